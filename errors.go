@@ -1,0 +1,43 @@
+package atoll
+
+import (
+	"errors"
+	"strings"
+)
+
+// The reasons an operation can fail for. Test for them with [errors.Is];
+// they hold across the network.
+var (
+	ErrNotFound    = errors.New("not found")
+	ErrExists      = errors.New("already exists")
+	ErrInvalid     = errors.New("invalid")
+	ErrState       = errors.New("not possible in this state")
+	ErrQuota       = errors.New("over quota")
+	ErrUnavailable = errors.New("unavailable")
+	ErrUnsupported = errors.New("not supported")
+	ErrTimeout     = errors.New("timed out")
+	ErrDenied      = errors.New("denied")
+)
+
+// Error says which operation on which sandbox failed, and why.
+type Error struct {
+	Op  string // the user's verb: "create", "exec", "import"…
+	ID  string // the sandbox or object it was about; may be empty
+	Err error  // the cause; never nil
+}
+
+// Error returns one line: the operation, its object and the cause.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Op)
+	if e.ID != "" {
+		b.WriteByte(' ')
+		b.WriteString(e.ID)
+	}
+	b.WriteString(": ")
+	b.WriteString(e.Err.Error())
+	return b.String()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
