@@ -1,0 +1,630 @@
+// Package syntax reads and prints the language of bash 5.2: lexer, parser,
+// syntax tree, printer and a small analyzer. It runs nothing and knows no
+// file system; every input, however hostile, is answered within its budget.
+package syntax
+
+// Pos is a place in the source. Lines and columns count from 1; the zero Pos
+// means unknown. Columns count bytes.
+type Pos struct {
+	Line, Col int32
+}
+
+// Node is any node of the tree: *File, *Stmt, *Pipeline, *Cmd, every Command,
+// *Assign, *Array, *Word, every Part, *Index, *Redir, *Heredoc, *CaseItem,
+// every CondExpr, *Arith and every ArithExpr.
+type Node interface{ node() }
+
+// File is a whole script.
+type File struct {
+	Stmts []*Stmt
+}
+
+// Stmt is an and-or list with its terminator: `a && b || c;` or `a | b &`.
+type Stmt struct {
+	Pos, End   Pos
+	First      *Pipeline
+	Rest       []AndOr // empty for most
+	Background bool    // ended by '&'
+}
+
+// AndOr is one link of an and-or list.
+type AndOr struct {
+	Or       bool // `||`; else `&&`
+	Pipeline *Pipeline
+}
+
+// Pipeline is one or more commands joined by '|', perhaps timed or negated.
+// Cmds is empty for a bare `!` or `time`.
+type Pipeline struct {
+	Pos    Pos
+	Bangs  int // how many '!' stand before it
+	Time   TimeMode
+	Cmds   []*Cmd
+	Stderr []bool // Stderr[i]: Cmds[i] is followed by `|&`; nil when no pipe is
+}
+
+// Negated reports whether the exit status is inverted.
+func (p *Pipeline) Negated() bool { return p.Bangs%2 == 1 }
+
+// TimeMode says whether a pipeline is timed.
+type TimeMode uint8
+
+// The ways of timing.
+const (
+	NoTime    TimeMode = iota
+	TimeBash           // time
+	TimePosix          // time -p
+)
+
+// Cmd is one command of a pipeline with its redirections, in source order.
+type Cmd struct {
+	Pos, End Pos
+	Body     Command
+	Redirs   []*Redir
+}
+
+// Command is what a Cmd does: *Simple, *Subshell, *Group, *If, *While, *For,
+// *ArithFor, *Select, *Case, *ArithCmd, *CondCmd, *FuncDecl or *Coproc.
+type Command interface {
+	Node
+	command()
+}
+
+// Simple is assignments, then words. Both may be empty when the Cmd has only
+// redirections.
+type Simple struct {
+	Assigns []*Assign
+	Args    []*Word
+	// Decl is set when the first word is, literally, a declaration builtin
+	// (alias declare eval export let local readonly typeset), so that words
+	// of the form name=value carry their Assign.
+	Decl bool
+}
+
+// Subshell is ( list ).
+type Subshell struct{ Body []*Stmt }
+
+// Group is { list; }.
+type Group struct{ Body []*Stmt }
+
+// If is an if command. An elif is an *If as the only command in Else with
+// Elif set.
+type If struct {
+	Cond, Then []*Stmt
+	Else       []*Stmt // nil without else
+	Elif       *If     // instead of Else
+}
+
+// While is a while or until loop.
+type While struct {
+	Until      bool
+	Cond, Body []*Stmt
+}
+
+// For is a for loop over words.
+type For struct {
+	Name  string
+	In    bool // has an `in` part; without it the loop is over "$@"
+	Words []*Word
+	Body  []*Stmt
+	Brace bool // written with { } instead of do done
+}
+
+// Select is a select loop; its fields are those of For.
+type Select struct {
+	Name  string
+	In    bool
+	Words []*Word
+	Body  []*Stmt
+	Brace bool
+}
+
+// ArithFor is for ((init; cond; post)). A missing part is nil.
+type ArithFor struct {
+	Init, Cond, Post *Arith
+	Body             []*Stmt
+	Brace            bool
+}
+
+// Case is a case command.
+type Case struct {
+	Word  *Word
+	Items []*CaseItem
+}
+
+// CaseItem is one clause of a case command.
+type CaseItem struct {
+	Pos      Pos
+	Patterns []*Word
+	Body     []*Stmt
+	Term     CaseTerm
+}
+
+// CaseTerm says what happens after a clause.
+type CaseTerm uint8
+
+// The terminators of a case clause.
+const (
+	CaseBreak CaseTerm = iota // ;;
+	CaseFall                  // ;&  runs the next body
+	CaseNext                  // ;;& tests the next patterns
+)
+
+// ArithCmd is (( expression )).
+type ArithCmd struct{ X *Arith }
+
+// CondCmd is [[ expression ]].
+type CondCmd struct{ X CondExpr }
+
+// FuncDecl defines a function. Printing Body gives the text that recreates
+// it; redirections of the definition are in Body.Redirs.
+type FuncDecl struct {
+	Name    string
+	Keyword bool   // written with `function`
+	Body    *Cmd   // a compound command
+	Source  string // the definition as written, "" when an alias was expanded in it
+}
+
+// Coproc is coproc [name] command.
+type Coproc struct {
+	Name *Word // nil: COPROC
+	Body *Cmd
+}
+
+// Assign is name=value, name+=value, name[index]=value or name=(…).
+type Assign struct {
+	Pos    Pos
+	Name   string // "" for an [index]=value element of an Array
+	Index  *Index // nil without subscript
+	Append bool
+	Value  *Word  // nil when Array is set, or for an empty value
+	Array  *Array // name=( … )
+}
+
+// Array is the compound value of an array assignment.
+type Array struct {
+	Pos   Pos
+	Elems []ArrayElem
+}
+
+// ArrayElem is one element of a compound assignment: a word that is split,
+// globbed and brace-expanded like an argument, or [index]=value.
+type ArrayElem struct {
+	Word   *Word   // nil when Assign is set
+	Assign *Assign // [index]=value or [index]+=value
+	Raw    *Word   // with Assign: the same element read as a plain word, which
+	// is what it is when the index is empty or not closed
+}
+
+// Word is one shell word. Brace and tilde expansion, splitting, and pathname
+// expansion are the expander's: text in a Lit part is unquoted and active,
+// all other text is not. The pieces of an extended glob such as `@(a|"b")`
+// stay in the word as they are: Lit `@(a|`, DblQuoted, Lit `)`.
+type Word struct {
+	Pos    Pos
+	Parts  []Part
+	Raw    string  // as in the source
+	Assign *Assign // for an argument of a declaration builtin that is an assignment
+}
+
+// Literal returns the word's text when it is one unquoted, unexpanded piece.
+func (w *Word) Literal() (string, bool) {
+	if w == nil || len(w.Parts) != 1 {
+		return "", false
+	}
+	l, ok := w.Parts[0].(*Lit)
+	if !ok {
+		return "", false
+	}
+	return l.Value, true
+}
+
+// Part is a piece of a word: *Lit, *Quoted, *DblQuoted, *ParamExp, *CmdSubst,
+// *ArithExp or *ProcSubst.
+type Part interface {
+	Node
+	part()
+}
+
+// Lit is unquoted text. Inside DblQuoted (and here-documents, and operands of
+// a quoted ${ }) it is text with its backslashes resolved, and not active.
+// A backslash-newline is gone from Value.
+type Lit struct {
+	Value string
+	Raw   string // as in the source
+}
+
+// Quoted is text that stands for itself.
+type Quoted struct {
+	Kind  QuoteKind
+	Value string // with escapes decoded
+	Raw   string // as in the source, with the quotes
+}
+
+// QuoteKind says how text was quoted.
+type QuoteKind uint8
+
+// The kinds of quoting without expansion.
+const (
+	Backslash    QuoteKind = iota // \x
+	SingleQuote                   // '…'
+	DollarSingle                  // $'…'
+)
+
+// DblQuoted is "…" or $"…". Its parts are Lit, ParamExp, CmdSubst and ArithExp.
+type DblQuoted struct {
+	Parts  []Part
+	Dollar bool // $"…"
+}
+
+// ParamExp is a parameter expansion.
+type ParamExp struct {
+	Pos      Pos
+	Name     string // a name, digits, or one of @ * # ? - $ !
+	Short    bool   // $x, without braces
+	Length   bool   // ${#x}
+	Indirect bool   // ${!x}; with Op ParamNames: ${!x*}; with Index [@] and no Op: ${!a[@]}
+	Index    *Index
+	Op       ParamOp
+	Arg      *Word  // operand; nil when absent. Quoting: see Quoted
+	Repl     *Word  // ParamReplace…: the replacement; nil when absent
+	Off, Len *Arith // ParamSlice; Len nil when absent
+	Quoted   bool   // stands within double quotes or a here-document
+	Bad      bool   // "bad substitution", which is an error when it is expanded
+	Raw      string // as in the source
+}
+
+// ParamOp is the operation of a ${ }.
+type ParamOp uint8
+
+// The operations. For those with a colon the test is "unset or null".
+const (
+	ParamNone          ParamOp = iota
+	ParamDefault               // ${x-w}
+	ParamDefaultColon          // ${x:-w}
+	ParamAssign                // ${x=w}
+	ParamAssignColon           // ${x:=w}
+	ParamError                 // ${x?w}
+	ParamErrorColon            // ${x:?w}
+	ParamAlt                   // ${x+w}
+	ParamAltColon              // ${x:+w}
+	ParamTrimPrefix            // ${x#p}
+	ParamTrimPrefixAll         // ${x##p}
+	ParamTrimSuffix            // ${x%p}
+	ParamTrimSuffixAll         // ${x%%p}
+	ParamReplace               // ${x/p/r}
+	ParamReplaceAll            // ${x//p/r}
+	ParamReplaceStart          // ${x/#p/r}
+	ParamReplaceEnd            // ${x/%p/r}
+	ParamUpper                 // ${x^p}
+	ParamUpperAll              // ${x^^p}
+	ParamLower                 // ${x,p}
+	ParamLowerAll              // ${x,,p}
+	ParamToggle                // ${x~p}
+	ParamToggleAll             // ${x~~p}
+	ParamSlice                 // ${x:off:len}
+	ParamNames                 // ${!x*}
+	ParamNamesAt               // ${!x@}
+	ParamTransform             // ${x@Q}: the letter is Arg's text
+)
+
+// Index is a subscript. Whether its text is arithmetic or a key depends on
+// the array, so both readings are here.
+type Index struct {
+	Kind  IndexKind
+	Word  *Word  // the key of an associative array; for IndexExpr
+	Arith *Arith // for IndexExpr
+}
+
+// IndexKind tells [@] and [*] from an expression.
+type IndexKind uint8
+
+// The kinds of subscript.
+const (
+	IndexExpr IndexKind = iota
+	IndexAt             // [@]
+	IndexStar           // [*]
+)
+
+// CmdSubst is $( ) or ` `. A syntax error inside backquotes is an error only
+// when it is expanded: Err then holds it.
+type CmdSubst struct {
+	Pos       Pos
+	Stmts     []*Stmt
+	Backquote bool
+	Raw       string
+	Err       *Error
+}
+
+// ArithExp is $(( )) or $[ ].
+type ArithExp struct {
+	Pos     Pos
+	X       *Arith
+	Bracket bool // $[ ]
+}
+
+// ProcSubst is <( ) or >( ).
+type ProcSubst struct {
+	Pos   Pos
+	Out   bool // >( )
+	Stmts []*Stmt
+	Raw   string
+}
+
+// Redir is one redirection.
+type Redir struct {
+	Pos    Pos
+	Op     RedirOp
+	Fd     int    // -1: the operator's default
+	FdVar  string // {name}>…
+	Target *Word  // nil for here-documents. For `n>&m-` it is the whole `m-`
+	Doc    *Heredoc
+}
+
+// RedirOp is a redirection operator.
+type RedirOp uint8
+
+// The operators.
+const (
+	RedirIn        RedirOp = iota // <
+	RedirOut                      // >
+	RedirAppend                   // >>
+	RedirClobber                  // >|
+	RedirInOut                    // <>
+	RedirDupIn                    // <&  digits, digits-, - or a word
+	RedirDupOut                   // >&
+	RedirBoth                     // &>  (`>& word` stays RedirDupOut)
+	RedirBothApp                  // &>>
+	RedirHere                     // <<
+	RedirHereStrip                // <<-
+	RedirString                   // <<<
+)
+
+var redirText = [...]string{"<", ">", ">>", ">|", "<>", "<&", ">&", "&>", "&>>", "<<", "<<-", "<<<"}
+
+// String returns the operator as written.
+func (op RedirOp) String() string { return redirText[op] }
+
+// DefaultFd returns the descriptor the operator means without a number.
+func (op RedirOp) DefaultFd() int {
+	switch op {
+	case RedirIn, RedirInOut, RedirDupIn, RedirHere, RedirHereStrip, RedirString:
+		return 0
+	}
+	return 1
+}
+
+// Heredoc is the body of a here-document. Tabs are stripped already for <<-.
+type Heredoc struct {
+	Pos      Pos
+	Delim    string // quotes removed
+	RawDelim string // as in the source
+	Quoted   bool   // the delimiter was quoted: Body is one Lit
+	Body     *Word  // expanded as if in double quotes; never nil
+	EOF      bool   // ended by the end of the input (bash warns)
+}
+
+// CondExpr is an expression of [[ ]]: *CondWord, *CondUnary, *CondBinary,
+// *CondNot, *CondLogic or *CondParen.
+type CondExpr interface {
+	Node
+	cond()
+}
+
+// CondWord is a lone word: true when it is not empty.
+type CondWord struct{ X *Word }
+
+// CondUnary is -f x and the like.
+type CondUnary struct {
+	Op string
+	X  *Word
+}
+
+// CondBinary is x == y and the like. For == != = the right side is a pattern
+// and for =~ a regular expression, both with quoted parts standing for
+// themselves.
+type CondBinary struct {
+	Op   string
+	X, Y *Word
+}
+
+// CondNot is ! x.
+type CondNot struct{ X CondExpr }
+
+// CondLogic is x && y or x || y.
+type CondLogic struct {
+	Or   bool
+	X, Y CondExpr
+}
+
+// CondParen is ( x ).
+type CondParen struct{ X CondExpr }
+
+// Arith is an arithmetic expression as the shell sees it: text that is first
+// expanded, then evaluated.
+//
+// Run it so: when Expr is nil, expand Word as in double quotes and hand the
+// result to ParseArith. When Expr is set and Dollars is empty, evaluate Expr.
+// When Dollars is not empty, expand each of them in order; if all results are
+// plain decimal numbers (digits without a leading zero, no sign) evaluate
+// Expr with them, else expand Word and use ParseArith on that.
+type Arith struct {
+	Pos     Pos
+	Raw     string
+	Word    *Word       // never nil
+	Expr    ArithExpr   // nil when it can't be known before expansion
+	Dollars []Part      // the expansions that ArithDollar nodes stand for
+	Err     *ArithError // why a text without expansions is invalid; an error at run time
+}
+
+// ArithExpr is a node of an arithmetic expression: *ArithNum, *ArithVar,
+// *ArithDollar, *ArithUnary, *ArithIncDec, *ArithBinary, *ArithAssign or
+// *ArithTernary. A nil expression (empty text) is 0.
+type ArithExpr interface {
+	Node
+	arith()
+}
+
+// ArithNum is a constant.
+type ArithNum struct{ Value int64 }
+
+// ArithVar is a variable, whose value is evaluated as an expression again.
+type ArithVar struct {
+	Name  string
+	Index *Index
+}
+
+// ArithDollar is the value of Arith.Dollars[N].
+type ArithDollar struct{ N int }
+
+// ArithUnary is + - ! ~ x.
+type ArithUnary struct {
+	Op ArithOp
+	X  ArithExpr
+}
+
+// ArithIncDec is ++x x++ --x x--.
+type ArithIncDec struct {
+	X    *ArithVar
+	Dec  bool
+	Post bool
+}
+
+// ArithBinary is x op y; && and || evaluate y only when needed.
+type ArithBinary struct {
+	Op   ArithOp
+	X, Y ArithExpr
+}
+
+// ArithAssign is x = y, or x op= y with Op not ArithNone.
+type ArithAssign struct {
+	Op ArithOp
+	X  *ArithVar
+	Y  ArithExpr
+}
+
+// ArithTernary is c ? x : y.
+type ArithTernary struct{ Cond, X, Y ArithExpr }
+
+// ArithOp is an arithmetic operator.
+type ArithOp uint8
+
+// The operators.
+const (
+	ArithNone  ArithOp = iota
+	ArithAdd           // +
+	ArithSub           // -
+	ArithMul           // *
+	ArithDiv           // /
+	ArithRem           // %
+	ArithPow           // **
+	ArithShl           // <<
+	ArithShr           // >>
+	ArithAnd           // &
+	ArithOr            // |
+	ArithXor           // ^
+	ArithNot           // ~
+	ArithLAnd          // &&
+	ArithLOr           // ||
+	ArithLNot          // !
+	ArithEq            // ==
+	ArithNe            // !=
+	ArithLt            // <
+	ArithLe            // <=
+	ArithGt            // >
+	ArithGe            // >=
+	ArithComma         // ,
+)
+
+var arithText = [...]string{
+	"", "+", "-", "*", "/", "%", "**", "<<", ">>", "&", "|", "^", "~",
+	"&&", "||", "!", "==", "!=", "<", "<=", ">", ">=", ",",
+}
+
+// String returns the operator as written.
+func (op ArithOp) String() string { return arithText[op] }
+
+func (*File) node()         {}
+func (*Stmt) node()         {}
+func (*Pipeline) node()     {}
+func (*Cmd) node()          {}
+func (*Simple) node()       {}
+func (*Subshell) node()     {}
+func (*Group) node()        {}
+func (*If) node()           {}
+func (*While) node()        {}
+func (*For) node()          {}
+func (*Select) node()       {}
+func (*ArithFor) node()     {}
+func (*Case) node()         {}
+func (*CaseItem) node()     {}
+func (*ArithCmd) node()     {}
+func (*CondCmd) node()      {}
+func (*FuncDecl) node()     {}
+func (*Coproc) node()       {}
+func (*Assign) node()       {}
+func (*Array) node()        {}
+func (*Word) node()         {}
+func (*Lit) node()          {}
+func (*Quoted) node()       {}
+func (*DblQuoted) node()    {}
+func (*ParamExp) node()     {}
+func (*Index) node()        {}
+func (*CmdSubst) node()     {}
+func (*ArithExp) node()     {}
+func (*ProcSubst) node()    {}
+func (*Redir) node()        {}
+func (*Heredoc) node()      {}
+func (*CondWord) node()     {}
+func (*CondUnary) node()    {}
+func (*CondBinary) node()   {}
+func (*CondNot) node()      {}
+func (*CondLogic) node()    {}
+func (*CondParen) node()    {}
+func (*Arith) node()        {}
+func (*ArithNum) node()     {}
+func (*ArithVar) node()     {}
+func (*ArithDollar) node()  {}
+func (*ArithUnary) node()   {}
+func (*ArithIncDec) node()  {}
+func (*ArithBinary) node()  {}
+func (*ArithAssign) node()  {}
+func (*ArithTernary) node() {}
+
+func (*Simple) command()   {}
+func (*Subshell) command() {}
+func (*Group) command()    {}
+func (*If) command()       {}
+func (*While) command()    {}
+func (*For) command()      {}
+func (*Select) command()   {}
+func (*ArithFor) command() {}
+func (*Case) command()     {}
+func (*ArithCmd) command() {}
+func (*CondCmd) command()  {}
+func (*FuncDecl) command() {}
+func (*Coproc) command()   {}
+
+func (*Lit) part()       {}
+func (*Quoted) part()    {}
+func (*DblQuoted) part() {}
+func (*ParamExp) part()  {}
+func (*CmdSubst) part()  {}
+func (*ArithExp) part()  {}
+func (*ProcSubst) part() {}
+
+func (*CondWord) cond()   {}
+func (*CondUnary) cond()  {}
+func (*CondBinary) cond() {}
+func (*CondNot) cond()    {}
+func (*CondLogic) cond()  {}
+func (*CondParen) cond()  {}
+
+func (*ArithNum) arith()     {}
+func (*ArithVar) arith()     {}
+func (*ArithDollar) arith()  {}
+func (*ArithUnary) arith()   {}
+func (*ArithIncDec) arith()  {}
+func (*ArithBinary) arith()  {}
+func (*ArithAssign) arith()  {}
+func (*ArithTernary) arith() {}
