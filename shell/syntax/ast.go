@@ -87,13 +87,14 @@ type Subshell struct{ Body []*Stmt }
 // Group is { list; }.
 type Group struct{ Body []*Stmt }
 
-// If is an if command. An elif is an *If as the only command in Else with
-// Elif set.
+// If is an if command: the first clause, then one for each elif.
 type If struct {
-	Cond, Then []*Stmt
-	Else       []*Stmt // nil without else
-	Elif       *If     // instead of Else
+	Clauses []IfClause
+	Else    []*Stmt // nil without else
 }
+
+// IfClause is a condition and what runs when it holds.
+type IfClause struct{ Cond, Then []*Stmt }
 
 // While is a while or until loop.
 type While struct {
