@@ -1,0 +1,251 @@
+package kernel
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/atoll-sandbox/atoll/vfs"
+)
+
+// Open opens a file for reading.
+func (p *Proc) Open(name string) (*Handle, error) { return p.OpenFile(name, os.O_RDONLY, 0) }
+
+// Create opens a file for writing, empty.
+func (p *Proc) Create(name string) (*Handle, error) {
+	return p.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
+}
+
+// OpenFile opens a file, a device, a named pipe or a file of /proc, with
+// os.O_* flags; perm is masked by the umask. The descriptor is the lowest
+// free one from 3 on.
+func (p *Proc) OpenFile(name string, flag int, perm fs.FileMode) (*Handle, error) {
+	o, err := p.OpenAt(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	n, err := p.FreeFD(3)
+	if err != nil {
+		o.Release()
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	if err := p.SetFD(n, o); err != nil {
+		o.Release()
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	return &Handle{p: p, fd: n}, nil
+}
+
+// OpenAt is OpenFile without a descriptor: the caller owns the reference.
+func (p *Proc) OpenAt(name string, flag int, perm fs.FileMode) (*Open, error) {
+	p.Tick(4)
+	if name == "" {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: vfs.ENOENT}
+	}
+	abs := p.Path(name)
+	if o, err := p.openProc(abs, name, flag); o != nil || err != nil {
+		return o, err
+	}
+	f, err := p.k.fs.OpenFile(abs, flag, perm&^fs.FileMode(p.umask))
+	if err != nil {
+		return p.retry(abs, name, flag, err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	switch m := info.Mode(); {
+	case m&fs.ModeDevice != 0:
+		f.Close()
+		return p.openDevice(name, info.Rdev(), flag)
+	case m&fs.ModeNamedPipe != 0:
+		f.Close()
+		return p.openFIFO(name, info.Ino(), flag)
+	case m&fs.ModeSocket != 0:
+		f.Close()
+		return nil, &fs.PathError{Op: "open", Path: name, Err: vfs.ENXIO}
+	case m.IsDir() && flag&(os.O_WRONLY|os.O_RDWR) != 0:
+		f.Close()
+		return nil, &fs.PathError{Op: "open", Path: name, Err: vfs.EISDIR}
+	}
+	o := newOpen(plain{f}, abs, flag)
+	o.file = f
+	return o, nil
+}
+
+// retry opens what a link of the sandbox's own leads to in /proc, where the
+// file system finds nothing.
+func (p *Proc) retry(abs, name string, flag int, cause error) (*Open, error) {
+	if errors.Is(cause, vfs.ENOENT) {
+		if target, err := p.k.fs.Readlink(abs); err == nil && isProc(target) {
+			return p.openProc(target, name, flag)
+		}
+	}
+	return nil, cause
+}
+
+// ReadFile returns the whole of a file, charged to the process.
+func (p *Proc) ReadFile(name string) ([]byte, error) {
+	h, err := p.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer h.Close()
+	return p.ReadAll(h)
+}
+
+// ReadAll returns all that r gives, charged to the process.
+func (p *Proc) ReadAll(r io.Reader) ([]byte, error) {
+	var b []byte
+	for {
+		if len(b) == cap(b) {
+			n := max(4096, 2*cap(b))
+			p.Alloc(int64(n - cap(b)))
+			b = append(make([]byte, 0, n), b...)
+		}
+		n, err := r.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		if err == io.EOF {
+			return b, nil
+		}
+		if err != nil {
+			return b, err
+		}
+	}
+}
+
+// WriteFile replaces the content of a file in one step.
+func (p *Proc) WriteFile(name string, data []byte, perm fs.FileMode) error {
+	p.Tick(4 + len(data)>>6)
+	return p.k.fs.WriteFile(p.Path(name), data, perm&^fs.FileMode(p.umask))
+}
+
+// Stat returns what a name leads to, links followed.
+func (p *Proc) Stat(name string) (vfs.Info, error) {
+	p.Tick(2)
+	if name == "" {
+		return vfs.Info{}, &fs.PathError{Op: "stat", Path: name, Err: vfs.ENOENT}
+	}
+	return p.k.fs.Stat(p.Path(name))
+}
+
+// Lstat returns what a name is, a last link not followed.
+func (p *Proc) Lstat(name string) (vfs.Info, error) {
+	p.Tick(2)
+	if name == "" {
+		return vfs.Info{}, &fs.PathError{Op: "lstat", Path: name, Err: vfs.ENOENT}
+	}
+	return p.k.fs.Lstat(p.Path(name))
+}
+
+// ReadDir returns the entries of a directory in the order of their names.
+func (p *Proc) ReadDir(name string) ([]fs.DirEntry, error) {
+	if list, ok := p.procDir(p.Path(name)); ok {
+		return list, nil
+	}
+	list, err := p.k.fs.ReadDir(p.Path(name))
+	p.Tick(4 + 2*len(list))
+	return list, err
+}
+
+// Mkdir makes a directory.
+func (p *Proc) Mkdir(name string, perm fs.FileMode) error {
+	p.Tick(4)
+	return p.k.fs.Mkdir(p.Path(name), perm&^fs.FileMode(p.umask))
+}
+
+// MkdirAll makes a directory and those above it that are missing.
+func (p *Proc) MkdirAll(name string, perm fs.FileMode) error {
+	p.Tick(4)
+	return p.k.fs.MkdirAll(p.Path(name), perm&^fs.FileMode(p.umask))
+}
+
+// Unlink removes a name that is no directory.
+func (p *Proc) Unlink(name string) error {
+	p.Tick(4)
+	return p.k.fs.Unlink(p.Path(name))
+}
+
+// Rmdir removes an empty directory.
+func (p *Proc) Rmdir(name string) error {
+	p.Tick(4)
+	return p.k.fs.Rmdir(p.Path(name))
+}
+
+// Remove removes a file or an empty directory.
+func (p *Proc) Remove(name string) error {
+	p.Tick(4)
+	return p.k.fs.Remove(p.Path(name))
+}
+
+// RemoveAll removes a name and all below it; what is not there is no error.
+func (p *Proc) RemoveAll(name string) error {
+	p.Tick(16)
+	return p.k.fs.RemoveAll(p.Path(name))
+}
+
+// Rename moves a name, over what is there.
+func (p *Proc) Rename(from, to string) error {
+	p.Tick(4)
+	return p.k.fs.Rename(p.Path(from), p.Path(to))
+}
+
+// Link gives a file a second name.
+func (p *Proc) Link(from, to string) error {
+	p.Tick(4)
+	return p.k.fs.Link(p.Path(from), p.Path(to))
+}
+
+// Symlink makes a symbolic link with that text.
+func (p *Proc) Symlink(text, name string) error {
+	p.Tick(4)
+	return p.k.fs.Symlink(text, p.Path(name))
+}
+
+// Readlink returns the text of a symbolic link.
+func (p *Proc) Readlink(name string) (string, error) {
+	p.Tick(2)
+	if text, ok := p.procLink(p.Path(name)); ok {
+		return text, nil
+	}
+	return p.k.fs.Readlink(p.Path(name))
+}
+
+// Resolve returns the canonical absolute path of a name.
+func (p *Proc) Resolve(name string) (string, error) {
+	p.Tick(4)
+	return p.k.fs.Resolve(p.Path(name))
+}
+
+// Mkfifo makes a named pipe.
+func (p *Proc) Mkfifo(name string, perm fs.FileMode) error {
+	p.Tick(4)
+	return p.k.fs.Mknod(p.Path(name), fs.ModeNamedPipe|perm&^fs.FileMode(p.umask), 0)
+}
+
+// Chmod changes permissions, links followed.
+func (p *Proc) Chmod(name string, mode fs.FileMode) error {
+	p.Tick(4)
+	return p.k.fs.Chmod(p.Path(name), mode)
+}
+
+// Lchown changes the owner of a name itself; -1 leaves a number as it is.
+func (p *Proc) Lchown(name string, uid, gid int) error {
+	p.Tick(4)
+	return p.k.fs.Lchown(p.Path(name), uid, gid)
+}
+
+// Chtimes changes the times, links followed.
+func (p *Proc) Chtimes(name string, atime, mtime time.Time) error {
+	p.Tick(4)
+	return p.k.fs.Chtimes(p.Path(name), atime, mtime)
+}
+
+// Truncate changes the size of a file.
+func (p *Proc) Truncate(name string, size int64) error {
+	p.Tick(4)
+	return p.k.fs.Truncate(p.Path(name), size)
+}
