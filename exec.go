@@ -1,0 +1,94 @@
+package atoll
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// Cmd is a command to run in a sandbox, as exec.Cmd is on a host.
+// Either Args or Shell is set.
+type Cmd struct {
+	Args  []string // the program and its arguments, executed as given
+	Shell string   // text for sh -c
+
+	// Session runs Shell in the sandbox's own lasting shell: the directory,
+	// variables, functions and options that it sets are there for the next
+	// such command. Drivers without Features.Session refuse it.
+	Session bool
+
+	Dir  string   // working directory; empty: the sandbox's
+	Env  []string // "K=V", added to the sandbox's environment; the last of a name wins
+	User string   // empty: the sandbox's
+
+	Stdin  io.Reader // nil: empty
+	Stdout io.Writer // nil: kept in Exit.Stdout, up to MaxOutput
+	Stderr io.Writer // nil: kept in Exit.Stderr, up to MaxOutput
+
+	Timeout   time.Duration // 0: the sandbox's; negative: none but the context's
+	MaxOutput int64         // bytes kept of each stream; 0: DefaultMaxOutput
+}
+
+// DefaultMaxOutput is how much of each output stream an Exit keeps.
+const DefaultMaxOutput = 10 << 20
+
+// Exit is how a command ended.
+type Exit struct {
+	Code      int           // 0-255; 126 not executable, 127 not found, 128+n ended by signal n
+	Signal    string        // "KILL", "PIPE"… when a signal ended it
+	Stdout    []byte        // when Cmd.Stdout was nil
+	Stderr    []byte        // when Cmd.Stderr was nil
+	Truncated bool          // there was more than MaxOutput
+	Duration  time.Duration // from start to end
+}
+
+// Success reports whether the exit status is 0.
+func (e Exit) Success() bool { return e.Code == 0 }
+
+// Check reports every mistake in the command at once, as an error that
+// matches ErrInvalid. Drivers call it first.
+func (c *Cmd) Check() error {
+	var errs []error
+	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
+	switch {
+	case len(c.Args) == 0 && c.Shell == "":
+		bad("one of Args and Shell must be set")
+	case len(c.Args) > 0 && c.Shell != "":
+		bad("only one of Args and Shell may be set")
+	case c.Shell == "" && c.Args[0] == "":
+		bad("Args[0] is empty: it names the program")
+	}
+	if c.Session && c.Shell == "" {
+		bad("Session takes Shell, not Args")
+	}
+	for i, a := range c.Args {
+		if strings.IndexByte(a, 0) >= 0 {
+			bad("Args[%d] holds a NUL byte, which no program can be given", i)
+		}
+	}
+	if strings.IndexByte(c.Shell, 0) >= 0 {
+		bad("Shell holds a NUL byte, which no shell can be given")
+	}
+	for i, e := range c.Env {
+		if k, _, ok := strings.Cut(e, "="); !ok || k == "" || strings.IndexByte(e, 0) >= 0 {
+			bad("Env[%d] is %q: it must be NAME=VALUE without NUL bytes", i, e)
+		}
+	}
+	if c.Dir != "" && !strings.HasPrefix(c.Dir, "/") {
+		bad("Dir is %q: it must be absolute", c.Dir)
+	}
+	if c.MaxOutput < 0 {
+		bad("MaxOutput is %d: it must not be negative", c.MaxOutput)
+	}
+	return invalid(errs)
+}
+
+// invalid joins problems to one error that matches ErrInvalid; nil for none.
+func invalid(errs []error) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrInvalid, errors.Join(errs...))
+}

@@ -1,0 +1,227 @@
+package atoll
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+)
+
+// FS is a sandbox whose files can be reached one by one. Names are absolute.
+type FS interface {
+	// OpenFile opens a file for reading.
+	OpenFile(ctx context.Context, name string) (io.ReadCloser, error)
+
+	// WriteFile replaces a file in one step: readers see the old content or
+	// the new, and after an error the old. Its directory must exist.
+	WriteFile(ctx context.Context, name string, content io.Reader, perm fs.FileMode) error
+
+	// StatFile describes a name; a last symbolic link is not followed.
+	StatFile(ctx context.Context, name string) (fs.FileInfo, error)
+}
+
+// DirFS is an FS with directories.
+type DirFS interface {
+	FS
+
+	// ReadDir lists a directory in the order of names.
+	ReadDir(ctx context.Context, name string) ([]fs.FileInfo, error)
+
+	// Mkdir makes a directory and those above it; one that is there is fine.
+	Mkdir(ctx context.Context, name string, perm fs.FileMode) error
+
+	// Remove removes a name and all below it; one that is not there is
+	// ErrNotFound.
+	Remove(ctx context.Context, name string) error
+}
+
+// errEnough ends an export when the file that was looked for is found.
+var errEnough = errors.New("enough")
+
+func fileError(op string, sb Sandbox, name string, err error) error {
+	var e *Error
+	if err == nil || errors.As(err, &e) {
+		return err
+	}
+	return &Error{Op: op, ID: sb.ID(), Err: fmt.Errorf("%s: %w", name, err)}
+}
+
+func checkPath(name string) (string, error) {
+	if !strings.HasPrefix(name, "/") || strings.IndexByte(name, 0) >= 0 {
+		return "", fmt.Errorf("%w: path %q must be absolute and without NUL bytes", ErrInvalid, name)
+	}
+	return path.Clean(name), nil
+}
+
+// OpenFile opens a file of a sandbox for reading. The caller closes it.
+func OpenFile(ctx context.Context, sb Sandbox, name string) (io.ReadCloser, error) {
+	name, err := checkPath(name)
+	if err != nil {
+		return nil, fileError("read", sb, name, err)
+	}
+	if f, ok := As[FS](sb); ok {
+		return f.OpenFile(ctx, name)
+	}
+	rc, err := sb.Export(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	tr := tar.NewReader(rc)
+	h, err := tr.Next()
+	if err == nil && h.Typeflag != tar.TypeReg {
+		err = fmt.Errorf("%w: it is not a file", ErrInvalid)
+	}
+	if err != nil {
+		return nil, fileError("read", sb, name, errors.Join(err, rc.Close()))
+	}
+	return &entryReader{Reader: tr, Closer: rc}, nil
+}
+
+type entryReader struct {
+	io.Reader
+	io.Closer
+}
+
+// ReadFile returns the content of a file of a sandbox.
+func ReadFile(ctx context.Context, sb Sandbox, name string) (data []byte, err error) {
+	rc, err := OpenFile(ctx, sb, name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rc.Close()) }()
+	data, err = io.ReadAll(rc)
+	return data, fileError("read", sb, name, err)
+}
+
+// WriteFile replaces a file of a sandbox in one step, making the directories
+// above it.
+func WriteFile(ctx context.Context, sb Sandbox, name string, data []byte, perm fs.FileMode) error {
+	name, err := checkPath(name)
+	if err != nil {
+		return fileError("write", sb, name, err)
+	}
+	if f, ok := As[DirFS](sb); ok {
+		if err := f.Mkdir(ctx, path.Dir(name), 0o755); err != nil {
+			return err
+		}
+		return f.WriteFile(ctx, name, bytes.NewReader(data), perm)
+	}
+	var b bytes.Buffer
+	tw := tar.NewWriter(&b)
+	h := &tar.Header{Typeflag: tar.TypeReg, Name: path.Base(name), Size: int64(len(data)), Mode: int64(perm.Perm()), ModTime: time.Now()}
+	err = tw.WriteHeader(h)
+	if err == nil {
+		_, err = tw.Write(data)
+	}
+	if err = errors.Join(err, tw.Close()); err != nil {
+		return fileError("write", sb, name, err)
+	}
+	return sb.Import(ctx, path.Dir(name), &b)
+}
+
+// Stat describes a name in a sandbox; a last symbolic link is not followed.
+func Stat(ctx context.Context, sb Sandbox, name string) (fs.FileInfo, error) {
+	name, err := checkPath(name)
+	if err != nil {
+		return nil, fileError("stat", sb, name, err)
+	}
+	if f, ok := As[FS](sb); ok {
+		return f.StatFile(ctx, name)
+	}
+	var info fs.FileInfo
+	err = walk(ctx, sb, name, func(h *tar.Header, depth int) error {
+		info = h.FileInfo()
+		return errEnough
+	})
+	return info, fileError("stat", sb, name, err)
+}
+
+// ReadDir lists a directory of a sandbox in the order of names.
+func ReadDir(ctx context.Context, sb Sandbox, name string) ([]fs.FileInfo, error) {
+	name, err := checkPath(name)
+	if err != nil {
+		return nil, fileError("list", sb, name, err)
+	}
+	if f, ok := As[DirFS](sb); ok {
+		return f.ReadDir(ctx, name)
+	}
+	var list []fs.FileInfo
+	err = walk(ctx, sb, name, func(h *tar.Header, depth int) error {
+		switch {
+		case depth == 0 && h.Typeflag != tar.TypeDir:
+			return fmt.Errorf("%w: it is not a directory", ErrInvalid)
+		case depth == 1:
+			list = append(list, h.FileInfo())
+		}
+		return nil
+	})
+	return list, fileError("list", sb, name, err)
+}
+
+// walk calls f for each entry of an export, with its depth below name.
+func walk(ctx context.Context, sb Sandbox, name string, f func(*tar.Header, int) error) error {
+	rc, err := sb.Export(ctx, name)
+	if err != nil {
+		return err
+	}
+	tr := tar.NewReader(rc)
+	for {
+		h, err := tr.Next()
+		if err == io.EOF {
+			return rc.Close()
+		}
+		if err == nil {
+			err = f(h, strings.Count(strings.Trim(path.Clean(h.Name), "/"), "/"))
+		}
+		if err != nil {
+			cerr := rc.Close() // its error matters only if all was read
+			if errors.Is(err, errEnough) {
+				return nil
+			}
+			return errors.Join(err, cerr)
+		}
+	}
+}
+
+// Mkdir makes a directory of a sandbox and those above it.
+func Mkdir(ctx context.Context, sb Sandbox, name string, perm fs.FileMode) error {
+	name, err := checkPath(name)
+	if err != nil {
+		return fileError("mkdir", sb, name, err)
+	}
+	if f, ok := As[DirFS](sb); ok {
+		return f.Mkdir(ctx, name, perm)
+	}
+	var b bytes.Buffer
+	tw := tar.NewWriter(&b)
+	h := &tar.Header{Typeflag: tar.TypeDir, Name: path.Base(name) + "/", Mode: int64(perm.Perm()), ModTime: time.Now()}
+	if err := errors.Join(tw.WriteHeader(h), tw.Close()); err != nil {
+		return fileError("mkdir", sb, name, err)
+	}
+	return sb.Import(ctx, path.Dir(name), &b)
+}
+
+// Remove removes a name of a sandbox and all below it.
+func Remove(ctx context.Context, sb Sandbox, name string) error {
+	name, err := checkPath(name)
+	if err != nil {
+		return fileError("remove", sb, name, err)
+	}
+	if f, ok := As[DirFS](sb); ok {
+		return f.Remove(ctx, name)
+	}
+	if _, err := Stat(ctx, sb, name); err != nil {
+		return err
+	}
+	exit, err := sb.Exec(ctx, Cmd{Args: []string{"rm", "-rf", "--", name}})
+	if err == nil && exit.Code != 0 {
+		err = fmt.Errorf("rm: exit status %d: %s", exit.Code, bytes.TrimSpace(exit.Stderr))
+	}
+	return fileError("remove", sb, name, err)
+}

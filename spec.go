@@ -1,0 +1,139 @@
+package atoll
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Defaults of a [Spec], for drivers that run real programs. The virtual
+// driver has its own, smaller ones.
+const (
+	DefaultImage           = "busybox:latest"
+	DefaultDir             = "/workspace"
+	DefaultExecTimeout     = 5 * time.Minute
+	DefaultCreateTimeout   = 2 * time.Minute
+	DefaultTransferTimeout = 5 * time.Minute
+)
+
+// Spec says what sandbox is asked for. The zero Spec is a good one: every
+// driver has its defaults.
+type Spec struct {
+	Name   string            // for people; drivers give it back in Status
+	Labels map[string]string // likewise; for finding it again
+
+	Image   string   // what the root file system is made of; empty: the driver's default
+	Runtime string   // a stronger wall of the same driver, such as "runsc"; empty: its own
+	Dir     string   // working directory; empty: the driver's default
+	Env     []string // "K=V" for every command
+	User    string   // empty: the driver's default
+
+	Requests Resources // what is set aside
+	Limits   Resources // what is never passed; applied before anything starts
+	Network  Network
+	Timeouts Timeouts
+}
+
+// Resources are amounts of what a sandbox uses. 0 means the driver's
+// default, negative means no limit.
+type Resources struct {
+	CPU      float64 `json:"cpu,omitempty"`       // cores
+	Memory   int64   `json:"memory,omitempty"`    // bytes
+	PIDs     int     `json:"pids,omitempty"`      // processes at once
+	Disk     int64   `json:"disk,omitempty"`      // bytes of all files
+	FileSize int64   `json:"file_size,omitempty"` // bytes of one file
+	Files    int     `json:"files,omitempty"`     // files and directories
+}
+
+// Timeouts bound what would otherwise wait for ever. 0 means the driver's
+// default, negative means none.
+type Timeouts struct {
+	Create   time.Duration `json:"create,omitempty"`
+	Exec     time.Duration `json:"exec,omitempty"`
+	Transfer time.Duration `json:"transfer,omitempty"`
+}
+
+// NetworkMode says how far a sandbox can reach.
+type NetworkMode string
+
+// The modes. In all of them the hosts of Network.Allow are reached through
+// the gate, which looks at every request and every address.
+const (
+	NetworkNone   NetworkMode = "none"   // nothing else; the default
+	NetworkNAT    NetworkMode = "nat"    // the public internet, never the LAN or metadata addresses
+	NetworkBridge NetworkMode = "bridge" // an address on the LAN
+	NetworkOpen   NetworkMode = "open"   // whatever the host reaches
+)
+
+// Network says what a sandbox may connect to.
+type Network struct {
+	Mode NetworkMode `json:"mode,omitempty"` // empty: none
+
+	// Allow lists what is reached besides: "example.com",
+	// "*.example.com:443", "https://example.com/api/", "192.0.2.7:8080".
+	// Private and link-local addresses only where they stand here as such.
+	Allow []string `json:"allow,omitempty"`
+}
+
+// Check reports every mistake in the spec at once, as an error that matches
+// ErrInvalid. Drivers call it first.
+func (s *Spec) Check() error {
+	var errs []error
+	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
+	if s.Name != "" {
+		if err := CheckName(s.Name); err != nil {
+			errs = append(errs, fmt.Errorf("name: %w", err))
+		}
+	}
+	if s.Dir != "" && !strings.HasPrefix(s.Dir, "/") {
+		bad("dir %q: must be absolute", s.Dir)
+	}
+	for i, e := range s.Env {
+		if k, _, ok := strings.Cut(e, "="); !ok || k == "" || strings.IndexByte(e, 0) >= 0 {
+			bad("env[%d] %q: must be NAME=VALUE without NUL bytes", i, e)
+		}
+	}
+	for k := range s.Labels {
+		if k == "" || strings.ContainsAny(k, "=\x00\n") {
+			bad("label %q: the name must not be empty or hold '=' or a newline", k)
+		}
+	}
+	switch s.Network.Mode {
+	case "", NetworkNone, NetworkNAT, NetworkBridge, NetworkOpen:
+	default:
+		bad("network mode %q: must be none, nat, bridge or open", s.Network.Mode)
+	}
+	for i, a := range s.Network.Allow {
+		if strings.TrimSpace(a) == "" || strings.ContainsAny(a, " \t\n") {
+			bad("network allow[%d] %q: must be HOST, HOST:PORT or a URL prefix", i, a)
+		}
+	}
+	over := func(what string, request, limit float64) {
+		if request > 0 && limit > 0 && request > limit {
+			bad("requests.%s %v: must not pass the limit of %v", what, request, limit)
+		}
+	}
+	over("cpu", s.Requests.CPU, s.Limits.CPU)
+	over("memory", float64(s.Requests.Memory), float64(s.Limits.Memory))
+	over("disk", float64(s.Requests.Disk), float64(s.Limits.Disk))
+	return invalid(errs)
+}
+
+// CheckName reports why a name can't be given to a sandbox, a snapshot or
+// another object: names are 1 to 63 of a-z, 0-9, '-', '_' and '.', begin and
+// end with a letter or digit, and so are safe in paths, hosts and commands.
+func CheckName(name string) error {
+	if name == "" || len(name) > 63 {
+		return fmt.Errorf("%w: %q: a name has 1 to 63 characters", ErrInvalid, name)
+	}
+	alnum := func(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
+	for i := range len(name) {
+		if c := name[i]; !alnum(c) && c != '-' && c != '_' && c != '.' {
+			return fmt.Errorf("%w: %q: a name is made of a-z, 0-9, '-', '_' and '.'", ErrInvalid, name)
+		}
+	}
+	if !alnum(name[0]) || !alnum(name[len(name)-1]) {
+		return fmt.Errorf("%w: %q: a name begins and ends with a letter or digit", ErrInvalid, name)
+	}
+	return nil
+}
