@@ -1,0 +1,211 @@
+package vfs
+
+import (
+	"slices"
+	"sync/atomic"
+)
+
+// blockSize is how much of a file one block holds.
+const blockSize = 64 << 10
+
+// block is a part of a file. What lies behind its data reads as zeros.
+type block struct {
+	owner *epoch
+	data  []byte
+	lazy  *lazy // where the data is, when it has not been read yet
+	saved atomic.Pointer[savedBlock]
+}
+
+// bytes returns the data, or what must be loaded before it is known.
+func (b *block) bytes() ([]byte, *lazy) {
+	if b == nil {
+		return nil, nil
+	}
+	if b.lazy == nil {
+		return b.data, nil
+	}
+	if p := b.lazy.data.Load(); p != nil {
+		return *p, nil
+	}
+	return nil, b.lazy
+}
+
+// size returns the length of the data, known or not.
+func (b *block) size() int {
+	switch {
+	case b == nil:
+		return 0
+	case b.lazy != nil:
+		return b.lazy.size
+	}
+	return len(b.data)
+}
+
+// newBlocks cuts a copy of data into blocks that have no owner yet.
+func newBlocks(data []byte) []*block {
+	if len(data) == 0 {
+		return nil
+	}
+	out := make([]*block, 0, (len(data)+blockSize-1)/blockSize)
+	for part := range slices.Chunk(data, blockSize) {
+		out = append(out, &block{data: append([]byte(nil), part...)})
+	}
+	return out
+}
+
+// read copies from a file at an offset. When some of it has not been loaded
+// it returns what to load.
+func (in *inode) read(p []byte, off int64) (int, *lazy) {
+	if off >= in.size {
+		return 0, nil
+	}
+	p = p[:min(int64(len(p)), in.size-off)]
+	n := 0
+	for n < len(p) {
+		i, at := int(off/blockSize), int(off%blockSize)
+		part := p[n:min(len(p), n+blockSize-at)]
+		var data []byte
+		if i < len(in.blocks) {
+			var need *lazy
+			if data, need = in.blocks[i].bytes(); need != nil {
+				return 0, need
+			}
+		}
+		c := 0
+		if at < len(data) {
+			c = copy(part, data[at:])
+		}
+		clear(part[c:])
+		n += len(part)
+		off += int64(len(part))
+	}
+	return n, nil
+}
+
+// missing returns what must be loaded before len bytes at off can be
+// written: blocks of which a part stays.
+func (in *inode) missing(off int64, length int) *lazy {
+	if need := in.partial(off, off, off+int64(length)); need != nil {
+		return need
+	}
+	return in.partial(off+int64(length), off, off+int64(length))
+}
+
+// partial returns what to load when the block around at is not covered by
+// the bytes from start to end.
+func (in *inode) partial(at, start, end int64) *lazy {
+	i := at / blockSize
+	if i >= int64(len(in.blocks)) || in.blocks[i] == nil {
+		return nil
+	}
+	first := i * blockSize
+	if start <= first && end >= first+int64(in.blocks[i].size()) {
+		return nil
+	}
+	_, need := in.blocks[i].bytes()
+	return need
+}
+
+// write copies p into an owned inode at an offset. All that stays of the
+// blocks it touches must be loaded.
+func (in *inode) write(p []byte, off int64) {
+	for len(p) > 0 {
+		i, at := int(off/blockSize), int(off%blockSize)
+		n := min(len(p), blockSize-at)
+		in.writeBlock(i, at, p[:n])
+		p = p[n:]
+		off += int64(n)
+	}
+	in.size = max(in.size, off)
+}
+
+func (in *inode) writeBlock(i, at int, p []byte) {
+	if i >= len(in.blocks) {
+		in.blocks = append(in.blocks, make([]*block, i+1-len(in.blocks))...)
+	}
+	b := in.blocks[i]
+	old := b.size()
+	if b == nil || b.owner != in.owner {
+		b = &block{owner: in.owner, data: in.keep(b, at, len(p))}
+		in.blocks[i] = b
+	}
+	end := at + len(p)
+	if end > len(b.data) {
+		b.data = grown(b.data, end)
+		if at > old {
+			clear(b.data[old:at])
+		}
+	}
+	copy(b.data[at:], p)
+	b.lazy = nil
+}
+
+// keep returns a private copy of what a write of n bytes at an offset leaves
+// of a shared block, with room for the write.
+func (in *inode) keep(b *block, at, n int) []byte {
+	data, _ := b.bytes()
+	if at == 0 && n >= len(data) {
+		return nil
+	}
+	return append(make([]byte, 0, max(len(data), roomFor(0, at+n))), data...)
+}
+
+// grown returns data with length n; bytes that it gains are undefined.
+func grown(data []byte, n int) []byte {
+	if n <= cap(data) {
+		return data[:n]
+	}
+	c := make([]byte, n, roomFor(cap(data), n))
+	copy(c, data)
+	return c
+}
+
+// roomFor returns the capacity for n bytes of a block that had room for old:
+// twice as much while it grows, never more than a block.
+func roomFor(old, n int) int {
+	if old == 0 {
+		return n
+	}
+	return min(max(2*old, n, 64), blockSize)
+}
+
+// resize sets the length of an owned inode. A gained part is a hole; the
+// block in which a lost part begins must be loaded.
+func (in *inode) resize(size int64) {
+	if size < in.size {
+		in.cut(size)
+	}
+	in.size = size
+}
+
+func (in *inode) cut(size int64) {
+	n := int((size + blockSize - 1) / blockSize)
+	if n > len(in.blocks) {
+		return
+	}
+	clear(in.blocks[n:])
+	in.blocks = in.blocks[:n]
+	at := int(size % blockSize)
+	if n == 0 || at == 0 {
+		return
+	}
+	b := in.blocks[n-1]
+	if b.size() <= at {
+		return
+	}
+	data, _ := b.bytes()
+	if b.owner == in.owner {
+		b.data, b.lazy = data[:at], nil
+		return
+	}
+	in.blocks[n-1] = &block{owner: in.owner, data: append([]byte(nil), data[:at]...)}
+}
+
+// allocated returns how many bytes of a file are not holes.
+func (in *inode) allocated() int64 {
+	var n int64
+	for _, b := range in.blocks {
+		n += int64(b.size())
+	}
+	return n
+}

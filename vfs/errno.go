@@ -1,0 +1,198 @@
+package vfs
+
+import (
+	"io/fs"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// Errno is the reason a file operation failed, in the words of Unix.
+// Its zero value means success and is never returned as an error.
+//
+// Each one also answers to the matching errors of io/fs and of package
+// atoll: errors.Is(ENOENT, fs.ErrNotExist) and errors.Is(ENOENT,
+// atoll.ErrNotFound) both hold.
+type Errno uint8
+
+// The reasons. The file system itself returns only some of them; the rest
+// belong to the kernel above, which shares this type.
+const (
+	ENOENT Errno = iota + 1
+	EEXIST
+	ENOTDIR
+	EISDIR
+	ENOTEMPTY
+	EACCES
+	EPERM
+	EINVAL
+	ELOOP
+	ENAMETOOLONG
+	ENOSPC
+	EFBIG
+	EDQUOT
+	EBADF
+	EROFS
+	EXDEV
+	EMLINK
+	ESPIPE
+	EPIPE
+	ENXIO
+	EIO
+	EBUSY
+	ENODEV
+	EAGAIN
+	EINTR
+	ECHILD
+	ESRCH
+	ENOEXEC
+	ENOTTY
+	EMFILE
+	ENFILE
+	ENOMEM
+	E2BIG
+	ERANGE
+	EDOM
+	ENOSYS
+	ENOTSUP
+	ETXTBSY
+)
+
+// Error returns the sentence that strerror has for the reason.
+func (e Errno) Error() string {
+	switch e {
+	case ENOENT:
+		return "No such file or directory"
+	case EEXIST:
+		return "File exists"
+	case ENOTDIR:
+		return "Not a directory"
+	case EISDIR:
+		return "Is a directory"
+	case ENOTEMPTY:
+		return "Directory not empty"
+	case EACCES:
+		return "Permission denied"
+	case EPERM:
+		return "Operation not permitted"
+	case EINVAL:
+		return "Invalid argument"
+	case ELOOP:
+		return "Too many levels of symbolic links"
+	case ENAMETOOLONG:
+		return "File name too long"
+	case ENOSPC:
+		return "No space left on device"
+	case EFBIG:
+		return "File too large"
+	case EDQUOT:
+		return "Disk quota exceeded"
+	case EBADF:
+		return "Bad file descriptor"
+	case EROFS:
+		return "Read-only file system"
+	case EXDEV:
+		return "Invalid cross-device link"
+	case EMLINK:
+		return "Too many links"
+	case ESPIPE:
+		return "Illegal seek"
+	case EPIPE:
+		return "Broken pipe"
+	case ENXIO:
+		return "No such device or address"
+	}
+	return e.processError()
+}
+
+// processError has the sentences of reasons that only a kernel meets.
+func (e Errno) processError() string {
+	switch e {
+	case EIO:
+		return "Input/output error"
+	case EBUSY:
+		return "Device or resource busy"
+	case ENODEV:
+		return "No such device"
+	case EAGAIN:
+		return "Resource temporarily unavailable"
+	case EINTR:
+		return "Interrupted system call"
+	case ECHILD:
+		return "No child processes"
+	case ESRCH:
+		return "No such process"
+	case ENOEXEC:
+		return "Exec format error"
+	case ENOTTY:
+		return "Inappropriate ioctl for device"
+	case EMFILE:
+		return "Too many open files"
+	case ENFILE:
+		return "Too many open files in system"
+	case ENOMEM:
+		return "Cannot allocate memory"
+	case E2BIG:
+		return "Argument list too long"
+	case ERANGE:
+		return "Numerical result out of range"
+	case EDOM:
+		return "Numerical argument out of domain"
+	case ENOSYS:
+		return "Function not implemented"
+	case ENOTSUP:
+		return "Operation not supported"
+	case ETXTBSY:
+		return "Text file busy"
+	}
+	return "Unknown error"
+}
+
+// Is says whether the reason is one of the portable errors.
+func (e Errno) Is(target error) bool {
+	switch e {
+	case ENOENT:
+		return target == fs.ErrNotExist || target == atoll.ErrNotFound
+	case EEXIST:
+		return target == fs.ErrExist || target == atoll.ErrExists
+	case EACCES, EPERM, EROFS:
+		return target == fs.ErrPermission || target == atoll.ErrDenied
+	case ENOSPC, EDQUOT, EFBIG, ENAMETOOLONG:
+		return target == atoll.ErrQuota
+	case EINVAL, ENOTDIR, EISDIR, ELOOP, ENOTEMPTY:
+		return target == fs.ErrInvalid || target == atoll.ErrInvalid
+	case EBADF:
+		return target == fs.ErrClosed
+	case ENOTSUP, ENOSYS:
+		return target == atoll.ErrUnsupported
+	}
+	return false
+}
+
+// LinkError is a failed operation that has two paths.
+type LinkError struct {
+	Op, Old, New string
+	Err          error
+}
+
+// Error returns one line with both paths and the cause.
+func (e *LinkError) Error() string {
+	return e.Op + " " + e.Old + " " + e.New + ": " + e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *LinkError) Unwrap() error { return e.Err }
+
+// pathError dresses a reason for the caller; no reason gives no error.
+func pathError(op, path string, e Errno) error {
+	if e == 0 {
+		return nil
+	}
+	return &fs.PathError{Op: op, Path: path, Err: e}
+}
+
+func linkError(op, old, new string, e Errno) error {
+	if e == 0 {
+		return nil
+	}
+	return &LinkError{Op: op, Old: old, New: new, Err: e}
+}

@@ -1,0 +1,121 @@
+package vfs
+
+import (
+	"io/fs"
+	"math"
+	"sync/atomic"
+	"time"
+)
+
+// Info describes a file. It implements [fs.FileInfo].
+type Info struct {
+	name                       string
+	mode                       fs.FileMode
+	size                       int64
+	ino                        uint64
+	nlink, uid, gid, rdev      uint32
+	atime, mtime, ctime, btime int64
+	blocks                     int64
+}
+
+// info describes an inode under a name. The caller holds the lock.
+func (in *inode) info(name string) Info {
+	i := Info{
+		name: name, mode: in.mode, size: in.size, ino: in.ino,
+		nlink: in.nlink, uid: in.uid, gid: in.gid, rdev: in.rdev,
+		atime: atomic.LoadInt64(&in.atime), mtime: in.mtime, ctime: in.ctime, btime: in.btime,
+	}
+	switch {
+	case in.isDir():
+		i.nlink += min(in.nlink, 1) + uint32(in.dir.subdirs)
+		i.size = 4096
+		i.blocks = 8
+	case in.isSymlink():
+		i.size = int64(len(in.target))
+	case in.isFile():
+		i.blocks = (in.allocated() + 4095) / 4096 * 8
+	}
+	return i
+}
+
+// Name returns the last name of the path that was asked for.
+func (i Info) Name() string { return i.name }
+
+// Size returns the length of a file or of a link's target.
+func (i Info) Size() int64 { return i.size }
+
+// Mode returns the kind and the permissions.
+func (i Info) Mode() fs.FileMode { return i.mode }
+
+// ModTime returns when the content changed last.
+func (i Info) ModTime() time.Time { return stampTime(i.mtime) }
+
+// IsDir says whether it is a directory.
+func (i Info) IsDir() bool { return i.mode.IsDir() }
+
+// Sys returns the Info itself.
+func (i Info) Sys() any { return i }
+
+// Ino returns the number of the inode. Numbers are used again.
+func (i Info) Ino() uint64 { return i.ino }
+
+// Nlink returns the number of hard links; a directory has one for each
+// directory in it and two of its own.
+func (i Info) Nlink() int { return int(i.nlink) }
+
+// Uid returns the owner.
+func (i Info) Uid() int { return int(i.uid) }
+
+// Gid returns the group.
+func (i Info) Gid() int { return int(i.gid) }
+
+// Rdev returns the number of a device.
+func (i Info) Rdev() uint32 { return i.rdev }
+
+// Blocks returns how many units of 512 bytes the content takes, holes left
+// out.
+func (i Info) Blocks() int64 { return i.blocks }
+
+// Atime returns when the content was read first after its last change, or
+// what Chtimes has set. What a snapshot shares keeps its time.
+func (i Info) Atime() time.Time { return stampTime(i.atime) }
+
+// Ctime returns when the inode changed last.
+func (i Info) Ctime() time.Time { return stampTime(i.ctime) }
+
+// Birth returns when the inode was made.
+func (i Info) Birth() time.Time { return stampTime(i.btime) }
+
+func stampTime(ns int64) time.Time { return time.Unix(0, ns).UTC() }
+
+// timeStamp is the nearest moment that a file's time can hold.
+func timeStamp(t time.Time) int64 {
+	const most = math.MaxInt64 / 1_000_000_000
+	switch sec := t.Unix(); {
+	case sec >= most:
+		return math.MaxInt64
+	case sec <= -most:
+		return math.MinInt64
+	}
+	return t.UnixNano()
+}
+
+// dirEntry is a name that ReadDir returns.
+type dirEntry struct{ info Info }
+
+func (d *dirEntry) Name() string               { return d.info.name }
+func (d *dirEntry) IsDir() bool                { return d.info.IsDir() }
+func (d *dirEntry) Type() fs.FileMode          { return d.info.mode.Type() }
+func (d *dirEntry) Info() (fs.FileInfo, error) { return d.info, nil }
+func (d *dirEntry) String() string             { return fs.FormatDirEntry(d) }
+
+// list describes entries of a directory. The caller holds the lock.
+func (t *tree) list(entries []entry) []fs.DirEntry {
+	infos := make([]dirEntry, len(entries))
+	out := make([]fs.DirEntry, len(entries))
+	for i, it := range entries {
+		infos[i].info = t.table.get(it.ino).info(it.name)
+		out[i] = &infos[i]
+	}
+	return out
+}

@@ -1,0 +1,386 @@
+package vfs
+
+import (
+	"io/fs"
+	"math"
+	"strings"
+)
+
+// modeBits are the bits of a mode that a caller may set.
+const modeBits = fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky
+
+// create makes a new inode of a mode under a path.
+func (f *FS) create(path string, mode fs.FileMode, fill func(*inode) Errno) Errno {
+	now := f.now().UnixNano()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	pl, e := f.tree.lookupParent(&f.quota, path)
+	switch {
+	case e != 0:
+		return e
+	case pl.in != nil:
+		return EEXIST
+	case pl.slash && !mode.IsDir():
+		return ENOENT
+	}
+	if fill != nil {
+		if e := fill(nil); e != 0 {
+			return e
+		}
+	}
+	in, e := f.make(pl, mode, now)
+	if e == 0 && fill != nil {
+		fill(in)
+	}
+	return e
+}
+
+// Mkdir makes a directory.
+func (f *FS) Mkdir(path string, perm fs.FileMode) error {
+	return pathError("mkdir", path, f.create(path, fs.ModeDir|perm&modeBits, nil))
+}
+
+// MkdirAll makes a directory and those above it that are missing.
+// A directory that is there already is not an error.
+func (f *FS) MkdirAll(path string, perm fs.FileMode) error {
+	return pathError("mkdir", path, f.mkdirAll(path, fs.ModeDir|perm&modeBits))
+}
+
+func (f *FS) mkdirAll(path string, mode fs.FileMode) Errno {
+	now := f.now().UnixNano()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if path == "" {
+		return ENOENT
+	}
+	var made []place
+	for end := 0; end < len(path); {
+		end = nextEnd(path, end)
+		pl, e := f.tree.lookup(&f.quota, path[:end], true)
+		switch {
+		case e == 0 && pl.in == nil:
+			if _, e = f.make(pl, mode, now); e == 0 {
+				made = append(made, pl)
+			}
+		case e == 0 && !pl.in.isDir():
+			e = ENOTDIR
+		}
+		if e != 0 {
+			f.unmake(made, now)
+			return e
+		}
+	}
+	return 0
+}
+
+// nextEnd returns where the component that begins at or after i ends.
+func nextEnd(path string, i int) int {
+	for i < len(path) && path[i] == '/' {
+		i++
+	}
+	for i < len(path) && path[i] != '/' {
+		i++
+	}
+	return i
+}
+
+// unmake takes back directories that were just made, the last one first.
+func (f *FS) unmake(made []place, now int64) {
+	for i := len(made) - 1; i >= 0; i-- {
+		dir := f.tree.own(f.tree.table.get(made[i].dir.ino))
+		f.tree.leave(dir, made[i].name, f.tree.table.get(dir.dir.find(made[i].name)), now)
+	}
+}
+
+// Mknod makes a node of the mode's kind: a file, device, pipe or socket.
+// Devices and pipes are mere nodes here, without a content.
+func (f *FS) Mknod(path string, mode fs.FileMode, rdev uint32) error {
+	if mode.IsDir() || mode&fs.ModeSymlink != 0 {
+		return pathError("mknod", path, EPERM)
+	}
+	return pathError("mknod", path, f.create(path, mode&(modeBits|fs.ModeType), func(in *inode) Errno {
+		if in != nil && in.mode&fs.ModeDevice != 0 {
+			in.rdev = rdev
+		}
+		return 0
+	}))
+}
+
+// Symlink makes a symbolic link that leads to target.
+func (f *FS) Symlink(target, link string) error {
+	return linkError("symlink", target, link, f.symlink(target, link))
+}
+
+func (f *FS) symlink(target, link string) Errno {
+	switch {
+	case target == "":
+		return ENOENT
+	case len(target) >= f.quota.Path:
+		return ENAMETOOLONG
+	case strings.IndexByte(target, 0) >= 0:
+		return EINVAL
+	}
+	return f.create(link, fs.ModeSymlink|fs.ModePerm, func(in *inode) Errno {
+		if in == nil {
+			if int64(len(target)) > f.quota.Bytes-f.tree.used.Bytes {
+				return ENOSPC
+			}
+			return 0
+		}
+		in.target = strings.Clone(target)
+		f.tree.charge(in, int64(len(target)))
+		return 0
+	})
+}
+
+// Readlink returns where a symbolic link leads.
+func (f *FS) Readlink(path string) (string, error) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	in, e := f.tree.lookupExisting(&f.quota, path, false)
+	if e == 0 && !in.isSymlink() {
+		e = EINVAL
+	}
+	if e != 0 {
+		return "", pathError("readlink", path, e)
+	}
+	return in.target, nil
+}
+
+// Link gives a file a second name. The old path's last link is not followed.
+func (f *FS) Link(old, new string) error {
+	return linkError("link", old, new, f.link(old, new))
+}
+
+func (f *FS) link(old, new string) Errno {
+	now := f.now().UnixNano()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t := f.tree
+	in, e := t.lookupExisting(&f.quota, old, false)
+	if e != 0 {
+		return e
+	}
+	pl, e := t.lookupParent(&f.quota, new)
+	switch {
+	case e != 0:
+		return e
+	case pl.in != nil:
+		return EEXIST
+	case pl.slash:
+		return ENOENT
+	case in.isDir():
+		return EPERM
+	case in.nlink == math.MaxUint32:
+		return EMLINK
+	case t.used.Nodes >= f.quota.Nodes:
+		return ENOSPC
+	}
+	in = t.own(in)
+	in.ctime = now
+	t.enter(t.own(pl.dir), pl.name, in, now)
+	return 0
+}
+
+// Unlink takes away the name of anything but a directory.
+func (f *FS) Unlink(path string) error {
+	return pathError("unlink", path, f.remove(path, func(pl place) Errno {
+		switch {
+		case pl.last != lastName:
+			return EISDIR
+		case pl.in == nil:
+			return ENOENT
+		case pl.in.isDir():
+			return EISDIR
+		case pl.slash:
+			return ENOTDIR
+		}
+		return 0
+	}))
+}
+
+// Rmdir takes away an empty directory.
+func (f *FS) Rmdir(path string) error {
+	return pathError("rmdir", path, f.remove(path, emptyDir))
+}
+
+func emptyDir(pl place) Errno {
+	switch pl.last {
+	case lastRoot:
+		return EBUSY
+	case lastDot:
+		return EINVAL
+	case lastDotDot:
+		return ENOTEMPTY
+	}
+	switch {
+	case pl.in == nil:
+		return ENOENT
+	case !pl.in.isDir():
+		return ENOTDIR
+	case pl.in.dir.len > 0:
+		return ENOTEMPTY
+	}
+	return 0
+}
+
+// Remove takes away a name or an empty directory.
+func (f *FS) Remove(path string) error {
+	return pathError("remove", path, f.remove(path, func(pl place) Errno {
+		if pl.in != nil && !pl.in.isDir() {
+			if pl.slash {
+				return ENOTDIR
+			}
+			return 0
+		}
+		return emptyDir(pl)
+	}))
+}
+
+// remove takes away what a path names if may agrees.
+func (f *FS) remove(path string, may func(place) Errno) Errno {
+	now := f.now().UnixNano()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	pl, e := f.tree.lookupParent(&f.quota, path)
+	if e == 0 {
+		e = may(pl)
+	}
+	if e == 0 {
+		f.tree.leave(f.tree.own(pl.dir), pl.name, pl.in, now)
+	}
+	return e
+}
+
+// RemoveAll takes away a name and all beneath it. A missing one is not an
+// error; of the root only the content goes.
+func (f *FS) RemoveAll(path string) error {
+	now := f.now().UnixNano()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	pl, e := f.tree.lookupParent(&f.quota, path)
+	switch {
+	case e == ENOENT || e == 0 && pl.in == nil:
+		return nil
+	case e != 0:
+		return pathError("remove", path, e)
+	case pl.last == lastDot || pl.last == lastDotDot:
+		return pathError("remove", path, EINVAL)
+	case pl.slash && !pl.in.isDir():
+		return pathError("remove", path, ENOTDIR)
+	}
+	if pl.in.isDir() {
+		f.tree.clearDir(pl.in, now)
+	}
+	if pl.last == lastName {
+		f.tree.leave(f.tree.own(pl.dir), pl.name, f.tree.table.get(pl.in.ino), now)
+	}
+	return nil
+}
+
+// clearDir takes away all in a directory. It keeps its own list of what is
+// left to do, as directories may be deeper than a stack.
+func (t *tree) clearDir(root *inode, now int64) {
+	todo := []*inode{root}
+	for len(todo) > 0 {
+		in := t.own(todo[len(todo)-1])
+		todo = todo[:len(todo)-1]
+		for it := range in.dir.all {
+			child := t.table.get(it.ino)
+			if child.isDir() {
+				todo = append(todo, child)
+			}
+			t.drop(child, now)
+		}
+		*in.dir = dir{}
+		in.mtime, in.ctime = now, now
+	}
+}
+
+// Rename moves a name. What had the new name is replaced, if it is of the
+// same kind and not a directory with something in it.
+func (f *FS) Rename(old, new string) error {
+	return linkError("rename", old, new, f.rename(old, new))
+}
+
+func (f *FS) rename(old, new string) Errno {
+	now := f.now().UnixNano()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t := f.tree
+	from, e := t.lookupParent(&f.quota, old)
+	if e != 0 {
+		return e
+	}
+	to, e := t.lookupParent(&f.quota, new)
+	if e != 0 {
+		return e
+	}
+	if e := t.mayRename(from, to); e != 0 {
+		return e
+	}
+	if from.in != to.in {
+		t.move(from, to, now)
+	}
+	return 0
+}
+
+func (t *tree) mayRename(from, to place) Errno {
+	switch {
+	case from.last != lastName || to.last != lastName:
+		return EBUSY
+	case from.in == nil:
+		return ENOENT
+	case !from.in.isDir() && (from.slash || to.slash):
+		return ENOTDIR
+	case from.in.isDir() && t.within(to.dir, from.in):
+		return EINVAL
+	case to.in == nil:
+		return 0
+	case to.in.isDir() && t.within(from.dir, to.in):
+		return ENOTEMPTY
+	case from.in == to.in:
+		return 0
+	case from.in.isDir() && !to.in.isDir():
+		return ENOTDIR
+	case !from.in.isDir() && to.in.isDir():
+		return EISDIR
+	case to.in.isDir() && to.in.dir.len > 0:
+		return ENOTEMPTY
+	}
+	return 0
+}
+
+// within says whether a directory is top or beneath it.
+func (t *tree) within(dir, top *inode) bool {
+	for dir.ino != top.ino {
+		if dir.ino == rootIno {
+			return false
+		}
+		dir = t.table.get(dir.parent)
+	}
+	return true
+}
+
+// move does a rename that may be done.
+func (t *tree) move(from, to place, now int64) {
+	if to.in != nil {
+		t.leave(t.own(t.table.get(to.dir.ino)), to.name, to.in, now)
+	}
+	// The inodes may have been copied on the way: take them by number.
+	src := t.own(t.table.get(from.dir.ino))
+	src.dir.remove(t.owner, from.name)
+	src.mtime, src.ctime = now, now
+	dst := t.own(t.table.get(to.dir.ino))
+	in := t.own(t.table.get(from.in.ino))
+	dst.dir.insert(t.owner, to.name, in.ino)
+	dst.mtime, dst.ctime = now, now
+	if in.isDir() {
+		src.dir.subdirs--
+		dst.dir.subdirs++
+	}
+	if in.parent != 0 {
+		in.parent = dst.ino
+	}
+	in.ctime = now
+}

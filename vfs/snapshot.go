@@ -1,0 +1,69 @@
+package vfs
+
+// Snapshot is what a file system held at one moment. It never changes and
+// may be used by any number of file systems at once.
+type Snapshot struct {
+	table table
+	payer *epoch
+	used  Usage
+	quota Quota
+}
+
+// Snapshot notes the present state. It copies nothing.
+func (f *FS) Snapshot() *Snapshot {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.snapshot()
+}
+
+func (f *FS) snapshot() *Snapshot {
+	t := f.tree
+	t.owner = new(epoch)
+	return &Snapshot{table: t.table, payer: t.payer, used: t.used, quota: f.quota}
+}
+
+// grow returns a tree that begins as the snapshot.
+func (s *Snapshot) grow(payer *epoch, used Usage) *tree {
+	return &tree{owner: new(epoch), payer: payer, table: s.table, used: used}
+}
+
+// Usage returns what was charged when the snapshot was made. Its Bytes are
+// the most that the snapshot can hold in memory.
+func (s *Snapshot) Usage() Usage {
+	u := s.used
+	u.Quota = s.quota
+	return u
+}
+
+// Restore goes back to a snapshot: everything is as it was then, also the
+// charges; what is not in the snapshot is gone. Files that are open keep
+// reading what they had and can't be written any more.
+//
+// A snapshot of a file system with another base brings the charges it had
+// there.
+func (f *FS) Restore(s *Snapshot) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.restore(s)
+}
+
+func (f *FS) restore(s *Snapshot) {
+	f.tree.dead = true
+	if s == f.base {
+		f.tree = s.grow(new(epoch), Usage{})
+		return
+	}
+	f.tree = s.grow(s.payer, s.used)
+}
+
+// Fork returns a second file system that begins as this one is now, with the
+// same options. From then on neither sees what the other does.
+func (f *FS) Fork() *FS {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.snapshot()
+	return &FS{
+		quota: f.quota, now: f.now, store: f.store, base: f.base, uid: f.uid, gid: f.gid,
+		tree: s.grow(s.payer, s.used),
+	}
+}

@@ -1,0 +1,195 @@
+package vfs
+
+import "strings"
+
+// last says what the last component of a path is.
+type last uint8
+
+const (
+	lastName   last = iota // an ordinary name
+	lastRoot               // none: the path is the root
+	lastDot                // "."
+	lastDotDot             // ".."
+)
+
+// place is where a path leads.
+type place struct {
+	dir   *inode // the directory of the last name
+	name  string // the last name; a part of the path or of a link target
+	in    *inode // what has the name; nil when nothing has
+	last  last
+	slash bool // the path ends in a slash
+}
+
+// walker follows one path.
+type walker struct {
+	t     *tree
+	q     *Quota
+	cur   *inode
+	rest  string   // what is still to walk
+	stack []string // what follows once rest is walked, innermost last
+	hops  int
+}
+
+// lookup walks a path to its end. follow says whether a symbolic link there
+// is followed; a link before the last component always is, as is one with a
+// slash behind it. A missing last name is not an error: place.in is nil.
+func (t *tree) lookup(q *Quota, path string, follow bool) (place, Errno) {
+	return t.walk(q, path, follow, follow)
+}
+
+// lookupParent walks a path to the directory of its last name, and never
+// follows what has that name.
+func (t *tree) lookupParent(q *Quota, path string) (place, Errno) {
+	return t.walk(q, path, false, false)
+}
+
+// lookupExisting is lookup for what must be there.
+func (t *tree) lookupExisting(q *Quota, path string, follow bool) (*inode, Errno) {
+	pl, e := t.walk(q, path, follow, true)
+	if e != 0 {
+		return nil, e
+	}
+	if pl.in == nil {
+		return nil, ENOENT
+	}
+	if pl.slash && !pl.in.isDir() {
+		return nil, ENOTDIR
+	}
+	return pl.in, 0
+}
+
+func (t *tree) walk(q *Quota, path string, follow, followSlash bool) (place, Errno) {
+	if path == "" {
+		return place{}, ENOENT
+	}
+	if len(path) >= q.Path {
+		return place{}, ENAMETOOLONG
+	}
+	var buf [8]string
+	w := walker{t: t, q: q, cur: t.table.get(rootIno), rest: path, stack: buf[:0]}
+	pl := place{in: w.cur, last: lastRoot}
+	for {
+		name, more := w.next()
+		if name == "" {
+			return pl, 0
+		}
+		if !w.cur.isDir() {
+			return place{}, ENOTDIR
+		}
+		if e := w.check(name); e != 0 {
+			return place{}, e
+		}
+		if name == "." || name == ".." {
+			pl = w.dots(name)
+			continue
+		}
+		pl = w.step(name)
+		if pl.in == nil {
+			if more {
+				return place{}, ENOENT
+			}
+			pl.slash = w.slash()
+			return pl, 0
+		}
+		if !more {
+			pl.slash = w.slash()
+		}
+		if pl.in.isSymlink() && (more || follow || followSlash && pl.slash) {
+			if e := w.follow(pl.in); e != 0 {
+				return place{}, e
+			}
+			continue
+		}
+		w.cur = pl.in
+	}
+}
+
+// next takes the next component, and says whether another one follows.
+func (w *walker) next() (name string, more bool) {
+	for {
+		s := strings.TrimLeft(w.rest, "/")
+		if s != "" {
+			i := strings.IndexByte(s, '/')
+			if i < 0 {
+				i = len(s)
+			}
+			name, w.rest = s[:i], s[i:]
+			return name, w.more()
+		}
+		if len(w.stack) == 0 {
+			return "", false
+		}
+		w.rest = w.stack[len(w.stack)-1]
+		w.stack = w.stack[:len(w.stack)-1]
+	}
+}
+
+func (w *walker) more() bool {
+	if strings.TrimLeft(w.rest, "/") != "" {
+		return true
+	}
+	for _, s := range w.stack {
+		if strings.TrimLeft(s, "/") != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// slash says whether only slashes follow, and at least one.
+func (w *walker) slash() bool {
+	if w.rest != "" {
+		return true
+	}
+	for _, s := range w.stack {
+		if s != "" {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *walker) check(name string) Errno {
+	if len(name) > w.q.Name {
+		return ENAMETOOLONG
+	}
+	if strings.IndexByte(name, 0) >= 0 {
+		return EINVAL
+	}
+	return 0
+}
+
+func (w *walker) dots(name string) place {
+	pl := place{last: lastDot}
+	if name == ".." {
+		pl.last = lastDotDot
+		w.cur = w.t.table.get(w.cur.parent)
+	}
+	pl.in = w.cur
+	return pl
+}
+
+func (w *walker) step(name string) place {
+	pl := place{dir: w.cur, name: name}
+	if ino := w.cur.dir.find(name); ino != 0 {
+		pl.in = w.t.table.get(ino)
+	}
+	return pl
+}
+
+// follow puts the target of a link in front of what is still to walk.
+func (w *walker) follow(link *inode) Errno {
+	w.hops++
+	if w.hops > w.q.Links {
+		return ELOOP
+	}
+	if w.rest != "" {
+		w.stack = append(w.stack, w.rest)
+	}
+	w.rest = link.target
+	if strings.HasPrefix(link.target, "/") {
+		w.cur = w.t.table.get(rootIno)
+	}
+	return 0
+}
