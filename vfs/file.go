@@ -281,16 +281,7 @@ func (t *tree) resize(in *inode, size, now int64) {
 }
 
 // Stat describes the file.
-func (f *File) Stat() (fs.FileInfo, error) {
-	i, err := f.Info()
-	if err != nil {
-		return nil, err
-	}
-	return i, nil
-}
-
-// Info describes the file.
-func (f *File) Info() (Info, error) {
+func (f *File) Stat() (Info, error) {
 	if f.closed.Load() {
 		return Info{}, f.fail("stat", EBADF)
 	}

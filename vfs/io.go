@@ -46,7 +46,18 @@ func (v view) Open(name string) (fs.File, error) {
 		return nil, renamed(err, name)
 	}
 	f.name = name
-	return f, nil
+	return viewFile{f}, nil
+}
+
+// viewFile is a File whose Stat is that of io/fs.
+type viewFile struct{ *File }
+
+func (f viewFile) Stat() (fs.FileInfo, error) {
+	i, err := f.File.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return i, nil
 }
 
 func (v view) ReadDir(name string) ([]fs.DirEntry, error) {
