@@ -1,0 +1,249 @@
+package atolltest
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+var optionalLaws = []law{
+	{"SessionKeepsState", sessionKeepsState},
+	{"SnapshotRestoreIsExact", snapshotRestoreIsExact},
+	{"SnapshotNames", snapshotNames},
+	{"ForkIsIndependent", forkIsIndependent},
+	{"StopKeepsFiles", stopKeepsFiles},
+	{"PauseFreezes", pauseFreezes},
+	{"StatsCount", statsCount},
+	{"HistoryRemembers", historyRemembers},
+}
+
+func (e *env) execute(sb atoll.Sandbox, text string) atoll.Result {
+	e.Helper()
+	r, err := atoll.Execute(e.ctx(), sb, text)
+	if err != nil {
+		e.Fatalf("Execute %s: %v", text, err)
+	}
+	return r
+}
+
+func sessionKeepsState(e *env) {
+	sb := e.sandbox()
+	if !e.features.Session {
+		_, err := sb.Exec(e.ctx(), atoll.Cmd{Shell: "true", Session: true})
+		e.want(err, atoll.ErrUnsupported, "a session")
+		eq(e, "Execute works without", e.execute(sb, "echo hi").Stdout, "hi\n")
+		return
+	}
+	e.execute(sb, "mkdir -p /tmp/s; cd /tmp/s; X='a  b'; export Y=2; f() { echo \"f $1\"; }; set -u")
+	eq(e, "state", e.execute(sb, `pwd; echo "$X"; f 3; sh -c 'echo $Y'`).Stdout, "/tmp/s\na  b\nf 3\n2\n")
+	r := e.execute(sb, "cd /; exit 3; echo not")
+	eq(e, "exit status", r.ExitCode, 3)
+	eq(e, "Success", r.Success, false)
+	eq(e, "Command", r.Command, "cd /; exit 3; echo not")
+	eq(e, "the session lives on", e.execute(sb, "pwd").Stdout, "/\n")
+	eq(e, "other commands are not of the session", e.sh(sb, `echo "${X-unset}"`), "unset\n")
+	_, err := sb.Exec(e.ctx(), atoll.Cmd{Shell: "cd /tmp; Z=1; while :; do :; done", Session: true, Timeout: 200 * time.Millisecond})
+	e.want(err, atoll.ErrTimeout, "a session's command past its deadline")
+	eq(e, "after a deadline", e.execute(sb, `echo "$X"`).Stdout, "a  b\n")
+}
+
+func snapshotRestoreIsExact(e *env) {
+	sb := e.sandbox()
+	if !e.features.Snapshot {
+		_, err := atoll.Snapshot(e.ctx(), sb, "x")
+		e.want(err, atoll.ErrUnsupported, "Snapshot")
+		return
+	}
+	e.execute(sb, "mkdir -p /tmp/s/d; echo one > /tmp/s/a; echo two > /tmp/s/d/b; ln -s a /tmp/s/l; chmod 640 /tmp/s/a; cd /tmp/s; V=before")
+	info, err := atoll.Snapshot(e.ctx(), sb, "point")
+	if err != nil {
+		e.Fatalf("Snapshot: %v", err)
+	}
+	eq(e, "Name", info.Name, "point")
+	eq(e, "Sandbox", info.Sandbox, sb.ID())
+	e.execute(sb, "echo changed > /tmp/s/a; rm -r /tmp/s/d; echo new > /tmp/s/new; cd /; V=after; W=added; chmod 600 /tmp/s/a")
+	if err := atoll.Restore(e.ctx(), sb, "point"); err != nil {
+		e.Fatalf("Restore: %v", err)
+	}
+	eq(e, "files", e.sh(sb, "cd /tmp/s; cat a d/b l; ls; ls -l a | cut -c1-10"), "one\ntwo\none\na\nd\nl\n-rw-r-----\n")
+	if e.features.Session {
+		eq(e, "session", e.execute(sb, `pwd; echo "$V ${W-unset}"`).Stdout, "/tmp/s\nbefore unset\n")
+	}
+	if err := atoll.Restore(e.ctx(), sb, info.ID); err != nil {
+		e.Errorf("Restore by id, a second time: %v", err)
+	}
+	e.want(atoll.Restore(e.ctx(), sb, "no-such-snapshot"), atoll.ErrNotFound, "Restore of what is not there")
+}
+
+func snapshotNames(e *env) {
+	if !e.features.Snapshot {
+		return // SnapshotRestoreIsExact has seen the refusal
+	}
+	sb := e.sandbox()
+	for _, name := range []string{"one", "two", ""} {
+		if _, err := atoll.Snapshot(e.ctx(), sb, name); err != nil {
+			e.Fatalf("Snapshot %q: %v", name, err)
+		}
+	}
+	_, err := atoll.Snapshot(e.ctx(), sb, "one")
+	e.want(err, atoll.ErrExists, "a name that is taken")
+	_, err = atoll.Snapshot(e.ctx(), sb, "Not A Name")
+	e.want(err, atoll.ErrInvalid, "a bad name")
+	list, err := atoll.Snapshots(e.ctx(), sb)
+	if err != nil {
+		e.Fatalf("Snapshots: %v", err)
+	}
+	var names []string
+	for _, s := range list {
+		names = append(names, s.Name)
+	}
+	eq(e, "names, oldest first", strings.Join(names, ","), "one,two,")
+	if err := atoll.RemoveSnapshot(e.ctx(), sb, "one"); err != nil {
+		e.Errorf("RemoveSnapshot: %v", err)
+	}
+	e.want(atoll.RemoveSnapshot(e.ctx(), sb, "one"), atoll.ErrNotFound, "RemoveSnapshot twice")
+	e.want(atoll.Restore(e.ctx(), sb, "one"), atoll.ErrNotFound, "Restore of what was removed")
+}
+
+func forkIsIndependent(e *env) {
+	if !e.features.Fork {
+		return // FeaturesAreTrue has seen the refusal
+	}
+	sb := e.sandbox()
+	e.execute(sb, "mkdir -p /tmp/f; cd /tmp/f; echo one > a; V=1")
+	spec := e.spec()
+	spec.Name = "forked"
+	fork, err := atoll.Fork(e.ctx(), sb, "", spec)
+	if err != nil {
+		e.Fatalf("Fork: %v", err)
+	}
+	defer func() {
+		if err := fork.Destroy(e.ctx()); err != nil {
+			e.Errorf("Destroy of the fork: %v", err)
+		}
+	}()
+	if fork.ID() == sb.ID() {
+		e.Error("the fork has the same ID")
+	}
+	e.execute(sb, "echo of-the-first > /tmp/f/a")
+	e.execute(fork, "echo of-the-fork > /tmp/f/b")
+	eq(e, "the fork's files", e.sh(fork, "cat /tmp/f/a /tmp/f/b"), "one\nof-the-fork\n")
+	eq(e, "the first's files", e.sh(sb, "cat /tmp/f/a; ls /tmp/f"), "of-the-first\na\n")
+	if e.features.Session {
+		eq(e, "the fork's session", e.execute(fork, `pwd; echo "$V"`).Stdout, "/tmp/f\n1\n")
+	}
+	s, err := fork.Status(e.ctx())
+	if err != nil {
+		e.Fatalf("Status: %v", err)
+	}
+	eq(e, "name", s.Name, "forked")
+	if err := sb.Destroy(e.ctx()); err != nil {
+		e.Fatalf("Destroy: %v", err)
+	}
+	eq(e, "the fork outlives the first", e.sh(fork, "cat /tmp/f/a"), "one\n")
+	_, err = atoll.Fork(e.ctx(), fork, "no-such-snapshot", e.spec())
+	e.want(err, atoll.ErrNotFound, "Fork of a snapshot that is not there")
+}
+
+func stopKeepsFiles(e *env) {
+	if !e.features.Stop {
+		return // FeaturesAreTrue has seen the refusal
+	}
+	sb := e.sandbox()
+	e.sh(sb, "echo kept > /tmp/kept")
+	for range 2 {
+		if err := atoll.Stop(e.ctx(), sb); err != nil {
+			e.Fatalf("Stop: %v", err)
+		}
+	}
+	s, err := sb.Status(e.ctx())
+	if err != nil {
+		e.Fatalf("Status: %v", err)
+	}
+	eq(e, "State", s.State, atoll.Stopped)
+	eq(e, "Ready", s.Ready(), false)
+	_, err = sb.Exec(e.ctx(), atoll.Cmd{Args: []string{"true"}})
+	e.want(err, atoll.ErrState, "Exec in a stopped sandbox")
+	for range 2 {
+		if err := atoll.Start(e.ctx(), sb); err != nil {
+			e.Fatalf("Start: %v", err)
+		}
+	}
+	eq(e, "the file", e.sh(sb, "cat /tmp/kept"), "kept\n")
+}
+
+func pauseFreezes(e *env) {
+	if !e.features.Pause {
+		return // FeaturesAreTrue has seen the refusal
+	}
+	sb := e.sandbox()
+	r := make(chan error, 1)
+	go func() {
+		_, err := sb.Exec(e.ctx(), atoll.Cmd{Shell: "i=0; while [ $i -lt 20 ]; do echo x >> /tmp/beat; sleep 0.02; i=$((i+1)); done"})
+		r <- err
+	}()
+	if err := atoll.Pause(e.ctx(), sb); err != nil {
+		e.Fatalf("Pause: %v", err)
+	}
+	s, err := sb.Status(e.ctx())
+	if err != nil {
+		e.Fatalf("Status: %v", err)
+	}
+	eq(e, "State", s.State, atoll.Paused)
+	select {
+	case err := <-r:
+		e.Errorf("a command ended in a paused sandbox: %v", err)
+	case <-time.After(600 * time.Millisecond): // longer than the command takes
+	}
+	if err := atoll.Resume(e.ctx(), sb); err != nil {
+		e.Fatalf("Resume: %v", err)
+	}
+	e.soon("a command after Resume", func() {
+		if err := <-r; err != nil {
+			e.Errorf("Exec: %v", err)
+		}
+	})
+}
+
+func statsCount(e *env) {
+	if !e.features.Stats {
+		return // FeaturesAreTrue has seen that there is none
+	}
+	sb := e.sandbox()
+	before, err := atoll.StatsOf(e.ctx(), sb)
+	if err != nil {
+		e.Fatalf("StatsOf: %v", err)
+	}
+	e.sh(sb, "mkdir /tmp/st; head -c 100000 /dev/zero > /tmp/st/zeros")
+	after, err := atoll.StatsOf(e.ctx(), sb)
+	if err != nil {
+		e.Fatalf("StatsOf: %v", err)
+	}
+	eq(e, "ID", after.ID, sb.ID())
+	if d := after.DiskUsed - before.DiskUsed; d < 100_000 || d > 1_000_000 {
+		e.Errorf("a file of 100,000 bytes counts as %d", d)
+	}
+	eq(e, "more files", after.Files-before.Files, 2)
+	eq(e, "more commands", after.Commands-before.Commands, 1)
+}
+
+func historyRemembers(e *env) {
+	if !e.features.History {
+		return // FeaturesAreTrue has seen that there is none
+	}
+	sb := e.sandbox()
+	e.execute(sb, "echo first")
+	e.execute(sb, "echo second >&2; exit 2")
+	list, err := atoll.History(e.ctx(), sb)
+	if err != nil {
+		e.Fatalf("History: %v", err)
+	}
+	if len(list) < 2 {
+		e.Fatalf("history has %d entries", len(list))
+	}
+	list = list[len(list)-2:]
+	got := fmt.Sprintf("%s|%s|%d %s|%s|%d", list[0].Command, list[0].Stdout, list[0].ExitCode, list[1].Command, list[1].Stderr, list[1].ExitCode)
+	eq(e, "the last two", got, "echo first|first\n|0 echo second >&2; exit 2|second\n|2")
+}
