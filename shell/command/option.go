@@ -94,6 +94,9 @@ func tryHelp(p *kernel.Proc) {
 
 func (s parsing) longOption(a string, rest []string) (g given, used int, msg string) {
 	name, value, has := strings.Cut(a[2:], "=")
+	if name == "" {
+		return g, 0, fmt.Sprintf("unrecognized option '%s'", a)
+	}
 	var hits []option
 	for _, o := range s.options {
 		if o.long == name {
@@ -106,9 +109,9 @@ func (s parsing) longOption(a string, rest []string) (g given, used int, msg str
 	}
 	switch {
 	case len(hits) == 0:
-		return g, 0, fmt.Sprintf("unrecognized option '--%s'", name)
+		return g, 0, fmt.Sprintf("unrecognized option '%s'", a)
 	case len(hits) > 1 && !sameKey(hits):
-		msg := fmt.Sprintf("option '--%s' is ambiguous; possibilities:", name)
+		msg := fmt.Sprintf("option '%s' is ambiguous; possibilities:", a)
 		for _, o := range hits {
 			msg += " '--" + o.long + "'"
 		}
@@ -143,18 +146,19 @@ func (s parsing) shortOptions(a string, rest []string) (list []given, used int, 
 			return []given{{key: '#', value: a[1:], has: true, name: a}}, 0, ""
 		}
 	}
-	bundle := []rune(a[1:])
-	for i, c := range bundle {
+	bundle := a[1:]
+	for i := range len(bundle) {
+		c := rune(bundle[i])
 		o, found := s.short(c)
 		if !found {
-			return nil, 0, fmt.Sprintf("invalid option -- '%c'", c)
+			return nil, 0, fmt.Sprintf("invalid option -- '%s'", bundle[i:i+1])
 		}
 		g := given{key: o.key(), name: "-" + string(c)}
 		if o.arg == none {
 			list = append(list, g)
 			continue
 		}
-		switch tail := string(bundle[i+1:]); {
+		switch tail := bundle[i+1:]; {
 		case tail != "":
 			g.value, g.has = tail, true
 		case o.arg == required && len(rest) == 0:
@@ -196,36 +200,39 @@ func open(p *kernel.Proc, name string) (*kernel.Handle, error) {
 	return h, nil
 }
 
-// quote returns a name in GNU's single quotes, with what is not printable
-// escaped as the shell would read it.
-func quote(name string) string {
-	plain := true
-	for _, r := range name {
-		if r == '\'' || r < ' ' || r == 0x7f || r == 0xfffd {
-			plain = false
+// flushed wraps a program so that what it printed is written before it ends;
+// when that fails it says so and the status is failure.
+func flushed(run kernel.Program, failure int) kernel.Program {
+	return func(p *kernel.Proc) int {
+		code := run(p)
+		if err := p.Out().Flush(); err != nil {
+			p.Errorf("write error: %s", why(err))
+			return failure
 		}
+		return code
 	}
-	if plain {
-		return "'" + name + "'"
+}
+
+// missing reports operands that were not given, as GNU words it.
+func missing(p *kernel.Proc, operands []string, want int) bool {
+	switch {
+	case len(operands) >= want:
+		return false
+	case len(operands) == 0:
+		p.Errorf("missing operand")
+	default:
+		p.Errorf("missing operand after %s", cite(operands[len(operands)-1]))
 	}
-	if !strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f || r == 0xfffd }) && !strings.Contains(name, `"`) {
-		return `"` + name + `"`
+	tryHelp(p)
+	return true
+}
+
+// extra reports an operand too many.
+func extra(p *kernel.Proc, operands []string, most int) bool {
+	if len(operands) <= most {
+		return false
 	}
-	var b strings.Builder
-	b.WriteString("''")
-	for i := 0; i < len(name); i++ {
-		switch c := name[i]; {
-		case c == '\n':
-			b.WriteString(`$'\n'`)
-		case c == '\t':
-			b.WriteString(`$'\t'`)
-		case c == '\'':
-			b.WriteString(`\'`)
-		case c < ' ' || c == 0x7f:
-			fmt.Fprintf(&b, `$'\%03o'`, c)
-		default:
-			b.WriteString("'" + string(name[i]) + "'")
-		}
-	}
-	return b.String()
+	p.Errorf("extra operand %s", cite(operands[most]))
+	tryHelp(p)
+	return true
 }

@@ -1,0 +1,4 @@
+package command
+
+// searchCommands returns the commands of this family.
+func searchCommands() []Command { return nil }

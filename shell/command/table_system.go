@@ -1,0 +1,4 @@
+package command
+
+// systemCommands returns the commands of this family.
+func systemCommands() []Command { return nil }
