@@ -49,40 +49,36 @@ func (p *Proc) OpenAt(name string, flag int, perm fs.FileMode) (*Open, error) {
 		return o, err
 	}
 	f, err := p.k.fs.OpenFile(abs, flag, perm&^fs.FileMode(p.umask))
-	if err != nil {
-		return p.retry(abs, name, flag, err)
-	}
-	info, err := f.Stat()
-	if err != nil {
-		f.Close()
+	switch {
+	case errors.Is(err, vfs.ENXIO):
+		return p.openNode(abs, name, flag, err)
+	case errors.Is(err, vfs.ENOENT):
+		// A link of the sandbox's own may lead to /proc, which the file
+		// system does not have.
+		if target, lerr := p.k.fs.Readlink(abs); lerr == nil && isProc(target) {
+			return p.openProc(target, name, flag)
+		}
 		return nil, err
-	}
-	switch m := info.Mode(); {
-	case m&fs.ModeDevice != 0:
-		f.Close()
-		return p.openDevice(name, info.Rdev(), flag)
-	case m&fs.ModeNamedPipe != 0:
-		f.Close()
-		return p.openFIFO(name, info.Ino(), flag)
-	case m&fs.ModeSocket != 0:
-		f.Close()
-		return nil, &fs.PathError{Op: "open", Path: name, Err: vfs.ENXIO}
-	case m.IsDir() && flag&(os.O_WRONLY|os.O_RDWR) != 0:
-		f.Close()
-		return nil, &fs.PathError{Op: "open", Path: name, Err: vfs.EISDIR}
+	case err != nil:
+		return nil, err
 	}
 	o := newOpen(plain{f}, abs, flag)
 	o.file = f
 	return o, nil
 }
 
-// retry opens what a link of the sandbox's own leads to in /proc, where the
-// file system finds nothing.
-func (p *Proc) retry(abs, name string, flag int, cause error) (*Open, error) {
-	if errors.Is(cause, vfs.ENOENT) {
-		if target, err := p.k.fs.Readlink(abs); err == nil && isProc(target) {
-			return p.openProc(target, name, flag)
-		}
+// openNode opens a device or a named pipe, which the file system only knows
+// the names of.
+func (p *Proc) openNode(abs, name string, flag int, cause error) (*Open, error) {
+	info, err := p.k.fs.Stat(abs)
+	if err != nil {
+		return nil, err
+	}
+	switch m := info.Mode(); {
+	case m&fs.ModeDevice != 0:
+		return p.openDevice(name, info.Rdev(), flag)
+	case m&fs.ModeNamedPipe != 0:
+		return p.openFIFO(name, info.Ino(), flag)
 	}
 	return nil, cause
 }
