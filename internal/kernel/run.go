@@ -236,6 +236,10 @@ func (p *Proc) Await(f func(ctx context.Context) error) error {
 	for {
 		select {
 		case err := <-done:
+			if p.t.ctx.Err() != nil {
+				p.t.kill(reasonContext)
+			}
+			p.check()
 			return err
 		default:
 		}
