@@ -1,0 +1,440 @@
+package regex
+
+import (
+	"slices"
+	"unicode/utf8"
+)
+
+// instOp is the kind of an instruction.
+type instOp uint8
+
+const (
+	iMatch  instOp = iota
+	iSet           // a character of set arg, then out
+	iSplit         // out, or else alt
+	iSave          // remember the position in slot arg, then out
+	iAssert        // if assertion arg holds, out
+	iMark          // remember the position in loop arg, then out
+	iCheck         // if loop arg has moved, out, or else alt
+	iBack          // what group arg has matched, then out
+	iLook          // if the program at alt matches (negated: doesn't), out; arg is the width to step back
+	iAtomic        // the first match of the program at alt, then out
+	iAccept        // the program of a look-around or atomic group matches
+	iFail
+)
+
+type inst struct {
+	op       instOp
+	negated  bool
+	behind   bool
+	optional bool // iSave: the group may match nothing in a loop
+	arg      int32
+	out, alt int32
+}
+
+// The kinds of neighbours that an assertion can tell apart.
+const (
+	kindOther uint8 = iota
+	kindWord
+	kindNewline
+	kindRaw // a byte that is no character: glibc takes it for a part of a word, grep -w doesn't
+	kindEdge
+	kinds
+)
+
+// prog is a pattern as a program over columns: classes of characters that no
+// set of the pattern tells apart.
+type prog struct {
+	insts    []inst
+	start    int32
+	slots    int
+	loops    int
+	regular  bool // no back-references or look-around
+	backrefs bool
+	icase    bool
+	perl     bool // the first match wins, not the longest
+	anchored bool
+	asserts  bool
+	newline  bool // lines count
+	lines    bool
+	bytes    bool
+
+	ascii  [256]uint16 // column of a byte; 0 means: decode
+	lows   []rune      // where intervals of characters begin
+	cols   []uint16    // column of each interval
+	ncol   int         // columns, those of the edges included
+	kind   []uint8     // of each column
+	member [][]uint64  // for each set, the columns in it
+}
+
+// compiler turns a tree into a program, from the end to the beginning, so that
+// every instruction knows where it goes on.
+type compiler struct {
+	p      *prog
+	sets   []set
+	index  map[string]int32
+	budget Budget
+	full   bool
+}
+
+func compile(tree *node, groups int, o Options) (*prog, error) {
+	c := &compiler{
+		p: &prog{
+			regular: true, perl: o.Syntax == Perl, newline: o.Newline || o.Lines, lines: o.Lines,
+			bytes: o.Bytes, icase: o.IgnoreCase, slots: 2 * (groups + 1),
+		},
+		index:  map[string]int32{},
+		budget: o.Budget,
+	}
+	if c.budget == nil {
+		c.budget = unlimited{}
+	}
+	c.p.anchored = tree.anchored(o)
+	match := c.emit(inst{op: iMatch})
+	c.p.start = c.tree(tree, match)
+	if c.full {
+		return nil, &Error{Reason: TooBig}
+	}
+	if err := c.partition(); err != nil {
+		return nil, err
+	}
+	return c.p, nil
+}
+
+func (c *compiler) emit(i inst) int32 {
+	if len(c.p.insts) >= maxProg {
+		c.full = true
+		return 0
+	}
+	c.budget.Tick(1)
+	c.p.insts = append(c.p.insts, i)
+	return int32(len(c.p.insts) - 1)
+}
+
+// tree emits n so that it goes on at next, and returns where it begins.
+func (c *compiler) tree(n *node, next int32) int32 {
+	if c.full {
+		return 0
+	}
+	switch n.op {
+	case nSet:
+		return c.emit(inst{op: iSet, arg: c.set(n.set), out: next})
+	case nConcat:
+		for _, s := range slices.Backward(n.subs) {
+			next = c.tree(s, next)
+		}
+		return next
+	case nAlt:
+		at := c.tree(n.subs[len(n.subs)-1], next)
+		for _, s := range slices.Backward(n.subs[:len(n.subs)-1]) {
+			at = c.emit(inst{op: iSplit, out: c.tree(s, next), alt: at})
+		}
+		return at
+	case nRepeat:
+		return c.repeat(n, next)
+	case nGroup:
+		return c.group(n, next, false)
+	case nAssert:
+		c.p.asserts = true
+		return c.emit(inst{op: iAssert, arg: int32(n.assert), out: next})
+	case nBackref:
+		c.p.regular, c.p.backrefs = false, true
+		return c.emit(inst{op: iBack, arg: int32(n.index), out: next})
+	case nLook:
+		c.p.regular, c.p.asserts = false, true
+		sub := c.tree(n.subs[0], c.emit(inst{op: iAccept}))
+		return c.emit(inst{op: iLook, arg: int32(n.min), behind: n.behind, negated: n.negated, alt: sub, out: next})
+	case nAtomic:
+		c.p.regular = false
+		sub := c.tree(n.subs[0], c.emit(inst{op: iAccept}))
+		return c.emit(inst{op: iAtomic, alt: sub, out: next})
+	case nKeep:
+		c.p.regular = false
+		return c.emit(inst{op: iSave, arg: 0, out: next})
+	case nFail:
+		return c.emit(inst{op: iFail})
+	}
+	return next
+}
+
+func (c *compiler) group(n *node, next int32, optional bool) int32 {
+	at := c.emit(inst{op: iSave, arg: int32(2*n.index + 1), out: next, optional: optional})
+	return c.emit(inst{op: iSave, arg: int32(2 * n.index), out: c.tree(n.subs[0], at)})
+}
+
+// body emits what an operator repeats, in a copy that may be left out.
+func (c *compiler) body(n *node, next int32) int32 {
+	if n.op == nGroup {
+		return c.group(n, next, true)
+	}
+	return c.tree(n, next)
+}
+
+// repeat emits the copies that n asks for, the optional ones nested.
+func (c *compiler) repeat(n *node, next int32) int32 {
+	sub := n.subs[0]
+	at := next
+	copies := n.min
+	switch {
+	case n.max < 0 && n.min > 0 && !(sub.op == nGroup && sub.nullable()):
+		at = c.loop(n, next, true)
+		copies--
+	case n.max < 0:
+		at = c.loop(n, next, false)
+	default:
+		for i := n.min; i < n.max && !c.full; i++ {
+			at = c.split(n.lazy, c.body(sub, at), next)
+		}
+	}
+	for i := 0; i < copies && !c.full; i++ {
+		at = c.tree(sub, at)
+	}
+	return at
+}
+
+func (c *compiler) split(lazy bool, in, out int32) int32 {
+	if lazy {
+		in, out = out, in
+	}
+	return c.emit(inst{op: iSplit, out: in, alt: out})
+}
+
+// loop emits n's body with a way back. A body that can match nothing is
+// watched, so that it isn't repeated without moving.
+func (c *compiler) loop(n *node, next int32, atLeastOnce bool) int32 {
+	split := c.split(n.lazy, 0, next)
+	back := split
+	watched := n.subs[0].nullable()
+	loop := int32(c.p.loops)
+	if watched {
+		c.p.loops++
+		back = c.emit(inst{op: iCheck, arg: loop, out: split, alt: next})
+	}
+	body := c.body(n.subs[0], back)
+	if watched {
+		body = c.emit(inst{op: iMark, arg: loop, out: body})
+	}
+	if c.full {
+		return 0
+	}
+	if n.lazy {
+		c.p.insts[split].alt = body
+	} else {
+		c.p.insts[split].out = body
+	}
+	if atLeastOnce {
+		return body
+	}
+	return split
+}
+
+// set returns the number of s.
+func (c *compiler) set(s set) int32 {
+	key := make([]byte, 0, 8*len(s))
+	for _, x := range s {
+		key = utf8.AppendRune(key, x.lo)
+		key = append(key, byte(x.lo>>16), byte(x.lo>>8), byte(x.lo), byte(x.hi>>16), byte(x.hi>>8), byte(x.hi))
+	}
+	if i, ok := c.index[string(key)]; ok {
+		return i
+	}
+	i := int32(len(c.sets))
+	c.index[string(key)] = i
+	c.sets = append(c.sets, s)
+	c.budget.Tick(1 + len(s)/8)
+	return i
+}
+
+// partition splits all characters into columns.
+func (c *compiler) partition() error {
+	p := c.p
+	sets := c.sets
+	special := 0
+	if p.asserts {
+		sets = append(slices.Clip(sets), c.wordChars(), one('\n'), c.rawBytes())
+		special = 3
+	}
+	lows := []rune{0, utf8.RuneSelf, rawBase}
+	for _, s := range sets {
+		for _, x := range s {
+			lows = append(lows, x.lo, x.hi+1)
+		}
+	}
+	c.budget.Tick(len(lows))
+	slices.Sort(lows)
+	p.lows = slices.Compact(lows)
+	cols := make([]int32, len(p.lows)) // the class of each interval
+	classes := int32(1)
+	for _, s := range sets {
+		classes = c.refine(cols, classes, s)
+	}
+	if classes > 60000 {
+		return &Error{Reason: TooBig}
+	}
+	c.number(cols, int(classes))
+	c.members(sets[:len(sets)-special])
+	if p.asserts {
+		c.kinds(sets[len(sets)-special:])
+	} else {
+		p.kind = make([]uint8, p.ncol)
+	}
+	for k := range int(kinds) {
+		p.kind[p.ncol-int(kinds)+k] = uint8(k)
+	}
+	return nil
+}
+
+func (c *compiler) wordChars() set {
+	if c.p.perl || c.p.bytes {
+		return set{{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}
+	}
+	return wordSet()
+}
+
+func (c *compiler) rawBytes() set {
+	if c.p.perl || c.p.bytes {
+		return nil
+	}
+	return set{{rawBase, rawEnd}}
+}
+
+// refine splits every class in two: what is in s and what isn't.
+func (c *compiler) refine(cols []int32, classes int32, s set) int32 {
+	p := c.p
+	size := make(map[int32]int, 8)
+	var inside []int
+	for _, x := range s {
+		i, _ := slices.BinarySearch(p.lows, x.lo)
+		for ; i < len(p.lows) && p.lows[i] <= x.hi; i++ {
+			inside = append(inside, i)
+			size[cols[i]]++
+		}
+	}
+	c.budget.Tick(1 + len(inside)/4 + len(cols)/64)
+	total := make(map[int32]int, len(size))
+	for _, k := range cols {
+		if _, ok := size[k]; ok {
+			total[k]++
+		}
+	}
+	split := make(map[int32]int32, len(size))
+	for _, i := range inside {
+		k := cols[i]
+		if total[k] == size[k] {
+			continue
+		}
+		to, ok := split[k]
+		if !ok {
+			to = classes
+			classes++
+			split[k] = to
+		}
+		cols[i] = to
+	}
+	return classes
+}
+
+// number gives columns to classes, from 1, and fills the table of bytes.
+func (c *compiler) number(cols []int32, classes int) {
+	p := c.p
+	p.cols = make([]uint16, len(cols))
+	for i, k := range cols {
+		p.cols[i] = uint16(k + 1)
+	}
+	p.ncol = 1 + classes + int(kinds)
+	limit := utf8.RuneSelf
+	if p.bytes {
+		limit = 256
+	}
+	for b := range limit {
+		p.ascii[b] = uint16(p.colOf(rune(b)))
+	}
+}
+
+func (c *compiler) members(sets []set) {
+	p := c.p
+	words := (p.ncol + 63) / 64
+	p.member = make([][]uint64, len(sets))
+	for k, s := range sets {
+		m := make([]uint64, words)
+		c.mark(m, s)
+		p.member[k] = m
+	}
+}
+
+// mark sets the bits of the columns in s.
+func (c *compiler) mark(m []uint64, s set) {
+	p := c.p
+	for _, x := range s {
+		i, _ := slices.BinarySearch(p.lows, x.lo)
+		for ; i < len(p.lows) && p.lows[i] <= x.hi; i++ {
+			m[p.cols[i]/64] |= 1 << (p.cols[i] % 64)
+			c.budget.Tick(1)
+		}
+	}
+}
+
+func (c *compiler) kinds(special []set) {
+	p := c.p
+	p.kind = make([]uint8, p.ncol)
+	for i, s := range special {
+		m := make([]uint64, (p.ncol+63)/64)
+		c.mark(m, s)
+		for col := range p.ncol {
+			if m[col/64]&(1<<(col%64)) != 0 {
+				p.kind[col] = kindWord + uint8(i)
+			}
+		}
+	}
+}
+
+// colOf returns the column of a character.
+func (p *prog) colOf(r rune) int {
+	lo, hi := 0, len(p.lows)
+	for lo+1 < hi {
+		mid := int(uint(lo+hi) >> 1)
+		if p.lows[mid] <= r {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	return int(p.cols[lo])
+}
+
+func (p *prog) takes(set int32, col int) bool {
+	return p.member[set][col>>6]&(1<<(uint(col)&63)) != 0
+}
+
+// edge returns the column that stands for a neighbour of kind k that isn't
+// part of the match.
+func (p *prog) edge(k uint8) int { return p.ncol - int(kinds) + int(k) }
+
+// holds reports whether an assertion is true between two neighbours.
+func (p *prog) holds(a int32, prev, next uint8) bool {
+	switch assertion(a) {
+	case atTextStart:
+		return prev == kindEdge || p.lines && prev == kindNewline
+	case atTextEnd:
+		return next == kindEdge || p.lines && next == kindNewline
+	case atLineStart:
+		return prev == kindEdge || p.newline && prev == kindNewline
+	case atLineEnd, atLastLine:
+		return next == kindEdge || p.newline && next == kindNewline
+	case atWordStart:
+		return !inWord(prev) && inWord(next)
+	case atWordEnd:
+		return inWord(prev) && !inWord(next)
+	case atWordEdge:
+		return inWord(prev) != inWord(next)
+	case atNoWordEdge:
+		return inWord(prev) == inWord(next)
+	case atNoWordBefore:
+		return prev != kindWord
+	case atNoWordAfter:
+		return next != kindWord
+	}
+	return false
+}
+
+func inWord(kind uint8) bool { return kind == kindWord || kind == kindRaw }

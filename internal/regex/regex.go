@@ -1,0 +1,368 @@
+// Package regex matches POSIX and Perl regular expressions within budgets.
+//
+// One engine serves grep, sed, awk, [[ =~ ]], expr and find: it knows the
+// dialects of GNU's tools, finds the leftmost-longest match as POSIX asks, and
+// fills groups the way glibc does. Patterns without back-references and
+// look-around run in linear time on lazily built automata whose memory is
+// bounded; the rest runs on a backtracker that asks its budget at every step.
+package regex
+
+import "unicode/utf8"
+
+// Syntax is the language a pattern is written in.
+type Syntax int
+
+// The languages.
+const (
+	BRE   Syntax = iota // POSIX basic with GNU's extensions
+	ERE                 // POSIX extended with GNU's extensions
+	Perl                // the part of PCRE that has a finite meaning
+	Fixed               // no operators at all
+)
+
+// Dialect says how strict a POSIX syntax is about odd patterns.
+type Dialect int
+
+// The dialects.
+const (
+	Sed   Dialect = iota // errors for whatever is not well formed
+	Grep                 // operators with nothing to repeat and broken intervals stand for themselves
+	Posix                // regcomp: as Sed, but an unmatched ) is ordinary
+	Awk                  // as Grep, with escapes inside brackets and no back-references
+)
+
+// Options say how to read a pattern and what a line is.
+type Options struct {
+	Syntax     Syntax
+	Dialect    Dialect
+	IgnoreCase bool
+	Newline    bool // '.' and [^a] don't match \n; ^ and $ match at lines
+	Lines      bool // no match holds a \n and every line is a text of its own: for scanning whole buffers
+	Word       bool // a match begins and ends at no word character (grep -w)
+	Whole      bool // a match is a whole line, or the whole text (grep -x)
+	Bytes      bool // a byte is a character; otherwise the text is UTF-8
+	DotAll     bool // Perl: '.' matches \n
+
+	// Budget is asked while compiling; nil means unlimited.
+	Budget Budget
+}
+
+// Budget is what an engine may spend. Its methods may panic to end the
+// caller; the engine holds nothing that this could break.
+type Budget interface {
+	Tick(n int)
+	Alloc(n int64)
+	Free(n int64)
+}
+
+// Flags change what the edges of the text mean for one match.
+type Flags uint8
+
+// The flags.
+const (
+	NotBOL Flags = 1 << iota // the text doesn't begin a line
+	NotEOL                   // the text doesn't end a line
+)
+
+// Limits of a pattern: how deep it nests and how many instructions it may
+// become.
+const (
+	maxDepth  = 1000
+	maxProg   = 1 << 17
+	maxRepeat = 32767
+	instCost  = 80 // bytes an instruction takes, with its place in the automata
+)
+
+// Regexp is a compiled pattern. It keeps scratch memory between matches, so
+// one goroutine may use it at a time.
+type Regexp struct {
+	prog   *prog
+	names  []string
+	lit    literals
+	exist  *dfa // is there a match, and where does the first one end
+	long   *dfa // where does the leftmost-longest match end
+	rev    *dfa // where does the match that ends here begin
+	walk   walker
+	back   *backtracker
+	cost   int64   // what compiling has charged
+	approx *Regexp // a regular language that holds this one, for patterns that are not regular
+}
+
+// Compile reads a pattern. Its errors are of type [*Error] and carry GNU's
+// wording.
+func Compile(pattern string, o Options) (*Regexp, error) {
+	tree, names, err := parse(pattern, o)
+	if err != nil {
+		return nil, err
+	}
+	tree = wrap(tree, o)
+	r, err := build(tree, len(names), o)
+	if err != nil {
+		return nil, err
+	}
+	r.names = names
+	if !r.prog.regular {
+		r.approx, err = build(loosen(tree), 0, o)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+func build(tree *node, groups int, o Options) (*Regexp, error) {
+	p, err := compile(tree, groups, o)
+	if err != nil {
+		return nil, err
+	}
+	r := &Regexp{prog: p, lit: findLiterals(tree, o)}
+	if o.Budget != nil {
+		r.cost = int64(len(p.insts)) * instCost
+		o.Budget.Alloc(r.cost)
+	}
+	return r, nil
+}
+
+// wrap adds what -w and -x ask for.
+func wrap(tree *node, o Options) *node {
+	switch {
+	case o.Whole:
+		return concat(&node{op: nAssert, assert: atLineStart}, tree, &node{op: nAssert, assert: atLineEnd})
+	case o.Word:
+		return concat(&node{op: nAssert, assert: atNoWordBefore}, tree, &node{op: nAssert, assert: atNoWordAfter})
+	}
+	return tree
+}
+
+// Groups returns the number of groups that the pattern has.
+func (r *Regexp) Groups() int { return len(r.names) }
+
+// Names returns the names of the groups, empty where a group has none.
+func (r *Regexp) Names() []string { return r.names }
+
+// Literal returns the only text that the pattern matches, when there is just
+// one.
+func (r *Regexp) Literal() ([]byte, bool) {
+	return r.lit.must, r.lit.exact
+}
+
+// Match finds the first match in src that begins at from or later. Pairs of
+// offsets go to caps, the whole match first, as many as fit; -1 stands for a
+// group that took no part. What lies before from is seen by ^ and \b.
+func (r *Regexp) Match(src []byte, from int, caps []int, b Budget) bool {
+	return r.MatchFlags(src, from, caps, 0, b)
+}
+
+// MatchFlags is [Regexp.Match] for a text that is a part of a line.
+func (r *Regexp) MatchFlags(src []byte, from int, caps []int, fl Flags, b Budget) bool {
+	if b == nil {
+		b = unlimited{}
+	}
+	if from > len(src) || from < 0 {
+		return false
+	}
+	at := r.lit.find(src, from, b)
+	if at < 0 {
+		return false
+	}
+	if !r.lit.starts {
+		at = from
+	}
+	for i := range caps {
+		caps[i] = -1
+	}
+	if r.lit.exact {
+		if len(caps) >= 2 {
+			caps[0], caps[1] = at, at+len(r.lit.must)
+		}
+		return true
+	}
+	t := text{src: src, fl: fl}
+	if !r.prog.regular || r.prog.perl {
+		return r.matchBack(t, at, caps, b)
+	}
+	if len(caps) < 2 {
+		return r.existDFA().forward(t, at, len(src), b) >= 0
+	}
+	return r.matchLongest(t, at, caps, b)
+}
+
+// matchLongest finds the end by one pass, the beginning by a pass back from
+// there, and the groups by a walk between the two.
+func (r *Regexp) matchLongest(t text, from int, caps []int, b Budget) bool {
+	if r.long == nil {
+		r.long = newDFA(r.prog, longest)
+	}
+	end := r.long.forward(t, from, len(t.src), b)
+	if end < 0 {
+		return false
+	}
+	groups := min(len(caps)/2-1, r.Groups())
+	if groups <= 0 && r.prog.anchored {
+		caps[0], caps[1] = from, end
+		return true
+	}
+	if r.rev == nil {
+		r.rev = newDFA(r.prog, reverse)
+	}
+	if groups <= 0 {
+		caps[0], caps[1] = r.rev.backward(t, end, from, nil, b), end
+		return true
+	}
+	r.walk.fill(r, t, from, end, caps, b)
+	return true
+}
+
+// matchBack runs the backtracker from the first place where a match may begin.
+func (r *Regexp) matchBack(t text, from int, caps []int, b Budget) bool {
+	gate := r
+	if r.approx != nil {
+		gate = r.approx
+	}
+	if len(caps) < 2 || !r.prog.regular {
+		if gate.existDFA().forward(t, from, len(t.src), b) < 0 {
+			return false
+		}
+		if r.prog.regular {
+			return true
+		}
+	}
+	if r.back == nil {
+		r.back = newBacktracker(r.prog)
+	}
+	if !r.prog.regular {
+		return r.back.search(t, from, caps, b)
+	}
+	var span [2]int
+	if !r.matchLongest(t, from, span[:], b) {
+		return false
+	}
+	return r.back.run(t, span[0], caps, b)
+}
+
+func (r *Regexp) existDFA() *dfa {
+	if r.exist == nil {
+		r.exist = newDFA(r.prog, exists)
+	}
+	return r.exist
+}
+
+// Scan finds the first line at or after from that holds a match and returns a
+// position in it: at most the index of the newline that ends it. It returns -1
+// when no line does. The pattern must have been compiled with Options.Lines,
+// and from must be the beginning of a line.
+func (r *Regexp) Scan(src []byte, from int, b Budget) int {
+	if b == nil {
+		b = unlimited{}
+	}
+	if r.prog.regular && !r.lit.any() {
+		return r.existDFA().forward(text{src: src}, from, len(src), b)
+	}
+	for from < len(src) || from == 0 {
+		at := r.lit.find(src, from, b)
+		if at < 0 {
+			return -1
+		}
+		if r.lit.exact {
+			return at
+		}
+		begin, end := lineAround(src, from, at)
+		if !r.prog.regular && !r.lit.any() {
+			if at = r.approx.Scan(src, from, b); at < 0 {
+				return -1
+			}
+			begin, end = lineAround(src, from, at)
+		}
+		if r.MatchFlags(src[begin:end], 0, nil, 0, b) {
+			return begin
+		}
+		if end == len(src) {
+			return -1
+		}
+		from = end + 1
+		b.Tick(1)
+	}
+	return -1
+}
+
+// Release gives all memory that was charged back to b. The pattern can be used
+// again; its automata are then built anew.
+func (r *Regexp) Release(b Budget) {
+	if b == nil {
+		b = unlimited{}
+	}
+	for _, d := range []*dfa{r.exist, r.long, r.rev} {
+		if d != nil {
+			d.release(b)
+		}
+	}
+	r.exist, r.long, r.rev = nil, nil, nil
+	b.Free(r.walk.size() + r.cost)
+	r.walk, r.cost = walker{}, 0
+	if r.approx != nil {
+		r.approx.Release(b)
+	}
+}
+
+type unlimited struct{}
+
+func (unlimited) Tick(int)    {}
+func (unlimited) Alloc(int64) {}
+func (unlimited) Free(int64)  {}
+
+// text is what is searched: a buffer and what its edges mean.
+type text struct {
+	src []byte
+	fl  Flags
+}
+
+// before returns the kind of what stands before position i.
+func (t text) before(p *prog, i int) uint8 {
+	if i == 0 {
+		if t.fl&NotBOL != 0 {
+			return kindOther
+		}
+		return kindEdge
+	}
+	col, _ := p.colBefore(t.src, i)
+	return p.kind[col]
+}
+
+// after returns the kind of what stands at position i.
+func (t text) after(p *prog, i int) uint8 {
+	if i == len(t.src) {
+		if t.fl&NotEOL != 0 {
+			return kindOther
+		}
+		return kindEdge
+	}
+	col, _ := p.colAt(t.src, i)
+	return p.kind[col]
+}
+
+// colAt returns the column of the character at i and its width.
+func (p *prog) colAt(src []byte, i int) (col, width int) {
+	c := src[i]
+	if col = int(p.ascii[c]); col != 0 {
+		return col, 1
+	}
+	r, w := utf8.DecodeRune(src[i:])
+	if r == utf8.RuneError && w == 1 {
+		return p.colOf(rawBase + rune(c)), 1
+	}
+	return p.colOf(r), w
+}
+
+// colBefore returns the column of the character that ends before i and its
+// width.
+func (p *prog) colBefore(src []byte, i int) (col, width int) {
+	c := src[i-1]
+	if col = int(p.ascii[c]); col != 0 {
+		return col, 1
+	}
+	r, w := utf8.DecodeLastRune(src[:i])
+	if r == utf8.RuneError && w == 1 {
+		return p.colOf(rawBase + rune(c)), 1
+	}
+	return p.colOf(r), w
+}
