@@ -12,7 +12,7 @@ const blockSize = 64 << 10
 type block struct {
 	owner *epoch
 	data  []byte
-	lazy  *lazy // where the data is, when it has not been read yet
+	lazy  *lazy // where the data is instead; such a block has no present owner
 	saved atomic.Pointer[savedBlock]
 }
 
@@ -124,20 +124,18 @@ func (in *inode) writeBlock(i, at int, p []byte) {
 		in.blocks = append(in.blocks, make([]*block, i+1-len(in.blocks))...)
 	}
 	b := in.blocks[i]
-	old := b.size()
 	if b == nil || b.owner != in.owner {
 		b = &block{owner: in.owner, data: in.keep(b, at, len(p))}
 		in.blocks[i] = b
 	}
-	end := at + len(p)
-	if end > len(b.data) {
+	old, end := len(b.data), at+len(p)
+	if end > old {
 		b.data = grown(b.data, end)
 		if at > old {
 			clear(b.data[old:at])
 		}
 	}
 	copy(b.data[at:], p)
-	b.lazy = nil
 }
 
 // keep returns a private copy of what a write of n bytes at an offset leaves
@@ -195,7 +193,7 @@ func (in *inode) cut(size int64) {
 	}
 	data, _ := b.bytes()
 	if b.owner == in.owner {
-		b.data, b.lazy = data[:at], nil
+		b.data = data[:at]
 		return
 	}
 	in.blocks[n-1] = &block{owner: in.owner, data: append([]byte(nil), data[:at]...)}

@@ -18,6 +18,8 @@ type Info struct {
 	blocks                     int64
 }
 
+var _ fs.FileInfo = Info{}
+
 // info describes an inode under a name. The caller holds the lock.
 func (in *inode) info(name string) Info {
 	i := Info{

@@ -93,6 +93,10 @@ func (t *tree) own(in *inode) *inode {
 	if in.owner == t.owner {
 		return in
 	}
+	in = t.table.get(in.ino) // the caller's may be older than the last copy
+	if in.owner == t.owner {
+		return in
+	}
 	c := t.private(in)
 	t.table.put(t.owner, c)
 	return c

@@ -9,8 +9,8 @@ import (
 // modeBits are the bits of a mode that a caller may set.
 const modeBits = fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky
 
-// create makes a new inode of a mode under a path.
-func (f *FS) create(path string, mode fs.FileMode, fill func(*inode) Errno) Errno {
+// create makes an inode with the mode, device and target of n under a path.
+func (f *FS) create(path string, n inode) Errno {
 	now := f.now().UnixNano()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -20,24 +20,22 @@ func (f *FS) create(path string, mode fs.FileMode, fill func(*inode) Errno) Errn
 		return e
 	case pl.in != nil:
 		return EEXIST
-	case pl.slash && !mode.IsDir():
+	case pl.slash && !n.isDir():
 		return ENOENT
+	case n.target != "" && int64(len(n.target)) > f.quota.Bytes-f.tree.used.Bytes:
+		return ENOSPC
 	}
-	if fill != nil {
-		if e := fill(nil); e != 0 {
-			return e
-		}
-	}
-	in, e := f.make(pl, mode, now)
-	if e == 0 && fill != nil {
-		fill(in)
+	in, e := f.make(pl, n.mode, now)
+	if e == 0 {
+		in.rdev, in.target = n.rdev, n.target
+		f.tree.charge(in, int64(len(n.target)))
 	}
 	return e
 }
 
 // Mkdir makes a directory.
 func (f *FS) Mkdir(path string, perm fs.FileMode) error {
-	return pathError("mkdir", path, f.create(path, fs.ModeDir|perm&modeBits, nil))
+	return pathError("mkdir", path, f.create(path, inode{mode: fs.ModeDir | perm&modeBits}))
 }
 
 // MkdirAll makes a directory and those above it that are missing.
@@ -50,6 +48,11 @@ func (f *FS) mkdirAll(path string, mode fs.FileMode) Errno {
 	now := f.now().UnixNano()
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	return f.makeDirs(path, mode, now)
+}
+
+// makeDirs makes all directories of a path, or none.
+func (f *FS) makeDirs(path string, mode fs.FileMode, now int64) Errno {
 	if path == "" {
 		return ENOENT
 	}
@@ -95,15 +98,18 @@ func (f *FS) unmake(made []place, now int64) {
 // Mknod makes a node of the mode's kind: a file, device, pipe or socket.
 // Devices and pipes are mere nodes here, without a content.
 func (f *FS) Mknod(path string, mode fs.FileMode, rdev uint32) error {
-	if mode.IsDir() || mode&fs.ModeSymlink != 0 {
+	mode &= modeBits | fs.ModeType
+	switch {
+	case mode.IsDir():
 		return pathError("mknod", path, EPERM)
+	case mode&fs.ModeSymlink != 0 || !goodMode(mode):
+		return pathError("mknod", path, EINVAL)
 	}
-	return pathError("mknod", path, f.create(path, mode&(modeBits|fs.ModeType), func(in *inode) Errno {
-		if in != nil && in.mode&fs.ModeDevice != 0 {
-			in.rdev = rdev
-		}
-		return 0
-	}))
+	n := inode{mode: mode}
+	if mode&fs.ModeDevice != 0 {
+		n.rdev = rdev
+	}
+	return pathError("mknod", path, f.create(path, n))
 }
 
 // Symlink makes a symbolic link that leads to target.
@@ -120,17 +126,7 @@ func (f *FS) symlink(target, link string) Errno {
 	case strings.IndexByte(target, 0) >= 0:
 		return EINVAL
 	}
-	return f.create(link, fs.ModeSymlink|fs.ModePerm, func(in *inode) Errno {
-		if in == nil {
-			if int64(len(target)) > f.quota.Bytes-f.tree.used.Bytes {
-				return ENOSPC
-			}
-			return 0
-		}
-		in.target = strings.Clone(target)
-		f.tree.charge(in, int64(len(target)))
-		return 0
-	})
+	return f.create(link, inode{mode: fs.ModeSymlink | fs.ModePerm, target: strings.Clone(target)})
 }
 
 // Readlink returns where a symbolic link leads.

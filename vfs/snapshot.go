@@ -67,3 +67,42 @@ func (f *FS) Fork() *FS {
 		tree: s.grow(s.payer, s.used),
 	}
 }
+
+// Held returns the bytes of file content that the snapshots keep in memory
+// and live doesn't; a nil live holds nothing. It looks at all that they
+// don't share.
+func Held(live *FS, snapshots ...*Snapshot) int64 {
+	seen := make(map[any]bool)
+	if live != nil {
+		measure(live.Snapshot(), seen)
+	}
+	var n int64
+	for _, s := range snapshots {
+		n += measure(s, seen)
+	}
+	return n
+}
+
+// measure adds up the blocks of a snapshot that have not been seen.
+func measure(s *Snapshot, seen map[any]bool) int64 {
+	var n int64
+	for p := range s.table.pages {
+		if seen[p] {
+			continue
+		}
+		seen[p] = true
+		for _, in := range p.nodes {
+			if in == nil {
+				continue
+			}
+			for _, b := range in.blocks {
+				if b != nil && !seen[b] {
+					seen[b] = true
+					data, _ := b.bytes()
+					n += int64(cap(data))
+				}
+			}
+		}
+	}
+	return n
+}

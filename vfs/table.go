@@ -141,3 +141,17 @@ func (t *table) free(taken map[uint64]struct{}) uint64 {
 	}
 	return ino
 }
+
+// pages yields all pages with their numbers, in order.
+func (t *table) pages(yield func(*page, uint64) bool) {
+	for i, g := range t.groups {
+		if g == nil {
+			continue
+		}
+		for j, p := range g.pages {
+			if p != nil && !yield(p, uint64(i*fan+j)) {
+				return
+			}
+		}
+	}
+}

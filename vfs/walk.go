@@ -60,6 +60,11 @@ func (t *tree) lookupExisting(q *Quota, path string, follow bool) (*inode, Errno
 }
 
 func (t *tree) walk(q *Quota, path string, follow, followSlash bool) (place, Errno) {
+	return t.walkFrom(q, t.table.get(rootIno), path, follow, followSlash)
+}
+
+// walkFrom walks a path that begins at a directory, unless it is absolute.
+func (t *tree) walkFrom(q *Quota, start *inode, path string, follow, followSlash bool) (place, Errno) {
 	if path == "" {
 		return place{}, ENOENT
 	}
@@ -67,7 +72,10 @@ func (t *tree) walk(q *Quota, path string, follow, followSlash bool) (place, Err
 		return place{}, ENAMETOOLONG
 	}
 	var buf [8]string
-	w := walker{t: t, q: q, cur: t.table.get(rootIno), rest: path, stack: buf[:0]}
+	if path[0] == '/' {
+		start = t.table.get(rootIno)
+	}
+	w := walker{t: t, q: q, cur: start, rest: path, stack: buf[:0]}
 	pl := place{in: w.cur, last: lastRoot}
 	for {
 		name, more := w.next()

@@ -1,0 +1,248 @@
+package vfs
+
+import (
+	"bytes"
+	"slices"
+)
+
+// ChangeKind says what happened to a path.
+type ChangeKind uint8
+
+// The kinds of changes.
+const (
+	Added ChangeKind = iota + 1
+	Modified
+	Deleted
+)
+
+// String returns A, M or D.
+func (k ChangeKind) String() string {
+	switch k {
+	case Added:
+		return "A"
+	case Modified:
+		return "M"
+	case Deleted:
+		return "D"
+	}
+	return "?"
+}
+
+// Change is one difference between two snapshots.
+type Change struct {
+	Kind ChangeKind
+	Path string
+}
+
+// Diff returns what changed from a to b, in the order of names, directories
+// before what is in them. A path is
+// modified when its kind, content, mode, owner, device or link target is
+// another; times alone don't count. A directory that is new or gone is
+// followed by all beneath it.
+//
+// It looks only at what the two don't share, and at the directories above.
+func Diff(a, b *Snapshot) []Change {
+	d := differ{a: a, b: b}
+	d.mark()
+	d.run()
+	return d.out
+}
+
+// differ compares two trees.
+type differ struct {
+	a, b *Snapshot
+	// Inodes of each tree that differ, and the directories above them.
+	nearA, nearB map[uint64]bool
+	all          bool // it is not known where all that differ are
+	out          []Change
+}
+
+// mark finds the inodes that differ, by the pages that are not shared.
+func (d *differ) mark() {
+	d.nearA, d.nearB = make(map[uint64]bool), make(map[uint64]bool)
+	for i := range max(len(d.a.table.groups), len(d.b.table.groups)) {
+		ga, gb := d.a.table.groupAt(i), d.b.table.groupAt(i)
+		if ga == gb {
+			continue
+		}
+		for j := range fan {
+			if pa, pb := ga.pageAt(j), gb.pageAt(j); pa != pb {
+				d.markPage(pa, pb)
+			}
+		}
+	}
+}
+
+func (d *differ) markPage(pa, pb *page) {
+	for k := range fan {
+		if x, y := pa.nodeAt(k), pb.nodeAt(k); x != y {
+			d.above(&d.a.table, d.nearA, x)
+			d.above(&d.b.table, d.nearB, y)
+		}
+	}
+}
+
+// above marks an inode and the directories that lead to it.
+func (d *differ) above(t *table, near map[uint64]bool, in *inode) {
+	for in != nil && !near[in.ino] {
+		near[in.ino] = true
+		if in.parent == 0 {
+			d.all = true
+			return
+		}
+		in = t.get(in.parent)
+	}
+}
+
+func (t *table) groupAt(i int) *group {
+	if i >= len(t.groups) {
+		return nil
+	}
+	return t.groups[i]
+}
+
+func (g *group) pageAt(i int) *page {
+	if g == nil {
+		return nil
+	}
+	return g.pages[i]
+}
+
+func (p *page) nodeAt(i int) *inode {
+	if p == nil {
+		return nil
+	}
+	return p.nodes[i]
+}
+
+// step is a pair of inodes with one path; one of them may be missing.
+type step struct {
+	path string
+	a, b *inode
+}
+
+// run compares from the root down. It keeps its own list, as directories may
+// be deeper than a stack.
+func (d *differ) run() {
+	todo := []step{{"/", d.a.table.get(rootIno), d.b.table.get(rootIno)}}
+	for len(todo) > 0 {
+		s := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		switch {
+		case s.a == nil:
+			d.out = append(d.out, Change{Added, s.path})
+		case s.b == nil:
+			d.out = append(d.out, Change{Deleted, s.path})
+		case s.a != s.b && !equal(s.a, s.b):
+			d.out = append(d.out, Change{Modified, s.path})
+		}
+		start := len(todo)
+		todo = d.below(todo, s)
+		slices.Reverse(todo[start:])
+	}
+}
+
+// below appends what is in a pair of directories and may differ, in order.
+func (d *differ) below(todo []step, s step) []step {
+	x, y := s.a.names(), s.b.names()
+	for len(x) > 0 || len(y) > 0 {
+		var n step
+		switch {
+		case len(y) == 0 || len(x) > 0 && x[0].name < y[0].name:
+			n = step{join(s.path, x[0].name), d.a.table.get(x[0].ino), nil}
+			x = x[1:]
+		case len(x) == 0 || y[0].name < x[0].name:
+			n = step{join(s.path, y[0].name), nil, d.b.table.get(y[0].ino)}
+			y = y[1:]
+		default:
+			n = step{"", d.a.table.get(x[0].ino), d.b.table.get(y[0].ino)}
+			if d.mayDiffer(n) {
+				n.path = join(s.path, x[0].name)
+			}
+			x, y = x[1:], y[1:]
+		}
+		if n.path != "" {
+			todo = append(todo, n)
+		}
+	}
+	return todo
+}
+
+// mayDiffer says whether a pair must be looked at.
+func (d *differ) mayDiffer(s step) bool {
+	if s.a == s.b {
+		return s.a.isDir() && (d.all || d.nearA[s.a.ino] || d.nearB[s.b.ino])
+	}
+	return true
+}
+
+// names returns what is in a directory; nothing in anything else.
+func (in *inode) names() []entry {
+	if in == nil || !in.isDir() {
+		return nil
+	}
+	return in.dir.after("", -1)
+}
+
+// equal says whether two inodes are the same to Diff. What is in
+// directories is not looked at.
+func equal(a, b *inode) bool {
+	if a.mode != b.mode || a.uid != b.uid || a.gid != b.gid || a.rdev != b.rdev || a.target != b.target {
+		return false
+	}
+	return !a.mode.IsRegular() || sameContent(a, b)
+}
+
+func sameContent(a, b *inode) bool {
+	if a.size != b.size {
+		return false
+	}
+	for i := range max(len(a.blocks), len(b.blocks)) {
+		if !sameBlock(a.blockAt(i), b.blockAt(i)) {
+			return false
+		}
+	}
+	return true
+}
+
+func (in *inode) blockAt(i int) *block {
+	if i >= len(in.blocks) {
+		return nil
+	}
+	return in.blocks[i]
+}
+
+// sameBlock compares data; zeros at the end don't count. What can't be read
+// is not the same.
+func sameBlock(a, b *block) bool {
+	if a == b {
+		return true
+	}
+	if a != nil && b != nil {
+		x, y := a.saved.Load(), b.saved.Load()
+		if x != nil && y != nil && x.key == y.key {
+			return true
+		}
+	}
+	x, err := a.loaded()
+	if err != nil {
+		return false
+	}
+	y, err := b.loaded()
+	if err != nil {
+		return false
+	}
+	if len(x) > len(y) {
+		x, y = y, x
+	}
+	return bytes.Equal(x, y[:len(x)]) && zero(y[len(x):])
+}
+
+func zero(p []byte) bool {
+	for _, c := range p {
+		if c != 0 {
+			return false
+		}
+	}
+	return true
+}

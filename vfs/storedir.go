@@ -1,0 +1,154 @@
+package vfs
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+)
+
+// Dir is a Store in a directory of the host: one file for each blob, named
+// by its key. Any number of processes may use it at once.
+type Dir struct {
+	// Fsync makes each Put wait until the disk has the blob, and Sync until
+	// it has the names. Without it a crash of the machine may lose what was
+	// put last; the hash tells when it did. Set it before the first use.
+	Fsync bool
+
+	root *os.Root
+}
+
+var _ Store = (*Dir)(nil)
+
+// OpenDir returns the store in a directory, which is made if it is missing.
+func OpenDir(name string) (*Dir, error) {
+	if err := os.MkdirAll(name, 0o700); err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	return &Dir{root: root}, nil
+}
+
+// Close gives the directory back.
+func (d *Dir) Close() error { return d.root.Close() }
+
+// blobPath returns where a blob is: 256 directories keep each one small.
+func blobPath(k Key) (dir, name string) {
+	s := k.String()
+	return s[:2], s[:2] + "/" + s[2:]
+}
+
+// Get reads a blob.
+func (d *Dir) Get(k Key) ([]byte, error) {
+	_, name := blobPath(k)
+	return d.root.ReadFile(name)
+}
+
+// Has says whether a blob is there. An empty file is what a crash has left
+// of one.
+func (d *Dir) Has(k Key) (bool, error) {
+	_, name := blobPath(k)
+	info, err := d.root.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return info.Size() > 0, nil
+}
+
+// Put writes a blob to a temporary name and renames it, so that nobody sees
+// a part of it.
+func (d *Dir) Put(k Key, data []byte) error {
+	dir, name := blobPath(k)
+	var random [8]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return err
+	}
+	temp := dir + "/tmp-" + hex.EncodeToString(random[:])
+	f, err := d.create(dir, temp)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil && d.Fsync {
+		err = f.Sync()
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = d.root.Rename(temp, name)
+	}
+	if err != nil {
+		return errors.Join(err, d.root.Remove(temp))
+	}
+	return nil
+}
+
+func (d *Dir) create(dir, temp string) (*os.File, error) {
+	f, err := d.root.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return f, err
+	}
+	if err := d.root.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	return d.root.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+}
+
+// Sync waits until the disk has the names of all blobs, if Fsync is set.
+func (d *Dir) Sync() error {
+	if !d.Fsync {
+		return nil
+	}
+	dirs, err := fs.ReadDir(d.root.FS(), ".")
+	if err != nil {
+		return err
+	}
+	for _, e := range dirs {
+		if err := d.syncDir(e.Name()); err != nil {
+			return err
+		}
+	}
+	return d.syncDir(".")
+}
+
+func (d *Dir) syncDir(name string) error {
+	f, err := d.root.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
+}
+
+// Delete removes a blob. A missing one is not an error.
+func (d *Dir) Delete(k Key) error {
+	_, name := blobPath(k)
+	if err := d.root.Remove(name); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Keys returns the keys of all blobs, in order.
+func (d *Dir) Keys() ([]Key, error) {
+	var keys []Key
+	err := fs.WalkDir(d.root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		if k, err := ParseKey(path.Dir(name) + e.Name()); err == nil {
+			keys = append(keys, k)
+		}
+		return nil
+	})
+	return keys, err
+}
