@@ -265,7 +265,7 @@ func (o *Open) mode() fs.FileMode {
 		return 0
 	}
 	switch o.dev.(type) {
-	case *pipeEnd, *fifoEnd, *source, *inMemory, *sink, *hostPipe:
+	case *pipeEnd, *fifoEnd, *source, *inMemory, *sink, *hostPipe, bufferEnd:
 		return fs.ModeNamedPipe | 0o600
 	case static:
 		return 0o444

@@ -73,6 +73,7 @@ type Config struct {
 	Programs map[string]Program // by name; shared between kernels and never written
 	Limits   Limits
 	Network  Network          // nil: no network
+	Policy   Policy           // nil: every command is allowed
 	Now      func() time.Time // nil: time.Now
 	Rand     io.Reader        // nil: crypto/rand
 	Hostname string           // empty: "atoll"
@@ -85,6 +86,7 @@ type Kernel struct {
 	programs map[string]Program
 	limits   Limits
 	network  Network
+	policy   Policy
 	now      func() time.Time
 	rand     io.Reader
 	hostname string
@@ -110,7 +112,7 @@ type Incident struct {
 // New returns a kernel with no processes.
 func New(c Config) *Kernel {
 	k := &Kernel{
-		fs: c.FS, programs: c.Programs, limits: c.Limits.filled(), network: c.Network,
+		fs: c.FS, programs: c.Programs, limits: c.Limits.filled(), network: c.Network, policy: c.Policy,
 		now: c.Now, rand: c.Rand, hostname: c.Hostname,
 	}
 	if k.now == nil {

@@ -83,10 +83,6 @@ func (p *Proc) runnable(abs string) vfs.Errno {
 	return 0
 }
 
-// Load makes ready to run a file: one of our programs, or a script with its
-// interpreter. A text without one is [vfs.ENOEXEC], which a shell runs itself.
-func (p *Proc) Load(file string, args []string) (Spawn, error) { return p.load(file, args, 0) }
-
 // textual reports whether a file looks like text, as a shell decides it.
 func (p *Proc) textual(abs string) bool {
 	head, err := p.head(abs)

@@ -64,6 +64,7 @@ type Proc struct {
 	status   Status
 	oom      bool
 	killedBy Signal
+	callee   atomic.Pointer[Proc] // the child that Call runs on this goroutine
 
 	mu       sync.Mutex
 	children []*Proc // guarded by mu; those spawned and not yet waited for
@@ -231,7 +232,9 @@ func (p *Proc) Call(s Spawn) (Status, error) {
 		return Status{}, err
 	}
 	c.t.add()
+	p.callee.Store(c)
 	c.run()
+	p.callee.Store(nil)
 	c.t.done()
 	p.check()
 	return c.status, nil

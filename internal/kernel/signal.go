@@ -195,6 +195,7 @@ func (p *Proc) raise(s Signal) {
 		p.pending.And(^(SIGSTOP.bit() | SIGTSTP.bit() | SIGTTIN.bit() | SIGTTOU.bit()))
 		p.stopped.Store(false)
 		p.kick()
+		p.pass(s)
 		if p.handled.Load()&b == 0 {
 			return
 		}
@@ -205,6 +206,15 @@ func (p *Proc) raise(s Signal) {
 	}
 	p.pending.Or(b)
 	p.kick()
+	p.pass(s)
+}
+
+// pass hands a signal that ends or stops the process on to the child whose
+// goroutine it lives on: it could not act on it before that one is through.
+func (p *Proc) pass(s Signal) {
+	if c := p.callee.Load(); c != nil && (s == SIGKILL || s == SIGSTOP || p.handled.Load()&s.bit() == 0) {
+		c.raise(s)
+	}
 }
 
 // check delivers what is pending.

@@ -1,0 +1,28 @@
+package kernel
+
+// Exec runs another program in the place of the one that calls, which has
+// to return the status at once. Descriptors marked [Proc.CloseOnExec] are
+// closed and handled signals fall back to their default.
+func (p *Proc) Exec(s Spawn) int {
+	for i := range p.fds {
+		if f := p.fds[i].f; f != nil && p.fds[i].cloexec {
+			p.fds[i] = slot{}
+			f.Release()
+		}
+	}
+	p.handled.Store(0)
+	p.caught.Store(0)
+	p.Args, p.path = s.Args, s.Path
+	if s.Env != nil {
+		p.Env = s.Env
+	}
+	code := s.Main(p)
+	if p.out != nil {
+		_ = p.out.Flush() // a broken pipe has ended the process already
+	}
+	return code & 0xff
+}
+
+// Textual reports whether a file looks like text, as a shell decides it
+// before it runs a file that no interpreter is named in.
+func (p *Proc) Textual(name string) bool { return p.textual(p.Path(name)) }
