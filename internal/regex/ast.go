@@ -148,16 +148,40 @@ func (n *node) anchored(o Options) bool {
 	return false
 }
 
+// loosener makes regular trees that match wherever others do.
+type loosener struct {
+	bodies map[int]*node // of groups; nil where one holds back-references itself
+	inside bool          // a copy stands where its assertions may not hold
+}
+
 // loosen returns a regular tree that matches wherever n does.
 func loosen(n *node) *node {
+	l := &loosener{bodies: map[int]*node{}}
+	return l.tree(n)
+}
+
+func (l *loosener) tree(n *node) *node {
 	switch n.op {
 	case nBackref:
-		any := &node{op: nSet, set: set{{0, rawEnd}}}
-		return repeat(any, 0, -1, false)
+		if body := l.bodies[n.index]; body != nil {
+			copied := loosener{inside: true}
+			return copied.tree(body)
+		}
+		anything := &node{op: nSet, set: set{{0, rawEnd}}}
+		return repeat(anything, 0, -1, false)
 	case nLook, nKeep:
 		return &node{op: nEmpty}
-	case nAtomic, nGroup:
-		return loosen(n.subs[0])
+	case nAssert:
+		if l.inside {
+			return &node{op: nEmpty}
+		}
+	case nGroup:
+		if !l.inside && !n.subs[0].refers() {
+			l.bodies[n.index] = n.subs[0]
+		}
+		return l.tree(n.subs[0])
+	case nAtomic:
+		return l.tree(n.subs[0])
 	}
 	if len(n.subs) == 0 {
 		return n
@@ -165,9 +189,22 @@ func loosen(n *node) *node {
 	c := *n
 	c.subs = make([]*node, len(n.subs))
 	for i, s := range n.subs {
-		c.subs[i] = loosen(s)
+		c.subs[i] = l.tree(s)
 	}
 	return &c
+}
+
+// refers reports whether n holds a back-reference.
+func (n *node) refers() bool {
+	if n.op == nBackref {
+		return true
+	}
+	for _, s := range n.subs {
+		if s.refers() {
+			return true
+		}
+	}
+	return false
 }
 
 // alternate joins alternatives; neighbours that begin with the same character

@@ -24,6 +24,7 @@ type backtracker struct {
 	memo    bool
 	visited []uint64
 	from    int
+	first   []bool // columns that a match may begin with
 }
 
 // frame is a path not taken yet, or a value to put back on the way to one.
@@ -58,16 +59,68 @@ func (m *backtracker) search(t text, at int, caps []int, b Budget) bool {
 	if m.p.anchored && at > 0 {
 		return false
 	}
-	for {
-		if m.run(t, at, caps, b) {
+	for n := 0; ; n++ {
+		if n%1024 == 1023 {
+			b.Tick(32)
+		}
+		col, w := 0, 1
+		if at < len(t.src) {
+			col, w = m.p.colAt(t.src, at)
+		}
+		if m.mayBegin(col) && m.run(t, at, caps, b) {
 			return true
 		}
 		if at == len(t.src) || m.p.anchored {
 			return false
 		}
-		_, w := m.p.colAt(t.src, at)
 		at += w
 	}
+}
+
+// mayBegin reports whether a match may begin with a character of column col;
+// column 0 stands for the end of the text.
+func (m *backtracker) mayBegin(col int) bool {
+	if m.first == nil {
+		m.first = m.p.firstColumns()
+	}
+	return m.first[col]
+}
+
+// firstColumns finds the columns a match may begin with.
+func (p *prog) firstColumns() []bool {
+	first := make([]bool, p.ncol)
+	var seen sparse
+	seen.grow(len(p.insts))
+	stack := []int32{p.start}
+	for len(stack) > 0 {
+		pc := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		if !seen.add(pc) {
+			continue
+		}
+		i := &p.insts[pc]
+		switch i.op {
+		case iSet:
+			for col := range first {
+				first[col] = first[col] || p.takes(i.arg, col)
+			}
+		case iSplit, iCheck:
+			stack = append(stack, i.out, i.alt)
+		case iSave, iMark, iAssert:
+			stack = append(stack, i.out)
+		case iLook:
+			stack = append(stack, i.out)
+		case iAtomic:
+			stack = append(stack, i.alt)
+		case iFail:
+		default: // nothing is known about what follows
+			for col := range first {
+				first[col] = true
+			}
+			return first
+		}
+	}
+	return first
 }
 
 // run looks for a match that begins at at.
