@@ -111,6 +111,9 @@ func (f *FS) Truncate(path string, size int64) error {
 }
 
 func (f *FS) tryTruncate(path string, size, now int64) (*lazy, Errno) {
+	if size < 0 {
+		return nil, EINVAL
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	in, e := f.tree.lookupExisting(&f.quota, path, true)

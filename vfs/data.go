@@ -145,7 +145,10 @@ func (in *inode) keep(b *block, at, n int) []byte {
 	if at == 0 && n >= len(data) {
 		return nil
 	}
-	return append(make([]byte, 0, max(len(data), roomFor(0, at+n))), data...)
+	if at+n <= len(data) {
+		return append([]byte(nil), data...)
+	}
+	return append(make([]byte, 0, at+n), data...)
 }
 
 // grown returns data with length n; bytes that it gains are undefined.

@@ -157,11 +157,11 @@ func (f *File) tryPut(p []byte, off int64, atEnd bool, now int64) (int64, *lazy,
 		return 0, nil, EBADF
 	}
 	in := t.inode(f.handle)
-	if atEnd {
-		off = in.size
-	}
 	if len(p) == 0 {
 		return off, nil, 0
+	}
+	if atEnd {
+		off = in.size
 	}
 	size := max(in.size, off+int64(len(p)))
 	if off+int64(len(p)) < off {

@@ -304,11 +304,11 @@ func (f *FS) rename(old, new string) Errno {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	t := f.tree
-	from, e := t.lookupParent(&f.quota, old)
+	from, e := t.walk(&f.quota, old, false, false)
 	if e != 0 {
 		return e
 	}
-	to, e := t.lookupParent(&f.quota, new)
+	to, e := t.walk(&f.quota, new, false, false)
 	if e != 0 {
 		return e
 	}
@@ -325,8 +325,12 @@ func (t *tree) mayRename(from, to place) Errno {
 	switch {
 	case from.last != lastName || to.last != lastName:
 		return EBUSY
+	case from.bad != 0:
+		return from.bad
 	case from.in == nil:
 		return ENOENT
+	case to.bad != 0:
+		return to.bad
 	case !from.in.isDir() && (from.slash || to.slash):
 		return ENOTDIR
 	case from.in.isDir() && t.within(to.dir, from.in):

@@ -51,6 +51,9 @@ func (f *FS) openInode(path string, flag int, perm fs.FileMode, now int64) (*ino
 	if create && pl.last == lastName && pl.slash {
 		return nil, EISDIR
 	}
+	if pl.bad != 0 {
+		return nil, pl.bad
+	}
 	if pl.in == nil {
 		if !create {
 			return nil, ENOENT

@@ -294,7 +294,7 @@ func (im *importer) into(e *tarEntry, pl place) (*inode, error) {
 	switch {
 	case errno != 0:
 		return nil, e.fail(errno)
-	case to.in == nil:
+	case to.in == nil || to.bad != 0:
 		return nil, e.fail(ENOENT)
 	case !to.in.isDir():
 		return nil, e.fail(ENOTDIR)

@@ -18,7 +18,8 @@ type place struct {
 	name  string // the last name; a part of the path or of a link target
 	in    *inode // what has the name; nil when nothing has
 	last  last
-	slash bool // the path ends in a slash
+	slash bool  // the path ends in a slash
+	bad   Errno // why nothing can have the name
 }
 
 // walker follows one path.
@@ -35,22 +36,32 @@ type walker struct {
 // is followed; a link before the last component always is, as is one with a
 // slash behind it. A missing last name is not an error: place.in is nil.
 func (t *tree) lookup(q *Quota, path string, follow bool) (place, Errno) {
-	return t.walk(q, path, follow, follow)
+	pl, e := t.walk(q, path, follow, follow)
+	if e == 0 {
+		e = pl.bad
+	}
+	return pl, e
 }
 
 // lookupParent walks a path to the directory of its last name, and never
 // follows what has that name.
 func (t *tree) lookupParent(q *Quota, path string) (place, Errno) {
-	return t.walk(q, path, false, false)
+	pl, e := t.walk(q, path, false, false)
+	if e == 0 {
+		e = pl.bad
+	}
+	return pl, e
 }
 
 // lookupExisting is lookup for what must be there.
 func (t *tree) lookupExisting(q *Quota, path string, follow bool) (*inode, Errno) {
 	pl, e := t.walk(q, path, follow, true)
-	if e != 0 {
+	switch {
+	case e != 0:
 		return nil, e
-	}
-	if pl.in == nil {
+	case pl.bad != 0:
+		return nil, pl.bad
+	case pl.in == nil:
 		return nil, ENOENT
 	}
 	if pl.slash && !pl.in.isDir() {
@@ -59,6 +70,7 @@ func (t *tree) lookupExisting(q *Quota, path string, follow bool) (*inode, Errno
 	return pl.in, 0
 }
 
+// walk is lookup with a choice for a link that has a slash behind it.
 func (t *tree) walk(q *Quota, path string, follow, followSlash bool) (place, Errno) {
 	return t.walkFrom(q, t.table.get(rootIno), path, follow, followSlash)
 }
@@ -71,11 +83,10 @@ func (t *tree) walkFrom(q *Quota, start *inode, path string, follow, followSlash
 	if len(path) >= q.Path {
 		return place{}, ENAMETOOLONG
 	}
-	var buf [8]string
 	if path[0] == '/' {
 		start = t.table.get(rootIno)
 	}
-	w := walker{t: t, q: q, cur: start, rest: path, stack: buf[:0]}
+	w := walker{t: t, q: q, cur: start, rest: path}
 	pl := place{in: w.cur, last: lastRoot}
 	for {
 		name, more := w.next()
@@ -85,25 +96,23 @@ func (t *tree) walkFrom(q *Quota, start *inode, path string, follow, followSlash
 		if !w.cur.isDir() {
 			return place{}, ENOTDIR
 		}
-		if e := w.check(name); e != 0 {
-			return place{}, e
-		}
 		if name == "." || name == ".." {
 			pl = w.dots(name)
 			continue
 		}
 		pl = w.step(name)
-		if pl.in == nil {
-			if more {
-				return place{}, ENOENT
-			}
+		switch {
+		case !more:
 			pl.slash = w.slash()
+		case pl.bad != 0:
+			return place{}, pl.bad
+		case pl.in == nil:
+			return place{}, ENOENT
+		}
+		if pl.in == nil {
 			return pl, 0
 		}
-		if !more {
-			pl.slash = w.slash()
-		}
-		if pl.in.isSymlink() && (more || follow || followSlash && pl.slash) {
+		if pl.in.isSymlink() && (more || follow && !pl.slash || followSlash && pl.slash) {
 			if e := w.follow(pl.in); e != 0 {
 				return place{}, e
 			}
@@ -179,7 +188,7 @@ func (w *walker) dots(name string) place {
 }
 
 func (w *walker) step(name string) place {
-	pl := place{dir: w.cur, name: name}
+	pl := place{dir: w.cur, name: name, bad: w.check(name)}
 	if ino := w.cur.dir.find(name); ino != 0 {
 		pl.in = w.t.table.get(ino)
 	}
