@@ -1,5 +1,7 @@
 package kernel
 
+import "math/bits"
+
 // Exec runs another program in the place of the one that calls, which has
 // to return the status at once. Descriptors marked [Proc.CloseOnExec] are
 // closed and handled signals fall back to their default.
@@ -26,3 +28,13 @@ func (p *Proc) Exec(s Spawn) int {
 // Textual reports whether a file looks like text, as a shell decides it
 // before it runs a file that no interpreter is named in.
 func (p *Proc) Textual(name string) bool { return p.textual(p.Path(name)) }
+
+// PeekSignal returns a caught signal that TakeSignal would return next, and
+// leaves it there.
+func (p *Proc) PeekSignal() (Signal, bool) {
+	m := p.caught.Load()
+	if m == 0 {
+		return 0, false
+	}
+	return Signal(bits.TrailingZeros64(m) + 1), true
+}

@@ -14,20 +14,24 @@ import (
 
 // streams are the host's ends of a command's standard streams.
 type streams struct {
+	limit int64 // of bytes kept
 	outs  [2]*sink
 	pumps []*hostPipe
 }
 
 // attach opens the first process's descriptors 0 to 2.
 func (p *Proc) attach(r Run) *streams {
-	s := &streams{}
+	s := &streams{limit: r.Output}
+	if s.limit <= 0 {
+		s.limit = p.k.limits.Output
+	}
 	p.fds = make([]slot, 3, 4)
 	p.fds[0].f = s.openIn(r.Stdin)
-	p.fds[1].f = s.openOut(p, 0, r.Stdout)
+	p.fds[1].f = s.openOut(0, r.Stdout)
 	if r.Stderr != nil && r.Stderr == r.Stdout {
 		p.fds[2].f = p.fds[1].f.Retain()
 	} else {
-		p.fds[2].f = s.openOut(p, 1, r.Stderr)
+		p.fds[2].f = s.openOut(1, r.Stderr)
 	}
 	return s
 }
@@ -42,10 +46,10 @@ func (s *streams) openIn(r io.Reader) *Open {
 	return newOpen(&source{r: r, q: &pipe{readers: 1, writers: 1}}, "pipe:[0]", os.O_RDONLY)
 }
 
-func (s *streams) openOut(p *Proc, i int, w io.Writer) *Open {
+func (s *streams) openOut(i int, w io.Writer) *Open {
 	switch w.(type) {
 	case nil:
-		s.outs[i] = &sink{limit: p.k.limits.Output}
+		s.outs[i] = &sink{limit: s.limit}
 		return newOpen(s.outs[i], "pipe:[1]", os.O_WRONLY)
 	case *bytes.Buffer, *strings.Builder:
 		return newOpen(&sink{w: w}, "pipe:[1]", os.O_WRONLY)
