@@ -12,6 +12,9 @@ func (p *parser) bracket() (*node, error) {
 	var s set
 	for first := true; ; first = false {
 		if p.pos == len(p.src) {
+			if first && p.o.Syntax != Perl {
+				return nil, &Error{Reason: BadPattern}
+			}
 			return nil, &Error{Reason: UnmatchedBracket}
 		}
 		if p.src[p.pos] == ']' && !first {

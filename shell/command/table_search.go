@@ -1,4 +1,8 @@
 package command
 
-// searchCommands returns the commands of this family.
-func searchCommands() []Command { return nil }
+// searchCommands returns the commands that look for text and compare it.
+func searchCommands() []Command {
+	return []Command{
+		{Name: "grep", Aliases: []string{"egrep", "fgrep"}, Short: "print lines that match patterns", Usage: grepUsage, Run: flushed(grep, 2)},
+	}
+}

@@ -1,0 +1,64 @@
+package command
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// poem is text for the commands that search and compare.
+const poem = `Tyger Tyger, burning bright,
+In the forests of the night;
+What immortal hand or eye,
+Could frame thy fearful symmetry?
+
+In what distant deeps or skies.
+Burnt the fire of thine eyes?
+On what wings dare he aspire?
+What the hand, dare seize the fire?
+
+And what shoulder, & what art,
+Could twist the sinews of thy heart?
+And when thy heart began to beat.
+What dread hand? & what dread feet?
+`
+
+func TestGrep(t *testing.T) {
+	tree := []string{"poem=" + poem, "d/x=abc\nwhat\n", "d/y.txt=what else\n", "d/sub/z.c=what for\n", "bin=abc\x00def\nabc\n", "enc=abc\nab\xffc\nabc2\n", "nonl=no newline\nat the end", "empty=", "pats=hand\nfire\n", "link->poem", "dl->d", "crlf=abc\r\nabd\r\n", "utf=é à ü\nnaïve\n"}
+	var cases []deed
+	for _, run := range []string{
+		"grep what poem", "grep -i what poem", "grep -c what poem", "grep -ci what poem poem", "grep -v what poem", "grep -vc what poem", "grep -n the poem", "grep -b the poem", "grep -nb the poem", "grep -o the poem",
+		"grep -on the poem", "grep -ob the poem", "grep -ow the poem", "grep -w an poem", "grep -w and poem", "grep -iw and poem", "grep -x 'In the forests of the night;' poem", "grep -x '' poem", "grep -c '' poem", "grep -c '^$' poem",
+		"grep -E 'hand|fire' poem", "grep -e hand -e fire poem", "grep -f pats poem", "grep -F -f pats poem", "grep -f empty poem", "grep -vf empty poem", "grep -F . poem", "grep -F 'art,' poem", "grep -E '^(In|On) ' poem", "grep 'e[.?]$' poem",
+		"grep -E '([a-z])\\1' poem", "grep -E '(.)(.)\\2\\1' poem", "grep -e '\\(e\\)\\1' -e '\\(t\\)\\1' poem", "grep -P '\\bwh\\w+(?= hand)' poem", "grep -oP '(?<=the )\\w+' poem", "grep -oP 'the \\K\\w+' poem", "grep -P -e a -e b poem", "grep -P '(?<n>e)\\k<n>' poem",
+		"grep -l what poem d/x empty", "grep -L what poem d/x empty", "grep -L nothing poem", "grep -lc what poem d/x", "grep -q what poem", "grep -q nothing poem", "grep -q what nope poem", "grep what nope", "grep -s what nope poem", "grep what d", "grep -s what d", "grep -c what d/x nope",
+		"grep -m 2 what poem", "grep -m2 -c what poem", "grep -m 0 what poem", "grep -m 1 -A 3 what poem", "grep -m 2 -v what poem", "grep -A 1 dare poem", "grep -B 1 dare poem", "grep -C 1 dare poem", "grep -1 dare poem", "grep -A1 -B2 -n heart poem", "grep -C 1 -n -e Tyger -e eye -e feet poem",
+		"grep -C 20 fire poem", "grep -B 3 Tyger poem", "grep -A 3 feet poem", "grep -C1 --group-separator=== dare poem", "grep -C1 --no-group-separator -e frame -e heart poem", "grep -vn -A1 e poem", "grep -c -A1 dare poem", "grep -o -A1 dare poem", "grep -A1 -e dare poem d/x", "grep -H what d/x", "grep -h what d/x d/y.txt", "grep -Hn what d/x",
+		"grep what d/x d/y.txt poem", "grep -rh what d/sub", "grep -r what d/sub", "grep -r what d/sub/", "grep what -r d/sub/z.c", "grep -rl for d", "grep -R what d/sub", "grep -r --include=*.c what d", "grep -r --include '*.txt' what d", "grep -r --exclude=*.c --exclude x what d", "grep -r --exclude-dir=sub --exclude=x what d",
+		"grep --exclude-dir=d -r what .", "grep --include=*.c what poem d/sub/z.c", "grep --exclude=poem what poem d/x", "grep -r zzz d", "grep -d skip what d poem", "grep -d recurse for d", "grep -d foo a", "grep -Zl what poem d/x", "grep -cZ what poem d/x", "grep -z what poem", "grep -zc . poem", "grep -Tb what d/x", "grep -T what d/x",
+		"grep abc bin", "grep -a abc bin", "grep -c abc bin", "grep -o abc bin", "grep -I abc bin enc", "grep --binary-files=text abc bin", "grep --binary-files=without-match abc bin", "grep --binary-files=foo abc bin", "grep -l abc bin", "grep -q abc bin", "grep -n def bin", "grep -v abc bin", "grep zzz bin",
+		"grep abc enc", "grep -a abc enc", "grep -c b enc", "grep -v abc enc", "grep -o ab enc", "grep end nonl", "grep -c end nonl", "grep -v end nonl", "grep -n '' nonl", "grep '$' empty", "grep x empty", "grep é utf", "grep -o . utf", "grep -i É utf", "grep -c 'n.*ï' utf", "grep 'c$' crlf", "grep -c b. crlf",
+		"grep --color=always the poem", "grep --color=always -n the poem d/x", "grep --color=always -o what poem", "grep --color=always -v what d/x", "grep --color=always -A1 dare poem", "grep --color=always -Hc what d/x", "grep --color=always -l what d/x", "grep --colour=never the poem", "grep --color=always '' d/x", "grep --color=always -b -H what d/x",
+		"grep", "grep -E", "grep -A x a poem", "grep -m x a poem", "grep -C -1 a", "grep '[' poem", "grep '\\(' poem", "grep -E '(' poem", "grep -E 'a{2,1}' poem", "grep '[[:foo:]]' poem", "grep '[:space:]' poem", "grep -E 'a**' poem", "grep -e $'a\\nfire' poem", "grep -e '\\(' -e '\\)' poem", "grep -E 'x{99999}' poem",
+		"grep --nosuch a poem", "grep -k a poem", "grep --in a poem", "grep -e", "grep -- -x poem", "grep what -- poem", "egrep 'hand|eye' poem", "fgrep . poem", "grep -y TYGER poem", "grep -i --no-ignore-case TYGER poem", "grep what - poem", "grep --label=here -H what -", "grep --line-buffered what poem", "grep -u what poem", "grep -bo the d/x poem", "grep -c what < poem",
+		"grep -ve what -e the poem", "grep -nv '' poem", "grep -w '' poem", "grep -xc '.*' poem", "grep -wo '[a-z]*' d/x", "grep -F -x -e abc -e what d/x", "grep -F -w -i HAND poem", "grep -Fo -e the -e then -e heart poem", "grep -E 'a|b|c|d|e|f' -c poem", "grep -E '(a|b)*z' -c poem", "grep -e foo link", "grep -rc fire dl", "grep -r fire link", "grep -rs what nope d/sub", "grep 'wh*at' poem", "grep '\\<t.*\\>$' poem", "grep '\\w\\+,' poem", "grep -n '^' empty nonl",
+	} {
+		cases = append(cases, deed{tree: tree, run: run, stdin: "what a line\nand another\n", mixed: strings.Contains(run, "-r"), loose: strings.Contains(run, "-k ") || strings.Contains(run, "--n") || strings.HasSuffix(run, "-e") || strings.Contains(run, "--in ")})
+	}
+	compare(t, cases)
+}
+
+// TestGrepContextAcrossBuffers checks context where lines come from different
+// reads.
+func TestGrepContextAcrossBuffers(t *testing.T) {
+	var text strings.Builder
+	for i := range 30000 {
+		fmt.Fprintf(&text, "line %d %s\n", i, strings.Repeat("x", i%50))
+	}
+	tree := []string{"big=" + text.String()}
+	var cases []deed
+	for _, run := range []string{"grep -nC3 '99 ' big", "grep -B5 '00 x' big", "grep -A4 '[05]000 ' big", "grep -c 7 big", "grep -vc 7 big", "grep -bn '9999' big", "grep -v -m 20000 -c x big", "grep -C 100 '77 ' big"} {
+		cases = append(cases, deed{tree: tree, run: run})
+	}
+	compare(t, cases)
+}
