@@ -274,19 +274,21 @@ func (f *FS) RemoveAll(path string) error {
 	return nil
 }
 
-// clearDir takes away all in a directory. It keeps its own list of what is
-// left to do, as directories may be deeper than a stack.
+// clearDir takes away all in a directory, the deepest first. It keeps its
+// own list, as directories may be deeper than a stack.
 func (t *tree) clearDir(root *inode, now int64) {
-	todo := []*inode{root}
-	for len(todo) > 0 {
-		in := t.own(todo[len(todo)-1])
-		todo = todo[:len(todo)-1]
-		for it := range in.dir.all {
-			child := t.table.get(it.ino)
-			if child.isDir() {
-				todo = append(todo, child)
+	dirs := []*inode{root}
+	for i := 0; i < len(dirs); i++ {
+		for it := range dirs[i].dir.all {
+			if child := t.table.get(it.ino); child.isDir() {
+				dirs = append(dirs, child)
 			}
-			t.drop(child, now)
+		}
+	}
+	for i := len(dirs) - 1; i >= 0; i-- {
+		in := t.own(dirs[i])
+		for it := range in.dir.all {
+			t.drop(t.table.get(it.ino), now)
 		}
 		*in.dir = dir{}
 		in.mtime, in.ctime = now, now

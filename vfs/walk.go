@@ -116,6 +116,7 @@ func (t *tree) walkFrom(q *Quota, start *inode, path string, follow, followSlash
 			if e := w.follow(pl.in); e != 0 {
 				return place{}, e
 			}
+			pl = place{in: w.cur, last: lastRoot} // if the target is only "/"
 			continue
 		}
 		w.cur = pl.in

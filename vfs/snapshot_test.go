@@ -1,0 +1,320 @@
+package vfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+type fataler interface {
+	Helper()
+	Fatal(...any)
+	Fatalf(string, ...any)
+}
+
+func must(t fataler, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// dump describes all that is in a file system, but for access times.
+func dump(t fataler, f *FS) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	todo := []string{"/"}
+	for len(todo) > 0 {
+		p := todo[0]
+		todo = todo[1:]
+		i, err := f.Lstat(p)
+		must(t, err)
+		line := fmt.Sprintf("%v %d %d %d %d:%d %x %d %d %d", i.Mode(), i.Ino(), i.Size(), i.Nlink(), i.Uid(), i.Gid(), i.Rdev(),
+			i.ModTime().UnixNano(), i.Ctime().UnixNano(), i.Birth().UnixNano())
+		switch {
+		case i.IsDir():
+			entries, err := f.ReadDir(p)
+			must(t, err)
+			for _, e := range entries {
+				todo = append(todo, path.Join(p, e.Name()))
+			}
+		case i.Mode()&fs.ModeSymlink != 0:
+			target, err := f.Readlink(p)
+			must(t, err)
+			line += " -> " + target
+		case i.Mode().IsRegular():
+			data, err := f.ReadFile(p)
+			must(t, err)
+			line += " " + digest(data)
+		}
+		out[p] = line
+	}
+	return out
+}
+
+// moment is a snapshot and what was there when it was made.
+type moment struct {
+	s     *Snapshot
+	usage Usage
+	tree  map[string]string
+}
+
+// scribble does something random to a file system. Errors are fine.
+func scribble(t *rapid.T, f *FS) {
+	p := absolute().Draw(t, "p")
+	q := absolute().Draw(t, "q")
+	size := int(rapid.SampledFrom(sizes).Draw(t, "size"))
+	data := []byte(strings.Repeat(string(rune('a'+size%26)), size))
+	switch rapid.IntRange(0, 12).Draw(t, "op") {
+	case 0, 1:
+		f.MkdirAll(p, 0o755)
+	case 2, 3:
+		f.WriteFile(p, data, 0o644)
+	case 4:
+		f.RemoveAll(p)
+	case 5:
+		f.Rename(p, q)
+	case 6:
+		f.Link(p, q)
+	case 7:
+		f.Symlink(p, q)
+	case 8:
+		f.Truncate(p, int64(size))
+	case 9:
+		f.Chmod(p, 0o700)
+	case 10:
+		f.Chtimes(p, time.Time{}, time.Unix(int64(size), 5))
+	case 11:
+		f.Mknod(p, fs.ModeNamedPipe|0o600, 0)
+	case 12:
+		w, err := f.OpenFile(p, os.O_RDWR|os.O_CREATE, 0o644)
+		if err != nil {
+			return
+		}
+		w.WriteAt(data, int64(rapid.SampledFrom(sizes).Draw(t, "off")))
+		w.Close()
+	}
+}
+
+// TestSnapshotsAreIsolated changes a family of forks at random. No snapshot
+// may ever change, and each way back from one must give the same tree.
+func TestSnapshotsAreIsolated(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		base := New(Options{})
+		for range 5 {
+			scribble(t, base)
+		}
+		family := []*FS{New(Options{}), New(Options{Base: base.Snapshot()})}
+		store := new(Memory)
+		var moments []moment
+		pick := func(t *rapid.T) int { return rapid.IntRange(0, len(family)-1).Draw(t, "fs") }
+		same := func(t *rapid.T, what string, m moment, f *FS) {
+			t.Helper()
+			if d := cmp.Diff(m.tree, dump(t, f)); d != "" {
+				t.Fatalf("%s is not what was there:\n%s", what, d)
+			}
+			if u := f.Usage(); u != m.usage {
+				t.Fatalf("%s: usage %+v, was %+v", what, u, m.usage)
+			}
+			must(t, f.verify())
+		}
+		chosen := func(t *rapid.T) (moment, bool) {
+			if len(moments) == 0 {
+				return moment{}, false
+			}
+			return rapid.SampledFrom(moments).Draw(t, "moment"), true
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"change":  func(t *rapid.T) { scribble(t, family[pick(t)]) },
+			"change2": func(t *rapid.T) { scribble(t, family[pick(t)]) },
+			"change3": func(t *rapid.T) { scribble(t, family[pick(t)]) },
+			"snapshot": func(t *rapid.T) {
+				f := family[pick(t)]
+				moments = append(moments, moment{f.Snapshot(), f.Usage(), dump(t, f)})
+			},
+			"restore": func(t *rapid.T) {
+				if m, ok := chosen(t); ok {
+					f := family[pick(t)]
+					f.Restore(m.s)
+					same(t, "restored", m, f)
+				}
+			},
+			"fork": func(t *rapid.T) {
+				f := family[pick(t)]
+				m := moment{nil, f.Usage(), dump(t, f)}
+				g := f.Fork()
+				same(t, "fork", m, g)
+				if len(family) < 5 {
+					family = append(family, g)
+				}
+			},
+			"save": func(t *rapid.T) {
+				if m, ok := chosen(t); ok {
+					id, err := m.s.Save(store)
+					must(t, err)
+					g, err := Load(store, id, Options{})
+					must(t, err)
+					same(t, "loaded", m, g)
+					again, err := g.Save(store)
+					must(t, err)
+					if again != id {
+						t.Fatalf("saved as %s, then as %s", id, again)
+					}
+					family[pick(t)] = g
+				}
+			},
+			"diff": func(t *rapid.T) {
+				a, ok := chosen(t)
+				if b, _ := chosen(t); ok {
+					sameDiff(t, a, b)
+				}
+			},
+			"": func(t *rapid.T) {
+				for _, f := range family {
+					must(t, f.verify())
+				}
+				for _, m := range moments {
+					if d := cmp.Diff(m.tree, dump(t, New(Options{Base: m.s}))); d != "" {
+						t.Fatalf("a snapshot has changed:\n%s", d)
+					}
+				}
+			},
+		})
+	})
+}
+
+// sameDiff compares Diff with a comparison of everything.
+func sameDiff(t *rapid.T, a, b moment) {
+	essence := func(m map[string]string, p string) string {
+		w := strings.Fields(m[p])
+		if len(w) == 0 {
+			return ""
+		}
+		if w[0][0] == 'd' {
+			return w[0] + w[4]
+		}
+		return w[0] + w[4] + w[5] + strings.Join(w[9:], " ")
+	}
+	var want []Change
+	for p := range a.tree {
+		if _, ok := b.tree[p]; !ok {
+			want = append(want, Change{Deleted, p})
+		} else if essence(a.tree, p) != essence(b.tree, p) {
+			want = append(want, Change{Modified, p})
+		}
+	}
+	for p := range b.tree {
+		if _, ok := a.tree[p]; !ok {
+			want = append(want, Change{Added, p})
+		}
+	}
+	order := func(x, y Change) int { return strings.Compare(x.Path, y.Path) }
+	got := Diff(a.s, b.s)
+	slices.SortFunc(want, order)
+	slices.SortFunc(got, order)
+	if d := cmp.Diff(want, got); d != "" {
+		t.Fatalf("Diff is wrong:\n%s", d)
+	}
+}
+
+func TestOpenFilesKeepTheOldTreeAfterRestore(t *testing.T) {
+	f := New(Options{})
+	must(t, f.WriteFile("/a", []byte("old"), 0o644))
+	s := f.Snapshot()
+	must(t, f.WriteFile("/a", []byte("new"), 0o644))
+	w, err := f.OpenFile("/a", os.O_RDWR, 0)
+	must(t, err)
+	f.Restore(s)
+	if got, err := io.ReadAll(w); err != nil || string(got) != "new" {
+		t.Errorf("the open file reads %q, %v", got, err)
+	}
+	if _, err := w.Write([]byte("x")); !errors.Is(err, EBADF) {
+		t.Errorf("write after Restore: %v, want EBADF", err)
+	}
+	if err := w.Truncate(0); !errors.Is(err, EBADF) {
+		t.Errorf("truncate after Restore: %v, want EBADF", err)
+	}
+	must(t, w.Close())
+	if got, err := f.ReadFile("/a"); err != nil || string(got) != "old" {
+		t.Errorf("ReadFile = %q, %v", got, err)
+	}
+	must(t, f.verify())
+}
+
+func TestRestoreIsExactNotMerged(t *testing.T) {
+	f := New(Options{})
+	must(t, f.WriteFile("/kept", []byte("1"), 0o600))
+	s := f.Snapshot()
+	before := dump(t, f)
+	must(t, f.WriteFile("/added", nil, 0o644))
+	must(t, f.Chmod("/kept", 0o777))
+	must(t, f.Unlink("/kept"))
+	f.Restore(s)
+	if d := cmp.Diff(before, dump(t, f)); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestBaseIsNotCharged(t *testing.T) {
+	b := New(Options{})
+	must(t, b.MkdirAll("/usr/bin", 0o755))
+	must(t, b.WriteFile("/usr/bin/tool", make([]byte, 5000), 0o755))
+	f := New(Options{Base: b.Snapshot(), Quota: Quota{Bytes: 6000, Nodes: 2}})
+	check := func(what string, bytes int64, nodes int) {
+		t.Helper()
+		if u := f.Usage(); u.Bytes != bytes || u.Nodes != nodes {
+			t.Errorf("%s: %d bytes and %d nodes are charged, want %d and %d", what, u.Bytes, u.Nodes, bytes, nodes)
+		}
+		must(t, f.verify())
+	}
+	check("new", 0, 0)
+	must(t, f.Chmod("/usr/bin/tool", 0o700))
+	check("changed mode", 0, 0)
+	must(t, f.Link("/usr/bin/tool", "/tool"))
+	check("second name", 0, 1)
+	must(t, f.Truncate("/tool", 5001))
+	check("changed content", 5001, 1)
+	if err := f.WriteFile("/other", make([]byte, 1000), 0o644); !errors.Is(err, ENOSPC) {
+		t.Errorf("write over the quota: %v", err)
+	}
+	must(t, f.Unlink("/tool"))
+	check("name gone", 5001, 0)
+	must(t, f.Unlink("/usr/bin/tool"))
+	check("file gone", 0, 0)
+	f.Restore(f.base)
+	check("back to the base", 0, 0)
+}
+
+func TestHeldCountsWhatOnlySnapshotsKeep(t *testing.T) {
+	f := New(Options{})
+	must(t, f.WriteFile("/a", make([]byte, 10*blockSize), 0o644))
+	x := f.Snapshot()
+	if n := Held(f, x); n != 0 {
+		t.Errorf("nothing changed, %d bytes held", n)
+	}
+	w, err := f.OpenFile("/a", os.O_WRONLY, 0)
+	must(t, err)
+	_, err = w.WriteAt([]byte("x"), 3*blockSize)
+	must(t, err)
+	if n := Held(f, x, x); n != blockSize {
+		t.Errorf("one block changed, %d bytes held", n)
+	}
+	must(t, f.Unlink("/a"))
+	must(t, w.Close())
+	if n := Held(f, x); n != 10*blockSize {
+		t.Errorf("the file is gone, %d bytes held", n)
+	}
+	if n := x.Usage().Bytes; n != 10*blockSize {
+		t.Errorf("the snapshot says %d bytes", n)
+	}
+}
