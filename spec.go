@@ -19,19 +19,19 @@ const (
 // Spec says what sandbox is asked for. The zero Spec is a good one: every
 // driver has its defaults.
 type Spec struct {
-	Name   string            // for people; drivers give it back in Status
-	Labels map[string]string // likewise; for finding it again
+	Name   string            `json:"name,omitempty"`   // for people; drivers give it back in Status
+	Labels map[string]string `json:"labels,omitempty"` // likewise; for finding it again
 
-	Image   string   // what the root file system is made of; empty: the driver's default
-	Runtime string   // a stronger wall of the same driver, such as "runsc"; empty: its own
-	Dir     string   // working directory; empty: the driver's default
-	Env     []string // "K=V" for every command
-	User    string   // empty: the driver's default
+	Image   string   `json:"image,omitempty"`   // what the root file system is made of; empty: the driver's default
+	Runtime string   `json:"runtime,omitempty"` // a stronger wall of the same driver, such as "runsc"; empty: its own
+	Dir     string   `json:"dir,omitempty"`     // working directory; empty: the driver's default
+	Env     []string `json:"env,omitempty"`     // "K=V" for every command
+	User    string   `json:"user,omitempty"`    // empty: the driver's default
 
-	Requests Resources // what is set aside
-	Limits   Resources // what is never passed; applied before anything starts
-	Network  Network
-	Timeouts Timeouts
+	Requests Resources `json:"requests,omitzero"` // what is set aside
+	Limits   Resources `json:"limits,omitzero"`   // what is never passed; applied before anything starts
+	Network  Network   `json:"network,omitzero"`
+	Timeouts Timeouts  `json:"timeouts,omitzero"`
 }
 
 // Resources are amounts of what a sandbox uses. 0 means the driver's

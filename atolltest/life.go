@@ -153,8 +153,9 @@ func createInvalidNamesEveryProblem(e *env) {
 	if !errors.As(err, &fault) || fault.Op != "create" {
 		e.Errorf("the error %#v does not say that it was create", err)
 	}
+	text := err.Error()
 	for _, what := range []string{"Not A Name!", "relative", "=x"} {
-		if !strings.Contains(err.Error(), what) {
+		if !strings.Contains(text, what) {
 			e.Errorf("the error %q does not name %q", err, what)
 		}
 	}

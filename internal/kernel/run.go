@@ -20,9 +20,9 @@ type Run struct {
 	Main   Program
 	PID    int // asked for, as a shell that lives on keeps its number; 0: the next
 	Umask  uint32
-	Stdin  io.Reader // nil: empty
-	Stdout io.Writer // nil: kept in Result, up to Output
-	Stderr io.Writer // likewise
+	Stdin  io.Reader     // nil: empty
+	Stdout io.Writer     // nil: kept in Result, up to Output
+	Stderr io.Writer     // likewise
 	Output int64         // bytes kept of each stream; 0: Limits.Output
 	Drain  time.Duration // for processes in the background; 0: DefaultDrain
 	Setup  func(p *Proc) // runs in the first process, before Main

@@ -1,0 +1,194 @@
+package virtual
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/shell"
+)
+
+// Exec runs a command. With Session it runs in the sandbox's lasting shell,
+// one at a time; otherwise in processes of its own, any number at once.
+func (s *Sandbox) Exec(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, error) {
+	exit, err := s.exec(ctx, cmd)
+	return exit, s.fail("exec", err)
+}
+
+func (s *Sandbox) exec(ctx context.Context, cmd atoll.Cmd) (exit atoll.Exit, err error) {
+	if err := cmd.Check(); err != nil {
+		return exit, err
+	}
+	if cmd.User != "" && cmd.User != "root" {
+		return exit, fmt.Errorf("user %s: %w by the virtual driver, which has only root", cmd.User, atoll.ErrUnsupported)
+	}
+	if cmd.Session && (cmd.Dir != "" || len(cmd.Env) > 0) {
+		return exit, fmt.Errorf("%w: a command of the session takes Dir and Env from it: use cd and export", atoll.ErrInvalid)
+	}
+	ctx, op, err := s.begin(ctx, true)
+	if err != nil {
+		return exit, err
+	}
+	defer op.end()
+	if t := s.timeout(cmd); t > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, t, fmt.Errorf("%w after %v", atoll.ErrTimeout, t))
+		defer cancel()
+	}
+	start := s.d.now()
+	tap := newTap(&cmd)
+	if cmd.Session {
+		exit, err = s.execSession(ctx, cmd)
+	} else {
+		exit, err = s.execProcess(ctx, cmd)
+	}
+	exit.Duration = s.d.now().Sub(start)
+	err = outcome(ctx, err)
+	s.remember(start, cmd, exit, err, tap)
+	return exit, errors.Join(err, s.save(context.WithoutCancel(ctx)))
+}
+
+func (s *Sandbox) timeout(cmd atoll.Cmd) time.Duration {
+	for _, t := range []time.Duration{cmd.Timeout, s.spec.Timeouts.Exec} {
+		if t != 0 {
+			return t
+		}
+	}
+	return DefaultTimeout
+}
+
+// outcome is the error of a command that ended with err.
+func outcome(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, kernel.ErrSteps):
+		return fmt.Errorf("%w: %w", atoll.ErrQuota, err)
+	case ctx.Err() != nil:
+		return timedOut(context.Cause(ctx))
+	}
+	return err
+}
+
+func (s *Sandbox) execSession(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, error) {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return atoll.Exit{}, context.Cause(ctx)
+	}
+	_, _, sh := s.parts()
+	r, err := sh.Execute(ctx, cmd.Shell, shell.IO{Stdin: cmd.Stdin, Stdout: cmd.Stdout, Stderr: cmd.Stderr, MaxOutput: cmd.MaxOutput})
+	return atoll.Exit{Code: r.ExitCode, Signal: r.Signal, Stdout: r.Stdout, Stderr: r.Stderr, Truncated: r.Truncated}, err
+}
+
+func (s *Sandbox) execProcess(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, error) {
+	files, k, _ := s.parts()
+	dir := cmd.Dir
+	if dir == "" {
+		dir = s.dir()
+	}
+	info, err := files.Stat(dir)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%w: not a directory", atoll.ErrInvalid)
+	}
+	if err != nil {
+		return atoll.Exit{}, fmt.Errorf("dir %s: %w", dir, err)
+	}
+	args := cmd.Args
+	if cmd.Shell != "" {
+		args = []string{"sh", "-c", cmd.Shell}
+	}
+	r, err := k.Run(ctx, kernel.Run{
+		Args: args, Env: s.environ(append([]string{"PWD=" + dir}, cmd.Env...)), Dir: dir, Umask: 0o022,
+		Stdin: cmd.Stdin, Stdout: cmd.Stdout, Stderr: cmd.Stderr, Output: cmd.MaxOutput,
+		Main: program,
+	})
+	exit := atoll.Exit{Code: r.Status.Code, Stdout: r.Stdout, Stderr: r.Stderr, Truncated: r.Truncated}
+	if r.Status.Signal != 0 {
+		exit.Signal = r.Status.Signal.String()
+	}
+	return exit, err
+}
+
+// program runs p.Args in the place of the first process.
+func program(p *kernel.Proc) int {
+	sp, err := p.Command(p.Args)
+	if err == nil {
+		return p.Exec(sp)
+	}
+	name := p.Args[0]
+	code := 126
+	var ce *kernel.CommandError
+	if errors.As(err, &ce) {
+		code = ce.Code
+	}
+	msg := kernel.Reason(err).Error()
+	if code == 127 && !strings.Contains(name, "/") {
+		msg = "command not found"
+	}
+	if hint := shell.Hint(p, name); code == 127 && hint != "" {
+		msg += "\n" + hint
+	}
+	_, _ = fmt.Fprintf(p.Stderr, "%s: %s\n", name, msg) // nobody to tell
+	return code
+}
+
+// Execute runs shell text in the sandbox's lasting shell and returns what
+// came of it; the error is not nil where the command was ended from outside.
+func (s *Sandbox) Execute(ctx context.Context, command string) (atoll.Result, error) {
+	return atoll.Execute(ctx, s, command)
+}
+
+// tap keeps the beginning of what a command writes to the caller's writers.
+type tap struct{ out, err *head }
+
+// newTap puts itself before the writers of a command.
+func newTap(cmd *atoll.Cmd) *tap {
+	t := &tap{}
+	same := cmd.Stdout == cmd.Stderr
+	if cmd.Stdout != nil {
+		t.out = &head{to: cmd.Stdout}
+		cmd.Stdout = t.out
+	}
+	switch {
+	case cmd.Stderr == nil:
+	case same:
+		cmd.Stderr = cmd.Stdout
+	default:
+		t.err = &head{to: cmd.Stderr}
+		cmd.Stderr = t.err
+	}
+	return t
+}
+
+// head passes everything on and keeps the first bytes.
+type head struct {
+	to io.Writer
+
+	mu  sync.Mutex
+	buf bytes.Buffer // guarded by mu
+}
+
+func (h *head) Write(b []byte) (int, error) {
+	h.mu.Lock()
+	h.buf.Write(b[:min(len(b), historyOutput+1-h.buf.Len())])
+	h.mu.Unlock()
+	return h.to.Write(b)
+}
+
+func (h *head) text(kept []byte) string {
+	if h == nil {
+		return string(kept)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.buf.String()
+}
