@@ -1,0 +1,139 @@
+package awk
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// oracle returns the path of gawk, or skips.
+func oracle(t *testing.T) string {
+	path, err := exec.LookPath("gawk")
+	if err != nil {
+		if strings.Contains(os.Getenv("ATOLL_MUST"), "gnu") {
+			t.Fatal("gawk is missing: apt-get install gawk")
+		}
+		t.Skip("gawk is missing: apt-get install gawk")
+	}
+	return path
+}
+
+// program is one case of testdata/programs.txt.
+type program struct {
+	name, src, args, input string
+}
+
+// readPrograms reads the table: cases begin with "### name", then the
+// program; "--- args" and "--- input" begin its other parts.
+func readPrograms(t testing.TB) []program {
+	data, err := os.ReadFile("testdata/programs.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []program
+	for _, part := range strings.Split("\n"+string(data), "\n### ")[1:] {
+		name, rest, _ := strings.Cut(part, "\n")
+		p := program{name: name}
+		rest, p.input, _ = strings.Cut(rest, "\n--- input\n")
+		p.src, p.args, _ = strings.Cut(rest, "\n--- args\n")
+		p.args = strings.Trim(p.args, "\n")
+		list = append(list, p)
+	}
+	return list
+}
+
+type outcome struct {
+	out, err string
+	status   int
+}
+
+// files that the programs find in their directory.
+var files = map[string]string{
+	"people": "ann 31 red\nbob 25 blue\ncyd 47 red\ndan 25 green\n",
+	"csv":    "id,name,qty\n1,\"a,b\",3\n2,c,4\n",
+	"empty":  "",
+	"para":   "\n\none two\nthree\n\n\nfour\nfive six\n\n",
+	"nolf":   "first\nsecond",
+}
+
+func newDir(t *testing.T) string {
+	dir := t.TempDir()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func runReal(t *testing.T, path string, p program) outcome {
+	args := splitArgs(p.args, p.src)
+	c := exec.Command(path, args...)
+	var out, errs bytes.Buffer
+	c.Dir, c.Stdin, c.Stdout, c.Stderr = newDir(t), strings.NewReader(p.input), &out, &errs
+	c.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "TZ=UTC", "GREETING=hi")
+	return outcome{status: exitCode(c.Run()), out: out.String(), err: errs.String()}
+}
+
+// splitArgs puts the program before the operands.
+func splitArgs(args, src string) []string {
+	var opts, rest []string
+	for _, a := range strings.Split(args, "\n") {
+		switch {
+		case a == "":
+		case strings.HasPrefix(a, "-v") || strings.HasPrefix(a, "-F"):
+			opts = append(opts, a)
+		default:
+			rest = append(rest, a)
+		}
+	}
+	return append(append(opts, src), rest...)
+}
+
+func runOurs(t *testing.T, p program) outcome {
+	var out, errs bytes.Buffer
+	c := hostConfig(newDir(t), strings.NewReader(p.input), &out, &errs)
+	c.Name = "gawk"
+	c.Zone = nil
+	c.Environ = []string{"GREETING=hi", "HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH")}
+	for _, a := range splitArgs(p.args, "") {
+		switch {
+		case a == "":
+		case strings.HasPrefix(a, "-v"):
+			c.Vars = append(c.Vars, a[2:])
+		case strings.HasPrefix(a, "-F"):
+			c.Vars = append(c.Vars, "FS="+a[2:])
+		default:
+			c.Args = append(c.Args, a)
+		}
+	}
+	warn := func(where string, line int, msg string) {
+		errs.WriteString("gawk: " + where + ":" + strconv.Itoa(line) + ": " + msg + "\n")
+	}
+	prog, err := Parse([]Source{{Text: p.src}}, nil, warn)
+	if err != nil {
+		return outcome{err: err.(*SyntaxError).Format("gawk") + "\n", status: err.(*SyntaxError).Status()}
+	}
+	return outcome{status: prog.Run(c), out: out.String(), err: errs.String()}
+}
+
+// TestAgreesWithGawk runs every program of the table in both.
+func TestAgreesWithGawk(t *testing.T) {
+	path := oracle(t)
+	for _, p := range readPrograms(t) {
+		t.Run(p.name, func(t *testing.T) {
+			want, got := runReal(t, path, p), runOurs(t, p)
+			if want.out != got.out || want.status != got.status {
+				t.Errorf("program:\n%s\n gawk: %q status %d %s\n ours: %q status %d %s",
+					p.src, want.out, want.status, want.err, got.out, got.status, got.err)
+			}
+			if want.err != got.err && !strings.HasSuffix(p.name, "~") {
+				t.Errorf("program:\n%s\n gawk says: %s\n we say: %s", p.src, want.err, got.err)
+			}
+		})
+	}
+}
