@@ -128,6 +128,18 @@ func New(c Config) *Kernel {
 	return k
 }
 
+// Now returns the sandbox's time.
+func (k *Kernel) Now() time.Time { return k.now() }
+
+// ReservePID returns a number that no process has, for one that is to run
+// later and perhaps many times.
+func (k *Kernel) ReservePID() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.lastPID++
+	return k.lastPID
+}
+
 // FS returns the file system that the processes see.
 func (k *Kernel) FS() *vfs.FS { return k.fs }
 

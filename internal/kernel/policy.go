@@ -11,9 +11,10 @@ type Kind string
 
 // The kinds of command.
 const (
-	KindFunction Kind = "function"
-	KindBuiltin  Kind = "builtin"
-	KindProgram  Kind = "program"
+	KindFunction    Kind = "function"
+	KindBuiltin     Kind = "builtin"
+	KindProgram     Kind = "program"
+	KindRedirection Kind = "redirection" // redirections alone, or those of a compound command
 )
 
 // Call is a command that is about to run, its words expanded.
