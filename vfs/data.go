@@ -88,7 +88,7 @@ func (in *inode) missing(off int64, length int) *lazy {
 	if need := in.partial(off, off, off+int64(length)); need != nil {
 		return need
 	}
-	return in.partial(off+int64(length), off, off+int64(length))
+	return in.partial(off+int64(length)-1, off, off+int64(length))
 }
 
 // partial returns what to load when the block around at is not covered by

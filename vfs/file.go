@@ -268,7 +268,7 @@ func (f *FS) mayResize(t *tree, in *inode, size int64) (*lazy, Errno) {
 	if e := f.room(t, in, size); e != 0 {
 		return nil, e
 	}
-	if size < in.size {
+	if size < in.size && size%blockSize != 0 {
 		return in.partial(size, size, size), 0
 	}
 	return nil, 0

@@ -222,7 +222,7 @@ func Keys(s Store, id string) ([]Key, error) {
 		add(ref.key)
 	}
 	for _, ref := range refs {
-		p, err := readPage(s, ref, nil, nil)
+		p, err := readPage(s, ref, nil, new(epoch))
 		if err != nil {
 			return nil, err
 		}

@@ -1,0 +1,351 @@
+package vfs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// counting is a store that counts what it is asked.
+type counting struct {
+	Memory
+	gets, puts int
+}
+
+func (c *counting) Get(k Key) ([]byte, error) { c.gets++; return c.Memory.Get(k) }
+func (c *counting) Put(k Key, b []byte) error { c.puts++; return c.Memory.Put(k, b) }
+
+// numbered returns data of a length that is unlike that of another n.
+func numbered(n, length int) []byte {
+	return bytes.Repeat([]byte(fmt.Sprintf("%08d.", n)), length/9+1)[:length]
+}
+
+func stores(t *testing.T) map[string]interface {
+	Store
+	Delete(Key) error
+	Keys() ([]Key, error)
+} {
+	d, err := OpenDir(filepath.Join(t.TempDir(), "blobs"))
+	must(t, err)
+	t.Cleanup(func() { d.Close() })
+	synced, err := OpenDir(t.TempDir())
+	must(t, err)
+	synced.Fsync = true
+	t.Cleanup(func() { synced.Close() })
+	return map[string]interface {
+		Store
+		Delete(Key) error
+		Keys() ([]Key, error)
+	}{"Memory": new(Memory), "Dir": d, "DirWithFsync": synced}
+}
+
+func TestSaveAndLoad(t *testing.T) {
+	for name, s := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			f := populated(t)
+			must(t, f.WriteFile("/a/data", numbered(1, 3*blockSize+5000), 0o640))
+			must(t, f.Mknod("/a/null", fs.ModeDevice|fs.ModeCharDevice|0o666, 0x103))
+			w, err := f.OpenFile("/a/sparse", os.O_CREATE|os.O_WRONLY, 0o600)
+			must(t, err)
+			_, err = w.WriteAt(numbered(2, 2000), 5*blockSize)
+			must(t, err)
+			must(t, w.Truncate(100*blockSize))
+			must(t, w.Close())
+			id, err := f.Save(s)
+			must(t, err)
+			g, err := Load(s, id, Options{})
+			must(t, err)
+			if d := cmp.Diff(dump(t, f), dump(t, g)); d != "" {
+				t.Error(d)
+			}
+			if f.Usage() != g.Usage() {
+				t.Errorf("usage %+v, was %+v", g.Usage(), f.Usage())
+			}
+			must(t, g.verify())
+			again, err := g.Save(s)
+			must(t, err)
+			if again != id {
+				t.Errorf("saved again as %s instead of %s", again, id)
+			}
+		})
+	}
+}
+
+func TestSaveIsIncremental(t *testing.T) {
+	f := New(Options{})
+	for i := range 200 {
+		must(t, f.WriteFile(fmt.Sprintf("/f%03d", i), numbered(i, 50_000), 0o644))
+	}
+	s := new(counting)
+	_, err := f.Save(s)
+	must(t, err)
+	s.puts = 0
+	_, err = f.Save(s)
+	must(t, err)
+	if s.puts != 0 {
+		t.Errorf("saving what is saved put %d blobs", s.puts)
+	}
+	must(t, f.WriteFile("/f100", numbered(1000, 50_000), 0o644))
+	_, err = f.Save(s)
+	must(t, err)
+	if s.puts != 3 { // the block, the page with its inode, the root
+		t.Errorf("saving one changed file put %d blobs", s.puts)
+	}
+	other := new(counting)
+	_, err = f.Save(other)
+	must(t, err)
+	if other.puts < 200 {
+		t.Errorf("another store got only %d blobs", other.puts)
+	}
+}
+
+func TestLoadReadsBlocksWhenNeeded(t *testing.T) {
+	f := New(Options{})
+	must(t, f.WriteFile("/big", numbered(1, 20*blockSize), 0o644))
+	must(t, f.WriteFile("/other", numbered(2, blockSize), 0o644))
+	s := new(counting)
+	id, err := f.Save(s)
+	must(t, err)
+	s.gets = 0
+	g, err := Load(s, id, Options{})
+	must(t, err)
+	if s.gets != 2 {
+		t.Errorf("Load read %d blobs, want the root and one page", s.gets)
+	}
+	r, err := g.OpenFile("/big", os.O_RDWR, 0)
+	must(t, err)
+	p := make([]byte, 100)
+	for range 3 {
+		_, err = r.ReadAt(p, 7*blockSize)
+		must(t, err)
+	}
+	if s.gets != 3 {
+		t.Errorf("reading one block three times read %d blobs", s.gets-2)
+	}
+	_, err = r.WriteAt(make([]byte, blockSize), 2*blockSize)
+	must(t, err)
+	must(t, g.WriteFile("/other", []byte("new"), 0o644))
+	must(t, r.Truncate(10*blockSize))
+	if s.gets != 3 {
+		t.Errorf("replacing whole blocks read %d blobs", s.gets-3)
+	}
+	_, err = r.WriteAt([]byte("x"), 3*blockSize+5)
+	must(t, err)
+	must(t, r.Truncate(8*blockSize+1))
+	if s.gets != 5 {
+		t.Errorf("changing a part of two blocks read %d blobs", s.gets-3)
+	}
+	want := numbered(1, 20*blockSize)
+	clear(want[2*blockSize : 3*blockSize])
+	want[3*blockSize+5] = 'x'
+	if got, err := g.ReadFile("/big"); err != nil || !bytes.Equal(got, want[:8*blockSize+1]) {
+		t.Errorf("the content is another one: %v", err)
+	}
+}
+
+// TestBadBlobsAreErrors damages each blob in turn. Nothing may ever be read
+// that was not written.
+func TestBadBlobsAreErrors(t *testing.T) {
+	content := numbered(1, 2*blockSize+3000)
+	for name, damage := range map[string]func(*Memory, Key){
+		"Missing": func(m *Memory, k Key) { must(t, m.Delete(k)) },
+		"Changed": func(m *Memory, k Key) {
+			b := bytes.Clone(m.blobs[k])
+			b[len(b)/2] ^= 1
+			must(t, m.Put(k, b))
+		},
+		"Cut":    func(m *Memory, k Key) { must(t, m.Put(k, m.blobs[k][:len(m.blobs[k])-1])) },
+		"Longer": func(m *Memory, k Key) { must(t, m.Put(k, append(bytes.Clone(m.blobs[k]), 0))) },
+	} {
+		f := New(Options{})
+		must(t, f.WriteFile("/f", content, 0o644))
+		s := new(Memory)
+		id, err := f.Save(s)
+		must(t, err)
+		keys, err := Keys(s, id)
+		must(t, err)
+		if len(keys) != 5 {
+			t.Fatalf("%d blobs, want root, page and three blocks", len(keys))
+		}
+		for i, k := range keys {
+			whole := s.blobs[k]
+			damage(s, k)
+			g, err := Load(s, id, Options{})
+			if i < 2 {
+				if err == nil {
+					t.Errorf("%s: Load did not notice blob %d", name, i)
+				}
+			} else {
+				must(t, err)
+				badBlock(t, name, g, int64(i-2))
+			}
+			must(t, s.Put(k, whole))
+		}
+	}
+}
+
+// badBlock expects that a block of /f can't be used, but all others can.
+func badBlock(t *testing.T, name string, f *FS, bad int64) {
+	t.Helper()
+	if _, err := f.ReadFile("/f"); !errors.Is(err, EIO) {
+		t.Errorf("%s: ReadFile: %v, want EIO", name, err)
+	}
+	r, err := f.OpenFile("/f", os.O_RDWR, 0)
+	must(t, err)
+	defer r.Close()
+	p := make([]byte, 10)
+	for i := range int64(3) {
+		_, err := r.ReadAt(p, i*blockSize+100)
+		if i == bad != errors.Is(err, EIO) {
+			t.Errorf("%s: block %d: %v", name, i, err)
+		}
+	}
+	if _, err := r.WriteAt(p, bad*blockSize+100); !errors.Is(err, EIO) {
+		t.Errorf("%s: a write into the bad block: %v", name, err)
+	}
+	if err := r.Truncate(bad*blockSize + 1); !errors.Is(err, EIO) {
+		t.Errorf("%s: a cut through the bad block: %v", name, err)
+	}
+	if err := f.Truncate("/f", bad*blockSize+1); !errors.Is(err, EIO) {
+		t.Errorf("%s: a cut through the bad block: %v", name, err)
+	}
+	if err := f.ExportTar("/f", new(bytes.Buffer)); !errors.Is(err, EIO) && !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s: an export: %v", name, err)
+	}
+}
+
+func TestUnreferencedBlobsCanBeDeleted(t *testing.T) {
+	for name, s := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			f := New(Options{})
+			must(t, f.WriteFile("/kept", numbered(1, 2*blockSize), 0o644))
+			must(t, f.WriteFile("/gone", numbered(2, 2*blockSize), 0o644))
+			_, err := f.Save(s)
+			must(t, err)
+			must(t, f.Unlink("/gone"))
+			id, err := f.Save(s)
+			must(t, err)
+			needed, err := Keys(s, id)
+			must(t, err)
+			keep := map[Key]bool{}
+			for _, k := range needed {
+				keep[k] = true
+			}
+			all, err := s.Keys()
+			must(t, err)
+			if len(all) != 8 || len(needed) != 4 {
+				t.Errorf("%d blobs, %d needed", len(all), len(needed))
+			}
+			for _, k := range all {
+				if !keep[k] {
+					must(t, s.Delete(k))
+					must(t, s.Delete(k))
+				}
+			}
+			g, err := Load(s, id, Options{})
+			must(t, err)
+			if d := cmp.Diff(dump(t, f), dump(t, g)); d != "" {
+				t.Error(d)
+			}
+			// What was deleted is put again when it is needed again.
+			must(t, f.WriteFile("/back", numbered(2, 2*blockSize), 0o644))
+			id, err = f.Save(s)
+			must(t, err)
+			g, err = Load(s, id, Options{})
+			must(t, err)
+			if d := cmp.Diff(dump(t, f), dump(t, g)); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+func TestLoadSharesTheBase(t *testing.T) {
+	b := New(Options{})
+	for i := range 100 {
+		must(t, b.WriteFile(fmt.Sprintf("/tool%02d", i), numbered(i, 3000), 0o755))
+	}
+	base := b.Snapshot()
+	f := New(Options{Base: base})
+	must(t, f.WriteFile("/mine", numbered(7, 3000), 0o644))
+	s := new(counting)
+	id, err := f.Save(s)
+	must(t, err)
+	s.gets = 0
+	g, err := Load(s, id, Options{Base: base})
+	must(t, err)
+	if s.gets > 3 { // the root, the page of the root directory, that of the new file
+		t.Errorf("%d blobs were read", s.gets)
+	}
+	if g.table().get(50) != base.table.get(50) {
+		t.Error("the base is not shared")
+	}
+	if f.Usage() != g.Usage() || g.Usage().Nodes != 1 {
+		t.Errorf("usage is %+v, was %+v", g.Usage(), f.Usage())
+	}
+	if d := cmp.Diff(dump(t, f), dump(t, g)); d != "" {
+		t.Error(d)
+	}
+	must(t, g.verify())
+	again, err := g.Save(s)
+	must(t, err)
+	if again != id {
+		t.Errorf("saved again as %s instead of %s", again, id)
+	}
+}
+
+func (f *FS) table() *table { return &f.tree.table }
+
+func TestSaveWithoutStoreIsInvalid(t *testing.T) {
+	if _, err := New(Options{}).Save(nil); !errors.Is(err, EINVAL) {
+		t.Errorf("Save: %v", err)
+	}
+	if _, err := Load(nil, "", Options{}); !errors.Is(err, EINVAL) {
+		t.Errorf("Load: %v", err)
+	}
+	s := new(Memory)
+	id, err := New(Options{Store: s}).Save(nil)
+	must(t, err)
+	_, err = Load(nil, id, Options{Store: s})
+	must(t, err)
+	for _, id := range []string{"", "xyz", id[:10], id + "00"} {
+		if _, err := Load(s, id, Options{}); !errors.Is(err, EINVAL) {
+			t.Errorf("Load of id %q: %v", id, err)
+		}
+	}
+}
+
+// TestDirLeavesNoPartOfABlob makes writing fail and looks at what is left.
+func TestDirLeavesNoPartOfABlob(t *testing.T) {
+	d, err := OpenDir(t.TempDir())
+	must(t, err)
+	defer d.Close()
+	k := Key{1, 2, 3}
+	dir, name := blobPath(k)
+	// A directory in the place of the blob makes the rename fail.
+	must(t, d.root.MkdirAll(name+"/x", 0o700))
+	if err := d.Put(k, []byte("data")); err == nil {
+		t.Fatal("Put over a directory succeeded")
+	}
+	left, err := fs.ReadDir(d.root.FS(), dir)
+	must(t, err)
+	if len(left) != 1 {
+		t.Errorf("left behind: %v", left)
+	}
+	// An empty file is not a blob.
+	must(t, d.root.RemoveAll(name))
+	must(t, d.root.WriteFile(name, nil, 0o600))
+	if has, err := d.Has(k); has || err != nil {
+		t.Errorf("Has of an empty file: %v, %v", has, err)
+	}
+	must(t, d.Put(k, []byte("data")))
+	if b, err := d.Get(k); err != nil || string(b) != "data" {
+		t.Errorf("Get: %q, %v", b, err)
+	}
+}
