@@ -76,8 +76,8 @@ type Simple struct {
 	Assigns []*Assign
 	Args    []*Word
 	// Decl is set when the first word is, literally, a declaration builtin
-	// (alias declare eval export let local readonly typeset), so that words
-	// of the form name=value carry their Assign.
+	// (alias declare export local readonly typeset), so that words of the
+	// form name=value carry their Assign.
 	Decl bool
 }
 
@@ -193,8 +193,6 @@ type Array struct {
 type ArrayElem struct {
 	Word   *Word   // nil when Assign is set
 	Assign *Assign // [index]=value or [index]+=value
-	Raw    *Word   // with Assign: the same element read as a plain word, which
-	// is what it is when the index is empty or not closed
 }
 
 // Word is one shell word. Brace and tilde expansion, splitting, and pathname
@@ -205,7 +203,7 @@ type Word struct {
 	Pos    Pos
 	Parts  []Part
 	Raw    string  // as in the source
-	Assign *Assign // for an argument of a declaration builtin that is an assignment
+	Assign *Assign // an assignment as argument of a declaration builtin; Parts is nil then
 }
 
 // Literal returns the word's text when it is one unquoted, unexpanded piece.
@@ -495,6 +493,9 @@ type ArithIncDec struct {
 type ArithBinary struct {
 	Op   ArithOp
 	X, Y ArithExpr
+	// Rest is, for / % and **, the text that bash names as the error token
+	// of "division by 0" and "exponent less than 0".
+	Rest string
 }
 
 // ArithAssign is x = y, or x op= y with Op not ArithNone.

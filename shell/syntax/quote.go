@@ -1,0 +1,246 @@
+package syntax
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// dollarSingle reads $'…', the position being on the quote.
+func (p *parser) dollarSingle(start int) Part {
+	p.i++
+	body := p.i
+	for {
+		c := p.peek()
+		if c == 0 {
+			p.unclosed(start, "'")
+			return nil
+		}
+		if c == '\'' {
+			break
+		}
+		if c == '\\' && p.at(p.i+1) != 0 {
+			p.i++
+		}
+		p.i++
+	}
+	text := p.src[body:p.i]
+	p.i++
+	p.work(len(text))
+	return &Quoted{Kind: DollarSingle, Value: Unescape(text), Raw: p.src[start:p.i]}
+}
+
+// Unescape decodes the backslash escapes of $'…'. Text after a NUL escape up
+// to the end is dropped, as bash does.
+func Unescape(s string) string {
+	if strings.IndexByte(s, '\\') < 0 {
+		return s
+	}
+	var b strings.Builder
+	b.Grow(len(s))
+	for s != "" {
+		n := strings.IndexByte(s, '\\')
+		if n < 0 || n+1 == len(s) {
+			b.WriteString(s)
+			break
+		}
+		b.WriteString(s[:n])
+		s = s[n+1:]
+		r, size := escape(&b, s)
+		if r == nul {
+			break
+		}
+		s = s[size:]
+	}
+	return b.String()
+}
+
+type escaped bool
+
+const (
+	written escaped = false
+	nul     escaped = true
+)
+
+var simpleEscapes = [256]byte{
+	'a': 7, 'b': 8, 'e': 27, 'E': 27, 'f': 12, 'n': 10, 'r': 13, 't': 9, 'v': 11,
+	'\\': '\\', '\'': '\'', '"': '"', '?': '?',
+}
+
+// escape decodes the escape at the start of s, its backslash being cut off,
+// and returns the number of bytes used.
+func escape(b *strings.Builder, s string) (escaped, int) {
+	if c := simpleEscapes[s[0]]; c != 0 {
+		b.WriteByte(c)
+		return written, 1
+	}
+	switch c := s[0]; {
+	case c >= '0' && c <= '7':
+		v, n := digits(s, 3, 8)
+		return writeByte(b, byte(v)), n
+	case c == 'x' && len(s) > 1 && s[1] == '{':
+		v, n := digits(s[2:], len(s), 16)
+		if n == 0 {
+			return nul, 0
+		}
+		if 2+n < len(s) && s[2+n] == '}' {
+			n++
+		}
+		return writeByte(b, byte(v)), 2 + n
+	case c == 'x':
+		if v, n := digits(s[1:], 2, 16); n > 0 {
+			return writeByte(b, byte(v)), 1 + n
+		}
+	case c == 'u' || c == 'U':
+		most := 4
+		if c == 'U' {
+			most = 8
+		}
+		if v, n := digits(s[1:], most, 16); n > 0 {
+			if v == 0 {
+				return nul, 0
+			}
+			writeRune(b, v)
+			return written, 1 + n
+		}
+	case c == 'c' && len(s) > 1:
+		n := 2
+		if s[1] == '\\' && len(s) > 2 && s[2] == '\\' {
+			n = 3
+		}
+		return writeByte(b, control(s[1])), n
+	}
+	b.WriteByte('\\')
+	b.WriteByte(s[0])
+	return written, 1
+}
+
+func control(c byte) byte {
+	if c == '?' {
+		return 127
+	}
+	if c >= 'a' && c <= 'z' {
+		c -= 'a' - 'A'
+	}
+	return c & 0x1f
+}
+
+func writeByte(b *strings.Builder, c byte) escaped {
+	if c == 0 {
+		return nul
+	}
+	b.WriteByte(c)
+	return written
+}
+
+// writeRune writes a code point; one beyond Unicode is encoded as UTF-8 once
+// was, in up to six bytes.
+func writeRune(b *strings.Builder, v uint64) {
+	if v <= utf8.MaxRune && (v < 0xd800 || v > 0xdfff) {
+		b.WriteRune(rune(v))
+		return
+	}
+	n := 2 // continuation bytes
+	for limit := uint64(1 << 16); v >= limit && n < 5; limit <<= 5 {
+		n++
+	}
+	b.WriteByte(byte(0xff<<(6-n)) | byte(v>>(6*n)))
+	for n--; n >= 0; n-- {
+		b.WriteByte(0x80 | byte(v>>(6*n))&0x3f)
+	}
+}
+
+// digits reads up to most digits of a base and returns how many there were.
+func digits(s string, most, base int) (v uint64, n int) {
+	for n < len(s) && n < most {
+		d := digit(s[n])
+		if d >= base {
+			break
+		}
+		v = v*uint64(base) + uint64(d)
+		n++
+	}
+	return v, n
+}
+
+func digit(c byte) int {
+	switch {
+	case isDigit(c):
+		return int(c - '0')
+	case c|0x20 >= 'a' && c|0x20 <= 'f':
+		return int(c|0x20-'a') + 10
+	}
+	return 99
+}
+
+// backquote reads ` ` from the position.
+func (p *parser) backquote(c ctx) Part {
+	if !p.enter() {
+		return nil
+	}
+	defer p.leave()
+	start := p.i
+	if m, ok := p.memo[start]; ok {
+		p.i = m.end
+		return m.part
+	}
+	s := &CmdSubst{Pos: p.pos(start), Backquote: true}
+	p.i++
+	body := p.i
+	escaped := false
+	for {
+		n := strings.IndexAny(p.src[p.i:], "`\\")
+		if n < 0 {
+			p.i = len(p.src)
+			if !p.fill() {
+				p.unclosed(start, "`")
+				return nil
+			}
+			continue
+		}
+		p.i += n
+		if p.src[p.i] == '`' {
+			break
+		}
+		escaped = true
+		p.i++
+		if p.peek() != 0 {
+			p.i++
+		}
+	}
+	text := p.src[body:p.i]
+	p.i++
+	s.Raw = p.src[start:p.i]
+	if escaped {
+		text = unbackquote(text, c.quoted())
+	}
+	p.work(len(text))
+	sub := p.child(text, s.Pos.Line)
+	s.Stmts = sub.script()
+	p.adopt(sub)
+	s.Err = sub.err
+	if s.Err != nil && s.Err.TooBig {
+		p.fail(s.Err)
+	}
+	p.remember(start, s, false)
+	return s
+}
+
+// unbackquote removes the backslashes that protect text between backquotes.
+func unbackquote(s string, quoted bool) string {
+	var b strings.Builder
+	b.Grow(len(s))
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+1 < len(s) {
+			switch s[i+1] {
+			case '\\', '$', '`':
+				i++
+			case '"':
+				if quoted {
+					i++
+				}
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
