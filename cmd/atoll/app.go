@@ -1,0 +1,306 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/driver/virtual"
+)
+
+// app is what all commands share: where the streams lead and what the global
+// flags say.
+type app struct {
+	streams
+	driverName string
+	home       string
+	json       bool
+	quiet      bool
+}
+
+const defaultDriver = "virtual"
+
+// configure fills what the flags left open from the environment.
+func (a *app) configure() error {
+	if a.driverName == "" {
+		a.driverName = os.Getenv("ATOLL_DRIVER")
+	}
+	if a.home == "" {
+		a.home = os.Getenv("ATOLL_HOME")
+	}
+	if a.home == "" {
+		home, err := defaultHome()
+		if err != nil {
+			return err
+		}
+		a.home = home
+	}
+	abs, err := filepath.Abs(a.home)
+	if err != nil {
+		return fmt.Errorf("home %s: %w", a.home, err)
+	}
+	a.home = abs
+	return nil
+}
+
+func defaultHome() (string, error) {
+	if os.Geteuid() == 0 {
+		return "/var/lib/atoll", nil
+	}
+	if dir := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "atoll"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("no home directory to keep sandboxes in: set ATOLL_HOME or --home (%w)", err)
+	}
+	return filepath.Join(home, ".local", "share", "atoll"), nil
+}
+
+// drivers is the whole registry of drivers. Sandboxes of those that only
+// hold memory are kept in home, so that the next call of atoll finds them.
+func drivers(home string) []atoll.Driver {
+	return []atoll.Driver{&virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}
+}
+
+// driver returns the driver that the flags name.
+func (a *app) driver() (atoll.Driver, error) {
+	name := a.driverName
+	if name == "" {
+		name = defaultDriver
+	}
+	var names []string
+	for _, d := range drivers(a.home) {
+		if d.Name() == name {
+			return d, nil
+		}
+		names = append(names, d.Name())
+	}
+	return nil, fmt.Errorf("%w: driver %q%s; there is: %s", atoll.ErrNotFound, name, didYouMean(name, names), strings.Join(names, ", "))
+}
+
+// place is a sandbox and the driver that it belongs to.
+type place struct {
+	driver atoll.Driver
+	status atoll.Status
+}
+
+// every lists the sandboxes of all drivers, or of the one that --driver names.
+func (a *app) every(ctx context.Context) ([]place, error) {
+	var list []place
+	found := a.driverName == ""
+	for _, d := range drivers(a.home) {
+		if a.driverName != "" && d.Name() != a.driverName {
+			continue
+		}
+		found = true
+		all, err := d.List(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("driver %s: %w", d.Name(), err)
+		}
+		for _, s := range all {
+			list = append(list, place{d, s})
+		}
+	}
+	if !found {
+		_, err := a.driver()
+		return nil, err
+	}
+	return list, nil
+}
+
+// find returns the one sandbox that key means: its name, its id, or the
+// beginning of one of them.
+func (a *app) find(ctx context.Context, key string) (place, error) {
+	all, err := a.every(ctx)
+	if err != nil {
+		return place{}, err
+	}
+	var begins []place
+	var names []string
+	for _, p := range all {
+		if key != "" && (p.status.Name == key || p.status.ID == key) {
+			return p, nil
+		}
+		if key != "" && (strings.HasPrefix(p.status.ID, key) || strings.HasPrefix(p.status.Name, key)) {
+			begins = append(begins, p)
+		}
+		names = append(names, label(p.status))
+	}
+	switch len(begins) {
+	case 1:
+		return begins[0], nil
+	case 0:
+		hint := "; 'atoll ls' shows what there is"
+		if len(all) == 0 {
+			hint = ": there are no sandboxes; 'atoll create' makes one"
+		}
+		return place{}, fmt.Errorf("sandbox %q: %w%s%s", key, atoll.ErrNotFound, didYouMean(key, names), hint)
+	}
+	names = nil
+	for _, p := range begins {
+		names = append(names, label(p.status))
+	}
+	return place{}, fmt.Errorf("%w: %q is the beginning of %d sandboxes: %s", atoll.ErrInvalid, key, len(begins), strings.Join(names, ", "))
+}
+
+// open returns the sandbox that key means.
+func (a *app) open(ctx context.Context, key string) (atoll.Sandbox, error) {
+	p, err := a.find(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return p.driver.Open(ctx, p.status.ID)
+}
+
+// label is what people call a sandbox.
+func label(s atoll.Status) string {
+	if s.Name != "" {
+		return s.Name
+	}
+	return s.ID
+}
+
+// didYouMean returns a hint for a mistyped name, or nothing.
+func didYouMean(name string, known []string) string {
+	best, at := 3, ""
+	for _, k := range known {
+		if d := distance(name, k); d < best && d < len(k) {
+			best, at = d, k
+		}
+	}
+	if at == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (did you mean %q?)", at)
+}
+
+// distance is the number of letters to add, drop or change (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		prev := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			d := prev
+			if a[i] != b[j] {
+				d = 1 + min(prev, row[j], row[j+1])
+			}
+			prev, row[j+1] = row[j+1], d
+		}
+	}
+	return row[len(b)]
+}
+
+// print writes a result as indented JSON.
+func (a *app) print(v any) error {
+	enc := json.NewEncoder(a.out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// table writes rows in columns.
+func (a *app) table(rows [][]string) error {
+	w := tabwriter.NewWriter(a.out, 0, 8, 3, ' ', 0)
+	for _, row := range rows {
+		for i, cell := range row {
+			row[i] = plain(cell)
+		}
+		if _, err := fmt.Fprintln(w, strings.Join(row, "\t")); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+// plain makes text from a sandbox safe for a terminal and a table cell.
+func plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == unicode.ReplacementChar || unicode.Is(unicode.Bidi_Control, r) {
+			return '·'
+		}
+		return r
+	}, s)
+}
+
+// progress tells a person on stderr what goes on.
+func (a *app) progress(format string, args ...any) {
+	if !a.quiet && !a.json {
+		fmt.Fprintf(a.err, format+"\n", args...)
+	}
+}
+
+func age(t time.Time) string {
+	d := time.Since(t)
+	switch {
+	case t.IsZero():
+		return "-"
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", max(0, int(d.Seconds())))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+func bytesText(n int64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	f, i := float64(n), 0
+	for f >= 1024 && i < len(units)-1 {
+		f, i = f/1024, i+1
+	}
+	if i == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", f, units[i])
+}
+
+// complete offers the names of sandboxes for the argument at position at.
+func (a *app) complete(at int) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) != at || a.configure() != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		all, err := a.every(cmd.Context())
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		var names []string
+		for _, p := range all {
+			names = append(names, label(p.status))
+		}
+		slices.Sort(names)
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// needArgs checks the number of operands and says what is missing.
+func needArgs(low, high int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < low || high >= 0 && len(args) > high {
+			return fmt.Errorf("%w: %s takes %s, not %d arguments\nsee '%s --help'", atoll.ErrInvalid, cmd.CommandPath(), what, len(args), cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+// finish joins the error of a transfer with that of its end.
+func finish(err error, c io.Closer) error { return errors.Join(err, c.Close()) }

@@ -1,0 +1,318 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/driver/virtual"
+)
+
+func (a *app) demoCommand() *cobra.Command {
+	var from string
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "See it work, on the files of this directory",
+		Long: `See it work: takes the files of a directory into a new sandbox, works on them,
+breaks them, goes back, forks, and removes everything. The directory itself is
+only read.`,
+		Args: needArgs(0, 0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			d, err := a.driver()
+			if err != nil {
+				return err
+			}
+			if _, ok := d.(*virtual.Driver); ok {
+				d = virtual.New()
+			}
+			show := &demo{a: a, ctx: cmd.Context(), driver: d, from: from}
+			return show.run()
+		},
+	}
+	cmd.Flags().StringVar(&from, "from", ".", "directory to take the files from")
+	return cmd
+}
+
+// demo is the demonstration under way.
+type demo struct {
+	a      *app
+	ctx    context.Context //nolint:containedctx // it lives as long as the command
+	driver atoll.Driver
+	from   string
+	sb     atoll.Sandbox
+	steps  []demoStep
+}
+
+// demoStep is what --json tells of a step.
+type demoStep struct {
+	Step   string        `json:"step"`
+	Took   time.Duration `json:"took"`
+	Output string        `json:"output,omitempty"`
+}
+
+// step does one thing, says what and how long it took, and shows its output.
+func (s *demo) step(what string, do func() (string, error)) error {
+	if err := s.ctx.Err(); err != nil {
+		return err
+	}
+	start := time.Now()
+	out, err := do()
+	took := time.Since(start)
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	s.steps = append(s.steps, demoStep{what, took, out})
+	if s.a.json {
+		return nil
+	}
+	fmt.Fprintf(s.a.out, "%2d. %-62s %9s\n", len(s.steps), what, round(took))
+	for line := range strings.Lines(out) {
+		fmt.Fprintf(s.a.out, "      %s\n", plain(strings.TrimRight(line, "\n")))
+	}
+	return nil
+}
+
+func round(d time.Duration) time.Duration {
+	switch {
+	case d < time.Millisecond:
+		return d.Round(100 * time.Nanosecond)
+	case d < time.Second:
+		return d.Round(10 * time.Microsecond)
+	}
+	return d.Round(time.Millisecond)
+}
+
+// sh runs a command in the sandbox and shows it with what it printed.
+func (s *demo) sh(what, text string) error {
+	return s.step(what, func() (string, error) {
+		r, err := atoll.Execute(s.ctx, s.sb, text)
+		if err != nil {
+			return "", err
+		}
+		if !r.Success {
+			return "", fmt.Errorf("%s: exit status %d: %s", text, r.ExitCode, r.Stderr)
+		}
+		return "$ " + text + "\n" + r.Stdout, nil
+	})
+}
+
+func (s *demo) run() (err error) {
+	defer func() {
+		if s.sb != nil {
+			err = errors.Join(err, s.sb.Destroy(context.WithoutCancel(s.ctx)))
+		}
+	}()
+	for _, part := range []func() error{s.create, s.put, s.work, s.get, s.goBack, s.double, s.contain, s.report, s.destroy} {
+		if err := part(); err != nil {
+			return err
+		}
+	}
+	if s.a.json {
+		return s.a.print(s.steps)
+	}
+	fmt.Fprintln(s.a.out, "\nYours: atoll create --name box && atoll shell box")
+	return nil
+}
+
+func (s *demo) create() error {
+	return s.step("create a sandbox ("+s.driver.Name()+")", func() (string, error) {
+		sb, err := s.driver.Create(s.ctx, atoll.Spec{Name: "demo"})
+		s.sb = sb
+		return "", err
+	})
+}
+
+func (s *demo) put() error {
+	files, err := pick(s.ctx, s.from)
+	if err != nil {
+		return err
+	}
+	return s.step(fmt.Sprintf("put %d files of %s into it", len(files), s.from), func() (string, error) {
+		var b bytes.Buffer
+		tw := tar.NewWriter(&b)
+		for _, name := range files {
+			info, err := os.Lstat(filepath.Join(s.from, name))
+			if err != nil {
+				return "", err
+			}
+			if err := packOne(tw, filepath.Join(s.from, name), filepath.ToSlash(name), fs.FileInfoToDirEntry(info)); err != nil {
+				return "", err
+			}
+		}
+		if err := tw.Close(); err != nil {
+			return "", err
+		}
+		return "", s.sb.Import(s.ctx, "/src", &b)
+	})
+}
+
+func (s *demo) work() error {
+	for _, c := range [][2]string{
+		{"look around", "cd /src && ls | head -5 && find . -type f | wc -l"},
+		{"a real pipeline: which kinds of files, how many lines", `find . -type f -name '*.*' | sed 's/.*\.//' | sort | uniq -c | sort -rn | head -5`},
+		{"another: the words this project uses most", `cat $(find . -name '*.md' -o -name '*.go') | tr -cs 'A-Za-z' '\n' | awk 'length > 6 { n[tolower($0)]++ } END { for (w in n) print n[w], w }' | sort -rn | head -5`},
+		{"write a report inside", `{ echo "# report"; for d in */; do printf '%s %s\n' "${d%/}" "$(find "$d" -type f | wc -l)"; done; } > report.md && wc -l report.md`},
+	} {
+		if err := s.sh(c[0], c[1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *demo) get() error {
+	return s.step("get the report back out", func() (string, error) {
+		b, err := atoll.ReadFile(s.ctx, s.sb, "/src/report.md")
+		head, _, _ := bytes.Cut(b, []byte("\n"))
+		return fmt.Sprintf("%d bytes, beginning %q\n", len(b), head), err
+	})
+}
+
+func (s *demo) goBack() error {
+	err := s.step("snapshot", func() (string, error) {
+		_, err := atoll.Snapshot(s.ctx, s.sb, "good")
+		return "", err
+	})
+	if err == nil {
+		err = s.sh("break things", `rm -rf /src /etc && cd / && ls -d /src /etc 2>&1 || true`)
+	}
+	if err == nil {
+		err = s.step("restore", func() (string, error) { return "", atoll.Restore(s.ctx, s.sb, "good") })
+	}
+	if err == nil {
+		err = s.sh("all of it is there again, and so is the directory we were in", "pwd; wc -l < report.md")
+	}
+	return err
+}
+
+func (s *demo) double() error {
+	return s.step("fork: two computers that start alike and go their own ways", func() (out string, err error) {
+		fork, err := atoll.Fork(s.ctx, s.sb, "", atoll.Spec{Name: "demo-fork"})
+		if err != nil {
+			return "", err
+		}
+		defer func() { err = errors.Join(err, fork.Destroy(context.WithoutCancel(s.ctx))) }()
+		if _, err := atoll.Execute(s.ctx, fork, "echo of the fork > report.md"); err != nil {
+			return "", err
+		}
+		a, err := atoll.Execute(s.ctx, s.sb, "head -1 report.md")
+		if err != nil {
+			return "", err
+		}
+		b, err := atoll.Execute(s.ctx, fork, "head -1 report.md")
+		return "first: " + a.Stdout + "fork:  " + b.Stdout, err
+	})
+}
+
+// contain shows a command that never ends.
+func (s *demo) contain() error {
+	return s.step("an endless loop, with a deadline of 100 ms", func() (string, error) {
+		_, err := s.sb.Exec(s.ctx, atoll.Cmd{Shell: "while :; do :; done", Timeout: 100 * time.Millisecond})
+		if !errors.Is(err, atoll.ErrTimeout) {
+			return "", fmt.Errorf("it ended with %w, not by its deadline", err)
+		}
+		return err.Error() + "\n", nil
+	})
+}
+
+func (s *demo) report() error {
+	err := s.step("statistics", func() (string, error) {
+		st, err := atoll.StatsOf(s.ctx, s.sb)
+		return fmt.Sprintf("%d files, %s of %s on disk, %d commands\n", st.Files, bytesText(st.DiskUsed), bytesText(st.DiskLimit), st.Commands), err
+	})
+	if err != nil {
+		return err
+	}
+	return s.step("history", func() (string, error) {
+		list, err := atoll.History(s.ctx, s.sb)
+		out := ""
+		for _, r := range list[max(0, len(list)-3):] {
+			out += fmt.Sprintf("status %d after %-9v %s\n", r.ExitCode, round(r.Duration), oneLine(r.Command))
+		}
+		return out, err
+	})
+}
+
+func (s *demo) destroy() error {
+	return s.step("destroy it", func() (string, error) {
+		err := s.sb.Destroy(s.ctx)
+		s.sb = nil
+		return "", err
+	})
+}
+
+// What the demonstration takes at most, to fit into the smallest sandbox.
+const (
+	demoFiles = 5000
+	demoBytes = 40 << 20
+)
+
+// pick chooses the files to demonstrate on: those that git tracks, or all
+// that are not hidden; small ones, and not more than fit.
+func pick(ctx context.Context, dir string) ([]string, error) {
+	names, err := tracked(ctx, dir)
+	if err != nil {
+		names, err = visible(dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var list []string
+	size := int64(0)
+	for _, name := range names {
+		info, err := os.Lstat(filepath.Join(dir, name))
+		if err != nil || !info.Mode().IsRegular() || info.Size() > 1<<20 {
+			continue
+		}
+		if size += info.Size(); size > demoBytes || len(list) == demoFiles {
+			break
+		}
+		list = append(list, name)
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%w: %s holds no files to show anything on; name a directory with --from", atoll.ErrNotFound, dir)
+	}
+	return list, nil
+}
+
+func tracked(ctx context.Context, dir string) ([]string, error) {
+	out, err := exec.CommandContext(ctx, "git", "-C", dir, "-c", "core.fsmonitor=false", "ls-files", "-z").Output()
+	if err != nil {
+		return nil, err
+	}
+	return strings.FieldsFunc(string(out), func(r rune) bool { return r == 0 }), nil
+}
+
+func visible(dir string) ([]string, error) {
+	var names []string
+	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case name != dir && strings.HasPrefix(d.Name(), "."):
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		case len(names) > demoFiles:
+			return fs.SkipAll
+		case d.IsDir():
+			return nil
+		}
+		rel, err := filepath.Rel(dir, name)
+		names = append(names, rel)
+		return err
+	})
+	return names, err
+}

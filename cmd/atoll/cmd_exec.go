@@ -1,0 +1,53 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+)
+
+func (a *app) execCommand() *cobra.Command {
+	var x execFlags
+	var env, envFiles []string
+	cmd := &cobra.Command{
+		Use:   "exec [flags] SANDBOX -- PROGRAM [ARG...]",
+		Short: "Run a command in a sandbox",
+		Long: `Run a command in a sandbox. With -c the text runs in the sandbox's own lasting
+shell: the directory, variables and functions it sets are there the next time.
+A program runs in a process of its own. The exit status is the command's own;
+see 'atoll run --help' for the others.`,
+		Example: `  atoll exec box -- grep -rn needle /src
+  atoll exec -c 'cd /src && export LANG=C' box
+  atoll exec -c pwd box`,
+		Args:              needArgs(1, -1, "a sandbox and a command"),
+		ValidArgsFunction: a.complete(0),
+		RunE: func(c *cobra.Command, args []string) error {
+			cmd, err := x.cmd(c, args[1:])
+			if err != nil {
+				return err
+			}
+			if cmd.Env, err = environment(env, envFiles); err != nil {
+				return err
+			}
+			sb, err := a.open(c.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if cmd.Shell != "" && cmd.Dir == "" && len(cmd.Env) == 0 {
+				p, err := a.find(c.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				features, err := p.driver.Probe(c.Context())
+				if err != nil {
+					return err
+				}
+				cmd.Session = features.Session
+			}
+			return a.exec(c.Context(), sb, cmd)
+		},
+	}
+	cmd.Flags().SetInterspersed(false)
+	x.add(cmd)
+	cmd.Flags().StringArrayVarP(&env, "env", "e", nil, "environment variable NAME=VALUE, or NAME to take it from here (repeatable)")
+	cmd.Flags().StringArrayVar(&envFiles, "env-file", nil, "file of NAME=VALUE lines (repeatable)")
+	return cmd
+}

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+func (a *app) forkCommand() *cobra.Command {
+	var f specFlags
+	var from string
+	cmd := &cobra.Command{
+		Use:   "fork SANDBOX [flags]",
+		Short: "Make a second sandbox that starts as one is now",
+		Long: `Make a second sandbox that starts as one is now, or was at a snapshot. The
+flags change what the second one has of its own. Its name is printed on stdout.`,
+		Example:           "  atoll fork box --name experiment\n  atoll fork box --from before-upgrade",
+		Args:              needArgs(1, 1, "one sandbox"),
+		ValidArgsFunction: a.complete(0),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			sb, err := a.open(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			spec, err := f.spec()
+			if err != nil {
+				return err
+			}
+			fork, err := a.make(cmd.Context(), spec, func(spec atoll.Spec) (atoll.Sandbox, error) {
+				return atoll.Fork(cmd.Context(), sb, from, spec)
+			})
+			if err != nil {
+				return err
+			}
+			return a.show(cmd.Context(), fork)
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().StringVar(&from, "from", "", "snapshot to start from, by name or id")
+	return cmd
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// inspection is all about a sandbox.
+type inspection struct {
+	atoll.Status
+	Stats     *atoll.Stats         `json:"stats,omitempty"`
+	Snapshots []atoll.SnapshotInfo `json:"snapshots,omitempty"`
+	Features  atoll.Features       `json:"features"`
+}
+
+func (a *app) inspectCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:               "inspect SANDBOX",
+		Short:             "Show all about a sandbox",
+		Args:              needArgs(1, 1, "one sandbox"),
+		ValidArgsFunction: a.complete(0),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in, err := a.inspect(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.print(in)
+			}
+			return a.table(in.rows())
+		},
+	}
+}
+
+func (a *app) inspect(cmd *cobra.Command, key string) (inspection, error) {
+	var in inspection
+	ctx := cmd.Context()
+	p, err := a.find(ctx, key)
+	if err != nil {
+		return in, err
+	}
+	if in.Features, err = p.driver.Probe(ctx); err != nil {
+		return in, err
+	}
+	in.Status = p.status
+	if p.status.State == atoll.Failed {
+		return in, nil // there is no more to learn of it
+	}
+	sb, err := p.driver.Open(ctx, p.status.ID)
+	if err != nil {
+		return in, err
+	}
+	if in.Status, err = sb.Status(ctx); err != nil {
+		return in, err
+	}
+	st, err := atoll.StatsOf(ctx, sb)
+	if err == nil {
+		in.Stats = &st
+	} else if !errors.Is(err, atoll.ErrUnsupported) {
+		return in, err
+	}
+	in.Snapshots, err = atoll.Snapshots(ctx, sb)
+	if errors.Is(err, atoll.ErrUnsupported) {
+		err = nil
+	}
+	return in, err
+}
+
+func (in inspection) rows() [][]string {
+	rows := [][]string{
+		{"name", in.Name}, {"id", in.ID}, {"driver", in.Driver}, {"isolation", in.Isolation}, {"state", string(in.State)},
+		{"created", in.Created.Local().Format("2006-01-02 15:04:05")}, {"active", age(in.Active) + " ago"},
+	}
+	for _, c := range in.Conditions {
+		rows = append(rows, []string{c.Type, strings.TrimSpace(fmt.Sprintf("%v %s %s", c.True, c.Reason, c.Message))})
+	}
+	var labels []string
+	for k, v := range in.Labels {
+		labels = append(labels, k+"="+v)
+	}
+	if slices.Sort(labels); len(labels) > 0 {
+		rows = append(rows, []string{"labels", strings.Join(labels, " ")})
+	}
+	if in.Stats != nil {
+		rows = append(rows, statsRows(*in.Stats)...)
+	}
+	for _, s := range in.Snapshots {
+		rows = append(rows, []string{"snapshot", strings.TrimSpace(fmt.Sprintf("%s %s, %s ago, %s", s.ID, s.Name, age(s.Created), bytesText(s.Size)))})
+	}
+	return rows
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/driver/virtual"
+)
+
+// execFlags say how a command runs.
+type execFlags struct {
+	text    string
+	timeout time.Duration
+	workdir string
+	env     []string
+	output  string
+}
+
+func (f *execFlags) add(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVarP(&f.text, "command", "c", "", "shell text to run, instead of a program")
+	fl.DurationVar(&f.timeout, "timeout", 0, "end the command after this long, with status 124 (default 30s; 0: none)")
+	fl.StringVarP(&f.workdir, "workdir", "w", "", "directory inside to run it in")
+	fl.StringVar(&f.output, "max-output", "", "how much of each stream --json keeps (default 10m)")
+}
+
+// cmd builds the command from the words behind the flags.
+func (f *execFlags) cmd(c *cobra.Command, args []string) (atoll.Cmd, error) {
+	cmd := atoll.Cmd{Args: args, Shell: f.text, Dir: f.workdir, Timeout: f.timeout}
+	if c.Flags().Changed("timeout") && f.timeout <= 0 {
+		cmd.Timeout = -1
+	}
+	if f.text != "" && len(args) > 0 {
+		return cmd, fmt.Errorf("%w: give either -c TEXT or a program, not both", atoll.ErrInvalid)
+	}
+	if f.text == "" && len(args) == 0 {
+		return cmd, fmt.Errorf("%w: nothing to run: %s -- PROGRAM ARG…, or -c 'shell text'", atoll.ErrInvalid, c.CommandPath())
+	}
+	if f.output != "" {
+		n, err := parseSize(f.output)
+		if err != nil {
+			return cmd, fmt.Errorf("%w: --max-output %q: %w", atoll.ErrInvalid, f.output, err)
+		}
+		cmd.MaxOutput = n
+	}
+	return cmd, nil
+}
+
+func (a *app) runCommand() *cobra.Command {
+	var f specFlags
+	var x execFlags
+	var keep bool
+	cmd := &cobra.Command{
+		Use:   "run [flags] -- PROGRAM [ARG...]",
+		Short: "Run one command in a new sandbox, then remove it",
+		Long: `Run one command in a new sandbox, then remove it. Input and output go through;
+the exit status is the command's own, 124 when it passed its deadline, 125 when
+atoll could not run it, 126 or 127 when the program can't be executed or found.`,
+		Example: `  atoll run -- sh -c 'seq 10 | paste -sd+ | bc'
+  echo 'echo hi from a script' | atoll run -- sh
+  atoll run --json --timeout 2s -- sh -c 'while :; do :; done'`,
+		RunE: func(c *cobra.Command, args []string) error {
+			cmd, err := x.cmd(c, args)
+			if err != nil {
+				return err
+			}
+			spec, err := f.spec()
+			if err != nil {
+				return err
+			}
+			return a.runOnce(c.Context(), spec, cmd, keep)
+		},
+	}
+	cmd.Flags().SetInterspersed(false)
+	x.add(cmd)
+	f.add(cmd)
+	cmd.Flags().BoolVar(&keep, "keep", false, "leave the sandbox there afterwards")
+	return cmd
+}
+
+// runOnce creates, executes and destroys.
+func (a *app) runOnce(ctx context.Context, spec atoll.Spec, cmd atoll.Cmd, keep bool) (err error) {
+	d, err := a.driver()
+	if err != nil {
+		return err
+	}
+	var sb atoll.Sandbox
+	if keep {
+		sb, err = a.make(ctx, spec, func(spec atoll.Spec) (atoll.Sandbox, error) { return d.Create(ctx, spec) })
+	} else {
+		if _, ok := d.(*virtual.Driver); ok {
+			d = virtual.New() // nobody will look for it again: memory is enough
+		}
+		sb, err = d.Create(ctx, spec)
+	}
+	if err != nil {
+		return err
+	}
+	if keep {
+		a.progress("atoll: kept as %s", spec.Name)
+	} else {
+		defer func() { err = errors.Join(err, sb.Destroy(context.WithoutCancel(ctx))) }()
+	}
+	return a.exec(ctx, sb, cmd)
+}
+
+// exec runs a command with the terminal's streams, or collects all of it for
+// --json, and returns its exit status.
+func (a *app) exec(ctx context.Context, sb atoll.Sandbox, cmd atoll.Cmd) error {
+	cmd.Stdin = a.in
+	if a.json {
+		return a.execJSON(ctx, sb, cmd)
+	}
+	cmd.Stdout, cmd.Stderr = a.out, a.err
+	exit, err := sb.Exec(ctx, cmd)
+	return outcome(exit, err)
+}
+
+// outcome is the error to end atoll with after a command.
+func outcome(exit atoll.Exit, err error) error {
+	switch {
+	case err != nil:
+		return err
+	case exit.Code != 0:
+		return status(exit.Code)
+	}
+	return nil
+}
+
+func (a *app) execJSON(ctx context.Context, sb atoll.Sandbox, cmd atoll.Cmd) error {
+	start := time.Now()
+	exit, err := sb.Exec(ctx, cmd)
+	if err != nil && exit.Duration == 0 {
+		return err // it never ran
+	}
+	r := atoll.Result{
+		Command: cmd.Shell, Stdout: string(exit.Stdout), Stderr: string(exit.Stderr), ExitCode: exit.Code,
+		Success: err == nil && exit.Code == 0, Duration: exit.Duration, Truncated: exit.Truncated, Time: start,
+	}
+	if cmd.Shell == "" {
+		r.Command = strings.Join(cmd.Args, " ")
+	}
+	code := exit.Code
+	if err != nil {
+		r.Error = err.Error()
+		code = exitOurs
+		if errors.Is(err, atoll.ErrTimeout) {
+			code = exitTimeout
+		}
+		r.ExitCode = code
+	}
+	if err := a.print(r); err != nil {
+		return err
+	}
+	if code != 0 {
+		return status(code)
+	}
+	return nil
+}
+
+// nothing is standard input for commands that must not wait for a person.
+type nothing struct{}
+
+func (nothing) Read([]byte) (int, error) { return 0, io.EOF }

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+func (a *app) stopCommand() *cobra.Command {
+	return a.switchCommand("stop", "End what runs in sandboxes and keep their files", atoll.Stop)
+}
+
+func (a *app) startCommand() *cobra.Command {
+	return a.switchCommand("start", "Start stopped sandboxes", atoll.Start)
+}
+
+func (a *app) switchCommand(verb, short string, do func(context.Context, atoll.Sandbox) error) *cobra.Command {
+	return &cobra.Command{
+		Use:               verb + " SANDBOX...",
+		Short:             short,
+		Args:              needArgs(1, -1, "sandboxes"),
+		ValidArgsFunction: a.complete(0),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var errs []error
+			for _, key := range args {
+				sb, err := a.open(cmd.Context(), key)
+				if err == nil {
+					err = do(cmd.Context(), sb)
+				}
+				errs = append(errs, err)
+			}
+			return errors.Join(errs...)
+		},
+	}
+}

@@ -1,0 +1,156 @@
+// Command atoll gives every AI agent a computer of its own.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// Exit statuses of atoll itself. A command that runs one in a sandbox ends
+// with that command's own status.
+const (
+	exitTimeout     = 124 // the command in the sandbox passed its deadline
+	exitOurs        = 125 // atoll could not do what was asked
+	exitInterrupted = 130 // Ctrl-C
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr})
+	stop()
+	os.Exit(code)
+}
+
+// streams are the terminal's or the pipes' ends.
+type streams struct {
+	in  io.Reader
+	out io.Writer
+	err io.Writer
+}
+
+// isTerminal reports whether a stream is one that a person looks at.
+func isTerminal(v any) bool {
+	f, ok := v.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// status is an error that is only the exit status of a command: it has
+// nothing to say.
+type status int
+
+func (s status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
+
+// run is the whole program but for its exit.
+func run(ctx context.Context, args []string, io streams) int {
+	a := &app{streams: io}
+	root := a.root()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	var st status
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &st):
+		return int(st)
+	}
+	a.complain(err)
+	switch {
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.Is(err, atoll.ErrTimeout):
+		return exitTimeout
+	}
+	return exitOurs
+}
+
+// complain prints an error for people, or for programs with --json.
+func (a *app) complain(err error) {
+	if a.json {
+		_ = a.print(map[string]any{"error": err.Error(), "kind": kind(err)}) // stdout is gone: there is nowhere else
+		return
+	}
+	msg := strings.TrimRight(err.Error(), "\n")
+	fmt.Fprintf(a.err, "atoll: %s\n", strings.ReplaceAll(msg, "\n", "\n       "))
+}
+
+// kinds name the reasons of errors for programs.
+var kinds = []struct {
+	err  error
+	name string
+}{
+	{atoll.ErrNotFound, "not_found"}, {atoll.ErrExists, "exists"}, {atoll.ErrInvalid, "invalid"}, {atoll.ErrState, "state"},
+	{atoll.ErrQuota, "quota"}, {atoll.ErrUnavailable, "unavailable"}, {atoll.ErrUnsupported, "unsupported"},
+	{atoll.ErrTimeout, "timeout"}, {atoll.ErrDenied, "denied"}, {context.Canceled, "interrupted"},
+}
+
+func kind(err error) string {
+	for _, k := range kinds {
+		if errors.Is(err, k.err) {
+			return k.name
+		}
+	}
+	return "error"
+}
+
+// root builds the tree of commands.
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "atoll",
+		Short: "A computer of its own for every AI agent",
+		Long: `atoll gives every AI agent a computer of its own.
+
+A sandbox runs commands and holds files behind a wall; nothing of this machine
+reaches inside unless you name it. Try:
+
+  atoll demo                                  see it work
+  atoll run -- sh -c 'echo hi | tr a-z A-Z'   one command in a new sandbox
+  atoll create --name box                     a sandbox that stays
+  atoll shell box                             work in it`,
+		SilenceUsage: true, SilenceErrors: true,
+		Args:                       cobra.NoArgs,
+		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE:          func(*cobra.Command, []string) error { return a.configure() },
+		SuggestionsMinimumDistance: 2,
+	}
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w\nsee '%s --help'", err, cmd.CommandPath())
+	})
+	f := root.PersistentFlags()
+	f.StringVar(&a.driverName, "driver", "", "what builds the sandbox (default \"virtual\"; see 'atoll drivers'; $ATOLL_DRIVER)")
+	f.StringVar(&a.home, "home", "", "directory that sandboxes are kept in (default ~/.local/share/atoll; $ATOLL_HOME)")
+	f.BoolVar(&a.json, "json", false, "print results as JSON, for programs")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "no progress, only results")
+	root.AddGroup(
+		&cobra.Group{ID: "sandbox", Title: "Sandboxes:"},
+		&cobra.Group{ID: "work", Title: "Work in one:"},
+		&cobra.Group{ID: "time", Title: "Go back, or double it:"},
+		&cobra.Group{ID: "self", Title: "About atoll:"},
+	)
+	add := func(group string, cmds ...*cobra.Command) {
+		for _, c := range cmds {
+			c.GroupID = group
+			root.AddCommand(c)
+		}
+	}
+	add("sandbox", a.runCommand(), a.createCommand(), a.lsCommand(), a.inspectCommand(), a.startCommand(), a.stopCommand(), a.rmCommand())
+	add("work", a.execCommand(), a.shellCommand(), a.cpCommand(), a.statsCommand(), a.historyCommand())
+	add("time", a.snapshotCommand(), a.forkCommand())
+	add("self", a.driversCommand(), a.doctorCommand(), a.demoCommand(), a.versionCommand())
+	root.SetHelpCommandGroupID("self")
+	root.SetCompletionCommandGroupID("self")
+	return root
+}
