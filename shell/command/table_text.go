@@ -7,6 +7,7 @@ func textCommands() []Command {
 		{Name: "head", Short: "print the first lines of files", Usage: headUsage, Run: flushed(head, 1)},
 		{Name: "tail", Short: "print the last lines of files", Usage: tailUsage, Run: flushed(tail, 1)},
 		{Name: "wc", Short: "count lines, words and bytes", Usage: wcUsage, Run: flushed(wc, 1)},
+		{Name: "sort", Short: "sort lines", Usage: sortUsage, Run: flushed(sortCommand, 2)},
 		{Name: "uniq", Short: "drop or report repeated lines", Usage: uniqUsage, Run: flushed(uniq, 1)},
 		{Name: "cut", Short: "print parts of lines", Usage: cutUsage, Run: flushed(cut, 1)},
 		{Name: "tr", Short: "translate or delete characters", Usage: trUsage, Run: flushed(tr, 1)},

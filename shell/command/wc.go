@@ -87,7 +87,7 @@ func wc(p *kernel.Proc) int {
 	}
 	code := 0
 	if from != "" {
-		if names, ok = names0(p, from, names); !ok {
+		if names, ok = names0(p, from, "cannot open "+quote(from)+" for reading", names); !ok {
 			return 1
 		}
 		names, code = checkNames0(p, from, names)
@@ -95,8 +95,9 @@ func wc(p *kernel.Proc) int {
 	return max(code, j.all(names, from))
 }
 
-// names0 returns the names that a file lists, each ended by a NUL.
-func names0(p *kernel.Proc, from string, operands []string) ([]string, bool) {
+// names0 returns the names that a file lists, each ended by a NUL; wording
+// is what is said where it can't be opened.
+func names0(p *kernel.Proc, from, wording string, operands []string) ([]string, bool) {
 	if len(operands) > 0 {
 		p.Errorf("extra operand %s\nfile operands cannot be combined with --files0-from", quote(operands[0]))
 		tryHelp(p)
@@ -104,7 +105,7 @@ func names0(p *kernel.Proc, from string, operands []string) ([]string, bool) {
 	}
 	in, err := open(p, from)
 	if err != nil {
-		p.Errorf("cannot open %s for reading: %s", quote(from), why(err))
+		p.Errorf("%s: %s", wording, why(err))
 		return nil, false
 	}
 	defer closeInput(in)

@@ -1,0 +1,186 @@
+package command
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+
+	"github.com/atoll-sandbox/atoll/internal/kernel"
+)
+
+// sortLine is a line in the arena. Equal lines keep the order of at.
+type sortLine struct {
+	prefix   uint64 // of the first key
+	at, n    uint32
+	from, to uint32 // of the first key, in the line
+}
+
+const sortLineSize = 24
+
+// sortArena holds all lines to sort in one piece, charged to the process.
+type sortArena struct {
+	p     *kernel.Proc
+	buf   []byte
+	lines []sortLine
+	eol   byte
+}
+
+// errTooLarge is an input that no arena can hold.
+var errTooLarge = errors.New("input too large")
+
+// load appends all of a stream. The last line gets its end.
+func (a *sortArena) load(r io.Reader, size int64) error {
+	a.room(int(min(max(size+1, 512), 1<<31)))
+	for {
+		if len(a.buf) == cap(a.buf) {
+			a.room(len(a.buf))
+		}
+		if len(a.buf) > 1<<32-1-chunk {
+			return errTooLarge
+		}
+		end := min(cap(a.buf), len(a.buf)+4*chunk)
+		n, err := r.Read(a.buf[len(a.buf):end])
+		a.buf = a.buf[:len(a.buf)+n]
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if n := len(a.buf); n > 0 && a.buf[n-1] != a.eol {
+		a.room(1)
+		a.buf = append(a.buf, a.eol)
+	}
+	return nil
+}
+
+// room makes place for n more bytes.
+func (a *sortArena) room(n int) {
+	if cap(a.buf)-len(a.buf) >= n {
+		return
+	}
+	size := max(len(a.buf)+n, cap(a.buf)+cap(a.buf)/2)
+	a.p.Alloc(int64(size))
+	buf := make([]byte, len(a.buf), size)
+	copy(buf, a.buf)
+	a.p.Free(int64(cap(a.buf)))
+	a.buf = buf
+}
+
+// cut finds the lines.
+func (a *sortArena) cut() {
+	n := bytes.Count(a.buf, []byte{a.eol})
+	a.p.Alloc(int64(n) * sortLineSize)
+	a.lines = make([]sortLine, 0, n)
+	for at := 0; at < len(a.buf); {
+		end := bytes.IndexByte(a.buf[at:], a.eol)
+		a.lines = append(a.lines, sortLine{at: uint32(at), n: uint32(end)})
+		at += end + 1
+		a.p.Tick(1)
+	}
+}
+
+func (a *sortArena) text(l *sortLine) []byte { return a.buf[l.at : l.at+l.n] }
+
+// sortBytes orders whole lines by their bytes: by eight at a time, so that
+// most comparisons look at numbers only. Reverse order keeps equal lines, who
+// can't be told apart, as they come.
+func (a *sortArena) sortBytes(reverse bool) {
+	flip := uint64(0)
+	if reverse {
+		flip = ^flip
+	}
+	n := int64(len(a.lines)) * sortLineSize
+	a.p.Alloc(n)
+	scratch := make([]sortLine, len(a.lines))
+	a.sortFrom(a.lines, scratch, 0, flip)
+	a.p.Free(n)
+}
+
+// sortFrom orders lines that are equal up to depth.
+func (a *sortArena) sortFrom(list, scratch []sortLine, depth uint32, flip uint64) {
+	for i := range list {
+		l := &list[i]
+		l.prefix = head8(a.buf[l.at+min(depth, l.n):l.at+l.n]) ^ flip
+	}
+	a.p.Tick(len(list))
+	a.radix(list, scratch, 56)
+	for i := 0; i < len(list); {
+		j := i + 1
+		for j < len(list) && list[j].prefix == list[i].prefix {
+			j++
+		}
+		if j-i > 1 {
+			a.sortRun(list[i:j], scratch[i:j], depth+8, flip)
+		}
+		i = j
+	}
+}
+
+// sortRun orders lines with the same eight bytes before depth. A line that
+// has ended there counts as shorter than one that goes on with NULs.
+func (a *sortArena) sortRun(list, scratch []sortLine, depth uint32, flip uint64) {
+	whole := true // all reach beyond depth
+	for i := range list {
+		whole = whole && list[i].n > depth
+	}
+	if whole && len(list) > 24 && depth < 4096 {
+		a.sortFrom(list, scratch, depth, flip)
+		return
+	}
+	slices.SortFunc(list, func(x, y sortLine) int {
+		a.p.Tick(1)
+		c := bytes.Compare(a.text(&x), a.text(&y))
+		if flip != 0 {
+			c = -c
+		}
+		if c == 0 {
+			return order(uint64(x.at), uint64(y.at))
+		}
+		return c
+	})
+}
+
+// radix orders by prefix: by its bytes from the highest on while there are
+// many lines, then by comparison.
+func (a *sortArena) radix(list, scratch []sortLine, shift int) {
+	for shift >= 0 && len(list) > 200 {
+		var count [257]int
+		for i := range list {
+			count[int(byte(list[i].prefix>>shift))+1]++
+		}
+		a.p.Tick(len(list) >> 2)
+		if count[int(byte(list[0].prefix>>shift))+1] == len(list) {
+			shift -= 8
+			continue
+		}
+		for c := 1; c < 257; c++ {
+			count[c] += count[c-1]
+		}
+		at := count
+		for i := range list {
+			c := byte(list[i].prefix >> shift)
+			scratch[at[c]] = list[i]
+			at[c]++
+		}
+		copy(list, scratch)
+		for c := range 256 {
+			if lo, hi := count[c], count[c+1]; hi-lo > 1 {
+				a.radix(list[lo:hi], scratch[lo:hi], shift-8)
+			}
+		}
+		return
+	}
+	if shift < 0 {
+		return
+	}
+	a.p.Tick(len(list) >> 2)
+	slices.SortFunc(list, func(x, y sortLine) int {
+		if x.prefix != y.prefix {
+			return order(x.prefix, y.prefix)
+		}
+		return order(uint64(x.at), uint64(y.at))
+	})
+}
