@@ -328,7 +328,7 @@ func (c *compiler) regexSource(e expr) strFn {
 
 // checkRegex refuses a regular expression of the program's text that is bad.
 func (in *interp) checkRegex(src string, line int) {
-	if _, err := in.regexes.compile(src); err != nil {
+	if _, err := in.regexes.lookup(src); err != nil {
 		in.fataled, in.status = true, 1
 		in.message(line, "error: %s: /%s/", err, src)
 		in.exit()

@@ -407,12 +407,20 @@ func (c *compiler) arith(op kind) func(a, b float64) float64 {
 			if b == 0 {
 				in.fatal(line, "division by zero attempted in `%%'")
 			}
-			return math.Mod(a, b)
+			return modulo(a, b)
 		}
 	case tPow:
 		return power
 	}
 	return func(_, b float64) float64 { return b }
+}
+
+// modulo is the remainder with the sign of a.
+func modulo(a, b float64) float64 {
+	if x, y := int64(a), int64(b); float64(x) == a && float64(y) == b && x > 0 {
+		return float64(x % y)
+	}
+	return math.Mod(a, b)
 }
 
 // power is exact for small integers.

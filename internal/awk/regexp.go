@@ -22,34 +22,52 @@ type regexCache struct {
 
 // get returns the compiled form of src.
 func (c *regexCache) get(src string, line int) *regex.Regexp {
+	re, err := c.lookup(src)
+	if err != nil {
+		c.in.fatal(line, "invalid regexp: %s: /%s/", err, src)
+	}
+	return re
+}
+
+func (c *regexCache) lookup(src string) (*regex.Regexp, error) {
 	m := &c.plain
 	if c.in.ignoreCase {
 		m = &c.folded
 	}
 	if re := (*m)[src]; re != nil {
-		return re
+		return re, nil
 	}
 	re, err := c.compile(src)
 	if err != nil {
-		c.in.fatal(line, "invalid regexp: %s: /%s/", err, src)
+		return nil, err
 	}
 	if len(*m) >= maxRegexes {
-		for _, old := range *m {
-			old.Release(c.budget())
-		}
-		clear(*m)
+		releaseAll(*m, c.budget())
 	}
 	if *m == nil {
 		*m = make(map[string]*regex.Regexp)
 	}
 	(*m)[src] = re
-	return re
+	return re, nil
 }
 
 func (c *regexCache) compile(src string) (*regex.Regexp, error) {
 	return regex.Compile(plainRegex(src), regex.Options{
 		Syntax: regex.ERE, Dialect: regex.Awk, IgnoreCase: c.in.ignoreCase, Bytes: !c.in.utf8, Budget: c.budget(),
 	})
+}
+
+// release gives back the memory of all expressions.
+func (c *regexCache) release() {
+	releaseAll(c.plain, c.budget())
+	releaseAll(c.folded, c.budget())
+}
+
+func releaseAll(m map[string]*regex.Regexp, b regex.Budget) {
+	for _, re := range m {
+		re.Release(b)
+	}
+	clear(m)
 }
 
 // budget returns what the regular expressions may spend, nil for unlimited.
@@ -134,9 +152,6 @@ func escapeInRegex(b *strings.Builder, s string, bracket bool) int {
 		b.WriteByte('\\')
 		b.WriteByte(s[0])
 		return 1
-	}
-	if c := lit.String(); len(c) == 1 && strings.Contains(`\.[]()*+?{}|^$`, c) {
-		b.WriteByte('\\')
 	}
 	b.WriteString(lit.String())
 	return n

@@ -235,6 +235,7 @@ func (in *interp) finish() int {
 		in.guard(in.closeAll)
 	}
 	in.settle()
+	in.regexes.release()
 	if in.bud != nil && in.allocs > 0 {
 		in.bud.Free(in.allocs)
 	}
