@@ -330,7 +330,7 @@ func (p *parser) keywordFunction(from int) Command {
 		return nil
 	}
 	if p.splices == splices {
-		f.Source = p.src[from:p.bodyEnd]
+		f.Source = p.source(f, from)
 	}
 	return f
 }

@@ -167,7 +167,7 @@ func (p *parser) docText() []Part {
 	w := pieces{c: ctxDoc}
 	p.scan(&w)
 	if p.err != nil && !p.err.TooBig {
-		w.parts = append(w.parts, &CmdSubst{Err: p.err})
+		w.parts = append(w.parts, &CmdSubst{Raw: p.src[w.start:], Err: p.err})
 	}
 	return w.parts
 }

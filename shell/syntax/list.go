@@ -333,7 +333,7 @@ func (p *parser) function(c *Cmd, name *Word, from int, keyword bool) *Cmd {
 		return nil
 	}
 	if p.splices == splices {
-		f.Source = p.src[from:p.bodyEnd]
+		f.Source = p.source(f, from)
 	}
 	c.Body = f
 	c.End = f.Body.End
@@ -368,4 +368,15 @@ func (p *parser) functionBody(f *FuncDecl) {
 		f.Body.Redirs = append(f.Body.Redirs, r)
 	}
 	f.Body.End = p.pos(p.tok.start)
+}
+
+// source returns the text of a definition that began at offset from, unless
+// the body of a here-document is still to come.
+func (p *parser) source(f *FuncDecl, from int) string {
+	for _, r := range f.Body.Redirs {
+		if r.Doc != nil {
+			return ""
+		}
+	}
+	return p.src[from:p.bodyEnd]
 }
