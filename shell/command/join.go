@@ -250,7 +250,7 @@ func (j *joinJob) split(b []byte) [][]byte {
 		return bytes.Split(b, []byte{byte(j.sep)})
 	}
 	b = bytes.TrimLeft(b, " \t\n")
-	var fields [][]byte
+	fields := make([][]byte, 0, 8)
 	for len(b) > 0 {
 		i := bytes.IndexAny(b, " \t\n")
 		if i < 0 {

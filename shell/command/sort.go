@@ -336,54 +336,6 @@ func (j *sortJob) run(names []string) int {
 	return j.closeOutput()
 }
 
-// sortKeyed orders by the prefix of the first key, then by what it takes.
-func (j *sortJob) sortKeyed(a *sortArena) {
-	k := j.keys[0]
-	for i := range a.lines {
-		l := &a.lines[i]
-		text := a.text(l)
-		from, to := k.bounds(text, j.sep)
-		l.from, l.to = uint32(from), uint32(to)
-		l.prefix = k.prefix(text[from:to], j.seed)
-		j.p.Tick(1 + (to-from)>>6)
-	}
-	n := int64(len(a.lines)) * sortLineSize
-	j.p.Alloc(n)
-	a.radix(a.lines, make([]sortLine, len(a.lines)), 56)
-	j.p.Free(n)
-	for i := 0; i < len(a.lines); {
-		e := i + 1
-		for e < len(a.lines) && a.lines[e].prefix == a.lines[i].prefix {
-			e++
-		}
-		if e-i > 1 {
-			slices.SortFunc(a.lines[i:e], func(x, y sortLine) int { return j.compareLines(a, &x, &y) })
-		}
-		i = e
-	}
-}
-
-// compareLines orders two lines whose first keys begin alike.
-func (j *sortJob) compareLines(a *sortArena, x, y *sortLine) int {
-	j.p.Tick(1)
-	tx, ty := a.text(x), a.text(y)
-	k := j.keys[0]
-	c := k.compare(tx[x.from:x.to], ty[y.from:y.to], j.seed)
-	if k.reverse {
-		c = -c
-	}
-	for i := 1; c == 0 && i < len(j.keys); i++ {
-		c = j.compareKey(j.keys[i], tx, ty)
-	}
-	if c == 0 {
-		c = j.lastResort(tx, ty)
-	}
-	if c == 0 {
-		return order(uint64(x.at), uint64(y.at))
-	}
-	return c
-}
-
 func (j *sortJob) openOutput() int {
 	j.writer, j.outName = j.p.Out(), "standard output"
 	if j.output == "" {

@@ -58,6 +58,7 @@ type uniqJob struct {
 	delim                 byte
 
 	began bool // a group was printed
+	num   []byte
 }
 
 var uniqOptions = parsing{digits: true, options: []option{
@@ -271,12 +272,11 @@ func (j *uniqJob) write(text []byte, n int64, repeated bool) {
 
 func (j *uniqJob) emit(text []byte, n int64) {
 	if j.count {
-		var b [24]byte
-		num := strconv.AppendInt(b[:0], n+1, 10)
-		for i := len(num); i < 7; i++ {
+		j.num = strconv.AppendInt(j.num[:0], n+1, 10)
+		for i := len(j.num); i < 7; i++ {
 			_ = j.out.WriteByte(' ') // shows at the flush, as all below
 		}
-		_, _ = j.out.Write(append(num, ' '))
+		_, _ = j.out.Write(append(j.num, ' '))
 	}
 	_, _ = j.out.Write(text)
 	_ = j.out.WriteByte(j.delim)
