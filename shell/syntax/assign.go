@@ -50,7 +50,7 @@ func (p *parser) assignOp(a *Assign) bool {
 
 func (p *parser) assignValue(a *Assign, start int) {
 	switch c := p.peek(); {
-	case c == '(' && a.Index == nil:
+	case c == '(':
 		p.i++
 		a.Array = p.array(start)
 	case c == 0 || c == ' ' || c == '\t' || c == '\n' || c == ';' || c == '&' || c == '|' || c == ')':

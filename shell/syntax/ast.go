@@ -179,7 +179,7 @@ type Assign struct {
 	Index  *Index // nil without subscript
 	Append bool
 	Value  *Word  // nil when Array is set, or for an empty value
-	Array  *Array // name=( … )
+	Array  *Array // name=( … ); with Index it is an error at run time
 }
 
 // Array is the compound value of an array assignment.

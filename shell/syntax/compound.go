@@ -11,7 +11,7 @@ func (p *parser) compound(t *token) Command {
 	switch word {
 	case "":
 		return nil
-	case "!", "then", "else", "elif", "fi", "do", "done", "esac", "}":
+	case "!", "then", "else", "elif", "fi", "do", "done", "esac", "}", "in", "]]":
 		p.unexpected()
 		return nil
 	case "time": // after a pipe it is an ordinary word

@@ -121,6 +121,7 @@ func (p *parser) condParen() CondExpr {
 		return nil
 	}
 	p.take()
+	p.skipNewlines(lexPlain)
 	return &CondParen{X: x}
 }
 
@@ -133,6 +134,7 @@ func (p *parser) condUnary(op string) CondExpr {
 	}
 	w := t.word
 	p.take()
+	p.skipNewlines(lexPlain)
 	return &CondUnary{Op: op, X: w}
 }
 
@@ -170,6 +172,7 @@ func (p *parser) condBinary(left *Word) CondExpr {
 	if right == nil {
 		return nil
 	}
+	p.skipNewlines(lexPlain)
 	return &CondBinary{Op: op, X: left, Y: right}
 }
 

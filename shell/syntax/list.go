@@ -270,10 +270,10 @@ loop:
 			p.words = append(p.words, w)
 			p.take()
 			if mode == lexCmd {
-				if p.isFunction(c, s, base) {
-					return p.function(c, w, from, false)
-				}
 				mode = p.argMode(s, w)
+				if p.isFunction(mode, c, s, base) {
+					return p.function(c, w, from)
+				}
 			}
 		default:
 			break loop
@@ -291,11 +291,11 @@ loop:
 }
 
 // isFunction reports whether the first word is followed by a parenthesis.
-func (p *parser) isFunction(c *Cmd, s *Simple, base int) bool {
+func (p *parser) isFunction(mode lexMode, c *Cmd, s *Simple, base int) bool {
 	if len(p.words)-base != 1 || len(s.Assigns)+len(c.Redirs) > 0 {
 		return false
 	}
-	if p.next(lexArg).kind != tokLParen {
+	if p.next(mode).kind != tokLParen {
 		return false
 	}
 	p.words = p.words[:base]
@@ -319,9 +319,9 @@ func (p *parser) argMode(s *Simple, first *Word) lexMode {
 }
 
 // function reads ( ) and the body of a definition.
-func (p *parser) function(c *Cmd, name *Word, from int, keyword bool) *Cmd {
+func (p *parser) function(c *Cmd, name *Word, from int) *Cmd {
 	splices := p.splices
-	f := &FuncDecl{Name: name.Raw, Keyword: keyword}
+	f := &FuncDecl{Name: name.Raw}
 	p.take()
 	if p.next(lexPlain).kind != tokRParen {
 		p.unexpected()

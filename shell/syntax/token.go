@@ -137,6 +137,9 @@ func (p *parser) follow(b byte) bool {
 // operator reads a control or redirection operator.
 func (p *parser) operator() bool {
 	c := p.peek()
+	if c == '(' && p.regex {
+		return false
+	}
 	switch c {
 	case 0:
 		p.tok.kind = tokEOF
@@ -317,7 +320,7 @@ func reserved(t *token) string {
 	}
 	switch l {
 	case "!", "{", "}", "[[", "if", "then", "else", "elif", "fi", "case", "esac", "for", "select",
-		"while", "until", "do", "done", "function", "time", "coproc":
+		"while", "until", "do", "done", "function", "time", "coproc", "in", "]]":
 		return l
 	}
 	return ""

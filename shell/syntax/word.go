@@ -45,7 +45,7 @@ func makeSpecial() *[256]uint16 {
 		ctxDoc:     "",
 		ctxParam:   `}"'<>`,
 		ctxRepl:    `}"'<>/`,
-		ctxParamQ:  `}"`,
+		ctxParamQ:  `}"'`,
 		ctxParamD:  `}`,
 		ctxIndex:   `[]"'`,
 		ctxOffset:  `}:?()"'`,
@@ -69,7 +69,7 @@ type pieces struct {
 	buf   []byte // its text before seg, when it is not a slice of the source
 	cut   bool
 	open  int // parentheses or brackets open in the literal
-	tern  int // '?' open
+	tern  int // '?' open; in ctxParamQ 1 after a single quote, which open then locates
 }
 
 // flush ends the current literal at the position.
@@ -159,6 +159,9 @@ func (p *parser) scan(w *pieces) {
 			}
 		}
 	}
+	if w.c == ctxParamQ && w.tern > 0 {
+		p.unclosed(w.open, "'")
+	}
 	if p.err == nil {
 		p.flush(w)
 	}
@@ -180,7 +183,9 @@ func (p *parser) ends(w *pieces, b byte) bool {
 			return true
 		}
 	case ctxParamQ, ctxParamD:
-		return true
+		if w.tern == 0 {
+			return true
+		}
 	case ctxOffset:
 		if b == '}' || b == ':' && w.open == 0 && w.tern == 0 {
 			return true
@@ -357,6 +362,12 @@ func escapes(c ctx, n byte) bool {
 
 // quote reads from a single quote.
 func (p *parser) quote(w *pieces) {
+	if w.c == ctxParamQ { // it is text, but hides a brace
+		w.tern ^= 1
+		w.open = p.i
+		p.i++
+		return
+	}
 	start := p.i
 	p.i++
 	for {
