@@ -195,7 +195,7 @@ func (in *inode) cut(size int64) {
 		return
 	}
 	data, _ := b.bytes()
-	if b.owner == in.owner {
+	if b.owner == in.owner && 2*at >= cap(data) { // else give the room back
 		b.data = data[:at]
 		return
 	}

@@ -3,6 +3,7 @@ package vfs
 import (
 	"io/fs"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -56,24 +57,37 @@ func (f *FS) makeDirs(path string, mode fs.FileMode, now int64) Errno {
 	if path == "" {
 		return ENOENT
 	}
-	var made []place
+	var made []birth
 	for end := 0; end < len(path); {
 		end = nextEnd(path, end)
 		pl, e := f.tree.lookup(&f.quota, path[:end], true)
+		if e == 0 && pl.in == nil {
+			if pl, e = f.tree.lookupParent(&f.quota, path[:end]); pl.in != nil {
+				e = EEXIST // a link that leads nowhere
+			}
+		}
 		switch {
 		case e == 0 && pl.in == nil:
+			was := birth{pl.dir.ino, pl.name, pl.dir.mtime, pl.dir.ctime}
 			if _, e = f.make(pl, mode, now); e == 0 {
-				made = append(made, pl)
+				made = append(made, was)
 			}
 		case e == 0 && !pl.in.isDir():
 			e = ENOTDIR
 		}
 		if e != 0 {
-			f.unmake(made, now)
+			f.tree.unmake(made)
 			return e
 		}
 	}
 	return 0
+}
+
+// birth is a new name, and the times that its directory had before.
+type birth struct {
+	dir          uint64
+	name         string
+	mtime, ctime int64
 }
 
 // nextEnd returns where the component that begins at or after i ends.
@@ -88,10 +102,11 @@ func nextEnd(path string, i int) int {
 }
 
 // unmake takes back directories that were just made, the last one first.
-func (f *FS) unmake(made []place, now int64) {
-	for i := len(made) - 1; i >= 0; i-- {
-		dir := f.tree.own(f.tree.table.get(made[i].dir.ino))
-		f.tree.leave(dir, made[i].name, f.tree.table.get(dir.dir.find(made[i].name)), now)
+func (t *tree) unmake(made []birth) {
+	for _, m := range slices.Backward(made) {
+		dir := t.own(t.table.get(m.dir))
+		t.leave(dir, m.name, t.table.get(dir.dir.find(m.name)), 0)
+		dir.mtime, dir.ctime = m.mtime, m.ctime
 	}
 }
 

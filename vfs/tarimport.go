@@ -97,6 +97,8 @@ func (f *FS) readTar(r io.Reader) ([]*tarEntry, error) {
 			continue
 		}
 		switch size := e.size + int64(len(e.link)); {
+		case max(len(e.name), len(e.link)) >= f.quota.Path:
+			return nil, e.fail(ENAMETOOLONG)
 		case len(entries) >= most:
 			return nil, e.fail(ENOSPC)
 		case e.size > f.quota.File:
@@ -138,7 +140,8 @@ func archiveError(err error) error {
 // newEntry checks the header of an entry. It is nil for what says nothing
 // about a file.
 func newEntry(h *tar.Header) (*tarEntry, error) {
-	e := &tarEntry{name: h.Name, kind: h.Typeflag, mode: goMode(h.Mode), mtime: h.ModTime}
+	// Strings of a header may be a small part of a big record: keep copies.
+	e := &tarEntry{name: strings.Clone(h.Name), kind: h.Typeflag, mode: goMode(h.Mode), mtime: h.ModTime}
 	switch h.Typeflag {
 	case tar.TypeXGlobalHeader:
 		return nil, nil
@@ -146,7 +149,7 @@ func newEntry(h *tar.Header) (*tarEntry, error) {
 		e.kind, e.size = tar.TypeReg, h.Size
 	case tar.TypeDir, tar.TypeFifo:
 	case tar.TypeSymlink, tar.TypeLink:
-		e.link = h.Linkname
+		e.link = strings.Clone(h.Linkname)
 	case tar.TypeChar, tar.TypeBlock:
 		return nil, e.refuse("a device")
 	default:
@@ -252,9 +255,6 @@ func (im *importer) enter(e *tarEntry) error {
 // has the entry's name there.
 func (im *importer) place(e *tarEntry, name string) (place, error) {
 	pl := place{in: im.t.table.get(im.top), last: lastDot}
-	if len(name) >= im.fs.quota.Path {
-		return pl, e.fail(ENAMETOOLONG)
-	}
 	for part := range strings.SplitSeq(path.Clean(name), "/") {
 		if part == "." {
 			continue
@@ -363,9 +363,6 @@ func (im *importer) node(e *tarEntry, pl place) error {
 		e.size = int64(len(e.link))
 		if e.link == "" || strings.IndexByte(e.link, 0) >= 0 {
 			return e.refuse("a link that leads nowhere")
-		}
-		if len(e.link) >= im.fs.quota.Path {
-			return e.fail(ENAMETOOLONG)
 		}
 	case tar.TypeFifo:
 		mode |= fs.ModeNamedPipe
