@@ -1,6 +1,8 @@
 package shell
 
 import (
+	"time"
+
 	"github.com/atoll-sandbox/atoll/internal/kernel"
 	"github.com/atoll-sandbox/atoll/shell/syntax"
 )
@@ -14,6 +16,7 @@ const (
 	flowContinue      // to the next turn of the in.levels-th loop
 	flowReturn        // out of the function or the sourced file
 	flowExit          // out of the shell process; its status is in.status
+	flowSkip          // only of the DEBUG trap: the command is not to run
 )
 
 // run is a compiled statement or list. It leaves its status in in.status.
@@ -38,29 +41,43 @@ type interp struct {
 	traps  trapTable
 	jobs   jobTable
 
-	params    []string // $1… ; never changed in place
-	name0     string   // $0
-	status    int      // $?
-	substs    int      // command substitutions so far, for `x=$(…)`'s status
-	line      int32    // of the command that runs
-	lastBG    int      // $!
-	shellPID  int      // $$
-	pipestat  []int    // PIPESTATUS; never changed in place
-	levels    int      // how far break and continue go
-	loops     int      // loops around the command
-	quiet     int      // above 0, a failing command is no reason to exit (set -e)
-	level     int      // BASH_SUBSHELL
-	flow      flow     // what a builtin asks for
-	aborting  *abort   // the panic that is under way
-	frames    []frame  // calls of functions and files, the innermost last
-	dirs      []string // directory stack, without the current directory
-	source    string   // of the file that is read, for messages; "" at the top of -c
-	command   string   // BASH_COMMAND
-	forced    bool     // errors of expansion end the process even when interactive
-	subshell  bool     // a forked process
-	disabled  map[string]bool // builtins that enable -n took away; never changed in place
-	hist      *history
-	last      string // the last argument of the last command, $_
+	params   []string // $1… ; never changed in place
+	name0    string   // $0
+	status   int      // $?
+	substs   int      // command substitutions so far, for `x=$(…)`'s status
+	line     int32    // of the command that runs
+	lastBG   int      // $!
+	shellPID int      // $$
+	pipestat []int    // PIPESTATUS of a pipe; nil: it is pipeOne
+	pipeOne  int      // PIPESTATUS of a single command
+	levels   int      // how far break and continue go
+	loops    int      // loops around the command
+	quiet    int      // above 0, a failing command is no reason to exit (set -e)
+	level    int      // BASH_SUBSHELL
+	flow     flow     // what a builtin asks for
+	aborting *abort   // the panic that is under way
+	frames   []frame  // calls of functions and files, the innermost last
+	dirs     []string // directory stack, without the current directory
+	node     syntax.Node // the command that runs, for BASH_COMMAND
+	command  string   // BASH_COMMAND where node is nil
+	last     string   // the last argument of the last command, $_
+	hashPath string   // the PATH that hash was filled with
+	disabled map[string]bool // builtins that enable -n took away; never changed in place
+	limits   map[byte]int64  // set by ulimit; never changed in place
+	hist     *history
+
+	substFDs []int // descriptors of process substitutions
+	borrowed int64 // bytes charged until the end of the command
+
+	interactive bool
+	subshell    bool // a forked process
+	fromStdin   bool // reads its commands from standard input
+	program     bool // only runs a builtin as a program
+	inTrap      bool
+	oneshot     bool // the process ends with its first command
+	stash       []prepared
+	indent      int // how deep eval and substitutions are, for PS4
+	comp        cow[compspec]
 }
 
 // frame is one call of a function, a sourced file or a script.
@@ -98,13 +115,16 @@ func (in *interp) fork(p *kernel.Proc) *interp {
 	c.funcs = in.funcs.fork()
 	c.alias = in.alias.fork()
 	c.hash = in.hash.fork()
-	c.traps = in.traps.fork()
+	c.traps = in.traps.fork(in.opts)
 	c.jobs = in.jobs.fork()
 	c.frames = in.frames[:len(in.frames):len(in.frames)]
 	c.dirs = in.dirs[:len(in.dirs):len(in.dirs)]
 	c.subshell = true
 	c.level++
 	c.aborting = nil
+	c.oneshot = false
+	c.spare = nil
+	c.substFDs, c.borrowed = nil, 0
 	c.flow = flowNext
 	return &c
 }
@@ -134,14 +154,12 @@ func (in *interp) discard(status int) {
 
 // mark is what has to be as it was before an abort.
 type mark struct {
-	frames, loops, quiet, depth int
-	scopes                      int
-	params                      []string
-	source                      string
+	frames, loops, quiet, scopes int
+	params                       []string
 }
 
 func (in *interp) mark() mark {
-	return mark{frames: len(in.frames), loops: in.loops, quiet: in.quiet, scopes: in.scopeDepth(), params: in.params, source: in.source}
+	return mark{frames: len(in.frames), loops: in.loops, quiet: in.quiet, scopes: in.scopeDepth(), params: in.params}
 }
 
 // catch runs r. An abort that comes out of it is turned into its flow.
@@ -149,22 +167,27 @@ func (in *interp) catch(r run) (f flow) {
 	m := in.mark()
 	defer func() {
 		if a := in.aborting; a != nil {
-			_ = recover() // it is a; anything else never gets here with aborting set
-			in.aborting = nil
-			in.rewind(m)
-			f = flowNext
-			if a.exit {
-				f = flowExit
-			}
+			_ = recover() // it is a; while aborting is set there is no other
+			f = in.landed(a, m)
 		}
 	}()
 	return r(in)
 }
 
+// landed ends an abort that was caught where m was taken.
+func (in *interp) landed(a *abort, m mark) flow {
+	in.aborting = nil
+	in.rewind(m)
+	if a.exit {
+		return flowExit
+	}
+	return flowNext
+}
+
 // rewind brings the stacks of the shell back to m.
 func (in *interp) rewind(m mark) {
 	in.frames = in.frames[:m.frames]
-	in.loops, in.quiet, in.source = m.loops, m.quiet, m.source
+	in.loops, in.quiet = m.loops, m.quiet
 	for in.scopeDepth() > m.scopes {
 		in.popScope()
 	}
@@ -212,4 +235,28 @@ func (c *cow[V]) del(name string) {
 func (c *cow[V]) fork() cow[V] {
 	c.shared = c.m != nil
 	return *c
+}
+
+// bashCommand returns the text of the command that runs.
+func (in *interp) bashCommand() string {
+	if in.node == nil {
+		return in.command
+	}
+	return syntax.Print(in.node)
+}
+
+// pipeStatus returns PIPESTATUS.
+func (in *interp) pipeStatus() []int {
+	if in.pipestat != nil {
+		return in.pipestat
+	}
+	return []int{in.pipeOne}
+}
+
+// now returns the sandbox's time, also while no command runs.
+func (in *interp) now() time.Time {
+	if in.p != nil {
+		return in.p.Now()
+	}
+	return in.sh.kernel.Now()
 }

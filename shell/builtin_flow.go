@@ -1,0 +1,487 @@
+package shell
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/atoll-sandbox/atoll/internal/kernel"
+)
+
+func bTrue(*interp, []string) int  { return 0 }
+func bFalse(*interp, []string) int { return 1 }
+
+// number reads a decimal number as the builtins do.
+func number(s string) (int, bool) {
+	n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 64)
+	return int(n), err == nil
+}
+
+// bBreak is break and continue.
+func bBreak(in *interp, args []string) int {
+	args = dashes(args)
+	levels := 1
+	if in.loops == 0 {
+		in.errorf("%s: only meaningful in a `for', `while', or `until' loop", args[0])
+		return 0
+	}
+	if len(args) > 1 {
+		n, ok := number(args[1])
+		if !ok {
+			in.errorf("%s: %s: numeric argument required", args[0], args[1])
+			in.flow, in.levels = flowBreak, in.loops
+			return 128
+		}
+		if len(args) > 2 {
+			in.errorf("%s: too many arguments", args[0])
+			in.flow, in.levels = flowBreak, in.loops
+			return 1
+		}
+		if n <= 0 {
+			in.errorf("%s: %s: loop count out of range", args[0], args[1])
+			in.flow, in.levels = flowBreak, in.loops
+			return 1
+		}
+		levels = n
+	}
+	in.levels = min(levels, in.loops)
+	in.flow = flowBreak
+	if args[0] == "continue" {
+		in.flow = flowContinue
+	}
+	return 0
+}
+
+// dashes takes a "--" away that ends a builtin's options before any came.
+func dashes(args []string) []string {
+	if len(args) > 1 && args[1] == "--" {
+		return append([]string{args[0]}, args[2:]...)
+	}
+	return args
+}
+
+// exitStatus reads the argument of exit and return.
+func (in *interp) exitStatus(args []string) (status int, ok bool) {
+	if len(args) == 1 {
+		return in.status, true
+	}
+	n, valid := number(args[1])
+	if !valid {
+		in.errorf("%s: %s: numeric argument required", args[0], args[1])
+		return 2, true
+	}
+	if len(args) > 2 {
+		in.errorf("%s: too many arguments", args[0])
+		return 1, false
+	}
+	return n & 0xff, true
+}
+
+func bExit(in *interp, args []string) int {
+	args = dashes(args)
+	status, ok := in.exitStatus(args)
+	if !ok {
+		return status
+	}
+	in.flow = flowExit
+	return status
+}
+
+func bLogout(in *interp, args []string) int {
+	if !in.shopt(shLoginShell) {
+		in.errorf("logout: not login shell: use `exit'")
+		return 1
+	}
+	return bExit(in, args)
+}
+
+func bReturn(in *interp, args []string) int {
+	args = dashes(args)
+	if len(in.frames) == 0 || in.frames[len(in.frames)-1].fn == "main" {
+		in.errorf("return: can only `return' from a function or sourced script")
+		return 2
+	}
+	status, ok := in.exitStatus(args)
+	if !ok {
+		return status
+	}
+	in.flow = flowReturn
+	return status
+}
+
+func bShift(in *interp, args []string) int {
+	args = dashes(args)
+	n := 1
+	if len(args) > 1 {
+		v, ok := number(args[1])
+		if !ok {
+			in.errorf("shift: %s: numeric argument required", args[1])
+			return 1
+		}
+		if len(args) > 2 {
+			in.errorf("shift: too many arguments")
+			return 1
+		}
+		n = v
+	}
+	if n < 0 {
+		in.errorf("shift: %s: shift count out of range", args[1])
+		return 1
+	}
+	if n > len(in.params) {
+		if in.shopt(shShiftVerbose) {
+			in.errorf("shift: %d: shift count out of range", n)
+		}
+		return 1
+	}
+	in.params = in.params[n:]
+	return 0
+}
+
+func bEval(in *interp, args []string) int {
+	args = dashes(args)
+	if len(args) > 1 && len(args[1]) > 1 && args[1][0] == '-' {
+		in.errorf("eval: %s: invalid option", args[1][:2])
+		return in.usage("eval", "")
+	}
+	text := strings.Join(args[1:], " ")
+	if strings.TrimSpace(text) == "" {
+		return 0
+	}
+	if !in.p.Enter() {
+		in.errorf("eval: maximum eval nesting level exceeded (%d)", in.p.Kernel().Limits().Depth)
+		in.discard(1)
+	}
+	defer in.p.Leave()
+	in.indent++
+	defer func() { in.indent-- }()
+	in.status = 0
+	in.flow = in.runText(text, source{kind: "eval", line: in.line})
+	return in.status
+}
+
+func bSource(in *interp, args []string) int {
+	name := args[0]
+	args = dashes(args)
+	if len(args) < 2 {
+		in.errorf("%s: filename argument required", name)
+		return in.usage(name, "")
+	}
+	if len(args[1]) > 1 && args[1][0] == '-' {
+		in.errorf("%s: %s: invalid option", name, args[1][:2])
+		return in.usage(name, "")
+	}
+	file := in.sourcePath(args[1])
+	text, ok := in.readScript(file)
+	if !ok {
+		if in.opt(optPosix) {
+			in.flow = flowExit
+		}
+		return 1
+	}
+	if !in.p.Enter() {
+		in.errorf("%s: maximum source nesting level exceeded (%d)", name, in.p.Kernel().Limits().Depth)
+		in.discard(1)
+	}
+	saved := sourceState{params: in.params, loops: in.loops, replaced: len(args) > 2, traps: in.hideSourceTraps()}
+	in.frames = append(in.frames, frame{fn: "source", source: file, line: in.line})
+	if saved.replaced {
+		in.params = args[2:]
+		saved.now = in.params
+	}
+	defer in.unsource(&saved)
+	in.status = 0
+	f := in.runText(text, source{file: file})
+	if in.traps.ret != "" {
+		_ = in.runTrap(trapReturn, in.traps.ret)
+	}
+	if f == flowReturn {
+		f = flowNext
+	}
+	in.flow = f
+	return in.status
+}
+
+// sourceState is what a sourced file puts back.
+type sourceState struct {
+	params, now []string
+	loops       int
+	replaced    bool
+	traps       string
+}
+
+func (in *interp) hideSourceTraps() string {
+	if in.opt(optFunctrace) {
+		return ""
+	}
+	debug := in.traps.debug
+	in.traps.debug = ""
+	return debug
+}
+
+func (in *interp) unsource(s *sourceState) {
+	if in.aborting == nil {
+		in.line = in.frames[len(in.frames)-1].line
+		in.frames = in.frames[:len(in.frames)-1]
+	}
+	if s.replaced {
+		in.params = s.params
+	}
+	if s.traps != "" && in.traps.debug == "" {
+		in.traps.debug = s.traps
+	}
+	in.p.Leave()
+}
+
+// sourcePath finds the file that source names: through $PATH when it has no
+// slash.
+func (in *interp) sourcePath(name string) string {
+	if strings.Contains(name, "/") || !in.shopt(shSourcepath) {
+		return name
+	}
+	path, _ := in.get("PATH")
+	for _, dir := range strings.Split(path, ":") {
+		if dir == "" {
+			dir = "."
+		}
+		if info, err := in.p.Stat(dir + "/" + name); err == nil && info.Mode().IsRegular() {
+			return dir + "/" + name
+		}
+	}
+	return name
+}
+
+// readScript returns the text of a file that is to be sourced.
+func (in *interp) readScript(file string) (string, bool) {
+	info, err := in.p.Stat(file)
+	if err == nil && info.IsDir() {
+		in.errorf("%s: is a directory", file)
+		return "", false
+	}
+	var b []byte
+	h, err := in.p.Open(file)
+	if err == nil {
+		defer func() { _ = h.Close() }() // open for reading
+		b, err = in.p.ReadAll(h)
+		in.p.Free(int64(cap(b)))
+	}
+	if err != nil {
+		in.errorf("%s: %v", file, kernel.Reason(err))
+		return "", false
+	}
+	head := b[:min(len(b), 80)]
+	for _, c := range head {
+		if c == '\n' {
+			break
+		}
+		if c == 0 {
+			in.errorf("%s: cannot execute binary file", file)
+			return "", false
+		}
+	}
+	in.borrow(len(b))
+	return string(b), true
+}
+
+func bExec(in *interp, args []string) int { return in.replaceShell(args) }
+
+// replaceShell is exec with a command. The shell ends with it.
+func (in *interp) replaceShell(args []string) int {
+	i, name, clean, login := 1, "", false, false
+	for ; i < len(args) && len(args[i]) > 1 && args[i][0] == '-'; i++ {
+		if args[i] == "--" {
+			i++
+			break
+		}
+		for j := 1; j < len(args[i]); j++ {
+			switch args[i][j] {
+			case 'c':
+				clean = true
+			case 'l':
+				login = true
+			case 'a':
+				if name = args[i][j+1:]; name == "" && i+1 < len(args) {
+					i++
+					name = args[i]
+				}
+				j = len(args[i])
+			default:
+				in.errorf("exec: -%c: invalid option", args[i][j])
+				return in.usage("exec", "")
+			}
+		}
+	}
+	if i >= len(args) {
+		return 0
+	}
+	return in.execProgram(args[i:], name, clean, login)
+}
+
+func (in *interp) execProgram(args []string, name string, clean, login bool) int {
+	if !in.vetted(args) {
+		return in.status
+	}
+	file, err := in.findProgram(args[0])
+	if err == nil {
+		argv := append([]string(nil), args...)
+		if name != "" {
+			argv[0] = name
+		}
+		if login {
+			argv[0] = "-" + argv[0]
+		}
+		var s kernel.Spawn
+		if s, err = in.load(file, argv); err == nil {
+			s.Env = in.environ()
+			if clean {
+				s.Env = []string{}
+			}
+			in.traps.exit = ""
+			in.flow = flowExit
+			return in.p.Exec(s)
+		}
+	}
+	in.status = 127
+	if ce := (*kernel.CommandError)(nil); errors.As(err, &ce) {
+		in.status = ce.Code
+	}
+	if in.status == 127 && !strings.Contains(args[0], "/") {
+		in.errorf("exec: %s: not found", args[0])
+	} else {
+		in.errorf("%s: %v", args[0], kernel.Reason(err))
+	}
+	if !in.shopt(shExecfail) {
+		in.flow = flowExit
+	}
+	return in.status
+}
+
+// execBuiltin is exec with redirections, which last.
+func (in *interp) execBuiltin(args []string, u *undo) flow {
+	in.status = in.replaceShell(args)
+	f := in.flow
+	in.flow = flowNext
+	if f == flowNext && in.status == 0 {
+		u.keep()
+	}
+	return f
+}
+
+func bCommand(in *interp, args []string) int {
+	i, verbose, describe, std := 1, false, false, false
+	for ; i < len(args) && len(args[i]) > 1 && args[i][0] == '-'; i++ {
+		if args[i] == "--" {
+			i++
+			break
+		}
+		for _, c := range args[i][1:] {
+			switch c {
+			case 'p':
+				std = true
+			case 'v':
+				describe = true
+			case 'V':
+				verbose = true
+			default:
+				in.errorf("command: -%c: invalid option", c)
+				return in.usage("command", "")
+			}
+		}
+	}
+	rest := args[i:]
+	if len(rest) == 0 {
+		return 0
+	}
+	if describe || verbose {
+		return in.describeAll(rest, verbose, std)
+	}
+	return in.runCommand(rest, std)
+}
+
+// runCommand runs a command past the functions.
+func (in *interp) runCommand(args []string, std bool) int {
+	if !in.vetted(args) {
+		return in.status
+	}
+	if b := in.builtin(args[0]); b != nil {
+		if args[0] == "exec" {
+			return in.replaceShell(args)
+		}
+		return b(in, args)
+	}
+	in.flushOut()
+	if std {
+		old, _ := in.get("PATH")
+		in.set("PATH", kernel.DefaultPath)
+		defer in.set("PATH", old)
+	}
+	_ = in.external(nil, args, false)
+	return in.status
+}
+
+// flushOut writes out what the builtin that runs has printed so far.
+func (in *interp) flushOut() {
+	if out := in.p.Out(); out.Buffered() > 0 {
+		_ = out.Flush() // the builtin's own end meets the same error
+	}
+}
+
+func bBuiltin(in *interp, args []string) int {
+	args = dashes(args)
+	if len(args) < 2 {
+		return 0
+	}
+	b := in.builtin(args[1])
+	if b == nil {
+		in.errorf("builtin: %s: not a shell builtin", args[1])
+		return 1
+	}
+	if !in.vetted(args[1:]) {
+		return in.status
+	}
+	return b(in, args[1:])
+}
+
+func bCaller(in *interp, args []string) int {
+	if len(in.frames) == 0 {
+		return 1
+	}
+	depth := 0
+	if len(args) > 1 {
+		n, ok := number(args[1])
+		if !ok || n < 0 {
+			in.errorf("caller: %s: invalid number", args[1])
+			return in.usage("caller", "")
+		}
+		depth = n
+	}
+	at := len(in.frames) - 1 - depth
+	if at < 0 || len(args) > 1 && at == 0 && in.frames[0].fn == "main" {
+		return 1
+	}
+	var b strings.Builder
+	b.WriteString(strconv.Itoa(int(in.frames[at].line)))
+	source, fn := "NULL", "main"
+	if at > 0 {
+		source, fn = in.frames[at-1].source, in.frames[at-1].fn
+	}
+	if len(args) > 1 {
+		b.WriteString(" " + fn)
+	}
+	b.WriteString(" " + source + "\n")
+	return in.print("caller", b.String())
+}
+
+func bTimes(in *interp, _ []string) int {
+	return in.print("times", "0m0.000s 0m0.000s\n0m0.000s 0m0.000s\n")
+}
+
+func bSuspend(in *interp, _ []string) int {
+	in.errorf("suspend: cannot suspend: no job control")
+	return 1
+}
+
+func bBind(in *interp, _ []string) int {
+	in.errorf("bind: warning: line editing not enabled")
+	return 0
+}

@@ -1,0 +1,516 @@
+package shell
+
+import (
+	"context"
+	"path"
+	"sort"
+	"strings"
+
+	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/shell/syntax"
+)
+
+// compspec says how the words of a command are completed.
+type compspec struct {
+	actions  []string
+	options  []string
+	wordlist string
+	function string
+	command  string
+	glob     string
+	filter   string
+	prefix   string
+	suffix   string
+	words    bool // -W was given
+}
+
+// letters of complete and compgen, and the actions they stand for.
+func actionOf(letter byte) string {
+	switch letter {
+	case 'a':
+		return "alias"
+	case 'b':
+		return "builtin"
+	case 'c':
+		return "command"
+	case 'd':
+		return "directory"
+	case 'e':
+		return "export"
+	case 'f':
+		return "file"
+	case 'g':
+		return "group"
+	case 'j':
+		return "job"
+	case 'k':
+		return "keyword"
+	case 's':
+		return "service"
+	case 'u':
+		return "user"
+	case 'v':
+		return "variable"
+	}
+	return ""
+}
+
+// compOptions reads the options of compgen and complete. print and remove
+// are -p and -r of complete.
+func (in *interp) compOptions(args []string) (c compspec, print, remove bool, rest []string, ok bool) {
+	i := 1
+	for ; i < len(args) && len(args[i]) > 1 && args[i][0] == '-'; i++ {
+		if args[i] == "--" {
+			i++
+			break
+		}
+		for j := 1; j < len(args[i]); j++ {
+			letter := args[i][j]
+			if a := actionOf(letter); a != "" {
+				c.actions = append(c.actions, a)
+				continue
+			}
+			switch letter {
+			case 'p':
+				print = true
+				continue
+			case 'r':
+				remove = true
+				continue
+			case 'D', 'E', 'I':
+				continue
+			}
+			if strings.IndexByte("oAGWFCXPS", letter) < 0 {
+				in.errorf("%s: -%c: invalid option", args[0], letter)
+				in.usage(args[0], "")
+				return c, false, false, nil, false
+			}
+			value := args[i][j+1:]
+			if value == "" {
+				if i++; i >= len(args) {
+					in.errorf("%s: -%c: option requires an argument", args[0], letter)
+					in.usage(args[0], "")
+					return c, false, false, nil, false
+				}
+				value = args[i]
+			}
+			c.set(letter, value)
+			break
+		}
+	}
+	return c, print, remove, args[min(i, len(args)):], true
+}
+
+func (c *compspec) set(letter byte, value string) {
+	switch letter {
+	case 'o':
+		c.options = append(c.options, value)
+	case 'A':
+		c.actions = append(c.actions, value)
+	case 'G':
+		c.glob = value
+	case 'W':
+		c.wordlist, c.words = value, true
+	case 'F':
+		c.function = value
+	case 'C':
+		c.command = value
+	case 'X':
+		c.filter = value
+	case 'P':
+		c.prefix = value
+	case 'S':
+		c.suffix = value
+	}
+}
+
+func bCompgen(in *interp, args []string) int {
+	c, _, _, rest, ok := in.compOptions(args)
+	if !ok {
+		return 2
+	}
+	word := ""
+	if len(rest) > 0 {
+		word = rest[0]
+	}
+	list := in.candidates(c, word)
+	if len(list) == 0 {
+		return 1
+	}
+	return in.print("compgen", strings.Join(list, "\n")+"\n")
+}
+
+// candidates returns what a specification gives for a word.
+func (in *interp) candidates(c compspec, word string) []string {
+	var list []string
+	for _, a := range c.actions {
+		list = append(list, in.action(a, word)...)
+	}
+	if c.glob != "" {
+		list = append(list, in.globbed(c.glob)...)
+	}
+	if c.words {
+		for _, w := range strings.Fields(in.expandText(c.wordlist)) {
+			if strings.HasPrefix(w, word) {
+				list = append(list, w)
+			}
+		}
+	}
+	if c.function != "" {
+		list = append(list, in.compFunction(c.function, word)...)
+	}
+	if c.filter != "" {
+		list = in.filtered(list, c.filter, word)
+	}
+	for i := range list {
+		list[i] = c.prefix + list[i] + c.suffix
+	}
+	return list
+}
+
+func (in *interp) filtered(list []string, filter, word string) []string {
+	filter = strings.ReplaceAll(filter, "&", word)
+	negate := strings.HasPrefix(filter, "!")
+	filter = strings.TrimPrefix(filter, "!")
+	var out []string
+	for _, s := range list {
+		if in.globMatch(filter, s) == negate {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// compFunction calls a completion function and returns COMPREPLY.
+func (in *interp) compFunction(name, word string) []string {
+	fn, ok := in.funcs.get(name)
+	if !ok {
+		in.errorf("compgen: warning: -F option may not work as you expect")
+		return nil
+	}
+	in.unset("COMPREPLY")
+	if f := in.call(fn, []string{name, "compgen", word, ""}); f != flowNext {
+		in.flow = f
+	}
+	return in.arrayValues("COMPREPLY")
+}
+
+// action returns the names of a kind that begin with word.
+func (in *interp) action(kind, word string) []string {
+	var all []string
+	switch kind {
+	case "alias":
+		for n := range in.alias.m {
+			all = append(all, n)
+		}
+	case "builtin", "enabled", "disabled", "helptopic":
+		for _, n := range builtinNames() {
+			if kind == "builtin" || kind == "helptopic" || in.disabled[n] == (kind == "disabled") {
+				all = append(all, n)
+			}
+		}
+	case "command":
+		return in.commandNames(word)
+	case "directory", "file":
+		return in.fileNames(word, kind == "directory")
+	case "export":
+		all = in.variableNames(true)
+	case "variable":
+		all = in.variableNames(false)
+	case "arrayvar":
+		all = in.arrayNames()
+	case "function":
+		all = in.functionNames()
+	case "keyword":
+		all = strings.Fields(keywords)
+	case "job", "running":
+		for _, j := range in.jobs.list {
+			text, _, _ := strings.Cut(in.jobText(j), " ")
+			all = append(all, text)
+		}
+	case "setopt":
+		all = strings.Fields(optNames)
+	case "shopt":
+		all = strings.Fields(shoptNames)
+	case "signal":
+		for n := 0; n < kernel.NumSignals; n++ {
+			all = append(all, trapName(kernel.Signal(n)))
+		}
+	case "user", "group":
+		all = in.accounts("/etc/" + map[string]string{"user": "passwd", "group": "group"}[kind])
+	}
+	sort.Strings(all)
+	return withPrefix(all, word)
+}
+
+func withPrefix(all []string, word string) []string {
+	var list []string
+	for _, s := range all {
+		if strings.HasPrefix(s, word) {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+func (in *interp) accounts(file string) []string {
+	b, err := in.p.ReadFile(file)
+	if err != nil {
+		return nil
+	}
+	defer in.p.Free(int64(cap(b)))
+	var list []string
+	for _, line := range strings.Split(string(b), "\n") {
+		if name, _, ok := strings.Cut(line, ":"); ok {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// commandNames returns everything that can be called and begins with word.
+func (in *interp) commandNames(word string) []string {
+	if strings.Contains(word, "/") {
+		return in.fileNames(word, false)
+	}
+	seen := make(map[string]bool)
+	for n := range in.alias.m {
+		seen[n] = true
+	}
+	for n := range in.funcs.m {
+		seen[n] = true
+	}
+	for _, list := range [][]string{strings.Fields(keywords), builtinNames(), in.programNames()} {
+		for _, n := range list {
+			seen[n] = true
+		}
+	}
+	var list []string
+	for n := range seen {
+		if strings.HasPrefix(n, word) {
+			list = append(list, n)
+		}
+	}
+	sort.Strings(list)
+	return list
+}
+
+// fileNames returns the files that a word is the beginning of.
+func (in *interp) fileNames(word string, dirsOnly bool) []string {
+	dir, base := path.Split(word)
+	from := dir
+	if from == "" {
+		from = "."
+	}
+	if home, ok := strings.CutPrefix(from, "~/"); ok {
+		from = in.value("HOME") + "/" + home
+	}
+	entries, err := in.p.ReadDir(from)
+	if err != nil {
+		return nil
+	}
+	var list []string
+	for _, e := range entries {
+		name := e.Name()
+		if !strings.HasPrefix(name, base) || base == "" && strings.HasPrefix(name, ".") {
+			continue
+		}
+		if dirsOnly && !in.isDir(from+"/"+name) {
+			continue
+		}
+		list = append(list, dir+name)
+	}
+	return list
+}
+
+func bComplete(in *interp, args []string) int {
+	c, print, remove, names, ok := in.compOptions(args)
+	switch {
+	case !ok:
+		return 2
+	case remove && len(names) == 0:
+		in.comp = cow[compspec]{}
+		return 0
+	case remove:
+		for _, n := range names {
+			in.comp.del(n)
+		}
+		return 0
+	case print || len(args) == 1:
+		return in.printSpecs(names)
+	}
+	for _, n := range names {
+		in.comp.set(n, c)
+	}
+	return 0
+}
+
+func (in *interp) printSpecs(names []string) int {
+	status := 0
+	if len(names) == 0 {
+		for n := range in.comp.m {
+			names = append(names, n)
+		}
+		sort.Strings(names)
+	}
+	var b strings.Builder
+	for _, n := range names {
+		c, ok := in.comp.get(n)
+		if !ok {
+			in.errorf("complete: %s: no completion specification", n)
+			status = 1
+			continue
+		}
+		b.WriteString("complete " + c.String() + n + "\n")
+	}
+	return max(in.print("complete", b.String()), status)
+}
+
+// String returns the options that make the specification again.
+func (c compspec) String() string {
+	var b strings.Builder
+	for _, o := range c.options {
+		b.WriteString("-o " + o + " ")
+	}
+	for _, a := range c.actions {
+		letter := ""
+		for l := byte('a'); l <= 'v'; l++ {
+			if actionOf(l) == a {
+				letter = string(l)
+			}
+		}
+		if letter != "" {
+			b.WriteString("-" + letter + " ")
+		} else {
+			b.WriteString("-A " + a + " ")
+		}
+	}
+	for _, x := range []struct{ opt, value string }{
+		{"-G", c.glob}, {"-W", c.wordlist}, {"-P", c.prefix}, {"-S", c.suffix}, {"-X", c.filter}, {"-C", c.command},
+	} {
+		if x.value != "" {
+			b.WriteString(x.opt + " " + quoteSingle(x.value) + " ")
+		}
+	}
+	if c.function != "" {
+		b.WriteString("-F " + c.function + " ")
+	}
+	return b.String()
+}
+
+func bCompopt(in *interp, args []string) int {
+	for i := 1; i < len(args); i++ {
+		if args[i] == "-o" || args[i] == "+o" {
+			i++
+			continue
+		}
+		if _, ok := in.comp.get(args[i]); !ok {
+			in.errorf("compopt: %s: no completion specification", args[i])
+			return 1
+		}
+		return 0
+	}
+	in.errorf("compopt: not currently executing completion function")
+	return 1
+}
+
+// Incomplete reports whether a command needs more lines: an open quote, a
+// construct without its end, a here-document without its delimiter, or a
+// backslash at the end of the line.
+func (s *Shell) Incomplete(command string) bool {
+	s.mu.Lock()
+	extglob := s.in.shopt(shExtglob)
+	s.mu.Unlock()
+	f, err := syntax.Parse(command, syntax.Options{ExtGlob: func() bool { return extglob }})
+	if err != nil {
+		return incomplete(err)
+	}
+	if strings.HasSuffix(strings.TrimSuffix(command, "\n"), "\\") && !strings.HasSuffix(command, "\n\n") {
+		return oddBackslashes(strings.TrimSuffix(command, "\n"))
+	}
+	open := false
+	for _, st := range f.Stmts {
+		syntax.Walk(st, func(n syntax.Node) bool {
+			if d, ok := n.(*syntax.Heredoc); ok && d.EOF {
+				open = true
+			}
+			return !open
+		})
+	}
+	return open
+}
+
+func oddBackslashes(s string) bool {
+	return (len(s)-len(strings.TrimRight(s, "\\")))%2 == 1
+}
+
+// Complete returns what the word that ends at byte pos of line could become:
+// commands where one stands, variables after a dollar, files elsewhere. The
+// candidates replace line[start:pos].
+func (s *Shell) Complete(ctx context.Context, line string, pos int) (start int, list []string) {
+	pos = min(max(pos, 0), len(line))
+	start = strings.LastIndexAny(line[:pos], " \t\n;|&()<>\"'=`") + 1
+	word := line[start:pos]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found []string
+	_, err := s.kernel.Run(ctx, kernel.Run{
+		Args: []string{s.in.name0}, Dir: s.dir, Umask: s.mask,
+		Main: func(p *kernel.Proc) int {
+			in := s.in.fork(p)
+			defer in.variables.release()
+			found = in.completeWord(line[:start], word)
+			return 0
+		},
+	})
+	if err != nil {
+		return start, nil
+	}
+	return start, found
+}
+
+func (in *interp) completeWord(before, word string) []string {
+	if name, ok := strings.CutPrefix(word, "${"); ok {
+		return wrap("${", withPrefix(in.variableNames(false), name), "}")
+	}
+	if name, ok := strings.CutPrefix(word, "$"); ok {
+		return wrap("$", withPrefix(in.variableNames(false), name), "")
+	}
+	head := strings.TrimRight(before, " \t")
+	if head == "" || strings.ContainsAny(head[len(head)-1:], ";|&(\n`") || endsInKeyword(head) {
+		return in.slashed(in.commandNames(word))
+	}
+	first, _, _ := strings.Cut(strings.TrimLeft(before, " \t"), " ")
+	if c, ok := in.comp.get(first); ok && c.function == "" {
+		return in.candidates(c, word)
+	}
+	return in.slashed(in.fileNames(word, first == "cd" || first == "rmdir"))
+}
+
+// slashed marks directories as such.
+func (in *interp) slashed(list []string) []string {
+	for i, s := range list {
+		if strings.Contains(s, "/") || in.isDir(s) {
+			if in.isDir(s) {
+				list[i] = s + "/"
+			}
+		}
+	}
+	return list
+}
+
+func endsInKeyword(head string) bool {
+	last := head[strings.LastIndexAny(head, " \t\n;")+1:]
+	switch last {
+	case "then", "do", "else", "elif", "if", "while", "until", "!", "{", "time":
+		return true
+	}
+	return false
+}
+
+func wrap(before string, names []string, after string) []string {
+	for i := range names {
+		names[i] = before + names[i] + after
+	}
+	return names
+}

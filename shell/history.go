@@ -1,0 +1,224 @@
+package shell
+
+import (
+	"strings"
+
+	"github.com/atoll-sandbox/atoll/internal/kernel"
+)
+
+// history is the list of history and fc; it is shared and never changed in
+// place.
+type history struct {
+	lines []string
+	first int // the number of the first line
+}
+
+// maxHistory bounds the list.
+const maxHistory = 500
+
+func (in *interp) historyLines() []string {
+	if in.hist == nil {
+		return nil
+	}
+	return in.hist.lines
+}
+
+func (in *interp) historyBase() int {
+	if in.hist == nil || in.hist.first == 0 {
+		return 1
+	}
+	return in.hist.first
+}
+
+// note adds a line to the history.
+func (in *interp) note(line string) {
+	h := &history{first: in.historyBase()}
+	old := in.historyLines()
+	if len(old) >= maxHistory {
+		h.first += len(old) - maxHistory + 1
+		old = old[len(old)-maxHistory+1:]
+	}
+	h.lines = append(old[:len(old):len(old)], line)
+	in.hist = h
+}
+
+func bHistory(in *interp, args []string) int {
+	if len(args) > 1 && args[1] == "-d" {
+		return in.forget(args[2:])
+	}
+	set, rest, ok := in.flags(args, "canrwps")
+	if !ok {
+		return 2
+	}
+	switch {
+	case set['c']:
+		in.hist = nil
+		return 0
+	case set['s']:
+		if len(rest) > 0 {
+			in.note(strings.Join(rest, " "))
+		}
+		return 0
+	case set['p']:
+		return in.print("history", strings.Join(rest, "\n")+"\n")
+	case set['r'] || set['n']:
+		return in.loadHistory(rest)
+	case set['w'] || set['a']:
+		return in.saveHistory(rest)
+	}
+	lines := in.historyLines()
+	from := 0
+	if len(rest) > 0 {
+		n, valid := number(rest[0])
+		if !valid {
+			in.errorf("history: %s: numeric argument required", rest[0])
+			return 1
+		}
+		from = max(0, len(lines)-max(n, 0))
+	}
+	var b strings.Builder
+	for i := from; i < len(lines); i++ {
+		b.WriteString(pad(itoa(in.historyBase()+i), 5) + "  " + lines[i] + "\n")
+	}
+	return in.print("history", b.String())
+}
+
+func (in *interp) forget(args []string) int {
+	lines := in.historyLines()
+	if len(args) == 0 {
+		in.errorf("history: -d: option requires an argument")
+		return in.usage("history", "")
+	}
+	n, ok := number(args[0])
+	at := n - in.historyBase()
+	if n < 0 {
+		at = len(lines) + n
+	}
+	if !ok || at < 0 || at >= len(lines) {
+		in.errorf("history: %s: history position out of range", args[0])
+		return 1
+	}
+	in.hist = &history{first: in.historyBase(), lines: append(append([]string(nil), lines[:at]...), lines[at+1:]...)}
+	return 0
+}
+
+func (in *interp) historyFile(args []string) string {
+	if len(args) > 0 {
+		return args[0]
+	}
+	return in.value("HISTFILE")
+}
+
+func (in *interp) loadHistory(args []string) int {
+	file := in.historyFile(args)
+	b, err := in.p.ReadFile(file)
+	if err != nil {
+		in.errorf("history: %s: cannot read: %v", file, kernel.Reason(err))
+		return 1
+	}
+	for _, line := range strings.Split(strings.TrimSuffix(string(b), "\n"), "\n") {
+		in.note(line)
+	}
+	in.p.Free(int64(cap(b)))
+	return 0
+}
+
+func (in *interp) saveHistory(args []string) int {
+	file := in.historyFile(args)
+	text := strings.Join(in.historyLines(), "\n") + "\n"
+	if err := in.p.WriteFile(file, []byte(text), 0o600); err != nil {
+		in.errorf("history: %s: cannot create: %v", file, kernel.Reason(err))
+		return 1
+	}
+	return 0
+}
+
+// bFc is fc -l and fc -s; there is no editor to call.
+func bFc(in *interp, args []string) int {
+	set, rest, ok := in.flags(args, "elnrs")
+	if !ok {
+		return 2
+	}
+	lines := in.historyLines()
+	switch {
+	case set['s']:
+		return in.again(lines, rest)
+	case !set['l']:
+		in.errorf("fc: there is no editor here: use fc -l to list and fc -s to run a command again")
+		return 1
+	case len(lines) == 0:
+		in.errorf("fc: history specification out of range")
+		return 1
+	}
+	from, to := max(0, len(lines)-16), len(lines)-1
+	if len(rest) > 0 {
+		from, to = in.historyAt(rest[0]), len(lines)-1
+	}
+	if len(rest) > 1 {
+		to = in.historyAt(rest[1])
+	}
+	if from < 0 || to < 0 {
+		in.errorf("fc: history specification out of range")
+		return 1
+	}
+	step := 1
+	if from > to {
+		step = -1
+	}
+	if set['r'] {
+		from, to, step = to, from, -step
+	}
+	var b strings.Builder
+	for i := from; ; i += step {
+		if !set['n'] {
+			b.WriteString(itoa(in.historyBase() + i))
+		}
+		b.WriteString("\t " + lines[i] + "\n")
+		if i == to {
+			break
+		}
+	}
+	return in.print("fc", b.String())
+}
+
+// historyAt returns the index of a number, a negative offset or a prefix,
+// or -1.
+func (in *interp) historyAt(spec string) int {
+	lines := in.historyLines()
+	if n, ok := number(spec); ok {
+		if n < 0 {
+			return max(0, len(lines)+n)
+		}
+		return min(max(0, n-in.historyBase()), len(lines)-1)
+	}
+	for i := len(lines) - 1; i >= 0; i-- {
+		if strings.HasPrefix(lines[i], spec) {
+			return i
+		}
+	}
+	return -1
+}
+
+func (in *interp) again(lines, args []string) int {
+	var edits [][2]string
+	for len(args) > 0 && strings.Contains(args[0], "=") {
+		from, to, _ := strings.Cut(args[0], "=")
+		edits = append(edits, [2]string{from, to})
+		args = args[1:]
+	}
+	at := len(lines) - 1
+	if len(args) > 0 {
+		at = in.historyAt(args[0])
+	}
+	if at < 0 {
+		in.errorf("fc: no command found")
+		return 1
+	}
+	line := lines[at]
+	for _, e := range edits {
+		line = strings.ReplaceAll(line, e[0], e[1])
+	}
+	in.complain(line + "\n")
+	in.note(line)
+	return bEval(in, []string{"eval", line})
+}

@@ -1,0 +1,272 @@
+package shell
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/shell/syntax"
+	"github.com/atoll-sandbox/atoll/vfs"
+)
+
+// redir is a compiled redirection.
+type redir struct {
+	op     syntax.RedirOp
+	fd     int // -1: the operator's default
+	fdVar  string
+	raw    string
+	target func(in *interp) (string, bool)
+	text   func(in *interp) string // here-documents and here-strings
+}
+
+func (c *compiler) redirs(list []*syntax.Redir) []redir {
+	if len(list) == 0 {
+		return nil
+	}
+	out := make([]redir, len(list))
+	for i, r := range list {
+		d := redir{op: r.Op, fd: r.Fd, fdVar: r.FdVar}
+		switch r.Op {
+		case syntax.RedirHere, syntax.RedirHereStrip:
+			d.text = c.heredoc(r.Doc)
+		case syntax.RedirString:
+			w := c.scalar(r.Target)
+			d.text = func(in *interp) string { return w(in) + "\n" }
+		default:
+			d.raw = r.Target.Raw
+			d.target = c.target(r.Target)
+		}
+		out[i] = d
+	}
+	return out
+}
+
+// undo is what redirections replaced, the first first.
+type undo []saved
+
+type saved struct {
+	fd   int
+	open *kernel.Open // nil: it was closed
+}
+
+// restore takes redirections back.
+func (in *interp) restore(u *undo) {
+	for i := len(*u) - 1; i >= 0; i-- {
+		s := (*u)[i]
+		_ = in.p.SetFD(s.fd, s.open) // the number was in use before
+	}
+	*u = nil
+}
+
+// keep makes redirections last.
+func (u *undo) keep() {
+	for _, s := range *u {
+		if s.open != nil {
+			s.open.Release()
+		}
+	}
+	*u = nil
+}
+
+// replace makes fd lead to o, whose reference it takes over.
+func (in *interp) replace(fd int, o *kernel.Open, u *undo) bool {
+	*u = append(*u, saved{fd, in.p.TakeFD(fd)})
+	if err := in.p.SetFD(fd, o); err != nil {
+		*u = (*u)[:len(*u)-1]
+		if o != nil {
+			o.Release()
+		}
+		in.errorf("%d: %v", fd, err)
+		return false
+	}
+	return true
+}
+
+// apply performs redirections in order, until one fails, which it reports.
+func (in *interp) apply(list []redir, u *undo) bool {
+	stash := in.stash
+	in.stash = nil
+	for i := range list {
+		r := &list[i]
+		if stash != nil && r.text == nil {
+			c := *r
+			c.target = func(*interp) (string, bool) { return stash[i].name, stash[i].ok }
+			r = &c
+		}
+		if !in.applyOne(r, u) {
+			return false
+		}
+	}
+	return true
+}
+
+func (in *interp) applyOne(r *redir, u *undo) bool {
+	if r.text != nil {
+		text := r.text(in)
+		return in.land(r, in.p.Memory([]byte(text)), u)
+	}
+	name, ok := r.target(in)
+	if !ok {
+		in.errorf("%s: ambiguous redirect", r.raw)
+		return false
+	}
+	if r.op == syntax.RedirDupIn || r.op == syntax.RedirDupOut {
+		if r.op == syntax.RedirDupOut && r.fd < 0 && r.fdVar == "" && !isDup(name) {
+			return in.openBoth(syntax.RedirBoth, name, u)
+		}
+		return in.duplicate(r, name, u)
+	}
+	if r.op == syntax.RedirBoth || r.op == syntax.RedirBothApp {
+		return in.openBoth(r.op, name, u)
+	}
+	o, ok := in.openTarget(r.op, name)
+	return ok && in.land(r, o, u)
+}
+
+// land makes the redirection's descriptor lead to o.
+func (in *interp) land(r *redir, o *kernel.Open, u *undo) bool {
+	if r.fdVar == "" {
+		fd := r.fd
+		if fd < 0 {
+			fd = r.op.DefaultFd()
+		}
+		return in.replace(fd, o, u)
+	}
+	fd, err := in.p.FreeFD(10)
+	if err == nil {
+		err = in.p.SetFD(fd, o)
+	}
+	if err != nil {
+		o.Release()
+		in.errorf("%s: cannot assign fd to variable", r.fdVar)
+		return false
+	}
+	if in.shopt(shVarredirClose) {
+		*u = append(*u, saved{fd, nil})
+	}
+	return in.set(r.fdVar, strconv.Itoa(fd))
+}
+
+func isDup(name string) bool {
+	s := strings.TrimSuffix(name, "-")
+	if s == "" {
+		return name == "-"
+	}
+	for i := 0; i < len(s); i++ {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return true
+}
+
+// duplicate performs n>&m, n>&m- and n>&-.
+func (in *interp) duplicate(r *redir, name string, u *undo) bool {
+	if !isDup(name) {
+		in.errorf("%s: ambiguous redirect", r.raw)
+		return false
+	}
+	if name == "-" {
+		return in.closeFD(r, u)
+	}
+	from, err := strconv.Atoi(strings.TrimSuffix(name, "-"))
+	o := in.p.FD(from)
+	if err != nil || o == nil {
+		in.errorf("%s: %v", strings.TrimSuffix(name, "-"), vfs.EBADF)
+		return false
+	}
+	fd := r.fd
+	if fd < 0 {
+		fd = r.op.DefaultFd()
+	}
+	if r.fdVar != "" || fd != from {
+		if !in.land(r, o.Retain(), u) {
+			return false
+		}
+		if strings.HasSuffix(name, "-") {
+			*u = append(*u, saved{from, in.p.TakeFD(from)})
+		}
+	}
+	return true
+}
+
+func (in *interp) closeFD(r *redir, u *undo) bool {
+	fd := r.fd
+	if fd < 0 {
+		fd = r.op.DefaultFd()
+	}
+	if r.fdVar != "" {
+		v, _ := in.get(r.fdVar)
+		n, err := strconv.Atoi(v)
+		if err != nil {
+			in.errorf("%s: ambiguous redirect", r.fdVar)
+			return false
+		}
+		_ = in.p.SetFD(n, nil) // closing what is closed is no error
+		return true
+	}
+	*u = append(*u, saved{fd, in.p.TakeFD(fd)})
+	return true
+}
+
+// openBoth performs &> and &>>.
+func (in *interp) openBoth(op syntax.RedirOp, name string, u *undo) bool {
+	o, ok := in.openTarget(op, name)
+	if !ok {
+		return false
+	}
+	return in.replace(1, o, u) && in.replace(2, o.Retain(), u)
+}
+
+// openFlags returns how a redirection opens its file.
+func openFlags(op syntax.RedirOp) int {
+	switch op {
+	case syntax.RedirIn:
+		return os.O_RDONLY
+	case syntax.RedirInOut:
+		return os.O_RDWR | os.O_CREATE
+	case syntax.RedirAppend, syntax.RedirBothApp:
+		return os.O_WRONLY | os.O_CREATE | os.O_APPEND
+	}
+	return os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+}
+
+// openTarget opens the file of a redirection.
+func (in *interp) openTarget(op syntax.RedirOp, name string) (*kernel.Open, bool) {
+	flags := openFlags(op)
+	if strings.HasPrefix(name, "/dev/tcp/") || strings.HasPrefix(name, "/dev/udp/") {
+		in.errorf("%s: the shell opens no network connections; use curl, where the sandbox has it", name)
+		return nil, false
+	}
+	if in.opt(optNoclobber) && (op == syntax.RedirOut || op == syntax.RedirBoth) {
+		info, err := in.p.Stat(name)
+		if err == nil && info.Mode().IsRegular() {
+			in.errorf("%s: cannot overwrite existing file", name)
+			return nil, false
+		}
+		if errors.Is(err, vfs.ENOENT) {
+			flags |= os.O_EXCL
+		}
+	}
+	o, err := in.p.OpenAt(name, flags, 0o666)
+	if err != nil {
+		in.errorf("%s: %v", name, kernel.Reason(err))
+		return nil, false
+	}
+	return o, true
+}
+
+// redirected runs a compound command with redirections.
+func (in *interp) redirected(list []redir, r run) flow {
+	var u undo
+	defer in.restore(&u)
+	s := in.scratch()
+	defer in.tidy(s)
+	if !in.guardRedirs(list) || !in.apply(list, &u) {
+		in.status = max(in.status, 1)
+		return in.failed()
+	}
+	return r(in)
+}

@@ -1,0 +1,154 @@
+package shell
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+
+	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/vfs"
+)
+
+// external runs a program. In a process that has nothing to do afterwards
+// (once) the program takes the process over.
+func (in *interp) external(k *simple, args []string, once bool) flow {
+	s, ok := in.loadProgram(args)
+	if !ok {
+		return flowNext
+	}
+	if once && in.replaceable() {
+		in.status = in.p.Exec(s)
+		return flowExit
+	}
+	st, err := in.p.Call(s)
+	if err != nil {
+		in.noFork(err)
+	}
+	in.status = st.Code
+	if k != nil {
+		in.report(st, k.x)
+	}
+	return flowNext
+}
+
+// replaceable reports whether nothing of the shell has to outlive a last
+// command.
+func (in *interp) replaceable() bool { return in.traps.exit == "" && in.quiet == 0 && in.traps.err == "" }
+
+// loadProgram finds and loads a program. What can't run is reported, with
+// its status.
+func (in *interp) loadProgram(args []string) (kernel.Spawn, bool) {
+	file, err := in.findProgram(args[0])
+	var s kernel.Spawn
+	if err == nil {
+		s, err = in.load(file, args)
+	}
+	if err != nil {
+		return s, in.cannotRun(args, file, err)
+	}
+	s.Env = in.environ()
+	return s, true
+}
+
+// findProgram returns the file that a command name means; it remembers it.
+func (in *interp) findProgram(name string) (string, error) {
+	path, ok := in.get("PATH")
+	if strings.Contains(name, "/") || !in.opt(optHashall) {
+		return in.p.LookIn(path, name)
+	}
+	if path != in.hashPath {
+		in.hash, in.hashPath = cow[hashed]{}, path
+	}
+	if h, found := in.hash.get(name); found {
+		if _, err := in.p.LookIn("", h.path); err == nil || !in.shopt(shCheckhash) {
+			in.hash.set(name, hashed{h.path, h.hits + 1})
+			return h.path, nil
+		}
+	}
+	if !ok && path == "" {
+		path = "."
+	}
+	file, err := in.p.LookIn(path, name)
+	if err == nil && strings.HasPrefix(file, "/") {
+		in.hash.set(name, hashed{file, 1})
+	}
+	return file, err
+}
+
+// load makes a file ready to run; a text that names no interpreter is a
+// script of this shell.
+func (in *interp) load(file string, args []string) (kernel.Spawn, error) {
+	s, err := in.p.LoadVetted(file, args)
+	if errors.Is(err, vfs.ENOEXEC) && in.p.Textual(file) {
+		return kernel.Spawn{
+			Args: args, Path: file,
+			Main: func(p *kernel.Proc) int { return runScript(p, file, args[1:]) },
+		}, nil
+	}
+	return s, err
+}
+
+// cannotRun says why a command was not run, and sets its status.
+func (in *interp) cannotRun(args []string, file string, err error) bool {
+	name := args[0]
+	in.status = 127
+	var ce *kernel.CommandError
+	if errors.As(err, &ce) {
+		in.status = ce.Code
+	}
+	switch {
+	case in.status == 127 && !strings.Contains(name, "/") && file == "":
+		in.notFound(args)
+	case errors.Is(err, vfs.ENOEXEC):
+		in.errorf("%s: cannot execute binary file: %v", file, vfs.ENOEXEC)
+	case in.status == 126 && errors.Is(err, vfs.ENOENT):
+		in.errorf("%s: cannot execute: required file not found", name)
+		in.status = 127
+	case errors.Is(err, vfs.EACCES) && in.isDir(name):
+		in.errorf("%s: %v", name, vfs.EISDIR)
+	default:
+		in.errorf("%s: %v", name, kernel.Reason(err))
+	}
+	return false
+}
+
+func (in *interp) isDir(name string) bool {
+	info, err := in.p.Stat(name)
+	return err == nil && info.IsDir()
+}
+
+// notFound runs command_not_found_handle, or says that there is no such
+// command and what could be meant.
+func (in *interp) notFound(args []string) {
+	if fn, ok := in.funcs.get("command_not_found_handle"); ok {
+		st, err := in.callSub(kernel.Spawn{}, func(in *interp) flow {
+			return in.call(fn, append([]string{fn.name}, args...))
+		})
+		if err != nil {
+			in.noFork(err)
+		}
+		in.status = st.Code
+		return
+	}
+	in.status = 127
+	in.errorf("%s: command not found", args[0])
+	if in.sh != nil && in.sh.unknown != nil {
+		if hint := in.sh.unknown(args[0]); hint != "" {
+			in.complain(hint + "\n")
+		}
+	}
+}
+
+// interpreter returns what the first line of a script names.
+func (in *interp) interpreter(file string) string {
+	h, err := in.p.Open(file)
+	if err != nil {
+		return ""
+	}
+	defer h.Close()
+	b := make([]byte, 128)
+	n, _ := h.Read(b)
+	line, _, _ := bytes.Cut(b[:n], []byte{'\n'})
+	name, _, _ := strings.Cut(strings.TrimSpace(strings.TrimPrefix(string(line), "#!")), " ")
+	return name
+}

@@ -1,0 +1,267 @@
+package shell
+
+import (
+	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/shell/syntax"
+)
+
+// pipeline compiles one command or several joined by pipes, perhaps timed
+// or negated.
+func (c *compiler) pipeline(p *syntax.Pipeline) run {
+	var r run
+	switch len(p.Cmds) {
+	case 0:
+		r = func(in *interp) flow { in.status = 0; return flowNext }
+	case 1:
+		r = c.cmd(p.Cmds[0])
+	default:
+		r = c.pipe(p)
+	}
+	if p.Bangs > 0 {
+		r = negated(r, p.Negated())
+	}
+	if p.Time != syntax.NoTime {
+		r = c.timed(r, p)
+	}
+	return r
+}
+
+// negated inverts a status; set -e does not look at such a command.
+func negated(r run, odd bool) run {
+	return func(in *interp) flow {
+		in.quiet++
+		f := r(in)
+		in.quiet--
+		if odd && f == flowNext {
+			if in.status == 0 {
+				in.status = 1
+			} else {
+				in.status = 0
+			}
+		}
+		return f
+	}
+}
+
+// stage is one command of a pipe.
+type stage struct {
+	body   run
+	text   *syntax.Cmd
+	stderr bool // |&
+}
+
+func (c *compiler) pipe(p *syntax.Pipeline) run {
+	stages := make([]stage, len(p.Cmds))
+	for i, x := range p.Cmds {
+		stages[i] = stage{body: c.child(x), text: x, stderr: i < len(p.Stderr) && p.Stderr[i]}
+	}
+	line := p.Pos.Line
+	return func(in *interp) flow {
+		in.line = line
+		in.p.Tick(1)
+		in.runPipe(stages)
+		if in.status != 0 && in.quiet == 0 {
+			if f := in.failed(); f != flowNext {
+				return f
+			}
+		}
+		if in.p.Caught() {
+			return in.signals()
+		}
+		return flowNext
+	}
+}
+
+// child compiles a command that has a process of its own.
+func (c *compiler) child(x *syntax.Cmd) run {
+	if s, ok := x.Body.(*syntax.Subshell); ok && len(x.Redirs) == 0 {
+		return c.stmts(s.Body)
+	}
+	return c.cmd(x)
+}
+
+// runPipe runs the stages beside each other and waits for them.
+func (in *interp) runPipe(stages []stage) {
+	var in0, out0 *kernel.Open // ends that no process has yet
+	defer func() {
+		for _, o := range []*kernel.Open{in0, out0} {
+			if o != nil {
+				o.Release()
+			}
+		}
+	}()
+	last := len(stages) - 1
+	procs := make([]*kernel.Proc, 0, last+1)
+	for i := range stages[:last] {
+		var next *kernel.Open
+		next, out0 = in.p.Pipe()
+		s := kernel.Spawn{Stdin: in0, Stdout: out0}
+		if stages[i].stderr {
+			s.Stderr = out0
+		}
+		child, err := in.spawn(s, stages[i].body)
+		if in0 != nil {
+			in0.Release()
+		}
+		out0.Release()
+		in0, out0 = next, nil
+		if err != nil {
+			in.noFork(err)
+			return
+		}
+		procs = append(procs, child)
+	}
+	end := &stages[last]
+	status := 0
+	if in.shopt(shLastpipe) && !in.opt(optMonitor) {
+		f := in.lastStage(end.body, in0)
+		in0 = nil
+		status = in.status
+		if f != flowNext {
+			in.collect(procs, status)
+			return
+		}
+	} else {
+		st, err := in.callSub(kernel.Spawn{Stdin: in0}, end.body)
+		in0.Release()
+		in0 = nil
+		if err != nil {
+			in.noFork(err)
+			return
+		}
+		status = st.Code
+		in.report(st, end.text)
+	}
+	in.collect(procs, status)
+}
+
+// lastStage runs the last command of a pipe in this very process, reading
+// from r, whose reference it takes over.
+func (in *interp) lastStage(body run, r *kernel.Open) flow {
+	var undo undo
+	defer in.restore(&undo)
+	in.replace(0, r, &undo)
+	return body(in)
+}
+
+// collect waits for the stages before the last and sets $? and PIPESTATUS.
+func (in *interp) collect(procs []*kernel.Proc, last int) {
+	all := make([]int, 0, len(procs)+1)
+	fail := last
+	for i := range procs {
+		st, _ := in.p.Wait(procs[i], false)
+		all = append(all, st.Code)
+	}
+	all = append(all, last)
+	in.status = last
+	if in.opt(optPipefail) {
+		for _, st := range all {
+			if st != 0 {
+				fail = st
+			}
+		}
+		in.status = fail
+	}
+	in.pipestat = all
+}
+
+// noFork says that there is no process for a command.
+func (in *interp) noFork(err error) {
+	in.errorf("fork: %v", kernel.Reason(err))
+	in.fatal(254)
+}
+
+// spawn starts a subshell beside this process.
+func (in *interp) spawn(s kernel.Spawn, body run) (*kernel.Proc, error) {
+	in.asSub(&s, body)
+	return in.p.Spawn(s)
+}
+
+// callSub runs a subshell to its end.
+func (in *interp) callSub(s kernel.Spawn, body run) (kernel.Status, error) {
+	in.asSub(&s, body)
+	return in.p.Call(s)
+}
+
+// asSub makes s run body in a copy of this shell.
+func (in *interp) asSub(s *kernel.Spawn, body run) {
+	var c *interp
+	setup := s.Setup
+	s.Args, s.Env, s.Path = in.p.Args, in.p.Env, in.p.Executable()
+	s.Setup = func(p *kernel.Proc) {
+		c = in.fork(p)
+		if setup != nil {
+			setup(p)
+		}
+	}
+	s.Main = func(*kernel.Proc) int { return c.subMain(body) }
+}
+
+// subMain is the life of a subshell.
+func (in *interp) subMain(body run) int {
+	defer in.variables.release()
+	in.loops = 0
+	in.oneshot = true
+	_ = in.catch(body)
+	in.oneshot = false
+	in.exitTrap()
+	return in.status
+}
+
+func (c *compiler) subshell(x *syntax.Cmd, s *syntax.Subshell) run {
+	body, line := c.stmts(s.Body), x.Pos.Line
+	return func(in *interp) flow {
+		in.line = line
+		in.p.Tick(1)
+		st, err := in.callSub(kernel.Spawn{}, body)
+		if err != nil {
+			in.noFork(err)
+		}
+		in.status = st.Code
+		in.report(st, x)
+		return in.end(flowNext)
+	}
+}
+
+// background compiles a list that ends in &.
+func (c *compiler) background(s *syntax.Stmt) run {
+	front := *s
+	front.Background = false
+	body, line := c.andOr(&front), s.Pos.Line
+	if len(s.Rest) == 0 && len(s.First.Cmds) == 1 && s.First.Bangs == 0 && s.First.Time == syntax.NoTime {
+		body = c.child(s.First.Cmds[0])
+	}
+	return func(in *interp) flow {
+		in.line = line
+		in.p.Tick(1)
+		if _, err := in.launch(&front, body); err != nil {
+			in.noFork(err)
+		}
+		in.status = 0
+		return flowNext
+	}
+}
+
+// launch starts a job in the background.
+func (in *interp) launch(s *syntax.Stmt, body run) (*job, error) {
+	spec := kernel.Spawn{}
+	if in.opt(optMonitor) {
+		spec.Group = -1
+	} else {
+		null, err := in.p.OpenAt("/dev/null", 0, 0)
+		if err == nil {
+			spec.Stdin = null
+			defer null.Release()
+		}
+		spec.Setup = func(p *kernel.Proc) {
+			p.SetSignal(kernel.SIGINT, kernel.Ignore)
+			p.SetSignal(kernel.SIGQUIT, kernel.Ignore)
+		}
+	}
+	child, err := in.spawn(spec, body)
+	if err != nil {
+		return nil, err
+	}
+	in.lastBG = child.PID()
+	return in.jobs.add(child, s), nil
+}

@@ -1,0 +1,205 @@
+package shell
+
+import (
+	"bytes"
+	"strconv"
+
+	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/shell/syntax"
+)
+
+// cmdSubst compiles $( ) and ` `.
+func (c *compiler) cmdSubst(s *syntax.CmdSubst) func(in *interp) string {
+	if s.Err != nil {
+		err := s.Err
+		return func(in *interp) string {
+			in.syntaxError(err, "command substitution")
+			in.discard(2)
+			return ""
+		}
+	}
+	if name := c.fileSubst(s); name != nil {
+		return func(in *interp) string { return in.readSubst(name) }
+	}
+	body := c.stmts(s.Stmts)
+	return func(in *interp) string { return in.commandSubst(body) }
+}
+
+// fileSubst recognizes $(<file).
+func (c *compiler) fileSubst(s *syntax.CmdSubst) func(in *interp) (string, bool) {
+	if len(s.Stmts) != 1 || s.Stmts[0].Background || len(s.Stmts[0].Rest) > 0 {
+		return nil
+	}
+	p := s.Stmts[0].First
+	if len(p.Cmds) != 1 || p.Bangs > 0 || p.Time != syntax.NoTime || len(p.Cmds[0].Redirs) != 1 {
+		return nil
+	}
+	simple, ok := p.Cmds[0].Body.(*syntax.Simple)
+	r := p.Cmds[0].Redirs[0]
+	if !ok || len(simple.Args)+len(simple.Assigns) > 0 || r.Op != syntax.RedirIn || r.Fd > 0 || r.FdVar != "" {
+		return nil
+	}
+	raw, target := r.Target.Raw, c.target(r.Target)
+	return func(in *interp) (string, bool) {
+		name, ok := target(in)
+		if !ok {
+			in.errorf("%s: ambiguous redirect", raw)
+		}
+		return name, ok
+	}
+}
+
+func (in *interp) readSubst(target func(in *interp) (string, bool)) string {
+	in.substs++
+	in.status = 1
+	name, ok := target(in)
+	if !ok {
+		return ""
+	}
+	o, ok := in.openTarget(syntax.RedirIn, name)
+	if !ok {
+		return ""
+	}
+	fd, err := in.p.FreeFD(10)
+	if err == nil {
+		err = in.p.SetFD(fd, o)
+	}
+	if err != nil {
+		o.Release()
+		in.errorf("%s: %v", name, err)
+		return ""
+	}
+	h := in.p.Handle(fd)
+	defer func() { _ = h.Close() }() // open for reading
+	b, err := in.p.ReadAll(h)
+	defer in.p.Free(int64(cap(b)))
+	if err != nil {
+		in.errorf("%s: read error: %v", name, kernel.Reason(err))
+		return ""
+	}
+	in.status = 0
+	return in.substText(b)
+}
+
+// commandSubst runs body in a subshell and returns what it writes, without
+// the newlines at its end.
+func (in *interp) commandSubst(body run) string {
+	in.substs++
+	buf, out := in.p.Buffer()
+	defer buf.Close()
+	st, err := in.callSubst(out, body)
+	if err != nil {
+		in.noFork(err)
+	}
+	text := in.substText(buf.Wait())
+	in.status = st.Code
+	return text
+}
+
+func (in *interp) callSubst(out *kernel.Open, body run) (kernel.Status, error) {
+	defer out.Release()
+	s := kernel.Spawn{Stdout: out}
+	keep := in.opt(optPosix) || in.shopt(shInheritErrexit)
+	return in.callSub(s, func(c *interp) flow {
+		c.indent++
+		if !keep {
+			c.opts &^= optErrexit
+		}
+		return body(c)
+	})
+}
+
+// substText turns output into the text of a substitution.
+func (in *interp) substText(b []byte) string {
+	b = bytes.TrimRight(b, "\n")
+	if bytes.IndexByte(b, 0) >= 0 {
+		in.errorf("warning: command substitution: ignored null byte in input")
+		b = bytes.ReplaceAll(b, []byte{0}, nil)
+	}
+	in.borrow(len(b))
+	return string(b)
+}
+
+// borrow charges text that lives until the end of the command.
+func (in *interp) borrow(n int) {
+	if n >= 4096 {
+		in.p.Alloc(int64(n))
+		in.borrowed += int64(n)
+	}
+}
+
+// scratch is what a command has open and charged until its end.
+type scratch struct {
+	borrowed int64
+	fds      int
+}
+
+func (in *interp) scratch() scratch { return scratch{in.borrowed, len(in.substFDs)} }
+
+// tidy ends what was begun since s was taken.
+func (in *interp) tidy(s scratch) {
+	if n := in.borrowed - s.borrowed; n > 0 {
+		in.borrowed = s.borrowed
+		in.p.Free(n)
+	}
+	for len(in.substFDs) > s.fds {
+		last := len(in.substFDs) - 1
+		_ = in.p.SetFD(in.substFDs[last], nil) // a valid number
+		in.substFDs = in.substFDs[:last]
+	}
+}
+
+// procSubst compiles <( ) and >( ).
+func (c *compiler) procSubst(s *syntax.ProcSubst) func(in *interp) string {
+	body, out := c.stmts(s.Stmts), s.Out
+	return func(in *interp) string { return in.processSubst(body, out) }
+}
+
+// processSubst starts body beside the shell and returns the name of the
+// file that leads to it.
+func (in *interp) processSubst(body run, out bool) string {
+	in.reap()
+	fd := 63
+	for in.p.FD(fd) != nil {
+		fd--
+	}
+	if fd < 10 {
+		in.errorf("cannot make pipe for process substitution: Too many open files")
+		in.discard(1)
+	}
+	r, w := in.p.Pipe()
+	mine, s := r, kernel.Spawn{Stdout: w}
+	if out {
+		mine, s = w, kernel.Spawn{Stdin: r}
+	}
+	child, err := in.spawn(s, body)
+	if out {
+		r.Release()
+	} else {
+		w.Release()
+	}
+	if err != nil {
+		mine.Release()
+		in.noFork(err)
+	}
+	_ = in.p.SetFD(fd, mine) // a free number
+	in.substFDs = append(in.substFDs, fd)
+	in.substs++
+	in.lastBG = child.PID()
+	in.jobs.subs = append(in.jobs.subs, child)
+	return "/dev/fd/" + strconv.Itoa(fd)
+}
+
+// reap forgets processes of substitutions that have ended.
+func (in *interp) reap() {
+	rest := in.jobs.subs[:0]
+	for _, p := range in.jobs.subs {
+		if !p.Exited() {
+			rest = append(rest, p)
+			continue
+		}
+		st, _ := in.p.Wait(p, false) // it has ended
+		in.jobs.remember(p.PID(), st.Code)
+	}
+	in.jobs.subs = rest
+}

@@ -1,0 +1,59 @@
+package shell
+
+import (
+	"io"
+	"strconv"
+	"strings"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// trace prints a line of set -x.
+func (in *interp) trace(text string) {
+	ps4, set := in.get("PS4")
+	if !set {
+		ps4 = ""
+	}
+	in.opts &^= optXtrace // expanding PS4 is not traced
+	status := in.status
+	prompt := in.expandText(ps4)
+	in.status = status
+	in.opts |= optXtrace
+	if prompt != "" {
+		first := prompt[:1]
+		for i := range prompt {
+			if i > 0 {
+				first = prompt[:i]
+				break
+			}
+		}
+		prompt = strings.Repeat(first, in.indent) + prompt
+	}
+	line := prompt + text + "\n"
+	if fd, ok := in.get("BASH_XTRACEFD"); ok {
+		if n, valid := number(fd); valid && in.p.FD(n) != nil {
+			_, _ = io.WriteString(in.p.Handle(n), line) // a lost trace is no error
+			return
+		}
+	}
+	in.complain(line)
+}
+
+// traceArgs prints a simple command for set -x.
+func (in *interp) traceArgs(args []string) {
+	var b strings.Builder
+	for i, a := range args {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(traceWord(a))
+	}
+	in.trace(b.String())
+}
+
+func traceWord(s string) string {
+	if s == "" {
+		return "''"
+	}
+	return quoteWord(s)
+}
