@@ -38,7 +38,7 @@ type Change struct {
 // before what is in them. A path is
 // modified when its kind, content, mode, owner, device or link target is
 // another; times alone don't count. A directory that is new or gone is
-// followed by all beneath it.
+// followed by all beneath it, as far as paths are shorter than b's quota.
 //
 // It looks only at what the two don't share, and at the directories above.
 func Diff(a, b *Snapshot) []Change {
@@ -144,6 +144,9 @@ func (d *differ) run() {
 
 // below appends what is in a pair of directories and may differ, in order.
 func (d *differ) below(todo []step, s step) []step {
+	if len(s.path) >= d.b.quota.Path {
+		return todo
+	}
 	x, y := s.a.names(), s.b.names()
 	for len(x) > 0 || len(y) > 0 {
 		var n step

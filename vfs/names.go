@@ -54,26 +54,18 @@ func (f *FS) mkdirAll(path string, mode fs.FileMode) Errno {
 
 // makeDirs makes all directories of a path, or none.
 func (f *FS) makeDirs(path string, mode fs.FileMode, now int64) Errno {
-	if path == "" {
+	switch {
+	case path == "":
 		return ENOENT
+	case len(path) >= f.quota.Path:
+		return ENAMETOOLONG
 	}
 	var made []birth
-	for end := 0; end < len(path); {
-		end = nextEnd(path, end)
-		pl, e := f.tree.lookup(&f.quota, path[:end], true)
-		if e == 0 && pl.in == nil {
-			if pl, e = f.tree.lookupParent(&f.quota, path[:end]); pl.in != nil {
-				e = EEXIST // a link that leads nowhere
-			}
-		}
-		switch {
-		case e == 0 && pl.in == nil:
-			was := birth{pl.dir.ino, pl.name, pl.dir.mtime, pl.dir.ctime}
-			if _, e = f.make(pl, mode, now); e == 0 {
-				made = append(made, was)
-			}
-		case e == 0 && !pl.in.isDir():
-			e = ENOTDIR
+	w := walker{t: f.tree, q: &f.quota, cur: f.tree.table.get(rootIno)}
+	for name := range strings.SplitSeq(path, "/") {
+		was, e := f.makeDir(&w, name, mode, now)
+		if was.name != "" {
+			made = append(made, was)
 		}
 		if e != 0 {
 			f.tree.unmake(made)
@@ -83,22 +75,34 @@ func (f *FS) makeDirs(path string, mode fs.FileMode, now int64) Errno {
 	return 0
 }
 
+// makeDir goes on by one name, and makes a directory if nothing has it.
+func (f *FS) makeDir(w *walker, name string, mode fs.FileMode, now int64) (was birth, e Errno) {
+	hops := w.hops
+	w.rest = name
+	pl, e := w.run(true, true)
+	switch {
+	case e != 0:
+		return was, e
+	case pl.bad != 0:
+		return was, pl.bad
+	case pl.in == nil && w.hops > hops:
+		return was, EEXIST // a link that leads nowhere
+	case pl.in == nil:
+		was = birth{pl.dir.ino, pl.name, pl.dir.mtime, pl.dir.ctime}
+		if w.cur, e = f.make(pl, mode, now); e != 0 {
+			was = birth{}
+		}
+	case !pl.in.isDir():
+		return was, ENOTDIR
+	}
+	return was, e
+}
+
 // birth is a new name, and the times that its directory had before.
 type birth struct {
 	dir          uint64
 	name         string
 	mtime, ctime int64
-}
-
-// nextEnd returns where the component that begins at or after i ends.
-func nextEnd(path string, i int) int {
-	for i < len(path) && path[i] == '/' {
-		i++
-	}
-	for i < len(path) && path[i] != '/' {
-		i++
-	}
-	return i
 }
 
 // unmake takes back directories that were just made, the last one first.

@@ -13,7 +13,7 @@ import (
 // of the path, or with "." for the root; a link at the end of the path is
 // followed. Modes, owners, times, hard links, symbolic links and empty
 // directories are kept. Devices and sockets are left out, since no import
-// takes them.
+// takes them. A name as long as the quota for paths is an error.
 func (f *FS) ExportTar(path string, w io.Writer) error {
 	return f.Snapshot().ExportTar(path, w)
 }
@@ -32,7 +32,7 @@ func (s *Snapshot) ExportTar(path string, w io.Writer) error {
 	if e != 0 {
 		return pathError("export", path, e)
 	}
-	x := exporter{t: t, tw: tar.NewWriter(w), seen: make(map[uint64]string)}
+	x := exporter{t: t, longest: s.quota.Path, tw: tar.NewWriter(w), seen: make(map[uint64]string)}
 	if err := x.tree(pl.in, t.exportName(path, pl)); err != nil {
 		return err
 	}
@@ -57,9 +57,10 @@ func (t *tree) exportName(path string, pl place) string {
 
 // exporter writes the inodes of a tree that nobody changes.
 type exporter struct {
-	t    *tree
-	tw   *tar.Writer
-	seen map[uint64]string // entries of inodes with more than one name
+	t       *tree
+	tw      *tar.Writer
+	seen    map[uint64]string // entries of inodes with more than one name
+	longest int               // what no name may reach
 }
 
 // item is an inode that is still to write, with the name of its entry.
@@ -99,8 +100,11 @@ func join(dir, name string) string {
 
 func (x *exporter) entry(in *inode, name string) error {
 	h := x.header(in, name)
-	if h == nil {
+	switch {
+	case h == nil:
 		return nil
+	case len(name) >= x.longest:
+		return ENAMETOOLONG
 	}
 	if err := x.tw.WriteHeader(h); err != nil {
 		return err

@@ -87,6 +87,11 @@ func (t *tree) walkFrom(q *Quota, start *inode, path string, follow, followSlash
 		start = t.table.get(rootIno)
 	}
 	w := walker{t: t, q: q, cur: start, rest: path}
+	return w.run(follow, followSlash)
+}
+
+// run walks to the end of what is set.
+func (w *walker) run(follow, followSlash bool) (place, Errno) {
 	pl := place{in: w.cur, last: lastRoot}
 	for {
 		name, more := w.next()
