@@ -85,8 +85,26 @@ func (s *Sandbox) execSession(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, e
 		return atoll.Exit{}, context.Cause(ctx)
 	}
 	_, _, sh := s.parts()
-	r, err := sh.Execute(ctx, cmd.Shell, shell.IO{Stdin: cmd.Stdin, Stdout: cmd.Stdout, Stderr: cmd.Stderr, MaxOutput: cmd.MaxOutput})
-	return atoll.Exit{Code: r.ExitCode, Signal: r.Signal, Stdout: r.Stdout, Stderr: r.Stderr, Truncated: r.Truncated}, err
+	r, err := sh.Execute(ctx, cmd.Shell, shell.IO{Stdin: cmd.Stdin, Stdout: cmd.Stdout, Stderr: cmd.Stderr, Output: cmd.MaxOutput})
+	s.noteSession(sh)
+	exit := atoll.Exit{Code: r.ExitCode, Stdout: r.Stdout, Stderr: r.Stderr, Truncated: r.Truncated}
+	if r.Signal != 0 {
+		exit.Signal = kernel.Signal(r.Signal).String()
+	}
+	return exit, err
+}
+
+// noteSession takes down what the session is after a command, so that nobody
+// who asks has to wait for the next one to end.
+func (s *Sandbox) noteSession(sh *shell.Shell) {
+	dir := sh.Dir()
+	var state shell.State
+	if s.keep != nil {
+		state = sh.State()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.where, s.state = dir, state
 }
 
 func (s *Sandbox) execProcess(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, error) {

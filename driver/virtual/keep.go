@@ -98,6 +98,7 @@ func (s *Sandbox) keepNew(parent string) (err error) {
 		return err
 	}
 	s.keep = k
+	s.noteSession(s.sh)
 	return s.save(context.Background())
 }
 
@@ -223,7 +224,11 @@ func (s *Sandbox) refresh() error {
 	s.adopt(r)
 	s.assemble(im, net, files)
 	s.past = readHistory(k.dir)
-	return s.sh.Restore(state)
+	if err := s.sh.Restore(state); err != nil {
+		return err
+	}
+	s.state, s.where = state, s.sh.Dir()
+	return nil
 }
 
 // adopt takes over what a record says; the caller holds mu.
@@ -305,7 +310,7 @@ func (s *Sandbox) write() error {
 		Version: recordVersion, ID: s.id, Spec: s.spec, Created: s.created, Active: s.active, Commands: s.commands, Stopped: s.stopped,
 		Turn: k.rec.Turn + 1,
 	}
-	files, state := s.fs.Snapshot(), s.sh.State()
+	files, state := s.fs.Snapshot(), s.state
 	shots := slices.Clone(s.snapshots)
 	past := s.past.all()
 	s.mu.Unlock()

@@ -27,6 +27,8 @@ type Sandbox struct {
 	fs        *vfs.FS        // guarded by mu, as all below
 	k         *kernel.Kernel // likewise k and sh: Restore from disk replaces them
 	sh        *shell.Shell
+	where     string      // the session's directory
+	state     shell.State // of the session after its last command; only where it is kept
 	active    time.Time
 	commands  int64
 	stopped   bool
@@ -49,6 +51,7 @@ func (s *Sandbox) assemble(im *image, net *network, files *vfs.FS) {
 	}
 	s.k = kernel.New(cfg)
 	s.sh = shell.New(shell.Config{Kernel: s.k, Env: s.environ(nil), Dir: s.dir()})
+	s.where = s.dir()
 }
 
 func (s *Sandbox) dir() string {
@@ -283,6 +286,6 @@ func (s *Sandbox) Stats(ctx context.Context) (atoll.Stats, error) {
 	u := s.fs.Usage()
 	return atoll.Stats{
 		ID: s.id, Files: u.Nodes, DiskUsed: u.Bytes, DiskLimit: u.Quota.Bytes, MemoryUsed: s.k.Memory(), Processes: len(s.k.Procs()),
-		Commands: s.commands, Dir: s.sh.Dir(), Created: s.created, Active: s.active,
+		Commands: s.commands, Dir: s.where, Created: s.created, Active: s.active,
 	}, nil
 }

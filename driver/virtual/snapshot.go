@@ -124,6 +124,7 @@ func (s *Sandbox) restore(ctx context.Context, key string) error {
 	if err := sh.Restore(shot.state); err != nil {
 		return err
 	}
+	s.noteSession(sh)
 	return s.changed(ctx)
 }
 

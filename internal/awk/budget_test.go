@@ -13,7 +13,7 @@ import (
 type purse struct {
 	live, most, limit int64
 	end               time.Time
-	ticks             int
+	ticks, looked     int
 }
 
 // spent is the panic that ends a program.
@@ -21,6 +21,10 @@ type spent struct{ why string }
 
 func (b *purse) Tick(n int) {
 	b.ticks += n
+	if b.ticks < b.looked+64 {
+		return
+	}
+	b.looked = b.ticks
 	if time.Now().After(b.end) {
 		panic(spent{"time"})
 	}

@@ -1,0 +1,18 @@
+package virtual_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/atoll-sandbox/atoll/atolltest"
+	"github.com/atoll-sandbox/atoll/driver/virtual"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestInMemory(t *testing.T) { atolltest.Run(t, virtual.New()) }
+
+func TestKept(t *testing.T) { atolltest.Run(t, &virtual.Driver{Dir: t.TempDir()}) }
+
+func BenchmarkVirtual(b *testing.B) { atolltest.Bench(b, virtual.New()) }

@@ -1,0 +1,382 @@
+package jq
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+var timeTable = map[string]native{
+	"now/0":       (*machine).now,
+	"gmtime/0":    func(m *machine, in Value, _ []Value) (Value, error) { return m.brokenDown(in, "gmtime()") },
+	"localtime/0": func(m *machine, in Value, _ []Value) (Value, error) { return m.brokenDown(in, "localtime()") },
+	"mktime/0":    (*machine).mktime,
+	"strftime/1":  func(m *machine, in Value, args []Value) (Value, error) { return m.strftime(in, args, "strftime/1") },
+	"strflocaltime/1": func(m *machine, in Value, args []Value) (Value, error) {
+		return m.strftime(in, args, "strflocaltime/1")
+	},
+	"strptime/1": (*machine).strptime,
+}
+
+func (m *machine) now(Value, []Value) (Value, error) {
+	if m.host.Now == nil {
+		return 0.0, nil
+	}
+	sec, nsec := m.host.Now()
+	return float64(sec) + float64(nsec/1000)/1e6, nil
+}
+
+// brokenDown is the time as [year, month, day, hours, minutes, seconds, week day, year day].
+func (m *machine) brokenDown(in Value, name string) (Value, error) {
+	f, ok := toFloat(in)
+	if !ok {
+		return nil, failf("%s requires numeric inputs", name)
+	}
+	whole := math.Floor(f)
+	if math.Abs(whole) > 1e14 || math.IsNaN(f) {
+		return nil, failf("error converting number of seconds since epoch to datetime")
+	}
+	t := time.Unix(int64(whole), 0).UTC()
+	return brokenTime(t, float64(t.Second())+(f-whole)), nil
+}
+
+func brokenTime(t time.Time, seconds float64) *Array {
+	return NewArray(float64(t.Year()), float64(t.Month()-1), float64(t.Day()), float64(t.Hour()),
+		float64(t.Minute()), seconds, float64(t.Weekday()), float64(t.YearDay()-1))
+}
+
+// clock reads a broken down time; fields that are left out are zero.
+func clock(v Value) (time.Time, bool) {
+	a, ok := v.(*Array)
+	if !ok || len(a.Items) < 6 {
+		return time.Time{}, false
+	}
+	var n [6]int
+	for i := range n {
+		f, ok := toFloat(a.Items[i])
+		if !ok || math.Abs(f) > 1e10 {
+			return time.Time{}, false
+		}
+		n[i] = int(math.Floor(f))
+	}
+	return time.Date(n[0], time.Month(n[1]+1), n[2], n[3], n[4], n[5], 0, time.UTC), true
+}
+
+func (m *machine) mktime(in Value, _ []Value) (Value, error) {
+	if _, ok := in.(*Array); !ok {
+		return nil, failf("mktime requires array inputs")
+	}
+	t, ok := clock(in)
+	if !ok {
+		return nil, failf("mktime requires parsed datetime inputs")
+	}
+	return float64(t.Unix()), nil
+}
+
+func (m *machine) strftime(in Value, args []Value, name string) (Value, error) {
+	if _, ok := toFloat(in); ok {
+		v, err := m.brokenDown(in, "gmtime()")
+		if err != nil {
+			return nil, err
+		}
+		in = v
+	}
+	t, ok := clock(in)
+	if !ok {
+		return nil, failf("%s requires parsed datetime inputs", name)
+	}
+	format, ok := args[0].(string)
+	if !ok {
+		return nil, failf("%s requires a string format", name)
+	}
+	m.tick(len(format))
+	m.alloc(int64(len(format)) * 8)
+	return formatTime(t, format), nil
+}
+
+// conversions of strftime that stand for others.
+var shorthand = map[byte]string{
+	'c': "%a %b %e %H:%M:%S %Y", 'D': "%m/%d/%y", 'x': "%m/%d/%y", 'F': "%Y-%m-%d", 'T': "%H:%M:%S", 'X': "%H:%M:%S",
+	'R': "%H:%M", 'r': "%I:%M:%S %p", 'h': "%b", 'n': "\n", 't': "\t",
+}
+
+func formatTime(t time.Time, format string) string {
+	var b strings.Builder
+	for i := 0; i < len(format); i++ {
+		if format[i] != '%' || i+1 == len(format) {
+			b.WriteByte(format[i])
+			continue
+		}
+		i++
+		if s, ok := shorthand[format[i]]; ok {
+			b.WriteString(formatTime(t, s))
+			continue
+		}
+		b.WriteString(timeField(t, format[i]))
+	}
+	return b.String()
+}
+
+func timeField(t time.Time, c byte) string {
+	isoYear, isoWeek := t.ISOWeek()
+	hour12 := (t.Hour()+11)%12 + 1
+	switch c {
+	case 'Y':
+		return strconv.Itoa(t.Year())
+	case 'C':
+		return fmt.Sprintf("%02d", t.Year()/100)
+	case 'y':
+		return fmt.Sprintf("%02d", t.Year()%100)
+	case 'G':
+		return strconv.Itoa(isoYear)
+	case 'g':
+		return fmt.Sprintf("%02d", isoYear%100)
+	case 'V':
+		return fmt.Sprintf("%02d", isoWeek)
+	case 'U':
+		return fmt.Sprintf("%02d", (t.YearDay()+6-int(t.Weekday()))/7)
+	case 'W':
+		return fmt.Sprintf("%02d", (t.YearDay()+6-(int(t.Weekday())+6)%7)/7)
+	case 'm':
+		return fmt.Sprintf("%02d", int(t.Month()))
+	case 'B':
+		return t.Month().String()
+	case 'b':
+		return t.Month().String()[:3]
+	case 'd':
+		return fmt.Sprintf("%02d", t.Day())
+	case 'e':
+		return fmt.Sprintf("%2d", t.Day())
+	case 'j':
+		return fmt.Sprintf("%03d", t.YearDay())
+	case 'A':
+		return t.Weekday().String()
+	case 'a':
+		return t.Weekday().String()[:3]
+	}
+	return clockField(t, c, hour12)
+}
+
+func clockField(t time.Time, c byte, hour12 int) string {
+	switch c {
+	case 'u':
+		return strconv.Itoa((int(t.Weekday())+6)%7 + 1)
+	case 'w':
+		return strconv.Itoa(int(t.Weekday()))
+	case 'H':
+		return fmt.Sprintf("%02d", t.Hour())
+	case 'I':
+		return fmt.Sprintf("%02d", hour12)
+	case 'k':
+		return fmt.Sprintf("%2d", t.Hour())
+	case 'l':
+		return fmt.Sprintf("%2d", hour12)
+	case 'M':
+		return fmt.Sprintf("%02d", t.Minute())
+	case 'S':
+		return fmt.Sprintf("%02d", t.Second())
+	case 'p':
+		return [...]string{"AM", "PM"}[t.Hour()/12]
+	case 'P':
+		return [...]string{"am", "pm"}[t.Hour()/12]
+	case 's':
+		return strconv.FormatInt(t.Unix(), 10)
+	case 'Z':
+		return "UTC"
+	case 'z':
+		return "+0000"
+	case '%':
+		return "%"
+	}
+	return "%" + string(rune(c))
+}
+
+func (m *machine) strptime(in Value, args []Value) (Value, error) {
+	s, format, ok := two(in, args[0])
+	if !ok {
+		return nil, failf("strptime/1 requires string inputs and arguments")
+	}
+	m.tick(len(s) + len(format))
+	p := timeParser{rest: s, year: 1900, day: 1, yday: -1, wday: -1}
+	if !p.parse(format, 0) || p.rest != "" {
+		return nil, failf("date %s does not match format %s", strconv.Quote(s), strconv.Quote(format))
+	}
+	return p.broken(), nil
+}
+
+// timeParser reads a text by a strptime format.
+type timeParser struct {
+	rest                         string
+	year, month, day             int
+	hour, minute, second         int
+	yday, wday                   int
+	pm, half, hasMonth, hasEpoch bool
+	epoch                        int64
+}
+
+func (p *timeParser) parse(format string, depth int) bool {
+	for i := 0; i < len(format); i++ {
+		c := format[i]
+		switch {
+		case strings.IndexByte(space, c) >= 0:
+			p.rest = strings.TrimLeft(p.rest, space)
+		case c != '%' || i+1 == len(format):
+			if p.rest == "" || p.rest[0] != c {
+				return false
+			}
+			p.rest = p.rest[1:]
+		default:
+			i++
+			if long, ok := shorthand[format[i]]; ok && depth == 0 {
+				if !p.parse(long, 1) {
+					return false
+				}
+				continue
+			}
+			if !p.field(format[i]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// number reads up to width digits within a range.
+func (p *timeParser) number(width, low, high int, to *int) bool {
+	p.rest = strings.TrimLeft(p.rest, " ")
+	n, i := 0, 0
+	for i < len(p.rest) && i < width && isDigit(p.rest[i]) {
+		n = n*10 + int(p.rest[i]-'0')
+		i++
+	}
+	if i == 0 || n < low || n > high {
+		return false
+	}
+	p.rest = p.rest[i:]
+	*to = n
+	return true
+}
+
+// name reads one of the names 0 to n-1, whole or its first three letters.
+func (p *timeParser) name(n int, name func(int) string, to *int) bool {
+	for i := range n {
+		for _, s := range []string{name(i), name(i)[:3]} {
+			if len(p.rest) >= len(s) && strings.EqualFold(p.rest[:len(s)], s) {
+				p.rest = p.rest[len(s):]
+				*to = i
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (p *timeParser) field(c byte) bool {
+	switch c {
+	case 'Y':
+		return p.number(4, 0, 9999, &p.year)
+	case 'y':
+		if !p.number(2, 0, 99, &p.year) {
+			return false
+		}
+		p.year += 1900
+		if p.year < 1969 {
+			p.year += 100
+		}
+		return true
+	case 'm':
+		p.hasMonth = true
+		ok := p.number(2, 1, 12, &p.month)
+		p.month--
+		return ok
+	case 'B', 'b':
+		p.hasMonth = true
+		return p.name(12, func(i int) string { return time.Month(i + 1).String() }, &p.month)
+	case 'd', 'e':
+		p.hasMonth = true
+		return p.number(2, 1, 31, &p.day)
+	case 'j':
+		ok := p.number(3, 1, 366, &p.yday)
+		p.yday--
+		return ok
+	case 'A', 'a':
+		return p.name(7, func(i int) string { return time.Weekday(i).String() }, &p.wday)
+	case 'u', 'w':
+		return p.number(1, 0, 7, &p.wday)
+	}
+	return p.clockField(c)
+}
+
+func (p *timeParser) clockField(c byte) bool {
+	switch c {
+	case 'H', 'k':
+		return p.number(2, 0, 23, &p.hour)
+	case 'I', 'l':
+		p.half = true
+		return p.number(2, 1, 12, &p.hour)
+	case 'M':
+		return p.number(2, 0, 59, &p.minute)
+	case 'S':
+		return p.number(2, 0, 60, &p.second)
+	case 'p', 'P':
+		n := 0
+		ok := p.name(2, func(i int) string { return [...]string{"AM ", "PM "}[i] }, &n)
+		if !ok && len(p.rest) >= 2 {
+			ok = strings.EqualFold(p.rest[:2], "am") || strings.EqualFold(p.rest[:2], "pm")
+			n = bit(strings.EqualFold(p.rest[:2], "pm"))
+			p.rest = p.rest[2:]
+		}
+		p.pm = n == 1
+		return ok
+	case 'Z':
+		p.rest = strings.TrimLeft(p.rest, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
+		return true
+	case 'z':
+		return p.zone()
+	case 's':
+		n := 0
+		p.hasEpoch = p.number(15, 0, 1e14, &n)
+		p.epoch = int64(n)
+		return p.hasEpoch
+	case '%':
+		ok := strings.HasPrefix(p.rest, "%")
+		p.rest = strings.TrimPrefix(p.rest, "%")
+		return ok
+	}
+	return false
+}
+
+// zone reads a time zone, which doesn't change the time.
+func (p *timeParser) zone() bool {
+	if strings.HasPrefix(p.rest, "Z") {
+		p.rest = p.rest[1:]
+		return true
+	}
+	if p.rest == "" || p.rest[0] != '+' && p.rest[0] != '-' {
+		return false
+	}
+	p.rest = p.rest[1:]
+	n := 0
+	if !p.number(2, 0, 24, &n) {
+		return false
+	}
+	p.rest = strings.TrimPrefix(p.rest, ":")
+	return p.rest == "" || !isDigit(p.rest[0]) || p.number(2, 0, 59, &n)
+}
+
+func (p *timeParser) broken() *Array {
+	if p.hasEpoch {
+		t := time.Unix(p.epoch, 0).UTC()
+		return brokenTime(t, float64(t.Second()))
+	}
+	if p.half {
+		p.hour = p.hour%12 + 12*bit(p.pm)
+	}
+	t := time.Date(p.year, time.Month(p.month+1), p.day, p.hour, p.minute, 0, 0, time.UTC)
+	if p.yday >= 0 && !p.hasMonth {
+		t = time.Date(p.year, 1, p.yday+1, p.hour, p.minute, 0, 0, time.UTC)
+	}
+	return brokenTime(t, float64(p.second))
+}

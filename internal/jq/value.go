@@ -1,0 +1,305 @@
+package jq
+
+import (
+	"math"
+	"slices"
+	"sort"
+	"strings"
+)
+
+// Value is one JSON value: nil, bool, float64, *Number, string, *Array or *Object.
+type Value any
+
+// Array is a JSON array.
+//
+// Containers are shared between values. An array or object that has been
+// reached twice is marked shared and is copied before it is changed; one with a
+// single owner is changed in place.
+type Array struct {
+	Items []Value
+
+	shared bool
+	mark   uint32 // the last survey that saw it
+}
+
+// Object is a JSON object that keeps the order in which its keys came.
+type Object struct {
+	entries []Entry
+	index   map[string]int // only in objects with more than smallObject entries
+
+	shared bool
+	mark   uint32
+}
+
+// Entry is a key of an Object with its value.
+type Entry struct {
+	Key   string
+	Value Value
+}
+
+const (
+	smallObject = 8
+	maxDepth    = 10000 // nesting of values that functions follow
+)
+
+// NewArray returns an array of items, which it owns from then on.
+func NewArray(items ...Value) *Array { return &Array{Items: items} }
+
+// NewObject returns an empty object.
+func NewObject() *Object { return &Object{} }
+
+// Len is the number of keys.
+func (o *Object) Len() int { return len(o.entries) }
+
+// Entries lists the keys and values in their order; it must not be changed.
+func (o *Object) Entries() []Entry { return o.entries }
+
+func (o *Object) find(key string) int {
+	if o.index != nil {
+		if i, ok := o.index[key]; ok {
+			return i
+		}
+		return -1
+	}
+	for i := range o.entries {
+		if o.entries[i].Key == key {
+			return i
+		}
+	}
+	return -1
+}
+
+// Get returns the value of key.
+func (o *Object) Get(key string) (Value, bool) {
+	if i := o.find(key); i >= 0 {
+		return o.entries[i].Value, true
+	}
+	return nil, false
+}
+
+// Set gives key a value; a new key comes last.
+func (o *Object) Set(key string, v Value) {
+	if i := o.find(key); i >= 0 {
+		o.entries[i].Value = v
+		return
+	}
+	o.entries = append(o.entries, Entry{key, v})
+	switch {
+	case o.index != nil:
+		o.index[key] = len(o.entries) - 1
+	case len(o.entries) > smallObject:
+		o.reindex()
+	}
+}
+
+func (o *Object) reindex() {
+	o.index = nil
+	if len(o.entries) <= smallObject {
+		return
+	}
+	o.index = make(map[string]int, 2*len(o.entries))
+	for i := range o.entries {
+		o.index[o.entries[i].Key] = i
+	}
+}
+
+// deleteAll removes the keys for which drop is true.
+func (o *Object) deleteAll(drop func(key string) bool) {
+	o.entries = slices.DeleteFunc(o.entries, func(e Entry) bool { return drop(e.Key) })
+	o.reindex()
+}
+
+// sorted returns the entries in the order of their keys.
+func (o *Object) sorted() []Entry {
+	s := slices.Clone(o.entries)
+	sort.Slice(s, func(i, j int) bool { return s[i].Key < s[j].Key })
+	return s
+}
+
+// share marks a container as reachable in more than one way and returns it.
+func share(v Value) Value {
+	switch v := v.(type) {
+	case *Array:
+		if !v.shared {
+			v.shared = true
+		}
+	case *Object:
+		if !v.shared {
+			v.shared = true
+		}
+	}
+	return v
+}
+
+// own returns a with the right to change it: a itself, or a copy.
+func (m *machine) ownArray(a *Array, room int) *Array {
+	if !a.shared {
+		return a
+	}
+	m.alloc(int64(len(a.Items)+room) * valueSize)
+	m.tick(len(a.Items) / 8)
+	c := &Array{Items: make([]Value, len(a.Items), len(a.Items)+room)}
+	for i, v := range a.Items {
+		c.Items[i] = share(v)
+	}
+	return c
+}
+
+func (m *machine) ownObject(o *Object) *Object {
+	if !o.shared {
+		return o
+	}
+	m.alloc(int64(len(o.entries)) * entrySize)
+	m.tick(len(o.entries) / 4)
+	c := &Object{entries: make([]Entry, len(o.entries), len(o.entries)+1)}
+	for i, e := range o.entries {
+		share(e.Value)
+		c.entries[i] = e
+	}
+	c.reindex()
+	return c
+}
+
+// setKey is o.Set with the memory charged.
+func (m *machine) setKey(o *Object, key string, v Value) {
+	m.alloc(entrySize)
+	o.Set(key, v)
+}
+
+type kind uint8
+
+const (
+	kindNull kind = iota
+	kindFalse
+	kindTrue
+	kindNumber
+	kindString
+	kindArray
+	kindObject
+)
+
+func kindOf(v Value) kind {
+	switch v := v.(type) {
+	case bool:
+		if v {
+			return kindTrue
+		}
+		return kindFalse
+	case float64, *Number:
+		return kindNumber
+	case string:
+		return kindString
+	case *Array:
+		return kindArray
+	case *Object:
+		return kindObject
+	}
+	return kindNull
+}
+
+func typeName(v Value) string {
+	return [...]string{"null", "boolean", "boolean", "number", "string", "array", "object"}[kindOf(v)]
+}
+
+// truthy tells whether a condition holds: all but null and false do.
+func truthy(v Value) bool {
+	switch v := v.(type) {
+	case nil:
+		return false
+	case bool:
+		return v
+	}
+	return true
+}
+
+// compare orders values as sort does: null, false, true, numbers, strings,
+// arrays, objects. nan is less than any number.
+func (m *machine) compare(a, b Value) int { return m.compareAt(a, b, 0) }
+
+func (m *machine) compareAt(a, b Value, depth int) int {
+	ka, kb := kindOf(a), kindOf(b)
+	if ka != kb {
+		return int(ka) - int(kb)
+	}
+	if depth > maxDepth {
+		panic(tooDeep{})
+	}
+	m.tick(1)
+	switch ka {
+	case kindNumber:
+		return compareNumbers(a, b)
+	case kindString:
+		s, t := a.(string), b.(string)
+		m.tick(min(len(s), len(t)) >> 6)
+		return strings.Compare(s, t)
+	case kindArray:
+		return m.compareItems(a.(*Array).Items, b.(*Array).Items, depth)
+	case kindObject:
+		return m.compareObjects(a.(*Object), b.(*Object), depth)
+	}
+	return 0
+}
+
+func (m *machine) compareItems(a, b []Value, depth int) int {
+	for i := range min(len(a), len(b)) {
+		if c := m.compareAt(a[i], b[i], depth+1); c != 0 {
+			return c
+		}
+	}
+	return len(a) - len(b)
+}
+
+func (m *machine) compareObjects(a, b *Object, depth int) int {
+	m.tick(len(a.entries) + len(b.entries))
+	ea, eb := a.sorted(), b.sorted()
+	for i := range min(len(ea), len(eb)) {
+		if c := strings.Compare(ea[i].Key, eb[i].Key); c != 0 {
+			return c
+		}
+	}
+	if c := len(ea) - len(eb); c != 0 {
+		return c
+	}
+	for i := range ea {
+		if c := m.compareAt(ea[i].Value, eb[i].Value, depth+1); c != 0 {
+			return c
+		}
+	}
+	return 0
+}
+
+// equal is compare == 0, except that it doesn't sort keys.
+func (m *machine) equal(a, b Value) bool {
+	x, ok := a.(*Object)
+	y, ok2 := b.(*Object)
+	if !ok || !ok2 {
+		return m.compare(a, b) == 0
+	}
+	if x == y {
+		return true
+	}
+	return len(x.entries) == len(y.entries) && m.compareObjects(x, y, 0) == 0
+}
+
+// identical tells whether b is the very value that a is, which path
+// expressions ask.
+func identical(a, b Value) bool {
+	switch a := a.(type) {
+	case *Array:
+		b, ok := b.(*Array)
+		return ok && a == b
+	case *Object:
+		b, ok := b.(*Object)
+		return ok && a == b
+	case float64:
+		b, ok := b.(float64)
+		return ok && (a == b || math.IsNaN(a) && math.IsNaN(b))
+	}
+	return a == b
+}
+
+// sortValues sorts stably by compare; keys, if not nil, are compared in place
+// of the items they stand beside.
+func (m *machine) sortValues(items []Value) {
+	slices.SortStableFunc(items, m.compare)
+}

@@ -1,0 +1,393 @@
+package shell
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/atoll-sandbox/atoll/shell/syntax"
+)
+
+// bracedWord is one result of brace expansion, or a word whose results are
+// made when they are needed because they are many.
+type bracedWord struct {
+	word *syntax.Word
+	lazy *braces
+}
+
+// braces is a word with brace expansions.
+type braces struct {
+	word *syntax.Word
+	seq  braceSeq
+}
+
+// braceSeq is pieces in a row, each of which stands for one or more texts.
+type braceSeq []braceNode
+
+// braceNode is a part, a list of alternatives, or a range.
+type braceNode struct {
+	part syntax.Part
+	alts []braceSeq
+	run  *braceRun
+}
+
+// braceRun is {from..to..step}.
+type braceRun struct {
+	from, step int64
+	n          int64 // results
+	width      int   // of numbers, with zeros
+	char       bool
+}
+
+const (
+	manyBraces    = 256 // results that are made when a word is compiled
+	maxBraceDepth = 200
+)
+
+// expandBraces does brace expansion on a word.
+func expandBraces(w *syntax.Word) []bracedWord {
+	if !hasBraces(w) {
+		return []bracedWord{{word: w}}
+	}
+	p := newBraceParser(w)
+	seq := p.sequence(0, len(p.toks), 0)
+	if !p.found {
+		return []bracedWord{{word: w}}
+	}
+	return []bracedWord{{word: w, lazy: &braces{w, seq}}}
+}
+
+func hasBraces(w *syntax.Word) bool {
+	open := false
+	for _, p := range w.Parts {
+		if l, ok := p.(*syntax.Lit); ok {
+			open = open || strings.IndexByte(l.Value, '{') >= 0
+			if open && strings.IndexByte(l.Value, '}') >= 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// braceTok is a byte of literal text, or a part.
+type braceTok struct {
+	c    byte
+	part syntax.Part
+}
+
+type braceParser struct {
+	toks  []braceTok
+	close []int32 // of each '{', the matching '}' or 0
+	comma []bool  // of each '{', whether a ',' belongs to it
+	found bool
+}
+
+func newBraceParser(w *syntax.Word) *braceParser {
+	p := &braceParser{}
+	for _, part := range w.Parts {
+		l, ok := part.(*syntax.Lit)
+		if !ok {
+			p.toks = append(p.toks, braceTok{part: part})
+			continue
+		}
+		for i := 0; i < len(l.Value); i++ {
+			p.toks = append(p.toks, braceTok{c: l.Value[i]})
+		}
+	}
+	p.close = make([]int32, len(p.toks))
+	p.comma = make([]bool, len(p.toks))
+	var open []int
+	for i, t := range p.toks {
+		switch {
+		case t.part != nil:
+		case t.c == '{':
+			open = append(open, i)
+		case t.c == ',' && len(open) > 0:
+			p.comma[open[len(open)-1]] = true
+		case t.c == '}' && len(open) > 0:
+			p.close[open[len(open)-1]] = int32(i)
+			open = open[:len(open)-1]
+		}
+	}
+	return p
+}
+
+// sequence reads the tokens from i to end.
+func (p *braceParser) sequence(i, end, depth int) braceSeq {
+	var seq braceSeq
+	var lit []byte
+	flush := func() {
+		if len(lit) > 0 {
+			seq = append(seq, braceNode{part: &syntax.Lit{Value: string(lit)}})
+			lit = lit[:0]
+		}
+	}
+	for i < end {
+		t := p.toks[i]
+		if t.part != nil {
+			flush()
+			seq = append(seq, braceNode{part: t.part})
+			i++
+			continue
+		}
+		if t.c == '{' && p.close[i] > 0 && depth < maxBraceDepth {
+			if n, ok := p.node(i, depth); ok {
+				flush()
+				seq = append(seq, n)
+				p.found = true
+				i = int(p.close[i]) + 1
+				continue
+			}
+		}
+		lit = append(lit, t.c)
+		i++
+	}
+	flush()
+	return seq
+}
+
+// node reads what is between the brace at i and its end.
+func (p *braceParser) node(i, depth int) (braceNode, bool) {
+	end := int(p.close[i])
+	if !p.comma[i] {
+		r := p.run(i+1, end)
+		return braceNode{run: r}, r != nil
+	}
+	n := braceNode{}
+	start := i + 1
+	for j := start; j <= end; j++ {
+		t := p.toks[j]
+		switch {
+		case t.part != nil:
+		case t.c == '{' && p.close[j] > 0:
+			j = int(p.close[j])
+		case t.c == ',' || j == end:
+			n.alts = append(n.alts, p.sequence(start, j, depth+1))
+			start = j + 1
+		}
+	}
+	return n, true
+}
+
+// run reads from..to or from..to..step.
+func (p *braceParser) run(i, end int) *braceRun {
+	if end-i > 64 {
+		return nil
+	}
+	text := make([]byte, 0, end-i)
+	for ; i < end; i++ {
+		if p.toks[i].part != nil {
+			return nil
+		}
+		text = append(text, p.toks[i].c)
+	}
+	f := strings.Split(string(text), "..")
+	if len(f) != 2 && len(f) != 3 {
+		return nil
+	}
+	step := int64(1)
+	if len(f) == 3 {
+		n, err := strconv.ParseInt(f[2], 10, 64)
+		if err != nil {
+			return nil
+		}
+		step = n
+	}
+	if isLetter(f[0]) && isLetter(f[1]) {
+		return newRun(int64(f[0][0]), int64(f[1][0]), step, 0, true)
+	}
+	from, err := strconv.ParseInt(f[0], 10, 64)
+	to, err2 := strconv.ParseInt(f[1], 10, 64)
+	if err != nil || err2 != nil {
+		return nil
+	}
+	return newRun(from, to, step, max(padded(f[0]), padded(f[1])), false)
+}
+
+func isLetter(s string) bool {
+	return len(s) == 1 && (s[0] >= 'a' && s[0] <= 'z' || s[0] >= 'A' && s[0] <= 'Z')
+}
+
+// padded returns the width that a number with leading zeros asks for.
+func padded(s string) int {
+	d := strings.TrimLeft(s, "+-")
+	if len(d) > 1 && d[0] == '0' {
+		return len(s)
+	}
+	return 0
+}
+
+func newRun(from, to, step int64, width int, char bool) *braceRun {
+	switch {
+	case step == 0:
+		step = 1
+	case step == math.MinInt64:
+		return nil
+	case step < 0:
+		step = -step
+	}
+	var dist uint64
+	if to >= from {
+		dist = uint64(to) - uint64(from)
+	} else {
+		dist = uint64(from) - uint64(to)
+	}
+	n := dist/uint64(step) + 1
+	if n == 0 || n > math.MaxInt64 {
+		return nil
+	}
+	if to < from {
+		step = -step
+	}
+	if width > 0 {
+		width = max(width, len(strconv.FormatInt(from, 10)), len(strconv.FormatInt(to, 10)))
+	}
+	return &braceRun{from: from, step: step, n: int64(n), width: width, char: char}
+}
+
+// at returns the i-th text of the range.
+func (r *braceRun) at(i int64) string {
+	v := r.from + i*r.step
+	if r.char {
+		return string([]byte{byte(v)})
+	}
+	s := strconv.FormatInt(v, 10)
+	if pad := r.width - len(s); pad > 0 {
+		if v < 0 {
+			return "-" + strings.Repeat("0", pad) + s[1:]
+		}
+		return strings.Repeat("0", pad) + s
+	}
+	return s
+}
+
+// lazyBraces compiles a word with brace expansions. Its results are made one
+// by one, so that their number costs only as they are used. A few are made
+// at once and kept.
+func (c *compiler) lazyBraces(b *braces) func(in *interp, out []string) []string {
+	whole, _, _ := c.fieldWord(bracedWord{word: b.word})
+	var few []func(in *interp, out []string) []string
+	if b.seq.count() <= manyBraces {
+		b.seq.each(nil, func(parts []syntax.Part) {
+			f, _, _ := c.fieldWord(bracedWord{word: &syntax.Word{Pos: b.word.Pos, Parts: mergeParts(parts), Raw: b.word.Raw}})
+			few = append(few, f)
+		})
+	}
+	return func(in *interp, out []string) []string {
+		if in.opts&optBraceexpand == 0 {
+			return whole(in, out)
+		}
+		if few != nil {
+			for _, f := range few {
+				out = f(in, out)
+			}
+			return out
+		}
+		cc := &compiler{source: c.source, line: c.line}
+		b.seq.each(nil, func(parts []syntax.Part) {
+			n := len(out)
+			f, s, isConst := cc.fieldWord(bracedWord{word: &syntax.Word{Pos: b.word.Pos, Parts: mergeParts(parts)}})
+			if isConst {
+				out = append(out, s)
+			} else {
+				out = f(in, out)
+			}
+			in.work(4)
+			for _, s := range out[n:] {
+				in.charge4k(len(s) + 32)
+			}
+		})
+		return out
+	}
+}
+
+// charge4k gathers small charges that last until the end of the command.
+func (in *interp) charge4k(n int) {
+	if in.bulk += n; in.bulk >= 4096 {
+		in.borrow(in.bulk)
+		in.bulk = 0
+	}
+}
+
+// count returns how many texts a sequence stands for, at most a large number.
+func (s braceSeq) count() int {
+	const most = 1 << 30
+	n := 1
+	for i := range s {
+		k := 1
+		switch {
+		case s[i].run != nil:
+			k = int(min(s[i].run.n, most))
+		case s[i].alts != nil:
+			k = 0
+			for _, a := range s[i].alts {
+				k = min(k+a.count(), most)
+			}
+		}
+		n = min(n*k, most)
+	}
+	return n
+}
+
+// each calls f for every text, the last brace changing fastest.
+func (s braceSeq) each(before []syntax.Part, f func([]syntax.Part)) {
+	if len(s) == 0 {
+		f(before)
+		return
+	}
+	n := len(before)
+	before = before[:n:n]
+	switch node := &s[0]; {
+	case node.run != nil:
+		for i := range node.run.n {
+			s[1:].each(append(before, &syntax.Lit{Value: node.run.at(i)}), f)
+		}
+	case node.alts != nil:
+		for _, a := range node.alts {
+			a.each(before, func(parts []syntax.Part) { s[1:].each(parts, f) })
+		}
+	default:
+		s[1:].each(append(before, node.part), f)
+	}
+}
+
+// mergeParts joins neighbouring text. A name that text follows grows by it,
+// as in $x{a,b}: brace expansion comes first.
+func mergeParts(parts []syntax.Part) []syntax.Part {
+	out := make([]syntax.Part, 0, len(parts))
+	for _, p := range parts {
+		l, ok := p.(*syntax.Lit)
+		if !ok || len(out) == 0 {
+			out = append(out, p)
+			continue
+		}
+		switch q := out[len(out)-1].(type) {
+		case *syntax.Lit:
+			out[len(out)-1] = &syntax.Lit{Value: q.Value + l.Value}
+		case *syntax.ParamExp:
+			out = growName(out, q, l)
+		default:
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func growName(out []syntax.Part, e *syntax.ParamExp, l *syntax.Lit) []syntax.Part {
+	n := 0
+	if e.Short && isName(e.Name) {
+		for n < len(l.Value) && isNameByte(l.Value[n]) {
+			n++
+		}
+	}
+	if n > 0 {
+		grown := *e
+		grown.Name += l.Value[:n]
+		out[len(out)-1] = &grown
+	}
+	if n < len(l.Value) {
+		out = append(out, &syntax.Lit{Value: l.Value[n:]})
+	}
+	return out
+}

@@ -1,0 +1,458 @@
+package shell
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/atoll-sandbox/atoll/shell/syntax"
+)
+
+// separators is IFS, ready for use.
+type separators struct {
+	kind  *[256]byte // what each byte is
+	first string     // the first character: what "$*" is joined with
+	wide  string     // IFS, where it has characters beyond ASCII
+	none  bool       // IFS is empty: nothing is split
+}
+
+const (
+	ifsSpace byte = 1 << iota // separates, and runs of it count once
+	ifsMark                   // separates
+	globMark                  // may begin a pattern
+)
+
+// defaultKinds is the table for the default IFS.
+var defaultKinds = makeKinds(" \t\n")
+
+func makeKinds(ifs string) *[256]byte {
+	t := &[256]byte{'*': globMark, '?': globMark, '[': globMark, '\\': globMark, '(': globMark}
+	for i := 0; i < len(ifs); i++ {
+		switch c := ifs[i]; {
+		case c == ' ' || c == '\t' || c == '\n':
+			t[c] |= ifsSpace
+		case c < utf8.RuneSelf:
+			t[c] |= ifsMark
+		}
+	}
+	return t
+}
+
+// reset takes a new value of IFS; unset means the default, joined by a space.
+func (f *separators) reset(ifs string, set bool) {
+	if !set {
+		ifs = " \t\n"
+	}
+	f.none, f.first, f.wide = ifs == "", "", ""
+	if ifs != "" {
+		_, n := utf8.DecodeRuneInString(ifs)
+		f.first = strings.Clone(ifs[:n])
+	}
+	for i := 0; i < len(ifs); i++ {
+		if ifs[i] >= utf8.RuneSelf {
+			f.wide = ifs
+		}
+	}
+	if ifs == " \t\n" {
+		f.kind = defaultKinds
+	} else {
+		f.kind = makeKinds(ifs)
+	}
+}
+
+// sepAt returns the kind and the width of the character of s at i.
+func (f *separators) sepAt(s string, i int) (byte, int) {
+	if f.wide == "" || s[i] < utf8.RuneSelf {
+		return f.kind[s[i]] & (ifsSpace | ifsMark), 1
+	}
+	r, w := utf8.DecodeRuneInString(s[i:])
+	if strings.ContainsRune(f.wide, r) {
+		return ifsMark, w
+	}
+	return 0, w
+}
+
+// fieldList collects the fields that words expand to.
+type fieldList struct {
+	in    *interp
+	out   []string
+	cur   []byte // the field that is being made
+	pat   []byte // the same as a pattern, once glob is set
+	glob  bool   // cur has an active pattern character
+	has   bool   // cur is a field even when it is empty
+	after bool   // cur was begun by white space of IFS
+	bulk  int    // bytes that are not charged yet
+}
+
+// emit is a compiled expansion to fields.
+type emit func(in *interp, b *fieldList)
+
+// active adds unquoted literal text.
+func (b *fieldList) active(s string) {
+	if s == "" {
+		return
+	}
+	b.has, b.after = true, false
+	b.add(s, true)
+}
+
+// quoted adds text that is neither split nor a pattern.
+func (b *fieldList) quoted(s string) {
+	b.has, b.after = true, false
+	b.add(s, false)
+}
+
+func (b *fieldList) add(s string, active bool) {
+	if b.grow(len(s)); active && !b.glob && isActive(b.in, s) {
+		b.glob = true
+		b.pat = appendQuoted(b.pat[:0], string(b.cur))
+	}
+	b.cur = append(b.cur, s...)
+	switch {
+	case !b.glob:
+	case active:
+		b.pat = append(b.pat, s...)
+	default:
+		b.pat = appendQuoted(b.pat, s)
+	}
+}
+
+func (b *fieldList) grow(n int) {
+	if b.bulk += n; b.bulk >= 4096 {
+		b.in.work(b.bulk >> 6)
+		b.in.borrow(b.bulk)
+		b.bulk = 0
+	}
+}
+
+func isActive(in *interp, s string) bool {
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '*', '?', '[', '\\':
+			return true
+		case '(':
+			if i > 0 && in.shopts&shExtglob != 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// split adds the result of an unquoted expansion.
+func (b *fieldList) split(s string) {
+	f := &b.in.ifs
+	if s == "" {
+		return
+	}
+	if f.none {
+		b.active(s)
+		return
+	}
+	start := 0
+	for i := 0; i < len(s); {
+		kind, w := f.sepAt(s, i)
+		if kind == 0 {
+			i += w
+			continue
+		}
+		b.active(s[start:i])
+		switch {
+		case b.has:
+			b.finish()
+			b.after = kind == ifsSpace
+		case kind == ifsSpace || b.after:
+			b.after = b.after && kind == ifsSpace
+		default:
+			b.quoted("")
+			b.finish()
+		}
+		i += w
+		start = i
+	}
+	b.active(s[start:])
+}
+
+// finish ends the current field, if there is one.
+func (b *fieldList) finish() {
+	if b.has {
+		b.push()
+	}
+	b.after = false
+}
+
+func (b *fieldList) push() {
+	b.grow(16)
+	if b.glob && b.in.opts&optNoglob == 0 && hasPattern(string(b.pat), b.in.shopts&shExtglob != 0) {
+		b.out = b.in.globField(b.out, string(b.pat), string(b.cur))
+	} else {
+		b.out = append(b.out, string(b.cur))
+	}
+	b.cur, b.glob, b.has = b.cur[:0], false, false
+}
+
+// list adds the elements of "$@" and its kin: each one a field.
+func (b *fieldList) list(vals []string, quoted bool) {
+	for i, s := range vals {
+		if i > 0 {
+			b.finish()
+		}
+		if quoted {
+			b.quoted(s)
+		} else {
+			b.split(s)
+		}
+		b.in.work(1)
+	}
+}
+
+// fields compiles words to the fields they expand to.
+func (c *compiler) fields(ws []*syntax.Word) func(in *interp) []string {
+	fs := make([]func(in *interp, out []string) []string, 0, len(ws))
+	consts := make([]string, 0, len(ws))
+	for _, w := range ws {
+		for _, x := range expandBraces(w) {
+			f, s, isConst := c.fieldWord(x)
+			if isConst && len(fs) == len(consts) {
+				consts = append(consts, s)
+			}
+			fs = append(fs, f)
+		}
+	}
+	if len(consts) == len(fs) {
+		return func(*interp) []string { return append(make([]string, 0, len(consts)), consts...) }
+	}
+	return func(in *interp) []string {
+		out := make([]string, 0, len(fs))
+		for _, f := range fs {
+			out = f(in, out)
+		}
+		return out
+	}
+}
+
+// fieldWord compiles one word after brace expansion. A word that expands
+// nothing is also returned as it is.
+func (c *compiler) fieldWord(w bracedWord) (f func(in *interp, out []string) []string, s string, isConst bool) {
+	if w.lazy != nil {
+		return c.lazyBraces(w.lazy), "", false
+	}
+	if s, ok := plainWord(w.word); ok {
+		return func(_ *interp, out []string) []string { return append(out, s) }, s, true
+	}
+	if len(w.word.Parts) == 1 {
+		if f := c.singlePart(w.word.Parts[0]); f != nil {
+			return f, "", false
+		}
+	}
+	e := c.emitWord(w.word)
+	return func(in *interp, out []string) []string {
+		b := in.takeFields(out)
+		e(in, b)
+		b.finish()
+		return in.giveFields(b)
+	}, "", false
+}
+
+// takeFields and giveFields lend the shell's list of fields.
+func (in *interp) takeFields(out []string) *fieldList {
+	b := in.spare
+	in.spare = nil
+	if b == nil {
+		b = &fieldList{}
+	}
+	*b = fieldList{in: in, out: out, cur: b.cur[:0], pat: b.pat[:0]}
+	return b
+}
+
+func (in *interp) giveFields(b *fieldList) []string {
+	out := b.out
+	b.out = nil
+	if cap(b.cur) <= 1024 {
+		in.spare = b
+	}
+	return out
+}
+
+// plainWord returns the text of a word that nothing happens to.
+func plainWord(w *syntax.Word) (string, bool) {
+	s := ""
+	for i, p := range w.Parts {
+		t, ok := constant(item{part: p})
+		if !ok {
+			return "", false
+		}
+		if _, lit := p.(*syntax.Lit); lit {
+			if strings.ContainsAny(t, "*?[\\(") || i == 0 && t[0] == '~' || strings.Contains(t, "=~") || strings.Contains(t, ":~") {
+				return "", false
+			}
+		}
+		s += t
+	}
+	if len(w.Parts) == 0 {
+		return "", false
+	}
+	return s, true
+}
+
+// singlePart compiles the commonest words without a list of fields.
+func (c *compiler) singlePart(p syntax.Part) func(in *interp, out []string) []string {
+	switch p := p.(type) {
+	case *syntax.DblQuoted:
+		if hasList(p.Parts) {
+			return nil
+		}
+		f := c.parts(p.Parts)
+		return func(in *interp, out []string) []string { return append(out, f(in)) }
+	case *syntax.ParamExp:
+		if !isPlainParam(p) {
+			return nil
+		}
+		f := c.paramText(p)
+		return func(in *interp, out []string) []string { return in.splitText(out, f(in)) }
+	case *syntax.CmdSubst:
+		f := c.cmdSubst(p)
+		return func(in *interp, out []string) []string { return in.splitText(out, f(in)) }
+	case *syntax.ArithExp:
+		n := c.arith(p.X)
+		return func(in *interp, out []string) []string {
+			return in.splitText(out, strconv.FormatInt(n(in), 10))
+		}
+	}
+	return nil
+}
+
+// splitText adds the fields of an unquoted expansion that is a whole word.
+func (in *interp) splitText(out []string, s string) []string {
+	kind := in.ifs.kind
+	mask := byte(ifsSpace | ifsMark | globMark)
+	for i := 0; i < len(s); i++ {
+		if kind[s[i]]&mask != 0 || s[i] >= utf8.RuneSelf && in.ifs.wide != "" {
+			b := in.takeFields(out)
+			b.split(s)
+			b.finish()
+			return in.giveFields(b)
+		}
+	}
+	if s == "" {
+		return out
+	}
+	return append(out, s)
+}
+
+// hasList reports whether "$@" or the like is among the parts of a quoted
+// text, or could be.
+func hasList(parts []syntax.Part) bool {
+	for _, p := range parts {
+		if e, ok := p.(*syntax.ParamExp); ok && !isScalarParam(e) {
+			return true
+		}
+	}
+	return false
+}
+
+// isScalarParam reports whether e surely expands to one string.
+func isScalarParam(e *syntax.ParamExp) bool {
+	if e.Name == "@" || e.Name == "*" || e.Indirect || e.Arg != nil && isDefaultOp(e.Op) || e.Op == syntax.ParamNames ||
+		e.Op == syntax.ParamNamesAt {
+		return e.Length
+	}
+	return e.Index == nil || e.Index.Kind == syntax.IndexExpr || e.Length
+}
+
+// isPlainParam reports whether e is a value, with an operation that gives
+// one string.
+func isPlainParam(e *syntax.ParamExp) bool { return isScalarParam(e) && !e.Bad }
+
+// emitWord compiles a word to fields, its last one not finished.
+func (c *compiler) emitWord(w *syntax.Word) emit {
+	mode := tildeStart
+	if len(w.Parts) > 0 {
+		if l, ok := w.Parts[0].(*syntax.Lit); ok && assignsLike(l.Value) {
+			return c.emitAssignLike(w, l.Value)
+		}
+	}
+	return c.emitAll(items(w.Parts, mode), false)
+}
+
+// assignsLike reports whether text begins as an assignment does: what
+// follows may then be a tilde prefix.
+func assignsLike(s string) bool {
+	i := strings.IndexByte(s, '=')
+	return i > 0 && isName(strings.TrimSuffix(s[:i], "+"))
+}
+
+// emitAssignLike compiles a word that looks like an assignment.
+func (c *compiler) emitAssignLike(w *syntax.Word, first string) emit {
+	i := strings.IndexByte(first, '=') + 1
+	parts := w.Parts
+	list := []item{{part: &syntax.Lit{Value: first[:i]}}}
+	rest := parts[1:]
+	if i < len(first) {
+		rest = append([]syntax.Part{&syntax.Lit{Value: first[i:]}}, rest...)
+	}
+	return c.emitAll(append(list, items(rest, tildeAssign)...), false)
+}
+
+// emitAll compiles pieces. With operand set they are the operand of an
+// unquoted ${ }, whose literal text is split too.
+func (c *compiler) emitAll(list []item, operand bool) emit {
+	es := make([]emit, len(list))
+	for i, it := range list {
+		es[i] = c.emitPart(it, operand)
+	}
+	if len(es) == 1 {
+		return es[0]
+	}
+	return func(in *interp, b *fieldList) {
+		for _, e := range es {
+			e(in, b)
+		}
+	}
+}
+
+func (c *compiler) emitPart(it item, operand bool) emit {
+	switch p := it.part.(type) {
+	case *syntax.Lit:
+		s := p.Value
+		if operand {
+			return func(_ *interp, b *fieldList) { b.split(s) }
+		}
+		return func(_ *interp, b *fieldList) { b.active(s) }
+	case *syntax.DblQuoted:
+		return c.emitQuoted(p.Parts)
+	case *syntax.ParamExp:
+		return c.emitParam(p, p.Quoted)
+	case *syntax.CmdSubst, *syntax.ArithExp:
+		f := c.textOf(it)
+		return func(in *interp, b *fieldList) { b.split(f(in)) }
+	}
+	f := c.textOf(it)
+	return func(in *interp, b *fieldList) { b.quoted(f(in)) }
+}
+
+// emitQuoted compiles what is between double quotes.
+func (c *compiler) emitQuoted(parts []syntax.Part) emit {
+	if !hasList(parts) {
+		f := c.parts(parts)
+		return func(in *interp, b *fieldList) { b.quoted(f(in)) }
+	}
+	es := make([]emit, len(parts))
+	for i, p := range parts {
+		if e, ok := p.(*syntax.ParamExp); ok {
+			es[i] = c.emitParam(e, true)
+			continue
+		}
+		if d, ok := p.(*syntax.DblQuoted); ok {
+			es[i] = c.emitQuoted(d.Parts)
+			continue
+		}
+		f := c.textOf(item{part: p})
+		es[i] = func(in *interp, b *fieldList) { b.quoted(f(in)) }
+	}
+	return func(in *interp, b *fieldList) {
+		for _, e := range es {
+			e(in, b)
+		}
+	}
+}

@@ -1,0 +1,43 @@
+package shell
+
+import "sync/atomic"
+
+// patternMemo holds a constant pattern, compiled for the options it has been
+// used with.
+type patternMemo struct {
+	src  string
+	made [8]atomic.Pointer[pattern]
+}
+
+func newPatternMemo(src string) *patternMemo { return &patternMemo{src: src} }
+
+func (m *patternMemo) get(flags patFlags) *pattern {
+	slot := &m.made[flags&7]
+	if p := slot.Load(); p != nil {
+		return p
+	}
+	p := compilePattern(m.src, flags)
+	slot.Store(p)
+	return p
+}
+
+// lastPattern remembers the pattern that a word expanded to last.
+type lastPattern struct{ p atomic.Pointer[madePattern] }
+
+type madePattern struct {
+	src   string
+	flags patFlags
+	p     *pattern
+}
+
+func (l *lastPattern) get(in *interp, src string, flags patFlags) *pattern {
+	if m := l.p.Load(); m != nil && m.src == src && m.flags == flags {
+		return m.p
+	}
+	in.work(1 + len(src)>>2)
+	p := compilePattern(src, flags)
+	if len(src) < 1024 {
+		l.p.Store(&madePattern{src, flags, p})
+	}
+	return p
+}

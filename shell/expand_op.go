@@ -1,0 +1,618 @@
+package shell
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/atoll-sandbox/atoll/shell/syntax"
+)
+
+// change compiles an operation that makes one string of another.
+func (c *compiler) change(e *syntax.ParamExp) func(in *interp) func(string) string {
+	switch e.Op {
+	case syntax.ParamReplace, syntax.ParamReplaceAll, syntax.ParamReplaceStart, syntax.ParamReplaceEnd:
+		return c.replace(e)
+	case syntax.ParamTrimPrefix, syntax.ParamTrimPrefixAll, syntax.ParamTrimSuffix, syntax.ParamTrimSuffixAll:
+		return c.trim(e)
+	}
+	return c.recase(e)
+}
+
+func (c *compiler) trim(e *syntax.ParamExp) func(in *interp) func(string) string {
+	pat, op := c.trimPattern(e.Arg), e.Op
+	return func(in *interp) func(string) string {
+		p := pat(in)
+		return func(s string) string {
+			switch op {
+			case syntax.ParamTrimPrefix, syntax.ParamTrimPrefixAll:
+				if i := p.prefix(in, s, op == syntax.ParamTrimPrefixAll); i > 0 {
+					return s[i:]
+				}
+			default:
+				if i := p.suffix(in, s, op == syntax.ParamTrimSuffixAll); i >= 0 {
+					return s[:i]
+				}
+			}
+			return s
+		}
+	}
+}
+
+// trimPattern is a pattern that nocasematch does not concern.
+func (c *compiler) trimPattern(w *syntax.Word) func(in *interp) *pattern {
+	f := c.pattern(w)
+	return func(in *interp) *pattern {
+		if in.shopts&shNocasematch == 0 {
+			return f(in)
+		}
+		in.shopts &^= shNocasematch
+		p := f(in)
+		in.shopts |= shNocasematch
+		return p
+	}
+}
+
+func (c *compiler) replace(e *syntax.ParamExp) func(in *interp) func(string) string {
+	pat, op := c.pattern(e.Arg), e.Op
+	repl := func(*interp) string { return "" }
+	if e.Repl != nil {
+		repl = c.replacement(e.Repl)
+	}
+	return func(in *interp) func(string) string {
+		p := pat(in)
+		r := parseReplacement(repl(in), in.shopts&shPatsubReplacement != 0)
+		return func(s string) string { return in.substitute(s, p, op, r) }
+	}
+}
+
+// replacement compiles the text that replaces a match: what is quoted is
+// protected by backslashes.
+func (c *compiler) replacement(w *syntax.Word) text {
+	list := items(w.Parts, tildeStart)
+	fs := make([]text, len(list))
+	for i, it := range list {
+		f := c.textOf(it)
+		switch it.part.(type) {
+		case *syntax.Lit, *syntax.ParamExp, *syntax.CmdSubst, *syntax.ArithExp:
+			fs[i] = f
+		default:
+			fs[i] = func(in *interp) string { return quoteAmps(f(in)) }
+		}
+	}
+	return joined(fs)
+}
+
+func quoteAmps(s string) string {
+	return strings.NewReplacer(`\`, `\\`, `&`, `\&`).Replace(s)
+}
+
+// replacer is a replacement cut at its ampersands, which stand for the match.
+type replacer []string
+
+func parseReplacement(s string, amps bool) replacer {
+	if strings.IndexByte(s, '\\') < 0 && (!amps || strings.IndexByte(s, '&') < 0) {
+		return replacer{s}
+	}
+	var r replacer
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '\\' && i+1 < len(s) && (s[i+1] == '&' || s[i+1] == '\\'):
+			i++
+			b.WriteByte(s[i])
+		case c == '&' && amps:
+			r = append(r, b.String())
+			b.Reset()
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return append(r, b.String())
+}
+
+// substitute does ${x/p/r}.
+func (in *interp) substitute(s string, p *pattern, op syntax.ParamOp, r replacer) string {
+	switch op {
+	case syntax.ParamReplaceStart:
+		if n := p.prefix(in, s, true); n >= 0 {
+			return string(r.appendTo(nil, s[:n])) + s[n:]
+		}
+		return s
+	case syntax.ParamReplaceEnd:
+		if n := p.suffix(in, s, true); n >= 0 {
+			return s[:n] + string(r.appendTo(nil, s[n:]))
+		}
+		return s
+	}
+	if len(p.nodes) == 0 {
+		return s
+	}
+	if s == "" {
+		if p.match(in, s) {
+			return string(r.appendTo(nil, s))
+		}
+		return s
+	}
+	return in.replaceMatches(s, p, op == syntax.ParamReplaceAll, r)
+}
+
+func (in *interp) replaceMatches(s string, p *pattern, all bool, r replacer) string {
+	f := finder{m: matcher{p: p, in: in, s: s}}
+	var out []byte
+	done, paid := 0, 0
+	for done < len(s) {
+		start, end, ok := f.next(done)
+		if !ok || start >= len(s) {
+			break
+		}
+		out = append(out, s[done:start]...)
+		out = r.appendTo(out, s[start:end])
+		done = end
+		if !all {
+			break
+		}
+		if start == end {
+			_, w := charAt(s, end, p.flags)
+			out = append(out, s[end:end+w]...)
+			done += w
+		}
+		if len(out)-paid > 4096 {
+			in.borrow(2 * (len(out) - paid))
+			paid = len(out)
+		}
+	}
+	if out == nil {
+		return s
+	}
+	return string(append(out, s[done:]...))
+}
+
+func (r replacer) appendTo(b []byte, match string) []byte {
+	for i, s := range r {
+		if i > 0 {
+			b = append(b, match...)
+		}
+		b = append(b, s...)
+	}
+	return b
+}
+
+// recase compiles ${x^p} and its kin.
+func (c *compiler) recase(e *syntax.ParamExp) func(in *interp) func(string) string {
+	pat := func(*interp) *pattern { return nil }
+	if e.Arg != nil {
+		pat = c.pattern(e.Arg)
+	}
+	conv := caseOf(e.Op)
+	all := e.Op == syntax.ParamUpperAll || e.Op == syntax.ParamLowerAll || e.Op == syntax.ParamToggleAll
+	return func(in *interp) func(string) string {
+		p := pat(in)
+		return func(s string) string { return in.mapCase(s, p, conv, all) }
+	}
+}
+
+func caseOf(op syntax.ParamOp) func(rune) rune {
+	switch op {
+	case syntax.ParamUpper, syntax.ParamUpperAll:
+		return unicode.ToUpper
+	case syntax.ParamLower, syntax.ParamLowerAll:
+		return unicode.ToLower
+	}
+	return func(r rune) rune {
+		if unicode.IsUpper(r) {
+			return unicode.ToLower(r)
+		}
+		return unicode.ToUpper(r)
+	}
+}
+
+func (in *interp) mapCase(s string, p *pattern, conv func(rune) rune, all bool) string {
+	var b strings.Builder
+	in.work(len(s) >> 4)
+	in.borrow(len(s))
+	b.Grow(len(s))
+	for i := 0; i < len(s); {
+		r, w := charAt(s, i, 0)
+		ch := s[i : i+w]
+		if r < rawByte && (!in.bytes || r < utf8.RuneSelf) && (p == nil || p.match(in, ch)) {
+			b.WriteRune(conv(r))
+		} else {
+			b.WriteString(ch)
+		}
+		i += w
+		if !all {
+			b.WriteString(s[i:])
+			break
+		}
+	}
+	return b.String()
+}
+
+// changeCase applies the attributes -u, -l and -c.
+func changeCase(s string, a attr) string {
+	switch {
+	case a&attrUpper != 0:
+		return strings.ToUpper(s)
+	case a&attrLower != 0:
+		return strings.ToLower(s)
+	}
+	r, w := utf8.DecodeRuneInString(s)
+	if w == 0 || r == utf8.RuneError {
+		return s
+	}
+	return string(unicode.ToUpper(r)) + strings.ToLower(s[w:])
+}
+
+// runes returns the length of s in characters.
+func (in *interp) runes(s string) int {
+	if in.bytes {
+		return len(s)
+	}
+	in.work(len(s) >> 6)
+	return utf8.RuneCountInString(s)
+}
+
+// slice compiles ${x:off:len}.
+func (c *compiler) slice(e *syntax.ParamExp, get fetch) fetch {
+	off := c.sliceNumber(e, e.Off)
+	var length func(in *interp) int64
+	raw := ""
+	if e.Len != nil {
+		length = c.sliceNumber(e, e.Len)
+		raw = strings.TrimSpace(e.Len.Raw)
+	}
+	sub := c.subscript(e.Index)
+	return func(in *interp) value {
+		v := get(in)
+		if v.multi && !e.Indirect {
+			return in.sliceList(e, v, sub, off, length)
+		}
+		o := off(in)
+		n := int64(in.runes(v.s))
+		if o < 0 {
+			o += n
+		}
+		if o < 0 || o > n {
+			return value{set: v.set}
+		}
+		end := n
+		if length != nil {
+			l := length(in)
+			if end = o + l; l < 0 {
+				end = n + l
+			} else if end > n || end < o {
+				end = n
+			}
+			if end < o {
+				in.errorf("%s: substring expression < 0", expandedLength(in, e, raw, l))
+				in.discard(1)
+			}
+		}
+		v.s = in.substring(v.s, int(o), int(end))
+		return v
+	}
+}
+
+func expandedLength(in *interp, e *syntax.ParamExp, raw string, l int64) string {
+	if strings.ContainsAny(raw, "$`") {
+		return (&compiler{}).arithText(e.Len.Word)(in)
+	}
+	return raw
+}
+
+// sliceNumber compiles an offset or length, whose errors name the parameter.
+func (c *compiler) sliceNumber(e *syntax.ParamExp, a *syntax.Arith) func(in *interp) int64 {
+	f := c.arith(a)
+	name := e.Name
+	return func(in *interp) int64 {
+		saved := in.cmdName
+		in.cmdName = name
+		n := f(in)
+		in.cmdName = saved
+		return n
+	}
+}
+
+func (in *interp) substring(s string, from, to int) string {
+	if in.bytes || len(s) == in.runes(s) {
+		return s[from:to]
+	}
+	start, n := 0, 0
+	for i := range s {
+		if n == from {
+			start = i
+		}
+		if n == to {
+			return s[start:i]
+		}
+		n++
+	}
+	if from >= n {
+		return ""
+	}
+	return s[start:]
+}
+
+// sliceList slices $@ or an array.
+func (in *interp) sliceList(e *syntax.ParamExp, v value, sub *subscript, off, length func(in *interp) int64) value {
+	list := v.list
+	o := off(in)
+	n := int64(len(list))
+	var arr *array
+	switch {
+	case sub == nil: // $@: $0 comes first
+		if o < 0 {
+			if o += n + 1; o < 0 {
+				return value{multi: true, star: v.star}
+			}
+		}
+		if o == 0 {
+			list = append([]string{in.name0}, list...)
+		} else {
+			o--
+		}
+	default:
+		x, _, _ := in.find(ref{name: e.Name})
+		if x != nil && x.attrs&attrArray != 0 {
+			arr = in.indexed(x)
+		}
+		o = in.listOffset(arr, x, o, n)
+		if o < 0 {
+			return value{multi: true, star: v.star}
+		}
+	}
+	list = list[min(o, int64(len(list))):]
+	if length != nil {
+		l := length(in)
+		if l < 0 {
+			in.errorf("%s: substring expression < 0", expandedLength(in, e, strings.TrimSpace(e.Len.Raw), l))
+			in.discard(1)
+		}
+		list = list[:min(l, int64(len(list)))]
+	}
+	v.list, v.set = list, len(list) > 0
+	return v
+}
+
+// listOffset turns the offset into an array into a position in its list of
+// values; -1 is beyond its start.
+func (in *interp) listOffset(arr *array, v *variable, o, n int64) int64 {
+	if arr == nil {
+		if v != nil && v.attrs&attrAssoc != 0 {
+			if o < 0 {
+				o += n + 1
+			}
+			if o > 0 {
+				o--
+			}
+			return o
+		}
+		if o < 0 {
+			o += n
+		}
+		return o
+	}
+	if o < 0 {
+		if o += arr.top() + 1; o < 0 {
+			return -1
+		}
+	}
+	if arr.sparse == nil && arr.holes == nil {
+		return o
+	}
+	pos := int64(0)
+	arr.each(func(i int64, _ string) bool {
+		if i >= o {
+			return false
+		}
+		pos++
+		return true
+	})
+	return pos
+}
+
+// transform compiles ${x@Q} and its kin.
+func (c *compiler) transform(e *syntax.ParamExp, get fetch) fetch {
+	letter, _ := e.Arg.Literal()
+	if letter == "A" || letter == "a" || letter == "K" || letter == "k" {
+		return c.describe(e, letter, get)
+	}
+	f := transformer(letter)
+	shown := rawName(e)
+	return func(in *interp) value {
+		v := get(in)
+		if !v.multi {
+			in.checkSet(v.set, shown)
+			if v.set {
+				v.s = f(in, v.s)
+			}
+			return v
+		}
+		list := make([]string, len(v.list))
+		for i, s := range v.list {
+			list[i] = f(in, s)
+		}
+		v.list = list
+		return v
+	}
+}
+
+func transformer(letter string) func(in *interp, s string) string {
+	switch letter {
+	case "Q":
+		return func(_ *interp, s string) string { return quoteAlways(s) }
+	case "E":
+		return func(_ *interp, s string) string { return syntax.Unescape(s) }
+	case "P":
+		return func(in *interp, s string) string { return in.prompt(s) }
+	case "U":
+		return func(in *interp, s string) string { return in.mapCase(s, nil, unicode.ToUpper, true) }
+	case "u":
+		return func(in *interp, s string) string { return in.mapCase(s, nil, unicode.ToUpper, false) }
+	}
+	return func(in *interp, s string) string { return in.mapCase(s, nil, unicode.ToLower, true) }
+}
+
+// describe compiles @A, @a, @K and @k, which are about the variable.
+func (c *compiler) describe(e *syntax.ParamExp, letter string, get fetch) fetch {
+	sub := c.subscript(e.Index)
+	whole := sub != nil && sub.all != 0
+	return func(in *interp) value {
+		name := e.Name
+		if e.Indirect {
+			name = in.value(name)
+		}
+		val := get(in)
+		if !isName(name) {
+			return in.describeParams(letter, val)
+		}
+		v, r, ok := in.find(ref{name: name})
+		if !ok || v == nil {
+			return value{multi: whole, star: val.star}
+		}
+		switch letter {
+		case "a":
+			return in.describeAttrs(v, val)
+		case "A":
+			return in.describeAssign(r.name, v, val, whole)
+		}
+		if !whole {
+			if val.set {
+				val.s = quoteAlways(val.s)
+			}
+			return val
+		}
+		return in.describePairs(v, val, letter == "k")
+	}
+}
+
+func (in *interp) describeParams(letter string, v value) value {
+	switch {
+	case letter == "A" && v.multi:
+		s := "set --"
+		for _, p := range v.list {
+			s += " " + quoteAlways(p)
+		}
+		return value{s: s, set: true}
+	case letter == "a" || letter == "A":
+		return value{multi: v.multi, star: v.star}
+	}
+	list := make([]string, len(v.list))
+	for i, s := range v.list {
+		list[i] = quoteAlways(s)
+	}
+	v.list = list
+	if !v.multi && v.set {
+		v.s = quoteAlways(v.s)
+	}
+	return v
+}
+
+func (in *interp) describeAttrs(v *variable, val value) value {
+	letters := attrLetters(v)
+	if !val.multi {
+		return value{s: letters, set: true}
+	}
+	list := make([]string, len(val.list))
+	for i := range list {
+		list[i] = letters
+	}
+	val.list = list
+	return val
+}
+
+func (in *interp) describeAssign(name string, v *variable, val value, whole bool) value {
+	letters := attrLetters(v)
+	if whole && v.attrs&attrList != 0 {
+		s := "declare -" + letters + " " + name
+		if v.set {
+			s += "=" + in.listText(v)
+		}
+		return value{s: s, set: true}
+	}
+	if val.multi {
+		val.s = in.join(val.list, true)
+	}
+	switch {
+	case !val.set && letters == "":
+		return value{}
+	case !val.set:
+		return value{s: "declare -" + letters + " " + name, set: true}
+	case letters == "":
+		return value{s: name + "=" + quoteAlways(val.s), set: true}
+	}
+	return value{s: "declare -" + letters + " " + name + "=" + quoteAlways(val.s), set: true}
+}
+
+// describePairs lists keys and values: as one quoted text, or as words.
+func (in *interp) describePairs(v *variable, val value, words bool) value {
+	keys, vals := in.keys(v), in.elems(v)
+	list := make([]string, 0, 2*len(keys))
+	for i := range keys {
+		if words {
+			list = append(list, keys[i], vals[i])
+		} else {
+			list = append(list, quoteKey(keys[i]), quoteVar(vals[i]))
+		}
+	}
+	if words {
+		return value{list: list, multi: true, star: val.star, set: len(list) > 0}
+	}
+	return value{s: strings.Join(list, " "), set: true}
+}
+
+// home returns what a tilde prefix stands for.
+func (in *interp) home(user string) string {
+	switch {
+	case user == "":
+		if s, ok := in.get("HOME"); ok {
+			return s
+		}
+		return in.homeOf("root", "~")
+	case user == "+":
+		if s, ok := in.get("PWD"); ok {
+			return s
+		}
+		return "~+"
+	case user == "-":
+		if s, ok := in.get("OLDPWD"); ok {
+			return s
+		}
+		return "~-"
+	}
+	if n, err := strconv.Atoi(user); err == nil {
+		return in.stackDir(user, n)
+	}
+	return in.homeOf(user, "~"+user)
+}
+
+// stackDir returns an entry of the directory stack: ~2, ~+2 or ~-2.
+func (in *interp) stackDir(user string, n int) string {
+	if user[0] == '-' {
+		n += len(in.dirs)
+	}
+	switch {
+	case n == 0:
+		return in.p.Dir()
+	case n > 0 && n <= len(in.dirs):
+		return in.dirs[n-1]
+	}
+	return "~" + user
+}
+
+// homeOf looks a user up in /etc/passwd.
+func (in *interp) homeOf(user, otherwise string) string {
+	b, err := in.p.ReadFile("/etc/passwd")
+	if err != nil {
+		return otherwise
+	}
+	defer in.p.Free(int64(cap(b)))
+	for line := range strings.SplitSeq(string(b), "\n") {
+		if f := strings.Split(line, ":"); len(f) > 5 && f[0] == user {
+			return f[5]
+		}
+	}
+	return otherwise
+}

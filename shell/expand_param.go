@@ -1,0 +1,504 @@
+package shell
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/atoll-sandbox/atoll/shell/syntax"
+)
+
+// value is what a parameter holds while it is expanded.
+type value struct {
+	s     string
+	list  []string
+	multi bool // list counts: $@, $*, a[@], a[*]
+	star  bool // $* or a[*]: within quotes one field
+	set   bool
+	arg   bool // the operand of ${x-word} is to be used instead
+}
+
+// fetch gets the value of a parameter.
+type fetch func(in *interp) value
+
+func isDefaultOp(op syntax.ParamOp) bool {
+	return op >= syntax.ParamDefault && op <= syntax.ParamAltColon
+}
+
+// paramText compiles a parameter expansion to one string.
+func (c *compiler) paramText(e *syntax.ParamExp) text {
+	if f := c.plainParam(e); f != nil {
+		return f
+	}
+	v := c.param(e)
+	arg := c.word(e.Arg, tildeStart)
+	if e.Quoted {
+		arg = c.word(e.Arg, tildeNone)
+	}
+	return func(in *interp) string {
+		x := v(in)
+		switch {
+		case x.arg:
+			return arg(in)
+		case x.multi:
+			return in.join(x.list, x.star)
+		}
+		return x.s
+	}
+}
+
+// paramEscaped is paramText for a pattern: what is quoted in the operand is.
+func (c *compiler) paramEscaped(e *syntax.ParamExp) text {
+	v, arg := c.param(e), c.escaped(items(e.Arg.Parts, tildeStart))
+	return func(in *interp) string {
+		x := v(in)
+		switch {
+		case x.arg:
+			return arg(in)
+		case x.multi:
+			return in.join(x.list, x.star)
+		}
+		return x.s
+	}
+}
+
+// plainParam compiles $x, or returns nil.
+func (c *compiler) plainParam(e *syntax.ParamExp) text {
+	if e.Op != syntax.ParamNone || e.Index != nil || e.Length || e.Indirect || e.Bad {
+		return nil
+	}
+	name := e.Name
+	if isName(name) {
+		return func(in *interp) string {
+			v := in.m[name]
+			if v == nil || v.dyn != 0 || v.attrs&(attrNameref|attrList) != 0 || !v.set {
+				return in.slowParam(name, name)
+			}
+			if v.num {
+				return strconv.FormatInt(v.n, 10)
+			}
+			return v.s
+		}
+	}
+	if name[0] >= '0' && name[0] <= '9' {
+		return c.positional(e)
+	}
+	shown := shownName(e)
+	switch name {
+	case "@", "*":
+		star := name == "*"
+		return func(in *interp) string { return in.join(in.params, star) }
+	case "?":
+		return func(in *interp) string { return strconv.Itoa(in.status) }
+	case "#":
+		return func(in *interp) string { return strconv.Itoa(len(in.params)) }
+	}
+	return func(in *interp) string { return in.slowParam(name, shown) }
+}
+
+func (c *compiler) positional(e *syntax.ParamExp) text {
+	n, err := strconv.Atoi(e.Name)
+	shown := shownName(e)
+	return func(in *interp) string {
+		switch {
+		case err == nil && n == 0:
+			return in.name0
+		case err == nil && n <= len(in.params):
+			return in.params[n-1]
+		}
+		in.checkSet(false, shown)
+		return ""
+	}
+}
+
+// shownName is what an error about an unset parameter calls it.
+func shownName(e *syntax.ParamExp) string {
+	if e.Short && !isName(e.Name) {
+		return "$" + e.Name
+	}
+	return e.Name
+}
+
+// slowParam returns the value of a special parameter or variable.
+func (in *interp) slowParam(name, shown string) string {
+	v := in.fetchName(name)
+	if v.multi {
+		return in.join(v.list, v.star)
+	}
+	in.checkSet(v.set, shown)
+	return v.s
+}
+
+// checkSet obeys set -u.
+func (in *interp) checkSet(set bool, shown string) {
+	if !set && in.opts&optNounset != 0 {
+		in.errorf("%s: unbound variable", shown)
+		in.fatal(in.unboundStatus())
+	}
+}
+
+// unboundStatus is the status of a shell that an unset parameter ends.
+func (in *interp) unboundStatus() int {
+	if in.subshell || len(in.frames) > 0 && in.source != "" {
+		return 1
+	}
+	return 127
+}
+
+// fetchName returns the value of a parameter that has no subscript.
+func (in *interp) fetchName(name string) value {
+	if isName(name) {
+		v := in.lookup(name)
+		if v == nil {
+			return value{}
+		}
+		if v.attrs&attrNameref != 0 {
+			return in.fetchRef(ref{name: name})
+		}
+		s, ok := in.text(v)
+		return value{s: s, set: ok}
+	}
+	switch name {
+	case "@", "*":
+		return value{list: in.params, multi: true, star: name == "*", set: len(in.params) > 0}
+	case "#":
+		return value{s: strconv.Itoa(len(in.params)), set: true}
+	case "?":
+		return value{s: strconv.Itoa(in.status), set: true}
+	case "-":
+		return value{s: in.optString(), set: true}
+	case "$":
+		return value{s: strconv.Itoa(in.shellPID), set: true}
+	case "!":
+		if in.lastBG == 0 {
+			return value{}
+		}
+		return value{s: strconv.Itoa(in.lastBG), set: true}
+	case "0":
+		return value{s: in.name0, set: true}
+	}
+	if n, err := strconv.Atoi(name); err == nil && n > 0 && n <= len(in.params) {
+		return value{s: in.params[n-1], set: true}
+	}
+	return value{}
+}
+
+// fetchRef returns the value of a variable or an element, name references
+// followed.
+func (in *interp) fetchRef(r ref) value {
+	v, r, ok := in.find(r)
+	switch {
+	case !ok || v == nil:
+		if r.sub != nil && r.sub.all != 0 {
+			return value{multi: true, star: r.sub.all == '*'}
+		}
+		return value{}
+	case r.sub == nil:
+		if v.attrs&attrNameref != 0 {
+			return value{}
+		}
+		s, ok := in.text(v)
+		return value{s: s, set: ok}
+	case r.sub.all != 0:
+		list := in.elems(v)
+		return value{list: list, multi: true, star: r.sub.all == '*', set: len(list) > 0}
+	}
+	s, ok := in.elem(v, r)
+	return value{s: s, set: ok}
+}
+
+// fetchText returns the value of a parameter that is named at run time.
+func (in *interp) fetchText(name string) (v value, ok bool) {
+	if isName(name) || isSpecialParam(name) {
+		return in.fetchName(name), true
+	}
+	r, ok := in.parseRef(name)
+	if !ok {
+		return value{}, false
+	}
+	return in.fetchRef(r), true
+}
+
+func isSpecialParam(s string) bool {
+	if len(s) == 1 && strings.Contains("@*#?-$!", s) {
+		return true
+	}
+	for i := 0; i < len(s); i++ {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// param compiles a parameter expansion.
+func (c *compiler) param(e *syntax.ParamExp) fetch {
+	if e.Bad {
+		raw := e.Raw
+		return func(in *interp) value {
+			in.errorf("%s: bad substitution", raw)
+			in.discard(1)
+			return value{}
+		}
+	}
+	if e.Op == syntax.ParamNames || e.Op == syntax.ParamNamesAt {
+		prefix, star := e.Name, e.Op == syntax.ParamNames
+		return func(in *interp) value {
+			return value{list: in.names(prefix), multi: true, star: star}
+		}
+	}
+	get := c.fetcher(e)
+	if e.Length {
+		return c.length(e, get)
+	}
+	if e.Indirect && (e.Index == nil || e.Index.Kind == syntax.IndexExpr) {
+		get = c.indirect(e, get)
+	}
+	return c.operate(e, get)
+}
+
+// fetcher compiles getting the value that e names.
+func (c *compiler) fetcher(e *syntax.ParamExp) fetch {
+	name := e.Name
+	if e.Index == nil {
+		return func(in *interp) value { return in.fetchName(name) }
+	}
+	r := ref{name, c.subscript(e.Index)}
+	if e.Indirect && r.sub.all != 0 {
+		return func(in *interp) value {
+			v, _, _ := in.find(ref{name: name})
+			list := in.keys(v)
+			return value{list: list, multi: true, star: r.sub.all == '*', set: len(list) > 0}
+		}
+	}
+	return func(in *interp) value { return in.fetchRef(r) }
+}
+
+// length compiles ${#x}.
+func (c *compiler) length(e *syntax.ParamExp, get fetch) fetch {
+	name, all := e.Name, e.Index != nil && e.Index.Kind != syntax.IndexExpr
+	shown := rawName(e)
+	return func(in *interp) value {
+		n := 0
+		switch {
+		case name == "@" || name == "*":
+			n = len(in.params)
+		case all:
+			v, r, ok := in.find(ref{name: name})
+			if !ok || r.sub != nil {
+				v = nil
+			}
+			n = in.count(v)
+			in.checkSet(v != nil, name)
+		default:
+			v := get(in)
+			in.checkSet(v.set, shown)
+			n = in.runes(v.s)
+		}
+		return value{s: strconv.Itoa(n), set: true}
+	}
+}
+
+// rawName is the parameter with its subscript, as in the source.
+func rawName(e *syntax.ParamExp) string {
+	if e.Index != nil && e.Index.Word != nil {
+		return e.Name + "[" + e.Index.Word.Raw + "]"
+	}
+	return shownName(e)
+}
+
+// indirect compiles ${!x}: the value of x names the parameter.
+func (c *compiler) indirect(e *syntax.ParamExp, get fetch) fetch {
+	name := e.Name
+	isRef := e.Index == nil && isName(name)
+	return func(in *interp) value {
+		if isRef {
+			if v := in.lookup(name); v != nil && v.attrs&attrNameref != 0 {
+				if r, ok := in.deref(name, v); ok && r.name != name {
+					if r.sub != nil {
+						return value{s: r.name + "[" + r.sub.raw + "]", set: true}
+					}
+					return value{s: r.name, set: true}
+				}
+			}
+		}
+		v := get(in)
+		if v.multi {
+			v.s = in.join(v.list, v.star)
+		}
+		if !v.set {
+			if isDefaultOp(e.Op) {
+				return value{}
+			}
+			in.errorf("%s: invalid indirect expansion", name)
+			in.discard(1)
+		}
+		x, ok := in.fetchText(v.s)
+		if !ok {
+			in.errorf("%s: invalid variable name", v.s)
+			in.discard(1)
+		}
+		return x
+	}
+}
+
+// operate compiles the operation of e on the value that get returns.
+func (c *compiler) operate(e *syntax.ParamExp, get fetch) fetch {
+	shown := rawName(e)
+	if e.Indirect {
+		shown = "!" + e.Name
+	}
+	checked := func(in *interp) value {
+		v := get(in)
+		if !v.set && in.opts&optNounset != 0 && !v.multi {
+			in.checkSet(false, shown)
+		}
+		return v
+	}
+	switch op := e.Op; {
+	case op == syntax.ParamNone:
+		return checked
+	case isDefaultOp(op):
+		return c.defaults(e, get)
+	case op == syntax.ParamSlice:
+		return c.slice(e, checked)
+	case op == syntax.ParamTransform:
+		return c.transform(e, get)
+	}
+	change := c.change(e)
+	return func(in *interp) value {
+		v := checked(in)
+		f := change(in)
+		if !v.multi {
+			v.s = f(v.s)
+			return v
+		}
+		list := make([]string, len(v.list))
+		for i, s := range v.list {
+			in.work(1)
+			list[i] = f(s)
+		}
+		v.list = list
+		return v
+	}
+}
+
+// defaults compiles ${x-w} ${x=w} ${x?w} ${x+w} and those with a colon.
+func (c *compiler) defaults(e *syntax.ParamExp, get fetch) fetch {
+	colon := (e.Op-syntax.ParamDefault)%2 == 1
+	has := func(in *interp) (value, bool) {
+		v := get(in)
+		ok := v.set
+		if ok && colon {
+			ok = v.s != ""
+			if v.multi {
+				ok = len(v.list) > 1 || v.list[0] != ""
+			}
+		}
+		return v, ok
+	}
+	switch e.Op {
+	case syntax.ParamDefault, syntax.ParamDefaultColon:
+		return func(in *interp) value {
+			if v, ok := has(in); ok {
+				return v
+			}
+			return value{arg: true}
+		}
+	case syntax.ParamAlt, syntax.ParamAltColon:
+		return func(in *interp) value {
+			if _, ok := has(in); ok {
+				return value{arg: true}
+			}
+			return value{multi: e.Name == "@" || e.Index != nil && e.Index.Kind == syntax.IndexAt}
+		}
+	case syntax.ParamError, syntax.ParamErrorColon:
+		return c.errorOp(e, has, colon)
+	}
+	return c.assignOp(e, has)
+}
+
+func (c *compiler) errorOp(e *syntax.ParamExp, has func(in *interp) (value, bool), colon bool) fetch {
+	arg := c.scalar(e.Arg)
+	name := rawName(e)
+	name = strings.TrimPrefix(name, "$")
+	return func(in *interp) value {
+		v, ok := has(in)
+		if ok {
+			return v
+		}
+		msg := "parameter not set"
+		if colon {
+			msg = "parameter null or not set"
+		}
+		if e.Arg != nil {
+			msg = arg(in)
+		}
+		in.errorf("%s: %s", name, msg)
+		in.fatal(in.unboundStatus())
+		return v
+	}
+}
+
+func (c *compiler) assignOp(e *syntax.ParamExp, has func(in *interp) (value, bool)) fetch {
+	arg := c.assignText(e.Arg)
+	r := ref{e.Name, c.subscript(e.Index)}
+	return func(in *interp) value {
+		v, ok := has(in)
+		if ok {
+			return v
+		}
+		to := r
+		if e.Indirect {
+			if t, ok := in.parseRef(in.value(e.Name)); ok {
+				to = t
+			}
+		}
+		if !isName(to.name) || to.sub != nil && to.sub.all != 0 {
+			in.errorf("$%s: cannot assign in this way", e.Name)
+			in.discard(1)
+		}
+		if !in.assign(to, arg(in), false) {
+			in.discard(1)
+		}
+		return in.fetchRef(to)
+	}
+}
+
+// emitParam compiles a parameter expansion to fields.
+func (c *compiler) emitParam(e *syntax.ParamExp, quoted bool) emit {
+	if isScalarParam(e) {
+		f := c.paramText(e)
+		if quoted {
+			return func(in *interp, b *fieldList) { b.quoted(f(in)) }
+		}
+		return func(in *interp, b *fieldList) { b.split(f(in)) }
+	}
+	v := c.param(e)
+	var arg emit
+	if e.Arg != nil && isDefaultOp(e.Op) {
+		if quoted {
+			arg = c.emitQuoted(e.Arg.Parts)
+		} else {
+			arg = c.emitAll(items(e.Arg.Parts, tildeStart), true)
+		}
+	}
+	return func(in *interp, b *fieldList) {
+		x := v(in)
+		switch {
+		case x.arg && arg != nil:
+			arg(in, b)
+		case x.arg:
+			if quoted {
+				b.quoted("")
+			}
+		case x.multi && quoted && x.star:
+			b.quoted(in.join(x.list, true))
+		case x.multi:
+			b.list(x.list, quoted)
+		case quoted:
+			b.quoted(x.s)
+		default:
+			b.split(x.s)
+		}
+	}
+}

@@ -1,0 +1,256 @@
+package shell
+
+import (
+	"io/fs"
+	"slices"
+	"sort"
+	"strings"
+)
+
+// globField adds the names that a pattern matches, or what the options say
+// about a pattern that matches nothing.
+func (in *interp) globField(out []string, pat, plain string) []string {
+	g := globber{in: in, flags: in.globFlags()}
+	g.walk("", pat)
+	list := g.ignore(g.found)
+	if len(list) == 0 {
+		switch {
+		case in.shopts&shFailglob != 0:
+			in.errorf("no match: %s", plain)
+			in.discard(1)
+		case in.shopts&shNullglob != 0:
+			return out
+		}
+		return append(out, plain)
+	}
+	sort.Strings(list)
+	list = slices.Compact(list)
+	in.work(len(list))
+	for _, s := range list {
+		in.charge4k(len(s) + 16)
+	}
+	return append(out, list...)
+}
+
+func (in *interp) globFlags() patFlags {
+	flags := in.patFlags() &^ patFold
+	if in.shopts&shNocaseglob != 0 {
+		flags |= patFold
+	}
+	return flags
+}
+
+// globber collects the names that one pattern matches.
+type globber struct {
+	in    *interp
+	flags patFlags
+	found []string
+	depth int
+}
+
+// maxGlobDepth bounds how deep ** goes down.
+const maxGlobDepth = 256
+
+// walk matches the components of pat below dir, which ends in a slash or is
+// empty for the current directory.
+func (g *globber) walk(dir, pat string) {
+	for strings.HasPrefix(pat, "/") {
+		dir += "/"
+		pat = pat[1:]
+	}
+	if pat == "" {
+		g.add(dir, true)
+		return
+	}
+	comp, rest, more := cutComponent(pat)
+	if more {
+		rest = "/" + rest
+	}
+	switch {
+	case comp == "**" && g.in.shopts&shGlobstar != 0:
+		g.star(dir, rest)
+	case !hasPattern(comp, g.flags&patExt != 0):
+		name := dir + unquotePattern(comp)
+		if !more {
+			g.add(name, false)
+		} else if !hasPattern(rest, g.flags&patExt != 0) || g.isDir(name) {
+			g.walk(name, rest)
+		}
+	default:
+		g.match(dir, comp, rest)
+	}
+}
+
+// cutComponent splits a pattern at its first slash.
+func cutComponent(pat string) (comp, rest string, more bool) {
+	for i := 0; i < len(pat); i++ {
+		switch pat[i] {
+		case '\\':
+			if i+1 < len(pat) && pat[i+1] != '/' {
+				i++
+			}
+		case '/':
+			return pat[:i], pat[i+1:], true
+		}
+	}
+	return pat, "", false
+}
+
+// match tries a component on the names of a directory.
+func (g *globber) match(dir, comp, rest string) {
+	p := compilePattern(comp, g.flags)
+	dots := g.in.shopts&shDotglob != 0 || startsWithDot(p.nodes)
+	for _, e := range g.list(dir) {
+		name := e.Name()
+		g.in.work(1)
+		if name[0] == '.' && !dots || !p.match(g.in, name) {
+			continue
+		}
+		switch {
+		case rest == "":
+			g.found = append(g.found, dir+name)
+			g.in.charge4k(len(dir) + len(name) + 32)
+		case g.entersDir(e, dir+name):
+			g.walk(dir+name, rest)
+		}
+	}
+	if g.in.shopts&shGlobskipdots == 0 && startsWithDot(p.nodes) {
+		for _, name := range []string{".", ".."} {
+			if p.match(g.in, name) {
+				g.walk(dir+name, rest)
+			}
+		}
+	}
+}
+
+// startsWithDot reports whether a pattern begins with a literal dot, so that
+// it may match hidden names.
+func startsWithDot(nodes []patNode) bool {
+	if len(nodes) == 0 {
+		return false
+	}
+	n := &nodes[0]
+	switch {
+	case n.op == patChar:
+		return n.r == '.'
+	case n.op != patGroup || n.kind == '!':
+		return false
+	}
+	for _, alt := range n.alts {
+		if startsWithDot(alt) {
+			return true
+		}
+	}
+	return (n.kind == '?' || n.kind == '*') && startsWithDot(nodes[1:])
+}
+
+// star matches ** : the directory itself and all below it.
+func (g *globber) star(dir, rest string) {
+	for rest == "/**" || strings.HasPrefix(rest, "/**/") {
+		rest = rest[3:]
+	}
+	if g.depth++; g.depth > maxGlobDepth {
+		g.depth--
+		return
+	}
+	if rest == "" {
+		if dir != "" && g.depth == 1 {
+			g.found = append(g.found, dir)
+		}
+	} else if g.depth > 1 || dir != "" || rest != "/" {
+		g.walk(dir, strings.TrimPrefix(rest, "/"))
+	}
+	for _, e := range g.list(dir) {
+		name := e.Name()
+		g.in.work(2)
+		if name[0] == '.' && g.in.shopts&shDotglob == 0 {
+			continue
+		}
+		if rest == "" {
+			g.found = append(g.found, dir+name)
+			g.in.charge4k(len(dir) + len(name) + 32)
+		}
+		if e.IsDir() {
+			g.star(dir+name+"/", rest)
+		} else if rest != "" && e.Type()&fs.ModeSymlink != 0 && g.depth == 1 && g.isDir(dir+name) && rest == "/" {
+			g.found = append(g.found, dir+name+"/")
+		}
+	}
+	g.depth--
+}
+
+func (g *globber) list(dir string) []fs.DirEntry {
+	if dir == "" {
+		dir = "."
+	}
+	list, err := g.in.p.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	return list
+}
+
+func (g *globber) entersDir(e fs.DirEntry, name string) bool {
+	if e.Type()&fs.ModeSymlink != 0 {
+		return g.isDir(name)
+	}
+	return e.IsDir()
+}
+
+func (g *globber) isDir(name string) bool {
+	info, err := g.in.p.Stat(name)
+	return err == nil && info.IsDir()
+}
+
+// add notes a name that no pattern had to match, if it exists.
+func (g *globber) add(name string, dir bool) {
+	if dir {
+		if g.isDir(name) {
+			g.found = append(g.found, name)
+		}
+		return
+	}
+	if _, err := g.in.p.Lstat(name); err == nil {
+		g.found = append(g.found, name)
+	}
+}
+
+// ignore drops the names that GLOBIGNORE lists.
+func (g *globber) ignore(list []string) []string {
+	v, _ := g.in.get("GLOBIGNORE")
+	if v == "" {
+		return list
+	}
+	var pats []*pattern
+	for _, s := range splitPatterns(v) {
+		pats = append(pats, compilePattern(s, g.flags))
+	}
+	return slices.DeleteFunc(list, func(name string) bool {
+		base := name[strings.LastIndexByte(name, '/')+1:]
+		if base == "." || base == ".." {
+			return true
+		}
+		return slices.ContainsFunc(pats, func(p *pattern) bool { return p.match(g.in, name) })
+	})
+}
+
+// splitPatterns cuts a list of patterns at its colons, but for those in
+// brackets or after a backslash.
+func splitPatterns(s string) []string {
+	var list []string
+	start, bracket := 0, false
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '\\':
+			i++
+		case c == '[':
+			bracket = strings.IndexByte(s[i:], ']') > 0
+		case c == ']':
+			bracket = false
+		case c == ':' && !bracket:
+			list = append(list, s[start:i])
+			start = i + 1
+		}
+	}
+	return append(list, s[start:])
+}

@@ -1,0 +1,468 @@
+package shell
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// patFlags say how a pattern is read and compared.
+type patFlags uint8
+
+const (
+	patExt   patFlags = 1 << iota // extended globs are recognized
+	patFold                       // letters match either case
+	patBytes                      // characters are bytes: LC_ALL=C
+)
+
+// pattern is a compiled shell pattern. It never changes, so that any number
+// of shells may share it. Matching takes polynomial time whatever the
+// pattern: positions are kept as sets, nothing is tried twice.
+type pattern struct {
+	nodes []patNode
+	flags patFlags
+	shape patShape
+	lit   string // for the shapes with one literal
+	ext   bool   // has an extended glob
+	fixed int    // how many characters every match has, -1 when it varies
+}
+
+// patShape names the patterns that need no engine.
+type patShape uint8
+
+const (
+	shapeAny    patShape = iota // none of the below
+	shapeLit                    // lit
+	shapePrefix                 // lit*
+	shapeSuffix                 // *lit
+	shapeStar                   // *
+)
+
+type patOp uint8
+
+const (
+	patChar patOp = iota
+	patQuest
+	patStar
+	patClass
+	patGroup
+	patNever // a bracket that can't match
+)
+
+type patNode struct {
+	op   patOp
+	kind byte // of a group: ? * + @ !
+	r    rune
+	set  *charClass
+	alts [][]patNode
+}
+
+// rawByte is added to a byte that is no part of a valid character.
+const rawByte = 0x110000
+
+// maxPatDepth bounds the nesting of extended globs; deeper ones are text.
+const maxPatDepth = 100
+
+// work counts steps for the account of the shell's process.
+func (in *interp) work(n int) {
+	if in != nil && in.p != nil {
+		in.p.Tick(n)
+	}
+}
+
+// compilePattern reads a pattern in which a backslash takes the meaning of
+// the next character away.
+func compilePattern(src string, flags patFlags) *pattern {
+	c := &patParser{src: src, flags: flags}
+	p := &pattern{nodes: c.sequence(0, false), flags: flags, ext: c.ext}
+	p.classify()
+	return p
+}
+
+// literalPattern returns the pattern that matches exactly s.
+func literalPattern(s string, flags patFlags) *pattern {
+	return compilePattern(quotePattern(s), flags)
+}
+
+func (p *pattern) classify() {
+	p.fixed = 0
+	stars := 0
+	var lit strings.Builder
+	plain := true
+	for _, n := range p.nodes {
+		switch n.op {
+		case patStar:
+			stars++
+			p.fixed = -1
+		case patGroup:
+			plain, p.fixed = false, -1
+		case patChar:
+			writeChar(&lit, n.r)
+		default:
+			plain = false
+		}
+		if p.fixed >= 0 {
+			p.fixed++
+		}
+	}
+	if !plain || p.flags&patFold != 0 {
+		return
+	}
+	p.lit = lit.String()
+	last := len(p.nodes) - 1
+	switch {
+	case stars == 0:
+		p.shape = shapeLit
+	case stars == len(p.nodes):
+		p.shape = shapeStar
+	case stars == 1 && p.nodes[last].op == patStar:
+		p.shape = shapePrefix
+	case stars == 1 && p.nodes[0].op == patStar:
+		p.shape = shapeSuffix
+	}
+}
+
+func writeChar(b *strings.Builder, r rune) {
+	if r >= rawByte {
+		b.WriteByte(byte(r - rawByte))
+		return
+	}
+	b.WriteRune(r)
+}
+
+// patParser reads the text of a pattern.
+type patParser struct {
+	src   string
+	pos   int
+	flags patFlags
+	ext   bool
+}
+
+// sequence reads nodes up to the end, or in a group up to '|' or ')'.
+func (c *patParser) sequence(depth int, group bool) []patNode {
+	var list []patNode
+	for c.pos < len(c.src) {
+		ch := c.src[c.pos]
+		if group && (ch == '|' || ch == ')') {
+			break
+		}
+		list = c.appendNode(list, ch, depth)
+	}
+	return list
+}
+
+func (c *patParser) appendNode(list []patNode, ch byte, depth int) []patNode {
+	if n, ok := c.group(ch, depth); ok {
+		return append(list, n)
+	}
+	switch ch {
+	case '*':
+		c.pos++
+		if len(list) > 0 && list[len(list)-1].op == patStar {
+			return list
+		}
+		return append(list, patNode{op: patStar})
+	case '?':
+		c.pos++
+		return append(list, patNode{op: patQuest})
+	case '[':
+		if n, ok := c.bracket(); ok {
+			return append(list, n)
+		}
+	case '\\':
+		if c.pos+1 < len(c.src) {
+			c.pos++
+		}
+	}
+	return append(list, patNode{op: patChar, r: c.next()})
+}
+
+func (c *patParser) next() rune {
+	r, w := charAt(c.src, c.pos, c.flags)
+	c.pos += w
+	return r
+}
+
+// charAt returns the character of s at i and its width.
+func charAt(s string, i int, flags patFlags) (rune, int) {
+	b := s[i]
+	if b < utf8.RuneSelf {
+		return rune(b), 1
+	}
+	if flags&patBytes != 0 {
+		return rawByte + rune(b), 1
+	}
+	r, w := utf8.DecodeRuneInString(s[i:])
+	if r == utf8.RuneError && w == 1 {
+		return rawByte + rune(b), 1
+	}
+	return r, w
+}
+
+// charBefore returns the character of s that ends at i and its width.
+func charBefore(s string, i int, flags patFlags) (rune, int) {
+	b := s[i-1]
+	if b < utf8.RuneSelf {
+		return rune(b), 1
+	}
+	if flags&patBytes != 0 {
+		return rawByte + rune(b), 1
+	}
+	r, w := utf8.DecodeLastRuneInString(s[:i])
+	if r == utf8.RuneError && w == 1 {
+		return rawByte + rune(b), 1
+	}
+	return r, w
+}
+
+// group reads an extended glob.
+func (c *patParser) group(ch byte, depth int) (patNode, bool) {
+	if c.flags&patExt == 0 || depth > maxPatDepth || c.pos+1 >= len(c.src) || c.src[c.pos+1] != '(' ||
+		strings.IndexByte("?*+@!", ch) < 0 || !closesGroup(c.src, c.pos+2) {
+		return patNode{}, false
+	}
+	start := c.pos
+	c.pos += 2
+	n := patNode{op: patGroup, kind: ch}
+	for c.pos < len(c.src) {
+		n.alts = append(n.alts, c.sequence(depth+1, true))
+		if c.pos < len(c.src) && c.src[c.pos] == ')' {
+			c.pos++
+			c.ext = true
+			return n, true
+		}
+		c.pos++ // over '|'
+		if c.pos == len(c.src) {
+			break
+		}
+	}
+	c.pos = start
+	return patNode{}, false
+}
+
+// closesGroup reports whether a ')' for a group that begins at i exists.
+func closesGroup(s string, i int) bool {
+	open := 1
+	for ; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '(':
+			open++
+		case ')':
+			open--
+			if open == 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// hasPattern reports whether s, in which quoted characters carry a
+// backslash, has an active pattern character.
+func hasPattern(s string, ext bool) bool {
+	bracket := false
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '*', '?':
+			return true
+		case '[':
+			bracket = true
+		case ']':
+			if bracket {
+				return true
+			}
+		case '+', '@', '!':
+			if ext && i+1 < len(s) && s[i+1] == '(' {
+				return true
+			}
+		case '\\':
+			i++
+		}
+	}
+	return false
+}
+
+// quotePattern protects what is special in a pattern.
+func quotePattern(s string) string {
+	i := strings.IndexAny(s, patSpecial)
+	if i < 0 {
+		return s
+	}
+	return string(appendQuoted(make([]byte, 0, len(s)+8), s))
+}
+
+const patSpecial = `*?[]\!+@()|^-`
+
+func appendQuoted(b []byte, s string) []byte {
+	for i := 0; i < len(s); i++ {
+		if strings.IndexByte(patSpecial, s[i]) >= 0 {
+			b = append(b, '\\')
+		}
+		b = append(b, s[i])
+	}
+	return b
+}
+
+// unquotePattern undoes quotePattern.
+func unquotePattern(s string) string {
+	if strings.IndexByte(s, '\\') < 0 {
+		return s
+	}
+	b := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+1 < len(s) {
+			i++
+		}
+		b = append(b, s[i])
+	}
+	return string(b)
+}
+
+// matches reports whether n, which stands for one character, matches r.
+func (p *pattern) matches(n *patNode, r rune) bool {
+	switch n.op {
+	case patQuest:
+		return true
+	case patChar:
+		return n.r == r || p.flags&patFold != 0 && foldRune(n.r) == foldRune(r)
+	case patClass:
+		if p.flags&patFold != 0 && r < rawByte {
+			return n.set.has(unicode.ToLower(r)) || n.set.has(unicode.ToUpper(r))
+		}
+		return n.set.has(r)
+	}
+	return false
+}
+
+func foldRune(r rune) rune {
+	if r >= rawByte {
+		return r
+	}
+	return unicode.ToLower(unicode.ToUpper(r))
+}
+
+// match reports whether p matches all of s.
+func (p *pattern) match(in *interp, s string) bool {
+	switch p.shape {
+	case shapeLit:
+		return s == p.lit
+	case shapePrefix:
+		return strings.HasPrefix(s, p.lit)
+	case shapeSuffix:
+		return strings.HasSuffix(s, p.lit)
+	case shapeStar:
+		return true
+	}
+	if p.ext {
+		m := matcher{p: p, in: in, s: s}
+		return m.forward(p.nodes, spans{{0, 0}}).has(len(s))
+	}
+	return p.simple(in, s)
+}
+
+// simple matches without groups: on a mismatch only the last star can help.
+func (p *pattern) simple(in *interp, s string) bool {
+	i, n := 0, 0
+	starNode, starPos := -1, 0
+	for i < len(s) || n < len(p.nodes) {
+		in.work(1)
+		if n < len(p.nodes) {
+			node := &p.nodes[n]
+			if node.op == patStar {
+				starNode, starPos = n, i
+				n++
+				continue
+			}
+			if i < len(s) {
+				if r, w := charAt(s, i, p.flags); p.matches(node, r) {
+					i += w
+					n++
+					continue
+				}
+			}
+		}
+		if starNode < 0 || starPos >= len(s) {
+			return false
+		}
+		_, w := charAt(s, starPos, p.flags)
+		starPos += w
+		i, n = starPos, starNode+1
+	}
+	return true
+}
+
+// prefix returns the length of the shortest or longest prefix of s that p
+// matches, or -1.
+func (p *pattern) prefix(in *interp, s string, longest bool) int {
+	switch p.shape {
+	case shapeLit, shapePrefix:
+		if !strings.HasPrefix(s, p.lit) {
+			return -1
+		}
+		if p.shape == shapePrefix && longest {
+			return len(s)
+		}
+		return len(p.lit)
+	case shapeSuffix:
+		in.work(len(s) >> 6)
+		i := strings.Index(s, p.lit)
+		if longest {
+			i = strings.LastIndex(s, p.lit)
+		}
+		if i < 0 {
+			return -1
+		}
+		return i + len(p.lit)
+	case shapeStar:
+		if longest {
+			return len(s)
+		}
+		return 0
+	}
+	m := matcher{p: p, in: in, s: s}
+	ends := m.forward(p.nodes, spans{{0, 0}})
+	if len(ends) == 0 {
+		return -1
+	}
+	if longest {
+		return ends[len(ends)-1].hi
+	}
+	return ends[0].lo
+}
+
+// suffix returns where the shortest or longest suffix of s that p matches
+// begins, or -1.
+func (p *pattern) suffix(in *interp, s string, longest bool) int {
+	switch p.shape {
+	case shapeLit, shapeSuffix:
+		if !strings.HasSuffix(s, p.lit) {
+			return -1
+		}
+		if p.shape == shapeSuffix && longest {
+			return 0
+		}
+		return len(s) - len(p.lit)
+	case shapePrefix:
+		in.work(len(s) >> 6)
+		if longest {
+			return strings.Index(s, p.lit)
+		}
+		return strings.LastIndex(s, p.lit)
+	case shapeStar:
+		if longest {
+			return 0
+		}
+		return len(s)
+	}
+	m := matcher{p: p, in: in, s: s}
+	starts := m.backward(p.nodes, spans{{len(s), len(s)}})
+	if len(starts) == 0 {
+		return -1
+	}
+	if longest {
+		return starts[0].lo
+	}
+	return starts[len(starts)-1].hi
+}

@@ -1,0 +1,379 @@
+package shell
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/atoll-sandbox/atoll/shell/syntax"
+)
+
+// assignment is a compiled assignment.
+type assignment struct {
+	r     ref
+	add   bool
+	value text
+	num   func(in *interp) int64 // the value is arithmetic
+	array *arrayValue
+	raw   string
+}
+
+// arrayValue is a compiled ( … ).
+type arrayValue struct {
+	elems []func(in *interp, list []element) []element
+}
+
+// element is an element of a compound assignment whose value is expanded.
+type element struct {
+	sub   *subscript // nil: the next index
+	value string
+	add   bool
+	plain bool // a word, of which an associative array makes pairs
+}
+
+// assigns compiles assignments that are a command of their own.
+func (c *compiler) assigns(as []*syntax.Assign) func(in *interp) bool {
+	list := make([]*assignment, len(as))
+	for i, a := range as {
+		list[i] = c.assignment(a)
+	}
+	if len(list) == 1 {
+		return list[0].run
+	}
+	return func(in *interp) bool {
+		for _, a := range list {
+			if !a.run(in) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+func (c *compiler) assignment(a *syntax.Assign) *assignment {
+	k := &assignment{r: ref{a.Name, c.subscript(a.Index)}, add: a.Append}
+	if a.Array != nil {
+		k.array = c.arrayValue(a.Array)
+		return k
+	}
+	k.value = c.assignText(a.Value)
+	if a.Value != nil {
+		k.raw = a.Value.Raw
+	}
+	if a.Value != nil && len(a.Value.Parts) == 1 && a.Index == nil && !a.Append {
+		if x, ok := a.Value.Parts[0].(*syntax.ArithExp); ok {
+			k.num = c.arith(x.X)
+		}
+	}
+	return k
+}
+
+// run assigns; false means that it failed, with a message printed.
+func (k *assignment) run(in *interp) bool {
+	switch {
+	case k.array != nil:
+		return in.assignArray(k, k.array.elements(in))
+	case k.num != nil && in.opts&optXtrace == 0:
+		return in.setInt(k.r.name, k.num(in))
+	}
+	s := k.value(in)
+	if in.opts&optXtrace != 0 {
+		in.trace(k.shown(s))
+	}
+	if k.r.sub == nil && !k.add {
+		if v := in.m[k.r.name]; v != nil && v.attrs == 0 && v.dyn == 0 && v.hook == 0 && in.opts&optAllexport == 0 {
+			in.setString(in.mutable(k.r.name), s)
+			return true
+		}
+	}
+	return in.assign(k.r, s, k.add)
+}
+
+// shown is the assignment as set -x shows it.
+func (k *assignment) shown(s string) string {
+	name := k.r.name
+	if k.r.sub != nil {
+		name += "[" + k.r.sub.raw + "]"
+	}
+	if k.add {
+		name += "+"
+	}
+	if s == "" {
+		return name + "="
+	}
+	return name + "=" + quoteWord(s)
+}
+
+// arrayValue compiles the compound value of an array.
+func (c *compiler) arrayValue(a *syntax.Array) *arrayValue {
+	v := &arrayValue{}
+	for i := range a.Elems {
+		v.elems = append(v.elems, c.element(&a.Elems[i]))
+	}
+	return v
+}
+
+func (c *compiler) element(e *syntax.ArrayElem) func(in *interp, list []element) []element {
+	if e.Assign == nil {
+		f := c.fields([]*syntax.Word{e.Word})
+		return func(in *interp, list []element) []element {
+			for _, s := range f(in) {
+				list = append(list, element{value: s, plain: true})
+			}
+			return list
+		}
+	}
+	sub, value, add := c.subscript(e.Assign.Index), c.assignText(e.Assign.Value), e.Assign.Append
+	return func(in *interp, list []element) []element {
+		return append(list, element{sub: sub, value: value(in), add: add})
+	}
+}
+
+func (v *arrayValue) elements(in *interp) []element {
+	list := make([]element, 0, len(v.elems))
+	for _, f := range v.elems {
+		list = f(in, list)
+		in.work(1)
+	}
+	return list
+}
+
+// assignArray gives an array its elements.
+func (in *interp) assignArray(k *assignment, list []element) bool {
+	name := k.r.name
+	if k.r.sub != nil {
+		in.errorf("%s[%s]: cannot assign list to array member", name, k.r.sub.raw)
+		return false
+	}
+	if in.opts&optXtrace != 0 {
+		in.trace(arrayShown(name, k.add, list))
+	}
+	v, t, ok := in.find(k.r)
+	if !ok || t.sub != nil {
+		if ok {
+			in.errorf("%s[%s]: cannot assign list to array member", t.name, t.sub.raw)
+		}
+		return false
+	}
+	if v != nil && v.attrs&attrReadonly != 0 {
+		in.errorf("%s: readonly variable", t.name)
+		return false
+	}
+	if v != nil && v.attrs&attrNoSet != 0 {
+		return true
+	}
+	return in.fillArray(t.name, in.mutable(t.name), list, k.add)
+}
+
+func arrayShown(name string, add bool, list []element) string {
+	var b strings.Builder
+	b.WriteString(name)
+	if add {
+		b.WriteByte('+')
+	}
+	b.WriteString("=(")
+	for i, e := range list {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		if e.sub != nil {
+			b.WriteString("[" + e.sub.raw + "]=")
+		}
+		b.WriteString(quoteWord(e.value))
+	}
+	b.WriteByte(')')
+	return b.String()
+}
+
+// fillArray stores elements in v, which is owned; without add the old ones
+// go first.
+func (in *interp) fillArray(name string, v *variable, list []element, add bool) bool {
+	if v.attrs&attrAssoc != 0 {
+		return in.fillAssoc(name, v, list, add)
+	}
+	in.toArray(v)
+	if !add {
+		v.arr = &array{}
+		if len(list) > 0 {
+			v.arr.vals = make([]string, 0, len(list))
+		}
+	}
+	v.set = true
+	next := v.arr.top() + 1
+	for _, e := range list {
+		i := next
+		if e.sub != nil {
+			if e.sub.all != 0 || strings.TrimSpace(e.sub.raw) == "" {
+				in.errorf("[%s]=%s: bad array subscript", e.sub.raw, e.value)
+				continue
+			}
+			if i = e.sub.num(in); i < 0 {
+				if i += v.arr.top() + 1; i < 0 {
+					in.errorf("[%s]=%s: bad array subscript", e.sub.raw, e.value)
+					continue
+				}
+			}
+		}
+		old := ""
+		if e.add {
+			old, _ = v.arr.get(i)
+		}
+		v.arr.set(i, in.elemValue(v, old, e.value, e.add))
+		in.work(1)
+		if i&1023 == 1023 {
+			in.recharge(v, v.arr.cost())
+		}
+		next = i + 1
+	}
+	in.recharge(v, v.arr.cost())
+	return true
+}
+
+func (in *interp) fillAssoc(name string, v *variable, list []element, add bool) bool {
+	old := v.assoc
+	if !add || v.assoc == nil {
+		v.assoc = newAssoc()
+	}
+	if !add {
+		defer func() {
+			if v.dyn != 0 {
+				in.refill(v)
+			}
+		}()
+	}
+	_ = old
+	v.set = true
+	pairs := len(list) > 0 && list[0].plain
+	for i := 0; i < len(list); i++ {
+		e := list[i]
+		in.work(1)
+		if !e.plain {
+			key := e.sub.key(in)
+			if key == "" {
+				in.errorf("[%s]=%s: bad array subscript", e.sub.raw, e.value)
+				continue
+			}
+			was := ""
+			if e.add {
+				was, _ = v.assoc.get(key)
+			}
+			in.putKey(v, key, in.elemValue(v, was, e.value, e.add))
+			continue
+		}
+		if !pairs {
+			in.errorf("%s: %s: must use subscript when assigning associative array", name, e.value)
+			continue
+		}
+		value := ""
+		if i+1 < len(list) {
+			i++
+			value = list[i].value
+		}
+		if e.value == "" {
+			in.errorf("%s: bad array subscript", name)
+			continue
+		}
+		in.putKey(v, e.value, in.elemValue(v, "", value, false))
+	}
+	in.recharge(v, v.assoc.cost())
+	return true
+}
+
+// refill makes aliases or remembered commands those of the new value.
+func (in *interp) refill(v *variable) {
+	if v.dyn == dynAliases {
+		in.alias = cow[string]{}
+	} else {
+		in.hash = cow[hashed]{}
+	}
+	for _, p := range v.assoc.pairs() {
+		in.dynPut(v, p.key, p.val)
+	}
+}
+
+// prefix compiles the assignments before a command: the temporary
+// environment in which f runs. It returns false when f must not run.
+func (c *compiler) prefix(as []*syntax.Assign) func(in *interp, f func()) bool {
+	list := make([]*assignment, len(as))
+	for i, a := range as {
+		list[i] = c.assignment(a)
+	}
+	return func(in *interp, f func()) bool {
+		depth := len(in.scopes)
+		in.open(scope{})
+		defer func() {
+			for len(in.scopes) > depth {
+				in.popScope()
+			}
+		}()
+		for _, k := range list {
+			k.temporary(in)
+		}
+		f()
+		return true
+	}
+}
+
+// temporary assigns in the innermost scope, for the environment of a command.
+func (k *assignment) temporary(in *interp) {
+	if k.array != nil {
+		s := "("
+		for i, e := range k.array.elements(in) {
+			if i > 0 {
+				s += " "
+			}
+			s += e.value
+		}
+		in.bindTemporary(k, s+")")
+		return
+	}
+	s := k.value(in)
+	if in.opts&optXtrace != 0 {
+		in.trace(k.shown(s))
+	}
+	in.bindTemporary(k, s)
+}
+
+func (in *interp) bindTemporary(k *assignment, s string) {
+	name := k.r.name
+	if k.r.sub != nil {
+		in.errorf("`%s[%s]': not a valid identifier", name, k.r.sub.raw)
+		return
+	}
+	old := in.lookup(name)
+	if old != nil && old.attrs&attrNameref != 0 {
+		if r, ok := in.deref(name, old); ok && r.sub == nil {
+			name, old = r.name, in.lookup(r.name)
+		}
+	}
+	if old != nil && old.attrs&attrReadonly != 0 {
+		in.errorf("%s: readonly variable", name)
+		return
+	}
+	if k.add && old != nil {
+		was, _ := in.text(old)
+		s = was + s
+		if old.attrs&attrInteger != 0 {
+			s = strconv.FormatInt(in.evalText(was)+in.evalText(strings.TrimPrefix(s, was)), 10)
+		}
+	}
+	v := in.mutableTemporary(name)
+	v.attrs = attrExport
+	if old != nil {
+		v.attrs |= old.attrs & (attrInteger | attrCase)
+		if old.dyn != 0 && old.attrs&attrList == 0 {
+			v.dyn = 0
+		}
+	}
+	in.storeScalar(v, s, false)
+}
+
+// mutableTemporary returns the variable of the innermost scope.
+func (in *interp) mutableTemporary(name string) *variable {
+	level := int32(len(in.scopes))
+	if v := in.m[name]; v != nil && v.level == level {
+		return in.mutable(name)
+	}
+	v := in.shadow(name, level)
+	v.tmp = true
+	return v
+}

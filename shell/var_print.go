@@ -1,0 +1,111 @@
+package shell
+
+import (
+	"strconv"
+	"strings"
+)
+
+// attrLetters returns the letters of a variable's attributes, in the order
+// that declare -p has.
+func attrLetters(v *variable) string {
+	var b strings.Builder
+	for _, x := range []struct {
+		a attr
+		c byte
+	}{
+		{attrArray, 'a'}, {attrAssoc, 'A'}, {attrInteger, 'i'}, {attrNameref, 'n'}, {attrReadonly, 'r'}, {attrTrace, 't'},
+		{attrExport, 'x'}, {attrCapital, 'c'}, {attrLower, 'l'}, {attrUpper, 'u'},
+	} {
+		if v.attrs&x.a != 0 {
+			b.WriteByte(x.c)
+		}
+	}
+	return b.String()
+}
+
+// listText returns the elements of an array as a compound assignment.
+func (in *interp) listText(v *variable) string {
+	var b strings.Builder
+	b.WriteByte('(')
+	if v.attrs&attrAssoc != 0 {
+		a := v.assoc
+		if v.dyn != 0 {
+			a = in.dynAssoc(v)
+		}
+		for _, p := range a.pairs() {
+			in.work(1)
+			b.WriteString("[" + quoteKey(p.key) + "]=" + quoteVar(p.val) + " ")
+		}
+		b.WriteByte(')')
+		return b.String()
+	}
+	sep := ""
+	in.indexed(v).each(func(i int64, s string) bool {
+		in.work(1)
+		b.WriteString(sep + "[" + strconv.FormatInt(i, 10) + "]=" + quoteVar(s))
+		sep = " "
+		return true
+	})
+	b.WriteByte(')')
+	return b.String()
+}
+
+// declaration returns the line that declare -p prints.
+func (in *interp) declaration(name string, v *variable) string {
+	letters := attrLetters(v)
+	if letters == "" {
+		letters = "-"
+	}
+	line := "declare -" + letters + " " + name
+	switch {
+	case v.attrs&attrList != 0:
+		if v.set {
+			line += "=" + in.listText(v)
+		}
+	case v.attrs&attrNameref != 0:
+		if v.set {
+			line += "=" + quoteDouble(v.s)
+		}
+	default:
+		if s, ok := in.text(v); ok {
+			line += "=" + quoteVar(s)
+		}
+	}
+	return line + "\n"
+}
+
+// setLine returns the line that set prints, "" for a variable without value.
+func (in *interp) setLine(name string, v *variable) string {
+	switch {
+	case !v.set || v.attrs&attrNoSet != 0 && name == "FUNCNAME" && len(in.frames) == 0:
+		return ""
+	case v.attrs&attrList != 0:
+		return name + "=" + in.listText(v) + "\n"
+	}
+	s, ok := in.text(v)
+	if !ok {
+		return ""
+	}
+	return name + "=" + quoteSet(s) + "\n"
+}
+
+// variablesText lists all variables as set does.
+func (in *interp) variablesText() string {
+	var b strings.Builder
+	for _, name := range in.names("") {
+		b.WriteString(in.setLine(name, in.lookup(name)))
+	}
+	return b.String()
+}
+
+// declarations lists the variables with all of the attributes, as declare -p.
+func (in *interp) declarations(with attr) string {
+	var b strings.Builder
+	for _, name := range in.names("") {
+		v := in.lookup(name)
+		if v.attrs&with == with {
+			b.WriteString(in.declaration(name, v))
+		}
+	}
+	return b.String()
+}

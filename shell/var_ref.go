@@ -1,0 +1,473 @@
+package shell
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/atoll-sandbox/atoll/shell/syntax"
+)
+
+// ref names a variable, or an element of one.
+type ref struct {
+	name string
+	sub  *subscript // nil for the variable as a whole
+}
+
+// subscript is a compiled index. Whether it is a number or a key depends on
+// the array.
+type subscript struct {
+	all byte // '@' or '*' for all elements, else 0
+	raw string
+	num func(in *interp) int64
+	key func(in *interp) string
+}
+
+// subscript compiles an index; nil stays nil.
+func (c *compiler) subscript(ix *syntax.Index) *subscript {
+	if ix == nil {
+		return nil
+	}
+	switch ix.Kind {
+	case syntax.IndexAt:
+		return &subscript{all: '@', raw: "@", key: func(*interp) string { return "@" }}
+	case syntax.IndexStar:
+		return &subscript{all: '*', raw: "*", key: func(*interp) string { return "*" }}
+	}
+	s := &subscript{raw: ix.Arith.Raw, num: c.arith(ix.Arith), key: c.scalar(ix.Word)}
+	if ix.Word != nil {
+		s.raw = ix.Word.Raw
+	}
+	return s
+}
+
+// constIndex is the subscript of a known index.
+func constIndex(i int64) *subscript {
+	text := strconv.FormatInt(i, 10)
+	return &subscript{raw: text, num: func(*interp) int64 { return i }, key: func(*interp) string { return text }}
+}
+
+// constKey is the subscript of a known key.
+func constKey(key string) *subscript {
+	return &subscript{
+		raw: key, key: func(*interp) string { return key },
+		num: func(in *interp) int64 { return in.evalText(key) },
+	}
+}
+
+// parseRef reads name or name[index].
+func (in *interp) parseRef(text string) (ref, bool) {
+	if isName(text) {
+		return ref{name: text}, true
+	}
+	if strings.IndexByte(text, '[') < 0 {
+		return ref{}, false
+	}
+	name, index, ok := syntax.ParseRef(text, in.valueOptions())
+	if !ok {
+		return ref{}, false
+	}
+	c := &compiler{}
+	r := ref{name: name, sub: c.subscript(index)}
+	if r.sub != nil {
+		r.sub.raw = strings.TrimSuffix(text[len(name)+1:], "]")
+	}
+	return r, true
+}
+
+func (in *interp) valueOptions() syntax.Options {
+	return syntax.Options{Budget: in.p, ExtGlob: func() bool { return in.shopt(shExtglob) }}
+}
+
+// maxNameref is how many name references may follow each other.
+const maxNameref = 8
+
+// deref follows the name reference v, called name. A reference that leads
+// to no name yet is returned as it is, with r.name the reference's.
+func (in *interp) deref(name string, v *variable) (r ref, ok bool) {
+	r = ref{name: name}
+	start := name
+	for range maxNameref {
+		if !v.set || v.s == "" {
+			return r, true
+		}
+		target := v.s
+		if !isName(target) {
+			t, ok := in.parseRef(target)
+			if !ok {
+				return ref{}, false
+			}
+			if w := in.lookup(t.name); w != nil && w.attrs&attrNameref != 0 {
+				u, ok := in.deref(t.name, w)
+				return ref{u.name, t.sub}, ok && u.sub == nil
+			}
+			return t, true
+		}
+		if target == start || target == r.name {
+			return in.circular(start, target)
+		}
+		r.name = target
+		if v = in.lookup(target); v == nil || v.attrs&attrNameref == 0 {
+			return r, true
+		}
+	}
+	in.errorf("warning: %s: circular name reference", start)
+	return ref{}, false
+}
+
+// circular answers a reference that leads to itself: from within a function
+// it is the global variable of that name.
+func (in *interp) circular(start, target string) (ref, bool) {
+	in.errorf("warning: %s: circular name reference", start)
+	if v := in.lookup(start); v != nil && v.level > 0 {
+		return ref{name: globalMark + target}, true
+	}
+	return ref{}, false
+}
+
+// globalMark before a name asks for the outermost variable of that name.
+const globalMark = "\x00"
+
+// find returns the variable that r means, name references followed, and r
+// without them. ok is false when a reference leads nowhere.
+func (in *interp) find(r ref) (v *variable, to ref, ok bool) {
+	v = in.lookup(r.name)
+	if v == nil || v.attrs&attrNameref == 0 {
+		return v, r, true
+	}
+	t, ok := in.deref(r.name, v)
+	if !ok {
+		return nil, r, false
+	}
+	if r.sub != nil {
+		if t.sub != nil {
+			return nil, r, false
+		}
+		t.sub = r.sub
+	}
+	if strings.HasPrefix(t.name, globalMark) {
+		t.name = t.name[1:]
+		for v = in.lookup(t.name); v != nil && v.prev != nil; {
+			v = v.prev
+		}
+		if v != nil && v.gone {
+			v = nil
+		}
+		return v, t, true
+	}
+	return in.lookup(t.name), t, true
+}
+
+// refText returns the value that r means.
+func (in *interp) refText(r ref) (string, bool) {
+	v, r, ok := in.find(r)
+	if !ok || v == nil || v.attrs&attrNameref != 0 {
+		return "", false
+	}
+	if r.sub == nil {
+		return in.text(v)
+	}
+	return in.elem(v, r)
+}
+
+// elem returns one element of v, or all of them joined.
+func (in *interp) elem(v *variable, r ref) (string, bool) {
+	switch {
+	case r.sub.all != 0 && v.attrs&attrAssoc == 0 || r.sub.all != 0 && v.dyn == 0:
+		vals := in.elems(v)
+		return in.join(vals, r.sub.all == '*'), len(vals) > 0
+	case v.attrs&attrAssoc != 0:
+		key := r.sub.key(in)
+		if key == "" {
+			in.errorf("%s: bad array subscript", r.name)
+			return "", false
+		}
+		if v.dyn != 0 {
+			return in.dynAssoc(v).get(key)
+		}
+		return v.assoc.get(key)
+	}
+	i := r.sub.num(in)
+	if v.attrs&attrArray == 0 {
+		if i == 0 || i == -1 {
+			return in.text(v)
+		}
+		return "", false
+	}
+	a := in.indexed(v)
+	if i < 0 {
+		if i += a.top() + 1; i < 0 {
+			in.errorf("%s: bad array subscript", r.name)
+			return "", false
+		}
+	}
+	return a.get(i)
+}
+
+// indexed returns the elements of an indexed array, which may be dynamic.
+func (in *interp) indexed(v *variable) *array {
+	if v.dyn != 0 {
+		return in.dynArray(v)
+	}
+	return v.arr
+}
+
+// elems returns all values of v; a scalar is an array of one.
+func (in *interp) elems(v *variable) []string {
+	switch {
+	case v == nil:
+		return nil
+	case v.attrs&attrArray != 0:
+		return in.indexed(v).values()
+	case v.attrs&attrAssoc != 0:
+		a := v.assoc
+		if v.dyn != 0 {
+			a = in.dynAssoc(v)
+		}
+		pairs := a.pairs()
+		list := make([]string, len(pairs))
+		for i, p := range pairs {
+			list[i] = p.val
+		}
+		return list
+	}
+	if s, ok := in.text(v); ok {
+		return []string{s}
+	}
+	return nil
+}
+
+// keys returns all indices or keys of v.
+func (in *interp) keys(v *variable) []string {
+	var list []string
+	switch {
+	case v == nil:
+	case v.attrs&attrArray != 0:
+		in.indexed(v).each(func(i int64, _ string) bool {
+			list = append(list, strconv.FormatInt(i, 10))
+			return true
+		})
+	case v.attrs&attrAssoc != 0:
+		a := v.assoc
+		if v.dyn != 0 {
+			a = in.dynAssoc(v)
+		}
+		for _, p := range a.pairs() {
+			list = append(list, p.key)
+		}
+	default:
+		if _, ok := in.text(v); ok {
+			list = []string{"0"}
+		}
+	}
+	return list
+}
+
+// count returns how many elements v has.
+func (in *interp) count(v *variable) int {
+	switch {
+	case v == nil:
+		return 0
+	case v.attrs&attrArray != 0:
+		return in.indexed(v).len()
+	case v.attrs&attrAssoc != 0 && v.dyn == 0:
+		return v.assoc.len()
+	case v.attrs&attrAssoc != 0:
+		return in.dynAssoc(v).len()
+	}
+	if _, ok := in.text(v); ok {
+		return 1
+	}
+	return 0
+}
+
+// assign gives what r means a value, or adds to it. It returns false, with a
+// message printed, when that can't be done.
+func (in *interp) assign(r ref, value string, add bool) bool {
+	v, t, ok := in.find(r)
+	if !ok {
+		return in.refFailed(r)
+	}
+	if v != nil && v.attrs&attrNameref != 0 && t.sub == nil {
+		return in.pointRef(t.name, value)
+	}
+	return in.store(v, t, value, add)
+}
+
+// refFailed says why a name reference can't be assigned through.
+func (in *interp) refFailed(r ref) bool {
+	if v := in.lookup(r.name); v != nil && v.attrs&attrNameref != 0 && r.sub != nil {
+		in.errorf("%s[%s]: bad array subscript", v.s, r.sub.raw)
+	}
+	return false
+}
+
+// pointRef makes a name reference without a target lead to value.
+func (in *interp) pointRef(name, value string) bool {
+	if !in.validTarget(value) {
+		in.errorf("`%s': not a valid identifier", value)
+		return false
+	}
+	in.setString(in.mutable(name), value)
+	return true
+}
+
+// validTarget reports whether a name reference may lead to s.
+func (in *interp) validTarget(s string) bool {
+	if isName(s) {
+		return true
+	}
+	i := strings.IndexByte(s, '[')
+	return i > 0 && isName(s[:i]) && strings.HasSuffix(s, "]") && len(s) > i+2
+}
+
+// store assigns to a variable that is no name reference; v may be nil.
+func (in *interp) store(v *variable, r ref, value string, add bool) bool {
+	if v != nil && v.attrs&attrReadonly != 0 {
+		in.errorf("%s: readonly variable", r.name)
+		return false
+	}
+	if v != nil && v.attrs&attrNoSet != 0 {
+		return true
+	}
+	if r.sub != nil && r.sub.all != 0 && (v == nil || v.attrs&attrAssoc == 0) {
+		in.errorf("%s[%s]: bad array subscript", r.name, r.sub.raw)
+		return false
+	}
+	v = in.mutable(r.name)
+	if r.sub == nil && v.attrs&attrList == 0 {
+		in.storeScalar(v, value, add)
+		return true
+	}
+	return in.storeElem(v, r, value, add)
+}
+
+func (in *interp) storeScalar(v *variable, value string, add bool) {
+	switch {
+	case v.dyn != 0:
+		in.dynSet(v, value)
+	case v.attrs&attrInteger != 0:
+		n := in.evalText(value)
+		if add {
+			old, _ := in.text(v)
+			n += in.evalText(old)
+		}
+		in.setString(v, strconv.FormatInt(n, 10))
+	case v.attrs&attrCase != 0:
+		if add {
+			old, _ := in.text(v)
+			value = old + value
+		}
+		in.setString(v, changeCase(value, v.attrs))
+	case add:
+		in.appendString(v, value)
+	default:
+		in.setString(v, value)
+	}
+}
+
+// storeElem assigns to an element of v, which becomes an array if it is none.
+func (in *interp) storeElem(v *variable, r ref, value string, add bool) bool {
+	if v.attrs&attrAssoc != 0 {
+		key := "0"
+		if r.sub != nil {
+			key = r.sub.key(in)
+		}
+		if key == "" {
+			in.errorf("%s[%s]: bad array subscript", r.name, r.sub.raw)
+			return false
+		}
+		old, _ := v.assoc.get(key)
+		in.putKey(v, key, in.elemValue(v, old, value, add))
+		return true
+	}
+	i := int64(0)
+	if r.sub != nil {
+		i = r.sub.num(in)
+	}
+	in.toArray(v)
+	if i < 0 {
+		if i += v.arr.top() + 1; i < 0 {
+			in.errorf("%s[%s]: bad array subscript", r.name, r.sub.raw)
+			return false
+		}
+	}
+	old, _ := v.arr.get(i)
+	in.putElem(v, i, in.elemValue(v, old, value, add))
+	return true
+}
+
+// elemValue is the new value of an element: added to, calculated, recased.
+func (in *interp) elemValue(v *variable, old, value string, add bool) string {
+	switch {
+	case v.attrs&attrInteger != 0:
+		n := in.evalText(value)
+		if add {
+			n += in.evalText(old)
+		}
+		return strconv.FormatInt(n, 10)
+	case add:
+		value = old + value
+	}
+	if v.attrs&attrCase != 0 {
+		value = changeCase(value, v.attrs)
+	}
+	return value
+}
+
+// toArray makes v an indexed array; its value becomes element 0.
+func (in *interp) toArray(v *variable) {
+	if v.attrs&attrArray == 0 {
+		old, had := in.text(v)
+		v.attrs |= attrArray
+		v.arr = &array{}
+		v.s, v.num, v.tail, v.dyn = "", false, nil, 0
+		if had {
+			v.arr.set(0, old)
+		}
+	}
+	if v.arr == nil {
+		v.arr = &array{}
+	}
+	if v.dyn != 0 {
+		v.arr, v.dyn = in.dynArray(v).clone(), 0
+	}
+}
+
+// putElem stores an element of an owned indexed array.
+func (in *interp) putElem(v *variable, i int64, s string) {
+	v.arr.set(i, s)
+	v.set = true
+	in.recharge(v, v.arr.cost())
+}
+
+// putKey stores an element of an owned associative array.
+func (in *interp) putKey(v *variable, key, s string) {
+	if v.assoc == nil {
+		v.assoc = newAssoc()
+	}
+	v.assoc.set(key, s)
+	v.set = true
+	in.recharge(v, v.assoc.cost())
+	if v.dyn != 0 {
+		in.dynPut(v, key, s)
+	}
+}
+
+func (in *interp) recharge(v *variable, c int64) {
+	if c != v.charge {
+		in.charge(c - v.charge)
+		v.charge = c
+	}
+	in.changed(v)
+}
+
+// join makes one string of many: "$*" with the first character of IFS,
+// others with a space.
+func (in *interp) join(list []string, ifs bool) string {
+	sep := " "
+	if ifs {
+		sep = in.ifs.first
+	}
+	in.work(len(list))
+	return strings.Join(list, sep)
+}
