@@ -87,14 +87,11 @@ func (m *machine) concat(x, y *Array) *Array {
 	if len(x.Items) == 0 && !y.shared {
 		return y
 	}
-	m.tick(len(y.Items) / 8)
 	x = m.ownArray(x, len(y.Items))
 	if len(x.Items)+len(y.Items) > cap(x.Items) {
 		m.alloc(int64(len(x.Items)+2*len(y.Items)) * valueSize)
 	}
-	for _, v := range y.Items {
-		x.Items = append(x.Items, share(v))
-	}
+	x.Items = m.appendShared(x.Items, y.Items)
 	return x
 }
 

@@ -95,12 +95,8 @@ func (m *machine) arrayElement(t *Array, k Value) (Value, bool, error) {
 			return nil, false, err
 		}
 		m.alloc(int64(to-from)*valueSize + headSize)
-		m.tick((to - from) / 8)
-		a := &Array{Items: make([]Value, to-from)}
-		for i, v := range t.Items[from:to] {
-			a.Items[i] = share(v)
-		}
-		return a, true, nil
+		items := make([]Value, 0, to-from)
+		return &Array{Items: m.appendShared(items, t.Items[from:to])}, true, nil
 	case *Array:
 		return m.indices(t, k), true, nil
 	}
@@ -202,6 +198,9 @@ func (m *machine) indices(a, b *Array) *Array {
 
 func (m *machine) doEach(in *instr) action {
 	v := m.pop()
+	if m.tracked() && !identical(v, m.track.value) {
+		return m.fail(failf("Invalid path expression near attempt to iterate through %s", m.brief(v)))
+	}
 	n := 0
 	switch c := v.(type) {
 	case *Array:
@@ -210,9 +209,6 @@ func (m *machine) doEach(in *instr) action {
 		n = len(c.entries)
 	default:
 		return m.fail(failf("Cannot iterate over %s", m.kindAndText(v)))
-	}
-	if m.tracked() && !identical(v, m.track.value) {
-		return m.fail(failf("Invalid path expression near attempt to iterate through %s", m.brief(v)))
 	}
 	if n == 0 {
 		return goBack

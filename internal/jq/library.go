@@ -22,7 +22,7 @@ var library = map[string]string{
 	"range/3":           `def range($from; $to; $by): if $by > 0 then $from | while(. < $to; . + $by) elif $by < 0 then $from | while(. > $to; . + $by) else empty end;`,
 	"while/2":           `def while(cond; next): def w: if cond then ., (next | w) else empty end; w;`,
 	"until/2":           `def until(cond; next): def u: if cond then . else next | u end; u;`,
-	"repeat/1":          `def repeat(f): def r: f | (., r); r;`,
+	"repeat/1":          `def repeat(f): def r: f, r; r;`,
 	"limit/2":           `def limit($n; f): if $n > 0 then label $done | foreach f as $item (0; . + 1; $item, if . >= $n then break $done else empty end) elif $n == 0 then empty else f end;`,
 	"skip/2":            `def skip($n; f): if $n > 0 then foreach f as $item ($n; . - 1; if . < 0 then $item else empty end) elif $n == 0 then f else error("Invalid arguments to skip: \($n)") end;`,
 	"last/1":            `def last(f): reduce f as $item (null; $item);`,

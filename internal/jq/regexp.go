@@ -211,13 +211,10 @@ func (m *machine) found(re *regex.Regexp, s string, caps []int, where *counter) 
 	o := m.span(s, caps[0], caps[1], where)
 	for i := 1; i <= re.Groups(); i++ {
 		var c *Object
-		if caps[2*i] < 0 {
-			c = NewObject()
-			c.Set("offset", -1.0)
-			c.Set("string", nil)
-			c.Set("length", 0.0)
+		if begin, end := caps[2*i], caps[2*i+1]; begin == end {
+			c = emptySpan(begin, where)
 		} else {
-			c = m.span(s, caps[2*i], caps[2*i+1], where)
+			c = m.span(s, begin, end, where)
 		}
 		if name := names[i-1]; name != "" {
 			c.Set("name", name)
@@ -227,6 +224,20 @@ func (m *machine) found(re *regex.Regexp, s string, caps []int, where *counter) 
 		captures.Items = append(captures.Items, c)
 	}
 	o.Set("captures", captures)
+	return o
+}
+
+// emptySpan is a group that matched nothing, or took no part.
+func emptySpan(begin int, where *counter) *Object {
+	o := NewObject()
+	if begin < 0 {
+		o.Set("offset", -1.0)
+		o.Set("string", nil)
+	} else {
+		o.Set("offset", float64(where.at(begin)))
+		o.Set("string", "")
+	}
+	o.Set("length", 0.0)
 	return o
 }
 

@@ -99,12 +99,9 @@ func (m *machine) setSlice(a *Array, key *Object, v Value) (Value, error) {
 	}
 	n := len(a.Items) - (to - from) + len(with.Items)
 	m.alloc(int64(n)*valueSize + headSize)
-	m.tick(n / 8)
 	out := &Array{Items: make([]Value, 0, n)}
 	for _, part := range [][]Value{a.Items[:from], with.Items, a.Items[to:]} {
-		for _, item := range part {
-			out.Items = append(out.Items, share(item))
-		}
+		out.Items = m.appendShared(out.Items, part)
 	}
 	return out, nil
 }

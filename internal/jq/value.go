@@ -131,18 +131,30 @@ func share(v Value) Value {
 	return v
 }
 
-// own returns a with the right to change it: a itself, or a copy.
+// ownArray returns a with the right to change it: a itself, or a copy.
 func (m *machine) ownArray(a *Array, room int) *Array {
 	if !a.shared {
 		return a
 	}
 	m.alloc(int64(len(a.Items)+room) * valueSize)
-	m.tick(len(a.Items) / 8)
-	c := &Array{Items: make([]Value, len(a.Items), len(a.Items)+room)}
-	for i, v := range a.Items {
-		c.Items[i] = share(v)
-	}
+	c := &Array{Items: make([]Value, 0, len(a.Items)+room)}
+	c.Items = m.appendShared(c.Items, a.Items)
 	return c
+}
+
+const copyBatch = 4096 // items between two looks at the budget
+
+// appendShared appends items that stay where they are, too.
+func (m *machine) appendShared(to, items []Value) []Value {
+	for len(items) > 0 {
+		n := min(len(items), copyBatch)
+		m.tick(n/8 + 1)
+		for _, v := range items[:n] {
+			to = append(to, share(v))
+		}
+		items = items[n:]
+	}
+	return to
 }
 
 func (m *machine) ownObject(o *Object) *Object {

@@ -1,0 +1,67 @@
+package jq
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+// FuzzProgram runs any program on any input within limits.
+func FuzzProgram(f *testing.F) {
+	for _, r := range programs(f) {
+		f.Add(r.Program, "null")
+	}
+	f.Add(`.[] | select(.a > 1) | .b |= . + 1`, `[{"a":2,"b":1},{"a":0}]`)
+	f.Add(`reduce .[] as [$a, {b: $c}] (0; . + $c) ?// 1`, `[[1,{"b":2}]]`)
+	f.Fuzz(func(t *testing.T, program, input string) {
+		l := &limits{memory: 32 << 20, deadline: time.Now().Add(300 * time.Millisecond)}
+		defer func() {
+			switch r := recover().(type) {
+			case nil, overMemory, overTime:
+			default:
+				panic(r)
+			}
+			if late := time.Since(l.deadline); late > 500*time.Millisecond {
+				t.Errorf("%v behind the deadline", late)
+			}
+		}()
+		_, _, _ = evaluate(program, input, l)
+	})
+}
+
+// FuzzDecode reads any text in both ways; what is read prints and reads again as the same.
+func FuzzDecode(f *testing.F) {
+	for _, s := range []string{`{"a":[1,2.50,-0,1e1000,"\ud83d\ude00\u0001"],"b":{}} nan`, `[1,[],{"a":{"b":[]}}]`, `[1,}`, `{"a" 1}`, "\"\xff\xf0\x9f\"", "1 2 3 x"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		d := NewDecoder(strings.NewReader(text), nil)
+		m := machine{account: &account{}}
+		for {
+			v, err := d.Decode()
+			if err != nil {
+				break
+			}
+			first := m.toJSON(v)
+			again, err := DecodeText(first, nil)
+			if err != nil {
+				t.Fatalf("%q printed as %q: %v", text, first, err)
+			}
+			if second := m.toJSON(again); first != second {
+				t.Fatalf("%q printed as %q, then %q", text, first, second)
+			}
+		}
+		events := NewEventDecoder(strings.NewReader(text), nil)
+		for {
+			if _, err := events.Decode(); err != nil {
+				var bad *SyntaxError
+				if !errors.Is(err, io.EOF) && !errors.As(err, &bad) {
+					t.Fatalf("%q: %v", text, err)
+				}
+				return
+			}
+		}
+	})
+}
