@@ -403,7 +403,9 @@ func TestAtOnce(t *testing.T) {
 		func(i int) error { return f.MkdirAll(fmt.Sprint("/d/", i, "/x"), 0o755) },
 		func(i int) error { return f.RemoveAll(fmt.Sprint("/d/", i-1)) },
 		func(i int) error { f.Usage(); _, err := f.Stat("/f2"); return err },
-		func(i int) error { return fs.WalkDir(f.Snapshot().IO(), ".", func(string, fs.DirEntry, error) error { return nil }) },
+		func(i int) error {
+			return fs.WalkDir(f.Snapshot().IO(), ".", func(string, fs.DirEntry, error) error { return nil })
+		},
 	}
 	for _, job := range jobs {
 		wg.Add(1)

@@ -124,7 +124,7 @@ func (t *tree) check(owner *epoch) error {
 		last, subdirs := "", 0
 		for it := range dir.dir.all {
 			in := t.table.get(it.ino)
-			if !goodName(it.name) || it.name <= last || in == nil || it.ino == rootIno {
+			if !goodName(it.name) || it.name <= last || in == nil || it.ino == rootIno || in.parent != 0 && in.parent != dir.ino {
 				return fmt.Errorf("name %q in directory %d: %w", it.name, dir.ino, EIO)
 			}
 			last = it.name
@@ -132,7 +132,7 @@ func (t *tree) check(owner *epoch) error {
 			if !in.isDir() {
 				continue
 			}
-			if names[it.ino] > 1 || in.parent != dir.ino {
+			if names[it.ino] > 1 || in.parent == 0 {
 				return fmt.Errorf("directory %q has more than one parent: %w", it.name, EIO)
 			}
 			subdirs++
