@@ -250,12 +250,10 @@ func plant(t *testing.T, g grounds, dir string, tree []string) {
 // plantOne makes one entry and returns its path if its time can be set.
 func plantOne(g grounds, dir, e string) (string, error) {
 	perm := fs.FileMode(0)
-	if len(e) > 5 && e[0] == '0' && e[4] == ' ' {
-		n, err := strconv.ParseUint(e[:4], 8, 32)
-		if err != nil {
-			return "", err
+	if len(e) > 5 && e[4] == ' ' {
+		if n, err := strconv.ParseUint(e[:4], 8, 32); err == nil {
+			perm, e = permMode(uint32(n)), e[5:]
 		}
-		perm, e = fs.FileMode(n), e[5:]
 	}
 	if name, content, ok := strings.Cut(e, "="); ok {
 		path := dir + "/" + name

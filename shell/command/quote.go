@@ -19,12 +19,14 @@ const (
 	quoteC
 	quoteEscape
 	quoteLocale
+	quoteCMaybe
+	quoteCLocale
 )
 
 var quotings = []choice{
 	{"literal", int(quoteLiteral)}, {"shell", int(quoteShell)}, {"shell-always", int(quoteShellAlways)},
 	{"shell-escape", int(quoteShellEscape)}, {"shell-escape-always", int(quoteShellEscapeAlways)},
-	{"c", int(quoteC)}, {"c-maybe", int(quoteC)}, {"escape", int(quoteEscape)}, {"locale", int(quoteLocale)}, {"clocale", int(quoteC)},
+	{"c", int(quoteC)}, {"c-maybe", int(quoteCMaybe)}, {"escape", int(quoteEscape)}, {"locale", int(quoteLocale)}, {"clocale", int(quoteCLocale)},
 }
 
 // quote returns a name in single quotes that a shell reads back, as GNU's
@@ -48,7 +50,12 @@ func (q quoting) of(name, also string) string {
 		return shellQuoted(name, q == quoteShellEscape)
 	case quoteShellAlways, quoteShellEscapeAlways:
 		return shellQuoted(name, q == quoteShellEscapeAlways)
-	case quoteC:
+	case quoteCMaybe:
+		if text := escaped(name, `"`+also); text == name {
+			return name
+		}
+		return quoteC.of(name, also)
+	case quoteC, quoteCLocale:
 		return `"` + escaped(name, `"`+also) + `"`
 	case quoteLocale:
 		return "'" + escaped(name, "'"+also) + "'"

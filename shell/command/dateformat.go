@@ -1,0 +1,269 @@
+package command
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/atoll-sandbox/atoll/internal/kernel"
+)
+
+// maxDateWidth bounds the padding of a conversion.
+const maxDateWidth = 4096
+
+// formatDate writes t as strftime does, with GNU's flags: %-d %_H %03N %^a.
+func formatDate(p *kernel.Proc, t time.Time, format string) string {
+	var b strings.Builder
+	for i := 0; i < len(format); i++ {
+		p.Tick(1)
+		if format[i] != '%' {
+			b.WriteByte(format[i])
+			continue
+		}
+		spec := format[i:]
+		c := dateSpec{}
+		used, ok := c.parse(spec)
+		if !ok {
+			b.WriteString(spec)
+			break
+		}
+		text, ok := c.convert(p, t)
+		if !ok {
+			text = spec[:used]
+		}
+		b.WriteString(text)
+		i += used - 1
+	}
+	return b.String()
+}
+
+// dateSpec is one conversion of a date format.
+type dateSpec struct {
+	pad    byte // '-', '_', '0' or 0 for the default
+	upper  bool
+	swap   bool
+	width  int // -1: not given
+	colons int
+	verb   byte
+}
+
+// parse reads %[flags][width][EO]verb.
+func (c *dateSpec) parse(s string) (used int, ok bool) {
+	i := 1
+	for ; i < len(s) && strings.IndexByte("-_0^#+", s[i]) >= 0; i++ {
+		switch s[i] {
+		case '^':
+			c.upper = true
+		case '#':
+			c.swap = true
+		default:
+			c.pad = s[i]
+		}
+	}
+	c.width = -1
+	if n := span0(s[i:], "0123456789"); n > 0 {
+		v, err := strconv.Atoi(s[i : i+n])
+		if err != nil || v > maxDateWidth {
+			v = maxDateWidth
+		}
+		c.width = v
+		i += n
+	}
+	if i < len(s) && (s[i] == 'E' || s[i] == 'O') {
+		i++
+	}
+	for i < len(s) && s[i] == ':' && c.colons < 3 {
+		c.colons++
+		i++
+	}
+	if i >= len(s) {
+		return 0, false
+	}
+	c.verb = s[i]
+	return i + 1, c.colons == 0 || c.verb == 'z'
+}
+
+// composite are the conversions that stand for a format.
+var composite = map[byte]string{
+	'c': "%a %b %e %H:%M:%S %Y", 'D': "%m/%d/%y", 'F': "%Y-%m-%d", 'r': "%I:%M:%S %p", 'R': "%H:%M", 'T': "%H:%M:%S", 'x': "%m/%d/%y", 'X': "%H:%M:%S", '+': "%a %b %e %H:%M:%S %Z %Y",
+}
+
+func (c *dateSpec) convert(p *kernel.Proc, t time.Time) (string, bool) {
+	if f, ok := composite[c.verb]; ok {
+		return c.text(formatDate(p, t, f)), true
+	}
+	switch c.verb {
+	case '%':
+		return "%", true
+	case 'n':
+		return "\n", true
+	case 't':
+		return "\t", true
+	case 'a':
+		return c.text(t.Format("Mon")), true
+	case 'A':
+		return c.text(t.Format("Monday")), true
+	case 'b', 'h':
+		return c.text(t.Format("Jan")), true
+	case 'B':
+		return c.text(t.Format("January")), true
+	case 'p':
+		if c.swap {
+			c.swap = false
+			return c.text(t.Format("pm")), true
+		}
+		return c.text(t.Format("PM")), true
+	case 'P':
+		return c.text(t.Format("pm")), true
+	case 'Z':
+		name, _ := t.Zone()
+		if c.swap {
+			c.swap = false
+			name = strings.ToLower(name)
+		}
+		return c.text(name), true
+	case 'z':
+		return c.zone(t), true
+	case 'N':
+		return c.nano(t), true
+	}
+	return c.number(t)
+}
+
+// text applies the flags for words.
+func (c *dateSpec) text(s string) string {
+	if c.upper || c.swap {
+		s = strings.ToUpper(s)
+	}
+	fill := " "
+	if c.pad == '0' {
+		fill = "0"
+	}
+	return strings.Repeat(fill, max(0, c.width-len(s))) + s
+}
+
+// number converts what is a number: its value, its usual width and padding.
+func (c *dateSpec) number(t time.Time) (string, bool) {
+	isoYear, isoWeek := t.ISOWeek()
+	v, width, pad := 0, 2, byte('0')
+	switch c.verb {
+	case 'C':
+		v = t.Year() / 100
+	case 'd':
+		v = t.Day()
+	case 'e':
+		v, pad = t.Day(), '_'
+	case 'g':
+		v = isoYear % 100
+	case 'G':
+		v, width = isoYear, 4
+	case 'H':
+		v = t.Hour()
+	case 'I':
+		v = (t.Hour()+11)%12 + 1
+	case 'j':
+		v, width = t.YearDay(), 3
+	case 'k':
+		v, pad = t.Hour(), '_'
+	case 'l':
+		v, pad = (t.Hour()+11)%12+1, '_'
+	case 'm':
+		v = int(t.Month())
+	case 'M':
+		v = t.Minute()
+	case 'q':
+		v, width = (int(t.Month())+2)/3, 1
+	case 's':
+		v, width = int(t.Unix()), 1
+	case 'S':
+		v = t.Second()
+	case 'u':
+		v, width = (int(t.Weekday())+6)%7+1, 1
+	case 'U':
+		v = (t.YearDay() + 6 - int(t.Weekday())) / 7
+	case 'V':
+		v = isoWeek
+	case 'w':
+		v, width = int(t.Weekday()), 1
+	case 'W':
+		v = (t.YearDay() + 6 - (int(t.Weekday())+6)%7) / 7
+	case 'y':
+		v = (t.Year()%100 + 100) % 100
+	case 'Y':
+		v, width = t.Year(), 4
+	default:
+		return "", false
+	}
+	return c.digits(v, width, pad), true
+}
+
+func (c *dateSpec) digits(v, width int, pad byte) string {
+	if c.pad != 0 {
+		pad = c.pad
+	}
+	if c.width >= 0 {
+		width = c.width
+	}
+	sign, n := "", strconv.Itoa(v)
+	if v < 0 {
+		sign, n = "-", n[1:]
+	}
+	gap := max(0, width-len(n)-len(sign))
+	switch pad {
+	case '-':
+		return sign + n
+	case '_':
+		return strings.Repeat(" ", gap) + sign + n
+	}
+	return sign + strings.Repeat("0", gap) + n
+}
+
+func (c *dateSpec) nano(t time.Time) string {
+	s := fmt.Sprintf("%09d", t.Nanosecond())
+	if c.width > 0 && c.width < 9 {
+		s = s[:c.width]
+	}
+	if c.pad == '-' && c.width < 0 {
+		if s = strings.TrimRight(s, "0"); s == "" {
+			s = "0"
+		}
+	}
+	if c.width > 9 {
+		s += strings.Repeat("0", c.width-9)
+	}
+	return s
+}
+
+// zone writes +hhmm, +hh:mm, +hh:mm:ss or what is needed, by colons.
+func (c *dateSpec) zone(t time.Time) string {
+	_, off := t.Zone()
+	sign := byte('+')
+	if off < 0 {
+		sign, off = '-', -off
+	}
+	h, m, s := off/3600, off/60%60, off%60
+	var tail string
+	switch {
+	case c.colons == 0:
+		tail = fmt.Sprintf("%02d", m)
+	case c.colons == 1:
+		tail = fmt.Sprintf(":%02d", m)
+	case c.colons == 2 || s != 0:
+		tail = fmt.Sprintf(":%02d:%02d", m, s)
+	case m != 0:
+		tail = fmt.Sprintf(":%02d", m)
+	}
+	width := 2
+	if c.width > 0 {
+		width = max(2, c.width-1-len(tail))
+	}
+	if c.pad == '-' || c.pad == '_' {
+		fill := ""
+		if c.pad == '_' {
+			fill = strings.Repeat(" ", max(0, width-len(strconv.Itoa(h))))
+		}
+		return fill + string(sign) + strconv.Itoa(h) + tail
+	}
+	return fmt.Sprintf("%c%0*d%s", sign, width, h, tail)
+}

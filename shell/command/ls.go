@@ -1,0 +1,448 @@
+package command
+
+import (
+	"io/fs"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/vfs"
+)
+
+const lsUsage = `Usage: ls [OPTION]... [FILE]...
+List information about the FILEs (the current directory by default).
+Sort entries by name if none of -cftuvSUX nor --sort is specified.
+
+  -a, --all                  do not ignore entries starting with .
+  -A, --almost-all           do not list implied . and ..
+      --author               with -l, print the author of each file
+  -b, --escape               print C-style escapes for nongraphic characters
+      --block-size=SIZE      with -l, scale sizes by SIZE when printing them
+  -B, --ignore-backups       do not list implied entries ending with ~
+  -c                         with -lt: sort by, and show, ctime;
+                               with -l: show ctime and sort by name;
+                               otherwise: sort by ctime, newest first
+  -C                         list entries by columns
+      --color[=WHEN]         color the output WHEN: always, auto or never
+  -d, --directory            list directories themselves, not their contents
+  -f                         list all entries in the order of their names
+  -F, --classify[=WHEN]      append indicator (one of */=>@|) to entries
+      --file-type            likewise, except do not append '*'
+      --format=WORD          across -x, commas -m, horizontal -x, long -l,
+                               single-column -1, verbose -l, vertical -C
+      --full-time            like -l --time-style=full-iso
+  -g                         like -l, but do not list owner
+      --group-directories-first  group directories before files
+  -G, --no-group             in a long listing, don't print group names
+  -h, --human-readable       with -l and -s, print sizes like 1K 234M 2G etc.
+      --si                   likewise, but use powers of 1000 not 1024
+  -H, --dereference-command-line
+                             follow symbolic links listed on the command line
+      --dereference-command-line-symlink-to-dir
+                             follow each command line link to a directory
+      --hide=PATTERN         do not list implied entries matching PATTERN
+                               (overridden by -a or -A)
+      --indicator-style=WORD  append indicator with style WORD: none (default),
+                               slash (-p), file-type (--file-type), classify (-F)
+  -i, --inode                print the index number of each file
+  -I, --ignore=PATTERN       do not list implied entries matching PATTERN
+  -k, --kibibytes            default to 1024-byte blocks
+  -l                         use a long listing format
+  -L, --dereference          show information for the file a link references
+  -m                         fill width with a comma separated list of entries
+  -n, --numeric-uid-gid      like -l, but list numeric user and group IDs
+  -N, --literal              print entry names without quoting
+  -o                         like -l, but do not list group information
+  -p, --indicator-style=slash  append / indicator to directories
+  -q, --hide-control-chars   print ? instead of nongraphic characters
+  -Q, --quote-name           enclose entry names in double quotes
+      --quoting-style=WORD   literal, locale, shell, shell-always,
+                               shell-escape, shell-escape-always, c, escape
+  -r, --reverse              reverse order while sorting
+  -R, --recursive            list subdirectories recursively
+  -s, --size                 print the allocated size of each file, in blocks
+  -S                         sort by file size, largest first
+      --sort=WORD            none (-U), size (-S), time (-t), version (-v),
+                               extension (-X), width
+      --time=WORD            atime (-u), ctime (-c), birth, mtime
+      --time-style=STYLE     full-iso, long-iso, iso, locale or +FORMAT
+  -t                         sort by time, newest first
+  -T, --tabsize=COLS         assume tab stops at each COLS instead of 8
+  -u                         as -c, with the access time
+  -U                         do not sort (entries come by name)
+  -v                         natural sort of (version) numbers within text
+  -w, --width=COLS           set output width to COLS.  0 means no limit
+  -x                         list entries by lines instead of by columns
+  -X                         sort alphabetically by entry extension
+      --zero                 end each output line with NUL, not newline
+  -1                         list one file per line
+      --help                 display this help and exit
+
+Exit status: 0 if OK, 1 if minor problems, 2 if serious trouble.
+`
+
+type lsFormat int
+
+const (
+	lsOne lsFormat = iota
+	lsLong
+	lsColumns
+	lsAcross
+	lsCommas
+)
+
+type lsSort int
+
+const (
+	lsByName lsSort = iota
+	lsUnsorted
+	lsByTime
+	lsBySize
+	lsByExtension
+	lsByVersion
+	lsByWidth
+)
+
+type lsTime int
+
+const (
+	lsMtime lsTime = iota
+	lsCtime
+	lsAtime
+	lsBirth
+)
+
+type lsIndicator int
+
+const (
+	lsNoMark lsIndicator = iota
+	lsSlash
+	lsFileType
+	lsClassify
+)
+
+type lsHidden int
+
+const (
+	lsHide lsHidden = iota
+	lsAlmost
+	lsAll
+)
+
+// lister is ls with its options.
+type lister struct {
+	p      *kernel.Proc
+	owners *owners
+	now    time.Time
+	zone   *time.Location
+
+	format     lsFormat
+	sort       lsSort
+	time       lsTime
+	timeGiven  bool
+	sortGiven  bool
+	mark       lsIndicator
+	hidden     lsHidden
+	recursive  bool
+	directory  bool
+	reverse    bool
+	dirsFirst  bool
+	follow     byte // 'L' all, 'H' those named, 'D' those named that lead to directories, 'P' none
+	inode      bool
+	blocks     bool
+	numeric    bool
+	noOwner    bool
+	noGroup    bool
+	author     bool
+	human      int64 // 1024 or 1000
+	blockSize  int64 // of blocks
+	sizeUnit   int64 // of sizes
+	ignore     []string
+	hide       []string
+	quoting    quoting
+	question   bool
+	color      bool
+	colored    bool // an escape was written
+	width      int
+	tab        int
+	timeStyle  string
+	eol        byte
+	failed     int
+	printed    bool // something came before
+	showHeader bool
+}
+
+// lsEntry is a name to list.
+type lsEntry struct {
+	name   string
+	path   string
+	info   vfs.Info
+	mode   uint32
+	target string // of a link, in the long format
+	broken bool   // a link that leads nowhere
+	tmode  uint32 // of what a link leads to
+}
+
+func ls(p *kernel.Proc) int {
+	l := &lister{p: p, owners: newOwners(p), now: p.Now(), zone: zoneOf(p), blockSize: 1024, sizeUnit: 1, width: 80, tab: 8, eol: '\n'}
+	switch p.Name() {
+	case "dir":
+		l.format, l.quoting = lsColumns, quoteEscape
+	case "vdir":
+		l.format, l.quoting = lsLong, quoteEscape
+	}
+	l.environment()
+	opts, names, ok := lsOptions.parse(p)
+	if !ok {
+		return 2
+	}
+	for _, o := range opts {
+		if code := l.option(o); code != 0 {
+			return code
+		}
+	}
+	l.settle()
+	l.run(names)
+	return l.failed
+}
+
+// environment reads COLUMNS, TABSIZE and QUOTING_STYLE.
+func (l *lister) environment() {
+	if n, err := strconv.Atoi(l.p.Getenv("COLUMNS")); err == nil && n >= 0 {
+		l.width = n
+	}
+	if n, err := strconv.Atoi(l.p.Getenv("TABSIZE")); err == nil && n >= 0 {
+		l.tab = n
+	}
+	for _, c := range quotings {
+		if c.word == l.p.Getenv("QUOTING_STYLE") {
+			l.quoting = quoting(c.value)
+		}
+	}
+	l.timeStyle = l.p.Getenv("TIME_STYLE")
+}
+
+func (l *lister) settle() {
+	if l.follow == 0 {
+		l.follow = 'D'
+		if l.directory || l.mark == lsClassify || l.format == lsLong {
+			l.follow = 'P'
+		}
+	}
+	if l.color && !colorful(l.p) {
+		l.color = false
+	}
+	if !l.sortGiven && l.format != lsLong && l.timeGiven {
+		l.sort = lsByTime
+	}
+}
+
+// run lists the operands: what is no directory first, then each directory.
+func (l *lister) run(names []string) {
+	l.showHeader = len(names) > 1 || l.recursive
+	if len(names) == 0 {
+		names = []string{"."}
+	}
+	var files, dirs []lsEntry
+	for _, name := range names {
+		e, ok := l.named(name)
+		switch {
+		case !ok:
+			l.failed = 2
+		case e.mode&typeMask == typeDir && !l.directory:
+			dirs = append(dirs, e)
+		default:
+			files = append(files, e)
+		}
+	}
+	l.order(files)
+	l.order(dirs)
+	if len(files) > 0 {
+		l.print(files)
+		l.printed = true
+	}
+	for _, d := range dirs {
+		l.list(d.path, d.name, nil)
+	}
+}
+
+// named looks up an operand.
+func (l *lister) named(name string) (lsEntry, bool) {
+	e := lsEntry{name: name, path: name}
+	info, err := l.p.Lstat(name)
+	if err == nil && info.Mode()&fs.ModeSymlink != 0 && l.follow != 'P' {
+		to, terr := l.p.Stat(name)
+		switch {
+		case terr != nil && l.follow != 'D':
+			err = terr
+		case terr == nil && (l.follow != 'D' || to.IsDir()):
+			info = to
+		}
+	}
+	if err != nil {
+		l.p.Errorf("cannot access %s: %s", quote(name), why(err))
+		return e, false
+	}
+	l.fill(&e, info)
+	return e, true
+}
+
+// fill completes an entry.
+func (l *lister) fill(e *lsEntry, info vfs.Info) {
+	e.info, e.mode = info, unixMode(info.Mode())
+	if e.mode&typeMask != typeLink || l.format != lsLong && !l.color && !l.dirsFirst && l.mark != lsClassify && l.mark != lsFileType {
+		return
+	}
+	if l.format == lsLong {
+		e.target, _ = l.p.Readlink(e.path) // the entry says that it is a link
+	}
+	to, err := l.p.Stat(e.path)
+	if err != nil {
+		e.broken = true
+		return
+	}
+	e.tmode = unixMode(to.Mode())
+}
+
+// above is a directory that is being listed recursively.
+type above struct {
+	ino uint64
+	up  *above
+}
+
+func (a *above) holds(ino uint64) bool {
+	for ; a != nil; a = a.up {
+		if a.ino == ino {
+			return true
+		}
+	}
+	return false
+}
+
+// list lists a directory and, with -R, those in it.
+func (l *lister) list(path, name string, up *above) {
+	info, err := l.p.Stat(path)
+	if err == nil && up.holds(info.Ino()) {
+		l.p.Errorf("%s: not listing already-listed directory", quotef(name))
+		l.failed = 2
+		return
+	}
+	list, err := l.p.ReadDir(path)
+	if err != nil {
+		l.p.Errorf("cannot open directory %s: %s", quote(name), why(err))
+		l.failed = max(l.failed, 1)
+		return
+	}
+	l.p.Alloc(int64(len(list)) * 400)
+	entries := l.entries(path, list)
+	l.header(name)
+	if l.format == lsLong || l.blocks {
+		var total int64
+		for i := range entries {
+			total += entries[i].info.Blocks()
+		}
+		l.text("total " + l.blockCount(total))
+		_ = l.p.Out().WriteByte(l.eol) // shows at the flush
+	}
+	l.order(entries)
+	l.print(entries)
+	l.printed = true
+	if l.recursive {
+		here := &above{info.Ino(), up}
+		for i := range entries {
+			e := &entries[i]
+			if e.mode&typeMask == typeDir && e.name != "." && e.name != ".." {
+				l.list(e.path, joinName(name, e.name), here)
+			}
+		}
+	}
+	l.p.Free(int64(len(list)) * 400)
+}
+
+func joinName(dir, name string) string {
+	if strings.HasSuffix(dir, "/") {
+		return dir + name
+	}
+	return dir + "/" + name
+}
+
+func (l *lister) header(name string) {
+	out := l.p.Out()
+	if l.showHeader {
+		if l.printed {
+			_ = out.WriteByte('\n') // shows at the flush, as all below
+		}
+		q := l.quoting
+		text := q.of(name, ":")
+		if q == quoteLiteral {
+			text = l.shown(name)
+		}
+		_, _ = out.WriteString(text + ":\n")
+	}
+}
+
+// entries returns what a directory shows.
+func (l *lister) entries(dir string, list []fs.DirEntry) []lsEntry {
+	entries := make([]lsEntry, 0, len(list)+2)
+	if l.hidden == lsAll {
+		for _, dot := range []string{".", ".."} {
+			if info, err := l.p.Stat(joinName(dir, dot)); err == nil {
+				e := lsEntry{name: dot, path: joinName(dir, dot)}
+				l.fill(&e, info)
+				entries = append(entries, e)
+			}
+		}
+	}
+	for _, d := range list {
+		l.p.Tick(2)
+		name := d.Name()
+		if l.ignored(name) {
+			continue
+		}
+		e := lsEntry{name: name, path: joinName(dir, name)}
+		info, ok := l.look(e.path, d)
+		if ok {
+			l.fill(&e, info)
+			entries = append(entries, e)
+		}
+	}
+	return entries
+}
+
+func (l *lister) look(path string, d fs.DirEntry) (vfs.Info, bool) {
+	if l.follow == 'L' && d.Type()&fs.ModeSymlink != 0 {
+		info, err := l.p.Stat(path)
+		if err != nil {
+			l.p.Errorf("cannot access %s: %s", quote(path), why(err))
+			l.failed = max(l.failed, 1)
+			return vfs.Info{}, false
+		}
+		return info, true
+	}
+	fi, err := d.Info()
+	if info, ok := fi.(vfs.Info); ok && err == nil {
+		return info, true
+	}
+	info, err := l.p.Lstat(path)
+	return info, err == nil
+}
+
+func (l *lister) ignored(name string) bool {
+	if l.hidden == lsHide && strings.HasPrefix(name, ".") {
+		return true
+	}
+	if l.hidden == lsHide {
+		for _, pat := range l.hide {
+			if wildcard(l.p, pat, name) {
+				return true
+			}
+		}
+	}
+	for _, pat := range l.ignore {
+		if wildcard(l.p, pat, name) {
+			return true
+		}
+	}
+	return false
+}
