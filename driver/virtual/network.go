@@ -55,7 +55,7 @@ func newNetwork(n atoll.Network) (*network, error) {
 		return nil, nil
 	}
 	net.http = &http.Transport{
-		DialContext: net.dial, MaxIdleConns: 4, IdleConnTimeout: 5 * time.Second, DisableKeepAlives: true,
+		DialContext: net.dial, MaxIdleConns: 4, IdleConnTimeout: 5 * time.Second, DisableKeepAlives: true, DisableCompression: true,
 		TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: 30 * time.Second, MaxResponseHeaderBytes: 256 << 10,
 	}
 	return net, nil
