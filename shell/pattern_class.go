@@ -182,7 +182,9 @@ func charTest(name string, bytes bool) func(rune) bool {
 	}
 }
 
-func wideSpace(r rune) bool { return unicode.IsSpace(r) && r != 0xa0 && r != 0x85 && r != 0x2007 && r != 0x202f }
+func wideSpace(r rune) bool {
+	return unicode.IsSpace(r) && r != 0xa0 && r != 0x85 && r != 0x2007 && r != 0x202f
+}
 
 func asciiTest(name string) func(rune) bool {
 	between := func(lo, hi rune) func(rune) bool { return func(r rune) bool { return lo <= r && r <= hi } }

@@ -79,7 +79,7 @@ type variables struct {
 	bytes    bool   // characters are bytes: LC_ALL=C
 	cmdName  string // the builtin that errors of arithmetic name
 	pending  []*pendingArray
-	depth    int // of arithmetic that refers to itself
+	depth    int     // of arithmetic that refers to itself
 	dollars  []int64 // the expansions of the expression that is evaluated
 	trying   bool    // errors of arithmetic are a status
 	broken   bool    // arithStop is under way
@@ -87,6 +87,8 @@ type variables struct {
 	lastRand uint32
 	began    int64 // nanoseconds: what SECONDS counts from
 	getopts  getoptState
+	spare    *fieldList // for the next expansion
+	bulk     int        // small charges that are not made yet
 }
 
 // bytesPerVariable is what a variable costs beside its value.
@@ -121,6 +123,7 @@ func (vs *variables) fork() variables {
 	c.lease = &lease{parent: vs.lease}
 	c.lease.refs.Store(1)
 	c.lent = true
+	c.spare = nil
 	c.pending = nil
 	return c
 }

@@ -167,7 +167,7 @@ func (in *interp) dynText(v *variable) (string, bool) {
 	case dynSubshell:
 		return strconv.Itoa(in.level), true
 	case dynCommand:
-		return in.command, true
+		return in.bashCommand(), true
 	case dynArgv0:
 		return in.name0, true
 	case dynHistcmd:
@@ -232,7 +232,7 @@ func (in *interp) dynArray(v *variable) *array {
 	case dynFuncname, dynBashSource, dynBashLineno:
 		list = in.stack(v.dyn)
 	case dynPipestatus:
-		for _, s := range in.pipestat {
+		for _, s := range in.pipeStatus() {
 			list = append(list, strconv.Itoa(s))
 		}
 	case dynDirstack:

@@ -1,0 +1,692 @@
+package shell
+
+import (
+	"sort"
+	"strings"
+
+	"github.com/atoll-sandbox/atoll/shell/syntax"
+)
+
+// pendingArray is a compound assignment among the arguments of declare. Its
+// argument is only the name, with '+=' or '='.
+type pendingArray struct {
+	arg  int
+	list []element
+}
+
+// declArgs compiles the words of declare and its kin, in which assignments
+// are not split and may have compound values.
+func (c *compiler) declArgs(ws []*syntax.Word) func(in *interp) []string {
+	type arg struct {
+		plain func(in *interp) []string
+		value text
+		array *arrayValue
+		name  string
+	}
+	list := make([]arg, len(ws))
+	for i, w := range ws {
+		a := w.Assign
+		if a == nil || a.Array == nil && hasBraces(w) {
+			list[i].plain = c.fields([]*syntax.Word{w})
+			continue
+		}
+		list[i].name = a.Name
+		if a.Index != nil && a.Index.Word != nil {
+			list[i].plain = c.elementArg(a)
+			continue
+		}
+		if a.Append {
+			list[i].name += "+"
+		}
+		list[i].name += "="
+		if a.Array != nil {
+			list[i].array = c.arrayValue(a.Array)
+		} else {
+			list[i].value = c.assignText(a.Value)
+		}
+	}
+	return func(in *interp) []string {
+		var args []string
+		in.pending = nil
+		for i := range list {
+			switch a := &list[i]; {
+			case a.plain != nil:
+				args = append(args, a.plain(in)...)
+			case a.array != nil:
+				p := &pendingArray{arg: len(args), list: a.array.elements(in)}
+				in.pending = append(in.pending, p)
+				args = append(args, a.name)
+			default:
+				args = append(args, a.name+a.value(in))
+			}
+		}
+		return args
+	}
+}
+
+// elementArg compiles name[index]=value; the index is expanded when the
+// builtin reads it.
+func (c *compiler) elementArg(a *syntax.Assign) func(in *interp) []string {
+	value, key := c.assignText(a.Value), c.scalar(a.Index.Word)
+	op := "="
+	if a.Append {
+		op = "+="
+	}
+	return func(in *interp) []string {
+		return []string{a.Name + "[" + key(in) + "]" + op + value(in)}
+	}
+}
+
+// declaration is what declare and its kin are asked to do.
+type declare struct {
+	in      *interp
+	name    string // of the builtin
+	on, off attr
+	print   bool
+	funcs   bool // -f
+	fnames  bool // -F
+	global  bool
+	local   bool
+	inherit bool
+	status  int
+	pending []*pendingArray
+}
+
+const declareLetters = "aAilucrtxn"
+
+var declareAttrs = [...]attr{
+	attrArray, attrAssoc, attrInteger, attrLower, attrUpper, attrCapital, attrReadonly, attrTrace, attrExport, attrNameref,
+}
+
+// options reads the options; it returns the other arguments and their place.
+func (d *declare) options(args []string, allowed string) (rest int, ok bool) {
+	for i := 1; i < len(args); i++ {
+		a := args[i]
+		if a == "--" {
+			return i + 1, true
+		}
+		if len(a) < 2 || a[0] != '-' && (a[0] != '+' || !strings.Contains(allowed, "+")) || strings.IndexByte(a, '=') > 0 {
+			return i, true
+		}
+		for j := 1; j < len(a); j++ {
+			if strings.IndexByte(allowed, a[j]) < 0 || a[j] == '+' {
+				d.in.usage(d.name, a[:1]+a[j:j+1]+": invalid option")
+				return 0, false
+			}
+			d.option(a[j], a[0] == '-')
+		}
+	}
+	return len(args), true
+}
+
+func (d *declare) option(c byte, on bool) {
+	if k := strings.IndexByte(declareLetters, c); k >= 0 {
+		a := declareAttrs[k]
+		if !on {
+			d.off |= a
+			return
+		}
+		if a&attrCase != 0 {
+			if d.on&attrCase != 0 && d.on&a == 0 {
+				d.on &^= attrCase // -u and -l cancel each other
+				return
+			}
+		}
+		d.on |= a
+		return
+	}
+	switch c {
+	case 'p':
+		d.print = true
+	case 'f':
+		d.funcs = true
+	case 'F':
+		d.funcs, d.fnames = true, true
+	case 'g':
+		d.global = on
+	case 'I':
+		d.inherit = on
+	}
+}
+
+func bDeclare(in *interp, args []string) int { return in.declare(args, "aAfFgiIlnprtucx+") }
+
+func bLocal(in *interp, args []string) int {
+	if in.functionScope() == 0 {
+		in.pending = nil
+		in.errorf("local: can only be used in a function")
+		return 1
+	}
+	return in.declare(args, "aAfFgiIlnprtucx+")
+}
+
+func (in *interp) declare(args []string, allowed string) int {
+	d := &declare{in: in, name: args[0], pending: in.pending}
+	in.pending = nil
+	saved := in.cmdName
+	in.cmdName = d.name
+	defer func() { in.cmdName = saved }()
+	rest, ok := d.options(args, allowed)
+	if !ok {
+		return 2
+	}
+	d.local = in.functionScope() > 0 && !d.global
+	if rest == len(args) {
+		return d.list()
+	}
+	for i := rest; i < len(args); i++ {
+		d.one(args[i], d.pendingAt(i))
+	}
+	return d.status
+}
+
+func (d *declare) pendingAt(i int) *pendingArray {
+	for _, p := range d.pending {
+		if p.arg == i {
+			return p
+		}
+	}
+	return nil
+}
+
+func (d *declare) fail(format string, a ...any) {
+	d.in.errorf("%s: "+format, append([]any{d.name}, a...)...)
+	d.status = 1
+}
+
+// list prints what there is when no names are given.
+func (d *declare) list() int {
+	in := d.in
+	switch {
+	case d.funcs:
+		return in.print(d.name, in.functionsText(d.fnames, d.on))
+	case d.name == "local":
+		return in.print(d.name, in.localsText())
+	case d.on == 0 && !d.print:
+		return in.print(d.name, in.variablesText()+in.functionsText(false, 0))
+	}
+	return in.print(d.name, in.declarations(d.on))
+}
+
+// localsText lists the local variables of the function.
+func (in *interp) localsText() string {
+	var b strings.Builder
+	level := in.functionScope()
+	for _, name := range in.names("") {
+		if v := in.lookup(name); v.level == level && v.local {
+			b.WriteString(in.declaration(name, v))
+		}
+	}
+	return b.String()
+}
+
+// functionsText lists the functions, or their names.
+func (in *interp) functionsText(names bool, with attr) string {
+	list := make([]string, 0, len(in.funcs.m))
+	for name, f := range in.funcs.m {
+		if with&attrExport != 0 && !f.export || with&attrReadonly != 0 && !f.frozen || with&attrTrace != 0 && !f.trace {
+			continue
+		}
+		list = append(list, name)
+	}
+	sort.Strings(list)
+	var b strings.Builder
+	for _, name := range list {
+		f, _ := in.funcs.get(name)
+		if !names {
+			b.WriteString(f.text() + "\n")
+		}
+		if names || f.export || f.frozen || f.trace {
+			b.WriteString("declare -f" + f.letters() + " " + name + "\n")
+		}
+	}
+	return b.String()
+}
+
+func (f *function) letters() string {
+	s := ""
+	if f.frozen {
+		s += "r"
+	}
+	if f.trace {
+		s += "t"
+	}
+	if f.export {
+		s += "x"
+	}
+	return s
+}
+
+// text returns the definition as declare -f prints it.
+func (f *function) text() string { return syntax.Print(f.decl) }
+
+// one does what is asked for one argument.
+func (d *declare) one(arg string, pending *pendingArray) {
+	switch {
+	case d.funcs:
+		d.function(arg)
+		return
+	case d.print && (d.on|d.off)&^attrExport == 0 && pending == nil && d.name != "local":
+		d.printOne(arg)
+		return
+	case arg == "-" && d.name == "local":
+		s := &d.in.scopes[d.in.functionScope()-1]
+		if !s.restore {
+			s.restore, s.saved = true, d.in.opts
+		}
+		return
+	}
+	name, value, add, has := cutAssign(arg)
+	r, ok := d.in.parseRef(name)
+	if !ok || r.sub != nil && d.on&attrNameref != 0 && !has && r.sub.all != 0 {
+		d.fail("`%s': not a valid identifier", arg)
+		return
+	}
+	d.variable(r, value, add, has, pending)
+}
+
+// cutAssign splits name=value and name+=value.
+func cutAssign(arg string) (name, value string, add, has bool) {
+	i := strings.IndexByte(arg, '=')
+	if open := strings.IndexByte(arg, '['); open > 0 && open < i && isName(arg[:open]) {
+		if end := strings.Index(arg, "]="); end > 0 {
+			i = end + 1
+		} else if end := strings.Index(arg, "]+="); end > 0 {
+			i = end + 2
+		}
+	}
+	if i <= 0 {
+		return arg, "", false, false
+	}
+	name = arg[:i]
+	if strings.HasSuffix(name, "+") {
+		return name[:i-1], arg[i+1:], true, true
+	}
+	return name, arg[i+1:], false, true
+}
+
+func (d *declare) printOne(name string) {
+	v := d.in.lookup(name)
+	if v == nil {
+		d.fail("%s: not found", name)
+		return
+	}
+	d.in.print(d.name, d.in.declaration(name, v))
+}
+
+func (d *declare) function(name string) {
+	f, ok := d.in.funcs.get(name)
+	if !ok {
+		d.status = 1
+		return
+	}
+	if d.on|d.off != 0 {
+		d.in.markFunction(name, f, d.on, d.off)
+		return
+	}
+	if d.fnames {
+		d.in.print(d.name, name+"\n")
+		return
+	}
+	d.in.print(d.name, f.text()+"\n")
+}
+
+func (in *interp) markFunction(name string, f *function, on, off attr) {
+	c := *f
+	c.export = c.export && off&attrExport == 0 || on&attrExport != 0
+	c.trace = c.trace && off&attrTrace == 0 || on&attrTrace != 0
+	c.frozen = c.frozen || on&attrReadonly != 0
+	in.funcs.set(name, &c)
+}
+
+// variable declares one variable.
+func (d *declare) variable(r ref, value string, add, has bool, pending *pendingArray) {
+	in := d.in
+	if d.on&attrNameref != 0 && !d.checkTarget(r, value, has) {
+		return
+	}
+	v, r, ok := d.subject(r)
+	if !ok {
+		return
+	}
+	if v.attrs&attrReadonly != 0 && (has || pending != nil || d.off&attrReadonly != 0) {
+		d.status = 1
+		if d.name == "readonly" || d.name == "export" {
+			in.errorf("%s: readonly variable", r.name)
+		} else {
+			in.errorf("%s: %s: readonly variable", d.name, r.name)
+		}
+		return
+	}
+	if !d.retype(v, r, pending != nil) {
+		return
+	}
+	d.mark(v)
+	switch {
+	case pending != nil:
+		if v.attrs&attrNoSet == 0 && !in.fillArray(r.name, v, pending.list, add) {
+			d.status = 1
+		}
+	case has && d.on&attrList != 0 && r.sub == nil && strings.HasPrefix(value, "(") && strings.HasSuffix(value, ")"):
+		d.compound(v, r.name, value, add)
+	case has && v.attrs&attrNameref != 0:
+		in.setString(v, value)
+	case has:
+		d.assign(v, r, value, add)
+	}
+	if d.on&attrReadonly != 0 {
+		v.attrs |= attrReadonly
+	}
+	if v.attrs&attrExport != 0 {
+		in.envOK = false
+	}
+}
+
+func (d *declare) checkTarget(r ref, value string, has bool) bool {
+	in := d.in
+	switch {
+	case has && value == r.name && !d.local:
+		d.fail("%s: nameref variable self references not allowed", r.name)
+	case has && value == r.name:
+		in.errorf("%s: warning: %s: circular name reference", d.name, r.name)
+		return true
+	case has && value != "" && !in.validTarget(value):
+		d.fail("`%s': invalid variable name for name reference", value)
+	case d.on&attrList != 0:
+		d.fail("%s: reference variable cannot be an array", r.name)
+	default:
+		if v := in.lookup(r.name); v != nil && v.attrs&attrList != 0 && !d.local {
+			d.fail("%s: reference variable cannot be an array", r.name)
+			return false
+		}
+		return true
+	}
+	return false
+}
+
+// subject returns the variable that is declared, to be changed. Name
+// references are followed unless the attribute itself is meant.
+func (d *declare) subject(r ref) (*variable, ref, bool) {
+	in := d.in
+	isRef := (d.on|d.off)&attrNameref != 0
+	old := in.m[r.name]
+	if old != nil && old.attrs&attrNameref != 0 && !isRef && (!d.local || old.level == in.functionScope()) {
+		if t, ok := in.deref(r.name, old); ok && !strings.HasPrefix(t.name, globalMark) {
+			if t.sub == nil {
+				t.sub = r.sub
+			}
+			r = t
+		}
+	}
+	switch {
+	case d.global:
+		return in.globalVar(r.name), r, true
+	case d.local && d.name != "export" && d.name != "readonly":
+		if g := in.m[r.name]; g != nil && g.attrs&attrReadonly != 0 && g.level < in.functionScope() {
+			d.fail("%s: readonly variable", r.name)
+			return nil, r, false
+		}
+		v := in.localVar(r.name)
+		if d.inherit {
+			if v.prev != nil && !v.set {
+				v.attrs |= v.prev.attrs &^ attrNameref
+				in.inherit(v, v.prev)
+			}
+		}
+		return v, r, true
+	}
+	return in.mutable(r.name), r, true
+}
+
+// retype makes an array of v where that is asked for.
+func (d *declare) retype(v *variable, r ref, compound bool) bool {
+	in := d.in
+	switch {
+	case d.off&attrList&v.attrs != 0 && v.attrs&attrList != 0:
+		d.fail("%s: cannot destroy array variables in this way", r.name)
+		return false
+	case d.on&attrAssoc != 0 && v.attrs&attrArray != 0:
+		d.fail("%s: cannot convert indexed to associative array", r.name)
+		return false
+	case d.on&attrArray != 0 && v.attrs&attrAssoc != 0:
+		d.fail("%s: cannot convert associative to indexed array", r.name)
+		return false
+	case d.on&attrAssoc != 0 && v.attrs&attrAssoc == 0:
+		old, had := in.text(v)
+		in.clear(v)
+		v.attrs |= attrAssoc
+		if had {
+			in.putKey(v, "0", old)
+		}
+	case v.attrs&attrList == 0 && (d.on&attrArray != 0 || compound || r.sub != nil):
+		had := v.set
+		in.toArray(v)
+		v.set = had
+	}
+	return true
+}
+
+// mark sets and clears attributes.
+func (d *declare) mark(v *variable) {
+	on := d.on &^ (attrReadonly | attrList)
+	if on&attrCase != 0 {
+		v.attrs &^= attrCase
+	}
+	if d.off&attrNameref != 0 && v.attrs&attrNameref != 0 {
+		v.attrs &^= attrNameref
+	}
+	if (on|d.off)&attrExport != 0 {
+		d.in.envOK = false
+	}
+	v.attrs = (v.attrs | on) &^ (d.off &^ (attrReadonly | attrList))
+	if d.in.opts&optAllexport != 0 && v.attrs&attrList == 0 && d.off&attrExport == 0 {
+		v.attrs |= attrExport
+	}
+}
+
+// compound assigns a compound value that comes as text.
+func (d *declare) compound(v *variable, name, value string, add bool) {
+	a, err := syntax.ParseArray(value, d.in.valueOptions())
+	if err != nil {
+		d.assign(v, ref{name: name}, value, add)
+		return
+	}
+	list := (&compiler{}).arrayValue(a).elements(d.in)
+	if !d.in.fillArray(name, v, list, add) {
+		d.status = 1
+	}
+}
+
+func (d *declare) assign(v *variable, r ref, value string, add bool) {
+	in := d.in
+	if v.attrs&attrNoSet != 0 {
+		return
+	}
+	if v.attrs&attrList == 0 {
+		in.storeScalar(v, value, add)
+		return
+	}
+	if !in.storeElem(v, r, value, add) {
+		d.status = 1
+	}
+}
+
+func bExport(in *interp, args []string) int   { return in.markAll(args, attrExport) }
+func bReadonly(in *interp, args []string) int { return in.markAll(args, attrReadonly) }
+
+// markAll is export and readonly.
+func (in *interp) markAll(args []string, a attr) int {
+	d := &declare{in: in, name: args[0], pending: in.pending, global: false}
+	in.pending = nil
+	saved := in.cmdName
+	in.cmdName = d.name
+	defer func() { in.cmdName = saved }()
+	allowed := "aAfp"
+	if a == attrExport {
+		allowed = "fnp"
+	}
+	rest, ok := d.options(args, allowed)
+	if !ok {
+		return 2
+	}
+	if d.on&attrNameref != 0 { // export -n
+		d.on, d.off = 0, a
+	} else {
+		d.on |= a
+	}
+	if rest == len(args) {
+		if d.funcs {
+			return in.print(d.name, in.functionsText(false, a))
+		}
+		return in.print(d.name, in.markedText(a|d.on))
+	}
+	for i := rest; i < len(args); i++ {
+		switch p := d.pendingAt(i); {
+		case d.funcs:
+			d.markFunc(args[i])
+		default:
+			d.print = false
+			d.one(args[i], p)
+		}
+	}
+	return d.status
+}
+
+// markedText lists exported or readonly variables; a POSIX shell names the
+// command instead of declare.
+func (in *interp) markedText(a attr) string {
+	text := in.declarations(a)
+	if !in.opt(optPosix) {
+		return text
+	}
+	name := "export "
+	if a&attrReadonly != 0 {
+		name = "readonly "
+	}
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		f := strings.SplitN(line, " ", 3)
+		if len(f) == 3 && f[0] == "declare" {
+			line = name + f[2]
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+func (d *declare) markFunc(name string) {
+	f, ok := d.in.funcs.get(name)
+	if !ok {
+		d.fail("%s: not a function", name)
+		return
+	}
+	d.in.markFunction(name, f, d.on, d.off)
+}
+
+func bUnset(in *interp, args []string) int {
+	var funcs, vars, refs bool
+	i := 1
+	for ; i < len(args) && len(args[i]) > 1 && args[i][0] == '-'; i++ {
+		if args[i] == "--" {
+			i++
+			break
+		}
+		for _, c := range args[i][1:] {
+			switch c {
+			case 'f':
+				funcs = true
+			case 'v':
+				vars = true
+			case 'n':
+				refs = true
+			default:
+				return in.usage("unset", "-"+string(c)+": invalid option")
+			}
+		}
+	}
+	if funcs && vars {
+		in.errorf("unset: cannot simultaneously unset a function and a variable")
+		return 1
+	}
+	status := 0
+	for _, name := range args[i:] {
+		if !in.unsetOne(name, funcs, vars, refs) {
+			status = 1
+		}
+	}
+	return status
+}
+
+func (in *interp) unsetOne(name string, funcs, vars, refs bool) bool {
+	r, ok := in.parseRef(name)
+	if funcs || !ok && !vars {
+		return in.unsetFunc(name)
+	}
+	if !ok {
+		in.errorf("unset: `%s': not a valid identifier", name)
+		return false
+	}
+	v := in.lookup(r.name)
+	if v != nil && v.attrs&attrNameref != 0 && !refs {
+		t, ok := in.deref(r.name, v)
+		if !ok {
+			return false
+		}
+		if t.name != r.name {
+			if t.sub == nil {
+				t.sub = r.sub
+			}
+			r, v = t, in.lookup(t.name)
+		}
+	}
+	switch {
+	case v == nil && !vars && !refs && r.sub == nil:
+		return in.unsetFunc(r.name)
+	case v == nil:
+		return true
+	case refs && v.attrs&attrNameref == 0:
+		return true
+	case v.attrs&attrReadonly != 0:
+		in.errorf("unset: %s: cannot unset: readonly variable", r.name)
+		return false
+	case v.attrs&attrNoUnset != 0:
+		in.errorf("unset: %s: cannot unset", r.name)
+		return false
+	case r.sub != nil:
+		return in.unsetElem(r.name, v, r.sub)
+	}
+	in.unset(r.name)
+	return true
+}
+
+func (in *interp) unsetFunc(name string) bool {
+	if f, ok := in.funcs.get(name); ok {
+		if f.frozen {
+			in.errorf("unset: %s: cannot unset: readonly function", name)
+			return false
+		}
+		in.funcs.del(name)
+	}
+	return true
+}
+
+func bLet(in *interp, args []string) int {
+	if len(args) > 1 && args[1] == "--" {
+		args = args[1:]
+	}
+	if len(args) == 1 {
+		in.errorf("let: expression expected")
+		return 1
+	}
+	var n int64
+	for _, a := range args[1:] {
+		var ok bool
+		if n, ok = in.try(func(in *interp) int64 { return in.evalText(a) }, "let"); !ok {
+			return 1
+		}
+	}
+	if n == 0 {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,187 @@
+package shell
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/atoll-sandbox/atoll/vfs"
+)
+
+// lineArray is what mapfile is asked to do.
+type lineArray struct {
+	in       *interp
+	cmd      string
+	delim    byte
+	strip    bool
+	count    int
+	origin   int64
+	keep     bool // -O: the old elements stay
+	skip     int
+	fd       int
+	callback string
+	quantum  int
+	name     string
+}
+
+func bMapfile(in *interp, args []string) int {
+	m := &lineArray{in: in, cmd: args[0], delim: '\n', quantum: 5000, name: "MAPFILE"}
+	if st := m.options(args); st != 0 {
+		return st
+	}
+	v, r, ok := in.find(ref{name: m.name})
+	switch {
+	case !isName(m.name):
+		in.errorf("%s: `%s': not a valid identifier", m.cmd, m.name)
+		return 1
+	case !ok || r.sub != nil:
+		return 1
+	case in.p.FD(m.fd) == nil:
+		in.errorf("%s: %d: invalid file descriptor: Bad file descriptor", m.cmd, m.fd)
+		return 1
+	case v != nil && v.attrs&attrReadonly != 0:
+		in.errorf("%s: %s: readonly variable", m.cmd, r.name)
+		return 1
+	case v != nil && v.attrs&attrAssoc != 0:
+		in.errorf("%s: %s: not an indexed array", m.cmd, r.name)
+		return 1
+	}
+	m.name = r.name
+	return m.read()
+}
+
+func (m *lineArray) options(args []string) int {
+	i := 1
+	for ; i < len(args) && len(args[i]) > 1 && args[i][0] == '-'; i++ {
+		if args[i] == "--" {
+			i++
+			break
+		}
+		for j := 1; j < len(args[i]); j++ {
+			c := args[i][j]
+			if c == 't' {
+				m.strip = true
+				continue
+			}
+			if strings.IndexByte("dnOsuCc", c) < 0 {
+				return m.in.usage(m.cmd, "-"+string(c)+": invalid option")
+			}
+			value := args[i][j+1:]
+			if value == "" {
+				if i++; i == len(args) {
+					return m.in.usage(m.cmd, "-"+string(c)+": option requires an argument")
+				}
+				value = args[i]
+			}
+			if !m.option(c, value) {
+				return 1
+			}
+			break
+		}
+	}
+	if i < len(args) {
+		m.name = args[i]
+	}
+	return 0
+}
+
+func (m *lineArray) option(c byte, value string) bool {
+	switch c {
+	case 'd':
+		m.delim = 0
+		if value != "" {
+			m.delim = value[0]
+		}
+		return true
+	case 'C':
+		m.callback = value
+		return true
+	}
+	n, err := strconv.ParseInt(value, 10, 64)
+	bad := map[byte]string{
+		'n': "line count", 's': "line count", 'O': "array origin", 'u': "file descriptor specification", 'c': "callback quantum",
+	}[c]
+	if err != nil || n < 0 || c == 'c' && n == 0 {
+		m.in.errorf("%s: %s: invalid %s", m.cmd, value, bad)
+		return false
+	}
+	switch c {
+	case 'n':
+		m.count = int(n)
+	case 's':
+		m.skip = int(n)
+	case 'O':
+		m.origin, m.keep = n, true
+	case 'u':
+		m.fd = int(n)
+	case 'c':
+		m.quantum = int(n)
+	}
+	return true
+}
+
+func (m *lineArray) read() int {
+	in := m.in
+	if !m.keep {
+		in.setArray(m.name, nil)
+	} else {
+		in.toArray(in.mutable(m.name))
+	}
+	src := in.input(m.fd)
+	src.block = m.count == 0 && m.callback == ""
+	defer src.close()
+	index := m.origin
+	for n := 0; m.count == 0 || n < m.count+m.skip; n++ {
+		line, ok := m.line(src)
+		if !ok {
+			break
+		}
+		if n < m.skip {
+			continue
+		}
+		k := n - m.skip + 1
+		if m.callback != "" && k%m.quantum == 0 {
+			in.runCallback(m.callback + " " + strconv.FormatInt(index, 10) + " " + quoteAlways(line))
+		}
+		v := in.mutable(m.name)
+		in.toArray(v)
+		in.putElem(v, index, line)
+		in.work(1)
+		index++
+	}
+	var no vfs.Errno
+	if errors.As(src.err, &no) {
+		in.errorf("%s: read error: %d: %v", m.cmd, m.fd, no)
+	}
+	return 0
+}
+
+// line reads a line, with its delimiter where it is to be kept.
+func (m *lineArray) line(src *input) (string, bool) {
+	b := make([]byte, 0, 64)
+	for {
+		c, ok := src.next()
+		if !ok {
+			return string(b), len(b) > 0
+		}
+		if c == m.delim {
+			if !m.strip && c != 0 {
+				b = append(b, c)
+			}
+			return string(b), true
+		}
+		if c == 0 {
+			continue
+		}
+		if b = append(b, c); len(b)&4095 == 0 {
+			m.in.work(64)
+			m.in.borrow(4096)
+		}
+	}
+}
+
+// runCallback runs the text of mapfile -C.
+func (in *interp) runCallback(text string) {
+	in.flushOut()
+	in.runText(text, source{kind: "mapfile", line: in.line})
+}

@@ -1,0 +1,751 @@
+package shell
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/atoll-sandbox/atoll/internal/kernel"
+)
+
+func bPrintf(in *interp, args []string) int {
+	p := &printer{in: in}
+	i := 1
+	for ; i < len(args) && len(args[i]) > 1 && args[i][0] == '-'; i++ {
+		if args[i] == "--" {
+			i++
+			break
+		}
+		if args[i][1] != 'v' {
+			return in.usage("printf", args[i][:2]+": invalid option")
+		}
+		name := args[i][2:]
+		if name == "" {
+			if i++; i == len(args) {
+				return in.usage("printf", "-v: option requires an argument")
+			}
+			name = args[i]
+		}
+		r, ok := in.parseRef(name)
+		if !ok {
+			in.errorf("printf: `%s': not a valid identifier", name)
+			return 2
+		}
+		p.to = &r
+	}
+	if i == len(args) {
+		return in.usage("printf", "")
+	}
+	p.args = args[i+1:]
+	p.all(args[i])
+	in.borrow(len(p.out))
+	if p.to == nil {
+		if st := in.writeOut("printf", p.out); st != 0 {
+			return st
+		}
+		return p.status
+	}
+	if !in.assign(*p.to, string(p.out), false) {
+		return 1
+	}
+	return p.status
+}
+
+// writeOut writes a builtin's output and returns its status.
+func (in *interp) writeOut(name string, b []byte) int {
+	if len(b) == 0 {
+		return 0
+	}
+	if _, err := in.p.Stdout.Write(b); err != nil {
+		in.errorf("%s: write error: %v", name, kernel.Reason(err))
+		return 1
+	}
+	return 0
+}
+
+// printer formats the arguments of printf.
+type printer struct {
+	in     *interp
+	to     *ref // -v
+	args   []string
+	used   int // arguments taken
+	out    []byte
+	paid   int
+	status int
+	stop   bool
+}
+
+func (p *printer) fail(format string, a ...any) {
+	p.in.errorf("printf: %s", fmt.Sprintf(format, a...))
+	p.status = 1
+}
+
+func (p *printer) grow(n int) {
+	if p.paid += n; p.paid > 4096 {
+		p.in.work(p.paid >> 6)
+		p.in.borrow(p.paid)
+		p.paid = 0
+	}
+}
+
+// all formats until the arguments are used up.
+func (p *printer) all(format string) {
+	for {
+		before := p.used
+		p.once(format)
+		p.in.work(1 + len(format)>>4)
+		if p.stop || p.used == before || p.used >= len(p.args) {
+			return
+		}
+	}
+}
+
+func (p *printer) next() string {
+	p.used++
+	if p.used > len(p.args) {
+		return ""
+	}
+	return p.args[p.used-1]
+}
+
+func (p *printer) once(f string) {
+	for f != "" && !p.stop {
+		i := strings.IndexAny(f, `%\`)
+		if i < 0 {
+			i = len(f)
+		}
+		p.out = append(p.out, f[:i]...)
+		p.grow(i)
+		if f = f[i:]; f == "" {
+			return
+		}
+		if f[0] == '\\' {
+			s, n, _ := p.escape(f, false)
+			p.out = append(p.out, s...)
+			f = f[n:]
+			continue
+		}
+		if strings.HasPrefix(f, "%%") {
+			p.out = append(p.out, '%')
+			f = f[2:]
+			continue
+		}
+		f = f[p.directive(f):]
+	}
+}
+
+// escape decodes the backslash escape at the start of s. Those of %b know
+// \0nnn, and \c, which is the end.
+func (p *printer) escape(s string, b bool) (text string, n int, end bool) {
+	if len(s) == 1 {
+		return s, 1, false
+	}
+	c := s[1]
+	if i := strings.IndexByte(`abefnrtv\"E'?`, c); i >= 0 {
+		if b && (c == '"' || c == '\'' || c == '?') {
+			return s[1:2], 2, false
+		}
+		return "\a\b\x1b\f\n\r\t\v\\\"\x1b'?"[i : i+1], 2, false
+	}
+	switch {
+	case c == 'c' && b:
+		return "", 2, true
+	case c >= '0' && c <= '7':
+		most := 3
+		if b && c == '0' {
+			most = 4
+		}
+		v, k := scanDigits(s[1:], most, 8)
+		return string([]byte{byte(v)}), 1 + k, false
+	case c == 'x':
+		v, k := scanDigits(s[2:], 2, 16)
+		if k == 0 {
+			p.in.errorf("printf: missing hex digit for \\x")
+			return s[:2], 2, false
+		}
+		return string([]byte{byte(v)}), 2 + k, false
+	case c == 'u' || c == 'U':
+		most := 4
+		if c == 'U' {
+			most = 8
+		}
+		v, k := scanDigits(s[2:], most, 16)
+		if k == 0 {
+			p.in.errorf("printf: missing unicode digit for \\%c", c)
+			return s[:2], 2, false
+		}
+		return string(utf8.AppendRune(nil, rune(v))), 2 + k, false
+	}
+	return s[:2], 2, false
+}
+
+func scanDigits(s string, most, base int) (v uint64, n int) {
+	for n < len(s) && n < most {
+		if !isDigitOf(s[n], base) {
+			break
+		}
+		d := s[n] - '0'
+		if s[n] > '9' {
+			d = s[n] | 0x20 - 'a' + 10
+		}
+		v = v*uint64(base) + uint64(d)
+		n++
+	}
+	return v, n
+}
+
+// spec is one conversion.
+type spec struct {
+	minus, plus, space, alt, zero bool
+	width                         int
+	prec                          int // -1: none
+	verb                          byte
+}
+
+// directive formats the conversion at the start of f and returns its length.
+func (p *printer) directive(f string) int {
+	s := spec{prec: -1}
+	i := 1
+flags:
+	for ; i < len(f); i++ {
+		switch f[i] {
+		case '-':
+			s.minus = true
+		case '+':
+			s.plus = true
+		case ' ':
+			s.space = true
+		case '#':
+			s.alt = true
+		case '0':
+			s.zero = true
+		case '\'':
+		default:
+			break flags
+		}
+	}
+	s.width, i = p.count(f, i)
+	if s.width < 0 {
+		s.minus, s.width = true, -s.width
+	}
+	if i < len(f) && f[i] == '.' {
+		s.prec, i = p.count(f, i+1)
+		s.prec = max(s.prec, -1)
+	}
+	if i < len(f) && f[i] == '(' {
+		if n, ok := p.time(f, i, s); ok {
+			return n
+		}
+		p.in.errorf("printf: warning: `%c': invalid time format specification", f[len(f)-1])
+		p.out = append(p.out, f...)
+		return len(f)
+	}
+	for i < len(f) && strings.IndexByte("hlLjtz", f[i]) >= 0 {
+		i++
+	}
+	if i >= len(f) {
+		p.fail("`%s': missing format character", f)
+		p.stop = true
+		return len(f)
+	}
+	s.verb = f[i]
+	p.convert(s)
+	return i + 1
+}
+
+// count reads a width or precision: digits, or * for an argument.
+func (p *printer) count(f string, i int) (n, end int) {
+	if i < len(f) && f[i] == '*' {
+		v := p.integer(p.next())
+		return int(max(min(v, 1<<31-1), -1<<31+1)), i + 1
+	}
+	for i < len(f) && f[i] >= '0' && f[i] <= '9' {
+		n = min(n*10+int(f[i]-'0'), 1<<31-1)
+		i++
+	}
+	return n, i
+}
+
+func (p *printer) convert(s spec) {
+	switch s.verb {
+	case 's':
+		p.text(s, p.next())
+	case 'c':
+		a := p.next()
+		s.prec = -1
+		p.text(s, a[:min(1, len(a))])
+	case 'b':
+		a, end := p.unescape(p.next())
+		p.text(s, a)
+		p.stop = p.stop || end
+	case 'q':
+		p.text(s, quoteBackslash(p.next()))
+	case 'Q':
+		a := p.next()
+		if s.prec >= 0 && s.prec < len(a) {
+			a = a[:s.prec]
+		}
+		s.prec = -1
+		p.text(s, quoteBackslash(a))
+	case 'd', 'i':
+		v := p.integer(p.next())
+		digits := strconv.FormatUint(magnitude(v), 10)
+		p.number(s, v < 0, digits, "")
+	case 'o', 'u', 'x', 'X':
+		p.unsigned(s, uint64(p.unsignedArg(p.next())))
+	case 'a', 'A', 'e', 'E', 'f', 'F', 'g', 'G':
+		p.float(s, p.next())
+	case 'n':
+		if p.used < len(p.args) {
+			name := p.next()
+			if isName(name) {
+				p.in.set(name, strconv.Itoa(len(p.out)))
+			}
+		}
+	default:
+		p.fail("`%c': invalid format character", s.verb)
+		p.stop = true
+	}
+}
+
+func magnitude(v int64) uint64 {
+	if v < 0 {
+		return -uint64(v)
+	}
+	return uint64(v)
+}
+
+func (p *printer) unescape(s string) (string, bool) {
+	if strings.IndexByte(s, '\\') < 0 {
+		return s, false
+	}
+	var b strings.Builder
+	for s != "" {
+		if s[0] != '\\' {
+			i := strings.IndexByte(s, '\\')
+			if i < 0 {
+				i = len(s)
+			}
+			b.WriteString(s[:i])
+			s = s[i:]
+			continue
+		}
+		t, n, end := p.escape(s, true)
+		if end {
+			return b.String(), true
+		}
+		b.WriteString(t)
+		s = s[n:]
+	}
+	return b.String(), false
+}
+
+// text writes a string in its width.
+func (p *printer) text(s spec, a string) {
+	if s.prec >= 0 && s.prec < len(a) {
+		a = a[:s.prec]
+	}
+	p.pad(s, a)
+}
+
+func (p *printer) pad(s spec, a string) {
+	p.grow(max(s.width, len(a)))
+	if !s.minus {
+		p.spaces(s.width - len(a))
+	}
+	p.out = append(p.out, a...)
+	if s.minus {
+		p.spaces(s.width - len(a))
+	}
+}
+
+func (p *printer) spaces(n int) {
+	for ; n > 0; n -= 4096 {
+		p.in.work(64)
+		p.out = append(p.out, strings.Repeat(" ", min(n, 4096))...)
+	}
+}
+
+// number writes the digits of a number with its sign, prefix and padding.
+func (p *printer) number(s spec, neg bool, digits, prefix string) {
+	if s.prec >= 0 {
+		s.zero = false
+		if s.prec == 0 && digits == "0" {
+			digits = ""
+		}
+		if n := s.prec - len(digits); n > 0 {
+			p.grow(n)
+			digits = strings.Repeat("0", n) + digits
+		}
+	}
+	p.signed(s, neg, digits, prefix)
+}
+
+func (p *printer) signed(s spec, neg bool, digits, prefix string) {
+	switch {
+	case neg:
+		prefix = "-" + prefix
+	case s.plus:
+		prefix = "+" + prefix
+	case s.space:
+		prefix = " " + prefix
+	}
+	if n := s.width - len(prefix) - len(digits); s.zero && !s.minus && n > 0 {
+		p.grow(n)
+		digits = strings.Repeat("0", n) + digits
+	}
+	p.pad(s, prefix+digits)
+}
+
+func (p *printer) unsigned(s spec, v uint64) {
+	s.plus, s.space = false, false
+	prefix, digits := "", ""
+	switch s.verb {
+	case 'o':
+		digits = strconv.FormatUint(v, 8)
+		if s.alt && digits[0] != '0' {
+			digits = "0" + digits
+		}
+	case 'x', 'X':
+		digits = strconv.FormatUint(v, 16)
+		if s.alt && v != 0 {
+			prefix = "0x"
+		}
+		if s.verb == 'X' {
+			digits, prefix = strings.ToUpper(digits), strings.ToUpper(prefix)
+		}
+	default:
+		digits = strconv.FormatUint(v, 10)
+	}
+	p.number(s, false, digits, prefix)
+}
+
+// quotedChar reads 'c and "c, which stand for the code of c.
+func quotedChar(a string, bytes bool) (int64, bool) {
+	if a == "" || a[0] != '\'' && a[0] != '"' {
+		return 0, false
+	}
+	if len(a) == 1 {
+		return 0, true
+	}
+	r, w := utf8.DecodeRuneInString(a[1:])
+	if bytes || r == utf8.RuneError && w == 1 {
+		return int64(a[1]), true
+	}
+	return int64(r), true
+}
+
+// integer reads an argument as a signed number.
+func (p *printer) integer(a string) int64 {
+	if v, ok := quotedChar(a, p.in.bytes); ok {
+		return v
+	}
+	neg, digits, base, rest := scanInteger(a)
+	v, err := strconv.ParseUint(digits, base, 64)
+	over := err != nil && digits != ""
+	if rest != "" || digits == "" && strings.TrimSpace(a) != "" {
+		p.invalid(a)
+	}
+	if limit := uint64(1) << 63; over || v > limit || v == limit && !neg {
+		if rest == "" {
+			p.in.errorf("printf: warning: %s: Numerical result out of range", a)
+		}
+		if neg {
+			return -1 << 63
+		}
+		return 1<<63 - 1
+	}
+	if neg {
+		return -int64(v)
+	}
+	return int64(v)
+}
+
+func (p *printer) unsignedArg(a string) int64 {
+	if v, ok := quotedChar(a, p.in.bytes); ok {
+		return v
+	}
+	neg, digits, base, rest := scanInteger(a)
+	v, err := strconv.ParseUint(digits, base, 64)
+	if rest != "" || digits == "" && strings.TrimSpace(a) != "" {
+		p.invalid(a)
+	}
+	if err != nil && digits != "" {
+		p.in.errorf("printf: warning: %s: Numerical result out of range", a)
+		return -1
+	}
+	if neg {
+		return -int64(v)
+	}
+	return int64(v)
+}
+
+func (p *printer) invalid(a string) {
+	t := strings.TrimLeft(a, " \t\n+-")
+	switch {
+	case strings.HasPrefix(t, "0x") || strings.HasPrefix(t, "0X"):
+		p.fail("%s: invalid hex number", a)
+	case strings.HasPrefix(t, "0"):
+		p.fail("%s: invalid octal number", a)
+	default:
+		p.fail("%s: invalid number", a)
+	}
+}
+
+// scanInteger splits a number as strtol does: sign, digits of its base, and
+// what follows.
+func scanInteger(a string) (neg bool, digits string, base int, rest string) {
+	s := strings.TrimLeft(a, " \t\n\v\f\r")
+	if s != "" && (s[0] == '-' || s[0] == '+') {
+		neg = s[0] == '-'
+		s = s[1:]
+	}
+	base = 10
+	if len(s) > 2 && s[0] == '0' && s[1]|0x20 == 'x' && isDigitOf(s[2], 16) {
+		base, s = 16, s[2:]
+	} else if len(s) > 0 && s[0] == '0' {
+		base = 8
+	}
+	n := 0
+	for n < len(s) && isDigitOf(s[n], base) {
+		n++
+	}
+	return neg, s[:n], base, s[n:]
+}
+
+func isDigitOf(c byte, base int) bool {
+	switch {
+	case c >= '0' && c <= '9':
+		return int(c-'0') < base
+	case base == 16:
+		return c|0x20 >= 'a' && c|0x20 <= 'f'
+	}
+	return false
+}
+
+// floatBits is the mantissa of the long double that bash calculates with.
+const floatBits = 64
+
+// float writes a floating-point number.
+func (p *printer) float(s spec, a string) {
+	v, special := p.parseFloat(a)
+	if special != "" {
+		neg := special[0] == '-'
+		text := strings.TrimLeft(special, "-+")
+		if s.verb >= 'A' && s.verb <= 'Z' {
+			text = strings.ToUpper(text)
+		}
+		s.zero = false
+		p.signed(s, neg, text, "")
+		return
+	}
+	if s.prec > 1<<20 {
+		p.grow(s.prec)
+	}
+	text, prefix := formatFloat(s, v)
+	neg := v.Signbit()
+	if s.verb >= 'A' && s.verb <= 'Z' {
+		text, prefix = strings.ToUpper(text), strings.ToUpper(prefix)
+	}
+	p.signed(s, neg, text, prefix)
+}
+
+// parseFloat reads an argument as strtold does.
+func (p *printer) parseFloat(a string) (v *big.Float, special string) {
+	v = new(big.Float).SetPrec(floatBits)
+	if c, ok := quotedChar(a, p.in.bytes); ok {
+		return v.SetInt64(c), ""
+	}
+	s := strings.TrimLeft(a, " \t\n\v\f\r")
+	if s == "" {
+		return v, ""
+	}
+	if word, rest := floatWord(s); word != "" {
+		if rest != "" {
+			p.fail("%s: invalid number", a)
+		}
+		return v, word
+	}
+	n := floatLen(s)
+	if n < len(s) {
+		p.fail("%s: invalid number", a)
+	}
+	if n == 0 {
+		return v, ""
+	}
+	num := s[:n]
+	if e := exponentOf(num); e > 5000 || e < -5100 {
+		return v, map[bool]string{true: "inf"}[e > 0 && strings.ContainsAny(num, "123456789")]
+	}
+	if _, _, err := v.Parse(num, 0); err != nil && !errors.Is(err, strconv.ErrRange) {
+		f, err := strconv.ParseFloat(num, 64)
+		if err == nil {
+			v.SetFloat64(f)
+		}
+	}
+	if v.IsInf() {
+		return v, map[bool]string{true: "-inf", false: "inf"}[v.Signbit()]
+	}
+	return v, ""
+}
+
+func floatWord(s string) (word, rest string) {
+	t := strings.TrimLeft(s, "+-")
+	if len(s)-len(t) > 1 {
+		return "", s
+	}
+	low := strings.ToLower(t)
+	for _, w := range []string{"infinity", "inf", "nan"} {
+		if strings.HasPrefix(low, w) {
+			word = w[:3]
+			if s[0] == '-' {
+				word = "-" + word
+			}
+			return word, t[len(w):]
+		}
+	}
+	return "", s
+}
+
+// floatLen returns the length of the number at the start of s.
+func floatLen(s string) int {
+	i := 0
+	if s[0] == '+' || s[0] == '-' {
+		i++
+	}
+	base, mark := 10, byte('e')
+	if len(s) > i+2 && s[i] == '0' && s[i+1]|0x20 == 'x' && (isDigitOf(s[i+2], 16) || s[i+2] == '.') {
+		base, mark = 16, 'p'
+		i += 2
+	}
+	digits, dot := 0, false
+	for ; i < len(s); i++ {
+		if isDigitOf(s[i], base) {
+			digits++
+		} else if s[i] == '.' && !dot {
+			dot = true
+		} else {
+			break
+		}
+	}
+	if digits == 0 {
+		return 0
+	}
+	if i < len(s) && s[i]|0x20 == mark {
+		j := i + 1
+		if j < len(s) && (s[j] == '+' || s[j] == '-') {
+			j++
+		}
+		for k := j; k < len(s) && isDigitOf(s[k], 10); k++ {
+			i = k + 1
+		}
+	}
+	return i
+}
+
+// exponentOf returns the decimal exponent that a number is written with.
+func exponentOf(s string) int {
+	i := strings.IndexAny(s, "eE")
+	if i < 0 || strings.ContainsAny(s, "xX") {
+		return 0
+	}
+	n, err := strconv.Atoi(s[i+1:])
+	if err != nil {
+		n = 1 << 20
+		if s[i+1] == '-' {
+			n = -n
+		}
+	}
+	return n
+}
+
+// formatFloat returns the digits of |v| as C writes them.
+func formatFloat(s spec, v *big.Float) (text, prefix string) {
+	v = new(big.Float).Abs(v)
+	prec := s.prec
+	if prec < 0 {
+		prec = 6
+	}
+	switch s.verb | 0x20 {
+	case 'f':
+		text = v.Text('f', prec)
+		if s.alt && prec == 0 {
+			text += "."
+		}
+	case 'e':
+		text = v.Text('e', prec)
+		if s.alt && prec == 0 {
+			text = strings.Replace(text, "e", ".e", 1)
+		}
+	case 'g':
+		text = generalFloat(v, max(prec, 1), s.alt)
+	default:
+		return hexFloat(v, s.prec, s.alt), "0x"
+	}
+	return text, ""
+}
+
+// generalFloat is %g.
+func generalFloat(v *big.Float, prec int, alt bool) string {
+	e := v.Text('e', prec-1)
+	i := strings.IndexByte(e, 'e')
+	x, _ := strconv.Atoi(e[i+1:]) // written by Text
+	text, exp := e[:i], e[i:]
+	if x >= -4 && x < prec {
+		text, exp = v.Text('f', prec-1-x), ""
+	}
+	if alt {
+		if strings.IndexByte(text, '.') < 0 {
+			text += "."
+		}
+		return text + exp
+	}
+	if strings.IndexByte(text, '.') >= 0 {
+		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
+	}
+	return text + exp
+}
+
+// hexFloat is %a as glibc writes a long double: four bits before the point.
+func hexFloat(v *big.Float, prec int, alt bool) string {
+	if v.Sign() == 0 {
+		s := "0"
+		if prec > 0 || alt {
+			s += "." + strings.Repeat("0", max(prec, 0))
+		}
+		return s + "p+0"
+	}
+	m := new(big.Float)
+	exp := v.MantExp(m) // v = m × 2^exp, 0.5 ≤ m < 1
+	m.SetMantExp(m, 64)
+	n, _ := m.Uint64()
+	exp -= 4
+	if prec >= 0 && prec < 15 {
+		shift := uint(60 - 4*prec)
+		half, rest := uint64(1)<<(shift-1), n&(1<<shift-1)
+		n >>= shift
+		if rest > half || rest == half && n&1 == 1 {
+			n++
+		}
+		if n>>(4*uint(prec)+4) != 0 {
+			n >>= 4
+			exp += 4
+		}
+		n <<= shift
+	}
+	digits := fmt.Sprintf("%016x", n)
+	frac := digits[1:]
+	if prec >= 0 {
+		frac = (frac + strings.Repeat("0", max(0, prec-15)))[:prec]
+	} else {
+		frac = strings.TrimRight(frac, "0")
+	}
+	s := digits[:1]
+	if frac != "" || alt {
+		s += "." + frac
+	}
+	return s + fmt.Sprintf("p%+d", exp)
+}

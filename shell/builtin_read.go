@@ -1,0 +1,402 @@
+package shell
+
+import (
+	"errors"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/vfs"
+)
+
+// input reads bytes without taking more from the descriptor than is used:
+// files are read in blocks and the rest is given back, others byte by byte.
+type input struct {
+	h     *kernel.Handle
+	p     *kernel.Proc
+	buf   []byte
+	r, w  int
+	block bool // nothing is given back
+	seeks bool
+	until time.Time // the deadline of read -t; zero for none
+	err   error
+}
+
+var inputBuffers = sync.Pool{New: func() any { return new([4096]byte) }}
+
+func (in *interp) input(fd int) *input {
+	h := in.p.Handle(fd)
+	return &input{h: h, p: in.p, seeks: h.File() != nil, buf: inputBuffers.Get().(*[4096]byte)[:]}
+}
+
+// close gives back what was read too far.
+func (r *input) close() {
+	if r.seeks && r.w > r.r {
+		_, _ = r.h.Seek(int64(r.r-r.w), io.SeekCurrent) // back to where it was
+	}
+	inputBuffers.Put((*[4096]byte)(r.buf))
+}
+
+var errTimeout = errors.New("timeout")
+
+// fill reads more; it returns false at the end.
+func (r *input) fill() bool {
+	if !r.until.IsZero() && !r.wait() {
+		r.err = errTimeout
+		return false
+	}
+	n := 1
+	if r.seeks || r.block {
+		n = len(r.buf)
+		if !r.block && r.w == 0 {
+			n = 256
+		}
+	}
+	n, err := r.h.Read(r.buf[:n])
+	r.r, r.w = 0, n
+	if n == 0 {
+		r.err = err
+	}
+	return n > 0
+}
+
+// wait waits for input up to the deadline.
+func (r *input) wait() bool {
+	for !r.h.Ready() {
+		rest := time.Until(r.until)
+		if rest <= 0 {
+			return false
+		}
+		r.p.Sleep(min(rest, 2*time.Millisecond), true)
+	}
+	return true
+}
+
+func (r *input) next() (byte, bool) {
+	if r.r == r.w && !r.fill() {
+		return 0, false
+	}
+	c := r.buf[r.r]
+	r.r++
+	return c, true
+}
+
+// reader is what read is asked to do.
+type reader struct {
+	in      *interp
+	raw     bool
+	array   string
+	delim   byte
+	nul     bool // the delimiter is NUL
+	most    int  // characters, -1 for no limit
+	exact   bool // -N
+	fd      int
+	timeout time.Duration
+	timed   bool
+	names   []string
+}
+
+func bRead(in *interp, args []string) int {
+	r := &reader{in: in, delim: '\n', most: -1}
+	if st := r.options(args); st != 0 {
+		return st
+	}
+	for _, n := range append(r.names[:len(r.names):len(r.names)], r.array) {
+		if _, ok := in.parseRef(n); !ok && n != "" {
+			in.errorf("read: `%s': not a valid identifier", n)
+			return 1
+		}
+	}
+	if in.p.FD(r.fd) == nil {
+		in.errorf("read: %d: invalid file descriptor: Bad file descriptor", r.fd)
+		return 1
+	}
+	return r.run()
+}
+
+// options reads the options; a status other than 0 ends the builtin.
+func (r *reader) options(args []string) int {
+	in := r.in
+	i := 1
+	for ; i < len(args) && len(args[i]) > 1 && args[i][0] == '-'; i++ {
+		if args[i] == "--" {
+			i++
+			break
+		}
+		for j := 1; j < len(args[i]); j++ {
+			c := args[i][j]
+			if strings.IndexByte("adinNptu", c) < 0 {
+				if !r.flag(c) {
+					return in.usage("read", "-"+string(c)+": invalid option")
+				}
+				continue
+			}
+			value := args[i][j+1:]
+			if value == "" {
+				if i++; i == len(args) {
+					return in.usage("read", "-"+string(c)+": option requires an argument")
+				}
+				value = args[i]
+			}
+			if st := r.option(c, value); st != 0 {
+				return st
+			}
+			break
+		}
+	}
+	r.names = args[i:]
+	return 0
+}
+
+func (r *reader) flag(c byte) bool {
+	if c == 'r' {
+		r.raw = true
+	}
+	return c == 'r' || c == 'e' || c == 's'
+}
+
+func (r *reader) option(c byte, value string) int {
+	in := r.in
+	switch c {
+	case 'a':
+		r.array = value
+	case 'd':
+		r.nul = value == ""
+		if r.delim = 0; !r.nul {
+			r.delim = value[0]
+		}
+	case 'n', 'N':
+		n, err := strconv.Atoi(value)
+		if err != nil || n < 0 {
+			in.errorf("read: %s: invalid number", value)
+			return 1
+		}
+		r.most, r.exact = n, c == 'N'
+	case 't':
+		f, err := strconv.ParseFloat(value, 64)
+		if err != nil || f < 0 || math.IsNaN(f) {
+			in.errorf("read: %s: invalid timeout specification", value)
+			return 1
+		}
+		r.timed, r.timeout = true, time.Duration(min(f, 1e9)*float64(time.Second))
+	case 'u':
+		n, err := strconv.Atoi(value)
+		if err != nil || n < 0 {
+			in.errorf("read: %s: invalid file descriptor specification", value)
+			return 1
+		}
+		r.fd = n
+	case 'p':
+		if in.p.Handle(r.fd).IsTerminal() {
+			in.complain(value)
+		}
+	}
+	return 0
+}
+
+func (r *reader) run() int {
+	in := r.in
+	src := in.input(r.fd)
+	defer src.close()
+	if r.timed {
+		if r.timeout == 0 {
+			return verdict(src.h.Ready())
+		}
+		src.until = time.Now().Add(r.timeout)
+	}
+	line, status := r.line(src)
+	in.borrow(len(line.text))
+	if !r.store(line) {
+		return 1
+	}
+	if errors.Is(src.err, errTimeout) {
+		return 128 + int(kernel.SIGALRM)
+	}
+	var no vfs.Errno
+	if errors.As(src.err, &no) && no != vfs.EINTR {
+		in.errorf("read: read error: %d: %v", r.fd, no)
+	}
+	return status
+}
+
+// inputLine is a line with a mark for each byte that a backslash protects;
+// marks is nil when there is none.
+type inputLine struct {
+	text  []byte
+	marks []bool
+}
+
+func (l *inputLine) add(c byte, mark bool) {
+	if mark && l.marks == nil {
+		l.marks = make([]bool, len(l.text), len(l.text)+8)
+	}
+	l.text = append(l.text, c)
+	if l.marks != nil {
+		l.marks = append(l.marks, mark)
+	}
+}
+
+// line reads a line; the status is 1 where the input ends before it does.
+func (r *reader) line(src *input) (l inputLine, status int) {
+	chars, paid := 0, 0
+	l.text = make([]byte, 0, 64)
+	for r.most < 0 || chars < r.most {
+		c, ok := src.next()
+		if !ok {
+			return l, 1
+		}
+		if len(l.text)-paid >= 4096 {
+			r.in.work(64)
+			r.in.borrow(4096)
+			paid = len(l.text)
+		}
+		switch {
+		case c == r.delim && !r.exact:
+			return l, 0
+		case c == 0:
+			continue
+		case c == '\\' && !r.raw:
+			if c, ok = src.next(); !ok {
+				return l, 1
+			}
+			if c == '\n' {
+				continue
+			}
+			l.add(c, true)
+		default:
+			l.add(c, false)
+		}
+		if r.in.bytes || c < utf8.RuneSelf {
+			chars++
+		} else if r.most >= 0 && wholeChar(l.text) {
+			chars++
+		}
+	}
+	return l, 0
+}
+
+// wholeChar reports whether b ends with a complete character.
+func wholeChar(b []byte) bool {
+	i := len(b) - 1
+	for i > 0 && len(b)-i < utf8.UTFMax && !utf8.RuneStart(b[i]) {
+		i--
+	}
+	return utf8.FullRune(b[i:])
+}
+
+// store gives the variables their values.
+func (r *reader) store(l inputLine) bool {
+	in := r.in
+	switch {
+	case r.array != "":
+		return r.storeArray(l)
+	case len(r.names) == 0:
+		return in.set("REPLY", string(l.text))
+	}
+	ok := true
+	put := func(name, value string) {
+		t, _ := in.parseRef(name)
+		ok = in.assign(t, value, false) && ok
+	}
+	if r.exact {
+		put(r.names[0], string(l.text))
+		for _, n := range r.names[1:] {
+			put(n, "")
+		}
+		return ok
+	}
+	s := lineSplitter{ifs: &in.ifs, line: l}
+	s.skipSpace()
+	for i, name := range r.names {
+		if i == len(r.names)-1 {
+			put(name, s.rest())
+		} else {
+			put(name, s.word())
+		}
+	}
+	return ok
+}
+
+func (r *reader) storeArray(l inputLine) bool {
+	in := r.in
+	v, t, ok := in.find(ref{name: r.array})
+	switch {
+	case !ok:
+		return false
+	case v != nil && v.attrs&attrReadonly != 0:
+		in.errorf("%s: readonly variable", t.name)
+		return false
+	case v != nil && v.attrs&attrAssoc != 0:
+		in.errorf("read: %s: cannot convert associative to indexed array", t.name)
+		return false
+	}
+	s := lineSplitter{ifs: &in.ifs, line: l}
+	s.skipSpace()
+	var list []string
+	for s.pos < len(l.text) {
+		list = append(list, s.word())
+		in.work(1)
+	}
+	in.setArray(t.name, list)
+	return true
+}
+
+// lineSplitter cuts a line at the separators.
+type lineSplitter struct {
+	ifs  *separators
+	line inputLine
+	pos  int
+}
+
+// kind returns what the byte at i separates.
+func (s *lineSplitter) kind(i int) byte {
+	if s.line.marks != nil && s.line.marks[i] {
+		return 0
+	}
+	return s.ifs.kind[s.line.text[i]] & (ifsSpace | ifsMark)
+}
+
+func (s *lineSplitter) skipSpace() {
+	for s.pos < len(s.line.text) && s.kind(s.pos) == ifsSpace {
+		s.pos++
+	}
+}
+
+// word takes the next word and the separator after it.
+func (s *lineSplitter) word() string {
+	start := s.pos
+	for s.pos < len(s.line.text) && s.kind(s.pos) == 0 {
+		s.pos++
+	}
+	w := string(s.line.text[start:s.pos])
+	if s.pos == len(s.line.text) {
+		return w
+	}
+	space := s.kind(s.pos) == ifsSpace
+	s.pos++
+	s.skipSpace()
+	if space && s.pos < len(s.line.text) && s.kind(s.pos) == ifsMark {
+		s.pos++
+		s.skipSpace()
+	}
+	return w
+}
+
+// rest takes what is left, for the last variable.
+func (s *lineSplitter) rest() string {
+	start := s.pos
+	w := s.word()
+	if s.pos == len(s.line.text) {
+		return w
+	}
+	end := len(s.line.text)
+	for end > start && s.kind(end-1) == ifsSpace {
+		end--
+	}
+	return string(s.line.text[start:end])
+}

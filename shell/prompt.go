@@ -1,0 +1,121 @@
+package shell
+
+import (
+	"path"
+	"strconv"
+	"strings"
+)
+
+// prompt expands a prompt: its backslash escapes, then what a here-document
+// would expand.
+func (in *interp) prompt(s string) string {
+	if strings.IndexByte(s, '\\') >= 0 {
+		s = in.promptEscapes(s)
+	}
+	if !in.shopt(shPromptvars) {
+		return s
+	}
+	return in.expandText(s)
+}
+
+func (in *interp) promptEscapes(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] != '\\' || i+1 == len(s) {
+			b.WriteByte(s[i])
+			continue
+		}
+		i++
+		switch c := s[i]; {
+		case c >= '0' && c <= '7':
+			v, n := scanDigits(s[i:], 3, 8)
+			b.WriteByte(byte(v))
+			i += n - 1
+		case c == 'D' && i+1 < len(s) && s[i+1] == '{':
+			end := strings.IndexByte(s[i:], '}')
+			if end < 0 {
+				end = len(s) - i
+			}
+			format := s[i+2 : min(i+end, len(s))]
+			if format == "" {
+				format = "%X"
+			}
+			b.WriteString(strftime(format, in.now().In(in.zone())))
+			i = min(i+end, len(s)-1)
+		default:
+			b.WriteString(in.promptEscape(c))
+		}
+	}
+	return b.String()
+}
+
+func (in *interp) promptEscape(c byte) string {
+	now := func(format string) string { return strftime(format, in.now().In(in.zone())) }
+	switch c {
+	case 'a':
+		return "\a"
+	case 'e':
+		return "\x1b"
+	case 'n':
+		return "\n"
+	case 'r':
+		return "\r"
+	case 'd':
+		return now("%a %b %d")
+	case 't':
+		return now("%H:%M:%S")
+	case 'T':
+		return now("%I:%M:%S")
+	case '@':
+		return now("%I:%M %p")
+	case 'A':
+		return now("%H:%M")
+	case 'h':
+		host, _, _ := strings.Cut(in.value("HOSTNAME"), ".")
+		return host
+	case 'H':
+		return in.value("HOSTNAME")
+	case 's':
+		return path.Base(in.name0)
+	case 'u':
+		return "root"
+	case 'v':
+		return "5.2"
+	case 'V':
+		return "5.2.15"
+	case 'w':
+		return in.promptDir()
+	case 'W':
+		if d := in.promptDir(); d == "~" {
+			return d
+		}
+		return path.Base(in.value("PWD"))
+	case '!', '#':
+		return in.value("HISTCMD")
+	case 'j':
+		return strconv.Itoa(0)
+	case 'l':
+		return "tty"
+	case '$':
+		return "#"
+	case '\\':
+		return `\\`
+	case '[', ']':
+		return ""
+	}
+	return `\` + string([]byte{c})
+}
+
+// promptDir is the current directory with the home directory as a tilde.
+func (in *interp) promptDir() string {
+	dir, home := in.value("PWD"), in.value("HOME")
+	switch {
+	case home == "" || home == "/":
+		return dir
+	case dir == home:
+		return "~"
+	case strings.HasPrefix(dir, home+"/"):
+		return "~" + dir[len(home):]
+	}
+	return dir
+}
