@@ -24,9 +24,16 @@ func zoneNamed(name string) *time.Location {
 		}
 	}
 	if loc, err := time.LoadLocationFromTZData(name, ruleData(name)); err == nil && !strings.Contains(name, "\n") {
-		if n, _ := time.Unix(0, 0).In(loc).Zone(); n != "" {
+		if n, _ := time.Unix(0, 0).In(loc).Zone(); n != "???" {
 			return loc
 		}
+	}
+	letters := 0
+	for letters < len(name) && isAlpha(name[letters]) {
+		letters++
+	}
+	if letters >= 3 { // a rule that is none is its name, at no distance
+		return time.FixedZone(name[:letters], 0)
 	}
 	return time.UTC
 }
@@ -40,8 +47,8 @@ func ruleData(rule string) []byte {
 		for _, n := range []uint32{0, 0, 0, 0, 1, 4} { // isut, isstd, leap, time, type, char counts
 			b = binary.BigEndian.AppendUint32(b, n)
 		}
-		b = append(b, make([]byte, 6)...) // a type: no offset, no summer time, name at 0
-		b = append(b, "UTC\x00"...)
+		b = append(b, make([]byte, 6)...) // a type: no offset, no summer time; its name shows that the rule is none
+		b = append(b, "???\x00"...)
 	}
 	return append(b, "\n"+rule+"\n"...)
 }
