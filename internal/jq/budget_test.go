@@ -200,6 +200,7 @@ func TestTailCallsNeedNoMemory(t *testing.T) {
 		`reduce range(300000) as $i ([]; .[$i % 10] += 1)`,
 		`reduce range(300000) as $i ({}; .[$i % 10 | tostring] += 1) | length`,
 		`def f: if . > 100000 then . else (try (. + 1) catch .) | f end; 0 | f`,
+		`def f: if .[0] > 50000 then . else (try [.[0] + 1, "some text to keep \(.[0])"] catch .) | f end; [0] | f`,
 		`def f: if . > 100000 then . else first(. + 1, 2) | f end; 0 | f`,
 	} {
 		l := &limits{memory: 24 << 20, deadline: time.Now().Add(20 * time.Second)}

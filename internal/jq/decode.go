@@ -34,8 +34,8 @@ func newDecoder(r io.Reader, acct *account) *Decoder {
 	return &Decoder{s: newScanner(r, acct)}
 }
 
-// Line is the number of line ends read so far.
-func (d *Decoder) Line() int { return d.s.line - 1 }
+// Line is the number of line ends up to the end of the line read last.
+func (d *Decoder) Line() int { return d.s.lines() }
 
 // Decode returns the next value. At the end of the input the error is io.EOF;
 // after a SyntaxError nothing more can be read.
@@ -54,7 +54,7 @@ func (d *Decoder) decode() (Value, error) {
 	for {
 		kind, err := d.s.next()
 		if err != nil {
-			return nil, d.orPending(err)
+			return nil, err
 		}
 		switch kind {
 		case tokEnd:
@@ -76,8 +76,6 @@ func (d *Decoder) decode() (Value, error) {
 		}
 	}
 }
-
-func (d *Decoder) orPending(err error) error { return err }
 
 func (d *Decoder) end() (Value, error) {
 	if len(d.stack) > 0 {

@@ -213,6 +213,7 @@ func (e *Encoder) text(s string) {
 			continue
 		}
 		e.buf = append(e.buf, s[from:i]...)
+		e.tick(1)
 		i += e.escape(s[i:])
 		from = i
 		if len(e.buf) >= e.paid+flushSize {

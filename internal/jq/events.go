@@ -23,8 +23,8 @@ func NewEventDecoder(r io.Reader, b Budget) *EventDecoder {
 	return &EventDecoder{s: newScanner(r, &account{budget: b})}
 }
 
-// Line is the number of line ends read so far.
-func (d *EventDecoder) Line() int { return d.s.line - 1 }
+// Line is the number of line ends up to the end of the line read last.
+func (d *EventDecoder) Line() int { return d.s.lines() }
 
 // Decode returns the next event, or io.EOF.
 func (d *EventDecoder) Decode() (Value, error) {

@@ -346,6 +346,7 @@ func (m *machine) doNative(in *instr) action {
 func (m *machine) doTryEnd(*instr) action {
 	if n := len(m.forks) - 1; n >= 0 && m.forks[n].kind == forkTry && m.forks[n].frame == m.frame {
 		m.popFork()
+		m.settleTop()
 		return goOn
 	}
 	m.fork(forkDone, 0)
@@ -373,6 +374,7 @@ func (m *machine) doMark(in *instr) action {
 func (m *machine) doCut(in *instr) action {
 	n, _ := m.frame.vars[in.b].(float64)
 	m.drop(int(n))
+	m.settleTop()
 	return goOn
 }
 

@@ -219,6 +219,18 @@ func (m *machine) replace(v Value) {
 	m.push(v)
 }
 
+// settleTop moves the top down over cells that no fork keeps any more, so that
+// loops of tail calls don't climb.
+func (m *machine) settleTop() {
+	c := m.stack[m.top]
+	to := max(c.prev, m.limit) + 1
+	if to < m.top {
+		m.stack[m.top].v = nil
+		m.stack[to] = c
+		m.top = to
+	}
+}
+
 func (m *machine) enter(f *frame) {
 	m.frame = f
 	m.pc = 0

@@ -86,6 +86,14 @@ func (s *scanner) failEOF(msg string) error {
 	return &SyntaxError{fmt.Sprintf("%s at EOF at line %d, column %d", msg, s.line, s.off+len(s.buf)-s.start)}
 }
 
+// lines counts the line ends up to that of the current line, as far as it is known.
+func (s *scanner) lines() int {
+	if bytes.IndexByte(s.buf[s.pos:], '\n') >= 0 {
+		return s.line
+	}
+	return s.line - 1
+}
+
 // readErr is the error of the reader, if it is more than the end.
 func (s *scanner) readErr() error {
 	if s.err == nil || errors.Is(s.err, io.EOF) {

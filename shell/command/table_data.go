@@ -1,4 +1,8 @@
 package command
 
 // dataCommands returns the commands of this family.
-func dataCommands() []Command { return nil }
+func dataCommands() []Command {
+	return []Command{
+		{Name: "jq", Short: "process JSON", Usage: jqUsage, Run: flushed(jqMain, 2)},
+	}
+}
