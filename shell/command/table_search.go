@@ -4,5 +4,6 @@ package command
 func searchCommands() []Command {
 	return []Command{
 		{Name: "grep", Aliases: []string{"egrep", "fgrep"}, Short: "print lines that match patterns", Usage: grepUsage, Run: flushed(grep, 2)},
+		{Name: "sed", Short: "edit a stream of lines", Usage: sedUsage, Run: flushed(sed, sedPanic)},
 	}
 }
