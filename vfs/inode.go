@@ -13,6 +13,7 @@ type epoch struct{ _ byte }
 
 // inode is one file, directory, link or device of a tree.
 type inode struct {
+	atime int64  // nanoseconds since 1970; atomic while only read-locked, so first
 	owner *epoch // who may change it in place
 	payer *epoch // whose charges paid and bytes are
 
@@ -28,7 +29,6 @@ type inode struct {
 	bytes  int64  // bytes of it that are charged
 	size   int64
 
-	atime int64 // nanoseconds since 1970; atomic while only read-locked
 	mtime int64
 	ctime int64
 	btime int64

@@ -74,14 +74,6 @@ type node struct {
 	Same   string // the first path with the same inode
 }
 
-func digest(b []byte) string {
-	h := uint64(14695981039346656037)
-	for _, c := range b {
-		h = (h ^ uint64(c)) * 1099511628211
-	}
-	return fmt.Sprintf("%d:%x", len(b), h)
-}
-
 func hostTree(t *rapid.T) map[string]node {
 	out := map[string]node{}
 	first := map[uint64]string{}
@@ -163,27 +155,6 @@ func virtualTree(t *rapid.T, f *FS) map[string]node {
 	return out
 }
 
-// paths draws paths that meet each other often.
-func paths() *rapid.Generator[string] {
-	name := rapid.SampledFrom([]string{
-		"a", "b", "c", "a", "b", "c", "a", "b", "c", "..", ".", strings.Repeat("n", 255), strings.Repeat("n", 256),
-	})
-	return rapid.Custom(func(t *rapid.T) string {
-		parts := rapid.SliceOfN(name, 1, 4).Draw(t, "parts")
-		p := strings.Join(parts, rapid.SampledFrom([]string{"/", "/", "/", "//"}).Draw(t, "sep"))
-		return p + rapid.SampledFrom([]string{"", "", "", "", "/", "/."}).Draw(t, "end")
-	})
-}
-
-func absolute() *rapid.Generator[string] {
-	return rapid.Custom(func(t *rapid.T) string {
-		if rapid.IntRange(0, 40).Draw(t, "root") == 0 {
-			return rapid.SampledFrom([]string{"/", "//", ""}).Draw(t, "odd")
-		}
-		return "/" + paths().Draw(t, "path")
-	})
-}
-
 // twin is one file opened in both worlds.
 type twin struct {
 	v *File
@@ -205,8 +176,6 @@ func (w *worlds) agree(t *rapid.T, what string, host, own error) bool {
 	}
 	return h == 0
 }
-
-var sizes = []int64{0, 1, 10, 1000, blockSize - 1, blockSize, blockSize + 1, 2*blockSize + 100}
 
 func (w *worlds) names(t *rapid.T) {
 	p := absolute().Draw(t, "p")

@@ -2,108 +2,21 @@ package vfs
 
 import (
 	"errors"
-	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 )
-
-type fataler interface {
-	Helper()
-	Fatal(...any)
-	Fatalf(string, ...any)
-}
-
-func must(t fataler, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// dump describes all that is in a file system, but for access times.
-func dump(t fataler, f *FS) map[string]string {
-	t.Helper()
-	out := map[string]string{}
-	todo := []string{"/"}
-	for len(todo) > 0 {
-		p := todo[0]
-		todo = todo[1:]
-		i, err := f.Lstat(p)
-		must(t, err)
-		line := fmt.Sprintf("%v %d %d %d %d:%d %x %d %d %d", i.Mode(), i.Ino(), i.Size(), i.Nlink(), i.Uid(), i.Gid(), i.Rdev(),
-			i.ModTime().UnixNano(), i.Ctime().UnixNano(), i.Birth().UnixNano())
-		switch {
-		case i.IsDir():
-			entries, err := f.ReadDir(p)
-			must(t, err)
-			for _, e := range entries {
-				todo = append(todo, path.Join(p, e.Name()))
-			}
-		case i.Mode()&fs.ModeSymlink != 0:
-			target, err := f.Readlink(p)
-			must(t, err)
-			line += " -> " + target
-		case i.Mode().IsRegular():
-			data, err := f.ReadFile(p)
-			must(t, err)
-			line += " " + digest(data)
-		}
-		out[p] = line
-	}
-	return out
-}
 
 // moment is a snapshot and what was there when it was made.
 type moment struct {
 	s     *Snapshot
 	usage Usage
 	tree  map[string]string
-}
-
-// scribble does something random to a file system. Errors are fine.
-func scribble(t *rapid.T, f *FS) {
-	p := absolute().Draw(t, "p")
-	q := absolute().Draw(t, "q")
-	size := int(rapid.SampledFrom(sizes).Draw(t, "size"))
-	data := []byte(strings.Repeat(string(rune('a'+size%26)), size))
-	switch rapid.IntRange(0, 12).Draw(t, "op") {
-	case 0, 1:
-		f.MkdirAll(p, 0o755)
-	case 2, 3:
-		f.WriteFile(p, data, 0o644)
-	case 4:
-		f.RemoveAll(p)
-	case 5:
-		f.Rename(p, q)
-	case 6:
-		f.Link(p, q)
-	case 7:
-		f.Symlink(p, q)
-	case 8:
-		f.Truncate(p, int64(size))
-	case 9:
-		f.Chmod(p, 0o700)
-	case 10:
-		f.Chtimes(p, time.Time{}, time.Unix(int64(size), 5))
-	case 11:
-		f.Mknod(p, fs.ModeNamedPipe|0o600, 0)
-	case 12:
-		w, err := f.OpenFile(p, os.O_RDWR|os.O_CREATE, 0o644)
-		if err != nil {
-			return
-		}
-		w.WriteAt(data, int64(rapid.SampledFrom(sizes).Draw(t, "off")))
-		w.Close()
-	}
 }
 
 // TestSnapshotsAreIsolated changes a family of forks at random. No snapshot

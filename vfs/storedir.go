@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"sync"
 )
 
 // Dir is a Store in a directory of the host: one file for each blob, named
@@ -18,6 +19,9 @@ type Dir struct {
 	Fsync bool
 
 	root *os.Root
+
+	mu    sync.Mutex
+	dirty map[string]bool // directories with names not yet on disk; guarded by mu
 }
 
 var _ Store = (*Dir)(nil)
@@ -31,7 +35,7 @@ func OpenDir(name string) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Dir{root: root}, nil
+	return &Dir{root: root, dirty: make(map[string]bool)}, nil
 }
 
 // Close gives the directory back.
@@ -89,6 +93,11 @@ func (d *Dir) Put(k Key, data []byte) error {
 	if err != nil {
 		return errors.Join(err, d.root.Remove(temp))
 	}
+	if d.Fsync {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.dirty[dir] = true
+	}
 	return nil
 }
 
@@ -103,21 +112,26 @@ func (d *Dir) create(dir, temp string) (*os.File, error) {
 	return d.root.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 }
 
-// Sync waits until the disk has the names of all blobs, if Fsync is set.
+// Sync waits until the disk has the names of all blobs that were put, if
+// Fsync is set.
 func (d *Dir) Sync() error {
 	if !d.Fsync {
 		return nil
 	}
-	dirs, err := fs.ReadDir(d.root.FS(), ".")
-	if err != nil {
-		return err
-	}
-	for _, e := range dirs {
-		if err := d.syncDir(e.Name()); err != nil {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for dir := range d.dirty {
+		if err := d.syncDir(dir); err != nil {
 			return err
 		}
 	}
-	return d.syncDir(".")
+	if len(d.dirty) > 0 {
+		if err := d.syncDir("."); err != nil {
+			return err
+		}
+	}
+	clear(d.dirty)
+	return nil
 }
 
 func (d *Dir) syncDir(name string) error {
