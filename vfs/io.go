@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"errors"
 	"io/fs"
 	"path"
 )
@@ -113,7 +114,8 @@ func (v view) Sub(dir string) (fs.FS, error) {
 
 // renamed makes an error speak of the name that the caller knows.
 func renamed(err error, name string) error {
-	if pe, ok := err.(*fs.PathError); ok {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
 		return &fs.PathError{Op: pe.Op, Path: name, Err: pe.Err}
 	}
 	return err

@@ -156,10 +156,7 @@ func goodName(s string) bool {
 // tally checks every inode for itself and adds up the charges.
 func (t *tree) tally(names map[uint64]uint32) error {
 	for p := range t.table.pages {
-		for _, in := range p.nodes {
-			if in == nil {
-				continue
-			}
+		for in := range p.inodes {
 			if !t.sound(in, names[in.ino]) {
 				return fmt.Errorf("inode %d is not sound: %w", in.ino, EIO)
 			}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"runtime"
 	"strings"
@@ -154,30 +155,50 @@ func TestQuotaDefaultsAndNone(t *testing.T) {
 	}
 }
 
-// TestChargesBoundMemory fills file systems in the most wasteful ways. The
-// heap may not pass twice the bytes charged and a kilobyte a name.
-func TestChargesBoundMemory(t *testing.T) {
-	long := func(i int) string { return fmt.Sprintf("%0255d", i) }
-	for name, fill := range map[string]func(f *FS, i int) error{
-		"LongNames":     func(f *FS, i int) error { return f.WriteFile("/"+long(i), nil, 0o644) },
-		"NamesBackward": func(f *FS, i int) error { return f.WriteFile("/"+long(100_000-i), nil, 0o644) },
+func longName(i int) string { return fmt.Sprintf("%0255d", i) }
+
+func openAppend(f *FS, path string) (*File, error) {
+	return f.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+}
+
+// wastefulNames are ways to fill a file system with little content. Each is
+// called with 0 to 9999.
+func wastefulNames() map[string]func(f *FS, i int) error {
+	return map[string]func(f *FS, i int) error{
+		"LongNames":     func(f *FS, i int) error { return f.WriteFile("/"+longName(i), nil, 0o644) },
+		"NamesBackward": func(f *FS, i int) error { return f.WriteFile("/"+longName(100_000-i), nil, 0o644) },
 		"TinyFiles":     func(f *FS, i int) error { return f.WriteFile(fmt.Sprint("/", i), []byte("x"), 0o644) },
 		"HardLinks": func(f *FS, i int) error {
 			if i == 0 {
 				return f.WriteFile("/f", nil, 0o644)
 			}
-			return f.Link("/f", "/"+long(i))
+			return f.Link("/f", "/"+longName(i))
 		},
-		"Directories": func(f *FS, i int) error { return f.Mkdir("/"+long(i), 0o755) },
+		"Directories": func(f *FS, i int) error { return f.Mkdir("/"+longName(i), 0o755) },
 		"Deep": func(f *FS, i int) error {
 			if i%1000 == 0 {
 				return f.MkdirAll(fmt.Sprintf("/%d%s", i, strings.Repeat("/d", 999)), 0o755)
 			}
 			return nil
 		},
+	}
+}
+
+// wastefulContent are ways to fill a file system with odd content.
+func wastefulContent(t *testing.T) map[string]func(f *FS, i int) error {
+	writeAt := func(f *FS, off int64) error {
+		w, err := f.OpenFile("/f", os.O_CREATE|os.O_WRONLY, 0o644)
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		_, err = w.WriteAt([]byte("x"), off)
+		return err
+	}
+	return map[string]func(f *FS, i int) error{
 		"LongLinks": func(f *FS, i int) error { return f.Symlink(strings.Repeat("x", 4000), fmt.Sprint("/", i)) },
 		"GrownFiles": func(f *FS, i int) error {
-			w, err := f.OpenFile(fmt.Sprint("/", i), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+			w, err := openAppend(f, fmt.Sprint("/", i))
 			if err != nil {
 				return err
 			}
@@ -189,24 +210,8 @@ func TestChargesBoundMemory(t *testing.T) {
 			}
 			return nil
 		},
-		"OneByteABlock": func(f *FS, i int) error {
-			w, err := f.OpenFile("/f", os.O_CREATE|os.O_WRONLY, 0o644)
-			if err != nil {
-				return err
-			}
-			defer w.Close()
-			_, err = w.WriteAt([]byte("x"), int64(i)*blockSize)
-			return err
-		},
-		"LastByteOfABlock": func(f *FS, i int) error {
-			w, err := f.OpenFile("/f", os.O_CREATE|os.O_WRONLY, 0o644)
-			if err != nil {
-				return err
-			}
-			defer w.Close()
-			_, err = w.WriteAt([]byte("x"), int64(i+1)*blockSize-1)
-			return err
-		},
+		"OneByteABlock":    func(f *FS, i int) error { return writeAt(f, int64(i)*blockSize) },
+		"LastByteOfABlock": func(f *FS, i int) error { return writeAt(f, int64(i+1)*blockSize-1) },
 		"GrownAndCut": func(f *FS, i int) error {
 			p := fmt.Sprint("/", i)
 			if err := f.WriteFile(p, make([]byte, 60_000), 0o644); err != nil {
@@ -215,13 +220,13 @@ func TestChargesBoundMemory(t *testing.T) {
 			return f.Truncate(p, 1)
 		},
 		"MadeAndGone": func(f *FS, i int) error {
-			if err := f.Mkdir("/"+long(i), 0o755); err != nil {
+			if err := f.Mkdir("/"+longName(i), 0o755); err != nil {
 				return err
 			}
 			if i%50 == 0 {
 				return nil
 			}
-			return f.Rmdir("/" + long(i))
+			return f.Rmdir("/" + longName(i))
 		},
 		"BigRecords": func(f *FS, i int) error {
 			if i >= 50 {
@@ -232,17 +237,24 @@ func TestChargesBoundMemory(t *testing.T) {
 				PAXRecords: map[string]string{"ATOLL.x": strings.Repeat("x", 900_000)},
 			}))
 		},
-	} {
+	}
+}
+
+// TestChargesBoundMemory fills file systems in the most wasteful ways. The
+// heap may not pass twice the bytes charged and a kilobyte a name.
+func TestChargesBoundMemory(t *testing.T) {
+	ways := wastefulNames()
+	maps.Copy(ways, wastefulContent(t))
+	for name, fill := range ways {
 		t.Run(name, func(t *testing.T) {
 			before := heap()
 			f := New(Options{})
-			for i := range 10_000 {
-				if err := fill(f, i); err != nil {
-					if errors.Is(err, atoll.ErrQuota) {
-						break
-					}
-					t.Fatal(err)
-				}
+			var err error
+			for i := 0; i < 10_000 && err == nil; i++ {
+				err = fill(f, i)
+			}
+			if err != nil && !errors.Is(err, atoll.ErrQuota) {
+				t.Fatal(err)
 			}
 			u := f.Usage()
 			got := int64(heap()) - int64(before)

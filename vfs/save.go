@@ -81,8 +81,8 @@ func (sv *saver) put(data []byte) (Key, error) {
 
 // paidBy returns payer if it has paid for something in the page, else nil.
 func (p *page) paidBy(payer *epoch) *epoch {
-	for _, in := range p.nodes {
-		if in != nil && in.payer == payer {
+	for in := range p.inodes {
+		if in.payer == payer {
 			return payer
 		}
 	}
@@ -115,10 +115,7 @@ func (sv *saver) page(p *page) (Key, error) {
 func (sv *saver) encode(p *page, payer *epoch) ([]byte, error) {
 	sv.enc.buf = append(sv.enc.buf[:0], pageMagic...)
 	sv.enc.uint(uint64(p.used))
-	for _, in := range p.nodes {
-		if in == nil {
-			continue
-		}
+	for in := range p.inodes {
 		sv.enc.inode(in, payer)
 		if !in.isFile() {
 			continue
@@ -210,32 +207,40 @@ func Keys(s Store, id string) ([]Key, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys := []Key{root}
-	seen := map[Key]bool{root: true}
-	add := func(k Key) {
-		if !seen[k] {
-			seen[k] = true
-			keys = append(keys, k)
-		}
-	}
+	list := keyList{seen: make(map[Key]bool)}
+	list.add(root)
 	for _, ref := range refs {
-		add(ref.key)
+		list.add(ref.key)
 	}
 	for _, ref := range refs {
 		p, err := readPage(s, ref, nil, new(epoch))
 		if err != nil {
 			return nil, err
 		}
-		for _, in := range p.nodes {
-			if in == nil {
-				continue
-			}
-			for _, b := range in.blocks {
-				if b != nil && b.lazy != nil {
-					add(b.lazy.key)
-				}
-			}
+		for in := range p.inodes {
+			list.addBlocks(in)
 		}
 	}
-	return keys, nil
+	return list.keys, nil
+}
+
+// keyList is keys without repetition.
+type keyList struct {
+	keys []Key
+	seen map[Key]bool
+}
+
+func (l *keyList) add(k Key) {
+	if !l.seen[k] {
+		l.seen[k] = true
+		l.keys = append(l.keys, k)
+	}
+}
+
+func (l *keyList) addBlocks(in *inode) {
+	for _, b := range in.blocks {
+		if b != nil && b.lazy != nil {
+			l.add(b.lazy.key)
+		}
+	}
 }

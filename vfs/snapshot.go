@@ -91,17 +91,21 @@ func measure(s *Snapshot, seen map[any]bool) int64 {
 			continue
 		}
 		seen[p] = true
-		for _, in := range p.nodes {
-			if in == nil {
-				continue
-			}
-			for _, b := range in.blocks {
-				if b != nil && !seen[b] {
-					seen[b] = true
-					data, _ := b.bytes()
-					n += int64(cap(data))
-				}
-			}
+		for in := range p.inodes {
+			n += in.unseen(seen)
+		}
+	}
+	return n
+}
+
+// unseen returns the memory of a file's blocks that have not been seen.
+func (in *inode) unseen(seen map[any]bool) int64 {
+	var n int64
+	for _, b := range in.blocks {
+		if b != nil && !seen[b] {
+			seen[b] = true
+			data, _ := b.bytes()
+			n += int64(cap(data))
 		}
 	}
 	return n

@@ -139,8 +139,11 @@ func (d *Dir) syncDir(name string) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	return f.Sync()
+	err = f.Sync()
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	return err
 }
 
 // Delete removes a blob. A missing one is not an error.

@@ -155,3 +155,12 @@ func (t *table) pages(yield func(*page, uint64) bool) {
 		}
 	}
 }
+
+// inodes yields the inodes of a page, in order.
+func (p *page) inodes(yield func(*inode) bool) {
+	for _, in := range p.nodes {
+		if in != nil && !yield(in) {
+			return
+		}
+	}
+}

@@ -83,7 +83,7 @@ func (f *FS) readTar(r io.Reader) ([]*tarEntry, error) {
 	most := f.mostEntries()
 	for {
 		h, err := tr.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return entries, nil
 		}
 		if err != nil {
@@ -190,7 +190,7 @@ func readBlocks(r io.Reader, size int64) ([]*block, error) {
 	for size > 0 {
 		data := make([]byte, min(size, blockSize))
 		if _, err := io.ReadFull(r, data); err != nil {
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				err = io.ErrUnexpectedEOF
 			}
 			return nil, err
