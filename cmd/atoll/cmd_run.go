@@ -33,6 +33,9 @@ func (f *execFlags) add(cmd *cobra.Command) {
 
 // cmd builds the command from the words behind the flags.
 func (f *execFlags) cmd(c *cobra.Command, args []string) (atoll.Cmd, error) {
+	if len(args) > 0 && args[0] == "--" { // behind a sandbox's name, flags have ended already
+		args = args[1:]
+	}
 	cmd := atoll.Cmd{Args: args, Shell: f.text, Dir: f.workdir, Timeout: f.timeout}
 	if c.Flags().Changed("timeout") && f.timeout <= 0 {
 		cmd.Timeout = -1

@@ -99,12 +99,27 @@ func (s *session) lines(ctx context.Context) error {
 	return nil
 }
 
-// complete reports whether a text holds whole commands, not the beginning of
-// one.
+// complete reports whether a text holds whole commands: no quote, construct
+// or here-document is open, and no backslash joins the next line.
 func complete(text string) bool {
-	_, err := syntax.Parse(text, syntax.Options{ExtGlob: func() bool { return true }})
+	f, err := syntax.Parse(text, syntax.Options{ExtGlob: func() bool { return true }})
 	var se *syntax.Error
-	return !errors.As(err, &se) || !se.Incomplete
+	if err != nil {
+		return !errors.As(err, &se) || !se.Incomplete
+	}
+	line := strings.TrimSuffix(text, "\n")
+	if (len(line)-len(strings.TrimRight(line, `\`)))%2 == 1 {
+		return false
+	}
+	open := false
+	for _, st := range f.Stmts {
+		syntax.Walk(st, func(n syntax.Node) bool {
+			d, ok := n.(*syntax.Heredoc)
+			open = open || ok && d.EOF
+			return !open
+		})
+	}
+	return !open
 }
 
 // leaves reports whether a command is `exit` itself, and its status.

@@ -103,6 +103,18 @@ func kind(err error) string {
 	return "error"
 }
 
+// noSuchCommand says what a mistyped command could have meant.
+func (a *app) noSuchCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		names = append(names, c.Name())
+	}
+	return fmt.Errorf("%w: there is no command %q%s\nsee '%s --help'", atoll.ErrInvalid, args[0], didYouMean(args[0], names), cmd.CommandPath())
+}
+
 // root builds the tree of commands.
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
@@ -118,7 +130,7 @@ reaches inside unless you name it. Try:
   atoll create --name box                     a sandbox that stays
   atoll shell box                             work in it`,
 		SilenceUsage: true, SilenceErrors: true,
-		Args:                       cobra.NoArgs,
+		Args:                       a.noSuchCommand,
 		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE:          func(*cobra.Command, []string) error { return a.configure() },
 		SuggestionsMinimumDistance: 2,
