@@ -4,5 +4,11 @@ package command
 func dataCommands() []Command {
 	return []Command{
 		{Name: "jq", Short: "process JSON", Usage: jqUsage, Run: flushed(jqMain, 2)},
+		{Name: "gzip", Short: "compress files", Usage: gzipUsage, Run: flushed(gzipMain, 1)},
+		{Name: "gunzip", Aliases: []string{"uncompress"}, Short: "expand compressed files", Usage: gunzipUsage, Run: flushed(gzipMain, 1)},
+		{Name: "zcat", Aliases: []string{"gzcat"}, Short: "print compressed files", Usage: zcatUsage, Run: flushed(gzipMain, 1)},
+		{Name: "bzip2", Short: "expand files compressed by bzip2", Usage: bzip2Usage, Run: flushed(bzip2Main, 1)},
+		{Name: "bunzip2", Short: "expand files compressed by bzip2", Usage: bzip2Usage, Run: flushed(bzip2Main, 1)},
+		{Name: "bzcat", Short: "print files compressed by bzip2", Usage: bzip2Usage, Run: flushed(bzip2Main, 1)},
 	}
 }
