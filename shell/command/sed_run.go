@@ -34,6 +34,9 @@ func (s *sedSpace) keep(p *kernel.Proc) {
 }
 
 func (s *sedSpace) add(p *kernel.Proc, text []byte) {
+	if len(text) >= 64 {
+		p.Tick(len(text) >> 6)
+	}
 	if cap(s.b)-len(s.b) < len(text) {
 		s.grow(p, len(text))
 	}

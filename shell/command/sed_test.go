@@ -67,16 +67,31 @@ func TestSedGivesBackWhatItDidNotRead(t *testing.T) {
 func TestSedIsBounded(t *testing.T) {
 	for _, script := range []string{":a;s/x/xx/;ta", ":a;s/x/xx/g;ba", ":a;ba", "H;G;H;G;:a;G;h;ba", ":a;s/^/xxxxxxxx/;ta", "D;:a;x;ba", "s/x/" + strings.Repeat("&", 1000) + "/g;:a;s//&&/g;ta", "y/x/y/;:a;N;ba"} {
 		t.Run(script[:min(len(script), 20)], func(t *testing.T) {
-			s := newSandbox(t, "/work")
-			ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
-			defer cancel()
-			start := time.Now()
-			o, _ := s.run(ctx, strings.NewReader("xxx\n"), nil, "sed", script)
-			if over := time.Since(start) - 300*time.Millisecond; over > 50*time.Millisecond {
-				t.Errorf("%v past the deadline: %+v", over, o.Code)
-			}
+			endsInTime(t, "xxx\n", "sed", script)
 		})
 	}
+}
+
+// endsInTime runs a command that goes on for ever, up to three times, and
+// fails when it passes its deadline by more than 50 ms each time: once may be
+// the machine's doing.
+func endsInTime(t *testing.T, stdin string, args ...string) {
+	t.Helper()
+	const limit = 300 * time.Millisecond
+	var over time.Duration
+	for range 3 {
+		s := newSandbox(t, "/work")
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		start := time.Now()
+		_, err := s.run(ctx, strings.NewReader(stdin), nil, args...)
+		over = time.Since(start) - limit
+		cancel()
+		if over <= 50*time.Millisecond {
+			return
+		}
+		t.Logf("%v past the deadline: %v", over, err)
+	}
+	t.Errorf("%v past the deadline", over)
 }
 
 func FuzzSed(f *testing.F) {
