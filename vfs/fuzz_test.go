@@ -262,77 +262,95 @@ func slowResolve(f *FS, path string) (string, Errno) {
 	return "/" + strings.Join(done, "/"), 0
 }
 
+// script reads calls from bytes.
+type script struct {
+	data      []byte
+	fs        *FS
+	snapshots []*Snapshot
+	open      []*File
+}
+
+func (s *script) next() int {
+	if len(s.data) == 0 {
+		return 0
+	}
+	c := s.data[0]
+	s.data = s.data[1:]
+	return int(c)
+}
+
+// step makes one call. Errors are fine.
+func (s *script) step() {
+	names := []string{"/", "/a", "/b", "/a/a", "/a/b", "/a/../b", "/l", "/l/x", "/b/", "", "/a/a/a"}
+	op, p, q, n := s.next(), names[s.next()%len(names)], names[s.next()%len(names)], s.next()*5000
+	switch op % 14 {
+	case 0:
+		s.fs.Mkdir(p, 0o755)
+	case 1:
+		s.fs.Rename(p, q)
+	case 2:
+		s.fs.Link(p, q)
+	case 3:
+		s.fs.Symlink(p, q)
+	case 4:
+		s.fs.WriteFile(p, make([]byte, n), 0o644)
+	case 5:
+		s.fs.Remove(p)
+	case 6:
+		s.fs.RemoveAll(p)
+	case 7:
+		s.fs.Truncate(p, int64(n))
+	case 8:
+		if w, err := s.fs.OpenFile(p, os.O_RDWR|os.O_CREATE, 0o644); err == nil {
+			s.open = append(s.open, w)
+		}
+	case 11:
+		s.snapshots = append(s.snapshots, s.fs.Snapshot())
+	case 12:
+		s.fs.Restore(s.snapshots[n%len(s.snapshots)])
+	case 13:
+		var b bytes.Buffer
+		if s.fs.ExportTar(p, &b) == nil {
+			s.fs.ImportTar(q, &b)
+		}
+	default:
+		s.file(op%14 == 9, n)
+	}
+}
+
+// file writes to an open file, or closes one.
+func (s *script) file(write bool, n int) {
+	switch {
+	case len(s.open) == 0:
+	case write:
+		s.open[n%len(s.open)].WriteAt(make([]byte, n/7), int64(n))
+	default:
+		s.open[0].Close()
+		s.open = s.open[1:]
+	}
+}
+
 // FuzzOperations reads the input as a list of calls.
 func FuzzOperations(f *testing.F) {
 	f.Add([]byte("\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d"))
 	f.Add([]byte("mkdir rename unlink write snapshot restore"))
-	names := []string{"/", "/a", "/b", "/a/a", "/a/b", "/a/../b", "/l", "/l/x", "/b/", "", "/a/a/a"}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		fsys := New(Options{Quota: narrow()})
-		snapshots := []*Snapshot{fsys.Snapshot()}
-		var open []*File
-		next := func() int {
-			if len(data) == 0 {
-				return 0
-			}
-			c := data[0]
-			data = data[1:]
-			return int(c)
-		}
-		for len(data) > 0 {
-			op, p, q, n := next(), names[next()%len(names)], names[next()%len(names)], next()*5000
-			switch op % 14 {
-			case 0:
-				fsys.Mkdir(p, 0o755)
-			case 1:
-				fsys.Rename(p, q)
-			case 2:
-				fsys.Link(p, q)
-			case 3:
-				fsys.Symlink(p, q)
-			case 4:
-				fsys.WriteFile(p, make([]byte, n), 0o644)
-			case 5:
-				fsys.Remove(p)
-			case 6:
-				fsys.RemoveAll(p)
-			case 7:
-				fsys.Truncate(p, int64(n))
-			case 8:
-				if w, err := fsys.OpenFile(p, os.O_RDWR|os.O_CREATE, 0o644); err == nil {
-					open = append(open, w)
-				}
-			case 9:
-				if len(open) > 0 {
-					open[n%len(open)].WriteAt(make([]byte, n/7), int64(n))
-				}
-			case 10:
-				if len(open) > 0 {
-					open[0].Close()
-					open = open[1:]
-				}
-			case 11:
-				snapshots = append(snapshots, fsys.Snapshot())
-			case 12:
-				fsys.Restore(snapshots[n%len(snapshots)])
-			case 13:
-				var b bytes.Buffer
-				if fsys.ExportTar(p, &b) == nil {
-					fsys.ImportTar(q, &b)
-				}
-			}
-			if u := fsys.Usage(); u.Bytes > u.Quota.Bytes || u.Nodes > u.Quota.Nodes || u.Bytes < 0 || u.Nodes < 0 {
+		s := &script{data: data, fs: New(Options{Quota: narrow()})}
+		s.snapshots = []*Snapshot{s.fs.Snapshot()}
+		for len(s.data) > 0 {
+			s.step()
+			if u := s.fs.Usage(); u.Bytes > u.Quota.Bytes || u.Nodes > u.Quota.Nodes || u.Bytes < 0 || u.Nodes < 0 {
 				t.Fatalf("usage %+v", u)
 			}
 		}
-		must(t, fsys.verify())
-		for _, w := range open {
+		must(t, s.fs.verify())
+		for _, w := range s.open {
 			must(t, w.Close())
 		}
-		if len(fsys.tree.open)+len(fsys.tree.orphans) != 0 {
+		if len(s.fs.tree.open)+len(s.fs.tree.orphans) != 0 {
 			t.Fatal("something is still open")
 		}
-		must(t, fsys.verify())
+		must(t, s.fs.verify())
 	})
 }
 

@@ -387,8 +387,30 @@ func emptyHost(t *rapid.T) {
 	}
 }
 
+// reload saves all and goes on with what is loaded, block by block when it
+// is needed.
+func (w *worlds) reload(t *rapid.T) {
+	for _, tw := range w.open {
+		w.agree(t, "close", tw.h.Close(), tw.v.Close())
+	}
+	w.open = nil
+	s := new(Memory)
+	id, err := w.f.Save(s)
+	must(t, err)
+	w.f, err = Load(s, id, Options{})
+	must(t, err)
+}
+
+func (w *worlds) compare(t *rapid.T) {
+	if d := cmp.Diff(hostTree(t), virtualTree(t, w.f)); d != "" {
+		t.Fatalf("trees differ (-host +vfs):\n%s", d)
+	}
+	must(t, w.f.verify())
+}
+
 // TestBehavesAsTheHost makes the same calls here and on the host. Every
-// error and both trees must be equal all the time, also through snapshots.
+// error and both trees must be equal all the time, also through snapshots,
+// saving and loading.
 func TestBehavesAsTheHost(t *testing.T) {
 	inChroot(t, func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
@@ -400,22 +422,23 @@ func TestBehavesAsTheHost(t *testing.T) {
 				}
 			}()
 			t.Repeat(map[string]func(*rapid.T){
-				"names":  w.names,
-				"names2": w.names,
-				"open":   w.openFile,
-				"file":   w.file,
-				"snapshot": func(t *rapid.T) {
-					w.f.Snapshot()
-				},
-				"": func(t *rapid.T) {
-					if d := cmp.Diff(hostTree(t), virtualTree(t, w.f)); d != "" {
-						t.Fatalf("trees differ (-host +vfs):\n%s", d)
-					}
-					if err := w.f.verify(); err != nil {
-						t.Fatal(err)
-					}
-				},
+				"names": w.names, "names2": w.names, "names3": w.names,
+				"open": w.openFile, "file": w.file, "file2": w.file, "file3": w.file,
+				"snapshot": func(t *rapid.T) { w.f.Snapshot() },
+				"reload":   w.reload,
+				"":         w.quick,
 			})
+			w.compare(t)
 		})
 	})
+}
+
+// quick compares all after some of the calls: reading every file each time
+// would load what should stay lazy.
+func (w *worlds) quick(t *rapid.T) {
+	if rapid.IntRange(0, 3).Draw(t, "compare") == 0 {
+		w.compare(t)
+		return
+	}
+	must(t, w.f.verify())
 }

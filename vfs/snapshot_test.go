@@ -19,6 +19,96 @@ type moment struct {
 	tree  map[string]string
 }
 
+// lineage is a family of file systems and what they were.
+type lineage struct {
+	family  []*FS
+	moments []moment
+	store   *Memory
+}
+
+func (l *lineage) pick(t *rapid.T) int { return rapid.IntRange(0, len(l.family)-1).Draw(t, "fs") }
+
+func (l *lineage) moment(t *rapid.T) (moment, bool) {
+	if len(l.moments) == 0 {
+		return moment{}, false
+	}
+	return rapid.SampledFrom(l.moments).Draw(t, "moment"), true
+}
+
+// same expects that f is what was there at a moment.
+func (m moment) same(t *rapid.T, what string, f *FS) {
+	t.Helper()
+	if d := cmp.Diff(m.tree, dump(t, f)); d != "" {
+		t.Fatalf("%s is not what was there:\n%s", what, d)
+	}
+	if u := f.Usage(); u != m.usage {
+		t.Fatalf("%s: usage %+v, was %+v", what, u, m.usage)
+	}
+	must(t, f.verify())
+}
+
+func (l *lineage) change(t *rapid.T) { scribble(t, l.family[l.pick(t)]) }
+
+func (l *lineage) snapshot(t *rapid.T) {
+	f := l.family[l.pick(t)]
+	l.moments = append(l.moments, moment{f.Snapshot(), f.Usage(), dump(t, f)})
+}
+
+func (l *lineage) restore(t *rapid.T) {
+	if m, ok := l.moment(t); ok {
+		f := l.family[l.pick(t)]
+		f.Restore(m.s)
+		m.same(t, "restored", f)
+	}
+}
+
+func (l *lineage) fork(t *rapid.T) {
+	f := l.family[l.pick(t)]
+	m := moment{nil, f.Usage(), dump(t, f)}
+	g := f.Fork()
+	m.same(t, "fork", g)
+	if len(l.family) < 5 {
+		l.family = append(l.family, g)
+	}
+}
+
+func (l *lineage) save(t *rapid.T) {
+	m, ok := l.moment(t)
+	if !ok {
+		return
+	}
+	id, err := m.s.Save(l.store)
+	must(t, err)
+	g, err := Load(l.store, id, Options{})
+	must(t, err)
+	m.same(t, "loaded", g)
+	again, err := g.Save(l.store)
+	must(t, err)
+	if again != id {
+		t.Fatalf("saved as %s, then as %s", id, again)
+	}
+	l.family[l.pick(t)] = g
+}
+
+func (l *lineage) diff(t *rapid.T) {
+	if a, ok := l.moment(t); ok {
+		b, _ := l.moment(t)
+		sameDiff(t, a, b)
+	}
+}
+
+// check looks at everything again.
+func (l *lineage) check(t *rapid.T) {
+	for _, f := range l.family {
+		must(t, f.verify())
+	}
+	for _, m := range l.moments {
+		if d := cmp.Diff(m.tree, dump(t, New(Options{Base: m.s}))); d != "" {
+			t.Fatalf("a snapshot has changed:\n%s", d)
+		}
+	}
+}
+
 // TestSnapshotsAreIsolated changes a family of forks at random. No snapshot
 // may ever change, and each way back from one must give the same tree.
 func TestSnapshotsAreIsolated(t *testing.T) {
@@ -27,81 +117,11 @@ func TestSnapshotsAreIsolated(t *testing.T) {
 		for range 5 {
 			scribble(t, base)
 		}
-		family := []*FS{New(Options{}), New(Options{Base: base.Snapshot()})}
-		store := new(Memory)
-		var moments []moment
-		pick := func(t *rapid.T) int { return rapid.IntRange(0, len(family)-1).Draw(t, "fs") }
-		same := func(t *rapid.T, what string, m moment, f *FS) {
-			t.Helper()
-			if d := cmp.Diff(m.tree, dump(t, f)); d != "" {
-				t.Fatalf("%s is not what was there:\n%s", what, d)
-			}
-			if u := f.Usage(); u != m.usage {
-				t.Fatalf("%s: usage %+v, was %+v", what, u, m.usage)
-			}
-			must(t, f.verify())
-		}
-		chosen := func(t *rapid.T) (moment, bool) {
-			if len(moments) == 0 {
-				return moment{}, false
-			}
-			return rapid.SampledFrom(moments).Draw(t, "moment"), true
-		}
+		l := &lineage{family: []*FS{New(Options{}), New(Options{Base: base.Snapshot()})}, store: new(Memory)}
 		t.Repeat(map[string]func(*rapid.T){
-			"change":  func(t *rapid.T) { scribble(t, family[pick(t)]) },
-			"change2": func(t *rapid.T) { scribble(t, family[pick(t)]) },
-			"change3": func(t *rapid.T) { scribble(t, family[pick(t)]) },
-			"snapshot": func(t *rapid.T) {
-				f := family[pick(t)]
-				moments = append(moments, moment{f.Snapshot(), f.Usage(), dump(t, f)})
-			},
-			"restore": func(t *rapid.T) {
-				if m, ok := chosen(t); ok {
-					f := family[pick(t)]
-					f.Restore(m.s)
-					same(t, "restored", m, f)
-				}
-			},
-			"fork": func(t *rapid.T) {
-				f := family[pick(t)]
-				m := moment{nil, f.Usage(), dump(t, f)}
-				g := f.Fork()
-				same(t, "fork", m, g)
-				if len(family) < 5 {
-					family = append(family, g)
-				}
-			},
-			"save": func(t *rapid.T) {
-				if m, ok := chosen(t); ok {
-					id, err := m.s.Save(store)
-					must(t, err)
-					g, err := Load(store, id, Options{})
-					must(t, err)
-					same(t, "loaded", m, g)
-					again, err := g.Save(store)
-					must(t, err)
-					if again != id {
-						t.Fatalf("saved as %s, then as %s", id, again)
-					}
-					family[pick(t)] = g
-				}
-			},
-			"diff": func(t *rapid.T) {
-				a, ok := chosen(t)
-				if b, _ := chosen(t); ok {
-					sameDiff(t, a, b)
-				}
-			},
-			"": func(t *rapid.T) {
-				for _, f := range family {
-					must(t, f.verify())
-				}
-				for _, m := range moments {
-					if d := cmp.Diff(m.tree, dump(t, New(Options{Base: m.s}))); d != "" {
-						t.Fatalf("a snapshot has changed:\n%s", d)
-					}
-				}
-			},
+			"change": l.change, "change2": l.change, "change3": l.change,
+			"snapshot": l.snapshot, "restore": l.restore, "fork": l.fork,
+			"save": l.save, "diff": l.diff, "": l.check,
 		})
 	})
 }
