@@ -15,9 +15,10 @@ func (p *parser) unalias(m lexMode, start int, w *Word) bool {
 	for len(p.aliases) > 0 && p.aliases[len(p.aliases)-1].end <= start {
 		p.aliases = p.aliases[:len(p.aliases)-1]
 	}
-	next := p.blankEnd > 0 && start >= p.blankEnd
-	if next {
-		p.blankEnd = 0
+	next := p.nextToo
+	p.nextToo = false
+	if p.blank && start >= p.blankEnd {
+		p.blank, next = false, true
 	}
 	if m != lexCmd && !next {
 		return false
@@ -40,6 +41,7 @@ func (p *parser) unalias(m lexMode, start int, w *Word) bool {
 		return false
 	}
 	p.splice(name, p.admit(text))
+	p.nextToo = m != lexCmd
 	return p.err == nil
 }
 
@@ -57,18 +59,21 @@ func (p *parser) splice(name, text string) {
 		rest = rest[:nl+1]
 	}
 	p.stopped = p.stopped && len(p.tail) == 0
+	last := byte(0)
+	if text != "" {
+		last = text[len(text)-1]
+	}
+	if last == ' ' || last == '\t' {
+		p.blank, p.blankEnd = true, p.i // shift makes it 0
+	} else if strings.IndexByte("<>&|;($", last) >= 0 {
+		text += " " // an operator does not go on after the alias
+	}
+	p.aliases = append(p.aliases, activeAlias{name, p.i})
+	p.shift(text + rest)
 	for i := range p.aliases {
-		p.aliases[i].end += len(text) + 1 - p.i
+		p.aliases[i].end += len(text)
 	}
-	if p.blankEnd > 0 {
-		p.blankEnd += len(text) + 1 - p.i
-	}
-	blank := text != "" && (text[len(text)-1] == ' ' || text[len(text)-1] == '\t')
-	p.shift(text + " " + rest)
-	p.aliases = append(p.aliases, activeAlias{name, len(text) + 1})
-	if blank {
-		p.blankEnd = len(text) + 1
-	}
+	p.blankEnd += len(text)
 	p.splices++
 	p.memo, p.notAr = nil, nil
 }

@@ -30,7 +30,7 @@ func (p *parser) assignment() *Assign {
 		p.i = start
 		return nil
 	}
-	p.assignValue(a, start)
+	p.assignValue(a)
 	return a
 }
 
@@ -48,11 +48,11 @@ func (p *parser) assignOp(a *Assign) bool {
 	return true
 }
 
-func (p *parser) assignValue(a *Assign, start int) {
+func (p *parser) assignValue(a *Assign) {
 	switch c := p.peek(); {
 	case c == '(':
 		p.i++
-		a.Array = p.array(start)
+		a.Array = p.array()
 	case c == 0 || c == ' ' || c == '\t' || c == '\n' || c == ';' || c == '&' || c == '|' || c == ')':
 	default:
 		if v := p.word(ctxWord); v.Raw != "" {
@@ -62,8 +62,9 @@ func (p *parser) assignValue(a *Assign, start int) {
 }
 
 // array reads a compound value, the position being after the parenthesis.
-func (p *parser) array(start int) *Array {
-	arr := &Array{Pos: p.pos(p.i - 1)}
+func (p *parser) array() *Array {
+	paren := p.i - 1
+	arr := &Array{Pos: p.pos(paren)}
 	if !p.enter() {
 		return arr
 	}
@@ -87,7 +88,7 @@ func (p *parser) array(start int) *Array {
 			p.tok, p.have = tok, have
 			return arr
 		case tokEOF:
-			p.endOfSubst()
+			p.unclosed(paren, ")")
 		default:
 			p.unexpected()
 		}

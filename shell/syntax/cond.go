@@ -44,7 +44,7 @@ func (p *parser) condError(msg string) {
 	}
 	at := p.pos(t.start)
 	p.fail(&Error{Line: int(at.Line), Col: int(at.Col), Token: text, Msg: string(out),
-		Incomplete: t.kind == tokEOF, Source: p.lineAt(t.start)})
+		Incomplete: t.kind == tokEOF})
 }
 
 func (p *parser) skipNewlines(m lexMode) {

@@ -87,10 +87,10 @@ func (p *parser) dollarParen(start int) Part {
 			p.remember(start, part, false)
 			return part
 		}
+		if p.err != nil {
+			return nil
+		}
 		p.i = back
-	}
-	if p.err != nil {
-		return nil
 	}
 	return p.cmdSubst(start)
 }
@@ -125,6 +125,10 @@ func (p *parser) tryArith(start int) (x *Arith, ok bool) {
 	}
 	end := p.i
 	p.i = p.skipCont(p.i + 1)
+	if p.peek() == 0 && p.src[start] == '$' {
+		p.unclosed(start, ")")
+		return nil, false
+	}
 	if p.peek() != ')' {
 		p.pending = p.pending[:docs]
 		if p.notAr == nil {

@@ -196,6 +196,7 @@ func (p *parser) timeOptions(l *Pipeline) {
 		p.take()
 	}
 	if p.is(lexCmd, "--") {
+		l.Time = TimePosix
 		p.take()
 	}
 }

@@ -202,7 +202,7 @@ func ParseArray(text string, o Options) (*Array, error) {
 		return nil, p.err
 	}
 	p.i++
-	a := p.array(0)
+	a := p.array()
 	p.refund()
 	if p.err != nil {
 		return nil, p.err

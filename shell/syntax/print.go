@@ -134,7 +134,9 @@ func (p *printer) stmt(s *Stmt) {
 		if a.Or {
 			op = " || "
 		}
-		if !p.docs(op) {
+		if p.docs(op) {
+			p.byte(' ')
+		} else {
 			p.str(op)
 		}
 		p.afterDoc = false
@@ -171,7 +173,9 @@ func (p *printer) pipeline(l *Pipeline) {
 		if i < len(l.Stderr) && l.Stderr[i] {
 			op = " 2>&1 | "
 		}
-		if !p.docs(op) {
+		if p.docs(strings.TrimRight(op, " ")) {
+			p.str("  ")
+		} else {
 			p.str(op)
 		}
 		p.afterDoc = false
@@ -182,12 +186,28 @@ func (p *printer) cmd(c *Cmd) {
 	p.pad()
 	switch b := c.Body.(type) {
 	case *Simple:
+		if len(c.Redirs) > 0 && reservedFirst(b) {
+			p.redirs(c)
+			p.byte(' ')
+			p.simple(b)
+			return
+		}
 		p.simple(b)
 	case *FuncDecl:
 		p.nestedFunction(b)
 	default:
 		p.compound(c.Body)
 	}
+	p.redirs(c)
+}
+
+// reservedFirst reports whether the first word would be a reserved word if
+// nothing stood before it.
+func reservedFirst(s *Simple) bool {
+	return len(s.Assigns) == 0 && len(s.Args) > 0 && reserved(&token{kind: tokWord, word: s.Args[0]}) != ""
+}
+
+func (p *printer) redirs(c *Cmd) {
 	for _, r := range c.Redirs {
 		if n := len(p.buf); n > 0 && p.buf[n-1] != ' ' && p.buf[n-1] != '\n' {
 			p.byte(' ')

@@ -65,22 +65,28 @@ func (p *printer) word(w *Word) {
 func (p *printer) part(part Part) {
 	switch part := part.(type) {
 	case *Lit:
-		p.str(part.Raw)
+		p.str(joined(part.Raw))
 	case *Quoted:
+		if part.Kind == DollarSingle {
+			p.str("'" + strings.ReplaceAll(part.Value, "'", `'\''`) + "'")
+			return
+		}
 		p.str(part.Raw)
 	case *DblQuoted:
-		if part.Dollar {
-			p.byte('$')
-		}
 		p.byte('"')
 		for _, q := range part.Parts {
 			p.part(q)
 		}
 		p.byte('"')
 	case *ParamExp:
+		if part.Short {
+			p.str("$" + part.Name)
+			return
+		}
 		p.spliced(part.Raw, part)
 	case *CmdSubst:
-		p.substitution("$(", part.Raw, part.Stmts, part.Backquote || part.Err != nil)
+		asIs := part.Backquote || part.Err != nil || strings.HasPrefix(part.Raw, "$((")
+		p.substitution("$(", part.Raw, part.Stmts, asIs)
 	case *ProcSubst:
 		open := "<("
 		if part.Out {
@@ -121,6 +127,9 @@ func (p *printer) substitution(open, raw string, stmts []*Stmt, asIs bool) {
 // spliced prints source in which substitutions are replaced by their printed
 // form.
 func (p *printer) spliced(raw string, n Node) {
+	if strings.IndexByte(raw, '\'') < 0 {
+		raw = joined(raw)
+	}
 	Walk(n, func(n Node) bool {
 		var own string
 		var part Part
@@ -165,8 +174,14 @@ func (p *printer) redir(r *Redir) {
 		if target == "-" {
 			op = ">&"
 		}
+	case RedirInOut:
+		shown = fd != 1
+		op += " "
 	case RedirHere, RedirHereStrip:
 		target = r.Doc.RawDelim
+		if target[0] == '-' && r.Op == RedirHere {
+			op += " "
+		}
 		if r.Doc.Quoted {
 			target = "'" + strings.ReplaceAll(r.Doc.Delim, "'", `'\''`) + "'"
 		}
@@ -194,17 +209,39 @@ func isFd(s string) bool {
 	return true
 }
 
+// joined removes the line continuations of unquoted text.
+func joined(s string) string {
+	if !strings.Contains(s, "\\\n") {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] != '\\' || i+1 == len(s) {
+			b.WriteByte(s[i])
+			continue
+		}
+		i++
+		if s[i] != '\n' {
+			b.WriteByte('\\')
+			b.WriteByte(s[i])
+		}
+	}
+	return b.String()
+}
+
 // docs prints the bodies of here-documents whose line ends here, after what
 // still belongs to the line. It reports whether there were any.
 func (p *printer) docs(rest string) bool {
 	if len(p.pending) == 0 {
 		return false
 	}
-	p.str(strings.TrimRight(rest, " "))
+	p.str(rest)
 	p.byte('\n')
 	for _, r := range p.pending {
-		for _, part := range r.Doc.Body.Parts {
-			p.part(part)
+		if r.Doc.Quoted {
+			p.str(r.Doc.Body.Raw)
+		} else {
+			p.str(joined(r.Doc.Body.Raw))
 		}
 		p.str(r.Doc.Delim)
 		p.byte('\n')

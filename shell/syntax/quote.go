@@ -143,8 +143,10 @@ func writeRune(b *strings.Builder, v uint64) {
 	for limit := uint64(1 << 16); v >= limit && n < 5; limit <<= 5 {
 		n++
 	}
-	b.WriteByte(byte(0xff<<(6-n)) | byte(v>>(6*n)))
-	for n--; n >= 0; n-- {
+	lead := [...]byte{2: 0xe0, 3: 0xf0, 4: 0xf8, 5: 0xfc}[n]
+	b.WriteByte(lead | byte(v>>(6*n)))
+	for n > 0 {
+		n--
 		b.WriteByte(0x80 | byte(v>>(6*n))&0x3f)
 	}
 }

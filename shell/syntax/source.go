@@ -48,7 +48,9 @@ type parser struct {
 	notAr  map[int]bool    // places where (( is not arithmetic
 
 	aliases  []activeAlias
-	blankEnd int // an alias text that ends in a blank ends here; 0: none
+	blankEnd int // an alias text that ends in a blank ends here, and blank is set
+	blank    bool
+	nextToo  bool // the next word is looked up like the first of a command
 	splices  int
 	aliasHit bool // an alias was seen while trying
 }
@@ -189,6 +191,10 @@ func (p *parser) trim() {
 func (p *parser) shift(rest string) {
 	p.curBol -= p.i
 	p.curOff = 0
+	for i := range p.aliases {
+		p.aliases[i].end -= p.i
+	}
+	p.blankEnd -= p.i
 	p.src = rest
 	p.grow = nil
 	p.i = 0

@@ -125,7 +125,7 @@ func (p *parser) parts(c ctx) []Part {
 
 func (p *parser) scan(w *pieces) {
 	bit := uint16(1) << w.c
-	for {
+	for p.err == nil {
 		src, i := p.src, p.i
 		for i < len(src) && special[src[i]]&bit == 0 {
 			i++
