@@ -442,13 +442,15 @@ func (k *keeper) remove() error {
 // reopen returns a sandbox that is kept; its files are read when it is used.
 func (d *Driver) reopen(id string) (*Sandbox, error) {
 	k := newKeeper(filepath.Join(d.Dir, id))
-	r, err := readRecord(k.dir)
-	if err != nil {
-		return nil, err
-	}
 	s := &Sandbox{d: d, id: id, keep: k, turn: make(chan struct{}, 1)}
-	s.adopt(r)
-	return s, nil
+	r, err := readRecord(k.dir)
+	switch {
+	case errors.Is(err, atoll.ErrNotFound):
+		return nil, err
+	case err == nil:
+		s.adopt(r)
+	}
+	return s, nil // a record that can't be read fails every use but Destroy
 }
 
 // listKept reads the records of all sandboxes in Dir, and removes what a
