@@ -31,6 +31,7 @@ func (p *parser) line1() []*Stmt {
 			return nil
 		}
 		out = append(out, s)
+		sep := p.sep // before the next token is read, which may hold statements itself
 		switch p.next(lexCmd).kind {
 		case tokNewline:
 			p.take()
@@ -39,7 +40,7 @@ func (p *parser) line1() []*Stmt {
 			p.readDocs()
 			return out
 		}
-		if !p.sep || p.closes(p.next(lexCmd)) {
+		if !sep || p.closes(p.next(lexCmd)) {
 			p.unexpected()
 			return nil
 		}
