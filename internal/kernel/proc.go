@@ -380,9 +380,12 @@ func (p *Proc) Children() []*Proc {
 // Wait waits for a child to end. With intr it also returns, with
 // [vfs.EINTR], when a signal that the process handles has arrived.
 func (p *Proc) Wait(c *Proc, intr bool) (Status, error) {
-	for !c.exited.Load() {
+	for {
 		if intr && p.caught.Load() != 0 {
 			return Status{}, vfs.EINTR
+		}
+		if c.exited.Load() {
+			break
 		}
 		p.block(blockInner)
 	}
