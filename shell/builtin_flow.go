@@ -29,13 +29,11 @@ func bBreak(in *interp, args []string) int {
 		n, ok := number(args[1])
 		if !ok {
 			in.errorf("%s: %s: numeric argument required", args[0], args[1])
-			in.flow, in.levels = flowBreak, in.loops
-			return 128
+			in.fatal(128)
 		}
 		if len(args) > 2 {
 			in.errorf("%s: too many arguments", args[0])
-			in.flow, in.levels = flowBreak, in.loops
-			return 1
+			in.fatal(1)
 		}
 		if n <= 0 {
 			in.errorf("%s: %s: loop count out of range", args[0], args[1])
@@ -103,9 +101,9 @@ func bReturn(in *interp, args []string) int {
 	}
 	status, ok := in.exitStatus(args)
 	if !ok {
-		return status
+		in.fatal(status)
 	}
-	in.flow = flowReturn
+	in.flow, in.beforeReturn = flowReturn, in.status
 	return status
 }
 
@@ -192,13 +190,7 @@ func bSource(in *interp, args []string) int {
 	defer in.unsource(&saved)
 	in.status = 0
 	f := in.runText(text, source{file: file})
-	if in.traps.ret != "" {
-		_ = in.runTrap(trapReturn, in.traps.ret)
-	}
-	if f == flowReturn {
-		f = flowNext
-	}
-	in.flow = f
+	in.flow = in.returned(f)
 	return in.status
 }
 
@@ -456,7 +448,7 @@ func bCaller(in *interp, args []string) int {
 		depth = n
 	}
 	at := len(in.frames) - 1 - depth
-	if at < 0 || len(args) > 1 && at == 0 && in.frames[0].fn == "main" {
+	if at < 0 || len(args) > 1 && at == 0 {
 		return 1
 	}
 	var b strings.Builder

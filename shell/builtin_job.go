@@ -187,7 +187,7 @@ func (in *interp) waitOne(spec string) (status, pid int) {
 // signal.
 func (in *interp) notice(j *job) {
 	st := j.state()
-	if st.Signal == 0 || st.Signal == kernel.SIGINT || st.Signal == kernel.SIGPIPE || j.noticed || !j.proc.Exited() {
+	if st.Signal == 0 || st.Signal == kernel.SIGINT || st.Signal == kernel.SIGPIPE || st.Signal == kernel.SIGTERM || j.noticed || !j.proc.Exited() {
 		return
 	}
 	j.noticed = true

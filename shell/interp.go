@@ -76,6 +76,8 @@ type interp struct {
 	inTrap      bool
 	oneshot     bool // the process ends with its first command
 	stash       []prepared
+	beforeReturn int // $? when return was called
+	lastPID     int // of the last child that was called, for messages
 	indent      int // how deep eval and substitutions are, for PS4
 	comp        cow[compspec]
 }

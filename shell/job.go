@@ -206,18 +206,21 @@ func (in *interp) jobLine(j *job, long bool) string {
 		text += " &"
 	}
 	if long {
-		return fmt.Sprintf("[%d]%s %5d %-27s%s\n", j.n, sign, j.proc.PID(), j.describe(), text)
+		return fmt.Sprintf("[%d]%s %5d %-24s%s\n", j.n, sign, j.proc.PID(), j.describe(), text)
 	}
-	return fmt.Sprintf("[%d]%s  %-27s%s\n", j.n, sign, j.describe(), text)
+	return fmt.Sprintf("[%d]%s  %-24s%s\n", j.n, sign, j.describe(), text)
 }
 
 // report says that a command in the foreground was ended by a signal, as a
 // shell that is not interactive does.
 func (in *interp) report(st kernel.Status, x syntax.Node) {
-	if st.Signal == 0 || st.Signal == kernel.SIGINT || st.Signal == kernel.SIGPIPE || in.subshell && in.oneshot {
-		return
+	switch {
+	case st.Signal == 0 || st.Signal == kernel.SIGINT || st.Signal == kernel.SIGPIPE:
+	case st.Signal == kernel.SIGTERM || in.traps.signals[st.Signal] != "":
+		in.complain(st.Signal.Description() + "\n")
+	default:
+		in.errorf("%5d %-23s %s", in.lastPID, st.Signal.Description(), syntax.Print(x))
 	}
-	in.errorf("%5d %-26s %s", 0, st.Signal.Description(), syntax.Print(x))
 }
 
 // settle waits for a job to end and returns its status; noted is set where

@@ -96,7 +96,7 @@ func shellMain(p *kernel.Proc) int {
 		if len(inv.rest) > 0 {
 			in.name0, in.params = inv.rest[0], inv.rest[1:]
 		}
-		_ = in.runText(inv.command, source{kind: "-c"})
+		_ = in.runText(inv.command, source{kind: "-c", echo: true})
 	case !inv.stdin && len(inv.rest) > 0:
 		in.name0, in.params = inv.rest[0], inv.rest[1:]
 		return in.scriptFile(inv.rest[0])

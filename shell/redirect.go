@@ -174,7 +174,7 @@ func (in *interp) duplicate(r *redir, name string, u *undo) bool {
 	from, err := strconv.Atoi(strings.TrimSuffix(name, "-"))
 	o := in.p.FD(from)
 	if err != nil || o == nil {
-		in.errorf("%s: %v", strings.TrimSuffix(name, "-"), vfs.EBADF)
+		in.errorf("%s: %v", strings.TrimSuffix(r.raw, "-"), vfs.EBADF)
 		return false
 	}
 	fd := r.fd

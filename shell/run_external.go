@@ -20,6 +20,7 @@ func (in *interp) external(k *simple, args []string, once bool) flow {
 		in.status = in.p.Exec(s)
 		return flowExit
 	}
+	s.Setup = func(p *kernel.Proc) { in.lastPID = p.PID() }
 	st, err := in.p.Call(s)
 	if err != nil {
 		in.noFork(err)
@@ -121,9 +122,9 @@ func (in *interp) isDir(name string) bool {
 // command and what could be meant.
 func (in *interp) notFound(args []string) {
 	if fn, ok := in.funcs.get("command_not_found_handle"); ok {
-		st, err := in.callSub(kernel.Spawn{}, func(in *interp) flow {
+		st, err := in.callSub(kernel.Spawn{}, body{r: func(in *interp) flow {
 			return in.call(fn, append([]string{fn.name}, args...))
-		})
+		}})
 		if err != nil {
 			in.noFork(err)
 		}

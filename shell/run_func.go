@@ -46,7 +46,7 @@ func (c *compiler) arithCmd(x *syntax.Cmd, a *syntax.ArithCmd) run {
 		in.line = line
 		in.p.Tick(1)
 		if in.traces() {
-			if f := in.step(text, true); f != flowNext {
+			if f := in.step(text); f != flowNext {
 				return skipped(f)
 			}
 		}
@@ -121,14 +121,14 @@ func (c *compiler) coproc(x *syntax.Cmd, k *syntax.Coproc) run {
 	}
 }
 
-func (in *interp) startCoproc(name string, stmt *syntax.Stmt, body run) int {
+func (in *interp) startCoproc(name string, stmt *syntax.Stmt, b body) int {
 	if !isName(name) {
 		in.errorf("`%s': not a valid identifier", name)
 		return 1
 	}
 	fromR, fromW := in.p.Pipe()
 	toR, toW := in.p.Pipe()
-	child, err := in.spawn(kernel.Spawn{Stdin: toR, Stdout: fromW}, body)
+	child, err := in.spawn(kernel.Spawn{Stdin: toR, Stdout: fromW}, b)
 	fromW.Release()
 	toR.Release()
 	if err != nil {

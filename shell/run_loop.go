@@ -118,7 +118,7 @@ func (c *compiler) forCmd(x *syntax.Cmd, f *syntax.For) run {
 		for _, w := range list {
 			in.p.Tick(1)
 			in.line = line
-			if fl := in.step(text, false); fl != flowNext {
+			if fl := in.step(text); fl != flowNext {
 				return fl
 			}
 			if !in.set(name, w) {
@@ -137,9 +137,9 @@ func (c *compiler) forCmd(x *syntax.Cmd, f *syntax.For) run {
 
 // step does what comes before each command that is no simple one: the DEBUG
 // trap and set -x.
-func (in *interp) step(text string, node bool) flow {
+func (in *interp) step(text string) flow {
 	if in.traps.debug != "" {
-		if node && !in.inTrap {
+		if !in.inTrap {
 			in.node, in.command = nil, text
 		}
 		if f := in.debug(); f != flowNext {
@@ -162,7 +162,7 @@ func (c *compiler) arithPart(a *syntax.Arith, line int32) func(in *interp) (v in
 	return func(in *interp) (int64, bool, flow) {
 		in.line = line
 		if in.traces() {
-			if f := in.step(text, true); f != flowNext {
+			if f := in.step(text); f != flowNext {
 				return 0, true, f
 			}
 		}
@@ -230,7 +230,7 @@ func (c *compiler) caseCmd(x *syntax.Cmd, k *syntax.Case) run {
 	}
 	return func(in *interp) flow {
 		in.line = line
-		if f := in.step(text, true); f != flowNext {
+		if f := in.step(text); f != flowNext {
 			return f
 		}
 		s := word(in)
@@ -270,7 +270,7 @@ func (c *compiler) selectCmd(x *syntax.Cmd, s *syntax.Select) run {
 		for show := true; ; {
 			in.p.Tick(1)
 			in.line = line
-			if f := in.step(text, false); f != flowNext {
+			if f := in.step(text); f != flowNext {
 				return f
 			}
 			choice, again, ok := in.choose(list, show)
@@ -371,10 +371,13 @@ func menu(list []string, width int) string {
 			if i >= len(list) {
 				break
 			}
-			text := pad(strconv.Itoa(i+1), digits) + ") " + list[i]
-			b.WriteString(text)
+			width := digits
+			if col == 0 {
+				width = len(strconv.Itoa(rows))
+			}
+			b.WriteString(pad(strconv.Itoa(i+1), width) + ") " + list[i])
 			if col < cols-1 && i+rows < len(list) {
-				fill(&b, at+digits+2+len([]rune(list[i])), at+cell+2)
+				fill(&b, at+width+2+len([]rune(list[i])), at+cell+2)
 			}
 			at += cell + 2
 		}

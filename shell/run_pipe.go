@@ -45,7 +45,7 @@ func negated(r run, odd bool) run {
 
 // stage is one command of a pipe.
 type stage struct {
-	body   run
+	body   body
 	text   *syntax.Cmd
 	stderr bool // |&
 }
@@ -59,7 +59,9 @@ func (c *compiler) pipe(p *syntax.Pipeline) run {
 	return func(in *interp) flow {
 		in.line = line
 		in.p.Tick(1)
-		in.runPipe(stages)
+		if f := in.runPipe(stages); f != flowNext {
+			return f
+		}
 		if in.status != 0 && in.quiet == 0 {
 			if f := in.failed(); f != flowNext {
 				return f
@@ -72,16 +74,40 @@ func (c *compiler) pipe(p *syntax.Pipeline) run {
 	}
 }
 
+// body is what a subshell runs.
+type body struct {
+	r    run
+	once bool // it is one simple command, which may take the process over
+}
+
 // child compiles a command that has a process of its own.
-func (c *compiler) child(x *syntax.Cmd) run {
+func (c *compiler) child(x *syntax.Cmd) body {
 	if s, ok := x.Body.(*syntax.Subshell); ok && len(x.Redirs) == 0 {
-		return c.stmts(s.Body)
+		return c.list(s.Body)
 	}
-	return c.cmd(x)
+	_, once := x.Body.(*syntax.Simple)
+	return body{c.cmd(x), once}
+}
+
+// list compiles what stands between the parentheses of a subshell.
+func (c *compiler) list(stmts []*syntax.Stmt) body {
+	return body{c.stmts(stmts), isOne(stmts)}
+}
+
+func isOne(stmts []*syntax.Stmt) bool {
+	if len(stmts) != 1 || stmts[0].Background || len(stmts[0].Rest) > 0 {
+		return false
+	}
+	p := stmts[0].First
+	if len(p.Cmds) != 1 || p.Bangs > 0 || p.Time != syntax.NoTime {
+		return false
+	}
+	_, ok := p.Cmds[0].Body.(*syntax.Simple)
+	return ok
 }
 
 // runPipe runs the stages beside each other and waits for them.
-func (in *interp) runPipe(stages []stage) {
+func (in *interp) runPipe(stages []stage) (f flow) {
 	var in0, out0 *kernel.Open // ends that no process has yet
 	defer func() {
 		for _, o := range []*kernel.Open{in0, out0} {
@@ -107,41 +133,37 @@ func (in *interp) runPipe(stages []stage) {
 		in0, out0 = next, nil
 		if err != nil {
 			in.noFork(err)
-			return
 		}
 		procs = append(procs, child)
 	}
 	end := &stages[last]
 	status := 0
 	if in.shopt(shLastpipe) && !in.opt(optMonitor) {
-		f := in.lastStage(end.body, in0)
+		open := in0
 		in0 = nil
+		f = in.lastStage(end.body, open)
 		status = in.status
-		if f != flowNext {
-			in.collect(procs, status)
-			return
-		}
 	} else {
 		st, err := in.callSub(kernel.Spawn{Stdin: in0}, end.body)
 		in0.Release()
 		in0 = nil
 		if err != nil {
 			in.noFork(err)
-			return
 		}
 		status = st.Code
 		in.report(st, end.text)
 	}
 	in.collect(procs, status)
+	return f
 }
 
 // lastStage runs the last command of a pipe in this very process, reading
 // from r, whose reference it takes over.
-func (in *interp) lastStage(body run, r *kernel.Open) flow {
+func (in *interp) lastStage(b body, r *kernel.Open) flow {
 	var undo undo
 	defer in.restore(&undo)
 	in.replace(0, r, &undo)
-	return body(in)
+	return b.r(in)
 }
 
 // collect waits for the stages before the last and sets $? and PIPESTATUS.
@@ -172,44 +194,45 @@ func (in *interp) noFork(err error) {
 }
 
 // spawn starts a subshell beside this process.
-func (in *interp) spawn(s kernel.Spawn, body run) (*kernel.Proc, error) {
-	in.asSub(&s, body)
+func (in *interp) spawn(s kernel.Spawn, b body) (*kernel.Proc, error) {
+	in.asSub(&s, b)
 	return in.p.Spawn(s)
 }
 
 // callSub runs a subshell to its end.
-func (in *interp) callSub(s kernel.Spawn, body run) (kernel.Status, error) {
-	in.asSub(&s, body)
+func (in *interp) callSub(s kernel.Spawn, b body) (kernel.Status, error) {
+	in.asSub(&s, b)
 	return in.p.Call(s)
 }
 
-// asSub makes s run body in a copy of this shell.
-func (in *interp) asSub(s *kernel.Spawn, body run) {
+// asSub makes s run b in a copy of this shell.
+func (in *interp) asSub(s *kernel.Spawn, b body) {
 	var c *interp
 	setup := s.Setup
 	s.Args, s.Env, s.Path = in.p.Args, in.p.Env, in.p.Executable()
 	s.Setup = func(p *kernel.Proc) {
 		c = in.fork(p)
+		in.lastPID = p.PID()
 		if setup != nil {
 			setup(p)
 		}
 	}
-	s.Main = func(*kernel.Proc) int { return c.subMain(body) }
+	s.Main = func(*kernel.Proc) int { return c.subMain(b) }
 }
 
 // subMain is the life of a subshell.
-func (in *interp) subMain(body run) int {
+func (in *interp) subMain(b body) int {
 	defer in.variables.release()
 	in.loops = 0
-	in.oneshot = true
-	_ = in.catch(body)
+	in.oneshot = b.once
+	_ = in.catch(b.r)
 	in.oneshot = false
 	in.exitTrap()
 	return in.status
 }
 
 func (c *compiler) subshell(x *syntax.Cmd, s *syntax.Subshell) run {
-	body, line := c.stmts(s.Body), x.Pos.Line
+	body, line := c.list(s.Body), x.Pos.Line
 	return func(in *interp) flow {
 		in.line = line
 		in.p.Tick(1)
@@ -227,14 +250,14 @@ func (c *compiler) subshell(x *syntax.Cmd, s *syntax.Subshell) run {
 func (c *compiler) background(s *syntax.Stmt) run {
 	front := *s
 	front.Background = false
-	body, line := c.andOr(&front), s.Pos.Line
+	b, line := body{r: c.andOr(&front)}, s.Pos.Line
 	if len(s.Rest) == 0 && len(s.First.Cmds) == 1 && s.First.Bangs == 0 && s.First.Time == syntax.NoTime {
-		body = c.child(s.First.Cmds[0])
+		b = c.child(s.First.Cmds[0])
 	}
 	return func(in *interp) flow {
 		in.line = line
 		in.p.Tick(1)
-		if _, err := in.launch(&front, body); err != nil {
+		if _, err := in.launch(&front, b); err != nil {
 			in.noFork(err)
 		}
 		in.status = 0
@@ -243,7 +266,7 @@ func (c *compiler) background(s *syntax.Stmt) run {
 }
 
 // launch starts a job in the background.
-func (in *interp) launch(s *syntax.Stmt, body run) (*job, error) {
+func (in *interp) launch(s *syntax.Stmt, b body) (*job, error) {
 	spec := kernel.Spawn{}
 	if in.opt(optMonitor) {
 		spec.Group = -1
@@ -258,7 +281,7 @@ func (in *interp) launch(s *syntax.Stmt, body run) (*job, error) {
 			p.SetSignal(kernel.SIGQUIT, kernel.Ignore)
 		}
 	}
-	child, err := in.spawn(spec, body)
+	child, err := in.spawn(spec, b)
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ func (c *compiler) simple(x *syntax.Cmd, s *syntax.Simple) run {
 	k := &simple{x: x, line: x.Pos.Line, redirs: c.redirs(x.Redirs)}
 	name, _ := s.Args[0].Literal()
 	switch {
-	case s.Decl && name != "eval" && name != "alias" && name != "let":
+	case s.Decl && name != "eval" && name != "let":
 		k.args = c.declArgs(s.Args)
 	default:
 		k.args = c.fields(s.Args)
@@ -264,12 +264,25 @@ func (in *interp) call(fn *function, args []string) flow {
 			return f
 		}
 	}
-	f := fn.body(in)
-	if in.traps.ret != "" {
-		_ = in.runTrap(trapReturn, in.traps.ret)
+	return in.returned(fn.body(in))
+}
+
+// returned ends a function or a sourced file: the RETURN trap sees $? as it
+// was before return.
+func (in *interp) returned(f flow) flow {
+	if in.traps.ret != "" && (f == flowNext || f == flowReturn) {
+		status := in.status
+		if f == flowReturn {
+			in.status = in.beforeReturn
+		}
+		tf := in.runTrap(trapReturn, in.traps.ret)
+		if tf == flowExit {
+			return tf
+		}
+		in.status = status
 	}
 	if f == flowReturn {
-		f = flowNext
+		return flowNext
 	}
 	return f
 }

@@ -21,7 +21,7 @@ func (c *compiler) cmdSubst(s *syntax.CmdSubst) func(in *interp) string {
 	if name := c.fileSubst(s); name != nil {
 		return func(in *interp) string { return in.readSubst(name) }
 	}
-	body := c.stmts(s.Stmts)
+	body := c.list(s.Stmts)
 	return func(in *interp) string { return in.commandSubst(body) }
 }
 
@@ -81,13 +81,13 @@ func (in *interp) readSubst(target func(in *interp) (string, bool)) string {
 	return in.substText(b)
 }
 
-// commandSubst runs body in a subshell and returns what it writes, without
+// commandSubst runs b in a subshell and returns what it writes, without
 // the newlines at its end.
-func (in *interp) commandSubst(body run) string {
+func (in *interp) commandSubst(b body) string {
 	in.substs++
 	buf, out := in.p.Buffer()
 	defer buf.Close()
-	st, err := in.callSubst(out, body)
+	st, err := in.callSubst(out, b)
 	if err != nil {
 		in.noFork(err)
 	}
@@ -96,17 +96,17 @@ func (in *interp) commandSubst(body run) string {
 	return text
 }
 
-func (in *interp) callSubst(out *kernel.Open, body run) (kernel.Status, error) {
+func (in *interp) callSubst(out *kernel.Open, b body) (kernel.Status, error) {
 	defer out.Release()
 	s := kernel.Spawn{Stdout: out}
 	keep := in.opt(optPosix) || in.shopt(shInheritErrexit)
-	return in.callSub(s, func(c *interp) flow {
+	return in.callSub(s, body{once: b.once, r: func(c *interp) flow {
 		c.indent++
 		if !keep {
 			c.opts &^= optErrexit
 		}
-		return body(c)
-	})
+		return b.r(c)
+	}})
 }
 
 // substText turns output into the text of a substitution.
@@ -151,13 +151,13 @@ func (in *interp) tidy(s scratch) {
 
 // procSubst compiles <( ) and >( ).
 func (c *compiler) procSubst(s *syntax.ProcSubst) func(in *interp) string {
-	body, out := c.stmts(s.Stmts), s.Out
+	body, out := c.list(s.Stmts), s.Out
 	return func(in *interp) string { return in.processSubst(body, out) }
 }
 
-// processSubst starts body beside the shell and returns the name of the
+// processSubst starts b beside the shell and returns the name of the
 // file that leads to it.
-func (in *interp) processSubst(body run, out bool) string {
+func (in *interp) processSubst(b body, out bool) string {
 	in.reap()
 	fd := 63
 	for in.p.FD(fd) != nil {
@@ -172,7 +172,7 @@ func (in *interp) processSubst(body run, out bool) string {
 	if out {
 		mine, s = w, kernel.Spawn{Stdin: r}
 	}
-	child, err := in.spawn(s, body)
+	child, err := in.spawn(s, b)
 	if out {
 		r.Release()
 	} else {

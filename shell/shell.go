@@ -121,7 +121,7 @@ func (s *Shell) run(p *kernel.Proc, command string) int { //nolint:gocritic // r
 	s.kept = nil
 	p.Alloc(in.live)
 	in.armTraps()
-	_ = in.runText(command, source{kind: "-c"})
+	_ = in.runText(command, source{kind: "-c", echo: true})
 	in.exitTrap()
 	return in.status
 }

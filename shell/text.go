@@ -31,7 +31,7 @@ func (in *interp) runText(text string, src source) flow {
 		if err != nil {
 			return in.unparsed(err, src)
 		}
-		if in.opt(optVerbose) && src.echo {
+		if src.echo {
 			shown = in.echoSource(text, shown, list)
 		}
 		if in.opt(optNoexec) && !in.interactive {
@@ -77,9 +77,6 @@ func (in *interp) unparsed(err error, src source) flow {
 	}
 	in.syntaxError(se, src.kind)
 	in.status = 2
-	if src.kind == "eval" && !in.opt(optPosix) {
-		in.status = 1
-	}
 	if in.opt(optPosix) && !in.interactive {
 		return flowExit
 	}
@@ -115,9 +112,12 @@ func (in *interp) echoSource(text string, shown int, list []*syntax.Stmt) int {
 		return shown
 	}
 	end := int(list[len(list)-1].End.Line)
+	if !in.opt(optVerbose) {
+		return end
+	}
 	lines := strings.SplitAfter(text, "\n")
 	for ; shown < end && shown < len(lines); shown++ {
-		in.complain(lines[shown])
+		in.complain(strings.TrimSuffix(lines[shown], "\n") + "\n")
 	}
 	return shown
 }
