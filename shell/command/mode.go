@@ -262,6 +262,26 @@ func (st modeStep) apply(m uint32, dir bool, umask uint32) uint32 {
 	return m&keep | v
 }
 
+// touched returns the bits that the change says something about.
+func (c modeChange) touched(umask uint32) uint32 {
+	var all uint32
+	for _, st := range c.steps {
+		who := st.who
+		if who == 0 {
+			who = modeBits &^ umask
+		}
+		switch {
+		case st.exact || st.copying != 0 || st.condX:
+			all |= who
+		case st.op == '=':
+			all |= who
+		default:
+			all |= who & st.perms
+		}
+	}
+	return all
+}
+
 // spread gives three bits of permission to everybody.
 func spread(bits uint32) uint32 {
 	bits &= 7

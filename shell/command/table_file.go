@@ -4,5 +4,23 @@ package command
 func fileCommands() []Command {
 	return []Command{
 		{Name: "ls", Aliases: []string{"dir", "vdir"}, Short: "list directories", Usage: lsUsage, Run: flushed(ls, 2)},
+		{Name: "rm", Short: "remove files and directories", Usage: rmUsage, Run: flushed(rm, 1)},
+		{Name: "mkdir", Short: "make directories", Usage: mkdirUsage, Run: flushed(mkdir, 1)},
+		{Name: "rmdir", Short: "remove empty directories", Usage: rmdirUsage, Run: flushed(rmdir, 1)},
+		{Name: "ln", Short: "make links", Usage: lnUsage, Run: flushed(ln, 1)},
+		{Name: "link", Short: "make a hard link", Usage: linkUsage, Run: flushed(link, 1)},
+		{Name: "unlink", Short: "remove a file", Usage: unlinkUsage, Run: flushed(unlink, 1)},
+		{Name: "readlink", Short: "print where a link leads", Usage: readlinkUsage, Run: flushed(readlink, 1)},
+		{Name: "realpath", Short: "print a file's absolute name", Usage: realpathUsage, Run: flushed(realpath, 1)},
+		{Name: "basename", Short: "strip directories and a suffix from a name", Usage: basenameUsage, Run: flushed(basename, 1)},
+		{Name: "dirname", Short: "strip the last part of a name", Usage: dirnameUsage, Run: flushed(dirname, 1)},
+		{Name: "pathchk", Short: "check whether names are valid", Usage: pathchkUsage, Run: flushed(pathchk, 1)},
+		{Name: "mktemp", Short: "make a temporary file or directory", Usage: mktempUsage, Run: flushed(mktemp, 1)},
+		{Name: "truncate", Short: "set the size of files", Usage: truncateUsage, Run: flushed(truncate, 1)},
+		{Name: "mkfifo", Short: "make named pipes", Usage: mkfifoUsage, Run: flushed(mkfifo, 1)},
+		{Name: "mknod", Short: "make special files", Usage: mknodUsage, Run: flushed(mknod, 1)},
+		{Name: "chmod", Short: "change permissions", Usage: chmodUsage, Run: flushed(chmod, 1)},
+		{Name: "chown", Short: "change owners", Usage: chownUsage, Run: flushed(chown, 1)},
+		{Name: "chgrp", Short: "change groups", Usage: chgrpUsage, Run: flushed(chown, 1)},
 	}
 }
