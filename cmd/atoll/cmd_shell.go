@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -165,8 +166,12 @@ type terminal struct {
 // terminal is the command's.
 func (s *session) interactive(ctx context.Context, in *os.File) error {
 	fd := int(in.Fd())
+	// Ctrl-C is for the command that runs; only a request to end is for us.
+	ctx, end := signal.NotifyContext(context.WithoutCancel(ctx), syscall.SIGTERM, syscall.SIGHUP)
+	defer end()
 	keys := &keyboard{r: in}
 	t := term.NewTerminal(terminal{keys, s.a.out}, "")
+	t.AutoCompleteCallback = s.completion(ctx)
 	if w, h, err := term.GetSize(fd); err == nil {
 		_ = t.SetSize(w, h) // only where lines break
 	}
@@ -189,9 +194,9 @@ func (s *session) interactive(ctx context.Context, in *os.File) error {
 		if !complete(text) {
 			continue
 		}
-		cctx, stop := signal.NotifyContext(context.WithoutCancel(ctx), os.Interrupt)
+		cctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 		done, err := s.command(cctx, text, nothing{})
-		interrupted := cctx.Err() != nil
+		interrupted := cctx.Err() != nil && ctx.Err() == nil
 		stop()
 		text = ""
 		if interrupted {
@@ -247,6 +252,43 @@ func (s *session) readLine(ctx context.Context, t *term.Terminal, fd int, more b
 		err = nil
 	}
 	return line, err
+}
+
+// completer is a sandbox that knows what a word could become.
+type completer interface {
+	Complete(ctx context.Context, line string, pos int) (start int, list []string)
+}
+
+// completion returns what the Tab key does: it fills in as far as all
+// candidates agree, and lists them when it is pressed again.
+func (s *session) completion(ctx context.Context) func(string, int, rune) (string, int, bool) {
+	c, ok := atoll.As[completer](s.sb)
+	tabbed := ""
+	return func(line string, pos int, key rune) (string, int, bool) {
+		if !ok || key != '\t' {
+			return "", 0, false
+		}
+		start, list := c.Complete(ctx, line, pos)
+		if len(list) == 0 {
+			return line, pos, true
+		}
+		fill := list[0]
+		for _, l := range list[1:] {
+			for !strings.HasPrefix(l, fill) {
+				fill = fill[:len(fill)-1]
+			}
+		}
+		if len(list) == 1 && !strings.HasSuffix(fill, "/") {
+			fill += " "
+		}
+		if len(list) > 1 && fill == line[start:pos] {
+			if tabbed == line {
+				fmt.Fprintf(s.a.err, "\r\n%s\r\n", plain(strings.Join(list, "  ")))
+			}
+			tabbed = line
+		}
+		return line[:start] + fill + line[pos:], start + len(fill), true
+	}
 }
 
 func (s *session) prompt(ctx context.Context, more bool) string {

@@ -165,6 +165,23 @@ func (s *Sandbox) Execute(ctx context.Context, command string) (atoll.Result, er
 	return atoll.Execute(ctx, s, command)
 }
 
+// Complete returns what the word that ends at byte pos of a line could
+// become in the session: commands, variables, files. The candidates replace
+// line[start:pos].
+func (s *Sandbox) Complete(ctx context.Context, line string, pos int) (start int, list []string) {
+	ctx, op, err := s.begin(ctx, true)
+	if err != nil {
+		return pos, nil
+	}
+	defer op.end()
+	if s.takeTurn(ctx) != nil {
+		return pos, nil
+	}
+	defer s.endTurn()
+	_, _, sh := s.parts()
+	return sh.Complete(ctx, line, pos)
+}
+
 // tap keeps the beginning of what a command writes to the caller's writers.
 type tap struct{ out, err *head }
 
