@@ -1,9 +1,11 @@
 package command
 
+import "slices"
+
 // systemCommands returns the commands that deal with processes, time,
 // numbers and what the machine is, and awk.
 func systemCommands() []Command {
-	return append(awkCommands(), processCommands()...)
+	return slices.Concat(awkCommands(), processCommands(), numberCommands(), checksumCommands())
 }
 
 func awkCommands() []Command {
@@ -38,4 +40,36 @@ func processCommands() []Command {
 		{Name: "yes", Short: "print a line without end", Usage: yesUsage, Run: yes},
 		{Name: "date", Short: "print or compute a date", Usage: dateUsage, Run: flushed(date, 1)},
 	}
+}
+
+func numberCommands() []Command {
+	return []Command{
+		{Name: "expr", Short: "evaluate an expression", Usage: exprUsage, Run: flushed(expr, 3)},
+		{Name: "factor", Short: "print prime factors", Usage: factorUsage, Run: flushed(factor, 1)},
+		{Name: "tsort", Short: "sort a partial order", Usage: tsortUsage, Run: flushed(tsort, 1)},
+		{Name: "shuf", Short: "shuffle lines", Usage: shufUsage, Run: flushed(shuf, 1)},
+		{Name: "numfmt", Short: "write numbers with units or without", Usage: numfmtUsage, Run: flushed(numfmt, 1)},
+		{Name: "getopt", Short: "parse the options of a script", Usage: getoptUsage, Run: flushed(getopt, 1)},
+		{Name: "envsubst", Short: "put the environment into a text", Usage: envsubstUsage, Run: flushed(envsubst, 1)},
+	}
+}
+
+func checksumCommands() []Command {
+	list := []Command{
+		{Name: "cksum", Short: "print checksums of any kind", Usage: sumUsage("cksum", "any of cksum -a's"), Run: flushed(cksum, 1)},
+		{Name: "sum", Short: "print old checksums", Usage: sumToolUsage, Run: flushed(sum, 1)},
+		{Name: "base64", Short: "encode bytes as letters and digits", Usage: baseUsage("base64"), Run: flushed(baser('6'), 1)},
+		{Name: "base32", Short: "encode bytes as capitals and digits", Usage: baseUsage("base32"), Run: flushed(baser('3'), 1)},
+		{Name: "basenc", Short: "encode bytes in many ways", Usage: basencUsage, Run: flushed(basenc, 1)},
+	}
+	for _, d := range digests {
+		if d.bits > 0 {
+			tool := map[string]string{"blake2b": "b2sum"}[d.word]
+			if tool == "" {
+				tool = d.word + "sum"
+			}
+			list = append(list, Command{Name: tool, Short: "print or check " + d.name + " checksums", Usage: sumUsage(tool, d.name), Run: flushed(summer(d.word), 1)})
+		}
+	}
+	return list
 }

@@ -1,0 +1,282 @@
+package command
+
+import (
+	"strings"
+
+	"github.com/atoll-sandbox/atoll/internal/kernel"
+)
+
+const getoptUsage = `Usage: getopt <optstring> <parameters>
+  or:  getopt [options] [--] <optstring> <parameters>
+  or:  getopt [options] -o|--options <optstring> [options] [--] <parameters>
+Parse command options.
+
+  -a, --alternative             allow long options starting with single -
+  -l, --longoptions <longopts>  the long options to be recognized
+  -n, --name <progname>         the name under which errors are reported
+  -o, --options <optstring>     the short options to be recognized
+  -q, --quiet                   disable error reporting by getopt(3)
+  -Q, --quiet-output            no normal output
+  -s, --shell <shell>           set quoting conventions to those of <shell>
+  -T, --test                    test for getopt(1) version
+  -u, --unquoted                do not quote the output
+      --help                    display this help and exit
+`
+
+var getoptOptions = parsing{ordered: true, options: []option{
+	{short: 'a', long: "alternative"}, {short: 'l', long: "longoptions", arg: required}, {long: "long", arg: required, id: 'l'},
+	{short: 'n', long: "name", arg: required}, {short: 'o', long: "options", arg: required}, {short: 'q', long: "quiet"},
+	{short: 'Q', long: "quiet-output"}, {short: 's', long: "shell", arg: required}, {short: 'T', long: "test"}, {short: 'u', long: "unquoted"},
+}}
+
+// getoptJob is what getopt is asked to do.
+type getoptJob struct {
+	p           *kernel.Proc
+	name        string
+	short       string
+	hasShort    bool
+	long        []option
+	alternative bool
+	quiet       bool
+	silent      bool
+	unquoted    bool
+	csh         bool
+	order       byte // '+' stops at the first operand, '-' keeps operands in place
+	out         []string
+	code        int
+}
+
+func getopt(p *kernel.Proc) int {
+	job := &getoptJob{p: p, name: "getopt"}
+	if len(p.Args) == 1 {
+		return job.refuse("missing optstring argument")
+	}
+	args := p.Args[1:]
+	if args[0] == "" || args[0][0] != '-' { // the old form: no options of our own
+		job.short, job.unquoted = args[0], true
+		return job.run(args[1:])
+	}
+	opts, rest, ok := getoptOptions.parse(p)
+	if !ok {
+		return 2
+	}
+	for _, o := range opts {
+		if code, done := job.option(o); done {
+			return code
+		}
+	}
+	if !job.hasShort {
+		if len(rest) == 0 {
+			return job.refuse("missing optstring argument")
+		}
+		job.short, rest = rest[0], rest[1:]
+	}
+	return job.run(rest)
+}
+
+func (job *getoptJob) refuse(msg string) int {
+	job.p.Errorf("%s", msg)
+	tryHelp(job.p)
+	return 2
+}
+
+func (job *getoptJob) option(o given) (code int, done bool) {
+	switch o.key {
+	case 'a':
+		job.alternative = true
+	case 'l':
+		for _, name := range strings.FieldsFunc(o.value, func(r rune) bool { return strings.ContainsRune(", \t\n", r) }) {
+			arg := none
+			switch {
+			case strings.HasSuffix(name, "::"):
+				arg = optional
+			case strings.HasSuffix(name, ":"):
+				arg = required
+			}
+			job.long = append(job.long, option{long: strings.TrimRight(name, ":"), arg: arg})
+		}
+	case 'n':
+		job.name = o.value
+	case 'o':
+		job.short, job.hasShort = o.value, true
+	case 'q':
+		job.quiet = true
+	case 'Q':
+		job.silent = true
+	case 's':
+		switch o.value {
+		case "sh", "bash":
+			job.csh = false
+		case "csh", "tcsh":
+			job.csh = true
+		default:
+			return job.refuse("unknown shell after -s or --shell argument"), true
+		}
+	case 'T':
+		return 4, true
+	case 'u':
+		job.unquoted = true
+	}
+	return 0, false
+}
+
+// shortArg says whether c is an option and takes an argument.
+func (job *getoptJob) shortArg(c byte) (argument, bool) {
+	i := strings.IndexByte(job.short, c)
+	if i < 0 || c == ':' || c == ';' {
+		return none, false
+	}
+	switch rest := job.short[i+1:]; {
+	case strings.HasPrefix(rest, "::"):
+		return optional, true
+	case strings.HasPrefix(rest, ":"):
+		return required, true
+	}
+	return none, true
+}
+
+func (job *getoptJob) run(args []string) int {
+	for job.short != "" && strings.IndexByte("+-:", job.short[0]) >= 0 {
+		if job.short[0] == ':' {
+			job.quiet = true
+		} else {
+			job.order = job.short[0]
+		}
+		job.short = job.short[1:]
+	}
+	if job.order == 0 && job.p.Getenv("POSIXLY_CORRECT") != "" {
+		job.order = '+'
+	}
+	var operands []string
+	for len(args) > 0 {
+		job.p.Tick(1)
+		a := args[0]
+		args = args[1:]
+		switch {
+		case a == "--":
+			operands = append(operands, args...)
+			args = nil
+		case strings.HasPrefix(a, "--"), job.alternative && len(a) > 1 && a[0] == '-' && job.isLong(a[1:]):
+			args = args[job.longOption(strings.TrimPrefix(strings.TrimPrefix(a, "-"), "-"), a, args):]
+		case len(a) > 1 && a[0] == '-':
+			args = args[job.shortOptions(a[1:], args):]
+		case job.order == '+':
+			operands = append(append(operands, a), args...)
+			args = nil
+		case job.order == '-':
+			job.out = append(job.out, job.quote(a))
+		default:
+			operands = append(operands, a)
+		}
+	}
+	job.out = append(job.out, "--")
+	for _, o := range operands {
+		job.out = append(job.out, job.quote(o))
+	}
+	if !job.silent {
+		_, _ = job.p.Out().WriteString(" " + strings.Join(job.out, " ") + "\n") // shows at the flush
+	}
+	return job.code
+}
+
+func (job *getoptJob) complain(msg string) {
+	job.code = 1
+	if !job.quiet {
+		_, _ = job.p.Stderr.WriteString(job.name + ": " + msg + "\n") // nobody to tell
+	}
+}
+
+// isLong reports whether a word after one hyphen is a long option.
+func (job *getoptJob) isLong(word string) bool {
+	name, _, _ := strings.Cut(word, "=")
+	for _, o := range job.long {
+		if strings.HasPrefix(o.long, name) {
+			_, short := job.shortArg(word[0])
+			return len(name) > 1 || !short
+		}
+	}
+	return false
+}
+
+// longOption takes a long option and returns how many more words it used.
+func (job *getoptJob) longOption(word, given string, rest []string) int {
+	name, value, has := strings.Cut(word, "=")
+	var hits []option
+	for _, o := range job.long {
+		if o.long == name {
+			hits = []option{o}
+			break
+		}
+		if strings.HasPrefix(o.long, name) {
+			hits = append(hits, o)
+		}
+	}
+	lead := given[:len(given)-len(word)]
+	switch {
+	case len(hits) == 0:
+		job.complain("unrecognized option '" + lead + name + "'")
+		return 0
+	case len(hits) > 1:
+		msg := "option '" + given + "' is ambiguous; possibilities:"
+		for _, o := range hits {
+			msg += " '" + lead + o.long + "'"
+		}
+		job.complain(msg)
+		return 0
+	}
+	o := hits[0]
+	used := 0
+	switch {
+	case o.arg == none && has:
+		job.complain("option '" + lead + o.long + "' doesn't allow an argument")
+		return 0
+	case o.arg == required && !has && len(rest) == 0:
+		job.complain("option '" + lead + o.long + "' requires an argument")
+		return 0
+	case o.arg == required && !has:
+		value, used = rest[0], 1
+	}
+	job.out = append(job.out, "--"+o.long)
+	if o.arg != none {
+		job.out = append(job.out, job.quote(value))
+	}
+	return used
+}
+
+// shortOptions takes a bundle and returns how many more words it used.
+func (job *getoptJob) shortOptions(bundle string, rest []string) int {
+	for i := range len(bundle) {
+		c := bundle[i]
+		arg, ok := job.shortArg(c)
+		if !ok {
+			job.complain("invalid option -- '" + string(c) + "'")
+			continue
+		}
+		tail := bundle[i+1:]
+		switch {
+		case arg == none:
+			job.out = append(job.out, "-"+string(c))
+			continue
+		case tail != "" || arg == optional:
+			job.out = append(job.out, "-"+string(c), job.quote(tail))
+			return 0
+		case len(rest) == 0:
+			job.complain("option requires an argument -- '" + string(c) + "'")
+			return 0
+		}
+		job.out = append(job.out, "-"+string(c), job.quote(rest[0]))
+		return 1
+	}
+	return 0
+}
+
+func (job *getoptJob) quote(s string) string {
+	if job.unquoted {
+		return s
+	}
+	r := []string{"'", `'\''`}
+	if job.csh {
+		r = append(r, "!", `'\!'`, "\n", "'\\n'")
+	}
+	return "'" + strings.NewReplacer(r...).Replace(s) + "'"
+}

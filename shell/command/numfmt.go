@@ -1,0 +1,573 @@
+package command
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+	"strconv"
+	"strings"
+
+	"github.com/atoll-sandbox/atoll/internal/kernel"
+)
+
+const numfmtUsage = `Usage: numfmt [OPTION]... [NUMBER]...
+Reformat NUMBER(s), or the numbers from standard input if none are specified.
+
+      --debug            print warnings about invalid input
+  -d, --delimiter=X      use X instead of whitespace for field delimiter
+      --field=FIELDS     replace the numbers in these input fields (default=1)
+      --format=FORMAT    use printf style floating-point FORMAT
+      --from=UNIT        auto-scale input numbers to UNITs; default is 'none'
+      --from-unit=N      specify the input unit size (instead of the default 1)
+      --grouping         use locale-defined grouping of digits
+      --header[=N]       print (without converting) the first N header lines
+      --invalid=MODE     failure mode for invalid numbers: MODE can be:
+                           abort (default), fail, warn, ignore
+      --padding=N        pad the output to N characters
+      --round=METHOD     use METHOD for rounding when scaling; METHOD can be:
+                           up, down, from-zero (default), towards-zero, nearest
+      --suffix=SUFFIX    add SUFFIX to output numbers, and accept optional
+                           SUFFIX in input numbers
+      --to=UNIT          auto-scale output numbers to UNITs
+      --to-unit=N        the output unit size (instead of the default 1)
+  -z, --zero-terminated  line delimiter is NUL, not newline
+      --help             display this help and exit
+
+UNIT options: none, auto (input only), si, iec, iec-i.
+`
+
+var numfmtOptions = parsing{options: []option{
+	{long: "debug", id: 'D'}, {short: 'd', long: "delimiter", arg: required}, {long: "field", arg: required, id: 'f'},
+	{long: "format", arg: required, id: 'F'}, {long: "from", arg: required, id: 'r'}, {long: "from-unit", arg: required, id: 'R'},
+	{long: "grouping", id: 'g'}, {long: "header", arg: optional, id: 'h'}, {long: "invalid", arg: required, id: 'i'},
+	{long: "padding", arg: required, id: 'p'}, {long: "round", arg: required, id: 'o'}, {long: "suffix", arg: required, id: 's'},
+	{long: "to", arg: required, id: 't'}, {long: "to-unit", arg: required, id: 'T'}, {short: 'z', long: "zero-terminated"},
+}}
+
+const (
+	scaleNone = iota
+	scaleAuto
+	scaleSI
+	scaleIEC
+	scaleIECI
+)
+
+var scaleFrom = []choice{{"none", scaleNone}, {"auto", scaleAuto}, {"si", scaleSI}, {"iec", scaleIEC}, {"iec-i", scaleIECI}}
+
+var scaleTo = []choice{{"none", scaleNone}, {"si", scaleSI}, {"iec", scaleIEC}, {"iec-i", scaleIECI}}
+
+const (
+	roundFromZero = iota
+	roundUp
+	roundDown
+	roundToZero
+	roundNearest
+)
+
+var roundings = []choice{{"up", roundUp}, {"down", roundDown}, {"from-zero", roundFromZero}, {"towards-zero", roundToZero}, {"nearest", roundNearest}}
+
+const (
+	invalidAbort = iota
+	invalidFail
+	invalidWarn
+	invalidIgnore
+)
+
+var invalids = []choice{{"abort", invalidAbort}, {"fail", invalidFail}, {"warn", invalidWarn}, {"ignore", invalidIgnore}}
+
+// numfmtJob is what numfmt is asked for.
+type numfmtJob struct {
+	p                *kernel.Proc
+	from, to, round  int
+	fromUnit, toUnit float64
+	invalid          int
+	padding          int
+	suffix           string
+	delim            string
+	fields           func(int) bool
+	header           int
+	end              byte
+	format           numFormat
+	code             int
+}
+
+// numFormat is a --format taken apart.
+type numFormat struct {
+	given         bool
+	before, after string
+	width, prec   int // -1: not given
+	zero, left    bool
+	grouping      bool
+}
+
+func numfmt(p *kernel.Proc) int {
+	job := &numfmtJob{p: p, fromUnit: 1, toUnit: 1, end: '\n', fields: func(n int) bool { return n == 1 }, format: numFormat{width: -1, prec: -1}}
+	negativeOperand(p)
+	opts, args, ok := numfmtOptions.parse(p)
+	if !ok {
+		return 1
+	}
+	for _, o := range opts {
+		if !job.option(o) {
+			return 1
+		}
+	}
+	if job.format.grouping && job.to != scaleNone {
+		p.Errorf("grouping cannot be combined with --to")
+		return 1
+	}
+	if len(args) > 0 {
+		for _, a := range args {
+			if !job.line(a) {
+				return job.code
+			}
+			_ = p.Out().WriteByte(job.end) // shows at the flush
+		}
+		return job.code
+	}
+	l := newLines(p, p.Stdin, job.end)
+	defer l.close()
+	for line := l.next(); line != nil; line = l.next() {
+		text := string(trimDelim(line, job.end))
+		if job.header > 0 {
+			job.header--
+			_, _ = p.Out().WriteString(text)
+		} else if !job.line(text) {
+			return job.code
+		}
+		if len(text) < len(line) {
+			_ = p.Out().WriteByte(job.end)
+		}
+	}
+	return job.code
+}
+
+func (job *numfmtJob) option(o given) bool {
+	p, ok := job.p, true
+	switch o.key {
+	case 'd':
+		if len(o.value) > 1 {
+			p.Errorf("the delimiter must be a single character")
+			return false
+		}
+		job.delim = o.value
+	case 'f':
+		return job.setFields(o.value)
+	case 'F':
+		return job.setFormat(o.value)
+	case 'r':
+		job.from, ok = choose(p, "--from", o.value, scaleFrom)
+	case 't':
+		job.to, ok = choose(p, "--to", o.value, scaleTo)
+	case 'R', 'T':
+		v, fault := unitSize(o.value)
+		if !fault {
+			p.Errorf("invalid unit size: %s", cite(o.value))
+			return false
+		}
+		if o.key == 'R' {
+			job.fromUnit = v
+		} else {
+			job.toUnit = v
+		}
+	case 'g':
+		job.format.grouping = true
+	case 'h':
+		job.header = 1
+		if o.has {
+			n, err := strconv.Atoi(o.value)
+			if err != nil || n <= 0 {
+				p.Errorf("invalid header value %s", cite(o.value))
+				return false
+			}
+			job.header = n
+		}
+	case 'i':
+		job.invalid, ok = choose(p, "--invalid", o.value, invalids)
+	case 'p':
+		n, err := strconv.Atoi(o.value)
+		if err != nil || n == 0 || n > 1<<16 || n < -1<<16 {
+			p.Errorf("invalid padding value %s", cite(o.value))
+			return false
+		}
+		job.padding = n
+	case 'o':
+		job.round, ok = choose(p, "--round", o.value, roundings)
+	case 's':
+		job.suffix = o.value
+	case 'z':
+		job.end = 0
+	}
+	return ok
+}
+
+// unitSize reads a unit: a number, perhaps with a suffix.
+func unitSize(s string) (float64, bool) {
+	digits := strings.TrimRight(s, "KMGTPEZYi")
+	n, err := strconv.ParseUint(digits, 10, 64)
+	tail := s[len(digits):]
+	switch {
+	case tail != "" && digits == "":
+		n, err = 1, nil
+	case err != nil || n == 0:
+		return 0, false
+	}
+	if tail == "" {
+		return float64(n), true
+	}
+	power := strings.IndexByte("KMGTPEZY", tail[0]) + 1
+	switch {
+	case len(tail) == 1:
+		return float64(n) * math.Pow(1000, float64(power)), power > 0
+	case tail[1:] == "i":
+		return float64(n) * math.Pow(1024, float64(power)), power > 0
+	}
+	return 0, false
+}
+
+func (job *numfmtJob) setFields(s string) bool {
+	type span struct{ lo, hi int }
+	var list []span
+	for _, part := range strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' }) {
+		lo, hi, ranged := strings.Cut(part, "-")
+		a, b := 1, math.MaxInt
+		var err1, err2 error
+		if lo != "" {
+			a, err1 = strconv.Atoi(lo)
+		}
+		if hi != "" {
+			b, err2 = strconv.Atoi(hi)
+		} else if !ranged {
+			b = a
+		}
+		switch {
+		case err1 != nil || err2 != nil:
+			job.p.Errorf("invalid field value %s", cite(part))
+			tryHelp(job.p)
+			return false
+		case a == 0 || b == 0:
+			job.p.Errorf("fields are numbered from 1")
+			tryHelp(job.p)
+			return false
+		case a > b:
+			job.p.Errorf("invalid decreasing range")
+			tryHelp(job.p)
+			return false
+		}
+		list = append(list, span{a, b})
+	}
+	job.fields = func(n int) bool {
+		for _, s := range list {
+			if n >= s.lo && n <= s.hi {
+				return true
+			}
+		}
+		return false
+	}
+	return true
+}
+
+func (job *numfmtJob) setFormat(s string) bool {
+	p, f := job.p, &job.format
+	fail := func(msg string) bool {
+		p.Errorf("format %s %s", quote(s), msg)
+		return false
+	}
+	f.given = true
+	i := 0
+	var before strings.Builder
+	for ; i < len(s) && s[i] != '%' || strings.HasPrefix(s[i:], "%%"); i++ {
+		if s[i] == '%' {
+			i++
+		}
+		before.WriteByte(s[i])
+	}
+	if i == len(s) {
+		return fail("has no % directive")
+	}
+	f.before = before.String()
+	for i++; i < len(s) && strings.IndexByte("' 0-", s[i]) >= 0; i++ {
+		switch s[i] {
+		case '\'':
+			f.grouping = true
+		case '0':
+			f.zero = true
+		case '-':
+			f.left = true
+		}
+	}
+	start := i
+	for i < len(s) && s[i] >= '0' && s[i] <= '9' {
+		i++
+	}
+	if i > start {
+		f.width, _ = strconv.Atoi(s[start:i])
+		f.width = min(f.width, 1<<16)
+	}
+	if i < len(s) && s[i] == '.' {
+		start = i + 1
+		for i++; i < len(s) && s[i] >= '0' && s[i] <= '9'; i++ {
+		}
+		f.prec, _ = strconv.Atoi(s[start:i])
+		f.prec = min(f.prec, 1<<10)
+	}
+	switch {
+	case i == len(s):
+		return fail("ends in %")
+	case s[i] != 'f':
+		p.Errorf("invalid format %s, directive must be %%[0]['][-][N][.][N]f", quote(s))
+		return false
+	}
+	rest := s[i+1:]
+	if strings.Contains(strings.ReplaceAll(rest, "%%", ""), "%") {
+		return fail("has too many % directives")
+	}
+	f.after = rest
+	return true
+}
+
+// line converts the fields of a line; false means that this was the end.
+func (job *numfmtJob) line(s string) bool {
+	out := job.p.Out()
+	job.p.Tick(1 + len(s)/16)
+	if job.delim != "" {
+		for n, f := range strings.Split(s, job.delim) {
+			if n > 0 {
+				_, _ = out.WriteString(job.delim) // shows at the flush
+			}
+			if !job.field(f, "", job.fields(n+1)) {
+				return false
+			}
+		}
+		return true
+	}
+	for n := 1; s != "" || n == 1; n++ {
+		rest := strings.TrimLeft(s, " \t")
+		blanks := s[:len(s)-len(rest)]
+		end := strings.IndexAny(rest, " \t")
+		if end < 0 {
+			end = len(rest)
+		}
+		if n > 1 && blanks != "" {
+			_ = out.WriteByte(blanks[0])
+			blanks = blanks[1:]
+		}
+		if !job.field(rest[:end], blanks, job.fields(n)) {
+			return false
+		}
+		s = rest[end:]
+	}
+	return true
+}
+
+// field writes one field, converted if it is one of those asked for.
+func (job *numfmtJob) field(text, blanks string, convert bool) bool {
+	out := job.p.Out()
+	if !convert {
+		_, _ = out.WriteString(blanks + text) // shows at the flush
+		return true
+	}
+	result, msg := job.convert(text)
+	if msg != "" {
+		if job.invalid != invalidIgnore {
+			job.p.Errorf("%s", msg)
+		}
+		if job.invalid == invalidAbort {
+			job.code = 2
+			return false
+		}
+		if job.invalid == invalidFail {
+			job.code = 2
+		}
+		_, _ = out.WriteString(blanks + text)
+		return true
+	}
+	width := job.padding
+	if width == 0 && blanks != "" {
+		width = len(blanks) + len(text)
+	}
+	_, _ = out.WriteString(padNumber(result, width))
+	return true
+}
+
+// padNumber pads to the right for a positive width, to the left for a negative one.
+func padNumber(s string, width int) string {
+	switch {
+	case width > 0:
+		return strings.Repeat(" ", max(0, width-len(s))) + s
+	case width < 0:
+		return s + strings.Repeat(" ", max(0, -width-len(s)))
+	}
+	return s
+}
+
+// convert reads a number and writes it anew; msg says why it can't.
+func (job *numfmtJob) convert(text string) (result, msg string) {
+	num := strings.TrimSuffix(text, job.suffix)
+	v, prec, msg := job.read(num, text)
+	if msg != "" {
+		return "", msg
+	}
+	v = v * job.fromUnit / job.toUnit
+	if job.fromUnit != 1 || job.toUnit != 1 {
+		prec = 0
+	}
+	f := job.format
+	if f.prec >= 0 {
+		prec = f.prec
+	}
+	var body string
+	switch {
+	case job.to != scaleNone:
+		body = job.scaled(v)
+	case math.Abs(v) > 1e18 && prec == 0 && math.Abs(v) >= 1e19:
+		return "", "value too large to be printed: '" + strconv.FormatFloat(v, 'g', 6, 64) + "' (consider using --to)"
+	default:
+		body = strconv.FormatFloat(roundTo(v, prec, job.round), 'f', prec, 64)
+	}
+	body += job.suffix
+	if f.width > 0 {
+		switch pad := f.width - len(body); {
+		case pad <= 0:
+		case f.left:
+			body += strings.Repeat(" ", pad)
+		case f.zero:
+			body = zeroPad(body, f.width)
+		default:
+			body = strings.Repeat(" ", pad) + body
+		}
+	}
+	return f.before + body + f.after, ""
+}
+
+// read parses a number with its unit, and returns how many digits its
+// fraction had.
+func (job *numfmtJob) read(num, text string) (v float64, prec int, msg string) {
+	t := strings.TrimLeft(num, " \t")
+	i := 0
+	if strings.HasPrefix(t, "-") {
+		i = 1
+	}
+	start := i
+	for i < len(t) && t[i] >= '0' && t[i] <= '9' {
+		i++
+	}
+	digits := i - start
+	if i < len(t) && t[i] == '.' {
+		dot := i
+		for i++; i < len(t) && t[i] >= '0' && t[i] <= '9'; i++ {
+		}
+		prec = i - dot - 1
+		digits += prec
+		if prec == 0 {
+			return 0, 0, "invalid number: " + cite(text)
+		}
+	}
+	if digits == 0 {
+		return 0, 0, "invalid number: " + cite(text)
+	}
+	if i-start > 33 {
+		return 0, 0, "value too large to be converted: " + cite(text)
+	}
+	big, _, err := big.ParseFloat(t[:i], 10, 64, big.ToNearestEven)
+	if err != nil {
+		return 0, 0, "invalid number: " + cite(text)
+	}
+	v, _ = big.Float64()
+	tail := t[i:]
+	if tail == "" {
+		return v, prec, ""
+	}
+	return job.readUnit(v, tail, num, text)
+}
+
+func (job *numfmtJob) readUnit(v float64, tail, num, text string) (float64, int, string) {
+	power := strings.IndexByte("KMGTPEZY", tail[0]) + 1
+	rest := tail[1:]
+	base := 1000.0
+	switch {
+	case power == 0:
+		return 0, 0, "invalid suffix in input: " + cite(text)
+	case job.from == scaleNone:
+		return 0, 0, "rejecting suffix in input: " + cite(text) + " (consider using --from)"
+	case job.from == scaleAuto && strings.HasPrefix(rest, "i"):
+		base, rest = 1024, rest[1:]
+	case job.from == scaleIEC:
+		base = 1024
+	case job.from == scaleIECI:
+		base = 1024
+		if !strings.HasPrefix(rest, "i") {
+			return 0, 0, "missing 'i' suffix in input: " + cite(text) + " (e.g Ki/Mi/Gi)"
+		}
+		rest = rest[1:]
+	}
+	if rest != "" {
+		return 0, 0, "invalid suffix in input " + cite(text) + ": " + cite(rest)
+	}
+	return v * math.Pow(base, float64(power)), 0, ""
+}
+
+// roundTo rounds v to a number of digits by a method.
+func roundTo(v float64, prec, how int) float64 {
+	scale := math.Pow(10, float64(prec))
+	return rounded(v*scale, how) / scale
+}
+
+func rounded(v float64, how int) float64 {
+	if r := math.Round(v); math.Abs(v-r) < math.Abs(v)*1e-15 {
+		return r
+	}
+	switch how {
+	case roundUp:
+		return math.Ceil(v)
+	case roundDown:
+		return math.Floor(v)
+	case roundToZero:
+		return math.Trunc(v)
+	case roundNearest:
+		return math.Round(v)
+	}
+	if v < 0 {
+		return math.Floor(v)
+	}
+	return math.Ceil(v)
+}
+
+// scaled writes v with a unit: one digit of fraction below ten.
+func (job *numfmtJob) scaled(v float64) string {
+	base, tail := 1000.0, ""
+	if job.to != scaleSI {
+		base = 1024
+	}
+	if job.to == scaleIECI {
+		tail = "i"
+	}
+	power := 0
+	for math.Abs(v) >= base && power < 8 {
+		v /= base
+		power++
+	}
+	prec := 0
+	if job.format.prec >= 0 {
+		prec = job.format.prec
+		v = roundTo(v, prec, job.round)
+	} else {
+		if power > 0 && math.Abs(v) < 10 {
+			v = rounded(v*10, job.round) / 10
+		} else {
+			v = rounded(v, job.round)
+		}
+		if math.Abs(v) >= base && power < 8 {
+			v /= base
+			power++
+		}
+		if power > 0 && v != 0 && math.Abs(v) < 10 {
+			prec = 1
+		}
+	}
+	if power == 0 {
+		return fmt.Sprintf("%.*f", prec, v)
+	}
+	unit := "KMGTPEZY"[power-1 : power]
+	return fmt.Sprintf("%.*f%s%s", prec, v, unit, tail)
+}

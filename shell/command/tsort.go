@@ -1,0 +1,173 @@
+package command
+
+import (
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/atoll-sandbox/atoll/internal/kernel"
+)
+
+const tsortUsage = `Usage: tsort [OPTION] [FILE]
+Write totally ordered list consistent with the partial ordering in FILE.
+
+With no FILE, or when FILE is -, read standard input.
+
+      --help     display this help and exit
+`
+
+// tnode is an item of tsort.
+type tnode struct {
+	name  string
+	preds int
+	succs []*tnode // the newest first, as GNU keeps them
+	done  bool
+}
+
+// tnodeCost is what an item or a relation is charged for.
+const tnodeCost = 128
+
+func tsort(p *kernel.Proc) int {
+	_, names, ok := plainOptions.parse(p)
+	if !ok || extra(p, names, 1) {
+		return 1
+	}
+	name := operandsOr(names)[0]
+	in, err := open(p, name)
+	if err != nil {
+		p.Errorf("%s: %s", quotef(name), why(err))
+		return 1
+	}
+	defer closeInput(in)
+	l := newLines(p, in, '\n')
+	defer l.close()
+	nodes := map[string]*tnode{}
+	var from *tnode
+	for line := l.next(); line != nil; line = l.next() {
+		for _, w := range strings.Fields(string(line)) {
+			p.Alloc(tnodeCost)
+			n := nodes[w]
+			if n == nil {
+				p.Alloc(int64(len(w)))
+				n = &tnode{name: w}
+				nodes[w] = n
+			}
+			if from == nil {
+				from = n
+				continue
+			}
+			if from != n {
+				from.succs = append(from.succs, n)
+				n.preds++
+			}
+			from = nil
+		}
+	}
+	if err := l.failed(); err != nil {
+		p.Errorf("%s: read error: %s", quotef(name), why(err))
+		return 1
+	}
+	shown := name
+	if name == "-" {
+		shown = "-"
+	}
+	if from != nil {
+		p.Errorf("%s: input contains an odd number of tokens", quotef(shown))
+		return 1
+	}
+	return tsortPrint(p, shown, nodes)
+}
+
+// tsortPrint writes the items, those without predecessors in the order of
+// their names first.
+func tsortPrint(p *kernel.Proc, name string, nodes map[string]*tnode) int {
+	all := make([]*tnode, 0, len(nodes))
+	for _, n := range nodes {
+		all = append(all, n)
+	}
+	sort.Slice(all, func(i, j int) bool { p.Tick(1); return all[i].name < all[j].name })
+	var queue []*tnode
+	for _, n := range all {
+		if n.preds == 0 {
+			queue = append(queue, n)
+		}
+	}
+	code, left := 0, len(all)
+	for left > 0 {
+		for len(queue) > 0 {
+			n := queue[0]
+			queue = queue[1:]
+			n.done = true
+			left--
+			_, _ = p.Out().WriteString(n.name + "\n") // shows at the flush
+			for i := len(n.succs) - 1; i >= 0; i-- {
+				p.Tick(1)
+				s := n.succs[i]
+				if s.preds--; s.preds == 0 && !s.done {
+					queue = append(queue, s)
+				}
+			}
+		}
+		if left == 0 {
+			break
+		}
+		code = 1
+		p.Errorf("%s: input contains a loop:", quotef(name))
+		queue = breakLoop(p, all)
+	}
+	return code
+}
+
+// breakLoop names the items of a loop and takes one relation of it away.
+func breakLoop(p *kernel.Proc, all []*tnode) (free []*tnode) {
+	path := tsortLoop(p, all)
+	for _, n := range path {
+		_, _ = p.Stderr.WriteString(p.Name() + ": " + n.name + "\n") // nobody to tell
+	}
+	last, first := path[len(path)-1], path[0]
+	for i, s := range last.succs {
+		if s == first {
+			last.succs = append(last.succs[:i:i], last.succs[i+1:]...)
+			break
+		}
+	}
+	if first.preds--; first.preds == 0 {
+		free = append(free, first)
+	}
+	return free
+}
+
+// tsortLoop walks along relations from the first item that is left until an
+// item comes again, and returns the way from there.
+func tsortLoop(p *kernel.Proc, all []*tnode) []*tnode {
+	pred := map[*tnode]*tnode{}
+	var start *tnode
+	for _, n := range all {
+		if n.done || n.preds == 0 {
+			continue
+		}
+		if start == nil {
+			start = n
+		}
+		for _, s := range n.succs {
+			p.Tick(1)
+			if !s.done && pred[s] == nil {
+				pred[s] = n
+			}
+		}
+	}
+	seen := map[*tnode]bool{}
+	n := start
+	for !seen[n] {
+		seen[n] = true
+		n = pred[n]
+		p.Tick(1)
+	}
+	path := []*tnode{}
+	for m := pred[n]; m != n; m = pred[m] {
+		path = append(path, m)
+	}
+	path = append(path, n)
+	slices.Reverse(path)
+	return path
+}
