@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"errors"
 	"math/bits"
 	"strconv"
 	"strings"
@@ -55,17 +56,40 @@ func (in *interp) try(f calc, prefix string) (n int64, ok bool) {
 
 // arithFail reports an error of an expression and does not return.
 func (in *interp) arithFail(err error) {
+	text := in.arithMessage(err)
 	if in.cmdName != "" {
-		in.errorf("%s: %v", in.cmdName, err)
-	} else {
-		in.errorf("%v", err)
+		text = in.cmdName + ": " + text
 	}
+	in.errorf("%s", text)
 	if in.trying {
 		in.broken = true
 		panic(arithStop{})
 	}
 	in.depth = 0
 	in.discard(1)
+}
+
+// arithMessage words an error as bash does. One about a constant names only
+// the constant.
+func (in *interp) arithMessage(err error) string {
+	var e *syntax.ArithError
+	if !errors.As(err, &e) {
+		return err.Error()
+	}
+	expr, token := trimStart(e.Expr), e.Token
+	n := 0
+	for n < len(token) && token[0] >= '0' && token[0] <= '9' && (isNameByte(token[n]) || token[n] == '#' || token[n] == '@') {
+		n++
+	}
+	if n > 0 && (n < len(token) || n < len(expr)) {
+		if _, err := syntax.ParseArith(token[:n], syntax.Options{}); err != nil {
+			expr, token = token[:n], token[:n]
+		}
+	}
+	if token == "" {
+		return expr + ": " + e.Msg
+	}
+	return expr + ": " + e.Msg + ` (error token is "` + token + `")`
 }
 
 // evalText evaluates text that is already expanded.
@@ -288,9 +312,9 @@ func (ac *arithCompiler) lvalue(x *syntax.ArithVar) lvalue {
 func (l *lvalue) once(in *interp) ref {
 	v, t, ok := in.find(ref{name: l.r.name})
 	if ok && t.sub == nil && v != nil && v.attrs&attrAssoc != 0 {
-		return ref{l.r.name, constKey(l.r.sub.key(in))}
+		return ref{name: l.r.name, sub: constKey(l.r.sub.key(in))}
 	}
-	return ref{l.r.name, constIndex(l.r.sub.num(in))}
+	return ref{name: l.r.name, sub: constIndex(l.r.sub.num(in))}
 }
 
 // variable compiles reading a variable.
@@ -304,7 +328,7 @@ func (ac *arithCompiler) variable(x *syntax.ArithVar) calc {
 			return in.arithVar(name)
 		}
 	}
-	r := ref{name, ac.c.subscript(x.Index)}
+	r := ref{name: name, sub: ac.c.subscript(x.Index)}
 	return func(in *interp) int64 { return in.arithElem(r) }
 }
 

@@ -411,7 +411,7 @@ func (d *declare) subject(r ref) (*variable, ref, bool) {
 	isRef := (d.on|d.off)&attrNameref != 0
 	old := in.m[r.name]
 	if old != nil && old.attrs&attrNameref != 0 && !isRef && (!d.local || old.level == in.functionScope()) {
-		if t, ok := in.deref(r.name, old); ok && !strings.HasPrefix(t.name, globalMark) {
+		if t, ok := in.deref(r.name, old); ok && !t.global {
 			if t.sub == nil {
 				t.sub = r.sub
 			}

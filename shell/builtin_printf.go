@@ -274,9 +274,9 @@ func (p *printer) convert(s spec) {
 	case 's':
 		p.text(s, p.next())
 	case 'c':
-		a := p.next()
+		a := p.next() + "\x00"
 		s.prec = -1
-		p.text(s, a[:min(1, len(a))])
+		p.text(s, a[:1])
 	case 'b':
 		a, end := p.unescape(p.next())
 		p.text(s, a)

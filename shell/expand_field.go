@@ -81,6 +81,7 @@ type fieldList struct {
 	glob  bool   // cur has an active pattern character
 	has   bool   // cur is a field even when it is empty
 	after bool   // cur was begun by white space of IFS
+	none  bool   // a quoted list had no elements
 	bulk  int    // bytes that are not charged yet
 }
 
@@ -193,6 +194,10 @@ func (b *fieldList) push() {
 
 // list adds the elements of "$@" and its kin: each one a field.
 func (b *fieldList) list(vals []string, quoted bool) {
+	if f := &b.in.ifs; !quoted && f.first != "" && f.kind[f.first[0]]&ifsMark != 0 {
+		b.split(b.in.join(vals, true))
+		return
+	}
 	for i, s := range vals {
 		if i > 0 {
 			b.finish()
@@ -344,8 +349,15 @@ func (in *interp) splitText(out []string, s string) []string {
 // text, or could be.
 func hasList(parts []syntax.Part) bool {
 	for _, p := range parts {
-		if e, ok := p.(*syntax.ParamExp); ok && !isScalarParam(e) {
-			return true
+		switch p := p.(type) {
+		case *syntax.ParamExp:
+			if !isScalarParam(p) {
+				return true
+			}
+		case *syntax.DblQuoted:
+			if hasList(p.Parts) {
+				return true
+			}
 		}
 	}
 	return false
@@ -451,8 +463,14 @@ func (c *compiler) emitQuoted(parts []syntax.Part) emit {
 		es[i] = func(in *interp, b *fieldList) { b.quoted(f(in)) }
 	}
 	return func(in *interp, b *fieldList) {
+		had, fields, none := b.has, len(b.out), b.none
+		b.none = false
 		for _, e := range es {
 			e(in, b)
 		}
+		if b.none && len(b.cur) == 0 && len(b.out) == fields {
+			b.has = had // "$@" of nothing is no field, whatever empty stands beside it
+		}
+		b.none = none
 	}
 }

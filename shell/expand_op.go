@@ -557,10 +557,15 @@ func (in *interp) describePairs(v *variable, val value, words bool) value {
 			list = append(list, quoteKey(keys[i]), quoteVar(vals[i]))
 		}
 	}
+	in.work(len(list))
 	if words {
 		return value{list: list, multi: true, star: val.star, set: len(list) > 0}
 	}
-	return value{s: strings.Join(list, " "), set: true}
+	s := strings.Join(list, " ")
+	if v.attrs&attrAssoc != 0 && s != "" {
+		s += " "
+	}
+	return value{s: s, set: true}
 }
 
 // home returns what a tilde prefix stands for.

@@ -188,8 +188,12 @@ func (in *interp) fetchRef(r ref) value {
 	v, r, ok := in.find(r)
 	switch {
 	case !ok || v == nil:
-		if r.sub != nil && r.sub.all != 0 {
+		switch {
+		case r.sub == nil:
+		case r.sub.all != 0:
 			return value{multi: true, star: r.sub.all == '*'}
+		default:
+			r.sub.num(in) // for its errors and effects
 		}
 		return value{}
 	case r.sub == nil:
@@ -232,7 +236,7 @@ func isSpecialParam(s string) bool {
 
 // param compiles a parameter expansion.
 func (c *compiler) param(e *syntax.ParamExp) fetch {
-	if e.Bad {
+	if e.Bad || emptyIndex(e) {
 		raw := e.Raw
 		return func(in *interp) value {
 			in.errorf("%s: bad substitution", raw)
@@ -256,13 +260,17 @@ func (c *compiler) param(e *syntax.ParamExp) fetch {
 	return c.operate(e, get)
 }
 
+func emptyIndex(e *syntax.ParamExp) bool {
+	return e.Index != nil && e.Index.Kind == syntax.IndexExpr && e.Index.Word != nil && e.Index.Word.Raw == ""
+}
+
 // fetcher compiles getting the value that e names.
 func (c *compiler) fetcher(e *syntax.ParamExp) fetch {
 	name := e.Name
 	if e.Index == nil {
 		return func(in *interp) value { return in.fetchName(name) }
 	}
-	r := ref{name, c.subscript(e.Index)}
+	r := ref{name: name, sub: c.subscript(e.Index)}
 	if e.Indirect && r.sub.all != 0 {
 		return func(in *interp) value {
 			v, _, _ := in.find(ref{name: name})
@@ -441,7 +449,7 @@ func (c *compiler) errorOp(e *syntax.ParamExp, has func(in *interp) (value, bool
 
 func (c *compiler) assignOp(e *syntax.ParamExp, has func(in *interp) (value, bool)) fetch {
 	arg := c.assignText(e.Arg)
-	r := ref{e.Name, c.subscript(e.Index)}
+	r := ref{name: e.Name, sub: c.subscript(e.Index)}
 	return func(in *interp) value {
 		v, ok := has(in)
 		if ok {
@@ -487,6 +495,7 @@ func (c *compiler) emitParam(e *syntax.ParamExp, quoted bool) emit {
 		switch {
 		case x.arg && arg != nil:
 			arg(in, b)
+			b.has = b.has || quoted
 		case x.arg:
 			if quoted {
 				b.quoted("")
@@ -494,6 +503,7 @@ func (c *compiler) emitParam(e *syntax.ParamExp, quoted bool) emit {
 		case x.multi && quoted && x.star:
 			b.quoted(in.join(x.list, true))
 		case x.multi:
+			b.none = b.none || len(x.list) == 0
 			b.list(x.list, quoted)
 		case quoted:
 			b.quoted(x.s)

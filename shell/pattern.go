@@ -371,6 +371,9 @@ func (p *pattern) simple(in *interp, s string) bool {
 		if n < len(p.nodes) {
 			node := &p.nodes[n]
 			if node.op == patStar {
+				if n == len(p.nodes)-1 {
+					return true
+				}
 				starNode, starPos = n, i
 				n++
 				continue

@@ -50,7 +50,7 @@ func (c *compiler) assigns(as []*syntax.Assign) func(in *interp) bool {
 }
 
 func (c *compiler) assignment(a *syntax.Assign) *assignment {
-	k := &assignment{r: ref{a.Name, c.subscript(a.Index)}, add: a.Append}
+	k := &assignment{r: ref{name: a.Name, sub: c.subscript(a.Index)}, add: a.Append}
 	if a.Array != nil {
 		k.array = c.arrayValue(a.Array)
 		return k
@@ -161,7 +161,7 @@ func (in *interp) assignArray(k *assignment, list []element) bool {
 	if v != nil && v.attrs&attrNoSet != 0 {
 		return true
 	}
-	return in.fillArray(t.name, in.mutable(t.name), list, k.add)
+	return in.fillArray(t.name, in.writable(t), list, k.add)
 }
 
 func arrayShown(name string, add bool, list []element) string {

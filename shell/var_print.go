@@ -77,7 +77,7 @@ func (in *interp) declaration(name string, v *variable) string {
 // setLine returns the line that set prints, "" for a variable without value.
 func (in *interp) setLine(name string, v *variable) string {
 	switch {
-	case !v.set || v.attrs&attrNoSet != 0 && name == "FUNCNAME" && len(in.frames) == 0:
+	case !v.set || v.dyn != 0 && v.attrs&(attrList|attrReadonly) == 0 || v.attrs&attrNoSet != 0 && name == "FUNCNAME" && len(in.frames) == 0:
 		return ""
 	case v.attrs&attrList != 0:
 		return name + "=" + in.listText(v) + "\n"
@@ -103,9 +103,14 @@ func (in *interp) declarations(with attr) string {
 	var b strings.Builder
 	for _, name := range in.names("") {
 		v := in.lookup(name)
-		if v.attrs&with == with {
-			b.WriteString(in.declaration(name, v))
+		if v.attrs&with != with {
+			continue
 		}
+		if v.dyn != 0 && v.attrs&(attrList|attrReadonly) == 0 { // nobody has asked for its value
+			b.WriteString(in.declaration(name, &variable{attrs: v.attrs}))
+			continue
+		}
+		b.WriteString(in.declaration(name, v))
 	}
 	return b.String()
 }

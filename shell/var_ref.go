@@ -9,8 +9,9 @@ import (
 
 // ref names a variable, or an element of one.
 type ref struct {
-	name string
-	sub  *subscript // nil for the variable as a whole
+	name   string
+	sub    *subscript // nil for the variable as a whole
+	global bool       // the outermost variable of that name
 }
 
 // subscript is a compiled index. Whether it is a number or a key depends on
@@ -33,11 +34,26 @@ func (c *compiler) subscript(ix *syntax.Index) *subscript {
 	case syntax.IndexStar:
 		return &subscript{all: '*', raw: "*", key: func(*interp) string { return "*" }}
 	}
-	s := &subscript{raw: ix.Arith.Raw, num: c.arith(ix.Arith), key: c.scalar(ix.Word)}
+	s := &subscript{raw: ix.Arith.Raw, num: unnamed(c.number(ix.Arith)), key: c.scalar(ix.Word)}
 	if ix.Word != nil {
 		s.raw = ix.Word.Raw
 	}
 	return s
+}
+
+// unnamed evaluates a subscript, whose errors name no command and abandon the
+// command line.
+func unnamed(f calc) func(in *interp) int64 {
+	return func(in *interp) int64 {
+		if !in.trying && in.cmdName == "" {
+			return f(in)
+		}
+		name, trying := in.cmdName, in.trying
+		in.trying, in.cmdName = false, ""
+		n := f(in)
+		in.trying, in.cmdName = trying, name
+		return n
+	}
 }
 
 // constIndex is the subscript of a known index.
@@ -98,7 +114,7 @@ func (in *interp) deref(name string, v *variable) (r ref, ok bool) {
 			}
 			if w := in.lookup(t.name); w != nil && w.attrs&attrNameref != 0 {
 				u, ok := in.deref(t.name, w)
-				return ref{u.name, t.sub}, ok && u.sub == nil
+				return ref{name: u.name, sub: t.sub}, ok && u.sub == nil
 			}
 			return t, true
 		}
@@ -119,13 +135,10 @@ func (in *interp) deref(name string, v *variable) (r ref, ok bool) {
 func (in *interp) circular(start, target string) (ref, bool) {
 	in.errorf("warning: %s: circular name reference", start)
 	if v := in.lookup(start); v != nil && v.level > 0 {
-		return ref{name: globalMark + target}, true
+		return ref{name: target, global: true}, true
 	}
 	return ref{}, false
 }
-
-// globalMark before a name asks for the outermost variable of that name.
-const globalMark = "\x00"
 
 // find returns the variable that r means, name references followed, and r
 // without them. ok is false when a reference leads nowhere.
@@ -144,8 +157,7 @@ func (in *interp) find(r ref) (v *variable, to ref, ok bool) {
 		}
 		t.sub = r.sub
 	}
-	if strings.HasPrefix(t.name, globalMark) {
-		t.name = t.name[1:]
+	if t.global {
 		for v = in.lookup(t.name); v != nil && v.prev != nil; {
 			v = v.prev
 		}
@@ -160,10 +172,17 @@ func (in *interp) find(r ref) (v *variable, to ref, ok bool) {
 // refText returns the value that r means.
 func (in *interp) refText(r ref) (string, bool) {
 	v, r, ok := in.find(r)
-	if !ok || v == nil || v.attrs&attrNameref != 0 {
+	switch {
+	case !ok:
 		return "", false
-	}
-	if r.sub == nil {
+	case v == nil:
+		if r.sub != nil && r.sub.all == 0 {
+			r.sub.num(in) // for its errors and effects
+		}
+		return "", false
+	case v.attrs&attrNameref != 0:
+		return "", false
+	case r.sub == nil:
 		return in.text(v)
 	}
 	return in.elem(v, r)
@@ -333,12 +352,34 @@ func (in *interp) store(v *variable, r ref, value string, add bool) bool {
 		in.errorf("%s[%s]: bad array subscript", r.name, r.sub.raw)
 		return false
 	}
-	v = in.mutable(r.name)
+	v = in.writable(r)
 	if r.sub == nil && v.attrs&attrList == 0 {
 		in.storeScalar(v, value, add)
 		return true
 	}
 	return in.storeElem(v, r, value, add)
+}
+
+// writable returns the variable that r, which is no name reference, means.
+func (in *interp) writable(r ref) *variable {
+	if r.global {
+		return in.globalVar(r.name)
+	}
+	return in.mutable(r.name)
+}
+
+// setFor gives the variable of a for loop its next value. That of a name
+// reference is what it leads to.
+func (in *interp) setFor(name, value string) bool {
+	v := in.lookup(name)
+	if v == nil || v.attrs&attrNameref == 0 {
+		return in.set(name, value)
+	}
+	if v.attrs&attrReadonly != 0 {
+		in.errorf("%s: readonly variable", name)
+		return false
+	}
+	return in.pointRef(name, value)
 }
 
 func (in *interp) storeScalar(v *variable, value string, add bool) {
@@ -382,6 +423,10 @@ func (in *interp) storeElem(v *variable, r ref, value string, add bool) bool {
 	}
 	i := int64(0)
 	if r.sub != nil {
+		if strings.TrimSpace(r.sub.raw) == "" {
+			in.errorf("%s[%s]: bad array subscript", r.name, r.sub.raw)
+			return false
+		}
 		i = r.sub.num(in)
 	}
 	in.toArray(v)

@@ -98,7 +98,7 @@ var specials = sync.OnceValue(func() map[string]*variable {
 	}
 	dynamic("RANDOM", dynRandom, attrInteger)
 	dynamic("SRANDOM", dynSrandom, attrInteger)
-	dynamic("SECONDS", dynSeconds, attrInteger)
+	dynamic("SECONDS", dynSeconds, 0)
 	dynamic("LINENO", dynLineno, 0)
 	dynamic("EPOCHSECONDS", dynEpochSeconds, 0)
 	dynamic("EPOCHREALTIME", dynEpochRealtime, 0)
