@@ -318,7 +318,7 @@ func forest(t *testing.T, f fs.FS, link func(string) string, c deed) map[string]
 			}
 			what += fmt.Sprintf(" %.400q", b)
 		}
-		if c.times {
+		if c.times && info.Mode().IsRegular() {
 			what += " " + info.ModTime().UTC().Format(time.RFC3339Nano)
 		}
 		all[name] = what

@@ -4,6 +4,9 @@ package command
 func fileCommands() []Command {
 	return []Command{
 		{Name: "ls", Aliases: []string{"dir", "vdir"}, Short: "list directories", Usage: lsUsage, Run: flushed(ls, 2)},
+		{Name: "cp", Short: "copy files and directories", Usage: cpUsage, Run: flushed(cp, 1)},
+		{Name: "mv", Short: "move and rename files", Usage: mvUsage, Run: flushed(mv, 1)},
+		{Name: "install", Short: "copy files and set their modes", Usage: installUsage, Run: flushed(install, 1)},
 		{Name: "rm", Short: "remove files and directories", Usage: rmUsage, Run: flushed(rm, 1)},
 		{Name: "mkdir", Short: "make directories", Usage: mkdirUsage, Run: flushed(mkdir, 1)},
 		{Name: "rmdir", Short: "remove empty directories", Usage: rmdirUsage, Run: flushed(rmdir, 1)},
