@@ -327,6 +327,20 @@ func TestDeepTreesAreHarmless(t *testing.T) {
 	must(t, g.verify())
 }
 
+func TestFortyLinksAreFollowed(t *testing.T) {
+	f := New(Options{})
+	must(t, f.WriteFile("/l0", nil, 0o644))
+	for i := range 41 {
+		must(t, f.Symlink(fmt.Sprint("l", i), fmt.Sprint("/l", i+1)))
+	}
+	if _, err := f.Stat("/l40"); err != nil {
+		t.Errorf("40 links: %v", err)
+	}
+	if _, err := f.Stat("/l41"); !errors.Is(err, ELOOP) {
+		t.Errorf("41 links: %v, want ELOOP", err)
+	}
+}
+
 func TestRemoveAll(t *testing.T) {
 	f := populated(t)
 	must(t, f.RemoveAll("/missing"))

@@ -87,7 +87,7 @@ func absolute() *rapid.Generator[string] {
 }
 
 // sizes are around those of blocks.
-var sizes = []int64{0, 1, 10, 1000, blockSize - 1, blockSize, blockSize + 1, 2*blockSize + 100}
+var sizes = []int64{0, 1, 10, 1000, 40_000, 50_000, 60_000, blockSize - 1, blockSize, blockSize + 1, 2*blockSize + 100}
 
 // scribble does something random to a file system. Errors are fine.
 func scribble(t *rapid.T, f *FS) {

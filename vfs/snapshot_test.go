@@ -251,3 +251,17 @@ func TestHeldCountsWhatOnlySnapshotsKeep(t *testing.T) {
 		t.Errorf("the snapshot says %d bytes", n)
 	}
 }
+
+func TestDiffFindsChangesBehindHardLinks(t *testing.T) {
+	f := New(Options{})
+	must(t, f.MkdirAll("/a/b", 0o755))
+	must(t, f.MkdirAll("/c/d", 0o755))
+	must(t, f.WriteFile("/a/b/x", []byte("1"), 0o644))
+	must(t, f.Link("/a/b/x", "/c/d/y"))
+	before := f.Snapshot()
+	must(t, f.WriteFile("/a/b/x", []byte("2"), 0o644))
+	want := []Change{{Modified, "/a/b/x"}, {Modified, "/c/d/y"}}
+	if d := cmp.Diff(want, Diff(before, f.Snapshot())); d != "" {
+		t.Error(d)
+	}
+}

@@ -2,6 +2,7 @@ package vfs
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -275,6 +276,8 @@ func TestLoadSharesTheBase(t *testing.T) {
 	f := New(Options{Base: base})
 	must(t, f.WriteFile("/mine", numbered(7, 3000), 0o644))
 	s := new(counting)
+	_, err := base.Save(s) // with the charges of b, which are not those of f
+	must(t, err)
 	id, err := f.Save(s)
 	must(t, err)
 	s.gets = 0
@@ -347,5 +350,82 @@ func TestDirLeavesNoPartOfABlob(t *testing.T) {
 	must(t, d.Put(k, []byte("data")))
 	if b, err := d.Get(k); err != nil || string(b) != "data" {
 		t.Errorf("Get: %q, %v", b, err)
+	}
+}
+
+// TestLoadRefusesUnsoundTrees damages a tree before it is saved.
+func TestLoadRefusesUnsoundTrees(t *testing.T) {
+	for name, damage := range map[string]func(at func(string) *inode){
+		"Nothing":          nil,
+		"TooManyLinks":     func(at func(string) *inode) { at("/d/f").nlink = 2 },
+		"DirectoryLinks":   func(at func(string) *inode) { at("/d").nlink = 2 },
+		"OtherParent":      func(at func(string) *inode) { at("/d/e").parent = rootIno },
+		"NoParent":         func(at func(string) *inode) { at("/d/e").parent = 0 },
+		"RootParent":       func(at func(string) *inode) { at("/").parent = at("/d").ino },
+		"RootIsAFile":      func(at func(string) *inode) { at("/").mode = 0 },
+		"DirectoryTwice":   func(at func(string) *inode) { at("/").dir.insert(nil, "again", at("/d").ino) },
+		"DirectoryInSelf":  func(at func(string) *inode) { at("/d/e").dir.insert(nil, "up", at("/d").ino) },
+		"RootInside":       func(at func(string) *inode) { at("/d").dir.insert(nil, "root", rootIno) },
+		"NameLeadsNowhere": func(at func(string) *inode) { at("/d").dir.insert(nil, "gone", 77) },
+		"NoName":           func(at func(string) *inode) { at("/d").dir.leaves[0].entries[0].name = "" },
+		"NameWithSlash":    func(at func(string) *inode) { at("/d").dir.leaves[0].entries[0].name = "a/b" },
+		"NameWithZero":     func(at func(string) *inode) { at("/d").dir.leaves[0].entries[0].name = "a\x00b" },
+		"DotDot":           func(at func(string) *inode) { at("/d").dir.leaves[0].entries[0].name = ".." },
+		"NamesOutOfOrder":  func(at func(string) *inode) { at("/d").dir.leaves[0].entries[0].name = "z" },
+		"NameTwice":        func(at func(string) *inode) { at("/d").dir.leaves[0].entries[0].name = "f" },
+		"Unreachable":      func(at func(string) *inode) { at("/d").dir.remove(at("/d").dir.leaves[0].owner, "l") },
+		"OddMode":          func(at func(string) *inode) { at("/d/f").mode |= fs.ModeAppend },
+		"TwoKinds":         func(at func(string) *inode) { at("/d").mode |= fs.ModeSymlink },
+		"BlockBeyondSize":  func(at func(string) *inode) { at("/d/f").size = 4000 },
+		"TooManyBlocks":    func(at func(string) *inode) { at("/d/f").blocks = make([]*block, 5) },
+		"ChargedLess":      func(at func(string) *inode) { at("/d/f").bytes = 1 },
+		"ChargedTwice":     func(at func(string) *inode) { at("/d/f").paid = 2 },
+		"EmptyLink":        func(at func(string) *inode) { at("/d/l").target = "" },
+		"LinkWithZero":     func(at func(string) *inode) { at("/d/l").target = "\x00" },
+		"LinkWithSize":     func(at func(string) *inode) { at("/d/l").size = 1 },
+		"DirectorySize":    func(at func(string) *inode) { at("/d").size = 1 },
+		"PipeWithSize":     func(at func(string) *inode) { at("/d/p").size = 1 },
+	} {
+		f := New(Options{})
+		must(t, f.MkdirAll("/d/e", 0o755))
+		must(t, f.WriteFile("/d/f", numbered(1, 5000), 0o644))
+		must(t, f.Symlink("f", "/d/l"))
+		must(t, f.Mknod("/d/p", fs.ModeNamedPipe|0o600, 0))
+		s := new(Memory)
+		if damage != nil {
+			damage(func(path string) *inode {
+				in, e := f.tree.lookupExisting(&f.quota, path, false)
+				if e != 0 {
+					t.Fatal(path, e)
+				}
+				return in
+			})
+		}
+		id, err := f.Save(s)
+		must(t, err)
+		_, err = Load(s, id, Options{})
+		if (damage == nil) != (err == nil) || err != nil && !errors.Is(err, EIO) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestLoadChecksTheLengthOfBlocks has a manifest that names a blob of another
+// length, with the right hash.
+func TestLoadChecksTheLengthOfBlocks(t *testing.T) {
+	f := New(Options{})
+	must(t, f.WriteFile("/f", numbered(1, 5000), 0o644))
+	s := new(Memory)
+	short := numbered(2, 4000)
+	key := Key(sha256.Sum256(short))
+	must(t, s.Put(key, short))
+	in := f.tree.table.get(2)
+	in.blocks[0].saved.Store(&savedBlock{key: key})
+	id, err := f.Save(s)
+	must(t, err)
+	g, err := Load(s, id, Options{})
+	must(t, err)
+	if _, err := g.ReadFile("/f"); !errors.Is(err, EIO) {
+		t.Errorf("ReadFile: %v, want EIO", err)
 	}
 }
