@@ -221,10 +221,6 @@ func (t *task) stuck(end time.Time) bool {
 	return true
 }
 
-// Context returns a context that ends with the command, for what goes on
-// over several calls of Await.
-func (p *Proc) Context() context.Context { return p.t.ctx }
-
 // Await calls f, which may block on the host (the network), outside the
 // virtual processes: its context ends when the process is to end.
 func (p *Proc) Await(f func(ctx context.Context) error) error {
