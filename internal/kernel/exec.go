@@ -1,9 +1,6 @@
 package kernel
 
-import (
-	"context"
-	"math/bits"
-)
+import "math/bits"
 
 // Exec runs another program in the place of the one that calls, which has
 // to return the status at once. Descriptors marked [Proc.CloseOnExec] are
@@ -41,8 +38,3 @@ func (p *Proc) PeekSignal() (Signal, bool) {
 	}
 	return Signal(bits.TrailingZeros64(m) + 1), true
 }
-
-// Context returns the context of the command that the process belongs to:
-// it is done when the command is to end. It is for what has to be told by
-// a context; the process itself is unwound.
-func (p *Proc) Context() context.Context { return p.t.ctx }
