@@ -1,6 +1,9 @@
 package kernel
 
-import "math/bits"
+import (
+	"context"
+	"math/bits"
+)
 
 // Exec runs another program in the place of the one that calls, which has
 // to return the status at once. Descriptors marked [Proc.CloseOnExec] are
@@ -38,3 +41,7 @@ func (p *Proc) PeekSignal() (Signal, bool) {
 	}
 	return Signal(bits.TrailingZeros64(m) + 1), true
 }
+
+// Context returns the context of the command that the process belongs to:
+// it is done when the command is to end, for what has to be told by one.
+func (p *Proc) Context() context.Context { return p.t.ctx }
