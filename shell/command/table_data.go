@@ -4,6 +4,7 @@ package command
 func dataCommands() []Command {
 	return []Command{
 		{Name: "jq", Short: "process JSON", Usage: jqUsage, Run: flushed(jqMain, 2)},
+		{Name: "tar", Short: "archive files", Usage: tarUsage, Run: flushed(tarMain, 2)},
 		{Name: "gzip", Short: "compress files", Usage: gzipUsage, Run: flushed(gzipMain, 1)},
 		{Name: "gunzip", Aliases: []string{"uncompress"}, Short: "expand compressed files", Usage: gunzipUsage, Run: flushed(gzipMain, 1)},
 		{Name: "zcat", Aliases: []string{"gzcat"}, Short: "print compressed files", Usage: zcatUsage, Run: flushed(gzipMain, 1)},
