@@ -11,7 +11,6 @@ const optNames = "allexport braceexpand emacs errexit errtrace functrace hashall
 	"interactive-comments keyword monitor noclobber noexec noglob nolog notify nounset onecmd physical pipefail " +
 	"posix privileged verbose vi xtrace"
 
-
 const shoptNames = "autocd assoc_expand_once cdable_vars cdspell checkhash checkjobs checkwinsize cmdhist compat31 compat32 " +
 	"compat40 compat41 compat42 compat43 compat44 complete_fullquote direxpand dirspell dotglob execfail expand_aliases " +
 	"extdebug extglob extquote failglob force_fignore globasciiranges globskipdots globstar gnu_errfmt histappend histreedit " +

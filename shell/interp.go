@@ -1,8 +1,6 @@
 package shell
 
 import (
-	"time"
-
 	"github.com/atoll-sandbox/atoll/internal/kernel"
 	"github.com/atoll-sandbox/atoll/shell/syntax"
 )
@@ -41,27 +39,27 @@ type interp struct {
 	traps  trapTable
 	jobs   jobTable
 
-	params   []string // $1… ; never changed in place
-	name0    string   // $0
-	status   int      // $?
-	substs   int      // command substitutions so far, for `x=$(…)`'s status
-	line     int32    // of the command that runs
-	lastBG   int      // $!
-	shellPID int      // $$
-	pipestat []int    // PIPESTATUS of a pipe; nil: it is pipeOne
-	pipeOne  int      // PIPESTATUS of a single command
-	levels   int      // how far break and continue go
-	loops    int      // loops around the command
-	quiet    int      // above 0, a failing command is no reason to exit (set -e)
-	level    int      // BASH_SUBSHELL
-	flow     flow     // what a builtin asks for
-	aborting *abort   // the panic that is under way
-	frames   []frame  // calls of functions and files, the innermost last
-	dirs     []string // directory stack, without the current directory
-	node     syntax.Node // the command that runs, for BASH_COMMAND
-	command  string   // BASH_COMMAND where node is nil
-	last     string   // the last argument of the last command, $_
-	hashPath string   // the PATH that hash was filled with
+	params   []string        // $1… ; never changed in place
+	name0    string          // $0
+	status   int             // $?
+	substs   int             // command substitutions so far, for `x=$(…)`'s status
+	line     int32           // of the command that runs
+	lastBG   int             // $!
+	shellPID int             // $$
+	pipestat []int           // PIPESTATUS of a pipe; nil: it is pipeOne
+	pipeOne  int             // PIPESTATUS of a single command
+	levels   int             // how far break and continue go
+	loops    int             // loops around the command
+	quiet    int             // above 0, a failing command is no reason to exit (set -e)
+	level    int             // BASH_SUBSHELL
+	flow     flow            // what a builtin asks for
+	aborting *abort          // the panic that is under way
+	frames   []frame         // calls of functions and files, the innermost last
+	dirs     []string        // directory stack, without the current directory
+	node     syntax.Node     // the command that runs, for BASH_COMMAND
+	command  string          // BASH_COMMAND where node is nil
+	last     string          // the last argument of the last command, $_
+	hashPath string          // the PATH that hash was filled with
 	disabled map[string]bool // builtins that enable -n took away; never changed in place
 	limits   map[byte]int64  // set by ulimit; never changed in place
 	hist     *history
@@ -69,17 +67,17 @@ type interp struct {
 	substFDs []int // descriptors of process substitutions
 	borrowed int64 // bytes charged until the end of the command
 
-	interactive bool
-	subshell    bool // a forked process
-	fromStdin   bool // reads its commands from standard input
-	program     bool // only runs a builtin as a program
-	inTrap      bool
-	oneshot     bool // the process ends with its first command
-	stash       []prepared
+	interactive  bool
+	subshell     bool // a forked process
+	fromStdin    bool // reads its commands from standard input
+	program      bool // only runs a builtin as a program
+	inTrap       bool
+	oneshot      bool // the process ends with its first command
+	stash        []prepared
 	beforeReturn int // $? when return was called
-	lastPID     int // of the last child that was called, for messages
-	indent      int // how deep eval and substitutions are, for PS4
-	comp        cow[compspec]
+	lastPID      int // of the last child that was called, for messages
+	indent       int // how deep eval and substitutions are, for PS4
+	comp         cow[compspec]
 }
 
 // frame is one call of a function, a sourced file or a script.
@@ -253,12 +251,4 @@ func (in *interp) pipeStatus() []int {
 		return in.pipestat
 	}
 	return []int{in.pipeOne}
-}
-
-// now returns the sandbox's time, also while no command runs.
-func (in *interp) now() time.Time {
-	if in.p != nil {
-		return in.p.Now()
-	}
-	return in.sh.kernel.Now()
 }

@@ -26,7 +26,7 @@ type jobTable struct {
 	subs   []*kernel.Proc
 	ended  []endedJob // the newest that nobody has waited for
 	coproc coproc
-	alien  bool // the list is the parent's
+	alien  bool  // the list is the parent's
 	recent []int // job numbers, the current one last
 }
 

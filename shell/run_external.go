@@ -34,7 +34,9 @@ func (in *interp) external(k *simple, args []string, once bool) flow {
 
 // replaceable reports whether nothing of the shell has to outlive a last
 // command.
-func (in *interp) replaceable() bool { return in.traps.exit == "" && in.quiet == 0 && in.traps.err == "" }
+func (in *interp) replaceable() bool {
+	return in.traps.exit == "" && in.quiet == 0 && in.traps.err == ""
+}
 
 // loadProgram finds and loads a program. What can't run is reported, with
 // its status.
@@ -133,10 +135,14 @@ func (in *interp) notFound(args []string) {
 	}
 	in.status = 127
 	in.errorf("%s: command not found", args[0])
+	hint := ""
 	if in.sh != nil && in.sh.unknown != nil {
-		if hint := in.sh.unknown(args[0]); hint != "" {
-			in.complain(hint + "\n")
-		}
+		hint = in.sh.unknown(args[0])
+	} else if in.sh != nil {
+		hint = Hint(in.p, args[0])
+	}
+	if hint != "" {
+		in.complain(hint + "\n")
 	}
 }
 

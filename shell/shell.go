@@ -22,7 +22,7 @@ type Config struct {
 	Params []string // $1…
 
 	// Unknown returns a line that helps who called a command that does not
-	// exist; it is printed below the message. Nil or "": nothing.
+	// exist; it is printed below the message unless it is empty. Nil: [Hint].
 	Unknown func(name string) string
 }
 
@@ -34,11 +34,11 @@ type Shell struct {
 	unknown func(name string) string
 
 	mu   sync.Mutex
-	in   *interp       // guarded by mu
-	pid  int           // guarded by mu; of every command's shell
-	dir  string        // guarded by mu
-	mask uint32        // guarded by mu
-	kept []keptFD      // guarded by mu; descriptors above 2 that exec opened
+	in   *interp  // guarded by mu
+	pid  int      // guarded by mu; of every command's shell
+	dir  string   // guarded by mu
+	mask uint32   // guarded by mu
+	kept []keptFD // guarded by mu; descriptors above 2 that exec opened
 }
 
 type keptFD struct {
@@ -144,7 +144,7 @@ func (s *Shell) settle(p *kernel.Proc) {
 // the next command can begin.
 func (in *interp) calm() {
 	in.aborting = nil
-	in.rewind(mark{})
+	in.rewind(mark{params: in.params})
 	in.substFDs, in.borrowed, in.indent = nil, 0, 0
 	in.inTrap, in.oneshot = false, false
 	in.traps.exit = ""

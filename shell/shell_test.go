@@ -154,7 +154,7 @@ type options struct {
 func newShell(o options) *shell.Shell {
 	f := vfs.New(vfs.Options{Base: image()})
 	k := kernel.New(kernel.Config{FS: f, Programs: programs(), Limits: o.limits, Policy: o.policy})
-	return shell.New(shell.Config{Kernel: k, Dir: "/tmp", Env: []string{"PATH=/bin:/usr/bin", "HOME=/tmp", "PWD=/tmp"}})
+	return shell.New(shell.Config{Kernel: k, Dir: "/tmp", Unknown: func(string) string { return "" }, Env: []string{"PATH=/bin:/usr/bin", "HOME=/tmp", "PWD=/tmp"}})
 }
 
 // ours runs a script in a new session.

@@ -1,0 +1,246 @@
+package shell
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/gob"
+	"fmt"
+	"hash/crc32"
+	"sync"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/shell/syntax"
+)
+
+// State is all that a session carries from command to command, at one
+// moment: variables with their attributes, functions, aliases, options,
+// traps, positional parameters, the working directory and stack, umask and
+// history. Taking and restoring one costs the same whatever it holds. A
+// State never changes; the zero State holds nothing and can't be restored.
+type State struct{ *frozen }
+
+type frozen struct {
+	mu   sync.Mutex // forking marks what is shared
+	in   *interp    // guarded by mu
+	dir  string
+	mask uint32
+}
+
+// freeze returns a copy that shares everything with in until one of them
+// changes it.
+func (in *interp) freeze() *interp {
+	c := *in
+	c.variables = in.variables.fork()
+	c.funcs, c.alias, c.hash, c.comp = in.funcs.fork(), in.alias.fork(), in.hash.fork(), in.comp.fork()
+	c.jobs = jobTable{ended: in.jobs.ended[:len(in.jobs.ended):len(in.jobs.ended)]}
+	c.dirs = in.dirs[:len(in.dirs):len(in.dirs)]
+	c.p, c.sh, c.spare, c.node = nil, nil, nil, nil
+	return &c
+}
+
+// State returns the state of the session after its last command.
+func (s *Shell) State() State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return State{&frozen{in: s.in.freeze(), dir: s.dir, mask: s.mask}}
+}
+
+// Restore makes the session what it was when st was taken, here or in
+// another session: what came since is gone.
+func (s *Shell) Restore(st State) error {
+	if st.frozen == nil {
+		return fmt.Errorf("restore shell: %w: empty state", atoll.ErrInvalid)
+	}
+	st.mu.Lock()
+	in := st.in.freeze()
+	st.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range s.kept {
+		k.open.Release()
+	}
+	s.kept = nil
+	in.sh, in.shellPID = s, s.pid
+	s.in, s.dir, s.mask = in, st.dir, st.mask
+	return nil
+}
+
+// stored is a State as bytes carry it.
+type stored struct {
+	Version  int
+	Dir      string
+	Mask     uint32
+	Name     string
+	Params   []string
+	Status   int
+	Opts     uint32
+	Shopts   uint64
+	Vars     []savedVar
+	Funcs    []storedFunc
+	Aliases  map[string]string
+	Traps    map[int]string
+	Dirs     []string
+	History  []string
+	First    int
+	Disabled []string
+	Limits   map[byte]int64
+	Specs    map[string]storedSpec
+	Last     string
+}
+
+type storedFunc struct {
+	Name, Text, Source    string
+	Line                  int32
+	Export, Trace, Frozen bool
+}
+
+type storedSpec struct {
+	Actions, Options                                          []string
+	Wordlist, Function, Command, Glob, Filter, Prefix, Suffix string
+	Words                                                     bool
+}
+
+// A stored state begins with the magic and a checksum of what follows.
+const (
+	stateVersion = 1
+	stateMagic   = "atollsh1"
+	stateHead    = len(stateMagic) + 4
+)
+
+// MarshalBinary returns the state as bytes, for another process to go on
+// with.
+func (st State) MarshalBinary() ([]byte, error) {
+	if st.frozen == nil {
+		return nil, fmt.Errorf("store shell: %w: empty state", atoll.ErrInvalid)
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	in := st.in
+	d := stored{
+		Version: stateVersion, Dir: st.dir, Mask: st.mask, Name: in.name0, Params: in.params, Status: in.status,
+		Opts: uint32(in.opts), Shopts: uint64(in.shopts), Vars: in.variables.save(), Aliases: in.alias.m, Dirs: in.dirs,
+		History: in.historyLines(), First: in.historyBase(), Limits: in.limits, Last: in.last,
+	}
+	for _, name := range in.functionNames() {
+		f, _ := in.funcs.get(name)
+		d.Funcs = append(d.Funcs, storedFunc{name, printFunction(f), f.source, f.line, f.export, f.trace, f.frozen})
+	}
+	d.Traps = make(map[int]string)
+	for _, s := range in.traps.list() {
+		d.Traps[int(s)] = in.traps.text(s)
+	}
+	for n := range in.disabled {
+		d.Disabled = append(d.Disabled, n)
+	}
+	d.Specs = make(map[string]storedSpec)
+	for n, c := range in.comp.m {
+		d.Specs[n] = storedSpec{c.actions, c.options, c.wordlist, c.function, c.command, c.glob, c.filter, c.prefix, c.suffix, c.words}
+	}
+	var b bytes.Buffer
+	b.WriteString(stateMagic + "\x00\x00\x00\x00")
+	if err := gob.NewEncoder(&b).Encode(&d); err != nil {
+		return nil, fmt.Errorf("store shell: %w", err)
+	}
+	out := b.Bytes()
+	binary.BigEndian.PutUint32(out[len(stateMagic):], crc32.ChecksumIEEE(out[stateHead:]))
+	return out, nil
+}
+
+// UnmarshalBinary makes st the state that MarshalBinary wrote.
+func (st *State) UnmarshalBinary(b []byte) error {
+	if len(b) < stateHead || string(b[:len(stateMagic)]) != stateMagic ||
+		binary.BigEndian.Uint32(b[len(stateMagic):]) != crc32.ChecksumIEEE(b[stateHead:]) {
+		return fmt.Errorf("load shell: %w: damaged", atoll.ErrInvalid)
+	}
+	var d stored
+	if err := gob.NewDecoder(bytes.NewReader(b[stateHead:])).Decode(&d); err != nil {
+		return fmt.Errorf("load shell: %w: %w", atoll.ErrInvalid, err)
+	}
+	if d.Version != stateVersion {
+		return fmt.Errorf("load shell: %w: version %d", atoll.ErrInvalid, d.Version)
+	}
+	in := &interp{
+		name0: d.Name, params: d.Params, status: d.Status, opts: optSet(d.Opts), shopts: shoptSet(d.Shopts),
+		dirs: d.Dirs, limits: d.Limits, last: d.Last, alias: cow[string]{m: d.Aliases},
+	}
+	for _, v := range d.Vars {
+		if !isName(v.Name) {
+			return fmt.Errorf("load shell: %w: variable %q", atoll.ErrInvalid, v.Name)
+		}
+	}
+	in.importEnv(nil)
+	in.restoreVars(d.Vars)
+	for _, f := range d.Funcs {
+		if err := in.loadFunction(f); err != nil {
+			return fmt.Errorf("load shell: %w: function %s: %w", atoll.ErrInvalid, f.Name, err)
+		}
+	}
+	in.loadTraps(d.Traps)
+	if len(d.History) > 0 {
+		in.hist = &history{lines: d.History, first: d.First}
+	}
+	for _, n := range d.Disabled {
+		if in.disabled == nil {
+			in.disabled = make(map[string]bool)
+		}
+		in.disabled[n] = true
+	}
+	for n, c := range d.Specs {
+		in.comp.set(n, compspec{c.Actions, c.Options, c.Wordlist, c.Function, c.Command, c.Glob, c.Filter, c.Prefix, c.Suffix, c.Words})
+	}
+	st.frozen = &frozen{in: in, dir: d.Dir, mask: d.Mask}
+	return nil
+}
+
+// loadFunction defines a function from its text.
+func (in *interp) loadFunction(f storedFunc) error {
+	file, err := syntax.Parse(f.Text, syntax.Options{ExtGlob: func() bool { return true }, Posix: false})
+	if err != nil {
+		return err
+	}
+	if len(file.Stmts) != 1 || len(file.Stmts[0].First.Cmds) != 1 {
+		return atoll.ErrInvalid
+	}
+	d, ok := file.Stmts[0].First.Cmds[0].Body.(*syntax.FuncDecl)
+	if !ok || d.Name != f.Name {
+		return atoll.ErrInvalid
+	}
+	c := &compiler{source: f.Source}
+	in.funcs.set(f.Name, &function{
+		name: f.Name, body: c.cmd(d.Body), decl: d, source: f.Source, line: f.Line,
+		export: f.Export, trace: f.Trace, frozen: f.Frozen,
+	})
+	return nil
+}
+
+func (in *interp) loadTraps(traps map[int]string) {
+	for n, text := range traps {
+		switch s := kernel.Signal(n); s {
+		case trapExit:
+		case trapDebug:
+			in.traps.debug = text
+		case trapErr:
+			in.traps.err = text
+		case trapReturn:
+			in.traps.ret = text
+		default:
+			if in.traps.signals == nil {
+				in.traps.signals = make(map[kernel.Signal]string)
+			}
+			in.traps.signals[s] = text
+		}
+	}
+}
+
+// now returns the sandbox's time, also while no command runs.
+func (in *interp) now() time.Time {
+	switch {
+	case in.p != nil:
+		return in.p.Now()
+	case in.sh != nil:
+		return in.sh.kernel.Now()
+	}
+	return time.Now()
+}
