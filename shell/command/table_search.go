@@ -5,5 +5,6 @@ func searchCommands() []Command {
 	return []Command{
 		{Name: "grep", Aliases: []string{"egrep", "fgrep"}, Short: "print lines that match patterns", Usage: grepUsage, Run: flushed(grep, 2)},
 		{Name: "sed", Short: "edit a stream of lines", Usage: sedUsage, Run: flushed(sed, sedPanic)},
+		{Name: "diff", Short: "compare files line by line", Usage: diffUsage, Run: flushed(diff, diffTrouble)},
 	}
 }
