@@ -327,6 +327,28 @@ func TestDeepTreesAreHarmless(t *testing.T) {
 	must(t, g.verify())
 }
 
+func TestRenameErrors(t *testing.T) {
+	f := New(Options{})
+	must(t, f.MkdirAll("/a/b/c", 0o755))
+	must(t, f.Mkdir("/empty", 0o755))
+	must(t, f.WriteFile("/a/f", nil, 0o644))
+	for _, c := range []struct {
+		old, new string
+		want     Errno
+	}{
+		{"/a", "/a/b/c/d", EINVAL}, {"/a", "/a/x", EINVAL}, {"/a/b", "/a", ENOTEMPTY}, {"/a/f", "/a", ENOTEMPTY},
+		{"/empty", "/a", ENOTEMPTY}, {"/empty", "/a/f", ENOTDIR}, {"/a/f", "/empty", EISDIR}, {"/a/f", "/x/", ENOTDIR},
+		{"/a/f/", "/x", ENOTDIR}, {"/", "/x", EBUSY}, {"/a/.", "/x", EBUSY}, {"/a", "/empty/..", EBUSY}, {"/no", "/x", ENOENT},
+		{"/no", "/a/.", EBUSY}, {"/a/f", "/no/x", ENOENT},
+	} {
+		if err := f.Rename(c.old, c.new); !errors.Is(err, c.want) {
+			t.Errorf("rename %s %s: %v, want %v", c.old, c.new, err, c.want)
+		}
+	}
+	must(t, f.Rename("/a", "/empty/")) // onto an empty directory, with a slash
+	must(t, f.verify())
+}
+
 func TestFortyLinksAreFollowed(t *testing.T) {
 	f := New(Options{})
 	must(t, f.WriteFile("/l0", nil, 0o644))

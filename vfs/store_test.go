@@ -374,17 +374,21 @@ func TestLoadRefusesUnsoundTrees(t *testing.T) {
 		"NamesOutOfOrder":  func(at func(string) *inode) { at("/d").dir.leaves[0].entries[0].name = "z" },
 		"NameTwice":        func(at func(string) *inode) { at("/d").dir.leaves[0].entries[0].name = "f" },
 		"Unreachable":      func(at func(string) *inode) { at("/d").dir.remove(at("/d").dir.leaves[0].owner, "l") },
-		"OddMode":          func(at func(string) *inode) { at("/d/f").mode |= fs.ModeAppend },
-		"TwoKinds":         func(at func(string) *inode) { at("/d").mode |= fs.ModeSymlink },
-		"BlockBeyondSize":  func(at func(string) *inode) { at("/d/f").size = 4000 },
-		"TooManyBlocks":    func(at func(string) *inode) { at("/d/f").blocks = make([]*block, 5) },
-		"ChargedLess":      func(at func(string) *inode) { at("/d/f").bytes = 1 },
-		"ChargedTwice":     func(at func(string) *inode) { at("/d/f").paid = 2 },
-		"EmptyLink":        func(at func(string) *inode) { at("/d/l").target = "" },
-		"LinkWithZero":     func(at func(string) *inode) { at("/d/l").target = "\x00" },
-		"LinkWithSize":     func(at func(string) *inode) { at("/d/l").size = 1 },
-		"DirectorySize":    func(at func(string) *inode) { at("/d").size = 1 },
-		"PipeWithSize":     func(at func(string) *inode) { at("/d/p").size = 1 },
+		"Nameless": func(at func(string) *inode) {
+			at("/d/l").nlink = 0
+			at("/d").dir.remove(at("/d").dir.leaves[0].owner, "l")
+		},
+		"OddMode":         func(at func(string) *inode) { at("/d/f").mode |= fs.ModeAppend },
+		"TwoKinds":        func(at func(string) *inode) { at("/d").mode |= fs.ModeSymlink },
+		"BlockBeyondSize": func(at func(string) *inode) { at("/d/f").size, at("/d/f").bytes = 4000, 4000 },
+		"TooManyBlocks":   func(at func(string) *inode) { at("/d/f").blocks = make([]*block, 5) },
+		"ChargedLess":     func(at func(string) *inode) { at("/d/f").bytes = 1 },
+		"ChargedTwice":    func(at func(string) *inode) { at("/d/f").paid = 2 },
+		"EmptyLink":       func(at func(string) *inode) { at("/d/l").target = "" },
+		"LinkWithZero":    func(at func(string) *inode) { at("/d/l").target = "\x00" },
+		"LinkWithSize":    func(at func(string) *inode) { at("/d/l").size = 1 },
+		"DirectorySize":   func(at func(string) *inode) { at("/d").size = 1 },
+		"PipeWithSize":    func(at func(string) *inode) { at("/d/p").size = 1 },
 	} {
 		f := New(Options{})
 		must(t, f.MkdirAll("/d/e", 0o755))

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -167,6 +168,9 @@ func TestHostileArchives(t *testing.T) {
 		"BeneathFile":          {[]tar.Header{file("f", "x"), file("f/x", "x")}, "f/x", atoll.ErrInvalid},
 		"FileTooBig":           {[]tar.Header{file("big", strings.Repeat("x", 2001))}, "big", atoll.ErrQuota},
 		"AllTooBig":            {[]tar.Header{file("a", strings.Repeat("x", 1900)), file("b", strings.Repeat("x", 1900)), file("c", strings.Repeat("x", 1900))}, "c", atoll.ErrQuota},
+		"SameTooOften":         {[]tar.Header{file("a", strings.Repeat("x", 1900)), file("a", strings.Repeat("x", 1900)), file("a", strings.Repeat("x", 1900))}, "a", atoll.ErrQuota},
+		"TooManyEntries":       {slices.Repeat([]tar.Header{dirEntry("same")}, 20), "same", atoll.ErrQuota},
+		"TooManyHardLinks":     {[]tar.Header{file("a", "x"), hard("b", "a"), hard("c", "a"), hard("d", "a"), hard("e", "a"), hard("f", "a")}, "e", atoll.ErrQuota},
 		"NameTooLong":          {[]tar.Header{file(strings.Repeat("n", 256), "x")}, strings.Repeat("n", 256), atoll.ErrQuota},
 		"PathTooLong":          {[]tar.Header{file(strings.Repeat("n/", 2500)+"x", "x")}, strings.Repeat("n/", 2500) + "x", atoll.ErrQuota},
 		"TooManyNodes":         {[]tar.Header{file("a/b/c/d/e/f/g/h/i/j/k", "x")}, "a/b/c/d/e/f/g/h/i/j/k", atoll.ErrQuota},
