@@ -1,10 +1,13 @@
 package command
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 )
 
 var diffTree = []string{
@@ -59,4 +62,38 @@ func TestDiffOfRandomTextsIsGNUs(t *testing.T) {
 		}
 	}
 	compare(t, cases)
+}
+
+// TestDiffIsBounded compares texts that make the search expensive.
+func TestDiffIsBounded(t *testing.T) {
+	texts := func(f func(i int) string, n int) string {
+		var b strings.Builder
+		for i := range n {
+			b.WriteString(f(i))
+		}
+		return b.String()
+	}
+	r := rand.New(rand.NewPCG(1, 1))
+	for name, pair := range map[string][2]string{
+		"Unrelated": {texts(func(i int) string { return fmt.Sprintf("left line number %d\n", i) }, 200000), texts(func(i int) string { return fmt.Sprintf("right line number %d\n", i) }, 200000)},
+		"FewKinds":  {texts(func(int) string { return fmt.Sprintf("%d\n", r.IntN(4)) }, 30000), texts(func(int) string { return fmt.Sprintf("%d\n", r.IntN(4)) }, 30000)},
+		"Reversed":  {texts(func(i int) string { return fmt.Sprintf("%d\n", i) }, 30000), texts(func(i int) string { return fmt.Sprintf("%d\n", 30000-i) }, 30000)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSandbox(t, "/work")
+			s.write("a", pair[0])
+			s.write("b", pair[1])
+			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			defer cancel()
+			o, err := s.run(ctx, strings.NewReader(""), io.Discard, "diff", "a", "b")
+			if err != nil || o.Code != 1 {
+				t.Errorf("%v %+v", err, o)
+			}
+		})
+	}
+	many := texts(func(int) string { return fmt.Sprintf("%d\n", r.IntN(4)) }, 300000)
+	s := newSandbox(t, "/work")
+	s.write("a", many)
+	s.write("b", many[2001:]+many[:1000])
+	s.endsInTime("", "diff", "a", "b")
 }

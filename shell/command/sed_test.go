@@ -67,7 +67,7 @@ func TestSedGivesBackWhatItDidNotRead(t *testing.T) {
 func TestSedIsBounded(t *testing.T) {
 	for _, script := range []string{":a;s/x/xx/;ta", ":a;s/x/xx/g;ba", ":a;ba", "H;G;H;G;:a;G;h;ba", ":a;s/^/xxxxxxxx/;ta", "D;:a;x;ba", "s/x/" + strings.Repeat("&", 1000) + "/g;:a;s//&&/g;ta", "y/x/y/;:a;N;ba"} {
 		t.Run(script[:min(len(script), 20)], func(t *testing.T) {
-			endsInTime(t, "xxx\n", "sed", script)
+			newSandbox(t, "/work").endsInTime("xxx\n", "sed", script)
 		})
 	}
 }
@@ -75,12 +75,11 @@ func TestSedIsBounded(t *testing.T) {
 // endsInTime runs a command that goes on for ever, up to three times, and
 // fails when it passes its deadline by more than 50 ms each time: once may be
 // the machine's doing.
-func endsInTime(t *testing.T, stdin string, args ...string) {
-	t.Helper()
+func (s *sandbox) endsInTime(stdin string, args ...string) {
+	s.tb.Helper()
 	const limit = 300 * time.Millisecond
 	var over time.Duration
 	for range 3 {
-		s := newSandbox(t, "/work")
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		start := time.Now()
 		_, err := s.run(ctx, strings.NewReader(stdin), nil, args...)
@@ -89,9 +88,9 @@ func endsInTime(t *testing.T, stdin string, args ...string) {
 		if over <= 50*time.Millisecond {
 			return
 		}
-		t.Logf("%v past the deadline: %v", over, err)
+		s.tb.Logf("%v past the deadline: %v", over, err)
 	}
-	t.Errorf("%v past the deadline", over)
+	s.tb.Errorf("%v past the deadline", over)
 }
 
 func FuzzSed(f *testing.F) {
