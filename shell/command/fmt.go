@@ -84,16 +84,31 @@ func fmtText(p *kernel.Proc) int {
 	if j.goal == 0 {
 		j.goal = j.width * 187 / 200
 	}
-	code := overFiles(p, names, func(h *kernel.Handle) error {
-		l := newLines(p, h, '\n')
-		defer l.close()
-		for line := l.next(); line != nil; line = l.next() {
-			j.line(trimDelim(line, '\n'))
+	code := 0
+	for _, name := range operandsOr(names) {
+		h, err := open(p, name)
+		if err != nil {
+			p.Errorf("cannot open %s for reading: %s", cite(name), why(err))
+			code = 1
+			continue
 		}
-		j.flush()
-		return l.failed()
-	})
+		if err := j.file(h); err != nil {
+			p.Errorf("read error: %s", why(err))
+			code = 1
+		}
+		closeInput(h)
+	}
 	return code
+}
+
+func (j *fmtJob) file(h *kernel.Handle) error {
+	l := newLines(j.p, h, '\n')
+	defer l.close()
+	for line := l.next(); line != nil; line = l.next() {
+		j.line(trimDelim(line, '\n'))
+	}
+	j.flush()
+	return l.failed()
 }
 
 func (j *fmtJob) line(line []byte) {
