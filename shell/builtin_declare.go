@@ -26,8 +26,12 @@ func (c *compiler) declArgs(ws []*syntax.Word) func(in *interp) []string {
 	list := make([]arg, len(ws))
 	for i, w := range ws {
 		a := w.Assign
-		if a == nil || a.Array == nil && hasBraces(w) {
+		switch {
+		case a == nil:
 			list[i].plain = c.fields([]*syntax.Word{w})
+			continue
+		case a.Value != nil && a.Index == nil && hasBraces(a.Value):
+			list[i].plain = c.fields([]*syntax.Word{wholeWord(a)})
 			continue
 		}
 		list[i].name = a.Name
@@ -62,6 +66,16 @@ func (c *compiler) declArgs(ws []*syntax.Word) func(in *interp) []string {
 		}
 		return args
 	}
+}
+
+// wholeWord is an assignment as a plain word.
+func wholeWord(a *syntax.Assign) *syntax.Word {
+	name := a.Name + "="
+	if a.Append {
+		name = a.Name + "+="
+	}
+	parts := append([]syntax.Part{&syntax.Lit{Value: name}}, a.Value.Parts...)
+	return &syntax.Word{Pos: a.Pos, Parts: mergeParts(parts)}
 }
 
 // elementArg compiles name[index]=value; the index is expanded when the
@@ -390,7 +404,9 @@ func (d *declare) checkTarget(r ref, value string, has bool) bool {
 	case has && value == r.name:
 		in.errorf("%s: warning: %s: circular name reference", d.name, r.name)
 		return true
-	case has && value != "" && !in.validTarget(value):
+	case has && value == "":
+		d.fail("`': not a valid identifier")
+	case has && !in.validTarget(value):
 		d.fail("`%s': invalid variable name for name reference", value)
 	case d.on&attrList != 0:
 		d.fail("%s: reference variable cannot be an array", r.name)

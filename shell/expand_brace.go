@@ -13,6 +13,7 @@ import (
 type bracedWord struct {
 	word *syntax.Word
 	lazy *braces
+	made bool // word is a result
 }
 
 // braces is a word with brace expansions.
@@ -262,6 +263,15 @@ func (r *braceRun) at(i int64) string {
 	return s
 }
 
+// part is at as a piece of a word. A backslash has nothing to quote and goes.
+func (r *braceRun) part(i int64) syntax.Part {
+	s := r.at(i)
+	if s == `\` {
+		return &syntax.Quoted{Kind: syntax.Backslash}
+	}
+	return &syntax.Lit{Value: s}
+}
+
 // lazyBraces compiles a word with brace expansions. Its results are made one
 // by one, so that their number costs only as they are used. A few are made
 // at once and kept.
@@ -270,7 +280,7 @@ func (c *compiler) lazyBraces(b *braces) func(in *interp, out []string) []string
 	var few []func(in *interp, out []string) []string
 	if b.seq.count() <= manyBraces {
 		b.seq.each(nil, func(parts []syntax.Part) {
-			f, _, _ := c.fieldWord(bracedWord{word: &syntax.Word{Pos: b.word.Pos, Parts: mergeParts(parts), Raw: b.word.Raw}})
+			f, _, _ := c.fieldWord(bracedWord{made: true, word: &syntax.Word{Pos: b.word.Pos, Parts: mergeParts(parts), Raw: b.word.Raw}})
 			few = append(few, f)
 		})
 	}
@@ -287,7 +297,7 @@ func (c *compiler) lazyBraces(b *braces) func(in *interp, out []string) []string
 		cc := &compiler{source: c.source, line: c.line}
 		b.seq.each(nil, func(parts []syntax.Part) {
 			n := len(out)
-			f, s, isConst := cc.fieldWord(bracedWord{word: &syntax.Word{Pos: b.word.Pos, Parts: mergeParts(parts)}})
+			f, s, isConst := cc.fieldWord(bracedWord{made: true, word: &syntax.Word{Pos: b.word.Pos, Parts: mergeParts(parts)}})
 			if isConst {
 				out = append(out, s)
 			} else {
@@ -341,7 +351,7 @@ func (s braceSeq) each(before []syntax.Part, f func([]syntax.Part)) {
 	switch node := &s[0]; {
 	case node.run != nil:
 		for i := range node.run.n {
-			s[1:].each(append(before, &syntax.Lit{Value: node.run.at(i)}), f)
+			s[1:].each(append(before, node.run.part(i)), f)
 		}
 	case node.alts != nil:
 		for _, a := range node.alts {

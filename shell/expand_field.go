@@ -250,7 +250,7 @@ func (c *compiler) fieldWord(w bracedWord) (f func(in *interp, out []string) []s
 			return f, "", false
 		}
 	}
-	e := c.emitWord(w.word)
+	e := c.emitWord(w.word, !w.made)
 	return func(in *interp, out []string) []string {
 		b := in.takeFields(out)
 		e(in, b)
@@ -376,15 +376,15 @@ func isScalarParam(e *syntax.ParamExp) bool {
 // one string.
 func isPlainParam(e *syntax.ParamExp) bool { return isScalarParam(e) && !e.Bad }
 
-// emitWord compiles a word to fields, its last one not finished.
-func (c *compiler) emitWord(w *syntax.Word) emit {
-	mode := tildeStart
-	if len(w.Parts) > 0 {
+// emitWord compiles a word to fields, its last one not finished. assigns says
+// that it may look like an assignment.
+func (c *compiler) emitWord(w *syntax.Word, assigns bool) emit {
+	if assigns && len(w.Parts) > 0 {
 		if l, ok := w.Parts[0].(*syntax.Lit); ok && assignsLike(l.Value) {
 			return c.emitAssignLike(w, l.Value)
 		}
 	}
-	return c.emitAll(items(w.Parts, mode), false)
+	return c.emitAll(items(w.Parts, tildeStart), false)
 }
 
 // assignsLike reports whether text begins as an assignment does: what

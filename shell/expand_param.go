@@ -236,7 +236,7 @@ func isSpecialParam(s string) bool {
 
 // param compiles a parameter expansion.
 func (c *compiler) param(e *syntax.ParamExp) fetch {
-	if e.Bad || emptyIndex(e) {
+	if e.Bad || emptyIndex(e) || e.Op == syntax.ParamSlice && e.Len == nil && e.Off.Raw == "" {
 		raw := e.Raw
 		return func(in *interp) value {
 			in.errorf("%s: bad substitution", raw)

@@ -46,6 +46,7 @@ type globber struct {
 	flags patFlags
 	found []string
 	depth int
+	wild  int // how many patterns the names so far have matched
 }
 
 // maxGlobDepth bounds how deep ** goes down.
@@ -68,7 +69,7 @@ func (g *globber) walk(dir, pat string) {
 	}
 	switch {
 	case comp == "**" && g.in.shopts&shGlobstar != 0:
-		g.star(dir, rest)
+		g.star(dir, rest, true)
 	case !hasPattern(comp, g.flags&patExt != 0):
 		name := dir + unquotePattern(comp)
 		if !more {
@@ -111,7 +112,9 @@ func (g *globber) match(dir, comp, rest string) {
 			g.found = append(g.found, dir+name)
 			g.in.charge4k(len(dir) + len(name) + 32)
 		case g.entersDir(e, dir+name):
+			g.wild++
 			g.walk(dir+name, rest)
+			g.wild--
 		}
 	}
 	if g.in.shopts&shGlobskipdots == 0 && startsWithDot(p.nodes) {
@@ -145,7 +148,7 @@ func startsWithDot(nodes []patNode) bool {
 }
 
 // star matches ** : the directory itself and all below it.
-func (g *globber) star(dir, rest string) {
+func (g *globber) star(dir, rest string, top bool) {
 	for rest == "/**" || strings.HasPrefix(rest, "/**/") {
 		rest = rest[3:]
 	}
@@ -153,12 +156,15 @@ func (g *globber) star(dir, rest string) {
 		g.depth--
 		return
 	}
-	if rest == "" {
-		if dir != "" && g.depth == 1 {
-			g.found = append(g.found, dir)
-		}
-	} else if g.depth > 1 || dir != "" || rest != "/" {
+	switch {
+	case rest == "" && top && dir != "" && g.wild > 0:
+		g.found = append(g.found, strings.TrimSuffix(dir, "/"))
+	case rest == "" && top && dir != "":
+		g.found = append(g.found, dir)
+	case rest != "" && (!top || dir != "" || rest != "/"):
+		g.wild++
 		g.walk(dir, strings.TrimPrefix(rest, "/"))
+		g.wild--
 	}
 	for _, e := range g.list(dir) {
 		name := e.Name()
@@ -171,8 +177,8 @@ func (g *globber) star(dir, rest string) {
 			g.in.charge4k(len(dir) + len(name) + 32)
 		}
 		if e.IsDir() {
-			g.star(dir+name+"/", rest)
-		} else if rest != "" && e.Type()&fs.ModeSymlink != 0 && g.depth == 1 && g.isDir(dir+name) && rest == "/" {
+			g.star(dir+name+"/", rest, false)
+		} else if rest == "/" && top && e.Type()&fs.ModeSymlink != 0 && g.isDir(dir+name) {
 			g.found = append(g.found, dir+name+"/")
 		}
 	}

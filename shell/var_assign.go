@@ -150,7 +150,7 @@ func (in *interp) assignArray(k *assignment, list []element) bool {
 	v, t, ok := in.find(k.r)
 	if !ok || t.sub != nil {
 		if ok {
-			in.errorf("%s[%s]: cannot assign list to array member", t.name, t.sub.raw)
+			in.errorf("`%s[%s]': not a valid identifier", t.name, t.sub.raw)
 		}
 		return false
 	}
@@ -260,7 +260,11 @@ func (in *interp) fillAssoc(name string, v *variable, list []element, add bool) 
 			continue
 		}
 		if !pairs {
-			in.errorf("%s: %s: must use subscript when assigning associative array", name, e.value)
+			shown := e.value
+			if in.cmdName != "" { // declare has it quoted
+				shown = quoteSingle(shown)
+			}
+			in.errorf("%s: %s: must use subscript when assigning associative array", name, shown)
 			continue
 		}
 		value := ""
