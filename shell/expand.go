@@ -289,5 +289,10 @@ func (in *interp) expandText(s string) string {
 	if err != nil {
 		return s
 	}
+	if !in.p.Enter() { // a prompt that holds itself
+		in.errorf("%s: expansion nested too deeply", s)
+		in.discard(1)
+	}
+	defer in.p.Leave()
 	return (&compiler{}).word(w, tildeNone)(in)
 }
