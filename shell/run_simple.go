@@ -2,6 +2,7 @@ package shell
 
 import (
 	"bufio"
+	"strings"
 
 	"github.com/atoll-sandbox/atoll/internal/kernel"
 	"github.com/atoll-sandbox/atoll/shell/syntax"
@@ -15,6 +16,8 @@ type simple struct {
 	assigns func(in *interp) bool
 	prefix  func(in *interp, f func()) bool
 	redirs  []redir
+	static  []string // args, where nothing in them is expanded; never changed
+	builtin *doc     // what the first word names, where that is known
 }
 
 func (c *compiler) simple(x *syntax.Cmd, s *syntax.Simple) run {
@@ -23,6 +26,7 @@ func (c *compiler) simple(x *syntax.Cmd, s *syntax.Simple) run {
 	}
 	k := &simple{x: x, line: x.Pos.Line, redirs: c.redirs(x.Redirs)}
 	name, _ := s.Args[0].Literal()
+	k.builtin, k.static = describe(name), literals(s.Args)
 	switch {
 	case s.Decl && name != "eval" && name != "let":
 		k.args = c.declArgs(s.Args)
@@ -33,6 +37,19 @@ func (c *compiler) simple(x *syntax.Cmd, s *syntax.Simple) run {
 		k.assigns, k.prefix = c.assigns(s.Assigns), c.prefix(s.Assigns)
 	}
 	return k.run
+}
+
+// literals returns the words when all of them stand for themselves.
+func literals(ws []*syntax.Word) []string {
+	list := make([]string, len(ws))
+	for i, w := range ws {
+		text, ok := w.Literal()
+		if !ok || w.Assign != nil || strings.ContainsAny(text, "~*?[{\\+@!(") {
+			return nil
+		}
+		list[i] = text
+	}
+	return list
 }
 
 // bare compiles a command without words: assignments and redirections.
@@ -96,7 +113,10 @@ func (in *interp) begin(x *syntax.Cmd, line int32) flow {
 
 // end is what comes after every simple command.
 func (in *interp) end(f flow) flow {
-	in.pipeOne, in.pipestat = in.status, nil
+	in.pipeOne = in.status
+	if in.pipestat != nil {
+		in.pipestat = nil
+	}
 	if f != flowNext {
 		return f
 	}
@@ -119,7 +139,10 @@ func (k *simple) run(in *interp) flow {
 	}
 	s := in.scratch()
 	before := in.substs
-	args := k.args(in)
+	args := k.static
+	if args == nil {
+		args = k.args(in)
+	}
 	if len(args) == 0 {
 		if in.substs == before {
 			in.status = 0
@@ -206,6 +229,9 @@ func (in *interp) exec(k *simple, args []string, once bool) flow {
 		if fn, ok := in.funcs.m[name]; ok {
 			return in.call(fn, args)
 		}
+	}
+	if k.builtin != nil && in.disabled == nil {
+		return in.runBuiltin(k.builtin.run, args)
 	}
 	if b := in.builtin(name); b != nil {
 		return in.runBuiltin(b, args)
