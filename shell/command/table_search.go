@@ -6,5 +6,7 @@ func searchCommands() []Command {
 		{Name: "grep", Aliases: []string{"egrep", "fgrep"}, Short: "print lines that match patterns", Usage: grepUsage, Run: flushed(grep, 2)},
 		{Name: "sed", Short: "edit a stream of lines", Usage: sedUsage, Run: flushed(sed, sedPanic)},
 		{Name: "diff", Short: "compare files line by line", Usage: diffUsage, Run: flushed(diff, diffTrouble)},
+		{Name: "cmp", Short: "compare two files byte by byte", Usage: cmpUsage, Run: flushed(cmpMain, diffTrouble)},
+		{Name: "comm", Short: "compare two sorted files line by line", Usage: commUsage, Run: flushed(comm, 1)},
 	}
 }
