@@ -241,7 +241,7 @@ func (f *FS) WriteFile(path string, data []byte, perm fs.FileMode) error {
 	blocks := newBlocks(data)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return pathError("open", path, f.writeFile(path, blocks, int64(len(data)), perm, now))
+	return pathError("write", path, f.writeFile(path, blocks, int64(len(data)), perm, now))
 }
 
 func (f *FS) writeFile(path string, blocks []*block, size int64, perm fs.FileMode, now int64) Errno {

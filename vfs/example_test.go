@@ -57,7 +57,7 @@ func ExampleQuota() {
 	data, _ := f.ReadFile("/small")
 	fmt.Printf("%s\n", data)
 	// Output:
-	// open /small: File too large true
+	// write /small: File too large true
 	// fits
 }
 

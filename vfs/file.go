@@ -225,8 +225,11 @@ func (f *File) size() int64 {
 
 // Truncate sets the size. What is gained reads as zeros.
 func (f *File) Truncate(size int64) error {
-	if f.closed.Load() || !f.writable() {
+	switch {
+	case f.closed.Load():
 		return f.fail("truncate", EBADF)
+	case !f.writable():
+		return f.fail("truncate", EINVAL)
 	}
 	now := f.fs.now().UnixNano()
 	for {
