@@ -104,8 +104,8 @@ func (f *FS) Truncate(path string, size int64) error {
 		if need == nil {
 			return pathError("truncate", path, e)
 		}
-		if need.load() != nil {
-			return pathError("truncate", path, EIO)
+		if err := need.loadFor("truncate", path); err != nil {
+			return err
 		}
 	}
 }
@@ -198,14 +198,11 @@ func (d *dir) nameOf(ino uint64) string {
 func (f *FS) ReadFile(path string) ([]byte, error) {
 	for {
 		data, need, e := f.tryReadFile(path)
-		if need == nil && e == 0 {
-			return data, nil
+		if need == nil {
+			return data, pathError("read", path, e)
 		}
-		if need != nil && need.load() != nil {
-			e = EIO
-		}
-		if e != 0 {
-			return nil, pathError("read", path, e)
+		if err := need.loadFor("read", path); err != nil {
+			return nil, err
 		}
 	}
 }

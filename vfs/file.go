@@ -72,8 +72,8 @@ func (f *File) readAt(op string, p []byte, off int64) (int, error) {
 		case e != 0:
 			return 0, f.fail(op, e)
 		case need != nil:
-			if need.load() != nil {
-				return 0, f.fail(op, EIO)
+			if err := need.loadFor(op, f.name); err != nil {
+				return 0, err
 			}
 		case n == 0 && len(p) > 0:
 			return 0, io.EOF
@@ -109,9 +109,9 @@ func (f *FS) accessed(t *tree, in *inode) {
 func (f *File) Write(p []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	end, e := f.put(p, f.off, f.flag&os.O_APPEND != 0)
-	if e != 0 {
-		return 0, f.fail("write", e)
+	end, err := f.put(p, f.off, f.flag&os.O_APPEND != 0)
+	if err != nil {
+		return 0, err
 	}
 	f.off = end
 	return len(p), nil
@@ -126,25 +126,25 @@ func (f *File) WriteAt(p []byte, off int64) (int, error) {
 	if off < 0 || f.flag&os.O_APPEND != 0 {
 		return 0, f.fail("write", EINVAL)
 	}
-	if _, e := f.put(p, off, false); e != 0 {
-		return 0, f.fail("write", e)
+	if _, err := f.put(p, off, false); err != nil {
+		return 0, err
 	}
 	return len(p), nil
 }
 
 // put writes p and returns the offset behind it.
-func (f *File) put(p []byte, off int64, atEnd bool) (int64, Errno) {
+func (f *File) put(p []byte, off int64, atEnd bool) (int64, error) {
 	if f.closed.Load() || !f.writable() {
-		return 0, EBADF
+		return 0, f.fail("write", EBADF)
 	}
 	now := f.fs.now().UnixNano()
 	for {
 		end, need, e := f.tryPut(p, off, atEnd, now)
 		if need == nil {
-			return end, e
+			return end, f.fail("write", e)
 		}
-		if need.load() != nil {
-			return 0, EIO
+		if err := need.loadFor("write", f.name); err != nil {
+			return 0, err
 		}
 	}
 }
@@ -237,8 +237,8 @@ func (f *File) Truncate(size int64) error {
 		if need == nil {
 			return f.fail("truncate", e)
 		}
-		if need.load() != nil {
-			return f.fail("truncate", EIO)
+		if err := need.loadFor("truncate", f.name); err != nil {
+			return err
 		}
 	}
 }

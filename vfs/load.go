@@ -64,7 +64,7 @@ func readRoot(s Store, id string) ([]pageRef, Key, error) {
 func readPage(s Store, ref pageRef, owner, payer *epoch) (*page, error) {
 	data, err := get(s, ref.key)
 	if err != nil {
-		return nil, err
+		return nil, &blobError{err}
 	}
 	return decodePage(data, ref.number, s, owner, payer)
 }

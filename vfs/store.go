@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io/fs"
 	"sync"
 	"sync/atomic"
 )
@@ -62,12 +63,27 @@ func (l *lazy) load() error {
 	}
 	data, err := get(l.store, l.key)
 	if err != nil {
-		return err
+		return &blobError{err}
 	}
 	if len(data) != l.size {
 		return fmt.Errorf("blob %s: %d bytes instead of %d: %w", l.key, len(data), l.size, EIO)
 	}
 	l.data.Store(&data)
+	return nil
+}
+
+// blobError is EIO with the story behind it. It is nothing else, so that a
+// missing blob is not taken for a missing file.
+type blobError struct{ cause error }
+
+func (e *blobError) Error() string { return EIO.Error() + ": " + e.cause.Error() }
+func (e *blobError) Unwrap() error { return EIO }
+
+// loadFor loads for an operation on a path.
+func (l *lazy) loadFor(op, path string) error {
+	if err := l.load(); err != nil {
+		return &fs.PathError{Op: op, Path: path, Err: err}
+	}
 	return nil
 }
 
