@@ -4,6 +4,10 @@ package command
 func dataCommands() []Command {
 	return []Command{
 		{Name: "jq", Short: "process JSON", Usage: jqUsage, Run: flushed(jqMain, 2)},
+		{Name: "od", Short: "dump files in octal and other formats", Usage: odUsage, Run: flushed(od, 1)},
+		{Name: "xxd", Short: "make a hexdump or do the reverse", Usage: xxdUsage, Run: flushed(xxd, 3)},
+		{Name: "hexdump", Aliases: []string{"hd"}, Short: "dump files in hexadecimal and other formats", Usage: hexdumpUsage, Run: flushed(hexdump, 1)},
+		{Name: "strings", Short: "print the printable strings in files", Usage: stringsUsage, Run: flushed(stringsMain, 1)},
 		{Name: "tar", Short: "archive files", Usage: tarUsage, Run: flushed(tarMain, 2)},
 		{Name: "gzip", Short: "compress files", Usage: gzipUsage, Run: flushed(gzipMain, 1)},
 		{Name: "gunzip", Aliases: []string{"uncompress"}, Short: "expand compressed files", Usage: gunzipUsage, Run: flushed(gzipMain, 1)},
