@@ -155,9 +155,10 @@ type lister struct {
 	noOwner    bool
 	noGroup    bool
 	author     bool
-	human      int64 // 1024 or 1000
-	blockSize  int64 // of blocks
-	sizeUnit   int64 // of sizes
+	human      int64  // 1024 or 1000
+	blockSize  int64  // of blocks
+	sizeUnit   int64  // of sizes
+	suffix     string // behind each size
 	ignore     []string
 	hide       []string
 	quoting    quoting

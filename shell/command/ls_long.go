@@ -25,7 +25,7 @@ func (l *lister) row(e *lsEntry) lsRow {
 	case l.human != 0:
 		r.size = humanSize(e.info.Size(), l.human)
 	default:
-		r.size = strconv.FormatInt(inUnits(e.info.Size(), l.sizeUnit), 10)
+		r.size = strconv.FormatInt(inUnits(e.info.Size(), l.sizeUnit), 10) + l.suffix
 	}
 	r.date = l.date(l.stamp(e))
 	return r

@@ -245,7 +245,7 @@ func (l *lister) blockOption(o given) int {
 		l.p.Errorf("invalid --block-size argument %s", cite(o.value))
 		return 2
 	}
-	l.blockSize, l.sizeUnit, l.human = n, n, 0
+	l.blockSize, l.sizeUnit, l.human, l.suffix = n, n, 0, unitSuffix(o.value)
 	return 0
 }
 
@@ -254,5 +254,5 @@ func (l *lister) blockCount(n int64) string {
 	if l.human != 0 {
 		return humanSize(n*512, l.human)
 	}
-	return strconv.FormatInt(inUnits(n*512, l.blockSize), 10)
+	return strconv.FormatInt(inUnits(n*512, l.blockSize), 10) + l.suffix
 }

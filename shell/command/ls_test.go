@@ -11,7 +11,7 @@ func TestLs(t *testing.T) {
 		"--sort=size", "--sort=version", "--sort=x", "--format=commas", "--format=single-column", "--quoting-style=shell", "--quoting-style=shell-escape", "--quoting-style=shell-always", "--quoting-style=shell-escape-always", "--quoting-style=c", "--quoting-style=escape", "--quoting-style=literal", "--quoting-style=x",
 		"--indicator-style=slash", "--indicator-style=classify dir l", "-w x", "-w -1", "-T x", "--zero", "-f b.txt", "-1F", "b.txt/", "l/", "--time=x", "--nosuch", "-1 --width=10", "--block-size=x", "--classify=always", "-L l", "-L bad", "bad", "-H bad", "-C -F", "-x -Q", "-T 0 -C", "--sort=width",
 		"-l b.txt run", "-l su tmp -d", "-n priv", "-g b.txt", "-o b.txt", "-lG b.txt", "-lh b.txt", "--full-time b.txt priv", "-l --time-style=long-iso b.txt", "-l --time-style=iso b.txt", "-l --time-style=+%Y/%m/%d_%H:%M:%S.%N b.txt", "-l --time-style=x b.txt", "-l l", "-lF l run", "-l --author b.txt", "-lQ 'sp ace'",
-		"-l --block-size=1 b.txt", "-l --si b.txt", "-lk b.txt", "-lt b.txt a.c B", "-ltr b.txt a.c", "-lS b.txt a.c B", "-l --color=always l bad", "-l1 b.txt", "-1l b.txt", "-lm b.txt a.c", "-lgo b.txt", "-dlF .", "-l --time-style=full-iso dir/x", "-lL l", "-l file9 file10 -v",
+		"-l --block-size=1 b.txt", "-l --block-size=K b.txt", "-l --si b.txt", "-lk b.txt", "-lt b.txt a.c B", "-ltr b.txt a.c", "-lS b.txt a.c B", "-l --color=always l bad", "-l1 b.txt", "-1l b.txt", "-lm b.txt a.c", "-lgo b.txt", "-dlF .", "-l --time-style=full-iso dir/x", "-lL l", "-l file9 file10 -v",
 	} {
 		cases = append(cases, deed{run: "ls " + args, tree: tree})
 	}

@@ -134,6 +134,18 @@ func inUnits(n, unit int64) int64 {
 	return n/unit + b2i(n%unit != 0)
 }
 
+// unitSuffix returns what -B UNIT puts behind each number: the unit, where it
+// was given without a count.
+func unitSuffix(unit string) string {
+	if unit == "" || unit[0] >= '0' && unit[0] <= '9' {
+		return ""
+	}
+	if unit == "k" {
+		return "K"
+	}
+	return unit
+}
+
 func b2i(b bool) int64 {
 	if b {
 		return 1

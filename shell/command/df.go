@@ -1,0 +1,272 @@
+package command
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/atoll-sandbox/atoll/internal/kernel"
+)
+
+const dfUsage = `Usage: df [OPTION]... [FILE]...
+Show information about the file system on which each FILE resides,
+or all file systems by default.  A sandbox has one, bounded by its quota.
+
+  -a, --all             (ignored)
+  -B, --block-size=SIZE  scale sizes by SIZE before printing them
+  -h, --human-readable  print sizes in powers of 1024 (e.g., 1023M)
+  -H, --si              print sizes in powers of 1000 (e.g., 1.1G)
+  -i, --inodes          list inode information instead of block usage
+  -k                    like --block-size=1K
+  -l, --local           (ignored)
+      --no-sync, --sync  (ignored)
+      --output[=FIELD_LIST]  use the output format defined by FIELD_LIST:
+                          source, fstype, itotal, iused, iavail, ipcent,
+                          size, used, avail, pcent, file and target
+  -P, --portability     use the POSIX output format
+      --total           produce a grand total
+  -t, --type=TYPE       limit listing to file systems of type TYPE
+  -T, --print-type      print file system type
+  -x, --exclude-type=TYPE   limit listing to file systems not of type TYPE
+      --help            display this help and exit
+`
+
+var dfOptions = parsing{options: []option{
+	{short: 'a', long: "all"}, {short: 'B', long: "block-size", arg: required}, {short: 'i', long: "inodes"}, {short: 'h', long: "human-readable"},
+	{short: 'H', long: "si"}, {short: 'k'}, {short: 'l', long: "local", id: 'a'}, {long: "output", arg: optional, id: 'o'}, {short: 'P', long: "portability"},
+	{short: 'T', long: "print-type"}, {long: "sync", id: 'a'}, {long: "no-sync", id: 'a'}, {long: "total", id: 'c'},
+	{short: 't', long: "type", arg: required}, {short: 'x', long: "exclude-type", arg: required}, {short: 'v', id: 'a'}, {short: 'm'},
+}}
+
+const dfType = "vfs"
+
+type dfJob struct {
+	p       *kernel.Proc
+	unit    int64
+	human   int64
+	suffix  string // behind each size
+	inodes  bool
+	posix   bool
+	fields  []string
+	total   bool
+	kinds   []string
+	avoided []string
+}
+
+func df(p *kernel.Proc) int {
+	opts, names, ok := dfOptions.parse(p)
+	if !ok {
+		return 1
+	}
+	j := dfJob{p: p, unit: 1024}
+	showType, output := false, ""
+	for _, o := range opts {
+		switch o.key {
+		case 'T':
+			showType = true
+		case 'o':
+			output = "source,fstype,itotal,iused,iavail,ipcent,size,used,avail,pcent,file,target"
+			if o.has {
+				output = o.value
+			}
+		default:
+			if !j.option(o) {
+				return 1
+			}
+		}
+	}
+	switch {
+	case output != "":
+		j.fields = strings.Split(output, ",")
+	case j.inodes:
+		j.fields = []string{"source", "itotal", "iused", "iavail", "ipcent", "target"}
+	default:
+		j.fields = []string{"source", "size", "used", "avail", "pcent", "target"}
+	}
+	if showType && output == "" {
+		j.fields = append([]string{"source", "fstype"}, j.fields[1:]...)
+	}
+	for _, f := range j.fields {
+		if _, ok := dfHeads[f]; !ok {
+			p.Errorf("option --output: field %s unknown", cite(f))
+			tryHelp(p)
+			return 1
+		}
+	}
+	return j.run(names)
+}
+
+func (j *dfJob) option(o given) bool {
+	switch o.key {
+	case 'B':
+		n, fault := parseSize(o.value, "eEgGkKmMpPtTyYzZ0")
+		if fault != sizeFine || n == 0 {
+			j.p.Errorf("invalid %s argument %s", blockName(o), cite(o.value))
+			return false
+		}
+		j.unit, j.human, j.suffix = n, 0, unitSuffix(o.value)
+	case 'h':
+		j.human = 1024
+	case 'H':
+		j.human = 1000
+	case 'k':
+		j.unit, j.human = 1024, 0
+	case 'm':
+		j.unit, j.human = 1<<20, 0
+	case 'i':
+		j.inodes = true
+	case 'P':
+		j.posix = true
+	case 'c':
+		j.total = true
+	case 't':
+		j.kinds = append(j.kinds, o.value)
+	case 'x':
+		j.avoided = append(j.avoided, o.value)
+	}
+	return true
+}
+
+var dfHeads = map[string]string{
+	"source": "Filesystem", "fstype": "Type", "itotal": "Inodes", "iused": "IUsed", "iavail": "IFree", "ipcent": "IUse%",
+	"size": "1K-blocks", "used": "Used", "avail": "Available", "pcent": "Use%", "file": "File", "target": "Mounted on",
+}
+
+func (j *dfJob) run(names []string) int {
+	code := 0
+	var rows [][]string
+	shown := []string{}
+	for _, name := range names {
+		if _, err := j.p.Stat(name); err != nil {
+			j.p.Errorf("%s: %s", quotef(name), why(err))
+			code = 1
+			continue
+		}
+		shown = append(shown, name)
+	}
+	if len(names) == 0 {
+		shown = []string{"-"}
+	}
+	if !j.wanted() {
+		shown = nil
+	}
+	for _, name := range shown {
+		rows = append(rows, j.row("atoll", "/", name))
+	}
+	if len(rows) == 0 {
+		if code == 0 {
+			j.p.Errorf("no file systems processed")
+		}
+		return 1
+	}
+	if j.total {
+		rows = append(rows, j.row("total", "-", "-"))
+	}
+	j.table(append([][]string{j.heads()}, rows...))
+	return code
+}
+
+func (j *dfJob) wanted() bool {
+	for _, k := range j.avoided {
+		if k == dfType {
+			return false
+		}
+	}
+	for _, k := range j.kinds {
+		if k == dfType {
+			return true
+		}
+	}
+	return len(j.kinds) == 0
+}
+
+func (j *dfJob) heads() []string {
+	var row []string
+	for _, f := range j.fields {
+		head := dfHeads[f]
+		switch {
+		case f == "size" && (j.human != 0):
+			head = "Size"
+		case f == "avail" && j.human != 0:
+			head = "Avail"
+		case f == "size" && j.posix:
+			head = strconv.FormatInt(j.unit, 10) + "-blocks"
+		case f == "size" && j.unit != 1024:
+			head = strconv.FormatInt(j.unit, 10) + "B-blocks"
+			if j.unit > 1024 {
+				head = strings.Replace(humanSize(j.unit, 1024), ".0", "", 1) + "-blocks"
+			}
+		case f == "pcent" && j.posix:
+			head = "Capacity"
+		}
+		row = append(row, head)
+	}
+	return row
+}
+
+func (j *dfJob) row(source, target, file string) []string {
+	u := j.p.FS().Usage()
+	size := func(n int64) string {
+		if j.human != 0 {
+			return humanSize(n, j.human)
+		}
+		return strconv.FormatInt(inUnits(n, j.unit), 10) + j.suffix
+	}
+	count := func(n int64) string {
+		if j.human != 0 {
+			return humanSize(n, j.human)
+		}
+		return strconv.FormatInt(n, 10)
+	}
+	free, nodes := max(0, u.Quota.Bytes-u.Bytes), int64(max(0, u.Quota.Nodes-u.Nodes))
+	values := map[string]string{
+		"source": source, "fstype": dfType, "target": target, "file": file,
+		"itotal": count(int64(u.Quota.Nodes)), "iused": count(int64(u.Nodes)), "iavail": count(nodes), "ipcent": percent(int64(u.Nodes), int64(u.Nodes)+nodes),
+		"size": size(u.Quota.Bytes), "used": size(u.Bytes), "avail": size(free), "pcent": percent(u.Bytes, u.Bytes+free),
+	}
+	if source == "total" {
+		values["fstype"] = "-"
+	}
+	row := make([]string, len(j.fields))
+	for i, f := range j.fields {
+		row[i] = values[f]
+	}
+	return row
+}
+
+func percent(used, total int64) string {
+	if total <= 0 {
+		return "-"
+	}
+	return strconv.FormatInt(inUnits(used*100, total), 10) + "%"
+}
+
+// table writes rows in columns: words to the left, numbers to the right.
+func (j *dfJob) table(rows [][]string) {
+	least := map[string]int{"source": 14, "size": 5, "used": 5, "avail": 5, "itotal": 5, "iused": 5, "iavail": 5, "pcent": 4, "ipcent": 4, "fstype": 4}
+	widths := make([]int, len(j.fields))
+	for i, f := range j.fields {
+		widths[i] = least[f]
+		for _, row := range rows {
+			widths[i] = max(widths[i], textWidth(row[i]))
+		}
+	}
+	for _, row := range rows {
+		var b strings.Builder
+		for i, cell := range row {
+			if i > 0 {
+				b.WriteByte(' ')
+			}
+			gap := strings.Repeat(" ", widths[i]-textWidth(cell))
+			switch f := j.fields[i]; {
+			case f == "source" || f == "fstype" || f == "file" || f == "target":
+				b.WriteString(cell)
+				if i < len(row)-1 {
+					b.WriteString(gap)
+				}
+			default:
+				b.WriteString(gap + cell)
+			}
+		}
+		_, _ = j.p.Out().WriteString(b.String() + "\n") // shows at the flush
+	}
+}
