@@ -5,8 +5,9 @@ import "github.com/atoll-sandbox/atoll/shell/syntax"
 // compiler turns trees into closures. What it makes may run many times, and
 // in several processes at once.
 type compiler struct {
-	source string // the file that the text is from, BASH_SOURCE of its functions
-	line   int32  // of the command that is being compiled
+	source string            // the file that the text is from, BASH_SOURCE of its functions
+	line   int32             // of the command that is being compiled
+	open   []*syntax.Heredoc // those that the end of the input ended
 }
 
 // stmts compiles a list.

@@ -128,3 +128,13 @@ func (in *interp) programNames() []string {
 	sort.Strings(names)
 	return names
 }
+
+// hasHelp reports whether a builtin answers --help; those that print or test
+// their arguments don't.
+func hasHelp(name string) bool {
+	switch name {
+	case "echo", "test", "[", "true", "false", ":":
+		return false
+	}
+	return true
+}

@@ -30,7 +30,7 @@ func (c *compiler) redirs(list []*syntax.Redir) []redir {
 		d := redir{op: r.Op, fd: r.Fd, fdVar: r.FdVar}
 		switch r.Op {
 		case syntax.RedirHere, syntax.RedirHereStrip:
-			d.text = c.heredoc(r.Doc)
+			d.text = c.document(r.Doc)
 		case syntax.RedirString:
 			w := c.scalar(r.Target)
 			d.text = func(in *interp) string { return w(in) + "\n" }
@@ -41,6 +41,23 @@ func (c *compiler) redirs(list []*syntax.Redir) []redir {
 		out[i] = d
 	}
 	return out
+}
+
+// document compiles a here-document. One that the end of the input ended
+// gets the newline it lacks, and a warning.
+func (c *compiler) document(d *syntax.Heredoc) func(in *interp) string {
+	text := c.heredoc(d)
+	if !d.EOF {
+		return text
+	}
+	c.open = append(c.open, d)
+	return func(in *interp) string {
+		s := text(in)
+		if s != "" && !strings.HasSuffix(s, "\n") {
+			s += "\n"
+		}
+		return s
+	}
 }
 
 // undo is what redirections replaced, the first first.

@@ -316,7 +316,7 @@ func (in *interp) choose(list []string, show bool) (choice string, again, ok boo
 	line, ok := in.readLine()
 	in.set("REPLY", line)
 	if !ok {
-		in.complain("\n")
+		_ = in.print("select", "\n") // the prompt's line ends
 		return "", false, false
 	}
 	if line == "" {

@@ -24,7 +24,7 @@ func (c *compiler) simple(x *syntax.Cmd, s *syntax.Simple) run {
 	if len(s.Args) == 0 {
 		return c.bare(x, s)
 	}
-	k := &simple{x: x, line: x.Pos.Line, redirs: c.redirs(x.Redirs)}
+	k := &simple{x: x, line: commandLine(x, s), redirs: c.redirs(x.Redirs)}
 	name, _ := s.Args[0].Literal()
 	k.builtin, k.static = describe(name), literals(s.Args)
 	switch {
@@ -37,6 +37,28 @@ func (c *compiler) simple(x *syntax.Cmd, s *syntax.Simple) run {
 		k.assigns, k.prefix = c.assigns(s.Assigns), c.prefix(s.Assigns)
 	}
 	return k.run
+}
+
+// commandLine returns the line that bash counts a command to: the one where
+// its second word ends, since that has been read when the command is made.
+func commandLine(x *syntax.Cmd, s *syntax.Simple) int32 {
+	if len(s.Assigns) > 0 {
+		a := s.Assigns[0]
+		if a.Value != nil {
+			return a.Value.Pos.Line + int32(strings.Count(a.Value.Raw, "\n"))
+		}
+		return a.Pos.Line
+	}
+	if len(s.Args) < 2 {
+		return x.Pos.Line
+	}
+	w := s.Args[1]
+	for _, r := range x.Redirs {
+		if r.Pos.Line < w.Pos.Line || r.Pos.Line == w.Pos.Line && r.Pos.Col < w.Pos.Col {
+			return r.Pos.Line
+		}
+	}
+	return w.Pos.Line + int32(strings.Count(w.Raw, "\n"))
 }
 
 // literals returns the words when all of them stand for themselves.
@@ -54,7 +76,7 @@ func literals(ws []*syntax.Word) []string {
 
 // bare compiles a command without words: assignments and redirections.
 func (c *compiler) bare(x *syntax.Cmd, s *syntax.Simple) run {
-	line, assigns, redirs := x.Pos.Line, c.assigns(s.Assigns), c.redirs(x.Redirs)
+	line, assigns, redirs := commandLine(x, s), c.assigns(s.Assigns), c.redirs(x.Redirs)
 	return func(in *interp) flow {
 		if f := in.begin(x, line); f != flowNext {
 			return skipped(f)
@@ -67,6 +89,7 @@ func (c *compiler) bare(x *syntax.Cmd, s *syntax.Simple) run {
 // command substitution.
 func (in *interp) assignOnly(assigns func(in *interp) bool, redirs []redir) flow {
 	before, s := in.substs, in.scratch()
+	in.last = ""
 	if assigns != nil && !assigns(in) {
 		in.unassigned()
 	}
@@ -241,6 +264,11 @@ func (in *interp) exec(k *simple, args []string, once bool) flow {
 
 // runBuiltin calls a builtin and takes over the flow it asks for.
 func (in *interp) runBuiltin(b builtin, args []string) flow {
+	if len(args) == 2 && args[1] == "--help" && hasHelp(args[0]) {
+		in.status = 2
+		_ = bHelp(in, []string{"help", args[0]}) // it reports what it can't print
+		return flowNext
+	}
 	in.status = b(in, args)
 	if out := in.p.Out(); out.Buffered() > 0 {
 		in.flush(out, args[0])

@@ -37,13 +37,24 @@ func (in *interp) runText(text string, src source) flow {
 		if in.opt(optNoexec) && !in.interactive {
 			continue
 		}
-		if f := in.catch(c.stmts(list)); f != flowNext {
+		r := c.stmts(list)
+		in.warnOpen(&c)
+		if f := in.catch(r); f != flowNext {
 			return f
 		}
 		if in.opt(optOnecmd) {
 			return flowExit
 		}
 	}
+}
+
+// warnOpen complains about here-documents without their end.
+func (in *interp) warnOpen(c *compiler) {
+	for _, d := range c.open {
+		in.line = d.Pos.Line + int32(strings.Count(d.Body.Raw, "\n"))
+		in.errorf("warning: here-document at line %d delimited by end-of-file (wanted `%s')", d.Pos.Line-1, d.Delim)
+	}
+	c.open = nil
 }
 
 func (in *interp) parseOptions(src source) syntax.Options {
@@ -77,7 +88,7 @@ func (in *interp) unparsed(err error, src source) flow {
 	}
 	in.syntaxError(se, src.kind)
 	in.status = 2
-	if in.opt(optPosix) && !in.interactive {
+	if src.more != nil || in.opt(optPosix) && !in.interactive {
 		return flowExit
 	}
 	return flowNext
