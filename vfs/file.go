@@ -192,8 +192,8 @@ func (f *FS) room(t *tree, in *inode, size int64) Errno {
 	return 0
 }
 
-// Seek moves the offset. On a directory only the start can be sought: the
-// next ReadDir begins again.
+// Seek moves the offset. On a directory only going to the start means
+// something: the next ReadDir begins again.
 func (f *File) Seek(offset int64, whence int) (int64, error) {
 	if f.closed.Load() {
 		return 0, f.fail("seek", EBADF)
@@ -213,7 +213,9 @@ func (f *File) Seek(offset int64, whence int) (int64, error) {
 		return 0, f.fail("seek", EINVAL)
 	}
 	f.off = offset
-	f.seen = ""
+	if offset == 0 && whence == io.SeekStart {
+		f.seen = ""
+	}
 	return offset, nil
 }
 

@@ -320,7 +320,7 @@ func TestDeepTreesAreHarmless(t *testing.T) {
 	if n := len(Diff(before, f.Snapshot())); n != 18 {
 		t.Errorf("%d changes", n) // the root of what is gone and what a path can reach
 	}
-	if took := time.Since(start); took > 2*time.Second {
+	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("it took %v", took)
 	}
 	must(t, f.verify())
