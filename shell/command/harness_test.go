@@ -42,6 +42,11 @@ type outcome struct {
 func newSandbox(tb testing.TB, dir string, extra ...Command) *sandbox {
 	tb.Helper()
 	programs := Programs(append(All(), extra...))
+	for name, run := range standIns {
+		if programs[name] == nil {
+			programs[name] = run
+		}
+	}
 	f := vfs.New(vfs.Options{Quota: vfs.Quota{Bytes: 512 << 20, File: 64 << 20, Nodes: 100000}})
 	s := &sandbox{tb: tb, fs: f, dir: dir}
 	for _, d := range []string{"/bin", "/dev", "/tmp", "/etc", dir} {
@@ -58,6 +63,17 @@ func newSandbox(tb testing.TB, dir string, extra ...Command) *sandbox {
 	s.k = kernel.New(kernel.Config{FS: f, Programs: programs})
 	s.env = []string{"PATH=/bin", "HOME=" + dir, "LC_ALL=C.UTF-8", "TZ=UTC0"}
 	return s
+}
+
+// standIns are programs that the shell brings, as far as tests of find and its
+// kin need them.
+var standIns = map[string]kernel.Program{
+	"true":  func(*kernel.Proc) int { return 0 },
+	"false": func(*kernel.Proc) int { return 1 },
+	"echo": func(p *kernel.Proc) int {
+		_, _ = p.Out().WriteString(strings.Join(p.Args[1:], " ") + "\n") // shows at the flush
+		return 0
+	},
 }
 
 func (s *sandbox) must(err error) {

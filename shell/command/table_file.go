@@ -12,6 +12,7 @@ func fileCommands() []Command {
 		{Name: "du", Short: "sum up the sizes of directories", Usage: duUsage, Run: flushed(du, 1)},
 		{Name: "df", Short: "show the room that is left", Usage: dfUsage, Run: flushed(df, 1)},
 		{Name: "tree", Short: "draw directories as a tree", Usage: treeUsage, Run: flushed(tree, 1)},
+		{Name: "find", Short: "look for files and act on them", Usage: findUsage, Run: flushed(find, 1)},
 		{Name: "rm", Short: "remove files and directories", Usage: rmUsage, Run: flushed(rm, 1)},
 		{Name: "mkdir", Short: "make directories", Usage: mkdirUsage, Run: flushed(mkdir, 1)},
 		{Name: "rmdir", Short: "remove empty directories", Usage: rmdirUsage, Run: flushed(rmdir, 1)},

@@ -1,0 +1,244 @@
+package command
+
+import (
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/vfs"
+)
+
+// findPiece writes one piece of a -printf format.
+type findPiece func(e *findEntry) string
+
+// compileFormat reads the format of -printf.
+func (q *findParser) compileFormat(s string) []findPiece {
+	var pieces []findPiece
+	var text strings.Builder
+	flush := func() {
+		if text.Len() > 0 {
+			t := text.String()
+			pieces = append(pieces, func(*findEntry) string { return t })
+			text.Reset()
+		}
+	}
+	for i := 0; i < len(s); i++ {
+		q.f.p.Tick(1)
+		switch {
+		case s[i] == '\\' && i+1 < len(s):
+			c, used := findEscape(s[i:])
+			if s[i+1] == 'c' {
+				flush()
+				return append(pieces, func(*findEntry) string { _ = q.f.p.Out().Flush(); return "" }) // shows at the last flush
+			}
+			if c == s[i:i+used] {
+				q.f.p.Errorf("warning: unrecognized escape `\\%c'", s[i+1])
+			}
+			text.WriteString(c)
+			i += used - 1
+		case s[i] == '%':
+			piece, literal, used := q.directive(s[i:])
+			if q.failed {
+				return nil
+			}
+			text.WriteString(literal)
+			if piece != nil {
+				flush()
+				pieces = append(pieces, piece)
+			}
+			i += used - 1
+		default:
+			text.WriteByte(s[i])
+		}
+	}
+	flush()
+	return pieces
+}
+
+func findEscape(s string) (string, int) {
+	if i := strings.IndexByte(`abfnrtv\`, s[1]); i >= 0 {
+		return "\a\b\f\n\r\t\v\\"[i : i+1], 2
+	}
+	if n := span0(s[1:min(len(s), 4)], "01234567"); n > 0 {
+		v, _ := strconv.ParseUint(s[1:1+n], 8, 16) // digits only
+		return string([]byte{byte(v)}), 1 + n
+	}
+	return s[:2], 2
+}
+
+// directive reads one % sequence: a piece, or text that stands for itself.
+func (q *findParser) directive(s string) (piece findPiece, literal string, used int) {
+	i := 1
+	n := span0(s[i:], "-+ #0")
+	spec := statSpec{flags: s[i : i+n], prec: -1}
+	i += n
+	n = span0(s[i:], "0123456789")
+	spec.width = clampNumber(s[i : i+n])
+	i += n
+	if i < len(s) && s[i] == '.' {
+		n = span0(s[i+1:], "0123456789")
+		spec.prec = clampNumber(s[i+1 : i+1+n])
+		i += 1 + n
+	}
+	if i == len(s) {
+		q.fail("error: %s at end of format string", s)
+		return nil, "", i
+	}
+	c := s[i]
+	i++
+	if c == '%' {
+		return nil, "%", i
+	}
+	if strings.IndexByte("ABCT", c) >= 0 {
+		if i == len(s) {
+			q.fail("error: %s at end of format string", s)
+			return nil, "", i
+		}
+		return q.f.timePiece(spec, c, s[i]), "", i + 1
+	}
+	get := findFields[c]
+	if get == nil {
+		q.f.p.Errorf("warning: unrecognized format directive `%%%c'", c)
+		return nil, s[:i], i
+	}
+	f := q.f
+	return func(e *findEntry) string { return get(f, e, spec) }, "", i
+}
+
+// findFields are the directives that take no second letter.
+var findFields = map[byte]func(f *finder, e *findEntry, s statSpec) string{
+	'a': func(f *finder, e *findEntry, s statSpec) string { return s.text(f.ctime(e.info.Atime())) },
+	'c': func(f *finder, e *findEntry, s statSpec) string { return s.text(f.ctime(e.info.Ctime())) },
+	't': func(f *finder, e *findEntry, s statSpec) string { return s.text(f.ctime(e.info.ModTime())) },
+	'b': func(_ *finder, e *findEntry, s statSpec) string { return s.text(i64(e.info.Blocks())) },
+	'k': func(_ *finder, e *findEntry, s statSpec) string { return s.text(i64(inUnits(e.info.Blocks(), 2))) },
+	'd': func(_ *finder, e *findEntry, s statSpec) string { return s.number(int64(e.depth), 10) },
+	'D': func(_ *finder, _ *findEntry, s statSpec) string { return s.text(strconv.Itoa(deviceID)) },
+	'f': func(_ *finder, e *findEntry, s statSpec) string { return s.text(tailOf(e.path)) },
+	'F': func(_ *finder, _ *findEntry, s statSpec) string { return s.text(dfType) },
+	'g': func(f *finder, e *findEntry, s statSpec) string { return s.text(f.owners.groupOr(e.info.Gid())) },
+	'G': func(_ *finder, e *findEntry, s statSpec) string { return s.text(strconv.Itoa(e.info.Gid())) },
+	'h': func(_ *finder, e *findEntry, s statSpec) string { return s.text(headOf(e.path)) },
+	'H': func(_ *finder, e *findEntry, s statSpec) string { return s.text(e.root) },
+	'i': func(_ *finder, e *findEntry, s statSpec) string { return s.text(strconv.FormatUint(e.info.Ino(), 10)) },
+	'l': func(f *finder, e *findEntry, s statSpec) string { return s.text(f.target(e)) },
+	'm': func(_ *finder, e *findEntry, s statSpec) string {
+		return s.number(int64(unixMode(e.info.Mode())&modeBits), 8)
+	},
+	'M': func(_ *finder, e *findEntry, s statSpec) string { return s.text(modeString(unixMode(e.info.Mode()))) },
+	'n': func(_ *finder, e *findEntry, s statSpec) string { return s.text(strconv.Itoa(e.info.Nlink())) },
+	'p': func(_ *finder, e *findEntry, s statSpec) string { return s.text(e.path) },
+	'P': func(_ *finder, e *findEntry, s statSpec) string {
+		return s.text(strings.TrimLeft(strings.TrimPrefix(e.path, e.root), "/"))
+	},
+	's': func(_ *finder, e *findEntry, s statSpec) string { return s.text(i64(e.info.Size())) },
+	'S': func(_ *finder, e *findEntry, s statSpec) string { return s.text(sparseness(e.info)) },
+	'u': func(f *finder, e *findEntry, s statSpec) string { return s.text(f.owners.userOr(e.info.Uid())) },
+	'U': func(_ *finder, e *findEntry, s statSpec) string { return s.text(strconv.Itoa(e.info.Uid())) },
+	'y': func(_ *finder, e *findEntry, s statSpec) string { return s.text(typeLetter(e.info)) },
+	'Y': func(f *finder, e *findEntry, s statSpec) string { return s.text(f.finalType(e)) },
+	'Z': func(_ *finder, _ *findEntry, s statSpec) string { return s.text("") },
+}
+
+func i64(n int64) string { return strconv.FormatInt(n, 10) }
+
+// headOf returns what comes before the last part of a path.
+func headOf(path string) string {
+	i := strings.LastIndexByte(path, '/')
+	if i < 0 {
+		return "."
+	}
+	return path[:i]
+}
+
+// tailOf returns the last part of a path, with a slash at its end.
+func tailOf(path string) string {
+	name := lastName(path)
+	if strings.HasSuffix(path, "/") && name != "/" {
+		return name + "/"
+	}
+	return name
+}
+
+func (f *finder) target(e *findEntry) string {
+	if e.info.Mode()&fs.ModeSymlink == 0 {
+		return ""
+	}
+	t, err := f.p.Readlink(e.path)
+	if err != nil {
+		return ""
+	}
+	return t
+}
+
+func sparseness(info vfs.Info) string {
+	if info.Size() == 0 {
+		return "1"
+	}
+	return fmt.Sprintf("%g", float64(info.Blocks()*512)/float64(info.Size()))
+}
+
+func typeLetter(info vfs.Info) string {
+	switch unixMode(info.Mode()) & typeMask {
+	case typeDir:
+		return "d"
+	case typeLink:
+		return "l"
+	case typeFIFO:
+		return "p"
+	case typeSocket:
+		return "s"
+	case typeChar:
+		return "c"
+	case typeBlock:
+		return "b"
+	}
+	return "f"
+}
+
+// finalType returns the letter of what a link leads to.
+func (f *finder) finalType(e *findEntry) string {
+	if e.link.Mode()&fs.ModeSymlink == 0 {
+		return typeLetter(e.info)
+	}
+	to, err := f.p.Stat(e.path)
+	switch {
+	case err == nil:
+		return typeLetter(to)
+	case kernel.Reason(err) == vfs.ELOOP:
+		return "L"
+	case isMissing(err), kernel.Reason(err) == vfs.ENOTDIR:
+		return "N"
+	}
+	return "?"
+}
+
+// ctime writes a time as C does, with a fraction.
+func (f *finder) ctime(t time.Time) string {
+	t = t.In(f.zone)
+	return t.Format("Mon Jan _2 15:04:05") + fraction(t) + t.Format(" 2006")
+}
+
+// fraction returns the part of a second, in ten digits.
+func fraction(t time.Time) string { return fmt.Sprintf(".%09d0", t.Nanosecond()) }
+
+// timePiece writes a time by a letter of strftime, or @ and +.
+func (f *finder) timePiece(s statSpec, which, c byte) findPiece {
+	return func(e *findEntry) string {
+		t := stampOf(e.info, map[byte]byte{'A': 'a', 'C': 'c', 'B': 'B', 'T': 'm'}[which]).In(f.zone)
+		switch c {
+		case '@':
+			return s.text(i64(t.Unix()) + fraction(t))
+		case '+':
+			return s.text(t.Format("2006-01-02+15:04:05") + fraction(t))
+		case 'S':
+			return s.text(t.Format("05") + fraction(t))
+		case 'T', 'X':
+			return s.text(t.Format("15:04:05") + fraction(t))
+		}
+		return s.text(formatDate(f.p, t, "%"+string([]byte{c})))
+	}
+}
