@@ -259,6 +259,9 @@ func (p *parser) number() bool {
 		for isName(p.at(j)) {
 			j++
 		}
+		if j > p.i+1 && p.at(j) == '[' {
+			j = p.subscriptEnd(j)
+		}
 		if j == p.i+1 || isDigit(p.src[p.i+1]) || p.at(j) != '}' {
 			return false
 		}
@@ -277,6 +280,23 @@ func (p *parser) number() bool {
 	p.i = j + 1
 	p.redirection(c, fd, name)
 	return true
+}
+
+// maxFdIndex bounds the subscript of `{name[index]}>`.
+const maxFdIndex = 64
+
+// subscriptEnd returns where a simple subscript that begins at j ends: just
+// after its bracket, or j itself.
+func (p *parser) subscriptEnd(j int) int {
+	for k := j + 1; k-j < maxFdIndex; k++ {
+		switch c := p.at(k); {
+		case c == ']':
+			return k + 1
+		case !isName(c) && c != '+' && c != '-' && c != '@' && c != '*':
+			return j
+		}
+	}
+	return j
 }
 
 // wordToken reads a word or an assignment. It reports false when an alias has
