@@ -2,6 +2,7 @@ package shell
 
 import (
 	"errors"
+	"path"
 	"strconv"
 	"strings"
 
@@ -340,7 +341,7 @@ func (in *interp) execProgram(args []string, name string, clean, login bool) int
 	if in.status == 127 && !strings.Contains(args[0], "/") {
 		in.errorf("exec: %s: not found", args[0])
 	} else {
-		in.errorf("%s: %v", args[0], kernel.Reason(err))
+		in.errorf("%s: %v", path.Clean(in.p.Path(args[0])), kernel.Reason(err))
 	}
 	if !in.shopt(shExecfail) {
 		in.flow = flowExit

@@ -16,6 +16,9 @@ func bJobs(in *interp, args []string) int {
 	if !ok {
 		return 2
 	}
+	if !in.opt(optMonitor) {
+		in.notify()
+	}
 	list := append([]*job(nil), in.jobs.list...)
 	status := 0
 	if len(rest) > 0 {
@@ -23,7 +26,7 @@ func bJobs(in *interp, args []string) int {
 		for _, spec := range rest {
 			j, problem := in.findJob(spec)
 			if j == nil {
-				in.errorf("jobs: %s: %s", spec, problem)
+				in.errorf("jobs: %s", jobProblem(spec, problem))
 				status = 1
 				continue
 			}
@@ -32,8 +35,8 @@ func bJobs(in *interp, args []string) int {
 	}
 	var b strings.Builder
 	for _, j := range list {
-		running := !j.proc.Exited() && !j.proc.Stopped()
-		if set['r'] && !running || set['s'] && !j.proc.Stopped() {
+		running := !j.proc.Exited() && !in.halted(j)
+		if set['r'] && !running || set['s'] && !in.halted(j) {
 			continue
 		}
 		if set['p'] {
@@ -148,7 +151,7 @@ func (in *interp) waitOne(spec string) (status, pid int) {
 	if strings.HasPrefix(spec, "%") {
 		j, problem := in.findJob(spec)
 		if j == nil || in.jobs.alien {
-			in.errorf("wait: %s: %s", spec, problem)
+			in.errorf("wait: %s", jobProblem(spec, problem))
 			return 127, 0
 		}
 		status, _ = in.settle(j)
@@ -414,7 +417,7 @@ func (in *interp) killOne(sig kernel.Signal, who string) bool {
 	if strings.HasPrefix(who, "%") {
 		j, problem := in.findJob(who)
 		if j == nil {
-			in.errorf("kill: %s: %s", who, problem)
+			in.errorf("kill: %s", jobProblem(who, problem))
 			return false
 		}
 		if j.proc.Kill(sig) != nil {

@@ -137,7 +137,17 @@ func (t *jobTable) current() (plus, minus *job) {
 	return plus, minus
 }
 
-// find returns the job of a specification such as %1 %+ %- %cmd %?cmd.
+const ambiguousJob = "ambiguous job spec"
+
+// jobProblem words why a specification means no job.
+func jobProblem(spec, problem string) string {
+	if problem == ambiguousJob {
+		spec = strings.TrimPrefix(spec, "%")
+	}
+	return spec + ": " + problem
+}
+
+// findJob returns the job of a specification such as %1 %+ %- %cmd %?cmd.
 func (in *interp) findJob(spec string) (*job, string) {
 	t := &in.jobs
 	plus, minus := t.current()
@@ -163,7 +173,7 @@ func (in *interp) findJob(spec string) (*job, string) {
 		}
 		if match {
 			if found != nil {
-				return nil, "ambiguous job spec"
+				return nil, ambiguousJob
 			}
 			found = j
 		}
@@ -173,10 +183,10 @@ func (in *interp) findJob(spec string) (*job, string) {
 
 func (in *interp) jobText(j *job) string { return syntax.Print(j.stmt) }
 
-// describe returns the state of a job as jobs prints it.
-func (j *job) describe() string {
+// describeJob returns the state of a job as jobs prints it.
+func (in *interp) describeJob(j *job) string {
 	switch {
-	case j.proc.Stopped():
+	case in.halted(j):
 		return "Stopped"
 	case !j.proc.Exited():
 		return "Running"
@@ -202,13 +212,39 @@ func (in *interp) jobLine(j *job, long bool) string {
 		sign = "-"
 	}
 	text := in.jobText(j)
-	if !j.proc.Exited() && !j.proc.Stopped() {
+	if !j.proc.Exited() && !in.halted(j) {
 		text += " &"
 	}
 	if long {
-		return fmt.Sprintf("[%d]%s %5d %-24s%s\n", j.n, sign, j.proc.PID(), j.describe(), text)
+		return fmt.Sprintf("[%d]%s %5d %-24s%s\n", j.n, sign, j.proc.PID(), in.describeJob(j), text)
 	}
-	return fmt.Sprintf("[%d]%s  %-24s%s\n", j.n, sign, j.describe(), text)
+	return fmt.Sprintf("[%d]%s  %-24s%s\n", j.n, sign, in.describeJob(j), text)
+}
+
+// halted reports whether a job is stopped, which only a shell with job
+// control sees.
+func (in *interp) halted(j *job) bool { return in.opt(optMonitor) && j.proc.Stopped() }
+
+// notify takes jobs that have ended off the list, as a shell that is not
+// interactive does between commands: those ended by a signal are reported,
+// and all of them with set -m.
+func (in *interp) notify() {
+	if in.jobs.alien {
+		return
+	}
+	for i := 0; i < len(in.jobs.list); i++ {
+		j := in.jobs.list[i]
+		if !j.proc.Exited() {
+			continue
+		}
+		if in.opt(optMonitor) {
+			in.complain(in.jobLine(j, false))
+		} else {
+			in.notice(j)
+		}
+		in.finish(j)
+		i--
+	}
 }
 
 // report says that a command in the foreground was ended by a signal, as a

@@ -45,11 +45,18 @@ func (in *interp) boot(env []string, dir string) {
 	if _, ok := in.get("PATH"); !ok {
 		in.set("PATH", kernel.DefaultPath)
 	}
-	if opts, ok := in.get("SHELLOPTS"); ok {
-		for _, o := range strings.Split(opts, ":") {
-			if bit, known := optNamed(o); known {
-				in.opts |= bit
-			}
+	for _, e := range env {
+		if opts, ok := strings.CutPrefix(e, "SHELLOPTS="); ok {
+			in.inheritOptions(opts)
+		}
+	}
+}
+
+// inheritOptions turns on the options of an inherited SHELLOPTS.
+func (in *interp) inheritOptions(opts string) {
+	for _, o := range strings.Split(opts, ":") {
+		if bit, known := optNamed(o); known {
+			in.opts |= bit
 		}
 	}
 }

@@ -163,7 +163,8 @@ func (in *interp) land(r *redir, o *kernel.Open, u *undo) bool {
 	if in.shopt(shVarredirClose) {
 		*u = append(*u, saved{fd, nil})
 	}
-	return in.set(r.fdVar, strconv.Itoa(fd))
+	v, ok := in.parseRef(r.fdVar)
+	return ok && in.assign(v, strconv.Itoa(fd), false)
 }
 
 func isDup(name string) bool {
@@ -215,9 +216,10 @@ func (in *interp) closeFD(r *redir, u *undo) bool {
 		fd = r.op.DefaultFd()
 	}
 	if r.fdVar != "" {
-		v, _ := in.get(r.fdVar)
-		n, err := strconv.Atoi(v)
-		if err != nil {
+		v, ok := in.parseRef(r.fdVar)
+		text, _ := in.refValue(v)
+		n, err := strconv.Atoi(text)
+		if err != nil || !ok {
 			in.errorf("%s: ambiguous redirect", r.fdVar)
 			return false
 		}
@@ -226,6 +228,12 @@ func (in *interp) closeFD(r *redir, u *undo) bool {
 	}
 	*u = append(*u, saved{fd, in.p.TakeFD(fd)})
 	return true
+}
+
+// refValue returns the value of a variable or an element.
+func (in *interp) refValue(r ref) (string, bool) {
+	v := in.fetchRef(r)
+	return v.s, v.set
 }
 
 // openBoth performs &> and &>>.

@@ -29,6 +29,9 @@ func (in *interp) external(k *simple, args []string, once bool) flow {
 	if k != nil {
 		in.report(st, k.x)
 	}
+	if len(in.jobs.list) > 0 {
+		in.notify()
+	}
 	return flowNext
 }
 
@@ -55,7 +58,7 @@ func (in *interp) loadProgram(args []string) (kernel.Spawn, bool) {
 
 // findProgram returns the file that a command name means; it remembers it.
 func (in *interp) findProgram(name string) (string, error) {
-	path, ok := in.get("PATH")
+	path, _ := in.get("PATH")
 	if strings.Contains(name, "/") || !in.opt(optHashall) {
 		return in.p.LookIn(path, name)
 	}
@@ -68,8 +71,9 @@ func (in *interp) findProgram(name string) (string, error) {
 			return h.path, nil
 		}
 	}
-	if !ok && path == "" {
-		path = "."
+	if path == "" { // then the name is a path itself
+		_, err := in.p.LookIn(".", name)
+		return name, err
 	}
 	file, err := in.p.LookIn(path, name)
 	if err == nil && strings.HasPrefix(file, "/") {
@@ -110,6 +114,9 @@ func (in *interp) cannotRun(args []string, file string, err error) bool {
 	case errors.Is(err, vfs.EACCES) && in.isDir(name):
 		in.errorf("%s: %v", name, vfs.EISDIR)
 	default:
+		if file != "" {
+			name = file
+		}
 		in.errorf("%s: %v", name, kernel.Reason(err))
 	}
 	return false

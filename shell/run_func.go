@@ -28,7 +28,7 @@ func (c *compiler) funcDecl(x *syntax.Cmd, d *syntax.FuncDecl) run {
 		}
 		if in.opt(optPosix) && (isSpecial(d.Name) || !isName(d.Name)) {
 			in.errorf("`%s': is a special builtin", d.Name)
-			in.fatal(1)
+			in.fatal(2)
 		}
 		fn := &function{name: d.Name, body: body, decl: d, source: source, line: d.Body.Pos.Line}
 		if old != nil {
@@ -41,12 +41,12 @@ func (c *compiler) funcDecl(x *syntax.Cmd, d *syntax.FuncDecl) run {
 }
 
 func (c *compiler) arithCmd(x *syntax.Cmd, a *syntax.ArithCmd) run {
-	eval, line, text := c.arith(a.X), x.Pos.Line, "(("+a.X.Raw+"))"
+	eval, line, text := c.arith(a.X), x.Pos.Line, a.X.Raw
 	return func(in *interp) flow {
 		in.line = line
 		in.p.Tick(1)
 		if in.traces() {
-			if f := in.step(text); f != flowNext {
+			if f := in.step("(( "+text+" ))", "(("+text+"))"); f != flowNext {
 				return skipped(f)
 			}
 		}

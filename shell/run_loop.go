@@ -118,7 +118,7 @@ func (c *compiler) forCmd(x *syntax.Cmd, f *syntax.For) run {
 		for _, w := range list {
 			in.p.Tick(1)
 			in.line = line
-			if fl := in.step(text); fl != flowNext {
+			if fl := in.step(text, text); fl != flowNext {
 				return fl
 			}
 			if !in.set(name, w) {
@@ -137,10 +137,10 @@ func (c *compiler) forCmd(x *syntax.Cmd, f *syntax.For) run {
 
 // step does what comes before each command that is no simple one: the DEBUG
 // trap and set -x.
-func (in *interp) step(text string) flow {
+func (in *interp) step(text, command string) flow {
 	if in.traps.debug != "" {
 		if !in.inTrap {
-			in.node, in.command = nil, text
+			in.node, in.command = nil, command
 		}
 		if f := in.debug(); f != flowNext {
 			return f
@@ -158,11 +158,11 @@ func (c *compiler) arithPart(a *syntax.Arith, line int32) func(in *interp) (v in
 	if a == nil || strings.TrimSpace(a.Raw) == "" {
 		return func(*interp) (int64, bool, flow) { return 1, true, flowNext }
 	}
-	eval, text := c.arith(a), "(("+a.Raw+"))"
+	eval, text := c.arith(a), strings.TrimSpace(a.Raw)
 	return func(in *interp) (int64, bool, flow) {
 		in.line = line
 		if in.traces() {
-			if f := in.step(text); f != flowNext {
+			if f := in.step("(( "+text+" ))", "(("+text+"))"); f != flowNext {
 				return 0, true, f
 			}
 		}
@@ -230,7 +230,7 @@ func (c *compiler) caseCmd(x *syntax.Cmd, k *syntax.Case) run {
 	}
 	return func(in *interp) flow {
 		in.line = line
-		if f := in.step(text); f != flowNext {
+		if f := in.step(text, text); f != flowNext {
 			return f
 		}
 		s := word(in)
@@ -270,7 +270,7 @@ func (c *compiler) selectCmd(x *syntax.Cmd, s *syntax.Select) run {
 		for show := true; ; {
 			in.p.Tick(1)
 			in.line = line
-			if f := in.step(text); f != flowNext {
+			if f := in.step(text, text); f != flowNext {
 				return f
 			}
 			choice, again, ok := in.choose(list, show)

@@ -109,7 +109,7 @@ func (in *interp) assignOnly(assigns func(in *interp) bool, redirs []redir) flow
 // POSIX shell ends.
 func (in *interp) unassigned() {
 	if in.opt(optPosix) {
-		in.fatal(1)
+		in.fatal(in.unboundStatus())
 	}
 	in.discard(1)
 }

@@ -154,7 +154,7 @@ type options struct {
 func newShell(o options) *shell.Shell {
 	f := vfs.New(vfs.Options{Base: image()})
 	k := kernel.New(kernel.Config{FS: f, Programs: programs(), Limits: o.limits, Policy: o.policy})
-	return shell.New(shell.Config{Kernel: k, Dir: "/tmp", Unknown: func(string) string { return "" }, Env: []string{"PATH=/bin:/usr/bin", "HOME=/tmp", "PWD=/tmp"}})
+	return shell.New(shell.Config{Kernel: k, Dir: "/tmp", Unknown: func(string) string { return "" }, Env: []string{"PATH=/bin:/usr/bin", "HOME=/tmp", "PWD=/tmp", "LANG=C.UTF-8"}})
 }
 
 // ours runs a script in a new session.
@@ -177,7 +177,7 @@ func theirs(t testing.TB, script, stdin string) (stdout, stderr string, code int
 	defer cancel()
 	c := exec.CommandContext(ctx, "bash", "-c", script)
 	c.Dir, c.Stdin = dir, strings.NewReader(stdin)
-	c.Env = []string{"PATH=/bin:/usr/bin", "HOME=" + dir}
+	c.Env = []string{"PATH=/bin:/usr/bin", "HOME=" + dir, "LANG=C.UTF-8"}
 	var out, errs bytes.Buffer
 	c.Stdout, c.Stderr = &out, &errs
 	err := c.Run()
