@@ -1,6 +1,8 @@
 package command
 
 import (
+	"bufio"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -15,8 +17,12 @@ With no FILE, or when FILE is -, read standard input.
 
   -i, --initial    do not convert tabs after non blanks
   -t, --tabs=N     have tabs N characters apart, not 8
-  -t, --tabs=LIST  use comma separated list of tab positions; the last may
-                     begin with '/' or '+' to go on from there
+  -t, --tabs=LIST  use comma separated list of tab positions.
+                     The last specified position can be prefixed with '/'
+                     to specify a tab size to use after the last
+                     explicitly specified tab stop.  Also a prefix of '+'
+                     can be used to align remaining tab stops relative to
+                     the last specified tab stop instead of the first column
       --help       display this help and exit
 `
 	unexpandUsage = `Usage: unexpand [OPTION]... [FILE]...
@@ -24,209 +30,249 @@ Convert blanks in each FILE to tabs, writing to standard output.
 
 With no FILE, or when FILE is -, read standard input.
 
-  -a, --all         convert all blanks, instead of just initial blanks
-      --first-only  convert only leading sequences of blanks (overrides -a)
-  -t, --tabs=N      have tabs N characters apart instead of 8 (enables -a)
-  -t, --tabs=LIST   use comma separated list of tab positions (enables -a)
-      --help        display this help and exit
+  -a, --all        convert all blanks, instead of just initial blanks
+      --first-only convert only leading sequences of blanks (overrides -a)
+  -t, --tabs=N     have tabs N characters apart instead of 8 (enables -a)
+  -t, --tabs=LIST  use comma separated list of tab positions.
+      --help       display this help and exit
 `
 )
 
-// tabStops are the columns of tabs.
+// tabStops says where tabs lead to.
 type tabStops struct {
-	every int   // where no list applies; 0: none
-	list  []int // increasing
-	from  int   // where every counts from: 0, or the last of the list
+	list   []int
+	every  int // behind the list; 0: none
+	offset int // where every counts from
 }
 
-// next returns the stop after col; ok is false past the last one.
-func (t tabStops) next(col int) (int, bool) {
-	for _, s := range t.list {
-		if s > col {
-			return s, true
-		}
+// next is the first stop behind column; ok is false behind the last.
+func (t *tabStops) next(column int) (int, bool) {
+	i := sort.SearchInts(t.list, column+1)
+	switch {
+	case i < len(t.list):
+		return t.list[i], true
+	case t.every > 0:
+		return column + t.every - (column-t.offset)%t.every, true
 	}
-	if t.every == 0 {
-		return col + 1, false
-	}
-	return col + t.every - (col-t.from)%t.every, true
+	return 0, false
 }
 
-// parseTabs reads the value of -t; msg says what is wrong with it.
-func parseTabs(text string) (t tabStops, msg string) {
-	words := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' })
-	for i, w := range words {
-		mark := byte(0)
-		if w[0] == '/' || w[0] == '+' {
-			mark, w = w[0], w[1:]
-			if i < len(words)-1 {
-				return t, "'" + string(mark) + "' specifier only allowed with the last value"
-			}
+// parse reads one argument of -t, in the way of GNU.
+func (t *tabStops) parse(p *kernel.Proc, s string) bool {
+	for _, word := range strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' }) {
+		kind := word[0]
+		if kind == '/' || kind == '+' {
+			word = word[1:]
 		}
-		n, err := strconv.Atoi(w)
+		n, err := strconv.Atoi(word)
 		switch {
-		case err != nil:
-			return t, "tab size contains invalid character(s): " + cite(w)
-		case n <= 0:
-			return t, "tab size cannot be 0"
-		case n > 1<<20:
-			return t, "tab stop is too large " + cite(w)
-		}
-		switch {
-		case mark != 0:
-			t.every = n
-			if mark == '+' && len(t.list) > 0 {
-				t.from = t.list[len(t.list)-1]
+		case strings.Trim(word, "0123456789") != "":
+			p.Errorf("tab size contains invalid character(s): %s", cite(strings.TrimLeft(word, "0123456789")))
+			return false
+		case err != nil || n > 1<<30:
+			p.Errorf("tab stop is too large %s", cite(word))
+			return false
+		case kind == '/':
+			t.every, t.offset = n, 0
+		case kind == '+':
+			t.every, t.offset = n, 0
+			if len(t.list) > 0 {
+				t.offset = t.list[len(t.list)-1]
 			}
-		case len(words) == 1:
-			t.every = n
+		case n == 0:
+			p.Errorf("tab size cannot be 0")
+			return false
 		case len(t.list) > 0 && n <= t.list[len(t.list)-1]:
-			return t, "tab sizes must be ascending"
+			p.Errorf("tab sizes must be ascending")
+			return false
 		default:
 			t.list = append(t.list, n)
 		}
 	}
-	if len(words) == 0 {
-		t.every = 8
-	}
-	return t, ""
-}
-
-// tabJob is expand or unexpand.
-type tabJob struct {
-	p     *kernel.Proc
-	stops tabStops
-	first bool // only blanks at the beginning of a line
-}
-
-func expand(p *kernel.Proc) int {
-	opts, names, ok := parsing{digits: true, options: []option{
-		{short: 'i', long: "initial"}, {short: 't', long: "tabs", arg: required},
-	}}.parse(p)
-	if !ok {
-		return 1
-	}
-	j := tabJob{p: p, stops: tabStops{every: 8}}
-	for _, o := range opts {
-		if o.key == 'i' {
-			j.first = true
-		} else if !j.tabs(o.value) {
-			return 1
-		}
-	}
-	return overLines(p, names, j.expandLine)
-}
-
-func (j *tabJob) tabs(text string) bool {
-	t, msg := parseTabs(text)
-	if msg != "" {
-		j.p.Errorf("%s", msg)
-		return false
-	}
-	j.stops = t
 	return true
 }
 
-func (j *tabJob) expandLine(line []byte, ended bool) {
-	out := j.p.Out()
-	col, blank := 0, true
-	for _, c := range line {
-		switch {
-		case c == '\t' && (blank || !j.first):
-			next, _ := j.stops.next(col)
-			j.p.Tick(next - col)
-			for ; col < next; col++ {
-				_ = out.WriteByte(' ') // shows at the flush, as below
-			}
-			continue
-		case c == '\b':
-			col = max(0, col-1)
-		default:
-			col++
-		}
-		blank = blank && c == ' '
-		_ = out.WriteByte(c)
+// settle turns a single stop into a distance.
+func (t *tabStops) settle() {
+	switch {
+	case len(t.list) == 0 && t.every == 0:
+		t.every = 8
+	case len(t.list) == 1 && t.every == 0:
+		t.every, t.list = t.list[0], nil
 	}
-	if ended {
-		_ = out.WriteByte('\n')
+}
+
+// tabJob is one run of expand or unexpand.
+type tabJob struct {
+	p         *kernel.Proc
+	out       *bufio.Writer
+	stops     tabStops
+	initial   bool // only before the first character that is not blank
+	column    int
+	text      bool // there was such a character
+	pending   []byte
+	single    bool // the first pending blank alone reaches a stop
+	behindTab bool // the last thing written is a tab made of blanks
+	past      bool // no stops are left on this line
+}
+
+var expandOptions = parsing{digits: true, options: []option{{short: 'i', long: "initial"}, {short: 't', long: "tabs", arg: required}}}
+
+var unexpandOptions = parsing{digits: true, options: []option{
+	{short: 'a', long: "all"}, {long: "first-only", id: 'f'}, {short: 't', long: "tabs", arg: required},
+}}
+
+func expand(p *kernel.Proc) int {
+	j := &tabJob{p: p, out: p.Out()}
+	opts, names, ok := expandOptions.parse(p)
+	if !ok || !j.options(opts) {
+		return 1
 	}
+	return j.files(names, j.expandByte)
 }
 
 func unexpand(p *kernel.Proc) int {
-	opts, names, ok := parsing{digits: true, options: []option{
-		{short: 'a', long: "all"}, {long: "first-only", id: 'f'}, {short: 't', long: "tabs", arg: required},
-	}}.parse(p)
-	if !ok {
+	j := &tabJob{p: p, out: p.Out(), initial: true}
+	opts, names, ok := unexpandOptions.parse(p)
+	if !ok || !j.options(opts) {
 		return 1
 	}
-	j := tabJob{p: p, stops: tabStops{every: 8}, first: true}
-	only := false
+	return j.files(names, j.unexpandByte)
+}
+
+func (j *tabJob) options(opts []given) bool {
+	first := false
 	for _, o := range opts {
 		switch o.key {
-		case 'a':
-			j.first = false
+		case 'i':
+			j.initial = true
 		case 'f':
-			only = true
-		default:
-			j.first = false
-			if !j.tabs(o.value) {
-				return 1
+			first = true
+		case 'a':
+			j.initial = false
+		case 't', '#':
+			if !j.stops.parse(j.p, o.value) {
+				return false
+			}
+			if j.p.Name() == "unexpand" {
+				j.initial = false
 			}
 		}
 	}
-	j.first = j.first || only
-	return overLines(p, names, j.unexpandLine)
+	if first {
+		j.initial = true
+	}
+	j.stops.settle()
+	return true
 }
 
-// unexpandLine turns runs of blanks that reach a tab stop into tabs; a single
-// space stays one unless a blank follows it.
-func (j *tabJob) unexpandLine(line []byte, ended bool) {
-	out := j.p.Out()
-	col, convert := 0, true
-	for i := 0; i < len(line); {
-		c := line[i]
-		if c != ' ' && c != '\t' || !convert {
-			_ = out.WriteByte(c) // shows at the flush, as below
-			if c == '\b' {
-				col = max(0, col-1)
-			} else {
-				col++
-			}
-			convert = convert && !j.first
-			i++
-			continue
+func (j *tabJob) files(names []string, put func(byte)) int {
+	code := 0
+	for _, name := range operandsOr(names) {
+		in, err := open(j.p, name)
+		if err == nil {
+			err = eachChunk(j.p, in, func(b []byte) {
+				for _, c := range b {
+					put(c)
+				}
+			})
+			closeInput(in)
 		}
-		start := col
-		n := i
-		for n < len(line) && (line[n] == ' ' || line[n] == '\t') {
-			if line[n] == '\t' {
-				col, _ = j.stops.next(col)
-			} else {
-				col++
-			}
-			n++
+		if err != nil {
+			j.p.Errorf("%s: %s", quotef(name), why(err))
+			code = 1
 		}
-		j.blanks(start, col, line[i:n])
-		i = n
 	}
-	if ended {
-		_ = out.WriteByte('\n')
+	j.release()
+	return code
+}
+
+func (j *tabJob) write(b ...byte) {
+	_, _ = j.out.Write(b) // errors of out show at its flush
+}
+
+// newline begins another line.
+func (j *tabJob) newline() {
+	j.write('\n')
+	j.column, j.text = 0, false
+}
+
+func (j *tabJob) expandByte(c byte) {
+	switch {
+	case c == '\n':
+		j.newline()
+	case c == '\t' && !(j.initial && j.text):
+		stop, ok := j.stops.next(j.column)
+		if !ok {
+			stop = j.column + 1
+		}
+		j.p.Tick(stop - j.column)
+		for ; j.column < stop; j.column++ {
+			j.write(' ')
+		}
+	case c == '\b':
+		j.write(c)
+		j.column = max(j.column-1, 0)
+	default:
+		j.write(c)
+		j.column++
+		j.text = j.text || c != ' '
 	}
 }
 
-// blanks writes what leads from one column to another.
-func (j *tabJob) blanks(from, to int, raw []byte) {
-	out := j.p.Out()
-	j.p.Tick(to - from)
-	for first := true; from < to; first = false {
-		next, ok := j.stops.next(from)
-		if !ok || next > to || first && next == from+1 && len(raw) > 0 && raw[0] == ' ' && (len(raw) == 1 || next == to) {
-			break
+func (j *tabJob) unexpandByte(c byte) {
+	blank := c == ' ' || c == '\t'
+	if blank && !(j.initial && j.text) && !j.past {
+		stop, ok := j.stops.next(j.column)
+		if ok {
+			j.blank(c, stop)
+			return
 		}
-		_ = out.WriteByte('\t') // shows at the flush, as below
-		from = next
+		j.past = true
 	}
-	for ; from < to; from++ {
-		_ = out.WriteByte(' ')
+	j.release()
+	switch c {
+	case '\n':
+		j.newline()
+		j.past = false
+	case '\b':
+		j.write(c)
+		j.column = max(j.column-1, 0)
+	default:
+		j.write(c)
+		j.column++
 	}
+	j.text = j.text || !blank && c != '\n'
+}
+
+// blank takes a blank that may become a part of a tab to stop. A single blank
+// in front of a stop stays one, unless more blanks follow.
+func (j *tabJob) blank(c byte, stop int) {
+	if c == ' ' {
+		j.column++
+		if j.column < stop || len(j.pending) == 0 && !j.behindTab {
+			j.single = j.single || j.column == stop
+			j.pending = append(j.pending, c)
+			j.behindTab = false
+			return
+		}
+	} else {
+		j.column = stop
+	}
+	if j.single {
+		j.write('\t')
+	}
+	j.single = false
+	j.pending = j.pending[:0]
+	j.behindTab = true
+	j.write('\t')
+}
+
+// release writes blanks that didn't become a tab.
+func (j *tabJob) release() {
+	if j.single && len(j.pending) > 1 {
+		j.pending[0] = '\t'
+	}
+	j.write(j.pending...)
+	j.pending, j.single, j.behindTab = j.pending[:0], false, false
 }

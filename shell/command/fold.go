@@ -1,10 +1,11 @@
 package command
 
 import (
+	"bufio"
+	"io"
 	"strconv"
 
 	"github.com/atoll-sandbox/atoll/internal/kernel"
-	"github.com/atoll-sandbox/atoll/vfs"
 )
 
 const foldUsage = `Usage: fold [OPTION]... [FILE]...
@@ -22,19 +23,23 @@ var foldOptions = parsing{digits: true, options: []option{
 	{short: 'b', long: "bytes"}, {short: 's', long: "spaces"}, {short: 'w', long: "width", arg: required},
 }}
 
+// foldJob is one run of fold.
 type foldJob struct {
 	p      *kernel.Proc
+	out    *bufio.Writer
 	width  int
 	bytes  bool
 	spaces bool
+	line   []byte // of the output, not yet written
+	column int
 }
 
 func fold(p *kernel.Proc) int {
+	j := &foldJob{p: p, out: p.Out(), width: 80}
 	opts, names, ok := foldOptions.parse(p)
 	if !ok {
 		return 1
 	}
-	j := foldJob{p: p, width: 80}
 	for _, o := range opts {
 		switch o.key {
 		case 'b':
@@ -44,75 +49,116 @@ func fold(p *kernel.Proc) int {
 		case 'w', '#':
 			n, err := strconv.Atoi(o.value)
 			if err != nil || n < 1 {
-				reason := ""
+				text := cite(o.value)
 				if err == nil {
-					reason = ": " + vfs.ERANGE.Error()
+					text += ": Numerical result out of range"
 				}
-				p.Errorf("invalid number of columns: %s%s", cite(o.value), reason)
+				p.Errorf("invalid number of columns: %s", text)
 				return 1
 			}
 			j.width = n
 		}
 	}
-	return overLines(p, names, func(line []byte, ended bool) {
-		j.line(line)
-		if ended {
-			_ = p.Out().WriteByte('\n') // shows at the flush
+	code := 0
+	for _, name := range operandsOr(names) {
+		in, err := open(p, name)
+		if err != nil {
+			p.Errorf("%s: %s", quotef(name), why(err))
+			code = 1
+			continue
+		}
+		if err := j.file(in); err != nil {
+			p.Errorf("%s: %s", quotef(name), why(err))
+			code = 1
+		}
+		closeInput(in)
+	}
+	return code
+}
+
+func (j *foldJob) file(in io.Reader) error {
+	err := eachChunk(j.p, in, func(b []byte) {
+		for _, c := range b {
+			j.put(c)
 		}
 	})
+	j.flush(len(j.line))
+	j.line, j.column = j.line[:0], 0
+	return err
 }
 
-// line prints a line in pieces. GNU's fold counts each byte as a column,
-// but for tabs, backspaces and carriage returns.
-func (j *foldJob) line(line []byte) {
-	out := j.p.Out()
+// eachChunk calls f with what in holds, piece by piece.
+func eachChunk(p *kernel.Proc, in io.Reader, f func([]byte)) error {
+	b := chunks.Get().(*[chunk]byte)
+	defer chunks.Put(b)
 	for {
-		n := j.fits(line)
-		if n >= len(line) {
-			_, _ = out.Write(line) // shows at the flush, as below
+		n, err := in.Read(b[:])
+		p.Tick(n)
+		f(b[:n])
+		if err == io.EOF { //nolint:errorlint // a reader's own end
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (j *foldJob) flush(n int) {
+	_, _ = j.out.Write(j.line[:n]) // errors of out show at its flush
+}
+
+// next is the column behind c when it stands at column.
+func (j *foldJob) next(column int, c byte) int {
+	switch {
+	case j.bytes:
+		return column + 1
+	case c == '\b':
+		return max(column-1, 0)
+	case c == '\r':
+		return 0
+	case c == '\t':
+		return column + 8 - column%8
+	}
+	return column + 1
+}
+
+func (j *foldJob) put(c byte) {
+	if c == '\n' {
+		j.line = append(j.line, c)
+		j.flush(len(j.line))
+		j.line, j.column = j.line[:0], 0
+		return
+	}
+	for {
+		next := j.next(j.column, c)
+		if next <= j.width || len(j.line) == 0 {
+			if len(j.line) == cap(j.line) {
+				j.p.Alloc(int64(2*cap(j.line) + 64))
+			}
+			j.line, j.column = append(j.line, c), next
 			return
 		}
-		if j.spaces {
-			if i := lastBlank(line[:n]); i >= 0 {
-				n = i + 1
+		j.wrap()
+	}
+}
+
+// wrap ends the line, at the last blank if that is wanted and there is one.
+func (j *foldJob) wrap() {
+	cut := len(j.line)
+	if j.spaces {
+		for i := len(j.line) - 1; i >= 0; i-- {
+			if j.line[i] == ' ' || j.line[i] == '\t' {
+				cut = i + 1
+				break
 			}
 		}
-		j.p.Tick(1 + n)
-		_, _ = out.Write(line[:n])
-		_ = out.WriteByte('\n')
-		line = line[n:]
 	}
-}
-
-func lastBlank(b []byte) int {
-	for i := len(b) - 1; i >= 0; i-- {
-		if b[i] == ' ' || b[i] == '\t' {
-			return i
-		}
+	j.flush(cut)
+	_ = j.out.WriteByte('\n')
+	j.line = append(j.line[:0], j.line[cut:]...)
+	j.column = 0
+	for _, c := range j.line {
+		j.column = j.next(j.column, c)
 	}
-	return -1
-}
-
-// fits returns how many bytes of a line fit into the width, at least one.
-func (j *foldJob) fits(line []byte) int {
-	if j.bytes {
-		return max(1, min(j.width, len(line)))
-	}
-	col := 0
-	for i := 0; i < len(line); i++ {
-		switch line[i] {
-		case '\t':
-			col += 8 - col%8
-		case '\b':
-			col = max(0, col-1)
-		case '\r':
-			col = 0
-		default:
-			col++
-		}
-		if col > j.width {
-			return max(1, i)
-		}
-	}
-	return len(line)
 }

@@ -2,50 +2,40 @@ package command
 
 import "testing"
 
-func layoutCases(tree []string, stdin string, runs ...string) []deed {
+var layouts = []string{
+	"f=one two\nthree\n\nfour five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen\n\tindent\tx\nlast",
+	"t=a b c\nddd ee f\n", "c=a:b:c\nd::f\n", "p=\\:\\:\\:\nh\n\\:\\:\nb\n\nx\n\\:\nf\n", "u=a       b\n        c\n   d    e\n\t  x\n", "empty=", "utf=añ€😀b\nèé\n",
+	"blank=a\n\n\n\nb\n", "long=" + "abcdefghij klmno pqrstuvwxyz 0123456789\n", "bs=ab\b\bcd\refg\thij\n",
+	"prose=# This is a comment. It goes on\n# and on, and on.\n\n  Indented text that is\n  somewhat longer than the rest of it.  Two spaces.\n(Parens) follow here\nwith: punctuation; of kinds!\n",
+}
+
+func layout(t *testing.T, loose bool, runs ...string) {
+	t.Helper()
 	var cases []deed
-	for _, r := range runs {
-		cases = append(cases, deed{run: r, tree: tree, stdin: stdin})
+	for _, run := range runs {
+		cases = append(cases, deed{run: run, tree: layouts, stdin: "standard input\nsecond line\n", loose: loose})
 	}
-	return cases
+	compare(t, cases)
 }
 
-func TestTac(t *testing.T) {
-	tree := []string{"f=1\n2\n3\n", "g=x\ny", "e=", "d/"}
-	compare(t, layoutCases(tree, "a\nb\nc\n", "tac", "tac f g", "tac g", "tac e", "tac - f", "tac missing f", "tac -s b", "tac -b", "tac -b -s b", "tac -r -s [ab]", "tac -r -s '[0-9]+' f", "tac -x", "tac --sep=2 f"))
-	compare(t, layoutCases(nil, "", "tac"))
-	compare(t, layoutCases(nil, "xxaxxbxxc", "tac -s xx", "tac -b -s xx"))
+func TestNlAgreesWithGNU(t *testing.T) {
+	layout(t, false, "nl f", "nl -ba f", "nl -bt -w3 -s: f", "nl -n rz f", "nl -n ln f", "nl -v 10 -i 5 f", "nl -b p^t f", "nl -h a -f a p", "nl -p -ha -fa p", "nl -b x f", "nl -bn f", "nl -l 2 -ba blank",
+		"nl nofile f", "nl -d X f", "nl", "nl empty", "nl f t", "nl -n zz f", "nl -w 0 f", "nl -s '' f", "nl -v -3 f", "nl -i x f", "nl -ba -w1 f", "nl -bp'o\\{1,\\}' f")
 }
 
-func TestRev(t *testing.T) {
-	tree := []string{"f=abc\ncaf\u00e9\n\nlast", "e="}
-	compare(t, layoutCases(tree, "hello world\n", "rev", "rev f", "rev e", "rev f f"))
+func TestTacAgreesWithGNU(t *testing.T) {
+	layout(t, false, "tac f", "tac -s e t", "tac -b t", "tac nofile t", "tac", "tac f t", "tac empty", "tac -s '' t", "tac -r -s '[be ]' t", "tac -b -s d t", "tac -bs a t", "tac -s ee t", "tac -rs 'x*y' t", "tac blank", "tac -b f")
 }
 
-func TestNl(t *testing.T) {
-	tree := []string{"f=a\n\nb\n\n\nc\n", "s=h\n\\:\\:\\:\nhead\n\\:\\:\nbody\n\\:\nfoot\n\\:\\:\nmore\n"}
-	compare(t, layoutCases(tree, "x\ny\n", "nl", "nl f", "nl -ba f", "nl -bn f", "nl -bpb f", "nl -ba -l2 f", "nl -n ln f", "nl -n rz f", "nl -n xx f", "nl -s: -w2 f", "nl -v10 -i5 f",
-		"nl -v-3 f", "nl s", "nl -ha -fa s", "nl -p s", "nl -d xy s", "nl -w0 f", "nl -i x f", "nl -bz f", "nl -b 'p[' f", "nl f f", "nl missing", "nl -w 12 -n rz -s '' f"))
+func TestRevAgreesWithTheRealOne(t *testing.T) {
+	layout(t, true, "rev f", "rev nofile t", "rev utf", "rev", "rev empty", "rev f t")
 }
 
-func TestFold(t *testing.T) {
-	long := "the quick brown fox jumps over the lazy dog and runs away from all of the other animals in the forest tonight\nshort\n\ta\tb\tc\tdddddddddddd\nno_spaces_in_this_long_word_here_at_all_0123456789_0123456789_0123456789_0123456789\n"
-	compare(t, layoutCases([]string{"f=" + long}, long, "fold", "fold -w 20", "fold -s -w 20", "fold -20", "fold -sw 10 f", "fold -b -w 7", "fold -w 1 f", "fold -w 0", "fold -w x", "fold -w20 missing", "fold -bs -w 12"))
-	compare(t, layoutCases(nil, "abc\bdef\rghi", "fold -w 2", "fold -w 3 -b"))
+func TestFoldAgreesWithGNU(t *testing.T) {
+	layout(t, false, "fold -w 10 f", "fold -s -w 20 f", "fold -b -w 7 f", "fold -w x f", "fold -10 t", "fold", "fold -w 1 t", "fold -s -w 5 long", "fold -sw12 long", "fold -w 3 bs", "fold -bw3 bs", "fold -w 0 f", "fold nofile f", "fold -w 8 u", "fold -s -w 9 u", "fold empty")
 }
 
-func TestExpand(t *testing.T) {
-	in := "\ta\tb\n  \tc\nx\ty\tz\n\t\t\nabc\b\td\n"
-	compare(t, layoutCases([]string{"f=" + in}, in, "expand", "expand -t 4", "expand -4", "expand -i", "expand -t 2,5,9", "expand -t '2 5'", "expand -t 3,/4", "expand -t 3,+4", "expand -t 0", "expand -t x", "expand -t 5,3",
-		"expand f f", "expand missing", "expand -it4"))
-}
-
-func TestUnexpand(t *testing.T) {
-	in := "        a       b\n    c   d\n                e\n   \tf\n1234567 x\n123456  x\n12345678 y\n                  \na b  c        d\n"
-	compare(t, layoutCases([]string{"f=" + in}, in, "unexpand", "unexpand -a", "unexpand -t 4", "unexpand --first-only -t 4", "unexpand -t 2,8", "unexpand -a f", "unexpand missing", "unexpand -t0"))
-}
-
-func TestFmt(t *testing.T) {
-	text := "This is a paragraph of text. It has\nsome short lines and some lines that are quite a bit longer than seventy-five characters, so they must be broken.\nEnd.\n\n  Indented text here goes on\n  for two lines.\n\none two three\n"
-	compare(t, layoutCases([]string{"f=" + text}, text, "fmt", "fmt -w 40", "fmt -30", "fmt -s -w 40", "fmt -u f", "fmt -w 20 f", "fmt -w 60 -g 50", "fmt missing", "fmt -w x", "fmt -p '> '"))
+func TestExpandAgreesWithGNU(t *testing.T) {
+	layout(t, false, "expand f", "expand -t 4 f", "expand -i f", "expand -t 2,6,10 f", "expand -t x f", "expand -t /3 f", "expand -t 2,+5 f", "expand -4 f", "expand u", "expand -t 3 bs", "expand -t 0 f", "expand -t 5,3 f", "expand nofile", "expand",
+		"unexpand u", "unexpand -a u", "unexpand -t 4 u", "unexpand --first-only -t 4 u", "unexpand -a f", "unexpand -t 2 u", "unexpand -a -t 3 u", "unexpand -t 2,4,9 u", "unexpand", "unexpand nofile", "unexpand -a long", "unexpand -t 1 u")
 }

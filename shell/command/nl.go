@@ -1,12 +1,13 @@
 package command
 
 import (
+	"bufio"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/atoll-sandbox/atoll/internal/kernel"
 	"github.com/atoll-sandbox/atoll/internal/regex"
-	"github.com/atoll-sandbox/atoll/vfs"
 )
 
 const nlUsage = `Usage: nl [OPTION]... [FILE]...
@@ -27,64 +28,81 @@ With no FILE, or when FILE is -, read standard input.
   -w, --number-width=NUMBER       use NUMBER columns for line numbers
       --help                      display this help and exit
 
-Default options are: -bt -d'\:' -fn -hn -i1 -l1 -n'rn' -s<TAB> -v1 -w6
-STYLE is one of: a all lines, t nonempty lines, n no lines, pBRE those that match.
-FORMAT is one of: ln left justified, rn right justified, rz with leading zeros.
+STYLE is one of: a (number all lines), t (number only nonempty lines),
+n (number no lines), pBRE (number only lines that match BRE).
+FORMAT is one of: ln (left justified), rn (right justified), rz (with zeros).
 `
 
 var nlOptions = parsing{options: []option{
-	{short: 'b', long: "body-numbering", arg: required}, {short: 'd', long: "section-delimiter", arg: required},
-	{short: 'f', long: "footer-numbering", arg: required}, {short: 'h', long: "header-numbering", arg: required},
-	{short: 'i', long: "line-increment", arg: required}, {short: 'l', long: "join-blank-lines", arg: required},
+	{short: 'b', long: "body-numbering", arg: required}, {short: 'd', long: "section-delimiter", arg: required}, {short: 'f', long: "footer-numbering", arg: required},
+	{short: 'h', long: "header-numbering", arg: required}, {short: 'i', long: "line-increment", arg: required}, {short: 'l', long: "join-blank-lines", arg: required},
 	{short: 'n', long: "number-format", arg: required}, {short: 'p', long: "no-renumber"}, {short: 's', long: "number-separator", arg: required},
 	{short: 'v', long: "starting-line-number", arg: required}, {short: 'w', long: "number-width", arg: required},
 }}
 
-// nlStyle says which lines get a number.
+// nlStyle says which lines of a section are numbered.
 type nlStyle struct {
-	kind byte // a, t, n or p
+	kind byte // a, t, n, p
 	re   *regex.Regexp
 }
 
+// nlJob is one run of nl.
 type nlJob struct {
-	p            *kernel.Proc
-	styles       [3]nlStyle // header, body, footer
-	section      int
-	delim        string
-	sep          string
-	format       string
-	first, step  int64
-	number       int64
-	width, group int64
-	blanks       int64
-	keep         bool
+	p                      *kernel.Proc
+	out                    *bufio.Writer
+	header, body, footer   nlStyle
+	current                *nlStyle
+	delim                  string
+	sep                    string
+	format                 string
+	keep                   bool
+	start, step, join, now int64
+	width                  int
+	blanks                 int64
 }
 
 func nl(p *kernel.Proc) int {
+	j := &nlJob{p: p, out: p.Out(), header: nlStyle{kind: 'n'}, body: nlStyle{kind: 't'}, footer: nlStyle{kind: 'n'}, delim: `\:`, sep: "\t", format: "rn", start: 1, step: 1, join: 1, width: 6}
 	opts, names, ok := nlOptions.parse(p)
 	if !ok {
 		return 1
 	}
-	j := nlJob{p: p, section: 1, delim: `\:`, sep: "\t", format: "rn", first: 1, step: 1, width: 6, group: 1}
-	j.styles = [3]nlStyle{{kind: 'n'}, {kind: 't'}, {kind: 'n'}}
 	for _, o := range opts {
 		if !j.option(o) {
 			return 1
 		}
 	}
-	j.number = j.first
-	return overLines(p, names, func(line []byte, _ bool) { j.line(line) })
+	j.current, j.now = &j.body, j.start
+	code := 0
+	for _, name := range operandsOr(names) {
+		in, err := open(p, name)
+		if err != nil {
+			p.Errorf("%s: %s", quotef(name), why(err))
+			code = 1
+			continue
+		}
+		list := newLines(p, in, '\n')
+		for line := list.next(); line != nil; line = list.next() {
+			j.line(trimDelim(line, '\n'))
+		}
+		if err := list.failed(); err != nil {
+			p.Errorf("%s: %s", quotef(name), why(err))
+			code = 1
+		}
+		list.close()
+		closeInput(in)
+	}
+	return code
 }
 
-// option takes one option; it has said what is wrong when it returns false.
 func (j *nlJob) option(o given) bool {
 	switch o.key {
-	case 'h':
-		return j.style(0, "header", o.value)
 	case 'b':
-		return j.style(1, "body", o.value)
+		return j.style(&j.body, "body", o.value)
+	case 'h':
+		return j.style(&j.header, "header", o.value)
 	case 'f':
-		return j.style(2, "footer", o.value)
+		return j.style(&j.footer, "footer", o.value)
 	case 'd':
 		j.delim = o.value
 		if len(o.value) == 1 {
@@ -102,98 +120,104 @@ func (j *nlJob) option(o given) bool {
 		}
 		j.format = o.value
 	case 'i':
-		return j.count(&j.step, o.value, "line number increment", -1<<62)
+		return j.number(&j.step, "line number increment", o.value, -1<<62)
 	case 'v':
-		return j.count(&j.first, o.value, "starting line number", -1<<62)
-	case 'w':
-		return j.count(&j.width, o.value, "line number field width", 1)
+		return j.number(&j.start, "starting line number", o.value, -1<<62)
 	case 'l':
-		return j.count(&j.group, o.value, "line number of blank lines", 1)
+		return j.number(&j.join, "line number of blank lines", o.value, 1)
+	case 'w':
+		w := int64(0)
+		if !j.number(&w, "line number field width", o.value, 1) {
+			return false
+		}
+		j.width = int(min(w, 1<<16))
 	}
 	return true
 }
 
-func (j *nlJob) count(to *int64, text, what string, least int64) bool {
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < least || what == "line number field width" && n > 1<<16 {
-		reason := ""
-		if err == nil {
-			reason = ": " + vfs.ERANGE.Error()
-		}
-		j.p.Errorf("invalid %s: %s%s", what, cite(text), reason)
+func (j *nlJob) number(to *int64, what, s string, least int64) bool {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		j.p.Errorf("invalid %s: %s", what, cite(s))
+		return false
+	}
+	if n < least {
+		j.p.Errorf("invalid %s: %s: Numerical result out of range", what, cite(s))
 		return false
 	}
 	*to = n
 	return true
 }
 
-func (j *nlJob) style(i int, what, text string) bool {
-	s := nlStyle{}
-	if text != "" {
-		s.kind = text[0]
-	}
+func (j *nlJob) style(to *nlStyle, section, s string) bool {
 	switch {
-	case len(text) == 1 && (s.kind == 'a' || s.kind == 't' || s.kind == 'n'):
-	case s.kind == 'p':
-		re, err := regex.Compile(text[1:], regex.Options{Syntax: regex.BRE})
+	case s == "a" || s == "t" || s == "n":
+		to.kind = s[0]
+		return true
+	case strings.HasPrefix(s, "p"):
+		re, err := regex.Compile(s[1:], regex.Options{Syntax: regex.BRE, Dialect: regex.Grep, Budget: j.p})
 		if err != nil {
 			j.p.Errorf("%v", err)
 			return false
 		}
-		s.re = re
-	default:
-		j.p.Errorf("invalid %s numbering style: %s", what, cite(text))
-		tryHelp(j.p)
+		to.kind, to.re = 'p', re
+		return true
+	}
+	j.p.Errorf("invalid %s numbering style: %s", section, cite(s))
+	tryHelp(j.p)
+	return false
+}
+
+// section starts another part of a page if a line is its delimiter.
+func (j *nlJob) section(line []byte) bool {
+	n := len(j.delim)
+	if n == 0 || len(line) == 0 || len(line)%n != 0 || len(line) > 3*n {
 		return false
 	}
-	j.styles[i] = s
+	for i := 0; i < len(line); i += n {
+		if string(line[i:i+n]) != j.delim {
+			return false
+		}
+	}
+	switch len(line) / n {
+	case 3:
+		j.current = &j.header
+	case 2:
+		j.current = &j.body
+	case 1:
+		j.current = &j.footer
+	}
+	if !j.keep {
+		j.now = j.start
+	}
+	_ = j.out.WriteByte('\n') // errors of out show at its flush
 	return true
 }
 
 func (j *nlJob) line(line []byte) {
-	out := j.p.Out()
-	if n := j.boundary(line); n >= 0 {
-		j.section = n
-		if !j.keep {
-			j.number = j.first
-		}
-		_ = out.WriteByte('\n') // shows at the flush, as below
+	if j.section(line) {
 		return
 	}
 	if !j.numbered(line) {
-		fmt.Fprintf(out, "%*s%s\n", int(j.width)+len(j.sep), "", line)
-		return
+		_, _ = j.out.WriteString(strings.Repeat(" ", j.width+len(j.sep)))
+	} else {
+		layout := map[string]string{"ln": "%-*d", "rn": "%*d", "rz": "%0*d"}[j.format]
+		_, _ = fmt.Fprintf(j.out, layout, j.width, j.now)
+		_, _ = j.out.WriteString(j.sep)
+		j.now += j.step
 	}
-	layout := map[string]string{"ln": "%-*d%s%s\n", "rn": "%*d%s%s\n", "rz": "%0*d%s%s\n"}[j.format]
-	fmt.Fprintf(out, layout, int(j.width), j.number, j.sep, line)
-	j.number += j.step
-}
-
-// boundary returns which section a delimiter line begins, or -1.
-func (j *nlJob) boundary(line []byte) int {
-	if j.delim == "" {
-		return -1
-	}
-	switch string(line) {
-	case j.delim + j.delim + j.delim:
-		return 0
-	case j.delim + j.delim:
-		return 1
-	case j.delim:
-		return 2
-	}
-	return -1
+	_, _ = j.out.Write(line)
+	_ = j.out.WriteByte('\n')
 }
 
 func (j *nlJob) numbered(line []byte) bool {
-	s := j.styles[j.section]
-	switch s.kind {
+	switch j.current.kind {
 	case 'a':
-		if j.group == 1 || len(line) > 0 {
+		if j.join < 2 || len(line) > 0 {
 			j.blanks = 0
 			return true
 		}
-		if j.blanks++; j.blanks == j.group {
+		if j.blanks++; j.blanks == j.join {
 			j.blanks = 0
 			return true
 		}
@@ -201,7 +225,7 @@ func (j *nlJob) numbered(line []byte) bool {
 	case 't':
 		return len(line) > 0
 	case 'p':
-		return s.re.Match(line, 0, nil, j.p)
+		return j.current.re.Match(line, 0, nil, j.p)
 	}
 	return false
 }

@@ -4,6 +4,12 @@ package command
 func dataCommands() []Command {
 	return []Command{
 		{Name: "jq", Short: "process JSON", Usage: jqUsage, Run: flushed(jqMain, 2)},
+		{Name: "nl", Short: "number lines", Usage: nlUsage, Run: flushed(nl, 1)},
+		{Name: "tac", Short: "print files, last line first", Usage: tacUsage, Run: flushed(tac, 1)},
+		{Name: "rev", Short: "reverse lines", Usage: revUsage, Run: flushed(rev, 1)},
+		{Name: "fold", Short: "wrap lines to a width", Usage: foldUsage, Run: flushed(fold, 1)},
+		{Name: "expand", Short: "turn tabs into spaces", Usage: expandUsage, Run: flushed(expand, 1)},
+		{Name: "unexpand", Short: "turn spaces into tabs", Usage: unexpandUsage, Run: flushed(unexpand, 1)},
 		{Name: "od", Short: "dump files in octal and other formats", Usage: odUsage, Run: flushed(od, 1)},
 		{Name: "xxd", Short: "make a hexdump or do the reverse", Usage: xxdUsage, Run: flushed(xxd, 3)},
 		{Name: "hexdump", Aliases: []string{"hd"}, Short: "dump files in hexadecimal and other formats", Usage: hexdumpUsage, Run: flushed(hexdump, 1)},

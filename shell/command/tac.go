@@ -2,7 +2,6 @@ package command
 
 import (
 	"bytes"
-	"strings"
 
 	"github.com/atoll-sandbox/atoll/internal/kernel"
 	"github.com/atoll-sandbox/atoll/internal/regex"
@@ -19,11 +18,9 @@ With no FILE, or when FILE is -, read standard input.
       --help               display this help and exit
 `
 
-var tacOptions = parsing{options: []option{
-	{short: 'b', long: "before"}, {short: 'r', long: "regex"}, {short: 's', long: "separator", arg: required},
-}}
+var tacOptions = parsing{options: []option{{short: 'b', long: "before"}, {short: 'r', long: "regex"}, {short: 's', long: "separator", arg: required}}}
 
-// tacJob is where the records of tac end.
+// tacJob is one run of tac.
 type tacJob struct {
 	p      *kernel.Proc
 	sep    []byte
@@ -32,127 +29,106 @@ type tacJob struct {
 }
 
 func tac(p *kernel.Proc) int {
+	j := &tacJob{p: p, sep: []byte("\n")}
 	opts, names, ok := tacOptions.parse(p)
 	if !ok {
 		return 1
 	}
-	job := tacJob{p: p, sep: []byte{'\n'}}
-	isRegex := false
+	asRegex := false
 	for _, o := range opts {
 		switch o.key {
 		case 'b':
-			job.before = true
+			j.before = true
 		case 'r':
-			isRegex = true
+			asRegex = true
 		case 's':
-			job.sep = []byte(o.value)
+			j.sep = []byte(o.value)
 			if o.value == "" {
-				job.sep = []byte{0}
+				j.sep = []byte{0}
 			}
 		}
 	}
-	if isRegex {
-		re, err := regex.Compile(emacsPattern(string(job.sep)), regex.Options{Syntax: regex.BRE})
+	if asRegex {
+		re, err := regex.Compile(string(j.sep), regex.Options{Syntax: regex.BRE, Dialect: regex.Posix, Budget: p})
 		if err != nil {
 			p.Errorf("%v", err)
 			return 1
 		}
-		job.re = re
+		j.re = re
 	}
 	code := 0
 	for _, name := range operandsOr(names) {
-		h, err := open(p, name)
-		if err != nil {
-			p.Errorf("failed to open %s for reading: %s", cite(name), why(err))
-			code = 1
-			continue
-		}
-		if err := job.file(h); err != nil {
-			p.Errorf("%s: read error: %s", name, why(err))
+		if !j.file(name) {
 			code = 1
 		}
-		closeInput(h)
 	}
 	return code
 }
 
-// emacsPattern turns a pattern of tac, in which + and ? stand for themselves
-// as operators, into a basic one.
-func emacsPattern(s string) string {
-	var b strings.Builder
-	set := false
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		switch {
-		case c == '\\' && i+1 < len(s) && !set:
-			b.WriteByte(c)
-			i++
-			c = s[i]
-		case c == '[':
-			set = true
-		case c == ']':
-			set = false
-		case (c == '+' || c == '?') && !set:
-			b.WriteByte('\\')
-		}
-		b.WriteByte(c)
+func (j *tacJob) file(name string) bool {
+	in, err := open(j.p, name)
+	if err != nil {
+		j.p.Errorf("failed to open %s for reading: %s", quote(name), why(err))
+		return false
 	}
-	return b.String()
+	defer closeInput(in)
+	data, err := j.p.ReadAll(in)
+	if err != nil {
+		j.p.Errorf("%s: read error: %s", quotef(name), why(err))
+		return false
+	}
+	j.reverse(data)
+	j.p.Free(int64(cap(data)))
+	return true
 }
 
-// file prints the records of one file. The whole of it is held, as the last
-// record comes first.
-func (j *tacJob) file(h *kernel.Handle) error {
-	before := j.p.Charged()
-	data, err := j.p.ReadAll(h)
-	defer func() { j.p.Free(j.p.Charged() - before) }()
-	if err != nil {
-		return err
-	}
-	starts := j.starts(data)
+// reverse prints the records of data, the last first. A record ends behind a
+// separator, or begins with it.
+func (j *tacJob) reverse(data []byte) {
 	out := j.p.Out()
 	end := len(data)
-	for i := len(starts) - 1; i >= 0; i-- {
-		j.p.Tick(1 + (end-starts[i])>>6)
-		_, _ = out.Write(data[starts[i]:end]) // shows at the flush
-		end = starts[i]
+	for end > 0 {
+		j.p.Tick(1)
+		at := j.cut(data, end)
+		_, _ = out.Write(data[at:end]) // errors of out show at its flush
+		end = at
 	}
-	return nil
 }
 
-// starts returns where the records begin.
-func (j *tacJob) starts(data []byte) []int {
-	if len(data) == 0 {
-		return nil
+// cut is where the last record of data[:end] begins.
+func (j *tacJob) cut(data []byte, end int) int {
+	limit := end
+	if !j.before {
+		limit = end - 1 // the record's own separator may end here
 	}
-	starts := []int{0}
-	for at := 0; at < len(data); {
-		from, to, ok := j.find(data, at)
-		if !ok {
-			break
+	for limit > 0 {
+		begin, stop := j.lastSeparator(data[:limit])
+		switch {
+		case begin < 0:
+			return 0
+		case j.before && begin < end && (begin > 0 || stop > begin):
+			return begin
+		case !j.before && stop < end:
+			return stop
 		}
-		next := to
-		if j.before {
-			next = from
-		}
-		if next > starts[len(starts)-1] && next < len(data) {
-			j.p.Alloc(8)
-			starts = append(starts, next)
-		}
-		at = max(to, at+1)
+		limit = stop - 1
 	}
-	return starts
+	return 0
 }
 
-func (j *tacJob) find(data []byte, at int) (from, to int, ok bool) {
-	j.p.Tick(1)
+// lastSeparator finds the last separator in data.
+func (j *tacJob) lastSeparator(data []byte) (begin, end int) {
 	if j.re == nil {
-		i := bytes.Index(data[at:], j.sep)
-		return at + i, at + i + len(j.sep), i >= 0
+		i := bytes.LastIndex(data, j.sep)
+		j.p.Tick((len(data)-max(i, 0))>>4 + 1)
+		return i, i + len(j.sep)
 	}
-	caps := make([]int, 2*(j.re.Groups()+1))
-	if !j.re.Match(data, at, caps, j.p) {
-		return 0, 0, false
+	caps := make([]int, 2)
+	for i := len(data) - 1; i >= 0; i-- {
+		j.p.Tick(1)
+		if j.re.Match(data[:len(data):len(data)], i, caps, j.p) && caps[0] == i && caps[1] > i {
+			return i, caps[1]
+		}
 	}
-	return caps[0], caps[1], true
+	return -1, -1
 }
