@@ -64,9 +64,12 @@ func run(ctx context.Context, args []string, io streams) int {
 	case errors.As(err, &st):
 		return int(st)
 	}
+	if ctx.Err() != nil {
+		err = fmt.Errorf("interrupted: %w", err)
+	}
 	a.complain(err)
 	switch {
-	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+	case ctx.Err() != nil:
 		return exitInterrupted
 	case errors.Is(err, atoll.ErrTimeout):
 		return exitTimeout
