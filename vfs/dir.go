@@ -117,13 +117,6 @@ func (d *dir) insert(e *epoch, name string, ino uint64) {
 	l.entries = slices.Insert(l.entries, at, it)
 }
 
-// set changes the inode of a name that is there.
-func (d *dir) set(e *epoch, name string, ino uint64) {
-	l := d.own(e, d.leaf(name))
-	at, _ := l.search(name)
-	l.entries[at].ino = ino
-}
-
 // remove takes out a name that is there.
 func (d *dir) remove(e *epoch, name string) {
 	i := d.leaf(name)

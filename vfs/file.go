@@ -186,7 +186,7 @@ func (f *FS) room(t *tree, in *inode, size int64) Errno {
 		return EFBIG
 	}
 	more := size - t.charged(in)
-	if more > 0 && more > f.quota.Bytes-t.used.Bytes {
+	if more > 0 && more > f.quota.Bytes-t.bytes() {
 		return ENOSPC
 	}
 	return 0

@@ -72,11 +72,12 @@ type tree struct {
 	owner *epoch // the present epoch
 	payer *epoch // the account of this line of snapshots
 	table table
-	used  Usage // without Quota
+	used  Usage // of what has a name; without Quota
+	lost  Usage // of what is open without one, so that no snapshot has it
 
-	open    map[uint64]*handle  // open inodes that have a name
-	orphans map[uint64]struct{} // numbers of open inodes without one
-	dead    bool                // replaced by Restore
+	open    map[uint64]*handle // open inodes that have a name
+	orphans map[uint64]*handle // open inodes without one
+	dead    bool               // replaced by Restore
 }
 
 // inode returns the inode behind a handle.
@@ -129,21 +130,41 @@ func (t *tree) charged(in *inode) int64 {
 	return in.bytes
 }
 
+// counters returns those that an inode is charged to.
+func (t *tree) counters(in *inode) *Usage {
+	if in.nlink == 0 {
+		return &t.lost
+	}
+	return &t.used
+}
+
 // charge sets what the tree pays for an inode that it owns.
 func (t *tree) charge(in *inode, bytes int64) {
-	t.used.Bytes += bytes - in.bytes
+	t.counters(in).Bytes += bytes - in.bytes
 	in.bytes = bytes
 }
 
-// count adds n to the counter of the inode's kind.
-func (t *tree) count(in *inode, n int) {
+// add counts what is charged for an inode, or takes it off for sign -1.
+func (t *tree) add(u *Usage, in *inode, sign int) {
+	if in.payer != t.payer {
+		return
+	}
+	u.Bytes += int64(sign) * in.bytes
+	u.Nodes += sign * int(in.paid)
+	if !in.native || in.ino == rootIno {
+		return
+	}
 	switch {
 	case in.isDir():
-		t.used.Dirs += n
+		u.Dirs += sign
 	case in.isFile():
-		t.used.Files += n
+		u.Files += sign
 	}
 }
+
+// bytes and nodes return all that is charged.
+func (t *tree) bytes() int64 { return t.used.Bytes + t.lost.Bytes }
+func (t *tree) nodes() int   { return t.used.Nodes + t.lost.Nodes }
 
 // acquire registers one more user of an inode.
 func (t *tree) acquire(in *inode) *handle {
@@ -170,17 +191,5 @@ func (t *tree) release(h *handle) {
 		return
 	}
 	delete(t.orphans, h.ino)
-	t.refund(h.orphan)
-}
-
-// refund gives back all that is charged for an inode which is gone.
-func (t *tree) refund(in *inode) {
-	if in.payer != t.payer {
-		return
-	}
-	t.used.Bytes -= in.bytes
-	t.used.Nodes -= int(in.paid)
-	if in.native {
-		t.count(in, -1)
-	}
+	t.add(&t.lost, h.orphan, -1)
 }

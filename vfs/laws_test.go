@@ -273,7 +273,7 @@ func TestReadDirInPartsSeesEachNameOnce(t *testing.T) {
 	var names []string
 	for i := 0; ; i++ {
 		entries, err := d.ReadDir(7)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		must(t, err)
@@ -336,10 +336,21 @@ func TestRenameErrors(t *testing.T) {
 		old, new string
 		want     Errno
 	}{
-		{"/a", "/a/b/c/d", EINVAL}, {"/a", "/a/x", EINVAL}, {"/a/b", "/a", ENOTEMPTY}, {"/a/f", "/a", ENOTEMPTY},
-		{"/empty", "/a", ENOTEMPTY}, {"/empty", "/a/f", ENOTDIR}, {"/a/f", "/empty", EISDIR}, {"/a/f", "/x/", ENOTDIR},
-		{"/a/f/", "/x", ENOTDIR}, {"/", "/x", EBUSY}, {"/a/.", "/x", EBUSY}, {"/a", "/empty/..", EBUSY}, {"/no", "/x", ENOENT},
-		{"/no", "/a/.", EBUSY}, {"/a/f", "/no/x", ENOENT},
+		{"/a", "/a/b/c/d", EINVAL},
+		{"/a", "/a/x", EINVAL},
+		{"/a/b", "/a", ENOTEMPTY},
+		{"/a/f", "/a", ENOTEMPTY},
+		{"/empty", "/a", ENOTEMPTY},
+		{"/empty", "/a/f", ENOTDIR},
+		{"/a/f", "/empty", EISDIR},
+		{"/a/f", "/x/", ENOTDIR},
+		{"/a/f/", "/x", ENOTDIR},
+		{"/", "/x", EBUSY},
+		{"/a/.", "/x", EBUSY},
+		{"/a", "/empty/..", EBUSY},
+		{"/no", "/x", ENOENT},
+		{"/no", "/a/.", EBUSY},
+		{"/a/f", "/no/x", ENOENT},
 	} {
 		if err := f.Rename(c.old, c.new); !errors.Is(err, c.want) {
 			t.Errorf("rename %s %s: %v, want %v", c.old, c.new, err, c.want)
@@ -462,7 +473,7 @@ func TestAtOnce(t *testing.T) {
 }
 
 func notEOF(err error) error {
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return nil
 	}
 	return err

@@ -160,7 +160,7 @@ func (t *tree) tally(names map[uint64]uint32) error {
 			if !t.sound(in, names[in.ino]) {
 				return fmt.Errorf("inode %d is not sound: %w", in.ino, EIO)
 			}
-			t.add(in)
+			t.add(&t.used, in, 1)
 		}
 	}
 	return nil
@@ -189,16 +189,4 @@ func (t *tree) sound(in *inode, names uint32) bool {
 		return true
 	}
 	return in.paid <= in.nlink && (in.bytes == size || in.bytes == 0 && !in.native)
-}
-
-// add counts what is charged for an inode.
-func (t *tree) add(in *inode) {
-	if in.payer != t.payer {
-		return
-	}
-	t.used.Bytes += in.bytes
-	t.used.Nodes += int(in.paid)
-	if in.native && in.ino != rootIno {
-		t.count(in, 1)
-	}
 }

@@ -23,7 +23,7 @@ func (f *FS) create(path string, n inode) Errno {
 		return EEXIST
 	case pl.slash && !n.isDir():
 		return ENOENT
-	case n.target != "" && int64(len(n.target)) > f.quota.Bytes-f.tree.used.Bytes:
+	case n.target != "" && int64(len(n.target)) > f.quota.Bytes-f.tree.bytes():
 		return ENOSPC
 	}
 	in, e := f.make(pl, n.mode, now)
@@ -188,7 +188,7 @@ func (f *FS) link(old, new string) Errno {
 		return EPERM
 	case in.nlink == math.MaxUint32:
 		return EMLINK
-	case t.used.Nodes >= f.quota.Nodes:
+	case t.nodes() >= f.quota.Nodes:
 		return ENOSPC
 	}
 	in = t.own(in)

@@ -94,7 +94,7 @@ func openable(pl place, flag int) Errno {
 // make adds a new inode under a free name.
 func (f *FS) make(pl place, mode fs.FileMode, now int64) (*inode, Errno) {
 	t := f.tree
-	if t.used.Nodes >= f.quota.Nodes {
+	if t.nodes() >= f.quota.Nodes {
 		return nil, ENOSPC
 	}
 	in := &inode{
@@ -112,7 +112,7 @@ func (f *FS) make(pl place, mode fs.FileMode, now int64) (*inode, Errno) {
 		in.dir = &dir{}
 	}
 	t.table.put(t.owner, in)
-	t.count(in, 1)
+	t.add(&t.used, in, 1)
 	t.enter(t.own(pl.dir), pl.name, in, now)
 	return in, 0
 }
@@ -156,9 +156,9 @@ func (t *tree) drop(in *inode, now int64) {
 		}
 		return
 	}
+	t.add(&t.used, in, -1)
 	h := t.open[in.ino]
 	if h == nil {
-		t.refund(in)
 		t.table.remove(t.owner, in.ino)
 		return
 	}
@@ -169,7 +169,8 @@ func (t *tree) drop(in *inode, now int64) {
 	delete(t.open, in.ino)
 	t.table.remove(t.owner, in.ino)
 	if t.orphans == nil {
-		t.orphans = make(map[uint64]struct{})
+		t.orphans = make(map[uint64]*handle)
 	}
-	t.orphans[in.ino] = struct{}{}
+	t.orphans[in.ino] = h
+	t.add(&t.lost, in, 1)
 }

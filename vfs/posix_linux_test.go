@@ -249,8 +249,13 @@ func (w *worlds) openFile(t *rapid.T) {
 	flag := rapid.SampledFrom([]int{os.O_RDONLY, os.O_WRONLY, os.O_RDWR}).Draw(t, "access")
 	host := 0
 	for _, f := range []struct{ own, host int }{
-		{os.O_CREATE, os.O_CREATE}, {os.O_CREATE, os.O_CREATE}, {os.O_EXCL, os.O_EXCL}, {os.O_TRUNC, os.O_TRUNC},
-		{os.O_APPEND, os.O_APPEND}, {O_NOFOLLOW, syscall.O_NOFOLLOW}, {O_DIRECTORY, syscall.O_DIRECTORY},
+		{os.O_CREATE, os.O_CREATE},
+		{os.O_CREATE, os.O_CREATE},
+		{os.O_EXCL, os.O_EXCL},
+		{os.O_TRUNC, os.O_TRUNC},
+		{os.O_APPEND, os.O_APPEND},
+		{O_NOFOLLOW, syscall.O_NOFOLLOW},
+		{O_DIRECTORY, syscall.O_DIRECTORY},
 	} {
 		if rapid.IntRange(0, 3).Draw(t, "flag") == 0 {
 			flag |= f.own

@@ -265,3 +265,28 @@ func TestDiffFindsChangesBehindHardLinks(t *testing.T) {
 		t.Error(d)
 	}
 }
+
+// A file without a name is in no snapshot, so neither are its charges.
+func TestSnapshotsLeaveOutNamelessFiles(t *testing.T) {
+	f := New(Options{})
+	must(t, f.WriteFile("/a", make([]byte, 1000), 0o644))
+	r, err := f.Open("/a")
+	must(t, err)
+	must(t, f.Unlink("/a"))
+	s := f.Snapshot()
+	g := f.Fork()
+	if u := f.Usage(); u.Bytes != 1000 || u.Nodes != 1 || u.Files != 1 {
+		t.Errorf("usage with the file open: %+v", u)
+	}
+	for name, u := range map[string]Usage{"snapshot": s.Usage(), "fork": g.Usage()} {
+		if u.Bytes != 0 || u.Nodes != 0 || u.Files != 0 {
+			t.Errorf("%s: usage %+v", name, u)
+		}
+	}
+	f.Restore(s)
+	must(t, r.Close())
+	if u := f.Usage(); u.Bytes != 0 || u.Nodes != 0 || u.Files != 0 {
+		t.Errorf("usage in the end: %+v", u)
+	}
+	must(t, f.verify())
+}

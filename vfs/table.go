@@ -114,7 +114,7 @@ func (t *table) remove(e *epoch, ino uint64) {
 }
 
 // free returns the lowest number that is neither used nor in taken.
-func (t *table) free(taken map[uint64]struct{}) uint64 {
+func (t *table) free(taken map[uint64]*handle) uint64 {
 	ino := max(t.low, rootIno)
 	for {
 		g, p, n := split(ino)

@@ -40,12 +40,13 @@ func (f *FS) ImportTar(dir string, r io.Reader) error {
 func (f *FS) attempt(do func() error) error {
 	before := f.snapshot()
 	t := f.tree
+	lost := t.lost
 	open, orphans := maps.Clone(t.open), maps.Clone(t.orphans)
 	err := do()
 	if err == nil {
 		return nil
 	}
-	t.table, t.used = before.table, before.used
+	t.table, t.used, t.lost = before.table, before.used, lost
 	t.open, t.orphans = open, orphans
 	for _, h := range open {
 		h.orphan = nil
@@ -345,7 +346,7 @@ func (im *importer) hardLink(e *tarEntry, pl place) error {
 		return nil
 	}
 	pl = im.clear(pl)
-	if im.t.used.Nodes >= im.fs.quota.Nodes {
+	if im.t.nodes() >= im.fs.quota.Nodes {
 		return e.fail(ENOSPC)
 	}
 	in := im.t.own(im.t.table.get(to.in.ino))
@@ -368,7 +369,7 @@ func (im *importer) node(e *tarEntry, pl place) error {
 		mode |= fs.ModeNamedPipe
 	}
 	pl = im.clear(pl)
-	if e.size > 0 && e.size > im.fs.quota.Bytes-im.t.used.Bytes {
+	if e.size > 0 && e.size > im.fs.quota.Bytes-im.t.bytes() {
 		return e.fail(ENOSPC)
 	}
 	in, errno := im.fs.make(pl, mode, im.now)

@@ -70,7 +70,7 @@ func (t *tree) verifyTable(names map[uint64]uint32) error {
 			if in.native && in.payer == t.payer && in.isFile() && in.bytes != in.size {
 				return fmt.Errorf("inode %d: %d bytes charged for %d", in.ino, in.bytes, in.size)
 			}
-			sums.add(in)
+			sums.add(&sums.used, in, 1)
 		}
 		if used != p.used || used == 0 {
 			return fmt.Errorf("page %d: %d used, counted %d", number, p.used, used)
@@ -82,10 +82,14 @@ func (t *tree) verifyTable(names map[uint64]uint32) error {
 			return fmt.Errorf("group %d: %d used, counted %d", i, g.used, groups[i])
 		}
 	}
-	// What is open without a name is charged, too, but not in the table:
-	// only trees without such files are compared.
-	if len(t.orphans) == 0 && sums.used != t.used {
-		return fmt.Errorf("usage is %+v, counted %+v", t.used, sums.used)
+	for _, h := range t.orphans {
+		if h.orphan == nil || h.orphan.nlink != 0 || h.refs <= 0 {
+			return fmt.Errorf("inode %d, open without a name, is not an orphan", h.ino)
+		}
+		sums.add(&sums.lost, h.orphan, 1)
+	}
+	if sums.used != t.used || sums.lost != t.lost {
+		return fmt.Errorf("usage is %+v and %+v, counted %+v and %+v", t.used, t.lost, sums.used, sums.lost)
 	}
 	return nil
 }

@@ -152,7 +152,10 @@ func newTree(now int64, uid, gid uint32) *tree {
 func (f *FS) Usage() Usage {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	u := f.tree.used
-	u.Quota = f.quota
-	return u
+	t := f.tree
+	return Usage{
+		Bytes: t.bytes(), Nodes: t.nodes(),
+		Files: t.used.Files + t.lost.Files, Dirs: t.used.Dirs + t.lost.Dirs,
+		Quota: f.quota,
+	}
 }
