@@ -23,7 +23,6 @@ func All() []Command {
 	all = append(all, searchCommands()...)
 	all = append(all, dataCommands()...)
 	all = append(all, systemCommands()...)
-	all = append(all, layoutCommands()...)
 	return all
 }
 

@@ -8,6 +8,7 @@ func dataCommands() []Command {
 		{Name: "tac", Short: "print files, last line first", Usage: tacUsage, Run: flushed(tac, 1)},
 		{Name: "rev", Short: "reverse lines", Usage: revUsage, Run: flushed(rev, 1)},
 		{Name: "fold", Short: "wrap lines to a width", Usage: foldUsage, Run: flushed(fold, 1)},
+		{Name: "fmt", Short: "fill paragraphs", Usage: fmtUsage, Run: flushed(fmtText, 1)},
 		{Name: "expand", Short: "turn tabs into spaces", Usage: expandUsage, Run: flushed(expand, 1)},
 		{Name: "unexpand", Short: "turn spaces into tabs", Usage: unexpandUsage, Run: flushed(unexpand, 1)},
 		{Name: "od", Short: "dump files in octal and other formats", Usage: odUsage, Run: flushed(od, 1)},
