@@ -8,5 +8,6 @@ func searchCommands() []Command {
 		{Name: "diff", Short: "compare files line by line", Usage: diffUsage, Run: flushed(diff, diffTrouble)},
 		{Name: "cmp", Short: "compare two files byte by byte", Usage: cmpUsage, Run: flushed(cmpMain, diffTrouble)},
 		{Name: "comm", Short: "compare two sorted files line by line", Usage: commUsage, Run: flushed(comm, 1)},
+		{Name: "patch", Short: "apply a diff to files", Usage: patchUsage, Run: flushed(patch, diffTrouble)},
 	}
 }
