@@ -65,6 +65,11 @@ func (in *interp) arithFail(err error) {
 		in.broken = true
 		panic(arithStop{})
 	}
+	in.abandon()
+}
+
+// abandon ends the command line with status 1: a message has been printed.
+func (in *interp) abandon() {
 	in.depth = 0
 	in.discard(1)
 }
@@ -104,10 +109,7 @@ func (in *interp) evalText(text string) int64 {
 	if expr == nil {
 		return 0
 	}
-	if in.depth++; in.depth > maxArithDepth {
-		in.depth = 0
-		in.arithFail(&syntax.ArithError{Expr: text, Msg: "expression recursion level exceeded", Token: text})
-	}
+	in.arithLevel(text)
 	ac := &arithCompiler{c: &compiler{}, text: text}
 	n := ac.expr(expr)(in)
 	in.depth--
@@ -333,7 +335,9 @@ func (ac *arithCompiler) variable(x *syntax.ArithVar) calc {
 }
 
 func (in *interp) arithVar(name string) int64 {
+	in.arithLevel(name)
 	s, ok := in.get(name)
+	in.depth--
 	if !ok {
 		in.arithUnset(name)
 		return 0
@@ -341,8 +345,18 @@ func (in *interp) arithVar(name string) int64 {
 	return in.evalText(s)
 }
 
+// arithLevel counts a level of expressions that variables hold, for one in.depth--.
+func (in *interp) arithLevel(text string) {
+	if in.depth++; in.depth > maxArithDepth {
+		in.depth = 0
+		in.arithFail(&syntax.ArithError{Expr: text, Msg: "expression recursion level exceeded", Token: text})
+	}
+}
+
 func (in *interp) arithElem(r ref) int64 {
+	in.arithLevel(r.name)
 	s, ok := in.refText(r)
+	in.depth--
 	if !ok {
 		in.arithUnset(r.name + "[" + r.sub.raw + "]")
 		return 0
@@ -370,7 +384,7 @@ func (in *interp) arithStore(r ref, n int64) {
 			in.broken = true
 			panic(arithStop{})
 		}
-		in.discard(1)
+		in.abandon()
 	}
 }
 

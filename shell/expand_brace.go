@@ -277,6 +277,7 @@ func (r *braceRun) part(i int64) syntax.Part {
 // at once and kept.
 func (c *compiler) lazyBraces(b *braces) func(in *interp, out []string) []string {
 	whole, _, _ := c.fieldWord(bracedWord{word: b.word})
+	plain := b.seq.plain()
 	var few []func(in *interp, out []string) []string
 	if b.seq.count() <= manyBraces {
 		b.seq.each(nil, func(parts []syntax.Part) {
@@ -294,6 +295,14 @@ func (c *compiler) lazyBraces(b *braces) func(in *interp, out []string) []string
 			}
 			return out
 		}
+		if plain {
+			b.seq.eachText(make([]byte, 0, 64), func(s []byte) {
+				out = append(out, string(s))
+				in.work(1)
+				in.charge4k(len(s) + 40)
+			})
+			return out
+		}
 		cc := &compiler{source: c.source, line: c.line}
 		b.seq.each(nil, func(parts []syntax.Part) {
 			n := len(out)
@@ -305,7 +314,7 @@ func (c *compiler) lazyBraces(b *braces) func(in *interp, out []string) []string
 			}
 			in.work(4)
 			for _, s := range out[n:] {
-				in.charge4k(len(s) + 32)
+				in.charge4k(len(s) + 40)
 			}
 		})
 		return out
@@ -359,6 +368,56 @@ func (s braceSeq) each(before []syntax.Part, f func([]syntax.Part)) {
 		}
 	default:
 		s[1:].each(append(before, node.part), f)
+	}
+}
+
+// plain reports whether every result is text that nothing more happens to.
+func (s braceSeq) plain() bool {
+	for i := range s {
+		switch n := &s[i]; {
+		case n.run != nil:
+			if n.run.char {
+				return false
+			}
+		case n.alts != nil:
+			for _, a := range n.alts {
+				if len(a) == 0 || !a.plain() {
+					return false
+				}
+			}
+		default:
+			l, ok := n.part.(*syntax.Lit)
+			if !ok || strings.ContainsAny(l.Value, "*?[\\(~") {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// eachText is each for a plain sequence.
+func (s braceSeq) eachText(before []byte, f func([]byte)) {
+	if len(s) == 0 {
+		f(before)
+		return
+	}
+	switch node := &s[0]; {
+	case node.run != nil && node.run.width == 0:
+		v := node.run.from
+		for range node.run.n {
+			s[1:].eachText(strconv.AppendInt(before, v, 10), f)
+			v += node.run.step
+		}
+	case node.run != nil:
+		for i := range node.run.n {
+			s[1:].eachText(append(before, node.run.at(i)...), f)
+		}
+	case node.alts != nil:
+		for _, a := range node.alts {
+			a.eachText(before, func(b []byte) { s[1:].eachText(b, f) })
+		}
+	default:
+		s[1:].eachText(append(before, node.part.(*syntax.Lit).Value...), f)
 	}
 }
 

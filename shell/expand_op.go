@@ -287,7 +287,7 @@ func (c *compiler) slice(e *syntax.ParamExp, get fetch) fetch {
 			}
 			if end < o {
 				in.errorf("%s: substring expression < 0", expandedLength(in, e, raw, l))
-				in.discard(1)
+				in.abandon()
 			}
 		}
 		v.s = in.substring(v.s, int(o), int(end))
@@ -368,7 +368,7 @@ func (in *interp) sliceList(e *syntax.ParamExp, v value, sub *subscript, off, le
 		l := length(in)
 		if l < 0 {
 			in.errorf("%s: substring expression < 0", expandedLength(in, e, strings.TrimSpace(e.Len.Raw), l))
-			in.discard(1)
+			in.abandon()
 		}
 		list = list[:min(l, int64(len(list)))]
 	}

@@ -240,7 +240,7 @@ func (c *compiler) param(e *syntax.ParamExp) fetch {
 		raw := e.Raw
 		return func(in *interp) value {
 			in.errorf("%s: bad substitution", raw)
-			in.discard(1)
+			in.abandon()
 			return value{}
 		}
 	}
@@ -338,12 +338,12 @@ func (c *compiler) indirect(e *syntax.ParamExp, get fetch) fetch {
 				return value{}
 			}
 			in.errorf("%s: invalid indirect expansion", name)
-			in.discard(1)
+			in.abandon()
 		}
 		x, ok := in.fetchText(v.s)
 		if !ok {
 			in.errorf("%s: invalid variable name", v.s)
-			in.discard(1)
+			in.abandon()
 		}
 		return x
 	}
@@ -463,10 +463,10 @@ func (c *compiler) assignOp(e *syntax.ParamExp, has func(in *interp) (value, boo
 		}
 		if !isName(to.name) || to.sub != nil && to.sub.all != 0 {
 			in.errorf("$%s: cannot assign in this way", e.Name)
-			in.discard(1)
+			in.abandon()
 		}
 		if !in.assign(to, arg(in), false) {
-			in.discard(1)
+			in.abandon()
 		}
 		return in.fetchRef(to)
 	}

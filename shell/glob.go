@@ -17,7 +17,7 @@ func (in *interp) globField(out []string, pat, plain string) []string {
 		switch {
 		case in.shopts&shFailglob != 0:
 			in.errorf("no match: %s", plain)
-			in.discard(1)
+			in.abandon()
 		case in.shopts&shNullglob != 0:
 			return out
 		}

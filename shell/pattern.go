@@ -132,10 +132,14 @@ func writeChar(b *strings.Builder, r rune) {
 
 // patParser reads the text of a pattern.
 type patParser struct {
-	src   string
-	pos   int
-	flags patFlags
-	ext   bool
+	src    string
+	pos    int
+	flags  patFlags
+	ext    bool
+	closes []bool       // of each byte, whether it is a '(' that is closed; made when needed
+	failed map[int]bool // where no group could be read
+
+	lastBracket int // offset of the last ']' plus 2; 0 until it is looked for
 }
 
 // sequence reads nodes up to the end, or in a group up to '|' or ')'.
@@ -218,7 +222,7 @@ func charBefore(s string, i int, flags patFlags) (rune, int) {
 // group reads an extended glob.
 func (c *patParser) group(ch byte, depth int) (patNode, bool) {
 	if c.flags&patExt == 0 || depth > maxPatDepth || c.pos+1 >= len(c.src) || c.src[c.pos+1] != '(' ||
-		strings.IndexByte("?*+@!", ch) < 0 || !closesGroup(c.src, c.pos+2) {
+		strings.IndexByte("?*+@!", ch) < 0 || c.failed[c.pos] || !c.closed(c.pos+1) {
 		return patNode{}, false
 	}
 	start := c.pos
@@ -237,26 +241,33 @@ func (c *patParser) group(ch byte, depth int) (patNode, bool) {
 		}
 	}
 	c.pos = start
+	if c.failed == nil {
+		c.failed = map[int]bool{}
+	}
+	c.failed[start] = true
 	return patNode{}, false
 }
 
-// closesGroup reports whether a ')' for a group that begins at i exists.
-func closesGroup(s string, i int) bool {
-	open := 1
-	for ; i < len(s); i++ {
-		switch s[i] {
-		case '\\':
-			i++
-		case '(':
-			open++
-		case ')':
-			open--
-			if open == 0 {
-				return true
+// closed reports whether the '(' at i has its ')'.
+func (c *patParser) closed(i int) bool {
+	if c.closes == nil {
+		c.closes = make([]bool, len(c.src))
+		var open []int
+		for k := 0; k < len(c.src); k++ {
+			switch c.src[k] {
+			case '\\':
+				k++
+			case '(':
+				open = append(open, k)
+			case ')':
+				if len(open) > 0 {
+					c.closes[open[len(open)-1]] = true
+					open = open[:len(open)-1]
+				}
 			}
 		}
 	}
-	return false
+	return c.closes[i]
 }
 
 // hasPattern reports whether s, in which quoted characters carry a

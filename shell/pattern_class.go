@@ -46,6 +46,12 @@ func (c *charClass) finish() {
 
 // bracket reads a bracket expression; ok is false when '[' is only a '['.
 func (c *patParser) bracket() (n patNode, ok bool) {
+	if c.lastBracket == 0 {
+		c.lastBracket = strings.LastIndexByte(c.src, ']') + 2
+	}
+	if c.lastBracket <= c.pos+3 {
+		return patNode{}, false
+	}
 	start := c.pos
 	c.pos++
 	set := &charClass{}

@@ -23,7 +23,7 @@ func (a *array) cost() int64 {
 	if a == nil {
 		return 0
 	}
-	return a.bytes + int64(16*cap(a.vals)+8*cap(a.holes)+64*len(a.keys))
+	return a.bytes + int64(40*cap(a.vals)+8*cap(a.holes)+120*len(a.keys)) // with what growing takes for a moment
 }
 
 func (a *array) clone() *array {
@@ -265,7 +265,7 @@ func (a *assoc) get(key string) (string, bool) {
 	return "", false
 }
 
-const bytesPerPair = 96
+const bytesPerPair = 160
 
 func (a *assoc) set(key, val string) {
 	if p := a.m[key]; p != nil {

@@ -75,8 +75,12 @@ func (in *interp) parseRef(text string) (ref, bool) {
 	if isName(text) {
 		return ref{name: text}, true
 	}
-	if strings.IndexByte(text, '[') < 0 {
+	open := strings.IndexByte(text, '[')
+	if open < 0 {
 		return ref{}, false
+	}
+	if index := strings.TrimSuffix(text[open+1:], "]"); len(index) == len(text)-open-2 && isWord(index) && isName(text[:open]) {
+		return ref{name: text[:open], sub: constKey(index)}, true
 	}
 	name, index, ok := syntax.ParseRef(text, in.valueOptions())
 	if !ok {
@@ -90,6 +94,16 @@ func (in *interp) parseRef(text string) (ref, bool) {
 	return r, true
 }
 
+// isWord reports whether s is letters, digits and underscores.
+func isWord(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if !isNameByte(s[i]) {
+			return false
+		}
+	}
+	return s != ""
+}
+
 func (in *interp) valueOptions() syntax.Options {
 	return syntax.Options{Budget: in.p, ExtGlob: func() bool { return in.shopt(shExtglob) }}
 }
@@ -100,6 +114,10 @@ const maxNameref = 8
 // deref follows the name reference v, called name. A reference that leads
 // to no name yet is returned as it is, with r.name the reference's.
 func (in *interp) deref(name string, v *variable) (r ref, ok bool) {
+	return in.derefDeep(name, v, 0)
+}
+
+func (in *interp) derefDeep(name string, v *variable, depth int) (r ref, ok bool) {
 	r = ref{name: name}
 	start := name
 	for range maxNameref {
@@ -113,7 +131,11 @@ func (in *interp) deref(name string, v *variable) (r ref, ok bool) {
 				return ref{}, false
 			}
 			if w := in.lookup(t.name); w != nil && w.attrs&attrNameref != 0 {
-				u, ok := in.deref(t.name, w)
+				if depth == maxNameref || t.name == start {
+					in.errorf("warning: %s: circular name reference", start)
+					return ref{}, false
+				}
+				u, ok := in.derefDeep(t.name, w, depth+1)
 				return ref{name: u.name, sub: t.sub}, ok && u.sub == nil
 			}
 			return t, true
