@@ -24,6 +24,7 @@ type lineage struct {
 	family  []*FS
 	moments []moment
 	store   *Memory
+	open    []*File
 }
 
 func (l *lineage) pick(t *rapid.T) int { return rapid.IntRange(0, len(l.family)-1).Draw(t, "fs") }
@@ -51,7 +52,22 @@ func (l *lineage) change(t *rapid.T) { scribble(t, l.family[l.pick(t)]) }
 
 func (l *lineage) snapshot(t *rapid.T) {
 	f := l.family[l.pick(t)]
-	l.moments = append(l.moments, moment{f.Snapshot(), f.Usage(), dump(t, f)})
+	s := f.Snapshot()
+	l.moments = append(l.moments, moment{s, s.Usage(), dump(t, f)})
+}
+
+// files opens and closes files, so that some lose their names while open.
+func (l *lineage) files(t *rapid.T) {
+	if len(l.open) > 3 || len(l.open) > 0 && rapid.Bool().Draw(t, "close") {
+		must(t, l.open[0].Close())
+		l.open = l.open[1:]
+		return
+	}
+	w, err := l.family[l.pick(t)].OpenFile(absolute().Draw(t, "p"), os.O_RDWR|os.O_CREATE, 0o644)
+	if err == nil {
+		l.open = append(l.open, w)
+		w.WriteAt([]byte("through an open file"), 10)
+	}
 }
 
 func (l *lineage) restore(t *rapid.T) {
@@ -64,7 +80,7 @@ func (l *lineage) restore(t *rapid.T) {
 
 func (l *lineage) fork(t *rapid.T) {
 	f := l.family[l.pick(t)]
-	m := moment{nil, f.Usage(), dump(t, f)}
+	m := moment{nil, f.Snapshot().Usage(), dump(t, f)}
 	g := f.Fork()
 	m.same(t, "fork", g)
 	if len(l.family) < 5 {
@@ -121,7 +137,7 @@ func TestSnapshotsAreIsolated(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"change": l.change, "change2": l.change, "change3": l.change,
 			"snapshot": l.snapshot, "restore": l.restore, "fork": l.fork,
-			"save": l.save, "diff": l.diff, "": l.check,
+			"save": l.save, "diff": l.diff, "files": l.files, "files2": l.files, "": l.check,
 		})
 	})
 }
