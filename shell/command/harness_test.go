@@ -70,6 +70,23 @@ func newSandbox(tb testing.TB, dir string, extra ...Command) *sandbox {
 var standIns = map[string]kernel.Program{
 	"true":  func(*kernel.Proc) int { return 0 },
 	"false": func(*kernel.Proc) int { return 1 },
+	"to-full": func(p *kernel.Proc) int {
+		o, err := p.OpenAt("/dev/full", os.O_WRONLY, 0)
+		if err != nil {
+			return 99
+		}
+		defer o.Release()
+		s, err := p.Command(p.Args[1:])
+		if err != nil {
+			return 98
+		}
+		s.Stdout = o
+		st, err := p.Call(s)
+		if err != nil {
+			return 97
+		}
+		return st.Code
+	},
 	"echo": func(p *kernel.Proc) int {
 		_, _ = p.Out().WriteString(strings.Join(p.Args[1:], " ") + "\n") // shows at the flush
 		return 0

@@ -213,6 +213,21 @@ func flushed(run kernel.Program, failure int) kernel.Program {
 	}
 }
 
+// versioned lets commands answer --version: they are not GNU's, but as it.
+func versioned(list []Command, suite string) []Command {
+	for i, c := range list {
+		run := c.Run
+		list[i].Run = func(p *kernel.Proc) int {
+			if len(p.Args) == 2 && p.Args[1] == "--version" {
+				_, _ = p.Out().WriteString(p.Name() + " (atoll; as " + suite + "\n") // shows at the flush
+				return 0
+			}
+			return run(p)
+		}
+	}
+	return list
+}
+
 // missing reports operands that were not given, as GNU words it.
 func missing(p *kernel.Proc, operands []string, want int) bool {
 	switch {

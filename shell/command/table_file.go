@@ -2,7 +2,7 @@ package command
 
 // fileCommands returns the commands that work on files and directories.
 func fileCommands() []Command {
-	return []Command{
+	list := versioned([]Command{
 		{Name: "ls", Aliases: []string{"dir", "vdir"}, Short: "list directories", Usage: lsUsage, Run: flushed(ls, 2)},
 		{Name: "cp", Short: "copy files and directories", Usage: cpUsage, Run: flushed(cp, 1)},
 		{Name: "mv", Short: "move and rename files", Usage: mvUsage, Run: flushed(mv, 1)},
@@ -11,8 +11,6 @@ func fileCommands() []Command {
 		{Name: "stat", Short: "show what is known of files", Usage: statUsage, Run: flushed(stat, 1)},
 		{Name: "du", Short: "sum up the sizes of directories", Usage: duUsage, Run: flushed(du, 1)},
 		{Name: "df", Short: "show the room that is left", Usage: dfUsage, Run: flushed(df, 1)},
-		{Name: "tree", Short: "draw directories as a tree", Usage: treeUsage, Run: flushed(tree, 1)},
-		{Name: "find", Short: "look for files and act on them", Usage: findUsage, Run: flushed(find, 1)},
 		{Name: "rm", Short: "remove files and directories", Usage: rmUsage, Run: flushed(rm, 1)},
 		{Name: "mkdir", Short: "make directories", Usage: mkdirUsage, Run: flushed(mkdir, 1)},
 		{Name: "rmdir", Short: "remove empty directories", Usage: rmdirUsage, Run: flushed(rmdir, 1)},
@@ -31,5 +29,11 @@ func fileCommands() []Command {
 		{Name: "chmod", Short: "change permissions", Usage: chmodUsage, Run: flushed(chmod, 1)},
 		{Name: "chown", Short: "change owners", Usage: chownUsage, Run: flushed(chown, 1)},
 		{Name: "chgrp", Short: "change groups", Usage: chgrpUsage, Run: flushed(chown, 1)},
-	}
+	}, "GNU coreutils) 9.1")
+	list = append(list, versioned([]Command{
+		{Name: "find", Short: "look for files and act on them", Usage: findUsage, Run: flushed(find, 1)},
+	}, "GNU findutils) 4.9.0")...)
+	return append(list, versioned([]Command{
+		{Name: "tree", Short: "draw directories as a tree", Usage: treeUsage, Run: flushed(tree, 1)},
+	}, "tree) 2.1.0")...)
 }

@@ -2,7 +2,7 @@ package command
 
 // textCommands returns the commands that work on lines of text.
 func textCommands() []Command {
-	return []Command{
+	return versioned([]Command{
 		{Name: "cat", Short: "print files one after the other", Usage: catUsage, Run: flushed(cat, 1)},
 		{Name: "head", Short: "print the first lines of files", Usage: headUsage, Run: flushed(head, 1)},
 		{Name: "tail", Short: "print the last lines of files", Usage: tailUsage, Run: flushed(tail, 1)},
@@ -13,5 +13,5 @@ func textCommands() []Command {
 		{Name: "tr", Short: "translate or delete characters", Usage: trUsage, Run: flushed(tr, 1)},
 		{Name: "paste", Short: "join files line by line", Usage: pasteUsage, Run: flushed(paste, 1)},
 		{Name: "join", Short: "join lines of two files on a field", Usage: joinUsage, Run: flushed(join, 1)},
-	}
+	}, "GNU coreutils) 9.1")
 }
