@@ -45,6 +45,8 @@ func processCommands() []Command {
 func numberCommands() []Command {
 	return []Command{
 		{Name: "expr", Short: "evaluate an expression", Usage: exprUsage, Run: flushed(expr, 3)},
+		{Name: "bc", Short: "calculate with any precision", Usage: bcUsage, Run: flushed(bc, 1)},
+		{Name: "dc", Short: "calculate in reverse Polish notation", Usage: dcUsage, Run: flushed(dc, 1)},
 		{Name: "factor", Short: "print prime factors", Usage: factorUsage, Run: flushed(factor, 1)},
 		{Name: "tsort", Short: "sort a partial order", Usage: tsortUsage, Run: flushed(tsort, 1)},
 		{Name: "shuf", Short: "shuffle lines", Usage: shufUsage, Run: flushed(shuf, 1)},

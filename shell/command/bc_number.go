@@ -1,0 +1,309 @@
+package command
+
+import (
+	"math/big"
+	"strings"
+
+	"github.com/atoll-sandbox/atoll/internal/kernel"
+)
+
+// bcNum is a number of bc and dc: v / 10^scale. Its value is never changed.
+type bcNum struct {
+	v     *big.Int
+	scale int
+}
+
+// maxDigits bounds the numbers of bc and dc: one operation on what is longer
+// would take too long at once.
+const maxDigits = 100_000
+
+// calcError is an error of a computation, in GNU's words.
+type calcError string
+
+func (e calcError) Error() string { return string(e) }
+
+const (
+	errDivideByZero = calcError("Divide by zero")
+	errModuloByZero = calcError("Modulo by zero")
+	errNegativeRoot = calcError("Square root of a negative number")
+	errTooManyDigit = calcError("number too large")
+	errBigExponent  = calcError("exponent too large in raise")
+)
+
+var bigTen = big.NewInt(10)
+
+func newNum(n int64) bcNum { return bcNum{v: big.NewInt(n)} }
+
+// powerOfTen returns 10^n.
+func powerOfTen(n int) *big.Int { return new(big.Int).Exp(bigTen, big.NewInt(int64(n)), nil) }
+
+// calculator does arithmetic within a process's budget.
+type calculator struct {
+	p *kernel.Proc
+}
+
+// work counts what an operation on numbers of that many bits costs, and
+// refuses those that are too long.
+func (c calculator) work(bits int) error {
+	if bits > maxDigits*4 {
+		return errTooManyDigit
+	}
+	c.p.Tick(1 + bits>>8 + (bits>>10)*(bits>>10)>>4)
+	return nil
+}
+
+// rescale returns d with another scale; digits too many are cut off.
+func (d bcNum) rescale(scale int) bcNum {
+	switch {
+	case scale > d.scale:
+		return bcNum{new(big.Int).Mul(d.v, powerOfTen(scale-d.scale)), scale}
+	case scale < d.scale:
+		return bcNum{new(big.Int).Quo(d.v, powerOfTen(d.scale-scale)), scale}
+	}
+	return d
+}
+
+func (d bcNum) sign() int { return d.v.Sign() }
+
+func (d bcNum) neg() bcNum { return bcNum{new(big.Int).Neg(d.v), d.scale} }
+
+// compare orders two numbers.
+func (c calculator) compare(a, b bcNum) (int, error) {
+	if err := c.work(a.v.BitLen() + b.v.BitLen() + 4*(a.scale+b.scale)); err != nil {
+		return 0, err
+	}
+	s := max(a.scale, b.scale)
+	return a.rescale(s).v.Cmp(b.rescale(s).v), nil
+}
+
+func (c calculator) add(a, b bcNum) (bcNum, error) {
+	if err := c.work(a.v.BitLen() + b.v.BitLen() + 4*(a.scale+b.scale)); err != nil {
+		return a, err
+	}
+	s := max(a.scale, b.scale)
+	return bcNum{new(big.Int).Add(a.rescale(s).v, b.rescale(s).v), s}, nil
+}
+
+func (c calculator) mul(a, b bcNum, scale int) (bcNum, error) {
+	if err := c.work(a.v.BitLen() + b.v.BitLen()); err != nil {
+		return a, err
+	}
+	r := bcNum{new(big.Int).Mul(a.v, b.v), a.scale + b.scale}
+	return r.rescale(min(r.scale, max(scale, a.scale, b.scale))), nil
+}
+
+func (c calculator) div(a, b bcNum, scale int) (bcNum, error) {
+	if b.sign() == 0 {
+		return a, errDivideByZero
+	}
+	if err := c.work(a.v.BitLen() + b.v.BitLen() + 4*(scale+b.scale)); err != nil {
+		return a, err
+	}
+	// a/b with scale digits: a.v * 10^(scale + b.scale - a.scale) / b.v
+	n := new(big.Int).Set(a.v)
+	den := b.v
+	if e := scale + b.scale - a.scale; e >= 0 {
+		n.Mul(n, powerOfTen(e))
+	} else {
+		den = new(big.Int).Mul(den, powerOfTen(-e))
+	}
+	return bcNum{n.Quo(n, den), scale}, nil
+}
+
+func (c calculator) mod(a, b bcNum, scale int) (bcNum, error) {
+	if b.sign() == 0 {
+		return a, errModuloByZero
+	}
+	q, err := c.div(a, b, scale)
+	if err != nil {
+		return a, err
+	}
+	s := max(a.scale, b.scale+scale)
+	m, err := c.mul(q, b, s)
+	if err != nil {
+		return a, err
+	}
+	r, err := c.add(a, m.neg())
+	return r.rescale(s), err
+}
+
+// raise returns a to the power of the integer part of b.
+func (c calculator) raise(a, b bcNum, scale int) (bcNum, error) {
+	e := b.rescale(0).v
+	if !e.IsInt64() || e.Int64() > 1<<31 || e.Int64() < -1<<31 {
+		return a, errBigExponent
+	}
+	n := int(e.Int64())
+	neg := n < 0
+	if neg {
+		n = -n
+	}
+	if n == 0 {
+		return newNum(1), nil
+	}
+	if size := a.v.BitLen() * n; a.v.BitLen() > 1 && (size/n != a.v.BitLen() || size > maxDigits*4) || a.scale > 0 && a.scale > 4*maxDigits/n {
+		return a, errTooManyDigit
+	}
+	if err := c.work(a.v.BitLen() * n); err != nil {
+		return a, err
+	}
+	r := bcNum{new(big.Int).Exp(a.v, big.NewInt(int64(n)), nil), a.scale * n}
+	if neg {
+		return c.div(newNum(1), r, scale)
+	}
+	return r.rescale(min(r.scale, max(scale, a.scale))), nil
+}
+
+func (c calculator) sqrt(a bcNum, scale int) (bcNum, error) {
+	if a.sign() < 0 {
+		return a, errNegativeRoot
+	}
+	s := max(scale, a.scale)
+	if err := c.work(a.v.BitLen() + 8*s); err != nil {
+		return a, err
+	}
+	n := a.rescale(2 * s).v
+	return bcNum{new(big.Int).Sqrt(n), s}, nil
+}
+
+// length returns how many significant digits d has.
+func (d bcNum) length() int {
+	if d.sign() == 0 {
+		return max(1, d.scale)
+	}
+	return max(len(new(big.Int).Abs(d.v).String()), d.scale)
+}
+
+// digitValue returns what a digit stands for, -1 if it is none.
+func digitValue(c byte) int {
+	switch {
+	case c >= '0' && c <= '9':
+		return int(c - '0')
+	case c >= 'A' && c <= 'Z':
+		return int(c-'A') + 10
+	}
+	return -1
+}
+
+// parseNum reads digits with a point in a base. A single digit has its
+// own value; of longer numbers digits over the base count as the highest.
+func parseNum(s string, base int) bcNum {
+	whole, frac, _ := strings.Cut(s, ".")
+	if len(s) == 1 && s != "." {
+		return newNum(int64(digitValue(s[0])))
+	}
+	clamp := func(c byte) byte {
+		v := min(digitValue(c), base-1)
+		if v < 10 {
+			return byte('0' + v)
+		}
+		return byte('a' + v - 10)
+	}
+	digits := make([]byte, 0, len(s))
+	for i := range len(whole) {
+		digits = append(digits, clamp(whole[i]))
+	}
+	for i := range len(frac) {
+		digits = append(digits, clamp(frac[i]))
+	}
+	if len(digits) == 0 {
+		return newNum(0)
+	}
+	v, ok := new(big.Int).SetString(string(digits), base)
+	if !ok {
+		return newNum(0)
+	}
+	if base != 10 && frac != "" {
+		v.Mul(v, powerOfTen(len(frac)))
+		v.Quo(v, new(big.Int).Exp(big.NewInt(int64(base)), big.NewInt(int64(len(frac))), nil))
+	}
+	return bcNum{v, len(frac)}
+}
+
+// text writes d in a base. Digits of bases over 16 are decimal numbers.
+func (c calculator) text(d bcNum, base int) (string, error) {
+	if err := c.work(2*d.v.BitLen() + 8*d.scale); err != nil {
+		return "", err
+	}
+	if base == 10 || d.sign() == 0 {
+		return d.String(), nil
+	}
+	var b strings.Builder
+	abs := new(big.Int).Abs(d.v)
+	whole, frac := new(big.Int).QuoRem(abs, powerOfTen(d.scale), new(big.Int))
+	if d.sign() < 0 {
+		b.WriteByte('-')
+	}
+	c.wholeDigits(&b, whole, base)
+	if d.scale > 0 {
+		c.fracDigits(&b, frac, base, d.scale)
+	}
+	return b.String(), nil
+}
+
+func (c calculator) wholeDigits(b *strings.Builder, whole *big.Int, base int) {
+	if whole.Sign() == 0 {
+		return
+	}
+	if base <= 16 {
+		b.WriteString(strings.ToUpper(whole.Text(base)))
+		return
+	}
+	var digits []int64
+	rest, m, bb := new(big.Int).Set(whole), new(big.Int), big.NewInt(int64(base))
+	for rest.Sign() > 0 {
+		c.p.Tick(1 + rest.BitLen()>>6)
+		rest.QuoRem(rest, bb, m)
+		digits = append(digits, m.Int64())
+	}
+	for i := len(digits) - 1; i >= 0; i-- {
+		b.WriteByte(' ')
+		b.WriteString(zeroPad(itoa(int(digits[i])), len(itoa(base-1))))
+	}
+}
+
+func (c calculator) fracDigits(b *strings.Builder, frac *big.Int, base, scale int) {
+	b.WriteByte('.')
+	unit := powerOfTen(scale)
+	bb, reach := big.NewInt(int64(base)), big.NewInt(1)
+	f := new(big.Int).Set(frac)
+	digit := new(big.Int)
+	for first := true; reach.Cmp(unit) < 0; first = false {
+		c.p.Tick(1 + unit.BitLen()>>6)
+		f.Mul(f, bb)
+		digit.QuoRem(f, unit, f)
+		reach.Mul(reach, bb)
+		if base <= 16 {
+			b.WriteByte("0123456789ABCDEF"[digit.Int64()])
+			continue
+		}
+		if !first {
+			b.WriteByte(' ')
+		}
+		b.WriteString(zeroPad(digit.String(), len(itoa(base-1))))
+	}
+}
+
+// String writes d in decimal, without a zero before the point.
+func (d bcNum) String() string {
+	if d.sign() == 0 {
+		return "0"
+	}
+	s := new(big.Int).Abs(d.v).String()
+	if d.scale > 0 {
+		if len(s) < d.scale {
+			s = strings.Repeat("0", d.scale-len(s)) + s
+		}
+		s = s[:len(s)-d.scale] + "." + s[len(s)-d.scale:]
+	}
+	if d.sign() < 0 {
+		return "-" + s
+	}
+	return s
+}
+
+// integer returns d's integer part if it fits.
+func (d bcNum) integer() (int, bool) {
+	v := d.rescale(0).v
+	return int(v.Int64()), v.IsInt64()
+}
