@@ -112,33 +112,33 @@ func TestTimes(t *testing.T) {
 		must(t, f.Mkdir("/d", 0o755))
 		must(t, f.WriteFile("/d/f", []byte("data"), 0o644))
 		must(t, f.WriteFile("/d/g", nil, 0o644))
-		before := [2]Info{}
-		after := [2]Info{}
-		for i, p := range []string{"/d/f", "/d"} {
-			before[i], _ = f.Stat(p)
-		}
+		file, dir := stat(t, f, "/d/f"), stat(t, f, "/d")
 		must(t, c.do(f))
-		got := ""
-		for i, p := range []string{"/d/f", "/d"} {
-			after[i], _ = f.Stat(p)
-			for k, pair := range [][2]time.Time{
-				{before[i].Atime(), after[i].Atime()}, {before[i].ModTime(), after[i].ModTime()}, {before[i].Ctime(), after[i].Ctime()},
-			} {
-				if pair[0].Equal(pair[1]) {
-					got += "-"
-				} else {
-					got += string("amc"[k])
-				}
-			}
-			got += " "
-		}
-		if strings.TrimSpace(got) != c.want {
+		if got := changed(file, stat(t, f, "/d/f")) + " " + changed(dir, stat(t, f, "/d")); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
-		if !after[0].Birth().Equal(before[0].Birth()) {
+		if !stat(t, f, "/d/f").Birth().Equal(file.Birth()) {
 			t.Errorf("%s: the birth has changed", name)
 		}
 	}
+}
+
+func stat(t *testing.T, f *FS, path string) Info {
+	t.Helper()
+	i, err := f.Stat(path)
+	must(t, err)
+	return i
+}
+
+// changed says which times differ, by the letters a, m and c.
+func changed(x, y Info) string {
+	out := []byte("amc")
+	for i, same := range []bool{x.Atime().Equal(y.Atime()), x.ModTime().Equal(y.ModTime()), x.Ctime().Equal(y.Ctime())} {
+		if same {
+			out[i] = '-'
+		}
+	}
+	return string(out)
 }
 
 func TestSecondReadLeavesTheAccessTime(t *testing.T) {
@@ -455,15 +455,13 @@ func TestAtOnce(t *testing.T) {
 		},
 	}
 	for _, job := range jobs {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			for i := range 40 {
 				if err := job(i); err != nil {
 					t.Error(err)
 				}
 			}
-		}()
+		})
 	}
 	wg.Wait()
 	must(t, f.verify())
@@ -493,9 +491,7 @@ func TestAtOnceLazily(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		h := g.Fork()
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			got, err := h.ReadFile("/f")
 			if err != nil || string(got) != string(want) {
 				t.Errorf("another content, %v", err)
@@ -503,7 +499,7 @@ func TestAtOnceLazily(t *testing.T) {
 			if err := h.Truncate("/f", 5); err != nil {
 				t.Error(err)
 			}
-		}()
+		})
 	}
 	wg.Wait()
 }

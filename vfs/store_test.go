@@ -24,7 +24,7 @@ func (c *counting) Put(k Key, b []byte) error { c.puts++; return c.Memory.Put(k,
 
 // numbered returns data of a length that is unlike that of another n.
 func numbered(n, length int) []byte {
-	return bytes.Repeat([]byte(fmt.Sprintf("%08d.", n)), length/9+1)[:length]
+	return bytes.Repeat(fmt.Appendf(nil, "%08d.", n), length/9+1)[:length]
 }
 
 func stores(t *testing.T) map[string]interface {
