@@ -51,6 +51,7 @@ func (p *parser) skipNewlines(m lexMode) {
 	for p.next(m).kind == tokNewline {
 		p.take()
 	}
+	p.ended = p.ended || p.tok.kind == tokEOF
 }
 
 func (p *parser) condOr() CondExpr {

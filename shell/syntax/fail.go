@@ -51,11 +51,14 @@ func (p *parser) unexpected() {
 	if p.err != nil {
 		return
 	}
-	if t.kind == tokEOF {
-		p.endOfFile()
-		return
-	}
 	text := p.text(t)
+	if t.kind == tokEOF {
+		if p.ended || p.src == "" || p.src[len(p.src)-1] == '\n' {
+			p.endOfFile()
+			return
+		}
+		text = "newline" // which the end of the input stands for
+	}
 	at := p.pos(t.start)
 	p.fail(&Error{
 		Line: int(at.Line), Col: int(at.Col), Token: text,

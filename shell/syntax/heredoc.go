@@ -14,7 +14,8 @@ func (p *parser) redirTarget(r *Redir) {
 		r.Target = t.word
 		return
 	}
-	d := &Heredoc{RawDelim: t.word.Raw}
+	// What holds it may end before any line of it comes.
+	d := &Heredoc{RawDelim: t.word.Raw, Body: &Word{Pos: t.word.Pos}, EOF: true}
 	d.Delim, d.Quoted = unquoted(t.word.Parts)
 	r.Doc = d
 	p.pending = append(p.pending, r)
@@ -65,6 +66,7 @@ func (p *parser) readDocs() {
 func (p *parser) readDoc(d *Heredoc, strip bool) {
 	start := p.i
 	d.Pos = p.pos(start)
+	d.EOF = false
 	var cut []byte // the body without the tabs that are stripped
 	for {
 		from, to, ok := p.docLine(d.Quoted)

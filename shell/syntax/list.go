@@ -63,7 +63,8 @@ func (p *parser) list() []*Stmt {
 		if p.sep {
 			continue
 		}
-		if p.next(lexCmd).kind != tokNewline {
+		if k := p.next(lexCmd).kind; k != tokNewline {
+			p.ended = p.ended || k == tokEOF
 			return out
 		}
 	}

@@ -32,6 +32,7 @@ type parser struct {
 	err     *Error
 	stopped bool
 	failed  bool // Next has returned the error
+	ended   bool // the newline that the end of the input stands for was used
 
 	pending  []*Redir // here-documents whose body comes after this line
 	lastLine int      // length of the last line docLine read
