@@ -64,6 +64,7 @@ func (in *interp) usage(name, problem string) int {
 	if problem != "" {
 		in.errorf("%s: %s", name, problem)
 	}
+	in.misused = true
 	if b := describe(name); b != nil {
 		in.complain(name + ": usage: " + b.usage + "\n")
 	}

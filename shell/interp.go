@@ -72,6 +72,7 @@ type interp struct {
 	fromStdin    bool // reads its commands from standard input
 	program      bool // only runs a builtin as a program
 	inTrap       bool
+	misused      bool // the builtin was called with wrong arguments
 	oneshot      bool // the process ends with its first command
 	stash        []prepared
 	beforeReturn int // $? when return was called

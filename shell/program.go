@@ -218,7 +218,7 @@ func (in *interp) exportedFunctions() []string {
 	var list []string
 	for name, f := range in.funcs.m {
 		if f.export {
-			text := strings.TrimPrefix(printFunction(f), name+" ")
+			text := strings.Replace(strings.TrimPrefix(printFunction(f), name+" "), "() \n", "() ", 1)
 			list = append(list, "BASH_FUNC_"+name+"%%="+text)
 		}
 	}

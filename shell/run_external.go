@@ -53,6 +53,11 @@ func (in *interp) loadProgram(args []string) (kernel.Spawn, bool) {
 		return s, in.cannotRun(args, file, err)
 	}
 	s.Env = in.environ()
+	if len(in.funcs.m) > 0 {
+		if list := in.exportedFunctions(); len(list) > 0 {
+			s.Env = append(s.Env[:len(s.Env):len(s.Env)], list...)
+		}
+	}
 	return s, true
 }
 

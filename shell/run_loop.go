@@ -111,6 +111,10 @@ func (c *compiler) forCmd(x *syntax.Cmd, f *syntax.For) run {
 	text := head("for", name, f.In, f.Words)
 	return func(in *interp) flow {
 		in.line = line
+		if !isName(name) {
+			in.errorf("`%s': not a valid identifier", name)
+			in.discard(1)
+		}
 		list := words(in)
 		in.status = 0
 		in.loops++

@@ -1,6 +1,8 @@
 package shell
 
 import (
+	"runtime"
+
 	"github.com/atoll-sandbox/atoll/internal/kernel"
 	"github.com/atoll-sandbox/atoll/shell/syntax"
 )
@@ -135,6 +137,7 @@ func (in *interp) runPipe(stages []stage) (f flow) {
 			in.noFork(err)
 		}
 		procs = append(procs, child)
+		runtime.Gosched() // so that the stages begin in their order
 	}
 	end := &stages[last]
 	status := 0

@@ -275,6 +275,12 @@ func (in *interp) runBuiltin(b builtin, args []string) flow {
 	}
 	f := in.flow
 	in.flow = flowNext
+	if in.misused {
+		in.misused = false
+		if in.opt(optPosix) && isSpecial(args[0]) {
+			return flowExit
+		}
+	}
 	return f
 }
 

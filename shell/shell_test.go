@@ -49,6 +49,10 @@ var programs = sync.OnceValue(func() map[string]kernel.Program {
 		}
 		status := 0
 		for _, name := range p.Args[1:] {
+			if name == "-" {
+				pump(p, p.Stdin)
+				continue
+			}
 			h, err := p.Open(name)
 			if err != nil {
 				p.Errorf("%s: %v", name, kernel.Reason(err))
