@@ -145,26 +145,13 @@ func (d *dfa) forward(t text, from, to int, b Budget) int {
 			}
 			w := 1
 			if nx == unknown {
-				var col int
-				col, w = d.p.colAt(src, i)
-				nx = d.step(s, col, b)
+				nx, w = d.miss(s, src, i, b)
 				trans = d.trans
 			}
-			if nx >= 0 {
-				s = nx
-				i += w
-				continue
-			}
-			s = ^nx
-			st := &d.states[int(s)/d.p.ncol]
-			if st.match {
-				if end = i; d.mode == exists {
-					return end
-				}
-			}
-			if st.dead() {
+			if nx < 0 && d.passed(^nx, i, &end) {
 				return end
 			}
+			s = max(nx, ^nx)
 			i += w
 		}
 	}
@@ -173,6 +160,22 @@ func (d *dfa) forward(t text, from, to int, b Budget) int {
 		return to
 	}
 	return end
+}
+
+// miss finds a transition that isn't known yet and the width of its character.
+func (d *dfa) miss(s int32, src []byte, i int, b Budget) (nx int32, width int) {
+	col, width := d.p.colAt(src, i)
+	return d.step(s, col, b), width
+}
+
+// passed looks at a state that needs it, notes the match that ends at i, and
+// reports whether the scan is over.
+func (d *dfa) passed(row int32, i int, end *int) bool {
+	st := &d.states[int(row)/d.p.ncol]
+	if st.match {
+		*end = i
+	}
+	return st.match && d.mode == exists || st.dead()
 }
 
 // backward scans back from end, no further than from, and returns where the
@@ -395,22 +398,24 @@ func (d *dfa) stepBack(st dstate, col int) (match bool) {
 			match = true
 		}
 		for _, from := range d.preds[d.predAt[pc]:d.predAt[pc+1]] {
-			i := &d.p.insts[from]
-			switch i.op {
-			case iSet:
-				if d.p.takes(i.arg, col) && d.next.add(from) {
-					d.list = append(d.list, from)
-				}
-			case iAssert:
-				if d.p.holds(i.arg, prev, st.kind) {
-					d.stack = append(d.stack, from)
-				}
-			default:
-				d.stack = append(d.stack, from)
-			}
+			d.stepBackTo(from, col, prev, st.kind)
 		}
 	}
 	return match
+}
+
+// stepBackTo goes back to one instruction: over the character, or to follow it
+// further.
+func (d *dfa) stepBackTo(from int32, col int, prev, next uint8) {
+	i := &d.p.insts[from]
+	switch {
+	case i.op == iSet:
+		if d.p.takes(i.arg, col) && d.next.add(from) {
+			d.list = append(d.list, from)
+		}
+	case i.op != iAssert || d.p.holds(i.arg, prev, next):
+		d.stack = append(d.stack, from)
+	}
 }
 
 // state returns the row of the state that list describes, complemented when it

@@ -7,7 +7,10 @@
 // bounded; the rest runs on a backtracker that asks its budget at every step.
 package regex
 
-import "unicode/utf8"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
 // Syntax is the language a pattern is written in.
 type Syntax int
@@ -132,6 +135,18 @@ func wrap(tree *node, o Options) *node {
 		return concat(&node{op: nAssert, assert: atNoWordBefore}, tree, &node{op: nAssert, assert: atNoWordAfter})
 	}
 	return tree
+}
+
+// Quote returns an extended or Perl pattern that matches text and nothing else.
+func Quote(text string) string {
+	var b strings.Builder
+	for i := range len(text) {
+		if strings.IndexByte(`\.+*?()|[]{}^$`, text[i]) >= 0 {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(text[i])
+	}
+	return b.String()
 }
 
 // Groups returns the number of groups that the pattern has.

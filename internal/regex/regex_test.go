@@ -95,6 +95,18 @@ func TestMemoryIsReturned(t *testing.T) {
 	}
 }
 
+// TestQuoteMatchesItsText checks that no character keeps a special meaning.
+func TestQuoteMatchesItsText(t *testing.T) {
+	for _, text := range []string{`a.b`, `a*+?(b)|[c]{2}^$`, `\`, `é`, ``} {
+		for _, s := range []Syntax{ERE, Perl} {
+			r, err := Compile(Quote(text), Options{Syntax: s, Whole: true})
+			if err != nil || !r.Match([]byte(text), 0, nil, nil) || r.Match([]byte(text+"x"), 0, nil, nil) {
+				t.Errorf("%q as %q: %v", text, Quote(text), err)
+			}
+		}
+	}
+}
+
 // TestFlagsHideTheEdges checks NotBOL and NotEOL.
 func TestFlagsHideTheEdges(t *testing.T) {
 	for _, c := range []struct {
