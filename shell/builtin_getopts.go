@@ -124,7 +124,7 @@ func (g *getopt) assign(value string) int {
 		return 1
 	}
 	if !g.in.set(g.name, value) {
-		return 1
+		return 2
 	}
 	return 0
 }

@@ -40,7 +40,7 @@ func bMapfile(in *interp, args []string) int {
 		in.errorf("%s: %d: invalid file descriptor: Bad file descriptor", m.cmd, m.fd)
 		return 1
 	case v != nil && v.attrs&attrReadonly != 0:
-		in.errorf("%s: %s: readonly variable", m.cmd, r.name)
+		in.errorf("%s: readonly variable", r.name)
 		return 1
 	case v != nil && v.attrs&attrAssoc != 0:
 		in.errorf("%s: %s: not an indexed array", m.cmd, r.name)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -41,7 +42,7 @@ func bPrintf(in *interp, args []string) int {
 	}
 	p.args = args[i+1:]
 	p.all(args[i])
-	in.borrow(len(p.out))
+	in.borrow(p.paid)
 	if p.to == nil {
 		if st := in.writeOut("printf", p.out); st != 0 {
 			return st
@@ -353,6 +354,9 @@ func (p *printer) text(s spec, a string) {
 
 func (p *printer) pad(s spec, a string) {
 	p.grow(max(s.width, len(a)))
+	if s.width > 4096 {
+		p.out = slices.Grow(p.out, max(s.width, len(a)))
+	}
 	if !s.minus {
 		p.spaces(s.width - len(a))
 	}

@@ -296,7 +296,10 @@ func (c *compiler) length(e *syntax.ParamExp, get fetch) fetch {
 				v = nil
 			}
 			n = in.count(v)
-			in.checkSet(v != nil, name)
+			if v == nil && in.opts&optNounset != 0 {
+				in.errorf("%s: unbound variable", name)
+				in.fatal(1)
+			}
 		default:
 			v := get(in)
 			in.checkSet(v.set, shown)
