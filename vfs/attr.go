@@ -235,7 +235,10 @@ func (f *FS) tryReadFile(path string) ([]byte, *lazy, Errno) {
 // the old one stays.
 func (f *FS) WriteFile(path string, data []byte, perm fs.FileMode) error {
 	now := f.now().UnixNano()
-	blocks := newBlocks(data)
+	var blocks []*block
+	if int64(len(data)) <= f.quota.Bytes { // else it fails below, and needs no copy
+		blocks = newBlocks(data)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return pathError("write", path, f.writeFile(path, blocks, int64(len(data)), perm, now))

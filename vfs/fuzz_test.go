@@ -305,7 +305,7 @@ func (s *script) step() {
 			s.open = append(s.open, w)
 		}
 	case 11:
-		s.snapshots = append(s.snapshots, s.fs.Snapshot())
+		s.snapshots = append(s.snapshots[max(len(s.snapshots)-4, 0):], s.fs.Snapshot())
 	case 12:
 		s.fs.Restore(s.snapshots[n%len(s.snapshots)])
 	case 13:
@@ -337,7 +337,7 @@ func FuzzOperations(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s := &script{data: data, fs: New(Options{Quota: narrow()})}
 		s.snapshots = []*Snapshot{s.fs.Snapshot()}
-		for len(s.data) > 0 {
+		for range min(len(s.data), 300) {
 			s.step()
 			if u := s.fs.Usage(); u.Bytes > u.Quota.Bytes || u.Nodes > u.Quota.Nodes || u.Bytes < 0 || u.Nodes < 0 {
 				t.Fatalf("usage %+v", u)
