@@ -22,6 +22,9 @@ func number(s string) (int, bool) {
 func bBreak(in *interp, args []string) int {
 	args = dashes(args)
 	levels := 1
+	if in.loops == 0 && in.opt(optPosix) {
+		return 0
+	}
 	if in.loops == 0 {
 		in.errorf("%s: only meaningful in a `for', `while', or `until' loop", args[0])
 		return 0
@@ -98,6 +101,7 @@ func bReturn(in *interp, args []string) int {
 	args = dashes(args)
 	if len(in.frames) == 0 || in.frames[len(in.frames)-1].fn == "main" {
 		in.errorf("return: can only `return' from a function or sourced script")
+		in.misused = true
 		return 2
 	}
 	status, ok := in.exitStatus(args)
@@ -173,9 +177,7 @@ func bSource(in *interp, args []string) int {
 	file := in.sourcePath(args[1])
 	text, ok := in.readScript(file)
 	if !ok {
-		if in.opt(optPosix) {
-			in.flow = flowExit
-		}
+		in.misused = true
 		return 1
 	}
 	if !in.p.Enter() {
@@ -400,7 +402,9 @@ func (in *interp) runCommand(args []string, std bool) int {
 		if args[0] == "exec" {
 			return in.replaceShell(args)
 		}
-		return b(in, args)
+		status := b(in, args)
+		in.misused = false // it is no special builtin when it is called like this
+		return status
 	}
 	in.flushOut()
 	if std {

@@ -565,7 +565,15 @@ func (in *interp) printTraps(specs []string) int {
 	}
 	var b strings.Builder
 	for _, s := range list {
-		b.WriteString("trap -- '" + strings.ReplaceAll(t.text(s), "'", `'\''`) + "' " + trapName(s) + "\n")
+		b.WriteString("trap -- '" + strings.ReplaceAll(t.text(s), "'", `'\''`) + "' " + in.printedTrap(s) + "\n")
 	}
 	return max(in.print("trap", b.String()), status)
+}
+
+// printedTrap names a trap as trap -p does.
+func (in *interp) printedTrap(s kernel.Signal) string {
+	if in.opt(optPosix) {
+		return strings.TrimPrefix(trapName(s), "SIG")
+	}
+	return trapName(s)
 }

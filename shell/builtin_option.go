@@ -105,7 +105,9 @@ func (in *interp) turn(o optSet, on bool) {
 	}
 	switch {
 	case o == optPosix && on:
-		in.shopts |= shInheritErrexit | shShiftVerbose&0
+		in.shopts |= shInheritErrexit | shShiftVerbose | shSourcepath | shExpandAliases
+	case o == optPosix:
+		in.shopts &^= shInheritErrexit | shShiftVerbose | shExpandAliases
 	case o == optVi && on:
 		in.opts &^= optEmacs
 	case o == optEmacs && on:

@@ -147,8 +147,7 @@ func bFc(in *interp, args []string) int {
 		in.errorf("fc: there is no editor here: use fc -l to list and fc -s to run a command again")
 		return 1
 	case len(lines) == 0:
-		in.errorf("fc: history specification out of range")
-		return 1
+		return 0
 	}
 	from, to := max(0, len(lines)-16), len(lines)-1
 	if len(rest) > 0 {

@@ -148,6 +148,9 @@ func (in *interp) fatal(status int) {
 // because an expansion failed; the message has been printed. It does not
 // return.
 func (in *interp) discard(status int) {
+	if in.opt(optPosix) {
+		in.fatal(in.unboundStatus())
+	}
 	in.status = status
 	in.aborting = &abort{in: in}
 	panic(in.aborting)

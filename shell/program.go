@@ -86,8 +86,7 @@ type invocation struct {
 func shellMain(p *kernel.Proc) int {
 	in := &interp{p: p, opts: defaultOpts, shopts: defaultShopts, name0: p.Args[0], shellPID: p.PID()}
 	if p.Name() == "sh" || p.Name() == "-sh" {
-		in.opts |= optPosix
-		in.shopts |= shExpandAliases
+		in.turn(optPosix, true)
 	}
 	if strings.HasPrefix(p.Args[0], "-") {
 		in.shopts |= shLoginShell

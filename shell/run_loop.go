@@ -113,6 +113,9 @@ func (c *compiler) forCmd(x *syntax.Cmd, f *syntax.For) run {
 		in.line = line
 		if !isName(name) {
 			in.errorf("`%s': not a valid identifier", name)
+			if in.opt(optPosix) {
+				in.fatal(2)
+			}
 			in.discard(1)
 		}
 		list := words(in)

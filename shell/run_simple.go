@@ -108,9 +108,6 @@ func (in *interp) assignOnly(assigns func(in *interp) bool, redirs []redir) flow
 // unassigned abandons the command line after an assignment that failed; a
 // POSIX shell ends.
 func (in *interp) unassigned() {
-	if in.opt(optPosix) {
-		in.fatal(in.unboundStatus())
-	}
 	in.discard(1)
 }
 
@@ -202,8 +199,7 @@ func (k *simple) dressed(in *interp, args []string, once bool) (f flow) {
 	}
 	if in.opt(optPosix) && isSpecial(args[0]) {
 		if !k.assigns(in) {
-			in.status = 1
-			return flowExit
+			in.unassigned()
 		}
 		if in.opt(optXtrace) {
 			in.traceArgs(args)
