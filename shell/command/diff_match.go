@@ -99,164 +99,200 @@ func (d *diffSearch) compare(xoff, xlim, yoff, ylim int, exact bool) {
 	}
 }
 
+// diffBox is a stretch of the problem: lines xoff to xlim of the one side, yoff
+// to ylim of the other.
+type diffBox struct{ xoff, xlim, yoff, ylim int }
+
+// diffFront is how far a search has spread: from diagonal lo to hi.
+type diffFront struct{ lo, hi int }
+
+// spread widens the front by one diagonal on each side, or narrows it at the
+// border of the box; beyond is what the diagonals outside hold.
+func (f *diffFront) spread(reach []int32, zero int, box diffBox, beyond int32) {
+	if f.lo > box.xoff-box.ylim {
+		f.lo--
+		reach[zero+f.lo-1] = beyond
+	} else {
+		f.lo++
+	}
+	if f.hi < box.xlim-box.yoff {
+		f.hi++
+		reach[zero+f.hi+1] = beyond
+	} else {
+		f.hi--
+	}
+}
+
 // split looks from both ends for the middle of a shortest path.
 func (d *diffSearch) split(xoff, xlim, yoff, ylim int, exact bool) diffSplit {
-	a, b, z := d.a.keep, d.b.keep, d.zero
-	dmin, dmax := xoff-ylim, xlim-yoff
+	box := diffBox{xoff, xlim, yoff, ylim}
 	fmid, bmid := xoff-yoff, xlim-ylim
-	fmin, fmax, bmin, bmax := fmid, fmid, bmid, bmid
+	fore, back := diffFront{fmid, fmid}, diffFront{bmid, bmid}
 	odd := (fmid-bmid)&1 != 0
-	fd, bd := d.fore, d.back
-	fd[z+fmid], bd[z+bmid] = int32(xoff), int32(xlim)
+	d.fore[d.zero+fmid], d.back[d.zero+bmid] = int32(xoff), int32(xlim)
 	for c := 1; ; c++ {
-		d.p.Tick(1 + (fmax-fmin+bmax-bmin)/8)
-		if fmin > dmin {
-			fmin--
-			fd[z+fmin-1] = -1
-		} else {
-			fmin++
+		d.p.Tick(1 + (fore.hi-fore.lo+back.hi-back.lo)/8)
+		fore.spread(d.fore, d.zero, box, -1)
+		if x, k, met := d.ahead(box, fore, back, odd); met {
+			return diffSplit{x, x - k, true, true}
 		}
-		if fmax < dmax {
-			fmax++
-			fd[z+fmax+1] = -1
-		} else {
-			fmax--
-		}
-		for k := fmax; k >= fmin; k -= 2 {
-			x := int(max(fd[z+k-1]+1, fd[z+k+1]))
-			y := x - k
-			for x < xlim && y < ylim && a[x] == b[y] {
-				x++
-				y++
-			}
-			fd[z+k] = int32(x)
-			if odd && bmin <= k && k <= bmax && int(bd[z+k]) <= x {
-				return diffSplit{x, y, true, true}
-			}
-		}
-		if bmin > dmin {
-			bmin--
-			bd[z+bmin-1] = 1<<31 - 1
-		} else {
-			bmin++
-		}
-		if bmax < dmax {
-			bmax++
-			bd[z+bmax+1] = 1<<31 - 1
-		} else {
-			bmax--
-		}
-		for k := bmax; k >= bmin; k -= 2 {
-			x := int(min(bd[z+k-1], bd[z+k+1]-1))
-			y := x - k
-			for xoff < x && yoff < y && a[x-1] == b[y-1] {
-				x--
-				y--
-			}
-			bd[z+k] = int32(x)
-			if !odd && fmin <= k && k <= fmax && x <= int(fd[z+k]) {
-				return diffSplit{x, y, true, true}
-			}
+		back.spread(d.back, d.zero, box, 1<<31-1)
+		if x, k, met := d.behind(box, fore, back, !odd); met {
+			return diffSplit{x, x - k, true, true}
 		}
 		if !exact && c >= d.dear {
-			return d.giveUp(xoff, xlim, yoff, ylim, [4]int{fmin, fmax, bmin, bmax})
+			return d.giveUp(box, fore, back)
 		}
 	}
 }
 
-// giveUp splits where the search has come furthest.
-func (d *diffSearch) giveUp(xoff, xlim, yoff, ylim int, reach [4]int) diffSplit {
-	fbest, fx := -1, 0
-	for k := reach[1]; k >= reach[0]; k -= 2 {
-		x := min(int(d.fore[d.zero+k]), xlim)
+// ahead takes the search from the beginning one step further and reports where
+// it meets the other one, if it can in this step.
+func (d *diffSearch) ahead(box diffBox, fore, back diffFront, can bool) (x, k int, met bool) {
+	a, b, z, fd := d.a.keep, d.b.keep, d.zero, d.fore
+	for k := fore.hi; k >= fore.lo; k -= 2 {
+		x := int(max(fd[z+k-1]+1, fd[z+k+1]))
 		y := x - k
-		if ylim < y {
-			x, y = ylim+k, ylim
+		for x < box.xlim && y < box.ylim && a[x] == b[y] {
+			x++
+			y++
+		}
+		fd[z+k] = int32(x)
+		if can && back.lo <= k && k <= back.hi && int(d.back[z+k]) <= x {
+			return x, k, true
+		}
+	}
+	return 0, 0, false
+}
+
+// behind takes the search from the end one step further.
+func (d *diffSearch) behind(box diffBox, fore, back diffFront, can bool) (x, k int, met bool) {
+	a, b, z, bd := d.a.keep, d.b.keep, d.zero, d.back
+	for k := back.hi; k >= back.lo; k -= 2 {
+		x := int(min(bd[z+k-1], bd[z+k+1]-1))
+		y := x - k
+		for box.xoff < x && box.yoff < y && a[x-1] == b[y-1] {
+			x--
+			y--
+		}
+		bd[z+k] = int32(x)
+		if can && fore.lo <= k && k <= fore.hi && x <= int(d.fore[z+k]) {
+			return x, k, true
+		}
+	}
+	return 0, 0, false
+}
+
+// giveUp splits where the search has come furthest.
+func (d *diffSearch) giveUp(box diffBox, fore, back diffFront) diffSplit {
+	fbest, fx := -1, 0
+	for k := fore.hi; k >= fore.lo; k -= 2 {
+		x := min(int(d.fore[d.zero+k]), box.xlim)
+		y := x - k
+		if box.ylim < y {
+			x, y = box.ylim+k, box.ylim
 		}
 		if x+y > fbest {
 			fbest, fx = x+y, x
 		}
 	}
 	bbest, bx := 1<<40, 0
-	for k := reach[3]; k >= reach[2]; k -= 2 {
-		x := max(xoff, int(d.back[d.zero+k]))
+	for k := back.hi; k >= back.lo; k -= 2 {
+		x := max(box.xoff, int(d.back[d.zero+k]))
 		y := x - k
-		if y < yoff {
-			x, y = yoff+k, yoff
+		if y < box.yoff {
+			x, y = box.yoff+k, box.yoff
 		}
 		if x+y < bbest {
 			bbest, bx = x+y, x
 		}
 	}
-	if (xlim+ylim)-bbest < fbest-(xoff+yoff) {
+	if (box.xlim+box.ylim)-bbest < fbest-(box.xoff+box.yoff) {
 		return diffSplit{fx, fbest - fx, true, false}
 	}
 	return diffSplit{bx, bbest - bx, false, true}
 }
 
+// marks are the changed lines of one side.
+type marks []bool
+
+func (m marks) at(i int) bool { return i >= 0 && i < len(m) && m[i] }
+
+// past returns the first line at or after i that is not changed.
+func (m marks) past(i int) int {
+	for m.at(i) {
+		i++
+	}
+	return i
+}
+
+// before returns the last line before i that is not changed.
+func (m marks) before(i int) int {
+	for i--; m.at(i); i-- {
+	}
+	return i
+}
+
 // shift moves each run of changes as far down as it goes, joining runs that
 // meet, and back to where the other side has a change too.
 func (d *diffSearch) shift(side, other *diffSide) {
-	ch, och, class := side.changed[1:], other.changed[1:], side.class
-	at := func(list []bool, i int) bool { return i >= 0 && i < len(list) && list[i] }
-	end := len(class)
+	ch, och := marks(side.changed[1:]), marks(other.changed[1:])
+	end := len(side.class)
 	for i, j := 0, 0; ; {
 		for i < end && !ch[i] {
-			for at(och, j) {
-				j++
-			}
-			j++
+			j = och.past(j) + 1
 			i++
 		}
 		if i == end {
 			return
 		}
-		start := i
-		for at(ch, i) {
-			i++
-		}
-		for at(och, j) {
-			j++
-		}
-		corresponding := end
-		for {
-			length := i - start
-			for start > 0 && class[start-1] == class[i-1] {
-				start--
-				i--
-				ch[start], ch[i] = true, false
-				for at(ch, start-1) {
-					start--
-				}
-				for j--; at(och, j); j-- {
-				}
-				d.p.Tick(1)
-			}
-			corresponding = end
-			if at(och, j-1) {
-				corresponding = i
-			}
-			for i != end && class[start] == class[i] {
-				ch[start], ch[i] = false, true
-				start++
-				for i++; at(ch, i); i++ {
-				}
-				for j++; at(och, j); j++ {
-					corresponding = i
-				}
-				d.p.Tick(1)
-			}
-			if length == i-start {
-				break
-			}
-		}
-		for corresponding < i {
+		i, j = d.shiftRun(side.class, ch, och, i, och.past(j))
+		d.p.Tick(1)
+	}
+}
+
+// shiftRun moves the run of changes that begins at start; j is the line of the
+// other side that corresponds to its end. It returns both after the move.
+func (d *diffSearch) shiftRun(class []int32, ch, och marks, start, j int) (int, int) {
+	end := len(class)
+	i, corresponding := ch.past(start), end
+	for {
+		length := i - start
+		for start > 0 && class[start-1] == class[i-1] {
 			start--
 			i--
 			ch[start], ch[i] = true, false
-			for j--; at(och, j); j-- {
+			for ch.at(start - 1) {
+				start--
 			}
+			j = och.before(j)
+			d.p.Tick(1)
 		}
-		d.p.Tick(1)
+		corresponding = end
+		if och.at(j - 1) {
+			corresponding = i
+		}
+		for i != end && class[start] == class[i] {
+			ch[start], ch[i] = false, true
+			start++
+			i = ch.past(i)
+			if next := och.past(j + 1); next > j+1 {
+				corresponding = i
+				j = next
+			} else {
+				j++
+			}
+			d.p.Tick(1)
+		}
+		if length == i-start {
+			break
+		}
 	}
+	for corresponding < i {
+		start--
+		i--
+		ch[start], ch[i] = true, false
+		j = och.before(j)
+	}
+	return i, j
 }

@@ -78,7 +78,7 @@ func (d *diffPair) pair(w sideWidths, i, j int, mark string) {
 	d.p.Tick(1)
 	column := 0
 	if i >= 0 {
-		column = d.cell(d.a.line(i), 0, w.half)
+		column = d.cell(d.a.line(i), w.half)
 	}
 	if mark != " " {
 		column = d.gap(column, (w.half+w.second-1)/2) + 1
@@ -91,7 +91,7 @@ func (d *diffPair) pair(w sideWidths, i, j int, mark string) {
 	}
 	if j >= 0 && len(d.b.line(j)) > 0 {
 		d.gap(column, w.second)
-		d.cell(d.b.line(j), w.second, w.half)
+		d.cell(d.b.line(j), w.half)
 	}
 	if i >= 0 && !d.a.lacks(i) || j >= 0 && !d.b.lacks(j) {
 		d.put("\n")
@@ -115,44 +115,54 @@ func (d *diffPair) gap(from, to int) int {
 	return to
 }
 
+// sideCell is a line on its way into a column.
+type sideCell struct {
+	*diffPair
+	width  int
+	column int // where the next character would go
+	shown  int // where the last one that was written ended
+}
+
 // cell writes as much of a line as fits and returns the column it ends at,
 // counted from the cell's own beginning.
-func (d *diffPair) cell(line []byte, offset, width int) int {
-	column := 0 // where the next character would go
-	shown := 0  // where the last one that was written ended
+func (d *diffPair) cell(line []byte, width int) int {
+	c := &sideCell{diffPair: d, width: width}
 	for at := 0; at < len(line); {
-		c := line[at]
+		b := line[at]
 		r, n := utf8.DecodeRune(line[at:])
 		switch {
-		case c == '\t':
-			step := d.fold.tabWidth - column%d.fold.tabWidth
-			if column == shown {
-				stop := min(column+step, width)
-				if d.expand {
-					d.gap(shown, stop)
-				} else if column+step < width {
-					d.put("\t")
-				}
-				if column+step < width || d.expand {
-					shown = stop
-				}
-			}
-			column += step
-		case c == '\r' || c == '\b':
-			d.put(string(c))
-		case c < ' ' || c == 0x7f:
-			if column < width {
-				d.put(string(c))
-			}
+		case b == '\t':
+			c.tab()
+		case b == '\r' || b == '\b' || (b < ' ' || b == 0x7f) && c.column < width:
+			d.put(string(b))
+		case b < ' ' || b == 0x7f:
 		default:
-			cells := max(runeWidth(r), 0)
-			column += cells
-			if column <= width {
-				shown = column
-				_, _ = d.p.Out().Write(line[at : at+n]) // shows at the flush
-			}
+			c.letter(line[at:at+n], max(runeWidth(r), 0))
 		}
 		at += n
 	}
-	return shown
+	return c.shown
+}
+
+func (c *sideCell) letter(text []byte, cells int) {
+	c.column += cells
+	if c.column <= c.width {
+		c.shown = c.column
+		_, _ = c.p.Out().Write(text) // shows at the flush
+	}
+}
+
+func (c *sideCell) tab() {
+	step := c.fold.tabWidth - c.column%c.fold.tabWidth
+	stop := min(c.column+step, c.width)
+	switch {
+	case c.column != c.shown:
+	case c.expand:
+		c.gap(c.shown, stop)
+		c.shown = stop
+	case c.column+step < c.width:
+		c.put("\t")
+		c.shown = stop
+	}
+	c.column += step
 }

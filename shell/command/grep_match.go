@@ -77,11 +77,10 @@ func (g *grepRun) check(o regex.Options) bool {
 // refers reports whether a pattern seems to hold a back-reference.
 func (g *grepRun) refers() bool {
 	for _, text := range g.patterns {
-		for i := 0; i+1 < len(text); i++ {
-			if text[i] == '\\' {
-				if i++; text[i] >= '1' && text[i] <= '9' {
-					return true
-				}
+		text = strings.ReplaceAll(text, `\\`, "")
+		for i := 1; i < len(text); i++ {
+			if text[i-1] == '\\' && text[i] >= '1' && text[i] <= '9' {
+				return true
 			}
 		}
 	}

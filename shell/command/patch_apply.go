@@ -144,24 +144,7 @@ func (w *patchWork) load() bool {
 
 // hunk applies the n-th hunk, or rejects it.
 func (w *patchWork) hunk(n int, h *patchHunk) {
-	where, fuzz := 0, 0
-	before, after := h.context()
-	if !w.skip {
-		most := min(w.fuzz, max(before, after))
-		for ; fuzz <= most; fuzz++ {
-			where = w.find(h, fuzz)
-			w.mismatch = w.mismatch || where == 0 || fuzz > 0 || w.offset != 0
-			if n == 1 && where == 0 && w.seemsApplied(h, fuzz) {
-				if w.skip {
-					break
-				}
-				where = w.find(h, fuzz)
-			}
-			if where != 0 {
-				break
-			}
-		}
-	}
+	where, fuzz := w.place(n, h)
 	at := h.from
 	if where != 0 {
 		at = where
@@ -186,6 +169,23 @@ func (w *patchWork) hunk(n int, h *patchHunk) {
 		text += fmt.Sprintf(" (offset %d line%s)", w.offset, plural(w.offset))
 	}
 	w.say(text + ".\n")
+}
+
+// place looks for the place of the n-th hunk with more and more fuzz.
+func (w *patchWork) place(n int, h *patchHunk) (where, fuzz int) {
+	before, after := h.context()
+	most := min(w.fuzz, max(before, after))
+	for ; fuzz <= most && !w.skip; fuzz++ {
+		where = w.find(h, fuzz)
+		w.mismatch = w.mismatch || where == 0 || fuzz > 0 || w.offset != 0
+		if n == 1 && where == 0 && w.seemsApplied(h, fuzz) && !w.skip {
+			where = w.find(h, fuzz)
+		}
+		if where != 0 {
+			return where, fuzz
+		}
+	}
+	return 0, fuzz
 }
 
 // seemsApplied reports whether the first hunk fits the other way round and the
