@@ -138,11 +138,11 @@ func (t *tree) check(owner *epoch) error {
 			subdirs++
 			todo = append(todo, in)
 		}
-		switch {
-		case dir.owner == owner:
+		if dir.dir.subdirs != subdirs {
+			if dir.owner != owner { // the base's, where a name has another kind
+				dir = t.own(dir)
+			}
 			dir.dir.subdirs = subdirs
-		case dir.dir.subdirs != subdirs:
-			return fmt.Errorf("directory %d is not that of the base: %w", dir.ino, EIO)
 		}
 	}
 	names[rootIno] = 1

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -301,6 +302,31 @@ func TestLoadSharesTheBase(t *testing.T) {
 	if again != id {
 		t.Errorf("saved again as %s instead of %s", again, id)
 	}
+}
+
+// TestLoadOnBaseWithOtherKinds has a directory that looks as in the base,
+// down to its times, but has a file where the base has a directory.
+func TestLoadOnBaseWithOtherKinds(t *testing.T) {
+	clock := func() time.Time { return time.Unix(1000, 0) }
+	b := New(Options{Now: clock})
+	must(t, b.MkdirAll("/d", 0o755))
+	for i := range 100 {
+		must(t, b.Mkdir(fmt.Sprint("/d/", i), 0o755))
+	}
+	base := b.Snapshot()
+	f := New(Options{Base: base, Now: clock})
+	must(t, f.Rmdir("/d/60"))
+	must(t, f.WriteFile("/d/60", []byte("x"), 0o644))
+	s := new(Memory)
+	id, err := f.Save(s)
+	must(t, err)
+	g, err := Load(s, id, Options{Base: base})
+	must(t, err)
+	must(t, g.verify())
+	if d := cmp.Diff(dump(t, f), dump(t, g)); d != "" {
+		t.Error(d)
+	}
+	must(t, New(Options{Base: base}).verify())
 }
 
 func (f *FS) table() *table { return &f.tree.table }
