@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -457,5 +458,43 @@ func TestLoadChecksTheLengthOfBlocks(t *testing.T) {
 	must(t, err)
 	if _, err := g.ReadFile("/f"); !errors.Is(err, EIO) {
 		t.Errorf("ReadFile: %v, want EIO", err)
+	}
+}
+
+func TestSweepLeavesOnlyWhatIsKept(t *testing.T) {
+	d, err := OpenDir(t.TempDir())
+	must(t, err)
+	defer d.Close()
+	f := New(Options{})
+	must(t, f.WriteFile("/old", numbered(1, 5000), 0o644))
+	_, err = f.Save(d)
+	must(t, err)
+	must(t, f.WriteFile("/old", numbered(2, 5000), 0o644))
+	id, err := f.Save(d)
+	must(t, err)
+	dir, _ := blobPath(Key{7})
+	must(t, d.root.MkdirAll(dir, 0o700))
+	for name, age := range map[string]time.Duration{"tmp-dead": 2 * abandoned, "tmp-alive": abandoned / 2} {
+		must(t, d.root.WriteFile(dir+"/"+name, []byte("part"), 0o600))
+		then := time.Now().Add(-age)
+		must(t, d.root.Chtimes(dir+"/"+name, then, then))
+	}
+	needed, err := Keys(d, id)
+	must(t, err)
+	must(t, d.Sweep(func(k Key) bool { return slices.Contains(needed, k) }))
+	left, err := d.Keys()
+	must(t, err)
+	if len(left) != len(needed) {
+		t.Errorf("%d blobs are left, %d are needed", len(left), len(needed))
+	}
+	for name, want := range map[string]bool{"tmp-dead": false, "tmp-alive": true} {
+		if _, err := d.root.Stat(dir + "/" + name); (err == nil) != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	g, err := Load(d, id, Options{})
+	must(t, err)
+	if d := cmp.Diff(dump(t, f), dump(t, g)); d != "" {
+		t.Error(d)
 	}
 }

@@ -7,7 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"strings"
 	"sync"
+	"time"
 )
 
 // Dir is a Store in a directory of the host: one file for each blob, named
@@ -40,6 +42,9 @@ func OpenDir(name string) (*Dir, error) {
 
 // Close gives the directory back.
 func (d *Dir) Close() error { return d.root.Close() }
+
+// tempPrefix is what the names of files begin with that are being written.
+const tempPrefix = "tmp-"
 
 // blobPath returns where a blob is: 256 directories keep each one small.
 func blobPath(k Key) (dir, name string) {
@@ -75,7 +80,7 @@ func (d *Dir) Put(k Key, data []byte) error {
 	if _, err := rand.Read(random[:]); err != nil {
 		return err
 	}
-	temp := dir + "/tmp-" + hex.EncodeToString(random[:])
+	temp := dir + "/" + tempPrefix + hex.EncodeToString(random[:])
 	f, err := d.create(dir, temp)
 	if err != nil {
 		return err
@@ -158,14 +163,46 @@ func (d *Dir) Delete(k Key) error {
 // Keys returns the keys of all blobs, in order.
 func (d *Dir) Keys() ([]Key, error) {
 	var keys []Key
-	err := fs.WalkDir(d.root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
+	err := d.walk(func(k Key) error {
+		keys = append(keys, k)
+		return nil
+	}, func(string, fs.DirEntry) error { return nil })
+	return keys, err
+}
+
+// abandoned is the age at which a temporary file has no writer any more.
+const abandoned = time.Hour
+
+// Sweep deletes the blobs that keep doesn't want, and the temporary files of
+// writers that died more than an hour ago. Nothing may be saved meanwhile.
+func (d *Dir) Sweep(keep func(Key) bool) error {
+	now := time.Now()
+	return d.walk(func(k Key) error {
+		if keep(k) {
+			return nil
+		}
+		return d.Delete(k)
+	}, func(name string, e fs.DirEntry) error {
+		info, err := e.Info()
+		if err != nil || now.Sub(info.ModTime()) < abandoned {
+			return err
+		}
+		return d.root.Remove(name)
+	})
+}
+
+// walk calls one function for each blob and another for each temporary file.
+func (d *Dir) walk(blob func(Key) error, temp func(string, fs.DirEntry) error) error {
+	return fs.WalkDir(d.root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
+		if strings.HasPrefix(e.Name(), tempPrefix) {
+			return temp(name, e)
+		}
 		if k, err := ParseKey(path.Dir(name) + e.Name()); err == nil {
-			keys = append(keys, k)
+			return blob(k)
 		}
 		return nil
 	})
-	return keys, err
 }
