@@ -62,3 +62,20 @@ func TestGrepContextAcrossBuffers(t *testing.T) {
 	}
 	compare(t, cases)
 }
+
+// TestGrepIsBounded runs patterns that explode elsewhere over much text.
+func TestGrepIsBounded(t *testing.T) {
+	s := newSandbox(t, "/work")
+	s.write("as", strings.Repeat(strings.Repeat("a", 5000)+"\n", 2000))
+	s.write("one", strings.Repeat("ab", 4<<20))
+	s.write("words", strings.Repeat("some words here and there\n", 300000))
+	for _, run := range []string{
+		"grep -E (a*)*b as", "grep -E (a+)+$ as", "grep -E (.*)(.*)(.*)(.*)(.*)x\\1 as", "grep -P ^(a+)+$b as", "grep -P (a|aa)+\\1$ as", "grep -E (a{1,50}){1,50}b as", "grep -o a as", "grep -E (a|b)*a(a|b){12}c one", "grep -o . one", "grep -Po (?<=a)b one", "grep -w -o [a-z]* words",
+		"grep -vn -E (a|b|c)+x words", "grep --color=always e words", "grep -n -C 3 there words", "sed s/\\(.*\\)\\1/x/ as", "sed -E s/(a|b)*c|(.*)$/x/g one", "sed s/./&&/g one", "sed -n l one", "sed y/ab/éü/ one", "sed -E :a;s/(a)(b)/\\2\\1/;ta one", "grep -E x{3000} as", "grep -iE [[:alpha:]]*[[:digit:]]+$ one",
+	} {
+		t.Run(run, func(t *testing.T) {
+			s.tb = t
+			s.endsInTime("", words(strings.ReplaceAll(run, "'", ""))...)
+		})
+	}
+}
