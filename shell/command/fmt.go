@@ -125,7 +125,7 @@ func (j *fmtJob) line(line []byte) {
 		_ = j.p.Out().WriteByte('\n')
 		return
 	}
-	col := column(body[:indent])
+	col := indentWidth(body[:indent])
 	if j.lines > 0 && (j.split || col != j.rest && !(j.crown && j.lines == 1)) {
 		j.flush()
 	}
@@ -138,8 +138,8 @@ func (j *fmtJob) line(line []byte) {
 	j.take(body[indent:])
 }
 
-// column is how wide blanks are.
-func column(blanks []byte) int {
+// indentWidth is how wide blanks are.
+func indentWidth(blanks []byte) int {
 	col := 0
 	for _, c := range blanks {
 		if c == '\t' {
