@@ -5,7 +5,7 @@ import "slices"
 // systemCommands returns the commands that deal with processes, time,
 // numbers and what the machine is, and awk.
 func systemCommands() []Command {
-	return slices.Concat(awkCommands(), processCommands(), numberCommands(), checksumCommands())
+	return slices.Concat(awkCommands(), processCommands(), numberCommands(), checksumCommands(), machineCommands())
 }
 
 func awkCommands() []Command {
@@ -74,4 +74,31 @@ func checksumCommands() []Command {
 		}
 	}
 	return list
+}
+
+// machineCommands are those that ask what runs and where.
+func machineCommands() []Command {
+	return []Command{
+		{Name: "ps", Short: "list processes", Usage: psUsage, Run: flushed(ps, 1)},
+		{Name: "pgrep", Short: "find processes by name", Usage: pgrepUsage, Run: flushed(pgrep, 3)},
+		{Name: "pkill", Short: "send signals to processes by pattern", Usage: pkillUsage, Run: flushed(pkill, 3)},
+		{Name: "killall", Short: "send signals to processes by name", Usage: killallUsage, Run: flushed(killall, 1)},
+		{Name: "uptime", Short: "print how long this has been running", Usage: uptimeUsage, Run: flushed(uptime, 1)},
+		{Name: "who", Short: "print who is logged in", Usage: whoUsage, Run: flushed(who, 1)},
+		{Name: "w", Short: "print who is logged in and does what", Usage: wUsage, Run: flushed(w, 1)},
+		{Name: "free", Short: "print how much memory is used", Usage: freeUsage, Run: flushed(free, 1)},
+		{Name: "cal", Aliases: []string{"ncal"}, Short: "print a calendar", Usage: calUsage, Run: flushed(cal, 1)},
+		{Name: "which", Short: "print the path of a command", Usage: whichUsage, Run: flushed(which, 1)},
+		{Name: "clear", Short: "clear the screen", Usage: clearUsage, Run: flushed(clearScreen, 1)},
+		{Name: "reset", Short: "reset the terminal", Usage: resetUsage, Run: flushed(resetTerminal, 1)},
+		{Name: "tput", Short: "print what a terminal needs", Usage: tputUsage, Run: flushed(tput, 1)},
+		{Name: "stty", Short: "print the terminal's settings", Usage: sttyUsage, Run: flushed(stty, 1)},
+		{Name: "tty", Short: "print the terminal's name", Usage: ttyUsage, Run: flushed(tty, 3)},
+		{Name: "getconf", Short: "print limits of the system", Usage: getconfUsage, Run: flushed(getconf, 1)},
+		{Name: "locale", Short: "print the locale", Usage: localeUsage, Run: flushed(locale, 1)},
+		{Name: "man", Short: "print what --help of a command prints", Usage: manUsage, Run: flushed(man, 1)},
+		{Name: "sync", Short: "write what is cached", Usage: syncUsage, Run: syncFiles},
+		{Name: "uuidgen", Short: "make a unique identifier", Usage: uuidgenUsage, Run: flushed(uuidgen, 1)},
+		{Name: "mcookie", Short: "make a random cookie", Usage: mcookieUsage, Run: flushed(mcookie, 1)},
+	}
 }

@@ -1,0 +1,195 @@
+package command
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/atoll-sandbox/atoll/internal/kernel"
+)
+
+const calUsage = `Usage: cal [-13jmsy] [[month] year]
+Print a calendar.
+
+  -1          one month (the default)
+  -3          the month before, this one and the next
+  -A NUMBER   months after
+  -B NUMBER   months before
+  -j          days of the year
+  -m MONTH    that month
+  -M, -S      weeks begin on Monday, on Sunday (the default)
+  -y          a whole year
+  -h          ignored: today is not marked
+      --help  display this help and exit
+`
+
+// calStyle is how months are shown.
+type calStyle struct {
+	monday, julian bool
+}
+
+func cal(p *kernel.Proc) int {
+	opts, args, ok := parsing{options: []option{
+		{short: '1'}, {short: '3'}, {short: 'A', arg: required}, {short: 'B', arg: required}, {short: 'j'}, {short: 'm', arg: required}, {short: 'M'},
+		{short: 'S'}, {short: 'y'}, {short: 'h'}, {short: 'N'}, {short: 'C'}, {short: 'b'}, {short: 'd', arg: required},
+	}}.parse(p)
+	if !ok {
+		return 64
+	}
+	now := p.Now().In(zoneOf(p))
+	year, month := now.Year(), int(now.Month())
+	before, after := 0, 0
+	whole := len(args) == 1
+	var st calStyle
+	for _, o := range opts {
+		n, err := strconv.Atoi(o.value)
+		switch o.key {
+		case '3':
+			before, after = 1, 1
+		case 'A', 'B':
+			if err != nil || n < 0 || n > 1200 {
+				p.Errorf("Argument to -%c must be positive", o.key)
+				return 64
+			}
+			if o.key == 'A' {
+				after = n
+			} else {
+				before = n
+			}
+		case 'j':
+			st.julian = true
+		case 'M':
+			st.monday = true
+		case 'S':
+			st.monday = false
+		case 'y':
+			whole = true
+		case 'm':
+			m, ok := calMonth(o.value)
+			if !ok {
+				p.Errorf("%s is neither a month number (1..12) nor a name", o.value)
+				return 64
+			}
+			month, whole = m, false
+		}
+	}
+	if len(args) > 2 {
+		_, _ = p.Stderr.WriteString(calUsage) // nobody to tell
+		return 64
+	}
+	if len(args) == 2 {
+		if month, ok = calMonth(args[0]); !ok {
+			p.Errorf("%s is neither a month number (1..12) nor a name", args[0])
+			return 64
+		}
+		args = args[1:]
+	}
+	if len(args) == 1 {
+		n, err := strconv.Atoi(args[0])
+		if err != nil || n < 1 || n > 9999 {
+			p.Errorf("year `%s' not in range 1..9999", args[0])
+			return 64
+		}
+		year = n
+	}
+	if whole {
+		st.year(p, year)
+		return 0
+	}
+	st.months(p, year, month-before, before+after+1, true)
+	return 0
+}
+
+func calMonth(s string) (int, bool) {
+	if n, err := strconv.Atoi(s); err == nil {
+		return n, n >= 1 && n <= 12
+	}
+	m := dateMonth(strings.ToLower(s))
+	return m, m > 0
+}
+
+func (st calStyle) width() int {
+	if st.julian {
+		return 27
+	}
+	return 20
+}
+
+// month returns the lines of a month: title, days of the week, six weeks.
+func (st calStyle) month(year int, month time.Month, titled bool) []string {
+	w := st.width()
+	title := month.String()
+	if titled {
+		title += " " + itoa(year)
+	}
+	lines := []string{calCenter(title, w)}
+	cell := (w + 1) / 7
+	names := "Su Mo Tu We Th Fr Sa"
+	if st.monday {
+		names = "Mo Tu We Th Fr Sa Su"
+	}
+	if st.julian {
+		names = " " + strings.ReplaceAll(names, " ", "  ")
+	}
+	lines = append(lines, names)
+	first := time.Date(year, month, 1, 0, 0, 0, 0, time.UTC)
+	col := int(first.Weekday())
+	if st.monday {
+		col = (col + 6) % 7
+	}
+	var b strings.Builder
+	b.WriteString(strings.Repeat(" ", col*cell))
+	for d := 1; d <= daysIn(year, int(month)); d++ {
+		n := d
+		if st.julian {
+			n = first.YearDay() + d - 1
+		}
+		b.WriteString(padNumber(itoa(n), cell-1))
+		if col++; col == 7 {
+			lines = append(lines, b.String())
+			b.Reset()
+			col = 0
+			continue
+		}
+		b.WriteByte(' ')
+	}
+	lines = append(lines, b.String())
+	for len(lines) < 8 {
+		lines = append(lines, "")
+	}
+	return lines[:8]
+}
+
+func calCenter(s string, w int) string {
+	return strings.Repeat(" ", max(0, (w-len(s))/2)) + s
+}
+
+// months prints n months, three side by side.
+func (st calStyle) months(p *kernel.Proc, year, month, n int, titled bool) {
+	out := p.Out()
+	for first := true; n > 0; first = false {
+		if !first && !titled {
+			_ = out.WriteByte('\n') // shows at the flush
+		}
+		var row [][]string
+		for range min(3, n) {
+			t := time.Date(year, time.Month(month), 1, 0, 0, 0, 0, time.UTC)
+			row = append(row, st.month(t.Year(), t.Month(), titled))
+			month++
+			n--
+		}
+		for line := range 8 {
+			var b strings.Builder
+			for _, m := range row {
+				b.WriteString(padNumber(m[line], -st.width()-2))
+			}
+			p.Tick(4)
+			_, _ = out.WriteString(b.String() + "\n") // shows at the flush
+		}
+	}
+}
+
+func (st calStyle) year(p *kernel.Proc, year int) {
+	_, _ = p.Out().WriteString(calCenter(itoa(year), 3*st.width()) + "\n") // shows at the flush
+	st.months(p, year, 1, 12, false)
+}

@@ -1,0 +1,182 @@
+package command
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/atoll-sandbox/atoll/internal/kernel"
+)
+
+const (
+	clearUsage = `Usage: clear [options]
+Clear the screen.
+
+  -T TERM     ignored
+  -V          print version
+  -x          do not try to clear scrollback
+      --help  display this help and exit
+`
+	resetUsage = `Usage: reset [options] [TERM]
+Write what puts a terminal into its first state.
+
+      --help  display this help and exit
+`
+	tputUsage = `Usage: tput [-T TERM] CAPNAME [PARAMETER]...
+Print what a terminal needs to do something, for terminals like xterm.
+
+  -S          read the names from standard input
+  -T TERM     ignored
+      --help  display this help and exit
+`
+	sttyUsage = `Usage: stty [-F DEVICE | --file=DEVICE] [SETTING]...
+  or:  stty [-F DEVICE | --file=DEVICE] [-a|--all]
+  or:  stty [-F DEVICE | --file=DEVICE] [-g|--save]
+Print or change terminal characteristics. A sandbox has no terminal; only the
+size, as LINES and COLUMNS have it, is known.
+
+      --help  display this help and exit
+`
+	ttyUsage = `Usage: tty [OPTION]...
+Print the file name of the terminal connected to standard input.
+
+  -s, --silent, --quiet   print nothing, only return an exit status
+      --help              display this help and exit
+`
+)
+
+func clearScreen(p *kernel.Proc) int {
+	opts, _, ok := parsing{options: []option{{short: 'T', arg: required}, {short: 'V'}, {short: 'x'}}}.parse(p)
+	if !ok {
+		return 1
+	}
+	text := "\x1b[H\x1b[2J\x1b[3J"
+	for _, o := range opts {
+		if o.key == 'x' {
+			text = "\x1b[H\x1b[2J"
+		}
+	}
+	_, _ = p.Out().WriteString(text) // shows at the flush
+	return 0
+}
+
+func resetTerminal(p *kernel.Proc) int {
+	_, _ = p.Out().WriteString("\x1bc\x1b[!p\x1b[?3;4l\x1b[4l\x1b>") // shows at the flush
+	return 0
+}
+
+// tputText are the capabilities of xterm that are plain text.
+var tputText = map[string]string{
+	"clear": "\x1b[H\x1b[2J\x1b[3J", "sgr0": "\x1b(B\x1b[m", "bold": "\x1b[1m", "dim": "\x1b[2m", "smul": "\x1b[4m", "rmul": "\x1b[24m",
+	"rev": "\x1b[7m", "smso": "\x1b[7m", "rmso": "\x1b[27m", "blink": "\x1b[5m", "sitm": "\x1b[3m", "ritm": "\x1b[23m", "civis": "\x1b[?25l",
+	"cnorm": "\x1b[?12l\x1b[?25h", "el": "\x1b[K", "el1": "\x1b[1K", "ed": "\x1b[J", "home": "\x1b[H", "sc": "\x1b7", "rc": "\x1b8",
+	"smcup": "\x1b[?1049h\x1b[22;0;0t", "rmcup": "\x1b[?1049l\x1b[23;0;0t", "cuu1": "\x1b[A", "cud1": "\n", "bel": "\a", "op": "\x1b[39;49m", "cr": "\r", "invis": "\x1b[8m",
+	"reset": "\x1bc\x1b[!p\x1b[?3;4l\x1b[4l\x1b>", "init": "\x1b[!p\x1b[?3;4l\x1b[4l\x1b>",
+}
+
+func tput(p *kernel.Proc) int {
+	opts, args, ok := parsing{ordered: true, options: []option{{short: 'S'}, {short: 'T', arg: required}, {short: 'V'}, {short: 'x'}}}.parse(p)
+	if !ok {
+		return 2
+	}
+	for _, o := range opts {
+		if o.key != 'S' {
+			continue
+		}
+		l := newLines(p, p.Stdin, '\n')
+		defer l.close()
+		code := 0
+		for line := l.next(); line != nil; line = l.next() {
+			if f := strings.Fields(string(line)); len(f) > 0 {
+				code = max(code, tputOne(p, f))
+			}
+		}
+		return code
+	}
+	if len(args) == 0 {
+		_, _ = p.Stderr.WriteString(tputUsage) // nobody to tell
+		return 2
+	}
+	return tputOne(p, args)
+}
+
+func tputOne(p *kernel.Proc, args []string) int {
+	if text, ok := tputText[args[0]]; ok {
+		_, _ = p.Out().WriteString(text) // shows at the flush
+		return 0
+	}
+	n := make([]int, 2)
+	for i := range n {
+		if len(args) > i+1 {
+			n[i], _ = strconv.Atoi(args[i+1]) // what is no number is 0
+		}
+	}
+	var text string
+	switch args[0] {
+	case "cols":
+		text = screenSize(p, "COLUMNS", "80") + "\n"
+	case "lines":
+		text = screenSize(p, "LINES", "24") + "\n"
+	case "colors":
+		text = "8\n"
+	case "longname":
+		text = "atoll terminal"
+	case "cup":
+		text = "\x1b[" + itoa(n[0]+1) + ";" + itoa(n[1]+1) + "H"
+	case "setaf", "setf":
+		text = "\x1b[" + tputColor(3, n[0]) + "m"
+	case "setab", "setb":
+		text = "\x1b[" + tputColor(4, n[0]) + "m"
+	case "cuu", "cud", "cuf", "cub":
+		text = "\x1b[" + itoa(n[0]) + string("ABCD"[strings.Index("cuucudcufcub", args[0])/3])
+	case "hpa":
+		text = "\x1b[" + itoa(n[0]+1) + "G"
+	default:
+		p.Errorf("unknown terminfo capability '%s'", args[0])
+		return 4
+	}
+	_, _ = p.Out().WriteString(text)
+	return 0
+}
+
+// tputColor returns the number of a color; base is 3 for letters, 4 for what
+// is behind them.
+func tputColor(base, n int) string {
+	switch {
+	case n < 8:
+		return itoa(base*10 + n)
+	case n < 16:
+		return itoa((base+6)*10 + n - 8)
+	}
+	return itoa(base*10+8) + ";5;" + itoa(n)
+}
+
+func screenSize(p *kernel.Proc, name, fallback string) string {
+	if n, err := strconv.Atoi(p.Getenv(name)); err == nil && n > 0 {
+		return itoa(n)
+	}
+	return fallback
+}
+
+func stty(p *kernel.Proc) int {
+	_, args, ok := parsing{ordered: true, options: []option{{short: 'a', long: "all"}, {short: 'g', long: "save"}, {short: 'F', long: "file", arg: required}}}.parse(p)
+	if !ok {
+		return 1
+	}
+	if len(args) == 1 && args[0] == "size" {
+		_, _ = p.Out().WriteString(screenSize(p, "LINES", "24") + " " + screenSize(p, "COLUMNS", "80") + "\n") // shows at the flush
+		return 0
+	}
+	p.Errorf("'standard input': Inappropriate ioctl for device")
+	return 1
+}
+
+func tty(p *kernel.Proc) int {
+	opts, args, ok := parsing{options: []option{{short: 's', long: "silent"}, {long: "quiet", id: 's'}}}.parse(p)
+	if !ok || extra(p, args, 0) {
+		return 2
+	}
+	if len(opts) == 0 {
+		_, _ = p.Out().WriteString("not a tty\n") // shows at the flush
+	}
+	return 1
+}

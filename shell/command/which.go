@@ -1,0 +1,67 @@
+package command
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/vfs"
+)
+
+const whichUsage = `Usage: which [-as] COMMAND...
+Print the path of each command that would run.
+
+  -a          print all of them, not only the first in $PATH
+  -s          print nothing, only return an exit status
+      --help  display this help and exit
+`
+
+func which(p *kernel.Proc) int {
+	opts, names, ok := parsing{options: []option{{short: 'a'}, {short: 's'}}}.parse(p)
+	if !ok {
+		return 2
+	}
+	all, silent := false, false
+	for _, o := range opts {
+		all, silent = all || o.key == 'a', silent || o.key == 's'
+	}
+	code := 0
+	if len(names) == 0 {
+		code = 1
+	}
+	for _, n := range names {
+		if !whichOne(p, n, all, silent) {
+			code = 1
+		}
+	}
+	return code
+}
+
+func whichOne(p *kernel.Proc, name string, all, silent bool) bool {
+	dirs := strings.Split(p.Getenv("PATH"), ":")
+	if strings.Contains(name, "/") {
+		dirs = []string{""}
+	}
+	found := false
+	for _, d := range dirs {
+		path := name
+		if !strings.Contains(name, "/") {
+			path = strings.TrimSuffix(d, "/") + "/" + name
+			if d == "" {
+				path = "./" + name
+			}
+		}
+		_, err := p.LookPath(path)
+		if name == "" || err != nil && !errors.Is(err, vfs.ENOEXEC) {
+			continue
+		}
+		found = true
+		if !silent {
+			_, _ = p.Out().WriteString(path + "\n") // shows at the flush
+		}
+		if !all {
+			break
+		}
+	}
+	return found
+}
