@@ -13,6 +13,8 @@ func dataCommands() []Command {
 		{Name: "unexpand", Short: "turn spaces into tabs", Usage: unexpandUsage, Run: flushed(unexpand, 1)},
 		{Name: "split", Short: "split a file into pieces", Usage: splitUsage, Run: flushed(split, 1)},
 		{Name: "dd", Short: "convert and copy a file", Usage: ddUsage, Run: dd},
+		{Name: "column", Short: "make columns of lines", Usage: columnUsage, Run: flushed(columnMain, 1)},
+		{Name: "file", Short: "tell what files are", Usage: fileUsage, Run: flushed(fileMain, 1)},
 		{Name: "od", Short: "dump files in octal and other formats", Usage: odUsage, Run: flushed(od, 1)},
 		{Name: "xxd", Short: "make a hexdump or do the reverse", Usage: xxdUsage, Run: flushed(xxd, 3)},
 		{Name: "hexdump", Aliases: []string{"hd"}, Short: "dump files in hexadecimal and other formats", Usage: hexdumpUsage, Run: flushed(hexdump, 1)},
