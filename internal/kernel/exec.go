@@ -45,3 +45,7 @@ func (p *Proc) PeekSignal() (Signal, bool) {
 // Context returns the context of the command that the process belongs to:
 // it is done when the command is to end, for what has to be told by one.
 func (p *Proc) Context() context.Context { return p.t.ctx }
+
+// Dying returns the signal that is ending the process, 0 while none is. What
+// is deferred can still use the process then, but not after SIGKILL.
+func (p *Proc) Dying() Signal { return p.killedBy }
