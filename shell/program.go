@@ -91,6 +91,7 @@ func shellMain(p *kernel.Proc) int {
 	if strings.HasPrefix(p.Args[0], "-") {
 		in.shopts |= shLoginShell
 	}
+	defer in.lastWords()
 	in.boot(p.Env, p.Dir())
 	in.importFunctions(p.Env)
 	inv, status, done := in.invoked(p.Args)
@@ -117,6 +118,7 @@ func shellMain(p *kernel.Proc) int {
 // runScript runs a script that names no interpreter.
 func runScript(p *kernel.Proc, file string, params []string) int {
 	in := &interp{p: p, opts: defaultOpts, shopts: defaultShopts, name0: file, params: params, shellPID: p.PID()}
+	defer in.lastWords()
 	in.boot(p.Env, p.Dir())
 	in.importFunctions(p.Env)
 	return in.scriptFile(file)

@@ -23,9 +23,21 @@ func (c *compiler) pipeline(p *syntax.Pipeline) run {
 		r = negated(r, p.Negated())
 	}
 	if p.Time != syntax.NoTime {
-		r = c.timed(r, p)
+		return c.timedPipeline(r, p)
 	}
 	return r
+}
+
+// timedPipeline compiles `time` before a pipeline. A subshell is timed
+// within its redirections.
+func (c *compiler) timedPipeline(r run, p *syntax.Pipeline) run {
+	if len(p.Cmds) == 1 && p.Bangs == 0 && len(p.Cmds[0].Redirs) > 0 {
+		if _, ok := p.Cmds[0].Body.(*syntax.Subshell); ok {
+			redirs, inner := c.redirs(p.Cmds[0].Redirs), c.timed(c.compound(p.Cmds[0]), p)
+			return func(in *interp) flow { return in.redirected(redirs, inner) }
+		}
+	}
+	return c.timed(r, p)
 }
 
 // negated inverts a status; set -e does not look at such a command.
@@ -226,6 +238,7 @@ func (in *interp) asSub(s *kernel.Spawn, b body) {
 // subMain is the life of a subshell.
 func (in *interp) subMain(b body) int {
 	defer in.variables.release()
+	defer in.lastWords()
 	in.loops = 0
 	in.oneshot = b.once
 	_ = in.catch(b.r)

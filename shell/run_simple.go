@@ -357,7 +357,7 @@ func (in *interp) leave(s *callState) {
 		in.popScope()
 		in.params, in.loops = s.params, s.loops
 	}
-	in.showTraps(s.traps)
+	in.showTraps(&s.traps)
 	in.p.Leave()
 }
 

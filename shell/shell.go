@@ -114,6 +114,7 @@ func (s *Shell) run(p *kernel.Proc, command string) int { //nolint:gocritic // r
 	in := s.in
 	in.p = p
 	defer s.settle(p)
+	defer in.lastWords()
 	p.Env = in.environ()
 	for _, k := range s.kept {
 		_ = p.SetFD(k.fd, k.open) // a number that was valid before

@@ -42,7 +42,7 @@ func (in *interp) runText(text string, src source) flow {
 		if f := in.catch(r); f != flowNext {
 			return f
 		}
-		if in.opt(optOnecmd) {
+		if in.opt(optOnecmd) && (src.more != nil || len(in.frames) == 1 && in.frames[0].fn == "main") {
 			return flowExit
 		}
 	}

@@ -20,6 +20,15 @@ type trapTable struct {
 	exit, debug, err, ret string
 	signals               map[kernel.Signal]string // "" ignores
 	shown                 *trapTable               // what a subshell prints until it sets one
+	touched               uint8                    // those of DEBUG, ERR and RETURN that were set lately
+}
+
+// touch returns the bit of touched that stands for a trap.
+func touch(s kernel.Signal) uint8 {
+	if s >= 0 {
+		return 0
+	}
+	return 1 << -s
 }
 
 // fork returns the traps of a subshell: those that ignore a signal remain.
@@ -50,38 +59,52 @@ func (t *trapTable) fork(opts optSet) trapTable {
 }
 
 // hidden are the traps that a function does not see.
-type hidden struct{ debug, err, ret string }
+type hidden struct {
+	debug, err, ret string
+	any             bool
+	touched         uint8
+}
 
 // hideTraps takes away what a function does not inherit.
 func (in *interp) hideTraps(fn *function) (h hidden) {
 	t := &in.traps
-	if t.err != "" && !in.opt(optErrtrace) {
+	if t.err == "" && t.debug == "" && t.ret == "" {
+		return h
+	}
+	h.any, h.touched, t.touched = true, t.touched, 0
+	if !in.opt(optErrtrace) {
 		h.err, t.err = t.err, ""
 	}
-	if (t.debug != "" || t.ret != "") && !in.opt(optFunctrace) && !fn.trace {
+	if !in.opt(optFunctrace) && !fn.trace {
 		h.debug, t.debug = t.debug, ""
 		h.ret, t.ret = t.ret, ""
 	}
 	return h
 }
 
-// showTraps gives back what hideTraps took, unless there is something new.
-func (in *interp) showTraps(h hidden) {
-	if h.err != "" && in.traps.err == "" {
-		in.traps.err = h.err
+// showTraps gives back what hideTraps took, unless the function has set it.
+func (in *interp) showTraps(h *hidden) {
+	if !h.any {
+		return
 	}
-	if h.debug != "" && in.traps.debug == "" {
-		in.traps.debug = h.debug
+	t := &in.traps
+	if h.err != "" && t.touched&touch(trapErr) == 0 {
+		t.err = h.err
 	}
-	if h.ret != "" && in.traps.ret == "" {
-		in.traps.ret = h.ret
+	if h.debug != "" && t.touched&touch(trapDebug) == 0 {
+		t.debug = h.debug
 	}
+	if h.ret != "" && t.touched&touch(trapReturn) == 0 {
+		t.ret = h.ret
+	}
+	t.touched |= h.touched
 }
 
 // setTrap changes the action of a signal; remove brings back the default.
 func (in *interp) setTrap(s kernel.Signal, text string, remove bool) {
 	t := &in.traps
 	t.shown = nil
+	t.touched |= touch(s)
 	switch s {
 	case trapExit:
 		t.exit = text
@@ -166,12 +189,13 @@ func (in *interp) runTrapStatus(s kernel.Signal, text string, keep bool) flow {
 	slot := map[kernel.Signal]*string{trapDebug: &t.debug, trapErr: &t.err, trapReturn: &t.ret}[s]
 	if slot != nil {
 		*slot = "" // not within itself
+		t.touched &^= touch(s)
 	}
 	status, was, line, pipestat, one := in.status, in.inTrap, in.line, in.pipestat, in.pipeOne
 	in.inTrap = true
 	defer func() {
 		in.inTrap = was
-		if slot != nil && *slot == "" {
+		if slot != nil && t.touched&touch(s) == 0 {
 			*slot = text
 		}
 	}()
@@ -200,6 +224,14 @@ func (in *interp) exitTrap() {
 	in.line = 1
 	if f := in.runTrapStatus(trapExit, text, true); f != flowExit {
 		in.status = status
+	}
+}
+
+// lastWords runs the EXIT trap of a shell that a signal ends, on the way out.
+func (in *interp) lastWords() {
+	if s := in.p.Dying(); s != 0 && s != kernel.SIGKILL && in.traps.exit != "" {
+		in.status = 128 + int(s)
+		in.exitTrap()
 	}
 }
 
