@@ -8,9 +8,10 @@ import (
 )
 
 // pendingArray is a compound assignment among the arguments of declare. Its
-// argument is only the name, with '+=' or '='.
+// argument is only the name.
 type pendingArray struct {
 	arg  int
+	add  bool
 	list []element
 }
 
@@ -22,6 +23,7 @@ func (c *compiler) declArgs(ws []*syntax.Word) func(in *interp) []string {
 		value text
 		array *arrayValue
 		name  string
+		add   bool
 	}
 	list := make([]arg, len(ws))
 	for i, w := range ws {
@@ -39,13 +41,13 @@ func (c *compiler) declArgs(ws []*syntax.Word) func(in *interp) []string {
 			list[i].plain = c.elementArg(a)
 			continue
 		}
-		if a.Append {
-			list[i].name += "+"
-		}
-		list[i].name += "="
 		if a.Array != nil {
-			list[i].array = c.arrayValue(a.Array)
+			list[i].array, list[i].add = c.arrayValue(a.Array), a.Append
 		} else {
+			if a.Append {
+				list[i].name += "+"
+			}
+			list[i].name += "="
 			list[i].value = c.assignText(a.Value)
 		}
 	}
@@ -57,7 +59,10 @@ func (c *compiler) declArgs(ws []*syntax.Word) func(in *interp) []string {
 			case a.plain != nil:
 				args = append(args, a.plain(in)...)
 			case a.array != nil:
-				p := &pendingArray{arg: len(args), list: a.array.elements(in)}
+				p := &pendingArray{arg: len(args), add: a.add, list: a.array.elements(in)}
+				if in.opts&optXtrace != 0 {
+					in.trace((&assignment{r: ref{name: a.name}, add: a.add}).head() + "=" + shownElements(p.list))
+				}
 				in.pending = append(in.pending, p)
 				args = append(args, a.name)
 			default:
@@ -291,6 +296,9 @@ func (d *declare) one(arg string, pending *pendingArray) {
 		return
 	}
 	name, value, add, has := cutAssign(arg)
+	if has && d.in.opts&optXtrace != 0 && (d.name == "export" || d.name == "readonly") {
+		d.in.trace(name + "=" + quoteSet(value))
+	}
 	r, ok := d.in.parseRef(name)
 	if !ok || r.sub != nil && d.on&attrNameref != 0 && !has && r.sub.all != 0 {
 		d.fail("`%s': not a valid identifier", arg)
@@ -378,7 +386,7 @@ func (d *declare) variable(r ref, value string, add, has bool, pending *pendingA
 	d.mark(v)
 	switch {
 	case pending != nil:
-		if v.attrs&attrNoSet == 0 && !in.fillArray(r.name, v, pending.list, add) {
+		if v.attrs&attrNoSet == 0 && !in.fillArray(r.name, v, pending.list, pending.add) {
 			d.status = 1
 		}
 	case has && d.on&attrList != 0 && r.sub == nil && strings.HasPrefix(value, "(") && strings.HasSuffix(value, ")"):

@@ -21,7 +21,7 @@ const (
 // cond compiles the expression of [[ ]]: its status is 0, 1, or 2 after an
 // error, whose message has been printed.
 func (c *compiler) cond(x syntax.CondExpr) func(in *interp) int {
-	f := c.condExpr(x)
+	f := c.condExpr(x, "")
 	return func(in *interp) int { return f(in) }
 }
 
@@ -32,23 +32,24 @@ func verdict(b bool) int {
 	return condFalse
 }
 
-func (c *compiler) condExpr(x syntax.CondExpr) func(in *interp) int {
+// condExpr compiles an expression; not is what set -x shows before it.
+func (c *compiler) condExpr(x syntax.CondExpr, not string) func(in *interp) int {
 	switch x := x.(type) {
 	case *syntax.CondWord:
 		f := c.scalar(x.X)
 		return func(in *interp) int {
 			s := f(in)
-			in.traceCond("-n " + traceWord(s))
+			in.traceCond(not + "-n " + condText(s))
 			return verdict(s != "")
 		}
 	case *syntax.CondUnary:
-		return c.condUnary(x)
+		return c.condUnary(x, not)
 	case *syntax.CondBinary:
-		return c.condBinary(x)
+		return c.condBinary(x, not)
 	case *syntax.CondParen:
-		return c.condExpr(x.X)
+		return c.condExpr(x.X, "")
 	case *syntax.CondNot:
-		f := c.condExpr(x.X)
+		f := c.condExpr(x.X, "! ")
 		return func(in *interp) int {
 			switch r := f(in); r {
 			case condTrue:
@@ -60,7 +61,7 @@ func (c *compiler) condExpr(x syntax.CondExpr) func(in *interp) int {
 			}
 		}
 	case *syntax.CondLogic:
-		a, b, stop := c.condExpr(x.X), c.condExpr(x.Y), condFalse
+		a, b, stop := c.condExpr(x.X, ""), c.condExpr(x.Y, ""), condFalse
 		if x.Or {
 			stop = condTrue
 		}
@@ -81,34 +82,42 @@ func (in *interp) traceCond(text string) {
 	}
 }
 
-func (c *compiler) condUnary(x *syntax.CondUnary) func(in *interp) int {
+// condText is an operand as set -x shows it.
+func condText(s string) string {
+	if s == "" {
+		return "''"
+	}
+	return s
+}
+
+func (c *compiler) condUnary(x *syntax.CondUnary, not string) func(in *interp) int {
 	f, op := c.scalar(x.X), x.Op
 	return func(in *interp) int {
 		s := f(in)
-		in.traceCond(op + " " + traceWord(s))
+		in.traceCond(not + op + " " + condText(s))
 		return verdict(in.unary(op, s))
 	}
 }
 
-func (c *compiler) condBinary(x *syntax.CondBinary) func(in *interp) int {
+func (c *compiler) condBinary(x *syntax.CondBinary, not string) func(in *interp) int {
 	left, op := c.scalar(x.X), x.Op
 	switch op {
 	case "==", "=", "!=":
-		pat, shown := c.patternWith(x.Y, patExt), c.escaped(items(x.Y.Parts, tildeNone))
+		pat, shown := c.patternWith(x.Y, patExt), c.condPattern(x.Y)
 		return func(in *interp) int {
 			s := left(in)
 			if in.opts&optXtrace != 0 {
-				in.traceCond(traceWord(s) + " " + op + " " + shown(in))
+				in.traceCond(not + condText(s) + " " + op + " " + condText(shown(in)))
 			}
 			return verdict(pat(in).match(in, s) == (op != "!="))
 		}
 	case "=~":
-		return c.condRegex(x, left)
+		return c.condRegex(x, left, not)
 	}
 	right := c.scalar(x.Y)
 	return func(in *interp) int {
 		a, b := left(in), right(in)
-		in.traceCond(traceWord(a) + " " + op + " " + traceWord(b))
+		in.traceCond(not + condText(a) + " " + op + " " + condText(b))
 		if test := intTest(op); test != nil {
 			m, ok := in.try(func(in *interp) int64 { return in.evalText(a) }, "[[")
 			if !ok {
@@ -119,6 +128,32 @@ func (c *compiler) condBinary(x *syntax.CondBinary) func(in *interp) int {
 		}
 		return verdict(in.compare(op, a, b))
 	}
+}
+
+// condPattern compiles the right side of == as set -x shows it: every quoted
+// character has a backslash.
+func (c *compiler) condPattern(w *syntax.Word) text {
+	list := items(w.Parts, tildeNone)
+	fs := make([]text, len(list))
+	for i, it := range list {
+		f := c.escapedPart(it)
+		switch it.part.(type) {
+		case *syntax.Quoted, *syntax.DblQuoted:
+			plain := c.textOf(it)
+			f = func(in *interp) string { return escapeAll(plain(in)) }
+		}
+		fs[i] = f
+	}
+	return joined(fs)
+}
+
+func escapeAll(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		b.WriteByte('\\')
+		b.WriteRune(r)
+	}
+	return b.String()
 }
 
 func intTest(op string) func(a, b int64) bool {
@@ -174,12 +209,12 @@ type madeRegex struct {
 	re    *regex.Regexp
 }
 
-func (c *compiler) condRegex(x *syntax.CondBinary, left text) func(in *interp) int {
+func (c *compiler) condRegex(x *syntax.CondBinary, left text, not string) func(in *interp) int {
 	pat := c.regexText(x.Y)
 	last := &lastRegex{}
 	return func(in *interp) int {
 		s, src := left(in), pat(in)
-		in.traceCond(traceWord(s) + " =~ " + src)
+		in.traceCond(not + condText(s) + " =~ " + src)
 		return in.matchRegex(last, s, src)
 	}
 }

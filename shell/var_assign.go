@@ -52,7 +52,7 @@ func (c *compiler) assigns(as []*syntax.Assign) func(in *interp) bool {
 func (c *compiler) assignment(a *syntax.Assign) *assignment {
 	k := &assignment{r: ref{name: a.Name, sub: c.subscript(a.Index)}, add: a.Append}
 	if a.Array != nil {
-		k.array = c.arrayValue(a.Array)
+		k.array, k.raw = c.arrayValue(a.Array), rawArray(a.Array)
 		return k
 	}
 	k.value = c.assignText(a.Value)
@@ -71,6 +71,9 @@ func (c *compiler) assignment(a *syntax.Assign) *assignment {
 func (k *assignment) run(in *interp) bool {
 	switch {
 	case k.array != nil:
+		if in.opts&optXtrace != 0 {
+			in.trace(k.head() + "=(" + k.raw + ")")
+		}
 		return in.assignArray(k, k.array.elements(in))
 	case k.num != nil && in.opts&optXtrace == 0:
 		return in.setInt(k.r.name, k.num(in))
@@ -90,6 +93,13 @@ func (k *assignment) run(in *interp) bool {
 
 // shown is the assignment as set -x shows it.
 func (k *assignment) shown(s string) string {
+	if s == "" {
+		return k.head() + "="
+	}
+	return k.head() + "=" + quoteWord(s)
+}
+
+func (k *assignment) head() string {
 	name := k.r.name
 	if k.r.sub != nil {
 		name += "[" + k.r.sub.raw + "]"
@@ -97,10 +107,21 @@ func (k *assignment) shown(s string) string {
 	if k.add {
 		name += "+"
 	}
-	if s == "" {
-		return name + "="
+	return name
+}
+
+// rawArray is a compound value as in the source.
+func rawArray(a *syntax.Array) string {
+	list := make([]string, 0, len(a.Elems))
+	for _, e := range a.Elems {
+		if e.Assign == nil {
+			list = append(list, e.Word.Raw)
+			continue
+		}
+		k := (&compiler{}).assignment(e.Assign)
+		list = append(list, k.head()+"="+k.raw)
 	}
-	return name + "=" + quoteWord(s)
+	return strings.Join(list, " ")
 }
 
 // arrayValue compiles the compound value of an array.
@@ -144,9 +165,6 @@ func (in *interp) assignArray(k *assignment, list []element) bool {
 		in.errorf("%s[%s]: cannot assign list to array member", name, k.r.sub.raw)
 		return false
 	}
-	if in.opts&optXtrace != 0 {
-		in.trace(arrayShown(name, k.add, list))
-	}
 	v, t, ok := in.find(k.r)
 	if !ok || t.sub != nil {
 		if ok {
@@ -164,24 +182,16 @@ func (in *interp) assignArray(k *assignment, list []element) bool {
 	return in.fillArray(t.name, in.writable(t), list, k.add)
 }
 
-func arrayShown(name string, add bool, list []element) string {
-	var b strings.Builder
-	b.WriteString(name)
-	if add {
-		b.WriteByte('+')
-	}
-	b.WriteString("=(")
+// shownElements is a compound value as set -x shows an argument of declare.
+func shownElements(list []element) string {
+	words := make([]string, len(list))
 	for i, e := range list {
-		if i > 0 {
-			b.WriteByte(' ')
-		}
 		if e.sub != nil {
-			b.WriteString("[" + e.sub.raw + "]=")
+			words[i] = "[" + quoteSingle(unquotePattern(e.sub.raw)) + "]="
 		}
-		b.WriteString(quoteWord(e.value))
+		words[i] += quoteSingle(e.value)
 	}
-	b.WriteByte(')')
-	return b.String()
+	return "(" + strings.Join(words, " ") + ")"
 }
 
 // fillArray stores elements in v, which is owned; without add the old ones

@@ -16,6 +16,8 @@ declare -n r; r=x; x=1; echo $r; declare -p r; r=2; echo $x
 declare -n r=x; declare +n r; declare -p r; r=1; echo "$r [$x]"
 #### nameref 9
 declare -n r=x; unset -n r; echo "[${r-unset}]"; x=1; declare -n r=x; unset x; echo "[${r-unset}]"; r=2; echo $x
+#### nameref 10
+x=1 y=2 z=3; for r in x y z; do echo $r; done; declare -n n; for n in x y z; do echo $n; n=0; done; echo $x$y$z
 #### nameref 11
 declare -n r=x; readonly r; r=5; echo $x; declare -n r=y; echo $?
 #### nameref 12
