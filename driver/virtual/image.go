@@ -37,7 +37,7 @@ var defaultEnv = []string{
 // plainImage is the image of a driver without extensions.
 var plainImage = sync.OnceValues(func() (*image, error) { return newImage(nil) })
 
-// newImage builds the image with a driver's extensions in /usr/bin.
+// newImage builds the image with a driver's extensions in /usr/local/bin.
 func newImage(extensions []shell.Extension) (*image, error) {
 	im := &image{programs: command.Programs(command.All())}
 	for name, run := range command.Programs([]command.Command{command.Curl()}) {
@@ -54,7 +54,7 @@ func newImage(extensions []shell.Extension) (*image, error) {
 		if name == "curl" {
 			continue // only where there is a network
 		}
-		if err := f.WriteFile("/bin/"+name, kernel.Stub(name), 0o755); err != nil {
+		if err := f.WriteFile("/usr/bin/"+name, kernel.Stub(name), 0o755); err != nil {
 			return nil, err
 		}
 	}
@@ -65,7 +65,7 @@ func newImage(extensions []shell.Extension) (*image, error) {
 				return nil, fmt.Errorf("extension %q: %q can't be the name of a command", x.Name(), name)
 			}
 			im.programs[name] = run
-			if err := f.WriteFile("/usr/bin/"+name, kernel.Stub(name), 0o755); err != nil {
+			if err := f.WriteFile("/usr/local/bin/"+name, kernel.Stub(name), 0o755); err != nil {
 				return nil, err
 			}
 		}
@@ -76,8 +76,13 @@ func newImage(extensions []shell.Extension) (*image, error) {
 
 // skeleton makes the directories, devices and files of /etc.
 func skeleton(f *vfs.FS) error {
-	for _, dir := range []string{"/bin", "/dev", "/etc", "/home", "/mnt", "/opt", "/proc", "/root", "/sys", "/usr/bin", "/usr/local/bin", "/usr/lib", "/usr/share", "/var/log", "/var/tmp", "/run", "/srv"} {
+	for _, dir := range []string{"/dev", "/etc", "/home", "/mnt", "/opt", "/proc", "/root", "/sys", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/lib", "/usr/share", "/var/log", "/var/tmp", "/run", "/srv"} {
 		if err := f.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"bin", "sbin", "lib"} { // as everywhere today
+		if err := f.Symlink("usr/"+name, "/"+name); err != nil {
 			return err
 		}
 	}

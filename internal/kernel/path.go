@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"time"
 
 	"github.com/atoll-sandbox/atoll/vfs"
@@ -125,7 +126,19 @@ func (p *Proc) Stat(name string) (vfs.Info, error) {
 	if name == "" {
 		return vfs.Info{}, &fs.PathError{Op: "stat", Path: name, Err: vfs.ENOENT}
 	}
-	return p.k.fs.Stat(p.Path(name))
+	abs := p.Path(name)
+	if info, ok, err := p.procStat(abs, name); ok {
+		return info, err
+	}
+	info, err := p.k.fs.Stat(abs)
+	if errors.Is(err, vfs.ENOENT) {
+		if target, lerr := p.k.fs.Readlink(abs); lerr == nil && isProc(target) {
+			if info, ok, err := p.procStat(target, name); ok {
+				return info, err
+			}
+		}
+	}
+	return info, err
 }
 
 // Lstat returns what a name is, a last link not followed.
@@ -134,7 +147,17 @@ func (p *Proc) Lstat(name string) (vfs.Info, error) {
 	if name == "" {
 		return vfs.Info{}, &fs.PathError{Op: "lstat", Path: name, Err: vfs.ENOENT}
 	}
-	return p.k.fs.Lstat(p.Path(name))
+	abs := p.Path(name)
+	if info, err := p.k.fs.Lstat(abs); err == nil {
+		return info, nil
+	}
+	if text, ok := p.procLink(abs); ok {
+		return vfs.Special(path.Base(abs), fs.ModeSymlink|0o777, int64(len(text)), procIno, p.Now()), nil
+	}
+	if info, ok, err := p.procStat(abs, name); ok {
+		return info, err
+	}
+	return p.k.fs.Lstat(abs)
 }
 
 // ReadDir returns the entries of a directory in the order of their names.

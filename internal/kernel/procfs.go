@@ -93,6 +93,42 @@ func (p *Proc) reopen(o *Open, name string, flag int) (*Open, error) {
 	return o.Retain(), nil
 }
 
+// procIno is the inode of what only the kernel shows, beyond those of files.
+const procIno = 1 << 62
+
+// procStat describes a file of /proc or what a descriptor under /dev/fd leads
+// to; ok is false where the path is an ordinary one.
+func (p *Proc) procStat(abs, name string) (info vfs.Info, ok bool, err error) {
+	q, rest, found := p.procPath(abs)
+	if !found {
+		return info, false, nil
+	}
+	base := path.Base(abs)
+	if fd, isFD := strings.CutPrefix(rest, "fd/"); isFD && q == p {
+		n, nerr := strconv.Atoi(fd)
+		o := p.FD(n)
+		switch {
+		case nerr != nil || o == nil:
+			return info, true, &fs.PathError{Op: "stat", Path: name, Err: vfs.ENOENT}
+		case o.file != nil:
+			info, err = o.file.Stat()
+			return info, true, err
+		}
+		return vfs.Special(base, o.mode(), 0, procIno+uint64(n), p.Now()), true, nil
+	}
+	if _, isDir := p.procDir(abs); isDir {
+		return vfs.Special(base, fs.ModeDir|0o555, 0, procIno, p.Now()), true, nil
+	}
+	if _, isFile := p.procFile(q, rest); isFile {
+		return vfs.Special(base, 0o444, 0, procIno, p.Now()), true, nil
+	}
+	if text, isLink := p.procLink(abs); isLink {
+		info, err = p.k.fs.Stat(text)
+		return info, true, err
+	}
+	return info, true, &fs.PathError{Op: "stat", Path: name, Err: vfs.ENOENT}
+}
+
 // procFile returns the content of a file of /proc; q is nil for those that
 // belong to no process.
 func (p *Proc) procFile(q *Proc, name string) ([]byte, bool) {
