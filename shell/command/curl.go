@@ -71,6 +71,9 @@ Only http and https, and only the hosts that this sandbox may reach.
 	}
 }
 
+// curlPacked is the key of --compressed.
+const curlPacked = 1
+
 // curl is one call of it.
 type curl struct {
 	p       *kernel.Proc
@@ -94,11 +97,16 @@ var curlOptions = parsing{options: []option{
 	{'f', "fail", none, 0}, {0, "fail-with-body", none, 'Y'}, {'s', "silent", none, 0}, {'S', "show-error", none, 0}, {'v', "verbose", none, 0},
 	{'w', "write-out", required, 0}, {'u', "user", required, 0}, {0, "basic", none, '='}, {0, "oauth2-bearer", required, 'Q'}, {'A', "user-agent", required, 0},
 	{'e', "referer", required, 0}, {'b', "cookie", required, 0}, {'c', "cookie-jar", required, 0}, {'r', "range", required, 0}, {'z', "time-cond", required, 0},
-	{0, "compressed", none, 'Z'}, {'m', "max-time", required, 0}, {0, "connect-timeout", required, 't'}, {0, "retry", required, 'y'},
-	{0, "retry-delay", required, 'l'}, {0, "retry-all-errors", none, 'a'}, {0, "retry-connrefused", none, 'a'}, {0, "retry-max-time", required, '='},
+	{0, "compressed", none, curlPacked}, {'m', "max-time", required, 0}, {0, "connect-timeout", required, 't'}, {0, "retry", required, 'y'},
+	{0, "retry-delay", required, 'l'}, {0, "retry-all-errors", none, '!'}, {0, "retry-connrefused", none, '!'}, {0, "retry-max-time", required, '='},
 	{0, "max-filesize", required, 'x'}, {0, "url", required, 'W'}, {'#', "progress-bar", none, '='}, {'N', "no-buffer", none, '='}, {'g', "globoff", none, '='},
 	{'4', "ipv4", none, '='}, {'6', "ipv6", none, '='}, {'0', "http1.0", none, '='}, {0, "http1.1", none, '='}, {0, "http2", none, '='}, {0, "no-progress-meter", none, 's'},
-	{'k', "insecure", none, 0}, {'x', "proxy", required, 'p'}, {'V', "version", none, 0}, {'q', "disable", none, '='}, {0, "path-as-is", none, '='}, {0, "tcp-nodelay", none, '='},
+	{'k', "insecure", none, 0}, {'x', "proxy", required, 'p'}, {'V', "version", none, 0}, {'q', "disable", none, '='}, {0, "path-as-is", none, '.'},
+	{0, "no-keepalive", none, '='}, {0, "keepalive-time", required, '='}, {0, "no-sessionid", none, '='}, {0, "no-alpn", none, '='}, {0, "no-npn", none, '='}, {'1', "tlsv1", none, '='},
+	{0, "tlsv1.0", none, '='}, {0, "tlsv1.1", none, '='}, {0, "tlsv1.2", none, '='}, {0, "tlsv1.3", none, '='}, {0, "ssl-reqd", none, '='}, {0, "http2-prior-knowledge", none, '='}, {0, "http3", none, '='},
+	{0, "noproxy", required, '='}, {0, "no-styled-output", none, '='}, {0, "styled-output", none, '='}, {'R', "remote-time", none, '='}, {'j', "junk-session-cookies", none, '='}, {0, "create-file-mode", required, '='},
+	{0, "limit-rate", required, '='}, {0, "no-clobber", none, '='}, {0, "proto", required, '='}, {0, "proto-redir", required, '='}, {0, "proto-default", required, '='}, {0, "fail-early", none, '='}, {0, "expect100-timeout", required, '='},
+	{0, "speed-limit", required, '='}, {0, "speed-time", required, '='}, {'a', "append", none, '='}, {0, "no-compressed", none, '='}, {0, "disallow-username-in-url", none, '='}, {'Z', "parallel", none, '='}, {0, "remove-on-error", none, '='}, {0, "tcp-nodelay", none, '='},
 }}
 
 // curlError is a failure with curl's own number.
@@ -114,8 +122,10 @@ func curlFail(code int, format string, a ...any) error {
 }
 
 func runCurl(p *kernel.Proc) int {
-	opts, operands, ok := curlOptions.parse(p)
-	if !ok {
+	opts, operands, msg := curlArgs(p)
+	if msg != "" {
+		p.Errorf("%s", msg)
+		curlHint(p)
 		return 2
 	}
 	c := &curl{p: p, network: p.Network(), set: make(map[rune]string)}
@@ -127,7 +137,9 @@ func runCurl(p *kernel.Proc) int {
 		return 0
 	}
 	if len(c.urls) == 0 {
-		return c.report(curlFail(2, "no URL specified"))
+		p.Errorf("no URL specified!")
+		curlHint(p)
+		return 2
 	}
 	if c.network == nil {
 		return c.report(curlFail(7, "this sandbox has no network; it is allowed host by host when the sandbox is created (--allow HOST)"))
@@ -151,6 +163,66 @@ func runCurl(p *kernel.Proc) int {
 	return status
 }
 
+func curlHint(p *kernel.Proc) { p.Errorf("try 'curl --help' or 'curl --manual' for more information") }
+
+// curlArgs reads the arguments, and says in curl's words what is wrong.
+func curlArgs(p *kernel.Proc) (opts []given, operands []string, msg string) {
+	args := p.Args[1:]
+	for len(args) > 0 {
+		p.Tick(1)
+		a := args[0]
+		args = args[1:]
+		switch {
+		case a == "--":
+			return opts, append(operands, args...), ""
+		case strings.HasPrefix(a, "--"):
+			g, used, fault := curlOptions.longOption(a, args)
+			if fault != "" {
+				return nil, nil, "option " + a + ": " + curlFault(a[2:])
+			}
+			opts, args = append(opts, g), args[used:]
+		case len(a) > 1 && a[0] == '-':
+			list, used, fault := curlOptions.shortOptions(a, args)
+			if fault != "" {
+				return nil, nil, "option " + a + ": " + curlBundleFault(a[1:])
+			}
+			opts, args = append(opts, list...), args[used:]
+		default:
+			operands = append(operands, a)
+		}
+	}
+	return opts, operands, ""
+}
+
+// curlFault says why a long option was refused.
+func curlFault(name string) string {
+	hits := 0
+	for _, o := range curlOptions.options {
+		if o.long == name && o.arg == required {
+			return "requires parameter"
+		}
+		if o.long != "" && strings.HasPrefix(o.long, name) {
+			hits++
+		}
+	}
+	switch hits {
+	case 0:
+		return "is unknown"
+	case 1:
+		return "requires parameter"
+	}
+	return "is ambiguous"
+}
+
+func curlBundleFault(bundle string) string {
+	for i := range len(bundle) {
+		if _, ok := curlOptions.short(rune(bundle[i])); !ok {
+			return "is unknown"
+		}
+	}
+	return "requires parameter"
+}
+
 // report prints an error as curl words it and returns its number.
 func (c *curl) report(err error) int {
 	var ce *curlError
@@ -167,7 +239,7 @@ func (c *curl) report(err error) int {
 
 // take sorts the options.
 func (c *curl) take(opts []given, operands []string) error {
-	var cookies string
+	var cookies []string
 	for _, o := range opts {
 		c.set[o.key] = o.value
 		var err error
@@ -185,7 +257,7 @@ func (c *curl) take(opts []given, operands []string) error {
 		case 'W':
 			c.urls = append(c.urls, o.value)
 		case 'b':
-			cookies = o.value
+			cookies = append(cookies, o.value)
 		case 'k':
 			err = curlFail(2, "option --insecure: certificates are always checked here")
 		case 'p':
@@ -197,8 +269,21 @@ func (c *curl) take(opts []given, operands []string) error {
 	}
 	c.urls = append(c.urls, operands...)
 	c.jar = newJar()
-	if cookies != "" {
-		return c.jar.load(c.p, cookies)
+	for _, text := range cookies {
+		if err := c.jar.load(c.p, text); err != nil {
+			return err
+		}
+	}
+	return c.conflict()
+}
+
+// conflict refuses options that ask for different methods.
+func (c *curl) conflict() error {
+	_, get := c.set['G']
+	_, head := c.set['I']
+	kinds := b2i(c.data != nil && !get) + b2i(c.form != nil) + b2i(c.set['T'] != "") + b2i(head)
+	if kinds > 1 {
+		return curlFail(2, "You can only select one HTTP request method!")
 	}
 	return nil
 }
@@ -264,8 +349,8 @@ func target(raw string) (*url.URL, error) {
 	if !strings.Contains(raw, "://") {
 		raw = "http://" + raw
 	}
-	u, err := url.Parse(strings.ReplaceAll(raw, " ", "%20"))
-	if err != nil || u.Host == "" {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" || strings.ContainsAny(raw, " \t\r\n") {
 		return nil, curlFail(3, "URL using bad/illegal format or missing URL")
 	}
 	u.Scheme = strings.ToLower(u.Scheme)
@@ -277,6 +362,22 @@ func target(raw string) (*url.URL, error) {
 	}
 	u.Fragment = ""
 	return u, nil
+}
+
+// tidyPath takes . and .. out of a URL's path, as curl does unless told not
+// to.
+func tidyPath(u *url.URL) {
+	p := u.EscapedPath()
+	if !strings.Contains(p, "/.") {
+		return
+	}
+	clean := path.Clean(p)
+	if last := p[strings.LastIndexByte(p, '/')+1:]; (last == "" || last == "." || last == "..") && clean != "/" {
+		clean += "/"
+	}
+	if next, err := u.Parse(clean); err == nil {
+		u.Path, u.RawPath = next.Path, next.RawPath
+	}
 }
 
 // transfer is one try at one URL.
@@ -293,7 +394,7 @@ type transfer struct {
 
 // passing reports whether a failure may go away by itself.
 func (t *transfer) passing(err error) bool {
-	if _, all := t.set['a']; all && err != nil {
+	if _, all := t.set['!']; all && err != nil {
 		return true
 	}
 	if t.response != nil {
@@ -310,6 +411,9 @@ func (t *transfer) run(raw, output string, given bool) error {
 	u, err := target(raw)
 	if err != nil {
 		return err
+	}
+	if _, asIs := t.set['.']; !asIs {
+		tidyPath(u)
 	}
 	limit, err := t.number('m', 0)
 	if err != nil {
@@ -385,7 +489,7 @@ func (t *transfer) open(output string, given bool) (io.WriteCloser, error) {
 		output = dir + "/" + output
 	}
 	if _, ok := t.set['C']; ok {
-		if err := t.p.MkdirAll(path.Dir(output), 0o755); err != nil {
+		if err := t.p.MkdirAll(path.Dir(output), 0o750); err != nil {
 			return nil, curlFail(23, "Failed to create directory %s: %s", path.Dir(output), why(err))
 		}
 	}
@@ -448,7 +552,7 @@ func (t *transfer) explain(err error) error {
 	case errors.As(err, &dns):
 		return curlFail(6, "Could not resolve host: %s", host)
 	case errors.As(err, &op) && op.Op == "dial":
-		return curlFail(7, "Failed to connect to %s port %s: Couldn't connect to server", host, portText(t.url))
+		return curlFail(7, "Failed to connect to %s port %s after %d ms: Couldn't connect to server", host, portText(t.url), t.p.Now().Sub(t.started).Milliseconds())
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return curlFail(18, "transfer closed with outstanding read data remaining")
 	case errors.Is(err, io.EOF):

@@ -79,7 +79,7 @@ func (c *curl) encoded(value string) (string, error) {
 		}
 		content = string(b)
 	}
-	content = strings.ReplaceAll(url.QueryEscape(content), "+", "%20")
+	content = url.QueryEscape(content)
 	if name != "" {
 		content = name + "=" + content
 	}
@@ -148,7 +148,7 @@ func (t *transfer) fill(req *http.Request, u *url.URL) {
 	h := req.Header
 	for key, name := range map[rune]string{'A': "User-Agent", 'e': "Referer"} {
 		if v, ok := t.set[key]; ok {
-			h.Set(name, v)
+			h.Set(name, strings.TrimSuffix(v, ";auto"))
 		}
 	}
 	if v := t.set['r']; v != "" {
@@ -157,7 +157,7 @@ func (t *transfer) fill(req *http.Request, u *url.URL) {
 	if v := t.set['Q']; v != "" {
 		h.Set("Authorization", "Bearer "+v)
 	}
-	if _, ok := t.set['Z']; ok {
+	if _, ok := t.set[curlPacked]; ok {
 		h.Set("Accept-Encoding", "gzip, deflate")
 	}
 	if user := u.User; user != nil {
@@ -292,7 +292,7 @@ func (t *transfer) follow(ctx context.Context, cancel context.CancelFunc, u *url
 		}
 		next, err := t.response.Location()
 		if !wanted || err != nil || t.response.StatusCode/100 != 3 {
-			return t.unpack()
+			return t.unpack(cancel)
 		}
 		if err := t.response.Body.Close(); err != nil {
 			return t.explain(err)
@@ -311,8 +311,9 @@ func (t *transfer) follow(ctx context.Context, cancel context.CancelFunc, u *url
 func (t *transfer) redirected(ctx context.Context, old *http.Request, next *url.URL) (*http.Request, error) {
 	next.Fragment = ""
 	method, status := old.Method, t.response.StatusCode
-	keep := status == 307 || status == 308 || (status == 301 || status == 302) && t.set['X'] != ""
-	if !keep && method != http.MethodGet && method != http.MethodHead {
+	posted := t.data != nil || t.form != nil
+	keep := status != 303 && !(posted && (status == 301 || status == 302))
+	if !keep && t.set['X'] == "" && method != http.MethodHead {
 		method = http.MethodGet
 	}
 	var body io.Reader
@@ -381,20 +382,24 @@ func (t *transfer) tell(format string, a ...any) {
 }
 
 // unpack puts a decoder before a compressed body that was asked for.
-func (t *transfer) unpack() error {
-	if _, ok := t.set['Z']; !ok {
+func (t *transfer) unpack(cancel context.CancelFunc) error {
+	if _, ok := t.set[curlPacked]; !ok {
 		return nil
 	}
 	var r io.ReadCloser
-	var err error
-	switch t.response.Header.Get("Content-Encoding") {
-	case "gzip":
-		r, err = gzip.NewReader(t.response.Body)
-	case "deflate":
-		r, err = zlib.NewReader(t.response.Body)
-	default:
-		return nil
-	}
+	err := t.p.Await(func(ctx context.Context) error {
+		defer context.AfterFunc(ctx, cancel)()
+		var err error
+		switch t.response.Header.Get("Content-Encoding") {
+		case "gzip":
+			r, err = gzip.NewReader(t.response.Body)
+		case "deflate":
+			r, err = zlib.NewReader(t.response.Body)
+		default:
+			r = t.response.Body
+		}
+		return err
+	})
 	if err != nil {
 		return curlFail(61, "the body is not encoded as its header says: %v", err)
 	}
@@ -430,8 +435,8 @@ func headText(r *http.Response) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "HTTP/%d.%d %s\r\n", r.ProtoMajor, r.ProtoMinor, r.Status)
 	b.WriteString(strings.ReplaceAll(headerLines("", r.Header), "\n", "\r\n"))
-	if r.ContentLength >= 0 && r.Header.Get("Content-Length") == "" {
-		fmt.Fprintf(&b, "Content-Length: %d\r\n", r.ContentLength)
+	for _, e := range r.TransferEncoding {
+		b.WriteString("Transfer-Encoding: " + e + "\r\n")
 	}
 	b.WriteString("\r\n")
 	return b.String()
