@@ -23,7 +23,7 @@ func FuzzProgram(f *testing.F) {
 			default:
 				panic(r)
 			}
-			if late := time.Since(l.deadline); late > 500*time.Millisecond {
+			if late := time.Since(l.deadline); late > 5*time.Second { // a hang, not a busy machine
 				t.Errorf("%v behind the deadline", late)
 			}
 		}()
