@@ -51,7 +51,9 @@ func BenchmarkReadLines(b *testing.B) {
 	benchScript(b, "for ((i=0;i<20000;i++)); do echo line $i; done > f; n=0; while read -r a b; do n=$((n+b)); done < f")
 }
 
-func BenchmarkEcho(b *testing.B) { benchScript(b, "for ((i=0;i<20000;i++)); do echo line $i; done > f") }
+func BenchmarkEcho(b *testing.B) {
+	benchScript(b, "for ((i=0;i<20000;i++)); do echo line $i; done > f")
+}
 
 func BenchmarkCreate(b *testing.B) {
 	base := image()

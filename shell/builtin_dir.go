@@ -226,7 +226,7 @@ func bDirs(in *interp, args []string) int {
 				case 'v':
 					lines, numbered = true, true
 				default:
-					in.errorf("dirs: -%c: invalid option", c)
+					in.errorf("dirs: %s: invalid number", a)
 					return in.usage("dirs", "")
 				}
 			}
@@ -358,7 +358,14 @@ func bPopd(in *interp, args []string) int {
 		if len(a) > 1 && (a[0] == '+' || a[0] == '-') {
 			i, ok = stackIndex(a, len(all))
 		}
-		if !ok {
+		switch {
+		case !ok && a == "":
+			in.errorf("popd: %v empty", errStack)
+			return 1
+		case !ok && a[0] == '-':
+			in.errorf("popd: %s: invalid number", a)
+			return in.usage("popd", "")
+		case !ok:
 			in.errorf("popd: %s: invalid argument", a)
 			return in.usage("popd", "")
 		}

@@ -100,6 +100,11 @@ func bLogout(in *interp, args []string) int {
 func bReturn(in *interp, args []string) int {
 	args = dashes(args)
 	if len(in.frames) == 0 || in.frames[len(in.frames)-1].fn == "main" {
+		if len(args) > 1 {
+			if _, valid := number(args[1]); !valid {
+				in.errorf("return: %s: numeric argument required", args[1])
+			}
+		}
 		in.errorf("return: can only `return' from a function or sourced script")
 		in.misused = true
 		return 2
@@ -424,7 +429,11 @@ func (in *interp) flushOut() {
 }
 
 func bBuiltin(in *interp, args []string) int {
-	args = dashes(args)
+	_, rest, ok := in.flags(args, "")
+	if !ok {
+		return 2
+	}
+	args = append([]string{"builtin"}, rest...)
 	if len(args) < 2 {
 		return 0
 	}
@@ -469,7 +478,10 @@ func bCaller(in *interp, args []string) int {
 	return in.print("caller", b.String())
 }
 
-func bTimes(in *interp, _ []string) int {
+func bTimes(in *interp, args []string) int {
+	if _, _, ok := in.flags(args, ""); !ok {
+		return 2
+	}
 	return in.print("times", "0m0.000s 0m0.000s\n0m0.000s 0m0.000s\n")
 }
 

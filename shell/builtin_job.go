@@ -428,7 +428,11 @@ func (in *interp) killOne(sig kernel.Signal, who string) bool {
 	}
 	pid, err := strconv.Atoi(who)
 	if err != nil {
-		in.errorf("kill: %s: arguments must be process or job IDs", who)
+		if who == "" {
+			in.errorf("kill: `': not a pid or valid job spec")
+		} else {
+			in.errorf("kill: %s: arguments must be process or job IDs", who)
+		}
 		return false
 	}
 	k := in.p.Kernel()

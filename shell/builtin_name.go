@@ -268,42 +268,65 @@ func bHash(in *interp, args []string) int {
 	status := 0
 	var b strings.Builder
 	for _, n := range rest {
-		h, known := in.hash.get(n)
+		var ok bool
 		switch {
 		case path != "":
-			if in.isDir(path) {
-				in.errorf("hash: %s: Is a directory", path)
-				status = 1
-				continue
-			}
-			in.hashPath = in.value("PATH")
-			in.hash.set(n, hashed{path, 0})
-		case (set['d'] || set['t']) && !known:
-			in.errorf("hash: %s: not found", n)
-			status = 1
-		case set['d']:
-			in.hash.del(n)
-		case set['t'] && set['l']:
-			b.WriteString("builtin hash -p " + h.path + " " + n + "\n")
-		case set['t'] && len(rest) > 1:
-			b.WriteString(n + "\t" + h.path + "\n")
-		case set['t']:
-			b.WriteString(h.path + "\n")
+			ok = in.hashAs(n, path)
+		case set['d'] || set['t']:
+			ok = in.hashLook(&b, n, set, len(rest) > 1)
 		default:
-			if in.builtin(n) != nil || in.funcs.m[n] != nil || strings.Contains(n, "/") {
-				continue
-			}
-			in.hash.del(n)
-			if _, err := in.findProgram(n); err != nil {
-				in.errorf("hash: %s: not found", n)
-				status = 1
-				continue
-			}
-			h, _ := in.hash.get(n)
-			in.hash.set(n, hashed{h.path, 0})
+			ok = in.rehash(n)
+		}
+		if !ok {
+			status = 1
 		}
 	}
 	return max(in.print("hash", b.String()), status)
+}
+
+// hashAs remembers a path for a name.
+func (in *interp) hashAs(name, path string) bool {
+	if in.isDir(path) {
+		in.errorf("hash: %s: Is a directory", path)
+		return false
+	}
+	in.hashPath = in.value("PATH")
+	in.hash.set(name, hashed{path, 0})
+	return true
+}
+
+// hashLook forgets a name (-d) or shows where it leads (-t).
+func (in *interp) hashLook(b *strings.Builder, name string, set map[byte]bool, many bool) bool {
+	h, known := in.hash.get(name)
+	switch {
+	case !known:
+		in.errorf("hash: %s: not found", name)
+		return false
+	case set['d']:
+		in.hash.del(name)
+	case set['l']:
+		b.WriteString("builtin hash -p " + h.path + " " + name + "\n")
+	case many:
+		b.WriteString(name + "\t" + h.path + "\n")
+	default:
+		b.WriteString(h.path + "\n")
+	}
+	return true
+}
+
+// rehash looks for a name anew.
+func (in *interp) rehash(name string) bool {
+	if in.builtin(name) != nil || in.funcs.m[name] != nil || strings.Contains(name, "/") {
+		return true
+	}
+	in.hash.del(name)
+	if _, err := in.findProgram(name); err != nil {
+		in.errorf("hash: %s: not found", name)
+		return false
+	}
+	h, _ := in.hash.get(name)
+	in.hash.set(name, hashed{h.path, 0})
+	return true
 }
 
 func (in *interp) hashText(reusable bool) string {

@@ -424,72 +424,71 @@ func symbolic(m uint32) string {
 }
 
 func parseMask(s string, old uint32) (mask uint32, problem string) {
-	if s != "" && s[0] >= '0' && s[0] <= '9' {
-		for i := 0; i < len(s); i++ {
-			if s[i] < '0' || s[i] > '7' || len(s) > 8 {
-				return 0, s + ": octal number out of range"
+	if s == "" || s[0] < '0' || s[0] > '9' {
+		allowed := ^old & 0o777
+		for _, clause := range strings.Split(s, ",") {
+			if allowed, problem = maskClause(clause, allowed); problem != "" {
+				return 0, problem
 			}
-			mask = mask<<3 | uint32(s[i]-'0')
 		}
-		if mask > 0o777 {
+		return ^allowed & 0o777, ""
+	}
+	for i := 0; i < len(s); i++ {
+		if s[i] < '0' || s[i] > '7' || len(s) > 8 {
 			return 0, s + ": octal number out of range"
 		}
-		return mask, ""
+		mask = mask<<3 | uint32(s[i]-'0')
 	}
-	allowed := ^old & 0o777
-	for _, clause := range strings.Split(s, ",") {
-		at := strings.IndexAny(clause, "=+-")
-		if at < 0 {
-			if clause == "" {
-				return 0, "`" + "': invalid symbolic mode operator"
-			}
-			return 0, "`" + clause[len(clause)-1:] + "': invalid symbolic mode operator"
+	if mask > 0o777 {
+		return 0, s + ": octal number out of range"
+	}
+	return mask, ""
+}
+
+// maskClause applies a clause such as u+rw to the permissions that are
+// allowed.
+func maskClause(clause string, allowed uint32) (result uint32, problem string) {
+	who, i := uint32(0), 0
+	for ; i < len(clause) && strings.IndexByte("ugoa", clause[i]) >= 0; i++ {
+		who |= map[byte]uint32{'u': 0o700, 'g': 0o070, 'o': 0o007, 'a': 0o777}[clause[i]]
+	}
+	if who == 0 {
+		who = 0o777
+	}
+	if i == len(clause) || strings.IndexByte("=+-", clause[i]) < 0 {
+		bad := ""
+		if i < len(clause) {
+			bad = clause[i : i+1]
 		}
-		var bits, who uint32
-		for _, c := range clause[:at] {
-			switch c {
-			case 'u':
-				who |= 0o700
-			case 'g':
-				who |= 0o070
-			case 'o':
-				who |= 0o007
-			case 'a':
-				who |= 0o777
-			default:
-				return 0, "`" + string(c) + "': invalid symbolic mode operator"
-			}
-		}
-		if who == 0 {
-			who = 0o777
-		}
-		for _, c := range clause[at+1:] {
-			switch c {
-			case 'r':
-				bits |= 0o444
-			case 'w':
-				bits |= 0o222
-			case 'x', 'X':
-				bits |= 0o111
-			case 's', 't':
-			case 'u':
-				bits |= allowed >> 6 & 7 * 0o111
-			case 'g':
-				bits |= allowed >> 3 & 7 * 0o111
-			case 'o':
-				bits |= allowed & 7 * 0o111
-			default:
-				return 0, "`" + string(c) + "': invalid symbolic mode character"
-			}
-		}
-		switch clause[at] {
-		case '=':
-			allowed = allowed&^who | bits&who
-		case '+':
-			allowed |= bits & who
-		case '-':
-			allowed &^= bits & who
+		return 0, "`" + bad + "': invalid symbolic mode operator"
+	}
+	op, bits := clause[i], uint32(0)
+	for _, c := range clause[i+1:] {
+		switch c {
+		case 'r':
+			bits |= 0o444
+		case 'w':
+			bits |= 0o222
+		case 'x', 'X':
+			bits |= 0o111
+		case 's', 't':
+		case 'u':
+			bits |= allowed >> 6 & 7 * 0o111
+		case 'g':
+			bits |= allowed >> 3 & 7 * 0o111
+		case 'o':
+			bits |= allowed & 7 * 0o111
+		default:
+			return 0, "`" + string(c) + "': invalid symbolic mode character"
 		}
 	}
-	return ^allowed & 0o777, ""
+	switch op {
+	case '=':
+		allowed = allowed&^who | bits&who
+	case '+':
+		allowed |= bits & who
+	default:
+		allowed &^= bits & who
+	}
+	return allowed, ""
 }

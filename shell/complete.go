@@ -135,9 +135,17 @@ func bCompgen(in *interp, args []string) int {
 	}
 	list := in.candidates(c, word)
 	if len(list) == 0 {
+		if c.empty() {
+			return 0
+		}
 		return 1
 	}
 	return in.print("compgen", strings.Join(list, "\n")+"\n")
+}
+
+// empty reports whether a specification asks for nothing.
+func (c compspec) empty() bool {
+	return len(c.actions)+len(c.options) == 0 && !c.words && c.function+c.command+c.glob == ""
 }
 
 // candidates returns what a specification gives for a word.
@@ -399,19 +407,29 @@ func (c compspec) String() string {
 }
 
 func bCompopt(in *interp, args []string) int {
+	names, status := 0, 0
 	for i := 1; i < len(args); i++ {
-		if args[i] == "-o" || args[i] == "+o" {
+		switch a := args[i]; {
+		case a == "-o" || a == "+o":
 			i++
 			continue
+		case a == "--" || a == "-D" || a == "-E" || a == "-I":
+			continue
+		case len(a) > 1 && a[0] == '-':
+			in.errorf("compopt: %s: invalid option", a[:2])
+			return in.usage("compopt", "")
 		}
+		names++
 		if _, ok := in.comp.get(args[i]); !ok {
 			in.errorf("compopt: %s: no completion specification", args[i])
-			return 1
+			status = 1
 		}
-		return 0
 	}
-	in.errorf("compopt: not currently executing completion function")
-	return 1
+	if names == 0 {
+		in.errorf("compopt: not currently executing completion function")
+		return 1
+	}
+	return status
 }
 
 // Incomplete reports whether a command needs more lines: an open quote, a

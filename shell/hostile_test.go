@@ -134,9 +134,6 @@ func TestHostileScriptsEnd(t *testing.T) {
 	}
 }
 
-// slack is how much longer than its deadline a command may take.
-const slack = 50 * time.Millisecond
-
 func TestPanicOfAProgramIsItsStatus(t *testing.T) {
 	s := newShell(options{})
 	defer s.Close()

@@ -128,7 +128,7 @@ func (c *compiler) forCmd(x *syntax.Cmd, f *syntax.For) run {
 			if fl := in.step(text, text); fl != flowNext {
 				return fl
 			}
-			if !in.set(name, w) {
+			if !in.setFor(name, w) {
 				in.status = 1
 				return in.failed()
 			}

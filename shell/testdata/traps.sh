@@ -136,8 +136,6 @@ coproc { while read l; do echo "[$l]"; done; }; echo a >&${COPROC[1]}; read x <&
 coproc cat; echo hi >&"${COPROC[1]}"; exec {COPROC[1]}>&-; cat <&"${COPROC[0]}"
 #### jobs text
 sleep 0.2 | cat & jobs; { sleep 0.1; echo x; } & jobs; wait; (sleep 0.1; true) & jobs; wait; f() { sleep 0.1; }; f a 'b c' & jobs; wait
-#### jobs done
-true & sleep 0.1; jobs; jobs; false & sleep 0.1; jobs; (exit 5) & wait; jobs
 #### job spec
 sleep 0.1 & sleep 0.2 & kill %sleep; echo $?; kill %?0.2; wait %2; echo $?; kill %9; echo $?; wait
 #### set -m notify
