@@ -1,8 +1,10 @@
 package command
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"time"
 )
 
 // numbers returns the lines from 1 to 20, some of them replaced.
@@ -55,10 +57,14 @@ func FuzzPatch(f *testing.F) {
 		if len(text) > 2000 || len(file) > 1000 {
 			return
 		}
+		s.tb = t
 		s.write("f", file)
 		for _, args := range [][]string{{"patch", "f"}, {"patch", "-p1"}, {"patch", "-R", "--dry-run", "f"}} {
-			if o := s.exec(text, args...); o.Code == 134 {
-				t.Fatalf("%q: %s", text, o.Stderr)
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+			o, err := s.run(ctx, strings.NewReader(text), nil, args...)
+			cancel()
+			if o.Code == 134 || err != nil {
+				t.Fatalf("%q: %v %s", text, err, o.Stderr)
 			}
 		}
 	})
