@@ -78,7 +78,8 @@ func (a *array) get(i int64) (string, bool) {
 	return a.vals[i], true
 }
 
-// set stores an element; i is not negative.
+// set stores an element. As in bash, i is negative where an append has gone
+// past the last index.
 func (a *array) set(i int64, s string) {
 	if old, ok := a.get(i); ok {
 		a.bytes += cost(s) - cost(old)
@@ -86,7 +87,7 @@ func (a *array) set(i int64, s string) {
 		a.bytes += cost(s)
 		a.n++
 	}
-	if a.sparse == nil && i > int64(len(a.vals))+1024+int64(3*a.n) {
+	if a.sparse == nil && (i < 0 || i > int64(len(a.vals))+1024+int64(3*a.n)) {
 		a.scatter()
 	}
 	if a.sparse != nil {
