@@ -69,8 +69,8 @@ func (p *parser) array() *Array {
 		return arr
 	}
 	defer p.leave()
-	tok, have := p.tok, p.have
-	p.have = false
+	tok, have, outer := p.tok, p.have, p.inArray
+	p.have, p.inArray = false, true
 	for p.err == nil {
 		p.skipBlanks()
 		if p.peek() == '[' {
@@ -85,7 +85,7 @@ func (p *parser) array() *Array {
 			arr.Elems = append(arr.Elems, ArrayElem{Word: t.word})
 		case tokNewline:
 		case tokRParen:
-			p.tok, p.have = tok, have
+			p.tok, p.have, p.inArray = tok, have, outer
 			return arr
 		case tokEOF:
 			p.unclosed(paren, ")")

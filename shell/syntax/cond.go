@@ -43,6 +43,7 @@ func (p *parser) condError(msg string) {
 		out = append(out, msg[i])
 	}
 	at := p.pos(t.start)
+	p.inCond = true
 	p.fail(&Error{Line: int(at.Line), Col: int(at.Col), Token: text, Msg: string(out),
 		Incomplete: t.kind == tokEOF})
 }

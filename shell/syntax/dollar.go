@@ -209,22 +209,25 @@ func (p *parser) procSubst() Part {
 func (p *parser) nested() []*Stmt {
 	tok, have, words := p.tok, p.have, p.words
 	outer := p.pending
-	regex, glob := p.regex, p.extglob
+	regex, glob, array := p.regex, p.extglob, p.inArray
+	p.inArray = false
 	p.have, p.pending, p.regex, p.extglob = false, nil, false, p.shopt
 	p.spec++
+	p.subst++
 	stmts := p.list()
-	p.spec--
 	if t := p.next(lexCmd); p.err == nil && t.kind == tokEOF {
 		p.endOfSubst()
 	} else if t.kind != tokRParen {
 		p.unexpected()
 	}
+	p.subst--
+	p.spec--
 	if p.err != nil {
 		return nil
 	}
 	p.tok, p.have, p.words = tok, have, words
 	p.pending = append(outer, p.pending...)
-	p.regex, p.extglob = regex, glob
+	p.regex, p.extglob, p.inArray = regex, glob, array
 	return stmts
 }
 

@@ -5,6 +5,15 @@ import "strings"
 // fail notes the first error and hides the rest of the source.
 func (p *parser) fail(e *Error) {
 	if p.err == nil {
+		e.Status, e.CommandStatus = 2, 2
+		switch {
+		case p.inArray:
+			e.Status, e.CommandStatus = 1, 1
+		case p.subst > 0 && !e.Incomplete && !e.TooBig:
+			e.CommandStatus = 127
+		case p.inCond && !e.Incomplete && !e.TooBig:
+			e.CommandStatus = 0
+		}
 		p.err = e
 	}
 	p.stopped = true

@@ -53,6 +53,11 @@ type Error struct {
 	TooBig     bool   // a limit of Options was passed: errors.Is(err, atoll.ErrQuota)
 	Source     string // the source line, which bash prints after the message as: `line'
 	Detail     string // a second message, printed like the first; "" for none
+
+	// Status is the status that eval and source return for it: 2, or 1 within
+	// a compound assignment. CommandStatus is that of bash -c, which differs
+	// within [[ ]] and $( ).
+	Status, CommandStatus int
 }
 
 // Error returns "line N: message".

@@ -262,3 +262,17 @@ func TestCommandsAreListed(t *testing.T) {
 		t.Fatal(got)
 	}
 }
+
+// TestStatusOfAnError is bash's, which depends on where the mistake stands.
+func TestStatusOfAnError(t *testing.T) {
+	for src, want := range map[string][2]int{
+		"fi": {2, 2}, "x=(1; 2": {1, 1}, "x=(1": {1, 1}, "echo $(fi)": {2, 127}, "echo $(a": {2, 2},
+		"[[ a b ]]": {2, 0}, "[[ a": {2, 2}, "if a": {2, 2}, "a=($(fi))": {2, 127},
+	} {
+		_, err := Parse(src, Options{})
+		var e *Error
+		if !errors.As(err, &e) || e.Status != want[0] || e.CommandStatus != want[1] {
+			t.Errorf("%s: %+v, want %v", src, e, want)
+		}
+	}
+}

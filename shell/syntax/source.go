@@ -37,6 +37,9 @@ type parser struct {
 	pending  []*Redir // here-documents whose body comes after this line
 	lastLine int      // length of the last line docLine read
 	words    []*Word  // scratch stack
+	inArray  bool     // reads a compound assignment
+	inCond   bool     // has failed within [[ ]]
+	subst    int      // depth of $( )
 	sep      bool     // the last statement had a ; or &
 	bodyEnd  int      // where the last function body ended
 	shopt    bool     // extglob is set

@@ -46,7 +46,7 @@ func makeSpecial() *[256]uint16 {
 		ctxParam:   `}"'<>`,
 		ctxRepl:    `}"'<>/`,
 		ctxParamQ:  `}"'`,
-		ctxParamD:  `}`,
+		ctxParamD:  `}"`,
 		ctxIndex:   `[]"'`,
 		ctxOffset:  `}:?()"'`,
 		ctxArith:   `()"'`,
@@ -353,7 +353,7 @@ func escapes(c ctx, n byte) bool {
 	case '$', '`', '\\':
 		return true
 	case '"':
-		return c != ctxDoc && c != ctxParamD
+		return c != ctxDoc
 	case '}':
 		return c == ctxParamQ || c == ctxParamD
 	}
