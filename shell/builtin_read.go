@@ -106,8 +106,12 @@ func bRead(in *interp, args []string) int {
 	if st := r.options(args); st != 0 {
 		return st
 	}
-	for _, n := range append(r.names[:len(r.names):len(r.names)], r.array) {
-		if _, ok := in.parseRef(n); !ok && n != "" {
+	names := r.names
+	if r.array != "" {
+		names = []string{r.array}
+	}
+	for _, n := range names {
+		if _, ok := in.parseRef(n); !ok {
 			in.errorf("read: `%s': not a valid identifier", n)
 			return 1
 		}

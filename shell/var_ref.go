@@ -30,9 +30,9 @@ func (c *compiler) subscript(ix *syntax.Index) *subscript {
 	}
 	switch ix.Kind {
 	case syntax.IndexAt:
-		return &subscript{all: '@', raw: "@", key: func(*interp) string { return "@" }}
+		return &subscript{all: '@', raw: "@", num: noIndex, key: func(*interp) string { return "@" }}
 	case syntax.IndexStar:
-		return &subscript{all: '*', raw: "*", key: func(*interp) string { return "*" }}
+		return &subscript{all: '*', raw: "*", num: noIndex, key: func(*interp) string { return "*" }}
 	}
 	s := &subscript{raw: ix.Arith.Raw, num: unnamed(c.number(ix.Arith)), key: c.scalar(ix.Word)}
 	if ix.Word != nil {
@@ -40,6 +40,9 @@ func (c *compiler) subscript(ix *syntax.Index) *subscript {
 	}
 	return s
 }
+
+// noIndex is the value of @ and * where a number is asked for.
+func noIndex(*interp) int64 { return 0 }
 
 // unnamed evaluates a subscript, whose errors name no command and abandon the
 // command line.
@@ -445,7 +448,7 @@ func (in *interp) storeElem(v *variable, r ref, value string, add bool) bool {
 	}
 	i := int64(0)
 	if r.sub != nil {
-		if strings.TrimSpace(r.sub.raw) == "" {
+		if r.sub.all != 0 || strings.TrimSpace(r.sub.raw) == "" {
 			in.errorf("%s[%s]: bad array subscript", r.name, r.sub.raw)
 			return false
 		}

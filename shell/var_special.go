@@ -126,6 +126,9 @@ var specials = sync.OnceValue(func() map[string]*variable {
 })
 
 func specialVar(name string) *variable {
+	if name == "" {
+		return nil
+	}
 	if c := name[0]; c != '_' && (c < 'A' || c > 'U') {
 		return nil
 	}
