@@ -116,7 +116,7 @@ func TestHostileProgramsEndInBudget(t *testing.T) {
 			why, _, _ := runWith(c.src, "", b)
 			took := time.Since(start)
 			runtime.ReadMemStats(&after)
-			if why != c.why && !(c.why == "" && why != "memory") && !(c.why == "memory" && why == "time") {
+			if why != c.why && !(c.why == "" && why != "memory") && !(c.why != "" && why == "time") {
 				t.Errorf("ended by %q, want %q", why, c.why)
 			}
 			if took > 2*time.Second {

@@ -148,7 +148,7 @@ func (c *compiler) num(e expr) numFn {
 		return c.fieldNum(e)
 	case *indexRef:
 		ptr := c.element(e)
-		return func() float64 { return ptr().num() }
+		return func() float64 { return in.numOf(ptr()) }
 	case *regexLit:
 		if !e.typed {
 			f := c.cond(e)
@@ -169,10 +169,14 @@ func (c *compiler) num(e expr) numFn {
 	}
 	if typeOf(e) == str {
 		f := c.str(e)
-		return func() float64 { in.tick(1); return toNumber(f()) }
+		return func() float64 {
+			v := strValue(f())
+			in.tick(1)
+			return in.numOf(&v)
+		}
 	}
 	f := c.mixed(e)
-	return func() float64 { v := f(); return v.num() }
+	return func() float64 { v := f(); return in.numOf(&v) }
 }
 
 // str compiles e for its value as a string.

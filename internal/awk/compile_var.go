@@ -108,6 +108,7 @@ func (c *compiler) variable(e *varRef) valFn {
 }
 
 func (c *compiler) variableNum(e *varRef) numFn {
+	in := c.in
 	if e.sym.fn == nil && e.sym.kind != symArray {
 		if get, _ := c.in.counter(e.sym.name, c.line); get != nil {
 			return get
@@ -117,11 +118,11 @@ func (c *compiler) variableNum(e *varRef) numFn {
 			if p.k == number {
 				return p.n
 			}
-			return p.num()
+			return in.numOf(p)
 		}
 	}
 	f := c.variable(e)
-	return func() float64 { v := f(); return v.num() }
+	return func() float64 { v := f(); return in.numOf(&v) }
 }
 
 // index compiles the number of a field; ok says that it is the constant i.
@@ -177,17 +178,19 @@ func (c *compiler) fieldNum(e *fieldRef) numFn {
 		return func() float64 {
 			if in.owned {
 				v := in.field(i)
-				return v.num()
+				return in.numOf(&v)
 			}
-			return toNumber(in.fieldStr(i))
+			v := in.field(i)
+			return in.numOf(&v)
 		}
 	}
 	return func() float64 {
 		if i := f(); i > 0 {
 			v := in.field(i)
-			return v.num()
+			return in.numOf(&v)
 		}
-		return toNumber(in.text())
+		v := inValue(in.text())
+		return in.numOf(&v)
 	}
 }
 
@@ -249,7 +252,7 @@ func (c *compiler) modify(l expr) func(f func(value) value) value {
 		get, set := in.counter(l.sym.name, line)
 		return func(f func(value) value) value {
 			v := f(numValue(get()))
-			set(v.num())
+			set(in.numOf(&v))
 			return v
 		}
 	}
@@ -335,11 +338,11 @@ func (c *compiler) appendAssign(e *assignExpr) valFn {
 
 // assignNum compiles an assignment for its value as a number.
 func (c *compiler) assignNum(e *assignExpr) numFn {
+	in := c.in
 	if e.op == tAssign && typeOf(e.r) != number {
 		f := c.assign(e)
-		return func() float64 { v := f(); return v.num() }
+		return func() float64 { v := f(); return in.numOf(&v) }
 	}
-	in := c.in
 	rhs := c.num(e.r)
 	ptr, after := c.pointer(e.l)
 	op := c.arith(e.op)
@@ -347,8 +350,8 @@ func (c *compiler) assignNum(e *assignExpr) numFn {
 		modify := c.modify(e.l)
 		return func() float64 {
 			r := rhs()
-			v := modify(func(old value) value { return numValue(op(old.num(), r)) })
-			return v.num()
+			v := modify(func(old value) value { return numValue(op(in.numOf(&old), r)) })
+			return in.numOf(&v)
 		}
 	}
 	set := func(p *value, n float64) {
@@ -371,7 +374,7 @@ func (c *compiler) assignNum(e *assignExpr) numFn {
 				p.n += r
 				return p.n
 			}
-			n := p.num() + r
+			n := in.numOf(p) + r
 			set(p, n)
 			return n
 		}
@@ -379,7 +382,7 @@ func (c *compiler) assignNum(e *assignExpr) numFn {
 	return func() float64 {
 		r := rhs()
 		p := ptr()
-		n := op(p.num(), r)
+		n := op(in.numOf(p), r)
 		set(p, n)
 		return n
 	}
@@ -472,6 +475,7 @@ func (c *compiler) unary(e *unaryExpr) numFn {
 
 // increment compiles ++ and --.
 func (c *compiler) increment(e *incExpr) numFn {
+	in := c.in
 	delta, back := e.delta, 0.0
 	if e.post {
 		back = e.delta
@@ -480,18 +484,17 @@ func (c *compiler) increment(e *incExpr) numFn {
 	if ptr == nil {
 		modify := c.modify(e.l)
 		return func() float64 {
-			v := modify(func(old value) value { return numValue(old.num() + delta) })
+			v := modify(func(old value) value { return numValue(in.numOf(&old) + delta) })
 			return v.num() - back
 		}
 	}
-	in := c.in
 	return func() float64 {
 		p := ptr()
 		if p.k == number && after == nil {
 			p.n += delta
 			return p.n - back
 		}
-		n := p.num()
+		n := in.numOf(p)
 		in.charge(-int64(len(p.s)))
 		*p = numValue(n + delta)
 		if after != nil {

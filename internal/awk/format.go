@@ -205,7 +205,9 @@ func (f *formatter) char(d *directive, v *value) {
 	var s string
 	switch {
 	case !v.isNum():
-		s = f.in.prefix(v.s, 1)
+		if s = f.in.prefix(v.s, 1); s == "" { // gawk writes the end of the string
+			s = "\x00"
+		}
 	case f.in.utf8 && v.num() >= 0 && v.num() <= utf8.MaxRune && utf8.ValidRune(rune(v.num())):
 		s = string(rune(v.num()))
 	default:

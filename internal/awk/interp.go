@@ -163,6 +163,15 @@ func (in *interp) settle() {
 	}
 }
 
+// numOf returns a value as a number and counts the work of reading one that
+// is long.
+func (in *interp) numOf(v *value) float64 {
+	if len(v.s) > 512 && v.k != number && v.k != numeric {
+		in.work(8 * len(v.s))
+	}
+	return v.num()
+}
+
 // largeString is from where on an intermediate result is charged.
 const largeString = 4 << 10
 

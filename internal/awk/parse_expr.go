@@ -415,6 +415,11 @@ func (p *parser) builtin() expr {
 	if len(b.args) < spec.min || len(b.args) > spec.max {
 		p.failAt(&p.toks[p.pos-1], fmt.Sprintf("%d is invalid as number of arguments for %s", len(b.args), t.text))
 	}
+	if (t.text == "sub" || t.text == "gsub") && len(b.args) == 3 && !isLvalue(b.args[2]) {
+		if _, isText := b.args[2].(*strLit); !isText {
+			p.failAt(&p.toks[p.pos-1], t.text+" third parameter is not a changeable object")
+		}
+	}
 	for i, a := range b.args {
 		if v, ok := a.(*varRef); ok && slices.Contains(spec.arrays, i) {
 			p.use(v.sym, symArray)

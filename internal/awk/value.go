@@ -92,6 +92,9 @@ func (v *value) isNum() bool { return v.k == number || v.k == numeric || v.k == 
 // compare orders two values by the rules of POSIX: as numbers if both look
 // like numbers, else as strings. NaN is unordered: its result is 2.
 func (in *interp) compare(a, b *value) int {
+	if n := len(a.s) + len(b.s); n > 512 {
+		in.work(8 * n)
+	}
 	a.resolve()
 	b.resolve()
 	if a.isNum() && b.isNum() {
@@ -170,6 +173,9 @@ func formatSpecial(n float64) string {
 	}
 	return "+nan"
 }
+
+// maxNumber is how much of a string is looked at for a number.
+const maxNumber = 64 << 10
 
 var pow10 = [...]float64{
 	1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
@@ -276,6 +282,9 @@ func isSpace(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
 
 // toNumber returns the number that s begins with, or 0.
 func toNumber(s string) float64 {
+	if len(s) > maxNumber {
+		s = s[:maxNumber]
+	}
 	if len(s) == 1 {
 		if c := s[0] - '0'; c <= 9 {
 			return float64(c)
@@ -292,6 +301,9 @@ func toNumber(s string) float64 {
 
 // looksNumeric returns the number that s is, blanks around it aside.
 func looksNumeric(s string) (float64, bool) {
+	if len(s) > maxNumber {
+		return 0, false
+	}
 	i, j := 0, len(s)
 	for i < j && isSpace(s[i]) {
 		i++

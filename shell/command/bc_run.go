@@ -189,20 +189,23 @@ func (vm *bcVM) loop(n *bcNode) (bcFlow, error) {
 
 var bcEscapes = map[byte]string{'a': "\a", 'b': "\b", 'f': "\f", 'n': "\n", 'r': "\r", 'q': `"`, 't': "\t", '\\': `\`, 'e': `\e`}
 
+func bcUnescape(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+1 < len(s) {
+			i++
+			b.WriteString(bcEscapes[s[i]])
+			continue
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
 func (vm *bcVM) print(n *bcNode) error {
 	for _, k := range n.kids {
 		if k.op == "string" {
-			var b strings.Builder
-			for i := 0; i < len(k.text); i++ {
-				c := k.text[i]
-				if c == '\\' && i+1 < len(k.text) {
-					i++
-					b.WriteString(bcEscapes[k.text[i]])
-					continue
-				}
-				b.WriteByte(c)
-			}
-			vm.write(b.String())
+			vm.write(bcUnescape(k.text))
 			continue
 		}
 		d, err := vm.eval(k)

@@ -28,76 +28,109 @@ type calStyle struct {
 	monday, julian bool
 }
 
+var calOptions = parsing{options: []option{
+	{short: '1'}, {short: '3'}, {short: 'A', arg: required}, {short: 'B', arg: required}, {short: 'j'}, {short: 'm', arg: required}, {short: 'M'},
+	{short: 'S'}, {short: 'y'}, {short: 'h'}, {short: 'N'}, {short: 'C'}, {short: 'b'}, {short: 'd', arg: required},
+}}
+
+// calJob is what cal is asked for.
+type calJob struct {
+	style         calStyle
+	year, month   int
+	before, after int
+	whole         bool // a year
+}
+
+// calFailed is the status of cal for what it can't print.
+const calFailed = 64
+
 func cal(p *kernel.Proc) int {
-	opts, args, ok := parsing{options: []option{
-		{short: '1'}, {short: '3'}, {short: 'A', arg: required}, {short: 'B', arg: required}, {short: 'j'}, {short: 'm', arg: required}, {short: 'M'},
-		{short: 'S'}, {short: 'y'}, {short: 'h'}, {short: 'N'}, {short: 'C'}, {short: 'b'}, {short: 'd', arg: required},
-	}}.parse(p)
+	opts, args, ok := calOptions.parse(p)
 	if !ok {
-		return 64
+		return calFailed
 	}
 	now := p.Now().In(zoneOf(p))
-	year, month := now.Year(), int(now.Month())
-	before, after := 0, 0
-	whole := len(args) == 1
-	var st calStyle
+	job := calJob{year: now.Year(), month: int(now.Month()), whole: len(args) == 1}
 	for _, o := range opts {
-		n, err := strconv.Atoi(o.value)
-		switch o.key {
-		case '3':
-			before, after = 1, 1
-		case 'A', 'B':
-			if err != nil || n < 0 || n > 1200 {
-				p.Errorf("Argument to -%c must be positive", o.key)
-				return 64
-			}
-			if o.key == 'A' {
-				after = n
-			} else {
-				before = n
-			}
-		case 'j':
-			st.julian = true
-		case 'M':
-			st.monday = true
-		case 'S':
-			st.monday = false
-		case 'y':
-			whole = true
-		case 'm':
-			m, ok := calMonth(o.value)
-			if !ok {
-				p.Errorf("%s is neither a month number (1..12) nor a name", o.value)
-				return 64
-			}
-			month, whole = m, false
+		if !job.option(p, o) {
+			return calFailed
 		}
 	}
-	if len(args) > 2 {
-		_, _ = p.Stderr.WriteString(calUsage) // nobody to tell
-		return 64
+	if !job.operands(p, args) {
+		return calFailed
 	}
-	if len(args) == 2 {
-		if month, ok = calMonth(args[0]); !ok {
-			p.Errorf("%s is neither a month number (1..12) nor a name", args[0])
-			return 64
-		}
-		args = args[1:]
-	}
-	if len(args) == 1 {
-		n, err := strconv.Atoi(args[0])
-		if err != nil || n < 1 || n > 9999 {
-			p.Errorf("year `%s' not in range 1..9999", args[0])
-			return 64
-		}
-		year = n
-	}
-	if whole {
-		st.year(p, year)
+	if job.whole {
+		job.style.year(p, job.year)
 		return 0
 	}
-	st.months(p, year, month-before, before+after+1, true)
+	job.style.months(p, job.year, job.month-job.before, job.before+job.after+1, true)
 	return 0
+}
+
+func (job *calJob) option(p *kernel.Proc, o given) bool {
+	ok := true
+	switch o.key {
+	case '3':
+		job.before, job.after = 1, 1
+	case 'A':
+		job.after, ok = calCount(p, o)
+	case 'B':
+		job.before, ok = calCount(p, o)
+	case 'j':
+		job.style.julian = true
+	case 'M':
+		job.style.monday = true
+	case 'S':
+		job.style.monday = false
+	case 'y':
+		job.whole = true
+	case 'm':
+		job.whole = false
+		return job.setMonth(p, o.value)
+	}
+	return ok
+}
+
+func calCount(p *kernel.Proc, o given) (int, bool) {
+	n, err := strconv.Atoi(o.value)
+	if err != nil || n < 0 || n > 1200 {
+		p.Errorf("Argument to -%c must be positive", o.key)
+		return 0, false
+	}
+	return n, true
+}
+
+func (job *calJob) setMonth(p *kernel.Proc, s string) bool {
+	m, ok := calMonth(s)
+	if !ok {
+		p.Errorf("%s is neither a month number (1..12) nor a name", s)
+		return false
+	}
+	job.month = m
+	return true
+}
+
+func (job *calJob) operands(p *kernel.Proc, args []string) bool {
+	switch len(args) {
+	case 0:
+		return true
+	case 2:
+		if !job.setMonth(p, args[0]) {
+			return false
+		}
+		args = args[1:]
+	case 1:
+	default:
+		_, _ = p.Stderr.WriteString(calUsage) // nobody to tell
+		return false
+	}
+	n, err := strconv.Atoi(args[0])
+	if err != nil || n < 1 || n > 9999 {
+		p.Errorf("year `%s' not in range 1..9999", args[0])
+		return false
+	}
+	job.year = n
+	return true
 }
 
 func calMonth(s string) (int, bool) {

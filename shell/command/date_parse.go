@@ -75,20 +75,11 @@ func lexDate(s string) ([]dateToken, bool) {
 		case c == ' ' || c >= '\t' && c <= '\r':
 			i++
 		case c == '(':
-			depth := 0
-			for ; i < len(s); i++ {
-				if s[i] == '(' {
-					depth++
-				} else if s[i] == ')' {
-					if depth--; depth == 0 {
-						break
-					}
-				}
-			}
-			if depth != 0 {
+			n := dateComment(s[i:])
+			if n == 0 {
 				return nil, false
 			}
-			i++
+			i += n
 		case isAlpha(c):
 			j := i
 			for j < len(s) && (isAlpha(s[j]) || s[j] == '.') {
@@ -109,6 +100,23 @@ func lexDate(s string) ([]dateToken, bool) {
 		}
 	}
 	return list, true
+}
+
+// dateComment returns how long a comment in parentheses is, 0 for one that
+// does not end.
+func dateComment(s string) int {
+	depth := 0
+	for i := range len(s) {
+		switch s[i] {
+		case '(':
+			depth++
+		case ')':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		}
+	}
+	return 0
 }
 
 func isAlpha(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }

@@ -179,6 +179,23 @@ func envSplit(p *kernel.Proc) bool {
 	return true
 }
 
+// splitEscape writes what a backslash and d stand for.
+func splitEscape(w *strings.Builder, d, quote byte) bool {
+	switch {
+	case quote == '\'' && d != '\'' && d != '\\':
+		w.WriteString(`\` + string(d))
+	case d == '_':
+		w.WriteByte(' ')
+	case strings.IndexByte("fnrtv", d) >= 0:
+		w.WriteByte("\f\n\r\t\v"[strings.IndexByte("fnrtv", d)])
+	case strings.IndexByte(`#$"'\`, d) >= 0:
+		w.WriteByte(d)
+	default:
+		return false
+	}
+	return true
+}
+
 // splitString cuts a -S argument into words, with quotes, escapes and ${NAME}.
 func splitString(s string, getenv func(string) string) (list []string, msg string) {
 	var w strings.Builder
@@ -220,21 +237,13 @@ func splitString(s string, getenv func(string) string) (list []string, msg strin
 		case c == '\\' && i+1 < len(s):
 			i++
 			switch d := s[i]; {
-			case quote == '\'' && d != '\'' && d != '\\':
-				w.WriteString(`\` + string(d))
 			case d == 'c' && quote == 0:
 				flush()
 				return list, ""
 			case d == '_' && quote == 0:
 				flush()
 				continue
-			case d == '_':
-				w.WriteByte(' ')
-			case strings.IndexByte("fnrtv", d) >= 0:
-				w.WriteByte("\f\n\r\t\v"[strings.IndexByte("fnrtv", d)])
-			case strings.IndexByte(`#$"'\`, d) >= 0:
-				w.WriteByte(d)
-			default:
+			case !splitEscape(&w, d, quote):
 				return nil, "invalid sequence '\\" + string(d) + "' in -S"
 			}
 			open = true

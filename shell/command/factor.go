@@ -125,32 +125,36 @@ func factors64(p *kernel.Proc, n uint64) []uint64 {
 // rho64 finds a divisor of a composite number.
 func rho64(p *kernel.Proc, n uint64) uint64 {
 	for c := uint64(1); ; c++ {
-		x, y, d := uint64(2), uint64(2), uint64(1)
-		for d == 1 {
-			prod := uint64(1)
-			for range 64 {
-				x = (mulmod(x, x, n) + c) % n
-				y = (mulmod(y, y, n) + c) % n
-				y = (mulmod(y, y, n) + c) % n
-				diff := max(x, y) - min(x, y)
-				if diff == 0 {
-					break
-				}
-				prod = mulmod(prod, diff, n)
-				if prod == 0 {
-					prod = diff
-					break
-				}
-			}
-			p.Tick(16)
-			if d = gcd64(prod, n); x == y && d == 1 {
-				d = n
-			}
-		}
-		if d != n {
+		if d := rhoWalk(p, n, c); d != n {
 			return d
 		}
 	}
+}
+
+// rhoWalk is Pollard's rho with the constant c; n means that it failed.
+func rhoWalk(p *kernel.Proc, n, c uint64) uint64 {
+	step := func(v uint64) uint64 { return (mulmod(v, v, n) + c) % n }
+	x, y, d := uint64(2), uint64(2), uint64(1)
+	for d == 1 {
+		prod := uint64(1)
+		for range 64 {
+			x, y = step(x), step(step(y))
+			diff := max(x, y) - min(x, y)
+			next := mulmod(prod, diff, n)
+			if next == 0 {
+				if diff != 0 {
+					prod = diff
+				}
+				break
+			}
+			prod = next
+		}
+		p.Tick(16)
+		if d = gcd64(prod, n); x == y && d == 1 {
+			return n
+		}
+	}
+	return d
 }
 
 func gcd64(a, b uint64) uint64 {

@@ -3,6 +3,7 @@ package command
 import (
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -178,30 +179,43 @@ func man(p *kernel.Proc) int {
 		_, _ = p.Stderr.WriteString("What manual page do you want?\nFor example, try 'man man'.\n") // nobody to tell
 		return 1
 	}
+	show := manPage
+	if len(opts) > 0 {
+		switch opts[0].key {
+		case 'f':
+			show = func(c Command, a string) string { return manLine(c, c.Name == a) }
+		case 'k':
+			show = func(c Command, a string) string { return manLine(c, strings.Contains(c.Name+" "+c.Short, a)) }
+		}
+	}
 	code := 0
 	for _, a := range args {
-		found := false
+		text := ""
 		for _, c := range All() {
-			if len(opts) > 0 && (opts[0].key == 'f' || opts[0].key == 'k') {
-				if c.Name == a || opts[0].key == 'k' && strings.Contains(c.Name+" "+c.Short, a) {
-					found = true
-					_, _ = p.Out().WriteString(c.Name + " (1) - " + c.Short + "\n") // shows at the flush
-				}
-				continue
-			}
-			for _, n := range append([]string{c.Name}, c.Aliases...) {
-				if n == a && !found {
-					found = true
-					_, _ = p.Out().WriteString(c.Name + " - " + c.Short + "\n\n" + c.help())
-				}
-			}
+			text += show(c, a)
 		}
-		if !found {
+		_, _ = p.Out().WriteString(text) // shows at the flush
+		if text == "" {
 			_, _ = p.Stderr.WriteString("No manual entry for " + a + "\n")
 			code = 16
 		}
 	}
 	return code
+}
+
+// manPage returns what there is to read of a command that has that name.
+func manPage(c Command, name string) string {
+	if c.Name != name && !slices.Contains(c.Aliases, name) {
+		return ""
+	}
+	return c.Name + " - " + c.Short + "\n\n" + c.help()
+}
+
+func manLine(c Command, hit bool) string {
+	if !hit {
+		return ""
+	}
+	return c.Name + " (1) - " + c.Short + "\n"
 }
 
 func syncFiles(p *kernel.Proc) int {

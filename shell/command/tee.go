@@ -49,10 +49,11 @@ func tee(p *kernel.Proc) int {
 		case 'o':
 			mode = 2
 			if o.has {
-				if mode, ok = choose(p, "--output-error", o.value, teeModes); !ok {
-					return 1
-				}
+				mode, ok = choose(p, "--output-error", o.value, teeModes)
 			}
+		}
+		if !ok {
+			return 1
 		}
 	}
 	if mode > 0 {
@@ -87,12 +88,13 @@ func teeCopy(p *kernel.Proc, sinks []teeSink, mode int) int {
 			if werr == nil {
 				continue
 			}
-			if !errors.Is(werr, vfs.EPIPE) || mode == 1 || mode == 3 {
+			loud := !errors.Is(werr, vfs.EPIPE) || mode == 1 || mode == 3
+			if loud {
 				p.Errorf("%s: %s", sinks[i].name, why(werr))
 				code = 1
-				if mode >= 3 {
-					return 1
-				}
+			}
+			if loud && mode >= 3 {
+				return 1
 			}
 			sinks = append(sinks[:i], sinks[i+1:]...)
 			i--

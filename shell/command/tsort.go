@@ -100,13 +100,8 @@ func tsortPrint(p *kernel.Proc, name string, nodes map[string]*tnode) int {
 			n.done = true
 			left--
 			_, _ = p.Out().WriteString(n.name + "\n") // shows at the flush
-			for i := len(n.succs) - 1; i >= 0; i-- {
-				p.Tick(1)
-				s := n.succs[i]
-				if s.preds--; s.preds == 0 && !s.done {
-					queue = append(queue, s)
-				}
-			}
+			p.Tick(1 + len(n.succs))
+			queue = n.free(queue)
 		}
 		if left == 0 {
 			break
@@ -116,6 +111,18 @@ func tsortPrint(p *kernel.Proc, name string, nodes map[string]*tnode) int {
 		queue = breakLoop(p, all)
 	}
 	return code
+}
+
+// free takes n away from its successors and queues those that wait for
+// nothing else.
+func (n *tnode) free(queue []*tnode) []*tnode {
+	for i := len(n.succs) - 1; i >= 0; i-- {
+		s := n.succs[i]
+		if s.preds--; s.preds == 0 && !s.done {
+			queue = append(queue, s)
+		}
+	}
+	return queue
 }
 
 // breakLoop names the items of a loop and takes one relation of it away.

@@ -121,22 +121,23 @@ func xargs(p *kernel.Proc) int {
 	return job.code
 }
 
-func (job *xargsJob) option(o given) bool {
-	p := job.p
-	number := func(min int) (int, bool) {
-		n, err := strconv.Atoi(o.value)
-		switch {
-		case err != nil:
-			p.Errorf("invalid number \"%s\" for -%c option", o.value, o.key)
-			tryHelp(p)
-			return 0, false
-		case n < min:
-			p.Errorf("value %s for -%c option should be >= %d", o.value, o.key, min)
-			tryHelp(p)
-			return 0, false
-		}
+// number reads the value of an option, which is not below least.
+func (job *xargsJob) number(o given, least int) (int, bool) {
+	n, err := strconv.Atoi(o.value)
+	switch {
+	case err != nil:
+		job.p.Errorf("invalid number \"%s\" for -%c option", o.value, o.key)
+	case n < least:
+		job.p.Errorf("value %s for -%c option should be >= %d", o.value, o.key, least)
+	default:
 		return n, true
 	}
+	tryHelp(job.p)
+	return 0, false
+}
+
+func (job *xargsJob) option(o given) bool {
+	p := job.p
 	ok := true
 	switch o.key {
 	case '0':
@@ -154,11 +155,11 @@ func (job *xargsJob) option(o given) bool {
 	case 'L', 'l':
 		job.lines = 1
 		if o.has {
-			job.lines, ok = number(1)
+			job.lines, ok = job.number(o, 1)
 		}
 		job.args, job.replace = 0, ""
 	case 'n':
-		job.args, ok = number(1)
+		job.args, ok = job.number(o, 1)
 		job.lines = 0
 		if ok && job.args == 1 && job.replace != "" { // GNU lets this one pass
 			job.args = 0
@@ -166,12 +167,12 @@ func (job *xargsJob) option(o given) bool {
 			job.replace = ""
 		}
 	case 'P':
-		job.procs, ok = number(0)
+		job.procs, ok = job.number(o, 0)
 		if job.procs == 0 {
 			job.procs = 64
 		}
 	case 's':
-		job.chars, ok = number(1)
+		job.chars, ok = job.number(o, 1)
 		job.chars = min(job.chars, xargsLimit)
 	case 'r':
 		job.empty = false
