@@ -346,8 +346,7 @@ func bDisown(in *interp, args []string) int {
 			continue
 		}
 		if set['h'] {
-			j.nohup = true
-			continue
+			continue // no hangup comes here anyway
 		}
 		in.jobs.subs = append(in.jobs.subs, j.proc)
 		in.jobs.drop(j)

@@ -14,8 +14,8 @@ func (in *interp) where() string {
 	if n := len(in.frames); n > 0 {
 		name = in.frames[n-1].source
 	}
-	if in.interactive {
-		return name + ": "
+	if in.program {
+		return ""
 	}
 	return name + ": line " + strconv.Itoa(int(in.line)) + ": "
 }

@@ -67,7 +67,6 @@ type interp struct {
 	substFDs []int // descriptors of process substitutions
 	borrowed int64 // bytes charged until the end of the command
 
-	interactive  bool
 	subshell     bool // a forked process
 	fromStdin    bool // reads its commands from standard input
 	program      bool // only runs a builtin as a program

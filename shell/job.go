@@ -15,7 +15,6 @@ type job struct {
 	proc    *kernel.Proc
 	stmt    *syntax.Stmt
 	noticed bool // its end was reported
-	nohup   bool
 }
 
 func (j *job) state() kernel.Status { return j.proc.Result() }

@@ -34,7 +34,7 @@ func (in *interp) runText(text string, src source) flow {
 		if src.echo {
 			shown = in.echoSource(text, shown, list)
 		}
-		if in.opt(optNoexec) && !in.interactive {
+		if in.opt(optNoexec) {
 			continue
 		}
 		r := c.stmts(list)
@@ -88,7 +88,7 @@ func (in *interp) unparsed(err error, src source) flow {
 	}
 	in.syntaxError(se, src.kind)
 	in.status = 2
-	if src.more != nil || in.opt(optPosix) && !in.interactive {
+	if src.more != nil || in.opt(optPosix) {
 		return flowExit
 	}
 	return flowNext
@@ -107,9 +107,6 @@ func (in *interp) syntaxError(err *syntax.Error, kind string) {
 	in.line = int32(err.Line)
 	defer func() { in.line = old }()
 	prefix := name + ": line " + itoa(err.Line) + ": "
-	if in.interactive {
-		prefix = name + ": "
-	}
 	in.complain(prefix + err.Msg + "\n")
 	if err.Source != "" {
 		in.complain(prefix + "`" + err.Source + "'\n")
