@@ -101,7 +101,7 @@ func each(n int, f func(int)) {
 // hasOracle reports whether the bash here is the one the shell is made after,
 // with GNU tools.
 func hasOracle() bool {
-	out, err := exec.Command("bash", "-c", "echo $BASH_VERSION; ls --version; awk --version").CombinedOutput()
+	out, err := exec.Command("bash", "-c", "echo $BASH_VERSION; ls --version; gawk --version").CombinedOutput()
 	return err == nil && strings.HasPrefix(string(out), "5.2") && strings.Contains(string(out), "GNU coreutils") &&
 		strings.Contains(string(out), "GNU Awk")
 }
@@ -248,12 +248,17 @@ func runBash(script string) (outcome, error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return outcome{}, err
 	}
+	if gawk, err := exec.LookPath("gawk"); err == nil {
+		if err := os.Symlink(gawk, filepath.Join(top, "awk")); err != nil {
+			return outcome{}, err
+		}
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), compatTimeout)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
 	c := exec.CommandContext(ctx, "bash", "-c", script)
 	c.Dir = dir
-	c.Env = append([]string{"HOME=" + dir, "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}, compatEnv...)
+	c.Env = append([]string{"HOME=" + dir, "PATH=" + top + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}, compatEnv...)
 	c.Stdout, c.Stderr = &stdout, &stderr
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
