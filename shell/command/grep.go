@@ -92,6 +92,7 @@ type grepStyle struct {
 	max         int64 // lines to select in a file; -1: all
 	before      int
 	after       int
+	around      int    // -C, where neither of the two was given
 	separator   string // between groups of context
 	separated   bool
 	count       bool
@@ -216,11 +217,16 @@ func grep(p *kernel.Proc) int {
 
 // settle completes the options that depend on each other.
 func (g *grepRun) settle() {
-	g.before, g.after = max(g.before, 0), max(g.after, 0)
+	if g.before < 0 {
+		g.before = g.around
+	}
+	if g.after < 0 {
+		g.after = g.around
+	}
 	if g.max == 0 {
 		g.quiet = g.quiet || g.list == 0 && !g.count
 	}
-	if g.quiet || g.list != 0 || g.count || g.only && !g.invert {
+	if g.quiet || g.list != 0 || g.count {
 		g.before, g.after = 0, 0
 	}
 	if g.color && g.invert && g.only {
@@ -387,7 +393,7 @@ func (g *grepRun) number(o given) bool {
 	case 'B':
 		g.before = lines
 	default:
-		g.after, g.before = lines, lines
+		g.around = lines
 	}
 	return true
 }

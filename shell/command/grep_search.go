@@ -91,6 +91,13 @@ func (f *grepFile) searchRun() {
 	}
 	at := 0
 	for at < len(f.run) && !f.stopped {
+		if f.selected == f.max {
+			f.finishContext(len(f.run))
+			if f.trailing == 0 {
+				f.stop(f.shown)
+			}
+			return
+		}
 		begin, end := f.nextMatch(at)
 		if f.invert {
 			f.selectEach(at, begin)
@@ -156,7 +163,7 @@ func (f *grepFile) selectEach(at, end int) {
 		}
 		return
 	}
-	for at < end && !f.stopped {
+	for at < end && !f.stopped && f.selected != f.max {
 		next := f.lineEnd(at)
 		f.selectLine(at, next)
 		at = next
@@ -171,7 +178,6 @@ func (f *grepFile) plain() bool {
 // selectLine counts and prints a line that was looked for.
 func (f *grepFile) selectLine(begin, end int) {
 	if f.max == f.selected {
-		f.stop(begin)
 		return
 	}
 	f.selected++
@@ -191,9 +197,7 @@ func (f *grepFile) selectLine(begin, end int) {
 			return
 		}
 	}
-	if f.selected == f.max {
-		f.shown = end
-		f.finishContext(end)
+	if f.selected == f.max && f.trailing == 0 {
 		f.stop(end)
 	}
 }
@@ -243,14 +247,6 @@ func (f *grepFile) finishContext(limit int) {
 		f.printLine(at, end, '-')
 		f.trailing--
 		f.shown, at = end, end
-	}
-	if f.selected == f.max {
-		for at := f.shown; f.trailing > 0 && at < len(f.run); {
-			end := f.lineEnd(at)
-			f.printLine(at, end, '-')
-			f.trailing--
-			at = end
-		}
 	}
 }
 

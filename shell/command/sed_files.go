@@ -2,6 +2,7 @@ package command
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"io"
 	"path"
@@ -145,9 +146,8 @@ func (r *sedRun) readLine(name string) {
 		return
 	}
 	if line := l.next(); line != nil {
-		text := append([]byte(nil), trimDelim(line, r.delim)...)
-		r.p.Alloc(int64(len(text)))
-		r.append(sedAppend{text: append(text, r.delim)})
+		r.p.Alloc(int64(len(line)))
+		r.append(sedAppend{text: bytes.Clone(line)})
 	}
 }
 

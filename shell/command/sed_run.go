@@ -72,7 +72,16 @@ func (s *sedSpace) set(p *kernel.Proc, other *sedSpace) {
 func (s *sedSpace) join(p *kernel.Proc, delim byte, other *sedSpace) {
 	s.addByte(p, delim)
 	s.add(p, other.b)
-	s.ended = s.ended || other.ended
+	s.ended = other.ended
+}
+
+// firstLine returns what is before the first delimiter, and whether it is
+// printed with one.
+func (s *sedSpace) firstLine(delim byte) ([]byte, bool) {
+	if i := bytes.IndexByte(s.b, delim); i >= 0 {
+		return s.b[:i], true
+	}
+	return s.b, s.ended
 }
 
 // sedRun runs a script.
@@ -148,7 +157,7 @@ func (r *sedRun) cycles() {
 		}
 		if end != sedQuitNow {
 			if (end == sedNextCycle || end == sedQuit) && !r.quiet {
-				r.print(r.space.b, r.space.ended)
+				r.print(r.space.b, r.space.ended || end == sedQuit)
 			}
 			r.dump()
 		}
@@ -213,7 +222,7 @@ func (r *sedRun) cycle() sedEnd {
 			}
 		case 'c':
 			if cmd.a2 == nil || cmd.active != sedActive {
-				r.out.write(cmd.text)
+				r.out.line(bytes.TrimSuffix(cmd.text, []byte{'\n'}), true)
 			}
 			return sedDeleted
 		default:
@@ -287,11 +296,8 @@ func (r *sedRun) command(cmd *sedCommand) {
 	case 'p':
 		r.print(r.space.b, r.space.ended)
 	case 'P':
-		line := r.space.b
-		if i := bytes.IndexByte(line, r.delim); i >= 0 {
-			line = line[:i]
-		}
-		r.out.line(line, true)
+		line, ended := r.space.firstLine(r.delim)
+		r.out.line(line, ended)
 	case 'g':
 		r.space.set(r.p, r.hold)
 	case 'G':
@@ -316,9 +322,9 @@ func (r *sedRun) report(cmd *sedCommand) {
 	switch cmd.name {
 	case '=':
 		r.out.write(strconv.AppendInt(nil, r.number, 10))
-		r.out.write([]byte{'\n'})
+		r.out.write([]byte{r.delim})
 	case 'F':
-		r.out.write([]byte(r.in.name + "\n"))
+		r.out.line([]byte(r.in.name), true)
 	case 'l':
 		wrap := r.wrap
 		if cmd.number >= 0 {
@@ -326,7 +332,7 @@ func (r *sedRun) report(cmd *sedCommand) {
 		}
 		r.list(wrap)
 	case 'i':
-		r.out.write(cmd.text)
+		r.out.line(bytes.TrimSuffix(cmd.text, []byte{'\n'}), true)
 	case 'a':
 		r.append(sedAppend{text: cmd.text})
 	case 'r':
@@ -336,11 +342,8 @@ func (r *sedRun) report(cmd *sedCommand) {
 	case 'w':
 		r.files[cmd.file].line(r.space.b, r.space.ended)
 	case 'W':
-		line := r.space.b
-		if i := bytes.IndexByte(line, r.delim); i >= 0 {
-			line = line[:i]
-		}
-		r.files[cmd.file].line(line, true)
+		line, ended := r.space.firstLine(r.delim)
+		r.files[cmd.file].line(line, ended)
 	}
 }
 
@@ -382,7 +385,7 @@ func (r *sedRun) list(width int) {
 		}
 		line = append(line, item...)
 	}
-	r.out.write(append(line, '$', '\n'))
+	r.out.line(append(line, '$'), true)
 }
 
 func sedVisible(c byte) string {
@@ -400,34 +403,35 @@ func (r *sedRun) selected(cmd *sedCommand) bool {
 	if cmd.a2 == nil {
 		return r.matches(cmd.a1)
 	}
-	switch cmd.active {
-	case sedActive:
+	switch {
+	case cmd.active == sedActive:
 		return r.inRange(cmd)
-	case sedClosed:
-		if cmd.a1.kind == sedLine {
-			return false
-		}
+	case cmd.a1.kind != sedLine:
+		return r.matches(cmd.a1) && r.begin(cmd)
 	}
-	if !r.matches(cmd.a1) {
-		return false
-	}
+	// A line that n has skipped begins its range later.
+	return cmd.active != sedClosed && r.number >= cmd.a1.n && r.begin(cmd)
+}
+
+// begin opens a range at the current line, or takes the line alone. It reports
+// whether the line is chosen.
+func (r *sedRun) begin(cmd *sedCommand) bool {
 	a2 := cmd.a2
+	cmd.active = sedActive
 	switch a2.kind {
 	case sedLine:
-		cmd.end = a2.n
-	case sedPlus:
+		if cmd.end = a2.n; cmd.end <= r.number {
+			cmd.active = sedClosed
+			return cmd.a1.kind != sedLine || r.number == cmd.a1.n || r.number == cmd.end
+		}
+	case sedPlus, sedMultiple:
 		cmd.end = r.number + a2.n
-	case sedMultiple:
-		cmd.end = r.number
-		if a2.n > 0 {
+		if a2.kind == sedMultiple && a2.n > 0 {
 			cmd.end = (r.number/a2.n + 1) * a2.n
 		}
-	default:
-		cmd.active = sedActive
-		return true
-	}
-	if cmd.end > r.number {
-		cmd.active = sedActive
+		if a2.n == 0 {
+			cmd.active = sedClosed
+		}
 	}
 	return true
 }
@@ -439,10 +443,7 @@ func (r *sedRun) inRange(cmd *sedCommand) bool {
 		if r.number >= cmd.end {
 			cmd.active = sedClosed
 		}
-		if r.number > cmd.end {
-			return cmd.a1.kind != sedLine && r.selected(cmd)
-		}
-		return true
+		return r.number <= cmd.end || cmd.a2.kind != sedLine
 	}
 	if r.matches(cmd.a2) {
 		cmd.active = sedClosed

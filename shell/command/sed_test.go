@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,14 +26,21 @@ var sedScripts = []string{
 	`sed 's/l/e/e'`, `sed 'e ls'`, `sed '1e'`,
 }
 
+// The ranges of sed where n skips lines, and the end of a text without a newline.
+var sedEdges = []string{
+	`sed -n 'n;2,4p' seq`, `sed -n '3,4{=};n;n' seq`, `sed -n '2,4{=};n' seq`, `sed -n '2,3{=};n;n;n' seq`, `sed -n '2,/6/{=};n;n;n' seq`, `sed -n '2,2{=};n;n' seq`, `sed -n '2,+1{=};n;n' seq`, `sed -n '2,~4{=};n;n' seq`, `sed -n '2,1{=};n;n' seq`, `sed -n '2,${=};n;n;n;n;n' seq`, `sed -n '2,/3/!{=};n;n;n;n' seq`,
+	`sed -n '2,~0p' seq`, `sed -n '/2/,+0p' seq`, `sed -n '/2/,~2p' seq`, `sed -n '3,~2p' seq`, `sed -n '/[258]/,6{=};n;n;n' seq`, `sed -n '/[1259]/,6{=};n;n;n' seq`, `sed -n '/[1259]/,2{=};n;n;n' seq`, `sed -n '/[15]/,+1{=};n;n;n' seq`, `sed -n '2~3,~2p' seq`, `sed '2~0,3d' seq`, `sed -n '0~3,~3p' seq`,
+	`sed q nonl`, `sed '2q' nonl`, `sed -z q nonl`, `sed -z p nonl`, `sed -z 'c foo' nul`, `sed -z 'a foo' nul`, `sed -z 'i foo\nbar' nul`, `sed -z 'P;D' nul`, `sed -zn 'l;F;=' nul`, `sed -z 'r nonl' nul`, `sed -z 'R nonl' nul`, `sed 'R nonl' in1`, `sed 'R nonl' nonl`, `sed '$!{h;d};x;G' nonl`, `sed 'n;n;s/./x/' nonl`, `sed '$!N;P;D' nonl`, `sed -s 'N;s/\n/+/' nonl in1`, `sed 'N;s/\n/+/' nonl in1`, `sed -i 'N;s/\n/+/' nonl in2`,
+}
+
 var sedTree = []string{
-	"in1=l1.\nl2*\nl3[\n", "in2=c\n", "nonl=a\nb", "empty=", "d/", "script=s/l/S/\n# a comment\n2{\n  p\n}\n$!b\ns/$/ last/\n", "badscript=p\nk\n", "blocks=one\nstart\nTwo\nend\nthree\nstart\nfour\n", "blanks=\n\na\n\n\n\nb\n\n",
+	"in1=l1.\nl2*\nl3[\n", "seq=1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n", "in2=c\n", "nonl=a\nb", "empty=", "d/", "script=s/l/S/\n# a comment\n2{\n  p\n}\n$!b\ns/$/ last/\n", "badscript=p\nk\n", "blocks=one\nstart\nTwo\nend\nthree\nstart\nfour\n", "blanks=\n\na\n\n\n\nb\n\n",
 	"joins=a\n=b\n=c\nd\n", "cont=a\\\nb\\\nc\nd\n", "nums=1234567\n12\n1.5.6\n", "utf=é à\nnaïve ü€\n", "csv=a,b,c\n\"x\",y\n,,\n", "nul=a\x00b\x00ab",
 }
 
 func TestSed(t *testing.T) {
 	var cases []deed
-	for _, run := range sedScripts {
+	for _, run := range slices.Concat(sedScripts, sedEdges) {
 		if strings.Contains(run, "--debug") || strings.HasSuffix(run, "e'") && strings.Contains(run, "e") && !strings.Contains(run, "{") && (strings.Contains(run, "/e'") || strings.Contains(run, "'1e'")) || strings.Contains(run, "'e ls'") {
 			continue
 		}
