@@ -118,6 +118,9 @@ func (p *parser) complain(t *token, format string, a ...any) {
 
 func (p *parser) unexpected() {
 	if k := p.kind(); k == tNewline || k == tEOF {
+		if t := p.tok(); t.off < len(p.srcs[t.src].Text) {
+			t.line++ // gawk has read on already
+		}
 		p.fail("unexpected newline or end of string")
 	}
 	p.fail("syntax error")

@@ -305,9 +305,7 @@ func (p *parser) group() expr {
 	p.advance()
 	noIn, noGT := p.noIn, p.noGT
 	p.noIn, p.noGT = false, false
-	p.newlines()
 	list := p.exprList()
-	p.newlines()
 	p.expect(tRparen)
 	p.noIn, p.noGT = noIn, noGT
 	if len(list) > 1 && p.kind() != tIn && !p.noGT {
