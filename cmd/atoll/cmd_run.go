@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -159,13 +160,29 @@ func (a *app) execJSON(ctx context.Context, sb atoll.Sandbox, cmd atoll.Cmd) err
 		}
 		r.ExitCode = code
 	}
-	if err := a.print(r); err != nil {
+	if err := a.print(jsonResult{r, notText(exit.Stdout), notText(exit.Stderr)}); err != nil {
 		return err
 	}
 	if code != 0 {
 		return status(code)
 	}
 	return nil
+}
+
+// jsonResult is a result with its output as it was, where JSON's strings
+// can't hold it.
+type jsonResult struct {
+	atoll.Result
+	StdoutBytes []byte `json:"stdout_base64,omitempty"`
+	StderrBytes []byte `json:"stderr_base64,omitempty"`
+}
+
+// notText returns b unless it is text, which JSON's strings hold as it is.
+func notText(b []byte) []byte {
+	if utf8.Valid(b) {
+		return nil
+	}
+	return b
 }
 
 // nothing is standard input for commands that must not wait for a person.
