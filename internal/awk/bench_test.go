@@ -39,3 +39,14 @@ func BenchmarkPrograms(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkStart is what a program costs that does nothing.
+func BenchmarkStart(b *testing.B) {
+	for range b.N {
+		prog, err := Parse([]Source{{Text: `BEGIN { print 1 }`}}, nil, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		prog.Run(&Config{Name: "awk", Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard})
+	}
+}

@@ -1,11 +1,13 @@
 package awk
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"io"
 	"io/fs"
 	"strings"
+	"sync"
 
 	"github.com/atoll-sandbox/atoll/internal/regex"
 )
@@ -22,6 +24,13 @@ type reader struct {
 
 const readSize = 64 << 10
 
+// buffers and writers are kept from one program to the next. Those that a
+// killed program held are left to the collector.
+var (
+	buffers = sync.Pool{New: func() any { return new([readSize]byte) }}
+	writers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 32<<10) }}
+)
+
 // input is where the main loop reads: the operands, one after another.
 type input struct {
 	main      *reader
@@ -37,7 +46,10 @@ func (in *interp) newReader(r io.Reader, close func() (int, error)) *reader {
 
 // drop closes a reader and gives back its memory.
 func (in *interp) drop(r *reader) (int, error) {
-	in.charge(-int64(cap(r.buf)))
+	in.charge(-int64(len(r.buf)))
+	if len(r.buf) == readSize {
+		buffers.Put((*[readSize]byte)(r.buf))
+	}
 	r.buf = nil
 	if r.close == nil {
 		return 0, nil
@@ -56,8 +68,16 @@ func (in *interp) fill(r *reader) {
 		size := max(readSize, 2*len(r.buf))
 		in.charge(int64(size - len(r.buf)))
 		in.settle()
-		buf := make([]byte, size)
-		copy(buf, r.buf[:r.end])
+		var buf []byte
+		if size == readSize {
+			buf = buffers.Get().(*[readSize]byte)[:]
+		} else {
+			buf = make([]byte, size)
+			copy(buf, r.buf[:r.end])
+		}
+		if len(r.buf) == readSize {
+			buffers.Put((*[readSize]byte)(r.buf))
+		}
 		r.buf = buf
 	}
 	n, err := r.r.Read(r.buf[r.end:])

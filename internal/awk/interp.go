@@ -110,7 +110,8 @@ func newInterp(p *Program, c *Config) *interp {
 	if in.zone == nil {
 		in.zone = time.UTC
 	}
-	in.out = bufio.NewWriterSize(c.Stdout, 32<<10)
+	in.out = writers.Get().(*bufio.Writer)
+	in.out.Reset(c.Stdout)
 	in.regexes.in = in
 	in.fs, in.rs, in.ofs, in.ors, in.subsep = " ", "\n", " ", "\n", "\x1c"
 	in.convfmt, in.ofmt = "%.6g", "%.6g"

@@ -236,6 +236,8 @@ func (in *interp) finish() int {
 	}
 	in.settle()
 	in.regexes.release()
+	in.out.Reset(nil)
+	writers.Put(in.out)
 	if in.bud != nil && in.allocs > 0 {
 		in.bud.Free(in.allocs)
 	}
