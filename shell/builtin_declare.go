@@ -300,6 +300,15 @@ func (d *declare) one(arg string, pending *pendingArray) {
 		d.in.trace(name + "=" + quoteSet(value))
 	}
 	r, ok := d.in.parseRef(name)
+	if prefix, empty := strings.CutSuffix(name, "[]"); empty && isName(prefix) {
+		d.in.errorf("%s: bad array subscript", name)
+		d.status = 1
+		return
+	}
+	if ok && r.sub != nil && (d.name == "export" || d.name == "readonly") {
+		d.fail("`%s': not a valid identifier", name)
+		return
+	}
 	if !ok || r.sub != nil && d.on&attrNameref != 0 && !has && r.sub.all != 0 {
 		d.fail("`%s': not a valid identifier", arg)
 		return

@@ -61,11 +61,11 @@ func (in *interp) unsetOne(name string, funcs, vars, refs bool) bool {
 		return in.unsetFunc(r.name)
 	case v == nil:
 		return true
-	case refs && v.attrs&attrNameref == 0:
-		return true
 	case v.attrs&attrReadonly != 0:
 		in.errorf("unset: %s: cannot unset: readonly variable", r.name)
 		return false
+	case refs && v.attrs&attrNameref == 0:
+		return true
 	case v.attrs&attrNoUnset != 0:
 		in.errorf("unset: %s: cannot unset", r.name)
 		return false

@@ -31,6 +31,7 @@ const (
 	dynBashopts
 	dynHostname
 	dynUnderscore
+	dynWordbreaks
 	dynFuncname
 	dynBashSource
 	dynBashLineno
@@ -91,11 +92,12 @@ var specials = sync.OnceValue(func() map[string]*variable {
 	value("PS4", "+ ", 0)
 	value("UID", "0", attrInteger|attrReadonly)
 	value("EUID", "0", attrInteger|attrReadonly)
-	value("COMP_WORDBREAKS", " \t\n\"'><=;|&(:", 0)
+	value("BASH_LOADABLES_PATH", "/usr/local/lib/bash:/usr/lib/bash:/opt/local/lib/bash:/usr/pkg/lib/bash:/opt/pkg/lib/bash:.", 0)
 	m["BASH_VERSINFO"] = &variable{
 		set: true, attrs: attrArray | attrReadonly,
 		arr: newArray([]string{"5", "2", "15", "1", "release", "x86_64-pc-linux-gnu"}),
 	}
+	dynamic("COMP_WORDBREAKS", dynWordbreaks, 0)
 	dynamic("RANDOM", dynRandom, attrInteger)
 	dynamic("SRANDOM", dynSrandom, attrInteger)
 	dynamic("SECONDS", dynSeconds, 0)
@@ -183,6 +185,8 @@ func (in *interp) dynText(v *variable) (string, bool) {
 		return in.p.Kernel().Hostname(), true
 	case dynUnderscore:
 		return in.last, true
+	case dynWordbreaks:
+		return " \t\n\"'><=;|&(:", true
 	case dynAliases, dynCmds:
 		return in.dynAssoc(v).get("0")
 	}
@@ -200,7 +204,7 @@ func (in *interp) dynSet(v *variable, value string) {
 		in.name0 = value
 	case dynUnderscore:
 		in.last = value
-	case dynHostname, dynHistcmd, dynLineno:
+	case dynHostname, dynHistcmd, dynLineno, dynWordbreaks:
 		v.dyn = 0
 		in.setString(v, value)
 	}
