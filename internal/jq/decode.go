@@ -164,14 +164,18 @@ func (d *Decoder) store() string {
 	top := len(d.stack) - 1
 	switch c := d.stack[top].(type) {
 	case *Array:
-		d.s.acct.alloc(2 * valueSize)
 		c.Items = append(c.Items, d.next)
+		if len(c.Items) == cap(c.Items) {
+			d.s.acct.alloc(int64(len(c.Items)) * valueSize)
+		}
 	case *Object:
 		if d.state[top] != afterKey {
 			return "Objects must consist of key:value pairs"
 		}
-		d.s.acct.alloc(2 * entrySize)
 		c.Set(d.keys[top], d.next)
+		if len(c.entries) == cap(c.entries) {
+			d.s.acct.alloc(int64(len(c.entries)) * (entrySize + indexSize))
+		}
 	}
 	d.has = false
 	return ""
@@ -216,10 +220,25 @@ func (d *Decoder) close() string {
 			return msg
 		}
 	}
+	fit(d.stack[top])
 	d.has, d.next = true, d.stack[top]
 	d.stack[top] = nil
 	d.stack, d.keys, d.state = d.stack[:top], d.keys[:top], d.state[:top]
 	return ""
+}
+
+// fit gives a small container that is complete no more room than it needs.
+func fit(v Value) {
+	switch c := v.(type) {
+	case *Array:
+		if n := len(c.Items); n < cap(c.Items) && n <= 64 {
+			c.Items = append(make([]Value, 0, n), c.Items...)
+		}
+	case *Object:
+		if n := len(c.entries); n < cap(c.entries) && n <= 64 {
+			c.entries = append(make([]Entry, 0, n), c.entries...)
+		}
+	}
 }
 
 // decodeText reads the one value that text holds, for fromjson and arguments.

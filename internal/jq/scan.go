@@ -37,6 +37,7 @@ type scanner struct {
 
 	punct byte
 	value Value
+	known map[string]Value // short strings that have come before
 }
 
 func newScanner(r io.Reader, acct *account) *scanner {
@@ -224,6 +225,12 @@ func (s *scanner) scanString() error {
 	}
 	raw := s.buf[begin:i]
 	s.pos = i
+	if len(raw) <= shortString {
+		if v, ok := s.known[string(raw)]; ok {
+			s.pos, s.value = i+1, v
+			return nil
+		}
+	}
 	s.acct.alloc(int64(len(raw)) + valueSize)
 	v, msg := unquote(raw, escaped)
 	if msg != "" {
@@ -231,8 +238,20 @@ func (s *scanner) scanString() error {
 	}
 	s.pos = i + 1
 	s.value = v
+	if len(raw) <= shortString && len(s.known) < maxKnown {
+		if s.known == nil {
+			s.known = make(map[string]Value)
+		}
+		s.known[string(raw)] = s.value
+	}
 	return nil
 }
+
+// Strings of up to shortString bytes, keys mostly, are shared where they come again.
+const (
+	shortString = 24
+	maxKnown    = 2048
+)
 
 // unquote returns the text between the quotes of a JSON string, or what is wrong with it.
 func unquote(raw []byte, escaped bool) (string, string) {

@@ -136,7 +136,7 @@ func (s *surveyor) contents(v Value) {
 		s.m.tick(len(v.entries) / 2)
 		s.total += int64(cap(v.entries)) * entrySize
 		if v.index != nil {
-			s.total += int64(len(v.entries)) * entrySize
+			s.total += int64(len(v.entries)) * indexSize
 		}
 		for i := range v.entries {
 			s.total += int64(len(v.entries[i].Key))

@@ -174,7 +174,7 @@ func (m *machine) ownObject(o *Object) *Object {
 
 // setKey is o.Set with the memory charged.
 func (m *machine) setKey(o *Object, key string, v Value) {
-	m.alloc(entrySize)
+	m.alloc(2 * entrySize)
 	o.Set(key, v)
 }
 
