@@ -42,10 +42,10 @@ func (c *compiler) arithTry(a *syntax.Arith, prefix string) func(in *interp) (in
 
 // try runs f; ok is false when it failed, with a message printed.
 func (in *interp) try(f calc, prefix string) (n int64, ok bool) {
-	trying, name, depth := in.trying, in.cmdName, in.depth
+	trying, name, depth, nested := in.trying, in.cmdName, in.depth, in.nested
 	in.trying, in.cmdName = true, prefix
 	defer func() {
-		in.trying, in.cmdName, in.depth = trying, name, depth
+		in.trying, in.cmdName, in.depth, in.nested = trying, name, depth, nested
 		if in.broken {
 			in.broken = false
 			_ = recover() // it is arithStop: nothing else leaves broken set
@@ -70,7 +70,7 @@ func (in *interp) arithFail(err error) {
 
 // abandon ends the command line with status 1: a message has been printed.
 func (in *interp) abandon() {
-	in.depth = 0
+	in.depth, in.nested = 0, 0
 	in.discard(1)
 }
 
@@ -335,9 +335,9 @@ func (ac *arithCompiler) variable(x *syntax.ArithVar) calc {
 }
 
 func (in *interp) arithVar(name string) int64 {
-	in.arithLevel(name)
+	in.refLevel(name)
 	s, ok := in.get(name)
-	in.depth--
+	in.nested--
 	if !ok {
 		in.arithUnset(name)
 		return 0
@@ -345,18 +345,30 @@ func (in *interp) arithVar(name string) int64 {
 	return in.evalText(s)
 }
 
-// arithLevel counts a level of expressions that variables hold, for one in.depth--.
+// arithLevel counts a level of expressions that variables hold, for one
+// in.depth--.
 func (in *interp) arithLevel(text string) {
 	if in.depth++; in.depth > maxArithDepth {
-		in.depth = 0
-		in.arithFail(&syntax.ArithError{Expr: text, Msg: "expression recursion level exceeded", Token: text})
+		in.tooDeep(text)
 	}
 }
 
+// refLevel counts a level of subscripts, for one in.nested--.
+func (in *interp) refLevel(name string) {
+	if in.nested++; in.nested > maxArithDepth {
+		in.tooDeep(name)
+	}
+}
+
+func (in *interp) tooDeep(text string) {
+	in.depth, in.nested = 0, 0
+	in.arithFail(&syntax.ArithError{Expr: text, Msg: "expression recursion level exceeded", Token: text})
+}
+
 func (in *interp) arithElem(r ref) int64 {
-	in.arithLevel(r.name)
+	in.refLevel(r.name)
 	s, ok := in.refText(r)
-	in.depth--
+	in.nested--
 	if !ok {
 		in.arithUnset(r.name + "[" + r.sub.raw + "]")
 		return 0

@@ -86,6 +86,13 @@ func wholeWord(a *syntax.Assign) *syntax.Word {
 // elementArg compiles name[index]=value; the index is expanded when the
 // builtin reads it.
 func (c *compiler) elementArg(a *syntax.Assign) func(in *interp) []string {
+	if a.Array != nil {
+		return func(in *interp) []string {
+			in.errorf("%s[%s]: cannot assign list to array member", a.Name, a.Index.Word.Raw)
+			in.abandon()
+			return nil
+		}
+	}
 	value, key := c.assignText(a.Value), c.scalar(a.Index.Word)
 	op := "="
 	if a.Append {

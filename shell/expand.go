@@ -75,8 +75,20 @@ func (c *compiler) scalar(w *syntax.Word) func(in *interp) string { return c.wor
 // assignText compiles the value of an assignment.
 func (c *compiler) assignText(w *syntax.Word) text { return c.word(w, tildeAssign) }
 
-// arithText compiles the text of an arithmetic expression.
-func (c *compiler) arithText(w *syntax.Word) text { return c.word(w, tildeNone) }
+// arithText compiles the text of an arithmetic expression, in which single
+// quotes are ordinary characters.
+func (c *compiler) arithText(w *syntax.Word) text {
+	if w == nil {
+		return c.word(nil, tildeNone)
+	}
+	list := items(w.Parts, tildeNone)
+	for i, it := range list {
+		if q, ok := it.part.(*syntax.Quoted); ok && q.Kind == syntax.SingleQuote {
+			list[i].part = &syntax.Lit{Value: q.Raw}
+		}
+	}
+	return c.concat(list)
+}
 
 // heredoc compiles the body of a here-document.
 func (c *compiler) heredoc(d *syntax.Heredoc) func(in *interp) string {

@@ -338,6 +338,9 @@ func (in *interp) substring(s string, from, to int) string {
 // sliceList slices $@ or an array.
 func (in *interp) sliceList(e *syntax.ParamExp, v value, sub *subscript, off, length func(in *interp) int64) value {
 	list := v.list
+	if sub != nil && len(list) == 0 {
+		return v
+	}
 	o := off(in)
 	n := int64(len(list))
 	var arr *array

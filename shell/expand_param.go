@@ -451,7 +451,10 @@ func (c *compiler) errorOp(e *syntax.ParamExp, has func(in *interp) (value, bool
 }
 
 func (c *compiler) assignOp(e *syntax.ParamExp, has func(in *interp) (value, bool)) fetch {
-	arg := c.assignText(e.Arg)
+	arg := c.scalar(e.Arg)
+	if e.Quoted {
+		arg = c.word(e.Arg, tildeNone)
+	}
 	r := ref{name: e.Name, sub: c.subscript(e.Index)}
 	return func(in *interp) value {
 		v, ok := has(in)

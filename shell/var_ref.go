@@ -232,10 +232,13 @@ func (in *interp) elem(v *variable, r ref) (string, bool) {
 	}
 	i := r.sub.num(in)
 	if v.attrs&attrArray == 0 {
-		if i == 0 || i == -1 {
-			return in.text(v)
+		if i < 0 {
+			in.errorf("%s: bad array subscript", r.name)
 		}
-		return "", false
+		if i != 0 {
+			return "", false
+		}
+		return in.text(v)
 	}
 	a := in.indexed(v)
 	if i < 0 {
