@@ -80,6 +80,7 @@ type variables struct {
 	cmdName  string // the builtin that errors of arithmetic name
 	pending  []*pendingArray
 	depth    int     // of arithmetic that refers to itself
+	nested   int     // of subscripts in subscripts
 	dollars  []int64 // the expansions of the expression that is evaluated
 	trying   bool    // errors of arithmetic are a status
 	broken   bool    // arithStop is under way
