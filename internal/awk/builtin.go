@@ -230,6 +230,15 @@ func (c *compiler) kindOf(e expr) strFn {
 		}
 	}
 	f := c.val(e)
+	if ref, ok := e.(*fieldRef); ok {
+		index, _, _ := c.index(ref)
+		return func() string {
+			if i := index(); i > in.nf() {
+				return "unassigned"
+			}
+			return typeName(f(), "unassigned")
+		}
+	}
 	return func() string { return typeName(f(), "unassigned") }
 }
 

@@ -438,6 +438,12 @@ func power(a, b float64) float64 {
 		}
 		return r
 	}
+	if whole, half := math.Modf(b); half == 0.5 && whole <= 64 && a >= 0 {
+		return power(a, whole) * math.Sqrt(a) // closer than Pow
+	}
+	if a < 0 && b != math.Trunc(b) {
+		return math.Copysign(math.NaN(), -1)
+	}
 	return math.Pow(a, b)
 }
 

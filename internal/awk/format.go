@@ -210,6 +210,7 @@ func (f *formatter) char(d *directive, v *value) {
 		}
 	case f.in.utf8 && v.num() >= 0 && v.num() <= utf8.MaxRune && utf8.ValidRune(rune(v.num())):
 		s = string(rune(v.num()))
+		d.width -= len(s) - 1 // gawk counts the bytes here
 	default:
 		s = string([]byte{byte(int64(v.num()))})
 	}

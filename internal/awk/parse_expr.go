@@ -293,12 +293,9 @@ func (p *parser) preInc() expr {
 	if isLvalue(e) {
 		return &incExpr{delta: delta, l: e}
 	}
-	// not a variable: two signs
-	op := tPlus
-	if t.kind == tDecr {
-		op = tMinus
-	}
-	return &unaryExpr{op, &unaryExpr{op, e}}
+	p.pos--
+	p.unexpected()
+	return nil
 }
 
 func (p *parser) group() expr {

@@ -90,20 +90,21 @@ func (in *interp) nf() int {
 	return len(in.spans)
 }
 
-// field returns $i for i > 0.
+// field returns $i for i > 0. One that is not there compares as an empty
+// string, as in gawk.
 func (in *interp) field(i int) value {
 	if in.owned {
 		if i <= len(in.values) {
 			return in.values[i-1]
 		}
-		return value{}
+		return inValue("")
 	}
 	if i > len(in.spans) {
 		if !in.done {
 			in.splitTo(i)
 		}
 		if i > len(in.spans) {
-			return value{}
+			return inValue("")
 		}
 	}
 	sp := in.spans[i-1]
@@ -204,7 +205,7 @@ func (in *interp) resize(n int) {
 		in.settle()
 		in.tick(grow / 16)
 		for ; grow > 0; grow-- {
-			in.values = append(in.values, value{k: uninit})
+			in.values = append(in.values, inValue(""))
 		}
 	}
 }
