@@ -459,7 +459,7 @@ func (in *interp) killList(args []string) int {
 		return in.print("kill", signalList())
 	}
 	status := 0
-	var b strings.Builder
+	b := in.p.Out()
 	for _, a := range args {
 		if n, err := strconv.Atoi(a); err == nil {
 			if n > 128 {
@@ -481,7 +481,7 @@ func (in *interp) killList(args []string) int {
 		}
 		b.WriteString(itoa(int(s)) + "\n")
 	}
-	return max(in.print("kill", b.String()), status)
+	return status
 }
 
 // signalList returns the table of kill -l and trap -l.
@@ -566,11 +566,11 @@ func (in *interp) printTraps(specs []string) int {
 			}
 		}
 	}
-	var b strings.Builder
+	b := in.p.Out()
 	for _, s := range list {
 		b.WriteString("trap -- '" + strings.ReplaceAll(t.text(s), "'", `'\''`) + "' " + in.printedTrap(s) + "\n")
 	}
-	return max(in.print("trap", b.String()), status)
+	return status
 }
 
 // printedTrap names a trap as trap -p does.

@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"bufio"
 	"sort"
 	"strings"
 
@@ -87,7 +88,7 @@ func bType(in *interp, args []string) int {
 		return 2
 	}
 	status := 0
-	var b strings.Builder
+	b := in.p.Out()
 	for _, name := range rest {
 		var list []meaning
 		if set['P'] {
@@ -115,7 +116,7 @@ func bType(in *interp, args []string) int {
 			}
 		}
 	}
-	return max(in.print("type", b.String()), status)
+	return status
 }
 
 // sentence returns what type and command -V say.
@@ -143,7 +144,7 @@ func (in *interp) sentence(name string, m meaning) string {
 // describeAll is command -v and -V.
 func (in *interp) describeAll(names []string, verbose, std bool) int {
 	status := 1
-	var b strings.Builder
+	b := in.p.Out()
 	for _, name := range names {
 		list := in.meanings(name, false, false, std)
 		if len(list) == 0 {
@@ -169,7 +170,7 @@ func (in *interp) describeAll(names []string, verbose, std bool) int {
 			b.WriteString(name + "\n")
 		}
 	}
-	return max(in.print("command", b.String()), status)
+	return status
 }
 
 func bAlias(in *interp, args []string) int {
@@ -177,7 +178,7 @@ func bAlias(in *interp, args []string) int {
 	if !ok {
 		return 2
 	}
-	var b strings.Builder
+	b := in.p.Out()
 	line := func(name, text string) {
 		if !in.opt(optPosix) || set['p'] {
 			b.WriteString("alias ")
@@ -215,7 +216,7 @@ func bAlias(in *interp, args []string) int {
 			line(a, text)
 		}
 	}
-	return max(in.print("alias", b.String()), status)
+	return status
 }
 
 func bUnalias(in *interp, args []string) int {
@@ -266,14 +267,14 @@ func bHash(in *interp, args []string) int {
 		return in.print("hash", in.hashText(set['l']))
 	}
 	status := 0
-	var b strings.Builder
+	b := in.p.Out()
 	for _, n := range rest {
 		var ok bool
 		switch {
 		case path != "":
 			ok = in.hashAs(n, path)
 		case set['d'] || set['t']:
-			ok = in.hashLook(&b, n, set, len(rest) > 1)
+			ok = in.hashLook(b, n, set, len(rest) > 1)
 		default:
 			ok = in.rehash(n)
 		}
@@ -281,7 +282,7 @@ func bHash(in *interp, args []string) int {
 			status = 1
 		}
 	}
-	return max(in.print("hash", b.String()), status)
+	return status
 }
 
 // hashAs remembers a path for a name.
@@ -296,7 +297,7 @@ func (in *interp) hashAs(name, path string) bool {
 }
 
 // hashLook forgets a name (-d) or shows where it leads (-t).
-func (in *interp) hashLook(b *strings.Builder, name string, set map[byte]bool, many bool) bool {
+func (in *interp) hashLook(b *bufio.Writer, name string, set map[byte]bool, many bool) bool {
 	h, known := in.hash.get(name)
 	switch {
 	case !known:

@@ -227,7 +227,7 @@ func bShopt(in *interp, args []string) int {
 		return in.listShopts(set)
 	}
 	status := 0
-	var b strings.Builder
+	b := in.p.Out()
 	for _, n := range names {
 		o, known := shoptNamed(n)
 		if !known {
@@ -248,9 +248,6 @@ func bShopt(in *interp, args []string) int {
 				b.WriteString(shoptLine(n, in.shopt(o), set['p']))
 			}
 		}
-	}
-	if st := in.print("shopt", b.String()); st != 0 {
-		return st
 	}
 	return status
 }
@@ -282,7 +279,7 @@ func (in *interp) listShopts(set map[byte]bool) int {
 
 // shoptO is shopt -o: the options of set.
 func (in *interp) shoptO(set map[byte]bool, names []string) int {
-	var b strings.Builder
+	b := in.p.Out()
 	if len(names) == 0 {
 		for i, n := range strings.Fields(optNames) {
 			on := in.opt(1 << i)
@@ -291,7 +288,7 @@ func (in *interp) shoptO(set map[byte]bool, names []string) int {
 			}
 			b.WriteString(optLine(n, on, !set['p']))
 		}
-		return in.print("shopt", b.String())
+		return 0
 	}
 	status := 0
 	for _, n := range names {
@@ -310,9 +307,6 @@ func (in *interp) shoptO(set map[byte]bool, names []string) int {
 				b.WriteString(optLine(n, in.opt(o), !set['p']))
 			}
 		}
-	}
-	if st := in.print("shopt", b.String()); st != 0 {
-		return st
 	}
 	return status
 }

@@ -24,6 +24,9 @@ func (c *compiler) stmts(list []*syntax.Stmt) run {
 	}
 	return func(in *interp) flow {
 		for _, r := range rs {
+			if in.opts&optNoexec != 0 {
+				return flowNext
+			}
 			if f := r(in); f != flowNext {
 				return f
 			}

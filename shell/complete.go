@@ -361,7 +361,7 @@ func (in *interp) printSpecs(names []string) int {
 		}
 		sort.Strings(names)
 	}
-	var b strings.Builder
+	b := in.p.Out()
 	for _, n := range names {
 		c, ok := in.comp.get(n)
 		if !ok {
@@ -371,7 +371,7 @@ func (in *interp) printSpecs(names []string) int {
 		}
 		b.WriteString("complete " + c.String() + n + "\n")
 	}
-	return max(in.print("complete", b.String()), status)
+	return status
 }
 
 // String returns the options that make the specification again.

@@ -25,9 +25,12 @@ func (in *interp) errorf(format string, a ...any) {
 	in.complain(in.where() + fmt.Sprintf(format, a...) + "\n")
 }
 
-// complain writes text to standard error; when that can't be written there
-// is nobody left to tell.
-func (in *interp) complain(text string) { _, _ = io.WriteString(in.p.Stderr, text) }
+// complain writes text to standard error, after what is waiting for standard
+// output; when that can't be written there is nobody left to tell.
+func (in *interp) complain(text string) {
+	in.flushOut()
+	_, _ = io.WriteString(in.p.Stderr, text)
+}
 
 // print writes a builtin's output and returns its status: 1, with a
 // message, where standard output does not take it.

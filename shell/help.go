@@ -30,7 +30,7 @@ func bHelp(in *interp, args []string) int {
 	if len(rest) == 0 {
 		return in.print("help", in.overview())
 	}
-	var b strings.Builder
+	b := in.p.Out()
 	status := 0
 	for _, name := range rest {
 		found := false
@@ -60,7 +60,7 @@ func bHelp(in *interp, args []string) int {
 			status = 1
 		}
 	}
-	return max(in.print("help", b.String()), status)
+	return status
 }
 
 // programHelp points at a program's own help.

@@ -67,7 +67,10 @@ type stage struct {
 func (c *compiler) pipe(p *syntax.Pipeline) run {
 	stages := make([]stage, len(p.Cmds))
 	for i, x := range p.Cmds {
-		stages[i] = stage{body: c.child(x), text: x, stderr: i < len(p.Stderr) && p.Stderr[i]}
+		stages[i] = stage{body: c.child(x), text: x}
+		if i < len(p.Stderr) && p.Stderr[i] {
+			stages[i] = c.bothStage(x)
+		}
 	}
 	line := p.Pos.Line
 	return func(in *interp) flow {
@@ -86,6 +89,18 @@ func (c *compiler) pipe(p *syntax.Pipeline) run {
 		}
 		return flowNext
 	}
+}
+
+// bothStage compiles a command before |&: its standard error follows its
+// standard output after its own redirections.
+func (c *compiler) bothStage(x *syntax.Cmd) stage {
+	if len(x.Redirs) == 0 {
+		return stage{body: c.child(x), text: x, stderr: true}
+	}
+	both := *x
+	one := &syntax.Word{Pos: x.End, Raw: "1", Parts: []syntax.Part{&syntax.Lit{Value: "1", Raw: "1"}}}
+	both.Redirs = append(both.Redirs[:len(both.Redirs):len(both.Redirs)], &syntax.Redir{Pos: x.End, Op: syntax.RedirDupOut, Fd: 2, Target: one})
+	return stage{body: c.child(&both), text: x}
 }
 
 // body is what a subshell runs.
