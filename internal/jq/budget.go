@@ -13,7 +13,7 @@ const (
 	valueSize = 16
 	entrySize = 32
 	indexSize = 48  // of an entry in the index of a large object
-	headSize  = 64  // an array or object with nothing in it
+	headSize  = 48  // an array or object with nothing in it
 	frameSize = 112 // a call
 	forkSize  = 112 // a choice that may be taken back
 	cellSize  = 24

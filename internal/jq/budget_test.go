@@ -18,8 +18,10 @@ type limits struct {
 	peak     int64
 }
 
-type overMemory struct{}
-type overTime struct{}
+type (
+	overMemory struct{}
+	overTime   struct{}
+)
 
 func (l *limits) Tick(int) {
 	if time.Now().After(l.deadline) {

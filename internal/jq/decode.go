@@ -165,16 +165,16 @@ func (d *Decoder) store() string {
 	switch c := d.stack[top].(type) {
 	case *Array:
 		c.Items = append(c.Items, d.next)
-		if len(c.Items) == cap(c.Items) {
-			d.s.acct.alloc(int64(len(c.Items)) * valueSize)
+		if n := len(c.Items); n == cap(c.Items) && n >= tight {
+			d.s.acct.alloc(int64(n) * valueSize)
 		}
 	case *Object:
 		if d.state[top] != afterKey {
 			return "Objects must consist of key:value pairs"
 		}
 		c.Set(d.keys[top], d.next)
-		if len(c.entries) == cap(c.entries) {
-			d.s.acct.alloc(int64(len(c.entries)) * (entrySize + indexSize))
+		if n := len(c.entries); n == cap(c.entries) && n >= tight {
+			d.s.acct.alloc(int64(n) * (entrySize + indexSize))
 		}
 	}
 	d.has = false
@@ -220,23 +220,32 @@ func (d *Decoder) close() string {
 			return msg
 		}
 	}
-	fit(d.stack[top])
+	d.fit(d.stack[top])
 	d.has, d.next = true, d.stack[top]
 	d.stack[top] = nil
 	d.stack, d.keys, d.state = d.stack[:top], d.keys[:top], d.state[:top]
 	return ""
 }
 
-// fit gives a small container that is complete no more room than it needs.
-func fit(v Value) {
+// tight is how large containers are charged when they are complete, and then
+// have no more room than they need.
+const tight = 64
+
+func (d *Decoder) fit(v Value) {
 	switch c := v.(type) {
 	case *Array:
-		if n := len(c.Items); n < cap(c.Items) && n <= 64 {
+		if n := len(c.Items); n <= tight {
+			d.s.acct.alloc(int64(n) * valueSize)
 			c.Items = append(make([]Value, 0, n), c.Items...)
 		}
 	case *Object:
-		if n := len(c.entries); n < cap(c.entries) && n <= 64 {
+		n := len(c.entries)
+		if n <= tight {
+			d.s.acct.alloc(int64(n) * entrySize)
 			c.entries = append(make([]Entry, 0, n), c.entries...)
+		}
+		if c.index != nil && n <= tight {
+			d.s.acct.alloc(int64(n) * indexSize)
 		}
 	}
 }

@@ -155,6 +155,7 @@ func (s *scanner) literal() error {
 	v, msg := parseLiteral(word)
 	switch {
 	case msg == "":
+		s.acct.alloc(8)
 		s.value = v
 		return nil
 	case s.pos < len(s.buf):
