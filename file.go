@@ -173,7 +173,7 @@ func walk(ctx context.Context, sb Sandbox, name string, f func(*tar.Header, int)
 	tr := tar.NewReader(rc)
 	for {
 		h, err := tr.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return rc.Close()
 		}
 		if err == nil {

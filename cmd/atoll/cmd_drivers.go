@@ -68,8 +68,17 @@ func abilities(f atoll.Features) string {
 		word string
 		on   bool
 	}{
-		{"programs", f.Programs}, {"images", f.Images}, {"session", f.Session}, {"persist", f.Persist}, {"stop", f.Stop}, {"pause", f.Pause},
-		{"snapshot", f.Snapshot}, {"fork", f.Fork}, {"dial", f.Dial}, {"stats", f.Stats}, {"history", f.History},
+		{"programs", f.Programs},
+		{"images", f.Images},
+		{"session", f.Session},
+		{"persist", f.Persist},
+		{"stop", f.Stop},
+		{"pause", f.Pause},
+		{"snapshot", f.Snapshot},
+		{"fork", f.Fork},
+		{"dial", f.Dial},
+		{"stats", f.Stats},
+		{"history", f.History},
 	} {
 		if x.on {
 			can = append(can, x.word)

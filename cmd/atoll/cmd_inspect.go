@@ -74,8 +74,13 @@ func (a *app) inspect(cmd *cobra.Command, key string) (inspection, error) {
 
 func (in inspection) rows() [][]string {
 	rows := [][]string{
-		{"name", in.Name}, {"id", in.ID}, {"driver", in.Driver}, {"isolation", in.Isolation}, {"state", string(in.State)},
-		{"created", in.Created.Local().Format("2006-01-02 15:04:05")}, {"active", age(in.Active) + " ago"},
+		{"name", in.Name},
+		{"id", in.ID},
+		{"driver", in.Driver},
+		{"isolation", in.Isolation},
+		{"state", string(in.State)},
+		{"created", in.Created.Local().Format("2006-01-02 15:04:05")},
+		{"active", age(in.Active) + " ago"},
 	}
 	for _, c := range in.Conditions {
 		rows = append(rows, []string{c.Type, strings.TrimSpace(fmt.Sprintf("%v %s %s", c.True, c.Reason, c.Message))})

@@ -20,7 +20,6 @@ type execFlags struct {
 	text    string
 	timeout time.Duration
 	workdir string
-	env     []string
 	output  string
 }
 

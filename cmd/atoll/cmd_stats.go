@@ -38,7 +38,11 @@ func statsRows(s atoll.Stats) [][]string {
 		disk += fmt.Sprintf(" of %s (%d%%)", bytesText(s.DiskLimit), 100*s.DiskUsed/s.DiskLimit)
 	}
 	return [][]string{
-		{"files", strconv.Itoa(s.Files)}, {"disk", disk}, {"memory", bytesText(s.MemoryUsed)}, {"processes", strconv.Itoa(s.Processes)},
-		{"commands", strconv.FormatInt(s.Commands, 10)}, {"directory", s.Dir},
+		{"files", strconv.Itoa(s.Files)},
+		{"disk", disk},
+		{"memory", bytesText(s.MemoryUsed)},
+		{"processes", strconv.Itoa(s.Processes)},
+		{"commands", strconv.FormatInt(s.Commands, 10)},
+		{"directory", s.Dir},
 	}
 }

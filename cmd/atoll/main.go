@@ -92,9 +92,16 @@ var kinds = []struct {
 	err  error
 	name string
 }{
-	{atoll.ErrNotFound, "not_found"}, {atoll.ErrExists, "exists"}, {atoll.ErrInvalid, "invalid"}, {atoll.ErrState, "state"},
-	{atoll.ErrQuota, "quota"}, {atoll.ErrUnavailable, "unavailable"}, {atoll.ErrUnsupported, "unsupported"},
-	{atoll.ErrTimeout, "timeout"}, {atoll.ErrDenied, "denied"}, {context.Canceled, "interrupted"},
+	{atoll.ErrNotFound, "not_found"},
+	{atoll.ErrExists, "exists"},
+	{atoll.ErrInvalid, "invalid"},
+	{atoll.ErrState, "state"},
+	{atoll.ErrQuota, "quota"},
+	{atoll.ErrUnavailable, "unavailable"},
+	{atoll.ErrUnsupported, "unsupported"},
+	{atoll.ErrTimeout, "timeout"},
+	{atoll.ErrDenied, "denied"},
+	{context.Canceled, "interrupted"},
 }
 
 func kind(err error) string {

@@ -93,8 +93,12 @@ func skeleton(f *vfs.FS) error {
 		name string
 		rdev uint32
 	}{
-		{"null", kernel.DevNull}, {"zero", kernel.DevZero}, {"full", kernel.DevFull},
-		{"random", kernel.DevRandom}, {"urandom", kernel.DevURandom}, {"tty", kernel.DevTTY},
+		{"null", kernel.DevNull},
+		{"zero", kernel.DevZero},
+		{"full", kernel.DevFull},
+		{"random", kernel.DevRandom},
+		{"urandom", kernel.DevURandom},
+		{"tty", kernel.DevTTY},
 	} {
 		if err := f.Mknod("/dev/"+d.name, fs.ModeDevice|fs.ModeCharDevice|0o666, d.rdev); err != nil {
 			return err
