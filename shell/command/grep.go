@@ -146,19 +146,56 @@ const (
 )
 
 var grepOptions = parsing{digits: true, options: []option{
-	{short: 'E', long: "extended-regexp"}, {short: 'F', long: "fixed-strings"}, {short: 'G', long: "basic-regexp"}, {short: 'P', long: "perl-regexp"},
-	{short: 'e', long: "regexp", arg: required}, {short: 'f', long: "file", arg: required}, {short: 'i', long: "ignore-case"}, {short: 'y', id: 'i'},
-	{long: "no-ignore-case", id: grepNoIgnoreCase}, {short: 'w', long: "word-regexp"}, {short: 'x', long: "line-regexp"}, {short: 'z', long: "null-data"},
-	{short: 's', long: "no-messages"}, {short: 'V', long: "version"}, {short: 'm', long: "max-count", arg: required},
-	{short: 'b', long: "byte-offset"}, {short: 'n', long: "line-number"}, {long: "line-buffered", id: grepLineBuffered}, {short: 'H', long: "with-filename"},
-	{short: 'h', long: "no-filename"}, {long: "label", arg: required, id: grepLabel}, {short: 'o', long: "only-matching"}, {short: 'q', long: "quiet"},
-	{long: "silent", id: 'q'}, {long: "binary-files", arg: required, id: grepBinary}, {short: 'a', long: "text"}, {short: 'I'}, {short: 'd', long: "directories", arg: required},
-	{short: 'D', long: "devices", arg: required}, {short: 'r', long: "recursive"}, {short: 'R', long: "dereference-recursive"}, {long: "include", arg: required, id: grepInclude},
-	{long: "exclude", arg: required, id: grepExclude}, {long: "exclude-from", arg: required, id: grepExcludeFrom}, {long: "exclude-dir", arg: required, id: grepExcludeDir},
-	{short: 'L', long: "files-without-match"}, {short: 'l', long: "files-with-matches"}, {short: 'c', long: "count"}, {short: 'T', long: "initial-tab"},
-	{short: 'Z', long: "null"}, {short: 'v', long: "invert-match"}, {short: 'B', long: "before-context", arg: required}, {short: 'A', long: "after-context", arg: required}, {short: 'C', long: "context", arg: required},
-	{long: "group-separator", arg: required, id: grepSeparator}, {long: "no-group-separator", id: grepNoSeparator}, {long: "color", arg: optional, id: grepColor},
-	{long: "colour", arg: optional, id: grepColor}, {short: 'U', long: "binary"}, {short: 'u', long: "unix-byte-offsets"},
+	{short: 'E', long: "extended-regexp"},
+	{short: 'F', long: "fixed-strings"},
+	{short: 'G', long: "basic-regexp"},
+	{short: 'P', long: "perl-regexp"},
+	{short: 'e', long: "regexp", arg: required},
+	{short: 'f', long: "file", arg: required},
+	{short: 'i', long: "ignore-case"},
+	{short: 'y', id: 'i'},
+	{long: "no-ignore-case", id: grepNoIgnoreCase},
+	{short: 'w', long: "word-regexp"},
+	{short: 'x', long: "line-regexp"},
+	{short: 'z', long: "null-data"},
+	{short: 's', long: "no-messages"},
+	{short: 'V', long: "version"},
+	{short: 'm', long: "max-count", arg: required},
+	{short: 'b', long: "byte-offset"},
+	{short: 'n', long: "line-number"},
+	{long: "line-buffered", id: grepLineBuffered},
+	{short: 'H', long: "with-filename"},
+	{short: 'h', long: "no-filename"},
+	{long: "label", arg: required, id: grepLabel},
+	{short: 'o', long: "only-matching"},
+	{short: 'q', long: "quiet"},
+	{long: "silent", id: 'q'},
+	{long: "binary-files", arg: required, id: grepBinary},
+	{short: 'a', long: "text"},
+	{short: 'I'},
+	{short: 'd', long: "directories", arg: required},
+	{short: 'D', long: "devices", arg: required},
+	{short: 'r', long: "recursive"},
+	{short: 'R', long: "dereference-recursive"},
+	{long: "include", arg: required, id: grepInclude},
+	{long: "exclude", arg: required, id: grepExclude},
+	{long: "exclude-from", arg: required, id: grepExcludeFrom},
+	{long: "exclude-dir", arg: required, id: grepExcludeDir},
+	{short: 'L', long: "files-without-match"},
+	{short: 'l', long: "files-with-matches"},
+	{short: 'c', long: "count"},
+	{short: 'T', long: "initial-tab"},
+	{short: 'Z', long: "null"},
+	{short: 'v', long: "invert-match"},
+	{short: 'B', long: "before-context", arg: required},
+	{short: 'A', long: "after-context", arg: required},
+	{short: 'C', long: "context", arg: required},
+	{long: "group-separator", arg: required, id: grepSeparator},
+	{long: "no-group-separator", id: grepNoSeparator},
+	{long: "color", arg: optional, id: grepColor},
+	{long: "colour", arg: optional, id: grepColor},
+	{short: 'U', long: "binary"},
+	{short: 'u', long: "unix-byte-offsets"},
 }}
 
 // grepRun is one run of grep.
@@ -212,6 +249,10 @@ func grep(p *kernel.Proc) int {
 		return 2
 	}
 	g.settle()
+	nothing := g.invert && len(g.patterns) == 1 && g.patterns[0] == "" // every line matches
+	if (g.max == 0 || nothing) && g.list >= 0 {
+		return 1
+	}
 	return g.files(operands)
 }
 
@@ -223,14 +264,8 @@ func (g *grepRun) settle() {
 	if g.after < 0 {
 		g.after = g.around
 	}
-	if g.max == 0 {
-		g.quiet = g.quiet || g.list == 0 && !g.count
-	}
 	if g.quiet || g.list != 0 || g.count {
 		g.before, g.after = 0, 0
-	}
-	if g.color && g.invert && g.only {
-		g.color = false
 	}
 }
 

@@ -363,15 +363,11 @@ func (f *grepFile) printLine(begin, end int, sep byte) {
 		return
 	}
 	number := f.number(begin)
-	if f.only && !f.invert && sep == ':' {
-		f.printMatches(line, number, f.offset+int64(begin))
-		return
-	}
 	f.printText(line, sep, number, f.offset+int64(begin))
 }
 
 // printMatches prints what matches in a line, each on a line of its own.
-func (f *grepFile) printMatches(line []byte, number int, offset int64) {
+func (f *grepFile) printMatches(line []byte, sep byte, number int, offset int64) {
 	text := trimDelim(line, f.delim)
 	for at := 0; at <= len(text); {
 		lo, hi, ok := f.match.next(text, at)
@@ -382,7 +378,7 @@ func (f *grepFile) printMatches(line []byte, number int, offset int64) {
 			f.binary, f.mute = true, true
 			return
 		}
-		f.head(':', number, offset+int64(lo))
+		f.head(sep, number, offset+int64(lo))
 		if f.color {
 			f.mark("\x1b[01;31m\x1b[K", string(text[lo:hi]))
 		} else {
@@ -395,6 +391,9 @@ func (f *grepFile) printMatches(line []byte, number int, offset int64) {
 
 func (f *grepFile) printText(line []byte, sep byte, number int, offset int64) {
 	if f.only {
+		if (sep == ':') != f.invert {
+			f.printMatches(line, sep, number, offset)
+		}
 		return
 	}
 	f.head(sep, number, offset)

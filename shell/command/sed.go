@@ -69,10 +69,23 @@ const (
 )
 
 var sedOptions = parsing{options: []option{
-	{short: 'n', long: "quiet"}, {long: "silent", id: 'n'}, {short: 'e', long: "expression", arg: required}, {short: 'f', long: "file", arg: required},
-	{short: 'i', long: "in-place", arg: optional}, {short: 'l', long: "line-length", arg: required}, {long: "posix", id: sedPosix}, {short: 'E', long: "regexp-extended"},
-	{short: 'r', id: 'E'}, {short: 's', long: "separate"}, {short: 'u', long: "unbuffered"}, {short: 'z', long: "null-data"}, {long: "zero-terminated", id: 'z'},
-	{long: "follow-symlinks", id: sedFollow}, {long: "sandbox", id: sedSandbox}, {short: 'b', long: "binary"}, {long: "version", id: sedVersion},
+	{short: 'n', long: "quiet"},
+	{long: "silent", id: 'n'},
+	{short: 'e', long: "expression", arg: required},
+	{short: 'f', long: "file", arg: required},
+	{short: 'i', long: "in-place", arg: optional},
+	{short: 'l', long: "line-length", arg: required},
+	{long: "posix", id: sedPosix},
+	{short: 'E', long: "regexp-extended"},
+	{short: 'r', id: 'E'},
+	{short: 's', long: "separate"},
+	{short: 'u', long: "unbuffered"},
+	{short: 'z', long: "null-data"},
+	{long: "zero-terminated", id: 'z'},
+	{long: "follow-symlinks", id: sedFollow},
+	{long: "sandbox", id: sedSandbox},
+	{short: 'b', long: "binary"},
+	{long: "version", id: sedVersion},
 }}
 
 // Exit statuses of sed.

@@ -214,8 +214,18 @@ func (in *sedInput) open() bool {
 	return false
 }
 
-// restart puts every range back to its beginning, for a file of its own.
+// restart begins anew for a file of its own: ranges, the hold space and the
+// files of R.
 func (r *sedRun) restart() {
+	r.hold.reset()
+	r.hold.ended = true
+	for _, l := range r.reads {
+		if l != nil {
+			l.close()
+			r.p.Free(chunk)
+		}
+	}
+	clear(r.reads)
 	for i := range r.script.commands {
 		c := &r.script.commands[i]
 		c.active = c.initial()

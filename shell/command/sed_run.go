@@ -87,22 +87,23 @@ func (s *sedSpace) firstLine(delim byte) ([]byte, bool) {
 // sedRun runs a script.
 type sedRun struct {
 	sedStyle
-	p      *kernel.Proc
-	script *sedScript
-	in     sedInput
-	out    *sedOutput
-	files  map[string]*sedOutput // of w
-	reads  map[string]*lines     // of R
-	space  *sedSpace
-	next   *sedSpace // where s builds its result
-	hold   *sedSpace
-	last   *regex.Regexp // the one used last
-	caps   []int
-	queue  []sedAppend // what is printed when the cycle ends
-	number int64
-	code   int
-	halted bool
-	flag   bool // t: a substitution has been made
+	p           *kernel.Proc
+	script      *sedScript
+	in          sedInput
+	out         *sedOutput
+	files       map[string]*sedOutput // of w
+	reads       map[string]*lines     // of R
+	space       *sedSpace
+	next        *sedSpace // where s builds its result
+	hold        *sedSpace
+	last        *regex.Regexp // the one used last
+	lastAddress bool          // it is that of an address
+	caps        []int
+	queue       []sedAppend // what is printed when the cycle ends
+	number      int64
+	code        int
+	halted      bool
+	flag        bool // t: a substitution has been made
 }
 
 // sedAppend is a text, a file or a line of one to print at the end of a cycle.
@@ -380,7 +381,7 @@ func (r *sedRun) list(width int) {
 		}
 		item := sedVisible(c)
 		if width > 0 && len(line)+len(item) > width-1 {
-			r.out.write(append(line, '\\', '\n'))
+			r.out.write(append(line, '\\', r.delim))
 			line = line[:0]
 		}
 		line = append(line, item...)
@@ -424,6 +425,10 @@ func (r *sedRun) begin(cmd *sedCommand) bool {
 			cmd.active = sedClosed
 			return cmd.a1.kind != sedLine || r.number == cmd.a1.n || r.number == cmd.end
 		}
+	case sedLast:
+		if r.in.isLast() {
+			cmd.active = sedClosed
+		}
 	case sedPlus, sedMultiple:
 		cmd.end = r.number + a2.n
 		if a2.kind == sedMultiple && a2.n > 0 {
@@ -462,5 +467,6 @@ func (r *sedRun) matches(a *sedAddress) bool {
 		return r.in.isLast()
 	}
 	re := r.regexp(a.regexp)
+	r.lastAddress = r.lastAddress || a.regexp != nil
 	return re != nil && re.Match(r.space.b, 0, nil, r.p)
 }

@@ -227,11 +227,15 @@ func sedLetters(text string) []rune {
 // replaced.
 func (r *sedRun) substitute(cmd *sedCommand) bool {
 	sub := cmd.subst
+	// The pattern of an address was compiled without thought for its groups;
+	// GNU notices that only then.
+	fromAddress := sub.regexp == nil && r.lastAddress
 	re := r.regexp(sub.regexp)
 	if re == nil {
 		return false
 	}
-	if sub.refs > re.Groups() {
+	r.lastAddress = false
+	if fromAddress && sub.refs > re.Groups() {
 		r.fatal(sedBadUsage, "-e expression #1, char 0: invalid reference \\%d on `s' command's RHS", sub.refs)
 		return false
 	}

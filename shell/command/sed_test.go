@@ -28,6 +28,7 @@ var sedScripts = []string{
 
 // The ranges of sed where n skips lines, and the end of a text without a newline.
 var sedEdges = []string{
+	`sed '3,$c x' in1`, `sed '2,$c x' in1`, `sed '/3/,$c x' in1`, `sed '2,/q/c x' in1`, `sed '2,5c x' in1`, `sed 's/l/X/2;s//<\1>/' in1`, `sed '/l/s//<\1>/' in1`, `sed -n 'l 7' seq`, `sed -zn 'l 7' nul`, `sed -s 'x;G' in1 in2`,
 	`sed -n 'n;2,4p' seq`, `sed -n '3,4{=};n;n' seq`, `sed -n '2,4{=};n' seq`, `sed -n '2,3{=};n;n;n' seq`, `sed -n '2,/6/{=};n;n;n' seq`, `sed -n '2,2{=};n;n' seq`, `sed -n '2,+1{=};n;n' seq`, `sed -n '2,~4{=};n;n' seq`, `sed -n '2,1{=};n;n' seq`, `sed -n '2,${=};n;n;n;n;n' seq`, `sed -n '2,/3/!{=};n;n;n;n' seq`,
 	`sed -n '2,~0p' seq`, `sed -n '/2/,+0p' seq`, `sed -n '/2/,~2p' seq`, `sed -n '3,~2p' seq`, `sed -n '/[258]/,6{=};n;n;n' seq`, `sed -n '/[1259]/,6{=};n;n;n' seq`, `sed -n '/[1259]/,2{=};n;n;n' seq`, `sed -n '/[15]/,+1{=};n;n;n' seq`, `sed -n '2~3,~2p' seq`, `sed '2~0,3d' seq`, `sed -n '0~3,~3p' seq`,
 	`sed q nonl`, `sed '2q' nonl`, `sed -z q nonl`, `sed -z p nonl`, `sed -z 'c foo' nul`, `sed -z 'a foo' nul`, `sed -z 'i foo\nbar' nul`, `sed -z 'P;D' nul`, `sed -zn 'l;F;=' nul`, `sed -z 'r nonl' nul`, `sed -z 'R nonl' nul`, `sed 'R nonl' in1`, `sed 'R nonl' nonl`, `sed '$!{h;d};x;G' nonl`, `sed 'n;n;s/./x/' nonl`, `sed '$!N;P;D' nonl`, `sed -s 'N;s/\n/+/' nonl in1`, `sed 'N;s/\n/+/' nonl in1`, `sed -i 'N;s/\n/+/' nonl in2`,
