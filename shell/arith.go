@@ -370,7 +370,9 @@ func (in *interp) arithElem(r ref) int64 {
 	s, ok := in.refText(r)
 	in.nested--
 	if !ok {
-		in.arithUnset(r.name + "[" + r.sub.raw + "]")
+		if in.lookup(r.name) == nil {
+			in.arithUnset(r.name)
+		}
 		return 0
 	}
 	return in.evalText(s)

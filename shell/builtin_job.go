@@ -206,17 +206,7 @@ func (in *interp) waitNext(specs []string, name string) int {
 	for _, spec := range specs {
 		j := in.jobOrPID(spec)
 		if j == nil {
-			if n, ok := number(spec); ok {
-				if status, found := in.lateStatus(n); found {
-					if name != "" {
-						in.set(name, spec)
-					}
-					return status
-				}
-				in.errorf("wait: pid %s is not a child of this shell", spec)
-			} else {
-				in.errorf("wait: %s: no such job", spec)
-			}
+			in.errorf("wait: %s: no such job", spec)
 			continue
 		}
 		list = append(list, j)
@@ -241,15 +231,6 @@ func (in *interp) waitNext(specs []string, name string) int {
 		}
 	}
 	return p.Result().Code
-}
-
-func (in *interp) lateStatus(pid int) (int, bool) {
-	for i := len(in.jobs.ended) - 1; i >= 0; i-- {
-		if e := in.jobs.ended[i]; e.pid == pid {
-			return e.status, true
-		}
-	}
-	return 0, false
 }
 
 func (in *interp) jobOrPID(spec string) *job {

@@ -367,14 +367,23 @@ type limit struct {
 
 func limits() []limit {
 	return []limit{
-		{'R', "real-time non-blocking time", "microseconds, -R", 1}, {'c', "core file size", "blocks, -c", 512},
-		{'d', "data seg size", "kbytes, -d", 1024}, {'e', "scheduling priority", "-e", 1},
-		{'f', "file size", "blocks, -f", 1024}, {'i', "pending signals", "-i", 1},
-		{'l', "max locked memory", "kbytes, -l", 1024}, {'m', "max memory size", "kbytes, -m", 1024},
-		{'n', "open files", "-n", 1}, {'p', "pipe size", "512 bytes, -p", 512},
-		{'q', "POSIX message queues", "bytes, -q", 1}, {'r', "real-time priority", "-r", 1},
-		{'s', "stack size", "kbytes, -s", 1024}, {'t', "cpu time", "seconds, -t", 1},
-		{'u', "max user processes", "-u", 1}, {'v', "virtual memory", "kbytes, -v", 1024}, {'x', "file locks", "-x", 1},
+		{'R', "real-time non-blocking time", "microseconds, -R", 1},
+		{'c', "core file size", "blocks, -c", 512},
+		{'d', "data seg size", "kbytes, -d", 1024},
+		{'e', "scheduling priority", "-e", 1},
+		{'f', "file size", "blocks, -f", 1024},
+		{'i', "pending signals", "-i", 1},
+		{'l', "max locked memory", "kbytes, -l", 1024},
+		{'m', "max memory size", "kbytes, -m", 1024},
+		{'n', "open files", "-n", 1},
+		{'p', "pipe size", "512 bytes, -p", 512},
+		{'q', "POSIX message queues", "bytes, -q", 1},
+		{'r', "real-time priority", "-r", 1},
+		{'s', "stack size", "kbytes, -s", 1024},
+		{'t', "cpu time", "seconds, -t", 1},
+		{'u', "max user processes", "-u", 1},
+		{'v', "virtual memory", "kbytes, -v", 1024},
+		{'x', "file locks", "-x", 1},
 	}
 }
 

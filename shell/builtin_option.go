@@ -23,10 +23,25 @@ var setLetters = [...]struct {
 	letter byte
 	opt    optSet
 }{
-	{'a', optAllexport}, {'b', optNotify}, {'e', optErrexit}, {'f', optNoglob}, {'h', optHashall}, {'k', optKeyword},
-	{'m', optMonitor}, {'n', optNoexec}, {'p', optPrivileged}, {'t', optOnecmd}, {'u', optNounset}, {'v', optVerbose},
-	{'x', optXtrace}, {'B', optBraceexpand}, {'C', optNoclobber}, {'E', optErrtrace}, {'H', optHistexpand},
-	{'P', optPhysical}, {'T', optFunctrace},
+	{'a', optAllexport},
+	{'b', optNotify},
+	{'e', optErrexit},
+	{'f', optNoglob},
+	{'h', optHashall},
+	{'k', optKeyword},
+	{'m', optMonitor},
+	{'n', optNoexec},
+	{'p', optPrivileged},
+	{'t', optOnecmd},
+	{'u', optNounset},
+	{'v', optVerbose},
+	{'x', optXtrace},
+	{'B', optBraceexpand},
+	{'C', optNoclobber},
+	{'E', optErrtrace},
+	{'H', optHistexpand},
+	{'P', optPhysical},
+	{'T', optFunctrace},
 }
 
 func optNamed(name string) (optSet, bool) {

@@ -8,6 +8,7 @@ type compiler struct {
 	source string            // the file that the text is from, BASH_SOURCE of its functions
 	line   int32             // of the command that is being compiled
 	open   []*syntax.Heredoc // those that the end of the input ended
+	value  bool              // it is the value of an assignment
 }
 
 // stmts compiles a list.

@@ -73,7 +73,13 @@ func tildes(s string, mode tildeMode, first, last bool) []item {
 func (c *compiler) scalar(w *syntax.Word) func(in *interp) string { return c.word(w, tildeStart) }
 
 // assignText compiles the value of an assignment.
-func (c *compiler) assignText(w *syntax.Word) text { return c.word(w, tildeAssign) }
+func (c *compiler) assignText(w *syntax.Word) text {
+	saved := c.value
+	c.value = true
+	f := c.word(w, tildeAssign)
+	c.value = saved
+	return f
+}
 
 // arithText compiles the text of an arithmetic expression, in which single
 // quotes are ordinary characters.
@@ -187,7 +193,11 @@ func (c *compiler) textOf(it item) text {
 	case *syntax.ParamExp:
 		return c.paramText(p)
 	case *syntax.CmdSubst:
-		return c.cmdSubst(p)
+		saved := c.value
+		c.value = false
+		f := c.cmdSubst(p)
+		c.value = saved
+		return f
 	case *syntax.ArithExp:
 		n := c.arith(p.X)
 		return func(in *interp) string { return strconv.FormatInt(n(in), 10) }

@@ -141,6 +141,7 @@ func (in *interp) substitute(s string, p *pattern, op syntax.ParamOp, r replacer
 func (in *interp) replaceMatches(s string, p *pattern, all bool, r replacer) string {
 	f := finder{m: matcher{p: p, in: in, s: s}}
 	var out []byte
+	changed := false
 	done, paid := 0, 0
 	for done < len(s) {
 		start, end, ok := f.next(done)
@@ -149,7 +150,7 @@ func (in *interp) replaceMatches(s string, p *pattern, all bool, r replacer) str
 		}
 		out = append(out, s[done:start]...)
 		out = r.appendTo(out, s[start:end])
-		done = end
+		changed, done = true, end
 		if !all {
 			break
 		}
@@ -163,7 +164,7 @@ func (in *interp) replaceMatches(s string, p *pattern, all bool, r replacer) str
 			paid = len(out)
 		}
 	}
-	if out == nil {
+	if !changed {
 		return s
 	}
 	return string(append(out, s[done:]...))
@@ -344,6 +345,7 @@ func (in *interp) sliceList(e *syntax.ParamExp, v value, sub *subscript, off, le
 	o := off(in)
 	n := int64(len(list))
 	var arr *array
+	var x *variable
 	switch {
 	case sub == nil: // $@: $0 comes first
 		if o < 0 {
@@ -357,7 +359,7 @@ func (in *interp) sliceList(e *syntax.ParamExp, v value, sub *subscript, off, le
 			o--
 		}
 	default:
-		x, _, _ := in.find(ref{name: e.Name})
+		x, _, _ = in.find(ref{name: e.Name})
 		if x != nil && x.attrs&attrArray != 0 {
 			arr = in.indexed(x)
 		}
@@ -372,6 +374,9 @@ func (in *interp) sliceList(e *syntax.ParamExp, v value, sub *subscript, off, le
 		if l < 0 {
 			in.errorf("%s: substring expression < 0", expandedLength(in, e, strings.TrimSpace(e.Len.Raw), l))
 			in.abandon()
+		}
+		if l == 0 && x != nil && x.attrs&attrAssoc != 0 {
+			l = 1 // as bash has it
 		}
 		list = list[:min(l, int64(len(list)))]
 	}

@@ -34,16 +34,24 @@ func (c *compiler) paramText(e *syntax.ParamExp) text {
 	if e.Quoted {
 		arg = c.word(e.Arg, tildeNone)
 	}
+	star := c.value && (trims(e) || e.Quoted && (e.Op != syntax.ParamNone || e.Indirect))
 	return func(in *interp) string {
 		x := v(in)
 		switch {
 		case x.arg:
 			return arg(in)
 		case x.multi:
-			return in.join(x.list, x.star)
+			return in.join(x.list, x.star || star)
 		}
 		return x.s
 	}
+}
+
+// trims reports whether e trims, transforms or lists names: the operations
+// after which bash joins a list differently where it must be one text.
+func trims(e *syntax.ParamExp) bool {
+	return e.Op >= syntax.ParamTrimPrefix && e.Op <= syntax.ParamTrimSuffixAll || e.Op == syntax.ParamTransform ||
+		e.Op == syntax.ParamNamesAt
 }
 
 // paramEscaped is paramText for a pattern: what is quoted in the operand is.
@@ -284,7 +292,7 @@ func (c *compiler) fetcher(e *syntax.ParamExp) fetch {
 // length compiles ${#x}.
 func (c *compiler) length(e *syntax.ParamExp, get fetch) fetch {
 	name, all := e.Name, e.Index != nil && e.Index.Kind != syntax.IndexExpr
-	shown := rawName(e)
+	shown, r := rawName(e), ref{name: name, sub: c.subscript(e.Index)}
 	return func(in *interp) value {
 		n := 0
 		switch {
@@ -300,6 +308,8 @@ func (c *compiler) length(e *syntax.ParamExp, get fetch) fetch {
 				in.errorf("%s: unbound variable", name)
 				in.fatal(1)
 			}
+		case r.sub != nil:
+			n = in.runes(in.measured(r))
 		default:
 			v := get(in)
 			in.checkSet(v.set, shown)
@@ -307,6 +317,33 @@ func (c *compiler) length(e *syntax.ParamExp, get fetch) fetch {
 		}
 		return value{s: strconv.Itoa(n), set: true}
 	}
+}
+
+// measured returns the element whose length is asked for.
+func (in *interp) measured(r ref) string {
+	v, t, ok := in.find(r)
+	if !ok || v == nil || v.attrs&attrList == 0 {
+		if in.opts&optNounset != 0 {
+			in.errorf("%s: unbound variable", r.name)
+			in.fatal(1)
+		}
+		if !ok || v == nil {
+			return ""
+		}
+	}
+	if v.attrs&attrArray != 0 {
+		a, i := in.indexed(v), t.sub.num(in)
+		if i < 0 {
+			if i += a.top() + 1; i < 0 {
+				in.errorf("%s]: bad array subscript", t.sub.raw)
+				in.abandon()
+			}
+		}
+		s, _ := a.get(i)
+		return s
+	}
+	s, _ := in.elem(v, t)
+	return s
 }
 
 // rawName is the parameter with its subscript, as in the source.
@@ -508,6 +545,8 @@ func (c *compiler) emitParam(e *syntax.ParamExp, quoted bool) emit {
 			}
 		case x.multi && quoted && x.star:
 			b.quoted(in.join(x.list, true))
+		case x.multi && !quoted && in.ifs.none && trims(e):
+			b.active(strings.Join(x.list, " "))
 		case x.multi:
 			b.none = b.none || len(x.list) == 0
 			b.list(x.list, quoted)

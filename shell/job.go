@@ -180,7 +180,11 @@ func (in *interp) findJob(spec string) (*job, string) {
 	return found, "no such job"
 }
 
-func (in *interp) jobText(j *job) string { return syntax.Print(j.stmt) }
+func (in *interp) jobText(j *job) string {
+	front := *j.stmt
+	front.Background = false
+	return syntax.Print(&front)
+}
 
 // describeJob returns the state of a job as jobs prints it.
 func (in *interp) describeJob(j *job) string {

@@ -45,6 +45,9 @@ func (in *interp) boot(env []string, dir string) {
 	if _, ok := in.get("PATH"); !ok {
 		in.set("PATH", kernel.DefaultPath)
 	}
+	if _, ok := in.get("SHELL"); !ok {
+		in.set("SHELL", "/bin/bash")
+	}
 	for _, e := range env {
 		if opts, ok := strings.CutPrefix(e, "SHELLOPTS="); ok {
 			in.inheritOptions(opts)
@@ -76,10 +79,11 @@ func (in *interp) samePlace(pwd, dir string) bool {
 
 // invocation is how /bin/bash was called.
 type invocation struct {
-	command string
-	isC     bool
-	stdin   bool // -s
-	rest    []string
+	command   string
+	isC       bool
+	stdin     bool // -s
+	noProfile bool
+	rest      []string
 }
 
 // shellMain is /bin/sh and /bin/bash.
@@ -98,6 +102,10 @@ func shellMain(p *kernel.Proc) int {
 	if done {
 		return status
 	}
+	if in.startUp(&inv) {
+		in.exitTrap()
+		return in.status
+	}
 	switch {
 	case inv.isC:
 		if len(inv.rest) > 0 {
@@ -113,6 +121,40 @@ func shellMain(p *kernel.Proc) int {
 	}
 	in.exitTrap()
 	return in.status
+}
+
+// startUp runs the files that a shell begins with: the profile of a login
+// shell, and what BASH_ENV names. It reports whether one of them ended it.
+func (in *interp) startUp(inv *invocation) (ended bool) {
+	var files []string
+	if in.shopt(shLoginShell) && !inv.noProfile {
+		files = append(files, "/etc/profile")
+		home := in.value("HOME")
+		for _, f := range []string{"/.bash_profile", "/.bash_login", "/.profile"} {
+			if info, err := in.p.Stat(home + f); err == nil && info.Mode().IsRegular() {
+				files = append(files, home+f)
+				break
+			}
+		}
+	}
+	if file := in.value("BASH_ENV"); file != "" && !in.opt(optPosix) {
+		files = append(files, in.expandText(file))
+	}
+	if !inv.isC && !inv.stdin && len(inv.rest) > 0 {
+		name := in.name0
+		in.name0 = inv.rest[0]
+		defer func() { in.name0 = name }()
+	}
+	for _, file := range files {
+		if _, err := in.p.Stat(file); err != nil {
+			continue
+		}
+		_ = in.runBuiltin(bSource, []string{"source", file})
+		if in.flow == flowExit {
+			return true
+		}
+	}
+	return false
 }
 
 // runScript runs a script that names no interpreter.

@@ -23,7 +23,7 @@ func (in *interp) invoked(args []string) (inv invocation, status int, done bool)
 			break
 		}
 		if strings.HasPrefix(a, "--") {
-			skip, st, end := in.longOption(a)
+			skip, st, end := in.longOption(a, &inv)
 			if end {
 				return inv, st, true
 			}
@@ -51,7 +51,7 @@ func (in *interp) invoked(args []string) (inv invocation, status int, done bool)
 	return inv, 0, false
 }
 
-func (in *interp) longOption(a string) (skip, status int, done bool) {
+func (in *interp) longOption(a string, inv *invocation) (skip, status int, done bool) {
 	switch a {
 	case "--posix":
 		in.turn(optPosix, true)
@@ -59,7 +59,9 @@ func (in *interp) longOption(a string) (skip, status int, done bool) {
 		in.shopts |= shLoginShell
 	case "--verbose":
 		in.opts |= optVerbose
-	case "--norc", "--noprofile", "--noediting", "--restricted", "--debugger":
+	case "--noprofile":
+		inv.noProfile = true
+	case "--norc", "--noediting", "--restricted", "--debugger":
 	case "--rcfile", "--init-file":
 		return 1, 0, false
 	case "--version":

@@ -281,14 +281,19 @@ func (c *compiler) subshell(x *syntax.Cmd, s *syntax.Subshell) run {
 func (c *compiler) background(s *syntax.Stmt) run {
 	front := *s
 	front.Background = false
+	if len(s.Rest) == 0 { // bash does not invert the status of a job
+		first := *s.First
+		first.Bangs = 0
+		front.First = &first
+	}
 	b, line := body{r: c.andOr(&front)}, s.Pos.Line
-	if len(s.Rest) == 0 && len(s.First.Cmds) == 1 && s.First.Bangs == 0 && s.First.Time == syntax.NoTime {
+	if len(s.Rest) == 0 && len(s.First.Cmds) == 1 && s.First.Time == syntax.NoTime {
 		b = c.child(s.First.Cmds[0])
 	}
 	return func(in *interp) flow {
 		in.line = line
 		in.p.Tick(1)
-		if _, err := in.launch(&front, b); err != nil {
+		if _, err := in.launch(s, b); err != nil {
 			in.noFork(err)
 		}
 		in.status = 0

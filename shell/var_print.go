@@ -13,8 +13,16 @@ func attrLetters(v *variable) string {
 		a attr
 		c byte
 	}{
-		{attrArray, 'a'}, {attrAssoc, 'A'}, {attrInteger, 'i'}, {attrNameref, 'n'}, {attrReadonly, 'r'}, {attrTrace, 't'},
-		{attrExport, 'x'}, {attrCapital, 'c'}, {attrLower, 'l'}, {attrUpper, 'u'},
+		{attrArray, 'a'},
+		{attrAssoc, 'A'},
+		{attrInteger, 'i'},
+		{attrNameref, 'n'},
+		{attrReadonly, 'r'},
+		{attrTrace, 't'},
+		{attrExport, 'x'},
+		{attrCapital, 'c'},
+		{attrLower, 'l'},
+		{attrUpper, 'u'},
 	} {
 		if v.attrs&x.a != 0 {
 			b.WriteByte(x.c)

@@ -22,8 +22,14 @@ const (
 )
 
 var backups = []choice{
-	{"none", backupNone}, {"off", backupNone}, {"simple", backupSimple}, {"never", backupSimple},
-	{"existing", backupExisting}, {"nil", backupExisting}, {"numbered", backupNumbered}, {"t", backupNumbered},
+	{"none", backupNone},
+	{"off", backupNone},
+	{"simple", backupSimple},
+	{"never", backupSimple},
+	{"existing", backupExisting},
+	{"nil", backupExisting},
+	{"numbered", backupNumbered},
+	{"t", backupNumbered},
 }
 
 func newBackup(p *kernel.Proc) backup {

@@ -186,8 +186,14 @@ func baser(kind rune) kernel.Program {
 
 func basenc(p *kernel.Proc) int {
 	return baseRun(p, 0, parsing{options: append([]option{
-		{long: "base64", id: '6'}, {long: "base64url", id: 'u'}, {long: "base32", id: '3'}, {long: "base32hex", id: 'h'},
-		{long: "base16", id: 'x'}, {long: "base2msbf", id: 'm'}, {long: "base2lsbf", id: 'l'}, {long: "z85", id: 'z'},
+		{long: "base64", id: '6'},
+		{long: "base64url", id: 'u'},
+		{long: "base32", id: '3'},
+		{long: "base32hex", id: 'h'},
+		{long: "base16", id: 'x'},
+		{long: "base2msbf", id: 'm'},
+		{long: "base2lsbf", id: 'l'},
+		{long: "z85", id: 'z'},
 	}, baseOptions...)})
 }
 

@@ -23,8 +23,14 @@ most 100,000 digits.
 `
 
 var bcOptions = parsing{options: []option{
-	{short: 'h', long: "help"}, {short: 'i', long: "interactive"}, {short: 'l', long: "mathlib"}, {short: 'q', long: "quiet"},
-	{short: 's', long: "standard"}, {short: 'w', long: "warn"}, {short: 'v', long: "version"}, {short: 'c', long: "compile"},
+	{short: 'h', long: "help"},
+	{short: 'i', long: "interactive"},
+	{short: 'l', long: "mathlib"},
+	{short: 'q', long: "quiet"},
+	{short: 's', long: "standard"},
+	{short: 'w', long: "warn"},
+	{short: 'v', long: "version"},
+	{short: 'c', long: "compile"},
 }}
 
 func bc(p *kernel.Proc) int {

@@ -310,6 +310,9 @@ func (vm *bcVM) eval(n *bcNode) (bcNum, error) {
 	case "!":
 		return boolNumber(a.sign() == 0), nil
 	}
+	if known := n.op == "&&" && a.sign() == 0 || n.op == "||" && a.sign() != 0; known {
+		return boolNumber(a.sign() != 0), nil
+	}
 	b, err := vm.eval(n.kids[1])
 	if err != nil {
 		return b, err

@@ -33,9 +33,25 @@ const bzip2Usage = `bzip2, a block-sorting file compressor.
 `
 
 var bzip2Options = parsing{options: []option{
-	{short: 'c', long: "stdout"}, {short: 'd', long: "decompress"}, {short: 'z', long: "compress"}, {short: 'f', long: "force"}, {short: 'h', long: "help"},
-	{short: 'k', long: "keep"}, {short: 'q', long: "quiet"}, {short: 's', long: "small"}, {short: 't', long: "test"}, {short: 'v', long: "verbose"},
-	{short: '1', long: "fast"}, {short: '2'}, {short: '3'}, {short: '4'}, {short: '5'}, {short: '6'}, {short: '7'}, {short: '8'}, {short: '9', long: "best"},
+	{short: 'c', long: "stdout"},
+	{short: 'd', long: "decompress"},
+	{short: 'z', long: "compress"},
+	{short: 'f', long: "force"},
+	{short: 'h', long: "help"},
+	{short: 'k', long: "keep"},
+	{short: 'q', long: "quiet"},
+	{short: 's', long: "small"},
+	{short: 't', long: "test"},
+	{short: 'v', long: "verbose"},
+	{short: '1', long: "fast"},
+	{short: '2'},
+	{short: '3'},
+	{short: '4'},
+	{short: '5'},
+	{short: '6'},
+	{short: '7'},
+	{short: '8'},
+	{short: '9', long: "best"},
 }}
 
 // bunzipMemory is what the decompressor of bzip2 holds.

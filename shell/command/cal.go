@@ -29,8 +29,20 @@ type calStyle struct {
 }
 
 var calOptions = parsing{options: []option{
-	{short: '1'}, {short: '3'}, {short: 'A', arg: required}, {short: 'B', arg: required}, {short: 'j'}, {short: 'm', arg: required}, {short: 'M'},
-	{short: 'S'}, {short: 'y'}, {short: 'h'}, {short: 'N'}, {short: 'C'}, {short: 'b'}, {short: 'd', arg: required},
+	{short: '1'},
+	{short: '3'},
+	{short: 'A', arg: required},
+	{short: 'B', arg: required},
+	{short: 'j'},
+	{short: 'm', arg: required},
+	{short: 'M'},
+	{short: 'S'},
+	{short: 'y'},
+	{short: 'h'},
+	{short: 'N'},
+	{short: 'C'},
+	{short: 'b'},
+	{short: 'd', arg: required},
 }}
 
 // calJob is what cal is asked for.

@@ -40,9 +40,16 @@ type catStyle struct {
 }
 
 var catOptions = parsing{options: []option{
-	{short: 'b', long: "number-nonblank"}, {short: 'n', long: "number"}, {short: 's', long: "squeeze-blank"},
-	{short: 'v', long: "show-nonprinting"}, {short: 'E', long: "show-ends"}, {short: 'T', long: "show-tabs"},
-	{short: 'A', long: "show-all"}, {short: 'e'}, {short: 't'}, {short: 'u'},
+	{short: 'b', long: "number-nonblank"},
+	{short: 'n', long: "number"},
+	{short: 's', long: "squeeze-blank"},
+	{short: 'v', long: "show-nonprinting"},
+	{short: 'E', long: "show-ends"},
+	{short: 'T', long: "show-tabs"},
+	{short: 'A', long: "show-all"},
+	{short: 'e'},
+	{short: 't'},
+	{short: 'u'},
 }}
 
 func cat(p *kernel.Proc) int {

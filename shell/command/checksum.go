@@ -24,9 +24,15 @@ type digest struct {
 }
 
 var digests = []digest{
-	{"bsd", "", 0, nil}, {"sysv", "", 0, nil}, {"crc", "", 0, nil},
-	{"md5", "MD5", 128, md5.New}, {"sha1", "SHA1", 160, sha1.New}, {"sha224", "SHA224", 224, sha256.New224},
-	{"sha256", "SHA256", 256, sha256.New}, {"sha384", "SHA384", 384, sha512.New384}, {"sha512", "SHA512", 512, sha512.New},
+	{"bsd", "", 0, nil},
+	{"sysv", "", 0, nil},
+	{"crc", "", 0, nil},
+	{"md5", "MD5", 128, md5.New},
+	{"sha1", "SHA1", 160, sha1.New},
+	{"sha224", "SHA224", 224, sha256.New224},
+	{"sha256", "SHA256", 256, sha256.New},
+	{"sha384", "SHA384", 384, sha512.New384},
+	{"sha512", "SHA512", 512, sha512.New},
 	{"blake2b", "BLAKE2b", 512, nil},
 }
 
@@ -88,9 +94,16 @@ type sumJob struct {
 }
 
 var sumOptions = []option{
-	{short: 'b', long: "binary"}, {short: 'c', long: "check"}, {short: 't', long: "text"}, {short: 'z', long: "zero"},
-	{long: "tag", id: 'T'}, {long: "ignore-missing", id: 'm'}, {long: "quiet", id: 'q'}, {long: "status", id: 's'},
-	{long: "strict", id: 'S'}, {short: 'w', long: "warn"},
+	{short: 'b', long: "binary"},
+	{short: 'c', long: "check"},
+	{short: 't', long: "text"},
+	{short: 'z', long: "zero"},
+	{long: "tag", id: 'T'},
+	{long: "ignore-missing", id: 'm'},
+	{long: "quiet", id: 'q'},
+	{long: "status", id: 's'},
+	{long: "strict", id: 'S'},
+	{short: 'w', long: "warn"},
 }
 
 // summer returns the program for a digest.

@@ -28,8 +28,14 @@ Each MODE is of the form '[ugoa]*([-+=]([rwxXst]*|[ugo]))+|[-+=][0-7]+'.
 `
 
 var chmodOptions = parsing{options: []option{
-	{short: 'c', long: "changes"}, {short: 'f', long: "silent"}, {long: "quiet", id: 'f'}, {short: 'v', long: "verbose"},
-	{long: "no-preserve-root", id: 'N'}, {long: "preserve-root", id: 'P'}, {long: "reference", arg: required, id: 'r'}, {short: 'R', long: "recursive"},
+	{short: 'c', long: "changes"},
+	{short: 'f', long: "silent"},
+	{long: "quiet", id: 'f'},
+	{short: 'v', long: "verbose"},
+	{long: "no-preserve-root", id: 'N'},
+	{long: "preserve-root", id: 'P'},
+	{long: "reference", arg: required, id: 'r'},
+	{short: 'R', long: "recursive"},
 }}
 
 // verbosity says what a change reports.

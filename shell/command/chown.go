@@ -38,10 +38,20 @@ const chownCommon = `  -c, --changes          like verbose but report only when 
 `
 
 var chownOptions = parsing{options: []option{
-	{short: 'c', long: "changes"}, {short: 'f', long: "silent"}, {long: "quiet", id: 'f'}, {short: 'v', long: "verbose"},
-	{long: "dereference", id: 'D'}, {short: 'h', long: "no-dereference"}, {long: "from", arg: required, id: 'F'},
-	{long: "no-preserve-root", id: 'N'}, {long: "preserve-root", id: 'G'}, {long: "reference", arg: required, id: 'r'},
-	{short: 'R', long: "recursive"}, {short: 'H'}, {short: 'L'}, {short: 'P'},
+	{short: 'c', long: "changes"},
+	{short: 'f', long: "silent"},
+	{long: "quiet", id: 'f'},
+	{short: 'v', long: "verbose"},
+	{long: "dereference", id: 'D'},
+	{short: 'h', long: "no-dereference"},
+	{long: "from", arg: required, id: 'F'},
+	{long: "no-preserve-root", id: 'N'},
+	{long: "preserve-root", id: 'G'},
+	{long: "reference", arg: required, id: 'r'},
+	{short: 'R', long: "recursive"},
+	{short: 'H'},
+	{short: 'L'},
+	{short: 'P'},
 }}
 
 type chownJob struct {

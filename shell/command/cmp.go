@@ -51,8 +51,14 @@ type cmpRun struct {
 }
 
 var cmpOptions = parsing{options: []option{
-	{short: 'b', long: "print-bytes"}, {short: 'c', id: 'b'}, {short: 'i', long: "ignore-initial", arg: required}, {short: 'l', long: "verbose"},
-	{short: 'n', long: "bytes", arg: required}, {short: 's', long: "quiet"}, {long: "silent", id: 's'}, {short: 'v', long: "version"},
+	{short: 'b', long: "print-bytes"},
+	{short: 'c', id: 'b'},
+	{short: 'i', long: "ignore-initial", arg: required},
+	{short: 'l', long: "verbose"},
+	{short: 'n', long: "bytes", arg: required},
+	{short: 's', long: "quiet"},
+	{long: "silent", id: 's'},
+	{short: 'v', long: "version"},
 }}
 
 func cmpMain(p *kernel.Proc) int {

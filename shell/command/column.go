@@ -35,12 +35,27 @@ Options:
 `
 
 var columnOptions = parsing{options: []option{
-	{short: 't', long: "table"}, {short: 'n', long: "table-name", arg: required}, {short: 'O', long: "table-order", arg: required}, {short: 'N', long: "table-columns", arg: required},
-	{short: 'l', long: "table-columns-limit", arg: required}, {short: 'd', long: "table-noheadings"}, {short: 'H', long: "table-hide", arg: required}, {short: 'R', long: "table-right", arg: required},
-	{short: 'L', long: "keep-empty-lines"}, {short: 'J', long: "json"}, {short: 'o', long: "output-separator", arg: required}, {short: 's', long: "separator", arg: required},
-	{short: 'c', long: "output-width", arg: required}, {short: 'c', long: "columns", arg: required}, {short: 'x', long: "fillrows"}, {short: 'h', long: "help"},
-	{short: 'e', long: "table-header-repeat"}, {short: 'E', long: "table-noextreme", arg: required}, {short: 'T', long: "table-truncate", arg: required},
-	{short: 'W', long: "table-wrap", arg: required}, {short: 'm', long: "table-maxout"},
+	{short: 't', long: "table"},
+	{short: 'n', long: "table-name", arg: required},
+	{short: 'O', long: "table-order", arg: required},
+	{short: 'N', long: "table-columns", arg: required},
+	{short: 'l', long: "table-columns-limit", arg: required},
+	{short: 'd', long: "table-noheadings"},
+	{short: 'H', long: "table-hide", arg: required},
+	{short: 'R', long: "table-right", arg: required},
+	{short: 'L', long: "keep-empty-lines"},
+	{short: 'J', long: "json"},
+	{short: 'o', long: "output-separator", arg: required},
+	{short: 's', long: "separator", arg: required},
+	{short: 'c', long: "output-width", arg: required},
+	{short: 'c', long: "columns", arg: required},
+	{short: 'x', long: "fillrows"},
+	{short: 'h', long: "help"},
+	{short: 'e', long: "table-header-repeat"},
+	{short: 'E', long: "table-noextreme", arg: required},
+	{short: 'T', long: "table-truncate", arg: required},
+	{short: 'W', long: "table-wrap", arg: required},
+	{short: 'm', long: "table-maxout"},
 }}
 
 // columnJob is one run of column.

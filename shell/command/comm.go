@@ -72,8 +72,14 @@ const (
 )
 
 var commOptions = parsing{options: []option{
-	{short: '1'}, {short: '2'}, {short: '3'}, {short: 'z', long: "zero-terminated"}, {long: "check-order", id: commCheck}, {long: "nocheck-order", id: commNoCheck},
-	{long: "output-delimiter", arg: required, id: commDelim}, {long: "total", id: commTotal},
+	{short: '1'},
+	{short: '2'},
+	{short: '3'},
+	{short: 'z', long: "zero-terminated"},
+	{long: "check-order", id: commCheck},
+	{long: "nocheck-order", id: commNoCheck},
+	{long: "output-delimiter", arg: required, id: commDelim},
+	{long: "total", id: commTotal},
 }}
 
 func comm(p *kernel.Proc) int {

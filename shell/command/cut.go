@@ -57,10 +57,15 @@ type cutJob struct {
 }
 
 var cutOptions = parsing{options: []option{
-	{short: 'b', long: "bytes", arg: required}, {short: 'c', long: "characters", arg: required},
-	{short: 'f', long: "fields", arg: required}, {short: 'd', long: "delimiter", arg: required}, {short: 'n'},
-	{short: 's', long: "only-delimited"}, {long: "output-delimiter", arg: required, id: 'o'},
-	{long: "complement", id: 'C'}, {short: 'z', long: "zero-terminated"},
+	{short: 'b', long: "bytes", arg: required},
+	{short: 'c', long: "characters", arg: required},
+	{short: 'f', long: "fields", arg: required},
+	{short: 'd', long: "delimiter", arg: required},
+	{short: 'n'},
+	{short: 's', long: "only-delimited"},
+	{long: "output-delimiter", arg: required, id: 'o'},
+	{long: "complement", id: 'C'},
+	{short: 'z', long: "zero-terminated"},
 }}
 
 func cut(p *kernel.Proc) int {

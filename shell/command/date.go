@@ -37,10 +37,20 @@ By default, numeric fields are padded with zeroes. Flags after '%':
 `
 
 var dateOptions = parsing{options: []option{
-	{short: 'd', long: "date", arg: required}, {short: 'f', long: "file", arg: required}, {short: 'I', long: "iso-8601", arg: optional},
-	{short: 'R', long: "rfc-email"}, {long: "rfc-822", id: 'R'}, {long: "rfc-2822", id: 'R'}, {long: "rfc-3339", arg: required, id: '3'},
-	{short: 'r', long: "reference", arg: required}, {short: 's', long: "set", arg: required}, {short: 'u', long: "utc"},
-	{long: "universal", id: 'u'}, {long: "uct", id: 'u'}, {long: "debug", id: 'D'}, {long: "resolution", id: 'p'},
+	{short: 'd', long: "date", arg: required},
+	{short: 'f', long: "file", arg: required},
+	{short: 'I', long: "iso-8601", arg: optional},
+	{short: 'R', long: "rfc-email"},
+	{long: "rfc-822", id: 'R'},
+	{long: "rfc-2822", id: 'R'},
+	{long: "rfc-3339", arg: required, id: '3'},
+	{short: 'r', long: "reference", arg: required},
+	{short: 's', long: "set", arg: required},
+	{short: 'u', long: "utc"},
+	{long: "universal", id: 'u'},
+	{long: "uct", id: 'u'},
+	{long: "debug", id: 'D'},
+	{long: "resolution", id: 'p'},
 }}
 
 const rfcEmail = "%a, %d %b %Y %H:%M:%S %z"

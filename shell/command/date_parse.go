@@ -35,6 +35,7 @@ type dateParser struct {
 	rHour, rMin, rSec    int64
 	rNanos               int64
 	stamp                time.Time
+	iso                  int // where a date of the form y-m-d ended
 	hasYear              bool
 }
 
@@ -303,7 +304,7 @@ func (d *dateParser) zoneWord(w string) bool {
 		return false
 	}
 	d.at++
-	if w == "t" && d.peek(0).kind == 'n' { // the T of 2024-01-15T10:30
+	if w == "t" && d.peek(0).kind == 'n' && d.at-1 == d.iso { // the T of 2024-01-15T10:30
 		return d.isChar(1, ':')
 	}
 	d.zones++
@@ -447,6 +448,7 @@ func (d *dateParser) number() bool {
 		d.month, d.day = int(-next.n), int(-d.peek(2).n)
 		d.dates++
 		d.at += 3
+		d.iso = d.at
 		return true
 	case next.kind == 'w' && (next.text == "am" || next.text == "pm"):
 		d.at++

@@ -31,10 +31,23 @@ or all file systems by default.  A sandbox has one, bounded by its quota.
 `
 
 var dfOptions = parsing{options: []option{
-	{short: 'a', long: "all"}, {short: 'B', long: "block-size", arg: required}, {short: 'i', long: "inodes"}, {short: 'h', long: "human-readable"},
-	{short: 'H', long: "si"}, {short: 'k'}, {short: 'l', long: "local", id: 'a'}, {long: "output", arg: optional, id: 'o'}, {short: 'P', long: "portability"},
-	{short: 'T', long: "print-type"}, {long: "sync", id: 'a'}, {long: "no-sync", id: 'a'}, {long: "total", id: 'c'},
-	{short: 't', long: "type", arg: required}, {short: 'x', long: "exclude-type", arg: required}, {short: 'v', id: 'a'}, {short: 'm'},
+	{short: 'a', long: "all"},
+	{short: 'B', long: "block-size", arg: required},
+	{short: 'i', long: "inodes"},
+	{short: 'h', long: "human-readable"},
+	{short: 'H', long: "si"},
+	{short: 'k'},
+	{short: 'l', long: "local", id: 'a'},
+	{long: "output", arg: optional, id: 'o'},
+	{short: 'P', long: "portability"},
+	{short: 'T', long: "print-type"},
+	{long: "sync", id: 'a'},
+	{long: "no-sync", id: 'a'},
+	{long: "total", id: 'c'},
+	{short: 't', long: "type", arg: required},
+	{short: 'x', long: "exclude-type", arg: required},
+	{short: 'v', id: 'a'},
+	{short: 'm'},
 }}
 
 const dfType = "vfs"

@@ -25,8 +25,16 @@ file, convert standard input to standard output.
 `
 
 var dosOptions = parsing{options: []option{
-	{short: 'f', long: "force"}, {short: 'k', long: "keepdate"}, {short: 'n', long: "newfile"}, {short: 'o', long: "oldfile"}, {short: 'O', long: "to-stdout"},
-	{short: 'q', long: "quiet"}, {short: 'e', long: "add-eol"}, {short: 'h', long: "help"}, {short: 's', long: "safe"}, {short: 'F', long: "follow-symlink"},
+	{short: 'f', long: "force"},
+	{short: 'k', long: "keepdate"},
+	{short: 'n', long: "newfile"},
+	{short: 'o', long: "oldfile"},
+	{short: 'O', long: "to-stdout"},
+	{short: 'q', long: "quiet"},
+	{short: 'e', long: "add-eol"},
+	{short: 'h', long: "help"},
+	{short: 's', long: "safe"},
+	{short: 'F', long: "follow-symlink"},
 }}
 
 // dosJob is one run of dos2unix or unix2dos.

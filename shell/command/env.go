@@ -23,10 +23,16 @@ A mere - implies -i.  If no COMMAND, print the resulting environment.
 `
 
 var envOptions = parsing{ordered: true, options: []option{
-	{short: 'i', long: "ignore-environment"}, {short: '0', long: "null"}, {short: 'u', long: "unset", arg: required},
-	{short: 'C', long: "chdir", arg: required}, {short: 'S', long: "split-string", arg: required}, {short: 'v', long: "debug"},
-	{long: "block-signal", arg: optional, id: 'b'}, {long: "default-signal", arg: optional, id: 'b'},
-	{long: "ignore-signal", arg: optional, id: 'b'}, {long: "list-signal-handling", id: 'b'},
+	{short: 'i', long: "ignore-environment"},
+	{short: '0', long: "null"},
+	{short: 'u', long: "unset", arg: required},
+	{short: 'C', long: "chdir", arg: required},
+	{short: 'S', long: "split-string", arg: required},
+	{short: 'v', long: "debug"},
+	{long: "block-signal", arg: optional, id: 'b'},
+	{long: "default-signal", arg: optional, id: 'b'},
+	{long: "ignore-signal", arg: optional, id: 'b'},
+	{long: "list-signal-handling", id: 'b'},
 }}
 
 func env(p *kernel.Proc) int {

@@ -30,10 +30,24 @@ Determine type of FILEs.
 `
 
 var fileOptions = parsing{options: []option{
-	{short: 'b', long: "brief"}, {short: 'f', long: "files-from", arg: required}, {short: 'F', long: "separator", arg: required}, {short: 'i', long: "mime"},
-	{long: "mime-type", id: 't'}, {long: "mime-encoding", id: 'e'}, {short: 'L', long: "dereference"}, {short: 'h', long: "no-dereference"}, {short: 'N', long: "no-pad"},
-	{short: '0', long: "print0"}, {short: 's', long: "special-files"}, {short: 'k', long: "keep-going"}, {short: 'r', long: "raw"}, {short: 'n', long: "no-buffer"},
-	{short: 'p', long: "preserve-date"}, {short: 'z', long: "uncompress"}, {short: 'E'}, {short: 'v', long: "version"},
+	{short: 'b', long: "brief"},
+	{short: 'f', long: "files-from", arg: required},
+	{short: 'F', long: "separator", arg: required},
+	{short: 'i', long: "mime"},
+	{long: "mime-type", id: 't'},
+	{long: "mime-encoding", id: 'e'},
+	{short: 'L', long: "dereference"},
+	{short: 'h', long: "no-dereference"},
+	{short: 'N', long: "no-pad"},
+	{short: '0', long: "print0"},
+	{short: 's', long: "special-files"},
+	{short: 'k', long: "keep-going"},
+	{short: 'r', long: "raw"},
+	{short: 'n', long: "no-buffer"},
+	{short: 'p', long: "preserve-date"},
+	{short: 'z', long: "uncompress"},
+	{short: 'E'},
+	{short: 'v', long: "version"},
 }}
 
 // fileJob is one run of file.

@@ -69,17 +69,34 @@ func encodingOf(data []byte) (charset, name string) {
 
 // interpreters are what scripts for them are called.
 var interpreters = []struct{ name, text, mime string }{
-	{"bash", "Bourne-Again shell script", "text/x-shellscript"}, {"dash", "POSIX shell script", "text/x-shellscript"}, {"zsh", "Paul Falstad's zsh script", "text/x-shellscript"},
-	{"ksh", "Korn shell script", "text/x-shellscript"}, {"csh", "C shell script", "text/x-shellscript"}, {"sh", "POSIX shell script", "text/x-shellscript"},
-	{"python", "Python script", "text/x-script.python"}, {"node", "Node.js script executable", "application/javascript"}, {"perl", "Perl script text executable", "text/x-perl"},
-	{"ruby", "Ruby script", "text/x-ruby"}, {"php", "PHP script", "text/x-php"}, {"awk", "awk script", "text/x-awk"}, {"lua", "Lua script", "text/x-lua"}, {"make", "makefile script", "text/x-makefile"},
+	{"bash", "Bourne-Again shell script", "text/x-shellscript"},
+	{"dash", "POSIX shell script", "text/x-shellscript"},
+	{"zsh", "Paul Falstad's zsh script", "text/x-shellscript"},
+	{"ksh", "Korn shell script", "text/x-shellscript"},
+	{"csh", "C shell script", "text/x-shellscript"},
+	{"sh", "POSIX shell script", "text/x-shellscript"},
+	{"python", "Python script", "text/x-script.python"},
+	{"node", "Node.js script executable", "application/javascript"},
+	{"perl", "Perl script text executable", "text/x-perl"},
+	{"ruby", "Ruby script", "text/x-ruby"},
+	{"php", "PHP script", "text/x-php"},
+	{"awk", "awk script", "text/x-awk"},
+	{"lua", "Lua script", "text/x-lua"},
+	{"make", "makefile script", "text/x-makefile"},
 }
 
 // beginnings are texts that are known by how they begin.
 var beginnings = []struct{ prefix, text, mime string }{
-	{"<?xml", "XML 1.0 document", "text/xml"}, {"<?php", "PHP script", "text/x-php"}, {"<!doctype html", "HTML document", "text/html"}, {"<html", "HTML document", "text/html"},
-	{"<head", "HTML document", "text/html"}, {"diff ", "diff output", "text/x-diff"}, {"--- a/", "unified diff output", "text/x-diff"},
-	{"from: ", "news or mail", "message/news"}, {"begin:vcard", "vCard visiting card", "text/vcard"}, {".th ", "troff or preprocessor input", "text/troff"},
+	{"<?xml", "XML 1.0 document", "text/xml"},
+	{"<?php", "PHP script", "text/x-php"},
+	{"<!doctype html", "HTML document", "text/html"},
+	{"<html", "HTML document", "text/html"},
+	{"<head", "HTML document", "text/html"},
+	{"diff ", "diff output", "text/x-diff"},
+	{"--- a/", "unified diff output", "text/x-diff"},
+	{"from: ", "news or mail", "message/news"},
+	{"begin:vcard", "vCard visiting card", "text/vcard"},
+	{".th ", "troff or preprocessor input", "text/troff"},
 	{"{\\rtf", "Rich Text Format data", "text/rtf"},
 }
 

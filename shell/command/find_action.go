@@ -161,7 +161,6 @@ func findPrune(q *findParser, _ string) findTest {
 }
 
 func findQuit(q *findParser, _ string) findTest {
-	q.acts = true
 	return func(*findEntry) bool {
 		q.f.quit = true
 		return true

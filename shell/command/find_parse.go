@@ -52,7 +52,7 @@ func (q *findParser) parse() bool {
 	if !q.acts {
 		inner := test
 		print := q.f.printer(nil, "\n")
-		test = func(e *findEntry) bool { return inner(e) && print(e) }
+		test = func(e *findEntry) bool { return inner(e) && !q.f.quit && print(e) }
 	}
 	q.f.test = test
 	return true

@@ -20,9 +20,12 @@ func TestFind(t *testing.T) {
 	}
 	compare(t, cases)
 	compare(t, []deed{
-		{run: "find -maxdepth 1 -name e -ok echo {} ';'", tree: tree, stdin: "y\n"}, {run: "find . -maxdepth 1 -name e -okdir echo {} ';'", tree: tree, stdin: "n\n"},
-		{run: "find loop", tree: []string{"loop/x/", "loop/x/l->.."}}, {run: "find -L loop", tree: []string{"loop/x/", "loop/x/l->.."}},
-		{run: "find d -depth", tree: []string{"d/a/b/c=1"}}, {run: "find -files0-from -", tree: []string{"a=1", "b/c=2"}, stdin: "a\x00b\x00"},
+		{run: "find -maxdepth 1 -name e -ok echo {} ';'", tree: tree, stdin: "y\n"},
+		{run: "find . -maxdepth 1 -name e -okdir echo {} ';'", tree: tree, stdin: "n\n"},
+		{run: "find loop", tree: []string{"loop/x/", "loop/x/l->.."}},
+		{run: "find -L loop", tree: []string{"loop/x/", "loop/x/l->.."}},
+		{run: "find d -depth", tree: []string{"d/a/b/c=1"}},
+		{run: "find -files0-from -", tree: []string{"a=1", "b/c=2"}, stdin: "a\x00b\x00"},
 		{run: "find d -type f -ls", tree: nil},
 	})
 }

@@ -21,8 +21,12 @@ Reformat each paragraph in the FILE(s), writing to standard output.
 `
 
 var fmtOptions = parsing{digits: true, options: []option{
-	{short: 'c', long: "crown-margin"}, {short: 'p', long: "prefix", arg: required}, {short: 's', long: "split-only"},
-	{short: 't', long: "tagged-paragraph"}, {short: 'u', long: "uniform-spacing"}, {short: 'w', long: "width", arg: required},
+	{short: 'c', long: "crown-margin"},
+	{short: 'p', long: "prefix", arg: required},
+	{short: 's', long: "split-only"},
+	{short: 't', long: "tagged-paragraph"},
+	{short: 'u', long: "uniform-spacing"},
+	{short: 'w', long: "width", arg: required},
 	{short: 'g', long: "goal", arg: required},
 }}
 

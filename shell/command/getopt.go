@@ -24,9 +24,16 @@ Parse command options.
 `
 
 var getoptOptions = parsing{ordered: true, options: []option{
-	{short: 'a', long: "alternative"}, {short: 'l', long: "longoptions", arg: required}, {long: "long", arg: required, id: 'l'},
-	{short: 'n', long: "name", arg: required}, {short: 'o', long: "options", arg: required}, {short: 'q', long: "quiet"},
-	{short: 'Q', long: "quiet-output"}, {short: 's', long: "shell", arg: required}, {short: 'T', long: "test"}, {short: 'u', long: "unquoted"},
+	{short: 'a', long: "alternative"},
+	{short: 'l', long: "longoptions", arg: required},
+	{long: "long", arg: required, id: 'l'},
+	{short: 'n', long: "name", arg: required},
+	{short: 'o', long: "options", arg: required},
+	{short: 'q', long: "quiet"},
+	{short: 'Q', long: "quiet-output"},
+	{short: 's', long: "shell", arg: required},
+	{short: 'T', long: "test"},
+	{short: 'u', long: "unquoted"},
 }}
 
 // getoptJob is what getopt is asked to do.

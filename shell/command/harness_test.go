@@ -70,6 +70,13 @@ func newSandbox(tb testing.TB, dir string, extra ...Command) *sandbox {
 var standIns = map[string]kernel.Program{
 	"true":  func(*kernel.Proc) int { return 0 },
 	"false": func(*kernel.Proc) int { return 1 },
+	"to-file": func(p *kernel.Proc) int {
+		h, err := p.OpenFile(p.Args[1], os.O_WRONLY|os.O_APPEND, 0)
+		if err != nil || copyThrough(p, h, p.Stdin) != nil {
+			return 99
+		}
+		return 0
+	},
 	"to-full": func(p *kernel.Proc) int {
 		o, err := p.OpenAt("/dev/full", os.O_WRONLY, 0)
 		if err != nil {

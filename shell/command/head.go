@@ -44,8 +44,12 @@ type excerpt struct {
 }
 
 var headOptions = parsing{options: []option{
-	{short: 'c', long: "bytes", arg: required}, {short: 'n', long: "lines", arg: required}, {short: 'q', long: "quiet"},
-	{long: "silent", id: 'q'}, {short: 'v', long: "verbose"}, {short: 'z', long: "zero-terminated"},
+	{short: 'c', long: "bytes", arg: required},
+	{short: 'n', long: "lines", arg: required},
+	{short: 'q', long: "quiet"},
+	{long: "silent", id: 'q'},
+	{short: 'v', long: "verbose"},
+	{short: 'z', long: "zero-terminated"},
 }}
 
 func head(p *kernel.Proc) int {

@@ -32,9 +32,18 @@ Options:
 `
 
 var hexdumpOptions = parsing{options: []option{
-	{short: 'b', long: "one-byte-octal"}, {short: 'c', long: "one-byte-char"}, {short: 'C', long: "canonical"}, {short: 'd', long: "two-bytes-decimal"},
-	{short: 'o', long: "two-bytes-octal"}, {short: 'x', long: "two-bytes-hex"}, {short: 'e', long: "format", arg: required}, {short: 'f', long: "format-file", arg: required},
-	{short: 'n', long: "length", arg: required}, {short: 's', long: "skip", arg: required}, {short: 'v', long: "no-squeezing"}, {short: 'h', long: "help"},
+	{short: 'b', long: "one-byte-octal"},
+	{short: 'c', long: "one-byte-char"},
+	{short: 'C', long: "canonical"},
+	{short: 'd', long: "two-bytes-decimal"},
+	{short: 'o', long: "two-bytes-octal"},
+	{short: 'x', long: "two-bytes-hex"},
+	{short: 'e', long: "format", arg: required},
+	{short: 'f', long: "format-file", arg: required},
+	{short: 'n', long: "length", arg: required},
+	{short: 's', long: "skip", arg: required},
+	{short: 'v', long: "no-squeezing"},
+	{short: 'h', long: "help"},
 	{short: 'L', long: "color", arg: optional},
 }}
 

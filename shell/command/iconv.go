@@ -24,8 +24,13 @@ lacks in another way, and //IGNORE, to leave that out.
 `
 
 var iconvOptions = parsing{options: []option{
-	{short: 'f', long: "from-code", arg: required}, {short: 't', long: "to-code", arg: required}, {short: 'l', long: "list"}, {short: 'c'},
-	{short: 'o', long: "output", arg: required}, {short: 's', long: "silent"}, {long: "verbose", id: 's'},
+	{short: 'f', long: "from-code", arg: required},
+	{short: 't', long: "to-code", arg: required},
+	{short: 'l', long: "list"},
+	{short: 'c'},
+	{short: 'o', long: "output", arg: required},
+	{short: 's', long: "silent"},
+	{long: "verbose", id: 's'},
 }}
 
 // charset is a way to write characters as bytes.

@@ -118,8 +118,14 @@ func groupNameOf(p *kernel.Proc, gid int) string {
 }
 
 var idOptions = parsing{options: []option{
-	{short: 'a'}, {short: 'Z', long: "context"}, {short: 'g', long: "group"}, {short: 'G', long: "groups"}, {short: 'n', long: "name"},
-	{short: 'r', long: "real"}, {short: 'u', long: "user"}, {short: 'z', long: "zero"},
+	{short: 'a'},
+	{short: 'Z', long: "context"},
+	{short: 'g', long: "group"},
+	{short: 'G', long: "groups"},
+	{short: 'n', long: "name"},
+	{short: 'r', long: "real"},
+	{short: 'u', long: "user"},
+	{short: 'z', long: "zero"},
 }}
 
 func id(p *kernel.Proc) int {

@@ -36,11 +36,25 @@ Copy files, and set their modes and owners.
 `
 
 var installOptions = parsing{options: []option{
-	{short: 'b'}, {long: "backup", arg: optional, id: 'b'}, {short: 'c'}, {short: 'C', long: "compare"}, {short: 'd', long: "directory"}, {short: 'D'},
-	{short: 'g', long: "group", arg: required}, {short: 'm', long: "mode", arg: required}, {short: 'T', long: "no-target-directory"},
-	{short: 'o', long: "owner", arg: required}, {short: 'p', long: "preserve-timestamps"}, {short: 's', long: "strip"},
-	{long: "strip-program", arg: required, id: 's'}, {short: 'S', long: "suffix", arg: required}, {short: 't', long: "target-directory", arg: required},
-	{short: 'v', long: "verbose"}, {short: 'Z', id: 's'}, {long: "context", arg: optional, id: 's'}, {long: "preserve-context", id: 's'},
+	{short: 'b'},
+	{long: "backup", arg: optional, id: 'b'},
+	{short: 'c'},
+	{short: 'C', long: "compare"},
+	{short: 'd', long: "directory"},
+	{short: 'D'},
+	{short: 'g', long: "group", arg: required},
+	{short: 'm', long: "mode", arg: required},
+	{short: 'T', long: "no-target-directory"},
+	{short: 'o', long: "owner", arg: required},
+	{short: 'p', long: "preserve-timestamps"},
+	{short: 's', long: "strip"},
+	{long: "strip-program", arg: required, id: 's'},
+	{short: 'S', long: "suffix", arg: required},
+	{short: 't', long: "target-directory", arg: required},
+	{short: 'v', long: "verbose"},
+	{short: 'Z', id: 's'},
+	{long: "context", arg: optional, id: 's'},
+	{long: "preserve-context", id: 's'},
 }}
 
 type installJob struct {

@@ -78,9 +78,18 @@ type joinJob struct {
 }
 
 var joinOptions = parsing{options: []option{
-	{short: 'a', arg: required}, {short: 'e', arg: required}, {short: 'i', long: "ignore-case"}, {short: 'j', arg: required},
-	{short: 'o', arg: required}, {short: 't', arg: required}, {short: 'v', arg: required}, {short: '1', arg: required},
-	{short: '2', arg: required}, {long: "check-order", id: 'C'}, {long: "nocheck-order", id: 'N'}, {long: "header", id: 'H'},
+	{short: 'a', arg: required},
+	{short: 'e', arg: required},
+	{short: 'i', long: "ignore-case"},
+	{short: 'j', arg: required},
+	{short: 'o', arg: required},
+	{short: 't', arg: required},
+	{short: 'v', arg: required},
+	{short: '1', arg: required},
+	{short: '2', arg: required},
+	{long: "check-order", id: 'C'},
+	{long: "nocheck-order", id: 'N'},
+	{long: "header", id: 'H'},
 	{short: 'z', long: "zero-terminated"},
 }}
 
@@ -243,6 +252,9 @@ func (j *joinJob) read(s *joinSide) (joinRow, bool) {
 }
 
 func (j *joinJob) split(b []byte) [][]byte {
+	if len(b) == 0 {
+		return nil
+	}
 	if j.sep >= 0 {
 		if j.sep == '\n' {
 			return [][]byte{b}

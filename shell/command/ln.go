@@ -37,10 +37,21 @@ Create hard links by default, symbolic links with --symbolic.
 `
 
 var lnOptions = parsing{options: []option{
-	{short: 'b'}, {long: "backup", arg: optional, id: 'b'}, {short: 'd', long: "directory"}, {short: 'F', id: 'd'}, {short: 'f', long: "force"},
-	{short: 'i', long: "interactive"}, {short: 'L', long: "logical"}, {short: 'n', long: "no-dereference"}, {short: 'P', long: "physical"},
-	{short: 'r', long: "relative"}, {short: 's', long: "symbolic"}, {short: 'S', long: "suffix", arg: required},
-	{short: 't', long: "target-directory", arg: required}, {short: 'T', long: "no-target-directory"}, {short: 'v', long: "verbose"},
+	{short: 'b'},
+	{long: "backup", arg: optional, id: 'b'},
+	{short: 'd', long: "directory"},
+	{short: 'F', id: 'd'},
+	{short: 'f', long: "force"},
+	{short: 'i', long: "interactive"},
+	{short: 'L', long: "logical"},
+	{short: 'n', long: "no-dereference"},
+	{short: 'P', long: "physical"},
+	{short: 'r', long: "relative"},
+	{short: 's', long: "symbolic"},
+	{short: 'S', long: "suffix", arg: required},
+	{short: 't', long: "target-directory", arg: required},
+	{short: 'T', long: "no-target-directory"},
+	{short: 'v', long: "verbose"},
 }}
 
 type linker struct {

@@ -30,8 +30,13 @@ Files are created u+rw, and directories u+rwx, minus umask restrictions.
 `
 
 var mktempOptions = parsing{options: []option{
-	{short: 'd', long: "directory"}, {short: 'u', long: "dry-run"}, {short: 'q', long: "quiet"},
-	{long: "suffix", arg: required, id: 's'}, {short: 'p', arg: required}, {long: "tmpdir", arg: optional, id: 'p'}, {short: 't'},
+	{short: 'd', long: "directory"},
+	{short: 'u', long: "dry-run"},
+	{short: 'q', long: "quiet"},
+	{long: "suffix", arg: required, id: 's'},
+	{short: 'p', arg: required},
+	{long: "tmpdir", arg: optional, id: 'p'},
+	{short: 't'},
 }}
 
 type tempMaker struct {

@@ -168,7 +168,7 @@ func (c *modeChange) clause(s string) bool {
 		switch {
 		case n > 0:
 			v, err := strconv.ParseUint(s[:n], 8, 32)
-			if who != 0 || err != nil || v > modeBits {
+			if who != 0 || err != nil || v > modeBits || n < len(s) {
 				return false
 			}
 			st.who, st.perms, st.exact, st.named = modeBits, uint32(v), true, modeBits

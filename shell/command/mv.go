@@ -30,10 +30,19 @@ If you specify more than one of -i, -f, -n, only the final one takes effect.
 `
 
 var mvOptions = parsing{options: []option{
-	{short: 'b'}, {long: "backup", arg: optional, id: 'b'}, {short: 'f', long: "force"}, {short: 'i', long: "interactive"},
-	{short: 'n', long: "no-clobber"}, {short: 'T', long: "no-target-directory"}, {long: "strip-trailing-slashes", id: 9},
-	{short: 'S', long: "suffix", arg: required}, {short: 't', long: "target-directory", arg: required}, {short: 'u', long: "update"},
-	{short: 'v', long: "verbose"}, {short: 'Z'}, {long: "context", id: 'Z'},
+	{short: 'b'},
+	{long: "backup", arg: optional, id: 'b'},
+	{short: 'f', long: "force"},
+	{short: 'i', long: "interactive"},
+	{short: 'n', long: "no-clobber"},
+	{short: 'T', long: "no-target-directory"},
+	{long: "strip-trailing-slashes", id: 9},
+	{short: 'S', long: "suffix", arg: required},
+	{short: 't', long: "target-directory", arg: required},
+	{short: 'u', long: "update"},
+	{short: 'v', long: "verbose"},
+	{short: 'Z'},
+	{long: "context", id: 'Z'},
 }}
 
 func mv(p *kernel.Proc) int {

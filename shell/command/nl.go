@@ -34,10 +34,17 @@ FORMAT is one of: ln (left justified), rn (right justified), rz (with zeros).
 `
 
 var nlOptions = parsing{options: []option{
-	{short: 'b', long: "body-numbering", arg: required}, {short: 'd', long: "section-delimiter", arg: required}, {short: 'f', long: "footer-numbering", arg: required},
-	{short: 'h', long: "header-numbering", arg: required}, {short: 'i', long: "line-increment", arg: required}, {short: 'l', long: "join-blank-lines", arg: required},
-	{short: 'n', long: "number-format", arg: required}, {short: 'p', long: "no-renumber"}, {short: 's', long: "number-separator", arg: required},
-	{short: 'v', long: "starting-line-number", arg: required}, {short: 'w', long: "number-width", arg: required},
+	{short: 'b', long: "body-numbering", arg: required},
+	{short: 'd', long: "section-delimiter", arg: required},
+	{short: 'f', long: "footer-numbering", arg: required},
+	{short: 'h', long: "header-numbering", arg: required},
+	{short: 'i', long: "line-increment", arg: required},
+	{short: 'l', long: "join-blank-lines", arg: required},
+	{short: 'n', long: "number-format", arg: required},
+	{short: 'p', long: "no-renumber"},
+	{short: 's', long: "number-separator", arg: required},
+	{short: 'v', long: "starting-line-number", arg: required},
+	{short: 'w', long: "number-width", arg: required},
 }}
 
 // nlStyle says which lines of a section are numbered.

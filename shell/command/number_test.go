@@ -29,8 +29,24 @@ func TestTsort(t *testing.T) {
 
 func TestShuf(t *testing.T) {
 	compare(t, []deed{
-		{run: "shuf -i 1-20", mixed: true}, {run: "shuf -e a b c d", mixed: true}, {run: "shuf", stdin: "x\ny\nz", mixed: true}, {run: "shuf -n 0", stdin: "x\n"}, {run: "shuf -i 5-5"}, {run: "shuf -i 5-4"}, {run: "shuf -i 5-3"}, {run: "shuf -i x"}, {run: "shuf -n x"},
-		{run: "shuf -e -i 1-2"}, {run: "shuf a b"}, {run: "shuf nofile"}, {run: "shuf -r -n 3 -e a"}, {run: "shuf -r", stdin: ""}, {run: "shuf -i 1-3 x"}, {run: "shuf -e a -o out"}, {run: "shuf -i 7-7 -o out"}, {run: "shuf -rn2 -e"},
+		{run: "shuf -i 1-20", mixed: true},
+		{run: "shuf -e a b c d", mixed: true},
+		{run: "shuf", stdin: "x\ny\nz", mixed: true},
+		{run: "shuf -n 0", stdin: "x\n"},
+		{run: "shuf -i 5-5"},
+		{run: "shuf -i 5-4"},
+		{run: "shuf -i 5-3"},
+		{run: "shuf -i x"},
+		{run: "shuf -n x"},
+		{run: "shuf -e -i 1-2"},
+		{run: "shuf a b"},
+		{run: "shuf nofile"},
+		{run: "shuf -r -n 3 -e a"},
+		{run: "shuf -r", stdin: ""},
+		{run: "shuf -i 1-3 x"},
+		{run: "shuf -e a -o out"},
+		{run: "shuf -i 7-7 -o out"},
+		{run: "shuf -rn2 -e"},
 	})
 }
 

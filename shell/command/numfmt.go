@@ -37,11 +37,21 @@ UNIT options: none, auto (input only), si, iec, iec-i.
 `
 
 var numfmtOptions = parsing{options: []option{
-	{long: "debug", id: 'D'}, {short: 'd', long: "delimiter", arg: required}, {long: "field", arg: required, id: 'f'},
-	{long: "format", arg: required, id: 'F'}, {long: "from", arg: required, id: 'r'}, {long: "from-unit", arg: required, id: 'R'},
-	{long: "grouping", id: 'g'}, {long: "header", arg: optional, id: 'h'}, {long: "invalid", arg: required, id: 'i'},
-	{long: "padding", arg: required, id: 'p'}, {long: "round", arg: required, id: 'o'}, {long: "suffix", arg: required, id: 's'},
-	{long: "to", arg: required, id: 't'}, {long: "to-unit", arg: required, id: 'T'}, {short: 'z', long: "zero-terminated"},
+	{long: "debug", id: 'D'},
+	{short: 'd', long: "delimiter", arg: required},
+	{long: "field", arg: required, id: 'f'},
+	{long: "format", arg: required, id: 'F'},
+	{long: "from", arg: required, id: 'r'},
+	{long: "from-unit", arg: required, id: 'R'},
+	{long: "grouping", id: 'g'},
+	{long: "header", arg: optional, id: 'h'},
+	{long: "invalid", arg: required, id: 'i'},
+	{long: "padding", arg: required, id: 'p'},
+	{long: "round", arg: required, id: 'o'},
+	{long: "suffix", arg: required, id: 's'},
+	{long: "to", arg: required, id: 't'},
+	{long: "to-unit", arg: required, id: 'T'},
+	{short: 'z', long: "zero-terminated"},
 }}
 
 const (
@@ -273,7 +283,7 @@ func (job *numfmtJob) setFormat(s string) bool {
 		p.Errorf("format %s %s", quote(s), msg)
 		return false
 	}
-	f.given = true
+	*f = numFormat{given: true, width: -1, prec: -1, grouping: f.grouping}
 	i := 0
 	var before strings.Builder
 	for ; i < len(s) && s[i] != '%' || strings.HasPrefix(s[i:], "%%"); i++ {
@@ -383,7 +393,9 @@ func (job *numfmtJob) field(text, blanks string, convert bool) bool {
 		return true
 	}
 	width := job.padding
-	if width == 0 && blanks != "" {
+	if job.format.width > 0 {
+		width = 0
+	} else if width == 0 && blanks != "" {
 		width = len(blanks) + len(text)
 	}
 	_, _ = out.WriteString(padNumber(result, width))
@@ -409,9 +421,6 @@ func (job *numfmtJob) convert(text string) (result, msg string) {
 		return "", msg
 	}
 	v = v * job.fromUnit / job.toUnit
-	if job.fromUnit != 1 || job.toUnit != 1 {
-		prec = 0
-	}
 	f := job.format
 	if f.prec >= 0 {
 		prec = f.prec
@@ -425,15 +434,15 @@ func (job *numfmtJob) convert(text string) (result, msg string) {
 	default:
 		body = strconv.FormatFloat(roundTo(v, prec, job.round), 'f', prec, 64)
 	}
+	if f.zero { // the unit is not counted
+		digits := strings.TrimRight(body, "KMGTPEZYi")
+		body = zeroPad(digits, f.width) + body[len(digits):]
+	}
 	body += job.suffix
-	if f.width > 0 {
-		switch pad := f.width - len(body); {
-		case pad <= 0:
-		case f.left:
+	if pad := f.width - len(body); pad > 0 && !f.zero {
+		if f.left {
 			body += strings.Repeat(" ", pad)
-		case f.zero:
-			body = zeroPad(body, f.width)
-		default:
+		} else {
 			body = strings.Repeat(" ", pad) + body
 		}
 	}
@@ -554,7 +563,7 @@ func (job *numfmtJob) scaled(v float64) string {
 	} else {
 		if power > 0 && math.Abs(v) < 10 {
 			v = rounded(v*10, job.round) / 10
-		} else {
+		} else if power > 0 {
 			v = rounded(v, job.round)
 		}
 		if math.Abs(v) >= base && power < 8 {

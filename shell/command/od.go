@@ -53,10 +53,29 @@ each output line.
 `
 
 var odOptions = parsing{options: []option{
-	{short: 'A', long: "address-radix", arg: required}, {long: "endian", arg: required, id: 'E'}, {short: 'j', long: "skip-bytes", arg: required},
-	{short: 'N', long: "read-bytes", arg: required}, {short: 'S', arg: required}, {long: "strings", arg: optional, id: 'S'}, {short: 't', long: "format", arg: required},
-	{short: 'v', long: "output-duplicates"}, {short: 'w', long: "width", arg: optional}, {long: "traditional", id: 'T'},
-	{short: 'a'}, {short: 'b'}, {short: 'c'}, {short: 'd'}, {short: 'f'}, {short: 'e'}, {short: 'h'}, {short: 'i'}, {short: 'l'}, {short: 'o'}, {short: 's'}, {short: 'x'}, {short: 'B'},
+	{short: 'A', long: "address-radix", arg: required},
+	{long: "endian", arg: required, id: 'E'},
+	{short: 'j', long: "skip-bytes", arg: required},
+	{short: 'N', long: "read-bytes", arg: required},
+	{short: 'S', arg: required},
+	{long: "strings", arg: optional, id: 'S'},
+	{short: 't', long: "format", arg: required},
+	{short: 'v', long: "output-duplicates"},
+	{short: 'w', long: "width", arg: optional},
+	{long: "traditional", id: 'T'},
+	{short: 'a'},
+	{short: 'b'},
+	{short: 'c'},
+	{short: 'd'},
+	{short: 'f'},
+	{short: 'e'},
+	{short: 'h'},
+	{short: 'i'},
+	{short: 'l'},
+	{short: 'o'},
+	{short: 's'},
+	{short: 'x'},
+	{short: 'B'},
 }}
 
 // odOld are the types that old options stand for.

@@ -60,11 +60,25 @@ Send a signal to the processes with those names.
 )
 
 var grepProcOptions = []option{
-	{short: 'd', long: "delimiter", arg: required}, {short: 'l', long: "list-name"}, {short: 'a', long: "list-full"}, {short: 'v', long: "inverse"},
-	{short: 'c', long: "count"}, {short: 'f', long: "full"}, {short: 'i', long: "ignore-case"}, {short: 'n', long: "newest"}, {short: 'o', long: "oldest"},
-	{short: 'P', long: "parent", arg: required}, {short: 'g', long: "pgroup", arg: required}, {short: 'u', long: "euid", arg: required},
-	{short: 'U', long: "uid", arg: required, id: 'u'}, {short: 'x', long: "exact"}, {short: 'e', long: "echo"}, {long: "signal", arg: required, id: 'S'},
-	{short: 'w', long: "lightweight"}, {short: 't', long: "terminal", arg: required}, {short: 's', long: "session", arg: required, id: 'g'},
+	{short: 'd', long: "delimiter", arg: required},
+	{short: 'l', long: "list-name"},
+	{short: 'a', long: "list-full"},
+	{short: 'v', long: "inverse"},
+	{short: 'c', long: "count"},
+	{short: 'f', long: "full"},
+	{short: 'i', long: "ignore-case"},
+	{short: 'n', long: "newest"},
+	{short: 'o', long: "oldest"},
+	{short: 'P', long: "parent", arg: required},
+	{short: 'g', long: "pgroup", arg: required},
+	{short: 'u', long: "euid", arg: required},
+	{short: 'U', long: "uid", arg: required, id: 'u'},
+	{short: 'x', long: "exact"},
+	{short: 'e', long: "echo"},
+	{long: "signal", arg: required, id: 'S'},
+	{short: 'w', long: "lightweight"},
+	{short: 't', long: "terminal", arg: required},
+	{short: 's', long: "session", arg: required, id: 'g'},
 }
 
 // procMatch finds processes.
@@ -239,8 +253,15 @@ func killall(p *kernel.Proc) int {
 		}
 	}
 	opts, names, ok := parsing{options: []option{
-		{short: 'I', long: "ignore-case"}, {short: 'l', long: "list"}, {short: 'q', long: "quiet"}, {short: 'r', long: "regexp"}, {short: 'e', long: "exact"},
-		{short: 's', long: "signal", arg: required}, {short: 'v', long: "verbose"}, {short: 'w', long: "wait"}, {short: 'g', long: "process-group"},
+		{short: 'I', long: "ignore-case"},
+		{short: 'l', long: "list"},
+		{short: 'q', long: "quiet"},
+		{short: 'r', long: "regexp"},
+		{short: 'e', long: "exact"},
+		{short: 's', long: "signal", arg: required},
+		{short: 'v', long: "verbose"},
+		{short: 'w', long: "wait"},
+		{short: 'g', long: "process-group"},
 	}}.parse(p)
 	if !ok {
 		return 1

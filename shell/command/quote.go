@@ -24,9 +24,16 @@ const (
 )
 
 var quotings = []choice{
-	{"literal", int(quoteLiteral)}, {"shell", int(quoteShell)}, {"shell-always", int(quoteShellAlways)},
-	{"shell-escape", int(quoteShellEscape)}, {"shell-escape-always", int(quoteShellEscapeAlways)},
-	{"c", int(quoteC)}, {"c-maybe", int(quoteCMaybe)}, {"escape", int(quoteEscape)}, {"locale", int(quoteLocale)}, {"clocale", int(quoteCLocale)},
+	{"literal", int(quoteLiteral)},
+	{"shell", int(quoteShell)},
+	{"shell-always", int(quoteShellAlways)},
+	{"shell-escape", int(quoteShellEscape)},
+	{"shell-escape-always", int(quoteShellEscapeAlways)},
+	{"c", int(quoteC)},
+	{"c-maybe", int(quoteCMaybe)},
+	{"escape", int(quoteEscape)},
+	{"locale", int(quoteLocale)},
+	{"clocale", int(quoteCLocale)},
 }
 
 // quote returns a name in single quotes that a shell reads back, as GNU's

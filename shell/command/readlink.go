@@ -26,8 +26,14 @@ Print value of a symbolic link or canonical file name
 `
 
 var readlinkOptions = parsing{options: []option{
-	{short: 'f', long: "canonicalize"}, {short: 'e', long: "canonicalize-existing"}, {short: 'm', long: "canonicalize-missing"},
-	{short: 'n', long: "no-newline"}, {short: 'q', long: "quiet"}, {short: 's', long: "silent"}, {short: 'v', long: "verbose"}, {short: 'z', long: "zero"},
+	{short: 'f', long: "canonicalize"},
+	{short: 'e', long: "canonicalize-existing"},
+	{short: 'm', long: "canonicalize-missing"},
+	{short: 'n', long: "no-newline"},
+	{short: 'q', long: "quiet"},
+	{short: 's', long: "silent"},
+	{short: 'v', long: "verbose"},
+	{short: 'z', long: "zero"},
 }}
 
 func readlink(p *kernel.Proc) int {

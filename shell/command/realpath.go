@@ -23,9 +23,16 @@ all but the last component must exist
 `
 
 var realpathOptions = parsing{options: []option{
-	{short: 'e', long: "canonicalize-existing"}, {short: 'm', long: "canonicalize-missing"},
-	{long: "relative-to", arg: required, id: 't'}, {long: "relative-base", arg: required, id: 'b'}, {short: 'q', long: "quiet"},
-	{long: "strip", short: 's'}, {long: "no-symlinks", id: 's'}, {short: 'z', long: "zero"}, {short: 'L', long: "logical"}, {short: 'P', long: "physical"},
+	{short: 'e', long: "canonicalize-existing"},
+	{short: 'm', long: "canonicalize-missing"},
+	{long: "relative-to", arg: required, id: 't'},
+	{long: "relative-base", arg: required, id: 'b'},
+	{short: 'q', long: "quiet"},
+	{long: "strip", short: 's'},
+	{long: "no-symlinks", id: 's'},
+	{short: 'z', long: "zero"},
+	{short: 'L', long: "logical"},
+	{short: 'P', long: "physical"},
 }}
 
 type realpathJob struct {

@@ -30,9 +30,17 @@ removed.
 `
 
 var rmOptions = parsing{options: []option{
-	{short: 'f', long: "force"}, {short: 'i'}, {short: 'I'}, {long: "interactive", arg: optional, id: 'A'},
-	{long: "one-file-system", id: 'O'}, {long: "no-preserve-root", id: 'N'}, {long: "preserve-root", arg: optional, id: 'P'},
-	{short: 'r', long: "recursive"}, {short: 'R', id: 'r'}, {short: 'd', long: "dir"}, {short: 'v', long: "verbose"},
+	{short: 'f', long: "force"},
+	{short: 'i'},
+	{short: 'I'},
+	{long: "interactive", arg: optional, id: 'A'},
+	{long: "one-file-system", id: 'O'},
+	{long: "no-preserve-root", id: 'N'},
+	{long: "preserve-root", arg: optional, id: 'P'},
+	{short: 'r', long: "recursive"},
+	{short: 'R', id: 'r'},
+	{short: 'd', long: "dir"},
+	{short: 'v', long: "verbose"},
 }}
 
 type remover struct {

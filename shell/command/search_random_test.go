@@ -90,3 +90,42 @@ func TestRandomGrepsAreGNUs(t *testing.T) {
 	}
 	compare(t, cases)
 }
+
+// mangle changes some lines of a text.
+func mangle(r *rand.Rand, lines []string, rate int) []string {
+	var out []string
+	for _, line := range lines {
+		switch r.IntN(rate) {
+		case 0:
+		case 1:
+			out = append(out, line, fmt.Sprintf("new %d", r.IntN(9)))
+		case 2:
+			out = append(out, fmt.Sprintf("changed %d", r.IntN(9)))
+		default:
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+// TestRandomPatchesAreGNUs applies patches to files that have changed meanwhile.
+func TestRandomPatchesAreGNUs(t *testing.T) {
+	requireTool(t, "diff")
+	r := rand.New(rand.NewPCG(23, 29))
+	var cases []deed
+	for i := range 120 {
+		lines := make([]string, 5+r.IntN(60))
+		for k := range lines {
+			lines[k] = fmt.Sprintf("line %d", r.IntN(5+k))
+		}
+		fresh := mangle(r, lines, 12)
+		meanwhile := mangle(r, lines, 8+r.IntN(60))
+		s := newSandbox(t, "/work")
+		s.write("f", strings.Join(lines, "\n")+"\n")
+		s.write("g", strings.Join(fresh, "\n")+"\n")
+		text := s.exec("", "diff", pick(r, "-u", "-c", "-u1", "-U5", "-C1"), "--label", "f", "--label", "f", "f", "g").Stdout
+		run := "patch -i p" + pick(r, "", " -F0", " -F3", " -b", " --no-backup-if-mismatch", " -N", " -f", " -t") + " f"
+		cases = append(cases, deed{name: fmt.Sprintf("%d %s", i, run), tree: []string{"f=" + strings.Join(meanwhile, "\n") + "\n", "p=" + text}, run: run})
+	}
+	compare(t, cases)
+}

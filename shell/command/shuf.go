@@ -29,8 +29,12 @@ With no FILE, or when FILE is -, read standard input.
 `
 
 var shufOptions = parsing{options: []option{
-	{short: 'e', long: "echo"}, {short: 'i', long: "input-range", arg: required}, {short: 'n', long: "head-count", arg: required},
-	{short: 'o', long: "output", arg: required}, {long: "random-source", arg: required, id: 'R'}, {short: 'r', long: "repeat"},
+	{short: 'e', long: "echo"},
+	{short: 'i', long: "input-range", arg: required},
+	{short: 'n', long: "head-count", arg: required},
+	{short: 'o', long: "output", arg: required},
+	{long: "random-source", arg: required, id: 'R'},
+	{short: 'r', long: "repeat"},
 	{short: 'z', long: "zero-terminated"},
 }}
 

@@ -84,16 +84,36 @@ type sortJob struct {
 }
 
 var sortOptions = parsing{options: []option{
-	{short: 'b', long: "ignore-leading-blanks"}, {short: 'd', long: "dictionary-order"}, {short: 'f', long: "ignore-case"},
-	{short: 'g', long: "general-numeric-sort"}, {short: 'i', long: "ignore-nonprinting"}, {short: 'M', long: "month-sort"},
-	{short: 'h', long: "human-numeric-sort"}, {short: 'n', long: "numeric-sort"}, {short: 'R', long: "random-sort"},
-	{long: "random-source", arg: required, id: 'W'}, {short: 'r', long: "reverse"}, {long: "sort", arg: required, id: 'O'},
-	{short: 'V', long: "version-sort"}, {short: 'c'}, {long: "check", arg: optional, id: 'X'}, {short: 'C'},
-	{long: "files0-from", arg: required, id: 'F'}, {short: 'k', long: "key", arg: required}, {short: 'm', long: "merge"},
-	{short: 'o', long: "output", arg: required}, {short: 's', long: "stable"}, {short: 't', long: "field-separator", arg: required},
-	{short: 'u', long: "unique"}, {short: 'z', long: "zero-terminated"}, {short: 'S', long: "buffer-size", arg: required},
-	{short: 'T', long: "temporary-directory", arg: required}, {long: "parallel", arg: required, id: 'T'},
-	{long: "batch-size", arg: required, id: 'T'}, {long: "compress-program", arg: required, id: 'T'}, {short: 'y', arg: optional, id: 'T'},
+	{short: 'b', long: "ignore-leading-blanks"},
+	{short: 'd', long: "dictionary-order"},
+	{short: 'f', long: "ignore-case"},
+	{short: 'g', long: "general-numeric-sort"},
+	{short: 'i', long: "ignore-nonprinting"},
+	{short: 'M', long: "month-sort"},
+	{short: 'h', long: "human-numeric-sort"},
+	{short: 'n', long: "numeric-sort"},
+	{short: 'R', long: "random-sort"},
+	{long: "random-source", arg: required, id: 'W'},
+	{short: 'r', long: "reverse"},
+	{long: "sort", arg: required, id: 'O'},
+	{short: 'V', long: "version-sort"},
+	{short: 'c'},
+	{long: "check", arg: optional, id: 'X'},
+	{short: 'C'},
+	{long: "files0-from", arg: required, id: 'F'},
+	{short: 'k', long: "key", arg: required},
+	{short: 'm', long: "merge"},
+	{short: 'o', long: "output", arg: required},
+	{short: 's', long: "stable"},
+	{short: 't', long: "field-separator", arg: required},
+	{short: 'u', long: "unique"},
+	{short: 'z', long: "zero-terminated"},
+	{short: 'S', long: "buffer-size", arg: required},
+	{short: 'T', long: "temporary-directory", arg: required},
+	{long: "parallel", arg: required, id: 'T'},
+	{long: "batch-size", arg: required, id: 'T'},
+	{long: "compress-program", arg: required, id: 'T'},
+	{short: 'y', arg: optional, id: 'T'},
 }}
 
 func sortCommand(p *kernel.Proc) int {
@@ -302,7 +322,7 @@ func (j *sortJob) failRead(name string, err error) int {
 }
 
 func (j *sortJob) run(names []string) int {
-	if j.merge && !slices.Contains(names, j.output) && len(names) > 1 && len(names) <= 64 {
+	if j.merge && !slices.Contains(names, j.output) && len(names) <= 64 {
 		return j.mergeFiles(names)
 	}
 	a := &sortArena{p: j.p, eol: j.eol}

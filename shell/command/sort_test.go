@@ -9,8 +9,10 @@ import (
 
 func TestSort(t *testing.T) {
 	in := "banana 3\napple 10\n  cherry 2\nApple 9\nbanana 3\n-5 x\n1.5 y\n10 z\n1e3 w\n0x10 q\n\nzebra\nfile10.txt\nfile9.txt\nfile1.10\nfile1.9.tar.gz\n2K\n1M\n512\n-1G\nJAN 3\nfeb 2\n  Mar 1\nfoo\na-b\nab\na b\nnan\ninf\n.hid\n~til\n000\n-0\n00.10\n.1\nz\x00a\nz"
-	tree := []string{"a=b:2:x\na:10:y\nc:1:z\na:9:w\nb:2:x\n", "b=1\n3\n5\n", "c=2\n4\n6", "dup=x 1\nx 2\ny 1\nx 1\n", "d/", "names=a\x00b\x00", "sorted=a\nb\nb\nc\n", "z=b\x00a\x00c\x00", "bad=a\nc\nb\n",
-		"ip=10.0.0.2\n10.0.0.10\n9.1.1.1\n192.168.1.1\n", "w=  b 2\n a 10\nc\t1\n\tb 1\n"}
+	tree := []string{
+		"a=b:2:x\na:10:y\nc:1:z\na:9:w\nb:2:x\n", "b=1\n3\n5\n", "c=2\n4\n6", "dup=x 1\nx 2\ny 1\nx 1\n", "d/", "names=a\x00b\x00", "sorted=a\nb\nb\nc\n", "z=b\x00a\x00c\x00", "bad=a\nc\nb\n",
+		"ip=10.0.0.2\n10.0.0.10\n9.1.1.1\n192.168.1.1\n", "w=  b 2\n a 10\nc\t1\n\tb 1\n",
+	}
 	var cases []deed
 	for _, args := range []string{
 		"", "-r", "-n", "-nr", "-g", "-h", "-V", "-M", "-f", "-d", "-i", "-b", "-u", "-fu", "-nu", "-s", "-fs", "-df", "-rs", "-Vr", "-gr", "-hr", "-Mr", "-bn", "-ru", "-z",

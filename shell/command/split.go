@@ -44,10 +44,21 @@ CHUNKS may be:
 `
 
 var splitOptions = parsing{digits: true, options: []option{
-	{short: 'a', long: "suffix-length", arg: required}, {long: "additional-suffix", arg: required, id: 'A'}, {short: 'b', long: "bytes", arg: required},
-	{short: 'C', long: "line-bytes", arg: required}, {short: 'd', id: 'd'}, {long: "numeric-suffixes", arg: optional, id: 'd'}, {short: 'x', id: 'x'},
-	{long: "hex-suffixes", arg: optional, id: 'x'}, {short: 'e', long: "elide-empty-files"}, {long: "filter", arg: required, id: 'F'}, {short: 'l', long: "lines", arg: required},
-	{short: 'n', long: "number", arg: required}, {short: 't', long: "separator", arg: required}, {long: "verbose", id: 'V'}, {short: 'u', long: "unbuffered"},
+	{short: 'a', long: "suffix-length", arg: required},
+	{long: "additional-suffix", arg: required, id: 'A'},
+	{short: 'b', long: "bytes", arg: required},
+	{short: 'C', long: "line-bytes", arg: required},
+	{short: 'd', id: 'd'},
+	{long: "numeric-suffixes", arg: optional, id: 'd'},
+	{short: 'x', id: 'x'},
+	{long: "hex-suffixes", arg: optional, id: 'x'},
+	{short: 'e', long: "elide-empty-files"},
+	{long: "filter", arg: required, id: 'F'},
+	{short: 'l', long: "lines", arg: required},
+	{short: 'n', long: "number", arg: required},
+	{short: 't', long: "separator", arg: required},
+	{long: "verbose", id: 'V'},
+	{short: 'u', long: "unbuffered"},
 }}
 
 // splitJob is one run of split.

@@ -78,8 +78,12 @@ type statJob struct {
 }
 
 var statOptions = parsing{options: []option{
-	{short: 'L', long: "dereference"}, {short: 'f', long: "file-system"}, {short: 'c', long: "format", arg: required},
-	{long: "printf", arg: required, id: 'p'}, {short: 't', long: "terse"}, {long: "cached", arg: required, id: 'C'},
+	{short: 'L', long: "dereference"},
+	{short: 'f', long: "file-system"},
+	{short: 'c', long: "format", arg: required},
+	{long: "printf", arg: required, id: 'p'},
+	{short: 't', long: "terse"},
+	{long: "cached", arg: required, id: 'C'},
 }}
 
 const (

@@ -23,8 +23,15 @@ const stringsUsage = `Usage: strings [option(s)] [file(s)]
 `
 
 var stringsOptions = parsing{digits: true, options: []option{
-	{short: 'a', long: "all"}, {short: 'f', long: "print-file-name"}, {short: 'n', long: "bytes", arg: required}, {short: 't', long: "radix", arg: required},
-	{short: 'w', long: "include-all-whitespace"}, {short: 'o'}, {short: 'h', long: "help"}, {short: 'e', long: "encoding", arg: required}, {short: 'd', long: "data"},
+	{short: 'a', long: "all"},
+	{short: 'f', long: "print-file-name"},
+	{short: 'n', long: "bytes", arg: required},
+	{short: 't', long: "radix", arg: required},
+	{short: 'w', long: "include-all-whitespace"},
+	{short: 'o'},
+	{short: 'h', long: "help"},
+	{short: 'e', long: "encoding", arg: required},
+	{short: 'd', long: "data"},
 }}
 
 // stringsJob is one run of strings.

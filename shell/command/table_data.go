@@ -12,6 +12,8 @@ func dataCommands() []Command {
 		{Name: "expand", Short: "turn tabs into spaces", Usage: expandUsage, Run: flushed(expand, 1)},
 		{Name: "unexpand", Short: "turn spaces into tabs", Usage: unexpandUsage, Run: flushed(unexpand, 1)},
 		{Name: "split", Short: "split a file into pieces", Usage: splitUsage, Run: flushed(split, 1)},
+		{Name: "csplit", Short: "split a file at lines that match", Usage: csplitUsage, Run: flushed(csplit, 1)},
+		{Name: "cpio", Short: "copy files to and from archives", Usage: cpioUsage, Run: flushed(cpio, 2)},
 		{Name: "dd", Short: "convert and copy a file", Usage: ddUsage, Run: dd},
 		{Name: "column", Short: "make columns of lines", Usage: columnUsage, Run: flushed(columnMain, 1)},
 		{Name: "file", Short: "tell what files are", Usage: fileUsage, Run: flushed(fileMain, 1)},

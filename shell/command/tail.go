@@ -42,11 +42,19 @@ Following ends with the command's deadline.
 `
 
 var tailOptions = parsing{digits: true, options: []option{
-	{short: 'c', long: "bytes", arg: required}, {short: 'f'}, {long: "follow", arg: optional, id: 'W'},
-	{long: "lines", short: 'n', arg: required}, {long: "max-unchanged-stats", arg: required, id: 'M'},
-	{long: "pid", arg: required, id: 'P'}, {short: 'q', long: "quiet"}, {long: "silent", id: 'q'},
-	{long: "retry", id: 'R'}, {short: 's', long: "sleep-interval", arg: required}, {short: 'v', long: "verbose"},
-	{short: 'z', long: "zero-terminated"}, {short: 'F'},
+	{short: 'c', long: "bytes", arg: required},
+	{short: 'f'},
+	{long: "follow", arg: optional, id: 'W'},
+	{long: "lines", short: 'n', arg: required},
+	{long: "max-unchanged-stats", arg: required, id: 'M'},
+	{long: "pid", arg: required, id: 'P'},
+	{short: 'q', long: "quiet"},
+	{long: "silent", id: 'q'},
+	{long: "retry", id: 'R'},
+	{short: 's', long: "sleep-interval", arg: required},
+	{short: 'v', long: "verbose"},
+	{short: 'z', long: "zero-terminated"},
+	{short: 'F'},
 }}
 
 func tail(p *kernel.Proc) int {
@@ -61,6 +69,9 @@ func tail(p *kernel.Proc) int {
 		if !t.option(p, o, &follow) {
 			return 1
 		}
+	}
+	if t.count == 0 && !t.other && !follow.on {
+		return 0
 	}
 	names = operandsOr(names)
 	code := 0

@@ -36,8 +36,11 @@ if COMMAND (or timeout itself) is sent the KILL (9) signal.
 `
 
 var timeoutOptions = parsing{ordered: true, options: []option{
-	{short: 'k', long: "kill-after", arg: required}, {short: 's', long: "signal", arg: required}, {short: 'v', long: "verbose"},
-	{long: "preserve-status", id: 'p'}, {long: "foreground", id: 'f'},
+	{short: 'k', long: "kill-after", arg: required},
+	{short: 's', long: "signal", arg: required},
+	{short: 'v', long: "verbose"},
+	{long: "preserve-status", id: 'p'},
+	{long: "foreground", id: 'f'},
 }}
 
 // watch is what timeout does to a command.

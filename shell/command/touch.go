@@ -32,8 +32,15 @@ is supplied.
 `
 
 var touchOptions = parsing{options: []option{
-	{short: 'a'}, {short: 'c', long: "no-create"}, {short: 'd', long: "date", arg: required}, {short: 'f'}, {short: 'h', long: "no-dereference"},
-	{short: 'm'}, {short: 'r', long: "reference", arg: required}, {short: 't', arg: required}, {long: "time", arg: required, id: 'T'},
+	{short: 'a'},
+	{short: 'c', long: "no-create"},
+	{short: 'd', long: "date", arg: required},
+	{short: 'f'},
+	{short: 'h', long: "no-dereference"},
+	{short: 'm'},
+	{short: 'r', long: "reference", arg: required},
+	{short: 't', arg: required},
+	{long: "time", arg: required, id: 'T'},
 }}
 
 type toucher struct {

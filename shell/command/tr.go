@@ -46,8 +46,11 @@ type trJob struct {
 }
 
 var trOptions = parsing{ordered: true, options: []option{
-	{short: 'c', long: "complement"}, {short: 'C', id: 'c'}, {short: 'd', long: "delete"},
-	{short: 's', long: "squeeze-repeats"}, {short: 't', long: "truncate-set1"},
+	{short: 'c', long: "complement"},
+	{short: 'C', id: 'c'},
+	{short: 'd', long: "delete"},
+	{short: 's', long: "squeeze-repeats"},
+	{short: 't', long: "truncate-set1"},
 }}
 
 func tr(p *kernel.Proc) int {
@@ -124,6 +127,9 @@ func (j *trJob) plan(set1, set2 *trSet) string {
 	translate := set2 != nil && !j.del
 	if set1.fill >= 0 {
 		return "the [c*] repeat construct may not appear in string1"
+	}
+	if set2 != nil && set2.fill >= 0 && !translate {
+		return "the [c*] construct may appear in string2 only when translating"
 	}
 	for c := range 256 {
 		j.table[c] = byte(c)

@@ -30,8 +30,10 @@ func (it trItem) size() int {
 
 func (s *trSet) size() int {
 	n := 0
-	for _, it := range s.items {
-		n += it.size()
+	for i, it := range s.items {
+		if i != s.fill {
+			n += it.size()
+		}
 	}
 	return n
 }

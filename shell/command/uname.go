@@ -50,9 +50,17 @@ Print the name of the sandbox.
 const machine = "x86_64"
 
 var unameOptions = parsing{options: []option{
-	{short: 'a', long: "all"}, {short: 's', long: "kernel-name"}, {long: "sysname", id: 's'}, {short: 'n', long: "nodename"},
-	{short: 'r', long: "kernel-release"}, {long: "release", id: 'r'}, {short: 'v', long: "kernel-version"},
-	{short: 'm', long: "machine"}, {short: 'p', long: "processor"}, {short: 'i', long: "hardware-platform"}, {short: 'o', long: "operating-system"},
+	{short: 'a', long: "all"},
+	{short: 's', long: "kernel-name"},
+	{long: "sysname", id: 's'},
+	{short: 'n', long: "nodename"},
+	{short: 'r', long: "kernel-release"},
+	{long: "release", id: 'r'},
+	{short: 'v', long: "kernel-version"},
+	{short: 'm', long: "machine"},
+	{short: 'p', long: "processor"},
+	{short: 'i', long: "hardware-platform"},
+	{short: 'o', long: "operating-system"},
 }}
 
 func uname(p *kernel.Proc) int {
@@ -109,8 +117,14 @@ func nproc(p *kernel.Proc) int {
 }
 
 var hostnameOptions = parsing{options: []option{
-	{short: 's', long: "short"}, {short: 'f', long: "fqdn"}, {long: "long", id: 'f'}, {short: 'd', long: "domain"},
-	{short: 'i', long: "ip-address"}, {short: 'I', long: "all-ip-addresses"}, {short: 'a', long: "alias"}, {short: 'A', long: "all-fqdns"},
+	{short: 's', long: "short"},
+	{short: 'f', long: "fqdn"},
+	{long: "long", id: 'f'},
+	{short: 'd', long: "domain"},
+	{short: 'i', long: "ip-address"},
+	{short: 'I', long: "all-ip-addresses"},
+	{short: 'a', long: "alias"},
+	{short: 'A', long: "all-fqdns"},
 }}
 
 func hostname(p *kernel.Proc) int {

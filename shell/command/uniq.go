@@ -62,10 +62,17 @@ type uniqJob struct {
 }
 
 var uniqOptions = parsing{digits: true, options: []option{
-	{short: 'c', long: "count"}, {short: 'd', long: "repeated"}, {short: 'D'}, {long: "all-repeated", arg: optional, id: 'D'},
-	{long: "group", arg: optional, id: 'g'}, {short: 'i', long: "ignore-case"}, {short: 'u', long: "unique"},
-	{short: 'f', long: "skip-fields", arg: required}, {short: 's', long: "skip-chars", arg: required},
-	{short: 'w', long: "check-chars", arg: required}, {short: 'z', long: "zero-terminated"},
+	{short: 'c', long: "count"},
+	{short: 'd', long: "repeated"},
+	{short: 'D'},
+	{long: "all-repeated", arg: optional, id: 'D'},
+	{long: "group", arg: optional, id: 'g'},
+	{short: 'i', long: "ignore-case"},
+	{short: 'u', long: "unique"},
+	{short: 'f', long: "skip-fields", arg: required},
+	{short: 's', long: "skip-chars", arg: required},
+	{short: 'w', long: "check-chars", arg: required},
+	{short: 'z', long: "zero-terminated"},
 }}
 
 func uniq(p *kernel.Proc) int {
@@ -296,8 +303,8 @@ func (j *uniqJob) same(a, b []byte) bool {
 // key returns the part of a line that is compared.
 func (j *uniqJob) key(b []byte) []byte {
 	for n := j.fields; n > 0 && len(b) > 0; n-- {
-		b = bytes.TrimLeft(b, " \t")
-		i := bytes.IndexAny(b, " \t")
+		b = bytes.TrimLeft(b, " \t\n")
+		i := bytes.IndexAny(b, " \t\n")
 		if i < 0 {
 			i = len(b)
 		}

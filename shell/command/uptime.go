@@ -97,8 +97,17 @@ func prettyUp(up time.Duration) string {
 
 func who(p *kernel.Proc) int {
 	opts, _, ok := parsing{options: []option{
-		{short: 'b', long: "boot"}, {short: 'q', long: "count"}, {short: 'H', long: "heading"}, {short: 'a', long: "all"}, {short: 'm'}, {short: 'u', long: "users"},
-		{short: 'r', long: "runlevel"}, {short: 'T', long: "mesg"}, {short: 's', long: "short"}, {short: 'l', long: "login"}, {short: 'd', long: "dead"},
+		{short: 'b', long: "boot"},
+		{short: 'q', long: "count"},
+		{short: 'H', long: "heading"},
+		{short: 'a', long: "all"},
+		{short: 'm'},
+		{short: 'u', long: "users"},
+		{short: 'r', long: "runlevel"},
+		{short: 'T', long: "mesg"},
+		{short: 's', long: "short"},
+		{short: 'l', long: "login"},
+		{short: 'd', long: "dead"},
 	}}.parse(p)
 	if !ok {
 		return 1
@@ -134,8 +143,15 @@ func w(p *kernel.Proc) int {
 
 func free(p *kernel.Proc) int {
 	opts, _, ok := parsing{options: []option{
-		{short: 'b', long: "bytes"}, {short: 'k', long: "kibi"}, {short: 'm', long: "mebi"}, {short: 'g', long: "gibi"}, {short: 'h', long: "human"},
-		{short: 't', long: "total"}, {short: 'w', long: "wide"}, {short: 'l', long: "lohi"}, {long: "si", id: 'S'},
+		{short: 'b', long: "bytes"},
+		{short: 'k', long: "kibi"},
+		{short: 'm', long: "mebi"},
+		{short: 'g', long: "gibi"},
+		{short: 'h', long: "human"},
+		{short: 't', long: "total"},
+		{short: 'w', long: "wide"},
+		{short: 'l', long: "lohi"},
+		{long: "si", id: 'S'},
 	}}.parse(p)
 	if !ok {
 		return 1

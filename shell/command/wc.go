@@ -55,8 +55,12 @@ type wcJob struct {
 }
 
 var wcOptions = parsing{options: []option{
-	{short: 'c', long: "bytes"}, {short: 'm', long: "chars"}, {short: 'l', long: "lines"}, {short: 'w', long: "words"},
-	{long: "files0-from", arg: required, id: 'F'}, {short: 'L', long: "max-line-length"},
+	{short: 'c', long: "bytes"},
+	{short: 'm', long: "chars"},
+	{short: 'l', long: "lines"},
+	{short: 'w', long: "words"},
+	{long: "files0-from", arg: required, id: 'F'},
+	{short: 'L', long: "max-line-length"},
 }}
 
 func wc(p *kernel.Proc) int {

@@ -156,8 +156,12 @@ func stdbuf(p *kernel.Proc) int {
 }
 
 var timeOptions = parsing{ordered: true, options: []option{
-	{short: 'f', long: "format", arg: required}, {short: 'o', long: "output", arg: required}, {short: 'a', long: "append"},
-	{short: 'p', long: "portability"}, {short: 'q', long: "quiet"}, {short: 'v', long: "verbose"},
+	{short: 'f', long: "format", arg: required},
+	{short: 'o', long: "output", arg: required},
+	{short: 'a', long: "append"},
+	{short: 'p', long: "portability"},
+	{short: 'q', long: "quiet"},
+	{short: 'v', long: "verbose"},
 }}
 
 func timeCommand(p *kernel.Proc) int {

@@ -41,12 +41,25 @@ Run COMMAND with arguments INITIAL-ARGS and more arguments read from input.
 const xargsLimit = 131072
 
 var xargsOptions = parsing{ordered: true, options: []option{
-	{short: '0', long: "null"}, {short: 'a', long: "arg-file", arg: required}, {short: 'd', long: "delimiter", arg: required},
-	{short: 'E', arg: required}, {short: 'e', long: "eof", arg: optional}, {short: 'I', arg: required}, {short: 'i', long: "replace", arg: optional},
-	{short: 'L', arg: required}, {short: 'l', long: "max-lines", arg: optional}, {short: 'n', long: "max-args", arg: required},
-	{short: 'o', long: "open-tty"}, {short: 'P', long: "max-procs", arg: required}, {short: 'p', long: "interactive"},
-	{long: "process-slot-var", arg: required, id: 'v'}, {short: 'r', long: "no-run-if-empty"}, {short: 's', long: "max-chars", arg: required},
-	{long: "show-limits", id: 'S'}, {short: 't', long: "verbose"}, {short: 'x', long: "exit"},
+	{short: '0', long: "null"},
+	{short: 'a', long: "arg-file", arg: required},
+	{short: 'd', long: "delimiter", arg: required},
+	{short: 'E', arg: required},
+	{short: 'e', long: "eof", arg: optional},
+	{short: 'I', arg: required},
+	{short: 'i', long: "replace", arg: optional},
+	{short: 'L', arg: required},
+	{short: 'l', long: "max-lines", arg: optional},
+	{short: 'n', long: "max-args", arg: required},
+	{short: 'o', long: "open-tty"},
+	{short: 'P', long: "max-procs", arg: required},
+	{short: 'p', long: "interactive"},
+	{long: "process-slot-var", arg: required, id: 'v'},
+	{short: 'r', long: "no-run-if-empty"},
+	{short: 's', long: "max-chars", arg: required},
+	{long: "show-limits", id: 'S'},
+	{short: 't', long: "verbose"},
+	{short: 'x', long: "exit"},
 }}
 
 // xargsJob is one run of xargs.

@@ -44,8 +44,10 @@ func (p *parser) condError(msg string) {
 	}
 	at := p.pos(t.start)
 	p.inCond = true
-	p.fail(&Error{Line: int(at.Line), Col: int(at.Col), Token: text, Msg: string(out),
-		Incomplete: t.kind == tokEOF})
+	p.fail(&Error{
+		Line: int(at.Line), Col: int(at.Col), Token: text, Msg: string(out),
+		Incomplete: t.kind == tokEOF,
+	})
 }
 
 func (p *parser) skipNewlines(m lexMode) {

@@ -9,12 +9,16 @@ func (p *parser) dollar(w *pieces) {
 	case isNameStart(c):
 		p.i = j
 		name := p.name()
-		p.add(w, start, &ParamExp{Pos: p.pos(start), Name: name, Short: true,
-			Quoted: w.c.quoted(), Raw: p.src[start:p.i]})
+		p.add(w, start, &ParamExp{
+			Pos: p.pos(start), Name: name, Short: true,
+			Quoted: w.c.quoted(), Raw: p.src[start:p.i],
+		})
 	case isDigit(c) || isSpecialParam(c):
 		p.i = j + 1
-		p.add(w, start, &ParamExp{Pos: p.pos(start), Name: p.src[j : j+1], Short: true,
-			Quoted: w.c.quoted(), Raw: p.src[start:p.i]})
+		p.add(w, start, &ParamExp{
+			Pos: p.pos(start), Name: p.src[j : j+1], Short: true,
+			Quoted: w.c.quoted(), Raw: p.src[start:p.i],
+		})
 	case c == '{':
 		p.i = j + 1
 		p.add(w, start, p.paramExp(start, w.c))
