@@ -379,13 +379,6 @@ func (h *patchHunk) writeContext(b *strings.Builder, moved int) {
 			lines = strconv.Itoa(side.from) + "," + lines
 		}
 		b.WriteString(side.fence + " " + lines + " " + side.fence + side.fence[:1] + "\n")
-		changes := false
-		for _, l := range list {
-			changes = changes || l.op != ' '
-		}
-		if !changes {
-			continue
-		}
 		for i, l := range h.lines {
 			switch {
 			case l.op == side.without:
