@@ -73,6 +73,7 @@ type interp struct {
 	inTrap       bool
 	misused      bool // the builtin was called with wrong arguments
 	oneshot      bool // the process ends with its first command
+	stage        bool // that command is a stage of a pipe
 	stash        []prepared
 	beforeReturn int // $? when return was called
 	lastPID      int // of the last child that was called, for messages
@@ -122,7 +123,7 @@ func (in *interp) fork(p *kernel.Proc) *interp {
 	c.subshell = true
 	c.level++
 	c.aborting = nil
-	c.oneshot = false
+	c.oneshot, c.stage = false, false
 	c.spare = nil
 	c.substFDs, c.borrowed = nil, 0
 	c.flow = flowNext

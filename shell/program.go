@@ -149,8 +149,7 @@ func (in *interp) startUp(inv *invocation) (ended bool) {
 		if _, err := in.p.Stat(file); err != nil {
 			continue
 		}
-		_ = in.runBuiltin(bSource, []string{"source", file})
-		if in.flow == flowExit {
+		if in.runBuiltin(bSource, []string{"source", file}) == flowExit {
 			return true
 		}
 	}

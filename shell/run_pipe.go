@@ -105,8 +105,9 @@ func (c *compiler) bothStage(x *syntax.Cmd) stage {
 
 // body is what a subshell runs.
 type body struct {
-	r    run
-	once bool // it is one simple command, which may take the process over
+	r     run
+	once  bool // it is one simple command, which may take the process over
+	stage bool // that command stands in a pipe or in the background itself
 }
 
 // child compiles a command that has a process of its own.
@@ -115,12 +116,12 @@ func (c *compiler) child(x *syntax.Cmd) body {
 		return c.list(s.Body)
 	}
 	_, once := x.Body.(*syntax.Simple)
-	return body{c.cmd(x), once}
+	return body{c.cmd(x), once, once}
 }
 
 // list compiles what stands between the parentheses of a subshell.
 func (c *compiler) list(stmts []*syntax.Stmt) body {
-	return body{c.stmts(stmts), isOne(stmts)}
+	return body{r: c.stmts(stmts), once: isOne(stmts)}
 }
 
 func isOne(stmts []*syntax.Stmt) bool {
@@ -255,9 +256,9 @@ func (in *interp) subMain(b body) int {
 	defer in.variables.release()
 	defer in.lastWords()
 	in.loops = 0
-	in.oneshot = b.once
+	in.oneshot, in.stage = b.once, b.stage
 	_ = in.catch(b.r)
-	in.oneshot = false
+	in.oneshot, in.stage = false, false
 	in.exitTrap()
 	return in.status
 }

@@ -81,14 +81,14 @@ func (c *compiler) bare(x *syntax.Cmd, s *syntax.Simple) run {
 		if f := in.begin(x, line); f != flowNext {
 			return skipped(f)
 		}
-		return in.assignOnly(assigns, redirs)
+		return in.assignOnly(assigns, redirs, in.substs)
 	}
 }
 
 // assignOnly runs a command without a name. Its status is that of its last
-// command substitution.
-func (in *interp) assignOnly(assigns func(in *interp) bool, redirs []redir) flow {
-	before, s := in.substs, in.scratch()
+// command substitution since before.
+func (in *interp) assignOnly(assigns func(in *interp) bool, redirs []redir, before int) flow {
+	s := in.scratch()
 	in.last = ""
 	if assigns != nil && !assigns(in) {
 		in.unassigned()
@@ -152,8 +152,8 @@ func (in *interp) end(f flow) flow {
 }
 
 func (k *simple) run(in *interp) flow {
-	once := in.oneshot
-	in.oneshot = false
+	once, stage := in.oneshot, in.stage
+	in.oneshot, in.stage = false, false
 	if f := in.begin(k.x, k.line); f != flowNext {
 		return skipped(f)
 	}
@@ -164,15 +164,7 @@ func (k *simple) run(in *interp) flow {
 		args = k.args(in)
 	}
 	if len(args) == 0 {
-		if in.substs == before {
-			in.status = 0
-		}
-		status := in.status
-		f := in.assignOnly(k.assigns, k.redirs)
-		if in.status == 0 && f == flowNext {
-			in.status = status
-		}
-		return f
+		return in.assignOnly(k.assigns, k.redirs, before)
 	}
 	var f flow
 	if k.prefix == nil && len(k.redirs) == 0 && in.opts&optXtrace == 0 {
@@ -185,6 +177,9 @@ func (k *simple) run(in *interp) flow {
 	in.last = args[len(args)-1]
 	if in.borrowed > s.borrowed || len(in.substFDs) > s.fds {
 		in.tidy(s)
+	}
+	if stage {
+		return f // the process ends; the pipe is what failed
 	}
 	return in.end(f)
 }
