@@ -41,7 +41,7 @@ func (c *compiler) paramText(e *syntax.ParamExp) text {
 		case x.arg:
 			return arg(in)
 		case x.multi:
-			return in.join(x.list, x.star || star)
+			return in.join(x.list, x.star || star && !in.ifs.none)
 		}
 		return x.s
 	}
@@ -417,7 +417,9 @@ func (c *compiler) operate(e *syntax.ParamExp, get fetch) fetch {
 		v := checked(in)
 		f := change(in)
 		if !v.multi {
-			v.s = f(v.s)
+			if v.set {
+				v.s = f(v.s)
+			}
 			return v
 		}
 		list := make([]string, len(v.list))
@@ -488,10 +490,13 @@ func (c *compiler) errorOp(e *syntax.ParamExp, has func(in *interp) (value, bool
 }
 
 func (c *compiler) assignOp(e *syntax.ParamExp, has func(in *interp) (value, bool)) fetch {
+	saved := c.value
+	c.value = true
 	arg := c.scalar(e.Arg)
 	if e.Quoted {
 		arg = c.word(e.Arg, tildeNone)
 	}
+	c.value = saved
 	r := ref{name: e.Name, sub: c.subscript(e.Index)}
 	return func(in *interp) value {
 		v, ok := has(in)
@@ -545,7 +550,7 @@ func (c *compiler) emitParam(e *syntax.ParamExp, quoted bool) emit {
 			}
 		case x.multi && quoted && x.star:
 			b.quoted(in.join(x.list, true))
-		case x.multi && !quoted && in.ifs.none && trims(e):
+		case x.multi && !quoted && in.ifs.none && e.Index != nil && trims(e):
 			b.active(strings.Join(x.list, " "))
 		case x.multi:
 			b.none = b.none || len(x.list) == 0
