@@ -64,7 +64,6 @@ type keeper struct {
 	users int
 	store *vfs.Dir
 	rec   record // as last read or written
-	saves int
 }
 
 func newKeeper(dir string) *keeper {
@@ -365,9 +364,10 @@ func (k *keeper) put(files *vfs.Snapshot, state shell.State) (tree, session stri
 }
 
 // sweep removes, now and then, the blobs that the record does not name. The
-// caller has the lock, so nobody else adds any.
+// caller has the lock, so nobody else adds any; while another operation of
+// this process goes on, a file that it reads may still need one.
 func (k *keeper) sweep() error {
-	if k.saves++; k.saves%sweepEvery != 0 {
+	if k.rec.Turn%sweepEvery != 0 || k.users > 1 {
 		return nil
 	}
 	used := make(map[string]bool)
@@ -381,18 +381,7 @@ func (k *keeper) sweep() error {
 			used[key.String()] = true
 		}
 	}
-	all, err := k.store.Keys()
-	if err != nil {
-		return err
-	}
-	for _, key := range all {
-		if !used[key.String()] {
-			if err := k.store.Delete(key); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return k.store.Sweep(func(key vfs.Key) bool { return used[key.String()] })
 }
 
 // writeJSON replaces a file in one step.

@@ -172,6 +172,35 @@ func TestKeptOutlivesTheDriver(t *testing.T) {
 	}
 }
 
+func TestOldContentsAreSwept(t *testing.T) {
+	dir := t.TempDir()
+	sb, err := (&virtual.Driver{Dir: dir}).Create(t.Context(), atoll.Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 100 { // each as a process of its own, as on the command line
+		again, err := (&virtual.Driver{Dir: dir}).Open(t.Context(), sb.ID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := atoll.Execute(t.Context(), again, "head -c 100000 /dev/urandom > /noise"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	size := int64(0)
+	err = filepath.WalkDir(dir, func(_ string, e os.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		info, err := e.Info()
+		size += info.Size()
+		return err
+	})
+	if err != nil || size > 40*110_000 {
+		t.Errorf("after 100 rewrites of a file of 100 kB there are %d bytes on disk, %v", size, err)
+	}
+}
+
 func TestDamagedRecordIsReported(t *testing.T) {
 	dir := t.TempDir()
 	d := &virtual.Driver{Dir: dir}
