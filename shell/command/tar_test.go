@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"errors"
+	"io"
 	"io/fs"
 	"strings"
 	"testing"
@@ -119,4 +120,16 @@ func FuzzTar(f *testing.F) {
 			t.Fatalf("in holds %v, %v", list, err)
 		}
 	})
+}
+
+// tarOf writes an archive of one file of n zeros.
+func tarOf(out io.Writer, name string, n int64) error {
+	w := tar.NewWriter(out)
+	if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: n, Typeflag: tar.TypeReg}); err != nil {
+		return err
+	}
+	if _, err := io.CopyN(w, zeros{}, n); err != nil {
+		return err
+	}
+	return w.Close()
 }
