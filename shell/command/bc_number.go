@@ -158,6 +158,12 @@ func (c calculator) sqrt(a bcNum, scale int) (bcNum, error) {
 	if a.sign() < 0 {
 		return a, errNegativeRoot
 	}
+	if a.sign() == 0 {
+		return newNum(0), nil
+	}
+	if one, err := c.compare(a, newNum(1)); err != nil || one == 0 {
+		return newNum(1), err
+	}
 	s := max(scale, a.scale)
 	if err := c.work(a.v.BitLen() + 8*s); err != nil {
 		return a, err

@@ -345,7 +345,7 @@ func (job *numfmtJob) line(s string) bool {
 			if n > 0 {
 				_, _ = out.WriteString(job.delim) // shows at the flush
 			}
-			if !job.field(f, "", job.fields(n+1)) {
+			if !job.field(f, "", job.fields(n+1), 0) {
 				return false
 			}
 		}
@@ -362,7 +362,11 @@ func (job *numfmtJob) line(s string) bool {
 			_ = out.WriteByte(blanks[0])
 			blanks = blanks[1:]
 		}
-		if !job.field(rest[:end], blanks, job.fields(n)) {
+		width := 0 // converted numbers keep their place in a row
+		if n > 1 || blanks != "" {
+			width = len(blanks) + end
+		}
+		if !job.field(rest[:end], blanks, job.fields(n), width) {
 			return false
 		}
 		s = rest[end:]
@@ -371,7 +375,7 @@ func (job *numfmtJob) line(s string) bool {
 }
 
 // field writes one field, converted if it is one of those asked for.
-func (job *numfmtJob) field(text, blanks string, convert bool) bool {
+func (job *numfmtJob) field(text, blanks string, convert bool, place int) bool {
 	out := job.p.Out()
 	if !convert {
 		_, _ = out.WriteString(blanks + text) // shows at the flush
@@ -395,8 +399,8 @@ func (job *numfmtJob) field(text, blanks string, convert bool) bool {
 	width := job.padding
 	if job.format.width > 0 {
 		width = 0
-	} else if width == 0 && blanks != "" {
-		width = len(blanks) + len(text)
+	} else if width == 0 {
+		width = place
 	}
 	_, _ = out.WriteString(padNumber(result, width))
 	return true
@@ -557,6 +561,9 @@ func (job *numfmtJob) scaled(v float64) string {
 		power++
 	}
 	prec := 0
+	if power == 0 {
+		v = math.Trunc(v)
+	}
 	if job.format.prec >= 0 {
 		prec = job.format.prec
 		v = roundTo(v, prec, job.round)
