@@ -560,23 +560,21 @@ func (job *numfmtJob) scaled(v float64) string {
 		v /= base
 		power++
 	}
-	prec := 0
-	if power == 0 {
-		v = math.Trunc(v)
+	prec := job.format.prec
+	switch {
+	case prec >= 0: // GNU rounds to what the unit leaves, then shows more digits
+		v = roundTo(v, min(prec, 3*power), job.round)
+	case math.Abs(v) < 10:
+		v = rounded(v*10, job.round) / 10
+	default:
+		v = rounded(v, job.round)
 	}
-	if job.format.prec >= 0 {
-		prec = job.format.prec
-		v = roundTo(v, prec, job.round)
-	} else {
-		if power > 0 && math.Abs(v) < 10 {
-			v = rounded(v*10, job.round) / 10
-		} else if power > 0 {
-			v = rounded(v, job.round)
-		}
-		if math.Abs(v) >= base && power < 8 {
-			v /= base
-			power++
-		}
+	if math.Abs(v) >= base && power < 8 {
+		v /= base
+		power++
+	}
+	if prec < 0 {
+		prec = 0
 		if power > 0 && v != 0 && math.Abs(v) < 10 {
 			prec = 1
 		}
