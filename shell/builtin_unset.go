@@ -82,7 +82,7 @@ func (in *interp) unsetFunc(name string) bool {
 			in.errorf("unset: %s: cannot unset: readonly function", name)
 			return false
 		}
-		in.funcs.del(name)
+		in.dropFunction(name)
 	}
 	return true
 }

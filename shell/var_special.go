@@ -287,10 +287,10 @@ func (in *interp) dynAssoc(v *variable) *assoc {
 // dynPut assigns to an element of BASH_ALIASES or BASH_CMDS.
 func (in *interp) dynPut(v *variable, key, s string) {
 	if v.dyn == dynAliases {
-		in.alias.set(key, s)
+		in.setAlias(key, s)
 		return
 	}
-	in.hash.set(key, hashed{path: s})
+	in.remember(key, hashed{path: s})
 }
 
 // hooked follows a new value of a variable that the shell watches.
