@@ -270,8 +270,15 @@ func (in *interp) stackText(pick int, lines, numbered, long bool) string {
 	return b.String()
 }
 
+// maxDirs bounds the directory stack.
+const maxDirs = 10000
+
 func bPushd(in *interp, args []string) int {
 	args, quiet := stackArgs(args)
+	if len(in.dirs) >= maxDirs {
+		in.errorf("pushd: %v: more than %d entries", errStack, maxDirs)
+		return 1
+	}
 	if len(args) > 2 {
 		in.errorf("pushd: too many arguments")
 		return 1

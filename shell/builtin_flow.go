@@ -192,8 +192,7 @@ func bSource(in *interp, args []string) int {
 	saved := sourceState{params: in.params, loops: in.loops, replaced: len(args) > 2, traps: in.hideSourceTraps()}
 	in.frames = append(in.frames, frame{fn: "source", source: file, line: in.line})
 	if saved.replaced {
-		in.params = args[2:]
-		saved.now = in.params
+		saved.cost = in.newParams(args[2:])
 	}
 	defer in.unsource(&saved)
 	in.status = 0
@@ -204,10 +203,11 @@ func bSource(in *interp, args []string) int {
 
 // sourceState is what a sourced file puts back.
 type sourceState struct {
-	params, now []string
-	loops       int
-	replaced    bool
-	traps       string
+	params   []string
+	cost     int64
+	loops    int
+	replaced bool
+	traps    string
 }
 
 func (in *interp) hideSourceTraps() string {
@@ -225,7 +225,7 @@ func (in *interp) unsource(s *sourceState) {
 		in.frames = in.frames[:len(in.frames)-1]
 	}
 	if s.replaced {
-		in.params = s.params
+		in.oldParams(s.params, s.cost)
 	}
 	if s.traps != "" && in.traps.debug == "" {
 		in.traps.debug = s.traps
@@ -336,7 +336,7 @@ func (in *interp) execProgram(args []string, name string, clean, login bool) int
 			if clean {
 				s.Env = []string{}
 			}
-			in.traps.exit = ""
+			in.dropExitTrap()
 			in.flow = flowExit
 			return in.p.Exec(s)
 		}

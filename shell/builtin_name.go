@@ -205,7 +205,7 @@ func bAlias(in *interp, args []string) int {
 				status = 1
 				continue
 			}
-			in.alias.set(name, text)
+			in.setAlias(name, text)
 		default:
 			text, found := in.alias.get(a)
 			if !found {
@@ -225,7 +225,9 @@ func bUnalias(in *interp, args []string) int {
 		return 2
 	}
 	if set['a'] {
-		in.alias = cow[string]{}
+		for n := range in.alias.m {
+			in.dropAlias(n)
+		}
 		return 0
 	}
 	if len(rest) == 0 {
@@ -238,7 +240,7 @@ func bUnalias(in *interp, args []string) int {
 			status = 1
 			continue
 		}
-		in.alias.del(n)
+		in.dropAlias(n)
 	}
 	return status
 }
@@ -292,7 +294,7 @@ func (in *interp) hashAs(name, path string) bool {
 		return false
 	}
 	in.hashPath = in.value("PATH")
-	in.hash.set(name, hashed{path, 0})
+	in.remember(name, hashed{path, 0})
 	return true
 }
 

@@ -138,18 +138,18 @@ func bSet(in *interp, args []string) int {
 		a := args[i]
 		switch {
 		case a == "--":
-			in.params = args[i+1:]
+			in.setParams(args[i+1:])
 			return 0
 		case a == "-":
 			in.opts &^= optXtrace | optVerbose
 			if i+1 < len(args) {
-				in.params = args[i+1:]
+				in.setParams(args[i+1:])
 			}
 			return 0
 		case a == "+":
 			return 0
 		case a == "" || a[0] != '-' && a[0] != '+':
-			in.params = args[i:]
+			in.setParams(args[i:])
 			return 0
 		}
 		used, status := in.setFlags(args[i:])

@@ -337,18 +337,20 @@ func bComplete(in *interp, args []string) int {
 	case !ok:
 		return 2
 	case remove && len(names) == 0:
-		in.comp = cow[compspec]{}
+		for n := range in.comp.m {
+			in.dropSpec(n)
+		}
 		return 0
 	case remove:
 		for _, n := range names {
-			in.comp.del(n)
+			in.dropSpec(n)
 		}
 		return 0
 	case print || len(args) == 1:
 		return in.printSpecs(names)
 	}
 	for _, n := range names {
-		in.comp.set(n, c)
+		in.setSpec(n, c)
 	}
 	return 0
 }

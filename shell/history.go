@@ -34,9 +34,11 @@ func (in *interp) historyBase() int {
 func (in *interp) note(line string) {
 	h := &history{first: in.historyBase()}
 	old := in.historyLines()
+	in.charge(int64(len(line)))
 	if len(old) >= maxHistory {
-		h.first += len(old) - maxHistory + 1
-		old = old[len(old)-maxHistory+1:]
+		h.first++
+		in.charge(-int64(len(old[0])))
+		old = old[1:]
 	}
 	h.lines = append(old[:len(old):len(old)], line)
 	in.hist = h
@@ -52,6 +54,9 @@ func bHistory(in *interp, args []string) int {
 	}
 	switch {
 	case set['c']:
+		for _, line := range in.historyLines() {
+			in.charge(-int64(len(line)))
+		}
 		in.hist = nil
 		return 0
 	case set['s']:

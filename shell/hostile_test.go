@@ -134,6 +134,47 @@ func TestHostileScriptsEnd(t *testing.T) {
 	}
 }
 
+// TestWhatGrowsIsCharged lets a session fill its memory in each of the ways
+// there are: the limit has to end it, and giving it back has to count.
+func TestWhatGrowsIsCharged(t *testing.T) {
+	for name, script := range map[string]string{
+		"string":    `while :; do x+=xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done`,
+		"array":     `while :; do a+=(xxxxxxxxxxxxxxxxxxx); done`,
+		"hash":      `i=0; declare -A m; while :; do m[k$i]=$i; ((i++)); done`,
+		"functions": `i=0; while :; do eval "f$i() { echo a; echo b; }"; ((i++)); done`,
+		"aliases":   `x=$(printf '%1000s' a); i=0; while :; do alias a$i="$x"; ((i++)); done`,
+		"params":    `while :; do set -- "$@" xxxxxxxxxxxxxxxxxx "$@"; done`,
+		"specs":     `x=$(printf '%1000s' a); i=0; while :; do complete -W "$x" a$i; ((i++)); done`,
+		"traps":     `x=xxxxxxxxxxxxxxxx; while :; do for s in HUP USR1 USR2 WINCH ALRM; do trap "$x" $s; done; x=$x$x; done`,
+		"variables": `i=0; while :; do declare v$i=x; ((i++)); done`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShell(options{limits: kernel.Limits{Memory: 8 << 20}})
+			defer s.Close()
+			var before, after runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			res, err := s.Execute(t.Context(), script, shell.IO{Timeout: 60 * time.Second})
+			if err != nil || res.Signal != 9 {
+				t.Errorf("signal %d, %v", res.Signal, err)
+			}
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			if kept := int64(after.HeapAlloc) - int64(before.HeapAlloc); kept > 32<<20 {
+				t.Errorf("the session holds %d MiB", kept>>20)
+			}
+			wantOut(t, s, "unset x a m; for f in $(compgen -A function); do unset -f $f; done; unalias -a; set --; complete -r; echo ok", "ok\n")
+		})
+	}
+}
+
+func TestChargesAreGivenBack(t *testing.T) {
+	s := newShell(options{limits: kernel.Limits{Memory: 4 << 20}})
+	defer s.Close()
+	run(t, s, `for ((i=0;i<20000;i++)); do f() { echo a; echo b; }; unset -f f; alias a=xxxxxxxxx; unalias a; set -- a b c d $i; trap "echo $i" EXIT USR1; history -s "line $i"; g() { set -- x y; }; g q; complete -W 'a b' c; complete -r c; done`)
+	wantOut(t, s, "echo ok", "ok\n")
+}
+
 func TestPanicOfAProgramIsItsStatus(t *testing.T) {
 	s := newShell(options{})
 	defer s.Close()

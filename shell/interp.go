@@ -39,30 +39,31 @@ type interp struct {
 	traps  trapTable
 	jobs   jobTable
 
-	params   []string        // $1… ; never changed in place
-	name0    string          // $0
-	status   int             // $?
-	substs   int             // command substitutions so far, for `x=$(…)`'s status
-	line     int32           // of the command that runs
-	lastBG   int             // $!
-	shellPID int             // $$
-	pipestat []int           // PIPESTATUS of a pipe; nil: it is pipeOne
-	pipeOne  int             // PIPESTATUS of a single command
-	levels   int             // how far break and continue go
-	loops    int             // loops around the command
-	quiet    int             // above 0, a failing command is no reason to exit (set -e)
-	level    int             // BASH_SUBSHELL
-	flow     flow            // what a builtin asks for
-	aborting *abort          // the panic that is under way
-	frames   []frame         // calls of functions and files, the innermost last
-	dirs     []string        // directory stack, without the current directory
-	node     syntax.Node     // the command that runs, for BASH_COMMAND
-	command  string          // BASH_COMMAND where node is nil
-	last     string          // the last argument of the last command, $_
-	hashPath string          // the PATH that hash was filled with
-	disabled map[string]bool // builtins that enable -n took away; never changed in place
-	limits   map[byte]int64  // set by ulimit; never changed in place
-	hist     *history
+	params    []string        // $1… ; never changed in place
+	paramCost int64           // what set is charged with for them
+	name0     string          // $0
+	status    int             // $?
+	substs    int             // command substitutions so far, for `x=$(…)`'s status
+	line      int32           // of the command that runs
+	lastBG    int             // $!
+	shellPID  int             // $$
+	pipestat  []int           // PIPESTATUS of a pipe; nil: it is pipeOne
+	pipeOne   int             // PIPESTATUS of a single command
+	levels    int             // how far break and continue go
+	loops     int             // loops around the command
+	quiet     int             // above 0, a failing command is no reason to exit (set -e)
+	level     int             // BASH_SUBSHELL
+	flow      flow            // what a builtin asks for
+	aborting  *abort          // the panic that is under way
+	frames    []frame         // calls of functions and files, the innermost last
+	dirs      []string        // directory stack, without the current directory
+	node      syntax.Node     // the command that runs, for BASH_COMMAND
+	command   string          // BASH_COMMAND where node is nil
+	last      string          // the last argument of the last command, $_
+	hashPath  string          // the PATH that hash was filled with
+	disabled  map[string]bool // builtins that enable -n took away; never changed in place
+	limits    map[byte]int64  // set by ulimit; never changed in place
+	hist      *history
 
 	substFDs []int // descriptors of process substitutions
 	borrowed int64 // bytes charged until the end of the command

@@ -82,7 +82,7 @@ func (in *interp) findProgram(name string) (string, error) {
 	}
 	file, err := in.p.LookIn(path, name)
 	if err == nil && strings.HasPrefix(file, "/") {
-		in.hash.set(name, hashed{file, 1})
+		in.remember(name, hashed{file, 1})
 	}
 	return file, err
 }

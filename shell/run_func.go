@@ -34,7 +34,7 @@ func (c *compiler) funcDecl(x *syntax.Cmd, d *syntax.FuncDecl) run {
 		if old != nil {
 			fn.export, fn.trace = old.export, old.trace
 		}
-		in.funcs.set(d.Name, fn)
+		in.setFunction(fn)
 		in.status = 0
 		return flowNext
 	}

@@ -302,6 +302,10 @@ func (c *compiler) background(s *syntax.Stmt) run {
 	}
 }
 
+// maxFinished is how many jobs may be on the list before those that have
+// ended are taken off.
+const maxFinished = 64
+
 // launch starts a job in the background.
 func (in *interp) launch(s *syntax.Stmt, b body) (*job, error) {
 	spec := kernel.Spawn{}
@@ -317,6 +321,9 @@ func (in *interp) launch(s *syntax.Stmt, b body) (*job, error) {
 			p.SetSignal(kernel.SIGINT, kernel.Ignore)
 			p.SetSignal(kernel.SIGQUIT, kernel.Ignore)
 		}
+	}
+	if len(in.jobs.list) > maxFinished {
+		in.notify()
 	}
 	child, err := in.spawn(spec, b)
 	if err != nil {

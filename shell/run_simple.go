@@ -307,7 +307,8 @@ func (in *interp) call(fn *function, args []string) flow {
 	saved := callState{params: in.params, loops: in.loops, traps: in.hideTraps(fn)}
 	in.frames = append(in.frames, frame{fn: fn.name, source: fn.source, line: in.line, args: len(args) - 1})
 	in.pushScope()
-	in.params, in.loops = args[1:], 0
+	in.loops = 0
+	saved.cost = in.newParams(args[1:])
 	defer in.leave(&saved)
 	if in.traps.debug != "" {
 		in.line = fn.line
@@ -341,6 +342,7 @@ func (in *interp) returned(f flow) flow {
 // callState is what a function call puts back.
 type callState struct {
 	params []string
+	cost   int64
 	loops  int
 	traps  hidden
 }
@@ -350,8 +352,9 @@ func (in *interp) leave(s *callState) {
 		in.line = in.frames[len(in.frames)-1].line
 		in.frames = in.frames[:len(in.frames)-1]
 		in.popScope()
-		in.params, in.loops = s.params, s.loops
+		in.loops = s.loops
 	}
+	in.oldParams(s.params, s.cost)
 	in.showTraps(&s.traps)
 	in.p.Leave()
 }

@@ -148,7 +148,7 @@ func (in *interp) calm() {
 	in.rewind(mark{params: in.params})
 	in.substFDs, in.borrowed, in.indent = nil, 0, 0
 	in.inTrap, in.oneshot = false, false
-	in.traps.exit = ""
+	in.dropExitTrap()
 	in.stash = nil
 	in.jobs.subs = nil
 	in.jobs.coproc = coproc{}

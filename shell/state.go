@@ -162,8 +162,8 @@ func (st *State) UnmarshalBinary(b []byte) error {
 		return fmt.Errorf("load shell: %w: version %d", atoll.ErrInvalid, d.Version)
 	}
 	in := &interp{
-		name0: d.Name, params: d.Params, status: d.Status, opts: optSet(d.Opts), shopts: shoptSet(d.Shopts),
-		dirs: d.Dirs, limits: d.Limits, last: d.Last, alias: cow[string]{m: d.Aliases},
+		name0: d.Name, status: d.Status, opts: optSet(d.Opts), shopts: shoptSet(d.Shopts),
+		dirs: d.Dirs, limits: d.Limits, last: d.Last,
 	}
 	for _, v := range d.Vars {
 		if !isName(v.Name) {
@@ -172,14 +172,19 @@ func (st *State) UnmarshalBinary(b []byte) error {
 	}
 	in.importEnv(nil)
 	in.restoreVars(d.Vars)
+	in.setParams(d.Params)
+	for name, text := range d.Aliases {
+		in.setAlias(name, text)
+	}
 	for _, f := range d.Funcs {
 		if err := in.loadFunction(f); err != nil {
 			return fmt.Errorf("load shell: %w: function %s: %w", atoll.ErrInvalid, f.Name, err)
 		}
 	}
 	in.loadTraps(d.Traps)
-	if len(d.History) > 0 {
-		in.hist = &history{lines: d.History, first: d.First}
+	for i, line := range d.History {
+		in.charge(int64(len(line)))
+		in.hist = &history{lines: d.History[:i+1], first: d.First}
 	}
 	for _, n := range d.Disabled {
 		if in.disabled == nil {
@@ -188,7 +193,7 @@ func (st *State) UnmarshalBinary(b []byte) error {
 		in.disabled[n] = true
 	}
 	for n, c := range d.Specs {
-		in.comp.set(n, compspec{c.Actions, c.Options, c.Wordlist, c.Function, c.Command, c.Glob, c.Filter, c.Prefix, c.Suffix, c.Words})
+		in.setSpec(n, compspec{c.Actions, c.Options, c.Wordlist, c.Function, c.Command, c.Glob, c.Filter, c.Prefix, c.Suffix, c.Words})
 	}
 	st.frozen = &frozen{in: in, dir: d.Dir, mask: d.Mask}
 	return nil
@@ -208,7 +213,7 @@ func (in *interp) loadFunction(f storedFunc) error {
 		return atoll.ErrInvalid
 	}
 	c := &compiler{source: f.Source}
-	in.funcs.set(f.Name, &function{
+	in.setFunction(&function{
 		name: f.Name, body: c.cmd(d.Body), decl: d, source: f.Source, line: f.Line,
 		export: f.Export, trace: f.Trace, frozen: f.Frozen,
 	})
@@ -217,6 +222,7 @@ func (in *interp) loadFunction(f storedFunc) error {
 
 func (in *interp) loadTraps(traps map[int]string) {
 	for n, text := range traps {
+		in.charge(int64(len(text)))
 		switch s := kernel.Signal(n); s {
 		case trapExit:
 		case trapDebug:

@@ -103,6 +103,7 @@ func (in *interp) showTraps(h *hidden) {
 // setTrap changes the action of a signal; remove brings back the default.
 func (in *interp) setTrap(s kernel.Signal, text string, remove bool) {
 	t := &in.traps
+	in.charge(int64(len(text) - len(t.text(s))))
 	t.shown = nil
 	t.touched |= touch(s)
 	switch s {
@@ -219,12 +220,18 @@ func (in *interp) exitTrap() {
 	if text == "" {
 		return
 	}
-	in.traps.exit = ""
+	in.dropExitTrap()
 	status := in.status
 	in.line = 1
 	if f := in.runTrapStatus(trapExit, text, true); f != flowExit {
 		in.status = status
 	}
+}
+
+// dropExitTrap forgets the EXIT trap.
+func (in *interp) dropExitTrap() {
+	in.charge(-int64(len(in.traps.exit)))
+	in.traps.exit = ""
 }
 
 // lastWords runs the EXIT trap of a shell that a signal ends, on the way out.
