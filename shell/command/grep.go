@@ -115,6 +115,8 @@ type grepStyle struct {
 	skipSpecial bool
 	globs       []grepGlob
 	bytes       bool
+	lenient     bool    // bytes that are no characters don't make a file binary; files without a match aren't counted
+	replace     *string // what is shown in place of a match
 }
 
 // What grep does with files that are not text.

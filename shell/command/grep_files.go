@@ -200,7 +200,7 @@ func (f *grepFile) summary(n int64) {
 	if f.quiet {
 		return
 	}
-	if f.count && f.list == 0 {
+	if f.count && f.list == 0 && (n > 0 || !f.lenient) {
 		if f.named {
 			f.mark("\x1b[35m\x1b[K", f.display())
 			if f.nulls {

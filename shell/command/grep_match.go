@@ -1,6 +1,8 @@
 package command
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/atoll-sandbox/atoll/internal/kernel"
@@ -128,4 +130,62 @@ func (m *grepMatcher) next(text []byte, from int) (lo, hi int, ok bool) {
 		}
 	}
 	return lo, hi, hi > 0
+}
+
+// expand returns a replacement with the groups of the match that begins at lo:
+// $1, $name, ${name}; $$ is a dollar.
+func (m *grepMatcher) expand(template string, text []byte, lo int) []byte {
+	re := m.all[0]
+	caps := make([]int, 2*(re.Groups()+1))
+	re.Match(text, lo, caps, m.p)
+	var out []byte
+	for template != "" {
+		m.p.Tick(1)
+		before, rest, found := strings.Cut(template, "$")
+		out = append(out, before...)
+		if !found {
+			break
+		}
+		name, after := groupName(rest)
+		switch {
+		case strings.HasPrefix(rest, "$"):
+			out, after = append(out, '$'), rest[1:]
+		case name == "":
+			out, after = append(out, '$'), rest
+		default:
+			if k := groupIndex(re, name); k >= 0 && caps[2*k] >= 0 {
+				out = append(out, text[caps[2*k]:caps[2*k+1]]...)
+			}
+		}
+		template = after
+	}
+	return out
+}
+
+// groupName cuts the name of a group from the head of a template.
+func groupName(s string) (name, rest string) {
+	if inner, braced := strings.CutPrefix(s, "{"); braced {
+		if name, rest, ok := strings.Cut(inner, "}"); ok {
+			return name, rest
+		}
+		return "", s
+	}
+	n := 0
+	for n < len(s) && (s[n] == '_' || isDigit(int(s[n])) || s[n]|0x20 >= 'a' && s[n]|0x20 <= 'z') {
+		n++
+	}
+	return s[:n], s[n:]
+}
+
+func groupIndex(re *regex.Regexp, name string) int {
+	if n, err := strconv.Atoi(name); err == nil {
+		if n < 0 || n > re.Groups() {
+			return -1
+		}
+		return n
+	}
+	if k := slices.Index(re.Names(), name); k >= 0 {
+		return k + 1
+	}
+	return -1
 }

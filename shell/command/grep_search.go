@@ -172,7 +172,7 @@ func (f *grepFile) selectEach(at, end int) {
 
 // plain reports whether lines are printed as they are, one after the other.
 func (f *grepFile) plain() bool {
-	return !(f.numbers || f.offsets || f.named || f.only || f.color || f.quiet || f.list != 0 || f.before > 0 || f.after > 0 || f.mute || f.tab || f.flush)
+	return !(f.numbers || f.offsets || f.named || f.only || f.color || f.quiet || f.list != 0 || f.before > 0 || f.after > 0 || f.mute || f.tab || f.flush || f.replace != nil)
 }
 
 // selectLine counts and prints a line that was looked for.
@@ -236,7 +236,7 @@ func (f *grepFile) printSelected(begin, end int) {
 // doubtful reports whether a line holds bytes that are no characters, in a
 // file that is shown as text only.
 func (f *grepFile) doubtful(line []byte) bool {
-	return f.grepStyle.binary != binaryText && !f.bytes && !utf8.Valid(line)
+	return f.grepStyle.binary != binaryText && !f.bytes && !f.lenient && !utf8.Valid(line)
 }
 
 // finishContext prints the context that follows the last selected line, up to
@@ -379,11 +379,7 @@ func (f *grepFile) printMatches(line []byte, sep byte, number int, offset int64)
 			return
 		}
 		f.head(sep, number, offset+int64(lo))
-		if f.color {
-			f.mark("\x1b[01;31m\x1b[K", string(text[lo:hi]))
-		} else {
-			_, _ = f.out.Write(text[lo:hi])
-		}
+		f.markMatch(text, lo, hi)
 		_ = f.out.WriteByte(f.delim)
 		at = hi
 	}
@@ -398,8 +394,8 @@ func (f *grepFile) printText(line []byte, sep byte, number int, offset int64) {
 	}
 	f.head(sep, number, offset)
 	text := trimDelim(line, f.delim)
-	if f.color && (sep == ':') != f.invert {
-		text = f.colored(text)
+	if (f.color || f.replace != nil) && (sep == ':') != f.invert {
+		text = f.marked(text)
 	}
 	_, _ = f.out.Write(text)
 	_ = f.out.WriteByte(f.delim)
@@ -408,8 +404,9 @@ func (f *grepFile) printText(line []byte, sep byte, number int, offset int64) {
 	}
 }
 
-// colored writes the matches of a line in color and returns what is left.
-func (f *grepFile) colored(text []byte) []byte {
+// marked writes a line up to its last match, in color or replaced, and returns
+// what is left.
+func (f *grepFile) marked(text []byte) []byte {
 	at := 0
 	for at <= len(text) {
 		lo, hi, ok := f.match.next(text, at)
@@ -417,10 +414,23 @@ func (f *grepFile) colored(text []byte) []byte {
 			break
 		}
 		_, _ = f.out.Write(text[at:lo])
-		f.mark("\x1b[01;31m\x1b[K", string(text[lo:hi]))
+		f.markMatch(text, lo, hi)
 		at = hi
 	}
 	return text[at:]
+}
+
+// markMatch writes a match, or what replaces it.
+func (f *grepFile) markMatch(text []byte, lo, hi int) {
+	shown := text[lo:hi]
+	if f.replace != nil {
+		shown = f.match.expand(*f.replace, text, lo)
+	}
+	if f.color {
+		f.mark("\x1b[01;31m\x1b[K", string(shown))
+		return
+	}
+	_, _ = f.out.Write(shown)
 }
 
 // mark writes text after an escape sequence that sets its color.

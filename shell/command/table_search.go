@@ -9,5 +9,6 @@ func searchCommands() []Command {
 		{Name: "cmp", Short: "compare two files byte by byte", Usage: cmpUsage, Run: flushed(cmpMain, diffTrouble)},
 		{Name: "comm", Short: "compare two sorted files line by line", Usage: commUsage, Run: flushed(comm, 1)},
 		{Name: "patch", Short: "apply a diff to files", Usage: patchUsage, Run: flushed(patch, diffTrouble)},
+		{Name: "rg", Short: "search a tree for a pattern", Usage: rgUsage, Run: flushed(rg, 2)},
 	}
 }
