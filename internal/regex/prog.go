@@ -48,6 +48,7 @@ type prog struct {
 	insts    []inst
 	start    int32
 	slots    int
+	width    int // characters of every match, or -1
 	loops    int
 	regular  bool // no back-references or look-around
 	backrefs bool
@@ -90,6 +91,10 @@ func compile(tree *node, groups int, o Options) (*prog, error) {
 		c.budget = unlimited{}
 	}
 	c.p.anchored = tree.anchored(o)
+	c.p.width = -1
+	if w, ok := tree.width(); ok {
+		c.p.width = w
+	}
 	match := c.emit(inst{op: iMatch})
 	c.p.start = c.tree(tree, match)
 	if c.full {

@@ -217,6 +217,10 @@ func (r *Regexp) matchLongest(t text, from int, caps []int, b Budget) bool {
 		caps[0], caps[1] = from, end
 		return true
 	}
+	if groups <= 0 && r.prog.width >= 0 {
+		caps[0], caps[1] = r.prog.back(t.src, end), end
+		return true
+	}
 	if r.rev == nil {
 		r.rev = newDFA(r.prog, reverse)
 	}
@@ -333,6 +337,9 @@ type text struct {
 
 // before returns the kind of what stands before position i.
 func (t text) before(p *prog, i int) uint8 {
+	if !p.asserts {
+		return kindOther
+	}
 	if i == 0 {
 		if t.fl&NotBOL != 0 {
 			return kindOther
@@ -345,6 +352,9 @@ func (t text) before(p *prog, i int) uint8 {
 
 // after returns the kind of what stands at position i.
 func (t text) after(p *prog, i int) uint8 {
+	if !p.asserts {
+		return kindOther
+	}
 	if i == len(t.src) {
 		if t.fl&NotEOL != 0 {
 			return kindOther
@@ -353,6 +363,19 @@ func (t text) after(p *prog, i int) uint8 {
 	}
 	col, _ := p.colAt(t.src, i)
 	return p.kind[col]
+}
+
+// back returns where a match that ends at end begins, for programs whose
+// matches all have as many characters.
+func (p *prog) back(src []byte, end int) int {
+	for range p.width {
+		w := 1
+		if src[end-1] >= utf8.RuneSelf && !p.bytes {
+			_, w = utf8.DecodeLastRune(src[:end])
+		}
+		end -= w
+	}
+	return end
 }
 
 // colAt returns the column of the character at i and its width.
