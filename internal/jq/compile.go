@@ -19,6 +19,8 @@ type Code struct {
 	main *code
 	cfg  *Config
 	acct *account
+
+	careful bool // of the machine
 }
 
 // Compile reads a program. The error is a *CompileError.
@@ -29,7 +31,7 @@ func Compile(src string, cfg *Config) (*Code, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Code{main, cfg, acct}, nil
+	return &Code{main: main, cfg: cfg, acct: acct}, nil
 }
 
 // unit is a body under construction.

@@ -17,6 +17,9 @@ func FuzzProgram(f *testing.F) {
 	}
 	f.Add(`.[] | select(.a > 1) | .b |= . + 1`, `[{"a":2,"b":1},{"a":0}]`)
 	f.Add(`reduce .[] as [$a, {b: $c}] (0; . + $c) ?// 1`, `[[1,{"b":2}]]`)
+	for _, program := range aliases {
+		f.Add(program, `{"a":1,"b":[1,2,[3]]}`)
+	}
 	f.Fuzz(func(t *testing.T, program, input string) {
 		l := &limits{memory: 32 << 20, deadline: time.Now().Add(300 * time.Millisecond)}
 		defer func() {
@@ -29,7 +32,10 @@ func FuzzProgram(f *testing.F) {
 				t.Errorf("%v behind the deadline", late)
 			}
 		}()
-		_, _, _ = evaluate(program, input, l)
+		got, status, _ := evaluate(program, input, l)
+		if want, wantStatus, _ := carefully(program, input, l); got != want || status != wantStatus {
+			t.Errorf("in place %q, %d\ncopied   %q, %d", got, status, want, wantStatus)
+		}
 	})
 }
 

@@ -91,6 +91,8 @@ type machine struct {
 	epoch  uint32
 	err    error // to unwind with
 
+	careful bool // copy whatever is changed: for tests of changes in place
+
 	patterns []compiledPattern // regular expressions in use
 }
 
@@ -147,7 +149,7 @@ func (c *Code) Encoder(w io.Writer, f Format) *Encoder {
 
 // Run starts the program on an input, which it owns from then on.
 func (c *Code) Run(input Value) *Run {
-	m := &machine{account: c.acct, host: &c.cfg.Host, top: -1, limit: -1}
+	m := &machine{account: c.acct, host: &c.cfg.Host, top: -1, limit: -1, careful: c.careful}
 	m.enter(&frame{code: c.main, vars: make([]Value, c.main.vars)})
 	m.push(share(input))
 	return &Run{m: m, idle: true}

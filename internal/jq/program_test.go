@@ -49,6 +49,21 @@ func evaluate(program, input string, b Budget) (output string, status int, err e
 	if err != nil {
 		return "", 3, err
 	}
+	return runCode(code, cfg, input)
+}
+
+// carefully is evaluate with a machine that changes nothing in place.
+func carefully(program, input string, b Budget) (output string, status int, err error) {
+	cfg := &Config{Budget: b}
+	code, err := Compile(program, cfg)
+	if err != nil {
+		return "", 3, err
+	}
+	code.careful = true
+	return runCode(code, cfg, input)
+}
+
+func runCode(code *Code, cfg *Config, input string) (output string, status int, err error) {
 	d := code.Decoder(strings.NewReader(input))
 	cfg.Host.Input = func() (Value, bool, error) {
 		v, err := d.Decode()
@@ -148,4 +163,37 @@ func TestProgramsAgreeWithJq(t *testing.T) {
 		}
 	}
 	t.Logf("compared %d programs", compared)
+}
+
+// aliases are programs that keep a value in two places and change one.
+var aliases = []string{
+	`. as $x | .a = 9 | [., $x]`, `[., .] | .[0].a = 9`, `. as $x | (.b[0] = 9), $x`, `(.a = 1), (.a = 2), .`, `{x: ., y: .} | .x.a = 9`, `.b as $b | .b[0] = 9 | [$b, .b]`,
+	`reduce range(3) as $i (.; .b[$i] = $i) , .`, `. as $x | reduce range(3) as $i ([]; . + [$x | .b[$i] = 9])`, `[foreach range(3) as $i (.; .b[$i] = $i)]`, `[foreach range(3) as $i ([]; . + [$i]; [., .[0]])]`,
+	`def f: .a = 9; [f, .]`, `def f(g): [g, (g | .a = 7), g]; f(.)`, `[.b, (.b | .[0] = 9), .b]`, `.b |= (., .[0] = 9)`, `.b |= ([., .] | .[0][0] = 9)`, `[.[] | .[0]? = 9], .`, `. as {b: $b} | .b += [1] | [$b, .]`,
+	`(. as [$a] ?// {b: $a} | $a | .[0] = 9), .`, `[.b[]] | .[0] = 9 | ., input?`, `.b as $x | [range(3) | $x | .[0] = .[1]]`, `[limit(3; repeat(.b))] | .[0][0] = 9`, `.b += .b | .b[0] = 9`, `.c = .b | .c[0] = 9`,
+	`.c = . | .c.b[0] = 9`, `.b[2] = .b | .b[2][0] = 9`, `. * {c: .b} | .c[0] = 9`, `[.b, .b] | add | .[0] = 9`, `to_entries | .[1].value[0] = 9`, `. as $x | to_entries | .[1].value[0] = 9 | [., $x]`, `try (.a = 9 | error) catch .a, .`,
+	`(.a = 9 | .b[0] = 8 | empty), .`, `label $f | (.a = 1, 2) | ., break $f`, `. as $x | [paths] | length as $n | $x | del(.b[0]) | ., $x, $n`, `. as $x | del(.a) | [., $x]`, `[.b | sort, reverse, .]`, `.b as $b | [$b | sort, reverse, unique, $b]`,
+	`{b} as $x | $x | .b[0] = 9 | [., $x]`, `[[1, 2]] as $x | $x | .[0][0] = 9 | [., $x]`, `def f: [[1, 2]]; [f | .[0][0] = 9] + [f]`, `[range(2)] | [., .] | map(.[0] = 9), .`, `.b[0] as $z | .b[0] = $z + 1 | ., $z`, `[., (.b | map(. + 1))]`,
+	`. as $x | with_entries(.value |= tostring) | [., $x]`, `. as $x | walk(if type == "number" then . + 1 else . end) | [., $x]`, `[.b] | flatten | .[0] = 9`, `[.b, .b] | transpose | .[0][0] = 9`, `. as $x | setpath(["b", 0]; 9) | [., $x]`, `(first(.b, 1) | .[0] = 9), .`,
+	`[. , (. as $x | $x.b | .[0] = 9)]`, `. as $x | .b[1:] = [7] | [., $x]`, `. as $x | .b |= .[1:] | [., $x]`, `.b[:1] as $s | .b[0] = 9 | [$s, .b]`, `if .a then .a = 9 else . end, .`, `(.a, .b[0]) = 9, .`, `(.a, .b[0]) |= 5, .`, `.b[] += 1, .`, `[.b | (.[0], .[1]) = 4, .]`,
+	`. as $x | [.b[] as $y | $x | .b[0] = $y]`, `path(.b), (.b = 1), path(.b)`, `[paths as $p | getpath($p)] | .[1][0]? = 9`, `input_line_number as $n | .a = $n | ., .a`, `{a: (.b, .b)} | .a[0] = 9`, `[{b} , {b}] | .[0].b[0] = 9`,
+}
+
+// TestChangesInPlaceAreInvisible compares with a machine that always copies.
+func TestChangesInPlaceAreInvisible(t *testing.T) {
+	const input = `{"a":1,"b":[1,2,[3]]}`
+	check := func(program, input string) {
+		got, status, _ := evaluate(program, input, nil)
+		want, wantStatus, _ := carefully(program, input, nil)
+		if got != want || status != wantStatus {
+			t.Errorf("%s\nin place %q, %d\ncopied   %q, %d", program, got, status, want, wantStatus)
+		}
+	}
+	for _, program := range aliases {
+		check(program, input)
+	}
+	for _, r := range programs(t) {
+		check(r.Program, "null")
+		check("("+r.Program+") as $x | [$x, ($x | .[0]? = 9), $x]", input)
+	}
 }

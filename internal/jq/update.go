@@ -137,13 +137,13 @@ func (m *machine) release(t, k, old Value) Value {
 	switch c := t.(type) {
 	case *Array:
 		f, ok := toFloat(k)
-		if i, in := position(f, len(c.Items)); ok && in && !c.shared {
+		if i, in := position(f, len(c.Items)); ok && in && m.owns(c.shared) {
 			c.Items[i] = nil
 			return t
 		}
 	case *Object:
 		key, ok := k.(string)
-		if i := c.find(key); ok && i >= 0 && !c.shared {
+		if i := c.find(key); ok && i >= 0 && m.owns(c.shared) {
 			c.entries[i].Value = nil
 			return t
 		}

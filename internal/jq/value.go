@@ -133,7 +133,7 @@ func share(v Value) Value {
 
 // ownArray returns a with the right to change it: a itself, or a copy.
 func (m *machine) ownArray(a *Array, room int) *Array {
-	if !a.shared {
+	if m.owns(a.shared) {
 		return a
 	}
 	m.alloc(int64(len(a.Items)+room) * valueSize)
@@ -141,6 +141,9 @@ func (m *machine) ownArray(a *Array, room int) *Array {
 	c.Items = m.appendShared(c.Items, a.Items)
 	return c
 }
+
+// owns tells whether a container may be changed in place.
+func (m *machine) owns(shared bool) bool { return !shared && !m.careful }
 
 const copyBatch = 4096 // items between two looks at the budget
 
@@ -158,7 +161,7 @@ func (m *machine) appendShared(to, items []Value) []Value {
 }
 
 func (m *machine) ownObject(o *Object) *Object {
-	if !o.shared {
+	if m.owns(o.shared) {
 		return o
 	}
 	m.alloc(int64(len(o.entries)) * entrySize)
