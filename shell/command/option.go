@@ -218,14 +218,31 @@ func versioned(list []Command, suite string) []Command {
 	for i, c := range list {
 		run := c.Run
 		list[i].Run = func(p *kernel.Proc) int {
-			if len(p.Args) == 2 && p.Args[1] == "--version" {
+			switch {
+			case len(p.Args) == 2 && p.Args[1] == "--version":
 				_, _ = p.Out().WriteString(p.Name() + " (atoll; as " + suite + "\n") // shows at the flush
-				return 0
+			case asksForHelp(p.Args[1:]):
+				_, _ = p.Out().WriteString(c.help()) // likewise
+			default:
+				return run(p)
 			}
-			return run(p)
+			return 0
 		}
 	}
 	return list
+}
+
+// asksForHelp reports whether --help is among the options.
+func asksForHelp(args []string) bool {
+	for _, a := range args {
+		if a == "--" {
+			return false
+		}
+		if a == "--help" {
+			return true
+		}
+	}
+	return false
 }
 
 // missing reports operands that were not given, as GNU words it.

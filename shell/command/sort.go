@@ -164,10 +164,12 @@ const refused = "\x00"
 
 func (j *sortJob) option(o given) string {
 	switch o.key {
-	case 'c':
-		j.check = 1
-	case 'C':
-		j.check = 2
+	case 'c', 'C':
+		kind := 1 + int(b2i(o.key == 'C'))
+		if j.check != 0 && j.check != kind {
+			return "options '-cC' are incompatible"
+		}
+		j.check = kind
 	case 'X':
 		j.check = 1
 		if o.has {

@@ -5,24 +5,20 @@ import "slices"
 // keyedSort orders the lines of an arena by one key after the other.
 type keyedSort struct {
 	*sortJob
-	a       *sortArena
-	scratch []sortLine
+	a *sortArena
 }
 
 // sortKeyed orders by the keys, then by what settles ties.
 func (j *sortJob) sortKeyed(a *sortArena) {
-	n := int64(len(a.lines)) * sortLineSize
-	j.p.Alloc(n)
-	s := keyedSort{j, a, make([]sortLine, len(a.lines))}
-	s.by(0, a.lines, s.scratch)
-	j.p.Free(n)
+	s := keyedSort{j, a}
+	s.by(0, a.lines)
 }
 
 // by orders lines that are equal in the keys before the n-th: by its prefix,
 // then those that share one by the whole key, then equal ones by the next.
-func (s *keyedSort) by(n int, list, scratch []sortLine) {
+func (s *keyedSort) by(n int, list []sortLine) {
 	if n == len(s.keys) {
-		s.ties(list, scratch)
+		s.ties(list)
 		return
 	}
 	k := s.keys[n]
@@ -34,21 +30,21 @@ func (s *keyedSort) by(n int, list, scratch []sortLine) {
 		l.prefix = k.prefix(text[from:to], s.seed)
 		s.p.Tick(1 + len(text)>>6)
 	}
-	s.a.radix(list, scratch, 56)
+	s.a.radix(list, 56)
 	for i := 0; i < len(list); {
 		e := i + 1
 		for e < len(list) && list[e].prefix == list[i].prefix {
 			e++
 		}
 		if e-i > 1 {
-			s.run(n, list[i:e], scratch[i:e])
+			s.run(n, list[i:e])
 		}
 		i = e
 	}
 }
 
 // run orders lines whose n-th keys have the same prefix.
-func (s *keyedSort) run(n int, list, scratch []sortLine) {
+func (s *keyedSort) run(n int, list []sortLine) {
 	k := s.keys[n]
 	compare := func(x, y *sortLine) int {
 		s.p.Tick(1)
@@ -75,7 +71,7 @@ func (s *keyedSort) run(n int, list, scratch []sortLine) {
 			e++
 		}
 		if e-i > 1 {
-			s.by(n+1, list[i:e], scratch[i:e])
+			s.by(n+1, list[i:e])
 		}
 		i = e
 	}
@@ -86,13 +82,17 @@ func (s *keyedSort) key(l *sortLine) []byte {
 }
 
 // ties orders lines that are equal in all keys.
-func (s *keyedSort) ties(list, scratch []sortLine) {
+func (s *keyedSort) ties(list []sortLine) {
 	if s.stable || s.unique {
+		byPlace := func(x, y sortLine) int { return order(uint64(x.at), uint64(y.at)) }
+		if !slices.IsSortedFunc(list, byPlace) {
+			slices.SortFunc(list, byPlace)
+		}
 		return
 	}
 	flip := uint64(0)
 	if s.global.reverse {
 		flip = ^flip
 	}
-	s.a.sortFrom(list, scratch, 0, flip)
+	s.a.sortFrom(list, 0, flip)
 }

@@ -92,28 +92,24 @@ func (a *sortArena) sortBytes(reverse bool) {
 	if reverse {
 		flip = ^flip
 	}
-	n := int64(len(a.lines)) * sortLineSize
-	a.p.Alloc(n)
-	scratch := make([]sortLine, len(a.lines))
-	a.sortFrom(a.lines, scratch, 0, flip)
-	a.p.Free(n)
+	a.sortFrom(a.lines, 0, flip)
 }
 
 // sortFrom orders lines that are equal up to depth.
-func (a *sortArena) sortFrom(list, scratch []sortLine, depth uint32, flip uint64) {
+func (a *sortArena) sortFrom(list []sortLine, depth uint32, flip uint64) {
 	for i := range list {
 		l := &list[i]
 		l.prefix = head8(a.buf[l.at+min(depth, l.n):l.at+l.n]) ^ flip
 	}
 	a.p.Tick(len(list))
-	a.radix(list, scratch, 56)
+	a.radix(list, 56)
 	for i := 0; i < len(list); {
 		j := i + 1
 		for j < len(list) && list[j].prefix == list[i].prefix {
 			j++
 		}
 		if j-i > 1 {
-			a.sortRun(list[i:j], scratch[i:j], depth+8, flip)
+			a.sortRun(list[i:j], depth+8, flip)
 		}
 		i = j
 	}
@@ -121,13 +117,13 @@ func (a *sortArena) sortFrom(list, scratch []sortLine, depth uint32, flip uint64
 
 // sortRun orders lines with the same eight bytes before depth. A line that
 // has ended there counts as shorter than one that goes on with NULs.
-func (a *sortArena) sortRun(list, scratch []sortLine, depth uint32, flip uint64) {
+func (a *sortArena) sortRun(list []sortLine, depth uint32, flip uint64) {
 	whole := true // all reach beyond depth
 	for i := range list {
 		whole = whole && list[i].n > depth
 	}
 	if whole && len(list) > 24 && depth < 4096 {
-		a.sortFrom(list, scratch, depth, flip)
+		a.sortFrom(list, depth, flip)
 		return
 	}
 	slices.SortFunc(list, func(x, y sortLine) int {
@@ -143,9 +139,9 @@ func (a *sortArena) sortRun(list, scratch []sortLine, depth uint32, flip uint64)
 	})
 }
 
-// radix orders by prefix: by its bytes from the highest on while there are
-// many lines, then by comparison.
-func (a *sortArena) radix(list, scratch []sortLine, shift int) {
+// radix orders by prefix: in place by its bytes from the highest on while
+// there are many lines, then by comparison.
+func (a *sortArena) radix(list []sortLine, shift int) {
 	for shift >= 0 && len(list) > 200 {
 		var count [257]int
 		for i := range list {
@@ -159,16 +155,10 @@ func (a *sortArena) radix(list, scratch []sortLine, shift int) {
 		for c := 1; c < 257; c++ {
 			count[c] += count[c-1]
 		}
-		at := count
-		for i := range list {
-			c := byte(list[i].prefix >> shift)
-			scratch[at[c]] = list[i]
-			at[c]++
-		}
-		copy(list, scratch)
+		scatter(list, &count, shift)
 		for c := range 256 {
 			if lo, hi := count[c], count[c+1]; hi-lo > 1 {
-				a.radix(list[lo:hi], scratch[lo:hi], shift-8)
+				a.radix(list[lo:hi], shift-8)
 			}
 		}
 		return
@@ -183,4 +173,21 @@ func (a *sortArena) radix(list, scratch []sortLine, shift int) {
 		}
 		return order(uint64(x.at), uint64(y.at))
 	})
+}
+
+// scatter moves each line to the part of the list that its byte belongs to;
+// count says where the parts begin.
+func scatter(list []sortLine, count *[257]int, shift int) {
+	at := *count
+	for c := range 256 {
+		for at[c] < count[c+1] {
+			l := list[at[c]]
+			for d := int(byte(l.prefix >> shift)); d != c; d = int(byte(l.prefix >> shift)) {
+				l, list[at[d]] = list[at[d]], l
+				at[d]++
+			}
+			list[at[c]] = l
+			at[c]++
+		}
+	}
 }
