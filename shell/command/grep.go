@@ -95,6 +95,7 @@ type grepStyle struct {
 	around      int    // -C, where neither of the two was given
 	separator   string // between groups of context
 	separated   bool
+	grouped     bool // context was asked for, be it of no lines
 	count       bool
 	list        int // 1: names of files that match, -1: of those that don't
 	quiet       bool
@@ -260,6 +261,7 @@ func grep(p *kernel.Proc) int {
 
 // settle completes the options that depend on each other.
 func (g *grepRun) settle() {
+	g.grouped = g.before >= 0 || g.after >= 0 || g.around > 0
 	if g.before < 0 {
 		g.before = g.around
 	}
@@ -267,7 +269,7 @@ func (g *grepRun) settle() {
 		g.after = g.around
 	}
 	if g.quiet || g.list != 0 || g.count {
-		g.before, g.after = 0, 0
+		g.before, g.after, g.grouped = 0, 0, false
 	}
 }
 

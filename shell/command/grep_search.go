@@ -224,7 +224,7 @@ func (f *grepFile) printSelected(begin, end int) {
 		f.binary, f.mute = true, true
 		return
 	}
-	if f.before > 0 || f.after > 0 {
+	if f.grouped {
 		f.finishContext(begin)
 		f.leadingContext(begin)
 	}

@@ -71,6 +71,9 @@ func realpath(p *kernel.Proc) int {
 			j.logical, j.keep = false, false
 		}
 	}
+	if j.keep && !j.logical && j.mode == canonLast {
+		j.mode = canonMissing // without links to follow, nothing has to be there
+	}
 	if !j.anchors(to, base) {
 		return 1
 	}
