@@ -28,6 +28,21 @@ func (e *elem) name() string {
 // place in a map and in the order.
 const elemCost = 176
 
+// arrayCost is what an array that a program made is charged for, beside its
+// elements: itself, its first map, room for the first elements.
+const arrayCost = 640
+
+// newArray returns an array that its owner gives back by dropArray.
+func (in *interp) newArray(name string) *array {
+	in.charge(arrayCost)
+	return &array{name: name}
+}
+
+func (in *interp) dropArray(a *array) {
+	in.empty(a)
+	in.charge(-arrayCost)
+}
+
 // array maps subscripts to elements, in the order of their making.
 // Subscripts that are integers have a map of their own.
 type array struct {
@@ -124,7 +139,7 @@ func (in *interp) remove(a *array, key string) {
 func (in *interp) release(e *elem) {
 	in.charge(-elemCost - int64(len(e.key)) - int64(len(e.v.s)))
 	if e.sub != nil {
-		in.empty(e.sub)
+		in.dropArray(e.sub)
 	}
 	e.v, e.sub, e.dead = value{}, nil, true
 }

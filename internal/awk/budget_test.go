@@ -137,6 +137,7 @@ func TestBudgetIsReturned(t *testing.T) {
 		`function f(x, l) { l["a"] = x x; return l["a"] } { y = f($0); z = y z; sub(/a/, "bbb", z) } END { exit 3 }`,
 		`BEGIN { x = sprintf("%100000d", 1); x = x x; n = split(x, p, ""); NF = 100; NF = 3; exit }`,
 		`function f() { g["x"] = 1; exit 1 } { y = y $0 f() }`,
+		`function f(l) { l[1][1] = 2; l[2]["x"] = $0 } { a[NR][$1] = $2; f(); delete a[NR - 1]; $9 = "z"; print > "/dev/null" }`,
 	} {
 		b := &purse{limit: 64 << 20, end: time.Now().Add(5 * time.Second)}
 		if why, _, _ := runWith(src, strings.Repeat("one two three four\n", 100), b); why != "" {

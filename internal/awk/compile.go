@@ -502,7 +502,7 @@ func (c *compiler) array(e expr) func() *array {
 				if s.v.k != uninit {
 					in.fatal(line, "attempt to use scalar parameter `%s' as an array", name)
 				}
-				s.arr, s.own = &array{name: name}, true
+				s.arr, s.own = in.newArray(name), true
 			}
 			return s.arr
 		}
@@ -514,7 +514,7 @@ func (c *compiler) array(e expr) func() *array {
 				if x.v.k != uninit {
 					in.fatal(line, "attempt to use a scalar value as array")
 				}
-				x.sub = &array{}
+				x.sub = in.newArray("")
 			}
 			return x.sub
 		}

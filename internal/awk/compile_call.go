@@ -26,7 +26,7 @@ func (c *compiler) argument(a expr, param symKind) func() slot {
 		return func() slot {
 			s := &in.stack[in.fp+i]
 			if s.arr == nil && s.v.k == uninit && (param == symArray || isArray && wantsArray) {
-				s.arr, s.own = &array{name: name}, true
+				s.arr, s.own = in.newArray(name), true
 			}
 			return slot{v: s.v, arr: s.arr}
 		}
@@ -36,7 +36,7 @@ func (c *compiler) argument(a expr, param symKind) func() slot {
 	case wantsArray:
 		if ix, ok := a.(*indexRef); ok {
 			find := c.elem(ix)
-			return func() slot { return elemSlot(find(), param) }
+			return func() slot { return in.elemSlot(find(), param) }
 		}
 	}
 	f := c.val(a)
@@ -44,9 +44,9 @@ func (c *compiler) argument(a expr, param symKind) func() slot {
 }
 
 // elemSlot passes an element: its array if it is one or may become one.
-func elemSlot(e *elem, param symKind) slot {
+func (in *interp) elemSlot(e *elem, param symKind) slot {
 	if e.sub == nil && param == symArray && e.v.k == uninit {
-		e.sub = &array{}
+		e.sub = in.newArray("")
 	}
 	if e.sub != nil {
 		return slot{arr: e.sub}
@@ -135,7 +135,7 @@ func (in *interp) enter(fn *function, base, line int) value {
 		s := &in.stack[base+i]
 		in.charge(-int64(len(s.v.s)))
 		if s.own {
-			in.empty(s.arr)
+			in.dropArray(s.arr)
 		}
 		*s = slot{}
 	}

@@ -1,6 +1,7 @@
 package awk
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -163,20 +164,20 @@ func (in *interp) rebuild() {
 }
 
 // takeFields makes the fields values of their own.
-func (in *interp) takeFields(room int) {
+func (in *interp) takeFields() {
 	if in.owned {
 		return
 	}
 	in.splitAll()
-	if n := max(room, len(in.spans)); cap(in.values) < n {
-		in.values = make([]value, 0, n+4)
-	}
 	var n int64
 	for _, sp := range in.spans {
-		in.values = append(in.values, inValue(in.rec[sp.from:sp.to]))
 		n += int64(sp.to-sp.from) + valueCost
 	}
 	in.charge(n)
+	in.values = slices.Grow(in.values, len(in.spans))
+	for _, sp := range in.spans {
+		in.values = append(in.values, inValue(in.rec[sp.from:sp.to]))
+	}
 	in.owned = true
 }
 
@@ -188,7 +189,7 @@ func (in *interp) setNF(line, n int) {
 	if n > maxFields {
 		in.fatal(line, "too many fields: %d", n)
 	}
-	in.takeFields(0)
+	in.takeFields()
 	in.resize(n)
 	in.valid = false
 }
@@ -204,6 +205,7 @@ func (in *interp) resize(n int) {
 		in.charge(int64(grow) * valueCost)
 		in.settle()
 		in.tick(grow / 16)
+		in.values = slices.Grow(in.values, grow)
 		for ; grow > 0; grow-- {
 			in.values = append(in.values, inValue(""))
 		}
@@ -219,7 +221,7 @@ func (in *interp) setField(line, i int, v value) {
 	if i > maxFields {
 		in.fatal(line, "too many fields: %d", i)
 	}
-	in.takeFields(i)
+	in.takeFields()
 	if i > len(in.values) {
 		in.resize(i)
 	}

@@ -48,7 +48,10 @@ type dcVM struct {
 	in                  *lines
 }
 
-const maxDCDepth = 10000
+const (
+	maxDCDepth = 10000
+	maxDCStack = 100_000
+)
 
 var dcOptions = parsing{options: []option{
 	{short: 'e', long: "expression", arg: required}, {short: 'f', long: "file", arg: required}, {short: 'h', long: "help"}, {short: 'V', long: "version"},
@@ -147,6 +150,11 @@ func unbalanced(s string) bool {
 func (vm *dcVM) complain(format string, a ...any) { vm.p.Errorf(format, a...) }
 
 func (vm *dcVM) push(v dcValue) {
+	if len(vm.stack) >= maxDCStack {
+		vm.complain("stack full")
+		vm.quit = maxDCDepth
+		return
+	}
 	vm.p.Alloc(v.cost())
 	vm.stack = append(vm.stack, v)
 }
