@@ -15,7 +15,6 @@ const (
 	nLook           // subs[0] matches here, or before here, or doesn't
 	nAtomic         // subs[0], never tried again
 	nKeep           // \K
-	nFail           // nothing
 )
 
 // assertion is a condition on the neighbours of a position.
@@ -95,7 +94,7 @@ func isSimple(n *node) bool {
 // nullable reports whether n can match the empty text.
 func (n *node) nullable() bool {
 	switch n.op {
-	case nSet, nFail:
+	case nSet:
 		return false
 	case nConcat:
 		for _, s := range n.subs {

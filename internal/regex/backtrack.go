@@ -112,7 +112,6 @@ func (p *prog) firstColumns() []bool {
 			stack = append(stack, i.out)
 		case iAtomic:
 			stack = append(stack, i.alt)
-		case iFail:
 		default: // nothing is known about what follows
 			for col := range first {
 				first[col] = true
@@ -267,8 +266,6 @@ func (m *backtracker) exec(pc int32, pos, base int) (int, bool) {
 			if ok = !m.again(pc, pos); ok {
 				pos, ok = m.nested(pc, pos)
 			}
-		case iFail:
-			ok = false
 		}
 		if !ok {
 			if next, pos, ok = m.pop(base); !ok {

@@ -11,13 +11,14 @@ type literals struct {
 	must   []byte   // in every match
 	exact  bool     // and nothing else: the pattern is must
 	starts bool     // every match begins with must
-	any_   [][]byte // one of these is in every match
+	oneOf  [][]byte // one of these is in every match
 }
 
 // maxAny is how many alternatives are searched for one by one.
 const maxAny = 6
 
-func (l *literals) any() bool { return len(l.must) > 0 || len(l.any_) > 0 }
+// known reports whether anything is known of every match.
+func (l *literals) known() bool { return len(l.must) > 0 || len(l.oneOf) > 0 }
 
 // find returns where the first text that a match must hold occurs at or after
 // from: from itself when nothing is known, -1 when there is no match.
@@ -25,19 +26,19 @@ func (l *literals) find(src []byte, from int, b Budget) int {
 	switch {
 	case len(l.must) > 0:
 		return index(src, from, l.must, b)
-	case len(l.any_) > 0:
+	case len(l.oneOf) > 0:
 		return l.first(src, from, b)
 	}
 	return from
 }
 
-// first returns where the first of any_ occurs. It looks for all of them in
+// first returns where the first of oneOf occurs. It looks for all of them in
 // windows that grow, so that a rare one costs no more than a frequent one.
 func (l *literals) first(src []byte, from int, b Budget) int {
 	for window := 512; ; window *= 4 {
 		end := min(from+window, len(src))
 		best := -1
-		for _, lit := range l.any_ {
+		for _, lit := range l.oneOf {
 			if at := index(src[:end], from, lit, b); at >= 0 {
 				best = at
 				end = min(end, at+len(lit))
@@ -56,7 +57,7 @@ func (l *literals) first(src []byte, from int, b Budget) int {
 // earliest looks for one that begins before best but was cut off by it.
 func (l *literals) earliest(src []byte, from, best int) int {
 	from = max(from, best-maxLit)
-	for _, lit := range l.any_ {
+	for _, lit := range l.oneOf {
 		if at := bytes.Index(src[from:], lit); at >= 0 {
 			best = min(best, from+at)
 		}
@@ -109,7 +110,7 @@ func findLiterals(n *node, o Options) literals {
 		l.must = l.must[:maxLit]
 	}
 	if len(l.must) == 0 {
-		l.any_ = f.any
+		l.oneOf = f.any
 	}
 	return l
 }

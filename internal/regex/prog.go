@@ -20,7 +20,6 @@ const (
 	iLook          // if the program at alt matches (negated: doesn't), out; arg is the width to step back
 	iAtomic        // the first match of the program at alt, then out
 	iAccept        // the program of a look-around or atomic group matches
-	iFail
 )
 
 type inst struct {
@@ -156,8 +155,6 @@ func (c *compiler) tree(n *node, next int32) int32 {
 	case nKeep:
 		c.p.regular = false
 		return c.emit(inst{op: iSave, arg: 0, out: next})
-	case nFail:
-		return c.emit(inst{op: iFail})
 	}
 	return next
 }

@@ -274,7 +274,7 @@ func (r *Regexp) Scan(src []byte, from int, b Budget) int {
 	if b == nil {
 		b = unlimited{}
 	}
-	if r.prog.regular && !r.lit.any() {
+	if r.prog.regular && !r.lit.known() {
 		return r.existDFA().forward(text{src: src}, from, len(src), b)
 	}
 	for from < len(src) || from == 0 {
@@ -286,7 +286,7 @@ func (r *Regexp) Scan(src []byte, from int, b Budget) int {
 			return at
 		}
 		begin, end := lineAround(src, from, at)
-		if !r.prog.regular && !r.lit.any() {
+		if !r.prog.regular && !r.lit.known() {
 			if at = r.approx.Scan(src, from, b); at < 0 {
 				return -1
 			}

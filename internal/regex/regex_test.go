@@ -130,7 +130,7 @@ func TestFlagsHideTheEdges(t *testing.T) {
 func TestNewlineOption(t *testing.T) {
 	for _, c := range []struct {
 		pattern       string
-		plain, lines_ bool
+		plain, byLine bool
 	}{
 		{`a.b`, true, false}, {`a[^x]b`, true, false}, {`a\Wb`, true, true}, {`^b`, false, true}, {`a$`, false, true}, {"\\`b", false, false},
 	} {
@@ -141,7 +141,7 @@ func TestNewlineOption(t *testing.T) {
 			}
 			want := c.plain
 			if newline {
-				want = c.lines_
+				want = c.byLine
 			}
 			if got := r.Match([]byte("a\nb"), 0, nil, nil); got != want {
 				t.Errorf("%q, Newline %v: %v", c.pattern, newline, got)

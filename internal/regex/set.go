@@ -65,7 +65,7 @@ func (all set) without(s set) set {
 }
 
 func (s set) has(r rune) bool {
-	i, found := slices.BinarySearchFunc(s, r, func(x span, r rune) int {
+	_, found := slices.BinarySearchFunc(s, r, func(x span, r rune) int {
 		switch {
 		case x.hi < r:
 			return -1
@@ -74,7 +74,6 @@ func (s set) has(r rune) bool {
 		}
 		return 0
 	})
-	_ = i
 	return found
 }
 
@@ -118,8 +117,7 @@ func (s set) folded() set {
 	return out.normal()
 }
 
-// asciiOnly returns the part of s that one byte can hold when bytes are
-// characters.
+// clip returns the part of s that is in all.
 func (s set) clip(all set) set {
 	return all.without(all.without(s))
 }
@@ -161,7 +159,7 @@ var (
 	lowerSet = sync.OnceValue(func() set { return fromTables(unicode.Lower, unicode.Lt, unicode.Other_Lowercase) })
 	wordSet  = sync.OnceValue(func() set { return union(alphaSet(), set{{'0', '9'}, {'_', '_'}}) })
 	graphSet = sync.OnceValue(func() set {
-		return fromTables(unicode.L, unicode.M, unicode.N, unicode.P, unicode.S, unicode.Cf, unicode.Co).without(set{})
+		return fromTables(unicode.L, unicode.M, unicode.N, unicode.P, unicode.S, unicode.Cf, unicode.Co)
 	})
 	punctSet = sync.OnceValue(func() set { return graphSet().without(union(alphaSet(), set{{'0', '9'}})) })
 	printSet = sync.OnceValue(func() set { return union(graphSet(), fromTables(unicode.Zs)) })

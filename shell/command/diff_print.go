@@ -142,7 +142,7 @@ func (d *diffPair) oneLine(t *diffText, i int, mark, color string) {
 		mark = " "
 	}
 	d.put(mark + sep)
-	d.text_(line)
+	d.expanded(line)
 	if d.color && color != "" {
 		d.put("\x1b[0m")
 	}
@@ -152,8 +152,8 @@ func (d *diffPair) oneLine(t *diffText, i int, mark, color string) {
 	}
 }
 
-// text_ writes a line, its tabs expanded where that was asked for.
-func (d *diffPair) text_(line []byte) {
+// expanded writes a line, its tabs expanded where that was asked for.
+func (d *diffPair) expanded(line []byte) {
 	if !d.expand || bytes.IndexByte(line, '\t') < 0 {
 		_, _ = d.p.Out().Write(line) // shows at the flush
 		return
