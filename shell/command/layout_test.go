@@ -39,3 +39,14 @@ func TestExpandAgreesWithGNU(t *testing.T) {
 	layout(t, false, "expand f", "expand -t 4 f", "expand -i f", "expand -t 2,6,10 f", "expand -t x f", "expand -t /3 f", "expand -t 2,+5 f", "expand -4 f", "expand u", "expand -t 3 bs", "expand -t 0 f", "expand -t 5,3 f", "expand nofile", "expand",
 		"unexpand u", "unexpand -a u", "unexpand -t 4 u", "unexpand --first-only -t 4 u", "unexpand -a f", "unexpand -t 2 u", "unexpand -a -t 3 u", "unexpand -t 2,4,9 u", "unexpand", "unexpand nofile", "unexpand -a long", "unexpand -t 1 u")
 }
+
+func TestPrAgreesWithGNU(t *testing.T) {
+	var cases []deed
+	for _, run := range []string{
+		"pr t", "pr -t t", "pr -3 -t s10", "pr -3 -t -a s10", "pr -n -t t", "pr -m -t t c", "pr -h head -l 20 t", "pr -d -t t", "pr -o 4 -t t", "pr -l 30 s70", "pr -t -2 t", "pr -t -w 30 -3 s70", "pr -t -N 5 -n t",
+		"pr +2 -l 30 s70", "pr -t -m -w 20 t c", "pr -t -s -2 s70", "pr -t -s, -2 s70", "pr -T -a -4 s70", "pr nofile", "pr -l 12 -h H t", "pr -t -3 -s, s10", "pr -l 30 -2 s70", "pr -t -5 s10", "pr -t -n:3 t", "pr +2:2 -l 20 s70", "pr empty", "pr t c",
+	} {
+		cases = append(cases, deed{run: run, tree: append([]string{"s10=" + countTo(10), "s70=" + countTo(70)}, layouts...)})
+	}
+	compare(t, cases)
+}

@@ -14,6 +14,7 @@ func dataCommands() []Command {
 		{Name: "split", Short: "split a file into pieces", Usage: splitUsage, Run: flushed(split, 1)},
 		{Name: "csplit", Short: "split a file at lines that match", Usage: csplitUsage, Run: flushed(csplit, 1)},
 		{Name: "cpio", Short: "copy files to and from archives", Usage: cpioUsage, Run: flushed(cpio, 2)},
+		{Name: "pr", Short: "paginate files or put them into columns", Usage: prUsage, Run: flushed(pr, 1)},
 		{Name: "dd", Short: "convert and copy a file", Usage: ddUsage, Run: dd},
 		{Name: "column", Short: "make columns of lines", Usage: columnUsage, Run: flushed(columnMain, 1)},
 		{Name: "file", Short: "tell what files are", Usage: fileUsage, Run: flushed(fileMain, 1)},
