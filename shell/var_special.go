@@ -256,6 +256,9 @@ func (in *interp) dynArray(v *variable) *array {
 // stack lists the calls, the innermost first.
 func (in *interp) stack(d dynID) []string {
 	var list []string
+	if d == dynFuncname && len(in.frames) == 1 && in.frames[0].fn == "main" {
+		return nil // a script that is in no function
+	}
 	for i := len(in.frames) - 1; i >= 0; i-- {
 		switch f := in.frames[i]; d {
 		case dynFuncname:
