@@ -37,6 +37,9 @@ func bBreak(in *interp, args []string) int {
 		}
 		if len(args) > 2 {
 			in.errorf("%s: too many arguments", args[0])
+			if len(in.frames) > 0 && in.frames[0].fn == "main" || in.fromStdin {
+				in.discard(1)
+			}
 			in.fatal(1)
 		}
 		if n <= 0 {

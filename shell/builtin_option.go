@@ -448,10 +448,10 @@ func parseMask(s string, old uint32) (mask uint32, problem string) {
 		}
 		mask = mask<<3 | uint32(s[i]-'0')
 	}
-	if mask > 0o777 {
+	if mask > 0o7777 {
 		return 0, s + ": octal number out of range"
 	}
-	return mask, ""
+	return mask & 0o777, ""
 }
 
 // maskClause applies a clause such as u+rw to the permissions that are

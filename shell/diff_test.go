@@ -56,3 +56,25 @@ func agree(t *testing.T, script string) {
 			script, wantCode, wantOut, wantErr, gotCode, gotOut, gotErr)
 	}
 }
+
+// TestScriptFilesAgreeWithBash runs some of the tables as files and through
+// standard input, where names, lines and fatal errors differ from -c.
+func TestScriptFilesAgreeWithBash(t *testing.T) {
+	skip := map[string]string{
+		"c2":            "bash runs a last command in the place of the shell, which SHLVL shows",
+		"jobs text":     "whether a job's end is noticed before the next command is chance",
+		"set -m notify": "whether a job's end is noticed before the next command is chance",
+	}
+	for _, name := range []string{"flow", "lines", "more", "traps"} {
+		for _, s := range sections(t, "testdata/"+name+".sh") {
+			for _, how := range []string{"bash script.sh", "bash < script.sh"} {
+				if skip[s.name] != "" {
+					continue
+				}
+				t.Run(name+"/"+s.name+"/"+how, func(t *testing.T) {
+					agree(t, "cat > script.sh <<'END OF SCRIPT'\n"+strings.TrimSuffix(s.script, "\n")+"\nEND OF SCRIPT\n"+how+"\n")
+				})
+			}
+		}
+	}
+}

@@ -51,6 +51,7 @@ type interp struct {
 	pipeOne   int             // PIPESTATUS of a single command
 	levels    int             // how far break and continue go
 	loops     int             // loops around the command
+	calls     int             // of functions that are under way
 	quiet     int             // above 0, a failing command is no reason to exit (set -e)
 	level     int             // BASH_SUBSHELL
 	flow      flow            // what a builtin asks for

@@ -230,7 +230,7 @@ func (in *interp) runStdin() {
 		if err != nil {
 			return
 		}
-		f := in.runText(line, source{line: start, more: next})
+		f := in.runText(line, source{file: "main", line: start, more: next})
 		if f != flowNext {
 			return
 		}

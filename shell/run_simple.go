@@ -304,6 +304,7 @@ func (in *interp) call(fn *function, args []string) flow {
 	if !in.deeper(fn.name) {
 		return flowNext
 	}
+	in.calls++
 	saved := callState{params: in.params, loops: in.loops, traps: in.hideTraps(fn)}
 	in.frames = append(in.frames, frame{fn: fn.name, source: fn.source, line: in.line, args: len(args) - 1})
 	in.pushScope()
@@ -355,6 +356,7 @@ func (in *interp) leave(s *callState) {
 		in.loops = s.loops
 	}
 	in.oldParams(s.params, s.cost)
+	in.calls--
 	in.showTraps(&s.traps)
 	in.p.Leave()
 }
@@ -362,7 +364,7 @@ func (in *interp) leave(s *callState) {
 // deeper enters one more level of nesting, or ends the command line where
 // there are too many.
 func (in *interp) deeper(name string) bool {
-	if limit, ok := in.funcnest(); ok && len(in.frames) >= limit {
+	if limit, ok := in.funcnest(); ok && in.calls >= limit {
 		in.errorf("%s: maximum function nesting level exceeded (%d)", name, limit)
 		in.discard(1)
 	}

@@ -146,7 +146,7 @@ func (s *Shell) settle(p *kernel.Proc) {
 func (in *interp) calm() {
 	in.aborting = nil
 	in.rewind(mark{params: in.params})
-	in.substFDs, in.borrowed, in.indent = nil, 0, 0
+	in.substFDs, in.borrowed, in.indent, in.calls = nil, 0, 0, 0
 	in.inTrap, in.oneshot = false, false
 	in.dropExitTrap()
 	in.stash = nil

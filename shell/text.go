@@ -51,7 +51,7 @@ func (in *interp) runText(text string, src source) flow {
 // warnOpen complains about here-documents without their end.
 func (in *interp) warnOpen(c *compiler) {
 	for _, d := range c.open {
-		in.line = d.Pos.Line + int32(strings.Count(d.Body.Raw, "\n"))
+		in.line = d.Pos.Line + int32(strings.Count(strings.TrimSuffix(d.Body.Raw, "\n"), "\n"))
 		in.errorf("warning: here-document at line %d delimited by end-of-file (wanted `%s')", d.Pos.Line-1, d.Delim)
 	}
 	c.open = nil
@@ -87,7 +87,10 @@ func (in *interp) unparsed(err error, src source) flow {
 		return flowNext
 	}
 	in.syntaxError(se, src.kind)
-	in.status = 2
+	in.status = se.Status
+	if src.kind == "-c" {
+		in.status = se.CommandStatus
+	}
 	if src.more != nil || in.opt(optPosix) {
 		return flowExit
 	}
@@ -108,6 +111,9 @@ func (in *interp) syntaxError(err *syntax.Error, kind string) {
 	defer func() { in.line = old }()
 	prefix := name + ": line " + itoa(err.Line) + ": "
 	in.complain(prefix + err.Msg + "\n")
+	if err.Detail != "" {
+		in.complain(prefix + err.Detail + "\n")
+	}
 	if err.Source != "" {
 		in.complain(prefix + "`" + err.Source + "'\n")
 	}
