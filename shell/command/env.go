@@ -221,7 +221,6 @@ func splitString(s string, getenv func(string) string) (list []string, msg strin
 			flush()
 			continue
 		case quote == 0 && c == '#' && !open:
-			flush()
 			return list, ""
 		case c == quote:
 			quote = 0

@@ -142,9 +142,7 @@ func rhoWalk(p *kernel.Proc, n, c uint64) uint64 {
 			diff := max(x, y) - min(x, y)
 			next := mulmod(prod, diff, n)
 			if next == 0 {
-				if diff != 0 {
-					prod = diff
-				}
+				prod = max(diff, 1) // it has a factor of n, unless the walk has met itself
 				break
 			}
 			prod = next

@@ -79,6 +79,8 @@ func TestShapes(t *testing.T) {
 		"man -k checksum":        `(?m)^md5sum \(1\)`,
 		"who -q":                 `^# users=0\n$`,
 		"pgrep -x pgrep":         `^$`,
+		"pidof sh":               `^\d+\n$`,
+		"pidof nosuch":           `^$`,
 		"pgrep -l sh":            `^\d+ sh\n$`,
 		"time -f %x,%C seq 1":    `^1\n$`,
 		"awk --version":          `GNU Awk 5`,

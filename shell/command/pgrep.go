@@ -321,3 +321,53 @@ func killNamed(p *kernel.Proc, name string, signal kernel.Signal, set map[rune]b
 	}
 	return len(list) > 0
 }
+
+const pidofUsage = `Usage: pidof [options] [program [...]]
+Print the numbers of the processes with those names.
+
+  -s             return one process only
+  -o <pid,...>   omit processes with these numbers
+  -S <sep>       separate them by sep
+  -q             print nothing, only return an exit status
+      --help     display this help and exit
+`
+
+func pidof(p *kernel.Proc) int {
+	opts, names, ok := parsing{options: []option{
+		{short: 's', long: "single-shot"}, {short: 'o', long: "omit-pid", arg: required}, {short: 'S', long: "separator", arg: required},
+		{short: 'q'}, {short: 'x'}, {short: 'c', long: "check-root"}, {short: 'w', long: "with-workers"},
+	}}.parse(p)
+	if !ok {
+		return 1
+	}
+	single, quiet, sep := false, false, " "
+	var omit []string
+	for _, o := range opts {
+		switch o.key {
+		case 's':
+			single = true
+		case 'q':
+			quiet = true
+		case 'S':
+			sep = o.value
+		case 'o':
+			omit = append(omit, strings.Split(o.value, ",")...)
+		}
+	}
+	var list []string
+	for _, q := range slices.Backward(p.Kernel().Procs()) {
+		if q != p && slices.Contains(names, q.Name()) && !slices.Contains(omit, itoa(q.PID())) {
+			list = append(list, itoa(q.PID()))
+		}
+	}
+	if len(list) == 0 {
+		return 1
+	}
+	if single {
+		list = list[:1]
+	}
+	if !quiet {
+		_, _ = p.Out().WriteString(strings.Join(list, sep) + "\n") // shows at the flush
+	}
+	return 0
+}

@@ -82,6 +82,7 @@ func machineCommands() []Command {
 		{Name: "ps", Short: "list processes", Usage: psUsage, Run: flushed(ps, 1)},
 		{Name: "pgrep", Short: "find processes by name", Usage: pgrepUsage, Run: flushed(pgrep, 3)},
 		{Name: "pkill", Short: "send signals to processes by pattern", Usage: pkillUsage, Run: flushed(pkill, 3)},
+		{Name: "pidof", Short: "find processes by exact name", Usage: pidofUsage, Run: flushed(pidof, 1)},
 		{Name: "killall", Short: "send signals to processes by name", Usage: killallUsage, Run: flushed(killall, 1)},
 		{Name: "uptime", Short: "print how long this has been running", Usage: uptimeUsage, Run: flushed(uptime, 1)},
 		{Name: "who", Short: "print who is logged in", Usage: whoUsage, Run: flushed(who, 1)},
