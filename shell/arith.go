@@ -70,7 +70,11 @@ func (in *interp) arithFail(err error) {
 
 // abandon ends the command line with status 1: a message has been printed.
 func (in *interp) abandon() {
-	in.depth, in.nested = 0, 0
+	index := in.index
+	in.depth, in.nested, in.index = 0, 0, false
+	if index && (len(in.frames) == 0 || in.frames[0].fn != "main") {
+		in.fatal(1) // bash gives up the whole text of -c
+	}
 	in.discard(1)
 }
 

@@ -335,7 +335,7 @@ func (in *interp) execProgram(args []string, name string, clean, login bool) int
 		}
 		var s kernel.Spawn
 		if s, err = in.load(file, argv); err == nil {
-			s.Env = in.environ()
+			s.Env = in.childEnv(in.p.Path(file))
 			if clean {
 				s.Env = []string{}
 			}

@@ -49,7 +49,10 @@ func (g *getopt) next() int {
 	if place == 0 || n > len(g.args) || place >= len(g.args[n-1]) {
 		place = 1
 		if n > len(g.args) || len(g.args[n-1]) < 2 || g.args[n-1][0] != '-' || g.args[n-1] == "--" {
-			if n <= len(g.args) && g.args[n-1] == "--" {
+			switch {
+			case n > len(g.args):
+				g.index = len(g.args) + 1 // other words than those it was at
+			case g.args[n-1] == "--":
 				g.index++
 			}
 			in.unset("OPTARG")

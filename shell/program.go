@@ -260,7 +260,8 @@ func (in *interp) exportedFunctions() []string {
 	var list []string
 	for name, f := range in.funcs.m {
 		if f.export {
-			text := strings.Replace(strings.TrimPrefix(printFunction(f), name+" "), "() \n", "() ", 1)
+			text := strings.TrimPrefix(printFunction(f), name+" ")
+			text = strings.Replace(strings.Replace(text, "() \n", "() ", 1), "{ \n    ", "{  ", 1)
 			list = append(list, "BASH_FUNC_"+name+"%%="+text)
 		}
 	}

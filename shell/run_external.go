@@ -1,7 +1,6 @@
 package shell
 
 import (
-	"bytes"
 	"errors"
 	"strings"
 
@@ -52,13 +51,19 @@ func (in *interp) loadProgram(args []string) (kernel.Spawn, bool) {
 	if err != nil {
 		return s, in.cannotRun(args, file, err)
 	}
-	s.Env = in.environ()
-	if len(in.funcs.m) > 0 {
-		if list := in.exportedFunctions(); len(list) > 0 {
-			s.Env = append(s.Env[:len(s.Env):len(s.Env)], list...)
-		}
-	}
+	s.Env = in.childEnv(in.p.Path(file))
 	return s, true
+}
+
+// childEnv returns the environment of a program: the exported variables and
+// functions, and $_ as the path it was found at.
+func (in *interp) childEnv(file string) []string {
+	env := in.environ()
+	env = append(env[:len(env):len(env)], "_="+file)
+	if len(in.funcs.m) > 0 {
+		env = append(env, in.exportedFunctions()...)
+	}
+	return env
 }
 
 // findProgram returns the file that a command name means; it remembers it.
@@ -156,18 +161,4 @@ func (in *interp) notFound(args []string) {
 	if hint != "" {
 		in.complain(hint + "\n")
 	}
-}
-
-// interpreter returns what the first line of a script names.
-func (in *interp) interpreter(file string) string {
-	h, err := in.p.Open(file)
-	if err != nil {
-		return ""
-	}
-	defer h.Close()
-	b := make([]byte, 128)
-	n, _ := h.Read(b)
-	line, _, _ := bytes.Cut(b[:n], []byte{'\n'})
-	name, _, _ := strings.Cut(strings.TrimSpace(strings.TrimPrefix(string(line), "#!")), " ")
-	return name
 }

@@ -89,6 +89,10 @@ type Result struct {
 // is the context's cause (a [context.DeadlineExceeded] for IO.Timeout), or
 // [kernel.ErrSteps]. The session lives on in any case, with the state as of
 // the last statement that was completed.
+//
+// It differs from `bash -c` in what a session needs: aliases are expanded, a
+// trap on EXIT runs at the end of the command that set it, and `exit` and
+// `exec` end the command, not the session.
 func (s *Shell) Execute(ctx context.Context, command string, o IO) (Result, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

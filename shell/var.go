@@ -81,6 +81,7 @@ type variables struct {
 	pending  []*pendingArray
 	depth    int     // of arithmetic that refers to itself
 	nested   int     // of subscripts in subscripts
+	index    bool    // a subscript is evaluated
 	dollars  []int64 // the expansions of the expression that is evaluated
 	trying   bool    // errors of arithmetic are a status
 	broken   bool    // arithStop is under way

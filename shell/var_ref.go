@@ -44,17 +44,14 @@ func (c *compiler) subscript(ix *syntax.Index) *subscript {
 // noIndex is the value of @ and * where a number is asked for.
 func noIndex(*interp) int64 { return 0 }
 
-// unnamed evaluates a subscript, whose errors name no command and abandon the
-// command line.
+// unnamed evaluates a subscript, whose errors name no command and abandon
+// more than the command line.
 func unnamed(f calc) func(in *interp) int64 {
 	return func(in *interp) int64 {
-		if !in.trying && in.cmdName == "" {
-			return f(in)
-		}
-		name, trying := in.cmdName, in.trying
-		in.trying, in.cmdName = false, ""
+		name, trying, index := in.cmdName, in.trying, in.index
+		in.trying, in.cmdName, in.index = false, "", true
 		n := f(in)
-		in.trying, in.cmdName = trying, name
+		in.trying, in.cmdName, in.index = trying, name, index
 		return n
 	}
 }

@@ -3,6 +3,7 @@ package jq
 import (
 	"fmt"
 	"io"
+	"time"
 )
 
 // Host is what a program can reach outside of itself. Nil functions stand for nothing.
@@ -14,6 +15,7 @@ type Host struct {
 	Stderr   func(Value)
 	Environ  []string // KEY=value
 	Now      func() (sec int64, nsec int)
+	Zone     *time.Location // of localtime; nil is UTC
 }
 
 // frame is one call of a body.

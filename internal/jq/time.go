@@ -10,12 +10,14 @@ import (
 
 var timeTable = map[string]native{
 	"now/0":       (*machine).now,
-	"gmtime/0":    func(m *machine, in Value, _ []Value) (Value, error) { return m.brokenDown(in, "gmtime()") },
-	"localtime/0": func(m *machine, in Value, _ []Value) (Value, error) { return m.brokenDown(in, "localtime()") },
+	"gmtime/0":    func(m *machine, in Value, _ []Value) (Value, error) { return m.brokenDown(in, "gmtime()", time.UTC) },
+	"localtime/0": func(m *machine, in Value, _ []Value) (Value, error) { return m.brokenDown(in, "localtime()", m.zone()) },
 	"mktime/0":    (*machine).mktime,
-	"strftime/1":  func(m *machine, in Value, args []Value) (Value, error) { return m.strftime(in, args, "strftime/1") },
+	"strftime/1": func(m *machine, in Value, args []Value) (Value, error) {
+		return m.strftime(in, args, "strftime/1", time.UTC)
+	},
 	"strflocaltime/1": func(m *machine, in Value, args []Value) (Value, error) {
-		return m.strftime(in, args, "strflocaltime/1")
+		return m.strftime(in, args, "strflocaltime/1", m.zone())
 	},
 	"strptime/1": (*machine).strptime,
 }
@@ -29,7 +31,7 @@ func (m *machine) now(Value, []Value) (Value, error) {
 }
 
 // brokenDown is the time as [year, month, day, hours, minutes, seconds, week day, year day].
-func (m *machine) brokenDown(in Value, name string) (Value, error) {
+func (m *machine) brokenDown(in Value, name string, zone *time.Location) (Value, error) {
 	f, ok := toFloat(in)
 	if !ok {
 		return nil, failf("%s requires numeric inputs", name)
@@ -38,8 +40,16 @@ func (m *machine) brokenDown(in Value, name string) (Value, error) {
 	if math.Abs(whole) > 1e14 || math.IsNaN(f) {
 		return nil, failf("error converting number of seconds since epoch to datetime")
 	}
-	t := time.Unix(int64(whole), 0).UTC()
+	t := time.Unix(int64(whole), 0).In(zone)
 	return brokenTime(t, float64(t.Second())+(f-whole)), nil
+}
+
+// zone is the local time zone.
+func (m *machine) zone() *time.Location {
+	if m.host.Zone == nil {
+		return time.UTC
+	}
+	return m.host.Zone
 }
 
 func brokenTime(t time.Time, seconds float64) *Array {
@@ -47,8 +57,8 @@ func brokenTime(t time.Time, seconds float64) *Array {
 		float64(t.Minute()), seconds, float64(t.Weekday()), float64(t.YearDay()-1))
 }
 
-// clock reads a broken down time; fields that are left out are zero.
-func clock(v Value) (time.Time, bool) {
+// clock reads a broken down time in a zone.
+func clock(v Value, zone *time.Location) (time.Time, bool) {
 	a, ok := v.(*Array)
 	if !ok || len(a.Items) < 6 {
 		return time.Time{}, false
@@ -61,29 +71,29 @@ func clock(v Value) (time.Time, bool) {
 		}
 		n[i] = int(math.Floor(f))
 	}
-	return time.Date(n[0], time.Month(n[1]+1), n[2], n[3], n[4], n[5], 0, time.UTC), true
+	return time.Date(n[0], time.Month(n[1]+1), n[2], n[3], n[4], n[5], 0, zone), true
 }
 
 func (m *machine) mktime(in Value, _ []Value) (Value, error) {
 	if _, ok := in.(*Array); !ok {
 		return nil, failf("mktime requires array inputs")
 	}
-	t, ok := clock(in)
+	t, ok := clock(in, time.UTC)
 	if !ok {
 		return nil, failf("mktime requires parsed datetime inputs")
 	}
 	return float64(t.Unix()), nil
 }
 
-func (m *machine) strftime(in Value, args []Value, name string) (Value, error) {
+func (m *machine) strftime(in Value, args []Value, name string, zone *time.Location) (Value, error) {
 	if _, ok := toFloat(in); ok {
-		v, err := m.brokenDown(in, "gmtime()")
+		v, err := m.brokenDown(in, "gmtime()", zone)
 		if err != nil {
 			return nil, err
 		}
 		in = v
 	}
-	t, ok := clock(in)
+	t, ok := clock(in, zone)
 	if !ok {
 		return nil, failf("%s requires parsed datetime inputs", name)
 	}
@@ -184,9 +194,9 @@ func clockField(t time.Time, c byte, hour12 int) string {
 	case 's':
 		return strconv.FormatInt(t.Unix(), 10)
 	case 'Z':
-		return "UTC"
+		return t.Format("MST")
 	case 'z':
-		return "+0000"
+		return t.Format("-0700")
 	case '%':
 		return "%"
 	}

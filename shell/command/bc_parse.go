@@ -44,6 +44,7 @@ type bcParser struct {
 	depth int
 	loops int
 	inFn  bool
+	held  bool // the current token is not yet used: a statement behind a function
 	quit  bool // the statement quit was read
 	tick  func(int)
 }
@@ -85,7 +86,10 @@ func (p *bcParser) enter() error {
 // is not read past, so that the line can run before more input is waited for.
 func (p *bcParser) unit() (*bcNode, error) {
 	p.depth, p.loops, p.inFn = 0, 0, false
-	p.advance()
+	if !p.held {
+		p.advance()
+	}
+	p.held = false
 	if p.tok.kind == 0 {
 		return nil, errBCEnd
 	}
@@ -169,6 +173,7 @@ func (p *bcParser) define() (*bcNode, error) {
 		return nil, err
 	}
 	p.inFn = false
+	p.held = !p.is("\n")
 	return &bcNode{op: "define", fn: f}, nil
 }
 

@@ -104,3 +104,28 @@ func BenchmarkHostText(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkFiles runs commands over a tree of 9,000 files.
+func BenchmarkFiles(b *testing.B) {
+	for _, line := range []string{"find .", "find . -name f1* -type f -size -2k", "find . -name *.txt -printf %p\\n", "ls -lR", "ls -R", "du -a", "tree", "chmod -R u+w .", "cp -r . /copy"} {
+		b.Run(line, func(b *testing.B) {
+			s := newSandbox(b, "/work")
+			for d := range 90 {
+				s.must(s.fs.MkdirAll(fmt.Sprintf("/work/dir%d/sub", d), 0o755))
+				for f := range 100 {
+					s.write(fmt.Sprintf("dir%d/sub/f%d.txt", d, f), "some text\n")
+				}
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				o, err := s.run(context.Background(), nil, io.Discard, words(line)...)
+				if err != nil || o.Code != 0 {
+					b.Fatal(err, o.Stderr)
+				}
+				if strings.HasPrefix(line, "cp") {
+					s.must(s.fs.RemoveAll("/copy"))
+				}
+			}
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"io/fs"
 	"strings"
 
@@ -134,4 +135,4 @@ func (c canon) absent(err error, rest string) error {
 	return err
 }
 
-func isMissing(err error) bool { return kernel.Reason(err) == vfs.ENOENT }
+func isMissing(err error) bool { return errors.Is(err, vfs.ENOENT) }

@@ -194,7 +194,7 @@ func (c *copier) copy(from, to string, operand bool, up *above) bool {
 		if skip || !ok {
 			return ok
 		}
-	} else if kernel.Reason(oldErr) == vfs.ENOTDIR || kernel.Reason(oldErr) == vfs.ELOOP {
+	} else if errors.Is(oldErr, vfs.ENOTDIR) || errors.Is(oldErr, vfs.ELOOP) {
 		c.fail("%s: %s", c.wording(info, to), why(oldErr))
 		return false
 	}
@@ -224,7 +224,7 @@ func (c *copier) announce(from, to, saved string) {
 
 // old looks at what has the new name already.
 func (c *copier) old(to string, info vfs.Info) (vfs.Info, error) {
-	if info.Mode().IsRegular() && c.follow != 0 && !c.removeDest && !c.hard && !c.symbolic && !c.backup.on && (c.follow == 'L' || info.Mode().IsRegular()) {
+	if info.Mode().IsRegular() && !c.removeDest && !c.hard && !c.symbolic && !c.backup.on {
 		if old, err := c.p.Stat(to); err == nil {
 			return old, nil
 		}
@@ -405,7 +405,7 @@ func (c *copier) make(from, to string, info vfs.Info, exists bool, up *above) bo
 		return false
 	}
 	if info.Mode()&fs.ModeSymlink == 0 {
-		c.attributes(from, to, info, true)
+		c.attributes(to, info, true)
 	}
 	return true
 }
@@ -485,7 +485,7 @@ func (c *copier) copyFile(from, to string, info vfs.Info, exists bool) bool {
 	if !exists {
 		c.note(to)
 	}
-	c.attributes(from, to, info, !exists)
+	c.attributes(to, info, !exists)
 	return true
 }
 
@@ -522,7 +522,7 @@ func (c *copier) create(to string, info vfs.Info, exists bool) (*kernel.Handle, 
 }
 
 // attributes gives the copy what is to be preserved.
-func (c *copier) attributes(_, to string, info vfs.Info, fresh bool) {
+func (c *copier) attributes(to string, info vfs.Info, fresh bool) {
 	if info.Ino() == 0 {
 		return
 	}
@@ -579,6 +579,6 @@ func (c *copier) copyDir(from, to string, info vfs.Info, exists bool, up *above)
 			ok = false
 		}
 	}
-	c.attributes(from, to, info, !exists)
+	c.attributes(to, info, !exists)
 	return ok
 }

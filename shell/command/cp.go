@@ -254,7 +254,7 @@ func (c *copier) parentPath(dir, from string) (string, bool) {
 		if c.verbose {
 			c.tell(src + " -> " + made)
 		}
-		c.attributes(src, made, info, true)
+		c.attributes(made, info, true)
 	}
 	return to, true
 }

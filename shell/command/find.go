@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"io/fs"
 	"strings"
 	"time"
@@ -256,7 +257,7 @@ func (f *finder) fill(k *findEntry, d fs.DirEntry) bool {
 		switch {
 		case err == nil:
 			k.info = to
-		case kernel.Reason(err) == vfs.ELOOP:
+		case errors.Is(err, vfs.ELOOP):
 			f.complain("%s: %s", cite(k.path), why(err))
 			return false
 		}

@@ -166,7 +166,7 @@ func (q *findParser) primary() findTest {
 
 func (q *findParser) misplaced(word string) findTest {
 	q.fail("paths must precede expression: `%s'", word)
-	if q.at > 2 && q.f.p != nil {
+	if q.at > 2 {
 		prev := ""
 		for i := q.at - 2; i >= 0; i-- {
 			if strings.HasPrefix(q.args[i], "-") {

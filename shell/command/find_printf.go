@@ -1,13 +1,13 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/atoll-sandbox/atoll/internal/kernel"
 	"github.com/atoll-sandbox/atoll/vfs"
 )
 
@@ -208,9 +208,9 @@ func (f *finder) finalType(e *findEntry) string {
 	switch {
 	case err == nil:
 		return typeLetter(to)
-	case kernel.Reason(err) == vfs.ELOOP:
+	case errors.Is(err, vfs.ELOOP):
 		return "L"
-	case isMissing(err), kernel.Reason(err) == vfs.ENOTDIR:
+	case isMissing(err), errors.Is(err, vfs.ENOTDIR):
 		return "N"
 	}
 	return "?"

@@ -248,6 +248,7 @@ func grep(p *kernel.Proc) int {
 		}
 		g.patterns, operands = strings.Split(operands[0], "\n"), operands[1:]
 	}
+	g.bytes = byteLocale(p)
 	if !g.compile() {
 		return 2
 	}

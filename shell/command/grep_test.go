@@ -45,6 +45,9 @@ func TestGrep(t *testing.T) {
 	} {
 		cases = append(cases, deed{tree: tree, run: run, stdin: "what a line\nand another\n", mixed: strings.Contains(run, "-r"), loose: strings.Contains(run, "-k ") || strings.Contains(run, "--n") || strings.HasSuffix(run, "-e") || strings.Contains(run, "--in ")})
 	}
+	for _, run := range []string{"grep -o . utf", "grep -c 'n..v' utf", "grep -o '\\w*' utf", "grep -i É utf", "grep abc enc", "grep -o '[^a]*' utf", "sed 's/./x/g' utf", "sed 's/x*/-/g' utf", "sed 's/\\w/x/g' utf", "sed -n l utf"} {
+		cases = append(cases, deed{tree: tree, run: run, env: []string{"LC_ALL=C"}, name: "C locale: " + run})
+	}
 	compare(t, cases)
 }
 

@@ -161,6 +161,7 @@ func (j *jqJob) module(name string) (string, bool) {
 func (j *jqJob) host() jq.Host {
 	return jq.Host{
 		Environ:  j.p.Env,
+		Zone:     zoneOf(j.p),
 		Input:    j.nextInput,
 		Filename: func() jq.Value { return j.in.filename() },
 		Line:     func() int { return j.in.line() },

@@ -40,6 +40,19 @@ func TestJqAgreesWithTheRealOne(t *testing.T) {
 	compare(t, cases)
 }
 
+func TestJqKnowsTheLocalTime(t *testing.T) {
+	var cases []deed
+	for _, program := range []string{`1425599621|localtime|.[:5]`, `1436399621|strflocaltime("%c")`, `1425599621|gmtime|strflocaltime("%H")`, `1425599621|localtime|mktime`} {
+		cases = append(cases, deed{run: "jq -nc '" + program + "'", env: []string{"TZ=EST5EDT,M3.2.0,M11.1.0"}, loose: true})
+	}
+	compare(t, cases)
+	s := newSandbox(t, "/work")
+	s.env = append(s.env, "TZ=EST5EDT,M3.2.0,M11.1.0")
+	if got := s.exec("", "jq", "-nc", `1436399621|[strflocaltime("%H:%M %Z %z"),strftime("%H:%M %Z %z")]`); got.Stdout != `["19:53 EDT -0400","23:53 UTC +0000"]`+"\n" {
+		t.Errorf("zones: %q", got.Stdout)
+	}
+}
+
 func TestJqReportsErrors(t *testing.T) {
 	s := newSandbox(t, "/work")
 	plant(t, s.fs, "/work", jqFiles)

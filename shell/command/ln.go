@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"io/fs"
 	"strings"
 
@@ -302,11 +303,11 @@ func (l *linker) complain(target, name string, err error) {
 	if l.symbolic {
 		kind = "symbolic"
 	}
-	if l.symbolic && (kernel.Reason(err) == vfs.EEXIST || isMissing(err) && target != "") || strings.HasSuffix(name, "/") && l.symbolic {
+	if l.symbolic && (errors.Is(err, vfs.EEXIST) || isMissing(err) && target != "") || strings.HasSuffix(name, "/") && l.symbolic {
 		l.p.Errorf("failed to create %s link %s: %s", kind, quote(name), why(err))
 		return
 	}
-	if kernel.Reason(err) == vfs.EEXIST {
+	if errors.Is(err, vfs.EEXIST) {
 		l.p.Errorf("failed to create %s link %s: %s", kind, quote(name), why(err))
 		return
 	}

@@ -250,9 +250,8 @@ func (l *lister) checkTimeStyle() bool {
 			return true
 		}
 	}
-	kind := "invalid"
-	l.p.Errorf("%s argument %s for %s\nValid arguments are:\n  - [posix-]full-iso\n  - [posix-]long-iso\n  - [posix-]iso\n  - [posix-]locale\n  - +FORMAT (e.g., +%%H:%%M) for a 'date'-style format",
-		kind, cite(style), cite("time style"))
+	l.p.Errorf("invalid argument %s for %s\nValid arguments are:\n  - [posix-]full-iso\n  - [posix-]long-iso\n  - [posix-]iso\n  - [posix-]locale\n  - +FORMAT (e.g., +%%H:%%M) for a 'date'-style format",
+		cite(style), cite("time style"))
 	tryHelp(l.p)
 	return false
 }

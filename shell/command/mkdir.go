@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"io/fs"
 	"strconv"
 	"strings"
@@ -115,7 +116,7 @@ func (m *dirMaker) above(name string) bool {
 				err = m.p.Chmod(part, permMode(0o777&^m.p.Umask()|0o300))
 			}
 			m.tell(part)
-		case kernel.Reason(err) == vfs.EEXIST:
+		case errors.Is(err, vfs.EEXIST):
 			info, serr := m.p.Stat(part)
 			if err = serr; err == nil && !info.IsDir() {
 				err = vfs.ENOTDIR
@@ -184,7 +185,7 @@ func (r *dirRemover) remove(name string) bool {
 			_, _ = r.p.Out().WriteString(r.p.Name() + ": removing directory, " + quote(name) + "\n") // shows at the flush
 		}
 		if err := r.p.Rmdir(name); err != nil {
-			if kernel.Reason(err) == vfs.ENOTEMPTY && r.ignore {
+			if errors.Is(err, vfs.ENOTEMPTY) && r.ignore {
 				return true
 			}
 			what := ""

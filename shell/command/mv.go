@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/atoll-sandbox/atoll/internal/kernel"
@@ -101,7 +102,7 @@ func (c *copier) move(from, to string) {
 		}
 	}
 	if err := c.rename(from, to, info); err != nil {
-		if kernel.Reason(err) == vfs.EINVAL && info.IsDir() {
+		if errors.Is(err, vfs.EINVAL) && info.IsDir() {
 			c.fail("cannot move %s to a subdirectory of itself, %s", quote(from), quote(to))
 		} else {
 			c.fail("cannot move %s to %s: %s", quote(from), quote(to), why(err))

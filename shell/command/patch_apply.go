@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // patchWork is a patch on its way into a file.
@@ -13,6 +14,7 @@ type patchWork struct {
 	in, out  string // the files read and written
 	note     string // what is said after the name
 	exists   bool
+	before   time.Time   // when the file was changed last
 	lines    []patchLine // of the file
 	result   []patchLine
 	frozen   int // lines of the file that are in result
@@ -35,7 +37,11 @@ func (r *patchRun) apply(f *patchFile) {
 		w.skipAll()
 		return
 	}
-	if info, err := r.p.Stat(w.in); err == nil && !info.Mode().IsRegular() {
+	info, err := r.p.Stat(w.in)
+	if err == nil {
+		w.before = info.ModTime()
+	}
+	if err == nil && !info.Mode().IsRegular() {
 		r.say("File " + shellWord(w.in) + " is not a regular file -- refusing to patch\n")
 		w.skip, w.rejects, w.moved = true, f.hunks, make([]int, len(f.hunks))
 		w.reject()

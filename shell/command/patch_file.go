@@ -8,6 +8,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/atoll-sandbox/atoll/vfs"
 )
@@ -175,9 +176,39 @@ func (w *patchWork) finish() {
 			return
 		}
 	}
+	if w.setTime && !w.dry && !gone && !w.skip {
+		w.stamp()
+	}
 	if len(w.rejects) > 0 {
 		w.reject()
 	}
+}
+
+// stamp gives the file the time that the patch names, if the old file has the
+// one that belongs to it.
+func (w *patchWork) stamp() {
+	fresh, ok := headTime(w.f.heads[1])
+	if !ok {
+		return
+	}
+	old, known := headTime(w.f.heads[0])
+	switch {
+	case !w.force && w.exists && !w.f.creates && !(known && old.Equal(w.before)):
+		w.say("Not setting time of file " + shellWord(w.out) + " (time mismatch)\n")
+	case !w.force && (w.mismatch || len(w.rejects) > 0):
+		w.say("Not setting time of file " + shellWord(w.out) + " (contents mismatch)\n")
+	default:
+		if err := w.p.Chtimes(w.out, fresh, fresh); err != nil {
+			w.fatal("Can't set timestamp on file " + w.out + " : " + why(err))
+		}
+	}
+}
+
+// headTime reads the time in a header line of a patch.
+func headTime(head string) (time.Time, bool) {
+	_, date, dated := strings.Cut(head, "\t")
+	t, err := time.Parse("2006-01-02 15:04:05 -0700", date)
+	return t, dated && err == nil
 }
 
 // save writes the patched file, or removes it, after a backup where one is

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"io/fs"
 	"strings"
 
@@ -124,7 +125,7 @@ func (r *remover) operand(name string) {
 	}
 	info, err := r.p.Lstat(name)
 	if err != nil {
-		if r.force && (isMissing(err) || kernel.Reason(err) == vfs.ENOTDIR) {
+		if r.force && (isMissing(err) || errors.Is(err, vfs.ENOTDIR)) {
 			return
 		}
 		r.fail("cannot remove %s: %s", quote(name), why(err))

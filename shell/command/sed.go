@@ -59,6 +59,7 @@ type sedStyle struct {
 	delim    byte
 	wrap     int // the length of lines that l prints
 	flush    bool
+	bytes    bool // a byte is a character
 }
 
 const (
@@ -96,7 +97,7 @@ const (
 )
 
 func sed(p *kernel.Proc) int {
-	style := sedStyle{delim: '\n', wrap: 70}
+	style := sedStyle{delim: '\n', wrap: 70, bytes: byteLocale(p)}
 	opts, operands, ok := sedOptions.parse(p)
 	if !ok {
 		return sedBadUsage

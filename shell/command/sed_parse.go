@@ -340,6 +340,7 @@ func (s *sedParser) compile(pattern, flags string) (*regex.Regexp, error) {
 		return nil, nil
 	}
 	o := regex.Options{Dialect: regex.Sed, IgnoreCase: strings.ContainsAny(flags, "Ii"), Newline: strings.ContainsAny(flags, "Mm"), Budget: s.p}
+	o.Bytes = s.style.bytes
 	if s.style.ere {
 		o.Syntax = regex.ERE
 	}

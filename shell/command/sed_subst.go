@@ -288,7 +288,10 @@ func (r *sedRun) step(line []byte, at int) int {
 	if at >= len(line) {
 		return at + 1
 	}
-	_, w := utf8.DecodeRune(line[at:])
+	w := 1
+	if !r.bytes {
+		_, w = utf8.DecodeRune(line[at:])
+	}
 	r.next.add(r.p, line[at:at+w])
 	return at + w
 }

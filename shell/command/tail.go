@@ -153,7 +153,7 @@ func oldTail(p *kernel.Proc) {
 func (t *tailJob) file(p *kernel.Proc, name string, several bool, f *follower) bool {
 	in, ok := t.input(p, name, several)
 	if !ok {
-		f.lost(p, name)
+		f.lost(name)
 		return false
 	}
 	err := t.copy(p, in)

@@ -79,7 +79,7 @@ func (f *follower) add(p *kernel.Proc, name string, in *kernel.Handle) {
 }
 
 // lost notes a file that could not be opened, for when it can be.
-func (f *follower) lost(_ *kernel.Proc, name string) {
+func (f *follower) lost(name string) {
 	if f.on && f.retry && name != "-" {
 		f.files = append(f.files, &followed{name: name})
 	}

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"strconv"
@@ -202,7 +203,7 @@ func (t *toucher) touch(name string) bool {
 }
 
 func (t *toucher) verb(err error) string {
-	if kernel.Reason(err) == vfs.ENOENT || t.noCreate {
+	if errors.Is(err, vfs.ENOENT) || t.noCreate {
 		return "setting times of"
 	}
 	return "cannot touch"
