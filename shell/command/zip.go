@@ -252,7 +252,9 @@ func (z *zipAdder) openOld() error {
 }
 
 func (z *zipAdder) warn(format string, args ...any) {
-	z.say("\tzip warning: "+format+"\n", args...)
+	if !z.quiet {
+		z.say("\tzip warning: "+format+"\n", args...)
+	}
 }
 
 // collect finds the files to add.
