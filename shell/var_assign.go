@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -137,7 +138,10 @@ func (c *compiler) element(e *syntax.ArrayElem) func(in *interp, list []element)
 	if e.Assign == nil {
 		f := c.fields([]*syntax.Word{e.Word})
 		return func(in *interp, list []element) []element {
-			for _, s := range f(in) {
+			words := f(in)
+			in.p.Alloc(elementCost * int64(len(words))) // until elements has them all
+			list = slices.Grow(list, len(words))
+			for _, s := range words {
 				list = append(list, element{value: s, plain: true})
 			}
 			return list
@@ -145,6 +149,7 @@ func (c *compiler) element(e *syntax.ArrayElem) func(in *interp, list []element)
 	}
 	sub, value, add := c.subscript(e.Assign.Index), c.assignText(e.Assign.Value), e.Assign.Append
 	return func(in *interp, list []element) []element {
+		in.p.Alloc(elementCost)
 		return append(list, element{sub: sub, value: value(in), add: add})
 	}
 }
@@ -155,8 +160,12 @@ func (v *arrayValue) elements(in *interp) []element {
 		list = f(in, list)
 		in.work(1)
 	}
+	in.p.Free(elementCost * int64(len(list)))
 	return list
 }
+
+// elementCost is what an element takes, and the word that it comes from.
+const elementCost = 48
 
 // assignArray gives an array its elements.
 func (in *interp) assignArray(k *assignment, list []element) bool {

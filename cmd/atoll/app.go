@@ -28,6 +28,8 @@ type app struct {
 	home       string
 	json       bool
 	quiet      bool
+
+	made []atoll.Driver // by drivers, once: two ends of a copy may be one sandbox
 }
 
 const defaultDriver = "virtual"
@@ -75,6 +77,14 @@ func drivers(home string) []atoll.Driver {
 	return []atoll.Driver{&virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}
 }
 
+// all returns the drivers of this call.
+func (a *app) all() []atoll.Driver {
+	if a.made == nil {
+		a.made = drivers(a.home)
+	}
+	return a.made
+}
+
 // driver returns the driver that the flags name.
 func (a *app) driver() (atoll.Driver, error) {
 	name := a.driverName
@@ -82,7 +92,7 @@ func (a *app) driver() (atoll.Driver, error) {
 		name = defaultDriver
 	}
 	var names []string
-	for _, d := range drivers(a.home) {
+	for _, d := range a.all() {
 		if d.Name() == name {
 			return d, nil
 		}
@@ -101,7 +111,7 @@ type place struct {
 func (a *app) every(ctx context.Context) ([]place, error) {
 	var list []place
 	found := a.driverName == ""
-	for _, d := range drivers(a.home) {
+	for _, d := range a.all() {
 		if a.driverName != "" && d.Name() != a.driverName {
 			continue
 		}

@@ -23,7 +23,7 @@ type driverReport struct {
 // survey probes every driver.
 func (a *app) survey(ctx context.Context) []driverReport {
 	var list []driverReport
-	for _, d := range drivers(a.home) {
+	for _, d := range a.all() {
 		start := time.Now()
 		r := driverReport{Name: d.Name(), Default: d.Name() == defaultDriver}
 		f, err := d.Probe(ctx)

@@ -23,13 +23,17 @@ const (
 	exitTimeout     = 124 // the command in the sandbox passed its deadline
 	exitOurs        = 125 // atoll could not do what was asked
 	exitInterrupted = 130 // Ctrl-C
+	exitPipe        = 141 // nobody reads the output any more
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr})
-	stop()
-	os.Exit(code)
+func main() { os.Exit(start()) }
+
+// start runs atoll with the process's own arguments, streams and signals.
+func start() int {
+	signal.Ignore(syscall.SIGPIPE) // a write to a closed pipe is an error like others: what was done is kept
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	return run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr})
 }
 
 // streams are the terminal's or the pipes' ends.
@@ -66,6 +70,9 @@ func run(ctx context.Context, args []string, io streams) int {
 	}
 	if ctx.Err() != nil {
 		err = fmt.Errorf("interrupted: %w", err)
+	}
+	if errors.Is(err, syscall.EPIPE) {
+		return exitPipe
 	}
 	a.complain(err)
 	switch {

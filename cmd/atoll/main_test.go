@@ -5,11 +5,9 @@ import (
 	"context"
 	"flag"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,14 +18,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){
-		"atoll": func() {
-			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-			code := run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr})
-			stop()
-			os.Exit(code)
-		},
-	})
+	testscript.Main(m, map[string]func(){"atoll": main})
 }
 
 func TestScripts(t *testing.T) {

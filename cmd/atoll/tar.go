@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path"
 	"path/filepath"
@@ -194,6 +195,9 @@ func unpack(dir string, r io.Reader) error {
 }
 
 func unpackOne(root *os.Root, tr *tar.Reader, h *tar.Header) error {
+	if err := unlinked(root, path.Dir(h.Name)); err != nil {
+		return err
+	}
 	if parent := path.Dir(h.Name); parent != "." {
 		if err := root.MkdirAll(parent, 0o755); err != nil {
 			return err
@@ -203,6 +207,9 @@ func unpackOne(root *os.Root, tr *tar.Reader, h *tar.Header) error {
 	case tar.TypeDir:
 		if h.Name == "." {
 			return nil
+		}
+		if err := unlinked(root, h.Name); err != nil {
+			return err
 		}
 		return root.MkdirAll(h.Name, 0o755)
 	case tar.TypeSymlink:
@@ -214,17 +221,41 @@ func unpackOne(root *os.Root, tr *tar.Reader, h *tar.Header) error {
 		if err := clear(root, h.Name); err != nil {
 			return err
 		}
-		return root.Link(path.Clean(h.Linkname), h.Name)
+		from := path.Clean(h.Linkname)
+		if err := unlinked(root, from); err != nil {
+			return err
+		}
+		return root.Link(from, h.Name)
 	case tar.TypeReg:
 		return unpackFile(root, tr, h)
 	}
 	return nil // devices and pipes of a sandbox mean nothing here
 }
 
+// unlinked refuses a path below the destination that leads through a link,
+// be it of this stream or of an earlier one: a sandbox may have planted it.
+func unlinked(root *os.Root, name string) error {
+	at := ""
+	for _, part := range strings.Split(path.Clean(name), "/") {
+		at = path.Join(at, part)
+		info, err := root.Lstat(at)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if info.Mode()&fs.ModeSymlink != 0 {
+			return fmt.Errorf("%w: %s is a link: remove it, or copy to another place", atoll.ErrDenied, at)
+		}
+	}
+	return nil
+}
+
 // unpackFile writes a file beside the one that is wanted, then gives it its
 // name.
 func unpackFile(root *os.Root, tr *tar.Reader, h *tar.Header) error {
-	temp := path.Join(path.Dir(h.Name), ".atoll-"+path.Base(h.Name)+".tmp")
+	temp := path.Join(path.Dir(h.Name), fmt.Sprintf(".atoll-%016x.tmp", rand.Uint64()))
 	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err

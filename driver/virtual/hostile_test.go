@@ -243,7 +243,7 @@ func attack(t *testing.T, script string) (problem string) {
 	}
 	runtime.GC()
 	goroutines, base := runtime.NumGoroutine(), heap()
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(base) + hostileMemory + hostileDisk + overmemory/2))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(base) + hostileMemory + hostileDisk + overmemory*3/4))
 	stop := make(chan struct{})
 	most := peak(stop)
 	start := time.Now()

@@ -219,7 +219,6 @@ func (s *Sandbox) refresh() error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k.rec = r
 	s.adopt(r)
 	s.assemble(im, net, files)
 	s.past = readHistory(k.dir)
@@ -227,6 +226,7 @@ func (s *Sandbox) refresh() error {
 		return err
 	}
 	s.state, s.where = state, s.sh.Dir()
+	k.rec = r // last: after an error the next use reads it all again
 	return nil
 }
 
@@ -425,7 +425,15 @@ func (k *keeper) remove() error {
 	if err := os.Rename(k.dir, trash); err != nil {
 		return err
 	}
-	return os.RemoveAll(trash)
+	if k.store != nil {
+		_ = k.store.Close() // it was only a way to the directory
+	}
+	for range 3 {
+		if os.RemoveAll(trash) == nil {
+			break
+		}
+	}
+	return nil // the sandbox is gone; what another process still writes there, List sweeps away
 }
 
 // reopen returns a sandbox that is kept; its files are read when it is used.
@@ -455,9 +463,8 @@ func (d *Driver) listKept() ([]atoll.Status, error) {
 	var list []atoll.Status
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), gone) {
-			if err := os.RemoveAll(filepath.Join(d.Dir, e.Name())); err != nil {
-				return nil, err
-			}
+			_ = os.RemoveAll(filepath.Join(d.Dir, e.Name())) // the next List tries again
+			continue
 		}
 		if !goodID(e.Name()) {
 			continue

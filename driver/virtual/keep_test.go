@@ -201,6 +201,20 @@ func TestOldContentsAreSwept(t *testing.T) {
 	}
 }
 
+func TestForkHasItsOwnQuota(t *testing.T) {
+	sb, err := virtual.New().Create(t.Context(), atoll.Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fork, err := atoll.Fork(t.Context(), sb, "", atoll.Spec{Limits: atoll.Resources{Disk: 1 << 20}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := atoll.Execute(t.Context(), fork, "head -c 5000000 /dev/zero > /big"); err != nil || r.Success {
+		t.Errorf("5 MB went into a fork of 1 MB: %+v, %v", r, err)
+	}
+}
+
 func TestDamagedRecordIsReported(t *testing.T) {
 	dir := t.TempDir()
 	d := &virtual.Driver{Dir: dir}

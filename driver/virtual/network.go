@@ -139,7 +139,8 @@ func (n *network) allowed(u *url.URL) error {
 			return nil
 		}
 	}
-	if n.mode != atoll.NetworkNone {
+	a, err := netip.ParseAddr(host)
+	if n.mode == atoll.NetworkOpen || n.mode == atoll.NetworkNAT && (err != nil || public(a.Unmap())) {
 		return nil
 	}
 	return fmt.Errorf("%w: %s is not on this sandbox's list of allowed hosts", atoll.ErrDenied, u.Host)
@@ -176,7 +177,7 @@ func (n *network) dial(ctx context.Context, proto, address string) (net.Conn, er
 	err = fmt.Errorf("%w: %s has no address that this sandbox may connect to", atoll.ErrDenied, host)
 	var d net.Dialer
 	for _, a := range addrs {
-		if !n.mayDial(a.Unmap(), port) {
+		if !n.mayDial(host, a.Unmap(), port) {
 			continue
 		}
 		var c net.Conn
@@ -189,9 +190,12 @@ func (n *network) dial(ctx context.Context, proto, address string) (net.Conn, er
 
 // mayDial decides about an address: public ones pass, any other only where
 // a rule names it as an address.
-func (n *network) mayDial(a netip.Addr, port string) bool {
+func (n *network) mayDial(host string, a netip.Addr, port string) bool {
 	if n.mode == atoll.NetworkOpen || public(a) {
 		return true
+	}
+	if literal, err := netip.ParseAddr(host); err != nil || literal.Unmap() != a {
+		return false // a name that leads to a private address
 	}
 	for _, r := range n.rules {
 		if r.addr.IsValid() && r.addr.Unmap() == a && (r.port == "" || r.port == port) {

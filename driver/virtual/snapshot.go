@@ -57,6 +57,11 @@ func (s *Sandbox) takeSnapshot(ctx context.Context, name string) (atoll.Snapshot
 	s.snapshots = append(s.snapshots, shot)
 	s.mu.Unlock()
 	if err := s.save(ctx); err != nil {
+		s.mu.Lock()
+		if i := s.find(shot.info.ID); i >= 0 {
+			s.snapshots = slices.Delete(s.snapshots, i, i+1)
+		}
+		s.mu.Unlock()
 		return atoll.SnapshotInfo{}, err
 	}
 	return shot.info, nil
@@ -189,13 +194,13 @@ func (s *Sandbox) fork(ctx context.Context, key string, spec atoll.Spec) (*Sandb
 	files, _, sh := s.parts()
 	var state shell.State
 	if key == "" {
-		files, state = files.Fork(), sh.State()
+		files, state = files.ForkQuota(quotaOf(spec)), sh.State()
 	} else {
 		shot, err := s.lookup(key)
 		if err != nil {
 			return nil, err
 		}
-		files, state = files.Fork(), shot.state
+		files, state = files.ForkQuota(quotaOf(spec)), shot.state
 		files.Restore(shot.files)
 	}
 	fork, err := s.d.build(newID(), spec, files)

@@ -179,8 +179,12 @@ func (d *Driver) build(id string, spec atoll.Spec, files *vfs.FS) (*Sandbox, err
 func (d *Driver) fileOptions(im *image, spec atoll.Spec) vfs.Options {
 	return vfs.Options{
 		Base: im.base, Now: d.Now,
-		Quota: vfs.Quota{Bytes: spec.Limits.Disk, File: spec.Limits.FileSize, Nodes: spec.Limits.Files},
+		Quota: quotaOf(spec),
 	}
+}
+
+func quotaOf(spec atoll.Spec) vfs.Quota {
+	return vfs.Quota{Bytes: spec.Limits.Disk, File: spec.Limits.FileSize, Nodes: spec.Limits.Files}
 }
 
 // enter makes a sandbox known, and kept where the driver keeps them.

@@ -18,6 +18,7 @@ func (p *Proc) Exec(s Spawn) int {
 	p.handled.Store(0)
 	p.caught.Store(0)
 	p.Args, p.path = s.Args, s.Path
+	p.show()
 	if s.Env != nil {
 		p.Env = s.Env
 	}

@@ -424,6 +424,51 @@ func TestNamedPipe(t *testing.T) {
 	}
 }
 
+func TestNamedPipeWhoseWriterIsGone(t *testing.T) {
+	k := newKernel(t, Limits{})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	_, err := k.Run(ctx, Run{Args: []string{"main"}, Main: func(p *Proc) int {
+		if err := p.Mkfifo("/tmp/f", 0o600); err != nil {
+			t.Error(err)
+		}
+		for range 50 {
+			c, _ := p.Spawn(Spawn{Args: []string{"writer"}, Main: func(q *Proc) int {
+				q.OpenFile("/tmp/f", os.O_WRONLY, 0)
+				return 0
+			}})
+			if b, err := p.ReadFile("/tmp/f"); err != nil || len(b) > 0 {
+				t.Errorf("%q %v", b, err)
+			}
+			p.Wait(c, false)
+		}
+		return 0
+	}})
+	if err != nil {
+		t.Errorf("a reader that missed its writer: %v", err)
+	}
+}
+
+func TestOthersAreSeenWithoutARace(t *testing.T) {
+	k := newKernel(t, Limits{})
+	mustRun(t, k, func(p *Proc) int {
+		c, _ := p.Spawn(Spawn{Args: []string{"changing"}, Main: func(q *Proc) int {
+			for range 200 {
+				s, _ := q.Command([]string{"true", "a", "b"})
+				q.Exec(s)
+			}
+			return 0
+		}})
+		for range 200 {
+			for _, name := range []string{"cmdline", "status", "stat", "comm"} {
+				p.ReadFile(fmt.Sprintf("/proc/%d/%s", c.PID(), name)) // it may have ended
+			}
+		}
+		p.Wait(c, false)
+		return 0
+	})
+}
+
 func TestScripts(t *testing.T) {
 	k := newKernel(t, Limits{})
 	for name, text := range map[string]string{"/tmp/s": "#!/bin/args -x y\n", "/tmp/loop": "#!/tmp/loop\n", "/tmp/bad": "#!/no/such\n", "/tmp/plain": "text"} {

@@ -209,6 +209,7 @@ func (q *pipe) grow(need int) {
 type fifo struct {
 	q     *pipe
 	opens int
+	came  [2]int // readers and writers that have ever come, guarded by q.mu
 }
 
 // openFIFO opens a named pipe, waiting for the other end as POSIX says.
@@ -232,10 +233,13 @@ func (p *Proc) openFIFO(name string, ino uint64, flag int) (*Open, error) {
 	q.mu.Lock()
 	if end.out || end.both {
 		q.writers++
+		f.came[1]++
 	}
 	if !end.out || end.both {
 		q.readers++
+		f.came[0]++
 	}
+	before := f.came
 	q.stir()
 	o := newOpen(end, name, flag)
 	met := false
@@ -244,7 +248,9 @@ func (p *Proc) openFIFO(name string, ino uint64, flag int) (*Open, error) {
 			o.Release()
 		}
 	}()
-	for (end.out && q.readers == 0) || (mode == os.O_RDONLY && q.writers == 0 && q.n == 0) {
+	// An end that came and went while this one waited has met it, too.
+	for (end.out && q.readers == 0 && f.came[0] == before[0]) ||
+		(mode == os.O_RDONLY && q.writers == 0 && q.n == 0 && f.came[1] == before[1]) {
 		q.wait(p, blockInner)
 	}
 	met = true

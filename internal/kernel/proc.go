@@ -35,6 +35,8 @@ type Proc struct {
 	Stdout *Handle
 	Stderr *Handle
 
+	shown atomic.Pointer[shown] // what other processes see
+
 	k      *Kernel
 	t      *task
 	parent *Proc
@@ -115,16 +117,26 @@ func (p *Proc) Kernel() *Kernel { return p.k }
 // directory, its mask and the devices.
 func (p *Proc) FS() *vfs.FS { return p.k.fs }
 
+// shown is what others may see of a process; it is replaced, never changed.
+type shown struct {
+	args []string
+	path string
+}
+
+// show lets others see the arguments and the executable as they are now.
+func (p *Proc) show() { p.shown.Store(&shown{args: p.Args, path: p.path}) }
+
 // Name returns the base name of Args[0].
 func (p *Proc) Name() string {
-	if len(p.Args) == 0 {
+	args := p.shown.Load().args
+	if len(args) == 0 {
 		return ""
 	}
-	return path.Base(p.Args[0])
+	return path.Base(args[0])
 }
 
 // Executable returns the path that the process was loaded from.
-func (p *Proc) Executable() string { return p.path }
+func (p *Proc) Executable() string { return p.shown.Load().path }
 
 // Started returns when the process began.
 func (p *Proc) Started() time.Time { return p.start }
@@ -255,6 +267,7 @@ func (p *Proc) child(s Spawn) (*Proc, error) {
 	if s.Dir != "" {
 		c.dir = p.Path(s.Dir)
 	}
+	c.show()
 	c.ignored.Store(p.ignored.Load())
 	if err := p.k.add(c, 0); err != nil {
 		return nil, err
@@ -487,4 +500,4 @@ func sortProcs(list []*Proc) {
 }
 
 // Cmdline returns the arguments as ps shows them.
-func (p *Proc) Cmdline() string { return strings.Join(p.Args, " ") }
+func (p *Proc) Cmdline() string { return strings.Join(p.shown.Load().args, " ") }

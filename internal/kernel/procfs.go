@@ -135,12 +135,17 @@ func (p *Proc) procFile(q *Proc, name string) ([]byte, bool) {
 	if q == nil {
 		return p.k.procGlobal(name)
 	}
+	mem, umask := int64(0), uint32(0o022)
+	if q == p { // what only the process itself may read without a lock
+		mem, umask = max(0, p.mem), p.umask
+	}
 	switch name {
 	case "cmdline":
-		if len(q.Args) == 0 {
+		args := q.shown.Load().args
+		if len(args) == 0 {
 			return nil, true
 		}
-		return []byte(strings.Join(q.Args, "\x00") + "\x00"), true
+		return []byte(strings.Join(args, "\x00") + "\x00"), true
 	case "comm":
 		return []byte(q.Name() + "\n"), true
 	case "environ":
@@ -150,10 +155,10 @@ func (p *Proc) procFile(q *Proc, name string) ([]byte, bool) {
 		return []byte(strings.Join(q.Env, "\x00") + "\x00"), true
 	case "stat":
 		return fmt.Appendf(nil, "%d (%s) %c %d %d %d 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 %d %d 0\n", q.pid, q.Name(), q.State(),
-			q.PPID(), q.Group(), q.Group(), q.start.Sub(p.k.booted)/(10*time.Millisecond), max(0, q.mem)), true
+			q.PPID(), q.Group(), q.Group(), q.start.Sub(p.k.booted)/(10*time.Millisecond), mem), true
 	case "status":
 		return fmt.Appendf(nil, "Name:\t%s\nUmask:\t%04o\nState:\t%c\nTgid:\t%d\nPid:\t%d\nPPid:\t%d\nUid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nVmRSS:\t%d kB\nThreads:\t1\n",
-			q.Name(), q.umask, q.State(), q.pid, q.pid, q.PPID(), max(0, q.mem)>>10), true
+			q.Name(), umask, q.State(), q.pid, q.pid, q.PPID(), mem>>10), true
 	}
 	return nil, false
 }

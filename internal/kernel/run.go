@@ -133,6 +133,7 @@ func (k *Kernel) Run(ctx context.Context, r Run) (Result, error) {
 		Args: r.Args, Env: r.Env, k: k, t: t, path: r.Path, main: r.Main, dir: r.Dir, umask: r.Umask,
 		left: tickEvery, start: k.now(), wake: make(chan struct{}, 1),
 	}
+	p.show()
 	if p.dir == "" {
 		p.dir = "/"
 	}
