@@ -222,6 +222,30 @@ func TestMemoryLimitKillsTheProcess(t *testing.T) {
 	}
 }
 
+func TestPipesAreCharged(t *testing.T) {
+	k := newKernel(t, Limits{Memory: 4 << 20, Files: 10_000})
+	res := mustRun(t, k, func(p *Proc) int {
+		return must(p.Call(Spawn{Args: []string{"hoard"}, Main: func(q *Proc) int {
+			for n := 3; ; n += 2 {
+				r, w := q.Pipe()
+				q.SetFD(n, r)
+				q.SetFD(n+1, w)
+				q.Handle(n + 1).Write(make([]byte, pipeSize))
+			}
+		}})).Code
+	})
+	if res.Status.Code != 137 {
+		t.Errorf("pipes beyond the limit of memory: %v", res.Status)
+	}
+}
+
+func must(st Status, err error) Status {
+	if err != nil {
+		panic(err)
+	}
+	return st
+}
+
 func TestProcessLimitIsAnError(t *testing.T) {
 	k := newKernel(t, Limits{Procs: 10})
 	res := mustRun(t, k, func(p *Proc) int { return p.Run("fork") })

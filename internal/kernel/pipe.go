@@ -23,6 +23,8 @@ type pipe struct {
 	readers int
 	writers int
 	waiting []*Proc
+	k       *Kernel // that the buffer is charged to; nil for those of the host's streams
+	charged int64
 	host    *sync.Cond // for goroutines that are no process; made when needed
 }
 
@@ -30,7 +32,7 @@ var pipeCount atomic.Int64
 
 // Pipe returns the two ends of a new pipe; the caller owns both references.
 func (p *Proc) Pipe() (r, w *Open) {
-	q := &pipe{readers: 1, writers: 1}
+	q := &pipe{readers: 1, writers: 1, k: p.k}
 	name := fmt.Sprintf("pipe:[%d]", pipeCount.Add(1))
 	return newOpen(&pipeEnd{q: q}, name, os.O_RDONLY), newOpen(&pipeEnd{q: q, out: true}, name, os.O_WRONLY)
 }
@@ -109,8 +111,13 @@ func (e *pipeEnd) write(p *Proc, b []byte) (int, error) {
 			n := q.put(b[done:])
 			done += n
 			q.stir()
-			if done == len(b) {
+			over := q.k != nil && q.k.mem.Load() > q.k.limits.Memory
+			if done == len(b) || over {
 				q.mu.Unlock()
+				if over {
+					p.oom = true
+					p.die(SIGKILL)
+				}
 				return done, nil
 			}
 			continue
@@ -160,6 +167,7 @@ func (e *pipeEnd) close() {
 	if !e.out || e.both {
 		e.q.readers--
 	}
+	e.q.drop()
 	e.q.stir()
 }
 
@@ -202,7 +210,20 @@ func (q *pipe) grow(need int) {
 	buf := make([]byte, min(size, pipeSize))
 	n := copy(buf, q.buf[q.at:min(q.at+q.n, len(q.buf))])
 	copy(buf[n:], q.buf[:q.n-n])
+	if q.k != nil {
+		q.k.mem.Add(int64(len(buf) - len(q.buf)))
+		q.charged += int64(len(buf) - len(q.buf))
+	}
 	q.buf, q.at = buf, 0
+}
+
+// drop gives the buffer back once nobody has the pipe open; the caller holds
+// mu.
+func (q *pipe) drop() {
+	if q.readers == 0 && q.writers == 0 && q.k != nil {
+		q.k.mem.Add(-q.charged)
+		q.charged, q.buf, q.at, q.n = 0, nil, 0, 0
+	}
 }
 
 // fifo is the pipe behind a named pipe while somebody has it open.
@@ -221,7 +242,7 @@ func (p *Proc) openFIFO(name string, ino uint64, flag int) (*Open, error) {
 		if k.fifos == nil {
 			k.fifos = make(map[uint64]*fifo)
 		}
-		f = &fifo{q: &pipe{}}
+		f = &fifo{q: &pipe{k: k}}
 		k.fifos[ino] = f
 	}
 	f.opens++
