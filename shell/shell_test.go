@@ -180,7 +180,7 @@ func theirs(t testing.TB, script, stdin string) (stdout, stderr string, code int
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	c := exec.CommandContext(ctx, "env", "--default-signal", "bash", "-c", script) // whoever runs the test may ignore some
-	c.WaitDelay = 2 * time.Second // a child that it left may keep the pipe open
+	c.WaitDelay = 2 * time.Second                                                  // a child that it left may keep the pipe open
 	c.Dir, c.Stdin = dir, strings.NewReader(stdin)
 	c.Env = []string{"PATH=/bin:/usr/bin", "HOME=" + dir, "LANG=C.UTF-8"}
 	var out, errs bytes.Buffer
