@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io/fs"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -176,6 +177,12 @@ func ours(t testing.TB, script, stdin string) (stdout, stderr string, code int) 
 // theirs runs a script in the real bash, in a directory of its own.
 func theirs(t testing.TB, script, stdin string) (stdout, stderr string, code int) {
 	t.Helper()
+	if _, err := exec.LookPath("bash"); err != nil {
+		if strings.Contains(os.Getenv("ATOLL_MUST"), "bash") {
+			t.Fatalf("ATOLL_MUST asks for bash: %v", err)
+		}
+		t.Skipf("bash is missing: %v", err)
+	}
 	dir := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -187,7 +194,7 @@ func theirs(t testing.TB, script, stdin string) (stdout, stderr string, code int
 	c.Stdout, c.Stderr = &out, &errs
 	err := c.Run()
 	if err != nil && c.ProcessState == nil {
-		t.Skipf("bash is missing: %v", err)
+		t.Fatalf("bash: %v", err)
 	}
 	code = c.ProcessState.ExitCode()
 	if code < 0 {

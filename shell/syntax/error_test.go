@@ -28,9 +28,7 @@ func message(err error) string {
 
 // TestErrorsAreWordedAsInBash compares every error message with bash's.
 func TestErrorsAreWordedAsInBash(t *testing.T) {
-	if !hasBash() {
-		t.Skip("bash 5.2 is missing")
-	}
+	needBash(t)
 	differ := map[string]string{
 		"echo \"${x:-'}\"\n": "another of two open quotes is named",
 		"echo $((1+2)\n":     "the line of the end, not of the beginning",

@@ -29,9 +29,7 @@ func TestPrintedTextParsesToTheSameText(t *testing.T) {
 // TestFunctionsPrintAsBashPrintsThem wraps each script into a function and
 // compares with declare -f.
 func TestFunctionsPrintAsBashPrintsThem(t *testing.T) {
-	if !hasBash() {
-		t.Skip("bash 5.2 is missing")
-	}
+	needBash(t)
 	differ := map[string]string{ // what bash prints for these means something else
 		"coproc a b c":                 "the name it adds becomes the command",
 		"! ! true":                     "it counts",

@@ -77,3 +77,16 @@ func TestAcceptsWhatBashAccepts(t *testing.T) {
 		}
 	}
 }
+
+// needBash skips a test that compares with bash 5.2 where there is none, or
+// fails it where ATOLL_MUST says that it is there.
+func needBash(t *testing.T) {
+	t.Helper()
+	if hasBash() {
+		return
+	}
+	if strings.Contains(os.Getenv("ATOLL_MUST"), "bash") {
+		t.Fatal("bash 5.2 is missing, and ATOLL_MUST asks for it")
+	}
+	t.Skip("bash 5.2 is missing")
+}
