@@ -27,8 +27,29 @@ type Cmd struct {
 	Stdout io.Writer // nil: kept in Exit.Stdout, up to MaxOutput
 	Stderr io.Writer // nil: kept in Exit.Stderr, up to MaxOutput
 
+	// TTY, when not nil, gives the command a terminal: what it writes, errors
+	// too, goes to Stdout. Drivers without Features.TTY refuse it.
+	TTY *TTY
+
+	// Signals are sent to the command as they arrive: "INT", "TERM", "KILL"…
+	// On a terminal they go to its foreground processes. Nil: none. Drivers
+	// without Features.Signals refuse it.
+	Signals <-chan string
+
 	Timeout   time.Duration // 0: the sandbox's; negative: none but the context's
 	MaxOutput int64         // bytes kept of each stream; 0: DefaultMaxOutput
+}
+
+// TTY is the terminal of a command.
+type TTY struct {
+	Size
+	Resize <-chan Size // sizes that it takes on later; nil: none
+}
+
+// Size is that of a terminal, in characters. 0 means 24 rows, 80 columns.
+type Size struct {
+	Rows uint16 `json:"rows,omitempty"`
+	Cols uint16 `json:"cols,omitempty"`
 }
 
 // DefaultMaxOutput is how much of each output stream an Exit keeps.
@@ -62,6 +83,9 @@ func (c *Cmd) Check() error {
 	}
 	if c.Session && c.Shell == "" {
 		bad("Session takes Shell, not Args")
+	}
+	if c.Session && c.TTY != nil {
+		bad("Session has no TTY: run a shell on one instead")
 	}
 	for i, a := range c.Args {
 		if strings.IndexByte(a, 0) >= 0 {

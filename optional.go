@@ -63,16 +63,53 @@ type Historian interface {
 	History(ctx context.Context) ([]Result, error)
 }
 
+// Watcher is a sandbox that tells of changes to its files.
+type Watcher interface {
+	// Watch calls f for each change below dir, one call at a time, until ctx
+	// is done or f returns an error, which it returns. The first event is
+	// FileReady: what changes later is told. Changes to one file that follow
+	// each other closely may be told as one; none is left out. When dir is
+	// removed, Watch returns ErrNotFound.
+	Watch(ctx context.Context, dir string, f func(FileEvent) error) error
+}
+
+// FileEvent is a change to a file.
+type FileEvent struct {
+	Op   FileOp `json:"op"`
+	Path string `json:"path"`          // absolute
+	Dir  bool   `json:"dir,omitempty"` // it is, or was, a directory
+}
+
+// FileOp says what happened to a file.
+type FileOp string
+
+// What happens to files. A renamed file is removed and created.
+const (
+	FileReady   FileOp = "ready" // nothing: the watch has begun
+	FileCreated FileOp = "create"
+	FileWritten FileOp = "write" // its content, mode or owner is another
+	FileRemoved FileOp = "remove"
+)
+
 // Unwrapper is a wrapper around a sandbox that only watches. One that
 // forbids something must not be an Unwrapper.
 type Unwrapper interface {
 	Unwrap() Sandbox
 }
 
+// Chooser is a sandbox with the methods of more abilities than it has, such as
+// one behind a network. [As] asks it.
+type Chooser interface {
+	// Has reports whether the sandbox has an ability, given as a nil
+	// *Stopper, *Pauser…
+	Has(ability any) bool
+}
+
 // As returns the first of sb and the sandboxes it wraps that is a T.
 func As[T any](sb Sandbox) (T, bool) {
 	for {
-		if t, ok := sb.(T); ok {
+		c, choosy := sb.(Chooser)
+		if t, ok := sb.(T); ok && (!choosy || c.Has((*T)(nil))) {
 			return t, true
 		}
 		u, ok := sb.(Unwrapper)
@@ -200,6 +237,16 @@ func History(ctx context.Context, sb Sandbox) ([]Result, error) {
 		return nil, err
 	}
 	return h.History(ctx)
+}
+
+// Watch calls f for each change below a directory of a sandbox until ctx is
+// done; see [Watcher].
+func Watch(ctx context.Context, sb Sandbox, dir string, f func(FileEvent) error) error {
+	w, err := able[Watcher](sb, "watch")
+	if err != nil {
+		return err
+	}
+	return w.Watch(ctx, dir, f)
 }
 
 // Execute runs shell text and returns what came of it, in the sandbox's

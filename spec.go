@@ -1,7 +1,9 @@
 package atoll
 
 import (
+	"crypto/rand"
 	"fmt"
+	"path"
 	"strings"
 	"time"
 )
@@ -19,6 +21,10 @@ const (
 // Spec says what sandbox is asked for. The zero Spec is a good one: every
 // driver has its defaults.
 type Spec struct {
+	// ID is the sandbox's identifier, made by NewID; empty: the driver makes
+	// one. An ID that is taken is ErrExists.
+	ID string `json:"id,omitempty"`
+
 	Name   string            `json:"name,omitempty"`   // for people; drivers give it back in Status
 	Labels map[string]string `json:"labels,omitempty"` // likewise; for finding it again
 
@@ -32,6 +38,17 @@ type Spec struct {
 	Limits   Resources `json:"limits,omitzero"`   // what is never passed; applied before anything starts
 	Network  Network   `json:"network,omitzero"`
 	Timeouts Timeouts  `json:"timeouts,omitzero"`
+
+	// Mounts are directories of the host that are seen inside. They are not
+	// part of snapshots, forks (which see the same) or quotas.
+	Mounts []Mount `json:"mounts,omitempty"`
+}
+
+// Mount puts a directory of the host into a sandbox.
+type Mount struct {
+	Source   string `json:"source"`              // absolute path of a directory of the host
+	Target   string `json:"target"`              // absolute path inside; made if it is missing
+	ReadOnly bool   `json:"read_only,omitempty"` // nothing can be changed from inside
 }
 
 // Resources are amounts of what a sandbox uses. 0 means the driver's
@@ -85,6 +102,11 @@ func (s *Spec) Check() error {
 			errs = append(errs, fmt.Errorf("name: %w", err))
 		}
 	}
+	if s.ID != "" {
+		if err := CheckID(s.ID); err != nil {
+			errs = append(errs, fmt.Errorf("id: %w", err))
+		}
+	}
 	if s.Dir != "" && !strings.HasPrefix(s.Dir, "/") {
 		bad("dir %q: must be absolute", s.Dir)
 	}
@@ -108,6 +130,7 @@ func (s *Spec) Check() error {
 			bad("network allow[%d] %q: must be HOST, HOST:PORT or a URL prefix", i, a)
 		}
 	}
+	errs = append(errs, checkMounts(s.Mounts)...)
 	over := func(what string, request, limit float64) {
 		if request > 0 && limit > 0 && request > limit {
 			bad("requests.%s %v: must not pass the limit of %v", what, request, limit)
@@ -117,6 +140,69 @@ func (s *Spec) Check() error {
 	over("memory", float64(s.Requests.Memory), float64(s.Limits.Memory))
 	over("disk", float64(s.Requests.Disk), float64(s.Limits.Disk))
 	return invalid(errs)
+}
+
+// taken are directories that hold what every sandbox needs: nothing is mounted
+// on them or beneath them.
+var taken = []string{"/proc", "/sys", "/dev", "/boot", "/etc", "/var", "/usr", "/lib", "/lib64", "/bin", "/sbin", "/tmp"}
+
+func checkMounts(mounts []Mount) []error {
+	var errs []error
+	for i, m := range mounts {
+		if !strings.HasPrefix(m.Source, "/") || path.Clean(m.Source) != m.Source {
+			errs = append(errs, fmt.Errorf("mounts[%d] source %q: must be an absolute, clean path", i, m.Source))
+		}
+		if err := CheckTarget(m.Target); err != nil {
+			errs = append(errs, fmt.Errorf("mounts[%d] %w", i, err))
+			continue
+		}
+		for _, o := range mounts[:i] {
+			if within(m.Target, o.Target) || within(o.Target, m.Target) {
+				errs = append(errs, fmt.Errorf("mounts[%d] target %q: must not be the same as, above or beneath %q", i, m.Target, o.Target))
+			}
+		}
+	}
+	return errs
+}
+
+// CheckTarget reports why nothing can be mounted at a path of a sandbox.
+func CheckTarget(target string) error {
+	if !strings.HasPrefix(target, "/") || target == "/" || path.Clean(target) != target || strings.IndexByte(target, 0) >= 0 {
+		return fmt.Errorf("%w: target %q: must be an absolute, clean path beneath /", ErrInvalid, target)
+	}
+	for _, t := range taken {
+		if within(target, t) {
+			return fmt.Errorf("%w: target %q: %s belongs to the system of the sandbox", ErrInvalid, target, t)
+		}
+	}
+	return nil
+}
+
+func within(name, dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }
+
+// NewID returns a new identifier: a letter and 60 random bits.
+func NewID() string {
+	const alphabet = "0123456789abcdefghjkmnpqrstvwxyz" // no letters that are taken for others
+	b := make([]byte, idLength)
+	_, _ = rand.Read(b) // never fails
+	for i := range b {
+		b[i] = alphabet[b[i]&31]
+	}
+	return "s" + string(b)
+}
+
+const idLength = 12
+
+// CheckID reports why a text can't be the identifier of a sandbox.
+func CheckID(id string) error {
+	ok := len(id) == idLength+1 && id[0] >= 'a' && id[0] <= 'z'
+	for i := 1; ok && i < len(id); i++ {
+		ok = id[i] >= '0' && id[i] <= '9' || id[i] >= 'a' && id[i] <= 'z'
+	}
+	if !ok {
+		return fmt.Errorf("%w: %q: an id is a letter and %d of a-z and 0-9", ErrInvalid, id, idLength)
+	}
+	return nil
 }
 
 // CheckName reports why a name can't be given to a sandbox, a snapshot or

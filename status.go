@@ -70,6 +70,10 @@ type Features struct {
 	CPULimit bool          `json:"cpu_limit"`       // Spec.Limits.CPU
 	Images   bool          `json:"images"`          // Spec.Image
 	Users    bool          `json:"users"`           // Spec.User, Cmd.User
+	TTY      bool          `json:"tty"`             // Cmd.TTY
+	Signals  bool          `json:"signals"`         // Cmd.Signals
+	Watch    bool          `json:"watch"`           // Watcher
+	Mounts   bool          `json:"mounts"`          // Spec.Mounts
 	Networks []NetworkMode `json:"networks"`        // Spec.Network.Mode
 	Notes    []string      `json:"notes,omitempty"` // what else a person should know
 
@@ -77,6 +81,32 @@ type Features struct {
 	// nature, each with the reason. The suite then checks the reason's
 	// visible side: a clear ErrUnsupported, never a silent difference.
 	Lacks map[string]string `json:"lacks,omitempty"`
+}
+
+// Has reports whether the features promise an ability, given as a nil
+// *Stopper, *Pauser…: what a [Chooser] needs.
+func (f *Features) Has(ability any) bool {
+	switch ability.(type) {
+	case *Stopper:
+		return f.Stop
+	case *Pauser:
+		return f.Pause
+	case *Snapshotter, *SnapshotKeeper:
+		return f.Snapshot
+	case *Forker:
+		return f.Fork
+	case *Dialer:
+		return f.Dial
+	case *FS, *DirFS:
+		return f.Files
+	case *Meter:
+		return f.Stats
+	case *Historian:
+		return f.History
+	case *Watcher:
+		return f.Watch
+	}
+	return false
 }
 
 // Stats is what a sandbox uses now.

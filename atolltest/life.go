@@ -245,6 +245,8 @@ func featuresAreTrue(e *env) {
 	check("Stats", f.Stats, ok)
 	_, ok = atoll.As[atoll.Historian](sb)
 	check("History", f.History, ok)
+	_, ok = atoll.As[atoll.Watcher](sb)
+	check("Watch", f.Watch, ok)
 	if f.Isolation == "" {
 		e.Error("Features.Isolation is empty")
 	}
@@ -261,6 +263,23 @@ func featuresAreTrue(e *env) {
 	if !f.Dial {
 		_, err := atoll.Dial(e.ctx(), sb, "tcp", "localhost:1")
 		e.want(err, atoll.ErrUnsupported, "Dial")
+	}
+	if !f.Watch {
+		err := atoll.Watch(e.ctx(), sb, "/", func(atoll.FileEvent) error { return nil })
+		e.want(err, atoll.ErrUnsupported, "Watch")
+	}
+	if !f.TTY {
+		_, err := sb.Exec(e.ctx(), atoll.Cmd{Args: []string{"true"}, TTY: &atoll.TTY{}})
+		e.want(err, atoll.ErrUnsupported, "a terminal")
+	}
+	if !f.Signals {
+		_, err := sb.Exec(e.ctx(), atoll.Cmd{Args: []string{"true"}, Signals: make(chan string)})
+		e.want(err, atoll.ErrUnsupported, "signals")
+	}
+	if !f.Mounts {
+		spec := e.spec()
+		spec.Mounts = []atoll.Mount{{Source: e.TempDir(), Target: "/mnt"}}
+		e.refuses(spec, "a mount")
 	}
 	if !f.Images {
 		spec := e.spec()

@@ -29,6 +29,9 @@ func (s *Sandbox) exec(ctx context.Context, cmd atoll.Cmd) (exit atoll.Exit, err
 	if cmd.User != "" && cmd.User != "root" {
 		return exit, fmt.Errorf("user %s: %w by the virtual driver, which has only root", cmd.User, atoll.ErrUnsupported)
 	}
+	if cmd.TTY != nil || cmd.Signals != nil {
+		return exit, fmt.Errorf("a terminal or signals: %w by the virtual driver", atoll.ErrUnsupported)
+	}
 	if cmd.Session && (cmd.Dir != "" || len(cmd.Env) > 0) {
 		return exit, fmt.Errorf("%w: a command of the session takes Dir and Env from it: use cd and export", atoll.ErrInvalid)
 	}

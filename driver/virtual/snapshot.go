@@ -50,7 +50,7 @@ func (s *Sandbox) takeSnapshot(ctx context.Context, name string) (atoll.Snapshot
 	u := s.fs.Usage()
 	shot := snapshot{
 		info: atoll.SnapshotInfo{
-			ID: "s" + newID()[1:], Name: name, Sandbox: s.id, Created: s.d.now(), Size: u.Bytes, Files: u.Nodes,
+			ID: "p" + newID()[1:], Name: name, Sandbox: s.id, Created: s.d.now(), Size: u.Bytes, Files: u.Nodes,
 		},
 		files: s.fs.Snapshot(), state: s.sh.State(),
 	}
@@ -203,7 +203,11 @@ func (s *Sandbox) fork(ctx context.Context, key string, spec atoll.Spec) (*Sandb
 		files, state = files.ForkQuota(quotaOf(spec)), shot.state
 		files.Restore(shot.files)
 	}
-	fork, err := s.d.build(newID(), spec, files)
+	id, err := s.d.idFor(spec)
+	if err != nil {
+		return nil, err
+	}
+	fork, err := s.d.build(id, spec, files)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -123,7 +125,11 @@ func (d *Driver) create(ctx context.Context, spec atoll.Spec) (*Sandbox, error) 
 	if err := check(&spec); err != nil {
 		return nil, err
 	}
-	s, err := d.build(newID(), spec, nil)
+	id, err := d.idFor(spec)
+	if err != nil {
+		return nil, err
+	}
+	s, err := d.build(id, spec, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -131,6 +137,24 @@ func (d *Driver) create(ctx context.Context, spec atoll.Spec) (*Sandbox, error) 
 		return nil, err
 	}
 	return s, d.enter(s)
+}
+
+// idFor returns the identifier of a new sandbox.
+func (d *Driver) idFor(spec atoll.Spec) (string, error) {
+	if spec.ID == "" {
+		return newID(), nil
+	}
+	d.mu.Lock()
+	_, taken := d.live[spec.ID]
+	d.mu.Unlock()
+	if !taken && d.Dir != "" {
+		_, err := os.Stat(filepath.Join(d.Dir, spec.ID))
+		taken = err == nil
+	}
+	if taken {
+		return "", fmt.Errorf("id %s: %w", spec.ID, atoll.ErrExists)
+	}
+	return spec.ID, nil
 }
 
 // check reports what is wrong with a spec, or beyond this driver.
@@ -150,6 +174,9 @@ func check(spec *atoll.Spec) error {
 	}
 	if spec.User != "" && spec.User != "root" {
 		no("user "+spec.User, "there is only root, of the sandbox alone")
+	}
+	if len(spec.Mounts) > 0 {
+		no("mounts", "it sees no file of the host")
 	}
 	if spec.Limits.CPU > 0 {
 		no("limits.cpu", "a command has one goroutine for each of its processes; bound its time instead")
