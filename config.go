@@ -1,0 +1,243 @@
+package atoll
+
+import (
+	"fmt"
+	"path"
+	"strings"
+	"time"
+)
+
+// Config is what a fleet is asked for: a [Spec], which driver, how long it
+// lives, what it works on. The zero Config is a good one.
+type Config struct {
+	Spec
+
+	Driver    string    `json:"driver,omitempty"` // empty: the fleet's default
+	Pool      string    `json:"pool,omitempty"`   // claim a ready one of this warm pool; the pool says what it is
+	Lifecycle Lifecycle `json:"lifecycle,omitzero"`
+
+	// Workspaces are mounted, and made if they are not there yet.
+	Workspaces []WorkspaceMount `json:"workspaces,omitempty"`
+
+	// Secrets are environment variables of every command whose values are
+	// never shown: not in history, audit, events, logs, or this Config when
+	// it is read back.
+	Secrets map[string]string `json:"secrets,omitempty"`
+
+	Prepare []Step   `json:"prepare,omitempty"` // before the first command, in order
+	Project *Project `json:"project,omitempty"`
+}
+
+// Policy says how long a sandbox lives when nobody says so.
+type Policy string
+
+// The policies.
+const (
+	PolicyOneshot     Policy = "oneshot"     // gone with the request that made it; at the latest after 8 h
+	PolicySession     Policy = "session"     // removed after 30 min without use; the default
+	PolicyLongrunning Policy = "longrunning" // stopped after 2 h without use; removed at the end of its lifetime, if it is not in use
+	PolicyPersistent  Policy = "persistent"  // stays until it is removed
+)
+
+// Lifecycle says when a sandbox ends by itself. Idle counts from the later of
+// the last call and the last activity inside. 0 means the policy's default,
+// negative means never.
+type Lifecycle struct {
+	Policy   Policy        `json:"policy,omitempty"`   // empty: session
+	Idle     time.Duration `json:"idle,omitempty"`     // nanoseconds without use until it is removed or stopped
+	TTL      time.Duration `json:"ttl,omitempty"`      // nanoseconds until it is removed, used or not
+	Lifetime time.Duration `json:"lifetime,omitempty"` // nanoseconds until it is removed, once it is not in use
+}
+
+// Effective returns the lifecycle with the policy's defaults filled in.
+func (l Lifecycle) Effective() Lifecycle {
+	if l.Policy == "" {
+		l.Policy = PolicySession
+	}
+	d := map[Policy]Lifecycle{
+		PolicyOneshot:     {Idle: -1, TTL: 8 * time.Hour, Lifetime: -1},
+		PolicySession:     {Idle: 30 * time.Minute, TTL: -1, Lifetime: -1},
+		PolicyLongrunning: {Idle: 2 * time.Hour, TTL: -1, Lifetime: 30 * 24 * time.Hour},
+		PolicyPersistent:  {Idle: -1, TTL: -1, Lifetime: -1},
+	}[l.Policy]
+	for _, f := range []struct{ v, def *time.Duration }{{&l.Idle, &d.Idle}, {&l.TTL, &d.TTL}, {&l.Lifetime, &d.Lifetime}} {
+		if *f.v == 0 {
+			*f.v = *f.def
+		}
+	}
+	return l
+}
+
+// Step is something to do in a sandbox before its first command: one of
+// Exec, Shell, File and Copy is set.
+type Step struct {
+	Name  string    `json:"name,omitempty"` // for people
+	Exec  []string  `json:"exec,omitempty"`
+	Shell string    `json:"shell,omitempty"`
+	File  *StepFile `json:"file,omitempty"`
+	Copy  *StepCopy `json:"copy,omitempty"`
+
+	Once        bool          `json:"once,omitempty"`         // not again for the same workspace while the step's content stays the same
+	IgnoreError bool          `json:"ignore_error,omitempty"` // go on when it fails
+	Timeout     time.Duration `json:"timeout,omitempty"`      // nanoseconds; 0: the sandbox's for commands
+}
+
+// StepFile writes a file.
+type StepFile struct {
+	Path    string `json:"path"` // absolute
+	Content string `json:"content"`
+	Mode    uint32 `json:"mode,omitempty"` // permission bits; 0: 0644
+}
+
+// StepCopy copies a file or directory of one of the owner's workspaces.
+type StepCopy struct {
+	Workspace string `json:"workspace"`
+	From      string `json:"from"` // path in the workspace
+	To        string `json:"to"`   // directory in the sandbox, absolute
+}
+
+// SyncMode says when a project's work is fetched home.
+type SyncMode string
+
+// The sync modes.
+const (
+	SyncManual     SyncMode = "manual" // the default
+	SyncAutoCommit SyncMode = "auto-commit"
+	SyncAutoIdle   SyncMode = "auto-idle"
+)
+
+// Project is the git repository of the host that a sandbox works on.
+type Project struct {
+	Path     string   `json:"path"`                // absolute
+	SyncMode SyncMode `json:"sync_mode,omitempty"` // empty: manual
+	SyncIdle int      `json:"sync_idle,omitempty"` // seconds without change for auto-idle; 0: 30
+	EnvFiles []string `json:"env_files,omitempty"` // globs of ignored files to carry in
+}
+
+// Check reports every mistake in the configuration at once, as an error that
+// matches ErrInvalid.
+func (c *Config) Check() error {
+	var errs []error
+	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
+	if err := c.Spec.Check(); err != nil {
+		errs = append(errs, unwrapAll(err)...)
+	}
+	for _, n := range []struct{ what, name string }{{"driver", c.Driver}, {"pool", c.Pool}} {
+		if n.name != "" {
+			if err := CheckName(n.name); err != nil {
+				bad("%s: %w", n.what, err)
+			}
+		}
+	}
+	switch c.Lifecycle.Policy {
+	case "", PolicyOneshot, PolicySession, PolicyLongrunning, PolicyPersistent:
+	default:
+		bad("lifecycle.policy %q: must be oneshot, session, longrunning or persistent", c.Lifecycle.Policy)
+	}
+	for k, v := range c.Secrets {
+		if k == "" || strings.ContainsAny(k, "=\x00") || strings.IndexByte(v, 0) >= 0 {
+			bad("secrets %q: the name must not be empty or hold '=', and neither may hold NUL bytes", k)
+		}
+	}
+	errs = append(errs, c.checkWorkspaces()...)
+	for i := range c.Prepare {
+		errs = append(errs, c.Prepare[i].check(i)...)
+	}
+	if c.Project != nil {
+		errs = append(errs, c.Project.check()...)
+	}
+	return invalid(errs)
+}
+
+// unwrapAll returns the single problems of an error made by invalid.
+func unwrapAll(err error) []error {
+	if u, ok := err.(interface{ Unwrap() []error }); ok {
+		var list []error
+		for _, e := range u.Unwrap() {
+			if e != ErrInvalid { //nolint:errorlint // it is the mark itself that is left out
+				list = append(list, unwrapAll(e)...)
+			}
+		}
+		return list
+	}
+	return []error{err}
+}
+
+func (c *Config) checkWorkspaces() []error {
+	var errs []error
+	all := append([]Mount(nil), c.Mounts...)
+	for i := range c.Workspaces {
+		w := &c.Workspaces[i]
+		if err := CheckName(w.Workspace); err != nil {
+			errs = append(errs, fmt.Errorf("workspaces[%d]: %w", i, err))
+		}
+		target := w.At()
+		if err := CheckTarget(target); err != nil {
+			errs = append(errs, fmt.Errorf("workspaces[%d] %w", i, err))
+			continue
+		}
+		for _, o := range all {
+			if within(target, o.Target) || within(o.Target, target) {
+				errs = append(errs, fmt.Errorf("workspaces[%d] target %q: must not be the same as, above or beneath %q", i, target, o.Target))
+			}
+		}
+		all = append(all, Mount{Target: target})
+	}
+	return errs
+}
+
+func (s *Step) check(i int) []error {
+	var errs []error
+	bad := func(format string, a ...any) {
+		errs = append(errs, fmt.Errorf("prepare[%d] "+format, append([]any{i}, a...)...))
+	}
+	n := 0
+	for _, set := range []bool{len(s.Exec) > 0, s.Shell != "", s.File != nil, s.Copy != nil} {
+		if set {
+			n++
+		}
+	}
+	if n != 1 {
+		bad("has %d of exec, shell, file and copy: it must have one", n)
+	}
+	if s.File != nil && !strings.HasPrefix(s.File.Path, "/") {
+		bad("file.path %q: must be absolute", s.File.Path)
+	}
+	if s.File != nil && s.File.Mode > 0o777 {
+		bad("file.mode %#o: must be permission bits, at most 0777", s.File.Mode)
+	}
+	if s.Copy != nil {
+		if err := CheckName(s.Copy.Workspace); err != nil {
+			bad("copy.workspace: %w", err)
+		}
+		if !strings.HasPrefix(s.Copy.To, "/") {
+			bad("copy.to %q: must be absolute", s.Copy.To)
+		}
+	}
+	if s.Timeout < 0 {
+		bad("timeout %v: must not be negative", s.Timeout)
+	}
+	return errs
+}
+
+func (p *Project) check() []error {
+	var errs []error
+	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf("project."+format, a...)) }
+	if !strings.HasPrefix(p.Path, "/") || path.Clean(p.Path) != p.Path {
+		bad("path %q: must be an absolute, clean path", p.Path)
+	}
+	switch p.SyncMode {
+	case "", SyncManual, SyncAutoCommit, SyncAutoIdle:
+	default:
+		bad("sync_mode %q: must be manual, auto-commit or auto-idle", p.SyncMode)
+	}
+	if p.SyncIdle < 0 {
+		bad("sync_idle %d: must not be negative", p.SyncIdle)
+	}
+	for i, g := range p.EnvFiles {
+		if _, err := path.Match(g, "x"); err != nil || g == "" || path.IsAbs(g) || strings.Contains(g, "..") {
+			bad("env_files[%d] %q: must be a glob of names beneath the project", i, g)
+		}
+	}
+	return errs
+}
