@@ -42,6 +42,15 @@ type Spec struct {
 	// Mounts are directories of the host that are seen inside. They are not
 	// part of snapshots, forks (which see the same) or quotas.
 	Mounts []Mount `json:"mounts,omitempty"`
+
+	Machine *Machine `json:"machine,omitempty"` // for drivers whose sandboxes are machines; others refuse it
+}
+
+// Machine is what only a machine of its own has.
+type Machine struct {
+	Nested *bool    `json:"nested_virt,omitempty"`     // machines inside it; nil: if this host can
+	Share  string   `json:"share_proto,omitempty"`     // how mounts get in: "virtiofs" or "9p"; empty: the driver's best
+	Args   []string `json:"qemu_extra_args,omitempty"` // of an allow-list that the driver has
 }
 
 // Mount puts a directory of the host into a sandbox.
@@ -129,6 +138,9 @@ func (s *Spec) Check() error {
 		if strings.TrimSpace(a) == "" || strings.ContainsAny(a, " \t\n") {
 			bad("network allow[%d] %q: must be HOST, HOST:PORT or a URL prefix", i, a)
 		}
+	}
+	if m := s.Machine; m != nil && m.Share != "" && m.Share != "virtiofs" && m.Share != "9p" {
+		bad("machine.share_proto %q: must be virtiofs or 9p", m.Share)
 	}
 	errs = append(errs, checkMounts(s.Mounts)...)
 	over := func(what string, request, limit float64) {

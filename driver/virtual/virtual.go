@@ -178,6 +178,9 @@ func check(spec *atoll.Spec) error {
 	if len(spec.Mounts) > 0 {
 		no("mounts", "it sees no file of the host")
 	}
+	if spec.Machine != nil {
+		no("machine", "it is a process, not a machine")
+	}
 	if spec.Limits.CPU > 0 {
 		no("limits.cpu", "a command has one goroutine for each of its processes; bound its time instead")
 	}

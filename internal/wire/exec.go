@@ -1,0 +1,83 @@
+package wire
+
+import (
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// Command is an atoll.Cmd as the wire carries it.
+type Command struct {
+	Process string   `json:"process,omitempty"` // the id that it gets; empty: the server makes one
+	Args    []string `json:"args,omitempty"`
+	Shell   string   `json:"shell,omitempty"`
+	Session bool     `json:"session,omitempty"`
+	Dir     string   `json:"dir,omitempty"`
+	Env     []string `json:"env,omitempty"`
+	User    string   `json:"user,omitempty"`
+
+	Stdin  []byte `json:"stdin,omitempty"`  // all of it, base64; on a stream: what comes first
+	Detach bool   `json:"detach,omitempty"` // go on when the caller is gone
+
+	TTY       *atoll.Size   `json:"tty,omitempty"`
+	Timeout   time.Duration `json:"timeout,omitempty"`    // nanoseconds; 0: the sandbox's; negative: none
+	MaxOutput int64         `json:"max_output,omitempty"` // bytes kept of each stream; 0: 10 MiB
+}
+
+// Exit is an atoll.Exit as the wire carries it.
+type Exit struct {
+	Process   string        `json:"process,omitempty"`
+	Code      int           `json:"code"`
+	Signal    string        `json:"signal,omitempty"`
+	Stdout    []byte        `json:"stdout,omitempty"` // base64
+	Stderr    []byte        `json:"stderr,omitempty"` // base64
+	Truncated bool          `json:"truncated,omitempty"`
+	Duration  time.Duration `json:"duration"`        // nanoseconds
+	Error     *Problem      `json:"error,omitempty"` // why it was ended, if it was
+}
+
+// Stream is the first byte of each binary message of an exec stream
+// (WebSocket subprotocol [ExecProtocol]); the rest is its payload.
+type Stream byte
+
+// The streams.
+const (
+	Stdin   Stream = 0 // to the server; never more than Window bytes that are not acknowledged
+	Stdout  Stream = 1 // from the server
+	Stderr  Stream = 2 // from the server
+	Control Stream = 3 // both ways: a JSON ClientControl or ServerControl
+)
+
+// ExecProtocol is the WebSocket subprotocol of commands and attached
+// processes, DialProtocol that of connections to addresses inside (whose
+// messages are plain bytes).
+const (
+	ExecProtocol = "exec.v1.atoll"
+	DialProtocol = "dial.v1.atoll"
+)
+
+// Window is how much standard input may be under way, MaxPayload the longest
+// payload of a message.
+const (
+	Window     = 256 << 10
+	MaxPayload = 32 << 10
+)
+
+// ClientControl is what a client says besides standard input. The first
+// message of an exec stream has Start; one of the other members is set later.
+type ClientControl struct {
+	Start  *Command    `json:"start,omitempty"`
+	Resize *atoll.Size `json:"resize,omitempty"`
+	Signal string      `json:"signal,omitempty"`
+	EOF    bool        `json:"eof,omitempty"`    // standard input has ended
+	Cancel bool        `json:"cancel,omitempty"` // end the command with all its processes; Exit follows
+	Detach bool        `json:"detach,omitempty"` // leave it running and close the stream
+}
+
+// ServerControl is what a server says besides output.
+type ServerControl struct {
+	Process *atoll.Process `json:"process,omitempty"` // once, at the start
+	Ack     int            `json:"ack,omitempty"`     // bytes of standard input that were taken
+	Lost    int64          `json:"lost,omitempty"`    // bytes of output that are no longer kept, before what follows
+	Exit    *Exit          `json:"exit,omitempty"`    // last; output comes before it
+}
