@@ -58,6 +58,7 @@ type Mount struct {
 	Source   string `json:"source"`              // absolute path of a directory of the host
 	Target   string `json:"target"`              // absolute path inside; made if it is missing
 	ReadOnly bool   `json:"read_only,omitempty"` // nothing can be changed from inside
+	Limit    int64  `json:"limit,omitempty"`     // bytes of all files in it, past which a write is ErrQuota; 0: none
 }
 
 // Resources are amounts of what a sandbox uses. 0 means the driver's
@@ -163,6 +164,9 @@ func checkMounts(mounts []Mount) []error {
 	for i, m := range mounts {
 		if !strings.HasPrefix(m.Source, "/") || path.Clean(m.Source) != m.Source {
 			errs = append(errs, fmt.Errorf("mounts[%d] source %q: must be an absolute, clean path", i, m.Source))
+		}
+		if m.Limit < 0 {
+			errs = append(errs, fmt.Errorf("mounts[%d] limit %d: must not be negative", i, m.Limit))
 		}
 		if err := CheckTarget(m.Target); err != nil {
 			errs = append(errs, fmt.Errorf("mounts[%d] %w", i, err))
