@@ -1,0 +1,153 @@
+package fleet
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	_ "modernc.org/sqlite" // registers the driver "sqlite" of database/sql
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// store is the registry: one SQLite file, shared by processes.
+type store struct {
+	db    *sql.DB       // for reading, any number at once
+	w     *sql.DB       // for writing, one connection
+	turns chan struct{} // holds a token while this process writes: no process waits for itself
+}
+
+const busy = 10 * time.Second // that another process may keep the registry from us
+
+// openStore opens the registry in a directory, which is made if it is missing,
+// and brings it to this version.
+func openStore(ctx context.Context, home string) (*store, error) {
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return nil, fmt.Errorf("home: %w", err)
+	}
+	name := filepath.Join(home, "atoll.db")
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600) // SQLite would make it readable for all
+	if err != nil {
+		return nil, fmt.Errorf("registry: %w", err)
+	}
+	if err := f.Close(); err != nil {
+		return nil, fmt.Errorf("registry: %w", err)
+	}
+	pragmas := url.Values{"_pragma": {
+		fmt.Sprintf("busy_timeout(%d)", busy.Milliseconds()), "journal_mode(wal)", "synchronous(normal)", "foreign_keys(on)", "temp_store(memory)",
+	}}
+	open := func(lock string) (*sql.DB, error) {
+		q := url.Values{"_txlock": {lock}, "_pragma": pragmas["_pragma"]}
+		return sql.Open("sqlite", (&url.URL{Scheme: "file", Opaque: url.PathEscape(name), RawQuery: q.Encode()}).String())
+	}
+	s := &store{turns: make(chan struct{}, 1)}
+	if s.w, err = open("immediate"); err == nil {
+		s.w.SetMaxOpenConns(1)
+		s.db, err = open("deferred")
+	}
+	if err == nil {
+		s.db.SetMaxOpenConns(4)
+		err = s.migrate(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("registry %s: %w", name, err), s.close())
+	}
+	return s, nil
+}
+
+func (s *store) close() error {
+	var errs []error
+	for _, db := range []*sql.DB{s.db, s.w} {
+		if db != nil {
+			errs = append(errs, db.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// write runs f in one transaction that nobody else's comes between. All of it
+// is kept, or, when f or the commit fails, nothing.
+func (s *store) write(ctx context.Context, f func(tx *sql.Tx) error) error {
+	select {
+	case s.turns <- struct{}{}:
+		defer func() { <-s.turns }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	tx, err := s.w.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("registry: %w", err)
+	}
+	if err := f(tx); err != nil {
+		return errors.Join(err, ended(tx.Rollback()))
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("registry: %w", err)
+	}
+	return nil
+}
+
+// ended drops the error of a rollback that the context was quicker with.
+func ended(err error) error {
+	if errors.Is(err, sql.ErrTxDone) {
+		return nil
+	}
+	return err
+}
+
+// migrate brings the schema to the newest version, each step in a transaction.
+func (s *store) migrate(ctx context.Context) error {
+	files, err := fs.Glob(migrations, "migrations/*.sql") // sorted
+	if err != nil {
+		return err
+	}
+	var at int
+	if err := s.db.QueryRowContext(ctx, "pragma user_version").Scan(&at); err != nil || at == len(files) {
+		return err
+	}
+	if at > len(files) {
+		return fmt.Errorf("%w: it is of version %d; this atoll knows version %d: use a newer one", atoll.ErrUnsupported, at, len(files))
+	}
+	return s.write(ctx, func(tx *sql.Tx) error {
+		if err := tx.QueryRowContext(ctx, "pragma user_version").Scan(&at); err != nil {
+			return err
+		}
+		for ; at < len(files); at++ {
+			b, err := migrations.ReadFile(files[at])
+			if err != nil {
+				return err
+			}
+			if _, err := tx.ExecContext(ctx, string(b)); err != nil {
+				return fmt.Errorf("%s: %w", files[at], err)
+			}
+		}
+		_, err := tx.ExecContext(ctx, fmt.Sprintf("pragma user_version = %d", at))
+		return err
+	})
+}
+
+// stamp is a time as the registry keeps it; 0 for none.
+func stamp(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+// when is the time of a stamp.
+func when(n int64) time.Time {
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, n).UTC()
+}
