@@ -28,6 +28,11 @@ func (p *Proc) openDevice(name string, rdev uint32, flag int) (*Open, error) {
 		d = full{}
 	case DevRandom, DevURandom:
 		d = random{}
+	case DevTTY:
+		if p.t.tty == nil {
+			return nil, &fs.PathError{Op: "open", Path: name, Err: vfs.ENXIO}
+		}
+		return p.t.tty.open(name, flag), nil
 	default:
 		return nil, &fs.PathError{Op: "open", Path: name, Err: vfs.ENXIO}
 	}

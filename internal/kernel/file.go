@@ -285,7 +285,7 @@ func (h *Handle) Same(other *Handle) bool {
 }
 
 // IsTerminal reports whether the handle is a terminal.
-func (h *Handle) IsTerminal() bool { return false }
+func (h *Handle) IsTerminal() bool { return h.Terminal() != nil }
 
 // Ready reports whether a read would return at once.
 func (h *Handle) Ready() bool {

@@ -92,12 +92,15 @@ type Kernel struct {
 	hostname string
 	booted   time.Time
 
-	mem atomic.Int64 // live bytes charged by all processes
+	mem    atomic.Int64 // live bytes charged by all processes
+	frozen atomic.Bool
+	stood  chan struct{} // tells a Pause that a process may have come to stand
 
 	mu        sync.Mutex
 	procs     map[int]*Proc    // guarded by mu
 	lastPID   int              // guarded by mu
 	fifos     map[uint64]*fifo // guarded by mu; by inode
+	ttys      map[int]*TTY     // guarded by mu; by number
 	incidents []Incident       // guarded by mu; the newest 16
 }
 
@@ -114,6 +117,7 @@ func New(c Config) *Kernel {
 	k := &Kernel{
 		fs: c.FS, programs: c.Programs, limits: c.Limits.filled(), network: c.Network, policy: c.Policy,
 		now: c.Now, rand: c.Rand, hostname: c.Hostname,
+		stood: make(chan struct{}, 1),
 	}
 	if k.now == nil {
 		k.now = time.Now

@@ -59,6 +59,9 @@ func (p *Proc) procPath(abs string) (q *Proc, name string, ok bool) {
 // openProc opens a file of /proc or a descriptor under /dev/fd. It returns
 // nil, nil where the path is an ordinary one.
 func (p *Proc) openProc(abs, name string, flag int) (*Open, error) {
+	if y := p.ttyAt(abs); y != nil {
+		return y.open(name, flag), nil
+	}
 	q, rest, ok := p.procPath(abs)
 	if !ok {
 		return nil, nil
@@ -99,6 +102,9 @@ const procIno = 1 << 62
 // procStat describes a file of /proc or what a descriptor under /dev/fd leads
 // to; ok is false where the path is an ordinary one.
 func (p *Proc) procStat(abs, name string) (info vfs.Info, ok bool, err error) {
+	if y := p.ttyAt(abs); y != nil {
+		return vfs.Special(path.Base(abs), ttyMode, 0, procIno+1<<32+uint64(y.n), p.Now()), true, nil
+	}
 	q, rest, found := p.procPath(abs)
 	if !found {
 		return info, false, nil
@@ -195,6 +201,9 @@ var procGlobals = []string{"cpuinfo", "filesystems", "loadavg", "meminfo", "moun
 
 // procDir lists a directory of /proc, and reports whether the path is one.
 func (p *Proc) procDir(abs string) ([]fs.DirEntry, bool) {
+	if abs == "/dev/pts" {
+		return p.k.ttyNames(), true
+	}
 	q, name, ok := p.procPath(abs)
 	if !ok {
 		return nil, false

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/vfs"
 )
 
@@ -22,10 +23,13 @@ type Run struct {
 	Umask  uint32
 	Stdin  io.Reader     // nil: empty
 	Stdout io.Writer     // nil: kept in Result, up to Output
-	Stderr io.Writer     // likewise
+	Stderr io.Writer     // likewise; not used with a TTY
 	Output int64         // bytes kept of each stream; 0: Limits.Output
 	Drain  time.Duration // for processes in the background; 0: DefaultDrain
 	Setup  func(p *Proc) // runs in the first process, before Main
+
+	TTY     *atoll.TTY    // nil: no terminal
+	Signals <-chan string // names of signals to send; nil: none
 }
 
 // Result is what became of a [Run].
@@ -51,6 +55,7 @@ const (
 	reasonContext
 	reasonSteps
 	reasonEnd
+	reasonSignal
 )
 
 // task is one command: its processes, its deadline, its steps.
@@ -61,6 +66,7 @@ type task struct {
 	dead  atomic.Bool
 	why   atomic.Int32
 	main  *Proc
+	tty   *TTY // set before the first process runs; nil: none
 
 	draining atomic.Bool
 	stir     chan struct{}
@@ -100,8 +106,9 @@ func (t *task) gone() <-chan struct{} {
 	return c
 }
 
-// idled tells a drain that a process has stopped running.
+// idled tells a drain, or a pause, that a process has stopped running.
 func (t *task) idled() {
+	t.k.stirPause()
 	if t.draining.Load() {
 		select {
 		case t.stir <- struct{}{}:
@@ -148,14 +155,72 @@ func (k *Kernel) Run(ctx context.Context, r Run) (Result, error) {
 		r.Setup(p)
 	}
 	stop := context.AfterFunc(ctx, func() { t.kill(reasonContext) })
+	deaf := t.listen(r)
 	t.add()
 	p.run()
 	t.done()
 	t.drain(r.Drain)
 	stop()
 	<-t.gone()
+	deaf()
+	if t.tty != nil {
+		t.tty.shut()
+	}
 	s.close(ctx)
 	return t.result(p, s)
+}
+
+// listen passes on the signals and sizes that come while the command runs.
+// What it returns ends that, and waits for it.
+func (t *task) listen(r Run) (deaf func()) {
+	signals, sizes := r.Signals, (<-chan atoll.Size)(nil)
+	if r.TTY != nil {
+		sizes = r.TTY.Resize
+	}
+	if signals == nil && sizes == nil {
+		return func() {}
+	}
+	over, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case name, ok := <-signals:
+				if !ok {
+					signals = nil
+				}
+				t.signal(name)
+			case size, ok := <-sizes:
+				if !ok {
+					sizes = nil
+					continue
+				}
+				t.tty.SetSize(size)
+			case <-over:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(over)
+		<-done
+	}
+}
+
+// signal sends a signal from outside: to the foreground of the terminal, or
+// else to the process group of the command. SIGKILL ends all of the command.
+// A name that no signal has is nobody's.
+func (t *task) signal(name string) {
+	s, ok := SignalNamed(name)
+	switch {
+	case !ok || s == 0:
+	case s == SIGKILL:
+		t.kill(reasonSignal)
+	case t.tty != nil:
+		_ = t.k.KillGroup(t.tty.Foreground(), s) // there may be nobody
+	default:
+		_ = t.k.KillGroup(t.main.Group(), s) // likewise
+	}
 }
 
 func (t *task) result(p *Proc, s *streams) (Result, error) {
@@ -192,6 +257,10 @@ func (t *task) drain(grace time.Duration) {
 		case <-gone:
 			return
 		case <-timer.C:
+			if t.k.frozen.Load() { // what stands still has not used its time
+				timer.Reset(grace)
+				continue
+			}
 			t.kill(reasonEnd)
 			return
 		case <-t.stir:

@@ -12,25 +12,25 @@ type Signal int
 
 // The signals that mean something here; the others exist by number.
 const (
-	SIGHUP  Signal = 1
-	SIGINT  Signal = 2
-	SIGQUIT Signal = 3
-	SIGABRT Signal = 6
-	SIGKILL Signal = 9
-	SIGUSR1 Signal = 10
-	SIGSEGV Signal = 11
-	SIGUSR2 Signal = 12
-	SIGPIPE Signal = 13
-	SIGALRM Signal = 14
-	SIGTERM Signal = 15
-	SIGCHLD Signal = 17
-	SIGCONT Signal = 18
-	SIGSTOP Signal = 19
-	SIGTSTP Signal = 20
-	SIGTTIN Signal = 21
-	SIGTTOU Signal = 22
-	SIGURG  Signal = 23
-	SIGWIN  Signal = 28
+	SIGHUP   Signal = 1
+	SIGINT   Signal = 2
+	SIGQUIT  Signal = 3
+	SIGABRT  Signal = 6
+	SIGKILL  Signal = 9
+	SIGUSR1  Signal = 10
+	SIGSEGV  Signal = 11
+	SIGUSR2  Signal = 12
+	SIGPIPE  Signal = 13
+	SIGALRM  Signal = 14
+	SIGTERM  Signal = 15
+	SIGCHLD  Signal = 17
+	SIGCONT  Signal = 18
+	SIGSTOP  Signal = 19
+	SIGTSTP  Signal = 20
+	SIGTTIN  Signal = 21
+	SIGTTOU  Signal = 22
+	SIGURG   Signal = 23
+	SIGWINCH Signal = 28
 )
 
 // NumSignals is one more than the highest signal.
@@ -185,7 +185,7 @@ func (k *Kernel) KillGroup(group int, s Signal) error {
 	return err
 }
 
-const ignoredByDefault = 1<<(SIGCHLD-1) | 1<<(SIGURG-1) | 1<<(SIGWIN-1)
+const ignoredByDefault = 1<<(SIGCHLD-1) | 1<<(SIGURG-1) | 1<<(SIGWINCH-1)
 
 // raise notes the signal and wakes the process.
 func (p *Proc) raise(s Signal) {
@@ -217,14 +217,17 @@ func (p *Proc) pass(s Signal) {
 	}
 }
 
-// check delivers what is pending.
+// check delivers what is pending, and stands still while the kernel does.
 func (p *Proc) check() {
-	if p.pending.Load() != 0 {
+	if p.pending.Load() != 0 || p.k.frozen.Load() {
 		p.deliver()
 	}
 }
 
 func (p *Proc) deliver() {
+	if p.k.frozen.Load() {
+		p.stand()
+	}
 	m := p.pending.Swap(0)
 	if m&SIGKILL.bit() != 0 {
 		p.die(SIGKILL)
@@ -260,6 +263,7 @@ func (p *Proc) halt() {
 		<-p.wake
 		p.blocked.Store(blockNone)
 	}
+	p.kick() // what woke it may have been meant for what it waited for before
 }
 
 // Stopped reports whether a signal stopped the process. Any goroutine may

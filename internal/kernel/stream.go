@@ -25,13 +25,17 @@ func (p *Proc) attach(r Run) *streams {
 	if s.limit <= 0 {
 		s.limit = p.k.limits.Output
 	}
+	if r.TTY != nil {
+		p.attachTTY(s, r)
+		return s
+	}
 	p.fds = make([]slot, 3, 4)
 	p.fds[0].f = s.openIn(r.Stdin)
-	p.fds[1].f = s.openOut(0, r.Stdout)
+	p.fds[1].f = s.openOut(0, r.Stdout, nil)
 	if r.Stderr != nil && r.Stderr == r.Stdout {
 		p.fds[2].f = p.fds[1].f.Retain()
 	} else {
-		p.fds[2].f = s.openOut(1, r.Stderr)
+		p.fds[2].f = s.openOut(1, r.Stderr, nil)
 	}
 	return s
 }
@@ -46,7 +50,7 @@ func (s *streams) openIn(r io.Reader) *Open {
 	return newOpen(&source{r: r, q: &pipe{readers: 1, writers: 1}}, "pipe:[0]", os.O_RDONLY)
 }
 
-func (s *streams) openOut(i int, w io.Writer) *Open {
+func (s *streams) openOut(i int, w io.Writer, gone func()) *Open {
 	switch w.(type) {
 	case nil:
 		s.outs[i] = &sink{limit: s.limit}
@@ -57,7 +61,7 @@ func (s *streams) openOut(i int, w io.Writer) *Open {
 	if w == io.Discard {
 		return newOpen(&sink{w: w}, "pipe:[1]", os.O_WRONLY)
 	}
-	h := &hostPipe{pipeEnd: pipeEnd{q: &pipe{readers: 1, writers: 1}, out: true}, done: make(chan struct{})}
+	h := &hostPipe{pipeEnd: pipeEnd{q: &pipe{readers: 1, writers: 1}, out: true}, done: make(chan struct{}), gone: gone}
 	s.pumps = append(s.pumps, h)
 	go h.pump(w)
 	return newOpen(h, "pipe:[1]", os.O_WRONLY)
@@ -233,17 +237,27 @@ func (*sink) close() {}
 type hostPipe struct {
 	pipeEnd
 	done chan struct{}
-	err  error // set before done is closed
+	err  error  // set before done is closed
+	gone func() // called once the host's writer has failed; nil: nothing
 }
 
 func (h *hostPipe) write(p *Proc, b []byte) (int, error) {
+	n, ok := h.fill(p, b)
+	if !ok {
+		return n, p.brokenPipe()
+	}
+	return n, nil
+}
+
+// fill writes b, and reports whether the host took all of it.
+func (h *hostPipe) fill(p *Proc, b []byte) (int, bool) {
 	q := h.q
 	total := len(b)
 	q.mu.Lock()
 	for len(b) > 0 {
 		if q.readers == 0 {
 			q.mu.Unlock()
-			return total - len(b), p.brokenPipe()
+			return total - len(b), false
 		}
 		n := q.put(b)
 		b = b[n:]
@@ -253,7 +267,7 @@ func (h *hostPipe) write(p *Proc, b []byte) (int, error) {
 		}
 	}
 	q.mu.Unlock()
-	return total, nil
+	return total, true
 }
 
 func (h *hostPipe) pump(w io.Writer) {
@@ -267,6 +281,9 @@ func (h *hostPipe) pump(w io.Writer) {
 		if _, err := w.Write(b[:n]); err != nil {
 			h.err = err
 			h.abandon()
+			if h.gone != nil {
+				h.gone()
+			}
 			return
 		}
 	}
