@@ -101,3 +101,27 @@ type Audit struct {
 	Outcome  string        `json:"outcome"`          // "ok", or the kind of the error
 	Duration time.Duration `json:"duration"`         // nanoseconds
 }
+
+// Change is what can be changed of a sandbox later; nil fields stay.
+type Change struct {
+	Name      *string           `json:"name,omitempty"`
+	Labels    map[string]string `json:"labels,omitempty"` // all of them
+	Lifecycle *Lifecycle        `json:"lifecycle,omitempty"`
+}
+
+// DriverInfo is a driver and what it does on this machine.
+type DriverInfo struct {
+	Name     string    `json:"name"`
+	Default  bool      `json:"default,omitempty"`
+	Features *Features `json:"features,omitempty"`
+	Error    string    `json:"error,omitempty"` // why it can't work here
+}
+
+// Server is a server as it shows itself to one who calls it.
+type Server struct {
+	Version string       `json:"version"`
+	Drivers []DriverInfo `json:"drivers"`
+	Owner   Owner        `json:"owner"`           // who calls
+	Scopes  []Scope      `json:"scopes"`          // what he may
+	Token   string       `json:"token,omitempty"` // the id of the token shown; empty: none was needed
+}

@@ -22,20 +22,11 @@ type Filter struct {
 	AllOwners bool // needs ScopeAdmin
 }
 
-// Change is what can be changed of a sandbox later; nil fields stay.
-type Change struct {
-	Name      *string           `json:"name,omitempty"`
-	Labels    map[string]string `json:"labels,omitempty"` // all of them
-	Lifecycle *atoll.Lifecycle  `json:"lifecycle,omitempty"`
-}
+// Change is what can be changed of a sandbox later.
+type Change = atoll.Change
 
 // DriverInfo is a driver and what it does on this machine.
-type DriverInfo struct {
-	Name     string          `json:"name"`
-	Default  bool            `json:"default,omitempty"`
-	Features *atoll.Features `json:"features,omitempty"`
-	Error    string          `json:"error,omitempty"` // why it can't work here
-}
+type DriverInfo = atoll.DriverInfo
 
 // Create makes a sandbox that is running when Create returns, or leaves nothing
 // behind but its row in the state "error" if it was named… and the reason.

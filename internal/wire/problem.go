@@ -14,10 +14,11 @@ type Problem struct {
 	Title  string   `json:"title"`
 	Status int      `json:"status"`
 	Detail string   `json:"detail,omitempty"`
-	Kind   string   `json:"kind"`             // the reason, for programs
-	Op     string   `json:"op,omitempty"`     // what was tried
-	ID     string   `json:"id,omitempty"`     // on what
-	Errors []Detail `json:"errors,omitempty"` // each single problem
+	Kind   string   `json:"kind"`              // the reason, for programs
+	Op     string   `json:"op,omitempty"`      // what was tried
+	ID     string   `json:"id,omitempty"`      // on what
+	Call   string   `json:"request,omitempty"` // the request's id, as in the server's log
+	Errors []Detail `json:"errors,omitempty"`  // each single problem
 }
 
 // Detail is one of several problems.
