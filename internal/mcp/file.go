@@ -1,0 +1,302 @@
+package mcp
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+type readIn struct {
+	Path    string `json:"path" jsonschema:"path in the sandbox, absolute"`
+	From    int    `json:"start_line,omitempty" jsonschema:"first line wanted, counted from 1"`
+	To      int    `json:"end_line,omitempty" jsonschema:"last line wanted"`
+	Sandbox string `json:"sandbox,omitempty" jsonschema:"name or id of the sandbox; your default one if left out"`
+}
+
+type writeIn struct {
+	Path       string `json:"path" jsonschema:"path in the sandbox, absolute; directories above it are made"`
+	Content    string `json:"content" jsonschema:"the whole new content"`
+	Executable bool   `json:"executable,omitempty" jsonschema:"may be run as a program"`
+	Sandbox    string `json:"sandbox,omitempty" jsonschema:"name or id of the sandbox; your default one if left out"`
+}
+
+type editIn struct {
+	Path    string `json:"path" jsonschema:"path in the sandbox, absolute"`
+	Old     string `json:"old_text" jsonschema:"text to replace, exactly as it stands in the file, white space included; with enough around it to be there only once"`
+	New     string `json:"new_text" jsonschema:"what to put in its place"`
+	All     bool   `json:"replace_all,omitempty" jsonschema:"replace every occurrence"`
+	Sandbox string `json:"sandbox,omitempty" jsonschema:"name or id of the sandbox; your default one if left out"`
+}
+
+type listIn struct {
+	Path    string `json:"path,omitempty" jsonschema:"directory in the sandbox, absolute; / if left out"`
+	Depth   int    `json:"depth,omitempty" jsonschema:"how many levels to show; 1 if left out, at most 8"`
+	Sandbox string `json:"sandbox,omitempty" jsonschema:"name or id of the sandbox; your default one if left out"`
+}
+
+const (
+	maxEdit    = 16 << 20 // bytes of a file that can be edited
+	maxLine    = 1 << 20  // bytes of one line that is looked at
+	maxEntries = 1000     // of a listing
+	maxDepth   = 8
+)
+
+func (t *tools) addFiles(s *mcp.Server) {
+	add(s, &mcp.Tool{
+		Name:        "read_file",
+		Description: "Read a text file of a sandbox, or some lines of it. A long answer is cut; ask for the lines you need.",
+		Annotations: reads("Read a file"),
+	}, t.read)
+	add(s, &mcp.Tool{
+		Name:        "write_file",
+		Description: "Write a file of a sandbox, replacing what was there. To change part of a file use edit_file.",
+		Annotations: changes("Write a file", true),
+	}, t.write)
+	add(s, &mcp.Tool{
+		Name:        "edit_file",
+		Description: "Replace a piece of text in a file of a sandbox. The old text must stand there exactly once, unless replace_all is set; otherwise nothing is changed and the answer says why.",
+		Annotations: changes("Edit a file", true),
+	}, t.edit)
+	add(s, &mcp.Tool{
+		Name:        "list_files",
+		Description: "List a directory of a sandbox: kind, size and name of each entry.",
+		Annotations: reads("List files"),
+	}, t.listFiles)
+}
+
+func (t *tools) read(ctx context.Context, _ *mcp.CallToolRequest, in readIn) (text string, err error) {
+	if err := absolute(in.Path); err != nil {
+		return "", err
+	}
+	if in.From < 0 || in.To < 0 || in.To > 0 && in.To < in.From {
+		return "", fmt.Errorf("%w: lines %d to %d: the first is 1, and the last not before the first", atoll.ErrInvalid, in.From, in.To)
+	}
+	sb, err := t.open(ctx, in.Sandbox)
+	if err != nil {
+		return "", err
+	}
+	rc, err := atoll.OpenFile(ctx, sb, in.Path)
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		if cerr := rc.Close(); err == nil && cerr != nil {
+			err = cerr
+		}
+	}()
+	return excerpt(rc, in.Path, max(in.From, 1), in.To)
+}
+
+// excerpt returns the lines from to to (0: the last) as far as they fit.
+func excerpt(r io.Reader, name string, from, to int) (string, error) {
+	br := bufio.NewReaderSize(r, 64<<10)
+	if start, _ := br.Peek(8 << 10); bytes.IndexByte(start, 0) >= 0 {
+		return "", fmt.Errorf("%w: %s is no text file; look at it with exec, for instance xxd or file", atoll.ErrInvalid, name)
+	}
+	var b strings.Builder
+	n := 0
+	for {
+		line, err := readLine(br)
+		if len(line) > 0 {
+			n++
+			if n >= from {
+				if b.Len()+len(line) > maxText {
+					fmt.Fprintf(&b, "\n[… cut in line %d: ask for start_line %d to go on …]", n, n)
+					return valid(b.String()), nil
+				}
+				b.Write(line)
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF) && n < from && from > 1:
+			return "", fmt.Errorf("%w: %s has %d lines, fewer than start_line %d", atoll.ErrInvalid, name, n, from)
+		case errors.Is(err, io.EOF) && b.Len() == 0:
+			return "[the file is empty]", nil
+		case errors.Is(err, io.EOF):
+			return valid(b.String()), nil
+		case err != nil:
+			return "", err
+		case to > 0 && n >= to:
+			return valid(b.String()), nil
+		}
+	}
+}
+
+// readLine returns a line with its end, at most maxLine bytes of it.
+func readLine(br *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := br.ReadSlice('\n')
+		line = append(line, part[:min(len(part), maxLine-len(line))]...)
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, err
+		}
+	}
+}
+
+func (t *tools) write(ctx context.Context, _ *mcp.CallToolRequest, in writeIn) (string, error) {
+	if err := absolute(in.Path); err != nil {
+		return "", err
+	}
+	sb, err := t.open(ctx, in.Sandbox)
+	if err != nil {
+		return "", err
+	}
+	perm := fs.FileMode(0o644)
+	if in.Executable {
+		perm = 0o755
+	}
+	if err := atoll.WriteFile(ctx, sb, in.Path, []byte(in.Content), perm); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("Wrote %d bytes to %s.", len(in.Content), in.Path), nil
+}
+
+func (t *tools) edit(ctx context.Context, _ *mcp.CallToolRequest, in editIn) (string, error) {
+	if err := absolute(in.Path); err != nil {
+		return "", err
+	}
+	sb, err := t.open(ctx, in.Sandbox)
+	if err != nil {
+		return "", err
+	}
+	info, err := atoll.Stat(ctx, sb, in.Path)
+	if err != nil {
+		return "", err
+	}
+	if info.Size() > maxEdit {
+		return "", fmt.Errorf("%w: %s has %d bytes, more than the %d that can be edited; use exec with sed", atoll.ErrInvalid, in.Path, info.Size(), maxEdit)
+	}
+	data, err := atoll.ReadFile(ctx, sb, in.Path)
+	if err != nil {
+		return "", err
+	}
+	if !utf8.Valid(data) {
+		return "", fmt.Errorf("%w: %s is no text file", atoll.ErrInvalid, in.Path)
+	}
+	text, n, err := replace(string(data), in)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", in.Path, err)
+	}
+	if err := atoll.WriteFile(ctx, sb, in.Path, []byte(text), info.Mode().Perm()); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("Replaced %d occurrence(s) in %s.", n, in.Path), nil
+}
+
+// replace puts the new text in the place of the old and says how often.
+func replace(text string, in editIn) (string, int, error) {
+	switch n := strings.Count(text, in.Old); {
+	case in.Old == "":
+		return "", 0, fmt.Errorf("%w: old_text is empty; write_file makes a new file", atoll.ErrInvalid)
+	case in.Old == in.New:
+		return "", 0, fmt.Errorf("%w: old_text and new_text are the same", atoll.ErrInvalid)
+	case n == 0:
+		return "", 0, fmt.Errorf("%w: old_text does not stand in the file; white space and line ends must be the same. Read it again", atoll.ErrInvalid)
+	case n > 1 && !in.All:
+		return "", 0, fmt.Errorf("%w: old_text stands there %d times, first in lines %s; give more of what is around it, or set replace_all", atoll.ErrInvalid, n, linesOf(text, in.Old))
+	default:
+		return strings.ReplaceAll(text, in.Old, in.New), n, nil
+	}
+}
+
+// linesOf returns the numbers of the first lines where old begins.
+func linesOf(text, old string) string {
+	var list []string
+	at, line := 0, 1
+	for len(list) < 5 {
+		i := strings.Index(text[at:], old)
+		if i < 0 {
+			break
+		}
+		line += strings.Count(text[at:at+i], "\n")
+		list = append(list, fmt.Sprint(line))
+		line += strings.Count(old, "\n")
+		at += i + len(old)
+	}
+	return strings.Join(list, ", ")
+}
+
+func (t *tools) listFiles(ctx context.Context, _ *mcp.CallToolRequest, in listIn) (string, error) {
+	if in.Path == "" {
+		in.Path = "/"
+	}
+	if err := absolute(in.Path); err != nil {
+		return "", err
+	}
+	if in.Depth < 0 || in.Depth > maxDepth {
+		return "", fmt.Errorf("%w: depth %d: must be between 1 and %d", atoll.ErrInvalid, in.Depth, maxDepth)
+	}
+	sb, err := t.open(ctx, in.Sandbox)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	l := &lister{ctx: ctx, sb: sb, out: &b}
+	if err := l.list(path.Clean(in.Path), "", max(in.Depth, 1)); err != nil {
+		return "", err
+	}
+	switch {
+	case l.n == 0:
+		return "[the directory is empty]", nil
+	case l.n >= maxEntries:
+		fmt.Fprintf(&b, "[… more than %d entries: list a directory below, or use exec with find …]\n", maxEntries)
+	}
+	return clipText(b.String()), nil
+}
+
+// lister walks directories.
+type lister struct {
+	ctx context.Context //nolint:containedctx // it lives as long as the one call
+	sb  atoll.Sandbox
+	out *strings.Builder
+	n   int
+}
+
+func (l *lister) list(dir, prefix string, depth int) error {
+	entries, err := atoll.ReadDir(l.ctx, l.sb, dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if l.n >= maxEntries {
+			return nil
+		}
+		l.n++
+		kind := "file"
+		switch {
+		case e.IsDir():
+			kind = "dir "
+		case e.Mode()&fs.ModeSymlink != 0:
+			kind = "link"
+		case !e.Mode().IsRegular():
+			kind = "else"
+		}
+		fmt.Fprintf(l.out, "%s %10d  %s%s\n", kind, e.Size(), prefix, visible(e.Name()))
+		if e.IsDir() && depth > 1 {
+			if err := l.list(path.Join(dir, e.Name()), prefix+visible(e.Name())+"/", depth-1); err != nil && !errors.Is(err, atoll.ErrNotFound) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// visible makes a name that a sandbox chose one line of text.
+func visible(name string) string {
+	if strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f || r == utf8.RuneError }) {
+		return fmt.Sprintf("%q", name)
+	}
+	return name
+}

@@ -1,0 +1,112 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+type createIn struct {
+	Name      string            `json:"name,omitempty" jsonschema:"what to call it: a-z, 0-9, '-', '_', '.'; made up if left out"`
+	Driver    string            `json:"driver,omitempty" jsonschema:"which kind of wall, if the default one will not do"`
+	Image     string            `json:"image,omitempty" jsonschema:"image of the root file system, for drivers that have images"`
+	Allow     []string          `json:"allow,omitempty" jsonschema:"hosts that may be reached: NAME, *.NAME, NAME:PORT or a URL prefix; none by default"`
+	Env       map[string]string `json:"env,omitempty" jsonschema:"environment variables of every command"`
+	Workspace string            `json:"workspace,omitempty" jsonschema:"name of a workspace whose files outlive the sandbox; mounted at /workspace"`
+	MemoryMB  int64             `json:"memory_mb,omitempty" jsonschema:"limit of memory in MiB"`
+}
+
+type nothing struct{}
+
+type oneIn struct {
+	Sandbox string `json:"sandbox" jsonschema:"name or id of the sandbox"`
+}
+
+func (t *tools) addSandboxes(s *mcp.Server) {
+	add(s, &mcp.Tool{
+		Name:        "create_sandbox",
+		Description: "Make a new isolated computer. Not needed for ordinary work: tools without \"sandbox\" use your default one. Make one when you need a second machine, other limits, or network access to some hosts.",
+		Annotations: changes("Create sandbox", false),
+	}, t.create)
+	add(s, &mcp.Tool{
+		Name:        "list_sandboxes",
+		Description: "List the sandboxes there are, with their state and what they are for.",
+		Annotations: reads("List sandboxes"),
+	}, t.list)
+	add(s, &mcp.Tool{
+		Name:        "destroy_sandbox",
+		Description: "Remove a sandbox with all its files and processes, for good. Its workspaces stay.",
+		Annotations: changes("Destroy sandbox", true),
+	}, t.destroy)
+}
+
+func (t *tools) create(ctx context.Context, _ *mcp.CallToolRequest, in createIn) (string, error) {
+	if in.MemoryMB < 0 {
+		return "", fmt.Errorf("%w: memory_mb %d: must not be negative", atoll.ErrInvalid, in.MemoryMB)
+	}
+	cfg := atoll.Config{Driver: in.Driver}
+	cfg.Name, cfg.Image, cfg.Network.Allow, cfg.Limits.Memory = in.Name, in.Image, in.Allow, in.MemoryMB<<20
+	for k, v := range in.Env {
+		cfg.Env = append(cfg.Env, k+"="+v)
+	}
+	if in.Workspace != "" {
+		cfg.Workspaces = []atoll.WorkspaceMount{{Workspace: in.Workspace}}
+	}
+	sb, err := t.fleet.Create(ctx, cfg)
+	if err != nil {
+		return "", err
+	}
+	st, err := sb.Status(ctx)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("Sandbox %s is running (driver %s). Pass \"sandbox\": %q to the other tools.", called(st), st.Driver, called(st)), nil
+}
+
+func called(st atoll.Status) string {
+	if st.Name != "" {
+		return st.Name
+	}
+	return st.ID
+}
+
+func (t *tools) list(ctx context.Context, _ *mcp.CallToolRequest, _ nothing) (string, error) {
+	all, err := t.fleet.List(ctx)
+	if err != nil {
+		return "", err
+	}
+	if len(all) == 0 {
+		return "There are no sandboxes. Your default one is made when a tool first uses it.", nil
+	}
+	var b strings.Builder
+	for _, i := range all {
+		fmt.Fprintf(&b, "%s: %s, driver %s, made %s", called(i.Status), i.State, i.Driver, i.Created.UTC().Format(time.RFC3339))
+		for _, w := range i.Config.Workspaces {
+			fmt.Fprintf(&b, ", workspace %s at %s", w.Workspace, w.At())
+		}
+		if a := i.Config.Network.Allow; len(a) > 0 {
+			fmt.Fprintf(&b, ", may reach %s", strings.Join(a, " "))
+		}
+		if called(i.Status) == t.opts.Sandbox {
+			b.WriteString(" (your default)")
+		}
+		b.WriteByte('\n')
+	}
+	return clipText(b.String()), nil
+}
+
+func (t *tools) destroy(ctx context.Context, _ *mcp.CallToolRequest, in oneIn) (string, error) {
+	sb, err := t.fleet.Open(ctx, in.Sandbox)
+	if err != nil {
+		return "", err
+	}
+	if err := sb.Destroy(ctx); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("Sandbox %s is gone.", in.Sandbox), nil
+}

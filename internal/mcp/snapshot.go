@@ -1,0 +1,120 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+type snapshotIn struct {
+	Name    string `json:"name,omitempty" jsonschema:"what to call this point; made up if left out"`
+	Sandbox string `json:"sandbox,omitempty" jsonschema:"name or id of the sandbox; your default one if left out"`
+}
+
+type restoreIn struct {
+	Snapshot string `json:"snapshot" jsonschema:"name or id of the snapshot"`
+	Sandbox  string `json:"sandbox,omitempty" jsonschema:"name or id of the sandbox; your default one if left out"`
+}
+
+type listSnapshotsIn struct {
+	Sandbox string `json:"sandbox,omitempty" jsonschema:"name or id of the sandbox; your default one if left out"`
+}
+
+type forkIn struct {
+	Name     string `json:"name,omitempty" jsonschema:"what to call the new sandbox; made up if left out"`
+	Snapshot string `json:"snapshot,omitempty" jsonschema:"start from this snapshot; from now if left out"`
+	Sandbox  string `json:"sandbox,omitempty" jsonschema:"name or id of the sandbox to double; your default one if left out"`
+}
+
+func (t *tools) addSnapshots(s *mcp.Server) {
+	add(s, &mcp.Tool{
+		Name:        "snapshot",
+		Description: "Keep the files of a sandbox as they are now, to go back to with restore or to start others from with fork. It takes no time and little space: take one before anything risky.",
+		Annotations: changes("Take a snapshot", false),
+	}, t.snapshot)
+	add(s, &mcp.Tool{
+		Name:        "restore",
+		Description: "Make a sandbox exactly what it was at a snapshot. All that came later in it is lost; workspaces are not touched.",
+		Annotations: changes("Go back to a snapshot", true),
+	}, t.restore)
+	add(s, &mcp.Tool{
+		Name:        "list_snapshots",
+		Description: "List the snapshots of a sandbox.",
+		Annotations: reads("List snapshots"),
+	}, t.listSnapshots)
+	add(s, &mcp.Tool{
+		Name:        "fork",
+		Description: "Double a sandbox: the new one starts with the same files and goes its own way, so that two attempts do not disturb each other.",
+		Annotations: changes("Fork a sandbox", false),
+	}, t.fork)
+}
+
+func (t *tools) snapshot(ctx context.Context, _ *mcp.CallToolRequest, in snapshotIn) (string, error) {
+	sb, err := t.open(ctx, in.Sandbox)
+	if err != nil {
+		return "", err
+	}
+	info, err := atoll.Snapshot(ctx, sb, in.Name)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("Snapshot %s holds %d files, %d bytes. restore with \"snapshot\": %q goes back to it.", pointName(info), info.Files, info.Size, pointName(info)), nil
+}
+
+func pointName(i atoll.SnapshotInfo) string {
+	if i.Name != "" {
+		return i.Name
+	}
+	return i.ID
+}
+
+func (t *tools) restore(ctx context.Context, _ *mcp.CallToolRequest, in restoreIn) (string, error) {
+	sb, err := t.open(ctx, in.Sandbox)
+	if err != nil {
+		return "", err
+	}
+	if err := atoll.Restore(ctx, sb, in.Snapshot); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("The sandbox is what it was at %s.", in.Snapshot), nil
+}
+
+func (t *tools) listSnapshots(ctx context.Context, _ *mcp.CallToolRequest, in listSnapshotsIn) (string, error) {
+	sb, err := t.open(ctx, in.Sandbox)
+	if err != nil {
+		return "", err
+	}
+	all, err := atoll.Snapshots(ctx, sb)
+	if err != nil {
+		return "", err
+	}
+	if len(all) == 0 {
+		return "There are no snapshots.", nil
+	}
+	var b strings.Builder
+	for _, i := range all {
+		fmt.Fprintf(&b, "%s: made %s, %d files, %d bytes\n", pointName(i), i.Created.UTC().Format(time.RFC3339), i.Files, i.Size)
+	}
+	return clipText(b.String()), nil
+}
+
+func (t *tools) fork(ctx context.Context, _ *mcp.CallToolRequest, in forkIn) (string, error) {
+	sb, err := t.open(ctx, in.Sandbox)
+	if err != nil {
+		return "", err
+	}
+	fork, err := atoll.Fork(ctx, sb, in.Snapshot, atoll.Spec{Name: in.Name})
+	if err != nil {
+		return "", err
+	}
+	st, err := fork.Status(ctx)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("Sandbox %s is running. Pass \"sandbox\": %q to work in it.", called(st), called(st)), nil
+}
