@@ -274,16 +274,16 @@ func (l *lister) list(dir, prefix string, depth int) error {
 			return nil
 		}
 		l.n++
-		kind := "file"
+		kind, size := "file", fmt.Sprint(e.Size())
 		switch {
 		case e.IsDir():
-			kind = "dir "
+			kind, size = "dir ", "-"
 		case e.Mode()&fs.ModeSymlink != 0:
 			kind = "link"
 		case !e.Mode().IsRegular():
 			kind = "else"
 		}
-		fmt.Fprintf(l.out, "%s %10d  %s%s\n", kind, e.Size(), prefix, visible(e.Name()))
+		fmt.Fprintf(l.out, "%s %10s  %s%s\n", kind, size, prefix, visible(e.Name()))
 		if e.IsDir() && depth > 1 {
 			if err := l.list(path.Join(dir, e.Name()), prefix+visible(e.Name())+"/", depth-1); err != nil && !errors.Is(err, atoll.ErrNotFound) {
 				return err

@@ -145,7 +145,7 @@ func TestTools(t *testing.T) {
 		{"EmptyFile", "exec", args{"command": ": > /empty; mkdir /emptydir"}, "[exit…", false},
 		{"EmptyFileSaysSo", "read_file", args{"path": "/empty"}, "[the file is empty]", false},
 		{"EmptyDirectorySaysSo", "list_files", args{"path": "/emptydir"}, "[the directory is empty]", false},
-		{"ListShowsKinds", "list_files", args{"path": "/a", "depth": 3}, "dir           0  b\nfile         12  b/c.txt\n", false},
+		{"ListShowsKinds", "list_files", args{"path": "/a", "depth": 3}, "dir           -  b\nfile         12  b/c.txt\n", false},
 		{"HostileNamesAreOneLine", "exec", args{"command": `mkdir /h; touch "/h/$(printf 'a\nb\033[31m')"; ls /h | wc -l`}, "2\n", false},
 		{"HostileNamesAreQuoted", "list_files", args{"path": "/h"}, `file          0  "a\nb\x1b[31m"` + "\n", false},
 		{"ListDepthIsBounded", "list_files", args{"path": "/", "depth": 99}, "…depth 99", true},
