@@ -18,3 +18,6 @@ func (a *Account) Pools(ctx context.Context) ([]atoll.Pool, error) { return nil,
 // RemovePool removes a pool and the sandboxes of it that nobody has claimed. It
 // needs ScopeAdmin.
 func (a *Account) RemovePool(ctx context.Context, name string) error { return atoll.ErrUnsupported }
+
+// fillPools keeps every pool at its size until ctx is done.
+func (f *Fleet) fillPools(ctx context.Context) error { return atoll.ErrUnsupported }

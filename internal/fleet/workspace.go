@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"database/sql"
 	"io"
 
 	"github.com/atoll-sandbox/atoll"
@@ -63,3 +64,20 @@ func (f *Files) Export(ctx context.Context, name string) (io.ReadCloser, error) 
 
 // Close ends the use of the files.
 func (f *Files) Close() error { return nil }
+
+// mountsFor makes the workspaces of a configuration that are missing, notes in
+// the registry that the sandbox mounts them, whose row must be there, and
+// returns where they are on the host.
+func (f *Fleet) mountsFor(ctx context.Context, tx *sql.Tx, owner atoll.Owner, sandbox string, cfg atoll.Config) ([]atoll.Mount, error) {
+	return nil, atoll.ErrUnsupported
+}
+
+// unmount notes that a sandbox mounts nothing any more.
+func (f *Fleet) unmount(ctx context.Context, tx *sql.Tx, sandbox string) error {
+	return atoll.ErrUnsupported
+}
+
+// workspaceUsage returns how many workspaces an owner has, and the bytes in them.
+func (f *Fleet) workspaceUsage(ctx context.Context, tx *sql.Tx, owner atoll.Owner) (n int, bytes int64, err error) {
+	return 0, 0, atoll.ErrUnsupported
+}
