@@ -57,11 +57,19 @@ const (
 )
 
 // Window is how much standard input may be under way, MaxPayload the longest
-// payload of a message.
+// payload of a message, MaxStart the longest first message.
 const (
 	Window     = 256 << 10
 	MaxPayload = 32 << 10
+	MaxStart   = 16 << 20
 )
+
+// OutputWindow is how much output a client of ours lets come before it has
+// acknowledged any. A stream has such a window if its request asks for one
+// (?window=BYTES): then messages of the server, such as how the command ended,
+// overtake output that nobody takes. Without it, the connection's own flow is
+// all that holds a command back.
+const OutputWindow = 1 << 20
 
 // ClientControl is what a client says besides standard input. The first
 // message of an exec stream has Start; one of the other members is set later.
@@ -69,7 +77,8 @@ type ClientControl struct {
 	Start  *Command    `json:"start,omitempty"`
 	Resize *atoll.Size `json:"resize,omitempty"`
 	Signal string      `json:"signal,omitempty"`
-	EOF    bool        `json:"eof,omitempty"`    // standard input has ended
+	EOF    bool        `json:"eof,omitempty"`    // standard input has ended; may come with Start
+	Ack    int         `json:"ack,omitempty"`    // bytes of output that were taken, if the stream has a window
 	Cancel bool        `json:"cancel,omitempty"` // end the command with all its processes; Exit follows
 	Detach bool        `json:"detach,omitempty"` // leave it running and close the stream
 }
