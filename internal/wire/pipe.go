@@ -14,14 +14,14 @@ type Pipe struct {
 	size     int
 	consumed func(n int) // called with what was read, without mu
 
-	mu       sync.Mutex
-	cond     sync.Cond
-	buf      []byte // guarded by mu; a ring of up to size bytes
-	head, n  int    // guarded by mu
-	ended    error  // guarded by mu; what the reader gets after the last byte; nil: more may come
-	deaf     bool   // guarded by mu; nobody reads any more
-	reading  deadline
-	writing  deadline
+	mu      sync.Mutex
+	cond    sync.Cond
+	buf     []byte // guarded by mu; a ring of up to size bytes
+	head, n int    // guarded by mu
+	ended   error  // guarded by mu; what the reader gets after the last byte; nil: more may come
+	deaf    bool   // guarded by mu; nobody reads any more
+	reading deadline
+	writing deadline
 }
 
 // deadline is the end of an end's patience. Pipe.mu guards it.
