@@ -11,14 +11,11 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
-	"go.uber.org/goleak"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 	"github.com/atoll-sandbox/atoll/internal/mcp"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fleet is one of the virtual driver, in which names are unique.
 type fleet struct {
