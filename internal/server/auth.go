@@ -1,0 +1,116 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/fleet"
+)
+
+type localKey struct{}
+
+type pipeKey struct{}
+
+// isPipe reports whether a request came from this process.
+func isPipe(ctx context.Context) bool {
+	pipe, _ := ctx.Value(pipeKey{}).(bool)
+	return pipe
+}
+
+// isLocal reports whether a request came over a unix socket or from this
+// process.
+func isLocal(ctx context.Context) bool {
+	local, _ := ctx.Value(localKey{}).(bool)
+	return local
+}
+
+// open reports whether a request needs no token: there are two such paths.
+func open(r *http.Request) bool {
+	return r.URL.Path == "/healthz" || r.URL.Path == "/readyz"
+}
+
+// authenticate finds out who calls. Without a token that is nobody, but on a
+// local socket the people of this machine.
+func (s *Server) authenticate(r *http.Request, c *call) error {
+	shown := r.Header.Values("Authorization")
+	if len(shown) == 0 && c.local {
+		c.caller = fleet.LocalCaller()
+		c.account = s.fleet.For(c.caller)
+		return nil
+	}
+	if err := s.callers.mayGuess(r); err != nil {
+		return err
+	}
+	if len(shown) == 1 {
+		scheme, secret, _ := strings.Cut(shown[0], " ")
+		secret = strings.TrimSpace(secret)
+		if strings.EqualFold(scheme, "Bearer") && secret != "" {
+			caller, err := s.fleet.Authenticate(r.Context(), secret)
+			if err == nil {
+				c.caller, c.account = caller, s.fleet.For(caller)
+				return nil
+			}
+			if !errors.Is(err, atoll.ErrDenied) {
+				return err
+			}
+		}
+	}
+	s.metrics.strangers.Inc()
+	s.callers.guessed(r)
+	return &refusal{
+		status: http.StatusUnauthorized, kind: "denied", header: http.Header{"Www-Authenticate": {`Bearer realm="atoll"`}},
+		detail: "a good token is needed: Authorization: Bearer TOKEN; 'atoll token create' makes one",
+	}
+}
+
+// checkOrigin refuses what a web page of somebody else makes a browser send,
+// also through a name that was made to point here.
+func (s *Server) checkOrigin(r *http.Request) error {
+	own := s.ownHost(r.Host)
+	if !own && onLoopback(r) {
+		return &refusal{status: http.StatusMisdirectedRequest, kind: "denied",
+			detail: fmt.Sprintf("host %q: this server is not called so; --host-name allows it", r.Host)}
+	}
+	origins := r.Header.Values("Origin")
+	if len(origins) == 0 {
+		return nil
+	}
+	for _, origin := range origins {
+		if slices.Contains(s.opts.Origins, origin) {
+			continue
+		}
+		u, err := url.Parse(origin)
+		if err != nil || u.Host == "" || !own || !strings.EqualFold(u.Host, r.Host) {
+			return &refusal{status: http.StatusForbidden, kind: "denied",
+				detail: fmt.Sprintf("origin %q: web pages from there may not call this server", origin)}
+		}
+	}
+	return nil
+}
+
+// ownHost reports whether a Host header is one that nobody else can make point
+// here: an address, localhost, or a name that the options have.
+func (s *Server) ownHost(host string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	name = strings.ToLower(strings.TrimSuffix(strings.Trim(name, "[]"), "."))
+	if net.ParseIP(name) != nil || name == "localhost" || strings.HasSuffix(name, ".localhost") {
+		return true
+	}
+	return slices.ContainsFunc(s.opts.Hosts, func(h string) bool { return strings.EqualFold(h, name) })
+}
+
+// onLoopback reports whether a request came to an address of this machine only.
+func onLoopback(r *http.Request) bool {
+	addr, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	return ok && addr.IP.IsLoopback()
+}

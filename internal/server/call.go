@@ -1,0 +1,158 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/atoll-sandbox/atoll/internal/fleet"
+)
+
+// call is one request on its way through the server.
+type call struct {
+	id      string // in the log, in problems and in X-Request-Id
+	local   bool   // came over a socket that only people of this machine reach
+	method  string
+	pattern string // of the route; empty: none
+	caller  fleet.Caller
+	account *fleet.Account
+}
+
+// errPanic stands for what only the log says.
+var errPanic = errors.New("panic")
+
+type callKey struct{}
+
+// callOf returns the call that a context belongs to.
+func callOf(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{}).(*call)
+	return c
+}
+
+// account returns the fleet as the caller of a request sees it.
+func account(ctx context.Context) *fleet.Account { return callOf(ctx).account }
+
+// answer is the one way that every request takes: who is it, may he, where to.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
+	s.active.enter()
+	defer s.active.leave()
+	c := &call{id: requestID(r), method: r.Method, local: isLocal(r.Context())}
+	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
+	out := s.newWriter(w, r)
+	out.Header().Set("X-Request-Id", c.id)
+	out.Header().Set("X-Content-Type-Options", "nosniff")
+	out.Header().Set("Cache-Control", "no-store")
+	out.Header().Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	begun := time.Now()
+	defer func() {
+		s.recovered(out, r, recover())
+		out.finish()
+		s.metrics.request(r.Method, c.pattern, out.status, time.Since(begun))
+		s.log.DebugContext(r.Context(), "request", "id", c.id, "method", r.Method, "route", c.pattern, "status", out.status,
+			"bytes", out.written, "took", time.Since(begun), "owner", c.caller.Owner.String(), "token", c.caller.Token)
+	}()
+	if err := s.pass(out, r, c); err != nil {
+		s.fail(out, r, err)
+	}
+}
+
+// pass lets a request through the gates, to its route.
+func (s *Server) pass(w *writer, r *http.Request, c *call) error {
+	if err := s.checkRequest(r); err != nil {
+		return err
+	}
+	if !c.local {
+		if err := s.checkOrigin(r); err != nil {
+			return err
+		}
+	}
+	if open(r) {
+		c.pattern = r.URL.Path
+		s.mux.ServeHTTP(w, r)
+		return nil
+	}
+	if err := s.authenticate(r, c); err != nil {
+		return err
+	}
+	done, err := s.callers.admit(c, r)
+	if err != nil {
+		return err
+	}
+	defer done()
+	h, pattern := s.mux.Handler(r)
+	if pattern == "" {
+		return s.noRoute(h, r)
+	}
+	c.pattern = pattern
+	r.Body = s.newBody(w, r)
+	s.mux.ServeHTTP(w, r)
+	return nil
+}
+
+// noRoute says why no route takes a request: there is none of this path, or
+// none of this method.
+func (s *Server) noRoute(h http.Handler, r *http.Request) error {
+	seen := &blind{header: make(http.Header)}
+	h.ServeHTTP(seen, r)
+	if seen.status == http.StatusMethodNotAllowed {
+		allow := seen.header.Get("Allow")
+		return &refusal{status: seen.status, kind: "unsupported", header: http.Header{"Allow": {allow}},
+			detail: fmt.Sprintf("%s %s: this path takes %s", r.Method, r.URL.Path, allow)}
+	}
+	return &refusal{status: http.StatusNotFound, kind: "not_found",
+		detail: fmt.Sprintf("%s: there is no such path; /openapi.json lists those that there are", r.URL.Path)}
+}
+
+// blind is a ResponseWriter that keeps only the status.
+type blind struct {
+	header http.Header
+	status int
+}
+
+func (b *blind) Header() http.Header { return b.header }
+
+func (b *blind) WriteHeader(status int) { b.status = status }
+
+func (b *blind) Write(p []byte) (int, error) { return len(p), nil }
+
+// recovered turns a panic into an answer without its internals; the log has
+// them.
+func (s *Server) recovered(w *writer, r *http.Request, p any) {
+	if p == nil {
+		return
+	}
+	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		w.broken = true
+		return
+	}
+	c := callOf(r.Context())
+	s.log.ErrorContext(r.Context(), "panic", "id", c.id, "method", r.Method, "route", c.pattern, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	s.metrics.panics.Inc()
+	s.fail(w, r, errPanic)
+}
+
+// requestID takes over the id of a request, if it is a plain one, or makes one.
+func requestID(r *http.Request) string {
+	id := r.Header.Get("X-Request-Id")
+	if id != "" && len(id) <= 64 && plainID(id) {
+		return id
+	}
+	b := make([]byte, 10)
+	_, _ = rand.Read(b) // never fails
+	return base32.HexEncoding.EncodeToString(b)
+}
+
+func plainID(id string) bool {
+	for i := range len(id) {
+		c := id[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.' {
+			return false
+		}
+	}
+	return true
+}

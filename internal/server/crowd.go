@@ -1,0 +1,43 @@
+package server
+
+import "sync"
+
+// crowd counts what is under way, so that somebody can wait for the last.
+type crowd struct {
+	mu    sync.Mutex
+	n     int             // guarded by mu
+	empty []chan struct{} // closed when n is 0; guarded by mu
+}
+
+// enter counts one in.
+func (c *crowd) enter() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n++
+}
+
+// leave counts one out.
+func (c *crowd) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.n--; c.n > 0 {
+		return
+	}
+	for _, e := range c.empty {
+		close(e)
+	}
+	c.empty = nil
+}
+
+// gone returns a channel that is closed when nobody is there, now or later.
+func (c *crowd) gone() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := make(chan struct{})
+	if c.n == 0 {
+		close(e)
+	} else {
+		c.empty = append(c.empty, e)
+	}
+	return e
+}

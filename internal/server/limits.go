@@ -1,0 +1,354 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/time/rate"
+)
+
+// Limits bound what one caller can take. 0 means the default, negative none.
+type Limits struct {
+	Rate       float64 // requests per second of one caller; 0: 1,000
+	Burst      int     // that may come at once; 0: twice the rate
+	Concurrent int     // requests of one caller under way, streams too; 0: 1,024
+	Body       int64   // bytes of a JSON body; 0: 1 MiB
+	Header     int     // bytes of all headers; 0: 32 KiB
+
+	HeaderTime time.Duration // until the headers of a request are there; 0: 10 s
+	BodyTime   time.Duration // until a JSON body is there; 0: 30 s
+	Stall      time.Duration // without a byte, of what a request or an answer still has to carry; 0: 1 min
+	Idle       time.Duration // of a connection between requests; 0: 2 min
+	Heartbeat  time.Duration // of event streams; 0: 15 s
+}
+
+// The rest of the limits, which nobody needs to change.
+const (
+	maxURL     = 16 << 10 // bytes of path and query
+	maxCallers = 10_000   // that are remembered for their rate
+	maxGuesses = 20       // wrong tokens that may come at once from one address; then one a second
+)
+
+func (l Limits) effective() Limits {
+	def := func(v *time.Duration, d time.Duration) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	if l.Rate == 0 {
+		l.Rate = 1000
+	}
+	if l.Burst == 0 {
+		l.Burst = int(2 * l.Rate)
+	}
+	if l.Concurrent == 0 {
+		l.Concurrent = 1024
+	}
+	if l.Body <= 0 {
+		l.Body = 1 << 20
+	}
+	if l.Header <= 0 {
+		l.Header = 32 << 10
+	}
+	def(&l.HeaderTime, 10*time.Second)
+	def(&l.BodyTime, 30*time.Second)
+	def(&l.Stall, time.Minute)
+	def(&l.Idle, 2*time.Minute)
+	def(&l.Heartbeat, 15*time.Second)
+	return l
+}
+
+// checkRequest refuses what no honest client sends.
+func (s *Server) checkRequest(r *http.Request) error {
+	if len(r.RequestURI) > maxURL {
+		return refuse(http.StatusRequestURITooLong, "the URL has %d bytes: at most %d are taken", len(r.RequestURI), maxURL)
+	}
+	size := 0
+	for k, values := range r.Header {
+		for _, v := range values {
+			size += len(k) + len(v) + 4
+			if !utf8.ValidString(v) {
+				return refuse(http.StatusBadRequest, "header %s: must be valid UTF-8", k)
+			}
+		}
+	}
+	if size > s.limits.Header {
+		return refuse(http.StatusRequestHeaderFieldsTooLarge, "the headers have %d bytes: at most %d are taken", size, s.limits.Header)
+	}
+	p := r.URL.Path
+	if !utf8.ValidString(p) || strings.IndexByte(p, 0) >= 0 {
+		return refuse(http.StatusBadRequest, "the path must be valid UTF-8 without NUL bytes")
+	}
+	if p != "/" && p != path.Clean(p) || !strings.HasPrefix(p, "/") {
+		return &refusal{status: http.StatusNotFound, kind: "not_found", detail: fmt.Sprintf("%q: no path here has empty parts, dots or a slash at its end", p)}
+	}
+	return checkQuery(r.URL.RawQuery)
+}
+
+// checkQuery refuses parameters that are not what they seem.
+func checkQuery(raw string) error {
+	if raw == "" {
+		return nil
+	}
+	q, err := url.ParseQuery(raw)
+	if err != nil {
+		return refuse(http.StatusBadRequest, "the query is not one: %v", err)
+	}
+	for k, values := range q {
+		if len(values) > 1 {
+			return refuse(http.StatusBadRequest, "query.%s is there %d times: once is enough", k, len(values))
+		}
+		if !utf8.ValidString(k+values[0]) || strings.IndexByte(k+values[0], 0) >= 0 {
+			return refuse(http.StatusBadRequest, "query.%q: must be valid UTF-8 without NUL bytes", k)
+		}
+	}
+	return nil
+}
+
+// callers counts who calls how often.
+type callers struct {
+	limits Limits
+
+	mu      sync.Mutex
+	known   map[string]*tally        // by token, guarded by mu
+	guesses map[string]*rate.Limiter // of wrong tokens, by address, guarded by mu
+}
+
+// tally is one caller's share.
+type tally struct {
+	rate  *rate.Limiter
+	under int // way
+}
+
+func newCallers(l Limits) *callers {
+	return &callers{limits: l, known: make(map[string]*tally), guesses: make(map[string]*rate.Limiter)}
+}
+
+// admit counts a request in, or says when to come again.
+func (c *callers) admit(who *call, _ *http.Request) (done func(), err error) {
+	if who.local && who.caller.Token == "" {
+		return func() {}, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.known[who.caller.Token]
+	if t == nil {
+		c.forget()
+		t = &tally{rate: rate.NewLimiter(c.perSecond(), c.limits.Burst)}
+		c.known[who.caller.Token] = t
+	}
+	if c.limits.Concurrent > 0 && t.under >= c.limits.Concurrent {
+		return nil, tooMany(time.Second, "%d requests are under way: wait until one has ended", t.under)
+	}
+	if wait := reserve(t.rate); wait > 0 {
+		return nil, tooMany(wait, "more than %v requests a second", c.limits.Rate)
+	}
+	t.under++
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		t.under--
+	}, nil
+}
+
+func (c *callers) perSecond() rate.Limit {
+	if c.limits.Rate < 0 {
+		return rate.Inf
+	}
+	return rate.Limit(c.limits.Rate)
+}
+
+// forget makes room: for who has nothing under way and has not called for so
+// long that all is his again. It is called with mu held.
+func (c *callers) forget() {
+	if len(c.known) >= maxCallers {
+		for k, t := range c.known {
+			if t.under == 0 && (len(c.known) >= 2*maxCallers || t.rate.Tokens() >= float64(t.rate.Burst())) {
+				delete(c.known, k)
+			}
+		}
+	}
+	if len(c.guesses) >= maxCallers {
+		clear(c.guesses)
+	}
+}
+
+// reserve takes one from a limiter, or says how long to wait for it.
+func reserve(l *rate.Limiter) time.Duration {
+	if l.Allow() {
+		return 0
+	}
+	if l.Limit() <= 0 {
+		return time.Minute
+	}
+	return time.Duration((1 - l.Tokens()) / float64(l.Limit()) * float64(time.Second))
+}
+
+// mayGuess refuses an address from which too many wrong tokens came.
+func (c *callers) mayGuess(r *http.Request) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l := c.guesses[address(r)]; l != nil && l.Tokens() < 1 {
+		return tooMany(time.Second, "too many wrong tokens came from your address")
+	}
+	return nil
+}
+
+// guessed notes a wrong token.
+func (c *callers) guessed(r *http.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.guesses[address(r)]
+	if l == nil {
+		c.forget()
+		l = rate.NewLimiter(1, maxGuesses)
+		c.guesses[address(r)] = l
+	}
+	l.Allow()
+}
+
+// address returns where a request came from, without the port.
+func address(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}
+
+func tooMany(wait time.Duration, format string, a ...any) error {
+	seconds := max(1, int(math.Ceil(wait.Seconds())))
+	return &refusal{status: http.StatusTooManyRequests, kind: "unavailable", detail: fmt.Sprintf(format, a...) + fmt.Sprintf("; try again in %d s", seconds),
+		header: http.Header{"Retry-After": {strconv.Itoa(seconds)}}}
+}
+
+// body is a request's body that must not stall.
+type body struct {
+	io.ReadCloser
+
+	ctl   *http.ResponseController
+	stall time.Duration
+	end   time.Time // when all of it must be there; zero: never
+	ended bool
+}
+
+// newBody returns the body of r, with a deadline for each read that ends with
+// the body: later reads of the connection are only to see whether it is there.
+func (s *Server) newBody(w http.ResponseWriter, r *http.Request) io.ReadCloser {
+	if r.Body == nil || r.Body == http.NoBody || s.limits.Stall < 0 {
+		return r.Body
+	}
+	return &body{ReadCloser: r.Body, ctl: http.NewResponseController(w), stall: s.limits.Stall}
+}
+
+// Read reads, but does not wait longer than the stall limit.
+func (b *body) Read(p []byte) (int, error) {
+	if !b.ended {
+		until := time.Now().Add(b.stall)
+		if !b.end.IsZero() && b.end.Before(until) {
+			until = b.end
+		}
+		_ = b.ctl.SetReadDeadline(until) // what has no deadlines has no stalls
+	}
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.finish()
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return n, refuse(http.StatusRequestTimeout, "the body came too slowly")
+	}
+	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		return n, refuse(http.StatusRequestEntityTooLarge, "the body has more than %d bytes", large.Limit)
+	}
+	return n, err
+}
+
+// Close ends the reading of the body.
+func (b *body) Close() error {
+	b.finish()
+	return b.ReadCloser.Close()
+}
+
+func (b *body) finish() {
+	if !b.ended {
+		b.ended = true
+		_ = b.ctl.SetReadDeadline(time.Time{})
+	}
+}
+
+// writer is an answer under way: it must not stall either.
+type writer struct {
+	http.ResponseWriter
+
+	ctl     *http.ResponseController
+	stall   time.Duration
+	head    bool
+	status  int   // 0: nothing is written yet
+	written int64 // bytes
+	broken  bool  // the connection is to be broken off: the answer is not whole
+}
+
+func (s *Server) newWriter(w http.ResponseWriter, r *http.Request) *writer {
+	out := &writer{ResponseWriter: w, stall: s.limits.Stall, head: r.Method == http.MethodHead}
+	if isPipe(r.Context()) {
+		out.stall = -1
+	}
+	out.ctl = http.NewResponseController(w)
+	if out.stall > 0 {
+		_ = out.ctl.SetWriteDeadline(time.Now().Add(out.stall)) // that of an earlier request may be over
+	}
+	return out
+}
+
+// Unwrap is for http.ResponseController.
+func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader notes and sends the status.
+func (w *writer) WriteHeader(status int) {
+	if status >= 200 && w.status == 0 || status == http.StatusSwitchingProtocols {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write writes, but does not wait longer than the stall limit.
+func (w *writer) Write(p []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	if w.stall > 0 {
+		_ = w.ctl.SetWriteDeadline(time.Now().Add(w.stall)) // what has no deadlines has no stalls
+	}
+	n, err := w.ResponseWriter.Write(p)
+	w.written += int64(n)
+	return n, err
+}
+
+// finish is called when the answer is complete, or never will be.
+func (w *writer) finish() {
+	if w.status == 0 && !w.broken {
+		w.status = http.StatusOK
+	}
+	if w.stall > 0 && !w.broken {
+		_ = w.ctl.SetWriteDeadline(time.Now().Add(w.stall))
+	}
+	if w.broken {
+		if w.status == 0 {
+			w.status = 499
+		}
+		panic(http.ErrAbortHandler)
+	}
+}

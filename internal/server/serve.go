@@ -1,0 +1,99 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// Serve answers the connections of a listener until Shutdown, which closes it.
+// Those of a unix socket, and of [Pipe], are the people of this machine: they
+// need no token. All others do.
+func (s *Server) Serve(l net.Listener) error {
+	srv := s.newHTTP(l)
+	s.mu.Lock()
+	if s.ending.Err() != nil {
+		s.mu.Unlock()
+		return errors.Join(fmt.Errorf("%w: the server is shutting down", atoll.ErrUnavailable), l.Close())
+	}
+	s.served[srv] = true
+	s.mu.Unlock()
+	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+// newHTTP returns the HTTP server of one listener.
+func (s *Server) newHTTP(l net.Listener) *http.Server {
+	network := l.Addr().Network()
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true) // WebSockets need it
+	return &http.Server{
+		Handler:           s.Handler(),
+		Protocols:         protocols,
+		ReadHeaderTimeout: s.limits.HeaderTime,
+		IdleTimeout:       s.limits.Idle,
+		MaxHeaderBytes:    8*s.limits.Header + maxURL, // beyond, net/http answers by itself; up to it, checkRequest does
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		BaseContext:       func(net.Listener) context.Context { return s.life },
+		ConnContext: func(ctx context.Context, _ net.Conn) context.Context {
+			if network == pipeNetwork {
+				ctx = context.WithValue(ctx, pipeKey{}, true)
+			}
+			return context.WithValue(ctx, localKey{}, network == "unix" || network == pipeNetwork)
+		},
+	}
+}
+
+// Shutdown ends the server: it takes no more connections, tells streams to say
+// good-bye, and waits for the requests under way. Those that have not ended when
+// ctx is done are broken off; the error then says so.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.end()
+	servers := make([]*http.Server, 0, len(s.served))
+	for srv := range s.served {
+		servers = append(servers, srv)
+	}
+	s.mu.Unlock()
+	var errs []error
+	for _, srv := range servers {
+		errs = append(errs, srv.Shutdown(ctx))
+	}
+	select {
+	case <-s.active.gone():
+		s.die()
+		return notOver(errors.Join(errs...))
+	case <-ctx.Done():
+	}
+	s.die()
+	for _, srv := range servers {
+		errs = append(errs, srv.Close())
+	}
+	last := time.NewTimer(lastWait)
+	defer last.Stop()
+	select {
+	case <-s.active.gone():
+	case <-last.C:
+	}
+	return fmt.Errorf("%w: requests were broken off that had not ended in time", atoll.ErrTimeout)
+}
+
+// lastWait is how long a request that is broken off may take to notice.
+const lastWait = 5 * time.Second
+
+// notOver leaves out that connections were still busy when the wait for their
+// requests began: the wait has ended since.
+func notOver(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,98 @@
+// Package server puts a fleet on the wire: HTTP with an OpenAPI document, RFC
+// 9457 problems, server-sent events and WebSockets. One file per noun.
+package server
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/atoll-sandbox/atoll/internal/fleet"
+)
+
+// Options say what a server serves, and to whom.
+type Options struct {
+	Fleet   *fleet.Fleet
+	Log     *slog.Logger // nil: nothing is logged
+	Version string
+	Limits  Limits
+
+	// Hosts are the names that the server is called by, besides addresses and
+	// "localhost": what browsers send is looked at.
+	Hosts []string
+
+	// Origins are web pages that may call the server, besides its own:
+	// "https://console.example.com".
+	Origins []string
+}
+
+// Server answers requests to a fleet.
+type Server struct {
+	fleet   *fleet.Fleet
+	log     *slog.Logger
+	opts    Options
+	limits  Limits
+	callers *callers
+	metrics *metrics
+	mux     *http.ServeMux
+	api     huma.API
+
+	openapi document
+
+	// ending is done when the server begins to shut down: streams say good-bye.
+	// Requests go on until their own context is done.
+	ending context.Context //nolint:containedctx // it is the server's own
+	end    context.CancelFunc
+
+	// life is what the contexts of all requests are made of: done when even
+	// those must end that Shutdown has waited for.
+	life context.Context //nolint:containedctx // likewise
+	die  context.CancelFunc
+
+	mu     sync.Mutex
+	served map[*http.Server]bool // guarded by mu
+	active crowd                 // requests under way, streams too
+}
+
+// New returns a server of a fleet. It serves nobody yet.
+func New(opts Options) *Server {
+	log := opts.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{fleet: opts.Fleet, log: log, opts: opts, limits: opts.Limits.effective(), served: make(map[*http.Server]bool)}
+	s.callers = newCallers(s.limits)
+	s.metrics = newMetrics(s)
+	s.ending, s.end = context.WithCancel(context.Background())
+	s.life, s.die = context.WithCancel(context.Background())
+	s.mux = http.NewServeMux()
+	s.api = s.newAPI()
+	s.health(s.mux)
+	s.documents(s.mux)
+	for _, noun := range s.nouns() {
+		noun(s.api)
+	}
+	return s
+}
+
+// nouns lists what registers routes, one function per noun.
+func (s *Server) nouns() []func(huma.API) {
+	return []func(huma.API){
+		s.info,
+		s.sandboxes,
+		s.snapshots,
+		s.workspaces,
+		s.tokens,
+		s.pools,
+		s.events,
+		s.audit,
+		s.quotas,
+	}
+}
+
+// Handler returns what answers requests that did not come through [Server.Serve]:
+// each of them needs a token.
+func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.answer) }
