@@ -71,6 +71,8 @@ type IO struct {
 	Timeout time.Duration // of the command; 0: the context's alone
 	Output  int64         // bytes kept of each stream that is not given; 0: the kernel's limit
 	Drain   time.Duration // how long jobs in the background may go on; 0: the kernel's default
+
+	Signals <-chan string // names of signals to send to the command; nil: none
 }
 
 // Result is what became of a command.
@@ -105,7 +107,8 @@ func (s *Shell) Execute(ctx context.Context, command string, o IO) (Result, erro
 	res, err := s.kernel.Run(ctx, kernel.Run{
 		Args: []string{s.in.name0}, Dir: s.dir, Path: "/bin/bash", PID: s.pid, Umask: s.mask,
 		Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr, Output: o.Output, Drain: o.Drain,
-		Main: func(p *kernel.Proc) int { return s.run(p, command) },
+		Signals: o.Signals,
+		Main:    func(p *kernel.Proc) int { return s.run(p, command) },
 	})
 	return Result{
 		ExitCode: res.Status.Code, Signal: int(res.Status.Signal), Stdout: res.Stdout, Stderr: res.Stderr,

@@ -29,9 +29,6 @@ func (s *Sandbox) exec(ctx context.Context, cmd atoll.Cmd) (exit atoll.Exit, err
 	if cmd.User != "" && cmd.User != "root" {
 		return exit, fmt.Errorf("user %s: %w by the virtual driver, which has only root", cmd.User, atoll.ErrUnsupported)
 	}
-	if cmd.TTY != nil || cmd.Signals != nil {
-		return exit, fmt.Errorf("a terminal or signals: %w by the virtual driver", atoll.ErrUnsupported)
-	}
 	if cmd.Session && (cmd.Dir != "" || len(cmd.Env) > 0) {
 		return exit, fmt.Errorf("%w: a command of the session takes Dir and Env from it: use cd and export", atoll.ErrInvalid)
 	}
@@ -88,7 +85,7 @@ func (s *Sandbox) execSession(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, e
 		return atoll.Exit{}, context.Cause(ctx)
 	}
 	_, _, sh := s.parts()
-	r, err := sh.Execute(ctx, cmd.Shell, shell.IO{Stdin: cmd.Stdin, Stdout: cmd.Stdout, Stderr: cmd.Stderr, Output: cmd.MaxOutput})
+	r, err := sh.Execute(ctx, cmd.Shell, shell.IO{Stdin: cmd.Stdin, Stdout: cmd.Stdout, Stderr: cmd.Stderr, Output: cmd.MaxOutput, Signals: cmd.Signals})
 	s.noteSession(sh)
 	exit := atoll.Exit{Code: r.ExitCode, Stdout: r.Stdout, Stderr: r.Stderr, Truncated: r.Truncated}
 	if r.Signal != 0 {
@@ -127,10 +124,14 @@ func (s *Sandbox) execProcess(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, e
 	if cmd.Shell != "" {
 		args = []string{"sh", "-c", cmd.Shell}
 	}
+	extra := []string{"PWD=" + dir}
+	if cmd.TTY != nil {
+		extra = append(extra, "TERM=xterm")
+	}
 	r, err := k.Run(ctx, kernel.Run{
-		Args: args, Env: s.environ(append([]string{"PWD=" + dir}, cmd.Env...)), Dir: dir, Umask: 0o022,
+		Args: args, Env: s.environ(append(extra, cmd.Env...)), Dir: dir, Umask: 0o022,
 		Stdin: cmd.Stdin, Stdout: cmd.Stdout, Stderr: cmd.Stderr, Output: cmd.MaxOutput,
-		Main: program,
+		TTY: cmd.TTY, Signals: cmd.Signals, Main: program,
 	})
 	exit := atoll.Exit{Code: r.Status.Code, Stdout: r.Stdout, Stderr: r.Stderr, Truncated: r.Truncated}
 	if r.Status.Signal != 0 {

@@ -76,7 +76,7 @@ func newImage(extensions []shell.Extension) (*image, error) {
 
 // skeleton makes the directories, devices and files of /etc.
 func skeleton(f *vfs.FS) error {
-	for _, dir := range []string{"/dev", "/etc", "/home", "/mnt", "/opt", "/proc", "/root", "/sys", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/lib", "/usr/share", "/var/log", "/var/tmp", "/run", "/srv"} {
+	for _, dir := range []string{"/dev", "/dev/pts", "/etc", "/home", "/mnt", "/opt", "/proc", "/root", "/sys", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/lib", "/usr/share", "/var/log", "/var/tmp", "/run", "/srv"} {
 		if err := f.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}

@@ -82,7 +82,7 @@ const isolation = "process"
 func (d *Driver) Probe(context.Context) (atoll.Features, error) {
 	return atoll.Features{
 		Isolation: isolation, Session: true, Persist: d.Dir != "", Files: true, Stop: true, Snapshot: true, Fork: true,
-		Stats: true, History: true,
+		Stats: true, History: true, TTY: true, Signals: true,
 		Networks: []atoll.NetworkMode{atoll.NetworkNone, atoll.NetworkNAT, atoll.NetworkOpen},
 		Notes: []string{
 			"commands are atoll's own: a bash and its tools, no binaries of the host",

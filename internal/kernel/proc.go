@@ -245,6 +245,7 @@ func (p *Proc) Call(s Spawn) (Status, error) {
 	}
 	c.t.add()
 	p.callee.Store(c)
+	p.passPending(c)
 	c.run()
 	p.callee.Store(nil)
 	c.t.done()

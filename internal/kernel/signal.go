@@ -217,6 +217,15 @@ func (p *Proc) pass(s Signal) {
 	}
 }
 
+// passPending hands on what came before anybody could see c, which is to
+// live on the goroutine of p.
+func (p *Proc) passPending(c *Proc) {
+	m := p.pending.Load() &^ (p.handled.Load() | p.ignored.Load() | ignoredByDefault)
+	for ; m != 0; m &= m - 1 {
+		c.raise(Signal(bits.TrailingZeros64(m) + 1))
+	}
+}
+
 // check delivers what is pending, and stands still while the kernel does.
 func (p *Proc) check() {
 	if p.pending.Load() != 0 || p.k.frozen.Load() {

@@ -28,14 +28,6 @@ Print what a terminal needs to do something, for terminals like xterm.
   -T TERM     ignored
       --help  display this help and exit
 `
-	sttyUsage = `Usage: stty [-F DEVICE | --file=DEVICE] [SETTING]...
-  or:  stty [-F DEVICE | --file=DEVICE] [-a|--all]
-  or:  stty [-F DEVICE | --file=DEVICE] [-g|--save]
-Print or change terminal characteristics. A sandbox has no terminal; only the
-size, as LINES and COLUMNS have it, is known.
-
-      --help  display this help and exit
-`
 	ttyUsage = `Usage: tty [OPTION]...
 Print the file name of the terminal connected to standard input.
 
@@ -113,9 +105,9 @@ func tputOne(p *kernel.Proc, args []string) int {
 	var text string
 	switch args[0] {
 	case "cols":
-		text = screenSize(p, "COLUMNS", "80") + "\n"
+		text = itoa(screenWidth(p)) + "\n"
 	case "lines":
-		text = screenSize(p, "LINES", "24") + "\n"
+		text = itoa(screenHeight(p)) + "\n"
 	case "colors":
 		text = "8\n"
 	case "longname":
@@ -150,24 +142,27 @@ func tputColor(base, n int) string {
 	return itoa(base*10+8) + ";5;" + itoa(n)
 }
 
-func screenSize(p *kernel.Proc, name, fallback string) string {
-	if n, err := strconv.Atoi(p.Getenv(name)); err == nil && n > 0 {
-		return itoa(n)
+// screenWidth returns how many columns the terminal of a process has: as
+// $COLUMNS has it, or the terminal, or 80.
+func screenWidth(p *kernel.Proc) int {
+	if n, err := strconv.Atoi(p.Getenv("COLUMNS")); err == nil && n > 0 {
+		return n
 	}
-	return fallback
+	if y := p.Terminal(); y != nil {
+		return int(y.Size().Cols)
+	}
+	return 80
 }
 
-func stty(p *kernel.Proc) int {
-	_, args, ok := parsing{ordered: true, options: []option{{short: 'a', long: "all"}, {short: 'g', long: "save"}, {short: 'F', long: "file", arg: required}}}.parse(p)
-	if !ok {
-		return 1
+// screenHeight returns how many rows the terminal of a process has.
+func screenHeight(p *kernel.Proc) int {
+	if n, err := strconv.Atoi(p.Getenv("LINES")); err == nil && n > 0 {
+		return n
 	}
-	if len(args) == 1 && args[0] == "size" {
-		_, _ = p.Out().WriteString(screenSize(p, "LINES", "24") + " " + screenSize(p, "COLUMNS", "80") + "\n") // shows at the flush
-		return 0
+	if y := p.Terminal(); y != nil {
+		return int(y.Size().Rows)
 	}
-	p.Errorf("'standard input': Inappropriate ioctl for device")
-	return 1
+	return 24
 }
 
 func tty(p *kernel.Proc) int {
@@ -175,8 +170,12 @@ func tty(p *kernel.Proc) int {
 	if !ok || extra(p, args, 0) {
 		return 2
 	}
-	if len(opts) == 0 {
-		_, _ = p.Out().WriteString("not a tty\n") // shows at the flush
+	name, code := "not a tty", 1
+	if y := p.Stdin.Terminal(); y != nil {
+		name, code = y.Name(), 0
 	}
-	return 1
+	if len(opts) == 0 {
+		_, _ = p.Out().WriteString(name + "\n") // shows at the flush
+	}
+	return code
 }
