@@ -14,7 +14,7 @@ test: ## everything that must pass before a commit
 	$(GO) test -p 1 ./...
 
 race: ## the tests where several goroutines meet, under the race detector
-	$(GO) test -race . ./atolltest ./vfs ./internal/kernel ./driver/... ./shell
+	$(GO) test -race -short . ./atolltest ./vfs ./internal/kernel ./driver/... ./shell ./internal/wire ./internal/fleet ./internal/server ./internal/mcp ./client
 
 lint: ## golangci-lint, pinned
 	GOBIN=$(CACHE)/bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.5.0
