@@ -18,7 +18,7 @@ import (
 // newAPI returns the API that all nouns register with.
 func (s *Server) newAPI() huma.API {
 	format := huma.Format{Marshal: marshal, Unmarshal: unmarshal}
-	return humago.New(s.mux, huma.Config{
+	config := huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",
 			Info: &huma.Info{Title: "atoll", Version: s.opts.Version,
@@ -34,7 +34,9 @@ func (s *Server) newAPI() huma.API {
 		DefaultFormat:                "application/json",
 		RejectUnknownQueryParameters: true,
 		Transformers:                 []huma.Transformer{s.transform},
-	})
+	}
+	config.FieldsOptionalByDefault = true // one type is asked with and answered with; what an answer always has, requireAnswers says
+	return humago.New(s.mux, config)
 }
 
 // tags are the nouns of the API.

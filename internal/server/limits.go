@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -97,6 +98,9 @@ func (s *Server) checkRequest(r *http.Request) error {
 	return checkQuery(r.URL.RawQuery)
 }
 
+// repeatable are the parameters that may be there more than once.
+var repeatable = []string{"state", "label", "type"}
+
 // checkQuery refuses parameters that are not what they seem.
 func checkQuery(raw string) error {
 	if raw == "" {
@@ -107,10 +111,10 @@ func checkQuery(raw string) error {
 		return refuse(http.StatusBadRequest, "the query is not one: %v", err)
 	}
 	for k, values := range q {
-		if len(values) > 1 {
+		if len(values) > 1 && !slices.Contains(repeatable, k) {
 			return refuse(http.StatusBadRequest, "query.%s is there %d times: once is enough", k, len(values))
 		}
-		if !utf8.ValidString(k+values[0]) || strings.IndexByte(k+values[0], 0) >= 0 {
+		if all := k + strings.Join(values, ""); !utf8.ValidString(all) || strings.IndexByte(all, 0) >= 0 {
 			return refuse(http.StatusBadRequest, "query.%q: must be valid UTF-8 without NUL bytes", k)
 		}
 	}
