@@ -1,6 +1,7 @@
 package atolltest
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -15,6 +16,8 @@ var optionalLaws = []law{
 	{"ForkIsIndependent", forkIsIndependent},
 	{"StopKeepsFiles", stopKeepsFiles},
 	{"PauseFreezes", pauseFreezes},
+	{"PausedEnds", pausedEnds},
+	{"PausedDeadline", pausedDeadline},
 	{"StatsCount", statsCount},
 	{"HistoryRemembers", historyRemembers},
 }
@@ -179,32 +182,108 @@ func pauseFreezes(e *env) {
 		return // FeaturesAreTrue has seen the refusal
 	}
 	sb := e.sandbox()
-	r := make(chan error, 1)
-	go func() {
-		_, err := sb.Exec(e.ctx(), atoll.Cmd{Shell: "i=0; while [ $i -lt 20 ]; do echo x >> /tmp/beat; sleep 0.02; i=$((i+1)); done"})
-		r <- err
-	}()
-	if err := atoll.Pause(e.ctx(), sb); err != nil {
-		e.Fatalf("Pause: %v", err)
+	busy := e.start(sb, atoll.Cmd{Shell: "echo ready; i=0; while [ ! -e /tmp/go ]; do i=$((i+1)); done"})
+	busy.shows("ready")
+	r := e.start(sb, atoll.Cmd{Shell: "echo ready; i=0; while [ $i -lt 20 ]; do echo x >> /tmp/beat; sleep 0.04; i=$((i+1)); done"})
+	r.shows("ready")
+	for range 2 {
+		if err := atoll.Pause(e.ctx(), sb); err != nil {
+			e.Fatalf("Pause: %v", err)
+		}
 	}
 	s, err := sb.Status(e.ctx())
 	if err != nil {
 		e.Fatalf("Status: %v", err)
 	}
 	eq(e, "State", s.State, atoll.Paused)
+	eq(e, "Ready", s.Ready(), false)
+	_, err = sb.Exec(e.ctx(), atoll.Cmd{Args: []string{"true"}})
+	e.want(err, atoll.ErrState, "Exec in a paused sandbox")
+	before := e.beats(sb)
 	select {
-	case err := <-r:
-		e.Errorf("a command ended in a paused sandbox: %v", err)
-	case <-time.After(600 * time.Millisecond): // longer than the command takes
+	case <-r.done:
+		e.Errorf("a command ended in a paused sandbox: %v", r.err)
+	case <-time.After(1200 * time.Millisecond): // longer than the command takes
 	}
+	eq(e, "beats of a heart that stands still", e.beats(sb), before)
+	for range 2 {
+		if err := atoll.Resume(e.ctx(), sb); err != nil {
+			e.Fatalf("Resume: %v", err)
+		}
+	}
+	eq(e, "exit status after Resume", r.ends().Code, 0)
+	e.sh(sb, "touch /tmp/go")
+	eq(e, "exit status of what was busy", busy.ends().Code, 0)
+	eq(e, "beats of a heart that went on", e.beats(sb), 20)
+}
+
+// beats returns how often the heart has beaten.
+func (e *env) beats(sb atoll.Sandbox) int {
+	e.Helper()
+	b, err := atoll.ReadFile(e.ctx(), sb, "/tmp/beat")
+	if err != nil && !errors.Is(err, atoll.ErrNotFound) {
+		e.Fatalf("reading the heart-beat file: %v", err)
+	}
+	return strings.Count(string(b), "x")
+}
+
+func pausedEnds(e *env) {
+	if !e.features.Pause {
+		return // FeaturesAreTrue has seen the refusal
+	}
+	for _, end := range []struct {
+		what string
+		f    func(sb atoll.Sandbox) error
+	}{
+		{"Destroy", func(sb atoll.Sandbox) error { return sb.Destroy(e.ctx()) }},
+		{"Stop", func(sb atoll.Sandbox) error { return atoll.Stop(e.ctx(), sb) }},
+	} {
+		if end.what == "Stop" && !e.features.Stop {
+			continue
+		}
+		sb := e.sandbox()
+		r := e.start(sb, atoll.Cmd{Shell: "echo ready; while :; do sleep 0.01; done"})
+		r.shows("ready")
+		busy := e.start(sb, atoll.Cmd{Shell: "echo ready; while :; do :; done"})
+		busy.shows("ready")
+		if err := atoll.Pause(e.ctx(), sb); err != nil {
+			e.Fatalf("Pause: %v", err)
+		}
+		e.soon(end.what+" of a paused sandbox", func() {
+			if err := end.f(sb); err != nil {
+				e.Errorf("%s: %v", end.what, err)
+			}
+			<-r.done
+			<-busy.done
+		})
+		if r.err == nil || busy.err == nil {
+			e.Errorf("commands of a paused sandbox survived %s", end.what)
+		}
+		if end.what == "Stop" {
+			if err := atoll.Start(e.ctx(), sb); err != nil {
+				e.Errorf("Start: %v", err)
+			}
+			eq(e, "after Start", e.sh(sb, "echo works"), "works\n")
+		}
+	}
+}
+
+func pausedDeadline(e *env) {
+	if !e.features.Pause {
+		return // FeaturesAreTrue has seen the refusal
+	}
+	sb := e.sandbox()
+	r := e.start(sb, atoll.Cmd{Shell: "echo ready; while :; do :; done", Timeout: time.Second})
+	r.shows("ready")
+	if err := atoll.Pause(e.ctx(), sb); err != nil {
+		e.Fatalf("Pause: %v", err)
+	}
+	e.soon("a deadline in a paused sandbox", func() { <-r.done })
+	e.want(r.err, atoll.ErrTimeout, "Exec")
 	if err := atoll.Resume(e.ctx(), sb); err != nil {
 		e.Fatalf("Resume: %v", err)
 	}
-	e.soon("a command after Resume", func() {
-		if err := <-r; err != nil {
-			e.Errorf("Exec: %v", err)
-		}
-	})
+	eq(e, "afterwards", e.sh(sb, "echo works"), "works\n")
 }
 
 func statsCount(e *env) {

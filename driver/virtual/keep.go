@@ -38,6 +38,7 @@ type record struct {
 	Active    time.Time      `json:"active"`
 	Commands  int64          `json:"commands"`
 	Stopped   bool           `json:"stopped,omitempty"`
+	Paused    bool           `json:"paused,omitempty"`
 	Turn      int64          `json:"turn"`    // grows with every save
 	Tree      string         `json:"tree"`    // the files, for vfs.Load
 	Session   string         `json:"session"` // the key of the blob with the shell's state
@@ -232,7 +233,7 @@ func (s *Sandbox) refresh() error {
 
 // adopt takes over what a record says; the caller holds mu.
 func (s *Sandbox) adopt(r record) {
-	s.spec, s.created, s.active, s.commands, s.stopped = r.Spec, r.Created, r.Active, r.Commands, r.Stopped
+	s.spec, s.created, s.active, s.commands, s.stopped, s.paused = r.Spec, r.Created, r.Active, r.Commands, r.Stopped, r.Paused
 	old := s.snapshots
 	s.snapshots = nil
 	for i := range r.Snapshots {
@@ -306,7 +307,7 @@ func (s *Sandbox) write() error {
 	k := s.keep
 	s.mu.Lock()
 	r := record{
-		Version: recordVersion, ID: s.id, Spec: s.spec, Created: s.created, Active: s.active, Commands: s.commands, Stopped: s.stopped,
+		Version: recordVersion, ID: s.id, Spec: s.spec, Created: s.created, Active: s.active, Commands: s.commands, Stopped: s.stopped, Paused: s.paused,
 		Turn: k.rec.Turn + 1,
 	}
 	files, state := s.fs.Snapshot(), s.state
@@ -477,7 +478,7 @@ func (d *Driver) listKept() ([]atoll.Status, error) {
 			list = append(list, broken(e.Name(), err))
 			continue
 		}
-		list = append(list, statusOf(r.ID, r.Spec, r.Created, r.Active, r.Stopped))
+		list = append(list, statusOf(r.ID, r.Spec, r.Created, r.Active, stateOf(r.Stopped, r.Paused)))
 	}
 	sortStatus(list)
 	return list, nil

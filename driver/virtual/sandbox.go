@@ -32,6 +32,7 @@ type Sandbox struct {
 	active    time.Time
 	commands  int64
 	stopped   bool
+	paused    bool
 	destroyed bool
 	running   map[*operation]struct{}
 	snapshots []snapshot
@@ -135,6 +136,8 @@ func (s *Sandbox) refuse(needs bool) error {
 		return fmt.Errorf("%w: it was destroyed", atoll.ErrNotFound)
 	case needs && s.stopped:
 		return fmt.Errorf("%w: it is stopped; start it first", atoll.ErrState)
+	case needs && s.paused:
+		return fmt.Errorf("%w: it is paused; resume it first", atoll.ErrState)
 	}
 	return nil
 }
@@ -190,18 +193,20 @@ func (s *Sandbox) Status(ctx context.Context) (atoll.Status, error) {
 
 // status is Status; the caller holds mu.
 func (s *Sandbox) status() atoll.Status {
-	return statusOf(s.id, s.spec, s.created, s.active, s.stopped)
+	return statusOf(s.id, s.spec, s.created, s.active, stateOf(s.stopped, s.paused))
 }
 
-func statusOf(id string, spec atoll.Spec, created, active time.Time, stopped bool) atoll.Status {
+func statusOf(id string, spec atoll.Spec, created, active time.Time, state atoll.State) atoll.Status {
 	st := atoll.Status{
-		ID: id, Name: spec.Name, Driver: "virtual", State: atoll.Running, Labels: spec.Labels, Isolation: isolation,
+		ID: id, Name: spec.Name, Driver: "virtual", State: state, Labels: spec.Labels, Isolation: isolation,
 		Created: created, Active: active,
 	}
 	ready := atoll.Condition{Type: "ready", True: true, Reason: "running", Since: created}
-	if stopped {
-		st.State = atoll.Stopped
+	switch state {
+	case atoll.Stopped:
 		ready = atoll.Condition{Type: "ready", Reason: "stopped", Message: "start it first", Since: active}
+	case atoll.Paused:
+		ready = atoll.Condition{Type: "ready", Reason: "paused", Message: "resume it first", Since: active}
 	}
 	st.Conditions = []atoll.Condition{ready}
 	return st
@@ -220,14 +225,20 @@ func (s *Sandbox) setStopped(ctx context.Context, stopped bool) error {
 		return err
 	}
 	s.mu.Lock()
-	s.stopped = stopped
+	if s.paused && !stopped {
+		s.mu.Unlock()
+		op.end()
+		return fmt.Errorf("%w: it is paused, not stopped; resume it", atoll.ErrState)
+	}
+	s.stopped, s.paused = stopped, false
 	s.active = s.d.now()
-	others := s.others(op)
+	others, k := s.others(op), s.k
 	s.mu.Unlock()
 	err = s.save(ctx)
 	op.end() // before the others are waited for: one of them may wait for this
 	if stopped {
 		cancelAll(others, fmt.Errorf("%w: the sandbox was stopped", atoll.ErrState))
+		k.Resume() // what stood still has ended
 	}
 	return err
 }

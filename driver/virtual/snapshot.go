@@ -72,6 +72,14 @@ func (s *Sandbox) takeTurn(ctx context.Context) error {
 	select {
 	case s.turn <- struct{}{}:
 		return nil
+	default:
+	}
+	if s.isPaused() {
+		return fmt.Errorf("%w: a command of the session stands still; resume it first", atoll.ErrState)
+	}
+	select {
+	case s.turn <- struct{}{}:
+		return nil
 	case <-ctx.Done():
 		return timedOut(context.Cause(ctx))
 	}

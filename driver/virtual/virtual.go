@@ -65,6 +65,7 @@ var (
 	_ atoll.Sandbox        = (*Sandbox)(nil)
 	_ atoll.DirFS          = (*Sandbox)(nil)
 	_ atoll.Stopper        = (*Sandbox)(nil)
+	_ atoll.Pauser         = (*Sandbox)(nil)
 	_ atoll.Snapshotter    = (*Sandbox)(nil)
 	_ atoll.SnapshotKeeper = (*Sandbox)(nil)
 	_ atoll.Forker         = (*Sandbox)(nil)
@@ -82,7 +83,7 @@ const isolation = "process"
 func (d *Driver) Probe(context.Context) (atoll.Features, error) {
 	return atoll.Features{
 		Isolation: isolation, Session: true, Persist: d.Dir != "", Files: true, Stop: true, Snapshot: true, Fork: true,
-		Stats: true, History: true, TTY: true, Signals: true,
+		Stats: true, History: true, TTY: true, Signals: true, Pause: true,
 		Networks: []atoll.NetworkMode{atoll.NetworkNone, atoll.NetworkNAT, atoll.NetworkOpen},
 		Notes: []string{
 			"commands are atoll's own: a bash and its tools, no binaries of the host",
