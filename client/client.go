@@ -1,0 +1,224 @@
+// Package client talks to a server of sandboxes. A [Client] is an atoll.Driver
+// whose sandboxes live there; its other methods are for what a fleet has
+// besides: workspaces, tokens, pools, events.
+//
+// Errors are those of the contract: errors.Is(err, atoll.ErrNotFound) holds as
+// if the sandbox were in this process. A server that can't be reached, or that
+// goes away in the middle, is atoll.ErrUnavailable.
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// Options say which server, and as whom.
+type Options struct {
+	// Host is where the server listens: "unix:///run/atoll.sock",
+	// "http://host:port/prefix", "https://host". Empty is fine where Transport
+	// or DialContext says it.
+	Host string
+
+	Token     string      // empty: none is shown
+	TLSConfig *tls.Config // nil: the system's authorities
+	UserAgent string      // empty: "atoll"
+
+	// Transport carries the requests, instead of one that the client makes. It
+	// must be able to switch protocols, as http.Transport does for HTTP/1.1.
+	Transport http.RoundTripper
+
+	// DialContext makes the connections of the client's own transport.
+	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// Client is a server of sandboxes. Its methods may be called at once from many
+// goroutines.
+type Client struct {
+	host  string  // as it was given, for people
+	base  url.URL // what paths are put behind
+	token string
+	agent string
+	http  *http.Client
+	close func()
+
+	mu     sync.Mutex
+	driver string // guarded by mu; name of the server's default driver, once it is known
+}
+
+var _ atoll.Driver = (*Client)(nil)
+
+// New returns a client of a server. It calls nobody yet.
+func New(o Options) (*Client, error) {
+	c := &Client{host: o.Host, token: o.Token, agent: o.UserAgent, close: func() {}}
+	if c.agent == "" {
+		c.agent = "atoll"
+	}
+	dial, err := c.parse(&o)
+	if err != nil {
+		return nil, &atoll.Error{Op: "client", Err: err}
+	}
+	rt := o.Transport
+	if rt == nil {
+		t := transport(o.TLSConfig, dial)
+		c.close, rt = t.CloseIdleConnections, t
+	}
+	c.http = &http.Client{Transport: rt, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return c, nil
+}
+
+// parse reads Options.Host and returns how to connect to it.
+func (c *Client) parse(o *Options) (func(context.Context, string, string) (net.Conn, error), error) {
+	const forms = "a host is unix:///PATH, http://HOST[:PORT][/PREFIX] or https://HOST[:PORT][/PREFIX]"
+	dial := o.DialContext
+	if o.Host == "" {
+		if dial == nil && o.Transport == nil {
+			return nil, fmt.Errorf("%w: no host: %s", atoll.ErrInvalid, forms)
+		}
+		c.host = "in this process"
+		c.base = url.URL{Scheme: "http", Host: "atoll"}
+		return dial, nil
+	}
+	u, err := url.Parse(o.Host)
+	if err != nil || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil, fmt.Errorf("%w: host %q: %s", atoll.ErrInvalid, o.Host, forms)
+	}
+	switch {
+	case u.Scheme == "unix" && u.Host == "" && strings.HasPrefix(u.Path, "/"):
+		c.base = url.URL{Scheme: "http", Host: "atoll"}
+		if dial == nil {
+			dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+				var d net.Dialer
+				return d.DialContext(ctx, "unix", u.Path)
+			}
+		}
+	case (u.Scheme == "http" || u.Scheme == "https") && u.Host != "":
+		c.base = url.URL{Scheme: u.Scheme, Host: u.Host, Path: strings.TrimSuffix(u.Path, "/")}
+	default:
+		return nil, fmt.Errorf("%w: host %q: %s", atoll.ErrInvalid, o.Host, forms)
+	}
+	return dial, nil
+}
+
+// transport returns one that keeps as many connections as are used at once.
+// HTTP/1.1 only: streams take over their connections.
+func transport(conf *tls.Config, dial func(context.Context, string, string) (net.Conn, error)) *http.Transport {
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+	}
+	t := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: dial, TLSClientConfig: conf, TLSHandshakeTimeout: 15 * time.Second,
+		MaxIdleConns: 256, MaxIdleConnsPerHost: 256, IdleConnTimeout: 90 * time.Second,
+		DisableCompression: true, MaxResponseHeaderBytes: 1 << 20, WriteBufferSize: 32 << 10, ReadBufferSize: 32 << 10,
+		Protocols: new(http.Protocols),
+	}
+	t.Protocols.SetHTTP1(true)
+	return t
+}
+
+// Close lets go of idle connections. The client can still be used.
+func (c *Client) Close() error {
+	c.close()
+	return nil
+}
+
+// Host returns where the server is, as it was given.
+func (c *Client) Host() string { return c.host }
+
+// Info returns what the server says of itself and of who calls.
+func (c *Client) Info(ctx context.Context) (atoll.Server, error) {
+	var s atoll.Server
+	if err := c.get(ctx, call{op: "info", path: "/v1/info"}, &s); err != nil {
+		return s, err
+	}
+	for _, d := range s.Drivers {
+		if d.Default {
+			c.mu.Lock()
+			c.driver = d.Name
+			c.mu.Unlock()
+		}
+	}
+	return s, nil
+}
+
+// Name returns the name of the server's default driver; "remote" where the
+// server can't be asked.
+func (c *Client) Name() string {
+	c.mu.Lock()
+	name := c.driver
+	c.mu.Unlock()
+	if name != "" {
+		return name
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if _, err := c.Info(ctx); err != nil {
+		return "remote"
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.driver == "" {
+		return "remote"
+	}
+	return c.driver
+}
+
+// Probe says what the server's default driver does.
+func (c *Client) Probe(ctx context.Context) (atoll.Features, error) {
+	s, err := c.Info(ctx)
+	if err != nil {
+		return atoll.Features{}, err
+	}
+	for _, d := range s.Drivers {
+		switch {
+		case !d.Default:
+		case d.Features == nil:
+			return atoll.Features{}, &atoll.Error{Op: "probe", Err: fmt.Errorf("%w: driver %s of %s: %s", atoll.ErrUnavailable, d.Name, c.host, d.Error)}
+		default:
+			f := *d.Features
+			f.Persist = true
+			return f, nil
+		}
+	}
+	return atoll.Features{}, &atoll.Error{Op: "probe", Err: fmt.Errorf("%w: %s has no driver", atoll.ErrUnavailable, c.host)}
+}
+
+// Create makes a sandbox by the server's default driver that stays until it is
+// destroyed. CreateConfig can say more.
+func (c *Client) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, error) {
+	sb, err := c.CreateConfig(ctx, atoll.Config{Spec: spec, Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent}})
+	if err != nil {
+		return nil, err
+	}
+	return sb, nil
+}
+
+// Open finds a sandbox by its id, or by its name.
+func (c *Client) Open(ctx context.Context, key string) (atoll.Sandbox, error) {
+	sb, err := c.Sandbox(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return sb, nil
+}
+
+// List returns the caller's sandboxes, oldest first.
+func (c *Client) List(ctx context.Context) ([]atoll.Status, error) {
+	infos, err := c.Sandboxes(ctx, Filter{})
+	if err != nil {
+		return nil, err
+	}
+	list := make([]atoll.Status, 0, len(infos))
+	for _, i := range infos {
+		list = append(list, i.Status)
+	}
+	return list, nil
+}
