@@ -13,17 +13,36 @@ func (f *FS) Stat(path string) (Info, error) { return f.stat("stat", path, true)
 func (f *FS) Lstat(path string) (Info, error) { return f.stat("lstat", path, false) }
 
 func (f *FS) stat(op, path string, follow bool) (Info, error) {
+	info, e := f.tryStat(path, follow)
+	if e == eCross {
+		info, e = f.statAcross(path, follow)
+	}
+	if e != 0 {
+		return Info{}, pathError(op, path, e)
+	}
+	return info, nil
+}
+
+func (f *FS) tryStat(path string, follow bool) (Info, Errno) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	in, e := f.tree.lookupExisting(&f.quota, path, follow)
 	if e != 0 {
-		return Info{}, pathError(op, path, e)
+		return Info{}, e
 	}
-	return in.info(base(path)), nil
+	return in.info(base(path)), 0
 }
 
 // ReadDir returns what is in a directory, in the order of names.
 func (f *FS) ReadDir(path string) ([]fs.DirEntry, error) {
+	list, e := f.tryReadDir(path)
+	if e == eCross {
+		list, e = f.readDirAcross(path)
+	}
+	return list, pathError("readdir", path, e)
+}
+
+func (f *FS) tryReadDir(path string) ([]fs.DirEntry, Errno) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	in, e := f.tree.lookupExisting(&f.quota, path, true)
@@ -31,69 +50,71 @@ func (f *FS) ReadDir(path string) ([]fs.DirEntry, error) {
 		e = ENOTDIR
 	}
 	if e != 0 {
-		return nil, pathError("readdir", path, e)
+		return nil, e
 	}
-	return f.tree.list(in.dir.after("", -1)), nil
+	return f.tree.list(in.dir.after("", -1)), 0
 }
 
-// change applies do to the inode behind a path.
-func (f *FS) change(op, path string, follow bool, do func(in *inode, now int64)) error {
+// change changes the attributes of the inode behind a path.
+func (f *FS) change(path string, c change) error {
+	e := f.tryChange(path, c)
+	if e == eCross {
+		e = f.changeAcross(path, c)
+	}
+	return pathError(c.op, path, e)
+}
+
+func (f *FS) tryChange(path string, c change) Errno {
 	now := f.now().UnixNano()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	in, e := f.tree.lookupExisting(&f.quota, path, follow)
+	in, e := f.tree.lookupExisting(&f.quota, path, c.follow)
 	if e != 0 {
-		return pathError(op, path, e)
+		return e
 	}
 	in = f.tree.own(in)
-	do(in, now)
+	if c.chmod {
+		in.mode = in.mode&^modeBits | c.mode&modeBits
+	}
+	if c.uid != -1 {
+		in.uid = uint32(c.uid)
+	}
+	if c.gid != -1 {
+		in.gid = uint32(c.gid)
+	}
+	if !c.atime.IsZero() {
+		atomic.StoreInt64(&in.atime, timeStamp(c.atime))
+	}
+	if !c.mtime.IsZero() {
+		in.mtime = timeStamp(c.mtime)
+	}
 	in.ctime = now
-	return nil
+	return 0
 }
 
 // Chmod sets the permission, setuid, setgid and sticky bits.
 func (f *FS) Chmod(path string, mode fs.FileMode) error {
-	return f.change("chmod", path, true, func(in *inode, _ int64) {
-		in.mode = in.mode&^modeBits | mode&modeBits
-	})
+	return f.change(path, change{op: "chmod", follow: true, chmod: true, mode: mode, uid: -1, gid: -1})
 }
 
 // Chown sets the owner and group; -1 leaves one as it is.
-func (f *FS) Chown(path string, uid, gid int) error { return f.chown("chown", path, uid, gid, true) }
+func (f *FS) Chown(path string, uid, gid int) error {
+	return f.change(path, change{op: "chown", follow: true, uid: uid, gid: gid})
+}
 
 // Lchown is Chown for a symbolic link itself.
-func (f *FS) Lchown(path string, uid, gid int) error { return f.chown("lchown", path, uid, gid, false) }
-
-func (f *FS) chown(op, path string, uid, gid int, follow bool) error {
-	return f.change(op, path, follow, func(in *inode, _ int64) {
-		if uid != -1 {
-			in.uid = uint32(uid)
-		}
-		if gid != -1 {
-			in.gid = uint32(gid)
-		}
-	})
+func (f *FS) Lchown(path string, uid, gid int) error {
+	return f.change(path, change{op: "lchown", uid: uid, gid: gid})
 }
 
 // Chtimes sets the times; a zero one stays as it is.
 func (f *FS) Chtimes(path string, atime, mtime time.Time) error {
-	return f.chtimes("chtimes", path, atime, mtime, true)
+	return f.change(path, change{op: "chtimes", follow: true, uid: -1, gid: -1, atime: atime, mtime: mtime})
 }
 
 // Lchtimes is Chtimes for a symbolic link itself.
 func (f *FS) Lchtimes(path string, atime, mtime time.Time) error {
-	return f.chtimes("lchtimes", path, atime, mtime, false)
-}
-
-func (f *FS) chtimes(op, path string, atime, mtime time.Time, follow bool) error {
-	return f.change(op, path, follow, func(in *inode, _ int64) {
-		if !atime.IsZero() {
-			atomic.StoreInt64(&in.atime, timeStamp(atime))
-		}
-		if !mtime.IsZero() {
-			in.mtime = timeStamp(mtime)
-		}
-	})
+	return f.change(path, change{op: "lchtimes", uid: -1, gid: -1, atime: atime, mtime: mtime})
 }
 
 // Truncate sets the size of a file. What is gained reads as zeros.
@@ -101,6 +122,9 @@ func (f *FS) Truncate(path string, size int64) error {
 	now := f.now().UnixNano()
 	for {
 		need, e := f.tryTruncate(path, size, now)
+		if e == eCross {
+			e = f.truncateAcross(path, size)
+		}
 		if need == nil {
 			return pathError("truncate", path, e)
 		}
@@ -131,28 +155,30 @@ func (f *FS) tryTruncate(path string, size, now int64) (*lazy, Errno) {
 // Resolve returns the path that leads to the same place without any link,
 // "." or "..".
 func (f *FS) Resolve(path string) (string, error) {
+	full, e := f.tryResolve(path)
+	if e == eCross {
+		full, e = f.resolveAcross(path)
+	}
+	return full, pathError("resolve", path, e)
+}
+
+func (f *FS) tryResolve(path string) (string, Errno) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	pl, e := f.tree.lookup(&f.quota, path, true)
 	switch {
 	case e != 0:
+		return "", e
 	case pl.in == nil:
-		e = ENOENT
+		return "", ENOENT
 	case pl.slash && !pl.in.isDir():
-		e = ENOTDIR
-	}
-	if e != 0 {
-		return "", pathError("resolve", path, e)
+		return "", ENOTDIR
 	}
 	dir, name := pl.dir, pl.name
 	if pl.in.isDir() {
 		dir, name = pl.in, ""
 	}
-	full, e := f.tree.path(&f.quota, dir, name)
-	if e != 0 {
-		return "", pathError("resolve", path, e)
-	}
-	return full, nil
+	return f.tree.path(&f.quota, dir, name)
 }
 
 // path returns the absolute path of a name in a directory, or of the
@@ -198,6 +224,9 @@ func (d *dir) nameOf(ino uint64) string {
 func (f *FS) ReadFile(path string) ([]byte, error) {
 	for {
 		data, need, e := f.tryReadFile(path)
+		if e == eCross {
+			data, e = f.readFileAcross(path)
+		}
 		if need == nil {
 			return data, pathError("read", path, e)
 		}
@@ -239,9 +268,17 @@ func (f *FS) WriteFile(path string, data []byte, perm fs.FileMode) error {
 	if int64(len(data)) <= f.quota.Bytes { // else it fails below, and needs no copy
 		blocks = newBlocks(data)
 	}
+	e := f.tryWriteFile(path, blocks, int64(len(data)), perm, now)
+	if e == eCross {
+		e = f.writeFileAcross(path, data, perm)
+	}
+	return pathError("write", path, e)
+}
+
+func (f *FS) tryWriteFile(path string, blocks []*block, size int64, perm fs.FileMode, now int64) Errno {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return pathError("write", path, f.writeFile(path, blocks, int64(len(data)), perm, now))
+	return f.writeFile(path, blocks, size, perm, now)
 }
 
 func (f *FS) writeFile(path string, blocks []*block, size int64, perm fs.FileMode, now int64) Errno {

@@ -23,6 +23,7 @@ type File struct {
 	fs     *FS
 	tree   *tree
 	handle *handle
+	host   *hostFile // set for one in a mount, which has neither tree nor handle
 	name   string
 	flag   int
 	closed atomic.Bool
@@ -65,6 +66,13 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 func (f *File) readAt(op string, p []byte, off int64) (int, error) {
 	if f.closed.Load() || !f.readable() {
 		return 0, f.fail(op, EBADF)
+	}
+	if f.host != nil {
+		n, err := f.host.readAt(p, off)
+		if err != nil && err != io.EOF {
+			err = f.fail(op, reason(err))
+		}
+		return n, err
 	}
 	for {
 		n, need, e := f.tryRead(p, off)
@@ -109,9 +117,14 @@ func (f *FS) accessed(t *tree, in *inode) {
 func (f *File) Write(p []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	start := f.off
 	end, err := f.put(p, f.off, f.flag&os.O_APPEND != 0)
 	if err != nil {
-		return 0, err
+		if f.host == nil || end <= start || f.flag&os.O_APPEND != 0 {
+			return 0, err
+		}
+		f.off = end // the host's disk may be full in the middle
+		return int(end - start), err
 	}
 	f.off = end
 	return len(p), nil
@@ -136,6 +149,10 @@ func (f *File) WriteAt(p []byte, off int64) (int, error) {
 func (f *File) put(p []byte, off int64, atEnd bool) (int64, error) {
 	if f.closed.Load() || !f.writable() {
 		return 0, f.fail("write", EBADF)
+	}
+	if f.host != nil {
+		end, e := f.host.write(p, off, atEnd)
+		return end, f.fail("write", e)
 	}
 	now := f.fs.now().UnixNano()
 	for {
@@ -220,6 +237,9 @@ func (f *File) Seek(offset int64, whence int) (int64, error) {
 }
 
 func (f *File) size() int64 {
+	if f.host != nil {
+		return f.host.size()
+	}
 	f.fs.mu.RLock()
 	defer f.fs.mu.RUnlock()
 	return f.tree.inode(f.handle).size
@@ -232,6 +252,8 @@ func (f *File) Truncate(size int64) error {
 		return f.fail("truncate", EBADF)
 	case !f.writable():
 		return f.fail("truncate", EINVAL)
+	case f.host != nil:
+		return f.fail("truncate", f.host.truncate(size))
 	}
 	now := f.fs.now().UnixNano()
 	for {
@@ -290,6 +312,13 @@ func (f *File) Stat() (Info, error) {
 	if f.closed.Load() {
 		return Info{}, f.fail("stat", EBADF)
 	}
+	if f.host != nil {
+		info, err := f.host.f.Stat()
+		if err != nil {
+			return Info{}, f.fail("stat", hostReason(err))
+		}
+		return hostInfo(info, base(f.name)), nil
+	}
 	f.fs.mu.RLock()
 	defer f.fs.mu.RUnlock()
 	return f.tree.inode(f.handle).info(base(f.name)), nil
@@ -303,6 +332,16 @@ func (f *File) ReadDir(n int) ([]fs.DirEntry, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.host != nil {
+		list, err := f.host.after(f.seen, n)
+		if len(list) > 0 {
+			f.seen = list[len(list)-1].Name()
+		}
+		if err != nil && err != io.EOF {
+			err = f.fail("readdir", reason(err))
+		}
+		return list, err
+	}
 	f.fs.mu.RLock()
 	defer f.fs.mu.RUnlock()
 	in := f.tree.inode(f.handle)
@@ -327,6 +366,10 @@ func (f *File) ReadDir(n int) ([]fs.DirEntry, error) {
 func (f *File) Close() error {
 	if f.closed.Swap(true) {
 		return f.fail("close", EBADF)
+	}
+	if f.host != nil {
+		f.host.close()
+		return nil
 	}
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()

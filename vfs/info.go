@@ -103,13 +103,27 @@ func timeStamp(t time.Time) int64 {
 }
 
 // dirEntry is a name that ReadDir returns.
-type dirEntry struct{ info Info }
+type dirEntry struct {
+	info Info
+	over *mount // what is mounted there
+}
 
-func (d *dirEntry) Name() string               { return d.info.name }
-func (d *dirEntry) IsDir() bool                { return d.info.IsDir() }
-func (d *dirEntry) Type() fs.FileMode          { return d.info.mode.Type() }
-func (d *dirEntry) Info() (fs.FileInfo, error) { return d.info, nil }
-func (d *dirEntry) String() string             { return fs.FormatDirEntry(d) }
+func (d *dirEntry) Name() string      { return d.info.name }
+func (d *dirEntry) IsDir() bool       { return d.info.IsDir() }
+func (d *dirEntry) Type() fs.FileMode { return d.info.mode.Type() }
+func (d *dirEntry) String() string    { return fs.FormatDirEntry(d) }
+
+// Info describes what has the name: the top of a mount where there is one.
+func (d *dirEntry) Info() (fs.FileInfo, error) {
+	if d.over == nil {
+		return d.info, nil
+	}
+	info, err := d.over.host.top().Lstat(".")
+	if err != nil {
+		return nil, pathError("lstat", d.over.path, hostReason(err))
+	}
+	return hostInfo(info, d.info.name), nil
+}
 
 // list describes entries of a directory. The caller holds the lock.
 func (t *tree) list(entries []entry) []fs.DirEntry {
@@ -117,6 +131,9 @@ func (t *tree) list(entries []entry) []fs.DirEntry {
 	out := make([]fs.DirEntry, len(entries))
 	for i, it := range entries {
 		infos[i].info = t.table.get(it.ino).info(it.name)
+		if t.mounts != nil {
+			infos[i].over = t.mounts[it.ino]
+		}
 		out[i] = &infos[i]
 	}
 	return out

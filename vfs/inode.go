@@ -78,6 +78,9 @@ type tree struct {
 	open    map[uint64]*handle // open inodes that have a name
 	orphans map[uint64]*handle // open inodes without one
 	dead    bool               // replaced by Restore
+
+	wake   chan struct{}     // closed at the next change; nil while nobody observes
+	mounts map[uint64]*mount // by the inode of the target; nil where there are none
 }
 
 // inode returns the inode behind a handle.
@@ -100,6 +103,9 @@ func (t *tree) own(in *inode) *inode {
 	}
 	c := t.private(in)
 	t.table.put(t.owner, c)
+	if t.wake != nil {
+		t.stir()
+	}
 	return c
 }
 

@@ -12,6 +12,14 @@ const modeBits = fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky
 
 // create makes an inode with the mode, device and target of n under a path.
 func (f *FS) create(path string, n inode) Errno {
+	e := f.tryCreate(path, n)
+	if e == eCross {
+		return f.createAcross(path, n)
+	}
+	return e
+}
+
+func (f *FS) tryCreate(path string, n inode) Errno {
 	now := f.now().UnixNano()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -42,7 +50,11 @@ func (f *FS) Mkdir(path string, perm fs.FileMode) error {
 // MkdirAll makes a directory and those above it that are missing.
 // A directory that is there already is not an error.
 func (f *FS) MkdirAll(path string, perm fs.FileMode) error {
-	return pathError("mkdir", path, f.mkdirAll(path, fs.ModeDir|perm&modeBits))
+	e := f.mkdirAll(path, fs.ModeDir|perm&modeBits)
+	if e == eCross {
+		e = f.mkdirAllAcross(path, perm)
+	}
+	return pathError("mkdir", path, e)
 }
 
 func (f *FS) mkdirAll(path string, mode fs.FileMode) Errno {
@@ -150,21 +162,33 @@ func (f *FS) symlink(target, link string) Errno {
 
 // Readlink returns where a symbolic link leads.
 func (f *FS) Readlink(path string) (string, error) {
+	target, e := f.tryReadlink(path)
+	if e == eCross {
+		target, e = f.readlinkAcross(path)
+	}
+	return target, pathError("readlink", path, e)
+}
+
+func (f *FS) tryReadlink(path string) (string, Errno) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	in, e := f.tree.lookupExisting(&f.quota, path, false)
-	if e == 0 && !in.isSymlink() {
-		e = EINVAL
+	switch {
+	case e != 0:
+		return "", e
+	case !in.isSymlink():
+		return "", EINVAL
 	}
-	if e != 0 {
-		return "", pathError("readlink", path, e)
-	}
-	return in.target, nil
+	return in.target, 0
 }
 
 // Link gives a file a second name. The old path's last link is not followed.
 func (f *FS) Link(old, new string) error {
-	return linkError("link", old, new, f.link(old, new))
+	e := f.link(old, new)
+	if e == eCross {
+		e = f.linkAcross(old, new)
+	}
+	return linkError("link", old, new, e)
 }
 
 func (f *FS) link(old, new string) Errno {
@@ -197,26 +221,49 @@ func (f *FS) link(old, new string) Errno {
 	return 0
 }
 
+// removal is a way to take away a name.
+type removal uint8
+
+const (
+	unlinkOnly removal = iota // anything but a directory
+	rmdirOnly                 // an empty directory
+	either
+	whole // with all beneath it; nothing there is no error
+)
+
 // Unlink takes away the name of anything but a directory.
-func (f *FS) Unlink(path string) error {
-	return pathError("unlink", path, f.remove(path, func(pl place) Errno {
-		switch {
-		case pl.last != lastName:
-			return EISDIR
-		case pl.in == nil:
-			return ENOENT
-		case pl.in.isDir():
-			return EISDIR
-		case pl.slash:
-			return ENOTDIR
-		}
-		return 0
-	}))
-}
+func (f *FS) Unlink(path string) error { return f.removeName("unlink", path, unlinkOnly) }
 
 // Rmdir takes away an empty directory.
-func (f *FS) Rmdir(path string) error {
-	return pathError("rmdir", path, f.remove(path, emptyDir))
+func (f *FS) Rmdir(path string) error { return f.removeName("rmdir", path, rmdirOnly) }
+
+// Remove takes away a name or an empty directory.
+func (f *FS) Remove(path string) error { return f.removeName("remove", path, either) }
+
+// RemoveAll takes away a name and all beneath it. A missing one is not an
+// error; of the root only the content goes.
+func (f *FS) RemoveAll(path string) error { return f.removeName("remove", path, whole) }
+
+func (f *FS) removeName(op, path string, kind removal) error {
+	e := f.remove(path, kind)
+	if e == eCross {
+		e = f.removeAcross(path, kind)
+	}
+	return pathError(op, path, e)
+}
+
+func noDir(pl place) Errno {
+	switch {
+	case pl.last != lastName:
+		return EISDIR
+	case pl.in == nil:
+		return ENOENT
+	case pl.in.isDir():
+		return EISDIR
+	case pl.slash:
+		return ENOTDIR
+	}
+	return 0
 }
 
 func emptyDir(pl place) Errno {
@@ -239,27 +286,23 @@ func emptyDir(pl place) Errno {
 	return 0
 }
 
-// Remove takes away a name or an empty directory.
-func (f *FS) Remove(path string) error {
-	return pathError("remove", path, f.remove(path, func(pl place) Errno {
-		if pl.in != nil && !pl.in.isDir() {
-			if pl.slash {
-				return ENOTDIR
-			}
-			return 0
-		}
-		return emptyDir(pl)
-	}))
-}
-
-// remove takes away what a path names if may agrees.
-func (f *FS) remove(path string, may func(place) Errno) Errno {
+// remove takes away what a path names.
+func (f *FS) remove(path string, kind removal) Errno {
 	now := f.now().UnixNano()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	pl, e := f.tree.lookupParent(&f.quota, path)
-	if e == 0 {
-		e = may(pl)
+	switch {
+	case kind == whole:
+		return f.removeAll(pl, e, now)
+	case e != 0:
+	case kind == unlinkOnly, kind == either && pl.in != nil && !pl.in.isDir():
+		e = noDir(pl)
+	default:
+		e = emptyDir(pl)
+	}
+	if e == 0 && f.tree.mounts[pl.in.ino] != nil {
+		e = EBUSY
 	}
 	if e == 0 {
 		f.tree.leave(f.tree.own(pl.dir), pl.name, pl.in, now)
@@ -267,30 +310,27 @@ func (f *FS) remove(path string, may func(place) Errno) Errno {
 	return e
 }
 
-// RemoveAll takes away a name and all beneath it. A missing one is not an
-// error; of the root only the content goes.
-func (f *FS) RemoveAll(path string) error {
-	now := f.now().UnixNano()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	pl, e := f.tree.lookupParent(&f.quota, path)
+func (f *FS) removeAll(pl place, e Errno, now int64) Errno {
 	switch {
 	case e == ENOENT || e == 0 && pl.in == nil:
-		return nil
+		return 0
 	case e != 0:
-		return pathError("remove", path, e)
+		return e
 	case pl.last == lastDot || pl.last == lastDotDot:
-		return pathError("remove", path, EINVAL)
+		return EINVAL
 	case pl.slash && !pl.in.isDir():
-		return pathError("remove", path, ENOTDIR)
+		return ENOTDIR
 	}
 	if pl.in.isDir() {
+		if f.tree.busy(pl.in) {
+			return EBUSY
+		}
 		f.tree.clearDir(pl.in, now)
 	}
 	if pl.last == lastName {
 		f.tree.leave(f.tree.own(pl.dir), pl.name, f.tree.table.get(pl.in.ino), now)
 	}
-	return nil
+	return 0
 }
 
 // clearDir takes away all in a directory, the deepest first. It keeps its
@@ -317,7 +357,11 @@ func (t *tree) clearDir(root *inode, now int64) {
 // Rename moves a name. What had the new name is replaced, if it is of the
 // same kind and not a directory with something in it.
 func (f *FS) Rename(old, new string) error {
-	return linkError("rename", old, new, f.rename(old, new))
+	e := f.rename(old, new)
+	if e == eCross {
+		e = f.renameAcross(old, new)
+	}
+	return linkError("rename", old, new, e)
 }
 
 func (f *FS) rename(old, new string) Errno {
@@ -356,6 +400,8 @@ func (t *tree) mayRename(from, to place) Errno {
 		return ENOTDIR
 	case from.in.isDir() && t.within(to.dir, from.in):
 		return EINVAL
+	case to.in == nil && t.busy(from.in):
+		return EBUSY
 	case to.in == nil:
 		return 0
 	case to.in.isDir() && t.within(from.dir, to.in):
@@ -366,6 +412,8 @@ func (t *tree) mayRename(from, to place) Errno {
 		return ENOTDIR
 	case !from.in.isDir() && to.in.isDir():
 		return EISDIR
+	case t.busy(from.in) || t.mounts[to.in.ino] != nil:
+		return EBUSY
 	case to.in.isDir() && to.in.dir.len > 0:
 		return ENOTEMPTY
 	}

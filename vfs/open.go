@@ -20,14 +20,25 @@ func base(path string) string {
 // checked: that is the business of who knows the user. Devices and pipes
 // can't be opened here: ENXIO.
 func (f *FS) OpenFile(path string, flag int, perm fs.FileMode) (*File, error) {
+	file, e := f.tryOpen(path, flag, perm)
+	if e == eCross {
+		file, e = f.openAcross(path, flag, perm)
+	}
+	if e != 0 {
+		return nil, pathError("open", path, e)
+	}
+	return file, nil
+}
+
+func (f *FS) tryOpen(path string, flag int, perm fs.FileMode) (*File, Errno) {
 	now := f.now().UnixNano()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	in, e := f.openInode(path, flag, perm, now)
 	if e != 0 {
-		return nil, pathError("open", path, e)
+		return nil, e
 	}
-	return &File{fs: f, tree: f.tree, handle: f.tree.acquire(in), name: path, flag: flag}, nil
+	return &File{fs: f, tree: f.tree, handle: f.tree.acquire(in), name: path, flag: flag}, 0
 }
 
 // Open opens a file or directory for reading.
@@ -93,10 +104,14 @@ func openable(pl place, flag int) Errno {
 
 // make adds a new inode under a free name.
 func (f *FS) make(pl place, mode fs.FileMode, now int64) (*inode, Errno) {
-	t := f.tree
-	if t.nodes() >= f.quota.Nodes {
+	if f.tree.nodes() >= f.quota.Nodes {
 		return nil, ENOSPC
 	}
+	return f.birth(f.tree, pl, mode, now), 0
+}
+
+// birth is make for what must be there.
+func (f *FS) birth(t *tree, pl place, mode fs.FileMode, now int64) *inode {
 	in := &inode{
 		owner: t.owner, payer: t.payer, ino: t.table.free(t.orphans), mode: mode,
 		uid: f.uid, gid: f.gid, native: true,
@@ -114,7 +129,7 @@ func (f *FS) make(pl place, mode fs.FileMode, now int64) (*inode, Errno) {
 	t.table.put(t.owner, in)
 	t.add(&t.used, in, 1)
 	t.enter(t.own(pl.dir), pl.name, in, now)
-	return in, 0
+	return in
 }
 
 // enter gives an owned inode one more name, in an owned directory.

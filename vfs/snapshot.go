@@ -49,11 +49,15 @@ func (f *FS) Restore(s *Snapshot) {
 
 func (f *FS) restore(s *Snapshot) {
 	f.tree.dead = true
+	t := s.grow(s.payer, s.used)
 	if s == f.base {
-		f.tree = s.grow(new(epoch), Usage{})
-		return
+		t = s.grow(new(epoch), Usage{})
 	}
-	f.tree = s.grow(s.payer, s.used)
+	f.remount(t, f.now().UnixNano())
+	if f.tree.wake != nil {
+		f.tree.stir()
+	}
+	f.tree = t
 }
 
 // Fork returns a second file system that begins as this one is now, with the

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"path"
 )
 
@@ -14,12 +15,71 @@ import (
 // followed. Modes, owners, times, hard links, symbolic links and empty
 // directories are kept. Devices and sockets are left out, since no import
 // takes them. A name as long as the quota for paths is an error.
+//
+// What is mounted is exported too, as it is when it is read.
 func (f *FS) ExportTar(path string, w io.Writer) error {
-	return f.Snapshot().ExportTar(path, w)
+	x, err := f.Export(path)
+	if err != nil {
+		return err
+	}
+	return x.WriteTar(w)
+}
+
+// Export is an export that has been noted and is still to be written.
+type Export struct {
+	write func(io.Writer) error
+}
+
+// WriteTar writes the tar stream.
+func (x *Export) WriteTar(w io.Writer) error { return x.write(w) }
+
+// Export notes what [FS.ExportTar] is to write, as it is at this moment.
+func (f *FS) Export(path string) (*Export, error) {
+	for range f.quota.Links {
+		m, rest := f.crossing(path, true, true)
+		if m == nil {
+			return f.export(path)
+		}
+		at, next, e := m.visit(&f.quota, rest, true, true)
+		if e == 0 && next != "" {
+			path = next
+			continue
+		}
+		if e == 0 {
+			e = at.existing()
+		}
+		if e != 0 {
+			return nil, pathError("export", path, e)
+		}
+		name := base(joinPath(m.path, at.rel))
+		return &Export{func(w io.Writer) error {
+			x := exporter{longest: f.quota.Path, tw: tar.NewWriter(w), seen: make(map[uint64]string)}
+			if err := x.hostTree(m, at.rel, name); err != nil {
+				return err
+			}
+			return x.tw.Close()
+		}}, nil
+	}
+	return nil, pathError("export", path, ELOOP)
+}
+
+// export is Export for what is in the tree, with the mounts beneath it.
+func (f *FS) export(path string) (*Export, error) {
+	f.mu.Lock()
+	s := f.snapshot()
+	mounts := maps.Clone(f.tree.mounts)
+	_, e := f.tree.lookupExisting(&f.quota, path, true)
+	f.mu.Unlock()
+	if e != 0 {
+		return nil, pathError("export", path, e)
+	}
+	return &Export{func(w io.Writer) error { return s.export(path, w, mounts) }}, nil
 }
 
 // ExportTar is [FS.ExportTar] for what the snapshot holds.
-func (s *Snapshot) ExportTar(path string, w io.Writer) error {
+func (s *Snapshot) ExportTar(path string, w io.Writer) error { return s.export(path, w, nil) }
+
+func (s *Snapshot) export(path string, w io.Writer, mounts map[uint64]*mount) error {
 	t := s.grow(s.payer, s.used)
 	pl, e := t.lookup(&s.quota, path, true)
 	switch {
@@ -32,7 +92,7 @@ func (s *Snapshot) ExportTar(path string, w io.Writer) error {
 	if e != 0 {
 		return pathError("export", path, e)
 	}
-	x := exporter{t: t, longest: s.quota.Path, tw: tar.NewWriter(w), seen: make(map[uint64]string)}
+	x := exporter{t: t, mounts: mounts, longest: s.quota.Path, tw: tar.NewWriter(w), seen: make(map[uint64]string)}
 	if err := x.tree(pl.in, t.exportName(path, pl)); err != nil {
 		return err
 	}
@@ -61,6 +121,7 @@ type exporter struct {
 	tw      *tar.Writer
 	seen    map[uint64]string // entries of inodes with more than one name
 	longest int               // what no name may reach
+	mounts  map[uint64]*mount
 }
 
 // item is an inode that is still to write, with the name of its entry.
@@ -76,6 +137,12 @@ func (x *exporter) tree(in *inode, name string) error {
 	for len(todo) > 0 {
 		it := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
+		if m := x.mounts[it.in.ino]; m != nil {
+			if err := x.hostTree(m, ".", it.name); err != nil {
+				return fmt.Errorf("export %s: %w", it.name, err)
+			}
+			continue
+		}
 		if err := x.entry(it.in, it.name); err != nil {
 			return fmt.Errorf("export %s: %w", it.name, err)
 		}

@@ -23,16 +23,33 @@ import (
 // are devices, absolute names, names with "..", and what would be written
 // through a link that the archive itself has made or that leads out of the
 // directory.
+//
+// Into a mount the entries go one by one, each file whole or not at all; when
+// something fails those before it stay. Pipes are refused there.
 func (f *FS) ImportTar(dir string, r io.Reader) error {
+	if f.crosses(dir) {
+		return f.importAcross(dir, r)
+	}
 	entries, err := f.readTar(r)
 	if err != nil {
 		return err
 	}
+	later, err := f.enterAll(dir, entries)
+	if err != nil {
+		return err
+	}
+	return f.unpackDeferred(later)
+}
+
+// enterAll enters the entries of an archive, or none, and returns those that
+// belong to mounts.
+func (f *FS) enterAll(dir string, entries []*tarEntry) ([]deferred, error) {
 	now := f.now().UnixNano()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	im := importer{fs: f, t: f.tree, now: now, links: make(map[uint64]bool), times: make(map[uint64]time.Time)}
-	return f.attempt(func() error { return im.run(dir, entries) })
+	err := f.attempt(func() error { return im.run(dir, entries) })
+	return im.later, err
 }
 
 // attempt does something under the lock and takes all of it back if it
@@ -210,19 +227,28 @@ type importer struct {
 	top   uint64               // the directory that is never left
 	links map[uint64]bool      // symbolic links that the archive has made
 	times map[uint64]time.Time // of directories, set when all is in them
+	later []deferred           // entries for mounts
 }
 
 func (im *importer) run(dir string, entries []*tarEntry) error {
-	if e := im.fs.makeDirs(dir, fs.ModeDir|0o755, im.now); e != 0 {
-		return pathError("import", dir, e)
+	e := im.fs.makeDirs(dir, fs.ModeDir|0o755, im.now)
+	var top *inode
+	if e == 0 {
+		top, e = im.t.lookupExisting(&im.fs.quota, dir, true)
 	}
-	top, e := im.t.lookupExisting(&im.fs.quota, dir, true)
+	if e == eCross {
+		e = EBUSY // it was in no mount a moment ago
+	}
 	if e != 0 {
 		return pathError("import", dir, e)
 	}
 	im.top = top.ino
 	for _, e := range entries {
-		if err := im.enter(e); err != nil {
+		handed, err := im.hand(e)
+		if err == nil && !handed {
+			err = im.enter(e)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -284,6 +310,8 @@ func (im *importer) into(e *tarEntry, pl place) (*inode, error) {
 			return nil, e.fail(errno)
 		}
 		return in, nil
+	case im.t.mounts[pl.in.ino] != nil:
+		return nil, e.refuse("beneath a link that leads above a mount")
 	case pl.in.isDir():
 		return pl.in, nil
 	case !pl.in.isSymlink():
@@ -293,6 +321,8 @@ func (im *importer) into(e *tarEntry, pl place) (*inode, error) {
 	}
 	to, errno := im.t.walkFrom(&im.fs.quota, pl.dir, pl.name, true, true)
 	switch {
+	case errno == eCross:
+		return nil, e.refuse("beneath a link that leads into a mount")
 	case errno != 0:
 		return nil, e.fail(errno)
 	case to.in == nil || to.bad != 0:

@@ -112,6 +112,8 @@ type FS struct {
 
 	mu   sync.RWMutex
 	tree *tree // guarded by mu, and all that it leads to
+
+	mounts []*mount // guarded by mu
 }
 
 // New returns a file system that holds what opts.Base holds, or only an

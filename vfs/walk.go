@@ -30,6 +30,7 @@ type walker struct {
 	rest  string   // what is still to walk
 	stack []string // what follows once rest is walked, innermost last
 	hops  int
+	over  *mount // what the path leads into, after eCross
 }
 
 // lookup walks a path to its end. follow says whether a symbolic link there
@@ -44,7 +45,7 @@ func (t *tree) lookup(q *Quota, path string, follow bool) (place, Errno) {
 }
 
 // lookupParent walks a path to the directory of its last name, and never
-// follows what has that name.
+// follows what has that name, nor looks at what is mounted there.
 func (t *tree) lookupParent(q *Quota, path string) (place, Errno) {
 	pl, e := t.walk(q, path, false, false)
 	if e == 0 {
@@ -106,6 +107,11 @@ func (w *walker) run(follow, followSlash bool) (place, Errno) {
 			continue
 		}
 		pl = w.step(name)
+		if w.t.mounts != nil && pl.in != nil && (more || follow || followSlash) {
+			if w.over = w.t.mounts[pl.in.ino]; w.over != nil {
+				return place{}, eCross
+			}
+		}
 		switch {
 		case !more:
 			pl.slash = w.slash()

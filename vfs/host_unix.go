@@ -1,0 +1,89 @@
+//go:build linux || darwin
+
+package vfs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const hostMounts = true
+
+// openFlags let no open follow a link or wait for the other end of a pipe.
+const openFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+
+// hostReasons are the reasons that the host gives, in our words.
+var hostReasons = map[syscall.Errno]Errno{
+	syscall.ENOENT: ENOENT, syscall.EEXIST: EEXIST, syscall.ENOTDIR: ENOTDIR, syscall.EISDIR: EISDIR, syscall.ENOTEMPTY: ENOTEMPTY,
+	syscall.EACCES: EACCES, syscall.EPERM: EPERM, syscall.EINVAL: EINVAL, syscall.ELOOP: ELOOP, syscall.ENAMETOOLONG: ENAMETOOLONG,
+	syscall.ENOSPC: ENOSPC, syscall.EFBIG: EFBIG, syscall.EDQUOT: EDQUOT, syscall.EROFS: EROFS, syscall.EXDEV: EXDEV, syscall.EMLINK: EMLINK,
+	syscall.ENXIO: ENXIO, syscall.EBUSY: EBUSY, syscall.ENODEV: ENODEV, syscall.EMFILE: EMFILE, syscall.ENFILE: ENFILE, syscall.ENOMEM: ENOMEM,
+	syscall.ETXTBSY: ETXTBSY, syscall.EBADF: EBADF, syscall.ENOTSUP: ENOTSUP,
+}
+
+// hostReason is the reason for an error of the host; EIO where there is no
+// word for it, such as for a link that would have led out of the mount.
+func hostReason(err error) Errno {
+	if err == nil {
+		return 0
+	}
+	if no, ok := errors.AsType[syscall.Errno](err); ok {
+		if e := hostReasons[no]; e != 0 {
+			return e
+		}
+	}
+	return reason(err)
+}
+
+// hostAttr is what only the host's own description of a file says.
+type hostAttr struct {
+	id       fileID
+	nlink    uint64
+	uid, gid uint32
+	rdev     uint32
+	blocks   int64
+
+	atime, ctime time.Time
+}
+
+func hostStat(info fs.FileInfo) hostAttr {
+	s, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return hostAttr{nlink: 1}
+	}
+	a := hostAttr{
+		id: fileID{uint64(s.Dev), s.Ino}, nlink: uint64(s.Nlink), uid: s.Uid, gid: s.Gid, rdev: uint32(s.Rdev), blocks: s.Blocks,
+	}
+	a.atime, a.ctime = hostTimes(s)
+	return a
+}
+
+// linkTimes sets the times of a symbolic link in an open directory.
+func linkTimes(dir *os.Root, name string, atime, mtime time.Time) error {
+	f, err := dir.Open(".")
+	if err != nil {
+		return err
+	}
+	defer f.Close() // it was only looked at
+	c, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	ts := []unix.Timespec{linkTime(atime), linkTime(mtime)}
+	cerr := c.Control(func(fd uintptr) {
+		err = unix.UtimesNanoAt(int(fd), name, ts, unix.AT_SYMLINK_NOFOLLOW)
+	})
+	return errors.Join(cerr, err)
+}
+
+func linkTime(t time.Time) unix.Timespec {
+	if t.IsZero() {
+		return unix.Timespec{Nsec: omitTime}
+	}
+	return unix.NsecToTimespec(timeStamp(t))
+}
