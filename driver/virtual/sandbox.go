@@ -102,7 +102,7 @@ func (s *Sandbox) begin(ctx context.Context, needs bool) (context.Context, *oper
 	ctx, cancel := context.WithCancelCause(ctx)
 	op := &operation{s: s, cancel: cancel, done: make(chan struct{})}
 	s.mu.Lock()
-	err := s.refuse(needs)
+	err := s.refuse(needs && s.keep == nil) // another process may have changed what is kept
 	if err == nil {
 		if s.running == nil {
 			s.running = make(map[*operation]struct{})
