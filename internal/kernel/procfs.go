@@ -184,7 +184,7 @@ func (k *Kernel) procGlobal(name string) ([]byte, bool) {
 		return fmt.Appendf(nil, "MemTotal: %14d kB\nMemFree: %15d kB\nMemAvailable: %10d kB\n", k.limits.Memory>>10,
 			(k.limits.Memory-k.mem.Load())>>10, (k.limits.Memory-k.mem.Load())>>10), true
 	case "mounts", "self/mounts":
-		return []byte("atoll / vfs rw 0 0\n"), true
+		return k.mountTable(), true
 	case "sys/kernel/hostname":
 		return []byte(k.hostname + "\n"), true
 	case "sys/kernel/ostype":

@@ -33,6 +33,7 @@ type copier struct {
 	parents    bool
 	removeDest bool
 	strip      bool // --strip-trailing-slashes
+	moving     bool // as the first half of a move
 	into       string
 	plain      bool // -T
 
@@ -218,6 +219,9 @@ func (c *copier) announce(from, to, saved string) {
 	text := quote(from) + " -> " + quote(to)
 	if saved != "" {
 		text += " (backup: " + quote(saved) + ")"
+	}
+	if c.moving {
+		text = "copied " + text
 	}
 	c.tell(text)
 }
@@ -562,7 +566,10 @@ func (c *copier) copyDir(from, to string, info vfs.Info, exists bool, up *above)
 			return false
 		}
 		c.note(to)
-		if c.verbose {
+		switch {
+		case c.verbose && c.moving:
+			c.tell("created directory " + quote(to))
+		case c.verbose:
 			c.announce(from, to, "")
 		}
 	}

@@ -101,7 +101,12 @@ func (c *copier) move(from, to string) {
 			}
 		}
 	}
-	if err := c.rename(from, to, info); err != nil {
+	err = c.rename(from, to, info)
+	if errors.Is(err, vfs.EXDEV) {
+		c.carry(from, to, info)
+		return
+	}
+	if err != nil {
 		if errors.Is(err, vfs.EINVAL) && info.IsDir() {
 			c.fail("cannot move %s to a subdirectory of itself, %s", quote(from), quote(to))
 		} else {
@@ -128,6 +133,33 @@ func (c *copier) rename(from, to string, info vfs.Info) error {
 		return vfs.ENOTDIR
 	}
 	return c.p.Rename(from, to)
+}
+
+// carry moves to another file system: it copies and removes.
+func (c *copier) carry(from, to string, info vfs.Info) {
+	if old, err := c.p.Lstat(to); err == nil {
+		remove := c.p.Unlink
+		if old.IsDir() {
+			remove = c.p.Rmdir
+		}
+		if err := remove(to); err != nil {
+			c.fail("inter-device move failed: %s to %s; unable to remove target: %s", quote(from), quote(to), why(err))
+			return
+		}
+	}
+	x := &copier{
+		p: c.p, follow: 'P', recursive: true, keepMode: true, keepOwner: true, keepTimes: true, keepLinks: true,
+		verbose: c.verbose, moving: true, links: c.links,
+	}
+	ok := x.copy(from, to, false, nil)
+	c.links, c.failed = x.links, c.failed || x.failed
+	if !ok {
+		return // what could not be copied stays
+	}
+	c.note(to)
+	r := remover{p: c.p, recursive: true, force: true, verbose: c.verbose}
+	r.remove(from, info.Mode(), info.Size())
+	c.failed = c.failed || r.failed
 }
 
 // leadsTo reports whether a name is a link to that file.
