@@ -12,10 +12,10 @@ func (f *FS) Stat(path string) (Info, error) { return f.stat("stat", path, true)
 // Lstat describes what a path names; a symbolic link is not followed.
 func (f *FS) Lstat(path string) (Info, error) { return f.stat("lstat", path, false) }
 
-func (f *FS) stat(op, path string, follow bool) (Info, error) {
-	info, e := f.tryStat(path, follow)
+func (f *FS) stat(op, path string, follow bool) (info Info, err error) {
+	e := f.tryStat(path, follow, &info)
 	if e == eCross {
-		info, e = f.statAcross(path, follow)
+		e = f.statAcross(path, follow, &info)
 	}
 	if e != 0 {
 		return Info{}, pathError(op, path, e)
@@ -23,14 +23,14 @@ func (f *FS) stat(op, path string, follow bool) (Info, error) {
 	return info, nil
 }
 
-func (f *FS) tryStat(path string, follow bool) (Info, Errno) {
+func (f *FS) tryStat(path string, follow bool, info *Info) Errno {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	in, e := f.tree.lookupExisting(&f.quota, path, follow)
-	if e != 0 {
-		return Info{}, e
+	if e == 0 {
+		*info = in.info(base(path))
 	}
-	return in.info(base(path)), 0
+	return e
 }
 
 // ReadDir returns what is in a directory, in the order of names.

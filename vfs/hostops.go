@@ -27,11 +27,12 @@ func (at *spot) mayChange() Errno {
 // behind other walls may have made, are left alone.
 func hostOpenable(m fs.FileMode) bool { return m.IsRegular() || m.IsDir() }
 
-func (at *spot) stat() (Info, Errno) {
-	if e := at.existing(); e != 0 {
-		return Info{}, e
+func (at *spot) stat(info *Info) Errno {
+	e := at.existing()
+	if e == 0 {
+		*info = hostInfo(at.info, path.Base(at.rel))
 	}
-	return hostInfo(at.info, path.Base(at.rel)), 0
+	return e
 }
 
 func (at *spot) readlink() (string, Errno) {

@@ -103,24 +103,25 @@ func timeStamp(t time.Time) int64 {
 }
 
 // dirEntry is a name that ReadDir returns.
-type dirEntry struct {
-	info Info
-	over *mount // what is mounted there
+type dirEntry struct{ info Info }
+
+func (d *dirEntry) Name() string               { return d.info.name }
+func (d *dirEntry) IsDir() bool                { return d.info.IsDir() }
+func (d *dirEntry) Type() fs.FileMode          { return d.info.mode.Type() }
+func (d *dirEntry) Info() (fs.FileInfo, error) { return d.info, nil }
+func (d *dirEntry) String() string             { return fs.FormatDirEntry(d) }
+
+// mountEntry is a name on which something is mounted.
+type mountEntry struct {
+	dirEntry
+	m *mount
 }
 
-func (d *dirEntry) Name() string      { return d.info.name }
-func (d *dirEntry) IsDir() bool       { return d.info.IsDir() }
-func (d *dirEntry) Type() fs.FileMode { return d.info.mode.Type() }
-func (d *dirEntry) String() string    { return fs.FormatDirEntry(d) }
-
-// Info describes what has the name: the top of a mount where there is one.
-func (d *dirEntry) Info() (fs.FileInfo, error) {
-	if d.over == nil {
-		return d.info, nil
-	}
-	info, err := d.over.host.top().Lstat(".")
+// Info describes the top of the mount.
+func (d *mountEntry) Info() (fs.FileInfo, error) {
+	info, err := d.m.host.top().Lstat(".")
 	if err != nil {
-		return nil, pathError("lstat", d.over.path, hostReason(err))
+		return nil, pathError("lstat", d.m.path, hostReason(err))
 	}
 	return hostInfo(info, d.info.name), nil
 }
@@ -131,10 +132,10 @@ func (t *tree) list(entries []entry) []fs.DirEntry {
 	out := make([]fs.DirEntry, len(entries))
 	for i, it := range entries {
 		infos[i].info = t.table.get(it.ino).info(it.name)
-		if t.mounts != nil {
-			infos[i].over = t.mounts[it.ino]
-		}
 		out[i] = &infos[i]
+		if t.mounts != nil && t.mounts[it.ino] != nil {
+			out[i] = &mountEntry{infos[i], t.mounts[it.ino]}
+		}
 	}
 	return out
 }

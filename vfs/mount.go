@@ -330,16 +330,12 @@ func (f *FS) openAcross(path string, flag int, perm fs.FileMode) (file *File, e 
 	return nil, EIO
 }
 
-func (f *FS) statAcross(path string, follow bool) (info Info, e Errno) {
-	e = f.across(path, follow, true, func(at *spot) Errno {
-		info, e = at.stat()
-		return e
-	}, func(path string) Errno {
-		info, e = f.tryStat(path, follow)
-		return e
-	})
+func (f *FS) statAcross(path string, follow bool, info *Info) Errno {
+	e := f.across(path, follow, true,
+		func(at *spot) Errno { return at.stat(info) },
+		func(path string) Errno { return f.tryStat(path, follow, info) })
 	info.name = base(path)
-	return info, e
+	return e
 }
 
 func (f *FS) readDirAcross(path string) (list []fs.DirEntry, e Errno) {
