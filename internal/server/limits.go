@@ -123,7 +123,8 @@ func checkQuery(raw string) error {
 
 // callers counts who calls how often.
 type callers struct {
-	limits Limits
+	limits  Limits
+	metrics *metrics
 
 	mu      sync.Mutex
 	known   map[string]*tally        // by token, guarded by mu
@@ -136,8 +137,8 @@ type tally struct {
 	under int // way
 }
 
-func newCallers(l Limits) *callers {
-	return &callers{limits: l, known: make(map[string]*tally), guesses: make(map[string]*rate.Limiter)}
+func newCallers(l Limits, m *metrics) *callers {
+	return &callers{limits: l, metrics: m, known: make(map[string]*tally), guesses: make(map[string]*rate.Limiter)}
 }
 
 // admit counts a request in, or says when to come again.
@@ -154,9 +155,11 @@ func (c *callers) admit(who *call, _ *http.Request) (done func(), err error) {
 		c.known[who.caller.Token] = t
 	}
 	if c.limits.Concurrent > 0 && t.under >= c.limits.Concurrent {
+		c.metrics.refused.WithLabelValues("concurrent").Inc()
 		return nil, tooMany(time.Second, "%d requests are under way: wait until one has ended", t.under)
 	}
 	if wait := reserve(t.rate); wait > 0 {
+		c.metrics.refused.WithLabelValues("rate").Inc()
 		return nil, tooMany(wait, "more than %v requests a second", c.limits.Rate)
 	}
 	t.under++
@@ -205,6 +208,7 @@ func (c *callers) mayGuess(r *http.Request) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if l := c.guesses[address(r)]; l != nil && l.Tokens() < 1 {
+		c.metrics.refused.WithLabelValues("guesses").Inc()
 		return tooMany(time.Second, "too many wrong tokens came from your address")
 	}
 	return nil

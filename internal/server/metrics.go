@@ -1,10 +1,18 @@
 package server
 
 import (
+	"context"
+	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/fleet"
 )
 
 // metrics is what the server counts, for Prometheus.
@@ -13,6 +21,7 @@ type metrics struct {
 	requests  *prometheus.CounterVec
 	durations *prometheus.HistogramVec
 	strangers prometheus.Counter
+	refused   *prometheus.CounterVec
 	quota     prometheus.Counter
 	panics    prometheus.Counter
 	streams   *prometheus.GaugeVec
@@ -21,20 +30,32 @@ type metrics struct {
 }
 
 func newMetrics(s *Server) *metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	vector := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "atoll_requests_total", Help: "Requests answered."}, []string{"route", "method", "status"}),
-		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "atoll_request_duration_seconds", Help: "Time from a request to the end of its answer.",
-			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}}, []string{"route", "method"}),
-		strangers: prometheus.NewCounter(prometheus.CounterOpts{Name: "atoll_auth_failures_total", Help: "Requests without a good token."}),
-		quota:     prometheus.NewCounter(prometheus.CounterOpts{Name: "atoll_quota_refusals_total", Help: "Requests refused because a quota or limit was reached."}),
-		panics:    prometheus.NewCounter(prometheus.CounterOpts{Name: "atoll_panics_total", Help: "Requests that ended in a panic."}),
+		requests: vector("atoll_requests_total", "Requests answered.", "route", "method", "status"),
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "atoll_request_duration_seconds", Help: "Time from a request to the end of its answer.",
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+		}, []string{"route", "method"}),
+		strangers: counter("atoll_auth_failures_total", "Requests without a good token."),
+		refused:   vector("atoll_limit_refusals_total", "Requests refused because their caller had too many.", "limit"),
+		quota:     counter("atoll_quota_refusals_total", "Requests refused because a quota was reached."),
+		panics:    counter("atoll_panics_total", "Requests that ended in a panic."),
 		streams:   prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "atoll_streams_open", Help: "Streams open now."}, []string{"kind"}),
-		execs:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "atoll_execs_total", Help: "Commands that have ended."}, []string{"outcome"}),
-		execTimes: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "atoll_exec_duration_seconds", Help: "Time that commands ran.",
-			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 1800}}),
+		execs:     vector("atoll_execs_total", "Commands that have ended.", "outcome"),
+		execTimes: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "atoll_exec_duration_seconds", Help: "Time that commands ran.",
+			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 1800},
+		}),
 	}
-	m.registry.MustRegister(m.requests, m.durations, m.strangers, m.quota, m.panics, m.streams, m.execs, m.execTimes)
+	m.registry.MustRegister(m.requests, m.durations, m.strangers, m.refused, m.quota, m.panics, m.streams, m.execs, m.execTimes,
+		census{s}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
@@ -42,7 +63,7 @@ func newMetrics(s *Server) *metrics {
 // labels, so that nobody can make any number of them.
 func (m *metrics) request(method, pattern string, status int, took time.Duration) {
 	switch method {
-	case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE":
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
 	default:
 		method = "other"
 	}
@@ -62,4 +83,75 @@ func (m *metrics) stream(kind string) func() {
 func (m *metrics) exec(outcome string, took time.Duration) {
 	m.execs.WithLabelValues(outcome).Inc()
 	m.execTimes.Observe(took.Seconds())
+}
+
+// measure adds the route of the metrics, for those who may see all owners'.
+func (s *Server) measure(mux *http.ServeMux) {
+	h := promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		if !slices.Contains(callOf(r.Context()).caller.Scopes, atoll.ScopeAdmin) {
+			s.fail(w, r, &refusal{status: http.StatusForbidden, kind: "denied", detail: "metrics need a token with the scope admin"})
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// census counts what a fleet has at the moment when it is asked.
+type census struct{ s *Server }
+
+var (
+	sandboxesDesc = prometheus.NewDesc("atoll_sandboxes", "Sandboxes of all owners.", []string{"state", "driver"}, nil)
+	commandsDesc  = prometheus.NewDesc("atoll_commands_running", "Commands under way.", nil, nil)
+	readyDesc     = prometheus.NewDesc("atoll_pool_ready", "Sandboxes of a warm pool that are ready to be claimed.", []string{"pool"}, nil)
+	sizeDesc      = prometheus.NewDesc("atoll_pool_size", "Sandboxes that a warm pool is to keep ready.", []string{"pool"}, nil)
+	buildDesc     = prometheus.NewDesc("atoll_build_info", "What runs; always 1.", []string{"version"}, nil)
+)
+
+// Describe tells what a census has.
+func (census) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{sandboxesDesc, commandsDesc, readyDesc, sizeDesc, buildDesc} {
+		ch <- d
+	}
+}
+
+// censusTime is how long a census may take.
+const censusTime = 5 * time.Second
+
+// Collect counts. What can't be counted now is left out.
+func (c census) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(c.s.life, censusTime)
+	defer cancel()
+	gauge := func(d *prometheus.Desc, n int, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...)
+	}
+	gauge(buildDesc, 1, c.s.opts.Version)
+	a := c.s.fleet.For(fleet.LocalCaller())
+	all, err := a.List(ctx, fleet.Filter{AllOwners: true})
+	if err != nil {
+		c.s.log.WarnContext(ctx, "metrics", "err", err)
+	} else {
+		type kind struct {
+			state  atoll.State
+			driver string
+		}
+		count := make(map[kind]int)
+		commands := 0
+		for _, i := range all {
+			count[kind{i.State, i.Driver}]++
+			commands += i.Commands
+		}
+		for k, n := range count {
+			gauge(sandboxesDesc, n, string(k.state), k.driver)
+		}
+		gauge(commandsDesc, commands)
+	}
+	pools, err := a.Pools(ctx)
+	if err != nil {
+		c.s.log.WarnContext(ctx, "metrics", "err", err)
+	}
+	for _, p := range pools {
+		gauge(readyDesc, p.Ready, p.Name)
+		gauge(sizeDesc, p.Size, p.Name)
+	}
 }

@@ -64,13 +64,14 @@ func New(opts Options) *Server {
 		log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{fleet: opts.Fleet, log: log, opts: opts, limits: opts.Limits.effective(), served: make(map[*http.Server]bool)}
-	s.callers = newCallers(s.limits)
 	s.metrics = newMetrics(s)
+	s.callers = newCallers(s.limits, s.metrics)
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.life, s.die = context.WithCancel(context.Background())
 	s.mux = http.NewServeMux()
 	s.api = s.newAPI()
 	s.health(s.mux)
+	s.measure(s.mux)
 	s.documents(s.mux)
 	for _, noun := range s.nouns() {
 		noun(s.api)
