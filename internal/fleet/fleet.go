@@ -5,7 +5,13 @@ package fleet
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
@@ -36,26 +42,251 @@ type Retention struct {
 // Fleet is all sandboxes of a host. Its methods may be called at once from many
 // goroutines.
 type Fleet struct {
-	opts Options
+	opts     Options
+	log      *slog.Logger
+	store    *store
+	instance *instance
+	bays     []*bay // one for each driver
+	shelf    *shelf // workspaces
+	meters   meters
+	commands counter
+
+	feed      *feed      // wakes who follows events
+	ledger    *ledger    // audit and history on their way to the registry
+	processes *processes // commands of this process's sandboxes
+
+	ops    turnstile     // calls that change something, and Run
+	wake   chan struct{} // the next due time has changed
+	stir   chan struct{} // a call has begun or ended
+	end    chan struct{} // closed by Close, last: ends the keeper
+	ended  chan struct{} // closed by the keeper
+	active atomic.Int64  // calls under way in sandboxes
+	seen   atomic.Int64  // when others' changes were last looked for
+
+	closing sync.Once
+	closed  error // set by closing
+
+	look sync.Mutex // held while others' changes are looked for
+
+	mu   sync.Mutex
+	live map[string]*box // sandboxes that this process works with; guarded by mu
+	over error           // why no call begins any more; guarded by mu
 }
 
 // Open opens the registry of a fleet, brings it up to date, and settles what
 // processes that died have left half done.
 func Open(ctx context.Context, opts Options) (*Fleet, error) {
-	return &Fleet{opts: opts}, nil
+	f, err := open(ctx, opts)
+	if err != nil {
+		return nil, fmt.Errorf("fleet: %w", err)
+	}
+	return f, nil
 }
 
-// Run does what nobody calls for, until ctx is done: it ends sandboxes whose
-// time has come, removes workspaces that nobody uses, fills warm pools. One
-// process of those that share a home does it; Run of the others waits.
-func (f *Fleet) Run(ctx context.Context) error {
-	<-ctx.Done()
+func open(ctx context.Context, opts Options) (_ *Fleet, err error) {
+	f := &Fleet{
+		opts: opts, log: opts.Log, live: make(map[string]*box),
+		wake: make(chan struct{}, 1), stir: make(chan struct{}, 1), end: make(chan struct{}), ended: make(chan struct{}),
+	}
+	if f.log == nil {
+		f.log = slog.New(slog.DiscardHandler)
+	}
+	if err := f.fill(); err != nil {
+		return nil, err
+	}
+	if err := f.furnish(ctx); err != nil {
+		return nil, errors.Join(err, f.dismantle(ctx))
+	}
+	if f.store.fresh {
+		err = f.Reconcile(ctx)
+	} else {
+		err = f.settleDead(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.dismantle(ctx))
+	}
+	go f.keep()
+	return f, nil
+}
+
+// furnish opens what the fleet consists of, as far as it can.
+func (f *Fleet) furnish(ctx context.Context) (err error) {
+	if f.store, err = openStore(ctx, f.opts.Home); err != nil {
+		return err
+	}
+	f.feed = newFeed(f.store, f.now)
+	f.store.committed = f.feed.committed
+	f.ledger = newLedger(f.store, f.now, f.log)
+	f.processes = newProcesses(f.now)
+	if f.shelf, err = openShelf(f.opts.Home); err != nil {
+		return err
+	}
+	f.instance, err = newInstance(f.opts.Home)
+	return err
+}
+
+// dismantle closes what furnish has opened.
+func (f *Fleet) dismantle(ctx context.Context) error {
+	var errs []error
+	if f.ledger != nil {
+		errs = append(errs, f.feed.close(ctx), f.processes.close(ctx), f.ledger.close(ctx))
+	}
+	if f.shelf != nil {
+		errs = append(errs, f.shelf.close())
+	}
+	if f.instance != nil {
+		errs = append(errs, f.instance.end())
+	}
+	if f.store != nil {
+		errs = append(errs, f.store.close())
+	}
+	return errors.Join(errs...)
+}
+
+// fill checks the options and completes them.
+func (f *Fleet) fill() error {
+	if f.opts.Home == "" || !filepath.IsAbs(f.opts.Home) {
+		return fmt.Errorf("%w: home %q: must be an absolute path", atoll.ErrInvalid, f.opts.Home)
+	}
+	if len(f.opts.Drivers) == 0 {
+		return fmt.Errorf("%w: a fleet needs a driver", atoll.ErrInvalid)
+	}
+	for _, d := range f.opts.Drivers {
+		if f.bay(d.Name()) != nil {
+			return fmt.Errorf("%w: two drivers are called %s", atoll.ErrInvalid, d.Name())
+		}
+		f.bays = append(f.bays, &bay{driver: d, turn: make(chan struct{}, 1)})
+	}
+	if f.opts.Default == "" {
+		f.opts.Default = f.bays[0].driver.Name()
+	}
+	if f.bay(f.opts.Default) == nil {
+		return fmt.Errorf("%w: default driver %q: must be one of %v", atoll.ErrInvalid, f.opts.Default, f.driverNames())
+	}
 	return nil
 }
 
 // Close ends this process's part in the fleet. Sandboxes go on as far as their
-// drivers can; commands of this process end.
-func (f *Fleet) Close(ctx context.Context) error { return nil }
+// drivers can; commands of this process end. A second time changes nothing.
+func (f *Fleet) Close(ctx context.Context) error {
+	f.closing.Do(func() { f.closed = f.close(ctx) })
+	return f.closed
+}
+
+func (f *Fleet) close(ctx context.Context) error {
+	reason := fmt.Errorf("%w: the fleet is closing", atoll.ErrUnavailable)
+	f.ops.close(reason)
+	f.ops.expel(reason)
+	errs := []error{f.ops.wait(ctx)}
+	f.mu.Lock()
+	f.over = reason
+	f.mu.Unlock()
+	for _, b := range f.boxes() {
+		b.calls.close(reason)
+		b.calls.expel(reason)
+		errs = append(errs, b.calls.wait(ctx))
+	}
+	errs = append(errs, f.processes.close(ctx))
+	close(f.end)
+	<-f.ended
+	ctx = context.WithoutCancel(ctx) // what is left takes no longer than the disk
+	return errors.Join(append(errs, f.retire(ctx), f.dismantle(ctx))...)
+}
+
+// now is the time.
+func (f *Fleet) now() time.Time {
+	if f.opts.Now != nil {
+		return f.opts.Now().UTC()
+	}
+	return time.Now().UTC()
+}
+
+// operate begins a call that changes something: it ends with the fleet.
+func (f *Fleet) operate(ctx context.Context) (context.Context, func(), error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, nil, err
+	}
+	ctx, v, err := f.ops.enter(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return ctx, func() { f.ops.leave(v) }, nil
+}
+
+// bay is where the sandboxes of one driver are.
+type bay struct {
+	driver atoll.Driver
+	turn   chan struct{} // holds a token while features are asked for
+
+	mu       sync.Mutex
+	known    bool // guarded by mu, as features
+	features atoll.Features
+}
+
+// probe returns what the driver does here; one that can't work is asked again
+// the next time.
+func (b *bay) probe(ctx context.Context) (atoll.Features, error) {
+	if ft, ok := b.asked(); ok {
+		return ft, nil
+	}
+	select {
+	case b.turn <- struct{}{}:
+		defer func() { <-b.turn }()
+	case <-ctx.Done():
+		return atoll.Features{}, context.Cause(ctx)
+	}
+	if ft, ok := b.asked(); ok {
+		return ft, nil
+	}
+	ft, err := b.driver.Probe(ctx)
+	if err != nil {
+		return ft, fmt.Errorf("driver %s: %w", b.driver.Name(), err)
+	}
+	ft.History = true // the fleet keeps it for all
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.known, b.features = true, ft
+	return ft, nil
+}
+
+func (b *bay) asked() (atoll.Features, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.features, b.known
+}
+
+// bay returns the driver of a name, or nil.
+func (f *Fleet) bay(name string) *bay {
+	for _, b := range f.bays {
+		if b.driver.Name() == name {
+			return b
+		}
+	}
+	return nil
+}
+
+func (f *Fleet) driverNames() []string {
+	names := make([]string, len(f.bays))
+	for i, b := range f.bays {
+		names[i] = b.driver.Name()
+	}
+	return names
+}
+
+// Drivers returns all drivers and what they do here.
+func (f *Fleet) Drivers(ctx context.Context) []DriverInfo {
+	list := make([]DriverInfo, 0, len(f.bays))
+	for _, b := range f.bays {
+		d := DriverInfo{Name: b.driver.Name(), Default: b.driver.Name() == f.opts.Default}
+		if ft, err := b.probe(ctx); err != nil {
+			d.Error = err.Error()
+		} else {
+			d.Features = &ft
+		}
+		list = append(list, d)
+	}
+	return list
+}
 
 // Caller is somebody who uses a fleet.
 type Caller struct {
@@ -69,6 +300,9 @@ func LocalCaller() Caller {
 	return Caller{Owner: atoll.Local, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun, atoll.ScopeHost, atoll.ScopeAdmin}}
 }
 
+// can reports whether the caller has a scope.
+func (c *Caller) can(s atoll.Scope) bool { return slices.Contains(c.Scopes, s) }
+
 // Account is the fleet as one caller sees it: what belongs to others is
 // ErrNotFound, what the caller's scopes don't allow is ErrDenied.
 type Account struct {
@@ -78,3 +312,26 @@ type Account struct {
 
 // For returns the fleet as c sees it.
 func (f *Fleet) For(c Caller) *Account { return &Account{f: f, caller: c} }
+
+// need refuses an operation that the caller has no scope for.
+func (a *Account) need(op string, s atoll.Scope) error {
+	if a.caller.can(s) || s == atoll.ScopeRead && a.caller.can(atoll.ScopeRun) {
+		return nil
+	}
+	return &atoll.Error{Op: op, Err: fmt.Errorf("%w: it needs the scope %q", atoll.ErrDenied, s)}
+}
+
+// find returns a sandbox of the caller by id or name; with ScopeAdmin by id
+// those of others too. What there is not, and what is not the caller's, is the
+// same error.
+func (a *Account) find(ctx context.Context, key string) (row, error) {
+	o := a.caller.Owner
+	r, err := oneRow(ctx, a.f.store.db, "id = ? and state <> 'destroyed'", key)
+	switch {
+	case err == nil && (r.owner == o && r.pool == "" || a.caller.can(atoll.ScopeAdmin)):
+		return r, nil
+	case err == nil || errors.Is(err, atoll.ErrNotFound):
+		return oneRow(ctx, a.f.store.db, "app = ? and user = ? and name = ? and name <> '' and pool = '' and state <> 'destroyed'", o.App, o.User, key)
+	}
+	return r, err
+}

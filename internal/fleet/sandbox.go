@@ -2,15 +2,16 @@ package fleet
 
 import (
 	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/atoll-sandbox/atoll"
 )
-
-// Sandbox is a sandbox of the fleet. It keeps the fleet's laws: states, quotas,
-// owners, history.
-type Sandbox struct {
-	atoll.Sandbox
-}
 
 // Filter says which sandboxes to list. The zero Filter means all that are not
 // destroyed.
@@ -28,46 +29,260 @@ type Change = atoll.Change
 // DriverInfo is a driver and what it does on this machine.
 type DriverInfo = atoll.DriverInfo
 
-// Create makes a sandbox that is running when Create returns, or leaves nothing
-// behind but its row in the state "error" if it was named… and the reason.
-func (a *Account) Create(ctx context.Context, cfg atoll.Config) (*Sandbox, error) {
-	return nil, atoll.ErrUnsupported
-}
-
-// Open finds a sandbox by id, or by the name of one that is not destroyed.
-func (a *Account) Open(ctx context.Context, key string) (*Sandbox, error) {
-	return nil, atoll.ErrUnsupported
-}
-
 // List returns sandboxes, oldest first.
 func (a *Account) List(ctx context.Context, filter Filter) ([]atoll.Info, error) {
-	return nil, atoll.ErrUnsupported
+	scope := atoll.ScopeRead
+	if filter.AllOwners {
+		scope = atoll.ScopeAdmin
+	}
+	if err := a.need("list", scope); err != nil {
+		return nil, err
+	}
+	if err := filter.check(); err != nil {
+		return nil, &atoll.Error{Op: "list", Err: err}
+	}
+	where, args := filter.where(a.caller.Owner)
+	rows, err := allRows(ctx, a.f.store.db, where+" order by created, id", args...)
+	if err != nil {
+		return nil, &atoll.Error{Op: "list", Err: err}
+	}
+	infos := make([]atoll.Info, 0, len(rows))
+	for i := range rows {
+		if filter.matches(rows[i].cfg.Labels) {
+			infos = append(infos, a.f.info(ctx, &rows[i]))
+		}
+	}
+	return infos, nil
+}
+
+func (f *Filter) check() error {
+	var errs []error
+	for i, s := range f.States {
+		if !slices.Contains(states, s) {
+			errs = append(errs, fmt.Errorf("%w: states[%d] %q: must be one of %s", atoll.ErrInvalid, i, s, named(states)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// where returns the condition of a filter, but for labels.
+func (f *Filter) where(o atoll.Owner) (string, []any) {
+	conds, args := []string{"pool = ''"}, []any(nil)
+	add := func(cond string, a ...any) { conds, args = append(conds, cond), append(args, a...) }
+	if !f.AllOwners {
+		add("app = ? and user = ?", o.App, o.User)
+	}
+	if f.Name != "" {
+		add("name = ?", f.Name)
+	}
+	if len(f.States) > 0 {
+		marks := make([]string, len(f.States))
+		for i, s := range f.States {
+			marks[i] = "?"
+			args = append(args, s)
+		}
+		conds = append(conds, "state in ("+strings.Join(marks, ", ")+")")
+	} else if !f.All {
+		add("state <> 'destroyed'")
+	}
+	return strings.Join(conds, " and "), args
+}
+
+func (f *Filter) matches(labels map[string]string) bool {
+	for k, v := range f.Labels {
+		if have, ok := labels[k]; !ok || have != v {
+			return false
+		}
+	}
+	return true
+}
+
+// info is all about a sandbox that the registry and this process know.
+func (f *Fleet) info(ctx context.Context, r *row) atoll.Info {
+	info := atoll.Info{Owner: r.owner, Config: redacted(r.cfg), Started: r.started}
+	if b := f.lookup(r.id); b != nil {
+		info.Commands = b.commands()
+		if t := b.lastActive(f.now()); t.After(r.active) {
+			r.active = t
+		}
+	}
+	if b := f.bay(r.driver); b != nil {
+		info.Features, _ = b.probe(ctx) // one that can't be asked has none
+	}
+	info.Status = r.status()
+	info.Isolation = info.Features.Isolation
+	if what, at := r.fate(); r.state != atoll.Destroyed && what != goesOn {
+		info.Expires = at
+	}
+	return info
+}
+
+// status is what the registry says of a sandbox.
+func (r *row) status() atoll.Status {
+	ready := atoll.Condition{Type: "ready", True: r.state == atoll.Running && r.goal == "", Reason: string(r.state), Since: r.changed}
+	switch {
+	case r.reason != "":
+		ready.Reason, ready.Message = r.reason, r.message
+	case r.state == atoll.Stopped:
+		ready.Message = "start it first"
+	case r.state == atoll.Paused:
+		ready.Message = "resume it first"
+	}
+	return atoll.Status{
+		ID: r.id, Name: r.name, Driver: r.driver, State: r.state, Conditions: []atoll.Condition{ready}, Labels: r.cfg.Labels,
+		Created: r.created, Active: r.active,
+	}
+}
+
+// Info returns all about the sandbox.
+func (s *Sandbox) Info(ctx context.Context) (atoll.Info, error) {
+	if err := s.need("info", atoll.ScopeRead); err != nil {
+		return atoll.Info{}, err
+	}
+	r, err := s.f.loadRow(ctx, s.b.id)
+	if err == nil && r.state == atoll.Destroyed {
+		err = errDestroyed
+	}
+	if err != nil {
+		return atoll.Info{}, s.fail("info", err)
+	}
+	s.f.learn(r)
+	return s.f.info(ctx, &r), nil
+}
+
+// Status returns the facts of this moment: of a sandbox that nobody is moving,
+// what its driver says, which the registry learns if it is news.
+func (s *Sandbox) Status(ctx context.Context) (atoll.Status, error) {
+	if err := s.need("status", atoll.ScopeRead); err != nil {
+		return atoll.Status{}, err
+	}
+	st, err := s.status(ctx)
+	return st, s.fail("status", err)
+}
+
+func (s *Sandbox) status(ctx context.Context) (atoll.Status, error) {
+	r, err := s.f.loadRow(ctx, s.b.id)
+	if err == nil && r.state == atoll.Destroyed {
+		err = errDestroyed
+	}
+	if err != nil {
+		return atoll.Status{}, err
+	}
+	s.f.learn(r)
+	var facts atoll.Status
+	if r.goal == "" && r.state != atoll.Failed {
+		var sb atoll.Sandbox
+		if sb, err = s.b.inner(ctx); err == nil {
+			facts, err = sb.Status(ctx)
+		}
+		if to, _, _ := truthOf(facts); errors.Is(err, atoll.ErrNotFound) || err == nil && to != r.state {
+			if err = s.f.settleRow(ctx, r, nil); err == nil {
+				r, err = s.f.loadRow(ctx, s.b.id)
+			}
+		}
+	}
+	if err != nil {
+		return atoll.Status{}, err
+	}
+	info := s.f.info(ctx, &r)
+	if facts.Active.After(info.Active) {
+		info.Active = facts.Active
+	}
+	return info.Status, nil
 }
 
 // Update changes the name, labels or lifecycle of a sandbox.
 func (a *Account) Update(ctx context.Context, key string, c Change) (atoll.Info, error) {
-	return atoll.Info{}, atoll.ErrUnsupported
+	if err := a.need("update", atoll.ScopeRun); err != nil {
+		return atoll.Info{}, err
+	}
+	r, err := a.find(ctx, key)
+	if err != nil {
+		return atoll.Info{}, &atoll.Error{Op: "update", ID: key, Err: err}
+	}
+	noted := a.audited("update", r.id, "")
+	r, err = a.f.update(ctx, r.id, c)
+	noted(err)
+	if err != nil {
+		return atoll.Info{}, failed("update", r.id, err)
+	}
+	return a.f.info(ctx, &r), nil
 }
 
-// Snapshots returns the snapshots of all the owner's sandboxes, oldest first.
-func (a *Account) Snapshots(ctx context.Context) ([]atoll.SnapshotInfo, error) {
-	return nil, atoll.ErrUnsupported
+func (f *Fleet) update(ctx context.Context, id string, c Change) (row, error) {
+	return f.change(ctx, id, func(tx *sql.Tx, r *row) error {
+		if r.state == atoll.Destroyed {
+			return errDestroyed
+		}
+		cfg := r.cfg
+		if c.Name != nil {
+			cfg.Name = *c.Name
+		}
+		if c.Labels != nil {
+			cfg.Labels = c.Labels
+		}
+		if c.Lifecycle != nil {
+			cfg.Lifecycle = *c.Lifecycle
+		}
+		if err := cfg.Check(); err != nil {
+			return err
+		}
+		if err := f.freeOf(ctx, tx, r.owner, cfg.Name, id); err != nil {
+			return err
+		}
+		r.name, r.cfg = cfg.Name, cfg
+		if err := f.save(ctx, tx, r); err != nil {
+			return err
+		}
+		return f.emit(ctx, tx, atoll.Event{Time: f.now(), Type: "sandbox.updated", Owner: r.owner, Object: id, Name: r.name})
+	})
 }
 
-// Allowance returns the caller's quota and what of it is used.
-func (a *Account) Allowance(ctx context.Context) (atoll.Allowance, error) {
-	return atoll.Allowance{}, atoll.ErrUnsupported
+// freeOf refuses a name that another sandbox of the owner has. It is asked in
+// the transaction that gives the name, so that nobody comes between.
+func (f *Fleet) freeOf(ctx context.Context, tx *sql.Tx, o atoll.Owner, name, but string) error {
+	if name == "" {
+		return nil
+	}
+	var id string
+	err := tx.QueryRowContext(ctx, "select id from sandboxes where app = ? and user = ? and name = ? and state <> 'destroyed' and pool = '' and id <> ?",
+		o.App, o.User, name, but).Scan(&id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("name %q: %w: sandbox %s has it", name, atoll.ErrExists, id)
 }
 
-// SetQuota gives an owner a quota of his own. It needs ScopeAdmin.
-func (a *Account) SetQuota(ctx context.Context, o atoll.Owner, q atoll.Quota) error {
-	return atoll.ErrUnsupported
+// commands returns how many calls are under way.
+func (b *box) commands() int { return b.calls.count() }
+
+// absent stands for a sandbox that its driver does not have.
+type absent struct{ id string }
+
+func (a absent) ID() string { return a.id }
+
+func (a absent) Status(context.Context) (atoll.Status, error) { return atoll.Status{}, errDestroyed }
+
+func (a absent) Exec(context.Context, atoll.Cmd) (atoll.Exit, error) {
+	return atoll.Exit{}, errDestroyed
 }
 
-// Drivers returns all drivers and what they do here.
-func (f *Fleet) Drivers(ctx context.Context) []DriverInfo { return nil }
+func (a absent) Import(context.Context, string, io.Reader) error { return errDestroyed }
 
-// Info returns all about the sandbox.
-func (s *Sandbox) Info(ctx context.Context) (atoll.Info, error) {
-	return atoll.Info{}, atoll.ErrUnsupported
+func (a absent) Export(context.Context, string) (io.ReadCloser, error) { return nil, errDestroyed }
+
+func (a absent) Destroy(context.Context) error { return nil }
+
+// expiry is how long a sandbox whose creation the caller gave no time has.
+func expiry(t atoll.Timeouts) time.Duration {
+	switch {
+	case t.Create > 0:
+		return t.Create
+	case t.Create < 0:
+		return 0
+	}
+	return atoll.DefaultCreateTimeout
 }

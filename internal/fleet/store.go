@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"embed"
 	"errors"
 	"fmt"
@@ -12,7 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
-	_ "modernc.org/sqlite" // registers the driver "sqlite" of database/sql
+	"modernc.org/sqlite"
 
 	"github.com/atoll-sandbox/atoll"
 )
@@ -25,6 +26,11 @@ type store struct {
 	db    *sql.DB       // for reading, any number at once
 	w     *sql.DB       // for writing, one connection
 	turns chan struct{} // holds a token while this process writes: no process waits for itself
+
+	committed func() // called after each write, if set; it must not block
+	fresh     bool   // it was made just now
+
+	version int64 // of the data, as changed last saw it; used in turns
 }
 
 const busy = 10 * time.Second // that another process may keep the registry from us
@@ -46,33 +52,49 @@ func openStore(ctx context.Context, home string) (*store, error) {
 	pragmas := url.Values{"_pragma": {
 		fmt.Sprintf("busy_timeout(%d)", busy.Milliseconds()), "journal_mode(wal)", "synchronous(normal)", "foreign_keys(on)", "temp_store(memory)",
 	}}
-	open := func(lock string) (*sql.DB, error) {
+	open := func(lock string) *sql.DB {
 		q := url.Values{"_txlock": {lock}, "_pragma": pragmas["_pragma"]}
-		return sql.Open("sqlite", (&url.URL{Scheme: "file", Opaque: url.PathEscape(name), RawQuery: q.Encode()}).String())
+		return sql.OpenDB(&connector{name: (&url.URL{Scheme: "file", Opaque: url.PathEscape(name), RawQuery: q.Encode()}).String()})
 	}
-	s := &store{turns: make(chan struct{}, 1)}
-	if s.w, err = open("immediate"); err == nil {
-		s.w.SetMaxOpenConns(1)
-		s.db, err = open("deferred")
-	}
-	if err == nil {
-		s.db.SetMaxOpenConns(4)
-		err = s.migrate(ctx)
-	}
-	if err != nil {
+	s := &store{turns: make(chan struct{}, 1), w: open("immediate"), db: open("deferred")}
+	s.w.SetMaxOpenConns(1)
+	s.db.SetMaxOpenConns(4)
+	s.db.SetMaxIdleConns(4)
+	if err := s.migrate(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("registry %s: %w", name, err), s.close())
 	}
 	return s, nil
 }
 
-func (s *store) close() error {
-	var errs []error
-	for _, db := range []*sql.DB{s.db, s.w} {
-		if db != nil {
-			errs = append(errs, db.Close())
-		}
+// connector opens connections to one SQLite file.
+type connector struct {
+	name string
+	d    sqlite.Driver
+}
+
+// Connect opens a connection.
+func (c *connector) Connect(context.Context) (driver.Conn, error) { return c.d.Open(c.name) }
+
+// Driver returns the driver of the connections.
+func (c *connector) Driver() driver.Driver { return &c.d }
+
+func (s *store) close() error { return errors.Join(s.db.Close(), s.w.Close()) }
+
+// changed reports whether other processes have written since it was asked last.
+func (s *store) changed(ctx context.Context) (bool, error) {
+	select {
+	case s.turns <- struct{}{}:
+		defer func() { <-s.turns }()
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
 	}
-	return errors.Join(errs...)
+	var v int64 // of this connection, through which all writes of this process go
+	if err := s.w.QueryRowContext(ctx, "pragma data_version").Scan(&v); err != nil {
+		return false, fmt.Errorf("registry: %w", err)
+	}
+	before := s.version
+	s.version = v
+	return v != before, nil
 }
 
 // write runs f in one transaction that nobody else's comes between. All of it
@@ -93,6 +115,9 @@ func (s *store) write(ctx context.Context, f func(tx *sql.Tx) error) error {
 	}
 	if err := tx.Commit(); err != nil {
 		return fmt.Errorf("registry: %w", err)
+	}
+	if s.committed != nil {
+		s.committed()
 	}
 	return nil
 }
@@ -122,6 +147,7 @@ func (s *store) migrate(ctx context.Context) error {
 		if err := tx.QueryRowContext(ctx, "pragma user_version").Scan(&at); err != nil {
 			return err
 		}
+		s.fresh = at == 0
 		for ; at < len(files); at++ {
 			b, err := migrations.ReadFile(files[at])
 			if err != nil {

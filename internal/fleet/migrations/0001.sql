@@ -14,12 +14,20 @@ create table sandboxes (
 	started integer not null default 0,
 	active  integer not null,             -- last use, exact to a few seconds
 	changed integer not null,             -- when it came into its state
+	due     integer not null default 0,   -- when the fleet has to look at it; 0: never
+	turn    integer not null default 0,   -- grows with every change but of active and due
 	holder  text    not null default '',  -- the instance that is moving it to another state
+	goal    text    not null default '',  -- what for: create, start, stop, pause, resume, destroy; without a holder: still to be done
+	host    text    not null default '',  -- the instance whose end is its end
 	reason  text    not null default '',  -- of the last failure, one word
 	message text    not null default ''   -- of the last failure, one line
 ) strict;
 create unique index sandboxes_name on sandboxes (app, user, name) where state <> 'destroyed' and pool = '' and name <> '';
-create index sandboxes_state on sandboxes (state, active);
+create index sandboxes_due on sandboxes (due) where due > 0;
+create index sandboxes_holder on sandboxes (holder) where holder <> '';
+create index sandboxes_host on sandboxes (host) where host <> '';
+create index sandboxes_owner on sandboxes (app, user, created);
+create index sandboxes_pool on sandboxes (pool, state) where pool <> '';
 
 create table mounts (                     -- which sandbox has which workspace
 	sandbox   text    not null references sandboxes (id) on delete cascade,
@@ -63,9 +71,11 @@ create table tokens (
 	created integer not null,
 	expires integer not null,
 	used    integer not null default 0,
-	revoked integer not null default 0
+	revoked integer not null default 0,
+	maker   text    not null default ''   -- the token that it was made with, and is revoked with
 ) strict;
 create index tokens_owner on tokens (app, user);
+create index tokens_maker on tokens (maker) where maker <> '';
 
 create table quotas (
 	app   text not null,
@@ -132,3 +142,8 @@ create table commands (                   -- history: the newest of each sandbox
 	duration  integer not null
 ) strict;
 create index commands_sandbox on commands (sandbox, id);
+
+create table runs (                       -- when what has a timetable was last done
+	name text    primary key,
+	time integer not null
+) strict;

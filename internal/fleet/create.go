@@ -1,0 +1,352 @@
+package fleet
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// Create makes a sandbox that is running when Create returns, or leaves nothing
+// behind; the registry then remembers why, as of one that was destroyed.
+func (a *Account) Create(ctx context.Context, cfg atoll.Config) (*Sandbox, error) {
+	if err := a.mayCreate("create", &cfg); err != nil {
+		return nil, err
+	}
+	noted := a.audited("create", cfg.Name, "")
+	r, err := a.create(ctx, cfg)
+	noted(err)
+	if err != nil {
+		return nil, failed("create", cfg.Name, err)
+	}
+	return a.handle(r), nil
+}
+
+// mayCreate refuses what the caller has no scope for, before anything is looked
+// up.
+func (a *Account) mayCreate(op string, cfg *atoll.Config) error {
+	if err := a.need(op, atoll.ScopeRun); err != nil {
+		return err
+	}
+	if len(cfg.Mounts) > 0 || cfg.ID != "" || cfg.Project != nil {
+		return a.need(op, atoll.ScopeHost)
+	}
+	return nil
+}
+
+func (a *Account) create(ctx context.Context, cfg atoll.Config) (row, error) {
+	f := a.f
+	ctx, leave, err := f.operate(ctx)
+	if err != nil {
+		return row{}, err
+	}
+	defer leave()
+	if cfg.Pool != "" {
+		if err := f.check(ctx, &cfg); err != nil {
+			return row{}, err
+		}
+		if r, ok, err := f.claim(ctx, a.caller.Owner, cfg); ok || err != nil {
+			return r, err
+		}
+		if cfg, err = f.fromPool(ctx, cfg); err != nil {
+			return row{}, err
+		}
+	}
+	if err := f.check(ctx, &cfg); err != nil {
+		return row{}, err
+	}
+	return f.build(ctx, row{owner: a.caller.Owner, cfg: cfg})
+}
+
+// fromPool returns what a pool's sandboxes are, with what comes with the claim.
+func (f *Fleet) fromPool(ctx context.Context, claim atoll.Config) (atoll.Config, error) {
+	var b []byte
+	var cfg atoll.Config
+	err := f.store.db.QueryRowContext(ctx, "select config from pools where name = ?", claim.Pool).Scan(&b)
+	if err == nil {
+		err = json.Unmarshal(b, &cfg)
+	}
+	if err != nil {
+		return cfg, fmt.Errorf("pool %s: %w", claim.Pool, err)
+	}
+	cfg.ID, cfg.Name, cfg.Pool = claim.ID, claim.Name, claim.Pool
+	cfg.Labels = merge(cfg.Labels, claim.Labels)
+	cfg.Secrets, cfg.Workspaces, cfg.Lifecycle = claim.Secrets, claim.Workspaces, claim.Lifecycle
+	cfg.Mounts = slices.Concat(cfg.Mounts, claim.Mounts)
+	cfg.Env = slices.Concat(cfg.Env, claim.Env)
+	cfg.Prepare = slices.Concat(cfg.Prepare, claim.Prepare)
+	cfg.Project = claim.Project
+	return cfg, nil
+}
+
+// merge returns the union of two maps; b wins.
+func merge(a, b map[string]string) map[string]string {
+	if len(a) == 0 {
+		return b
+	}
+	m := maps.Clone(a)
+	maps.Copy(m, b)
+	return m
+}
+
+// check reports every mistake in a configuration, those that only the fleet can
+// see too, and fills in the driver.
+func (f *Fleet) check(ctx context.Context, cfg *atoll.Config) error {
+	var errs []error
+	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
+	if err := cfg.Check(); err != nil {
+		errs = append(errs, err)
+	}
+	if cfg.Driver == "" && cfg.Pool == "" {
+		cfg.Driver = f.opts.Default
+	}
+	switch b := f.bay(cfg.Driver); {
+	case cfg.Driver == "":
+	case b == nil:
+		bad("driver %q: must be one of %v", cfg.Driver, f.driverNames())
+	default:
+		ft, err := b.probe(ctx)
+		if err != nil {
+			return err
+		}
+		errs = append(errs, fits(cfg, ft)...)
+	}
+	if cfg.Pool != "" {
+		var n int
+		if err := f.store.db.QueryRowContext(ctx, "select count(*) from pools where name = ?", cfg.Pool).Scan(&n); err != nil {
+			return err
+		}
+		if n == 0 {
+			bad("pool %q: there is none of that name", cfg.Pool)
+		}
+	}
+	if p := cfg.Project; p != nil && filepath.IsAbs(p.Path) {
+		if _, err := os.Stat(filepath.Join(p.Path, ".git")); err != nil {
+			bad("project.path %q: must be a git repository: it has no .git", p.Path)
+		}
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	if err := errors.Join(errs...); errors.Is(err, atoll.ErrInvalid) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", atoll.ErrInvalid, errors.Join(errs...))
+}
+
+const (
+	minMachineMemory = 1024 << 20
+	minMachineCPU    = 1
+	machine          = "machine" // the isolation of drivers whose sandboxes are machines
+)
+
+// fits reports what a driver's kind of wall can't be asked for.
+func fits(cfg *atoll.Config, ft atoll.Features) []error {
+	var errs []error
+	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
+	if ft.Isolation == machine {
+		if m := cfg.Limits.Memory; m > 0 && m < minMachineMemory {
+			bad("limits.memory %d: a machine needs at least %d (1024 MiB)", m, int64(minMachineMemory))
+		}
+		if c := cfg.Limits.CPU; c > 0 && c < minMachineCPU {
+			bad("limits.cpu %v: a machine needs at least 1", c)
+		}
+	}
+	if len(cfg.Workspaces) > 0 && !ft.Mounts {
+		errs = append(errs, fmt.Errorf("workspaces: %w: driver %s can't mount them", atoll.ErrUnsupported, cfg.Driver))
+	}
+	return errs
+}
+
+// build makes a sandbox of a row that has an owner, a checked configuration and
+// perhaps a pool. It is running when build returns; else nothing is left.
+func (f *Fleet) build(ctx context.Context, r row) (row, error) {
+	return f.raise(ctx, r, func(ctx context.Context, b *box, spec atoll.Spec) (atoll.Sandbox, error) {
+		return b.bay.driver.Create(ctx, spec)
+	})
+}
+
+// raise brings a new row to life with what makes the driver's sandbox.
+func (f *Fleet) raise(ctx context.Context, r row, with func(context.Context, *box, atoll.Spec) (atoll.Sandbox, error)) (row, error) {
+	if t := expiry(r.cfg.Timeouts); t > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, t, fmt.Errorf("%w after %v", atoll.ErrTimeout, t))
+		defer cancel()
+	}
+	ft, err := f.bay(r.cfg.Driver).probe(ctx)
+	if err != nil {
+		return r, err
+	}
+	if r.id = r.cfg.ID; r.id == "" {
+		r.id = atoll.NewID()
+	}
+	var b *box
+	mounts, err := f.register(ctx, &r, ft, func() error {
+		b = f.enter(r)
+		b.turn <- struct{}{} // it is new: nobody else has it
+		return nil
+	})
+	if err != nil {
+		return r, err
+	}
+	defer func() { <-b.turn }()
+	ctx, end := b.begin(ctx)
+	defer end()
+	sb, err := with(ctx, b, specOf(&r, mounts))
+	if err == nil {
+		b.hold(sb)
+		if len(r.cfg.Prepare) > 0 || r.cfg.Project != nil {
+			err = f.prepare(ctx, sb, r)
+		}
+	}
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	if err == nil {
+		r, err = f.acknowledge(ctx, r)
+	}
+	if err != nil {
+		_, serr := f.settle(ctx, r.id, err)
+		return r, errors.Join(late(reason(ctx, err)), serr)
+	}
+	f.log.Info("sandbox running", "id", r.id, "driver", r.driver, "owner", r.owner.String())
+	return r, nil
+}
+
+// register writes a new row down as starting, within the owner's quota, and
+// returns where its workspaces are. What entered does comes before the row is
+// known to others of this process.
+func (f *Fleet) register(ctx context.Context, r *row, ft atoll.Features, entered func() error) (mounts []atoll.Mount, err error) {
+	now := f.now()
+	r.name, r.driver, r.state = r.cfg.Name, r.cfg.Driver, atoll.Created
+	r.created, r.active, r.changed = now, now, now
+	r.holder, r.goal = f.instance.id, goalCreate
+	if !ft.Persist || r.cfg.Lifecycle.Policy == atoll.PolicyOneshot {
+		r.host = f.instance.id
+	}
+	err = f.store.write(ctx, func(tx *sql.Tx) error {
+		if _, err := oneRow(ctx, tx, "id = ?", r.id); !errors.Is(err, atoll.ErrNotFound) {
+			return errors.Join(err, fmt.Errorf("id %s: %w", r.id, atoll.ErrExists))
+		}
+		if r.pool == "" {
+			if err := f.freeOf(ctx, tx, r.owner, r.name, ""); err != nil {
+				return err
+			}
+			if err := f.admit(ctx, tx, r.owner, ft, &r.cfg); err != nil {
+				return err
+			}
+		}
+		if err := f.insert(ctx, tx, r); err != nil {
+			return err
+		}
+		if len(r.cfg.Workspaces) > 0 {
+			if mounts, err = f.mountsFor(ctx, tx, r.owner, r.id, r.cfg); err != nil {
+				return err
+			}
+		}
+		return f.transition(ctx, tx, r, atoll.Starting)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return mounts, entered()
+}
+
+// acknowledge makes a new sandbox one that is there.
+func (f *Fleet) acknowledge(ctx context.Context, r row) (row, error) {
+	return f.change(ctx, r.id, func(tx *sql.Tx, r *row) error {
+		r.holder, r.goal = "", ""
+		r.started, r.active = f.now(), f.now()
+		return f.transition(ctx, tx, r, atoll.Running)
+	})
+}
+
+// specOf is what the driver is asked for: secrets are part of the environment.
+func specOf(r *row, mounts []atoll.Mount) atoll.Spec {
+	spec := r.cfg.Spec
+	spec.ID, spec.Name = r.id, r.name
+	spec.Labels = maps.Clone(spec.Labels)
+	spec.Env = slices.Concat(spec.Env, secretsOf(&r.cfg))
+	spec.Mounts = slices.Concat(spec.Mounts, mounts)
+	return spec
+}
+
+// secretsOf returns the secrets as environment variables.
+func secretsOf(cfg *atoll.Config) []string {
+	env := make([]string, 0, len(cfg.Secrets))
+	for _, k := range slices.Sorted(maps.Keys(cfg.Secrets)) {
+		env = append(env, k+"="+cfg.Secrets[k])
+	}
+	return env
+}
+
+// Fork makes a sandbox of the same owner that starts as this one is now, or was
+// at a snapshot. Of spec, the name, labels, environment and limits count where
+// they are set.
+func (s *Sandbox) Fork(ctx context.Context, snapshot string, spec atoll.Spec) (atoll.Sandbox, error) {
+	if err := s.a.mayCreate("fork", &atoll.Config{Spec: spec}); err != nil {
+		return nil, err
+	}
+	noted := s.audited("fork", snapshot)
+	r, err := s.fork(ctx, snapshot, spec)
+	noted(err)
+	if err != nil {
+		return nil, s.fail("fork", err)
+	}
+	return s.a.handle(r), nil
+}
+
+func (s *Sandbox) fork(ctx context.Context, snapshot string, spec atoll.Spec) (row, error) {
+	if err := spec.Check(); err != nil {
+		return row{}, err
+	}
+	ctx, leave, err := s.f.operate(ctx)
+	if err != nil {
+		return row{}, err
+	}
+	defer leave()
+	ctx, done, err := s.use(ctx, "fork")
+	if err != nil {
+		return row{}, err
+	}
+	defer func() { done(err) }()
+	from, err := able[atoll.Forker](s)
+	if err != nil {
+		return row{}, err
+	}
+	parent := s.b.known()
+	return s.f.raise(ctx, row{owner: parent.owner, cfg: inherit(parent.cfg, spec)}, func(ctx context.Context, _ *box, all atoll.Spec) (atoll.Sandbox, error) {
+		own := spec // what is not set, the driver takes from the first
+		own.ID, own.Name, own.Labels, own.Limits = all.ID, all.Name, all.Labels, all.Limits
+		return from.Fork(ctx, snapshot, own)
+	})
+}
+
+// inherit is the configuration of a fork. Its name and labels are its own.
+func inherit(cfg atoll.Config, spec atoll.Spec) atoll.Config {
+	cfg.ID, cfg.Name, cfg.Labels, cfg.Pool = spec.ID, spec.Name, spec.Labels, ""
+	cfg.Env = slices.Concat(cfg.Env, spec.Env)
+	cfg.Prepare, cfg.Project = nil, nil // they were done in the first
+	l := &cfg.Limits
+	take(&l.CPU, spec.Limits.CPU)
+	take(&l.Memory, spec.Limits.Memory)
+	take(&l.PIDs, spec.Limits.PIDs)
+	take(&l.Disk, spec.Limits.Disk)
+	take(&l.FileSize, spec.Limits.FileSize)
+	take(&l.Files, spec.Limits.Files)
+	return cfg
+}
+
+// take sets what is given.
+func take[T int | int64 | float64](v *T, given T) {
+	if given != 0 {
+		*v = given
+	}
+}
