@@ -2,33 +2,177 @@ package fleet
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
+	"slices"
+	"strconv"
+	"time"
 
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Start runs a command that goes on when nobody is attached; its output is kept
-// in a ring of bounded size. id is asked for, or empty. Stdin of cmd may be nil:
-// then what attached clients write is its input until one of them closes it.
-func (s *Sandbox) Start(ctx context.Context, id string, cmd atoll.Cmd) (atoll.Process, error) {
-	return atoll.Process{}, atoll.ErrUnsupported
+// errKilled is why the context of a command ends that somebody has killed.
+var errKilled = errors.New("killed")
+
+// Exec runs a command to its end; see [atoll.Sandbox].
+func (s *Sandbox) Exec(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, error) {
+	_, exit, err := s.Run(ctx, "", cmd)
+	return exit, err
 }
 
 // Run runs a command as Exec does, visible in the table of processes under id
-// (empty: one is made) until it has ended and a while after.
+// (empty: one is made) until it has ended and a while after. The caller's
+// writers get the output as it comes and hold up the command if they are slow;
+// others who attach see it too, of a command without writers only if an id was
+// asked for. A command that is killed through the table is a result, not an
+// error.
 func (s *Sandbox) Run(ctx context.Context, id string, cmd atoll.Cmd) (atoll.Process, atoll.Exit, error) {
-	return atoll.Process{}, atoll.Exit{}, atoll.ErrUnsupported
+	m := s.mask(cmd.Env)
+	command := m.command(&cmd)
+	noted := s.audited("exec", command)
+	p, exit, err := s.run(ctx, id, cmd, m, command)
+	err = m.error(s.fail("exec", err))
+	noted(err)
+	if p == nil {
+		return atoll.Process{}, exit, err
+	}
+	return p.info(), exit, err
+}
+
+func (s *Sandbox) run(ctx context.Context, id string, cmd atoll.Cmd, m *mask, command string) (*process, atoll.Exit, error) {
+	ctx, done, err := s.use(ctx, "exec")
+	if err != nil {
+		return nil, atoll.Exit{}, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	who := callerOnly
+	if id != "" {
+		who = othersToo
+	}
+	p := &process{id: id, sandbox: s.b.id, command: command, mask: m, tty: cmd.TTY != nil, cancel: cancel}
+	if err := s.f.processes.add(p); err != nil {
+		done(err)
+		return nil, atoll.Exit{}, err
+	}
+	if id != "" || cmd.TTY != nil || cmd.Signals != nil {
+		p.connect(&cmd, s.features())
+	}
+	t := tapped(&cmd, &p.out, m, who)
+	exit, err := s.finish(ctx, p, &cmd, t)
+	done(err)
+	return p, exit, err
+}
+
+// finish runs the command of a process and notes how it ended.
+func (s *Sandbox) finish(ctx context.Context, p *process, cmd *atoll.Cmd, t *taps) (atoll.Exit, error) {
+	exit, err := s.inner().Exec(ctx, *cmd)
+	if err != nil && errors.Is(context.Cause(ctx), errKilled) {
+		exit.Code, exit.Signal, err = 128+9, "KILL", nil
+	}
+	err = reason(ctx, err)
+	t.fill(&exit, &p.out)
+	s.remember(p, cmd, t, exit, err)
+	s.f.processes.ended(p, exit, p.mask.error(err))
+	return exit, err
+}
+
+// StartProcess runs a command that goes on when nobody is attached; its output
+// is kept in a ring of 1 MiB. id is asked for, or empty. Stdin of cmd may be nil:
+// then what attached clients write is its input until one of them closes it.
+// The command's timeout is the sandbox's, as for any other, unless it is
+// negative. It ends with the sandbox, and with this process.
+func (s *Sandbox) StartProcess(ctx context.Context, id string, cmd atoll.Cmd) (atoll.Process, error) {
+	m := s.mask(cmd.Env)
+	command := m.command(&cmd)
+	noted := s.audited("start process", command)
+	p, err := s.start(ctx, id, cmd, m, command)
+	err = m.error(s.fail("exec", err))
+	noted(err)
+	if err != nil {
+		return atoll.Process{}, err
+	}
+	return p.info(), nil
+}
+
+func (s *Sandbox) start(ctx context.Context, id string, cmd atoll.Cmd, m *mask, command string) (*process, error) {
+	if err := errors.Join(context.Cause(ctx), cmd.Check()); err != nil {
+		return nil, err
+	}
+	ctx, done, err := s.use(context.WithoutCancel(ctx), "exec")
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	p := &process{id: id, sandbox: s.b.id, command: command, mask: m, tty: cmd.TTY != nil, detached: true, cancel: cancel}
+	if err = s.f.processes.add(p); err == nil {
+		if err = s.tell(ctx, p, "process.started", nil); err != nil {
+			s.f.processes.remove(p)
+		}
+	}
+	if err != nil {
+		cancel(nil)
+		done(err)
+		return nil, err
+	}
+	if cmd.Stdin == nil {
+		p.in = newInput()
+		cmd.Stdin = p.in
+	}
+	p.connect(&cmd, s.features())
+	t := tapped(&cmd, &p.out, m, othersAlone)
+	s.f.processes.wg.Go(func() {
+		defer cancel(nil)
+		exit, err := s.finish(ctx, p, &cmd, t)
+		data := map[string]string{"code": strconv.Itoa(exit.Code)}
+		if exit.Signal != "" {
+			data["signal"] = exit.Signal
+		}
+		if err != nil {
+			data["error"] = m.text(err.Error())
+		}
+		if err := s.tell(context.WithoutCancel(ctx), p, "process.exited", data); err != nil {
+			s.f.log.Error("event of a process", "sandbox", s.b.id, "process", p.id, "err", err)
+		}
+		done(err)
+	})
+	return p, nil
 }
 
 // Processes returns the commands under way and those that ended lately, oldest
 // first.
 func (s *Sandbox) Processes(ctx context.Context) ([]atoll.Process, error) {
-	return nil, atoll.ErrUnsupported
+	if err := s.need("list processes", atoll.ScopeRead); err != nil {
+		return nil, err
+	}
+	list := s.f.processes.list(s.b.id)
+	infos := make([]atoll.Process, len(list))
+	for i, p := range list {
+		infos[i] = p.info()
+	}
+	return infos, nil
 }
 
 // Process returns one command.
 func (s *Sandbox) Process(ctx context.Context, id string) (atoll.Process, error) {
-	return atoll.Process{}, atoll.ErrUnsupported
+	p, err := s.process("process", id, atoll.ScopeRead)
+	if err != nil {
+		return atoll.Process{}, err
+	}
+	return p.info(), nil
+}
+
+// process returns a process of the sandbox to who may do something to it.
+func (s *Sandbox) process(op, id string, scope atoll.Scope) (*process, error) {
+	if err := s.need(op, scope); err != nil {
+		return nil, err
+	}
+	p := s.f.processes.find(s.b.id, id)
+	if p == nil {
+		return nil, s.fail(op, fmt.Errorf("%w: there is no process of this id", atoll.ErrNotFound))
+	}
+	return p, nil
 }
 
 // Attachment is how somebody is connected to a process.
@@ -43,11 +187,134 @@ type Attachment struct {
 
 // Attach connects to a process until it has ended, whose exit it returns, or ctx
 // is done: then the process goes on. Any number may be attached; a slow one
-// misses output rather than hold up the process (it is told by Lost).
+// misses output rather than hold up the process (it is told by Lost). Output is
+// shown as it is, with no secrets hidden: it is the owner's own.
+//
+// Attach does not wait for a Read of Stdin that is under way when it returns;
+// what that reads is not written. An error of Stdin other than io.EOF leaves the
+// process's stdin open, for others.
 func (s *Sandbox) Attach(ctx context.Context, id string, a Attachment) (atoll.Exit, error) {
-	return atoll.Exit{}, atoll.ErrUnsupported
+	scope := atoll.ScopeRead
+	if a.Stdin != nil || a.Resize != nil {
+		scope = atoll.ScopeRun
+	}
+	p, err := s.process("attach", id, scope)
+	if err != nil {
+		return atoll.Exit{}, err
+	}
+	total, _ := p.out.written()
+	switch {
+	case a.Stdin != nil && p.in == nil:
+		err = fmt.Errorf("%w: process %s has a standard input of its own: attach without one", atoll.ErrInvalid, id)
+	case a.Offset > total:
+		err = fmt.Errorf("%w: offset %d: process %s has written %d bytes so far", atoll.ErrInvalid, a.Offset, id, total)
+	case a.Offset < 0:
+		a.Offset = total
+	}
+	if err != nil {
+		return atoll.Exit{}, s.fail("attach", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if a.Stdin != nil {
+		go p.feed(ctx, a.Stdin)
+	}
+	if a.Resize != nil && p.resize != nil {
+		resized := make(chan struct{})
+		defer func() { cancel(); <-resized }()
+		go func() {
+			defer close(resized)
+			relay(ctx.Done(), p.done, a.Resize, p.resize)
+		}()
+	}
+	if err := p.show(ctx, a); err != nil {
+		return atoll.Exit{}, s.fail("attach", err)
+	}
+	return p.outcome()
 }
 
 // Signal sends a signal to a process: "INT", "TERM", "KILL"… KILL ends the whole
 // tree, on every driver.
-func (s *Sandbox) Signal(ctx context.Context, id, signal string) error { return atoll.ErrUnsupported }
+func (s *Sandbox) Signal(ctx context.Context, id, signal string) error {
+	noted := s.audited("signal", id+" "+clip(signal, 16))
+	p, err := s.process("signal", id, atoll.ScopeRun)
+	if err == nil {
+		err = s.fail("signal", p.signal(ctx, signal))
+	}
+	noted(err)
+	return err
+}
+
+// signals are those that may be sent.
+var signals = []string{
+	"HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM", "TERM",
+	"CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "SYS",
+}
+
+// signal sends a signal and, if it is KILL, waits until the process is gone.
+func (p *process) signal(ctx context.Context, signal string) error {
+	if !slices.Contains(signals, signal) {
+		return fmt.Errorf("%w: signal %q: must be a name such as INT, TERM or KILL", atoll.ErrInvalid, signal)
+	}
+	select {
+	case <-p.done:
+		return fmt.Errorf("%w: process %s has ended", atoll.ErrState, p.id)
+	default:
+	}
+	var sent chan<- string = p.signals
+	switch {
+	case signal == "KILL":
+		p.cancel(errKilled)
+		sent = nil
+	case p.signals == nil:
+		return fmt.Errorf("%w: process %s takes no signal but KILL", atoll.ErrUnsupported, p.id)
+	}
+	select {
+	case sent <- signal:
+		return nil
+	case <-p.done:
+		if signal == "KILL" {
+			return nil
+		}
+		return fmt.Errorf("%w: process %s has ended", atoll.ErrState, p.id)
+	case <-ctx.Done():
+		return late(context.Cause(ctx))
+	}
+}
+
+// features are what the sandbox's driver does here.
+func (s *Sandbox) features() atoll.Features {
+	if s.b.bay == nil {
+		return atoll.Features{}
+	}
+	ft, _ := s.b.bay.asked()
+	return ft
+}
+
+// relay hands on what comes from one channel to another until it is closed or
+// one of two others is.
+func relay[T any](end, gone <-chan struct{}, from <-chan T, to chan<- T) {
+	for {
+		var v T
+		var ok bool
+		select {
+		case v, ok = <-from:
+			if !ok {
+				return
+			}
+		case <-end:
+			return
+		case <-gone:
+			return
+		}
+		select {
+		case to <- v:
+		case <-end:
+			return
+		case <-gone:
+			return
+		}
+	}
+}
+
+const processWait = 10 * time.Minute // that an ended process stays in the table

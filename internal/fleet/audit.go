@@ -1,0 +1,177 @@
+package fleet
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/wire"
+)
+
+// How much audit is kept.
+const (
+	auditAge  = 90 * 24 * time.Hour
+	auditRows = 1_000_000
+)
+
+// fleetOwner is who does what the fleet does by itself.
+var fleetOwner = atoll.Owner{App: "atoll", User: "atoll"}
+
+// AuditFilter says which calls are wanted, newest first.
+type AuditFilter struct {
+	Before    int64 // with a lower ID; 0: from the newest
+	Limit     int   // 0: 100
+	Action    string
+	Object    string
+	AllOwners bool // needs ScopeAdmin
+}
+
+const maxAudit = 1000 // entries of one answer
+
+// Audit returns who called what.
+func (a *Account) Audit(ctx context.Context, filter AuditFilter) ([]atoll.Audit, error) {
+	scope := atoll.ScopeRead
+	if filter.AllOwners {
+		scope = atoll.ScopeAdmin
+	}
+	if err := a.need("audit", scope); err != nil {
+		return nil, err
+	}
+	if filter.Limit < 0 || filter.Limit > maxAudit || filter.Before < 0 {
+		return nil, &atoll.Error{Op: "audit", Err: fmt.Errorf("%w: limit %d, before %d: they must not be negative, and the limit at most %d", atoll.ErrInvalid, filter.Limit, filter.Before, maxAudit)}
+	}
+	list, err := a.f.audit(ctx, a.caller.Owner, filter)
+	if err != nil {
+		return nil, &atoll.Error{Op: "audit", Err: err}
+	}
+	return list, nil
+}
+
+func (f *Fleet) audit(ctx context.Context, owner atoll.Owner, filter AuditFilter) ([]atoll.Audit, error) {
+	if err := f.ledger.flush(ctx); err != nil {
+		return nil, err
+	}
+	text := `select id, time, app, user, token, action, object, detail, outcome, duration from audit where true`
+	var args []any
+	where := func(cond string, a ...any) { text, args = text+" and "+cond, append(args, a...) }
+	if !filter.AllOwners {
+		where("app = ? and user = ?", owner.App, owner.User)
+	}
+	if filter.Before > 0 {
+		where("id < ?", filter.Before)
+	}
+	if filter.Action != "" {
+		where("action = ?", filter.Action)
+	}
+	if filter.Object != "" {
+		where("object = ?", filter.Object)
+	}
+	if filter.Limit == 0 {
+		filter.Limit = 100
+	}
+	rows, err := f.store.db.QueryContext(ctx, text+" order by id desc limit ?", append(args, filter.Limit)...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	list := []atoll.Audit{}
+	for rows.Next() {
+		var e atoll.Audit
+		var at int64
+		if err := rows.Scan(&e.ID, &at, &e.Owner.App, &e.Owner.User, &e.Token, &e.Action, &e.Object, &e.Detail, &e.Outcome, &e.Duration); err != nil {
+			return nil, err
+		}
+		e.Time = when(at)
+		list = append(list, e)
+	}
+	return list, rows.Err()
+}
+
+// note takes a call down in the audit, in a moment: with the next batch.
+func (f *Fleet) note(e atoll.Audit) {
+	if e.Time.IsZero() {
+		e.Time = f.ledger.now()
+	}
+	e.Detail = clip(e.Detail, auditDetail)
+	f.ledger.add(&auditEntry{Audit: e})
+}
+
+// audited begins a call of the caller's; the function that it returns notes
+// how the call ended. Detail must hold no secrets: see [mask].
+func (a *Account) audited(action, object, detail string) func(error) {
+	start := a.f.ledger.now()
+	return func(err error) {
+		a.f.note(atoll.Audit{
+			Time: start, Owner: a.caller.Owner, Token: a.caller.Token, Action: action, Object: object, Detail: detail,
+			Outcome: outcomeOf(err), Duration: a.f.ledger.now().Sub(start),
+		})
+	}
+}
+
+// audited begins a call on the sandbox; see [Account.audited].
+func (s *Sandbox) audited(action, detail string) func(error) {
+	return s.a.audited(action, s.b.id, detail)
+}
+
+// outcomeOf names how a call ended.
+func outcomeOf(err error) string {
+	if err == nil {
+		return "ok"
+	}
+	return wire.ReasonOf(err).Kind
+}
+
+const auditDetail = 4 << 10 // bytes kept of a detail
+
+type auditEntry struct{ atoll.Audit }
+
+func (e *auditEntry) size() int { return 200 + len(e.Detail) }
+func (e *auditEntry) prepare()  {}
+
+func (e *auditEntry) write(ctx context.Context, b *batch) error {
+	b.audits++
+	_, err := b.exec(ctx, `insert into audit (time, app, user, token, action, object, detail, outcome, duration) values (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		stamp(e.Time), e.Owner.App, e.Owner.User, e.Token, e.Action, e.Object, e.Detail, e.Outcome, e.Duration)
+	return err
+}
+
+// trim removes what of events, audit and history is older or more than is
+// kept, and tokens that are of no use since long. The fleet's Run calls it now
+// and then; writers do too, every thousand rows.
+func (f *Fleet) trim(ctx context.Context) error {
+	return f.store.write(ctx, func(tx *sql.Tx) error {
+		now := f.ledger.now()
+		if err := trimRows(ctx, tx, "events", now.Add(-eventAge), eventRows); err != nil {
+			return err
+		}
+		if err := trimRows(ctx, tx, "audit", now.Add(-auditAge), auditRows); err != nil {
+			return err
+		}
+		return forgetTokens(ctx, tx, now.Add(-tokenAge))
+	})
+}
+
+// trimRows keeps the newest rows of a table whose ids grow with time.
+func trimRows(ctx context.Context, tx *sql.Tx, table string, oldest time.Time, rows int64) error {
+	text := fmt.Sprintf(`delete from %[1]s where id <= (select max(id) - ? from %[1]s)
+		or id < coalesce((select id from %[1]s where time >= ? order by id limit 1), (select max(id) from %[1]s))`, table)
+	_, err := tx.ExecContext(ctx, text, rows, stamp(oldest))
+	return err
+}
+
+// trim bounds what the batch has made longer.
+func (b *batch) trim(ctx context.Context) error {
+	if err := b.trimHistory(ctx); err != nil || b.audits == 0 {
+		return err
+	}
+	var last int64
+	if err := b.tx.QueryRowContext(ctx, `select max(id) from audit`).Scan(&last); err != nil {
+		return err
+	}
+	if last/1000 == (last-int64(b.audits))/1000 {
+		return nil
+	}
+	return trimRows(ctx, b.tx, "audit", b.l.now().Add(-auditAge), auditRows)
+}

@@ -1,0 +1,303 @@
+package fleet
+
+import (
+	"context"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// What is remembered of a sandbox's commands: the newest, and of each the
+// beginning.
+const (
+	historyRows    = 1000
+	historyOutput  = 64 << 10 // bytes of each stream
+	historyCommand = 16 << 10
+	historyError   = 4 << 10
+	historySlack   = 64 // rows that may be there too many, until they are trimmed
+)
+
+// History returns the newest commands of the sandbox, oldest first, with
+// secrets hidden. There is one for every driver.
+func (s *Sandbox) History(ctx context.Context) ([]atoll.Result, error) {
+	if err := s.need("history", atoll.ScopeRead); err != nil {
+		return nil, err
+	}
+	list, err := s.f.history(ctx, s.b.id)
+	return list, s.fail("history", err)
+}
+
+func (f *Fleet) history(ctx context.Context, id string) ([]atoll.Result, error) {
+	if err := f.ledger.flush(ctx); err != nil {
+		return nil, err
+	}
+	rows, err := f.store.db.QueryContext(ctx, `select * from (select id, command, stdout, stderr, code, truncated, error, time, duration
+		from commands where sandbox = ? order by id desc limit ?) order by id`, id, historyRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	list := []atoll.Result{}
+	for rows.Next() {
+		var r atoll.Result
+		var row, at int64
+		if err := rows.Scan(&row, &r.Command, &r.Stdout, &r.Stderr, &r.ExitCode, &r.Truncated, &r.Error, &at, &r.Duration); err != nil {
+			return nil, err
+		}
+		r.Time, r.Success = when(at), r.ExitCode == 0 && r.Error == ""
+		list = append(list, r)
+	}
+	return list, rows.Err()
+}
+
+// remember takes down a command that has ended: what the taps saw of its
+// output, or else what the exit holds.
+func (s *Sandbox) remember(p *process, cmd *atoll.Cmd, t *taps, exit atoll.Exit, err error) {
+	e := &commandEntry{
+		mask: p.mask, sandbox: s.b.id, process: p.id, command: p.command,
+		code: exit.Code, truncated: exit.Truncated, begun: p.started, duration: exit.Duration,
+	}
+	if err != nil {
+		e.failure = err.Error()
+	}
+	keep := historyOutput + p.mask.slack()
+	for i, kept := range [][]byte{exit.Stdout, exit.Stderr} {
+		h := &e.output[i]
+		if t.tap[i] != nil {
+			*h = t.tap[i].taken()
+		} else {
+			*h = head{buf: append([]byte(nil), kept[:min(len(kept), keep)]...), cut: len(kept) > keep}
+		}
+		h.cut = h.cut || exit.Truncated
+	}
+	s.f.ledger.add(e)
+}
+
+// head is the beginning of a stream.
+type head struct {
+	buf []byte
+	cut bool // there was more
+}
+
+// commandEntry is a command on its way to the history.
+type commandEntry struct {
+	mask             *mask // hides the secrets; nil when that is done
+	sandbox, process string
+	command          string // without secrets
+	output           [2]head
+	code             int
+	truncated        bool
+	failure          string
+	begun            time.Time
+	duration         time.Duration
+	bytes            int
+}
+
+func (e *commandEntry) size() int {
+	if e.bytes == 0 { // it stays what it was when it came
+		e.bytes = 400 + len(e.command) + len(e.output[0].buf) + len(e.output[1].buf) + len(e.failure)
+	}
+	return e.bytes
+}
+
+func (e *commandEntry) prepare() {
+	for i := range e.output {
+		h := &e.output[i]
+		if text := e.mask.head(string(h.buf), historyOutput, h.cut); text != string(h.buf) {
+			e.truncated = e.truncated || len(h.buf) > historyOutput
+			h.buf = []byte(text)
+		}
+		e.truncated = e.truncated || h.cut
+	}
+	e.failure, e.mask = clip(e.mask.text(e.failure), historyError), nil
+}
+
+func (e *commandEntry) write(ctx context.Context, b *batch) error {
+	b.grown[e.sandbox]++
+	_, err := b.exec(ctx, `insert into commands (sandbox, process, command, stdout, stderr, code, truncated, error, time, duration)
+		select ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10 where exists (select 1 from sandboxes where id = ?1)`,
+		e.sandbox, e.process, e.command, notNil(e.output[0].buf), notNil(e.output[1].buf), e.code, e.truncated, e.failure, stamp(e.begun), e.duration)
+	return err
+}
+
+func notNil(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+// trimHistory removes commands of sandboxes that have too many: at the first
+// one that this process writes, then when enough have come.
+func (b *batch) trimHistory(ctx context.Context) error {
+	if len(b.l.kept) > 10_000 {
+		clear(b.l.kept)
+	}
+	for id, n := range b.grown {
+		if before, seen := b.l.kept[id]; seen && before+n < historySlack {
+			b.l.kept[id] = before + n
+			continue
+		}
+		if _, err := b.exec(ctx, `delete from commands where sandbox = ?1 and id <= (select id from commands where sandbox = ?1 order by id desc limit 1 offset ?2)`, id, historyRows); err != nil {
+			return err
+		}
+		b.l.kept[id] = 0
+	}
+	return nil
+}
+
+// commandText is a command as a person would type it, not much longer than
+// limit.
+func commandText(cmd *atoll.Cmd, limit int) string {
+	if cmd.Shell != "" {
+		return cmd.Shell[:min(len(cmd.Shell), limit)]
+	}
+	var b strings.Builder
+	for i, a := range cmd.Args {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		if b.Len() >= limit {
+			break
+		}
+		a = a[:min(len(a), limit)]
+		if a != "" && strings.IndexFunc(a, needsQuotes) < 0 {
+			b.WriteString(a)
+			continue
+		}
+		b.WriteString("'" + strings.ReplaceAll(a, "'", `'\''`) + "'")
+	}
+	return b.String()
+}
+
+// needsQuotes reports whether a character means something to a shell.
+func needsQuotes(r rune) bool {
+	return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-", r)
+}
+
+// tap passes what a command writes on to its writer, as fast as that takes it,
+// and lets the process's ring and the history see it.
+type tap struct {
+	to     io.Writer // nil: nobody wants it
+	ring   *ring
+	stream output
+	limit  int // bytes of head
+
+	mu   sync.Mutex
+	head head // guarded by mu
+}
+
+func (t *tap) Write(b []byte) (int, error) {
+	t.ring.write(t.stream, b)
+	t.mu.Lock()
+	n := min(len(b), t.limit-len(t.head.buf))
+	t.head.buf = append(t.head.buf, b[:n]...)
+	t.head.cut = t.head.cut || n < len(b)
+	t.mu.Unlock()
+	if t.to == nil {
+		return len(b), nil
+	}
+	return t.to.Write(b)
+}
+
+// taken returns the beginning of what was written. What is written later, which
+// no driver should do, is not part of it.
+func (t *tap) taken() head {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.limit = len(t.head.buf)
+	return t.head
+}
+
+// taps are those of a command's streams.
+type taps struct {
+	tap  [2]*tap
+	keep [2]*keeper // what the caller of Run gets in Exit
+}
+
+// audience says who wants to see what a command writes to a stream that it has
+// no writer for.
+type audience int
+
+const (
+	callerOnly  audience = iota // who gets its Exit: the driver keeps it
+	othersToo                   // others, while it runs
+	othersAlone                 // nobody waits for the Exit
+)
+
+// tapped puts taps before the writers of a command.
+func tapped(cmd *atoll.Cmd, r *ring, m *mask, who audience) *taps {
+	t := &taps{}
+	writers := [2]*io.Writer{&cmd.Stdout, &cmd.Stderr}
+	one := sameWriter(cmd.Stdout, cmd.Stderr)
+	for i, w := range writers {
+		if *w == nil && who == othersToo {
+			limit := cmd.MaxOutput
+			if limit == 0 {
+				limit = atoll.DefaultMaxOutput
+			}
+			t.keep[i] = &keeper{limit: limit}
+			*w = t.keep[i]
+		}
+		switch {
+		case *w == nil && who == callerOnly:
+		case i == 1 && one:
+			*w = cmd.Stdout
+		default:
+			t.tap[i] = &tap{to: *w, ring: r, stream: output(i), limit: historyOutput + m.slack()}
+			*w = t.tap[i]
+		}
+	}
+	if one && t.tap[0] != nil {
+		t.tap[1] = &tap{} // all of it is in the other
+	}
+	return t
+}
+
+// sameWriter reports whether both streams go to one writer; those that can't be
+// compared are two.
+func sameWriter(a, b io.Writer) bool {
+	defer func() { _ = recover() }()
+	return a != nil && a == b
+}
+
+// fill puts into an exit what the keepers have, and lets the ring see what the
+// driver kept.
+func (t *taps) fill(exit *atoll.Exit, r *ring) {
+	for i, kept := range []*[]byte{&exit.Stdout, &exit.Stderr} {
+		if k := t.keep[i]; k != nil {
+			var cut bool
+			*kept, cut = k.taken()
+			exit.Truncated = exit.Truncated || cut
+		} else if t.tap[i] == nil {
+			r.write(output(i), *kept)
+		}
+	}
+}
+
+// keeper keeps what is written, up to a limit.
+type keeper struct {
+	limit int64
+
+	mu  sync.Mutex
+	buf []byte // guarded by mu
+	cut bool   // guarded by mu
+}
+
+func (k *keeper) Write(b []byte) (int, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	n := min(int64(len(b)), k.limit-int64(len(k.buf)))
+	k.buf = append(k.buf, b[:n]...)
+	k.cut = k.cut || n < int64(len(b))
+	return len(b), nil
+}
+
+func (k *keeper) taken() ([]byte, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.buf, k.cut
+}

@@ -1,0 +1,321 @@
+package fleet
+
+import (
+	deque "container/list"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// How much of ended processes is kept.
+const (
+	endedPerSandbox = 100
+	endedOutput     = 64 << 20 // bytes of the output of all of them
+)
+
+// process is a command in the table.
+type process struct {
+	id, sandbox string
+	command     string // without secrets
+	mask        *mask
+	detached    bool
+	tty         bool
+	started     time.Time
+	out         ring
+	in          *input // nil: its input is not ours to write
+	signals     chan string
+	resize      chan atoll.Size
+	relays      sync.WaitGroup // of what its caller sends it
+	cancel      context.CancelCauseFunc
+	done        chan struct{} // closed when it has ended
+
+	// Set before done is closed.
+	end  time.Time
+	exit atoll.Exit // without output
+	err  error      // why it was ended, if it was
+
+	aged *deque.Element // in processes.old, once it has ended; guarded by processes.mu
+	held int            // of processes.held; likewise
+}
+
+// info describes the process.
+func (p *process) info() atoll.Process {
+	i := atoll.Process{ID: p.id, Sandbox: p.sandbox, Command: p.command, Detached: p.detached, TTY: p.tty, Started: p.started}
+	i.Output, _ = p.out.written()
+	select {
+	case <-p.done:
+		i.Ended, i.Code, i.Signal = p.end, p.exit.Code, p.exit.Signal
+		if p.err != nil {
+			i.Error = p.err.Error()
+		}
+	default:
+		i.Running = true
+	}
+	return i
+}
+
+// outcome returns how the process ended, once it has.
+func (p *process) outcome() (atoll.Exit, error) {
+	<-p.done
+	return p.exit, p.err
+}
+
+// connect puts channels of the table's before those of the command, so that
+// others can signal and resize it.
+func (p *process) connect(cmd *atoll.Cmd, ft atoll.Features) {
+	if ft.Signals {
+		p.signals = make(chan string, 4)
+		if from := cmd.Signals; from != nil {
+			p.relays.Go(func() { relay(nil, p.done, from, p.signals) })
+		}
+		cmd.Signals = p.signals
+	}
+	if ft.TTY && cmd.TTY != nil {
+		p.resize = make(chan atoll.Size, 1)
+		tty := *cmd.TTY
+		if from := tty.Resize; from != nil {
+			p.relays.Go(func() { relay(nil, p.done, from, p.resize) })
+		}
+		tty.Resize = p.resize
+		cmd.TTY = &tty
+	}
+}
+
+// feed writes what a reader has to the standard input of the process.
+func (p *process) feed(ctx context.Context, from io.Reader) {
+	b := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(b)
+		if ctx.Err() != nil {
+			return
+		}
+		if n > 0 && p.in.write(ctx, b[:n]) != nil {
+			return // the process reads no more, or nobody is attached
+		}
+		if errors.Is(err, io.EOF) {
+			p.in.close()
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// show writes the output of the process to who is attached, until it has ended.
+func (p *process) show(ctx context.Context, a Attachment) error {
+	b := make([]byte, 32<<10)
+	for at := a.Offset; ; {
+		if ctx.Err() != nil {
+			return late(context.Cause(ctx))
+		}
+		stream, from, n, more := p.out.read(at, b)
+		if from > at && a.Lost != nil {
+			a.Lost(from - at)
+		}
+		at = from + int64(n)
+		if n == 0 && more == nil {
+			return nil
+		}
+		if n == 0 {
+			select {
+			case <-more:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		w := a.Stdout
+		if stream == stderr {
+			w = a.Stderr
+		}
+		if w == nil {
+			continue
+		}
+		if _, err := w.Write(b[:n]); err != nil {
+			return err
+		}
+	}
+}
+
+// processes is the table of commands of all sandboxes that this process works
+// with: those under way, and those that ended lately.
+type processes struct {
+	now func() time.Time
+	wg  sync.WaitGroup // detached ones
+
+	mu     sync.Mutex
+	tables map[string]*table // by sandbox; guarded by mu, as all below
+	old    deque.List        // ended ones, in the order of their end
+	held   int               // bytes of their output
+}
+
+// table is the commands of a sandbox.
+type table struct {
+	list  []*process // in the order of their beginning
+	byID  map[string]*process
+	ended int // of list
+}
+
+func newProcesses(now func() time.Time) *processes {
+	return &processes{now: now, tables: make(map[string]*table)}
+}
+
+// close waits until the detached processes have ended: their sandboxes' calls
+// are thrown out before.
+func (ps *processes) close(ctx context.Context) error {
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		ps.wg.Wait()
+	}()
+	select {
+	case <-gone:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("a process does not end: %w", context.Cause(ctx))
+	}
+}
+
+// add puts a process into the table, and gives it an id if it has none.
+func (ps *processes) add(p *process) error {
+	if p.id == "" {
+		p.id = "p" + atoll.NewID()[1:]
+	} else if err := atoll.CheckName(p.id); err != nil {
+		return fmt.Errorf("process id: %w", err)
+	}
+	p.started, p.done, p.out.limit = ps.now(), make(chan struct{}), ringSize
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.expire(p.started)
+	t := ps.tables[p.sandbox]
+	if t == nil {
+		t = &table{byID: make(map[string]*process)}
+		ps.tables[p.sandbox] = t
+	}
+	if t.byID[p.id] != nil {
+		return fmt.Errorf("%w: a process %s", atoll.ErrExists, p.id)
+	}
+	t.byID[p.id] = p
+	t.list = append(t.list, p)
+	return nil
+}
+
+// ended notes how a process has ended.
+func (ps *processes) ended(p *process, exit atoll.Exit, err error) {
+	exit.Stdout, exit.Stderr = nil, nil
+	p.end, p.exit, p.err = ps.now(), exit, err
+	p.out.end()
+	if p.in != nil {
+		p.in.end()
+	}
+	close(p.done)
+	p.relays.Wait()
+	_, held := p.out.written()
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	t := ps.tables[p.sandbox]
+	if t == nil || t.byID[p.id] != p {
+		return // the sandbox was forgotten meanwhile
+	}
+	p.aged, p.held = ps.old.PushBack(p), held
+	ps.held += held
+	if t.ended++; t.ended > endedPerSandbox {
+		ps.drop(t.list[slices.IndexFunc(t.list, func(p *process) bool { return p.aged != nil })])
+	}
+	for e := ps.old.Front(); e != nil && ps.held > endedOutput; e = e.Next() {
+		if o := e.Value.(*process); o.held > 0 { //nolint:errcheck // nothing else is in the list
+			o.out.forget()
+			ps.held -= o.held
+			o.held = 0
+		}
+	}
+	ps.expire(p.end)
+}
+
+// expire drops processes that ended long ago; the caller holds mu.
+func (ps *processes) expire(now time.Time) {
+	for e := ps.old.Front(); e != nil; e = ps.old.Front() {
+		p := e.Value.(*process) //nolint:errcheck // nothing else is in the list
+		if now.Sub(p.end) < processWait {
+			return
+		}
+		ps.drop(p)
+	}
+}
+
+// drop takes a process out of the table; the caller holds mu.
+func (ps *processes) drop(p *process) {
+	if p.aged != nil {
+		ps.old.Remove(p.aged)
+		ps.held -= p.held
+		p.aged, p.held = nil, 0
+		ps.tables[p.sandbox].ended--
+	}
+	t := ps.tables[p.sandbox]
+	delete(t.byID, p.id)
+	t.list = slices.DeleteFunc(t.list, func(o *process) bool { return o == p })
+	if len(t.list) == 0 {
+		delete(ps.tables, p.sandbox)
+	}
+}
+
+// remove takes a process out that never began.
+func (ps *processes) remove(p *process) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.drop(p)
+}
+
+// forget drops all processes of a sandbox that is destroyed; those that have
+// not ended yet are not found any more.
+func (ps *processes) forget(sandbox string) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	t := ps.tables[sandbox]
+	if t == nil {
+		return
+	}
+	for _, p := range slices.Clone(t.list) {
+		ps.drop(p)
+	}
+}
+
+// find returns a process, or nil.
+func (ps *processes) find(sandbox, id string) *process {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.expire(ps.now())
+	if t := ps.tables[sandbox]; t != nil {
+		return t.byID[id]
+	}
+	return nil
+}
+
+// list returns the processes of a sandbox, oldest first.
+func (ps *processes) list(sandbox string) []*process {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.expire(ps.now())
+	if t := ps.tables[sandbox]; t != nil {
+		return slices.Clone(t.list)
+	}
+	return nil
+}
+
+// tell tells of a process to who follows events.
+func (s *Sandbox) tell(ctx context.Context, p *process, what string, data map[string]string) error {
+	r := s.b.known()
+	return s.f.store.write(ctx, func(tx *sql.Tx) error {
+		if data == nil {
+			data = make(map[string]string)
+		}
+		data["process"], data["command"] = p.id, clip(p.command, 1<<10)
+		return s.f.emit(ctx, tx, atoll.Event{Type: what, Owner: r.owner, Object: r.id, Name: r.name, Data: data})
+	})
+}
