@@ -118,25 +118,25 @@ type Project struct {
 // matches ErrInvalid.
 func (c *Config) Check() error {
 	var errs []error
-	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
+	bad := func(field, format string, a ...any) { errs = append(errs, mistake(field, format, a...)) }
 	if err := c.Spec.Check(); err != nil {
 		errs = append(errs, unwrapAll(err)...)
 	}
 	for _, n := range []struct{ what, name string }{{"driver", c.Driver}, {"pool", c.Pool}} {
 		if n.name != "" {
 			if err := CheckName(n.name); err != nil {
-				bad("%s: %w", n.what, err)
+				bad(n.what, "%s: %w", n.what, err)
 			}
 		}
 	}
 	switch c.Lifecycle.Policy {
 	case "", PolicyOneshot, PolicySession, PolicyLongrunning, PolicyPersistent:
 	default:
-		bad("lifecycle.policy %q: must be oneshot, session, longrunning or persistent", c.Lifecycle.Policy)
+		bad("lifecycle.policy", "lifecycle.policy %q: must be oneshot, session, longrunning or persistent", c.Lifecycle.Policy)
 	}
 	for k, v := range c.Secrets {
 		if k == "" || strings.ContainsAny(k, "=\x00") || strings.IndexByte(v, 0) >= 0 {
-			bad("secrets %q: the name must not be empty or hold '=', and neither may hold NUL bytes", k)
+			bad("secrets", "secrets %q: the name must not be empty or hold '=', and neither may hold NUL bytes", k)
 		}
 	}
 	errs = append(errs, c.checkWorkspaces()...)
@@ -169,16 +169,16 @@ func (c *Config) checkWorkspaces() []error {
 	for i := range c.Workspaces {
 		w := &c.Workspaces[i]
 		if err := CheckName(w.Workspace); err != nil {
-			errs = append(errs, fmt.Errorf("workspaces[%d]: %w", i, err))
+			errs = append(errs, mistake(fmt.Sprintf("workspaces[%d].workspace", i), "workspaces[%d]: %w", i, err))
 		}
 		target := w.At()
 		if err := CheckTarget(target); err != nil {
-			errs = append(errs, fmt.Errorf("workspaces[%d] %w", i, err))
+			errs = append(errs, mistake(fmt.Sprintf("workspaces[%d].target", i), "workspaces[%d] %w", i, err))
 			continue
 		}
 		for _, o := range all {
 			if within(target, o.Target) || within(o.Target, target) {
-				errs = append(errs, fmt.Errorf("workspaces[%d] target %q: must not be the same as, above or beneath %q", i, target, o.Target))
+				errs = append(errs, mistake(fmt.Sprintf("workspaces[%d].target", i), "workspaces[%d] target %q: must not be the same as, above or beneath %q", i, target, o.Target))
 			}
 		}
 		all = append(all, Mount{Target: target})
@@ -188,8 +188,9 @@ func (c *Config) checkWorkspaces() []error {
 
 func (s *Step) check(i int) []error {
 	var errs []error
-	bad := func(format string, a ...any) {
-		errs = append(errs, fmt.Errorf("prepare[%d] "+format, append([]any{i}, a...)...))
+	at := fmt.Sprintf("prepare[%d]", i)
+	bad := func(field, format string, a ...any) {
+		errs = append(errs, mistake(at+field, at+" "+format, a...))
 	}
 	n := 0
 	for _, set := range []bool{len(s.Exec) > 0, s.Shell != "", s.File != nil, s.Copy != nil} {
@@ -198,45 +199,47 @@ func (s *Step) check(i int) []error {
 		}
 	}
 	if n != 1 {
-		bad("has %d of exec, shell, file and copy: it must have one", n)
+		bad("", "has %d of exec, shell, file and copy: it must have one", n)
 	}
 	if s.File != nil && !strings.HasPrefix(s.File.Path, "/") {
-		bad("file.path %q: must be absolute", s.File.Path)
+		bad(".file.path", "file.path %q: must be absolute", s.File.Path)
 	}
 	if s.File != nil && s.File.Mode > 0o777 {
-		bad("file.mode %#o: must be permission bits, at most 0777", s.File.Mode)
+		bad(".file.mode", "file.mode %#o: must be permission bits, at most 0777", s.File.Mode)
 	}
 	if s.Copy != nil {
 		if err := CheckName(s.Copy.Workspace); err != nil {
-			bad("copy.workspace: %w", err)
+			bad(".copy.workspace", "copy.workspace: %w", err)
 		}
 		if !strings.HasPrefix(s.Copy.To, "/") {
-			bad("copy.to %q: must be absolute", s.Copy.To)
+			bad(".copy.to", "copy.to %q: must be absolute", s.Copy.To)
 		}
 	}
 	if s.Timeout < 0 {
-		bad("timeout %v: must not be negative", s.Timeout)
+		bad(".timeout", "timeout %v: must not be negative", s.Timeout)
 	}
 	return errs
 }
 
 func (p *Project) check() []error {
 	var errs []error
-	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf("project."+format, a...)) }
+	bad := func(field, format string, a ...any) {
+		errs = append(errs, mistake("project."+field, "project."+format, a...))
+	}
 	if !strings.HasPrefix(p.Path, "/") || path.Clean(p.Path) != p.Path {
-		bad("path %q: must be an absolute, clean path", p.Path)
+		bad("path", "path %q: must be an absolute, clean path", p.Path)
 	}
 	switch p.SyncMode {
 	case "", SyncManual, SyncAutoCommit, SyncAutoIdle:
 	default:
-		bad("sync_mode %q: must be manual, auto-commit or auto-idle", p.SyncMode)
+		bad("sync_mode", "sync_mode %q: must be manual, auto-commit or auto-idle", p.SyncMode)
 	}
 	if p.SyncIdle < 0 {
-		bad("sync_idle %d: must not be negative", p.SyncIdle)
+		bad("sync_idle", "sync_idle %d: must not be negative", p.SyncIdle)
 	}
 	for i, g := range p.EnvFiles {
 		if _, err := path.Match(g, "x"); err != nil || g == "" || path.IsAbs(g) || strings.Contains(g, "..") {
-			bad("env_files[%d] %q: must be a glob of names beneath the project", i, g)
+			bad(fmt.Sprintf("env_files[%d]", i), "env_files[%d] %q: must be a glob of names beneath the project", i, g)
 		}
 	}
 	return errs

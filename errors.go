@@ -2,6 +2,7 @@ package atoll
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 )
 
@@ -41,3 +42,20 @@ func (e *Error) Error() string {
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// FieldError is a mistake in one field of what was asked for.
+type FieldError struct {
+	Field string // "limits.memory", "mounts[0].target"
+	Err   error  // names the field too; never nil
+}
+
+// Error returns what is wrong with the field.
+func (e *FieldError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *FieldError) Unwrap() error { return e.Err }
+
+// mistake makes a FieldError.
+func mistake(field, format string, a ...any) error {
+	return &FieldError{Field: field, Err: fmt.Errorf(format, a...)}
+}

@@ -72,39 +72,39 @@ func (e Exit) Success() bool { return e.Code == 0 }
 // matches ErrInvalid. Drivers call it first.
 func (c *Cmd) Check() error {
 	var errs []error
-	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
+	bad := func(field, format string, a ...any) { errs = append(errs, mistake(field, format, a...)) }
 	switch {
 	case len(c.Args) == 0 && c.Shell == "":
-		bad("one of Args and Shell must be set")
+		bad("args", "one of Args and Shell must be set")
 	case len(c.Args) > 0 && c.Shell != "":
-		bad("only one of Args and Shell may be set")
+		bad("args", "only one of Args and Shell may be set")
 	case c.Shell == "" && c.Args[0] == "":
-		bad("Args[0] is empty: it names the program")
+		bad("args[0]", "Args[0] is empty: it names the program")
 	}
 	if c.Session && c.Shell == "" {
-		bad("Session takes Shell, not Args")
+		bad("session", "Session takes Shell, not Args")
 	}
 	if c.Session && c.TTY != nil {
-		bad("Session has no TTY: run a shell on one instead")
+		bad("session", "Session has no TTY: run a shell on one instead")
 	}
 	for i, a := range c.Args {
 		if strings.IndexByte(a, 0) >= 0 {
-			bad("Args[%d] holds a NUL byte, which no program can be given", i)
+			bad(fmt.Sprintf("args[%d]", i), "Args[%d] holds a NUL byte, which no program can be given", i)
 		}
 	}
 	if strings.IndexByte(c.Shell, 0) >= 0 {
-		bad("Shell holds a NUL byte, which no shell can be given")
+		bad("shell", "Shell holds a NUL byte, which no shell can be given")
 	}
 	for i, e := range c.Env {
 		if k, _, ok := strings.Cut(e, "="); !ok || k == "" || strings.IndexByte(e, 0) >= 0 {
-			bad("Env[%d] is %q: it must be NAME=VALUE without NUL bytes", i, e)
+			bad(fmt.Sprintf("env[%d]", i), "Env[%d] is %q: it must be NAME=VALUE without NUL bytes", i, e)
 		}
 	}
 	if c.Dir != "" && !strings.HasPrefix(c.Dir, "/") {
-		bad("Dir is %q: it must be absolute", c.Dir)
+		bad("dir", "Dir is %q: it must be absolute", c.Dir)
 	}
 	if c.MaxOutput < 0 {
-		bad("MaxOutput is %d: it must not be negative", c.MaxOutput)
+		bad("max_output", "MaxOutput is %d: it must not be negative", c.MaxOutput)
 	}
 	return invalid(errs)
 }

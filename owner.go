@@ -35,7 +35,7 @@ func (o Owner) Check() error {
 	var errs []error
 	for _, n := range []struct{ what, name string }{{"app", o.App}, {"user", o.User}} {
 		if !ownerName(n.name) {
-			errs = append(errs, fmt.Errorf("%s %q: must be 1 to 128 of a-z, A-Z, 0-9, '.', '_', '-', '@', '+' and begin with a letter or digit", n.what, n.name))
+			errs = append(errs, mistake(n.what, "%s %q: must be 1 to 128 of a-z, A-Z, 0-9, '.', '_', '-', '@', '+' and begin with a letter or digit", n.what, n.name))
 		}
 	}
 	return invalid(errs)
@@ -72,7 +72,7 @@ var scopes = []Scope{ScopeRead, ScopeRun, ScopeHost, ScopeAdmin}
 func CheckScopes(list []Scope) error {
 	var errs []error
 	if len(list) == 0 {
-		errs = append(errs, fmt.Errorf("scopes: name at least one of read, run, host, admin"))
+		errs = append(errs, mistake("scopes", "scopes: name at least one of read, run, host, admin"))
 	}
 next:
 	for i, s := range list {
@@ -81,7 +81,7 @@ next:
 				continue next
 			}
 		}
-		errs = append(errs, fmt.Errorf("scopes[%d] %q: must be read, run, host or admin", i, s))
+		errs = append(errs, mistake(fmt.Sprintf("scopes[%d]", i), "scopes[%d] %q: must be read, run, host or admin", i, s))
 	}
 	return invalid(errs)
 }

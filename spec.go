@@ -106,47 +106,47 @@ type Network struct {
 // ErrInvalid. Drivers call it first.
 func (s *Spec) Check() error {
 	var errs []error
-	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
+	bad := func(field, format string, a ...any) { errs = append(errs, mistake(field, format, a...)) }
 	if s.Name != "" {
 		if err := CheckName(s.Name); err != nil {
-			errs = append(errs, fmt.Errorf("name: %w", err))
+			bad("name", "name: %w", err)
 		}
 	}
 	if s.ID != "" {
 		if err := CheckID(s.ID); err != nil {
-			errs = append(errs, fmt.Errorf("id: %w", err))
+			bad("id", "id: %w", err)
 		}
 	}
 	if s.Dir != "" && !strings.HasPrefix(s.Dir, "/") {
-		bad("dir %q: must be absolute", s.Dir)
+		bad("dir", "dir %q: must be absolute", s.Dir)
 	}
 	for i, e := range s.Env {
 		if k, _, ok := strings.Cut(e, "="); !ok || k == "" || strings.IndexByte(e, 0) >= 0 {
-			bad("env[%d] %q: must be NAME=VALUE without NUL bytes", i, e)
+			bad(fmt.Sprintf("env[%d]", i), "env[%d] %q: must be NAME=VALUE without NUL bytes", i, e)
 		}
 	}
 	for k := range s.Labels {
 		if k == "" || strings.ContainsAny(k, "=\x00\n") {
-			bad("label %q: the name must not be empty or hold '=' or a newline", k)
+			bad("labels", "label %q: the name must not be empty or hold '=' or a newline", k)
 		}
 	}
 	switch s.Network.Mode {
 	case "", NetworkNone, NetworkNAT, NetworkBridge, NetworkOpen:
 	default:
-		bad("network mode %q: must be none, nat, bridge or open", s.Network.Mode)
+		bad("network.mode", "network mode %q: must be none, nat, bridge or open", s.Network.Mode)
 	}
 	for i, a := range s.Network.Allow {
 		if strings.TrimSpace(a) == "" || strings.ContainsAny(a, " \t\n") {
-			bad("network allow[%d] %q: must be HOST, HOST:PORT or a URL prefix", i, a)
+			bad(fmt.Sprintf("network.allow[%d]", i), "network allow[%d] %q: must be HOST, HOST:PORT or a URL prefix", i, a)
 		}
 	}
 	if m := s.Machine; m != nil && m.Share != "" && m.Share != "virtiofs" && m.Share != "9p" {
-		bad("machine.share_proto %q: must be virtiofs or 9p", m.Share)
+		bad("machine.share_proto", "machine.share_proto %q: must be virtiofs or 9p", m.Share)
 	}
 	errs = append(errs, checkMounts(s.Mounts)...)
 	over := func(what string, request, limit float64) {
 		if request > 0 && limit > 0 && request > limit {
-			bad("requests.%s %v: must not pass the limit of %v", what, request, limit)
+			bad("requests."+what, "requests.%s %v: must not pass the limit of %v", what, request, limit)
 		}
 	}
 	over("cpu", s.Requests.CPU, s.Limits.CPU)
@@ -163,18 +163,18 @@ func checkMounts(mounts []Mount) []error {
 	var errs []error
 	for i, m := range mounts {
 		if !strings.HasPrefix(m.Source, "/") || path.Clean(m.Source) != m.Source {
-			errs = append(errs, fmt.Errorf("mounts[%d] source %q: must be an absolute, clean path", i, m.Source))
+			errs = append(errs, mistake(fmt.Sprintf("mounts[%d].source", i), "mounts[%d] source %q: must be an absolute, clean path", i, m.Source))
 		}
 		if m.Limit < 0 {
-			errs = append(errs, fmt.Errorf("mounts[%d] limit %d: must not be negative", i, m.Limit))
+			errs = append(errs, mistake(fmt.Sprintf("mounts[%d].limit", i), "mounts[%d] limit %d: must not be negative", i, m.Limit))
 		}
 		if err := CheckTarget(m.Target); err != nil {
-			errs = append(errs, fmt.Errorf("mounts[%d] %w", i, err))
+			errs = append(errs, mistake(fmt.Sprintf("mounts[%d].target", i), "mounts[%d] %w", i, err))
 			continue
 		}
 		for _, o := range mounts[:i] {
 			if within(m.Target, o.Target) || within(o.Target, m.Target) {
-				errs = append(errs, fmt.Errorf("mounts[%d] target %q: must not be the same as, above or beneath %q", i, m.Target, o.Target))
+				errs = append(errs, mistake(fmt.Sprintf("mounts[%d].target", i), "mounts[%d] target %q: must not be the same as, above or beneath %q", i, m.Target, o.Target))
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/atoll-sandbox/atoll"
 )
@@ -44,7 +45,11 @@ func ProblemOf(err error) *Problem {
 	}
 	if r.Err == atoll.ErrInvalid { //nolint:errorlint // it is the table's own value
 		for _, part := range parts(err) {
-			p.Errors = append(p.Errors, Detail{Message: part.Error()})
+			d := Detail{Message: part.Error()}
+			if f := (*atoll.FieldError)(nil); errors.As(part, &f) {
+				d.Location = f.Field
+			}
+			p.Errors = append(p.Errors, d)
 		}
 	}
 	return p
@@ -102,7 +107,7 @@ func (p *Problem) Err() error {
 func (p *Problem) text() string {
 	text := p.Error()
 	for _, d := range p.Errors {
-		if d.Location != "" {
+		if d.Location != "" && !strings.Contains(text, d.Message) {
 			text += fmt.Sprintf("\n%s: %s", d.Location, d.Message)
 		}
 	}
