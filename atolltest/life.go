@@ -22,6 +22,7 @@ var lifeLaws = []law{
 	{"CreateCancelledLeavesNothing", createCancelledLeavesNothing},
 	{"CreateManyAtOnce", createManyAtOnce},
 	{"SandboxesAreApart", sandboxesAreApart},
+	{"IDIsKept", idIsKept},
 	{"FeaturesAreTrue", featuresAreTrue},
 }
 
@@ -218,6 +219,28 @@ func sandboxesAreApart(e *env) {
 	exit := e.exec(b, atoll.Cmd{Shell: "cat /tmp/of-a"})
 	if exit.Code == 0 {
 		e.Errorf("a neighbour read %q", exit.Stdout)
+	}
+}
+
+func idIsKept(e *env) {
+	spec := e.spec()
+	spec.ID = atoll.NewID()
+	sb := e.create(spec)
+	eq(e, "ID", sb.ID(), spec.ID)
+	eq(e, "in the list", e.listed(spec.ID), true)
+	again, err := e.driver.Create(e.ctx(), spec)
+	if err == nil {
+		_ = again.Destroy(e.ctx()) // the failure is reported below
+	}
+	e.want(err, atoll.ErrExists, "Create with an ID that is taken")
+	eq(e, "the first one works", e.sh(sb, "echo works"), "works\n")
+	for _, id := range []string{"x", "../../../../x", "S123456789012", "s12345678901/", strings.Repeat("s", 14)} {
+		spec.ID = id
+		sb, err := e.driver.Create(e.ctx(), spec)
+		if err == nil {
+			_ = sb.Destroy(e.ctx()) // likewise
+		}
+		e.want(err, atoll.ErrInvalid, "Create with the ID "+id)
 	}
 }
 

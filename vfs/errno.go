@@ -156,8 +156,10 @@ func (e Errno) Is(target error) bool {
 		return target == fs.ErrExist || target == atoll.ErrExists
 	case EACCES, EPERM, EROFS:
 		return target == fs.ErrPermission || target == atoll.ErrDenied
-	case ENOSPC, EDQUOT, EFBIG, ENAMETOOLONG:
+	case ENOSPC, EDQUOT, EFBIG, ENAMETOOLONG, EMFILE, ENFILE:
 		return target == atoll.ErrQuota
+	case EBUSY:
+		return target == atoll.ErrState
 	case EINVAL, ENOTDIR, EISDIR, ELOOP, ENOTEMPTY:
 		return target == fs.ErrInvalid || target == atoll.ErrInvalid
 	case EBADF:

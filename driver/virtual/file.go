@@ -32,6 +32,10 @@ func (s *Sandbox) file(ctx context.Context, name string) (context.Context, *oper
 		return nil, nil, nil, err
 	}
 	files, _, _ := s.parts()
+	if err := s.mount(files); err != nil {
+		op.end()
+		return nil, nil, nil, err
+	}
 	return ctx, op, files, nil
 }
 
@@ -74,7 +78,7 @@ func await(ctx context.Context, f func() error) error {
 }
 
 // Import unpacks a tar stream. It appears as a whole, once the stream has
-// ended, or not at all.
+// ended, or not at all; in a mount each file does, as the stream comes.
 func (s *Sandbox) Import(ctx context.Context, dir string, tar io.Reader) error {
 	ctx, op, files, err := s.file(ctx, dir)
 	if err != nil {
@@ -87,14 +91,15 @@ func (s *Sandbox) Import(ctx context.Context, dir string, tar io.Reader) error {
 	return s.fail("import", s.changed(ctx))
 }
 
-// Export packs a file or directory, as it is at this moment.
+// Export packs a file or directory, as it is at this moment. What is mounted
+// beneath it is packed too, as it is when its turn comes.
 func (s *Sandbox) Export(ctx context.Context, name string) (io.ReadCloser, error) {
 	ctx, op, files, err := s.file(ctx, name)
 	if err != nil {
 		return nil, s.fail("export", err)
 	}
-	shot := files.Snapshot()
-	if _, err := files.Lstat(name); err != nil {
+	tree, err := files.Export(name)
+	if err != nil {
 		op.end()
 		return nil, s.fail("export", err)
 	}
@@ -103,7 +108,7 @@ func (s *Sandbox) Export(ctx context.Context, name string) (io.ReadCloser, error
 	stop := context.AfterFunc(ctx, func() { _ = r.CloseWithError(timedOut(context.Cause(ctx))) })
 	x.wg.Go(func() {
 		defer stop()
-		err := shot.ExportTar(name, w)
+		err := tree.WriteTar(w)
 		_ = w.CloseWithError(s.fail("export", err))
 		if !errors.Is(err, io.ErrClosedPipe) {
 			x.err = err

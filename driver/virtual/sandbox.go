@@ -22,6 +22,7 @@ type Sandbox struct {
 	created time.Time
 	keep    *keeper       // nil when it is only in memory
 	turn    chan struct{} // holds a token while the session runs a command
+	mounts  mounts
 
 	mu        sync.Mutex
 	fs        *vfs.FS        // guarded by mu, as all below
@@ -115,6 +116,10 @@ func (s *Sandbox) begin(ctx context.Context, needs bool) (context.Context, *oper
 			op.held = true
 			err = s.refuseLocked(needs)
 		}
+	}
+	if err == nil && needs {
+		files, _, _ := s.parts()
+		err = s.mount(files)
 	}
 	if err != nil {
 		op.end()
@@ -277,6 +282,7 @@ func (s *Sandbox) Destroy(ctx context.Context) error {
 		return nil
 	}
 	s.d.forget(s)
+	s.unmount()
 	if s.keep != nil {
 		if err := s.keep.remove(); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return s.fail("destroy", err)

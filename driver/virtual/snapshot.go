@@ -2,7 +2,6 @@ package virtual
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -219,10 +218,14 @@ func (s *Sandbox) fork(ctx context.Context, key string, spec atoll.Spec) (*Sandb
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(fork.sh.Restore(state), fork.setUp()); err != nil {
+	if err := fork.mount(files); err != nil {
 		return nil, err
 	}
-	return fork, s.d.enter(fork)
+	if err := fork.sh.Restore(state); err != nil {
+		fork.unmount()
+		return nil, err
+	}
+	return fork, s.d.finish(fork)
 }
 
 // inherit fills what spec leaves open from another. The name and labels of a
@@ -245,6 +248,9 @@ func inherit(spec, from atoll.Spec) atoll.Spec {
 	}
 	if spec.Limits.PIDs == 0 {
 		spec.Limits.PIDs = from.Limits.PIDs
+	}
+	if len(spec.Mounts) == 0 {
+		spec.Mounts = from.Mounts
 	}
 	if spec.Timeouts == (atoll.Timeouts{}) {
 		spec.Timeouts = from.Timeouts

@@ -53,6 +53,8 @@ type Driver struct {
 	img  *image // set by once, as imgErr
 	err  error
 
+	hosts hosts
+
 	mu   sync.Mutex
 	live map[string]*Sandbox // guarded by mu
 }
@@ -83,7 +85,7 @@ const isolation = "process"
 func (d *Driver) Probe(context.Context) (atoll.Features, error) {
 	return atoll.Features{
 		Isolation: isolation, Session: true, Persist: d.Dir != "", Files: true, Stop: true, Snapshot: true, Fork: true,
-		Stats: true, History: true, TTY: true, Signals: true, Pause: true,
+		Stats: true, History: true, TTY: true, Signals: true, Pause: true, Mounts: vfs.HostMounts(),
 		Networks: []atoll.NetworkMode{atoll.NetworkNone, atoll.NetworkNAT, atoll.NetworkOpen},
 		Notes: []string{
 			"commands are atoll's own: a bash and its tools, no binaries of the host",
@@ -134,10 +136,7 @@ func (d *Driver) create(ctx context.Context, spec atoll.Spec) (*Sandbox, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := s.setUp(); err != nil {
-		return nil, err
-	}
-	return s, d.enter(s)
+	return s, d.finish(s)
 }
 
 // idFor returns the identifier of a new sandbox.
@@ -176,8 +175,8 @@ func check(spec *atoll.Spec) error {
 	if spec.User != "" && spec.User != "root" {
 		no("user "+spec.User, "there is only root, of the sandbox alone")
 	}
-	if len(spec.Mounts) > 0 {
-		no("mounts", "it sees no file of the host")
+	if len(spec.Mounts) > 0 && !vfs.HostMounts() {
+		no("mounts", "they need Linux or macOS")
 	}
 	if spec.Machine != nil {
 		no("machine", "it is a process, not a machine")
@@ -216,6 +215,21 @@ func (d *Driver) fileOptions(im *image, spec atoll.Spec) vfs.Options {
 
 func quotaOf(spec atoll.Spec) vfs.Quota {
 	return vfs.Quota{Bytes: spec.Limits.Disk, File: spec.Limits.FileSize, Nodes: spec.Limits.Files}
+}
+
+// finish gives a new sandbox what it has of its own and makes it known.
+func (d *Driver) finish(s *Sandbox) error {
+	err := s.mount(s.fs)
+	if err == nil {
+		err = s.setUp()
+	}
+	if err == nil {
+		err = d.enter(s)
+	}
+	if err != nil {
+		s.unmount()
+	}
+	return err
 }
 
 // enter makes a sandbox known, and kept where the driver keeps them.

@@ -1,0 +1,424 @@
+package atolltest
+
+import (
+	"archive/tar"
+	"bytes"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+var mountLaws = []law{
+	{"MountIsShared", mountIsShared},
+	{"MountTakesEveryFileCall", mountTakesEveryFileCall},
+	{"MountReadOnly", mountReadOnly},
+	{"MountStaysInside", mountStaysInside},
+	{"MountRaceStaysInside", mountRaceStaysInside},
+	{"MountedSpecialFilesDontBlock", mountedSpecialFilesDontBlock},
+	{"MountMissingIsNamed", mountMissingIsNamed},
+	{"MountLimitIsQuota", mountLimitIsQuota},
+	{"MountOutlivesTheSandbox", mountOutlivesTheSandbox},
+}
+
+// share is where the suite mounts.
+const share = "/share"
+
+// mounted creates a sandbox with a directory of this host at share.
+func (e *env) mounted(dir string, change func(*atoll.Mount)) atoll.Sandbox {
+	e.Helper()
+	spec := e.spec()
+	spec.Mounts = []atoll.Mount{{Source: dir, Target: share}}
+	if change != nil {
+		change(&spec.Mounts[0])
+	}
+	return e.create(spec)
+}
+
+// hostDir returns a directory of this host that any user can work in, as the
+// user inside may be another.
+func (e *env) hostDir() string {
+	e.Helper()
+	dir := e.TempDir()
+	if err := os.Chmod(dir, 0o777); err != nil {
+		e.Fatal(err)
+	}
+	return dir
+}
+
+// put writes a file of this host that any user can read and write.
+func (e *env) put(name, content string) {
+	e.Helper()
+	if err := os.WriteFile(name, []byte(content), 0o666); err != nil {
+		e.Fatal(err)
+	}
+	if err := os.Chmod(name, 0o666); err != nil {
+		e.Fatal(err)
+	}
+}
+
+func (e *env) hostFile(name string) string {
+	e.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		e.Errorf("on the host: %v", err)
+	}
+	return string(b)
+}
+
+func mountIsShared(e *env) {
+	if !e.features.Mounts {
+		return // FeaturesAreTrue has seen the refusal
+	}
+	dir := e.hostDir()
+	e.put(filepath.Join(dir, "host"), "of the host\n")
+	a := e.mounted(dir, nil)
+	b := e.mounted(dir, func(m *atoll.Mount) { m.ReadOnly = true })
+	eq(e, "a file of the host", e.sh(a, "cat /share/host"), "of the host\n")
+	e.sh(a, "mkdir /share/d; cd /share/d; echo one > f; echo two >> f; ln -s f l; mv f g; ln -s g f; chmod 640 g")
+	eq(e, "on the host", e.hostFile(filepath.Join(dir, "d", "g")), "one\ntwo\n")
+	info, err := os.Lstat(filepath.Join(dir, "d", "g"))
+	if err != nil || info.Mode() != 0o640 {
+		e.Errorf("on the host: %v, %v", info, err)
+	}
+	eq(e, "in the other sandbox", e.sh(b, "cd /share; ls; ls d; cat d/l"), "d\nhost\nf\ng\nl\none\ntwo\n")
+	e.put(filepath.Join(dir, "later"), "later\n")
+	eq(e, "what comes later", e.sh(a, "cat /share/later")+e.sh(b, "cat /share/later"), "later\nlater\n")
+	e.sh(a, "rm -r /share/d /share/later")
+	eq(e, "what was removed", e.sh(b, "ls /share"), "host\n")
+	e.sh(a, "mkdir -p /tmp/x/y; echo moved > /tmp/x/y/z; mv /tmp/x /share/x; mv /share/host /tmp/host; cat /tmp/host")
+	eq(e, "moved in", e.hostFile(filepath.Join(dir, "x", "y", "z")), "moved\n")
+	if _, err := os.Lstat(filepath.Join(dir, "host")); err == nil {
+		e.Error("what was moved out is still there")
+	}
+}
+
+func mountTakesEveryFileCall(e *env) {
+	if !e.features.Mounts {
+		return // FeaturesAreTrue has seen the refusal
+	}
+	dir := e.hostDir()
+	sb := e.mounted(dir, nil)
+	ctx := e.ctx()
+	if err := atoll.WriteFile(ctx, sb, "/share/a/b/f", []byte("content"), 0o640); err != nil {
+		e.Fatalf("WriteFile: %v", err)
+	}
+	eq(e, "on the host", e.hostFile(filepath.Join(dir, "a", "b", "f")), "content")
+	got, err := atoll.ReadFile(ctx, sb, "/share/a/b/f")
+	if err != nil || string(got) != "content" {
+		e.Errorf("ReadFile: %q, %v", got, err)
+	}
+	info, err := atoll.Stat(ctx, sb, "/share/a/b/f")
+	if err != nil || info.Mode() != 0o640 || info.Size() != 7 {
+		e.Errorf("Stat: %v, %v", info, err)
+	}
+	list, err := atoll.ReadDir(ctx, sb, "/share/a")
+	if err != nil || len(list) != 1 || list[0].Name() != "b" || !list[0].IsDir() {
+		e.Errorf("ReadDir: %v, %v", list, err)
+	}
+	if err := sb.Import(ctx, "/share/in", e.archive(file("x/y", "imported"))); err != nil {
+		e.Errorf("Import: %v", err)
+	}
+	eq(e, "imported", e.hostFile(filepath.Join(dir, "in", "x", "y")), "imported")
+	eq(e, "exported", e.export(sb, "/share/in")["in/x/y"].content, "imported")
+	eq(e, "exported with what is above", e.export(sb, share)["share/a/b/f"].content, "content")
+	if err := atoll.Remove(ctx, sb, "/share/a"); err != nil {
+		e.Errorf("Remove: %v", err)
+	}
+	_, err = atoll.Stat(ctx, sb, "/share/a")
+	e.want(err, atoll.ErrNotFound, "Stat of what was removed")
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 {
+		e.Errorf("on the host there are %v, %v", entries, err)
+	}
+}
+
+func mountReadOnly(e *env) {
+	if !e.features.Mounts {
+		return // FeaturesAreTrue has seen the refusal
+	}
+	dir := e.hostDir()
+	e.put(filepath.Join(dir, "f"), "kept")
+	if err := os.Mkdir(filepath.Join(dir, "d"), 0o777); err != nil {
+		e.Fatal(err)
+	}
+	sb := e.mounted(dir, func(m *atoll.Mount) { m.ReadOnly = true })
+	for _, text := range []string{
+		"echo x > /share/new", "echo x > /share/f", "echo x >> /share/f", "rm -f /share/f", "mv /share/f /share/g", "mv /share/f /tmp/g",
+		"ln /share/f /share/g", "ln -s f /share/g", "mkdir /share/n", "rmdir /share/d", "chmod 600 /share/f", "touch -t 200001010000 /share/f",
+		"cp /share/f /share/g", ": > /share/f", "mv /share/d /share/e",
+	} {
+		if exit := e.exec(sb, atoll.Cmd{Shell: text}); exit.Code == 0 {
+			e.Errorf("%s: succeeded in a read-only mount", text)
+		}
+	}
+	ctx := e.ctx()
+	for what, err := range map[string]error{
+		"WriteFile": atoll.WriteFile(ctx, sb, "/share/f", []byte("x"), 0o644), "Mkdir": atoll.Mkdir(ctx, sb, "/share/n", 0o755),
+		"Remove": atoll.Remove(ctx, sb, "/share/f"), "Import": sb.Import(ctx, share, e.archive(file("f", "evil"))),
+	} {
+		if err == nil {
+			e.Errorf("%s succeeded in a read-only mount", what)
+		}
+	}
+	eq(e, "the file", e.hostFile(filepath.Join(dir, "f")), "kept")
+	info, err := os.Stat(filepath.Join(dir, "f"))
+	if err != nil || info.Mode().Perm() != 0o666 || info.ModTime().Year() == 2000 {
+		e.Errorf("the file is now %v, %v", info, err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 2 {
+		e.Errorf("on the host there are %v, %v", entries, err)
+	}
+	eq(e, "reading", e.sh(sb, "cat /share/f; ls /share"), "keptd\nf\n")
+}
+
+// canary makes a file in another directory of this host, beside one called
+// marker, and a check that nothing has touched that directory.
+func (e *env) canary() (file string, check func()) {
+	e.Helper()
+	outside := e.hostDir()
+	file = filepath.Join(outside, "canary")
+	e.put(file, "secret-of-the-host")
+	e.put(filepath.Join(outside, "marker"), "")
+	return file, func() {
+		e.Helper()
+		eq(e, "the canary", e.hostFile(file), "secret-of-the-host")
+		info, err := os.Stat(file)
+		if err != nil || info.Mode() != 0o666 {
+			e.Errorf("the canary is now %v, %v", info, err)
+		}
+		entries, err := os.ReadDir(outside)
+		if err != nil || len(entries) != 2 {
+			e.Errorf("outside there are %v, %v", entries, err)
+		}
+	}
+}
+
+// traps plants links that lead out of dir to a file of this host, and returns
+// the names that lead to the file and to its directory.
+func (e *env) traps(dir, target string) (files, dirs []string) {
+	e.Helper()
+	up, err := filepath.Rel(dir, filepath.Dir(target))
+	if err != nil {
+		e.Fatal(err)
+	}
+	base := filepath.Base(target)
+	if err := os.Mkdir(filepath.Join(dir, "sub"), 0o777); err != nil {
+		e.Fatal(err)
+	}
+	for _, l := range [][2]string{
+		{"abs", target},
+		{"rel", filepath.Join(up, base)},
+		{"sub/rel", filepath.Join("..", up, base)},
+		{"chain", "absdir/" + base},
+		{"proc", "/proc/self/root" + target},
+		{"absdir", filepath.Dir(target)},
+		{"reldir", up},
+		{"procdir", "/proc/self/root" + filepath.Dir(target)},
+	} {
+		if err := os.Symlink(l[1], filepath.Join(dir, l[0])); err != nil {
+			e.Fatal(err)
+		}
+		if strings.HasSuffix(l[0], "dir") {
+			dirs = append(dirs, share+"/"+l[0])
+			files = append(files, share+"/"+l[0]+"/"+base)
+		} else {
+			files = append(files, share+"/"+l[0])
+		}
+	}
+	return append(files, share+"/"+up+"/"+base), append(dirs, share+"/"+up)
+}
+
+func mountStaysInside(e *env) {
+	if !e.features.Mounts {
+		return // FeaturesAreTrue has seen the refusal
+	}
+	dir := e.hostDir()
+	target, check := e.canary()
+	sb := e.mounted(dir, nil)
+	files, dirs := e.traps(dir, target)
+	ctx := e.ctx()
+	quiet := func(err error) { _ = err } // refused or kept inside: both are right
+	for _, name := range files {
+		text := `cat "$1"; head -c 100 "$1"; grep -r secret "$1"; cp "$1" /tmp/c; cat /tmp/c; tar cf - -h "$1"; od -c "$1"; ln "$1" /share/hard; cat /share/hard
+echo evil > "$1"; echo evil >> "$1"; chmod 777 "$1"; touch "$1"; truncate -s 1 "$1"; mv /tmp/c "$1"; rm -f "$1"/x`
+		exit := e.exec(sb, atoll.Cmd{Args: []string{"sh", "-c", text, "sh", name}})
+		if bytes.Contains(exit.Stdout, []byte("secret-of")) {
+			e.Errorf("a command reads %s: %q", name, exit.Stdout)
+		}
+		b, _ := atoll.ReadFile(ctx, sb, name) // what counts is what it gives
+		if bytes.Contains(b, []byte("secret-of")) {
+			e.Errorf("ReadFile reads %s", name)
+		}
+		quiet(atoll.WriteFile(ctx, sb, name+"/x", []byte("evil"), 0o644))
+		check()
+	}
+	for _, name := range dirs {
+		exit := e.exec(sb, atoll.Cmd{Args: []string{"sh", "-c", `ls -la "$1/"; find -L "$1"; cd "$1" && ls; echo evil > "$1/new"; mkdir "$1/newdir"; rm -rf "$1/"*`, "sh", name}})
+		if bytes.Contains(exit.Stdout, []byte("marker")) {
+			e.Errorf("a command lists %s: %q", name, exit.Stdout)
+		}
+		list, _ := atoll.ReadDir(ctx, sb, name) // what counts is what it gives
+		for _, info := range list {
+			if info.Name() == "marker" {
+				e.Errorf("ReadDir lists %s", name)
+			}
+		}
+		quiet(sb.Import(ctx, name, e.archive(file("canary", "evil"), file("more", "evil"))))
+		quiet(atoll.WriteFile(ctx, sb, name+"/more", []byte("evil"), 0o644))
+		quiet(atoll.Mkdir(ctx, sb, name+"/more", 0o777))
+		quiet(atoll.Remove(ctx, sb, name+"/canary"))
+		check()
+	}
+	for _, name := range append(append(files, dirs...), share) {
+		rc, err := sb.Export(ctx, name)
+		if err != nil {
+			continue
+		}
+		b, _ := io.ReadAll(rc) // an error ends it, and what came before counts
+		_ = rc.Close()
+		if bytes.Contains(b, []byte("secret-of")) {
+			e.Errorf("Export of %s gives the canary", name)
+		}
+	}
+	quiet(sb.Import(ctx, share, e.archive(
+		entry{Header: tar.Header{Name: "planted", Typeflag: tar.TypeSymlink, Linkname: filepath.Dir(target)}}, file("planted/canary", "evil"))))
+	quiet(atoll.Remove(ctx, sb, share+"/absdir"))
+	check()
+}
+
+func mountRaceStaysInside(e *env) {
+	if !e.features.Mounts {
+		return // FeaturesAreTrue has seen the refusal
+	}
+	dir := e.hostDir()
+	target, check := e.canary()
+	outside := filepath.Dir(target)
+	sb := e.mounted(dir, nil)
+	e.sh(sb, "mkdir /share/d; echo inside > /share/d/canary; mkdir /tmp/d")
+	if err := os.Symlink(outside, filepath.Join(dir, "l")); err != nil {
+		e.Fatal(err)
+	}
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		move := func(from, to string) { _ = os.Rename(filepath.Join(dir, from), filepath.Join(dir, to)) } // either may be gone
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			move("d", "away")
+			move("l", "d")
+			move("d", "l")
+			move("away", "d")
+		}
+	})
+	exit := e.exec(sb, atoll.Cmd{Shell: `i=0; while [ $i -lt 200 ]; do i=$((i+1))
+cat /share/d/canary; echo x > /share/d/n$i; mkdir /share/d/m$i; chmod 600 /share/d/canary; rm -rf /share/d/m$i; done 2>/dev/null; true`})
+	if bytes.Contains(exit.Stdout, []byte("secret-of")) {
+		e.Error("a command has read the canary")
+	}
+	for range 100 {
+		b, _ := atoll.ReadFile(e.ctx(), sb, "/share/d/canary") // what counts is what it gives
+		if bytes.Contains(b, []byte("secret-of")) {
+			e.Error("ReadFile has read the canary")
+		}
+		_ = atoll.WriteFile(e.ctx(), sb, "/share/d/new", []byte("evil"), 0o644) // refused or inside: both are right
+		_ = sb.Import(e.ctx(), "/share/d", e.archive(file("canary", "evil"), file("new", "evil")))
+	}
+	close(stop)
+	wg.Wait()
+	check()
+}
+
+func mountMissingIsNamed(e *env) {
+	if !e.features.Mounts {
+		return // FeaturesAreTrue has seen the refusal
+	}
+	missing := filepath.Join(e.hostDir(), "missing")
+	spec := e.spec()
+	spec.Mounts = []atoll.Mount{{Source: missing, Target: share}}
+	sb, err := e.driver.Create(e.ctx(), spec)
+	if err == nil {
+		_ = sb.Destroy(e.ctx()) // the failure is reported below
+	}
+	e.want(err, atoll.ErrNotFound, "Create with a source that is not there")
+	if err != nil && !strings.Contains(err.Error(), missing) {
+		e.Errorf("the error %q does not name %q", err, missing)
+	}
+	plain := filepath.Join(e.hostDir(), "file")
+	e.put(plain, "")
+	spec.Mounts[0].Source = plain
+	sb, err = e.driver.Create(e.ctx(), spec)
+	if err == nil {
+		_ = sb.Destroy(e.ctx()) // likewise
+		e.Error("Create with a file as a source succeeded")
+	}
+}
+
+// mountLimitIsQuota checks the limit where the driver takes one.
+func mountLimitIsQuota(e *env) {
+	if !e.features.Mounts {
+		return // FeaturesAreTrue has seen the refusal
+	}
+	dir := e.hostDir()
+	spec := e.spec()
+	spec.Mounts = []atoll.Mount{{Source: dir, Target: share, Limit: 1 << 20}}
+	if e.lacks {
+		e.refuses(spec, "a limit of a mount")
+		return
+	}
+	sb := e.create(spec)
+	e.sh(sb, "head -c 900000 /dev/zero > /share/a")
+	if exit := e.exec(sb, atoll.Cmd{Shell: "head -c 900000 /dev/zero > /share/b"}); exit.Code == 0 {
+		e.Error("a command has passed the limit")
+	}
+	e.want(atoll.WriteFile(e.ctx(), sb, "/share/c", make([]byte, 900_000), 0o644), atoll.ErrQuota, "WriteFile past the limit")
+	e.sh(sb, "rm -f /share/*; head -c 900000 /dev/zero > /share/d")
+}
+
+func mountOutlivesTheSandbox(e *env) {
+	if !e.features.Mounts {
+		return // FeaturesAreTrue has seen the refusal
+	}
+	dir := e.hostDir()
+	sb := e.mounted(dir, nil)
+	e.sh(sb, "echo kept > /share/f")
+	if e.features.Snapshot {
+		if _, err := atoll.Snapshot(e.ctx(), sb, "point"); err != nil {
+			e.Fatalf("Snapshot: %v", err)
+		}
+		e.sh(sb, "echo newer > /share/f")
+		if err := atoll.Restore(e.ctx(), sb, "point"); err != nil {
+			e.Fatalf("Restore: %v", err)
+		}
+		eq(e, "after Restore", e.sh(sb, "cat /share/f"), "newer\n")
+	}
+	if e.features.Fork {
+		fork, err := atoll.Fork(e.ctx(), sb, "", e.spec())
+		if err != nil {
+			e.Fatalf("Fork: %v", err)
+		}
+		e.sh(fork, "echo of-the-fork > /share/f")
+		if err := fork.Destroy(e.ctx()); err != nil {
+			e.Errorf("Destroy of the fork: %v", err)
+		}
+		eq(e, "after the fork", e.sh(sb, "cat /share/f"), "of-the-fork\n")
+	}
+	before := e.hostFile(filepath.Join(dir, "f"))
+	if err := sb.Destroy(e.ctx()); err != nil {
+		e.Fatalf("Destroy: %v", err)
+	}
+	eq(e, "after Destroy", e.hostFile(filepath.Join(dir, "f")), before)
+	info, err := os.Stat(dir)
+	if err != nil || info.Mode() != fs.ModeDir|0o777 {
+		e.Errorf("the directory is now %v, %v", info, err)
+	}
+}
