@@ -30,7 +30,7 @@ func (s *Server) newAPI() huma.API {
 			},
 			Tags: tags,
 		},
-		Formats:                      map[string]huma.Format{"application/json": format},
+		Formats:                      map[string]huma.Format{"application/json": format, "json": format}, // the second is that of …+json
 		DefaultFormat:                "application/json",
 		RejectUnknownQueryParameters: true,
 		Transformers:                 []huma.Transformer{s.transform},
@@ -63,10 +63,11 @@ func register[I, O any](s *Server, api huma.API, op huma.Operation, f func(ctx c
 	}
 	op.MaxBodyBytes = -1    // readJSON has the limit
 	op.BodyReadTimeout = -1 // and the deadline: huma's would outlive the body and end the request
-	if _, ok := reflect.TypeFor[I]().FieldByName("Body"); ok {
+	if f, ok := reflect.TypeFor[I]().FieldByName("Body"); ok {
+		schema := api.OpenAPI().Components.Schemas.Schema(f.Type, true, "")
 		op.Middlewares = append(op.Middlewares, func(ctx huma.Context, next func(huma.Context)) {
 			r, w := humago.Unwrap(ctx)
-			if err := s.readJSON(r, limit); err != nil {
+			if err := s.readSchema(r, schema, limit); err != nil {
 				s.fail(w, r, err)
 				return
 			}

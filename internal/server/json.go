@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
 )
 
 // Limits of JSON documents, besides their size.
@@ -22,6 +24,12 @@ const (
 // readJSON reads a body that is to be JSON, and refuses one that says different
 // things to different readers.
 func (s *Server) readJSON(r *http.Request, limit int64) error {
+	return s.readSchema(r, nil, limit)
+}
+
+// readSchema is readJSON of a body that has a schema: how its members are
+// written is checked too.
+func (s *Server) readSchema(r *http.Request, schema *huma.Schema, limit int64) error {
 	if r.ContentLength == 0 || r.Body == nil || r.Body == http.NoBody {
 		return nil
 	}
@@ -51,8 +59,12 @@ func (s *Server) readJSON(r *http.Request, limit int64) error {
 	if len(data) == 0 {
 		return nil
 	}
-	return checkJSON(data)
+	c := &checker{schemas: s.api.OpenAPI().Components.Schemas}
+	return c.check(data, schema)
 }
+
+// checkJSON refuses a document that readers need not agree on.
+func checkJSON(data []byte) error { return new(checker).check(data, nil) }
 
 func tooLarge(limit int64) error {
 	return refuse(http.StatusRequestEntityTooLarge, "the body is too large: at most %d bytes are taken", limit)
@@ -66,57 +78,83 @@ func cutOff(err error) error {
 	return refuse(http.StatusBadRequest, "the body broke off: %v", err)
 }
 
-// checkJSON refuses what is no JSON, nested too deeply, names a member twice,
-// or has numbers without end.
-func checkJSON(data []byte) error {
+// checker reads a JSON document before anybody else does.
+type checker struct {
+	schemas huma.Registry // may be nil where there is no schema
+}
+
+// check refuses what is no JSON, nested too deeply, names a member twice or in
+// letters of another size, or has numbers without end: readers differ there.
+func (c *checker) check(data []byte, schema *huma.Schema) error {
 	if !utf8.Valid(data) {
 		return refuse(http.StatusBadRequest, "body: must be valid UTF-8")
 	}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
-	if err := checkValue(dec, "body", 0); err != nil {
-		if own := (*refusal)(nil); errors.As(err, &own) {
-			return err
+	err := c.value(dec, "body", schema, 0)
+	if err == nil {
+		if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+			return refuse(http.StatusBadRequest, "body: there is more after the JSON value, at byte %d", dec.InputOffset())
 		}
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return refuse(http.StatusBadRequest, "body: the JSON breaks off after %d bytes", len(data))
-		}
-		return refuse(http.StatusBadRequest, "body: not JSON near byte %d: %v", dec.InputOffset(), err)
+		return nil
 	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return refuse(http.StatusBadRequest, "body: there is more after the JSON value, at byte %d", dec.InputOffset())
+	if own := (*refusal)(nil); errors.As(err, &own) {
+		return err
 	}
-	return nil
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return refuse(http.StatusBadRequest, "body: the JSON breaks off after %d bytes", len(data))
+	}
+	return refuse(http.StatusBadRequest, "body: not JSON near byte %d: %v", dec.InputOffset(), err)
 }
 
-func checkValue(dec *json.Decoder, at string, depth int) error {
+func (c *checker) value(dec *json.Decoder, at string, schema *huma.Schema, depth int) error {
 	t, err := dec.Token()
 	if err != nil {
 		return err
 	}
+	if schema != nil && schema.Ref != "" {
+		schema = c.schemas.SchemaFromRef(schema.Ref)
+	}
 	switch v := t.(type) {
 	case json.Number:
-		if len(v) > maxNumber {
-			return refuse(http.StatusBadRequest, "%s: a number of %d digits: at most %d are taken", at, len(v), maxNumber)
-		}
+		return checkNumber(at, v)
 	case json.Delim:
-		if depth == maxDepth {
+		switch {
+		case depth == maxDepth:
 			return refuse(http.StatusBadRequest, "body: nested more than %d deep", maxDepth)
+		case v == '{':
+			return c.object(dec, at, schema, depth+1)
 		}
-		if v == '{' {
-			return checkObject(dec, at, depth+1)
-		}
-		for i := 0; dec.More(); i++ {
-			if err := checkValue(dec, fmt.Sprintf("%s[%d]", at, i), depth+1); err != nil {
-				return err
-			}
-		}
-		_, err = dec.Token()
+		return c.list(dec, at, schema, depth+1)
 	}
+	return nil
+}
+
+func checkNumber(at string, n json.Number) error {
+	if len(n) > maxNumber {
+		return refuse(http.StatusBadRequest, "%s: a number of %d digits: at most %d are taken", at, len(n), maxNumber)
+	}
+	if _, err := n.Float64(); err != nil {
+		return refuse(http.StatusBadRequest, "%s: the number %s is out of range", at, n)
+	}
+	return nil
+}
+
+func (c *checker) list(dec *json.Decoder, at string, schema *huma.Schema, depth int) error {
+	var items *huma.Schema
+	if schema != nil {
+		items = schema.Items
+	}
+	for i := 0; dec.More(); i++ {
+		if err := c.value(dec, fmt.Sprintf("%s[%d]", at, i), items, depth); err != nil {
+			return err
+		}
+	}
+	_, err := dec.Token()
 	return err
 }
 
-func checkObject(dec *json.Decoder, at string, depth int) error {
+func (c *checker) object(dec *json.Decoder, at string, schema *huma.Schema, depth int) error {
 	seen := make(map[string]bool)
 	for dec.More() {
 		t, err := dec.Token()
@@ -129,12 +167,33 @@ func checkObject(dec *json.Decoder, at string, depth int) error {
 			return refuse(http.StatusBadRequest, "%s: is there twice", where)
 		}
 		seen[name] = true
-		if err := checkValue(dec, where, depth); err != nil {
+		inner, right := member(schema, name)
+		if right != "" {
+			return refuse(http.StatusUnprocessableEntity, "%s: unexpected property; it is written %q", where, right)
+		}
+		if err := c.value(dec, where, inner, depth); err != nil {
 			return err
 		}
 	}
 	_, err := dec.Token()
 	return err
+}
+
+// member returns the schema of an object's member, and, where the name is one
+// only in letters of another size, how it is written.
+func member(schema *huma.Schema, name string) (inner *huma.Schema, right string) {
+	if schema == nil {
+		return nil, ""
+	}
+	if inner := schema.Properties[name]; inner != nil || len(schema.Properties) == 0 {
+		return inner, ""
+	}
+	for known := range schema.Properties {
+		if strings.EqualFold(known, name) {
+			return nil, known
+		}
+	}
+	return nil, ""
 }
 
 // clip shortens a name for a message.

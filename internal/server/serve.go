@@ -36,13 +36,14 @@ func (s *Server) newHTTP(l net.Listener) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true) // WebSockets need it
 	return &http.Server{
-		Handler:           s.Handler(),
-		Protocols:         protocols,
-		ReadHeaderTimeout: s.limits.HeaderTime,
-		IdleTimeout:       s.limits.Idle,
-		MaxHeaderBytes:    8*s.limits.Header + maxURL, // beyond, net/http answers by itself; up to it, checkRequest does
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-		BaseContext:       func(net.Listener) context.Context { return s.life },
+		Handler:                      s.Handler(),
+		Protocols:                    protocols,
+		ReadHeaderTimeout:            s.limits.HeaderTime,
+		IdleTimeout:                  s.limits.Idle,
+		MaxHeaderBytes:               8*s.limits.Header + maxURL, // beyond, net/http answers by itself; up to it, checkRequest does
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		BaseContext:                  func(net.Listener) context.Context { return s.life },
 		ConnContext: func(ctx context.Context, _ net.Conn) context.Context {
 			if network == pipeNetwork {
 				ctx = context.WithValue(ctx, pipeKey{}, true)

@@ -173,3 +173,10 @@ func (s *site) want(status int, v any, method, path, body string, headers ...str
 	}
 	return a
 }
+
+func dialUnix(path string) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", path)
+	}
+}
