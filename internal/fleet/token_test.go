@@ -1,0 +1,309 @@
+package fleet
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/driver/virtual"
+)
+
+// clock is a time that only the test moves.
+type clock struct{ at atomic.Int64 }
+
+func newClock() *clock {
+	c := &clock{}
+	c.at.Store(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC).UnixNano())
+	return c
+}
+
+func (c *clock) now() time.Time               { return time.Unix(0, c.at.Load()).UTC() }
+func (c *clock) pass(d time.Duration)         { c.at.Add(int64(d)) }
+func (c *clock) in(d time.Duration) time.Time { return c.now().Add(d) }
+
+// memoryFleet is a fleet whose sandboxes are in memory.
+func memoryFleet(t testing.TB, home string, now func() time.Time) *Fleet {
+	return openFleet(t, Options{Home: home, Drivers: []atoll.Driver{virtual.New()}, Now: now})
+}
+
+func mustToken(t testing.TB, a *Account, tok atoll.Token) atoll.Token {
+	t.Helper()
+	tok, err := a.CreateToken(t.Context(), tok)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
+}
+
+func mustAuthenticate(t testing.TB, f *Fleet, secret string) *Account {
+	t.Helper()
+	c, err := f.Authenticate(t.Context(), secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f.For(c)
+}
+
+var (
+	alice = atoll.Owner{App: "shop", User: "alice"}
+	bob   = atoll.Owner{App: "shop", User: "bob"}
+)
+
+func TestEveryBadSecretIsTheSameError(t *testing.T) {
+	home, c := t.TempDir(), newClock()
+	f := memoryFleet(t, home, c.now)
+	admin := f.For(LocalCaller())
+	good := mustToken(t, admin, atoll.Token{Name: "good", Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeRun, atoll.ScopeRead}})
+	old := mustToken(t, admin, atoll.Token{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}, Expires: c.in(time.Hour)})
+	gone := mustToken(t, admin, atoll.Token{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}})
+	if err := admin.RevokeToken(t.Context(), gone.ID); err != nil {
+		t.Fatal(err)
+	}
+	c.pass(time.Hour)
+	who, err := f.Authenticate(t.Context(), good.Secret)
+	if err != nil || who.Owner != alice || who.Token != good.ID || !slices.Equal(who.Scopes, []atoll.Scope{atoll.ScopeRun, atoll.ScopeRead}) {
+		t.Fatalf("a good token's bearer is %+v, %v", who, err)
+	}
+	if len(good.Secret) != 38 || !strings.HasPrefix(good.Secret, "atoll_") {
+		t.Errorf("the secret is %q", good.Secret)
+	}
+	for law, secret := range map[string]string{
+		"Unknown": "atoll_" + strings.Repeat("a", 32), "Expired": old.Secret, "Revoked": gone.Secret, "Empty": "", "Short": good.Secret[:37], "Long": good.Secret + "a",
+		"UpperCase": strings.ToUpper(good.Secret), "OtherPrefix": "other_" + good.Secret[6:], "Megabyte": strings.Repeat("atoll_", 1<<20/6), "NUL": "atoll_" + strings.Repeat("\x00", 32),
+		"SQL": "atoll_' or '1'='1' -- aaaaaaaaaaaaaaa", "ID": good.ID, "Hash": strings.Repeat("f", 64),
+	} {
+		who, err := f.Authenticate(t.Context(), secret)
+		if err != errBadToken || !errors.Is(err, atoll.ErrDenied) || who.Token != "" { //nolint:errorlint // the very same
+			t.Errorf("%s: %+v, %v", law, who, err)
+		}
+	}
+	names, err := filepath.Glob(filepath.Join(home, "atoll.db*"))
+	if err != nil || len(names) == 0 {
+		t.Fatal(names, err)
+	}
+	for _, name := range names {
+		if b, err := os.ReadFile(name); err != nil || bytes.Contains(b, []byte(good.Secret[6:])) {
+			t.Errorf("%s holds the secret (%v)", name, err)
+		}
+	}
+}
+
+func TestRevocationHoldsAtOnceInEveryProcess(t *testing.T) {
+	home := t.TempDir()
+	f, other := memoryFleet(t, home, nil), memoryFleet(t, home, nil)
+	admin := f.For(LocalCaller())
+	for range 20 {
+		tok := mustToken(t, admin, atoll.Token{Name: "again", Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRun}})
+		bearer := mustAuthenticate(t, other, tok.Secret)
+		child := mustToken(t, bearer, atoll.Token{Name: "child", Scopes: []atoll.Scope{atoll.ScopeRead}})
+		mustAuthenticate(t, other, child.Secret)
+		if err := admin.RevokeToken(t.Context(), tok.ID); err != nil {
+			t.Fatal(err)
+		}
+		for _, secret := range []string{tok.Secret, child.Secret} {
+			if _, err := other.Authenticate(t.Context(), secret); !errors.Is(err, atoll.ErrDenied) {
+				t.Fatalf("after it was revoked: %v", err)
+			}
+		}
+		if _, err := bearer.CreateToken(t.Context(), atoll.Token{Scopes: []atoll.Scope{atoll.ScopeRead}}); !errors.Is(err, atoll.ErrDenied) {
+			t.Fatalf("a token made by the bearer of a revoked one: %v", err)
+		}
+		if err := admin.RevokeToken(t.Context(), tok.ID); !errors.Is(err, atoll.ErrNotFound) {
+			t.Fatalf("revoked twice: %v", err)
+		}
+	}
+}
+
+func TestATokenGivesOnlyWhatItHas(t *testing.T) {
+	c := newClock()
+	f := memoryFleet(t, "", c.now)
+	admin := f.For(LocalCaller())
+	limited := mustAuthenticate(t, f, mustToken(t, admin, atoll.Token{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRun}, Expires: c.in(time.Hour)}).Secret)
+	free := mustAuthenticate(t, f, mustToken(t, admin, atoll.Token{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeHost}}).Secret)
+	reader := mustAuthenticate(t, f, mustToken(t, admin, atoll.Token{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}}).Secret)
+	run, read := []atoll.Scope{atoll.ScopeRun}, []atoll.Scope{atoll.ScopeRead}
+	for _, k := range []struct {
+		law     string
+		a       *Account
+		tok     atoll.Token
+		want    error
+		expires time.Time
+	}{
+		{"SameScope", free, atoll.Token{Scopes: run}, nil, time.Time{}},
+		{"ReadIsPartOfRun", free, atoll.Token{Scopes: read}, nil, time.Time{}},
+		{"Host", free, atoll.Token{Scopes: []atoll.Scope{atoll.ScopeHost}}, nil, time.Time{}},
+		{"HostFromOneWithout", limited, atoll.Token{Scopes: []atoll.Scope{atoll.ScopeHost}}, atoll.ErrDenied, time.Time{}},
+		{"Admin", free, atoll.Token{Scopes: []atoll.Scope{atoll.ScopeAdmin}}, atoll.ErrDenied, time.Time{}},
+		{"OtherOwner", free, atoll.Token{Owner: bob, Scopes: run}, atoll.ErrDenied, time.Time{}},
+		{"OwnOwnerNamed", free, atoll.Token{Owner: alice, Scopes: run}, nil, time.Time{}},
+		{"ReaderMakesNone", reader, atoll.Token{Scopes: read}, atoll.ErrDenied, time.Time{}},
+		{"EndsWithItsMaker", limited, atoll.Token{Scopes: run}, nil, c.in(time.Hour)},
+		{"BeforeItsMaker", limited, atoll.Token{Scopes: run, Expires: c.in(time.Minute)}, nil, c.in(time.Minute)},
+		{"AfterItsMaker", limited, atoll.Token{Scopes: run, Expires: c.in(time.Hour + 1)}, atoll.ErrDenied, time.Time{}},
+		{"AdminForOthers", admin, atoll.Token{Owner: bob, Scopes: []atoll.Scope{atoll.ScopeAdmin}}, nil, time.Time{}},
+		{"InThePast", admin, atoll.Token{Scopes: run, Expires: c.now()}, atoll.ErrInvalid, time.Time{}},
+		{"NoScopes", admin, atoll.Token{}, atoll.ErrInvalid, time.Time{}},
+		{"UnknownScope", admin, atoll.Token{Scopes: []atoll.Scope{"all"}}, atoll.ErrInvalid, time.Time{}},
+		{"BadName", admin, atoll.Token{Name: "A b", Scopes: run}, atoll.ErrInvalid, time.Time{}},
+		{"BadOwner", admin, atoll.Token{Owner: atoll.Owner{App: "a/b", User: "u"}, Scopes: run}, atoll.ErrInvalid, time.Time{}},
+	} {
+		tok, err := k.a.CreateToken(t.Context(), k.tok)
+		if !errors.Is(err, k.want) || err == nil && (tok.Secret == "" || !tok.Expires.Equal(k.expires)) || err != nil && tok.Secret != "" {
+			t.Errorf("%s: %+v, %v; want %v", k.law, tok, err, k.want)
+		}
+	}
+	_, err := admin.CreateToken(t.Context(), atoll.Token{Name: "A b", Scopes: []atoll.Scope{"all"}, Expires: c.in(-time.Hour)})
+	for _, part := range []string{`"A b"`, `"all"`, "expires"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("of three mistakes %v does not name %s", err, part)
+		}
+	}
+}
+
+func TestTokensOfOthersAreNotThere(t *testing.T) {
+	f := memoryFleet(t, "", nil)
+	admin := f.For(LocalCaller())
+	run := []atoll.Scope{atoll.ScopeRun}
+	a := mustToken(t, admin, atoll.Token{Name: "laptop", Owner: alice, Scopes: run})
+	b := mustToken(t, admin, atoll.Token{Name: "laptop", Owner: bob, Scopes: run})
+	asAlice := mustAuthenticate(t, f, a.Secret)
+	list, err := asAlice.Tokens(t.Context())
+	if err != nil || len(list) != 1 || list[0].ID != a.ID || list[0].Secret != "" || list[0].Name != "laptop" || list[0].Used.IsZero() {
+		t.Fatalf("alice's tokens: %+v, %v", list, err)
+	}
+	if list, err := admin.Tokens(t.Context()); err != nil || len(list) != 2 || list[1].ID != b.ID {
+		t.Fatalf("all tokens: %+v, %v", list, err)
+	}
+	missing := asAlice.RevokeToken(t.Context(), "tzzzzzzzzzzzz")
+	other := asAlice.RevokeToken(t.Context(), b.ID)
+	if !errors.Is(other, atoll.ErrNotFound) || strings.ReplaceAll(other.Error(), b.ID, "tzzzzzzzzzzzz") != missing.Error() {
+		t.Errorf("another's token: %v; none: %v", other, missing)
+	}
+	if err := admin.RevokeToken(t.Context(), "laptop"); !errors.Is(err, atoll.ErrNotFound) {
+		t.Errorf("a name of another owner's: %v", err)
+	}
+	if err := asAlice.RevokeToken(t.Context(), "laptop"); err != nil {
+		t.Error(err)
+	}
+	mustAuthenticate(t, f, b.Secret)
+	if err := admin.RevokeToken(t.Context(), b.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTokenNamesAreUniqueWhileTheyLive(t *testing.T) {
+	home, c := t.TempDir(), newClock()
+	fleets := []*Fleet{memoryFleet(t, home, c.now), memoryFleet(t, home, c.now)}
+	tok := atoll.Token{Name: "ci", Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRun}, Expires: c.in(time.Hour)}
+	create := func() (made int) {
+		var wg sync.WaitGroup
+		var n atomic.Int32
+		for i := range 16 {
+			wg.Go(func() {
+				switch _, err := fleets[i%2].For(LocalCaller()).CreateToken(t.Context(), tok); {
+				case err == nil:
+					n.Add(1)
+				case !errors.Is(err, atoll.ErrExists):
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		return int(n.Load())
+	}
+	if n := create(); n != 1 {
+		t.Fatalf("%d tokens of one name", n)
+	}
+	c.pass(time.Hour)
+	tok.Expires = time.Time{}
+	if n := create(); n != 1 {
+		t.Fatalf("%d tokens of the name of one that expired", n)
+	}
+	asAlice := fleets[0].For(Caller{Owner: alice, Scopes: tok.Scopes})
+	if err := asAlice.RevokeToken(t.Context(), "ci"); err != nil {
+		t.Fatal(err)
+	}
+	if n := create(); n != 1 {
+		t.Fatalf("%d tokens of the name of one that was revoked", n)
+	}
+}
+
+func TestTheUseOfATokenIsWrittenOnceAMinute(t *testing.T) {
+	c := newClock()
+	f := memoryFleet(t, "", c.now)
+	admin := f.For(LocalCaller())
+	tok := mustToken(t, admin, atoll.Token{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRun}})
+	used := func() time.Time {
+		list, err := admin.Tokens(t.Context())
+		if err != nil || len(list) != 1 {
+			t.Fatal(list, err)
+		}
+		return list[0].Used
+	}
+	if !used().IsZero() {
+		t.Error("a token that was never used")
+	}
+	first := c.now()
+	for range 60 {
+		mustAuthenticate(t, f, tok.Secret)
+		c.pass(time.Second - 1)
+	}
+	if at := used(); !at.Equal(first) {
+		t.Errorf("used %v, within a minute %v", first, at)
+	}
+	c.pass(time.Minute)
+	mustAuthenticate(t, f, tok.Secret)
+	if at := used(); !at.Equal(c.now()) {
+		t.Errorf("used %v, the registry says %v", c.now(), at)
+	}
+}
+
+func TestDeadTokensAreForgotten(t *testing.T) {
+	c := newClock()
+	f := memoryFleet(t, "", c.now)
+	admin := f.For(LocalCaller())
+	live := mustToken(t, admin, atoll.Token{Scopes: []atoll.Scope{atoll.ScopeRun}})
+	mustToken(t, admin, atoll.Token{Scopes: []atoll.Scope{atoll.ScopeRun}, Expires: c.in(time.Hour)})
+	if err := admin.RevokeToken(t.Context(), mustToken(t, admin, atoll.Token{Scopes: []atoll.Scope{atoll.ScopeRun}}).ID); err != nil {
+		t.Fatal(err)
+	}
+	count := func() (n int) {
+		if err := f.store.db.QueryRow("select count(*) from tokens").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	c.pass(tokenAge + 1)
+	if err := f.trim(t.Context()); err != nil || count() != 2 {
+		t.Fatalf("%d rows, %v: want the live one and the one that expired an hour later", count(), err)
+	}
+	c.pass(2 * time.Hour)
+	if err := f.trim(t.Context()); err != nil || count() != 1 {
+		t.Fatalf("%d rows, %v: want the live one", count(), err)
+	}
+	mustAuthenticate(t, f, live.Secret)
+}
+
+func BenchmarkAuthenticate(b *testing.B) {
+	f := memoryFleet(b, b.TempDir(), nil)
+	admin := f.For(LocalCaller())
+	tok := mustToken(b, admin, atoll.Token{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRun}})
+	for range 1000 {
+		mustToken(b, admin, atoll.Token{Owner: bob, Scopes: []atoll.Scope{atoll.ScopeRun}})
+	}
+	for name, secret := range map[string]string{"Good": tok.Secret, "Unknown": "atoll_" + strings.Repeat("a", 32)} {
+		b.Run(name, func(b *testing.B) {
+			for range b.N {
+				_, _ = f.Authenticate(b.Context(), secret)
+			}
+		})
+	}
+}
