@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
@@ -14,10 +15,13 @@ import (
 
 // box is a sandbox that this process works with; all handles share it.
 type box struct {
+	f     *Fleet
 	id    string
 	bay   *bay          // nil: its driver is not one of this fleet
 	turn  chan struct{} // holds a token while this process moves it to another state
 	calls turnstile     // those under way
+
+	commands atomic.Int64 // of the calls, those that are commands
 
 	secrets veil // hides them
 
@@ -39,7 +43,7 @@ func (f *Fleet) enter(r row) *box {
 	f.mu.Lock()
 	b := f.live[r.id]
 	if b == nil {
-		b = &box{id: r.id, bay: f.bay(r.driver), turn: make(chan struct{}, 1), row: r, active: r.active}
+		b = &box{f: f, id: r.id, bay: f.bay(r.driver), turn: make(chan struct{}, 1), row: r, active: r.active}
 		b.calls.shut = f.over
 		f.live[r.id] = b
 	}
@@ -67,7 +71,7 @@ func (f *Fleet) boxes() []*box {
 
 // learn takes down what a row says now, if it is newer than what is known.
 func (f *Fleet) learn(r row) {
-	if !r.due.IsZero() {
+	if at := stamp(r.due); at > 0 && at < f.alarm.Load() {
 		poke(f.wake)
 	}
 	b := f.lookup(r.id)
@@ -83,20 +87,25 @@ func (f *Fleet) learn(r row) {
 	if r.active.After(b.active) {
 		b.active = r.active
 	}
-	switch r.state {
-	case atoll.Destroyed:
+	switch {
+	case r.state == atoll.Destroyed:
 		f.mu.Lock()
 		delete(f.live, r.id)
 		f.mu.Unlock()
 		b.calls.expel(errDestroyed)
 		f.processes.forget(r.id)
-	case atoll.Failed:
+	case r.goal == goalDestroy:
+		b.calls.expel(errDestroyed)
+	case r.state == atoll.Failed:
 		b.sb = nil // what there is of it is asked for again
 		b.calls.expel(errStopped)
-	case atoll.Stopping, atoll.Stopped:
-		b.calls.expel(errStopped) // here nobody is left; it is another process that stops it
+	case r.state == atoll.Stopping:
+		b.calls.expel(errStopped) // also where it is another process that stops it
 	}
 }
+
+// errNotHere says that this process can't reach a sandbox, though it may be well.
+var errNotHere = fmt.Errorf("%w here", atoll.ErrUnavailable)
 
 // What ends the calls that are under way.
 var (
@@ -136,10 +145,16 @@ func (b *box) inner(ctx context.Context) (atoll.Sandbox, error) {
 	if sb != nil {
 		return sb, nil
 	}
+	r := b.known()
 	if b.bay == nil {
-		return nil, fmt.Errorf("%w: its driver %q is not set up here", atoll.ErrUnavailable, b.known().driver)
+		return nil, fmt.Errorf("%w: its driver %q is not set up", errNotHere, r.driver)
 	}
 	sb, err := b.bay.driver.Open(ctx, b.id)
+	if errors.Is(err, atoll.ErrNotFound) && r.host != "" && r.host != b.f.instance.id {
+		if alive, aerr := b.f.instance.alive(r.host); alive || aerr != nil {
+			return nil, errors.Join(fmt.Errorf("%w: it lives in the memory of another process", errNotHere), aerr)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

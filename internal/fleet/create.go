@@ -132,13 +132,23 @@ func (f *Fleet) check(ctx context.Context, cfg *atoll.Config) error {
 			bad("project.path %q: must be a git repository: it has no .git", p.Path)
 		}
 	}
-	if len(errs) == 0 {
-		return nil
+	return invalid(errs)
+}
+
+// invalid joins problems to one error that matches ErrInvalid, unless all that
+// is wrong is that something is not supported. Nil for none.
+func invalid(errs []error) error {
+	beyond := 0
+	for _, err := range errs {
+		if errors.Is(err, atoll.ErrUnsupported) {
+			beyond++
+		}
 	}
-	if err := errors.Join(errs...); errors.Is(err, atoll.ErrInvalid) {
+	err := errors.Join(errs...)
+	if beyond == len(errs) || errors.Is(err, atoll.ErrInvalid) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", atoll.ErrInvalid, errors.Join(errs...))
+	return fmt.Errorf("%w: %w", atoll.ErrInvalid, err)
 }
 
 const (
@@ -175,11 +185,6 @@ func (f *Fleet) build(ctx context.Context, r row) (row, error) {
 
 // raise brings a new row to life with what makes the driver's sandbox.
 func (f *Fleet) raise(ctx context.Context, r row, with func(context.Context, *box, atoll.Spec) (atoll.Sandbox, error)) (row, error) {
-	if t := expiry(r.cfg.Timeouts); t > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, t, fmt.Errorf("%w after %v", atoll.ErrTimeout, t))
-		defer cancel()
-	}
 	ft, err := f.bay(r.cfg.Driver).probe(ctx)
 	if err != nil {
 		return r, err
@@ -199,7 +204,7 @@ func (f *Fleet) raise(ctx context.Context, r row, with func(context.Context, *bo
 	defer func() { <-b.turn }()
 	ctx, end := b.begin(ctx)
 	defer end()
-	sb, err := with(ctx, b, specOf(&r, mounts))
+	sb, err := inTime(ctx, r.cfg.Timeouts, func(ctx context.Context) (atoll.Sandbox, error) { return with(ctx, b, specOf(&r, mounts)) })
 	if err == nil {
 		b.hold(sb)
 		if len(r.cfg.Prepare) > 0 || r.cfg.Project != nil {
@@ -218,6 +223,20 @@ func (f *Fleet) raise(ctx context.Context, r row, with func(context.Context, *bo
 	}
 	f.log.Info("sandbox running", "id", r.id, "driver", r.driver, "owner", r.owner.String())
 	return r, nil
+}
+
+// inTime makes a driver's sandbox within the time for that.
+func inTime(ctx context.Context, t atoll.Timeouts, with func(context.Context) (atoll.Sandbox, error)) (atoll.Sandbox, error) {
+	d := t.Create
+	if d == 0 {
+		d = atoll.DefaultCreateTimeout
+	}
+	if d > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, d, fmt.Errorf("%w after %v", atoll.ErrTimeout, d))
+		defer cancel()
+	}
+	return with(ctx)
 }
 
 // register writes a new row down as starting, within the owner's quota, and

@@ -61,6 +61,7 @@ type Fleet struct {
 	end    chan struct{} // closed by Close, last: ends the keeper
 	ended  chan struct{} // closed by the keeper
 	active atomic.Int64  // calls under way in sandboxes
+	alarm  atomic.Int64  // when the reaper looks next, if this process leads
 	seen   atomic.Int64  // when others' changes were last looked for
 
 	closing sync.Once

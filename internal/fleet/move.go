@@ -153,6 +153,11 @@ func (f *Fleet) depart(ctx context.Context, b *box, v verb) (done bool, err erro
 		case !slices.Contains(v.from, r.state):
 			return refusal(r.state, v.to, v.hint)
 		}
+		if v.name == starting.name {
+			if err := f.readmit(ctx, tx, r); err != nil {
+				return err
+			}
+		}
 		r.holder, r.goal = f.instance.id, v.name
 		if v.via == "" {
 			return f.save(ctx, tx, r)
@@ -247,6 +252,9 @@ func (f *Fleet) destroy(ctx context.Context, id, why string) error {
 		return err
 	}
 	b := f.enter(r)
+	if _, err := b.inner(ctx); errors.Is(err, errNotHere) {
+		return err
+	}
 	b.mu.Lock()
 	if b.abandon != nil {
 		b.abandon(errDestroyed)

@@ -53,20 +53,26 @@ func limit[T int | int64 | float64](values ...T) T {
 // usage returns what an owner has now, but for workspaces and commands.
 func (f *Fleet) usage(ctx context.Context, q querier, o atoll.Owner) (atoll.Quota, error) {
 	var u atoll.Quota
-	rows, err := allRows(ctx, q, "app = ? and user = ? and pool = '' and state <> 'destroyed'", o.App, o.User)
+	err := q.QueryRowContext(ctx, `select count(*), coalesce(sum(max(disk, 0)), 0), coalesce(sum(max(cpu, 0.0)) filter (where runs), 0.0),
+		coalesce(sum(max(memory, 0)) filter (where runs), 0) from (
+			select coalesce(json_extract(config, '$.limits.disk'), 0) disk, coalesce(json_extract(config, '$.limits.cpu'), 0.0) cpu,
+			coalesce(json_extract(config, '$.limits.memory'), 0) memory, state not in ('stopped', 'error') runs
+			from sandboxes where app = ? and user = ? and pool = '' and state <> 'destroyed')`, o.App, o.User).Scan(&u.Sandboxes, &u.Disk, &u.CPU, &u.Memory)
+	return u, err
+}
+
+// readmit refuses to let a sandbox run again that the quota has no room for.
+func (f *Fleet) readmit(ctx context.Context, tx *sql.Tx, r *row) error {
+	q, err := f.quota(ctx, tx, r.owner)
+	if err != nil || q.CPU < 0 && q.Memory < 0 {
+		return err
+	}
+	u, err := f.usage(ctx, tx, r.owner)
 	if err != nil {
-		return u, err
+		return err
 	}
-	for i := range rows {
-		u.Sandboxes++
-		l := rows[i].cfg.Limits
-		u.Disk += max(l.Disk, 0)
-		if rows[i].state != atoll.Stopped && rows[i].state != atoll.Failed {
-			u.CPU += max(l.CPU, 0)
-			u.Memory += max(l.Memory, 0)
-		}
-	}
-	return u, nil
+	l := r.cfg.Limits
+	return errors.Join(within("cpu", q.CPU, u.CPU, 0, &l.CPU), within("memory", q.Memory, u.Memory, 0, &l.Memory))
 }
 
 // admit refuses one more sandbox of an owner if the quota does not allow it. It

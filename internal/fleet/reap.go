@@ -134,6 +134,7 @@ func (f *Fleet) reap(ctx context.Context) error {
 		f.report("reap", r.round(ctx))
 		wait, err := f.untilDue(ctx)
 		f.report("registry", err)
+		f.alarm.Store(stamp(f.now().Add(wait)))
 		t := time.NewTimer(wait)
 		select {
 		case <-t.C:
@@ -160,7 +161,7 @@ func (f *Fleet) untilDue(ctx context.Context) (time.Duration, error) {
 	if err != nil || due == 0 {
 		return beat, err
 	}
-	return min(when(due).Sub(f.now()), beat), nil
+	return max(min(when(due).Sub(f.now()), beat), time.Millisecond), nil
 }
 
 // reaper ends sandboxes, some at once.
@@ -209,6 +210,9 @@ func (r *reaper) round(ctx context.Context) error {
 
 // meet does to a sandbox what is due.
 func (f *Fleet) meet(ctx context.Context, r row) error {
+	if r.state == atoll.Destroyed {
+		return f.forget(ctx, r)
+	}
 	r.active = f.latest(ctx, r)
 	what, at := r.fate()
 	if at.IsZero() || at.After(f.now()) {
@@ -222,8 +226,6 @@ func (f *Fleet) meet(ctx context.Context, r row) error {
 		return nil
 	}
 	switch what {
-	case vanish:
-		return f.forget(ctx, r)
 	case goesOn:
 		return noted("destroy", f.expire(ctx, r, ""))
 	case ends:

@@ -33,10 +33,13 @@ func (f *Fleet) settle(ctx context.Context, id string, failure error) (row, erro
 	}
 	b := f.enter(r)
 	if b.bay == nil {
-		return r, nil // whoever has this driver will
+		return r, fmt.Errorf("%w: driver %q is not set up", errNotHere, r.driver)
 	}
 	if r.goal == goalCreate || r.goal == goalDestroy {
 		err := b.raze(ctx)
+		if errors.Is(err, errNotHere) {
+			return r, err
+		}
 		return f.change(ctx, id, func(tx *sql.Tx, r *row) error {
 			r.holder = ""
 			if err != nil {
@@ -50,7 +53,10 @@ func (f *Fleet) settle(ctx context.Context, id string, failure error) (row, erro
 			return f.gone(ctx, tx, r)
 		})
 	}
-	to, reason, message := f.truth(ctx, b, failure)
+	to, reason, message, err := f.truth(ctx, b, failure)
+	if err != nil {
+		return r, err
+	}
 	return f.change(ctx, id, func(tx *sql.Tx, r *row) error {
 		if r.state == atoll.Destroyed {
 			return nil
@@ -66,7 +72,7 @@ func (f *Fleet) settle(ctx context.Context, id string, failure error) (row, erro
 
 // truth is what the driver says of a sandbox: the state, and for a failed one
 // the reason.
-func (f *Fleet) truth(ctx context.Context, b *box, failure error) (to atoll.State, reason, message string) {
+func (f *Fleet) truth(ctx context.Context, b *box, failure error) (to atoll.State, reason, message string, err error) {
 	b.hold(nil) // ask again
 	sb, err := b.inner(ctx)
 	var st atoll.Status
@@ -74,12 +80,15 @@ func (f *Fleet) truth(ctx context.Context, b *box, failure error) (to atoll.Stat
 		st, err = sb.Status(ctx)
 	}
 	switch {
+	case errors.Is(err, errNotHere):
+		return "", "", "", err
 	case errors.Is(err, atoll.ErrNotFound):
-		return atoll.Failed, reasonVanished, "driver " + b.known().driver + " does not have it any more"
+		return atoll.Failed, reasonVanished, "driver " + b.known().driver + " does not have it any more", nil
 	case err != nil:
-		return atoll.Failed, reasonUnclear, oneLine(errors.Join(failure, err))
+		return atoll.Failed, reasonUnclear, oneLine(errors.Join(failure, err)), nil
 	}
-	return truthOf(st)
+	to, reason, message = truthOf(st)
+	return to, reason, message, nil
 }
 
 // truthOf reads a driver's status.
@@ -141,10 +150,41 @@ func (f *Fleet) settleOf(ctx context.Context, id string) error {
 		return err
 	}
 	for _, r := range rows {
-		if r.host == id && r.goal == "" {
-			err = errors.Join(err, f.outlived(ctx, r))
-		} else if r.holder == id {
+		if f.bay(r.driver) == nil {
+			continue // whoever has this driver will
+		}
+		if r.holder == id {
 			err = errors.Join(err, f.settleRow(ctx, r, errDied))
+		}
+		if r.host == id {
+			err = errors.Join(err, f.outlived(ctx, r.id))
+		}
+	}
+	return err
+}
+
+// settleStrays settles what is left of instances that have no file any more.
+func (f *Fleet) settleStrays(ctx context.Context) error {
+	rows, err := allRows(ctx, f.store.db, "(holder <> '' or host <> '') and state <> 'destroyed'")
+	if err != nil {
+		return err
+	}
+	dead := make(map[string]bool)
+	for _, r := range rows {
+		for _, id := range []string{r.holder, r.host} {
+			if id == "" || dead[id] {
+				continue
+			}
+			alive, err := f.instance.alive(id)
+			if err != nil {
+				return err
+			}
+			dead[id] = !alive
+		}
+	}
+	for id, yes := range dead {
+		if yes {
+			err = errors.Join(err, f.settleOf(ctx, id))
 		}
 	}
 	return err
@@ -152,11 +192,15 @@ func (f *Fleet) settleOf(ctx context.Context, id string) error {
 
 // outlived ends a sandbox whose host, the process that it lived in or for, is
 // no more.
-func (f *Fleet) outlived(ctx context.Context, r row) error {
-	if r.cfg.Lifecycle.Policy == atoll.PolicyOneshot || r.pool != "" {
+func (f *Fleet) outlived(ctx context.Context, id string) error {
+	r, err := f.loadRow(ctx, id)
+	if err != nil || r.state == atoll.Destroyed {
+		return err
+	}
+	if r.cfg.Lifecycle.Policy == atoll.PolicyOneshot || r.pool != "" || r.host == f.instance.id {
 		return f.expire(ctx, r, "the process that it was made for has ended")
 	}
-	_, err := f.change(ctx, r.id, func(tx *sql.Tx, now *row) error {
+	_, err = f.change(ctx, id, func(tx *sql.Tx, now *row) error {
 		if now.turn != r.turn {
 			return nil
 		}
@@ -198,7 +242,7 @@ func (f *Fleet) Reconcile(ctx context.Context) error {
 		return err
 	}
 	defer leave()
-	errs := []error{f.settleDead(ctx)}
+	errs := []error{f.settleDead(ctx), f.settleStrays(ctx)}
 	for _, b := range f.bays {
 		if _, err := b.probe(ctx); err != nil {
 			f.log.Warn("driver can't work here", "driver", b.driver.Name(), "err", err)

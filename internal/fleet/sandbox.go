@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/atoll-sandbox/atoll"
 )
@@ -101,7 +100,7 @@ func (f *Filter) matches(labels map[string]string) bool {
 func (f *Fleet) info(ctx context.Context, r *row) atoll.Info {
 	info := atoll.Info{Owner: r.owner, Config: redacted(r.cfg), Started: r.started}
 	if b := f.lookup(r.id); b != nil {
-		info.Commands = b.commands()
+		info.Commands = int(b.commands.Load())
 		if t := b.lastActive(f.now()); t.After(r.active) {
 			r.active = t
 		}
@@ -256,9 +255,6 @@ func (f *Fleet) freeOf(ctx context.Context, tx *sql.Tx, o atoll.Owner, name, but
 	return fmt.Errorf("name %q: %w: sandbox %s has it", name, atoll.ErrExists, id)
 }
 
-// commands returns how many calls are under way.
-func (b *box) commands() int { return b.calls.count() }
-
 // absent stands for a sandbox that its driver does not have.
 type absent struct{ id string }
 
@@ -275,14 +271,3 @@ func (a absent) Import(context.Context, string, io.Reader) error { return errDes
 func (a absent) Export(context.Context, string) (io.ReadCloser, error) { return nil, errDestroyed }
 
 func (a absent) Destroy(context.Context) error { return nil }
-
-// expiry is how long a sandbox whose creation the caller gave no time has.
-func expiry(t atoll.Timeouts) time.Duration {
-	switch {
-	case t.Create > 0:
-		return t.Create
-	case t.Create < 0:
-		return 0
-	}
-	return atoll.DefaultCreateTimeout
-}

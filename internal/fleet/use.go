@@ -117,7 +117,11 @@ func (s *Sandbox) begin(ctx context.Context, d demand) (context.Context, func(er
 		if err := f.countCommand(ctx, o); err != nil {
 			return nil, nil, err
 		}
-		leave = func() { f.commands.sub(o) }
+		b.commands.Add(1)
+		leave = func() {
+			b.commands.Add(-1)
+			f.commands.sub(o)
+		}
 	}
 	err := b.refuse(d)
 	if err == nil {
