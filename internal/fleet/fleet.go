@@ -99,9 +99,10 @@ func open(ctx context.Context, opts Options) (_ *Fleet, err error) {
 		return nil, errors.Join(err, f.dismantle(ctx))
 	}
 	if f.store.fresh {
-		err = f.Reconcile(ctx)
+		err = errors.Join(f.Reconcile(ctx), f.tidyShelf(ctx))
 	} else {
 		err = f.settleDead(ctx)
+		f.settleShelf(ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.dismantle(ctx))
@@ -164,7 +165,8 @@ func (f *Fleet) fill() error {
 	if f.bay(f.opts.Default) == nil {
 		return fmt.Errorf("%w: default driver %q: must be one of %v", atoll.ErrInvalid, f.opts.Default, f.driverNames())
 	}
-	return nil
+	_, err := f.opts.Retention.timetable()
+	return err
 }
 
 // Close ends this process's part in the fleet. Sandboxes go on as far as their

@@ -222,7 +222,7 @@ func (f *Fleet) noteRun(ctx context.Context, at time.Time) error {
 // being written is deleted; a directory that the registry does not know is
 // entered, or deleted if there is nothing in it.
 func (f *Fleet) tidyShelf(ctx context.Context) error {
-	errs := []error{f.sweep(ctx, newDir), f.sweep(ctx, goneDir)}
+	errs := []error{f.sweep(ctx, goneDir), f.sweep(ctx, newDir)}
 	errs = append(errs, f.shelf.each(func(p place) error {
 		if err := context.Cause(ctx); err != nil {
 			return err
@@ -234,6 +234,18 @@ func (f *Fleet) tidyShelf(ctx context.Context) error {
 		return f.adoptWorkspace(ctx, p)
 	}))
 	return errors.Join(errs...)
+}
+
+// settleTime is how long opening a fleet may take for what is left of others.
+const settleTime = 200 * time.Millisecond
+
+// settleShelf does the part of tidyShelf that costs nothing when nothing is left.
+func (f *Fleet) settleShelf(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	if err := errors.Join(f.sweep(ctx, goneDir), f.sweep(ctx, newDir)); err != nil && ctx.Err() == nil {
+		f.log.Error("workspaces not put in order", "error", err)
+	}
 }
 
 // sweep settles what processes that died have left in .new or .gone.
