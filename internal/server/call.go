@@ -63,7 +63,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 
 // pass lets a request through the gates, to its route.
 func (s *Server) pass(w *writer, r *http.Request, c *call) error {
-	if err := s.checkRequest(r); err != nil {
+	if err := s.checkSize(r); err != nil {
 		return err
 	}
 	if !c.local {
@@ -77,6 +77,9 @@ func (s *Server) pass(w *writer, r *http.Request, c *call) error {
 		return nil
 	}
 	if err := s.authenticate(r, c); err != nil {
+		return err
+	}
+	if err := checkForm(r); err != nil {
 		return err
 	}
 	done, err := s.callers.admit(c, r)

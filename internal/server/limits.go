@@ -71,8 +71,8 @@ func (l Limits) effective() Limits {
 	return l
 }
 
-// checkRequest refuses what no honest client sends.
-func (s *Server) checkRequest(r *http.Request) error {
+// checkSize refuses what is too large to be looked at.
+func (s *Server) checkSize(r *http.Request) error {
 	if len(r.RequestURI) > maxURL {
 		return refuse(http.StatusRequestURITooLong, "the URL has %d bytes: at most %d are taken", len(r.RequestURI), maxURL)
 	}
@@ -80,13 +80,20 @@ func (s *Server) checkRequest(r *http.Request) error {
 	for k, values := range r.Header {
 		for _, v := range values {
 			size += len(k) + len(v) + 4
-			if !utf8.ValidString(v) {
-				return refuse(http.StatusBadRequest, "header %s: must be valid UTF-8", k)
-			}
 		}
 	}
 	if size > s.limits.Header {
 		return refuse(http.StatusRequestHeaderFieldsTooLarge, "the headers have %d bytes: at most %d are taken", size, s.limits.Header)
+	}
+	return nil
+}
+
+// checkForm refuses what no honest client sends.
+func checkForm(r *http.Request) error {
+	for k, values := range r.Header {
+		if !utf8.ValidString(strings.Join(values, "")) {
+			return refuse(http.StatusBadRequest, "header %s: must be valid UTF-8", k)
+		}
 	}
 	p := r.URL.Path
 	if !utf8.ValidString(p) || strings.IndexByte(p, 0) >= 0 {

@@ -12,11 +12,11 @@ import (
 )
 
 type (
-	poolKey struct {
+	PoolKey struct {
 		Name string `path:"name" doc:"The pool's name."`
 	}
 	setPool struct {
-		poolKey
+		PoolKey
 
 		Body atoll.Pool
 	}
@@ -52,7 +52,7 @@ func (s *Server) pools(api huma.API) {
 	register(s, api, huma.Operation{
 		OperationID: "remove-pool", Method: http.MethodDelete, Path: "/v1/pools/{name}", Tags: noun,
 		Summary: "Remove a pool and the sandboxes of it that nobody has claimed", Errors: []int{404},
-	}, func(ctx context.Context, a *fleet.Account, in *poolKey) (*none, error) {
+	}, func(ctx context.Context, a *fleet.Account, in *PoolKey) (*none, error) {
 		return done(a.RemovePool(ctx, in.Name))
 	})
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
-// sandboxKey names the sandbox of a path.
-type sandboxKey struct {
+// SandboxKey names the sandbox of a path. It is exported because huma reads only
+// embedded structs that are.
+type SandboxKey struct {
 	ID string `path:"id" doc:"The sandbox's id, or its name."`
 }
 
@@ -61,7 +62,7 @@ func (in *createSandbox) Resolve(huma.Context) []error { return details(in.Body.
 
 // changeSandbox is what is changed of a sandbox.
 type changeSandbox struct {
-	sandboxKey
+	SandboxKey
 
 	Body atoll.Change
 }
@@ -109,7 +110,7 @@ func (s *Server) sandboxes(api huma.API) {
 	register(s, api, huma.Operation{
 		OperationID: "get-sandbox", Method: http.MethodGet, Path: "/v1/sandboxes/{id}", Tags: noun,
 		Summary: "All about a sandbox", Errors: []int{404},
-	}, func(ctx context.Context, a *fleet.Account, in *sandboxKey) (*reply[atoll.Info], error) {
+	}, func(ctx context.Context, a *fleet.Account, in *SandboxKey) (*reply[atoll.Info], error) {
 		sb, err := a.Open(ctx, in.ID)
 		if err != nil {
 			return nil, err
@@ -140,7 +141,7 @@ func (s *Server) act(api huma.API, id, method, path, summary string, f func(sb a
 	register(s, api, huma.Operation{
 		OperationID: id, Method: method, Path: "/v1/sandboxes/{id}" + path, Tags: []string{"sandboxes"},
 		Summary: summary, Errors: []int{404, 409, 501},
-	}, func(ctx context.Context, a *fleet.Account, in *sandboxKey) (*none, error) {
+	}, func(ctx context.Context, a *fleet.Account, in *SandboxKey) (*none, error) {
 		sb, err := a.Open(ctx, in.ID)
 		if err != nil {
 			return nil, err
@@ -169,7 +170,7 @@ func (s *Server) memories(api huma.API) {
 	register(s, api, huma.Operation{
 		OperationID: "get-sandbox-stats", Method: http.MethodGet, Path: "/v1/sandboxes/{id}/stats", Tags: []string{"sandboxes"},
 		Summary: "What a sandbox uses now", Errors: []int{404, 409, 501},
-	}, func(ctx context.Context, a *fleet.Account, in *sandboxKey) (*reply[atoll.Stats], error) {
+	}, func(ctx context.Context, a *fleet.Account, in *SandboxKey) (*reply[atoll.Stats], error) {
 		sb, err := a.Open(ctx, in.ID)
 		if err != nil {
 			return nil, err
@@ -179,7 +180,7 @@ func (s *Server) memories(api huma.API) {
 	register(s, api, huma.Operation{
 		OperationID: "get-sandbox-history", Method: http.MethodGet, Path: "/v1/sandboxes/{id}/history", Tags: []string{"sandboxes"},
 		Summary: "The newest commands of a sandbox, oldest first", Errors: []int{404},
-	}, func(ctx context.Context, a *fleet.Account, in *sandboxKey) (*reply[wire.List[atoll.Result]], error) {
+	}, func(ctx context.Context, a *fleet.Account, in *SandboxKey) (*reply[wire.List[atoll.Result]], error) {
 		sb, err := a.Open(ctx, in.ID)
 		if err != nil {
 			return nil, err

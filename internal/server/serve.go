@@ -20,7 +20,7 @@ func (s *Server) Serve(l net.Listener) error {
 	s.mu.Lock()
 	if s.ending.Err() != nil {
 		s.mu.Unlock()
-		return errors.Join(fmt.Errorf("%w: the server is shutting down", atoll.ErrUnavailable), l.Close())
+		return l.Close()
 	}
 	s.served[srv] = true
 	s.mu.Unlock()

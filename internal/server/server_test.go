@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,8 +25,9 @@ type site struct {
 	server *Server
 	fleet  *fleet.Fleet
 	client *http.Client
-	url    string // of the server, without a path
-	token  string // shown with each request, if it is not empty
+	url    string        // of the server, without a path
+	token  string        // shown with each request, if it is not empty
+	clock  *atomic.Int64 // how far the fleet's clock goes ahead, in nanoseconds
 }
 
 // newSite starts a server on TCP, with an admin's token to call it.
@@ -48,7 +50,9 @@ func newSite(t testing.TB, opts Options) *site {
 func newFleet(t testing.TB, opts Options) *site {
 	t.Helper()
 	home := t.TempDir()
-	f, err := fleet.Open(t.Context(), fleet.Options{Home: home, Drivers: []atoll.Driver{&virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}})
+	clock := new(atomic.Int64)
+	now := func() time.Time { return time.Now().Add(time.Duration(clock.Load())) }
+	f, err := fleet.Open(t.Context(), fleet.Options{Home: home, Now: now, Drivers: []atoll.Driver{&virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +63,7 @@ func newFleet(t testing.TB, opts Options) *site {
 	if opts.Log == nil && testing.Verbose() {
 		opts.Log = slog.New(slog.NewTextHandler(testLog{t}, nil))
 	}
-	s := &site{t: t, server: New(opts), fleet: f}
+	s := &site{t: t, server: New(opts), fleet: f, clock: clock}
 	t.Cleanup(func() {
 		if err := f.Close(context.Background()); err != nil {
 			t.Errorf("close fleet: %v", err)

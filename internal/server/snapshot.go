@@ -15,22 +15,22 @@ import (
 // snapshots.
 type (
 	takeSnapshot struct {
-		sandboxKey
+		SandboxKey
 
 		Body *wire.Snapshot
 	}
 	snapshotKey struct {
-		sandboxKey
+		SandboxKey
 
 		Snapshot string `path:"snapshot" doc:"The snapshot's id, or its name."`
 	}
 	restoreSnapshot struct {
-		sandboxKey
+		SandboxKey
 
 		Body wire.Snapshot
 	}
 	forkSandbox struct {
-		sandboxKey
+		SandboxKey
 
 		Body *wire.Fork
 	}
@@ -66,7 +66,7 @@ func (s *Server) snapshots(api huma.API) {
 	register(s, api, huma.Operation{
 		OperationID: "list-snapshots", Method: http.MethodGet, Path: "/v1/sandboxes/{id}/snapshots", Tags: noun,
 		Summary: "The snapshots of a sandbox, oldest first", Errors: []int{404, 501},
-	}, func(ctx context.Context, a *fleet.Account, in *sandboxKey) (*reply[wire.List[atoll.SnapshotInfo]], error) {
+	}, func(ctx context.Context, a *fleet.Account, in *SandboxKey) (*reply[wire.List[atoll.SnapshotInfo]], error) {
 		sb, err := a.Open(ctx, in.ID)
 		if err != nil {
 			return nil, err
