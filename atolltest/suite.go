@@ -23,7 +23,7 @@ type law struct {
 // laws returns every law in the order of the contract.
 func laws() []law {
 	var all []law
-	for _, part := range [][]law{lifeLaws, execLaws, endLaws, fileLaws, mountLaws, quotaLaws, optionalLaws, terminalLaws, signalLaws} {
+	for _, part := range [][]law{lifeLaws, execLaws, endLaws, fileLaws, mountLaws, watchLaws, quotaLaws, optionalLaws, terminalLaws, signalLaws} {
 		all = append(all, part...)
 	}
 	return all

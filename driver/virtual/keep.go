@@ -440,7 +440,7 @@ func (k *keeper) remove() error {
 // reopen returns a sandbox that is kept; its files are read when it is used.
 func (d *Driver) reopen(id string) (*Sandbox, error) {
 	k := newKeeper(filepath.Join(d.Dir, id))
-	s := &Sandbox{d: d, id: id, keep: k, turn: make(chan struct{}, 1)}
+	s := &Sandbox{d: d, id: id, keep: k, turn: make(chan struct{}, 1), gone: make(chan struct{})}
 	r, err := readRecord(k.dir)
 	switch {
 	case errors.Is(err, atoll.ErrNotFound):

@@ -23,6 +23,7 @@ type Sandbox struct {
 	keep    *keeper       // nil when it is only in memory
 	turn    chan struct{} // holds a token while the session runs a command
 	mounts  mounts
+	gone    chan struct{} // closed when it is destroyed
 
 	mu        sync.Mutex
 	fs        *vfs.FS        // guarded by mu, as all below
@@ -38,11 +39,16 @@ type Sandbox struct {
 	running   map[*operation]struct{}
 	snapshots []snapshot
 	past      history
+	replaced  chan struct{} // closed when fs is another; nil while nobody watches
 }
 
 // assemble connects files, kernel and shell.
 func (s *Sandbox) assemble(im *image, net *network, files *vfs.FS) {
 	s.fs = files
+	if s.replaced != nil {
+		close(s.replaced)
+		s.replaced = nil
+	}
 	cfg := kernel.Config{
 		FS: files, Programs: im.programs, Now: s.d.Now, Rand: s.d.Rand,
 		Policy: s.d.Policy,
@@ -281,6 +287,7 @@ func (s *Sandbox) Destroy(ctx context.Context) error {
 	if !first {
 		return nil
 	}
+	close(s.gone)
 	s.d.forget(s)
 	s.unmount()
 	if s.keep != nil {

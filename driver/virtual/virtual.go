@@ -73,6 +73,7 @@ var (
 	_ atoll.Forker         = (*Sandbox)(nil)
 	_ atoll.Meter          = (*Sandbox)(nil)
 	_ atoll.Historian      = (*Sandbox)(nil)
+	_ atoll.Watcher        = (*Sandbox)(nil)
 )
 
 // Name returns "virtual".
@@ -85,7 +86,7 @@ const isolation = "process"
 func (d *Driver) Probe(context.Context) (atoll.Features, error) {
 	return atoll.Features{
 		Isolation: isolation, Session: true, Persist: d.Dir != "", Files: true, Stop: true, Snapshot: true, Fork: true,
-		Stats: true, History: true, TTY: true, Signals: true, Pause: true, Mounts: vfs.HostMounts(),
+		Stats: true, History: true, TTY: true, Signals: true, Pause: true, Mounts: vfs.HostMounts(), Watch: true,
 		Networks: []atoll.NetworkMode{atoll.NetworkNone, atoll.NetworkNAT, atoll.NetworkOpen},
 		Notes: []string{
 			"commands are atoll's own: a bash and its tools, no binaries of the host",
@@ -197,7 +198,7 @@ func (d *Driver) build(id string, spec atoll.Spec, files *vfs.FS) (*Sandbox, err
 	if err != nil {
 		return nil, err
 	}
-	s := &Sandbox{d: d, id: id, spec: spec, created: d.now(), turn: make(chan struct{}, 1)}
+	s := &Sandbox{d: d, id: id, spec: spec, created: d.now(), turn: make(chan struct{}, 1), gone: make(chan struct{})}
 	s.active = s.created
 	if files == nil {
 		files = vfs.New(d.fileOptions(im, spec))
