@@ -264,6 +264,9 @@ func bFg(in *interp, args []string) int {
 		return 1
 	}
 	_ = in.print("fg", in.jobText(j)+"\n")
+	if in.person != nil {
+		return in.resume(j)
+	}
 	_ = j.proc.Kill(kernel.SIGCONT) // one that has ended needs none
 	status, _ := in.settle(j)
 	return status
@@ -288,6 +291,10 @@ func bBg(in *interp, args []string) int {
 		if !j.proc.Stopped() {
 			in.errorf("bg: job %d already in background", j.n)
 			continue
+		}
+		if in.person != nil {
+			_ = in.p.Kernel().KillGroup(j.proc.Group(), kernel.SIGCONT) // likewise
+			j.told = false
 		}
 		_ = j.proc.Kill(kernel.SIGCONT) // it is stopped, so it is there
 		_ = in.print("bg", "["+itoa(j.n)+"]+ "+in.jobText(j)+" &\n")

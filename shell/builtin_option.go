@@ -78,8 +78,13 @@ func (in *interp) optString() string {
 		if in.opt(l.opt) {
 			b = append(b, l.letter)
 		}
+		if l.letter == 'h' && in.person != nil {
+			b = append(b, 'i')
+		}
 	}
 	switch {
+	case in.person != nil:
+		b = append(b, 's')
 	case in.fromStdin:
 		b = append(b, 's')
 	case len(in.frames) == 0 || in.frames[0].fn != "main":

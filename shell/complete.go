@@ -441,7 +441,12 @@ func (s *Shell) Incomplete(command string) bool {
 	s.mu.Lock()
 	extglob := s.in.shopt(shExtglob)
 	s.mu.Unlock()
-	f, err := syntax.Parse(command, syntax.Options{ExtGlob: func() bool { return extglob }})
+	return unfinished(command, syntax.Options{ExtGlob: func() bool { return extglob }})
+}
+
+// unfinished is Incomplete for a text that is parsed as o says.
+func unfinished(command string, o syntax.Options) bool {
+	f, err := syntax.Parse(command, o)
 	if err != nil {
 		return incomplete(err)
 	}

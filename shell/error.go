@@ -14,8 +14,11 @@ func (in *interp) where() string {
 	if n := len(in.frames); n > 0 {
 		name = in.frames[n-1].source
 	}
-	if in.program {
+	switch {
+	case in.program:
 		return ""
+	case in.person != nil && len(in.frames) == 0:
+		return name + ": "
 	}
 	return name + ": line " + strconv.Itoa(int(in.line)) + ": "
 }

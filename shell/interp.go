@@ -65,6 +65,7 @@ type interp struct {
 	disabled  map[string]bool // builtins that enable -n took away; never changed in place
 	limits    map[byte]int64  // set by ulimit; never changed in place
 	hist      *history
+	person    *person // nil where the shell is not interactive
 
 	substFDs []int // descriptors of process substitutions
 	borrowed int64 // bytes charged until the end of the command
@@ -129,6 +130,10 @@ func (in *interp) fork(p *kernel.Proc) *interp {
 	c.spare = nil
 	c.substFDs, c.borrowed = nil, 0
 	c.flow = flowNext
+	if c.person != nil { // jobs are the business of the shell that has the terminal
+		c.person = nil
+		c.opts &^= optMonitor
+	}
 	return &c
 }
 
@@ -142,7 +147,7 @@ type abort struct {
 // been printed. It does not return.
 func (in *interp) fatal(status int) {
 	in.status = status
-	in.aborting = &abort{in: in, exit: true}
+	in.aborting = &abort{in: in, exit: in.person == nil}
 	panic(in.aborting)
 }
 
@@ -150,7 +155,7 @@ func (in *interp) fatal(status int) {
 // because an expansion failed; the message has been printed. It does not
 // return.
 func (in *interp) discard(status int) {
-	if in.opt(optPosix) {
+	if in.opt(optPosix) && in.person == nil {
 		in.fatal(in.unboundStatus())
 	}
 	in.status = status

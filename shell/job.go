@@ -14,7 +14,9 @@ type job struct {
 	n       int // %n
 	proc    *kernel.Proc
 	stmt    *syntax.Stmt
-	noticed bool // its end was reported
+	noticed bool   // its end was reported
+	told    bool   // that it is stopped was reported
+	text    string // where there is no stmt
 }
 
 func (j *job) state() kernel.Status { return j.proc.Result() }
@@ -181,6 +183,9 @@ func (in *interp) findJob(spec string) (*job, string) {
 }
 
 func (in *interp) jobText(j *job) string {
+	if j.stmt == nil {
+		return j.text
+	}
 	front := *j.stmt
 	front.Background = false
 	return syntax.Print(&front)
@@ -255,6 +260,8 @@ func (in *interp) notify() {
 func (in *interp) report(st kernel.Status, x syntax.Node) {
 	switch {
 	case st.Signal == 0 || st.Signal == kernel.SIGINT || st.Signal == kernel.SIGPIPE:
+	case in.person != nil:
+		in.complain(st.Signal.Description() + "\n")
 	case st.Signal == kernel.SIGTERM || in.traps.signals[st.Signal] != "":
 		in.complain(st.Signal.Description() + "\n")
 	default:

@@ -83,6 +83,8 @@ type invocation struct {
 	isC       bool
 	stdin     bool // -s
 	noProfile bool
+	noRC      bool
+	rc        string // --rcfile
 	rest      []string
 }
 
@@ -117,7 +119,11 @@ func shellMain(p *kernel.Proc) int {
 		return in.scriptFile(inv.rest[0])
 	default:
 		in.params = inv.rest
-		in.runStdin()
+		if in.atTerminal() {
+			in.interact(&inv)
+		} else {
+			in.runStdin()
+		}
 	}
 	in.exitTrap()
 	return in.status

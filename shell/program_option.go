@@ -23,7 +23,11 @@ func (in *interp) invoked(args []string) (inv invocation, status int, done bool)
 			break
 		}
 		if strings.HasPrefix(a, "--") {
-			skip, st, end := in.longOption(a, &inv)
+			next := ""
+			if i+1 < len(args) {
+				next = args[i+1]
+			}
+			skip, st, end := in.longOption(a, next, &inv)
 			if end {
 				return inv, st, true
 			}
@@ -51,7 +55,7 @@ func (in *interp) invoked(args []string) (inv invocation, status int, done bool)
 	return inv, 0, false
 }
 
-func (in *interp) longOption(a string, inv *invocation) (skip, status int, done bool) {
+func (in *interp) longOption(a, next string, inv *invocation) (skip, status int, done bool) {
 	switch a {
 	case "--posix":
 		in.turn(optPosix, true)
@@ -61,8 +65,11 @@ func (in *interp) longOption(a string, inv *invocation) (skip, status int, done 
 		in.opts |= optVerbose
 	case "--noprofile":
 		inv.noProfile = true
-	case "--norc", "--noediting", "--restricted", "--debugger":
+	case "--norc":
+		inv.noRC = true
+	case "--noediting", "--restricted", "--debugger":
 	case "--rcfile", "--init-file":
+		inv.rc = next
 		return 1, 0, false
 	case "--version":
 		return 0, in.print(in.name0, version), true

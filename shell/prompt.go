@@ -93,8 +93,11 @@ func (in *interp) promptEscape(c byte) string {
 	case '!', '#':
 		return in.value("HISTCMD")
 	case 'j':
-		return strconv.Itoa(0)
+		return strconv.Itoa(len(in.jobs.list))
 	case 'l':
+		if y := in.p.Terminal(); y != nil {
+			return path.Base(y.Name())
+		}
 		return "tty"
 	case '$':
 		return "#"

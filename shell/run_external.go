@@ -20,7 +20,9 @@ func (in *interp) external(k *simple, args []string, once bool) flow {
 		return flowExit
 	}
 	s.Setup = func(p *kernel.Proc) { in.lastPID = p.PID() }
-	st, err := in.p.Call(s)
+	fr := in.front()
+	fr.place(&s)
+	st, err := in.callFront(fr, s, func() string { return strings.Join(args, " ") })
 	if err != nil {
 		in.noFork(err)
 	}

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"runtime"
+	"strings"
 
 	"github.com/atoll-sandbox/atoll/internal/kernel"
 	"github.com/atoll-sandbox/atoll/shell/syntax"
@@ -147,6 +148,7 @@ func (in *interp) runPipe(stages []stage) (f flow) {
 		}
 	}()
 	last := len(stages) - 1
+	fr := in.front()
 	procs := make([]*kernel.Proc, 0, last+1)
 	for i := range stages[:last] {
 		var next *kernel.Open
@@ -155,6 +157,7 @@ func (in *interp) runPipe(stages []stage) (f flow) {
 		if stages[i].stderr {
 			s.Stderr = out0
 		}
+		fr.place(&s)
 		child, err := in.spawn(s, stages[i].body)
 		if in0 != nil {
 			in0.Release()
@@ -175,7 +178,10 @@ func (in *interp) runPipe(stages []stage) (f flow) {
 		f = in.lastStage(end.body, open)
 		status = in.status
 	} else {
-		st, err := in.callSub(kernel.Spawn{Stdin: in0}, end.body)
+		s := kernel.Spawn{Stdin: in0}
+		fr.place(&s)
+		in.asSub(&s, end.body)
+		st, err := in.callFront(fr, s, func() string { return pipeText(stages) })
 		in0.Release()
 		in0 = nil
 		if err != nil {
@@ -186,6 +192,15 @@ func (in *interp) runPipe(stages []stage) (f flow) {
 	}
 	in.collect(procs, status)
 	return f
+}
+
+// pipeText returns what a pipe is called as a job.
+func pipeText(stages []stage) string {
+	var list []string
+	for i := range stages {
+		list = append(list, syntax.Print(stages[i].text))
+	}
+	return strings.Join(list, " | ")
 }
 
 // lastStage runs the last command of a pipe in this very process, reading
@@ -202,6 +217,10 @@ func (in *interp) collect(procs []*kernel.Proc, last int) {
 	all := make([]int, 0, len(procs)+1)
 	fail := last
 	for i := range procs {
+		if in.person != nil && procs[i].Stopped() {
+			in.jobs.subs = append(in.jobs.subs, procs[i])
+			continue
+		}
 		st, _ := in.p.Wait(procs[i], false)
 		all = append(all, st.Code)
 	}
@@ -268,7 +287,10 @@ func (c *compiler) subshell(x *syntax.Cmd, s *syntax.Subshell) run {
 	return func(in *interp) flow {
 		in.line = line
 		in.p.Tick(1)
-		st, err := in.callSub(kernel.Spawn{}, body)
+		fr, s := in.front(), kernel.Spawn{}
+		fr.place(&s)
+		in.asSub(&s, body)
+		st, err := in.callFront(fr, s, printed(x))
 		if err != nil {
 			in.noFork(err)
 		}
@@ -330,5 +352,9 @@ func (in *interp) launch(s *syntax.Stmt, b body) (*job, error) {
 		return nil, err
 	}
 	in.lastBG = child.PID()
-	return in.jobs.add(child, s), nil
+	j := in.jobs.add(child, s)
+	if in.person != nil {
+		in.complain("[" + itoa(j.n) + "] " + itoa(child.PID()) + "\n")
+	}
+	return j, nil
 }

@@ -36,7 +36,7 @@ func (in *interp) freeze() *interp {
 	c.funcs, c.alias, c.hash, c.comp = in.funcs.fork(), in.alias.fork(), in.hash.fork(), in.comp.fork()
 	c.jobs = jobTable{ended: in.jobs.ended[:len(in.jobs.ended):len(in.jobs.ended)]}
 	c.dirs = in.dirs[:len(in.dirs):len(in.dirs)]
-	c.p, c.sh, c.spare, c.node = nil, nil, nil, nil
+	c.p, c.sh, c.spare, c.node, c.person = nil, nil, nil, nil, nil
 	return &c
 }
 

@@ -80,6 +80,9 @@ func (in *interp) unparsed(err error, src source) flow {
 	if err == io.EOF {
 		return flowNext
 	}
+	if in.person != nil && in.person.interrupted {
+		return flowExit
+	}
 	var se *syntax.Error
 	if !errors.As(err, &se) {
 		in.errorf("%v", err)
@@ -91,7 +94,7 @@ func (in *interp) unparsed(err error, src source) flow {
 	if src.kind == "-c" {
 		in.status = se.CommandStatus
 	}
-	if src.more != nil || in.opt(optPosix) {
+	if (src.more != nil || in.opt(optPosix)) && in.person == nil {
 		return flowExit
 	}
 	return flowNext
@@ -110,6 +113,9 @@ func (in *interp) syntaxError(err *syntax.Error, kind string) {
 	in.line = int32(err.Line)
 	defer func() { in.line = old }()
 	prefix := name + ": line " + itoa(err.Line) + ": "
+	if in.person != nil && kind == "" && len(in.frames) == 0 {
+		prefix = name + ": "
+	}
 	in.complain(prefix + err.Msg + "\n")
 	if err.Detail != "" {
 		in.complain(prefix + err.Detail + "\n")

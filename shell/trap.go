@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"slices"
 	"sort"
 	"strings"
 
@@ -126,7 +127,11 @@ func (in *interp) setTrap(s kernel.Signal, text string, remove bool) {
 			m[s] = text
 		}
 		t.signals = m
-		in.p.SetSignal(s, disposition(text, remove))
+		d := disposition(text, remove)
+		if remove && in.person != nil && slices.Contains(personal, s) {
+			d = kernel.Catch
+		}
+		in.p.SetSignal(s, d)
 	}
 }
 
@@ -158,6 +163,8 @@ func (in *interp) signals() flow {
 			if f := in.runTrap(s, text); f != flowNext {
 				return f
 			}
+		} else if in.person != nil && in.personally(s) {
+			return flowExit
 		}
 	}
 }

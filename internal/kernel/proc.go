@@ -407,6 +407,18 @@ func (p *Proc) Wait(c *Proc, intr bool) (Status, error) {
 	return c.status, nil
 }
 
+// WaitJob waits for a child to end, or to be stopped by a signal.
+func (p *Proc) WaitJob(c *Proc) (st Status, stopped bool) {
+	for !c.exited.Load() {
+		if c.Stopped() {
+			return Status{}, true
+		}
+		p.block(blockInner)
+	}
+	p.forget(c)
+	return c.status, false
+}
+
 // WaitAny waits for whichever child of list ends first and returns it, or
 // [vfs.ECHILD] when the list is empty. It returns [vfs.EINTR] as Wait does.
 func (p *Proc) WaitAny(list []*Proc, intr bool) (*Proc, error) {

@@ -259,8 +259,8 @@ func (p *Proc) deliver() {
 // halt keeps the process stopped until it is continued or killed.
 func (p *Proc) halt() {
 	p.stopped.Store(true)
-	if p.parent != nil {
-		p.parent.kick()
+	for q := p.parent; q != nil; q = q.parent { // whose goroutine it may be
+		q.kick()
 	}
 	for p.stopped.Load() {
 		if p.pending.Load()&SIGKILL.bit() != 0 {
@@ -275,9 +275,16 @@ func (p *Proc) halt() {
 	p.kick() // what woke it may have been meant for what it waited for before
 }
 
-// Stopped reports whether a signal stopped the process. Any goroutine may
-// call it.
-func (p *Proc) Stopped() bool { return p.stopped.Load() }
+// Stopped reports whether a signal stopped the process, or the one that it
+// has lent its goroutine. Any goroutine may call it.
+func (p *Proc) Stopped() bool {
+	for q := p; q != nil; q = q.callee.Load() {
+		if q.stopped.Load() {
+			return true
+		}
+	}
+	return false
+}
 
 // die ends the process now, as that signal does.
 func (p *Proc) die(s Signal) {
