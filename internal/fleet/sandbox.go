@@ -58,7 +58,7 @@ func (f *Filter) check() error {
 	var errs []error
 	for i, s := range f.States {
 		if !slices.Contains(states, s) {
-			errs = append(errs, fmt.Errorf("%w: states[%d] %q: must be one of %s", atoll.ErrInvalid, i, s, named(states)))
+			errs = append(errs, fmt.Errorf("%w: states[%d] %q: must be one of %s", atoll.ErrInvalid, i, s, enumerate(states)))
 		}
 	}
 	return errors.Join(errs...)

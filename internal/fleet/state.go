@@ -72,7 +72,7 @@ const (
 func refusal(from, to atoll.State, hint string) error {
 	err := fmt.Errorf("%w: it is %s and can't become %s", atoll.ErrState, from, to)
 	if after := next[from]; hint == "" && len(after) > 0 {
-		hint = "from here: " + named(after)
+		hint = "from here: " + enumerate(after)
 	}
 	if hint != "" {
 		err = fmt.Errorf("%w; %s", err, hint)
@@ -80,7 +80,7 @@ func refusal(from, to atoll.State, hint string) error {
 	return err
 }
 
-func named(states []atoll.State) string {
+func enumerate(states []atoll.State) string {
 	words := make([]string, len(states))
 	for i, s := range states {
 		words[i] = string(s)

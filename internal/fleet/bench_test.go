@@ -1,0 +1,58 @@
+package fleet
+
+import (
+	"testing"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/atolltest"
+	"github.com/atoll-sandbox/atoll/driver/virtual"
+)
+
+// BenchmarkExec measures what the fleet adds to a command: Fleet less Driver.
+func BenchmarkExec(b *testing.B) {
+	cmd := atoll.Cmd{Args: []string{"true"}}
+	run := func(b *testing.B, sb atoll.Sandbox) {
+		b.Helper()
+		b.ReportAllocs()
+		for b.Loop() {
+			if exit, err := sb.Exec(b.Context(), cmd); err != nil || exit.Code != 0 {
+				b.Fatal(exit, err)
+			}
+		}
+	}
+	b.Run("Driver", func(b *testing.B) {
+		sb, err := virtual.New().Create(b.Context(), atoll.Spec{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		run(b, sb)
+	})
+	b.Run("Fleet", func(b *testing.B) {
+		f := openFleet(b, Options{Drivers: []atoll.Driver{virtual.New()}})
+		sb, err := f.For(LocalCaller()).Create(b.Context(), atoll.Config{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		run(b, sb)
+	})
+}
+
+// BenchmarkOpen measures what a process pays to open a fleet that is there.
+func BenchmarkOpen(b *testing.B) {
+	home := b.TempDir()
+	opts := Options{Home: home, Drivers: []atoll.Driver{virtual.New()}}
+	closeFleet(b, openFleet(b, opts))
+	for b.Loop() {
+		f, err := Open(b.Context(), opts)
+		if err != nil {
+			b.Fatal(err)
+		}
+		closeFleet(b, f)
+	}
+}
+
+// BenchmarkFleet runs the benchmarks that all drivers have.
+func BenchmarkFleet(b *testing.B) {
+	f := openFleet(b, Options{Drivers: []atoll.Driver{virtual.New()}})
+	atolltest.Bench(b, asDriver{f.For(LocalCaller())})
+}

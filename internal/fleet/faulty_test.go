@@ -1,0 +1,130 @@
+package fleet
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/driver/virtual"
+)
+
+// faulty is the virtual driver with the failures that it can't have itself. Each
+// hook, if set, comes in the place of the call and may go on with it.
+type faulty struct {
+	*virtual.Driver
+
+	mu      sync.Mutex
+	create  func(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, error)
+	list    func(ctx context.Context) ([]atoll.Status, error)
+	destroy func(ctx context.Context, sb *virtual.Sandbox) error
+	stop    func(ctx context.Context, sb *virtual.Sandbox) error
+	status  func(ctx context.Context, sb *virtual.Sandbox) (atoll.Status, error)
+}
+
+// set changes hooks.
+func (d *faulty) set(change func(d *faulty)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	change(d)
+}
+
+func (d *faulty) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, error) {
+	d.mu.Lock()
+	hook := d.create
+	d.mu.Unlock()
+	if hook != nil {
+		return hook(ctx, spec)
+	}
+	return d.wrap(d.Driver.Create(ctx, spec))
+}
+
+func (d *faulty) Open(ctx context.Context, id string) (atoll.Sandbox, error) {
+	return d.wrap(d.Driver.Open(ctx, id))
+}
+
+func (d *faulty) wrap(sb atoll.Sandbox, err error) (atoll.Sandbox, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &faultySandbox{sb.(*virtual.Sandbox), d}, nil
+}
+
+func (d *faulty) List(ctx context.Context) ([]atoll.Status, error) {
+	d.mu.Lock()
+	hook := d.list
+	d.mu.Unlock()
+	if hook != nil {
+		return hook(ctx)
+	}
+	return d.Driver.List(ctx)
+}
+
+type faultySandbox struct {
+	*virtual.Sandbox
+	d *faulty
+}
+
+func (s *faultySandbox) Destroy(ctx context.Context) error {
+	s.d.mu.Lock()
+	hook := s.d.destroy
+	s.d.mu.Unlock()
+	if hook != nil {
+		return hook(ctx, s.Sandbox)
+	}
+	return s.Sandbox.Destroy(ctx)
+}
+
+func (s *faultySandbox) Stop(ctx context.Context) error {
+	s.d.mu.Lock()
+	hook := s.d.stop
+	s.d.mu.Unlock()
+	if hook != nil {
+		return hook(ctx, s.Sandbox)
+	}
+	return s.Sandbox.Stop(ctx)
+}
+
+func (s *faultySandbox) Status(ctx context.Context) (atoll.Status, error) {
+	s.d.mu.Lock()
+	hook := s.d.status
+	s.d.mu.Unlock()
+	if hook != nil {
+		return hook(ctx, s.Sandbox)
+	}
+	return s.Sandbox.Status(ctx)
+}
+
+// ids returns what the driver has, by id.
+func ids(t *testing.T, d atoll.Driver) map[string]atoll.State {
+	t.Helper()
+	list, err := d.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := make(map[string]atoll.State)
+	for _, s := range list {
+		m[s.ID] = s.State
+	}
+	return m
+}
+
+// mustCreate makes a sandbox.
+func mustCreate(t testing.TB, a *Account, cfg atoll.Config) *Sandbox {
+	t.Helper()
+	sb, err := a.Create(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sb
+}
+
+// rowOf returns what the registry says.
+func rowOf(t testing.TB, f *Fleet, id string) row {
+	t.Helper()
+	r, err := f.loadRow(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}

@@ -1,0 +1,83 @@
+package fleet
+
+import (
+	"database/sql"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// cells are the tables next and found, drawn: a row for each state to leave, a
+// column for each to come into. n is next, f found, b both.
+const cells = `
+             created starting running pausing paused stopping stopped error destroyed
+created         .       n        .       .      .       .        .      f       .
+starting        .       .        b       .      f       .        f      b       .
+running         .       .        .       n      f       n        f      b       .
+pausing         .       .        f       .      b       .        f      b       .
+paused          .       .        b       .      .       n        f      f       .
+stopping        .       .        f       .      f       .        b      b       .
+stopped         .       n        f       .      f       .        .      f       n
+error           .       n        f       .      f       .        f      .       n
+destroyed       .       .        .       .      .       .        .      .       .
+`
+
+func TestStates(t *testing.T) {
+	lines := strings.Split(strings.TrimSpace(cells), "\n")
+	var heads []atoll.State
+	for _, h := range strings.Fields(lines[0]) {
+		heads = append(heads, atoll.State(h))
+	}
+	if !slices.Equal(heads, states) || len(lines)-1 != len(states) || len(next) != len(states) || len(found) != len(states) {
+		t.Fatalf("the drawing has states %v, the tables %v, %d and %d rows", heads, states, len(next), len(found))
+	}
+	for _, line := range lines[1:] {
+		fields := strings.Fields(line)
+		for i, want := range fields[1:] {
+			from, to := atoll.State(fields[0]), heads[i]
+			t.Run(string(from)+" to "+string(to), func(t *testing.T) { cell(t, from, to, want) })
+		}
+	}
+}
+
+func cell(t *testing.T, from, to atoll.State, want string) {
+	inNext, inFound := slices.Contains(next[from], to), slices.Contains(found[from], to)
+	if inNext != (want == "n" || want == "b") || inFound != (want == "f" || want == "b") {
+		t.Errorf("next has it: %v, found has it: %v; drawn is %q", inNext, inFound, want)
+	}
+}
+
+// TestTransitions puts a row into each state and tries to take it to each.
+func TestTransitions(t *testing.T) {
+	f := openFleet(t, Options{})
+	for _, from := range states {
+		for _, to := range states {
+			r := row{id: atoll.NewID(), owner: atoll.Local, driver: "virtual", state: from, created: f.now(), active: f.now(), changed: f.now()}
+			err := f.store.write(t.Context(), func(tx *sql.Tx) error { return f.insert(t.Context(), tx, &r) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = f.change(t.Context(), r.id, func(tx *sql.Tx, r *row) error { return f.transition(t.Context(), tx, r, to) })
+			got, lerr := f.loadRow(t.Context(), r.id)
+			if lerr != nil {
+				t.Fatal(lerr)
+			}
+			if slices.Contains(next[from], to) {
+				if err != nil || got.state != to {
+					t.Errorf("%s to %s: %v, and it is %s", from, to, err, got.state)
+				}
+			} else if !errors.Is(err, atoll.ErrState) || got.state != from || !strings.Contains(err.Error(), string(from)) || !strings.Contains(err.Error(), string(to)) {
+				t.Errorf("%s to %s: %v, and it is %s; want an ErrState that names both and nothing changed", from, to, err, got.state)
+			}
+			if _, err := f.change(t.Context(), r.id, func(tx *sql.Tx, r *row) error {
+				r.state = atoll.Destroyed // so that closing has nothing to do with it
+				return f.save(t.Context(), tx, r)
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
