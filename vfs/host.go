@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"slices"
 	"sync"
@@ -87,6 +88,7 @@ type account struct {
 	mu    sync.Mutex
 	known bool // guarded by mu, as all below
 	bytes int64
+	names int64
 	when  time.Time     // of the last walk
 	took  time.Duration // it
 	open  map[fileID]*openNode
@@ -103,6 +105,9 @@ type openNode struct {
 	lost bool     // its last name was taken away here
 }
 
+// maxCount is more than any limit allows, and can still be added to.
+const maxCount = math.MaxInt64 / 4
+
 // countEvery is how long a count is believed at least.
 const countEvery = 2 * time.Second
 
@@ -112,32 +117,39 @@ func (a *account) forget() {
 	a.known = false
 }
 
-// reserve counts n more bytes, unless that would pass the limit.
-func (h *Host) reserve(n, limit int64) Errno {
+// reserve counts n more bytes and so many more names, unless that would pass
+// the limit.
+func (h *Host) reserve(n, names, limit int64) Errno {
 	a := &h.use
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if limit > 0 {
-		if age := time.Since(a.when); !a.known || age > max(10*countEvery, 50*a.took) {
-			h.count()
-		} else if a.bytes+n > limit && n > 0 && age > max(countEvery, 20*a.took) {
+		over := func() bool {
+			return n > 0 && (n > limit || a.bytes > limit-n) || names > 0 && a.names+names > mostNames(limit)
+		}
+		if age := time.Since(a.when); !a.known || age > max(10*countEvery, 50*a.took) || over() && age > max(countEvery, 20*a.took) {
 			h.count()
 		}
-		if n > 0 && (n > limit || a.bytes > limit-n) {
+		if over() {
 			return EDQUOT
 		}
 	}
-	a.bytes = max(0, a.bytes+n)
+	a.bytes, a.names = max(0, a.bytes+n), max(0, a.names+names)
 	return 0
 }
+
+// mostNames is how many names a limit of bytes allows: files without content
+// fill a disk too.
+func mostNames(limit int64) int64 { return 1000 + limit/512 }
 
 // count walks the directory; the caller holds use.mu.
 func (h *Host) count() {
 	a := &h.use
 	start := time.Now()
-	a.bytes = 0
+	a.bytes, a.names = 0, 0
 	seen := make(map[fileID]bool)
-	h.walk(".", func(_ string, info fs.FileInfo) bool {
+	e := h.walk(".", func(_ string, info fs.FileInfo) bool {
+		a.names++
 		if s := hostStat(info); info.Mode().IsRegular() {
 			if s.nlink > 1 {
 				if seen[s.id] {
@@ -149,6 +161,9 @@ func (h *Host) count() {
 		}
 		return true
 	})
+	if e != 0 {
+		a.bytes, a.names = maxCount, maxCount // nobody knows: nothing more goes in
+	}
 	for _, n := range a.open {
 		if info, err := n.file.Stat(); err == nil && hostStat(info).nlink == 0 {
 			a.bytes += info.Size()
@@ -191,16 +206,17 @@ func (h *Host) closing(file *os.File, id fileID) {
 
 // unnamed notes that a name of a file was taken away.
 func (h *Host) unnamed(info fs.FileInfo) {
-	if info == nil || !info.Mode().IsRegular() {
+	if info == nil {
 		return
 	}
 	s := hostStat(info)
-	if s.nlink > 1 {
-		return
-	}
 	a := &h.use
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.names = max(0, a.names-1)
+	if s.nlink > 1 || !info.Mode().IsRegular() {
+		return
+	}
 	if n := a.open[s.id]; n != nil {
 		n.lost = true
 		return
@@ -225,7 +241,7 @@ func (h *Host) list(rel string) (names []string, dir *os.Root, err error) {
 }
 
 // maxNames bounds the names of one directory that are read.
-const maxNames = 1 << 20
+const maxNames = 1 << 17
 
 // namesOf returns the names in an open directory, in order.
 func namesOf(dir *os.Root) ([]string, error) {
@@ -257,47 +273,54 @@ func entriesOf(dir *os.Root) ([]fs.DirEntry, error) {
 	return list, err
 }
 
-// found is a file that a walk has come to.
-type found struct {
-	rel  string
-	info fs.FileInfo
-}
+// maxPending bounds the names that a walk has still to look at.
+const maxPending = 1 << 20
 
 // walk calls do for all beneath a directory, in the order of names and
 // directories before what is in them, until it returns false. What goes away
-// meanwhile is left out.
-func (h *Host) walk(rel string, do func(rel string, info fs.FileInfo) bool) {
+// meanwhile is left out. A tree that is deeper or broader than a walk goes is
+// EFBIG.
+func (h *Host) walk(rel string, do func(rel string, info fs.FileInfo) bool) Errno {
 	todo := h.below(nil, rel)
 	for len(todo) > 0 {
 		at := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
-		if !do(at.rel, at.info) {
-			return
+		info, err := h.top().Lstat(at)
+		if err != nil {
+			continue
 		}
-		if at.info.IsDir() && depth(at.rel) < maxDepth {
-			todo = h.below(todo, at.rel)
+		if !do(at, info) {
+			return 0
+		}
+		if info.IsDir() {
+			todo = h.below(todo, at)
+		}
+		if depth(at) >= maxDepth || len(todo) > maxPending {
+			return EFBIG
 		}
 	}
+	return 0
 }
 
 // below appends what is in a directory, the last name first.
-func (h *Host) below(todo []found, rel string) []found {
+func (h *Host) below(todo []string, rel string) []string {
 	names, dir, err := h.list(rel)
 	if err != nil {
 		return todo // it went away
 	}
-	defer dir.Close() // it was only read
+	_ = dir.Close() // it was only read
 	for _, name := range slices.Backward(names) {
-		info, err := dir.Lstat(name)
-		if err != nil {
-			continue
-		}
-		if rel != "." {
-			name = rel + "/" + name
-		}
-		todo = append(todo, found{name, info})
+		todo = append(todo, under(rel, name))
 	}
 	return todo
+}
+
+// under returns the path of a name in a directory.
+func under(rel, name string) string {
+	if rel == "." {
+		return name
+	}
+	return rel + "/" + name
 }
 
 // hostIno begins the numbers of files in mounts, which are none of a tree's.

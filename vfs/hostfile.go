@@ -50,8 +50,19 @@ func (m *mount) newHostFile(f *os.File, rel string) (*hostFile, Errno) {
 	return h, 0
 }
 
+// name counts one more name.
+func (m *mount) name() Errno {
+	if m.limit == 0 {
+		return 0
+	}
+	return m.host.reserve(0, 1, m.limit)
+}
+
 // createFile makes a file with a name that is free and opens it.
 func (at *spot) createFile(flag int, perm fs.FileMode) (*hostFile, Errno) {
+	if e := at.m.name(); e != 0 {
+		return nil, e
+	}
 	perm = perm.Perm()
 	f, err := at.top().OpenFile(at.rel, flag&(accessMode|os.O_APPEND)|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
@@ -189,7 +200,7 @@ func (h *hostFile) reserve(to func(size int64) int64) Errno {
 	if err != nil {
 		return hostReason(err)
 	}
-	return h.m.host.reserve(to(info.Size())-info.Size(), h.m.limit)
+	return h.m.host.reserve(to(info.Size())-info.Size(), 0, h.m.limit)
 }
 
 func (h *hostFile) size() int64 {

@@ -82,6 +82,9 @@ func (at *spot) create(n inode) Errno {
 	case n.isDir():
 		return at.mkdir(n.mode)
 	case n.isSymlink():
+		if e := at.m.name(); e != 0 {
+			return e
+		}
 		return hostReason(at.top().Symlink(n.target, at.rel))
 	case n.isFile():
 		h, e := at.createFile(os.O_WRONLY, n.mode)
@@ -94,6 +97,9 @@ func (at *spot) create(n inode) Errno {
 }
 
 func (at *spot) mkdir(mode fs.FileMode) Errno {
+	if e := at.m.name(); e != 0 {
+		return e
+	}
 	mode &= fs.ModePerm | fs.ModeSticky
 	if err := at.top().Mkdir(at.rel, mode.Perm()); err != nil {
 		return hostReason(err)
@@ -120,6 +126,9 @@ func (from *spot) link(to *spot) Errno {
 		return EPERM
 	}
 	if e := to.mayChange(); e != 0 {
+		return e
+	}
+	if e := to.m.name(); e != 0 {
 		return e
 	}
 	return hostReason(from.top().Link(from.rel, to.rel))

@@ -216,6 +216,9 @@ func (u *unpacker) symlink(e *tarEntry, at *spot) error {
 	if err := u.clear(e, at); err != nil {
 		return err
 	}
+	if errno := at.m.name(); errno != 0 {
+		return e.fail(errno)
+	}
 	if err := at.top().Symlink(e.link, at.rel); err != nil {
 		return e.fail(hostReason(err))
 	}
@@ -245,6 +248,9 @@ func (u *unpacker) hardLink(e *tarEntry, at *spot) error {
 	}
 	if err := u.clear(e, at); err != nil {
 		return err
+	}
+	if errno := at.m.name(); errno != 0 {
+		return e.fail(errno)
 	}
 	if err := at.top().Link(to.rel, at.rel); err != nil {
 		return e.fail(hostReason(err))
@@ -386,7 +392,7 @@ func (x *exporter) hostTree(m *mount, rel, name string) error {
 		return err
 	}
 	var fault error
-	m.host.walk(rel, func(below string, info fs.FileInfo) bool {
+	e := m.host.walk(rel, func(below string, info fs.FileInfo) bool {
 		shown := name + "/" + below
 		if rel != "." {
 			shown = name + below[len(rel):]
@@ -396,6 +402,9 @@ func (x *exporter) hostTree(m *mount, rel, name string) error {
 		}
 		return fault == nil
 	})
+	if fault == nil && e != 0 {
+		fault = fmt.Errorf("export %s: %w", name, e)
+	}
 	return fault
 }
 

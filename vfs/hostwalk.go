@@ -49,6 +49,7 @@ func (m *mount) straight(q *Quota, rest string) *spot {
 // visit is walk link by link.
 func (m *mount) visit(q *Quota, rest string, follow, followSlash bool) (at *spot, next string, e Errno) {
 	v := visitor{m: m, top: m.host.top(), w: walker{q: q, rest: rest}}
+	defer v.back()
 	return v.run(follow, followSlash)
 }
 
@@ -58,6 +59,8 @@ type visitor struct {
 	top   *os.Root
 	w     walker   // only what is still to walk
 	trail []string // the names of the present directory, from the top
+	open  int      // how many of them lead to dir
+	dir   *os.Root // nil where open is 0: top
 }
 
 // run walks to the end, as a walker does.
@@ -77,6 +80,7 @@ func (v *visitor) run(follow, followSlash bool) (at *spot, next string, e Errno)
 				return nil, v.m.above() + v.w.left(), 0
 			}
 			v.trail = v.trail[:len(v.trail)-1]
+			v.back()
 		}
 		if name == "." || name == ".." {
 			if at, e = v.here(lastDot + last(len(name)-1)); e != 0 {
@@ -105,6 +109,37 @@ func (m *mount) above() string {
 	return "/.."
 }
 
+// back goes to the top.
+func (v *visitor) back() {
+	if v.dir != nil {
+		_ = v.dir.Close() // it was only looked at
+	}
+	v.dir, v.open = nil, 0
+}
+
+// in opens the present directory, from the one that was open last.
+func (v *visitor) in() (*os.Root, error) {
+	for v.open < len(v.trail) {
+		from := v.dir
+		if from == nil {
+			from = v.top
+		}
+		next, err := from.OpenRoot(v.trail[v.open] + "/.")
+		if err != nil {
+			return nil, err
+		}
+		if v.dir != nil {
+			_ = v.dir.Close() // it was only looked at
+		}
+		v.dir = next
+		v.open++
+	}
+	if v.dir == nil {
+		return v.top, nil
+	}
+	return v.dir, nil
+}
+
 // here returns the present directory.
 func (v *visitor) here(kind last) (*spot, Errno) {
 	at := &spot{m: v.m, rel: v.rel(), last: kind}
@@ -131,8 +166,11 @@ func (v *visitor) step(name string, more bool) (*spot, Errno) {
 	}
 	e := at.bad
 	if e == 0 {
-		info, err := v.top.Lstat(at.rel)
-		at.info, e = info, hostReason(err)
+		dir, err := v.in()
+		if err == nil {
+			at.info, err = dir.Lstat(name)
+		}
+		e = hostReason(err)
 	}
 	if !more {
 		at.slash = v.w.slash()

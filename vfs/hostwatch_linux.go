@@ -97,13 +97,6 @@ func (w *MountWatch) add(rel string) error {
 	return nil
 }
 
-func under(rel, name string) string {
-	if rel == "." {
-		return name
-	}
-	return rel + "/" + name
-}
-
 // enter begins to watch one directory and then looks what is in it, so that
 // nothing is missed. The directory is named by its descriptor: no link is
 // followed on the way to it.

@@ -475,3 +475,49 @@ func TestImportIntoAMountStaysInside(t *testing.T) {
 		t.Errorf("beside: %v, %v", list, err)
 	}
 }
+
+// TestMountLimitCountsNames fills a mount with names, which take room on the
+// host too.
+func TestMountLimitCountsNames(t *testing.T) {
+	f, dir := mounted(t, Mount{Limit: 1})
+	var err error
+	n := 0
+	for ; err == nil && n < 5000; n++ {
+		switch n % 3 {
+		case 0:
+			err = f.Mkdir(fmt.Sprintf("/m/%d", n), 0o755)
+		case 1:
+			err = f.Symlink("x", fmt.Sprintf("/m/%d", n))
+		case 2:
+			err = f.Mknod(fmt.Sprintf("/m/%d", n), 0o644, 0)
+		}
+	}
+	if !errors.Is(err, EDQUOT) || n > 1100 {
+		t.Errorf("after %d names: %v", n, err)
+	}
+	list, err := os.ReadDir(dir)
+	must(t, err)
+	must(t, f.Remove("/m/"+list[0].Name()))
+	must(t, f.Mkdir("/m/again", 0o755))
+}
+
+// TestMountTooDeepToCountIsFull moves deep trees into deep trees, where no
+// path reaches what is in them any more.
+func TestMountTooDeepToCountIsFull(t *testing.T) {
+	f, _ := mounted(t, Mount{Limit: 1 << 20})
+	deep := strings.Repeat("/d", 200)
+	must(t, f.MkdirAll("/m/a"+deep, 0o755))
+	must(t, f.MkdirAll("/m/b"+deep, 0o755))
+	must(t, f.WriteFile("/m/b"+deep+"/f", make([]byte, 1<<19), 0o644))
+	must(t, f.Rename("/m/b", "/m/a"+deep+"/b"))
+	for _, m := range f.mounts {
+		m.host.use.forget()
+	}
+	wantReason(t, "WriteFile", f.WriteFile("/m/c", []byte("x"), 0o644), EDQUOT)
+	wantReason(t, "Export", f.ExportTar("/", io.Discard), EFBIG)
+	must(t, f.RemoveAll("/m/a"))
+	must(t, f.WriteFile("/m/c", make([]byte, 1<<20), 0o644))
+	if err := f.MkdirAll("/m/e"+strings.Repeat("/d", 300), 0o755); !errors.Is(err, ENAMETOOLONG) {
+		t.Errorf("MkdirAll of 300 directories: %v", err)
+	}
+}

@@ -2,7 +2,8 @@
 // and times as on Unix, with quotas that nothing can pass and snapshots that
 // cost the same whatever their size.
 //
-// Nothing in it touches the host. All paths are absolute and slash separated;
+// Nothing in it touches the host, but for the directories that [FS.Mount]
+// makes seen. All paths are absolute and slash separated;
 // they need not be clean and are walked as the kernel of a Unix does, link by
 // link: the ".." of a linked directory is the parent of what it leads to.
 //

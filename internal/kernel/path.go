@@ -160,6 +160,13 @@ func (p *Proc) Lstat(name string) (vfs.Info, error) {
 	return p.k.fs.Lstat(abs)
 }
 
+// A directory of a mount may hold any number of names: what is more than
+// bigDir is charged, each with entryCost bytes.
+const (
+	bigDir    = 4096
+	entryCost = 200
+)
+
 // ReadDir returns the entries of a directory in the order of their names.
 func (p *Proc) ReadDir(name string) ([]fs.DirEntry, error) {
 	if list, ok := p.procDir(p.Path(name)); ok {
@@ -167,6 +174,9 @@ func (p *Proc) ReadDir(name string) ([]fs.DirEntry, error) {
 	}
 	list, err := p.k.fs.ReadDir(p.Path(name))
 	p.Tick(4 + 2*len(list))
+	if len(list) > bigDir {
+		p.Alloc(int64(len(list)) * entryCost)
+	}
 	return list, err
 }
 
