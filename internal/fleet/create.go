@@ -341,7 +341,7 @@ func (s *Sandbox) fork(ctx context.Context, snapshot string, spec atoll.Spec) (r
 		return row{}, err
 	}
 	parent := s.b.known()
-	return s.f.raise(ctx, row{owner: parent.owner, cfg: inherit(parent.cfg, spec)}, func(ctx context.Context, _ *box, all atoll.Spec) (atoll.Sandbox, error) {
+	return s.f.raise(ctx, row{owner: parent.owner, cfg: inherit(parent.cfg, spec), env: parent.env}, func(ctx context.Context, _ *box, all atoll.Spec) (atoll.Sandbox, error) {
 		own := spec // what is not set, the driver takes from the first
 		own.ID, own.Name, own.Labels, own.Limits = all.ID, all.Name, all.Labels, all.Limits
 		return from.Fork(ctx, snapshot, own)

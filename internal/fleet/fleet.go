@@ -48,7 +48,7 @@ type Fleet struct {
 	instance *instance
 	bays     []*bay // one for each driver
 	shelf    *shelf // workspaces
-	meters   meters
+	rites    rites  // steps that are done once
 	commands counter
 
 	feed      *feed      // wakes who follows events
@@ -57,6 +57,7 @@ type Fleet struct {
 
 	ops    turnstile     // calls that change something, and Run
 	wake   chan struct{} // the next due time has changed
+	refill chan struct{} // a pool has changed
 	stir   chan struct{} // a call has begun or ended
 	end    chan struct{} // closed by Close, last: ends the keeper
 	ended  chan struct{} // closed by the keeper
@@ -87,7 +88,7 @@ func Open(ctx context.Context, opts Options) (*Fleet, error) {
 func open(ctx context.Context, opts Options) (_ *Fleet, err error) {
 	f := &Fleet{
 		opts: opts, log: opts.Log, live: make(map[string]*box),
-		wake: make(chan struct{}, 1), stir: make(chan struct{}, 1), end: make(chan struct{}), ended: make(chan struct{}),
+		wake: make(chan struct{}, 1), refill: make(chan struct{}, 1), stir: make(chan struct{}, 1), end: make(chan struct{}), ended: make(chan struct{}),
 	}
 	if f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)

@@ -67,7 +67,7 @@ func (s *Sandbox) run(ctx context.Context, id string, cmd atoll.Cmd, m *mask, co
 
 // finish runs the command of a process and notes how it ended.
 func (s *Sandbox) finish(ctx context.Context, p *process, cmd *atoll.Cmd, t *taps) (atoll.Exit, error) {
-	exit, err := s.inner().Exec(ctx, *cmd)
+	exit, err := s.inner().Exec(ctx, s.b.lend(*cmd))
 	if err != nil && errors.Is(context.Cause(ctx), errKilled) {
 		exit.Code, exit.Signal, err = 128+9, "KILL", nil
 	}

@@ -20,6 +20,7 @@ type row struct {
 	state  atoll.State
 	pool   string       // of one that is ready and not claimed yet
 	cfg    atoll.Config // with the values of secrets
+	env    []string     // of every command, besides what the driver knows: what came with a claim
 
 	created, started time.Time
 	active           time.Time // last use
@@ -35,15 +36,15 @@ type row struct {
 }
 
 // rowColumns are the columns of a row, in the order of scan.
-const rowColumns = `id, app, user, name, driver, state, pool, config, created, started, active, changed, due, turn, holder, goal, host, reason, message`
+const rowColumns = `id, app, user, name, driver, state, pool, config, env, created, started, active, changed, due, turn, holder, goal, host, reason, message`
 
 // scanner is an *sql.Row or *sql.Rows.
 type scanner interface{ Scan(into ...any) error }
 
 func (r *row) scan(from scanner) error {
-	var cfg []byte
+	var cfg, env []byte
 	var created, started, active, changed, due int64
-	err := from.Scan(&r.id, &r.owner.App, &r.owner.User, &r.name, &r.driver, &r.state, &r.pool, &cfg,
+	err := from.Scan(&r.id, &r.owner.App, &r.owner.User, &r.name, &r.driver, &r.state, &r.pool, &cfg, &env,
 		&created, &started, &active, &changed, &due, &r.turn, &r.holder, &r.goal, &r.host, &r.reason, &r.message)
 	if err != nil {
 		return err
@@ -52,6 +53,10 @@ func (r *row) scan(from scanner) error {
 	r.cfg = atoll.Config{}
 	if err := json.Unmarshal(cfg, &r.cfg); err != nil {
 		return fmt.Errorf("registry: configuration of %s: %w", r.id, err)
+	}
+	r.env = nil
+	if err := json.Unmarshal(env, &r.env); err != nil {
+		return fmt.Errorf("registry: environment of %s: %w", r.id, err)
 	}
 	return nil
 }
@@ -113,11 +118,15 @@ func (f *Fleet) save(ctx context.Context, tx *sql.Tx, r *row) error {
 	if err != nil {
 		return err
 	}
+	env, err := json.Marshal(r.env)
+	if err != nil {
+		return err
+	}
 	r.turn++
 	r.due = r.nextLook()
-	_, err = tx.ExecContext(ctx, `update sandboxes set app = ?, user = ?, name = ?, state = ?, pool = ?, config = ?, started = ?,
+	_, err = tx.ExecContext(ctx, `update sandboxes set app = ?, user = ?, name = ?, state = ?, pool = ?, config = ?, env = ?, started = ?,
 		active = max(active, ?), changed = ?, due = ?, turn = ?, holder = ?, goal = ?, host = ?, reason = ?, message = ? where id = ?`,
-		r.owner.App, r.owner.User, r.name, r.state, r.pool, string(cfg), stamp(r.started),
+		r.owner.App, r.owner.User, r.name, r.state, r.pool, string(cfg), string(env), stamp(r.started),
 		stamp(r.active), stamp(r.changed), stamp(r.due), r.turn, r.holder, r.goal, r.host, r.reason, r.message, r.id)
 	return err
 }

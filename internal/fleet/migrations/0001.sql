@@ -10,6 +10,7 @@ create table sandboxes (
 	state   text    not null,             -- as atoll.State
 	pool    text    not null default '',  -- of one that is ready and not claimed yet
 	config  text    not null,             -- atoll.Config, with the values of secrets
+	env     text    not null default 'null', -- list of K=V that came with a claim, which the driver does not know
 	created integer not null,
 	started integer not null default 0,
 	active  integer not null,             -- last use, exact to a few seconds
