@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
@@ -38,7 +37,9 @@ func (f EventFilter) query() url.Values {
 	if !f.Since.IsZero() {
 		q.Set("since", f.Since.Format(time.RFC3339Nano))
 	}
-	text(q, "type", strings.Join(f.Types, ","))
+	for _, t := range f.Types {
+		q.Add("type", t)
+	}
 	text(q, "object", f.Object)
 	flag(q, "all_owners", f.AllOwners)
 	return q
@@ -46,7 +47,9 @@ func (f EventFilter) query() url.Values {
 
 // Events returns the events that are kept, oldest first.
 func (c *Client) Events(ctx context.Context, f EventFilter) ([]atoll.Event, error) {
-	return list[atoll.Event](ctx, c, call{op: "events", path: "/v1/events", query: f.query()})
+	q := f.query()
+	q.Set("follow", "false")
+	return list[atoll.Event](ctx, c, call{op: "events", path: "/v1/events", query: q})
 }
 
 // FollowEvents calls fn for each event that is kept and then for each that
@@ -55,7 +58,6 @@ func (c *Client) Events(ctx context.Context, f EventFilter) ([]atoll.Event, erro
 // where it was; only the first connection must succeed.
 func (c *Client) FollowEvents(ctx context.Context, f EventFilter, fn func(atoll.Event) error) error {
 	k := call{op: "events", path: "/v1/events", query: f.query()}
-	flag(k.query, "follow", true)
 	last := f.After
 	wait := time.Duration(0)
 	for begun := false; ; {

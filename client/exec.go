@@ -33,7 +33,7 @@ func (s *Sandbox) Exec(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, error) {
 	if ctx.Err() != nil {
 		return atoll.Exit{}, k.fail(ended(ctx))
 	}
-	w := command(cmd)
+	w := wire.CommandOf(&cmd)
 	w.Process = newProcessID()
 	if stdin, ok := inline(cmd, w); ok {
 		w.Stdin = stdin
@@ -42,24 +42,12 @@ func (s *Sandbox) Exec(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, error) {
 	return s.execStream(ctx, k, cmd, w)
 }
 
-// command writes a command down, without its streams.
-func command(cmd atoll.Cmd) *wire.Command {
-	w := &wire.Command{
-		Args: cmd.Args, Shell: cmd.Shell, Session: cmd.Session, Dir: cmd.Dir, Env: cmd.Env, User: cmd.User,
-		Timeout: cmd.Timeout, MaxOutput: cmd.MaxOutput,
-	}
-	if cmd.TTY != nil {
-		w.TTY = &cmd.TTY.Size
-	}
-	return w
-}
-
 func newProcessID() string { return "p" + atoll.NewID()[1:] }
 
 // inline returns a command's standard input, if the command fits into one
 // request and is to be answered by one answer.
 func inline(cmd atoll.Cmd, w *wire.Command) ([]byte, bool) {
-	if cmd.Stdout != nil || cmd.Stderr != nil || cmd.TTY != nil || cmd.Signals != nil || size(w) > maxInline {
+	if cmd.Stdout != nil || cmd.Stderr != nil || cmd.TTY != nil || cmd.Signals != nil || cmd.MaxOutput > wire.MaxKept || size(w) > maxInline {
 		return nil, false
 	}
 	in, ok := cmd.Stdin.(interface {
@@ -84,6 +72,9 @@ func inline(cmd atoll.Cmd, w *wire.Command) ([]byte, bool) {
 // size is about how long a command is.
 func size(w *wire.Command) int {
 	n := len(w.Shell)
+	if w.Raw != nil {
+		return maxInline + 1
+	}
 	for _, list := range [][]string{w.Args, w.Env} {
 		for _, a := range list {
 			n += len(a) + 4

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -212,10 +213,9 @@ func (d *download) Close() error {
 
 // upload sends a body of any length. The server may refuse it before its end.
 func (c *Client) upload(ctx context.Context, k call, content io.Reader) error {
-	src := &source{r: content}
+	src := newSource(ctx, content)
 	k.body = src
 	if l, ok := content.(interface{ Len() int }); ok {
-		src.memory = true
 		if k.length = int64(l.Len()); k.length == 0 {
 			k.body = http.NoBody
 		}
@@ -228,41 +228,73 @@ func (c *Client) upload(ctx context.Context, k call, content io.Reader) error {
 }
 
 // source is what is uploaded. It is not closed: it is the caller's. The
-// transport may go on reading when the answer is there already.
+// transport waits for a read of it that is under way, and the caller's reader
+// may block for ever: a goroutine reads it then, which ends with that read.
 type source struct {
-	r      io.Reader
-	memory bool // a read of r takes no time
+	pipe *wire.Pipe // nil: a read takes no time
+	stop func() bool
 
 	mu    sync.Mutex
+	r     io.Reader
 	err   error // guarded by mu; of the caller's reader
 	ended bool  // guarded by mu
 }
 
+func newSource(ctx context.Context, r io.Reader) *source {
+	s := &source{r: r}
+	switch r.(type) {
+	case *bytes.Reader, *bytes.Buffer, *strings.Reader:
+		return s
+	}
+	s.pipe = wire.NewPipe(wire.Window, nil)
+	s.stop = context.AfterFunc(ctx, s.pipe.Stop)
+	go s.pump()
+	return s
+}
+
+// pump reads the caller's reader.
+func (s *source) pump() {
+	b := make([]byte, wire.MaxPayload)
+	for {
+		n, err := s.r.Read(b)
+		if _, werr := s.pipe.Write(b[:n]); werr != nil {
+			return // nobody wants more
+		}
+		if err != nil {
+			s.note(err)
+			s.pipe.End(err)
+			return
+		}
+	}
+}
+
+func (s *source) note(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != io.EOF { //nolint:errorlint // io.Reader's contract: EOF itself is the end
+		s.err = err
+	}
+}
+
 // Read reads.
 func (s *source) Read(b []byte) (int, error) {
+	if s.pipe != nil {
+		return s.pipe.Read(b)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
 		return 0, io.ErrClosedPipe
 	}
-	n, err := s.read(b)
-	if err != nil && err != io.EOF { //nolint:errorlint // io.Reader's contract: EOF itself is the end
-		s.err = err
-	}
-	return n, err
-}
-
-// read reads, without the lock where that takes time. The caller holds mu.
-func (s *source) read(b []byte) (int, error) {
-	if !s.memory {
-		s.mu.Unlock()
-		defer s.mu.Lock()
-	}
 	return s.r.Read(b)
 }
 
-// end lets nothing more be read and returns the caller's reader's error.
+// end lets nothing more be read and returns the error of the caller's reader.
 func (s *source) end() error {
+	if s.pipe != nil {
+		s.stop()
+		s.pipe.Stop()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = true

@@ -25,7 +25,7 @@ func (s *Sandbox) StartProcess(ctx context.Context, id string, cmd atoll.Cmd) (a
 	if cmd.Stdout != nil || cmd.Stderr != nil || cmd.Signals != nil {
 		return p, k.fail(fmt.Errorf("%w: a detached command has no Stdout, Stderr and Signals: attach to it", atoll.ErrInvalid))
 	}
-	w := command(cmd)
+	w := wire.CommandOf(&cmd)
 	w.Process, w.Detach = id, true
 	if cmd.Stdin != nil {
 		b, err := io.ReadAll(io.LimitReader(cmd.Stdin, maxInline+1))
@@ -118,6 +118,8 @@ func (s *Sandbox) Attach(ctx context.Context, id string, a Attachment) (atoll.Ex
 	}
 	k.query = window()
 	k.query.Set("offset", strconv.FormatInt(a.Offset, 10))
+	flag(k.query, "stdin", a.Stdin != nil)
+	flag(k.query, "resize", a.Resize != nil)
 	if a.Stdout == nil {
 		a.Stdout = io.Discard
 	}

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -155,9 +156,14 @@ func (s *Sandbox) Update(ctx context.Context, change atoll.Change) (atoll.Info, 
 	return info, nil
 }
 
-// Destroy removes the sandbox and all it holds.
+// Destroy removes the sandbox and all it holds. One that is not there any more
+// is what was wanted.
 func (s *Sandbox) Destroy(ctx context.Context) error {
-	return s.c.get(ctx, s.call("destroy", http.MethodDelete, ""), nil)
+	err := s.c.get(ctx, s.call("destroy", http.MethodDelete, ""), nil)
+	if errors.Is(err, atoll.ErrNotFound) {
+		return nil
+	}
+	return err
 }
 
 // do calls one of the sandbox's paths that takes nothing.

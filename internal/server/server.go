@@ -85,6 +85,8 @@ func (s *Server) nouns() []func(huma.API) {
 		s.info,
 		s.sandboxes,
 		s.snapshots,
+		s.commands,
+		s.files,
 		s.workspaces,
 		s.tokens,
 		s.pools,

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"time"
+	"unicode/utf8"
 
 	"github.com/atoll-sandbox/atoll"
 )
@@ -16,12 +17,75 @@ type Command struct {
 	Env     []string `json:"env,omitempty"`
 	User    string   `json:"user,omitempty"`
 
+	Raw *Raw `json:"raw,omitempty"` // instead of args, shell, dir and env, where they are not UTF-8
+
 	Stdin  []byte `json:"stdin,omitempty"`  // all of it, base64; on a stream: what comes first
 	Detach bool   `json:"detach,omitempty"` // go on when the caller is gone
 
+	Signals   bool          `json:"signals,omitempty"` // some may come on the stream; needs a driver that has them
 	TTY       *atoll.Size   `json:"tty,omitempty"`
 	Timeout   time.Duration `json:"timeout,omitempty"`    // nanoseconds; 0: the sandbox's; negative: none
 	MaxOutput int64         `json:"max_output,omitempty"` // bytes kept of each stream; 0: 10 MiB
+}
+
+// Raw is the text of a command that JSON can't carry, in base64.
+type Raw struct {
+	Args  [][]byte `json:"args,omitempty"`
+	Shell []byte   `json:"shell,omitempty"`
+	Dir   []byte   `json:"dir,omitempty"`
+	Env   [][]byte `json:"env,omitempty"`
+}
+
+// CommandOf writes a command down, without its streams.
+func CommandOf(cmd *atoll.Cmd) *Command {
+	c := &Command{Session: cmd.Session, User: cmd.User, Timeout: cmd.Timeout, MaxOutput: cmd.MaxOutput}
+	c.Signals = cmd.Signals != nil
+	if cmd.TTY != nil {
+		c.TTY = &cmd.TTY.Size
+	}
+	plain := utf8.ValidString(cmd.Shell) && utf8.ValidString(cmd.Dir)
+	for _, list := range [][]string{cmd.Args, cmd.Env} {
+		for _, s := range list {
+			plain = plain && utf8.ValidString(s)
+		}
+	}
+	if plain {
+		c.Args, c.Shell, c.Dir, c.Env = cmd.Args, cmd.Shell, cmd.Dir, cmd.Env
+	} else {
+		c.Raw = &Raw{Args: bytesOf(cmd.Args), Shell: []byte(cmd.Shell), Dir: []byte(cmd.Dir), Env: bytesOf(cmd.Env)}
+	}
+	return c
+}
+
+// Cmd reads a command, without its streams.
+func (c *Command) Cmd() atoll.Cmd {
+	cmd := atoll.Cmd{
+		Args: c.Args, Shell: c.Shell, Session: c.Session, Dir: c.Dir, Env: c.Env, User: c.User,
+		Timeout: c.Timeout, MaxOutput: c.MaxOutput,
+	}
+	if c.TTY != nil {
+		cmd.TTY = &atoll.TTY{Size: *c.TTY}
+	}
+	if r := c.Raw; r != nil {
+		cmd.Args, cmd.Shell, cmd.Dir, cmd.Env = stringsOf(r.Args), string(r.Shell), string(r.Dir), stringsOf(r.Env)
+	}
+	return cmd
+}
+
+func bytesOf(list []string) [][]byte {
+	b := make([][]byte, len(list))
+	for i, s := range list {
+		b[i] = []byte(s)
+	}
+	return b
+}
+
+func stringsOf(list [][]byte) []string {
+	s := make([]string, len(list))
+	for i, b := range list {
+		s[i] = string(b)
+	}
+	return s
 }
 
 // Exit is an atoll.Exit as the wire carries it.
@@ -57,11 +121,13 @@ const (
 )
 
 // Window is how much standard input may be under way, MaxPayload the longest
-// payload of a message, MaxStart the longest first message.
+// payload of a message, MaxStart the longest first message, MaxKept how much of
+// each output stream one answer holds.
 const (
 	Window     = 256 << 10
 	MaxPayload = 32 << 10
-	MaxStart   = 16 << 20
+	MaxStart   = 4 << 20
+	MaxKept    = 64 << 20
 )
 
 // OutputWindow is how much output a client of ours lets come before it has
