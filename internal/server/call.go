@@ -44,6 +44,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	c := &call{id: requestID(r), method: r.Method, local: isLocal(r.Context())}
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 	out := s.newWriter(w, r)
+	if out.body = s.newBody(w, r); out.body != nil {
+		r.Body = out.body
+	}
 	out.Header().Set("X-Request-Id", c.id)
 	out.Header().Set("X-Content-Type-Options", "nosniff")
 	out.Header().Set("Cache-Control", "no-store")
@@ -92,7 +95,6 @@ func (s *Server) pass(w *writer, r *http.Request, c *call) error {
 		return s.noRoute(h, r)
 	}
 	c.pattern = pattern
-	r.Body = s.newBody(w, r)
 	s.mux.ServeHTTP(w, r)
 	return nil
 }

@@ -50,7 +50,11 @@ func (s *Server) events(api huma.API) {
 		}
 		return s.stream(w, r, "events", func(ctx context.Context, out *stream) error {
 			return a.Events(ctx, filter, true, func(e atoll.Event) error {
-				return out.send(strconv.FormatInt(e.ID, 10), e.Type, e)
+				id := ""
+				if e.ID > 0 { // it is kept, and can be resumed from
+					id = strconv.FormatInt(e.ID, 10)
+				}
+				return out.send(id, e.Type, e)
 			})
 		})
 	})

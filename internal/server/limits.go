@@ -25,6 +25,7 @@ type Limits struct {
 	Rate       float64 // requests per second of one caller; 0: 1,000
 	Burst      int     // that may come at once; 0: twice the rate
 	Concurrent int     // requests of one caller under way, streams too; 0: 1,024
+	Guesses    int     // wrong tokens that may come at once from one address, then one a second; 0: 20
 	Body       int64   // bytes of a JSON body; 0: 1 MiB
 	Header     int     // bytes of all headers; 0: 32 KiB
 
@@ -39,7 +40,6 @@ type Limits struct {
 const (
 	maxURL     = 16 << 10 // bytes of path and query
 	maxCallers = 10_000   // that are remembered for their rate
-	maxGuesses = 20       // wrong tokens that may come at once from one address; then one a second
 )
 
 func (l Limits) effective() Limits {
@@ -56,6 +56,9 @@ func (l Limits) effective() Limits {
 	}
 	if l.Concurrent == 0 {
 		l.Concurrent = 1024
+	}
+	if l.Guesses == 0 {
+		l.Guesses = 20
 	}
 	if l.Body <= 0 {
 		l.Body = 1 << 20
@@ -223,12 +226,15 @@ func (c *callers) mayGuess(r *http.Request) error {
 
 // guessed notes a wrong token.
 func (c *callers) guessed(r *http.Request) {
+	if c.limits.Guesses < 0 {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.guesses[address(r)]
 	if l == nil {
 		c.forget()
-		l = rate.NewLimiter(1, maxGuesses)
+		l = rate.NewLimiter(1, c.limits.Guesses)
 		c.guesses[address(r)] = l
 	}
 	l.Allow()
@@ -256,51 +262,57 @@ type body struct {
 	ctl   *http.ResponseController
 	stall time.Duration
 	end   time.Time // when all of it must be there; zero: never
-	ended bool
+	whole bool      // all of it was read
 }
 
 // newBody returns the body of r, with a deadline for each read that ends with
 // the body: later reads of the connection are only to see whether it is there.
-func (s *Server) newBody(w http.ResponseWriter, r *http.Request) io.ReadCloser {
+func (s *Server) newBody(w http.ResponseWriter, r *http.Request) *body {
 	if r.Body == nil || r.Body == http.NoBody || s.limits.Stall < 0 {
-		return r.Body
+		return nil
 	}
 	return &body{ReadCloser: r.Body, ctl: http.NewResponseController(w), stall: s.limits.Stall}
 }
 
 // Read reads, but does not wait longer than the stall limit.
 func (b *body) Read(p []byte) (int, error) {
-	if !b.ended {
-		until := time.Now().Add(b.stall)
-		if !b.end.IsZero() && b.end.Before(until) {
-			until = b.end
-		}
-		_ = b.ctl.SetReadDeadline(until) // what has no deadlines has no stalls
+	if b.whole {
+		return 0, io.EOF
 	}
+	until := time.Now().Add(b.stall)
+	if !b.end.IsZero() && b.end.Before(until) {
+		until = b.end
+	}
+	_ = b.ctl.SetReadDeadline(until) // what has no deadlines has no stalls
 	n, err := b.ReadCloser.Read(p)
-	if err != nil {
-		b.finish()
+	if err == io.EOF { //nolint:errorlint // as io.Reader has it
+		b.whole = true
+		_ = b.ctl.SetReadDeadline(time.Time{})
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return n, refuse(http.StatusRequestTimeout, "the body came too slowly")
 	}
 	var large *http.MaxBytesError
 	if errors.As(err, &large) {
-		return n, refuse(http.StatusRequestEntityTooLarge, "the body has more than %d bytes", large.Limit)
+		return n, tooLarge(large.Limit)
 	}
 	return n, err
 }
 
 // Close ends the reading of the body.
 func (b *body) Close() error {
-	b.finish()
+	b.leave()
 	return b.ReadCloser.Close()
 }
 
-func (b *body) finish() {
-	if !b.ended {
-		b.ended = true
-		_ = b.ctl.SetReadDeadline(time.Time{})
+// lastRead is how long is waited for what is left of a body that nobody wants.
+const lastRead = 5 * time.Second
+
+// leave is called when nobody wants the rest of the body: net/http reads some
+// of it before it answers, and must not wait long for it.
+func (b *body) leave() {
+	if !b.whole {
+		_ = b.ctl.SetReadDeadline(time.Now().Add(min(b.stall, lastRead)))
 	}
 }
 
@@ -310,14 +322,14 @@ type writer struct {
 
 	ctl     *http.ResponseController
 	stall   time.Duration
-	head    bool
+	body    *body // of the request; may be nil
 	status  int   // 0: nothing is written yet
 	written int64 // bytes
 	broken  bool  // the connection is to be broken off: the answer is not whole
 }
 
 func (s *Server) newWriter(w http.ResponseWriter, r *http.Request) *writer {
-	out := &writer{ResponseWriter: w, stall: s.limits.Stall, head: r.Method == http.MethodHead}
+	out := &writer{ResponseWriter: w, stall: s.limits.Stall}
 	if isPipe(r.Context()) {
 		out.stall = -1
 	}
@@ -335,6 +347,9 @@ func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (w *writer) WriteHeader(status int) {
 	if status >= 200 && w.status == 0 || status == http.StatusSwitchingProtocols {
 		w.status = status
+		if w.body != nil && status != http.StatusSwitchingProtocols {
+			w.body.leave()
+		}
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
@@ -342,7 +357,7 @@ func (w *writer) WriteHeader(status int) {
 // Write writes, but does not wait longer than the stall limit.
 func (w *writer) Write(p []byte) (int, error) {
 	if w.status == 0 {
-		w.status = http.StatusOK
+		w.WriteHeader(http.StatusOK)
 	}
 	if w.stall > 0 {
 		_ = w.ctl.SetWriteDeadline(time.Now().Add(w.stall)) // what has no deadlines has no stalls
@@ -355,10 +370,10 @@ func (w *writer) Write(p []byte) (int, error) {
 // finish is called when the answer is complete, or never will be.
 func (w *writer) finish() {
 	if w.status == 0 && !w.broken {
-		w.status = http.StatusOK
+		w.WriteHeader(http.StatusOK)
 	}
 	if w.stall > 0 && !w.broken {
-		_ = w.ctl.SetWriteDeadline(time.Now().Add(w.stall))
+		_ = w.ctl.SetWriteDeadline(time.Now().Add(w.stall + lastRead)) // what is left of the body may be read first
 	}
 	if w.broken {
 		if w.status == 0 {

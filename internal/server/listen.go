@@ -114,7 +114,7 @@ const maxSocket = 103
 // ListenUnix listens on a socket that only this user reaches. One that a dead
 // server left is replaced, one that a server answers on is ErrExists. Closing
 // the listener removes it.
-func ListenUnix(ctx context.Context, path string) (net.Listener, error) {
+func ListenUnix(path string) (net.Listener, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
@@ -133,7 +133,7 @@ func ListenUnix(ctx context.Context, path string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
-	l, err := replaceSocket(ctx, path, private)
+	l, err := replaceSocket(path, private)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("listen on %s: %w", path, err), unlock())
 	}
@@ -144,8 +144,8 @@ func ListenUnix(ctx context.Context, path string) (net.Listener, error) {
 // replaceSocket makes a socket in a directory that only this user enters, and
 // moves it to its place in one step: nobody else can connect before its mode is
 // right, and there is no moment without one.
-func replaceSocket(ctx context.Context, path, private string) (*socket, error) {
-	if err := free(ctx, path); err != nil {
+func replaceSocket(path, private string) (*socket, error) {
+	if err := free(path); err != nil {
 		return nil, err
 	}
 	if err := os.Mkdir(private, 0o700); err != nil {
@@ -172,7 +172,7 @@ func replaceSocket(ctx context.Context, path, private string) (*socket, error) {
 }
 
 // free reports why no socket can be put at a path.
-func free(ctx context.Context, path string) error {
+func free(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -183,8 +183,7 @@ func free(ctx context.Context, path string) error {
 	if info.Mode().Type() != fs.ModeSocket {
 		return fmt.Errorf("%w: there is a file that is no socket; remove it or choose another path", atoll.ErrExists)
 	}
-	dialer := net.Dialer{Timeout: time.Second}
-	c, err := dialer.DialContext(ctx, "unix", path)
+	c, err := net.DialTimeout("unix", path, time.Second) //nolint:noctx // it has its own end
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return nil
 	}

@@ -58,7 +58,7 @@ func TestSandboxes(t *testing.T) {
 	}
 	s.want(http.StatusOK, nil, "GET", "/v1/sandboxes/shop/history", "")
 	s.want(http.StatusNoContent, nil, "DELETE", "/v1/sandboxes/"+box.ID, "")
-	s.want(http.StatusNoContent, nil, "DELETE", "/v1/sandboxes/"+box.ID, "")
+	s.want(http.StatusNotFound, nil, "DELETE", "/v1/sandboxes/"+box.ID, "")
 	if p := s.do("GET", "/v1/sandboxes/shop", "").problem(t); p.Status != http.StatusNotFound || p.Kind != "not_found" {
 		t.Errorf("after its end: %+v", p)
 	}

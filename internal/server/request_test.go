@@ -16,7 +16,7 @@ func newLocal(t testing.TB, opts Options) *site {
 	t.Helper()
 	s := newFleet(t, opts)
 	path := filepath.Join(t.TempDir(), "s.sock")
-	l, err := ListenUnix(t.Context(), path)
+	l, err := ListenUnix(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -123,7 +123,7 @@ func (s *Server) sandboxes(api huma.API) {
 	}, func(ctx context.Context, a *fleet.Account, in *changeSandbox) (*reply[atoll.Info], error) {
 		return one(a.Update(ctx, in.ID, in.Body))
 	})
-	s.act(api, "destroy-sandbox", http.MethodDelete, "", "Remove a sandbox and all it holds; twice is no mistake", atoll.Sandbox.Destroy)
+	s.act(api, "destroy-sandbox", http.MethodDelete, "", "Remove a sandbox and all it holds", atoll.Sandbox.Destroy)
 	s.switches(api)
 	s.memories(api)
 }
