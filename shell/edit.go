@@ -72,10 +72,11 @@ func (e *editor) readLine(prompt string) (string, error) {
 
 // abandon leaves the line as it stands.
 func (e *editor) abandon(err error) {
+	e.end()
 	if errors.Is(err, errInterrupted) {
-		e.end()
-		e.write("^C\n")
+		e.write("^C")
 	}
+	e.write("\n")
 }
 
 // control returns the key that Ctrl and a letter are.

@@ -40,13 +40,13 @@ func (l *line) receive(c byte, echo []byte) ([]byte, Signal) {
 	if l.mode.In&ISTRIP != 0 {
 		c &= 0x7f
 	}
+	m := &l.mode
+	if m.In&IUCLC != 0 && m.Local&IEXTEN != 0 && (c >= 'A' && c <= 'Z' || c >= 0xc0 && c <= 0xde && c != 0xd7) {
+		c += 'a' - 'A'
+	}
 	if l.literal {
 		l.literal = false
 		return l.plain(c, echo), 0
-	}
-	m := &l.mode
-	if m.In&IUCLC != 0 && m.Local&IEXTEN != 0 && c >= 'A' && c <= 'Z' {
-		c += 'a' - 'A'
 	}
 	if m.In&IXON != 0 {
 		switch {
@@ -64,11 +64,12 @@ func (l *line) receive(c byte, echo []byte) ([]byte, Signal) {
 	if m.In&IXON != 0 && m.In&IXANY != 0 {
 		l.halted = false
 	}
+	made := false // a newline of a carriage return
 	switch {
 	case c == '\r' && m.In&IGNCR != 0:
 		return echo, 0
 	case c == '\r' && m.In&ICRNL != 0:
-		c = '\n'
+		c, made = '\n', true
 	case c == '\n' && m.In&INLCR != 0:
 		c = '\r'
 	}
@@ -77,7 +78,7 @@ func (l *line) receive(c byte, echo []byte) ([]byte, Signal) {
 			return e, 0
 		}
 	}
-	if c == '\n' && m.Local&ECHO != 0 {
+	if made && m.Local&ECHO != 0 {
 		return l.put(c, l.show(echo, '\n')), 0
 	}
 	return l.plain(c, echo), 0
@@ -281,6 +282,10 @@ func (l *line) echo(to []byte, c byte) []byte {
 		l.column += 2
 		return append(to, '^', c^0x40)
 	}
+	if c == 0xff { // which Linux does not process
+		l.column++
+		return append(to, c)
+	}
 	return l.show(to, c)
 }
 
@@ -320,7 +325,7 @@ func (l *line) show(to []byte, c byte) []byte {
 	case c == '\b':
 		l.column = max(0, l.column-1)
 	case c >= 32 && c != 127:
-		if m.Out&OLCUC != 0 && c >= 'a' && c <= 'z' {
+		if m.Out&OLCUC != 0 && (c >= 'a' && c <= 'z' || c >= 0xdf && c != 0xf7) {
 			c -= 'a' - 'A'
 		}
 		if !l.continues(c) {
