@@ -21,7 +21,7 @@ type instance struct {
 	lock *os.File
 }
 
-const claiming = ".new-" // begins the name of a file that is not locked yet
+const unborn = ".new-" // begins the name of a file that is not locked yet
 
 func instancesOf(home string) string { return filepath.Join(home, "instances") }
 
@@ -31,7 +31,7 @@ func newInstance(home string) (*instance, error) {
 	if err := os.MkdirAll(in.dir, 0o700); err != nil {
 		return nil, err
 	}
-	temp := filepath.Join(in.dir, claiming+in.id)
+	temp := filepath.Join(in.dir, unborn+in.id)
 	f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (in *instance) dead() ([]*remains, error) {
 	}
 	var list []*remains
 	for _, e := range entries {
-		if e.Name() == in.id || strings.HasPrefix(e.Name(), claiming) {
+		if e.Name() == in.id || strings.HasPrefix(e.Name(), unborn) {
 			continue
 		}
 		r, err := in.tryBury(e.Name())

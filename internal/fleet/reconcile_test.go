@@ -1,0 +1,389 @@
+package fleet
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/driver/virtual"
+)
+
+// deadInstance makes the registry look as if a process had died that was moving
+// a sandbox.
+func deadInstance(t *testing.T, f *Fleet) string {
+	t.Helper()
+	in, err := newInstance(f.opts.Home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := in.lock.Close(); err != nil { // the kernel does that to one that dies
+		t.Fatal(err)
+	}
+	return in.id
+}
+
+// force writes a row down without asking the tables.
+func force(t *testing.T, f *Fleet, id string, change func(r *row)) {
+	t.Helper()
+	if _, err := f.change(t.Context(), id, func(tx *sql.Tx, r *row) error {
+		change(r)
+		return f.save(t.Context(), tx, r)
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// raze destroys a driver's sandbox.
+func raze(ctx context.Context, sb atoll.Sandbox) error { return sb.Destroy(ctx) }
+
+// TestWhatTheDeadLeave: each state in which a process can die, settled by the
+// next Open.
+func TestWhatTheDeadLeave(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		state atoll.State
+		goal  string
+		act   func(ctx context.Context, sb atoll.Sandbox) error // what it had done with the driver
+		want  atoll.State
+		gone  bool // the driver has nothing of it
+	}{
+		{"CreatedNothingMade", atoll.Starting, goalCreate, raze, atoll.Destroyed, true},
+		{"CreatedNotAcknowledged", atoll.Starting, goalCreate, nil, atoll.Destroyed, true},
+		{"CreatedOnly", atoll.Created, goalCreate, raze, atoll.Destroyed, true},
+		{"DestroyBegun", atoll.Stopping, goalDestroy, nil, atoll.Destroyed, true},
+		{"DestroyDone", atoll.Stopping, goalDestroy, raze, atoll.Destroyed, true},
+		{"DestroyOfStopped", atoll.Stopped, goalDestroy, atoll.Stop, atoll.Destroyed, true},
+		{"DestroyOfFailed", atoll.Failed, goalDestroy, nil, atoll.Destroyed, true},
+		{"StopBegun", atoll.Stopping, "stop", nil, atoll.Running, false},
+		{"StopDone", atoll.Stopping, "stop", atoll.Stop, atoll.Stopped, false},
+		{"StopVanished", atoll.Stopping, "stop", raze, atoll.Failed, true},
+		{"StartBegun", atoll.Starting, "start", atoll.Stop, atoll.Stopped, false},
+		{"StartDone", atoll.Starting, "start", nil, atoll.Running, false},
+		{"PauseBegun", atoll.Pausing, "pause", nil, atoll.Running, false},
+		{"ResumeDone", atoll.Paused, "resume", nil, atoll.Running, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := openFleet(t, Options{})
+			sb := mustCreate(t, f.For(LocalCaller()), named("x"))
+			if c.act != nil {
+				inner, err := f.opts.Drivers[0].Open(t.Context(), sb.ID())
+				if err == nil {
+					err = c.act(t.Context(), inner)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			dead := deadInstance(t, f)
+			force(t, f, sb.ID(), func(r *row) { r.state, r.goal, r.holder = c.state, c.goal, dead })
+			again := openFleet(t, Options{Home: f.opts.Home})
+			r := rowOf(t, again, sb.ID())
+			if r.state != c.want || r.goal != "" || r.holder != "" || (r.state == atoll.Failed && r.reason != reasonVanished) {
+				t.Errorf("it is %s (%s: %s), goal %q; want %s", r.state, r.reason, r.message, r.goal, c.want)
+			}
+			if have := ids(t, again.opts.Drivers[0]); (len(have) == 0) != c.gone {
+				t.Errorf("the driver has %v", have)
+			}
+			if left, err := again.instance.dead(); err != nil || len(left) != 0 {
+				t.Errorf("%d instances are not buried, %v", len(left), err)
+			}
+		})
+	}
+}
+
+// TestTheLivingAreLeftAlone: what another process is moving is its own affair.
+func TestTheLivingAreLeftAlone(t *testing.T) {
+	d := &faulty{Driver: &virtual.Driver{Dir: t.TempDir()}}
+	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
+	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
+	entered, gate := make(chan struct{}), make(chan struct{})
+	d.set(func(d *faulty) {
+		d.stop = func(ctx context.Context, sb *virtual.Sandbox) error {
+			close(entered)
+			<-gate
+			return sb.Stop(ctx)
+		}
+	})
+	first, second := make(chan error, 1), make(chan error, 1)
+	go func() { first <- sb.Stop(context.Background()) }()
+	<-entered
+	other := openFleet(t, Options{Home: f.opts.Home, Drivers: []atoll.Driver{&virtual.Driver{Dir: d.Dir}}})
+	if err := other.Reconcile(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r := rowOf(t, other, sb.ID()); r.state != atoll.Stopping || r.holder != f.instance.id {
+		t.Errorf("it is %s, held by %q", r.state, r.holder)
+	}
+	theirs, err := other.For(LocalCaller()).Open(t.Context(), sb.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := execErr(theirs); !errors.Is(err, atoll.ErrState) {
+		t.Errorf("Exec: %v", err)
+	}
+	go func() { second <- theirs.Start(context.Background()) }() // waits for the other process
+	close(gate)
+	if err := errors.Join(outcome(t, first), outcome(t, second)); err != nil {
+		t.Error(err)
+	}
+	if r := rowOf(t, f, sb.ID()); r.state != atoll.Running {
+		t.Errorf("in the end it is %s", r.state)
+	}
+}
+
+// TestOthersStopWhatRunsHere: a sandbox that another process stops, or destroys, ends
+// here too.
+func TestOthersStopWhatRunsHere(t *testing.T) {
+	home := t.TempDir()
+	shared := virtual.New() // a driver whose sandboxes both see, with no lock of its own
+	f, other := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{outliving{shared}}}), openFleet(t, Options{Home: home, Drivers: []atoll.Driver{outliving{shared}}})
+	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
+	theirs, err := other.For(LocalCaller()).Open(t.Context(), sb.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := endless(t, sb)
+	if err := theirs.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := outcome(t, r); !errors.Is(err, atoll.ErrState) {
+		t.Errorf("the command here ended with %v", err)
+	}
+	if err := theirs.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for sb.b.known().state != atoll.Running { // it learns of it at the next look
+		if err := f.catchUp(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r = endless(t, sb)
+	if err := theirs.Destroy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := outcome(t, r); !errors.Is(err, atoll.ErrNotFound) && !errors.Is(err, atoll.ErrState) {
+		t.Errorf("the command here ended with %v", err)
+	}
+}
+
+// outliving says that what it has in memory outlives the process, as far as its
+// fleets are concerned.
+type outliving struct{ *virtual.Driver }
+
+func (d outliving) Probe(ctx context.Context) (atoll.Features, error) {
+	ft, err := d.Driver.Probe(ctx)
+	ft.Persist = true
+	return ft, err
+}
+
+func TestOrphansAreAdopted(t *testing.T) {
+	home := t.TempDir()
+	d := &virtual.Driver{Dir: filepath.Join(home, "sandboxes")}
+	orphans := make([]atoll.Sandbox, 0, 4)
+	for _, name := range []string{"web", "web", "", "web-2"} {
+		sb, err := d.Create(t.Context(), atoll.Spec{Name: name, Labels: map[string]string{"k": "v"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		orphans = append(orphans, sb)
+	}
+	if err := atoll.Stop(t.Context(), orphans[3]); err != nil {
+		t.Fatal(err)
+	}
+	f := openFleet(t, Options{Home: home}) // a registry that is new reconciles
+	for range 2 {
+		if err := f.Reconcile(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := f.For(LocalCaller()).List(t.Context(), Filter{})
+	if err != nil || len(list) != 4 {
+		t.Fatalf("%d adopted, %v", len(list), err)
+	}
+	names := make(map[string]atoll.State)
+	for _, i := range list {
+		names[i.Name] = i.State
+		if i.Owner != atoll.Local || i.Labels["k"] != "v" || !i.Expires.IsZero() {
+			t.Errorf("adopted: %+v", i)
+		}
+	}
+	if len(names) != 4 || names["web"] != atoll.Running {
+		t.Errorf("names: %v", names)
+	}
+	sb, err := f.For(LocalCaller()).Open(t.Context(), "web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := execErr(sb); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheDestroyedAreRemoved(t *testing.T) {
+	f := openFleet(t, Options{})
+	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
+	force(t, f, sb.ID(), func(r *row) { r.state = atoll.Destroyed })
+	if err := f.Reconcile(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if have := ids(t, f.opts.Drivers[0]); len(have) != 0 {
+		t.Errorf("the driver still has %v", have)
+	}
+}
+
+func TestTheVanishedAreMarked(t *testing.T) {
+	f := openFleet(t, Options{})
+	a := f.For(LocalCaller())
+	one, two, three := mustCreate(t, a, named("one")), mustCreate(t, a, named("two")), mustCreate(t, a, named("three"))
+	for _, sb := range []*Sandbox{one, two} {
+		inner, err := f.opts.Drivers[0].Open(t.Context(), sb.ID())
+		if err == nil {
+			err = inner.Destroy(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	st, err := two.Status(t.Context()) // asks, and learns
+	if err != nil || st.State != atoll.Failed || st.Ready() || st.Conditions[0].Reason != reasonVanished {
+		t.Errorf("Status: %+v, %v", st, err)
+	}
+	if err := f.Reconcile(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, sb := range []*Sandbox{one, two} {
+		if r := rowOf(t, f, sb.ID()); r.state != atoll.Failed || r.reason != reasonVanished || !strings.Contains(r.message, "virtual") {
+			t.Errorf("it is %s (%s: %s)", r.state, r.reason, r.message)
+		}
+		if err := execErr(sb); !errors.Is(err, atoll.ErrState) {
+			t.Errorf("Exec: %v", err)
+		}
+		if err := sb.Start(t.Context()); !errors.Is(err, atoll.ErrState) {
+			t.Errorf("Start: %v", err)
+		}
+		if err := sb.Destroy(t.Context()); err != nil {
+			t.Errorf("Destroy: %v", err)
+		}
+	}
+	if err := execErr(three); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestChangesFromOutsideAreSeen(t *testing.T) {
+	f := openFleet(t, Options{})
+	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
+	inner, err := f.opts.Drivers[0].Open(t.Context(), sb.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := atoll.Stop(t.Context(), inner); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Reconcile(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r := rowOf(t, f, sb.ID()); r.state != atoll.Stopped {
+		t.Errorf("it is %s", r.state)
+	}
+	if err := atoll.Start(t.Context(), inner); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := sb.Status(t.Context()); err != nil || st.State != atoll.Running {
+		t.Errorf("%s, %v", st.State, err)
+	}
+	if err := execErr(sb); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestADriverThatCannotBeAskedChangesNothing(t *testing.T) {
+	home := t.TempDir()
+	d := &faulty{Driver: &virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}
+	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
+	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
+	before := rowOf(t, f, sb.ID())
+	d.set(func(d *faulty) {
+		d.list = func(context.Context) ([]atoll.Status, error) { return nil, errors.New("no connection") }
+	})
+	if err := f.Reconcile(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if r := rowOf(t, f, sb.ID()); r.turn != before.turn {
+		t.Errorf("it was changed: %+v", r)
+	}
+	// A list that is older than a sandbox does not make it vanish.
+	d.set(func(d *faulty) { d.list = func(context.Context) ([]atoll.Status, error) { return nil, nil } })
+	if err := f.Reconcile(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if r := rowOf(t, f, sb.ID()); r.state != atoll.Running {
+		t.Errorf("it is %s", r.state)
+	}
+}
+
+// TestMemoryEndsWithItsProcess: what a driver keeps in memory is out of reach
+// for other processes, and given up when its process has died.
+func TestMemoryEndsWithItsProcess(t *testing.T) {
+	home := t.TempDir()
+	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{virtual.New()}})
+	sb := mustCreate(t, f.For(LocalCaller()), named("x"))
+	other := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{virtual.New()}})
+	theirs, err := other.For(LocalCaller()).Open(t.Context(), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, serr := theirs.Status(t.Context())
+	for name, err := range map[string]error{"Exec": execErr(theirs), "Status": serr, "Stop": theirs.Stop(t.Context()), "Destroy": theirs.Destroy(t.Context()), "Reconcile": nilOr(other.Reconcile(t.Context()))} {
+		if !errors.Is(err, atoll.ErrUnavailable) {
+			t.Errorf("%s from another process: %v", name, err)
+		}
+	}
+	if err := execErr(sb); err != nil {
+		t.Errorf("where it lives: %v", err)
+	}
+	dead := deadInstance(t, f)
+	force(t, f, sb.ID(), func(r *row) { r.host = dead })
+	third := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{virtual.New()}})
+	if r := rowOf(t, third, sb.ID()); r.state != atoll.Failed || r.reason != reasonDied {
+		t.Errorf("after its process died it is %s (%s: %s)", r.state, r.reason, r.message)
+	}
+}
+
+func nilOr(err error) error {
+	if err == nil {
+		return atoll.ErrUnavailable // it changed nothing and said nothing
+	}
+	return err
+}
+
+func TestOneshotEndsWithItsMaker(t *testing.T) {
+	f := openFleet(t, Options{})
+	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyOneshot}})
+	dead := deadInstance(t, f)
+	force(t, f, sb.ID(), func(r *row) { r.host = dead })
+	again := openFleet(t, Options{Home: f.opts.Home})
+	if r := rowOf(t, again, sb.ID()); r.state != atoll.Destroyed {
+		t.Errorf("it is %s", r.state)
+	}
+	if have := ids(t, again.opts.Drivers[0]); len(have) != 0 {
+		t.Errorf("the driver has %v", have)
+	}
+}
+
+// TestStraysAreSettled: an instance whose file is gone is dead.
+func TestStraysAreSettled(t *testing.T) {
+	f := openFleet(t, Options{})
+	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
+	force(t, f, sb.ID(), func(r *row) { r.state, r.goal, r.holder = atoll.Stopping, "stop", "sneverwas0000" })
+	if err := f.Reconcile(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r := rowOf(t, f, sb.ID()); r.state != atoll.Running || r.holder != "" {
+		t.Errorf("it is %s, held by %q", r.state, r.holder)
+	}
+}
