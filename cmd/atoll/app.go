@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/client"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 )
 
@@ -28,32 +31,34 @@ type app struct {
 	home       string
 	json       bool
 	quiet      bool
+	config     *config
+	configErr  error  // what is wrong with it
+	hostFlag   string // of --host
+	link       *link  // to the fleet; by client, once
 
 	made []atoll.Driver // by drivers, once: two ends of a copy may be one sandbox
 }
 
 const defaultDriver = "virtual"
 
-// configure fills what the flags left open from the environment.
-func (a *app) configure() error {
-	if a.driverName == "" {
-		a.driverName = os.Getenv("ATOLL_DRIVER")
+// anyConfig marks commands that work even if the configuration is wrong.
+var anyConfig = map[string]string{"config": "any"}
+
+// configure reads the configuration and what the flags of a command say.
+func (a *app) configure(cmd *cobra.Command) error {
+	a.config, a.configErr = load(flagged(cmd))
+	a.json = a.json || get[string](a.config, "output") == "json"
+	a.driverName = get[string](a.config, "driver")
+	a.home = get[string](a.config, "home")
+	switch {
+	case cmd.Annotations["config"] == "any" || cmd.Parent() != nil && cmd.Parent().Name() == "completion":
+		return nil
+	case a.configErr != nil:
+		return a.configErr
+	case a.home == "":
+		_, err := defaultHome()
+		return err
 	}
-	if a.home == "" {
-		a.home = os.Getenv("ATOLL_HOME")
-	}
-	if a.home == "" {
-		home, err := defaultHome()
-		if err != nil {
-			return err
-		}
-		a.home = home
-	}
-	abs, err := filepath.Abs(a.home)
-	if err != nil {
-		return fmt.Errorf("home %s: %w", a.home, err)
-	}
-	a.home = abs
 	return nil
 }
 
@@ -85,12 +90,9 @@ func (a *app) all() []atoll.Driver {
 	return a.made
 }
 
-// driver returns the driver that the flags name.
+// driver returns the driver that is configured, of those of this machine.
 func (a *app) driver() (atoll.Driver, error) {
-	name := a.driverName
-	if name == "" {
-		name = defaultDriver
-	}
+	name := a.defaultDriver()
 	var names []string
 	for _, d := range a.all() {
 		if d.Name() == name {
@@ -101,78 +103,49 @@ func (a *app) driver() (atoll.Driver, error) {
 	return nil, fmt.Errorf("%w: driver %q%s; there is: %s", atoll.ErrNotFound, name, didYouMean(name, names), strings.Join(names, ", "))
 }
 
-// place is a sandbox and the driver that it belongs to.
-type place struct {
-	driver atoll.Driver
-	status atoll.Status
-}
-
-// every lists the sandboxes of all drivers, or of the one that --driver names.
-func (a *app) every(ctx context.Context) ([]place, error) {
-	var list []place
-	found := a.driverName == ""
-	for _, d := range a.all() {
-		if a.driverName != "" && d.Name() != a.driverName {
-			continue
-		}
-		found = true
-		all, err := d.List(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("driver %s: %w", d.Name(), err)
-		}
-		for _, s := range all {
-			list = append(list, place{d, s})
-		}
-	}
-	if !found {
-		_, err := a.driver()
+// sandboxes lists the caller's sandboxes, oldest first.
+func (a *app) sandboxes(ctx context.Context, filter client.Filter) ([]atoll.Info, error) {
+	c, err := a.client(ctx)
+	if err != nil {
 		return nil, err
 	}
-	return list, nil
+	return c.Sandboxes(ctx, filter)
 }
 
-// find returns the one sandbox that key means: its name, its id, or the
+// open returns the one sandbox that key means: its name, its id, or the
 // beginning of one of them.
-func (a *app) find(ctx context.Context, key string) (place, error) {
-	all, err := a.every(ctx)
+func (a *app) open(ctx context.Context, key string) (*client.Sandbox, error) {
+	c, err := a.client(ctx)
 	if err != nil {
-		return place{}, err
+		return nil, err
 	}
-	var begins []place
-	var names []string
-	for _, p := range all {
-		if key != "" && (p.status.Name == key || p.status.ID == key) {
-			return p, nil
+	sb, err := c.Sandbox(ctx, key)
+	if !errors.Is(err, atoll.ErrNotFound) {
+		return sb, err
+	}
+	all, lerr := c.Sandboxes(ctx, client.Filter{})
+	if lerr != nil {
+		return nil, errors.Join(err, lerr)
+	}
+	var begins, names []string
+	id := ""
+	for _, i := range all {
+		if key != "" && (strings.HasPrefix(i.ID, key) || strings.HasPrefix(i.Name, key)) {
+			begins, id = append(begins, label(i.Status)), i.ID
 		}
-		if key != "" && (strings.HasPrefix(p.status.ID, key) || strings.HasPrefix(p.status.Name, key)) {
-			begins = append(begins, p)
-		}
-		names = append(names, label(p.status))
+		names = append(names, label(i.Status))
 	}
 	switch len(begins) {
 	case 1:
-		return begins[0], nil
+		return c.Sandbox(ctx, id)
 	case 0:
 		hint := "; 'atoll ls' shows what there is"
 		if len(all) == 0 {
 			hint = ": there are no sandboxes; 'atoll create' makes one"
 		}
-		return place{}, fmt.Errorf("sandbox %q: %w%s%s", key, atoll.ErrNotFound, didYouMean(key, names), hint)
+		return nil, fmt.Errorf("sandbox %q: %w%s%s", key, atoll.ErrNotFound, didYouMean(key, names), hint)
 	}
-	names = nil
-	for _, p := range begins {
-		names = append(names, label(p.status))
-	}
-	return place{}, fmt.Errorf("%w: %q is the beginning of %d sandboxes: %s", atoll.ErrInvalid, key, len(begins), strings.Join(names, ", "))
-}
-
-// open returns the sandbox that key means.
-func (a *app) open(ctx context.Context, key string) (atoll.Sandbox, error) {
-	p, err := a.find(ctx, key)
-	if err != nil {
-		return nil, err
-	}
-	return p.driver.Open(ctx, p.status.ID)
+	return nil, fmt.Errorf("%w: %q is the beginning of %d sandboxes: %s", atoll.ErrInvalid, key, len(begins), strings.Join(begins, ", "))
 }
 
 // label is what people call a sandbox.
@@ -283,20 +256,30 @@ func bytesText(n int64) string {
 	return fmt.Sprintf("%.1f %s", f, units[i])
 }
 
-// complete offers the names of sandboxes for the argument at position at.
+// complete offers the names of sandboxes for the argument at position at; -1
+// means every one.
 func (a *app) complete(at int) cobra.CompletionFunc {
+	return a.offer(at, func(ctx context.Context) ([]string, error) {
+		all, err := a.sandboxes(ctx, client.Filter{})
+		var names []string
+		for _, i := range all {
+			names = append(names, label(i.Status))
+		}
+		return names, err
+	})
+}
+
+// offer completes the argument at position at (-1: every one) with names.
+func (a *app) offer(at int, list func(context.Context) ([]string, error)) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if len(args) != at || a.configure() != nil {
+		if at >= 0 && len(args) != at || a.configure(cmd) != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		all, err := a.every(cmd.Context())
+		names, err := list(cmd.Context())
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		var names []string
-		for _, p := range all {
-			names = append(names, label(p.status))
-		}
+		names = slices.DeleteFunc(names, func(n string) bool { return slices.Contains(args, n) })
 		slices.Sort(names)
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -314,3 +297,30 @@ func needArgs(low, high int, what string) cobra.PositionalArgs {
 
 // finish joins the error of a transfer with that of its end.
 func finish(err error, c io.Closer) error { return errors.Join(err, c.Close()) }
+
+// some is a list that JSON writes as one, be it empty.
+func some[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+// sorted walks a map in the order of its keys.
+func sorted[V any](m map[string]V) iter.Seq2[string, V] {
+	return func(yield func(string, V) bool) {
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			if !yield(k, m[k]) {
+				return
+			}
+		}
+	}
+}
+
+// ago is how long a time is past; "-" for never.
+func ago(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return age(t) + " ago"
+}

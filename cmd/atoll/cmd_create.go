@@ -9,27 +9,29 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/client"
 )
 
 func (a *app) createCommand() *cobra.Command {
 	var f specFlags
 	cmd := &cobra.Command{
 		Use:   "create [flags]",
-		Short: "Make a sandbox that stays until it is removed",
-		Long: `Make a sandbox that stays until it is removed. Its name, one that is made up
-if you give none, is printed on stdout.`,
-		Example: "  atoll create --name box\n  atoll create --memory 128m --disk 50m --env TOKEN",
-		Args:    needArgs(0, 0, "no arguments (the name goes into --name)"),
+		Short: "Make a sandbox that stays",
+		Long: `Make a sandbox that stays until it is removed, or until its --policy, --idle,
+--ttl or --lifetime ends it. Its name, one that is made up if you give none, is
+printed on stdout. What the flags leave open is taken from the configuration.`,
+		Example: `  atoll create --name box
+  atoll create --memory 128m --disk 50m --secret TOKEN
+  atoll create --name job --workspace data:/data:ro --ttl 1h
+  atoll create --prepare steps.yaml        a list of {exec: [...]}, {shell: ...},
+                                           {file: {path, content, mode}} or {copy: ...}`,
+		Args: needArgs(0, 0, "no arguments (the name goes into --name)"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			d, err := a.driver()
+			cfg, err := f.config(a.config)
 			if err != nil {
 				return err
 			}
-			spec, err := f.spec()
-			if err != nil {
-				return err
-			}
-			sb, err := a.make(cmd.Context(), spec, func(spec atoll.Spec) (atoll.Sandbox, error) { return d.Create(cmd.Context(), spec) })
+			sb, err := a.create(cmd.Context(), cfg)
 			if err != nil {
 				return err
 			}
@@ -37,42 +39,53 @@ if you give none, is printed on stdout.`,
 		},
 	}
 	f.add(cmd)
+	f.addFleet(cmd)
+	f.addLife(cmd)
 	return cmd
 }
 
-// make creates a sandbox under a name that no other has.
-func (a *app) make(ctx context.Context, spec atoll.Spec, create func(atoll.Spec) (atoll.Sandbox, error)) (sb atoll.Sandbox, err error) {
-	unlock, err := a.lockNames(ctx)
+// create makes a sandbox in the fleet, under a name that is made up if none is
+// given.
+func (a *app) create(ctx context.Context, cfg atoll.Config) (sb *client.Sandbox, err error) {
+	c, err := a.client(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, unlock()) }()
-	all, err := a.every(ctx)
-	if err != nil {
-		return nil, err
+	err = named(cfg.Name, func(name string) error {
+		cfg.Name = name
+		sb, err = c.CreateConfig(ctx, cfg)
+		return err
+	})
+	return sb, err
+}
+
+// named makes something under a name, or under made up ones until one is free.
+func named(name string, create func(name string) error) error {
+	if name != "" {
+		err := create(name)
+		if errors.Is(err, atoll.ErrExists) {
+			err = fmt.Errorf("%w: choose another --name, or remove it with 'atoll rm %s'", err, name)
+		}
+		return err
 	}
-	taken := make(map[string]bool)
-	for _, p := range all {
-		taken[p.status.Name] = true
+	for try := 0; ; try++ {
+		err := create(madeUp(try))
+		if !errors.Is(err, atoll.ErrExists) || try == 20 {
+			return err
+		}
 	}
-	if spec.Name == "" {
-		spec.Name = madeUp(taken)
-	} else if taken[spec.Name] {
-		return nil, fmt.Errorf("sandbox %q: %w: choose another --name, or remove it with 'atoll rm %s'", spec.Name, atoll.ErrExists, spec.Name)
-	}
-	return create(spec)
 }
 
 // show prints the name of a new sandbox, or all about it as JSON.
-func (a *app) show(ctx context.Context, sb atoll.Sandbox) error {
-	st, err := sb.Status(ctx)
+func (a *app) show(ctx context.Context, sb *client.Sandbox) error {
+	info, err := sb.Info(ctx)
 	if err != nil {
 		return err
 	}
 	if a.json {
-		return a.print(st)
+		return a.print(info)
 	}
-	_, err = fmt.Fprintln(a.out, label(st))
+	_, err = fmt.Fprintln(a.out, label(info.Status))
 	return err
 }
 
@@ -81,15 +94,11 @@ var (
 	animals = []string{"crab", "coral", "dolphin", "eel", "gull", "heron", "koi", "lagoon", "manta", "marlin", "nautilus", "otter", "palm", "pearl", "ray", "reef", "seal", "shell", "squid", "tern", "tuna", "turtle"}
 )
 
-// madeUp returns a name that is not taken.
-func madeUp(taken map[string]bool) string {
-	for {
-		name := moods[rand.IntN(len(moods))] + "-" + animals[rand.IntN(len(animals))]
-		for try := 0; taken[name] && try < 1000; try++ {
-			name = fmt.Sprintf("%s-%s-%d", moods[rand.IntN(len(moods))], animals[rand.IntN(len(animals))], rand.IntN(10_000))
-		}
-		if !taken[name] {
-			return name
-		}
+// madeUp returns a name, with a number from the third try on.
+func madeUp(try int) string {
+	name := moods[rand.IntN(len(moods))] + "-" + animals[rand.IntN(len(animals))]
+	if try < 2 {
+		return name
 	}
+	return fmt.Sprintf("%s-%d", name, rand.IntN(10_000))
 }

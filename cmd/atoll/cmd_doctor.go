@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/client"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 )
 
@@ -70,7 +72,7 @@ func (a *app) tellFindings(list []finding) error {
 func (a *app) examine(ctx context.Context) []finding {
 	v := buildVersion()
 	list := []finding{{Check: "atoll", OK: true, Detail: v.Version + " " + v.Go + " " + v.Platform}}
-	list = append(list, a.checkHome())
+	list = append(list, a.checkConfig(), a.checkHome())
 	for _, r := range a.survey(ctx) {
 		f := finding{Check: "driver " + r.Name, OK: r.Available, Detail: "isolation " + r.Features.Isolation + "; " + abilities(r.Features)}
 		if !r.Available {
@@ -78,7 +80,7 @@ func (a *app) examine(ctx context.Context) []finding {
 		}
 		list = append(list, f)
 	}
-	return append(list, checkWork(ctx), a.checkKept(ctx))
+	return append(append(list, checkWork(ctx)), a.checkFleet(ctx)...)
 }
 
 // checkHome writes to the state directory.
@@ -127,21 +129,60 @@ func checkWork(ctx context.Context) finding {
 	return f
 }
 
-// checkKept reads every sandbox that is kept.
-func (a *app) checkKept(ctx context.Context) finding {
-	f := finding{Check: "sandboxes", OK: true}
-	all, err := a.every(ctx)
-	if err != nil {
-		return finding{Check: "sandboxes", Detail: err.Error(), Fix: "see the message"}
+// checkFleet asks the fleet that commands go to what it holds.
+func (a *app) checkFleet(ctx context.Context) []finding {
+	c, err := a.client(ctx)
+	var info atoll.Server
+	if err == nil {
+		info, err = c.Info(ctx)
 	}
-	for _, p := range all {
-		if p.status.State == atoll.Failed {
+	if err != nil {
+		return []finding{{Check: "fleet", Detail: err.Error(), Fix: "see the message; 'atoll context show' says which server is asked"}}
+	}
+	where := "in this process"
+	if c.host != "" {
+		where = c.host
+	}
+	list := []finding{{Check: "fleet", OK: true, Detail: fmt.Sprintf("%s, version %s; you are %s", where, info.Version, info.Owner)}}
+	f := finding{Check: "sandboxes", OK: true}
+	all, err := c.Sandboxes(ctx, client.Filter{})
+	if err != nil {
+		return append(list, finding{Check: "sandboxes", Detail: err.Error(), Fix: "see the message"})
+	}
+	for _, i := range all {
+		if i.State == atoll.Failed {
 			f.OK = false
-			f.Fix = "atoll rm " + p.status.ID + "  (what it held is lost)"
-			f.Detail = p.status.ID + " can't be read"
-			return f
+			f.Fix = "atoll rm " + i.ID + "  (what it held is lost)"
+			f.Detail = i.ID + " is in error: " + readyText(i.Status)
+			return append(list, f)
 		}
 	}
-	f.Detail = fmt.Sprintf("%d kept, all readable", len(all))
+	f.Detail = fmt.Sprintf("%d kept, none in error", len(all))
+	return append(list, f)
+}
+
+// readyText says why a sandbox is or is not ready.
+func readyText(s atoll.Status) string {
+	for _, c := range s.Conditions {
+		if c.Type == "ready" {
+			return strings.TrimSpace(c.Reason + " " + c.Message)
+		}
+	}
+	return "unknown"
+}
+
+// checkConfig says which configuration counts.
+func (a *app) checkConfig() finding {
+	f := finding{Check: "configuration", OK: true, Detail: "defaults"}
+	var files []string
+	if _, err := os.Stat(a.config.file); err == nil {
+		files = append(files, a.config.file)
+	}
+	if a.config.project != "" {
+		files = append(files, a.config.project)
+	}
+	if len(files) > 0 {
+		f.Detail = strings.Join(files, ", ")
+	}
 	return f
 }

@@ -20,12 +20,12 @@ type driverReport struct {
 	Took      time.Duration  `json:"took"`
 }
 
-// survey probes every driver.
+// survey probes every driver of this machine.
 func (a *app) survey(ctx context.Context) []driverReport {
 	var list []driverReport
 	for _, d := range a.all() {
 		start := time.Now()
-		r := driverReport{Name: d.Name(), Default: d.Name() == defaultDriver}
+		r := driverReport{Name: d.Name(), Default: d.Name() == a.defaultDriver()}
 		f, err := d.Probe(ctx)
 		r.Available, r.Features, r.Took = err == nil, f, time.Since(start)
 		if err != nil {
@@ -36,13 +36,39 @@ func (a *app) survey(ctx context.Context) []driverReport {
 	return list
 }
 
+// driverList asks the server that commands go to, or else this machine.
+func (a *app) driverList(ctx context.Context) ([]driverReport, error) {
+	away, err := a.elsewhere()
+	if err != nil || !away {
+		return a.survey(ctx), err
+	}
+	c, err := a.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	info, err := c.Info(ctx)
+	var list []driverReport
+	for _, d := range info.Drivers {
+		r := driverReport{Name: d.Name, Default: d.Default, Available: d.Features != nil, Error: d.Error, Took: time.Since(start)}
+		if d.Features != nil {
+			r.Features = *d.Features
+		}
+		list = append(list, r)
+	}
+	return list, err
+}
+
 func (a *app) driversCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "drivers",
-		Short: "Show what can build sandboxes here",
+		Short: "Show what can build sandboxes here, or on the server in use",
 		Args:  needArgs(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			list := a.survey(cmd.Context())
+			list, err := a.driverList(cmd.Context())
+			if err != nil {
+				return err
+			}
 			if a.json {
 				return a.print(list)
 			}
@@ -79,6 +105,10 @@ func abilities(f atoll.Features) string {
 		{"dial", f.Dial},
 		{"stats", f.Stats},
 		{"history", f.History},
+		{"tty", f.TTY},
+		{"signals", f.Signals},
+		{"watch", f.Watch},
+		{"mounts", f.Mounts},
 	} {
 		if x.on {
 			can = append(can, x.word)

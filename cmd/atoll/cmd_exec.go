@@ -7,6 +7,7 @@ import (
 func (a *app) execCommand() *cobra.Command {
 	var x execFlags
 	var env, envFiles []string
+	var detach bool
 	cmd := &cobra.Command{
 		Use:   "exec [flags] SANDBOX -- PROGRAM [ARG...]",
 		Short: "Run a command in a sandbox",
@@ -16,7 +17,8 @@ A program runs in a process of its own. The exit status is the command's own;
 see 'atoll run --help' for the others.`,
 		Example: `  atoll exec box -- grep -rn needle /src
   atoll exec -c 'cd /src && export LANG=C' box
-  atoll exec -c pwd box`,
+  atoll exec -c pwd box
+  atoll logs -f box $(atoll exec -d box -- make)`,
 		Args:              needArgs(1, -1, "a sandbox and a command"),
 		ValidArgsFunction: a.complete(0),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -24,7 +26,7 @@ see 'atoll run --help' for the others.`,
 			if err != nil {
 				return err
 			}
-			if cmd.Env, err = environment(env, envFiles); err != nil {
+			if cmd.Env, err = environment(env, envFiles, "--env"); err != nil {
 				return err
 			}
 			sb, err := a.open(c.Context(), args[0])
@@ -32,15 +34,14 @@ see 'atoll run --help' for the others.`,
 				return err
 			}
 			if cmd.Shell != "" && cmd.Dir == "" && len(cmd.Env) == 0 {
-				p, err := a.find(c.Context(), args[0])
+				info, err := sb.Info(c.Context())
 				if err != nil {
 					return err
 				}
-				features, err := p.driver.Probe(c.Context())
-				if err != nil {
-					return err
-				}
-				cmd.Session = features.Session
+				cmd.Session = info.Features.Session
+			}
+			if detach {
+				return a.detach(c.Context(), sb, cmd)
 			}
 			return a.exec(c.Context(), sb, cmd)
 		},
@@ -49,5 +50,6 @@ see 'atoll run --help' for the others.`,
 	x.add(cmd)
 	cmd.Flags().StringArrayVarP(&env, "env", "e", nil, "environment variable NAME=VALUE, or NAME to take it from here (repeatable)")
 	cmd.Flags().StringArrayVar(&envFiles, "env-file", nil, "file of NAME=VALUE lines (repeatable)")
+	cmd.Flags().BoolVarP(&detach, "detach", "d", false, "let it run by itself and print its process id, for 'atoll logs', 'attach' and 'kill'")
 	return cmd
 }

@@ -22,17 +22,24 @@ flags change what the second one has of its own. Its name is printed on stdout.`
 			if err != nil {
 				return err
 			}
-			spec, err := f.spec()
+			spec, err := f.spec(a.config.flagsOnly())
 			if err != nil {
 				return err
 			}
-			fork, err := a.make(cmd.Context(), spec, func(spec atoll.Spec) (atoll.Sandbox, error) {
-				return atoll.Fork(cmd.Context(), sb, from, spec)
+			var fork atoll.Sandbox
+			err = named(spec.Name, func(name string) error {
+				spec.Name = name
+				fork, err = atoll.Fork(cmd.Context(), sb, from, spec)
+				return err
 			})
 			if err != nil {
 				return err
 			}
-			return a.show(cmd.Context(), fork)
+			second, err := a.open(cmd.Context(), fork.ID())
+			if err != nil {
+				return err
+			}
+			return a.show(cmd.Context(), second)
 		},
 	}
 	f.add(cmd)

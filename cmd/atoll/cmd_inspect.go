@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,10 +15,9 @@ import (
 
 // inspection is all about a sandbox.
 type inspection struct {
-	atoll.Status
+	atoll.Info
 	Stats     *atoll.Stats         `json:"stats,omitempty"`
 	Snapshots []atoll.SnapshotInfo `json:"snapshots,omitempty"`
-	Features  atoll.Features       `json:"features"`
 }
 
 func (a *app) inspectCommand() *cobra.Command {
@@ -41,28 +42,20 @@ func (a *app) inspectCommand() *cobra.Command {
 func (a *app) inspect(cmd *cobra.Command, key string) (inspection, error) {
 	var in inspection
 	ctx := cmd.Context()
-	p, err := a.find(ctx, key)
+	sb, err := a.open(ctx, key)
 	if err != nil {
 		return in, err
 	}
-	if in.Features, err = p.driver.Probe(ctx); err != nil {
+	if in.Info, err = sb.Info(ctx); err != nil {
 		return in, err
 	}
-	in.Status = p.status
-	if p.status.State == atoll.Failed {
+	if in.State == atoll.Failed {
 		return in, nil // there is no more to learn of it
-	}
-	sb, err := p.driver.Open(ctx, p.status.ID)
-	if err != nil {
-		return in, err
-	}
-	if in.Status, err = sb.Status(ctx); err != nil {
-		return in, err
 	}
 	st, err := atoll.StatsOf(ctx, sb)
 	if err == nil {
 		in.Stats = &st
-	} else if !errors.Is(err, atoll.ErrUnsupported) {
+	} else if !errors.Is(err, atoll.ErrUnsupported) && !errors.Is(err, atoll.ErrState) {
 		return in, err
 	}
 	in.Snapshots, err = atoll.Snapshots(ctx, sb)
@@ -76,11 +69,21 @@ func (in inspection) rows() [][]string {
 	rows := [][]string{
 		{"name", in.Name},
 		{"id", in.ID},
+		{"owner", in.Owner.String()},
 		{"driver", in.Driver},
 		{"isolation", in.Isolation},
 		{"state", string(in.State)},
 		{"created", in.Created.Local().Format("2006-01-02 15:04:05")},
 		{"active", age(in.Active) + " ago"},
+		{"commands under way", strconv.Itoa(in.Commands)},
+		{"lifecycle", lifecycleText(in.Config.Lifecycle)},
+		{"ends", until(in.Expires)},
+	}
+	for _, w := range in.Config.Workspaces {
+		rows = append(rows, []string{"workspace", mountText(w.Workspace, w.At(), w.ReadOnly)})
+	}
+	for _, m := range in.Config.Mounts {
+		rows = append(rows, []string{"mount", mountText(m.Source, m.Target, m.ReadOnly)})
 	}
 	for _, c := range in.Conditions {
 		rows = append(rows, []string{c.Type, strings.TrimSpace(fmt.Sprintf("%v %s %s", c.True, c.Reason, c.Message))})
@@ -99,4 +102,26 @@ func (in inspection) rows() [][]string {
 		rows = append(rows, []string{"snapshot", strings.TrimSpace(fmt.Sprintf("%s %s, %s ago, %s", s.ID, s.Name, age(s.Created), bytesText(s.Size)))})
 	}
 	return rows
+}
+
+func mountText(what, target string, ro bool) string {
+	if ro {
+		return what + " at " + target + ", read only"
+	}
+	return what + " at " + target
+}
+
+// lifecycleText says in words when a sandbox ends.
+func lifecycleText(l atoll.Lifecycle) string {
+	l = l.Effective()
+	text := string(l.Policy)
+	for _, d := range []struct {
+		d    time.Duration
+		what string
+	}{{l.Idle, "without use"}, {l.TTL, "in all"}, {l.Lifetime, "when not in use"}} {
+		if d.d > 0 {
+			text += fmt.Sprintf(", %s %s", age(time.Now().Add(-d.d)), d.what)
+		}
+	}
+	return text
 }

@@ -3,55 +3,107 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/client"
 )
 
 func (a *app) lsCommand() *cobra.Command {
-	var labels []string
+	var labels, states []string
 	var ids bool
+	var filter client.Filter
 	cmd := &cobra.Command{
-		Use: "ls", Aliases: []string{"list", "ps"},
+		Use: "ls", Aliases: []string{"list"},
 		Short: "List sandboxes",
-		Args:  needArgs(0, 0, "no arguments"),
+		Example: `  atoll ls --label team=web --state running
+  atoll rm $(atoll ls --ids --label temporary)
+  atoll ls --json --all-owners`,
+		Args: needArgs(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, err := a.every(cmd.Context())
+			for _, s := range states {
+				st, err := oneOf(s, atoll.Created, atoll.Starting, atoll.Running, atoll.Pausing, atoll.Paused, atoll.Stopping, atoll.Stopped, atoll.Failed, atoll.Destroyed)
+				if err != nil {
+					return fmt.Errorf("%w: --state %q: %w", atoll.ErrInvalid, s, err)
+				}
+				filter.States = append(filter.States, st)
+			}
+			all, err := a.sandboxes(cmd.Context(), filter)
 			if err != nil {
 				return err
 			}
-			all = slices.DeleteFunc(all, func(p place) bool { return !labelled(p.status, labels) })
-			switch {
-			case a.json:
-				list := make([]atoll.Status, 0, len(all))
-				for _, p := range all {
-					list = append(list, p.status)
-				}
-				return a.print(list)
-			case ids || a.quiet:
-				for _, p := range all {
-					if _, err := fmt.Fprintln(a.out, p.status.ID); err != nil {
-						return err
-					}
-				}
-				return nil
-			case len(all) == 0:
-				a.progress("no sandboxes; 'atoll create' makes one")
-				return nil
-			}
-			rows := [][]string{{"NAME", "ID", "DRIVER", "ISOLATION", "STATE", "CREATED", "ACTIVE"}}
-			for _, p := range all {
-				s := p.status
-				rows = append(rows, []string{s.Name, s.ID, s.Driver, s.Isolation, string(s.State), age(s.Created) + " ago", age(s.Active) + " ago"})
-			}
-			return a.table(rows)
+			all = slices.DeleteFunc(a.ofDriver(all), func(i atoll.Info) bool { return !labelled(i.Status, labels) })
+			return a.list(all, ids, filter.AllOwners)
 		},
 	}
-	cmd.Flags().StringArrayVarP(&labels, "label", "l", nil, "only those with this label, NAME or NAME=VALUE (repeatable)")
-	cmd.Flags().BoolVar(&ids, "ids", false, "only the ids")
+	fl := cmd.Flags()
+	fl.StringArrayVarP(&labels, "label", "l", nil, "only those with this label, `NAME` or NAME=VALUE (repeatable)")
+	fl.StringArrayVar(&states, "state", nil, "only those in this `STATE` (repeatable)")
+	fl.BoolVarP(&filter.All, "all", "a", false, "destroyed ones too, as long as they are remembered")
+	fl.BoolVar(&filter.AllOwners, "all-owners", false, "those of all owners (needs the scope admin)")
+	fl.BoolVar(&ids, "ids", false, "only the ids")
 	return cmd
+}
+
+// ofDriver leaves out what is not of the driver that --driver names.
+func (a *app) ofDriver(all []atoll.Info) []atoll.Info {
+	name := get[string](a.config.flagsOnly(), "driver")
+	return slices.DeleteFunc(all, func(i atoll.Info) bool { return name != "" && i.Driver != name })
+}
+
+// list shows sandboxes.
+func (a *app) list(all []atoll.Info, ids, owners bool) error {
+	switch {
+	case a.json:
+		if all == nil {
+			all = []atoll.Info{}
+		}
+		return a.print(all)
+	case ids || a.quiet:
+		for _, i := range all {
+			if _, err := fmt.Fprintln(a.out, i.ID); err != nil {
+				return err
+			}
+		}
+		return nil
+	case len(all) == 0:
+		a.progress("no sandboxes; 'atoll create' makes one")
+		return nil
+	}
+	rows := [][]string{{"NAME", "ID", "DRIVER", "ISOLATION", "STATE", "CREATED", "ACTIVE", "ENDS", "OWNER"}}
+	for _, i := range all {
+		rows = append(rows, []string{i.Name, i.ID, i.Driver, i.Isolation, stateText(i), age(i.Created) + " ago", age(i.Active) + " ago", until(i.Expires), i.Owner.String()})
+	}
+	if !owners {
+		for n, row := range rows {
+			rows[n] = row[:len(row)-1]
+		}
+	}
+	return a.table(rows)
+}
+
+// stateText is a sandbox's state, with how many commands are under way.
+func stateText(i atoll.Info) string {
+	if i.Commands > 0 {
+		return string(i.State) + " (" + strconv.Itoa(i.Commands) + ")"
+	}
+	return string(i.State)
+}
+
+// until is how long from now a time is; "-" for never.
+func until(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	d := time.Until(t)
+	if d <= 0 {
+		return "now"
+	}
+	return "in " + age(time.Now().Add(-d))
 }
 
 func labelled(s atoll.Status, want []string) bool {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/client"
 )
 
 func (a *app) rmCommand() *cobra.Command {
@@ -16,7 +17,7 @@ func (a *app) rmCommand() *cobra.Command {
 		Use: "rm SANDBOX...", Aliases: []string{"remove", "destroy"},
 		Short:             "Remove sandboxes and all they hold",
 		Args:              needArgs(0, -1, "sandboxes, or --all"),
-		ValidArgsFunction: a.complete(0),
+		ValidArgsFunction: a.complete(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all == (len(args) > 0) {
 				return fmt.Errorf("%w: name the sandboxes to remove, or say --all", atoll.ErrInvalid)
@@ -26,8 +27,8 @@ func (a *app) rmCommand() *cobra.Command {
 				return err
 			}
 			var errs []error
-			for _, p := range list {
-				errs = append(errs, a.remove(cmd.Context(), p))
+			for _, d := range list {
+				errs = append(errs, a.remove(cmd.Context(), d))
 			}
 			return errors.Join(errs...)
 		},
@@ -38,25 +39,30 @@ func (a *app) rmCommand() *cobra.Command {
 }
 
 // doomed finds all that is to be removed before anything is.
-func (a *app) doomed(ctx context.Context, keys []string, force bool) ([]place, error) {
+func (a *app) doomed(ctx context.Context, keys []string, force bool) ([]atoll.Info, error) {
 	if len(keys) == 0 {
-		return a.every(ctx)
+		all, err := a.sandboxes(ctx, client.Filter{})
+		return a.ofDriver(all), err
 	}
-	var list []place
+	var list []atoll.Info
 	var errs []error
 	for _, key := range keys {
-		p, err := a.find(ctx, key)
+		sb, err := a.open(ctx, key)
 		if force && errors.Is(err, atoll.ErrNotFound) {
 			continue
 		}
+		if err == nil {
+			var info atoll.Info
+			info, err = sb.Info(ctx)
+			list = append(list, info)
+		}
 		errs = append(errs, err)
-		list = append(list, p)
 	}
 	return list, errors.Join(errs...)
 }
 
-func (a *app) remove(ctx context.Context, p place) error {
-	sb, err := p.driver.Open(ctx, p.status.ID)
+func (a *app) remove(ctx context.Context, info atoll.Info) error {
+	sb, err := a.link.Sandbox(ctx, info.ID)
 	if errors.Is(err, atoll.ErrNotFound) {
 		return nil // somebody was faster
 	}
@@ -67,7 +73,7 @@ func (a *app) remove(ctx context.Context, p place) error {
 		return err
 	}
 	if !a.json {
-		_, err = fmt.Fprintln(a.out, label(p.status))
+		_, err = fmt.Fprintln(a.out, label(info.Status))
 	}
 	return err
 }

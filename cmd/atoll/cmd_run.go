@@ -65,7 +65,9 @@ func (a *app) runCommand() *cobra.Command {
 		Short: "Run one command in a new sandbox, then remove it",
 		Long: `Run one command in a new sandbox, then remove it. Input and output go through;
 the exit status is the command's own, 124 when it passed its deadline, 125 when
-atoll could not run it, 126 or 127 when the program can't be executed or found.`,
+atoll could not run it, 126 or 127 when the program can't be executed or found.
+On this machine the sandbox is only in memory, unless it is to be kept or needs a
+workspace, a pool, secrets or steps to prepare it.`,
 		Example: `  atoll run -- sh -c 'seq 10 | paste -sd+ | bc'
   echo 'echo hi from a script' | atoll run -- sh
   atoll run --json --timeout 2s -- sh -c 'while :; do :; done'`,
@@ -74,40 +76,61 @@ atoll could not run it, 126 or 127 when the program can't be executed or found.`
 			if err != nil {
 				return err
 			}
-			spec, err := f.spec()
+			cfg, err := f.config(a.config)
 			if err != nil {
 				return err
 			}
-			return a.runOnce(c.Context(), spec, cmd, keep)
+			away, err := a.elsewhere()
+			if err != nil {
+				return err
+			}
+			if keep || away || f.needsFleet(a.config) {
+				return a.runInFleet(c.Context(), cfg, cmd, keep)
+			}
+			return a.runHere(c.Context(), cfg, cmd)
 		},
 	}
 	cmd.Flags().SetInterspersed(false)
 	x.add(cmd)
 	f.add(cmd)
+	f.addFleet(cmd)
 	cmd.Flags().BoolVar(&keep, "keep", false, "leave the sandbox there afterwards")
 	return cmd
 }
 
-// runOnce creates, executes and destroys.
-func (a *app) runOnce(ctx context.Context, spec atoll.Spec, cmd atoll.Cmd, keep bool) (err error) {
+// runHere creates, executes and destroys, without a fleet: nobody will look for
+// the sandbox again.
+func (a *app) runHere(ctx context.Context, cfg atoll.Config, cmd atoll.Cmd) (err error) {
 	d, err := a.driver()
 	if err != nil {
 		return err
 	}
-	var sb atoll.Sandbox
-	if keep {
-		sb, err = a.make(ctx, spec, func(spec atoll.Spec) (atoll.Sandbox, error) { return d.Create(ctx, spec) })
-	} else {
-		if _, ok := d.(*virtual.Driver); ok {
-			d = virtual.New() // nobody will look for it again: memory is enough
-		}
-		sb, err = d.Create(ctx, spec)
+	if _, ok := d.(*virtual.Driver); ok {
+		d = virtual.New() // memory is enough
 	}
+	sb, err := d.Create(ctx, cfg.Spec)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, sb.Destroy(context.WithoutCancel(ctx))) }()
+	return a.exec(ctx, sb, cmd)
+}
+
+// runInFleet does the same in the fleet, where the sandbox may stay.
+func (a *app) runInFleet(ctx context.Context, cfg atoll.Config, cmd atoll.Cmd, keep bool) (err error) {
+	if !keep {
+		cfg.Lifecycle = atoll.Lifecycle{Policy: atoll.PolicyOneshot}
+	}
+	sb, err := a.create(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	if keep {
-		a.progress("atoll: kept as %s", spec.Name)
+		info, err := sb.Info(ctx)
+		if err != nil {
+			return err
+		}
+		a.progress("atoll: kept as %s", label(info.Status))
 	} else {
 		defer func() { err = errors.Join(err, sb.Destroy(context.WithoutCancel(ctx))) }()
 	}

@@ -17,12 +17,20 @@ func (a *app) startCommand() *cobra.Command {
 	return a.switchCommand("start", "Start stopped sandboxes", atoll.Start)
 }
 
+func (a *app) pauseCommand() *cobra.Command {
+	return a.switchCommand("pause", "Freeze what runs in sandboxes", atoll.Pause)
+}
+
+func (a *app) resumeCommand() *cobra.Command {
+	return a.switchCommand("resume", "Let paused sandboxes go on", atoll.Resume)
+}
+
 func (a *app) switchCommand(verb, short string, do func(context.Context, atoll.Sandbox) error) *cobra.Command {
 	return &cobra.Command{
 		Use:               verb + " SANDBOX...",
 		Short:             short,
 		Args:              needArgs(1, -1, "sandboxes"),
-		ValidArgsFunction: a.complete(0),
+		ValidArgsFunction: a.complete(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var errs []error
 			for _, key := range args {

@@ -61,6 +61,7 @@ func run(ctx context.Context, args []string, io streams) int {
 	root := a.root()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	err = errors.Join(err, a.hangUp(ctx))
 	var st status
 	switch {
 	case err == nil:
@@ -149,7 +150,7 @@ reaches inside unless you name it. Try:
 		SilenceUsage: true, SilenceErrors: true,
 		Args:                       a.noSuchCommand,
 		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		PersistentPreRunE:          func(*cobra.Command, []string) error { return a.configure() },
+		PersistentPreRunE:          func(cmd *cobra.Command, _ []string) error { return a.configure(cmd) },
 		SuggestionsMinimumDistance: 2,
 	}
 	root.SetIn(a.in)
@@ -161,12 +162,16 @@ reaches inside unless you name it. Try:
 	f := root.PersistentFlags()
 	f.StringVar(&a.driverName, "driver", "", "what builds the sandbox (default \"virtual\"; see 'atoll drivers'; $ATOLL_DRIVER)")
 	f.StringVar(&a.home, "home", "", "directory that sandboxes are kept in (default ~/.local/share/atoll; $ATOLL_HOME)")
+	f.StringVar(&a.hostFlag, "host", "", "server to talk to: https://HOST[:PORT] or unix:///PATH ($ATOLL_HOST, with $ATOLL_TOKEN)")
+	f.String("context", "", "which of the servers you know to talk to; local: this machine ($ATOLL_CONTEXT)")
 	f.BoolVar(&a.json, "json", false, "print results as JSON, for programs")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "no progress, only results")
 	root.AddGroup(
 		&cobra.Group{ID: "sandbox", Title: "Sandboxes:"},
 		&cobra.Group{ID: "work", Title: "Work in one:"},
 		&cobra.Group{ID: "time", Title: "Go back, or double it:"},
+		&cobra.Group{ID: "keep", Title: "Besides sandboxes:"},
+		&cobra.Group{ID: "fleet", Title: "Servers:"},
 		&cobra.Group{ID: "self", Title: "About atoll:"},
 	)
 	add := func(group string, cmds ...*cobra.Command) {
@@ -175,10 +180,12 @@ reaches inside unless you name it. Try:
 			root.AddCommand(c)
 		}
 	}
-	add("sandbox", a.runCommand(), a.createCommand(), a.lsCommand(), a.inspectCommand(), a.startCommand(), a.stopCommand(), a.rmCommand())
-	add("work", a.execCommand(), a.shellCommand(), a.cpCommand(), a.statsCommand(), a.historyCommand())
+	add("sandbox", a.runCommand(), a.createCommand(), a.lsCommand(), a.inspectCommand(), a.startCommand(), a.stopCommand(), a.pauseCommand(), a.resumeCommand(), a.rmCommand(), a.topCommand())
+	add("work", a.execCommand(), a.shellCommand(), a.cpCommand(), a.statsCommand(), a.historyCommand(), a.logsCommand(), a.psCommand(), a.attachCommand(), a.killCommand())
 	add("time", a.snapshotCommand(), a.forkCommand())
-	add("self", a.driversCommand(), a.doctorCommand(), a.demoCommand(), a.versionCommand())
+	add("keep", a.workspaceCommand(), a.poolCommand())
+	add("fleet", a.serveCommand(), a.contextCommand(), a.loginCommand(), a.logoutCommand(), a.tokenCommand(), a.quotaCommand(), a.eventsCommand(), a.auditCommand())
+	add("self", a.driversCommand(), a.doctorCommand(), a.demoCommand(), a.configCommand(), a.versionCommand())
 	root.SetHelpCommandGroupID("self")
 	root.SetCompletionCommandGroupID("self")
 	return root

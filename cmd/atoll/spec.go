@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -13,77 +14,160 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// specFlags are the flags that say what sandbox is wanted.
+// specFlags are the flags that say what sandbox is wanted. Those that can also
+// be configured are read from there: see keys.
 type specFlags struct {
-	name, dir, image, runtime, user string
-	env, envFiles, labels, allow    []string
-	memory, disk, fileSize          string
-	files, pids                     int
-	cpus                            float64
-	network                         string
-	execTimeout                     time.Duration
+	name, dir, runtime, user string
+	env, envFiles, labels    []string
+	fileSize                 string
+	files, pids              int
+	mounts, secrets, prepare []string
+	pool                     string
 }
 
 func (f *specFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.SortFlags = false
-	fl.StringVarP(&f.name, "name", "n", "", "name of the sandbox")
-	fl.StringArrayVarP(&f.env, "env", "e", nil, "environment variable NAME=VALUE, or NAME to take it from here (repeatable)")
-	fl.StringArrayVar(&f.envFiles, "env-file", nil, "file of NAME=VALUE lines (repeatable)")
-	fl.StringArrayVarP(&f.labels, "label", "l", nil, "label NAME=VALUE (repeatable)")
-	fl.StringVar(&f.dir, "dir", "", "working directory inside")
-	fl.StringVar(&f.memory, "memory", "", "limit of memory, like 64m")
-	fl.StringVar(&f.disk, "disk", "", "limit of all files together, like 100m")
-	fl.StringVar(&f.fileSize, "file-size", "", "limit of one file, like 10m")
+	fl.StringVarP(&f.name, "name", "n", "", "`NAME` of the sandbox")
+	fl.StringArrayVarP(&f.env, "env", "e", nil, "environment variable `NAME=VALUE`, or NAME to take it from here (repeatable)")
+	fl.StringArrayVar(&f.envFiles, "env-file", nil, "`FILE` of NAME=VALUE lines (repeatable)")
+	fl.StringArrayVarP(&f.labels, "label", "l", nil, "label `NAME=VALUE` (repeatable)")
+	fl.StringVar(&f.dir, "dir", "", "working `DIRECTORY` inside")
+	fl.String("memory", "", "limit of memory, a `SIZE` like 64m")
+	fl.String("disk", "", "limit of all files together, a `SIZE` like 100m")
+	fl.StringVar(&f.fileSize, "file-size", "", "limit of one file, a `SIZE` like 10m")
 	fl.IntVar(&f.files, "files", 0, "limit of files and directories")
 	fl.IntVar(&f.pids, "pids", 0, "limit of processes at once")
-	fl.Float64Var(&f.cpus, "cpus", 0, "limit of processors")
-	fl.StringVar(&f.network, "network", "", "none, nat, bridge or open (default none)")
-	fl.StringArrayVar(&f.allow, "allow", nil, "host that may be reached: NAME, *.NAME:PORT or a URL prefix (repeatable)")
-	fl.DurationVar(&f.execTimeout, "exec-timeout", 0, "limit of each command, like 30s")
-	fl.StringVar(&f.image, "image", "", "image of the root file system")
+	fl.String("cpus", "", "limit of processors, a `NUMBER` like 1.5")
+	fl.String("network", "", "`MODE`: none, nat, bridge or open (default none)")
+	fl.StringArray("allow", nil, "`HOST` that may be reached: NAME, *.NAME:PORT or a URL prefix (repeatable)")
+	fl.String("exec-timeout", "", "limit of each command, a `DURATION` like 30s, or never")
+	fl.String("image", "", "`IMAGE` of the root file system")
 	fl.StringVar(&f.runtime, "runtime", "", "stronger wall of the driver")
-	fl.StringVarP(&f.user, "user", "u", "", "user inside")
+	fl.StringVarP(&f.user, "user", "u", "", "`USER` inside")
+	fl.StringArrayVar(&f.mounts, "mount", nil, "directory of the server's machine, as `SOURCE:TARGET[:ro]` (repeatable)")
+}
+
+// addFleet adds what only a new sandbox of a fleet has.
+func (f *specFlags) addFleet(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringArray("workspace", nil, "files that outlive the sandbox, as `NAME[:TARGET[:ro]]`; made if it is missing (repeatable)")
+	fl.StringArrayVar(&f.secrets, "secret", nil, "environment variable `NAME=VALUE` that is never shown, or NAME to take it from here (repeatable)")
+	fl.StringArrayVar(&f.prepare, "prepare", nil, "YAML `FILE` of steps to do before the first command (repeatable)")
+	fl.StringVar(&f.pool, "pool", "", "claim a ready sandbox of this `POOL`")
+}
+
+// addLife adds when a sandbox ends by itself.
+func (f *specFlags) addLife(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.String("policy", "", "`POLICY`: session (removed after 30m without use), longrunning (stopped after 2h), oneshot or persistent (default persistent)")
+	fl.String("idle", "", "`DURATION` without use until it is removed or stopped, like 30m, or never")
+	fl.String("ttl", "", "`DURATION` until it is removed, used or not")
+	fl.String("lifetime", "", "`DURATION` until it is removed, once it is not in use")
+}
+
+// needsFleet reports whether a sandbox is wanted that only a fleet can make.
+func (f *specFlags) needsFleet(c *config) bool {
+	return len(f.secrets)+len(f.prepare) > 0 || f.pool != "" || len(c.settings["defaults.workspaces"].texts) > 0
+}
+
+// config builds the Config from the flags and what is configured, or names
+// every mistake.
+func (f *specFlags) config(c *config) (atoll.Config, error) {
+	spec, err := f.spec(c)
+	cfg := atoll.Config{
+		Spec: spec, Pool: f.pool, Workspaces: getList[atoll.WorkspaceMount](c, "defaults.workspaces"),
+		Lifecycle: atoll.Lifecycle{
+			Policy: get[atoll.Policy](c, "defaults.lifecycle.policy"), Idle: get[time.Duration](c, "defaults.lifecycle.idle"),
+			TTL: get[time.Duration](c, "defaults.lifecycle.ttl"), Lifetime: get[time.Duration](c, "defaults.lifecycle.lifetime"),
+		},
+	}
+	if c.settings["driver"].origin != "" {
+		cfg.Driver = get[string](c, "driver")
+	}
+	errs := []error{err}
+	secrets, err := environment(f.secrets, nil, "--secret")
+	errs = append(errs, err)
+	for _, s := range secrets {
+		if cfg.Secrets == nil {
+			cfg.Secrets = make(map[string]string)
+		}
+		k, v, _ := strings.Cut(s, "=")
+		cfg.Secrets[k] = v
+	}
+	for _, name := range f.prepare {
+		steps, err := readSteps(name)
+		cfg.Prepare, errs = append(cfg.Prepare, steps...), append(errs, err)
+	}
+	if err = errors.Join(errs...); err == nil {
+		err = cfg.Check()
+	}
+	return cfg, err
 }
 
 // spec builds the Spec, or names every mistake.
-func (f *specFlags) spec() (atoll.Spec, error) {
+func (f *specFlags) spec(c *config) (atoll.Spec, error) {
 	s := atoll.Spec{
-		Name: f.name, Dir: f.dir, Image: f.image, Runtime: f.runtime, User: f.user,
-		Limits:   atoll.Resources{CPU: f.cpus, Files: f.files, PIDs: f.pids},
-		Network:  atoll.Network{Mode: atoll.NetworkMode(f.network), Allow: f.allow},
-		Timeouts: atoll.Timeouts{Exec: f.execTimeout},
+		Name: f.name, Dir: f.dir, Image: get[string](c, "defaults.image"), Runtime: f.runtime, User: f.user,
+		Limits: atoll.Resources{
+			CPU: get[float64](c, "defaults.cpus"), Files: f.files, PIDs: f.pids,
+			Memory: get[int64](c, "defaults.memory"), Disk: get[int64](c, "defaults.disk"),
+		},
+		Network:  atoll.Network{Mode: get[atoll.NetworkMode](c, "defaults.network"), Allow: getList[string](c, "defaults.allow")},
+		Timeouts: atoll.Timeouts{Exec: get[time.Duration](c, "defaults.exec_timeout")},
 	}
+	var errs []error
 	var err error
-	if s.Env, err = environment(f.env, f.envFiles); err != nil {
-		return s, err
-	}
-	for _, l := range f.labels {
-		k, v, ok := strings.Cut(l, "=")
-		if !ok || k == "" {
-			return s, fmt.Errorf("%w: --label %q: must be NAME=VALUE", atoll.ErrInvalid, l)
-		}
-		if s.Labels == nil {
-			s.Labels = make(map[string]string)
-		}
-		s.Labels[k] = v
-	}
-	for _, size := range []struct {
-		flag, text string
-		to         *int64
-	}{{"memory", f.memory, &s.Limits.Memory}, {"disk", f.disk, &s.Limits.Disk}, {"file-size", f.fileSize, &s.Limits.FileSize}} {
-		if size.text == "" {
-			continue
-		}
-		if *size.to, err = parseSize(size.text); err != nil {
-			return s, fmt.Errorf("%w: --%s %q: %w", atoll.ErrInvalid, size.flag, size.text, err)
+	s.Env, err = environment(f.env, f.envFiles, "--env")
+	errs = append(errs, err)
+	s.Labels, err = labelsOf(f.labels)
+	errs = append(errs, err)
+	if f.fileSize != "" {
+		if s.Limits.FileSize, err = parseSize(f.fileSize); err != nil {
+			errs = append(errs, fmt.Errorf("%w: --file-size %q: %w", atoll.ErrInvalid, f.fileSize, err))
 		}
 	}
-	return s, nil
+	for _, m := range f.mounts {
+		mount, err := parseMount(m)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%w: --mount %q: %w", atoll.ErrInvalid, m, err))
+		}
+		s.Mounts = append(s.Mounts, mount)
+	}
+	return s, errors.Join(errs...)
 }
 
-// environment reads --env and --env-file; what stands in --env wins.
-func environment(vars, files []string) ([]string, error) {
+func labelsOf(texts []string) (map[string]string, error) {
+	var labels map[string]string
+	for _, l := range texts {
+		k, v, ok := strings.Cut(l, "=")
+		if !ok || k == "" {
+			return nil, fmt.Errorf("%w: --label %q: must be NAME=VALUE", atoll.ErrInvalid, l)
+		}
+		if labels == nil {
+			labels = make(map[string]string)
+		}
+		labels[k] = v
+	}
+	return labels, nil
+}
+
+// parseMount reads SOURCE:TARGET[:ro].
+func parseMount(text string) (atoll.Mount, error) {
+	source, target, ro, err := mountParts(text)
+	if err == nil && (source == "" || target == "") {
+		err = errors.New("must be SOURCE:TARGET[:ro]")
+	}
+	if err != nil {
+		return atoll.Mount{}, err
+	}
+	abs, err := parsePath(source)
+	return atoll.Mount{Source: abs, Target: target, ReadOnly: ro}, err
+}
+
+// environment reads --env and --env-file; what stands in --env, the flag that
+// errors name, wins.
+func environment(vars, files []string, flag string) ([]string, error) {
 	var env []string
 	for _, name := range files {
 		f, err := os.Open(name)
@@ -110,7 +194,7 @@ func environment(vars, files []string) ([]string, error) {
 		if !strings.Contains(e, "=") {
 			v, ok := os.LookupEnv(e)
 			if !ok {
-				return nil, fmt.Errorf("%w: --env %s: it is not set here; write --env %s=VALUE", atoll.ErrInvalid, e, e)
+				return nil, fmt.Errorf("%w: %s %s: it is not set here; write %s %s=VALUE", atoll.ErrInvalid, flag, e, flag, e)
 			}
 			e += "=" + v
 		}

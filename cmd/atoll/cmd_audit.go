@@ -1,0 +1,45 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/atoll-sandbox/atoll/client"
+)
+
+func (a *app) auditCommand() *cobra.Command {
+	f := client.AuditFilter{Limit: 50}
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "Show who called what, newest first",
+		Example: `  atoll audit --action exec --limit 10
+  atoll audit --json --all-owners`,
+		Args: needArgs(0, 0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			list, err := c.Audit(cmd.Context(), f)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.print(some(list))
+			}
+			rows := [][]string{{"TIME", "OWNER", "TOKEN", "ACTION", "OBJECT", "OUTCOME", "TOOK", "DETAIL"}}
+			for _, e := range list {
+				rows = append(rows, []string{e.Time.Local().Format(time.DateTime), e.Owner.String(), e.Token, e.Action, e.Object, e.Outcome, round(e.Duration).String(), oneLine(e.Detail)})
+			}
+			return a.table(rows)
+		},
+	}
+	fl := cmd.Flags()
+	fl.IntVar(&f.Limit, "limit", f.Limit, "how many")
+	fl.Int64Var(&f.Before, "before", 0, "only those before this id, for the next page")
+	fl.StringVar(&f.Action, "action", "", "only this `ACTION`: create, exec, …")
+	fl.StringVar(&f.Object, "object", "", "only those about this `OBJECT`")
+	fl.BoolVar(&f.AllOwners, "all-owners", false, "those of all owners (needs the scope admin)")
+	return cmd
+}

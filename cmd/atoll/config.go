@@ -1,0 +1,418 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+	"github.com/spf13/cobra"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// key is one thing that can be configured. Its value is the first of: a flag,
+// the environment, the project's file, the user's file, the default.
+type key struct {
+	name    string
+	form    form
+	def     string // of a list, separated by commas; empty: none
+	flag    string // the flag that sets it, on commands that have it
+	project bool   // a project's file may set it: nothing that opens a wall or names a place
+	shell   bool   // only flags and the environment set it
+	secret  bool   // its value is never shown
+	help    string
+}
+
+// form is what a value looks like.
+type form struct {
+	parse func(text string) (any, error)
+	list  bool
+}
+
+// forms of values.
+var (
+	formText     = form{parse: func(s string) (any, error) { return s, nil }}
+	formName     = form{parse: func(s string) (any, error) { return s, atoll.CheckName(s) }}
+	formPath     = form{parse: func(s string) (any, error) { return parsePath(s) }}
+	formHost     = form{parse: func(s string) (any, error) { return parseHost(s) }}
+	formToken    = form{parse: func(s string) (any, error) { return parseToken(s) }}
+	formSize     = form{parse: func(s string) (any, error) { return parseSize(s) }}
+	formDuration = form{parse: func(s string) (any, error) { return parseDuration(s) }}
+	formCount    = form{parse: func(s string) (any, error) { return parseCount(s) }}
+	formAmount   = form{parse: func(s string) (any, error) { return parseAmount(s) }}
+	formNetwork  = form{parse: func(s string) (any, error) {
+		return oneOf(s, atoll.NetworkNone, atoll.NetworkNAT, atoll.NetworkBridge, atoll.NetworkOpen)
+	}}
+	formPolicy = form{parse: func(s string) (any, error) {
+		return oneOf(s, atoll.PolicyOneshot, atoll.PolicySession, atoll.PolicyLongrunning, atoll.PolicyPersistent)
+	}}
+	formOutput     = form{parse: func(s string) (any, error) { return oneOf(s, "text", "json") }}
+	formWorkspaces = form{list: true, parse: func(s string) (any, error) { return parseWorkspace(s) }}
+	formHosts      = form{list: true, parse: func(s string) (any, error) { return s, nil }}
+	formListen     = form{list: true, parse: func(s string) (any, error) { return parseListen(s) }}
+	formCron       = form{parse: func(s string) (any, error) {
+		if _, err := cron.ParseStandard(s); err != nil {
+			return s, errors.New("must be five fields: minute, hour, day, month, weekday, like \"0 3 * * *\"")
+		}
+		return s, nil
+	}}
+)
+
+// keys is the whole list of them.
+var keys = []key{
+	{name: "home", form: formPath, flag: "home", help: "directory of the registry, sandboxes and workspaces"},
+	{name: "driver", form: formName, flag: "driver", help: "what builds sandboxes"},
+	{name: "host", form: formHost, flag: "host", shell: true, help: "server to talk to: https://HOST[:PORT], http://… or unix:///PATH"},
+	{name: "token", form: formToken, shell: true, secret: true, help: "token for host"},
+	{name: "context", form: formName, flag: "context", help: "which of contexts to talk to"},
+	{name: "output", form: formOutput, def: "text", flag: "json", help: "text or json"},
+
+	{name: "defaults.image", form: formText, flag: "image", project: true, help: "image of new sandboxes"},
+	{name: "defaults.memory", form: formSize, flag: "memory", project: true, help: "limit of memory, like 64m"},
+	{name: "defaults.disk", form: formSize, flag: "disk", project: true, help: "limit of all files together, like 100m"},
+	{name: "defaults.cpus", form: formAmount, flag: "cpus", project: true, help: "limit of processors, like 1.5"},
+	{name: "defaults.exec_timeout", form: formDuration, flag: "exec-timeout", project: true, help: "limit of each command, like 30s; \"never\": none"},
+	{name: "defaults.network", form: formNetwork, flag: "network", help: "none, nat, bridge or open"},
+	{name: "defaults.allow", form: formHosts, flag: "allow", help: "hosts that may be reached: NAME, *.NAME:PORT or a URL prefix"},
+	{name: "defaults.workspaces", form: formWorkspaces, flag: "workspace", help: "workspaces to mount: NAME[:TARGET[:ro]]"},
+	{name: "defaults.lifecycle.policy", form: formPolicy, def: "persistent", flag: "policy", project: true, help: "oneshot, session, longrunning or persistent"},
+	{name: "defaults.lifecycle.idle", form: formDuration, flag: "idle", project: true, help: "without use until it ends, like 30m; \"never\""},
+	{name: "defaults.lifecycle.ttl", form: formDuration, flag: "ttl", project: true, help: "until it is removed, used or not"},
+	{name: "defaults.lifecycle.lifetime", form: formDuration, flag: "lifetime", project: true, help: "until it is removed, once it is not in use"},
+
+	{name: "retention.keep", form: formDuration, def: "7d", help: "how long a workspace is kept after its last use; \"never\": for ever"},
+	{name: "retention.cron", form: formCron, def: "0 3 * * *", help: "when to look for workspaces that nobody uses"},
+	{name: "quota.sandboxes", form: formCount, help: "sandboxes of an owner"},
+	{name: "quota.cpu", form: formAmount, help: "processors of an owner's running sandboxes"},
+	{name: "quota.memory", form: formSize, help: "memory of an owner's running sandboxes"},
+	{name: "quota.disk", form: formSize, help: "disk of an owner's sandboxes and workspaces"},
+	{name: "quota.workspaces", form: formCount, help: "workspaces of an owner"},
+	{name: "quota.processes", form: formCount, help: "commands of an owner under way"},
+
+	{name: "serve.listen", form: formListen, flag: "listen", help: "addresses to listen on, like 127.0.0.1:8484"},
+	{name: "serve.socket", form: formPath, flag: "socket", help: "unix socket to listen on (default atoll.sock in home)"},
+	{name: "serve.tls.cert", form: formPath, flag: "tls-cert", help: "PEM file of the certificates for listen"},
+	{name: "serve.tls.key", form: formPath, flag: "tls-key", help: "PEM file of their key"},
+	{name: "serve.grace", form: formDuration, def: "10s", flag: "grace", help: "how long commands may go on when the server is to end"},
+}
+
+// env is the name of the environment variable that sets the key.
+func (k *key) env() string {
+	return "ATOLL_" + strings.ToUpper(strings.ReplaceAll(k.name, ".", "_"))
+}
+
+// shown is a value as people may see it.
+func (k *key) shown(text string) string {
+	if k.secret || k.name == "host" && strings.Contains(text, "@") {
+		return "***"
+	}
+	return strconv.Quote(text)
+}
+
+func findKey(name string) *key {
+	for i := range keys {
+		if keys[i].name == name {
+			return &keys[i]
+		}
+	}
+	return nil
+}
+
+// problem is one mistake in the configuration.
+type problem struct{ where, what string }
+
+func (p problem) Error() string { return p.where + ": " + p.what }
+func (p problem) Unwrap() error { return atoll.ErrInvalid }
+
+// setting is the value of a key.
+type setting struct {
+	key    *key
+	texts  []string // as they were written; one unless it is a list
+	values []any    // what they mean
+	origin string   // "default", "FILE:LINE", "$NAME", "--flag"
+}
+
+// read fills in what the texts mean.
+func (s *setting) read() error {
+	var errs []error
+	for _, t := range s.texts {
+		v, err := s.key.form.parse(t)
+		if err != nil {
+			errs = append(errs, problem{s.origin, s.key.name + " " + s.key.shown(t) + ": " + bare(err)})
+		}
+		s.values = append(s.values, v)
+	}
+	return errors.Join(errs...)
+}
+
+// bare is an error's text without the mark that is added again.
+func bare(err error) string {
+	return strings.TrimPrefix(err.Error(), atoll.ErrInvalid.Error()+": ")
+}
+
+// config is everything that is configured, and where each value comes from.
+type config struct {
+	file     string // the user's, which may not be there
+	project  string // empty: there is none
+	settings map[string]setting
+	contexts map[string]endpoint
+}
+
+// get returns the value of a key, or the zero T where it has none.
+func get[T any](c *config, name string) T {
+	var zero T
+	if list := getList[T](c, name); len(list) > 0 {
+		return list[0]
+	}
+	return zero
+}
+
+// getList returns the values of a key that is a list.
+func getList[T any](c *config, name string) []T {
+	if findKey(name) == nil {
+		panic("no key " + name)
+	}
+	var list []T
+	for _, v := range c.settings[name].values {
+		list = append(list, v.(T))
+	}
+	return list
+}
+
+// flagsOnly returns what the flags of this call say.
+func (c *config) flagsOnly() *config {
+	only := &config{settings: make(map[string]setting)}
+	for name, s := range c.settings {
+		if strings.HasPrefix(s.origin, "--") {
+			only.settings[name] = s
+		}
+	}
+	return only
+}
+
+// load reads all sources and reports what is wrong with any of them.
+func load(flags map[string][]string) (*config, error) {
+	c := &config{settings: make(map[string]setting)}
+	var errs []error
+	var err error
+	if c.file, err = configFile(); err != nil {
+		errs = append(errs, err)
+	}
+	if c.project, err = findProject(); err != nil {
+		errs = append(errs, err)
+	}
+	take := func(layer map[string]setting, err error) { // the later one is the stronger
+		if err != nil {
+			errs = append(errs, err)
+		}
+		for name, s := range layer {
+			c.settings[name] = s
+		}
+	}
+	take(defaultLayer())
+	if c.file != "" {
+		f, err := readConfig(c.file, false)
+		take(f.settings, err)
+		c.contexts = f.contexts
+	}
+	if c.project != "" {
+		f, err := readConfig(c.project, true)
+		take(f.settings, err)
+	}
+	take(envLayer())
+	take(flagLayer(flags))
+	return c, errors.Join(errs...)
+}
+
+func defaultLayer() (map[string]setting, error) {
+	layer := make(map[string]setting)
+	var errs []error
+	for i := range keys {
+		k := &keys[i]
+		text := k.def
+		if k.name == "home" {
+			home, err := defaultHome()
+			if err != nil {
+				continue // told when it is needed
+			}
+			text = home
+		}
+		if text != "" {
+			s := setting{key: k, texts: []string{text}, origin: "default"}
+			errs = append(errs, s.read())
+			layer[k.name] = s
+		}
+	}
+	return layer, errors.Join(errs...)
+}
+
+func envLayer() (map[string]setting, error) {
+	layer := make(map[string]setting)
+	var errs []error
+	for i := range keys {
+		k := &keys[i]
+		text := os.Getenv(k.env())
+		if text == "" {
+			continue
+		}
+		s := setting{key: k, texts: []string{text}, origin: "$" + k.env()}
+		if k.form.list {
+			s.texts = strings.Split(text, ",")
+		}
+		errs = append(errs, s.read())
+		layer[k.name] = s
+	}
+	return layer, errors.Join(errs...)
+}
+
+func flagLayer(flags map[string][]string) (map[string]setting, error) {
+	layer := make(map[string]setting)
+	var errs []error
+	for i := range keys {
+		k := &keys[i]
+		if texts, ok := flags[k.name]; ok {
+			s := setting{key: k, texts: texts, origin: "--" + k.flag}
+			errs = append(errs, s.read())
+			layer[k.name] = s
+		}
+	}
+	return layer, errors.Join(errs...)
+}
+
+// flagged returns what the flags of a command set.
+func flagged(cmd *cobra.Command) map[string][]string {
+	set := make(map[string][]string)
+	for i := range keys {
+		k := &keys[i]
+		f := cmd.Flags().Lookup(k.flag)
+		if k.flag == "" || f == nil || !f.Changed {
+			continue
+		}
+		list, isList := f.Value.(interface{ GetSlice() []string })
+		switch {
+		case isList:
+			set[k.name] = list.GetSlice()
+		case k.name == "output":
+			set[k.name] = []string{map[string]string{"true": "json", "false": "text"}[f.Value.String()]}
+		case f.Value.String() != "": // an empty one is one that is not given
+			set[k.name] = []string{f.Value.String()}
+		}
+	}
+	return set
+}
+
+// configFile is the user's file, which may not be there.
+func configFile() (string, error) {
+	if name := os.Getenv("ATOLL_CONFIG"); name != "" {
+		return filepath.Abs(name)
+	}
+	dir := os.Getenv("XDG_CONFIG_HOME")
+	if !filepath.IsAbs(dir) {
+		home, err := os.UserHomeDir()
+		if err != nil || !filepath.IsAbs(home) {
+			return "", nil //nolint:nilerror // who has no home has no file there
+		}
+		dir = filepath.Join(home, ".config")
+	}
+	return filepath.Join(dir, "atoll", "atoll.yaml"), nil
+}
+
+func oneOf[T ~string](text string, all ...T) (T, error) {
+	names := make([]string, len(all))
+	for i, a := range all {
+		if text == string(a) {
+			return a, nil
+		}
+		names[i] = string(a)
+	}
+	last := len(names) - 1
+	return "", fmt.Errorf("must be %s or %s%s", strings.Join(names[:last], ", "), names[last], didYouMean(text, names))
+}
+
+// parsePath makes a path absolute: "~/" is the home directory, others are
+// relative to the working directory.
+func parsePath(text string) (string, error) {
+	if rest, ok := strings.CutPrefix(text, "~/"); ok {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", err
+		}
+		return filepath.Join(home, rest), nil
+	}
+	return filepath.Abs(text)
+}
+
+// parseDuration reads 500ms, 30s, 1h30m, 7d, or "never" as a negative one.
+func parseDuration(text string) (time.Duration, error) {
+	if text == "never" {
+		return -1, nil
+	}
+	rest, days := text, time.Duration(0)
+	if n, after, ok := strings.Cut(text, "d"); ok {
+		i, err := strconv.ParseUint(n, 10, 16)
+		if err != nil {
+			return 0, errDuration
+		}
+		days, rest = time.Duration(i)*24*time.Hour, after
+	}
+	if rest == "" && days > 0 {
+		return days, nil
+	}
+	d, err := time.ParseDuration(rest)
+	if err != nil || d < 0 || d+days <= 0 {
+		return 0, errDuration
+	}
+	return d + days, nil
+}
+
+var errDuration = errors.New("a duration is a number above 0 with ms, s, m, h or d, like 30s or 1h30m, or never")
+
+func parseCount(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n <= 0 {
+		return 0, errors.New("must be a whole number above 0")
+	}
+	return n, nil
+}
+
+func parseAmount(text string) (float64, error) {
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(n > 0) || n > 1e6 {
+		return 0, errors.New("must be a number above 0, like 1.5")
+	}
+	return n, nil
+}
+
+// parseWorkspace reads NAME[:TARGET[:ro]].
+func parseWorkspace(text string) (atoll.WorkspaceMount, error) {
+	name, target, ro, err := mountParts(text)
+	w := atoll.WorkspaceMount{Workspace: name, Target: target, ReadOnly: ro}
+	if err == nil {
+		err = atoll.CheckName(name)
+	}
+	if err == nil && target != "" {
+		err = atoll.CheckTarget(target)
+	}
+	return w, err
+}
+
+// mountParts splits FIRST[:TARGET][:ro|:rw].
+func mountParts(text string) (first, target string, ro bool, err error) {
+	parts := strings.Split(text, ":")
+	switch last := parts[len(parts)-1]; {
+	case len(parts) > 1 && (last == "ro" || last == "rw"):
+		ro, parts = last == "ro", parts[:len(parts)-1]
+	}
+	switch len(parts) {
+	case 1:
+		return parts[0], "", ro, nil
+	case 2:
+		return parts[0], parts[1], ro, nil
+	}
+	return "", "", false, errors.New("must be NAME[:TARGET[:ro]]")
+}
