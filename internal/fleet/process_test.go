@@ -1,0 +1,539 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/driver/virtual"
+)
+
+func newSandbox(t testing.TB, f *Fleet, cfg atoll.Config) *Sandbox {
+	t.Helper()
+	sb, err := f.For(LocalCaller()).Create(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sb
+}
+
+// aMinute is a context that ends a test which hangs.
+func aMinute(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func mustStart(t testing.TB, sb *Sandbox, id string, cmd atoll.Cmd) atoll.Process {
+	t.Helper()
+	p, err := sb.StartProcess(t.Context(), id, cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// attached is what somebody gets who attaches until the end.
+func attached(t testing.TB, sb *Sandbox, id string, a Attachment) (out, errs string, exit atoll.Exit, err error) {
+	t.Helper()
+	var o, e bytes.Buffer
+	a.Stdout, a.Stderr = &o, &e
+	exit, err = sb.Attach(aMinute(t), id, a)
+	return o.String(), e.String(), exit, err
+}
+
+func TestADetachedProcess(t *testing.T) {
+	f := memoryFleet(t, "", nil)
+	sb := newSandbox(t, f, atoll.Config{})
+	p := mustStart(t, sb, "job", atoll.Cmd{Args: []string{"sh", "-c", "read a; echo got $a; read b; echo $b >&2; exit 3"}})
+	if p.ID != "job" || !p.Running || !p.Detached || p.Sandbox != sb.ID() || p.Command != "sh -c 'read a; echo got $a; read b; echo $b >&2; exit 3'" {
+		t.Errorf("it is %+v", p)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	in, feed := io.Pipe()
+	go fmt.Fprint(feed, "one\n")
+	var first bytes.Buffer
+	_, err := sb.Attach(ctx, "job", Attachment{Stdin: in, Stdout: writerFunc(func(b []byte) (int, error) {
+		defer leave()
+		return first.Write(b)
+	})})
+	if !errors.Is(err, context.Canceled) || first.String() != "got one\n" {
+		t.Fatalf("%q, %v", &first, err)
+	}
+	feed.Close() // of one who has left: the process does not see it
+	out, errs, exit, err := attached(t, sb, "job", Attachment{Stdin: strings.NewReader("two\n")})
+	if out != "got one\n" || errs != "two\n" || exit.Code != 3 || err != nil {
+		t.Errorf("a late one gets %q, %q, %+v, %v", out, errs, exit, err)
+	}
+	if out, _, _, _ := attached(t, sb, "job", Attachment{Offset: 4}); out != "one\n" {
+		t.Errorf("from offset 4: %q", out)
+	}
+	p, err = sb.Process(t.Context(), "job")
+	if err != nil || p.Running || p.Code != 3 || p.Ended.IsZero() || p.Output != 12 {
+		t.Errorf("ended: %+v, %v", p, err)
+	}
+	if _, err := sb.Attach(t.Context(), "job", Attachment{Offset: 13}); !errors.Is(err, atoll.ErrInvalid) {
+		t.Errorf("an offset that is not there: %v", err)
+	}
+	if err := sb.Signal(t.Context(), "job", "KILL"); !errors.Is(err, atoll.ErrState) {
+		t.Errorf("a signal to one that has ended: %v", err)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+func TestProcessIDs(t *testing.T) {
+	f := memoryFleet(t, "", nil)
+	sb, other := newSandbox(t, f, atoll.Config{}), newSandbox(t, f, atoll.Config{})
+	ctx := aMinute(t)
+	if p, _, err := sb.Run(ctx, "mine", atoll.Cmd{Shell: ":"}); err != nil || p.ID != "mine" || p.Running || p.Detached {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	if _, _, err := sb.Run(ctx, "mine", atoll.Cmd{Shell: ":"}); !errors.Is(err, atoll.ErrExists) {
+		t.Errorf("an id that is taken: %v", err)
+	}
+	if _, err := sb.StartProcess(ctx, "mine", atoll.Cmd{Shell: ":"}); !errors.Is(err, atoll.ErrExists) {
+		t.Errorf("an id that is taken: %v", err)
+	}
+	if _, err := sb.StartProcess(ctx, "no/good", atoll.Cmd{Shell: ":"}); !errors.Is(err, atoll.ErrInvalid) {
+		t.Errorf("an id that is none: %v", err)
+	}
+	if _, err := sb.StartProcess(ctx, "", atoll.Cmd{}); !errors.Is(err, atoll.ErrInvalid) {
+		t.Errorf("a command that is none: %v", err)
+	}
+	if _, _, err := other.Run(ctx, "mine", atoll.Cmd{Shell: ":"}); err != nil {
+		t.Errorf("the same id in another sandbox: %v", err)
+	}
+	ids := make(map[string]bool)
+	for range 20 {
+		p, _, err := sb.Run(ctx, "", atoll.Cmd{Shell: ":"})
+		if err != nil || ids[p.ID] || len(p.ID) != 13 {
+			t.Fatalf("%+v, %v", p, err)
+		}
+		ids[p.ID] = true
+	}
+	missing := func(err error) {
+		t.Helper()
+		if !errors.Is(err, atoll.ErrNotFound) {
+			t.Errorf("of a process that there is not: %v", err)
+		}
+	}
+	_, err := sb.Process(ctx, "none")
+	missing(err)
+	_, err = sb.Attach(ctx, "none", Attachment{})
+	missing(err)
+	missing(sb.Signal(ctx, "none", "INT"))
+}
+
+func TestManyAttach(t *testing.T) {
+	f := memoryFleet(t, "", nil)
+	sb := newSandbox(t, f, atoll.Config{})
+	mustStart(t, sb, "p", atoll.Cmd{Shell: `while read l; do echo "<$l>"; echo "$l" >&2; done`})
+	var wg sync.WaitGroup
+	var want strings.Builder
+	for i := range 200 {
+		fmt.Fprintf(&want, "<line %d>\n", i)
+	}
+	for range 8 {
+		wg.Go(func() {
+			out, errs, exit, err := attached(t, sb, "p", Attachment{})
+			if out != want.String() || len(errs) == 0 || exit.Code != 0 || err != nil {
+				t.Errorf("%d and %d bytes, %+v, %v", len(out), len(errs), exit, err)
+			}
+		})
+	}
+	in, feed := io.Pipe()
+	wg.Go(func() {
+		if _, err := sb.Attach(aMinute(t), "p", Attachment{Stdin: in}); err != nil {
+			t.Error(err)
+		}
+	})
+	for i := range 200 {
+		fmt.Fprintf(feed, "line %d\n", i)
+	}
+	feed.Close()
+	wg.Wait()
+}
+
+func TestASlowAttachmentMissesOutput(t *testing.T) {
+	f := memoryFleet(t, "", nil)
+	sb := newSandbox(t, f, atoll.Config{})
+	mustStart(t, sb, "p", atoll.Cmd{Shell: `read go; seq 1 600000; echo end`})
+	held, release := make(chan struct{}), make(chan struct{})
+	var got bytes.Buffer
+	var lost int64
+	var once sync.Once
+	done := make(chan error)
+	go func() {
+		_, err := sb.Attach(aMinute(t), "p", Attachment{
+			Stdin: strings.NewReader("\n"), Lost: func(n int64) { lost += n },
+			Stdout: writerFunc(func(b []byte) (int, error) {
+				once.Do(func() { close(held); <-release })
+				return got.Write(b)
+			}),
+		})
+		done <- err
+	}()
+	<-held
+	if exit, err := sb.Attach(aMinute(t), "p", Attachment{}); err != nil || exit.Code != 0 {
+		t.Fatalf("the process waits for who is slow: %+v, %v", exit, err)
+	}
+	p, err := sb.Process(t.Context(), "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	close(release)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if lost == 0 || lost+int64(got.Len()) != p.Output || !strings.HasSuffix(got.String(), "600000\nend\n") {
+		t.Errorf("of %d bytes %d came and %d were told lost", p.Output, got.Len(), lost)
+	}
+	if kept := p.Output - lost; kept > ringSize+64<<10 || kept < ringSize/2 {
+		t.Errorf("%d bytes were kept", kept)
+	}
+}
+
+func TestASlowCallerHoldsUpItsCommand(t *testing.T) {
+	f := memoryFleet(t, "", nil)
+	sb := newSandbox(t, f, atoll.Config{})
+	r, w := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		_, _, err := sb.Run(aMinute(t), "p", atoll.Cmd{Shell: "seq 1 600000", Stdout: w})
+		w.Close()
+		ended <- err
+	}()
+	if _, err := io.ReadFull(r, make([]byte, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	p, err := sb.Process(t.Context(), "p")
+	if err != nil || !p.Running || p.Output > 1<<20 {
+		t.Errorf("while nobody reads: %+v, %v", p, err)
+	}
+	rest, err := io.ReadAll(r)
+	if err != nil || !bytes.HasSuffix(rest, []byte("\n600000\n")) {
+		t.Errorf("%d bytes, %v", len(rest), err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOthersSeeWhatACallerRuns(t *testing.T) {
+	f := memoryFleet(t, "", nil)
+	sb := newSandbox(t, f, atoll.Config{})
+	in, feed := io.Pipe()
+	ended := make(chan atoll.Exit)
+	go func() {
+		_, exit, err := sb.Run(aMinute(t), "p", atoll.Cmd{Shell: "echo first; echo second >&2; cat; exit 4", Stdin: in, MaxOutput: 12})
+		if err != nil {
+			t.Error(err)
+		}
+		ended <- exit
+	}()
+	seen := make(chan struct{})
+	var once sync.Once
+	var errs bytes.Buffer
+	go func() {
+		exit, err := sb.Attach(aMinute(t), "p", Attachment{Stdout: writerFunc(func(b []byte) (int, error) {
+			once.Do(func() { close(seen) })
+			return len(b), nil
+		}), Stderr: &errs})
+		if err != nil || exit.Code != 4 || errs.String() != "second\n" {
+			t.Errorf("attached: %+v, %v, %q", exit, err, &errs)
+		}
+		ended <- exit
+	}()
+	for {
+		if _, err := sb.Process(t.Context(), "p"); err == nil {
+			break
+		}
+	}
+	<-seen
+	if _, err := sb.Attach(t.Context(), "p", Attachment{Stdin: strings.NewReader("x")}); !errors.Is(err, atoll.ErrInvalid) {
+		t.Errorf("input for a command that has its own: %v", err)
+	}
+	fmt.Fprint(feed, "third and more")
+	feed.Close()
+	a, b := <-ended, <-ended
+	if a.Stdout == nil {
+		a = b
+	}
+	if string(a.Stdout) != "first\nthird " || string(a.Stderr) != "second\n" || !a.Truncated || a.Code != 4 {
+		t.Errorf("the caller gets %q, %q, %+v", a.Stdout, a.Stderr, a)
+	}
+	if p, err := sb.Process(t.Context(), "p"); err != nil || p.Output != 6+7+14 {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+func TestKill(t *testing.T) {
+	f := memoryFleet(t, "", nil)
+	sb := newSandbox(t, f, atoll.Config{})
+	mustStart(t, sb, "p", atoll.Cmd{Shell: "(while :; do echo beat >> /beat; done) & echo up; wait", Timeout: -1})
+	up := make(chan struct{})
+	ended := make(chan error)
+	go func() {
+		exit, err := sb.Attach(aMinute(t), "p", Attachment{Stdout: writerFunc(func(b []byte) (int, error) { close(up); return len(b), nil })})
+		if exit.Code != 137 || exit.Signal != "KILL" {
+			t.Errorf("killed: %+v", exit)
+		}
+		ended <- err
+	}()
+	<-up
+	if err := sb.Signal(t.Context(), "p", "SIGINT"); !errors.Is(err, atoll.ErrInvalid) {
+		t.Errorf("a signal that there is not: %v", err)
+	}
+	if err := sb.Signal(aMinute(t), "p", "KILL"); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := sb.Process(t.Context(), "p"); err != nil || p.Running || p.Code != 137 || p.Error != "" {
+		t.Errorf("after KILL: %+v, %v", p, err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	size := func() string {
+		exit, err := sb.Exec(aMinute(t), atoll.Cmd{Shell: "wc -c < /beat"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(exit.Stdout)
+	}
+	if a, b := size(), size(); a != b {
+		t.Errorf("the heart beats on: %s, then %s", a, b)
+	}
+}
+
+func TestKillOfAnothersRun(t *testing.T) {
+	f := memoryFleet(t, "", nil)
+	sb := newSandbox(t, f, atoll.Config{})
+	up := make(chan struct{})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		var once sync.Once
+		_, exit, err := sb.Run(aMinute(t), "p", atoll.Cmd{Shell: "echo up; while :; do :; done", Stdout: writerFunc(func(b []byte) (int, error) {
+			once.Do(func() { close(up) })
+			return len(b), nil
+		})})
+		if err != nil || exit.Code != 137 || exit.Signal != "KILL" {
+			t.Errorf("%+v, %v", exit, err)
+		}
+	}()
+	<-up
+	if err := sb.Signal(aMinute(t), "p", "KILL"); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+}
+
+func TestProcessesEndWithTheirSandbox(t *testing.T) {
+	for _, k := range []struct {
+		law  string
+		do   func(*Fleet, *Sandbox, context.Context) error
+		want error
+	}{
+		{"Stop", func(_ *Fleet, sb *Sandbox, ctx context.Context) error { return sb.Stop(ctx) }, atoll.ErrState},
+		{"Destroy", func(_ *Fleet, sb *Sandbox, ctx context.Context) error { return sb.Destroy(ctx) }, atoll.ErrNotFound},
+		{"Close", func(f *Fleet, _ *Sandbox, ctx context.Context) error { return f.Close(ctx) }, atoll.ErrUnavailable},
+	} {
+		t.Run(k.law, func(t *testing.T) {
+			f := memoryFleet(t, "", nil)
+			sb := newSandbox(t, f, atoll.Config{})
+			mustStart(t, sb, "p", atoll.Cmd{Shell: "cat", Timeout: -1})
+			in := newInput() // a client that is silent
+			there := make(chan struct{})
+			ended := make(chan error)
+			go func() {
+				close(there)
+				_, err := sb.Attach(aMinute(t), "p", Attachment{Stdin: in})
+				ended <- err
+			}()
+			<-there
+			if err := k.do(f, sb, aMinute(t)); err != nil {
+				t.Fatal(err)
+			}
+			err := <-ended
+			if !errors.Is(err, k.want) {
+				t.Errorf("who is attached gets %v, want %v", err, k.want)
+			}
+			in.close()
+			if _, err := sb.StartProcess(t.Context(), "q", atoll.Cmd{Shell: ":"}); err == nil {
+				t.Error("a new one begins")
+			}
+		})
+	}
+}
+
+func TestADetachedProcessOutlivesItsCaller(t *testing.T) {
+	f := memoryFleet(t, "", nil)
+	sb := newSandbox(t, f, atoll.Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	if _, err := sb.StartProcess(ctx, "p", atoll.Cmd{Shell: "read l; echo $l"}); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if out, _, exit, err := attached(t, sb, "p", Attachment{Stdin: strings.NewReader("hello\n")}); out != "hello\n" || exit.Code != 0 || err != nil {
+		t.Errorf("%q, %+v, %v", out, exit, err)
+	}
+	if _, err := sb.StartProcess(ctx, "q", atoll.Cmd{Shell: ":"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a caller that is gone: %v", err)
+	}
+}
+
+func TestADetachedProcessHasTheSandboxsTimeout(t *testing.T) {
+	f := memoryFleet(t, "", nil)
+	cfg := atoll.Config{}
+	cfg.Timeouts.Exec = 20 * time.Millisecond
+	sb := newSandbox(t, f, cfg)
+	mustStart(t, sb, "p", atoll.Cmd{Shell: "cat"})
+	_, _, _, err := attached(t, sb, "p", Attachment{})
+	if !errors.Is(err, atoll.ErrTimeout) {
+		t.Errorf("it ended with %v", err)
+	}
+	if p, err := sb.Process(t.Context(), "p"); err != nil || p.Error == "" {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+func TestProcessEvents(t *testing.T) {
+	f := memoryFleet(t, "", nil)
+	sb := newSandbox(t, f, atoll.Config{Secrets: map[string]string{"PW": "hunter22"}})
+	mustStart(t, sb, "p", atoll.Cmd{Shell: "echo hunter22; exit 5"})
+	if _, err := sb.Exec(aMinute(t), atoll.Cmd{Shell: "echo attached"}); err != nil {
+		t.Fatal(err)
+	}
+	var list []atoll.Event
+	err := f.For(LocalCaller()).Events(aMinute(t), EventFilter{Types: []string{"process.*"}, Object: sb.ID()}, true, func(e atoll.Event) error {
+		if list = append(list, e); len(list) == 2 {
+			return errEnough
+		}
+		return nil
+	})
+	if !errors.Is(err, errEnough) || list[0].Type != "process.started" || list[0].Data["process"] != "p" || list[0].Data["command"] != "echo ***; exit 5" {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	if list[1].Type != "process.exited" || list[1].Data["code"] != "5" {
+		t.Errorf("%+v", list[1])
+	}
+}
+
+func TestTheTableIsBounded(t *testing.T) {
+	c := newClock()
+	f := memoryFleet(t, "", c.now)
+	sb := newSandbox(t, f, atoll.Config{})
+	mustStart(t, sb, "stays", atoll.Cmd{Shell: "cat", Timeout: -1})
+	var last string
+	for range endedPerSandbox + 20 {
+		p, _, err := sb.Run(aMinute(t), "", atoll.Cmd{Shell: "echo x"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = p.ID
+	}
+	list, err := sb.Processes(t.Context())
+	if err != nil || len(list) != endedPerSandbox+1 || list[0].ID != "stays" || list[len(list)-1].ID != last {
+		t.Fatalf("%d processes, %v", len(list), err)
+	}
+	c.pass(processWait)
+	if list, err = sb.Processes(t.Context()); err != nil || len(list) != 1 {
+		t.Errorf("%d processes, %v, after ten minutes: want the one that runs", len(list), err)
+	}
+	if ps := f.processes; ps.old.Len() != 0 || ps.held != 0 {
+		t.Errorf("%d ended ones, %d bytes are still held", ps.old.Len(), ps.held)
+	}
+}
+
+func TestOldOutputIsForgottenBeforeItIsTooMuch(t *testing.T) {
+	ps := newProcesses(time.Now)
+	var all []*process
+	for range 3 * endedOutput / ringSize {
+		p := &process{sandbox: fmt.Sprint(len(all))}
+		if err := ps.add(p); err != nil {
+			t.Fatal(err)
+		}
+		p.out.write(stdout, make([]byte, 2*ringSize))
+		ps.ended(p, atoll.Exit{Code: 7}, nil)
+		all = append(all, p)
+	}
+	sum := 0
+	for _, p := range all {
+		_, held := p.out.written()
+		sum += held
+	}
+	if sum > endedOutput || sum < endedOutput/2 || ps.held != sum {
+		t.Errorf("%d bytes are held, counted as %d", sum, ps.held)
+	}
+	if i := all[0].info(); i.Code != 7 || i.Output != 2*ringSize {
+		t.Errorf("the oldest: %+v", i)
+	}
+	for _, p := range all {
+		ps.forget(p.sandbox)
+	}
+	if ps.held != 0 || len(ps.tables) != 0 {
+		t.Errorf("%d bytes, %d tables are left", ps.held, len(ps.tables))
+	}
+}
+
+func TestScopesOfProcesses(t *testing.T) {
+	f := memoryFleet(t, "", nil)
+	sb := newSandbox(t, f, atoll.Config{})
+	ctx := aMinute(t)
+	if _, _, err := sb.Run(ctx, "p", atoll.Cmd{Shell: "echo x"}); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := f.For(Caller{Owner: atoll.Local, Scopes: []atoll.Scope{atoll.ScopeRead}}).Open(ctx, sb.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, _, _, err := attached(t, reader, "p", Attachment{}); out != "x\n" || err != nil {
+		t.Errorf("a reader sees %q, %v", out, err)
+	}
+	_, _, err = reader.Run(ctx, "", atoll.Cmd{Shell: ":"})
+	_, err2 := reader.StartProcess(ctx, "", atoll.Cmd{Shell: ":"})
+	_, err3 := reader.Attach(ctx, "p", Attachment{Stdin: strings.NewReader("")})
+	for _, err := range []error{err, err2, err3, reader.Signal(ctx, "p", "INT")} {
+		if !errors.Is(err, atoll.ErrDenied) {
+			t.Errorf("a reader may: %v", err)
+		}
+	}
+}
+
+func BenchmarkProcess(b *testing.B) {
+	ctx := context.Background()
+	f := openFleet(b, Options{Drivers: []atoll.Driver{virtual.New()}})
+	sb := newSandbox(b, f, atoll.Config{})
+	masked := newSandbox(b, f, atoll.Config{Secrets: map[string]string{"A": "hunter22", "B": "hunter33"}})
+	var out bytes.Buffer
+	for _, k := range []struct {
+		name string
+		sb   atoll.Sandbox
+		cmd  func() atoll.Cmd
+	}{
+		{"Driver", sb.inner(), func() atoll.Cmd { return atoll.Cmd{Args: []string{"true"}} }},
+		{"Fleet", sb, func() atoll.Cmd { return atoll.Cmd{Args: []string{"true"}} }},
+		{"FleetSecrets", masked, func() atoll.Cmd { return atoll.Cmd{Args: []string{"true"}} }},
+		{"DriverWriter", sb.inner(), func() atoll.Cmd { out.Reset(); return atoll.Cmd{Args: []string{"echo", "hello"}, Stdout: &out} }},
+		{"FleetWriter", sb, func() atoll.Cmd { out.Reset(); return atoll.Cmd{Args: []string{"echo", "hello"}, Stdout: &out} }},
+	} {
+		b.Run(k.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for range b.N {
+				if _, err := k.sb.Exec(ctx, k.cmd()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
