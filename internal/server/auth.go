@@ -76,7 +76,7 @@ func (s *Server) checkOrigin(r *http.Request) error {
 	own := s.ownHost(r.Host)
 	if !own && onLoopback(r) {
 		return &refusal{status: http.StatusMisdirectedRequest, kind: "denied",
-			detail: fmt.Sprintf("host %q: this server is not called so; --host-name allows it", r.Host)}
+			detail: fmt.Sprintf("host %q: this server is not called so, unless its configuration says it is", r.Host)}
 	}
 	origins := r.Header.Values("Origin")
 	if len(origins) == 0 {

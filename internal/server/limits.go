@@ -161,7 +161,7 @@ func (c *callers) admit(who *call, _ *http.Request) (done func(), err error) {
 	t := c.known[who.caller.Token]
 	if t == nil {
 		c.forget()
-		t = &tally{rate: rate.NewLimiter(c.perSecond(), c.limits.Burst)}
+		t = &tally{rate: c.newRate()}
 		c.known[who.caller.Token] = t
 	}
 	if c.limits.Concurrent > 0 && t.under >= c.limits.Concurrent {
@@ -180,11 +180,11 @@ func (c *callers) admit(who *call, _ *http.Request) (done func(), err error) {
 	}, nil
 }
 
-func (c *callers) perSecond() rate.Limit {
+func (c *callers) newRate() *rate.Limiter {
 	if c.limits.Rate < 0 {
-		return rate.Inf
+		return rate.NewLimiter(rate.Inf, 1)
 	}
-	return rate.Limit(c.limits.Rate)
+	return rate.NewLimiter(rate.Limit(c.limits.Rate), max(c.limits.Burst, 1))
 }
 
 // forget makes room: for who has nothing under way and has not called for so

@@ -26,11 +26,8 @@ type TLSFiles struct {
 
 // listener wraps l, if the files are good.
 func (f *TLSFiles) listener(l net.Listener) (net.Listener, error) {
-	k := &keeper{files: *f}
-	if k.files.Log == nil {
-		k.files.Log = slog.New(slog.DiscardHandler)
-	}
-	if err := k.read(); err != nil {
+	k, err := f.keeper()
+	if err != nil {
 		return nil, err
 	}
 	return tls.NewListener(l, &tls.Config{
@@ -39,9 +36,19 @@ func (f *TLSFiles) listener(l net.Listener) (net.Listener, error) {
 	}), nil
 }
 
+// keeper returns what keeps the files' configuration, if they are good.
+func (f *TLSFiles) keeper() (*keeper, error) {
+	k := &keeper{files: *f, now: time.Now}
+	if k.files.Log == nil {
+		k.files.Log = slog.New(slog.DiscardHandler)
+	}
+	return k, k.read()
+}
+
 // keeper keeps a TLS configuration that is as its files are.
 type keeper struct {
 	files TLSFiles
+	now   func() time.Time
 
 	mu     sync.Mutex
 	config *tls.Config // guarded by mu
@@ -70,10 +77,10 @@ const lookEvery = time.Second
 func (k *keeper) current() *tls.Config {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if time.Since(k.looked) < lookEvery {
+	if k.now().Sub(k.looked) < lookEvery {
 		return k.config
 	}
-	k.looked = time.Now()
+	k.looked = k.now()
 	now := k.stats()
 	for i := range now {
 		if !now[i].same(k.seen[i]) {
@@ -95,7 +102,7 @@ func (k *keeper) current() *tls.Config {
 func (k *keeper) read() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.seen, k.looked = k.stats(), time.Now()
+	k.seen, k.looked = k.stats(), k.now()
 	var err error
 	k.config, err = k.files.config()
 	return err

@@ -1,0 +1,99 @@
+package server
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// Each caller has a rate of his own; past it he is told when to come again.
+func TestRate(t *testing.T) {
+	s := newSite(t, Options{Limits: Limits{Rate: 0.01, Burst: 3}})
+	admin := s.token
+	other := s.newToken(atoll.Owner{App: "a", User: "b"}, atoll.ScopeRead)
+	for range 3 {
+		s.want(http.StatusOK, nil, "GET", "/v1/quota", "")
+	}
+	a := s.do("GET", "/v1/quota", "")
+	if a.status != http.StatusTooManyRequests || a.header.Get("Retry-After") == "" {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	if p := a.problem(t); p.Kind != "unavailable" {
+		t.Errorf("kind %q", p.Kind)
+	}
+	s.token = other
+	s.want(http.StatusOK, nil, "GET", "/v1/quota", "")
+	s.token = admin
+	s.want(http.StatusTooManyRequests, nil, "GET", "/v1/quota", "")
+}
+
+// A caller has a bounded number of requests under way, streams too.
+func TestConcurrent(t *testing.T) {
+	s := newSite(t, Options{Limits: Limits{Concurrent: 2}})
+	_, one := s.follow("/v1/events")
+	_, two := s.follow("/v1/events")
+	defer two()
+	s.want(http.StatusTooManyRequests, nil, "GET", "/v1/quota", "")
+	one()
+	for s.do("GET", "/v1/quota", "").status != http.StatusOK { // until its end is noticed
+		if t.Context().Err() != nil {
+			t.Fatal("a stream that has ended still counts")
+		}
+	}
+}
+
+// The number of callers that are remembered is bounded, and who has requests
+// under way is not forgotten.
+func TestManyCallers(t *testing.T) {
+	s := newFleet(t, Options{})
+	c := s.server.callers
+	busy := &call{}
+	busy.caller.Token = "busy"
+	done, err := c.admit(busy, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.mu.Lock()
+	for i := range 3 * maxCallers {
+		c.forget()
+		c.known[strconv.Itoa(i)] = &tally{rate: c.newRate()}
+		if len(c.known) > 2*maxCallers+1 {
+			t.Fatalf("%d callers are remembered", len(c.known))
+		}
+	}
+	if c.known["busy"].under != 1 {
+		t.Error("who is busy was forgotten")
+	}
+	c.mu.Unlock()
+	done()
+}
+
+// Requests at once from many callers are counted right.
+func TestCallersAtOnce(t *testing.T) {
+	s := newFleet(t, Options{Limits: Limits{Rate: -1}})
+	c := s.server.callers
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			who := &call{}
+			who.caller.Token = string(rune('a' + i%2))
+			for range 1000 {
+				leave, err := c.admit(who, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				leave()
+			}
+		})
+	}
+	wg.Wait()
+	for token, tally := range c.known {
+		if tally.under != 0 {
+			t.Errorf("%d requests of %s are still under way", tally.under, token)
+		}
+	}
+}
