@@ -333,10 +333,13 @@ func (c *copier) makeRoom(from, to string, info vfs.Info) (saved string, exists 
 
 // relink links to an earlier copy of the same inode.
 func (c *copier) relink(info vfs.Info, to string, exists bool) (done, ok bool) {
-	if !c.keepLinks || info.IsDir() || info.Nlink() < 2 {
+	if !c.keepLinks || info.IsDir() || info.Nlink() < 2 && !c.moving {
 		return false, false
 	}
 	first, known := c.links[info.Ino()]
+	if !known && info.Nlink() < 2 {
+		return false, false // else the other names have been moved already
+	}
 	if !known {
 		if c.links == nil {
 			c.links = map[uint64]string{}
