@@ -499,10 +499,14 @@ func (f *Files) Export(ctx context.Context, name string) (io.ReadCloser, error) 
 	}
 	r, w := io.Pipe()
 	x := &export{r: r}
-	stop := context.AfterFunc(ctx, func() { _ = r.CloseWithError(late(context.Cause(ctx))) })
+	stop := context.AfterFunc(ctx, func() { _ = w.CloseWithError(late(context.Cause(ctx))) }) // never fails
 	x.wg.Go(func() {
 		defer stop()
-		err := f.fail("export", name, f.pack(ctx, rel, info, w))
+		err := f.pack(ctx, rel, info, w)
+		if errors.Is(err, io.ErrClosedPipe) && ctx.Err() != nil {
+			err = late(context.Cause(ctx))
+		}
+		err = f.fail("export", name, err)
 		_ = w.CloseWithError(err) // never fails
 		if !errors.Is(err, io.ErrClosedPipe) {
 			x.err = err
