@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"sync"
 )
 
 // hostFile is a file or directory of a mount that is open.
@@ -16,6 +17,8 @@ type hostFile struct {
 	f   *os.File
 	id  fileID
 	dir *os.Root // set for a directory
+
+	once sync.Once // closes it
 }
 
 // maxOpen is how many files may be open through one mount: they are files of
@@ -46,6 +49,16 @@ func (m *mount) newHostFile(f *os.File, rel string) (*hostFile, Errno) {
 			h.close()
 			return nil, hostReason(err)
 		}
+	}
+	m.mu.Lock()
+	ended := m.open == nil
+	if !ended {
+		m.open[h] = true
+	}
+	m.mu.Unlock()
+	if ended {
+		h.close()
+		return nil, EIO
 	}
 	return h, 0
 }
@@ -125,13 +138,19 @@ func (m *mount) temporary(dir string, perm fs.FileMode) (*spot, *hostFile, Errno
 	return nil, nil, EEXIST
 }
 
+// close closes the file; again is fine.
 func (h *hostFile) close() {
-	h.m.host.closing(h.f, h.id)
-	h.m.files.Add(-1)
-	_ = h.f.Close() // what was written is with the host
-	if h.dir != nil {
-		_ = h.dir.Close() // it was only read
-	}
+	h.once.Do(func() {
+		h.m.mu.Lock()
+		delete(h.m.open, h)
+		h.m.mu.Unlock()
+		h.m.host.closing(h.f, h.id)
+		h.m.files.Add(-1)
+		_ = h.f.Close() // what was written is with the host
+		if h.dir != nil {
+			_ = h.dir.Close() // it was only read
+		}
+	})
 }
 
 func (h *hostFile) readAt(p []byte, off int64) (int, error) {

@@ -187,10 +187,12 @@ func (v *visitor) follow(link *spot) (at *spot, next string, e Errno) {
 	if v.w.hops > v.w.q.Links {
 		return nil, "", ELOOP
 	}
-	target, e := link.readlink()
+	target, err := link.top().Readlink(link.rel)
 	switch {
-	case e != 0:
-		return nil, "", e
+	case err != nil:
+		return nil, "", hostReason(err)
+	case target == "":
+		return nil, "", ENOENT
 	case strings.HasPrefix(target, "/"):
 		return nil, target + v.w.left(), 0
 	}

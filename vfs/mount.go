@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -24,6 +25,9 @@ type mount struct {
 	readOnly bool
 	limit    int64
 	files    atomic.Int32 // open through this mount
+
+	mu   sync.Mutex
+	open map[*hostFile]bool // guarded by mu; nil once it is unmounted
 }
 
 // eCross is the reason that a path can't be walked in the tree alone: it
@@ -59,10 +63,27 @@ func (f *FS) Mount(m Mount) error {
 	if e != 0 {
 		return pathError("mount", m.Target, e)
 	}
-	at := &mount{host: m.Host, path: full, readOnly: m.ReadOnly, limit: m.Limit}
+	at := &mount{host: m.Host, path: full, readOnly: m.ReadOnly, limit: m.Limit, open: make(map[*hostFile]bool)}
 	f.mounts = append(f.mounts, at)
 	f.tree.mount(in.ino, at)
 	return nil
+}
+
+// Unmount takes away all mounts. Files that are open in them are closed.
+func (f *FS) Unmount() {
+	f.mu.Lock()
+	list := f.mounts
+	f.mounts, f.tree.mounts = nil, nil
+	f.mu.Unlock()
+	for _, m := range list {
+		m.mu.Lock()
+		open := m.open
+		m.open = nil
+		m.mu.Unlock()
+		for h := range open {
+			h.close()
+		}
+	}
 }
 
 // Mounts returns what is mounted, in the order it was.
@@ -282,11 +303,15 @@ func (f *FS) above(path string) Errno {
 // linkAcross looks at both names before it says that they are apart, as the
 // kernel of a Unix does.
 func (f *FS) linkAcross(old, new string) Errno {
+	if _, err := f.Lstat(old); err != nil {
+		return reason(err)
+	}
 	return f.pairAcross(old, new, true, (*spot).link, f.link, func(old, new string) Errno {
-		if _, err := f.Lstat(old); err != nil {
-			return reason(err)
+		name := strings.TrimRight(new, "/")
+		if name == "" {
+			name = new
 		}
-		if _, err := f.Lstat(new); err == nil {
+		if _, err := f.Lstat(name); err == nil {
 			return EEXIST
 		} else if e := reason(err); e != ENOENT {
 			return e

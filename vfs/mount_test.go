@@ -521,3 +521,24 @@ func TestMountTooDeepToCountIsFull(t *testing.T) {
 		t.Errorf("MkdirAll of 300 directories: %v", err)
 	}
 }
+
+func TestUnmountClosesWhatIsOpen(t *testing.T) {
+	f, _ := mounted(t, Mount{})
+	must(t, f.WriteFile("/m/f", []byte("1"), 0o644))
+	w, err := f.OpenFile("/m/f", os.O_RDWR, 0)
+	must(t, err)
+	d, err := f.Open("/m")
+	must(t, err)
+	f.Unmount()
+	if _, err := w.Write([]byte("2")); err == nil {
+		t.Error("Write after Unmount succeeds")
+	}
+	must(t, w.Close())
+	must(t, d.Close())
+	if _, err := f.Stat("/m/f"); !errors.Is(err, ENOENT) {
+		t.Errorf("Stat after Unmount: %v", err)
+	}
+	if len(f.Mounts()) != 0 {
+		t.Error("it is still mounted")
+	}
+}

@@ -73,6 +73,9 @@ func (s *Sandbox) mount(files *vfs.FS) error {
 		return nil // the operation is about to end
 	}
 	if m.on != files {
+		if m.on != nil {
+			m.on.Unmount() // what the session had open there, nobody will close
+		}
 		m.on, m.done = files, 0
 	}
 	for i, want := range list {
@@ -109,6 +112,9 @@ func (s *Sandbox) unmount() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.gone = true
+	if m.on != nil {
+		m.on.Unmount()
+	}
 	for i := range m.hosts {
 		s.d.hosts.give(m.hosts[i].Dir())
 	}
