@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"reflect"
 	"strconv"
 	"sync"
 	"time"
@@ -29,6 +30,7 @@ func window() url.Values { return url.Values{"window": {strconv.Itoa(wire.Output
 // execStream runs a command over a stream.
 func (s *Sandbox) execStream(ctx context.Context, k call, cmd atoll.Cmd, w *wire.Command) (atoll.Exit, error) {
 	k.query = window()
+	w.Merged = same(cmd.Stdout, cmd.Stderr)
 	conn, err := s.c.upgrade(ctx, k, wire.ExecProtocol)
 	if err != nil {
 		return atoll.Exit{}, err
@@ -38,6 +40,12 @@ func (s *Sandbox) execStream(ctx context.Context, k call, cmd atoll.Cmd, w *wire
 		st.resize = cmd.TTY.Resize
 	}
 	return st.run(ctx, &wire.ClientControl{Start: w, EOF: cmd.Stdin == nil})
+}
+
+// same reports whether output and errors go to one writer, which then sees them
+// in order. Writers that can't be compared are two.
+func same(a, b io.Writer) bool {
+	return a != nil && b != nil && reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
 // stream is a command whose input and output are under way.

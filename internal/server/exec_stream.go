@@ -244,6 +244,9 @@ func (e *execStream) run(c *wire.Command) (*wire.Exit, error) {
 	cmd := commandOf(c)
 	cmd.MaxOutput = 0
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = e.in, &output{e: e, to: wire.Stdout}, &output{e: e, to: wire.Stderr}
+	if c.Merged {
+		cmd.Stderr = cmd.Stdout
+	}
 	if cmd.TTY != nil {
 		cmd.TTY.Resize = e.resize
 	}

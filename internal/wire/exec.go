@@ -22,6 +22,7 @@ type Command struct {
 	Stdin  []byte `json:"stdin,omitempty"`  // all of it, base64; on a stream: what comes first
 	Detach bool   `json:"detach,omitempty"` // go on when the caller is gone
 
+	Merged    bool          `json:"merged,omitempty"`  // errors are written to the output, in order
 	Signals   bool          `json:"signals,omitempty"` // some may come on the stream; needs a driver that has them
 	TTY       *atoll.Size   `json:"tty,omitempty"`
 	Timeout   time.Duration `json:"timeout,omitempty"`    // nanoseconds; 0: the sandbox's; negative: none
