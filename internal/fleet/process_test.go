@@ -87,6 +87,10 @@ func TestADetachedProcess(t *testing.T) {
 	}
 }
 
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
+
 type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
@@ -233,20 +237,26 @@ func TestOthersSeeWhatACallerRuns(t *testing.T) {
 	f := memoryFleet(t, "", nil)
 	sb := newSandbox(t, f, atoll.Config{})
 	in, feed := io.Pipe()
+	asked := make(chan struct{})
+	var once sync.Once
 	ended := make(chan atoll.Exit)
 	go func() {
-		_, exit, err := sb.Run(aMinute(t), "p", atoll.Cmd{Shell: "echo first; echo second >&2; cat; exit 4", Stdin: in, MaxOutput: 12})
+		_, exit, err := sb.Run(aMinute(t), "p", atoll.Cmd{Shell: "echo first; echo second >&2; cat; exit 4", MaxOutput: 12, Stdin: readerFunc(func(b []byte) (int, error) {
+			once.Do(func() { close(asked) })
+			return in.Read(b)
+		})})
 		if err != nil {
 			t.Error(err)
 		}
 		ended <- exit
 	}()
+	<-asked
 	seen := make(chan struct{})
-	var once sync.Once
+	var saw sync.Once
 	var errs bytes.Buffer
 	go func() {
 		exit, err := sb.Attach(aMinute(t), "p", Attachment{Stdout: writerFunc(func(b []byte) (int, error) {
-			once.Do(func() { close(seen) })
+			saw.Do(func() { close(seen) })
 			return len(b), nil
 		}), Stderr: &errs})
 		if err != nil || exit.Code != 4 || errs.String() != "second\n" {
@@ -254,11 +264,6 @@ func TestOthersSeeWhatACallerRuns(t *testing.T) {
 		}
 		ended <- exit
 	}()
-	for {
-		if _, err := sb.Process(t.Context(), "p"); err == nil {
-			break
-		}
-	}
 	<-seen
 	if _, err := sb.Attach(t.Context(), "p", Attachment{Stdin: strings.NewReader("x")}); !errors.Is(err, atoll.ErrInvalid) {
 		t.Errorf("input for a command that has its own: %v", err)
