@@ -358,7 +358,7 @@ func (f *Fleet) gone(ctx context.Context, tx *sql.Tx, r *row) error {
 	case atoll.Stopping:
 		path = []atoll.State{atoll.Stopped}
 	}
-	if len(r.cfg.Workspaces) > 0 {
+	if len(r.cfg.Workspaces) > 0 || len(r.cfg.Prepare) > 0 {
 		if err := f.unmount(ctx, tx, r.id); err != nil {
 			return err
 		}

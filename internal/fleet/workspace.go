@@ -401,7 +401,8 @@ func (f *Fleet) room(ctx context.Context, tx *sql.Tx, p place) (int64, error) {
 	return max(1, held.bytes+limit-used), err
 }
 
-// unmount notes that a sandbox mounts nothing any more.
+// unmount notes that a sandbox mounts nothing any more, and forgets which steps
+// were done in it.
 func (f *Fleet) unmount(ctx context.Context, tx *sql.Tx, sandbox string) error {
 	_, err := tx.ExecContext(ctx, `update workspaces set used = max(used, ?) where exists
 		(select 1 from mounts m where m.sandbox = ? and m.app = workspaces.app and m.user = workspaces.user and m.workspace = workspaces.name)`,

@@ -1,0 +1,363 @@
+package fleet
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/driver/virtual"
+)
+
+func TestWorkspace(t *testing.T) {
+	f := openFleet(t, Options{})
+	a := f.For(LocalCaller())
+	w, err := a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w", Labels: map[string]string{"k": "v"}, Keep: time.Hour, Bytes: 7, Sandboxes: []string{"x"}})
+	must(t, err)
+	if w.Owner != atoll.Local || w.Labels["k"] != "v" || w.Bytes != 0 || w.Sandboxes != nil || !w.Expires.Equal(w.Used.Add(time.Hour+useExact)) {
+		t.Errorf("made %+v", w)
+	}
+	want(t, "the name again", second(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w"})), atoll.ErrExists)
+	want(t, "bad labels", second(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "x", Labels: map[string]string{"": "v"}})), atoll.ErrInvalid)
+	sb, err := a.Create(t.Context(), atoll.Config{Spec: atoll.Spec{Name: "user"}, Workspaces: []atoll.WorkspaceMount{
+		{Workspace: "w"}, {Workspace: "w", Target: "/ro", ReadOnly: true}, {Workspace: "made", Target: "/made"},
+	}})
+	must(t, err)
+	if got := said(t, sb, "echo hi >/workspace/f; cat /ro/f; echo no 2>/dev/null >/ro/g || echo read-only; ls /made"); got != "hi\nread-only\n" {
+		t.Errorf("inside: %q", got)
+	}
+	f.shelf.forget(place{atoll.Local, "w"})
+	if w, err = a.Workspace(t.Context(), "w"); err != nil || !slices.Equal(w.Sandboxes, []string{"user"}) || !w.Expires.IsZero() || w.Bytes != 3 || w.Files != 1 {
+		t.Errorf("mounted: %+v, %v", w, err)
+	}
+	err = a.RemoveWorkspace(t.Context(), "w")
+	want(t, "remove one that is mounted", err, atoll.ErrState)
+	if err == nil || !strings.Contains(err.Error(), "user") {
+		t.Errorf("%v: does not name the sandbox", err)
+	}
+	list, err := a.Workspaces(t.Context())
+	if err != nil || len(list) != 2 || list[0].Name != "made" || list[1].Name != "w" {
+		t.Errorf("list: %v, %v", list, err)
+	}
+	must(t, sb.Stop(t.Context()))
+	want(t, "remove one that a stopped sandbox mounts", a.RemoveWorkspace(t.Context(), "w"), atoll.ErrState)
+	must(t, sb.Destroy(t.Context()))
+	if got := get(t, reopen(t, a, "w"), "/f"); got != "hi\n" {
+		t.Errorf("after the sandbox: %q", got)
+	}
+	must(t, a.RemoveWorkspace(t.Context(), "w"))
+	want(t, "remove twice", a.RemoveWorkspace(t.Context(), "w"), atoll.ErrNotFound)
+	must(t, second(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w"})))
+	if list, err := reopen(t, a, "w").ReadDir(t.Context(), "/"); err != nil || len(list) != 0 {
+		t.Errorf("a new one holds what the old one held: %v, %v", list, err)
+	}
+	if left, err := os.ReadDir(filepath.Join(f.shelf.dir, goneDir)); err != nil || len(left) != 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	var types []string
+	must(t, a.Events(t.Context(), EventFilter{Types: []string{"workspace.*"}}, false, func(e atoll.Event) error {
+		types = append(types, strings.TrimPrefix(e.Type, "workspace.")+" "+e.Object)
+		return nil
+	}))
+	if d := cmp.Diff([]string{"created w", "created made", "removed w", "created w"}, types); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestCreateThatFailsLeavesWorkspacesAlone makes workspaces only with their
+// sandbox.
+func TestCreateThatFailsLeavesWorkspacesAlone(t *testing.T) {
+	home := t.TempDir()
+	d := &brittle{Driver: &virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}
+	d.broken.Store(true)
+	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
+	a := f.For(LocalCaller())
+	want(t, "create", second(a.Create(t.Context(), atoll.Config{Workspaces: []atoll.WorkspaceMount{{Workspace: "w"}}})), errBrittle)
+	if w, err := a.Workspace(t.Context(), "w"); err == nil && len(w.Sandboxes) > 0 {
+		t.Errorf("a sandbox that is not there mounts it: %+v", w)
+	}
+	want(t, "remove", a.RemoveWorkspace(t.Context(), "w"), nil)
+}
+
+func TestRetention(t *testing.T) {
+	now := atomic.Int64{}
+	now.Store(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC).UnixNano())
+	day := func(n int) { now.Add(int64(n) * int64(24*time.Hour)) }
+	f := openFleet(t, Options{Now: func() time.Time { return time.Unix(0, now.Load()) }})
+	a := f.For(LocalCaller())
+	for name, keep := range map[string]time.Duration{"usual": 0, "short": time.Hour, "forever": -1, "used": 0, "read": 0, "mounted": 0} {
+		must(t, second(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: name, Keep: keep})))
+	}
+	other := f.For(Caller{Owner: atoll.Owner{App: "app", User: "u"}, Scopes: []atoll.Scope{atoll.ScopeRun}})
+	must(t, second(other.CreateWorkspace(t.Context(), atoll.Workspace{Name: "others"})))
+	put(t, reopen(t, a, "usual"), "/f", "12345")
+	sb, err := a.Create(t.Context(), atoll.Config{Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent}, Workspaces: []atoll.WorkspaceMount{{Workspace: "mounted"}}})
+	must(t, err)
+	names := func(p atoll.Pruned, err error) []string {
+		must(t, err)
+		var list []string
+		for _, w := range p.Workspaces {
+			list = append(list, w.Name)
+		}
+		return list
+	}
+	check := func(when string, p PruneOptions, wanted ...string) {
+		t.Helper()
+		if got := names(a.Prune(t.Context(), p)); !slices.Equal(got, wanted) {
+			t.Errorf("%s: %v, want %v", when, got, wanted)
+		}
+	}
+	check("at once", PruneOptions{})
+	day(4)
+	put(t, reopen(t, a, "used"), "/f", "x")
+	check("after 4 days, dry", PruneOptions{DryRun: true}, "short")
+	check("after 4 days", PruneOptions{}, "short")
+	check("again", PruneOptions{})
+	day(3)
+	check("after exactly 7 days", PruneOptions{})
+	must(t, second(reopen(t, a, "read").ReadDir(t.Context(), "/")))
+	now.Add(int64(2 * time.Minute))
+	check("after 7 days, dry", PruneOptions{DryRun: true}, "usual")
+	f.shelf.forget(place{atoll.Local, "usual"})
+	if p, err := a.Prune(t.Context(), PruneOptions{DryRun: true}); err != nil || p.Bytes != 5 || !p.DryRun {
+		t.Errorf("dry: %+v, %v", p, err)
+	}
+	check("after 7 days, all owners", PruneOptions{AllOwners: true}, "others", "usual")
+	must(t, sb.Destroy(t.Context()))
+	check("just unmounted", PruneOptions{})
+	day(8)
+	check("at the end", PruneOptions{}, "mounted", "read", "used")
+	if list, err := a.Workspaces(t.Context()); err != nil || len(list) != 1 || list[0].Name != "forever" {
+		t.Errorf("left: %v, %v", list, err)
+	}
+}
+
+func TestTimetables(t *testing.T) {
+	for text, good := range map[string]bool{
+		"": true, "0 3 * * *": true, "*/5 0-6 1,15 * mon-fri": true,
+		"0 3 * *": false, "0 3 * * * *": false, "@daily": false, "@every 1s": false, "60 3 * * *": false, "0 3 31 2 *": false,
+		"TZ=": false, "CRON_TZ=Europe/Berlin 0 3 * * *": false, "TZ=nowhere": false, "a b c d e": false, " ": false,
+	} {
+		f, err := Open(t.Context(), Options{Home: t.TempDir(), Drivers: []atoll.Driver{virtual.New()}, Retention: Retention{Cron: text}})
+		if err == nil {
+			closeFleet(t, f)
+		}
+		if good != (err == nil) || err != nil && (!errors.Is(err, atoll.ErrInvalid) || !strings.Contains(err.Error(), fmt.Sprintf("%q", text))) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// TestRetainByTheClock lets days pass.
+func TestRetainByTheClock(t *testing.T) {
+	home := t.TempDir()
+	day := func(f *Fleet, a *Account, names ...string) { // what is there at noon of the next day
+		t.Helper()
+		now := time.Now()
+		time.Sleep(time.Date(now.Year(), now.Month(), now.Day()+1, 12, 0, 0, 0, time.Local).Sub(now))
+		synctest.Wait()
+		list, err := a.Workspaces(context.Background())
+		must(t, err)
+		var got []string
+		for _, w := range list {
+			got = append(got, w.Name)
+		}
+		if !slices.Equal(got, names) {
+			t.Errorf("at %v: %v, want %v", time.Now(), got, names)
+		}
+	}
+	retaining := func(f *Fleet) (stop func()) {
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- f.retain(ctx) }()
+		synctest.Wait()
+		return func() {
+			cancel()
+			must(t, <-done)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{virtual.New()}, Retention: Retention{Keep: 36 * time.Hour}})
+		a := f.For(LocalCaller())
+		stop := retaining(f)
+		must(t, second(a.CreateWorkspace(context.Background(), atoll.Workspace{Name: "a"})))
+		day(f, a, "a") // 27 hours or less
+		must(t, second(a.CreateWorkspace(context.Background(), atoll.Workspace{Name: "b"})))
+		day(f, a, "b") // at 03:00, a has gone
+		stop()
+		day(f, a, "b") // nobody looks
+		day(f, a, "b")
+		stop = retaining(f)
+		list, err := a.Workspaces(context.Background())
+		if err != nil || len(list) != 0 {
+			t.Errorf("a run that was missed is not made up for: %v, %v", list, err)
+		}
+		must(t, second(a.CreateWorkspace(context.Background(), atoll.Workspace{Name: "c", Keep: time.Minute})))
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if list, err = a.Workspaces(context.Background()); err != nil || len(list) != 1 {
+			t.Errorf("it looks at another time than its own: %v, %v", list, err)
+		}
+		day(f, a)
+		stop()
+	})
+}
+
+// TestPruneAgainstCreate removes workspaces while sandboxes begin to use them:
+// whoever is second sees what the first did.
+func TestPruneAgainstCreate(t *testing.T) {
+	home := t.TempDir()
+	fleets := [2]*Fleet{openFleet(t, Options{Home: home, Retention: Retention{Keep: time.Nanosecond}}), openFleet(t, Options{Home: home})}
+	later := func() time.Time { return time.Now().Add(2 * time.Minute) } // everything is old
+	fleets[0].opts.Now = later
+	a, b := fleets[0].For(LocalCaller()), fleets[1].For(LocalCaller())
+	const spaces, rounds = 4, 6
+	stop := make(chan struct{})
+	var pruner, users sync.WaitGroup
+	var removed atomic.Int64
+	pruner.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			p, err := a.Prune(context.Background(), PruneOptions{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			removed.Add(int64(len(p.Workspaces)))
+		}
+	})
+	for i := range spaces * 2 {
+		users.Go(func() {
+			for n := range rounds {
+				name := fmt.Sprint("w", i%spaces)
+				sb, err := b.Create(context.Background(), atoll.Config{Workspaces: []atoll.WorkspaceMount{{Workspace: name}}})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				file := fmt.Sprintf("f-%d-%d", i, n)
+				exit, err := sb.Exec(context.Background(), atoll.Cmd{Shell: "echo data >/workspace/" + file + " && cat /workspace/" + file})
+				if err != nil || string(exit.Stdout) != "data\n" {
+					t.Errorf("in a workspace that is mounted: %q %q, %v", exit.Stdout, exit.Stderr, err)
+				}
+				if got, err := os.ReadFile(filepath.Join(fleets[0].shelf.host(place{atoll.Local, name}), file)); err != nil || string(got) != "data\n" {
+					t.Errorf("a workspace was removed while it was mounted: %q, %v", got, err)
+				}
+				if err := sb.Destroy(context.Background()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	users.Wait()
+	close(stop)
+	pruner.Wait()
+	if removed.Load() == 0 {
+		t.Error("nothing was ever removed: this shows nothing")
+	}
+}
+
+// TestRemovalThatDied opens a fleet after processes that died at every point of
+// removing, writing and making a workspace.
+func TestRemovalThatDied(t *testing.T) {
+	home := t.TempDir()
+	f := openFleet(t, Options{Home: home})
+	at := func(name string) place { return place{atoll.Owner{App: "App", User: "u"}, name} }
+	u := f.For(Caller{Owner: at("").owner, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeRead}})
+	for _, name := range []string{"begun", "done", "again", "opened"} {
+		must(t, second(u.CreateWorkspace(t.Context(), atoll.Workspace{Name: name})))
+		put(t, reopen(t, u, name), "/f", name)
+	}
+	for _, name := range []string{"begun", "done", "again", "opened"} {
+		d, err := f.shelf.setAside(at(name))
+		must(t, err)
+		if name == "done" || name == "again" { // the registry was written
+			must(t, f.store.write(t.Context(), func(tx *sql.Tx) error { return f.strike(t.Context(), tx, at(name), "") }))
+		}
+		must(t, d.leave())
+	}
+	must(t, second(u.CreateWorkspace(t.Context(), atoll.Workspace{Name: "again"})))
+	put(t, reopen(t, u, "again"), "/f", "new")
+	if got := get(t, reopen(t, u, "opened"), "/f"); got != "opened" { // by a process that was there all the time
+		t.Errorf("opened: %q", got)
+	}
+	d, err := f.shelf.newDesk(newDir) // an upload
+	must(t, err)
+	must(t, f.shelf.root.WriteFile(d.name+"/half", []byte("x"), 0o600))
+	must(t, d.leave())
+	alive, err := f.shelf.newDesk(newDir) // one that goes on
+	must(t, err)
+	must(t, f.shelf.make(at("unknown"))) // made, but not written down
+	must(t, os.WriteFile(filepath.Join(f.shelf.host(at("unknown")), "f"), []byte("precious"), 0o600))
+	must(t, f.shelf.make(at("empty")))
+	must(t, os.WriteFile(filepath.Join(f.shelf.dir, "stray"), []byte("x"), 0o600))
+	must(t, os.MkdirAll(filepath.Join(f.shelf.dir, "Not!ours", "x", "y"), 0o700))
+
+	g := openFleet(t, Options{Home: home})
+	for _, dir := range []string{goneDir, newDir} {
+		left, err := os.ReadDir(filepath.Join(g.shelf.dir, dir))
+		must(t, err)
+		if dir == newDir {
+			left = slices.DeleteFunc(left, func(e os.DirEntry) bool { return e.Name() == filepath.Base(alive.name) })
+		}
+		if len(left) != 0 {
+			t.Errorf("left in %s: %v", dir, left)
+		}
+	}
+	if ok, err := alive.s.root.Lstat(alive.name); err != nil {
+		t.Errorf("what was going on was swept: %v, %v", ok, err)
+	}
+	must(t, alive.clear(t.Context()))
+	must(t, g.tidyShelf(t.Context()))
+	v := g.For(u.caller)
+	for name, content := range map[string]string{"begun": "begun", "again": "new", "opened": "opened", "unknown": "precious"} {
+		if got := get(t, reopen(t, v, name), "/f"); got != content {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	for _, name := range []string{"done", "empty"} {
+		want(t, name, second(v.Workspace(t.Context(), name)), atoll.ErrNotFound)
+		if ok, err := g.shelf.has(at(name)); ok || err != nil {
+			t.Errorf("%s is still there: %v", name, err)
+		}
+	}
+}
+
+// TestLostRegistry opens a fleet whose registry is gone: its workspaces are not.
+func TestLostRegistry(t *testing.T) {
+	home := t.TempDir()
+	f, err := Open(t.Context(), Options{Home: home, Drivers: []atoll.Driver{virtual.New()}})
+	must(t, err)
+	u := f.For(Caller{Owner: atoll.Owner{App: "App", User: "u@x.y"}, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeRead}})
+	must(t, second(u.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w"})))
+	files, err := u.Files(t.Context(), "w")
+	must(t, err)
+	put(t, files, "/f", "precious")
+	must(t, files.Close())
+	closeFleet(t, f)
+	for _, name := range []string{"atoll.db", "atoll.db-wal", "atoll.db-shm"} {
+		if err := os.Remove(filepath.Join(home, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+	g := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{virtual.New()}})
+	if got := get(t, reopen(t, g.For(u.caller), "w"), "/f"); got != "precious" {
+		t.Errorf("after the registry was lost: %q", got)
+	}
+}
