@@ -79,6 +79,9 @@ func (r *row) nextLook() time.Time {
 // time has come, removes workspaces that nobody uses, fills warm pools. One
 // process of those that share a home does it; Run of the others waits.
 func (f *Fleet) Run(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return nil
+	}
 	ctx, leave, err := f.operate(ctx)
 	if err != nil {
 		return err

@@ -1,0 +1,162 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+func TestFit(t *testing.T) {
+	none := atoll.Quota{Sandboxes: -1, CPU: -1, Memory: -1, Disk: -1}
+	with := func(change func(q *atoll.Quota)) atoll.Quota { q := none; change(&q); return q }
+	for _, c := range []struct {
+		name        string
+		quota, used atoll.Quota
+		asked, got  atoll.Resources
+		cpu, ok     bool
+	}{
+		{"NoQuotaSetsNothing", none, atoll.Quota{Sandboxes: 1e6}, atoll.Resources{}, atoll.Resources{}, true, true},
+		{"TheLastOne", with(func(q *atoll.Quota) { q.Sandboxes = 3 }), atoll.Quota{Sandboxes: 2}, atoll.Resources{}, atoll.Resources{}, true, true},
+		{"OneTooMany", with(func(q *atoll.Quota) { q.Sandboxes = 3 }), atoll.Quota{Sandboxes: 3}, atoll.Resources{}, atoll.Resources{}, true, false},
+		{"OpenMemoryIsTheUsual", with(func(q *atoll.Quota) { q.Memory = 4 << 30 }), atoll.Quota{}, atoll.Resources{}, atoll.Resources{Memory: 1 << 30}, true, true},
+		{"OpenMemoryIsAtMostTheQuota", with(func(q *atoll.Quota) { q.Memory = 1 << 20 }), atoll.Quota{}, atoll.Resources{}, atoll.Resources{Memory: 1 << 20}, true, true},
+		{"NoMemoryLimitIsRefused", with(func(q *atoll.Quota) { q.Memory = 4 << 30 }), atoll.Quota{}, atoll.Resources{Memory: -1}, atoll.Resources{}, true, false},
+		{"ToTheByte", with(func(q *atoll.Quota) { q.Memory = 100 }), atoll.Quota{Memory: 60}, atoll.Resources{Memory: 40}, atoll.Resources{Memory: 40}, true, true},
+		{"AByteTooMany", with(func(q *atoll.Quota) { q.Memory = 100 }), atoll.Quota{Memory: 60}, atoll.Resources{Memory: 41}, atoll.Resources{}, true, false},
+		{"DiskLikewise", with(func(q *atoll.Quota) { q.Disk = 100 }), atoll.Quota{Disk: 60}, atoll.Resources{Disk: 41}, atoll.Resources{}, true, false},
+		{"CPULikewise", with(func(q *atoll.Quota) { q.CPU = 4 }), atoll.Quota{CPU: 3}, atoll.Resources{}, atoll.Resources{}, true, false},
+		{"NoCPUWhereThereIsNoLimit", with(func(q *atoll.Quota) { q.CPU = 4 }), atoll.Quota{CPU: 4}, atoll.Resources{}, atoll.Resources{}, false, true},
+	} {
+		l := c.asked
+		err := fit(c.quota, c.used, atoll.Features{CPULimit: c.cpu}, &l)
+		if c.ok && (err != nil || l != c.got) || !c.ok && !errors.Is(err, atoll.ErrQuota) {
+			t.Errorf("%s: %v, limits %+v; want %v and %+v", c.name, err, l, c.ok, c.got)
+		}
+	}
+	all := atoll.Quota{Sandboxes: 1, CPU: 1, Memory: 1, Disk: 1}
+	err := fit(all, all, atoll.Features{CPULimit: true}, &atoll.Resources{CPU: 1, Memory: 1, Disk: 1})
+	for _, what := range []string{"sandboxes", "cpu", "memory", "disk"} {
+		if err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("all over quota: %v does not name %s", err, what)
+		}
+	}
+}
+
+// TestNoRacePassesTheQuota: many at once, from two processes.
+func TestNoRacePassesTheQuota(t *testing.T) {
+	home := t.TempDir()
+	fleets := []*Fleet{openFleet(t, Options{Home: home}), openFleet(t, Options{Home: home})}
+	eve := Caller{Owner: atoll.Owner{App: "app", User: "eve"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}}
+	admin := fleets[0].For(LocalCaller())
+	if err := admin.SetQuota(t.Context(), eve.Owner, atoll.Quota{Sandboxes: 5}); err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	made := 0
+	var wg sync.WaitGroup
+	for i := range 20 {
+		wg.Go(func() {
+			_, err := fleets[i%2].For(eve).Create(t.Context(), atoll.Config{})
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				made++
+			} else if !errors.Is(err, atoll.ErrQuota) {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if made != 5 || len(ids(t, fleets[0].opts.Drivers[0])) != 5 {
+		t.Errorf("%d were made", made)
+	}
+	got, err := fleets[1].For(eve).Allowance(t.Context())
+	if err != nil || got.Limit.Sandboxes != 5 || got.Used.Sandboxes != 5 || got.Limit.Memory != -1 || got.Owner != eve.Owner {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := admin.Create(t.Context(), atoll.Config{}); err != nil {
+		t.Errorf("another owner: %v", err)
+	}
+}
+
+func TestQuotaOfTheFleetAndOwnOne(t *testing.T) {
+	f := openFleet(t, Options{Quota: atoll.Quota{Sandboxes: 1, Memory: 1 << 30, Disk: 300 << 20}})
+	a := f.For(LocalCaller())
+	first := mustCreate(t, a, atoll.Config{})
+	info, err := first.Info(t.Context())
+	if err != nil || info.Config.Limits.Memory != 1<<30 || info.Config.Limits.Disk != 100<<20 {
+		t.Errorf("limits that the quota asks for: %+v, %v", info.Config.Limits, err)
+	}
+	if _, err := a.Create(t.Context(), atoll.Config{}); !errors.Is(err, atoll.ErrQuota) {
+		t.Errorf("a second: %v", err)
+	}
+	if _, err := first.Fork(t.Context(), "", atoll.Spec{}); !errors.Is(err, atoll.ErrQuota) {
+		t.Errorf("a fork: %v", err)
+	}
+	if err := a.SetQuota(t.Context(), atoll.Local, atoll.Quota{Sandboxes: -1}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Create(t.Context(), atoll.Config{}); !errors.Is(err, atoll.ErrQuota) {
+		t.Errorf("a second, within the number but not the memory: %v", err)
+	}
+	if err := first.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	second := mustCreate(t, a, atoll.Config{}) // what is stopped uses no memory
+	if err := first.Start(t.Context()); !errors.Is(err, atoll.ErrQuota) {
+		t.Errorf("starting the first again: %v", err)
+	}
+	if err := second.Destroy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Start(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := a.SetQuota(t.Context(), atoll.Owner{App: "../x", User: ""}, atoll.Quota{}); !errors.Is(err, atoll.ErrInvalid) {
+		t.Errorf("an impossible owner: %v", err)
+	}
+}
+
+func TestQuotaOfCommands(t *testing.T) {
+	f := openFleet(t, Options{Quota: atoll.Quota{Processes: 2}})
+	a := f.For(LocalCaller())
+	sb, other := mustCreate(t, a, atoll.Config{}), mustCreate(t, a, atoll.Config{})
+	one, two := endless(t, sb), endless(t, other)
+	if err := execErr(sb); !errors.Is(err, atoll.ErrQuota) {
+		t.Errorf("a third command: %v", err)
+	}
+	if _, err := atoll.ReadFile(t.Context(), sb, "/etc/passwd"); err != nil {
+		t.Errorf("a file: %v", err)
+	}
+	if got, err := a.Allowance(t.Context()); err != nil || got.Used.Processes != 2 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if err := sb.Destroy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := outcome(t, one); err == nil {
+		t.Error("the command goes on")
+	}
+	if err := execErr(other); err != nil {
+		t.Errorf("with one ended: %v", err)
+	}
+	if err := a.SetQuota(context.Background(), atoll.Local, atoll.Quota{Processes: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := execErr(other); !errors.Is(err, atoll.ErrQuota) {
+		t.Errorf("with a lower quota: %v", err)
+	}
+	if err := other.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := outcome(t, two); err == nil {
+		t.Error("the command goes on")
+	}
+	if n := f.commands.of(atoll.Local); n != 0 {
+		t.Errorf("%d commands are counted after all have ended", n)
+	}
+}
