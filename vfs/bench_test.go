@@ -408,3 +408,46 @@ func TestSnapshotCostDoesNotGrow(t *testing.T) {
 		t.Errorf("%v with 10,000 files, %v with none", big, small)
 	}
 }
+
+// BenchmarkMount does on a directory of the host what the others do in
+// memory, five directories deep.
+func BenchmarkMount(b *testing.B) {
+	if !HostMounts() {
+		b.Skip("needs a host whose directories can be mounted")
+	}
+	h, err := OpenHost(b.TempDir())
+	must(b, err)
+	defer h.Close()
+	f := New(Options{})
+	must(b, f.Mount(Mount{Target: "/m", Host: h}))
+	must(b, f.MkdirAll("/m/a/b/c/d", 0o755))
+	data := make([]byte, 64<<10)
+	must(b, f.WriteFile("/m/a/b/c/d/file", data, 0o644))
+	for i := range 100 {
+		must(b, f.WriteFile(fmt.Sprintf("/m/a/file%02d", i), nil, 0o644))
+	}
+	for name, do := range map[string]func() error{
+		"Stat": func() error { _, err := f.Stat("/m/a/b/c/d/file"); return err },
+		"StatMissing": func() error {
+			if _, err := f.Stat("/m/a/b/c/d/none"); err == nil {
+				return EEXIST
+			}
+			return nil
+		},
+		"Read64K": func() error { _, err := f.ReadFile("/m/a/b/c/d/file"); return err },
+		"CreateUnlink": func() error {
+			if err := f.Mknod("/m/a/b/c/d/new", 0o644, 0); err != nil {
+				return err
+			}
+			return f.Unlink("/m/a/b/c/d/new")
+		},
+		"ReadDir100": func() error { _, err := f.ReadDir("/m/a"); return err },
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				must(b, do())
+			}
+		})
+	}
+}

@@ -26,24 +26,32 @@ type spot struct {
 // walk finds where the rest of a path leads in a mount. Where it leads out of
 // it, next is the path of the tree that is to be walked instead.
 func (m *mount) walk(q *Quota, rest string, follow, followSlash bool) (at *spot, next string, e Errno) {
-	if at := m.straight(q, rest); at != nil && (!follow || at.info.Mode()&fs.ModeSymlink == 0) {
+	if at := m.straight(q, rest); at != nil && (!follow || at.info == nil || at.info.Mode()&fs.ModeSymlink == 0) {
 		return at, "", 0
 	}
 	return m.visit(q, rest, follow, followSlash)
 }
 
-// straight finds what a plain path names, if it is there. os.Root may follow
-// links on the way to it, but only those that don't leave the mount, and
-// these lead to the same place in the tree.
+// straight finds what a plain path names, if at least its directory is there.
+// os.Root may follow links on the way to it, but only those that don't leave
+// the mount, and these lead to the same place in the tree.
 func (m *mount) straight(q *Quota, rest string) *spot {
-	if len(rest) < 2 || path.Clean(rest) != rest || strings.IndexByte(rest, 0) >= 0 || depth(rest) > maxDepth {
+	if len(rest) < 2 || path.Clean(rest) != rest || strings.IndexByte(rest, 0) >= 0 || depth(rest) > maxDepth || len(path.Base(rest)) > q.Name {
 		return nil
 	}
-	info, err := m.host.top().Lstat(rest[1:])
-	if err != nil || len(path.Base(rest)) > q.Name {
+	at := &spot{m: m, rel: rest[1:]}
+	var err error
+	if at.info, err = m.host.top().Lstat(at.rel); err == nil {
+		return at
+	}
+	if dir, err := m.host.top().Lstat(path.Dir(at.rel)); hostReason(err) != 0 || !dir.IsDir() {
 		return nil
 	}
-	return &spot{m: m, rel: rest[1:], info: info}
+	if hostReason(err) != ENOENT {
+		return nil
+	}
+	at.info = nil
+	return at
 }
 
 // visit is walk link by link.
