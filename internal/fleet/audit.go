@@ -128,13 +128,9 @@ const auditDetail = 4 << 10 // bytes kept of a detail
 type auditEntry struct{ atoll.Audit }
 
 func (e *auditEntry) size() int { return 200 + len(e.Detail) }
-func (e *auditEntry) prepare()  {}
 
-func (e *auditEntry) write(ctx context.Context, b *batch) error {
-	b.audits++
-	_, err := b.exec(ctx, `insert into audit (time, app, user, token, action, object, detail, outcome, duration) values (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		stamp(e.Time), e.Owner.App, e.Owner.User, e.Token, e.Action, e.Object, e.Detail, e.Outcome, e.Duration)
-	return err
+func (e *auditEntry) add(b *batch) {
+	b.audit.add(stamp(e.Time), e.Owner.App, e.Owner.User, e.Token, e.Action, e.Object, e.Detail, e.Outcome, int64(e.Duration))
 }
 
 // trim removes what of events, audit and history is older or more than is
@@ -161,17 +157,14 @@ func trimRows(ctx context.Context, tx *sql.Tx, table string, oldest time.Time, r
 	return err
 }
 
-// trim bounds what the batch has made longer.
-func (b *batch) trim(ctx context.Context) error {
-	if err := b.trimHistory(ctx); err != nil || b.audits == 0 {
-		return err
-	}
-	var last int64
-	if err := b.tx.QueryRowContext(ctx, `select max(id) from audit`).Scan(&last); err != nil {
-		return err
-	}
-	if last/1000 == (last-int64(b.audits))/1000 {
+// trimAudit trims the audit when another thousand rows are full.
+func (l *ledger) trimAudit(ctx context.Context, tx *sql.Tx, added int) error {
+	if added == 0 {
 		return nil
 	}
-	return trimRows(ctx, b.tx, "audit", b.l.now().Add(-auditAge), auditRows)
+	var last int64
+	if err := tx.QueryRowContext(ctx, `select max(id) from audit`).Scan(&last); err != nil || last/1000 == (last-int64(added))/1000 {
+		return err
+	}
+	return trimRows(ctx, tx, "audit", l.now().Add(-auditAge), auditRows)
 }

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"database/sql"
 	"io"
 	"strings"
 	"sync"
@@ -84,7 +85,7 @@ type head struct {
 
 // commandEntry is a command on its way to the history.
 type commandEntry struct {
-	mask             *mask // hides the secrets; nil when that is done
+	mask             *mask // hides the secrets
 	sandbox, process string
 	command          string // without secrets
 	output           [2]head
@@ -103,48 +104,32 @@ func (e *commandEntry) size() int {
 	return e.bytes
 }
 
-func (e *commandEntry) prepare() {
-	for i := range e.output {
-		h := &e.output[i]
-		if text := e.mask.head(string(h.buf), historyOutput, h.cut); text != string(h.buf) {
-			e.truncated = e.truncated || len(h.buf) > historyOutput
-			h.buf = []byte(text)
-		}
-		e.truncated = e.truncated || h.cut
-	}
-	e.failure, e.mask = clip(e.mask.text(e.failure), historyError), nil
-}
-
-func (e *commandEntry) write(ctx context.Context, b *batch) error {
+func (e *commandEntry) add(b *batch) {
 	b.grown[e.sandbox]++
-	_, err := b.exec(ctx, `insert into commands (sandbox, process, command, stdout, stderr, code, truncated, error, time, duration)
-		select ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10 where exists (select 1 from sandboxes where id = ?1)`,
-		e.sandbox, e.process, e.command, notNil(e.output[0].buf), notNil(e.output[1].buf), e.code, e.truncated, e.failure, stamp(e.begun), e.duration)
-	return err
-}
-
-func notNil(b []byte) []byte {
-	if b == nil {
-		return []byte{}
+	var out [2][]byte
+	truncated := e.truncated
+	for i, h := range e.output {
+		truncated = truncated || h.cut || len(h.buf) > historyOutput
+		out[i] = []byte(e.mask.head(string(h.buf), historyOutput, h.cut))
 	}
-	return b
+	b.history.add(e.sandbox, e.process, e.command, out[0], out[1], e.code, truncated, clip(e.mask.text(e.failure), historyError), stamp(e.begun), int64(e.duration))
 }
 
 // trimHistory removes commands of sandboxes that have too many: at the first
 // one that this process writes, then when enough have come.
-func (b *batch) trimHistory(ctx context.Context) error {
-	if len(b.l.kept) > 10_000 {
-		clear(b.l.kept)
+func (l *ledger) trimHistory(ctx context.Context, tx *sql.Tx, grown map[string]int) error {
+	if len(l.kept) > 10_000 {
+		clear(l.kept)
 	}
-	for id, n := range b.grown {
-		if before, seen := b.l.kept[id]; seen && before+n < historySlack {
-			b.l.kept[id] = before + n
+	for id, n := range grown {
+		if before, seen := l.kept[id]; seen && before+n < historySlack {
+			l.kept[id] = before + n
 			continue
 		}
-		if _, err := b.exec(ctx, `delete from commands where sandbox = ?1 and id <= (select id from commands where sandbox = ?1 order by id desc limit 1 offset ?2)`, id, historyRows); err != nil {
+		if _, err := tx.ExecContext(ctx, `delete from commands where sandbox = ?1 and id <= (select id from commands where sandbox = ?1 order by id desc limit 1 offset ?2)`, id, historyRows); err != nil {
 			return err
 		}
-		b.l.kept[id] = 0
+		l.kept[id] = 0
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,11 +28,8 @@ type entry interface {
 	// size is how many bytes it holds, about.
 	size() int
 
-	// prepare does what needs no registry.
-	prepare()
-
-	// write puts it into the registry.
-	write(ctx context.Context, b *batch) error
+	// add puts it into a batch.
+	add(b *batch)
 }
 
 // ledger takes down what need not be in the registry at once, audit and
@@ -258,49 +256,72 @@ func (l *ledger) settle(part []entry, lost int, err error) {
 	}
 }
 
-// batch is one transaction of the ledger.
+// batch is what is written in one transaction.
 type batch struct {
-	l        *ledger
-	tx       *sql.Tx
-	prepared map[string]*sql.Stmt
-	audits   int            // rows added
-	grown    map[string]int // rows added to the history of a sandbox
+	audit   rows
+	history rows
+	grown   map[string]int // rows of history, by sandbox
+	used    map[string]int64
 }
 
-// exec runs a statement, which is compiled once for the batch.
-func (b *batch) exec(ctx context.Context, text string, args ...any) (sql.Result, error) {
-	st := b.prepared[text]
-	if st == nil {
-		var err error
-		if st, err = b.tx.PrepareContext(ctx, text); err != nil {
-			return nil, err
+// rows are to be inserted into a table.
+type rows struct {
+	insert string // up to the values
+	suffix string // after them
+	width  int    // columns
+	args   []any
+}
+
+func (r *rows) count() int { return len(r.args) / r.width }
+
+func (r *rows) add(args ...any) { r.args = append(r.args, args...) }
+
+// write inserts all rows, many with one statement: that costs half of as many
+// statements.
+func (r *rows) write(ctx context.Context, tx *sql.Tx) error {
+	for args := r.args; len(args) > 0; {
+		n := min(len(args)/r.width, 64)
+		one := "(" + strings.Repeat("?,", r.width-1) + "?)"
+		text := r.insert + one + strings.Repeat(","+one, n-1) + r.suffix
+		if _, err := tx.ExecContext(ctx, text, args[:n*r.width]...); err != nil {
+			return err
 		}
-		b.prepared[text] = st
+		args = args[n*r.width:]
 	}
-	return st.ExecContext(ctx, args...)
+	return nil
+}
+
+func newBatch() *batch {
+	return &batch{
+		audit: rows{insert: `insert into audit (time, app, user, token, action, object, detail, outcome, duration) values `, width: 9},
+		history: rows{
+			insert: `insert into commands (sandbox, process, command, stdout, stderr, code, truncated, error, time, duration) select * from (values `,
+			suffix: `) where column1 in (select id from sandboxes)`, width: 10, // it may be forgotten by now
+		},
+		grown: make(map[string]int), used: make(map[string]int64),
+	}
 }
 
 func (l *ledger) writeBatch(ctx context.Context, part []entry, lost int) error {
+	b := newBatch()
 	for _, e := range part {
-		e.prepare()
+		e.add(b)
 	}
 	if lost > 0 {
-		part = append(part, &auditEntry{Audit: atoll.Audit{
+		(&auditEntry{Audit: atoll.Audit{
 			Time: l.now(), Owner: fleetOwner, Action: "audit", Detail: fmt.Sprintf("%d entries were lost", lost), Outcome: "unavailable",
-		}})
+		}}).add(b)
 	}
-	return l.store.write(ctx, func(tx *sql.Tx) (err error) {
-		b := &batch{l: l, tx: tx, prepared: make(map[string]*sql.Stmt), grown: make(map[string]int)}
-		defer func() {
-			for _, st := range b.prepared {
-				err = errors.Join(err, st.Close())
-			}
-		}()
-		for _, e := range part {
-			if err := e.write(ctx, b); err != nil {
+	return l.store.write(ctx, func(tx *sql.Tx) error {
+		ctx := context.WithoutCancel(ctx) // it won't take long now, and watching it does
+		if err := errors.Join(b.audit.write(ctx, tx), b.history.write(ctx, tx)); err != nil {
+			return err
+		}
+		for id, at := range b.used {
+			if _, err := tx.ExecContext(ctx, `update tokens set used = max(used, ?) where id = ?`, at, id); err != nil {
 				return err
 			}
 		}
-		return b.trim(ctx)
+		return errors.Join(l.trimHistory(ctx, tx, b.grown), l.trimAudit(ctx, tx, b.audit.count()))
 	})
 }

@@ -86,13 +86,8 @@ type tokenUse struct {
 	time int64
 }
 
-func (u *tokenUse) size() int { return 64 }
-func (u *tokenUse) prepare()  {}
-
-func (u *tokenUse) write(ctx context.Context, b *batch) error {
-	_, err := b.exec(ctx, `update tokens set used = max(used, ?) where id = ?`, u.time, u.id)
-	return err
-}
+func (u *tokenUse) size() int    { return 64 }
+func (u *tokenUse) add(b *batch) { b.used[u.id] = max(b.used[u.id], u.time) }
 
 // CreateToken makes a token; of t, the name, owner, scopes and expiry count. Only
 // the answer holds its secret. A caller without ScopeAdmin gives only what it
