@@ -2,11 +2,9 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"reflect"
 	"strconv"
-	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -25,7 +23,7 @@ func (s *Server) newAPI() huma.API {
 				Description: "Computers for agents: sandboxes, their commands and files, workspaces, events. " +
 					"Durations are nanoseconds, sizes bytes, times RFC 3339. Every error is a problem of RFC 9457; its kind is for programs."},
 			Components: &huma.Components{
-				Schemas:         huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
+				Schemas:         newSchemas(),
 				SecuritySchemes: map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer", Description: "made by POST /v1/tokens or 'atoll token create'"}},
 			},
 			Tags: tags,
@@ -35,7 +33,7 @@ func (s *Server) newAPI() huma.API {
 		RejectUnknownQueryParameters: true,
 		Transformers:                 []huma.Transformer{s.transform},
 	}
-	config.FieldsOptionalByDefault = true // one type is asked with and answered with; what an answer always has, requireAnswers says
+	config.FieldsOptionalByDefault = true // one type is asked with and answered with; what an answer always has, the document says
 	return humago.New(s.mux, config)
 }
 
@@ -148,40 +146,4 @@ func done(err error) (*none, error) {
 		return nil, err
 	}
 	return &none{}, nil
-}
-
-// document is the OpenAPI document, made when it is first asked for.
-type document struct {
-	once sync.Once
-	json []byte
-	yaml []byte
-	err  error
-}
-
-// documents adds the routes of the OpenAPI document.
-func (s *Server) documents(mux *http.ServeMux) {
-	serve := func(kind string, data func() []byte) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) {
-			s.openapi.once.Do(s.writeOpenAPI)
-			if s.openapi.err != nil {
-				s.fail(w, r, s.openapi.err)
-				return
-			}
-			w.Header().Set("Content-Type", kind)
-			_, _ = w.Write(data()) // who is gone reads no documents
-		}
-	}
-	mux.HandleFunc("GET /openapi.json", serve("application/openapi+json", func() []byte { return s.openapi.json }))
-	mux.HandleFunc("GET /openapi.yaml", serve("application/openapi+yaml", func() []byte { return s.openapi.yaml }))
-}
-
-func (s *Server) writeOpenAPI() {
-	doc := s.api.OpenAPI()
-	for _, name := range []string{"ErrorModel", "ErrorDetail"} { // huma's own, which nobody is answered
-		delete(doc.Components.Schemas.Map(), name)
-	}
-	s.openapi.json, s.openapi.err = json.MarshalIndent(doc, "", "  ")
-	if s.openapi.err == nil {
-		s.openapi.yaml, s.openapi.err = doc.YAML()
-	}
 }

@@ -106,7 +106,12 @@ func (s *Server) transform(ctx huma.Context, _ string, v any) (any, error) {
 	if c := callOf(ctx.Context()); c != nil {
 		p.Call = c.id
 	}
+	seen := make(map[string]bool)
 	for _, d := range m.Errors {
+		if d.Location != "body" && seen[d.Location] { // the type is wrong and so is what the configuration made of it
+			continue
+		}
+		seen[d.Location] = true
 		p.Errors = append(p.Errors, wire.Detail{Message: d.Message, Location: d.Location, Value: shown(d)})
 	}
 	p.Detail = summary(p)

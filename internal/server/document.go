@@ -1,0 +1,220 @@
+package server
+
+import (
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"strings"
+	"sync"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// document is the OpenAPI document, made when it is first asked for.
+type document struct {
+	once sync.Once
+	json []byte
+	yaml []byte
+	err  error
+}
+
+// documents adds the routes of the OpenAPI document.
+func (s *Server) documents(mux *http.ServeMux) {
+	serve := func(kind string, data func() []byte) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			s.openapi.once.Do(s.writeOpenAPI)
+			if s.openapi.err != nil {
+				s.fail(w, r, s.openapi.err)
+				return
+			}
+			w.Header().Set("Content-Type", kind)
+			_, _ = w.Write(data()) // who is gone reads no documents
+		}
+	}
+	mux.HandleFunc("GET /openapi.json", serve("application/openapi+json", func() []byte { return s.openapi.json }))
+	mux.HandleFunc("GET /openapi.yaml", serve("application/openapi+yaml", func() []byte { return s.openapi.yaml }))
+}
+
+func (s *Server) writeOpenAPI() {
+	doc := *s.api.OpenAPI()
+	components := *doc.Components
+	components.Schemas = newPublished(&doc)
+	doc.Components = &components
+	s.openapi.json, s.openapi.err = json.MarshalIndent(&doc, "", "  ")
+	if s.openapi.err == nil {
+		s.openapi.yaml, s.openapi.err = doc.YAML()
+	}
+}
+
+// published is the schemas of a document as others see them: those that an
+// operation refers to; and where a schema is only answered with, it says what is
+// always there.
+type published struct {
+	huma.Registry
+
+	schemas map[string]*huma.Schema
+}
+
+// MarshalJSON writes the schemas down.
+func (p *published) MarshalJSON() ([]byte, error) { return json.Marshal(p.schemas) }
+
+// Map returns the schemas by name.
+func (p *published) Map() map[string]*huma.Schema { return p.schemas }
+
+const schemaPrefix = "#/components/schemas/"
+
+func newPublished(doc *huma.OpenAPI) *published {
+	p := &published{Registry: doc.Components.Schemas, schemas: make(map[string]*huma.Schema)}
+	asked, answered := make(map[string]bool), make(map[string]bool)
+	for _, item := range doc.Paths {
+		for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete, item.Head} {
+			if op == nil {
+				continue
+			}
+			for _, param := range op.Parameters {
+				p.reach(param.Schema, asked)
+			}
+			if op.RequestBody != nil {
+				p.content(op.RequestBody.Content, asked)
+			}
+			for _, r := range op.Responses {
+				p.content(r.Content, answered)
+			}
+		}
+	}
+	all := doc.Components.Schemas.Map()
+	for name := range answered {
+		schema := all[name]
+		if !asked[name] {
+			schema = withRequired(schema, p.TypeFromRef(schemaPrefix+name))
+		}
+		p.schemas[name] = schema
+	}
+	for name := range asked {
+		p.schemas[name] = all[name]
+	}
+	return p
+}
+
+func (p *published) content(media map[string]*huma.MediaType, seen map[string]bool) {
+	for _, m := range media {
+		p.reach(m.Schema, seen)
+	}
+}
+
+// reach notes the names of all schemas that s refers to.
+func (p *published) reach(s *huma.Schema, seen map[string]bool) {
+	if s == nil {
+		return
+	}
+	if name, ok := strings.CutPrefix(s.Ref, schemaPrefix); ok {
+		if !seen[name] {
+			seen[name] = true
+			p.reach(p.SchemaFromRef(s.Ref), seen)
+		}
+		return
+	}
+	p.reach(s.Items, seen)
+	if inner, ok := s.AdditionalProperties.(*huma.Schema); ok {
+		p.reach(inner, seen)
+	}
+	for _, inner := range s.Properties {
+		p.reach(inner, seen)
+	}
+	for _, group := range [][]*huma.Schema{s.OneOf, s.AnyOf, s.AllOf} {
+		for _, inner := range group {
+			p.reach(inner, seen)
+		}
+	}
+}
+
+// withRequired returns a copy of the schema of a type that names the members
+// that encoding/json never leaves out, and leaves room for more: what is
+// answered may grow.
+func withRequired(s *huma.Schema, t reflect.Type) *huma.Schema {
+	c := *s
+	c.Required = nil
+	if c.AdditionalProperties == false {
+		c.AdditionalProperties = nil
+	}
+	if t == nil || t.Kind() != reflect.Struct {
+		return &c
+	}
+	for _, f := range reflect.VisibleFields(t) {
+		tag := strings.Split(f.Tag.Get("json"), ",")
+		if f.Anonymous || !f.IsExported() || tag[0] == "" || tag[0] == "-" || s.Properties[tag[0]] == nil {
+			continue
+		}
+		always := true
+		for _, option := range tag[1:] {
+			always = always && option != "omitempty" && option != "omitzero"
+		}
+		if always {
+			c.Required = append(c.Required, tag[0])
+		}
+	}
+	return &c
+}
+
+// choice is a type whose values are known; each has its schema.
+type (
+	stateChoice   string
+	scopeChoice   string
+	policyChoice  string
+	networkChoice string
+	syncChoice    string
+	fileOpChoice  string
+)
+
+func choices[T ~string](values ...T) *huma.Schema {
+	s := &huma.Schema{Type: huma.TypeString}
+	for _, v := range values {
+		s.Enum = append(s.Enum, string(v))
+	}
+	s.PrecomputeMessages()
+	return s
+}
+
+// Schema returns the states.
+func (stateChoice) Schema(huma.Registry) *huma.Schema {
+	return choices(atoll.Created, atoll.Starting, atoll.Running, atoll.Pausing, atoll.Paused, atoll.Stopping, atoll.Stopped, atoll.Failed, atoll.Destroyed)
+}
+
+// Schema returns the scopes.
+func (scopeChoice) Schema(huma.Registry) *huma.Schema {
+	return choices(atoll.ScopeRead, atoll.ScopeRun, atoll.ScopeHost, atoll.ScopeAdmin)
+}
+
+// Schema returns the policies.
+func (policyChoice) Schema(huma.Registry) *huma.Schema {
+	return choices(atoll.PolicyOneshot, atoll.PolicySession, atoll.PolicyLongrunning, atoll.PolicyPersistent)
+}
+
+// Schema returns the modes of networks.
+func (networkChoice) Schema(huma.Registry) *huma.Schema {
+	return choices(atoll.NetworkNone, atoll.NetworkNAT, atoll.NetworkBridge, atoll.NetworkOpen)
+}
+
+// Schema returns the modes of a project's sync.
+func (syncChoice) Schema(huma.Registry) *huma.Schema {
+	return choices(atoll.SyncManual, atoll.SyncAutoCommit, atoll.SyncAutoIdle)
+}
+
+// Schema returns what happens to files.
+func (fileOpChoice) Schema(huma.Registry) *huma.Schema {
+	return choices(atoll.FileReady, atoll.FileCreated, atoll.FileWritten, atoll.FileRemoved)
+}
+
+// newSchemas returns the registry of schemas, which knows the choices.
+func newSchemas() huma.Registry {
+	r := huma.NewMapRegistry(schemaPrefix, huma.DefaultSchemaNamer)
+	r.RegisterTypeAlias(reflect.TypeFor[atoll.State](), reflect.TypeFor[stateChoice]())
+	r.RegisterTypeAlias(reflect.TypeFor[atoll.Scope](), reflect.TypeFor[scopeChoice]())
+	r.RegisterTypeAlias(reflect.TypeFor[atoll.Policy](), reflect.TypeFor[policyChoice]())
+	r.RegisterTypeAlias(reflect.TypeFor[atoll.NetworkMode](), reflect.TypeFor[networkChoice]())
+	r.RegisterTypeAlias(reflect.TypeFor[atoll.SyncMode](), reflect.TypeFor[syncChoice]())
+	r.RegisterTypeAlias(reflect.TypeFor[atoll.FileOp](), reflect.TypeFor[fileOpChoice]())
+	return r
+}
