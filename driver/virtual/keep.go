@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
@@ -76,9 +77,11 @@ func (k *keeper) exists() bool {
 	return err == nil
 }
 
-// keepNew makes the directory of a new sandbox and saves it.
+// keepNew saves a new sandbox. Its directory is made under another name and
+// locked until it is whole: what a process leaves that dies meanwhile, List
+// sweeps away.
 func (s *Sandbox) keepNew(parent string) (err error) {
-	k := newKeeper(filepath.Join(parent, s.id))
+	k := newKeeper(filepath.Join(parent, making+s.id))
 	if err := os.MkdirAll(parent, 0o700); err != nil {
 		return err
 	}
@@ -90,8 +93,13 @@ func (s *Sandbox) keepNew(parent string) (err error) {
 			err = errors.Join(err, os.RemoveAll(k.dir))
 		}
 	}()
-	if err := os.WriteFile(filepath.Join(k.dir, "lock"), nil, 0o600); err != nil {
+	lock, err := os.OpenFile(filepath.Join(k.dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
 		return err
+	}
+	defer func() { _ = lock.Close() }() // this is what unlocks it
+	if ok, err := tryLock(lock); !ok || err != nil {
+		return errors.Join(fmt.Errorf("%w: a new sandbox is locked", atoll.ErrUnavailable), err)
 	}
 	k.rec = record{Version: recordVersion, ID: s.id}
 	if k.store, err = vfs.OpenDir(filepath.Join(k.dir, "blobs")); err != nil {
@@ -99,7 +107,18 @@ func (s *Sandbox) keepNew(parent string) (err error) {
 	}
 	s.keep = k
 	s.noteSession(s.sh)
-	return s.save(context.Background())
+	if err := s.save(context.Background()); err != nil {
+		return err
+	}
+	whole := filepath.Join(parent, s.id)
+	if err := os.Rename(k.dir, whole); err != nil {
+		if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTEMPTY) {
+			err = fmt.Errorf("id %s: %w", s.id, atoll.ErrExists)
+		}
+		return err
+	}
+	k.dir = whole
+	return nil
 }
 
 // hold takes the sandbox for this process, with all that another process has
@@ -417,8 +436,12 @@ func readHistory(dir string) history {
 	return h
 }
 
-// gone begins the name of a directory that is being removed.
-const gone = ".gone-"
+// gone begins the name of a directory that is being removed, making that of one
+// that is not whole yet.
+const (
+	gone   = ".gone-"
+	making = ".new-"
+)
 
 // remove takes the directory away in one step, then its content.
 func (k *keeper) remove() error {
@@ -467,6 +490,10 @@ func (d *Driver) listKept() ([]atoll.Status, error) {
 			_ = os.RemoveAll(filepath.Join(d.Dir, e.Name())) // the next List tries again
 			continue
 		}
+		if strings.HasPrefix(e.Name(), making) {
+			sweepUnmade(filepath.Join(d.Dir, e.Name()))
+			continue
+		}
 		if !goodID(e.Name()) {
 			continue
 		}
@@ -482,6 +509,23 @@ func (d *Driver) listKept() ([]atoll.Status, error) {
 	}
 	sortStatus(list)
 	return list, nil
+}
+
+// sweepUnmade removes what a process that died has made of a sandbox. One that
+// is still being made is locked, or has no lock yet and is young.
+func sweepUnmade(dir string) {
+	info, err := os.Stat(dir)
+	if err != nil || time.Since(info.ModTime()) < 10*time.Second {
+		return
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR, 0)
+	if err == nil {
+		defer func() { _ = f.Close() }() // this is what unlocks it
+		if ok, err := tryLock(f); !ok || err != nil {
+			return
+		}
+	}
+	_ = os.RemoveAll(dir) // the next List tries again
 }
 
 // broken is the status of a sandbox whose record can't be read.
