@@ -208,17 +208,18 @@ func (f *Fleet) removePool(ctx context.Context, name string) error {
 	return errors.Join(errs...)
 }
 
-// discardReady destroys a sandbox of a pool, unless somebody has claimed it.
+// discardReady destroys a sandbox of a pool, unless somebody has claimed it or is
+// making it. One that is being destroyed already it waits for.
 func (f *Fleet) discardReady(ctx context.Context, r *row) error {
-	claimed := false
+	busy := false
 	_, err := f.change(ctx, r.id, func(tx *sql.Tx, now *row) error {
-		if claimed = now.pool == "" || now.holder != ""; claimed {
+		if busy = now.pool == "" || now.holder != "" && now.goal != goalDestroy; busy || now.holder != "" {
 			return nil
 		}
 		now.goal = goalDestroy // from now on no claim takes it
 		return f.save(ctx, tx, now)
 	})
-	if err != nil || claimed {
+	if err != nil || busy {
 		return err
 	}
 	return f.destroy(ctx, r.id, "")
