@@ -43,12 +43,18 @@ func (f *Fleet) enter(r row) *box {
 	f.mu.Lock()
 	b := f.live[r.id]
 	if b == nil {
-		b = &box{f: f, id: r.id, bay: f.bay(r.driver), turn: make(chan struct{}, 1), row: r, active: r.active}
-		b.calls.shut = f.over
+		b = f.newBox(r)
 		f.live[r.id] = b
 	}
 	f.mu.Unlock()
 	f.learn(r)
+	return b
+}
+
+// newBox makes the box of a row; the caller holds mu.
+func (f *Fleet) newBox(r row) *box {
+	b := &box{f: f, id: r.id, bay: f.bay(r.driver), turn: make(chan struct{}, 1), row: r, active: r.active}
+	b.calls.shut = f.over
 	return b
 }
 

@@ -192,18 +192,23 @@ func (f *Fleet) raise(ctx context.Context, r row, with func(context.Context, *bo
 	if r.id = r.cfg.ID; r.id == "" {
 		r.id = atoll.NewID()
 	}
-	var b *box
-	mounts, err := f.register(ctx, &r, ft, func() error {
-		b = f.enter(r)
-		b.turn <- struct{}{} // it is new: nobody else has it
-		return nil
-	})
+	r.driver = r.cfg.Driver
+	b, err := f.reserve(r)
 	if err != nil {
 		return r, err
 	}
 	defer func() { <-b.turn }()
 	ctx, end := b.begin(ctx)
 	defer end()
+	if err := f.weigh(ctx, r.owner); err != nil {
+		return r, err
+	}
+	mounts, err := f.register(ctx, &r, ft)
+	if err != nil {
+		f.release(b)
+		return r, err
+	}
+	f.learn(r)
 	sb, err := inTime(ctx, r.cfg.Timeouts, func(ctx context.Context) (atoll.Sandbox, error) { return with(ctx, b, specOf(&r, mounts)) })
 	if err == nil {
 		b.hold(sb)
@@ -225,6 +230,27 @@ func (f *Fleet) raise(ctx context.Context, r row, with func(context.Context, *bo
 	return r, nil
 }
 
+// reserve makes the box of a new sandbox and has its turn, before anybody else
+// can know of it.
+func (f *Fleet) reserve(r row) (*box, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.live[r.id] != nil {
+		return nil, fmt.Errorf("id %s: %w", r.id, atoll.ErrExists)
+	}
+	b := f.newBox(r)
+	b.turn <- struct{}{}
+	f.live[r.id] = b
+	return b, nil
+}
+
+// release gives up the box of a sandbox that never was.
+func (f *Fleet) release(b *box) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.live, b.id)
+}
+
 // inTime makes a driver's sandbox within the time for that.
 func inTime(ctx context.Context, t atoll.Timeouts, with func(context.Context) (atoll.Sandbox, error)) (atoll.Sandbox, error) {
 	d := t.Create
@@ -240,11 +266,10 @@ func inTime(ctx context.Context, t atoll.Timeouts, with func(context.Context) (a
 }
 
 // register writes a new row down as starting, within the owner's quota, and
-// returns where its workspaces are. What entered does comes before the row is
-// known to others of this process.
-func (f *Fleet) register(ctx context.Context, r *row, ft atoll.Features, entered func() error) (mounts []atoll.Mount, err error) {
+// returns where its workspaces are.
+func (f *Fleet) register(ctx context.Context, r *row, ft atoll.Features) (mounts []atoll.Mount, err error) {
 	now := f.now()
-	r.name, r.driver, r.state = r.cfg.Name, r.cfg.Driver, atoll.Created
+	r.name, r.state = r.cfg.Name, atoll.Created
 	r.created, r.active, r.changed = now, now, now
 	r.holder, r.goal = f.instance.id, goalCreate
 	if !ft.Persist || r.cfg.Lifecycle.Policy == atoll.PolicyOneshot {
@@ -272,10 +297,7 @@ func (f *Fleet) register(ctx context.Context, r *row, ft atoll.Features, entered
 		}
 		return f.transition(ctx, tx, r, atoll.Starting)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return mounts, entered()
+	return mounts, err
 }
 
 // acknowledge makes a new sandbox one that is there.
