@@ -49,6 +49,11 @@ func (f *Files) Import(ctx context.Context, dir string, tar io.Reader) error {
 }
 
 func (f *Files) importTar(ctx context.Context, rel string, r io.Reader) (err error) {
+	ctx, leave, err := f.a.f.operate(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	shelf := f.a.f.shelf
 	m, err := f.a.f.meter(ctx, f.p)
 	if err != nil {
@@ -72,24 +77,14 @@ func (f *Files) importTar(ctx context.Context, rel string, r io.Reader) (err err
 		return err
 	}
 	defer func() { err = errors.Join(err, u.root.Close()) }()
-	if err := u.unpack(bufio.NewReaderSize(&leash{ctx: ctx, r: r}, chunk)); err != nil {
+	if err := u.unpack(bufio.NewReaderSize(f.leash(ctx, r), chunk)); err != nil {
 		return err
 	}
-	if err := f.root.MkdirAll(rel, 0o755); err != nil {
+	p := placing{unpacking: u, desk: d, top: rel == "."}
+	if p.to, err = p.enter(f.root, rel); err != nil {
 		return err
 	}
-	to, err := openDir(f.root, rel)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, to.Close()) }()
-	p := placing{unpacking: u, desk: d, to: to, top: rel == "."}
-	if err := p.check("."); err != nil {
-		return err
-	}
-	if err := m.settle(p.replaced); err != nil {
-		return err
-	}
+	defer func() { err = errors.Join(err, p.to.Close()) }()
 	defer shelf.forget(f.p)
 	if err := p.place(ctx, "."); err != nil {
 		return err
@@ -372,6 +367,32 @@ type placing struct {
 	olds int  // what was in the way of directories, now on the desk
 
 	replaced int64 // bytes of what will be replaced
+}
+
+// enter opens the directory for the archive, which is made if it is missing, once
+// it is sure that the archive is taken.
+func (p *placing) enter(root *os.Root, rel string) (*os.Root, error) {
+	to, err := openDir(root, rel)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := p.m.settle(0); err != nil {
+			return nil, err
+		}
+		if err := root.MkdirAll(rel, 0o755); err != nil {
+			return nil, err
+		}
+		return openDir(root, rel)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.to = to
+	if err = p.check("."); err == nil {
+		err = p.m.settle(p.replaced)
+	}
+	if err != nil {
+		return nil, errors.Join(err, to.Close())
+	}
+	return to, nil
 }
 
 // check refuses what can't take its place, before anything does, and counts

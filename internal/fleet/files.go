@@ -291,6 +291,11 @@ func (f *Files) remove(ctx context.Context, rel string) error {
 	if rel == "." {
 		return fmt.Errorf("%w: it is the workspace itself: remove that", atoll.ErrInvalid)
 	}
+	ctx, leave, err := f.a.f.operate(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	info, err := f.root.Lstat(rel)
 	if err != nil {
 		return err
@@ -348,6 +353,11 @@ func (f *Files) write(ctx context.Context, rel string, content io.Reader, perm f
 	if rel == "." {
 		return errIsDir
 	}
+	ctx, leave, err := f.a.f.operate(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	dir, err := openFile(f.root, path.Dir(rel), fs.ModeDir)
 	if err != nil {
 		return err
@@ -375,7 +385,7 @@ func (f *Files) write(ctx context.Context, rel string, content io.Reader, perm f
 		return err
 	}
 	defer f.a.f.tidy(ctx, d)
-	if err := fill(ctx, d, content, perm, m); err != nil {
+	if err := fill(d, f.leash(ctx, content), perm, m); err != nil {
 		return err
 	}
 	if err := moveAt(d.lock, "file", dir, path.Base(rel)); err != nil {
@@ -394,12 +404,12 @@ func sole(info fs.FileInfo) int64 {
 }
 
 // fill writes the file "file" on a desk.
-func fill(ctx context.Context, d *desk, content io.Reader, perm fs.FileMode, m *meter) error {
+func fill(d *desk, content io.Reader, perm fs.FileMode, m *meter) error {
 	file, err := d.s.root.OpenFile(path.Join(d.name, "file"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(file, &metered{&leash{ctx: ctx, r: content}, m})
+	_, err = io.Copy(file, &metered{content, m})
 	if err == nil {
 		err = file.Chmod(perm.Perm())
 	}
@@ -414,7 +424,17 @@ func fill(ctx context.Context, d *desk, content io.Reader, perm fs.FileMode, m *
 type leash struct {
 	ctx context.Context //nolint:containedctx // it is the reader's whole purpose
 	r   io.Reader
+	use func() // called after each read
 	buf []byte
+}
+
+// leash returns a reader that ends with ctx; reading it is use of the workspace.
+func (f *Files) leash(ctx context.Context, r io.Reader) io.Reader {
+	return &leash{ctx: ctx, r: r, use: func() {
+		if err := f.mark(ctx); err != nil && ctx.Err() == nil {
+			f.a.f.log.Warn("use not noted", "workspace", f.p.name, "error", err)
+		}
+	}}
 }
 
 // chunk is how much is read at once.
@@ -439,6 +459,7 @@ func (l *leash) Read(b []byte) (int, error) {
 	}()
 	select {
 	case r := <-done:
+		l.use()
 		return copy(b, buf[:r.n]), r.err
 	case <-l.ctx.Done():
 		l.buf = nil // it may still be written

@@ -36,7 +36,7 @@ func (x *export) Close() error {
 
 // pack writes a file or directory as a tar stream.
 func (f *Files) pack(ctx context.Context, rel string, info fs.FileInfo, w io.Writer) error {
-	p := packing{ctx: ctx, tw: tar.NewWriter(w), seen: make(map[fileID]string)}
+	p := packing{f: f, ctx: ctx, tw: tar.NewWriter(w), seen: make(map[fileID]string)}
 	name := path.Base(rel)
 	var err error
 	if info.IsDir() {
@@ -56,6 +56,7 @@ func (f *Files) pack(ctx context.Context, rel string, info fs.FileInfo, w io.Wri
 
 // packing is a tar stream that is being written.
 type packing struct {
+	f    *Files
 	ctx  context.Context //nolint:containedctx // it lives as long as one call
 	tw   *tar.Writer
 	seen map[fileID]string // entries of files with more than one name
@@ -85,6 +86,9 @@ func (p *packing) tree(dir *os.Root, info fs.FileInfo, name string, depth int) e
 	for _, child := range names {
 		if err := context.Cause(p.ctx); err != nil {
 			return late(err)
+		}
+		if err := p.f.mark(p.ctx); err != nil {
+			return err
 		}
 		if err := p.entry(dir, child, name+"/"+child, depth); err != nil && !errors.Is(err, errVanished) {
 			return err

@@ -249,6 +249,9 @@ func (f *Fleet) claim(ctx context.Context, owner atoll.Owner, cfg atoll.Config) 
 		return row{}, false, err
 	}
 	c := claimant{f: f, owner: owner, cfg: all, env: slices.Concat(cfg.Env, secretsOf(&cfg)), ft: ft}
+	if err := f.weigh(ctx, owner); err != nil {
+		return row{}, false, err
+	}
 	if len(cfg.Prepare) > 0 {
 		return c.slowly(ctx, cfg.Prepare)
 	}

@@ -442,6 +442,16 @@ func (f *Fleet) held(ctx context.Context, q querier, owner atoll.Owner) (n int, 
 	return len(list), all, nil
 }
 
+// weigh counts what an owner's workspaces hold, if that will be asked for, so that
+// it need not be counted while the registry waits.
+func (f *Fleet) weigh(ctx context.Context, o atoll.Owner) error {
+	q, err := f.quota(ctx, f.store.db, o)
+	if err == nil && q.Disk >= 0 {
+		_, _, err = f.held(ctx, f.store.db, o)
+	}
+	return err
+}
+
 // diskUsage returns an owner's limit of the disk, negative for none, and what of
 // it is used.
 func (f *Fleet) diskUsage(ctx context.Context, o atoll.Owner) (limit, used int64, err error) {
