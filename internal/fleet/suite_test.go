@@ -2,6 +2,8 @@ package fleet
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -13,7 +15,13 @@ import (
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if home := os.Getenv(crashHome); home != "" {
+		fmt.Fprintln(os.Stderr, "the child of a crash test ended:", crashChild(home))
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // openFleet opens a fleet of the virtual driver that is closed when the test
 // ends.
@@ -42,7 +50,7 @@ func closeFleet(t testing.TB, f *Fleet) {
 	}
 }
 
-// desk is an account as a driver, for the suite.
+// asDriver is an account as a driver, for the suite.
 type asDriver struct{ a *Account }
 
 func (d asDriver) Name() string { return d.a.f.opts.Default }

@@ -1,0 +1,227 @@
+package fleet
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/driver/virtual"
+)
+
+// crashHome, in the environment, makes the test binary the child that a crash
+// test kills.
+const crashHome = "ATOLL_FLEET_CRASH_HOME"
+
+// crashChild works on a fleet until it is killed, and says on standard output
+// what it begins and what was acknowledged.
+func crashChild(home string) error {
+	f, err := Open(context.Background(), Options{Home: home, Drivers: []atoll.Driver{&virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}})
+	if err != nil {
+		return err
+	}
+	go func() { _ = f.Run(context.Background()) }() // it ends with the process
+	say := &teller{w: os.Stdout}
+	a := f.For(LocalCaller())
+	var wg sync.WaitGroup
+	errs := make(chan error, 4)
+	for range 4 {
+		wg.Go(func() { errs <- crashWork(a, say) })
+	}
+	return <-errs // any end is a failure
+}
+
+// teller writes whole lines.
+type teller struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (t *teller) say(words ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, _ = fmt.Fprintln(t.w, words...) // a parent that is gone kills us
+}
+
+// crashWork makes sandboxes, works in them and destroys them, for ever.
+func crashWork(a *Account, say *teller) error {
+	ctx := context.Background()
+	for {
+		sb, err := a.Create(ctx, atoll.Config{Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent}})
+		if err != nil {
+			return err
+		}
+		say.say("created", sb.ID())
+		for n := range rand.IntN(4) {
+			if _, err := sb.Exec(ctx, atoll.Cmd{Shell: fmt.Sprintf("echo %d > /n; sync", n)}); err != nil {
+				return err
+			}
+			say.say("wrote", sb.ID(), n)
+		}
+		if rand.IntN(3) == 0 {
+			say.say("stopping", sb.ID())
+			if err := sb.Stop(ctx); err != nil {
+				return err
+			}
+			say.say("stopped", sb.ID())
+			if err := sb.Start(ctx); err != nil {
+				return err
+			}
+		}
+		if rand.IntN(3) == 0 {
+			fork, err := sb.Fork(ctx, "", atoll.Spec{})
+			if err != nil {
+				return err
+			}
+			say.say("created", fork.ID())
+		}
+		if rand.IntN(2) == 0 {
+			say.say("destroying", sb.ID())
+			if err := sb.Destroy(ctx); err != nil {
+				return err
+			}
+			say.say("destroyed", sb.ID())
+		}
+	}
+}
+
+// fate of a sandbox as far as the child told.
+type told struct {
+	wrote      int // -1: nothing
+	destroying bool
+	destroyed  bool
+}
+
+// TestCrash kills a process in the middle of its work, again and again: what it
+// had acknowledged is there, what it had not is whole or gone.
+func TestCrash(t *testing.T) {
+	rounds := 12
+	if n, err := strconv.Atoi(os.Getenv("ATOLL_CRASHES")); err == nil {
+		rounds = n
+	}
+	home := t.TempDir()
+	all := make(map[string]*told)
+	for round := range rounds {
+		crashOnce(t, home, all, time.Duration(5+rand.IntN(250))*time.Millisecond)
+		checkCrash(t, home, all)
+		if t.Failed() {
+			t.Fatalf("in round %d", round)
+		}
+	}
+	t.Logf("%d crashes, %d sandboxes", rounds, len(all))
+}
+
+// crashOnce runs a child and kills it a while after its first word.
+func crashOnce(t *testing.T, home string, all map[string]*told, after time.Duration) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), crashHome+"="+home)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kill := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }) // for one that says nothing
+	lines := bufio.NewScanner(out)
+	first := true
+	for lines.Scan() {
+		if first {
+			kill.Reset(after)
+			first = false
+		}
+		hear(all, lines.Text())
+	}
+	kill.Stop()
+	err = cmd.Wait()
+	var exit *exec.ExitError
+	if first || !errors.As(err, &exit) || exit.Exited() {
+		t.Fatalf("the child was not killed but ended: %v", err)
+	}
+}
+
+// hear takes down what the child said.
+func hear(all map[string]*told, line string) {
+	words := strings.Fields(line)
+	if len(words) < 2 {
+		return // cut off by the kill
+	}
+	s := all[words[1]]
+	switch words[0] {
+	case "created":
+		all[words[1]] = &told{wrote: -1}
+	case "wrote":
+		if n, err := strconv.Atoi(words[len(words)-1]); err == nil && s != nil {
+			s.wrote = n
+		}
+	case "destroying":
+		s.destroying = true
+	case "destroyed":
+		s.destroyed = true
+	}
+}
+
+// checkCrash opens the fleet after a crash and compares it with what was told.
+func checkCrash(t *testing.T, home string, all map[string]*told) {
+	t.Helper()
+	d := &virtual.Driver{Dir: filepath.Join(home, "sandboxes")}
+	f, err := Open(t.Context(), Options{Home: home, Drivers: []atoll.Driver{d}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeFleet(t, f)
+	a := f.For(LocalCaller())
+	list, err := a.List(t.Context(), Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := ids(t, d)
+	for _, i := range list {
+		if i.State != atoll.Running && i.State != atoll.Stopped {
+			t.Errorf("%s is %s: %+v", i.ID, i.State, i.Conditions)
+		}
+		if there[i.ID] != i.State {
+			t.Errorf("%s is %s, and its driver says %q", i.ID, i.State, there[i.ID])
+		}
+		if s := all[i.ID]; s != nil && s.destroyed {
+			t.Errorf("%s was destroyed and is %s", i.ID, i.State)
+		}
+		delete(there, i.ID)
+	}
+	if len(there) != 0 {
+		t.Errorf("orphans: %v", there)
+	}
+	for id, s := range all {
+		if s.destroying {
+			continue
+		}
+		sb, err := a.Open(t.Context(), id)
+		if err != nil {
+			t.Errorf("lost: %v", err)
+			continue
+		}
+		if s.wrote < 0 {
+			continue
+		}
+		b, err := atoll.ReadFile(t.Context(), sb, "/n")
+		if n, _ := strconv.Atoi(strings.TrimSpace(string(b))); err != nil || n < s.wrote {
+			t.Errorf("%s: it holds %q, %v; %d was acknowledged", id, b, err, s.wrote)
+		}
+	}
+	if dead, err := f.instance.dead(); err != nil || len(dead) != 0 {
+		t.Errorf("%d dead processes are left, %v", len(dead), err)
+	}
+}
