@@ -35,6 +35,7 @@ type watchedDir struct {
 	rel   string
 	id    fileID
 	mark  int32
+	dead  bool // the host has ended the watch: the directory was removed
 	names map[string]nameState
 }
 
@@ -223,13 +224,13 @@ func (w *MountWatch) tell(kind ChangeKind, rel string, s nameState) {
 type news map[*watchedDir]map[string]uint32
 
 // Next waits for changes and returns them. After the directory has gone the
-// error is ENOENT.
+// error is ENOENT, after Close [os.ErrClosed].
 func (w *MountWatch) Next() ([]HostChange, error) {
 	for {
 		got := make(news)
 		lost := false
-		if err := w.queue.SetReadDeadline(time.Time{}); err != nil {
-			return nil, err
+		if w.queue.SetReadDeadline(time.Time{}) != nil {
+			return nil, os.ErrClosed
 		}
 		until := time.Time{}
 		for {
@@ -248,8 +249,8 @@ func (w *MountWatch) Next() ([]HostChange, error) {
 			if !now.Before(until) {
 				break
 			}
-			if err := w.queue.SetReadDeadline(now.Add(settle)); err != nil {
-				return nil, err
+			if w.queue.SetReadDeadline(now.Add(settle)) != nil {
+				return nil, os.ErrClosed
 			}
 		}
 		if err := w.learn(got, lost); err != nil {
@@ -279,6 +280,10 @@ func (w *MountWatch) gather(got news, b []byte) (lost bool) {
 			continue
 		}
 		d := w.marks[mark]
+		if d != nil && mask&unix.IN_IGNORED != 0 {
+			d.dead = true
+			delete(w.marks, mark)
+		}
 		if d == nil || name == "" {
 			continue
 		}
@@ -309,6 +314,7 @@ func (w *MountWatch) learn(got news, lost bool) error {
 		}
 		names := got[d]
 		if lost {
+			w.again(d)
 			names = w.everyName(d)
 		}
 		for _, name := range sortedNames(names) {
@@ -318,6 +324,26 @@ func (w *MountWatch) learn(got news, lost bool) error {
 		}
 	}
 	return nil
+}
+
+// again watches a directory that may be another than it was.
+func (w *MountWatch) again(d *watchedDir) {
+	dir, err := w.m.host.openDir(d.rel)
+	if err != nil {
+		return // its name is looked at in the directory above
+	}
+	defer dir.Close() // it was only looked at
+	f, err := dir.Open(".")
+	if err != nil {
+		return // likewise
+	}
+	defer f.Close() // likewise
+	if mark, err := w.mark(f); err == nil && mark != d.mark {
+		if w.marks[d.mark] == d {
+			delete(w.marks, d.mark)
+		}
+		d.mark, w.marks[mark] = mark, d
+	}
 }
 
 // unseen is the mask of a name that is looked at because events were lost.
@@ -352,13 +378,13 @@ func (w *MountWatch) look(d *watchedDir, name string, mask uint32) error {
 		return nil
 	}
 	now := stateOf(info)
-	if had && (was.mode.Type() != now.mode.Type() || now.mode.IsDir() && was.id != now.id) {
+	if had && (was.mode.Type() != now.mode.Type() || now.mode.IsDir() && (was.id != now.id || w.dead(rel))) {
 		w.forget(d, name, rel, was)
 		had = false
 	}
 	d.names[name] = now
 	if had {
-		written := mask&unix.IN_MODIFY != 0 || mask == unseen && was.mtime != now.mtime
+		written := mask&(unix.IN_MODIFY|unix.IN_CREATE|unix.IN_MOVED_TO) != 0 || mask == unseen && was.mtime != now.mtime
 		if !was.sameAttr(now) || written && !now.mode.IsDir() {
 			w.tell(Modified, rel, now)
 		}
@@ -372,6 +398,13 @@ func (w *MountWatch) look(d *watchedDir, name string, mask uint32) error {
 		return w.add(rel)
 	}
 	return nil
+}
+
+// dead says whether a directory was removed since it was seen; one that has
+// taken its place may have its number.
+func (w *MountWatch) dead(rel string) bool {
+	d := w.dirs[rel]
+	return d != nil && d.dead
 }
 
 func (w *MountWatch) forget(d *watchedDir, name, rel string, was nameState) {
