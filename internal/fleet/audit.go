@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -103,6 +104,9 @@ func (f *Fleet) note(e atoll.Audit) {
 func (a *Account) audited(action, object, detail string) func(error) {
 	start := a.f.ledger.now()
 	return func(err error) {
+		if refused := (*scopeless)(nil); errors.As(err, &refused) {
+			return // need has noted it
+		}
 		a.f.note(atoll.Audit{
 			Time: start, Owner: a.caller.Owner, Token: a.caller.Token, Action: action, Object: object, Detail: detail,
 			Outcome: outcomeOf(err), Duration: a.f.ledger.now().Sub(start),
@@ -114,6 +118,14 @@ func (a *Account) audited(action, object, detail string) func(error) {
 func (s *Sandbox) audited(action, detail string) func(error) {
 	return s.a.audited(action, s.b.id, detail)
 }
+
+// scopeless is the error of a caller who has not a scope.
+type scopeless struct{ scope atoll.Scope }
+
+func (e *scopeless) Error() string {
+	return fmt.Sprintf("%v: it needs the scope %q", atoll.ErrDenied, e.scope)
+}
+func (e *scopeless) Unwrap() error { return atoll.ErrDenied }
 
 // outcomeOf names how a call ended.
 func outcomeOf(err error) string {

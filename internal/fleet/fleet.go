@@ -317,12 +317,14 @@ type Account struct {
 // For returns the fleet as c sees it.
 func (f *Fleet) For(c Caller) *Account { return &Account{f: f, caller: c} }
 
-// need refuses an operation that the caller has no scope for.
+// need refuses an operation that the caller has no scope for. That is noted in
+// the audit.
 func (a *Account) need(op string, s atoll.Scope) error {
 	if a.caller.can(s) || s == atoll.ScopeRead && a.caller.can(atoll.ScopeRun) {
 		return nil
 	}
-	return &atoll.Error{Op: op, Err: fmt.Errorf("%w: it needs the scope %q", atoll.ErrDenied, s)}
+	a.audited(op, "", "needs the scope "+string(s))(atoll.ErrDenied)
+	return &atoll.Error{Op: op, Err: &scopeless{s}}
 }
 
 // find returns a sandbox of the caller by id or name; with ScopeAdmin by id

@@ -82,13 +82,16 @@ func (s *Sandbox) Export(ctx context.Context, name string) (io.ReadCloser, error
 
 // OpenFile opens a file for reading.
 func (s *Sandbox) OpenFile(ctx context.Context, name string) (io.ReadCloser, error) {
-	return s.transfer(ctx, "read", func(ctx context.Context) (io.ReadCloser, error) {
+	noted := s.audited("read", name)
+	rc, err := s.transfer(ctx, "read", func(ctx context.Context) (io.ReadCloser, error) {
 		t, err := able[atoll.FS](s)
 		if err != nil {
 			return nil, err
 		}
 		return t.OpenFile(ctx, name)
 	})
+	noted(err)
+	return rc, err
 }
 
 // transfer begins a call that lasts until its reader is closed.
@@ -146,7 +149,10 @@ func (s *Sandbox) ReadDir(ctx context.Context, name string) (list []fs.FileInfo,
 
 // Mkdir makes a directory and those above it.
 func (s *Sandbox) Mkdir(ctx context.Context, name string, perm fs.FileMode) error {
-	return with(ctx, s, "mkdir", func(ctx context.Context, t atoll.DirFS) error { return t.Mkdir(ctx, name, perm) })
+	noted := s.audited("mkdir", name)
+	err := with(ctx, s, "mkdir", func(ctx context.Context, t atoll.DirFS) error { return t.Mkdir(ctx, name, perm) })
+	noted(err)
+	return err
 }
 
 // Remove removes a name and all below it.

@@ -1,0 +1,189 @@
+package fleet
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+func auditOf(t testing.TB, a *Account, filter AuditFilter) []atoll.Audit {
+	t.Helper()
+	list, err := a.Audit(t.Context(), filter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// TestEveryCallIsInTheAudit makes each call that changes something or shows
+// content, and looks for it.
+func TestEveryCallIsInTheAudit(t *testing.T) {
+	f := memoryFleet(t, "", nil)
+	admin := f.For(LocalCaller())
+	tok := mustToken(t, admin, atoll.Token{Name: "ci", Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRun}})
+	a := mustAuthenticate(t, f, tok.Secret)
+	ctx := aMinute(t)
+	sb, err := a.Create(ctx, atoll.Config{Spec: atoll.Spec{Name: "box"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	try := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	try(sb.Exec(ctx, atoll.Cmd{Shell: "exit 3"}))
+	try(sb.StartProcess(ctx, "p", atoll.Cmd{Shell: "cat"}))
+	try(nil, sb.Signal(ctx, "p", "KILL"))
+	try(nil, sb.WriteFile(ctx, "/f", strings.NewReader("x"), 0o600))
+	rc, err := sb.OpenFile(ctx, "/f")
+	try(rc, err)
+	rc.Close()
+	rc, err = sb.Export(ctx, "/f")
+	try(rc, err)
+	try(nil, sb.Import(ctx, "/d", rc))
+	rc.Close()
+	try(nil, sb.Mkdir(ctx, "/e", 0o755))
+	try(nil, sb.Remove(ctx, "/e"))
+	try(sb.Snapshot(ctx, "snap"))
+	try(nil, sb.Restore(ctx, "snap"))
+	try(nil, sb.RemoveSnapshot(ctx, "snap"))
+	try(sb.Fork(ctx, "", atoll.Spec{}))
+	try(a.Update(ctx, "box", atoll.Change{Labels: map[string]string{"k": "v"}}))
+	try(nil, sb.Stop(ctx))
+	try(nil, sb.Start(ctx))
+	try(a.CreateWorkspace(ctx, atoll.Workspace{Name: "w"}))
+	try(nil, a.RemoveWorkspace(ctx, "w"))
+	try(nil, sb.Destroy(ctx))
+	child := mustToken(t, a, atoll.Token{Name: "child", Scopes: []atoll.Scope{atoll.ScopeRead}})
+	try(nil, a.RevokeToken(ctx, child.ID))
+	if err := a.SetQuota(ctx, alice, atoll.Quota{Sandboxes: 3}); !errors.Is(err, atoll.ErrDenied) {
+		t.Error(err)
+	}
+	var got []string
+	for _, e := range auditOf(t, a, AuditFilter{}) {
+		if e.Owner != alice || e.Token != tok.ID || e.Time.IsZero() || e.Duration < 0 || e.ID == 0 {
+			t.Errorf("%+v", e)
+		}
+		got = append(got, e.Action+" "+e.Outcome)
+	}
+	slices.Reverse(got)
+	for _, want := range strings.Split("create|exec|start process|signal|write|read|export|import|mkdir|remove|snapshot|restore|remove snapshot|fork|update|stop|start|workspace create|workspace remove|destroy|create token|revoke token", "|") {
+		if !slices.Contains(got, want+" ok") {
+			t.Errorf("%s is not in the audit: %q", want, got)
+		}
+	}
+	if last := got[len(got)-1]; last != "quota denied" || slices.Index(got, last) != len(got)-1 {
+		t.Errorf("what was refused is noted as %q", last)
+	}
+	if list := auditOf(t, a, AuditFilter{Action: "exec"}); len(list) != 1 || list[0].Object != sb.ID() || list[0].Detail != "exit 3" {
+		t.Errorf("the command: %+v", list)
+	}
+}
+
+func TestAuditFilters(t *testing.T) {
+	f := memoryFleet(t, "", nil)
+	admin := f.For(LocalCaller())
+	a := f.For(Caller{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}, Token: "t1"})
+	for i := range 150 {
+		a.audited(fmt.Sprint("act", i%2), fmt.Sprint("o", i%3), strings.Repeat("é", i*50))(nil)
+	}
+	for _, k := range []struct {
+		err  error
+		want string
+	}{{nil, "ok"}, {atoll.ErrNotFound, "not_found"}, {&atoll.Error{Op: "x", Err: atoll.ErrQuota}, "quota"}, {errors.New("boom"), "internal"}} {
+		admin.audited("outcome", "", "")(k.err)
+		if e := auditOf(t, admin, AuditFilter{Limit: 1})[0]; e.Outcome != k.want || e.Owner != atoll.Local {
+			t.Errorf("%v is noted as %+v", k.err, e)
+		}
+	}
+	for _, k := range []struct {
+		law    string
+		filter AuditFilter
+		n      int
+	}{
+		{"DefaultLimit", AuditFilter{}, 100},
+		{"Limit", AuditFilter{Limit: 7}, 7},
+		{"Action", AuditFilter{Action: "act1"}, 75},
+		{"Object", AuditFilter{Object: "o2"}, 50},
+		{"Both", AuditFilter{Object: "o2", Action: "act1"}, 25},
+		{"OfOthers", AuditFilter{Action: "outcome"}, 0},
+	} {
+		list := auditOf(t, a, k.filter)
+		if len(list) != k.n {
+			t.Errorf("%s: %d entries, want %d", k.law, len(list), k.n)
+		}
+		for i := 1; i < len(list); i++ {
+			if list[i].ID >= list[i-1].ID {
+				t.Errorf("%s: not newest first", k.law)
+			}
+		}
+	}
+	all := 0
+	for before := int64(0); ; {
+		list := auditOf(t, a, AuditFilter{Limit: 40, Before: before})
+		if all += len(list); len(list) == 0 {
+			break
+		}
+		before = list[len(list)-1].ID
+		for _, e := range list {
+			if len(e.Detail) > auditDetail || strings.ContainsRune(e.Detail, '\uFFFD') {
+				t.Errorf("a detail of %d bytes", len(e.Detail))
+			}
+		}
+	}
+	if all != 150 {
+		t.Errorf("%d entries page by page", all)
+	}
+	if n := len(auditOf(t, admin, AuditFilter{AllOwners: true, Limit: 1000})); n != 154 {
+		t.Errorf("%d entries of all owners", n)
+	}
+	for want, filter := range map[error]AuditFilter{atoll.ErrDenied: {AllOwners: true}, atoll.ErrInvalid: {Limit: 5000}} {
+		if _, err := a.Audit(t.Context(), filter); !errors.Is(err, want) {
+			t.Errorf("%+v: %v", filter, err)
+		}
+	}
+	if _, err := a.Audit(t.Context(), AuditFilter{Limit: -1}); !errors.Is(err, atoll.ErrInvalid) {
+		t.Errorf("a negative limit: %v", err)
+	}
+}
+
+func TestAuditIsBounded(t *testing.T) {
+	c := newClock()
+	f := memoryFleet(t, "", c.now)
+	a := f.For(LocalCaller())
+	a.audited("old", "", "")(nil)
+	if n := len(auditOf(t, a, AuditFilter{})); n != 1 {
+		t.Fatal(n)
+	}
+	c.pass(auditAge + time.Hour)
+	for i := range 1000 {
+		a.audited("new", fmt.Sprint(i), "")(nil)
+	}
+	if list := auditOf(t, a, AuditFilter{Limit: 1000, Action: "old"}); len(list) != 0 {
+		t.Errorf("what is older than 90 days is still there: %+v", list)
+	}
+	if n := len(auditOf(t, a, AuditFilter{Limit: 1000})); n != 1000 {
+		t.Errorf("%d entries, want 1000", n)
+	}
+	err := f.store.write(t.Context(), func(tx *sql.Tx) error {
+		_, err := tx.Exec("update audit set id = id + ? where object = '999'", auditRows)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.trim(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(auditOf(t, a, AuditFilter{Limit: 1000})); n != 1 {
+		t.Errorf("%d entries of the newest million, want 1", n)
+	}
+}

@@ -1,0 +1,188 @@
+package fleet
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+func historyOf(t testing.TB, sb *Sandbox) []atoll.Result {
+	t.Helper()
+	list, err := sb.History(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+func TestHistory(t *testing.T) {
+	home := t.TempDir()
+	f := openFleet(t, Options{Home: home})
+	sb := newSandbox(t, f, atoll.Config{})
+	if list := historyOf(t, sb); list == nil || len(list) != 0 {
+		t.Errorf("of a new sandbox: %+v", list)
+	}
+	ctx := aMinute(t)
+	var out bytes.Buffer
+	both := io.MultiWriter(&out)
+	before := time.Now()
+	for _, cmd := range []atoll.Cmd{
+		{Args: []string{"echo", "a b", "", "it's"}},
+		{Shell: "echo out; echo err >&2; exit 3", Session: true},
+		{Shell: "echo out; echo err >&2", Stdout: &out},
+		{Shell: "echo out; echo err >&2", Stdout: both, Stderr: both},
+		{Args: []string{"nosuchprogram"}},
+		{Shell: "cat; while :; do :; done", Stdin: strings.NewReader("x"), Timeout: 50 * time.Millisecond},
+		{Shell: "echo too much", MaxOutput: 3},
+	} {
+		if _, err := sb.Exec(ctx, cmd); err != nil && !errors.Is(err, atoll.ErrTimeout) {
+			t.Fatal(err)
+		}
+	}
+	mustStart(t, sb, "p", atoll.Cmd{Shell: "echo detached"})
+	if _, err := sb.Attach(ctx, "p", Attachment{}); err != nil {
+		t.Fatal(err)
+	}
+	list := historyOf(t, sb)
+	for i, want := range []atoll.Result{
+		{Command: `echo 'a b' '' 'it'\''s'`, Stdout: "a b  it's\n", Success: true},
+		{Command: "echo out; echo err >&2; exit 3", Stdout: "out\n", Stderr: "err\n", ExitCode: 3},
+		{Command: "echo out; echo err >&2", Stdout: "out\n", Stderr: "err\n", Success: true},
+		{Command: "echo out; echo err >&2", Stdout: "out\nerr\n", Success: true},
+		{Command: "nosuchprogram", Stderr: "nosuchprogram: command not found\n`help' lists the commands there are\n", ExitCode: 127},
+		{Command: "cat; while :; do :; done", Stdout: "x", ExitCode: 137, Error: "timed out"},
+		{Command: "echo too much", Stdout: "too", Success: true, Truncated: true},
+		{Command: "echo detached", Stdout: "detached\n", Success: true},
+	} {
+		got := list[i]
+		if got.Time.Before(before) || got.Duration <= 0 || !strings.Contains(got.Error, want.Error) || (got.Error == "") != (want.Error == "") {
+			t.Errorf("%d: %+v", i, got)
+		}
+		got.Time, got.Duration, got.Error = time.Time{}, 0, want.Error
+		if want.Error != "" {
+			got.ExitCode = want.ExitCode // what a command that was ended says is the driver's
+		}
+		if got != want {
+			t.Errorf("%d: %+v, want %+v", i, got, want)
+		}
+	}
+	if len(list) != 8 {
+		t.Errorf("%d commands", len(list))
+	}
+	closeFleet(t, f)
+	again, err := openFleet(t, Options{Home: home}).For(LocalCaller()).Open(t.Context(), sb.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(historyOf(t, again)); n != 8 {
+		t.Errorf("%d commands are remembered after a restart", n)
+	}
+	if viaRoot, err := atoll.History(t.Context(), again); err != nil || len(viaRoot) != 8 {
+		t.Errorf("as a Historian: %d, %v", len(viaRoot), err)
+	}
+}
+
+func TestHistoryIsBounded(t *testing.T) {
+	f := memoryFleet(t, "", nil)
+	sb, other := newSandbox(t, f, atoll.Config{}), newSandbox(t, f, atoll.Config{})
+	ctx := aMinute(t)
+	if _, err := other.Exec(ctx, atoll.Cmd{Shell: "echo other"}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range historyRows + historySlack + 20 {
+		if _, err := sb.Exec(ctx, atoll.Cmd{Args: []string{"echo", fmt.Sprint(i)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := historyOf(t, sb)
+	if len(list) != historyRows || list[len(list)-1].Command != fmt.Sprint("echo ", historyRows+historySlack+19) {
+		t.Errorf("%d commands, the last is %q", len(list), list[len(list)-1].Command)
+	}
+	var n int
+	if err := f.store.db.QueryRow("select count(*) from commands where sandbox = ?", sb.ID()).Scan(&n); err != nil || n > historyRows+historySlack {
+		t.Errorf("%d rows, %v", n, err)
+	}
+	if list := historyOf(t, other); len(list) != 1 || list[0].Stdout != "other\n" {
+		t.Errorf("another sandbox's: %+v", list)
+	}
+	for _, cmd := range []atoll.Cmd{{Shell: "seq 1 100000; seq 1 100000 >&2"}, {Shell: "seq 1 100000; seq 1 100000 >&2", Stdout: io.Discard, Stderr: writerFunc(func(b []byte) (int, error) { return len(b), nil })}, {Args: []string{"true", strings.Repeat("é", 200_000)}}} {
+		if _, err := sb.Exec(ctx, cmd); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list = historyOf(t, sb)
+	for _, r := range list[len(list)-3 : len(list)-1] {
+		if len(r.Stdout) != historyOutput || len(r.Stderr) != historyOutput || !r.Truncated || !strings.HasPrefix(r.Stdout, "1\n2\n") {
+			t.Errorf("of much output %d and %d bytes are kept, truncated %v", len(r.Stdout), len(r.Stderr), r.Truncated)
+		}
+	}
+	if r := list[len(list)-1]; len(r.Command) > historyCommand || len(r.Command) < historyCommand-4 || strings.ContainsRune(r.Command, '\uFFFD') {
+		t.Errorf("of a long command %d bytes are kept", len(r.Command))
+	}
+}
+
+// TestSecretsStayOut runs commands that show secrets in every way they can, and
+// looks for them in all that is kept.
+func TestSecretsStayOut(t *testing.T) {
+	home := t.TempDir()
+	f := memoryFleet(t, home, nil)
+	cfg := atoll.Config{Secrets: map[string]string{"PW": "hunter22-and-more"}}
+	cfg.Env = []string{"GITHUB_TOKEN=ghp_0123456789"}
+	sb := newSandbox(t, f, cfg)
+	secrets := []string{"hunter22-and-more", "ghp_0123456789", "sesame-open-99", "aHVudGVyMjItYW5kLW1vcmU"}
+	ctx := aMinute(t)
+	filler := strings.Repeat("x", historyOutput-5)
+	for _, cmd := range []atoll.Cmd{
+		{Args: []string{"echo", "hunter22-and-more", "ghp_0123456789"}},
+		{Shell: "for c in h u n t e r 2 2 - a n d - m o r e; do printf $c; done; echo", Stdout: writerFunc(func(b []byte) (int, error) { return len(b), nil })},
+		{Shell: "printf %s hunter22-and-more | base64; echo $KEY >&2", Env: []string{"KEY=sesame-open-99"}},
+		{Shell: "cat", Stdin: strings.NewReader(filler + "hunter22-and-more" + filler)},
+		{Shell: "cat", Stdin: strings.NewReader(filler + "hunter22-and-more" + filler), Stdout: writerFunc(func(b []byte) (int, error) { return len(b), nil })},
+		{Shell: "echo hunter22-and-more", MaxOutput: 9},
+		{Args: []string{"true", strings.Repeat("x", historyCommand-8) + "hunter22-and-more"}},
+		{Args: []string{"echo"}, Dir: "/hunter22-and-more"},
+		{Args: []string{"echo"}, User: "hunter22-and-more"},
+	} {
+		exit, err := sb.Exec(ctx, cmd)
+		if err != nil && strings.Contains(err.Error(), "hunter22-and-more") {
+			t.Errorf("the error %q shows a secret", err)
+		}
+		if cmd.Dir != "" && !errors.Is(err, atoll.ErrNotFound) || cmd.User != "" && !errors.Is(err, atoll.ErrUnsupported) {
+			t.Errorf("%v is not what it was", err)
+		}
+		if len(cmd.Args) == 3 && cmd.Args[0] == "echo" && string(exit.Stdout) != "hunter22-and-more ghp_0123456789\n" {
+			t.Errorf("the caller gets %q", exit.Stdout)
+		}
+	}
+	mustStart(t, sb, "p", atoll.Cmd{Shell: "echo hunter22-and-more; exit 3"})
+	if out, _, _, _ := attached(t, sb, "p", Attachment{}); out != "hunter22-and-more\n" {
+		t.Errorf("who is attached gets %q", out)
+	}
+	list, err := sb.Processes(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := fmt.Sprintf("%+v %+v", list, historyOf(t, sb))
+	if len(list) != 10 || !strings.Contains(all, "echo *** ***") {
+		t.Errorf("%d processes: %.300s", len(list), all)
+	}
+	if err := f.For(LocalCaller()).Events(ctx, EventFilter{}, false, func(e atoll.Event) error { all += fmt.Sprintf("%+v", e); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	audit, err := f.For(LocalCaller()).Audit(ctx, AuditFilter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all += fmt.Sprintf("%+v", audit)
+	for _, s := range append(secrets, "hunter22-", "hunter22") {
+		if i := strings.Index(all, s); i >= 0 {
+			t.Errorf("%q is kept: …%s…", s, all[max(0, i-100):min(len(all), i+100)])
+		}
+	}
+}
