@@ -204,6 +204,9 @@ func badName(name string) string {
 // entry puts one entry on the desk.
 func (u *unpacking) entry(h *tar.Header, content io.Reader) error {
 	name := path.Clean(h.Name)
+	if len(u.host)+len(name) >= longestName {
+		return fmt.Errorf("%w: too long a name", atoll.ErrInvalid)
+	}
 	if err := u.parents(path.Dir(name)); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -323,5 +324,77 @@ func BenchmarkCreateCold(b *testing.B) {
 		must(b, err)
 		must(b, sb.Destroy(b.Context()))
 		b.StartTimer()
+	}
+}
+
+// TestClaimWhoseStepsFail leaves nothing, and the pool its others.
+func TestClaimWhoseStepsFail(t *testing.T) {
+	f := openFleet(t, Options{})
+	running(t, f)
+	a := f.For(LocalCaller())
+	must(t, second(a.SetPool(t.Context(), atoll.Pool{Name: "p", Size: 1})))
+	eventually(t, "one is ready", func() bool { return poolOf(t, a, "p").Ready == 1 })
+	ready, err := oneRow(t.Context(), f.store.db, "pool = 'p'")
+	must(t, err)
+	_, err = a.Create(t.Context(), atoll.Config{Pool: "p", Spec: atoll.Spec{Name: "x"}, Prepare: []atoll.Step{{Shell: "echo reason >&2; exit 4"}}})
+	want(t, "create", err, atoll.ErrInvalid)
+	if err == nil || !strings.Contains(err.Error(), "exit status 4: reason") {
+		t.Errorf("%v: does not say why", err)
+	}
+	if list, err := a.List(t.Context(), Filter{}); err != nil || len(list) != 0 {
+		t.Errorf("left: %v, %v", list, err)
+	}
+	want(t, "the driver's sandbox", second(f.opts.Drivers[0].Open(t.Context(), ready.id)), atoll.ErrNotFound)
+	eventually(t, "another is ready", func() bool { return poolOf(t, a, "p").Ready == 1 })
+	sb, err := a.Create(t.Context(), atoll.Config{Pool: "p", Spec: atoll.Spec{Name: "x"}, Prepare: []atoll.Step{{Shell: "echo fine >/x"}}})
+	must(t, err)
+	if got := said(t, sb, "cat /x"); got != "fine\n" {
+		t.Errorf("inside: %q", got)
+	}
+}
+
+// TestPoolOutlivesProcess claims in a second process what the first made ready,
+// and settles a claim that the first died in.
+func TestPoolOutlivesProcess(t *testing.T) {
+	home := t.TempDir()
+	opts := func() Options {
+		return Options{Home: home, Drivers: []atoll.Driver{&virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}}
+	}
+	f, err := Open(t.Context(), opts())
+	must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- f.Run(ctx) }()
+	a := f.For(LocalCaller())
+	must(t, second(a.SetPool(t.Context(), atoll.Pool{Name: "p", Size: 2})))
+	eventually(t, "two are ready", func() bool { return poolOf(t, a, "p").Ready == 2 })
+	cancel()
+	must(t, <-done)
+	ready, err := allRows(t.Context(), f.store.db, "pool = 'p' order by created")
+	must(t, err)
+	must(t, second(f.change(t.Context(), ready[0].id, func(tx *sql.Tx, r *row) error { // it dies while it does the steps of a claim
+		r.holder, r.goal = f.instance.id, goalCreate
+		return f.save(t.Context(), tx, r)
+	})))
+	closeFleet(t, f)
+
+	g := openFleet(t, opts())
+	b := g.For(LocalCaller())
+	must(t, g.Reconcile(t.Context()))
+	want(t, "the half claimed one", second(g.opts.Drivers[0].Open(t.Context(), ready[0].id)), atoll.ErrNotFound)
+	sb, err := b.Create(t.Context(), atoll.Config{Pool: "p", Secrets: map[string]string{"T": "tttttt"}})
+	must(t, err)
+	if sb.ID() != ready[1].id {
+		t.Errorf("%s was made new: want the ready %s", sb.ID(), ready[1].id)
+	}
+	if got := said(t, sb, "echo $T"); got != "tttttt\n" {
+		t.Errorf("inside: %q", got)
+	}
+	closeFleet(t, g)
+	h := openFleet(t, opts())
+	again, err := h.For(LocalCaller()).Open(t.Context(), sb.ID())
+	must(t, err)
+	if got := said(t, again, "echo $T"); got != "tttttt\n" {
+		t.Errorf("in a third process: %q", got)
 	}
 }

@@ -22,7 +22,7 @@ type size struct {
 
 // deepest is how many directories may be in each other: as many are open while
 // one is walked through.
-const deepest = 200
+const deepest = 128
 
 // few is how many names are read from a directory at once.
 const few = 512
