@@ -98,6 +98,7 @@ func (f *Fleet) learn(r row) {
 		f.mu.Lock()
 		delete(f.live, r.id)
 		f.mu.Unlock()
+		f.processes.forget(r.id)
 		b.calls.expel(errDestroyed)
 		f.processes.forget(r.id)
 	case r.goal == goalDestroy:
@@ -304,7 +305,10 @@ func (f *Fleet) writeBack(ctx context.Context, all bool) error {
 	for _, b := range f.boxes() {
 		active, busy := b.lastActive(now), b.calls.count() > 0
 		b.mu.Lock()
-		if (b.unsaved || busy) && (all || now.Sub(b.row.active) >= b.row.exactness()) && active.After(b.row.active) {
+		switch {
+		case !active.After(b.row.active):
+			b.unsaved = false
+		case (b.unsaved || busy) && (all || now.Sub(b.row.active) >= b.row.exactness()):
 			b.row.active, b.unsaved = active, false
 			b.row.due = b.row.nextLook()
 			list = append(list, use{b, active, b.row.due})

@@ -223,9 +223,14 @@ type bay struct {
 	turn   chan struct{} // holds a token while features are asked for
 
 	mu       sync.Mutex
-	known    bool // guarded by mu, as features
+	known    bool // guarded by mu, as all below
 	features atoll.Features
+	tried    time.Time // when it was asked last, in vain
+	err      error     // what it said
 }
+
+// probeAgain is how long a driver that can't work here is not asked again.
+const probeAgain = 2 * time.Second
 
 // probe returns what the driver does here; one that can't work is asked again
 // the next time.
@@ -242,9 +247,24 @@ func (b *bay) probe(ctx context.Context) (atoll.Features, error) {
 	if ft, ok := b.asked(); ok {
 		return ft, nil
 	}
+	b.mu.Lock()
+	err := b.err
+	if time.Since(b.tried) > probeAgain {
+		err = nil
+	}
+	b.mu.Unlock()
+	if err != nil {
+		return atoll.Features{}, err
+	}
 	ft, err := b.driver.Probe(ctx)
 	if err != nil {
-		return ft, fmt.Errorf("driver %s: %w", b.driver.Name(), err)
+		err = fmt.Errorf("driver %s: %w", b.driver.Name(), err)
+		if ctx.Err() == nil {
+			b.mu.Lock()
+			b.tried, b.err = time.Now(), err
+			b.mu.Unlock()
+		}
+		return ft, err
 	}
 	ft.History = true // the fleet keeps it for all
 	b.mu.Lock()

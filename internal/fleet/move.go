@@ -220,7 +220,7 @@ func (f *Fleet) arrive(ctx context.Context, b *box, v verb, failure error) error
 		return f.transition(ctx, tx, r, v.to)
 	})
 	if err == nil {
-		f.log.Info("sandbox "+string(v.to), "id", b.id)
+		f.log.Info("sandbox moved", "id", b.id, "state", v.to)
 	}
 	return err
 }
@@ -335,7 +335,7 @@ func (f *Fleet) buried(ctx context.Context, b *box, failure error) error {
 
 // stuck notes that a row's goal could not be reached.
 func (f *Fleet) stuck(ctx context.Context, tx *sql.Tx, r *row, failure error) error {
-	r.reason, r.message = r.goal, oneLine(failure)
+	r.reason, r.message = r.goal, r.explain(failure)
 	if r.state == atoll.Failed || r.state == atoll.Stopped {
 		r.changed = f.now()
 		return f.save(ctx, tx, r)

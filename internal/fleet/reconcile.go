@@ -47,7 +47,7 @@ func (f *Fleet) settle(ctx context.Context, id string, failure error) (row, erro
 				return f.stuck(ctx, tx, r, err)
 			}
 			if r.goal == goalCreate {
-				r.reason, r.message = goalCreate, oneLine(failure)
+				r.reason, r.message = goalCreate, r.explain(failure)
 			}
 			r.goal, r.host = "", ""
 			return f.gone(ctx, tx, r)
@@ -85,7 +85,8 @@ func (f *Fleet) truth(ctx context.Context, b *box, failure error) (to atoll.Stat
 	case errors.Is(err, atoll.ErrNotFound):
 		return atoll.Failed, reasonVanished, "driver " + b.known().driver + " does not have it any more", nil
 	case err != nil:
-		return atoll.Failed, reasonUnclear, oneLine(errors.Join(failure, err)), nil
+		r := b.known()
+		return atoll.Failed, reasonUnclear, r.explain(errors.Join(failure, err)), nil
 	}
 	to, reason, message = truthOf(st)
 	return to, reason, message, nil
@@ -374,6 +375,10 @@ func freeName(ctx context.Context, tx *sql.Tx, o atoll.Owner, name string) (stri
 	}
 	return try, nil
 }
+
+// explain is an error's text as the registry keeps it, with no secrets of the
+// sandbox.
+func (r *row) explain(err error) string { return redactor(r.cfg)(oneLine(err)) }
 
 // oneLine is an error's text on one line, of bounded length.
 func oneLine(err error) string {

@@ -387,3 +387,69 @@ func TestStraysAreSettled(t *testing.T) {
 		t.Errorf("it is %s, held by %q", r.state, r.holder)
 	}
 }
+
+// TestACommandFindsThatItVanished: who runs a command in what is no more learns
+// it, and so does the registry.
+func TestACommandFindsThatItVanished(t *testing.T) {
+	f := openFleet(t, Options{})
+	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
+	inner, err := f.opts.Drivers[0].Open(t.Context(), sb.ID())
+	if err == nil {
+		err = inner.Destroy(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := execErr(sb); !errors.Is(err, atoll.ErrNotFound) {
+		t.Errorf("the first: %v", err)
+	}
+	if r := rowOf(t, f, sb.ID()); r.state != atoll.Failed || r.reason != reasonVanished {
+		t.Errorf("it is %s (%s: %s)", r.state, r.reason, r.message)
+	}
+	if err := execErr(sb); !errors.Is(err, atoll.ErrState) {
+		t.Errorf("the second: %v", err)
+	}
+}
+
+func TestMessagesHoldNoSecrets(t *testing.T) {
+	d := &faulty{Driver: virtual.New()}
+	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
+	a := f.For(LocalCaller())
+	d.set(func(d *faulty) {
+		d.create = func(_ context.Context, s atoll.Spec) (atoll.Sandbox, error) {
+			return nil, errors.New("environment " + strings.Join(s.Env, " "))
+		}
+	})
+	if _, err := a.Create(t.Context(), atoll.Config{Secrets: map[string]string{"S": "swordfish"}}); err == nil {
+		t.Fatal("it was made")
+	}
+	list, err := a.List(t.Context(), Filter{All: true})
+	if err != nil || len(list) != 1 {
+		t.Fatal(list, err)
+	}
+	if m := list[0].Conditions[0].Message; !strings.Contains(m, "environment") || strings.Contains(m, "swordfish") {
+		t.Errorf("the registry says %q", m)
+	}
+}
+
+func TestAnUpdateUnbindsAOneshot(t *testing.T) {
+	home := t.TempDir()
+	f, err := Open(t.Context(), Options{Home: home, Drivers: []atoll.Driver{onDisk(home)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := f.For(LocalCaller())
+	one := mustCreate(t, a, atoll.Config{Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyOneshot}})
+	two := mustCreate(t, a, atoll.Config{Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyOneshot}})
+	if _, err := a.Update(t.Context(), one.ID(), Change{Lifecycle: &atoll.Lifecycle{Policy: atoll.PolicyPersistent}}); err != nil {
+		t.Fatal(err)
+	}
+	closeFleet(t, f)
+	again := openFleet(t, Options{Home: home})
+	if s := rowOf(t, again, one.ID()).state; s != atoll.Running {
+		t.Errorf("the one that is to stay is %s", s)
+	}
+	if s := rowOf(t, again, two.ID()).state; s != atoll.Destroyed {
+		t.Errorf("the oneshot is %s", s)
+	}
+}

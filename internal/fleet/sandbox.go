@@ -222,6 +222,7 @@ func (f *Fleet) update(ctx context.Context, id string, c Change) (row, error) {
 		}
 		if c.Lifecycle != nil {
 			cfg.Lifecycle = *c.Lifecycle
+			f.bind(r, cfg.Lifecycle.Policy)
 		}
 		if err := cfg.Check(); err != nil {
 			return err
@@ -235,6 +236,22 @@ func (f *Fleet) update(ctx context.Context, id string, c Change) (row, error) {
 		}
 		return f.emit(ctx, tx, atoll.Event{Time: f.now(), Type: "sandbox.updated", Owner: r.owner, Object: id, Name: r.name})
 	})
+}
+
+// bind makes a process the one whose end is the sandbox's end, or none, as the
+// policy says. What lives in a process's memory stays bound to it.
+func (f *Fleet) bind(r *row, p atoll.Policy) {
+	if b := f.bay(r.driver); b == nil {
+		return
+	} else if ft, ok := b.asked(); !ok || !ft.Persist {
+		return
+	}
+	switch {
+	case p != atoll.PolicyOneshot:
+		r.host = ""
+	case r.host == "":
+		r.host = f.instance.id
+	}
 }
 
 // freeOf refuses a name that another sandbox of the owner has. It is asked in

@@ -139,12 +139,27 @@ func (s *Sandbox) begin(ctx context.Context, d demand) (context.Context, func(er
 	if f.active.Add(1) == 1 {
 		poke(f.stir)
 	}
-	return ctx, func(error) {
+	return ctx, func(err error) {
 		if b.calls.leave(v) {
 			leave()
 			f.used(b, d)
+			if d.command && errors.Is(err, atoll.ErrNotFound) {
+				f.doubt(ctx, b)
+			}
 		}
 	}, nil
+}
+
+// doubt asks the driver whether a sandbox is still there, if nobody knows why a
+// command said that it is not.
+func (f *Fleet) doubt(ctx context.Context, b *box) {
+	r := b.known()
+	if r.state != atoll.Running || r.goal != "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endurance)
+	defer cancel()
+	f.report("settle", f.settleRow(ctx, r, nil))
 }
 
 // used notes that a call has ended.
