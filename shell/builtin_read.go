@@ -90,6 +90,7 @@ func (r *input) next() (byte, bool) {
 type reader struct {
 	in      *interp
 	raw     bool
+	silent  bool // -s
 	array   string
 	delim   byte
 	nul     bool // the delimiter is NUL
@@ -158,8 +159,11 @@ func (r *reader) options(args []string) int {
 }
 
 func (r *reader) flag(c byte) bool {
-	if c == 'r' {
+	switch c {
+	case 'r':
 		r.raw = true
+	case 's':
+		r.silent = true
 	}
 	return c == 'r' || c == 'e' || c == 's'
 }
@@ -205,6 +209,7 @@ func (r *reader) option(c byte, value string) int {
 
 func (r *reader) run() int {
 	in := r.in
+	defer r.prepare()()
 	src := in.input(r.fd)
 	defer src.close()
 	if r.timed {
@@ -226,6 +231,27 @@ func (r *reader) run() int {
 		in.errorf("read: read error: %d: %v", r.fd, no)
 	}
 	return status
+}
+
+// prepare makes a terminal pass what is asked for: each key with -n, -N and
+// -d, none of them shown with -s. What it returns undoes that.
+func (r *reader) prepare() func() {
+	y := r.in.p.Handle(r.fd).Terminal()
+	keys := r.most >= 0 || r.delim != '\n'
+	if y == nil || !r.silent && !keys {
+		return func() {}
+	}
+	before := y.Mode()
+	m := before
+	if r.silent {
+		m.Local &^= kernel.ECHO
+	}
+	if keys {
+		m.Local &^= kernel.ICANON
+		m.Chars[kernel.VMIN], m.Chars[kernel.VTIME] = 1, 0
+	}
+	y.SetMode(m)
+	return func() { y.SetMode(before) }
 }
 
 // inputLine is a line with a mark for each byte that a backslash protects;

@@ -146,6 +146,9 @@ func (in *interp) checkSet(set bool, shown string) {
 
 // unboundStatus is the status of a shell that an unset parameter ends.
 func (in *interp) unboundStatus() int {
+	if in.person != nil {
+		return 1
+	}
 	if in.subshell || in.fromStdin || len(in.frames) > 0 && in.frames[0].fn == "main" {
 		return 1
 	}

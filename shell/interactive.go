@@ -16,11 +16,13 @@ type person struct {
 	tty         *kernel.TTY
 	mode        kernel.Mode // of the terminal while commands run
 	ed          *editor
-	asking      bool // for a line
-	interrupted bool // the command line is to be given up
-	status      int  // of a line that is given up
-	abandoned   int  // the status that the next SIGINT gives it; 0: its own
-	warned      bool // that there are stopped jobs
+	asking      bool   // for a line
+	interrupted bool   // the command line is to be given up
+	status      int    // of a line that is given up
+	abandoned   int    // the status that the next SIGINT gives it; 0: its own
+	warned      bool   // that there are stopped jobs
+	halted      bool   // the command that ran last was stopped
+	ahead       []byte // keys that were read before a signal was seen
 }
 
 // atTerminal reports whether a shell that has no script is interactive.
@@ -234,7 +236,9 @@ func (in *interp) askLine(name string) (string, error) {
 		return in.askPlain(prompt)
 	}
 	raw := me.mode.Raw()
+	raw.In |= kernel.ICRNL // what is typed ahead may be for a command
 	raw.Out |= kernel.OPOST | kernel.ONLCR
+	raw.Local |= kernel.ISIG // ^C is for whoever is in the foreground when it is typed
 	me.tty.SetMode(raw)
 	defer me.tty.SetMode(me.mode)
 	in.display("\x1b[?2004h")
@@ -263,17 +267,23 @@ func (in *interp) askPlain(prompt string) (string, error) {
 
 // nextKey reads a byte from the terminal.
 func (in *interp) nextKey() (byte, error) {
-	var b [1]byte
+	me := in.person
 	for {
-		n, err := in.p.Stdin.Read(b[:])
+		var b [1]byte
+		n, err := 1, error(nil)
+		if len(me.ahead) > 0 {
+			b[0], me.ahead = me.ahead[0], me.ahead[1:]
+		} else {
+			n, err = in.p.Stdin.Read(b[:])
+		}
+		if in.p.Caught() && in.signals() != flowNext { // it came before the key
+			me.ahead = append(me.ahead, b[:n]...)
+			return 0, errInterrupted
+		}
 		switch {
 		case n > 0:
 			return b[0], nil
-		case errors.Is(err, vfs.EINTR):
-			if in.signals() != flowNext {
-				return 0, errInterrupted
-			}
-		case err != nil:
+		case err != nil && !errors.Is(err, vfs.EINTR):
 			return 0, io.EOF
 		}
 	}

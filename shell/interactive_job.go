@@ -56,7 +56,7 @@ func (f *front) call(s kernel.Spawn, text func() string) (kernel.Status, error) 
 // takes the terminal back.
 func (in *interp) attend(c *kernel.Proc, text func() string) kernel.Status {
 	st, stopped := in.p.WaitJob(c)
-	if stopped {
+	if in.person.halted = stopped; stopped {
 		in.front().over(kernel.Status{Signal: kernel.SIGTSTP})
 		in.display("\n")
 		j := in.jobs.byPID(c.PID())

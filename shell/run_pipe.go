@@ -217,7 +217,7 @@ func (in *interp) collect(procs []*kernel.Proc, last int) {
 	all := make([]int, 0, len(procs)+1)
 	fail := last
 	for i := range procs {
-		if in.person != nil && procs[i].Stopped() {
+		if in.person != nil && in.person.halted && !procs[i].Exited() {
 			in.jobs.subs = append(in.jobs.subs, procs[i])
 			continue
 		}

@@ -1,0 +1,285 @@
+package virtual_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/driver/virtual"
+)
+
+// desk is somebody before a terminal of a sandbox.
+type desk struct {
+	t    *testing.T
+	in   *io.PipeWriter
+	news chan struct{}
+	done chan struct{}
+	exit atoll.Exit // set before done is closed, like err
+	err  error
+
+	mu     sync.Mutex
+	screen bytes.Buffer // guarded by mu, like seen
+	seen   int
+}
+
+func (d *desk) Write(b []byte) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	select {
+	case d.news <- struct{}{}:
+	default:
+	}
+	return d.screen.Write(b)
+}
+
+// sits starts a command on a terminal of a new sandbox.
+func sits(t *testing.T, cmd atoll.Cmd) (*desk, atoll.Sandbox) {
+	t.Helper()
+	sb, err := virtual.New().Create(t.Context(), atoll.Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sitsAt(t, sb, cmd), sb
+}
+
+func sitsAt(t *testing.T, sb atoll.Sandbox, cmd atoll.Cmd) *desk {
+	r, w := io.Pipe()
+	d := &desk{t: t, in: w, news: make(chan struct{}, 1), done: make(chan struct{})}
+	cmd.Stdin, cmd.Stdout, cmd.Timeout = r, d, time.Minute
+	if cmd.TTY == nil {
+		cmd.TTY = &atoll.TTY{}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		defer close(d.done)
+		d.exit, d.err = sb.Exec(ctx, cmd)
+		_ = r.Close() // so that nobody waits to be read
+	}()
+	t.Cleanup(func() {
+		cancel()
+		_ = w.Close()
+		<-d.done
+	})
+	return d
+}
+
+// escapes are what a terminal obeys.
+var escapes = regexp.MustCompile("\x1b\\[[?0-9;]*[A-Za-z]|\r")
+
+// sees waits until the screen shows text after what was seen before.
+func (d *desk) sees(text string) {
+	d.t.Helper()
+	timeout := time.After(time.Minute)
+	for {
+		d.mu.Lock()
+		all := escapes.ReplaceAllString(d.screen.String(), "")
+		i := strings.Index(all[min(d.seen, len(all)):], text)
+		if i >= 0 {
+			d.seen += i + len(text)
+			d.mu.Unlock()
+			return
+		}
+		rest := all[min(d.seen, len(all)):]
+		d.mu.Unlock()
+		select {
+		case <-d.news:
+		case <-timeout:
+			d.t.Fatalf("the screen does not show %q, but %q", text, rest)
+		case <-d.done:
+			if !strings.Contains(escapes.ReplaceAllString(d.screen.String(), "")[d.seen:], text) {
+				d.t.Fatalf("it ended (%+v, %v) and did not show %q, but %q", d.exit, d.err, text, rest)
+			}
+		}
+	}
+}
+
+func (d *desk) types(keys string) {
+	d.t.Helper()
+	if _, err := io.WriteString(d.in, keys); err != nil {
+		d.t.Fatalf("typing %q: %v", keys, err)
+	}
+}
+
+// leaves waits for the end and returns the exit status.
+func (d *desk) leaves() int {
+	d.t.Helper()
+	select {
+	case <-d.done:
+	case <-time.After(time.Minute):
+		d.t.Fatal("the shell does not end")
+	}
+	if d.err != nil {
+		d.t.Errorf("Exec: %v", d.err)
+	}
+	return d.exit.Code
+}
+
+func bash() atoll.Cmd { return atoll.Cmd{Args: []string{"bash"}} }
+
+const prompt = "root@atoll:/# "
+
+func TestInteractiveShell(t *testing.T) {
+	d, _ := sits(t, bash())
+	d.sees(prompt)
+	for _, c := range []struct{ keys, want string }{
+		{"echo hi\r", "hi\n" + prompt},
+		{"echo $-; [ -t 0 ] && tty\r", "himBs\n/dev/pts/0\n" + prompt},
+		{"for i in 1 2\rdo echo n$i; done\r", "n1\nn2\n" + prompt},
+		{"cat <<E\rline\rE\r", "\nline\n" + prompt},
+		{"echo 'a\rb'\r", "\na\nb\n" + prompt},
+		{"echo one \\\rtwo\r", "\none two\n" + prompt},
+		{"nosuchcmd\r", "bash: nosuchcmd: command not found\n"},
+		{"if fi\r", "bash: syntax error near unexpected token `fi'\n"},
+		{"echo ${x?is unset}; echo not\r", "bash: x: is unset\n" + prompt},
+		{"echo $?\r", "1\n" + prompt},
+		{"abc\x03echo $?\r", "130\n" + prompt},
+		{"echo 'open\r\x03echo still\r", "\nstill\n" + prompt},
+		{"sleep 60\r\x03", "^C\n" + prompt},
+		{"echo $?\r", "130\n" + prompt},
+		{"while :; do :; done; echo not\r", "not\n"},
+		{"\x03", prompt},
+		{"while :; do sleep 60; done\r\x03", prompt},
+		{"f() { read x; echo not; }; f\r", "f\n"},
+		{"\x03", prompt},
+		{"read -p 'name? ' x; echo \"<$x>\"\r", "\nname? "},
+		{"jo\x7fim\r", "<jim>\n" + prompt},
+		{"read -s x; echo \"<$x>\"\r", "\n"},
+		{"hidden\r", "<hidden>\n" + prompt},
+		{"read -n 2 x; echo \"<$x>\"\r", "\n"},
+		{"abc", "<ab>\n" + prompt},
+		{"\x15sh -c 'echo go; cat'\r", "\ngo\n"},
+		{"data\r\x04", "data\ndata\n" + prompt},
+		{"\x1b[A\x1b[A\x1b[A\x1b[H: \x1b[F\r", prompt},
+		{"PS1='> '; PS2='more '\r", "\n> "},
+		{"{\recho in\r}\r", "in\n> "},
+		{"PS1='\\w \\$ '; cd /tmp\r", "/tmp # "},
+		{"trap 'echo trapped' INT; sh -c 'echo go; sleep 60'\r", "\ngo\n"},
+		{"\x03", "trapped\n/tmp # "},
+		{"trap - INT; while :; do :; done\r", "\n"},
+		{"\x03", "/tmp # "},
+		{"exit 3\r", "exit\n"},
+	} {
+		d.types(c.keys)
+		d.sees(c.want)
+	}
+	if code := d.leaves(); code != 3 {
+		t.Errorf("exit status %d", code)
+	}
+}
+
+func TestInteractiveShellJobs(t *testing.T) {
+	d, _ := sits(t, bash())
+	d.sees(prompt)
+	for _, c := range []struct{ keys, want string }{
+		{"printf '%s\\n' 'trap \"echo cont\" CONT' 'echo go; while :; do sleep 0.02; done' > s; chmod +x s\r", "\n" + prompt},
+		{"./s\r", "\ngo\n"},
+		{"\x1a", "[1]+  Stopped                 ./s\n" + prompt},
+		{"echo $?\r", "148\n" + prompt},
+		{"./s | cat\r", "\ngo\n"},
+		{"\x1a", "[2]+  Stopped                 ./s | cat\n" + prompt},
+		{"jobs\r", "[1]-  Stopped                 ./s\n[2]+  Stopped                 ./s | cat\n" + prompt},
+		{"bg %1\r", "./s &\n"},
+		{"", "cont\n"},
+		{"kill %1; sleep 0.3\r", "Terminated              ./s\n" + prompt},
+		{"fg\r", "./s | cat\ncont\n"},
+		{"\x03", prompt},
+		{"jobs\r", "jobs\n" + prompt},
+		{"(./s; echo not)\r", "\ngo\n"},
+		{"\x1a", "Stopped                 ( ./s; echo not )\n" + prompt},
+		{"exit\r", "There are stopped jobs.\n" + prompt},
+		{"fg; echo $?\r", "echo not )\ncont\n"},
+		{"\x03", prompt},
+		{"cat & sleep 0.3\r", "Stopped                 cat\n" + prompt},
+		{"kill -9 %1; wait %1\r", prompt},
+		{"sh -c 'kill -STOP $$; echo on'\r", "Stopped"},
+		{"fg\r", "on\n" + prompt},
+		{"sleep 0.01 & wait; echo waited\r", "waited\n"},
+		{"bash\r", prompt},
+		{"./s\r", "\ngo\n"},
+		{"\x1a", "Stopped                 ./s\n" + prompt},
+		{"exit\r", "There are stopped jobs.\n" + prompt},
+		{"exit\r", "exit\n" + prompt},
+		{"stty -echo; stty size\r", "24 80\n" + prompt},
+		{"exit\r", "exit\n"},
+	} {
+		if c.keys != "" {
+			d.types(c.keys)
+		}
+		d.sees(c.want)
+	}
+	if code := d.leaves(); code != 0 {
+		t.Errorf("exit status %d", code)
+	}
+}
+
+// TestInteractiveShellRemembers: history outlives the shell, and Tab knows the
+// files.
+func TestInteractiveShellRemembers(t *testing.T) {
+	d, sb := sits(t, bash())
+	d.sees(prompt)
+	d.types("mkdir -p /w/alpha '/w/be ta'; echo remembered\r")
+	d.sees("remembered\n" + prompt)
+	d.types("cd /w/al\t\rpwd\r")
+	d.sees("/w/alpha\n")
+	d.types("cd ../b\t\rpwd\r")
+	d.sees("/w/be ta\n")
+	d.types("\x04")
+	if code := d.leaves(); code != 0 {
+		t.Errorf("exit status %d", code)
+	}
+	d = sitsAt(t, sb, bash())
+	d.sees(prompt)
+	d.types("\x12reme\r")
+	d.sees("\nremembered\n" + prompt)
+	d.types("exit\r")
+	d.leaves()
+}
+
+// TestInteractiveShellPlain: where the terminal is dumb, the terminal's own
+// editing does.
+func TestInteractiveShellPlain(t *testing.T) {
+	cmd := bash()
+	cmd.Env = []string{"TERM=dumb", "PS1=% "}
+	d, _ := sits(t, cmd)
+	d.sees("% ")
+	d.types("echo xy\x7f\x7fab\r")
+	d.sees("\nab\n% ")
+	d.types("half\x03")
+	d.sees("^C\n% ")
+	d.types("\x04")
+	if code := d.leaves(); code != 130 { // that of the last line
+		t.Errorf("exit status %d", code)
+	}
+	if s := d.screen.String(); strings.Contains(s, "\x1b") {
+		t.Errorf("escape sequences on a dumb terminal: %q", s)
+	}
+}
+
+// TestInteractiveShellEnds: with its input, by a hang-up, and by nothing less.
+func TestInteractiveShellEnds(t *testing.T) {
+	d, _ := sits(t, bash())
+	d.sees(prompt)
+	_ = d.in.Close()
+	if code := d.leaves(); code != 0 {
+		t.Errorf("exit status at the end of the input: %d", code)
+	}
+	signals := make(chan string)
+	cmd := bash()
+	cmd.Signals = signals
+	d, _ = sits(t, cmd)
+	d.sees(prompt)
+	for _, name := range []string{"TERM", "QUIT", "TSTP", "INT"} {
+		signals <- name
+	}
+	d.sees("^C\n" + prompt)
+	signals <- "HUP"
+	if code := d.leaves(); code != 129 {
+		t.Errorf("exit status after a hang-up: %d", code)
+	}
+}
