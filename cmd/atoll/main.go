@@ -184,7 +184,7 @@ reaches inside unless you name it. Try:
 	add("work", a.execCommand(), a.shellCommand(), a.cpCommand(), a.statsCommand(), a.historyCommand(), a.logsCommand(), a.psCommand(), a.attachCommand(), a.killCommand())
 	add("time", a.snapshotCommand(), a.forkCommand())
 	add("keep", a.workspaceCommand(), a.poolCommand())
-	add("fleet", a.serveCommand(), a.contextCommand(), a.loginCommand(), a.logoutCommand(), a.tokenCommand(), a.quotaCommand(), a.eventsCommand(), a.auditCommand())
+	add("fleet", a.serveCommand(), a.mcpCommand(), a.contextCommand(), a.loginCommand(), a.logoutCommand(), a.tokenCommand(), a.quotaCommand(), a.eventsCommand(), a.auditCommand())
 	add("self", a.driversCommand(), a.doctorCommand(), a.demoCommand(), a.configCommand(), a.versionCommand())
 	root.SetHelpCommandGroupID("self")
 	root.SetCompletionCommandGroupID("self")
