@@ -98,7 +98,6 @@ func (f *Fleet) learn(r row) {
 		f.mu.Lock()
 		delete(f.live, r.id)
 		f.mu.Unlock()
-		f.processes.forget(r.id)
 		b.calls.expel(errDestroyed)
 		f.processes.forget(r.id)
 	case r.goal == goalDestroy:

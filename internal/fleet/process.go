@@ -25,8 +25,9 @@ func (s *Sandbox) Exec(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, error) {
 // (empty: one is made) until it has ended and a while after. The caller's
 // writers get the output as it comes and hold up the command if they are slow;
 // others who attach see it too, of a command without writers only if an id was
-// asked for. A command that is killed through the table is a result, not an
-// error.
+// asked for, and it takes signals other than KILL only if it has an id, a
+// terminal or signals of its caller. One that is killed through the table is a
+// result, not an error.
 func (s *Sandbox) Run(ctx context.Context, id string, cmd atoll.Cmd) (atoll.Process, atoll.Exit, error) {
 	m := s.mask(cmd.Env)
 	command := m.command(&cmd)
@@ -104,6 +105,10 @@ func (s *Sandbox) start(ctx context.Context, id string, cmd atoll.Cmd, m *mask, 
 	if err != nil {
 		return nil, err
 	}
+	if err := asksFor(&cmd, s.features()); err != nil {
+		done(err)
+		return nil, err
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	p := &process{id: id, sandbox: s.b.id, command: command, mask: m, tty: cmd.TTY != nil, detached: true, cancel: cancel}
 	if err = s.f.processes.add(p); err == nil {
@@ -138,6 +143,24 @@ func (s *Sandbox) start(ctx context.Context, id string, cmd atoll.Cmd, m *mask, 
 		done(err)
 	})
 	return p, nil
+}
+
+// asksFor refuses a command that asks for what the driver has not, while its
+// caller is there to hear of it.
+func asksFor(cmd *atoll.Cmd, ft atoll.Features) error {
+	var errs []error
+	for _, k := range []struct {
+		asked, has bool
+		what       string
+	}{
+		{cmd.TTY != nil, ft.TTY, "a terminal"}, {cmd.Signals != nil, ft.Signals, "signals"},
+		{cmd.Session, ft.Session, "a session"}, {cmd.User != "" && cmd.User != "root", ft.Users, "user " + cmd.User},
+	} {
+		if k.asked && !k.has {
+			errs = append(errs, fmt.Errorf("%s: %w by this driver", k.what, atoll.ErrUnsupported))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Processes returns the commands under way and those that ended lately, oldest
