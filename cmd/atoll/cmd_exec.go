@@ -1,23 +1,29 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
+
+	"github.com/atoll-sandbox/atoll"
 )
 
 func (a *app) execCommand() *cobra.Command {
 	var x execFlags
 	var env, envFiles []string
-	var detach bool
+	var detach, tty, interactive bool
 	cmd := &cobra.Command{
 		Use:   "exec [flags] SANDBOX -- PROGRAM [ARG...]",
 		Short: "Run a command in a sandbox",
 		Long: `Run a command in a sandbox. With -c the text runs in the sandbox's own lasting
 shell: the directory, variables and functions it sets are there the next time.
-A program runs in a process of its own. The exit status is the command's own;
-see 'atoll run --help' for the others.`,
+A program runs in a process of its own, with -t on a terminal of its own, which
+with -it is yours. Ctrl-C is the command's; a second one, or 10 seconds, end it.
+The exit status is the command's own; see 'atoll run --help' for the others.`,
 		Example: `  atoll exec box -- grep -rn needle /src
   atoll exec -c 'cd /src && export LANG=C' box
   atoll exec -c pwd box
+  atoll exec -it box -- bash
   atoll logs -f box $(atoll exec -d box -- make)`,
 		Args:              needArgs(1, -1, "a sandbox and a command"),
 		ValidArgsFunction: a.complete(0),
@@ -40,16 +46,32 @@ see 'atoll run --help' for the others.`,
 				}
 				cmd.Session = info.Features.Session
 			}
-			if detach {
+			switch {
+			case detach && tty:
+				return fmt.Errorf("%w: -d and -t: nobody is before the terminal of what runs by itself", atoll.ErrInvalid)
+			case detach:
 				return a.detach(c.Context(), sb, cmd)
+			case tty && a.json:
+				return fmt.Errorf("%w: -t and --json: what a terminal shows is not collected", atoll.ErrInvalid)
+			case a.json:
+				return a.exec(c.Context(), sb, cmd)
 			}
-			return a.exec(c.Context(), sb, cmd)
+			if interactive || !tty {
+				cmd.Stdin = a.in
+			}
+			if tty {
+				return outcome(a.onTerminal(c.Context(), sb, cmd))
+			}
+			cmd.Stdout, cmd.Stderr = a.out, a.err
+			return outcome(a.interruptible(c.Context(), sb, cmd))
 		},
 	}
 	cmd.Flags().SetInterspersed(false)
 	x.add(cmd)
 	cmd.Flags().StringArrayVarP(&env, "env", "e", nil, "environment variable NAME=VALUE, or NAME to take it from here (repeatable)")
 	cmd.Flags().StringArrayVar(&envFiles, "env-file", nil, "file of NAME=VALUE lines (repeatable)")
+	cmd.Flags().BoolVarP(&tty, "tty", "t", false, "give the command a terminal; standard input only with -i")
+	cmd.Flags().BoolVarP(&interactive, "interactive", "i", false, "pass standard input, as it is without -t")
 	cmd.Flags().BoolVarP(&detach, "detach", "d", false, "let it run by itself and print its process id, for 'atoll logs', 'attach' and 'kill'")
 	return cmd
 }

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// onTerminal runs a command on a terminal of its own inside, which this one
+// stands for: keys, sizes and colours go through. Without standard input in
+// the command, nothing is typed.
+func (a *app) onTerminal(ctx context.Context, sb atoll.Sandbox, cmd atoll.Cmd) (atoll.Exit, error) {
+	cmd.TTY, cmd.Stdout, cmd.Stderr, cmd.Session = &atoll.TTY{}, a.out, nil, false
+	if name := os.Getenv("TERM"); name != "" {
+		cmd.Env = append([]string{"TERM=" + name}, cmd.Env...)
+	}
+	if cmd.Stdin != nil {
+		in, ok := a.in.(*os.File)
+		if !ok || !term.IsTerminal(int(in.Fd())) {
+			return atoll.Exit{}, fmt.Errorf("%w: the input device is not a TTY; leave out -t to pass input that nobody types", atoll.ErrInvalid)
+		}
+		old, err := term.MakeRaw(int(in.Fd()))
+		if err != nil {
+			return atoll.Exit{}, fmt.Errorf("the local terminal: %w", err)
+		}
+		defer func() { _ = term.Restore(int(in.Fd()), old) }() // also where something panics; nobody to tell
+	}
+	if out, ok := a.out.(*os.File); ok && isTerminal(out) {
+		sizes, stop := screenSizes(out)
+		defer stop()
+		cmd.TTY.Size, cmd.TTY.Resize = screenSize(out), sizes
+	}
+	return sb.Exec(ctx, cmd)
+}
+
+// screenSize returns the size of a terminal, nothing where it does not say.
+func screenSize(f *os.File) atoll.Size {
+	w, h, err := term.GetSize(int(f.Fd()))
+	if err != nil || w < 0 || h < 0 || w > 1<<15 || h > 1<<15 {
+		return atoll.Size{}
+	}
+	return atoll.Size{Rows: uint16(h), Cols: uint16(w)}
+}
+
+// screenSizes returns the sizes that a terminal takes on, until stop.
+func screenSizes(f *os.File) (<-chan atoll.Size, func()) {
+	changed := make(chan os.Signal, 1)
+	notifyResize(changed)
+	sizes, over, done := make(chan atoll.Size), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-changed:
+			case <-over:
+				return
+			}
+			select {
+			case sizes <- screenSize(f):
+			case <-over:
+				return
+			}
+		}
+	}()
+	return sizes, func() {
+		signal.Stop(changed)
+		close(over)
+		<-done
+	}
+}
+
+// How patient Ctrl-C is.
+const (
+	interruptTwice = 2 * time.Second  // a second one within this time ends the command at once
+	interruptGrace = 10 * time.Second // so does this time, after the first
+)
+
+// interruptible runs a command that Ctrl-C is for: it gets SIGINT and may
+// end in its own way. One that does not is ended.
+func (a *app) interruptible(ctx context.Context, sb atoll.Sandbox, cmd atoll.Cmd) (atoll.Exit, error) {
+	// The first Ctrl-C ends ctx; only a request to end is for us.
+	ctx, end := signal.NotifyContext(context.WithoutCancel(ctx), syscall.SIGTERM, syscall.SIGHUP)
+	defer end()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	keys := make(chan os.Signal, 4)
+	signal.Notify(keys, os.Interrupt)
+	defer signal.Stop(keys)
+	in := &interrupts{keys: keys, signals: make(chan string, 1), cancel: cancel, over: make(chan struct{}), done: make(chan struct{})}
+	go in.watch()
+	defer in.end()
+	cmd.Signals = in.signals
+	exit, err := sb.Exec(ctx, cmd)
+	if errors.Is(err, atoll.ErrUnsupported) && exit.Duration == 0 { // it takes no signals, and never ran
+		cmd.Signals = nil
+		exit, err = sb.Exec(ctx, cmd)
+	}
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return exit, status(exitInterrupted)
+	}
+	return exit, err
+}
+
+// interrupts turns Ctrl-C into signals for a command.
+type interrupts struct {
+	keys    <-chan os.Signal
+	signals chan string
+	cancel  context.CancelFunc
+	over    chan struct{}
+	done    chan struct{}
+}
+
+func (i *interrupts) watch() {
+	defer close(i.done)
+	var last time.Time
+	var grace <-chan time.Time
+	for {
+		select {
+		case <-i.keys:
+			if !last.IsZero() && time.Since(last) < interruptTwice {
+				i.cancel()
+				return
+			}
+			last = time.Now()
+			if grace == nil {
+				grace = time.After(interruptGrace)
+			}
+			select {
+			case i.signals <- "INT":
+			default: // the last one has not arrived yet
+			}
+		case <-grace:
+			i.cancel()
+			return
+		case <-i.over:
+			return
+		}
+	}
+}
+
+func (i *interrupts) end() {
+	close(i.over)
+	<-i.done
+}
