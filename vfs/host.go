@@ -373,3 +373,15 @@ func reason(err error) Errno {
 	}
 	return EIO
 }
+
+// used returns how many bytes and names are in the directory, as last
+// counted.
+func (h *Host) used() (bytes, names int64) {
+	a := &h.use
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.known || time.Since(a.when) > max(countEvery, 20*a.took) {
+		h.count()
+	}
+	return a.bytes, a.names
+}

@@ -35,3 +35,5 @@ type hostAttr struct {
 func hostStat(fs.FileInfo) hostAttr { return hostAttr{nlink: 1} }
 
 func linkTimes(*os.Root, string, time.Time, time.Time) error { return ENOTSUP }
+
+func (h *Host) space() (total, free int64, err error) { return 0, 0, ENOTSUP }

@@ -87,3 +87,20 @@ func linkTime(t time.Time) unix.Timespec {
 	}
 	return unix.NsecToTimespec(timeStamp(t))
 }
+
+// space returns the size of the file system that the directory is on, and
+// what is free there.
+func (h *Host) space() (total, free int64, err error) {
+	f, err := h.top().Open(".")
+	if err != nil {
+		return 0, 0, err
+	}
+	defer f.Close() // it was only looked at
+	c, err := f.SyscallConn()
+	if err != nil {
+		return 0, 0, err
+	}
+	var s unix.Statfs_t
+	cerr := c.Control(func(fd uintptr) { err = unix.Fstatfs(int(fd), &s) })
+	return int64(s.Blocks) * int64(s.Bsize), int64(s.Bavail) * int64(s.Bsize), errors.Join(cerr, err)
+}

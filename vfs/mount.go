@@ -97,6 +97,39 @@ func (f *FS) Mounts() []Mount {
 	return list
 }
 
+// UsageAt returns what the mount that a path leads into holds and may hold,
+// and where it is mounted; "/" and [FS.Usage] for what is in no mount. For a
+// mount without a limit the sizes are those of the host's file system.
+func (f *FS) UsageAt(path string) (Usage, string, error) {
+	full, err := f.Resolve(path)
+	if err != nil {
+		return Usage{}, "", err
+	}
+	f.mu.RLock()
+	mounts := f.mounts
+	f.mu.RUnlock()
+	for _, m := range mounts {
+		if full == m.path || strings.HasPrefix(full, m.path+"/") {
+			u, err := m.usage()
+			return u, m.path, err
+		}
+	}
+	return f.Usage(), "/", nil
+}
+
+func (m *mount) usage() (Usage, error) {
+	total, free, err := m.host.space()
+	if err != nil {
+		return Usage{}, pathError("statfs", m.path, hostReason(err))
+	}
+	u := Usage{Bytes: total - free, Quota: Quota{Bytes: total}}
+	if m.limit > 0 {
+		bytes, names := m.host.used()
+		u = Usage{Bytes: bytes, Nodes: int(names), Quota: Quota{Bytes: min(m.limit, bytes+free), Nodes: int(mostNames(m.limit))}}
+	}
+	return u, nil
+}
+
 func (t *tree) mount(ino uint64, m *mount) {
 	if t.mounts == nil {
 		t.mounts = make(map[uint64]*mount)

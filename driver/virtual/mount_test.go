@@ -267,3 +267,37 @@ func TestMountsLeaveNothingOpen(t *testing.T) {
 		t.Errorf("%d files were open, now %d", before, after)
 	}
 }
+
+// TestMountsAreShown looks at what df and /proc/mounts say of mounts, and what
+// they don't: where it is on the host.
+func TestMountsAreShown(t *testing.T) {
+	needMounts(t)
+	dir := t.TempDir()
+	spec := share(dir)
+	spec.Mounts[0].Limit = 10 << 20
+	spec.Mounts = append(spec.Mounts, atoll.Mount{Source: t.TempDir(), Target: "/mnt/a b", ReadOnly: true})
+	sb := mounted(t, virtual.New(), spec)
+	exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: `head -c 3000000 /dev/zero > f; df -k --output=target,size,used,avail . | tail -1 | tr -s " "
+cd /; df --output=target; df --output=target /tmp '/mnt/a b' | tail -2; cat /proc/mounts; df -k --total --output=source,used / /work | tail -1 | wc -w`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `/work 10240 2930 7311
+Mounted on
+/
+/work
+/mnt/a b
+/
+/mnt/a b
+atoll / vfs rw 0 0
+host /work host rw,nosuid,nodev 0 0
+host /mnt/a\040b host ro,nosuid,nodev 0 0
+2
+`
+	if d := cmp.Diff(want, string(exit.Stdout)); d != "" {
+		t.Errorf("(-want +got):\n%s%s", d, exit.Stderr)
+	}
+	if strings.Contains(string(exit.Stdout), dir) {
+		t.Error("the sandbox sees where the mount is on the host")
+	}
+}

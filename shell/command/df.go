@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/vfs"
 )
 
 const dfUsage = `Usage: df [OPTION]... [FILE]...
@@ -61,6 +62,8 @@ type dfJob struct {
 	posix   bool
 	fields  []string
 	total   bool
+	sum     vfs.Usage // of the file systems in summed
+	summed  map[string]bool
 	kinds   []string
 	avoided []string
 }
@@ -147,23 +150,31 @@ var dfHeads = map[string]string{
 func (j *dfJob) run(names []string) int {
 	code := 0
 	var rows [][]string
-	shown := []string{}
+	type shownRow struct{ target, file string }
+	shown := []shownRow{}
 	for _, name := range names {
 		if _, err := j.p.Stat(name); err != nil {
 			j.p.Errorf("%s: %s", quotef(name), why(err))
 			code = 1
 			continue
 		}
-		shown = append(shown, name)
+		_, target, err := j.p.FS().UsageAt(j.p.Path(name))
+		if err != nil {
+			target = "/" // one of the kernel's own
+		}
+		shown = append(shown, shownRow{target, name})
 	}
 	if len(names) == 0 {
-		shown = []string{"-"}
+		shown = []shownRow{{"/", "-"}}
+		for _, m := range j.p.FS().Mounts() {
+			shown = append(shown, shownRow{m.Target, "-"})
+		}
 	}
 	if !j.wanted() {
 		shown = nil
 	}
-	for _, name := range shown {
-		rows = append(rows, j.row("atoll", "/", name))
+	for _, s := range shown {
+		rows = append(rows, j.row("atoll", s.target, s.file))
 	}
 	if len(rows) == 0 {
 		if code == 0 {
@@ -217,7 +228,7 @@ func (j *dfJob) heads() []string {
 }
 
 func (j *dfJob) row(source, target, file string) []string {
-	u := j.p.FS().Usage()
+	u := j.usage(target)
 	size := func(n int64) string {
 		if j.human != 0 {
 			return humanSize(n, j.human)
@@ -244,6 +255,28 @@ func (j *dfJob) row(source, target, file string) []string {
 		row[i] = values[f]
 	}
 	return row
+}
+
+// usage returns what a file system holds; that of "-" are all that were shown.
+func (j *dfJob) usage(target string) vfs.Usage {
+	if target == "-" {
+		return j.sum
+	}
+	u := j.p.FS().Usage()
+	if target != "/" {
+		u, _, _ = j.p.FS().UsageAt(target) // nothing of it is known after an error
+	}
+	if !j.summed[target] {
+		if j.summed == nil {
+			j.summed = map[string]bool{}
+		}
+		j.summed[target] = true
+		j.sum.Bytes += u.Bytes
+		j.sum.Nodes += u.Nodes
+		j.sum.Quota.Bytes += u.Quota.Bytes
+		j.sum.Quota.Nodes += u.Quota.Nodes
+	}
+	return u
 }
 
 func percent(used, total int64) string {
