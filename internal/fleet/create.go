@@ -189,6 +189,9 @@ func (f *Fleet) raise(ctx context.Context, r row, with func(context.Context, *bo
 	if err != nil {
 		return r, err
 	}
+	if err := f.weigh(ctx, r.owner); err != nil {
+		return r, err
+	}
 	if r.id = r.cfg.ID; r.id == "" {
 		r.id = atoll.NewID()
 	}
@@ -200,13 +203,10 @@ func (f *Fleet) raise(ctx context.Context, r row, with func(context.Context, *bo
 	defer func() { <-b.turn }()
 	ctx, end := b.begin(ctx)
 	defer end()
-	if err := f.weigh(ctx, r.owner); err != nil {
-		return r, err
-	}
 	mounts, err := f.register(ctx, &r, ft)
 	if err != nil {
 		f.release(b)
-		return r, err
+		return r, late(reason(ctx, err))
 	}
 	f.learn(r)
 	sb, err := inTime(ctx, r.cfg.Timeouts, func(ctx context.Context) (atoll.Sandbox, error) { return with(ctx, b, specOf(&r, mounts)) })

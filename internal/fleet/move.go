@@ -67,15 +67,18 @@ func (f *Fleet) move(ctx context.Context, b *box, v verb, act func(context.Conte
 		return err
 	}
 	defer release()
-	sb, err := b.inner(ctx)
-	if err == nil {
-		err = f.can(b, v)
+	if err := b.here(ctx); err != nil {
+		return err
 	}
-	if err != nil {
-		return f.missing(ctx, b, err)
+	if err := b.can(v); err != nil {
+		return err
 	}
 	if done, err := f.depart(ctx, b, v); done || err != nil {
 		return err
+	}
+	sb, err := b.inner(ctx)
+	if err != nil {
+		return f.missing(ctx, b, err)
 	}
 	ctx, end := b.begin(ctx)
 	defer end()
@@ -92,7 +95,7 @@ func (f *Fleet) move(ctx context.Context, b *box, v verb, act func(context.Conte
 }
 
 // can refuses what the driver does not do, before anything is changed.
-func (f *Fleet) can(b *box, v verb) error {
+func (b *box) can(v verb) error {
 	ability := any((*atoll.Stopper)(nil))
 	if v.name == pausing.name || v.name == resuming.name {
 		ability = (*atoll.Pauser)(nil)
@@ -103,14 +106,19 @@ func (f *Fleet) can(b *box, v verb) error {
 	return nil
 }
 
-// missing settles a sandbox that its driver says is not there, and returns the
-// error that a caller gets.
-func (f *Fleet) missing(ctx context.Context, b *box, err error) error {
-	if !errors.Is(err, atoll.ErrNotFound) {
+// here refuses a sandbox that this process can't reach.
+func (b *box) here(ctx context.Context) error {
+	if _, err := b.inner(ctx); errors.Is(err, errNotHere) {
 		return err
 	}
+	return nil
+}
+
+// missing settles a sandbox that its driver could not give us, and returns the
+// error that a caller gets.
+func (f *Fleet) missing(ctx context.Context, b *box, err error) error {
 	r, serr := f.settle(ctx, b.id, err)
-	if serr != nil || r.state == atoll.Destroyed {
+	if serr != nil || r.state == atoll.Destroyed || r.reason != reasonVanished {
 		return errors.Join(err, serr)
 	}
 	return fmt.Errorf("%w: it is in error (%s: %s); destroy it", atoll.ErrState, r.reason, r.message)
@@ -252,7 +260,7 @@ func (f *Fleet) destroy(ctx context.Context, id, why string) error {
 		return err
 	}
 	b := f.enter(r)
-	if _, err := b.inner(ctx); errors.Is(err, errNotHere) {
+	if err := b.here(ctx); err != nil {
 		return err
 	}
 	b.mu.Lock()

@@ -31,6 +31,11 @@ func (f *Fleet) settle(ctx context.Context, id string, failure error) (row, erro
 	if err != nil || r.state == atoll.Destroyed {
 		return r, err
 	}
+	if r.holder != "" && r.holder != f.instance.id {
+		if alive, err := f.instance.alive(r.holder); alive || err != nil {
+			return r, errors.Join(errHeld, err)
+		}
+	}
 	b := f.enter(r)
 	if b.bay == nil {
 		return r, fmt.Errorf("%w: driver %q is not set up", errNotHere, r.driver)
