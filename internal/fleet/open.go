@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"io/fs"
 	"net"
@@ -212,6 +213,14 @@ type line struct {
 	stop func() bool
 	once sync.Once
 	err  error // set by once
+}
+
+// CloseWrite says that nothing more is written, where the connection can say so.
+func (l *line) CloseWrite() error {
+	if half, ok := l.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return fmt.Errorf("%w by this connection", atoll.ErrUnsupported)
 }
 
 // Close ends the connection.
