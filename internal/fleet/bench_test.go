@@ -56,3 +56,62 @@ func BenchmarkFleet(b *testing.B) {
 	f := openFleet(b, Options{Drivers: []atoll.Driver{virtual.New()}})
 	atolltest.Bench(b, asDriver{f.For(LocalCaller())})
 }
+
+// BenchmarkCreate measures a sandbox from Create to Destroy.
+func BenchmarkCreate(b *testing.B) {
+	run := func(b *testing.B, quota atoll.Quota) {
+		b.Helper()
+		f := openFleet(b, Options{Drivers: []atoll.Driver{virtual.New()}, Quota: quota})
+		a := f.For(LocalCaller())
+		for b.Loop() {
+			sb, err := a.Create(b.Context(), atoll.Config{})
+			if err == nil {
+				err = sb.Destroy(b.Context())
+			}
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.Run("NoQuota", func(b *testing.B) { run(b, atoll.Quota{}) })
+	b.Run("Quota", func(b *testing.B) { run(b, atoll.Quota{Sandboxes: 10, Memory: 64 << 30}) })
+}
+
+// BenchmarkThousand measures what is asked of a fleet with 1,000 sandboxes.
+func BenchmarkThousand(b *testing.B) {
+	f := openFleet(b, Options{Drivers: []atoll.Driver{virtual.New()}, Quota: atoll.Quota{Sandboxes: 2000}})
+	a := f.For(LocalCaller())
+	var last *Sandbox
+	for range 1000 {
+		sb, err := a.Create(b.Context(), atoll.Config{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		last = sb
+	}
+	b.Run("List", func(b *testing.B) {
+		for b.Loop() {
+			if list, err := a.List(b.Context(), Filter{}); err != nil || len(list) != 1000 {
+				b.Fatal(len(list), err)
+			}
+		}
+	})
+	b.Run("Open", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := a.Open(b.Context(), last.ID()); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("CreateDestroy", func(b *testing.B) {
+		for b.Loop() {
+			sb, err := a.Create(b.Context(), atoll.Config{})
+			if err == nil {
+				err = sb.Destroy(b.Context())
+			}
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

@@ -260,9 +260,6 @@ func (f *Fleet) destroy(ctx context.Context, id, why string) error {
 		return err
 	}
 	b := f.enter(r)
-	if err := b.here(ctx); err != nil {
-		return err
-	}
 	b.mu.Lock()
 	if b.abandon != nil {
 		b.abandon(errDestroyed)
@@ -278,8 +275,12 @@ func (f *Fleet) destroy(ctx context.Context, id, why string) error {
 
 // demolish destroys a sandbox; the caller has the turn.
 func (f *Fleet) demolish(ctx context.Context, b *box, why string) error {
+	err := b.here(ctx)
+	if err != nil {
+		return err
+	}
 	done := false
-	err := f.seize(ctx, b.id, func(tx *sql.Tx, r *row) error {
+	err = f.seize(ctx, b.id, func(tx *sql.Tx, r *row) error {
 		if done = r.state == atoll.Destroyed; done {
 			return nil
 		}

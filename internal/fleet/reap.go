@@ -221,10 +221,14 @@ func (f *Fleet) meet(ctx context.Context, r row) error {
 	if at.IsZero() || at.After(f.now()) {
 		return f.postpone(ctx, r)
 	}
+	b := f.enter(r)
+	if b.here(ctx) != nil || what == rests && b.can(stopping) != nil {
+		return f.later(ctx, r, survey) // it ends with the process that it lives in; it can't rest
+	}
 	noted := func(action string, err error) error {
 		f.note(atoll.Audit{Owner: fleetOwner, Action: action, Object: r.id, Detail: "its time has come", Outcome: outcomeOf(err)})
 		if err != nil {
-			return errors.Join(err, f.later(ctx, r))
+			return errors.Join(err, f.later(ctx, r, again))
 		}
 		return nil
 	}
@@ -268,10 +272,10 @@ func (f *Fleet) postpone(ctx context.Context, r row) error {
 	})
 }
 
-// later makes what failed due again after a while.
-func (f *Fleet) later(ctx context.Context, r row) error {
+// later makes what could not be done due again after a while.
+func (f *Fleet) later(ctx context.Context, r row, after time.Duration) error {
 	return f.store.write(context.WithoutCancel(ctx), func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "update sandboxes set due = ? where id = ? and due > 0 and due <= ?", stamp(f.now().Add(again)), r.id, stamp(f.now()))
+		_, err := tx.ExecContext(ctx, "update sandboxes set due = ? where id = ? and due > 0 and due <= ?", stamp(f.now().Add(after)), r.id, stamp(f.now()))
 		return err
 	})
 }

@@ -322,3 +322,47 @@ func TestOneLeads(t *testing.T) {
 }
 
 var errFound = errors.New("found")
+
+// limp is a driver that can't stop its sandboxes.
+type limp struct{ *virtual.Driver }
+
+func (d limp) Probe(ctx context.Context) (atoll.Features, error) {
+	ft, err := d.Driver.Probe(ctx)
+	ft.Stop = false
+	return ft, err
+}
+
+// TestWhatCannotRestGoesOn: a sandbox that is to be stopped by a driver that
+// can't stays as it is, and the fleet does not ask every minute.
+func TestWhatCannotRestGoesOn(t *testing.T) {
+	clocked(t, func(home string) atoll.Driver { return limp{&virtual.Driver{Dir: filepath.Join(home, "sandboxes")}} }, func(t *testing.T, f *Fleet) {
+		sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent, Idle: time.Minute}})
+		pass(9 * time.Minute)
+		if r := rowOf(t, f, sb.ID()); r.state != atoll.Running || r.goal != "" || r.due.Sub(r.active) < survey {
+			t.Errorf("it is %s, goal %q, due %v", r.state, r.goal, r.due)
+		}
+	})
+}
+
+// TestOthersMemoryIsLeftAlone: the leader does not end what only another process
+// can reach.
+func TestOthersMemoryIsLeftAlone(t *testing.T) {
+	home := t.TempDir()
+	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{virtual.New()}})
+	leader := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{virtual.New()}})
+	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{Lifecycle: atoll.Lifecycle{TTL: time.Nanosecond}})
+	r := rowOf(t, f, sb.ID())
+	if err := leader.meet(t.Context(), r); err != nil {
+		t.Error(err)
+	}
+	now := rowOf(t, f, sb.ID())
+	if now.state != atoll.Running || now.goal != "" || !now.due.After(r.due) {
+		t.Errorf("it is %s, goal %q, due %v", now.state, now.goal, now.due)
+	}
+	if err := f.meet(t.Context(), r); err != nil {
+		t.Error(err)
+	}
+	if s := rowOf(t, f, sb.ID()).state; s != atoll.Destroyed {
+		t.Errorf("where it lives it is %s", s)
+	}
+}
