@@ -100,9 +100,8 @@ type fileID struct{ dev, ino uint64 }
 // openNode is a file that is open here: when its last name goes, its bytes
 // stay until it is closed.
 type openNode struct {
-	refs int
-	file *os.File // one of those that are open
-	lost bool     // its last name was taken away here
+	files map[*os.File]bool // those that are open
+	lost  bool              // its last name was taken away here
 }
 
 // maxCount is more than any limit allows, and can still be added to.
@@ -165,9 +164,12 @@ func (h *Host) count() {
 		a.bytes, a.names = maxCount, maxCount // nobody knows: nothing more goes in
 	}
 	for _, n := range a.open {
-		if info, err := n.file.Stat(); err == nil && hostStat(info).nlink == 0 {
-			a.bytes += info.Size()
-			n.lost = true
+		for file := range n.files {
+			if info, err := file.Stat(); err == nil && hostStat(info).nlink == 0 {
+				a.bytes += info.Size()
+				n.lost = true
+			}
+			break // they are all the same
 		}
 	}
 	a.known, a.when, a.took = true, time.Now(), time.Since(start)
@@ -183,11 +185,10 @@ func (h *Host) opened(file *os.File, id fileID) {
 		if a.open == nil {
 			a.open = make(map[fileID]*openNode)
 		}
-		n = &openNode{file: file}
+		n = &openNode{files: make(map[*os.File]bool)}
 		a.open[id] = n
 	}
-	n.refs++
-	n.file = file
+	n.files[file] = true
 }
 
 // closing notes that a file is about to be closed.
@@ -196,7 +197,7 @@ func (h *Host) closing(file *os.File, id fileID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	n := a.open[id]
-	if n.refs--; n.refs == 0 {
+	if delete(n.files, file); len(n.files) == 0 {
 		delete(a.open, id)
 		if info, err := file.Stat(); n.lost && err == nil {
 			a.bytes = max(0, a.bytes-info.Size())

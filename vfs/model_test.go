@@ -89,8 +89,23 @@ func absolute() *rapid.Generator[string] {
 // sizes are around those of blocks.
 var sizes = []int64{0, 1, 10, 1000, 40_000, 50_000, 60_000, blockSize - 1, blockSize, blockSize + 1, 2*blockSize + 100}
 
+// scribbled is what scribble needs of a file system.
+type scribbled interface {
+	MkdirAll(string, fs.FileMode) error
+	WriteFile(string, []byte, fs.FileMode) error
+	RemoveAll(string) error
+	Rename(string, string) error
+	Link(string, string) error
+	Symlink(string, string) error
+	Truncate(string, int64) error
+	Chmod(string, fs.FileMode) error
+	Chtimes(string, time.Time, time.Time) error
+	Mknod(string, fs.FileMode, uint32) error
+	OpenFile(string, int, fs.FileMode) (*File, error)
+}
+
 // scribble does something random to a file system. Errors are fine.
-func scribble(t *rapid.T, f *FS) {
+func scribble(t *rapid.T, f scribbled) {
 	p := absolute().Draw(t, "p")
 	q := absolute().Draw(t, "q")
 	size := int(rapid.SampledFrom(sizes).Draw(t, "size"))

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"github.com/atoll-sandbox/atoll"
 )
@@ -541,4 +542,78 @@ func TestUnmountClosesWhatIsOpen(t *testing.T) {
 	if len(f.Mounts()) != 0 {
 		t.Error("it is still mounted")
 	}
+}
+
+// TestMountCountStaysTrue does random things to a mount with a limit: what is
+// counted as it goes is what a look at everything finds.
+func TestMountCountStaysTrue(t *testing.T) {
+	f, dir := mounted(t, Mount{Limit: 1 << 30})
+	h := f.mounts[0].host
+	rapid.Check(t, func(t *rapid.T) {
+		names, top, err := h.list(".")
+		must(t, err)
+		for _, name := range names {
+			must(t, top.RemoveAll(name))
+		}
+		must(t, top.Close())
+		h.use.forget()
+		var open []*File
+		defer func() {
+			for _, w := range open {
+				w.Close()
+			}
+		}()
+		t.Repeat(map[string]func(*rapid.T){
+			"scribble": func(t *rapid.T) { scribble(t, moved{f}) },
+			"open": func(t *rapid.T) {
+				p := "/m" + absolute().Draw(t, "p")
+				if w, err := f.OpenFile(p, os.O_RDWR|os.O_CREATE, 0o644); err == nil {
+					open = append(open, w)
+				}
+			},
+			"close": func(*rapid.T) {
+				if len(open) > 0 {
+					must(t, open[0].Close())
+					open = open[1:]
+				}
+			},
+			"write": func(t *rapid.T) {
+				if len(open) > 0 {
+					_, err := open[0].WriteAt(make([]byte, 100), rapid.SampledFrom(sizes).Draw(t, "off"))
+					must(t, err)
+				}
+			},
+			"": func(t *rapid.T) {
+				h.use.mu.Lock()
+				defer h.use.mu.Unlock()
+				if !h.use.known {
+					return
+				}
+				bytes, names := h.use.bytes, h.use.names
+				h.count()
+				if bytes != h.use.bytes || names < h.use.names || names > h.use.names+2 {
+					t.Fatalf("%d bytes and %d names were counted, there are %d and %d in %s", bytes, names, h.use.bytes, h.use.names, dir)
+				}
+			},
+		})
+	})
+}
+
+// moved is a tree whose calls are made beneath /m.
+type moved struct{ f *FS }
+
+func (m moved) MkdirAll(p string, perm fs.FileMode) error { return m.f.MkdirAll("/m"+p, perm) }
+func (m moved) WriteFile(p string, b []byte, perm fs.FileMode) error {
+	return m.f.WriteFile("/m"+p, b, perm)
+}
+func (m moved) RemoveAll(p string) error                      { return m.f.RemoveAll("/m" + p) }
+func (m moved) Rename(p, q string) error                      { return m.f.Rename("/m"+p, "/m"+q) }
+func (m moved) Link(p, q string) error                        { return m.f.Link("/m"+p, "/m"+q) }
+func (m moved) Symlink(target, p string) error                { return m.f.Symlink(target, "/m"+p) }
+func (m moved) Truncate(p string, n int64) error              { return m.f.Truncate("/m"+p, n) }
+func (m moved) Chmod(p string, mode fs.FileMode) error        { return m.f.Chmod("/m"+p, mode|0o700) }
+func (m moved) Chtimes(p string, a, t time.Time) error        { return m.f.Chtimes("/m"+p, a, t) }
+func (m moved) Mknod(p string, d fs.FileMode, r uint32) error { return m.f.Mknod("/m"+p, d, r) }
+func (m moved) OpenFile(p string, flag int, perm fs.FileMode) (*File, error) {
+	return m.f.OpenFile("/m"+p, flag, perm)
 }
