@@ -416,3 +416,57 @@ func TestSandboxWithinQuota(t *testing.T) {
 		t.Errorf("the workspace holds %d bytes of the %d that were left for it", s.bytes, 3<<20)
 	}
 }
+
+// FuzzImport unpacks what anybody may send. Whatever it is, nothing outside of
+// the directory changes, and nothing at all if it is refused.
+func FuzzImport(f *testing.F) {
+	seed := func(entries ...tar.Header) { f.Add(archiveOf(f, entries...).Bytes()) }
+	seed(fileIn("a", "x"), dirIn("d/"), fileIn("d/f", "y"), linkIn("l", "d"), hardIn("h", "a"))
+	seed(linkIn("l", "../../.."), fileIn("l/x", "x"))
+	seed(fileIn("../x", "x"))
+	seed(tar.Header{Typeflag: tar.TypeFifo, Name: "p"}, fileIn("p", "x"), dirIn("p"), dirIn("old"))
+	seed(fileIn("old", "new"), fileIn("dir", "over a directory"))
+	seed(dirIn("./"), tar.Header{Typeflag: tar.TypeDir, Name: "dir", Mode: 0o7000})
+	fl := openFleet(f, Options{})
+	a := fl.For(LocalCaller())
+	must(f, second(a.CreateWorkspace(f.Context(), atoll.Workspace{Name: "w"})))
+	must(f, second(a.CreateWorkspace(f.Context(), atoll.Workspace{Name: "beside"})))
+	files, beside := reopen(f, a, "w"), fl.shelf.host(place{atoll.Local, "beside"})
+	host := fl.shelf.host(place{atoll.Local, "w"})
+	must(f, os.WriteFile(filepath.Join(beside, "secret"), []byte("secret"), 0o600))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		list, err := files.ReadDir(t.Context(), "/")
+		must(t, err)
+		for _, info := range list {
+			must(t, files.Remove(t.Context(), "/"+info.Name()))
+		}
+		must(t, files.Mkdir(t.Context(), "/in/dir/x", 0o755))
+		put(t, files, "/in/old", "old")
+		put(t, files, "/top", "top")
+		must(t, os.Symlink(beside, filepath.Join(host, "in", "out")))
+		before, outside := dump(t, host), dump(t, beside)
+		err = files.Import(t.Context(), "/in", bytes.NewReader(data))
+		if d := cmp.Diff(outside, dump(t, beside)); d != "" {
+			t.Fatalf("outside of the workspace: %s", d)
+		}
+		must(t, os.Chmod(filepath.Join(host, "in"), 0o755)) // an archive may say what it likes
+		after := dump(t, host)
+		if err != nil {
+			if d := cmp.Diff(before, after); d != "" {
+				t.Fatalf("refused with %v, and yet: %s", err, d)
+			}
+		}
+		if after["top"] != before["top"] || after["."] != before["."] {
+			t.Fatal("outside of the directory")
+		}
+		for name, what := range after {
+			if strings.ContainsAny(strings.Fields(what)[0], "stDS") {
+				t.Fatalf("%s is %s", name, what)
+			}
+		}
+		rc, err := files.Export(t.Context(), "/in")
+		must(t, err)
+		_, err = io.Copy(io.Discard, rc)
+		must(t, errors.Join(err, rc.Close()))
+	})
+}
