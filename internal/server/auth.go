@@ -45,9 +45,6 @@ func (s *Server) authenticate(r *http.Request, c *call) error {
 		c.account = s.fleet.For(c.caller)
 		return nil
 	}
-	if err := s.callers.mayGuess(r); err != nil {
-		return err
-	}
 	if len(shown) == 1 {
 		scheme, secret, _ := strings.Cut(shown[0], " ")
 		secret = strings.TrimSpace(secret)
@@ -63,7 +60,9 @@ func (s *Server) authenticate(r *http.Request, c *call) error {
 		}
 	}
 	s.metrics.strangers.Inc()
-	s.callers.guessed(r)
+	if err := s.callers.guessed(r); err != nil {
+		return err
+	}
 	return &refusal{
 		status: http.StatusUnauthorized, kind: "denied", header: http.Header{"Www-Authenticate": {`Bearer realm="atoll"`}},
 		detail: "a good token is needed: Authorization: Bearer TOKEN; 'atoll token create' makes one",

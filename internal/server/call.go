@@ -58,6 +58,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 		s.metrics.request(r.Method, c.pattern, out.status, time.Since(begun))
 		s.log.DebugContext(r.Context(), "request", "id", c.id, "method", r.Method, "route", c.pattern, "status", out.status,
 			"bytes", out.written, "took", time.Since(begun), "owner", c.caller.Owner.String(), "token", c.caller.Token)
+		if out.broken {
+			panic(http.ErrAbortHandler) // net/http then closes the connection
+		}
 	}()
 	if err := s.pass(out, r, c); err != nil {
 		s.fail(out, r, err)

@@ -82,6 +82,7 @@ func (s *Server) execOnce(w http.ResponseWriter, r *http.Request, a *fleet.Accou
 		return invalid("max_output", "%d: one answer holds at most %d bytes of each stream; a WebSocket carries any number", c.MaxOutput, wire.MaxKept)
 	}
 	p, exit, err := sb.Run(ctx, c.Process, commandOf(&c))
+	s.metrics.exec(exit, err)
 	if err = s.endedBy(ctx, err); err != nil && !ran(exit, err) {
 		return err
 	}

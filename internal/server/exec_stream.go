@@ -116,6 +116,7 @@ type execStream struct {
 	conn    conn
 	sb      runner
 	problem func(error) *wire.Problem
+	count   func(atoll.Exit, error)
 
 	ctx    context.Context //nolint:containedctx // of the command
 	cancel context.CancelCauseFunc
@@ -127,20 +128,19 @@ type execStream struct {
 	resize  chan atoll.Size
 	signals chan string
 
-	mu      sync.Mutex
-	cond    sync.Cond
-	process string      // guarded by mu; empty: it does not run yet
-	room    int64       // guarded by mu; bytes of output that may be sent; negative: any number
-	under   int64       // guarded by mu; bytes of output that are not acknowledged
-	over    bool        // guarded by mu; no more output is sent
-	taken   int         // guarded by mu; standard input that is not acknowledged
-	last    *time.Timer // guarded by mu; ends the connection
+	mu    sync.Mutex
+	cond  sync.Cond
+	room  int64       // guarded by mu; bytes of output that may be sent; negative: any number
+	under int64       // guarded by mu; bytes of output that are not acknowledged
+	over  bool        // guarded by mu; no more output is sent
+	taken int         // guarded by mu; standard input that is not acknowledged
+	last  *time.Timer // guarded by mu; ends the connection
 
 	sending sync.Mutex // held while output or the exit is sent
 }
 
 func (s *Server) newExec(ctx context.Context, conn conn, sb runner, window int64) *execStream {
-	e := &execStream{conn: conn, sb: sb, room: window, resize: make(chan atoll.Size, 1), signals: make(chan string, maxSignals)}
+	e := &execStream{conn: conn, sb: sb, count: s.metrics.exec, room: window, resize: make(chan atoll.Size, 1), signals: make(chan string, maxSignals)}
 	if window == 0 {
 		e.room = -1
 	}
@@ -259,6 +259,7 @@ func (e *execStream) run(c *wire.Command) (*wire.Exit, error) {
 	}
 	e.begin()
 	_, exit, err := e.sb.Run(e.ctx, c.Process, cmd)
+	e.count(exit, err)
 	return exitOf(c.Process, exit), err
 }
 

@@ -213,21 +213,11 @@ func reserve(l *rate.Limiter) time.Duration {
 	return time.Duration((1 - l.Tokens()) / float64(l.Limit()) * float64(time.Second))
 }
 
-// mayGuess refuses an address from which too many wrong tokens came.
-func (c *callers) mayGuess(r *http.Request) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if l := c.guesses[address(r)]; l != nil && l.Tokens() < 1 {
-		c.metrics.refused.WithLabelValues("guesses").Inc()
-		return tooMany(time.Second, "too many wrong tokens came from your address")
-	}
-	return nil
-}
-
-// guessed notes a wrong token.
-func (c *callers) guessed(r *http.Request) {
+// guessed notes a wrong token, and refuses an address from which too many came.
+// Good tokens from there are still taken: many callers may share an address.
+func (c *callers) guessed(r *http.Request) error {
 	if c.limits.Guesses < 0 {
-		return
+		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -237,7 +227,11 @@ func (c *callers) guessed(r *http.Request) {
 		l = rate.NewLimiter(1, c.limits.Guesses)
 		c.guesses[address(r)] = l
 	}
-	l.Allow()
+	if wait := reserve(l); wait > 0 {
+		c.metrics.refused.WithLabelValues("guesses").Inc()
+		return tooMany(wait, "too many wrong tokens came from your address")
+	}
+	return nil
 }
 
 // address returns where a request came from, without the port.
@@ -369,16 +363,16 @@ func (w *writer) Write(p []byte) (int, error) {
 
 // finish is called when the answer is complete, or never will be.
 func (w *writer) finish() {
-	if w.status == 0 && !w.broken {
-		w.WriteHeader(http.StatusOK)
-	}
-	if w.stall > 0 && !w.broken {
-		_ = w.ctl.SetWriteDeadline(time.Now().Add(w.stall + lastRead)) // what is left of the body may be read first
+	if w.broken && w.status == 0 {
+		w.status = 499
 	}
 	if w.broken {
-		if w.status == 0 {
-			w.status = 499
-		}
-		panic(http.ErrAbortHandler)
+		return
+	}
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	if w.stall > 0 {
+		_ = w.ctl.SetWriteDeadline(time.Now().Add(w.stall + lastRead)) // what is left of the body may be read first
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
+	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
 // metrics is what the server counts, for Prometheus.
@@ -80,9 +81,16 @@ func (m *metrics) stream(kind string) func() {
 
 // exec counts a command that has ended: "ok", "failed" (its status is not 0), or
 // the kind of the error that ended it.
-func (m *metrics) exec(outcome string, took time.Duration) {
+func (m *metrics) exec(exit atoll.Exit, err error) {
+	outcome := "ok"
+	switch {
+	case err != nil:
+		outcome = wire.ReasonOf(err).Kind
+	case exit.Code != 0:
+		outcome = "failed"
+	}
 	m.execs.WithLabelValues(outcome).Inc()
-	m.execTimes.Observe(took.Seconds())
+	m.execTimes.Observe(exit.Duration.Seconds())
 }
 
 // measure adds the route of the metrics, for those who may see all owners'.

@@ -13,6 +13,9 @@ import (
 func TestMetrics(t *testing.T) {
 	s := newSite(t, Options{})
 	s.want(http.StatusCreated, nil, "POST", "/v1/sandboxes", `{"name":"web"}`)
+	for _, command := range []string{"true", "exit 3"} {
+		s.want(http.StatusOK, nil, "POST", "/v1/sandboxes/web/exec", `{"shell":"`+command+`"}`)
+	}
 	for _, path := range []string{"/v1/sandboxes/nope", "/v1/sandboxes/noper", "/secret-path", "/v1/tokens/secret-path"} {
 		s.do("GET", path, "")
 	}
@@ -26,6 +29,9 @@ func TestMetrics(t *testing.T) {
 		`atoll_requests_total{method="other",route="",status="405"} 1`,
 		`atoll_auth_failures_total 1`,
 		`atoll_quota_refusals_total 0`,
+		`atoll_execs_total{outcome="ok"} 1`,
+		`atoll_execs_total{outcome="failed"} 1`,
+		`atoll_exec_duration_seconds_count 2`,
 		`atoll_sandboxes{driver="virtual",state="running"} 1`,
 		`atoll_build_info{version="test"} 1`,
 		`atoll_request_duration_seconds_count{method="POST",route="POST /v1/sandboxes"} 1`,

@@ -16,6 +16,11 @@ import (
 // Those of a unix socket, and of [Pipe], are the people of this machine: they
 // need no token. All others do.
 func (s *Server) Serve(l net.Listener) error {
+	if tcp, ok := l.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
+		if _, plain := l.(*net.TCPListener); plain {
+			s.log.Warn("tokens go over the network in the clear: use TLS, or a proxy that does", "address", l.Addr().String())
+		}
+	}
 	srv := s.newHTTP(l)
 	s.mu.Lock()
 	if s.ending.Err() != nil {

@@ -40,7 +40,8 @@ type Server struct {
 	mux     *http.ServeMux
 	api     huma.API
 
-	openapi document
+	openapi   document
+	readiness readiness
 
 	// ending is done when the server begins to shut down: streams say good-bye.
 	// Requests go on until their own context is done.
@@ -76,6 +77,7 @@ func New(opts Options) *Server {
 	for _, noun := range s.nouns() {
 		noun(s.api)
 	}
+	s.mux.Handle("/mcp", s.mcpHandler())
 	return s
 }
 
