@@ -230,10 +230,15 @@ func (a *app) progress(format string, args ...any) {
 }
 
 func age(t time.Time) string {
-	d := time.Since(t)
-	switch {
-	case t.IsZero():
+	if t.IsZero() {
 		return "-"
+	}
+	return span(time.Since(t))
+}
+
+// span is a duration as people say it.
+func span(d time.Duration) string {
+	switch {
 	case d < time.Minute:
 		return fmt.Sprintf("%ds", max(0, int(d.Seconds())))
 	case d < time.Hour:

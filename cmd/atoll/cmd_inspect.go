@@ -120,7 +120,7 @@ func lifecycleText(l atoll.Lifecycle) string {
 		what string
 	}{{l.Idle, "without use"}, {l.TTL, "in all"}, {l.Lifetime, "when not in use"}} {
 		if d.d > 0 {
-			text += fmt.Sprintf(", %s %s", age(time.Now().Add(-d.d)), d.what)
+			text += fmt.Sprintf(", %s %s", span(d.d), d.what)
 		}
 	}
 	return text

@@ -99,11 +99,11 @@ func until(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
-	d := time.Until(t)
+	d := time.Until(t).Round(time.Second)
 	if d <= 0 {
 		return "now"
 	}
-	return "in " + age(time.Now().Add(-d))
+	return "in " + span(d)
 }
 
 func labelled(s atoll.Status, want []string) bool {

@@ -80,6 +80,11 @@ workspace, a pool, secrets or steps to prepare it.`,
 			if err != nil {
 				return err
 			}
+			for name := range a.config.flagsOnly().settings {
+				if strings.HasPrefix(name, "defaults.lifecycle.") && !keep {
+					return fmt.Errorf("%w: --%s is for a sandbox that stays: say --keep too", atoll.ErrInvalid, findKey(name).flag)
+				}
+			}
 			away, err := a.elsewhere()
 			if err != nil {
 				return err
@@ -94,6 +99,7 @@ workspace, a pool, secrets or steps to prepare it.`,
 	x.add(cmd)
 	f.add(cmd)
 	f.addFleet(cmd)
+	f.addLife(cmd)
 	cmd.Flags().BoolVar(&keep, "keep", false, "leave the sandbox there afterwards")
 	return cmd
 }

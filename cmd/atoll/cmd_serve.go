@@ -40,8 +40,8 @@ commands go on for --grace; a second one ends them at once. Sandboxes stay. With
   atoll serve --listen 0.0.0.0:8484 --tls-cert cert.pem --tls-key key.pem`,
 		Args: needArgs(0, 0, "no arguments (addresses go into --listen)"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if away, err := a.elsewhere(); err != nil || away {
-				return errors.Join(err, fmt.Errorf("%w: serve is for this machine: leave --host and --context away, or say --context local", atoll.ErrInvalid))
+			if said := a.config.flagsOnly().settings; said["host"].key != nil || said["context"].key != nil {
+				return fmt.Errorf("%w: serve is for this machine: leave --host and --context away", atoll.ErrInvalid)
 			}
 			return a.serve(cmd.Context(), a.logger(verbose))
 		},
@@ -125,7 +125,7 @@ func (a *app) attend(ctx context.Context, f *fleet.Fleet, s *server.Server, list
 		log.Info("listening", "address", a.addressText(l))
 	}
 	if len(listeners) > 1 {
-		log.Info("on addresses a token is needed; 'atoll token create' makes one, 'atoll login HOST' uses it")
+		log.Info("on addresses a token is needed", "make", "atoll token create", "use", "atoll login HOST")
 	}
 	errs := []error{tellSystemd("READY=1")}
 	select {

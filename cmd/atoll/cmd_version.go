@@ -42,9 +42,10 @@ func buildVersion() versionInfo {
 
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "version",
-		Short: "Show the version",
-		Args:  needArgs(0, 0, "no arguments"),
+		Use:         "version",
+		Short:       "Show the version",
+		Annotations: anyConfig,
+		Args:        needArgs(0, 0, "no arguments"),
 		RunE: func(*cobra.Command, []string) error {
 			v := buildVersion()
 			if a.json {

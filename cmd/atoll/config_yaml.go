@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	yaml "go.yaml.in/yaml/v4"
 
@@ -56,7 +57,7 @@ func readConfig(name string, project bool) (*source, error) {
 
 // readSmall reads a regular file of a size that a person would write.
 func readSmall(name string) ([]byte, error) {
-	f, err := os.Open(name)
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe is not waited for
 	if err != nil {
 		return nil, err
 	}

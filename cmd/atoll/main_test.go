@@ -2,13 +2,16 @@ package main
 
 import (
 	"bytes"
-	"context"
+	"errors"
 	"flag"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -25,11 +28,15 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(e *testscript.Env) error {
+			home := filepath.Join(e.WorkDir, "me")
+			e.Setenv("HOME", home)
 			e.Setenv("ATOLL_HOME", filepath.Join(e.WorkDir, "home"))
-			return nil
+			return os.MkdirAll(home, 0o700)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"status": wantStatus,
+			"ready":  awaitLine,
+			"until":  untilOutput,
 		},
 		UpdateScripts: *update,
 	})
@@ -42,14 +49,62 @@ func wantStatus(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	var out, errs bytes.Buffer
-	for _, name := range []string{"ATOLL_HOME", "ATOLL_DRIVER"} {
-		ts.Check(os.Setenv(name, ts.Getenv(name)))
+	got := 0
+	var exit *exec.ExitError
+	switch err := ts.Exec("atoll", args[1:]...); {
+	case errors.As(err, &exit):
+		got = exit.ExitCode()
+	default:
+		ts.Check(err)
 	}
-	got := run(context.Background(), args[1:], streams{strings.NewReader(""), &out, &errs})
-	ts.Logf("%s%s", out.String(), errs.String())
 	if got != want {
 		ts.Fatalf("exit status %d, want %d", got, want)
+	}
+}
+
+const patience = 30 * time.Second // with what a test waits for
+
+// awaitLine waits until a file that a command in the background writes matches
+// a pattern, and puts the pattern's first group into a variable:
+// ready log 'address=(http://\S+)' HOST.
+func awaitLine(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 || len(args) > 3 {
+		ts.Fatalf("usage: ready FILE PATTERN [VARIABLE]")
+	}
+	re, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	for end := time.Now().Add(patience); ; {
+		b, err := os.ReadFile(ts.MkAbs(args[0]))
+		if m := re.FindSubmatch(b); m != nil {
+			if len(args) == 3 {
+				ts.Setenv(args[2], string(m[1]))
+			}
+			return
+		}
+		if time.Now().After(end) {
+			ts.Fatalf("%s never matched %q: %s %v", args[0], args[1], b, err)
+		}
+		time.Sleep(5 * time.Millisecond) // another process's file: nothing to wait on
+	}
+}
+
+// untilOutput runs atoll again and again until its stdout matches:
+// until 'signal TERM' ps --all box.
+func untilOutput(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: until PATTERN ARG...")
+	}
+	re, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	for end := time.Now().Add(patience); ; {
+		_ = ts.Exec("atoll", args[1:]...) // what it says counts
+		out := ts.ReadFile("stdout")
+		if re.MatchString(out) {
+			return
+		}
+		if time.Now().After(end) {
+			ts.Fatalf("it never printed %q: %s%s", args[0], out, ts.ReadFile("stderr"))
+		}
 	}
 }
 

@@ -32,7 +32,7 @@ func (f *specFlags) add(cmd *cobra.Command) {
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "environment variable `NAME=VALUE`, or NAME to take it from here (repeatable)")
 	fl.StringArrayVar(&f.envFiles, "env-file", nil, "`FILE` of NAME=VALUE lines (repeatable)")
 	fl.StringArrayVarP(&f.labels, "label", "l", nil, "label `NAME=VALUE` (repeatable)")
-	fl.StringVar(&f.dir, "dir", "", "working `DIRECTORY` inside")
+	fl.StringVar(&f.dir, "dir", "", "working `DIRECTORY` inside (default: the first workspace, else the driver's)")
 	fl.String("memory", "", "limit of memory, a `SIZE` like 64m")
 	fl.String("disk", "", "limit of all files together, a `SIZE` like 100m")
 	fl.StringVar(&f.fileSize, "file-size", "", "limit of one file, a `SIZE` like 10m")
@@ -82,8 +82,9 @@ func (f *specFlags) config(c *config) (atoll.Config, error) {
 			TTL: get[time.Duration](c, "defaults.lifecycle.ttl"), Lifetime: get[time.Duration](c, "defaults.lifecycle.lifetime"),
 		},
 	}
-	if c.settings["driver"].origin != "" {
-		cfg.Driver = get[string](c, "driver")
+	cfg.Driver = get[string](c, "driver")
+	if len(cfg.Workspaces) > 0 && cfg.Dir == "" {
+		cfg.Dir = cfg.Workspaces[0].At() // where the work is
 	}
 	errs := []error{err}
 	secrets, err := environment(f.secrets, nil, "--secret")
