@@ -3,7 +3,6 @@ package fleet
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -67,15 +66,11 @@ func (a *Account) create(ctx context.Context, cfg atoll.Config) (row, error) {
 
 // fromPool returns what a pool's sandboxes are, with what comes with the claim.
 func (f *Fleet) fromPool(ctx context.Context, claim atoll.Config) (atoll.Config, error) {
-	var b []byte
-	var cfg atoll.Config
-	err := f.store.db.QueryRowContext(ctx, "select config from pools where name = ?", claim.Pool).Scan(&b)
-	if err == nil {
-		err = json.Unmarshal(b, &cfg)
-	}
+	p, err := onePool(ctx, f.store.db, claim.Pool)
 	if err != nil {
-		return cfg, fmt.Errorf("pool %s: %w", claim.Pool, err)
+		return atoll.Config{}, err
 	}
+	cfg := p.cfg
 	cfg.ID, cfg.Name, cfg.Pool = claim.ID, claim.Name, claim.Pool
 	cfg.Labels = merge(cfg.Labels, claim.Labels)
 	cfg.Secrets, cfg.Workspaces, cfg.Lifecycle = claim.Secrets, claim.Workspaces, claim.Lifecycle

@@ -240,6 +240,9 @@ func (f *Fleet) claim(ctx context.Context, owner atoll.Owner, cfg atoll.Config) 
 	if err != nil {
 		return row{}, false, err
 	}
+	if cfg.Driver != "" && cfg.Driver != all.Driver {
+		return row{}, false, fmt.Errorf("%w: driver %q: pool %s says %q; leave it out", atoll.ErrInvalid, cfg.Driver, cfg.Pool, all.Driver)
+	}
 	bay := f.bay(all.Driver)
 	if bay == nil {
 		return row{}, false, nil // making a new one says what is wrong
