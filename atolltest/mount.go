@@ -3,6 +3,7 @@ package atolltest
 import (
 	"archive/tar"
 	"bytes"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -350,7 +351,7 @@ func mountMissingIsNamed(e *env) {
 		_ = sb.Destroy(e.ctx()) // the failure is reported below
 	}
 	e.want(err, atoll.ErrNotFound, "Create with a source that is not there")
-	if err != nil && !strings.Contains(err.Error(), missing) {
+	if text := fmt.Sprint(err); !strings.Contains(text, missing) {
 		e.Errorf("the error %q does not name %q", err, missing)
 	}
 	plain := filepath.Join(e.hostDir(), "file")
