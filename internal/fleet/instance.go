@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
@@ -19,6 +20,9 @@ type instance struct {
 	id   string
 	dir  string
 	lock *os.File
+
+	mu   sync.Mutex
+	ours map[string]bool // those dead that this process is settling; guarded by mu
 }
 
 const unborn = ".new-" // begins the name of a file that is not locked yet
@@ -27,7 +31,7 @@ func instancesOf(home string) string { return filepath.Join(home, "instances") }
 
 // newInstance makes this process known.
 func newInstance(home string) (*instance, error) {
-	in := &instance{id: atoll.NewID(), dir: instancesOf(home)}
+	in := &instance{id: atoll.NewID(), dir: instancesOf(home), ours: make(map[string]bool)}
 	if err := os.MkdirAll(in.dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -61,17 +65,23 @@ func (in *instance) end() error {
 
 // remains is what a process that died has left: its file, locked by us.
 type remains struct {
+	of   *instance // who settles it
 	id   string
 	file *os.File
 }
 
 // bury forgets the process, once nothing of it is left to settle.
 func (r *remains) bury() error {
-	return errors.Join(os.Remove(r.file.Name()), r.file.Close())
+	return errors.Join(os.Remove(r.file.Name()), r.keep())
 }
 
 // keep leaves it for somebody else to settle.
-func (r *remains) keep() error { return r.file.Close() }
+func (r *remains) keep() error {
+	r.of.mu.Lock()
+	delete(r.of.ours, r.id)
+	r.of.mu.Unlock()
+	return r.file.Close()
+}
 
 // dead returns the processes that died and that nobody else is settling.
 func (in *instance) dead() ([]*remains, error) {
@@ -112,13 +122,22 @@ func (in *instance) tryBury(id string) (*remains, error) {
 	if _, err := os.Lstat(name); err != nil { // another was quicker
 		return nil, f.Close()
 	}
-	return &remains{id: id, file: f}, nil
+	in.mu.Lock()
+	in.ours[id] = true
+	in.mu.Unlock()
+	return &remains{of: in, id: id, file: f}, nil
 }
 
 // alive reports whether an instance, which may be this one, is at work.
 func (in *instance) alive(id string) (bool, error) {
 	if id == in.id {
 		return true, nil
+	}
+	in.mu.Lock()
+	dead := in.ours[id]
+	in.mu.Unlock()
+	if dead {
+		return false, nil
 	}
 	f, err := os.OpenFile(filepath.Join(in.dir, id), os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
