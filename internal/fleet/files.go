@@ -115,7 +115,24 @@ func (f *Files) begin(ctx context.Context, s atoll.Scope, name string) (string, 
 	if err != nil {
 		return "", err
 	}
+	if err := f.there(); err != nil {
+		return "", err
+	}
 	return rel, f.mark(ctx)
+}
+
+// there refuses what is done in a workspace that was removed since it was opened,
+// even if there is another of that name.
+func (f *Files) there() error {
+	mine, err := f.root.Lstat(".")
+	if err != nil {
+		return err
+	}
+	now, err := f.a.f.shelf.root.Lstat(f.p.path())
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(mine, now) {
+		return fmt.Errorf("%w: the workspace was removed", atoll.ErrNotFound)
+	}
+	return err
 }
 
 // fail says which operation on which name failed.

@@ -76,6 +76,24 @@ func TestWorkspace(t *testing.T) {
 	}
 }
 
+// TestFilesOfARemovedWorkspace uses what was opened before.
+func TestFilesOfARemovedWorkspace(t *testing.T) {
+	f := openFleet(t, Options{})
+	files, _ := testFiles(t, f)
+	a := f.For(LocalCaller())
+	put(t, files, "/f", "x")
+	must(t, a.RemoveWorkspace(t.Context(), "w"))
+	for range 2 {
+		want(t, "read", second(files.OpenFile(t.Context(), "/f")), atoll.ErrNotFound)
+		want(t, "write", files.WriteFile(t.Context(), "/f", strings.NewReader("lost"), 0o644), atoll.ErrNotFound)
+		want(t, "import", files.Import(t.Context(), "/", archiveOf(t, fileIn("g", "lost"))), atoll.ErrNotFound)
+		must(t, ignore(second(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w"})), atoll.ErrExists))
+	}
+	if list, err := reopen(t, a, "w").ReadDir(t.Context(), "/"); err != nil || len(list) != 0 {
+		t.Errorf("in the new one: %v, %v", list, err)
+	}
+}
+
 // TestCreateThatFailsLeavesWorkspacesAlone makes workspaces only with their
 // sandbox.
 func TestCreateThatFailsLeavesWorkspacesAlone(t *testing.T) {
