@@ -334,6 +334,8 @@ func fileTest(op byte, info vfs.Info) bool {
 		return m&fs.ModeSticky != 0
 	case 'x':
 		return m.IsDir() || m.Perm()&0o111 != 0
+	case 'w':
+		return !info.ReadOnly()
 	case 'O':
 		return info.Uid() == 0
 	case 'G':

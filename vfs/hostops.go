@@ -31,6 +31,7 @@ func (at *spot) stat(info *Info) Errno {
 	e := at.existing()
 	if e == 0 {
 		*info = hostInfo(at.info, path.Base(at.rel))
+		info.fixed = at.m.readOnly
 	}
 	return e
 }

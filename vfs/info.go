@@ -11,6 +11,7 @@ import (
 type Info struct {
 	name                       string
 	mode                       fs.FileMode
+	fixed                      bool // in a mount that is read-only
 	size                       int64
 	ino                        uint64
 	nlink, uid, gid, rdev      uint32
@@ -54,6 +55,9 @@ func (i Info) ModTime() time.Time { return stampTime(i.mtime) }
 
 // IsDir says whether it is a directory.
 func (i Info) IsDir() bool { return i.mode.IsDir() }
+
+// ReadOnly says whether it is in a mount where nothing can be changed.
+func (i Info) ReadOnly() bool { return i.fixed }
 
 // Sys returns the Info itself.
 func (i Info) Sys() any { return i }

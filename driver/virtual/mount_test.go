@@ -297,6 +297,10 @@ host /mnt/a\040b host ro,nosuid,nodev 0 0
 	if d := cmp.Diff(want, string(exit.Stdout)); d != "" {
 		t.Errorf("(-want +got):\n%s%s", d, exit.Stderr)
 	}
+	exit, err = sb.Exec(t.Context(), atoll.Cmd{Shell: `cd '/mnt/a b'; test -w . || echo no; test -r . && echo yes; find . -writable; test -w /work/f && echo yes; [[ -w /work ]] && echo yes`})
+	if err != nil || string(exit.Stdout) != "no\nyes\nyes\nyes\n" {
+		t.Errorf("what may be written: %q, %v", exit.Stdout, err)
+	}
 	if strings.Contains(string(exit.Stdout), dir) {
 		t.Error("the sandbox sees where the mount is on the host")
 	}

@@ -582,6 +582,9 @@ func findAccess(q *findParser, word string) findTest {
 			}
 			info = to
 		}
+		if word == "-writable" {
+			return !info.ReadOnly()
+		}
 		return word != "-executable" || info.IsDir() || info.Mode()&0o111 != 0
 	}
 }
