@@ -100,10 +100,13 @@ func (f *Fleet) note(e atoll.Audit) {
 }
 
 // audited begins a call of the caller's; the function that it returns notes
-// how the call ended. Detail must hold no secrets: see [mask].
+// how the call ended, and is called once. Detail must hold no secrets: see
+// [mask].
 func (a *Account) audited(action, object, detail string) func(error) {
 	start := a.f.ledger.now()
+	a.f.ledger.begin()
 	return func(err error) {
+		defer a.f.ledger.end()
 		if refused := (*scopeless)(nil); errors.As(err, &refused) {
 			return // need has noted it
 		}

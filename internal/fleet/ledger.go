@@ -51,6 +51,8 @@ type ledger struct {
 	room    chan struct{}    // closed when there is room again; nil: nobody waits
 	lost    int              // entries that found no room in time, to be told
 	waiting []chan<- error   // who asked for a flush
+	open    int              // calls under way whose end will be noted
+	idle    chan struct{}    // closed when there are none; nil: nobody waits
 	closed  bool             // nothing more is taken
 	failure error            // of the last write, until one succeeds
 	used    map[string]int64 // when a token's use was last taken down
@@ -143,12 +145,50 @@ func (l *ledger) flush(ctx context.Context) error {
 	}
 }
 
-// close writes what is left and waits until that is done, or ctx is. It is
-// called once, when nobody adds any more.
-func (l *ledger) close(ctx context.Context) error {
+// begin says that a call is under way that will be noted: close waits for it.
+func (l *ledger) begin() {
 	l.mu.Lock()
-	l.closed = true
+	defer l.mu.Unlock()
+	l.open++
+}
+
+// end says that the call was noted.
+func (l *ledger) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open--; l.open == 0 && l.idle != nil {
+		close(l.idle)
+		l.idle = nil
+	}
+}
+
+// await waits until no call is under way, but not for ever: one that panicked
+// never ends. Then nothing more is taken.
+func (l *ledger) await(ctx context.Context) {
+	l.mu.Lock()
+	idle := make(chan struct{})
+	if l.open == 0 {
+		close(idle)
+	} else {
+		l.idle = idle
+	}
 	l.mu.Unlock()
+	late := time.NewTimer(ledgerWait)
+	defer late.Stop()
+	select {
+	case <-idle:
+	case <-late.C:
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+}
+
+// close waits for the calls under way, writes what is left and waits until that
+// is done, or ctx is. It is called once.
+func (l *ledger) close(ctx context.Context) error {
+	l.await(ctx)
 	close(l.stop)
 	select {
 	case <-l.done:

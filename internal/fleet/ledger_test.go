@@ -185,3 +185,33 @@ func TestCloseOfTheLedgerEndsWithItsContext(t *testing.T) {
 	}
 	<-s.turns
 }
+
+func TestCloseOfTheLedgerWaitsForCallsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := testStore(t, t.TempDir())
+		l := newLedger(s, time.Now, nil)
+		a := &Account{f: &Fleet{ledger: l}}
+		first, second := a.audited("test", "0", ""), a.audited("test", "1", "")
+		closed := make(chan error)
+		go func() { closed <- l.close(t.Context()) }()
+		synctest.Wait()
+		first(nil)
+		second(nil)
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		wantEntries(t, s, 2)
+	})
+}
+
+func TestCloseOfTheLedgerDoesNotWaitForWhatNeverEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := testStore(t, t.TempDir())
+		l := newLedger(s, time.Now, nil)
+		(&Account{f: &Fleet{ledger: l}}).audited("panic", "", "")
+		start := time.Now()
+		if err := l.close(t.Context()); err != nil || time.Since(start) != ledgerWait {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+	})
+}
