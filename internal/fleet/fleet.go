@@ -105,9 +105,10 @@ func open(ctx context.Context, opts Options) (_ *Fleet, err error) {
 		err = f.settleDead(ctx)
 		f.settleShelf(ctx)
 	}
-	if err != nil {
-		return nil, errors.Join(err, f.dismantle(ctx))
+	if ctx.Err() != nil {
+		return nil, errors.Join(context.Cause(ctx), f.dismantle(context.WithoutCancel(ctx)))
 	}
+	f.report("settle", err) // what one sandbox lacks must not keep all others from their owners
 	go f.keep()
 	return f, nil
 }

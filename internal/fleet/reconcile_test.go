@@ -453,3 +453,35 @@ func TestAnUpdateUnbindsAOneshot(t *testing.T) {
 		t.Errorf("the oneshot is %s", s)
 	}
 }
+
+// TestOneBadSandboxKeepsNobodyOut: a fleet opens though a driver can't finish
+// what a dead process has begun.
+func TestOneBadSandboxKeepsNobodyOut(t *testing.T) {
+	d := &faulty{Driver: &virtual.Driver{Dir: t.TempDir()}}
+	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
+	a := f.For(LocalCaller())
+	bad, good := mustCreate(t, a, named("bad")), mustCreate(t, a, named("good"))
+	dead := deadInstance(t, f)
+	force(t, f, bad.ID(), func(r *row) { r.state, r.goal, r.holder = atoll.Stopping, goalDestroy, dead })
+	d.set(func(d *faulty) {
+		d.destroy = func(context.Context, *virtual.Sandbox) error { return errors.New("not now") }
+	})
+	again := openFleet(t, Options{Home: f.opts.Home, Drivers: []atoll.Driver{d}})
+	if r := rowOf(t, again, bad.ID()); r.state != atoll.Failed || r.goal != goalDestroy || r.message != "not now" {
+		t.Errorf("it is %s (%s), goal %q", r.state, r.message, r.goal)
+	}
+	sb, err := again.For(LocalCaller()).Open(t.Context(), good.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := execErr(sb); err != nil {
+		t.Error(err)
+	}
+	d.set(func(d *faulty) { d.destroy = nil })
+	if err := again.Reconcile(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s := rowOf(t, again, bad.ID()).state; s != atoll.Destroyed {
+		t.Errorf("when it works again it is %s", s)
+	}
+}
