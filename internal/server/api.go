@@ -103,14 +103,21 @@ func (s *Server) describe(api huma.API, op *huma.Operation) {
 	if op.Responses == nil {
 		op.Responses = make(map[string]*huma.Response)
 	}
-	schema := api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[wire.Problem](), true, "Problem")
 	for _, status := range append([]int{400, 401, 403, 422, 429, 500, 503}, op.Errors...) {
-		op.Responses[strconv.Itoa(status)] = &huma.Response{
-			Description: http.StatusText(status),
-			Content:     map[string]*huma.MediaType{wire.ContentType: {Schema: schema}},
-		}
+		op.Responses[strconv.Itoa(status)] = s.problemResponse(api, status)
 	}
 	op.Errors = nil
+}
+
+// problemResponse describes the answer of a problem, one for all operations.
+func (s *Server) problemResponse(api huma.API, status int) *huma.Response {
+	r := s.problems[status]
+	if r == nil {
+		schema := api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[wire.Problem](), true, "Problem")
+		r = &huma.Response{Description: http.StatusText(status), Content: map[string]*huma.MediaType{wire.ContentType: {Schema: schema}}}
+		s.problems[status] = r
+	}
+	return r
 }
 
 // reply is an answer with a JSON body.

@@ -95,8 +95,12 @@ func (s *Server) checkOrigin(r *http.Request) error {
 }
 
 // ownHost reports whether a Host header is one that nobody else can make point
-// here: an address, localhost, or a name that the options have.
+// here: an address, localhost, or a name that the options have. Browsers always
+// send one; who sends none is no browser.
 func (s *Server) ownHost(host string) bool {
+	if host == "" {
+		return true
+	}
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		name = h

@@ -6,6 +6,7 @@ import (
 	"encoding/base32"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"runtime/debug"
 	"time"
@@ -56,8 +57,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 		s.recovered(out, r, recover())
 		out.finish()
 		s.metrics.request(r.Method, c.pattern, out.status, time.Since(begun))
-		s.log.DebugContext(r.Context(), "request", "id", c.id, "method", r.Method, "route", c.pattern, "status", out.status,
-			"bytes", out.written, "took", time.Since(begun), "owner", c.caller.Owner.String(), "token", c.caller.Token)
+		s.logRequest(r, c, out, time.Since(begun))
 		if out.broken {
 			panic(http.ErrAbortHandler) // net/http then closes the connection
 		}
@@ -65,6 +65,15 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	if err := s.pass(out, r, c); err != nil {
 		s.fail(out, r, err)
 	}
+}
+
+// logRequest says who asked what, for those who want to know it of each.
+func (s *Server) logRequest(r *http.Request, c *call, out *writer, took time.Duration) {
+	if !s.log.Enabled(r.Context(), slog.LevelDebug) {
+		return
+	}
+	s.log.DebugContext(r.Context(), "request", "id", c.id, "method", r.Method, "route", c.pattern, "status", out.status,
+		"bytes", out.written, "took", took, "owner", c.caller.Owner.String(), "token", c.caller.Token)
 }
 
 // pass lets a request through the gates, to its route.

@@ -163,6 +163,7 @@ func TestBrokenHTTP(t *testing.T) {
 		{"NoHost", "GET /healthz HTTP/1.1\r\n\r\n", "HTTP/1.1 400"},
 		{"TwoHosts", "GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", "HTTP/1.1 400"},
 		{"HTTP2Preface", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", ""},
+		{"OldHTTP", "GET /healthz HTTP/1.0\r\n\r\n", "HTTP/1.0 200"},
 		{"NoVersion", "GET /healthz\r\n\r\n", "HTTP/1.1 400"},
 		{"FoldedHeader", "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nA: b\r\n c\r\nContent-Length: -1\r\n\r\n", "HTTP/1.1 400"},
 		{"TwoLengths", "POST /v1/sandboxes HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}", "HTTP/1.1 400"},

@@ -40,6 +40,7 @@ type Server struct {
 	mux     *http.ServeMux
 	api     huma.API
 
+	problems  map[int]*huma.Response // as the document has them
 	openapi   document
 	readiness readiness
 
@@ -64,7 +65,7 @@ func New(opts Options) *Server {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{fleet: opts.Fleet, log: log, opts: opts, limits: opts.Limits.effective(), served: make(map[*http.Server]bool)}
+	s := &Server{fleet: opts.Fleet, log: log, opts: opts, limits: opts.Limits.effective(), served: make(map[*http.Server]bool), problems: make(map[int]*huma.Response)}
 	s.metrics = newMetrics(s)
 	s.callers = newCallers(s.limits, s.metrics)
 	s.ending, s.end = context.WithCancel(context.Background())

@@ -10,6 +10,8 @@ import (
 	"time"
 )
 
+const eventStream = "text/event-stream"
+
 // stream is an answer of server-sent events. Its methods may be called at once
 // from many goroutines.
 type stream struct {
@@ -27,6 +29,11 @@ type stream struct {
 // notice when the other is gone. An error of f before its first event is
 // answered as a problem.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, kind string, f func(ctx context.Context, out *stream) error) error {
+	if r.Method == http.MethodHead { // nothing is sent, so nobody would be missed
+		w.Header().Set("Content-Type", eventStream)
+		w.WriteHeader(http.StatusOK)
+		return nil
+	}
 	defer s.metrics.stream(kind)()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -120,7 +127,7 @@ func (o *stream) write(b []byte) error {
 		return o.err
 	}
 	if o.last.IsZero() {
-		o.w.Header().Set("Content-Type", "text/event-stream")
+		o.w.Header().Set("Content-Type", eventStream)
 		o.w.Header().Set("X-Accel-Buffering", "no") // a proxy must not wait for more
 	}
 	o.last = time.Now()

@@ -133,6 +133,17 @@ func TestHeartbeats(t *testing.T) {
 	}
 }
 
+// HEAD of a stream ends at once: the connection can be used again.
+func TestHeadOfAStream(t *testing.T) {
+	s := newSite(t, Options{})
+	for range 3 {
+		if a := s.want(http.StatusOK, nil, "HEAD", "/v1/events", ""); a.header.Get("Content-Type") != eventStream {
+			t.Errorf("HEAD says %v", a.header)
+		}
+	}
+	gone(t, s)
+}
+
 // A client that is gone is noticed: the stream's handler ends.
 func TestVanishedListener(t *testing.T) {
 	s := newSite(t, Options{Limits: Limits{Heartbeat: 20 * time.Millisecond}})
