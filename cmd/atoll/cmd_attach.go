@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/client"
@@ -36,9 +39,19 @@ you type is its input.`,
 			if stdin {
 				at.Stdin = a.in
 			}
+			if p.TTY {
+				var leave func()
+				if ctx, leave, err = a.stand(ctx, &at); err != nil {
+					return err
+				}
+				defer leave()
+			}
 			exit, err := sb.Attach(ctx, p.ID, at)
 			if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-				a.progress("\natoll: %s goes on; 'atoll kill %s %s' ends it", p.ID, args[0], p.ID)
+				a.progress("\r\natoll: %s goes on; 'atoll kill %s %s' ends it", p.ID, args[0], p.ID)
+				if cmd.Context().Err() == nil {
+					return nil // it was left by its keys
+				}
 			}
 			return outcome(exit, err)
 		},
@@ -46,6 +59,69 @@ you type is its input.`,
 	cmd.Flags().BoolVar(&onlyNew, "new", false, "without what it has written so far")
 	cmd.Flags().BoolVarP(&stdin, "interactive", "i", false, "send stdin to it; the end of stdin ends its input")
 	return cmd
+}
+
+// stand puts this terminal in the place of a process's: keys and sizes go
+// through, Ctrl-P Ctrl-Q ends ctx. leave makes it as it was.
+func (a *app) stand(ctx context.Context, at *client.Attachment) (_ context.Context, leave func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	ends := []func(){cancel}
+	leave = func() {
+		for _, end := range ends {
+			end()
+		}
+	}
+	if out, ok := a.out.(*os.File); ok && isTerminal(out) {
+		sizes, stop := screenSizes(out)
+		at.Resize, ends = sizes, append(ends, stop)
+	}
+	if in, ok := a.in.(*os.File); ok && isTerminal(in) && at.Stdin != nil {
+		old, err := term.MakeRaw(int(in.Fd()))
+		if err != nil {
+			leave()
+			return ctx, nil, fmt.Errorf("the local terminal: %w", err)
+		}
+		ends = append(ends, func() { _ = term.Restore(int(in.Fd()), old) }) // nobody to tell
+		at.Stdin = &leaving{r: in, leave: cancel}
+	}
+	return ctx, leave, nil
+}
+
+const ctrlP, ctrlQ = 16, 17
+
+// leaving is a keyboard on which Ctrl-P Ctrl-Q leaves. A Ctrl-P goes through
+// with the key after it.
+type leaving struct {
+	r     io.Reader
+	leave func()
+	held  bool // a Ctrl-P
+}
+
+func (l *leaving) Read(b []byte) (int, error) {
+	if len(b) < 2 {
+		return l.r.Read(b) // too short to hold a key back
+	}
+	for {
+		keys := make([]byte, len(b)/2)
+		n, err := l.r.Read(keys)
+		out := b[:0]
+		for _, k := range keys[:n] {
+			switch {
+			case l.held && k == ctrlQ:
+				l.leave() // the end of this reader would be that of the process's input
+				l.held = false
+				continue
+			case l.held:
+				out = append(out, ctrlP)
+			}
+			if l.held = k == ctrlP; !l.held {
+				out = append(out, k)
+			}
+		}
+		if len(out) > 0 || err != nil {
+			return len(out), err
+		}
+	}
 }
 
 // detach starts a command that goes on by itself, and prints its id.
