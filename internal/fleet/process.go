@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/atoll-sandbox/atoll"
 )
@@ -52,7 +51,8 @@ func (s *Sandbox) run(ctx context.Context, id string, cmd atoll.Cmd, m *mask, co
 	if id != "" {
 		who = othersToo
 	}
-	p := &process{id: id, sandbox: s.b.id, command: command, mask: m, tty: cmd.TTY != nil, cancel: cancel}
+	p := &process{id: id, sandbox: s.b.id, command: command, mask: m, tty: cmd.TTY != nil}
+	p.cancel.Store(&cancel)
 	if err := s.f.processes.add(p); err != nil {
 		done(err)
 		return nil, atoll.Exit{}, err
@@ -110,7 +110,8 @@ func (s *Sandbox) start(ctx context.Context, id string, cmd atoll.Cmd, m *mask, 
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	p := &process{id: id, sandbox: s.b.id, command: command, mask: m, tty: cmd.TTY != nil, detached: true, cancel: cancel}
+	p := &process{id: id, sandbox: s.b.id, command: command, mask: m, tty: cmd.TTY != nil, detached: true}
+	p.cancel.Store(&cancel)
 	if err = s.f.processes.add(p); err == nil {
 		if err = s.tell(ctx, p, "process.started", nil); err != nil {
 			s.f.processes.remove(p)
@@ -287,7 +288,7 @@ func (p *process) signal(ctx context.Context, signal string) error {
 	var sent chan<- string = p.signals
 	switch {
 	case signal == "KILL":
-		p.cancel(errKilled)
+		p.kill()
 		sent = nil
 	case p.signals == nil:
 		return fmt.Errorf("%w: process %s takes no signal but KILL", atoll.ErrUnsupported, p.id)
@@ -339,5 +340,3 @@ func relay[T any](end, gone <-chan struct{}, from <-chan T, to chan<- T) {
 		}
 	}
 }
-
-const processWait = 10 * time.Minute // that an ended process stays in the table

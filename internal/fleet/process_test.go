@@ -542,3 +542,74 @@ func BenchmarkProcess(b *testing.B) {
 		})
 	}
 }
+
+// TestACrowdAtOneSandbox starts, attaches to, feeds, lists and kills processes of one
+// sandbox at once, and destroys it in the middle.
+func TestACrowdAtOneSandbox(t *testing.T) {
+	f := memoryFleet(t, "", nil)
+	sb := newSandbox(t, f, atoll.Config{})
+	ctx := aMinute(t)
+	var wg sync.WaitGroup
+	half := make(chan struct{}, 200)
+	for w := range 8 {
+		wg.Go(func() {
+			for i := range 25 {
+				half <- struct{}{}
+				id := fmt.Sprintf("p%d-%d", w, i)
+				if _, err := sb.StartProcess(ctx, id, atoll.Cmd{Shell: "echo up; cat", Timeout: -1}); err != nil {
+					if !errors.Is(err, atoll.ErrNotFound) && !errors.Is(err, atoll.ErrState) {
+						t.Error(err)
+					}
+					return // it is gone
+				}
+				var in io.Reader
+				if i%3 > 0 {
+					in = strings.NewReader("text\n")
+				} else {
+					wg.Go(func() { _ = sb.Signal(ctx, id, "KILL") }) // it may have gone with the sandbox
+				}
+				var out bytes.Buffer
+				exit, err := sb.Attach(ctx, id, Attachment{Stdin: in, Stdout: &out})
+				if err == nil && exit.Code == 0 && out.String() != "up\ntext\n" || err == nil && exit.Code != 0 && exit.Code != 137 {
+					t.Errorf("%+v, %q", exit, &out)
+				}
+				if _, err := sb.Processes(ctx); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 120 {
+		<-half
+	}
+	if err := sb.Destroy(ctx); err != nil {
+		t.Error(err)
+	}
+	go func() {
+		for range half { //nolint:revive // the rest of them
+		}
+	}()
+	wg.Wait()
+	close(half)
+	ps := f.processes
+	if len(ps.tables) != 0 || ps.held != 0 || ps.old.Len() != 0 {
+		t.Errorf("%d tables, %d bytes, %d ended ones are left", len(ps.tables), ps.held, ps.old.Len())
+	}
+}
+
+// slice is a writer that can't be compared with another.
+type slice []*bytes.Buffer
+
+func (s slice) Write(b []byte) (int, error) { return s[0].Write(b) }
+
+func TestWritersThatCannotBeCompared(t *testing.T) {
+	f := memoryFleet(t, "", nil)
+	sb := newSandbox(t, f, atoll.Config{})
+	out, errs := slice{new(bytes.Buffer)}, slice{new(bytes.Buffer)}
+	if _, err := sb.Exec(aMinute(t), atoll.Cmd{Shell: "echo out; echo err >&2", Stdout: out, Stderr: errs}); err != nil {
+		t.Fatal(err)
+	}
+	if out[0].String() != "out\n" || errs[0].String() != "err\n" {
+		t.Errorf("%q, %q", out[0], errs[0])
+	}
+}

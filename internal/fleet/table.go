@@ -9,13 +9,15 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
 )
 
-// How much of ended processes is kept.
+// How much of ended processes is kept, and how long.
 const (
+	processWait     = 10 * time.Minute
 	endedPerSandbox = 100
 	endedOutput     = 64 << 20 // bytes of the output of all of them
 )
@@ -32,9 +34,9 @@ type process struct {
 	in          *input // nil: its input is not ours to write
 	signals     chan string
 	resize      chan atoll.Size
-	relays      sync.WaitGroup // of what its caller sends it
-	cancel      context.CancelCauseFunc
-	done        chan struct{} // closed when it has ended
+	relays      sync.WaitGroup                          // of what its caller sends it
+	done        chan struct{}                           // closed when it has ended
+	cancel      atomic.Pointer[context.CancelCauseFunc] // nil when it has ended: it holds all that its caller's context does
 
 	// Set before done is closed.
 	end  time.Time
@@ -43,6 +45,13 @@ type process struct {
 
 	aged *deque.Element // in processes.old, once it has ended; guarded by processes.mu
 	held int            // of processes.held; likewise
+}
+
+// kill ends the process with all that it has started.
+func (p *process) kill() {
+	if cancel := p.cancel.Load(); cancel != nil {
+		(*cancel)(errKilled)
+	}
 }
 
 // info describes the process.
@@ -214,6 +223,7 @@ func (ps *processes) ended(p *process, exit atoll.Exit, err error) {
 	if p.in != nil {
 		p.in.end()
 	}
+	p.cancel.Store(nil)
 	close(p.done)
 	p.relays.Wait()
 	_, held := p.out.written()
