@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/vfs"
@@ -169,4 +170,40 @@ func ExampleKeys() {
 	}
 	fmt.Println(gone, "blobs deleted")
 	// Output: 3 blobs deleted
+}
+
+// A directory of the host is seen in a tree; links in it lead to places of
+// the tree, never of the host.
+func ExampleFS_Mount() {
+	dir, err := os.MkdirTemp("", "example")
+	check(err)
+	defer os.RemoveAll(dir)
+	host, err := vfs.OpenHost(dir)
+	check(err)
+	defer host.Close()
+	f := vfs.New(vfs.Options{})
+	check(f.Mount(vfs.Mount{Target: "/work", Host: host, Limit: 1 << 20}))
+	check(f.WriteFile("/work/note", []byte("on the host"), 0o644))
+	check(f.Symlink("/etc/passwd", "/work/link"))
+
+	b, err := os.ReadFile(filepath.Join(dir, "note"))
+	fmt.Printf("%s %v\n", b, err)
+	_, err = f.ReadFile("/work/link")
+	fmt.Println(err)
+	// Output:
+	// on the host <nil>
+	// read /work/link: No such file or directory
+}
+
+// Who follows a tree compares a state with the next.
+func ExampleFS_Observe() {
+	f := vfs.New(vfs.Options{})
+	seen, changed := f.Observe()
+	check(f.WriteFile("/new", nil, 0o644))
+	<-changed
+	now, _ := f.Observe()
+	for _, c := range vfs.Diff(seen, now) {
+		fmt.Println(c.Kind, c.Path)
+	}
+	// Output: A /new
 }

@@ -88,6 +88,9 @@ func TestCompatOnAMount(t *testing.T) {
 		if _, listed := known[c.name]; listed || mountDiffers.MatchString(c.script) {
 			return
 		}
+		if os.Getuid() != 0 && strings.Contains(c.script, "--reference=f d") {
+			return // only root passes the directory that it takes its own right from
+		}
 		if diff := want[i].diff(runMounted(t, c.script)); diff != "" {
 			t.Errorf("%s differs on a mount:\n%s%s", c.name, indent(c.script), diff)
 		}
