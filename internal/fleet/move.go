@@ -83,10 +83,8 @@ func (f *Fleet) move(ctx context.Context, b *box, v verb, act func(context.Conte
 	ctx, end := b.begin(ctx)
 	defer end()
 	if v.via == atoll.Stopping {
-		b.calls.close(errStopped)
-		b.calls.expel(errStopped)
 		defer b.calls.open()
-		err = b.calls.wait(ctx)
+		err = b.clear(ctx, errStopped)
 	}
 	if err == nil {
 		err = act(ctx, sb)
@@ -132,6 +130,22 @@ func (b *box) take(ctx context.Context) (func(), error) {
 	case <-ctx.Done():
 		return nil, late(context.Cause(ctx))
 	}
+}
+
+// grace is how long calls have to end when their sandbox does. What goes on then,
+// the driver ends.
+const grace = 10 * time.Second
+
+// clear lets no call in any more and waits for the end of those under way.
+func (b *box) clear(ctx context.Context, why error) error {
+	b.calls.close(why)
+	b.calls.expel(why)
+	brief, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	if err := b.calls.wait(brief); err != nil && ctx.Err() != nil {
+		return late(context.Cause(ctx))
+	}
+	return nil
 }
 
 // begin makes the move under way one that a Destroy may end.
@@ -299,10 +313,7 @@ func (f *Fleet) demolish(ctx context.Context, b *box, why string) error {
 	if err != nil {
 		return err
 	}
-	b.calls.close(errDestroyed)
-	b.calls.expel(errDestroyed)
-	err = b.calls.wait(ctx)
-	if err == nil {
+	if err = b.clear(ctx, errDestroyed); err == nil {
 		err = b.raze(ctx)
 	}
 	return f.buried(ctx, b, err)

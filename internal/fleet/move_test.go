@@ -384,3 +384,27 @@ func TestSnapshotsAreMirrored(t *testing.T) {
 	}
 	count(2)
 }
+
+// TestACallThatDoesNotEndHoldsUpNobody: a driver that does not end a command
+// whose context is done is told to destroy the sandbox all the same.
+func TestACallThatDoesNotEndHoldsUpNobody(t *testing.T) {
+	clocked(t, onDisk, func(t *testing.T, f *Fleet) {
+		sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
+		_, done, err := sb.use(t.Context(), "exec") // whose context nobody looks at
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer done(nil)
+		start := time.Now()
+		if err := sb.Destroy(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if d := time.Since(start); d != grace {
+			t.Errorf("it took %v", d)
+		}
+		if have := ids(t, f.opts.Drivers[0]); len(have) != 0 {
+			t.Errorf("the driver has %v", have)
+		}
+		done(nil)
+	})
+}
