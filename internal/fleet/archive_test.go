@@ -470,3 +470,65 @@ func FuzzImport(f *testing.F) {
 		must(t, errors.Join(err, rc.Close()))
 	})
 }
+
+func BenchmarkWriteFile4KiB(b *testing.B) {
+	files, _ := testFiles(b, openFleet(b, Options{}))
+	data := bytes.Repeat([]byte("x"), 4<<10)
+	for b.Loop() {
+		must(b, files.WriteFile(b.Context(), "/f", bytes.NewReader(data), 0o644))
+	}
+}
+
+func BenchmarkOpenFile4KiB(b *testing.B) {
+	f := openFleet(b, Options{})
+	files, _ := testFiles(b, f)
+	put(b, files, "/f", strings.Repeat("x", 4<<10))
+	a := f.For(LocalCaller())
+	for b.Loop() { // as a request does
+		files, err := a.Files(b.Context(), "w")
+		must(b, err)
+		rc, err := files.OpenFile(b.Context(), "/f")
+		must(b, err)
+		_, err = io.Copy(io.Discard, rc)
+		must(b, errors.Join(err, rc.Close(), files.Close()))
+	}
+}
+
+func BenchmarkImportExport1000Files(b *testing.B) {
+	f := openFleet(b, Options{})
+	files, _ := testFiles(b, f)
+	entries := make([]tar.Header, 1000)
+	for i := range entries {
+		entries[i] = fileIn(fmt.Sprintf("d%d/e/f%d", i%30, i), strings.Repeat("x", 2000))
+	}
+	data := archiveOf(b, entries...).Bytes()
+	b.Run("Import", func(b *testing.B) {
+		n := 0
+		for b.Loop() {
+			n++
+			must(b, files.Import(b.Context(), fmt.Sprint("/", n), bytes.NewReader(data)))
+		}
+	})
+	for n := range 1000 {
+		must(b, ignore(files.Remove(b.Context(), fmt.Sprint("/", n)), atoll.ErrNotFound))
+	}
+	b.Run("Replace", func(b *testing.B) {
+		for b.Loop() {
+			must(b, files.Import(b.Context(), "/", bytes.NewReader(data)))
+		}
+	})
+	b.Run("Export", func(b *testing.B) {
+		for b.Loop() {
+			rc, err := files.Export(b.Context(), "/")
+			must(b, err)
+			_, err = io.Copy(io.Discard, rc)
+			must(b, errors.Join(err, rc.Close()))
+		}
+	})
+	b.Run("Size", func(b *testing.B) {
+		for b.Loop() {
+			f.shelf.forget(files.p)
+			must(b, second(f.shelf.size(b.Context(), files.p)))
+		}
+	})
+}
