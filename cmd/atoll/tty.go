@@ -32,6 +32,9 @@ func (a *app) onTerminal(ctx context.Context, sb atoll.Sandbox, cmd atoll.Cmd) (
 			return atoll.Exit{}, fmt.Errorf("the local terminal: %w", err)
 		}
 		defer func() { _ = term.Restore(int(in.Fd()), old) }() // also where something panics; nobody to tell
+		if cmd.Timeout == 0 {
+			cmd.Timeout = -1 // a person takes the time that it takes
+		}
 	}
 	if out, ok := a.out.(*os.File); ok && isTerminal(out) {
 		sizes, stop := screenSizes(out)
