@@ -133,3 +133,48 @@ func TestGuessing(t *testing.T) {
 	s.token = good
 	s.want(http.StatusOK, nil, "GET", "/v1/info", "")
 }
+
+// On a socket of this machine's people no token is needed; one that is shown
+// counts, and a wrong one is wrong.
+func TestLocalCallers(t *testing.T) {
+	s := newLocal(t, Options{})
+	var who atoll.Server
+	s.want(http.StatusOK, &who, "GET", "/v1/info", "")
+	if who.Owner != atoll.Local || len(who.Scopes) != 4 || who.Token != "" {
+		t.Errorf("without a token: %+v", who)
+	}
+	s.token = s.newToken(atoll.Owner{App: "a", User: "b"}, atoll.ScopeRead)
+	s.want(http.StatusOK, &who, "GET", "/v1/info", "")
+	if who.Owner.App != "a" || len(who.Scopes) != 1 || who.Token == "" {
+		t.Errorf("with one: %+v", who)
+	}
+	s.want(http.StatusUnauthorized, nil, "GET", "/v1/info", "", "Authorization: Bearer wrong")
+	s.want(http.StatusOK, nil, "GET", "/v1/info", "", "Origin: https://evil.example") // no browser reaches a unix socket
+	r, err := http.NewRequestWithContext(t.Context(), "GET", s.url+"/v1/info", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header["Authorization"] = []string{"Bearer " + s.token, "Bearer " + s.token}
+	resp, err := s.client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("two tokens: %s", resp.Status)
+	}
+}
+
+// What no server serves needs a token too: Handler trusts nobody.
+func TestHandlerTrustsNobody(t *testing.T) {
+	s := newFleet(t, Options{})
+	w := &blind{header: make(http.Header)}
+	r, err := http.NewRequestWithContext(t.Context(), "GET", "/v1/info", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.server.Handler().ServeHTTP(w, r)
+	if w.status != http.StatusUnauthorized {
+		t.Errorf("status %d", w.status)
+	}
+}

@@ -22,12 +22,13 @@ import (
 
 // Limits bound what one caller can take. 0 means the default, negative none.
 type Limits struct {
-	Rate       float64 // requests per second of one caller; 0: 1,000
-	Burst      int     // that may come at once; 0: twice the rate
-	Concurrent int     // requests of one caller under way, streams too; 0: 1,024
-	Guesses    int     // wrong tokens that may come at once from one address, then one a second; 0: 20
-	Body       int64   // bytes of a JSON body; 0: 1 MiB
-	Header     int     // bytes of all headers; 0: 32 KiB
+	Rate        float64 // requests per second of one caller; 0: 1,000
+	Burst       int     // that may come at once; 0: twice the rate
+	Concurrent  int     // requests of one caller under way, streams too; 0: 1,024
+	Connections int     // open at once, of one listener, but for those of WebSockets; 0: 8,192
+	Guesses     int     // wrong tokens that may come at once from one address, then one a second; 0: 20
+	Body        int64   // bytes of a JSON body; 0: 1 MiB
+	Header      int     // bytes of all headers; 0: 32 KiB
 
 	HeaderTime time.Duration // until the headers of a request are there; 0: 10 s
 	BodyTime   time.Duration // until a JSON body is there; 0: 30 s
@@ -56,6 +57,9 @@ func (l Limits) effective() Limits {
 	}
 	if l.Concurrent == 0 {
 		l.Concurrent = 1024
+	}
+	if l.Connections == 0 {
+		l.Connections = 8192
 	}
 	if l.Guesses == 0 {
 		l.Guesses = 20

@@ -1,10 +1,15 @@
 package server
 
 import (
+	"bufio"
+	"io"
+	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/atoll-sandbox/atoll"
 )
@@ -94,6 +99,49 @@ func TestCallersAtOnce(t *testing.T) {
 	for token, tally := range c.known {
 		if tally.under != 0 {
 			t.Errorf("%d requests of %s are still under way", tally.under, token)
+		}
+	}
+}
+
+// More connections than there may be are closed; when one ends there is room
+// again.
+func TestConnections(t *testing.T) {
+	s := newSite(t, Options{Limits: Limits{Connections: 2}})
+	address := strings.TrimPrefix(s.url, "http://")
+	ask := func(c net.Conn) error {
+		if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"); err != nil {
+			return err
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			return err
+		}
+		return resp.Body.Close()
+	}
+	dial := func() net.Conn {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	one, two := dial(), dial()
+	for _, c := range []net.Conn{one, two} {
+		if err := ask(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := ask(dial()); err == nil {
+		t.Error("a third connection was served")
+	}
+	one.Close()
+	for ask(dial()) != nil { // until its end is noticed
+		if t.Context().Err() != nil {
+			t.Fatal("a connection that has ended still counts")
 		}
 	}
 }

@@ -18,16 +18,17 @@ import (
 
 // metrics is what the server counts, for Prometheus.
 type metrics struct {
-	registry  *prometheus.Registry
-	requests  *prometheus.CounterVec
-	durations *prometheus.HistogramVec
-	strangers prometheus.Counter
-	refused   *prometheus.CounterVec
-	quota     prometheus.Counter
-	panics    prometheus.Counter
-	streams   *prometheus.GaugeVec
-	execs     *prometheus.CounterVec
-	execTimes prometheus.Histogram
+	registry    *prometheus.Registry
+	requests    *prometheus.CounterVec
+	durations   *prometheus.HistogramVec
+	strangers   prometheus.Counter
+	refused     *prometheus.CounterVec
+	quota       prometheus.Counter
+	panics      prometheus.Counter
+	connections prometheus.Gauge
+	streams     *prometheus.GaugeVec
+	execs       *prometheus.CounterVec
+	execTimes   prometheus.Histogram
 }
 
 func newMetrics(s *Server) *metrics {
@@ -44,18 +45,19 @@ func newMetrics(s *Server) *metrics {
 			Name: "atoll_request_duration_seconds", Help: "Time from a request to the end of its answer.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 		}, []string{"route", "method"}),
-		strangers: counter("atoll_auth_failures_total", "Requests without a good token."),
-		refused:   vector("atoll_limit_refusals_total", "Requests refused because their caller had too many.", "limit"),
-		quota:     counter("atoll_quota_refusals_total", "Requests refused because a quota was reached."),
-		panics:    counter("atoll_panics_total", "Requests that ended in a panic."),
-		streams:   prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "atoll_streams_open", Help: "Streams open now."}, []string{"kind"}),
-		execs:     vector("atoll_execs_total", "Commands that have ended.", "outcome"),
+		strangers:   counter("atoll_auth_failures_total", "Requests without a good token."),
+		refused:     vector("atoll_limit_refusals_total", "Requests refused because their caller had too many.", "limit"),
+		quota:       counter("atoll_quota_refusals_total", "Requests refused because a quota was reached."),
+		panics:      counter("atoll_panics_total", "Requests that ended in a panic."),
+		connections: prometheus.NewGauge(prometheus.GaugeOpts{Name: "atoll_connections_open", Help: "Connections open now, but for those of WebSockets."}),
+		streams:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "atoll_streams_open", Help: "Streams open now."}, []string{"kind"}),
+		execs:       vector("atoll_execs_total", "Commands that have ended.", "outcome"),
 		execTimes: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "atoll_exec_duration_seconds", Help: "Time that commands ran.",
 			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 1800},
 		}),
 	}
-	m.registry.MustRegister(m.requests, m.durations, m.strangers, m.refused, m.quota, m.panics, m.streams, m.execs, m.execTimes,
+	m.registry.MustRegister(m.requests, m.durations, m.strangers, m.refused, m.quota, m.panics, m.connections, m.streams, m.execs, m.execTimes,
 		census{s}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
@@ -49,12 +50,32 @@ func (s *Server) newHTTP(l net.Listener) *http.Server {
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		BaseContext:                  func(net.Listener) context.Context { return s.life },
+		ConnState:                    s.connections(),
 		ConnContext: func(ctx context.Context, _ net.Conn) context.Context {
 			if network == pipeNetwork {
 				ctx = context.WithValue(ctx, pipeKey{}, true)
 			}
 			return context.WithValue(ctx, localKey{}, network == "unix" || network == pipeNetwork)
 		},
+	}
+}
+
+// connections returns what counts the connections of a listener, and closes
+// those that are too many before anything is read of them.
+func (s *Server) connections() func(net.Conn, http.ConnState) {
+	var open atomic.Int64
+	return func(c net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			s.metrics.connections.Inc()
+			if n := open.Add(1); s.limits.Connections > 0 && n > int64(s.limits.Connections) {
+				s.metrics.refused.WithLabelValues("connections").Inc()
+				_ = c.Close() // its reader finds out
+			}
+		case http.StateClosed, http.StateHijacked:
+			open.Add(-1)
+			s.metrics.connections.Dec()
+		}
 	}
 }
 

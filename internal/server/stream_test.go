@@ -192,23 +192,28 @@ func TestSlowReader(t *testing.T) {
 	gone(t, s)
 }
 
-// A body that stops in the middle does not hold its request for ever, and a slow
-// command is not ended by the deadline that its body had.
+// A body that stops in the middle, or trickles, does not hold its request for
+// ever.
 func TestStalledBody(t *testing.T) {
-	s := newSite(t, Options{Limits: Limits{Stall: 200 * time.Millisecond}})
-	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if _, err := io.WriteString(c, "POST /v1/sandboxes HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer "+s.token+"\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(c).ReadString('\n')
-	if err != nil || !strings.HasPrefix(line, "HTTP/1.1 408") {
-		t.Errorf("answered %q, %v", line, err)
+	for law, limits := range map[string]Limits{"Stops": {Stall: 200 * time.Millisecond}, "Trickles": {BodyTime: 200 * time.Millisecond}} {
+		t.Run(law, func(t *testing.T) {
+			s := newSite(t, Options{Limits: limits})
+			c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if _, err := io.WriteString(c, "POST /v1/sandboxes HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer "+s.token+
+				"\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			line, err := bufio.NewReader(c).ReadString('\n')
+			if err != nil || !strings.HasPrefix(line, "HTTP/1.1 408") {
+				t.Errorf("answered %q, %v", line, err)
+			}
+		})
 	}
 }
