@@ -140,7 +140,7 @@ func (n *network) allowed(u *url.URL) error {
 		}
 	}
 	a, err := netip.ParseAddr(host)
-	if n.mode == atoll.NetworkOpen || n.mode == atoll.NetworkNAT && (err != nil || public(a.Unmap())) {
+	if n.mode == atoll.NetworkOpen || n.mode == atoll.NetworkNAT && (err != nil || atoll.PublicAddress(a.Unmap())) {
 		return nil
 	}
 	return fmt.Errorf("%w: %s is not on this sandbox's list of allowed hosts", atoll.ErrDenied, u.Host)
@@ -191,7 +191,7 @@ func (n *network) dial(ctx context.Context, proto, address string) (net.Conn, er
 // mayDial decides about an address: public ones pass, any other only where
 // a rule names it as an address.
 func (n *network) mayDial(host string, a netip.Addr, port string) bool {
-	if n.mode == atoll.NetworkOpen || public(a) {
+	if n.mode == atoll.NetworkOpen || atoll.PublicAddress(a) {
 		return true
 	}
 	if literal, err := netip.ParseAddr(host); err != nil || literal.Unmap() != a {
@@ -203,29 +203,4 @@ func (n *network) mayDial(host string, a netip.Addr, port string) bool {
 		}
 	}
 	return false
-}
-
-// special are the ranges that are not the public internet and that netip has
-// no word for (IANA special-purpose registries).
-var special = func() []netip.Prefix {
-	var list []netip.Prefix
-	for _, s := range []string{
-		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4",
-		"64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16", "fec0::/10", "::/96",
-	} {
-		list = append(list, netip.MustParsePrefix(s))
-	}
-	return list
-}()
-
-func public(a netip.Addr) bool {
-	if !a.IsGlobalUnicast() || a.IsPrivate() || a.Is4In6() {
-		return false
-	}
-	for _, p := range special {
-		if p.Contains(a) {
-			return false
-		}
-	}
-	return true
 }

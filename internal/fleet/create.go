@@ -37,6 +37,9 @@ func (a *Account) mayCreate(op string, cfg *atoll.Config) error {
 	if len(cfg.Mounts) > 0 || cfg.ID != "" || cfg.Project != nil {
 		return a.need(op, atoll.ScopeHost)
 	}
+	if what := cfg.Network.Private(); what != "" && a.need(op, atoll.ScopeHost) != nil {
+		return fmt.Errorf("%w: network %s reaches this host or its network: that needs the scope %q", atoll.ErrDenied, what, atoll.ScopeHost)
+	}
 	return nil
 }
 
