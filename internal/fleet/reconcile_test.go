@@ -485,3 +485,30 @@ func TestOneBadSandboxKeepsNobodyOut(t *testing.T) {
 		t.Errorf("when it works again it is %s", s)
 	}
 }
+
+// TestOthersStopWhatHoldsTheFiles: a kept sandbox is locked by the process that
+// runs a command in it; another that stops or destroys it gets through.
+func TestOthersStopWhatHoldsTheFiles(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		act  func(*Sandbox, context.Context) error
+		want error
+	}{{"Stop", (*Sandbox).Stop, atoll.ErrState}, {"Destroy", (*Sandbox).Destroy, atoll.ErrNotFound}} {
+		t.Run(c.name, func(t *testing.T) {
+			home := t.TempDir()
+			f, other := openFleet(t, Options{Home: home}), openFleet(t, Options{Home: home})
+			sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
+			r := endless(t, sb)
+			theirs, err := other.For(LocalCaller()).Open(t.Context(), sb.ID())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.act(theirs, t.Context()); err != nil {
+				t.Error(err)
+			}
+			if err := outcome(t, r); !errors.Is(err, c.want) {
+				t.Errorf("the command here ended with %v", err)
+			}
+		})
+	}
+}
