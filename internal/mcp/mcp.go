@@ -35,6 +35,11 @@ type Options struct {
 	// "mcp".
 	Sandbox string
 	Config  atoll.Config
+
+	// AnyHost lets calls make sandboxes that reach any host that the fleet lets
+	// them reach. Without it those are the hosts of Config.Network.Allow: a
+	// model does not widen what a person has allowed.
+	AnyHost bool
 }
 
 const instructions = `Each sandbox is an isolated computer with its own files and processes; nothing done in it can harm the user's machine.

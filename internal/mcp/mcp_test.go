@@ -60,7 +60,9 @@ func (f *fleet) List(ctx context.Context) ([]atoll.Info, error) {
 func connect(t *testing.T, opts *sdk.ClientOptions) *sdk.ClientSession {
 	t.Helper()
 	ct, st := sdk.NewInMemoryTransports()
-	server := mcp.New(&fleet{d: virtual.New()}, mcp.Options{Version: "test"})
+	o := mcp.Options{Version: "test"}
+	o.Config.Network.Allow = []string{"api.example.com"}
+	server := mcp.New(&fleet{d: virtual.New()}, o)
 	ss, err := server.Connect(t.Context(), st, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -165,6 +167,8 @@ func TestTools(t *testing.T) {
 		{"CreateSetsEnv", "exec", args{"command": "echo $X", "sandbox": "other"}, "y\n", false},
 		{"CreateTaken", "create_sandbox", args{"name": "other"}, "…already exists", true},
 		{"CreateBadName", "create_sandbox", args{"name": "No Good"}, "…invalid", true},
+		{"CreateReachesWhatIsAllowed", "create_sandbox", args{"name": "net", "allow": []string{"api.example.com"}}, "Sandbox net is running…", false},
+		{"CreateReachesNoMore", "create_sandbox", args{"allow": []string{"api.example.com", "127.0.0.1:5432"}}, `…allow "127.0.0.1:5432": the person you work for has allowed only api.example.com`, true},
 		{"Destroy", "destroy_sandbox", args{"sandbox": "other"}, "Sandbox other is gone.", false},
 		{"DestroyedIsGone", "exec", args{"command": "true", "sandbox": "other"}, "…not found", true},
 	} {

@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,6 +50,11 @@ func (t *tools) create(ctx context.Context, _ *mcp.CallToolRequest, in createIn)
 	if in.MemoryMB < 0 {
 		return "", fmt.Errorf("%w: memory_mb %d: must not be negative", atoll.ErrInvalid, in.MemoryMB)
 	}
+	for _, host := range in.Allow {
+		if allowed := t.opts.Config.Network.Allow; !t.opts.AnyHost && !slices.Contains(allowed, host) {
+			return "", fmt.Errorf("%w: allow %q: the person you work for has allowed %s; to allow more they start atoll mcp with --allow", atoll.ErrDenied, host, some(allowed))
+		}
+	}
 	cfg := atoll.Config{Driver: in.Driver}
 	cfg.Name, cfg.Image, cfg.Network.Allow, cfg.Limits.Memory = in.Name, in.Image, in.Allow, in.MemoryMB<<20
 	for k, v := range in.Env {
@@ -66,6 +72,14 @@ func (t *tools) create(ctx context.Context, _ *mcp.CallToolRequest, in createIn)
 		return "", err
 	}
 	return fmt.Sprintf("Sandbox %s is running (driver %s). Pass \"sandbox\": %q to the other tools.", called(st), st.Driver, called(st)), nil
+}
+
+// some is a list as a sentence has it.
+func some(list []string) string {
+	if len(list) == 0 {
+		return "no host"
+	}
+	return "only " + strings.Join(list, ", ")
 }
 
 func called(st atoll.Status) string {

@@ -21,7 +21,7 @@ const mcpIdle = time.Hour
 // their scopes.
 func (s *Server) mcpHandler() http.Handler {
 	h := sdk.NewStreamableHTTPHandler(func(r *http.Request) *sdk.Server {
-		return mcp.New(callersFleet{account(r.Context())}, mcp.Options{Version: s.opts.Version})
+		return mcp.New(callersFleet{account(r.Context())}, mcp.Options{Version: s.opts.Version, AnyHost: true}) // what the token's owner may
 	}, &sdk.StreamableHTTPOptions{
 		SessionTimeout: mcpIdle, MaxRequestBodyBytes: mcpBody, PropagateRequestCancellation: true,
 		DisableLocalhostProtection: true, // every request has passed checkOrigin
