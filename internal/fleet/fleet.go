@@ -54,6 +54,7 @@ type Fleet struct {
 	feed      *feed      // wakes who follows events
 	ledger    *ledger    // audit and history on their way to the registry
 	processes *processes // commands of this process's sandboxes
+	bearers   bearers    // who bears which secret
 
 	ops    turnstile     // calls that change something, and Run
 	wake   chan struct{} // the next due time has changed

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
@@ -39,18 +40,10 @@ func (f *Fleet) Authenticate(ctx context.Context, secret string) (Caller, error)
 	if len(secret) != len(tokenPrefix)+tokenRandom || !strings.HasPrefix(secret, tokenPrefix) {
 		return Caller{}, errBadToken
 	}
-	hash := sha256.Sum256([]byte(secret))
 	now := stamp(f.now())
-	var c Caller
-	var scopes []byte
-	var used int64
-	err := f.store.db.QueryRowContext(ctx, `select id, app, user, scopes, used from tokens where hash = ? and revoked = 0 and (expires = 0 or expires > ?)`,
-		hash[:], now).Scan(&c.Token, &c.Owner.App, &c.Owner.User, &scopes, &used)
+	c, used, err := f.bearers.find(ctx, f.store.db, sha256.Sum256([]byte(secret)), now)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Caller{}, errBadToken
-	}
-	if err == nil {
-		err = json.Unmarshal(scopes, &c.Scopes)
 	}
 	if err != nil {
 		if ctx.Err() != nil {
@@ -62,6 +55,38 @@ func (f *Fleet) Authenticate(ctx context.Context, secret string) (Caller, error)
 		f.ledger.tokenUsed(c.Token, now)
 	}
 	return c, nil
+}
+
+// bearers finds tokens in the registry, each time anew: what is remembered
+// could be revoked by now. The statement is compiled once; that takes longer
+// than to run it.
+type bearers struct {
+	mu   sync.Mutex
+	stmt *sql.Stmt // guarded by mu; nil: not compiled yet. It ends with the registry.
+}
+
+// find returns who bears the secret of a hash, and when the token was last used.
+func (b *bearers) find(ctx context.Context, db *sql.DB, hash [sha256.Size]byte, now int64) (c Caller, used int64, err error) {
+	st, err := b.compiled(ctx, db)
+	if err != nil {
+		return c, 0, err
+	}
+	var scopes []byte
+	if err := st.QueryRowContext(ctx, hash[:], now).Scan(&c.Token, &c.Owner.App, &c.Owner.User, &scopes, &used); err != nil {
+		return Caller{}, 0, err
+	}
+	return c, used, json.Unmarshal(scopes, &c.Scopes)
+}
+
+func (b *bearers) compiled(ctx context.Context, db *sql.DB) (*sql.Stmt, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stmt != nil {
+		return b.stmt, nil
+	}
+	st, err := db.PrepareContext(ctx, `select id, app, user, scopes, used from tokens where hash = ? and`+liveToken)
+	b.stmt = st
+	return st, err
 }
 
 // tokenUsed takes down, once a minute, that a token was used.
