@@ -11,6 +11,10 @@ import (
 // looked up from the top, so that no link is followed by the host.
 const maxDepth = 256
 
+// maxWork is how many directories are opened to walk one path: far more than
+// any takes that was not made to take long.
+const maxWork = 4096
+
 func depth(rel string) int { return strings.Count(rel, "/") }
 
 // spot is where a path leads in a mount.
@@ -69,6 +73,7 @@ type visitor struct {
 	trail []string // the names of the present directory, from the top
 	open  int      // how many of them lead to dir
 	dir   *os.Root // nil where open is 0: top
+	work  int      // directories that were opened
 }
 
 // run walks to the end, as a walker does.
@@ -141,6 +146,7 @@ func (v *visitor) in() (*os.Root, error) {
 		}
 		v.dir = next
 		v.open++
+		v.work++
 	}
 	if v.dir == nil {
 		return v.top, nil
@@ -150,6 +156,9 @@ func (v *visitor) in() (*os.Root, error) {
 
 // here returns the present directory.
 func (v *visitor) here(kind last) (*spot, Errno) {
+	if v.work += len(v.trail); v.work > maxWork {
+		return nil, ELOOP
+	}
 	at := &spot{m: v.m, rel: v.rel(), last: kind}
 	info, err := v.top.Lstat(at.rel)
 	at.info = info
@@ -165,8 +174,11 @@ func (v *visitor) rel() string {
 
 // step looks for a name in the present directory.
 func (v *visitor) step(name string, more bool) (*spot, Errno) {
-	if len(v.trail) >= maxDepth {
+	switch {
+	case len(v.trail) >= maxDepth:
 		return nil, ENAMETOOLONG
+	case v.work > maxWork:
+		return nil, ELOOP
 	}
 	at := &spot{m: v.m, rel: name, bad: v.w.check(name)}
 	if len(v.trail) > 0 {

@@ -128,7 +128,7 @@ func TestMountPipeRace(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for range 2000 {
+		for range 300 {
 			_, _ = f.ReadDir("/m/x")
 			_, _ = f.Stat("/m/x/y")
 			_ = f.WriteFile("/m/x/y", nil, 0o644)

@@ -236,7 +236,7 @@ func TestMountRace(t *testing.T) {
 			}
 		}
 	})
-	for i := range 2000 {
+	for i := range 1000 {
 		if b, err := f.ReadFile("/m/d/f"); err == nil && string(b) != "inside" && string(b) != "written" {
 			t.Fatalf("read %q", b)
 		}
@@ -288,6 +288,33 @@ func TestMountLimit(t *testing.T) {
 	wantReason(t, "an archive", f.ImportTar("/m/in", tarOf(t, "x")), EDQUOT)
 	if n, err := os.ReadDir(filepath.Join(dir, "in")); err != nil || len(n) != 0 {
 		t.Errorf("what did not fit left %v, %v", n, err)
+	}
+}
+
+// TestMountWalkIsBounded plants links whose targets go down and up as often as
+// fits, each to the next: whoever follows them gives up soon.
+func TestMountWalkIsBounded(t *testing.T) {
+	f, dir := mounted(t, Mount{})
+	deep := strings.Repeat("d/", 250)
+	must(t, f.MkdirAll("/m/"+deep, 0o755))
+	must(t, f.Symlink("d", "/m/l0"))
+	must(t, f.Symlink("d", "/m/k0"))
+	for i := range 30 {
+		must(t, os.Symlink(strings.Repeat(deep+strings.Repeat("../", 250), 3)+fmt.Sprint("l", i), fmt.Sprintf("%s/l%d", dir, i+1)))
+		must(t, os.Symlink(deep+strings.Repeat("../d/", 400)+strings.Repeat("../", 250)+fmt.Sprint("k", i), fmt.Sprintf("%s/k%d", dir, i+1)))
+	}
+	for _, p := range []string{"/m/l30", "/m/k30"} {
+		_, err := f.Stat(p)
+		wantReason(t, "Stat "+p, err, ELOOP)
+		_, err = f.Resolve(p)
+		wantReason(t, "Resolve "+p, err, ELOOP)
+	}
+	if _, err := f.Stat("/m/" + deep); err != nil {
+		t.Errorf("a plain deep path: %v", err)
+	}
+	full, err := f.Resolve("/m/" + deep + strings.Repeat("../d/", 3))
+	if err != nil || full+"/" != "/m/"+deep {
+		t.Errorf("a deep path with some dots: %q, %v", full, err)
 	}
 }
 
