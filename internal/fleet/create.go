@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/atoll-sandbox/atoll"
 )
@@ -114,7 +115,7 @@ func (f *Fleet) check(ctx context.Context, cfg *atoll.Config) error {
 		if err != nil {
 			return err
 		}
-		errs = append(errs, fits(cfg, ft)...)
+		errs = append(append(errs, fits(cfg, ft)...), f.beyond(cfg, &ft)...)
 	}
 	if cfg.Pool != "" {
 		var n int
@@ -152,14 +153,16 @@ func invalid(errs []error) error {
 const (
 	minMachineMemory = 1024 << 20
 	minMachineCPU    = 1
-	machine          = "machine" // the isolation of drivers whose sandboxes are machines
 )
 
-// fits reports what a driver's kind of wall can't be asked for.
+// machines are the isolations of drivers whose sandboxes are machines.
+var machines = []string{"machine", "emulated"}
+
+// fits reports what is too little for a driver's kind of wall.
 func fits(cfg *atoll.Config, ft atoll.Features) []error {
 	var errs []error
 	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
-	if ft.Isolation == machine {
+	if slices.Contains(machines, ft.Isolation) {
 		if m := cfg.Limits.Memory; m > 0 && m < minMachineMemory {
 			bad("limits.memory %d: a machine needs at least %d (1024 MiB)", m, int64(minMachineMemory))
 		}
@@ -167,8 +170,39 @@ func fits(cfg *atoll.Config, ft atoll.Features) []error {
 			bad("limits.cpu %v: a machine needs at least 1", c)
 		}
 	}
-	if len(cfg.Workspaces) > 0 && !ft.Mounts {
-		errs = append(errs, fmt.Errorf("workspaces: %w: driver %s can't mount them", atoll.ErrUnsupported, cfg.Driver))
+	return errs
+}
+
+// beyond reports what is asked for that the driver says it does not do, and who
+// does: nothing has been begun then that would have to be undone.
+func (f *Fleet) beyond(cfg *atoll.Config, ft *atoll.Features) []error {
+	var errs []error
+	for _, d := range []struct {
+		what  string
+		asked bool
+		does  func(ft *atoll.Features) bool
+	}{
+		{"image " + cfg.Image, cfg.Image != "", func(ft *atoll.Features) bool { return ft.Images }},
+		{"mounts", len(cfg.Mounts) > 0, func(ft *atoll.Features) bool { return ft.Mounts }},
+		{"workspaces", len(cfg.Workspaces) > 0, func(ft *atoll.Features) bool { return ft.Mounts }},
+		{"limits.cpu", cfg.Limits.CPU > 0, func(ft *atoll.Features) bool { return ft.CPULimit }},
+		{"machine", cfg.Machine != nil, func(ft *atoll.Features) bool { return slices.Contains(machines, ft.Isolation) }},
+		{"network mode " + string(cfg.Network.Mode), cfg.Network.Mode != "", func(ft *atoll.Features) bool { return slices.Contains(ft.Networks, cfg.Network.Mode) }},
+	} {
+		if !d.asked || d.does(ft) {
+			continue
+		}
+		var others []string
+		for _, b := range f.bays {
+			if o, known := b.asked(); known && d.does(&o) {
+				others = append(others, b.driver.Name())
+			}
+		}
+		err := fmt.Errorf("%s: %w by driver %s", d.what, atoll.ErrUnsupported, cfg.Driver)
+		if len(others) > 0 {
+			err = fmt.Errorf("%w; use %s", err, strings.Join(others, " or "))
+		}
+		errs = append(errs, err)
 	}
 	return errs
 }

@@ -60,6 +60,41 @@ func TestMachinesHaveAMinimum(t *testing.T) {
 	}
 }
 
+// imaged is a virtual driver that says that it can more.
+type imaged struct{ *virtual.Driver }
+
+func (d imaged) Name() string { return "imaged" }
+
+func (d imaged) Probe(ctx context.Context) (atoll.Features, error) {
+	ft, err := d.Driver.Probe(ctx)
+	ft.Images = true
+	return ft, err
+}
+
+// TestWhatADriverDoesNotDoIsToldAtOnce: with who does, and nothing is begun.
+func TestWhatADriverDoesNotDoIsToldAtOnce(t *testing.T) {
+	f := openFleet(t, Options{Drivers: []atoll.Driver{virtual.New(), imaged{virtual.New()}}})
+	f.Drivers(t.Context())
+	a := f.For(LocalCaller())
+	spec := atoll.Spec{Image: "busybox", Limits: atoll.Resources{CPU: 1}, Machine: &atoll.Machine{}, Network: atoll.Network{Mode: atoll.NetworkBridge}}
+	_, err := a.Create(t.Context(), atoll.Config{Spec: spec})
+	if !errors.Is(err, atoll.ErrUnsupported) || errors.Is(err, atoll.ErrInvalid) {
+		t.Fatalf("Create: %v", err)
+	}
+	for _, what := range []string{"image busybox", "use imaged", "limits.cpu", "machine", "bridge"} {
+		if !strings.Contains(err.Error(), what) {
+			t.Errorf("the error does not name %q:\n%v", what, err)
+		}
+	}
+	spec.Dir = "relative"
+	if _, err := a.Create(t.Context(), atoll.Config{Spec: spec}); !errors.Is(err, atoll.ErrInvalid) || !strings.Contains(err.Error(), "busybox") {
+		t.Errorf("with a mistake besides: %v", err)
+	}
+	if list, err := a.List(t.Context(), Filter{All: true}); err != nil || len(list) != 0 {
+		t.Errorf("%d rows, %v", len(list), err)
+	}
+}
+
 func TestNamesAreUniqueAmongAnOwnersOwn(t *testing.T) {
 	f := openFleet(t, Options{})
 	a, other := f.For(LocalCaller()), f.For(Caller{Owner: atoll.Owner{App: "app", User: "other"}, Scopes: []atoll.Scope{atoll.ScopeRun}})
