@@ -1,0 +1,276 @@
+// Command server measures what the way through the API costs: the same driver
+// in this process, over a unix socket and over TCP, in one run on one machine,
+// as ratios.
+//
+//	go run ./bench/server            # a table on standard output
+//	go run ./bench/server -time 5s   # longer
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/client"
+	"github.com/atoll-sandbox/atoll/driver/virtual"
+	"github.com/atoll-sandbox/atoll/internal/fleet"
+	"github.com/atoll-sandbox/atoll/internal/server"
+)
+
+// floor is what the SDK of somebody else needs on loopback against a stub that
+// does nothing but run the command: what no server can be faster than for its
+// users. Measured on 2 shared cores, recorded in facts/sdk.md §3.
+type floor struct {
+	what     string
+	p50, p95 time.Duration
+}
+
+var floors = []floor{
+	{"e2b commands.run(true)", 7000 * time.Microsecond, 18100 * time.Microsecond},
+	{"daytona executeCommand", 2900 * time.Microsecond, 11800 * time.Microsecond},
+	{"e2b write 1 kB", 2500 * time.Microsecond, 15900 * time.Microsecond},
+	{"e2b read 1 kB", 900 * time.Microsecond, 3700 * time.Microsecond},
+	{"daytona upload 1 kB", 3200 * time.Microsecond, 18700 * time.Microsecond},
+	{"daytona download 1 kB", 1200 * time.Microsecond, 1600 * time.Microsecond},
+	{"e2b write 32 MiB", 607 * time.Millisecond, 0},
+	{"e2b read 32 MiB", 332 * time.Millisecond, 0},
+	{"daytona upload 32 MiB", 147 * time.Millisecond, 0},
+	{"daytona download 32 MiB", 290 * time.Millisecond, 0},
+	{"both: 20 MB of standard output", 1430 * time.Millisecond, 0},
+}
+
+// task is one thing that is measured.
+type task struct {
+	name    string
+	clients int
+	once    func(ctx context.Context, sb atoll.Sandbox) error
+}
+
+func run(cmd atoll.Cmd) func(context.Context, atoll.Sandbox) error {
+	return func(ctx context.Context, sb atoll.Sandbox) error {
+		exit, err := sb.Exec(ctx, cmd)
+		if err == nil && exit.Code != 0 {
+			err = fmt.Errorf("exit status %d: %s", exit.Code, exit.Stderr)
+		}
+		return err
+	}
+}
+
+func write(size int) func(context.Context, atoll.Sandbox) error {
+	data := bytes.Repeat([]byte("x"), size)
+	return func(ctx context.Context, sb atoll.Sandbox) error {
+		f, ok := atoll.As[atoll.FS](sb)
+		if !ok {
+			return atoll.ErrUnsupported
+		}
+		return f.WriteFile(ctx, fmt.Sprintf("/tmp/%d", size), bytes.NewReader(data), 0o644)
+	}
+}
+
+func read(size int) func(context.Context, atoll.Sandbox) error {
+	return func(ctx context.Context, sb atoll.Sandbox) error {
+		rc, err := atoll.OpenFile(ctx, sb, fmt.Sprintf("/tmp/%d", size))
+		if err != nil {
+			return err
+		}
+		n, err := io.Copy(io.Discard, rc)
+		if err == nil && n != int64(size) {
+			err = fmt.Errorf("%d bytes of %d came", n, size)
+		}
+		return errors.Join(err, rc.Close())
+	}
+}
+
+// streamed runs a command whose output is read as it comes.
+func streamed(ctx context.Context, sb atoll.Sandbox) error {
+	n := &counter{}
+	_, err := sb.Exec(ctx, atoll.Cmd{Shell: "yes 0123456789abcde | head -c 20000000", Stdout: n})
+	if err == nil && n.n != 20_000_000 {
+		err = fmt.Errorf("%d bytes of 20,000,000 came", n.n)
+	}
+	return err
+}
+
+type counter struct{ n int }
+
+func (c *counter) Write(b []byte) (int, error) {
+	c.n += len(b)
+	return len(b), nil
+}
+
+var tasks = []task{
+	{"exec true", 1, run(atoll.Cmd{Args: []string{"true"}})},
+	{"exec true", 64, run(atoll.Cmd{Args: []string{"true"}})},
+	{"exec sh -c 'echo hi'", 1, run(atoll.Cmd{Shell: "echo hi"})},
+	{"exec sh -c 'echo hi'", 64, run(atoll.Cmd{Shell: "echo hi"})},
+	{"exec echo hi, streamed", 1, run(atoll.Cmd{Args: []string{"echo", "hi"}, Stdout: io.Discard})},
+	{"write 1 KB", 1, write(1 << 10)},
+	{"read 1 KB", 1, read(1 << 10)},
+	{"write 32 MiB", 1, write(32 << 20)},
+	{"read 32 MiB", 1, read(32 << 20)},
+	{"20 MB of standard output", 1, streamed},
+}
+
+// figures are what a task took.
+type figures struct {
+	perSecond     float64
+	p50, p95, p99 time.Duration
+}
+
+// measure does a task for a while, by as many clients at once as it says.
+func measure(ctx context.Context, t task, sb atoll.Sandbox, long time.Duration) (figures, error) {
+	if err := t.once(ctx, sb); err != nil { // what is made but once does not count
+		return figures{}, err
+	}
+	runtime.GC()
+	took := make([][]time.Duration, t.clients)
+	errs := make([]error, t.clients)
+	begun := time.Now()
+	var wg sync.WaitGroup
+	for i := range t.clients {
+		wg.Go(func() {
+			for time.Since(begun) < long && errs[i] == nil {
+				start := time.Now()
+				errs[i] = t.once(ctx, sb)
+				took[i] = append(took[i], time.Since(start))
+			}
+		})
+	}
+	wg.Wait()
+	all := slices.Concat(took...)
+	slices.Sort(all)
+	at := func(q float64) time.Duration { return all[int(q*float64(len(all)-1))] }
+	return figures{float64(len(all)) / time.Since(begun).Seconds(), at(0.5), at(0.95), at(0.99)}, errors.Join(errs...)
+}
+
+// way is one way to a sandbox.
+type way struct {
+	name string
+	sb   atoll.Sandbox
+}
+
+// spec is the same for all ways.
+func spec() atoll.Spec {
+	return atoll.Spec{Limits: atoll.Resources{Disk: 256 << 20, FileSize: 64 << 20}}
+}
+
+// ways makes a sandbox of each way and returns what ends them.
+func ways(ctx context.Context, home string) (list []way, end func() error, err error) {
+	var ends []func() error
+	end = func() error {
+		var errs []error
+		for _, f := range slices.Backward(ends) {
+			errs = append(errs, f())
+		}
+		return errors.Join(errs...)
+	}
+	direct, err := (&virtual.Driver{}).Create(ctx, spec())
+	if err != nil {
+		return nil, end, err
+	}
+	ends = append(ends, func() error { return direct.Destroy(ctx) })
+	list = append(list, way{"in process", direct})
+	f, err := fleet.Open(ctx, fleet.Options{Home: home, Drivers: []atoll.Driver{&virtual.Driver{}}})
+	if err != nil {
+		return nil, end, err
+	}
+	ends = append(ends, func() error { return f.Close(ctx) })
+	account := f.For(fleet.LocalCaller())
+	inFleet, err := account.Create(ctx, atoll.Config{Spec: spec()})
+	if err != nil {
+		return nil, end, err
+	}
+	list = append(list, way{"fleet", inFleet})
+	token, err := account.CreateToken(ctx, atoll.Token{Owner: atoll.Local, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
+	if err != nil {
+		return nil, end, err
+	}
+	s := server.New(server.Options{Fleet: f, Limits: server.Limits{Rate: -1, Concurrent: -1}})
+	ends = append(ends, func() error { return s.Shutdown(ctx) })
+	sock := filepath.Join(home, "bench.sock")
+	for _, l := range []struct{ name, network, address, host string }{{"unix", "unix", sock, "unix://" + sock}, {"tcp", "tcp", "127.0.0.1:0", ""}} {
+		listener, err := net.Listen(l.network, l.address)
+		if err != nil {
+			return nil, end, err
+		}
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(listener) }()
+		ends = slices.Insert(ends, len(ends)-1, func() error { return <-served })
+		if l.host == "" {
+			l.host = "http://" + listener.Addr().String()
+		}
+		c, err := client.New(client.Options{Host: l.host, Token: token.Secret})
+		if err != nil {
+			return nil, end, err
+		}
+		ends = append(ends, c.Close)
+		sb, err := c.Create(ctx, spec())
+		if err != nil {
+			return nil, end, err
+		}
+		list = append(list, way{l.name, sb})
+	}
+	return list, end, nil
+}
+
+func main() {
+	long := flag.Duration("time", 2*time.Second, "how long each figure is measured")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := bench(ctx, *long, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "bench/server:", err)
+		os.Exit(1)
+	}
+}
+
+func bench(ctx context.Context, long time.Duration, out io.Writer) (err error) {
+	home, err := os.MkdirTemp("", "atoll-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(home)) }()
+	list, end, err := ways(ctx, home)
+	defer func() { err = errors.Join(err, end()) }()
+	if err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, "task\tclients\tway\tper second\tp50\tp95\tp99\tp50 to in process\t\n")
+	for _, t := range tasks {
+		var first time.Duration
+		for _, way := range list {
+			f, err := measure(ctx, t, way.sb, long)
+			if err != nil {
+				return fmt.Errorf("%s, %s: %w", t.name, way.name, err)
+			}
+			if first == 0 {
+				first = f.p50
+			}
+			fmt.Fprintf(w, "%s\t%d\t%s\t%.0f\t%v\t%v\t%v\t%.2f\t\n", t.name, t.clients, way.name, f.perSecond, short(f.p50), short(f.p95), short(f.p99), float64(f.p50)/float64(first))
+		}
+	}
+	for _, f := range floors {
+		p95 := "-"
+		if f.p95 > 0 {
+			p95 = f.p95.String()
+		}
+		fmt.Fprintf(w, "%s\t1\tSDK, stub\t-\t%v\t%s\t-\t-\t\n", f.what, f.p50, p95)
+	}
+	return w.Flush()
+}
+
+func short(d time.Duration) time.Duration { return d.Round(time.Microsecond / 10) }
