@@ -27,8 +27,19 @@ func (s *Sandbox) History(ctx context.Context) ([]atoll.Result, error) {
 	if err := s.need("history", atoll.ScopeRead); err != nil {
 		return nil, err
 	}
+	if err := s.gone(); err != nil {
+		return nil, s.fail("history", err)
+	}
 	list, err := s.f.history(ctx, s.b.id)
 	return list, s.fail("history", err)
+}
+
+// gone is the error of a sandbox that is destroyed.
+func (s *Sandbox) gone() error {
+	if s.b.known().state == atoll.Destroyed {
+		return errDestroyed
+	}
+	return nil
 }
 
 func (f *Fleet) history(ctx context.Context, id string) ([]atoll.Result, error) {

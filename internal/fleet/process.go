@@ -170,6 +170,9 @@ func (s *Sandbox) Processes(ctx context.Context) ([]atoll.Process, error) {
 	if err := s.need("list processes", atoll.ScopeRead); err != nil {
 		return nil, err
 	}
+	if err := s.gone(); err != nil {
+		return nil, s.fail("list processes", err)
+	}
 	list := s.f.processes.list(s.b.id)
 	infos := make([]atoll.Process, len(list))
 	for i, p := range list {

@@ -573,7 +573,7 @@ func TestACrowdAtOneSandbox(t *testing.T) {
 				if err == nil && exit.Code == 0 && out.String() != "up\ntext\n" || err == nil && exit.Code != 0 && exit.Code != 137 {
 					t.Errorf("%+v, %q", exit, &out)
 				}
-				if _, err := sb.Processes(ctx); err != nil {
+				if _, err := sb.Processes(ctx); err != nil && !errors.Is(err, atoll.ErrNotFound) {
 					t.Error(err)
 				}
 			}
@@ -591,6 +591,11 @@ func TestACrowdAtOneSandbox(t *testing.T) {
 	}()
 	wg.Wait()
 	close(half)
+	_, err := sb.Processes(ctx)
+	_, err2 := sb.History(ctx)
+	if !errors.Is(err, atoll.ErrNotFound) || !errors.Is(err2, atoll.ErrNotFound) {
+		t.Errorf("of a sandbox that is destroyed: %v, %v", err, err2)
+	}
 	ps := f.processes
 	if len(ps.tables) != 0 || ps.held != 0 || ps.old.Len() != 0 {
 		t.Errorf("%d tables, %d bytes, %d ended ones are left", len(ps.tables), ps.held, ps.old.Len())

@@ -239,7 +239,7 @@ func (ps *processes) ended(p *process, exit atoll.Exit, err error) {
 		ps.drop(t.list[slices.IndexFunc(t.list, func(p *process) bool { return p.aged != nil })])
 	}
 	for e := ps.old.Front(); e != nil && ps.held > endedOutput; e = e.Next() {
-		if o := e.Value.(*process); o.held > 0 { //nolint:errcheck // nothing else is in the list
+		if o := e.Value.(*process); o.held > 0 {
 			o.out.forget()
 			ps.held -= o.held
 			o.held = 0
@@ -251,7 +251,7 @@ func (ps *processes) ended(p *process, exit atoll.Exit, err error) {
 // expire drops processes that ended long ago; the caller holds mu.
 func (ps *processes) expire(now time.Time) {
 	for e := ps.old.Front(); e != nil; e = ps.old.Front() {
-		p := e.Value.(*process) //nolint:errcheck // nothing else is in the list
+		p := e.Value.(*process)
 		if now.Sub(p.end) < processWait {
 			return
 		}
