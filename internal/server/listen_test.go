@@ -336,6 +336,7 @@ func TestPipe(t *testing.T) {
 			t.Error(text)
 		}
 	}
+	l, dial = Pipe()
 	if err := l.Close(); err != nil {
 		t.Error(err)
 	}
