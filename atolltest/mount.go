@@ -403,8 +403,14 @@ func mountOutlivesTheSandbox(e *env) {
 		eq(e, "after Restore", e.sh(sb, "cat /share/f"), "newer\n")
 	}
 	if e.features.Fork {
-		fork, err := atoll.Fork(e.ctx(), sb, "", e.spec())
-		if err != nil {
+		other := e.spec()
+		other.Mounts = []atoll.Mount{{Source: e.hostDir(), Target: share}}
+		fork, err := atoll.Fork(e.ctx(), sb, "", other)
+		if err == nil {
+			_ = fork.Destroy(e.ctx()) // the failure is reported below
+		}
+		e.want(err, atoll.ErrInvalid, "Fork with another mount")
+		if fork, err = atoll.Fork(e.ctx(), sb, "", e.spec()); err != nil {
 			e.Fatalf("Fork: %v", err)
 		}
 		e.sh(fork, "echo of-the-fork > /share/f")

@@ -185,6 +185,9 @@ func (s *Sandbox) Fork(ctx context.Context, key string, spec atoll.Spec) (atoll.
 }
 
 func (s *Sandbox) fork(ctx context.Context, key string, spec atoll.Spec) (*Sandbox, error) {
+	if list := s.mountSpec(); len(spec.Mounts) > 0 && !slices.Equal(spec.Mounts, list) {
+		return nil, fmt.Errorf("%w: mounts: a fork has those of the sandbox that it is made of", atoll.ErrInvalid)
+	}
 	spec = inherit(spec, s.spec)
 	if err := check(&spec); err != nil {
 		return nil, err
@@ -249,9 +252,7 @@ func inherit(spec, from atoll.Spec) atoll.Spec {
 	if spec.Limits.PIDs == 0 {
 		spec.Limits.PIDs = from.Limits.PIDs
 	}
-	if len(spec.Mounts) == 0 {
-		spec.Mounts = from.Mounts
-	}
+	spec.Mounts = from.Mounts
 	if spec.Timeouts == (atoll.Timeouts{}) {
 		spec.Timeouts = from.Timeouts
 	}

@@ -283,3 +283,36 @@ func TestInteractiveShellEnds(t *testing.T) {
 		t.Errorf("exit status after a hang-up: %d", code)
 	}
 }
+
+// TestCommandsKnowTerminals: what looks different where somebody looks.
+func TestCommandsKnowTerminals(t *testing.T) {
+	sb, err := virtual.New().Create(t.Context(), atoll.Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sb.Exec(t.Context(), atoll.Cmd{Shell: "mkdir /d; cd /d; touch a 'b c' d; echo x > e; for i in 1 2 3 4 5 6; do touch long-name-$i; done"}); err != nil {
+		t.Fatal(err)
+	}
+	for script, want := range map[string]string{
+		"cd /d; ls | head -3": "a\nb c\nd\n",
+		"cd /d; ls":           "a      d  long-name-1  long-name-3  long-name-5\n'b c'  e  long-name-2  long-name-4  long-name-6\n",
+		"cd /d; ls -1 a b*":   "a\n'b c'\n",
+		"ls -d --color=auto /d; ls -d --color=auto /d | cat": "\x1b[0m\x1b[01;34m/d\x1b[0m\n/d\n",
+		"grep --color=auto x /d/e":                           "\x1b[01;31m\x1b[Kx\x1b[m\x1b[K\n",
+		"tput cols; tput lines":                              "50\n10\n",
+		"ps -o tty= -p $$":                                   "pts/0\n",
+		"stty -g | wc -c; s=$(stty -g); stty raw -echo; stty $s; stty | tail -1": "89\nspeed 38400 baud; line = 0;\n",
+		"stty rows 5 cols 7; stty size": "5 7\n",
+		"stty -F /dev/tty size":         "10 50\n",
+		"stty nonsense":                 "stty: invalid argument 'nonsense'\nTry 'stty --help' for more information.\n",
+		"stty size < /dev/null":         "stty: 'standard input': Inappropriate ioctl for device\n",
+		"ls -l /dev/pts | cut -c1-10":   "total 0\ncrw--w----\n",
+		"tty < /dev/null":               "not a tty\n",
+		"echo to | tee /dev/tty":        "to\nto\n",
+	} {
+		exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: script, TTY: &atoll.TTY{Size: atoll.Size{Rows: 10, Cols: 50}}})
+		if got := strings.ReplaceAll(string(exit.Stdout), "\r", ""); err != nil || got != want {
+			t.Errorf("%s:\n%q, want\n%q (%v)", script, got, want, err)
+		}
+	}
+}
