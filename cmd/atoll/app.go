@@ -53,13 +53,17 @@ func (a *app) configure(cmd *cobra.Command) error {
 	switch {
 	case cmd.Annotations["config"] == "any" || cmd.Parent() != nil && cmd.Parent().Name() == "completion":
 		return nil
-	case a.configErr != nil:
-		return a.configErr
-	case a.home == "":
-		_, err := defaultHome()
-		return err
 	}
-	return nil
+	return a.configErr
+}
+
+// homed reports that there is no directory to keep anything in.
+func (a *app) homed() error {
+	if a.home != "" {
+		return nil
+	}
+	_, err := defaultHome()
+	return err
 }
 
 func defaultHome() (string, error) {

@@ -94,5 +94,6 @@ configuration has it; -1 means no limit.`,
 	fl.StringVar(&disk, "disk", "", "disk of all sandboxes and workspaces, a `SIZE`")
 	fl.IntVar(&q.Workspaces, "workspaces", 0, "workspaces")
 	fl.IntVar(&q.Processes, "processes", 0, "commands under way")
+	own(cmd, "memory", "disk")
 	return cmd
 }

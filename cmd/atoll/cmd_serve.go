@@ -77,6 +77,9 @@ func (a *app) serve(ctx context.Context, log *slog.Logger) (err error) {
 	if _, err := a.driver(); err != nil {
 		return err
 	}
+	if err := a.homed(); err != nil {
+		return err
+	}
 	unlock, err := a.only()
 	if err != nil {
 		return err

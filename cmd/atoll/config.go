@@ -143,7 +143,11 @@ func (s *setting) read() error {
 	for _, t := range s.texts {
 		v, err := s.key.form.parse(t)
 		if err != nil {
-			errs = append(errs, problem{s.origin, s.key.name + " " + s.key.shown(t) + ": " + bare(err)})
+			what := s.key.name + " " + s.key.shown(t)
+			if strings.HasPrefix(s.origin, "--") {
+				what = s.key.shown(t) // the flag says which key it is
+			}
+			errs = append(errs, problem{s.origin, what + ": " + bare(err)})
 		}
 		s.values = append(s.values, v)
 	}
@@ -284,13 +288,25 @@ func flagLayer(flags map[string][]string) (map[string]setting, error) {
 	return layer, errors.Join(errs...)
 }
 
+// ownFlag marks a flag that is called like one of keys and means another thing.
+const ownFlag = "own"
+
+// own marks flags of a command with ownFlag.
+func own(cmd *cobra.Command, names ...string) {
+	for _, name := range names {
+		if err := cmd.Flags().SetAnnotation(name, ownFlag, []string{"true"}); err != nil {
+			panic(err) // there is no such flag
+		}
+	}
+}
+
 // flagged returns what the flags of a command set.
 func flagged(cmd *cobra.Command) map[string][]string {
 	set := make(map[string][]string)
 	for i := range keys {
 		k := &keys[i]
 		f := cmd.Flags().Lookup(k.flag)
-		if k.flag == "" || f == nil || !f.Changed {
+		if k.flag == "" || f == nil || !f.Changed || f.Annotations[ownFlag] != nil {
 			continue
 		}
 		list, isList := f.Value.(interface{ GetSlice() []string })

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -91,8 +92,10 @@ func (a *app) client(ctx context.Context) (*link, error) {
 	var l *link
 	if e.Host != "" {
 		l, err = connect(e)
-	} else if l, err = a.socket(ctx); err == nil && l == nil {
-		l, err = a.embed(ctx)
+	} else if err = a.homed(); err == nil {
+		if l, err = a.socket(ctx); err == nil && l == nil {
+			l, err = a.embed(ctx)
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -160,6 +163,9 @@ func (a *app) socketPath() string {
 // socket returns a client of the server of this machine; nil if none answers.
 func (a *app) socket(ctx context.Context) (*link, error) {
 	path := a.socketPath()
+	if _, err := os.Lstat(path); err != nil {
+		return nil, nil // nobody is there
+	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var d net.Dialer

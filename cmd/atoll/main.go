@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"github.com/atoll-sandbox/atoll"
@@ -133,6 +134,19 @@ func (a *app) noSuchCommand(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("%w: there is no command %q%s\nsee '%s --help'", atoll.ErrInvalid, args[0], didYouMean(args[0], names), cmd.CommandPath())
 }
 
+// flagError says what is wrong with a flag, and what a mistyped one could have
+// meant.
+func flagError(cmd *cobra.Command, err error) error {
+	hint := ""
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) && len(unknown.GetSpecifiedName()) > 1 {
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
+		hint = didYouMean("--"+unknown.GetSpecifiedName(), names)
+	}
+	return fmt.Errorf("%w: %w%s\nsee '%s --help'", atoll.ErrInvalid, err, hint, cmd.CommandPath())
+}
+
 // root builds the tree of commands.
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
@@ -156,9 +170,7 @@ reaches inside unless you name it. Try:
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w\nsee '%s --help'", err, cmd.CommandPath())
-	})
+	root.SetFlagErrorFunc(flagError)
 	f := root.PersistentFlags()
 	f.StringVar(&a.driverName, "driver", "", "what builds the sandbox (default \"virtual\"; see 'atoll drivers'; $ATOLL_DRIVER)")
 	f.StringVar(&a.home, "home", "", "directory that sandboxes are kept in (default ~/.local/share/atoll; $ATOLL_HOME)")
