@@ -115,3 +115,21 @@ func BenchmarkThousand(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkUse measures what states, owners and activity cost of a command,
+// without its history and audit.
+func BenchmarkUse(b *testing.B) {
+	f := openFleet(b, Options{Drivers: []atoll.Driver{virtual.New()}, Quota: atoll.Quota{Processes: 10}})
+	sb, err := f.For(LocalCaller()).Create(b.Context(), atoll.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		_, done, err := sb.use(b.Context(), "exec")
+		if err != nil {
+			b.Fatal(err)
+		}
+		done(nil)
+	}
+}
