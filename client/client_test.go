@@ -121,3 +121,5 @@ func TestSuite(t *testing.T) {
 		t.Run(network, func(t *testing.T) { atolltest.Run(t, serve(t, network).client(t)) })
 	}
 }
+
+func BenchmarkClient(b *testing.B) { atolltest.Bench(b, serve(b, "unix").client(b)) }

@@ -268,6 +268,21 @@ func TestArchivesMayBeCompressed(t *testing.T) {
 	}
 }
 
+func TestLinksSayWhereTheyLead(t *testing.T) {
+	sb := serve(t, "unix").sandbox(t)
+	if _, err := sb.Exec(t.Context(), atoll.Cmd{Shell: "mkdir /tmp/d; ln -s ../no/where /tmp/d/link"}); err != nil {
+		t.Fatal(err)
+	}
+	info, err := atoll.Stat(t.Context(), sb, "/tmp/d/link")
+	if err != nil || info.(interface{ Linkname() string }).Linkname() != "../no/where" {
+		t.Errorf("Stat: %v, %v", info, err)
+	}
+	list, err := atoll.ReadDir(t.Context(), sb, "/tmp/d")
+	if err != nil || len(list) != 1 || list[0].(interface{ Linkname() string }).Linkname() != "../no/where" {
+		t.Errorf("ReadDir: %v, %v", list, err)
+	}
+}
+
 // TestWorkspaceFiles are reached with no sandbox.
 func TestWorkspaceFiles(t *testing.T) {
 	c := serve(t, "unix").client(t)

@@ -17,6 +17,7 @@ type Info struct {
 	nlink, uid, gid, rdev      uint32
 	atime, mtime, ctime, btime int64
 	blocks                     int64
+	target                     string
 }
 
 var _ fs.FileInfo = Info{}
@@ -34,7 +35,7 @@ func (in *inode) info(name string) Info {
 		i.size = 4096
 		i.blocks = 8
 	case in.isSymlink():
-		i.size = int64(len(in.target))
+		i.size, i.target = int64(len(in.target)), in.target
 	case in.isFile():
 		i.blocks = (in.allocated() + 4095) / 4096 * 8
 	}
@@ -58,6 +59,9 @@ func (i Info) IsDir() bool { return i.mode.IsDir() }
 
 // ReadOnly says whether it is in a mount where nothing can be changed.
 func (i Info) ReadOnly() bool { return i.fixed }
+
+// Linkname returns where a symbolic link leads.
+func (i Info) Linkname() string { return i.target }
 
 // Sys returns the Info itself.
 func (i Info) Sys() any { return i }
