@@ -302,13 +302,13 @@ func TestCommandsKnowTerminals(t *testing.T) {
 		"tput cols; tput lines":                              "50\n10\n",
 		"ps -o tty= -p $$":                                   "pts/0\n",
 		"stty -g | wc -c; s=$(stty -g); stty raw -echo; stty $s; stty | tail -1": "89\nspeed 38400 baud; line = 0;\n",
-		"stty rows 5 cols 7; stty size": "5 7\n",
-		"stty -F /dev/tty size":         "10 50\n",
-		"stty nonsense":                 "stty: invalid argument 'nonsense'\nTry 'stty --help' for more information.\n",
-		"stty size < /dev/null":         "stty: 'standard input': Inappropriate ioctl for device\n",
-		"ls -l /dev/pts | cut -c1-10":   "total 0\ncrw--w----\n",
-		"tty < /dev/null":               "not a tty\n",
-		"echo to | tee /dev/tty":        "to\nto\n",
+		"stty rows 5 cols 7; stty size":                                          "5 7\n",
+		"stty -F /dev/tty size":                                                  "10 50\n",
+		"stty nonsense":                                                          "stty: invalid argument 'nonsense'\nTry 'stty --help' for more information.\n",
+		"stty size < /dev/null":                                                  "stty: 'standard input': Inappropriate ioctl for device\n",
+		"ls -l /dev/pts | cut -c1-10":                                            "total 0\ncrw--w----\n",
+		"tty < /dev/null":                                                        "not a tty\n",
+		"echo to | tee /dev/tty":                                                 "to\nto\n",
 	} {
 		exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: script, TTY: &atoll.TTY{Size: atoll.Size{Rows: 10, Cols: 50}}})
 		if got := strings.ReplaceAll(string(exit.Stdout), "\r", ""); err != nil || got != want {

@@ -73,10 +73,7 @@ type columnJob struct {
 }
 
 func columnMain(p *kernel.Proc) int {
-	j := &columnJob{p: p, join: "  ", width: 80, title: "table"}
-	if n, err := strconv.Atoi(p.Getenv("COLUMNS")); err == nil && n > 0 {
-		j.width = n
-	}
+	j := &columnJob{p: p, join: "  ", width: screenWidth(p), title: "table"}
 	opts, names, ok := columnOptions.parse(p)
 	if !ok {
 		return 1

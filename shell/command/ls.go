@@ -187,11 +187,17 @@ type lsEntry struct {
 
 func ls(p *kernel.Proc) int {
 	l := &lister{p: p, owners: newOwners(p), now: p.Now(), zone: zoneOf(p), blockSize: 1024, sizeUnit: 1, width: 80, tab: 8, eol: '\n'}
-	switch p.Name() {
-	case "dir":
+	y := p.Stdout.Terminal()
+	if y != nil {
+		l.width = int(y.Size().Cols)
+	}
+	switch name := p.Name(); {
+	case name == "dir":
 		l.format, l.quoting = lsColumns, quoteEscape
-	case "vdir":
+	case name == "vdir":
 		l.format, l.quoting = lsLong, quoteEscape
+	case y != nil:
+		l.format, l.quoting = lsColumns, quoteShellEscape
 	}
 	l.environment()
 	opts, names, ok := lsOptions.parse(p)

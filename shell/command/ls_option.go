@@ -175,13 +175,16 @@ func (l *lister) layoutOption(o given) int {
 }
 
 var (
-	lsWhen     = []choice{{"always", 1}, {"yes", 1}, {"force", 1}, {"never", 0}, {"no", 0}, {"none", 0}, {"auto", 0}, {"tty", 0}, {"if-tty", 0}}
+	lsWhen     = []choice{{"always", 1}, {"yes", 1}, {"force", 1}, {"never", 0}, {"no", 0}, {"none", 0}, {"auto", 2}, {"tty", 2}, {"if-tty", 2}}
 	lsSorts    = []choice{{"none", int(lsUnsorted)}, {"time", int(lsByTime)}, {"size", int(lsBySize)}, {"extension", int(lsByExtension)}, {"version", int(lsByVersion)}, {"width", int(lsByWidth)}}
 	lsTimes    = []choice{{"atime", int(lsAtime)}, {"access", int(lsAtime)}, {"use", int(lsAtime)}, {"ctime", int(lsCtime)}, {"status", int(lsCtime)}, {"birth", int(lsBirth)}, {"creation", int(lsBirth)}}
 	lsFormats  = []choice{{"verbose", int(lsLong)}, {"long", int(lsLong)}, {"commas", int(lsCommas)}, {"horizontal", int(lsAcross)}, {"across", int(lsAcross)}, {"vertical", int(lsColumns)}, {"single-column", int(lsOne)}}
 	lsMarks    = []choice{{"none", int(lsNoMark)}, {"slash", int(lsSlash)}, {"file-type", int(lsFileType)}, {"classify", int(lsClassify)}}
 	lsEachTime = []choice{{"full-iso", 0}, {"long-iso", 1}, {"iso", 2}, {"locale", 3}}
 )
+
+// wants reports whether a WHEN of lsWhen is now.
+func (l *lister) wants(when int) bool { return when == 1 || when == 2 && l.p.Stdout.IsTerminal() }
 
 // wordOption applies options that take a word or a number.
 func (l *lister) wordOption(o given) int {
@@ -193,12 +196,12 @@ func (l *lister) wordOption(o given) int {
 	}
 	switch o.key {
 	case 'F':
-		if pick("--classify", lsWhen); ok && v == 1 {
+		if pick("--classify", lsWhen); ok && l.wants(v) {
 			l.mark = lsClassify
 		}
 	case 15:
 		pick("--color", lsWhen)
-		l.color = v == 1
+		l.color = l.wants(v)
 	case 16:
 	case 6:
 		pick("--indicator-style", lsMarks)

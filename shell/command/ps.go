@@ -48,7 +48,7 @@ var psColumns = map[string]psColumn{
 	"args":    {"COMMAND", -27, func(_, q *kernel.Proc) string { return q.Cmdline() }},
 	"s":       {"S", -1, func(_, q *kernel.Proc) string { return string(q.State()) }},
 	"stat":    {"STAT", -4, func(_, q *kernel.Proc) string { return string(q.State()) }},
-	"tty":     {"TTY", -8, fixedText("?")},
+	"tty":     {"TTY", -8, psTerminal},
 	"time":    {"TIME", 8, fixedText("00:00:00")},
 	"bsdtime": {"TIME", 6, fixedText("0:00")},
 	"etime":   {"ELAPSED", 11, func(p, q *kernel.Proc) string { return psElapsed(p.Now().Sub(q.Started())) }},
@@ -75,6 +75,13 @@ var psAliases = map[string]string{
 
 func fixedText(s string) func(p, q *kernel.Proc) string {
 	return func(*kernel.Proc, *kernel.Proc) string { return s }
+}
+
+func psTerminal(_, q *kernel.Proc) string {
+	if y := q.Terminal(); y != nil {
+		return strings.TrimPrefix(y.Name(), "/dev/")
+	}
+	return "?"
 }
 
 func psStart(p, q *kernel.Proc) string { return formatDate(p, q.Started().In(zoneOf(p)), "%H:%M") }
