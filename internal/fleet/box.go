@@ -227,6 +227,9 @@ func (f *Fleet) relearn(ctx context.Context) error {
 	}
 	for _, id := range stale {
 		r, err := f.loadRow(ctx, id)
+		if errors.Is(err, atoll.ErrNotFound) {
+			continue // forgotten meanwhile
+		}
 		if err != nil {
 			return err
 		}

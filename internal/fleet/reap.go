@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -120,6 +121,7 @@ const (
 func (f *Fleet) reap(ctx context.Context) error {
 	r := &reaper{f: f, slots: make(chan struct{}, reapers), busy: make(map[string]struct{})}
 	defer r.wg.Wait()
+	defer f.alarm.Store(0)
 	surveyed, trimmed := f.now(), time.Time{}
 	for {
 		now := f.now()
@@ -135,6 +137,7 @@ func (f *Fleet) reap(ctx context.Context) error {
 			f.report("settle", f.settleDead(ctx))
 		}
 		f.report("reap", r.round(ctx))
+		f.alarm.Store(math.MaxInt64) // what becomes due from here on is told
 		wait, err := f.untilDue(ctx)
 		f.report("registry", err)
 		f.alarm.Store(stamp(f.now().Add(wait)))
