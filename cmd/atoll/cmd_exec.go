@@ -1,17 +1,19 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/client"
 )
 
 func (a *app) execCommand() *cobra.Command {
 	var x execFlags
 	var env, envFiles []string
-	var detach, tty, interactive bool
+	var how execHow
 	cmd := &cobra.Command{
 		Use:   "exec [flags] SANDBOX -- PROGRAM [ARG...]",
 		Short: "Run a command in a sandbox",
@@ -39,39 +41,48 @@ The exit status is the command's own; see 'atoll run --help' for the others.`,
 			if err != nil {
 				return err
 			}
-			if cmd.Shell != "" && cmd.Dir == "" && len(cmd.Env) == 0 {
-				info, err := sb.Info(c.Context())
-				if err != nil {
-					return err
-				}
-				cmd.Session = info.Features.Session
-			}
-			switch {
-			case detach && tty:
-				return fmt.Errorf("%w: -d and -t: nobody is before the terminal of what runs by itself", atoll.ErrInvalid)
-			case detach:
-				return a.detach(c.Context(), sb, cmd)
-			case tty && a.json:
-				return fmt.Errorf("%w: -t and --json: what a terminal shows is not collected", atoll.ErrInvalid)
-			case a.json:
-				return a.exec(c.Context(), sb, cmd)
-			}
-			if interactive || !tty {
-				cmd.Stdin = a.in
-			}
-			if tty {
-				return outcome(a.onTerminal(c.Context(), sb, cmd))
-			}
-			cmd.Stdout, cmd.Stderr = a.out, a.err
-			return outcome(a.interruptible(c.Context(), sb, cmd))
+			return a.execIn(c.Context(), sb, cmd, how)
 		},
 	}
 	cmd.Flags().SetInterspersed(false)
 	x.add(cmd)
 	cmd.Flags().StringArrayVarP(&env, "env", "e", nil, "environment variable NAME=VALUE, or NAME to take it from here (repeatable)")
 	cmd.Flags().StringArrayVar(&envFiles, "env-file", nil, "file of NAME=VALUE lines (repeatable)")
-	cmd.Flags().BoolVarP(&tty, "tty", "t", false, "give the command a terminal; standard input only with -i")
-	cmd.Flags().BoolVarP(&interactive, "interactive", "i", false, "pass standard input, as it is without -t")
-	cmd.Flags().BoolVarP(&detach, "detach", "d", false, "let it run by itself and print its process id, for 'atoll logs', 'attach' and 'kill'")
+	cmd.Flags().BoolVarP(&how.tty, "tty", "t", false, "give the command a terminal; standard input only with -i")
+	cmd.Flags().BoolVarP(&how.interactive, "interactive", "i", false, "pass standard input, as it is without -t")
+	cmd.Flags().BoolVarP(&how.detach, "detach", "d", false, "let it run by itself and print its process id, for 'atoll logs', 'attach' and 'kill'")
 	return cmd
+}
+
+// execHow says how a command is connected to who runs it.
+type execHow struct{ detach, tty, interactive bool }
+
+// execIn runs a command in a sandbox of the fleet.
+func (a *app) execIn(ctx context.Context, sb *client.Sandbox, cmd atoll.Cmd, how execHow) error {
+	switch {
+	case how.detach && how.tty:
+		return fmt.Errorf("%w: -d and -t: nobody is before the terminal of what runs by itself", atoll.ErrInvalid)
+	case how.detach:
+		return a.detach(ctx, sb, cmd)
+	case how.tty && a.json:
+		return fmt.Errorf("%w: -t and --json: what a terminal shows is not collected", atoll.ErrInvalid)
+	}
+	if cmd.Shell != "" && cmd.Dir == "" && len(cmd.Env) == 0 {
+		info, err := sb.Info(ctx)
+		if err != nil {
+			return err
+		}
+		cmd.Session = info.Features.Session
+	}
+	if a.json {
+		return a.exec(ctx, sb, cmd)
+	}
+	if how.interactive || !how.tty {
+		cmd.Stdin = a.in
+	}
+	if how.tty {
+		return outcome(a.onTerminal(ctx, sb, cmd))
+	}
+	cmd.Stdout, cmd.Stderr = a.out, a.err
+	return outcome(a.interruptible(ctx, sb, cmd))
 }

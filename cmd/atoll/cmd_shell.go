@@ -263,6 +263,9 @@ type completer interface {
 // candidates agree, and lists them when it is pressed again.
 func (s *session) completion(ctx context.Context) func(string, int, rune) (string, int, bool) {
 	c, ok := atoll.As[completer](s.sb)
+	if !ok {
+		c, ok = names{s.sb}, true
+	}
 	tabbed := ""
 	return func(line string, pos int, key rune) (string, int, bool) {
 		if !ok || key != '\t' {
