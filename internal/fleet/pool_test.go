@@ -174,7 +174,7 @@ func TestClaimsAtOnce(t *testing.T) {
 	a := fleets[0].For(LocalCaller())
 	must(t, second(a.SetPool(t.Context(), atoll.Pool{Name: "p", Size: 10})))
 	eventually(t, "ten are ready", func() bool { return poolOf(t, a, "p").Ready == 10 })
-	ready, err := allRows(t.Context(), fleets[0].store.db, "pool = 'p'")
+	ready, err := allRows(t.Context(), fleets[0].store.db, "pool = 'p' and state <> 'destroyed'")
 	must(t, err)
 	warm := map[string]bool{}
 	for _, r := range ready {

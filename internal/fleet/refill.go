@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -56,6 +57,7 @@ func (f *Fleet) fillPools(ctx context.Context) error {
 
 // round begins what is to be done now and returns when to look again.
 func (p *filling) round(ctx context.Context) (time.Duration, error) {
+	making := p.underWay() // before the rows are read: none is left out
 	pools, err := poolRows(ctx, p.f.store.db, "true order by name")
 	if err != nil {
 		return refillLook, err
@@ -86,7 +88,7 @@ func (p *filling) round(ctx context.Context) (time.Duration, error) {
 		}
 	}
 	for i := range pools {
-		next = min(next, p.fill(ctx, &pools[i], ready[pools[i].name]))
+		next = min(next, p.fill(ctx, &pools[i], ready[pools[i].name]+making[pools[i].name]))
 	}
 	return next, errors.Join(errs...)
 }
@@ -100,15 +102,23 @@ func (p *filling) fits(pool *poolRow, r *row) bool {
 	return err == nil && string(b) == pool.config
 }
 
+// underWay returns how many are being made, by pool.
+func (p *filling) underWay() map[string]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.making)
+}
+
 // fill begins to make what a pool lacks, and returns when it is to be looked at
-// again.
-func (p *filling) fill(ctx context.Context, pool *poolRow, ready int) time.Duration {
+// again. Of those that there are, one that has just been made may be counted
+// twice: its end makes the loop look again.
+func (p *filling) fill(ctx context.Context, pool *poolRow, there int) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if wait := p.retryAt[pool.name].Sub(p.f.now()); wait > 0 {
 		return wait
 	}
-	todo := pool.size - ready - p.making[pool.name]
+	todo := pool.size - there
 	if p.wait[pool.name] > 0 {
 		todo = min(todo, 1-p.making[pool.name]) // the last failed: one tries
 	}

@@ -230,17 +230,22 @@ func (d *desk) putBack(p place) error {
 	return err
 }
 
-// find returns which workspace lies on a desk in .gone, if one does.
+// find returns which workspace lies on a desk in .gone, if one does, whole: the
+// first that erase does is to break the way to it.
 func (d *desk) find() (place, bool, error) {
 	var parts []string
 	for name := d.name; len(parts) < 3; {
-		f, err := d.s.root.Open(name)
+		info, err := d.s.root.Lstat(name)
+		if err != nil || !info.IsDir() {
+			return place{}, false, err
+		}
+		f, err := openFile(d.s.root, name, fs.ModeDir)
 		if err != nil {
 			return place{}, false, err
 		}
 		list, err := f.Readdirnames(2)
-		if err = errors.Join(ignoreEOF(err), f.Close()); err != nil || len(list) != 1 {
-			return place{}, false, err
+		if err = errors.Join(ignoreEOF(err), f.Close()); err != nil || len(list) != 1 || list[0][0] == '.' {
+			return place{}, false, err // nothing, or what erase has lifted
 		}
 		parts = append(parts, list[0])
 		name = path.Join(name, list[0])

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -314,6 +315,20 @@ func TestRemovalThatDied(t *testing.T) {
 	put(t, reopen(t, u, "again"), "/f", "new")
 	if got := get(t, reopen(t, u, "opened"), "/f"); got != "opened" { // by a process that was there all the time
 		t.Errorf("opened: %q", got)
+	}
+	for _, dir := range []string{".lifted", "app"} { // deletions under way, of what sandboxes planted
+		for _, plant := range []func(string) error{
+			func(name string) error { return syscall.Mkfifo(name, 0o600) },
+			func(name string) error { return os.WriteFile(name, nil, 0o600) },
+			func(name string) error { return os.Symlink("/", name) },
+		} {
+			d, err := f.shelf.newDesk(goneDir)
+			must(t, err)
+			at := filepath.Join(f.shelf.dir, d.name, dir)
+			must(t, os.Mkdir(at, 0o700))
+			must(t, plant(filepath.Join(at, "x")))
+			must(t, d.leave())
+		}
 	}
 	d, err := f.shelf.newDesk(newDir) // an upload
 	must(t, err)
