@@ -18,7 +18,8 @@ func mountedSpecialFilesDontBlock(e *env) {
 	if err := syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o666); err != nil {
 		e.Fatal(err)
 	}
-	l, err := net.Listen("unix", filepath.Join(dir, "s"))
+	var lc net.ListenConfig
+	l, err := lc.Listen(e.ctx(), "unix", filepath.Join(dir, "s"))
 	if err != nil {
 		e.Fatal(err)
 	}

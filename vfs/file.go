@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -69,7 +70,7 @@ func (f *File) readAt(op string, p []byte, off int64) (int, error) {
 	}
 	if f.host != nil {
 		n, err := f.host.readAt(p, off)
-		if err != nil && err != io.EOF {
+		if err != nil && !errors.Is(err, io.EOF) {
 			err = f.fail(op, reason(err))
 		}
 		return n, err
@@ -337,7 +338,7 @@ func (f *File) ReadDir(n int) ([]fs.DirEntry, error) {
 		if len(list) > 0 {
 			f.seen = list[len(list)-1].Name()
 		}
-		if err != nil && err != io.EOF {
+		if err != nil && !errors.Is(err, io.EOF) {
 			err = f.fail("readdir", reason(err))
 		}
 		return list, err
