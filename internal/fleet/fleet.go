@@ -101,7 +101,8 @@ func open(ctx context.Context, opts Options) (_ *Fleet, err error) {
 		return nil, errors.Join(err, f.dismantle(ctx))
 	}
 	if f.store.fresh {
-		err = errors.Join(f.Reconcile(ctx), f.tidyShelf(ctx))
+		err = f.Reconcile(ctx)
+		f.report("workspaces", f.tidyShelf(ctx))
 	} else {
 		err = f.settleDead(ctx)
 		f.settleShelf(ctx)
