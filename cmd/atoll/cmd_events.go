@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -64,7 +65,16 @@ func (a *app) watchEvents(ctx context.Context, c *link, f client.EventFilter, fo
 		}
 		return nil
 	}
-	return c.FollowEvents(ctx, f, a.showEvent)
+	return leftOff(ctx, c.FollowEvents(ctx, f, a.showEvent))
+}
+
+// leftOff is the error of something that has no end but Ctrl-C, which is then
+// nothing to complain about.
+func leftOff(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return status(exitInterrupted)
+	}
+	return err
 }
 
 // showEvent writes one event on one line.

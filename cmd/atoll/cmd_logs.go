@@ -34,14 +34,14 @@ stderr. With -f go on until Ctrl-C, or until the command has ended.`,
 				if err != nil {
 					return err
 				}
-				return a.outputOf(ctx, sb, p, follow)
+				return leftOff(ctx, a.outputOf(ctx, sb, p, follow))
 			}
 			sb, err := a.open(ctx, args[0])
 			if err != nil {
 				return err
 			}
 			l := &journal{a: a, sb: sb, brief: brief}
-			return l.show(ctx, follow)
+			return leftOff(ctx, l.show(ctx, follow))
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "and wait for what is still to happen")
