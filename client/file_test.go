@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/client"
@@ -151,9 +152,16 @@ func TestBrokenUploadLeavesTheOldContent(t *testing.T) {
 	if b, err := atoll.ReadFile(ctx, sb, "/tmp/f"); err != nil || string(b) != "old" {
 		t.Errorf("afterwards: %d bytes, %v", len(b), err)
 	}
-	list, err := atoll.ReadDir(ctx, sb, "/tmp")
-	if err != nil || len(list) != 1 {
-		t.Errorf("left behind: %v, %v", list, err)
+	patience, stop := context.WithTimeout(ctx, time.Minute)
+	defer stop()
+	for { // the server may not have noticed yet that we are gone
+		list, err := atoll.ReadDir(patience, sb, "/tmp")
+		if err != nil {
+			t.Fatalf("something is left behind: %v", err)
+		}
+		if len(list) == 1 {
+			break
+		}
 	}
 }
 
