@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -192,7 +193,7 @@ type tap struct{ out, err *head }
 // newTap puts itself before the writers of a command.
 func newTap(cmd *atoll.Cmd) *tap {
 	t := &tap{}
-	same := cmd.Stdout == cmd.Stderr
+	same := one(cmd.Stdout, cmd.Stderr)
 	if cmd.Stdout != nil {
 		t.out = &head{to: cmd.Stdout}
 		cmd.Stdout = t.out
@@ -206,6 +207,12 @@ func newTap(cmd *atoll.Cmd) *tap {
 		cmd.Stderr = t.err
 	}
 	return t
+}
+
+// one reports whether both writers are the same. Writers of a type that can't
+// be compared are not.
+func one(a, b io.Writer) bool {
+	return a != nil && b != nil && reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
 // head passes everything on and keeps the first bytes.
