@@ -25,13 +25,14 @@ type input struct {
 	seeks bool
 	until time.Time // the deadline of read -t; zero for none
 	err   error
+	in    *interp
 }
 
 var inputBuffers = sync.Pool{New: func() any { return new([4096]byte) }}
 
 func (in *interp) input(fd int) *input {
 	h := in.p.Handle(fd)
-	return &input{h: h, p: in.p, seeks: h.File() != nil, buf: inputBuffers.Get().(*[4096]byte)[:]}
+	return &input{h: h, p: in.p, in: in, seeks: h.File() != nil, buf: inputBuffers.Get().(*[4096]byte)[:]}
 }
 
 // close gives back what was read too far.
@@ -57,7 +58,11 @@ func (r *input) fill() bool {
 			n = 256
 		}
 	}
-	n, err := r.h.Read(r.buf[:n])
+	size := n
+	n, err := r.h.Read(r.buf[:size])
+	for errors.Is(err, vfs.EINTR) && r.in.minor() {
+		n, err = r.h.Read(r.buf[:size])
+	}
 	r.r, r.w = 0, n
 	if n == 0 {
 		r.err = err

@@ -105,9 +105,10 @@ func (e *editor) draw() {
 		if i == e.at {
 			cursor = s
 		}
-		if r < ' ' && r != '\n' || r == 127 {
+		switch {
+		case r < ' ' && r != '\n' || r == 127:
 			b.WriteString("^" + string(r^0x40))
-		} else {
+		case r < 0x80 || r >= 0xa0: // what is between, a terminal may obey
 			b.WriteRune(r)
 		}
 		s = s.after(r, w)

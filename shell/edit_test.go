@@ -163,6 +163,7 @@ func TestEditorShows(t *testing.T) {
 		"TabTwiceLists":             {"alp\t\t", "$ alp\nalpha  alps\n$ alp|"},
 		"TabInTheMiddle":            {"g x\x02\x02\t", "$ gamma | x"},
 		"ControlIsShown":            {"a\x16\x03b", "$ a^Cb|"},
+		"NothingIsObeyed":           {"a\u009b2Jb\x16\x1b[2Jc", "$ a2Jb^[[2Jc|"},
 		"PasteIsText":               {"\x1b[200~a\tb\x03c\n\x1b[201~", "$ a^Ib^Cc|"},
 		"PasteOfLines":              {"\x1b[200~a\rb\r\x1b[201~", "$ a\nb|"},
 		"LongLineWraps":             {"0123456789012345678901234567890", "$ 01234567890123456789012345\n67890|"},

@@ -294,6 +294,25 @@ func (in *interp) display(text string) {
 	_, _ = io.WriteString(in.p.Stderr, text) // where nobody looks any more, the input ends as well
 }
 
+// minor takes care of the signals that are no reason to stop waiting, such as
+// a new size of the screen. It reports whether there were no others.
+func (in *interp) minor() bool {
+	if in.person == nil {
+		return false
+	}
+	for {
+		s, ok := in.p.PeekSignal()
+		if !ok {
+			return true
+		}
+		if s == kernel.SIGINT || in.traps.signals[s] != "" {
+			return false
+		}
+		_, _ = in.p.TakeSignal()
+		in.personally(s)
+	}
+}
+
 // personally does what an interactive shell does about a signal without a
 // trap; it reports whether the command line is to be given up.
 func (in *interp) personally(s kernel.Signal) bool {

@@ -273,6 +273,9 @@ func (in *interp) report(st kernel.Status, x syntax.Node) {
 // a trapped signal came first.
 func (in *interp) settle(j *job) (status int, noted bool) {
 	st, err := in.p.Wait(j.proc, true)
+	for err != nil && in.minor() {
+		st, err = in.p.Wait(j.proc, true)
+	}
 	if err != nil {
 		return in.trapped(), true
 	}

@@ -241,6 +241,30 @@ func TestInteractiveShellRemembers(t *testing.T) {
 	d.leaves()
 }
 
+// TestInteractiveShellResized: a new size of the screen disturbs nobody.
+func TestInteractiveShellResized(t *testing.T) {
+	sizes := make(chan atoll.Size)
+	cmd := bash()
+	cmd.TTY = &atoll.TTY{Resize: sizes}
+	d, _ := sits(t, cmd)
+	d.sees(prompt)
+	d.types("echo un")
+	sizes <- atoll.Size{Rows: 10, Cols: 40}
+	sizes <- atoll.Size{Rows: 11, Cols: 41}
+	d.types("touched; echo $LINES $COLUMNS\r")
+	d.sees("untouched\n11 41\n" + prompt)
+	d.types("read x; echo \"<$x>\"\r")
+	d.sees("\n")
+	d.types("be")
+	sizes <- atoll.Size{Rows: 12, Cols: 42}
+	sizes <- atoll.Size{Rows: 13, Cols: 43}
+	d.types("fore\r")
+	d.sees("<before>\n" + prompt)
+	d.types("sleep 0.2 & wait $!; echo $?\r")
+	sizes <- atoll.Size{Rows: 14, Cols: 44}
+	d.sees("\n0\n" + prompt)
+}
+
 // TestInteractiveShellPlain: where the terminal is dumb, the terminal's own
 // editing does.
 func TestInteractiveShellPlain(t *testing.T) {
