@@ -51,6 +51,9 @@ commands go on for --grace; a second one ends them at once. Sandboxes stay. With
 	fl.String("socket", "", "`FILE` of the unix socket (default atoll.sock in the home)")
 	fl.String("tls-cert", "", "PEM `FILE` of the certificates for --listen")
 	fl.String("tls-key", "", "PEM `FILE` of their key")
+	fl.StringArray("host-name", nil, "`NAME` that the server is called by, besides addresses and localhost (repeatable)")
+	fl.StringArray("origin", nil, "web `PAGE` that may call it from a browser, like https://console.example.com (repeatable)")
+	fl.String("rate", "", "`REQUESTS` a second that one caller may make (default 1000)")
 	fl.String("grace", "", "`DURATION` that commands may go on when the server is to end (default 10s)")
 	fl.BoolVarP(&verbose, "verbose", "v", false, "log more")
 	return cmd
@@ -102,7 +105,10 @@ func (a *app) serve(ctx context.Context, log *slog.Logger) (err error) {
 	if err := f.Reconcile(ctx); err != nil {
 		return fmt.Errorf("reconcile: %w", err)
 	}
-	s := server.New(server.Options{Fleet: f, Log: log, Version: buildVersion().Version})
+	s := server.New(server.Options{
+		Fleet: f, Log: log, Version: buildVersion().Version, Limits: server.Limits{Rate: get[float64](a.config, "serve.rate")},
+		Hosts: getList[string](a.config, "serve.host_names"), Origins: getList[string](a.config, "serve.origins"),
+	})
 	return a.attend(ctx, f, s, listeners, log)
 }
 

@@ -98,6 +98,9 @@ var keys = []key{
 	{name: "serve.socket", form: formPath, flag: "socket", help: "unix socket to listen on (default atoll.sock in home)"},
 	{name: "serve.tls.cert", form: formPath, flag: "tls-cert", help: "PEM file of the certificates for listen"},
 	{name: "serve.tls.key", form: formPath, flag: "tls-key", help: "PEM file of their key"},
+	{name: "serve.host_names", form: formHosts, flag: "host-name", help: "names that the server is called by, besides addresses and localhost"},
+	{name: "serve.origins", form: formHosts, flag: "origin", help: "web pages that may call it from a browser"},
+	{name: "serve.rate", form: formAmount, flag: "rate", help: "requests a second that one caller may make (default 1000)"},
 	{name: "serve.grace", form: formDuration, def: "10s", flag: "grace", help: "how long commands may go on when the server is to end"},
 }
 

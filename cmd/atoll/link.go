@@ -224,6 +224,11 @@ func (a *app) embed(ctx context.Context) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
+	tidy, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := f.Tidy(tidy); err != nil {
+		return nil, errors.Join(err, f.Close(context.WithoutCancel(ctx)))
+	}
 	s := server.New(server.Options{Fleet: f, Version: buildVersion().Version})
 	listener, dial := server.Pipe()
 	var wg sync.WaitGroup

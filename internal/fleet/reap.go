@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -151,6 +153,34 @@ func (f *Fleet) reap(ctx context.Context) error {
 		}
 		t.Stop()
 	}
+}
+
+// Tidy ends, once, the sandboxes whose time has come, if no process leads those
+// that share this home. It is for programs that come and go; it costs one query
+// where nothing is due.
+func (f *Fleet) Tidy(ctx context.Context) error {
+	due := 0
+	err := f.store.db.QueryRowContext(ctx, "select count(*) from sandboxes where due > 0 and due <= ?", stamp(f.now())).Scan(&due)
+	if err != nil || due == 0 {
+		return err
+	}
+	ctx, leave, err := f.operate(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	lock, err := os.OpenFile(filepath.Join(f.opts.Home, "leader"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Close() }() // this is what unlocks it
+	if ok, err := tryLock(lock); !ok || err != nil {
+		return err
+	}
+	r := &reaper{f: f, slots: make(chan struct{}, reapers), busy: make(map[string]struct{})}
+	err = r.round(ctx)
+	r.wg.Wait()
+	return err
 }
 
 // report logs what went wrong in what nobody called for.

@@ -366,3 +366,36 @@ func TestOthersMemoryIsLeftAlone(t *testing.T) {
 		t.Errorf("where it lives it is %s", s)
 	}
 }
+
+// TestTidyEndsWhatIsDue has a program that comes and goes end what is due, unless
+// somebody leads.
+func TestTidyEndsWhatIsDue(t *testing.T) {
+	now := time.Now()
+	f := openFleet(t, Options{Now: func() time.Time { return now }})
+	a := f.For(LocalCaller())
+	due := mustCreate(t, a, atoll.Config{Lifecycle: atoll.Lifecycle{TTL: time.Hour}})
+	stays := mustCreate(t, a, atoll.Config{Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent}})
+	now = now.Add(2 * time.Hour)
+	resign, err := lead(t.Context(), f.opts.Home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Tidy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s := f.stateNow(t, due); s != atoll.Running {
+		t.Errorf("while another process leads it is %s", s)
+	}
+	if err := resign(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Tidy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s := f.stateNow(t, due); s != atoll.Destroyed {
+		t.Errorf("after its time it is %s", s)
+	}
+	if s := f.stateNow(t, stays); s != atoll.Running {
+		t.Errorf("what is not due is %s", s)
+	}
+}
