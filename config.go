@@ -124,7 +124,7 @@ func (c *Config) Check() error {
 	}
 	for _, n := range []struct{ what, name string }{{"driver", c.Driver}, {"pool", c.Pool}} {
 		if n.name != "" {
-			if err := CheckName(n.name); err != nil {
+			if err := nameFault(n.name); err != nil {
 				bad(n.what, "%s: %w", n.what, err)
 			}
 		}
@@ -168,11 +168,11 @@ func (c *Config) checkWorkspaces() []error {
 	all := append([]Mount(nil), c.Mounts...)
 	for i := range c.Workspaces {
 		w := &c.Workspaces[i]
-		if err := CheckName(w.Workspace); err != nil {
+		if err := nameFault(w.Workspace); err != nil {
 			errs = append(errs, mistake(fmt.Sprintf("workspaces[%d].workspace", i), "workspaces[%d]: %w", i, err))
 		}
 		target := w.At()
-		if err := CheckTarget(target); err != nil {
+		if err := targetFault(target); err != nil {
 			errs = append(errs, mistake(fmt.Sprintf("workspaces[%d].target", i), "workspaces[%d] %w", i, err))
 			continue
 		}
@@ -208,7 +208,7 @@ func (s *Step) check(i int) []error {
 		bad(".file.mode", "file.mode %#o: must be permission bits, at most 0777", s.File.Mode)
 	}
 	if s.Copy != nil {
-		if err := CheckName(s.Copy.Workspace); err != nil {
+		if err := nameFault(s.Copy.Workspace); err != nil {
 			bad(".copy.workspace", "copy.workspace: %w", err)
 		}
 		if !strings.HasPrefix(s.Copy.To, "/") {

@@ -108,12 +108,12 @@ func (s *Spec) Check() error {
 	var errs []error
 	bad := func(field, format string, a ...any) { errs = append(errs, mistake(field, format, a...)) }
 	if s.Name != "" {
-		if err := CheckName(s.Name); err != nil {
+		if err := nameFault(s.Name); err != nil {
 			bad("name", "name: %w", err)
 		}
 	}
 	if s.ID != "" {
-		if err := CheckID(s.ID); err != nil {
+		if err := idFault(s.ID); err != nil {
 			bad("id", "id: %w", err)
 		}
 	}
@@ -168,7 +168,7 @@ func checkMounts(mounts []Mount) []error {
 		if m.Limit < 0 {
 			errs = append(errs, mistake(fmt.Sprintf("mounts[%d].limit", i), "mounts[%d] limit %d: must not be negative", i, m.Limit))
 		}
-		if err := CheckTarget(m.Target); err != nil {
+		if err := targetFault(m.Target); err != nil {
 			errs = append(errs, mistake(fmt.Sprintf("mounts[%d].target", i), "mounts[%d] %w", i, err))
 			continue
 		}
@@ -182,13 +182,23 @@ func checkMounts(mounts []Mount) []error {
 }
 
 // CheckTarget reports why nothing can be mounted at a path of a sandbox.
-func CheckTarget(target string) error {
+func CheckTarget(target string) error { return marked(targetFault(target)) }
+
+// marked makes a mistake match ErrInvalid; nil stays nil.
+func marked(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrInvalid, err)
+}
+
+func targetFault(target string) error {
 	if !strings.HasPrefix(target, "/") || target == "/" || path.Clean(target) != target || strings.IndexByte(target, 0) >= 0 {
-		return fmt.Errorf("%w: target %q: must be an absolute, clean path beneath /", ErrInvalid, target)
+		return fmt.Errorf("target %q: must be an absolute, clean path beneath /", target)
 	}
 	for _, t := range taken {
 		if within(target, t) {
-			return fmt.Errorf("%w: target %q: %s belongs to the system of the sandbox", ErrInvalid, target, t)
+			return fmt.Errorf("target %q: %s belongs to the system of the sandbox", target, t)
 		}
 	}
 	return nil
@@ -210,13 +220,15 @@ func NewID() string {
 const idLength = 12
 
 // CheckID reports why a text can't be the identifier of a sandbox.
-func CheckID(id string) error {
+func CheckID(id string) error { return marked(idFault(id)) }
+
+func idFault(id string) error {
 	ok := len(id) == idLength+1 && id[0] >= 'a' && id[0] <= 'z'
 	for i := 1; ok && i < len(id); i++ {
 		ok = id[i] >= '0' && id[i] <= '9' || id[i] >= 'a' && id[i] <= 'z'
 	}
 	if !ok {
-		return fmt.Errorf("%w: %q: an id is a letter and %d of a-z and 0-9", ErrInvalid, id, idLength)
+		return fmt.Errorf("%q: an id is a letter and %d of a-z and 0-9", id, idLength)
 	}
 	return nil
 }
@@ -224,18 +236,20 @@ func CheckID(id string) error {
 // CheckName reports why a name can't be given to a sandbox, a snapshot or
 // another object: names are 1 to 63 of a-z, 0-9, '-', '_' and '.', begin and
 // end with a letter or digit, and so are safe in paths, hosts and commands.
-func CheckName(name string) error {
+func CheckName(name string) error { return marked(nameFault(name)) }
+
+func nameFault(name string) error {
 	if name == "" || len(name) > 63 {
-		return fmt.Errorf("%w: %q: a name has 1 to 63 characters", ErrInvalid, name)
+		return fmt.Errorf("%q: a name has 1 to 63 characters", name)
 	}
 	alnum := func(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
 	for i := range len(name) {
 		if c := name[i]; !alnum(c) && c != '-' && c != '_' && c != '.' {
-			return fmt.Errorf("%w: %q: a name is made of a-z, 0-9, '-', '_' and '.'", ErrInvalid, name)
+			return fmt.Errorf("%q: a name is made of a-z, 0-9, '-', '_' and '.'", name)
 		}
 	}
 	if !alnum(name[0]) || !alnum(name[len(name)-1]) {
-		return fmt.Errorf("%w: %q: a name begins and ends with a letter or digit", ErrInvalid, name)
+		return fmt.Errorf("%q: a name begins and ends with a letter or digit", name)
 	}
 	return nil
 }
