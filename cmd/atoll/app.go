@@ -229,7 +229,7 @@ func plain(s string) string {
 // progress tells a person on stderr what goes on.
 func (a *app) progress(format string, args ...any) {
 	if !a.quiet && !a.json {
-		fmt.Fprintf(a.err, format+"\n", args...)
+		fmt.Fprintln(a.err, lines(fmt.Sprintf(format, args...), ""))
 	}
 }
 

@@ -92,8 +92,17 @@ func (a *app) complain(err error) {
 		_ = a.print(map[string]any{"error": err.Error(), "kind": kind(err)}) // stdout is gone: there is nowhere else
 		return
 	}
-	msg := strings.TrimRight(err.Error(), "\n")
-	fmt.Fprintf(a.err, "atoll: %s\n", strings.ReplaceAll(msg, "\n", "\n       "))
+	fmt.Fprintf(a.err, "atoll: %s\n", lines(strings.TrimRight(err.Error(), "\n"), "       "))
+}
+
+// lines makes text that may come from elsewhere safe for a terminal, line by
+// line, each but the first after an indent.
+func lines(text, indent string) string {
+	list := strings.Split(strings.ReplaceAll(text, "\t", "    "), "\n")
+	for i, l := range list {
+		list[i] = plain(l)
+	}
+	return strings.Join(list, "\n"+indent)
 }
 
 // kinds name the reasons of errors for programs.
