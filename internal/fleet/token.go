@@ -188,8 +188,32 @@ func (a *Account) mayGive(t *atoll.Token) error {
 		errs = append(errs, fmt.Errorf("%w: a token of owner %s needs the scope %q", atoll.ErrDenied, t.Owner, atoll.ScopeAdmin))
 	}
 	for _, s := range t.Scopes {
-		if !a.caller.can(s) && (s != atoll.ScopeRead || !a.caller.can(atoll.ScopeRun)) {
+		if a.lacks(s) {
 			errs = append(errs, fmt.Errorf("%w: scope %q: a token can be given no scope that its maker has not", atoll.ErrDenied, s))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// lacks reports whether a scope is more than the caller has; who may run may read.
+func (a *Account) lacks(s atoll.Scope) bool {
+	return !a.caller.can(s) && (s != atoll.ScopeRead || !a.caller.can(atoll.ScopeRun))
+}
+
+// mayRevoke refuses to take away a token, by its scopes, that is more than the
+// caller is.
+func (a *Account) mayRevoke(of []byte) error {
+	if a.caller.can(atoll.ScopeAdmin) {
+		return nil
+	}
+	var scopes []atoll.Scope
+	if err := json.Unmarshal(of, &scopes); err != nil {
+		return err
+	}
+	var errs []error
+	for _, s := range scopes {
+		if a.lacks(s) {
+			errs = append(errs, fmt.Errorf("%w: it has the scope %q: only who has that too can revoke it", atoll.ErrDenied, s))
 		}
 	}
 	return errors.Join(errs...)
@@ -284,7 +308,8 @@ func (a *Account) tokens(ctx context.Context) ([]atoll.Token, error) {
 }
 
 // RevokeToken makes a token useless at once, by id or name, and with it those
-// that were made with it, unless it was an admin's. With ScopeAdmin it may be another owner's, by id.
+// that were made with it, unless it was an admin's. With ScopeAdmin it may be
+// another owner's, by id; without, it may have no scope that the caller has not.
 func (a *Account) RevokeToken(ctx context.Context, key string) error {
 	noted := a.audited("revoke token", clip(key, 64), "")
 	err := a.need("revoke token", atoll.ScopeRun)
@@ -298,13 +323,17 @@ func (a *Account) RevokeToken(ctx context.Context, key string) error {
 func (a *Account) revoke(ctx context.Context, tx *sql.Tx, key string) error {
 	now, o := stamp(a.f.now()), a.caller.Owner
 	var id string
-	err := tx.QueryRowContext(ctx, `select id from tokens where (id = ?1 and (?2 or app = ?3 and user = ?4) or name = ?1 and name <> '' and app = ?3 and user = ?4)
-		and revoked = 0 and (expires = 0 or expires > ?5) order by id = ?1 desc limit 1`, key, a.caller.can(atoll.ScopeAdmin), o.App, o.User, now).Scan(&id)
+	var scopes []byte
+	err := tx.QueryRowContext(ctx, `select id, scopes from tokens where (id = ?1 and (?2 or app = ?3 and user = ?4) or name = ?1 and name <> '' and app = ?3 and user = ?4)
+		and revoked = 0 and (expires = 0 or expires > ?5) order by id = ?1 desc limit 1`, key, a.caller.can(atoll.ScopeAdmin), o.App, o.User, now).Scan(&id, &scopes)
 	if errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("%w: there is no live token of this id or name", atoll.ErrNotFound)
 	}
 	if err != nil {
 		return err
+	}
+	if err := a.mayRevoke(scopes); err != nil {
+		return fmt.Errorf("token %s: %w", id, err)
 	}
 	rows, err := tx.QueryContext(ctx, `with recursive made (id) as (select ?1 union select t.id from tokens t join made on t.maker = made.id)
 		update tokens set revoked = ?2 where id in (select id from made) and revoked = 0 returning id, name, app, user`, id, now)

@@ -168,6 +168,31 @@ func TestATokenGivesOnlyWhatItHas(t *testing.T) {
 	}
 }
 
+// TestARunTokenRevokesNoAdmin: an agent's token must not lock its owner out.
+func TestARunTokenRevokesNoAdmin(t *testing.T) {
+	f := memoryFleet(t, t.TempDir(), nil)
+	local := f.For(LocalCaller())
+	run := []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}
+	agent := mustAuthenticate(t, f, mustToken(t, local, atoll.Token{Owner: alice, Scopes: run}).Secret)
+	for _, more := range []atoll.Scope{atoll.ScopeHost, atoll.ScopeAdmin} {
+		tok := mustToken(t, local, atoll.Token{Owner: alice, Name: string(more), Scopes: append(run[:2:2], more)})
+		for _, key := range []string{tok.ID, tok.Name} {
+			if err := agent.RevokeToken(t.Context(), key); !errors.Is(err, atoll.ErrDenied) {
+				t.Errorf("a token with the scope %s, by %s: %v", more, key, err)
+			}
+		}
+		mustAuthenticate(t, f, tok.Secret)
+		if err := f.For(Caller{Owner: alice, Scopes: append(run[:2:2], more)}).RevokeToken(t.Context(), tok.ID); err != nil {
+			t.Errorf("one with the scope %s too: %v", more, err)
+		}
+	}
+	for _, scopes := range [][]atoll.Scope{{atoll.ScopeRead}, run[1:], run} {
+		if err := agent.RevokeToken(t.Context(), mustToken(t, local, atoll.Token{Owner: alice, Scopes: scopes}).ID); err != nil {
+			t.Errorf("%v: %v", scopes, err)
+		}
+	}
+}
+
 func TestTokensOfOthersAreNotThere(t *testing.T) {
 	f := memoryFleet(t, "", nil)
 	admin := f.For(LocalCaller())
