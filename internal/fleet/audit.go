@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
@@ -95,7 +96,14 @@ func (f *Fleet) note(e atoll.Audit) {
 	if e.Time.IsZero() {
 		e.Time = f.ledger.now()
 	}
-	e.Detail = clip(e.Detail, auditDetail)
+	for _, k := range []struct {
+		text *string
+		most int
+	}{{&e.Action, auditName}, {&e.Object, auditName}, {&e.Detail, auditDetail}} {
+		if len(*k.text) > k.most {
+			*k.text = strings.Clone(clip(*k.text, k.most)) // a part would hold the whole
+		}
+	}
 	f.ledger.add(&auditEntry{Audit: e})
 }
 
@@ -138,11 +146,15 @@ func outcomeOf(err error) string {
 	return wire.ReasonOf(err).Kind
 }
 
-const auditDetail = 4 << 10 // bytes kept of a detail
+// What is kept of a call, in bytes.
+const (
+	auditName   = 256 // of its action and of its object
+	auditDetail = 4 << 10
+)
 
 type auditEntry struct{ atoll.Audit }
 
-func (e *auditEntry) size() int { return 200 + len(e.Detail) }
+func (e *auditEntry) size() int { return 200 + len(e.Action) + len(e.Object) + len(e.Detail) }
 
 func (e *auditEntry) add(b *batch) {
 	b.audit.add(stamp(e.Time), e.Owner.App, e.Owner.User, e.Token, e.Action, e.Object, e.Detail, e.Outcome, int64(e.Duration))

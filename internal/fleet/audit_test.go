@@ -187,3 +187,19 @@ func TestAuditIsBounded(t *testing.T) {
 		t.Errorf("%d entries of the newest million, want 1", n)
 	}
 }
+
+// TestAnAuditedNameIsBounded calls with a name of 15 MB, which made the registry
+// grow by four times as much.
+func TestAnAuditedNameIsBounded(t *testing.T) {
+	f := memoryFleet(t, "", nil)
+	a := f.For(LocalCaller())
+	huge := strings.Repeat("é", 15<<19)
+	a.audited(huge, huge, huge)(nil)
+	e := auditOf(t, a, AuditFilter{})[0]
+	if len(e.Action) != auditName || len(e.Object) != auditName || len(e.Detail) != auditDetail {
+		t.Errorf("%d bytes of the action, %d of the object, %d of the detail are kept", len(e.Action), len(e.Object), len(e.Detail))
+	}
+	if n := (&auditEntry{Audit: e}).size(); n < 2*auditName+auditDetail {
+		t.Errorf("it is counted as %d bytes", n)
+	}
+}
