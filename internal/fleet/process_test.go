@@ -491,6 +491,25 @@ func TestOldOutputIsForgottenBeforeItIsTooMuch(t *testing.T) {
 	}
 }
 
+// TestAProcessThatNeverBeganIsRemovedAfterItsSandbox takes a process out of a
+// table that is gone, and of one that is another's by now: it panicked.
+func TestAProcessThatNeverBeganIsRemovedAfterItsSandbox(t *testing.T) {
+	ps := newProcesses(time.Now)
+	p, other := &process{sandbox: "s", id: "p"}, &process{sandbox: "s", id: "p"}
+	if err := ps.add(p); err != nil {
+		t.Fatal(err)
+	}
+	ps.forget("s")
+	ps.remove(p)
+	if err := ps.add(other); err != nil {
+		t.Fatal(err)
+	}
+	ps.remove(p)
+	if ps.find("s", "p") != other {
+		t.Error("another process went with it")
+	}
+}
+
 func TestScopesOfProcesses(t *testing.T) {
 	f := memoryFleet(t, "", nil)
 	sb := newSandbox(t, f, atoll.Config{})

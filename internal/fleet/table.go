@@ -268,6 +268,9 @@ func (ps *processes) drop(p *process) {
 		ps.tables[p.sandbox].ended--
 	}
 	t := ps.tables[p.sandbox]
+	if t == nil || t.byID[p.id] != p {
+		return // the sandbox was forgotten meanwhile
+	}
 	delete(t.byID, p.id)
 	t.list = slices.DeleteFunc(t.list, func(o *process) bool { return o == p })
 	if len(t.list) == 0 {
