@@ -46,7 +46,7 @@ type listIn struct {
 }
 
 const (
-	maxEdit    = 16 << 20 // bytes of a file that can be edited
+	maxEdit    = 16 << 20 // bytes of a file that can be edited, before and after
 	maxLine    = 1 << 20  // bytes of one line that is looked at
 	maxEntries = 1000     // of a listing
 	maxDepth   = 8
@@ -175,17 +175,11 @@ func (t *tools) edit(ctx context.Context, _ *mcp.CallToolRequest, in editIn) (st
 	if err != nil {
 		return "", err
 	}
-	if info.Size() > maxEdit {
-		return "", fmt.Errorf("%w: %s has %d bytes, more than the %d that can be edited; use exec with sed", atoll.ErrInvalid, in.Path, info.Size(), maxEdit)
-	}
-	data, err := atoll.ReadFile(ctx, sb, in.Path)
+	old, err := editable(ctx, sb, in.Path, info.Size())
 	if err != nil {
 		return "", err
 	}
-	if !utf8.Valid(data) {
-		return "", fmt.Errorf("%w: %s is no text file", atoll.ErrInvalid, in.Path)
-	}
-	text, n, err := replace(string(data), in)
+	text, n, err := replace(old, in)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", in.Path, err)
 	}
@@ -195,7 +189,38 @@ func (t *tools) edit(ctx context.Context, _ *mcp.CallToolRequest, in editIn) (st
 	return fmt.Sprintf("Replaced %d occurrence(s) in %s.", n, in.Path), nil
 }
 
-// replace puts the new text in the place of the old and says how often.
+// editable returns the text of a file whose size is known from before: never
+// more than maxEdit bytes, however much it has grown since.
+func editable(ctx context.Context, sb atoll.Sandbox, name string, size int64) (text string, err error) {
+	tooLarge := fmt.Errorf("%w: %s has more than the %d bytes that can be edited; use exec with sed", atoll.ErrInvalid, name, maxEdit)
+	if size > maxEdit {
+		return "", tooLarge
+	}
+	rc, err := atoll.OpenFile(ctx, sb, name)
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		if cerr := rc.Close(); err == nil && cerr != nil {
+			err = cerr
+		}
+	}()
+	var b strings.Builder
+	b.Grow(int(max(size, 0)))
+	n, err := io.Copy(&b, io.LimitReader(rc, maxEdit+1))
+	switch {
+	case err != nil:
+		return "", err
+	case n > maxEdit:
+		return "", tooLarge
+	case !utf8.ValidString(b.String()):
+		return "", fmt.Errorf("%w: %s is no text file", atoll.ErrInvalid, name)
+	}
+	return b.String(), nil
+}
+
+// replace puts the new text in the place of the old and says how often. It makes
+// no text of more than maxEdit bytes.
 func replace(text string, in editIn) (string, int, error) {
 	switch n := strings.Count(text, in.Old); {
 	case in.Old == "":
@@ -206,6 +231,8 @@ func replace(text string, in editIn) (string, int, error) {
 		return "", 0, fmt.Errorf("%w: old_text does not stand in the file; white space and line ends must be the same. Read it again", atoll.ErrInvalid)
 	case n > 1 && !in.All:
 		return "", 0, fmt.Errorf("%w: old_text stands there %d times, first in lines %s; give more of what is around it, or set replace_all", atoll.ErrInvalid, n, linesOf(text, in.Old))
+	case len(in.New) > len(in.Old) && n > (maxEdit-len(text))/(len(in.New)-len(in.Old)):
+		return "", 0, fmt.Errorf("%w: with new_text in %d places the file would have more than %d bytes; use exec with sed", atoll.ErrInvalid, n, maxEdit)
 	default:
 		return strings.ReplaceAll(text, in.Old, in.New), n, nil
 	}
