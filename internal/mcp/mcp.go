@@ -76,6 +76,9 @@ func New(fleet Fleet, opts Options) *mcp.Server {
 // open returns the sandbox that a call means; an empty key is the default one,
 // which is made when it is not there.
 func (t *tools) open(ctx context.Context, key string) (atoll.Sandbox, error) {
+	if err := checkKey("sandbox", key); err != nil {
+		return nil, err
+	}
 	if key != "" && key != t.opts.Sandbox {
 		sb, err := t.fleet.Open(ctx, key)
 		if errors.Is(err, atoll.ErrNotFound) {
@@ -129,8 +132,15 @@ func clipText(s string) string {
 	return c.String()
 }
 
-// absolute refuses a path that depends on where one is.
+// maxPath bounds a path, in bytes, as Linux does.
+const maxPath = 4096
+
+// absolute refuses a path that depends on where one is, or is none for its
+// length.
 func absolute(name string) error {
+	if len(name) > maxPath {
+		return fmt.Errorf("%w: the path has %d bytes: at most %d are taken", atoll.ErrInvalid, len(name), maxPath)
+	}
 	if !strings.HasPrefix(name, "/") {
 		return fmt.Errorf("%w: path %q: must be absolute, like /workspace/main.go", atoll.ErrInvalid, name)
 	}

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,6 +21,71 @@ type createIn struct {
 	Env       map[string]string `json:"env,omitempty" jsonschema:"environment variables of every command"`
 	Workspace string            `json:"workspace,omitempty" jsonschema:"name of a workspace whose files outlive the sandbox; mounted at /workspace"`
 	MemoryMB  int64             `json:"memory_mb,omitempty" jsonschema:"limit of memory in MiB"`
+}
+
+// What a call may say is bounded before it reaches the fleet, which keeps it in
+// the audit.
+const (
+	maxMemoryMB = 1 << 24 // 16 TiB
+	maxKey      = 255     // bytes of what a sandbox or a snapshot is looked for by
+	maxImage    = 1024    // bytes
+	maxAllow    = 1000    // hosts
+	maxHost     = 2048    // bytes of one of them
+	maxEnv      = 1000    // variables
+	maxEnvBytes = 1 << 20 // of all of them together
+)
+
+// check reports all that is wrong with what is to be made.
+func (in *createIn) check() error {
+	var errs []error
+	bad := func(format string, a ...any) {
+		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{atoll.ErrInvalid}, a...)...))
+	}
+	errs = append(errs, checkNew("name", in.Name), checkNew("driver", in.Driver), checkNew("workspace", in.Workspace))
+	if in.MemoryMB < 0 || in.MemoryMB > maxMemoryMB {
+		bad("memory_mb %d: must be between 0 and %d", in.MemoryMB, maxMemoryMB)
+	}
+	if len(in.Image) > maxImage {
+		bad("image has %d bytes: at most %d are taken", len(in.Image), maxImage)
+	}
+	if len(in.Allow) > maxAllow {
+		bad("allow has %d hosts: at most %d are taken", len(in.Allow), maxAllow)
+	}
+	for i, host := range in.Allow[:min(len(in.Allow), maxAllow)] {
+		if len(host) > maxHost {
+			bad("allow[%d] has %d bytes: at most %d are taken", i, len(host), maxHost)
+		}
+	}
+	size := 0
+	for k, v := range in.Env {
+		size += len(k) + len(v) + 1
+	}
+	if len(in.Env) > maxEnv || size > maxEnvBytes {
+		bad("env has %d variables of %d bytes together: at most %d of %d are taken", len(in.Env), size, maxEnv, maxEnvBytes)
+	}
+	return errors.Join(errs...)
+}
+
+// checkNew refuses a name that nothing can be given; empty is none.
+func checkNew(what, name string) error {
+	if name == "" {
+		return nil
+	}
+	if err := checkKey(what, name); err != nil {
+		return err
+	}
+	if err := atoll.CheckName(name); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// checkKey refuses what is too long to be the name or id of anything.
+func checkKey(what, key string) error {
+	if len(key) > maxKey {
+		return fmt.Errorf("%w: %s has %d bytes: at most %d are taken", atoll.ErrInvalid, what, len(key), maxKey)
+	}
+	return nil
 }
 
 type nothing struct{}
@@ -47,8 +113,8 @@ func (t *tools) addSandboxes(s *mcp.Server) {
 }
 
 func (t *tools) create(ctx context.Context, _ *mcp.CallToolRequest, in createIn) (string, error) {
-	if in.MemoryMB < 0 {
-		return "", fmt.Errorf("%w: memory_mb %d: must not be negative", atoll.ErrInvalid, in.MemoryMB)
+	if err := in.check(); err != nil {
+		return "", err
 	}
 	for _, host := range in.Allow {
 		if allowed := t.opts.Config.Network.Allow; !t.opts.AnyHost && !slices.Contains(allowed, host) {
@@ -115,6 +181,9 @@ func (t *tools) list(ctx context.Context, _ *mcp.CallToolRequest, _ nothing) (st
 }
 
 func (t *tools) destroy(ctx context.Context, _ *mcp.CallToolRequest, in oneIn) (string, error) {
+	if err := checkKey("sandbox", in.Sandbox); err != nil {
+		return "", err
+	}
 	sb, err := t.fleet.Open(ctx, in.Sandbox)
 	if err != nil {
 		return "", err

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -55,6 +56,9 @@ func (t *tools) addSnapshots(s *mcp.Server) {
 }
 
 func (t *tools) snapshot(ctx context.Context, _ *mcp.CallToolRequest, in snapshotIn) (string, error) {
+	if err := checkNew("name", in.Name); err != nil {
+		return "", err
+	}
 	sb, err := t.open(ctx, in.Sandbox)
 	if err != nil {
 		return "", err
@@ -74,6 +78,9 @@ func pointName(i atoll.SnapshotInfo) string {
 }
 
 func (t *tools) restore(ctx context.Context, _ *mcp.CallToolRequest, in restoreIn) (string, error) {
+	if err := checkKey("snapshot", in.Snapshot); err != nil {
+		return "", err
+	}
 	sb, err := t.open(ctx, in.Sandbox)
 	if err != nil {
 		return "", err
@@ -104,6 +111,9 @@ func (t *tools) listSnapshots(ctx context.Context, _ *mcp.CallToolRequest, in li
 }
 
 func (t *tools) fork(ctx context.Context, _ *mcp.CallToolRequest, in forkIn) (string, error) {
+	if err := errors.Join(checkNew("name", in.Name), checkKey("snapshot", in.Snapshot)); err != nil {
+		return "", err
+	}
 	sb, err := t.open(ctx, in.Sandbox)
 	if err != nil {
 		return "", err
