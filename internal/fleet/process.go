@@ -51,7 +51,7 @@ func (s *Sandbox) run(ctx context.Context, id string, cmd atoll.Cmd, m *mask, co
 	if id != "" {
 		who = othersToo
 	}
-	p := &process{id: id, sandbox: s.b.id, command: command, mask: m, tty: cmd.TTY != nil}
+	p := &process{id: id, sandbox: s.b.id, owner: s.b.known().owner, command: command, mask: m, tty: cmd.TTY != nil}
 	p.cancel.Store(&cancel)
 	if err := s.f.processes.add(p); err != nil {
 		done(err)
@@ -110,7 +110,7 @@ func (s *Sandbox) start(ctx context.Context, id string, cmd atoll.Cmd, m *mask, 
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	p := &process{id: id, sandbox: s.b.id, command: command, mask: m, tty: cmd.TTY != nil, detached: true}
+	p := &process{id: id, sandbox: s.b.id, owner: s.b.known().owner, command: command, mask: m, tty: cmd.TTY != nil, detached: true}
 	p.cancel.Store(&cancel)
 	if err = s.f.processes.add(p); err == nil {
 		if err = s.tell(ctx, p, "process.started", nil); err != nil {

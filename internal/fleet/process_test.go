@@ -464,7 +464,7 @@ func TestOldOutputIsForgottenBeforeItIsTooMuch(t *testing.T) {
 	ps := newProcesses(time.Now)
 	var all []*process
 	for range 3 * endedOutput / ringSize {
-		p := &process{sandbox: fmt.Sprint(len(all))}
+		p := &process{sandbox: fmt.Sprint(len(all)), owner: atoll.Owner{App: fmt.Sprint(len(all) % 8), User: "u"}}
 		if err := ps.add(p); err != nil {
 			t.Fatal(err)
 		}
@@ -486,8 +486,36 @@ func TestOldOutputIsForgottenBeforeItIsTooMuch(t *testing.T) {
 	for _, p := range all {
 		ps.forget(p.sandbox)
 	}
-	if ps.held != 0 || len(ps.tables) != 0 {
-		t.Errorf("%d bytes, %d tables are left", ps.held, len(ps.tables))
+	if ps.held != 0 || len(ps.tables) != 0 || len(ps.owners) != 0 {
+		t.Errorf("%d bytes, %d tables, %d owners are left", ps.held, len(ps.tables), len(ps.owners))
+	}
+}
+
+// TestNobodyPushesOutOthersOutput has one owner whose processes write more than
+// is kept of all, after another's.
+func TestNobodyPushesOutOthersOutput(t *testing.T) {
+	ps := newProcesses(time.Now)
+	end := func(o atoll.Owner) *process {
+		p := &process{sandbox: o.App, owner: o}
+		if err := ps.add(p); err != nil {
+			t.Fatal(err)
+		}
+		p.out.write(stdout, make([]byte, ringSize))
+		ps.ended(p, atoll.Exit{}, nil)
+		return p
+	}
+	victim := end(bob)
+	var last *process
+	for range 2 * endedOutput / ringSize {
+		last = end(alice)
+	}
+	for _, p := range []*process{victim, last} {
+		if _, held := p.out.written(); held == 0 {
+			t.Errorf("nothing is kept of %v", p.owner)
+		}
+	}
+	if most := ps.owners[alice].held; most > endedPerOwner || ps.held != most+victim.held {
+		t.Errorf("%d bytes of one owner, %d of all", most, ps.held)
 	}
 }
 

@@ -20,11 +20,13 @@ const (
 	processWait     = 10 * time.Minute
 	endedPerSandbox = 100
 	endedOutput     = 64 << 20 // bytes of the output of all of them
+	endedPerOwner   = 16 << 20 // bytes of the output of those of an owner
 )
 
 // process is a command in the table.
 type process struct {
 	id, sandbox string
+	owner       atoll.Owner
 	command     string // without secrets
 	mask        *mask
 	detached    bool
@@ -44,7 +46,8 @@ type process struct {
 	err  error      // why it was ended, if it was
 
 	aged *deque.Element // in processes.old, once it has ended; guarded by processes.mu
-	held int            // of processes.held; likewise
+	kept *deque.Element // in outputs.list, while its output is; likewise
+	held int            // bytes of its output; likewise
 }
 
 // kill ends the process with all that it has started.
@@ -162,6 +165,13 @@ type processes struct {
 	tables map[string]*table // by sandbox; guarded by mu, as all below
 	old    deque.List        // ended ones, in the order of their end
 	held   int               // bytes of their output
+	owners map[atoll.Owner]*outputs
+}
+
+// outputs are what is kept of the output of an owner's ended processes.
+type outputs struct {
+	list deque.List // the processes, in the order of their end
+	held int        // bytes
 }
 
 // table is the commands of a sandbox.
@@ -172,7 +182,7 @@ type table struct {
 }
 
 func newProcesses(now func() time.Time) *processes {
-	return &processes{now: now, tables: make(map[string]*table)}
+	return &processes{now: now, tables: make(map[string]*table), owners: make(map[atoll.Owner]*outputs)}
 }
 
 // close waits until the detached processes have ended: their sandboxes' calls
@@ -233,19 +243,63 @@ func (ps *processes) ended(p *process, exit atoll.Exit, err error) {
 	if t == nil || t.byID[p.id] != p {
 		return // the sandbox was forgotten meanwhile
 	}
-	p.aged, p.held = ps.old.PushBack(p), held
-	ps.held += held
+	p.aged = ps.old.PushBack(p)
+	ps.keep(p, held)
 	if t.ended++; t.ended > endedPerSandbox {
 		ps.drop(t.list[slices.IndexFunc(t.list, func(p *process) bool { return p.aged != nil })])
 	}
-	for e := ps.old.Front(); e != nil && ps.held > endedOutput; e = e.Next() {
-		if o := e.Value.(*process); o.held > 0 {
-			o.out.forget()
-			ps.held -= o.held
-			o.held = 0
-		}
-	}
 	ps.expire(p.end)
+}
+
+// keep counts the output of a process that has ended, and forgets the oldest of
+// its owner's, if that is too much. What is too much of all together is taken
+// from who has most: nobody pushes out what others have. The caller holds mu.
+func (ps *processes) keep(p *process, bytes int) {
+	if bytes == 0 {
+		return
+	}
+	o := ps.owners[p.owner]
+	if o == nil {
+		o = &outputs{}
+		ps.owners[p.owner] = o
+	}
+	p.kept, p.held = o.list.PushBack(p), bytes
+	o.held += bytes
+	ps.held += bytes
+	for o.held > endedPerOwner {
+		ps.empty(o)
+	}
+	for ps.held > endedOutput {
+		most := o
+		for _, other := range ps.owners {
+			if other.held > most.held {
+				most = other
+			}
+		}
+		ps.empty(most)
+	}
+}
+
+// empty forgets the oldest output of an owner; the caller holds mu.
+func (ps *processes) empty(o *outputs) {
+	p := o.list.Front().Value.(*process)
+	p.out.forget()
+	ps.release(p)
+}
+
+// release counts the output of a process no longer; the caller holds mu.
+func (ps *processes) release(p *process) {
+	if p.kept == nil {
+		return
+	}
+	o := ps.owners[p.owner]
+	o.list.Remove(p.kept)
+	o.held -= p.held
+	ps.held -= p.held
+	p.kept, p.held = nil, 0
+	if o.list.Len() == 0 {
+		delete(ps.owners, p.owner)
+	}
 }
 
 // expire drops processes that ended long ago; the caller holds mu.
@@ -263,8 +317,8 @@ func (ps *processes) expire(now time.Time) {
 func (ps *processes) drop(p *process) {
 	if p.aged != nil {
 		ps.old.Remove(p.aged)
-		ps.held -= p.held
-		p.aged, p.held = nil, 0
+		ps.release(p)
+		p.aged = nil
 		ps.tables[p.sandbox].ended--
 	}
 	t := ps.tables[p.sandbox]
