@@ -24,6 +24,9 @@ const (
 	tokenDigits = "abcdefghijklmnopqrstuvwxyz234567"
 )
 
+// ownerTokens is how many tokens of an owner may be good at once.
+const ownerTokens = 100
+
 // tokenAge is how long a token that is of no use any more is remembered.
 const tokenAge = 30 * 24 * time.Hour
 
@@ -118,7 +121,7 @@ func (u *tokenUse) add(b *batch) { b.used[u.id] = max(b.used[u.id], u.time) }
 // the answer holds its secret. A caller without ScopeAdmin gives only what it
 // has: its own owner and scopes, and not for longer than its own token holds,
 // with which the new one is revoked. A name is given to one live token of an
-// owner.
+// owner, who has at most 100 of them: more are ErrQuota.
 func (a *Account) CreateToken(ctx context.Context, t atoll.Token) (atoll.Token, error) {
 	noted := a.audited("create token", "", t.Name)
 	t, err := a.createToken(ctx, t)
@@ -253,6 +256,13 @@ func (f *Fleet) insertToken(ctx context.Context, tx *sql.Tx, t atoll.Token, make
 	}
 	if !errors.Is(err, sql.ErrNoRows) {
 		return err
+	}
+	var live int
+	if err := tx.QueryRowContext(ctx, `select count(*) from tokens where app = ? and user = ? and`+liveToken, t.Owner.App, t.Owner.User, stamp(t.Created)).Scan(&live); err != nil {
+		return err
+	}
+	if live >= ownerTokens {
+		return fmt.Errorf("%w: %s has %d tokens, and %d may be good at once: revoke one, or let them expire", atoll.ErrQuota, t.Owner, live, ownerTokens)
 	}
 	scopes, err := json.Marshal(t.Scopes)
 	if err != nil {

@@ -332,3 +332,30 @@ func BenchmarkAuthenticate(b *testing.B) {
 		})
 	}
 }
+
+// TestNobodyFloodsTheRegistryWithTokens makes tokens without end, as an admin
+// does for an owner too; those that are of no use any more don't count.
+func TestNobodyFloodsTheRegistryWithTokens(t *testing.T) {
+	c := newClock()
+	f := memoryFleet(t, "", c.now)
+	admin := f.For(LocalCaller())
+	a := f.For(Caller{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeRead}})
+	read := []atoll.Scope{atoll.ScopeRead}
+	mustToken(t, a, atoll.Token{Scopes: read, Expires: c.now().Add(time.Hour)})
+	var last atoll.Token
+	for range ownerTokens - 1 {
+		last = mustToken(t, a, atoll.Token{Scopes: read})
+	}
+	for _, maker := range []*Account{a, admin} {
+		if _, err := maker.CreateToken(t.Context(), atoll.Token{Owner: alice, Scopes: read}); !errors.Is(err, atoll.ErrQuota) {
+			t.Errorf("one too many: %v", err)
+		}
+	}
+	mustToken(t, admin, atoll.Token{Owner: bob, Scopes: read})
+	if err := a.RevokeToken(t.Context(), last.ID); err != nil {
+		t.Fatal(err)
+	}
+	mustToken(t, a, atoll.Token{Scopes: read})
+	c.pass(2 * time.Hour)
+	mustToken(t, admin, atoll.Token{Owner: alice, Scopes: read})
+}
