@@ -134,6 +134,9 @@ func (c *Config) Check() error {
 	default:
 		bad("lifecycle.policy", "lifecycle.policy %q: must be oneshot, session, longrunning or persistent", c.Lifecycle.Policy)
 	}
+	errs = append(errs, checkTimes(map[string]time.Duration{
+		"lifecycle.idle": c.Lifecycle.Idle, "lifecycle.ttl": c.Lifecycle.TTL, "lifecycle.lifetime": c.Lifecycle.Lifetime,
+	})...)
 	for k, v := range c.Secrets {
 		if k == "" || strings.ContainsAny(k, "=\x00") || strings.IndexByte(v, 0) >= 0 {
 			bad("secrets", "secrets %q: the name must not be empty or hold '=', and neither may hold NUL bytes", k)

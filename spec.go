@@ -3,7 +3,10 @@ package atoll
 import (
 	"crypto/rand"
 	"fmt"
+	"maps"
+	"math"
 	"path"
+	"slices"
 	"strings"
 	"time"
 )
@@ -144,15 +147,71 @@ func (s *Spec) Check() error {
 		bad("machine.share_proto", "machine.share_proto %q: must be virtiofs or 9p", m.Share)
 	}
 	errs = append(errs, checkMounts(s.Mounts)...)
-	over := func(what string, request, limit float64) {
-		if request > 0 && limit > 0 && request > limit {
-			bad("requests."+what, "requests.%s %v: must not pass the limit of %v", what, request, limit)
+	errs = append(errs, checkAmounts("limits", s.Limits)...)
+	errs = append(errs, checkAmounts("requests", s.Requests)...)
+	errs = append(errs, checkOrder(s.Requests, s.Limits)...)
+	errs = append(errs, checkTimes(map[string]time.Duration{
+		"timeouts.create": s.Timeouts.Create, "timeouts.exec": s.Timeouts.Exec, "timeouts.transfer": s.Timeouts.Transfer,
+	})...)
+	return invalid(errs)
+}
+
+// The most that can be asked for: nothing has more, and sums of these stay far
+// from where numbers end.
+const (
+	mostCPU   = 1 << 16                    // cores
+	mostBytes = 1 << 50                    // 1 PiB
+	mostCount = math.MaxInt32              // processes, files
+	mostTime  = 100 * 365 * 24 * time.Hour // 100 years
+)
+
+// checkAmounts reports amounts that nothing can have.
+func checkAmounts(of string, r Resources) []error {
+	var errs []error
+	bad := func(what string, v, most any) {
+		errs = append(errs, mistake(of+"."+what, "%s.%s %v: must be a number that is at most %v", of, what, v, most))
+	}
+	if math.IsNaN(r.CPU) || math.IsInf(r.CPU, 0) || r.CPU > mostCPU {
+		bad("cpu", r.CPU, mostCPU)
+	}
+	for _, n := range []struct {
+		what string
+		v    int64
+		most int64
+	}{
+		{"memory", r.Memory, mostBytes}, {"disk", r.Disk, mostBytes}, {"file_size", r.FileSize, mostBytes},
+		{"pids", int64(r.PIDs), mostCount}, {"files", int64(r.Files), mostCount},
+	} {
+		if n.v > n.most {
+			bad(n.what, n.v, n.most)
 		}
 	}
-	over("cpu", s.Requests.CPU, s.Limits.CPU)
-	over("memory", float64(s.Requests.Memory), float64(s.Limits.Memory))
-	over("disk", float64(s.Requests.Disk), float64(s.Limits.Disk))
-	return invalid(errs)
+	return errs
+}
+
+// checkOrder reports requests that pass their limits.
+func checkOrder(requests, limits Resources) []error {
+	var errs []error
+	over := func(what string, request, limit float64) {
+		if request > 0 && limit > 0 && request > limit {
+			errs = append(errs, mistake("requests."+what, "requests.%s %v: must not pass the limit of %v", what, request, limit))
+		}
+	}
+	over("cpu", requests.CPU, limits.CPU)
+	over("memory", float64(requests.Memory), float64(limits.Memory))
+	over("disk", float64(requests.Disk), float64(limits.Disk))
+	return errs
+}
+
+// checkTimes reports durations that end when no clock can say it.
+func checkTimes(times map[string]time.Duration) []error {
+	var errs []error
+	for _, field := range slices.Sorted(maps.Keys(times)) {
+		if d := times[field]; d > mostTime {
+			errs = append(errs, mistake(field, "%s %v: must be at most %v; negative is for ever", field, d, mostTime))
+		}
+	}
+	return errs
 }
 
 // taken are directories that hold what every sandbox needs: nothing is mounted

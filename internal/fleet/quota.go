@@ -50,14 +50,18 @@ func limit[T int | int64 | float64](values ...T) T {
 	return -1
 }
 
-// usage returns what an owner has now, but for workspaces and commands.
+// mostUsage is where usage stops to count, so that no sum of limits overflows.
+const mostUsage = float64(1 << 60)
+
+// usage returns what an owner has now, but for workspaces and commands. Sums of
+// bytes are exact below 1<<53.
 func (f *Fleet) usage(ctx context.Context, q querier, o atoll.Owner) (atoll.Quota, error) {
 	var u atoll.Quota
-	err := q.QueryRowContext(ctx, `select count(*), coalesce(sum(max(disk, 0)), 0), coalesce(sum(max(cpu, 0.0)) filter (where runs), 0.0),
-		coalesce(sum(max(memory, 0)) filter (where runs), 0) from (
+	err := q.QueryRowContext(ctx, `select count(*), cast(min(total(max(disk, 0)), ?1) as integer), min(total(max(cpu, 0.0)) filter (where runs), ?1),
+		cast(min(total(max(memory, 0)) filter (where runs), ?1) as integer) from (
 			select coalesce(json_extract(config, '$.limits.disk'), 0) disk, coalesce(json_extract(config, '$.limits.cpu'), 0.0) cpu,
 			coalesce(json_extract(config, '$.limits.memory'), 0) memory, state not in ('stopped', 'error') runs
-			from sandboxes where app = ? and user = ? and pool = '' and state <> 'destroyed')`, o.App, o.User).Scan(&u.Sandboxes, &u.Disk, &u.CPU, &u.Memory)
+			from sandboxes where app = ?2 and user = ?3 and pool = '' and state <> 'destroyed')`, mostUsage, o.App, o.User).Scan(&u.Sandboxes, &u.Disk, &u.CPU, &u.Memory)
 	return u, err
 }
 
@@ -120,7 +124,7 @@ func within[T int64 | float64](what string, quota, used, usual T, l *T) error {
 	case *l < 0:
 		return fmt.Errorf("%w: limits.%s: it must have one, as the quota is %v", atoll.ErrQuota, what, quota)
 	}
-	if used+*l > quota {
+	if *l > quota-used { // the sum could pass what an int64 holds
 		return fmt.Errorf("%w: limits.%s: %v more than the %v in use pass the quota of %v", atoll.ErrQuota, what, *l, used, quota)
 	}
 	return nil

@@ -2,7 +2,9 @@ package fleet
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -43,6 +45,38 @@ func TestFit(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("all over quota: %v does not name %s", err, what)
 		}
+	}
+}
+
+// TestNoSumPassesTheQuota: limits that an int64 can't hold the sum of.
+func TestNoSumPassesTheQuota(t *testing.T) {
+	quota := atoll.Quota{Sandboxes: -1, CPU: 4, Memory: 4 << 30, Disk: 4 << 30}
+	used := atoll.Quota{CPU: 1, Memory: 1, Disk: 1}
+	for what, l := range map[string]atoll.Resources{"memory": {Memory: math.MaxInt64}, "disk": {Disk: math.MaxInt64}, "cpu": {CPU: math.MaxFloat64}} {
+		if err := fit(quota, used, atoll.Features{CPULimit: true}, &l); !errors.Is(err, atoll.ErrQuota) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// TestNoSumLocksAnOwnerOut: a registry has limits from when they had no bounds.
+func TestNoSumLocksAnOwnerOut(t *testing.T) {
+	f := openFleet(t, Options{})
+	a := f.For(LocalCaller())
+	for range 2 {
+		mustCreate(t, a, atoll.Config{})
+	}
+	must(t, f.store.write(t.Context(), func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `update sandboxes set config = json_set(config, '$.limits.disk', ?1, '$.limits.memory', ?1, '$.limits.cpu', 1.7e308)`, math.MaxInt64)
+		return err
+	}))
+	l, err := a.Allowance(t.Context())
+	if err != nil || l.Used.Disk < math.MaxInt64/10 || l.Used.Memory < math.MaxInt64/10 || math.IsInf(l.Used.CPU, 0) {
+		t.Errorf("%+v, %v", l.Used, err)
+	}
+	must(t, a.SetQuota(t.Context(), atoll.Local, atoll.Quota{Memory: 1 << 40, Disk: 1 << 40}))
+	if _, err := a.Create(t.Context(), atoll.Config{}); !errors.Is(err, atoll.ErrQuota) {
+		t.Errorf("one more: %v", err)
 	}
 }
 
