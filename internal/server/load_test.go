@@ -82,6 +82,7 @@ func TestLoad(t *testing.T) {
 func population(t *testing.T, home string, n int) []string {
 	t.Helper()
 	c := dial(t, home)
+	defer func() { _ = c.Close() }() // only its idle connections
 	ids := make([]string, n)
 	var wg sync.WaitGroup
 	for k := range 8 {
@@ -173,7 +174,9 @@ func execs(ctx context.Context, t *testing.T, c *client.Client, ids []string, se
 // slowReader takes a little of a command's endless output now and then: neither
 // the server's memory nor the others may feel it.
 func slowReader(ctx context.Context, t *testing.T, home, id string) {
-	sb, err := dial(t, home).Sandbox(ctx, id)
+	c := dial(t, home)
+	defer func() { _ = c.Close() }() // only its idle connections
+	sb, err := c.Sandbox(ctx, id)
 	if err != nil {
 		t.Errorf("slow reader: %v", err)
 		return
@@ -237,6 +240,7 @@ func vanish(ctx context.Context, t *testing.T, home, id string) {
 			t.Errorf("vanishing client: %v", err)
 			return
 		}
+		_ = c.Close() // its connections are closed already
 	}
 }
 
