@@ -32,7 +32,7 @@ import (
 
 // floor is what the SDK of somebody else needs on loopback against a stub that
 // does nothing but run the command: what no server can be faster than for its
-// users. Measured on 2 shared cores, recorded in facts/sdk.md §3.
+// users. Measured with e2b 2.51.0 and @daytona/sdk 0.216.0 on 2 shared cores.
 type floor struct {
 	what     string
 	p50, p95 time.Duration
