@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -355,19 +356,39 @@ func (f *Fleet) markUsedIn(ctx context.Context, tx *sql.Tx, p place) error {
 // the registry that the sandbox mounts them, whose row must be there, and
 // returns where they are on the host.
 func (f *Fleet) mountsFor(ctx context.Context, tx *sql.Tx, owner atoll.Owner, sandbox string, cfg atoll.Config) ([]atoll.Mount, error) {
+	for _, m := range cfg.Workspaces {
+		if err := f.mount(ctx, tx, place{owner, m.Workspace}, sandbox, m); err != nil {
+			return nil, fmt.Errorf("workspace %s: %w", m.Workspace, err)
+		}
+	}
+	limit, used, err := f.diskUsed(ctx, tx, owner)
+	if err != nil {
+		return nil, fmt.Errorf("workspaces: %w", err)
+	}
+	share := max(0, limit-used) / max(1, writable(cfg.Workspaces))
 	var list []atoll.Mount
 	for _, m := range cfg.Workspaces {
 		p := place{owner, m.Workspace}
-		if err := f.mount(ctx, tx, p, sandbox, m); err != nil {
-			return nil, fmt.Errorf("workspace %s: %w", m.Workspace, err)
+		mount := atoll.Mount{Source: f.shelf.host(p), Target: m.At(), ReadOnly: m.ReadOnly}
+		if limit >= 0 {
+			if mount.Limit, err = f.room(ctx, p, share); err != nil {
+				return nil, fmt.Errorf("workspace %s: %w", m.Workspace, err)
+			}
 		}
-		room, err := f.room(ctx, tx, p)
-		if err != nil {
-			return nil, fmt.Errorf("workspace %s: %w", m.Workspace, err)
-		}
-		list = append(list, atoll.Mount{Source: f.shelf.host(p), Target: m.At(), ReadOnly: m.ReadOnly, Limit: room})
+		list = append(list, mount)
 	}
 	return list, nil
+}
+
+// writable counts mounts that something can be written through, each of which
+// counts for itself, though two may be of one workspace.
+func writable(mounts []atoll.WorkspaceMount) (n int64) {
+	for i := range mounts {
+		if !mounts[i].ReadOnly {
+			n++
+		}
+	}
+	return n
 }
 
 func (f *Fleet) mount(ctx context.Context, tx *sql.Tx, p place, sandbox string, m atoll.WorkspaceMount) error {
@@ -390,15 +411,11 @@ func (f *Fleet) mount(ctx context.Context, tx *sql.Tx, p place, sandbox string, 
 }
 
 // room returns how many bytes a workspace may hold while a sandbox mounts it:
-// what it holds and what is left of its owner's disk; 0 for no limit. Sandboxes
+// what it holds and its share of what is left of its owner's disk. Sandboxes
 // that are created later don't make it smaller.
-func (f *Fleet) room(ctx context.Context, tx *sql.Tx, p place) (int64, error) {
-	limit, used, err := f.diskUsed(ctx, tx, p.owner)
-	if err != nil || limit < 0 {
-		return 0, err
-	}
+func (f *Fleet) room(ctx context.Context, p place, share int64) (int64, error) {
 	held, err := f.shelf.size(ctx, p)
-	return max(1, held.bytes+limit-used), err
+	return max(1, held.bytes+min(share, math.MaxInt64-held.bytes)), err
 }
 
 // unmount notes that a sandbox mounts nothing any more, and forgets which steps

@@ -77,6 +77,22 @@ func TestWorkspace(t *testing.T) {
 	}
 }
 
+// TestManyWorkspacesDontMultiplyTheDisk mounts all of a sandbox's at once, one
+// of them twice.
+func TestManyWorkspacesDontMultiplyTheDisk(t *testing.T) {
+	const quota, own = 8 << 20, 2 << 20
+	f := openFleet(t, Options{Quota: atoll.Quota{Disk: quota}})
+	cfg := atoll.Config{Spec: atoll.Spec{Limits: atoll.Resources{Disk: own}}, Workspaces: []atoll.WorkspaceMount{
+		{Workspace: "a"}, {Workspace: "b", Target: "/b"}, {Workspace: "a", Target: "/again"}, {Workspace: "b", Target: "/ro", ReadOnly: true},
+	}}
+	sb := mustCreate(t, f.For(LocalCaller()), cfg)
+	text := "for d in /workspace /b /again; do head -c 8000000 /dev/zero >$d/f$RANDOM; done 2>/dev/null; wc -c /workspace/* /b/* | tail -n 1"
+	var total int64
+	if _, err := fmt.Sscan(said(t, sb, text), &total); err != nil || total > quota-own || total < (quota-own)/4 {
+		t.Errorf("%d bytes, %v; want at most %d", total, err, quota-own)
+	}
+}
+
 // TestFilesOfARemovedWorkspace uses what was opened before.
 func TestFilesOfARemovedWorkspace(t *testing.T) {
 	f := openFleet(t, Options{})
