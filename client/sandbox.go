@@ -223,7 +223,9 @@ func (s *Sandbox) Stats(ctx context.Context) (atoll.Stats, error) {
 
 // History returns the newest commands, oldest first.
 func (s *Sandbox) History(ctx context.Context) ([]atoll.Result, error) {
-	return list[atoll.Result](ctx, s.c, s.call("history", "", "/history"))
+	k := s.call("history", "", "/history")
+	k.query = url.Values{"limit": {"1000"}}
+	return list[atoll.Result](ctx, s.c, k)
 }
 
 // Snapshots returns the snapshots of all the caller's sandboxes, oldest first.

@@ -172,6 +172,9 @@ func (f *Fleet) trim(ctx context.Context) error {
 		if err := trimRows(ctx, tx, "audit", now.Add(-auditAge), auditRows); err != nil {
 			return err
 		}
+		if err := dropOutput(ctx, tx, historyOwner, "true"); err != nil {
+			return err
+		}
 		return forgetTokens(ctx, tx, now.Add(-tokenAge))
 	})
 }

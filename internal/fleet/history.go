@@ -3,7 +3,9 @@ package fleet
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,18 +21,43 @@ const (
 	historyCommand = 16 << 10
 	historyError   = 4 << 10
 	historySlack   = 64 // rows that may be there too many, until they are trimmed
+
+	historySandbox = 16 << 20  // bytes of output of a sandbox's commands
+	historyOwner   = 128 << 20 // bytes of output of all commands of an owner
+	historyPart    = 16        // what may be there too much of either, until it is dropped: a 16th
+)
+
+// What one answer tells of: beyond so many bytes, older commands come without
+// their output.
+const (
+	historyLimit  = 100
+	historyAnswer = 8 << 20
+	historyBrief  = 1 << 10 // bytes of the command and of the error of those
 )
 
 // History returns the newest commands of the sandbox, oldest first, with
 // secrets hidden. There is one for every driver.
 func (s *Sandbox) History(ctx context.Context) ([]atoll.Result, error) {
+	return s.Commands(ctx, historyRows)
+}
+
+// Commands returns some of the newest commands as History does: 100 if limit is
+// 0, at most 1,000. When the newest of them have filled 8 MiB, what is older
+// comes without output, and has Truncated set.
+func (s *Sandbox) Commands(ctx context.Context, limit int) ([]atoll.Result, error) {
 	if err := s.need("history", atoll.ScopeRead); err != nil {
 		return nil, err
 	}
 	if err := s.gone(); err != nil {
 		return nil, s.fail("history", err)
 	}
-	list, err := s.f.history(ctx, s.b.id)
+	if limit < 0 || limit > historyRows {
+		return nil, s.fail("history", fmt.Errorf("%w: limit %d: it must be from 0 to %d", atoll.ErrInvalid, limit, historyRows))
+	}
+	if limit == 0 {
+		limit = historyLimit
+	}
+	list, err := s.f.history(ctx, s.b.id, limit)
 	return list, s.fail("history", err)
 }
 
@@ -42,34 +69,46 @@ func (s *Sandbox) gone() error {
 	return nil
 }
 
-func (f *Fleet) history(ctx context.Context, id string) ([]atoll.Result, error) {
+func (f *Fleet) history(ctx context.Context, id string, limit int) ([]atoll.Result, error) {
 	if err := f.ledger.flush(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := f.store.db.QueryContext(ctx, `select * from (select id, command, stdout, stderr, code, truncated, error, time, duration
-		from commands where sandbox = ? order by id desc limit ?) order by id`, id, historyRows)
+	rows, err := f.store.db.QueryContext(ctx, `select command, stdout, stderr, code, truncated, error, time, duration
+		from commands where sandbox = ? order by id desc limit ?`, id, limit)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	list := []atoll.Result{}
+	bytes := 0
 	for rows.Next() {
 		var r atoll.Result
-		var row, at int64
-		if err := rows.Scan(&row, &r.Command, &r.Stdout, &r.Stderr, &r.ExitCode, &r.Truncated, &r.Error, &at, &r.Duration); err != nil {
+		var at int64
+		if err := rows.Scan(&r.Command, &r.Stdout, &r.Stderr, &r.ExitCode, &r.Truncated, &r.Error, &at, &r.Duration); err != nil {
 			return nil, err
 		}
 		r.Time, r.Success = when(at), r.ExitCode == 0 && r.Error == ""
+		if bytes += len(r.Command) + len(r.Stdout) + len(r.Stderr) + len(r.Error); bytes > historyAnswer {
+			brief(&r)
+		}
 		list = append(list, r)
 	}
+	slices.Reverse(list)
 	return list, rows.Err()
+}
+
+// brief leaves of a command what makes it known.
+func brief(r *atoll.Result) {
+	r.Truncated = r.Truncated || r.Stdout != "" || r.Stderr != ""
+	r.Stdout, r.Stderr = "", ""
+	r.Command, r.Error = clip(r.Command, historyBrief), clip(r.Error, historyBrief)
 }
 
 // remember takes down a command that has ended: what the taps saw of its
 // output, or else what the exit holds.
 func (s *Sandbox) remember(p *process, cmd *atoll.Cmd, t *taps, exit atoll.Exit, err error) {
 	e := &commandEntry{
-		mask: p.mask, sandbox: s.b.id, process: p.id, command: p.command,
+		mask: p.mask, sandbox: s.b.id, owner: p.owner, process: p.id, command: p.command,
 		code: exit.Code, truncated: exit.Truncated, begun: p.started, duration: exit.Duration,
 	}
 	if err != nil {
@@ -98,6 +137,7 @@ type head struct {
 type commandEntry struct {
 	mask             *mask // hides the secrets
 	sandbox, process string
+	owner            atoll.Owner
 	command          string // without secrets
 	output           [2]head
 	code             int
@@ -116,33 +156,76 @@ func (e *commandEntry) size() int {
 }
 
 func (e *commandEntry) add(b *batch) {
-	b.grown[e.sandbox]++
 	var out [2][]byte
 	truncated := e.truncated
 	for i, h := range e.output {
 		truncated = truncated || h.cut || len(h.buf) > historyOutput
 		out[i] = []byte(e.mask.head(string(h.buf), historyOutput, h.cut))
 	}
+	b.grow(e.sandbox, e.owner, len(out[0])+len(out[1]))
 	b.history.add(e.sandbox, e.process, e.command, out[0], out[1], e.code, truncated, clip(e.mask.text(e.failure), historyError), stamp(e.begun), int64(e.duration))
 }
 
-// trimHistory removes commands of sandboxes that have too many: at the first
-// one that this process writes, then when enough have come.
-func (l *ledger) trimHistory(ctx context.Context, tx *sql.Tx, grown map[string]int) error {
+// growth is what has come to the history.
+type growth struct {
+	rows, bytes int
+}
+
+// grow counts a command of a batch.
+func (b *batch) grow(sandbox string, owner atoll.Owner, bytes int) {
+	g := b.grown[sandbox]
+	b.grown[sandbox] = growth{g.rows + 1, g.bytes + bytes}
+	b.grownOf[owner] += bytes
+}
+
+// trimHistory removes commands of sandboxes that have too many, and output of
+// those and of owners that have too much: of a sandbox at the first command that
+// this process writes, then when enough has come.
+func (l *ledger) trimHistory(ctx context.Context, tx *sql.Tx, b *batch) error {
 	if len(l.kept) > 10_000 {
 		clear(l.kept)
 	}
-	for id, n := range grown {
-		if before, seen := l.kept[id]; seen && before+n < historySlack {
-			l.kept[id] = before + n
+	for id, g := range b.grown {
+		before, seen := l.kept[id]
+		g.rows += before.rows
+		g.bytes += before.bytes
+		if seen && g.rows < historySlack && g.bytes < historySandbox/historyPart {
+			l.kept[id] = g
 			continue
 		}
 		if _, err := tx.ExecContext(ctx, `delete from commands where sandbox = ?1 and id <= (select id from commands where sandbox = ?1 order by id desc limit 1 offset ?2)`, id, historyRows); err != nil {
 			return err
 		}
-		l.kept[id] = 0
+		if err := dropOutput(ctx, tx, historySandbox, "sandbox = ?", id); err != nil {
+			return err
+		}
+		l.kept[id] = growth{}
+	}
+	if len(l.keptOf) > 10_000 {
+		clear(l.keptOf)
+	}
+	for o, bytes := range b.grownOf {
+		if l.keptOf[o] += bytes; l.keptOf[o] < historyOwner/historyPart {
+			continue
+		}
+		if err := dropOutput(ctx, tx, historyOwner, "app = ? and user = ?", o.App, o.User); err != nil {
+			return err
+		}
+		delete(l.keptOf, o)
 	}
 	return nil
+}
+
+// dropOutput keeps the newest output of some owner's or sandbox's commands, so
+// many bytes, and drops the older: the commands stay.
+func dropOutput(ctx context.Context, tx *sql.Tx, most int, whose string, args ...any) error {
+	// The lengths are in the heads of the rows: no output is read.
+	_, err := tx.ExecContext(ctx, `update commands set stdout = x'', stderr = x'', truncated = 1 where id in (
+		select id from (
+			select c.id, length(stdout) + length(stderr) as n, sum(length(stdout) + length(stderr)) over (partition by app, user order by c.id desc) as held
+			from sandboxes s join commands c on c.sandbox = s.id where `+whose+`
+		) where held > ? and n > 0)`, append(args, most)...)
+	return err
 }
 
 // commandText is a command as a person would type it, not much longer than

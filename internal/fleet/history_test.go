@@ -186,3 +186,77 @@ func TestSecretsStayOut(t *testing.T) {
 		}
 	}
 }
+
+// flood takes down commands that wrote 64 KiB of 0x01 on both streams, which are six times as long in
+// JSON.
+func flood(f *Fleet, sb *Sandbox, n int) {
+	out := bytes.Repeat([]byte{1}, historyOutput)
+	for range n {
+		f.ledger.add(&commandEntry{
+			mask: sb.mask(nil), sandbox: sb.ID(), owner: sb.b.known().owner, process: "p", command: "flood",
+			output: [2]head{{buf: out}, {buf: out}}, begun: time.Now(),
+		})
+	}
+}
+
+// outputIn is how many bytes of output the registry holds that match.
+func outputIn(t *testing.T, f *Fleet, where string, args ...any) (bytes, rows int) {
+	t.Helper()
+	if err := f.ledger.flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.store.db.QueryRow("select coalesce(sum(length(stdout) + length(stderr)), 0), count(*) from commands where "+where, args...).Scan(&bytes, &rows); err != nil {
+		t.Fatal(err)
+	}
+	return bytes, rows
+}
+
+// TestAnAnswerOfHistoryIsBounded asks for commands that wrote much: it was 583
+// MB of JSON.
+func TestAnAnswerOfHistoryIsBounded(t *testing.T) {
+	f := memoryFleet(t, "", nil)
+	sb := newSandbox(t, f, atoll.Config{})
+	flood(f, sb, 200)
+	if bytes, rows := outputIn(t, f, "sandbox = ?", sb.ID()); rows != 200 || bytes > historySandbox+historySandbox/historyPart || bytes < historySandbox/2 {
+		t.Errorf("%d bytes in %d rows are kept", bytes, rows)
+	}
+	list := historyOf(t, sb)
+	sum := 0
+	for i, r := range list {
+		sum += len(r.Stdout) + len(r.Stderr)
+		if r.Command != "flood" || r.Truncated != (r.Stdout == "") || i > 0 && r.Stdout == "" && list[i-1].Stdout != "" {
+			t.Errorf("%d: %d bytes, truncated %v", i, len(r.Stdout), r.Truncated)
+		}
+	}
+	if len(list) != 200 || sum > historyAnswer || sum < historyAnswer/2 || list[199].Stdout == "" {
+		t.Errorf("%d commands with %d bytes", len(list), sum)
+	}
+	for limit, want := range map[int]int{0: historyLimit, 7: 7, historyRows: 200} {
+		if list, err := sb.Commands(t.Context(), limit); err != nil || len(list) != want {
+			t.Errorf("limit %d: %d commands, %v", limit, len(list), err)
+		}
+	}
+	for _, limit := range []int{-1, historyRows + 1} {
+		if _, err := sb.Commands(t.Context(), limit); !errors.Is(err, atoll.ErrInvalid) {
+			t.Errorf("limit %d: %v", limit, err)
+		}
+	}
+}
+
+// TestTheHistoryOfAnOwnerIsBounded fills more sandboxes than an owner may have
+// output of.
+func TestTheHistoryOfAnOwnerIsBounded(t *testing.T) {
+	f := memoryFleet(t, "", nil)
+	for range historyOwner/historySandbox + 2 {
+		flood(f, newSandbox(t, f, atoll.Config{}), historySandbox/(2*historyOutput))
+	}
+	if bytes, rows := outputIn(t, f, "true"); bytes > historyOwner+historyOwner/historyPart || bytes < historyOwner/2 || rows != 10*128 {
+		t.Errorf("%d bytes in %d rows are kept", bytes, rows)
+	}
+	if err := f.trim(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if bytes, _ := outputIn(t, f, "true"); bytes > historyOwner {
+		t.Errorf("%d bytes are kept after trimming", bytes)
+	}
+}

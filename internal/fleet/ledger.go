@@ -57,7 +57,8 @@ type ledger struct {
 	failure error            // of the last write, until one succeeds
 	used    map[string]int64 // when a token's use was last taken down
 
-	kept map[string]int // history written for a sandbox since its last trimming; the goroutine's own
+	kept   map[string]growth   // history of a sandbox since its last trimming; the goroutine's own
+	keptOf map[atoll.Owner]int // bytes of output in the history of an owner since; likewise
 }
 
 // newLedger starts a ledger. A nil log is silent.
@@ -69,7 +70,7 @@ func newLedger(s *store, now func() time.Time, log *slog.Logger) *ledger {
 	l := &ledger{
 		store: s, now: now, log: log, cancel: cancel,
 		wake: make(chan struct{}, 1), urgent: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
-		kept: make(map[string]int), used: make(map[string]int64),
+		kept: make(map[string]growth), keptOf: make(map[atoll.Owner]int), used: make(map[string]int64),
 	}
 	go l.run(ctx)
 	return l
@@ -300,7 +301,8 @@ func (l *ledger) settle(part []entry, lost int, err error) {
 type batch struct {
 	audit   rows
 	history rows
-	grown   map[string]int // rows of history, by sandbox
+	grown   map[string]growth   // history, by sandbox
+	grownOf map[atoll.Owner]int // bytes of its output, by owner
 	used    map[string]int64
 }
 
@@ -338,7 +340,7 @@ func newBatch() *batch {
 			insert: `insert into commands (sandbox, process, command, stdout, stderr, code, truncated, error, time, duration) select * from (values `,
 			suffix: `) where column1 in (select id from sandboxes)`, width: 10, // it may be forgotten by now
 		},
-		grown: make(map[string]int), used: make(map[string]int64),
+		grown: make(map[string]growth), grownOf: make(map[atoll.Owner]int), used: make(map[string]int64),
 	}
 }
 
@@ -362,6 +364,6 @@ func (l *ledger) writeBatch(ctx context.Context, part []entry, lost int) error {
 				return err
 			}
 		}
-		return errors.Join(l.trimHistory(ctx, tx, b.grown), l.trimAudit(ctx, tx, b.audit.count()))
+		return errors.Join(l.trimHistory(ctx, tx, b), l.trimAudit(ctx, tx, b.audit.count()))
 	})
 }

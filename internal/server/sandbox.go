@@ -165,6 +165,13 @@ func (s *Server) switches(api huma.API) {
 	}
 }
 
+// listHistory is what commands are asked for with.
+type listHistory struct {
+	SandboxKey
+
+	Limit int `query:"limit" minimum:"0" maximum:"1000" doc:"How many; 100 if it is not given."`
+}
+
 // memories adds what a sandbox knows of itself.
 func (s *Server) memories(api huma.API) {
 	register(s, api, huma.Operation{
@@ -179,13 +186,14 @@ func (s *Server) memories(api huma.API) {
 	})
 	register(s, api, huma.Operation{
 		OperationID: "get-sandbox-history", Method: http.MethodGet, Path: "/v1/sandboxes/{id}/history", Tags: []string{"sandboxes"},
-		Summary: "The newest commands of a sandbox, oldest first", Errors: []int{404},
-	}, func(ctx context.Context, a *fleet.Account, in *SandboxKey) (*reply[wire.List[atoll.Result]], error) {
+		Summary:     "The newest commands of a sandbox, oldest first",
+		Description: "When the newest have filled 8 MiB, older ones come without their output, and say that it is truncated.", Errors: []int{404},
+	}, func(ctx context.Context, a *fleet.Account, in *listHistory) (*reply[wire.List[atoll.Result]], error) {
 		sb, err := a.Open(ctx, in.ID)
 		if err != nil {
 			return nil, err
 		}
-		return list(atoll.History(ctx, sb))
+		return list(sb.Commands(ctx, in.Limit))
 	})
 }
 
