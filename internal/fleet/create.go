@@ -377,7 +377,7 @@ func (s *Sandbox) Fork(ctx context.Context, snapshot string, spec atoll.Spec) (a
 }
 
 func (s *Sandbox) fork(ctx context.Context, snapshot string, spec atoll.Spec) (row, error) {
-	if err := spec.Check(); err != nil {
+	if err := errors.Join(spec.Check(), ownOfFork(&spec)); err != nil {
 		return row{}, err
 	}
 	ctx, leave, err := s.f.operate(ctx)
@@ -395,11 +395,41 @@ func (s *Sandbox) fork(ctx context.Context, snapshot string, spec atoll.Spec) (r
 		return row{}, err
 	}
 	parent := s.b.known()
-	return s.f.raise(ctx, row{owner: parent.owner, cfg: inherit(parent.cfg, spec), env: parent.env}, func(ctx context.Context, _ *box, all atoll.Spec) (atoll.Sandbox, error) {
-		own := spec // what is not set, the driver takes from the first
-		own.ID, own.Name, own.Labels, own.Limits = all.ID, all.Name, all.Labels, all.Limits
+	cfg := inherit(parent.cfg, spec)
+	if err = cfg.Check(); err != nil { // both together may be too much
+		return row{}, err
+	}
+	return s.f.raise(ctx, row{owner: parent.owner, cfg: cfg, env: parent.env}, func(ctx context.Context, _ *box, all atoll.Spec) (atoll.Sandbox, error) {
+		// what is not set, the driver takes from the first
+		own := atoll.Spec{ID: all.ID, Name: all.Name, Labels: all.Labels, Env: spec.Env, Limits: all.Limits}
 		return from.Fork(ctx, snapshot, own)
 	})
+}
+
+// ownOfFork refuses what a fork can't have of its own: the driver would obey it,
+// and the registry not know.
+func ownOfFork(spec *atoll.Spec) error {
+	var errs []error
+	for _, f := range []struct {
+		field string
+		set   bool
+	}{
+		{"image", spec.Image != ""},
+		{"runtime", spec.Runtime != ""},
+		{"dir", spec.Dir != ""},
+		{"user", spec.User != ""},
+		{"requests", spec.Requests != atoll.Resources{}},
+		{"network", spec.Network.Mode != "" || len(spec.Network.Allow) > 0},
+		{"timeouts", spec.Timeouts != atoll.Timeouts{}},
+		{"mounts", len(spec.Mounts) > 0},
+		{"machine", spec.Machine != nil},
+	} {
+		if f.set {
+			err := fmt.Errorf("%w: %s: a fork has that of the sandbox that it is made of", atoll.ErrInvalid, f.field)
+			errs = append(errs, &atoll.FieldError{Field: f.field, Err: err})
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // inherit is the configuration of a fork. Its name and labels are its own.

@@ -38,3 +38,37 @@ func TestTenantsDontReachTheHost(t *testing.T) {
 		}
 	}
 }
+
+// TestForkTakesNothingTheRegistryDoesNotKnow asks for each thing that only the
+// driver would know of.
+func TestForkTakesNothingTheRegistryDoesNotKnow(t *testing.T) {
+	f := openFleet(t, Options{})
+	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
+	for field, spec := range map[string]atoll.Spec{
+		"network":  {Network: atoll.Network{Mode: atoll.NetworkOpen}},
+		"image":    {Image: "busybox"},
+		"runtime":  {Runtime: "runsc"},
+		"dir":      {Dir: "/root"},
+		"user":     {User: "0"},
+		"requests": {Requests: atoll.Resources{Memory: 1}},
+		"timeouts": {Timeouts: atoll.Timeouts{Exec: -1}},
+		"mounts":   {Mounts: []atoll.Mount{{Source: t.TempDir(), Target: "/mnt"}}},
+		"machine":  {Machine: &atoll.Machine{}},
+	} {
+		_, err := sb.Fork(t.Context(), "", spec)
+		var e *atoll.FieldError
+		if !errors.Is(err, atoll.ErrInvalid) || !errors.As(err, &e) || e.Field != field {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	allowed := atoll.Network{Allow: []string{"example.com"}}
+	if _, err := sb.Fork(t.Context(), "", atoll.Spec{Network: allowed}); !errors.Is(err, atoll.ErrInvalid) {
+		t.Errorf("one more host: %v", err)
+	}
+	own := atoll.Spec{ID: atoll.NewID(), Name: "own", Labels: map[string]string{"k": "v"}, Env: []string{"A=b"}, Limits: atoll.Resources{Memory: 64 << 20}}
+	fork, err := sb.Fork(t.Context(), "", own)
+	must(t, err)
+	if out := said(t, fork, "echo $A"); out != "b\n" || fork.ID() != own.ID {
+		t.Errorf("the fork %s says %q", fork.ID(), out)
+	}
+}
