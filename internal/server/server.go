@@ -57,6 +57,8 @@ type Server struct {
 	mu     sync.Mutex
 	served map[*http.Server]bool // guarded by mu
 	active crowd                 // requests under way, streams too
+
+	circles *circles // sessions of MCP clients
 }
 
 // New returns a server of a fleet. It serves nobody yet.
@@ -78,6 +80,7 @@ func New(opts Options) *Server {
 	for _, noun := range s.nouns() {
 		noun(s.api)
 	}
+	s.circles = s.newCircles()
 	s.mux.Handle("/mcp", s.mcpHandler())
 	return s
 }
