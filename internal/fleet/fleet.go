@@ -56,6 +56,8 @@ type Fleet struct {
 	processes *processes // commands of this process's sandboxes
 	bearers   bearers    // who bears which secret
 
+	revocations revocations // who wants to know of them
+
 	ops    turnstile     // calls that change something, and Run
 	wake   chan struct{} // the next due time has changed
 	refill chan struct{} // a pool has changed

@@ -327,6 +327,7 @@ func (a *Account) RevokeToken(ctx context.Context, key string) error {
 		err = failed("revoke token", clip(key, 64), a.f.store.write(ctx, func(tx *sql.Tx) error { return a.revoke(ctx, tx, key) }))
 	}
 	noted(err)
+	a.f.revocations.tell(ctx)
 	return err
 }
 

@@ -91,8 +91,18 @@ func (s *Server) pass(w *writer, r *http.Request, c *call) error {
 		s.mux.ServeHTTP(w, r)
 		return nil
 	}
+	before := s.bearers.now()
 	if err := s.authenticate(r, c); err != nil {
 		return err
+	}
+	if c.caller.Token != "" {
+		ctx, cancel := context.WithCancelCause(r.Context())
+		defer cancel(nil)
+		r = r.WithContext(ctx)
+		defer s.bearers.enter(ctx, c, before, func() {
+			cancel(errSpent)
+			w.cut()
+		})()
 	}
 	if err := checkForm(r); err != nil {
 		return err

@@ -170,9 +170,12 @@ var errShutdown = fmt.Errorf("%w: the server is shutting down", atoll.ErrUnavail
 
 // endedBy says why a request was ended: not by its caller, if the server is
 // shutting down.
-func (s *Server) endedBy(_ context.Context, err error) error {
+func (s *Server) endedBy(ctx context.Context, err error) error {
 	if errors.Is(err, context.Canceled) && s.life.Err() != nil {
 		return &atoll.Error{Op: "exec", Err: errShutdown}
+	}
+	if err != nil && errors.Is(context.Cause(ctx), errSpent) {
+		return &atoll.Error{Op: "exec", Err: errSpent}
 	}
 	return err
 }

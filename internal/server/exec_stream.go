@@ -149,6 +149,9 @@ func (s *Server) newExec(ctx context.Context, conn conn, sb runner, window int64
 		if s.life.Err() != nil && errors.Is(err, context.Canceled) {
 			err = &atoll.Error{Op: "exec", ID: sb.ID(), Err: errShutdown}
 		}
+		if errors.Is(context.Cause(ctx), errSpent) {
+			err = &atoll.Error{Op: "exec", ID: sb.ID(), Err: errSpent}
+		}
 		return s.problemOf(ctx, err).Problem
 	}
 	e.ctx, e.cancel = context.WithCancelCause(ctx)

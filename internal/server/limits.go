@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -259,8 +260,15 @@ type body struct {
 
 	ctl   *http.ResponseController
 	stall time.Duration
-	end   time.Time // when all of it must be there; zero: never
-	whole bool      // all of it was read
+	end   time.Time   // when all of it must be there; zero: never
+	whole bool        // all of it was read
+	over  atomic.Bool // no more of it is read
+}
+
+// cut ends the reading of the body, at any time.
+func (b *body) cut() {
+	b.over.Store(true)
+	_ = b.ctl.SetReadDeadline(time.Unix(1, 0))
 }
 
 // newBody returns the body of r, with a deadline for each read that ends with
@@ -282,10 +290,16 @@ func (b *body) Read(p []byte) (int, error) {
 		until = b.end
 	}
 	_ = b.ctl.SetReadDeadline(until) // what has no deadlines has no stalls
+	if b.over.Load() {
+		return 0, errSpent
+	}
 	n, err := b.ReadCloser.Read(p)
 	if err == io.EOF { //nolint:errorlint // as io.Reader has it
 		b.whole = true
 		_ = b.ctl.SetReadDeadline(time.Time{})
+	}
+	if b.over.Load() {
+		return n, errSpent
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return n, refuse(http.StatusRequestTimeout, "the body came too slowly")
@@ -312,6 +326,9 @@ func (b *body) leave() {
 	if !b.whole {
 		_ = b.ctl.SetReadDeadline(time.Now().Add(min(b.stall, lastRead)))
 	}
+	if b.over.Load() {
+		_ = b.ctl.SetReadDeadline(time.Unix(1, 0))
+	}
 }
 
 // writer is an answer under way: it must not stall either.
@@ -320,10 +337,24 @@ type writer struct {
 
 	ctl     *http.ResponseController
 	stall   time.Duration
-	body    *body // of the request; may be nil
-	status  int   // 0: nothing is written yet
-	written int64 // bytes
-	broken  bool  // the connection is to be broken off: the answer is not whole
+	body    *body       // of the request; may be nil
+	status  int         // 0: nothing is written yet
+	written int64       // bytes
+	broken  bool        // the connection is to be broken off: the answer is not whole
+	over    atomic.Bool // last holds
+	last    time.Time   // when it must be written
+}
+
+// cut gives an answer under way not much longer, at any time.
+func (w *writer) cut() {
+	if !w.over.Load() { // those who cut take turns
+		w.last = time.Now().Add(lastRead)
+		w.over.Store(true)
+	}
+	_ = w.ctl.SetWriteDeadline(w.last)
+	if w.body != nil {
+		w.body.cut()
+	}
 }
 
 func (s *Server) newWriter(w http.ResponseWriter, r *http.Request) *writer {
@@ -359,6 +390,9 @@ func (w *writer) Write(p []byte) (int, error) {
 	}
 	if w.stall > 0 {
 		_ = w.ctl.SetWriteDeadline(time.Now().Add(w.stall)) // what has no deadlines has no stalls
+	}
+	if w.over.Load() {
+		_ = w.ctl.SetWriteDeadline(w.last)
 	}
 	n, err := w.ResponseWriter.Write(p)
 	w.written += int64(n)

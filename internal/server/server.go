@@ -36,6 +36,7 @@ type Server struct {
 	opts    Options
 	limits  Limits
 	callers *callers
+	bearers *bearers
 	metrics *metrics
 	mux     *http.ServeMux
 	api     huma.API
@@ -72,6 +73,7 @@ func New(opts Options) *Server {
 	s.callers = newCallers(s.limits, s.metrics)
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.life, s.die = context.WithCancel(context.Background())
+	s.bearers = s.watchTokens()
 	s.mux = http.NewServeMux()
 	s.api = s.newAPI()
 	s.health(s.mux)

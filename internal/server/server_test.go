@@ -27,6 +27,7 @@ type site struct {
 	client *http.Client
 	url    string        // of the server, without a path
 	token  string        // shown with each request, if it is not empty
+	home   string        // of the fleet
 	clock  *atomic.Int64 // how far the fleet's clock goes ahead, in nanoseconds
 }
 
@@ -63,7 +64,7 @@ func newFleet(t testing.TB, opts Options) *site {
 	if opts.Log == nil && testing.Verbose() {
 		opts.Log = slog.New(slog.NewTextHandler(testLog{t}, nil))
 	}
-	s := &site{t: t, server: New(opts), fleet: f, clock: clock}
+	s := &site{t: t, server: New(opts), fleet: f, home: home, clock: clock}
 	t.Cleanup(func() {
 		if err := f.Close(context.Background()); err != nil {
 			t.Errorf("close fleet: %v", err)
