@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -46,6 +47,12 @@ func (s *Server) mcpHandler() http.Handler {
 			return
 		}
 		defer leave()
+		if r.Method == http.MethodGet { // a stream, which has no end of its own
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithCancel(ctx)
+			defer cancel()
+			defer context.AfterFunc(s.ending, cancel)()
+		}
 		r = r.Clone(ctx)
 		r.Header.Set("Authorization", "Bearer checked") // what came in this place has been looked at
 		identified.ServeHTTP(w, r)
@@ -101,6 +108,9 @@ func (s *Server) newCircles() *circles {
 				if met, begins := ctx.Value(metKey{}).(func(*sdk.ServerSession)); ok && begins {
 					met(session)
 				}
+				ctx, cancel := context.WithCancel(ctx) // a session's, which outlives requests
+				defer cancel()
+				defer context.AfterFunc(s.life, cancel)()
 				return next(ctx, method, req)
 			}
 		})
@@ -176,6 +186,33 @@ func (c *circles) room(owner atoll.Owner) error {
 		return tooMany(time.Minute, "you have %d MCP sessions: end one with DELETE, or wait until one was idle for %v", his, mcpIdle)
 	case all >= mcpSessions:
 		return tooMany(time.Minute, "the server has %d MCP sessions, which is all it takes", all)
+	}
+	return nil
+}
+
+// close ends all sessions and waits for that, but not longer than ctx.
+func (c *circles) close(ctx context.Context) error {
+	c.mu.Lock()
+	var sessions []*sdk.ServerSession
+	for _, o := range c.all {
+		for session := range o.server.Sessions() {
+			sessions = append(sessions, session)
+		}
+	}
+	c.mu.Unlock()
+	ended := make(chan struct{}, len(sessions))
+	for _, session := range sessions {
+		go func() {
+			_ = session.Close() // how its client left is nothing to tell
+			ended <- struct{}{}
+		}()
+	}
+	for range sessions {
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: a tool of an MCP session did not end in time", atoll.ErrTimeout)
+		}
 	}
 	return nil
 }

@@ -1,12 +1,14 @@
 package server
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/atoll-sandbox/atoll"
 )
@@ -108,5 +110,51 @@ func TestMCPSessionsOfAllAreBounded(t *testing.T) {
 	}
 	if _, status := s.meet(s.token); status != http.StatusTooManyRequests {
 		t.Errorf("one more than all: %d", status)
+	}
+}
+
+// TestShutdownWithMCPStream has a client hold the stream of a session, in which
+// nothing happens: the server ends at once, and its sessions with it.
+func TestShutdownWithMCPStream(t *testing.T) {
+	s := newSite(t, Options{})
+	id, _ := s.meet(s.token)
+	stream := s.speak("GET", s.token, id, "")
+	if stream.StatusCode != http.StatusOK {
+		t.Fatalf("the stream: %d", stream.StatusCode)
+	}
+	_, _ = s.meet(s.token)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := s.server.Shutdown(ctx); err != nil {
+		t.Errorf("shutdown: %v", err)
+	}
+	if _, err := io.ReadAll(stream.Body); err != nil {
+		t.Errorf("the stream was broken off: %v", err)
+	}
+	s.server.circles.mu.Lock()
+	defer s.server.circles.mu.Unlock()
+	for _, c := range s.server.circles.all {
+		if n := c.alive(); n != 0 {
+			t.Errorf("%d sessions are left", n)
+		}
+	}
+}
+
+// TestShutdownEndsAbandonedTools has a client go away while its tool works, which
+// goes on then; the end of the server is its end.
+func TestShutdownEndsAbandonedTools(t *testing.T) {
+	s := newSite(t, Options{})
+	id, _ := s.meet(s.token)
+	call := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"exec","arguments":{"command":"echo on; sleep 600"},"_meta":{"progressToken":"p"}}}`
+	resp := s.speak("POST", s.token, id, call)
+	if _, err := resp.Body.Read(make([]byte, 1)); err != nil { // of its progress: it works
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close() // the client is gone
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := s.server.Shutdown(ctx); err != nil || time.Since(begun) > lastWait {
+		t.Errorf("shutdown after %v: %v", time.Since(begun), err)
 	}
 }

@@ -97,7 +97,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	select {
 	case <-s.active.gone():
 		s.die()
-		return notOver(errors.Join(errs...))
+		return errors.Join(notOver(errors.Join(errs...)), s.farewell(ctx))
 	case <-ctx.Done():
 	}
 	s.die()
@@ -110,7 +110,14 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-s.active.gone():
 	case <-last.C:
 	}
-	return fmt.Errorf("%w: requests were broken off that had not ended in time", atoll.ErrTimeout)
+	return errors.Join(fmt.Errorf("%w: requests were broken off that had not ended in time", atoll.ErrTimeout), s.farewell(ctx))
+}
+
+// farewell ends the sessions of MCP clients, after the last request.
+func (s *Server) farewell(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWait)
+	defer cancel()
+	return s.circles.close(ctx)
 }
 
 // lastWait is how long a request that is broken off may take to notice.
