@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -38,11 +39,12 @@ func secretName(name string) bool {
 // escaping, hexadecimal and base64 write them. A nil mask hides nothing. Its
 // methods may be called at once.
 type mask struct {
-	values  []string          // the secrets themselves
-	needles map[byte][]string // every form, by its first byte, the longest first
-	longest int               // length of the longest form
-	first   [256]bool         // bytes that a form begins with
-	second  [256]bool         // and those that come next
+	values  []string  // the secrets themselves, each once
+	needles []string  // every form, sorted, each once
+	within  []int     // the longest needle that each one begins with, but for itself; -1 for none
+	longest int       // length of the longest form
+	first   [256]bool // bytes that a form begins with
+	second  [256]bool // and those that come next
 }
 
 // newMask returns the mask of a configuration and of further environment
@@ -81,30 +83,63 @@ func (m *mask) with(env []string) *mask {
 }
 
 func maskOf(values []string) *mask {
-	m := &mask{needles: make(map[byte][]string)}
-	for _, v := range values {
-		if !hideable(v) || slices.Contains(m.values, v) {
-			continue
-		}
-		m.values = append(m.values, v)
-		for _, f := range forms(v) {
-			if list := m.needles[f[0]]; !slices.Contains(list, f) {
-				m.needles[f[0]] = append(list, f)
-			}
-		}
-	}
-	if len(m.values) == 0 {
+	values = slices.DeleteFunc(slices.Clone(values), func(v string) bool { return !hideable(v) })
+	if len(values) == 0 {
 		return nil
 	}
-	for b, list := range m.needles {
-		slices.SortFunc(list, func(a, b string) int { return len(b) - len(a) })
-		m.longest = max(m.longest, len(list[0]))
-		m.first[b] = true
-		for _, f := range list {
-			m.second[f[1]] = true
+	slices.Sort(values)
+	m := &mask{values: slices.Compact(values)}
+	for _, v := range m.values {
+		m.needles = append(m.needles, forms(v)...)
+	}
+	slices.Sort(m.needles)
+	m.needles = slices.Compact(m.needles)
+	m.within = make([]int, len(m.needles))
+	for i, f := range m.needles {
+		in := i - 1 // what it begins with stands before it, and what stands between begins with that too
+		for in >= 0 && !strings.HasPrefix(f, m.needles[in]) {
+			in = m.within[in]
 		}
+		m.within[i] = in
+		m.longest = max(m.longest, len(f))
+		m.first[f[0]], m.second[f[1]] = true, true
 	}
 	return m
+}
+
+// at returns the length of the longest form that s begins with; 0 for none.
+func (m *mask) at(s string) int {
+	if len(s) < minSecret || !m.first[s[0]] || !m.second[s[1]] {
+		return 0
+	}
+	i, _ := slices.BinarySearch(m.needles, s)
+	if i < len(m.needles) && m.needles[i] == s {
+		return len(s)
+	}
+	if i--; i < 0 {
+		return 0
+	}
+	same := common(s, m.needles[i])
+	for i >= 0 && len(m.needles[i]) > same {
+		i = m.within[i]
+	}
+	if i < 0 {
+		return 0
+	}
+	return len(m.needles[i])
+}
+
+// common returns how long the beginning is that two texts share. It goes in
+// steps first: a secret may be long.
+func common(a, b string) (n int) {
+	most := min(len(a), len(b))
+	for step := 512; n+step <= most && a[n:n+step] == b[n:n+step]; {
+		n += step
+	}
+	for n < most && a[n] == b[n] {
+		n++
+	}
+	return n
 }
 
 func hideable(v string) bool {
@@ -143,18 +178,22 @@ func jsonText(v string, html bool) string {
 	return text[1 : len(text)-1]
 }
 
+// mostPasses is how often a text is gone through.
+const mostPasses = 20
+
 // text returns s with its secrets hidden.
 func (m *mask) text(s string) string {
 	if m == nil {
 		return s
 	}
-	for { // what is left may come together to another one; it gets shorter each time
+	for range mostPasses { // what is left may come together to another one
 		out, changed := m.pass(s, len(s))
 		if !changed {
 			return s
 		}
 		s = out
 	}
+	return hidden // it was made to take for ever
 }
 
 // head returns the first limit bytes of s with their secrets hidden, whole
@@ -187,21 +226,16 @@ func (m *mask) slack() int {
 
 // tail hides the beginning of a secret at the end of s.
 func (m *mask) tail(s string) string {
-	from := len(s)
-	for _, list := range m.needles {
-		for _, f := range list {
-			for n := min(len(f)-1, len(s)); n >= minSecret; n-- {
-				if strings.HasSuffix(s, f[:n]) {
-					from = min(from, len(s)-n)
-					break
-				}
-			}
+	for from := max(0, len(s)-m.longest); from <= len(s)-minSecret; from++ {
+		rest := s[from:]
+		if !m.first[rest[0]] || !m.second[rest[1]] {
+			continue
+		}
+		if i, _ := slices.BinarySearch(m.needles, rest); i < len(m.needles) && strings.HasPrefix(m.needles[i], rest) {
+			return s[:from] + hidden
 		}
 	}
-	if from == len(s) {
-		return s
-	}
-	return s[:from] + hidden
+	return s
 }
 
 // pass hides the secrets that begin before limit, and returns what comes of
@@ -218,20 +252,15 @@ func (m *mask) pass(s string, limit int) (string, bool) {
 		done = max(at, done)
 	}
 	changed := false
-	for i := 0; i+1 < len(s) && i < limit; i++ {
-		if !m.first[s[i]] || !m.second[s[i+1]] {
+	for i := range limit {
+		n := m.at(s[i:])
+		if n == 0 {
 			continue
 		}
-		for _, f := range m.needles[s[i]] {
-			if !strings.HasPrefix(s[i:], f) {
-				continue
-			}
-			if i >= end { // a new one
-				flush(i)
-			}
-			end, changed = max(end, i+len(f)), true
-			break
+		if i >= end { // a new one
+			flush(i)
 		}
+		end, changed = max(end, i+n), true
 	}
 	if !changed {
 		return s[:limit], false
@@ -245,8 +274,10 @@ func redactor(cfg atoll.Config) func(string) string { return newMask(&cfg).text 
 
 // redacted returns a configuration as it may be shown: without the values of
 // its secrets, wherever they stand.
-func redacted(cfg atoll.Config) atoll.Config {
-	m := newMask(&cfg)
+func redacted(cfg atoll.Config) atoll.Config { return newMask(&cfg).config(cfg) }
+
+// config returns the configuration that the mask is of as it may be shown.
+func (m *mask) config(cfg atoll.Config) atoll.Config {
 	secrets := make(map[string]string, len(cfg.Secrets))
 	for k := range cfg.Secrets {
 		secrets[k] = hidden
@@ -352,21 +383,53 @@ func (s *Sandbox) mask(env []string) *mask {
 	return s.b.secrets.of(s.b).with(env)
 }
 
-// veil is the mask of a box, made anew when its row is another.
+// veil is the mask of a box, and its configuration as it may be shown; made anew
+// when its row is another.
 type veil struct {
-	mu   sync.Mutex
-	turn int64 // of the row that mask is made of; guarded by mu, as mask
-	mask *mask
+	mu    sync.Mutex
+	turn  int64 // of the row that it is of; guarded by mu, as all
+	made  bool  // mask is
+	mask  *mask
+	shown *atoll.Config // nil: nobody has asked yet
 }
 
 func (v *veil) of(b *box) *mask {
+	r := b.known()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	b.mu.Lock()
-	turn, cfg := b.row.turn, b.row.cfg
-	b.mu.Unlock()
-	if v.turn != turn {
-		v.turn, v.mask = turn, newMask(&cfg)
-	}
+	v.renew(&r)
 	return v.mask
+}
+
+// renew sees to it that the mask is of the row, or of a later one. The caller
+// holds mu.
+func (v *veil) renew(r *row) {
+	if !v.made || v.turn < r.turn {
+		v.turn, v.made, v.mask, v.shown = r.turn, true, newMask(&r.cfg), nil
+	}
+}
+
+// config returns the configuration of a row of the box as it may be shown.
+func (v *veil) config(r *row) atoll.Config {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.renew(r)
+	if v.turn != r.turn { // it was read before the one that is known
+		return redacted(r.cfg)
+	}
+	if v.shown == nil {
+		cfg := v.mask.config(r.cfg)
+		v.shown = &cfg
+	}
+	cfg := r.cfg
+	cfg.Secrets, cfg.Env, cfg.Prepare = maps.Clone(v.shown.Secrets), slices.Clone(v.shown.Env), slices.Clone(v.shown.Prepare)
+	return cfg
+}
+
+// shown is the configuration of a row as it may be shown.
+func (f *Fleet) shown(r *row) atoll.Config {
+	if b := f.lookup(r.id); b != nil {
+		return b.secrets.config(r)
+	}
+	return redacted(r.cfg)
 }

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/atoll-sandbox/atoll"
 )
@@ -49,6 +50,66 @@ func TestMaskHidesWhatOverlaps(t *testing.T) {
 			t.Errorf("%q is shown as %q, want %q", text, got, want)
 		}
 	}
+}
+
+// TestManySecretsCostNoMoreEach: a body of 45,000 variables took 23 seconds. What
+// is asked of the clock is only that eight times as many don't take 64 times as long.
+func TestManySecretsCostNoMoreEach(t *testing.T) {
+	took := func(n int) time.Duration {
+		cfg := atoll.Config{}
+		for i := range n {
+			cfg.Env = append(cfg.Env, fmt.Sprintf("K%dKEY=value-%d", i, i), fmt.Sprintf("V%d=of value-%d.", i, i))
+		}
+		begin := time.Now()
+		shown := redacted(cfg)
+		d := time.Since(begin)
+		if last := len(cfg.Env) - 1; shown.Env[last] != fmt.Sprintf("V%d=of ***.", n-1) || shown.Env[last-1] != fmt.Sprintf("K%dKEY=***", n-1) {
+			t.Fatalf("the last are shown as %q", shown.Env[last-1:])
+		}
+		return d
+	}
+	const few, factor = 2000, 8
+	small := max(min(took(few), took(few), took(few)), time.Millisecond)
+	if large := took(few * factor); large > 4*factor*small {
+		t.Errorf("%d take %v, %d take %v", few, small, few*factor, large)
+	}
+}
+
+// TestNestedSecretsEnd: each time that one is hidden, another one appears.
+func TestNestedSecretsEnd(t *testing.T) {
+	m := maskOf([]string{"a***b", "hunter22"})
+	deep := strings.Repeat("a", 100_000) + "hunter22" + strings.Repeat("b", 100_000)
+	if got := m.text(deep); got != hidden {
+		t.Errorf("%d bytes are shown", len(got))
+	}
+	if got := m.text("(aaahunter22bbb)"); got != "(***)" {
+		t.Errorf("three deep: %q", got)
+	}
+}
+
+// TestTheMaskIsKeptWithTheBox and is another when the sandbox is another.
+func TestTheMaskIsKeptWithTheBox(t *testing.T) {
+	f := openFleet(t, Options{})
+	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{Secrets: map[string]string{"S": "hunter22"}})
+	m := sb.mask(nil)
+	shown := func() *atoll.Config {
+		info, err := sb.Info(t.Context())
+		must(t, err)
+		if info.Config.Secrets["S"] != hidden {
+			t.Errorf("shown: %v", info.Config.Secrets)
+		}
+		info.Config.Secrets["S"] = "changed" // it is the caller's
+		return sb.b.secrets.shown
+	}
+	first := shown()
+	if m == nil || sb.mask(nil) != m || shown() != first {
+		t.Error("it is made anew though nothing has changed")
+	}
+	must(t, sb.Stop(t.Context()))
+	if again := sb.mask(nil); again == m || again == nil {
+		t.Error("it is the same though the sandbox has changed")
+	}
+	shown()
 }
 
 func TestMaskOfWhatIsCutOff(t *testing.T) {

@@ -98,7 +98,7 @@ func (f *Filter) matches(labels map[string]string) bool {
 
 // info is all about a sandbox that the registry and this process know.
 func (f *Fleet) info(ctx context.Context, r *row) atoll.Info {
-	info := atoll.Info{Owner: r.owner, Config: redacted(r.cfg), Started: r.started}
+	info := atoll.Info{Owner: r.owner, Config: f.shown(r), Started: r.started}
 	if b := f.lookup(r.id); b != nil {
 		info.Commands = int(b.commands.Load())
 		if t := b.lastActive(f.now()); t.After(r.active) {
