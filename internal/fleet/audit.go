@@ -14,8 +14,9 @@ import (
 
 // How much audit is kept.
 const (
-	auditAge  = 90 * 24 * time.Hour
-	auditRows = 1_000_000
+	auditAge      = 90 * 24 * time.Hour
+	auditRows     = 1_000_000
+	auditPerOwner = 100_000
 )
 
 // fleetOwner is who does what the fleet does by itself.
@@ -157,6 +158,7 @@ type auditEntry struct{ atoll.Audit }
 func (e *auditEntry) size() int { return 200 + len(e.Action) + len(e.Object) + len(e.Detail) }
 
 func (e *auditEntry) add(b *batch) {
+	b.noted[e.Owner]++
 	b.audit.add(stamp(e.Time), e.Owner.App, e.Owner.User, e.Token, e.Action, e.Object, e.Detail, e.Outcome, int64(e.Duration))
 }
 
@@ -166,6 +168,11 @@ func (e *auditEntry) add(b *batch) {
 func (f *Fleet) trim(ctx context.Context) error {
 	return f.store.write(ctx, func(tx *sql.Tx) error {
 		now := f.ledger.now()
+		for table, rows := range map[string]int{"events": eventPerOwner, "audit": auditPerOwner} {
+			if err := trimOwners(ctx, tx, table, rows); err != nil {
+				return err
+			}
+		}
 		if err := trimRows(ctx, tx, "events", now.Add(-eventAge), eventRows); err != nil {
 			return err
 		}
@@ -179,16 +186,75 @@ func (f *Fleet) trim(ctx context.Context) error {
 	})
 }
 
-// trimRows keeps the newest rows of a table whose ids grow with time.
+// trimRows keeps the newest rows of a table whose ids grow with time. They are
+// counted: what was trimmed of one owner leaves room for the others.
 func trimRows(ctx context.Context, tx *sql.Tx, table string, oldest time.Time, rows int64) error {
-	text := fmt.Sprintf(`delete from %[1]s where id <= (select max(id) - ? from %[1]s)
+	var n int64
+	if err := tx.QueryRowContext(ctx, "select count(*) from "+table).Scan(&n); err != nil {
+		return err
+	}
+	text := fmt.Sprintf(`delete from %[1]s where id < coalesce((select id from %[1]s order by id limit 1 offset ?), 0)
 		or id < coalesce((select id from %[1]s where time >= ? order by id limit 1), (select max(id) from %[1]s))`, table)
-	_, err := tx.ExecContext(ctx, text, rows, stamp(oldest))
+	_, err := tx.ExecContext(ctx, text, max(0, n-rows), stamp(oldest))
 	return err
 }
 
-// trimAudit trims the audit when another thousand rows are full.
-func (l *ledger) trimAudit(ctx context.Context, tx *sql.Tx, added int) error {
+// trimOwner keeps the newest rows of an owner, so that nobody can push out
+// others' records.
+func trimOwner(ctx context.Context, tx *sql.Tx, table string, o atoll.Owner, rows int) error {
+	text := fmt.Sprintf(`delete from %[1]s where app = ?1 and user = ?2
+		and id <= (select id from %[1]s where app = ?1 and user = ?2 order by id desc limit 1 offset ?3)`, table)
+	_, err := tx.ExecContext(ctx, text, o.App, o.User, rows)
+	return err
+}
+
+// trimOwners keeps the newest rows of every owner.
+func trimOwners(ctx context.Context, tx *sql.Tx, table string, rows int) error {
+	list, err := owners(ctx, tx, fmt.Sprintf(`select app, user from %s group by app, user having count(*) > ?`, table), rows)
+	if err != nil {
+		return err
+	}
+	for _, o := range list {
+		if err := trimOwner(ctx, tx, table, o, rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// owners returns those that a query finds.
+func owners(ctx context.Context, q querier, text string, args ...any) (list []atoll.Owner, err error) {
+	rows, err := q.QueryContext(ctx, text, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var o atoll.Owner
+		if err := rows.Scan(&o.App, &o.User); err != nil {
+			return nil, err
+		}
+		list = append(list, o)
+	}
+	return list, rows.Err()
+}
+
+// trimAudit trims the audit of an owner when another thousand of its calls are
+// noted, and all of it when another thousand rows are full.
+func (l *ledger) trimAudit(ctx context.Context, tx *sql.Tx, b *batch) error {
+	if len(l.noted) > 10_000 {
+		clear(l.noted)
+	}
+	for o, n := range b.noted {
+		if l.noted[o] += n; l.noted[o] < 1000 {
+			continue
+		}
+		if err := trimOwner(ctx, tx, "audit", o, auditPerOwner); err != nil {
+			return err
+		}
+		delete(l.noted, o)
+	}
+	added := b.audit.count()
 	if added == 0 {
 		return nil
 	}

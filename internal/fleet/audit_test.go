@@ -173,18 +173,12 @@ func TestAuditIsBounded(t *testing.T) {
 	if n := len(auditOf(t, a, AuditFilter{Limit: 1000})); n != 1000 {
 		t.Errorf("%d entries, want 1000", n)
 	}
-	err := f.store.write(t.Context(), func(tx *sql.Tx) error {
-		_, err := tx.Exec("update audit set id = id + ? where object = '999'", auditRows)
-		return err
-	})
+	err := f.store.write(t.Context(), func(tx *sql.Tx) error { return trimRows(t.Context(), tx, "audit", c.now().Add(-auditAge), 7) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.trim(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if n := len(auditOf(t, a, AuditFilter{Limit: 1000})); n != 1 {
-		t.Errorf("%d entries of the newest million, want 1", n)
+	if list := auditOf(t, a, AuditFilter{Limit: 1000}); len(list) != 7 || list[0].Object != "999" {
+		t.Errorf("%d entries are kept of the newest 7: %+v", len(list), list)
 	}
 }
 
@@ -201,5 +195,47 @@ func TestAnAuditedNameIsBounded(t *testing.T) {
 	}
 	if n := (&auditEntry{Audit: e}).size(); n < 2*auditName+auditDetail {
 		t.Errorf("it is counted as %d bytes", n)
+	}
+}
+
+// TestNobodyPushesOutOthersAudit has one owner with more calls than are kept of
+// one, between another's.
+func TestNobodyPushesOutOthersAudit(t *testing.T) {
+	f := memoryFleet(t, "", nil)
+	admin := f.For(LocalCaller())
+	a := f.For(Caller{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}})
+	admin.audited("victim", "", "")(nil)
+	auditOf(t, admin, AuditFilter{})
+	fill := func() {
+		t.Helper()
+		if err := f.store.write(t.Context(), func(tx *sql.Tx) error {
+			_, err := tx.Exec(`with recursive n (i) as (select 1 union all select i + 1 from n where i < ?)
+				insert into audit (time, app, user, action, outcome, duration) select ?, ?, ?, 'x', 'ok', 1 from n`, auditPerOwner, stamp(f.now()), alice.App, alice.User)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	count := func() (mine, others int) {
+		t.Helper()
+		auditOf(t, admin, AuditFilter{})
+		if err := f.store.db.QueryRow(`select sum(user = ?1), sum(user <> ?1) from audit`, alice.User).Scan(&mine, &others); err != nil {
+			t.Fatal(err)
+		}
+		return mine, others
+	}
+	fill()
+	for range 1000 {
+		a.audited("y", "", "")(nil)
+	}
+	if mine, others := count(); mine < auditPerOwner || mine >= auditPerOwner+1000 || others != 1 {
+		t.Errorf("%d of one, %d of others", mine, others)
+	}
+	fill()
+	if err := f.trim(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if mine, others := count(); mine != auditPerOwner || others != 1 {
+		t.Errorf("after trimming %d of one, %d of others", mine, others)
 	}
 }

@@ -19,11 +19,14 @@ const (
 	eventRows = 100_000
 	eventPage = 256                    // read at once
 	eventTick = 200 * time.Millisecond // between looks for those of other processes
+
+	eventPerOwner = 10_000
 )
 
 // EventsLost is the type of the event that a listener gets in place of those
 // that it asked for and that are no longer kept: Data says "from" and "to"
-// which ID.
+// which ID. Who listens to all owners is not told of those that one owner had
+// too many of.
 const EventsLost = "events.lost"
 
 // EventFilter says which events are wanted. The zero EventFilter means all of
@@ -81,7 +84,11 @@ func (f *Fleet) emit(ctx context.Context, tx *sql.Tx, e atoll.Event) error {
 	if err != nil {
 		return fmt.Errorf("event %s: %w", e.Type, err)
 	}
-	if id, err := res.LastInsertId(); err != nil || id%1000 != 0 {
+	id, err := res.LastInsertId()
+	if err == nil && id%100 == 0 {
+		err = trimOwner(ctx, tx, "events", e.Owner, eventPerOwner)
+	}
+	if err != nil || id%1000 != 0 {
 		return err
 	}
 	return trimRows(ctx, tx, "events", f.feed.now().Add(-eventAge), eventRows)
@@ -272,6 +279,9 @@ func (q *query) next(ctx context.Context, db *sql.DB) (page []atoll.Event, more 
 	if gone < 0 {
 		gone = newest
 	}
+	if gone, err = q.gone(ctx, tx, gone); err != nil {
+		return nil, false, err
+	}
 	page = q.begin(newest, gone)
 	rows, err := q.read(ctx, tx, newest)
 	if err != nil {
@@ -286,6 +296,29 @@ func (q *query) next(ctx context.Context, db *sql.DB) (page []atoll.Event, more 
 	return page, false, nil
 }
 
+// gone is up to where nothing of what the listener may see is kept: further
+// than for all, if its owner has had so many events that the oldest were dropped.
+func (q *query) gone(ctx context.Context, tx *sql.Tx, gone int64) (int64, error) {
+	after := q.after
+	if !q.begun {
+		after = q.filter.After
+	}
+	if q.filter.AllOwners || after <= 0 {
+		return gone, nil
+	}
+	var first int64
+	err := tx.QueryRowContext(ctx, `select coalesce(min(id), 0) from events where app = ? and user = ?`, q.owner.App, q.owner.User).Scan(&first)
+	if err != nil || first <= after+1 || first <= gone+1 {
+		return gone, err
+	}
+	var full bool
+	err = tx.QueryRowContext(ctx, `select exists (select 1 from events where app = ? and user = ? limit 1 offset ?)`, q.owner.App, q.owner.User, eventPerOwner-1).Scan(&full)
+	if err != nil || !full {
+		return gone, err
+	}
+	return first - 1, nil
+}
+
 // begin brings the listener to where it can read from, and returns what is to
 // be told of a gap, if there is one.
 func (q *query) begin(newest, gone int64) []atoll.Event {
@@ -298,7 +331,7 @@ func (q *query) begin(newest, gone int64) []atoll.Event {
 			q.after = gone
 		}
 	}
-	from, to, why := q.after+1, gone, "events are kept for 7 days"
+	from, to, why := q.after+1, gone, "events are kept for 7 days, and the newest 10,000 of an owner"
 	switch {
 	case q.after > newest: // a registry that began anew
 		from, to, why = 1, gone, "the registry is a new one"

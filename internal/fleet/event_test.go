@@ -310,7 +310,7 @@ func TestEventsAreBounded(t *testing.T) {
 	f := memoryFleet(t, "", nil)
 	err := f.store.write(t.Context(), func(tx *sql.Tx) error {
 		_, err := tx.Exec(`with recursive n (i) as (select 1 union all select i + 1 from n where i < ?)
-			insert into events (time, type, app, user, object) select ?, 'x', 'local', 'local', 'o' from n`, eventRows+999, stamp(f.now()))
+			insert into events (time, type, app, user, object) select ?, 'x', 'local', 'u' || i % 20, 'o' from n`, eventRows+999, stamp(f.now()))
 		return err
 	})
 	if err != nil {
@@ -320,5 +320,33 @@ func TestEventsAreBounded(t *testing.T) {
 	var n, oldest int64
 	if err := f.store.db.QueryRow("select count(*), min(id) from events").Scan(&n, &oldest); err != nil || n != eventRows || oldest != 1001 {
 		t.Errorf("%d rows from %d on, %v", n, oldest, err)
+	}
+}
+
+// TestNobodyPushesOutOthersEvents has one owner with more events than are kept of
+// all, after another's.
+func TestNobodyPushesOutOthersEvents(t *testing.T) {
+	f := memoryFleet(t, "", nil)
+	a := f.For(Caller{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}})
+	b := f.For(Caller{Owner: bob, Scopes: []atoll.Scope{atoll.ScopeRead}})
+	happen(t, f, atoll.Event{Owner: bob, Type: "x", Name: "victim"}, atoll.Event{Owner: alice, Type: "x"})
+	err := f.store.write(t.Context(), func(tx *sql.Tx) error {
+		_, err := tx.Exec(`with recursive n (i) as (select 1 union all select i + 1 from n where i < ?)
+			insert into events (time, type, app, user, object) select ?, 'x', ?, ?, 'o' from n`, eventRows+997, stamp(f.now()), alice.App, alice.User)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	happen(t, f, atoll.Event{Owner: alice, Type: "x"}) // the thousandth
+	if got := names(kept(t, b, EventFilter{})); got != "victim" {
+		t.Errorf("%q is kept", got)
+	}
+	list := kept(t, a, EventFilter{After: 2})
+	if len(list) != 1+eventPerOwner || list[0].Type != EventsLost || list[0].Data["from"] != "3" || list[0].Data["to"] != fmt.Sprint(eventRows+1000-eventPerOwner) || list[1].ID != list[0].ID+1 {
+		t.Errorf("%d events, the first is %+v", len(list), list[0])
+	}
+	if list := kept(t, b, EventFilter{After: 1}); len(list) != 0 {
+		t.Errorf("the other is told of a gap: %+v", list)
 	}
 }

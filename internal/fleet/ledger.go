@@ -59,6 +59,7 @@ type ledger struct {
 
 	kept   map[string]growth   // history of a sandbox since its last trimming; the goroutine's own
 	keptOf map[atoll.Owner]int // bytes of output in the history of an owner since; likewise
+	noted  map[atoll.Owner]int // calls of an owner in the audit since; likewise
 }
 
 // newLedger starts a ledger. A nil log is silent.
@@ -70,7 +71,7 @@ func newLedger(s *store, now func() time.Time, log *slog.Logger) *ledger {
 	l := &ledger{
 		store: s, now: now, log: log, cancel: cancel,
 		wake: make(chan struct{}, 1), urgent: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
-		kept: make(map[string]growth), keptOf: make(map[atoll.Owner]int), used: make(map[string]int64),
+		kept: make(map[string]growth), keptOf: make(map[atoll.Owner]int), noted: make(map[atoll.Owner]int), used: make(map[string]int64),
 	}
 	go l.run(ctx)
 	return l
@@ -303,6 +304,7 @@ type batch struct {
 	history rows
 	grown   map[string]growth   // history, by sandbox
 	grownOf map[atoll.Owner]int // bytes of its output, by owner
+	noted   map[atoll.Owner]int // rows of audit, by owner
 	used    map[string]int64
 }
 
@@ -340,7 +342,7 @@ func newBatch() *batch {
 			insert: `insert into commands (sandbox, process, command, stdout, stderr, code, truncated, error, time, duration) select * from (values `,
 			suffix: `) where column1 in (select id from sandboxes)`, width: 10, // it may be forgotten by now
 		},
-		grown: make(map[string]growth), grownOf: make(map[atoll.Owner]int), used: make(map[string]int64),
+		grown: make(map[string]growth), grownOf: make(map[atoll.Owner]int), noted: make(map[atoll.Owner]int), used: make(map[string]int64),
 	}
 }
 
@@ -364,6 +366,6 @@ func (l *ledger) writeBatch(ctx context.Context, part []entry, lost int) error {
 				return err
 			}
 		}
-		return errors.Join(l.trimHistory(ctx, tx, b), l.trimAudit(ctx, tx, b.audit.count()))
+		return errors.Join(l.trimHistory(ctx, tx, b), l.trimAudit(ctx, tx, b))
 	})
 }
