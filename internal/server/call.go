@@ -107,7 +107,7 @@ func (s *Server) pass(w *writer, r *http.Request, c *call) error {
 	if err := checkForm(r); err != nil {
 		return err
 	}
-	done, err := s.callers.admit(c, r)
+	done, err := s.callers.admit(c)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limits bound what one caller can take. 0 means the default, negative none.
+// Limits bound what one caller can take: an owner, with all tokens that he has.
+// 0 means the default, negative none. The people of this machine, without a
+// token, are one caller more, who has no rate.
 type Limits struct {
 	Rate        float64 // requests per second of one caller; 0: 1,000
 	Burst       int     // that may come at once; 0: twice the rate
@@ -142,7 +144,7 @@ type callers struct {
 	metrics *metrics
 
 	mu      sync.Mutex
-	known   map[string]*tally        // by token, guarded by mu
+	known   map[string]*tally        // by owner, guarded by mu
 	guesses map[string]*rate.Limiter // of wrong tokens, by address, guarded by mu
 }
 
@@ -150,25 +152,39 @@ type callers struct {
 type tally struct {
 	rate  *rate.Limiter
 	under int // way
+
 }
 
 func newCallers(l Limits, m *metrics) *callers {
 	return &callers{limits: l, metrics: m, known: make(map[string]*tally), guesses: make(map[string]*rate.Limiter)}
 }
 
-// admit counts a request in, or says when to come again.
-func (c *callers) admit(who *call, _ *http.Request) (done func(), err error) {
-	if who.local && who.caller.Token == "" {
-		return func() {}, nil
+// ofMachine is the name of those who need no token; no owner has it.
+const ofMachine = ""
+
+// of returns the tally of a caller. It is called with mu held.
+func (c *callers) of(who *call) *tally {
+	name := ofMachine
+	if who.caller.Token != "" {
+		name = who.caller.Owner.String()
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	t := c.known[who.caller.Token]
+	t := c.known[name]
 	if t == nil {
 		c.forget()
 		t = &tally{rate: c.newRate()}
-		c.known[who.caller.Token] = t
+		if name == ofMachine {
+			t.rate.SetLimit(rate.Inf)
+		}
+		c.known[name] = t
 	}
+	return t
+}
+
+// admit counts a request in, or says when to come again.
+func (c *callers) admit(who *call) (done func(), err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.of(who)
 	if c.limits.Concurrent > 0 && t.under >= c.limits.Concurrent {
 		c.metrics.refused.WithLabelValues("concurrent").Inc()
 		return nil, tooMany(time.Second, "%d requests are under way: wait until one has ended", t.under)

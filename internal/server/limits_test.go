@@ -31,6 +31,10 @@ func TestRate(t *testing.T) {
 	}
 	s.token = other
 	s.want(http.StatusOK, nil, "GET", "/v1/quota", "")
+	s.token = s.newToken(atoll.Local, atoll.ScopeRead)
+	if a := s.do("GET", "/v1/quota", ""); a.status != http.StatusTooManyRequests {
+		t.Errorf("a new token brings a new rate: %d %s", a.status, a.body)
+	}
 	s.token = admin
 	s.want(http.StatusTooManyRequests, nil, "GET", "/v1/quota", "")
 }
@@ -42,6 +46,12 @@ func TestConcurrent(t *testing.T) {
 	_, two := s.follow("/v1/events")
 	defer two()
 	s.want(http.StatusTooManyRequests, nil, "GET", "/v1/quota", "")
+	admin := s.token
+	s.token = s.newToken(atoll.Local, atoll.ScopeRead)
+	if a := s.do("GET", "/v1/quota", ""); a.status != http.StatusTooManyRequests {
+		t.Errorf("a new token brings new requests: %d %s", a.status, a.body)
+	}
+	s.token = admin
 	one()
 	for s.do("GET", "/v1/quota", "").status != http.StatusOK { // until its end is noticed
 		if t.Context().Err() != nil {
@@ -56,8 +66,8 @@ func TestManyCallers(t *testing.T) {
 	s := newFleet(t, Options{})
 	c := s.server.callers
 	busy := &call{}
-	busy.caller.Token = "busy"
-	done, err := c.admit(busy, nil)
+	busy.caller.Token, busy.caller.Owner = "t", atoll.Owner{App: "is", User: "busy"}
+	done, err := c.admit(busy)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +79,7 @@ func TestManyCallers(t *testing.T) {
 			t.Fatalf("%d callers are remembered", len(c.known))
 		}
 	}
-	if c.known["busy"].under != 1 {
+	if c.known["is/busy"].under != 1 {
 		t.Error("who is busy was forgotten")
 	}
 	c.mu.Unlock()
@@ -84,9 +94,9 @@ func TestCallersAtOnce(t *testing.T) {
 	for i := range 8 {
 		wg.Go(func() {
 			who := &call{}
-			who.caller.Token = string(rune('a' + i%2))
+			who.caller.Token, who.caller.Owner = "t", atoll.Owner{App: "a", User: string(rune('a' + i%2))}
 			for range 1000 {
-				leave, err := c.admit(who, nil)
+				leave, err := c.admit(who)
 				if err != nil {
 					t.Error(err)
 					return
@@ -96,9 +106,9 @@ func TestCallersAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	for token, tally := range c.known {
+	for owner, tally := range c.known {
 		if tally.under != 0 {
-			t.Errorf("%d requests of %s are still under way", tally.under, token)
+			t.Errorf("%d requests of %s are still under way", tally.under, owner)
 		}
 	}
 }
