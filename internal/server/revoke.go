@@ -37,6 +37,9 @@ type bearers struct {
 // watchTokens ends what revoked tokens let in, until the server ends.
 func (s *Server) watchTokens() *bearers {
 	b := &bearers{fleet: s.fleet, log: s.log, life: s.life, crowd: &s.active, calls: make(map[*call]func())}
+	if s.fleet == nil { // there are documents only, and no tokens
+		return b
+	}
 	forget := s.fleet.OnRevoked(func(ctx context.Context) {
 		b.mu.Lock()
 		b.told++
