@@ -2,6 +2,7 @@ package atoll_test
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -36,6 +37,39 @@ func TestNothingPassesTheBounds(t *testing.T) {
 	bounded(t, "timeouts.exec", atoll.Config{Spec: atoll.Spec{Timeouts: atoll.Timeouts{Exec: math.MaxInt64}}})
 	bounded(t, "timeouts.transfer", atoll.Config{Spec: atoll.Spec{Timeouts: atoll.Timeouts{Transfer: math.MaxInt64}}})
 	bounded(t, "lifecycle.ttl", atoll.Config{Lifecycle: atoll.Lifecycle{TTL: math.MaxInt64}})
+}
+
+// TestNoEnvironmentIsEndless: 45,000 secrets fit into one body.
+func TestNoEnvironmentIsEndless(t *testing.T) {
+	variables := func(n int) (list []string, secrets map[string]string) {
+		secrets = make(map[string]string)
+		for i := range n {
+			name := fmt.Sprintf("K%dKEY", i)
+			list, secrets[name] = append(list, name+"=value"), "value"
+		}
+		return list, secrets
+	}
+	large := "A=" + strings.Repeat("x", 256<<10-2)
+	half, more := variables(500)
+	thousand, _ := variables(1000)
+	for _, cfg := range []atoll.Config{{Spec: atoll.Spec{Env: thousand}}, {Spec: atoll.Spec{Env: half}, Secrets: more}, {Spec: atoll.Spec{Env: []string{large}}}} {
+		cmd := atoll.Cmd{Shell: "env", Env: cfg.Env}
+		if err := errors.Join(cfg.Check(), cmd.Check()); err != nil {
+			t.Error(err)
+		}
+	}
+	many, secrets := variables(45_000)
+	for _, env := range [][]string{many, {large, "B="}, append(thousand[:1000:1000], "malformed")} {
+		bounded(t, "env", atoll.Config{Spec: atoll.Spec{Env: env}})
+		cmd := atoll.Cmd{Shell: "env", Env: env}
+		if err := cmd.Check(); !errors.Is(err, atoll.ErrInvalid) || len(err.Error()) > 1000 {
+			t.Errorf("a command with %d: %.100v", len(env), err)
+		}
+	}
+	bounded(t, "secrets", atoll.Config{Secrets: secrets})
+	bounded(t, "secrets", atoll.Config{Secrets: map[string]string{"S": large}})
+	more["ONE"] = "more"
+	bounded(t, "secrets", atoll.Config{Spec: atoll.Spec{Env: half}, Secrets: more})
 }
 
 // bounded checks that a configuration is refused for one field, and says which.

@@ -137,11 +137,7 @@ func (c *Config) Check() error {
 	errs = append(errs, checkTimes(map[string]time.Duration{
 		"lifecycle.idle": c.Lifecycle.Idle, "lifecycle.ttl": c.Lifecycle.TTL, "lifecycle.lifetime": c.Lifecycle.Lifetime,
 	})...)
-	for k, v := range c.Secrets {
-		if k == "" || strings.ContainsAny(k, "=\x00") || strings.IndexByte(v, 0) >= 0 {
-			bad("secrets", "secrets %q: the name must not be empty or hold '=', and neither may hold NUL bytes", k)
-		}
-	}
+	errs = append(errs, c.checkSecrets()...)
 	errs = append(errs, c.checkWorkspaces()...)
 	for i := range c.Prepare {
 		errs = append(errs, c.Prepare[i].check(i)...)
@@ -164,6 +160,22 @@ func unwrapAll(err error) []error {
 		return list
 	}
 	return []error{err}
+}
+
+func (c *Config) checkSecrets() []error {
+	if len(c.Secrets) == 0 || tooMuchEnv("env", c.Env, nil) != nil {
+		return nil // none, or that is said already
+	}
+	if err := tooMuchEnv("secrets", c.Env, c.Secrets); err != nil {
+		return []error{err}
+	}
+	var errs []error
+	for k, v := range c.Secrets {
+		if k == "" || strings.ContainsAny(k, "=\x00") || strings.IndexByte(v, 0) >= 0 {
+			errs = append(errs, mistake("secrets", "secrets %q: the name must not be empty or hold '=', and neither may hold NUL bytes", k))
+		}
+	}
+	return errs
 }
 
 func (c *Config) checkWorkspaces() []error {

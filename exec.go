@@ -95,6 +95,9 @@ func (c *Cmd) Check() error {
 	if strings.IndexByte(c.Shell, 0) >= 0 {
 		bad("shell", "Shell holds a NUL byte, which no shell can be given")
 	}
+	if err := tooMuchEnv("env", c.Env, nil); err != nil {
+		return invalid(append(errs, err))
+	}
 	for i, e := range c.Env {
 		if k, _, ok := strings.Cut(e, "="); !ok || k == "" || strings.IndexByte(e, 0) >= 0 {
 			bad(fmt.Sprintf("env[%d]", i), "Env[%d] is %q: it must be NAME=VALUE without NUL bytes", i, e)

@@ -123,11 +123,7 @@ func (s *Spec) Check() error {
 	if s.Dir != "" && !strings.HasPrefix(s.Dir, "/") {
 		bad("dir", "dir %q: must be absolute", s.Dir)
 	}
-	for i, e := range s.Env {
-		if k, _, ok := strings.Cut(e, "="); !ok || k == "" || strings.IndexByte(e, 0) >= 0 {
-			bad(fmt.Sprintf("env[%d]", i), "env[%d] %q: must be NAME=VALUE without NUL bytes", i, e)
-		}
-	}
+	errs = append(errs, checkEnv(s.Env)...)
 	for k := range s.Labels {
 		if k == "" || strings.ContainsAny(k, "=\x00\n") {
 			bad("labels", "label %q: the name must not be empty or hold '=' or a newline", k)
@@ -187,6 +183,42 @@ func checkAmounts(of string, r Resources) []error {
 		}
 	}
 	return errs
+}
+
+// What environments hold at most, secrets included.
+const (
+	mostEnv      = 1000      // variables
+	mostEnvBytes = 256 << 10 // of all together
+)
+
+// checkEnv reports variables that no command can be given, or that they are too
+// many, and then nothing else of them.
+func checkEnv(env []string) []error {
+	if err := tooMuchEnv("env", env, nil); err != nil {
+		return []error{err}
+	}
+	var errs []error
+	for i, e := range env {
+		if k, _, ok := strings.Cut(e, "="); !ok || k == "" || strings.IndexByte(e, 0) >= 0 {
+			errs = append(errs, mistake(fmt.Sprintf("env[%d]", i), "env[%d] %q: must be NAME=VALUE without NUL bytes", i, e))
+		}
+	}
+	return errs
+}
+
+// tooMuchEnv reports an environment that is too large, as a mistake in a field.
+func tooMuchEnv(field string, env []string, secrets map[string]string) error {
+	bytes := 0
+	for _, e := range env {
+		bytes += len(e)
+	}
+	for k, v := range secrets {
+		bytes += len(k) + len("=") + len(v)
+	}
+	if n := len(env) + len(secrets); n > mostEnv || bytes > mostEnvBytes {
+		return mistake(field, "%s: %d variables of %d bytes, secrets included: must be at most %d of together %d bytes", field, n, bytes, mostEnv, mostEnvBytes)
+	}
+	return nil
 }
 
 // checkOrder reports requests that pass their limits.
