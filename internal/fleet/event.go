@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -20,7 +21,9 @@ const (
 	eventPage = 256                    // read at once
 	eventTick = 200 * time.Millisecond // between looks for those of other processes
 
-	eventPerOwner = 10_000
+	eventPerOwner  = 10_000
+	eventTypes     = 32 // of a filter
+	eventFollowers = 64 // of an owner
 )
 
 // EventsLost is the type of the event that a listener gets in place of those
@@ -34,7 +37,7 @@ const EventsLost = "events.lost"
 type EventFilter struct {
 	After     int64     // those with a higher ID; of what is no longer kept EventsLost tells; negative: only new ones
 	Since     time.Time // those not older
-	Types     []string  // "sandbox.running", "sandbox.*"; any of them
+	Types     []string  // "sandbox.running", "sandbox.*"; any of them, at most 32
 	Object    string    // of one sandbox (id or name) or workspace
 	AllOwners bool      // needs ScopeAdmin
 }
@@ -54,16 +57,30 @@ func (a *Account) Events(ctx context.Context, filter EventFilter, follow Follow,
 	if err := a.need("events", scope); err != nil {
 		return err
 	}
-	for i, t := range filter.Types {
-		if t == "" || strings.Trim(t, "abcdefghijklmnopqrstuvwxyz_.*") != "" {
-			return &atoll.Error{Op: "events", Err: fmt.Errorf("%w: types[%d] %q: must be a type such as sandbox.running, or sandbox.*", atoll.ErrInvalid, i, t)}
-		}
+	if err := checkTypes(filter.Types); err != nil {
+		return &atoll.Error{Op: "events", Err: err}
 	}
 	q := query{filter: filter, owner: a.caller.Owner}
 	if !follow {
 		return a.f.feed.tell(ctx, &q, fn)
 	}
 	return a.f.feed.follow(ctx, &q, fn)
+}
+
+// checkTypes reports every mistake in the types of a filter. A star is only at
+// the end: others could make one look at an event take very long.
+func checkTypes(types []string) error {
+	if len(types) > eventTypes {
+		return fmt.Errorf("%w: %d types: a filter has at most %d", atoll.ErrInvalid, len(types), eventTypes)
+	}
+	var errs []error
+	for i, t := range types {
+		prefix, all := strings.CutSuffix(t, ".*")
+		if prefix == "" || strings.Trim(prefix, "abcdefghijklmnopqrstuvwxyz_.") != "" || !all && strings.HasSuffix(t, ".") {
+			errs = append(errs, fmt.Errorf("%w: types[%d] %q: must be a type such as sandbox.running, or all that begin alike, as sandbox.*", atoll.ErrInvalid, i, clip(t, 64)))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // emit takes an event down in the transaction of what it tells of: listeners,
@@ -104,15 +121,16 @@ type feed struct {
 	all   sync.WaitGroup // followers
 
 	mu        sync.Mutex
-	followers int                // guarded by mu, as all below
-	news      chan struct{}      // closed when there are new events, and replaced
-	cancel    context.CancelFunc // ends the goroutine
-	ended     chan struct{}      // closed when it has
+	followers int                           // guarded by mu, as all below
+	of        map[atoll.Owner]int           // followers of an owner
+	news      map[atoll.Owner]chan struct{} // closed when there are new events of an owner (none: of any), and removed
+	cancel    context.CancelFunc            // ends the goroutine
+	ended     chan struct{}                 // closed when it has
 	closed    bool
 }
 
 func newFeed(s *store, now func() time.Time) *feed {
-	return &feed{store: s, now: now, hint: make(chan struct{}, 1), end: make(chan struct{}), news: make(chan struct{})}
+	return &feed{store: s, now: now, hint: make(chan struct{}, 1), end: make(chan struct{}), of: make(map[atoll.Owner]int), news: make(map[atoll.Owner]chan struct{})}
 }
 
 // committed tells the feed that this process has changed the registry. It costs
@@ -138,14 +156,18 @@ func (d *feed) close(ctx context.Context) error {
 	}
 }
 
-// join counts a follower in; the first starts the goroutine.
-func (d *feed) join() error {
+// join counts a follower of an owner's in; the first starts the goroutine.
+func (d *feed) join(o atoll.Owner) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
 		return errFeedClosed
 	}
+	if d.of[o] >= eventFollowers {
+		return &atoll.Error{Op: "events", Err: fmt.Errorf("%w: %s follows events %d times at once, and more it may not: end some", atoll.ErrQuota, o, eventFollowers)}
+	}
 	d.all.Add(1)
+	d.of[o]++
 	d.followers++
 	if d.followers > 1 {
 		return nil
@@ -159,10 +181,16 @@ func (d *feed) join() error {
 var errFeedClosed = &atoll.Error{Op: "events", Err: fmt.Errorf("%w: the fleet is closed", atoll.ErrUnavailable)}
 
 // leave counts a follower out; the last ends the goroutine and waits for it.
-func (d *feed) leave() {
+func (d *feed) leave(o atoll.Owner) {
 	defer d.all.Done()
 	d.mu.Lock()
 	d.followers--
+	if d.of[o]--; d.of[o] == 0 {
+		delete(d.of, o)
+	}
+	if d.followers == 0 {
+		clear(d.news)
+	}
 	last, cancel, ended := d.followers == 0, d.cancel, d.ended
 	d.mu.Unlock()
 	if last {
@@ -171,7 +199,7 @@ func (d *feed) leave() {
 	}
 }
 
-// watch wakes the followers when there are new events.
+// watch wakes the followers when there are new events of theirs.
 func (d *feed) watch(ctx context.Context, ended chan<- struct{}) {
 	defer close(ended)
 	tick := time.NewTicker(eventTick)
@@ -180,11 +208,11 @@ func (d *feed) watch(ctx context.Context, ended chan<- struct{}) {
 	for {
 		n, err := d.newest(ctx)
 		if err == nil && n != last {
-			last = n
-			d.mu.Lock()
-			close(d.news)
-			d.news = make(chan struct{})
-			d.mu.Unlock()
+			var list []atoll.Owner
+			if list, err = d.whose(ctx, last, n); err == nil {
+				last = n
+				d.wakeUp(list)
+			}
 		}
 		select {
 		case <-tick.C:
@@ -204,20 +232,56 @@ func (d *feed) newest(ctx context.Context) (int64, error) {
 	return n, err
 }
 
-// changed returns the channel that is closed when there are new events.
-func (d *feed) changed() <-chan struct{} {
+// whose returns the owners of the events between two IDs; none if it may be
+// everybody.
+func (d *feed) whose(ctx context.Context, last, newest int64) ([]atoll.Owner, error) {
+	if last == 0 || newest < last {
+		return nil, nil
+	}
+	return owners(ctx, d.store.db, `select distinct app, user from events where id > ? and id <= ?`, last, newest)
+}
+
+// wakeUp wakes the followers of some owners, or if there are none of all.
+func (d *feed) wakeUp(list []atoll.Owner) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.news
+	if len(list) == 0 {
+		for _, news := range d.news {
+			close(news)
+		}
+		clear(d.news)
+		return
+	}
+	for _, o := range append(list, atoll.Owner{}) {
+		if news := d.news[o]; news != nil {
+			close(news)
+			delete(d.news, o)
+		}
+	}
+}
+
+// changed returns the channel that is closed when there are new events of an
+// owner's, or of anybody's.
+func (d *feed) changed(o atoll.Owner) <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.news[o] == nil {
+		d.news[o] = make(chan struct{})
+	}
+	return d.news[o]
 }
 
 func (d *feed) follow(ctx context.Context, q *query, fn func(atoll.Event) error) error {
-	if err := d.join(); err != nil {
+	if err := d.join(q.owner); err != nil {
 		return err
 	}
-	defer d.leave()
+	defer d.leave(q.owner)
+	whose := q.owner
+	if q.filter.AllOwners {
+		whose = atoll.Owner{}
+	}
 	for {
-		news := d.changed()
+		news := d.changed(whose)
 		if err := d.tell(ctx, q, fn); err != nil {
 			return err
 		}

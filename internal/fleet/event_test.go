@@ -74,7 +74,7 @@ func TestEventFilters(t *testing.T) {
 		{"OnlyNew", a, EventFilter{After: -1}, ""},
 		{"Since", a, EventFilter{Since: third}, "one w one"},
 		{"Type", a, EventFilter{Types: []string{"sandbox.running"}}, "one"},
-		{"Types", a, EventFilter{Types: []string{"*.created", "process.*"}}, "one w one"},
+		{"Types", a, EventFilter{Types: []string{"sandbox.created", "workspace.created", "process.*"}}, "one w one"},
 		{"NoSuchType", a, EventFilter{Types: []string{"sandbox"}}, ""},
 		{"ObjectByID", a, EventFilter{Object: "s1"}, "one one one"},
 		{"ObjectByName", a, EventFilter{Object: "w"}, "w"},
@@ -92,10 +92,16 @@ func TestEventFilters(t *testing.T) {
 	if err := f.For(Caller{Owner: alice}).Events(t.Context(), EventFilter{}, false, ignore); !errors.Is(err, atoll.ErrDenied) {
 		t.Errorf("without a scope: %v", err)
 	}
-	for _, typ := range []string{"", "sandbox[", "a' or 1=1", "Sandbox.*"} {
+	for _, typ := range []string{"", "*", ".*", "*.created", "sandbox.", "sandbox*", "sand*.*", "sandbox.**", "sandbox[", "a' or 1=1", "Sandbox.*"} {
 		if err := a.Events(t.Context(), EventFilter{Types: []string{typ}}, false, ignore); !errors.Is(err, atoll.ErrInvalid) {
 			t.Errorf("type %q: %v", typ, err)
 		}
+	}
+	if err := a.Events(t.Context(), EventFilter{Types: slices.Repeat([]string{"x"}, eventTypes)}, false, ignore); err != nil {
+		t.Error(err)
+	}
+	if err := a.Events(t.Context(), EventFilter{Types: slices.Repeat([]string{"x"}, eventTypes+1)}, false, ignore); !errors.Is(err, atoll.ErrInvalid) {
+		t.Errorf("too many types: %v", err)
 	}
 	boom := errors.New("boom")
 	if err := a.Events(t.Context(), EventFilter{}, true, func(atoll.Event) error { return boom }); !errors.Is(err, boom) {
@@ -349,4 +355,57 @@ func TestNobodyPushesOutOthersEvents(t *testing.T) {
 	if list := kept(t, b, EventFilter{After: 1}); len(list) != 0 {
 		t.Errorf("the other is told of a gap: %+v", list)
 	}
+}
+
+// TestOneOwnersFollowersStarveNobody follows as often as one owner may: once more
+// is refused, another owner's is not.
+func TestOneOwnersFollowersStarveNobody(t *testing.T) {
+	f := memoryFleet(t, "", nil)
+	for range eventFollowers {
+		if err := f.feed.join(alice); err != nil {
+			t.Fatal(err)
+		}
+	}
+	enough := func(atoll.Event) error { return errEnough }
+	happen(t, f, atoll.Event{Owner: alice, Type: "x"}, atoll.Event{Owner: bob, Type: "x"})
+	read := []atoll.Scope{atoll.ScopeRead}
+	if err := f.For(Caller{Owner: alice, Scopes: read}).Events(t.Context(), EventFilter{}, true, enough); !errors.Is(err, atoll.ErrQuota) {
+		t.Errorf("one too many: %v", err)
+	}
+	if err := f.For(Caller{Owner: bob, Scopes: read}).Events(t.Context(), EventFilter{}, true, enough); !errors.Is(err, errEnough) {
+		t.Errorf("another owner's: %v", err)
+	}
+	f.feed.leave(alice)
+	if err := f.For(Caller{Owner: alice, Scopes: read}).Events(t.Context(), EventFilter{}, true, enough); !errors.Is(err, errEnough) {
+		t.Errorf("when one has gone: %v", err)
+	}
+	for range eventFollowers - 1 {
+		f.feed.leave(alice)
+	}
+	if len(f.feed.of) != 0 || f.feed.followers != 0 {
+		t.Errorf("%d followers are left, of %d owners", f.feed.followers, len(f.feed.of))
+	}
+}
+
+// TestEventsWakeOnlyTheirOwners has followers of two owners and of all, and
+// events of one.
+func TestEventsWakeOnlyTheirOwners(t *testing.T) {
+	f := memoryFleet(t, "", nil)
+	happen(t, f, atoll.Event{Owner: alice, Type: "x"})
+	mine, others, all := f.feed.changed(alice), f.feed.changed(bob), f.feed.changed(atoll.Owner{})
+	happen(t, f, atoll.Event{Owner: alice, Type: "x"}, atoll.Event{Owner: alice, Type: "y"})
+	list, err := f.feed.whose(t.Context(), 1, 3)
+	if err != nil || len(list) != 1 || list[0] != alice {
+		t.Fatalf("%v, %v", list, err)
+	}
+	f.feed.wakeUp(list)
+	<-mine
+	<-all
+	select {
+	case <-others:
+		t.Error("another owner's follower is woken")
+	default:
+	}
+	f.feed.wakeUp(nil)
+	<-others
 }

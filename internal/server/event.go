@@ -30,7 +30,7 @@ func (s *Server) events(api huma.API) {
 		Parameters: []*huma.Param{
 			param("after", "integer", "Only events with a higher id; Last-Event-ID says the same."),
 			param("since", "string", "Only events not older than this time (RFC 3339)."),
-			repeated("type", "Only events of these types: sandbox.running, sandbox.*"),
+			repeated("type", "Only events of these types, at most 32: sandbox.running, sandbox.*"),
 			param("object", "string", "Only events of this sandbox (id or name) or workspace."),
 			param("all_owners", "boolean", "Those of all owners; needs the scope admin."),
 			param("follow", "boolean", "false: a list, not a stream."),
