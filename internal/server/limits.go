@@ -153,7 +153,12 @@ type tally struct {
 	rate  *rate.Limiter
 	under int // way
 
+	streams map[string]int // of each kind, likewise
 }
+
+// maxStreams is how many streams of a kind one caller may have under way: what
+// watches files takes something of the machine that there is little of.
+var maxStreams = map[string]int{"watch": 16, "events": 64}
 
 func newCallers(l Limits, m *metrics) *callers {
 	return &callers{limits: l, metrics: m, known: make(map[string]*tally), guesses: make(map[string]*rate.Limiter)}
@@ -171,7 +176,7 @@ func (c *callers) of(who *call) *tally {
 	t := c.known[name]
 	if t == nil {
 		c.forget()
-		t = &tally{rate: c.newRate()}
+		t = &tally{rate: c.newRate(), streams: make(map[string]int)}
 		if name == ofMachine {
 			t.rate.SetLimit(rate.Inf)
 		}
@@ -198,6 +203,23 @@ func (c *callers) admit(who *call) (done func(), err error) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		t.under--
+	}, nil
+}
+
+// follow counts a stream in, of a request that was admitted.
+func (c *callers) follow(who *call, kind string) (done func(), err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.of(who)
+	if n := t.streams[kind]; n >= maxStreams[kind] {
+		c.metrics.refused.WithLabelValues("streams").Inc()
+		return nil, tooMany(time.Second, "%d streams of this kind (%s) are under way: wait until one has ended", n, kind)
+	}
+	t.streams[kind]++
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		t.streams[kind]--
 	}, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -58,6 +59,44 @@ func TestConcurrent(t *testing.T) {
 			t.Fatal("a stream that has ended still counts")
 		}
 	}
+}
+
+// An owner can't take all that the machine has for watching files, whatever
+// tokens he makes; others can watch then.
+func TestWatchesOfOneOwner(t *testing.T) {
+	s := newSite(t, Options{})
+	var box atoll.Info
+	s.want(http.StatusCreated, &box, "POST", "/v1/sandboxes", `{}`)
+	watch := "/v1/sandboxes/" + box.ID + "/files/watch?path=/tmp"
+	var hangUp func()
+	for range maxStreams["watch"] {
+		s.token = s.newToken(atoll.Local, atoll.ScopeRead)
+		_, hangUp = s.follow(watch)
+		defer hangUp()
+	}
+	if a := s.do("GET", watch, ""); a.status != http.StatusTooManyRequests || a.header.Get("Retry-After") == "" {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	_, bye := s.follow("/v1/events") // is another kind
+	defer bye()
+	mine := *s
+	mine.token = s.newToken(atoll.Owner{App: "a", User: "b"}, atoll.ScopeRead, atoll.ScopeRun)
+	var other atoll.Info
+	mine.want(http.StatusCreated, &other, "POST", "/v1/sandboxes", `{}`)
+	_, end := mine.follow("/v1/sandboxes/" + other.ID + "/files/watch?path=/tmp")
+	defer end()
+	hangUp()
+	c := s.server.callers
+	for n := maxStreams["watch"]; n == maxStreams["watch"]; runtime.Gosched() { // until its end is noticed
+		if t.Context().Err() != nil {
+			t.Fatal("a watch that has ended still counts")
+		}
+		c.mu.Lock()
+		n = c.known[atoll.Local.String()].streams["watch"]
+		c.mu.Unlock()
+	}
+	_, again := s.follow(watch)
+	defer again()
 }
 
 // The number of callers that are remembered is bounded, and who has requests

@@ -34,6 +34,11 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, kind string, f f
 		w.WriteHeader(http.StatusOK)
 		return nil
 	}
+	leave, err := s.callers.follow(callOf(r.Context()), kind)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	defer s.metrics.stream(kind)()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -44,7 +49,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, kind string, f f
 		defer close(beat)
 		out.beat(ctx, s.limits.Heartbeat, cancel)
 	}()
-	err := f(ctx, out)
+	err = f(ctx, out)
 	quiet := ctx.Err() != nil
 	cancel()
 	<-beat
