@@ -136,27 +136,16 @@ func (c census) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...)
 	}
 	gauge(buildDesc, 1, c.s.opts.Version)
-	a := c.s.fleet.For(fleet.LocalCaller())
-	all, err := a.List(ctx, fleet.Filter{AllOwners: true})
+	all, err := c.s.fleet.Census(ctx)
 	if err != nil {
 		c.s.log.WarnContext(ctx, "metrics", "err", err)
 	} else {
-		type kind struct {
-			state  atoll.State
-			driver string
+		for k, n := range all.Sandboxes {
+			gauge(sandboxesDesc, n, string(k.State), k.Driver)
 		}
-		count := make(map[kind]int)
-		commands := 0
-		for _, i := range all {
-			count[kind{i.State, i.Driver}]++
-			commands += i.Commands
-		}
-		for k, n := range count {
-			gauge(sandboxesDesc, n, string(k.state), k.driver)
-		}
-		gauge(commandsDesc, commands)
+		gauge(commandsDesc, all.Commands)
 	}
-	pools, err := a.Pools(ctx)
+	pools, err := c.s.fleet.For(fleet.LocalCaller()).Pools(ctx)
 	if err != nil {
 		c.s.log.WarnContext(ctx, "metrics", "err", err)
 	}
