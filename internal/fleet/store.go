@@ -24,6 +24,7 @@ var migrations embed.FS
 // store is the registry: one SQLite file, shared by processes.
 type store struct {
 	db    *sql.DB       // for reading, any number at once
+	doors *sql.DB       // for reading who calls: no listing makes that wait
 	w     *sql.DB       // for writing, one connection
 	turns chan struct{} // holds a token while this process writes: no process waits for itself
 
@@ -56,10 +57,11 @@ func openStore(ctx context.Context, home string) (*store, error) {
 		q := url.Values{"_txlock": {lock}, "_pragma": pragmas["_pragma"]}
 		return sql.OpenDB(&connector{name: (&url.URL{Scheme: "file", Opaque: url.PathEscape(name), RawQuery: q.Encode()}).String()})
 	}
-	s := &store{turns: make(chan struct{}, 1), w: open("immediate"), db: open("deferred")}
+	s := &store{turns: make(chan struct{}, 1), w: open("immediate"), db: open("deferred"), doors: open("deferred")}
 	s.w.SetMaxOpenConns(1)
 	s.db.SetMaxOpenConns(4)
 	s.db.SetMaxIdleConns(4)
+	s.doors.SetMaxOpenConns(2)
 	if err := s.migrate(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("registry %s: %w", name, err), s.close())
 	}
@@ -78,7 +80,7 @@ func (c *connector) Connect(context.Context) (driver.Conn, error) { return c.d.O
 // Driver returns the driver of the connections.
 func (c *connector) Driver() driver.Driver { return &c.d }
 
-func (s *store) close() error { return errors.Join(s.db.Close(), s.w.Close()) }
+func (s *store) close() error { return errors.Join(s.doors.Close(), s.db.Close(), s.w.Close()) }
 
 // changed reports whether other processes have written since it was asked last.
 func (s *store) changed(ctx context.Context) (bool, error) {

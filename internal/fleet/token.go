@@ -44,7 +44,7 @@ func (f *Fleet) Authenticate(ctx context.Context, secret string) (Caller, error)
 		return Caller{}, errBadToken
 	}
 	now := stamp(f.now())
-	c, used, err := f.bearers.find(ctx, f.store.db, sha256.Sum256([]byte(secret)), now)
+	c, used, err := f.bearers.find(ctx, f.store.doors, sha256.Sum256([]byte(secret)), now)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Caller{}, errBadToken
 	}

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -358,4 +359,23 @@ func TestNobodyFloodsTheRegistryWithTokens(t *testing.T) {
 	mustToken(t, a, atoll.Token{Scopes: read})
 	c.pass(2 * time.Hour)
 	mustToken(t, admin, atoll.Token{Owner: alice, Scopes: read})
+}
+
+// TestListingsDoNotStarveAuthenticate keeps every connection that lists are read
+// over busy.
+func TestListingsDoNotStarveAuthenticate(t *testing.T) {
+	f := memoryFleet(t, "", nil)
+	tok := mustToken(t, f.For(LocalCaller()), atoll.Token{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}})
+	for range f.store.db.Stats().MaxOpenConnections {
+		c, err := f.store.db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if c, err := f.Authenticate(ctx, tok.Secret); err != nil || c.Owner != alice {
+		t.Errorf("%+v, %v", c, err)
+	}
 }
