@@ -28,7 +28,7 @@ type Limits struct {
 	Rate        float64 // requests per second of one caller; 0: 1,000
 	Burst       int     // that may come at once; 0: twice the rate
 	Concurrent  int     // requests of one caller under way, streams too; 0: 1,024
-	Connections int     // open at once, of one listener, but for those of WebSockets; 0: 8,192
+	Connections int     // open at once, of one listener, but for those of WebSockets; a quarter from one address; 0: 8,192
 	Guesses     int     // wrong tokens that may come at once from one address, then one a second; 0: 20
 	Body        int64   // bytes of a JSON body; 0: 1 MiB
 	Header      int     // bytes of all headers; 0: 32 KiB

@@ -152,10 +152,10 @@ func TestCallersAtOnce(t *testing.T) {
 	}
 }
 
-// More connections than there may be are closed; when one ends there is room
-// again.
+// More connections than there may be, of all or of one address, are closed: who
+// is elsewhere is served. When one ends there is room again.
 func TestConnections(t *testing.T) {
-	s := newSite(t, Options{Limits: Limits{Connections: 2}})
+	s := newSite(t, Options{Limits: Limits{Connections: 8}})
 	address := strings.TrimPrefix(s.url, "http://")
 	ask := func(c net.Conn) error {
 		if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
@@ -170,8 +170,10 @@ func TestConnections(t *testing.T) {
 		}
 		return resp.Body.Close()
 	}
+	from := net.IPv4(127, 0, 0, 1)
 	dial := func() net.Conn {
-		c, err := net.Dial("tcp", address)
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: from}}
+		c, err := d.DialContext(t.Context(), "tcp", address)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,9 +187,25 @@ func TestConnections(t *testing.T) {
 		}
 	}
 	if err := ask(dial()); err == nil {
-		t.Error("a third connection was served")
+		t.Error("a third connection of one address was served")
+	}
+	if l, err := net.Listen("tcp", "127.0.0.2:0"); err != nil {
+		t.Skip("127.0.0.2 is missing: all connections come from one address")
+	} else {
+		l.Close()
+	}
+	for _, from = range []net.IP{net.IPv4(127, 0, 0, 2), net.IPv4(127, 0, 0, 3), net.IPv4(127, 0, 0, 4)} {
+		for range 2 {
+			if err := ask(dial()); err != nil {
+				t.Fatalf("from %v: %v", from, err)
+			}
+		}
+	}
+	if from = net.IPv4(127, 0, 0, 5); ask(dial()) == nil {
+		t.Error("a ninth connection was served")
 	}
 	one.Close()
+	from = net.IPv4(127, 0, 0, 1)
 	for ask(dial()) != nil { // until its end is noticed
 		if t.Context().Err() != nil {
 			t.Fatal("a connection that has ended still counts")

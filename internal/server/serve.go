@@ -7,7 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync/atomic"
+	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
@@ -61,22 +62,69 @@ func (s *Server) newHTTP(l net.Listener) *http.Server {
 }
 
 // connections returns what counts the connections of a listener, and closes
-// those that are too many before anything is read of them.
+// those that are too many before anything is read of them: altogether, or from
+// one address, which gets a quarter.
 func (s *Server) connections() func(net.Conn, http.ConnState) {
-	var open atomic.Int64
+	open := &doors{most: s.limits.Connections, from: make(map[netip.Prefix]int)}
 	return func(c net.Conn, state http.ConnState) {
 		switch state {
 		case http.StateNew:
 			s.metrics.connections.Inc()
-			if n := open.Add(1); s.limits.Connections > 0 && n > int64(s.limits.Connections) {
+			if !open.enter(c) {
 				s.metrics.refused.WithLabelValues("connections").Inc()
 				_ = c.Close() // its reader finds out
 			}
 		case http.StateClosed, http.StateHijacked:
-			open.Add(-1)
+			open.leave(c)
 			s.metrics.connections.Dec()
 		}
 	}
+}
+
+// doors counts the connections of a listener.
+type doors struct {
+	most int // negative: any number
+
+	mu   sync.Mutex
+	all  int                  // guarded by mu
+	from map[netip.Prefix]int // by address, guarded by mu
+}
+
+// enter counts a connection in, also one that is too many.
+func (d *doors) enter(c net.Conn) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.all++
+	ok := d.most < 0 || d.all <= d.most
+	if p := origin(c); p.IsValid() {
+		d.from[p]++
+		ok = ok && (d.most < 0 || d.from[p] <= max(d.most/4, 1))
+	}
+	return ok
+}
+
+// leave counts a connection out.
+func (d *doors) leave(c net.Conn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.all--
+	if p := origin(c); p.IsValid() {
+		if d.from[p]--; d.from[p] == 0 {
+			delete(d.from, p)
+		}
+	}
+}
+
+// origin returns where a connection comes from: an address, or of IPv6 the
+// network that one customer has. What has no such address has no origin.
+func origin(c net.Conn) netip.Prefix {
+	tcp, ok := c.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return netip.Prefix{}
+	}
+	addr := tcp.AddrPort().Addr().Unmap().WithZone("")
+	p, _ := addr.Prefix(min(addr.BitLen(), 64)) // that many bits it has
+	return p
 }
 
 // Shutdown ends the server: it takes no more connections, tells streams to say
