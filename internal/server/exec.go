@@ -81,7 +81,18 @@ func (s *Server) execOnce(w http.ResponseWriter, r *http.Request, a *fleet.Accou
 	if c.MaxOutput > wire.MaxKept {
 		return invalid("max_output", "%d: one answer holds at most %d bytes of each stream; a WebSocket carries any number", c.MaxOutput, wire.MaxKept)
 	}
-	p, exit, err := sb.Run(ctx, c.Process, commandOf(&c))
+	owner := callOf(ctx).caller.Owner.String()
+	if err := s.kept.mayKeep(owner); err != nil {
+		return err
+	}
+	stdout, stderr := s.kept.keep(owner, c.MaxOutput), s.kept.keep(owner, c.MaxOutput)
+	defer stdout.release()
+	defer stderr.release()
+	cmd := commandOf(&c)
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	p, exit, err := sb.Run(ctx, c.Process, cmd)
+	exit.Stdout, exit.Truncated = stdout.with(exit.Truncated)
+	exit.Stderr, exit.Truncated = stderr.with(exit.Truncated)
 	s.metrics.exec(exit, err)
 	if err = s.endedBy(ctx, err); err != nil && !ran(exit, err) {
 		return err
@@ -91,7 +102,7 @@ func (s *Server) execOnce(w http.ResponseWriter, r *http.Request, a *fleet.Accou
 	if err != nil {
 		e.Error = s.problemOf(ctx, err).Problem
 	}
-	return sendJSON(w, e)
+	return sendExit(w, e)
 }
 
 // sendJSON writes v as JSON, with its length.

@@ -37,6 +37,7 @@ type Server struct {
 	limits  Limits
 	callers *callers
 	bearers *bearers
+	kept    shelf
 	metrics *metrics
 	mux     *http.ServeMux
 	api     huma.API

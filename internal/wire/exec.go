@@ -128,7 +128,7 @@ const (
 	Window     = 256 << 10
 	MaxPayload = 32 << 10
 	MaxStart   = 4 << 20
-	MaxKept    = 64 << 20
+	MaxKept    = 16 << 20
 )
 
 // OutputWindow is how much output a client of ours lets come before it has
