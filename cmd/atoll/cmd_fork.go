@@ -42,7 +42,7 @@ flags change what the second one has of its own. Its name is printed on stdout.`
 			return a.show(cmd.Context(), second)
 		},
 	}
-	f.add(cmd)
+	f.addOwn(cmd)
 	cmd.Flags().StringVar(&from, "from", "", "snapshot to start from, by name or id")
 	return cmd
 }

@@ -25,20 +25,11 @@ type specFlags struct {
 	pool                     string
 }
 
+// add adds all that a new sandbox can be.
 func (f *specFlags) add(cmd *cobra.Command) {
+	f.addOwn(cmd)
 	fl := cmd.Flags()
-	fl.SortFlags = false
-	fl.StringVarP(&f.name, "name", "n", "", "`NAME` of the sandbox")
-	fl.StringArrayVarP(&f.env, "env", "e", nil, "environment variable `NAME=VALUE`, or NAME to take it from here (repeatable)")
-	fl.StringArrayVar(&f.envFiles, "env-file", nil, "`FILE` of NAME=VALUE lines (repeatable)")
-	fl.StringArrayVarP(&f.labels, "label", "l", nil, "label `NAME=VALUE` (repeatable)")
 	fl.StringVar(&f.dir, "dir", "", "working `DIRECTORY` inside (default: the first workspace, else the driver's)")
-	fl.String("memory", "", "limit of memory, a `SIZE` like 64m")
-	fl.String("disk", "", "limit of all files together, a `SIZE` like 100m")
-	fl.StringVar(&f.fileSize, "file-size", "", "limit of one file, a `SIZE` like 10m")
-	fl.IntVar(&f.files, "files", 0, "limit of files and directories")
-	fl.IntVar(&f.pids, "pids", 0, "limit of processes at once")
-	fl.String("cpus", "", "limit of processors, a `NUMBER` like 1.5")
 	fl.String("network", "", "`MODE`: none, nat, bridge or open (default none)")
 	fl.StringArray("allow", nil, "`HOST` that may be reached: NAME, *.NAME:PORT or a URL prefix (repeatable)")
 	fl.String("exec-timeout", "", "limit of each command, a `DURATION` like 30s, or never")
@@ -46,6 +37,22 @@ func (f *specFlags) add(cmd *cobra.Command) {
 	fl.StringVar(&f.runtime, "runtime", "", "stronger wall of the driver")
 	fl.StringVarP(&f.user, "user", "u", "", "`USER` inside")
 	fl.StringArrayVar(&f.mounts, "mount", nil, "directory of the server's machine, as `SOURCE:TARGET[:ro]` (repeatable)")
+}
+
+// addOwn adds what a fork, too, has of its own.
+func (f *specFlags) addOwn(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.SortFlags = false
+	fl.StringVarP(&f.name, "name", "n", "", "`NAME` of the sandbox")
+	fl.StringArrayVarP(&f.env, "env", "e", nil, "environment variable `NAME=VALUE`, or NAME to take it from here (repeatable)")
+	fl.StringArrayVar(&f.envFiles, "env-file", nil, "`FILE` of NAME=VALUE lines (repeatable)")
+	fl.StringArrayVarP(&f.labels, "label", "l", nil, "label `NAME=VALUE` (repeatable)")
+	fl.String("memory", "", "limit of memory, a `SIZE` like 64m")
+	fl.String("disk", "", "limit of all files together, a `SIZE` like 100m")
+	fl.StringVar(&f.fileSize, "file-size", "", "limit of one file, a `SIZE` like 10m")
+	fl.IntVar(&f.files, "files", 0, "limit of files and directories")
+	fl.IntVar(&f.pids, "pids", 0, "limit of processes at once")
+	fl.String("cpus", "", "limit of processors, a `NUMBER` like 1.5")
 }
 
 // addFleet adds what only a new sandbox of a fleet has.
