@@ -14,7 +14,7 @@ import (
 // listAudit is what calls are asked for with.
 type listAudit struct {
 	Before    int64  `query:"before" minimum:"0" doc:"Only those with a lower id."`
-	Limit     int    `query:"limit" minimum:"0" maximum:"10000" doc:"How many; 100 if it is not given."`
+	Limit     int    `query:"limit" minimum:"0" maximum:"1000" doc:"How many; 100 if it is not given."`
 	Action    string `query:"action" doc:"Only these: create, exec, destroy…"`
 	Object    string `query:"object" doc:"Only those on this object."`
 	AllOwners bool   `query:"all_owners" doc:"Those of all owners; needs the scope admin."`
