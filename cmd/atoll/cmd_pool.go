@@ -91,32 +91,39 @@ func (a *app) poolSet() *cobra.Command {
 }
 
 func (a *app) poolRm() *cobra.Command {
-	return &cobra.Command{
+	return a.removal(&cobra.Command{
 		Use: "rm NAME...", Aliases: []string{"remove"},
 		Short: "Remove pools, with the sandboxes that nobody has claimed",
 		Args:  needArgs(1, -1, "pools"),
-		ValidArgsFunction: a.offer(-1, func(ctx context.Context) ([]string, error) {
-			c, err := a.client(ctx)
-			if err != nil {
-				return nil, err
-			}
-			list, err := c.Pools(ctx)
-			var names []string
-			for _, p := range list {
-				names = append(names, p.Name)
-			}
-			return names, err
-		}),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			var errs []error
-			for _, name := range args {
-				errs = append(errs, c.RemovePool(cmd.Context(), name))
-			}
-			return errors.Join(errs...)
-		},
+	}, func(ctx context.Context, c *link) (names []string, err error) {
+		list, err := c.Pools(ctx)
+		for _, p := range list {
+			names = append(names, p.Name)
+		}
+		return names, err
+	}, func(ctx context.Context, c *link, name string) error { return c.RemovePool(ctx, name) })
+}
+
+// removal makes cmd remove what its arguments name, all that it can, and offer
+// what there is.
+func (a *app) removal(cmd *cobra.Command, known func(context.Context, *link) ([]string, error), remove func(context.Context, *link, string) error) *cobra.Command {
+	cmd.ValidArgsFunction = a.offer(-1, func(ctx context.Context) ([]string, error) {
+		c, err := a.client(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return known(ctx, c)
+	})
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := a.client(cmd.Context())
+		if err != nil {
+			return err
+		}
+		var errs []error
+		for _, key := range args {
+			errs = append(errs, remove(cmd.Context(), c, key))
+		}
+		return errors.Join(errs...)
 	}
+	return cmd
 }

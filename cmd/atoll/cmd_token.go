@@ -135,32 +135,15 @@ func (a *app) tokenLs() *cobra.Command {
 }
 
 func (a *app) tokenRm() *cobra.Command {
-	return &cobra.Command{
+	return a.removal(&cobra.Command{
 		Use: "rm TOKEN...", Aliases: []string{"remove", "revoke"},
 		Short: "Make tokens useless at once, by id or name",
 		Args:  needArgs(1, -1, "tokens"),
-		ValidArgsFunction: a.offer(-1, func(ctx context.Context) ([]string, error) {
-			c, err := a.client(ctx)
-			if err != nil {
-				return nil, err
-			}
-			list, err := c.Tokens(ctx)
-			var names []string
-			for _, t := range list {
-				names = append(names, t.ID)
-			}
-			return names, err
-		}),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			var errs []error
-			for _, key := range args {
-				errs = append(errs, c.RevokeToken(cmd.Context(), key))
-			}
-			return errors.Join(errs...)
-		},
-	}
+	}, func(ctx context.Context, c *link) (ids []string, err error) {
+		list, err := c.Tokens(ctx)
+		for _, t := range list {
+			ids = append(ids, t.ID)
+		}
+		return ids, err
+	}, func(ctx context.Context, c *link, key string) error { return c.RevokeToken(ctx, key) })
 }
