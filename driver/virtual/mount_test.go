@@ -20,8 +20,18 @@ import (
 func needMounts(t *testing.T) {
 	t.Helper()
 	if !vfs.HostMounts() {
-		t.Skip("needs a host whose directories can be mounted")
+		lacking(t, "needs a host whose directories can be mounted")
 	}
+}
+
+// lacking skips a test of mounts and watches for want of something; where
+// ATOLL_MUST has mounts it fails.
+func lacking(t *testing.T, format string, args ...any) {
+	t.Helper()
+	if strings.Contains(os.Getenv("ATOLL_MUST"), "mounts") {
+		t.Fatalf(format, args...)
+	}
+	t.Skipf(format, args...)
 }
 
 // mounted creates a sandbox with a directory of the host.
@@ -109,7 +119,7 @@ func TestMountAgreesWithBash(t *testing.T) {
 	}
 	other, err := os.MkdirTemp("/dev/shm", "atoll")
 	if err != nil {
-		t.Skipf("needs a second file system at /dev/shm: %v", err)
+		lacking(t, "needs a second file system at /dev/shm: %v", err)
 	}
 	t.Cleanup(func() { os.RemoveAll(other) })
 	for name, script := range map[string]string{
@@ -240,7 +250,7 @@ func TestMountsLeaveNothingOpen(t *testing.T) {
 	count := func() int {
 		list, err := os.ReadDir("/proc/self/fd")
 		if err != nil {
-			t.Skipf("needs /proc: %v", err)
+			lacking(t, "needs /proc: %v", err)
 		}
 		return len(list)
 	}
