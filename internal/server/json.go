@@ -63,9 +63,6 @@ func (s *Server) readSchema(r *http.Request, schema *huma.Schema, limit int64) e
 	return c.check(data, schema)
 }
 
-// checkJSON refuses a document that readers need not agree on.
-func checkJSON(data []byte) error { return new(checker).check(data, nil) }
-
 func tooLarge(limit int64) error {
 	return refuse(http.StatusRequestEntityTooLarge, "the body is too large: at most %d bytes are taken", limit)
 }
