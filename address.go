@@ -1,8 +1,8 @@
 package atoll
 
 import (
+	"net"
 	"net/netip"
-	"net/url"
 	"strings"
 )
 
@@ -12,6 +12,7 @@ var special = func() []netip.Prefix {
 	var list []netip.Prefix
 	for _, s := range []string{
 		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4",
+		"168.63.129.16/32", // of a cloud's host, although it is no special range
 		"64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16", "fec0::/10", "::/96",
 	} {
 		list = append(list, netip.MustParsePrefix(s))
@@ -46,26 +47,23 @@ func (n *Network) Private() string {
 		if a, err := netip.ParseAddr(host); err == nil && !PublicAddress(a.Unmap()) {
 			return "allow " + entry
 		}
-		if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		if host == "localhost" || strings.HasSuffix(host, ".localhost") || host == "host.atoll.internal" {
 			return "allow " + entry
 		}
 	}
 	return ""
 }
 
-// ruleHost is the host of an entry of Allow.
+// ruleHost is the host of an entry of Allow, or the first address of its range.
 func ruleHost(entry string) string {
-	if strings.Contains(entry, "://") {
-		if u, err := url.Parse(entry); err == nil {
-			entry = u.Host
-		}
+	entry = entry[strings.LastIndexByte(entry, ' ')+1:] // after methods
+	if _, rest, ok := strings.Cut(entry, "://"); ok {
+		entry, _, _ = strings.Cut(rest, "/")
+	}
+	if host, _, err := net.SplitHostPort(entry); err == nil {
+		entry = host
 	}
 	entry, _, _ = strings.Cut(entry, "/")
-	if _, err := netip.ParseAddr(entry); err != nil { // an IPv6 address may stand without brackets
-		if i := strings.LastIndexByte(entry, ':'); i >= 0 && !strings.HasSuffix(entry, "]") {
-			entry = entry[:i]
-		}
-	}
 	entry = strings.Trim(entry, "[]")
 	if i := strings.IndexByte(entry, '%'); i >= 0 { // a zone
 		entry = entry[:i]

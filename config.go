@@ -21,7 +21,8 @@ type Config struct {
 
 	// Secrets are environment variables of every command whose values are
 	// never shown: not in history, audit, events, logs, or this Config when
-	// it is read back.
+	// it is read back. Those that Network.Headers refer to are none: only the
+	// gate gets them.
 	Secrets map[string]string `json:"secrets,omitempty"`
 
 	Prepare []Step   `json:"prepare,omitempty"` // before the first command, in order

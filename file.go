@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 	"time"
 )
@@ -161,6 +162,7 @@ func ReadDir(ctx context.Context, sb Sandbox, name string) ([]fs.FileInfo, error
 		}
 		return nil
 	})
+	slices.SortFunc(list, func(a, b fs.FileInfo) int { return strings.Compare(a.Name(), b.Name()) })
 	return list, fileError("list", sb, name, err)
 }
 

@@ -52,6 +52,15 @@ type Dialer interface {
 	Dial(ctx context.Context, network, address string) (net.Conn, error)
 }
 
+// Listener is a sandbox in which services of this side can be reached.
+type Listener interface {
+	// Listen makes an address inside lead here: "tcp" with "127.0.0.1:8080",
+	// or port 0 for one that is free; "unix" with a path. The address of the
+	// net.Listener is the one inside. It ends with Close, with the sandbox,
+	// and with this process. An address that is taken is ErrExists.
+	Listen(ctx context.Context, network, address string) (net.Listener, error)
+}
+
 // Meter is a sandbox that knows what it uses.
 type Meter interface {
 	Stats(ctx context.Context) (Stats, error)
@@ -72,6 +81,20 @@ type Watcher interface {
 	// removed, Watch returns ErrNotFound.
 	Watch(ctx context.Context, dir string, f func(FileEvent) error) error
 }
+
+// Claimer is a sandbox that was made before anybody asked for it, and can be
+// given to one owner, once.
+type Claimer interface {
+	// Claim makes the sandbox spec's: its Owner, name and labels. (Environment
+	// that comes with the claim comes with each command.) What was claimed
+	// before, by whomever, is ErrExists; what does not run any more, ErrState;
+	// what can't be this owner's, ErrUnsupported. Then nothing has changed.
+	Claim(ctx context.Context, spec Spec) error
+}
+
+// PoolLabel is the label of sandboxes that wait to be claimed: its value names
+// the pool. A claim takes it away.
+const PoolLabel = "atoll.pool"
 
 // FileEvent is a change to a file.
 type FileEvent struct {
@@ -210,6 +233,15 @@ func Fork(ctx context.Context, sb Sandbox, snapshot string, spec Spec) (Sandbox,
 		return nil, err
 	}
 	return f.Fork(ctx, snapshot, spec)
+}
+
+// Listen makes an address inside a sandbox lead here, as [Listener] says.
+func Listen(ctx context.Context, sb Sandbox, network, address string) (net.Listener, error) {
+	l, err := able[Listener](sb, "listen")
+	if err != nil {
+		return nil, err
+	}
+	return l.Listen(ctx, network, address)
 }
 
 // Dial connects to an address inside a sandbox.

@@ -62,7 +62,7 @@ const (
 	ScopeRead  Scope = "read"  // see what the owner has: list, status, files, history, events
 	ScopeRun   Scope = "run"   // create, run, change and destroy the owner's own
 	ScopeHost  Scope = "host"  // name directories of the host in mounts and projects
-	ScopeAdmin Scope = "admin" // tokens, quotas, pools, audit and sandboxes of all owners
+	ScopeAdmin Scope = "admin" // tokens, quotas, pools, images, audit and sandboxes of all owners
 )
 
 // scopes lists every one there is.
@@ -107,6 +107,8 @@ type Quota struct {
 	Disk       int64   `json:"disk,omitempty"`   // bytes of the limits of all sandboxes, and of what workspaces hold
 	Workspaces int     `json:"workspaces,omitempty"`
 	Processes  int     `json:"processes,omitempty"` // commands under way
+	Tokens     int64   `json:"tokens,omitempty"`    // that models read and wrote, in a month of UTC
+	Cost       float64 `json:"cost,omitempty"`      // US dollars for them, likewise
 }
 
 // Allowance is an owner's quota and what of it is used.

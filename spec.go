@@ -47,6 +47,16 @@ type Spec struct {
 	Mounts []Mount `json:"mounts,omitempty"`
 
 	Machine *Machine `json:"machine,omitempty"` // for drivers whose sandboxes are machines; others refuse it
+	Pod     *Pod     `json:"pod,omitempty"`     // for drivers whose sandboxes are pods; others refuse it
+
+	// Dirs are directories that files are going to be brought into, besides Dir,
+	// as the fleet says. Drivers in whose sandboxes that is not possible anywhere
+	// make these so.
+	Dirs []string `json:"-"`
+
+	// Owner is whose the sandbox is, as the fleet says. Drivers that keep owners
+	// apart use it; zero: nobody said.
+	Owner Owner `json:"-"`
 }
 
 // Machine is what only a machine of its own has.
@@ -54,6 +64,20 @@ type Machine struct {
 	Nested *bool    `json:"nested_virt,omitempty"`     // machines inside it; nil: if this host can
 	Share  string   `json:"share_proto,omitempty"`     // how mounts get in: "virtiofs" or "9p"; empty: the driver's best
 	Args   []string `json:"qemu_extra_args,omitempty"` // of an allow-list that the driver has
+}
+
+// Pod is what only a pod of a cluster has.
+type Pod struct {
+	// StorageClass is of the volume that holds the working directory and
+	// outlives a stop: a class of the cluster, or "default" for its own. "none":
+	// the files end with the pod; "memory": they are in memory, and end with it.
+	// Empty: the driver's default.
+	StorageClass string `json:"storage_class,omitempty"`
+
+	// Template is the warm pool or template of kubernetes-sigs/agent-sandbox that
+	// the sandbox is claimed from; its image and limits are the template's. Empty:
+	// a pod of atoll's own.
+	Template string `json:"template,omitempty"`
 }
 
 // Mount puts a directory of the host into a sandbox.
@@ -100,9 +124,35 @@ type Network struct {
 	Mode NetworkMode `json:"mode,omitempty"` // empty: none
 
 	// Allow lists what is reached besides: "example.com",
-	// "*.example.com:443", "https://example.com/api/", "192.0.2.7:8080".
-	// Private and link-local addresses only where they stand here as such.
+	// "*.example.com:443", "https://example.com/api/", "192.0.2.7:8080",
+	// "GET,HEAD https://example.com/", "10.0.0.0/8". Private and link-local
+	// addresses only where they stand here as such; the loopback addresses of
+	// the host are "host.atoll.internal".
 	Allow []string `json:"allow,omitempty"`
+
+	// Deny lists what is not reached although the mode or Allow say so, in the
+	// same words.
+	Deny []string `json:"deny,omitempty"`
+
+	// Headers are set by the gate, on the host's side: nothing inside sees
+	// them. They need Inspect for https.
+	Headers []Header `json:"headers,omitempty"`
+
+	// Inspect lets the gate look into TLS of the hosts that have headers, or
+	// rules with a path: it answers for them with a certificate of the
+	// sandbox's own authority, which programs inside are told to trust.
+	Inspect bool `json:"inspect,omitempty"`
+
+	Rate  int64 `json:"rate,omitempty"`  // bytes a second, in and out together; 0: as fast as it goes
+	Bytes int64 `json:"bytes,omitempty"` // bytes in all, past which every connection is refused; 0: no limit
+}
+
+// Header is a header that the gate sets on requests to a host, such as a
+// credential.
+type Header struct {
+	Host  string `json:"host"`            // as in Network.Allow; without a port: 80 of http, 443 of https
+	Name  string `json:"name"`            // "Authorization"
+	Value string `json:"value,omitempty"` // shown as "***"; "${NAME}" in it is replaced by that secret of the Config
 }
 
 // Check reports every mistake in the spec at once, as an error that matches
@@ -134,11 +184,7 @@ func (s *Spec) Check() error {
 	default:
 		bad("network.mode", "network mode %q: must be none, nat, bridge or open", s.Network.Mode)
 	}
-	for i, a := range s.Network.Allow {
-		if strings.TrimSpace(a) == "" || strings.ContainsAny(a, " \t\n") {
-			bad(fmt.Sprintf("network.allow[%d]", i), "network allow[%d] %q: must be HOST, HOST:PORT or a URL prefix", i, a)
-		}
-	}
+	errs = append(errs, checkNetwork(&s.Network)...)
 	if m := s.Machine; m != nil && m.Share != "" && m.Share != "virtiofs" && m.Share != "9p" {
 		bad("machine.share_proto", "machine.share_proto %q: must be virtiofs or 9p", m.Share)
 	}
@@ -150,6 +196,35 @@ func (s *Spec) Check() error {
 		"timeouts.create": s.Timeouts.Create, "timeouts.exec": s.Timeouts.Exec, "timeouts.transfer": s.Timeouts.Transfer,
 	})...)
 	return invalid(errs)
+}
+
+// checkNetwork reports what can't be rules of any gate; the gate reads them by
+// the letter.
+func checkNetwork(n *Network) []error {
+	var errs []error
+	for _, list := range []struct {
+		name    string
+		entries []string
+	}{{"allow", n.Allow}, {"deny", n.Deny}} {
+		for i, a := range list.entries {
+			methods, rest, ok := strings.Cut(a, " ")
+			if ok && strings.Trim(methods, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-,") == "" && strings.Contains(rest, "://") {
+				a = rest // "GET,HEAD https://example.com/"
+			}
+			if strings.TrimSpace(a) == "" || strings.ContainsAny(a, " \t\r\n\x00") {
+				errs = append(errs, mistake(fmt.Sprintf("network.%s[%d]", list.name, i), "network %s[%d] %q: must be HOST, HOST:PORT or a URL prefix", list.name, i, list.entries[i]))
+			}
+		}
+	}
+	for i, h := range n.Headers {
+		if h.Host == "" || h.Name == "" || strings.ContainsAny(h.Name+h.Value, "\r\n\x00") {
+			errs = append(errs, mistake(fmt.Sprintf("network.headers[%d]", i), "network headers[%d] %q: must have a host and a name, and no line breaks", i, h.Name))
+		}
+	}
+	if n.Rate < 0 || n.Bytes < 0 {
+		errs = append(errs, mistake("network.rate", "network rate %d and bytes %d: must not be negative", n.Rate, n.Bytes))
+	}
+	return errs
 }
 
 // The most that can be asked for: nothing has more, and sums of these stay far
@@ -175,8 +250,11 @@ func checkAmounts(of string, r Resources) []error {
 		v    int64
 		most int64
 	}{
-		{"memory", r.Memory, mostBytes}, {"disk", r.Disk, mostBytes}, {"file_size", r.FileSize, mostBytes},
-		{"pids", int64(r.PIDs), mostCount}, {"files", int64(r.Files), mostCount},
+		{"memory", r.Memory, mostBytes},
+		{"disk", r.Disk, mostBytes},
+		{"file_size", r.FileSize, mostBytes},
+		{"pids", int64(r.PIDs), mostCount},
+		{"files", int64(r.Files), mostCount},
 	} {
 		if n.v > n.most {
 			bad(n.what, n.v, n.most)

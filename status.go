@@ -56,26 +56,32 @@ func (s Status) Ready() bool {
 type Features struct {
 	Isolation string `json:"isolation"` // the wall, in a word: "process", "namespace", "container", "emulated", "machine"
 
-	Programs bool          `json:"programs"`        // runs real programs, not only the sandbox's own
-	Session  bool          `json:"session"`         // Cmd.Session
-	Persist  bool          `json:"persist"`         // sandboxes outlive the process that made them
-	Files    bool          `json:"files"`           // FS, without a detour
-	Stop     bool          `json:"stop"`            // Stopper
-	Pause    bool          `json:"pause"`           // Pauser
-	Snapshot bool          `json:"snapshot"`        // Snapshotter
-	Fork     bool          `json:"fork"`            // Forker
-	Dial     bool          `json:"dial"`            // Dialer
-	Stats    bool          `json:"stats"`           // Meter
-	History  bool          `json:"history"`         // Historian
-	CPULimit bool          `json:"cpu_limit"`       // Spec.Limits.CPU
-	Images   bool          `json:"images"`          // Spec.Image
-	Users    bool          `json:"users"`           // Spec.User, Cmd.User
-	TTY      bool          `json:"tty"`             // Cmd.TTY
-	Signals  bool          `json:"signals"`         // Cmd.Signals
-	Watch    bool          `json:"watch"`           // Watcher
-	Mounts   bool          `json:"mounts"`          // Spec.Mounts
-	Networks []NetworkMode `json:"networks"`        // Spec.Network.Mode
-	Notes    []string      `json:"notes,omitempty"` // what else a person should know
+	Programs bool          `json:"programs"`           // runs real programs, not only the sandbox's own
+	Session  bool          `json:"session"`            // Cmd.Session
+	Persist  bool          `json:"persist"`            // sandboxes outlive the process that made them
+	Files    bool          `json:"files"`              // FS, without a detour
+	Stop     bool          `json:"stop"`               // Stopper
+	Pause    bool          `json:"pause"`              // Pauser
+	Snapshot bool          `json:"snapshot"`           // Snapshotter
+	Fork     bool          `json:"fork"`               // Forker
+	Dial     bool          `json:"dial"`               // Dialer
+	Listen   bool          `json:"listen"`             // Listener
+	Stats    bool          `json:"stats"`              // Meter
+	History  bool          `json:"history"`            // Historian
+	CPULimit bool          `json:"cpu_limit"`          // Spec.Limits.CPU
+	Images   bool          `json:"images"`             // Spec.Image
+	Users    bool          `json:"users"`              // Spec.User, Cmd.User
+	TTY      bool          `json:"tty"`                // Cmd.TTY
+	Signals  bool          `json:"signals"`            // Cmd.Signals
+	Watch    bool          `json:"watch"`              // Watcher
+	Mounts   bool          `json:"mounts"`             // Spec.Mounts
+	Detach   bool          `json:"detach"`             // Detacher
+	Terminal bool          `json:"terminal"`           // Terminals
+	Notices  bool          `json:"notices"`            // Notifier
+	Gate     bool          `json:"gate"`               // Gated
+	Runtimes []string      `json:"runtimes,omitempty"` // Spec.Runtime, besides the driver's own
+	Networks []NetworkMode `json:"networks"`           // Spec.Network.Mode
+	Notes    []string      `json:"notes,omitempty"`    // what else a person should know
 
 	// Lacks names the laws of the suite that the driver can't keep by its
 	// nature, each with the reason. The suite then checks the reason's
@@ -95,6 +101,8 @@ func (f *Features) Has(ability any) bool {
 		return f.Snapshot
 	case *Forker:
 		return f.Fork
+	case *Listener:
+		return f.Listen
 	case *Dialer:
 		return f.Dial
 	case *FS, *DirFS:
@@ -105,6 +113,14 @@ func (f *Features) Has(ability any) bool {
 		return f.History
 	case *Watcher:
 		return f.Watch
+	case *Detacher:
+		return f.Detach
+	case *Terminals, *TerminalUser:
+		return f.Terminal
+	case *Notifier, *Porter:
+		return f.Notices
+	case *Gated:
+		return f.Gate
 	}
 	return false
 }

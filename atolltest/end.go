@@ -27,6 +27,7 @@ const heart = `
 beat() { while :; do echo x >> /tmp/beat; sleep 0.02; done; }
 (trap '' TERM INT HUP; beat) &
 sh -c 'while :; do echo y >> /tmp/beat; sleep 0.02; done' &
+until test -s /tmp/beat; do sleep 0.01; done
 echo started
 beat`
 

@@ -262,6 +262,8 @@ func featuresAreTrue(e *env) {
 	check("Fork", f.Fork, ok)
 	_, ok = atoll.As[atoll.Dialer](sb)
 	check("Dial", f.Dial, ok)
+	_, ok = atoll.As[atoll.Listener](sb)
+	check("Listen", f.Listen, ok)
 	_, ok = atoll.As[atoll.DirFS](sb)
 	check("Files", f.Files, ok)
 	_, ok = atoll.As[atoll.Meter](sb)
@@ -286,6 +288,10 @@ func featuresAreTrue(e *env) {
 	if !f.Dial {
 		_, err := atoll.Dial(e.ctx(), sb, "tcp", "localhost:1")
 		e.want(err, atoll.ErrUnsupported, "Dial")
+	}
+	if !f.Listen {
+		_, err := atoll.Listen(e.ctx(), sb, "tcp", "127.0.0.1:0")
+		e.want(err, atoll.ErrUnsupported, "Listen")
 	}
 	if !f.Watch {
 		err := atoll.Watch(e.ctx(), sb, "/", func(atoll.FileEvent) error { return nil })

@@ -15,6 +15,7 @@ var optionalLaws = []law{
 	{"SnapshotNames", snapshotNames},
 	{"ForkIsIndependent", forkIsIndependent},
 	{"StopKeepsFiles", stopKeepsFiles},
+	{"StopKeepsRoot", stopKeepsRoot},
 	{"PauseFreezes", pauseFreezes},
 	{"PausedEnds", pausedEnds},
 	{"PausedDeadline", pausedDeadline},
@@ -155,7 +156,7 @@ func stopKeepsFiles(e *env) {
 		return // FeaturesAreTrue has seen the refusal
 	}
 	sb := e.sandbox()
-	e.sh(sb, "echo kept > /tmp/kept")
+	e.sh(sb, "mkdir kept; echo kept > kept/file; chmod 640 kept/file; ln -s file kept/link")
 	for range 2 {
 		if err := atoll.Stop(e.ctx(), sb); err != nil {
 			e.Fatalf("Stop: %v", err)
@@ -173,6 +174,22 @@ func stopKeepsFiles(e *env) {
 		if err := atoll.Start(e.ctx(), sb); err != nil {
 			e.Fatalf("Start: %v", err)
 		}
+	}
+	eq(e, "the file", e.sh(sb, "cat kept/link; ls -l kept/file | cut -c1-10"), "kept\n-rw-r-----\n")
+}
+
+// stopKeepsRoot looks at files outside of the working directory.
+func stopKeepsRoot(e *env) {
+	if !e.features.Stop {
+		return // FeaturesAreTrue has seen the refusal
+	}
+	sb := e.sandbox()
+	e.sh(sb, "echo kept > /tmp/kept")
+	if err := atoll.Stop(e.ctx(), sb); err != nil {
+		e.Fatalf("Stop: %v", err)
+	}
+	if err := atoll.Start(e.ctx(), sb); err != nil {
+		e.Fatalf("Start: %v", err)
 	}
 	eq(e, "the file", e.sh(sb, "cat /tmp/kept"), "kept\n")
 }

@@ -66,6 +66,10 @@ func fullDiskIsQuota(e *env) {
 func forkBombIsContained(e *env) {
 	spec := e.spec()
 	spec.Limits.PIDs = 64
+	if e.lacks {
+		e.refuses(spec, "a limit of processes")
+		return
+	}
 	sb := e.create(spec)
 	e.soon("a fork bomb", func() {
 		exit, err := sb.Exec(e.ctx(), atoll.Cmd{Shell: "bomb() { bomb | bomb & }; bomb; sleep 1; echo over", Timeout: 5e9, MaxOutput: 1 << 20})
@@ -80,6 +84,10 @@ func forkBombIsContained(e *env) {
 func memoryBombIsContained(e *env) {
 	spec := e.spec()
 	spec.Limits.Memory = 64 << 20
+	if e.lacks {
+		e.refuses(spec, "a limit of memory")
+		return
+	}
 	sb := e.create(spec)
 	e.soon("a memory bomb", func() {
 		exit, err := sb.Exec(e.ctx(), atoll.Cmd{Shell: `x=0123456789abcdef; while :; do x="$x$x"; done`, Timeout: 60e9})

@@ -44,7 +44,7 @@ func signalEndsCommand(e *env) {
 	if !e.signals(sb) {
 		return
 	}
-	text := "echo ready; sleep 60"
+	text := "echo ready; while :; do sleep 0.1; done" // a signal between two commands is some shells' after the second
 	for _, cmd := range []atoll.Cmd{{Args: []string{"sh", "-c", text}}, {Shell: text}, {Shell: text, Session: e.features.Session}} {
 		for name, code := range map[string]int{"TERM": 143, "SIGTERM": 143, "INT": 130, "HUP": 129, "USR1": 138} {
 			r, signals := e.signalled(sb, cmd)

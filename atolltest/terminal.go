@@ -189,7 +189,7 @@ func terminalInterrupts(e *env) {
 	if !e.terminals(sb) {
 		return
 	}
-	r := e.terminal(sb, "echo ready; sleep 60", atoll.TTY{})
+	r := e.terminal(sb, "echo ready; while :; do sleep 0.1; done", atoll.TTY{}) // as signalEndsCommand
 	r.shows("ready")
 	r.keys("\x03")
 	eq(e, "exit status after ^C", r.ends().Code, 130)

@@ -169,7 +169,7 @@ func watchTellsMountChanges(e *env) {
 		return // other laws have seen the refusal
 	}
 	dir := e.hostDir()
-	if err := os.Mkdir(filepath.Join(dir, "old"), 0o777); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "old"), 0o777), os.Chmod(filepath.Join(dir, "old"), 0o777)); err != nil {
 		e.Fatal(err)
 	}
 	sb := e.mounted(dir, nil)

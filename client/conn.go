@@ -59,7 +59,7 @@ func (c *Client) upgrade(ctx context.Context, k call, protocol string) (conn, er
 	h := make(http.Header)
 	c.identify(h)
 	shake := &handshake{rt: c.http.Transport}
-	ws, _, err := websocket.Dial(ctx, c.url(k.path, k.query), &websocket.DialOptions{
+	ws, _, err := websocket.Dial(ctx, c.url(k.path, k.query), &websocket.DialOptions{ //nolint:bodyclose // it needs no closing, says Dial
 		HTTPClient: &http.Client{Transport: shake, CheckRedirect: c.http.CheckRedirect}, HTTPHeader: h, Subprotocols: []string{protocol},
 	})
 	switch {

@@ -150,7 +150,7 @@ func (c *Client) download(ctx context.Context, k call) (io.ReadCloser, error) {
 		k.header = make(http.Header)
 	}
 	k.header.Set("Te", "trailers")
-	resp, err := c.send(ctx, k)
+	resp, err := c.send(ctx, k) //nolint:bodyclose // the download does that
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 
 	"github.com/atoll-sandbox/atoll"
@@ -133,4 +134,25 @@ func (s *Sandbox) Attach(ctx context.Context, id string, a Attachment) (atoll.Ex
 	st := newStream(s.c, k, conn, atoll.Cmd{Stdin: a.Stdin, Stdout: a.Stdout, Stderr: a.Stderr, Signals: a.Signals})
 	st.resize, st.lost, st.attached = a.Resize, a.Lost, true
 	return st.run(ctx, nil)
+}
+
+// Detach starts a command that goes on by itself; see StartProcess.
+func (s *Sandbox) Detach(ctx context.Context, cmd atoll.Cmd) (atoll.Process, error) {
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Signals = nil, nil, nil, nil
+	return s.StartProcess(ctx, "", cmd)
+}
+
+// Reattach connects to a detached command; see Attach.
+func (s *Sandbox) Reattach(ctx context.Context, id string, streams atoll.Cmd) (atoll.Exit, error) {
+	a := Attachment{Stdin: streams.Stdin, Stdout: streams.Stdout, Stderr: streams.Stderr, Signals: streams.Signals}
+	if streams.TTY != nil {
+		a.Resize = streams.TTY.Resize
+	}
+	return s.Attach(ctx, id, a)
+}
+
+// Detached returns the detached commands, oldest first.
+func (s *Sandbox) Detached(ctx context.Context) ([]atoll.Process, error) {
+	list, err := s.Processes(ctx)
+	return slices.DeleteFunc(list, func(p atoll.Process) bool { return !p.Detached }), err
 }

@@ -32,10 +32,15 @@ var (
 	_ atoll.SnapshotKeeper = (*Sandbox)(nil)
 	_ atoll.Forker         = (*Sandbox)(nil)
 	_ atoll.Dialer         = (*Sandbox)(nil)
+	_ atoll.Listener       = (*Sandbox)(nil)
 	_ atoll.Meter          = (*Sandbox)(nil)
 	_ atoll.Historian      = (*Sandbox)(nil)
 	_ atoll.Watcher        = (*Sandbox)(nil)
 	_ atoll.DirFS          = (*Sandbox)(nil)
+	_ atoll.Gated          = (*Sandbox)(nil)
+	_ atoll.Notifier       = (*Sandbox)(nil)
+	_ atoll.Porter         = (*Sandbox)(nil)
+	_ atoll.Detacher       = (*Sandbox)(nil)
 )
 
 func (c *Client) sandbox(info atoll.Info) *Sandbox {

@@ -10,8 +10,8 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// maxEvent bounds one server-sent event.
-const maxEvent = 1 << 20
+// maxEvent bounds one server-sent event; those of turns hold what agents wrote.
+const maxEvent = 8 << 20
 
 // sent is a server-sent event.
 type sent struct {
@@ -51,7 +51,7 @@ func readEvents(r io.Reader, f func(sent) error) error {
 			if e.data != nil {
 				e.data = append(e.data, '\n')
 			}
-			e.data = append(append(e.data, value...), []byte{}...)
+			e.data = append(e.data, value...)
 			if e.data == nil {
 				e.data = []byte{}
 			}

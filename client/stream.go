@@ -17,10 +17,10 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
-// ackEvery is how much output is taken before the server is told, drainGrace how
+// ackParts of the window are told one by one when they are taken, drainGrace is how
 // long the caller's writers may take for the rest of a command that was ended.
 const (
-	ackEvery   = wire.OutputWindow / 8
+	ackParts   = 8 // of its window
 	drainGrace = time.Second
 )
 
@@ -61,6 +61,8 @@ type stream struct {
 	cmd      atoll.Cmd
 	resize   <-chan atoll.Size
 	lost     func(int64)
+	sized    func(atoll.Size)
+	window   int  // of output
 	attached bool // the process goes on without us
 
 	life context.Context //nolint:containedctx // of the connection
@@ -84,14 +86,16 @@ type stream struct {
 	drained chan struct{} // closed when the queue is written, or never will be
 }
 
-// segment is a run of queued output; one of Control tells that n bytes are lost.
+// segment is a run of queued output; one of Control tells that n bytes are lost,
+// or of a size.
 type segment struct {
-	to wire.Stream
-	n  int64
+	to   wire.Stream
+	n    int64
+	size *atoll.Size
 }
 
 func newStream(c *Client, k call, conn conn, cmd atoll.Cmd) *stream {
-	st := &stream{c: c, k: k, conn: conn, cmd: cmd, credit: wire.Window, done: make(chan struct{}), drained: make(chan struct{})}
+	st := &stream{c: c, k: k, conn: conn, cmd: cmd, credit: wire.Window, window: wire.OutputWindow, done: make(chan struct{}), drained: make(chan struct{})}
 	st.cond.L = &st.mu
 	limit := cmd.MaxOutput
 	if limit == 0 {
@@ -245,11 +249,13 @@ func (st *stream) controlled(payload []byte) (*wire.Exit, error) {
 		st.cond.Broadcast()
 	}
 	if m.Lost > 0 && st.lost != nil {
-		st.queue = append(st.queue, segment{wire.Control, m.Lost})
-		st.cond.Broadcast()
-		if len(st.queue) > wire.OutputWindow {
-			return nil, protocolError("nothing but losses")
-		}
+		st.tell(segment{to: wire.Control, n: m.Lost})
+	}
+	if m.Size != nil && st.sized != nil {
+		st.tell(segment{to: wire.Control, n: 1, size: m.Size})
+	}
+	if len(st.queue) > wire.OutputWindow {
+		return nil, protocolError("nothing but losses and sizes")
 	}
 	if m.Exit != nil {
 		return m.Exit, m.Exit.Error.Err()
@@ -257,10 +263,17 @@ func (st *stream) controlled(payload []byte) (*wire.Exit, error) {
 	return nil, nil
 }
 
+// tell queues what is to be told in its place between output. The caller holds
+// mu.
+func (st *stream) tell(s segment) {
+	st.queue = append(st.queue, s)
+	st.cond.Broadcast()
+}
+
 // output takes a message of output.
 func (st *stream) output(kind wire.Stream, payload []byte) error {
 	st.mu.Lock()
-	if len(payload) > wire.MaxPayload || len(payload) > wire.OutputWindow-st.held {
+	if len(payload) > wire.MaxPayload || len(payload) > st.window-st.held {
 		st.mu.Unlock()
 		return protocolError("more output than it may send")
 	}
@@ -279,7 +292,7 @@ func (st *stream) output(kind wire.Stream, payload []byte) error {
 		if last := len(st.queue) - 1; last >= 0 && st.queue[last].to == kind {
 			st.queue[last].n += int64(len(payload))
 		} else {
-			st.queue = append(st.queue, segment{kind, int64(len(payload))})
+			st.queue = append(st.queue, segment{to: kind, n: int64(len(payload))})
 		}
 		st.cond.Broadcast()
 	}
@@ -304,7 +317,7 @@ func (k *kept) add(p []byte) {
 func (st *stream) ack(n int) error {
 	st.mu.Lock()
 	st.taken += n
-	if st.taken < ackEvery || st.over {
+	if st.taken < st.window/ackParts || st.over {
 		st.mu.Unlock()
 		return nil
 	}
@@ -322,15 +335,18 @@ func (st *stream) deliver() {
 	defer close(st.drained)
 	buf := make([]byte, wire.MaxPayload)
 	for {
-		to, n, b := st.next(buf)
+		next, b := st.next(buf)
 		var err error
 		switch {
-		case n == 0:
+		case next.n == 0:
 			return
-		case to == wire.Control:
-			st.lost(n)
+		case next.size != nil:
+			st.sized(*next.size)
 			continue
-		case to == wire.Stderr:
+		case next.to == wire.Control:
+			st.lost(next.n)
+			continue
+		case next.to == wire.Stderr:
 			_, err = st.cmd.Stderr.Write(b)
 		default:
 			_, err = st.cmd.Stdout.Write(b)
@@ -345,26 +361,27 @@ func (st *stream) deliver() {
 	}
 }
 
-// next waits for the next piece of output; n is 0 when there is none.
-func (st *stream) next(buf []byte) (to wire.Stream, n int64, b []byte) {
+// next waits for the next piece of output, or what is to be told; its n is 0 when
+// there is none.
+func (st *stream) next(buf []byte) (next segment, b []byte) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	for len(st.queue) == 0 && !st.over && !st.deaf {
 		st.cond.Wait()
 	}
 	if len(st.queue) == 0 || st.deaf {
-		return 0, 0, nil
+		return segment{}, nil
 	}
 	first := &st.queue[0]
-	to, n = first.to, first.n
-	if to != wire.Control {
-		k, _ := st.bytes.Read(buf[:min(n, int64(len(buf)))]) // it holds what the queue says
-		n, b = int64(k), buf[:k]
+	next = *first
+	if next.to != wire.Control {
+		k, _ := st.bytes.Read(buf[:min(next.n, int64(len(buf)))]) // it holds what the queue says
+		next.n, b = int64(k), buf[:k]
 	}
-	if first.n -= n; first.n == 0 {
+	if first.n -= next.n; first.n == 0 {
 		st.queue = st.queue[1:]
 	}
-	return to, n, b
+	return next, b
 }
 
 // input sends the caller's standard input.

@@ -76,10 +76,20 @@ func TestExitEndsTheCommandOnly(t *testing.T) {
 func TestKilledCommandLeavesTheSession(t *testing.T) {
 	s := newShell(options{})
 	defer s.Close()
-	start := time.Now()
-	_, err := s.Execute(t.Context(), `x=1; f() { local x=2 y=3; z=done; while :; do :; done; }; f`, shell.IO{Timeout: 100 * time.Millisecond})
-	if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 200*time.Millisecond {
-		t.Errorf("%v after %v", err, time.Since(start))
+	const deadline = 100 * time.Millisecond
+	took := time.Hour
+	for range 10 { // a busy machine may be late, but not each time
+		start := time.Now()
+		_, err := s.Execute(t.Context(), `x=1; f() { local x=2 y=3; z=done; while :; do :; done; }; f`, shell.IO{Timeout: deadline})
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		if took = min(took, time.Since(start)); took <= deadline+slack {
+			break
+		}
+	}
+	if took > deadline+slack {
+		t.Errorf("took %v", took)
 	}
 	wantOut(t, s, `echo $x ${y-unset} $z ${#FUNCNAME[@]}; break; echo $(echo sub)`, "1 unset done 0\nsub\n")
 }

@@ -33,13 +33,6 @@ func (c *compiler) arith(a *syntax.Arith) func(in *interp) int64 {
 	}
 }
 
-// arithTry compiles an expression whose failure is a status: that of ((, let
-// and for ((. Its messages begin with prefix.
-func (c *compiler) arithTry(a *syntax.Arith, prefix string) func(in *interp) (int64, bool) {
-	f := c.number(a)
-	return func(in *interp) (int64, bool) { return in.try(f, prefix) }
-}
-
 // try runs f; ok is false when it failed, with a message printed.
 func (in *interp) try(f calc, prefix string) (n int64, ok bool) {
 	trying, name, depth, nested := in.trying, in.cmdName, in.depth, in.nested

@@ -109,7 +109,7 @@ func TestHostileScriptsEnd(t *testing.T) {
 			runtime.ReadMemStats(&before)
 			var err error
 			took := time.Hour
-			for range 3 { // a busy machine may be late, but not each time
+			for range 10 { // a busy machine may be late, but not each time
 				start := time.Now()
 				_, err = s.Execute(t.Context(), script, shell.IO{Timeout: deadline, Output: 1 << 20})
 				if took = min(took, time.Since(start)); took <= deadline+slack {

@@ -276,6 +276,8 @@ func (in *interp) nextKey() (byte, error) {
 		} else {
 			n, err = in.p.Stdin.Read(b[:])
 		}
+		in.p.Poll() // a read that did not wait has not looked
+
 		if in.p.Caught() && in.signals() != flowNext { // it came before the key
 			me.ahead = append(me.ahead, b[:n]...)
 			return 0, errInterrupted

@@ -79,11 +79,6 @@ func compilePattern(src string, flags patFlags) *pattern {
 	return p
 }
 
-// literalPattern returns the pattern that matches exactly s.
-func literalPattern(s string, flags patFlags) *pattern {
-	return compilePattern(quotePattern(s), flags)
-}
-
 func (p *pattern) classify() {
 	p.fixed = 0
 	stars := 0

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 
 	"github.com/atoll-sandbox/atoll/internal/kernel"
@@ -114,7 +115,7 @@ func (in *interp) substText(b []byte) string {
 	b = bytes.TrimRight(b, "\n")
 	if bytes.IndexByte(b, 0) >= 0 {
 		in.errorf("warning: command substitution: ignored null byte in input")
-		b = bytes.ReplaceAll(b, []byte{0}, nil)
+		b = slices.DeleteFunc(b, func(c byte) bool { return c == 0 }) // the buffer is ours
 	}
 	in.borrow(len(b))
 	return string(b)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"io/fs"
-	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/internal/musthave"
 	"github.com/atoll-sandbox/atoll/shell"
 	"github.com/atoll-sandbox/atoll/vfs"
 )
@@ -178,10 +178,7 @@ func ours(t testing.TB, script, stdin string) (stdout, stderr string, code int) 
 func theirs(t testing.TB, script, stdin string) (stdout, stderr string, code int) {
 	t.Helper()
 	if _, err := exec.LookPath("bash"); err != nil {
-		if strings.Contains(os.Getenv("ATOLL_MUST"), "bash") {
-			t.Fatalf("ATOLL_MUST asks for bash: %v", err)
-		}
-		t.Skipf("bash is missing: %v", err)
+		musthave.Skip(t, "bash", "bash is missing: %v", err)
 	}
 	dir := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -190,9 +187,13 @@ func theirs(t testing.TB, script, stdin string) (stdout, stderr string, code int
 	c.WaitDelay = 2 * time.Second                                                  // a child that it left may keep the pipe open
 	c.Dir, c.Stdin = dir, strings.NewReader(stdin)
 	c.Env = []string{"PATH=/bin:/usr/bin", "HOME=" + dir, "LANG=C.UTF-8"}
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var out, errs bytes.Buffer
 	c.Stdout, c.Stderr = &out, &errs
 	err := c.Run()
+	if c.Process != nil {
+		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // what it left, if anything
+	}
 	if err != nil && c.ProcessState == nil {
 		t.Fatalf("bash: %v", err)
 	}

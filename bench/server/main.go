@@ -202,7 +202,7 @@ func ways(ctx context.Context, home string) (list []way, end func() error, err e
 	ends = append(ends, func() error { return s.Shutdown(ctx) })
 	sock := filepath.Join(home, "bench.sock")
 	for _, l := range []struct{ name, network, address, host string }{{"unix", "unix", sock, "unix://" + sock}, {"tcp", "tcp", "127.0.0.1:0", ""}} {
-		listener, err := net.Listen(l.network, l.address)
+		listener, err := new(net.ListenConfig).Listen(ctx, l.network, l.address)
 		if err != nil {
 			return nil, end, err
 		}

@@ -20,7 +20,11 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/client"
+	"github.com/atoll-sandbox/atoll/driver/docker"
+	"github.com/atoll-sandbox/atoll/driver/kubernetes"
+	"github.com/atoll-sandbox/atoll/driver/namespace"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
+	"github.com/atoll-sandbox/atoll/internal/spell"
 )
 
 // app is what all commands share: where the streams lead and what the global
@@ -80,18 +84,45 @@ func defaultHome() (string, error) {
 	return filepath.Join(home, ".local", "share", "atoll"), nil
 }
 
-// drivers is the whole registry of drivers. Sandboxes of those that only
-// hold memory are kept in home, so that the next call of atoll finds them.
-func drivers(home string) []atoll.Driver {
-	return []atoll.Driver{&virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}
+// drivers is the whole registry of drivers. What they keep is in home, so that
+// the next call of atoll finds it. None of them does anything before it is used.
+func drivers(home, dockerHost string, cluster *kubernetes.Driver) []atoll.Driver {
+	return []atoll.Driver{
+		&virtual.Driver{Dir: filepath.Join(home, "sandboxes")},
+		&namespace.Driver{Dir: filepath.Join(home, "namespace"), ImageDir: filepath.Join(home, "images")},
+		&docker.Driver{Dir: filepath.Join(home, "docker"), Host: dockerHost},
+		cluster,
+	}
 }
+
+// shared are the drivers whose sandboxes every server of a fleet reaches; those
+// of the others are on one host.
+var shared = []string{"kubernetes"}
+
+// sharing reports whether this is one of several servers of a fleet.
+func (a *app) sharing() bool { return get[string](a.config, "registry") != "" }
 
 // all returns the drivers of this call.
 func (a *app) all() []atoll.Driver {
 	if a.made == nil {
-		a.made = drivers(a.home)
+		a.made = drivers(a.home, get[string](a.config, "docker.host"), a.config.cluster(a.home))
+		if a.sharing() {
+			a.made = slices.DeleteFunc(a.made, func(d atoll.Driver) bool { return !slices.Contains(shared, d.Name()) })
+		}
 	}
 	return a.made
+}
+
+// release ends what drivers run beside themselves.
+func (a *app) release() error {
+	var errs []error
+	for _, d := range a.made {
+		if c, ok := d.(io.Closer); ok {
+			errs = append(errs, c.Close())
+		}
+	}
+	a.made = nil
+	return errors.Join(errs...)
 }
 
 // driver returns the driver that is configured, of those of this machine.
@@ -104,7 +135,10 @@ func (a *app) driver() (atoll.Driver, error) {
 		}
 		names = append(names, d.Name())
 	}
-	return nil, fmt.Errorf("%w: driver %q%s; there is: %s", atoll.ErrNotFound, name, didYouMean(name, names), strings.Join(names, ", "))
+	if a.sharing() {
+		return nil, fmt.Errorf("%w: driver %s: its sandboxes are on one host, and servers that share a registry need one that all of them reach: %s", atoll.ErrUnsupported, name, strings.Join(names, ", "))
+	}
+	return nil, fmt.Errorf("%w: driver %q%s; there is: %s", atoll.ErrNotFound, name, spell.Hint(name, names), strings.Join(names, ", "))
 }
 
 // sandboxes lists the caller's sandboxes, oldest first.
@@ -147,7 +181,7 @@ func (a *app) open(ctx context.Context, key string) (*client.Sandbox, error) {
 		if len(all) == 0 {
 			hint = ": there are no sandboxes; 'atoll create' makes one"
 		}
-		return nil, fmt.Errorf("sandbox %q: %w%s%s", key, atoll.ErrNotFound, didYouMean(key, names), hint)
+		return nil, fmt.Errorf("sandbox %q: %w%s%s", key, atoll.ErrNotFound, spell.Hint(key, names), hint)
 	}
 	return nil, fmt.Errorf("%w: %q is the beginning of %d sandboxes: %s", atoll.ErrInvalid, key, len(begins), strings.Join(begins, ", "))
 }
@@ -158,40 +192,6 @@ func label(s atoll.Status) string {
 		return s.Name
 	}
 	return s.ID
-}
-
-// didYouMean returns a hint for a mistyped name, or nothing.
-func didYouMean(name string, known []string) string {
-	best, at := 3, ""
-	for _, k := range known {
-		if d := distance(name, k); d < best && d < len(k) {
-			best, at = d, k
-		}
-	}
-	if at == "" {
-		return ""
-	}
-	return fmt.Sprintf(" (did you mean %q?)", at)
-}
-
-// distance is the number of letters to add, drop or change (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		prev := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			d := prev
-			if a[i] != b[j] {
-				d = 1 + min(prev, row[j], row[j+1])
-			}
-			prev, row[j+1] = row[j+1], d
-		}
-	}
-	return row[len(b)]
 }
 
 // print writes a result as indented JSON.

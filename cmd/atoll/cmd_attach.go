@@ -15,55 +15,90 @@ import (
 )
 
 func (a *app) attachCommand() *cobra.Command {
-	var onlyNew, stdin bool
+	var onlyNew, stdin, readOnly bool
 	cmd := &cobra.Command{
-		Use:   "attach SANDBOX PROCESS",
-		Short: "Be where a command writes, and see it end",
-		Long: `Be where a command writes, one that 'atoll exec -d' has started or that somebody
+		Use:   "attach SANDBOX [TERMINAL | PROCESS]",
+		Short: "Be before a terminal, or where a command writes",
+		Long: `Be before a terminal of a sandbox (see 'atoll terminal'): its screen as it is, then what
+comes; what you type goes there. Ctrl-P Ctrl-Q leaves, and it goes on. Without a
+name it is the only one, or a new one.
+
+Or be where a command writes, one that 'atoll exec -d' has started or that somebody
 else runs: its output so far and from now on, and its exit status as atoll's own.
 Ctrl-C leaves it running; on a terminal of its own, Ctrl-P Ctrl-Q does. With -i what
 you type is its input.`,
-		Example:           "  atoll attach box p3k9\n  echo yes | atoll attach -i box p3k9",
-		Args:              needArgs(2, 2, "a sandbox and a process"),
-		ValidArgsFunction: a.completeProcesses(),
+		Example:           "  atoll attach box\n  atoll attach --read-only box build\n  atoll attach box p3k9\n  echo yes | atoll attach -i box p3k9",
+		Args:              needArgs(1, 2, "a sandbox, and a terminal or a process"),
+		ValidArgsFunction: a.completeAttached(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			sb, p, err := a.process(ctx, args[0], args[1])
+			sb, err := a.open(ctx, args[0])
 			if err != nil {
 				return err
+			}
+			name, ok, err := a.terminalOf(ctx, sb, args[1:])
+			switch {
+			case err != nil:
+				return err
+			case ok:
+				return a.attachTerminal(ctx, sb, args[0], name, readOnly)
 			}
 			at := client.Attachment{Stdout: a.out, Stderr: a.err, Lost: a.lost}
 			if onlyNew {
 				at.Offset = -1
 			}
-			if stdin {
+			if stdin && !readOnly {
 				at.Stdin = a.in
 			}
-			if p.TTY {
-				var leave func()
-				if ctx, leave, err = a.stand(ctx, &at); err != nil {
-					return err
-				}
-				defer leave()
-			}
-			exit, err := sb.Attach(ctx, p.ID, at)
-			if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-				a.progress("\r\natoll: %s goes on; 'atoll kill %s %s' ends it", p.ID, args[0], p.ID)
-				if cmd.Context().Err() == nil {
-					return nil // it was left by its keys
-				}
-			}
-			return outcome(exit, err)
+			return a.attachProcess(ctx, args[0], args[1], at)
 		},
 	}
-	cmd.Flags().BoolVar(&onlyNew, "new", false, "without what it has written so far")
-	cmd.Flags().BoolVarP(&stdin, "interactive", "i", false, "send stdin to it; the end of stdin ends its input")
+	cmd.Flags().BoolVar(&onlyNew, "new", false, "without what a command has written so far")
+	cmd.Flags().BoolVarP(&stdin, "interactive", "i", false, "send stdin to a command; the end of stdin ends its input")
+	cmd.Flags().BoolVarP(&readOnly, "read-only", "r", false, "only look")
 	return cmd
 }
 
-// stand puts this terminal in the place of a process's: keys and sizes go
-// through, Ctrl-P Ctrl-Q ends ctx. leave makes it as it was.
-func (a *app) stand(ctx context.Context, at *client.Attachment) (_ context.Context, leave func(), err error) {
+// attachProcess connects to a process.
+func (a *app) attachProcess(ctx context.Context, sandbox, key string, at client.Attachment) error {
+	sb, p, err := a.process(ctx, sandbox, key)
+	if err != nil {
+		return err
+	}
+	left := ctx
+	if p.TTY {
+		var leave func()
+		if left, leave, err = a.stand(ctx, &at.Stdin, &at.Resize); err != nil {
+			return err
+		}
+		defer leave()
+	}
+	exit, err := sb.Attach(left, p.ID, at)
+	if errors.Is(err, context.Canceled) && left.Err() != nil {
+		a.progress("\r\natoll: %s goes on; 'atoll kill %s %s' ends it", p.ID, sandbox, p.ID)
+		if ctx.Err() == nil {
+			return nil // it was left by its keys
+		}
+	}
+	return outcome(exit, err)
+}
+
+// completeAttached offers sandboxes, then terminals and processes of the one
+// that is named.
+func (a *app) completeAttached() cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		names, how := a.completeProcesses()(cmd, args, word)
+		if len(args) == 0 {
+			return names, how
+		}
+		terminals, _ := a.completeTerminals()(cmd, args, word)
+		return append(terminals, names...), how
+	}
+}
+
+// stand puts this terminal in the place of another: keys and sizes go through,
+// Ctrl-P Ctrl-Q ends ctx. leave makes it as it was.
+func (a *app) stand(ctx context.Context, stdin *io.Reader, resize *<-chan atoll.Size) (_ context.Context, leave func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	ends := []func(){cancel}
 	leave = func() {
@@ -73,16 +108,16 @@ func (a *app) stand(ctx context.Context, at *client.Attachment) (_ context.Conte
 	}
 	if out, ok := a.out.(*os.File); ok && isTerminal(out) {
 		sizes, stop := screenSizes(out)
-		at.Resize, ends = sizes, append(ends, stop)
+		*resize, ends = sizes, append(ends, stop)
 	}
-	if in, ok := a.in.(*os.File); ok && isTerminal(in) && at.Stdin != nil {
+	if in, ok := a.in.(*os.File); ok && isTerminal(in) && *stdin != nil {
 		old, err := term.MakeRaw(int(in.Fd()))
 		if err != nil {
 			leave()
 			return ctx, nil, fmt.Errorf("the local terminal: %w", err)
 		}
 		ends = append(ends, func() { _ = term.Restore(int(in.Fd()), old) }) // nobody to tell
-		at.Stdin = &leaving{r: in, leave: cancel}
+		*stdin = &leaving{r: in, leave: cancel}
 	}
 	return ctx, leave, nil
 }
@@ -126,7 +161,7 @@ func (l *leaving) Read(b []byte) (int, error) {
 
 // detach starts a command that goes on by itself, and prints its id.
 func (a *app) detach(ctx context.Context, sb *client.Sandbox, cmd atoll.Cmd) error {
-	if a.link.host == "" {
+	if a.link.host == "" && !sb.Has((*atoll.Detacher)(nil)) {
 		return fmt.Errorf("%w: nobody is there to keep the command when this atoll has ended: start a server ('atoll serve') and say it again", atoll.ErrUnsupported)
 	}
 	p, err := sb.StartProcess(ctx, "", cmd)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/spell"
 )
 
 // here is the name of the context that means this machine.
@@ -169,7 +170,7 @@ func (c *config) knows(name string) error {
 		return nil
 	}
 	names := append(c.contextNames(), here)
-	return fmt.Errorf("%w: context %q%s; there is: %s", atoll.ErrNotFound, name, didYouMean(name, names), strings.Join(names, ", "))
+	return fmt.Errorf("%w: context %q%s; there is: %s", atoll.ErrNotFound, name, spell.Hint(name, names), strings.Join(names, ", "))
 }
 
 // endpointFlags say how a server is reached.

@@ -35,7 +35,7 @@ printed on stdout. What the flags leave open is taken from the configuration.`,
 			if err != nil {
 				return err
 			}
-			return a.show(cmd.Context(), sb)
+			return a.show(context.WithoutCancel(cmd.Context()), sb) // it is there: a late Ctrl-C must not hide its name
 		},
 	}
 	f.add(cmd)

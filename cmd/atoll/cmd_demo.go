@@ -26,8 +26,9 @@ func (a *app) demoCommand() *cobra.Command {
 		Short: "See it work, on the files of this directory",
 		Long: `See it work: takes the files of a directory into a new sandbox, works on them,
 breaks them, goes back, forks, and removes everything. The directory itself is
-only read.`,
-		Args: needArgs(0, 0, "no arguments"),
+only read. What the driver can't do is left out.`,
+		Example: "  atoll demo\n  atoll demo --driver kubernetes --from docs",
+		Args:    needArgs(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d, err := a.driver()
 			if err != nil {
@@ -49,10 +50,14 @@ type demo struct {
 	a      *app
 	ctx    context.Context //nolint:containedctx // it lives as long as the command
 	driver atoll.Driver
+	ft     atoll.Features
 	from   string
 	sb     atoll.Sandbox
 	steps  []demoStep
 }
+
+// demoDir is where the files are in the sandbox.
+const demoDir = "/workspace/src"
 
 // demoStep is what --json tells of a step.
 type demoStep struct {
@@ -93,18 +98,24 @@ func round(d time.Duration) time.Duration {
 	return d.Round(time.Millisecond)
 }
 
-// sh runs a command in the sandbox and shows it with what it printed.
+// sh runs a command where the files are, and shows it with what it printed.
 func (s *demo) sh(what, text string) error {
 	return s.step(what, func() (string, error) {
-		r, err := atoll.Execute(s.ctx, s.sb, text)
-		if err != nil {
-			return "", err
-		}
-		if !r.Success {
-			return "", fmt.Errorf("%s: exit status %d: %s", text, r.ExitCode, r.Stderr)
-		}
-		return "$ " + text + "\n" + r.Stdout, nil
+		out, err := s.output(s.sb, text)
+		return "$ " + text + "\n" + out, err
 	})
+}
+
+// output returns what a command prints.
+func (s *demo) output(sb atoll.Sandbox, text string) (string, error) {
+	exit, err := sb.Exec(s.ctx, atoll.Cmd{Shell: text, Dir: demoDir})
+	if err != nil {
+		return "", err
+	}
+	if exit.Code != 0 {
+		return "", fmt.Errorf("%s: exit status %d: %s", text, exit.Code, exit.Stderr)
+	}
+	return string(exit.Stdout), nil
 }
 
 func (s *demo) run() (err error) {
@@ -113,20 +124,44 @@ func (s *demo) run() (err error) {
 			err = errors.Join(err, s.sb.Destroy(context.WithoutCancel(s.ctx)))
 		}
 	}()
-	for _, part := range []func() error{s.create, s.put, s.work, s.get, s.goBack, s.double, s.contain, s.report, s.destroy} {
-		if err := part(); err != nil {
+	if s.ft, err = s.driver.Probe(s.ctx); err != nil {
+		return fmt.Errorf("driver %s: %w", s.driver.Name(), err)
+	}
+	for _, part := range []struct {
+		do  func() error
+		can bool
+	}{
+		{s.create, true},
+		{s.put, true},
+		{s.work, true},
+		{s.get, true},
+		{s.goBack, s.ft.Snapshot},
+		{s.double, s.ft.Fork},
+		{s.contain, true},
+		{s.statistics, s.ft.Stats},
+		{s.history, s.ft.History},
+		{s.destroy, true},
+	} {
+		if !part.can {
+			continue
+		}
+		if err := part.do(); err != nil {
 			return err
 		}
 	}
 	if s.a.json {
 		return s.a.print(s.steps)
 	}
-	fmt.Fprintln(s.a.out, "\nYours: atoll create --name box && atoll shell box")
+	mine := ""
+	if name := s.driver.Name(); name != defaultDriver {
+		mine = " --driver " + name
+	}
+	fmt.Fprintf(s.a.out, "\nYours: atoll create%s --name box && atoll shell box\n", mine)
 	return nil
 }
 
 func (s *demo) create() error {
-	return s.step("create a sandbox ("+s.driver.Name()+")", func() (string, error) {
+	return s.step(fmt.Sprintf("create a sandbox (%s, isolation %s)", s.driver.Name(), s.ft.Isolation), func() (string, error) {
 		sb, err := s.driver.Create(s.ctx, atoll.Spec{Name: "demo"})
 		s.sb = sb
 		return "", err
@@ -153,13 +188,13 @@ func (s *demo) put() error {
 		if err := tw.Close(); err != nil {
 			return "", err
 		}
-		return "", s.sb.Import(s.ctx, "/src", &b)
+		return "", s.sb.Import(s.ctx, demoDir, &b)
 	})
 }
 
 func (s *demo) work() error {
 	for _, c := range [][2]string{
-		{"look around", "cd /src && ls | head -5 && find . -type f | wc -l"},
+		{"look around", "ls | head -5 && find . -type f | wc -l"},
 		{"a real pipeline: which kinds of files, how many lines", `find . -type f -name '*.*' | sed 's/.*\.//' | sort | uniq -c | sort -rn | head -5`},
 		{"another: the words this project uses most", `cat $(find . -name '*.md' -o -name '*.go') | tr -cs 'A-Za-z' '\n' | awk 'length > 6 { n[tolower($0)]++ } END { for (w in n) print n[w], w }' | sort -rn | head -5`},
 		{"write a report inside", `{ echo "# report"; for d in */; do printf '%s %s\n' "${d%/}" "$(find "$d" -type f | wc -l)"; done; } > report.md && wc -l report.md`},
@@ -173,7 +208,7 @@ func (s *demo) work() error {
 
 func (s *demo) get() error {
 	return s.step("get the report back out", func() (string, error) {
-		b, err := atoll.ReadFile(s.ctx, s.sb, "/src/report.md")
+		b, err := atoll.ReadFile(s.ctx, s.sb, demoDir+"/report.md")
 		head, _, _ := bytes.Cut(b, []byte("\n"))
 		return fmt.Sprintf("%d bytes, beginning %q\n", len(b), head), err
 	})
@@ -185,13 +220,13 @@ func (s *demo) goBack() error {
 		return "", err
 	})
 	if err == nil {
-		err = s.sh("break things", `rm -rf /src /etc && cd / && ls -d /src /etc 2>&1 || true`)
+		err = s.sh("break things", `rm -rf ../src && ls -d /workspace/src 2>&1 || true`)
 	}
 	if err == nil {
 		err = s.step("restore", func() (string, error) { return "", atoll.Restore(s.ctx, s.sb, "good") })
 	}
 	if err == nil {
-		err = s.sh("all of it is there again, and so is the directory we were in", "pwd; wc -l < report.md")
+		err = s.sh("all of it is there again", "pwd; wc -l < report.md")
 	}
 	return err
 }
@@ -203,15 +238,15 @@ func (s *demo) double() error {
 			return "", err
 		}
 		defer func() { err = errors.Join(err, fork.Destroy(context.WithoutCancel(s.ctx))) }()
-		if _, err := atoll.Execute(s.ctx, fork, "echo of the fork > report.md"); err != nil {
+		if _, err := s.output(fork, "echo of the fork > report.md"); err != nil {
 			return "", err
 		}
-		a, err := atoll.Execute(s.ctx, s.sb, "head -1 report.md")
+		a, err := s.output(s.sb, "head -1 report.md")
 		if err != nil {
 			return "", err
 		}
-		b, err := atoll.Execute(s.ctx, fork, "head -1 report.md")
-		return "first: " + a.Stdout + "fork:  " + b.Stdout, err
+		b, err := s.output(fork, "head -1 report.md")
+		return "first: " + a + "fork:  " + b, err
 	})
 }
 
@@ -226,14 +261,21 @@ func (s *demo) contain() error {
 	})
 }
 
-func (s *demo) report() error {
-	err := s.step("statistics", func() (string, error) {
+func (s *demo) statistics() error {
+	return s.step("statistics", func() (string, error) {
 		st, err := atoll.StatsOf(s.ctx, s.sb)
-		return fmt.Sprintf("%d files, %s of %s on disk, %d commands\n", st.Files, bytesText(st.DiskUsed), bytesText(st.DiskLimit), st.Commands), err
+		out := bytesText(st.DiskUsed) + " on disk"
+		if st.DiskLimit > 0 {
+			out += " of " + bytesText(st.DiskLimit)
+		}
+		if st.MemoryUsed > 0 {
+			out += ", " + bytesText(st.MemoryUsed) + " of memory"
+		}
+		return out + "\n", err
 	})
-	if err != nil {
-		return err
-	}
+}
+
+func (s *demo) history() error {
 	return s.step("history", func() (string, error) {
 		list, err := atoll.History(s.ctx, s.sb)
 		out := ""

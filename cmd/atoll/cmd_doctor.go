@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,22 +20,27 @@ import (
 
 // finding is one thing that the doctor looked at.
 type finding struct {
-	Check  string `json:"check"`
-	OK     bool   `json:"ok"`
-	Detail string `json:"detail"`
-	Fix    string `json:"fix,omitempty"`
+	Check    string `json:"check"`
+	Driver   string `json:"driver,omitempty"` // that found it
+	OK       bool   `json:"ok"`
+	Optional bool   `json:"optional,omitempty"` // nothing that is configured needs it
+	Detail   string `json:"detail"`
+	Fix      string `json:"fix,omitempty"`
 }
 
 func (a *app) doctorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
 		Short: "Check what works here, and say how to get the rest",
-		Args:  needArgs(0, 0, "no arguments"),
+		Long: `Check what works here, and say how to get the rest: what each driver finds on this
+machine, and what it could do with more. The exit status is 1 if something is BAD:
+what is configured does not work. What is only not there is marked with "-".`,
+		Args: needArgs(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			list := a.examine(cmd.Context())
 			bad := 0
 			for _, f := range list {
-				if !f.OK {
+				if !f.OK && !f.Optional {
 					bad++
 				}
 			}
@@ -52,35 +60,106 @@ func (a *app) doctorCommand() *cobra.Command {
 }
 
 func (a *app) tellFindings(list []finding) error {
+	width := 18
+	for _, f := range list {
+		width = max(width, len(f.name()))
+	}
 	for _, f := range list {
 		mark := "ok  "
-		if !f.OK {
+		switch {
+		case f.OK:
+		case f.Optional:
+			mark = "-   "
+		default:
 			mark = "BAD "
 		}
-		if _, err := fmt.Fprintf(a.out, "%s %-18s %s\n", mark, f.Check, plain(f.Detail)); err != nil {
+		if _, err := fmt.Fprintf(a.out, "%s %-*s %s\n", mark, width, f.name(), plain(strings.Join(strings.Fields(f.Detail), " "))); err != nil {
 			return err
 		}
-		if f.Fix != "" {
-			if _, err := fmt.Fprintf(a.out, "     %-18s to fix: %s\n", "", f.Fix); err != nil {
-				return err
-			}
+		if f.Fix == "" {
+			continue
+		}
+		first, more, _ := strings.Cut(f.Fix, "\n")
+		text := fmt.Sprintf("     %-*s to get it: %s\n", width, "", plain(first))
+		for line := range strings.Lines(more) { // to be pasted somewhere
+			text += strings.Repeat(" ", width+6) + plain(strings.TrimRight(line, "\n")) + "\n"
+		}
+		if _, err := io.WriteString(a.out, text); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
+// name is what a person reads: what a driver found stands beneath it.
+func (f *finding) name() string {
+	if f.Driver != "" {
+		return "  " + f.Check
+	}
+	return f.Check
+}
+
+// examination is how long one driver may take to be examined.
+const examination = 15 * time.Second
+
 func (a *app) examine(ctx context.Context) []finding {
 	v := buildVersion()
 	list := []finding{{Check: "atoll", OK: true, Detail: v.Version + " " + v.Go + " " + v.Platform}}
 	list = append(list, a.checkConfig(), a.checkHome())
-	for _, r := range a.survey(ctx) {
-		f := finding{Check: "driver " + r.Name, OK: r.Available, Detail: "isolation " + r.Features.Isolation + "; " + abilities(r.Features)}
-		if !r.Available {
-			f.Detail, f.Fix = r.Error, "see the message"
-		}
-		list = append(list, f)
+	found := make([][]finding, len(a.all()))
+	var wg sync.WaitGroup
+	for i, d := range a.all() {
+		wg.Go(func() { found[i] = a.examineDriver(ctx, d) })
 	}
-	return append(append(list, checkWork(ctx)), a.checkFleet(ctx)...)
+	wg.Wait()
+	list = append(list, slices.Concat(found...)...)
+	return append(append(list, checkWork(ctx), checkMachine()), a.checkFleet(ctx)...)
+}
+
+// examineDriver says what a driver does here, and what it finds. That it does
+// not work is bad only of the one that is configured.
+func (a *app) examineDriver(ctx context.Context, d atoll.Driver) []finding {
+	ctx, cancel := context.WithTimeoutCause(ctx, examination, fmt.Errorf("%w: it has not answered for %v", atoll.ErrTimeout, examination))
+	defer cancel()
+	f := finding{Check: "driver " + d.Name(), OK: true}
+	ft, err := d.Probe(ctx)
+	if err != nil {
+		f.OK, f.Optional, f.Detail = false, d.Name() != a.defaultDriver(), err.Error()
+	} else {
+		f.Detail = "isolation " + ft.Isolation + "; " + abilities(ft)
+	}
+	list := []finding{f}
+	for _, note := range ft.Notes {
+		list = append(list, finding{Check: "note", Driver: d.Name(), OK: true, Detail: note})
+	}
+	checker, ok := d.(atoll.Checker)
+	if !ok {
+		if err != nil {
+			list[0].Fix = "see the message"
+		}
+		return list
+	}
+	for _, c := range checker.Checks(ctx) {
+		list = append(list, finding{Check: c.Name, Driver: d.Name(), OK: c.OK, Optional: !c.Needed || f.Optional, Detail: c.Detail, Fix: c.Fix})
+	}
+	return list
+}
+
+// checkMachine says whether this machine could run machines in it.
+func checkMachine() finding {
+	f := finding{Check: "virtual machines", Optional: true, Fix: "a host with KVM (vmx or svm in /proc/cpuinfo) and the right to open /dev/kvm"}
+	kvm, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
+	if err != nil {
+		f.Detail = "no KVM: " + err.Error()
+		return f
+	}
+	_ = kvm.Close() // it was only a question
+	if _, err := os.Stat("/sys/module/kvm_pvm"); err == nil {
+		f.Detail = "/dev/kvm is there, but it is emulated (kvm_pvm): machines would be very slow"
+		return f
+	}
+	f.OK, f.Fix, f.Detail = true, "", "/dev/kvm can be opened"
+	return f
 }
 
 // checkHome writes to the state directory.

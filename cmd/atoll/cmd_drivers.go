@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,19 +22,26 @@ type driverReport struct {
 	Took      time.Duration  `json:"took"`
 }
 
-// survey probes every driver of this machine.
+// survey probes every driver of this machine, all at once: one that waits for
+// somebody far away keeps nobody else.
 func (a *app) survey(ctx context.Context) []driverReport {
-	var list []driverReport
-	for _, d := range a.all() {
-		start := time.Now()
-		r := driverReport{Name: d.Name(), Default: d.Name() == a.defaultDriver()}
-		f, err := d.Probe(ctx)
-		r.Available, r.Features, r.Took = err == nil, f, time.Since(start)
-		if err != nil {
-			r.Error = err.Error()
-		}
-		list = append(list, r)
+	ctx, cancel := context.WithTimeoutCause(ctx, examination, fmt.Errorf("%w: it has not answered for %v", atoll.ErrTimeout, examination))
+	defer cancel()
+	list := make([]driverReport, len(a.all()))
+	var wg sync.WaitGroup
+	for i, d := range a.all() {
+		wg.Go(func() {
+			start := time.Now()
+			r := driverReport{Name: d.Name(), Default: d.Name() == a.defaultDriver()}
+			f, err := d.Probe(ctx)
+			r.Available, r.Features, r.Took = err == nil, f, time.Since(start)
+			if err != nil {
+				r.Error = err.Error()
+			}
+			list[i] = r
+		})
 	}
+	wg.Wait()
 	return list
 }
 
@@ -103,12 +112,17 @@ func abilities(f atoll.Features) string {
 		{"snapshot", f.Snapshot},
 		{"fork", f.Fork},
 		{"dial", f.Dial},
+		{"listen", f.Listen},
 		{"stats", f.Stats},
 		{"history", f.History},
 		{"tty", f.TTY},
 		{"signals", f.Signals},
 		{"watch", f.Watch},
 		{"mounts", f.Mounts},
+		{"detach", f.Detach},
+		{"terminals", f.Terminal},
+		{"notices", f.Notices},
+		{"gate", f.Gate},
 	} {
 		if x.on {
 			can = append(can, x.word)

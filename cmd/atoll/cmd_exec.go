@@ -18,7 +18,8 @@ func (a *app) execCommand() *cobra.Command {
 		Use:   "exec [flags] SANDBOX -- PROGRAM [ARG...]",
 		Short: "Run a command in a sandbox",
 		Long: `Run a command in a sandbox. With -c the text runs in the sandbox's own lasting
-shell: the directory, variables and functions it sets are there the next time.
+shell: the directory, variables and functions it sets are there the next time. Only
+the virtual driver has one; elsewhere say -- sh -c TEXT, or use 'atoll terminal new'.
 A program runs in a process of its own, with -t on a terminal of its own, which
 with -it is yours. Ctrl-C is the command's; a second one, or 10 seconds, end it.
 The exit status is the command's own; see 'atoll run --help' for the others.`,
@@ -72,10 +73,12 @@ func (a *app) execIn(ctx context.Context, sb *client.Sandbox, cmd atoll.Cmd, how
 		if err != nil {
 			return err
 		}
-		cmd.Session = info.Features.Session
+		if cmd.Session = info.Features.Session; !cmd.Session {
+			return fmt.Errorf("%w: -c: driver %s has no lasting shell: say 'atoll exec SANDBOX -- sh -c TEXT', or keep a shell with 'atoll terminal new'", atoll.ErrUnsupported, info.Driver)
+		}
 	}
 	if a.json {
-		return a.exec(ctx, sb, cmd)
+		return a.exec(ctx, sb, cmd, execHow{})
 	}
 	if how.interactive || !how.tty {
 		cmd.Stdin = a.in

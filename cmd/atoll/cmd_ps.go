@@ -12,6 +12,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/client"
+	"github.com/atoll-sandbox/atoll/internal/spell"
 )
 
 func (a *app) psCommand() *cobra.Command {
@@ -108,7 +109,7 @@ func (a *app) process(ctx context.Context, sandbox, key string) (*client.Sandbox
 	case 1:
 		return sb, found, nil
 	case 0:
-		return nil, found, fmt.Errorf("process %q of %s: %w%s; 'atoll ps --all %s' shows what there is", key, sandbox, atoll.ErrNotFound, didYouMean(key, ids), sandbox)
+		return nil, found, fmt.Errorf("process %q of %s: %w%s; 'atoll ps --all %s' shows what there is", key, sandbox, atoll.ErrNotFound, spell.Hint(key, ids), sandbox)
 	}
 	return nil, found, fmt.Errorf("%w: %q is the beginning of %d processes: %s", atoll.ErrInvalid, key, len(begins), strings.Join(begins, ", "))
 }

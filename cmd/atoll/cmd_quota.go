@@ -37,6 +37,8 @@ func (a *app) quotaCommand() *cobra.Command {
 				{"disk", bytesText(q.Used.Disk), limit(q.Limit.Disk, bytesText)},
 				{"workspaces", count(q.Used.Workspaces), limit(q.Limit.Workspaces, count)},
 				{"processes", count(q.Used.Processes), limit(q.Limit.Processes, count)},
+				{"tokens a month", strconv.FormatInt(q.Used.Tokens, 10), limit(q.Limit.Tokens, func(n int64) string { return strconv.FormatInt(n, 10) })},
+				{"US dollars a month", strconv.FormatFloat(q.Used.Cost, 'f', 2, 64), limit(q.Limit.Cost, amount)},
 			})
 		},
 	}
@@ -94,6 +96,8 @@ configuration has it; -1 means no limit.`,
 	fl.StringVar(&disk, "disk", "", "disk of all sandboxes and workspaces, a `SIZE`")
 	fl.IntVar(&q.Workspaces, "workspaces", 0, "workspaces")
 	fl.IntVar(&q.Processes, "processes", 0, "commands under way")
+	fl.Int64Var(&q.Tokens, "tokens", 0, "tokens that models read and write in a month")
+	fl.Float64Var(&q.Cost, "cost", 0, "US dollars for models in a month")
 	own(cmd, "memory", "disk")
 	return cmd
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
+	"github.com/atoll-sandbox/atoll/internal/fleet"
 )
 
 // execFlags say how a command runs.
@@ -60,16 +61,18 @@ func (a *app) runCommand() *cobra.Command {
 	var f specFlags
 	var x execFlags
 	var keep bool
+	var how execHow
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- PROGRAM [ARG...]",
 		Short: "Run one command in a new sandbox, then remove it",
 		Long: `Run one command in a new sandbox, then remove it. Input and output go through;
 the exit status is the command's own, 124 when it passed its deadline, 125 when
 atoll could not run it, 126 or 127 when the program can't be executed or found.
-On this machine the sandbox is only in memory, unless it is to be kept or needs a
-workspace, a pool, secrets or steps to prepare it.`,
+On this machine no registry knows of the sandbox, and a virtual one is only in memory,
+unless it is to be kept or needs a workspace, a pool, secrets or steps to prepare it.`,
 		Example: `  atoll run -- sh -c 'seq 10 | paste -sd+ | bc'
   echo 'echo hi from a script' | atoll run -- sh
+  atoll run --driver namespace -it -- bash
   atoll run --json --timeout 2s -- sh -c 'while :; do :; done'`,
 		RunE: func(c *cobra.Command, args []string) error {
 			cmd, err := x.cmd(c, args)
@@ -89,10 +92,10 @@ workspace, a pool, secrets or steps to prepare it.`,
 			if err != nil {
 				return err
 			}
-			if keep || away || f.needsFleet(a.config) {
-				return a.runInFleet(c.Context(), cfg, cmd, keep)
+			if keep || away || a.sharing() || f.needsFleet(a.config) {
+				return a.runInFleet(c.Context(), cfg, cmd, how, keep)
 			}
-			return a.runHere(c.Context(), cfg, cmd)
+			return a.runHere(c.Context(), cfg, cmd, how)
 		},
 	}
 	cmd.Flags().SetInterspersed(false)
@@ -100,30 +103,47 @@ workspace, a pool, secrets or steps to prepare it.`,
 	f.add(cmd)
 	f.addFleet(cmd)
 	f.addLife(cmd)
+	cmd.Flags().BoolVarP(&how.tty, "tty", "t", false, "give the command a terminal; standard input only with -i")
+	cmd.Flags().BoolVarP(&how.interactive, "interactive", "i", false, "with -t, pass what is typed; without it, standard input is passed anyway")
 	cmd.Flags().BoolVar(&keep, "keep", false, "leave the sandbox there afterwards")
 	return cmd
 }
 
 // runHere creates, executes and destroys, without a fleet: nobody will look for
 // the sandbox again.
-func (a *app) runHere(ctx context.Context, cfg atoll.Config, cmd atoll.Cmd) (err error) {
+func (a *app) runHere(ctx context.Context, cfg atoll.Config, cmd atoll.Cmd, how execHow) (err error) {
+	sb, end, err := a.lone(ctx, cfg.Spec)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end(ctx)) }()
+	return a.exec(ctx, sb, cmd, how)
+}
+
+// lone makes a sandbox that nobody else looks for, and returns how it ends.
+func (a *app) lone(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, func(context.Context) error, error) {
+	if a.sharing() {
+		return nil, nil, fmt.Errorf("%w: a sandbox that no registry knows: the other servers would take it for theirs; make one with 'atoll create' and name it here", atoll.ErrUnsupported)
+	}
 	d, err := a.driver()
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	if _, ok := d.(*virtual.Driver); ok {
-		d = virtual.New() // memory is enough
+	if _, ok := d.(*virtual.Driver); !ok {
+		if err := a.homed(); err != nil {
+			return nil, nil, err
+		}
+		return fleet.Lone(ctx, a.home, d, spec)
 	}
-	sb, err := d.Create(ctx, cfg.Spec)
+	sb, err := virtual.New().Create(ctx, spec) // memory is enough
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	defer func() { err = errors.Join(err, sb.Destroy(context.WithoutCancel(ctx))) }()
-	return a.exec(ctx, sb, cmd)
+	return sb, func(ctx context.Context) error { return sb.Destroy(context.WithoutCancel(ctx)) }, nil
 }
 
 // runInFleet does the same in the fleet, where the sandbox may stay.
-func (a *app) runInFleet(ctx context.Context, cfg atoll.Config, cmd atoll.Cmd, keep bool) (err error) {
+func (a *app) runInFleet(ctx context.Context, cfg atoll.Config, cmd atoll.Cmd, how execHow, keep bool) (err error) {
 	if !keep {
 		cfg.Lifecycle = atoll.Lifecycle{Policy: atoll.PolicyOneshot}
 	}
@@ -140,12 +160,21 @@ func (a *app) runInFleet(ctx context.Context, cfg atoll.Config, cmd atoll.Cmd, k
 	} else {
 		defer func() { err = errors.Join(err, sb.Destroy(context.WithoutCancel(ctx))) }()
 	}
-	return a.exec(ctx, sb, cmd)
+	return a.exec(ctx, sb, cmd, how)
 }
 
 // exec runs a command with the terminal's streams, or collects all of it for
 // --json, and returns its exit status.
-func (a *app) exec(ctx context.Context, sb atoll.Sandbox, cmd atoll.Cmd) error {
+func (a *app) exec(ctx context.Context, sb atoll.Sandbox, cmd atoll.Cmd, how execHow) error {
+	switch {
+	case how.tty && a.json:
+		return fmt.Errorf("%w: -t and --json: what a terminal shows is not collected", atoll.ErrInvalid)
+	case how.tty:
+		if how.interactive {
+			cmd.Stdin = a.in
+		}
+		return outcome(a.onTerminal(ctx, sb, cmd))
+	}
 	cmd.Stdin = a.in
 	if a.json {
 		return a.execJSON(ctx, sb, cmd)

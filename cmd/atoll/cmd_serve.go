@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/filelock"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 	"github.com/atoll-sandbox/atoll/internal/server"
 )
@@ -53,6 +54,7 @@ commands go on for --grace; a second one ends them at once. Sandboxes stay. With
 	fl.String("tls-key", "", "PEM `FILE` of their key")
 	fl.StringArray("host-name", nil, "`NAME` that the server is called by, besides addresses and localhost (repeatable)")
 	fl.StringArray("origin", nil, "web `PAGE` that may call it from a browser, like https://console.example.com (repeatable)")
+	fl.String("app", "", "`DIRECTORY` of assistants, connectors, mcps and skills (default ~/.config/atoll)")
 	fl.String("rate", "", "`REQUESTS` a second that one caller may make (default 1000)")
 	fl.String("grace", "", "`DURATION` that commands may go on when the server is to end (default 10s)")
 	fl.BoolVarP(&verbose, "verbose", "v", false, "log more")
@@ -108,7 +110,11 @@ func (a *app) serve(ctx context.Context, log *slog.Logger) (err error) {
 	s := server.New(server.Options{
 		Fleet: f, Log: log, Version: buildVersion().Version, Limits: server.Limits{Rate: get[float64](a.config, "serve.rate")},
 		Hosts: getList[string](a.config, "serve.host_names"), Origins: getList[string](a.config, "serve.origins"),
+		Agents: a.agents(f, log),
 	})
+	if err := s.Settle(); err != nil { // the rest can be served without
+		log.Warn("no agents yet", "err", err)
+	}
 	return a.attend(ctx, f, s, listeners, log)
 }
 
@@ -177,7 +183,7 @@ func (a *app) only() (unlock func() error, err error) {
 	if err != nil {
 		return nil, a.writable(err)
 	}
-	ok, err := tryLock(f)
+	ok, err := filelock.Try(f)
 	if err != nil {
 		return nil, finish(err, f)
 	}

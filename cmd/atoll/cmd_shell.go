@@ -16,7 +16,6 @@ import (
 	"golang.org/x/term"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/driver/virtual"
 	"github.com/atoll-sandbox/atoll/shell/syntax"
 )
 
@@ -25,7 +24,8 @@ func (a *app) shellCommand() *cobra.Command {
 		Use:   "shell [SANDBOX]",
 		Short: "Work in a sandbox, line by line",
 		Long: `Work in a sandbox's lasting shell, line by line: what you set is there the next
-time. Without a name it is a new sandbox that is gone afterwards. Ctrl-C ends the
+time. Without a name it is a new sandbox that is gone afterwards. Where the driver
+runs real programs it is the user's shell inside, which ends with you. Ctrl-C ends the
 command that runs, Ctrl-D or 'exit' the shell. Without a terminal, the lines of
 stdin are run one after another; the exit status is that of the last.`,
 		Args:              needArgs(0, 1, "at most one sandbox"),
@@ -37,24 +37,47 @@ stdin are run one after another; the exit status is that of the last.`,
 				if err != nil {
 					return err
 				}
-				return a.session(ctx, sb, args[0])
+				info, err := sb.Info(ctx)
+				if err != nil {
+					return err
+				}
+				return a.shellIn(ctx, sb, args[0], info.Features)
 			}
+			sb, end, err := a.lone(ctx, atoll.Spec{})
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, end(ctx)) }()
 			d, err := a.driver()
 			if err != nil {
 				return err
 			}
-			if _, ok := d.(*virtual.Driver); ok {
-				d = virtual.New()
-			}
-			sb, err := d.Create(ctx, atoll.Spec{})
+			ft, err := d.Probe(ctx)
 			if err != nil {
 				return err
 			}
-			defer func() { err = errors.Join(err, sb.Destroy(context.WithoutCancel(ctx))) }()
-			return a.session(ctx, sb, "new")
+			return a.shellIn(ctx, sb, "new", ft)
 		},
 	}
 }
+
+// shellIn is somebody's work in a sandbox: in its own lasting shell, or where it
+// has none, in a shell that is a program inside.
+func (a *app) shellIn(ctx context.Context, sb atoll.Sandbox, name string, ft atoll.Features) error {
+	if ft.Session {
+		return a.session(ctx, sb, name)
+	}
+	in, ok := a.in.(*os.File)
+	how := execHow{tty: ok && isTerminal(in) && isTerminal(a.out), interactive: true}
+	if !how.tty {
+		return a.exec(ctx, sb, atoll.Cmd{Args: []string{"sh"}, Timeout: -1}, execHow{})
+	}
+	return a.exec(ctx, sb, atoll.Cmd{Shell: realShell, Timeout: -1}, how)
+}
+
+// realShell becomes the user's shell inside, or the best that there is: what only
+// is the system's is none that anybody has chosen.
+const realShell = `for s in "${SHELL#/bin/sh}" /bin/bash /usr/bin/bash; do [ -x "$s" ] && exec "$s"; done; exec sh`
 
 // session reads commands and runs them until the input ends.
 func (a *app) session(ctx context.Context, sb atoll.Sandbox, name string) error {

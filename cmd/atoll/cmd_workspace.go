@@ -12,6 +12,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/client"
+	"github.com/atoll-sandbox/atoll/internal/spell"
 )
 
 func (a *app) workspaceCommand() *cobra.Command {
@@ -62,7 +63,7 @@ func (a *app) workspace(ctx context.Context, name string) (atoll.Workspace, erro
 	for _, w := range list {
 		names = append(names, w.Name)
 	}
-	return w, fmt.Errorf("workspace %q: %w%s; 'atoll workspace ls' shows what there is", name, atoll.ErrNotFound, didYouMean(name, names))
+	return w, fmt.Errorf("workspace %q: %w%s; 'atoll workspace ls' shows what there is", name, atoll.ErrNotFound, spell.Hint(name, names))
 }
 
 func (a *app) workspaceLs() *cobra.Command {

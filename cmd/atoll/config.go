@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/fleet"
+	"github.com/atoll-sandbox/atoll/internal/spell"
 )
 
 // key is one thing that can be configured. Its value is the first of: a flag,
@@ -32,6 +34,7 @@ type key struct {
 type form struct {
 	parse func(text string) (any, error)
 	list  bool
+	tree  bool // keys and values of its own, in a file as YAML, elsewhere as JSON
 }
 
 // forms of values.
@@ -40,6 +43,7 @@ var (
 	formName     = form{parse: func(s string) (any, error) { return s, atoll.CheckName(s) }}
 	formPath     = form{parse: func(s string) (any, error) { return parsePath(s) }}
 	formHost     = form{parse: func(s string) (any, error) { return parseHost(s) }}
+	formRegistry = form{parse: func(s string) (any, error) { return s, fleet.CheckRegistry(s) }}
 	formToken    = form{parse: func(s string) (any, error) { return parseToken(s) }}
 	formSize     = form{parse: func(s string) (any, error) { return parseSize(s) }}
 	formDuration = form{parse: func(s string) (any, error) { return parseDuration(s) }}
@@ -55,6 +59,12 @@ var (
 	formWorkspaces = form{list: true, parse: func(s string) (any, error) { return parseWorkspace(s) }}
 	formHosts      = form{list: true, parse: func(s string) (any, error) { return s, nil }}
 	formListen     = form{list: true, parse: func(s string) (any, error) { return parseListen(s) }}
+	formSwitch     = form{parse: func(s string) (any, error) { return parseSwitch(s) }}
+	formNamespace  = form{parse: func(s string) (any, error) { return parseNamespace(s) }}
+	formInside     = form{parse: func(s string) (any, error) { return parseInside(s) }}
+	formPlacement  = form{parse: func(s string) (any, error) { return parsePlacement(s) }}
+	formTargets    = form{tree: true, parse: func(s string) (any, error) { return parseTargets(s) }}
+	formAmounts    = form{tree: true, parse: func(s string) (any, error) { return parseQuota(s) }}
 	formCron       = form{parse: func(s string) (any, error) {
 		if _, err := cron.ParseStandard(s); err != nil {
 			return s, errors.New("must be five fields: minute, hour, day, month, weekday, like \"0 3 * * *\"")
@@ -66,6 +76,7 @@ var (
 // keys is the whole list of them.
 var keys = []key{
 	{name: "home", form: formPath, flag: "home", help: "directory of the registry, sandboxes and workspaces"},
+	{name: "registry", form: formRegistry, secret: true, help: "PostgreSQL that several servers of one fleet share: postgres://USER:PASSWORD@HOST/DATABASE (default: a file in home)"},
 	{name: "driver", form: formName, flag: "driver", help: "what builds sandboxes"},
 	{name: "host", form: formHost, flag: "host", shell: true, help: "server to talk to: https://HOST[:PORT], http://… or unix:///PATH"},
 	{name: "token", form: formToken, shell: true, secret: true, help: "token for host"},
@@ -85,6 +96,23 @@ var keys = []key{
 	{name: "defaults.lifecycle.ttl", form: formDuration, flag: "ttl", project: true, help: "until it is removed, used or not"},
 	{name: "defaults.lifecycle.lifetime", form: formDuration, flag: "lifetime", project: true, help: "until it is removed, once it is not in use"},
 
+	{name: "docker.host", form: formText, help: "Docker's or Podman's engine: unix:///PATH, tcp://HOST:PORT or ssh://USER@HOST (default: as docker itself finds it)"},
+
+	{name: "kubernetes.kubeconfig", form: formPath, help: "file that says where clusters are (default $KUBECONFIG, ~/.kube/config, in a pod its own cluster)"},
+	{name: "kubernetes.context", form: formText, help: "which of its contexts (default: its current one)"},
+	{name: "kubernetes.namespace", form: formNamespace, help: "namespace of the sandboxes' pods (default atoll)"},
+	{name: "kubernetes.apart", form: formSwitch, help: "true: every owner's app gets a namespace of its own, NAMESPACE-APP"},
+	{name: "kubernetes.apps", form: formTargets, help: "places of some owners' apps: {APP: {context: NAME, namespace: NAME, quota: {pods: 20}}}"},
+	{name: "kubernetes.quota", form: formAmounts, help: "limits of the namespaces that atoll makes: {pods: 20, limits.cpu: 16}"},
+	{name: "kubernetes.placement", form: formPlacement, def: "auto", help: "how the helper gets into a pod: auto, image, volume, init, copy or none"},
+	{name: "kubernetes.guest_image", form: formText, help: "image that holds the helper, for volume and init"},
+	{name: "kubernetes.guest_path", form: formInside, help: "where an image holds it (default /atoll-guest)"},
+	{name: "kubernetes.key", form: formPath, help: "file of the key by which pods know this host, the same for all servers of a fleet (default kubernetes/host.key in home)"},
+	{name: "kubernetes.storage_class", form: formText, help: "volume of working directories: a class of the cluster, default, none or memory (default none)"},
+	{name: "kubernetes.direct", form: formSwitch, help: "true: pods are reached at their addresses, since atoll runs in the cluster"},
+	{name: "kubernetes.privileged", form: formSwitch, help: "true: images keep their users, root too"},
+	{name: "kubernetes.home", form: formText, help: "name of the fleet that pods belong to, the same for all servers of one (default: of this host's key)"},
+
 	{name: "retention.keep", form: formDuration, def: "7d", help: "how long a workspace is kept after its last use; \"never\": for ever"},
 	{name: "retention.cron", form: formCron, def: "0 3 * * *", help: "when to look for workspaces that nobody uses"},
 	{name: "quota.sandboxes", form: formCount, help: "sandboxes of an owner"},
@@ -93,6 +121,16 @@ var keys = []key{
 	{name: "quota.disk", form: formSize, help: "disk of an owner's sandboxes and workspaces"},
 	{name: "quota.workspaces", form: formCount, help: "workspaces of an owner"},
 	{name: "quota.processes", form: formCount, help: "commands of an owner under way"},
+	{name: "quota.tokens", form: formCount, help: "tokens that models read and write for an owner in a month"},
+	{name: "quota.cost", form: formAmount, help: "US dollars for an owner's models in a month"},
+
+	{name: "app", form: formPath, flag: "app", help: "directory of assistants, connectors, mcps and skills (default ~/.config/atoll)"},
+	{name: "agents.connector", form: formText, help: "connector to models where none is named (default: that of the environment's keys, such as ANTHROPIC_API_KEY)"},
+	{name: "agents.driver", form: formName, help: "what builds the sandboxes of agents (default: driver if it runs real programs, else one that does)"},
+	{name: "agents.timeout", form: formDuration, def: "1h", help: "how long a turn may take"},
+	{name: "agents.patience", form: formDuration, def: "5m", help: "how long a permission may be asked for until it is denied"},
+	{name: "agents.turns", form: formCount, def: "16", help: "turns of an owner at once"},
+	{name: "agents.keep", form: formDuration, def: "7d", help: "how long a turn's events are kept"},
 
 	{name: "serve.listen", form: formListen, flag: "listen", help: "addresses to listen on, like 127.0.0.1:8484"},
 	{name: "serve.socket", form: formPath, flag: "socket", help: "unix socket to listen on (default atoll.sock in home)"},
@@ -350,7 +388,14 @@ func oneOf[T ~string](text string, all ...T) (T, error) {
 		names[i] = string(a)
 	}
 	last := len(names) - 1
-	return "", fmt.Errorf("must be %s or %s%s", strings.Join(names[:last], ", "), names[last], didYouMean(text, names))
+	return "", fmt.Errorf("must be %s or %s%s", strings.Join(names[:last], ", "), names[last], spell.Hint(text, names))
+}
+
+func parseSwitch(text string) (bool, error) {
+	if text != "true" && text != "false" {
+		return false, errors.New("must be true or false")
+	}
+	return text == "true", nil
 }
 
 // parsePath makes a path absolute: "~/" is the home directory, others are

@@ -15,6 +15,7 @@ import (
 	yaml "go.yaml.in/yaml/v4"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/spell"
 )
 
 // projectFile is the name of a project's file.
@@ -142,7 +143,7 @@ func (s *source) section(prefix string, n *yaml.Node) {
 		case isSection(name):
 			s.section(name+".", vn)
 		default:
-			s.bad(kn, "unknown key %q%s", name, didYouMean(name, siblings(prefix)))
+			s.bad(kn, "unknown key %q%s", name, spell.Hint(name, siblings(prefix)))
 		}
 	}
 }
@@ -206,19 +207,30 @@ func (s *source) value(k *key, kn, vn *yaml.Node) {
 	}
 	for _, n := range nodes {
 		n = resolved(n)
-		if n.Kind != yaml.ScalarNode || n.ShortTag() == "!!null" {
+		text := n.Value
+		if k.form.tree && n.Kind == yaml.MappingNode {
+			var err error
+			if text, err = asJSON(n); err != nil {
+				s.bad(n, "%s: %s", k.name, bare(err))
+				continue
+			}
+		} else if n.Kind != yaml.ScalarNode || n.ShortTag() == "!!null" || k.form.tree {
 			s.bad(n, "%s must have one value: %s", k.name, k.help)
 			continue
 		}
-		v, err := k.form.parse(n.Value)
+		v, err := k.form.parse(text)
 		if err == nil && isPath(k) && !filepath.IsAbs(n.Value) && !strings.HasPrefix(n.Value, "~/") {
 			err = errors.New("must be absolute, or begin with ~/")
 		}
 		if err != nil {
-			s.bad(n, "%s %q: %s", k.name, n.Value, bare(err))
+			what := k.name
+			if !k.form.tree {
+				what += fmt.Sprintf(" %q", n.Value)
+			}
+			s.bad(n, "%s: %s", what, bare(err))
 			continue
 		}
-		set.texts, set.values = append(set.texts, n.Value), append(set.values, v)
+		set.texts, set.values = append(set.texts, text), append(set.values, v)
 	}
 	s.settings[k.name] = set
 }
@@ -226,7 +238,7 @@ func (s *source) value(k *key, kn, vn *yaml.Node) {
 // isPath reports whether a key names a file, which in a file is not relative to
 // wherever somebody happens to stand.
 func isPath(k *key) bool {
-	return k.name == "home" || k.name == "serve.socket" || strings.HasPrefix(k.name, "serve.tls.")
+	return k.name == "home" || k.name == "kubernetes.kubeconfig" || k.name == "serve.socket" || strings.HasPrefix(k.name, "serve.tls.")
 }
 
 // readContexts reads the mapping of names to servers.
@@ -292,7 +304,7 @@ func (s *source) readContext(prefix string, e *endpoint, kn, n *yaml.Node) {
 			}
 		}
 		if !known {
-			s.bad(fn, "unknown key %q%s", prefix+fn.Value, didYouMean(prefix+fn.Value, names))
+			s.bad(fn, "unknown key %q%s", prefix+fn.Value, spell.Hint(prefix+fn.Value, names))
 		}
 	}
 	if child(n, "host") == nil {

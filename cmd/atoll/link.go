@@ -194,11 +194,12 @@ func ctxErr(ctx context.Context) error {
 func (a *app) fleetOptions(log *slog.Logger) fleet.Options {
 	c := a.config
 	return fleet.Options{
-		Home: a.home, Drivers: a.all(), Default: a.defaultDriver(), Log: log,
+		Home: a.home, Registry: get[string](c, "registry"), Shared: shared, Drivers: a.all(), Default: a.defaultDriver(), Log: log,
 		Quota: atoll.Quota{
 			Sandboxes: get[int](c, "quota.sandboxes"), CPU: get[float64](c, "quota.cpu"),
 			Memory: get[int64](c, "quota.memory"), Disk: get[int64](c, "quota.disk"),
 			Workspaces: get[int](c, "quota.workspaces"), Processes: get[int](c, "quota.processes"),
+			Tokens: int64(get[int](c, "quota.tokens")), Cost: get[float64](c, "quota.cost"),
 		},
 		Retention: fleet.Retention{Keep: get[time.Duration](c, "retention.keep"), Cron: get[string](c, "retention.cron")},
 	}
@@ -207,6 +208,9 @@ func (a *app) fleetOptions(log *slog.Logger) fleet.Options {
 func (a *app) defaultDriver() string {
 	if a.driverName != "" {
 		return a.driverName
+	}
+	if a.sharing() {
+		return shared[0]
 	}
 	return defaultDriver
 }
@@ -229,7 +233,7 @@ func (a *app) embed(ctx context.Context) (*link, error) {
 	if err := f.Tidy(tidy); err != nil {
 		return nil, errors.Join(err, f.Close(context.WithoutCancel(ctx)))
 	}
-	s := server.New(server.Options{Fleet: f, Version: buildVersion().Version})
+	s := server.New(server.Options{Fleet: f, Version: buildVersion().Version, Agents: a.agents(f, nil)})
 	listener, dial := server.Pipe()
 	var wg sync.WaitGroup
 	var served error

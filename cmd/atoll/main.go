@@ -11,11 +11,14 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
+	"k8s.io/klog/v2"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/spell"
 )
 
 // Exit statuses of atoll itself. A command that runs one in a sandbox ends
@@ -31,6 +34,7 @@ func main() { os.Exit(start()) }
 
 // start runs atoll with the process's own arguments, streams and signals.
 func start() int {
+	klog.SetLogger(logr.Discard()) // client-go writes to standard error what its errors say, too
 	signal.Ignore(syscall.SIGPIPE) // a write to a closed pipe is an error like others: what was done is kept
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
@@ -62,7 +66,7 @@ func run(ctx context.Context, args []string, io streams) int {
 	root := a.root()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	err = errors.Join(err, a.hangUp(ctx))
+	err = errors.Join(err, a.hangUp(ctx), a.release())
 	var st status
 	switch {
 	case err == nil:
@@ -140,7 +144,7 @@ func (a *app) noSuchCommand(cmd *cobra.Command, args []string) error {
 	for _, c := range cmd.Commands() {
 		names = append(names, c.Name())
 	}
-	return fmt.Errorf("%w: there is no command %q%s\nsee '%s --help'", atoll.ErrInvalid, args[0], didYouMean(args[0], names), cmd.CommandPath())
+	return fmt.Errorf("%w: there is no command %q%s\nsee '%s --help'", atoll.ErrInvalid, args[0], spell.Hint(args[0], names), cmd.CommandPath())
 }
 
 // flagError says what is wrong with a flag, and what a mistyped one could have
@@ -151,7 +155,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	if errors.As(err, &unknown) && len(unknown.GetSpecifiedName()) > 1 {
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
-		hint = didYouMean("--"+unknown.GetSpecifiedName(), names)
+		hint = spell.Hint("--"+unknown.GetSpecifiedName(), names)
 	}
 	return fmt.Errorf("%w: %w%s\nsee '%s --help'", atoll.ErrInvalid, err, hint, cmd.CommandPath())
 }
@@ -190,6 +194,7 @@ reaches inside unless you name it. Try:
 	root.AddGroup(
 		&cobra.Group{ID: "sandbox", Title: "Sandboxes:"},
 		&cobra.Group{ID: "work", Title: "Work in one:"},
+		&cobra.Group{ID: "agent", Title: "Let agents work:"},
 		&cobra.Group{ID: "time", Title: "Go back, or double it:"},
 		&cobra.Group{ID: "keep", Title: "Besides sandboxes:"},
 		&cobra.Group{ID: "fleet", Title: "Servers:"},
@@ -202,9 +207,10 @@ reaches inside unless you name it. Try:
 		}
 	}
 	add("sandbox", a.runCommand(), a.createCommand(), a.lsCommand(), a.inspectCommand(), a.startCommand(), a.stopCommand(), a.pauseCommand(), a.resumeCommand(), a.rmCommand(), a.topCommand())
-	add("work", a.execCommand(), a.shellCommand(), a.cpCommand(), a.statsCommand(), a.historyCommand(), a.logsCommand(), a.psCommand(), a.attachCommand(), a.killCommand())
+	add("work", a.execCommand(), a.shellCommand(), a.cpCommand(), a.statsCommand(), a.historyCommand(), a.logsCommand(), a.psCommand(), a.attachCommand(), a.killCommand(), a.terminalCommand(), a.portCommand(), a.networkCommand())
+	add("agent", a.agentCommand(), a.acpCommand(), a.chatCommand(), a.assistantCommand(), a.turnCommand(), a.skillCommand())
 	add("time", a.snapshotCommand(), a.forkCommand())
-	add("keep", a.workspaceCommand(), a.poolCommand())
+	add("keep", a.workspaceCommand(), a.imageCommand(), a.poolCommand())
 	add("fleet", a.serveCommand(), a.mcpCommand(), a.contextCommand(), a.loginCommand(), a.logoutCommand(), a.tokenCommand(), a.quotaCommand(), a.eventsCommand(), a.auditCommand())
 	add("self", a.driversCommand(), a.doctorCommand(), a.demoCommand(), a.configCommand(), a.versionCommand())
 	root.SetHelpCommandGroupID("self")

@@ -23,12 +23,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
+
+	"github.com/atoll-sandbox/atoll/internal/helper/helpertest"
+	"github.com/atoll-sandbox/atoll/internal/spell"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files")
+// updating reports that golden files are to be rewritten; the flag is that of
+// the tests of agents.
+func updating() bool { return flag.Lookup("update").Value.String() == "true" }
+
+// helped runs the tests with the helpers built.
+type helped struct{ m *testing.M }
+
+func (h helped) Run() int { return helpertest.Main(h.m) }
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"atoll": main})
+	testscript.Main(helped{m}, map[string]func(){"atoll": main, "sweep": sweep})
 }
 
 func TestScripts(t *testing.T) {
@@ -46,8 +56,9 @@ func TestScripts(t *testing.T) {
 			"until":  untilOutput,
 
 			"certificate": writeCertificate,
+			"packages":    startPackages,
 		},
-		UpdateScripts: *update,
+		UpdateScripts: updating(),
 	})
 }
 
@@ -163,7 +174,7 @@ func TestHelpIsGolden(t *testing.T) {
 	}
 	walk(root)
 	name := filepath.Join("testdata", "help.golden")
-	if *update {
+	if updating() {
 		if err := os.WriteFile(name, all.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -193,7 +204,7 @@ func TestSizes(t *testing.T) {
 func TestDidYouMean(t *testing.T) {
 	known := []string{"box", "builder", "calm-otter"}
 	for in, want := range map[string]string{"bux": "box", "bulder": "builder", "calm-oter": "calm-otter", "zzz": "", "": ""} {
-		got := didYouMean(in, known)
+		got := spell.Hint(in, known)
 		if (want == "") != (got == "") || !strings.Contains(got, want) {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}

@@ -23,6 +23,10 @@ type specFlags struct {
 	files, pids              int
 	mounts, secrets, prepare []string
 	pool                     string
+	deny, headers            []string
+	inspect                  bool
+	pod                      atoll.Pod
+	netRate, netBytes        string
 }
 
 // add adds all that a new sandbox can be.
@@ -32,9 +36,16 @@ func (f *specFlags) add(cmd *cobra.Command) {
 	fl.StringVar(&f.dir, "dir", "", "working `DIRECTORY` inside (default: the first workspace, else the driver's)")
 	fl.String("network", "", "`MODE`: none, nat, bridge or open (default none)")
 	fl.StringArray("allow", nil, "`HOST` that may be reached: NAME, *.NAME:PORT or a URL prefix (repeatable)")
+	fl.StringArrayVar(&f.deny, "deny", nil, "`HOST` that may not, whatever else allows it (repeatable)")
+	fl.StringArrayVar(&f.headers, "header", nil, "header that requests to a host get outside, `NAME=VALUE@HOST`; ${NAME} in it is a --secret, which then stays outside (repeatable)")
+	fl.BoolVar(&f.inspect, "inspect", false, "look into TLS of hosts that have headers or rules with a path")
+	fl.StringVar(&f.netRate, "net-rate", "", "limit of the network in bytes a second, a `SIZE` like 1m")
+	fl.StringVar(&f.netBytes, "net-bytes", "", "limit of the network in all, a `SIZE` like 2g")
 	fl.String("exec-timeout", "", "limit of each command, a `DURATION` like 30s, or never")
 	fl.String("image", "", "`IMAGE` of the root file system")
 	fl.StringVar(&f.runtime, "runtime", "", "stronger wall of the driver")
+	fl.StringVar(&f.pod.StorageClass, "storage-class", "", "volume of a pod's working directory: a `CLASS` of the cluster, default, none or memory")
+	fl.StringVar(&f.pod.Template, "template", "", "claim the pod from agent-sandbox: a `NAME` of its warm pools or templates")
 	fl.StringVarP(&f.user, "user", "u", "", "`USER` inside")
 	fl.StringArrayVar(&f.mounts, "mount", nil, "directory of the server's machine, as `SOURCE:TARGET[:ro]` (repeatable)")
 }
@@ -51,7 +62,7 @@ func (f *specFlags) addOwn(cmd *cobra.Command) {
 	fl.String("disk", "", "limit of all files together, a `SIZE` like 100m")
 	fl.StringVar(&f.fileSize, "file-size", "", "limit of one file, a `SIZE` like 10m")
 	fl.IntVar(&f.files, "files", 0, "limit of files and directories")
-	fl.IntVar(&f.pids, "pids", 0, "limit of processes at once")
+	fl.IntVar(&f.pids, "pids", 0, "limit of processes at once; the few of the sandbox itself are on top")
 	fl.String("cpus", "", "limit of processors, a `NUMBER` like 1.5")
 }
 
@@ -75,7 +86,7 @@ func (f *specFlags) addLife(cmd *cobra.Command) {
 
 // needsFleet reports whether a sandbox is wanted that only a fleet can make.
 func (f *specFlags) needsFleet(c *config) bool {
-	return len(f.secrets)+len(f.prepare) > 0 || f.pool != "" || len(c.settings["defaults.workspaces"].texts) > 0
+	return len(f.secrets)+len(f.prepare)+len(f.headers) > 0 || f.pool != "" || len(c.settings["defaults.workspaces"].texts) > 0
 }
 
 // config builds the Config from the flags and what is configured, or names
@@ -116,7 +127,7 @@ func (f *specFlags) config(c *config) (atoll.Config, error) {
 // spec builds the Spec, or names every mistake.
 func (f *specFlags) spec(c *config) (atoll.Spec, error) {
 	s := atoll.Spec{
-		Name: f.name, Dir: f.dir, Image: get[string](c, "defaults.image"), Runtime: f.runtime, User: f.user,
+		Name: f.name, Dir: f.dir, Image: get[string](c, "defaults.image"), Runtime: f.runtime, User: f.user, Pod: f.ofPod(),
 		Limits: atoll.Resources{
 			CPU: get[float64](c, "defaults.cpus"), Files: f.files, PIDs: f.pids,
 			Memory: get[int64](c, "defaults.memory"), Disk: get[int64](c, "defaults.disk"),
@@ -135,6 +146,7 @@ func (f *specFlags) spec(c *config) (atoll.Spec, error) {
 			errs = append(errs, fmt.Errorf("%w: --file-size %q: %w", atoll.ErrInvalid, f.fileSize, err))
 		}
 	}
+	errs = append(errs, f.network(&s.Network))
 	for _, m := range f.mounts {
 		mount, err := parseMount(m)
 		if err != nil {
@@ -143,6 +155,42 @@ func (f *specFlags) spec(c *config) (atoll.Spec, error) {
 		s.Mounts = append(s.Mounts, mount)
 	}
 	return s, errors.Join(errs...)
+}
+
+// network reads the flags that say what may be reached.
+func (f *specFlags) network(n *atoll.Network) error {
+	var errs []error
+	n.Deny, n.Inspect = f.deny, f.inspect
+	for _, text := range f.headers {
+		name, rest, ok := strings.Cut(text, "=")
+		at := strings.LastIndexByte(rest, '@')
+		if !ok || name == "" || at < 0 || at == len(rest)-1 {
+			errs = append(errs, fmt.Errorf("%w: --header %s=…: must be NAME=VALUE@HOST", atoll.ErrInvalid, name))
+			continue
+		}
+		n.Headers = append(n.Headers, atoll.Header{Name: name, Value: rest[:at], Host: rest[at+1:]})
+	}
+	for _, l := range []struct {
+		flag, text string
+		to         *int64
+	}{{"net-rate", f.netRate, &n.Rate}, {"net-bytes", f.netBytes, &n.Bytes}} {
+		if l.text == "" {
+			continue
+		}
+		var err error
+		if *l.to, err = parseSize(l.text); err != nil {
+			errs = append(errs, fmt.Errorf("%w: --%s %q: %w", atoll.ErrInvalid, l.flag, l.text, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ofPod is what the flags say of a pod; nil: nothing.
+func (f *specFlags) ofPod() *atoll.Pod {
+	if f.pod == (atoll.Pod{}) {
+		return nil
+	}
+	return &f.pod
 }
 
 func labelsOf(texts []string) (map[string]string, error) {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/atoll-sandbox/atoll/internal/musthave"
 	"golang.org/x/sys/unix"
 )
 
@@ -46,10 +47,7 @@ func (c *console) Write(b []byte) (int, error) {
 func newConsole(t *testing.T) *console {
 	t.Helper()
 	skip := func(what string, err error) {
-		if strings.Contains(os.Getenv("ATOLL_MUST"), "pty") {
-			t.Fatalf("%s: %v, but ATOLL_MUST has pty", what, err)
-		}
-		t.Skipf("no terminal of this machine to run atoll on: %s: %v", what, err)
+		musthave.Skip(t, "pty", "no terminal of this machine to run atoll on: %s: %v", what, err)
 	}
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/filelock"
 	"github.com/atoll-sandbox/atoll/shell"
 	"github.com/atoll-sandbox/atoll/vfs"
 )
@@ -98,7 +99,7 @@ func (s *Sandbox) keepNew(parent string) (err error) {
 		return err
 	}
 	defer func() { _ = lock.Close() }() // this is what unlocks it
-	if ok, err := tryLock(lock); !ok || err != nil {
+	if ok, err := filelock.Try(lock); !ok || err != nil {
 		return errors.Join(fmt.Errorf("%w: a new sandbox is locked", atoll.ErrUnavailable), err)
 	}
 	k.rec = record{Version: recordVersion, ID: s.id}
@@ -170,7 +171,7 @@ func (k *keeper) acquire(ctx context.Context) error {
 		return err
 	}
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
-		ok, err := tryLock(f)
+		ok, err := filelock.Try(f)
 		if ok {
 			k.lock = f
 			return nil
@@ -464,6 +465,7 @@ func (k *keeper) remove() error {
 func (d *Driver) reopen(id string) (*Sandbox, error) {
 	k := newKeeper(filepath.Join(d.Dir, id))
 	s := &Sandbox{d: d, id: id, keep: k, turn: make(chan struct{}, 1), gone: make(chan struct{})}
+	s.terminals.Start, s.terminals.Now = s.startTerminal, d.Now
 	r, err := readRecord(k.dir)
 	switch {
 	case errors.Is(err, atoll.ErrNotFound):
@@ -521,7 +523,7 @@ func sweepUnmade(dir string) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR, 0)
 	if err == nil {
 		defer func() { _ = f.Close() }() // this is what unlocks it
-		if ok, err := tryLock(f); !ok || err != nil {
+		if ok, err := filelock.Try(f); !ok || err != nil {
 			return
 		}
 	}

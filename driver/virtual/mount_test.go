@@ -14,6 +14,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
+	"github.com/atoll-sandbox/atoll/internal/musthave"
 	"github.com/atoll-sandbox/atoll/vfs"
 )
 
@@ -28,10 +29,7 @@ func needMounts(t *testing.T) {
 // ATOLL_MUST has mounts it fails.
 func lacking(t *testing.T, format string, args ...any) {
 	t.Helper()
-	if strings.Contains(os.Getenv("ATOLL_MUST"), "mounts") {
-		t.Fatalf(format, args...)
-	}
-	t.Skipf(format, args...)
+	musthave.Skip(t, "mounts", format, args...)
 }
 
 // mounted creates a sandbox with a directory of the host.
@@ -112,10 +110,7 @@ func TestCompatOnAMount(t *testing.T) {
 func TestMountAgreesWithBash(t *testing.T) {
 	needMounts(t)
 	if !hasOracle() {
-		if strings.Contains(os.Getenv("ATOLL_MUST"), "bash") {
-			t.Fatal("needs bash 5.2 and the GNU tools")
-		}
-		t.Skip("needs bash 5.2 and the GNU tools")
+		musthave.Skip(t, "bash", "needs bash 5.2 and the GNU tools")
 	}
 	other, err := os.MkdirTemp("/dev/shm", "atoll")
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/internal/vt"
 	"github.com/atoll-sandbox/atoll/shell"
 	"github.com/atoll-sandbox/atoll/vfs"
 )
@@ -24,6 +25,8 @@ type Sandbox struct {
 	turn    chan struct{} // holds a token while the session runs a command
 	mounts  mounts
 	gone    chan struct{} // closed when it is destroyed
+
+	terminals vt.Set
 
 	mu        sync.Mutex
 	fs        *vfs.FS        // guarded by mu, as all below

@@ -251,6 +251,7 @@ func TestInteractiveShellResized(t *testing.T) {
 	d.types("echo un")
 	sizes <- atoll.Size{Rows: 10, Cols: 40}
 	sizes <- atoll.Size{Rows: 11, Cols: 41}
+	sizes <- atoll.Size{Rows: 11, Cols: 41} // when this is taken, the one before has been told
 	d.types("touched; echo $LINES $COLUMNS\r")
 	d.sees("untouched\n11 41\n" + prompt)
 	d.types("read x; echo \"<$x>\"\r")

@@ -74,6 +74,8 @@ var (
 	_ atoll.Meter          = (*Sandbox)(nil)
 	_ atoll.Historian      = (*Sandbox)(nil)
 	_ atoll.Watcher        = (*Sandbox)(nil)
+	_ atoll.Terminals      = (*Sandbox)(nil)
+	_ atoll.TerminalUser   = (*Sandbox)(nil)
 )
 
 // Name returns "virtual".
@@ -86,7 +88,7 @@ const isolation = "process"
 func (d *Driver) Probe(context.Context) (atoll.Features, error) {
 	return atoll.Features{
 		Isolation: isolation, Session: true, Persist: d.Dir != "", Files: true, Stop: true, Snapshot: true, Fork: true,
-		Stats: true, History: true, TTY: true, Signals: true, Pause: true, Mounts: vfs.HostMounts(), Watch: true,
+		Stats: true, History: true, TTY: true, Signals: true, Pause: true, Mounts: vfs.HostMounts(), Watch: true, Terminal: true,
 		Networks: []atoll.NetworkMode{atoll.NetworkNone, atoll.NetworkNAT, atoll.NetworkOpen},
 		Notes: []string{
 			"commands are atoll's own: a bash and its tools, no binaries of the host",
@@ -182,6 +184,9 @@ func check(spec *atoll.Spec) error {
 	if spec.Machine != nil {
 		no("machine", "it is a process, not a machine")
 	}
+	if spec.Pod != nil {
+		no("pod", "it is of no cluster")
+	}
 	if spec.Limits.CPU > 0 {
 		no("limits.cpu", "a command has one goroutine for each of its processes; bound its time instead")
 	}
@@ -200,6 +205,7 @@ func (d *Driver) build(id string, spec atoll.Spec, files *vfs.FS) (*Sandbox, err
 	}
 	s := &Sandbox{d: d, id: id, spec: spec, created: d.now(), turn: make(chan struct{}, 1), gone: make(chan struct{})}
 	s.active = s.created
+	s.terminals.Start, s.terminals.Now = s.startTerminal, d.Now
 	if files == nil {
 		files = vfs.New(d.fileOptions(im, spec))
 	}

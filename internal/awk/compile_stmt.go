@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/atoll-sandbox/atoll/internal/regex"
 )
 
 // list compiles statements in a row.
@@ -583,11 +581,4 @@ func (in *interp) compareTypes(a, b *elem) int {
 		}
 	}
 	return strings.Compare(a.name(), b.name())
-}
-
-// firstMatch is the span of the first match, for match() and its kin.
-func (in *interp) firstMatch(re *regex.Regexp, s string) (from, to int, ok bool) {
-	var caps [2]int
-	ok = in.find(re, s, 0, caps[:])
-	return caps[0], caps[1], ok
 }

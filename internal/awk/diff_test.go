@@ -8,16 +8,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/atoll-sandbox/atoll/internal/musthave"
 )
 
 // oracle returns the path of gawk, or skips.
 func oracle(t *testing.T) string {
 	path, err := exec.LookPath("gawk")
 	if err != nil {
-		if strings.Contains(os.Getenv("ATOLL_MUST"), "gnu") {
-			t.Fatal("gawk is missing: apt-get install gawk")
-		}
-		t.Skip("gawk is missing: apt-get install gawk")
+		musthave.Skip(t, "gnu", "gawk is missing: apt-get install gawk")
 	}
 	return path
 }

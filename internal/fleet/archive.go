@@ -110,6 +110,8 @@ type unpacking struct {
 	dirs  map[string]folderOf // all of it, by name
 	names int                 // bytes of their names
 	last  string              // the directory that was found good last
+
+	edit func(h *tar.Header) (drop bool, err error) // of each entry, first; nil: none
 }
 
 func newUnpacking(d *desk, m *meter) (*unpacking, error) {
@@ -149,6 +151,13 @@ func (u *unpacking) unpack(r io.Reader) error {
 		}
 		if h.Typeflag == tar.TypeXGlobalHeader {
 			continue
+		}
+		if u.edit != nil {
+			if drop, err := u.edit(h); err != nil {
+				return err
+			} else if drop {
+				continue
+			}
 		}
 		if err := u.one(); err != nil {
 			return err

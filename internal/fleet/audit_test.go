@@ -219,7 +219,7 @@ func TestNobodyPushesOutOthersAudit(t *testing.T) {
 	count := func() (mine, others int) {
 		t.Helper()
 		auditOf(t, admin, AuditFilter{})
-		if err := f.store.db.QueryRow(`select sum(user = ?1), sum(user <> ?1) from audit`, alice.User).Scan(&mine, &others); err != nil {
+		if err := f.store.db.QueryRow(`select count(*) filter (where user = ?1), count(*) filter (where user <> ?1) from audit`, alice.User).Scan(&mine, &others); err != nil {
 			t.Fatal(err)
 		}
 		return mine, others

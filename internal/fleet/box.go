@@ -3,9 +3,9 @@ package fleet
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,12 +25,15 @@ type box struct {
 
 	secrets veil // hides them
 
-	mu      sync.Mutex
-	row     row                     // as this process last read or wrote it; guarded by mu, as all below
-	sb      atoll.Sandbox           // the driver's; nil until it is opened
-	active  time.Time               // end of the last call
-	unsaved bool                    // active is later than the registry knows
-	abandon context.CancelCauseFunc // ends the move under way, if it may be ended
+	detaching sync.RWMutex // held while a command is detached, until it is taken down
+
+	mu       sync.Mutex
+	row      row                     // as this process last read or wrote it; guarded by mu, as all below
+	sb       atoll.Sandbox           // the driver's; nil until it is opened
+	active   time.Time               // end of the last call
+	unsaved  bool                    // active is later than the registry knows
+	stirring bool                    // something runs inside by itself
+	abandon  context.CancelCauseFunc // ends the move under way, if it may be ended
 }
 
 // lag is how late this process may learn of what others write, while nobody
@@ -80,6 +83,7 @@ func (f *Fleet) learn(r row) {
 	if at := stamp(r.due); at > 0 && at < f.alarm.Load() {
 		poke(f.wake)
 	}
+	poke(f.stirred)
 	b := f.lookup(r.id)
 	if b == nil {
 		return
@@ -140,6 +144,9 @@ func (b *box) lastActive(now time.Time) time.Time {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.stirring {
+		return now
+	}
 	return b.active
 }
 
@@ -202,28 +209,13 @@ func (f *Fleet) relearn(ctx context.Context) error {
 	if len(turns) == 0 {
 		return nil
 	}
-	ids, err := json.Marshal(keys(turns))
-	if err != nil {
-		return err
-	}
-	rows, err := f.store.db.QueryContext(ctx, "select id, turn from sandboxes where id in (select value from json_each(?))", string(ids))
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
 	var stale []string
-	for rows.Next() {
-		var id string
-		var turn int64
-		if err := rows.Scan(&id, &turn); err != nil {
+	for ids := range slices.Chunk(keys(turns), listed) {
+		some, err := f.stale(ctx, ids, turns)
+		if err != nil {
 			return err
 		}
-		if turns[id] != turn {
-			stale = append(stale, id)
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return err
+		stale = append(stale, some...)
 	}
 	for _, id := range stale {
 		r, err := f.loadRow(ctx, id)
@@ -236,6 +228,29 @@ func (f *Fleet) relearn(ctx context.Context) error {
 		f.learn(r)
 	}
 	return nil
+}
+
+// listed is how many ids are asked for in one statement.
+const listed = 1000
+
+// stale returns those of some sandboxes that the registry has another turn of.
+func (f *Fleet) stale(ctx context.Context, ids []string, turns map[string]int64) (stale []string, err error) {
+	rows, err := f.store.db.QueryContext(ctx, "select id, turn from sandboxes where id in "+places(len(ids)), values(ids)...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id string
+		var turn int64
+		if err := rows.Scan(&id, &turn); err != nil {
+			return nil, err
+		}
+		if turns[id] != turn {
+			stale = append(stale, id)
+		}
+	}
+	return stale, rows.Err()
 }
 
 func keys(m map[string]int64) []string {
@@ -255,6 +270,8 @@ func (f *Fleet) keep() {
 	for {
 		select {
 		case <-f.stir:
+		case <-f.mend:
+			f.report("settle", f.settleOwn(ctx))
 		case <-f.end:
 			return
 		}
@@ -262,10 +279,13 @@ func (f *Fleet) keep() {
 			t := time.NewTimer(pause)
 			select {
 			case <-t.C:
+			case <-f.mend:
+				f.report("settle", f.settleOwn(ctx))
 			case <-f.end:
 				t.Stop()
 				return
 			}
+			t.Stop()
 			if err := errors.Join(f.catchUp(ctx), f.writeBack(ctx, false)); err != nil {
 				f.log.Error("registry", "err", err)
 			}
@@ -322,7 +342,7 @@ func (f *Fleet) writeBack(ctx context.Context, all bool) error {
 	}
 	err := f.store.write(ctx, func(tx *sql.Tx) error {
 		for _, u := range list {
-			if _, err := tx.ExecContext(ctx, "update sandboxes set active = max(active, ?), due = case when goal = '' and due > 0 then ? else due end where id = ?",
+			if _, err := tx.ExecContext(ctx, "update sandboxes set active = case when active < ?1 then ?1 else active end, due = case when goal = '' and due > 0 then ?2 else due end where id = ?3",
 				stamp(u.active), stamp(u.due), u.b.id); err != nil {
 				return err
 			}

@@ -35,7 +35,7 @@ type space struct {
 // crashWorkFiles changes workspaces until it is killed. It says before each step what
 // it will do, and after it that it did.
 func crashWorkFiles(t *testing.T, home string) {
-	f, err := Open(context.Background(), Options{Home: home, Drivers: []atoll.Driver{virtual.New()}})
+	f, err := Open(context.Background(), placed(Options{Home: home, Drivers: []atoll.Driver{virtual.New()}}))
 	must(t, err)
 	a := f.For(LocalCaller())
 	say := &teller{w: os.Stdout}
@@ -112,7 +112,7 @@ func TestCrashOfFiles(t *testing.T) {
 	spaces := map[string]*space{}
 	for round := range 10 {
 		crashFilesOnce(t, home, spaces, time.Duration(rand.IntN(150))*time.Millisecond)
-		f, err := Open(t.Context(), Options{Home: home, Drivers: []atoll.Driver{virtual.New()}})
+		f, err := Open(t.Context(), placed(Options{Home: home, Drivers: []atoll.Driver{virtual.New()}}))
 		must(t, err)
 		must(t, f.tidyShelf(t.Context()))
 		checkSpaces(t, f, spaces)

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -20,11 +21,17 @@ func (a *Account) Create(ctx context.Context, cfg atoll.Config) (*Sandbox, error
 	if err := a.mayCreate("create", &cfg); err != nil {
 		return nil, err
 	}
-	noted := a.audited("create", cfg.Name, "")
-	r, err := a.create(ctx, cfg)
+	return a.make(ctx, row{owner: a.caller.Owner, cfg: cfg})
+}
+
+// make makes a sandbox of a row that has an owner and a configuration.
+func (a *Account) make(ctx context.Context, r row) (*Sandbox, error) {
+	name := r.cfg.Name
+	noted := a.audited("create", name, "")
+	r, err := a.create(ctx, r)
 	noted(err)
 	if err != nil {
-		return nil, failed("create", cfg.Name, err)
+		return nil, failed("create", name, err)
 	}
 	return a.handle(r), nil
 }
@@ -44,8 +51,8 @@ func (a *Account) mayCreate(op string, cfg *atoll.Config) error {
 	return nil
 }
 
-func (a *Account) create(ctx context.Context, cfg atoll.Config) (row, error) {
-	f := a.f
+func (a *Account) create(ctx context.Context, r row) (row, error) {
+	f, cfg := a.f, r.cfg
 	ctx, leave, err := f.operate(ctx)
 	if err != nil {
 		return row{}, err
@@ -55,7 +62,7 @@ func (a *Account) create(ctx context.Context, cfg atoll.Config) (row, error) {
 		if err := f.check(ctx, &cfg); err != nil {
 			return row{}, err
 		}
-		if r, ok, err := f.claim(ctx, a.caller.Owner, cfg); ok || err != nil {
+		if r, ok, err := f.claim(ctx, r); ok || err != nil {
 			return r, err
 		}
 		if cfg, err = f.fromPool(ctx, cfg); err != nil {
@@ -65,7 +72,13 @@ func (a *Account) create(ctx context.Context, cfg atoll.Config) (row, error) {
 	if err := f.check(ctx, &cfg); err != nil {
 		return row{}, err
 	}
-	return f.build(ctx, row{owner: a.caller.Owner, cfg: cfg})
+	if cfg.Pool == "" { // the image of a pool's is its maker's choice
+		if err := a.mayUse(ctx, &cfg); err != nil {
+			return row{}, err
+		}
+	}
+	r.cfg = cfg
+	return f.build(ctx, r)
 }
 
 // fromPool returns what a pool's sandboxes are, with what comes with the claim.
@@ -101,6 +114,9 @@ func (f *Fleet) check(ctx context.Context, cfg *atoll.Config) error {
 	var errs []error
 	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
 	if err := cfg.Check(); err != nil {
+		errs = append(errs, err)
+	}
+	if err := checkNetwork(cfg); err != nil && cfg.Pool == "" { // the secrets of a pool's come with the claim
 		errs = append(errs, err)
 	}
 	if cfg.Driver == "" && cfg.Pool == "" {
@@ -183,8 +199,9 @@ func (f *Fleet) beyond(cfg *atoll.Config, ft *atoll.Features) []error {
 		does  func(ft *atoll.Features) bool
 	}{
 		{"image " + cfg.Image, cfg.Image != "", func(ft *atoll.Features) bool { return ft.Images }},
+		{"runtime " + cfg.Runtime, cfg.Runtime != "", func(ft *atoll.Features) bool { return slices.Contains(ft.Runtimes, cfg.Runtime) }},
 		{"mounts", len(cfg.Mounts) > 0, func(ft *atoll.Features) bool { return ft.Mounts }},
-		{"workspaces", len(cfg.Workspaces) > 0, func(ft *atoll.Features) bool { return ft.Mounts }},
+		{"workspaces", len(cfg.Workspaces) > 0, func(ft *atoll.Features) bool { return ft.Mounts || carries(ft) }},
 		{"limits.cpu", cfg.Limits.CPU > 0, func(ft *atoll.Features) bool { return ft.CPULimit }},
 		{"machine", cfg.Machine != nil, func(ft *atoll.Features) bool { return slices.Contains(machines, ft.Isolation) }},
 		{"network mode " + string(cfg.Network.Mode), cfg.Network.Mode != "", func(ft *atoll.Features) bool { return slices.Contains(ft.Networks, cfg.Network.Mode) }},
@@ -244,7 +261,8 @@ func (f *Fleet) raise(ctx context.Context, r row, with func(context.Context, *bo
 	sb, err := inTime(ctx, r.cfg.Timeouts, func(ctx context.Context) (atoll.Sandbox, error) { return with(ctx, b, specOf(&r, mounts)) })
 	if err == nil {
 		b.hold(sb)
-		if len(r.cfg.Prepare) > 0 || r.cfg.Project != nil {
+		err = f.furnishBox(ctx, sb, &r, &ft)
+		if err == nil && (len(r.cfg.Prepare) > 0 || r.cfg.Project != nil) {
 			err = f.prepare(ctx, sb, r)
 		}
 	}
@@ -255,7 +273,7 @@ func (f *Fleet) raise(ctx context.Context, r row, with func(context.Context, *bo
 		r, err = f.acknowledge(ctx, r)
 	}
 	if err != nil {
-		_, serr := f.settle(ctx, r.id, err)
+		_, serr := f.settle(ctx, b.id, err) // the row may not have been read
 		return r, errors.Join(late(reason(ctx, err)), serr)
 	}
 	f.log.Info("sandbox running", "id", r.id, "driver", r.driver, "owner", r.owner.String())
@@ -323,7 +341,7 @@ func (f *Fleet) register(ctx context.Context, r *row, ft atoll.Features) (mounts
 			return err
 		}
 		if len(r.cfg.Workspaces) > 0 {
-			if mounts, err = f.mountsFor(ctx, tx, r.owner, r.id, r.cfg); err != nil {
+			if mounts, err = f.mountsFor(ctx, tx, r.owner, r.id, r.cfg, carries(&ft)); err != nil {
 				return err
 			}
 		}
@@ -337,6 +355,9 @@ func (f *Fleet) acknowledge(ctx context.Context, r row) (row, error) {
 	return f.change(ctx, r.id, func(tx *sql.Tx, r *row) error {
 		r.holder, r.goal = "", ""
 		r.started, r.active = f.now(), f.now()
+		if err := f.loaded(ctx, tx, r); err != nil {
+			return err
+		}
 		return f.transition(ctx, tx, r, atoll.Running)
 	})
 }
@@ -347,15 +368,32 @@ func specOf(r *row, mounts []atoll.Mount) atoll.Spec {
 	spec.ID, spec.Name = r.id, r.name
 	spec.Labels = maps.Clone(spec.Labels)
 	spec.Env = slices.Concat(spec.Env, secretsOf(&r.cfg))
+	spec.Network = networkOf(&r.cfg)
 	spec.Mounts = slices.Concat(spec.Mounts, mounts)
+	for _, w := range r.cfg.Workspaces {
+		spec.Dirs = append(spec.Dirs, w.At())
+	}
+	for _, m := range r.bring {
+		spec.Dirs = append(spec.Dirs, m.Target)
+	}
+	if r.pool == "" {
+		spec.Owner = r.owner
+	} else {
+		spec.Labels = merge(spec.Labels, map[string]string{atoll.PoolLabel: r.pool})
+		spec.Dirs = append(spec.Dirs, poolDirs...)
+	}
 	return spec
 }
 
-// secretsOf returns the secrets as environment variables.
+// secretsOf returns the secrets as environment variables, but for those that
+// only the gate gets.
 func secretsOf(cfg *atoll.Config) []string {
 	env := make([]string, 0, len(cfg.Secrets))
+	outside := gated(cfg)
 	for _, k := range slices.Sorted(maps.Keys(cfg.Secrets)) {
-		env = append(env, k+"="+cfg.Secrets[k])
+		if !outside[k] {
+			env = append(env, k+"="+cfg.Secrets[k])
+		}
 	}
 	return env
 }
@@ -367,13 +405,18 @@ func (s *Sandbox) Fork(ctx context.Context, snapshot string, spec atoll.Spec) (a
 	if err := s.a.mayCreate("fork", &atoll.Config{Spec: spec}); err != nil {
 		return nil, err
 	}
+	if err := s.mayHave("fork"); err != nil {
+		return nil, s.fail("fork", err)
+	}
 	noted := s.audited("fork", snapshot)
 	r, err := s.fork(ctx, snapshot, spec)
 	noted(err)
 	if err != nil {
 		return nil, s.fail("fork", err)
 	}
-	return s.a.handle(r), nil
+	made := s.a.handle(r)
+	made.own = s.own
+	return made, nil
 }
 
 func (s *Sandbox) fork(ctx context.Context, snapshot string, spec atoll.Spec) (row, error) {
@@ -399,11 +442,12 @@ func (s *Sandbox) fork(ctx context.Context, snapshot string, spec atoll.Spec) (r
 	if err = cfg.Check(); err != nil { // both together may be too much
 		return row{}, err
 	}
-	return s.f.raise(ctx, row{owner: parent.owner, cfg: cfg, env: parent.env}, func(ctx context.Context, _ *box, all atoll.Spec) (atoll.Sandbox, error) {
+	r, err := s.f.raise(ctx, row{owner: parent.owner, cfg: cfg, env: parent.env, closed: parent.closed}, func(ctx context.Context, _ *box, all atoll.Spec) (atoll.Sandbox, error) {
 		// what is not set, the driver takes from the first
 		own := atoll.Spec{ID: all.ID, Name: all.Name, Labels: all.Labels, Env: spec.Env, Limits: all.Limits}
 		return from.Fork(ctx, snapshot, own)
 	})
+	return r, reason(ctx, err)
 }
 
 // ownOfFork refuses what a fork can't have of its own: the driver would obey it,
@@ -419,10 +463,11 @@ func ownOfFork(spec *atoll.Spec) error {
 		{"dir", spec.Dir != ""},
 		{"user", spec.User != ""},
 		{"requests", spec.Requests != atoll.Resources{}},
-		{"network", spec.Network.Mode != "" || len(spec.Network.Allow) > 0},
+		{"network", !reflect.ValueOf(spec.Network).IsZero()},
 		{"timeouts", spec.Timeouts != atoll.Timeouts{}},
 		{"mounts", len(spec.Mounts) > 0},
 		{"machine", spec.Machine != nil},
+		{"pod", spec.Pod != nil},
 	} {
 		if f.set {
 			err := fmt.Errorf("%w: %s: a fork has that of the sandbox that it is made of", atoll.ErrInvalid, f.field)

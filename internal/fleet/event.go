@@ -96,13 +96,13 @@ func (f *Fleet) emit(ctx context.Context, tx *sql.Tx, e atoll.Event) error {
 			return fmt.Errorf("event %s: %w", e.Type, err)
 		}
 	}
-	res, err := tx.ExecContext(ctx, `insert into events (time, type, app, user, object, name, message, data) values (?, ?, ?, ?, ?, ?, ?, ?)`,
-		stamp(e.Time), e.Type, e.Owner.App, e.Owner.User, e.Object, e.Name, e.Message, string(data))
+	var id int64
+	err := tx.QueryRowContext(ctx, `insert into events (time, type, app, user, object, name, message, data) values (?, ?, ?, ?, ?, ?, ?, ?) returning id`,
+		stamp(e.Time), e.Type, e.Owner.App, e.Owner.User, e.Object, e.Name, e.Message, string(data)).Scan(&id)
 	if err != nil {
 		return fmt.Errorf("event %s: %w", e.Type, err)
 	}
-	id, err := res.LastInsertId()
-	if err == nil && id%100 == 0 {
+	if id%100 == 0 {
 		err = trimOwner(ctx, tx, "events", e.Owner, eventPerOwner)
 	}
 	if err != nil || id%1000 != 0 {
@@ -223,12 +223,10 @@ func (d *feed) watch(ctx context.Context, ended chan<- struct{}) {
 	}
 }
 
-const newestEvent = `select coalesce((select seq from sqlite_sequence where name = 'events'), 0)`
-
 // newest is the ID of the newest event that there ever was.
 func (d *feed) newest(ctx context.Context) (int64, error) {
 	var n int64
-	err := d.store.db.QueryRowContext(ctx, newestEvent).Scan(&n)
+	err := d.store.db.QueryRowContext(ctx, d.store.newest).Scan(&n)
 	return n, err
 }
 
@@ -298,7 +296,7 @@ func (d *feed) follow(ctx context.Context, q *query, fn func(atoll.Event) error)
 // tell calls fn for each event of a query that there is now.
 func (d *feed) tell(ctx context.Context, q *query, fn func(atoll.Event) error) error {
 	for {
-		page, more, err := q.next(ctx, d.store.db)
+		page, more, err := q.next(ctx, d.store)
 		if err != nil {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
@@ -330,14 +328,14 @@ type query struct {
 // next returns the events of a filter that follow, some of them, and whether
 // there may be more. All is read at one moment of the registry, and no longer
 // held when it returns.
-func (q *query) next(ctx context.Context, db *sql.DB) (page []atoll.Event, more bool, err error) {
-	tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+func (q *query) next(ctx context.Context, s *store) (page []atoll.Event, more bool, err error) {
+	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return nil, false, err
 	}
 	defer func() { _ = tx.Rollback() }() // it has only read
 	var newest, gone int64               // gone: up to here nothing is kept
-	if err := tx.QueryRowContext(ctx, newestEvent+`, coalesce((select min(id) - 1 from events), -1)`).Scan(&newest, &gone); err != nil {
+	if err := tx.QueryRowContext(ctx, s.newest+`, coalesce((select min(id) - 1 from events), -1)`).Scan(&newest, &gone); err != nil {
 		return nil, false, err
 	}
 	if gone < 0 {
@@ -424,11 +422,13 @@ func (q *query) read(ctx context.Context, tx *sql.Tx, newest int64) ([]atoll.Eve
 		where("(object = ? or name = ?)", q.filter.Object, q.filter.Object)
 	}
 	if n := len(q.filter.Types); n > 0 {
-		types := make([]any, n)
-		for i, t := range q.filter.Types {
-			types[i] = t
+		var types []any
+		for _, t := range q.filter.Types {
+			t, all := strings.CutSuffix(t, "*")
+			types = append(types, t, all, len(t), t)
 		}
-		where("(type glob ?"+strings.Repeat(" or type glob ?", n-1)+")", types...)
+		const one = "(type = ? or ? and substr(type, 1, ?) = ?)"
+		where("("+one+strings.Repeat(" or "+one, n-1)+")", types...)
 	}
 	rows, err := tx.QueryContext(ctx, text+" order by id limit ?", append(args, eventPage)...)
 	if err != nil {

@@ -314,14 +314,7 @@ func TestAListenerThatIsOvertakenIsTold(t *testing.T) {
 
 func TestEventsAreBounded(t *testing.T) {
 	f := memoryFleet(t, "", nil)
-	err := f.store.write(t.Context(), func(tx *sql.Tx) error {
-		_, err := tx.Exec(`with recursive n (i) as (select 1 union all select i + 1 from n where i < ?)
-			insert into events (time, type, app, user, object) select ?, 'x', 'local', 'u' || i % 20, 'o' from n`, eventRows+999, stamp(f.now()))
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	manyEvents(t, f, eventRows+999, func(i int) atoll.Owner { return atoll.Owner{App: "local", User: fmt.Sprint("u", i%20)} })
 	happen(t, f, atoll.Event{Owner: atoll.Local, Type: "x"}) // the thousandth
 	var n, oldest int64
 	if err := f.store.db.QueryRow("select count(*), min(id) from events").Scan(&n, &oldest); err != nil || n != eventRows || oldest != 1001 {
@@ -336,14 +329,7 @@ func TestNobodyPushesOutOthersEvents(t *testing.T) {
 	a := f.For(Caller{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}})
 	b := f.For(Caller{Owner: bob, Scopes: []atoll.Scope{atoll.ScopeRead}})
 	happen(t, f, atoll.Event{Owner: bob, Type: "x", Name: "victim"}, atoll.Event{Owner: alice, Type: "x"})
-	err := f.store.write(t.Context(), func(tx *sql.Tx) error {
-		_, err := tx.Exec(`with recursive n (i) as (select 1 union all select i + 1 from n where i < ?)
-			insert into events (time, type, app, user, object) select ?, 'x', ?, ?, 'o' from n`, eventRows+997, stamp(f.now()), alice.App, alice.User)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	manyEvents(t, f, eventRows+997, func(int) atoll.Owner { return alice })
 	happen(t, f, atoll.Event{Owner: alice, Type: "x"}) // the thousandth
 	if got := names(kept(t, b, EventFilter{})); got != "victim" {
 		t.Errorf("%q is kept", got)
@@ -408,4 +394,22 @@ func TestEventsWakeOnlyTheirOwners(t *testing.T) {
 	}
 	f.feed.wakeUp(nil)
 	<-others
+}
+
+// manyEvents puts events into the registry without the fleet's trimming them.
+func manyEvents(t *testing.T, f *Fleet, n int, of func(i int) atoll.Owner) {
+	t.Helper()
+	at := stamp(f.now())
+	for i := 1; i <= n; {
+		must(t, f.store.write(t.Context(), func(tx *sql.Tx) error {
+			var args []any
+			for ; i <= n && len(args) < 4000; i++ {
+				o := of(i)
+				args = append(args, at, o.App, o.User, "o")
+			}
+			one := "(?, 'x', ?, ?, ?)"
+			_, err := tx.ExecContext(t.Context(), "insert into events (time, type, app, user, object) values "+one+strings.Repeat(", "+one, len(args)/4-1), args...)
+			return err
+		}))
+	}
 }

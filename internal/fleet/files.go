@@ -118,7 +118,21 @@ func (f *Files) begin(ctx context.Context, s atoll.Scope, name string) (string, 
 	if err := f.there(); err != nil {
 		return "", err
 	}
+	if s == atoll.ScopeRun {
+		if err := f.free(ctx); err != nil {
+			return "", err
+		}
+	}
 	return rel, f.mark(ctx)
+}
+
+// free refuses to write what a sandbox works on elsewhere, and would replace.
+func (f *Files) free(ctx context.Context) error {
+	other, err := holderOf(ctx, f.a.f.store.db, f.p, "", atoll.WorkspaceMount{}, false)
+	if err == nil && other != "" {
+		err = fmt.Errorf("%w: sandbox %s works on a copy, which comes back when it stops or ends; write there", atoll.ErrState, other)
+	}
+	return err
 }
 
 // there refuses what is done in a workspace that was removed since it was opened,

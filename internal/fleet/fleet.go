@@ -23,6 +23,13 @@ type Options struct {
 	// of processes may share it.
 	Home string
 
+	// Registry is the address of a database in PostgreSQL that several servers
+	// share, postgres://…; empty: a file in Home. Then only drivers can be used
+	// whose sandboxes all servers reach, which Shared names; and the directory
+	// workspaces in Home must be one that all servers have.
+	Registry string
+	Shared   []string
+
 	Drivers []atoll.Driver
 	Default string // name of the driver of a Config that names none; empty: the first
 
@@ -30,7 +37,10 @@ type Options struct {
 	Retention Retention
 
 	Log *slog.Logger     // nil: nothing is logged
-	Now func() time.Time // nil: time.Now
+	Now func() time.Time // nil: the clock of this host, or of the Registry
+
+	host  func() time.Time // the clock of this host; nil: time.Now
+	lease time.Duration    // see member; 0: usualLease
 }
 
 // Retention says which workspaces are removed, and when.
@@ -45,11 +55,12 @@ type Fleet struct {
 	opts     Options
 	log      *slog.Logger
 	store    *store
-	instance *instance
+	instance *presence
 	bays     []*bay // one for each driver
 	shelf    *shelf // workspaces
 	rites    rites  // steps that are done once
 	commands counter
+	spending *Spending
 
 	feed      *feed      // wakes who follows events
 	ledger    *ledger    // audit and history on their way to the registry
@@ -58,15 +69,18 @@ type Fleet struct {
 
 	revocations revocations // who wants to know of them
 
-	ops    turnstile     // calls that change something, and Run
-	wake   chan struct{} // the next due time has changed
-	refill chan struct{} // a pool has changed
-	stir   chan struct{} // a call has begun or ended
-	end    chan struct{} // closed by Close, last: ends the keeper
-	ended  chan struct{} // closed by the keeper
-	active atomic.Int64  // calls under way in sandboxes
-	alarm  atomic.Int64  // when the reaper looks next, if this process leads
-	seen   atomic.Int64  // when others' changes were last looked for
+	ops     turnstile     // calls that change something, and Run
+	wake    chan struct{} // the next due time has changed
+	refill  chan struct{} // a pool has changed
+	stirred chan struct{} // a sandbox has changed
+	stir    chan struct{} // a call has begun or ended
+	mend    chan struct{} // the registry is back: what this process holds may be half done
+	end     chan struct{} // closed by Close, last: ends the keeper
+	ended   chan struct{} // closed by the keeper
+	active  atomic.Int64  // calls under way in sandboxes
+	alarm   atomic.Int64  // when the reaper looks next, if this process leads
+	ahead   atomic.Int64  // how much further the registry's clock is than this host's
+	seen    atomic.Int64  // when others' changes were last looked for
 
 	closing sync.Once
 	closed  error // set by closing
@@ -91,8 +105,9 @@ func Open(ctx context.Context, opts Options) (*Fleet, error) {
 func open(ctx context.Context, opts Options) (_ *Fleet, err error) {
 	f := &Fleet{
 		opts: opts, log: opts.Log, live: make(map[string]*box),
-		wake: make(chan struct{}, 1), refill: make(chan struct{}, 1), stir: make(chan struct{}, 1), end: make(chan struct{}), ended: make(chan struct{}),
+		wake: make(chan struct{}, 1), refill: make(chan struct{}, 1), stirred: make(chan struct{}, 1), stir: make(chan struct{}, 1), mend: make(chan struct{}, 1), end: make(chan struct{}), ended: make(chan struct{}),
 	}
+	f.spending = &Spending{f: f}
 	if f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)
 	}
@@ -119,18 +134,39 @@ func open(ctx context.Context, opts Options) (_ *Fleet, err error) {
 
 // furnish opens what the fleet consists of, as far as it can.
 func (f *Fleet) furnish(ctx context.Context) (err error) {
-	if f.store, err = openStore(ctx, f.opts.Home); err != nil {
+	if f.opts.Registry == "" {
+		f.store, err = openStore(ctx, f.opts.Home)
+	} else {
+		f.store, err = openShared(ctx, f.opts.Registry)
+	}
+	if err != nil {
+		return err
+	}
+	if f.instance, err = f.join(ctx); err != nil {
 		return err
 	}
 	f.feed = newFeed(f.store, f.now)
 	f.store.committed = f.feed.committed
 	f.ledger = newLedger(f.store, f.now, f.log)
 	f.processes = newProcesses(f.now)
-	if f.shelf, err = openShelf(f.opts.Home); err != nil {
-		return err
-	}
-	f.instance, err = newInstance(f.opts.Home)
+	f.shelf, err = openShelf(f.opts.Home)
 	return err
+}
+
+// join makes this process known to the others.
+func (f *Fleet) join(ctx context.Context) (*presence, error) {
+	if f.store.shared != nil {
+		m, err := newMember(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		return &presence{m.id, m}, nil
+	}
+	in, err := newInstance(f.opts.Home)
+	if err != nil {
+		return nil, err
+	}
+	return &presence{in.id, in}, nil
 }
 
 // dismantle closes what furnish has opened.
@@ -162,6 +198,9 @@ func (f *Fleet) fill() error {
 	for _, d := range f.opts.Drivers {
 		if f.bay(d.Name()) != nil {
 			return fmt.Errorf("%w: two drivers are called %s", atoll.ErrInvalid, d.Name())
+		}
+		if f.opts.Registry != "" && !slices.Contains(f.opts.Shared, d.Name()) {
+			return fmt.Errorf("%w: driver %s: its sandboxes are on one host, which other servers of the registry don't reach: use another driver, or no shared registry", atoll.ErrUnsupported, d.Name())
 		}
 		f.bays = append(f.bays, &bay{driver: d, turn: make(chan struct{}, 1)})
 	}
@@ -207,7 +246,15 @@ func (f *Fleet) now() time.Time {
 	if f.opts.Now != nil {
 		return f.opts.Now().UTC()
 	}
-	return time.Now().UTC()
+	return f.hostNow().Add(time.Duration(f.ahead.Load())).UTC()
+}
+
+// hostNow is the time of this host.
+func (f *Fleet) hostNow() time.Time {
+	if f.opts.host != nil {
+		return f.opts.host()
+	}
+	return time.Now()
 }
 
 // operate begins a call that changes something: it ends with the fleet.
@@ -232,6 +279,7 @@ type bay struct {
 	features atoll.Features
 	tried    time.Time // when it was asked last, in vain
 	err      error     // what it said
+	looked   time.Time // when its list was compared last, by patrol
 }
 
 // probeAgain is how long a driver that can't work here is not asked again.
@@ -304,16 +352,21 @@ func (f *Fleet) driverNames() []string {
 
 // Drivers returns all drivers and what they do here.
 func (f *Fleet) Drivers(ctx context.Context) []DriverInfo {
-	list := make([]DriverInfo, 0, len(f.bays))
-	for _, b := range f.bays {
-		d := DriverInfo{Name: b.driver.Name(), Default: b.driver.Name() == f.opts.Default}
-		if ft, err := b.probe(ctx); err != nil {
-			d.Error = err.Error()
-		} else {
-			d.Features = &ft
-		}
-		list = append(list, d)
+	list := make([]DriverInfo, len(f.bays))
+	var wg sync.WaitGroup
+	for i, b := range f.bays {
+		list[i] = DriverInfo{Name: b.driver.Name(), Default: b.driver.Name() == f.opts.Default}
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeoutCause(ctx, surveyTime, fmt.Errorf("%w: it has not answered for %v", atoll.ErrTimeout, surveyTime))
+			defer cancel()
+			if ft, err := b.probe(ctx); err != nil {
+				list[i].Error = err.Error()
+			} else {
+				list[i].Features = &ft
+			}
+		})
 	}
+	wg.Wait()
 	return list
 }
 

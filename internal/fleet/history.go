@@ -220,11 +220,11 @@ func (l *ledger) trimHistory(ctx context.Context, tx *sql.Tx, b *batch) error {
 // many bytes, and drops the older: the commands stay.
 func dropOutput(ctx context.Context, tx *sql.Tx, most int, whose string, args ...any) error {
 	// The lengths are in the heads of the rows: no output is read.
-	_, err := tx.ExecContext(ctx, `update commands set stdout = x'', stderr = x'', truncated = 1 where id in (
+	_, err := tx.ExecContext(ctx, `update commands set stdout = ?, stderr = ?, truncated = true where id in (
 		select id from (
 			select c.id, length(stdout) + length(stderr) as n, sum(length(stdout) + length(stderr)) over (partition by app, user order by c.id desc) as held
 			from sandboxes s join commands c on c.sandbox = s.id where `+whose+`
-		) where held > ? and n > 0)`, append(args, most)...)
+		) o where held > ? and n > 0)`, append(append([]any{[]byte{}, []byte{}}, args...), most)...)
 	return err
 }
 

@@ -12,9 +12,42 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/filelock"
 )
 
-// instance is this process's part in a fleet: a file that it keeps locked as
+// presence is this process's part in a fleet, as the others see it.
+type presence struct {
+	id string
+	others
+}
+
+// others is what a process must know of those that share a fleet with it.
+type others interface {
+	// alive reports whether an instance, which may be this one, is at work.
+	alive(id string) (bool, error)
+
+	// dead returns those that died and that nobody else is settling.
+	dead() ([]*remains, error)
+
+	// lead waits until this process is the one that leads, and returns how to
+	// give that up. What it leads in ends when others may lead.
+	lead(ctx context.Context) (within context.Context, resign func() error, err error)
+
+	// tryLead is lead that does not wait: nil, if another leads.
+	tryLead(ctx context.Context) (resign func() error, err error)
+
+	// end makes this process unknown again.
+	end() error
+}
+
+// remains is what a process that died has left, while we settle it.
+type remains struct {
+	id   string
+	bury func() error // forgets it, once nothing is left to settle
+	keep func() error // leaves it for somebody else to settle
+}
+
+// instance is a process of those that share a home: a file that it keeps locked as
 // long as it lives. A file that nobody has locked is left of one that died.
 type instance struct {
 	id   string
@@ -40,7 +73,7 @@ func newInstance(home string) (*instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	ok, err := tryLock(f)
+	ok, err := filelock.Try(f)
 	if err == nil && !ok {
 		err = fmt.Errorf("%s: %w: a new file is locked", temp, atoll.ErrUnavailable)
 	}
@@ -63,27 +96,7 @@ func (in *instance) end() error {
 	return errors.Join(err, in.lock.Close())
 }
 
-// remains is what a process that died has left: its file, locked by us.
-type remains struct {
-	of   *instance // who settles it
-	id   string
-	file *os.File
-}
-
-// bury forgets the process, once nothing of it is left to settle.
-func (r *remains) bury() error {
-	return errors.Join(os.Remove(r.file.Name()), r.keep())
-}
-
-// keep leaves it for somebody else to settle.
-func (r *remains) keep() error {
-	r.of.mu.Lock()
-	delete(r.of.ours, r.id)
-	r.of.mu.Unlock()
-	return r.file.Close()
-}
-
-// dead returns the processes that died and that nobody else is settling.
+// dead returns the processes whose files nobody has locked; we do then.
 func (in *instance) dead() ([]*remains, error) {
 	entries, err := os.ReadDir(in.dir)
 	if err != nil {
@@ -115,7 +128,7 @@ func (in *instance) tryBury(id string) (*remains, error) {
 	if err != nil {
 		return nil, err
 	}
-	ok, err := tryLock(f)
+	ok, err := filelock.Try(f)
 	if err != nil || !ok {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -125,10 +138,16 @@ func (in *instance) tryBury(id string) (*remains, error) {
 	in.mu.Lock()
 	in.ours[id] = true
 	in.mu.Unlock()
-	return &remains{of: in, id: id, file: f}, nil
+	keep := func() error {
+		in.mu.Lock()
+		delete(in.ours, id)
+		in.mu.Unlock()
+		return f.Close()
+	}
+	return &remains{id: id, keep: keep, bury: func() error { return errors.Join(os.Remove(name), keep()) }}, nil
 }
 
-// alive reports whether an instance, which may be this one, is at work.
+// alive reports whether an instance has its file locked.
 func (in *instance) alive(id string) (bool, error) {
 	if id == in.id {
 		return true, nil
@@ -146,30 +165,41 @@ func (in *instance) alive(id string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	free, err := tryLock(f)
+	free, err := filelock.Try(f)
 	return !free, errors.Join(err, f.Close())
 }
 
-// lead waits until this process is the one of those that share a home that
-// leads, and returns how to give that up. There is no call that waits for a
-// file lock and for a context, so it asks again after a while.
-func lead(ctx context.Context, home string) (func() error, error) {
-	f, err := os.OpenFile(filepath.Join(home, "leader"), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
+// lead waits for the lock of the leader's file. There is no call that waits for
+// a file lock and for a context, so it asks again after a while.
+func (in *instance) lead(ctx context.Context) (context.Context, func() error, error) {
+	resign, err := awaitLead(ctx, in)
+	return ctx, resign, err
+}
+
+// awaitLead asks again and again until one leads.
+func awaitLead(ctx context.Context, o others) (func() error, error) {
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		ok, err := tryLock(f)
-		if ok {
-			return f.Close, nil
-		}
-		if err != nil {
-			return nil, errors.Join(err, f.Close())
+		resign, err := o.tryLead(ctx)
+		if resign != nil || err != nil {
+			return resign, err
 		}
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			return nil, errors.Join(context.Cause(ctx), f.Close())
+			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// tryLead takes the lock of the leader's file, if nobody has it.
+func (in *instance) tryLead(context.Context) (func() error, error) {
+	f, err := os.OpenFile(filepath.Join(filepath.Dir(in.dir), "leader"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	ok, err := filelock.Try(f)
+	if err != nil || !ok {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f.Close, nil
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -311,7 +313,6 @@ type batch struct {
 // rows are to be inserted into a table.
 type rows struct {
 	insert string // up to the values
-	suffix string // after them
 	width  int    // columns
 	args   []any
 }
@@ -326,7 +327,7 @@ func (r *rows) write(ctx context.Context, tx *sql.Tx) error {
 	for args := r.args; len(args) > 0; {
 		n := min(len(args)/r.width, 64)
 		one := "(" + strings.Repeat("?,", r.width-1) + "?)"
-		text := r.insert + one + strings.Repeat(","+one, n-1) + r.suffix
+		text := r.insert + one + strings.Repeat(","+one, n-1)
 		if _, err := tx.ExecContext(ctx, text, args[:n*r.width]...); err != nil {
 			return err
 		}
@@ -337,13 +338,49 @@ func (r *rows) write(ctx context.Context, tx *sql.Tx) error {
 
 func newBatch() *batch {
 	return &batch{
-		audit: rows{insert: `insert into audit (time, app, user, token, action, object, detail, outcome, duration) values `, width: 9},
-		history: rows{
-			insert: `insert into commands (sandbox, process, command, stdout, stderr, code, truncated, error, time, duration) select * from (values `,
-			suffix: `) where column1 in (select id from sandboxes)`, width: 10, // it may be forgotten by now
-		},
-		grown: make(map[string]growth), grownOf: make(map[atoll.Owner]int), noted: make(map[atoll.Owner]int), used: make(map[string]int64),
+		audit:   rows{insert: `insert into audit (time, app, user, token, action, object, detail, outcome, duration) values `, width: 9},
+		history: rows{insert: `insert into commands (sandbox, process, command, stdout, stderr, code, truncated, error, time, duration) values `, width: 10},
+		grown:   make(map[string]growth), grownOf: make(map[atoll.Owner]int), noted: make(map[atoll.Owner]int), used: make(map[string]int64),
 	}
+}
+
+// known drops the history of sandboxes that the registry has forgotten by now.
+func (b *batch) known(ctx context.Context, tx *sql.Tx) error {
+	ids := make(map[string]bool, len(b.grown))
+	for some := range slices.Chunk(slices.Collect(maps.Keys(b.grown)), listed) {
+		found, err := texts(ctx, tx, "select id from sandboxes where id in "+places(len(some)), values(some)...)
+		if err != nil {
+			return err
+		}
+		for _, id := range found {
+			ids[id] = true
+		}
+	}
+	args := b.history.args
+	b.history.args = nil
+	for row := range slices.Chunk(args, b.history.width) {
+		if ids[row[0].(string)] {
+			b.history.add(row...)
+		}
+	}
+	return nil
+}
+
+// texts returns the one column that a query has.
+func texts(ctx context.Context, q querier, text string, args ...any) (list []string, err error) {
+	rows, err := q.QueryContext(ctx, text, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var s string
+		if err := rows.Scan(&s); err != nil {
+			return nil, err
+		}
+		list = append(list, s)
+	}
+	return list, rows.Err()
 }
 
 func (l *ledger) writeBatch(ctx context.Context, part []entry, lost int) error {
@@ -356,13 +393,16 @@ func (l *ledger) writeBatch(ctx context.Context, part []entry, lost int) error {
 			Time: l.now(), Owner: fleetOwner, Action: "audit", Detail: fmt.Sprintf("%d entries were lost", lost), Outcome: "unavailable",
 		}}).add(b)
 	}
-	return l.store.write(ctx, func(tx *sql.Tx) error {
+	return l.store.tell(ctx, func(tx *sql.Tx) error {
 		ctx := context.WithoutCancel(ctx) // it won't take long now, and watching it does
+		if err := b.known(ctx, tx); err != nil {
+			return err
+		}
 		if err := errors.Join(b.audit.write(ctx, tx), b.history.write(ctx, tx)); err != nil {
 			return err
 		}
 		for id, at := range b.used {
-			if _, err := tx.ExecContext(ctx, `update tokens set used = max(used, ?) where id = ?`, at, id); err != nil {
+			if _, err := tx.ExecContext(ctx, `update tokens set used = case when used < ?1 then ?1 else used end where id = ?2`, at, id); err != nil {
 				return err
 			}
 		}

@@ -48,9 +48,9 @@ func newWorld(t *rapid.T, home string) *world {
 }
 
 func (w *world) open(t *rapid.T) *Fleet {
-	f, err := Open(context.Background(), Options{
+	f, err := Open(context.Background(), placed(Options{
 		Home: w.home, Quota: w.quota, Drivers: []atoll.Driver{&virtual.Driver{Dir: filepath.Join(w.home, "sandboxes")}},
-	})
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}

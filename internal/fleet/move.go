@@ -73,6 +73,9 @@ func (f *Fleet) move(ctx context.Context, b *box, v verb, act func(context.Conte
 	if err := b.can(v); err != nil {
 		return err
 	}
+	if v.name == starting.name {
+		f.doubtHeld(ctx, b)
+	}
 	if done, err := f.depart(ctx, b, v); done || err != nil {
 		return err
 	}
@@ -84,12 +87,33 @@ func (f *Fleet) move(ctx context.Context, b *box, v verb, act func(context.Conte
 	defer end()
 	if v.via == atoll.Stopping {
 		defer b.calls.open()
-		err = b.clear(ctx, errStopped)
+		if err = b.clear(ctx, errStopped); err == nil {
+			err = f.carryHome(ctx, b, away) // until it is stopped they are the sandbox's
+		}
 	}
 	if err == nil {
 		err = act(ctx, sb)
 	}
+	if err == nil && v.name == starting.name {
+		if err = f.ready(ctx, b, sb); err != nil {
+			if s, ok := atoll.As[atoll.Stopper](sb); ok { // it must not run like that
+				err = errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
+			}
+		}
+	}
 	return f.arrive(ctx, b, v, err)
+}
+
+// ready gives a sandbox that was started the rules of its network, and its
+// workspaces where they are carried.
+func (f *Fleet) ready(ctx context.Context, b *box, sb atoll.Sandbox) error {
+	if err := f.enforce(ctx, b, sb); err != nil {
+		return fmt.Errorf("the rules of its network: %w", err)
+	}
+	if len(b.known().cfg.Workspaces) == 0 {
+		return nil
+	}
+	return f.carryIn(ctx, sb, b.id)
 }
 
 // can refuses what the driver does not do, before anything is changed.
@@ -98,7 +122,9 @@ func (b *box) can(v verb) error {
 	if v.name == pausing.name || v.name == resuming.name {
 		ability = (*atoll.Pauser)(nil)
 	}
-	if ft, ok := b.bay.asked(); ok && !ft.Has(ability) {
+	ft, ok := b.bay.asked()
+	ft.Stop = stops(b.known().cfg.Pod, ft.Stop)
+	if ok && !ft.Has(ability) {
 		return unsupported
 	}
 	return nil
@@ -176,7 +202,7 @@ func (f *Fleet) depart(ctx context.Context, b *box, v verb) (done bool, err erro
 			return refusal(r.state, v.to, v.hint)
 		}
 		if v.name == starting.name {
-			if err := f.readmit(ctx, tx, r); err != nil {
+			if err := errors.Join(f.readmit(ctx, tx, r), f.relock(ctx, tx, r)); err != nil {
 				return err
 			}
 		}
@@ -238,6 +264,14 @@ func (f *Fleet) arrive(ctx context.Context, b *box, v verb, failure error) error
 		r.holder, r.goal = "", ""
 		if v.to == atoll.Running {
 			r.started, r.active = f.now(), f.now()
+			if err := f.loaded(ctx, tx, r); err != nil {
+				return err
+			}
+		}
+		if v.to == atoll.Stopped {
+			if err := f.recarry(ctx, tx, r, away, atHome); err != nil {
+				return err
+			}
 		}
 		return f.transition(ctx, tx, r, v.to)
 	})
@@ -314,7 +348,7 @@ func (f *Fleet) demolish(ctx context.Context, b *box, why string) error {
 		return err
 	}
 	if err = b.clear(ctx, errDestroyed); err == nil {
-		err = b.raze(ctx)
+		err = f.finish(ctx, b)
 	}
 	return f.buried(ctx, b, err)
 }
@@ -383,8 +417,10 @@ func (f *Fleet) gone(ctx context.Context, tx *sql.Tx, r *row) error {
 			return err
 		}
 	}
-	if _, err := tx.ExecContext(ctx, "delete from snapshots where sandbox = ?", r.id); err != nil {
-		return err
+	for _, what := range []string{"snapshots", "detached"} {
+		if _, err := tx.ExecContext(ctx, "delete from "+what+" where sandbox = ?", r.id); err != nil {
+			return err
+		}
 	}
 	return f.transition(ctx, tx, r, append(path, atoll.Destroyed)...)
 }

@@ -311,7 +311,7 @@ func TestDestroyEndsACreate(t *testing.T) {
 
 func TestCloseEndsWhatRuns(t *testing.T) {
 	home := t.TempDir()
-	f, err := Open(t.Context(), Options{Home: home, Drivers: []atoll.Driver{virtual.New()}})
+	f, err := Open(t.Context(), placed(Options{Home: home, Drivers: []atoll.Driver{virtual.New()}}))
 	if err != nil {
 		t.Fatal(err)
 	}

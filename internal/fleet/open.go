@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
 // Open finds a sandbox by id, or by the name of one that is not destroyed.
@@ -39,6 +40,7 @@ func (s *Sandbox) Has(ability any) bool {
 	if !ok {
 		ft, _ = s.b.bay.probe(context.Background()) // what can't be asked has none
 	}
+	ft.Stop = stops(s.b.known().cfg.Pod, ft.Stop)
 	return ft.Has(ability)
 }
 
@@ -68,9 +70,20 @@ func with[T any](ctx context.Context, s *Sandbox, op string, f func(ctx context.
 // Import unpacks a tar stream into a directory.
 func (s *Sandbox) Import(ctx context.Context, dir string, tar io.Reader) error {
 	noted := s.audited("import", dir)
-	err := with(ctx, s, "import", func(ctx context.Context, sb atoll.Sandbox) error { return sb.Import(ctx, dir, tar) })
+	err := s.unpack(ctx, dir, tar)
 	noted(err)
 	return err
+}
+
+func (s *Sandbox) unpack(ctx context.Context, dir string, tar io.Reader) error {
+	const op = "import"
+	ctx, done, err := s.use(ctx, op)
+	if err != nil {
+		return err
+	}
+	err = reason(ctx, s.inner().Import(ctx, dir, tar)) // what every sandbox has, no driver promises
+	done(err)
+	return s.fail(op, err)
 }
 
 // Export packs a file or directory as a tar stream.
@@ -201,18 +214,22 @@ func (s *Sandbox) Dial(ctx context.Context, network, address string) (net.Conn, 
 		done(err)
 		return nil, s.fail("dial", err)
 	}
-	lc := &line{Conn: c, done: done}
-	lc.stop = context.AfterFunc(lasting, func() { _ = lc.Close() }) // who uses it sees that it is closed
-	return lc, nil
+	return newLine(lasting, c, done), nil
 }
 
 // line is a connection whose call ends when it is closed.
 type line struct {
 	net.Conn
 	done func(error)
-	stop func() bool
 	once sync.Once
 	err  error // set by once
+}
+
+// newLine makes a connection end when lasting does, which is its call's.
+func newLine(lasting context.Context, c net.Conn, done func(error)) *line {
+	l := &line{Conn: c, done: done}
+	context.AfterFunc(lasting, func() { _ = l.Close() }) // who uses it sees that it is closed
+	return l
 }
 
 // CloseWrite says that nothing more is written, where the connection can say so.
@@ -223,13 +240,17 @@ func (l *line) CloseWrite() error {
 	return fmt.Errorf("%w by this connection", atoll.ErrUnsupported)
 }
 
+// Abort breaks the connection so that its other end sees that it is not an
+// ordinary end, where it can say so.
+func (l *line) Abort() {
+	wire.Abort(l.Conn)
+	_ = l.Close() // it is broken already
+}
+
 // Close ends the connection.
 func (l *line) Close() error {
 	l.once.Do(func() {
 		l.err = l.Conn.Close()
-		if l.stop != nil {
-			l.stop()
-		}
 		l.done(l.err)
 	})
 	return l.err

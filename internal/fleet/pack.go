@@ -46,9 +46,19 @@ func (f *Files) pack(ctx context.Context, rel string, info fs.FileInfo, w io.Wri
 		}
 		err = errors.Join(p.tree(root, info, name, 0), root.Close())
 	} else {
-		err = p.file(f.root, rel, info, name)
+		err = p.file(f.root, rel, name)
 	}
 	if err != nil {
+		return err
+	}
+	return p.tw.Close()
+}
+
+// packContent writes all that is in the workspace as a tar stream, and not the
+// directory itself.
+func (f *Files) packContent(ctx context.Context, w io.Writer) error {
+	p := packing{f: f, ctx: ctx, tw: tar.NewWriter(w), seen: make(map[fileID]string)}
+	if err := p.content(f.root, ".", 0); err != nil {
 		return err
 	}
 	return p.tw.Close()
@@ -71,6 +81,11 @@ func (p *packing) tree(dir *os.Root, info fs.FileInfo, name string, depth int) e
 	if err := p.header(tar.Header{Typeflag: tar.TypeDir, Name: name + "/"}, info); err != nil {
 		return err
 	}
+	return p.content(dir, name, depth)
+}
+
+// content writes what is in a directory.
+func (p *packing) content(dir *os.Root, name string, depth int) error {
 	var names []string
 	err := eachName(dir, ".", func(child string) error {
 		if len(names) == most {
@@ -87,8 +102,10 @@ func (p *packing) tree(dir *os.Root, info fs.FileInfo, name string, depth int) e
 		if err := context.Cause(p.ctx); err != nil {
 			return late(err)
 		}
-		if err := p.f.mark(p.ctx); err != nil {
-			return err
+		if p.f.a != nil {
+			if err := p.f.mark(p.ctx); err != nil {
+				return err
+			}
 		}
 		if err := p.entry(dir, child, name+"/"+child, depth); err != nil && !errors.Is(err, errVanished) {
 			return err
@@ -138,7 +155,7 @@ func (p *packing) entry(dir *os.Root, child, name string, depth int) error {
 func (p *packing) leaf(dir *os.Root, child string, info fs.FileInfo, name string) (bool, error) {
 	switch info.Mode().Type() {
 	case 0:
-		err := p.file(dir, child, info, name)
+		err := p.file(dir, child, name)
 		return err == nil, err
 	case fs.ModeSymlink:
 		target, err := dir.Readlink(child)
@@ -158,13 +175,14 @@ func (p *packing) header(h tar.Header, info fs.FileInfo) error {
 }
 
 // file writes a file, as long as it is when it is opened.
-func (p *packing) file(dir *os.Root, child string, info fs.FileInfo, name string) (err error) {
+func (p *packing) file(dir *os.Root, child, name string) (err error) {
 	file, err := openFile(dir, child, 0)
 	if err != nil {
 		return vanished(err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	if info, err = file.Stat(); err != nil {
+	info, err := file.Stat()
+	if err != nil {
 		return err
 	}
 	if err := p.header(tar.Header{Typeflag: tar.TypeReg, Name: name, Size: info.Size()}, info); err != nil {

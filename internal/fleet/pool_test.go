@@ -361,7 +361,7 @@ func TestPoolOutlivesProcess(t *testing.T) {
 	opts := func() Options {
 		return Options{Home: home, Drivers: []atoll.Driver{&virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}}
 	}
-	f, err := Open(t.Context(), opts())
+	f, err := Open(t.Context(), placed(opts()))
 	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

@@ -68,7 +68,7 @@ func (f *Fleet) step(ctx context.Context, sb atoll.Sandbox, r *row, s *atoll.Ste
 		return err
 	}
 	return f.store.write(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "insert or replace into prepared (app, user, place, hash, time) values (?, ?, ?, ?, ?)",
+		_, err := tx.ExecContext(ctx, "insert into prepared (app, user, place, hash, time) values (?, ?, ?, ?, ?) on conflict (app, user, place, hash) do update set time = excluded.time",
 			at.owner.App, at.owner.User, at.place, at.hash, stamp(f.now()))
 		return err
 	})

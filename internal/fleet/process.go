@@ -74,7 +74,9 @@ func (s *Sandbox) finish(ctx context.Context, p *process, cmd *atoll.Cmd, t *tap
 	}
 	err = reason(ctx, err)
 	t.fill(&exit, &p.out)
-	s.remember(p, cmd, t, exit, err)
+	if !errors.Is(err, atoll.ErrUnsupported) { // it was never run
+		s.remember(p, cmd, t, exit, err)
+	}
 	s.f.processes.ended(p, exit, p.mask.error(err))
 	return exit, err
 }
@@ -110,14 +112,25 @@ func (s *Sandbox) start(ctx context.Context, id string, cmd atoll.Cmd, m *mask, 
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	p := &process{id: id, sandbox: s.b.id, owner: s.b.known().owner, command: command, mask: m, tty: cmd.TTY != nil, detached: true}
+	p := &process{
+		id: id, sandbox: s.b.id, owner: s.b.known().owner, command: command, mask: m, tty: cmd.TTY != nil, detached: true, far: s.keeps(),
+	}
 	p.cancel.Store(&cancel)
 	if err = s.f.processes.add(p); err == nil {
-		if err = s.tell(ctx, p, "process.started", nil); err != nil {
+		if p.far {
+			err = s.detach(ctx, p, &cmd)
+		} else {
+			err = s.tell(ctx, p, "process.started", nil)
+		}
+		if err != nil {
 			s.f.processes.remove(p)
 		}
 	}
 	if err != nil {
+		if errors.Is(context.Cause(ctx), errKilled) { // who lists the processes may have seen it
+			err = fmt.Errorf("%w: it was killed before it had begun: %w", atoll.ErrState, err)
+		}
+		err = reason(ctx, err)
 		cancel(nil)
 		done(err)
 		return nil, err
@@ -130,20 +143,30 @@ func (s *Sandbox) start(ctx context.Context, id string, cmd atoll.Cmd, m *mask, 
 	t := tapped(&cmd, &p.out, m, othersAlone)
 	s.f.processes.wg.Go(func() {
 		defer cancel(nil)
+		if p.far {
+			s.follow(ctx, p, &cmd, t)
+			done(nil)
+			return
+		}
 		exit, err := s.finish(ctx, p, &cmd, t)
-		data := map[string]string{"code": strconv.Itoa(exit.Code)}
-		if exit.Signal != "" {
-			data["signal"] = exit.Signal
-		}
-		if err != nil {
-			data["error"] = m.text(err.Error())
-		}
-		if err := s.tell(context.WithoutCancel(ctx), p, "process.exited", data); err != nil {
+		if err := s.tell(context.WithoutCancel(ctx), p, "process.exited", endOf(p, exit, err)); err != nil {
 			s.f.log.Error("event of a process", "sandbox", s.b.id, "process", p.id, "err", err)
 		}
 		done(err)
 	})
 	return p, nil
+}
+
+// endOf is how a process has ended, for its event.
+func endOf(p *process, exit atoll.Exit, err error) map[string]string {
+	data := map[string]string{"code": strconv.Itoa(exit.Code)}
+	if exit.Signal != "" {
+		data["signal"] = exit.Signal
+	}
+	if err != nil {
+		data["error"] = p.mask.text(err.Error())
+	}
+	return data
 }
 
 // asksFor refuses a command that asks for what the driver has not, while its
@@ -178,12 +201,25 @@ func (s *Sandbox) Processes(ctx context.Context) ([]atoll.Process, error) {
 	for i, p := range list {
 		infos[i] = p.info()
 	}
+	if !s.keeps() {
+		return infos, nil
+	}
+	kept, err := s.kept(ctx)
+	if err != nil {
+		return nil, s.fail("list processes", err)
+	}
+	for _, k := range kept {
+		if !slices.ContainsFunc(infos, func(p atoll.Process) bool { return p.ID == k.ID }) {
+			infos = append(infos, k.Process)
+		}
+	}
+	slices.SortStableFunc(infos, func(a, b atoll.Process) int { return a.Started.Compare(b.Started) })
 	return infos, nil
 }
 
 // Process returns one command.
 func (s *Sandbox) Process(ctx context.Context, id string) (atoll.Process, error) {
-	p, err := s.process("process", id, atoll.ScopeRead)
+	p, err := s.process(ctx, "process", id, atoll.ScopeRead)
 	if err != nil {
 		return atoll.Process{}, err
 	}
@@ -191,11 +227,17 @@ func (s *Sandbox) Process(ctx context.Context, id string) (atoll.Process, error)
 }
 
 // process returns a process of the sandbox to who may do something to it.
-func (s *Sandbox) process(op, id string, scope atoll.Scope) (*process, error) {
+func (s *Sandbox) process(ctx context.Context, op, id string, scope atoll.Scope) (*process, error) {
 	if err := s.need(op, scope); err != nil {
 		return nil, err
 	}
 	p := s.f.processes.find(s.b.id, id)
+	if p == nil {
+		var err error
+		if p, err = s.rejoin(ctx, id); err != nil {
+			return nil, s.fail(op, err)
+		}
+	}
 	if p == nil {
 		return nil, s.fail(op, fmt.Errorf("%w: there is no process of this id", atoll.ErrNotFound))
 	}
@@ -225,7 +267,7 @@ func (s *Sandbox) Attach(ctx context.Context, id string, a Attachment) (atoll.Ex
 	if a.Stdin != nil || a.Resize != nil {
 		scope = atoll.ScopeRun
 	}
-	p, err := s.process("attach", id, scope)
+	p, err := s.process(ctx, "attach", id, scope)
 	if err != nil {
 		return atoll.Exit{}, err
 	}
@@ -264,11 +306,28 @@ func (s *Sandbox) Attach(ctx context.Context, id string, a Attachment) (atoll.Ex
 // tree, on every driver.
 func (s *Sandbox) Signal(ctx context.Context, id, signal string) error {
 	noted := s.audited("signal", id+" "+clip(signal, 16))
-	p, err := s.process("signal", id, atoll.ScopeRun)
+	p, err := s.process(ctx, "signal", id, atoll.ScopeRun)
 	if err == nil {
 		err = s.fail("signal", p.signal(ctx, signal))
 	}
+	if err == nil && p.far && signal != "KILL" {
+		err = s.arrived(ctx, p)
+	}
 	noted(err)
+	return err
+}
+
+// arrived waits until a signal to a command that the driver keeps is there: who
+// has sent it may be gone at once.
+func (s *Sandbox) arrived(ctx context.Context, p *process) error {
+	select {
+	case p.signals <- "": // no signal, taken when the one before was passed on
+	case <-p.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	_, err := s.kept(ctx) // an answer to what was asked later
 	return err
 }
 
@@ -290,7 +349,7 @@ func (p *process) signal(ctx context.Context, signal string) error {
 	}
 	var sent chan<- string = p.signals
 	switch {
-	case signal == "KILL":
+	case signal == "KILL" && !p.far:
 		p.kill()
 		sent = nil
 	case p.signals == nil:
@@ -298,12 +357,25 @@ func (p *process) signal(ctx context.Context, signal string) error {
 	}
 	select {
 	case sent <- signal:
+		if signal == "KILL" {
+			return p.over(ctx)
+		}
 		return nil
 	case <-p.done:
 		if signal == "KILL" {
 			return nil
 		}
 		return fmt.Errorf("%w: process %s has ended", atoll.ErrState, p.id)
+	case <-ctx.Done():
+		return late(context.Cause(ctx))
+	}
+}
+
+// over waits until the process has ended.
+func (p *process) over(ctx context.Context) error {
+	select {
+	case <-p.done:
+		return nil
 	case <-ctx.Done():
 		return late(context.Cause(ctx))
 	}

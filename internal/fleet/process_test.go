@@ -590,6 +590,47 @@ func BenchmarkProcess(b *testing.B) {
 	}
 }
 
+// TestAStartThatIsThrownOut: whoever starts a process while its sandbox is
+// stopped, or somebody else kills it, hears of that, and not that a context of
+// the registry's has ended.
+func TestAStartThatIsThrownOut(t *testing.T) {
+	for _, k := range []struct {
+		name string
+		out  func(*Sandbox, *process)
+		want error
+	}{
+		{"stopped", func(sb *Sandbox, _ *process) { sb.b.calls.expel(errStopped) }, errStopped},
+		{"killed", func(_ *Sandbox, p *process) { (*p.cancel.Load())(errKilled) }, atoll.ErrState},
+	} {
+		t.Run(k.name, func(t *testing.T) {
+			f := memoryFleet(t, "", nil)
+			sb := newSandbox(t, f, atoll.Config{})
+			ctx := aMinute(t)
+			f.processes.mu.Lock() // it waits there
+			started := make(chan error, 1)
+			go func() {
+				_, err := sb.StartProcess(ctx, "job", atoll.Cmd{Shell: "cat", Timeout: -1})
+				started <- err
+			}()
+			eventually(t, "the call under way", func() bool { return sb.b.calls.count() == 1 })
+			conn, err := f.store.w.Conn(ctx) // it can't write
+			f.processes.mu.Unlock()
+			if err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "a process in the table", func() bool { return f.processes.find(sb.ID(), "job") != nil })
+			k.out(sb, f.processes.find(sb.ID(), "job"))
+			err = <-started
+			if cerr := conn.Close(); cerr != nil {
+				t.Error(cerr)
+			}
+			if !errors.Is(err, k.want) {
+				t.Errorf("start: %v", err)
+			}
+		})
+	}
+}
+
 // TestACrowdAtOneSandbox starts, attaches to, feeds, lists and kills processes of one
 // sandbox at once, and destroys it in the middle.
 func TestACrowdAtOneSandbox(t *testing.T) {

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/model"
 )
 
 // What a sandbox gets where its owner has a quota and the configuration names no
@@ -34,6 +36,7 @@ func (f *Fleet) quota(ctx context.Context, q querier, o atoll.Owner) (atoll.Quot
 	return atoll.Quota{
 		Sandboxes: limit(own.Sandboxes, d.Sandboxes), CPU: limit(own.CPU, d.CPU), Memory: limit(own.Memory, d.Memory),
 		Disk: limit(own.Disk, d.Disk), Workspaces: limit(own.Workspaces, d.Workspaces), Processes: limit(own.Processes, d.Processes),
+		Tokens: limit(own.Tokens, d.Tokens), Cost: limit(own.Cost, d.Cost),
 	}, nil
 }
 
@@ -57,12 +60,23 @@ const mostUsage = float64(1 << 60)
 // bytes are exact below 1<<53.
 func (f *Fleet) usage(ctx context.Context, q querier, o atoll.Owner) (atoll.Quota, error) {
 	var u atoll.Quota
-	err := q.QueryRowContext(ctx, `select count(*), cast(min(total(max(disk, 0)), ?1) as integer), min(total(max(cpu, 0.0)) filter (where runs), ?1),
-		cast(min(total(max(memory, 0)) filter (where runs), ?1) as integer) from (
-			select coalesce(json_extract(config, '$.limits.disk'), 0) disk, coalesce(json_extract(config, '$.limits.cpu'), 0.0) cpu,
-			coalesce(json_extract(config, '$.limits.memory'), 0) memory, state not in ('stopped', 'error') runs
-			from sandboxes where app = ?2 and user = ?3 and pool = '' and state <> 'destroyed')`, mostUsage, o.App, o.User).Scan(&u.Sandboxes, &u.Disk, &u.CPU, &u.Memory)
+	var disk, memory float64
+	err := q.QueryRowContext(ctx, `select count(*), coalesce(sum(disk), 0.0), coalesce(sum(cpu) filter (where runs), 0.0), coalesce(sum(memory) filter (where runs), 0.0)
+		from (select `+f.store.limit("disk")+` disk, `+f.store.limit("cpu")+` cpu, `+f.store.limit("memory")+` memory, state not in ('stopped', 'error') runs
+			from sandboxes where app = ? and user = ? and pool = '' and state <> 'destroyed') o`, o.App, o.User).Scan(&u.Sandboxes, &disk, &u.CPU, &memory)
+	u.Disk, u.CPU, u.Memory = int64(min(disk, mostUsage)), min(u.CPU, mostUsage), int64(min(memory, mostUsage))
 	return u, err
+}
+
+// limit is the expression for a limit in the configuration of a sandbox: a
+// number from 0 to mostUsage.
+func (s *store) limit(name string) string {
+	value := "cast(coalesce(json_extract(config, '$.limits." + name + "'), 0) as double precision)"
+	if s.shared != nil {
+		value = "cast(coalesce(cast(config as json) #>> '{limits," + name + "}', '0') as double precision)"
+	}
+	most := strconv.FormatFloat(mostUsage, 'e', -1, 64)
+	return "case when " + value + " > " + most + " then " + most + " when " + value + " > 0 then " + value + " else 0.0 end"
 }
 
 // readmit refuses to let a sandbox run again that the quota has no room for.
@@ -83,7 +97,7 @@ func (f *Fleet) readmit(ctx context.Context, tx *sql.Tx, r *row) error {
 // sets the limits that the quota asks for where the configuration has none.
 func (f *Fleet) admit(ctx context.Context, tx *sql.Tx, o atoll.Owner, ft atoll.Features, cfg *atoll.Config) error {
 	q, err := f.quota(ctx, tx, o)
-	if err != nil || q == (atoll.Quota{Sandboxes: -1, CPU: -1, Memory: -1, Disk: -1, Workspaces: -1, Processes: -1}) {
+	if err != nil || q.Sandboxes < 0 && q.CPU < 0 && q.Memory < 0 && q.Disk < 0 {
 		return err
 	}
 	u, err := f.usage(ctx, tx, o)
@@ -159,6 +173,11 @@ func (f *Fleet) allowance(ctx context.Context, o atoll.Owner) (l atoll.Allowance
 	l.Used.Workspaces = n
 	l.Used.Disk += bytes
 	l.Used.Processes = f.commands.of(o)
+	if err == nil {
+		var s model.Spend
+		s, err = f.spending.SpentSince(ctx, model.Who{Owner: o}, monthOf(f.now()))
+		l.Used.Tokens, l.Used.Cost = s.Input+s.CacheRead+s.CacheWrite+s.Output, s.Cost
+	}
 	return l, err
 }
 
@@ -186,7 +205,7 @@ func (f *Fleet) setQuota(ctx context.Context, o atoll.Owner, q atoll.Quota) erro
 	}
 	defer f.commands.forget(o)
 	return f.store.write(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "insert into quotas (app, user, quota) values (?, ?, ?) on conflict do update set quota = excluded.quota", o.App, o.User, string(b))
+		_, err := tx.ExecContext(ctx, "insert into quotas (app, user, quota) values (?, ?, ?) on conflict (app, user) do update set quota = excluded.quota", o.App, o.User, string(b))
 		return err
 	})
 }

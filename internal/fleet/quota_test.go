@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"math"
 	"strings"
@@ -64,12 +63,10 @@ func TestNoSumLocksAnOwnerOut(t *testing.T) {
 	f := openFleet(t, Options{})
 	a := f.For(LocalCaller())
 	for range 2 {
-		mustCreate(t, a, atoll.Config{})
+		force(t, f, mustCreate(t, a, atoll.Config{}).ID(), func(r *row) {
+			r.cfg.Limits.Disk, r.cfg.Limits.Memory, r.cfg.Limits.CPU = math.MaxInt64, math.MaxInt64, 1.7e308
+		})
 	}
-	must(t, f.store.write(t.Context(), func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(t.Context(), `update sandboxes set config = json_set(config, '$.limits.disk', ?1, '$.limits.memory', ?1, '$.limits.cpu', 1.7e308)`, math.MaxInt64)
-		return err
-	}))
 	l, err := a.Allowance(t.Context())
 	if err != nil || l.Used.Disk < math.MaxInt64/10 || l.Used.Memory < math.MaxInt64/10 || math.IsInf(l.Used.CPU, 0) {
 		t.Errorf("%+v, %v", l.Used, err)

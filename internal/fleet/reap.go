@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -90,19 +88,26 @@ func (f *Fleet) Run(ctx context.Context) error {
 		return err
 	}
 	defer leave()
-	resign, err := lead(ctx, f.opts.Home)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil
+	for ctx.Err() == nil {
+		within, resign, err := f.instance.lead(ctx)
+		if err == nil {
+			err = errors.Join(f.leadOn(within), resign())
 		}
-		return fmt.Errorf("fleet: lead: %w", err)
+		if err != nil && ctx.Err() == nil {
+			return fmt.Errorf("fleet: lead: %w", err)
+		}
 	}
+	return nil
+}
+
+// leadOn is what a leader does until it is not one any more.
+func (f *Fleet) leadOn(ctx context.Context) error {
 	f.log.Info("this process leads the fleet", "instance", f.instance.id)
 	if err := f.Reconcile(ctx); err != nil && ctx.Err() == nil {
 		f.log.Error("reconciliation", "err", err)
 	}
 	var wg sync.WaitGroup
-	for what, loop := range map[string]func(context.Context) error{"pools": f.fillPools, "retention": f.retain, "reaper": f.reap} {
+	for what, loop := range map[string]func(context.Context) error{"pools": f.fillPools, "retention": f.retain, "reaper": f.reap, "notices": f.listen} {
 		wg.Go(func() {
 			if err := loop(ctx); err != nil && ctx.Err() == nil {
 				f.log.Error("it has ended", "loop", what, "err", err)
@@ -110,7 +115,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 		})
 	}
 	wg.Wait()
-	return resign()
+	return nil
 }
 
 const (
@@ -169,18 +174,14 @@ func (f *Fleet) Tidy(ctx context.Context) error {
 		return err
 	}
 	defer leave()
-	lock, err := os.OpenFile(filepath.Join(f.opts.Home, "leader"), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = lock.Close() }() // this is what unlocks it
-	if ok, err := tryLock(lock); !ok || err != nil {
+	resign, err := f.instance.tryLead(ctx)
+	if resign == nil {
 		return err
 	}
 	r := &reaper{f: f, slots: make(chan struct{}, reapers), busy: make(map[string]struct{})}
 	err = r.round(ctx)
 	r.wg.Wait()
-	return err
+	return errors.Join(err, resign())
 }
 
 // report logs what went wrong in what nobody called for.
@@ -299,7 +300,7 @@ func (f *Fleet) latest(ctx context.Context, r row) time.Time {
 // postpone notes that a sandbox was in use, and is due later.
 func (f *Fleet) postpone(ctx context.Context, r row) error {
 	return f.store.write(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "update sandboxes set active = max(active, ?), due = ? where id = ? and turn = ?",
+		_, err := tx.ExecContext(ctx, "update sandboxes set active = case when active < ?1 then ?1 else active end, due = ?2 where id = ?3 and turn = ?4",
 			stamp(r.active), stamp(r.nextLook()), r.id, r.turn)
 		return err
 	})
@@ -341,7 +342,7 @@ const remembered = 1000
 func (f *Fleet) forgetOld(ctx context.Context) error {
 	return f.store.write(ctx, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `delete from sandboxes where id in (select id from (
-			select id, row_number() over (partition by app, user order by changed desc) n from sandboxes where state = 'destroyed') where n > ?)`, remembered)
+			select id, row_number() over (partition by app, user order by changed desc) n from sandboxes where state = 'destroyed') o where n > ?)`, remembered)
 		return err
 	})
 }

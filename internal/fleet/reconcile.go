@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/atoll-sandbox/atoll"
 )
@@ -25,6 +26,14 @@ const (
 // destroyed ones go, of others the driver says how they are. The caller has the
 // turn.
 func (f *Fleet) settle(ctx context.Context, id string, failure error) (row, error) {
+	r, err := f.settleNow(ctx, id, failure)
+	if f.store.shared != nil && errors.Is(err, atoll.ErrUnavailable) {
+		f.store.shared.troubled.Store(true) // it is tried again when the registry is heard
+	}
+	return r, err
+}
+
+func (f *Fleet) settleNow(ctx context.Context, id string, failure error) (row, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endurance)
 	defer cancel()
 	r, err := f.loadRow(ctx, id)
@@ -41,7 +50,7 @@ func (f *Fleet) settle(ctx context.Context, id string, failure error) (row, erro
 		return r, fmt.Errorf("%w: driver %q is not set up", errNotHere, r.driver)
 	}
 	if r.goal == goalCreate || r.goal == goalDestroy {
-		err := b.raze(ctx)
+		err := f.finish(ctx, b)
 		if errors.Is(err, errNotHere) {
 			return r, err
 		}
@@ -68,6 +77,11 @@ func (f *Fleet) settle(ctx context.Context, id string, failure error) (row, erro
 		}
 		r.holder, r.goal = "", ""
 		r.reason, r.message = reason, message
+		if to != atoll.Running {
+			if err := f.unloaded(ctx, tx, r); err != nil {
+				return err
+			}
+		}
 		if r.state == to {
 			return f.save(ctx, tx, r)
 		}
@@ -140,7 +154,7 @@ func ignore(err, what error) error {
 func (f *Fleet) settleDead(ctx context.Context) error {
 	dead, err := f.instance.dead()
 	for _, d := range dead {
-		if e := f.settleOf(ctx, d.id); e != nil {
+		if e := errors.Join(f.settleOf(ctx, d.id), f.destroyLone(ctx, d.id)); e != nil {
 			err = errors.Join(err, e, d.keep())
 			continue
 		}
@@ -250,18 +264,38 @@ func (f *Fleet) Reconcile(ctx context.Context) error {
 	defer leave()
 	errs := []error{f.settleDead(ctx), f.settleStrays(ctx)}
 	for _, b := range f.bays {
-		if _, err := b.probe(ctx); err != nil {
-			f.log.Warn("driver can't work here", "driver", b.driver.Name(), "err", err)
-			continue
-		}
-		there, err := b.driver.List(ctx)
-		if err != nil {
-			f.log.Warn("driver can't say what exists", "driver", b.driver.Name(), "err", err)
-			continue
-		}
-		errs = append(errs, f.compare(ctx, b, there))
+		errs = append(errs, f.survey(ctx, b))
 	}
 	return errors.Join(errs...)
+}
+
+// surveyTime is how long a driver may take to say what exists: one that waits
+// for an engine that is no more must not keep all others waiting.
+const surveyTime = 10 * time.Second
+
+// survey compares the registry with what one driver says really exists.
+func (f *Fleet) survey(ctx context.Context, b *bay) error {
+	asking, cancel := context.WithTimeout(ctx, surveyTime)
+	defer cancel()
+	if _, err := b.probe(asking); err != nil {
+		f.log.Warn("driver can't work here", "driver", b.driver.Name(), "err", err)
+		return nil
+	}
+	lone, err := f.lone(b.driver.Name()) // those that end meanwhile
+	if err != nil {
+		return err
+	}
+	there, err := b.driver.List(asking)
+	if err != nil {
+		f.log.Warn("driver can't say what exists", "driver", b.driver.Name(), "err", err)
+		return nil
+	}
+	more, err := f.lone(b.driver.Name()) // and those that began
+	if err != nil {
+		return err
+	}
+	there = slices.DeleteFunc(there, func(st atoll.Status) bool { return lone[st.ID] || more[st.ID] })
+	return f.compare(ctx, b, there)
 }
 
 // compare makes the registry agree with the list of one driver, which is older

@@ -16,6 +16,12 @@ import (
 // a sandbox.
 func deadInstance(t *testing.T, f *Fleet) string {
 	t.Helper()
+	if s := f.store.shared; s != nil {
+		id := atoll.NewID()
+		_, err := s.aside.ExecContext(t.Context(), "insert into instances (id, host, since, seen, fenced) values (?, '', now(), now(), true)", id)
+		must(t, err)
+		return id
+	}
 	in, err := newInstance(f.opts.Home)
 	if err != nil {
 		t.Fatal(err)
@@ -434,7 +440,7 @@ func TestMessagesHoldNoSecrets(t *testing.T) {
 
 func TestAnUpdateUnbindsAOneshot(t *testing.T) {
 	home := t.TempDir()
-	f, err := Open(t.Context(), Options{Home: home, Drivers: []atoll.Driver{onDisk(home)}})
+	f, err := Open(t.Context(), placed(Options{Home: home, Drivers: []atoll.Driver{onDisk(home)}}))
 	if err != nil {
 		t.Fatal(err)
 	}

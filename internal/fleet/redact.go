@@ -54,6 +54,7 @@ func newMask(cfg *atoll.Config, env ...string) *mask {
 	for _, v := range cfg.Secrets {
 		values = append(values, v)
 	}
+	values = append(values, headerSecrets(cfg)...)
 	for _, list := range [][]string{cfg.Env, env} {
 		for _, e := range list {
 			if k, v, ok := strings.Cut(e, "="); ok && secretName(k) {
@@ -293,6 +294,7 @@ func (m *mask) config(cfg atoll.Config) atoll.Config {
 			cfg.Env[i] = m.text(e)
 		}
 	}
+	cfg.Network = shownNetwork(cfg.Network)
 	cfg.Prepare = slices.Clone(cfg.Prepare)
 	for i := range cfg.Prepare {
 		s := &cfg.Prepare[i]
@@ -423,6 +425,7 @@ func (v *veil) config(r *row) atoll.Config {
 	}
 	cfg := r.cfg
 	cfg.Secrets, cfg.Env, cfg.Prepare = maps.Clone(v.shown.Secrets), slices.Clone(v.shown.Env), slices.Clone(v.shown.Prepare)
+	cfg.Network = shownNetwork(v.shown.Network)
 	return cfg
 }
 

@@ -160,7 +160,7 @@ func TestRedactedErrorsMatchWhatTheyMatched(t *testing.T) {
 		if strings.Contains(err.Error(), "hunter22") {
 			t.Errorf("%q shows the secret", err)
 		}
-		switch u := err.(type) {
+		switch u := err.(type) { //nolint:errorlint // each level by itself
 		case interface{ Unwrap() []error }:
 			for _, e := range u.Unwrap() {
 				walk(e)

@@ -212,7 +212,7 @@ func (f *Fleet) lastRun(ctx context.Context) (time.Time, error) {
 
 func (f *Fleet) noteRun(ctx context.Context, at time.Time) error {
 	return f.store.write(context.WithoutCancel(ctx), func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "insert into runs (name, time) values (?, ?) on conflict do update set time = excluded.time", retentionRun, stamp(at))
+		_, err := tx.ExecContext(ctx, "insert into runs (name, time) values (?, ?) on conflict (name) do update set time = excluded.time", retentionRun, stamp(at))
 		return err
 	})
 }

@@ -2,8 +2,7 @@ package fleet
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -61,27 +60,32 @@ func (f *Fleet) GoodTokens(ctx context.Context, ids []string) (map[string]time.D
 }
 
 func (f *Fleet) goodTokens(ctx context.Context, ids []string) (map[string]time.Duration, error) {
-	list, err := json.Marshal(ids)
-	if err != nil {
-		return nil, fmt.Errorf("ids: %w", err)
+	good := make(map[string]time.Duration, len(ids))
+	for some := range slices.Chunk(ids, listed) {
+		if err := f.findGood(ctx, some, good); err != nil {
+			return nil, err
+		}
 	}
+	return good, nil
+}
+
+func (f *Fleet) findGood(ctx context.Context, ids []string, good map[string]time.Duration) error {
 	now := stamp(f.now())
-	rows, err := f.store.db.QueryContext(ctx, `select id, expires from tokens where id in (select value from json_each(?)) and`+liveToken, string(list), now)
+	rows, err := f.store.db.QueryContext(ctx, "select id, expires from tokens where id in "+places(len(ids))+" and"+liveToken, append(values(ids), now)...)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer rows.Close()
-	good := make(map[string]time.Duration, len(ids))
 	for rows.Next() {
 		var id string
 		var expires int64
 		if err := rows.Scan(&id, &expires); err != nil {
-			return nil, err
+			return err
 		}
 		good[id] = 0
 		if expires != 0 {
 			good[id] = time.Duration(expires - now)
 		}
 	}
-	return good, rows.Err()
+	return rows.Err()
 }

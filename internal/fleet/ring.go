@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"context"
 	"sort"
 	"sync"
 )
@@ -131,6 +132,27 @@ func (r *ring) end() {
 	defer r.mu.Unlock()
 	r.ended = true
 	r.wakeUp()
+}
+
+// await waits until n bytes were written, nothing more comes, or ctx is done.
+func (r *ring) await(ctx context.Context, n int64) {
+	for {
+		r.mu.Lock()
+		if r.total >= n || r.ended {
+			r.mu.Unlock()
+			return
+		}
+		if r.more == nil {
+			r.more = make(chan struct{})
+		}
+		more := r.more
+		r.mu.Unlock()
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // forget drops all that is kept.

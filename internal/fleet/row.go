@@ -21,6 +21,9 @@ type row struct {
 	pool   string       // of one that is ready and not claimed yet
 	cfg    atoll.Config // with the values of secrets
 	env    []string     // of every command, besides what the driver knows: what came with a claim
+	closed bool         // it has more than its owner may ask for: others than its turn need ScopeHost
+
+	bring []atoll.Mount // directories of the host whose content it is given once; not written down
 
 	created, started time.Time
 	active           time.Time // last use
@@ -36,7 +39,7 @@ type row struct {
 }
 
 // rowColumns are the columns of a row, in the order of scan.
-const rowColumns = `id, app, user, name, driver, state, pool, config, env, created, started, active, changed, due, turn, holder, goal, host, reason, message`
+const rowColumns = `id, app, user, name, driver, state, pool, config, env, created, started, active, changed, due, turn, holder, goal, host, reason, message, closed`
 
 // scanner is an *sql.Row or *sql.Rows.
 type scanner interface{ Scan(into ...any) error }
@@ -45,7 +48,7 @@ func (r *row) scan(from scanner) error {
 	var cfg, env []byte
 	var created, started, active, changed, due int64
 	err := from.Scan(&r.id, &r.owner.App, &r.owner.User, &r.name, &r.driver, &r.state, &r.pool, &cfg, &env,
-		&created, &started, &active, &changed, &due, &r.turn, &r.holder, &r.goal, &r.host, &r.reason, &r.message)
+		&created, &started, &active, &changed, &due, &r.turn, &r.holder, &r.goal, &r.host, &r.reason, &r.message, &r.closed)
 	if err != nil {
 		return err
 	}
@@ -125,9 +128,9 @@ func (f *Fleet) save(ctx context.Context, tx *sql.Tx, r *row) error {
 	r.turn++
 	r.due = r.nextLook()
 	_, err = tx.ExecContext(ctx, `update sandboxes set app = ?, user = ?, name = ?, state = ?, pool = ?, config = ?, env = ?, started = ?,
-		active = max(active, ?), changed = ?, due = ?, turn = ?, holder = ?, goal = ?, host = ?, reason = ?, message = ? where id = ?`,
+		active = case when active < ? then ? else active end, changed = ?, due = ?, turn = ?, holder = ?, goal = ?, host = ?, reason = ?, message = ?, closed = ? where id = ?`,
 		r.owner.App, r.owner.User, r.name, r.state, r.pool, string(cfg), string(env), stamp(r.started),
-		stamp(r.active), stamp(r.changed), stamp(r.due), r.turn, r.holder, r.goal, r.host, r.reason, r.message, r.id)
+		stamp(r.active), stamp(r.active), stamp(r.changed), stamp(r.due), r.turn, r.holder, r.goal, r.host, r.reason, r.message, r.closed, r.id)
 	return err
 }
 

@@ -40,6 +40,7 @@ func (a *Account) List(ctx context.Context, filter Filter) ([]atoll.Info, error)
 	if err := filter.check(); err != nil {
 		return nil, &atoll.Error{Op: "list", Err: err}
 	}
+	a.f.patrol(ctx)
 	where, args := filter.where(a.caller.Owner)
 	rows, err := allRows(ctx, a.f.store.db, where+" order by created, id", args...)
 	if err != nil {
@@ -107,6 +108,7 @@ func (f *Fleet) info(ctx context.Context, r *row) atoll.Info {
 	}
 	if b := f.bay(r.driver); b != nil {
 		info.Features, _ = b.probe(ctx) // one that can't be asked has none
+		info.Features.Stop = stops(r.cfg.Pod, info.Features.Stop)
 	}
 	info.Status = r.status()
 	info.Isolation = info.Features.Isolation
@@ -114,6 +116,15 @@ func (f *Fleet) info(ctx context.Context, r *row) atoll.Info {
 		info.Expires = at
 	}
 	return info
+}
+
+// stops reports whether a sandbox can be stopped, where its driver's usual ones
+// can or can't.
+func stops(p *atoll.Pod, usual bool) bool {
+	if p == nil || p.StorageClass == "" && p.Template == "" {
+		return usual
+	}
+	return p.Template != "" || p.StorageClass != "none" && p.StorageClass != "memory"
 }
 
 // status is what the registry says of a sandbox.
@@ -198,6 +209,9 @@ func (a *Account) Update(ctx context.Context, key string, c Change) (atoll.Info,
 	r, err := a.find(ctx, key)
 	if err != nil {
 		return atoll.Info{}, &atoll.Error{Op: "update", ID: key, Err: err}
+	}
+	if err := a.mayEnter("update", r); err != nil {
+		return atoll.Info{}, err
 	}
 	noted := a.audited("update", r.id, "")
 	r, err = a.f.update(ctx, r.id, c)

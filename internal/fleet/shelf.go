@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/filelock"
 )
 
 // shelf is where workspaces are on disk:
@@ -118,7 +119,15 @@ func (s *shelf) make(p place) error {
 	if err := p.check(); err != nil {
 		return err
 	}
-	return s.root.MkdirAll(p.path(), 0o700)
+	if there, err := s.has(p); there || err != nil {
+		return err
+	}
+	if err := s.root.MkdirAll(p.path(), 0o700); err != nil || os.Geteuid() != 0 {
+		return err
+	}
+	// Programs in sandboxes are other users than root. Nobody else gets here: the
+	// directories above are root's alone.
+	return s.root.Chmod(p.path(), 0o777)
 }
 
 // has reports whether a workspace's directory is there.
@@ -176,7 +185,7 @@ func (d *desk) take() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	ok, err := tryLock(f)
+	ok, err := filelock.Try(f)
 	if err == nil && ok {
 		_, err = d.s.root.Lstat(d.name)
 		if errors.Is(err, fs.ErrNotExist) {

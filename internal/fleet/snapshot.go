@@ -10,6 +10,9 @@ import (
 
 // Snapshot keeps the state of this moment under a name, which may be empty.
 func (s *Sandbox) Snapshot(ctx context.Context, name string) (info atoll.SnapshotInfo, err error) {
+	if err := s.mayHave("snapshot"); err != nil {
+		return info, s.fail("snapshot", err)
+	}
 	noted := s.audited("snapshot", name)
 	err = with(ctx, s, "snapshot", func(ctx context.Context, t atoll.Snapshotter) (err error) {
 		if name != "" {
@@ -30,6 +33,9 @@ func (s *Sandbox) Snapshot(ctx context.Context, name string) (info atoll.Snapsho
 
 // Restore makes the sandbox exactly what it was, by id or name.
 func (s *Sandbox) Restore(ctx context.Context, snapshot string) error {
+	if err := s.mayHave("restore"); err != nil {
+		return s.fail("restore", err)
+	}
 	noted := s.audited("restore", snapshot)
 	err := with(ctx, s, "restore", func(ctx context.Context, t atoll.Snapshotter) error {
 		if err := t.Restore(ctx, snapshot); err != nil {

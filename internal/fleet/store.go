@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"modernc.org/sqlite"
@@ -18,10 +19,11 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-//go:embed migrations/*.sql
+//go:embed migrations
 var migrations embed.FS
 
-// store is the registry: one SQLite file, shared by processes.
+// store is the registry: one SQLite file, shared by processes, or a database of
+// PostgreSQL, shared by servers.
 type store struct {
 	db    *sql.DB       // for reading, any number at once
 	doors *sql.DB       // for reading who calls: no listing makes that wait
@@ -31,7 +33,9 @@ type store struct {
 	committed func() // called after each write, if set; it must not block
 	fresh     bool   // it was made just now
 
-	version int64 // of the data, as changed last saw it; used in turns
+	newest  string  // the query for the ID of the newest event that there ever was
+	shared  *shared // what PostgreSQL has besides; nil: it is SQLite
+	version int64   // of SQLite's data, as changed last saw it; used in turns
 }
 
 const busy = 10 * time.Second // that another process may keep the registry from us
@@ -57,7 +61,10 @@ func openStore(ctx context.Context, home string) (*store, error) {
 		q := url.Values{"_txlock": {lock}, "_pragma": pragmas["_pragma"]}
 		return sql.OpenDB(&connector{name: (&url.URL{Scheme: "file", Opaque: url.PathEscape(name), RawQuery: q.Encode()}).String()})
 	}
-	s := &store{turns: make(chan struct{}, 1), w: open("immediate"), db: open("deferred"), doors: open("deferred")}
+	s := &store{
+		turns: make(chan struct{}, 1), w: open("immediate"), db: open("deferred"), doors: open("deferred"),
+		newest: `select coalesce((select seq from sqlite_sequence where name = 'events'), 0)`,
+	}
 	s.w.SetMaxOpenConns(1)
 	s.db.SetMaxOpenConns(4)
 	s.db.SetMaxIdleConns(4)
@@ -80,10 +87,19 @@ func (c *connector) Connect(context.Context) (driver.Conn, error) { return c.d.O
 // Driver returns the driver of the connections.
 func (c *connector) Driver() driver.Driver { return &c.d }
 
-func (s *store) close() error { return errors.Join(s.doors.Close(), s.db.Close(), s.w.Close()) }
+func (s *store) close() error {
+	err := errors.Join(s.doors.Close(), s.db.Close(), s.w.Close())
+	if s.shared != nil {
+		err = errors.Join(err, s.shared.aside.Close())
+	}
+	return err
+}
 
 // changed reports whether other processes have written since it was asked last.
 func (s *store) changed(ctx context.Context) (bool, error) {
+	if s.shared != nil {
+		return s.shared.changed(ctx, s.db)
+	}
 	select {
 	case s.turns <- struct{}{}:
 		defer func() { <-s.turns }()
@@ -102,26 +118,80 @@ func (s *store) changed(ctx context.Context) (bool, error) {
 // write runs f in one transaction that nobody else's comes between. All of it
 // is kept, or, when f or the commit fails, nothing.
 func (s *store) write(ctx context.Context, f func(tx *sql.Tx) error) error {
+	return s.writeAs(ctx, (*shared).member, f)
+}
+
+// tell is write for what has happened: also a server may that the others took for
+// dead.
+func (s *store) tell(ctx context.Context, f func(tx *sql.Tx) error) error {
+	return s.writeAs(ctx, (*shared).witness, f)
+}
+
+// right makes a guard of a registry.
+type right func(*shared, context.Context, *sql.Tx, *mark) error
+
+func (s *store) writeAs(ctx context.Context, as right, f func(tx *sql.Tx) error) error {
 	select {
 	case s.turns <- struct{}{}:
 		defer func() { <-s.turns }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	tx, err := s.w.BeginTx(ctx, nil)
+	err := s.writeNow(ctx, as, f)
+	if s.shared != nil && errors.Is(err, atoll.ErrUnavailable) {
+		s.shared.troubled.Store(true)
+	}
+	return err
+}
+
+func (s *store) writeNow(ctx context.Context, as right, f func(tx *sql.Tx) error) error {
+	tx, m, err := s.begin(ctx, as)
 	if err != nil {
 		return fmt.Errorf("registry: %w", err)
 	}
 	if err := f(tx); err != nil {
-		return errors.Join(err, ended(tx.Rollback()))
+		rerr := ended(tx.Rollback())
+		if errors.Is(err, atoll.ErrUnavailable) {
+			return err // the connection is lost, and the transaction with it
+		}
+		return errors.Join(err, rerr)
 	}
 	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("registry: %w", err)
+		if s.shared != nil {
+			err = s.shared.outcome(ctx, m, err)
+		}
+		if err != nil {
+			return fmt.Errorf("registry: %w", err)
+		}
+	}
+	if s.shared != nil {
+		s.shared.wrote(m)
 	}
 	if s.committed != nil {
 		s.committed()
 	}
 	return nil
+}
+
+// begin begins a write.
+func (s *store) begin(ctx context.Context, as right) (*sql.Tx, mark, error) {
+	if s.shared != nil {
+		return s.shared.begin(ctx, s.w, func(ctx context.Context, tx *sql.Tx, m *mark) error { return as(s.shared, ctx, tx, m) })
+	}
+	tx, err := s.w.BeginTx(ctx, nil)
+	return tx, mark{}, err
+}
+
+// places are n parameters for a list: (?, ?, ?).
+func places(n int) string { return "(" + strings.TrimSuffix(strings.Repeat("?, ", n), ", ") + ")" }
+
+// values are a list's parameters.
+func values[T any](list []T) []any {
+	args := make([]any, len(list))
+	for i, v := range list {
+		args[i] = v
+	}
+	return args
 }
 
 // ended drops the error of a rollback that the context was quicker with.

@@ -12,7 +12,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-func testStore(t *testing.T, home string) *store {
+func testStore(t testing.TB, home string) *store {
 	t.Helper()
 	s, err := openStore(t.Context(), home)
 	if err != nil {

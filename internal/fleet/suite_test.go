@@ -33,7 +33,7 @@ func openFleet(t testing.TB, opts Options) *Fleet {
 	if opts.Drivers == nil {
 		opts.Drivers = []atoll.Driver{&virtual.Driver{Dir: filepath.Join(opts.Home, "sandboxes")}}
 	}
-	f, err := Open(context.Background(), opts)
+	f, err := Open(context.Background(), placed(opts))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,6 +30,8 @@ type process struct {
 	command     string // without secrets
 	mask        *mask
 	detached    bool
+	far         bool   // its driver keeps it: it goes on without this process
+	inner       string // and knows it by this id
 	tty         bool
 	started     time.Time
 	out         ring
@@ -82,8 +84,11 @@ func (p *process) outcome() (atoll.Exit, error) {
 // connect puts channels of the table's before those of the command, so that
 // others can signal and resize it.
 func (p *process) connect(cmd *atoll.Cmd, ft atoll.Features) {
-	if ft.Signals {
+	if ft.Signals || p.far {
 		p.signals = make(chan string, 4)
+		if p.far { // who has sent one may be gone at once: it must be on its way then
+			p.signals = make(chan string)
+		}
 		if from := cmd.Signals; from != nil {
 			p.relays.Go(func() { relay(nil, p.done, from, p.signals) })
 		}
@@ -208,10 +213,14 @@ func (ps *processes) add(p *process) error {
 	} else if err := atoll.CheckName(p.id); err != nil {
 		return fmt.Errorf("process id: %w", err)
 	}
-	p.started, p.done, p.out.limit = ps.now(), make(chan struct{}), ringSize
+	now := ps.now()
+	if p.started.IsZero() {
+		p.started = now
+	}
+	p.done, p.out.limit = make(chan struct{}), ringSize
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	ps.expire(p.started)
+	ps.expire(now)
 	t := ps.tables[p.sandbox]
 	if t == nil {
 		t = &table{byID: make(map[string]*process)}
@@ -378,11 +387,14 @@ func (ps *processes) list(sandbox string) []*process {
 // tell tells of a process to who follows events.
 func (s *Sandbox) tell(ctx context.Context, p *process, what string, data map[string]string) error {
 	r := s.b.known()
-	return s.f.store.write(ctx, func(tx *sql.Tx) error {
-		if data == nil {
-			data = make(map[string]string)
-		}
-		data["process"], data["command"] = p.id, clip(p.command, 1<<10)
-		return s.f.emit(ctx, tx, atoll.Event{Type: what, Owner: r.owner, Object: r.id, Name: r.name, Data: data})
-	})
+	return s.f.store.write(ctx, func(tx *sql.Tx) error { return s.f.emit(ctx, tx, processEvent(&r, p, what, data)) })
+}
+
+// processEvent is what happened to a process of the sandbox of a row.
+func processEvent(r *row, p *process, what string, data map[string]string) atoll.Event {
+	if data == nil {
+		data = make(map[string]string)
+	}
+	data["process"], data["command"] = p.id, clip(p.command, 1<<10)
+	return atoll.Event{Type: what, Owner: r.owner, Object: r.id, Name: r.name, Data: data}
 }

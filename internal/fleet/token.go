@@ -295,7 +295,7 @@ func (a *Account) tokens(ctx context.Context) ([]atoll.Token, error) {
 	if !a.caller.can(atoll.ScopeAdmin) {
 		text, args = text+` and app = ? and user = ?`, append(args, a.caller.Owner.App, a.caller.Owner.User)
 	}
-	rows, err := a.f.store.db.QueryContext(ctx, text+` order by created, rowid`, args...)
+	rows, err := a.f.store.db.QueryContext(ctx, text+` order by created, id`, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -346,7 +346,7 @@ func (a *Account) revoke(ctx context.Context, tx *sql.Tx, key string) error {
 	if err := a.mayRevoke(scopes); err != nil {
 		return fmt.Errorf("token %s: %w", id, err)
 	}
-	rows, err := tx.QueryContext(ctx, `with recursive made (id) as (select ?1 union select t.id from tokens t join made on t.maker = made.id)
+	rows, err := tx.QueryContext(ctx, `with recursive made (id) as (select id from tokens where id = ?1 union select t.id from tokens t join made on t.maker = made.id)
 		update tokens set revoked = ?2 where id in (select id from made) and revoked = 0 returning id, name, app, user`, id, now)
 	if err != nil {
 		return err

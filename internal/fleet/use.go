@@ -15,6 +15,8 @@ type Sandbox struct {
 	a *Account
 	f *Fleet
 	b *box
+
+	own bool // it is the turn's that it was made for
 }
 
 var (
@@ -26,9 +28,16 @@ var (
 	_ atoll.SnapshotKeeper = (*Sandbox)(nil)
 	_ atoll.Forker         = (*Sandbox)(nil)
 	_ atoll.Dialer         = (*Sandbox)(nil)
+	_ atoll.Listener       = (*Sandbox)(nil)
 	_ atoll.Meter          = (*Sandbox)(nil)
 	_ atoll.Historian      = (*Sandbox)(nil)
 	_ atoll.Watcher        = (*Sandbox)(nil)
+	_ atoll.Gated          = (*Sandbox)(nil)
+	_ atoll.Detacher       = (*Sandbox)(nil)
+	_ atoll.Notifier       = (*Sandbox)(nil)
+	_ atoll.Porter         = (*Sandbox)(nil)
+	_ atoll.Terminals      = (*Sandbox)(nil)
+	_ atoll.TerminalUser   = (*Sandbox)(nil)
 	_ atoll.Chooser        = (*Sandbox)(nil)
 )
 
@@ -45,6 +54,7 @@ type demand struct {
 var demands = map[string]demand{
 	"exec":           {scope: atoll.ScopeRun, command: true, runs: true},
 	"dial":           {scope: atoll.ScopeRun, runs: true},
+	"listen":         {scope: atoll.ScopeRun, runs: true},
 	"watch":          {scope: atoll.ScopeRead},
 	"read":           {scope: atoll.ScopeRead},
 	"stat":           {scope: atoll.ScopeRead},
@@ -52,6 +62,19 @@ var demands = map[string]demand{
 	"export":         {scope: atoll.ScopeRead},
 	"stats":          {scope: atoll.ScopeRead, looks: true},
 	"list snapshots": {scope: atoll.ScopeRead, looks: true},
+	"list processes": {scope: atoll.ScopeRead, looks: true},
+	"notices":        {scope: atoll.ScopeRead, runs: true, looks: true},
+	"ports":          {scope: atoll.ScopeRead, runs: true, looks: true},
+	"network log":    {scope: atoll.ScopeRead, looks: true},
+	"network test":   {scope: atoll.ScopeRead, looks: true},
+
+	"open terminal":    {scope: atoll.ScopeRun, runs: true},
+	"close terminal":   {scope: atoll.ScopeRun, runs: true},
+	"attach terminal":  {scope: atoll.ScopeRun, runs: true},
+	"send to terminal": {scope: atoll.ScopeRun, runs: true},
+	"watch terminal":   {scope: atoll.ScopeRead, runs: true, looks: true},
+	"read terminal":    {scope: atoll.ScopeRead, runs: true, looks: true},
+	"list terminals":   {scope: atoll.ScopeRead, runs: true, looks: true},
 }
 
 func demandOf(op string) demand {
@@ -76,7 +99,40 @@ func failed(op, id string, err error) error {
 }
 
 // need refuses an operation that the caller has no scope for.
-func (s *Sandbox) need(op string, scope atoll.Scope) error { return s.a.need(op, scope) }
+func (s *Sandbox) need(op string, scope atoll.Scope) error {
+	if err := s.a.need(op, scope); err != nil {
+		return err
+	}
+	if s.own || slices.Contains(outside, op) {
+		return nil
+	}
+	return s.a.mayEnter(op, s.b.known())
+}
+
+// outside are the operations on a sandbox that show and change nothing in it.
+var outside = []string{"info", "status", "stats", "stop", "destroy"}
+
+// mayEnter refuses an operation on a closed sandbox.
+func (a *Account) mayEnter(op string, r row) error {
+	if !r.closed || a.caller.can(atoll.ScopeHost) {
+		return nil
+	}
+	a.audited(op, r.id, "it is closed")(atoll.ErrDenied)
+	return &atoll.Error{Op: op, ID: r.id, Err: errClosed}
+}
+
+// errClosed refuses a sandbox that has what its owner could not have asked for.
+var errClosed = fmt.Errorf("%w: it was made for a turn, with mounts, networks or secrets of whoever runs this server: others than the turn need the scope %q", atoll.ErrDenied, atoll.ScopeHost)
+
+// mayHave refuses to make another of a sandbox, or to bring back what it was, to
+// those who could not have asked for what it has.
+func (s *Sandbox) mayHave(op string) error {
+	if s.own {
+		return nil
+	}
+	cfg := inherit(s.b.known().cfg, atoll.Spec{})
+	return s.a.mayCreate(op, &cfg)
+}
 
 // inner returns the driver's sandbox, of a call that use has begun.
 func (s *Sandbox) inner() atoll.Sandbox {
@@ -143,7 +199,7 @@ func (s *Sandbox) begin(ctx context.Context, d demand) (context.Context, func(er
 		if b.calls.leave(v) {
 			leave()
 			f.used(b, d)
-			if d.command && errors.Is(err, atoll.ErrNotFound) {
+			if d.command && (errors.Is(err, atoll.ErrNotFound) || errors.Is(err, atoll.ErrUnavailable)) {
 				f.doubt(ctx, b)
 			}
 		}

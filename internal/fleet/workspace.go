@@ -347,19 +347,27 @@ func (f *Fleet) markUsed(ctx context.Context, p place) error {
 }
 
 func (f *Fleet) markUsedIn(ctx context.Context, tx *sql.Tx, p place) error {
-	_, err := tx.ExecContext(ctx, "update workspaces set used = max(used, ?) where app = ? and user = ? and name = ?",
+	_, err := tx.ExecContext(ctx, "update workspaces set used = case when used < ?1 then ?1 else used end where app = ?2 and user = ?3 and name = ?4",
 		stamp(f.now()), p.owner.App, p.owner.User, p.name)
 	return err
 }
 
 // mountsFor makes the workspaces of a configuration that are missing, notes in
-// the registry that the sandbox mounts them, whose row must be there, and
-// returns where they are on the host.
-func (f *Fleet) mountsFor(ctx context.Context, tx *sql.Tx, owner atoll.Owner, sandbox string, cfg atoll.Config) ([]atoll.Mount, error) {
+// the registry that the sandbox has them, whose row must be there, and returns
+// where they are on the host, if they are to be mounted and not carried.
+func (f *Fleet) mountsFor(ctx context.Context, tx *sql.Tx, owner atoll.Owner, sandbox string, cfg atoll.Config, carried bool) ([]atoll.Mount, error) {
 	for _, m := range cfg.Workspaces {
-		if err := f.mount(ctx, tx, place{owner, m.Workspace}, sandbox, m); err != nil {
+		p := place{owner, m.Workspace}
+		err := f.mount(ctx, tx, p, sandbox, m)
+		if err == nil {
+			err = f.reserveFor(ctx, tx, p, sandbox, m, carried)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("workspace %s: %w", m.Workspace, err)
 		}
+	}
+	if carried {
+		return nil, nil
 	}
 	limit, used, err := f.diskUsed(ctx, tx, owner)
 	if err != nil {
@@ -421,8 +429,8 @@ func (f *Fleet) room(ctx context.Context, p place, share int64) (int64, error) {
 // unmount notes that a sandbox mounts nothing any more, and forgets which steps
 // were done in it.
 func (f *Fleet) unmount(ctx context.Context, tx *sql.Tx, sandbox string) error {
-	_, err := tx.ExecContext(ctx, `update workspaces set used = max(used, ?) where exists
-		(select 1 from mounts m where m.sandbox = ? and m.app = workspaces.app and m.user = workspaces.user and m.workspace = workspaces.name)`,
+	_, err := tx.ExecContext(ctx, `update workspaces set used = case when used < ?1 then ?1 else used end where exists
+		(select 1 from mounts m where m.sandbox = ?2 and m.app = workspaces.app and m.user = workspaces.user and m.workspace = workspaces.name)`,
 		stamp(f.now()), sandbox)
 	if err == nil {
 		_, err = tx.ExecContext(ctx, "delete from mounts where sandbox = ?", sandbox)

@@ -223,6 +223,7 @@ func TestRetainByTheClock(t *testing.T) {
 			must(t, <-done)
 		}
 	}
+	filesOnly(t, "no database is in the bubble")
 	synctest.Test(t, func(t *testing.T) {
 		f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{virtual.New()}, Retention: Retention{Keep: 36 * time.Hour}})
 		a := f.For(LocalCaller())
@@ -391,7 +392,7 @@ func TestRemovalThatDied(t *testing.T) {
 // TestLostRegistry opens a fleet whose registry is gone: its workspaces are not.
 func TestLostRegistry(t *testing.T) {
 	home := t.TempDir()
-	f, err := Open(t.Context(), Options{Home: home, Drivers: []atoll.Driver{virtual.New()}})
+	f, err := Open(t.Context(), placed(Options{Home: home, Drivers: []atoll.Driver{virtual.New()}}))
 	must(t, err)
 	u := f.For(Caller{Owner: atoll.Owner{App: "App", User: "u@x.y"}, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeRead}})
 	must(t, second(u.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w"})))

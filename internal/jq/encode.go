@@ -27,11 +27,6 @@ type Encoder struct {
 	paid int // bytes of buf that are charged
 }
 
-// NewEncoder returns an encoder within a budget, which may be nil.
-func NewEncoder(w io.Writer, f Format, b Budget) *Encoder {
-	return &Encoder{w: w, f: f, account: &account{budget: b}}
-}
-
 const flushSize = 16 << 10
 
 // Encode prints one value, without a line end.

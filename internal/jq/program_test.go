@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/atoll-sandbox/atoll/internal/musthave"
 )
 
 // recorded is a program with what jq makes of null with it.
@@ -137,10 +139,7 @@ func TestProgramsAgreeWithJq(t *testing.T) {
 	out, err := exec.Command("jq", "--version").Output()
 	m := version.FindSubmatch(out)
 	if err != nil || m == nil {
-		if strings.Contains(os.Getenv("ATOLL_MUST"), "gnu") {
-			t.Fatal("jq is missing")
-		}
-		t.Skip("jq is missing: install it to compare with it")
+		musthave.Skip(t, "gnu", "jq is missing: install it to compare with it")
 	}
 	compared := 0
 	for _, r := range programs(t) {

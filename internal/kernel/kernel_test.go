@@ -384,6 +384,25 @@ func TestHostStreams(t *testing.T) {
 	blocked.Close()
 }
 
+// TestOutputThatIsNotTaken: what a command has written, and the host has not taken
+// when the context ends, is not lost without a word.
+func TestOutputThatIsNotTaken(t *testing.T) {
+	k := newKernel(t, Limits{})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	r, w := io.Pipe()
+	defer r.Close() // the writer goes with the test
+	why := errors.New("why")
+	_, err := k.Run(ctx, Run{Args: []string{"write"}, Stdout: struct{ io.Writer }{w}, Main: func(p *Proc) int {
+		fmt.Fprint(p.Stdout, "text")
+		time.AfterFunc(50*time.Millisecond, func() { cancel(why) }) // it has ended by then, in the order of things
+		return 0
+	}})
+	if !errors.Is(err, why) {
+		t.Errorf("error %v, want %v", err, why)
+	}
+}
+
 func TestFiles(t *testing.T) {
 	k := newKernel(t, Limits{})
 	mustRun(t, k, func(p *Proc) int {

@@ -232,7 +232,7 @@ func (t *task) result(p *Proc, s *streams) (Result, error) {
 	case reasonSteps:
 		return res, ErrSteps
 	}
-	return res, s.err()
+	return res, s.err(t.ctx)
 }
 
 // drain lets processes in the background finish what they can finish soon,

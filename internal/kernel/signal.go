@@ -159,6 +159,9 @@ func (p *Proc) TakeSignal() (Signal, bool) {
 // Caught reports whether a caught signal waits to be taken.
 func (p *Proc) Caught() bool { return p.caught.Load() != 0 }
 
+// Poll delivers the signals that have come, as calls do that wait.
+func (p *Proc) Poll() { p.check() }
+
 // Kill sends s to the process; 0 only asks whether it is there. Any
 // goroutine may call it.
 func (p *Proc) Kill(s Signal) error {

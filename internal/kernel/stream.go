@@ -97,14 +97,16 @@ func (s *streams) captured() (out, err []byte, truncated bool) {
 	return out, err, truncated
 }
 
-// err returns what a writer of the host complained about.
-func (s *streams) err() error {
+// err returns what a writer of the host complained about, or, if it had not taken
+// all when ctx ended, why that was.
+func (s *streams) err(ctx context.Context) error {
 	var errs []error
 	for _, h := range s.pumps {
 		select {
 		case <-h.done:
 			errs = append(errs, h.err)
 		default:
+			return context.Cause(ctx)
 		}
 	}
 	return errors.Join(errs...)

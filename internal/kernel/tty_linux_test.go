@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/atoll-sandbox/atoll/internal/musthave"
 	"golang.org/x/sys/unix"
 )
 
@@ -20,10 +20,7 @@ type realTTY struct{ master, slave int }
 func openTTY(t *testing.T) *realTTY {
 	t.Helper()
 	skip := func(what string, err error) {
-		if strings.Contains(os.Getenv("ATOLL_MUST"), "pty") {
-			t.Fatalf("%s: %v, but ATOLL_MUST has pty", what, err)
-		}
-		t.Skipf("no pseudo-terminal of the host to compare with: %s: %v", what, err)
+		musthave.Skip(t, "pty", "no pseudo-terminal of the host to compare with: %s: %v", what, err)
 	}
 	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {

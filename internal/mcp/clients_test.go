@@ -22,6 +22,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 	"github.com/atoll-sandbox/atoll/internal/mcp"
+	"github.com/atoll-sandbox/atoll/internal/musthave"
 )
 
 // serveStdio, set in the environment, makes the test binary a server on its
@@ -38,21 +39,6 @@ func TestMain(m *testing.M) {
 		return
 	}
 	goleak.VerifyTestMain(m)
-}
-
-// foreign returns the path of a program of others that a variable names; without
-// it the test is skipped, or fails where ATOLL_MUST has its name.
-func foreign(t *testing.T, name, variable string) string {
-	t.Helper()
-	path := os.Getenv(variable)
-	if path == "" {
-		must := strings.Split(os.Getenv("ATOLL_MUST"), ",")
-		if slices.Contains(must, name) {
-			t.Fatalf("%s is missing: set %s", name, variable)
-		}
-		t.Skipf("%s names no %s; scripts/mcp-clients installs it", variable, name)
-	}
-	return path
 }
 
 // inspect runs the official inspector against our server on stdio.
@@ -75,7 +61,7 @@ func inspect(t *testing.T, inspector string, args ...string) string {
 }
 
 func TestInspector(t *testing.T) {
-	inspector := foreign(t, "inspector", "ATOLL_INSPECTOR")
+	inspector := musthave.Program(t, "inspector", "ATOLL_INSPECTOR")
 	var list struct {
 		Tools []struct{ Name string }
 	}
@@ -155,7 +141,7 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestClaude(t *testing.T) {
-	claude := foreign(t, "claude", "ATOLL_CLAUDE")
+	claude := musthave.Program(t, "claude", "ATOLL_CLAUDE")
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/atoll-sandbox/atoll/internal/musthave"
 )
 
 // needTool finds a GNU tool that serves as the oracle.
@@ -18,10 +20,7 @@ func needTool(t *testing.T, name string) string {
 	if err == nil {
 		return path
 	}
-	if strings.Contains(os.Getenv("ATOLL_MUST"), "gnu") {
-		t.Fatalf("%s is missing and ATOLL_MUST asks for it", name)
-	}
-	t.Skipf("%s is missing: nothing to compare with", name)
+	musthave.Skip(t, "gnu", "%s is missing: nothing to compare with", name)
 	return ""
 }
 

@@ -40,6 +40,9 @@ func open(r *http.Request) bool {
 // local socket the people of this machine.
 func (s *Server) authenticate(r *http.Request, c *call) error {
 	shown := r.Header.Values("Authorization")
+	if key := r.Header.Values("X-Api-Key"); len(shown) == 0 && len(key) == 1 && dialectOf(r) != "" { // as Anthropic's clients show it
+		shown = []string{"Bearer " + key[0]}
+	}
 	if len(shown) == 0 && c.local {
 		c.caller = fleet.LocalCaller()
 		c.account = s.fleet.For(c.caller)

@@ -207,9 +207,27 @@ func (fileOpChoice) Schema(huma.Registry) *huma.Schema {
 	return choices(atoll.FileReady, atoll.FileCreated, atoll.FileWritten, atoll.FileRemoved)
 }
 
+// schemaName names the schema of a type: those of agents are told from those of
+// sandboxes.
+func schemaName(t reflect.Type, hint string) string {
+	const agents = "/atoll/agent"
+	name := huma.DefaultSchemaNamer(t, hint)
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	switch {
+	case strings.HasSuffix(t.PkgPath(), agents):
+		return "Agent" + strings.TrimPrefix(name, "Agent")
+	case strings.Contains(t.Name(), agents+"."): // a list of them
+		outer, _, _ := strings.Cut(t.Name(), "[")
+		return outer + "Agent" + strings.TrimPrefix(strings.TrimPrefix(name, outer), "Agent")
+	}
+	return name
+}
+
 // newSchemas returns the registry of schemas, which knows the choices.
 func newSchemas() huma.Registry {
-	r := huma.NewMapRegistry(schemaPrefix, huma.DefaultSchemaNamer)
+	r := huma.NewMapRegistry(schemaPrefix, schemaName)
 	r.RegisterTypeAlias(reflect.TypeFor[atoll.State](), reflect.TypeFor[stateChoice]())
 	r.RegisterTypeAlias(reflect.TypeFor[atoll.Scope](), reflect.TypeFor[scopeChoice]())
 	r.RegisterTypeAlias(reflect.TypeFor[atoll.Policy](), reflect.TypeFor[policyChoice]())

@@ -46,6 +46,7 @@ func (s *Server) commands(api huma.API) {
 		return s.execStream(w, r, a, start)
 	})
 	s.processes(api)
+	s.terminals(api)
 }
 
 // windowParam is how many bytes of output may be under way.

@@ -111,6 +111,7 @@ func (s *Server) files(api huma.API) {
 	}
 	s.watches(api)
 	s.dials(api)
+	s.listens(api)
 }
 
 func (s *Server) fileRoute(api huma.API, at shore, route *fileRoute) {

@@ -16,10 +16,13 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/agent"
 	"github.com/atoll-sandbox/atoll/client"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
+	"github.com/atoll-sandbox/atoll/internal/assistant"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 	"github.com/atoll-sandbox/atoll/internal/server"
+	"github.com/atoll-sandbox/atoll/internal/turn"
 )
 
 // town is a server with two owners who don't know of each other.
@@ -29,8 +32,8 @@ type town struct {
 	admin *fleet.Account
 	alice *client.Client
 
-	box, file, snapshot, process, space, token, pool string // what alice has
-	mallory, expired, revoked                        string // tokens
+	box, file, snapshot, process, space, token, pool, turn string // what alice has
+	mallory, expired, revoked                              string // tokens
 }
 
 func newTown(t *testing.T) *town {
@@ -47,10 +50,20 @@ func newTown(t *testing.T) *town {
 			t.Error(err)
 		}
 	})
-	s := server.New(server.Options{Fleet: f, Limits: server.Limits{Rate: -1, Concurrent: -1, Guesses: -1}})
+	desk, has := newDesk(t, home)
+	s := server.New(server.Options{Fleet: f, Limits: server.Limits{Rate: -1, Concurrent: -1, Guesses: -1}, Agents: has})
 	web := httptest.NewServer(s.Handler())
 	t.Cleanup(web.Close)
-	w := &town{T: t, url: web.URL, admin: f.For(fleet.LocalCaller())}
+	begun, err := desk.Start(agent.Record{Owner: atoll.Owner{App: "app", User: "alice"}, Agent: "secretagent", Chat: "secretchat"}, func(ctx context.Context, t *turn.Turn) (agent.Result, error) {
+		t.Emit(agent.Event{Type: agent.TextDone, Text: "the treasure"})
+		_, err := t.Decide(ctx, agent.Permission{ID: "p1"})
+		<-ctx.Done()
+		return agent.Result{}, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &town{T: t, url: web.URL, admin: f.For(fleet.LocalCaller()), turn: begun.ID()}
 	both := []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}
 	mint := func(owner string, expires time.Time) atoll.Token {
 		tok, err := w.admin.CreateToken(ctx, atoll.Token{Owner: atoll.Owner{App: "app", User: owner}, Scopes: both, Expires: expires})
@@ -75,6 +88,25 @@ func newTown(t *testing.T) *town {
 	t.Cleanup(func() { _ = w.alice.Close() }) // only its idle connections
 	w.settle(ctx, hers)
 	return w
+}
+
+// newDesk returns a desk, and the agents of a server that has it.
+func newDesk(t *testing.T, home string) (*turn.Desk, func() (*server.Agents, error)) {
+	t.Helper()
+	desk, err := turn.Open(turn.Options{Dir: filepath.Join(home, "turns")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := desk.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	p, err := assistant.New(assistant.Options{Dir: filepath.Join(home, "chats"), App: func(context.Context) (*assistant.App, error) { return &assistant.App{}, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return desk, func() (*server.Agents, error) { return &server.Agents{Pipeline: p, Desk: desk}, nil }
 }
 
 // settle gives alice one of everything.
@@ -143,6 +175,8 @@ func (o operation) body() string {
 		return `{"args":["true"]}`
 	case last == "restore":
 		return `{"snapshot":"secretpoint"}`
+	case last == "decisions":
+		return `{"permission":"p1","allow":true}`
 	case last == "signal":
 		return `{"signal":"KILL"}`
 	case last == "files":
@@ -156,7 +190,7 @@ func (o operation) body() string {
 // query returns what the route needs besides its path.
 func (o operation) query() string {
 	switch {
-	case strings.HasSuffix(o.path, "/dial"):
+	case strings.HasSuffix(o.path, "/dial"), strings.HasSuffix(o.path, "/listen"):
 		return "?network=tcp&address=localhost:80"
 	case strings.Contains(o.path, "/files") || strings.HasSuffix(o.path, "/archive"):
 		return "?path=/secret.txt"
@@ -193,7 +227,7 @@ func (w *town) send(method, target, token string, body []byte) answer {
 	if method == "GET" && stream.MatchString(target) {
 		for k, v := range map[string]string{
 			"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
-			"Sec-WebSocket-Protocol": "exec.v1.atoll, dial.v1.atoll",
+			"Sec-WebSocket-Protocol": "exec.v1.atoll, dial.v1.atoll, listen.v1.atoll",
 		} {
 			req.Header.Set(k, v)
 		}
@@ -211,7 +245,7 @@ func (w *town) send(method, target, token string, body []byte) answer {
 }
 
 // stream are the routes that are WebSockets.
-var stream = regexp.MustCompile(`/(exec|attach|dial)(\?|$)`)
+var stream = regexp.MustCompile(`/(exec|attach|dial|listen)(\?|$)`)
 
 var changing = regexp.MustCompile(`"request":"[^"]*"`)
 
@@ -266,6 +300,9 @@ func (w *town) differ(t *testing.T, o operation) {
 	hers := map[string]string{"id": w.box, "snapshot": w.snapshot, "process": w.process, "name": w.space}
 	if strings.HasPrefix(o.path, "/v1/tokens/") {
 		hers["id"] = w.token
+	}
+	if strings.HasPrefix(o.path, "/v1/turns/") {
+		hers["id"] = w.turn
 	}
 	ask := func(values map[string]string) string {
 		words := map[string]string{}
@@ -340,7 +377,7 @@ func TestOthersAreNotListed(t *testing.T) {
 			target += "?follow=false"
 		}
 		a := w.send(o.method, target, w.mallory, nil)
-		for _, word := range []string{w.box, "secretbox", w.snapshot, "secretpoint", w.process, "vault", w.token, "treasure", "alice"} {
+		for _, word := range []string{w.box, "secretbox", w.snapshot, "secretpoint", w.process, "vault", w.token, "treasure", "alice", w.turn, "secretagent", "secretchat"} {
 			if strings.Contains(a.body, word) {
 				t.Errorf("%s shows %q: %.300s", o, word, a.body)
 			}
@@ -374,6 +411,9 @@ func (w *town) unharmed() {
 		w.Errorf("the file of her workspace holds %q, %v", b, err)
 	}
 	_ = rc.Close() // all was read
+	if r, err := w.alice.Turn(ctx, w.turn); err != nil || r.State != "waiting" || len(r.Permissions) != 1 {
+		w.Errorf("her turn is %+v, %v", r, err)
+	}
 	if p, err := sb.Process(ctx, w.process); err != nil || !p.Running {
 		w.Errorf("her process is %+v, %v", p, err)
 	}

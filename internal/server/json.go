@@ -21,14 +21,9 @@ const (
 	maxNumber = 64 // digits
 )
 
-// readJSON reads a body that is to be JSON, and refuses one that says different
-// things to different readers.
-func (s *Server) readJSON(r *http.Request, limit int64) error {
-	return s.readSchema(r, nil, limit)
-}
-
-// readSchema is readJSON of a body that has a schema: how its members are
-// written is checked too.
+// readSchema reads a body that is to be JSON of a schema, and refuses one that
+// says different things to different readers: how its members are written is
+// checked too.
 func (s *Server) readSchema(r *http.Request, schema *huma.Schema, limit int64) error {
 	if r.ContentLength == 0 || r.Body == nil || r.Body == http.NoBody {
 		return nil

@@ -116,7 +116,7 @@ func checkForm(r *http.Request) error {
 }
 
 // repeatable are the parameters that may be there more than once.
-var repeatable = []string{"state", "label", "type"}
+var repeatable = []string{"state", "label", "type", "arg"}
 
 // checkQuery refuses parameters that are not what they seem.
 func checkQuery(raw string) error {
@@ -158,7 +158,7 @@ type tally struct {
 
 // maxStreams is how many streams of a kind one caller may have under way: what
 // watches files takes something of the machine that there is little of.
-var maxStreams = map[string]int{"watch": 16, "events": 64}
+var maxStreams = map[string]int{"watch": 16, "events": 64, "notices": 64, "images": 8, "turns": 256}
 
 func newCallers(l Limits, m *metrics) *callers {
 	return &callers{limits: l, metrics: m, known: make(map[string]*tally), guesses: make(map[string]*rate.Limiter)}
@@ -299,7 +299,7 @@ type body struct {
 	ctl   *http.ResponseController
 	stall time.Duration
 	end   time.Time   // when all of it must be there; zero: never
-	whole bool        // all of it was read
+	whole atomic.Bool // all of it was read
 	over  atomic.Bool // no more of it is read
 }
 
@@ -320,7 +320,7 @@ func (s *Server) newBody(w http.ResponseWriter, r *http.Request) *body {
 
 // Read reads, but does not wait longer than the stall limit.
 func (b *body) Read(p []byte) (int, error) {
-	if b.whole {
+	if b.whole.Load() {
 		return 0, io.EOF
 	}
 	until := time.Now().Add(b.stall)
@@ -333,7 +333,7 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(p)
 	if err == io.EOF { //nolint:errorlint // as io.Reader has it
-		b.whole = true
+		b.whole.Store(true)
 		_ = b.ctl.SetReadDeadline(time.Time{})
 	}
 	if b.over.Load() {
@@ -361,7 +361,7 @@ const lastRead = 5 * time.Second
 // leave is called when nobody wants the rest of the body: net/http reads some
 // of it before it answers, and must not wait long for it.
 func (b *body) leave() {
-	if !b.whole {
+	if !b.whole.Load() {
 		_ = b.ctl.SetReadDeadline(time.Now().Add(min(b.stall, lastRead)))
 	}
 	if b.over.Load() {

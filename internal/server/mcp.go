@@ -51,9 +51,9 @@ func (s *Server) mcpHandler() http.Handler {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithCancel(ctx)
 			defer cancel()
-			defer context.AfterFunc(s.ending, cancel)()
+			defer context.AfterFunc(s.ending, cancel)() //nolint:contextcheck // the end of the server ends it too
 		}
-		r = r.Clone(ctx)
+		r = r.Clone(ctx)                                //nolint:contextcheck // of the request, with an end more
 		r.Header.Set("Authorization", "Bearer checked") // what came in this place has been looked at
 		identified.ServeHTTP(w, r)
 	})
@@ -110,7 +110,7 @@ func (s *Server) newCircles() *circles {
 				}
 				ctx, cancel := context.WithCancel(ctx) // a session's, which outlives requests
 				defer cancel()
-				defer context.AfterFunc(s.life, cancel)()
+				defer context.AfterFunc(s.life, cancel)() //nolint:contextcheck // likewise
 				return next(ctx, method, req)
 			}
 		})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
+	"github.com/atoll-sandbox/atoll/internal/model"
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
@@ -115,12 +116,15 @@ var (
 	commandsDesc  = prometheus.NewDesc("atoll_commands_running", "Commands under way.", nil, nil)
 	readyDesc     = prometheus.NewDesc("atoll_pool_ready", "Sandboxes of a warm pool that are ready to be claimed.", []string{"pool"}, nil)
 	sizeDesc      = prometheus.NewDesc("atoll_pool_size", "Sandboxes that a warm pool is to keep ready.", []string{"pool"}, nil)
+	tokensDesc    = prometheus.NewDesc("atoll_model_tokens_total", "Tokens that models read and wrote for all owners.", []string{"kind"}, nil)
+	modelsDesc    = prometheus.NewDesc("atoll_model_requests_total", "Requests to models of all owners.", []string{"outcome"}, nil)
+	costDesc      = prometheus.NewDesc("atoll_model_cost_dollars_total", "US dollars for models of all owners, where their prices are known.", nil, nil)
 	buildDesc     = prometheus.NewDesc("atoll_build_info", "What runs; always 1.", []string{"version"}, nil)
 )
 
 // Describe tells what a census has.
 func (census) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{sandboxesDesc, commandsDesc, readyDesc, sizeDesc, buildDesc} {
+	for _, d := range []*prometheus.Desc{sandboxesDesc, commandsDesc, readyDesc, sizeDesc, tokensDesc, modelsDesc, costDesc, buildDesc} {
 		ch <- d
 	}
 }
@@ -153,4 +157,24 @@ func (c census) Collect(ch chan<- prometheus.Metric) {
 		gauge(readyDesc, p.Ready, p.Name)
 		gauge(sizeDesc, p.Size, p.Name)
 	}
+	c.models(ctx, ch)
+}
+
+// models counts what was asked of models.
+func (c census) models(ctx context.Context, ch chan<- prometheus.Metric) {
+	all, err := c.s.fleet.Spending().Spent(ctx, model.Who{})
+	if err != nil {
+		c.s.log.WarnContext(ctx, "metrics", "err", err)
+		return
+	}
+	count := func(d *prometheus.Desc, n float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, n, labels...)
+	}
+	count(tokensDesc, float64(all.Input), "input")
+	count(tokensDesc, float64(all.Output), "output")
+	count(tokensDesc, float64(all.CacheRead), "cache_read")
+	count(tokensDesc, float64(all.CacheWrite), "cache_write")
+	count(modelsDesc, float64(all.Requests), "asked")
+	count(modelsDesc, float64(all.Refused), "refused")
+	count(costDesc, all.Cost)
 }

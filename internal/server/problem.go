@@ -91,6 +91,9 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	for _, k := range []string{"Content-Length", "Content-Encoding", "Content-Disposition", "Etag", "Last-Modified"} {
 		h.Del(k)
 	}
+	if s.foreign(w, r, p) {
+		return
+	}
 	h.Set("Content-Type", wire.ContentType)
 	w.WriteHeader(p.Status)
 	_ = json.NewEncoder(w).Encode(p.Problem) // who is gone reads no problems

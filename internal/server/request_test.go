@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -186,7 +187,7 @@ func TestBrokenHTTP(t *testing.T) {
 			}
 			go func() { _, _ = fmt.Fprint(conn, c.send) }() // the server may hang up before the end
 			line, err := bufio.NewReader(conn).ReadString('\n')
-			if ne, ok := err.(net.Error); ok && ne.Timeout() {
+			if ne := net.Error(nil); errors.As(err, &ne) && ne.Timeout() {
 				t.Fatal("silence")
 			}
 			if !strings.HasPrefix(line, c.want) {

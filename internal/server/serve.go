@@ -161,11 +161,12 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return errors.Join(fmt.Errorf("%w: requests were broken off that had not ended in time", atoll.ErrTimeout), s.farewell(ctx))
 }
 
-// farewell ends the sessions of MCP clients, after the last request.
+// farewell ends the sessions of MCP clients and the turns under way, after the
+// last request.
 func (s *Server) farewell(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWait)
 	defer cancel()
-	return s.circles.close(ctx)
+	return errors.Join(s.closeDesk(ctx), s.circles.close(ctx))
 }
 
 // lastWait is how long a request that is broken off may take to notice.

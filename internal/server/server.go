@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -23,6 +24,10 @@ type Options struct {
 	// Hosts are the names that the server is called by, besides addresses and
 	// "localhost": what browsers send is looked at.
 	Hosts []string
+
+	// Agents returns what turns are done with, and is called when that is first
+	// needed. Nil: the server does none.
+	Agents func() (*Agents, error)
 
 	// Origins are web pages that may call the server, besides its own:
 	// "https://console.example.com".
@@ -61,6 +66,8 @@ type Server struct {
 	active crowd                 // requests under way, streams too
 
 	circles *circles // sessions of MCP clients
+	agents  func() (*Agents, error)
+	opened  atomic.Bool // agents was called
 }
 
 // New returns a server of a fleet. It serves nobody yet.
@@ -72,6 +79,7 @@ func New(opts Options) *Server {
 	s := &Server{fleet: opts.Fleet, log: log, opts: opts, limits: opts.Limits.effective(), served: make(map[*http.Server]bool), problems: make(map[int]*huma.Response)}
 	s.metrics = newMetrics(s)
 	s.callers = newCallers(s.limits, s.metrics)
+	s.agents = s.onceAgents()
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.life, s.die = context.WithCancel(context.Background())
 	s.bearers = s.watchTokens()
@@ -85,6 +93,7 @@ func New(opts Options) *Server {
 	}
 	s.circles = s.newCircles()
 	s.mux.Handle("/mcp", s.mcpHandler())
+	s.dialects(s.mux)
 	return s
 }
 
@@ -96,12 +105,19 @@ func (s *Server) nouns() []func(huma.API) {
 		s.snapshots,
 		s.commands,
 		s.files,
+		s.networks,
+		s.notices,
+		s.ports,
+		s.images,
 		s.workspaces,
 		s.tokens,
 		s.pools,
 		s.events,
 		s.audit,
 		s.quotas,
+		s.turns,
+		s.listAgents,
+		s.listAssistants,
 	}
 }
 

@@ -42,7 +42,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, kind string, f f
 	defer s.metrics.stream(kind)()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	defer context.AfterFunc(s.ending, cancel)()
+	defer context.AfterFunc(s.ending, cancel)() //nolint:contextcheck // the end of the server ends it too
 	out := &stream{ctl: http.NewResponseController(w), w: w}
 	beat := make(chan struct{})
 	go func() {
@@ -55,7 +55,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, kind string, f f
 	<-beat
 	switch {
 	case s.ending.Err() != nil:
-		out.comment("the server is shutting down; come again")
+		_ = out.comment("the server is shutting down; come again") // who is gone reads no comments
 	case quiet:
 	case err != nil && !out.begun():
 		return err
@@ -63,7 +63,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, kind string, f f
 		p := s.problemOf(r.Context(), err)
 		_ = out.send("", "problem", p.Problem) // who is gone reads no problems
 	default:
-		out.comment("end")
+		_ = out.comment("end") // likewise
 	}
 	return nil
 }

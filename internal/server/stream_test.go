@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -183,7 +184,7 @@ func TestSlowReader(t *testing.T) {
 	}
 	for {
 		if _, err := io.WriteString(c, strings.Repeat(ask, 100)); err != nil {
-			if ne, ok := err.(net.Error); ok && ne.Timeout() {
+			if ne := net.Error(nil); errors.As(err, &ne) && ne.Timeout() {
 				t.Fatal("the server waits for a reader that never reads")
 			}
 			break

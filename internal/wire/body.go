@@ -25,6 +25,11 @@ type Prune struct {
 	All    bool `json:"all,omitempty"` // those of all owners
 }
 
+// Input is what is typed on a terminal.
+type Input struct {
+	Input []byte `json:"input"` // base64
+}
+
 // Signal asks for a signal to a process.
 type Signal struct {
 	Signal string `json:"signal"` // "INT", "TERM", "KILL"…

@@ -115,10 +115,13 @@ const (
 
 // ExecProtocol is the WebSocket subprotocol of commands and attached
 // processes, DialProtocol that of connections to addresses inside (whose
-// messages are plain bytes).
+// messages are plain bytes), ListenProtocol that of listeners inside (whose
+// first message is a [Listening], and the others what [Multiplexed] makes of
+// them).
 const (
-	ExecProtocol = "exec.v1.atoll"
-	DialProtocol = "dial.v1.atoll"
+	ExecProtocol   = "exec.v1.atoll"
+	DialProtocol   = "dial.v1.atoll"
+	ListenProtocol = "listen.v1.atoll"
 )
 
 // Window is how much standard input may be under way, MaxPayload the longest
@@ -155,5 +158,6 @@ type ServerControl struct {
 	Process *atoll.Process `json:"process,omitempty"` // once, at the start
 	Ack     int            `json:"ack,omitempty"`     // bytes of standard input that were taken
 	Lost    int64          `json:"lost,omitempty"`    // bytes of output that are no longer kept, before what follows
+	Size    *atoll.Size    `json:"size,omitempty"`    // of the terminal, before what is shown in it
 	Exit    *Exit          `json:"exit,omitempty"`    // last; output comes before it
 }

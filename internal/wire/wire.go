@@ -6,13 +6,12 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"net/http"
 
 	"github.com/atoll-sandbox/atoll"
 )
 
 // Reason is one kind of error: its sentinel, its name on the wire and its
-// HTTP status.
+// HTTP status (RFC 9110; a number, so that the guest needs no net/http).
 type Reason struct {
 	Err    error
 	Kind   string
@@ -21,24 +20,24 @@ type Reason struct {
 
 // reasons is the one table of them; the first that matches is taken.
 var reasons = []Reason{
-	{atoll.ErrNotFound, "not_found", http.StatusNotFound},
-	{atoll.ErrExists, "exists", http.StatusConflict},
-	{atoll.ErrState, "state", http.StatusConflict},
-	{atoll.ErrDenied, "denied", http.StatusForbidden},
-	{atoll.ErrInvalid, "invalid", http.StatusUnprocessableEntity},
-	{atoll.ErrQuota, "quota", http.StatusInsufficientStorage},
-	{atoll.ErrUnsupported, "unsupported", http.StatusNotImplemented},
-	{atoll.ErrTimeout, "timeout", http.StatusRequestTimeout},
-	{atoll.ErrUnavailable, "unavailable", http.StatusServiceUnavailable},
+	{atoll.ErrNotFound, "not_found", 404},
+	{atoll.ErrExists, "exists", 409},
+	{atoll.ErrState, "state", 409},
+	{atoll.ErrDenied, "denied", 403},
+	{atoll.ErrInvalid, "invalid", 422},
+	{atoll.ErrQuota, "quota", 507},
+	{atoll.ErrUnsupported, "unsupported", 501},
+	{atoll.ErrTimeout, "timeout", 408},
+	{atoll.ErrUnavailable, "unavailable", 503},
 	{context.Canceled, "interrupted", 499},
-	{context.DeadlineExceeded, "timeout", http.StatusRequestTimeout},
-	{fs.ErrNotExist, "not_found", http.StatusNotFound},
-	{fs.ErrExist, "exists", http.StatusConflict},
-	{fs.ErrPermission, "denied", http.StatusForbidden},
+	{context.DeadlineExceeded, "timeout", 408},
+	{fs.ErrNotExist, "not_found", 404},
+	{fs.ErrExist, "exists", 409},
+	{fs.ErrPermission, "denied", 403},
 }
 
 // unknown is the reason of all other errors.
-var unknown = Reason{Kind: "internal", Status: http.StatusInternalServerError}
+var unknown = Reason{Kind: "internal", Status: 500}
 
 // ReasonOf returns the reason of an error that is not nil.
 func ReasonOf(err error) Reason {

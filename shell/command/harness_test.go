@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/internal/musthave"
 	"github.com/atoll-sandbox/atoll/vfs"
 	"github.com/google/go-cmp/cmp"
 )
@@ -211,10 +212,7 @@ func requireTool(t testing.TB, name string) {
 		return
 	}
 	msg := "the host has no " + name + " to compare with"
-	if slices.Contains(strings.Split(os.Getenv("ATOLL_MUST"), ","), "gnu") {
-		t.Fatal(msg)
-	}
-	t.Skip(msg)
+	musthave.Skip(t, "gnu", "%s", msg)
 }
 
 func settle(c deed, o *outcome) {

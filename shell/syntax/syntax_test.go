@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/atoll-sandbox/atoll/internal/musthave"
 )
 
 var update = flag.Bool("update", false, "record the verdicts of the bash on this machine")
@@ -85,8 +87,5 @@ func needBash(t *testing.T) {
 	if hasBash() {
 		return
 	}
-	if strings.Contains(os.Getenv("ATOLL_MUST"), "bash") {
-		t.Fatal("bash 5.2 is missing, and ATOLL_MUST asks for it")
-	}
-	t.Skip("bash 5.2 is missing")
+	musthave.Skip(t, "bash", "bash 5.2 is missing")
 }

@@ -45,7 +45,7 @@ trap 'echo caught; exit 3' TERM; (sleep 0.1; kill -TERM $$) & while :; do sleep 
 #### q23
 { echo a; sleep 0.1; echo b; } | while read x; do echo "got $x"; done; echo end
 #### q24
-mkfifo p; echo data > p & cat p; wait; (echo 1 > p; echo 2 > p) & cat p; wait 2>/dev/null; echo done
+mkfifo p; echo data > p & cat p; wait; (echo 1; echo 2) > p & cat p; wait 2>/dev/null; echo done
 #### q25
 exec 3<> p2; echo x >&3; cat p2
 #### q26

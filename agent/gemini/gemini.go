@@ -1,0 +1,195 @@
+// Package gemini runs Google's Gemini CLI: once for each prompt, when it tells
+// what it does in lines of JSON, and with Turn.Ask by the Agent Client
+// Protocol.
+package gemini
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/agent"
+	"github.com/atoll-sandbox/atoll/agent/acp"
+	"github.com/atoll-sandbox/atoll/agent/once"
+)
+
+// Agent is the Gemini CLI.
+type Agent struct{}
+
+var _ agent.Agent = Agent{}
+
+// Name returns "gemini".
+func (Agent) Name() string { return "gemini" }
+
+// Features says what the Gemini CLI can do. It can be interrupted and
+// takes further prompts and pictures only in turns with Turn.Ask, or with the
+// argument acp.
+func (Agent) Features() agent.Features {
+	return agent.Features{
+		Approvals: true,
+		Interrupt: true,
+		Resume:    true,
+		Deltas:    true,
+		Usage:     true,
+		System:    true,
+		Skills:    true,
+		Tools:     true,
+		Images:    true,
+		MaxTurns:  true,
+		API:       "gemini",
+		Needs:     []string{"bash", "node"},
+		Package:   &agent.Package{Name: "@google/gemini-cli", Version: "0.61.0", Program: "bundle/gemini.js", Node: true},
+		Arguments: map[string]string{"acp": "whether it is talked with by the Agent Client Protocol though it does not ask"},
+	}
+}
+
+// Plan places the settings in the state directory, which the CLI takes for the
+// user's home, and runs it with the prompt on its input.
+//
+// The CLI offers no tools of servers where it does not trust the workspace, so
+// it is told to. Without Turn.Trust the workspace's own servers, extensions and
+// environment are kept out, and of its instructions all but GEMINI.md; that,
+// its settings and its hooks the CLI follows nevertheless, within the walls.
+func (a Agent) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
+	if err := check(t, a.Features()); err != nil {
+		return nil, fmt.Errorf("agent gemini: %w", err)
+	}
+	home := path.Join(at.State, ".gemini")
+	files, err := agent.Place(t.Skills, path.Join(home, "skills"))
+	if err != nil {
+		return nil, fmt.Errorf("agent gemini: %w", err)
+	}
+	memory := memoryName(t, at)
+	files = append(files,
+		agent.File{Path: path.Join(home, "settings.json"), Data: settings(t, at, memory)},
+		agent.File{Path: path.Join(home, memory), Data: []byte(t.System)},
+	)
+	env := []string{
+		"GEMINI_CLI_HOME=" + at.State,
+		"GEMINI_CLI_TRUST_WORKSPACE=true",
+		"GEMINI_CLI_NO_RELAUNCH=true",
+		"NO_BROWSER=true",
+		"NO_COLOR=1",
+	}
+	if at.Model != "" {
+		env = append(env, "GOOGLE_GEMINI_BASE_URL="+at.Model, "GEMINI_API_KEY=none")
+	}
+	p := &agent.Plan{Files: files, Env: append(env, t.Env...), Args: []string{"gemini"}}
+	if len(t.Command) > 0 {
+		p.Args = slices.Clone(t.Command)
+	}
+	if !t.Trust {
+		p.Args = append(p.Args, "--extensions", "none", "--allowed-mcp-server-names", "atoll")
+	}
+	if model := modelOf(t, at); model != "" {
+		p.Args = append(p.Args, "--model="+model)
+	}
+	if acp.Wanted(t) {
+		p.Args = append(p.Args, "--acp")
+		return p, nil
+	}
+	p.Args = append(p.Args, "--output-format=stream-json", "--approval-mode=yolo", "--skip-trust")
+	if t.Session != "" {
+		p.Args = append(p.Args, "--resume="+t.Session)
+	}
+	p.Stdin = []byte(agent.Plain(t.Prompt))
+	return p, nil
+}
+
+// Talk reads what the CLI tells, or speaks the Agent Client Protocol.
+func (Agent) Talk(t *agent.Turn, at agent.Site) agent.Talk {
+	if acp.Wanted(t) {
+		o := acp.Options{Name: "gemini"}
+		if !t.Ask {
+			o.Mode = "yolo"
+		}
+		return acp.NewTalk(t, at, o)
+	}
+	return &talk{Talk: once.Talk{Deaf: "gemini"}, turn: t}
+}
+
+func check(t *agent.Turn, f agent.Features) error {
+	var on bool
+	errs := []error{t.Check(f), t.Argument("acp", &on)}
+	if strings.HasPrefix(t.Session, "-") {
+		errs = append(errs, fmt.Errorf("%w: session %q", atoll.ErrInvalid, t.Session))
+	}
+	if t.Schema != nil {
+		errs = append(errs, fmt.Errorf("%w: a schema of the answer", atoll.ErrUnsupported))
+	}
+	return errors.Join(errs...)
+}
+
+// modelOf names the model. Left to itself, the CLI asks one which to ask.
+func modelOf(t *agent.Turn, at agent.Site) string {
+	if t.Model == "" && at.Model != "" {
+		return "gemini-2.5-pro"
+	}
+	return t.Model
+}
+
+// memoryName is the name of files that the CLI reads as instructions: one that
+// a workspace does not have by intent.
+func memoryName(t *agent.Turn, at agent.Site) string {
+	sum := sha256.Sum256([]byte(at.State + "\x00" + t.System))
+	return "atoll-" + hex.EncodeToString(sum[:8]) + ".md"
+}
+
+type object = map[string]any
+
+// settings returns the user's settings.json.
+func settings(t *agent.Turn, at agent.Site, memory string) []byte {
+	names := []string{memory}
+	if t.Trust {
+		names = append(names, "GEMINI.md", "AGENTS.md")
+	}
+	s := object{
+		"general":     object{"enableAutoUpdate": false, "enableAutoUpdateNotification": false, "maxAttempts": 3},
+		"privacy":     object{"usageStatisticsEnabled": false},
+		"telemetry":   object{"enabled": false},
+		"hooksConfig": object{"enabled": t.Trust},
+		"context":     object{"fileName": names},
+		"ide":         object{"enabled": false},
+		"security":    object{"folderTrust": object{"enabled": false}},
+		"advanced":    object{"ignoreLocalEnv": !t.Trust},
+	}
+	if at.Model != "" {
+		s["security"] = object{"folderTrust": object{"enabled": false}, "auth": object{"selectedType": "gemini-api-key"}}
+	}
+	if t.MaxTurns > 0 {
+		s["model"] = object{"maxSessionTurns": t.MaxTurns}
+	}
+	if len(at.Tools) > 0 && !acp.Wanted(t) { // else by the protocol
+		s["mcpServers"] = object{"atoll": object{
+			"command": at.Tools[0], "args": slices.Clone(at.Tools[1:]), "trust": true, "timeout": 3600_000,
+		}}
+	}
+	b, _ := json.MarshalIndent(s, "", "  ") // it is made of words and numbers
+	return append(b, '\n')
+}
+
+// kindOf says what a tool of the CLI does.
+func kindOf(name string) agent.Kind {
+	switch name {
+	case "read_file", "read_many_files":
+		return agent.Read
+	case "write_file", "replace":
+		return agent.Edit
+	case "list_directory", "glob", "search_file_content", "grep_search", "google_web_search":
+		return agent.Search
+	case "run_shell_command":
+		return agent.Execute
+	case "web_fetch":
+		return agent.Fetch
+	}
+	if strings.HasPrefix(name, "mcp_") {
+		return agent.MCP
+	}
+	return agent.Other
+}

@@ -1,0 +1,14 @@
+package gemini_test
+
+import (
+	"testing"
+
+	"github.com/atoll-sandbox/atoll/agent/gemini"
+	"github.com/atoll-sandbox/atoll/internal/agenttest"
+)
+
+func TestTranscripts(t *testing.T) { agenttest.ReplayAll(t, gemini.Agent{}, "testdata") }
+
+func TestPlans(t *testing.T) { agenttest.Plans(t, gemini.Agent{}, "testdata") }
+
+func FuzzTalk(f *testing.F) { agenttest.Fuzz(f, gemini.Agent{}, "testdata") }

@@ -1,0 +1,25 @@
+package main
+
+import (
+	"fmt"
+	"os"
+)
+
+// commands is what this program does, by its first argument.
+func commands() map[string]func(args []string) int {
+	return map[string]func(args []string) int{
+		"init":  initMain,  // process 1 of a namespace sandbox
+		"serve": serveMain, // process 1 of a container
+		"pod":   podMain,   // process 1 of a pod's container
+		"copy":  copyMain,  // puts this program where that finds it
+		"pipe":  pipeMain,  // joins its standard streams to that one's socket
+		"spawn": spawnMain, // makes namespace sandboxes, outside
+		"netns": netnsMain, // sets up the redirection of a container's network
+	}
+}
+
+// fail prints why a command ends.
+func fail(command string, err error) int {
+	fmt.Fprintf(os.Stderr, "atoll-guest %s: %v\n", command, err)
+	return 1
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/atoll-sandbox/atoll/internal/guest"
+)
+
+// netnsMain sets up the redirection in the network namespace of a process,
+// outside: `netns PID [FD]`. FD is a pidfd of it that was inherited.
+func netnsMain(args []string) int {
+	if len(args) != 1 && len(args) != 2 {
+		return fail("netns", errors.New("give the id of a process"))
+	}
+	pid, err := strconv.Atoi(args[0])
+	if err != nil {
+		return fail("netns", err)
+	}
+	var fd int
+	if len(args) == 2 {
+		fd, err = strconv.Atoi(args[1])
+	} else if fd, err = unix.PidfdOpen(pid, 0); err != nil {
+		err = fmt.Errorf("process %d: %w", pid, err)
+	}
+	if err != nil {
+		return fail("netns", err)
+	}
+	runtime.LockOSThread() // the namespace is the thread's
+	if err := enterNetwork(fd, pid); err != nil {
+		return fail("netns", err)
+	}
+	if err := guest.Redirect(); err != nil {
+		return fail("netns", err)
+	}
+	return 0
+}
+
+// enterNetwork joins the network namespace of a pidfd, which must be another than
+// this process's.
+func enterNetwork(fd, pid int) error {
+	defer unix.Close(fd)
+	before, err := os.Stat("/proc/thread-self/ns/net")
+	if err != nil {
+		return err
+	}
+	if err := unix.Setns(fd, unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("the network of process %d: %w", pid, err)
+	}
+	after, err := os.Stat("/proc/thread-self/ns/net")
+	if err != nil {
+		return err
+	}
+	if os.SameFile(before, after) {
+		return fmt.Errorf("process %d shares this process's network: that is not redirected", pid)
+	}
+	return nil
+}

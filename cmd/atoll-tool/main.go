@@ -1,0 +1,135 @@
+// Command atoll-tool reaches the tools of the host from inside a sandbox: as a
+// server of the Model Context Protocol on its standard streams, for agents that
+// speak it, and as a command for all others.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"time"
+)
+
+const usage = `usage: atoll-tool list [--json]            what there is to call
+       atoll-tool help TOOL                what it takes
+       atoll-tool TOOL [KEY=VALUE | KEY:=JSON]...
+       atoll-tool call TOOL [JSON | - | @FILE]
+       atoll-tool mcp [ADDRESS]            all of it, as an MCP server on standard input and output
+
+Tools are those of the host that this request may call. Their answer is printed;
+pictures are written to files in the current directory, whose names are printed.
+The host is at $ATOLL_TOOLS (HOST:PORT or the path of a socket).
+
+Exit status: 0 done, 1 the tool failed, 2 it was called wrongly, 3 there is no
+such tool, 4 the host can't be reached.
+`
+
+// Exit statuses.
+const (
+	failed      = 1
+	wrong       = 2
+	unknown     = 3
+	unreachable = 4
+)
+
+// fault is an error with an exit status.
+type fault struct {
+	status int
+	text   string
+}
+
+func (f *fault) Error() string { return f.text }
+
+func faultf(status int, format string, args ...any) *fault {
+	return &fault{status, fmt.Sprintf(format, args...)}
+}
+
+func main() {
+	err := run(os.Args[1:])
+	var f *fault
+	switch {
+	case err == nil:
+	case errors.As(err, &f):
+		if f.text != "" {
+			fmt.Fprintf(os.Stderr, "atoll-tool: %s\n", f.text)
+		}
+		os.Exit(f.status)
+	default:
+		fmt.Fprintf(os.Stderr, "atoll-tool: %v\n", err)
+		os.Exit(unreachable)
+	}
+}
+
+func run(args []string) error {
+	if len(args) == 0 {
+		return faultf(wrong, "what to do?\n%s", usage)
+	}
+	name, rest := args[0], args[1:]
+	switch name {
+	case "mcp":
+		return pump(rest)
+	case "list":
+		return list(rest)
+	case "call":
+		return call(rest)
+	case "help", "-h", "--help":
+		return help(rest)
+	}
+	if strings.HasPrefix(name, "-") {
+		return faultf(wrong, "there is no flag %s\n%s", name, usage)
+	}
+	return sugar(name, rest)
+}
+
+// dial connects to the host, at addr or where the environment says.
+func dial(addr string) (net.Conn, error) {
+	if addr == "" {
+		addr = os.Getenv("ATOLL_TOOLS")
+	}
+	if addr == "" {
+		return nil, faultf(unreachable, "there are no tools here: ATOLL_TOOLS is not set")
+	}
+	network := "tcp"
+	if path, ok := strings.CutPrefix(addr, "unix:"); ok || strings.HasPrefix(addr, "/") {
+		network, addr = "unix", path
+	}
+	conn, err := (&net.Dialer{Timeout: 30 * time.Second}).DialContext(context.Background(), network, addr)
+	if err != nil {
+		return nil, faultf(unreachable, "the host can't be reached: %v", err)
+	}
+	return conn, nil
+}
+
+// halfCloser is a connection whose one direction can be closed.
+type halfCloser interface{ CloseWrite() error }
+
+// pump passes bytes between the standard streams and the host as they come, until
+// the host has no more to say, or cannot be told any more.
+func pump(args []string) error {
+	addr := ""
+	if len(args) > 0 {
+		addr = args[0]
+	}
+	conn, err := dial(addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	go func() { // ends with the process: nothing else ends a read of standard input
+		if _, err := io.Copy(conn, os.Stdin); err != nil {
+			_ = conn.Close() // the other direction sees it
+			return
+		}
+		if h, ok := conn.(halfCloser); ok {
+			_ = h.CloseWrite() // the host sees the end, or is gone
+		}
+	}()
+	if _, err := io.Copy(os.Stdout, conn); err != nil && !errors.Is(err, net.ErrClosed) {
+		return faultf(unreachable, "the connection to the host broke: %v", err)
+	}
+	return nil
+}

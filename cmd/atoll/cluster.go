@@ -1,0 +1,151 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	yaml "go.yaml.in/yaml/v4"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/atoll-sandbox/atoll/driver/kubernetes"
+	"github.com/atoll-sandbox/atoll/internal/spell"
+)
+
+// cluster is the driver of Kubernetes as it is configured. It reads no
+// kubeconfig and calls nobody before it is used.
+func (c *config) cluster(home string) *kubernetes.Driver {
+	return &kubernetes.Driver{
+		Dir:        filepath.Join(home, "kubernetes"),
+		Home:       get[string](c, "kubernetes.home"),
+		Kubeconfig: get[string](c, "kubernetes.kubeconfig"), Context: get[string](c, "kubernetes.context"),
+		Namespace: get[string](c, "kubernetes.namespace"), Apart: get[bool](c, "kubernetes.apart"),
+		Apps: get[map[string]kubernetes.Target](c, "kubernetes.apps"), Quota: get[map[string]string](c, "kubernetes.quota"),
+		Placement:  get[kubernetes.Placement](c, "kubernetes.placement"),
+		GuestImage: get[string](c, "kubernetes.guest_image"), GuestPath: get[string](c, "kubernetes.guest_path"), Key: get[string](c, "kubernetes.key"),
+		StorageClass: get[string](c, "kubernetes.storage_class"),
+		Direct:       get[bool](c, "kubernetes.direct"), Privileged: get[bool](c, "kubernetes.privileged"),
+	}
+}
+
+// placements are the words for them; "auto" is the driver's empty one.
+var placements = []string{"auto", string(kubernetes.PlaceImage), string(kubernetes.PlaceVolume), string(kubernetes.PlaceInit), string(kubernetes.PlaceCopy), string(kubernetes.PlaceNone)}
+
+func parsePlacement(text string) (kubernetes.Placement, error) {
+	word, err := oneOf(text, placements...)
+	if word == "auto" {
+		return kubernetes.PlaceAuto, err
+	}
+	return kubernetes.Placement(word), err
+}
+
+// parseNamespace reads the name of a namespace.
+func parseNamespace(text string) (string, error) {
+	if len(validation.IsDNS1123Label(text)) > 0 {
+		return "", errors.New(`must be small letters, digits and "-", 63 at most, with no "-" first or last`)
+	}
+	return text, nil
+}
+
+// allOf is several mistakes of one value as one.
+func allOf(errs []error) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	texts := make([]string, len(errs))
+	for i, err := range errs {
+		texts[i] = err.Error()
+	}
+	return errors.New(strings.Join(texts, "; "))
+}
+
+// parseInside reads an absolute path that means a place in an image.
+func parseInside(text string) (string, error) {
+	if !strings.HasPrefix(text, "/") || strings.HasSuffix(text, "/") {
+		return "", errors.New("must be absolute, and name a file")
+	}
+	return text, nil
+}
+
+// asJSON is a part of a configuration file as one line.
+func asJSON(n *yaml.Node) (string, error) {
+	var v map[string]any
+	if err := n.Decode(&v); err != nil {
+		return "", err
+	}
+	b, err := json.Marshal(v)
+	return string(b), err
+}
+
+// parseTargets reads {APP: {context: NAME, namespace: NAME, quota: {…}}}.
+func parseTargets(text string) (map[string]kubernetes.Target, error) {
+	var apps map[string]map[string]any
+	if err := yaml.Load([]byte(text), &apps); err != nil {
+		return nil, errors.New("must be {APP: {context: NAME, namespace: NAME, quota: {pods: 20}}}")
+	}
+	targets := make(map[string]kubernetes.Target)
+	var errs []error
+	for app, fields := range sorted(apps) {
+		t, err := parseTarget(fields)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", app, err))
+		}
+		targets[app] = t
+	}
+	return targets, allOf(errs)
+}
+
+func parseTarget(fields map[string]any) (kubernetes.Target, error) {
+	var t kubernetes.Target
+	var errs []error
+	for name, v := range sorted(fields) {
+		text, isText := v.(string)
+		var err error
+		switch {
+		case name == "quota":
+			t.Quota, err = amountsOf(v)
+		case !slices.Contains([]string{"context", "namespace"}, name):
+			err = fmt.Errorf("unknown key%s", spell.Hint(name, []string{"context", "namespace", "quota"}))
+		case !isText || text == "":
+			err = errors.New("must be a name")
+		case name == "context":
+			t.Context = text
+		default:
+			t.Namespace, err = parseNamespace(text)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+		}
+	}
+	return t, allOf(errs)
+}
+
+// parseQuota reads {RESOURCE: AMOUNT, …}, as in a ResourceQuota.
+func parseQuota(text string) (map[string]string, error) {
+	var v any
+	if err := yaml.Load([]byte(text), &v); err != nil {
+		v = nil
+	}
+	return amountsOf(v)
+}
+
+func amountsOf(v any) (map[string]string, error) {
+	fields, ok := v.(map[string]any)
+	if !ok {
+		return nil, errors.New("must be {pods: 20, limits.cpu: 16}")
+	}
+	amounts := make(map[string]string)
+	var errs []error
+	for name, amount := range sorted(fields) {
+		text := fmt.Sprint(amount)
+		if _, err := resource.ParseQuantity(text); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %q is no amount, like 20, 500m or 16Gi", name, text))
+		}
+		amounts[name] = text
+	}
+	return amounts, allOf(errs)
+}

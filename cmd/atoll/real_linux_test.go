@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/musthave"
+)
+
+// TestRealScripts runs the scripts of testdata/script/real by each driver whose
+// sandboxes run real programs.
+func TestRealScripts(t *testing.T) {
+	t.Run("namespace", func(t *testing.T) { realScripts(t, "namespace", "") })
+	t.Run("rootless", rootless)
+	t.Run("docker", func(t *testing.T) { realScripts(t, "docker", privateEngine(t)) })
+}
+
+// realScripts runs the scripts by a driver. Conditions are its features:
+// [pause], [gate]…
+func realScripts(t *testing.T, driver, engine string) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var ft atoll.Features
+	c, err := load(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := t.TempDir()
+	for _, d := range drivers(home, engine, c.cluster(home)) {
+		if d.Name() != driver {
+			continue
+		}
+		var err error
+		if ft, err = d.Probe(ctx); err != nil {
+			musthave.Skip(t, driver, "%v", err)
+		}
+		if c, ok := d.(io.Closer); ok {
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	can := map[string]bool{
+		"detach": ft.Detach, "pause": ft.Pause, "snapshot": ft.Snapshot, "fork": ft.Fork, "gate": ft.Gate, "notices": ft.Notices,
+		"stats": ft.Stats, "users": ft.Users, "images": ft.Images, "terminal": ft.Terminal,
+	}
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script/real",
+		Setup: func(e *testscript.Env) error {
+			home := filepath.Join(e.WorkDir, "me")
+			e.Setenv("HOME", home)
+			e.Setenv("ATOLL_HOME", filepath.Join(e.WorkDir, "home"))
+			e.Setenv("ATOLL_HELPERS", os.Getenv("ATOLL_HELPERS"))
+			e.Setenv("ATOLL_DRIVER", driver)
+			e.Setenv("ATOLL_DOCKER_HOST", engine)
+			if err := os.MkdirAll(home, 0o700); err != nil {
+				return err
+			}
+			return sweepAfter(e)
+		},
+		Condition: func(name string) (bool, error) {
+			if yes, ok := can[name]; ok {
+				return yes, nil
+			}
+			return name == driver, nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"status": wantStatus,
+			"ready":  awaitLine,
+			"until":  untilOutput,
+			"get":    getURL,
+
+			"registry": startRegistry,
+		},
+	})
+}
+
+// sweepAfter destroys what sandboxes a script leaves, before its home goes.
+func sweepAfter(e *testscript.Env) error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(program)
+	cmd.Args[0] = "sweep"
+	cmd.Env = e.Vars
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a Ctrl-C is for the tests
+	end, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	t := e.T()
+	e.Defer(func() {
+		if err := errors.Join(end.Close(), cmd.Wait()); err != nil {
+			t.Fatal("sandboxes are left: ", err)
+		}
+	})
+	return nil
+}
+
+// rootless runs the scripts of the namespace driver as an ordinary user.
+func rootless(t *testing.T) {
+	const nobody = 65534
+	if os.Getuid() != 0 {
+		t.Skip("these tests run as an ordinary user already")
+	}
+	dir, err := os.MkdirTemp("", "atoll-rootless-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	scripts := filepath.Join(dir, "testdata", "script", "real")
+	if err := os.CopyFS(scripts, os.DirFS("testdata/script/real")); err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(os.Args[0])
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "atoll.test"), program, 0o755)
+	}
+	if err == nil {
+		err = os.Mkdir(filepath.Join(dir, "tmp"), 0o700)
+	}
+	if err == nil {
+		err = os.Chown(filepath.Join(dir, "tmp"), nobody, nobody)
+	}
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "atoll.test"), "-test.run=^TestRealScripts$/^namespace$", "-test.v")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "HOME="+filepath.Join(dir, "tmp"), "TMPDIR="+filepath.Join(dir, "tmp"))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if strings.Contains(string(out), "--- SKIP: TestRealScripts/namespace (") {
+		musthave.Skip(t, "rootless", "%v", string(out))
+	}
+}
+
+// privateEngine returns the address of an engine for tests that ends with them.
+func privateEngine(t *testing.T) string {
+	t.Helper()
+	if _, err := exec.LookPath("dockerd"); err != nil || os.Getuid() != 0 {
+		musthave.Skip(t, "docker", "dockerd (apt-get install docker.io busybox-static) and root to run it are missing")
+	}
+	dir, err := os.MkdirTemp("", "atoll-engine-") // a socket's path must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine := func(verb string) string {
+		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "../../scripts/engine", verb, dir)
+		cmd.Env = append(os.Environ(), fmt.Sprintf("ENGINE_OWNER=%d", os.Getpid()))
+		cmd.Stderr = os.Stderr
+		out, err := cmd.Output()
+		if err != nil {
+			t.Errorf("scripts/engine %s: %v", verb, err)
+		}
+		return string(out)
+	}
+	t.Cleanup(func() {
+		engine("stop")
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	_, host, _ := strings.Cut(strings.TrimSpace(engine("start")), "=")
+	if host == "" {
+		t.Fatal("the engine has no address")
+	}
+	return host
+}
+
+// getURL prints what a web server answers: get URL.
+func getURL(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: get URL")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, args[0], nil)
+	ts.Check(err)
+	resp, err := http.DefaultClient.Do(r)
+	if neg {
+		if err == nil {
+			_ = resp.Body.Close() // it was not to be there
+			ts.Fatalf("it answered %s", resp.Status)
+		}
+		return
+	}
+	ts.Check(err)
+	b, err := io.ReadAll(resp.Body)
+	ts.Check(finish(err, resp.Body))
+	ts.Check(os.WriteFile(ts.MkAbs("got"), b, 0o600))
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/agent"
+	"github.com/atoll-sandbox/atoll/client"
+)
+
+// follow shows a turn until its end, and returns how it ended. Ctrl-C asks the
+// agent to stop; a second one, or a while, ends it.
+func (a *app) follow(ctx context.Context, c *client.Client, id string, after int64, v *turnView) (agent.Result, error) {
+	keys := make(chan os.Signal, 4)
+	signal.Notify(keys, os.Interrupt)
+	defer signal.Stop(keys)
+	asked := ctx.Done()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	f := &follower{a: a, c: c, id: id, view: v}
+	over, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		f.interrupts(ctx, asked, keys, over)
+	}()
+	var result agent.Result
+	err := c.TurnEvents(ctx, id, after, func(e agent.Event) error {
+		if err := v.event(e); err != nil {
+			return err
+		}
+		switch e.Type {
+		case agent.PermissionRequested:
+			return f.ask(ctx, *e.Permission)
+		case agent.PermissionResolved:
+			f.resolved(*e.Permission)
+		case agent.Finished:
+			result = *e.Result
+		}
+		return nil
+	})
+	close(over)
+	<-done
+	v.close()
+	return result, err
+}
+
+// follower is a person who watches a turn.
+type follower struct {
+	a    *app
+	c    *client.Client
+	id   string
+	view *turnView
+	mine map[string]bool // permissions that were decided here
+}
+
+// interrupts waits for Ctrl-C, which also ends asked.
+func (f *follower) interrupts(ctx context.Context, asked <-chan struct{}, keys <-chan os.Signal, over <-chan struct{}) {
+	select {
+	case <-over:
+		return
+	case <-asked:
+	}
+	f.say("interrupting; Ctrl-C again ends it")
+	_ = f.c.InterruptTurn(ctx, f.id) // an agent that can't be asked is ended below
+	select {
+	case <-keys: // the one that ended asked
+	case <-over:
+		return
+	case <-time.After(interruptGrace):
+	}
+	select {
+	case <-keys:
+	case <-over:
+		return
+	case <-time.After(interruptGrace):
+	}
+	if err := f.c.CancelTurn(ctx, f.id); err != nil && !errors.Is(err, atoll.ErrNotFound) {
+		f.say("it can't be ended: %v", err)
+	}
+}
+
+func (f *follower) say(format string, args ...any) {
+	if f.view.spin != nil {
+		f.view.spin.hide()
+	}
+	f.a.progress("\natoll: "+format, args...)
+}
+
+// ask asks the person for permission, if there is one.
+func (f *follower) ask(ctx context.Context, p agent.Permission) error {
+	in, ok := f.a.in.(*os.File)
+	if f.a.json {
+		return nil // whoever reads the events decides
+	}
+	if !ok || !isTerminal(in) || !isTerminal(f.a.err) {
+		f.view.asked(f.id, p)
+		return nil
+	}
+	if f.view.spin != nil {
+		f.view.spin.hide()
+	}
+	f.view.wish(p)
+	fmt.Fprint(f.a.err, "  [y]es, [a]lways, [n]o: ")
+	key, err := readKey(in)
+	if err != nil {
+		return err
+	}
+	d := agent.Decision{Allow: key == 'y' || key == 'a', Always: key == 'a'}
+	if !d.Allow {
+		d.Message = "the user does not permit this"
+	}
+	fmt.Fprintln(f.a.err, map[byte]string{'y': "yes", 'a': "always", 'n': "no"}[key])
+	err = f.c.DecideTurn(ctx, f.id, p.ID, d)
+	if errors.Is(err, atoll.ErrNotFound) { // somebody else, or its deadline, was faster
+		f.view.say1(dimOn, "  it was decided meanwhile")
+		return nil
+	}
+	if f.mine == nil {
+		f.mine = make(map[string]bool)
+	}
+	f.mine[p.ID] = true
+	if key == ctrlC {
+		_ = f.c.InterruptTurn(ctx, f.id) // likewise
+	}
+	return err
+}
+
+// asks is what a tool wants to do, in a line.
+func asks(t *agent.ToolCall) string {
+	what := clip(title(t), 300)
+	if t.Name != "" && !strings.HasPrefix(what, t.Name) {
+		what = t.Name + ": " + what
+	}
+	return "may it use " + what
+}
+
+// resolved tells of a decision that was made elsewhere.
+func (f *follower) resolved(p agent.Permission) {
+	if f.a.json || f.mine[p.ID] || p.Decision == nil {
+		return
+	}
+	what := "denied"
+	if p.Decision.Allow {
+		what = "allowed"
+	}
+	if p.By != "" {
+		what += " by " + p.By
+	}
+	f.view.say1(dimOn, "  "+what)
+}
+
+func withinText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return ", within " + time.Until(t).Round(time.Second).String()
+}
+
+// readKey reads one key that means something: y, a, n, or what stops.
+func readKey(in *os.File) (byte, error) {
+	old, err := term.MakeRaw(int(in.Fd()))
+	if err != nil {
+		return 0, fmt.Errorf("the local terminal: %w", err)
+	}
+	defer func() { _ = term.Restore(int(in.Fd()), old) }() // nobody to tell
+	b := make([]byte, 1)
+	for {
+		if _, err := in.Read(b); err != nil {
+			return 0, err
+		}
+		switch b[0] {
+		case 'y', 'Y':
+			return 'y', nil
+		case 'a', 'A':
+			return 'a', nil
+		case 'n', 'N', 27, 4:
+			return 'n', nil
+		case ctrlC:
+			return ctrlC, nil
+		}
+	}
+}
+
+// ran reports whether an agent, or a model, had the turn at all, or a hook would
+// not have it.
+func ran(r agent.Result) bool {
+	return r.Outcome == agent.OK || r.Code == "denied" || r.Code != "program" && (r.Exit != nil || r.Usage.Requests > 0)
+}
+
+// turnStatus is the exit status of atoll after a turn.
+func turnStatus(r agent.Result) error {
+	switch r.Outcome {
+	case agent.OK:
+		return nil
+	case agent.Failed, agent.Crashed:
+		if !ran(r) {
+			return status(exitOurs)
+		}
+	case agent.Timeout:
+		return status(exitTimeout)
+	case agent.Aborted:
+		return status(exitInterrupted)
+	}
+	return status(1)
+}

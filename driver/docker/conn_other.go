@@ -1,0 +1,15 @@
+//go:build !unix
+
+package docker
+
+import (
+	"context"
+	"net"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+func startConn(context.Context, string, []string) (net.Conn, error) { return nil, atoll.ErrUnsupported }
+
+// ownerOf: files have no such owners here.
+func ownerOf(string) (uid, gid int, err error) { return commandUser, commandUser, nil }

@@ -1,0 +1,76 @@
+//go:build unix
+
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// startConn starts a program and returns a connection to its standard streams,
+// which ends it when it is closed.
+func startConn(ctx context.Context, name string, args []string) (net.Conn, error) {
+	syscall.ForkLock.RLock()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err == nil {
+		unix.CloseOnExec(fds[0])
+		unix.CloseOnExec(fds[1])
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return nil, err
+	}
+	theirs := os.NewFile(uintptr(fds[1]), name)
+	defer theirs.Close()
+	ours := os.NewFile(uintptr(fds[0]), name)
+	conn, err := net.FileConn(ours)
+	if err = errors.Join(err, ours.Close()); err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), name, args...) // it lasts as long as the connection
+	cmd.Stdin, cmd.Stdout = theirs, theirs
+	if err := cmd.Start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: %s: %w", atoll.ErrUnavailable, name, err), conn.Close())
+	}
+	return &programConn{Conn: conn, cmd: cmd}, nil
+}
+
+type programConn struct {
+	net.Conn
+	cmd  *exec.Cmd
+	once sync.Once
+}
+
+// Close ends the program.
+func (c *programConn) Close() error {
+	err := c.Conn.Close()
+	c.once.Do(func() {
+		_ = c.cmd.Process.Kill() // it may have ended by itself
+		_ = c.cmd.Wait()         // of what was ended
+	})
+	return err
+}
+
+// ownerOf returns who a file belongs to.
+func ownerOf(path string) (uid, gid int, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, 0, err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, 0, fs.ErrInvalid
+	}
+	return int(st.Uid), int(st.Gid), nil
+}

@@ -1,0 +1,280 @@
+package docker
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/guest"
+)
+
+// Where the guest is in a container. Only root may look into its directory.
+const (
+	guestDir    = "/.atoll"
+	guestFile   = guestDir + "/guest"
+	socketDir   = guestDir + "/run"
+	socketName  = "guest.sock"
+	guestConfig = "ATOLL_GUEST"
+)
+
+// commandUser is who runs commands where nothing else is said.
+const commandUser = 1000
+
+// guestCaps are the capabilities of the guest, which starts commands as other
+// users, gives them their files and ends them. Commands have none.
+var guestCaps = []string{"CHOWN", "DAC_OVERRIDE", "FOWNER", "SETUID", "SETGID", "SETPCAP", "KILL"}
+
+// plan is a container to be.
+type plan struct {
+	id      string
+	spec    atoll.Spec
+	created time.Time
+	image   string // name or id
+	guest   guest.Config
+	dir     string            // of this host's side
+	program string            // the guest, on this host
+	files   map[string]string // of this host that are shown inside, by their path there
+}
+
+// container returns what the engine is asked for.
+func (d *Driver) container(e *engine, p *plan) (*container.Config, *container.HostConfig, error) {
+	env, err := json.Marshal(&p.guest)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := labels(e.home, p.id, &p.spec, p.created)
+	if err != nil {
+		return nil, nil, err
+	}
+	config := &container.Config{
+		Hostname:    p.id,
+		User:        "0:0",
+		Image:       p.image,
+		Entrypoint:  []string{guestFile, "serve", e.socket()},
+		Cmd:         []string{},
+		Env:         []string{guestConfig + "=" + string(env)},
+		WorkingDir:  "/",
+		Labels:      l,
+		StopSignal:  "SIGKILL",
+		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
+	}
+	host := d.walls(e, &p.spec)
+	if e.has("seccomp") {
+		profile, err := seccompOption()
+		if err != nil {
+			return nil, nil, err
+		}
+		host.SecurityOpt = append(host.SecurityOpt, profile...)
+	}
+	host.Mounts = e.mounts(p)
+	return config, host, nil
+}
+
+// socket is where the guest listens, inside.
+func (e *engine) socket() string {
+	if e.direct() {
+		return path.Join(socketDir, socketName)
+	}
+	return path.Join(guestDir, socketName)
+}
+
+// walls are what a sandbox is held by.
+func (d *Driver) walls(e *engine, spec *atoll.Spec) *container.HostConfig {
+	no := false
+	host := &container.HostConfig{
+		NetworkMode:    "none",
+		CapDrop:        []string{"ALL"},
+		CapAdd:         guestCaps,
+		SecurityOpt:    []string{"no-new-privileges"},
+		CgroupnsMode:   container.CgroupnsModePrivate,
+		IpcMode:        container.IPCModePrivate,
+		MaskedPaths:    masked(e.info.NCPU),
+		ReadonlyPaths:  []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"},
+		Init:           &no,
+		ReadonlyRootfs: d.ReadOnly,
+		Tmpfs:          map[string]string{},
+		Runtime:        spec.Runtime,
+		Resources:      e.resources(spec),
+		RestartPolicy:  container.RestartPolicy{Name: container.RestartPolicyDisabled},
+		LogConfig:      container.LogConfig{Type: "json-file", Config: map[string]string{"max-size": "64k", "max-file": "1"}},
+	}
+	if !e.remote {
+		host.Tmpfs[guestDir] = "rw,nosuid,nodev,noexec,size=64k,mode=700"
+	}
+	if d.ReadOnly {
+		host.Tmpfs["/tmp"] = "rw,nosuid,nodev,exec,mode=1777"
+		host.Tmpfs["/run"] = "rw,nosuid,nodev,mode=755"
+		if dir := path.Clean(spec.Dir); dir != "/" && !slices.ContainsFunc(spec.Mounts, func(m atoll.Mount) bool { return m.Target == dir || strings.HasPrefix(dir, m.Target+"/") }) {
+			host.Tmpfs[dir] = "rw,nosuid,nodev,exec,mode=1777"
+		}
+	}
+	if e.direct() {
+		host.DNS = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})} // the guest's; those of the host are nobody's business
+	}
+	if n := spec.Limits.Disk; n > 0 {
+		host.StorageOpt = map[string]string{"size": strconv.FormatInt(n, 10)}
+	}
+	return host
+}
+
+// masked are the files that tell of the host's kernel and machine: those that
+// engines hide anyway, since a list of one's own replaces theirs, and more.
+func masked(cpus int) []string {
+	list := []string{"/sys/devices/virtual/powercap", "/sys/firmware", "/sys/kernel/debug", "/sys/kernel/tracing"}
+	for _, name := range []string{
+		"acpi", "asound", "config.gz", "driver", "dynamic_debug", "interrupts", "iomem", "ioports", "kallsyms", "kcore", "key-users", "keys", "kmsg", "latency_stats",
+		"modules", "sched_debug", "scsi", "slabinfo", "softirqs", "swaps", "timer_list", "timer_stats", "vmallocinfo",
+	} {
+		list = append(list, "/proc/"+name)
+	}
+	for cpu := range cpus {
+		list = append(list, fmt.Sprintf("/sys/devices/system/cpu/cpu%d/thermal_throttle", cpu))
+	}
+	return list
+}
+
+// resources are the limits: 0 is this driver's default, negative is none.
+func (e *engine) resources(spec *atoll.Spec) container.Resources {
+	var r container.Resources
+	l := spec.Limits
+	if cpu := l.CPU; cpu >= 0 {
+		if cpu == 0 {
+			cpu = min(DefaultCPU, float64(max(e.info.NCPU, 1)))
+		}
+		r.NanoCPUs = int64(cpu * 1e9)
+	}
+	if memory := or(l.Memory, DefaultMemory); memory > 0 {
+		r.Memory, r.MemorySwap = memory, memory // together: nothing is swapped
+	}
+	if pids := int64(or(l.PIDs, DefaultPIDs)); pids > 0 {
+		r.PidsLimit = &pids
+	}
+	if l.FileSize > 0 {
+		r.Ulimits = append(r.Ulimits, &container.Ulimit{Name: "fsize", Soft: l.FileSize, Hard: l.FileSize})
+	}
+	r.Ulimits = append(r.Ulimits, &container.Ulimit{Name: "core"})
+	// What the kernel keeps for all who use it.
+	r.Ulimits = append(r.Ulimits, &container.Ulimit{Name: "sigpending", Soft: 1024, Hard: 1024}, &container.Ulimit{Name: "msgqueue"},
+		&container.Ulimit{Name: "memlock", Soft: 64 << 10, Hard: 64 << 10}, &container.Ulimit{Name: "nice"}, &container.Ulimit{Name: "rtprio"})
+	if cpu := spec.Requests.CPU; cpu > 0 {
+		r.CPUShares = max(2, int64(cpu*1024))
+	}
+	if memory := spec.Requests.Memory; memory > 0 && (r.Memory == 0 || memory <= r.Memory) {
+		r.MemoryReservation = memory
+	}
+	return r
+}
+
+func or[T int | int64](n, other T) T {
+	if n == 0 {
+		return other
+	}
+	return n
+}
+
+// mounts are the guest, the directory of its socket, and what the spec wants.
+func (e *engine) mounts(p *plan) []mount.Mount {
+	var list []mount.Mount
+	bind := func(source, target string, ro bool) {
+		list = append(list, mount.Mount{
+			Type: mount.TypeBind, Source: source, Target: target, ReadOnly: ro,
+			// What is mounted beneath a read-only directory would be writable.
+			BindOptions: &mount.BindOptions{Propagation: mount.PropagationRPrivate, NonRecursive: ro},
+		})
+	}
+	if !e.remote {
+		bind(p.program, guestFile, true)
+	}
+	if e.direct() {
+		bind(filepath.Join(p.dir, "run"), socketDir, false)
+	}
+	for _, inside := range slices.Sorted(maps.Keys(p.files)) {
+		bind(p.files[inside], inside, true)
+	}
+	for _, m := range p.spec.Mounts {
+		bind(m.Source, m.Target, m.ReadOnly)
+	}
+	return list
+}
+
+// direct reports whether the guest's socket can be reached without the engine.
+func (e *engine) direct() bool {
+	return !e.remote && onLinux && (os.Geteuid() == 0 || e.has("rootless"))
+}
+
+// identity says who runs the commands of a sandbox: who the spec names by
+// number, the image's user where it is a number and not root, the owner of the
+// first directory that is mounted to be written, or 1000.
+//
+// Mounts have the host's numbers. In a directory of root, 1000 has what the mode
+// gives others: what root makes there with 0644 can be read and replaced, not
+// edited in place. To run as root because of a directory would be worse.
+func identity(spec *atoll.Spec, imageUser string) (uid, gid int, err error) {
+	if uid, gid, ok := numericUser(spec.User); ok {
+		return uid, gid, nil
+	}
+	if spec.User == "root" {
+		return 0, 0, nil
+	}
+	if uid, gid, ok := numericUser(imageUser); ok && uid != 0 {
+		return uid, gid, nil
+	}
+	for _, m := range spec.Mounts {
+		if m.ReadOnly {
+			continue
+		}
+		uid, gid, err := ownerOf(m.Source)
+		if err != nil {
+			return 0, 0, fmt.Errorf("mount %s: %w", m.Source, err)
+		}
+		if uid != 0 {
+			return uid, gid, nil
+		}
+		break
+	}
+	return commandUser, commandUser, nil
+}
+
+// numericUser reads "1000" and "1000:1000".
+func numericUser(text string) (uid, gid int, ok bool) {
+	user, group, both := strings.Cut(text, ":")
+	uid, err := strconv.Atoi(user)
+	if err != nil || uid < 0 || uid > maxID {
+		return 0, 0, false
+	}
+	if !both {
+		return uid, uid, true
+	}
+	gid, err = strconv.Atoi(group)
+	return uid, gid, err == nil && gid >= 0 && gid <= maxID
+}
+
+const maxID = 1<<31 - 1
+
+// environ joins environments; the last of a name wins.
+func environ(lists ...[]string) []string {
+	at := make(map[string]string)
+	for _, list := range lists {
+		for _, e := range list {
+			k, v, _ := strings.Cut(e, "=")
+			at[k] = v
+		}
+	}
+	env := make([]string, 0, len(at))
+	for _, k := range slices.Sorted(maps.Keys(at)) {
+		env = append(env, k+"="+at[k])
+	}
+	return env
+}

@@ -1,0 +1,373 @@
+package kubernetes_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/driver/kubernetes"
+	"github.com/atoll-sandbox/atoll/internal/clustertest"
+)
+
+// made returns a sandbox that ends with the test.
+func made(t *testing.T, d *kubernetes.Driver, spec atoll.Spec) atoll.Sandbox {
+	t.Helper()
+	sb, err := d.Create(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := sb.Destroy(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return sb
+}
+
+// beat begins a detached command that adds to a file as long as it lives.
+func beat(t *testing.T, sb atoll.Sandbox) {
+	t.Helper()
+	d, ok := atoll.As[atoll.Detacher](sb)
+	if !ok {
+		t.Fatal("no commands can be detached")
+	}
+	if _, err := d.Detach(t.Context(), atoll.Cmd{Shell: "while :; do echo >> beat; sleep 0.1; done", Timeout: -1}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// beats checks that the command of beat lives.
+func beats(t *testing.T, sb atoll.Sandbox) {
+	t.Helper()
+	first := -1
+	eventually(t, 10*time.Second, func() error {
+		b, err := atoll.ReadFile(t.Context(), sb, "/workspace/beat")
+		if err == nil && (first < 0 || len(b) <= first) {
+			first, err = len(b), fmt.Errorf("what was detached does not go on: %d bytes", len(b))
+		}
+		return err
+	})
+}
+
+// eventually waits until something is so: of what is asked for here, nothing
+// else tells.
+func eventually(t *testing.T, within time.Duration, f func() error) {
+	t.Helper()
+	var err error
+	for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		if err = f(); err == nil {
+			return
+		}
+	}
+	t.Fatalf("after %v: %v", within, err)
+}
+
+// nothingLeft checks that the driver's namespace has no sandbox's pods, volumes
+// and secrets.
+func nothingLeft(t *testing.T, d *kubernetes.Driver) {
+	t.Helper()
+	api := clustertest.API(t)
+	eventually(t, 10*time.Second, func() error {
+		pods, err := api.Core.Pods(d.Namespace).List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(pods.Items) > 0 {
+			return fmt.Errorf("%d pods, %w", len(pods.Items), err)
+		}
+		claims, err := api.Core.PersistentVolumeClaims(d.Namespace).List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(claims.Items) > 0 {
+			return fmt.Errorf("%d volumes, %w", len(claims.Items), err)
+		}
+		return nil
+	})
+}
+
+// answers waits until a sandbox runs commands.
+func answers(t *testing.T, sb atoll.Sandbox, within time.Duration) {
+	t.Helper()
+	eventually(t, within, func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		exit, err := sb.Exec(ctx, atoll.Cmd{Args: []string{"echo", "well"}})
+		if err == nil && string(exit.Stdout) != "well\n" {
+			err = fmt.Errorf("a wrong answer: %+v", exit)
+		}
+		return err
+	})
+}
+
+// A command that runs while the API server restarts either ends well or says
+// that its connection was lost; a detached one goes on; the sandbox answers
+// when the server is back, and new ones can be made.
+func TestServerRestarts(t *testing.T) {
+	sb := made(t, driver(t), atoll.Spec{})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	beat(t, sb)
+	ended := make(chan error, 1)
+	go func() {
+		exit, err := sb.Exec(ctx, atoll.Cmd{Shell: "echo begun; sleep 20; echo over"})
+		if err == nil && (exit.Code != 0 || string(exit.Stdout) != "begun\nover\n") {
+			err = fmt.Errorf("a wrong answer: %+v", exit)
+		}
+		ended <- err
+	}()
+	time.Sleep(time.Second) // the command is under way; whether it is matters to nobody
+	clustertest.Tool(t, "restart", "apiserver")
+	if err := <-ended; err != nil && !errors.Is(err, atoll.ErrUnavailable) {
+		t.Errorf("a command under way: %v", err)
+	}
+	answers(t, sb, time.Minute)
+	beats(t, sb)
+	another := made(t, driver(t), atoll.Spec{})
+	answers(t, another, 10*time.Second)
+}
+
+// While the API server is away, calls fail with ErrUnavailable within their
+// deadline; nothing is said that is not known.
+func TestServerAway(t *testing.T) {
+	d := driver(t)
+	sb := made(t, d, atoll.Spec{})
+	clustertest.Tool(t, "stop", "apiserver")
+	back := false
+	t.Cleanup(func() {
+		if !back {
+			clustertest.Tool(t, "start", "apiserver")
+		}
+	})
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for op, f := range map[string]func() error{
+		"create": func() error {
+			_, err := d.Create(ctx, atoll.Spec{Timeouts: atoll.Timeouts{Create: 5 * time.Second}})
+			return err
+		},
+		"list":   func() error { _, err := d.List(ctx); return err },
+		"open":   func() error { _, err := d.Open(ctx, sb.ID()); return err },
+		"status": func() error { _, err := sb.Status(ctx); return err },
+	} {
+		if err := f(); !errors.Is(err, atoll.ErrUnavailable) && !errors.Is(err, atoll.ErrTimeout) || errors.Is(err, atoll.ErrNotFound) {
+			t.Errorf("%s: %v", op, err)
+		}
+	}
+	if d := time.Since(begun); d > 25*time.Second {
+		t.Errorf("it took %v", d)
+	}
+	clustertest.Tool(t, "start", "apiserver")
+	back = true
+	answers(t, sb, time.Minute)
+	made(t, d, atoll.Spec{}) // the scheduler and the controllers take longer to come back
+}
+
+// A kubelet and a container runtime that restart leave sandboxes alone.
+func TestNodeRestarts(t *testing.T) {
+	for _, what := range [][]string{{"restart", "kubelet"}, {"kill", "containerd"}} {
+		t.Run(strings.Join(what, " "), func(t *testing.T) {
+			sb := made(t, driver(t), atoll.Spec{})
+			beat(t, sb)
+			clustertest.Tool(t, what...)
+			if what[0] == "kill" {
+				clustertest.Tool(t, "start", what[1])
+			}
+			answers(t, sb, time.Minute)
+			beats(t, sb)
+			another := made(t, driver(t), atoll.Spec{})
+			answers(t, another, 10*time.Second)
+		})
+	}
+}
+
+// A pod that the cluster takes away ends what runs in it with an error that
+// says why, and is no running sandbox afterwards; with a volume it can be
+// started again, its files there.
+func TestEviction(t *testing.T) {
+	d := driver(t)
+	d.StorageClass = "default"
+	sb := made(t, d, atoll.Spec{})
+	if err := atoll.WriteFile(t.Context(), sb, "/workspace/kept", []byte("kept"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := sb.Exec(t.Context(), atoll.Cmd{Args: []string{"sleep", "60"}})
+		ended <- err
+	}()
+	time.Sleep(500 * time.Millisecond) // it is under way, or will fail at once: either is well
+	name := "atoll-" + sb.ID()
+	eviction := fmt.Appendf(nil, `{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":%q,"namespace":%q}}`, name, d.Namespace)
+	api := clustertest.API(t).Core.RESTClient().Post().Namespace(d.Namespace).Resource("pods").Name(name).SubResource("eviction")
+	if err := api.Body(eviction).Do(t.Context()).Error(); err != nil { // what draining a node does to each of its pods
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if err == nil || errors.Is(err, atoll.ErrTimeout) {
+			t.Errorf("the command in it: %v", err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("the command hangs")
+	}
+	eventually(t, 20*time.Second, func() error {
+		st, err := sb.Status(t.Context())
+		if err != nil || st.State == atoll.Running {
+			return fmt.Errorf("%+v, %w", st, err)
+		}
+		return nil
+	})
+	if err := atoll.Start(t.Context(), sb); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := atoll.ReadFile(t.Context(), sb, "/workspace/kept"); err != nil || string(b) != "kept" {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// A node that is cordoned takes no sandbox, which the error of Create says.
+func TestCordonedNode(t *testing.T) {
+	d := driver(t)
+	nodes, err := clustertest.API(t).Core.Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cordon := func(on bool) {
+		for _, n := range nodes.Items {
+			if _, err := clustertest.API(t).Core.Nodes().Patch(context.Background(), n.Name, types.StrategicMergePatchType, fmt.Appendf(nil, `{"spec":{"unschedulable":%v}}`, on), metav1.PatchOptions{}); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	cordon(true)
+	t.Cleanup(func() { cordon(false) })
+	for range 10 { // the scheduler hears of it by and by
+		var sb atoll.Sandbox
+		if sb, err = d.Create(t.Context(), atoll.Spec{Timeouts: atoll.Timeouts{Create: 3 * time.Second}}); err != nil {
+			break
+		}
+		if err := sb.Destroy(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !errors.Is(err, atoll.ErrTimeout) || !strings.Contains(err.Error(), "unschedulable") {
+		t.Errorf("%v", err)
+	}
+	nothingLeft(t, d)
+}
+
+// TestMemoryRunsOut: who takes more memory than there is is ended by the kernel, and
+// the sandbox says so.
+func TestMemoryRunsOut(t *testing.T) {
+	sb := made(t, driver(t), atoll.Spec{Limits: atoll.Resources{Memory: 64 << 20}, Requests: atoll.Resources{Memory: 32 << 20}})
+	exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: `x=$(head -c 200000000 /dev/zero | tr '\0' x); echo ${#x}`})
+	if err == nil && exit.Code == 0 {
+		t.Errorf("200 MB fit into 64 MiB: %+v", exit)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for {
+		st, err := sb.Status(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.State == atoll.Failed {
+			if !strings.Contains(fmt.Sprint(st.Conditions), "OOM") {
+				t.Errorf("%+v", st)
+			}
+			return
+		}
+		if exit, err := sb.Exec(ctx, atoll.Cmd{Args: []string{"true"}}); err == nil && exit.Code == 0 {
+			return // the kernel has ended the command alone
+		}
+	}
+}
+
+// TestCutStream cuts the connection in the middle of a command, of an upload
+// and of a download: none says that it went well, and the sandbox answers.
+func TestCutStream(t *testing.T) {
+	for _, placement := range []kubernetes.Placement{kubernetes.PlaceCopy, kubernetes.PlaceNone} {
+		t.Run(string(placement), func(t *testing.T) {
+			p := newBetween(t, 0)
+			d := driver(t)
+			d.Kubeconfig, d.Placement = p.kubeconfig(t), placement
+			sb := made(t, d, atoll.Spec{})
+			for what, f := range map[string]func(ctx context.Context) error{
+				"a command": func(ctx context.Context) error {
+					_, err := sb.Exec(ctx, atoll.Cmd{Shell: "yes | head -c 300000000 | cat; sleep 5", Stdout: slowly{}})
+					return err
+				},
+				"an upload": func(ctx context.Context) error {
+					return atoll.WriteFile(ctx, sb, "/workspace/up", bytes.Repeat([]byte("x"), 200<<20), 0o644)
+				},
+				"a download": func(ctx context.Context) error {
+					r, err := sb.Export(ctx, "/bin")
+					if err != nil {
+						return err
+					}
+					defer r.Close()
+					_, err = io.Copy(slowly{}, r)
+					return err
+				},
+			} {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				ended := make(chan error, 1)
+				go func() { ended <- f(ctx) }()
+				p.after(t, 256<<10) // in the middle
+				p.cut()
+				select {
+				case err := <-ended:
+					if err == nil && what != "a download" { // it may have been over: /bin is small
+						t.Errorf("%s that was cut went well", what)
+					}
+				case <-time.After(30 * time.Second):
+					t.Errorf("%s hangs", what)
+				}
+				cancel()
+				answers(t, sb, 20*time.Second)
+			}
+		})
+	}
+}
+
+// slowly is a reader who takes his time.
+type slowly struct{}
+
+func (slowly) Write(p []byte) (int, error) {
+	time.Sleep(time.Millisecond)
+	return len(p), nil
+}
+
+// TestClockSkew: a cluster whose clock is wrong, or right where ours is not,
+// makes no sandbox look old, young, or gone.
+func TestClockSkew(t *testing.T) {
+	for _, skew := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
+		t.Run(skew.String(), func(t *testing.T) {
+			d := driver(t)
+			d.Kubeconfig = newBetween(t, skew).kubeconfig(t)
+			sb := made(t, d, atoll.Spec{})
+			answers(t, sb, 10*time.Second)
+			st, err := sb.Status(t.Context())
+			if err != nil || st.State != atoll.Running || !st.Ready() {
+				t.Errorf("%+v, %v", st, err)
+			}
+			if since := time.Since(st.Created); since < -time.Minute || since > time.Minute {
+				t.Errorf("it was created %v ago", since)
+			}
+			if _, err := sb.Exec(t.Context(), atoll.Cmd{Args: []string{"sleep", "30"}, Timeout: 500 * time.Millisecond}); !errors.Is(err, atoll.ErrTimeout) {
+				t.Errorf("a deadline: %v", err)
+			}
+			if err := sb.Destroy(t.Context()); err != nil {
+				t.Error(err)
+			}
+			nothingLeft(t, d)
+		})
+	}
+}

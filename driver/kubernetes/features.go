@@ -1,0 +1,118 @@
+package kubernetes
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/version"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// Probe says what the cluster can do.
+func (d *Driver) Probe(ctx context.Context) (atoll.Features, error) {
+	f, err := d.probe(ctx)
+	if err != nil {
+		return atoll.Features{}, &atoll.Error{Op: "probe", Err: unavailable(err)}
+	}
+	return f, nil
+}
+
+func (d *Driver) probe(ctx context.Context) (atoll.Features, error) {
+	t, err := d.target(atoll.Owner{})
+	if err != nil {
+		return atoll.Features{}, err
+	}
+	v, err := t.version(ctx)
+	if err != nil {
+		return atoll.Features{}, fmt.Errorf("the cluster at %s: %w", t.config.Host, err)
+	}
+	pods := authorizationv1.ResourceAttributes{Namespace: t.namespace, Verb: "create", Resource: "pods"}
+	if ok, why, err := t.may(ctx, pods); err != nil {
+		return atoll.Features{}, fmt.Errorf("the cluster at %s: %w", t.config.Host, err)
+	} else if !ok {
+		return atoll.Features{}, fmt.Errorf("%w: no pods may be created in namespace %s of the cluster at %s: %s; `atoll doctor --driver kubernetes` says which rules are missing", atoll.ErrDenied, t.namespace, t.config.Host, why)
+	}
+	how, err := d.placement(ctx, t)
+	if err != nil {
+		return atoll.Features{}, err
+	}
+	f := d.abilities(how)
+	if f.Runtimes, err = t.runtimes(ctx); err != nil {
+		return atoll.Features{}, err
+	}
+	f.Notes = append([]string{fmt.Sprintf("Kubernetes %s at %s, namespace %s, guest placed by %s", v.GitVersion, t.config.Host, t.namespace, how)}, f.Notes...)
+	return f, nil
+}
+
+// version asks the API server what it is.
+func (t *target) version(ctx context.Context) (version.Info, error) {
+	var v version.Info
+	err := t.ask(ctx, func(ctx context.Context) error {
+		b, err := t.core.RESTClient().Get().AbsPath("/version").SetHeader("Accept", "application/json").Do(ctx).Raw()
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(b, &v)
+	})
+	return v, err
+}
+
+// may reports whether the API allows something.
+func (t *target) may(ctx context.Context, what authorizationv1.ResourceAttributes) (ok bool, why string, err error) {
+	var answer *authorizationv1.SelfSubjectAccessReview
+	err = t.ask(ctx, func(ctx context.Context) (err error) {
+		q := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &what}}
+		answer, err = t.rights.SelfSubjectAccessReviews().Create(ctx, q, metav1.CreateOptions{})
+		return err
+	})
+	if err != nil {
+		return false, "", err
+	}
+	return answer.Status.Allowed, or(answer.Status.Reason, "nobody has said that they may be"), nil
+}
+
+// abilities are those of sandboxes whose guest is placed in a way; they don't
+// depend on the cluster.
+func (d *Driver) abilities(how Placement) atoll.Features {
+	f := atoll.Features{
+		Isolation: isolation, Programs: true, Persist: true, CPULimit: true, Images: true,
+		Stop:     lasting(d.storageOf(&atoll.Spec{})),
+		Networks: []atoll.NetworkMode{atoll.NetworkNone, atoll.NetworkNAT, atoll.NetworkOpen},
+		Lacks: map[string]string{
+			"MountLimitIsQuota": "the cluster has no directories of this host",
+			"StopKeepsRoot":     "only the volume outlives a pod: what a stop keeps is the working directory",
+		},
+		Notes: []string{
+			"what a sandbox reaches is bounded by NetworkPolicies, which the cluster's network plugin must enforce: `atoll doctor --driver kubernetes` tries it",
+			fmt.Sprintf("a pod that writes more than %d GiB outside of its volume is evicted by its node", DefaultDisk>>30),
+			"where nodes have cgroup v2, a kubelet ends the whole pod when its memory is used up, unless it is set to end single processes (singleProcessOOMKill)",
+		},
+	}
+	if d.storageOf(&atoll.Spec{}) != storageMemory {
+		f.Lacks["FullDiskIsQuota"] = "a kubelet ends pods that pass their limit of disk; storage_class \"memory\" has a hard one"
+	}
+	if how == PlaceNone || !d.alone(&atoll.Spec{}) {
+		f.Lacks["ForkBombIsContained"] = "without a guest, and a user of the sandbox's own, the limit is that of the whole node, its kubelet's podPidsLimit"
+	}
+	if how == PlaceNone {
+		plainFeatures(&f)
+	} else {
+		d.guestFeatures(&f, how)
+	}
+	f.Notes = slices.Clip(f.Notes)
+	return f
+}
+
+// guestFeatures are those of every sandbox with a guest.
+func (d *Driver) guestFeatures(f *atoll.Features, _ Placement) {
+	f.Files, f.Dial, f.Listen, f.TTY, f.Signals, f.Watch = true, true, true, true, true, true
+	f.Stats, f.Notices, f.Terminal, f.Detach = true, true, true, true
+	if f.Gate = d.gates(); f.Gate {
+		f.Notes = append(f.Notes, gateNote)
+	}
+}

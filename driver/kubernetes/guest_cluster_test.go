@@ -1,0 +1,292 @@
+package kubernetes_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/driver/kubernetes"
+)
+
+// cluster runs a command of the tool that the cluster is of.
+func cluster(t *testing.T, args ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, os.Getenv("ATOLL_CLUSTER"), args...).CombinedOutput(); err != nil {
+		t.Fatalf("cluster %v: %v\n%s", args, err, out)
+	}
+}
+
+// guestImages makes an image of the guest, and one of busybox with it.
+func guestImages(t *testing.T) {
+	t.Helper()
+	program := filepath.Join(os.Getenv("ATOLL_HELPERS"), "atoll-guest")
+	cluster(t, "image", guestImage, "/atoll-guest="+program)
+	cluster(t, "image", "-busybox", withGuest, "/atoll-guest="+program)
+}
+
+const (
+	guestImage = "test.local/guest:1"
+	withGuest  = "test.local/with-guest:1"
+)
+
+// run runs a command that must end with 0.
+func run(t *testing.T, sb atoll.Sandbox, shell string) string {
+	t.Helper()
+	exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: shell, Timeout: time.Minute})
+	if err != nil || exit.Code != 0 {
+		t.Fatalf("%s: %d, %v\n%s%s", shell, exit.Code, err, exit.Stdout, exit.Stderr)
+	}
+	return string(exit.Stdout)
+}
+
+func TestPlacements(t *testing.T) {
+	d := driver(t)
+	guestImages(t)
+	for _, c := range []struct {
+		how   kubernetes.Placement
+		image string
+	}{{kubernetes.PlaceImage, withGuest}, {kubernetes.PlaceVolume, ""}, {kubernetes.PlaceInit, ""}, {kubernetes.PlaceCopy, ""}, {kubernetes.PlaceAuto, ""}} {
+		t.Run("of "+string(c.how), func(t *testing.T) {
+			one := &kubernetes.Driver{Kubeconfig: d.Kubeconfig, Namespace: d.Namespace, Dir: d.Dir, Placement: c.how, GuestImage: guestImage}
+			begun := time.Now()
+			sb := made(t, one, atoll.Spec{Image: c.image, Env: []string{"HOME=/workspace", "A=b c"}})
+			t.Logf("made in %v", time.Since(begun))
+			if out := run(t, sb, "tr '\\0' ' ' </proc/1/cmdline; echo $HOME $A $ATOLL_KEY $ATOLL_ID; id -u >/workspace/f"); !strings.HasSuffix(out, "atoll-guest pod /workspace b c\n") {
+				t.Errorf("%q", out)
+			}
+			b, err := atoll.ReadFile(t.Context(), sb, "/workspace/f")
+			if err != nil || len(bytes.TrimSpace(b)) == 0 {
+				t.Errorf("%q, %v", b, err)
+			}
+			if c.how == kubernetes.PlaceCopy || c.how == kubernetes.PlaceImage {
+				return
+			}
+			exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: "echo >/run/atoll/atoll-guest || echo >/run/atoll/x"})
+			if err != nil || exit.Code == 0 {
+				t.Errorf("the guest's program can be written: %d, %v", exit.Code, err)
+			}
+		})
+	}
+}
+
+// TestHostileProgram: a program in a pod gets nothing of the guest, which goes on.
+func TestHostileProgram(t *testing.T) {
+	d := driver(t)
+	program := filepath.Join(t.TempDir(), "hostile")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./testdata/hostile")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	b, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, how := range []kubernetes.Placement{kubernetes.PlaceCopy, kubernetes.PlaceInit} {
+		t.Run(string(how), func(t *testing.T) {
+			if how == kubernetes.PlaceInit {
+				guestImages(t)
+			}
+			one := &kubernetes.Driver{Kubeconfig: d.Kubeconfig, Namespace: d.Namespace, Dir: d.Dir, Placement: how, GuestImage: guestImage}
+			sb := made(t, one, atoll.Spec{})
+			if err := atoll.WriteFile(t.Context(), sb, "/workspace/hostile", b, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			out := run(t, sb, "/workspace/hostile")
+			lines := strings.Split(strings.TrimSpace(out), "\n")
+			if len(lines) != 21 {
+				t.Errorf("%d lines", len(lines))
+			}
+			for _, line := range lines {
+				if strings.HasSuffix(line, ": <nil>") && !(how == kubernetes.PlaceCopy && strings.HasPrefix(line, "write guest")) {
+					t.Errorf("a program could: %s", line)
+				}
+			}
+			t.Log(out)
+			crowd := "for i in $(seq 300); do (sleep 5 | nc 127.0.0.1 41998 >/dev/null 2>&1 &) ; done"
+			run(t, sb, crowd)
+			other, err := one.Open(t.Context(), sb.ID())
+			if err != nil {
+				t.Fatal(err)
+			}
+			run(t, other, "true")
+		})
+	}
+}
+
+// TestAnotherHost: who has the cluster's rights, but not the host's key, does not
+// get in.
+func TestAnotherHost(t *testing.T) {
+	d := driver(t)
+	d.Home = "shared"
+	sb := made(t, d, atoll.Spec{})
+	other := &kubernetes.Driver{Kubeconfig: d.Kubeconfig, Namespace: d.Namespace, Dir: t.TempDir(), Home: "shared"}
+	again, err := other.Open(t.Context(), sb.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := again.Exec(t.Context(), atoll.Cmd{Args: []string{"true"}}); !errors.Is(err, atoll.ErrDenied) {
+		t.Errorf("a command of another host: %v", err)
+	}
+	run(t, sb, "true")
+}
+
+// TestDirectly: with Direct, commands don't pass the API server.
+func TestDirectly(t *testing.T) {
+	d := driver(t)
+	d.Direct = true
+	sb := made(t, d, atoll.Spec{})
+	run(t, sb, "true")
+	cluster(t, "freeze", "apiserver")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	exit, err := sb.Exec(ctx, atoll.Cmd{Args: []string{"true"}})
+	cluster(t, "thaw", "apiserver")
+	if err != nil || exit.Code != 0 {
+		t.Errorf("while the API server stands still: %d, %v", exit.Code, err)
+	}
+	out := run(t, sb, "cat /proc/net/tcp /proc/net/tcp6")
+	if !strings.Contains(out, fmt.Sprintf(":%04X ", 41999)) {
+		t.Errorf("nobody is connected to the direct port:\n%s", out)
+	}
+}
+
+// ask asks the proxy inside for a URL, without a program that knows how to.
+func ask(t *testing.T, sb atoll.Sandbox, url string) string {
+	t.Helper()
+	host := strings.Split(strings.TrimPrefix(url, "http://"), "/")[0]
+	exit, err := sb.Exec(t.Context(), atoll.Cmd{
+		Shell: `printf 'GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n' "$URL" "$HOST" | nc ${http_proxy#http://} 2>&1 | head -c 2000; echo`,
+		Env:   []string{"URL=" + url, "HOST=" + host}, Timeout: 20 * time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(exit.Stdout) + string(exit.Stderr)
+}
+
+// TestGateOfPod: what the rules allow is reached through the tunnel, all else is
+// not, whoever of the hosts is asked.
+func TestGateOfPod(t *testing.T) {
+	d := driver(t)
+	serve := func(text string) *httptest.Server {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, text) }))
+		t.Cleanup(s.Close)
+		return s
+	}
+	port := func(s *httptest.Server) int { return s.Listener.Addr().(*net.TCPAddr).Port }
+	good, bad := serve("this is allowed"), serve("this is not")
+	allow := func(s *httptest.Server) string { return fmt.Sprintf("host.atoll.internal:%d", port(s)) }
+	sb := made(t, d, atoll.Spec{Network: atoll.Network{Allow: []string{allow(good)}}})
+	goodURL, badURL := "http://"+allow(good)+"/", "http://"+allow(bad)+"/"
+	if out := ask(t, sb, goodURL); !strings.Contains(out, "this is allowed") {
+		t.Errorf("what is allowed: %s", out)
+	}
+	if out := ask(t, sb, badURL); strings.Contains(out, "this is not") || !strings.Contains(out, " 403 ") {
+		t.Errorf("what is not: %s", out)
+	}
+	list, err := atoll.Connections(t.Context(), sb)
+	if err != nil || len(list) != 2 || !list[0].Allowed || list[1].Allowed {
+		t.Errorf("the log: %+v, %v", list, err)
+	}
+	if err := atoll.SetNetwork(t.Context(), sb, atoll.Network{Allow: []string{allow(bad)}}); err != nil {
+		t.Fatal(err)
+	}
+	again, err := d.Open(t.Context(), sb.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range []atoll.Sandbox{sb, again} {
+		if out := ask(t, one, goodURL); strings.Contains(out, "this is allowed") {
+			t.Errorf("what is allowed no more: %s", out)
+		}
+		if out := ask(t, one, badURL); !strings.Contains(out, "this is not") {
+			t.Errorf("what is allowed now: %s", out)
+		}
+	}
+	if c, err := atoll.AskNetwork(t.Context(), again, allow(good)); err != nil || c.Allowed {
+		t.Errorf("%+v, %v", c, err)
+	}
+	cluster(t, "restart", "apiserver") // with it all tunnels end
+	eventually(t, 30*time.Second, func() error {
+		exit, err := sb.Exec(t.Context(), atoll.Cmd{Args: []string{"true"}})
+		if err == nil && exit.Code == 0 {
+			if out := ask(t, sb, badURL); !strings.Contains(out, "this is not") {
+				err = fmt.Errorf("the gate does not come back: %s", out)
+			}
+		}
+		return err
+	})
+}
+
+// TestGatesOfTwoHosts: what one host forbids, the gate of another lets out no
+// more.
+func TestGatesOfTwoHosts(t *testing.T) {
+	d := driver(t)
+	d.Home = "shared"
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "this is there") }))
+	t.Cleanup(s.Close)
+	allowed := fmt.Sprintf("host.atoll.internal:%d", s.Listener.Addr().(*net.TCPAddr).Port)
+	sb := made(t, d, atoll.Spec{Network: atoll.Network{Allow: []string{allowed}}})
+	dir := t.TempDir()
+	b, err := os.ReadFile(filepath.Join(d.Dir, "host.key"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "host.key"), b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := (&kubernetes.Driver{Kubeconfig: d.Kubeconfig, Namespace: d.Namespace, Dir: dir, Home: "shared"}).Open(t.Context(), sb.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range []atoll.Sandbox{sb, other} {
+		if out := ask(t, one, "http://"+allowed+"/"); !strings.Contains(out, "this is there") {
+			t.Fatalf("what is allowed: %s", out)
+		}
+	}
+	if err := atoll.SetNetwork(t.Context(), sb, atoll.Network{Allow: []string{"example.com"}}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 20*time.Second, func() error {
+		if out := ask(t, other, "http://"+allowed+"/"); strings.Contains(out, "this is there") {
+			return errors.New("the other host's gate lets it out")
+		}
+		return nil
+	})
+}
+
+// TestNoGate: without rules there is no way out.
+func TestNoGate(t *testing.T) {
+	d := driver(t)
+	sb := made(t, d, atoll.Spec{})
+	if out := run(t, sb, "env | grep -i proxy; echo; cat /etc/resolv.conf"); strings.Contains(out, "3128") || !strings.Contains(out, "127.0.0.1") {
+		t.Errorf("%s", out)
+	}
+	exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: "printf 'GET http://example.com/ HTTP/1.1\\r\\n\\r\\n' | nc -w 5 127.0.0.1 3128"})
+	if err != nil || len(exit.Stdout) > 0 {
+		t.Errorf("a proxy answers: %s, %v", exit.Stdout, err)
+	}
+	for name, n := range map[string]atoll.Network{
+		"Headers": {Allow: []string{"example.com"}, Headers: []atoll.Header{{Host: "example.com:80", Name: "A", Value: "b"}}},
+		"Inspect": {Allow: []string{"example.com"}, Inspect: true},
+		"NAT":     {Mode: atoll.NetworkNAT, Deny: []string{"example.com"}},
+	} {
+		if _, err := d.Create(t.Context(), atoll.Spec{Network: n}); !errors.Is(err, atoll.ErrUnsupported) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

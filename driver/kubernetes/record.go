@@ -1,0 +1,110 @@
+package kubernetes
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// The labels of all that a sandbox has in the cluster: what lists select by.
+const (
+	labelManaged = "app.kubernetes.io/managed-by" // "atoll"
+	labelID      = "atoll.dev/id"
+	labelHome    = "atoll.dev/home"    // which fleet's it is
+	labelOwner   = "atoll.dev/owner"   // a hash of whose it is
+	labelPool    = "atoll.dev/pool"    // "ready": nobody's yet
+	labelNetwork = "atoll.dev/network" // the mode, which a NetworkPolicy selects by
+)
+
+// The annotations. With them a sandbox is found again by whoever knows the
+// cluster, when nothing else is left.
+const (
+	noteSpec      = "atoll.dev/spec" // as JSON, without what is secret
+	noteName      = "atoll.dev/name"
+	noteLabels    = "atoll.dev/labels" // of the user, as JSON: their keys are no business of the cluster
+	noteCreated   = "atoll.dev/created"
+	notePlacement = "atoll.dev/placement"
+	noteIsolation = "atoll.dev/isolation"
+	noteDirs      = "atoll.dev/dirs"    // of Spec, as JSON
+	noteSecret    = "atoll.dev/secret"  // "true": the environment is in a Secret
+	noteClaim     = "atoll.dev/claim"   // which call of Claim gave it to its owner
+	noteAttempt   = "atoll.dev/attempt" // which call of Create or Start made it
+)
+
+// meta is what all objects of a sandbox have in common.
+func (p *pod) meta(attempt string) (metav1.ObjectMeta, error) {
+	notes, err := p.annotations()
+	if err != nil {
+		return metav1.ObjectMeta{}, err
+	}
+	notes[noteAttempt] = attempt
+	return metav1.ObjectMeta{Name: podName(p.id), Namespace: p.t.namespace, Labels: p.labels(), Annotations: notes}, nil
+}
+
+// labels are those of a sandbox's objects.
+func (p *pod) labels() map[string]string {
+	l := map[string]string{
+		labelManaged: "atoll", labelID: p.id, labelHome: p.t.home, labelNetwork: string(mode(&p.spec)),
+	}
+	if p.owner != "" {
+		l[labelOwner] = p.owner
+	} else if p.pool {
+		l[labelPool] = "ready"
+	}
+	return l
+}
+
+// annotations are those of a sandbox's objects.
+func (p *pod) annotations() (map[string]string, error) {
+	kept := p.spec
+	kept.Env, kept.Name, kept.Labels = nil, "", nil
+	kept.Network.Headers = nil
+	spec, err := json.Marshal(&kept)
+	if err != nil {
+		return nil, err
+	}
+	labels, err := json.Marshal(p.spec.Labels)
+	if err != nil {
+		return nil, err
+	}
+	dirs, err := json.Marshal(p.spec.Dirs)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]string{
+		noteSpec: string(spec), noteName: p.spec.Name, noteDirs: string(dirs), noteLabels: string(labels), noteCreated: p.created.UTC().Format(time.RFC3339Nano),
+		notePlacement: string(p.how), noteIsolation: p.isolation, noteSecret: strconv.FormatBool(p.secret),
+		"cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+	}, nil
+}
+
+// readPod reads a sandbox from the metadata of its pod or its volume.
+func readPod(d *Driver, t *target, meta *metav1.ObjectMeta) (*pod, error) {
+	p := &pod{d: d, t: t, id: meta.Labels[labelID], owner: meta.Labels[labelOwner], pool: meta.Labels[labelPool] != ""}
+	if err := atoll.CheckID(p.id); err != nil || meta.Labels[labelHome] != t.home {
+		return nil, fmt.Errorf("%w: %s of namespace %s is not of this home", atoll.ErrNotFound, meta.Name, meta.Namespace)
+	}
+	notes := meta.Annotations
+	if err := json.Unmarshal([]byte(notes[noteSpec]), &p.spec); err != nil {
+		return nil, fmt.Errorf("%w: annotation %s of %s: %w", atoll.ErrUnavailable, noteSpec, meta.Name, err)
+	}
+	for note, into := range map[string]any{noteLabels: &p.spec.Labels, noteDirs: &p.spec.Dirs} {
+		if text := notes[note]; text != "" {
+			if err := json.Unmarshal([]byte(text), into); err != nil {
+				return nil, fmt.Errorf("%w: annotation %s of %s: %w", atoll.ErrUnavailable, note, meta.Name, err)
+			}
+		}
+	}
+	p.spec.ID, p.spec.Name = p.id, notes[noteName]
+	p.how, p.isolation, p.secret = Placement(notes[notePlacement]), or(notes[noteIsolation], isolation), notes[noteSecret] == "true"
+	var err error
+	if p.created, err = time.Parse(time.RFC3339Nano, notes[noteCreated]); err != nil {
+		p.created = meta.CreationTimestamp.Time
+	}
+	return p, nil
+}

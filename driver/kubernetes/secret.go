@@ -1,0 +1,104 @@
+package kubernetes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// namesKey is the key of a sandbox's Secret that has the names of its variables,
+// as JSON; their values have their numbers as keys.
+const namesKey = "names"
+
+// secretOf returns the Secret of an environment, and the names in it.
+func (p *pod) secretOf(attempt string) (*corev1.Secret, []string, error) {
+	meta, err := p.meta(attempt)
+	if err != nil {
+		return nil, nil, err
+	}
+	meta.Annotations = map[string]string{noteAttempt: attempt}
+	data := make(map[string][]byte)
+	var names []string
+	at := make(map[string]int)
+	for _, e := range p.env {
+		k, v, _ := strings.Cut(e, "=")
+		i, twice := at[k]
+		if !twice {
+			i = len(names)
+			at[k], names = i, append(names, k)
+		}
+		data[strconv.Itoa(i)] = []byte(v)
+	}
+	if data[namesKey], err = json.Marshal(names); err != nil {
+		return nil, nil, err
+	}
+	return &corev1.Secret{ObjectMeta: meta, Type: corev1.SecretTypeOpaque, Data: data}, names, nil
+}
+
+// envNames returns the names of the variables of a sandbox that is started again.
+func (p *pod) envNames(ctx context.Context) (names []string, err error) {
+	if !p.secret {
+		return nil, nil
+	}
+	var found *corev1.Secret
+	err = p.t.ask(ctx, func(ctx context.Context) error {
+		found, err = p.t.core.Secrets(p.t.namespace).Get(ctx, podName(p.id), metav1.GetOptions{})
+		return err
+	})
+	if err == nil {
+		err = json.Unmarshal(found.Data[namesKey], &names)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: the environment of the sandbox: %w", atoll.ErrUnavailable, err)
+	}
+	return names, nil
+}
+
+// ownedBy says whose end is the Secret's too, whoever deletes it.
+func ownedBy(kind, name string, uid types.UID) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: "v1", Kind: kind, Name: name, UID: uid}}
+}
+
+// makeSecret creates the Secret of a sandbox with an environment, which ends with
+// its volume if it has one, and returns the names in it.
+func (p *pod) makeSecret(ctx context.Context, attempt string, volume *corev1.PersistentVolumeClaim) ([]string, error) {
+	if !p.secret {
+		return nil, nil
+	}
+	secret, names, err := p.secretOf(attempt)
+	if err != nil {
+		return nil, err
+	}
+	if volume != nil {
+		secret.OwnerReferences = ownedBy("PersistentVolumeClaim", volume.Name, volume.UID)
+	}
+	if _, err := create(ctx, p.t, p.t.core.Secrets(p.t.namespace), secret); err != nil {
+		return nil, fmt.Errorf("the environment's secret: %w", p.refused(ctx, err, usage{"secrets": one()}))
+	}
+	return names, nil
+}
+
+// bind makes the Secret end with the pod, whoever deletes that.
+func (p *pod) bind(ctx context.Context, made *corev1.Pod) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"ownerReferences": ownedBy("Pod", made.Name, made.UID)}})
+	if err != nil {
+		return err
+	}
+	err = p.t.ask(ctx, func(ctx context.Context) error {
+		_, err := p.t.core.Secrets(p.t.namespace).Patch(ctx, podName(p.id), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "atoll"})
+		return err
+	})
+	if errors.Is(err, atoll.ErrDenied) {
+		return nil // Destroy removes it
+	}
+	return err
+}

@@ -1,0 +1,287 @@
+package namespace
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// copier copies a tree of files exactly: owners, modes, times, attributes, hard
+// links, holes. Neither side is left by links: everything is reached by
+// descriptors of directories, which are never followed to.
+type copier struct {
+	shift int // added to owners
+
+	root  int                  // of the copy
+	depth int                  // of the directory that is copied
+	links map[[2]uint64]string // of files with several names: their first, in the copy
+	files int
+	bytes int64
+}
+
+// copyTree copies the directory from to the new directory to. Owners are those
+// of from, moved by shift.
+func copyTree(from, to string, shift int) (files int, bytes int64, err error) {
+	if err := os.Mkdir(to, 0o700); err != nil {
+		return 0, 0, err
+	}
+	return copyInto(from, to, shift)
+}
+
+// copyInto copies into an empty directory.
+func copyInto(from, to string, shift int) (files int, bytes int64, err error) {
+	src, err := unix.Open(from, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, 0, &os.PathError{Op: "open", Path: from, Err: err}
+	}
+	defer unix.Close(src)
+	dst, err := unix.Open(to, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, 0, &os.PathError{Op: "open", Path: to, Err: err}
+	}
+	defer unix.Close(dst)
+	c := &copier{shift: shift, root: dst, links: make(map[[2]uint64]string)}
+	var st unix.Stat_t
+	if err := unix.Fstat(src, &st); err != nil {
+		return 0, 0, os.NewSyscallError("fstat", err)
+	}
+	if err := c.dir(src, dst, "", &st); err != nil {
+		return 0, 0, fmt.Errorf("copying files: %w", err)
+	}
+	return c.files, c.bytes, nil
+}
+
+func (c *copier) dir(src, dst int, name string, st *unix.Stat_t) error {
+	again, err := unix.Openat(src, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	list := os.NewFile(uintptr(again), name)
+	defer list.Close()
+	for {
+		names, err := list.Readdirnames(1000)
+		for _, n := range names {
+			if err := c.entry(src, dst, n, name+"/"+n); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return c.dress(src, dst, name, st)
+}
+
+func (c *copier) entry(src, dst int, base, name string) error {
+	var st unix.Stat_t
+	if err := unix.Fstatat(src, base, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return &os.PathError{Op: "stat", Path: name, Err: err}
+	}
+	c.files++
+	kind := st.Mode & unix.S_IFMT
+	if kind != unix.S_IFDIR && st.Nlink > 1 {
+		key := [2]uint64{st.Dev, st.Ino}
+		if first, ok := c.links[key]; ok {
+			return pathError("link", name, unix.Linkat(c.root, first, dst, base, 0))
+		}
+		c.links[key] = strings.TrimPrefix(name, "/")
+	}
+	switch kind {
+	case unix.S_IFDIR:
+		return c.subdir(src, dst, base, name, &st)
+	case unix.S_IFREG:
+		return c.file(src, dst, base, name, &st)
+	case unix.S_IFLNK:
+		return c.symlink(src, dst, base, name, &st)
+	}
+	return c.special(dst, base, name, &st)
+}
+
+func pathError(op, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &os.PathError{Op: op, Path: name, Err: err}
+}
+
+func (c *copier) subdir(src, dst int, base, name string, st *unix.Stat_t) error {
+	if c.depth >= maxDepth {
+		return fmt.Errorf("%w: directories nested deeper than %d", atoll.ErrQuota, maxDepth)
+	}
+	c.depth++
+	defer func() { c.depth-- }()
+	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	from, err := unix.Openat(src, base, flags, 0)
+	if err != nil {
+		return pathError("open", name, err)
+	}
+	defer unix.Close(from)
+	if err := unix.Mkdirat(dst, base, 0o700); err != nil {
+		return pathError("mkdir", name, err)
+	}
+	to, err := unix.Openat(dst, base, flags, 0)
+	if err != nil {
+		return pathError("open", name, err)
+	}
+	defer unix.Close(to)
+	return c.dir(from, to, name, st)
+}
+
+func (c *copier) file(src, dst int, base, name string, st *unix.Stat_t) error {
+	from, err := unix.Openat(src, base, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return pathError("open", name, err)
+	}
+	defer unix.Close(from)
+	var now unix.Stat_t
+	if err := unix.Fstat(from, &now); err != nil || now.Ino != st.Ino || now.Dev != st.Dev {
+		return pathError("open", name, errors.Join(errors.New("it has become another file"), err))
+	}
+	to, err := unix.Openat(dst, base, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return pathError("create", name, err)
+	}
+	defer unix.Close(to)
+	c.bytes += now.Size
+	if unix.IoctlFileClone(to, from) != nil {
+		if err := copyData(from, to, now.Size); err != nil {
+			return pathError("copy", name, err)
+		}
+	}
+	return c.dress(from, to, name, &now)
+}
+
+// copyData copies what is not a hole.
+func copyData(from, to int, size int64) error {
+	for at := int64(0); at < size; {
+		start, err := unix.Seek(from, at, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) {
+			break // nothing but a hole
+		}
+		if err != nil {
+			return err
+		}
+		end, err := unix.Seek(from, start, unix.SEEK_HOLE)
+		if err != nil {
+			return err
+		}
+		end = min(end, size)
+		for at = start; at < end; {
+			in, out := at, at
+			n, err := unix.CopyFileRange(from, &in, to, &out, int(min(end-at, 1<<30)), 0)
+			if errors.Is(err, unix.EXDEV) {
+				n, err = copySome(from, to, at, end)
+			}
+			if err != nil {
+				return err
+			}
+			if n == 0 {
+				return io.ErrUnexpectedEOF
+			}
+			at += int64(n)
+		}
+	}
+	return unix.Ftruncate(to, size)
+}
+
+// copySome copies between file systems that don't do it themselves.
+func copySome(from, to int, at, end int64) (int, error) {
+	b := make([]byte, min(end-at, 1<<20))
+	n, err := unix.Pread(from, b, at)
+	if err != nil {
+		return 0, err
+	}
+	return unix.Pwrite(to, b[:n], at)
+}
+
+func (c *copier) symlink(src, dst int, base, name string, st *unix.Stat_t) error {
+	b := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(src, base, b)
+	if err != nil {
+		return pathError("readlink", name, err)
+	}
+	if err := unix.Symlinkat(string(b[:n]), dst, base); err != nil {
+		return pathError("symlink", name, err)
+	}
+	return c.dressName(dst, base, name, st)
+}
+
+// special copies pipes and sockets, and the devices that mark what an overlay has
+// removed.
+func (c *copier) special(dst int, base, name string, st *unix.Stat_t) error {
+	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFIFO && kind != unix.S_IFSOCK && (kind != unix.S_IFCHR || st.Rdev != 0) {
+		return nil // no sandbox can make one
+	}
+	if err := unix.Mknodat(dst, base, st.Mode&unix.S_IFMT|0o600, 0); err != nil {
+		return pathError("mknod", name, err)
+	}
+	if err := unix.Fchmodat(dst, base, st.Mode&0o7777, 0); err != nil {
+		return pathError("chmod", name, err)
+	}
+	return c.dressName(dst, base, name, st)
+}
+
+// dressName gives a name that can't be opened the owner and time of another.
+func (c *copier) dressName(dst int, base, name string, st *unix.Stat_t) error {
+	if os.Geteuid() == 0 {
+		if err := unix.Fchownat(dst, base, int(st.Uid)+c.shift, int(st.Gid)+c.shift, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return pathError("chown", name, err)
+		}
+	}
+	return pathError("utimes", name, unix.UtimesNanoAt(dst, base, []unix.Timespec{st.Atim, st.Mtim}, unix.AT_SYMLINK_NOFOLLOW))
+}
+
+// dress gives an open file what another has besides its content.
+func (c *copier) dress(from, to int, name string, st *unix.Stat_t) error {
+	if os.Geteuid() == 0 {
+		if err := unix.Fchown(to, int(st.Uid)+c.shift, int(st.Gid)+c.shift); err != nil {
+			return pathError("chown", name, err)
+		}
+	}
+	if err := copyAttributes(from, to); err != nil {
+		return pathError("xattr", name, err)
+	}
+	if err := unix.Fchmod(to, st.Mode&0o7777); err != nil {
+		return pathError("chmod", name, err)
+	}
+	return pathError("utimes", name, unix.UtimesNanoAt(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(to), []unix.Timespec{st.Atim, st.Mtim}, 0))
+}
+
+// copyAttributes copies extended attributes.
+func copyAttributes(from, to int) error {
+	size, err := unix.Flistxattr(from, nil)
+	if size == 0 || errors.Is(err, unix.EOPNOTSUPP) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	list := make([]byte, size)
+	if size, err = unix.Flistxattr(from, list); err != nil {
+		return err
+	}
+	for _, name := range strings.Split(strings.TrimSuffix(string(list[:size]), "\x00"), "\x00") {
+		if strings.HasPrefix(name, "security.selinux") {
+			continue // the host's own
+		}
+		value := make([]byte, 64<<10)
+		n, err := unix.Fgetxattr(from, name, value)
+		if err != nil {
+			return err
+		}
+		if err := unix.Fsetxattr(to, name, value[:n], 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}

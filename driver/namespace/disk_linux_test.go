@@ -1,0 +1,279 @@
+package namespace_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/driver/namespace"
+)
+
+// diskDriver returns a driver that can limit files.
+func diskDriver(t *testing.T) *namespace.Driver {
+	t.Helper()
+	d := newDriver(t)
+	f, err := d.Probe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if why := f.Lacks["FullDiskIsQuota"]; why != "" {
+		lacking(t, "no limits of files: %s", why)
+	}
+	return d
+}
+
+// devices are the loop devices of files in a directory.
+func devices(t *testing.T, dir string) []string {
+	t.Helper()
+	found, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []string
+	for _, f := range found {
+		if b, err := os.ReadFile(f); err == nil && strings.HasPrefix(string(b), dir) {
+			list = append(list, f+": "+string(b))
+		}
+	}
+	return list
+}
+
+// small are limits that one MB fits into and four don't.
+func small() atoll.Resources { return atoll.Resources{Disk: 3 << 20, Files: 300} }
+
+func makeSmall(t *testing.T, d *namespace.Driver, spec atoll.Spec) atoll.Sandbox {
+	t.Helper()
+	spec.Limits = small()
+	sb, err := d.Create(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := sb.Destroy(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+		if left := devices(t, d.Dir+"/"+sb.ID()); len(left) > 0 {
+			t.Errorf("left are %v", left)
+		}
+	})
+	return sb
+}
+
+// held fails if a sandbox takes more than small.
+func held(t *testing.T, sb atoll.Sandbox) {
+	t.Helper()
+	if err := atoll.WriteFile(t.Context(), sb, "/workspace/big", bytes.Repeat([]byte("x"), 4<<20), 0o644); !errors.Is(err, atoll.ErrQuota) {
+		t.Errorf("4 MB: %v", err)
+	}
+	run(t, sb, "! dd if=/dev/zero of=/tmp/fill bs=65536 count=64 2>/tmp/err && rm /tmp/fill")
+	// Of the 64 that the system itself may take it takes what this host's has.
+	if got := run(t, sb, "i=0; mkdir /tmp/many; while [ $i -lt 400 ] && (: >/tmp/many/$i) 2>/dev/null; do i=$((i+1)); done; rm -r /tmp/many; [ $i -gt 200 ] && [ $i -lt 365 ] && echo held || echo $i"); got != "held\n" {
+		t.Errorf("with room for 300 files there are %s", got)
+	}
+	if err := atoll.WriteFile(t.Context(), sb, "/workspace/small", bytes.Repeat([]byte("x"), 1<<20), 0o644); err != nil {
+		t.Errorf("1 MB: %v", err)
+	}
+	run(t, sb, "rm /workspace/small")
+}
+
+// TestDisk takes a sandbox with a disk of its own through its life.
+func TestDisk(t *testing.T) { lifeOfDisk(t, diskDriver(t), atoll.Spec{}) }
+
+func TestDiskOfImage(t *testing.T) {
+	d := diskDriver(t)
+	if _, err := d.ImportImage(t.Context(), "test/busybox:1", busybox(t), nil); err != nil {
+		t.Fatal(err)
+	}
+	sb := makeSmall(t, d, atoll.Spec{Image: "test/busybox:1"})
+	if err := atoll.WriteFile(t.Context(), sb, "/etc/big", bytes.Repeat([]byte("x"), 4<<20), 0o644); !errors.Is(err, atoll.ErrQuota) {
+		t.Errorf("4 MB: %v", err)
+	}
+	run(t, sb, "echo kept > /workspace/x")
+	if err := errors.Join(atoll.Stop(t.Context(), sb), atoll.Start(t.Context(), sb)); err != nil {
+		t.Fatal(err)
+	}
+	if got := run(t, sb, "busybox cat /workspace/x"); got != "kept\n" {
+		t.Errorf("after a stop: %q", got)
+	}
+	fork, err := atoll.Fork(t.Context(), sb, "", atoll.Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := run(t, fork, "busybox cat /workspace/x /etc/of-the-image"); got != "kept\nyes" {
+		t.Errorf("in the fork: %q", got)
+	}
+	if err := atoll.WriteFile(t.Context(), fork, "/etc/big", bytes.Repeat([]byte("x"), 4<<20), 0o644); !errors.Is(err, atoll.ErrQuota) {
+		t.Errorf("4 MB in the fork: %v", err)
+	}
+	if err := fork.Destroy(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func lifeOfDisk(t *testing.T, d *namespace.Driver, spec atoll.Spec) {
+	ctx := t.Context()
+	sb := makeSmall(t, d, spec)
+	held(t, sb)
+	before, err := atoll.StatsOf(ctx, sb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, sb, "echo first > /workspace/x; ln /workspace/x /workspace/y; [ ! -e /lost+found ]; head -c 500000 /dev/urandom > /workspace/data")
+	after, err := atoll.StatsOf(ctx, sb)
+	if err != nil || after.DiskLimit != 3<<20 || after.DiskUsed-before.DiskUsed < 500_000 || after.DiskUsed-before.DiskUsed > 600_000 {
+		t.Errorf("stats %+v, before %+v, %v", after, before, err)
+	}
+	if _, err := atoll.Snapshot(ctx, sb, "one"); err != nil {
+		t.Fatal(err)
+	}
+	run(t, sb, "echo second > /workspace/x; rm /workspace/data")
+	if err := atoll.Stop(ctx, sb); err != nil {
+		t.Fatal(err)
+	}
+	if left := devices(t, d.Dir); len(left) > 0 {
+		t.Errorf("a stopped sandbox has %v", left)
+	}
+	stopped, err := atoll.Fork(ctx, sb, "", atoll.Spec{}) // of a stopped one
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := atoll.Start(ctx, sb); err != nil {
+		t.Fatal(err)
+	}
+	running, err := atoll.Fork(ctx, sb, "", atoll.Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]atoll.Sandbox{"": sb, "fork of the stopped": stopped, "fork of the running": running} {
+		if got := run(t, s, "cat /workspace/x /workspace/y"); got != "second\nsecond\n" {
+			t.Errorf("%s: %q", name, got)
+		}
+		held(t, s)
+	}
+	if err := atoll.Restore(ctx, sb, "one"); err != nil {
+		t.Fatal(err)
+	}
+	if got := run(t, sb, "echo third >> /workspace/x; cat /workspace/y; wc -c < /workspace/data; rm /workspace/data"); got != "first\nthird\n500000\n" {
+		t.Errorf("restored: %q", got)
+	}
+	held(t, sb)
+	otherLimits(t, sb)
+	if err := errors.Join(stopped.Destroy(ctx), running.Destroy(ctx)); err != nil {
+		t.Error(err)
+	}
+}
+
+// otherLimits forks a sandbox with limits of the fork's own.
+func otherLimits(t *testing.T, sb atoll.Sandbox) {
+	t.Helper()
+	wide, err := atoll.Fork(t.Context(), sb, "one", atoll.Spec{Limits: atoll.Resources{Disk: 20 << 20}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, wide, "[ $(wc -c < /workspace/data) = 500000 ]; head -c 10000000 /dev/zero > /workspace/wide; ! head -c 30000000 /dev/zero > /workspace/wide")
+	none, err := atoll.Fork(t.Context(), wide, "", atoll.Spec{Limits: atoll.Resources{PIDs: 100}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, none, "head -c 40000000 /dev/zero > /workspace/none")
+	if _, err := atoll.Fork(t.Context(), wide, "", atoll.Spec{Limits: small()}); !errors.Is(err, atoll.ErrQuota) {
+		t.Errorf("a fork whose disk is too small: %v", err)
+	}
+	if err := errors.Join(wide.Destroy(t.Context()), none.Destroy(t.Context())); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDisksLeaveNothing creates and destroys sandboxes with disks, also by a
+// process that is killed.
+func TestDisksLeaveNothing(t *testing.T) {
+	if dir := os.Getenv("ATOLL_CRASH"); dir != "" {
+		d := &namespace.Driver{Dir: dir}
+		for {
+			if _, err := d.Create(t.Context(), atoll.Spec{Limits: small()}); err != nil {
+				t.Fatal(err)
+			}
+			_, _ = os.Stdout.WriteString("made\n") // who reads it kills this process
+		}
+	}
+	d := diskDriver(t)
+	once(t, d) // the spawner
+	before := look(t, d.Dir, nil)
+	var mu sync.Mutex
+	var ids []string
+	var wg sync.WaitGroup
+	for range 5 {
+		wg.Go(func() {
+			for range 10 {
+				sb, err := d.Create(t.Context(), atoll.Spec{Limits: small()})
+				if err != nil {
+					t.Errorf("Create: %v", err)
+					return
+				}
+				if err := sb.Destroy(t.Context()); err != nil {
+					t.Errorf("Destroy: %v", err)
+				}
+				mu.Lock()
+				ids = append(ids, sb.ID())
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if after := look(t, d.Dir, ids); after != before {
+		t.Errorf("before there were %+v, now %+v", before, after)
+	}
+	for range 5 {
+		crashIn(t, "TestDisksLeaveNothing", d.Dir)
+	}
+	list, err := d.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range list {
+		sb, err := d.Open(t.Context(), s.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.State == atoll.Running && run(t, sb, "echo works") != "works\n" {
+			t.Errorf("sandbox %s does not work", s.ID)
+		}
+		if err := sb.Destroy(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(d.Dir, "s*"))
+	if err != nil || len(files) > 0 {
+		t.Errorf("left are %v, %v", files, err)
+	}
+	before.files = 0
+	after := look(t, d.Dir, nil)
+	after.files = 0 // directories on their way in stay for a minute
+	if after != before {
+		t.Errorf("before there were %+v, now %+v", before, after)
+	}
+	if left := devices(t, d.Dir); len(left) > 0 {
+		t.Errorf("left are %v", left)
+	}
+}
+
+// TestDiskOfOrdinaryUser shows that limits which can't be held are refused.
+func TestDiskOfOrdinaryUser(t *testing.T) {
+	if os.Geteuid() == 0 {
+		asOrdinary(t, "TestDiskOfOrdinaryUser")
+		return
+	}
+	d := newDriver(t)
+	if _, err := d.Create(t.Context(), atoll.Spec{Limits: small()}); !errors.Is(err, atoll.ErrUnsupported) || !strings.Contains(err.Error(), "only root") {
+		t.Errorf("Create: %v", err)
+	}
+	if f, err := d.Probe(t.Context()); err != nil || f.Lacks["FullDiskIsQuota"] == "" {
+		t.Errorf("Probe: %+v, %v", f.Lacks, err)
+	}
+}

@@ -1,0 +1,112 @@
+package namespace
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/atoll-sandbox/atoll/internal/jail"
+)
+
+// settings are what is shown of the host's /etc: what programs need that anybody
+// may know. Everything else of it does not exist inside.
+func settings() []string {
+	return []string{
+		"alternatives", "ssl/certs", "ssl/cert.pem", "ssl/openssl.cnf", "ca-certificates*", "pki/ca-trust", "pki/tls/certs", "pki/tls/cert.pem", "pki/tls/openssl.cnf", "crypto-policies",
+		"ld.so.*", "ld-musl-*.path", "localtime", "timezone", "mime.types", "magic*", "services", "protocols", "networks", "ethertypes", "netconfig", "rpc", "gai.conf", "host.conf",
+		"terminfo", "fonts", "inputrc", "groff", "vim", "sgml", "xml", "shells", "skel", "profile", "bash.bashrc", "bashrc", "locale*", "login.defs",
+		"python3*", "perl", "java*", "maven/m2.conf", "maven/logging", "ImageMagick-*",
+		"os-release", "debian_version", "lsb-release", "redhat-release", "system-release", "alpine-release",
+	}
+}
+
+// shownSettings returns the names in the host's /etc that are shown, links among
+// them. What others than its owner can't read is left out.
+func shownSettings() (names []string, err error) {
+	for _, pattern := range settings() {
+		found, err := filepath.Glob("/etc/" + pattern)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range found {
+			info, err := os.Lstat(name)
+			if errors.Is(err, os.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			open := info.Mode().IsDir() && info.Mode().Perm()&0o005 == 0o005 || info.Mode().IsRegular() && info.Mode().Perm()&0o004 != 0
+			if open || info.Mode()&os.ModeSymlink != 0 {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// etc plans an /etc with the host's settings. Links stay links, and lead
+// wherever that is inside.
+func (p *plan) etc() error {
+	names, err := shownSettings()
+	if err != nil {
+		return err
+	}
+	p.step(jail.Step{Do: jail.Tmpfs, Path: "etc", Mode: 0o755, Size: 1 << 20})
+	for _, name := range names {
+		to, err := os.Readlink(name)
+		if err == nil {
+			p.step(jail.Step{Do: jail.MakeLink, Path: name[1:], Text: to})
+			continue
+		}
+		s := jail.Step{Do: jail.Tree, Path: name[1:], ReadOnly: true}
+		if s.Source, err = p.open(name, unix.O_NOFOLLOW, s); err != nil {
+			return err
+		}
+		p.step(s)
+	}
+	return nil
+}
+
+// etc adds the host's settings for another runtime.
+func (b *bundle) etc(private *os.Root) error {
+	names, err := shownSettings()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := b.within(private, filepath.Dir(name[1:])); err != nil {
+			return err
+		}
+		to, err := os.Readlink(name)
+		if err != nil {
+			b.bind(name, name, true)
+			continue
+		}
+		if err := private.Symlink(to, name[1:]); err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// within makes a directory and those above it, in which gVisor, as the sandbox's
+// root, can make the places of mounts.
+func (b *bundle) within(private *os.Root, dir string) error {
+	if dir == "." {
+		return nil
+	}
+	if err := b.within(private, filepath.Dir(dir)); err != nil {
+		return err
+	}
+	if err := private.Mkdir(dir, 0o755); errors.Is(err, os.ErrExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return private.Chown(dir, b.base, b.base)
+}

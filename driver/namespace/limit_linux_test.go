@@ -1,0 +1,43 @@
+package namespace_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// TestDefaultLimits looks at the limits of a sandbox of an ordinary user, who
+// has no control groups.
+func TestDefaultLimits(t *testing.T) {
+	if os.Geteuid() == 0 {
+		asOrdinary(t, "TestDefaultLimits")
+		return
+	}
+	d := newDriver(t)
+	f, err := d.Probe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if notes := strings.Join(f.Notes, "\n"); !strings.Contains(notes, "for each process") {
+		lacking(t, "this user has control groups: %s", notes)
+	}
+	const look = `awk '/^Max (processes|data size)/ {print $(NF-1)}' /proc/self/limits`
+	limits := func(l atoll.Resources) []string {
+		sb, err := d.Create(t.Context(), atoll.Spec{Limits: l})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sb.Destroy(context.WithoutCancel(t.Context()))
+		return strings.Fields(run(t, sb, look))
+	}
+	held, lifted := limits(atoll.Resources{}), limits(atoll.Resources{PIDs: -1, Memory: -1})
+	if len(held) != 2 || held[0] != "1090519040" || len(held[1]) > 5 {
+		t.Errorf("limits by default: %q", held)
+	}
+	if len(lifted) != 2 || lifted[0] == held[0] || lifted[1] == held[1] {
+		t.Errorf("limits of -1: %q", lifted)
+	}
+}

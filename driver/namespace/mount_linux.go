@@ -1,0 +1,70 @@
+package namespace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/jail"
+)
+
+// mounts plans the directories of the host that a sandbox was given. Where there
+// are privileges for it, the owner of such a directory appears inside as the
+// sandbox's user, and what that user makes belongs to the owner.
+func (d *Driver) mounts(ctx context.Context, p *plan, list []atoll.Mount) error {
+	for _, m := range list {
+		s := jail.Step{Do: jail.Tree, Path: m.Target[1:], ReadOnly: m.ReadOnly, Deep: true}
+		src, err := d.mountSource(ctx, p, m.Source, s)
+		if err != nil {
+			return fmt.Errorf("mount of %s: %w", m.Source, err)
+		}
+		s.Source = src
+		p.step(s)
+	}
+	return nil
+}
+
+func (d *Driver) mountSource(ctx context.Context, p *plan, source string, s jail.Step) (jail.Source, error) {
+	src, err := p.source(source, s)
+	if errors.Is(err, os.ErrNotExist) {
+		err = fmt.Errorf("%w: %w", atoll.ErrNotFound, err)
+	}
+	if errors.Is(err, unix.ENOTDIR) {
+		err = fmt.Errorf("%w: %w", atoll.ErrInvalid, err)
+	}
+	if err != nil || !p.root {
+		return src, err
+	}
+	mount := p.files[src.File]
+	var st unix.Stat_t
+	if err := unix.Fstat(int(mount.Fd()), &st); err != nil {
+		return src, os.NewSyscallError("fstat", err)
+	}
+	spawner, err := d.spawn(ctx)
+	if err != nil {
+		return src, err
+	}
+	ns, err := spawner.Namespace(ctx, ownerMap(int(st.Uid), p.base), ownerMap(int(st.Gid), p.base))
+	if err != nil {
+		return src, err
+	}
+	defer ns.Close()
+	if err := jail.Shift(mount, ns); err != nil {
+		return src, fmt.Errorf("%w: %w", atoll.ErrUnsupported, err)
+	}
+	return src, nil
+}
+
+// ownerMap maps the owner of a mounted directory to the sandbox's user, and the
+// sandbox's other users to themselves.
+func ownerMap(owner, base int) []jail.IDs {
+	return []jail.IDs{
+		{Inside: owner, Outside: base + userID, Count: 1},
+		{Inside: base, Outside: base, Count: userID},
+		{Inside: base + userID + 1, Outside: base + userID + 1, Count: perID - userID - 1},
+	}
+}

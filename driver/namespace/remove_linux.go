@@ -1,0 +1,115 @@
+package namespace
+
+import (
+	"crypto/rand"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxDepth is how many directories below each other are open at a time, and may
+// be in what is copied.
+const maxDepth = 256
+
+// removeAll removes a tree in which users without privileges may have taken
+// rights from themselves, and nested directories without end: what is deep is
+// moved up first, so that few descriptors do. No link is followed.
+func removeAll(name string) error {
+	parent, err := os.OpenFile(filepath.Dir(name), unix.O_DIRECTORY|os.O_RDONLY, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	var r remover
+	err = r.remove(int(parent.Fd()), filepath.Base(name), 0)
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return &os.PathError{Op: "remove", Path: name, Err: err}
+	}
+	return nil
+}
+
+type remover struct {
+	top int // the directory that what is deep is moved to
+}
+
+// remove removes a name in a directory that is depth below the parent of all.
+func (r *remover) remove(dir int, name string, depth int) error {
+	err := unix.Unlinkat(dir, name, 0)
+	if err == nil || errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	fd, derr := openOwn(dir, name)
+	if errors.Is(derr, unix.ENOTDIR) || errors.Is(derr, unix.ELOOP) {
+		return err // it is none: the first error counts
+	}
+	if derr != nil {
+		return derr
+	}
+	list := os.NewFile(uintptr(fd), name)
+	defer list.Close()
+	if depth == 0 {
+		r.top = fd
+	}
+	if depth > maxDepth/2 {
+		return unix.Renameat(dir, name, r.top, ".deep-"+rand.Text())
+	}
+	for {
+		n, err := r.empty(list, depth)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return unix.Unlinkat(dir, name, unix.AT_REMOVEDIR)
+		}
+		if _, err := list.Seek(0, io.SeekStart); err != nil { // anew: more may have come up
+			return err
+		}
+	}
+}
+
+// empty removes what is in a directory, once through, and returns how much that
+// was.
+func (r *remover) empty(list *os.File, depth int) (int, error) {
+	total := 0
+	for {
+		names, err := list.Readdirnames(1000)
+		total += len(names)
+		for _, n := range names {
+			if err := r.remove(int(list.Fd()), n, depth+1); err != nil && !errors.Is(err, unix.ENOENT) {
+				return total, err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return total, nil
+		}
+		if err != nil {
+			return total, err
+		}
+	}
+}
+
+// openOwn opens a directory, with all rights for its owner.
+func openOwn(dir int, name string) (int, error) {
+	path, err := unix.Openat(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(path)
+	var st unix.Stat_t
+	if err := unix.Fstat(path, &st); err != nil {
+		return -1, err
+	}
+	if st.Mode&0o700 != 0o700 {
+		if err := unix.Chmod("/proc/self/fd/"+strconv.Itoa(path), 0o700); err != nil {
+			return -1, err
+		}
+	}
+	return unix.Openat(path, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+}

@@ -1,0 +1,72 @@
+package namespace_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// TestDeepDirectories has a sandbox nest more directories than anybody has
+// descriptors, closed to their owner here and there.
+func TestDeepDirectories(t *testing.T) {
+	const deep = `perl -e 'for (1..50000) { mkdir "d"; chdir "d" or die $! } mkdir "closed", 0; open F, ">file"; chmod 0500, "."; print "done"'`
+	d := newDriver(t)
+	sb, err := d.Create(t.Context(), atoll.Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sb.Destroy(context.WithoutCancel(t.Context()))
+	exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: deep, Timeout: time.Minute})
+	if err != nil || string(exit.Stdout) != "done" {
+		t.Fatalf("nesting: %v, %v", exit, err)
+	}
+	_, err = sb.(atoll.Snapshotter).Snapshot(t.Context(), "deep")
+	if !errors.Is(err, atoll.ErrQuota) || len(err.Error()) > 1000 {
+		t.Errorf("snapshot: %.1000v", err)
+	}
+	if list, err := d.List(t.Context()); err != nil || len(list) != 1 {
+		t.Errorf("list: %v, %v", list, err)
+	}
+	if err := sb.Destroy(t.Context()); err != nil {
+		t.Errorf("destroy: %.1000v", err)
+	}
+	entries, err := os.ReadDir(d.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), sb.ID()) {
+			t.Errorf("%s is left", e.Name())
+		}
+	}
+}
+
+func TestDeepDirectoriesRootless(t *testing.T) {
+	if os.Geteuid() == 0 {
+		asOrdinary(t, "TestDeepDirectoriesRootless")
+		return
+	}
+	TestDeepDirectories(t)
+}
+
+// TestListGoesOn lists beside a sandbox whose record is broken.
+func TestListGoesOn(t *testing.T) {
+	d := newDriver(t)
+	id := atoll.NewID()
+	if err := os.Mkdir(filepath.Join(d.Dir, id), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(d.Dir, id, "sandbox.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	list, err := d.List(t.Context())
+	if err != nil || len(list) != 1 || list[0].ID != id || list[0].State != atoll.Failed {
+		t.Errorf("list: %v, %v", list, err)
+	}
+}

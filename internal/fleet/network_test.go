@@ -1,0 +1,171 @@
+package fleet
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/wire"
+)
+
+// Rules that were changed hold after stop and start, in the next fleet too, and
+// the registry has them.
+func TestNetworkRulesStay(t *testing.T) {
+	home := t.TempDir()
+	d := newLasting(home + "/sandboxes")
+	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
+	a := f.For(LocalCaller())
+	sb := mustCreate(t, a, atoll.Config{
+		Spec:      atoll.Spec{Name: "box", Network: atoll.Network{Allow: []string{"example.com"}}},
+		Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent},
+	})
+	after, err := sb.ChangeNetwork(t.Context(), wire.NetworkChange{Allow: []string{"example.org:443"}, Deny: []string{"example.com"}})
+	want := atoll.Network{Allow: []string{"example.org:443"}, Deny: []string{"example.com"}}
+	if err != nil || !reflect.DeepEqual(after, want) {
+		t.Fatalf("%+v, %v", after, err)
+	}
+	if got := d.room(sb.ID()).rules; !reflect.DeepEqual(got, want) {
+		t.Errorf("in force: %+v", got)
+	}
+	if _, err := sb.ChangeNetwork(t.Context(), wire.NetworkChange{Remove: []string{"example.net"}}); !errors.Is(err, atoll.ErrNotFound) {
+		t.Errorf("removing what is not there: %v", err)
+	}
+	if err := sb.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	closeFleet(t, f)
+	d.room(sb.ID()).rules = atoll.Network{} // as if it had been told while nobody looked
+	f = openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
+	if sb, err = f.For(LocalCaller()).Open(t.Context(), "box"); err != nil {
+		t.Fatal(err)
+	}
+	if err := sb.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := d.room(sb.ID()).rules; !reflect.DeepEqual(got, want) {
+		t.Errorf("in force after the start: %+v", got)
+	}
+	if n, err := sb.Network(t.Context()); err != nil || !reflect.DeepEqual(n, want) {
+		t.Errorf("shown: %+v, %v", n, err)
+	}
+}
+
+// A driver that refuses rules leaves those of before; a start that can't put
+// them into force leaves the sandbox stopped.
+func TestNetworkRulesFailClosed(t *testing.T) {
+	home := t.TempDir()
+	d := newLasting(home + "/sandboxes")
+	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
+	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{Spec: atoll.Spec{Network: atoll.Network{Deny: []string{"example.com"}}}})
+	boom := errors.New("boom")
+	d.room(sb.ID()).refuse = boom
+	if _, err := sb.ChangeNetwork(t.Context(), wire.NetworkChange{Allow: []string{"example.org"}}); !errors.Is(err, boom) {
+		t.Errorf("change: %v", err)
+	}
+	if n, err := sb.Network(t.Context()); err != nil || len(n.Allow) != 0 {
+		t.Errorf("after a change that failed: %+v, %v", n, err)
+	}
+	if err := sb.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := sb.Start(t.Context()); !errors.Is(err, boom) {
+		t.Errorf("start: %v", err)
+	}
+	if r := rowOf(t, f, sb.ID()); r.state != atoll.Stopped {
+		t.Errorf("after a start without rules it is %s", r.state)
+	}
+}
+
+// The value of a header reaches the driver, and nobody else: not the commands,
+// the registry's answers, the log of connections.
+func TestNetworkHeadersAreSecret(t *testing.T) {
+	home := t.TempDir()
+	d := newLasting(home + "/sandboxes")
+	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
+	a := f.For(LocalCaller())
+	cfg := atoll.Config{
+		Spec: atoll.Spec{Network: atoll.Network{Inspect: true, Headers: []atoll.Header{
+			{Host: "api.example.com", Name: "Authorization", Value: "Bearer ${API_TOKEN}"}, {Host: "b.example.com", Name: "X-Key", Value: "literal-one"},
+		}}},
+		Secrets: map[string]string{"API_TOKEN": "sesame-open", "OTHER": "inside-too"},
+	}
+	sb := mustCreate(t, a, cfg)
+	headers := d.room(sb.ID()).rules.Headers
+	if headers[0].Value != "Bearer sesame-open" || headers[1].Value != "literal-one" {
+		t.Errorf("the driver got %+v", headers)
+	}
+	exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: "env; echo sesame-open literal-one >&2"})
+	if err != nil || strings.Contains(string(exit.Stdout), "sesame") || !strings.Contains(string(exit.Stdout), "inside-too") {
+		t.Errorf("inside: %s, %v", exit.Stdout, err)
+	}
+	info, err := sb.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range info.Config.Network.Headers {
+		if h.Value != hidden {
+			t.Errorf("shown: %+v", h)
+		}
+	}
+	hist, err := sb.History(t.Context())
+	if err != nil || len(hist) != 1 || strings.Contains(hist[0].Command+hist[0].Stderr, "sesame") || strings.Contains(hist[0].Stderr, "literal") {
+		t.Errorf("history: %+v, %v", hist, err)
+	}
+	log, err := sb.Connections(t.Context())
+	if err != nil || len(log) != 2 || strings.Contains(log[0].Path+log[1].Path, "sesame") || strings.Contains(log[1].Path, "literal") {
+		t.Errorf("connections: %+v, %v", log, err)
+	}
+
+	n := info.Config.Network // as it is shown: what is hidden stays
+	n.Allow = []string{"example.com"}
+	if err := sb.SetNetwork(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	if got := d.room(sb.ID()).rules; got.Headers[0].Value != "Bearer sesame-open" || len(got.Allow) != 1 {
+		t.Errorf("after SetNetwork the driver has %+v", got)
+	}
+	n.Headers = append(n.Headers, atoll.Header{Host: "c.example.com", Name: "X", Value: hidden})
+	if err := sb.SetNetwork(t.Context(), n); !errors.Is(err, atoll.ErrInvalid) {
+		t.Errorf("a hidden value that was never there: %v", err)
+	}
+	cfg.Network.Headers[0].Value = "${NOBODY}"
+	if _, err := a.Create(t.Context(), cfg); !errors.Is(err, atoll.ErrInvalid) {
+		t.Errorf("a secret that there is not: %v", err)
+	}
+}
+
+// Who could not create a sandbox that reaches the host's network can't make one
+// reach it later.
+func TestNetworkChangeNeedsTheScope(t *testing.T) {
+	home := t.TempDir()
+	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{newLasting(home + "/sandboxes")}})
+	a := f.For(Caller{Owner: atoll.Owner{App: "a", User: "u"}, Scopes: []atoll.Scope{atoll.ScopeRun}})
+	sb := mustCreate(t, a, atoll.Config{})
+	for _, entry := range []string{"127.0.0.1:80", "localhost", "169.254.169.254", "10.0.0.1"} {
+		if _, err := sb.ChangeNetwork(t.Context(), wire.NetworkChange{Allow: []string{entry}}); !errors.Is(err, atoll.ErrDenied) {
+			t.Errorf("allow %s: %v", entry, err)
+		}
+		if err := sb.SetNetwork(t.Context(), atoll.Network{Allow: []string{entry}}); !errors.Is(err, atoll.ErrDenied) {
+			t.Errorf("set %s: %v", entry, err)
+		}
+	}
+	if err := sb.SetNetwork(t.Context(), atoll.Network{Mode: atoll.NetworkOpen}); !errors.Is(err, atoll.ErrInvalid) {
+		t.Errorf("another mode: %v", err)
+	}
+	if _, err := sb.ChangeNetwork(t.Context(), wire.NetworkChange{Allow: []string{"example.com"}}); err != nil {
+		t.Errorf("allow example.com: %v", err)
+	}
+	reader := f.For(Caller{Owner: atoll.Owner{App: "a", User: "u"}, Scopes: []atoll.Scope{atoll.ScopeRead}})
+	same, err := reader.Open(t.Context(), sb.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := same.ChangeNetwork(t.Context(), wire.NetworkChange{Allow: []string{"example.org"}}); !errors.Is(err, atoll.ErrDenied) {
+		t.Errorf("with the scope read: %v", err)
+	}
+	if c, err := same.AskNetwork(t.Context(), "example.com"); err != nil || !c.Allowed {
+		t.Errorf("asking with the scope read: %+v, %v", c, err)
+	}
+}

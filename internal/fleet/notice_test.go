@@ -1,0 +1,140 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// leadFleet runs what a leading process does until the test ends.
+func leadFleet(t *testing.T, f *Fleet) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- f.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+// errSeen ends following.
+var errSeen = errors.New("seen")
+
+// awaitEvent waits for an event that a function takes.
+func awaitEvent(t *testing.T, a *Account, filter EventFilter, is func(atoll.Event) bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	err := a.Events(ctx, filter, true, func(e atoll.Event) error {
+		if is(e) {
+			return errSeen
+		}
+		return nil
+	})
+	if !errors.Is(err, errSeen) {
+		t.Fatalf("the event of %v never came: %v", filter.Types, err)
+	}
+}
+
+// awaitListener waits until somebody listens to a sandbox.
+func awaitListener(t *testing.T, r *room) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) { // the double has no way to tell
+		r.mu.Lock()
+		n := len(r.listeners)
+		r.mu.Unlock()
+		if n > 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("nobody listens")
+		}
+	}
+}
+
+// What happens inside becomes events, as many as are good for a registry; what
+// runs inside keeps a sandbox in use.
+func TestNoticesBecomeEvents(t *testing.T) {
+	home := t.TempDir()
+	d := newLasting(home + "/sandboxes")
+	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
+	leadFleet(t, f)
+	a := f.For(LocalCaller())
+	sb := mustCreate(t, a, atoll.Config{Spec: atoll.Spec{Name: "box"}, Secrets: map[string]string{"S": "sesame-open"}})
+	r := d.room(sb.ID())
+	awaitListener(t, r)
+	r.tell(atoll.Notice{Kind: atoll.NoticePortOpened, Port: 8080, Address: "127.0.0.1", Command: "serve"})
+	awaitEvent(t, a, EventFilter{Types: []string{"sandbox.port.opened"}}, func(e atoll.Event) bool {
+		return e.Object == sb.ID() && e.Data["port"] == "8080" && e.Data["address"] == "127.0.0.1" && e.Data["command"] == "serve"
+	})
+	r.tell(atoll.Notice{Kind: atoll.NoticeDenied, Message: "sesame-open.example.com is not allowed"})
+	awaitEvent(t, a, EventFilter{Types: []string{"network.denied"}}, func(e atoll.Event) bool { return e.Message == "***.example.com is not allowed" })
+
+	for range 900 {
+		r.tell(atoll.Notice{Kind: atoll.NoticeDenied, Message: "flood"})
+	}
+	r.tell(atoll.Notice{Kind: atoll.NoticeActive})
+	for end := time.Now().Add(30 * time.Second); !stirring(sb.b); time.Sleep(time.Millisecond) { // nothing tells
+		if time.Now().After(end) {
+			t.Fatal("what runs inside is not seen")
+		}
+	}
+	n := 0
+	if err := a.Events(t.Context(), EventFilter{Types: []string{"network.denied"}}, false, func(atoll.Event) error { n++; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if n < 10 || n > 300 {
+		t.Errorf("%d events of 901 notices", n)
+	}
+	if at := sb.b.lastActive(f.now().Add(time.Hour)); !at.Equal(at.UTC()) || at.Before(f.now().Add(time.Minute)) {
+		t.Errorf("while something runs inside, it was last active at %v", at)
+	}
+}
+
+func stirring(b *box) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.stirring
+}
+
+// The end of a command that nobody of ours is connected to is told and
+// remembered all the same.
+func TestNoticeOfAProcess(t *testing.T) {
+	home := t.TempDir()
+	d := newLasting(home + "/sandboxes")
+	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
+	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{Spec: atoll.Spec{Name: "box"}, Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent}})
+	p, err := sb.StartProcess(t.Context(), "", atoll.Cmd{Shell: "read x; echo $x; exit 7", Timeout: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeFleet(t, f)
+	f = openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
+	leadFleet(t, f)
+	a := f.For(LocalCaller())
+	if sb, err = a.Open(t.Context(), "box"); err != nil {
+		t.Fatal(err)
+	}
+	r := d.room(sb.ID())
+	awaitListener(t, r)
+	if _, err := r.detached[0].in.Write([]byte("late\n")); err != nil {
+		t.Fatal(err)
+	}
+	awaitEvent(t, a, EventFilter{Types: []string{"process.exited"}}, func(e atoll.Event) bool {
+		return e.Data["process"] == p.ID && e.Data["code"] == strconv.Itoa(7)
+	})
+	if exit, err := sb.Attach(t.Context(), p.ID, Attachment{}); err != nil || exit.Code != 7 { // its end is behind it then
+		t.Errorf("attach: %+v, %v", exit, err)
+	}
+	hist, err := sb.History(t.Context())
+	if err != nil || len(hist) != 1 || hist[0].Stdout != "late\n" {
+		t.Errorf("history: %+v, %v", hist, err)
+	}
+}

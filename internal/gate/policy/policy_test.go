@@ -1,0 +1,168 @@
+package policy
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+func TestHost(t *testing.T) {
+	for text, want := range map[string]string{
+		"example.com": "example.com", "EXAMPLE.Com.": "example.com", "bücher.example": "xn--bcher-kva.example", "1.2.3.4": "1.2.3.4", "1.2.3.4.": "1.2.3.4",
+		"[::1]": "::1", "::ffff:1.2.3.4": "1.2.3.4", "a_b.example": "a_b.example", "ｅxample.com": "example.com", "ﬀ.example": "ff.example", "example。com": "example.com",
+		"": "", ".": "", "a..b": "", "127.1": "", "2130706433": "", "0x7f000001": "", "0x7f.1": "", "0177.0.0.1": "", "1.2.3.4.5": "", "a%2eb": "", "a/b": "", "a@b": "", "a b": "",
+		"a\x00b": "", "fe80::1%lo": "", "[fe80::1%25lo]": "", "[example.com]": "", "a:80": "", "１２７.1": "", "１２７.0.0.1": "", "１２７。0.0.１": "", "a.0x1f": "", "*.a": "",
+		strings.Repeat("a", 64) + ".b": "", strings.Repeat("a.", 127) + "b": "",
+	} {
+		got, err := Host(text)
+		if want == "" && (err == nil || !errors.Is(err, atoll.ErrInvalid)) || want != "" && got != want {
+			t.Errorf("%q: %q, %v", text, got, err)
+		}
+	}
+}
+
+func TestCheckNamesEveryMistake(t *testing.T) {
+	for _, bad := range []string{
+		"", "a b", "example.com:0", "example.com:65536", "example.com:http", "ftp://example.com", "https://u@example.com/", "https://example.com/?q", "http://example.com/a/../b",
+		"10.0.0.1/8", "*.1.2.3.4", "a.*.b", "*", "GET example.com", "get https://example.com/", "127.1", "::ffff:10.0.0.0/104", "example.com/path", "ⓗost.atoll.internal", "https://", "http:///x",
+	} {
+		err := Check(atoll.Network{Allow: []string{"example.com", bad}})
+		if !errors.Is(err, atoll.ErrInvalid) || !strings.Contains(err.Error(), "allow[1]") {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	err := Check(atoll.Network{
+		Mode: "x", Allow: []string{""}, Deny: []string{"", "a b"}, Rate: -1,
+		Headers: []atoll.Header{{Host: "a", Name: "A B"}, {Host: "a", Name: "Host", Value: "secret-1"}, {Host: "a", Name: "X", Value: "secret-2\r\nY: 1"}},
+	})
+	for _, want := range []string{"mode", "allow[0]", "deny[0]", "deny[1]", "rate", "headers[0]", "headers[1]", "headers[2]"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("no %s in %v", want, err)
+		}
+	}
+	if err != nil && strings.Contains(err.Error(), "secret") {
+		t.Errorf("the error tells the value: %v", err)
+	}
+	narrow := atoll.Network{Allow: []string{"https://example.com/a/"}}
+	if err := Check(narrow); !errors.Is(err, atoll.ErrInvalid) || !strings.Contains(err.Error(), "inspect") {
+		t.Errorf("a path of https: %v", err)
+	}
+	if narrow.Inspect = true; Check(narrow) != nil {
+		t.Errorf("with inspect: %v", Check(narrow))
+	}
+}
+
+// Private says of every rule that lets a non-public address through that it does.
+func TestPrivateIsNoLessThanTheRules(t *testing.T) {
+	for _, entry := range []string{
+		"10.0.0.0/8", "[10.0.0.0/8]:80", "10.1.2.3", "[fd00::/8]:80", "http://10.1.2.3/", "GET http://10.1.2.3/", "[::ffff:10.1.2.3]:80", "0.0.0.0/0", "8.0.0.0/5", "::/0",
+		"host.atoll.internal", "HOST.ATOLL.INTERNAL.:80", "169.254.0.0/16", "100.100.100.200", "168.63.129.16", "example.com", "*.atoll.internal", "64:ff9b::a01:203", "64:ff9b::/96",
+	} {
+		n := atoll.Network{Allow: []string{entry}}
+		r, err := New(n)
+		if err != nil {
+			t.Errorf("%s: %v", entry, err)
+			continue
+		}
+		for _, host := range []string{"10.1.2.3", "fd00::1", "169.254.169.254", "100.100.100.200", "168.63.129.16", "127.0.0.1", "64:ff9b::a01:203", HostName, "example.com"} {
+			for _, a := range []string{"10.1.2.3", "fd00::1", "169.254.169.254", "100.100.100.200", "168.63.129.16", "127.0.0.1", "::1", "64:ff9b::a01:203"} {
+				if r.Address(host, netip.MustParseAddr(a), 80).Allowed && n.Private() == "" {
+					t.Errorf("%q lets %s lead to %s, and is not private", entry, host, a)
+				}
+			}
+		}
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	n := atoll.Network{Allow: []string{"api.test", "*.api.test"}, Inspect: true, Headers: []atoll.Header{
+		{Host: "api.test", Name: "A", Value: "secret-a"}, {Host: "http://api.test", Name: "B", Value: "secret-b"}, {Host: "GET https://api.test/v1/", Name: "C", Value: "secret-c"},
+	}}
+	r, err := New(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := func(scheme, host, method, path string, port uint16) string {
+		var s string
+		for _, h := range r.Headers(scheme, host, port, method, path) {
+			s += h.Name
+		}
+		return s
+	}
+	for _, c := range []struct {
+		scheme, host, method, path, want string
+		port                             uint16
+	}{
+		{HTTPS, "api.test", "GET", "/v1/x", "AC", 443},
+		{HTTPS, "api.test", "POST", "/v1/x", "A", 443},
+		{HTTPS, "api.test", "GET", "/v1/../x", "A", 443},
+		{HTTP, "api.test", "GET", "/", "B", 80},
+		{HTTPS, "a.api.test", "GET", "/", "", 443},
+		{HTTPS, "evil.test", "GET", "/", "", 443},
+	} {
+		if got := names(c.scheme, c.host, c.method, c.path, c.port); got != c.want {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+	if got := r.Redact("a secret-a, secret-b"); got != "a ***, ***" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestDenyWins(t *testing.T) {
+	r, err := New(atoll.Network{Mode: atoll.NetworkOpen, Allow: []string{"a.test", "10.0.0.0/8"}, Deny: []string{"a.test:22", "10.1.0.0/16", "https://b.test/admin"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, v := range map[string]Verdict{
+		"a port": r.Connect("a.test", 22), "an address": r.Address("10.1.2.3", netip.MustParseAddr("10.1.2.3"), 80), "one of a name": r.Address("x.test", netip.MustParseAddr("10.1.2.3"), 80),
+		"a path that can't be seen": r.Opaque(HTTPS, "b.test", 443), "another protocol on its port": r.Opaque(Other, "b.test", 443), "the path": r.Request(HTTPS, "b.test", 443, "GET", "/ADMIN/x"),
+		"metadata, unnamed": r.Address("169.254.169.254", netip.MustParseAddr("169.254.169.254"), 80),
+	} {
+		if v.Allowed {
+			t.Errorf("%s is allowed: %+v", what, v)
+		}
+	}
+	for what, v := range map[string]Verdict{
+		"another port": r.Connect("a.test", 80), "another address": r.Address("10.2.2.3", netip.MustParseAddr("10.2.2.3"), 80), "another path": r.Request(HTTPS, "b.test", 443, "GET", "/x"),
+	} {
+		if !v.Allowed {
+			t.Errorf("%s: %+v", what, v)
+		}
+	}
+}
+
+func FuzzPolicy(f *testing.F) {
+	for _, s := range []string{"example.com", "*.a:443", "GET https://x/y/", "10.0.0.0/8:80", "[2001:db8::/32]:443", "http://[::1]:80/", "ａ.b", "127.1"} {
+		f.Add(s, "example.com", "/x")
+	}
+	f.Fuzz(func(t *testing.T, entry, host, path string) {
+		n := atoll.Network{Allow: []string{entry}}
+		r, err := New(n)
+		if err != nil {
+			if !errors.Is(err, atoll.ErrInvalid) {
+				t.Fatal(err)
+			}
+			return
+		}
+		h, err := Host(host)
+		if err != nil {
+			return
+		}
+		if again, err := Host(h); err != nil || again != h {
+			t.Fatalf("%q is %q, and that is %q, %v", host, h, again, err)
+		}
+		v := r.Request(HTTP, h, 80, "GET", path)
+		if v.Allowed && (!r.Connect(h, 80).Allowed || !r.Name(h).Allowed) {
+			t.Fatalf("%q allows a request to %q, but no connection", entry, h)
+		}
+		for _, a := range []string{"127.0.0.1", "10.1.2.3", "169.254.169.254", "fd00::1", "::1"} {
+			if r.Address(h, netip.MustParseAddr(a), 80).Allowed && n.Private() == "" {
+				t.Fatalf("%q lets %q lead to %s, and is not private", entry, h, a)
+			}
+		}
+	})
+}

@@ -1,0 +1,123 @@
+package modeltest
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+type object = map[string]any
+
+func (a *answer) callID(i int) string { return fmt.Sprintf("toolu_%04d_%d", a.n, i) }
+
+// anthropic answers POST /v1/messages.
+func (a *answer) anthropic() {
+	stop := "end_turn"
+	if len(a.Tools) > 0 {
+		stop = "tool_use"
+	}
+	if s := map[string]string{"length": "max_tokens", "refused": "refusal"}[a.Stop]; s != "" {
+		stop = s
+	}
+	message := object{
+		"id": fmt.Sprintf("msg_%04d", a.n), "type": "message", "role": "assistant", "model": a.model, "content": []any{}, "stop_reason": nil, "stop_sequence": nil,
+		"usage": object{"input_tokens": a.Input, "output_tokens": 1, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0},
+	}
+	if !a.stream {
+		var content []any
+		if a.Thinking != "" {
+			content = append(content, object{"type": "thinking", "thinking": a.Thinking, "signature": "sig"})
+		}
+		if a.Text != "" {
+			content = append(content, object{"type": "text", "text": a.Text})
+		}
+		for i, u := range a.Tools {
+			content = append(content, object{"type": "tool_use", "id": a.callID(i), "name": u.Name, "input": json.RawMessage(u.input())})
+		}
+		a.over()
+		message["content"], message["stop_reason"] = content, stop
+		message["usage"] = object{"input_tokens": a.Input, "output_tokens": a.Output}
+		writeJSON(a, message)
+		return
+	}
+	a.event("message_start", object{"type": "message_start", "message": message})
+	a.event("ping", object{"type": "ping"})
+	n := 0
+	block := func(start object, deltas []object) {
+		a.event("content_block_start", object{"type": "content_block_start", "index": n, "content_block": start})
+		for _, d := range deltas {
+			a.event("content_block_delta", object{"type": "content_block_delta", "index": n, "delta": d})
+			if d["type"] == "text_delta" {
+				a.piece()
+			}
+		}
+		a.event("content_block_stop", object{"type": "content_block_stop", "index": n})
+		n++
+	}
+	if a.Thinking != "" {
+		block(object{"type": "thinking", "thinking": "", "signature": ""}, []object{{"type": "thinking_delta", "thinking": a.Thinking}, {"type": "signature_delta", "signature": "sig"}})
+	}
+	if a.Text != "" {
+		var deltas []object
+		for _, p := range a.pieces(a.Text) {
+			deltas = append(deltas, object{"type": "text_delta", "text": p})
+		}
+		block(object{"type": "text", "text": ""}, deltas)
+	}
+	for i, u := range a.Tools {
+		var deltas []object
+		for _, p := range a.pieces(u.input()) {
+			deltas = append(deltas, object{"type": "input_json_delta", "partial_json": p})
+		}
+		block(object{"type": "tool_use", "id": a.callID(i), "name": u.Name, "input": object{}}, deltas)
+	}
+	a.over()
+	a.event("message_delta", object{"type": "message_delta", "delta": object{"stop_reason": stop, "stop_sequence": nil}, "usage": object{"output_tokens": a.Output}})
+	a.event("message_stop", object{"type": "message_stop"})
+}
+
+// gemini answers POST /v1beta/models/M:generateContent and
+// :streamGenerateContent.
+func (a *answer) gemini() {
+	stop := "STOP"
+	if s := map[string]string{"length": "MAX_TOKENS", "refused": "SAFETY"}[a.Stop]; s != "" {
+		stop = s
+	}
+	usage := object{"promptTokenCount": a.Input, "candidatesTokenCount": a.Output, "totalTokenCount": a.Input + a.Output}
+	chunk := func(parts []any, last bool) object {
+		c := object{"content": object{"role": "model", "parts": parts}, "index": 0}
+		v := object{"candidates": []any{c}, "modelVersion": a.model, "responseId": fmt.Sprintf("resp%04d", a.n)}
+		if last {
+			c["finishReason"], v["usageMetadata"] = stop, usage
+		}
+		return v
+	}
+	var calls []any
+	for i, u := range a.Tools {
+		calls = append(calls, object{"functionCall": object{"id": a.callID(i), "name": u.Name, "args": json.RawMessage(u.input())}})
+	}
+	var thought []any
+	if a.Thinking != "" {
+		thought = []any{object{"text": a.Thinking, "thought": true}}
+	}
+	if !a.stream {
+		parts := thought
+		if a.Text != "" {
+			parts = append(parts, object{"text": a.Text})
+		}
+		a.over()
+		writeJSON(a, chunk(append(parts, calls...), true))
+		return
+	}
+	if thought != nil {
+		a.event("", chunk(thought, false))
+	}
+	for _, p := range a.pieces(a.Text) {
+		a.event("", chunk([]any{object{"text": p}}, false))
+		a.piece()
+	}
+	a.over()
+	if calls == nil {
+		calls = []any{object{"text": ""}}
+	}
+	a.event("", chunk(calls, true))
+}

@@ -1,0 +1,405 @@
+//go:build linux
+
+package agents
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/agent"
+	"github.com/atoll-sandbox/atoll/internal/dialect"
+	"github.com/atoll-sandbox/atoll/internal/helper"
+	"github.com/atoll-sandbox/atoll/internal/model"
+	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
+	"github.com/atoll-sandbox/atoll/internal/tool"
+)
+
+// Where things are inside.
+const (
+	workspace   = "/workspace"
+	stateDir    = "/srv/agents"
+	programsDir = "/opt/atoll/agents"
+)
+
+// secret is the key of the model's API, which must be nowhere inside.
+const secret = "sk-real-7f2c9e51d04b"
+
+// world is an agent, a model, and what outlives sandboxes.
+type world struct {
+	place
+
+	agent agent.Agent
+	model *modeltest.Server
+
+	// access is how the agent reaches the model; a test may change it before a
+	// turn.
+	access *model.Access
+	// tools are offered to the agent.
+	tools []tool.Tool
+
+	user  string            // who it runs as; empty: 1000
+	dirs  map[string]string // inside, and where they are on the host
+	fixed []atoll.Mount
+	path  []string // inside, where the agent's program is
+}
+
+// newWorld returns a world of an agent whose program lies in a directory of the
+// host, beneath which bin is what is looked in.
+func newWorld(t *testing.T, p place, a agent.Agent, api dialect.Name, dir, bin string) *world {
+	t.Helper()
+	w := &world{place: p, agent: a, model: modeltest.New(t, modeltest.Script{}), dirs: map[string]string{}}
+	w.access = &model.Access{
+		Connector: model.Connector{
+			Name: "test", API: api, Base: w.model.URL, Key: secret, Model: "scripted-1", Models: []string{"*"},
+			Prices: map[string]model.Price{"*": {Input: 1, Output: 2}},
+		},
+		Who: model.Who{Owner: atoll.Owner{App: "test", User: "ann"}, Turn: "turn"},
+	}
+	for _, inside := range []string{workspace, stateDir} {
+		host := filepath.Join(scratch(t), filepath.Base(inside))
+		if err := os.Mkdir(host, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(host, 0o777); err != nil { // sandboxes have users of their own
+			t.Fatal(err)
+		}
+		w.dirs[inside] = host
+	}
+	inside := programsDir + "/" + a.Name()
+	w.fixed = []atoll.Mount{{Source: dir, Target: inside, ReadOnly: true}}
+	w.path = []string{filepath.Join(inside, bin)}
+	return w
+}
+
+// sandbox makes a sandbox with the world's directories in it, and no network.
+func (w *world) sandbox(t *testing.T) atoll.Sandbox {
+	t.Helper()
+	spec := atoll.Spec{Image: w.image, User: cmp.Or(w.user, "1000"), Mounts: slices.Clone(w.fixed), Timeouts: atoll.Timeouts{Exec: -1}}
+	for inside, host := range w.dirs {
+		spec.Mounts = append(spec.Mounts, atoll.Mount{Source: host, Target: inside})
+	}
+	sb, err := w.driver.Create(t.Context(), spec)
+	if err != nil {
+		t.Fatalf("Create: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := sb.Destroy(context.WithoutCancel(t.Context())); err != nil {
+			t.Errorf("Destroy: %v", err)
+		}
+	})
+	return sb
+}
+
+// job is a turn in a sandbox of this world.
+func (w *world) job(t *testing.T, sb atoll.Sandbox, turn agent.Turn) (agent.Job, *record) {
+	t.Helper()
+	r := &record{t: t, seen: make(chan struct{}, 1)}
+	j := agent.Job{
+		Sandbox: sb, Agent: w.agent, Turn: turn, Dir: workspace, State: stateDir, Path: w.path,
+		Model: w.access.Endpoint(), Emit: r.add, Log: &r.log, Timeout: 2 * time.Minute, Idle: time.Minute,
+	}
+	if w.tools != nil {
+		file, err := helper.Finder{}.Find("atoll-tool")
+		if err != nil {
+			t.Fatal(err)
+		}
+		offer := &tool.Offer{Who: tool.Who{Owner: w.access.Who.Owner}, Tools: w.tools}
+		j.ToolProgram = file
+		j.Tools = func(c net.Conn) { _ = offer.Serve(context.WithoutCancel(t.Context()), c) } // a client that is gone is no failure
+	}
+	return j, r
+}
+
+// run does a turn that must be possible, in a sandbox of its own.
+func (w *world) run(t *testing.T, turn agent.Turn) (agent.Result, *record) {
+	t.Helper()
+	j, r := w.job(t, w.sandbox(t), turn)
+	res, err := agent.Run(t.Context(), j)
+	if err != nil {
+		t.Fatalf("Run: %v", err)
+	}
+	r.laws()
+	return res, r
+}
+
+// file returns a file as it is on the host.
+func (w *world) file(t *testing.T, name string) string {
+	t.Helper()
+	for inside, host := range w.dirs {
+		if rest, ok := strings.CutPrefix(name, inside+"/"); ok {
+			b, err := os.ReadFile(filepath.Join(host, rest))
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			return string(b)
+		}
+	}
+	t.Fatalf("%s is not in a directory that outlives sandboxes", name)
+	return ""
+}
+
+// names returns the names in a directory that outlives sandboxes, without those
+// that begin with a dot.
+func (w *world) names(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(w.dirs[dir])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+// write writes a file on the host, for sandboxes to see.
+func (w *world) write(t *testing.T, name, text string) {
+	t.Helper()
+	for inside, host := range w.dirs {
+		if rest, ok := strings.CutPrefix(name, inside+"/"); ok {
+			file := filepath.Join(host, rest)
+			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+	}
+	t.Fatalf("%s is not in a directory that outlives sandboxes", name)
+}
+
+// noSecret looks for the key in all that outlives the sandbox, and in what the
+// agent told.
+func (w *world) noSecret(t *testing.T, r *record) {
+	t.Helper()
+	for inside, host := range w.dirs {
+		err := filepath.WalkDir(host, func(name string, d os.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() {
+				return err
+			}
+			b, err := os.ReadFile(name)
+			if strings.Contains(string(b), secret) {
+				t.Errorf("the key is in a file of %s: %s", inside, name)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if strings.Contains(r.log.String(), secret) {
+		t.Error("the key is in the events")
+	}
+}
+
+// noSecretRuns looks for the key in the arguments and the environment of every
+// process of this host, those in sandboxes among them.
+func noSecretRuns(t *testing.T) {
+	t.Helper()
+	for _, pattern := range []string{"/proc/[0-9]*/environ", "/proc/[0-9]*/cmdline"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Errorf("%s: %d, %v", pattern, len(files), err)
+		}
+		for _, file := range files {
+			if b, err := os.ReadFile(file); err == nil && strings.Contains(string(b), secret) { // others' processes can't be read, or are gone
+				t.Errorf("the key is in %s", file)
+			}
+		}
+	}
+}
+
+// noSecretInside looks for the key in the files of a sandbox that programs can
+// have written.
+func noSecretInside(t *testing.T, sb atoll.Sandbox) {
+	t.Helper()
+	half := len(secret) / 2
+	search := fmt.Sprintf(`grep -rlsF "$(printf %%s%%s '%s' '%s')" /tmp /var/tmp /run /home /root /opt/atoll/run /srv %s`, secret[:half], secret[half:], workspace)
+	if found := lines(t, sb, search); len(found) != 0 {
+		t.Errorf("the key is in %q", found)
+	}
+	if found := lines(t, sb, strings.ReplaceAll(search, secret[:half], "Hello")+"; echo "+secret[:4]+" > /tmp/x; grep -rlsF "+secret[:4]+" /tmp"); len(found) == 0 {
+		t.Error("the search finds nothing at all")
+	}
+}
+
+// asked returns what the model was sent: the bodies of requests, and that they
+// had the real key.
+func (w *world) asked(t *testing.T) []string {
+	t.Helper()
+	var bodies []string
+	for _, q := range w.model.Requests() {
+		if key := q.Header.Get("X-Api-Key") + q.Header.Get("Authorization") + q.Header.Get("X-Goog-Api-Key"); !strings.Contains(key, secret) {
+			t.Errorf("%s was asked with the key %q", q.Path, key)
+		}
+		bodies = append(bodies, string(q.Body))
+	}
+	return bodies
+}
+
+// record is what a turn told.
+type record struct {
+	t    *testing.T
+	log  syncBuffer
+	seen chan struct{}
+
+	mu     sync.Mutex
+	events []agent.Event // guarded by mu
+}
+
+func (r *record) add(e agent.Event) {
+	r.mu.Lock()
+	r.events = append(r.events, e)
+	r.mu.Unlock()
+	select {
+	case r.seen <- struct{}{}:
+	default:
+	}
+}
+
+func (r *record) all() []agent.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.events)
+}
+
+// wait waits for an event.
+func (r *record) wait(is func(agent.Event) bool) agent.Event {
+	r.t.Helper()
+	late := time.After(time.Minute)
+	for {
+		if list := r.of(is); len(list) > 0 {
+			return list[0]
+		}
+		select {
+		case <-r.seen:
+		case <-late:
+			r.t.Fatalf("an event did not come; these did:\n%s", r.text())
+		}
+	}
+}
+
+// of returns the events that are something.
+func (r *record) of(is func(agent.Event) bool) []agent.Event {
+	var list []agent.Event
+	for _, e := range r.all() {
+		if is(e) {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// typed returns the events of a type.
+func (r *record) typed(typ agent.Type) []agent.Event {
+	return r.of(func(e agent.Event) bool { return e.Type == typ })
+}
+
+// ended returns how calls of a tool ended.
+func (r *record) ended(name string) []agent.ToolCall {
+	var calls []agent.ToolCall
+	for _, e := range r.typed(agent.ToolFinished) {
+		if e.Tool.Name == name {
+			calls = append(calls, *e.Tool)
+		}
+	}
+	return calls
+}
+
+// text returns all events as JSON.
+func (r *record) text() string {
+	var b strings.Builder
+	for _, e := range r.all() {
+		line, err := json.Marshal(e)
+		if err != nil {
+			r.t.Error(err)
+		}
+		fmt.Fprintf(&b, "%s\n", line[:min(len(line), 2000)])
+	}
+	return b.String()
+}
+
+// laws checks what is true of every turn: numbers without gaps, one result, the
+// last, and a log that has the same.
+func (r *record) laws() {
+	r.t.Helper()
+	events := r.all()
+	for i, e := range events {
+		if e.Seq != int64(i+1) {
+			r.t.Errorf("event %d has the number %d", i+1, e.Seq)
+		}
+	}
+	if n := len(r.typed(agent.Finished)); n != 1 || events[len(events)-1].Type != agent.Finished {
+		r.t.Errorf("%d results; the last event is %s", n, events[len(events)-1].Type)
+	}
+	if n := strings.Count(r.log.String(), "\n"); n != len(events) {
+		r.t.Errorf("%d lines in the log of %d events", n, len(events))
+	}
+}
+
+// syncBuffer is a log.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder // guarded by mu
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// play is a script of answers.
+func play(turns ...modeltest.Turn) modeltest.Script { return modeltest.Script{Turns: turns} }
+
+// uses is an answer that calls a tool.
+func uses(text, name string, input map[string]any) modeltest.Turn {
+	b, err := json.Marshal(input)
+	if err != nil {
+		panic(err)
+	}
+	return modeltest.Turn{Text: text, Tools: []modeltest.Use{{Name: name, Input: b}}}
+}
+
+// says is an answer that is text.
+func says(text string) modeltest.Turn { return modeltest.Turn{Text: text} }
+
+// want checks how a turn ended.
+func want(t *testing.T, r *record, got agent.Result, o agent.Outcome, code string) {
+	t.Helper()
+	if got.Outcome != o || got.Code != code {
+		t.Fatalf("it ended as %q (%s): %s\n%s\n%s", got.Outcome, got.Code, got.Message, got.Stderr, r.text())
+	}
+}
+
+// lines runs a command in a sandbox and returns what it says.
+func lines(t *testing.T, sb atoll.Sandbox, text string) []string {
+	t.Helper()
+	exit, err := sb.Exec(t.Context(), atoll.Cmd{Args: []string{"bash", "-c", text}})
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return strings.Fields(string(exit.Stdout))
+}

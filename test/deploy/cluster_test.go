@@ -1,0 +1,348 @@
+package deploy
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/remotecommand"
+	"sigs.k8s.io/yaml"
+
+	"github.com/atoll-sandbox/atoll/internal/clustertest"
+	"github.com/atoll-sandbox/atoll/internal/helper"
+	"github.com/atoll-sandbox/atoll/internal/kubeapi"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv("ATOLL_CLUSTER") != "" && os.Getenv("ATOLL_CLUSTER_STATE") == "" { // in the cluster there is no network to fetch modules from
+		cmd := exec.Command("go", "build", "-o", os.DevNull, ".")
+		cmd.Dir = "render"
+		if out, err := cmd.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "building the renderer: %v: %s\n", err, out)
+			os.Exit(1)
+		}
+	}
+	os.Exit(clustertest.Main(m))
+}
+
+// The namespaces of the manifests.
+const (
+	system  = "atoll-system"
+	boxes   = "atoll"
+	program = "/atoll" // in the server's image
+	port    = "8484"
+)
+
+const patience = time.Minute // with what the cluster is to do
+
+// place is a cluster that atoll is installed in.
+type place struct {
+	t    testing.TB
+	api  *kubeapi.API
+	bin  string // atoll, with its helpers in it
+	home string // of the clients
+}
+
+// newPlace builds the server and gives its image to the cluster. What is
+// installed is removed when the test ends.
+func newPlace(t testing.TB) *place {
+	t.Helper()
+	clustertest.RemoveNamespace(t, system) // and skips where there is no cluster
+	clustertest.RemoveNamespace(t, boxes)
+	p := &place{t: t, api: clustertest.API(t), bin: filepath.Join(t.TempDir(), "atoll"), home: t.TempDir()}
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", p.bin, "github.com/atoll-sandbox/atoll/cmd/atoll")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building atoll: %v: %s", err, out)
+	}
+	var helpers []string
+	for _, name := range []string{"atoll-guest", "atoll-gate", "atoll-tool"} {
+		path, err := helper.Finder{}.Find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		helpers = append(helpers, path)
+	}
+	if err := helper.Pack(p.bin, helpers...); err != nil {
+		t.Fatal(err)
+	}
+	clustertest.Tool(t, "image", "--entrypoint", program, "--cmd", "serve", "--user", "65532:65532", "--env", "PATH=/", "atoll/server:latest", program+"="+p.bin)
+	return p
+}
+
+// apply renders a directory of deploy/kubernetes and makes the cluster as it says.
+func (p *place) apply(dir string) {
+	p.t.Helper()
+	cmd := exec.CommandContext(p.t.Context(), "go", "run", ".", "../../../deploy/kubernetes/"+dir)
+	cmd.Dir = "render"
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		p.t.Fatalf("rendering %s: %v", dir, err)
+	}
+	for _, doc := range strings.Split(string(out), "\n---\n") { // namespaces are first
+		p.declare([]byte(doc))
+	}
+}
+
+// declare applies one object.
+func (p *place) declare(doc []byte) {
+	p.t.Helper()
+	var o struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string
+		Metadata   metav1.ObjectMeta
+	}
+	if err := yaml.Unmarshal(doc, &o); err != nil {
+		p.t.Fatal(err)
+	}
+	path := "/apis/" + o.APIVersion
+	if o.APIVersion == "v1" {
+		path = "/api/v1"
+	}
+	if o.Metadata.Namespace != "" {
+		path += "/namespaces/" + o.Metadata.Namespace
+	}
+	kind := strings.ToLower(o.Kind) + "s"
+	if strings.HasSuffix(kind, "ys") {
+		kind = strings.TrimSuffix(kind, "ys") + "ies"
+	}
+	if strings.HasSuffix(kind, "sss") {
+		kind = strings.TrimSuffix(kind, "s") + "es"
+	}
+	err := p.api.Core.RESTClient().Patch(types.ApplyYAMLPatchType).AbsPath(path, kind, o.Metadata.Name).
+		Param("fieldManager", "test").Param("force", "true").Body(doc).Do(p.t.Context()).Error()
+	if err != nil {
+		p.t.Fatalf("applying %s %s: %v", o.Kind, o.Metadata.Name, err)
+	}
+}
+
+// servers waits until n pods of the newest Deployment are ready, and no others
+// are there.
+func (p *place) servers(n int) []corev1.Pod {
+	p.t.Helper()
+	var list []corev1.Pod
+	p.until("servers are ready", func(ctx context.Context) error {
+		d := struct {
+			Metadata struct{ Generation int64 }
+			Status   struct {
+				ObservedGeneration                       int64
+				Replicas, UpdatedReplicas, ReadyReplicas int
+			}
+		}{}
+		b, err := p.api.Core.RESTClient().Get().AbsPath("/apis/apps/v1/namespaces", system, "deployments/atoll").SetHeader("Accept", "application/json").Do(ctx).Raw()
+		if err == nil {
+			err = json.Unmarshal(b, &d)
+		}
+		if err != nil {
+			return err
+		}
+		pods, err := p.api.Core.Pods(system).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=atoll"})
+		if err != nil {
+			return err
+		}
+		list = pods.Items
+		if s := d.Status; s.ObservedGeneration < d.Metadata.Generation || s.UpdatedReplicas != n || s.ReadyReplicas != n || len(list) != n {
+			return fmt.Errorf("%d of %d pods are ready, %d are there: %s", s.ReadyReplicas, n, len(list), p.why(ctx, list))
+		}
+		return nil
+	})
+	return list
+}
+
+// why says what pods complain of.
+func (p *place) why(ctx context.Context, pods []corev1.Pod) string {
+	var b strings.Builder
+	for _, pod := range pods {
+		for _, s := range pod.Status.ContainerStatuses {
+			fmt.Fprintf(&b, "%s: %+v %+v; ", pod.Name, s.State, s.LastTerminationState)
+		}
+		if log, err := p.api.Core.Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(ctx); err == nil {
+			fmt.Fprintf(&b, "log: %s; ", log)
+		}
+	}
+	return b.String()
+}
+
+// until asks again and again until there is no error.
+func (p *place) until(what string, ask func(ctx context.Context) error) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	defer cancel()
+	for {
+		err := ask(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			p.t.Fatalf("not so: %s: %v", what, err)
+		case <-time.After(50 * time.Millisecond): // another's process: nothing to wait on
+		}
+	}
+}
+
+// inside runs a command in a server's pod, as `kubectl exec` does.
+func (p *place) inside(pod string, args ...string) (stdout string, err error) {
+	req := p.api.Core.RESTClient().Get().Namespace(system).Resource("pods").Name(pod).SubResource("exec").Param("container", "atoll").Param("stdout", "true").Param("stderr", "true")
+	for _, a := range args {
+		req.Param("command", a)
+	}
+	do, err := remotecommand.NewWebSocketExecutor(clustertest.Config(p.t), "GET", req.URL().String())
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	defer cancel()
+	var out, errOut bytes.Buffer
+	err = do.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &errOut})
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, errOut.String())
+	}
+	return out.String(), err
+}
+
+// client is somebody outside who uses a server.
+type client struct {
+	p     *place
+	host  string
+	token string
+}
+
+// login is what the documents say: a token is made in the server's pod, and the
+// server is reached through a tunnel to it.
+func (p *place) login(pod corev1.Pod, owner string) *client {
+	p.t.Helper()
+	token, err := p.inside(pod.Name, program, "token", "create", "--owner", owner, "--quiet")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return &client{p, p.tunnel(net.JoinHostPort(pod.Status.PodIP, port)), strings.TrimSpace(token)}
+}
+
+// tunnel leads from a port of this machine to an address of the cluster.
+func (p *place) tunnel(address string) string {
+	p.t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(p.t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.forward(l, "tcp", address)
+	return "http://" + l.Addr().String()
+}
+
+// forward joins what connects to a listener with an address, until the test ends.
+func (p *place) forward(l net.Listener, network, address string) {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	open := make(map[net.Conn]bool) // guarded by mu
+	keep := func(c net.Conn) {
+		mu.Lock()
+		defer mu.Unlock()
+		open[c] = true
+	}
+	wg.Go(func() {
+		for {
+			from, err := l.Accept()
+			if err != nil {
+				return
+			}
+			keep(from)
+			wg.Go(func() {
+				defer from.Close()
+				to, err := net.DialTimeout(network, address, 10*time.Second)
+				if err != nil {
+					return // who called sees that nobody is there
+				}
+				keep(to)
+				defer to.Close()
+				wg.Go(func() {
+					defer from.Close()
+					defer to.Close()
+					_, _ = io.Copy(to, from) // either end may go when it likes
+				})
+				_, _ = io.Copy(from, to)
+			})
+		}
+	})
+	p.t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			p.t.Error(err)
+		}
+		mu.Lock()
+		for c := range open {
+			_ = c.Close() // most are closed already
+		}
+		mu.Unlock()
+		wg.Wait()
+	})
+}
+
+// atoll runs the command line against the server, and returns what it prints.
+func (c *client) atoll(args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(c.p.t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, c.p.bin, args...)
+	cmd.Env = []string{"HOME=" + c.p.home, "ATOLL_HOST=" + c.host, "ATOLL_TOKEN=" + c.token, "PATH=" + os.Getenv("PATH")}
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	err := cmd.Run()
+	if err != nil {
+		err = fmt.Errorf("atoll %s: %w: %s", strings.Join(args, " "), err, errOut.String())
+	}
+	return out.String(), err
+}
+
+// want runs a command that must succeed, and say this.
+func (c *client) want(says string, args ...string) {
+	c.p.t.Helper()
+	out, err := c.atoll(args...)
+	if err != nil {
+		c.p.t.Fatal(err)
+	}
+	if out != says {
+		c.p.t.Fatalf("atoll %s says %q, want %q", strings.Join(args, " "), out, says)
+	}
+}
+
+// empty checks that a namespace has no sandboxes' pods, volumes and secrets.
+func (p *place) empty(namespace string) {
+	p.t.Helper()
+	p.until("namespace "+namespace+" is empty", func(ctx context.Context) error {
+		mine := metav1.ListOptions{LabelSelector: "atoll.dev/id"}
+		pods, err1 := p.api.Core.Pods(namespace).List(ctx, mine)
+		volumes, err2 := p.api.Core.PersistentVolumeClaims(namespace).List(ctx, mine)
+		secrets, err3 := p.api.Core.Secrets(namespace).List(ctx, mine)
+		if err := errors.Join(err1, err2, err3); err != nil {
+			return err
+		}
+		if n := len(pods.Items) + len(volumes.Items) + len(secrets.Items); n > 0 {
+			return fmt.Errorf("%d things are left", n)
+		}
+		return nil
+	})
+}
+
+// gone removes an object that may not be there.
+func (p *place) gone(path ...string) {
+	p.t.Helper()
+	err := p.api.Core.RESTClient().Delete().AbsPath(path...).Do(p.t.Context()).Error()
+	if err != nil && !apierrors.IsNotFound(err) {
+		p.t.Fatal(err)
+	}
+}

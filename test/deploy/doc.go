@@ -1,0 +1,2 @@
+// Package deploy tests what deploy/kubernetes installs, on a real cluster.
+package deploy

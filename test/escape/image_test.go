@@ -1,0 +1,59 @@
+//go:build linux
+
+package escape
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/driver/namespace"
+	"github.com/atoll-sandbox/atoll/internal/musthave"
+)
+
+// TestImage tries every attack in a namespace sandbox made of an image, whose
+// root is put together in another way than the host's own.
+func TestImage(t *testing.T) {
+	busybox, err := exec.LookPath("busybox")
+	if err != nil {
+		musthave.Skip(t, "escape", "busybox is missing: apt-get install busybox-static")
+	}
+	d := &namespace.Driver{Dir: scratch(t)}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := d.Probe(t.Context()); err != nil {
+		musthave.Skip(t, "namespace", "%v", err)
+	}
+	root := t.TempDir()
+	for _, dir := range []string{"bin", "etc", "tmp", "usr/bin"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(filepath.Join(root, "tmp"), 0o777|os.ModeSticky); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"cp", busybox, filepath.Join(root, "bin/busybox")}, {"ln", "-s", "busybox", filepath.Join(root, "bin/sh")}, {"ln", "-s", "busybox", filepath.Join(root, "bin/sleep")}} {
+		if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v: %s", args, err, out)
+		}
+	}
+	tar, err := exec.CommandContext(t.Context(), "tar", "-c", "-C", root, ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.ImportImage(t.Context(), "escape:test", bytes.NewReader(tar), nil); err != nil {
+		t.Fatalf("ImportImage: %v", err)
+	}
+	sb := place{driver: d}.sandbox(t, atoll.Spec{Image: "escape:test"})
+	f := newFar(t)
+	for _, a := range trials() {
+		t.Run(a.name, func(t *testing.T) { try(t, sb, a, f, "") })
+	}
+}

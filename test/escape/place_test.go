@@ -1,0 +1,107 @@
+//go:build linux
+
+package escape
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/atoll-sandbox/atoll/driver/docker"
+	"github.com/atoll-sandbox/atoll/driver/kubernetes"
+	"github.com/atoll-sandbox/atoll/driver/namespace"
+	"github.com/atoll-sandbox/atoll/internal/clustertest"
+	"github.com/atoll-sandbox/atoll/internal/musthave"
+)
+
+// each runs a test for every driver that can be tried here. What is missing of
+// one is a failure where ATOLL_MUST names it.
+func each(t *testing.T, test func(t *testing.T, p place)) {
+	t.Helper()
+	t.Run("namespace", func(t *testing.T) {
+		d := &namespace.Driver{Dir: scratch(t)}
+		t.Cleanup(func() {
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		if _, err := d.Probe(t.Context()); err != nil {
+			musthave.Skip(t, "namespace", "%v", err)
+		}
+		test(t, place{driver: d})
+	})
+	t.Run("docker", func(t *testing.T) {
+		if os.Getenv("ATOLL_ENGINE") == "" {
+			musthave.Skip(t, "docker", "no engine: $ATOLL_ENGINE names that of the tests, which scripts/engine starts")
+		}
+		d := &docker.Driver{Host: os.Getenv("ATOLL_ENGINE"), Dir: scratch(t)}
+		if _, err := d.Probe(t.Context()); err != nil {
+			musthave.Skip(t, "docker", "%v", err)
+		}
+		test(t, place{driver: d, weaker: map[string]string{
+			"user-is-the-hosts": "an engine without userns-remap has no user namespaces for containers",
+			"bomb-inotify":      "instances are counted for a user of the host, and no engine has a limit of them",
+			"bomb-ptys":         "an engine has no limit of terminals; the kernel keeps a quarter of them for the host",
+		}})
+	})
+	if os.Getenv("ATOLL_CLUSTER_STATE") != "" { // TestCluster has begun this
+		t.Run("kubernetes", func(t *testing.T) {
+			d := &kubernetes.Driver{Kubeconfig: clustertest.Kubeconfig(t), Namespace: clustertest.Namespace(t, nil), Dir: scratch(t)}
+			if _, err := d.Probe(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			test(t, place{driver: d, mortal: true, weaker: map[string]string{
+				"proc-config":       "what of /proc is masked is the container runtime's affair, and most leave the kernel's configuration",
+				"init-affinity":     "the guest of a pod without rights is of the same user as its commands",
+				"init-priority":     "likewise",
+				"net-interfaces":    "a pod has an interface; what it reaches is the NetworkPolicy's affair",
+				"bomb-inotify":      "instances are counted for a user of the node, and no pod has a limit of them",
+				"bomb-ptys":         "no pod has a limit of terminals; the kernel keeps a quarter of them for the host",
+				"user-is-the-hosts": "a cluster's pods have user namespaces only where hostUsers is false, which not all nodes can",
+			}})
+		})
+	}
+}
+
+// kept holds what lives as long as this test binary.
+var kept string
+
+func scratch(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(kept, "place-")
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// engine starts the tests' own Docker engine, where it can be, and names it in
+// $ATOLL_ENGINE.
+func engine(dir string) (stop func()) {
+	if os.Getenv("ATOLL_ENGINE") != "" || os.Geteuid() != 0 {
+		return func() {}
+	}
+	script, err := filepath.Abs("../../scripts/engine")
+	if err != nil {
+		panic(err)
+	}
+	out, err := exec.Command(script, "start", dir).CombinedOutput() //nolint:noctx // it has a deadline of its own
+	_, host, found := strings.Cut(strings.TrimSpace(string(out)), "DOCKER_HOST=")
+	if err != nil || !found {
+		_, _ = os.Stderr.Write(out)
+		return func() {}
+	}
+	if err := os.Setenv("ATOLL_ENGINE", host); err != nil {
+		panic(err)
+	}
+	return func() {
+		if out, err := exec.Command(script, "stop", dir).CombinedOutput(); err != nil { //nolint:noctx // likewise
+			panic("the engine: " + string(out))
+		}
+	}
+}

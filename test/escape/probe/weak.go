@@ -1,0 +1,85 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+
+	"golang.org/x/sys/unix"
+)
+
+// weak is the first process in namespaces that the test has made, with root's rights and
+// no walls but the namespaces: there an attack must cross, or it shows nothing.
+// The host's files are beneath an overlay of memory, so that what is written is
+// gone with it. It runs the attack that follows and returns its exit code.
+func weak() int {
+	leak, err := os.Open("/") // a descriptor of the host's root
+	if err == nil {
+		err = weakRoot()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stdout, "BAD: the weak walls:", err)
+		return bad
+	}
+	cmd := exec.Command("/proc/self/exe", append([]string{os.Args[1]}, os.Args[3:]...)...) //nolint:noctx // the test ends it
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.ExtraFiles = []*os.File{leak}
+	err = cmd.Run()
+	if e := (*exec.ExitError)(nil); errors.As(err, &e) {
+		return e.ExitCode()
+	} else if err != nil {
+		fmt.Fprintln(os.Stdout, "BAD:", err)
+		return bad
+	}
+	return crossed
+}
+
+func weakRoot() error {
+	const top = "/mnt"
+	step := func(source, target, kind string, flags uintptr, data string) error {
+		if err := unix.Mount(source, target, kind, flags, data); err != nil {
+			return fmt.Errorf("mount %s on %s: %w", source, target, err)
+		}
+		return nil
+	}
+	if err := step("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	if err := step("weak", top, "tmpfs", 0, "size=256m"); err != nil {
+		return err
+	}
+	for _, d := range []string{"up", "work", "root"} {
+		if err := os.Mkdir(top+"/"+d, 0o755); err != nil {
+			return err
+		}
+	}
+	root := top + "/root"
+	for _, m := range []struct {
+		source, target, kind string
+		flags                uintptr
+		data                 string
+	}{
+		{"overlay", root, "overlay", 0, "lowerdir=/,upperdir=/mnt/up,workdir=/mnt/work"},
+		{"proc", root + "/proc", "proc", 0, ""},
+		{"/sys", root + "/sys", "", unix.MS_BIND | unix.MS_REC, ""},
+		{"/dev", root + "/dev", "", unix.MS_BIND | unix.MS_REC, ""},
+		{"shm", root + "/dev/shm", "tmpfs", 0, "size=64m"},
+		{"tmp", root + "/tmp", "tmpfs", 0, "size=64m"},
+		{root + "/usr", root + "/usr", "", unix.MS_BIND, ""},
+		{"/var/tmp", root + "/var/tmp", "", unix.MS_BIND, ""}, // a socket beneath an overlay is another
+	} {
+		if err := step(m.source, m.target, m.kind, m.flags, m.data); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(root+"/workspace", 0o777); err != nil {
+		return err
+	}
+	if err := errors.Join(os.Chdir(root), unix.PivotRoot(".", "."), unix.Unmount(".", unix.MNT_DETACH)); err != nil {
+		return fmt.Errorf("the new root: %w", err)
+	}
+	return os.Chdir("/workspace")
+}

@@ -1,0 +1,3 @@
+// Package replicas tests several servers of one fleet under load, killed at random
+// instants.
+package replicas

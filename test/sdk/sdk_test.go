@@ -1,0 +1,268 @@
+// Package sdk holds tests of assistants with the SDKs that people have: those
+// of OpenAI and Anthropic for JavaScript, as they come from npm.
+package sdk
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/atoll-sandbox/atoll/internal/helper/helpertest"
+	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
+	"github.com/atoll-sandbox/atoll/internal/musthave"
+)
+
+var programDir string // where the program is built; set by TestMain
+
+func TestMain(m *testing.M) {
+	var err error
+	if programDir, err = os.MkdirTemp("", "atoll-sdk-"); err != nil {
+		panic(err)
+	}
+	code := helpertest.Main(m)
+	_ = os.RemoveAll(programDir) // nobody to tell
+	os.Exit(code)
+}
+
+// need skips a test for what is missing, unless ATOLL_MUST asks for it.
+func need(t *testing.T, ok bool, name, what string) {
+	t.Helper()
+	if !ok {
+		musthave.Skip(t, name, "%s", what)
+	}
+}
+
+// world is a server with two assistants, and the model behind them.
+type world struct {
+	model *modeltest.Server
+	base  string
+	token string
+	dir   string // with the scripts and the SDKs
+}
+
+const weather = `{"city":"Suva"}`
+
+func hello() modeltest.Script {
+	return modeltest.Script{Turns: []modeltest.Turn{{Text: "Hello from the scripted model."}}}
+}
+
+// tools is a script that calls the client's tool under its name, twice.
+func tools(name string) modeltest.Script {
+	call := modeltest.Turn{Tools: []modeltest.Use{{Name: name, Input: json.RawMessage(weather)}}}
+	done := modeltest.Turn{Text: "It is warm in Suva."}
+	return modeltest.Script{Turns: []modeltest.Turn{call, done, call, done}}
+}
+
+// TestDirect talks to an assistant whose model is asked directly, behind
+// connectors of both dialects.
+func TestDirect(t *testing.T) {
+	for _, api := range []string{"openai", "anthropic"} {
+		t.Run(api, func(t *testing.T) {
+			w := serve(t, api, false)
+			for _, sdk := range []string{"openai", "anthropic"} {
+				w.all(t, sdk, "qa", map[string]modeltest.Script{
+					"models": hello(), "whole": hello(), "stream": hello(), "image": hello(), "errors": hello(), "tools": tools("get_weather"),
+					"failure": {Turns: []modeltest.Turn{{Status: 500}}},
+				})
+			}
+			w.run(t, "anthropic", "count", "qa", hello())
+			w.run(t, "openai", "abort", "qa", modeltest.Script{Turns: []modeltest.Turn{{Text: strings.Repeat("a long text ", 100), Pause: modeltest.Duration(100 * time.Millisecond)}}})
+		})
+	}
+}
+
+// TestAgent talks to an assistant that is Claude Code in a sandbox. The model
+// sees the client's tools as those of the sandbox's wire.
+func TestAgent(t *testing.T) {
+	need(t, os.Getenv("ATOLL_CLAUDE") != "", "claude", "no ATOLL_CLAUDE: scripts/agents installs it")
+	for _, api := range []string{"openai", "anthropic"} {
+		t.Run(api, func(t *testing.T) {
+			w := serve(t, api, true)
+			for _, sdk := range []string{"openai", "anthropic"} {
+				w.all(t, sdk, "coder", map[string]modeltest.Script{
+					"whole": hello(), "stream": hello(), "image": hello(), "errors": hello(), "tools": tools("mcp__atoll__get_weather"),
+					"failure": {Turns: []modeltest.Turn{{Status: 400, Error: "not today"}}},
+				})
+			}
+		})
+	}
+}
+
+// all runs scenarios in the order of their names.
+func (w *world) all(t *testing.T, sdk, assistant string, scripts map[string]modeltest.Script) {
+	t.Helper()
+	for _, name := range slices.Sorted(func(yield func(string) bool) {
+		for n := range scripts {
+			if !yield(n) {
+				return
+			}
+		}
+	}) {
+		w.run(t, sdk, name, assistant, scripts[name])
+	}
+}
+
+// run runs a scenario.
+func (w *world) run(t *testing.T, sdk, scenario, assistant string, script modeltest.Script) {
+	t.Helper()
+	t.Run(sdk+"/"+scenario, func(t *testing.T) {
+		if len(script.Turns) > 0 {
+			script.Aux = "aux"
+			if assistant == "qa" {
+				script.Aux = "" // its requests have no tools of their own
+			}
+		}
+		w.model.Play(script)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, "node", filepath.Join(w.dir, sdk+".mjs"), scenario, assistant)
+		cmd.Env = append(os.Environ(), "BASE="+w.base, "TOKEN="+w.token)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+			for _, r := range w.model.Requests()[max(0, len(w.model.Requests())-3):] {
+				t.Logf("asked %s: %.2000s", r.Path, r.Body)
+			}
+		}
+	})
+}
+
+// serve starts a server with the assistants qa and, if there is an agent,
+// coder; both ask a scripted model in the dialect api.
+func serve(t *testing.T, api string, agent bool) *world {
+	sdks := os.Getenv("ATOLL_SDKS")
+	need(t, sdks != "", "sdks", "no ATOLL_SDKS: scripts/agents installs them")
+	_, err := exec.LookPath("node")
+	need(t, err == nil, "sdks", "no node")
+	if agent {
+		need(t, os.Geteuid() == 0, "namespace", "no root: the walls of this test need it")
+	}
+	w := &world{model: modeltest.New(t, modeltest.Script{}), dir: t.TempDir()}
+	for _, name := range []string{"openai.mjs", "anthropic.mjs"} {
+		b, err := os.ReadFile(filepath.Join("testdata", name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(w.dir, name), b, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(filepath.Join(sdks, "node_modules"), filepath.Join(w.dir, "node_modules")); err != nil {
+		t.Fatal(err)
+	}
+	app := filepath.Join(w.dir, "app")
+	write(t, filepath.Join(app, "connectors", "scripted.conn.yao"), fmt.Sprintf(`{"type":%q,"options":{"host":%q,"key":"real-key","model":"scripted"}}`, api, w.model.URL))
+	write(t, filepath.Join(app, "assistants", "qa", "package.yao"), `{"name":"Questions","connector":"scripted"}`)
+	write(t, filepath.Join(app, "assistants", "coder", "package.yao"), `{"name":"Coder","connector":"scripted","sandbox":{"command":"claude","timeout":"1m"}}`)
+	w.start(t, app)
+	return w
+}
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	err := os.MkdirAll(filepath.Dir(name), 0o755)
+	if err == nil {
+		err = os.WriteFile(name, []byte(text), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// built is the program, built once for all tests.
+var built = sync.OnceValues(func() (string, error) {
+	program := filepath.Join(programDir, "atoll")
+	out, err := exec.Command("go", "build", "-o", program, "../../cmd/atoll").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("go build: %w: %s", err, out)
+	}
+	return program, nil
+})
+
+// listening is the line by which a server says where it is.
+var listening = regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
+
+// start starts atoll serve, which ends with the test.
+func (w *world) start(t *testing.T, app string) {
+	t.Helper()
+	program, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := append(os.Environ(), "ATOLL_HOME="+filepath.Join(w.dir, "home"), "ATOLL_APP="+app, "ATOLL_CONFIG="+filepath.Join(w.dir, "none.yaml"))
+	if agents := os.Getenv("ATOLL_AGENTS"); agents != "" { // as 'atoll agent install' leaves them
+		if err := os.MkdirAll(filepath.Join(w.dir, "home"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(agents, filepath.Join(w.dir, "home", "agents")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var log lockedBuffer
+	cmd := exec.Command(program, "serve", "--listen", "127.0.0.1:0")
+	cmd.Env, cmd.Stdout, cmd.Stderr = env, &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan error, 1)
+	go func() { over <- cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		select {
+		case <-over:
+		case <-time.After(30 * time.Second):
+			_ = cmd.Process.Kill()
+			t.Error("the server does not end")
+		}
+		if t.Failed() {
+			t.Logf("the server:\n%s", log.String())
+		}
+	})
+	for deadline := time.Now().Add(30 * time.Second); w.base == ""; {
+		w.base = listening.FindString(log.String())
+		select {
+		case err := <-over:
+			over <- err
+			t.Fatalf("the server ended: %v\n%s", err, log.String())
+		case <-time.After(20 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the server does not say where it is:\n%s", log.String())
+		}
+	}
+	token := exec.Command(program, "token", "create", "--quiet", "--name", "sdk")
+	token.Env = env
+	out, err := token.Output()
+	if err != nil {
+		t.Fatalf("token create: %v %s", err, out)
+	}
+	w.token = strings.TrimSpace(string(out))
+}
+
+// lockedBuffer is a buffer that is read while it is written.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

@@ -1,0 +1,430 @@
+package turns
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/agent"
+	"github.com/atoll-sandbox/atoll/internal/assistant"
+	"github.com/atoll-sandbox/atoll/internal/fleet"
+	"github.com/atoll-sandbox/atoll/internal/hook"
+	"github.com/atoll-sandbox/atoll/internal/turn"
+)
+
+// double is an agent that is a shell script, which has sessions and asks for
+// permissions.
+type double struct{}
+
+func (double) Name() string { return "double" }
+
+func (double) Features() agent.Features {
+	return agent.Features{Approvals: true, Interrupt: true, Resume: true, System: true, Tools: true}
+}
+
+// script reads its prompt as a line and does what it says.
+const script = `
+read -r prompt
+case "$prompt" in
+ask*) echo ask; read -r answer; echo "text the answer was $answer";;
+wait*) echo text waiting; read -r answer; echo "text $answer"; echo interrupted; exit;;
+tool*) echo "text $(atoll-tool call weather '{"city":"Rome"}')";;
+*) echo "text $SESSION: $prompt"; find . -name '*conversation*' | sed 's/^/text has /'; echo "text knows $(cat $STATE/said 2>/dev/null)";;
+esac
+mkdir -p $STATE; echo "$prompt" >>$STATE/said
+echo done
+`
+
+func (double) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
+	p := &agent.Plan{Args: []string{"sh", "-c", script}, Env: []string{"SESSION=" + t.Session, "STATE=" + at.State}}
+	if t.Session == "gone" {
+		p.Args = []string{"sh", "-c", "echo lost"}
+	}
+	return p, nil
+}
+
+func (double) Talk(t *agent.Turn, _ agent.Site) agent.Talk { return &talk{t: t} }
+
+type talk struct {
+	t    *agent.Turn
+	text []string
+	res  agent.Result
+}
+
+func (k *talk) Begin(x agent.Exchange) {
+	line, _, _ := strings.Cut(agent.Plain(k.t.Prompt), "\n")
+	x.Send([]byte(line + "\n"))
+}
+
+func (k *talk) Line(x agent.Exchange, line []byte) {
+	word, rest, _ := strings.Cut(string(line), " ")
+	switch word {
+	case "text":
+		k.text = append(k.text, rest)
+		x.Emit(agent.Event{Type: agent.TextDone, Text: rest})
+	case "ask":
+		x.Emit(agent.Event{Type: agent.PermissionRequested, Permission: &agent.Permission{ID: "p1", Tool: agent.ToolCall{ID: "t1", Name: "rm"}}})
+	case "lost":
+		k.res = agent.Result{Outcome: agent.Failed, Code: "session_not_found"}
+	case "interrupted":
+		k.res = agent.Result{Outcome: agent.Aborted}
+	case "done":
+		k.res = agent.Result{Outcome: agent.OK, Text: strings.Join(k.text, "\n"), Session: "s1"}
+	}
+}
+
+func (k *talk) Prompt(agent.Exchange, []agent.Content) error { return atoll.ErrUnsupported }
+
+func (k *talk) Decide(x agent.Exchange, _ string, d agent.Decision) error {
+	answer := "no " + d.Message
+	if d.Allow {
+		answer = "yes"
+	}
+	x.Send([]byte(answer + "\n"))
+	return nil
+}
+
+func (k *talk) Interrupt(x agent.Exchange) bool {
+	x.Send([]byte("stop\n"))
+	return true
+}
+
+func (k *talk) Settled() bool                   { return k.res.Outcome != "" }
+func (k *talk) Result(*agent.Exit) agent.Result { return k.res }
+
+func doubles() map[string]agent.Agent { return map[string]agent.Agent{"double": double{}} }
+
+func ask(prompt string) agent.Request {
+	return agent.Request{Agent: "double", Turn: agent.Turn{Prompt: agent.Text(prompt), Ask: true}}
+}
+
+// until waits for an event of a type.
+func (s *site) until(id string, typ agent.Type) agent.Event {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), 30*time.Second)
+	defer cancel()
+	var found agent.Event
+	err := s.client.TurnEvents(ctx, id, 0, func(e agent.Event) error {
+		if e.Type == typ {
+			found = e
+			return errSeen
+		}
+		return nil
+	})
+	if !errors.Is(err, errSeen) {
+		s.Fatalf("no event %s: %v", typ, err)
+	}
+	return found
+}
+
+// A permission is answered over the network, by the owner only; what nobody
+// answers is denied.
+func TestApprovals(t *testing.T) {
+	s := newSite(t, options{agents: doubles(), desk: turn.Options{Patience: 2 * time.Second}})
+	rec, err := s.client.StartTurn(t.Context(), ask("ask"))
+	s.must(err)
+	p := s.until(rec.ID, agent.PermissionRequested).Permission
+	if err := s.as(s.mint("mallory", atoll.ScopeRun)).DecideTurn(t.Context(), rec.ID, p.ID, agent.Decision{Allow: true}); !errors.Is(err, atoll.ErrNotFound) {
+		t.Errorf("another owner decides: %v", err)
+	}
+	if err := s.as(s.mint("alice", atoll.ScopeRead)).DecideTurn(t.Context(), rec.ID, p.ID, agent.Decision{Allow: true}); !errors.Is(err, atoll.ErrDenied) {
+		t.Errorf("who may only read decides: %v", err)
+	}
+	s.must(s.client.DecideTurn(t.Context(), rec.ID, p.ID, agent.Decision{Allow: true}))
+	if rec, _ = s.end(rec.ID); rec.Result.Text != "the answer was yes" {
+		t.Errorf("allowed: %+v", rec.Result)
+	}
+	if rec, _ = s.do(ask("ask")); !strings.HasPrefix(rec.Result.Text, "the answer was no") {
+		t.Errorf("nobody answered: %+v", rec.Result)
+	}
+	s.clean()
+}
+
+// An interrupt ends what the agent does, and is its result.
+func TestInterrupt(t *testing.T) {
+	s := newSite(t, options{agents: doubles()})
+	rec, err := s.client.StartTurn(t.Context(), ask("wait"))
+	s.must(err)
+	s.until(rec.ID, agent.TextDone)
+	s.must(s.client.InterruptTurn(t.Context(), rec.ID))
+	if rec, _ = s.end(rec.ID); rec.Result.Outcome != agent.Aborted {
+		t.Errorf("%+v", rec.Result)
+	}
+	if err := s.client.InterruptTurn(t.Context(), rec.ID); !errors.Is(err, atoll.ErrState) {
+		t.Errorf("after the end: %v", err)
+	}
+	s.clean()
+}
+
+// A chat goes on with the agent's session in a new sandbox; one that is lost
+// begins anew, with what was said as a file; a second turn at once is refused.
+func TestChats(t *testing.T) {
+	s := newSite(t, options{agents: doubles()})
+	r := ask("one")
+	r.Chat = "Any Name will do/…"
+	first, _ := s.do(r)
+	if !strings.HasPrefix(first.Result.Text, ": one") {
+		t.Errorf("%+v", first.Result)
+	}
+	r.Prompt = agent.Text("two")
+	second, _ := s.do(r)
+	if second.Chat != first.Chat || !strings.HasPrefix(second.Result.Text, "s1: two") || !strings.HasSuffix(second.Result.Text, "knows one") || strings.Contains(second.Result.Text, "conversation") {
+		t.Errorf("%+v", second.Result)
+	}
+	r.Prompt, r.Session = agent.Text("three"), "gone"
+	third, events := s.do(r)
+	if !strings.HasPrefix(third.Result.Text, ": three") || !strings.Contains(third.Result.Text, "conversation.md") {
+		t.Errorf("%+v", third.Result)
+	}
+	warned := false
+	for _, e := range events {
+		warned = warned || e.Type == agent.Warning && strings.Contains(e.Text, "session is gone")
+	}
+	if !warned {
+		t.Errorf("nobody was told that the session is gone: %+v", events)
+	}
+	r.Session, r.Prompt = "", agent.Text("wait")
+	rec, err := s.client.StartTurn(t.Context(), r)
+	s.must(err)
+	if _, err := s.client.StartTurn(t.Context(), r); !errors.Is(err, atoll.ErrState) {
+		t.Errorf("two at once: %v", err)
+	}
+	s.until(rec.ID, agent.TextDone)
+	s.must(s.client.CancelTurn(t.Context(), rec.ID))
+	s.clean()
+}
+
+// A chat stays in the workspace that its first turn named.
+func TestChatStaysInItsWorkspace(t *testing.T) {
+	s := newSite(t, options{agents: doubles()})
+	r := ask("one")
+	r.Workspace = "project"
+	first, _ := s.do(r)
+	r = ask("two")
+	r.Chat = first.Chat
+	second, _ := s.do(r)
+	if first.Workspace != "project" || second.Workspace != "project" || !strings.HasPrefix(second.Result.Text, "s1: two") {
+		t.Errorf("first in %q, then in %q: %+v", first.Workspace, second.Workspace, second.Result)
+	}
+	s.clean()
+}
+
+// Clients that repeat the whole conversation go on in its chat; one that changes
+// what was said begins another.
+func TestHistoryFindsTheChat(t *testing.T) {
+	s := newSite(t, options{agents: doubles()})
+	s.app.Assistants["coder"] = &assistant.Assistant{ID: "coder", Sandbox: &assistant.Sandbox{Command: "double"}}
+	messages := []object{{"role": "system", "content": "Be brief."}, user("one")}
+	c, resp := s.complete(object{"model": "coder", "messages": messages})
+	chat, text := resp.Header.Get("X-Atoll-Chat"), c.Choices[0].Message.Content
+	for i, space := range []string{"\n", "\n\n "} { // spaces don't count
+		messages = append(messages, object{"role": "assistant", "content": strings.ReplaceAll(text, "\n", space)}, user("two"))
+		c, resp = s.complete(object{"model": "coder", "messages": messages})
+		if got := c.Choices[0].Message.Content; resp.Header.Get("X-Atoll-Chat") != chat || !strings.HasPrefix(got, "s1: two") {
+			t.Fatalf("turn %d in chat %s, not %s: %s", i+2, resp.Header.Get("X-Atoll-Chat"), chat, got)
+		}
+		text = c.Choices[0].Message.Content
+	}
+	messages[2]["content"] = "I never said that."
+	c, resp = s.complete(object{"model": "coder", "messages": append(messages, object{"role": "assistant", "content": text}, user("three"))})
+	if got := c.Choices[0].Message.Content; resp.Header.Get("X-Atoll-Chat") == chat || !strings.HasPrefix(got, ": three") || !strings.Contains(got, "conversation.md") {
+		t.Errorf("another history in chat %s: %s", resp.Header.Get("X-Atoll-Chat"), got)
+	}
+	mallory := "Authorization: Bearer " + s.mint("mallory", atoll.ScopeRun)
+	if _, resp = s.complete(object{"model": "coder", "messages": messages}, mallory); resp.Header.Get("X-Atoll-Chat") == chat {
+		t.Error("another owner is in the chat")
+	}
+	s.clean()
+}
+
+// An agent calls the tools of the client over its own request: the answer ends
+// with the call, the next request brings the result, and the agent goes on.
+func TestClientsToolsOfAnAgent(t *testing.T) {
+	s := newSite(t, options{agents: doubles()})
+	s.app.Assistants["coder"] = &assistant.Assistant{ID: "coder", Sandbox: &assistant.Sandbox{Command: "double"}}
+	body := object{"model": "coder", "max_tokens": 100, "messages": []object{user("tool")}, "tools": []object{{
+		"name": "weather", "input_schema": object{"type": "object", "properties": object{"city": object{"type": "string"}}},
+	}}}
+	resp, text := s.post("/v1/messages", body)
+	var m struct {
+		Content []struct {
+			Type, ID, Name, Text string
+			Input                json.RawMessage
+		}
+		Stop string `json:"stop_reason"`
+	}
+	s.must(json.Unmarshal([]byte(text), &m))
+	if resp.StatusCode != 200 || m.Stop != "tool_use" || len(m.Content) != 1 || m.Content[0].Name != "weather" || !strings.Contains(string(m.Content[0].Input), "Rome") {
+		t.Fatalf("%d %s", resp.StatusCode, text)
+	}
+	body["messages"] = []object{
+		user("tool"), {"role": "assistant", "content": []object{{"type": "tool_use", "id": m.Content[0].ID, "name": "weather", "input": object{"city": "Rome"}}}},
+		{"role": "user", "content": []object{{"type": "tool_result", "tool_use_id": m.Content[0].ID, "content": "sunny"}}},
+	}
+	turnID := resp.Header.Get("X-Atoll-Turn")
+	chat := "X-Atoll-Chat: " + resp.Header.Get("X-Atoll-Chat")
+	if resp, text = s.post("/v1/messages", body); resp.StatusCode != 200 || resp.Header.Get("X-Atoll-Turn") != turnID || !strings.Contains(text, "sunny") || !strings.Contains(text, "end_turn") {
+		t.Errorf("%d %s", resp.StatusCode, text)
+	}
+	body["messages"] = []object{user("tool")}
+	resp, _ = s.post("/v1/messages", body, chat)
+	left := resp.Header.Get("X-Atoll-Turn")
+	body["messages"] = []object{user("something else")}
+	if resp, text = s.post("/v1/messages", body, chat); resp.StatusCode != 200 || !strings.Contains(text, "something else") {
+		t.Errorf("after a call that was left without a result: %d %s", resp.StatusCode, text)
+	}
+	if rec, _ := s.end(left); rec.Result.Outcome != agent.Aborted {
+		t.Errorf("the turn that was left: %+v", rec.Result)
+	}
+	s.clean()
+}
+
+// The client of another API that goes away ends the turn.
+func TestClientIsGone(t *testing.T) {
+	s := newSite(t, options{agents: doubles()})
+	s.app.Assistants["coder"] = &assistant.Assistant{ID: "coder", Sandbox: &assistant.Sandbox{Command: "double"}}
+	ctx, cancel := context.WithCancel(t.Context())
+	b, _ := json.Marshal(object{"model": "coder", "stream": true, "messages": []object{user("wait")}})
+	r, err := http.NewRequestWithContext(ctx, "POST", s.url+"/v1/chat/completions", strings.NewReader(string(b)))
+	s.must(err)
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Authorization", "Bearer "+s.token)
+	resp, err := http.DefaultClient.Do(r) //nolint:bodyclose // the client goes away
+	s.must(err)
+	cancel()
+	_ = resp.Body.Close()
+	if rec, _ := s.end(resp.Header.Get("X-Atoll-Turn")); rec.Result.Outcome != agent.Aborted {
+		t.Errorf("%+v", rec.Result)
+	}
+	s.clean()
+}
+
+// The token that asked for a turn is revoked: the turn ends.
+func TestRevokedTokenEndsItsTurns(t *testing.T) {
+	s := newSite(t, options{agents: doubles()})
+	tok, err := s.admin().CreateToken(t.Context(), atoll.Token{Owner: atoll.Owner{App: "app", User: "alice"}, Scopes: []atoll.Scope{atoll.ScopeRun}})
+	s.must(err)
+	rec, err := s.as(tok.Secret).StartTurn(t.Context(), ask("wait"))
+	s.must(err)
+	s.until(rec.ID, agent.TextDone)
+	s.must(s.admin().RevokeToken(t.Context(), tok.ID))
+	if rec, _ = s.end(rec.ID); rec.Result.Outcome != agent.Aborted {
+		t.Errorf("%+v", rec.Result)
+	}
+	s.clean()
+}
+
+// What a caller may not ask of a sandbox he may not ask of a turn's.
+func TestScopes(t *testing.T) {
+	s := newSite(t, options{agents: doubles()})
+	for name, change := range map[string]func(r *agent.Request){
+		"Mounts": func(r *agent.Request) {
+			r.Config = &atoll.Config{Spec: atoll.Spec{Mounts: []atoll.Mount{{Source: "/root", Target: "/mnt/x"}}}}
+		},
+		"Network": func(r *agent.Request) {
+			r.Config = &atoll.Config{Spec: atoll.Spec{Network: atoll.Network{Mode: atoll.NetworkOpen}}}
+		},
+		"Project": func(r *agent.Request) { r.Config = &atoll.Config{Project: &atoll.Project{Path: "/root"}} },
+		"Image":   func(r *agent.Request) { r.Config = &atoll.Config{Spec: atoll.Spec{Image: "example.com/evil"}} },
+	} {
+		r := ask("hello")
+		change(&r)
+		rec, _ := s.do(r)
+		if rec.Result.Outcome != agent.Failed || rec.Result.Code != "denied" {
+			t.Errorf("%s: %+v", name, rec.Result)
+		}
+	}
+	if _, err := s.as(s.mint("alice", atoll.ScopeRead)).StartTurn(t.Context(), ask("hello")); !errors.Is(err, atoll.ErrDenied) {
+		t.Errorf("who may only read: %v", err)
+	}
+	for name, r := range map[string]agent.Request{
+		"Nothing": {}, "Both": {Agent: "double", Assistant: "x"}, "NoPrompt": {Agent: "double"}, "NoChat": {Agent: "double", Workspace: "../x", Turn: agent.Turn{Prompt: agent.Text("a")}},
+	} {
+		if _, err := s.client.StartTurn(t.Context(), r); !errors.Is(err, atoll.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := s.client.StartTurn(t.Context(), agent.Request{Agent: "nobody", Turn: agent.Turn{Prompt: agent.Text("a")}}); !errors.Is(err, atoll.ErrNotFound) {
+		t.Errorf("an agent that is not there: %v", err)
+	}
+	s.clean()
+}
+
+// The example hooks of an assistant run unchanged around an agent in a real
+// sandbox.
+func TestExampleHooks(t *testing.T) {
+	dir := "../../examples/assistants/coder/src"
+	if _, err := os.Stat(dir); err != nil {
+		t.Fatal(err)
+	}
+	hooks, err := hook.Compile(os.DirFS(dir), "index.ts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSite(t, options{})
+	s.app.Assistants["coder"] = &assistant.Assistant{ID: "coder", Hooks: hooks, Sandbox: &assistant.Sandbox{
+		Command: "command", Program: []string{"sh", "-c", `cat .env; mkdir -p output src tmp; echo '{"made":1}' >output/result.json; echo x >src/a.js; touch tmp/x`},
+	}}
+	rec, events := s.do(agent.Request{Assistant: "coder", Turn: agent.Turn{Prompt: agent.Text("hello")}})
+	ready := strings.Contains(describe(events), "Sandbox ready")
+	if rec.Result.Code == "denied" && strings.Contains(rec.Result.Message, "Node.js is required") {
+		t.Skip("no node in the sandbox")
+	}
+	if rec.Result.Outcome != agent.OK || !strings.Contains(rec.Result.Text, "NODE_ENV=development") || !ready {
+		t.Errorf("%+v\n%s", rec.Result, describe(events))
+	}
+	b, err := os.ReadFile(filepath.Join(s.home, "chats", "app", "alice", rec.Chat, "context-coder.json"))
+	if err != nil || !strings.Contains(string(b), `"generated_result":{"value":{"made":1}`) {
+		t.Errorf("the hook remembers %s, %v", b, err)
+	}
+	if _, err := s.client.Files(rec.Workspace).StatFile(t.Context(), "/tmp/x"); !errors.Is(err, atoll.ErrNotFound) {
+		t.Errorf("the hook has not cleaned up: %v", err)
+	}
+	s.clean()
+}
+
+func describe(events []agent.Event) string {
+	b, _ := json.MarshalIndent(events, "", " ")
+	return string(b)
+}
+
+// What a server that died has left of its turns the next one removes; what
+// somebody is at, or was not made for a turn, stays.
+func TestSettle(t *testing.T) {
+	s := newSite(t, options{agents: doubles()})
+	alice := s.fleet.For(fleet.Caller{Owner: atoll.Owner{App: "app", User: "alice"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
+	made := func(labels map[string]string, policy atoll.Policy) string {
+		cfg := atoll.Config{Spec: atoll.Spec{Labels: labels}, Lifecycle: atoll.Lifecycle{Policy: policy}}
+		sb, err := alice.Create(t.Context(), cfg)
+		s.must(err)
+		return sb.ID()
+	}
+	held := make(chan struct{})
+	x, err := s.desk.Start(agent.Record{Owner: atoll.Owner{App: "app", User: "alice"}}, func(context.Context, *turn.Turn) (agent.Result, error) {
+		<-held
+		return agent.Result{}, nil
+	})
+	s.must(err)
+	gone := made(map[string]string{assistant.TurnLabel: "tgone"}, atoll.PolicyOneshot)
+	kept := []string{
+		made(map[string]string{assistant.TurnLabel: x.ID()}, atoll.PolicyOneshot), made(map[string]string{assistant.TurnLabel: "tgone"}, atoll.PolicyPersistent), made(nil, atoll.PolicyOneshot),
+	}
+	s.must(s.server.Settle())
+	close(held)
+	<-x.Done()
+	if _, err := s.admin().Open(t.Context(), gone); !errors.Is(err, atoll.ErrNotFound) {
+		t.Errorf("what was left is there: %v", err)
+	}
+	for _, id := range kept {
+		sb, err := s.admin().Open(t.Context(), id)
+		s.must(err)
+		s.must(sb.Destroy(t.Context()))
+	}
+}

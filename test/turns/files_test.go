@@ -1,0 +1,72 @@
+package turns
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/atoll-sandbox/atoll/agent"
+	"github.com/atoll-sandbox/atoll/internal/assistant"
+	"github.com/atoll-sandbox/atoll/internal/fleet"
+)
+
+// What an assistant's directory says holds for its sandbox: limits, time, files
+// of the workspace, the prompts; and each request is in the audit once.
+func TestFilesApply(t *testing.T) {
+	s := newSite(t, options{})
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"coder/package.yao": `{
+  // as people write it
+  "name": "Coder Assistant",
+  "connector": "test",
+  "sandbox": {
+    "command": "command", "program": ["sh", "-c", "cat; echo; echo I am $WHO; sleep 100"],
+    "max_memory": "256m", "max_cpu": 0.5, "max_pids": 50, "timeout": "2s",
+    "environment": {"WHO": "coder"}
+  },
+  "workspace": "user"
+}`,
+		"coder/prompts.yml": "- role: system\n  content: You write code.\n",
+	} {
+		at := filepath.Join(dir, name)
+		s.must(os.MkdirAll(filepath.Dir(at), 0o755))
+		s.must(os.WriteFile(at, []byte(text), 0o600))
+	}
+	all, err := assistant.Load(dir, assistant.LoadOptions{Connectors: s.app.Connectors})
+	s.must(err)
+	s.app.Assistants = all
+	rec, err := s.client.StartTurn(t.Context(), agent.Request{Assistant: "coder", Turn: agent.Turn{Prompt: agent.Text("hello")}})
+	s.must(err)
+	s.until(rec.ID, agent.TextDelta)
+	rec, err = s.client.Turn(t.Context(), rec.ID)
+	s.must(err)
+	sb, err := s.admin().Open(t.Context(), rec.Sandbox)
+	s.must(err)
+	info, err := sb.Info(t.Context())
+	s.must(err)
+	if l := info.Config.Limits; l.Memory != 256<<20 || l.CPU != 0.5 || l.PIDs != 50 {
+		t.Errorf("the limits: %+v", l)
+	}
+	if rec.Workspace != "user" {
+		t.Errorf("the workspace is %q", rec.Workspace)
+	}
+	start := time.Now()
+	rec, events := s.end(rec.ID)
+	if took := time.Since(start); rec.Result.Outcome != agent.Timeout || took > 20*time.Second {
+		t.Errorf("after %v: %+v", took, rec.Result)
+	}
+	for _, want := range []string{"You write code.", "hello", "I am coder"} {
+		if !strings.Contains(describe(events), want) {
+			t.Errorf("the agent was not told %q: %s", want, describe(events))
+		}
+	}
+	s.clean()
+	list, err := s.admin().Audit(t.Context(), fleet.AuditFilter{Action: "turn", AllOwners: true})
+	s.must(err)
+	if len(list) != 1 || list[0].Object != rec.ID || list[0].Detail != "coder" || list[0].Outcome != "timeout" || list[0].Owner.User != "alice" {
+		t.Errorf("the audit: %+v", list)
+	}
+}

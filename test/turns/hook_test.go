@@ -1,0 +1,29 @@
+package turns
+
+import (
+	"testing"
+
+	"github.com/atoll-sandbox/atoll/agent"
+	"github.com/atoll-sandbox/atoll/internal/assistant"
+	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
+)
+
+// A hook has another model asked, whose connector it names as its file is
+// named.
+func TestHookChoosesTheModel(t *testing.T) {
+	s := newSite(t, options{script: modeltest.Script{Turns: []modeltest.Turn{{Text: "Hello."}}}})
+	other := s.app.Connectors["test"]
+	other.Key = "sk-other"
+	s.app.Connectors["deepseek.r1"] = other
+	s.app.Assistants["greeter"] = &assistant.Assistant{
+		ID: "greeter", Connector: "test", Hooks: compile(t, `function Create(ctx, messages) { return {messages, connector: "deepseek/r1"} }`),
+	}
+	rec, _ := s.do(agent.Request{Assistant: "greeter", Turn: agent.Turn{Prompt: agent.Text("hi")}})
+	if rec.Result.Outcome != agent.OK {
+		t.Fatalf("%+v", rec.Result)
+	}
+	asked := s.model.Requests()
+	if got := asked[len(asked)-1].Header.Get("Authorization"); got != "Bearer sk-other" {
+		t.Errorf("the model was asked with %q", got)
+	}
+}

@@ -1,0 +1,195 @@
+package turns
+
+import (
+	"archive/tar"
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/agent"
+	"github.com/atoll-sandbox/atoll/driver/kubernetes"
+	"github.com/atoll-sandbox/atoll/internal/assistant"
+	"github.com/atoll-sandbox/atoll/internal/clustertest"
+	"github.com/atoll-sandbox/atoll/internal/fleet"
+	"github.com/atoll-sandbox/atoll/internal/musthave"
+)
+
+// TestOnKubernetes runs itself again within a cluster: turns in pods, whose
+// workspaces are carried.
+func TestOnKubernetes(t *testing.T) {
+	if os.Getenv("ATOLL_CLUSTER_STATE") == "" {
+		tool := os.Getenv("ATOLL_CLUSTER")
+		if tool == "" {
+			musthave.Skip(t, "kubernetes", `there is no cluster: eval "$(scripts/cluster)" makes the tool that makes one`)
+		}
+		cmd := exec.CommandContext(t.Context(), tool, "run", "--", os.Args[0], "-test.run=^TestOnKubernetes$", "-test.v") //nolint:gosec // the tool that was named
+		out, err := cmd.CombinedOutput()
+		if t.Log(string(out)); err != nil || !strings.Contains(string(out), "--- PASS: TestOnKubernetes") {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Run("Turns", turnsOnKubernetes)
+	t.Run("Claims", claimsOnKubernetes)
+}
+
+func cluster(t *testing.T) atoll.Driver {
+	return &kubernetes.Driver{Kubeconfig: clustertest.Kubeconfig(t), Dir: t.TempDir(), Namespace: clustertest.Namespace(t, nil)}
+}
+
+func turnsOnKubernetes(t *testing.T) {
+	s := newSite(t, options{agents: doubles(), driver: cluster(t), program: assistant.Program{
+		Mounts: []atoll.Mount{{Source: tools(t), Target: "/opt/atoll/agents/double", ReadOnly: true}}, Path: []string{"/opt/atoll/agents/double"},
+	}})
+	chat := func(name, prompt string, cfg *atoll.Config) agent.Record {
+		t.Helper()
+		r := ask(prompt)
+		r.Chat, r.Config = name, cfg
+		begin := time.Now()
+		rec, _ := s.do(r)
+		t.Logf("%q took %v: %+v", prompt, time.Since(begin).Round(time.Millisecond), rec.Result)
+		return rec
+	}
+	// What agents remember, and what is in the workspace, goes from pod to pod.
+	chat("c", "one", nil)
+	if rec := chat("c", "two", nil); !strings.HasPrefix(rec.Result.Text, "s1: two") || !strings.HasSuffix(rec.Result.Text, "knows one") {
+		t.Errorf("the second turn: %+v", rec.Result)
+	}
+	// The same with a pool: a turn claims a pod.
+	s.warm(t, 2)
+	if rec := chat("c", "three", &atoll.Config{Pool: "warm"}); !strings.HasPrefix(rec.Result.Text, "s1: three") || !strings.HasSuffix(rec.Result.Text, "knows one") {
+		t.Errorf("the third turn, of a pool: %+v", rec.Result)
+	}
+	if got := s.remembered(); got != "one\ntwo\nthree\n" {
+		t.Errorf("at home: %q", got)
+	}
+	s.must(s.admin().RemovePool(t.Context(), "warm"))
+	s.clean()
+}
+
+// warm fills a pool, and keeps it full until what it returns is called or the test
+// ends.
+func (s *site) warm(t *testing.T, size int) (stop func()) {
+	t.Helper()
+	_, err := s.admin().SetPool(t.Context(), atoll.Pool{Name: "warm", Size: size, Config: atoll.Config{
+		Driver: "kubernetes", Spec: atoll.Spec{Requests: atoll.Resources{CPU: 0.02, Memory: 64 << 20}}, // many on a small node
+	}})
+	s.must(err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ran := make(chan error, 1)
+	go func() { ran <- s.fleet.Run(ctx) }()
+	stop = sync.OnceFunc(func() { cancel(); s.must(<-ran) })
+	t.Cleanup(stop)
+	for until := time.Now().Add(2 * time.Minute); ; <-time.After(50 * time.Millisecond) {
+		pools, err := s.admin().Pools(t.Context())
+		s.must(err)
+		if pools[0].Ready == size {
+			return stop
+		}
+		if time.Now().After(until) {
+			t.Fatalf("the pool is not ready: %+v", pools[0])
+		}
+	}
+}
+
+// claimsOnKubernetes measures claims through the fleet with their first command,
+// one at a time and all at once. $ATOLL_CLAIMS says how many.
+func claimsOnKubernetes(t *testing.T) {
+	n := 6
+	if text := os.Getenv("ATOLL_CLAIMS"); text != "" {
+		var err error
+		if n, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := newSite(t, options{driver: cluster(t)})
+	s.warm(t, 2*n)() // what is claimed is not made anew meanwhile: that would be measured too
+	claim := func() time.Duration {
+		begin := time.Now()
+		sb, err := s.admin().Create(context.Background(), atoll.Config{Pool: "warm", Spec: atoll.Spec{Env: []string{"A=b"}}})
+		if err == nil {
+			_, err = sb.Exec(context.Background(), atoll.Cmd{Args: []string{"true"}})
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		return time.Since(begin)
+	}
+	var alone, crowd []time.Duration
+	for range n {
+		alone = append(alone, claim())
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	for range n {
+		wg.Go(func() {
+			d := claim()
+			mu.Lock()
+			defer mu.Unlock()
+			crowd = append(crowd, d)
+		})
+	}
+	wg.Wait()
+	slices.Sort(alone)
+	slices.Sort(crowd)
+	t.Logf("claim with its first command, of %d: one at a time p50 %v, worst %v; all at once p50 %v, worst %v", n, alone[n/2], alone[n-1], crowd[n/2], crowd[n-1])
+	list, err := s.admin().List(t.Context(), fleet.Filter{})
+	s.must(err)
+	if len(list) != 2*n {
+		t.Errorf("%d sandboxes for %d claims", len(list), 2*n)
+	}
+	for _, i := range list {
+		sb, err := s.admin().Open(t.Context(), i.ID)
+		s.must(err)
+		s.must(sb.Destroy(t.Context()))
+	}
+}
+
+// remembered returns what the agents of alice's one chat remember, as it is at
+// home.
+func (s *site) remembered() string {
+	s.Helper()
+	a := s.fleet.For(fleet.Caller{Owner: atoll.Owner{App: "app", User: "alice"}, Scopes: []atoll.Scope{atoll.ScopeRead}})
+	list, err := a.Workspaces(s.Context())
+	s.must(err)
+	for _, w := range list {
+		if !strings.HasSuffix(w.Name, ".agents") {
+			continue
+		}
+		files, err := a.Files(s.Context(), w.Name)
+		s.must(err)
+		defer func() { s.must(files.Close()) }()
+		rc, err := files.Export(s.Context(), "/")
+		s.must(err)
+		defer func() { _ = rc.Close() }() // not read to its end
+		for tr := tar.NewReader(rc); ; {
+			h, err := tr.Next()
+			s.must(err)
+			if path.Base(h.Name) == "said" {
+				b, err := io.ReadAll(tr)
+				s.must(err)
+				return string(b)
+			}
+		}
+	}
+	return ""
+}
+
+// tools is a directory with a program.
+func tools(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(dir+"/hello", []byte("#!/bin/sh\necho hello\n"), 0o755); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
+	return dir
+}

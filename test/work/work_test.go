@@ -1,0 +1,70 @@
+//go:build linux
+
+// Package work does real work in real sandboxes: it builds and tests this
+// project, and gets packages through the gate.
+package work
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/helper/helpertest"
+)
+
+func TestMain(m *testing.M) { os.Exit(helpertest.Main(m)) }
+
+// goEnv returns a setting of the go command.
+func goEnv(t *testing.T, name string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "env", name).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// TestBuildsItself builds this project and runs some of its tests behind the
+// walls, without a network: the source is read-only, modules come from the
+// host's cache, read-only too; the cache of what is compiled is shared.
+func TestBuildsItself(t *testing.T) {
+	d := driver(t)
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gomod, goroot := goEnv(t, "GOMODCACHE"), goEnv(t, "GOROOT")
+	sb, err := d.Create(t.Context(), atoll.Spec{
+		Env: []string{"GOFLAGS=-mod=readonly -buildvcs=false -trimpath", "GOPROXY=off", "GOSUMDB=off", "CGO_ENABLED=0", "GOMODCACHE=/modules", "GOCACHE=/cache", "GOTMPDIR=/workspace/tmp", "GOROOT=/goroot", "GOTOOLCHAIN=local"},
+		Mounts: []atoll.Mount{
+			{Source: root, Target: "/src", ReadOnly: true}, {Source: gomod, Target: "/modules", ReadOnly: true}, {Source: goroot, Target: "/goroot", ReadOnly: true},
+			{Source: goEnv(t, "GOCACHE"), Target: "/cache"}, // what is compiled already
+		},
+		Limits: atoll.Resources{Memory: 4 << 30, PIDs: 1000},
+	})
+	if err != nil {
+		t.Fatalf("Create: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := sb.Destroy(t.Context()); err != nil {
+			t.Errorf("Destroy: %v", err)
+		}
+	})
+	var out bytes.Buffer
+	exit, err := sb.Exec(t.Context(), atoll.Cmd{
+		Shell:  "mkdir -p /workspace/tmp /workspace/out && cd /src && PATH=/goroot/bin:$PATH && go build -o /workspace/out/ ./cmd/atoll && /workspace/out/atoll run -- echo built && go test ./internal/regex ./vfs ./shell/syntax ./internal/wire",
+		Stdout: &out, Stderr: &out, Timeout: 15 * time.Minute,
+	})
+	if err != nil || exit.Code != 0 {
+		t.Fatalf("exit status %d, %v:\n%s", exit.Code, err, &out)
+	}
+	if !strings.HasPrefix(out.String(), "built\n") {
+		t.Errorf("what was built says %q", &out)
+	}
+	t.Logf("%s", &out)
+}
