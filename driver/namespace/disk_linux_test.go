@@ -232,26 +232,7 @@ func TestDisksLeaveNothing(t *testing.T) {
 	for range 5 {
 		crashIn(t, "TestDisksLeaveNothing", d.Dir)
 	}
-	list, err := d.List(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range list {
-		sb, err := d.Open(t.Context(), s.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if s.State == atoll.Running && run(t, sb, "echo works") != "works\n" {
-			t.Errorf("sandbox %s does not work", s.ID)
-		}
-		if err := sb.Destroy(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
-	files, err := filepath.Glob(filepath.Join(d.Dir, "s*"))
-	if err != nil || len(files) > 0 {
-		t.Errorf("left are %v, %v", files, err)
-	}
+	afterCrash(t, d)
 	before.files = 0
 	after := look(t, d.Dir, nil)
 	after.files = 0 // directories on their way in stay for a minute
