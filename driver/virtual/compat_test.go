@@ -98,6 +98,23 @@ func each(n int, f func(int)) {
 	wg.Wait()
 }
 
+// TestBackgroundIsHeard runs a background process that has still to read, hear
+// that its input has ended, and write, when the command's first process ends:
+// nothing of that may be taken for waiting in vain, however busy the machine.
+func TestBackgroundIsHeard(t *testing.T) {
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 500 {
+				if o := runVirtual("seq 3 | tee >(wc -l) > /dev/null"); o.stdout != "3\n" {
+					t.Errorf("%+v", o)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
 // hasOracle reports whether the bash here is the one the shell is made after,
 // with GNU tools.
 func hasOracle() bool {

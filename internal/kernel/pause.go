@@ -51,10 +51,7 @@ func (k *Kernel) stirPause() {
 // killed.
 func (p *Proc) stand() {
 	for p.k.frozen.Load() && p.killedBy != SIGKILL && !p.t.dead.Load() && p.pending.Load()&SIGKILL.bit() == 0 {
-		p.blocked.Store(blockHost)
-		p.t.idled()
-		<-p.wake
-		p.blocked.Store(blockNone)
+		p.rest(blockHost)
 	}
 	p.kick() // what woke it may have been meant for what it waits for
 }

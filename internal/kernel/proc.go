@@ -54,12 +54,14 @@ type Proc struct {
 	std    [3]Handle
 	out    *bufio.Writer
 
-	wake     chan struct{}
+	resting  sync.Mutex
+	kicked   bool          // guarded by resting; a kick came while it did not wait
+	wake     chan struct{} // one for each wait
 	pending  atomic.Uint64 // signals to deliver
 	caught   atomic.Uint64 // signals delivered to a handler
 	ignored  atomic.Uint64
 	handled  atomic.Uint64
-	blocked  atomic.Int32 // a blockKind, for draining and ps
+	blocked  atomic.Int32 // a blockKind, for draining and ps; written with resting held
 	wakeAt   atomic.Int64 // unix nanoseconds that a sleeper wakes at
 	exited   atomic.Bool
 	stopped  atomic.Bool
@@ -477,21 +479,41 @@ func (p *Proc) Sleep(d time.Duration, intr bool) time.Duration {
 // child that ends. It may return early.
 func (p *Proc) Pause() { p.block(blockInner) }
 
-// kick wakes the process if it waits. Any goroutine may call it.
+// kick wakes the process if it waits, or else keeps it from waiting the next
+// time. Any goroutine may call it.
 func (p *Proc) kick() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
+	p.resting.Lock()
+	asleep := p.blocked.Load() != blockNone
+	if asleep {
+		p.blocked.Store(blockNone) // from here on it runs, although it does not yet know
+		p.t.moved.Add(1)
+	}
+	p.kicked = !asleep
+	p.resting.Unlock()
+	if asleep {
+		p.wake <- struct{}{} // there is room: one for each sleep
+	}
+}
+
+// rest sleeps until the next kick, unless one has come already.
+func (p *Proc) rest(kind blockKind) {
+	p.resting.Lock()
+	kicked := p.kicked
+	p.kicked = false
+	if !kicked {
+		p.blocked.Store(kind)
+	}
+	p.resting.Unlock()
+	if !kicked {
+		p.t.idled()
+		<-p.wake
 	}
 }
 
 // block waits for the next kick, then delivers signals.
 func (p *Proc) block(kind blockKind) {
 	p.check()
-	p.blocked.Store(kind)
-	p.t.idled()
-	<-p.wake
-	p.blocked.Store(blockNone)
+	p.rest(kind)
 	p.check()
 }
 

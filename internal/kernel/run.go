@@ -69,6 +69,7 @@ type task struct {
 	tty   *TTY // set before the first process runs; nil: none
 
 	draining atomic.Bool
+	moved    atomic.Uint64 // how often a process was woken or started
 	stir     chan struct{}
 
 	mu    sync.Mutex
@@ -77,6 +78,7 @@ type task struct {
 }
 
 func (t *task) add() {
+	t.moved.Add(1)
 	t.mu.Lock()
 	t.alive++
 	t.mu.Unlock()
@@ -269,8 +271,10 @@ func (t *task) drain(grace time.Duration) {
 	t.kill(reasonEnd)
 }
 
-// stuck reports whether no process of the task can go on before end.
+// stuck reports whether no process of the task can go on before end. They are
+// looked at one after the other: what moved meanwhile may have been missed.
 func (t *task) stuck(end time.Time) bool {
+	moved := t.moved.Load()
 	for _, p := range t.k.Procs() {
 		if p.t != t {
 			continue
@@ -282,13 +286,9 @@ func (t *task) stuck(end time.Time) bool {
 			if p.wakeAt.Load() < end.UnixNano() {
 				return false
 			}
-		case blockInner:
-			if len(p.wake) > 0 {
-				return false
-			}
 		}
 	}
-	return true
+	return t.moved.Load() == moved
 }
 
 // Await calls f, which may block on the host (the network), outside the
@@ -320,10 +320,7 @@ func (p *Proc) Await(f func(ctx context.Context) error) error {
 			p.check()
 			return err
 		}
-		p.blocked.Store(blockHost)
-		p.t.idled()
-		<-p.wake
-		p.blocked.Store(blockNone)
+		p.rest(blockHost)
 	}
 }
 

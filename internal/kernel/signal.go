@@ -270,10 +270,7 @@ func (p *Proc) halt() {
 			p.stopped.Store(false)
 			p.die(SIGKILL)
 		}
-		p.blocked.Store(blockInner)
-		p.t.idled()
-		<-p.wake
-		p.blocked.Store(blockNone)
+		p.rest(blockInner)
 	}
 	p.kick() // what woke it may have been meant for what it waited for before
 }
