@@ -39,8 +39,9 @@ type Options struct {
 	Log *slog.Logger     // nil: nothing is logged
 	Now func() time.Time // nil: the clock of this host, or of the Registry
 
-	host  func() time.Time // the clock of this host; nil: time.Now
-	lease time.Duration    // see member; 0: usualLease
+	host   func() time.Time // the clock of this host; nil: time.Now
+	lease  time.Duration    // see member; 0: usualLease
+	settle time.Duration    // see settleShelf; 0: settleTime
 }
 
 // Retention says which workspaces are removed, and when.

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -241,7 +242,7 @@ const settleTime = 200 * time.Millisecond
 
 // settleShelf does the part of tidyShelf that costs nothing when nothing is left.
 func (f *Fleet) settleShelf(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(f.opts.settle, settleTime))
 	defer cancel()
 	if err := errors.Join(f.sweep(ctx, goneDir), f.sweep(ctx, newDir)); err != nil && ctx.Err() == nil {
 		f.log.Error("workspaces not put in order", "error", err)

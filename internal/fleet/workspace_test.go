@@ -359,7 +359,7 @@ func TestRemovalThatDied(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(f.shelf.dir, "stray"), []byte("x"), 0o600))
 	must(t, os.MkdirAll(filepath.Join(f.shelf.dir, "Not!ours", "x", "y"), 0o700))
 
-	g := openFleet(t, Options{Home: home})
+	g := openFleet(t, Options{Home: home, settle: time.Minute}) // on a busy machine all of it takes longer than opening may
 	for _, dir := range []string{goneDir, newDir} {
 		left, err := os.ReadDir(filepath.Join(g.shelf.dir, dir))
 		must(t, err)
