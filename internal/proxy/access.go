@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
@@ -42,6 +44,45 @@ type Access struct {
 	Key func(name string) ([]byte, bool)
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
+
+	mu    sync.Mutex
+	under map[string]map[*context.CancelFunc]bool // requests under way by key; guarded by mu
+}
+
+// Revoked ends the requests and streams that came in by a key. It is for those
+// who have just taken that key away.
+func (a *Access) Revoked(key string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for end := range a.under[key] {
+		(*end)()
+	}
+}
+
+// bound ends a request when its ticket does, or its key is taken away. The
+// caller calls done when it is over.
+func (a *Access) bound(t ticket, end context.CancelFunc) (done func()) {
+	timer := time.AfterFunc(time.Unix(t.Until, 0).Sub(a.now()), end)
+	a.mu.Lock()
+	if a.under == nil {
+		a.under = make(map[string]map[*context.CancelFunc]bool)
+	}
+	if a.under[t.Key] == nil {
+		a.under[t.Key] = make(map[*context.CancelFunc]bool)
+	}
+	a.under[t.Key][&end] = true
+	a.mu.Unlock()
+	if _, ok := a.Key(t.Key); !ok { // taken away since it was looked at
+		end()
+	}
+	return func() {
+		timer.Stop()
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if delete(a.under[t.Key], &end); len(a.under[t.Key]) == 0 {
+			delete(a.under, t.Key)
+		}
+	}
 }
 
 // Grant is what a link gives: all ports of one sandbox.
@@ -160,22 +201,21 @@ func isOurs(name string) bool {
 	return strings.EqualFold(name, plainCookie) || strings.EqualFold(name, secureCookie)
 }
 
-// admit returns the id of the sandbox that a request may reach. It reports
-// false when it has answered: with a page, or with a cookie in exchange for a link.
+// admit returns the ticket of a request. It reports false when it has answered: with a page, or with a cookie in exchange for a link.
 // Nothing is looked up for those who have no valid token, so they can't find
 // out which sandboxes there are.
-func (p *Proxy) admit(w *writer, r *http.Request, tr *trip) (sandbox string, ok bool) {
+func (p *Proxy) admit(w *writer, r *http.Request, tr *trip) (ticket, bool) {
 	if token := r.Header.Get(accessHeader); token != "" {
 		t, err := p.Access.verify(token, linkKind, tr.name.Project)
 		if err != nil {
 			p.refuse(w, r, noAccess(tr.name, "yours does not open it: "+err.Error()))
-			return "", false
+			return ticket{}, false
 		}
-		return t.Sandbox, true
+		return t, true
 	}
 	if token, rest, found := cutParam(r.URL.RawQuery); found {
 		p.exchange(w, r, tr, token, rest)
-		return "", false
+		return ticket{}, false
 	}
 	name := plainCookie
 	if tr.scheme == "https" {
@@ -189,12 +229,12 @@ func (p *Proxy) admit(w *writer, r *http.Request, tr *trip) (sandbox string, ok 
 		}
 		t, err := p.Access.verify(c.Value, cookieKind, tr.name.Project)
 		if err == nil {
-			return t.Sandbox, true
+			return t, true
 		}
 		why = "yours does not open it any more"
 	}
 	p.refuse(w, r, noAccess(tr.name, why))
-	return "", false
+	return ticket{}, false
 }
 
 // exchange gives a cookie for a link, and leads to the same URL without it.

@@ -116,6 +116,7 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 	r.Out.URL.Host = hex.EncodeToString([]byte(tr.target.ID())) + ":" + strconv.Itoa(tr.port)
 	r.Out.URL.RawQuery = r.In.URL.RawQuery // as it came: who reads it is inside
 	r.Out.Host = r.In.Host
+	r.Out.Trailer = r.In.Trailer // whose values come with the body's end
 	if p.local(tr) {
 		r.Out.Host = net.JoinHostPort("localhost", strconv.Itoa(tr.port))
 		toInner(r.Out.Header, tr.scheme+"://"+r.In.Host, "http://"+r.Out.Host)

@@ -44,8 +44,10 @@ type Proxy struct {
 	forward *httputil.ReverseProxy
 	lines   *lines
 
-	mu   sync.Mutex
-	busy map[string]int // requests under way by id of sandbox; guarded by mu
+	mu     sync.Mutex
+	closed bool           // guarded by mu, as what follows
+	busy   map[string]int // requests under way by id of sandbox
+	empty  sync.Cond      // busy is empty
 }
 
 // trip is one request on its way to a sandbox.
@@ -66,18 +68,24 @@ func (p *Proxy) start() {
 	p.once.Do(func() {
 		ctx, end := context.WithCancel(context.Background())
 		p.end = end
-		p.busy = make(map[string]int)
+		p.busy, p.empty.L = make(map[string]int), &p.mu
 		p.board = board{life: ctx, rows: make(map[string]*row)}
 		p.lines = newLines(p.dialTimeout())
 		p.forward = p.newForward()
 	})
 }
 
-// Close ends what the proxy does on its own and closes idle connections.
-// Requests that are under way are their server's to end.
+// Close ends requests and streams under way, waits for them, and leaves nothing
+// running. The proxy can't be used any more.
 func (p *Proxy) Close() error {
 	p.start()
 	p.end()
+	p.mu.Lock()
+	p.closed = true
+	for len(p.busy) > 0 {
+		p.empty.Wait()
+	}
+	p.mu.Unlock()
 	p.board.wg.Wait()
 	p.lines.close()
 	return nil
@@ -105,19 +113,16 @@ func (p *Proxy) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	tr := &trip{name: name, port: name.Port, scheme: p.scheme(r)}
-	var sandbox string
+	var t ticket
 	if p.Access != nil {
-		if sandbox, ok = p.admit(w, r, tr); !ok {
+		if t, ok = p.admit(w, r, tr); !ok {
 			return
 		}
 	}
-	t, err := p.Finder.Find(r.Context(), name.Project)
+	found, err := p.Finder.Find(r.Context(), name.Project)
 	switch {
-	case err == nil && p.Access != nil && t.ID() != sandbox:
-		p.refuse(w, r, noAccess(name, "the sandbox that it was made for is not there any more"))
-		return
-	case err != nil && p.Access != nil && errors.Is(err, atoll.ErrNotFound):
-		p.refuse(w, r, noAccess(name, "the sandbox that it was made for is not there any more"))
+	case p.Access != nil && (errors.Is(err, atoll.ErrNotFound) || err == nil && found.ID() != t.Sandbox):
+		p.refuse(w, r, noAccess(name, "the sandbox that yours was made for is not there any more"))
 		return
 	case errors.Is(err, atoll.ErrNotFound):
 		p.refuse(w, r, unknown(name))
@@ -126,8 +131,14 @@ func (p *Proxy) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		p.refuse(w, r, broken(name, err))
 		return
 	}
-	tr.target = t
-	p.serve(w, r, tr)
+	tr.target = found
+	ctx, end := context.WithCancel(r.Context())
+	defer end()
+	defer context.AfterFunc(p.board.life, end)()
+	if p.Access != nil {
+		defer p.Access.bound(t, end)()
+	}
+	p.serve(w, r.WithContext(ctx), tr)
 }
 
 // serve leads a request to the sandbox that was found.
@@ -163,15 +174,18 @@ func (p *Proxy) enter(id string) (leave func(), ok bool) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.busy[id] >= limit {
+	if p.closed || p.busy[id] >= limit {
 		return nil, false
 	}
 	p.busy[id]++
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.busy[id]--; p.busy[id] == 0 {
-			delete(p.busy, id)
+		if p.busy[id]--; p.busy[id] > 0 {
+			return
+		}
+		if delete(p.busy, id); len(p.busy) == 0 {
+			p.empty.Broadcast()
 		}
 	}, true
 }
