@@ -67,26 +67,30 @@ func (p *Plan) Close() error {
 
 // Plan finds out what would go in, and changes nothing. The caller closes it.
 // Unmerged files are ErrConflict.
-func (r *Repo) Plan(ctx context.Context, c Carry) (p *Plan, err error) {
+func (r *Repo) Plan(ctx context.Context, c Carry) (*Plan, error) {
 	if err := r.complete(ctx); err != nil {
 		return nil, err
 	}
-	p = &Plan{repo: r, Shallow: r.shallow, max: c.MaxFiles}
+	p := &Plan{repo: r, Shallow: r.shallow, max: c.MaxFiles}
 	if p.max == 0 {
 		p.max = DefaultMaxFiles
 	}
-	defer func() {
-		if err != nil {
-			closed(&err, p.Close)
-		}
-	}()
+	if err := p.fill(ctx, c); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+// fill takes the repository's state into a plan.
+func (p *Plan) fill(ctx context.Context, c Carry) error {
+	r := p.repo
 	env, err := r.untracked(ctx, c.Env)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	included, err := r.included(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	all := slices.Concat(env, included)
 	slices.Sort(all)
@@ -98,13 +102,13 @@ func (r *Repo) Plan(ctx context.Context, c Carry) (p *Plan, err error) {
 		p.state, err = r.snapshot(ctx, env)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	p.Head, p.Staged, p.Dirty = p.state.Head, p.state.index != "", p.state.work != ""
 	if err := p.chooseRefs(ctx, c.Branches); err != nil {
-		return nil, err
+		return err
 	}
-	return p, p.addModules(ctx, c)
+	return p.addModules(ctx, c)
 }
 
 // complete reports why objects may be missing.
@@ -233,6 +237,9 @@ func emptied(ctx context.Context, g guest) error {
 	if err != nil || len(entries) == 0 {
 		return err
 	}
+	if inGit, err := atoll.ReadDir(ctx, g.sb, Workspace+"/.git"); len(entries) == 1 && err == nil && len(inGit) == 0 {
+		return nil // all that begin came to
+	}
 	out, code, err := g.status(ctx, "config", "--file", Workspace+"/.git/config", "--get", underWay)
 	if err != nil && !isGuestError(err) {
 		return err
@@ -277,13 +284,15 @@ func (p *Plan) into(ctx context.Context, g guest) error {
 
 // begin makes a repository without a remote, whose commits are the user's.
 func (p *Plan) begin(ctx context.Context, g guest) error {
+	if p.repo.prefix == "" { // before all else: see emptied
+		if err := atoll.WriteFile(ctx, g.sb, path.Join(g.dir, ".git/config"), []byte("[atoll]\n\tunderway = true\n"), 0o644); err != nil {
+			return err
+		}
+	}
 	if err := g.run(ctx, nil, nil, "init", "-q", "--template=", "--object-format="+p.repo.format, g.dir); err != nil {
 		return err
 	}
-	settings := [][2]string{{underWay, "true"}, {"core.logAllRefUpdates", "true"}}
-	if p.repo.prefix != "" {
-		settings = settings[1:]
-	}
+	settings := [][2]string{{"core.logAllRefUpdates", "true"}}
 	for _, key := range []string{"user.name", "user.email"} {
 		v, err := p.repo.config(ctx, key)
 		if err != nil {

@@ -123,7 +123,7 @@ func (r *Repo) Fetch(ctx context.Context, sb atoll.Sandbox, f Fetch) (*Fetched, 
 
 // fetch is Fetch of one repository inside, and those in it. The caller removes
 // the quarantine, in which all objects are, or were.
-func (r *Repo) fetch(ctx context.Context, g guest, f Fetch, base string) (got *Fetched, q *quarantine, err error) {
+func (r *Repo) fetch(ctx context.Context, g guest, f Fetch, base string) (*Fetched, *quarantine, error) {
 	w := newWanted(base)
 	if err := r.sameFormat(ctx, g); err != nil {
 		return nil, nil, err
@@ -131,19 +131,15 @@ func (r *Repo) fetch(ctx context.Context, g guest, f Fetch, base string) (got *F
 	if err := w.look(ctx, g); err != nil {
 		return nil, nil, err
 	}
-	if q, err = r.quarantine(); err != nil {
+	q, err := r.quarantine()
+	if err != nil {
 		return nil, nil, err
 	}
-	defer func() {
-		if err != nil {
-			closed(&err, q.remove)
-		}
-	}()
-	if err := r.bring(ctx, g, q, w, f); err != nil {
-		return nil, nil, err
+	if err = r.bring(ctx, g, q, w, f); err == nil {
+		err = r.fetchNested(ctx, g, w, f)
 	}
-	if err := r.fetchNested(ctx, g, w, f); err != nil {
-		return nil, nil, err
+	if err != nil {
+		return nil, nil, errors.Join(err, q.remove())
 	}
 	return &w.Fetched, q, nil
 }

@@ -57,7 +57,7 @@ var harmless = []string{
 	"protocol.allow=never", "protocol.ext.allow=never", "protocol.file.allow=never", "protocol.git.allow=never",
 	"protocol.http.allow=never", "protocol.https.allow=never", "protocol.ssh.allow=never",
 	"submodule.recurse=false", "fetch.recurseSubmodules=false", "diff.ignoreSubmodules=none", "diff.noprefix=false", "diff.mnemonicPrefix=false",
-	"diff.renames=false", "diff.orderFile=", "gc.auto=0", "maintenance.auto=false", "merge.autoStash=false", "merge.renormalize=false",
+	"diff.renames=false", "diff.orderFile=/dev/null", "gc.auto=0", "maintenance.auto=false", "merge.autoStash=false", "merge.renormalize=false",
 	"color.ui=false", "core.logAllRefUpdates=always", "transfer.fsckObjects=true", "status.showUntrackedFiles=all",
 }
 

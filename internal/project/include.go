@@ -50,7 +50,7 @@ func (r *Repo) included(ctx context.Context) ([]string, error) {
 	if err != nil || out == "" {
 		return nil, err
 	}
-	ignored, err := r.host.feed(ctx, out, "check-ignore", "-z", "--stdin")
+	ignored, err := r.host.with("GIT_LITERAL_PATHSPECS=0").feed(ctx, out, "check-ignore", "-z", "--stdin")
 	var bad *gitError
 	if errors.As(err, &bad) && bad.code == 1 { // none is
 		return nil, nil

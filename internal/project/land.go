@@ -45,9 +45,8 @@ func (r *Repo) Sync(ctx context.Context, sb atoll.Sandbox, f Fetch) (*Result, er
 	if err != nil {
 		return nil, &atoll.Error{Op: "sync", ID: sb.ID(), Err: err}
 	}
-	defer closed(&err, q.remove)
 	res := &Result{Fetched: *got}
-	if err := r.land(ctx, q, res, f); err != nil {
+	if err := errors.Join(r.land(ctx, q, res, f), q.remove()); err != nil {
 		return res, &atoll.Error{Op: "sync", ID: sb.ID(), Err: err}
 	}
 	return res, nil
@@ -281,9 +280,10 @@ func (r *Repo) elsewhere(ctx context.Context, branch string) error {
 	return nil
 }
 
-// dirty lists the tracked files of the host that have uncommitted work.
+// dirty lists the tracked files of the host that have uncommitted work; what is
+// uncommitted in a submodule is not touched.
 func (r *Repo) dirty(ctx context.Context) ([]string, error) {
-	out, err := r.host.output(ctx, "status", "--porcelain=v1", "-z", "--untracked-files=no", "--no-renames", "--ignore-submodules=none")
+	out, err := r.host.output(ctx, "status", "--porcelain=v1", "-z", "--untracked-files=no", "--no-renames", "--ignore-submodules=dirty")
 	if err != nil {
 		return nil, err
 	}

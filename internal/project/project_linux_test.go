@@ -68,7 +68,12 @@ func git(t testing.TB, dir string, args ...string) string {
 
 func naive(t testing.TB, dir string, args ...string) (string, error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "git", args...)
+	return program(t, dir, append([]string{"git"}, args...)...)
+}
+
+func program(t testing.TB, dir string, args ...string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
 	cmd.Dir = dir
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

@@ -22,7 +22,12 @@ type snapshot struct {
 	dir     string // that holds all of the above
 }
 
-func (s *snapshot) remove() error { return os.RemoveAll(s.dir) }
+func (s *snapshot) remove() error {
+	if s.dir == "" {
+		return nil
+	}
+	return os.RemoveAll(s.dir)
+}
 
 // tip is the newest commit that there is; empty: none at all.
 func (s *snapshot) tip() string {
@@ -51,53 +56,53 @@ var identity = []string{
 }
 
 // snapshot takes the state of the host's working tree. Files in leave are left
-// out of what is not staged. The caller removes it.
+// out of what is not staged. The caller removes it, also after an error.
 func (r *Repo) snapshot(ctx context.Context, leave []string) (s *snapshot, err error) {
 	dir, err := os.MkdirTemp("", "atoll-project-")
 	if err != nil {
 		return nil, err
 	}
 	s = &snapshot{dir: dir, objects: filepath.Join(dir, "objects")}
-	defer func() {
-		if err != nil {
-			closed(&err, s.remove)
-		}
-	}()
+	return s, r.fill(ctx, s, leave)
+}
+
+// fill takes the state into a snapshot.
+func (r *Repo) fill(ctx context.Context, s *snapshot, leave []string) (err error) {
 	if err := os.Mkdir(s.objects, 0o700); err != nil {
-		return nil, err
+		return err
 	}
 	if s.Head, err = r.Head(ctx); err != nil {
-		return nil, err
+		return err
 	}
-	index := filepath.Join(dir, "index")
+	index := filepath.Join(s.dir, "index")
 	if err := copyIndex(filepath.Join(r.gitDir, "index"), index); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+		return err
 	}
 	git := r.at(s.objects).with(append(identity, "GIT_INDEX_FILE="+index)...)
 	unmerged, err := git.output(ctx, "ls-files", "-z", "--unmerged")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if unmerged != "" {
-		return nil, fmt.Errorf("%s: %w: finish or abort the merge first: %s", r.Dir, ErrConflict, unmergedNames(unmerged))
+		return fmt.Errorf("%s: %w: finish or abort the merge first: %s", r.Dir, ErrConflict, unmergedNames(unmerged))
 	}
 	base, err := r.tree(ctx, s.Commit)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if s.index, base, err = git.commitIndex(ctx, base, s.Commit, "staged"); err != nil {
-		return nil, err
+		return err
 	}
 	if err := git.run(ctx, nil, nil, "add", "-A", "--", "."); err != nil {
-		return nil, fmt.Errorf("%s: %w", r.Dir, err)
+		return fmt.Errorf("%s: %w", r.Dir, err)
 	}
 	if len(leave) > 0 {
 		if _, err := git.feed(ctx, strings.Join(leave, "\x00")+"\x00", "update-index", "--force-remove", "-z", "--stdin"); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	s.work, _, err = git.commitIndex(ctx, base, s.tip(), "work")
-	return s, err
+	return err
 }
 
 // commitIndex makes a commit of an index, or none if it is the tree base.
