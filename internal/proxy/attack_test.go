@@ -377,3 +377,26 @@ func (h *hanging) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
+
+// A client that takes nothing of an answer is not kept for ever, however much the
+// sandbox has to say.
+func TestClientThatDoesNotRead(t *testing.T) {
+	web := newIsland("s1")
+	ended := make(chan error, 1)
+	web.open(80, liar(t, func(c net.Conn, _ *bufio.Reader) {
+		_, err := io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n")
+		for err == nil {
+			_, err = c.Write(make([]byte, 1<<16))
+		}
+		ended <- err
+	}))
+	p := &proxy.Proxy{Finder: sea{"web": web}, Stall: 100 * time.Millisecond}
+	t.Cleanup(func() { p.Close() })
+	c, err := net.Dial("tcp", serve(t, p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: 80-web.localhost\r\n\r\n")
+	<-ended // else the test's own deadline
+}

@@ -193,7 +193,7 @@ func toOuter(at string, tr *trip, outer string) string {
 // failed answers in the place of a sandbox that did not.
 func (p *Proxy) failed(rw http.ResponseWriter, r *http.Request, err error) {
 	tr := tripOf(r.Context())
-	w := newWriter(rw)
+	w := newWriter(rw, p.stall())
 	switch {
 	case r.Context().Err() != nil: // nobody waits for an answer
 		w.WriteHeader(http.StatusBadGateway)

@@ -15,6 +15,7 @@ import (
 const (
 	DefaultDialTimeout = 10 * time.Second
 	DefaultRequests    = 512
+	DefaultStall       = 2 * time.Minute
 )
 
 // Proxy is a handler that leads requests to ports of sandboxes by their Host.
@@ -37,6 +38,10 @@ type Proxy struct {
 	// Requests is how many requests and streams of one sandbox may be under
 	// way at once; 0 is DefaultRequests.
 	Requests int
+	// Stall is how long a client may take no byte of what there is for it before
+	// it counts as gone; 0 is DefaultStall. There is no bound where there is
+	// nothing for it: streams may be silent.
+	Stall time.Duration
 
 	once    sync.Once
 	end     context.CancelFunc // set by once, as what follows
@@ -98,10 +103,17 @@ func (p *Proxy) dialTimeout() time.Duration {
 	return DefaultDialTimeout
 }
 
+func (p *Proxy) stall() time.Duration {
+	if p.Stall > 0 {
+		return p.Stall
+	}
+	return DefaultStall
+}
+
 // ServeHTTP leads a request to the port that its Host names, or says why not.
 func (p *Proxy) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	p.start()
-	w := newWriter(rw)
+	w := newWriter(rw, p.stall())
 	defer w.settle()
 	name, ok := p.Names.Parse(r.Host)
 	if !ok {

@@ -5,23 +5,21 @@ import (
 	"time"
 )
 
-// stall is how long a client may take no byte before it counts as gone.
-const stall = 2 * time.Minute
-
 // writer is a ResponseWriter that waits for no client for ever, and that tells
 // of what is not final only what helps.
 type writer struct {
 	http.ResponseWriter
 	control *http.ResponseController
+	stall   time.Duration
 }
 
-func newWriter(w http.ResponseWriter) *writer {
+func newWriter(w http.ResponseWriter, stall time.Duration) *writer {
 	if w, ok := w.(*writer); ok {
 		return w
 	}
 	c := http.NewResponseController(w)
 	_ = c.SetWriteDeadline(time.Time{}) // that of the request before; a writer of a test has none
-	return &writer{w, c}
+	return &writer{w, c, stall}
 }
 
 // Unwrap is for http.ResponseController.
@@ -46,7 +44,7 @@ func (w *writer) Write(b []byte) (int, error) {
 }
 
 // hurry gives the client its time anew.
-func (w *writer) hurry() { _ = w.control.SetWriteDeadline(time.Now().Add(stall)) }
+func (w *writer) hurry() { _ = w.control.SetWriteDeadline(time.Now().Add(w.stall)) }
 
 // settle bounds what the server still writes when the handler is done.
 func (w *writer) settle() { w.hurry() }
