@@ -269,12 +269,15 @@ func TestCarryInChooses(t *testing.T) {
 func TestCarryInManyFiles(t *testing.T) {
 	const count = 50_000
 	dir := newRepo(t)
-	for i := range count / 100 {
-		for j := range 100 {
-			write(t, dir, fmt.Sprintf("d%d/f%d", i, j), fmt.Sprint(i, j))
-		}
+	var b strings.Builder
+	fmt.Fprintf(&b, "commit refs/heads/main\ncommitter Ada <ada@example.com> 1000000000 +0000\ndata 4\nmany\nfrom refs/heads/main^0\n")
+	for i := range count {
+		text := fmt.Sprint(i)
+		fmt.Fprintf(&b, "M 100644 inline d%d/f%d\ndata %d\n%s\n", i/100, i%100, len(text), text)
 	}
-	commit(t, dir, "many")
+	stream := filepath.Join(t.TempDir(), "stream")
+	write(t, filepath.Dir(stream), "stream", b.String())
+	run(t, dir, "sh", "-c", "git fast-import --quiet <"+stream+" && git reset -q --hard")
 	write(t, dir, "d7/f7", "changed\n")
 	sb := newSandbox(t)
 	carry(t, open(t, dir), sb, project.Carry{})

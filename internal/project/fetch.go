@@ -163,13 +163,20 @@ func (r *Repo) bring(ctx context.Context, g guest, q *quarantine, w *wanted, f F
 	if err != nil {
 		return err
 	}
-	var tips []string
-	for _, object := range w.refs {
-		if object != "" {
-			tips = append(tips, object)
+	var tips, commits []string
+	for name, object := range w.refs {
+		if object == "" {
+			continue
+		}
+		tips = append(tips, object)
+		if !strings.HasPrefix(name, w.names.base+kindTag) {
+			commits = append(commits, object)
 		}
 	}
 	if err := q.take(ctx, g, tips, known, limits); err != nil {
+		return err
+	}
+	if err := q.commits(ctx, commits); err != nil {
 		return err
 	}
 	if w.Updates, err = r.updates(ctx, q, w, f); err != nil || f.DryRun {

@@ -26,6 +26,8 @@ type Result struct {
 	Insertions int
 	Deletions  int
 	Risks      []Risk // files that somebody looks at before he goes on
+
+	alike []string // uncommitted files of the host that are what comes
 }
 
 // Sync fetches, and then moves the host's branch of the same name, and its
@@ -62,7 +64,7 @@ func (r *Repo) land(ctx context.Context, q *quarantine, res *Result, f Fetch) er
 	}
 	res.Into = res.Branch
 	if res.Tip == "" {
-		return r.nothing(res)
+		return q.nothing(ctx, res)
 	}
 	head, err := r.Head(ctx)
 	if err != nil {
@@ -80,7 +82,7 @@ func (r *Repo) land(ctx context.Context, q *quarantine, res *Result, f Fetch) er
 	}
 	res.Switched = head.Branch != res.Into
 	if !forward && !res.Switched {
-		return r.nothing(res)
+		return q.nothing(ctx, res)
 	}
 	if err := r.mayLand(ctx, q, head, res); err != nil || f.DryRun {
 		return err
@@ -92,17 +94,28 @@ func (r *Repo) land(ctx context.Context, q *quarantine, res *Result, f Fetch) er
 	return nil
 }
 
-// nothing is the end of a sync that moves no branch.
-func (r *Repo) nothing(res *Result) error {
-	if len(res.Updates) > 0 {
-		return nil
-	}
+// nothing is the end of a sync that moves no branch: ErrNothing, unless commits
+// came that no branch or tag of the host has.
+func (q *quarantine) nothing(ctx context.Context, res *Result) error {
 	for _, m := range res.Modules {
 		if len(m.Updates) > 0 {
 			return nil
 		}
 	}
-	return ErrNothing
+	revs := []string{"rev-list", "--max-count=1"}
+	for _, u := range res.Updates {
+		if u.New != "" {
+			revs = append(revs, u.New)
+		}
+	}
+	if len(revs) == 2 {
+		return ErrNothing
+	}
+	out, err := q.output(ctx, append(revs, "--not", "--branches", "--tags")...)
+	if err == nil && out == "" {
+		err = ErrNothing
+	}
+	return err
 }
 
 // forward reports whether the branch moves; ErrDiverged if it can't.
@@ -249,6 +262,9 @@ func (r *Repo) mayLand(ctx context.Context, q *quarantine, head Head, res *Resul
 			}
 		}
 	}
+	if way, res.alike, err = r.unlike(ctx, q, way, head, res); err != nil {
+		return err
+	}
 	if len(way) > 0 {
 		return fmt.Errorf("%w: these files of the host would be overwritten; commit, stash or move them first: %s", ErrDirty, list(way))
 	}
@@ -356,6 +372,9 @@ func (r *Repo) advance(ctx context.Context, head Head, res *Result) error {
 	}
 	git := r.host.set(settings...).with(identity...)
 	if !res.Switched && head.Commit != "" {
+		if err := r.stage(ctx, res.alike); err != nil {
+			return err
+		}
 		err := git.run(ctx, nil, nil, "merge", "--ff-only", "--no-overwrite-ignore", "--no-stat", "--quiet", res.Tip)
 		return inGit(err)
 	}

@@ -97,7 +97,7 @@ func (r *Repo) fill(ctx context.Context, s *snapshot, leave []string) (err error
 		return fmt.Errorf("%s: %w", r.Dir, err)
 	}
 	if len(leave) > 0 {
-		if _, err := git.feed(ctx, strings.Join(leave, "\x00")+"\x00", "update-index", "--force-remove", "-z", "--stdin"); err != nil {
+		if _, err := git.feed(ctx, nul(leave), "update-index", "--force-remove", "-z", "--stdin"); err != nil {
 			return err
 		}
 	}
