@@ -138,8 +138,8 @@ type taker struct {
 	Taken
 	a       Artifacts
 	root    *os.Root
-	tracked map[string]bool // by git, and the directories of those
-	ignored func(ctx context.Context, name string) (bool, error)
+	tracked map[string]bool // files that git tracks
+	ignored map[string]bool // files that the host has, and git ignores
 }
 
 func (r *Repo) taker(ctx context.Context, a Artifacts) (*taker, error) {
@@ -147,17 +147,15 @@ func (r *Repo) taker(ctx context.Context, a Artifacts) (*taker, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &taker{a: a, tracked: make(map[string]bool)}
+	t := &taker{a: a, tracked: make(map[string]bool), ignored: make(map[string]bool)}
 	for _, name := range split(out, "\x00") {
 		t.tracked[name] = true
 	}
-	t.ignored = func(ctx context.Context, name string) (bool, error) {
-		_, err := r.host.with("GIT_LITERAL_PATHSPECS=0").feed(ctx, name+"\x00", "check-ignore", "-q", "-z", "--stdin")
-		var bad *gitError
-		if errors.As(err, &bad) && bad.code == 1 {
-			return false, nil
-		}
-		return err == nil, err
+	if out, err = r.host.output(ctx, "ls-files", "-z", "--others", "--ignored", "--exclude-standard"); err != nil {
+		return nil, err
+	}
+	for _, name := range split(out, "\x00") {
+		t.ignored[name] = true
 	}
 	t.root, err = os.OpenRoot(r.Dir)
 	return t, err
@@ -194,14 +192,14 @@ func (t *taker) from(ctx context.Context, sb atoll.Sandbox, name string) (err er
 		if err != nil {
 			return err
 		}
-		if err := t.one(ctx, path.Dir(name), h, tr); err != nil {
+		if err := t.one(path.Dir(name), h, tr); err != nil {
 			return err
 		}
 	}
 }
 
 // one takes an entry of an archive whose names start below dir.
-func (t *taker) one(ctx context.Context, dir string, h *tar.Header, content io.Reader) error {
+func (t *taker) one(dir string, h *tar.Header, content io.Reader) error {
 	if h.Typeflag == tar.TypeDir {
 		return nil // made for what is in it
 	}
@@ -222,7 +220,7 @@ func (t *taker) one(ctx context.Context, dir string, h *tar.Header, content io.R
 	if t.Bytes += h.Size; t.Bytes > t.a.Bytes {
 		return fmt.Errorf("%w: artifacts are more than %d bytes", ErrTooLarge, t.a.Bytes)
 	}
-	why, err := t.blocked(ctx, name)
+	why, err := t.blocked(name)
 	if err != nil {
 		return err
 	}
@@ -242,7 +240,7 @@ func (t *taker) one(ctx context.Context, dir string, h *tar.Header, content io.R
 }
 
 // blocked says why a file can't be written; empty: it can.
-func (t *taker) blocked(ctx context.Context, name string) (string, error) {
+func (t *taker) blocked(name string) (string, error) {
 	if t.tracked[name] {
 		return "git tracks it", nil
 	}
@@ -268,9 +266,8 @@ func (t *taker) blocked(ctx context.Context, name string) (string, error) {
 	case !info.Mode().IsRegular():
 		return "something else is there on the host", nil
 	}
-	ignored, err := t.ignored(ctx, name)
-	if err != nil || ignored {
-		return "", err
+	if t.ignored[name] {
+		return "", nil
 	}
 	return "the host has it, and git does not ignore it", nil
 }

@@ -281,20 +281,14 @@ func (q *quarantine) readTrees(ctx context.Context, trees []string, into map[str
 		return err
 	}
 	raw := len(trees[0]) / 2
-	for out != "" {
-		head, rest, _ := strings.Cut(out, "\n")
-		var id string
-		var n int
-		if _, err := fmt.Sscan(head, &id, &n); err != nil || n < 0 || n+1 > len(rest) {
-			return fmt.Errorf("git cat-file printed %q: it is no tree", shown(head))
-		}
-		ids, err := treeEntries(rest[:n], raw)
+	return eachObject(out, func(id, tree string) error {
+		ids, err := treeEntries(tree, raw)
 		if err != nil {
 			return fmt.Errorf("tree %s: %w", id, err)
 		}
-		into[id], out = ids, rest[n+1:]
-	}
-	return nil
+		into[id] = ids
+		return nil
+	})
 }
 
 // treeEntries are the objects that a tree names, whose ids have raw bytes.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -40,57 +41,111 @@ var risky = []struct{ name, why string }{
 // mostRisks is how many risks a result names; the last says that there are more.
 const mostRisks = 1000
 
-// mostSmall is how much of a file is read to judge it.
-const mostSmall = 1 << 20
+// How large files are that are read to judge them, each and all.
+const (
+	mostSmall = 1 << 20
+	mostTexts = 64 << 20
+)
 
 // risks marks changes.
 func (q *quarantine) risks(ctx context.Context, changes []change) ([]Risk, error) {
+	texts, err := q.texts(ctx, changes)
+	if err != nil {
+		return nil, err
+	}
 	var list []Risk
 	for _, c := range changes {
-		why, err := q.risk(ctx, c)
-		if err != nil {
-			return nil, err
-		}
-		for _, w := range why {
-			list = append(list, Risk{shown(c.name), w})
-		}
-		if len(list) >= mostRisks {
-			return append(list, Risk{"…", "there are more"}), nil
+		for _, why := range risk(c, texts) {
+			if len(list) == mostRisks {
+				return append(list, Risk{"…", "there are more"}), nil
+			}
+			list = append(list, Risk{shown(c.name), why})
 		}
 	}
 	return list, nil
 }
 
-// risk says why a change is one.
-func (q *quarantine) risk(ctx context.Context, c change) ([]string, error) {
+// risk says why a change is one. texts are the contents of small files, by object.
+func risk(c change, texts map[string]string) []string {
 	if c.mode == "000000" {
-		return nil, nil
+		return nil
 	}
 	why := riskyName(c.name)
 	switch {
 	case c.mode == "160000":
 		why = append(why, "a repository in the repository")
 	case c.mode == "120000":
-		to, err := q.small(ctx, c.object)
-		if err != nil {
-			return nil, err
-		}
-		if leaves(c.name, to) {
+		if to, ok := texts[c.object]; !ok || leaves(c.name, to) {
 			why = append(why, "a link that leads out of the repository, to "+shown(to))
 		}
 	case c.mode == "100755" && c.oldMode != "100755":
 		why = append(why, "a new program: its executable bit is set")
 	}
-	if path.Base(c.name) == "package.json" && c.mode != "120000" {
-		scripts, err := q.newScripts(ctx, c)
-		if err != nil {
-			return nil, err
-		}
-		if len(scripts) > 0 {
+	if isPackage(c) {
+		if scripts := newScripts(c, texts); len(scripts) > 0 {
 			why = append(why, "scripts of npm: "+shown(strings.Join(scripts, ", ")))
 		}
 	}
-	return why, nil
+	return why
+}
+
+func isPackage(c change) bool {
+	return path.Base(c.name) == "package.json" && strings.HasPrefix(c.mode, "100")
+}
+
+// texts reads links and package.json, old and new, those that are small.
+func (q *quarantine) texts(ctx context.Context, changes []change) (map[string]string, error) {
+	var ids []string
+	for _, c := range changes {
+		if c.mode == "120000" || isPackage(c) {
+			ids = append(ids, c.object)
+			if strings.HasPrefix(c.oldMode, "100") {
+				ids = append(ids, c.old)
+			}
+		}
+	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	out, err := q.feed(ctx, strings.Join(ids, "\n")+"\n", "cat-file", "--batch-check=%(objectsize)")
+	if err != nil {
+		return nil, err
+	}
+	var small strings.Builder
+	left := int64(mostTexts)
+	for i, size := range splitLines(out) {
+		if n, err := strconv.ParseInt(size, 10, 64); err == nil && n <= mostSmall && n <= left {
+			small.WriteString(ids[i] + "\n")
+			left -= n
+		}
+	}
+	if out, err = q.feed(ctx, small.String(), "cat-file", "--batch=%(objectname) %(objectsize)"); err != nil {
+		return nil, err
+	}
+	texts := make(map[string]string)
+	return texts, eachObject(out, func(id, text string) error {
+		texts[id] = text
+		return nil
+	})
+}
+
+// eachObject reads what 'cat-file --batch="%(objectname) %(objectsize)"' prints.
+func eachObject(out string, f func(id, content string) error) error {
+	for out != "" {
+		head, rest, _ := strings.Cut(out, "\n")
+		id, size, _ := strings.Cut(head, " ")
+		n, err := strconv.Atoi(size)
+		if err != nil || n < 0 || n+1 > len(rest) {
+			return fmt.Errorf("git cat-file printed %q", shown(head))
+		}
+		if err := f(id, rest[:n]); err != nil {
+			return err
+		}
+		out = rest[n+1:]
+	}
+	return nil
 }
 
 // riskyName judges a file by its name, in any case of letters.
@@ -121,45 +176,22 @@ func leaves(name, to string) bool {
 
 // newScripts are the scripts of a package.json that it has not had as they are.
 // What can't be read has some.
-func (q *quarantine) newScripts(ctx context.Context, c change) ([]string, error) {
-	read := func(mode, object string) (scripts map[string]any, ok bool, err error) {
-		if mode == "000000" {
-			return nil, true, nil
-		}
-		text, err := q.small(ctx, object)
+func newScripts(c change, texts map[string]string) []string {
+	read := func(object string) (scripts map[string]any, ok bool) {
 		var p struct{ Scripts map[string]any }
-		ok = json.Unmarshal([]byte(text), &p) == nil
-		return p.Scripts, ok, err
+		ok = json.Unmarshal([]byte(texts[object]), &p) == nil
+		return p.Scripts, ok
 	}
-	now, ok, err := read(c.mode, c.object)
-	if err != nil {
-		return nil, err
-	}
+	now, ok := read(c.object)
 	if !ok {
-		return []string{"it can't be read"}, nil
+		return []string{"it can't be read"}
 	}
-	old, _, err := read(c.oldMode, c.old)
-	if err != nil {
-		return nil, err
-	}
+	old, _ := read(c.old)
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(now)) {
 		if was, ok := old[name]; !ok || fmt.Sprint(was) != fmt.Sprint(now[name]) {
 			list = append(list, name)
 		}
 	}
-	return list, nil
-}
-
-// small is the beginning of a file.
-func (q *quarantine) small(ctx context.Context, object string) (string, error) {
-	size, err := q.output(ctx, "cat-file", "-s", object)
-	if err != nil {
-		return "", err
-	}
-	var n int64
-	if _, err := fmt.Sscan(size, &n); err != nil || n > mostSmall {
-		return "", err
-	}
-	return q.output(ctx, "cat-file", "blob", object)
+	return list
 }
