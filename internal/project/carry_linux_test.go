@@ -386,6 +386,8 @@ func (c *cut) Exec(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, error) {
 	return c.Sandbox.Exec(ctx, cmd)
 }
 
+func (c *cut) Unwrap() atoll.Sandbox { return c.Sandbox }
+
 // TestCarryInBeginsAnew loses the wire after each of the calls, and carries in
 // again.
 func TestCarryInBeginsAnew(t *testing.T) {

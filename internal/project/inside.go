@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/atoll-sandbox/atoll"
 )
@@ -133,9 +135,12 @@ func (g guest) work(ctx context.Context, t insideTree) (commit string, nested []
 	if err != nil {
 		return "", nil, err
 	}
+	if err := g.removeOldIndexes(ctx, gitDir, time.Now()); err != nil {
+		return "", nil, err
+	}
 	// A name that nobody has used: what a git that was killed has left beside it
 	// must not be in the way.
-	index := path.Join(gitDir, "atoll-index-"+rand.Text())
+	index := path.Join(gitDir, fmt.Sprintf("%s%d-%s", indexPrefix, time.Now().Unix(), rand.Text()))
 	defer closed(&err, func() error { return g.removeIndex(context.WithoutCancel(ctx), index) })
 	exit, err := g.sb.Exec(ctx, atoll.Cmd{Args: []string{"cp", "-p", "--", path.Join(gitDir, "index"), index}, Timeout: guestTime})
 	if err != nil {
@@ -171,6 +176,29 @@ func (g guest) work(ctx context.Context, t insideTree) (commit string, nested []
 	g = g.with("GIT_AUTHOR_DATE=@"+date+" +0000", "GIT_COMMITTER_DATE=@"+date+" +0000")
 	commit, err = g.commitWork(ctx, t, staged)
 	return commit, append(modules, others...), err
+}
+
+// indexPrefix begins the names of indexes that atoll makes; a time follows.
+const indexPrefix = "atoll-index-"
+
+// removeOldIndexes takes away what was left when the wire was lost.
+func (g guest) removeOldIndexes(ctx context.Context, gitDir string, now time.Time) error {
+	entries, err := atoll.ReadDir(ctx, g.sb, gitDir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		rest, ok := strings.CutPrefix(e.Name(), indexPrefix)
+		at, _, _ := strings.Cut(rest, "-")
+		made, err := strconv.ParseInt(at, 10, 64)
+		if !ok || err != nil || now.Sub(time.Unix(made, 0)) < 2*guestTime || !plain(e.Name()) {
+			continue
+		}
+		if err := atoll.Remove(ctx, g.sb, path.Join(gitDir, e.Name())); err != nil && !errors.Is(err, atoll.ErrNotFound) {
+			return err
+		}
+	}
+	return nil
 }
 
 func (g guest) removeIndex(ctx context.Context, index string) error {
