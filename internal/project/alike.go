@@ -51,7 +51,7 @@ func (r *Repo) unlike(ctx context.Context, q *quarantine, way []string, head Hea
 	if err != nil {
 		return nil, nil, err
 	}
-	comes, err := q.entries(ctx, "ls-tree", "-r", "-z", "--full-tree", "--format=%(objectmode) %(objectname) 0\t%(path)", res.Tip)
+	comes, err := q.entries(ctx, "ls-tree", "-r", "-z", "--full-tree", "--format=%(objectmode) %(objectname) 0\t%(path)", res.To)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -225,6 +225,10 @@ func (p *Plan) Into(ctx context.Context, sb atoll.Sandbox) error {
 	return nil
 }
 
+// carriedFile lists, each with a NUL at its end, the files in a workspace that
+// git does not track and that were carried in: new working trees get them, too.
+const carriedFile = ".git/atoll-files"
+
 // underWay is set in the workspace's configuration until all is there.
 const underWay = "atoll.underway"
 
@@ -311,7 +315,10 @@ func (p *Plan) begin(ctx context.Context, g guest) error {
 	for _, name := range p.Files {
 		exclude += ignoring(name)
 	}
-	return atoll.WriteFile(ctx, g.sb, path.Join(g.dir, ".git/info/exclude"), []byte(exclude), 0o644)
+	if err := atoll.WriteFile(ctx, g.sb, path.Join(g.dir, ".git/info/exclude"), []byte(exclude), 0o644); err != nil || len(p.Files) == 0 {
+		return err
+	}
+	return atoll.WriteFile(ctx, g.sb, path.Join(g.dir, carriedFile), []byte(nul(p.Files)), 0o600)
 }
 
 // ignoring is the line of an exclude file that means one path; a name that no

@@ -241,6 +241,10 @@ func TestCarryInFilesGitIgnores(t *testing.T) {
 	}
 	same(t, "secrets in refs", git(t, dir, "for-each-ref", "refs/sandbox/box/wip"), "")
 
+	if _, err := project.AddWorktree(t.Context(), sb, "x"); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "another working tree", sh(t, sb, "cd .worktrees/x; cat .env app/.env.local; stat -c %a .env; git status --porcelain"), "SECRET=1\nSECRET=2\n600")
 	_, err := open(t, dir).Plan(t.Context(), project.Carry{Env: []string{"a\nb"}})
 	is(t, err, atoll.ErrInvalid)
 	_, err = open(t, dir).CarryIn(t.Context(), newSandbox(t), project.Carry{Env: []string{".env*"}, MaxFiles: 10})

@@ -16,6 +16,7 @@ import (
 // Fetch says what comes out of a sandbox.
 type Fetch struct {
 	Name   string // of the sandbox: what comes is beneath refs/sandbox/Name/
+	Branch string // of the sandbox, which Sync lands; empty: that of its main working tree
 	DryRun bool   // look and check, change nothing
 	Limits Limits
 }
@@ -36,6 +37,7 @@ type Fetched struct {
 	Branch  string             // of the main working tree inside; empty: none
 	Tip     string             // its commit; empty: none yet
 	Work    string             // the commit of its uncommitted work; empty: there is none
+	Heads   map[string]string  // the commits of the branches inside whose names can be a branch's here
 	Modules map[string]Fetched // what came out of repositories inside, by path
 }
 
@@ -56,7 +58,7 @@ type nestedTree struct {
 }
 
 func newWanted(base string) *wanted {
-	return &wanted{refs: make(map[string]string), what: make(map[string]string), odd: make(map[string]bool), names: newNames(base)}
+	return &wanted{refs: make(map[string]string), what: make(map[string]string), odd: make(map[string]bool), names: newNames(base), Fetched: Fetched{Heads: make(map[string]string)}}
 }
 
 func (w *wanted) add(kind, name, object string) {
@@ -80,6 +82,9 @@ func (w *wanted) look(ctx context.Context, g guest) error {
 	}
 	for _, r := range heads {
 		w.add(kindBranch, r.name, r.object)
+		if CheckBranch(r.name) == nil {
+			w.Heads[r.name] = r.object
+		}
 	}
 	w.Branch, w.Tip = trees[0].Branch, trees[0].Commit
 	for i, t := range trees {

@@ -17,9 +17,10 @@ import (
 // Result is what a sync brought home, or would.
 type Result struct {
 	Fetched
-	Into       string // the branch of the host that follows the sandbox's
+	Into       string // the branch of the host that follows the sandbox's of that name
+	To         string // the commit that it follows to
 	From       string // the commit it was at; empty: it is new
-	Landed     bool   // it is at Tip now, and so is the working tree; not after a dry run
+	Landed     bool   // it is at To now, and so is the working tree; not after a dry run
 	Switched   bool   // the working tree changed to that branch, or would
 	Commits    int    // that are new on the branch
 	Files      int    // that differ
@@ -56,14 +57,20 @@ func (r *Repo) Sync(ctx context.Context, sb atoll.Sandbox, f Fetch) (*Result, er
 
 // land moves the host forward to what was fetched.
 func (r *Repo) land(ctx context.Context, q *quarantine, res *Result, f Fetch) error {
-	if res.Branch == "" {
+	res.Into, res.To = res.Branch, res.Tip
+	if f.Branch != "" {
+		res.Into, res.To = f.Branch, res.Heads[f.Branch]
+		if res.To == "" {
+			return fmt.Errorf("branch %s of the sandbox: %w", shown(f.Branch), atoll.ErrNotFound)
+		}
+	}
+	if res.Into == "" {
 		return fmt.Errorf("%w: the sandbox is at commit %.12s; it was fetched as %s", ErrDetached, res.Tip, base(f.Name)+kindHead)
 	}
-	if err := CheckBranch(res.Branch); err != nil {
+	if err := CheckBranch(res.Into); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnsafe, err)
 	}
-	res.Into = res.Branch
-	if res.Tip == "" {
+	if res.To == "" {
 		return q.nothing(ctx, res)
 	}
 	head, err := r.Head(ctx)
@@ -123,14 +130,14 @@ func (q *quarantine) forward(ctx context.Context, res *Result) (bool, error) {
 	if res.From == "" {
 		return true, nil
 	}
-	if res.From == res.Tip {
+	if res.From == res.To {
 		return false, nil
 	}
-	forced, err := q.forced(ctx, res.From, res.Tip)
+	forced, err := q.forced(ctx, res.From, res.To)
 	if err != nil || !forced {
 		return !forced, err
 	}
-	behind, err := q.forced(ctx, res.Tip, res.From)
+	behind, err := q.forced(ctx, res.To, res.From)
 	if err != nil || !behind {
 		return false, err // the host is ahead
 	}
@@ -140,18 +147,18 @@ func (q *quarantine) forward(ctx context.Context, res *Result) (bool, error) {
 // describe says how the sandbox's tip differs from the host's branch, or from
 // where the two parted.
 func (q *quarantine) describe(ctx context.Context, res *Result, head Head, l Limits) error {
-	if err := q.measure(ctx, res.Tip, l); err != nil {
+	if err := q.measure(ctx, res.To, l); err != nil {
 		return err
 	}
 	from := res.From
 	if from == "" && head.Commit != "" {
-		out, _, err := q.status(ctx, "merge-base", head.Commit, res.Tip)
+		out, _, err := q.status(ctx, "merge-base", head.Commit, res.To)
 		if err != nil {
 			return err
 		}
 		from = strings.TrimSuffix(out, "\n")
 	}
-	count := []string{"rev-list", "--count", res.Tip}
+	count := []string{"rev-list", "--count", res.To}
 	if from != "" {
 		count = append(count, "^"+from)
 	}
@@ -162,7 +169,7 @@ func (q *quarantine) describe(ctx context.Context, res *Result, head Head, l Lim
 	if res.Commits, err = strconv.Atoi(strings.TrimSpace(n)); err != nil {
 		return err
 	}
-	changes, err := q.changes(ctx, from, res.Tip)
+	changes, err := q.changes(ctx, from, res.To)
 	if err != nil {
 		return err
 	}
@@ -241,7 +248,7 @@ func (r *Repo) mayLand(ctx context.Context, q *quarantine, head Head, res *Resul
 	if head.Commit == "" && len(dirty) > 0 {
 		return fmt.Errorf("%w: branch %s of the host has no commit yet, but staged files: %s", ErrDirty, head.Branch, list(dirty))
 	}
-	changes, err := q.changes(ctx, head.Commit, res.Tip)
+	changes, err := q.changes(ctx, head.Commit, res.To)
 	if err != nil {
 		return err
 	}
@@ -375,20 +382,20 @@ func (r *Repo) advance(ctx context.Context, head Head, res *Result) error {
 		if err := r.stage(ctx, res.alike); err != nil {
 			return err
 		}
-		err := git.run(ctx, nil, nil, "merge", "--ff-only", "--no-overwrite-ignore", "--no-stat", "--quiet", res.Tip)
+		err := git.run(ctx, nil, nil, "merge", "--ff-only", "--no-overwrite-ignore", "--no-stat", "--quiet", res.To)
 		return inGit(err)
 	}
-	branch := []Update{{Ref: "refs/heads/" + res.Into, Old: res.From, New: res.Tip}}
+	branch := []Update{{Ref: "refs/heads/" + res.Into, Old: res.From, New: res.To}}
 	if !res.Switched { // a branch without a commit: its files first, then the branch
-		if err := git.run(ctx, nil, nil, "read-tree", "-m", "-u", res.Tip); err != nil {
+		if err := git.run(ctx, nil, nil, "read-tree", "-m", "-u", res.To); err != nil {
 			return inGit(err)
 		}
 		return r.update(ctx, branch, "atoll: fast-forward")
 	}
-	if res.From != res.Tip {
+	if res.From != res.To {
 		forced := false
 		if res.From != "" {
-			if forced, err = r.host.forced(ctx, res.From, res.Tip); err != nil {
+			if forced, err = r.host.forced(ctx, res.From, res.To); err != nil {
 				return err
 			}
 		}

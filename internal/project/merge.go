@@ -85,7 +85,7 @@ func (r *Repo) merge(ctx context.Context, m Merge) (*Merged, error) {
 	if err != nil {
 		return res, err
 	}
-	described := &Result{Fetched: Fetched{Tip: commit}, Into: head.Branch, From: head.Commit}
+	described := &Result{To: commit, Into: head.Branch, From: head.Commit}
 	if err := q.describe(ctx, described, head, m.Limits.orDefault()); err != nil {
 		return res, err
 	}

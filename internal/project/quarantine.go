@@ -117,24 +117,37 @@ func (q *quarantine) take(ctx context.Context, g guest, tips []string, known []s
 		return err
 	}, func(ctx context.Context, r io.Reader) error {
 		err := q.run(ctx, r, nil, "index-pack", "--stdin", "--fix-thin", "--strict", "--fsck-objects", fmt.Sprintf("--max-input-size=%d", l.Pack))
-		return refused(err)
+		return q.refused(err)
 	})
 	if err != nil {
 		return err
 	}
 	if err := q.connected(ctx, tips); err != nil {
-		return fmt.Errorf("what the sandbox sent is not whole: %w", refused(err))
+		return fmt.Errorf("what the sandbox sent is not whole: %w", q.refused(err))
 	}
 	return nil
 }
 
-// refused makes an error of git's that of unsafe content.
-func refused(err error) error {
+// refused makes an error of git's that of unsafe content, unless it is the host
+// that can't take it.
+func (q *quarantine) refused(err error) error {
 	var bad *gitError
-	if errors.As(err, &bad) {
-		return fmt.Errorf("%w: %w", ErrUnsafe, err)
+	switch {
+	case !errors.As(err, &bad):
+		return err
+	case bad.code < 0: // a signal, such as of a limit
+		return err
 	}
-	return err
+	if serr := q.space(); serr != nil {
+		return fmt.Errorf("%w: the host can't write it: %w (%w)", ErrTooLarge, serr, err)
+	}
+	return fmt.Errorf("%w: %w", ErrUnsafe, err)
+}
+
+// space reports why nothing can be written beside the repository's objects.
+func (q *quarantine) space() error {
+	const some = 1 << 20
+	return errors.Join(os.WriteFile(filepath.Join(q.dir, "space"), make([]byte, some), 0o600), os.Remove(filepath.Join(q.dir, "space")))
 }
 
 // limited is a writer that ends what writes to it past a bound.

@@ -1,6 +1,8 @@
 package project_test
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -100,6 +102,77 @@ func TestSync(t *testing.T) {
 			same(t, "index", git(t, dir, "ls-files", "--unmerged"), "")
 		})
 	}
+}
+
+func TestSyncOfAnotherBranch(t *testing.T) {
+	dir, r, sb := there(t)
+	sh(t, sb, "git branch side; git worktree add -q /tmp/side side; cd /tmp/side; echo s >s; git add s; git commit -qm side")
+	f := box
+	f.Branch = "nowhere"
+	_, err := r.Sync(t.Context(), sb, f)
+	is(t, err, atoll.ErrNotFound)
+	f.Branch = "side"
+	res, err := r.Sync(t.Context(), sb, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !res.Switched || res.Into != "side" || res.Commits != 1 {
+		t.Errorf("result %+v", res)
+	}
+	same(t, "the host", git(t, dir, "log", "-1", "--format=%s %D"), "side HEAD -> side")
+}
+
+// TestManySyncsAtOnce: each does its work or says that another did.
+func TestManySyncsAtOnce(t *testing.T) {
+	dir, r, sb := there(t)
+	sh(t, sb, commitThird+"echo dirty >>a.txt")
+	errs := make(chan error)
+	for range 4 {
+		go func() {
+			_, err := r.Fetch(t.Context(), sb, box)
+			errs <- err
+		}()
+	}
+	done := 0
+	for range 4 {
+		if err := <-errs; err == nil {
+			done++
+		} else if !errors.Is(err, project.ErrMoved) {
+			t.Error(err)
+		}
+	}
+	if done == 0 {
+		t.Error("nobody did it")
+	}
+	same(t, "work", git(t, dir, "show", "refs/sandbox/box/wip/main:a.txt"), "one\ndirty")
+	same(t, "fsck", git(t, dir, "fsck", "--strict", "--no-progress", "--no-dangling"), "")
+}
+
+// TestAutoCommitOnARealSandbox: a commit inside is home soon after, and nobody
+// inside can call anybody.
+func TestAutoCommitOnARealSandbox(t *testing.T) {
+	dir, r, sb := there(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	synced := make(chan struct{})
+	a := project.Auto{Mode: project.AutoCommit, Quiet: 50 * time.Millisecond, Sync: func(ctx context.Context) error {
+		res, err := r.Sync(ctx, sb, box)
+		if err == nil && res.Landed {
+			close(synced)
+		}
+		return err
+	}}
+	ended := make(chan error)
+	go func() { ended <- a.Run(ctx, sb) }()
+	sh(t, sb, commitThird)
+	select {
+	case <-synced:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	cancel()
+	is(t, <-ended, context.Canceled)
+	same(t, "file", read(t, dir, "c.txt"), "three\n")
 }
 
 // TestStashSurvivesSync: the host's stash is as it was.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path"
 	"strings"
 
@@ -37,8 +38,9 @@ func Worktrees(ctx context.Context, sb atoll.Sandbox) ([]Tree, error) {
 }
 
 // AddWorktree makes a working tree for a branch of the sandbox, and the branch,
-// at the commit of the main working tree, if it is missing. A branch that has a
-// working tree is ErrExists.
+// at the commit of the main working tree, if it is missing. It has the files of
+// the main one that git does not track and that were carried in. A branch that has
+// a working tree is ErrExists.
 func AddWorktree(ctx context.Context, sb atoll.Sandbox, branch string) (Tree, error) {
 	t, err := addWorktree(ctx, guest{sb: sb, dir: Workspace}, branch)
 	if err != nil {
@@ -86,8 +88,55 @@ func addWorktree(ctx context.Context, g guest, branch string) (Tree, error) {
 	if err := g.run(ctx, nil, nil, args...); err != nil {
 		return Tree{}, err
 	}
+	if err := g.copyCarried(ctx, where); err != nil {
+		return Tree{}, err
+	}
 	commit, err := g.object(ctx, "rev-parse", "--verify", "refs/heads/"+branch)
 	return Tree{Branch: branch, Path: where, Commit: commit}, err
+}
+
+// mostCarried is how many carried files a new working tree gets.
+const mostCarried = 1000
+
+// copyCarried copies what was carried in beside git to another working tree. What
+// somebody has removed since is left out.
+func (g guest) copyCarried(ctx context.Context, where string) error {
+	rc, err := atoll.OpenFile(ctx, g.sb, path.Join(g.dir, carriedFile))
+	if errors.Is(err, atoll.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	names, err := io.ReadAll(io.LimitReader(rc, mostAnswer))
+	if err = errors.Join(err, rc.Close()); err != nil {
+		return err
+	}
+	list := split(string(names), "\x00")
+	for _, name := range list[:min(len(list), mostCarried)] {
+		from, to := path.Join(g.dir, name), path.Join(where, name)
+		if !strings.HasPrefix(to, where+"/") {
+			continue
+		}
+		info, err := atoll.Stat(ctx, g.sb, from)
+		if errors.Is(err, atoll.ErrNotFound) || err == nil && !info.Mode().IsRegular() {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := atoll.Mkdir(ctx, g.sb, path.Dir(to), 0o755); err != nil {
+			return err
+		}
+		exit, err := g.sb.Exec(ctx, atoll.Cmd{Args: []string{"cp", "-p", "--", from, to}, Timeout: guestTime})
+		if err == nil && exit.Code != 0 {
+			err = fmt.Errorf("copy %s in the sandbox: exit status %d: %s", shown(name), exit.Code, shown(string(exit.Stderr)))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // RemoveWorktree removes the working tree of a branch; the branch stays. One
