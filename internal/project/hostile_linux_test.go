@@ -463,3 +463,27 @@ tool: a new program: its executable bit is set`)
 		t.Errorf("risks %v", res.Risks)
 	}
 }
+
+// TestHalfOfItIsHere has the sandbox build on a commit that the host has without
+// its files, as after a crash: what is not whole gets no ref.
+func TestHalfOfItIsHere(t *testing.T) {
+	dir, r, sb := there(t)
+	sh(t, sb, "echo middle >m; git add m; GIT_COMMITTER_DATE='@1 +0000' GIT_AUTHOR_DATE='@1 +0000' git commit -qm middle; "+commitThird)
+	middle, tip := sh(t, sb, "git rev-parse HEAD^"), sh(t, sb, "git rev-parse HEAD")
+	raw := filepath.Join(t.TempDir(), "commit")
+	write(t, filepath.Dir(raw), "commit", sh(t, sb, "git cat-file commit HEAD^")+"\n")
+	same(t, "the commit", git(t, dir, "hash-object", "-t", "commit", "-w", "--literally", raw), middle)
+	_, err := r.Sync(t.Context(), liar{sb, func(_ context.Context, cmd *atoll.Cmd) (string, int, bool) {
+		if has(cmd, "pack-objects") {
+			cmd.Stdin = strings.NewReader(tip + "\n^" + middle + "\n")
+			cmd.Args = []string{"git", "pack-objects", "--revs", "--stdout", "-q"}
+		}
+		return "", 0, false
+	}}, box)
+	is(t, err, project.ErrUnsafe)
+	same(t, "refs", git(t, dir, "for-each-ref", "refs/sandbox"), "")
+	if _, err := r.Sync(t.Context(), sb, box); err != nil { // an honest one sends all
+		t.Fatal(err)
+	}
+	same(t, "fsck", git(t, dir, "fsck", "--strict", "--no-progress", "--no-dangling"), "")
+}
