@@ -93,10 +93,11 @@ type Responder struct {
 	done chan struct{} // closed by Close
 	wg   sync.WaitGroup
 
+	links []link
+
 	mu     sync.Mutex
-	links  []link
 	claims map[string]*claim // by name with its last dot; guarded by mu
-	closed bool
+	closed bool              // guarded by mu
 }
 
 var _ proxy.Provider = (*Responder)(nil)
@@ -107,23 +108,26 @@ func Open(interfaces []string) (*Responder, error) {
 	if len(interfaces) == 0 {
 		return nil, fmt.Errorf("%w: mdns: name the interfaces that names are told on", atoll.ErrInvalid)
 	}
-	r := newResponder()
+	var links []link
 	for _, name := range interfaces {
-		l, err := r.listen(name)
+		l, err := listen(name)
 		if err != nil {
-			_ = r.Close()
+			for _, l := range links {
+				l.close()
+			}
 			return nil, fmt.Errorf("mdns on %s: %w", name, err)
 		}
-		r.links = append(r.links, l)
+		links = append(links, l)
 	}
-	for _, l := range r.links {
+	r := newResponder(links...)
+	for _, l := range links {
 		l.(*socket).serve(r)
 	}
 	return r, nil
 }
 
-func newResponder() *Responder {
-	r := &Responder{wake: make(chan struct{}, 1), done: make(chan struct{}), claims: make(map[string]*claim)}
+func newResponder(links ...link) *Responder {
+	r := &Responder{wake: make(chan struct{}, 1), done: make(chan struct{}), links: links, claims: make(map[string]*claim)}
 	r.wg.Go(r.run)
 	return r
 }

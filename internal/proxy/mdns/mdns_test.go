@@ -58,16 +58,15 @@ func (h *host) send(b []byte, to netip.AddrPort) {
 
 // join puts a responder on a wire.
 func (w *wire) join(addresses ...string) *Responder {
-	r := newResponder()
-	h := &host{w: w, r: r}
+	h := &host{w: w}
 	for _, a := range addresses {
 		h.have = append(h.have, netip.MustParsePrefix(a))
 	}
-	r.links = []link{h}
+	h.r = newResponder(h)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.hosts = append(w.hosts, h)
-	return r
+	return h.r
 }
 
 // messages returns what was sent so far, and forgets it.
@@ -363,10 +362,9 @@ func FuzzReceive(f *testing.F) {
 	f.Add(p.pack())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		w := &wire{}
-		r := newResponder()
+		h := &host{w: w, have: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}}
+		r := newResponder(h)
 		defer r.Close()
-		h := &host{w: w, r: r, have: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}}
-		r.links = []link{h}
 		for _, s := range []State{Probing, Held} {
 			r.mu.Lock()
 			r.claims["web.local."] = &claim{state: s, due: time.Now().Add(time.Hour), told: make(map[link]time.Time)}

@@ -187,13 +187,12 @@ func TestRealAvahiKeepsItsName(t *testing.T) {
 		}
 	}()
 	// We come with another address, as another machine would.
-	r := newResponder()
-	s, err := r.listen("d0")
+	s, err := listen("d0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.have, s.asked = []netip.Prefix{netip.MustParsePrefix("10.9.0.77/24")}, time.Now().Add(time.Hour)
-	r.links = []link{s}
+	r := newResponder(s)
 	s.serve(r)
 	defer r.Close()
 	publish(t, r, "web.local", "free.local")

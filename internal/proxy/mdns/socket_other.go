@@ -12,7 +12,7 @@ import (
 // socket is the link that an interface would be.
 type socket struct{}
 
-func (*Responder) listen(string) (*socket, error) {
+func listen(string) (*socket, error) {
 	return nil, fmt.Errorf("%w on this system", atoll.ErrUnsupported)
 }
 

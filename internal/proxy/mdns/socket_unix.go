@@ -38,7 +38,7 @@ type socket struct {
 }
 
 // listen opens the sockets of an interface.
-func (r *Responder) listen(name string) (*socket, error) {
+func listen(name string) (*socket, error) {
 	iface, err := net.InterfaceByName(name)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", atoll.ErrNotFound, err)
