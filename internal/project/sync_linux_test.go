@@ -226,6 +226,16 @@ func TestWorkIsFetched(t *testing.T) {
 	same(t, "precious", git(t, dir, "show", rescued[0].Refs[0]+":p"), "precious")
 }
 
+// TestWorkInTheInstantOfTheIndex: see racy.
+func TestWorkInTheInstantOfTheIndex(t *testing.T) {
+	dir, r, sb := there(t)
+	sh(t, sb, racy)
+	if _, err := r.Fetch(t.Context(), sb, box); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "work", git(t, dir, "show", "refs/sandbox/box/wip/main:a.txt"), "ONE")
+}
+
 func TestBranchesInTheWayOfEachOther(t *testing.T) {
 	dir, r, sb := there(t)
 	sh(t, sb, "git branch a; git branch wip/x; git branch Main; git branch 'rescue'; git branch 'x\u202ey'; git branch "+strings.Repeat("l", 200))
