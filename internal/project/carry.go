@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path"
 	"path/filepath"
 	"slices"
@@ -238,6 +239,8 @@ func emptied(ctx context.Context, g guest) error {
 		return err
 	}
 	entries, err := atoll.ReadDir(ctx, g.sb, Workspace)
+	// A volume of its own comes with that, empty.
+	entries = slices.DeleteFunc(entries, func(e fs.FileInfo) bool { return e.Name() == "lost+found" && e.IsDir() })
 	if err != nil || len(entries) == 0 {
 		return err
 	}
@@ -311,7 +314,7 @@ func (p *Plan) begin(ctx context.Context, g guest) error {
 			return err
 		}
 	}
-	exclude := "# atoll: working trees, and files that git shall not take\n/.worktrees/\n"
+	exclude := "# atoll: working trees, and files that git shall not take\n/.worktrees/\n/lost+found/\n"
 	for _, name := range p.Files {
 		exclude += ignoring(name)
 	}

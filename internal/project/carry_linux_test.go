@@ -209,6 +209,14 @@ func TestCarryInSubmodules(t *testing.T) {
 	}
 	same(t, "lib's commit", git(t, filepath.Join(dir, "vendor/lib"), "log", "-1", "--format=%s", "refs/sandbox/box/main"), "in lib")
 	same(t, "lib's file", read(t, dir, "vendor/lib/a.txt"), "changed in lib\n")
+	// What the host's submodule needs is here: its origin need not be.
+	git(t, filepath.Join(dir, "vendor/lib"), "checkout", "-q", "--", ".")
+	if err := os.Rename(lib, lib+".gone"); err != nil {
+		t.Fatal(err)
+	}
+	git(t, dir, "submodule", "--quiet", "update")
+	same(t, "lib's HEAD", git(t, filepath.Join(dir, "vendor/lib"), "log", "-1", "--format=%s"), "in lib")
+	same(t, "status of the host", git(t, dir, "status", "--porcelain", "--", "vendor"), "")
 	same(t, "made's work", git(t, filepath.Join(dir, "made"), "show", "refs/sandbox/box/wip/main:2.txt"), "2")
 	if len(res.Modules) != 3 {
 		t.Errorf("modules %v", res.Modules)
@@ -373,10 +381,12 @@ func TestCarryInWhereGitIsMissing(t *testing.T) {
 func TestCarryInOverFilesIsRefused(t *testing.T) {
 	dir := newRepo(t)
 	sb := newSandbox(t)
-	sh(t, sb, "echo mine >mine")
+	sh(t, sb, "mkdir lost+found; echo mine >mine")
 	_, err := open(t, dir).CarryIn(t.Context(), sb, project.Carry{})
 	is(t, err, atoll.ErrExists)
-	same(t, "file", sh(t, sb, "ls -A; cat mine"), "mine\nmine")
+	same(t, "file", sh(t, sb, "ls -A; cat mine"), "lost+found\nmine\nmine")
+	sh(t, sb, "rm mine")
+	carry(t, open(t, dir), sb, project.Carry{})
 }
 
 // cut is a sandbox whose Execs fail from one on.
