@@ -211,13 +211,15 @@ func (d *draft) pack() []byte {
 	return b
 }
 
-// probe asks who has a name, and tells who wants it.
+// probe asks who has a name, and tells who wants it. The answer is to come to
+// all: one to us alone would go to whichever program on this machine the port is
+// shared with, such as Avahi.
 func (d *draft) probe(name string, have []netip.Prefix) {
 	n, err := dnsmessage.NewName(name)
 	if err != nil {
 		return
 	}
-	d.Questions = append(d.Questions, dnsmessage.Question{Name: n, Type: anyType, Class: dnsmessage.ClassINET | topBit})
+	d.Questions = append(d.Questions, dnsmessage.Question{Name: n, Type: anyType, Class: dnsmessage.ClassINET})
 	for _, a := range addrs(have) {
 		d.Authorities = append(d.Authorities, resource(n, a, lifetime, false))
 	}

@@ -18,7 +18,9 @@ import (
 	"golang.org/x/net/ipv4"
 	"golang.org/x/net/ipv6"
 
+	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/proxy"
 )
 
 // inNetwork runs the test again in a network namespace of its own, which has an
@@ -151,41 +153,7 @@ func TestRealAvahiKeepsItsName(t *testing.T) {
 	if !inNetwork(t) {
 		return
 	}
-	dir := t.TempDir()
-	file := filepath.Join(dir, "avahi.conf")
-	conf := "[server]\nhost-name=web\ndomain-name=local\nuse-ipv4=yes\nuse-ipv6=no\nallow-interfaces=d0\nenable-dbus=no\ndisallow-other-stacks=no\n[publish]\npublish-aaaa-on-ipv4=no\npublish-hinfo=no\npublish-workstation=no\n"
-	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mount("tmpfs", "/run", "tmpfs", 0, ""); err != nil { // its own, of the test's mount namespace, for the daemon's pid file
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), bin, "--no-drop-root", "--no-chroot", "--no-rlimits", "-f", file)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	errs, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	lines := bufio.NewScanner(errs)
-	up := false
-	for !up && lines.Scan() {
-		t.Log(lines.Text())
-		up = strings.Contains(lines.Text(), "startup complete")
-	}
-	if !up {
-		t.Fatal("avahi-daemon did not start")
-	}
-	go func() {
-		for lines.Scan() { // it says more than its pipe holds
-		}
-	}()
+	startAvahi(t, bin, "enable-dbus=no")
 	// We come with another address, as another machine would.
 	s, err := listen("d0")
 	if err != nil {
@@ -208,5 +176,120 @@ func TestRealAvahiKeepsItsName(t *testing.T) {
 	}
 	if got := resolve(t, "web.local", false); got != "10.9.0.1" {
 		t.Errorf("web.local is %q", got)
+	}
+}
+
+// startAvahi starts an Avahi of its own that has the name web.local, and waits
+// until it does.
+func startAvahi(t *testing.T, bin, dbus string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "avahi.conf")
+	conf := "[server]\nhost-name=web\ndomain-name=local\nuse-ipv4=yes\nuse-ipv6=no\nallow-interfaces=d0\n" + dbus + "\ndisallow-other-stacks=no\n" +
+		"[publish]\npublish-aaaa-on-ipv4=no\npublish-hinfo=no\npublish-workstation=no\n"
+	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("tmpfs", "/run", "tmpfs", 0, ""); err != nil { // of the test's mount namespace, for the daemon's pid file
+		t.Fatal(err)
+	}
+	await(t, exec.Command(bin, "--no-drop-root", "--no-chroot", "--no-rlimits", "-f", file), "startup complete")
+}
+
+// await starts a daemon and waits until it says so. It ends with the test.
+func await(t *testing.T, cmd *exec.Cmd, ready string) {
+	t.Helper()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	said, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = w, w
+	if err := errors.Join(cmd.Start(), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	drained := make(chan struct{})
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		<-drained
+		said.Close()
+	})
+	lines := bufio.NewScanner(said)
+	up := false
+	for !up && lines.Scan() {
+		t.Log(lines.Text())
+		up = strings.Contains(lines.Text(), ready)
+	}
+	go func() {
+		defer close(drained)
+		for lines.Scan() { // it says more than its pipe holds
+		}
+	}()
+	if !up {
+		t.Fatalf("%s did not start", cmd.Path)
+	}
+}
+
+func TestRealAvahiPublishes(t *testing.T) {
+	bin, err := exec.LookPath("avahi-daemon")
+	if err != nil {
+		musthave.Skip(t, "avahi", "no avahi-daemon here (apt-get install avahi-daemon): %v", err)
+	}
+	broker, err := exec.LookPath("dbus-daemon")
+	if err != nil {
+		musthave.Skip(t, "avahi", "no dbus-daemon here (apt-get install dbus): %v", err)
+	}
+	if !inNetwork(t) {
+		return
+	}
+	dir := t.TempDir()
+	socket, conf := filepath.Join(dir, "bus"), filepath.Join(dir, "bus.conf")
+	text := `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN" "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+<busconfig><type>system</type><listen>unix:path=` + socket + `</listen><auth>EXTERNAL</auth>
+<policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/></policy></busconfig>`
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path="+socket)
+	a := &Avahi{Interfaces: []string{"d0"}}
+	web := []proxy.Route{{Host: "3000-box.local"}, {Host: "web.local"}}
+	if err := a.Publish(t.Context(), web); !errors.Is(err, atoll.ErrUnavailable) {
+		t.Errorf("without a bus: %v", err)
+	}
+	await(t, exec.Command(broker, "--config-file="+conf, "--nofork", "--print-address=1"), "unix:")
+	if err := a.Publish(t.Context(), web); !errors.Is(err, atoll.ErrUnavailable) {
+		t.Errorf("without Avahi: %v", err)
+	}
+	startAvahi(t, bin, "enable-dbus=yes")
+	if err := a.Publish(t.Context(), []proxy.Route{{Host: "3000-box.local"}, {Host: "box.local"}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"3000-box.local", "box.local"} {
+		if got := resolve(t, name, false); !strings.Contains(got, "10.9.0.1") {
+			t.Errorf("%s is %q", name, got)
+		}
+	}
+	// What the daemon refuses keeps the others from nothing.
+	if err := a.Publish(t.Context(), []proxy.Route{{Host: "box.local"}, {Host: "a..local"}}); !errors.Is(err, atoll.ErrUnavailable) || !strings.Contains(err.Error(), "a..local") {
+		t.Errorf("no host name: %v", err)
+	}
+	if err := a.Publish(t.Context(), []proxy.Route{{Host: "box.local"}}); err != nil {
+		t.Fatal(err)
+	}
+	for t.Context().Err() == nil {
+		list, err := a.Names(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(list) == 1 && list[0] == (Status{"box.local", Held}) {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if err := a.Publish(t.Context(), []proxy.Route{{Host: "web.example.com"}}); !errors.Is(err, atoll.ErrInvalid) {
+		t.Errorf("a name that is not below local: %v", err)
+	}
+	if err := errors.Join(a.Publish(t.Context(), nil), a.Close(), a.Close()); err != nil {
+		t.Error(err)
 	}
 }
