@@ -126,6 +126,9 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 		r.Out.Header["X-Forwarded-For"] = r.In.Header["X-Forwarded-For"]
 	}
 	r.SetXForwarded()
+	if from := r.In.Header["X-Forwarded-For"]; p.Front && r.Out.Header["X-Forwarded-For"] == nil && from != nil {
+		r.Out.Header["X-Forwarded-For"] = from // over a socket, which has no address to be added
+	}
 	r.Out.Header.Set("X-Forwarded-Proto", tr.scheme)
 	if up := r.Out.Header.Get("Upgrade"); up != "" && !strings.EqualFold(up, "websocket") {
 		r.Out.Header.Del("Upgrade") // what it would carry, nobody here could read

@@ -588,7 +588,24 @@ func TestServeGuardsItsListener(t *testing.T) {
 	if res, _ := get(t, c, "GET", "http://web.localhost/"); res.StatusCode != http.StatusNotFound {
 		t.Errorf("served: %s", res.Status)
 	}
+	// With TLS it speaks HTTP/2, and names are what they were.
+	ts := httptest.NewTLSServer(nil)
+	ts.Close()
+	secure := listen("127.0.0.1:0")
+	secured := make(chan error)
+	go func() {
+		secured <- p.Serve(ctx, secure, proxy.ServeOptions{TLS: &tls.Config{Certificates: ts.TLS.Certificates}})
+	}()
+	c2 := browser(t, secure.Addr().String())
+	c2.Transport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
+	c2.Transport.(*http.Transport).ForceAttemptHTTP2 = true
+	if res, _ := get(t, c2, "GET", "https://web.localhost/"); res.StatusCode != http.StatusNotFound || res.ProtoMajor != 2 {
+		t.Errorf("served with TLS: %s %s", res.Proto, res.Status)
+	}
 	cancel()
+	if err := <-secured; err != nil {
+		t.Errorf("Serve ended with %v", err)
+	}
 	if err := <-done; err != nil {
 		t.Errorf("Serve ended with %v", err)
 	}

@@ -92,10 +92,15 @@ func (p *Proxy) mayServe(l net.Listener, o ServeOptions) error {
 	if p.Front {
 		return fmt.Errorf("%w: %s: a proxy in front may let in everybody: access by links is needed, or the word that it sees to that", atoll.ErrInvalid, l.Addr())
 	}
-	if a, ok := l.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
-		return fmt.Errorf("%w: %s: others than this machine reach it: access by links is needed, or an address such as 127.0.0.1", atoll.ErrInvalid, l.Addr())
+	switch a := l.Addr().(type) {
+	case *net.UnixAddr:
+		return nil
+	case *net.TCPAddr:
+		if a.IP.IsLoopback() {
+			return nil
+		}
 	}
-	return nil
+	return fmt.Errorf("%w: %s: others than this machine may reach it: access by links is needed, or an address such as 127.0.0.1", atoll.ErrInvalid, l.Addr())
 }
 
 // crowd is a listener that keeps no more connections than it may. What comes

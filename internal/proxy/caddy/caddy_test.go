@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coder/websocket"
+
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/musthave"
 	"github.com/atoll-sandbox/atoll/internal/proxy"
@@ -270,5 +272,76 @@ func TestExportIsTaken(t *testing.T) {
 	}
 	if _, err := proxy.Export("apache", names, "127.0.0.1:80"); !errors.Is(err, atoll.ErrInvalid) {
 		t.Errorf("an unknown format: %v", err)
+	}
+}
+
+// island is a sandbox whose every port is one server.
+type island struct{ at string }
+
+func (island) ID() string                                  { return "s1" }
+func (island) Main() int                                   { return 3000 }
+func (island) State(context.Context) (atoll.State, error)  { return atoll.Running, nil }
+func (island) Ports(context.Context) ([]atoll.Port, error) { return nil, nil }
+func (s island) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	return new(net.Dialer).DialContext(ctx, "tcp", s.at)
+}
+
+// Find is for the proxy: there is one sandbox, "web".
+func (s island) Find(_ context.Context, project string) (proxy.Target, error) {
+	if project == "web" {
+		return s, nil
+	}
+	return nil, atoll.ErrNotFound
+}
+
+// The whole way: Caddy, the proxy on a socket, a server that knows localhost only.
+func TestCaddyBeforeTheProxy(t *testing.T) {
+	port := free(t)
+	admin := run(t, config(port))
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") != "" {
+			c, err := websocket.Accept(w, r, nil)
+			if err != nil {
+				return
+			}
+			_ = c.Write(r.Context(), websocket.MessageText, []byte("ahoy "+r.Host))
+			_ = c.Close(websocket.StatusNormalClosure, "")
+			return
+		}
+		w.Header().Set("X-Accel-Redirect", "/etc/passwd")
+		fmt.Fprintf(w, "%s for %s", r.Host, r.Header.Get("X-Forwarded-For"))
+	}))
+	defer backend.Close()
+	socket := admin + ".proxy"
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy.Proxy{Finder: island{backend.Listener.Addr().String()}, Names: proxy.Names{Domains: []string{"sandbox.example.com"}}, Front: true}
+	defer p.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- p.Serve(ctx, l, proxy.ServeOptions{Open: true}) }()
+	c := &caddy.Provider{Admin: admin, ID: "atoll", Upstream: proxy.Upstream(socket)}
+	if err := c.Publish(t.Context(), []proxy.Route{{Host: "*.sandbox.example.com"}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(t, port, "3000-web.sandbox.example.com"); got != "localhost:3000 for 127.0.0.1" {
+		t.Errorf("%q", got)
+	}
+	if got := ask(t, port, "nobody.sandbox.example.com"); !strings.Contains(got, "No sandbox called nobody") {
+		t.Errorf("%q", got)
+	}
+	ws, _, err := websocket.Dial(t.Context(), fmt.Sprintf("ws://127.0.0.1:%d/", port), &websocket.DialOptions{Host: "web.sandbox.example.com", HTTPHeader: http.Header{"Origin": {"http://web.sandbox.example.com"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.CloseNow()
+	if _, b, err := ws.Read(t.Context()); err != nil || string(b) != "ahoy localhost:3000" {
+		t.Errorf("%q, %v", b, err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
