@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/driver/virtual"
 	"github.com/atoll-sandbox/atoll/internal/proxy"
 )
 
@@ -612,5 +613,22 @@ func TestServeGuardsItsListener(t *testing.T) {
 	if conn, err := net.Dial("tcp", l.Addr().String()); err == nil {
 		conn.Close()
 		t.Error("the listener is still open")
+	}
+}
+
+// A sandbox without real programs has no ports, and its page says so.
+func TestSandboxWithoutPorts(t *testing.T) {
+	sb, err := (&virtual.Driver{}).Create(t.Context(), atoll.Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sb.Destroy(context.WithoutCancel(t.Context())) }()
+	p := &proxy.Proxy{Finder: sea{"web": proxy.Of(sb, 0)}}
+	t.Cleanup(func() { p.Close() })
+	c := browser(t, serve(t, p))
+	for _, host := range []string{"web.localhost", "3000-web.localhost"} {
+		if res, body := get(t, c, "GET", "http://"+host+"/"); res.StatusCode != http.StatusNotImplemented || res.Header.Get("Atoll-Reason") != "unsupported" {
+			t.Errorf("%s: %s: %s", host, res.Status, body)
+		}
 	}
 }

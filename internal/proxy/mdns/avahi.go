@@ -46,8 +46,8 @@ var _ proxy.Provider = (*Avahi)(nil)
 func (a *Avahi) Publish(ctx context.Context, routes []proxy.Route) error {
 	want := make(map[string]bool, len(routes))
 	for _, r := range routes {
-		if !strings.HasSuffix(r.Host, "."+Domain) {
-			return fmt.Errorf("%w: mdns: %s: only names below local can be told", atoll.ErrInvalid, r.Host)
+		if err := checkHost(r.Host); err != nil {
+			return err
 		}
 		want[r.Host] = true
 	}

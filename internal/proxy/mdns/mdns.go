@@ -138,11 +138,10 @@ func newResponder(links ...link) *Responder {
 func (r *Responder) Publish(_ context.Context, routes []proxy.Route) error {
 	want := make(map[string]bool, len(routes))
 	for _, route := range routes {
-		name := strings.ToLower(route.Host) + "."
-		if !strings.HasSuffix(name, "."+Domain+".") || len(name) > 254 {
-			return fmt.Errorf("%w: mdns: %s: only names below local can be told", atoll.ErrInvalid, route.Host)
+		if err := checkHost(route.Host); err != nil {
+			return err
 		}
-		want[name] = true
+		want[strings.ToLower(route.Host)+"."] = true
 	}
 	if len(want) > maxNames {
 		return fmt.Errorf("%w: mdns: %d names: at most %d can be told", atoll.ErrInvalid, len(want), maxNames)
@@ -169,6 +168,22 @@ func (r *Responder) Publish(_ context.Context, routes []proxy.Route) error {
 		}
 	}
 	r.hurry()
+	return nil
+}
+
+// checkHost reports a host that can't be told: there are no wildcards here.
+func checkHost(host string) error {
+	if !strings.HasSuffix(host, "."+Domain) || len(host) > 253 {
+		return fmt.Errorf("%w: mdns: %q: only names below local can be told", atoll.ErrInvalid, host)
+	}
+	for label := range strings.SplitSeq(host, ".") {
+		odd := func(c rune) bool {
+			return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-'
+		}
+		if label == "" || len(label) > 63 || strings.ContainsFunc(label, odd) {
+			return fmt.Errorf("%w: mdns: %q is no host name", atoll.ErrInvalid, host)
+		}
+	}
 	return nil
 }
 

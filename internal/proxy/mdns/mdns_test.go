@@ -324,7 +324,7 @@ func TestManyNames(t *testing.T) {
 func TestPublishRefuses(t *testing.T) {
 	r := newResponder()
 	defer r.Close()
-	for _, h := range []string{"web.example.com", "local", "weblocal", strings.Repeat("a", 300) + ".local"} {
+	for _, h := range []string{"web.example.com", "local", "weblocal", "*.local", "a..local", "a\xff.local", "ä.local", ".local", strings.Repeat("a", 64) + ".local", strings.Repeat("a", 300) + ".local"} {
 		if err := r.Publish(t.Context(), []proxy.Route{{Host: h}}); !errors.Is(err, atoll.ErrInvalid) {
 			t.Errorf("%.20s: %v", h, err)
 		}
