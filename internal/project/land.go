@@ -80,8 +80,10 @@ func (r *Repo) land(ctx context.Context, q *quarantine, res *Result, f Fetch) er
 	if res.From, err = r.resolve(ctx, "refs/heads/"+res.Into+"^{commit}"); err != nil {
 		return err
 	}
-	if err := q.describe(ctx, res, head, f.Limits.orDefault()); err != nil {
-		return err
+	if res.From != res.To {
+		if err := q.describe(ctx, res, head, f.Limits.orDefault()); err != nil {
+			return err
+		}
 	}
 	forward, err := q.forward(ctx, res)
 	if err != nil {

@@ -2,12 +2,14 @@ package project
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -227,10 +229,11 @@ func (q *quarantine) measure(ctx context.Context, commit string, l Limits) error
 	m := measure{size: make(map[string]sum), limits: l}
 	var trees []string
 	for _, line := range splitLines(sizes) {
-		var id, kind string
-		var n int64
-		if _, err := fmt.Sscan(line, &id, &kind, &n); err != nil {
-			return fmt.Errorf("git cat-file printed %q: %w", shown(line), err)
+		id, rest, _ := strings.Cut(line, " ")
+		kind, size, _ := strings.Cut(rest, " ")
+		n, err := strconv.ParseInt(size, 10, 64)
+		if err != nil {
+			return fmt.Errorf("git cat-file printed %q", shown(line))
 		}
 		switch kind {
 		case "blob":
@@ -313,7 +316,7 @@ func treeEntries(tree string, raw int) ([]string, error) {
 			return nil, fmt.Errorf("%w: it ends in the middle", ErrUnsafe)
 		}
 		if !strings.HasPrefix(mode, "160000 ") {
-			list = append(list, fmt.Sprintf("%x", rest[:raw]))
+			list = append(list, hex.EncodeToString([]byte(rest[:raw])))
 		}
 		tree = rest[raw:]
 	}
