@@ -501,6 +501,10 @@ func TestPagesAreEscaped(t *testing.T) {
 	if strings.Contains(body, "<script") || res.StatusCode == http.StatusOK {
 		t.Errorf("%s: %s", res.Status, body)
 	}
+	// Links of a page lead to the port that the browser came by.
+	if _, links := get(t, c, "GET", "http://4000-web.localhost:7080/", "Accept: text/html"); !strings.Contains(links, `href="//3000-web.localhost:7080"`) {
+		t.Errorf("%s", links)
+	}
 	res, body = get(t, c, "GET", "http://4000-web.localhost/"+strings.Repeat("%3Cscript%3E", 5), "Accept: text/html")
 	if strings.Contains(body, "<script") || res.Header.Get("Content-Security-Policy") == "" || strings.Contains(body, "http:") {
 		t.Errorf("%v: %s", res.Header, body)

@@ -134,6 +134,9 @@ func TestRealSandbox(t *testing.T) {
 	if err := atoll.Stop(t.Context(), sb); err != nil {
 		t.Fatal(err)
 	}
+	if _, _, err := ws.Read(t.Context()); err == nil {
+		t.Error("the stream goes on without its sandbox")
+	}
 	if res, body := get(t, c, "GET", "http://web.localhost/"); res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Atoll-Reason") != "not_running" {
 		t.Errorf("stopped: %s: %s", res.Status, body)
 	}
