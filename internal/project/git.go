@@ -93,7 +93,7 @@ func environment() []string {
 	for _, e := range os.Environ() {
 		name, _, _ := strings.Cut(e, "=")
 		switch name {
-		case "EDITOR", "VISUAL", "PAGER", "LESS", "SSH_ASKPASS", "SSH_AUTH_SOCK", "LANG", "LANGUAGE", "GPG_AGENT_INFO", "PREFIX":
+		case "EDITOR", "VISUAL", "PAGER", "LESS", "SSH_ASKPASS", "SSH_AUTH_SOCK", "LANG", "LANGUAGE", "GPG_AGENT_INFO":
 			continue
 		}
 		if !strings.HasPrefix(name, "GIT_") && !strings.HasPrefix(name, "LC_") {

@@ -225,7 +225,6 @@ func TestTreesThatGitDoesNotMake(t *testing.T) {
 		"DotDot":            {{"40000 ..", config}},
 		"Slash":             {{"100644 ../../up", blob("x")}},
 		"LinkAndDirectory":  {{"120000 a", blob("/tmp")}, {"40000 a", config}},
-		"EmptyName":         {{"100644 ", blob("x")}},
 		"SubmoduleOption":   {{"100644 .gitmodules", blob("[submodule \"x\"]\\n\\tpath = x\\n\\turl = -u./payload\\n")}, {"40000 x", tree}},
 		"SubmoduleNameUp":   {{"100644 .gitmodules", blob("[submodule \"../../x\"]\\n\\tpath = x\\n\\turl = https://example.com\\n")}},
 		"SubmoduleUpdate":   {{"100644 .gitmodules", blob("[submodule \"x\"]\\n\\tpath = x\\n\\turl = https://example.com\\n\\tupdate = !touch /tmp/x\\n")}},

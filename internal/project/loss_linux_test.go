@@ -31,12 +31,9 @@ func kills(t *testing.T) int {
 	return n
 }
 
-// TestLossChild is no test: it is what the loss tests kill.
-func TestLossChild(t *testing.T) {
-	what := os.Getenv("ATOLL_LOSS")
-	if what == "" {
-		t.Skip("it is run by the loss tests")
-	}
+// lossChild is what the loss test kills.
+func lossChild(t *testing.T, what string) {
+	t.Helper()
 	d := &namespace.Driver{Dir: os.Getenv("ATOLL_LOSS_DRIVER")}
 	sb, err := d.Open(t.Context(), os.Getenv("ATOLL_LOSS_ID"))
 	if err != nil {
@@ -62,7 +59,7 @@ func TestLossChild(t *testing.T) {
 // alone, or with every git that it has started. It returns how long it ran.
 func killed(t *testing.T, what string, d *namespace.Driver, sb atoll.Sandbox, dir string, after time.Duration, all bool) time.Duration {
 	t.Helper()
-	cmd := exec.Command("/proc/self/exe", "-test.run=^TestLossChild$")
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestKilledAtAnyInstant$")
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = append(os.Environ(), "ATOLL_LOSS="+what, "ATOLL_LOSS_DRIVER="+d.Dir, "ATOLL_LOSS_ID="+sb.ID(), "ATOLL_LOSS_DIR="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -122,6 +119,10 @@ func unlock(t *testing.T, dir string) {
 // TestKilledAtAnyInstant kills what carries work in and home. No commit and no
 // uncommitted byte of either side is lost, and the next attempt does it.
 func TestKilledAtAnyInstant(t *testing.T) {
+	if what := os.Getenv("ATOLL_LOSS"); what != "" {
+		lossChild(t, what)
+		return
+	}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 1))
