@@ -19,7 +19,7 @@ func (r *Repo) unlike(ctx context.Context, q *quarantine, way []string, head Hea
 	if err != nil {
 		return nil, nil, err
 	}
-	dir, err := os.MkdirTemp("", "atoll-project-")
+	dir, err := r.scratch()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -45,7 +45,7 @@ type quarantine struct {
 }
 
 func (r *Repo) quarantine() (*quarantine, error) {
-	dir, err := os.MkdirTemp(filepath.Join(r.common, "objects"), "tmp_objdir-atoll-")
+	dir, err := r.scratch()
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // snapshot is the state of a working tree as objects, made without touching
-// its index or its repository.
+// its index or the repository's own objects.
 type snapshot struct {
 	Head
 	index string // commit of what is staged; empty: as HEAD
@@ -58,12 +58,18 @@ var identity = []string{
 // snapshot takes the state of the host's working tree. Files in leave are left
 // out of what is not staged. The caller removes it, also after an error.
 func (r *Repo) snapshot(ctx context.Context, leave []string) (s *snapshot, err error) {
-	dir, err := os.MkdirTemp("", "atoll-project-")
+	dir, err := r.scratch()
 	if err != nil {
 		return nil, err
 	}
 	s = &snapshot{dir: dir, objects: filepath.Join(dir, "objects")}
 	return s, r.fill(ctx, s, leave)
+}
+
+// scratch makes a directory for what is of no use later. Git's own upkeep takes
+// one away that nobody came back for.
+func (r *Repo) scratch() (string, error) {
+	return os.MkdirTemp(filepath.Join(r.common, "objects"), "tmp_objdir-atoll-")
 }
 
 // fill takes the state into a snapshot.

@@ -462,6 +462,12 @@ func TestNothingIsLeft(t *testing.T) {
 	sb := newSandbox(t)
 	t.Setenv("TMPDIR", tmp)
 	r := open(t, dir)
+	killed := filepath.Join(dir, ".git/objects/tmp_objdir-atoll-1") // as a process that was killed leaves it
+	write(t, killed, "objects/x", "x")
+	if err := os.Chtimes(killed, time.Unix(1, 0), time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	git(t, dir, "gc", "-q")
 	carry(t, r, sb, project.Carry{})
 	sh(t, sb, "git commit -qam third")
 	if _, err := r.Sync(t.Context(), sb, box); err != nil {
