@@ -72,6 +72,8 @@ var floors = map[string]int{
 	"shell/command":            3,
 	"driver":                   4,
 	"internal/fleet":           5,
+	"internal/proxy":           5,
+	"internal/project":         5,
 	"internal/server":          7,
 	"cmd":                      8,
 	"examples":                 9,

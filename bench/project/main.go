@@ -1,0 +1,178 @@
+// Command project measures how long a repository's way into a sandbox and its
+// work's way home take, beside git's own clone and pull between two directories of
+// this machine, in one run. The aim is a sync in less than 5 s (SC-003).
+//
+//	ATOLL_HELPERS=.cache/helpers go run ./bench/project -files 1000 -rounds 10
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/driver/namespace"
+	"github.com/atoll-sandbox/atoll/internal/project"
+)
+
+func main() {
+	files := flag.Int("files", 1000, "of the repository")
+	rounds := flag.Int("rounds", 10, "of each measurement")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *files, *rounds); err != nil {
+		fmt.Fprintln(os.Stderr, "bench/project:", err)
+		os.Exit(1)
+	}
+}
+
+// run measures in a directory of its own.
+func run(ctx context.Context, files, rounds int) (err error) {
+	dir, err := os.MkdirTemp("", "atoll-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	repo := filepath.Join(dir, "repo")
+	if err := makeRepo(ctx, repo, files); err != nil {
+		return err
+	}
+	d := &namespace.Driver{Dir: filepath.Join(dir, "namespace")}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	var t times
+	for range rounds {
+		if err := t.round(ctx, d, dir, repo); err != nil {
+			return err
+		}
+	}
+	return t.print(files)
+}
+
+// times are how long things took, by name, in the order of the first round.
+type times struct {
+	names []string
+	took  map[string][]time.Duration
+}
+
+func (t *times) measure(name string, f func() error) error {
+	began := time.Now()
+	if err := f(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if t.took == nil {
+		t.took = make(map[string][]time.Duration)
+	}
+	if t.took[name] == nil {
+		t.names = append(t.names, name)
+	}
+	t.took[name] = append(t.took[name], time.Since(began))
+	return nil
+}
+
+func (t *times) print(files int) error {
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, "%d files\tp50\tmost\t\n", files)
+	for _, name := range t.names {
+		all := t.took[name]
+		slices.Sort(all)
+		fmt.Fprintf(w, "%s\t%v\t%v\t\n", name, all[len(all)/2].Round(100*time.Microsecond), all[len(all)-1].Round(100*time.Microsecond))
+	}
+	return w.Flush()
+}
+
+// round takes a repository in and small work home, and does the same by git
+// alone.
+func (t *times) round(ctx context.Context, d *namespace.Driver, dir, repo string) (err error) {
+	work := filepath.Join(dir, "work")
+	clone := filepath.Join(dir, "clone")
+	if err := command(ctx, dir, "cp", "-a", repo, work); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(work), os.RemoveAll(clone)) }()
+	sb, err := d.Create(ctx, atoll.Spec{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, sb.Destroy(context.WithoutCancel(ctx))) }()
+	r, err := project.Open(ctx, work)
+	if err != nil {
+		return err
+	}
+	commit := "echo x >>f0; git add f0; git -c user.name=x -c user.email=x@localhost commit -qm x; "
+	inside := func(text string) error {
+		exit, err := sb.Exec(ctx, atoll.Cmd{Shell: "cd /workspace; " + text})
+		if err == nil && exit.Code != 0 {
+			err = fmt.Errorf("%s: %s", text, exit.Stderr)
+		}
+		return err
+	}
+	fetch := project.Fetch{Name: "bench"}
+	sync := func() error {
+		_, err := r.Sync(ctx, sb, fetch)
+		if errors.Is(err, project.ErrNothing) {
+			err = nil
+		}
+		return err
+	}
+	for _, step := range []struct {
+		name    string
+		prepare func() error
+		f       func() error
+	}{
+		{"carry in", nil, func() error { _, err := r.CarryIn(ctx, sb, project.Carry{}); return err }},
+		{"git clone", nil, func() error { return command(ctx, dir, "git", "clone", "-q", "--no-local", work, clone) }},
+		{"sync of a small commit and work", func() error { return inside(commit + "echo y >>f1") }, sync},
+		{"sync of nothing", nil, sync},
+		{"rescue", nil, func() error { _, err := r.Rescue(ctx, sb, fetch); return err }},
+		{"git pull of a small commit", func() error { return command(ctx, work, "sh", "-c", commit) }, func() error { return command(ctx, clone, "git", "pull", "-q", "--ff-only") }},
+	} {
+		if step.prepare != nil {
+			if err := step.prepare(); err != nil {
+				return err
+			}
+		}
+		if err := t.measure(step.name, step.f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeRepo makes a repository with many small files.
+func makeRepo(ctx context.Context, repo string, files int) error {
+	if err := command(ctx, filepath.Dir(repo), "git", "init", "-q", "-b", "main", repo); err != nil {
+		return err
+	}
+	var b strings.Builder
+	b.WriteString("commit refs/heads/main\ncommitter x <x@localhost> 1000000000 +0000\ndata 1\nx\n")
+	for i := range files {
+		name := fmt.Sprintf("d%d/f%d", i/100, i)
+		if i < 2 {
+			name = fmt.Sprintf("f%d", i)
+		}
+		text := strings.Repeat(fmt.Sprintln("line", i), 50)
+		fmt.Fprintf(&b, "M 100644 inline %s\ndata %d\n%s\n", name, len(text), text)
+	}
+	cmd := exec.CommandContext(ctx, "git", "fast-import", "--quiet")
+	cmd.Dir, cmd.Stdin, cmd.Stderr = repo, strings.NewReader(b.String()), os.Stderr
+	if err := cmd.Run(); err != nil {
+		return err
+	}
+	return command(ctx, repo, "git", "reset", "-q", "--hard")
+}
+
+func command(ctx context.Context, dir string, args ...string) error {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Dir, cmd.Stderr = dir, os.Stderr
+	return cmd.Run()
+}

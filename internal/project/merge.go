@@ -1,0 +1,236 @@
+package project
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// Merge says what is joined with the host's branch.
+type Merge struct {
+	Name    string // of the sandbox
+	Branch  string // of it, as it was fetched; "wip/BRANCH": with uncommitted work
+	DryRun  bool   // look only
+	Message string // of the commit; empty: one that says what was merged
+	Limits  Limits
+}
+
+// Merged is what a merge did, or would.
+type Merged struct {
+	Into      string   // branch of the host's working tree
+	Tip       string   // commit that is merged
+	Commit    string   // that the branch is at after it; empty: after a dry run, or a conflict
+	Forward   bool     // the branch only moved forward
+	Conflicts []string // files that git can't join, as people may see them
+	Files     int
+	Risks     []Risk
+}
+
+// Merge joins what was fetched from a sandbox with the branch of the host's
+// working tree, whatever its name. What git can't join is ErrConflict with the
+// files in Merged, and then, as with every error, nothing has changed.
+// ErrNothing: it has all of it. ErrDirty: files are in the way.
+func (r *Repo) Merge(ctx context.Context, m Merge) (*Merged, error) {
+	res, err := r.merge(ctx, m)
+	if err != nil {
+		return res, &atoll.Error{Op: "merge", ID: m.Name, Err: err}
+	}
+	return res, nil
+}
+
+// fetched returns the commit that was fetched as a branch.
+func (r *Repo) fetched(ctx context.Context, name, branch string) (string, error) {
+	if err := checkSandboxName(name); err != nil {
+		return "", err
+	}
+	if err := CheckBranch(branch); err != nil {
+		return "", err
+	}
+	tip, err := r.resolve(ctx, base(name)+branch+"^{commit}")
+	if err == nil && tip == "" {
+		err = fmt.Errorf("branch %s of the sandbox: %w: fetch it first", branch, atoll.ErrNotFound)
+	}
+	return tip, err
+}
+
+func (r *Repo) merge(ctx context.Context, m Merge) (*Merged, error) {
+	res := &Merged{}
+	var err error
+	if res.Tip, err = r.fetched(ctx, m.Name, m.Branch); err != nil {
+		return res, err
+	}
+	head, err := r.Head(ctx)
+	if err != nil {
+		return res, err
+	}
+	res.Into = head.Branch
+	switch {
+	case head.Branch == "":
+		return res, fmt.Errorf("%w: the host's HEAD is commit %.12s; check a branch out", ErrDetached, head.Commit)
+	case head.Commit == "":
+		return res, fmt.Errorf("%w: branch %s of the host has no commit; sync", atoll.ErrState, head.Branch)
+	}
+	q := &quarantine{host: r.host, repo: r} // all is there already
+	ahead, err := q.forced(ctx, res.Tip, head.Commit)
+	if err != nil {
+		return res, err
+	}
+	if !ahead {
+		return res, ErrNothing
+	}
+	commit, err := r.joined(ctx, q, head, res, m)
+	if err != nil {
+		return res, err
+	}
+	described := &Result{To: commit, Into: head.Branch, From: head.Commit}
+	if err := q.describe(ctx, described, head, m.Limits.orDefault()); err != nil {
+		return res, err
+	}
+	res.Files, res.Risks = described.Files, described.Risks
+	if err := r.mayLand(ctx, q, head, described); err != nil || m.DryRun {
+		return res, err
+	}
+	if err := r.advance(ctx, head, described); err != nil {
+		return res, err
+	}
+	res.Commit = commit
+	return res, nil
+}
+
+// joined is the commit that has both sides: the tip, if it has all of the
+// host's, else a new one.
+func (r *Repo) joined(ctx context.Context, q *quarantine, head Head, res *Merged, m Merge) (string, error) {
+	behind, err := q.forced(ctx, head.Commit, res.Tip)
+	if err != nil {
+		return "", err
+	}
+	if !behind {
+		res.Forward = true
+		return res.Tip, nil
+	}
+	settings, err := r.unfiltered(ctx)
+	if err != nil {
+		return "", err
+	}
+	if err := q.measure(ctx, res.Tip, m.Limits.orDefault()); err != nil {
+		return "", err
+	}
+	out, code, err := r.host.set(settings...).with(allocation).status(ctx, "merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", head.Commit, res.Tip)
+	if err != nil {
+		return "", err
+	}
+	parts := split(out, "\x00")
+	if len(parts) == 0 || !isObject(parts[0]) {
+		return "", fmt.Errorf("git merge-tree printed %q", shown(out))
+	}
+	if code != 0 {
+		for _, n := range parts[1:] {
+			res.Conflicts = append(res.Conflicts, shown(n))
+		}
+		return "", fmt.Errorf("%w: %s", ErrConflict, list(parts[1:]))
+	}
+	message := m.Message
+	if message == "" {
+		message = fmt.Sprintf("Merge %s of sandbox %s", m.Branch, m.Name)
+	}
+	who, err := r.author(ctx)
+	if err != nil {
+		return "", err
+	}
+	commit, err := r.host.with(who...).output(ctx, "commit-tree", parts[0], "-p", head.Commit, "-p", res.Tip, "-m", message)
+	return strings.TrimSuffix(commit, "\n"), err
+}
+
+// author are variables for commits that are the user's.
+func (r *Repo) author(ctx context.Context) ([]string, error) {
+	name, err := r.config(ctx, "user.name")
+	if err != nil {
+		return nil, err
+	}
+	email, err := r.config(ctx, "user.email")
+	if err != nil {
+		return nil, err
+	}
+	if name == "" || email == "" {
+		return nil, fmt.Errorf("%w: git does not know who you are: set user.name and user.email", atoll.ErrInvalid)
+	}
+	return []string{"GIT_AUTHOR_NAME=" + name, "GIT_AUTHOR_EMAIL=" + email, "GIT_COMMITTER_NAME=" + name, "GIT_COMMITTER_EMAIL=" + email}, nil
+}
+
+// Apply changes files of the host's working tree by what a branch, as it was
+// fetched, has since it parted from the host's; nothing is staged or committed.
+// All of it or, where a part does not fit, none: ErrConflict. The risks are those of
+// the changes.
+func (r *Repo) Apply(ctx context.Context, m Merge) (*Merged, error) {
+	res, err := r.apply(ctx, m)
+	if err != nil {
+		return res, &atoll.Error{Op: "apply", ID: m.Name, Err: err}
+	}
+	return res, nil
+}
+
+func (r *Repo) apply(ctx context.Context, m Merge) (*Merged, error) {
+	res := &Merged{}
+	var err error
+	if res.Tip, err = r.fetched(ctx, m.Name, m.Branch); err != nil {
+		return res, err
+	}
+	head, err := r.Head(ctx)
+	if err != nil {
+		return res, err
+	}
+	res.Into = head.Branch
+	q := &quarantine{host: r.host.with(allocation), repo: r}
+	if err := q.measure(ctx, res.Tip, m.Limits.orDefault()); err != nil {
+		return res, err
+	}
+	from := ""
+	if head.Commit != "" {
+		out, _, err := q.status(ctx, "merge-base", head.Commit, res.Tip)
+		if err != nil {
+			return res, err
+		}
+		from = strings.TrimSuffix(out, "\n")
+	}
+	changes, err := q.changes(ctx, from, res.Tip)
+	if err != nil {
+		return res, err
+	}
+	if res.Files = len(changes); res.Files == 0 {
+		return res, ErrNothing
+	}
+	if res.Risks, err = q.risks(ctx, changes); err != nil {
+		return res, err
+	}
+	return res, r.applyPatch(ctx, q, from, res.Tip, m.DryRun)
+}
+
+// applyPatch applies the difference of two commits to the working tree.
+func (r *Repo) applyPatch(ctx context.Context, q *quarantine, from, to string, dry bool) error {
+	settings, err := r.unfiltered(ctx)
+	if err != nil {
+		return err
+	}
+	if from == "" {
+		if from, err = r.tree(ctx, ""); err != nil {
+			return err
+		}
+	}
+	patch, err := q.output(ctx, "diff-tree", "-r", "-p", "--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", from, to)
+	if err != nil {
+		return err
+	}
+	args := []string{"apply", "--whitespace=nowarn", "-p1"}
+	if dry {
+		args = append(args, "--check")
+	}
+	_, err = r.host.set(settings...).feed(ctx, patch, args...)
+	var bad *gitError
+	if errors.As(err, &bad) {
+		return fmt.Errorf("%w: %w", ErrConflict, err)
+	}
+	return err
+}

@@ -1,0 +1,204 @@
+package project
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// Trees is where the working trees of branches are in a sandbox: each at its
+// branch's name.
+const Trees = Workspace + "/.worktrees"
+
+// Tree is a working tree of a sandbox.
+type Tree struct {
+	Branch string // empty: on none; as people may see it
+	Path   string // likewise
+	Commit string // empty: none yet
+	Main   bool   // the workspace itself
+}
+
+// Worktrees lists the working trees of a sandbox's repository, the main one
+// first.
+func Worktrees(ctx context.Context, sb atoll.Sandbox) ([]Tree, error) {
+	trees, err := guest{sb: sb, dir: Workspace}.trees(ctx)
+	if err != nil {
+		return nil, &atoll.Error{Op: "list worktrees", ID: sb.ID(), Err: err}
+	}
+	list := make([]Tree, len(trees))
+	for i, t := range trees {
+		list[i] = Tree{Branch: shown(t.Branch), Path: shown(t.Path), Commit: t.Commit, Main: i == 0}
+	}
+	return list, nil
+}
+
+// AddWorktree makes a working tree for a branch of the sandbox, and the branch,
+// at the commit of the main working tree, if it is missing. It has the files of
+// the main one that git does not track and that were carried in. A branch that has
+// a working tree is ErrExists.
+func AddWorktree(ctx context.Context, sb atoll.Sandbox, branch string) (Tree, error) {
+	t, err := addWorktree(ctx, guest{sb: sb, dir: Workspace}, branch)
+	if err != nil {
+		return t, &atoll.Error{Op: "add worktree", ID: sb.ID(), Err: err}
+	}
+	return t, nil
+}
+
+func addWorktree(ctx context.Context, g guest, branch string) (Tree, error) {
+	if err := CheckBranch(branch); err != nil {
+		return Tree{}, err
+	}
+	trees, err := g.trees(ctx)
+	if err != nil {
+		return Tree{}, err
+	}
+	where := path.Join(Trees, branch)
+	for _, t := range trees {
+		switch {
+		case t.Branch == branch:
+			return Tree{}, fmt.Errorf("%w: branch %s has the working tree %s", atoll.ErrExists, branch, shown(t.Path))
+		case strings.HasPrefix(where, t.Path+"/") && strings.HasPrefix(t.Path, Trees+"/"):
+			return Tree{}, fmt.Errorf("%w: %s would be inside of the working tree %s", atoll.ErrExists, where, shown(t.Path))
+		}
+	}
+	if trees[0].Commit == "" {
+		return Tree{}, fmt.Errorf("%w: the sandbox's repository has no commit yet", atoll.ErrState)
+	}
+	if _, err := atoll.Stat(ctx, g.sb, where); !errors.Is(err, atoll.ErrNotFound) {
+		if err == nil {
+			err = fmt.Errorf("%w: %s is something else already", atoll.ErrExists, where)
+		}
+		return Tree{}, err
+	}
+	_, code, err := g.status(ctx, "show-ref", "--verify", "--quiet", "refs/heads/"+branch)
+	if err != nil {
+		return Tree{}, err
+	}
+	args := []string{"worktree", "add", "--quiet"}
+	if code == 0 {
+		args = append(args, where, branch)
+	} else {
+		args = append(args, "--no-track", "-b", branch, where, trees[0].Commit)
+	}
+	if err := g.run(ctx, nil, nil, args...); err != nil {
+		return Tree{}, err
+	}
+	if err := g.copyCarried(ctx, where); err != nil {
+		return Tree{}, err
+	}
+	commit, err := g.object(ctx, "rev-parse", "--verify", "refs/heads/"+branch)
+	return Tree{Branch: branch, Path: where, Commit: commit}, err
+}
+
+// mostCarried is how many carried files a new working tree gets.
+const mostCarried = 1000
+
+// copyCarried copies what was carried in beside git to another working tree. What
+// somebody has removed since is left out.
+func (g guest) copyCarried(ctx context.Context, where string) error {
+	rc, err := atoll.OpenFile(ctx, g.sb, path.Join(g.dir, carriedFile))
+	if errors.Is(err, atoll.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	names, err := io.ReadAll(io.LimitReader(rc, mostAnswer))
+	if err = errors.Join(err, rc.Close()); err != nil {
+		return err
+	}
+	list := split(string(names), "\x00")
+	for _, name := range list[:min(len(list), mostCarried)] {
+		from, to := path.Join(g.dir, name), path.Join(where, name)
+		if !strings.HasPrefix(to, where+"/") {
+			continue
+		}
+		info, err := atoll.Stat(ctx, g.sb, from)
+		if errors.Is(err, atoll.ErrNotFound) || err == nil && !info.Mode().IsRegular() {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := atoll.Mkdir(ctx, g.sb, path.Dir(to), 0o755); err != nil {
+			return err
+		}
+		exit, err := g.sb.Exec(ctx, atoll.Cmd{Args: []string{"cp", "-p", "--", from, to}, Timeout: guestTime})
+		if err == nil && exit.Code != 0 {
+			err = fmt.Errorf("copy %s in the sandbox: exit status %d: %s", shown(name), exit.Code, shown(string(exit.Stderr)))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RemoveWorktree removes the working tree of a branch; the branch stays. One
+// with uncommitted work is ErrUnsaved, unless force; the main one is ErrInvalid.
+func RemoveWorktree(ctx context.Context, sb atoll.Sandbox, branch string, force Force) error {
+	if err := removeWorktree(ctx, guest{sb: sb, dir: Workspace}, branch, force); err != nil {
+		return &atoll.Error{Op: "remove worktree", ID: sb.ID(), Err: err}
+	}
+	return nil
+}
+
+// Force says what is done although something would be lost.
+type Force string
+
+// What can be forced.
+const (
+	Keep    Force = ""        // nothing is lost
+	Discard Force = "discard" // uncommitted work goes
+)
+
+func removeWorktree(ctx context.Context, g guest, branch string, force Force) error {
+	if err := CheckBranch(branch); err != nil {
+		return err
+	}
+	trees, err := g.trees(ctx)
+	if err != nil {
+		return err
+	}
+	for i, t := range trees {
+		if t.Branch != branch {
+			continue
+		}
+		if i == 0 {
+			return fmt.Errorf("%w: branch %s is that of the workspace itself", atoll.ErrInvalid, branch)
+		}
+		if force != Discard {
+			if err := g.saved(ctx, t); err != nil {
+				return err
+			}
+		}
+		// Twice: one that somebody has locked, too.
+		args := []string{"worktree", "remove", "--force", "--force", t.Path}
+		return g.run(ctx, nil, nil, args...)
+	}
+	return fmt.Errorf("branch %s has no working tree: %w", branch, atoll.ErrNotFound)
+}
+
+// saved reports a working tree that holds what no commit has: changes, untracked
+// files, also in repositories inside.
+func (g guest) saved(ctx context.Context, t insideTree) error {
+	out, err := g.in(t.Path).output(ctx, "status", "--porcelain=v1", "-z", "--untracked-files=all", "--ignore-submodules=none")
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, e := range split(out, "\x00") {
+		if len(e) > 3 {
+			names = append(names, e[3:])
+		}
+	}
+	if len(names) > 0 {
+		return fmt.Errorf("%w: the working tree %s of branch %s has %s", ErrUnsaved, shown(t.Path), t.Branch, list(names))
+	}
+	return nil
+}
