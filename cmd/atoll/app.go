@@ -22,6 +22,7 @@ import (
 	"github.com/atoll-sandbox/atoll/client"
 	"github.com/atoll-sandbox/atoll/driver/docker"
 	"github.com/atoll-sandbox/atoll/driver/kubernetes"
+	"github.com/atoll-sandbox/atoll/driver/microvm"
 	"github.com/atoll-sandbox/atoll/driver/namespace"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 	"github.com/atoll-sandbox/atoll/internal/spell"
@@ -90,6 +91,7 @@ func drivers(home, dockerHost string, cluster *kubernetes.Driver) []atoll.Driver
 	return []atoll.Driver{
 		&virtual.Driver{Dir: filepath.Join(home, "sandboxes")},
 		&namespace.Driver{Dir: filepath.Join(home, "namespace"), ImageDir: filepath.Join(home, "images")},
+		&microvm.Driver{Dir: filepath.Join(home, "microvm"), ImageDir: filepath.Join(home, "images")},
 		&docker.Driver{Dir: filepath.Join(home, "docker"), Host: dockerHost},
 		cluster,
 	}
