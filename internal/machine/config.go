@@ -35,6 +35,7 @@ const (
 	BootLog       = "boot.log"     // what the hypervisor and the guest's console said, bounded
 	EndFile       = "end.json"     // why the last machine ended; see Ended
 	stateFile     = "machine.json" // who runs
+	lockFile      = "machine.lock" // flock'ed by the monitor as long as it lives
 )
 
 // Config says what machine to start.
@@ -57,7 +58,7 @@ type Config struct {
 	Args   []string // more arguments of QEMU; see CheckArgs
 
 	User  *User // whom QEMU runs as, if this process may; nil: this process's own
-	Group Group // what monitor and QEMU live in; nil: this process's
+	Group Group `json:"-"` // what monitor and QEMU live in; nil: this process's
 
 	// Setup is what the guest is told when it goes on: at most 1 MiB of JSON.
 	Setup json.RawMessage
@@ -91,7 +92,7 @@ type Share struct {
 	Tag      string // 1 to 31 letters, digits, '-', '_'
 	Proto    string // Virtiofs or Plan9
 	ReadOnly bool
-	Conn     *os.File // of Virtiofs: a connected socket to a virtiofsd, which ends with it
+	Conn     *os.File `json:"-"` // of Virtiofs: a connected socket to a virtiofsd, which ends with it
 	Dir      string   // of Plan9: QEMU itself reads and writes there, as its own user
 }
 
@@ -99,7 +100,7 @@ type Share struct {
 // template.
 type NIC struct {
 	MAC string   // "52:54:00:…"
-	Tap *os.File // an open tap device
+	Tap *os.File `json:"-"` // an open tap device
 }
 
 // User is whom a hypervisor runs as.
@@ -139,7 +140,7 @@ func (c *Config) check() error {
 		return fmt.Errorf("%w: %d processors: must be 1 to 255", atoll.ErrInvalid, c.CPUs)
 	case len(c.Setup) > maxSetup:
 		return fmt.Errorf("%w: a setup of %d bytes: at most %d fit", atoll.ErrInvalid, len(c.Setup), maxSetup)
-	case c.Kernel == "" && c.Template == "":
+	case c.Kernel == "":
 		return fmt.Errorf("%w: a machine needs a kernel to boot", atoll.ErrInvalid)
 	}
 	if err := c.checkDevices(); err != nil {

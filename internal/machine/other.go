@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 
 	"github.com/atoll-sandbox/atoll"
 )
@@ -29,6 +30,24 @@ func Version(context.Context, string) (string, error) { return "", errPlatform }
 
 // FindQEMU needs Linux.
 func FindQEMU() (string, error) { return "", errPlatform }
+
+// Ended needs Linux.
+func Ended(string) (*End, error) { return nil, errPlatform }
+
+// Tail needs Linux.
+func Tail(string) string { return "" }
+
+// Monitor needs Linux.
+func Monitor(*os.File) error { return errPlatform }
+
+// Confine needs Linux.
+func Confine(*os.File) error { return errPlatform }
+
+// Savable needs Linux.
+func (c *Config) Savable() error { return errPlatform }
+
+// Key needs Linux.
+func (c *Config) Key(context.Context) (string, error) { return "", errPlatform }
 
 // Dial needs Linux.
 func (m *Machine) Dial(context.Context) (net.Conn, error) { return nil, errPlatform }

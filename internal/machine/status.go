@@ -1,13 +1,7 @@
 package machine
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
@@ -81,25 +75,4 @@ func (e *End) Err() error {
 		kind = atoll.ErrState
 	}
 	return fmt.Errorf("%w: %s", kind, e.Message)
-}
-
-// maxEnd bounds what is read of an end.json.
-const maxEnd = 64 << 10
-
-// Ended returns why the last machine in a directory ended; nil: it didn't, or
-// nobody was there to see it.
-func Ended(dir string) (*End, error) {
-	f, err := os.Open(filepath.Join(dir, EndFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil //nolint:nilnil // none
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	e := new(End)
-	if err := json.NewDecoder(io.LimitReader(f, maxEnd)).Decode(e); err != nil {
-		return nil, fmt.Errorf("%s: %w", f.Name(), err)
-	}
-	return e, nil
 }

@@ -1,0 +1,492 @@
+package machine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/libp2p/go-yamux/v5"
+	"golang.org/x/sys/unix"
+
+	"github.com/atoll-sandbox/atoll/internal/jail"
+)
+
+// monitor watches one machine and holds the ways to it.
+type monitor struct {
+	o       *order
+	program program
+	starter *net.UnixConn // until told to keep
+	kills   *os.File      // see Group.Kills; nil: not known
+	log     *journal
+
+	cmd  *exec.Cmd // the hypervisor
+	ctl  controller
+	port *port
+	mux  *yamux.Session // nil: not yet
+
+	streams sync.WaitGroup // readers of what the hypervisor says
+	exited  chan struct{}  // closed when the hypervisor is gone and reaped
+	kept    chan struct{}  // closed when the starter said so
+	state   *os.File       // of the template that is saved or woken; nil: none
+	facts   Facts
+
+	mu      sync.Mutex
+	phase   Phase
+	problem string
+	off     string        // the reason of the last eventOff
+	wanted  bool          // its end was ordered
+	cause   *End          // why the monitor itself ended it; the first one stays
+	pinging chan struct{} // closed when the ping under way is answered; nil: none
+	answers bool
+}
+
+// Monitor is what `atoll-guest monitor` does: it reads its order from a socket,
+// starts a machine, and returns when that is over.
+func Monitor(socket *os.File) error {
+	unix.Umask(0o077)
+	conn, err := connOf(socket)
+	if err != nil {
+		return err
+	}
+	o := new(order)
+	files, err := receive(conn, o)
+	if err != nil {
+		return fmt.Errorf("its order: %w", err)
+	}
+	m := &monitor{o: o, program: qemu{}, starter: conn, phase: Booting, exited: make(chan struct{}), kept: make(chan struct{}), log: &journal{file: os.Stderr}}
+	if err := m.takeFiles(files); err != nil {
+		return err
+	}
+	return m.run()
+}
+
+// takeFiles puts the files of an order where they belong.
+func (m *monitor) takeFiles(files []*os.File) error {
+	next := func() (f *os.File) {
+		if len(files) > 0 {
+			f, files = files[0], files[1:]
+		}
+		return f
+	}
+	if m.o.Kills {
+		m.kills = next()
+	}
+	for i := range m.o.NICs {
+		m.o.NICs[i].Tap = next()
+	}
+	for i := range m.o.Shares {
+		if m.o.Shares[i].Proto == Virtiofs {
+			m.o.Shares[i].Conn = next()
+		}
+	}
+	if len(files) > 0 {
+		return fmt.Errorf("%d files that nobody asked for", len(files))
+	}
+	return m.o.check()
+}
+
+// run has the machine's life.
+func (m *monitor) run() error {
+	lock, err := m.claim()
+	if err != nil {
+		m.tell(answer{End: &End{Reason: ByFault, Message: err.Error(), At: time.Now()}})
+		return err
+	}
+	defer lock.Close()
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	go m.watchStarter(cancel)
+	killed := m.killed()
+	if err := m.live(ctx, cancel); err != nil {
+		m.blame(err)
+	}
+	if m.cmd != nil {
+		_ = m.cmd.Process.Kill() // it may be gone
+		<-m.exited
+		m.streams.Wait()
+	}
+	end := m.judge(m.killed() > killed)
+	m.log.close()
+	err = m.clean(end)
+	if m.o.Save == "" || end.Reason != ByOrder {
+		m.tell(answer{End: end})
+	} else {
+		m.tell(answer{})
+	}
+	return err
+}
+
+// live is the machine's life until there is a reason to end it.
+func (m *monitor) live(ctx context.Context, cancel context.CancelCauseFunc) error {
+	if err := m.boot(ctx, time.Now()); err != nil {
+		return err
+	}
+	if m.o.Save != "" {
+		return m.save(ctx)
+	}
+	return m.serve(ctx, cancel)
+}
+
+// claim is who runs a machine in the directory, until the file is closed.
+func (m *monitor) claim() (*os.File, error) {
+	info, err := os.Lstat(m.o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(m.o.Dir, &st); err != nil {
+		return nil, &os.PathError{Op: "stat", Path: m.o.Dir, Err: err}
+	}
+	if !info.IsDir() || int(st.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
+		return nil, fmt.Errorf("%s: must be a directory that only its owner, this user, can write in", m.o.Dir)
+	}
+	f, err := os.OpenFile(filepath.Join(m.o.Dir, lockFile), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close() // it is another's
+		return nil, fmt.Errorf("%s: a machine runs there already", m.o.Dir)
+	}
+	for _, name := range []string{EndFile, stateFile, GuestSocket, MonitorSocket} {
+		if err := os.Remove(filepath.Join(m.o.Dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, errors.Join(err, f.Close())
+		}
+	}
+	return f, nil
+}
+
+// tell says something to the starter, who may be gone.
+func (m *monitor) tell(a answer) {
+	if m.starter != nil {
+		_ = send(m.starter, a)
+	}
+}
+
+var errStarter = errors.New("who started the machine has ended")
+
+// watchStarter ends the machine when the starter ends before he said to keep it.
+func (m *monitor) watchStarter(cancel context.CancelCauseFunc) {
+	if _, err := receive(m.starter, new(keep)); err != nil {
+		cancel(errStarter)
+		return
+	}
+	close(m.kept)
+}
+
+// keep is what the starter says so that the machine outlives him.
+type keep struct{ Keep bool }
+
+// boot starts the hypervisor and waits until the guest waits for us.
+func (m *monitor) boot(ctx context.Context, began time.Time) (err error) {
+	ctx, cancel := context.WithDeadlineCause(ctx, began.Add(m.o.Patience), errSilent)
+	defer cancel()
+	if err := m.start(ctx); err != nil {
+		return &End{Reason: ByFault, Message: err.Error()}
+	}
+	if m.o.Template != "" {
+		if err := m.wake(ctx); err != nil {
+			return &End{Reason: ByTemplate, Message: "the template " + m.o.Template + ": " + err.Error()}
+		}
+	}
+	if err := m.record(); err != nil {
+		return &End{Reason: ByFault, Message: err.Error()}
+	}
+	if err := confineSelf(m.o.Dir); err != nil {
+		return &End{Reason: ByFault, Message: "the monitor's own walls: " + err.Error()}
+	}
+	stop := context.AfterFunc(ctx, func() { _ = m.port.Close() })
+	defer stop()
+	if err := m.port.awaitHello(); err != nil {
+		if errors.Is(err, errNoise) {
+			return &End{Reason: ByWire, Message: "the guest: " + err.Error()}
+		}
+		return &End{Reason: ByBoot, Message: m.silence(errors.Join(context.Cause(ctx), err))}
+	}
+	if m.o.Save != "" {
+		return nil
+	}
+	mux, v, err := m.port.goOn(ctx, m.o.Setup)
+	if err != nil {
+		if context.Cause(ctx) != nil {
+			err = context.Cause(ctx)
+		}
+		return &End{Reason: ByWire, Message: "the guest, when it was told to go on: " + printable(err.Error(), maxShown)}
+	}
+	m.mux = mux
+	if v.Error != "" {
+		return &End{Reason: BySetup, Message: printable(v.Error, maxShown), Code: printable(v.Reason, 32)}
+	}
+	return nil
+}
+
+var errSilent = errors.New("it has had time enough")
+
+// silence says how a guest did not come to speak.
+func (m *monitor) silence(err error) string {
+	if errors.Is(err, errSilent) {
+		return fmt.Sprintf("the guest said nothing on its port within %v", m.o.Patience)
+	}
+	if errors.Is(err, errStarter) {
+		return err.Error()
+	}
+	return "the machine ended before its guest spoke"
+}
+
+// Error makes an End travel as an error within the monitor.
+func (e *End) Error() string { return e.Message }
+
+// start starts the hypervisor.
+func (m *monitor) start(ctx context.Context) error {
+	p := new(placer)
+	defer p.close()
+	args, err := m.program.arguments(m.o, p)
+	if err != nil {
+		return err
+	}
+	ours, err := m.connect(p)
+	if err != nil {
+		return err
+	}
+	args = append(args, m.o.streams(ours.ways)...)
+	if err := m.openState(); err != nil {
+		return err
+	}
+	c := &cell{Path: m.o.QEMU, Args: args, Read: p.read, Write: p.write, Groups: kvmGroups(m.o.Accel)}
+	if os.Geteuid() == 0 {
+		c.User = m.o.User
+	}
+	if c.User == nil {
+		c.Weak = append(c.Weak, "it runs as the user who started it")
+	}
+	stderr, theirs, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	m.streams.Go(func() { copyAll(hypervisor{m.log}, stderr) })
+	m.streams.Go(func() { copyAll(console{m.log}, ours.console) })
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // the hypervisor ends with this thread
+		cmd, say, err := startConfined(m.o.Helper, c, p.files, theirs)
+		_ = theirs.Close() // it is the hypervisor's
+		closeAll(ours.theirs)
+		if err != nil {
+			started <- err
+			return
+		}
+		m.cmd, m.facts.Weak = cmd, say.Weak
+		started <- nil
+		_ = cmd.Wait() // its state says how
+		close(m.exited)
+	}()
+	if err := <-started; err != nil {
+		return err
+	}
+	m.port = &port{Conn: ours.port}
+	m.ctl, err = m.program.control(ctx, ours.qmp, m.event)
+	if err != nil {
+		return errors.Join(err, context.Cause(ctx))
+	}
+	return nil
+}
+
+// ends are the monitor's ends of its connections with a hypervisor.
+type ends struct {
+	ways
+	qmp, console, port *net.UnixConn
+	theirs             []*os.File
+}
+
+func (m *monitor) connect(p *placer) (*ends, error) {
+	e := new(ends)
+	for _, to := range []struct {
+		conn **net.UnixConn
+		fd   *int
+	}{{&e.qmp, &e.ways.qmp}, {&e.console, &e.ways.console}, {&e.port, &e.ways.port}} {
+		ours, theirs, err := socketpair()
+		if err != nil {
+			return nil, err
+		}
+		*to.conn, *to.fd = ours, p.file(theirs)
+		e.theirs = append(e.theirs, theirs)
+	}
+	return e, nil
+}
+
+// event notes what the hypervisor tells.
+func (m *monitor) event(e event) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch e.what {
+	case eventPaused:
+		if m.phase == Running {
+			m.phase = Paused
+			if m.problem != "" {
+				m.phase = Stuck
+			}
+		}
+	case eventRuns:
+		m.problem = ""
+		if m.phase == Paused || m.phase == Stuck {
+			m.phase = Running
+		}
+	case eventStuck:
+		m.problem = "a disk: " + e.text
+		if e.space {
+			m.problem = "the host's disk is full: make room and resume the machine"
+		}
+		if m.phase == Paused {
+			m.phase = Stuck
+		}
+	case eventOff:
+		m.off = e.text
+	}
+}
+
+// blame notes why the monitor ends its machine.
+func (m *monitor) blame(err error) {
+	var end *End
+	if !errors.As(err, &end) {
+		end = &End{Reason: ByFault, Message: err.Error()}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.cause == nil {
+		m.cause = end
+	}
+}
+
+// killed is how many processes of the group were ended for want of memory.
+func (m *monitor) killed() int64 {
+	if m.kills == nil {
+		return 0
+	}
+	b := make([]byte, 4096)
+	n, _ := m.kills.ReadAt(b, 0) // what isn't there is no number
+	for line := range strings.Lines(string(b[:n])) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == "oom_kill" {
+			n, err := strconv.ParseInt(f[1], 10, 64)
+			if err == nil {
+				return n
+			}
+		}
+	}
+	return 0
+}
+
+// judge decides why the machine ended. oom: the group lost processes for want
+// of memory.
+func (m *monitor) judge(oom bool) *End {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	panicked, said, fault := m.log.hints()
+	end := &End{At: time.Now()}
+	set := func(r Reason, format string, a ...any) *End {
+		end.Reason, end.Message = r, fmt.Sprintf(format, a...)
+		return end
+	}
+	status := m.status()
+	booting := m.mux == nil
+	switch {
+	case m.wanted:
+		return set(ByOrder, "it was switched off")
+	case oom && status.signal == unix.SIGKILL:
+		return set(ByMemory, "the host ended the machine for want of memory: its limit is less than the guest's memory and what the hypervisor needs")
+	case status.here && status.signal == unix.SIGSYS:
+		return set(ByFault, "the hypervisor was ended: it made a system call that its filter forbids")
+	case status.here && status.signal != 0 && m.cause == nil:
+		return set(BySignal, "the hypervisor was ended by %v", status.signal)
+	case m.cause != nil && (m.cause.Reason != ByBoot && m.cause.Reason != ByWire || !status.alone):
+		end.Reason, end.Message, end.Code = m.cause.Reason, m.cause.Message, m.cause.Code
+		return end
+	case panicked != "":
+		return set(ByPanic, "the guest's kernel gave up: %s", panicked)
+	case status.code != 0:
+		return set(ByFault, "the hypervisor ended with status %d: %s", status.code, fault)
+	case booting && said != "":
+		return set(ByBoot, "the guest: %s", said)
+	case booting:
+		return set(ByBoot, "the machine switched itself off before its guest spoke")
+	}
+	return set(ByGuest, "the guest switched itself off")
+}
+
+// ending is how the hypervisor ended.
+type ending struct {
+	here   bool // it was there
+	alone  bool // it ended by itself, not killed by this monitor
+	signal unix.Signal
+	code   int
+}
+
+func (m *monitor) status() (e ending) {
+	if m.cmd == nil || m.cmd.ProcessState == nil {
+		return e
+	}
+	e.here = true
+	if ws, ok := m.cmd.ProcessState.Sys().(unix.WaitStatus); ok {
+		if ws.Signaled() {
+			e.signal = ws.Signal()
+		}
+		e.code = max(ws.ExitStatus(), 0)
+	}
+	e.alone = e.signal != unix.SIGKILL
+	return e
+}
+
+// clean leaves behind why the machine ended, and takes all else away.
+func (m *monitor) clean(end *End) error {
+	b, err := json.Marshal(end)
+	if err != nil {
+		return err
+	}
+	if err := replace(filepath.Join(m.o.Dir, EndFile), b); err != nil {
+		return err
+	}
+	for _, name := range []string{GuestSocket, MonitorSocket, stateFile} {
+		if rerr := os.Remove(filepath.Join(m.o.Dir, name)); rerr != nil && !errors.Is(rerr, os.ErrNotExist) {
+			err = errors.Join(err, rerr)
+		}
+	}
+	return err
+}
+
+// replace writes a file to a temporary name and renames it.
+func replace(name string, b []byte) error {
+	if err := os.WriteFile(name+".new", b, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(name+".new", name)
+}
+
+// running is what machine.json tells of a machine.
+type running struct {
+	Monitor      int    `json:"monitor"`
+	MonitorStart uint64 `json:"monitor_start"` // see jail.StartTime
+	PID          int    `json:"pid"`
+	Start        uint64 `json:"start"`
+}
+
+// record writes who runs.
+func (m *monitor) record() error {
+	r := running{Monitor: os.Getpid(), PID: m.cmd.Process.Pid}
+	var err1, err2 error
+	r.MonitorStart, err1 = jail.StartTime(r.Monitor)
+	r.Start, err2 = jail.StartTime(r.PID)
+	b, err3 := json.Marshal(r)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return err
+	}
+	return replace(filepath.Join(m.o.Dir, stateFile), b)
+}
