@@ -14,6 +14,7 @@ func commands() map[string]func(args []string) int {
 		"copy":    copyMain,    // puts this program where that finds it
 		"pipe":    pipeMain,    // joins its standard streams to that one's socket
 		"spawn":   spawnMain,   // makes namespace sandboxes, outside
+		"machine": machineMain, // process 1 of a virtual machine, there as /init
 		"monitor": monitorMain, // watches a virtual machine, outside
 		"confine": confineMain, // becomes a virtual machine's hypervisor, in its jail
 		"netns":   netnsMain,   // sets up the redirection of a container's network
