@@ -6,10 +6,10 @@ BINARIES := $(CURDIR)/bin
 
 .PHONY: build test lint fuzz bench demo golden cluster cluster-down clean
 
-build: ## bin/atoll, which holds atoll-guest, atoll-gate and atoll-tool
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o $(CACHE)/helpers/ ./cmd/atoll-guest ./cmd/atoll-gate ./cmd/atoll-tool
+build: ## bin/atoll, which holds atoll-guest, atoll-gate, atoll-sftp and atoll-tool
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o $(CACHE)/helpers/ ./cmd/atoll-guest ./cmd/atoll-gate ./cmd/atoll-sftp ./cmd/atoll-tool
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o $(BINARIES)/ ./cmd/atoll
-	$(GO) run ./internal/helper/pack $(BINARIES)/atoll $(CACHE)/helpers/atoll-guest $(CACHE)/helpers/atoll-gate $(CACHE)/helpers/atoll-tool
+	$(GO) run ./internal/helper/pack $(BINARIES)/atoll $(CACHE)/helpers/atoll-guest $(CACHE)/helpers/atoll-gate $(CACHE)/helpers/atoll-sftp $(CACHE)/helpers/atoll-tool
 
 test: ## everything that must pass before a commit
 	$(GO) vet ./...

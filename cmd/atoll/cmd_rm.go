@@ -72,7 +72,10 @@ func (a *app) remove(ctx context.Context, info atoll.Info) error {
 	if err := sb.Destroy(ctx); err != nil {
 		return err
 	}
-	if !a.json {
+	if a.home != "" {
+		err = a.sshKeys().Forget(info.ID)
+	}
+	if !a.json && err == nil {
 		_, err = fmt.Fprintln(a.out, label(info.Status))
 	}
 	return err
