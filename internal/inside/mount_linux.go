@@ -20,8 +20,8 @@ type mount struct {
 }
 
 const (
-	plain = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
-	files = unix.MS_NOSUID | unix.MS_NODEV
+	noPrograms = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	noDevices  = unix.MS_NOSUID | unix.MS_NODEV
 )
 
 // early are there before the first module is loaded, and move along to the root
@@ -29,8 +29,8 @@ const (
 func early() []mount {
 	return []mount{
 		{"devtmpfs", "/dev", unix.MS_NOSUID | unix.MS_NOEXEC, "mode=755"},
-		{"proc", "/proc", plain, ""},
-		{"sysfs", "/sys", plain, ""},
+		{"proc", "/proc", noPrograms, ""},
+		{"sysfs", "/sys", noPrograms, ""},
 	}
 }
 
@@ -38,10 +38,10 @@ func early() []mount {
 func late() []mount {
 	return []mount{
 		{"devpts", "/dev/pts", unix.MS_NOSUID | unix.MS_NOEXEC, "gid=5,mode=620,ptmxmode=666"},
-		{"tmpfs", "/dev/shm", plain, "mode=1777"},
-		{"tmpfs", "/run", files, "mode=755,size=20%"},
-		{"tmpfs", "/tmp", files, "mode=1777,size=50%"},
-		{"cgroup2", groupRoot, plain, "nsdelegate"},
+		{"tmpfs", "/dev/shm", noPrograms, "mode=1777"},
+		{"tmpfs", "/run", noDevices, "mode=755,size=20%"},
+		{"tmpfs", "/tmp", noDevices, "mode=1777,size=50%"},
+		{"cgroup2", groupRoot, noPrograms, "nsdelegate"},
 	}
 }
 
