@@ -20,8 +20,13 @@ type Driver struct {
 	// Dir.
 	ImageDir string
 
-	// Image is of sandboxes that name none; empty: atoll.DefaultImage.
+	// Image is of sandboxes that name none; empty: atoll.DefaultImage. It may be
+	// one of Roots.
 	Image string
+
+	// Roots are directories of the host that root disks may be made of too: a
+	// sandbox asks for one as for an image, by its path.
+	Roots []string
 
 	QEMU    string // the program; empty: found in $PATH
 	Kernel  string // a bzImage or vmlinux; empty: $ATOLL_MACHINE_KERNEL, else the newest in /boot
@@ -33,11 +38,16 @@ type Driver struct {
 	// "bridge" are attached to; empty: that mode is refused.
 	Bridge string
 
-	// LeastMemory is the smallest memory that a machine may be given, in bytes;
-	// 0: DefaultLeastMemory. Memory is what one has that asks for none; 0:
-	// DefaultMemory. CPUs likewise; 0: DefaultCPUs.
-	LeastMemory, Memory int64
+	// Memory is that of a machine for which none is asked, in bytes; 0:
+	// atoll.DefaultMachineMemory. LeastMemory is the least that may be asked for;
+	// 0: atoll.MinMachineMemory. CPUs are the processors of one that asks for none;
+	// 0: atoll.DefaultMachineCPU.
+	Memory, LeastMemory int64
 	CPUs                int
+
+	// NoTemplates has every machine boot, where others wake as a copy of one that
+	// has booted.
+	NoTemplates bool
 
 	// Helpers finds atoll-guest and atoll-gate.
 	Helpers helper.Finder
