@@ -1,13 +1,11 @@
 package machine
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -24,6 +22,7 @@ type cell struct {
 	User        *User
 	Groups      []int // further ones, for devices
 	Read, Write []string
+	Hold        bool     // its opens for reading and writing; see hold
 	Weak        []string // walls that are missing already
 }
 
@@ -53,15 +52,23 @@ func Confine(socket *os.File) error {
 		return err
 	}
 	say := confined{Weak: c.Weak}
+	var held []*os.File
 	err = c.enter(&say)
+	if err == nil && c.Hold {
+		var f *os.File
+		if f, err = hold(); err == nil {
+			held = append(held, f)
+		}
+	}
 	if err != nil {
 		say.Error = err.Error()
 	}
 	// The monitor lives at this instant, or writing fails; from here on the
 	// kernel ends this process with it.
-	if serr := send(conn, say); serr != nil || err != nil {
+	if serr := send(conn, say, held...); serr != nil || err != nil {
 		return errors.Join(err, serr)
 	}
+	closeAll(held)
 	if _, err := receive(conn, new(struct{})); err != nil {
 		return err
 	}
@@ -129,11 +136,12 @@ func spaces(attr *syscall.SysProcAttr) {
 
 // startConfined starts the process that becomes the hypervisor, with files as
 // its descriptors, and its errors going to a pipe. The calling goroutine is
-// locked to a thread that lives as long as the process may.
-func startConfined(helper string, c *cell, files []*os.File, stderr *os.File) (*exec.Cmd, *confined, error) {
+// locked to a thread that lives as long as the process may. held is for lend,
+// and nil if nothing is to be held.
+func startConfined(helper string, c *cell, files []*os.File, stderr *os.File) (_ *exec.Cmd, weak []string, held *os.File, _ error) {
 	ours, theirs, err := socketpair()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	defer ours.Close()
 	start := func(walls bool) (*exec.Cmd, error) {
@@ -155,11 +163,14 @@ func startConfined(helper string, c *cell, files []*os.File, stderr *os.File) (*
 	}
 	_ = theirs.Close() // it is the process's now
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: starting the hypervisor: %w", atoll.ErrUnavailable, err)
+		return nil, nil, nil, fmt.Errorf("%w: starting the hypervisor: %w", atoll.ErrUnavailable, err)
 	}
-	say := new(confined)
+	var (
+		say   confined
+		taken []*os.File
+	)
 	if err = send(ours, c); err == nil {
-		_, err = receive(ours, say)
+		taken, err = receive(ours, &say)
 	}
 	if err == nil && say.Error != "" {
 		err = errors.New(say.Error)
@@ -168,11 +179,15 @@ func startConfined(helper string, c *cell, files []*os.File, stderr *os.File) (*
 		err = send(ours, struct{}{})
 	}
 	if err != nil {
+		closeAll(taken)
 		_ = cmd.Process.Kill() // it may have ended
 		_ = cmd.Wait()
-		return nil, nil, fmt.Errorf("%w: the hypervisor's jail: %w", atoll.ErrUnavailable, err)
+		return nil, nil, nil, fmt.Errorf("%w: the hypervisor's jail: %w", atoll.ErrUnavailable, err)
 	}
-	return cmd, say, nil
+	if len(taken) > 0 {
+		held = taken[0]
+	}
+	return cmd, say.Weak, held, nil
 }
 
 // kvmGroups are the groups by which another user opens the device of KVM.
@@ -182,13 +197,4 @@ func kvmGroups(accel string) []int {
 		return nil
 	}
 	return []int{int(st.Gid)}
-}
-
-// tell is what a line of JSON would show, for errors of tests and people.
-func (c *cell) String() string {
-	b, err := json.Marshal(c.Args)
-	if err != nil {
-		return c.Path
-	}
-	return c.Path + " " + strings.TrimSpace(string(b))
 }

@@ -140,7 +140,7 @@ func (o *order) files() (files []*os.File, err error) {
 
 // startMonitor starts a monitor, which waits for its order.
 func startMonitor(o *order) (*starting, error) {
-	log, err := os.OpenFile(filepath.Join(o.Dir, BootLog), os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
+	log, err := os.OpenFile(filepath.Join(o.Dir, BootLog), os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}

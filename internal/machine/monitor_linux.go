@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/libp2p/go-yamux/v5"
@@ -39,6 +40,9 @@ type monitor struct {
 	kept    chan struct{}  // closed when the starter said so
 	state   *os.File       // of the template that is saved or woken; nil: none
 	facts   Facts
+
+	shot   bool    // the monitor killed it
+	lender *lender // nil: nothing is lent
 
 	mu      sync.Mutex
 	phase   Phase
@@ -111,8 +115,7 @@ func (m *monitor) run() error {
 		m.blame(err)
 	}
 	if m.cmd != nil {
-		_ = m.cmd.Process.Kill() // it may be gone
-		<-m.exited
+		m.finish(ctx)
 		m.streams.Wait()
 	}
 	end := m.judge(m.killed() > killed)
@@ -124,6 +127,26 @@ func (m *monitor) run() error {
 		m.tell(answer{})
 	}
 	return err
+}
+
+// finish waits until the hypervisor is gone, and kills it when it doesn't end.
+func (m *monitor) finish(ctx context.Context) {
+	patience := closingTime // what is about to end by itself tells why
+	if m.cause != nil && m.cause.Reason == ByOrder || ctx.Err() != nil {
+		patience = 0
+	}
+	select {
+	case <-m.exited:
+		return
+	default:
+	}
+	select {
+	case <-m.exited:
+	case <-time.After(patience):
+		m.shot = true
+		_ = m.cmd.Process.Kill() // it may be gone just now
+		<-m.exited
+	}
 }
 
 // live is the machine's life until there is a reason to end it.
@@ -157,6 +180,9 @@ func (m *monitor) claim() (*os.File, error) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = f.Close() // it is another's
 		return nil, fmt.Errorf("%s: a machine runs there already", m.o.Dir)
+	}
+	if err := os.Stderr.Truncate(0); err != nil { // it is boot.log, with what the one before said
+		return nil, errors.Join(err, f.Close())
 	}
 	for _, name := range []string{EndFile, stateFile, GuestSocket, MonitorSocket} {
 		if err := os.Remove(filepath.Join(m.o.Dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -220,6 +246,8 @@ func (m *monitor) boot(ctx context.Context, began time.Time) (err error) {
 	if err != nil {
 		if context.Cause(ctx) != nil {
 			err = context.Cause(ctx)
+		} else if isEnd(err) {
+			return &End{Reason: ByBoot, Message: "the machine ended before its guest served"}
 		}
 		return &End{Reason: ByWire, Message: "the guest, when it was told to go on: " + printable(err.Error(), maxShown)}
 	}
@@ -262,7 +290,7 @@ func (m *monitor) start(ctx context.Context) error {
 	if err := m.openState(); err != nil {
 		return err
 	}
-	c := &cell{Path: m.o.QEMU, Args: args, Read: p.read, Write: p.write, Groups: kvmGroups(m.o.Accel)}
+	c := &cell{Path: m.o.QEMU, Args: args, Read: p.read, Write: p.write, Groups: kvmGroups(m.o.Accel), Hold: p.lent != ""}
 	if os.Geteuid() == 0 {
 		c.User = m.o.User
 	}
@@ -278,20 +306,26 @@ func (m *monitor) start(ctx context.Context) error {
 	started := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // the hypervisor ends with this thread
-		cmd, say, err := startConfined(m.o.Helper, c, p.files, theirs)
+		cmd, weak, held, err := startConfined(m.o.Helper, c, p.files, theirs)
 		_ = theirs.Close() // it is the hypervisor's
 		closeAll(ours.theirs)
 		if err != nil {
 			started <- err
 			return
 		}
-		m.cmd, m.facts.Weak = cmd, say.Weak
-		started <- nil
+		if held != nil {
+			m.lender, err = lend(held, p.lent, p.loan)
+		}
+		m.cmd, m.facts.Weak = cmd, weak
+		started <- err
 		_ = cmd.Wait() // its state says how
 		close(m.exited)
 	}()
 	if err := <-started; err != nil {
 		return err
+	}
+	if m.lender != nil {
+		defer m.lender.close()
 	}
 	m.port = &port{Conn: ours.port}
 	m.ctl, err = m.program.control(ctx, ours.qmp, m.event)
@@ -396,52 +430,54 @@ func (m *monitor) judge(oom bool) *End {
 		end.Reason, end.Message = r, fmt.Sprintf(format, a...)
 		return end
 	}
-	status := m.status()
-	booting := m.mux == nil
+	how := m.ending()
 	switch {
 	case m.wanted:
 		return set(ByOrder, "it was switched off")
-	case oom && status.signal == unix.SIGKILL:
-		return set(ByMemory, "the host ended the machine for want of memory: its limit is less than the guest's memory and what the hypervisor needs")
-	case status.here && status.signal == unix.SIGSYS:
-		return set(ByFault, "the hypervisor was ended: it made a system call that its filter forbids")
-	case status.here && status.signal != 0 && m.cause == nil:
-		return set(BySignal, "the hypervisor was ended by %v", status.signal)
-	case m.cause != nil && (m.cause.Reason != ByBoot && m.cause.Reason != ByWire || !status.alone):
+	case m.cause != nil && (how.state == nil || m.shot || m.cause.strong()):
 		end.Reason, end.Message, end.Code = m.cause.Reason, m.cause.Message, m.cause.Code
 		return end
+	case oom && how.signal == syscall.SIGKILL:
+		return set(ByMemory, "the host ended the machine for want of memory: its limit is less than the guest's memory and what the hypervisor needs")
+	case how.signal == syscall.SIGSYS:
+		return set(ByFault, "the hypervisor was ended: it made a system call that its filter forbids")
+	case how.signal != 0:
+		return set(BySignal, "the hypervisor was ended by %v", how.signal)
 	case panicked != "":
 		return set(ByPanic, "the guest's kernel gave up: %s", panicked)
-	case status.code != 0:
-		return set(ByFault, "the hypervisor ended with status %d: %s", status.code, fault)
-	case booting && said != "":
+	case how.code != 0:
+		return set(ByFault, "the hypervisor ended with status %d: %s", how.code, fault)
+	case m.mux == nil && said != "":
 		return set(ByBoot, "the guest: %s", said)
-	case booting:
-		return set(ByBoot, "the machine switched itself off before its guest spoke")
+	case m.mux == nil:
+		return set(ByBoot, "the machine switched itself off before its guest served")
 	}
 	return set(ByGuest, "the guest switched itself off")
 }
 
+// strong reports a cause that stands, whatever followed from it.
+func (e *End) strong() bool {
+	return e.Reason == BySetup || e.Reason == ByOrder || e.Reason == ByWire && e.Message == errProtocol
+}
+
 // ending is how the hypervisor ended.
 type ending struct {
-	here   bool // it was there
-	alone  bool // it ended by itself, not killed by this monitor
-	signal unix.Signal
+	state  *os.ProcessState // nil: there was none
+	signal syscall.Signal   // 0: none
 	code   int
 }
 
-func (m *monitor) status() (e ending) {
+func (m *monitor) ending() (e ending) {
 	if m.cmd == nil || m.cmd.ProcessState == nil {
 		return e
 	}
-	e.here = true
-	if ws, ok := m.cmd.ProcessState.Sys().(unix.WaitStatus); ok {
+	e.state = m.cmd.ProcessState
+	if ws, ok := e.state.Sys().(syscall.WaitStatus); ok {
 		if ws.Signaled() {
 			e.signal = ws.Signal()
 		}
 		e.code = max(ws.ExitStatus(), 0)
 	}
-	e.alone = e.signal != unix.SIGKILL
 	return e
 }
 

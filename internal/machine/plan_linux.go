@@ -47,6 +47,8 @@ type placer struct {
 	own   []*os.File // those of files that are ours to close
 	read  []string   // paths that it may open itself, to read
 	write []string   // and to write
+	lent  string     // path of a file that it opens to write and gets to read; empty: none
+	loan  *os.File   // that file
 }
 
 // firstFile is the descriptor of the first file that a process inherits.

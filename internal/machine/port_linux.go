@@ -10,6 +10,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"syscall"
 	"time"
 
 	"github.com/libp2p/go-yamux/v5"
@@ -99,6 +100,11 @@ func muxConfig() *yamux.Config {
 	c.ReadBufSize = 64 << 10
 	c.LogOutput = io.Discard
 	return c
+}
+
+// isEnd reports that a connection broke with the process at its other end.
+func isEnd(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // verdict is what the guest says to its setup.

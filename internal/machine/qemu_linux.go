@@ -115,9 +115,12 @@ func memory(o *order, p *placer) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		object = fmt.Sprintf("memory-backend-file,id=memory,size=%s,share=off,mem-path=%s", size, p.self(fd, &p.read))
+		path := p.self(fd, &p.read)
+		object = fmt.Sprintf("memory-backend-file,id=memory,size=%s,share=off,mem-path=%s", size, path)
 		if atLeast(o.Version, 8, 2) {
 			object += ",readonly=on,rom=off"
+		} else {
+			p.lent, p.loan = path, p.own[len(p.own)-1]
 		}
 	case o.virtiofs():
 		object = fmt.Sprintf("memory-backend-memfd,id=memory,size=%s,share=on", size)

@@ -77,13 +77,13 @@ func (m *monitor) serve(ctx context.Context, cancel context.CancelCauseFunc) err
 		return context.Cause(ctx)
 	case <-m.mux.CloseChan():
 	}
-	select { // a machine that ends closes its wire first
-	case <-m.exited:
-		return nil
-	case <-time.After(closingTime):
-		return &End{Reason: ByWire, Message: "the guest does not keep to the protocol of its wire"}
+	if _, err := m.mux.AcceptStream(); isEnd(err) {
+		return &End{Reason: ByWire, Message: "the hypervisor has closed the guest's wire"} // it is ending, most likely
 	}
+	return &End{Reason: ByWire, Message: errProtocol}
 }
+
+const errProtocol = "the guest does not keep to the protocol of its wire"
 
 // listen makes a socket that only this user can connect to.
 func listen(dir, name string) (*net.UnixListener, error) {
