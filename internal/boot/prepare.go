@@ -22,8 +22,8 @@ import (
 var needed = []string{"virtio_blk", "virtio_console", "ext4", "nf_tables", "nft_chain_nat", "nft_redir", "nf_conntrack"}
 
 // useful are modules without which something cannot be had: one of the buses,
-// networks, shares.
-var useful = []string{"virtio_mmio", "virtio_pci", "virtio_net", "virtiofs", "9p", "9pnet_virtio", "virtio_rng", "af_packet", "overlay"}
+// networks, shares, machines inside.
+var useful = []string{"virtio_mmio", "virtio_pci", "virtio_net", "virtiofs", "9p", "9pnet_virtio", "virtio_rng", "af_packet", "overlay", "kvm_intel", "kvm_amd"}
 
 // Where an initramfs has the modules. ModuleList has a line for each: its name,
 // and the names of those that must be loaded before it.
@@ -48,8 +48,8 @@ type Files struct {
 	Digest string `json:"digest"`
 	// Modules are the names, with underscores, of those modules that the kernel has, as
 	// files or built in: of those that were wanted, and of virtio_mmio,
-	// virtio_pci, virtio_net, virtiofs, 9p, 9pnet_virtio, virtio_rng and
-	// overlay, which not every kernel has.
+	// virtio_pci, virtio_net, virtiofs, 9p, 9pnet_virtio, virtio_rng,
+	// overlay, kvm_intel and kvm_amd, which not every kernel has.
 	Modules []string `json:"modules"`
 }
 
