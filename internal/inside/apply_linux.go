@@ -45,7 +45,7 @@ func apply(s *Setup, m *modules) (*guest.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Guest.Cgroup = int(group.Fd())
+	s.Guest.Cgroup, s.Guest.Whole = int(group.Fd()), true
 	server, err := guest.Prepare(s.Guest)
 	if err != nil {
 		return nil, err

@@ -24,6 +24,7 @@ func (s *Setup) furnish() error {
 		{"/root", 0o700},
 		{"/run/lock", 0o777 | os.ModeSticky},
 		{"/var/log", 0o755},
+		{"/tmp", 0o777 | os.ModeSticky},
 		{"/var/tmp", 0o777 | os.ModeSticky},
 	} {
 		if err := ensureDir(d.path, d.mode); err != nil {

@@ -40,7 +40,6 @@ func late() []mount {
 		{"devpts", "/dev/pts", unix.MS_NOSUID | unix.MS_NOEXEC, "gid=5,mode=620,ptmxmode=666"},
 		{"tmpfs", "/dev/shm", noPrograms, "mode=1777"},
 		{"tmpfs", "/run", noDevices, "mode=755,size=20%"},
-		{"tmpfs", "/tmp", noDevices, "mode=1777,size=50%"},
 		{"cgroup2", groupRoot, noPrograms, "nsdelegate"},
 	}
 }

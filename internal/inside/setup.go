@@ -27,8 +27,8 @@ type Setup struct {
 	Limits  Limits   `json:"limits,omitzero"`
 	Network Network  `json:"network,omitzero"`
 
-	// Guest is the configuration of the guest. Its Cgroup is not looked at. With
-	// Gate, all connections of programs are led to the host's gate; that is not
+	// Guest is the configuration of the guest. Its Cgroup and Whole are not looked
+	// at. With Gate, all connections of programs are led to the host's gate; that is not
 	// possible with a network interface.
 	Guest guest.Config `json:"guest"`
 }
