@@ -156,3 +156,13 @@ func (f *known) patches(g geometry) ([]Patch, error) {
 	sealDesc(f.seed, last, d)
 	return []Patch{{superAt, super}, {placeOf(first).desc * BlockSize, descs}, {p.blockMap * BlockSize, m}}, nil
 }
+
+// Stat returns how full a file system is, as Finish left it.
+func Stat(fs io.ReaderAt) (Usage, error) {
+	f, err := read(fs)
+	if err != nil {
+		return Usage{}, err
+	}
+	free := halves(f.super, atFreeBlocks, atFreeHigh)
+	return Usage{Size: f.g.blocks * BlockSize, Free: available(free, f.g.blocks) * BlockSize, Files: f.g.inodes(), FreeFiles: f.g.inodes() - f.inodes}, nil
+}

@@ -228,7 +228,7 @@ func Flatten(ctx context.Context, to string, chain []Layer) error {
 	}
 	defer d.close()
 	return create(to, header{size: chain[0].Size}, func(w *writer) error {
-		b, zero := make([]byte, clusterSize), make([]byte, clusterSize)
+		b := make([]byte, clusterSize)
 		for n := range clusters(w.h.size) {
 			if err := context.Cause(ctx); err != nil {
 				return err
@@ -237,7 +237,7 @@ func Flatten(ctx context.Context, to string, chain []Layer) error {
 			if err != nil {
 				return err
 			}
-			if !written || bytes.Equal(b, zero) {
+			if !written || bytes.Equal(b, zeros[:]) {
 				continue
 			}
 			if err := w.cluster(n, b); err != nil {

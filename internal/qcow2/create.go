@@ -1,6 +1,7 @@
 package qcow2
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -84,6 +85,8 @@ func create(file string, h header, fill func(*writer) error) (err error) {
 	return f.Sync()
 }
 
+var zeros [clusterSize]byte
+
 // writer writes a file from its beginning to its end: the header and the table
 // of the first level, whose places are known, last.
 type writer struct {
@@ -109,7 +112,7 @@ func clusters(bytes int64) int64 { return (bytes + clusterSize - 1) / clusterSiz
 
 // cluster writes a cluster of the disk.
 func (w *writer) cluster(n int64, data []byte) error {
-	if _, err := w.f.WriteAt(data, w.next*clusterSize); err != nil {
+	if err := w.put(data, w.next*clusterSize); err != nil {
 		return err
 	}
 	t := w.tables[n/inTable]
@@ -119,6 +122,25 @@ func (w *writer) cluster(n int64, data []byte) error {
 	}
 	be.PutUint64(t[n%inTable*8:], uint64(w.next)*clusterSize|copied)
 	w.next++
+	return nil
+}
+
+// put writes a cluster, but for pages of zeros: they are holes, and read as such.
+func (w *writer) put(b []byte, at int64) error {
+	const page = 4096
+	zero := func(i int) bool { return bytes.Equal(b[i:i+page], zeros[:page]) }
+	for i := 0; i < len(b); {
+		for i < len(b) && zero(i) {
+			i += page
+		}
+		from := i
+		for i < len(b) && !zero(i) {
+			i += page
+		}
+		if _, err := w.f.WriteAt(b[from:i], at+int64(from)); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -161,7 +183,7 @@ func (w *writer) finish() error {
 		if t == nil {
 			continue
 		}
-		if _, err := w.f.WriteAt(t, w.next*clusterSize); err != nil {
+		if err := w.put(t, w.next*clusterSize); err != nil {
 			return err
 		}
 		be.PutUint64(first[i*8:], uint64(w.next)*clusterSize|copied)

@@ -1,0 +1,245 @@
+package rootdisk
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/image"
+	"github.com/atoll-sandbox/atoll/internal/musthave"
+)
+
+// program runs one that must succeed.
+func program(t testing.TB, word string, args ...string) string {
+	t.Helper()
+	path, err := exec.LookPath(args[0])
+	if err != nil {
+		if path = "/usr/sbin/" + args[0]; exec.Command(path, "-V").Run() != nil {
+			musthave.Skip(t, word, "no %s: apt install qemu-utils e2fsprogs", args[0])
+		}
+	}
+	out, err := exec.Command(path, args[1:]...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// raw lets QEMU make a file system of a disk, which e2fsck must find nothing wrong
+// with.
+func raw(t testing.TB, disk string) string {
+	t.Helper()
+	program(t, "qemu", "qemu-img", "check", "-f", "qcow2", disk)
+	to := filepath.Join(t.TempDir(), "raw")
+	program(t, "qemu", "qemu-img", "convert", "-f", "qcow2", "-O", "raw", disk, to)
+	program(t, "e2fsprogs", "e2fsck", "-fn", to)
+	return to
+}
+
+// debugfs asks for something of a file system.
+func debugfs(t testing.TB, fs, request string) string {
+	t.Helper()
+	return program(t, "e2fsprogs", "debugfs", "-R", request, fs)
+}
+
+func archive(t testing.TB, files map[string]string) io.Reader {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for name, content := range files {
+		h := &tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(content))}
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(w, content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return &b
+}
+
+// stock is a store of images with one.
+func stock(t testing.TB, ref string, files map[string]string) *image.Store {
+	t.Helper()
+	images := &image.Store{Dir: filepath.Join(t.TempDir(), "images")}
+	if _, err := images.ImportImage(t.Context(), ref, archive(t, files), nil); err != nil {
+		t.Fatal(err)
+	}
+	return images
+}
+
+func TestUse(t *testing.T) {
+	images := stock(t, "a:1", map[string]string{"etc/name": "one", "big": strings.Repeat("x", 20<<20)})
+	s := &Store{Dir: t.TempDir()}
+	if _, err := s.Use(t.Context(), "sb-1", Source{Images: images, Ref: "b:1"}, nil); !errors.Is(err, atoll.ErrNotFound) {
+		t.Errorf("an image that is not there: %v", err)
+	}
+	var seen []atoll.Progress
+	b, err := s.Use(t.Context(), "sb-1", Source{Images: images, Ref: "a:1"}, func(p atoll.Progress) { seen = append(seen, p) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(seen) < 3 || seen[len(seen)-1].Message != "done" {
+		t.Errorf("progress: %+v", seen)
+	}
+	if b.Used < 20<<20 || !strings.HasPrefix(b.Digest, "sha256:") {
+		t.Errorf("%+v", b)
+	}
+	info, err := os.Stat(b.Path)
+	if err != nil || info.Size() != VirtualSize {
+		t.Fatalf("%v, %v", info, err)
+	}
+	program(t, "e2fsprogs", "e2fsck", "-fn", b.Path)
+	if got := debugfs(t, b.Path, "cat /etc/name"); !strings.Contains(got, "one") {
+		t.Errorf("%q", got)
+	}
+	// What is there is not made again.
+	seen = nil
+	other, err := s.Use(t.Context(), "sb-2", Source{Images: images, Ref: "a:1"}, func(p atoll.Progress) { seen = append(seen, p) })
+	if err != nil || other.Path != b.Path || len(seen) > 0 {
+		t.Errorf("%+v, %v, %v", other, err, seen)
+	}
+	if _, err := s.Share(t.Context(), "sb-1", "sb-3"); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(s.Release("sb-1"), s.Release("sb-2"), s.Release("sb-2"), s.Collect(t.Context(), nil)); err != nil {
+		t.Error(err)
+	}
+	if used, err := s.Used("sb-3"); err != nil || used.Path != b.Path || used.Used != b.Used {
+		t.Errorf("%+v, %v", used, err)
+	}
+	if _, err := os.Stat(b.Path); err != nil {
+		t.Errorf("one in use is gone: %v", err)
+	}
+	if users, err := s.Users(); err != nil || fmt.Sprint(users) != "[sb-3]" {
+		t.Errorf("%v, %v", users, err)
+	}
+	if err := errors.Join(s.Release("sb-3"), s.Collect(t.Context(), images)); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(b.Path); err != nil {
+		t.Errorf("that of an image that is there is gone: %v", err)
+	}
+	if err := s.Collect(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(s.path(basesDir)); err != nil || len(left) != 1 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	if _, err := s.Used("sb-3"); !errors.Is(err, atoll.ErrNotFound) {
+		t.Error(err)
+	}
+	for _, user := range []string{"", "a/b", "../a", ".a"} {
+		if _, err := s.Use(t.Context(), user, Source{Images: images, Ref: "a:1"}, nil); !errors.Is(err, atoll.ErrInvalid) {
+			t.Errorf("user %q: %v", user, err)
+		}
+	}
+}
+
+func TestManyUseAtOnce(t *testing.T) {
+	images := stock(t, "a:1", map[string]string{"big": strings.Repeat("x", 20<<20)})
+	at := t.TempDir()
+	var made sync.Map
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			s := &Store{Dir: at} // as another process has it
+			_, err := s.Use(t.Context(), fmt.Sprint("sb-", i), Source{Images: images, Ref: "a:1"}, func(atoll.Progress) { made.Store(i, true) })
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	n := 0
+	made.Range(func(any, any) bool { n++; return true })
+	if n != 1 {
+		t.Errorf("%d made it", n)
+	}
+}
+
+func TestDirectory(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a"), []byte("b"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	s := &Store{Dir: t.TempDir()}
+	one, err := s.Use(t.Context(), "sb-1", Source{Dir: dir}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same, err := s.Use(t.Context(), "sb-2", Source{Dir: dir}, nil)
+	if err != nil || same.Path != one.Path {
+		t.Errorf("the same is another: %v", err)
+	}
+	if err := os.Chmod(filepath.Join(dir, "a"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	other, err := s.Use(t.Context(), "sb-2", Source{Dir: dir}, nil)
+	if err != nil || other.Path == one.Path {
+		t.Errorf("what has changed is the same: %v", err)
+	}
+	if got := debugfs(t, other.Path, "stat /link"); !strings.Contains(got, `Fast link dest: "/etc/passwd"`) {
+		t.Error(got)
+	}
+	if _, err := s.Use(t.Context(), "sb-3", Source{Dir: dir + "/none"}, nil); !errors.Is(err, atoll.ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+func TestDisks(t *testing.T) {
+	images := stock(t, "a:1", map[string]string{"etc/name": "one"})
+	s := &Store{Dir: t.TempDir()}
+	b, err := s.Use(t.Context(), "sb-1", Source{Images: images, Ref: "a:1"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, free := range []int64{0, 5 << 20, 1 << 30, 40 << 30} {
+		t.Run(fmt.Sprint(free), func(t *testing.T) {
+			root, work := filepath.Join(t.TempDir(), "root"), filepath.Join(t.TempDir(), "work")
+			if err := s.Overlay(root, b, free); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Workspace(work, free, 1000, 1001); err != nil {
+				t.Fatal(err)
+			}
+			for _, disk := range []string{root, work} {
+				chain, err := s.Chain(disk)
+				if err != nil || chain[0].Size != VirtualSize {
+					t.Errorf("%+v, %v", chain, err)
+				}
+				t.Logf("%+v", chain[0])
+				fs := raw(t, disk)
+				var size, blocks int64
+				for line := range strings.Lines(debugfs(t, fs, "stats -h")) {
+					fmt.Sscanf(line, "Free blocks: %d", &blocks)
+					fmt.Sscanf(line, "Block count: %d", &size)
+				}
+				if have := (blocks - min(size/50, 4096)) * 4096; have < free || free > 0 && have > free+4<<20 {
+					t.Errorf("room for %d, not %d", have, free)
+				}
+			}
+			if got := debugfs(t, raw(t, work), "stat /"); !strings.Contains(got, "User:  1000   Group:  1001") {
+				t.Error(got)
+			}
+		})
+	}
+	if err := s.Overlay(filepath.Join(t.TempDir(), "x"), b, 70<<30); !errors.Is(err, atoll.ErrQuota) {
+		t.Errorf("more than there is: %v", err)
+	}
+}
