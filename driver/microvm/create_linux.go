@@ -2,6 +2,7 @@ package microvm
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -83,12 +84,12 @@ func (d *Driver) boot(ctx context.Context, r *record) error {
 	if err := d.save(r); err != nil {
 		return err
 	}
-	c, done, err := d.config(ctx, r, files)
+	c, tell, done, err := d.config(ctx, r, files)
 	if err != nil {
 		return errors.Join(err, d.end(r))
 	}
 	defer done()
-	if err := d.clone(ctx, r, c, files); err != nil {
+	if err := d.clone(ctx, r, c, files, tell); err != nil {
 		return errors.Join(err, d.end(r))
 	}
 	r.State, r.Started, r.Accel, r.Type = atoll.Running, time.Now(), c.Accel, c.Type
@@ -101,8 +102,11 @@ func (d *Driver) boot(ctx context.Context, r *record) error {
 	return nil
 }
 
-// run starts a machine.
-func run(ctx context.Context, c *machine.Config) error {
+// run starts a machine, which is told the time of now.
+func run(ctx context.Context, c *machine.Config, tell setup) (err error) {
+	if c.Setup, err = tell(); err != nil {
+		return err
+	}
 	m, err := machine.Start(ctx, c)
 	if err != nil {
 		return err
@@ -110,15 +114,19 @@ func run(ctx context.Context, c *machine.Config) error {
 	return m.Close()
 }
 
-// config says what machine a sandbox gets. done is called when it was started.
-func (d *Driver) config(ctx context.Context, r *record, files boot.Files) (c *machine.Config, done func(), err error) {
+// setup makes what a machine is told, which is another each time.
+type setup func() (json.RawMessage, error)
+
+// config says what machine a sandbox gets, and what it is to be told. done is
+// called when it was started.
+func (d *Driver) config(ctx context.Context, r *record, files boot.Files) (c *machine.Config, tell setup, done func(), err error) {
 	qemu, err := d.qemu()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	helper, err := d.Helpers.Find("atoll-guest")
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	s := d.sizeOf(r.Spec.Limits)
 	accel, _ := d.accel()
@@ -134,18 +142,18 @@ func (d *Driver) config(ctx context.Context, r *record, files boot.Files) (c *ma
 	}
 	r.Nested, r.NestedWhy = d.nestedOf(&r.Spec, accel)
 	if c.Disks, err = d.devices(ctx, r); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if c.Group, err = d.makeGroup(ctx, r, s); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	im, err := d.imageConfig(r)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	nic, tap, err := d.attach(r)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if tap != nil {
 		c.NICs = []machine.NIC{{MAC: nic, Tap: tap}}
@@ -157,14 +165,11 @@ func (d *Driver) config(ctx context.Context, r *record, files boot.Files) (c *ma
 		}
 		closeShares()
 	}
-	if err == nil {
-		c.Setup, err = d.setup(r, s, im, shares, nic)
-	}
 	if err != nil {
 		done()
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	return c, done, nil
+	return c, func() (json.RawMessage, error) { return d.setup(r, s, im, shares, nic) }, done, nil
 }
 
 // nestedOf tells whether a sandbox can run machines itself; why not, unless

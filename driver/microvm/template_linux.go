@@ -27,13 +27,13 @@ const mostTemplates = 8
 
 // clone starts a machine as a copy of one that has booted, which is made if there
 // is none; where that is not possible, it boots.
-func (d *Driver) clone(ctx context.Context, r *record, c *machine.Config, files boot.Files) error {
+func (d *Driver) clone(ctx context.Context, r *record, c *machine.Config, files boot.Files, tell setup) error {
 	r.TemplateWhy = d.untemplated(c)
 	if r.TemplateWhy == "" {
 		dir, err := d.template(ctx, r, c, files)
 		if err == nil {
 			c.Template = dir
-			if err = run(ctx, c); err == nil {
+			if err = run(ctx, c, tell); err == nil {
 				return nil
 			}
 			err = errors.Join(err, d.dropTemplate(dir))
@@ -43,7 +43,7 @@ func (d *Driver) clone(ctx context.Context, r *record, c *machine.Config, files 
 		}
 		c.Template, r.TemplateWhy = "", err.Error()
 	}
-	return run(ctx, c)
+	return run(ctx, c, tell)
 }
 
 // untemplated says why a machine must boot; empty: it need not.
