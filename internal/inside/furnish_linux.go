@@ -39,6 +39,14 @@ func (s *Setup) furnish() error {
 	if err := s.settings(); err != nil {
 		return err
 	}
+	for path, content := range s.Files {
+		if err := ensureDir(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := replace(path, string(content), 0o644); err != nil {
+			return err
+		}
+	}
 	if s.User.Name != "" {
 		if err := addUser(s.User); err != nil {
 			return err

@@ -20,12 +20,17 @@ type Setup struct {
 	Time      int64  `json:"time,omitempty"`       // nanoseconds since 1970; 0: the clock stays as it is
 	Seed      []byte `json:"seed,omitempty"`       // secret random bytes for the kernel, 32 or more: clones have the same memory
 
-	Disks   []Disk   `json:"disks"`            // the first is that of "/"
-	Shares  []Share  `json:"shares,omitempty"` // mounted after the disks
-	Dirs    []string `json:"dirs,omitempty"`   // made if they are missing, User's
-	User    User     `json:"user,omitzero"`
-	Limits  Limits   `json:"limits,omitzero"`
-	Network Network  `json:"network,omitzero"`
+	Disks  []Disk   `json:"disks"`            // the first is that of "/"
+	Shares []Share  `json:"shares,omitempty"` // mounted after the disks
+	Dirs   []string `json:"dirs,omitempty"`   // made if they are missing, User's
+	User   User     `json:"user,omitzero"`
+
+	// Files are placed by path, root's, to be read by all, besides those that say
+	// who the machine is.
+	Files map[string][]byte `json:"files,omitempty"`
+
+	Limits  Limits  `json:"limits,omitzero"`
+	Network Network `json:"network,omitzero"`
 
 	// Guest is the configuration of the guest. Its Cgroup and Whole are not looked
 	// at. With Gate, all connections of programs are led to the host's gate; that is not
