@@ -1,29 +1,46 @@
 package microvm
 
 import (
+	"context"
+	"path/filepath"
+
+	"github.com/atoll-sandbox/atoll/internal/boot"
 	"github.com/atoll-sandbox/atoll/internal/machine"
 )
 
-// accel returns how processors are made, and a warning if that is slow although
-// nobody asked for it.
-func (d *Driver) accel() (accel, slow string) {
-	if d.Accel != "" {
-		return d.Accel, ""
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.host.accel == "" {
-		d.host.accel = machine.TCG
-		d.host.slow = "machines are emulated"
-	}
-	return d.host.accel, d.host.slow
+// acceleration is what this host does for machines.
+type acceleration struct {
+	accel  string // machine.KVM or machine.TCG
+	slow   string // a warning, if that is slow although nobody asked for it
+	nested bool   // machines can run machines themselves
+	why    string // why not
 }
 
-// nested tells whether machines of this host can run machines themselves, or why
-// not.
-func (d *Driver) nested(accel string) (ok bool, why string) {
-	if accel != machine.KVM {
-		return false, "machines in a machine need one whose processors are the host's own: these are emulated"
+// acceleration finds it out once.
+func (d *Driver) acceleration(ctx context.Context) acceleration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.host.accel != nil {
+		return *d.host.accel
 	}
-	return false, "not known"
+	found := boot.Acceleration(ctx, filepath.Join(d.Dir, "boot"))
+	a := acceleration{accel: machine.KVM, nested: found.Nested, why: found.NestedWhy}
+	switch {
+	case d.Accel == machine.TCG:
+		a = acceleration{accel: machine.TCG, why: "machines are emulated here, as configured, and can't run others"}
+	case d.Accel == "" && !found.KVM:
+		a.accel, a.slow = machine.TCG, "machines are emulated, which is slow, and a weaker wall: "+found.Why
+	}
+	if ctx.Err() == nil {
+		d.host.accel = &a
+	}
+	return a
+}
+
+// nestedOf tells whether a sandbox can run machines itself, and if not, why.
+func nestedOf(a acceleration, asked *bool) (ok bool, why string) {
+	if asked != nil && !*asked {
+		return false, "it was made without"
+	}
+	return a.nested, a.why
 }

@@ -18,7 +18,7 @@ func (d *Driver) Checks(ctx context.Context) []atoll.Check {
 	list := []atoll.Check{
 		d.checkHelper("atoll-guest", true, "nothing can be started in a machine"),
 		d.checkHelper("atoll-gate", false, "machines have no network but their own loopback"),
-		d.checkQEMU(ctx), d.checkKernel(), d.checkAccel(), d.checkNested(), checkUsers(), d.checkShares(), d.checkBridge(),
+		d.checkQEMU(ctx), d.checkKernel(), d.checkAccel(ctx), d.checkNested(ctx), checkUsers(), d.checkShares(), d.checkBridge(),
 	}
 	return append(list, d.checkGroups()...)
 }
@@ -59,27 +59,21 @@ func (d *Driver) checkKernel() atoll.Check {
 	return c
 }
 
-func (d *Driver) checkAccel() atoll.Check {
-	c := atoll.Check{Name: "KVM"}
-	accel, slow := d.accel()
-	if accel == machine.KVM {
-		c.OK, c.Detail = true, "machines run at the speed of this host"
-		return c
-	}
-	c.Detail, c.Fix = slow, "a host whose processor has virtualisation, switched on in its firmware; in a virtual machine: nested virtualisation, switched on by its host"
-	if slow == "" {
-		c.Detail, c.Fix = "machines are emulated, as configured", ""
+func (d *Driver) checkAccel(ctx context.Context) atoll.Check {
+	c := atoll.Check{Name: "KVM", OK: true, Detail: "machines run at the speed of this host"}
+	switch a := d.acceleration(ctx); {
+	case a.slow != "":
+		c.OK, c.Detail, c.Fix = false, a.slow, "a host whose processor has virtualisation of its own, switched on; in a virtual machine: nested virtualisation, switched on by its host"
+	case a.accel != machine.KVM:
+		c.OK, c.Detail = false, "machines are emulated, as configured"
 	}
 	return c
 }
 
-func (d *Driver) checkNested() atoll.Check {
-	c := atoll.Check{Name: "machines in machines"}
-	accel, _ := d.accel()
-	ok, why := d.nested(accel)
-	c.OK, c.Detail = ok, why
-	if ok {
-		c.Detail = fmt.Sprintf("together at most %d MiB and %d processors", nestedMemory>>20, nestedCPUs)
+func (d *Driver) checkNested(ctx context.Context) atoll.Check {
+	c := atoll.Check{Name: "machines in machines", OK: true, Detail: fmt.Sprintf("together at most %d MiB and %d processors", nestedMemory>>20, nestedCPUs)}
+	if a := d.acceleration(ctx); !a.nested {
+		c.OK, c.Detail = false, a.why
 	}
 	return c
 }

@@ -129,18 +129,19 @@ func (d *Driver) config(ctx context.Context, r *record, files boot.Files) (c *ma
 		return nil, nil, nil, err
 	}
 	s := d.sizeOf(r.Spec.Limits)
-	accel, _ := d.accel()
+	a := d.acceleration(ctx)
 	c = &machine.Config{
-		Dir: d.dir(r.ID), Helper: helper, QEMU: qemu, Kernel: files.Kernel, Initrd: files.Initrd, Accel: accel, Type: d.kind(),
+		Dir: d.dir(r.ID), Helper: helper, QEMU: qemu, Kernel: files.Kernel, Initrd: files.Initrd, Accel: a.accel, Type: d.kind(),
 		Memory: s.memory, CPUs: s.cpus,
 	}
+	var nested *bool
 	if m := r.Spec.Machine; m != nil {
-		c.Args = m.Args
+		c.Args, nested = m.Args, m.Nested
 	}
+	r.Nested, r.NestedWhy = nestedOf(a, nested)
 	if r.UID != 0 {
 		c.User = &machine.User{UID: r.UID, GID: r.UID}
 	}
-	r.Nested, r.NestedWhy = d.nestedOf(&r.Spec, accel)
 	if c.Disks, err = d.devices(ctx, r); err != nil {
 		return nil, nil, nil, err
 	}
@@ -170,19 +171,6 @@ func (d *Driver) config(ctx context.Context, r *record, files boot.Files) (c *ma
 		return nil, nil, nil, err
 	}
 	return c, func() (json.RawMessage, error) { return d.setup(r, s, im, shares, nic) }, done, nil
-}
-
-// nestedOf tells whether a sandbox can run machines itself; why not, unless
-// nobody wants to.
-func (d *Driver) nestedOf(spec *atoll.Spec, accel string) (ok bool, why string) {
-	var asked *bool
-	if spec.Machine != nil {
-		asked = spec.Machine.Nested
-	}
-	if asked != nil && !*asked {
-		return false, "it was made without"
-	}
-	return d.nested(accel)
 }
 
 // gated tells whether a sandbox has a gate.

@@ -17,8 +17,7 @@ import (
 // driver's mu.
 type host struct {
 	tree  *cgroup.Tree
-	accel string
-	slow  string // why it is TCG, if that was not asked for
+	accel *acceleration
 }
 
 // Probe says what works on this machine.
@@ -30,7 +29,7 @@ func (d *Driver) Probe(ctx context.Context) (atoll.Features, error) {
 	return f, nil
 }
 
-func (d *Driver) probe(context.Context) (atoll.Features, error) {
+func (d *Driver) probe(ctx context.Context) (atoll.Features, error) {
 	f := atoll.Features{
 		Programs: true, Persist: true, Files: true, Stop: true, Pause: true, Snapshot: true, Fork: true, Dial: true, Listen: true, Stats: true, Images: true,
 		Users: true, TTY: true, Signals: true, Watch: true, Detach: true, Terminal: true, Notices: true, Gate: true, Fresh: true, Disks: true,
@@ -50,10 +49,13 @@ func (d *Driver) probe(context.Context) (atoll.Features, error) {
 	if err != nil {
 		return f, err
 	}
-	accel, slow := d.accel()
-	f.Isolation = wall(accel)
-	if slow != "" {
-		f.Notes = append(f.Notes, slow)
+	a := d.acceleration(ctx)
+	f.Isolation = wall(a.accel)
+	if a.slow != "" {
+		f.Notes = append(f.Notes, a.slow)
+	}
+	if !a.nested {
+		f.Notes = append(f.Notes, "no machines in machines: "+a.why)
 	}
 	f.CPULimit = t.Has(cgroup.CPU)
 	if d.bridgeMissing() == nil {

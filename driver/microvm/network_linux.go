@@ -29,6 +29,9 @@ func (d *Driver) openGate(ctx context.Context, r *record) error {
 	if !gated(r.Spec.Network) {
 		return nil
 	}
+	if err := os.MkdirAll(d.gateDir(r.ID), 0o700); err != nil {
+		return err
+	}
 	if err := gate.Open(d.gateDir(r.ID)).Ended(ctx); err != nil { // that of the machine before
 		return err
 	}

@@ -25,6 +25,10 @@ const (
 // setup returns what the guest of a sandbox is told when it goes on: what makes
 // the machine this one and no other.
 func (d *Driver) setup(r *record, s size, im image.Config, shares []inside.Share, nic string) (json.RawMessage, error) {
+	files, err := d.gateFiles(r)
+	if err != nil {
+		return nil, err
+	}
 	seed := make([]byte, 64)
 	_, _ = rand.Read(seed) // never fails
 	id := make([]byte, 16)
@@ -34,6 +38,7 @@ func (d *Driver) setup(r *record, s size, im image.Config, shares []inside.Share
 		Disks:   []inside.Disk{{Serial: rootSerial, Path: "/"}, {Serial: workSerial, Path: atoll.DefaultDir}},
 		Shares:  shares,
 		Dirs:    dirsOf(&r.Spec),
+		Files:   files,
 		User:    inside.User{Name: userName, UID: userID, GID: userID, Home: userHome},
 		Limits:  inside.Limits{PIDs: s.pids, Memory: s.commands},
 		Network: inside.Network{NIC: nic},
