@@ -69,13 +69,15 @@ func launch(ctx context.Context, given *Config, save string) (*starting, error) 
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	if err := o.prepare(ctx); err != nil {
+	if err := o.prepare(); err != nil {
 		return nil, err
 	}
 	if o.Template != "" {
-		if err := o.checkTemplate(ctx); err != nil {
+		if err := o.checkTemplate(); err != nil {
 			return nil, err
 		}
+	} else if o.Accel == TCG && o.Type == Microvm {
+		o.TSC = clock()
 	}
 	files, err := o.files()
 	if err != nil {
@@ -98,7 +100,7 @@ func launch(ctx context.Context, given *Config, save string) (*starting, error) 
 }
 
 // prepare finds out what a monitor must know.
-func (o *order) prepare(ctx context.Context) (err error) {
+func (o *order) prepare() (err error) {
 	if o.QEMU == "" {
 		if o.QEMU, err = FindQEMU(); err != nil {
 			return err
@@ -106,12 +108,6 @@ func (o *order) prepare(ctx context.Context) (err error) {
 	}
 	if o.QEMU, err = filepath.EvalSymlinks(o.QEMU); err != nil {
 		return fmt.Errorf("%w: QEMU: %w", atoll.ErrUnavailable, err)
-	}
-	if o.Version, err = Version(ctx, o.QEMU); err != nil {
-		return err
-	}
-	if o.Accel == TCG && o.Type == Microvm {
-		o.TSC = clock()
 	}
 	return nil
 }

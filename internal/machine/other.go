@@ -47,7 +47,7 @@ func Confine(*os.File) error { return errPlatform }
 func (c *Config) Savable() error { return errPlatform }
 
 // Key needs Linux.
-func (c *Config) Key(context.Context) (string, error) { return "", errPlatform }
+func (c *Config) Key() (string, error) { return "", errPlatform }
 
 // Dial needs Linux.
 func (m *Machine) Dial(context.Context) (net.Conn, error) { return nil, errPlatform }

@@ -19,6 +19,7 @@ type program interface {
 
 // controller gives commands to a hypervisor that runs.
 type controller interface {
+	version() string
 	pause(ctx context.Context) error
 	resume(ctx context.Context) error
 	save(ctx context.Context, state *os.File) error // of a paused machine, without its memory
@@ -75,7 +76,7 @@ func (p *placer) close() { closeAll(p.own) }
 // order is what a monitor is told to do.
 type order struct {
 	Config
-	Version string // of the hypervisor
+	Version string // of the hypervisor that saved Template
 	TSC     int64  // kHz of the host's clock; 0: not known
 	Kills   bool   // the first file that comes along is Group.Kills
 	Save    string // directory for a template to be saved in; empty: run

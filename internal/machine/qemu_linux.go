@@ -293,6 +293,8 @@ func (c *qemuControl) event(name string, data json.RawMessage, events func(event
 	}
 }
 
+func (c *qemuControl) version() string { return c.is }
+
 func (c *qemuControl) pause(ctx context.Context) error  { return c.do(ctx, "stop", nil) }
 func (c *qemuControl) resume(ctx context.Context) error { return c.do(ctx, "cont", nil) }
 

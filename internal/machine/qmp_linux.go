@@ -22,6 +22,7 @@ const maxLine = 1 << 20
 // once; one command is under way at a time.
 type qmp struct {
 	conn    *net.UnixConn
+	is      string        // QEMU's version
 	turn    chan struct{} // holds a token while a command is under way
 	replies chan qmpReply
 	done    chan struct{} // closed when the connection has ended
@@ -35,12 +36,18 @@ type qmp struct {
 
 // qmpLine is a line from QEMU: greeting, reply or event.
 type qmpLine struct {
-	Greeting json.RawMessage `json:"QMP"`
+	Greeting *qmpGreeting    `json:"QMP"`
 	Return   json.RawMessage `json:"return"`
 	Error    *qmpError       `json:"error"`
 	ID       uint64          `json:"id"`
 	Event    string          `json:"event"`
 	Data     json.RawMessage `json:"data"`
+}
+
+type qmpGreeting struct {
+	Version struct {
+		QEMU struct{ Major, Minor, Micro int } `json:"qemu"`
+	} `json:"version"`
 }
 
 type qmpError struct {
@@ -68,6 +75,8 @@ func newQMP(ctx context.Context, conn *net.UnixConn, listener func(name string, 
 		_ = conn.Close() // the error says more
 		return nil, fmt.Errorf("%w: QEMU: %w", atoll.ErrUnavailable, errors.Join(context.Cause(ctx), err))
 	}
+	v := line.Greeting.Version.QEMU
+	q.is = fmt.Sprintf("%d.%d.%d", v.Major, v.Minor, v.Micro)
 	go q.read(r)
 	return q, q.do(ctx, "qmp_capabilities", nil)
 }

@@ -174,7 +174,7 @@ func (m *monitor) look(ctx context.Context) Status {
 	m.mu.Lock()
 	s := Status{Phase: m.phase, Problem: m.problem, Facts: m.facts}
 	m.mu.Unlock()
-	s.Facts.Accel, s.Facts.Type, s.Facts.Version = m.o.Accel, m.o.Type, m.o.Version
+	s.Facts.Accel, s.Facts.Type, s.Facts.Version = m.o.Accel, m.o.Type, m.ctl.version()
 	s.Facts.PID, s.Facts.Monitor, s.Facts.Cloned = m.cmd.Process.Pid, os.Getpid(), m.o.Template != ""
 	if s.Phase == Running {
 		s.Problem = ""

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/atoll-sandbox/atoll"
 )
@@ -19,22 +18,21 @@ import (
 const (
 	memoryFile = "memory"
 	saveFile   = "state"
-	keyFile    = "key" // Config.Key: it is written last
+	noteFile   = "template.json" // a note; it is written last
 )
 
 // shape is what a template and its clones have in common.
 type shape struct {
-	QEMU    string   `json:"qemu"` // path, size and time
-	Version string   `json:"version"`
-	Accel   string   `json:"accel"`
-	Type    string   `json:"type"`
-	Memory  int64    `json:"memory"`
-	CPUs    int      `json:"cpus"`
-	Kernel  string   `json:"kernel"` // path, size and time: what was booted
-	Initrd  string   `json:"initrd"`
-	Append  string   `json:"append"`
-	Disks   []string `json:"disks"` // how each can be written
-	Args    []string `json:"args"`
+	QEMU   string   `json:"qemu"` // path, size and time
+	Accel  string   `json:"accel"`
+	Type   string   `json:"type"`
+	Memory int64    `json:"memory"`
+	CPUs   int      `json:"cpus"`
+	Kernel string   `json:"kernel"` // path, size and time: what was booted
+	Initrd string   `json:"initrd"`
+	Append string   `json:"append"`
+	Disks  []string `json:"disks"` // how each can be written
+	Args   []string `json:"args"`
 }
 
 // Savable reports why a machine can't be saved as a template.
@@ -47,7 +45,7 @@ func (c *Config) Savable() error {
 
 // shapeOf returns what must be the same in a template and its clones.
 func (o *order) shapeOf() (*shape, error) {
-	s := &shape{Version: o.Version, Accel: o.Accel, Type: o.Type, Memory: o.Memory, CPUs: o.CPUs, Append: o.Append, Args: o.Args}
+	s := &shape{Accel: o.Accel, Type: o.Type, Memory: o.Memory, CPUs: o.CPUs, Append: o.Append, Args: o.Args}
 	for _, f := range []struct {
 		path string
 		into *string
@@ -73,12 +71,12 @@ func (o *order) shapeOf() (*shape, error) {
 
 // Key names all that shapes a machine: those with the same key can be clones of
 // one template. It is 32 hexadecimal digits.
-func (c *Config) Key(ctx context.Context) (string, error) {
+func (c *Config) Key() (string, error) {
 	o := &order{Config: *c}
 	if err := o.check(); err != nil {
 		return "", err
 	}
-	if err := o.prepare(ctx); err != nil {
+	if err := o.prepare(); err != nil {
 		return "", err
 	}
 	s, err := o.shapeOf()
@@ -138,35 +136,57 @@ func SaveTemplate(ctx context.Context, c *Config, dir string) (err error) {
 
 // seal makes a saved memory one that no hypervisor can change any more, and
 // notes what it is the memory of, which is what makes it a template.
-func seal(ctx context.Context, c *Config, dir string, memory *os.File) error {
+func seal(ctx context.Context, c *Config, dir string, memory *os.File) (err error) {
 	if os.Geteuid() == 0 {
-		if err := memory.Chown(0, 0); err != nil {
+		if err = memory.Chown(0, 0); err != nil {
 			return err
 		}
 	}
-	if err := errors.Join(memory.Chmod(0o444), memory.Sync()); err != nil {
+	if err = errors.Join(memory.Chmod(0o444), memory.Sync()); err != nil {
 		return err
 	}
-	key, err := c.Key(ctx)
+	o := &order{Config: *c}
+	if err := errors.Join(o.check(), o.prepare()); err != nil {
+		return err
+	}
+	var n note
+	if n.Version, err = Version(ctx, o.QEMU); err != nil {
+		return err
+	}
+	if n.Key, err = o.Key(); err != nil {
+		return err
+	}
+	b, err := json.Marshal(n)
 	if err != nil {
 		return err
 	}
-	return replace(filepath.Join(dir, keyFile), []byte(key+"\n"))
+	return replace(filepath.Join(dir, noteFile), b)
+}
+
+// note tells what a template is one of.
+type note struct {
+	Key     string `json:"key"`     // Config.Key
+	Version string `json:"version"` // of the hypervisor
 }
 
 // checkTemplate reports a template that this machine is no clone of.
-func (o *order) checkTemplate(ctx context.Context) error {
-	b, err := os.ReadFile(filepath.Join(o.Template, keyFile))
+func (o *order) checkTemplate() error {
+	b, err := os.ReadFile(filepath.Join(o.Template, noteFile))
+	var n note
+	if err == nil {
+		err = json.Unmarshal(b, &n)
+	}
 	if err != nil {
 		return fmt.Errorf("%w: the template: %w", atoll.ErrUnavailable, err)
 	}
-	key, err := o.Key(ctx)
+	key, err := o.Key()
 	if err != nil {
 		return err
 	}
-	if strings.TrimSpace(string(b)) != key {
+	if n.Key != key {
 		return fmt.Errorf("%w: the template %s is that of another machine: QEMU, kernel, memory, processors, number of disks or arguments differ", atoll.ErrInvalid, o.Template)
 	}
+	o.Version = n.Version
 	return nil
 }
 
