@@ -26,6 +26,9 @@ func TestMain(m *testing.M) {
 	if booted.dir != "" {
 		_ = os.RemoveAll(booted.dir)
 	}
+	if path, err := faked(); err == nil {
+		_ = os.RemoveAll(filepath.Dir(path))
+	}
 	os.Exit(code)
 }
 

@@ -240,6 +240,17 @@ func stream(st *yamux.Stream, port *os.File, setup []byte) {
 			size, _ := os.ReadFile(filepath.Dir(n) + "/size")
 			fmt.Fprintf(st, "%s %s %s\n", filepath.Base(filepath.Dir(n)), b, bytes.TrimSpace(size))
 		}
+	case "head": // the first bytes of a disk
+		b := make([]byte, 6)
+		f, err := os.Open("/dev/" + words[1])
+		if err == nil {
+			_, err = io.ReadFull(f, b)
+		}
+		fmt.Fprintf(st, "%q", b)
+		if err != nil {
+			fmt.Fprint(st, err)
+		}
+		fmt.Fprintln(st)
 	case "say":
 		fmt.Println(strings.TrimSpace(strings.TrimPrefix(line, "say")))
 	}
