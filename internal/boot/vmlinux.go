@@ -104,11 +104,15 @@ func decompress(packed, payload []byte, size int) (out []byte, kind string, err 
 	return out, kind, err
 }
 
-// readSized reads a number of bytes that is known.
+// readSized reads a number of bytes that is known, and to the end, where
+// checksums are.
 func readSized(r io.Reader, size int) ([]byte, error) {
 	out := make([]byte, size)
 	if n, err := io.ReadFull(r, out); err != nil {
 		return nil, fmt.Errorf("%d bytes of %d: %w", n, size, err)
+	}
+	if n, err := r.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
+		return nil, errors.Join(fmt.Errorf("it does not end after %d bytes", size), err)
 	}
 	return out, nil
 }
