@@ -36,6 +36,9 @@ func (d *Driver) clone(ctx context.Context, r *record, c *machine.Config, files 
 			if err = run(ctx, c, tell); err == nil {
 				return nil
 			}
+			if end, eerr := machine.Ended(c.Dir); eerr == nil && end != nil && end.Reason == machine.BySetup {
+				return err // it has woken, and is none the less of no use
+			}
 			err = errors.Join(err, d.dropTemplate(dir))
 		}
 		if ctx.Err() != nil {
