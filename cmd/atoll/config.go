@@ -35,6 +35,7 @@ type form struct {
 	parse func(text string) (any, error)
 	list  bool
 	tree  bool // keys and values of its own, in a file as YAML, elsewhere as JSON
+	space bool // in the environment, a list is separated by blanks, since what is in it may hold commas
 }
 
 // forms of values.
@@ -55,9 +56,11 @@ var (
 	formPolicy = form{parse: func(s string) (any, error) {
 		return oneOf(s, atoll.PolicyOneshot, atoll.PolicySession, atoll.PolicyLongrunning, atoll.PolicyPersistent)
 	}}
+	formShare      = form{parse: func(s string) (any, error) { return oneOf(s, "virtiofs", "9p") }}
 	formOutput     = form{parse: func(s string) (any, error) { return oneOf(s, "text", "json") }}
 	formWorkspaces = form{list: true, parse: func(s string) (any, error) { return parseWorkspace(s) }}
 	formHosts      = form{list: true, parse: func(s string) (any, error) { return s, nil }}
+	formWords      = form{list: true, space: true, parse: func(s string) (any, error) { return s, nil }}
 	formListen     = form{list: true, parse: func(s string) (any, error) { return parseListen(s) }}
 	formSwitch     = form{parse: func(s string) (any, error) { return parseSwitch(s) }}
 	formNamespace  = form{parse: func(s string) (any, error) { return parseNamespace(s) }}
@@ -95,6 +98,11 @@ var keys = []key{
 	{name: "defaults.lifecycle.idle", form: formDuration, flag: "idle", project: true, help: "without use until it ends, like 30m; \"never\""},
 	{name: "defaults.lifecycle.ttl", form: formDuration, flag: "ttl", project: true, help: "until it is removed, used or not"},
 	{name: "defaults.lifecycle.lifetime", form: formDuration, flag: "lifetime", project: true, help: "until it is removed, once it is not in use"},
+
+	{name: "defaults.machine.nested_virt", form: formSwitch, flag: "nested", help: "whether machines may run inside a machine, where this host can (default true)"},
+	{name: "defaults.machine.persist", form: formSwitch, flag: "persist", project: true, help: "whether a machine's disks are kept over a stop (default true)"},
+	{name: "defaults.machine.share_proto", form: formShare, flag: "share", project: true, help: "how directories get into a machine: virtiofs or 9p (default: the best that there is)"},
+	{name: "defaults.machine.qemu_extra_args", form: formWords, flag: "qemu-arg", help: "more arguments of QEMU, of those that the driver allows"},
 
 	{name: "docker.host", form: formText, help: "Docker's or Podman's engine: unix:///PATH, tcp://HOST:PORT or ssh://USER@HOST (default: as docker itself finds it)"},
 
@@ -308,6 +316,9 @@ func envLayer() (map[string]setting, error) {
 		s := setting{key: k, texts: []string{text}, origin: "$" + k.env()}
 		if k.form.list {
 			s.texts = strings.Split(text, ",")
+		}
+		if k.form.space {
+			s.texts = strings.Fields(text)
 		}
 		errs = append(errs, s.read())
 		layer[k.name] = s

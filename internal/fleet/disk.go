@@ -351,6 +351,6 @@ func (f *Fleet) removeDisk(ctx context.Context, p place) error {
 // take; the limits of sandboxes have the others.
 func diskUsage(ctx context.Context, q querier, o atoll.Owner) (bytes int64, err error) {
 	var sum float64
-	err = q.QueryRowContext(ctx, "select coalesce(sum(size), 0) * 1.0 from disks where app = ? and user = ? and keeping = 0 and held = ''", o.App, o.User).Scan(&sum)
+	err = q.QueryRowContext(ctx, "select cast(coalesce(sum(size), 0) as double precision) from disks where app = ? and user = ? and keeping = 0 and held = ''", o.App, o.User).Scan(&sum)
 	return int64(min(sum, mostUsage)), err
 }
