@@ -38,7 +38,7 @@ func apply(s *Setup, m *modules) (*guest.Server, error) {
 	if err := harden(); err != nil {
 		return nil, err
 	}
-	if err := s.network(m); err != nil {
+	if err := s.network(); err != nil {
 		return nil, err
 	}
 	group, err := s.Limits.group()

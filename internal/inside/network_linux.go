@@ -1,6 +1,7 @@
 package inside
 
 import (
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -10,11 +11,13 @@ import (
 )
 
 // network switches on what the machine reaches.
-func (s *Setup) network(*modules) error {
-	if s.Network.NIC != "" {
-		return fmt.Errorf("%w: a network interface", atoll.ErrUnsupported)
-	}
-	if s.Guest.Gate {
+func (s *Setup) network() error {
+	switch {
+	case s.Network.NIC != "" && s.Guest.Gate:
+		return fmt.Errorf("%w: a network interface beside the gate: connections can be led to one of them only", atoll.ErrInvalid)
+	case s.Network.NIC != "":
+		return errors.Join(loopback(), startNIC(s.Network.NIC))
+	case s.Guest.Gate:
 		return guest.Redirect()
 	}
 	return loopback()
