@@ -101,6 +101,7 @@ func busybox(t testing.TB) *bytes.Buffer {
 	add(tar.Header{Name: "usr/bin/env", Typeflag: tar.TypeSymlink, Linkname: "/bin/busybox"}, nil)
 	add(tar.Header{Name: "etc/passwd", Typeflag: tar.TypeReg, Mode: 0o644}, []byte("root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n"))
 	add(tar.Header{Name: "etc/group", Typeflag: tar.TypeReg, Mode: 0o644}, []byte("root:x:0:\nnogroup:x:65534:\n"))
+	add(tar.Header{Name: "etc/nsswitch.conf", Typeflag: tar.TypeReg, Mode: 0o644}, []byte("passwd: files\ngroup: files\nhosts: files dns\n"))
 	add(tar.Header{Name: "etc/of-the-image", Typeflag: tar.TypeReg, Mode: 0o640, Uid: 1000, Gid: 1000}, []byte("yes"))
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
