@@ -241,6 +241,9 @@ func (r *reader) file(n *node, f *os.File) error {
 		return err
 	}
 	size := info.Size()
+	if size > MaxSize {
+		return fmt.Errorf("%w: a file of more than 16 TB", atoll.ErrInvalid)
+	}
 	for at := int64(0); at < size; {
 		from, to := at, size
 		if size > hole { // where a hole may be

@@ -81,9 +81,11 @@ func (w *Writer) entry(ctx context.Context, h *tar.Header, content io.Reader) er
 		if err := w.set(dir, base, n); err != nil {
 			return err
 		}
-		if h.Size < 0 {
-			return fmt.Errorf("%w: a file of %d bytes", atoll.ErrInvalid, h.Size)
+		// Zeros cost an archive nothing, but time to read.
+		if room := w.g.blocks*BlockSize - w.bytes; h.Size < 0 || h.Size > room {
+			return fmt.Errorf("a file of %d bytes: %w", h.Size, w.full())
 		}
+		w.bytes += h.Size
 		if err := w.content(ctx, n, content, h.Size); err != nil {
 			return err
 		}

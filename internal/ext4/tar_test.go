@@ -76,6 +76,27 @@ func TestLayersOfArchives(t *testing.T) {
 	}
 }
 
+// sparse is a small archive of a file of many bytes, all of them a hole.
+func sparse(t testing.TB, size int64) []byte {
+	t.Helper()
+	b := archive(t, file("hole", "")).Bytes()
+	b[156] = tar.TypeGNUSparse
+	copy(b[257:], "ustar  \x00")
+	copy(b[386:], fmt.Sprintf("%011o\x00%011o\x00", size, 0)) // one piece, of nothing, at the end
+	b[482] = 0
+	b[483] = 0x80
+	for i := range 8 {
+		b[494-i] = byte(size >> (8 * i))
+	}
+	copy(b[148:], "        ")
+	sum := 0
+	for _, c := range b[:512] {
+		sum += int(c)
+	}
+	copy(b[148:], fmt.Sprintf("%06o\x00 ", sum))
+	return b
+}
+
 func TestHostileArchives(t *testing.T) {
 	deep := strings.Repeat("d/", mostDepth+1) + "x"
 	var many []tar.Header
@@ -110,6 +131,7 @@ func TestHostileArchives(t *testing.T) {
 		"Text":          {bytes.Repeat([]byte("no archive "), 100), atoll.ErrInvalid},
 		"Many":          {archive(t, many...).Bytes(), atoll.ErrQuota},
 		"ManyOfOneName": {archive(t, same...).Bytes(), atoll.ErrQuota},
+		"SparseBomb":    {sparse(t, 1<<32), atoll.ErrQuota},
 		"Large":         {archive(t, file("a", strings.Repeat("x", 17<<20))).Bytes(), atoll.ErrQuota},
 		"Attributes":    {archive(t, tar.Header{Name: "a", Linkname: "x", PAXRecords: map[string]string{"SCHILY.xattr.user.a": strings.Repeat("v", 5000)}}).Bytes(), atoll.ErrUnsupported},
 	} {

@@ -42,6 +42,7 @@ type Writer struct {
 	layer int
 	names int
 	most  int
+	bytes int64 // of files of archives
 
 	next  int64            // the block that is given out next
 	maps  map[int64][]byte // of the blocks that are taken, by group

@@ -169,22 +169,35 @@ func uuid(key []byte) (id [16]byte) {
 func lay(ctx context.Context, w *ext4.Writer, path string, layer bool) error {
 	dir, err := os.Open(path)
 	if err != nil {
-		return err
+		return missing(err)
 	}
 	defer dir.Close()
-	t := ext4.Tree{Overlay: layer}
-	if uid, gid := os.Geteuid(), os.Getegid(); uid != 0 {
-		t.Change = func(_ string, a *ext4.Attr) bool {
-			if a.UID == uint32(uid) {
-				a.UID = 0
-			}
-			if a.GID == uint32(gid) {
-				a.GID = 0
-			}
-			return true
+	var lost map[string]image.Lost
+	if layer {
+		if lost, err = image.LostOf(path); err != nil {
+			return err
 		}
 	}
-	return w.Dir(ctx, dir, t)
+	uid, gid := uint32(os.Geteuid()), uint32(os.Getegid())
+	return w.Dir(ctx, dir, ext4.Tree{Overlay: layer, Change: func(name string, a *ext4.Attr) bool {
+		if uid != 0 && a.UID == uid {
+			a.UID = 0
+		}
+		if uid != 0 && a.GID == gid {
+			a.GID = 0
+		}
+		if l, ok := lost[name]; ok {
+			const permissions, link = 0o7777, 0o120000
+			if a.Mode&^permissions != link { // links have none
+				a.Mode = a.Mode&^permissions | l.Mode&permissions
+			}
+			a.Capability = string(l.Capability)
+			if uid != 0 {
+				a.UID, a.GID = l.UID, l.GID
+			}
+		}
+		return true
+	}})
 }
 
 // meter reports what is written through it.

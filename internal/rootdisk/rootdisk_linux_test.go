@@ -9,8 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/atoll-sandbox/atoll"
@@ -200,6 +202,106 @@ func TestDirectory(t *testing.T) {
 	if _, err := s.Use(t.Context(), "sb-3", Source{Dir: dir + "/none"}, nil); !errors.Is(err, atoll.ErrNotFound) {
 		t.Error(err)
 	}
+}
+
+// about is how debugfs tells of modes and owners.
+var about = regexp.MustCompile(`(?s)Mode:\s+(\d+).*User:\s+(\d+)\s+Group:\s+(\d+)`)
+
+// TestOrdinaryUser makes a base disk of an image as nobody: owners, modes and
+// capabilities are the image's all the same.
+func TestOrdinaryUser(t *testing.T) {
+	ref := "a:1"
+	if dir := os.Getenv("ATOLL_ORDINARY"); dir != "" {
+		f, err := os.Open(filepath.Join(dir, "archive"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		images := &image.Store{Dir: filepath.Join(dir, "images")}
+		if _, err := images.ImportImage(t.Context(), ref, f, nil); err != nil {
+			t.Fatal(err)
+		}
+		b, err := (&Store{Dir: filepath.Join(dir, "disks")}).Use(t.Context(), "sb-1", Source{Images: images, Ref: ref}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Printf("base %s\n", b.Path)
+		return
+	}
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	capability := "\x01\x00\x00\x02\x00\x20\x00\x00" + strings.Repeat("\x00", 12)
+	for _, h := range []tar.Header{
+		{Name: "closed/", Typeflag: tar.TypeDir, Mode: 0o000, Uid: 5, Gid: 6},
+		{Name: "closed/shadow", Typeflag: tar.TypeReg, Mode: 0o000, Gid: 42},
+		{Name: "ping", Typeflag: tar.TypeReg, Mode: 0o755, PAXRecords: map[string]string{"SCHILY.xattr.security.capability": capability}},
+		{Name: "plain", Typeflag: tar.TypeReg, Mode: 0o644},
+		{Name: "sudo", Typeflag: tar.TypeReg, Mode: 0o4111},
+		{Name: "hers", Typeflag: tar.TypeReg, Mode: 0o600, Uid: 1000, Gid: 1001},
+		{Name: "also", Typeflag: tar.TypeLink, Linkname: "hers"},
+		{Name: "link", Typeflag: tar.TypeSymlink, Linkname: "x", Uid: 1000},
+		{Name: "was", Typeflag: tar.TypeReg, Mode: 0o600, Uid: 1000},
+		{Name: "was", Typeflag: tar.TypeReg, Mode: 0o600},
+	} {
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, uid := range []uint32{0, 65534} {
+		t.Run(fmt.Sprint(uid), func(t *testing.T) {
+			if os.Geteuid() != 0 {
+				musthave.Skip(t, "root", "only root becomes another user")
+			}
+			dir, err := os.MkdirTemp("", "ordinary") // t.TempDir is root's alone
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer os.RemoveAll(dir)
+			if err := errors.Join(os.Chmod(dir, 0o777), os.WriteFile(filepath.Join(dir, "archive"), b.Bytes(), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+			self, err := os.Executable()
+			if err != nil {
+				t.Fatal(err)
+			}
+			program := filepath.Join(dir, "test")
+			if err := copyFile(program, self); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command(program, "-test.run=^TestOrdinaryUser$", "-test.v")
+			cmd.Dir = dir
+			cmd.Env = append(os.Environ(), "ATOLL_ORDINARY="+dir, "TMPDIR="+dir)
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+			out, err := cmd.CombinedOutput()
+			_, path, ok := strings.Cut(string(out), "base ")
+			path, _, _ = strings.Cut(path, "\n")
+			if err != nil || !ok {
+				t.Fatalf("%v: %s", err, out)
+			}
+			for name, want := range map[string]string{
+				"closed": "0000 5 6", "closed/shadow": "0000 0 42", "ping": "0755 0 0", "plain": "0644 0 0", "sudo": "04111 0 0",
+				"hers": "0600 1000 1001", "also": "0600 1000 1001", "link": "0777 1000 0", "was": "0600 0 0",
+			} {
+				found := about.FindStringSubmatch(debugfs(t, path, "stat /"+name))
+				if got := strings.Join(found[min(1, len(found)):], " "); got != want {
+					t.Errorf("%s is %s, want %s", name, got, want)
+				}
+			}
+			if got := debugfs(t, path, "ea_list /ping"); !strings.Contains(got, "security.capability (20)") {
+				t.Errorf("capabilities: %s", got)
+			}
+		})
+	}
+}
+
+func copyFile(to, from string) error {
+	b, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, b, 0o755)
 }
 
 func TestDisks(t *testing.T) {
