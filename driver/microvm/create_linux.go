@@ -67,7 +67,19 @@ func (d *Driver) make(ctx context.Context, spec atoll.Spec, disks func(context.C
 	if err != nil {
 		return nil, errors.Join(err, d.home().Erase(r.ID, r))
 	}
-	return d.sandbox(r), nil
+	s := d.sandbox(r)
+	if spec.Labels[atoll.PoolLabel] != "" {
+		s.rehearse(ctx)
+	}
+	return s, nil
+}
+
+// rehearse runs what commands run, so that a machine that waits to be claimed has
+// it in memory by then, and translated if it is emulated.
+func (s *Sandbox) rehearse(ctx context.Context) {
+	for _, cmd := range []atoll.Cmd{{Args: []string{"true"}}, {Shell: ":"}, {Args: []string{"true"}}} {
+		_, _ = s.Exec(ctx, cmd) // an image may have neither: what counts is the way there
+	}
 }
 
 // boot starts the machine of a sandbox whose disks are there. When it fails,
