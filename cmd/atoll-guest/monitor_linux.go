@@ -28,4 +28,3 @@ func confineMain(args []string) int {
 	}
 	return fail("confine", machine.Confine(os.NewFile(uintptr(fd), "cell")))
 }
-

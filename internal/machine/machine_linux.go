@@ -227,6 +227,13 @@ func Open(dir string) (*Machine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, stateFile), err)
 	}
+	boot, err := hostBoot()
+	if err != nil {
+		return nil, err
+	}
+	if m.who.Boot != boot {
+		return nil, fmt.Errorf("%w: the host was started anew since a machine ran in %s", atoll.ErrNotFound, dir)
+	}
 	m.monitor, err = jail.Find(m.who.Monitor, m.who.MonitorStart)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: no machine runs in %s", atoll.ErrNotFound, dir)

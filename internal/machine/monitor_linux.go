@@ -233,7 +233,7 @@ func (m *monitor) boot(ctx context.Context, began time.Time) (err error) {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = m.port.Close() })
 	defer stop()
-	if err := m.port.awaitHello(); err != nil {
+	if err := m.hello(); err != nil {
 		if errors.Is(err, errNoise) {
 			return &End{Reason: ByWire, Message: "the guest: " + err.Error()}
 		}
@@ -256,6 +256,14 @@ func (m *monitor) boot(ctx context.Context, began time.Time) (err error) {
 		return &End{Reason: BySetup, Message: printable(v.Error, maxShown), Code: printable(v.Reason, 32)}
 	}
 	return nil
+}
+
+// hello waits for the guest's line. A clone was saved when it had come.
+func (m *monitor) hello() error {
+	if m.o.Template != "" {
+		return nil
+	}
+	return m.port.awaitHello()
 }
 
 var errSilent = errors.New("it has had time enough")
@@ -510,6 +518,7 @@ func replace(name string, b []byte) error {
 type running struct {
 	Monitor      int    `json:"monitor"`
 	MonitorStart uint64 `json:"monitor_start"` // see jail.StartTime
+	Boot         string `json:"boot"`          // of the host, since which those count
 	PID          int    `json:"pid"`
 	Start        uint64 `json:"start"`
 }
@@ -517,12 +526,19 @@ type running struct {
 // record writes who runs.
 func (m *monitor) record() error {
 	r := running{Monitor: os.Getpid(), PID: m.cmd.Process.Pid}
-	var err1, err2 error
+	var err1, err2, err3 error
 	r.MonitorStart, err1 = jail.StartTime(r.Monitor)
 	r.Start, err2 = jail.StartTime(r.PID)
-	b, err3 := json.Marshal(r)
-	if err := errors.Join(err1, err2, err3); err != nil {
+	r.Boot, err3 = hostBoot()
+	b, err4 := json.Marshal(r)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return err
 	}
 	return replace(filepath.Join(m.o.Dir, stateFile), b)
+}
+
+// hostBoot names the time since the host was started.
+func hostBoot() (string, error) {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(b)), err
 }

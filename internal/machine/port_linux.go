@@ -59,23 +59,19 @@ func (p *port) awaitHello() error {
 }
 
 // Read skips lines that the guest wrote before it read ours. What follows them
-// begins with a zero.
+// begins with a zero, which is in no line.
 func (p *port) Read(b []byte) (int, error) {
-	for !p.begun {
-		switch {
-		case len(p.seen) > 0 && p.seen[0] == 0:
-			p.begun = true
-			continue
-		case bytes.HasPrefix(p.seen, []byte(Hello)):
-			p.seen = p.seen[len(Hello):]
-			continue
-		case !bytes.HasPrefix([]byte(Hello), p.seen):
+	for total := 0; !p.begun; {
+		if i := bytes.IndexByte(p.seen, 0); i >= 0 {
+			p.seen, p.begun = p.seen[i:], true
+			break
+		}
+		if total += len(p.seen); total > maxNoise {
 			return 0, errors.New("what came on its port is no wire")
 		}
-		more := make([]byte, 4096)
-		n, err := p.Conn.Read(more)
-		p.seen = append(p.seen, more[:n]...)
-		if err != nil {
+		p.seen = make([]byte, 4096)
+		n, err := p.Conn.Read(p.seen)
+		if p.seen = p.seen[:n]; err != nil {
 			return 0, err
 		}
 	}
