@@ -217,7 +217,7 @@ func (l *layer) find(n int64) (int64, error) {
 }
 
 // Flatten makes one file of a chain, the top first, that needs nothing beneath
-// it. On failure there is none.
+// it, and is on the host's disk. On failure there is none.
 func Flatten(ctx context.Context, to string, chain []Layer) error {
 	if len(chain) == 0 {
 		return fmt.Errorf("%w: a disk of nothing", atoll.ErrInvalid)
@@ -227,7 +227,7 @@ func Flatten(ctx context.Context, to string, chain []Layer) error {
 		return err
 	}
 	defer d.close()
-	return create(to, header{size: chain[0].Size}, func(w *writer) error {
+	err = create(to, header{size: chain[0].Size}, func(w *writer) error {
 		b := make([]byte, clusterSize)
 		for n := range clusters(w.h.size) {
 			if err := context.Cause(ctx); err != nil {
@@ -246,6 +246,19 @@ func Flatten(ctx context.Context, to string, chain []Layer) error {
 		}
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	return full(synced(to))
+}
+
+// synced waits until a file is on the host's disk.
+func synced(file string) error {
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }
 
 // Freeze makes what a file holds a layer beneath a new, empty one of the same
@@ -270,6 +283,9 @@ func Freeze(file, frozen string) error {
 	}
 	if err := Create(fresh, Options{Size: l.Size, Backing: frozen, Format: Qcow2}); err != nil {
 		return errors.Join(err, os.Remove(frozen))
+	}
+	if err := synced(fresh); err != nil {
+		return full(err)
 	}
 	return os.Rename(fresh, file)
 }

@@ -29,6 +29,8 @@ type Patch struct {
 }
 
 // Create makes a file; one that is there is ErrExists. On failure there is none.
+// It is not waited for until it is on the host's disk: a new machine's disk holds
+// nothing yet that could be lost.
 func Create(file string, o Options) error {
 	var chain []Layer
 	if o.Backing != "" {
@@ -79,10 +81,7 @@ func create(file string, h header, fill func(*writer) error) (err error) {
 	if err := fill(w); err != nil {
 		return err
 	}
-	if err := w.finish(); err != nil {
-		return err
-	}
-	return f.Sync()
+	return w.finish()
 }
 
 var zeros [clusterSize]byte

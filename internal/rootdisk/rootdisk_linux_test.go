@@ -10,10 +10,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/image"
@@ -202,6 +205,110 @@ func TestDirectory(t *testing.T) {
 	if _, err := s.Use(t.Context(), "sb-3", Source{Dir: dir + "/none"}, nil); !errors.Is(err, atoll.ErrNotFound) {
 		t.Error(err)
 	}
+}
+
+// TestHostIsFull makes a base disk and others where there is no room.
+func TestHostIsFull(t *testing.T) {
+	if os.Geteuid() != 0 {
+		musthave.Skip(t, "root", "only root mounts")
+	}
+	big := make([]byte, 40<<20) // nothing that a hole could be
+	for i := range big {
+		big[i] = byte(i%251 + 1)
+	}
+	images := stock(t, "a:1", map[string]string{"big": string(big)})
+	small := stock(t, "b:1", map[string]string{"small": "x"})
+	dir := t.TempDir()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // never unlocked: the mount ends with the thread
+		if err := errors.Join(unix.Unshare(unix.CLONE_NEWNS|unix.CLONE_FS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unix.Mount("small", dir, "tmpfs", 0, "size=8m")); err != nil {
+			t.Error(err)
+			return
+		}
+		s := &Store{Dir: dir}
+		if _, err := s.Use(t.Context(), "sb-1", Source{Images: images, Ref: "a:1"}, nil); !errors.Is(err, atoll.ErrQuota) || !strings.Contains(err.Error(), "the host's disk is full") {
+			t.Errorf("an image that is too large: %v", err)
+		}
+		if left, err := filepath.Glob(dir + "/*/*"); err != nil || len(left) != 2 { // locks
+			t.Errorf("left: %v, %v", left, err)
+		}
+		b, err := s.Use(t.Context(), "sb-1", Source{Images: small, Ref: "b:1"}, nil)
+		if err != nil {
+			t.Errorf("one that fits: %v", err)
+			return
+		}
+		for i := range 1000 {
+			file := filepath.Join(dir, fmt.Sprint(i))
+			if err = s.Overlay(file, b, 1<<30); err == nil {
+				err = s.Workspace(file+".work", 0, 1, 1)
+			}
+			if err != nil {
+				break
+			}
+		}
+		if !errors.Is(err, atoll.ErrQuota) {
+			t.Errorf("no room for another disk: %v", err)
+		}
+	}()
+	<-done
+}
+
+// TestKilledMaker goes on where a maker of a base disk was killed.
+func TestKilledMaker(t *testing.T) {
+	images := stock(t, "a:1", map[string]string{"etc/name": "one"})
+	s := &Store{Dir: t.TempDir()}
+	root, err := images.Resolve(t.Context(), "a:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	half := s.path(basesDir, freshName+keyOf(root.Layers))
+	if err := errors.Join(os.MkdirAll(s.path(basesDir), 0o700), os.WriteFile(half, bytes.Repeat([]byte("garbage"), 1<<20), 0o600), os.WriteFile(half+"x", nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	b, err := s.Use(t.Context(), "sb-1", Source{Images: images, Ref: "a:1"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program(t, "e2fsprogs", "e2fsck", "-fn", b.Path)
+	if err := s.Collect(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(s.path(basesDir)); err != nil || len(left) != 2 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// TestCollectMeanwhile removes what nobody uses while others begin to use it.
+func TestCollectMeanwhile(t *testing.T) {
+	images := stock(t, "a:1", map[string]string{"etc/name": "one"})
+	s := &Store{Dir: t.TempDir()}
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			user := fmt.Sprint("sb-", i)
+			for range 15 {
+				b, err := s.Use(t.Context(), user, Source{Images: images, Ref: "a:1"}, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := os.Stat(b.Path); err != nil {
+					t.Errorf("in use, and gone: %v", err)
+				}
+				if err := s.Release(user); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 30 {
+		if err := s.Collect(t.Context(), nil); err != nil {
+			t.Error(err)
+		}
+	}
+	wg.Wait()
 }
 
 // about is how debugfs tells of modes and owners.
