@@ -68,6 +68,7 @@ var floors = map[string]int{
 	"internal/guest":           2,
 	"internal/image":           2,
 	"internal/machine":         2,
+	"internal/virtiofs":        2,
 	"internal/rootdisk":        3,
 	"internal/inside":          3,
 	"internal/sshd":            3,

@@ -17,6 +17,7 @@ func commands() map[string]func(args []string) int {
 		"machine": machineMain, // process 1 of a virtual machine, there as /init
 		"monitor": monitorMain, // watches a virtual machine, outside
 		"confine": confineMain, // becomes a virtual machine's hypervisor, in its jail
+		"share":   shareMain,   // serves a directory of the host to a virtual machine, outside
 		"netns":   netnsMain,   // sets up the redirection of a container's network
 	}
 }

@@ -37,9 +37,10 @@ func TestMain(m *testing.M) {
 // start is what a machine of a test is made of.
 type start struct {
 	setup Setup
-	disks []string // files, the first with the serial root, further ones disk1…
-	args  []string // of QEMU
-	raw   []byte   // instead of setup, with its length
+	disks []string   // files, the first with the serial root, further ones disk1…
+	args  []string   // of QEMU
+	conns []*os.File // its descriptors from 3 on
+	raw   []byte     // instead of setup, with its length
 }
 
 // vm is a machine under test.
@@ -150,7 +151,7 @@ func begin(t testing.TB, s start) *vm {
 	}
 	v := &vm{console: &output{}, ended: make(chan struct{})}
 	cmd := exec.Command("nice", append(args, s.args...)...) //nolint:noctx // ended below
-	cmd.Stdout, cmd.Stderr = v.console, v.console
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = v.console, v.console, s.conns
 	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
