@@ -3,6 +3,7 @@ package machine
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"runtime"
@@ -157,8 +158,8 @@ func startConfined(helper string, c *cell, files []*os.File, stderr *os.File) (_
 		return cmd, cmd.Start()
 	}
 	cmd, err := start(true)
-	if err != nil && os.Geteuid() != 0 {
-		c.Weak = append(c.Weak, "it has the host's network: this user may not make namespaces: "+err.Error())
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ENOSPC) { // not allowed, or no more of them
+		c.Weak = append(c.Weak, "it has the host's network: no namespaces can be made here: "+err.Error())
 		cmd, err = start(false)
 	}
 	_ = theirs.Close() // it is the process's now

@@ -317,6 +317,7 @@ func (m *monitor) start(ctx context.Context) error {
 		cmd, weak, held, err := startConfined(m.o.Helper, c, p.files, theirs)
 		_ = theirs.Close() // it is the hypervisor's
 		closeAll(ours.theirs)
+		m.o.closeFiles()
 		if err != nil {
 			started <- err
 			return
@@ -341,6 +342,19 @@ func (m *monitor) start(ctx context.Context) error {
 		return errors.Join(err, context.Cause(ctx))
 	}
 	return nil
+}
+
+// closeFiles closes what came along with the order and is the hypervisor's now:
+// who is at the other end sees it end.
+func (o *order) closeFiles() {
+	for _, n := range o.NICs {
+		_ = n.Tap.Close() // the hypervisor has it
+	}
+	for _, s := range o.Shares {
+		if s.Conn != nil {
+			_ = s.Conn.Close() // likewise
+		}
+	}
 }
 
 // ends are the monitor's ends of its connections with a hypervisor.
