@@ -153,6 +153,9 @@ func TestFit(t *testing.T) {
 				patches[i].Data = old
 			}
 			fsck(t, name)
+			if out, err := exec.Command(need(t, "e2fsck"), "-p", name).CombinedOutput(); err != nil || strings.Contains(string(out), "forced") {
+				t.Errorf("not trusted: %v\n%s", err, out)
+			}
 			for _, p := range patches { // as it was
 				if _, err := f.WriteAt(p.Data, p.Offset); err != nil {
 					t.Fatal(err)

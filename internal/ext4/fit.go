@@ -154,7 +154,14 @@ func (f *known) patches(g geometry) ([]Patch, error) {
 	d := desc(descs[(last-first)*descSize:][:descSize])
 	d.blockMap(f.seed, m, g.inGroup(last)-f.taken(last))
 	sealDesc(f.seed, last, d)
-	return []Patch{{superAt, super}, {placeOf(first).desc * BlockSize, descs}, {p.blockMap * BlockSize, m}}, nil
+	list := []Patch{{superAt, super}, {placeOf(first).desc * BlockSize, descs}, {p.blockMap * BlockSize, m}}
+	if g.groups > 1 { // the first copy, which e2fsck compares
+		second := append([]byte(nil), super...)
+		le.PutUint16(second[atGroup:], 1)
+		seal(^uint32(0), second)
+		list = append(list, Patch{perGroup * BlockSize, second})
+	}
+	return list, nil
 }
 
 // Stat returns how full a file system is, as Finish left it.
