@@ -102,7 +102,12 @@ func (c *cell) enter(say *confined) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no new privileges: %w", err)
 	}
-	err := landlock.Rules{Read: c.Read, Write: c.Write}.Restrict()
+	rules := landlock.Rules{Read: c.Read, Write: c.Write, Scope: true}
+	err := rules.Restrict()
+	if errors.Is(err, atoll.ErrUnavailable) {
+		rules.Scope = false // a kernel before 6.12: then its user is its wall
+		err = rules.Restrict()
+	}
 	if errors.Is(err, atoll.ErrUnavailable) {
 		say.Weak = append(say.Weak, "files are not walled off: "+err.Error())
 		return nil

@@ -65,13 +65,20 @@ func TestOrdinaryUsers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	f := fake(t, "attack")
+	f.User, f.Dir, f.Helper, f.QEMU = nil, c.Dir, c.Helper, readable(t, f.QEMU)
+	f.Kernel = f.QEMU
+	taken, err := json.Marshal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(deadline(t), readable(t, self), "-test.run", "^"+t.Name()+"$", "-test.v")
 	cmd.Dir = home
-	cmd.Env = append(os.Environ(), "ATOLL_MACHINE_ALONE="+t.Name(), "ATOLL_MACHINE_CONFIG="+string(text), "HOME="+home, "TMPDIR="+home)
+	cmd.Env = append(os.Environ(), "ATOLL_MACHINE_ALONE="+t.Name(), "ATOLL_MACHINE_CONFIG="+string(text), "ATOLL_MACHINE_TAKEN="+string(taken), "HOME="+home, "TMPDIR="+home)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "--- PASS") {
@@ -100,5 +107,14 @@ func ordinary(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Template = template
-	echo(t, start(t, &c))
+	m = start(t, &c)
+	echo(t, m)
+	if err := m.Kill(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	var taken Config
+	if err := json.Unmarshal([]byte(os.Getenv("ATOLL_MACHINE_TAKEN")), &taken); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, &taken)
 }
