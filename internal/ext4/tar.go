@@ -72,51 +72,65 @@ func (w *Writer) entry(ctx context.Context, h *tar.Header, content io.Reader) er
 	if strings.HasPrefix(base, whiteout) {
 		return w.whiteout(dir, base)
 	}
-	n := &node{layer: w.layer}
 	switch h.Typeflag {
 	case tar.TypeDir:
 		return w.putDir(dir, base, attrOf(h, typeDir))
 	case tar.TypeReg, tar.TypeGNUSparse, tar.TypeCont:
-		n.attr = attrOf(h, typeFile)
-		if err := w.set(dir, base, n); err != nil {
+		return w.putFile(ctx, dir, base, h, content)
+	case tar.TypeLink:
+		n, err := w.linked(h.Linkname)
+		if err != nil || n == dir.children[base] {
 			return err
 		}
-		// Zeros cost an archive nothing, but time to read.
-		if room := w.g.blocks*BlockSize - w.bytes; h.Size < 0 || h.Size > room {
-			return fmt.Errorf("a file of %d bytes: %w", h.Size, w.full())
-		}
-		w.bytes += h.Size
-		if err := w.content(ctx, n, content, h.Size); err != nil {
-			return err
-		}
-		if n.size < h.Size {
-			return io.ErrUnexpectedEOF
-		}
-		return nil
+		return w.set(dir, base, n)
+	}
+	n, err := w.special(h)
+	if err != nil || n == nil {
+		return err
+	}
+	return w.set(dir, base, n)
+}
+
+// putFile puts a file with its content in.
+func (w *Writer) putFile(ctx context.Context, dir *node, name string, h *tar.Header, content io.Reader) error {
+	n := &node{layer: w.layer, attr: attrOf(h, typeFile)}
+	if err := w.set(dir, name, n); err != nil {
+		return err
+	}
+	// Zeros cost an archive nothing, but time to read.
+	if room := w.g.blocks*BlockSize - w.bytes; h.Size < 0 || h.Size > room {
+		return fmt.Errorf("a file of %d bytes: %w", h.Size, w.full())
+	}
+	w.bytes += h.Size
+	if err := w.content(ctx, n, content, h.Size); err != nil {
+		return err
+	}
+	if n.size < h.Size {
+		return io.ErrUnexpectedEOF
+	}
+	return nil
+}
+
+// special makes what has no content; nil: it is no file.
+func (w *Writer) special(h *tar.Header) (*node, error) {
+	n := &node{layer: w.layer}
+	switch h.Typeflag {
 	case tar.TypeSymlink:
 		n.attr, n.target = attrOf(h, typeSymlink), h.Linkname
 		n.mode = typeSymlink | 0o777
-		if err := checkTarget(n.target); err != nil {
-			return err
-		}
-	case tar.TypeLink:
-		if n, err = w.linked(h.Linkname); err != nil || n == dir.children[base] {
-			return err
-		}
-	case tar.TypeChar, tar.TypeBlock:
-		n.attr, n.major, n.minor = attrOf(h, typeChar), uint32(h.Devmajor), uint32(h.Devminor)
-		if h.Typeflag == tar.TypeBlock {
-			n.attr = attrOf(h, typeBlock)
-		}
-		if err := checkDevice(h.Devmajor, h.Devminor); err != nil {
-			return err
-		}
+		return n, checkTarget(n.target)
+	case tar.TypeChar:
+		n.attr = attrOf(h, typeChar)
+	case tar.TypeBlock:
+		n.attr = attrOf(h, typeBlock)
 	case tar.TypeFifo:
 		n.attr = attrOf(h, typeFifo)
+		return n, nil
 	default: // global headers, and what is no file
-		return nil
+		return nil, nil
 	}
-	return w.set(dir, base, n)
+	n.major, n.minor = uint32(h.Devmajor), uint32(h.Devminor)
+	return n, checkDevice(h.Devmajor, h.Devminor)
 }
 
 // putDir describes a directory, which is made if there is none.
