@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -10,12 +11,25 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/driver/microvm"
 )
 
 // machineDriver is the driver whose sandboxes are machines: what is configured of
 // machines counts for its sandboxes only, what flags say for any, which may refuse
 // it.
 const machineDriver = "microvm"
+
+// machines is the driver of machines as it is configured. It starts and looks for
+// nothing before it is used.
+func (c *config) machines(home string) *microvm.Driver {
+	return &microvm.Driver{
+		Dir: filepath.Join(home, machineDriver), ImageDir: filepath.Join(home, "images"),
+		QEMU: get[string](c, "microvm.qemu"), Kernel: get[string](c, "microvm.kernel"), Modules: get[string](c, "microvm.modules"),
+		Accel: get[string](c, "microvm.accel"), Type: get[string](c, "microvm.type"),
+		Bridge: get[string](c, "microvm.bridge"), Roots: getList[string](c, "microvm.roots"),
+		NoTemplates: c.settings["microvm.templates"].key != nil && !get[bool](c, "microvm.templates"),
+	}
+}
 
 // addMachine adds what only a machine of its own has.
 func (f *specFlags) addMachine(cmd *cobra.Command) {

@@ -104,6 +104,9 @@ func (f *Fleet) dropDisk(ctx context.Context, tx *sql.Tx, r *row) error {
 // Fresh starts a stopped sandbox, or one in error, as it was when it was created:
 // its disks are discarded, and the steps that prepare it are done again.
 func (s *Sandbox) Fresh(ctx context.Context) error {
+	if m := s.b.known().cfg.Machine; m != nil && m.Disk != "" {
+		return s.fail("start", fmt.Errorf("%w: it works on the kept disk %q, which is not discarded: start it as it is, or remove it and make one without that disk", atoll.ErrState, m.Disk))
+	}
 	return move(ctx, s, freshening, func(t atoll.Fresher, ctx context.Context) error {
 		if err := t.Fresh(ctx); err != nil {
 			return err

@@ -212,6 +212,10 @@ func TestKeptDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	third := mustCreate(t, a, withDisk("data"))
+	if err := third.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "discarding a kept disk", third.Fresh(ctx), atoll.ErrState)
 	if err := third.DestroyKeeping(ctx, "renamed"); err != nil {
 		t.Fatal(err)
 	}
