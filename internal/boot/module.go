@@ -124,6 +124,9 @@ func (r *resolution) add(name string) error {
 		return fmt.Errorf("%w: module %s of kernel %s: %w", atoll.ErrUnavailable, name, r.kernel.Release, err)
 	}
 	for _, s := range soft {
+		if s == crc32c.alias {
+			s = crc32c.module
+		}
 		if _, known := r.state[s]; !known && r.files[s] != "" && !slices.Contains(m.needs, s) {
 			m.needs = append(m.needs, s)
 		}
@@ -138,6 +141,11 @@ func (r *resolution) add(name string) error {
 	r.state[name] = true
 	return nil
 }
+
+// crc32c is the one alias that matters among soft dependencies: modules ask the
+// kernel's cryptography for the algorithm, and can't be loaded when nothing has it.
+// Lists of aliases are depmod's, and not needed for one.
+var crc32c = struct{ alias, module string }{"crc32c", "crc32c_generic"}
 
 // readModule reads a module, packed or not, and what it says it needs: always,
 // and softly, which is if the kernel has it.

@@ -69,8 +69,9 @@ func TestResolve(t *testing.T) {
 		"kernel/a/virtio_ring.ko":     "depends=|license=GPL",
 		"kernel/a/virtio.ko.zst":      "depends=virtio-ring",
 		"kernel/b/virtio-blk.ko.xz":   "license=GPL|depends=virtio,virtio_ring,crc",
-		"kernel/c/fs-with-soft.ko.gz": "depends=|softdep=pre: helper-of absent post: later|softdep=post: later",
+		"kernel/c/fs-with-soft.ko.gz": "depends=|softdep=pre: helper-of absent crc32c post: later|softdep=post: later",
 		"kernel/c/helper_of.ko":       "depends=virtio_ring",
+		"kernel/c/crc32c_generic.ko":  "alias=crypto-crc32c",
 		"kernel/c/later.ko":           "depends=",
 		"kernel/d/nobody_wants_it.ko": "depends=missing",
 		"kernel/e/round.ko":           "depends=about",
@@ -89,7 +90,7 @@ func TestResolve(t *testing.T) {
 	for _, m := range list {
 		got = append(got, strings.Join(append([]string{m.name}, m.needs...), " "))
 	}
-	want := []string{"virtio_ring", "virtio virtio_ring", "virtio_blk virtio virtio_ring", "helper_of virtio_ring", "fs_with_soft helper_of"}
+	want := []string{"virtio_ring", "virtio virtio_ring", "virtio_blk virtio virtio_ring", "helper_of virtio_ring", "crc32c_generic", "fs_with_soft helper_of crc32c_generic"}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}

@@ -111,7 +111,7 @@ func ticketOf(k Kernel, o Options) (string, error) {
 }
 
 // formVersion changes when the same sources make other files.
-const formVersion = 1
+const formVersion = 2
 
 // known returns what was made before, and notes that it is used.
 func known(path string) (Files, bool) {
