@@ -23,18 +23,29 @@ const (
 // TestShares gives a machine two directories of the host, of which one can only
 // be read, and has root inside try to reach further.
 func TestShares(t *testing.T) {
-	files(t) // it skips where there are no machines
+	f := files(t) // it skips where there are no machines
 	if os.Geteuid() != 0 {
-		musthave.Skip(t, "qemu", "virtiofs needs root")
+		musthave.Skip(t, "qemu", "owners can only be kept apart as root")
 	}
-	program, err := virtiofs.Find()
-	if err != nil {
-		musthave.Skip(t, "qemu", "%v", err)
+	for proto, find := range map[string]func() (string, error){"virtiofs": virtiofs.Find, "9p": virtiofs.FindProxy} {
+		t.Run(proto, func(t *testing.T) {
+			program, err := find()
+			if err != nil {
+				musthave.Skip(t, "qemu", "%v", err)
+			}
+			if !f.Has(proto) {
+				t.Skipf(`the kernel has no %s (eval "$(scripts/machine 9p)")`, proto)
+			}
+			shares(t, proto, program)
+		})
 	}
+}
+
+func shares(t *testing.T, proto, program string) {
 	top := t.TempDir()
 	secret := filepath.Join(top, "secret")
 	open, shut := filepath.Join(top, "open"), filepath.Join(top, "shut")
-	err = errors.Join(os.WriteFile(secret, []byte("of the host"), 0o644), os.Mkdir(open, 0o700), os.Mkdir(shut, 0o755), os.Chown(open, owner, owner),
+	err := errors.Join(os.WriteFile(secret, []byte("of the host"), 0o644), os.Mkdir(open, 0o700), os.Mkdir(shut, 0o755), os.Chown(open, owner, owner),
 		os.WriteFile(filepath.Join(open, "seen"), []byte("by the guest"), 0o600), os.Chown(filepath.Join(open, "seen"), owner, owner),
 		os.WriteFile(filepath.Join(open, "others"), []byte("another's"), 0o600), os.Chown(filepath.Join(open, "others"), 777, 777),
 		os.WriteFile(filepath.Join(shut, "seen"), []byte("only read"), 0o644),
@@ -56,8 +67,13 @@ func TestShares(t *testing.T) {
 		defer conn.Close()
 		tag := []string{"open", "shut"}[i]
 		s.conns = append(s.conns, conn)
-		s.args = append(s.args, "-chardev", "socket,id="+tag+",fd="+string(rune('3'+i)), "-device", "vhost-user-fs-device,chardev="+tag+",tag="+tag+",queue-size=1024")
-		s.setup.Shares = append(s.setup.Shares, Share{Tag: tag, Path: "/mnt/" + tag, Proto: "virtiofs", ReadOnly: i == 1})
+		fd := string(rune('3' + i))
+		if proto == "9p" {
+			s.args = append(s.args, "-fsdev", "proxy,id="+tag+",sock_fd="+fd, "-device", "virtio-9p-device,fsdev="+tag+",mount_tag="+tag)
+		} else {
+			s.args = append(s.args, "-chardev", "socket,id="+tag+",fd="+fd, "-device", "vhost-user-fs-device,chardev="+tag+",tag="+tag+",queue-size=1024")
+		}
+		s.setup.Shares = append(s.setup.Shares, Share{Tag: tag, Path: "/mnt/" + tag, Proto: proto, ReadOnly: i == 1})
 	}
 	v := begin(t, s)
 	for _, conn := range s.conns {
@@ -91,7 +107,7 @@ func TestShares(t *testing.T) {
 	for _, pid := range pids {
 		for end := time.Now().Add(patience); unix.Kill(pid, 0) == nil; time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatalf("virtiofsd %d outlives its machine", pid)
+				t.Fatalf("the server %d outlives its machine", pid)
 			}
 		}
 	}

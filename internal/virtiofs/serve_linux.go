@@ -22,7 +22,7 @@ import (
 // Share is a directory that a machine gets.
 type Share struct {
 	Helper   string // path of atoll-guest
-	Program  string // path of virtiofsd; see Find
+	Program  string // path of what serves it; see Find and FindProxy
 	Dir      string // of the host
 	ReadOnly bool
 
@@ -49,6 +49,23 @@ func Find() (string, error) {
 	return "", fmt.Errorf("%w: virtiofsd is missing: install it (Debian, Ubuntu: apt-get install virtiofsd, on Debian 12 qemu-system-common; Fedora: dnf install virtiofsd)", atoll.ErrUnavailable)
 }
 
+// proxyPlaces are where distributions put the other program.
+var proxyPlaces = []string{"/usr/lib/qemu/virtfs-proxy-helper", "/usr/libexec/virtfs-proxy-helper", "/usr/bin/virtfs-proxy-helper"}
+
+// FindProxy returns the path of QEMU's helper for 9p, which came with it until
+// version 9.1. None is atoll.ErrUnavailable.
+func FindProxy() (string, error) {
+	for _, path := range proxyPlaces {
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%w: virtfs-proxy-helper is missing, by which 9p keeps the owners of files apart: it came with QEMU until version 9.1; use virtiofs", atoll.ErrUnavailable)
+}
+
+// isProxy tells the programs apart.
+func isProxy(program string) bool { return filepath.Base(program) == "virtfs-proxy-helper" }
+
 // startTime is how long the program may take until it has its walls.
 const startTime = 30 * time.Second
 
@@ -64,6 +81,9 @@ func Serve(ctx context.Context, s Share) (_ *os.File, err error) {
 		return nil, err
 	}
 	defer mount.Close()
+	if isProxy(s.Program) {
+		return s.serveProxy(ctx, mount, owner)
+	}
 	socket, listener, err := listen()
 	if err != nil {
 		return nil, err
@@ -80,6 +100,20 @@ func Serve(ctx context.Context, s Share) (_ *os.File, err error) {
 	}
 	defer conn.Close()
 	return conn.(*net.UnixConn).File()
+}
+
+// serveProxy starts the program for 9p, which gets its connection when it starts.
+func (s *Share) serveProxy(ctx context.Context, mount *os.File, owner unix.Stat_t) (*os.File, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socketpair", err)
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "socket"), os.NewFile(uintptr(fds[1]), "socket")
+	defer theirs.Close()
+	if err := s.start(ctx, mount, theirs, owner); err != nil {
+		return nil, errors.Join(err, ours.Close())
+	}
+	return ours, nil
 }
 
 // detach makes a mount of the directory alone, and says whose it is.
@@ -122,7 +156,7 @@ func listen() (path string, _ *os.File, err error) {
 }
 
 // start starts the program behind its walls, and returns when it stands there.
-func (s *Share) start(ctx context.Context, mount, listener *os.File, owner unix.Stat_t) error {
+func (s *Share) start(ctx context.Context, mount, socket *os.File, owner unix.Stat_t) error {
 	helper, err := os.Open(s.Helper)
 	if err != nil {
 		return fmt.Errorf("%w: helper atoll-guest: %w", atoll.ErrUnavailable, err)
@@ -141,7 +175,7 @@ func (s *Share) start(ctx context.Context, mount, listener *os.File, owner unix.
 	cmd := exec.Command(fmt.Sprintf("/proc/self/fd/%d", helperFile)) //nolint:noctx // it outlives this call
 	cmd.Args = append([]string{"atoll-guest", "share", s.Program}, arguments...)
 	cmd.Env, cmd.Dir = []string{}, "/"
-	cmd.ExtraFiles = []*os.File{mount, listener, theirs, helper}
+	cmd.ExtraFiles = []*os.File{mount, socket, theirs, helper}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setsid:     true,
 		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
@@ -150,7 +184,7 @@ func (s *Share) start(ctx context.Context, mount, listener *os.File, owner unix.
 	err = cmd.Start()
 	_ = theirs.Close() // the process has it, or there is none
 	if err != nil {
-		return fmt.Errorf("%w: virtiofsd: %w", atoll.ErrUnavailable, err)
+		return fmt.Errorf("%w: serving a directory to the machine: %w", atoll.ErrUnavailable, err)
 	}
 	go func() { _ = cmd.Wait() }() // it ends with its connection
 	if s.Join != nil {
@@ -177,9 +211,9 @@ func await(ctx context.Context, from *os.File) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
-		return fmt.Errorf("%w: virtiofsd: %w", atoll.ErrUnavailable, err)
+		return fmt.Errorf("%w: serving a directory to the machine: %w", atoll.ErrUnavailable, err)
 	case len(text) > 0:
-		return fmt.Errorf("%w: virtiofsd: %s", atoll.ErrUnavailable, text)
+		return fmt.Errorf("%w: serving a directory to the machine: %s", atoll.ErrUnavailable, text)
 	}
 	return nil
 }
@@ -203,8 +237,11 @@ const (
 	shared     = "/tmp"
 )
 
-// options are the arguments of the program, of which there are two kinds.
+// options are the arguments of the program, of which there are three kinds.
 func options(ctx context.Context, program string) ([]string, error) {
+	if isProxy(program) {
+		return []string{"-n", "-p", shared, "-f", fmt.Sprint(socketFile)}, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	help, err := exec.CommandContext(ctx, program, "--help").CombinedOutput()
