@@ -50,11 +50,11 @@ func stat(file, format string) (Layer, header, error) {
 	return l, h, nil
 }
 
-// Chain returns a file and what lies beneath it, the top first. expect is asked
-// for each backing file's absolute path before it is opened; one that it doesn't
-// know, a loop, and a file with features that could lead elsewhere (external
-// data, encryption) are ErrInvalid.
-func Chain(top, format string, expect func(file string) bool) ([]Layer, error) {
+// Chain returns a file and what lies beneath it, the top first. Before a backing
+// file is opened, find is asked where what a header calls by an absolute path
+// lies; false: nowhere that it may. That, a loop, and a file with features that
+// could lead elsewhere (external data, encryption) are ErrInvalid.
+func Chain(top, format string, find func(name string) (file string, ok bool)) ([]Layer, error) {
 	l, h, err := stat(top, format)
 	if err != nil {
 		return nil, err
@@ -64,9 +64,12 @@ func Chain(top, format string, expect func(file string) bool) ([]Layer, error) {
 		if len(chain) > mostBacking {
 			return nil, fmt.Errorf("%w: %s: more than %d layers, or a loop", atoll.ErrInvalid, top, mostBacking)
 		}
-		name := h.backing
-		if !filepath.IsAbs(name) || filepath.Clean(name) != name || !expect(name) {
-			return nil, fmt.Errorf("%w: %s lies over %.200q, which does not belong to it", atoll.ErrInvalid, l.File, name)
+		name, ok := "", filepath.IsAbs(h.backing) && filepath.Clean(h.backing) == h.backing
+		if ok {
+			name, ok = find(h.backing)
+		}
+		if !ok {
+			return nil, fmt.Errorf("%w: %s lies over %.200q, which does not belong to it", atoll.ErrInvalid, l.File, h.backing)
 		}
 		if l, h, err = stat(name, h.format); err != nil {
 			return nil, fmt.Errorf("beneath %s: %w", top, err)

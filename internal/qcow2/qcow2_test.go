@@ -47,7 +47,7 @@ func whole(t testing.TB, file, format string) []byte {
 	return b
 }
 
-func anything(string) bool { return true }
+func anything(f string) (string, bool) { return f, true }
 
 func ask(t testing.TB, file string, v any) {
 	t.Helper()
@@ -169,7 +169,7 @@ func TestChain(t *testing.T) {
 		t.Errorf("a name that is taken: %v", err)
 	}
 	sound(t, disk)
-	chain, err := Chain(disk, Qcow2, func(f string) bool { return filepath.Dir(f) == dir })
+	chain, err := Chain(disk, Qcow2, func(f string) (string, bool) { return f, filepath.Dir(f) == dir })
 	if err != nil || len(chain) != 4 || chain[3].Format != Raw || chain[3].File != base || chain[0].Size != 1<<30 || chain[3].Used < 11<<20 {
 		t.Fatalf("%+v, %v", chain, err)
 	}
@@ -220,7 +220,7 @@ func TestHostileHeaders(t *testing.T) {
 	if err := os.WriteFile(secret, make([]byte, 1<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	own := func(f string) bool { return f == filepath.Join(dir, "mine") }
+	own := func(f string) (string, bool) { return f, f == filepath.Join(dir, "mine") }
 	disk := func(t *testing.T, change func(b []byte)) string {
 		file := filepath.Join(t.TempDir(), "disk")
 		if err := Create(file, Options{Backing: secret, Format: Raw}); err != nil {
@@ -308,7 +308,7 @@ func FuzzHeader(f *testing.F) {
 		if err := os.WriteFile(file, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		chain, err := Chain(file, Qcow2, func(string) bool { return false })
+		chain, err := Chain(file, Qcow2, func(string) (string, bool) { return "", false })
 		if err != nil {
 			return
 		}

@@ -134,7 +134,7 @@ func (s *Store) setUser(k Kept, user string) error {
 
 // Take gives a kept disk to a machine, which uses it where it is, until GiveBack.
 // Again by the same user is fine; one that another uses is ErrState, one that is
-// not there ErrNotFound. Snapshots may put layers into the directory of Path.
+// not there ErrNotFound. Snapshots may put layers beside Path; see Chain.
 func (s *Store) Take(ctx context.Context, name, user string) (Kept, error) {
 	if user == "" {
 		return Kept{}, fmt.Errorf("%w: a disk for nobody", atoll.ErrInvalid)

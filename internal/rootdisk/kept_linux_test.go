@@ -97,7 +97,7 @@ func TestKeep(t *testing.T) {
 	if err := s.GiveBack(ctx, "work", "sb-4", "stolen"); err != nil {
 		t.Errorf("by who hasn't it: %v", err)
 	}
-	if err := qcow2.Freeze(k.Path, filepath.Join(filepath.Dir(k.Path), "layer")); err != nil {
+	if err := qcow2.Freeze(k.Path, filepath.Join(filepath.Dir(k.Path), "disk.1.qcow2")); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Keep(ctx, "other", s.path("sb-2", "workspace.qcow2"), Kept{From: "sb-2"}); err != nil {

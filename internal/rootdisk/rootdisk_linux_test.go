@@ -21,6 +21,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/image"
 	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/qcow2"
 )
 
 // program runs one that must succeed.
@@ -448,6 +449,36 @@ func TestDisks(t *testing.T) {
 			}
 		})
 	}
+	// A home that has moved has its disks; a header that names another file has none.
+	if err := s.Overlay(s.path("root.qcow2"), b, 0); err != nil {
+		t.Fatal(err)
+	}
+	moved := &Store{Dir: filepath.Join(t.TempDir(), "moved")}
+	if err := os.Rename(s.Dir, moved.Dir); err != nil {
+		t.Fatal(err)
+	}
+	if chain, err := moved.Chain(moved.path("root.qcow2")); err != nil || len(chain) != 2 || chain[1].File != moved.path(basesDir, filepath.Base(b.Path)) {
+		t.Errorf("%+v, %v", chain, err)
+	}
+	for _, other := range []string{"/etc/passwd", "/dev/vda", filepath.Join(t.TempDir(), "x.ext4")} {
+		lies := filepath.Join(t.TempDir(), "root.qcow2")
+		if err := qcow2.Create(lies, qcow2.Options{Backing: moved.path(basesDir, filepath.Base(b.Path)), Format: qcow2.Raw}); err != nil {
+			t.Fatal(err)
+		}
+		head, err := os.ReadFile(lies)
+		if err != nil {
+			t.Fatal(err)
+		}
+		copy(head[128:], other)
+		head[18], head[19] = 0, byte(len(other))
+		if err := os.WriteFile(lies, head, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if chain, err := moved.Chain(lies); !errors.Is(err, atoll.ErrInvalid) {
+			t.Errorf("over %s: %+v, %v", other, chain, err)
+		}
+	}
+	s, b.Path = moved, moved.path(basesDir, filepath.Base(b.Path))
 	if err := s.Overlay(filepath.Join(t.TempDir(), "x"), b, 70<<30); !errors.Is(err, atoll.ErrQuota) {
 		t.Errorf("more than there is: %v", err)
 	}

@@ -196,8 +196,10 @@ func (s *Store) wanted(ctx context.Context, images *image.Store) ([]string, erro
 	return keep, nil
 }
 
-// Chain returns a machine's disk and what lies beneath it, the top first: files
-// of its own directory, base disks; anything else is ErrInvalid.
+// Chain returns a machine's disk and what lies beneath it, the top first: base
+// disks, and files of its own directory whose names begin as its does, such as
+// disk.1.qcow2 beneath disk.qcow2; anything else is ErrInvalid. They are found by
+// their names there, so a home that has moved has its disks still.
 func (s *Store) Chain(file string) ([]qcow2.Layer, error) {
 	file, err := filepath.Abs(file)
 	if err != nil {
@@ -207,9 +209,13 @@ func (s *Store) Chain(file string) ([]qcow2.Layer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return qcow2.Chain(file, qcow2.Qcow2, func(beneath string) bool {
-		dir := filepath.Dir(beneath)
-		return dir == filepath.Dir(file) || dir == bases && strings.HasSuffix(beneath, baseSuffix)
+	return qcow2.Chain(file, qcow2.Qcow2, func(beneath string) (string, bool) {
+		name := filepath.Base(beneath)
+		if filepath.Base(filepath.Dir(beneath)) == basesDir && strings.HasSuffix(name, baseSuffix) {
+			return filepath.Join(bases, name), true
+		}
+		own := filepath.Join(filepath.Dir(file), name)
+		return own, own != file && strings.HasPrefix(name, strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)))
 	})
 }
 
