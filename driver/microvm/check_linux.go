@@ -18,7 +18,7 @@ func (d *Driver) Checks(ctx context.Context) []atoll.Check {
 	list := []atoll.Check{
 		d.checkHelper("atoll-guest", true, "nothing can be started in a machine"),
 		d.checkHelper("atoll-gate", false, "machines have no network but their own loopback"),
-		d.checkQEMU(ctx), d.checkKernel(), d.checkAccel(ctx), d.checkNested(ctx), checkUsers(), d.checkShares(), d.checkBridge(),
+		d.checkQEMU(ctx), d.checkKernel(), d.checkAccel(ctx), d.checkNested(ctx), checkUsers(), d.checkShares(ctx), d.checkBridge(),
 	}
 	return append(list, d.checkGroups()...)
 }
@@ -86,11 +86,14 @@ func checkUsers() atoll.Check {
 	return c
 }
 
-func (d *Driver) checkShares() atoll.Check {
-	c := atoll.Check{Name: "mounts", OK: true, Detail: "directories of the host can be seen inside"}
-	if err := d.sharesMissing(""); err != nil {
-		c.OK, c.Detail, c.Fix = false, err.Error(), "install virtiofsd, or a kernel for machines that has 9p"
+func (d *Driver) checkShares(ctx context.Context) atoll.Check {
+	c := atoll.Check{Name: "mounts", OK: true}
+	proto, err := d.protocol(ctx, "")
+	if err != nil {
+		c.OK, c.Detail, c.Fix = false, err.Error(), "install virtiofsd and run atoll as root, or name a kernel for machines that has 9p"
+		return c
 	}
+	c.Detail = "directories of the host can be seen inside, by " + proto
 	return c
 }
 

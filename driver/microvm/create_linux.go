@@ -30,7 +30,7 @@ func (d *Driver) create(ctx context.Context, spec atoll.Spec) (*Sandbox, error) 
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	if err := d.check(&spec); err != nil {
+	if err := d.check(ctx, &spec); err != nil {
 		return nil, err
 	}
 	ctx, cancel := createContext(ctx, &spec)
@@ -171,7 +171,7 @@ func (d *Driver) config(ctx context.Context, r *record, files boot.Files) (c *ma
 	if tap != nil {
 		c.NICs = []machine.NIC{{MAC: nic, Tap: tap}}
 	}
-	shares, closeShares, err := d.shares(ctx, r, c, files)
+	shares, closeShares, err := d.shares(ctx, r, c)
 	done = func() {
 		if tap != nil {
 			_ = tap.Close() // it was lent
@@ -189,7 +189,7 @@ func (d *Driver) config(ctx context.Context, r *record, files boot.Files) (c *ma
 func gated(n atoll.Network) bool { return modeOf(n) != atoll.NetworkBridge && gate.Needed(n) }
 
 // check reports what is wrong with a spec, or beyond this driver.
-func (d *Driver) check(spec *atoll.Spec) error {
+func (d *Driver) check(ctx context.Context, spec *atoll.Spec) error {
 	if err := spec.Check(); err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ func (d *Driver) check(spec *atoll.Spec) error {
 		if spec.Machine != nil {
 			proto = spec.Machine.Share
 		}
-		if err := d.sharesMissing(proto); err != nil {
+		if err := d.sharesMissing(ctx, proto); err != nil {
 			errs = append(errs, err)
 		}
 	}

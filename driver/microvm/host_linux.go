@@ -61,7 +61,11 @@ func (d *Driver) probe(ctx context.Context) (atoll.Features, error) {
 	if d.bridgeMissing() == nil {
 		f.Networks = append(f.Networks, atoll.NetworkBridge)
 	}
-	f.Mounts = d.sharesMissing("") == nil
+	if err := d.sharesMissing(ctx, ""); err != nil {
+		f.Notes = append(f.Notes, err.Error())
+	} else {
+		f.Mounts = true
+	}
 	return f, nil
 }
 

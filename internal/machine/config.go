@@ -92,9 +92,12 @@ type Share struct {
 	Tag      string // 1 to 31 letters, digits, '-', '_'
 	Proto    string // Virtiofs or Plan9
 	ReadOnly bool
-	Conn     *os.File `json:"-"` // of Virtiofs: a connected socket to a virtiofsd, which ends with it
-	Dir      string   // of Plan9: QEMU itself reads and writes there, as its own user
+	Conn     *os.File `json:"-"` // a connected socket to who serves it: a virtiofsd, or of Plan9 a virtfs-proxy-helper, which ends with it
+	Dir      string   // of Plan9 without Conn: QEMU itself reads and writes there, as its own user
 }
+
+// served tells whether a process of its own serves a share.
+func (s *Share) served() bool { return s.Proto == Virtiofs || s.Dir == "" }
 
 // NIC is a network interface. A machine that has one can't be saved as a
 // template.
@@ -175,7 +178,9 @@ func (c *Config) checkDevices() error {
 			return fmt.Errorf("%w: share with tag %q: must be 1 to 31 letters, digits, '-' and '_'", atoll.ErrInvalid, s.Tag)
 		case s.Proto == Virtiofs && s.Conn == nil:
 			return fmt.Errorf("%w: share %s: no connection to a virtiofsd", atoll.ErrInvalid, s.Tag)
-		case s.Proto == Plan9 && !filepath.IsAbs(s.Dir):
+		case s.Proto == Plan9 && s.Dir == "" && s.Conn == nil:
+			return fmt.Errorf("%w: share %s: neither a directory nor a connection to who serves it", atoll.ErrInvalid, s.Tag)
+		case s.Proto == Plan9 && s.Dir != "" && !filepath.IsAbs(s.Dir):
 			return fmt.Errorf("%w: share %s: directory %q: must be absolute", atoll.ErrInvalid, s.Tag, s.Dir)
 		case s.Proto != Virtiofs && s.Proto != Plan9:
 			return fmt.Errorf("%w: share %s: protocol %q: must be %s or %s", atoll.ErrInvalid, s.Tag, s.Proto, Virtiofs, Plan9)

@@ -127,7 +127,7 @@ func (o *order) files() (files []*os.File, err error) {
 		files = append(files, n.Tap)
 	}
 	for _, s := range o.Shares {
-		if s.Proto == Virtiofs {
+		if s.served() {
 			files = append(files, s.Conn)
 		}
 	}
@@ -334,7 +334,7 @@ func (m *Machine) over() bool {
 func (m *Machine) Status(ctx context.Context) (Status, error) {
 	r, err := m.ask(ctx, verbStatus)
 	if err == nil {
-		r.Status.Facts.Resident = resident(m.who.PID)
+		r.Status.Facts.Resident = resident(m.who.PID, r.Status.Facts.Cloned)
 		return r.Status, nil
 	}
 	if end, eerr := Ended(m.dir); eerr == nil && end != nil {
@@ -343,25 +343,23 @@ func (m *Machine) Status(ctx context.Context) (Status, error) {
 	return Status{}, err
 }
 
-// resident is what a process holds of the host's memory.
-func resident(pid int) int64 {
-	dir := "/proc/" + strconv.Itoa(pid)
-	if b, err := os.ReadFile(dir + "/smaps_rollup"); err == nil {
-		for line := range strings.Lines(string(b)) {
-			if f := strings.Fields(line); len(f) >= 2 && f[0] == "Pss:" {
-				if n, err := strconv.ParseInt(f[1], 10, 64); err == nil {
-					return n << 10
-				}
-			}
-		}
+// resident is what a process holds of the host's memory: of a clone, what isn't
+// its template's. It costs nothing, however large the machine is.
+func resident(pid int, cloned bool) int64 {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
+	f := strings.Fields(string(b))
+	if err != nil || len(f) < 3 {
+		return 0
 	}
-	b, err := os.ReadFile(dir + "/statm")
-	if f := strings.Fields(string(b)); err == nil && len(f) > 1 {
-		if n, err := strconv.ParseInt(f[1], 10, 64); err == nil {
-			return n * int64(os.Getpagesize())
-		}
+	all, err1 := strconv.ParseInt(f[1], 10, 64)
+	files, err2 := strconv.ParseInt(f[2], 10, 64)
+	if err1 != nil || err2 != nil {
+		return 0
 	}
-	return 0
+	if cloned {
+		all -= files
+	}
+	return all * int64(os.Getpagesize())
 }
 
 // Pause stops the machine's processors. Pausing twice is not an error.

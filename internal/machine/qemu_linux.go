@@ -224,6 +224,10 @@ func shares(o *order, p *placer) (a []string) {
 				"-device", o.device("vhost-user-fs", "chardev="+id, "tag="+s.Tag, "queue-size=1024"))
 			continue
 		}
+		if s.Conn != nil {
+			a = append(a, "-fsdev", fmt.Sprintf("proxy,id=%s,sock_fd=%d", id, p.file(s.Conn)), "-device", o.device("virtio-9p", "fsdev="+id, "mount_tag="+s.Tag))
+			continue
+		}
 		fs := "local,id=" + id + ",security_model=none,multidevs=remap,path=" + strings.ReplaceAll(s.Dir, ",", ",,")
 		if s.ReadOnly {
 			fs += ",readonly=on"
