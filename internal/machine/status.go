@@ -35,7 +35,7 @@ type Facts struct {
 	PID         int      // of the hypervisor
 	Monitor     int      // pid of its monitor
 	Cloned      bool     // from a template
-	Resident    int64    // bytes of the host's memory that the hypervisor holds, its share of what it shares with others
+	Resident    int64    // bytes of the host's memory that the hypervisor holds; of a clone, without what is its template's
 	Weak        []string `json:",omitempty"` // walls around the hypervisor that are missing here, and why
 }
 
