@@ -257,7 +257,7 @@ func (s *Sandbox) Fork(ctx context.Context, snapshot string, spec atoll.Spec) (a
 		}
 		merged, err := forked(r, spec)
 		if err == nil {
-			err = s.d.check(&merged)
+			err = s.d.check(ctx, &merged)
 		}
 		if err != nil {
 			return err
