@@ -6,10 +6,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
+	"io"
 	"io/fs"
 	"os"
-	"syscall"
+	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -21,25 +22,13 @@ import (
 // anything changes. That of another user is another, for whom files have other
 // owners.
 func fingerprint(ctx context.Context, dir string) (string, error) {
-	root, err := os.OpenRoot(dir)
+	f, err := os.OpenFile(dir, unix.O_DIRECTORY, 0)
 	if err != nil {
 		return "", missing(err)
 	}
-	defer root.Close()
 	h := sha256.New()
 	fmt.Fprintln(h, form, os.Geteuid(), os.Getegid())
-	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) { // gone meanwhile
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := context.Cause(ctx); err != nil {
-			return err
-		}
-		return ignore(add(h, name, d), fs.ErrNotExist)
-	})
+	err = scan(ctx, h, f, 0)
 	return hex.EncodeToString(h.Sum(nil)), err
 }
 
@@ -50,15 +39,49 @@ func missing(err error) error {
 	return err
 }
 
-func add(h hash.Hash, name string, d fs.DirEntry) error {
-	info, err := d.Info()
+// mostDepth is how many directories may lie in each other: no more than a disk is
+// made of.
+const mostDepth = 1000
+
+// scan writes what a directory holds, and closes it. What is gone meanwhile is
+// passed over; no link is followed.
+func scan(ctx context.Context, h io.Writer, dir *os.File, depth int) error {
+	defer dir.Close()
+	if depth > mostDepth {
+		return fmt.Errorf("%w: more than %d directories in each other", atoll.ErrInvalid, mostDepth)
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	names, err := dir.Readdirnames(-1)
 	if err != nil {
 		return err
 	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return fmt.Errorf("%w: %s", atoll.ErrUnsupported, name)
+	slices.Sort(names)
+	for _, name := range append(names, ".") {
+		path := filepath.Join(dir.Name(), name)
+		var st unix.Stat_t
+		err := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
+		if errors.Is(err, unix.ENOENT) {
+			continue
+		}
+		if err != nil {
+			return &os.PathError{Op: "stat", Path: path, Err: err}
+		}
+		fmt.Fprintf(h, "%q %d %d %o %d %d %d %d %d\n", name, st.Dev, st.Ino, st.Mode, st.Uid, st.Gid, st.Size, st.Mtim.Nano(), st.Ctim.Nano())
+		if name == "." || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+			continue
+		}
+		fd, err := unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if errors.Is(err, unix.ENOENT) {
+			continue
+		}
+		if err != nil {
+			return &os.PathError{Op: "open", Path: path, Err: err}
+		}
+		if err := scan(ctx, h, os.NewFile(uintptr(fd), path), depth+1); err != nil {
+			return err
+		}
 	}
-	fmt.Fprintf(h, "%q %d %d %o %d %d %d %d %d\n", name, st.Dev, st.Ino, st.Mode, st.Uid, st.Gid, st.Size, unix.TimespecToNsec(unix.Timespec(st.Mtim)), unix.TimespecToNsec(unix.Timespec(st.Ctim)))
 	return nil
 }
