@@ -114,8 +114,11 @@ func (s *Store) base(ctx context.Context, p plan, progress func(atoll.Progress))
 	}
 	defer f.Close()
 	u, err := ext4.Stat(f)
+	if err != nil {
+		return Base{}, fmt.Errorf("%s: %w", b.Path, err)
+	}
 	b.Used = u.Size - u.Free
-	return b, err
+	return b, nil
 }
 
 // make makes a base, whole or not at all. The caller has its lock.
