@@ -46,13 +46,7 @@ func apply(s *Setup, m *modules) (*guest.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The guest has only its number, for as long as the machine runs: a file that
-	// nobody holds is closed when its memory is collected.
-	number, err := unix.FcntlInt(group.Fd(), unix.F_DUPFD_CLOEXEC, 3)
-	if err = errors.Join(err, group.Close()); err != nil {
-		return nil, fmt.Errorf("control group of commands: %w", err)
-	}
-	s.Guest.Cgroup, s.Guest.Whole = number, true
+	s.Guest.Cgroup, s.Guest.Whole = group, true
 	server, err := guest.Prepare(s.Guest)
 	if err != nil {
 		return nil, err

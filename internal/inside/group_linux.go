@@ -22,32 +22,37 @@ const commands = groupRoot + "/commands"
 // commands may have the rest.
 const own = 48 << 20 // bytes
 
-// group makes the group of commands, and returns its directory.
-func (l *Limits) group() (*os.File, error) {
+// group makes the group of commands, and returns a descriptor of its directory,
+// which lasts as long as this process: no file that is collected closes it.
+func (l *Limits) group() (int, error) {
 	for _, c := range []string{"memory", "pids", "cpu", "io"} {
 		err := os.WriteFile(groupRoot+"/cgroup.subtree_control", []byte("+"+c), 0)
 		if err != nil && (c == "memory" && l.Memory != 0 || c == "pids" && l.PIDs > 0) {
-			return nil, fmt.Errorf("%w: the kernel of the machine can't limit %s: %w", atoll.ErrUnsupported, c, err)
+			return 0, fmt.Errorf("%w: the kernel of the machine can't limit %s: %w", atoll.ErrUnsupported, c, err)
 		}
 	}
 	if err := os.Mkdir(commands, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
-		return nil, err
+		return 0, err
 	}
 	if l.PIDs > 0 {
 		if err := os.WriteFile(commands+"/pids.max", []byte(strconv.Itoa(l.PIDs)), 0); err != nil {
-			return nil, err
+			return 0, err
 		}
 	}
 	if l.Memory != 0 {
 		most, err := l.memory()
 		if err != nil {
-			return nil, err
+			return 0, err
 		}
 		if err := os.WriteFile(commands+"/memory.max", []byte(strconv.FormatInt(most, 10)), 0); err != nil {
-			return nil, err
+			return 0, err
 		}
 	}
-	return os.OpenFile(commands, unix.O_DIRECTORY, 0)
+	fd, err := unix.Open(commands, unix.O_DIRECTORY|unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, &os.PathError{Op: "open", Path: commands, Err: err}
+	}
+	return fd, nil
 }
 
 // memory is how much commands may have.
