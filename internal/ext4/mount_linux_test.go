@@ -208,7 +208,7 @@ func plant(t *testing.T, dir string) {
 	write("setuid", 100, 0o755|os.ModeSetuid|os.ModeSetgid)
 	write("empty", 0, 0o000)
 	write("block", 4096, 0o444)
-	write("large", 300<<20, 0o640)
+	write("large", 150<<20, 0o640)
 	owned := write("owned", 5000, 0o600)
 	must(os.Chown(owned, 70_000, 4_000_000_000))
 	must(os.Chtimes(owned, time.Time{}, time.Unix(4_000_000_000, 123_456_789)))
@@ -259,7 +259,7 @@ func TestDirectory(t *testing.T) {
 		defer d.Close()
 		return w.Dir(t.Context(), d, Tree{})
 	}
-	o := Options{Size: 2 << 30}
+	o := Options{Size: 1 << 30}
 	name, u := build(t, o, load)
 	t.Logf("%+v", u)
 	fsck(t, name)
