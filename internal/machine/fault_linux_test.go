@@ -118,6 +118,18 @@ func TestHostHasNoMemory(t *testing.T) {
 	}
 }
 
+// TestDiskFailsWhileItStarts fails before anybody could resume the machine.
+func TestDiskFailsWhileItStarts(t *testing.T) {
+	c := fake(t, "fulldisk")
+	_, err := Start(deadline(t), c)
+	if err == nil || !strings.Contains(err.Error(), "the host's disk is full") {
+		t.Errorf("%v", err)
+	}
+	if end, err := Ended(c.Dir); err != nil || end == nil || end.Reason != ByDisk {
+		t.Errorf("%+v, %v", end, err)
+	}
+}
+
 // stranger is a user whose processes nobody else has.
 func stranger(t *testing.T) *User {
 	t.Helper()

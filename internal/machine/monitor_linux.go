@@ -33,19 +33,20 @@ type monitor struct {
 	port *port
 	mux  *yamux.Session // nil: not yet
 
-	streams sync.WaitGroup // readers of what the hypervisor says
-	exited  chan struct{}  // closed when the hypervisor is gone and reaped
-	kept    chan struct{}  // closed when the starter said so
-	state   *os.File       // of the template that is saved or woken; nil: none
-	facts   Facts
+	streams   sync.WaitGroup          // readers of what the hypervisor says
+	exited    chan struct{}           // closed when the hypervisor is gone and reaped
+	kept      chan struct{}           // closed when the starter said so
+	interrupt context.CancelCauseFunc // ends the boot
+	state     *os.File                // of the template that is saved or woken; nil: none
+	facts     Facts
 
 	shot   bool    // the monitor killed it
 	lender *lender // nil: nothing is lent
 
 	mu      sync.Mutex
-	phase   Phase
+	serving bool
+	stopped bool
 	problem string
-	off     string        // the reason of the last eventOff
 	wanted  bool          // its end was ordered
 	cause   *End          // why the monitor itself ended it; the first one stays
 	pinging chan struct{} // closed when the ping under way is answered; nil: none
@@ -65,7 +66,7 @@ func Monitor(socket *os.File) error {
 	if err != nil {
 		return fmt.Errorf("its order: %w", err)
 	}
-	m := &monitor{o: o, program: qemu{}, starter: conn, phase: Booting, exited: make(chan struct{}), kept: make(chan struct{}), log: &journal{file: os.Stderr}}
+	m := &monitor{o: o, program: qemu{}, starter: conn, exited: make(chan struct{}), kept: make(chan struct{}), log: &journal{file: os.Stderr}}
 	if err := m.takeFiles(files); err != nil {
 		return err
 	}
@@ -215,6 +216,9 @@ type keep struct{ Keep bool }
 func (m *monitor) boot(ctx context.Context, began time.Time) (err error) {
 	ctx, cancel := context.WithDeadlineCause(ctx, began.Add(m.o.Patience), errSilent)
 	defer cancel()
+	ctx, interrupt := context.WithCancelCause(ctx)
+	defer interrupt(nil)
+	m.interrupt = interrupt
 	if err := m.start(ctx); err != nil {
 		return &End{Reason: ByFault, Message: err.Error()}
 	}
@@ -231,7 +235,15 @@ func (m *monitor) boot(ctx context.Context, began time.Time) (err error) {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = m.port.Close() })
 	defer stop()
+	return m.greet(ctx)
+}
+
+// greet brings the guest as far as to serve, or to where it is saved.
+func (m *monitor) greet(ctx context.Context) error {
 	if err := m.hello(); err != nil {
+		if cause := context.Cause(ctx); errors.Is(cause, errStuck) {
+			return stuck(cause)
+		}
 		if errors.Is(err, errNoise) {
 			return &End{Reason: ByWire, Message: "the guest: " + err.Error()}
 		}
@@ -241,12 +253,15 @@ func (m *monitor) boot(ctx context.Context, began time.Time) (err error) {
 		return nil
 	}
 	mux, v, err := m.port.goOn(ctx, m.o.Setup)
-	if err != nil {
-		if context.Cause(ctx) != nil {
-			err = context.Cause(ctx)
-		} else if isEnd(err) {
-			return &End{Reason: ByBoot, Message: "the machine ended before its guest served"}
-		}
+	cause := context.Cause(ctx)
+	switch {
+	case errors.Is(cause, errStuck):
+		return stuck(cause)
+	case err != nil && cause != nil:
+		return &End{Reason: ByWire, Message: "the guest, when it was told to go on: " + cause.Error()}
+	case isEnd(err):
+		return &End{Reason: ByBoot, Message: "the machine ended before its guest served"}
+	case err != nil:
 		return &End{Reason: ByWire, Message: "the guest, when it was told to go on: " + printable(err.Error(), maxShown)}
 	}
 	m.mux = mux
@@ -264,7 +279,15 @@ func (m *monitor) hello() error {
 	return m.port.awaitHello()
 }
 
-var errSilent = errors.New("it has had time enough")
+var (
+	errSilent = errors.New("it has had time enough")
+	errStuck  = errors.New("stuck")
+)
+
+// stuck is the end of a machine that nobody can resume, since it doesn't serve.
+func stuck(cause error) *End {
+	return &End{Reason: ByDisk, Message: strings.TrimPrefix(cause.Error(), errStuck.Error()+": ")}
+}
 
 // silence says how a guest did not come to speak.
 func (m *monitor) silence(err error) string {
@@ -381,28 +404,29 @@ func (m *monitor) event(e event) {
 	defer m.mu.Unlock()
 	switch e.what {
 	case eventPaused:
-		if m.phase == Running {
-			m.phase = Paused
-			if m.problem != "" {
-				m.phase = Stuck
-			}
-		}
+		m.stopped = true
 	case eventRuns:
-		m.problem = ""
-		if m.phase == Paused || m.phase == Stuck {
-			m.phase = Running
-		}
+		m.stopped, m.problem = false, ""
 	case eventStuck:
-		m.problem = "a disk: " + e.text
+		m.problem = "a disk of the host: " + e.text
 		if e.space {
 			m.problem = "the host's disk is full: make room and resume the machine"
 		}
-		if m.phase == Paused {
-			m.phase = Stuck
-		}
-	case eventOff:
-		m.off = e.text
+		m.interrupt(fmt.Errorf("%w: %s", errStuck, m.problem)) // nobody can resume what doesn't serve yet
 	}
+}
+
+// phase is what the machine is at. The caller holds mu.
+func (m *monitor) phase() Phase {
+	switch {
+	case !m.serving:
+		return Booting
+	case m.stopped && m.problem != "":
+		return Stuck
+	case m.stopped:
+		return Paused
+	}
+	return Running
 }
 
 // replace writes a file to a temporary name and renames it.

@@ -29,7 +29,7 @@ type controller interface {
 // event is what a hypervisor tells of a machine.
 type event struct {
 	what  eventKind
-	text  string // of eventStuck: why; of eventOff: the reason that the hypervisor names
+	text  string // of eventStuck: why
 	space bool   // of eventStuck: the host's disk is full
 }
 
@@ -39,7 +39,6 @@ const (
 	eventPaused eventKind = iota + 1
 	eventRuns
 	eventStuck
-	eventOff
 )
 
 // placer collects the files that a hypervisor inherits.

@@ -153,9 +153,15 @@ func (p *port) goOn(ctx context.Context, setup json.RawMessage) (_ *yamux.Sessio
 	return mux, v, nil
 }
 
+// openTime is how long a stream may wait for those before it: as long as a host
+// waits for a guest's greeting.
+const openTime = 10 * time.Second
+
 // pump joins a connection of a host to a new stream.
 func pump(ctx context.Context, mux *yamux.Session, conn *net.UnixConn) {
-	st, err := mux.OpenStream(ctx)
+	patience, cancel := context.WithTimeout(ctx, openTime)
+	st, err := mux.OpenStream(patience)
+	cancel()
 	if err != nil {
 		_ = conn.Close() // the host sees that there is no guest
 		return

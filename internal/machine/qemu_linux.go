@@ -35,6 +35,9 @@ func (qemu) arguments(o *order, p *placer) ([]string, error) {
 		"-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
 		"-smp", strconv.Itoa(o.CPUs),
 	}
+	if o.Type == Microvm {
+		a = append(a, "-global", "virtio-mmio.force-legacy=false") // virtiofsd refuses a legacy device
+	}
 	a = append(a, processors(o, p)...)
 	memory, err := memory(o, p)
 	if err != nil {
@@ -281,8 +284,6 @@ func (c *qemuControl) event(name string, data json.RawMessage, events func(event
 		events(event{what: eventPaused})
 	case "RESUME":
 		events(event{what: eventRuns})
-	case "SHUTDOWN":
-		events(event{what: eventOff, text: printable(d.Reason, maxShown)})
 	case "BLOCK_IO_ERROR":
 		if d.Action == "stop" {
 			events(event{what: eventStuck, text: printable(d.Reason, maxShown), space: d.NoSpace})

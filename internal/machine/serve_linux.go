@@ -64,7 +64,7 @@ func (m *monitor) serve(ctx context.Context, cancel context.CancelCauseFunc) err
 	_ = m.starter.Close() // all is said
 	m.starter = nil
 	m.mu.Lock()
-	m.phase = Running
+	m.serving = true
 	m.mu.Unlock()
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -172,12 +172,14 @@ func (m *monitor) answer(ctx context.Context, cancel context.CancelCauseFunc, c 
 // look tells how the machine is.
 func (m *monitor) look(ctx context.Context) Status {
 	m.mu.Lock()
-	s := Status{Phase: m.phase, Problem: m.problem, Facts: m.facts}
+	s := Status{Phase: m.phase(), Problem: m.problem, Facts: m.facts}
 	m.mu.Unlock()
 	s.Facts.Accel, s.Facts.Type, s.Facts.Version = m.o.Accel, m.o.Type, m.ctl.version()
 	s.Facts.PID, s.Facts.Monitor, s.Facts.Cloned = m.cmd.Process.Pid, os.Getpid(), m.o.Template != ""
-	if s.Phase == Running {
+	if s.Phase != Stuck {
 		s.Problem = ""
+	}
+	if s.Phase == Running {
 		s.Answers = m.ping(ctx)
 	}
 	return s

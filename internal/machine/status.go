@@ -52,6 +52,7 @@ const (
 	ByBoot     Reason = "boot"     // it never came as far as to speak
 	BySetup    Reason = "setup"    // the guest refused what it was told
 	ByWire     Reason = "wire"     // the guest's end of the wire was closed, or is no wire
+	ByDisk     Reason = "disk"     // a disk of the host failed, or was full, before it served
 	ByFault    Reason = "fault"    // the hypervisor ended in a way of its own
 	ByMonitor  Reason = "monitor"  // the monitor was killed, and the hypervisor with it
 	ByTemplate Reason = "template" // the template can't be woken

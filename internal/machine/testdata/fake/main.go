@@ -62,6 +62,19 @@ func main() {
 		}
 		fmt.Fprintln(os.Stderr, "it was the \x1b[31mlast")
 		os.Exit(7)
+	case "fulldisk":
+		fmt.Fprintln(qmp, `{"QMP":{"version":{"qemu":{"major":7,"minor":2,"micro":1}}}}`)
+		if _, err := qmp.Read(make([]byte, 1000)); err != nil {
+			os.Exit(1)
+		}
+		fmt.Fprintln(qmp, `{"id":1,"return":{}}`)
+		fmt.Fprintln(port, "ATOLL-MACHINE 1")
+		if _, err := io.ReadFull(port, make([]byte, 3)); err != nil {
+			os.Exit(1)
+		}
+		fmt.Fprintln(qmp, `{"event":"BLOCK_IO_ERROR","data":{"device":"","node-name":"d0l0","operation":"write","action":"stop","nospace":true,"reason":"No space left on device"}}`)
+		fmt.Fprintln(qmp, `{"event":"STOP"}`)
+		time.Sleep(time.Hour)
 	case "attack":
 		for _, line := range attack(with) {
 			fmt.Fprintln(console, line)
