@@ -15,6 +15,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/microvm"
+	"github.com/atoll-sandbox/atoll/internal/musthave"
 )
 
 // leaks are what a host could keep of machines that are gone.
@@ -250,4 +251,37 @@ func afterCrash(t *testing.T, d *microvm.Driver) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	t.Errorf("left are %v, %v", left, processes(t, d.Dir))
+}
+
+// TestMountsLeaveNothing: what serves a mount ends with the machine, however that
+// ends.
+func TestMountsLeaveNothing(t *testing.T) {
+	d := newDriver(t)
+	if f, err := d.Probe(t.Context()); err != nil || !f.Mounts {
+		musthave.Skip(t, "qemu", "no mounts here: %v, %v", f.Notes, err)
+	}
+	once(t, d)
+	before := look(t, d.Dir, nil)
+	dir := t.TempDir()
+	for range 2 {
+		sb, err := d.Create(t.Context(), atoll.Spec{Mounts: []atoll.Mount{{Source: dir, Target: "/share"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now := look(t, d.Dir, nil); now.children == before.children {
+			t.Error("nobody serves the mount")
+		}
+		run(t, sb, "echo x > /share/x")
+		if err := sb.Destroy(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	var after leaks
+	for range 100 { // they have to be reaped
+		if after = look(t, d.Dir, nil); after == before {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Errorf("before there were %+v, now %+v", before, after)
 }
