@@ -35,7 +35,8 @@ func (d *Driver) probe(ctx context.Context) (atoll.Features, error) {
 		Users: true, TTY: true, Signals: true, Watch: true, Detach: true, Terminal: true, Notices: true, Gate: true, Fresh: true, Disks: true,
 		Networks: []atoll.NetworkMode{atoll.NetworkNone, atoll.NetworkNAT},
 		Lacks: map[string]string{
-			"MountLimitIsQuota": "a mount is the host's own directory, whose file system has no limit of its own for it",
+			"MountLimitIsQuota":      "a mount is the host's own directory, whose file system has no limit of its own for it",
+			"WatchTellsMountChanges": "neither virtiofs nor 9p tells a machine what others change in a directory of the host; what the machine itself changes is told",
 		},
 		Notes: []string{"limits of disk hold for each disk of a machine: that of its root, and that of its working directory"},
 	}
@@ -65,6 +66,7 @@ func (d *Driver) probe(ctx context.Context) (atoll.Features, error) {
 		f.Notes = append(f.Notes, err.Error())
 	} else {
 		f.Mounts = true
+		f.Lacks["WatchTellsMountChanges"] = "a machine is not told of changes that others make in a directory of the host"
 	}
 	return f, nil
 }
