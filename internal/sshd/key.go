@@ -206,6 +206,10 @@ func (k Keys) sweep(before time.Time) {
 	for _, e := range entries {
 		path := filepath.Join(k.Dir, e.Name())
 		switch {
+		case strings.HasPrefix(e.Name(), ".new-"):
+			if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > time.Hour {
+				_ = os.RemoveAll(path) // of a process that died
+			}
 		case e.Type()&fs.ModeSymlink != 0:
 			if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 				_ = os.Remove(path)
