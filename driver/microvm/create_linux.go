@@ -35,6 +35,9 @@ func (d *Driver) create(ctx context.Context, spec atoll.Spec) (*Sandbox, error) 
 	}
 	ctx, cancel := createContext(ctx, &spec)
 	defer cancel()
+	if a := d.acceleration(ctx); a.slow != "" {
+		told(spec.Progress)(atoll.Progress{Message: a.slow})
+	}
 	return d.make(ctx, spec, d.makeDisks)
 }
 
@@ -233,7 +236,7 @@ func (d *Driver) check(ctx context.Context, spec *atoll.Spec) error {
 	}
 	if m := spec.Machine; m != nil {
 		if err := machine.CheckArgs(m.Args); err != nil {
-			errs = append(errs, &atoll.FieldError{Field: "machine.qemu_extra_args", Err: err})
+			errs = append(errs, &atoll.FieldError{Field: "machine.qemu_extra_args", Err: fmt.Errorf("machine.qemu_extra_args: %w", err)})
 		}
 	}
 	if err := d.checkImage(spec); err != nil {

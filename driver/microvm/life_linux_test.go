@@ -35,7 +35,7 @@ func TestSpecIsChecked(t *testing.T) {
 		"the host's network":    {atoll.Spec{Network: atoll.Network{Mode: atoll.NetworkOpen}}, atoll.ErrUnsupported, "use nat"},
 		"no bridge":             {atoll.Spec{Network: atoll.Network{Mode: atoll.NetworkBridge}}, atoll.ErrUnsupported, "no bridge"},
 		"rules on a bridge":     {atoll.Spec{Network: atoll.Network{Mode: atoll.NetworkBridge, Allow: []string{"example.com"}}}, atoll.ErrUnsupported, "gate"},
-		"an argument":           {atoll.Spec{Machine: &atoll.Machine{Args: []string{"-drive", "file=/etc/shadow"}}}, atoll.ErrInvalid, "-drive"},
+		"an argument":           {atoll.Spec{Machine: &atoll.Machine{Args: []string{"-drive", "file=/etc/shadow"}}}, atoll.ErrInvalid, "machine.qemu_extra_args: "},
 		"a share's protocol":    {atoll.Spec{Machine: &atoll.Machine{Share: "nfs"}}, atoll.ErrInvalid, "virtiofs or 9p"},
 		"a host directory":      {atoll.Spec{Image: "/etc"}, atoll.ErrDenied, "image /etc"},
 		"another runtime":       {atoll.Spec{Runtime: "runsc"}, atoll.ErrUnsupported, "runsc"},
@@ -65,6 +65,9 @@ func TestSizeIsTheMachines(t *testing.T) {
 	got := run(t, sb, "nproc; hostname; pwd; echo $OF; cat /sys/fs/cgroup/commands/pids.max; free -m | awk '/Mem/ {print ($2 > 300 && $2 <= 400)}'")
 	if got != "2\nmy-box-1\n/srv/work\nspec\n77\n1\n" {
 		t.Errorf("it has %q", got)
+	}
+	if st, err := atoll.StatsOf(t.Context(), sb); err != nil || st.MemoryUsed < 10<<20 || st.MemoryUsed > 1<<30 {
+		t.Errorf("it uses %+v, %v", st, err)
 	}
 	for _, user := range []struct{ name, want string }{{"", "1000"}, {"root", "0"}, {"nobody", "65534"}, {"1234", "1234"}} {
 		exit, err := sb.Exec(t.Context(), atoll.Cmd{Args: []string{"id", "-u"}, User: user.name})

@@ -226,6 +226,26 @@ func (s *Sandbox) Status(ctx context.Context) (atoll.Status, error) {
 	return st, nil
 }
 
+// Stats returns what the sandbox uses; its memory is what the machine takes of the
+// host's.
+func (s *Sandbox) Stats(ctx context.Context) (atoll.Stats, error) {
+	st, err := s.Link.Stats(ctx)
+	if err != nil {
+		return st, err
+	}
+	m, err := s.d.machine(s.id)
+	if err != nil {
+		return st, nil //nolint:nilerr // it has ended since
+	}
+	defer m.Close()
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	if now, err := m.Status(ctx); err == nil && now.Facts.Resident > 0 {
+		st.MemoryUsed = now.Facts.Resident
+	}
+	return st, nil
+}
+
 // askTime is how long a monitor may take to answer.
 const askTime = 5 * time.Second
 
