@@ -15,12 +15,16 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/helper"
 )
 
+// fakeDir is where faked has built its program; empty: it hasn't.
+var fakeDir string
+
 // faked is the program that plays a hypervisor.
 var faked = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "atoll-fake-")
 	if err != nil {
 		return "", err
 	}
+	fakeDir = dir
 	path := filepath.Join(dir, "qemu")
 	cmd := exec.Command("go", "build", "-o", path, "./testdata/fake")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 	if booted.dir != "" {
 		_ = os.RemoveAll(booted.dir)
 	}
-	if path, err := faked(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(path))
+	if fakeDir != "" {
+		_ = os.RemoveAll(fakeDir)
 	}
 	os.Exit(code)
 }
