@@ -45,6 +45,9 @@ func apply(s *Setup, m *modules) (*guest.Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := s.Limits.guard(group); err != nil {
+		return nil, err
+	}
 	s.Guest.Cgroup, s.Guest.Whole = group, true
 	server, err := guest.Prepare(s.Guest)
 	if err != nil {
@@ -86,6 +89,11 @@ func (s *Setup) fileSystems(m *modules) error {
 	if s.Network.NIC != "" {
 		if err := m.load("virtio_net", "af_packet"); err != nil {
 			return err
+		}
+	}
+	if s.Limits.Nested != nil {
+		for _, name := range kvmModules() {
+			_ = m.load(name) // for the processor of another maker, or for one that has no virtualisation
 		}
 	}
 	if err := mountRoot(s.Disks); err != nil {

@@ -23,6 +23,7 @@ func TestMachine(t *testing.T) {
 	s.disks = append(s.disks, work)
 	s.setup.Disks = append(s.setup.Disks, Disk{Serial: "disk1", Path: "/workspace"})
 	s.setup.Files = map[string][]byte{"/etc/atoll/ca.pem": []byte("a certificate\n")}
+	s.setup.Limits.Nested = &Nested{Memory: 64 << 20, CPUs: 1.5}
 	v := begin(t, s)
 	c := v.client(t)
 	for _, law := range []struct{ name, user, script, want string }{
@@ -40,6 +41,8 @@ func TestMachine(t *testing.T) {
 		{"Limits", "", "cat /sys/fs/cgroup/commands/pids.max; [ $(cat /sys/fs/cgroup/commands/memory.max) -gt 100000000 ] && cut -d/ -f2 /proc/self/cgroup", "100\ncommands"},
 		{"Names", "", "cat /etc/resolv.conf | head -n 1; ifconfig lo | grep -c UP", "nameserver 127.0.0.1\n1"},
 		{"NothingIsReached", "", "echo | nc -w 5 192.0.2.1 80 >/dev/null 2>&1; [ $? = 0 ] || true; ls /sys/class/net", "lo"},
+		{"NestedLimits", "", "cat /sys/fs/cgroup/nested/memory.max /sys/fs/cgroup/nested/cpu.max", "67108864\n150000 100000"},
+		{"NestedOnly", "root", "mknod /dev/kvm c 10 232 2>/dev/null; (: < /dev/kvm) 2>&1 | grep -o 'Operation not permitted'; echo $$ > /sys/fs/cgroup/nested/cgroup.procs; cat /proc/self/cgroup; (: < /dev/kvm) 2>&1 | grep -c 'not permitted'; true", "Operation not permitted\n0::/nested\n0"},
 		{"Rest", "", "sleep 4", ""}, // the guest gives memory back, and what it has no hold of
 		{"LimitsAfterRest", "", "cut -d/ -f2 /proc/self/cgroup", "commands"},
 		{"InitramfsIsEmpty", "root", "ls /modules /init /root-to-be 2>/dev/null; true", ""},

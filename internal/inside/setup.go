@@ -75,7 +75,8 @@ type Limits struct {
 }
 
 // Nested limits what uses the processor's virtualisation inside a machine: only
-// programs in the control group /sys/fs/cgroup/nested can open /dev/kvm.
+// programs in the control group /sys/fs/cgroup/nested, which root puts there, can
+// open /dev/kvm.
 type Nested struct {
 	Memory int64   `json:"memory"` // bytes
 	CPUs   float64 `json:"cpus"`
