@@ -70,20 +70,26 @@ func (d *Driver) make(ctx context.Context, spec atoll.Spec, disks func(context.C
 	if err != nil {
 		return nil, errors.Join(err, d.home().Erase(r.ID, r))
 	}
-	s := d.sandbox(r)
-	if spec.Labels[atoll.PoolLabel] != "" {
-		s.rehearse(ctx)
-	}
-	return s, nil
+	return d.sandbox(r), nil
 }
 
-// rehearse runs what commands run, so that a machine that waits to be claimed has
-// it in memory by then, and translated if it is emulated.
-func (s *Sandbox) rehearse(ctx context.Context) {
-	for _, cmd := range []atoll.Cmd{{Args: []string{"true"}}, {Shell: ":"}, {Args: []string{"true"}}} {
-		_, _ = s.Exec(ctx, cmd) // an image may have neither: what counts is the way there
+// rehearse runs what commands run, in a machine that waits to be claimed, or is
+// emulated: so the first of somebody's commands finds it in memory, and
+// translated, and his deadlines are not spent on that.
+func (d *Driver) rehearse(ctx context.Context, r *record) {
+	if r.Spec.Labels[atoll.PoolLabel] == "" && r.Accel == machine.KVM {
+		return
+	}
+	l := d.direct(r)
+	defer l.HangUp()
+	for _, cmd := range []atoll.Cmd{{Shell: ":"}, {Args: []string{"true"}}} {
+		cmd.Timeout = rehearsalTime
+		_, _ = l.Exec(ctx, cmd) // an image may have neither: what counts is the way there
 	}
 }
+
+// rehearsalTime is how long a command that does nothing may take.
+const rehearsalTime = 10 * time.Second
 
 // boot starts the machine of a sandbox whose disks are there. When it fails,
 // nothing runs.
@@ -114,6 +120,7 @@ func (d *Driver) boot(ctx context.Context, r *record) error {
 	if err := d.openGate(ctx, r); err != nil {
 		return errors.Join(err, d.end(r))
 	}
+	d.rehearse(ctx, r)
 	return nil
 }
 
