@@ -6,17 +6,17 @@ BINARIES := $(CURDIR)/bin
 
 .PHONY: build test lint fuzz bench demo golden cluster cluster-down clean
 
-build: ## bin/atoll, which holds atoll-guest, atoll-gate and atoll-tool
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o $(CACHE)/helpers/ ./cmd/atoll-guest ./cmd/atoll-gate ./cmd/atoll-tool
+build: ## bin/atoll, which holds atoll-guest, atoll-gate, atoll-sftp and atoll-tool
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o $(CACHE)/helpers/ ./cmd/atoll-guest ./cmd/atoll-gate ./cmd/atoll-sftp ./cmd/atoll-tool
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o $(BINARIES)/ ./cmd/atoll
-	$(GO) run ./internal/helper/pack $(BINARIES)/atoll $(CACHE)/helpers/atoll-guest $(CACHE)/helpers/atoll-gate $(CACHE)/helpers/atoll-tool
+	$(GO) run ./internal/helper/pack $(BINARIES)/atoll $(CACHE)/helpers/atoll-guest $(CACHE)/helpers/atoll-gate $(CACHE)/helpers/atoll-sftp $(CACHE)/helpers/atoll-tool
 
 test: ## everything that must pass before a commit
 	$(GO) vet ./...
 	$(GO) test -p 1 -timeout 30m ./...
 
 race: ## the tests where several goroutines meet, under the race detector
-	$(GO) test -race -short -p 1 -timeout 30m . ./agent ./atolltest ./vfs ./internal/kernel ./internal/guest ./internal/gate/... ./internal/vt ./internal/image ./internal/cgroup ./internal/jail ./driver/virtual ./driver/namespace ./shell ./internal/wire ./internal/fleet ./internal/server ./internal/mcp ./internal/turn ./internal/tool ./internal/shellwire ./client
+	$(GO) test -race -short -p 1 -timeout 30m . ./agent ./atolltest ./vfs ./internal/kernel ./internal/guest ./internal/gate/... ./internal/vt ./internal/image ./internal/cgroup ./internal/jail ./driver/virtual ./driver/namespace ./shell ./internal/wire ./internal/fleet ./internal/server ./internal/mcp ./internal/sshd ./internal/turn ./internal/tool ./internal/shellwire ./client
 
 lint: ## golangci-lint, pinned
 	GOBIN=$(CACHE)/bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.5.0

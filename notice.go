@@ -2,6 +2,7 @@ package atoll
 
 import (
 	"context"
+	"strconv"
 	"time"
 )
 
@@ -72,6 +73,31 @@ func Ports(ctx context.Context, sb Sandbox) ([]Port, error) {
 		return nil, err
 	}
 	return p.Ports(ctx)
+}
+
+// DevServerPorts returns the ports that programs in a sandbox listen on, by name:
+// that of the program, and for a second of the same "NAME:PORT".
+func DevServerPorts(ctx context.Context, sb Sandbox) (map[string]int, error) {
+	list, err := Ports(ctx, sb)
+	if err != nil {
+		return nil, err
+	}
+	return namedPorts(list), nil
+}
+
+func namedPorts(list []Port) map[string]int {
+	ports := make(map[string]int, len(list))
+	for _, p := range list {
+		name := p.Command
+		if name == "" {
+			name = strconv.Itoa(p.Port)
+		}
+		if other, taken := ports[name]; taken && other != p.Port {
+			name += ":" + strconv.Itoa(p.Port)
+		}
+		ports[name] = p.Port
+	}
+	return ports
 }
 
 // Detacher is a sandbox whose commands can go on without their caller.

@@ -57,6 +57,11 @@ type Spec struct {
 	// Owner is whose the sandbox is, as the fleet says. Drivers that keep owners
 	// apart use it; zero: nobody said.
 	Owner Owner `json:"-"`
+
+	// Progress is told how far long preparations have come, such as a root disk
+	// that is made of an image: one call at a time, and none after Create has
+	// returned. Nil: nobody listens.
+	Progress func(Progress) `json:"-"`
 }
 
 // Machine is what only a machine of its own has.
@@ -64,7 +69,52 @@ type Machine struct {
 	Nested *bool    `json:"nested_virt,omitempty"`     // machines inside it; nil: if this host can
 	Share  string   `json:"share_proto,omitempty"`     // how mounts get in: "virtiofs" or "9p"; empty: the driver's best
 	Args   []string `json:"qemu_extra_args,omitempty"` // of an allow-list that the driver has
+
+	// Persist keeps the sandbox's disks over a stop, and lets that of its working
+	// directory outlive it ([DiskKeeper]); nil: true. False: each start is a fresh
+	// one.
+	Persist *bool `json:"persist,omitempty"`
+
+	// Disk is the name of a kept disk ([DiskStore]) to have as the working
+	// directory; empty: a new one. One that is not there is ErrNotFound, one that
+	// another sandbox uses ErrState. It is given back when the sandbox is
+	// destroyed.
+	Disk string `json:"disk,omitempty"`
 }
+
+// check reports what no machine can be.
+func (m *Machine) check() []error {
+	var errs []error
+	bad := func(field, format string, a ...any) {
+		errs = append(errs, mistake("machine."+field, "machine."+format, a...))
+	}
+	if m.Share != "" && m.Share != "virtiofs" && m.Share != "9p" {
+		bad("share_proto", "share_proto %q: must be virtiofs or 9p", m.Share)
+	}
+	if len(m.Args) > mostMachineArgs {
+		bad("qemu_extra_args", "qemu_extra_args: %d arguments: must be at most %d", len(m.Args), mostMachineArgs)
+	}
+	for i, a := range m.Args {
+		if a == "" || len(a) > mostMachineArg || strings.ContainsAny(a, "\x00\n\r") {
+			bad(fmt.Sprintf("qemu_extra_args[%d]", i), "qemu_extra_args[%d] %.40q: must be 1 to %d bytes without NUL and line breaks", i, a, mostMachineArg)
+		}
+	}
+	if m.Disk != "" {
+		if err := nameFault(m.Disk); err != nil {
+			bad("disk", "disk: %w", err)
+		}
+		if m.Persist != nil && !*m.Persist {
+			bad("disk", "disk %q: machine.persist is false, which would discard it", m.Disk)
+		}
+	}
+	return errs
+}
+
+// The most that QEMU is told besides; each of them is checked by the driver.
+const (
+	mostMachineArgs = 64
+	mostMachineArg  = 1024 // bytes
+)
 
 // Pod is what only a pod of a cluster has.
 type Pod struct {
@@ -185,8 +235,8 @@ func (s *Spec) Check() error {
 		bad("network.mode", "network mode %q: must be none, nat, bridge or open", s.Network.Mode)
 	}
 	errs = append(errs, checkNetwork(&s.Network)...)
-	if m := s.Machine; m != nil && m.Share != "" && m.Share != "virtiofs" && m.Share != "9p" {
-		bad("machine.share_proto", "machine.share_proto %q: must be virtiofs or 9p", m.Share)
+	if s.Machine != nil {
+		errs = append(errs, s.Machine.check()...)
 	}
 	errs = append(errs, checkMounts(s.Mounts)...)
 	errs = append(errs, checkAmounts("limits", s.Limits)...)

@@ -79,6 +79,8 @@ type Features struct {
 	Terminal bool          `json:"terminal"`           // Terminals
 	Notices  bool          `json:"notices"`            // Notifier
 	Gate     bool          `json:"gate"`               // Gated
+	Fresh    bool          `json:"fresh"`              // Fresher
+	Disks    bool          `json:"disks"`              // DiskKeeper, and the driver is a DiskStore
 	Runtimes []string      `json:"runtimes,omitempty"` // Spec.Runtime, besides the driver's own
 	Networks []NetworkMode `json:"networks"`           // Spec.Network.Mode
 	Notes    []string      `json:"notes,omitempty"`    // what else a person should know
@@ -121,6 +123,10 @@ func (f *Features) Has(ability any) bool {
 		return f.Notices
 	case *Gated:
 		return f.Gate
+	case *Fresher:
+		return f.Fresh
+	case *DiskKeeper:
+		return f.Disks
 	}
 	return false
 }

@@ -41,6 +41,8 @@ var (
 	_ atoll.Notifier       = (*Sandbox)(nil)
 	_ atoll.Porter         = (*Sandbox)(nil)
 	_ atoll.Detacher       = (*Sandbox)(nil)
+	_ atoll.Fresher        = (*Sandbox)(nil)
+	_ atoll.DiskKeeper     = (*Sandbox)(nil)
 )
 
 func (c *Client) sandbox(info atoll.Info) *Sandbox {

@@ -115,12 +115,13 @@ func many(ctx context.Context, d atoll.Driver, name string, n int) []row {
 	return append(rows, row{part: part, what: name + ", destroy", note: fmt.Sprintf("%v each", short(time.Since(start)/time.Duration(n)))})
 }
 
-// weigh adds up the proportional set size, in kB, of all guests.
+// weigh adds up the proportional set size, in kB, of all guests and of the
+// hypervisors around them.
 func weigh() (kb, processes int, err error) {
 	list, err := filepath.Glob("/proc/[0-9]*/smaps_rollup")
 	for _, name := range list {
 		exe, err := os.Readlink(filepath.Join(filepath.Dir(name), "exe"))
-		if err != nil || !strings.Contains(filepath.Base(exe), "atoll-guest") && !strings.Contains(exe, "/guest") {
+		if err != nil || !strings.Contains(filepath.Base(exe), "atoll-guest") && !strings.Contains(exe, "/guest") && !strings.Contains(exe, "/qemu-system-") {
 			continue
 		}
 		b, err := os.ReadFile(name)

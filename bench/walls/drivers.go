@@ -1,13 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"time"
 
+	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/docker"
+	"github.com/atoll-sandbox/atoll/driver/microvm"
 	"github.com/atoll-sandbox/atoll/driver/namespace"
 )
 
@@ -22,6 +27,38 @@ func namespaceRows(ctx context.Context, o options) (rows []row) {
 		return missing(d, err)
 	}
 	return suite(ctx, d, o, o.n, o.crowd)
+}
+
+// microvmRows measures machines of 256 MiB: as copies of one that has booted, and
+// booting.
+func microvmRows(ctx context.Context, o options) []row {
+	d := &microvm.Driver{Dir: filepath.Join(o.scratch, "mv"), Image: "bench/busybox:1", Memory: 256 << 20, LeastMemory: 64 << 20, CPUs: 1}
+	if _, err := d.Probe(ctx); err != nil {
+		return missing(d, err)
+	}
+	archive, err := exec.CommandContext(ctx, "tar", "-c", "-C", o.rootfs, ".").Output()
+	if err == nil {
+		_, err = d.ImportImage(ctx, d.Image, bytes.NewReader(archive), nil)
+	}
+	if err == nil {
+		err = d.Warm(ctx, atoll.Spec{})
+	}
+	if err != nil {
+		return []row{{what: d.Name(), err: err}}
+	}
+	cold := &microvm.Driver{Dir: d.Dir, Image: d.Image, Memory: d.Memory, LeastMemory: d.LeastMemory, CPUs: 1, NoTemplates: true}
+	n := max(5, o.n/8)
+	rows := []row{measure("create + first output", "atoll microvm, without a template", n, func() (time.Duration, error) {
+		start := time.Now()
+		sb, err := cold.Create(ctx, atoll.Spec{})
+		if err != nil {
+			return 0, err
+		}
+		at, err := echo(ctx, sb)
+		return at.Sub(start), errors.Join(err, sb.Destroy(ctx))
+	})}
+	o.big, o.files = min(o.big, 128<<20), min(o.files, 2000)
+	return append(rows, suite(ctx, d, o, n, max(10, o.crowd/10))...)
 }
 
 func dockerRows(ctx context.Context, o options) []row {

@@ -73,7 +73,7 @@ func run(ctx context.Context, o options, w io.Writer) (err error) {
 	}
 	base := measure("create + first output", "bare fork+exec", o.n, command("", o.rootfs+"/bin/echo", "hi"))
 	rows := []row{base}
-	for _, part := range []func(context.Context, options) []row{peers, namespaceRows, dockerRows} {
+	for _, part := range []func(context.Context, options) []row{peers, namespaceRows, microvmRows, dockerRows} {
 		rows = append(rows, part(ctx, o)...)
 		if err := context.Cause(ctx); err != nil {
 			return err

@@ -22,6 +22,7 @@ import (
 	"github.com/atoll-sandbox/atoll/client"
 	"github.com/atoll-sandbox/atoll/driver/docker"
 	"github.com/atoll-sandbox/atoll/driver/kubernetes"
+	"github.com/atoll-sandbox/atoll/driver/microvm"
 	"github.com/atoll-sandbox/atoll/driver/namespace"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 	"github.com/atoll-sandbox/atoll/internal/spell"
@@ -86,10 +87,11 @@ func defaultHome() (string, error) {
 
 // drivers is the whole registry of drivers. What they keep is in home, so that
 // the next call of atoll finds it. None of them does anything before it is used.
-func drivers(home, dockerHost string, cluster *kubernetes.Driver) []atoll.Driver {
+func drivers(home, dockerHost string, machines *microvm.Driver, cluster *kubernetes.Driver) []atoll.Driver {
 	return []atoll.Driver{
 		&virtual.Driver{Dir: filepath.Join(home, "sandboxes")},
 		&namespace.Driver{Dir: filepath.Join(home, "namespace"), ImageDir: filepath.Join(home, "images")},
+		machines,
 		&docker.Driver{Dir: filepath.Join(home, "docker"), Host: dockerHost},
 		cluster,
 	}
@@ -105,7 +107,7 @@ func (a *app) sharing() bool { return get[string](a.config, "registry") != "" }
 // all returns the drivers of this call.
 func (a *app) all() []atoll.Driver {
 	if a.made == nil {
-		a.made = drivers(a.home, get[string](a.config, "docker.host"), a.config.cluster(a.home))
+		a.made = drivers(a.home, get[string](a.config, "docker.host"), a.config.machines(a.home), a.config.cluster(a.home))
 		if a.sharing() {
 			a.made = slices.DeleteFunc(a.made, func(d atoll.Driver) bool { return !slices.Contains(shared, d.Name()) })
 		}

@@ -53,6 +53,7 @@ func (a *app) create(ctx context.Context, cfg atoll.Config) (sb *client.Sandbox,
 	}
 	err = named(cfg.Name, func(name string) error {
 		cfg.Name = name
+		defer a.watchCreation(ctx, c, name)()
 		sb, err = c.CreateConfig(ctx, cfg)
 		return err
 	})

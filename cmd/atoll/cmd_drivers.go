@@ -123,6 +123,8 @@ func abilities(f atoll.Features) string {
 		{"terminals", f.Terminal},
 		{"notices", f.Notices},
 		{"gate", f.Gate},
+		{"fresh", f.Fresh},
+		{"disks", f.Disks},
 	} {
 		if x.on {
 			can = append(can, x.word)

@@ -18,11 +18,12 @@ type inspection struct {
 	atoll.Info
 	Stats     *atoll.Stats         `json:"stats,omitempty"`
 	Snapshots []atoll.SnapshotInfo `json:"snapshots,omitempty"`
+	Ports     map[string]int       `json:"ports,omitempty"` // that programs inside listen on
 }
 
 func (a *app) inspectCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:               "inspect SANDBOX",
+		Use: "inspect SANDBOX", Aliases: []string{"status"},
 		Short:             "Show all about a sandbox",
 		Args:              needArgs(1, 1, "one sandbox"),
 		ValidArgsFunction: a.complete(0),
@@ -62,6 +63,13 @@ func (a *app) inspect(cmd *cobra.Command, key string) (inspection, error) {
 	if errors.Is(err, atoll.ErrUnsupported) {
 		err = nil
 	}
+	if err != nil || in.State != atoll.Running {
+		return in, err
+	}
+	in.Ports, err = atoll.DevServerPorts(ctx, sb)
+	if errors.Is(err, atoll.ErrUnsupported) || errors.Is(err, atoll.ErrState) {
+		err = nil
+	}
 	return in, err
 }
 
@@ -97,6 +105,9 @@ func (in inspection) rows() [][]string {
 	}
 	if in.Stats != nil {
 		rows = append(rows, statsRows(*in.Stats)...)
+	}
+	for name, port := range sorted(in.Ports) {
+		rows = append(rows, []string{"port", fmt.Sprintf("%d %s", port, name)})
 	}
 	for _, s := range in.Snapshots {
 		rows = append(rows, []string{"snapshot", strings.TrimSpace(fmt.Sprintf("%s %s, %s ago, %s", s.ID, s.Name, age(s.Created), bytesText(s.Size)))})

@@ -13,6 +13,7 @@ import (
 
 func (a *app) rmCommand() *cobra.Command {
 	var all, force bool
+	var keep string
 	cmd := &cobra.Command{
 		Use: "rm SANDBOX...", Aliases: []string{"remove", "destroy"},
 		Short:             "Remove sandboxes and all they hold",
@@ -26,15 +27,20 @@ func (a *app) rmCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if keep != "" && keep != ownName && len(list) > 1 {
+				return fmt.Errorf("%w: --keep-disk=%s: %d disks can't have one name; without a name each gets its sandbox's", atoll.ErrInvalid, keep, len(list))
+			}
 			var errs []error
 			for _, d := range list {
-				errs = append(errs, a.remove(cmd.Context(), d))
+				errs = append(errs, a.remove(cmd.Context(), d, keep))
 			}
 			return errors.Join(errs...)
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "every sandbox (of --driver, where that is given)")
 	cmd.Flags().BoolVarP(&force, "force", "f", false, "one that is not there is no error")
+	cmd.Flags().StringVar(&keep, "keep-disk", "", "keep the disk of a machine's working directory, under this `NAME` (default: the sandbox's); see 'atoll disk'")
+	cmd.Flags().Lookup("keep-disk").NoOptDefVal = ownName
 	return cmd
 }
 
@@ -61,7 +67,11 @@ func (a *app) doomed(ctx context.Context, keys []string, force bool) ([]atoll.In
 	return list, errors.Join(errs...)
 }
 
-func (a *app) remove(ctx context.Context, info atoll.Info) error {
+// ownName is the name of a kept disk that is its sandbox's.
+const ownName = "@"
+
+// remove removes a sandbox, but for its disk if that is to be kept under a name.
+func (a *app) remove(ctx context.Context, info atoll.Info, keep string) error {
 	sb, err := a.link.Sandbox(ctx, info.ID)
 	if errors.Is(err, atoll.ErrNotFound) {
 		return nil // somebody was faster
@@ -69,10 +79,21 @@ func (a *app) remove(ctx context.Context, info atoll.Info) error {
 	if err != nil {
 		return err
 	}
-	if err := sb.Destroy(ctx); err != nil {
+	switch keep {
+	case "":
+		err = sb.Destroy(ctx)
+	case ownName:
+		err = atoll.DestroyKeeping(ctx, sb, label(info.Status))
+	default:
+		err = atoll.DestroyKeeping(ctx, sb, keep)
+	}
+	if err != nil {
 		return err
 	}
-	if !a.json {
+	if a.home != "" {
+		err = a.sshKeys().Forget(info.ID)
+	}
+	if !a.json && err == nil {
 		_, err = fmt.Fprintln(a.out, label(info.Status))
 	}
 	return err

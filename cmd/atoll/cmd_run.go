@@ -112,7 +112,10 @@ unless it is to be kept or needs a workspace, a pool, secrets or steps to prepar
 // runHere creates, executes and destroys, without a fleet: nobody will look for
 // the sandbox again.
 func (a *app) runHere(ctx context.Context, cfg atoll.Config, cmd atoll.Cmd, how execHow) (err error) {
+	bar := a.newParts()
+	cfg.Progress = bar.step
 	sb, end, err := a.lone(ctx, cfg.Spec)
+	bar.end()
 	if err != nil {
 		return err
 	}

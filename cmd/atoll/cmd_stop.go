@@ -14,7 +14,15 @@ func (a *app) stopCommand() *cobra.Command {
 }
 
 func (a *app) startCommand() *cobra.Command {
-	return a.switchCommand("start", "Start stopped sandboxes", atoll.Start)
+	var fresh bool
+	cmd := a.switchCommand("start", "Start stopped sandboxes", func(ctx context.Context, sb atoll.Sandbox) error {
+		if fresh {
+			return atoll.Fresh(ctx, sb)
+		}
+		return atoll.Start(ctx, sb)
+	})
+	cmd.Flags().BoolVar(&fresh, "fresh", false, "discard what is on their disks: they start as they were made (driver microvm)")
+	return cmd
 }
 
 func (a *app) pauseCommand() *cobra.Command {

@@ -35,6 +35,7 @@ type form struct {
 	parse func(text string) (any, error)
 	list  bool
 	tree  bool // keys and values of its own, in a file as YAML, elsewhere as JSON
+	space bool // in the environment, a list is separated by blanks, since what is in it may hold commas
 }
 
 // forms of values.
@@ -55,9 +56,15 @@ var (
 	formPolicy = form{parse: func(s string) (any, error) {
 		return oneOf(s, atoll.PolicyOneshot, atoll.PolicySession, atoll.PolicyLongrunning, atoll.PolicyPersistent)
 	}}
+	formAccel      = form{parse: func(s string) (any, error) { return oneOf(s, "kvm", "tcg") }}
+	formType       = form{parse: func(s string) (any, error) { return oneOf(s, "microvm", "q35") }}
+	formBridge     = form{parse: func(s string) (any, error) { return parseInterface(s) }}
+	formPaths      = form{list: true, parse: func(s string) (any, error) { return parsePath(s) }}
+	formShare      = form{parse: func(s string) (any, error) { return oneOf(s, "virtiofs", "9p") }}
 	formOutput     = form{parse: func(s string) (any, error) { return oneOf(s, "text", "json") }}
 	formWorkspaces = form{list: true, parse: func(s string) (any, error) { return parseWorkspace(s) }}
 	formHosts      = form{list: true, parse: func(s string) (any, error) { return s, nil }}
+	formWords      = form{list: true, space: true, parse: func(s string) (any, error) { return s, nil }}
 	formListen     = form{list: true, parse: func(s string) (any, error) { return parseListen(s) }}
 	formSwitch     = form{parse: func(s string) (any, error) { return parseSwitch(s) }}
 	formNamespace  = form{parse: func(s string) (any, error) { return parseNamespace(s) }}
@@ -96,7 +103,21 @@ var keys = []key{
 	{name: "defaults.lifecycle.ttl", form: formDuration, flag: "ttl", project: true, help: "until it is removed, used or not"},
 	{name: "defaults.lifecycle.lifetime", form: formDuration, flag: "lifetime", project: true, help: "until it is removed, once it is not in use"},
 
+	{name: "defaults.machine.nested_virt", form: formSwitch, flag: "nested", help: "whether machines may run inside a machine, where this host can (default true)"},
+	{name: "defaults.machine.persist", form: formSwitch, flag: "persist", project: true, help: "whether a machine's disks are kept over a stop (default true)"},
+	{name: "defaults.machine.share_proto", form: formShare, flag: "share", project: true, help: "how directories get into a machine: virtiofs or 9p (default: the best that there is)"},
+	{name: "defaults.machine.qemu_extra_args", form: formWords, flag: "qemu-arg", help: "more arguments of QEMU, of those that the driver allows"},
+
 	{name: "docker.host", form: formText, help: "Docker's or Podman's engine: unix:///PATH, tcp://HOST:PORT or ssh://USER@HOST (default: as docker itself finds it)"},
+
+	{name: "microvm.qemu", form: formPath, help: "program of QEMU (default: qemu-system-x86_64 in $PATH)"},
+	{name: "microvm.kernel", form: formPath, help: "kernel of machines, a bzImage or vmlinux (default $ATOLL_MACHINE_KERNEL, else the newest in /boot)"},
+	{name: "microvm.modules", form: formPath, help: "directory of its modules (default $ATOLL_MACHINE_MODULES, else those of its version in /lib/modules)"},
+	{name: "microvm.accel", form: formAccel, help: "kvm, or tcg, which emulates (default: kvm where guests really run at speed)"},
+	{name: "microvm.type", form: formType, help: "type of machine, microvm or q35 (default microvm)"},
+	{name: "microvm.bridge", form: formBridge, help: "bridge of this host for machines with the network mode bridge (default: none, which refuses it)"},
+	{name: "microvm.roots", form: formPaths, help: "directories of this host that root disks may be made of, asked for as images"},
+	{name: "microvm.templates", form: formSwitch, def: "true", help: "true: machines wake as copies of one that has booted; false: each boots"},
 
 	{name: "kubernetes.kubeconfig", form: formPath, help: "file that says where clusters are (default $KUBECONFIG, ~/.kube/config, in a pod its own cluster)"},
 	{name: "kubernetes.context", form: formText, help: "which of its contexts (default: its current one)"},
@@ -309,6 +330,9 @@ func envLayer() (map[string]setting, error) {
 		if k.form.list {
 			s.texts = strings.Split(text, ",")
 		}
+		if k.form.space {
+			s.texts = strings.Fields(text)
+		}
 		errs = append(errs, s.read())
 		layer[k.name] = s
 	}
@@ -435,6 +459,14 @@ func parseDuration(text string) (time.Duration, error) {
 }
 
 var errDuration = errors.New("a duration is a number above 0 with ms, s, m, h or d, like 30s or 1h30m, or never")
+
+// parseInterface reads the name of a network interface.
+func parseInterface(text string) (string, error) {
+	if len(text) > 15 || strings.ContainsAny(text, "/ \t\n:") || text == "." || text == ".." || text == "" {
+		return "", errors.New("must be the name of a network interface, at most 15 characters, like br0")
+	}
+	return text, nil
+}
 
 func parseCount(text string) (int, error) {
 	n, err := strconv.Atoi(text)

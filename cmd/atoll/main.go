@@ -207,12 +207,12 @@ reaches inside unless you name it. Try:
 		}
 	}
 	add("sandbox", a.runCommand(), a.createCommand(), a.lsCommand(), a.inspectCommand(), a.startCommand(), a.stopCommand(), a.pauseCommand(), a.resumeCommand(), a.rmCommand(), a.topCommand())
-	add("work", a.execCommand(), a.shellCommand(), a.cpCommand(), a.statsCommand(), a.historyCommand(), a.logsCommand(), a.psCommand(), a.attachCommand(), a.killCommand(), a.terminalCommand(), a.portCommand(), a.networkCommand())
+	add("work", a.execCommand(), a.shellCommand(), a.cpCommand(), a.statsCommand(), a.historyCommand(), a.logsCommand(), a.psCommand(), a.attachCommand(), a.killCommand(), a.terminalCommand(), a.portCommand(), a.sshCommand(), a.networkCommand())
 	add("agent", a.agentCommand(), a.acpCommand(), a.chatCommand(), a.assistantCommand(), a.turnCommand(), a.skillCommand())
 	add("time", a.snapshotCommand(), a.forkCommand())
-	add("keep", a.workspaceCommand(), a.imageCommand(), a.poolCommand())
+	add("keep", a.workspaceCommand(), a.diskCommand(), a.imageCommand(), a.poolCommand())
 	add("fleet", a.serveCommand(), a.mcpCommand(), a.contextCommand(), a.loginCommand(), a.logoutCommand(), a.tokenCommand(), a.quotaCommand(), a.eventsCommand(), a.auditCommand())
-	add("self", a.driversCommand(), a.doctorCommand(), a.demoCommand(), a.configCommand(), a.versionCommand())
+	add("self", a.driversCommand(), a.doctorCommand(), a.demoCommand(), a.configCommand(), a.configSSHCommand(), a.versionCommand())
 	root.SetHelpCommandGroupID("self")
 	root.SetCompletionCommandGroupID("self")
 	return root

@@ -23,14 +23,43 @@ import (
 // TestRealScripts runs the scripts of testdata/script/real by each driver whose
 // sandboxes run real programs.
 func TestRealScripts(t *testing.T) {
-	t.Run("namespace", func(t *testing.T) { realScripts(t, "namespace", "") })
+	t.Run("namespace", func(t *testing.T) { realScripts(t, "real", "namespace", "") })
 	t.Run("rootless", rootless)
-	t.Run("docker", func(t *testing.T) { realScripts(t, "docker", privateEngine(t)) })
+	t.Run("docker", func(t *testing.T) { realScripts(t, "real", "docker", privateEngine(t)) })
 }
 
-// realScripts runs the scripts by a driver. Conditions are its features:
-// [pause], [gate]…
-func realScripts(t *testing.T, driver, engine string) {
+// TestMachineScripts runs the scripts of testdata/script/machine on machines, whose
+// image they find at $ROOT.
+func TestMachineScripts(t *testing.T) {
+	if os.Getenv("ATOLL_MACHINE_KERNEL") == "" {
+		musthave.Skip(t, "qemu", `no kernel for machines: eval "$(scripts/machine)"`)
+	}
+	busybox, err := exec.LookPath("busybox")
+	if err != nil {
+		musthave.Skip(t, "qemu", "busybox (apt-get install busybox-static) is not there")
+	}
+	root := t.TempDir()
+	for _, dir := range []string{"bin", "etc", "tmp"} {
+		if err := os.Mkdir(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program, err := os.ReadFile(busybox)
+	err = errors.Join(err, os.WriteFile(filepath.Join(root, "bin", "busybox"), program, 0o755), os.Chmod(filepath.Join(root, "tmp"), 0o1777|os.ModeSticky),
+		os.WriteFile(filepath.Join(root, "etc", "passwd"), []byte("root:x:0:0:root:/root:/bin/sh\n"), 0o644), os.WriteFile(filepath.Join(root, "etc", "group"), []byte("root:x:0:\n"), 0o644))
+	for _, name := range []string{"sh", "cat", "cp", "df", "echo", "hostname", "id", "ls", "mkdir", "rm", "sleep", "stat", "readlink", "test", "nproc"} {
+		err = errors.Join(err, os.Symlink("busybox", filepath.Join(root, "bin", name)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("ROOT", root)
+	realScripts(t, "machine", "microvm", "")
+}
+
+// realScripts runs the scripts of a directory by a driver. Conditions are its
+// features: [pause], [gate]…
+func realScripts(t *testing.T, dir, driver, engine string) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var ft atoll.Features
@@ -39,7 +68,7 @@ func realScripts(t *testing.T, driver, engine string) {
 		t.Fatal(err)
 	}
 	home := t.TempDir()
-	for _, d := range drivers(home, engine, c.cluster(home)) {
+	for _, d := range drivers(home, engine, c.machines(home), c.cluster(home)) {
 		if d.Name() != driver {
 			continue
 		}
@@ -58,13 +87,16 @@ func realScripts(t *testing.T, driver, engine string) {
 		"stats": ft.Stats, "users": ft.Users, "images": ft.Images, "terminal": ft.Terminal,
 	}
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script/real",
+		Dir: "testdata/script/" + dir,
 		Setup: func(e *testscript.Env) error {
 			home := filepath.Join(e.WorkDir, "me")
 			e.Setenv("HOME", home)
 			e.Setenv("ATOLL_HOME", filepath.Join(e.WorkDir, "home"))
 			e.Setenv("ATOLL_HELPERS", os.Getenv("ATOLL_HELPERS"))
 			e.Setenv("ATOLL_DRIVER", driver)
+			for _, name := range []string{"ROOT", "ATOLL_MACHINE_KERNEL", "ATOLL_MACHINE_MODULES"} {
+				e.Setenv(name, os.Getenv(name))
+			}
 			e.Setenv("ATOLL_DOCKER_HOST", engine)
 			if err := os.MkdirAll(home, 0o700); err != nil {
 				return err

@@ -27,6 +27,7 @@ type specFlags struct {
 	inspect                  bool
 	pod                      atoll.Pod
 	netRate, netBytes        string
+	disk                     string // kept, to work on
 }
 
 // add adds all that a new sandbox can be.
@@ -46,6 +47,7 @@ func (f *specFlags) add(cmd *cobra.Command) {
 	fl.StringVar(&f.runtime, "runtime", "", "stronger wall of the driver")
 	fl.StringVar(&f.pod.StorageClass, "storage-class", "", "volume of a pod's working directory: a `CLASS` of the cluster, default, none or memory")
 	fl.StringVar(&f.pod.Template, "template", "", "claim the pod from agent-sandbox: a `NAME` of its warm pools or templates")
+	f.addMachine(cmd)
 	fl.StringVarP(&f.user, "user", "u", "", "`USER` inside")
 	fl.StringArrayVar(&f.mounts, "mount", nil, "directory of the server's machine, as `SOURCE:TARGET[:ro]` (repeatable)")
 }
@@ -86,7 +88,7 @@ func (f *specFlags) addLife(cmd *cobra.Command) {
 
 // needsFleet reports whether a sandbox is wanted that only a fleet can make.
 func (f *specFlags) needsFleet(c *config) bool {
-	return len(f.secrets)+len(f.prepare)+len(f.headers) > 0 || f.pool != "" || len(c.settings["defaults.workspaces"].texts) > 0
+	return len(f.secrets)+len(f.prepare)+len(f.headers) > 0 || f.pool != "" || f.disk != "" || len(c.settings["defaults.workspaces"].texts) > 0
 }
 
 // config builds the Config from the flags and what is configured, or names
@@ -127,7 +129,7 @@ func (f *specFlags) config(c *config) (atoll.Config, error) {
 // spec builds the Spec, or names every mistake.
 func (f *specFlags) spec(c *config) (atoll.Spec, error) {
 	s := atoll.Spec{
-		Name: f.name, Dir: f.dir, Image: get[string](c, "defaults.image"), Runtime: f.runtime, User: f.user, Pod: f.ofPod(),
+		Name: f.name, Dir: f.dir, Image: get[string](c, "defaults.image"), Runtime: f.runtime, User: f.user, Pod: f.ofPod(), Machine: f.ofMachine(c),
 		Limits: atoll.Resources{
 			CPU: get[float64](c, "defaults.cpus"), Files: f.files, PIDs: f.pids,
 			Memory: get[int64](c, "defaults.memory"), Disk: get[int64](c, "defaults.disk"),

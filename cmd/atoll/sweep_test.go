@@ -22,7 +22,7 @@ func sweep() {
 	c, err := load(nil)
 	errs := []error{err}
 	home := os.Getenv("ATOLL_HOME")
-	for _, d := range drivers(home, os.Getenv("ATOLL_DOCKER_HOST"), c.cluster(home)) {
+	for _, d := range drivers(home, os.Getenv("ATOLL_DOCKER_HOST"), c.machines(home), c.cluster(home)) {
 		if d.Name() == os.Getenv("ATOLL_DRIVER") {
 			errs = append(errs, destroyAll(ctx, d))
 		}

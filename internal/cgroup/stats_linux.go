@@ -76,6 +76,20 @@ func (g *Group) killed() int64 {
 	return count(dir, "memory.oom_control", "oom_kill")
 }
 
+// Kills opens the file that tells how many processes the kernel ended for want
+// of memory, for a process that may open nothing itself: in it is a line
+// "oom_kill N". nil: there is no memory control.
+func (g *Group) Kills() (*os.File, error) {
+	dir, v2 := g.of("memory")
+	switch {
+	case dir == "":
+		return nil, nil //nolint:nilnil // nothing to open
+	case v2:
+		return os.Open(filepath.Join(dir, "memory.events"))
+	}
+	return os.Open(filepath.Join(dir, "memory.oom_control"))
+}
+
 func (g *Group) time(s *Stats) {
 	if dir := g.unified(); dir != "" && exists(dir, "cpu.stat") { // counted without the controller
 		s.CPU = time.Duration(count(dir, "cpu.stat", "usage_usec")) * time.Microsecond

@@ -255,7 +255,7 @@ func (f *Fleet) finish(ctx context.Context, b *box) error {
 	if err := f.carryHome(ctx, b, atHome); err != nil {
 		return err
 	}
-	return b.raze(ctx)
+	return f.razeKeeping(ctx, b)
 }
 
 // carryHome brings home what a sandbox works on. It works on it no more if to is

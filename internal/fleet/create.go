@@ -166,24 +166,21 @@ func invalid(errs []error) error {
 	return fmt.Errorf("%w: %w", atoll.ErrInvalid, err)
 }
 
-const (
-	minMachineMemory = 1024 << 20
-	minMachineCPU    = 1
-)
-
 // machines are the isolations of drivers whose sandboxes are machines.
 var machines = []string{"machine", "emulated"}
 
 // fits reports what is too little for a driver's kind of wall.
 func fits(cfg *atoll.Config, ft atoll.Features) []error {
 	var errs []error
-	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
+	bad := func(field, format string, a ...any) {
+		errs = append(errs, &atoll.FieldError{Field: field, Err: fmt.Errorf(format, a...)})
+	}
 	if slices.Contains(machines, ft.Isolation) {
-		if m := cfg.Limits.Memory; m > 0 && m < minMachineMemory {
-			bad("limits.memory %d: a machine needs at least %d (1024 MiB)", m, int64(minMachineMemory))
+		if m := cfg.Limits.Memory; m > 0 && m < atoll.MinMachineMemory {
+			bad("limits.memory", "limits.memory %d: a machine needs at least %d (1024 MiB)", m, int64(atoll.MinMachineMemory))
 		}
-		if c := cfg.Limits.CPU; c > 0 && c < minMachineCPU {
-			bad("limits.cpu %v: a machine needs at least 1", c)
+		if c := cfg.Limits.CPU; c > 0 && c < atoll.MinMachineCPU {
+			bad("limits.cpu", "limits.cpu %v: a machine needs at least %d", c, atoll.MinMachineCPU)
 		}
 	}
 	return errs
@@ -258,7 +255,11 @@ func (f *Fleet) raise(ctx context.Context, r row, with func(context.Context, *bo
 		return r, late(reason(ctx, err))
 	}
 	f.learn(r)
-	sb, err := inTime(ctx, r.cfg.Timeouts, func(ctx context.Context) (atoll.Sandbox, error) { return with(ctx, b, specOf(&r, mounts)) })
+	sb, err := inTime(ctx, r.cfg.Timeouts, func(ctx context.Context) (atoll.Sandbox, error) {
+		spec := specOf(&r, mounts)
+		spec.Progress = f.progressOf(ctx, &r)
+		return with(ctx, b, spec)
+	})
 	if err == nil {
 		b.hold(sb)
 		err = f.furnishBox(ctx, sb, &r, &ft)
@@ -345,6 +346,9 @@ func (f *Fleet) register(ctx context.Context, r *row, ft atoll.Features) (mounts
 				return err
 			}
 		}
+		if err := f.takeDisk(ctx, tx, r); err != nil {
+			return err
+		}
 		return f.transition(ctx, tx, r, atoll.Starting)
 	})
 	return mounts, err
@@ -370,6 +374,10 @@ func specOf(r *row, mounts []atoll.Mount) atoll.Spec {
 	spec.Env = slices.Concat(spec.Env, secretsOf(&r.cfg))
 	spec.Network = networkOf(&r.cfg)
 	spec.Mounts = slices.Concat(spec.Mounts, mounts)
+	if r.disk != "" {
+		m := *spec.Machine
+		m.Disk, spec.Machine = r.disk, &m
+	}
 	for _, w := range r.cfg.Workspaces {
 		spec.Dirs = append(spec.Dirs, w.At())
 	}
@@ -444,7 +452,7 @@ func (s *Sandbox) fork(ctx context.Context, snapshot string, spec atoll.Spec) (r
 	}
 	r, err := s.f.raise(ctx, row{owner: parent.owner, cfg: cfg, env: parent.env, closed: parent.closed}, func(ctx context.Context, _ *box, all atoll.Spec) (atoll.Sandbox, error) {
 		// what is not set, the driver takes from the first
-		own := atoll.Spec{ID: all.ID, Name: all.Name, Labels: all.Labels, Env: spec.Env, Limits: all.Limits}
+		own := atoll.Spec{ID: all.ID, Name: all.Name, Labels: all.Labels, Env: spec.Env, Limits: all.Limits, Progress: all.Progress}
 		return from.Fork(ctx, snapshot, own)
 	})
 	return r, reason(ctx, err)
@@ -482,6 +490,10 @@ func inherit(cfg atoll.Config, spec atoll.Spec) atoll.Config {
 	cfg.ID, cfg.Name, cfg.Labels, cfg.Pool = spec.ID, spec.Name, spec.Labels, ""
 	cfg.Env = slices.Concat(cfg.Env, spec.Env)
 	cfg.Prepare, cfg.Project = nil, nil // they were done in the first
+	if cfg.Machine != nil && cfg.Machine.Disk != "" {
+		m := *cfg.Machine
+		m.Disk, cfg.Machine = "", &m // its copy is no disk that somebody keeps
+	}
 	l := &cfg.Limits
 	take(&l.CPU, spec.Limits.CPU)
 	take(&l.Memory, spec.Limits.Memory)

@@ -40,7 +40,11 @@ func move[T any](ctx context.Context, s *Sandbox, v verb, act func(T, context.Co
 	if err := s.need(v.name, atoll.ScopeRun); err != nil {
 		return err
 	}
-	noted := s.audited(v.name, "")
+	detail := ""
+	if v.anew {
+		detail = "fresh"
+	}
+	noted := s.audited(v.name, detail)
 	err := s.f.move(ctx, s.b, v, func(ctx context.Context, sb atoll.Sandbox) error {
 		t, ok := atoll.As[T](sb)
 		if !ok {
@@ -95,7 +99,10 @@ func (f *Fleet) move(ctx context.Context, b *box, v verb, act func(context.Conte
 		err = act(ctx, sb)
 	}
 	if err == nil && v.name == starting.name {
-		if err = f.ready(ctx, b, sb); err != nil {
+		if err = f.ready(ctx, b, sb); err == nil && v.anew {
+			err = f.prepare(ctx, sb, b.known())
+		}
+		if err != nil {
 			if s, ok := atoll.As[atoll.Stopper](sb); ok { // it must not run like that
 				err = errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
 			}
@@ -124,6 +131,9 @@ func (b *box) can(v verb) error {
 	}
 	ft, ok := b.bay.asked()
 	ft.Stop = stops(b.known().cfg.Pod, ft.Stop)
+	if ok && v.anew && !ft.Fresh {
+		return fmt.Errorf("%w by driver %s: its sandboxes have no disks to discard; make a new one", atoll.ErrUnsupported, b.known().driver)
+	}
 	if ok && !ft.Has(ability) {
 		return unsupported
 	}
@@ -193,11 +203,13 @@ func (b *box) begin(ctx context.Context) (context.Context, func()) {
 func (f *Fleet) depart(ctx context.Context, b *box, v verb) (done bool, err error) {
 	err = f.seize(ctx, b.id, func(tx *sql.Tx, r *row) error {
 		switch {
-		case r.state == v.to && r.goal == "":
+		case r.state == v.to && r.goal == "" && !v.anew:
 			done = true
 			return nil
 		case r.state == atoll.Destroyed || r.goal == goalDestroy:
 			return errDestroyed
+		case v.anew && r.state == v.to:
+			return fmt.Errorf("%w: it is %s; stop it first: a fresh start discards what is on its disks", atoll.ErrState, r.state)
 		case !slices.Contains(v.from, r.state):
 			return refusal(r.state, v.to, v.hint)
 		}
@@ -323,6 +335,12 @@ func (f *Fleet) destroy(ctx context.Context, id, why string) error {
 
 // demolish destroys a sandbox; the caller has the turn.
 func (f *Fleet) demolish(ctx context.Context, b *box, why string) error {
+	return f.demolishAs(ctx, b, why, nil)
+}
+
+// demolishAs is demolish that also takes something down before it begins, such as
+// what is to be kept; nil: nothing.
+func (f *Fleet) demolishAs(ctx context.Context, b *box, why string, also func(tx *sql.Tx, r *row) error) error {
 	err := b.here(ctx)
 	if err != nil {
 		return err
@@ -335,6 +353,11 @@ func (f *Fleet) demolish(ctx context.Context, b *box, why string) error {
 		r.holder, r.goal = f.instance.id, goalDestroy
 		if why != "" {
 			r.reason, r.message = "expired", why
+		}
+		if also != nil {
+			if err := also(tx, r); err != nil {
+				return err
+			}
 		}
 		if slices.Contains(next[r.state], atoll.Stopping) {
 			return f.transition(ctx, tx, r, atoll.Stopping)
@@ -349,6 +372,9 @@ func (f *Fleet) demolish(ctx context.Context, b *box, why string) error {
 	}
 	if err = b.clear(ctx, errDestroyed); err == nil {
 		err = f.finish(ctx, b)
+	}
+	if also != nil && (errors.Is(err, atoll.ErrState) || errors.Is(err, atoll.ErrUnsupported) || errors.Is(err, atoll.ErrExists)) {
+		return errors.Join(err, f.unkeep(ctx, b))
 	}
 	return f.buried(ctx, b, err)
 }
@@ -416,6 +442,9 @@ func (f *Fleet) gone(ctx context.Context, tx *sql.Tx, r *row) error {
 		if err := f.unmount(ctx, tx, r.id); err != nil {
 			return err
 		}
+	}
+	if err := f.dropDisk(ctx, tx, r); err != nil {
+		return err
 	}
 	for _, what := range []string{"snapshots", "detached"} {
 		if _, err := tx.ExecContext(ctx, "delete from "+what+" where sandbox = ?", r.id); err != nil {

@@ -136,6 +136,9 @@ func (f *Fleet) checkPool(ctx context.Context, p *atoll.Pool) error {
 			bad("config.%s: must be left out: it comes with the claim", what)
 		}
 	}
+	if c.Machine != nil && c.Machine.Disk != "" {
+		bad("config.machine.disk: must be left out: the sandboxes of a pool are many, and a disk is one")
+	}
 	errs = append(errs, f.check(ctx, c))
 	return errors.Join(errs...)
 }

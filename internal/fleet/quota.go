@@ -109,7 +109,11 @@ func (f *Fleet) admit(ctx context.Context, tx *sql.Tx, o atoll.Owner, ft atoll.F
 		if err != nil {
 			return err
 		}
-		u.Disk += bytes
+		kept, err := diskUsage(ctx, tx, o)
+		if err != nil {
+			return err
+		}
+		u.Disk += bytes + kept
 	}
 	return fit(q, u, ft, &cfg.Limits)
 }
@@ -170,8 +174,12 @@ func (f *Fleet) allowance(ctx context.Context, o atoll.Owner) (l atoll.Allowance
 		return l, err
 	}
 	n, bytes, err := f.workspaceUsage(ctx, tx, o)
+	if err != nil {
+		return l, err
+	}
+	kept, err := diskUsage(ctx, tx, o)
 	l.Used.Workspaces = n
-	l.Used.Disk += bytes
+	l.Used.Disk += bytes + kept
 	l.Used.Processes = f.commands.of(o)
 	if err == nil {
 		var s model.Spend

@@ -24,6 +24,7 @@ type row struct {
 	closed bool         // it has more than its owner may ask for: others than its turn need ScopeHost
 
 	bring []atoll.Mount // directories of the host whose content it is given once; not written down
+	disk  string        // the driver's name of the kept disk that it is made with; not written down
 
 	created, started time.Time
 	active           time.Time // last use

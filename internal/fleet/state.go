@@ -53,13 +53,17 @@ type verb struct {
 	via  atoll.State   // while it is under way; empty: the state stays
 	to   atoll.State   // where it leads; who is there already is done
 	hint string        // what would be right from elsewhere
+	anew bool          // it is something else than to be there already
 }
 
 var (
-	starting = verb{"start", []atoll.State{atoll.Stopped, atoll.Failed}, atoll.Starting, atoll.Running, "resume it if it is paused"}
-	stopping = verb{"stop", []atoll.State{atoll.Running, atoll.Paused}, atoll.Stopping, atoll.Stopped, "destroy or start it"}
-	pausing  = verb{"pause", []atoll.State{atoll.Running}, atoll.Pausing, atoll.Paused, "start it first"}
-	resuming = verb{"resume", []atoll.State{atoll.Paused}, "", atoll.Running, "start it"}
+	starting = verb{"start", []atoll.State{atoll.Stopped, atoll.Failed}, atoll.Starting, atoll.Running, "resume it if it is paused", false}
+	stopping = verb{"stop", []atoll.State{atoll.Running, atoll.Paused}, atoll.Stopping, atoll.Stopped, "destroy or start it", false}
+	pausing  = verb{"pause", []atoll.State{atoll.Running}, atoll.Pausing, atoll.Paused, "start it first", false}
+	resuming = verb{"resume", []atoll.State{atoll.Paused}, "", atoll.Running, "start it", false}
+
+	// freshening is starting as what it was at first.
+	freshening = verb{"start", []atoll.State{atoll.Stopped, atoll.Failed}, atoll.Starting, atoll.Running, "stop it first", true}
 )
 
 // creating and destroying are the goals that are not verbs of that shape.

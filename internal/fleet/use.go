@@ -38,6 +38,8 @@ var (
 	_ atoll.Porter         = (*Sandbox)(nil)
 	_ atoll.Terminals      = (*Sandbox)(nil)
 	_ atoll.TerminalUser   = (*Sandbox)(nil)
+	_ atoll.Fresher        = (*Sandbox)(nil)
+	_ atoll.DiskKeeper     = (*Sandbox)(nil)
 	_ atoll.Chooser        = (*Sandbox)(nil)
 )
 

@@ -13,5 +13,6 @@ type Config struct {
 	Filter   []byte          `json:"filter,omitempty"`   // seccomp program (struct sock_filter…) that commands run under
 	Landlock *landlock.Rules `json:"landlock,omitempty"` // what is left to commands; nil: not looked at
 	Cgroup   int             `json:"cgroup,omitempty"`   // descriptor of a cgroup v2 directory in which commands get theirs; 0: none
+	Whole    bool            `json:"whole,omitempty"`    // commands may have all that Linux gives their user: the wall is around this process's kernel
 	Gate     bool            `json:"gate,omitempty"`     // programs reach the network through the host's gate; see offer "gate"
 }

@@ -153,11 +153,10 @@ func (l *launcher) restrict(cfg *Config) error {
 		return err
 	}
 	l.result = (*childResult)(unsafe.Pointer(&page[0]))
-	if err := emptyBoundingSet(); err != nil && (cfg.Switch || os.Geteuid() == 0) {
-		return fmt.Errorf("capabilities: %w", err) // other users have none, and can't gain any
-	}
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("no_new_privs: %w", err)
+	if !cfg.Whole {
+		if err := giveUp(cfg); err != nil {
+			return err
+		}
 	}
 	if cfg.Landlock != nil {
 		if err := cfg.Landlock.Restrict(); err != nil {
@@ -179,6 +178,17 @@ func (l *launcher) restrict(cfg *Config) error {
 		return fmt.Errorf("filter: %w", errno)
 	}
 	runtime.KeepAlive(prog)
+	return nil
+}
+
+// giveUp leaves this thread, and what it starts, no way to a privilege.
+func giveUp(cfg *Config) error {
+	if err := emptyBoundingSet(); err != nil && (cfg.Switch || os.Geteuid() == 0) {
+		return fmt.Errorf("capabilities: %w", err) // other users have none, and can't gain any
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("no_new_privs: %w", err)
+	}
 	return nil
 }
 

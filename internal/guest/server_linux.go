@@ -29,10 +29,11 @@ type Server struct {
 	ops  map[Op]handler // written once
 	processes
 
-	offers   offers       // what hosts have offered
-	watches  atomic.Int32 // of files, under way
-	activity activity
-	news     hub // for hosts that listen
+	offers    offers       // what hosts have offered
+	watches   atomic.Int32 // of files, under way
+	activity  activity
+	news      hub // for hosts that listen
+	stillness stillness
 
 	terminals vt.Set
 
@@ -54,6 +55,8 @@ func (s *Server) operations() map[Op]handler {
 		OpListen: s.listen,
 		OpTell:   s.told,
 		OpQuit:   s.quit,
+		OpPause:  s.pauses,
+		OpStill:  s.stills,
 	}
 	s.fileOperations(ops)
 	s.terminalOperations(ops)

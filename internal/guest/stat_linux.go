@@ -33,7 +33,7 @@ func (s *Server) touch() {
 }
 
 // passive are the operations that don't use a sandbox, but look at it.
-var passive = map[Op]bool{OpReady: true, OpStats: true, OpWatch: true, OpNotices: true, OpPorts: true, OpOffer: true, OpListen: true, OpDetached: true, OpTerminalList: true}
+var passive = map[Op]bool{OpReady: true, OpStats: true, OpWatch: true, OpNotices: true, OpPorts: true, OpOffer: true, OpListen: true, OpDetached: true, OpTerminalList: true, OpPause: true, OpStill: true}
 
 // noted makes operations note that they are done.
 func (s *Server) noted(ops map[Op]handler) {

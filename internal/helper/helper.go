@@ -1,5 +1,5 @@
 // Package helper finds the small static programs that atoll runs beside itself:
-// atoll-guest, atoll-gate and atoll-tool.
+// atoll-guest, atoll-gate, atoll-sftp and atoll-tool.
 package helper
 
 import (

@@ -42,33 +42,34 @@ type extractor struct {
 
 	bytes int64
 	files int
-	dirs  []*tar.Header // whose modes and times are set last
+	dirs  []*tar.Header   // whose modes and times are set last
+	lost  map[string]Lost // by name
 }
 
 // extract unpacks an archive into an empty directory and returns the bytes of
-// its files.
-func extract(ctx context.Context, root *os.Root, archive io.Reader, limits Limits) (int64, error) {
+// its files, and what that directory doesn't hold of them.
+func extract(ctx context.Context, root *os.Root, archive io.Reader, limits Limits) (int64, map[string]Lost, error) {
 	if limits.Bytes == 0 {
 		limits.Bytes = DefaultBytes
 	}
 	if limits.Files == 0 {
 		limits.Files = DefaultFiles
 	}
-	x := &extractor{root: root, limits: limits, owners: os.Geteuid() == 0}
+	x := &extractor{root: root, limits: limits, owners: os.Geteuid() == 0, lost: make(map[string]Lost)}
 	tr := tar.NewReader(archive)
 	for {
 		if err := context.Cause(ctx); err != nil {
-			return 0, err
+			return 0, nil, err
 		}
 		h, err := tr.Next()
 		if errors.Is(err, io.EOF) {
-			return x.bytes, x.finish()
+			return x.bytes, x.lost, x.finish()
 		}
 		if err != nil {
-			return 0, broken(err)
+			return 0, nil, broken(err)
 		}
 		if err := x.entry(h, tr); err != nil {
-			return 0, fmt.Errorf("%q in the layer: %w", clip(h.Name), err)
+			return 0, nil, fmt.Errorf("%q in the layer: %w", clip(h.Name), err)
 		}
 	}
 }
@@ -232,11 +233,18 @@ func (x *extractor) make(name string, h *tar.Header, content io.Reader) error {
 	if err := x.replace(name); err != nil {
 		return err
 	}
+	if h.Typeflag == tar.TypeLink {
+		if l, ok := x.lost[target]; ok {
+			x.lost[name] = l
+		}
+		return x.root.Link(target, name)
+	}
+	if err := x.lose(name, h); err != nil {
+		return err
+	}
 	switch h.Typeflag {
 	case tar.TypeReg:
 		return x.file(name, h, content)
-	case tar.TypeLink:
-		return x.root.Link(target, name)
 	case tar.TypeSymlink:
 		if len(h.Linkname) > mostPath {
 			return fmt.Errorf("%w: a link of %d bytes", atoll.ErrInvalid, len(h.Linkname))
@@ -279,6 +287,9 @@ func (x *extractor) own(err error) error {
 func (x *extractor) makeDir(name string, h *tar.Header) error {
 	h.Name = name
 	x.dirs = append(x.dirs, h)
+	if err := x.lose(name, h); err != nil {
+		return err
+	}
 	info, err := x.root.Lstat(name)
 	if err == nil && info.IsDir() {
 		return nil
@@ -338,7 +349,7 @@ func (x *extractor) dress(f *os.File, h *tar.Header) error {
 			return err
 		}
 	}
-	if err := unix.Fchmod(int(f.Fd()), uint32(h.Mode&0o7777)); err != nil {
+	if err := unix.Fchmod(int(f.Fd()), x.mode(h)); err != nil {
 		return err
 	}
 	for key, value := range h.PAXRecords {

@@ -33,7 +33,7 @@ func unpackTo(t testing.TB, dir string, archive []byte, limits Limits) error {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	_, err = extract(t.Context(), root, bytes.NewReader(archive), limits)
+	_, _, err = extract(t.Context(), root, bytes.NewReader(archive), limits)
 	return err
 }
 

@@ -182,7 +182,8 @@ func (s *Store) unpack(ctx context.Context, l layer, blob io.Reader, report func
 	}
 	defer archive.Close()
 	sum := &hashing{r: io.LimitReader(archive, s.most()), h: sha256.New()}
-	if size, err = extract(ctx, root, sum, s.Limits); err != nil {
+	size, lost, err := extract(ctx, root, sum, s.Limits)
+	if err != nil {
 		return "", 0, timeout(ctx, err)
 	}
 	if _, err := io.Copy(io.Discard, sum); err != nil { // what follows the end, of the digest too
@@ -191,6 +192,9 @@ func (s *Store) unpack(ctx context.Context, l layer, blob io.Reader, report func
 	id = hex.EncodeToString(sum.h.Sum(nil))
 	if l.diffID != "" && l.diffID != id {
 		return "", 0, fmt.Errorf("%w: its content is %s, not what the image says: %s", atoll.ErrInvalid, id, l.diffID)
+	}
+	if err := keepLost(tmp, lost); err != nil {
+		return "", 0, quota(err)
 	}
 	return id, size, s.keep(root, tmp, id, size)
 }

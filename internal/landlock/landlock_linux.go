@@ -3,6 +3,7 @@ package landlock
 import (
 	"errors"
 	"fmt"
+	"os"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -59,12 +60,37 @@ func everything(version int) uint64 {
 // The caller has locked its goroutine to the thread. What the kernel can't do
 // is ErrUnavailable, and nothing is restricted.
 func (r Rules) Restrict() error {
+	set, err := r.Ruleset()
+	if err != nil {
+		return err
+	}
+	defer set.Close()
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("no_new_privs: %w", err)
+	}
 	version, err := Version()
 	if err != nil {
 		return err
 	}
+	var flags uintptr
+	if version >= withLog {
+		flags = unix.LANDLOCK_RESTRICT_SELF_LOG_SAME_EXEC_OFF // or hostile code fills the host's audit log
+	}
+	if _, _, e := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, set.Fd(), flags, 0); e != 0 {
+		return fmt.Errorf("landlock: %w", e)
+	}
+	return nil
+}
+
+// Ruleset returns the rules as the kernel takes them, for who restricts several
+// threads himself. What the kernel can't do is ErrUnavailable.
+func (r Rules) Ruleset() (*os.File, error) {
+	version, err := Version()
+	if err != nil {
+		return nil, err
+	}
 	if r.Scope && version < withScope {
-		return fmt.Errorf("%w: scopes need Landlock %d, this kernel has %d", atoll.ErrUnavailable, withScope, version)
+		return nil, fmt.Errorf("%w: scopes need Landlock %d, this kernel has %d", atoll.ErrUnavailable, withScope, version)
 	}
 	attr := unix.LandlockRulesetAttr{}
 	if len(r.Read)+len(r.Write) > 0 {
@@ -82,23 +108,13 @@ func (r Rules) Restrict() error {
 	}
 	fd, _, e := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), size, 0)
 	if e != 0 {
-		return fmt.Errorf("landlock: %w", e)
+		return nil, fmt.Errorf("landlock: %w", e)
 	}
-	defer unix.Close(int(fd))
+	set := os.NewFile(fd, "landlock")
 	if err := r.add(int(fd), attr.Handled_access_fs); err != nil {
-		return err
+		return nil, errors.Join(err, set.Close())
 	}
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("no_new_privs: %w", err)
-	}
-	var flags uintptr
-	if version >= withLog {
-		flags = unix.LANDLOCK_RESTRICT_SELF_LOG_SAME_EXEC_OFF // or hostile code fills the host's audit log
-	}
-	if _, _, e := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, flags, 0); e != 0 {
-		return fmt.Errorf("landlock: %w", e)
-	}
-	return nil
+	return set, nil
 }
 
 // add adds the rules about files.

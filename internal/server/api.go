@@ -46,6 +46,7 @@ var tags = []*huma.Tag{
 	{Name: "network", Description: "what sandboxes may reach, and what they tried to"},
 	{Name: "images", Description: "root file systems to make sandboxes of"},
 	{Name: "workspaces", Description: "files that outlive sandboxes"},
+	{Name: "disks", Description: "disks of working directories, kept of sandboxes that are gone"},
 	{Name: "agents", Description: "coding agents in sandboxes, assistants, and their turns"},
 	{Name: "tokens", Description: "who may call"},
 	{Name: "pools", Description: "sandboxes that are ready to be claimed"},

@@ -123,7 +123,19 @@ func (s *Server) sandboxes(api huma.API) {
 	}, func(ctx context.Context, a *fleet.Account, in *changeSandbox) (*reply[atoll.Info], error) {
 		return one(a.Update(ctx, in.ID, in.Body))
 	})
-	s.act(api, "destroy-sandbox", http.MethodDelete, "", "Remove a sandbox and all it holds", atoll.Sandbox.Destroy)
+	register(s, api, huma.Operation{
+		OperationID: "destroy-sandbox", Method: http.MethodDelete, Path: "/v1/sandboxes/{id}", Tags: noun,
+		Summary: "Remove a sandbox and all it holds", Errors: []int{404, 409, 501},
+	}, func(ctx context.Context, a *fleet.Account, in *destroySandbox) (*none, error) {
+		sb, err := a.Open(ctx, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		if in.KeepDisk != "" {
+			return done(sb.DestroyKeeping(ctx, in.KeepDisk))
+		}
+		return done(sb.Destroy(ctx))
+	})
 	s.switches(api)
 	s.memories(api)
 }
@@ -150,13 +162,39 @@ func (s *Server) act(api huma.API, id, method, path, summary string, f func(sb a
 	})
 }
 
+// destroySandbox and startSandbox are how a sandbox goes, and comes back.
+type (
+	destroySandbox struct {
+		SandboxKey
+
+		KeepDisk string `query:"keep_disk" maxLength:"63" doc:"Keep the disk of its working directory under this name."`
+	}
+	startSandbox struct {
+		SandboxKey
+
+		Fresh bool `query:"fresh" doc:"Discard what is on its disks: it starts as it was when it was made."`
+	}
+)
+
 // switches adds what moves a sandbox from one state to another.
 func (s *Server) switches(api huma.API) {
+	register(s, api, huma.Operation{
+		OperationID: "start-sandbox", Method: http.MethodPost, Path: "/v1/sandboxes/{id}/start", Tags: []string{"sandboxes"},
+		Summary: "Switch a stopped sandbox on", Errors: []int{404, 409, 501},
+	}, func(ctx context.Context, a *fleet.Account, in *startSandbox) (*none, error) {
+		sb, err := a.Open(ctx, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		if in.Fresh {
+			return done(atoll.Fresh(ctx, sb))
+		}
+		return done(atoll.Start(ctx, sb))
+	})
 	for _, o := range []struct {
 		name, summary string
 		f             func(context.Context, atoll.Sandbox) error
 	}{
-		{"start", "Switch a stopped sandbox on", atoll.Start},
 		{"stop", "Switch a sandbox off; its files stay", atoll.Stop},
 		{"pause", "Freeze the processes of a sandbox", atoll.Pause},
 		{"resume", "Let the processes of a paused sandbox go on", atoll.Resume},

@@ -109,6 +109,7 @@ func (s *Server) nouns() []func(huma.API) {
 		s.notices,
 		s.ports,
 		s.images,
+		s.disks,
 		s.workspaces,
 		s.tokens,
 		s.pools,

@@ -214,6 +214,7 @@ func TestWalls(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		sb := p.sandbox(t, atoll.Spec{})
 		f := newFar(t)
+		f.apart = p.apart
 		for _, a := range trials() {
 			t.Run(a.name, func(t *testing.T) { try(t, sb, a, f, p.weaker[a.name]) })
 		}
@@ -225,7 +226,7 @@ func try(t *testing.T, sb atoll.Sandbox, a trial, f *far, weaker string) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var out bytes.Buffer
-	cmd := atoll.Cmd{Args: append([]string{"/workspace/probe", hostNS(t, "mnt"), a.name}, a.with(f)...), Env: []string{"ATOLL_WORD=" + word}, Timeout: 30 * time.Second}
+	cmd := atoll.Cmd{Args: append([]string{"/workspace/probe", f.namespace("mnt"), a.name}, a.with(f)...), Env: []string{"ATOLL_WORD=" + word}, Timeout: 30 * time.Second}
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if a.tty {
 		cmd.TTY = &atoll.TTY{}
@@ -241,7 +242,7 @@ func try(t *testing.T, sb atoll.Sandbox, a trial, f *far, weaker string) {
 	case exit.Code != held && !ours:
 		t.Errorf("exit code %d: %s", exit.Code, &out)
 	}
-	if exit, err := sb.Exec(ctx, atoll.Cmd{Args: []string{"/workspace/probe", hostNS(t, "mnt"), "list"}}); err != nil || exit.Code != crossed {
+	if exit, err := sb.Exec(ctx, atoll.Cmd{Args: []string{"/workspace/probe", f.namespace("mnt"), "list"}}); err != nil || exit.Code != crossed {
 		t.Errorf("afterwards the sandbox does not answer: %v, %+v", err, exit)
 	}
 	f.check(t)
@@ -250,8 +251,19 @@ func try(t *testing.T, sb atoll.Sandbox, a trial, f *far, weaker string) {
 // place is one kind of wall.
 type place struct {
 	driver atoll.Driver
+	lacks  []string          // bombs against which it has no limit that it would take
 	weaker map[string]string // attacks that cross by the nature of the wall, and why; docs/threats.md names them
+	apart  bool              // it has a kernel of its own, whose namespaces are none of the host's, be their numbers the same
 	mortal bool              // who passes its limit of memory may end with all that runs in it
+}
+
+// mountNS names the mount namespace of the host, as far.namespace does.
+func (p place) mountNS(t *testing.T) string {
+	t.Helper()
+	if p.apart {
+		return "mnt:[1]"
+	}
+	return hostNS(t, "mnt")
 }
 
 // sandbox creates a sandbox with the probe in it.

@@ -17,10 +17,6 @@ import (
 // TestImage tries every attack in a namespace sandbox made of an image, whose
 // root is put together in another way than the host's own.
 func TestImage(t *testing.T) {
-	busybox, err := exec.LookPath("busybox")
-	if err != nil {
-		musthave.Skip(t, "escape", "busybox is missing: apt-get install busybox-static")
-	}
 	d := &namespace.Driver{Dir: scratch(t)}
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
@@ -29,6 +25,24 @@ func TestImage(t *testing.T) {
 	})
 	if _, err := d.Probe(t.Context()); err != nil {
 		musthave.Skip(t, "namespace", "%v", err)
+	}
+	importImage(t, d)
+	sb := place{driver: d}.sandbox(t, atoll.Spec{Image: escapeImage})
+	f := newFar(t)
+	for _, a := range trials() {
+		t.Run(a.name, func(t *testing.T) { try(t, sb, a, f, "") })
+	}
+}
+
+// escapeImage is what importImage makes.
+const escapeImage = "escape:test"
+
+// importImage gives a driver an image with nothing but a shell.
+func importImage(t *testing.T, d atoll.ImageImporter) {
+	t.Helper()
+	busybox, err := exec.LookPath("busybox")
+	if err != nil {
+		musthave.Skip(t, "escape", "busybox is missing: apt-get install busybox-static")
 	}
 	root := t.TempDir()
 	for _, dir := range []string{"bin", "etc", "tmp", "usr/bin"} {
@@ -48,12 +62,7 @@ func TestImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.ImportImage(t.Context(), "escape:test", bytes.NewReader(tar), nil); err != nil {
+	if _, err := d.ImportImage(t.Context(), escapeImage, bytes.NewReader(tar), nil); err != nil {
 		t.Fatalf("ImportImage: %v", err)
-	}
-	sb := place{driver: d}.sandbox(t, atoll.Spec{Image: "escape:test"})
-	f := newFar(t)
-	for _, a := range trials() {
-		t.Run(a.name, func(t *testing.T) { try(t, sb, a, f, "") })
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll/driver/docker"
 	"github.com/atoll-sandbox/atoll/driver/kubernetes"
+	"github.com/atoll-sandbox/atoll/driver/microvm"
 	"github.com/atoll-sandbox/atoll/driver/namespace"
 	"github.com/atoll-sandbox/atoll/internal/clustertest"
 	"github.com/atoll-sandbox/atoll/internal/musthave"
@@ -46,6 +47,17 @@ func each(t *testing.T, test func(t *testing.T, p place)) {
 			"bomb-ptys":         "an engine has no limit of terminals; the kernel keeps a quarter of them for the host",
 		}})
 	})
+	t.Run("microvm", func(t *testing.T) {
+		if os.Getenv("ATOLL_MACHINE_KERNEL") == "" {
+			musthave.Skip(t, "qemu", `no kernel for machines: eval "$(scripts/machine)"`)
+		}
+		d := &microvm.Driver{Dir: scratch(t), Image: escapeImage, Memory: 512 << 20, LeastMemory: 16 << 20, CPUs: 1}
+		if _, err := d.Probe(t.Context()); err != nil {
+			musthave.Skip(t, "qemu", "%v", err)
+		}
+		importImage(t, d)
+		test(t, place{driver: d, apart: true, lacks: []string{"bomb-inodes"}, weaker: ofItsOwnKernel()})
+	})
 	if os.Getenv("ATOLL_CLUSTER_STATE") != "" { // TestCluster has begun this
 		t.Run("kubernetes", func(t *testing.T) {
 			d := &kubernetes.Driver{Kubeconfig: clustertest.Kubeconfig(t), Namespace: clustertest.Namespace(t, nil), Dir: scratch(t)}
@@ -63,6 +75,20 @@ func each(t *testing.T, test func(t *testing.T, p place)) {
 			}})
 		})
 	}
+}
+
+// ofItsOwnKernel are the attacks that reach a machine's own kernel, and nothing
+// of the host.
+func ofItsOwnKernel() map[string]string {
+	weaker := make(map[string]string)
+	for _, name := range strings.Fields(`
+		sys-firmware file-capability keyring-add keyring-request keyring-session bounding-set userns-root personality quota clock-set
+		bpf userfaultfd io-uring modify-ldt vm-splice socket-netfilter socket-audit socket-uevent seccomp-is-on mount-setattr
+		unshare-user clone3-user suid-open sgid-open suid-chmod sgid-chmod suid-fchmod suid-mknod suid-openat2 suid-tmpfile io-setup
+		mqueue bomb-inotify bomb-ptys tty-inject tty-linux`) {
+		weaker[name] = "what it reaches is the kernel of the machine, which is nobody else's"
+	}
+	return weaker
 }
 
 // kept holds what lives as long as this test binary.

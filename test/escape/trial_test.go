@@ -94,6 +94,7 @@ type far struct {
 	process *exec.Cmd
 	tcp     net.Listener
 	udp     net.PacketConn
+	apart   bool // what is attacked has a kernel of its own
 }
 
 func newFar(t *testing.T) *far {
@@ -166,7 +167,12 @@ func (f *far) listen() {
 	}()
 }
 
+// namespace names one of the host's; where the kernel is another, one that it has
+// not.
 func (f *far) namespace(kind string) string {
+	if f.apart {
+		return kind + ":[1]"
+	}
 	ns, err := os.Readlink("/proc/self/ns/" + kind)
 	if err != nil {
 		f.t.Fatal(err)

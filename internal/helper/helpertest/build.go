@@ -31,7 +31,7 @@ func Main(m *testing.M) int {
 	if err != nil {
 		panic(err)
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", dir+"/", "./cmd/atoll-guest", "./cmd/atoll-gate", "./cmd/atoll-tool")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", dir+"/", "./cmd/atoll-guest", "./cmd/atoll-gate", "./cmd/atoll-sftp", "./cmd/atoll-tool")
 	cmd.Dir = filepath.Clean(strings.TrimSpace(string(root)))
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {

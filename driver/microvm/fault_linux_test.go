@@ -1,0 +1,178 @@
+package microvm_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/driver/microvm"
+	"github.com/atoll-sandbox/atoll/internal/machine"
+)
+
+// facts returns who runs for a sandbox.
+func facts(t *testing.T, d *microvm.Driver, sb atoll.Sandbox) machine.Facts {
+	t.Helper()
+	m, err := machine.Open(filepath.Join(d.Dir, sb.ID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	s, err := m.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Facts
+}
+
+// dies waits until a sandbox does not run any more, and returns its condition.
+func dies(t *testing.T, d *microvm.Driver, sb atoll.Sandbox) (atoll.State, atoll.Condition) {
+	t.Helper()
+	m, err := machine.Open(filepath.Join(d.Dir, sb.ID()))
+	if err == nil {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err = m.Wait(ctx)
+		_ = m.Close()
+	}
+	if err != nil && !errors.Is(err, atoll.ErrNotFound) {
+		t.Fatalf("it does not die: %v", err)
+	}
+	s := status(t, sb)
+	return s.State, s.Conditions[0]
+}
+
+// TestDeath kills what a machine is made of, and what it says of that; then it is
+// started again, with its files.
+func TestDeath(t *testing.T) {
+	d := newDriver(t)
+	sb := made(t, d, atoll.Spec{})
+	for _, c := range []struct {
+		name   string
+		kill   func()
+		state  atoll.State
+		reason machine.Reason
+	}{
+		{"the hypervisor is killed", func() { kill(t, facts(t, d, sb).PID) }, atoll.Failed, machine.BySignal},
+		{"the monitor is killed", func() { kill(t, facts(t, d, sb).Monitor) }, atoll.Failed, machine.ByMonitor},
+		{"its kernel gives up", func() {
+			_, _ = sb.Exec(t.Context(), atoll.Cmd{Shell: "echo 1 > /proc/sys/kernel/sysrq; echo c > /proc/sysrq-trigger", User: "root", Timeout: time.Minute})
+		}, atoll.Failed, machine.ByPanic},
+		{"it switches itself off", func() {
+			_, _ = sb.Exec(t.Context(), atoll.Cmd{Args: []string{"poweroff", "-f"}, User: "root", Timeout: time.Minute})
+		}, atoll.Stopped, machine.ByGuest},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			run(t, sb, "echo kept >> /workspace/kept; sync")
+			c.kill()
+			state, ready := dies(t, d, sb)
+			t.Logf("%s: %s", ready.Reason, ready.Message)
+			if state != c.state || ready.True || ready.Reason != string(c.reason) && ready.Reason != "died" || ready.Message == "" {
+				t.Errorf("it is %s: %+v", state, ready)
+			}
+			if _, err := sb.Exec(t.Context(), atoll.Cmd{Shell: "true"}); !errors.Is(err, atoll.ErrUnavailable) {
+				t.Errorf("Exec: %v", err)
+			}
+			if left := processes(t, filepath.Join(d.Dir, sb.ID())); len(left) > 0 {
+				t.Errorf("left are %v", left)
+			}
+			if err := atoll.Start(t.Context(), sb); err != nil {
+				t.Fatal(err)
+			}
+			if got := run(t, sb, "cat /workspace/kept"); !strings.HasPrefix(got, "kept\n") {
+				t.Errorf("its file: %q", got)
+			}
+		})
+	}
+}
+
+func kill(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestWrongKernel: what no kernel is, and one that does not boot.
+func TestWrongKernel(t *testing.T) {
+	d := newDriver(t)
+	bad := filepath.Join(d.Dir, "bad")
+	if err := os.WriteFile(bad, bytes.Repeat([]byte("no kernel "), 1000), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	other := &microvm.Driver{Dir: d.Dir, Image: testImage, Kernel: bad}
+	if _, err := other.Probe(t.Context()); !errors.Is(err, atoll.ErrUnavailable) || !strings.Contains(err.Error(), bad) {
+		t.Errorf("Probe: %v", err)
+	}
+	if _, err := other.Create(t.Context(), atoll.Spec{}); !errors.Is(err, atoll.ErrUnavailable) || !strings.Contains(err.Error(), bad) {
+		t.Errorf("Create: %v", err)
+	}
+	if list, err := d.List(t.Context()); err != nil || len(list) > 0 {
+		t.Errorf("there are %v, %v", list, err)
+	}
+}
+
+// TestDamagedDisk: a root disk that is none.
+func TestDamagedDisk(t *testing.T) {
+	d := newDriver(t)
+	sb := made(t, d, atoll.Spec{})
+	if err := atoll.Stop(t.Context(), sb); err != nil {
+		t.Fatal(err)
+	}
+	work := filepath.Join(d.Dir, sb.ID(), "workspace.qcow2")
+	if out, err := exec.CommandContext(t.Context(), "qemu-io", "-f", "qcow2", "-c", "write -P 0xaa 0 64k", work).CombinedOutput(); err != nil {
+		t.Skipf("no qemu-io: %v: %s", err, out)
+	}
+	err := atoll.Start(t.Context(), sb)
+	t.Logf("%v", err)
+	if !errors.Is(err, atoll.ErrUnavailable) || !strings.Contains(err.Error(), "damaged") || !strings.Contains(err.Error(), "workspace") {
+		t.Errorf("Start: %v", err)
+	}
+	if s := status(t, sb); s.State != atoll.Stopped {
+		t.Errorf("it is %+v", s)
+	}
+	if err := os.WriteFile(filepath.Join(d.Dir, sb.ID(), "root.qcow2"), []byte("nothing"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err = atoll.Start(t.Context(), sb)
+	t.Logf("%v", err)
+	if err == nil || !strings.Contains(err.Error(), "root") {
+		t.Errorf("Start: %v", err)
+	}
+}
+
+// TestOutOfMemory: commands that take all memory end, the machine does not.
+func TestOutOfMemory(t *testing.T) {
+	d := newDriver(t)
+	sb := made(t, d, atoll.Spec{})
+	exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: `x=0123456789abcdef; while :; do x="$x$x"; done`, Timeout: 2 * time.Minute})
+	if err == nil && exit.Code == 0 {
+		t.Error("a memory bomb ended with status 0")
+	}
+	if got := run(t, sb, "echo works"); got != "works\n" {
+		t.Errorf("afterwards: %q", got)
+	}
+}
+
+// TestFullDisk fills the disks of a machine.
+func TestFullDisk(t *testing.T) {
+	d := newDriver(t)
+	sb := made(t, d, atoll.Spec{Limits: atoll.Resources{Disk: 8 << 20}})
+	for _, dir := range []string{"/tmp", "/workspace", "/home/atoll"} {
+		exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: "dd if=/dev/zero of=" + dir + "/big bs=1M count=20"})
+		if err != nil || exit.Code == 0 || !strings.Contains(string(exit.Stderr), "No space left") {
+			t.Errorf("%s: status %d, %v: %s", dir, exit.Code, err, exit.Stderr)
+		}
+		if err := atoll.WriteFile(t.Context(), sb, dir+"/more", make([]byte, 4<<20), 0o644); !errors.Is(err, atoll.ErrQuota) {
+			t.Errorf("WriteFile in %s: %v", dir, err)
+		}
+		run(t, sb, "rm "+dir+"/big; echo works > "+dir+"/small")
+	}
+}

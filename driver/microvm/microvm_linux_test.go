@@ -1,0 +1,164 @@
+package microvm_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/atolltest"
+	"github.com/atoll-sandbox/atoll/driver/microvm"
+	"github.com/atoll-sandbox/atoll/internal/helper/helpertest"
+	"github.com/atoll-sandbox/atoll/internal/musthave"
+)
+
+func TestMain(m *testing.M) { os.Exit(helpertest.Main(m)) }
+
+// testImage is what the sandboxes of tests are made of.
+const testImage = "test/busybox:1"
+
+// newDriver returns a driver of small machines, which has the test image.
+func newDriver(t testing.TB) *microvm.Driver {
+	t.Helper()
+	if os.Getenv("ATOLL_MACHINE_KERNEL") == "" {
+		musthave.Skip(t, "qemu", `no kernel for machines: eval "$(scripts/machine)"`)
+	}
+	return driverIn(t, shortDir(t))
+}
+
+// driverIn is newDriver with a directory.
+func driverIn(t testing.TB, dir string) *microvm.Driver {
+	t.Helper()
+	d := &microvm.Driver{Dir: dir, Image: testImage, Memory: 256 << 20, LeastMemory: 16 << 20, CPUs: 1}
+	if _, err := d.Probe(t.Context()); err != nil {
+		musthave.Skip(t, "qemu", "no machines here: %v", err)
+	}
+	if images, err := d.Images(t.Context()); err != nil || len(images) > 0 {
+		return d
+	}
+	if _, err := d.ImportImage(t.Context(), testImage, busybox(t), nil); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// shortDir is a directory whose name leaves room for those of sockets.
+func shortDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "mv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// busybox is an archive of a root file system with a static shell and its
+// programs.
+func busybox(t testing.TB) *bytes.Buffer {
+	t.Helper()
+	path, err := exec.LookPath("busybox")
+	if err != nil {
+		musthave.Skip(t, "qemu", "needs busybox: apt install busybox-static")
+	}
+	program, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := exec.CommandContext(t.Context(), path, "--list").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	add := func(h tar.Header, content []byte) {
+		h.Size = int64(len(content))
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, dir := range []string{"bin/", "etc/", "usr/", "usr/bin/", "root/", "var/"} {
+		add(tar.Header{Name: dir, Typeflag: tar.TypeDir, Mode: 0o755}, nil)
+	}
+	add(tar.Header{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o1777}, nil)
+	add(tar.Header{Name: "bin/busybox", Typeflag: tar.TypeReg, Mode: 0o755}, program)
+	for _, name := range bytes.Fields(list) {
+		if string(name) != "busybox" {
+			add(tar.Header{Name: "bin/" + string(name), Typeflag: tar.TypeSymlink, Linkname: "busybox"}, nil)
+		}
+	}
+	add(tar.Header{Name: "usr/bin/env", Typeflag: tar.TypeSymlink, Linkname: "/bin/busybox"}, nil)
+	add(tar.Header{Name: "etc/passwd", Typeflag: tar.TypeReg, Mode: 0o644}, []byte("root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n"))
+	add(tar.Header{Name: "etc/group", Typeflag: tar.TypeReg, Mode: 0o644}, []byte("root:x:0:\nnogroup:x:65534:\n"))
+	add(tar.Header{Name: "etc/nsswitch.conf", Typeflag: tar.TypeReg, Mode: 0o644}, []byte("passwd: files\ngroup: files\nhosts: files dns\n"))
+	add(tar.Header{Name: "etc/of-the-image", Typeflag: tar.TypeReg, Mode: 0o640, Uid: 1000, Gid: 1000}, []byte("yes"))
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return &b
+}
+
+// made creates a sandbox that is destroyed at the end.
+func made(t *testing.T, d *microvm.Driver, spec atoll.Spec) atoll.Sandbox {
+	t.Helper()
+	sb, err := d.Create(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := sb.Destroy(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	return sb
+}
+
+// run runs shell text that must succeed.
+func run(t *testing.T, sb atoll.Sandbox, text string) string {
+	t.Helper()
+	exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: text})
+	if err != nil || exit.Code != 0 {
+		t.Fatalf("%s: status %d, %v: %s", text, exit.Code, err, exit.Stderr)
+	}
+	return string(exit.Stdout)
+}
+
+// status returns the status of a sandbox.
+func status(t *testing.T, sb atoll.Sandbox) atoll.Status {
+	t.Helper()
+	s, err := sb.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// bootLog returns what a machine said.
+func bootLog(d *microvm.Driver, sb atoll.Sandbox) string {
+	b, err := os.ReadFile(filepath.Join(d.Dir, sb.ID(), "boot.log"))
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+func TestDriver(t *testing.T) { atolltest.Run(t, newDriver(t)) }
+
+func TestHello(t *testing.T) {
+	d := newDriver(t)
+	sb := made(t, d, atoll.Spec{Name: "hello"})
+	t.Logf("%s", run(t, sb, "id; pwd; hostname; uname -a; cat /proc/mounts; ls -la / /dev; df; free; cat /etc/passwd; ps; date; cat /proc/cmdline; dmesg | tail -5; mount"))
+	t.Logf("%+v", status(t, sb))
+	t.Logf("%s", bootLog(d, sb))
+}

@@ -1,0 +1,354 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/driver/virtual"
+)
+
+// disked is the virtual driver with kept disks, which hold nothing.
+type disked struct {
+	*virtual.Driver
+
+	mu    sync.Mutex
+	disks map[string]*atoll.Disk           // guarded by mu, as all below
+	fail  func(id string, kept bool) error // of DestroyKeeping, before and after it has kept the disk
+	says  []atoll.Progress                 // of Create
+	specs map[string]atoll.Spec            // by sandbox
+}
+
+func newDisked(dir string) *disked {
+	return &disked{Driver: &virtual.Driver{Dir: dir}, disks: make(map[string]*atoll.Disk), specs: make(map[string]atoll.Spec)}
+}
+
+func (d *disked) Probe(ctx context.Context) (atoll.Features, error) {
+	ft, err := d.Driver.Probe(ctx)
+	ft.Isolation, ft.Fresh, ft.Disks = "emulated", true, true
+	return ft, err
+}
+
+func (d *disked) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, p := range d.says {
+		spec.Progress(p)
+	}
+	d.specs[spec.ID] = spec
+	if m := spec.Machine; m != nil && m.Disk != "" {
+		disk := d.disks[m.Disk]
+		if disk == nil || disk.Sandbox != "" {
+			return nil, fmt.Errorf("disk %s: %w", m.Disk, atoll.ErrNotFound)
+		}
+		disk.Sandbox = spec.ID
+	}
+	spec.Machine = nil
+	return d.wrap(d.Driver.Create(ctx, spec))
+}
+
+func (d *disked) Open(ctx context.Context, id string) (atoll.Sandbox, error) {
+	return d.wrap(d.Driver.Open(ctx, id))
+}
+
+func (d *disked) wrap(sb atoll.Sandbox, err error) (atoll.Sandbox, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &diskedSandbox{sb.(*virtual.Sandbox), d}, nil
+}
+
+func (d *disked) Disks(context.Context) ([]atoll.Disk, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var list []atoll.Disk
+	for _, name := range slices.Sorted(maps.Keys(d.disks)) {
+		list = append(list, *d.disks[name])
+	}
+	return list, nil
+}
+
+func (d *disked) RemoveDisk(_ context.Context, name string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	disk := d.disks[name]
+	switch {
+	case disk == nil:
+		return atoll.ErrNotFound
+	case disk.Sandbox != "":
+		return atoll.ErrState
+	}
+	delete(d.disks, name)
+	return nil
+}
+
+type diskedSandbox struct {
+	*virtual.Sandbox
+	d *disked
+}
+
+// free gives back the disk that the sandbox has, and returns it.
+func (s *diskedSandbox) free() *atoll.Disk {
+	for _, disk := range s.d.disks {
+		if disk.Sandbox == s.ID() {
+			disk.Sandbox = ""
+			return disk
+		}
+	}
+	return nil
+}
+
+func (s *diskedSandbox) Destroy(ctx context.Context) error {
+	s.d.mu.Lock()
+	s.free()
+	s.d.mu.Unlock()
+	return s.Sandbox.Destroy(ctx)
+}
+
+func (s *diskedSandbox) DestroyKeeping(ctx context.Context, name string) error {
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	hook := s.d.fail
+	if hook == nil {
+		hook = func(string, bool) error { return nil }
+	}
+	if err := hook(name, false); err != nil {
+		return err
+	}
+	if disk := s.free(); disk != nil {
+		delete(s.d.disks, disk.Name)
+		disk.Name = name
+		s.d.disks[name] = disk
+	} else if s.d.disks[name] == nil {
+		s.d.disks[name] = &atoll.Disk{Name: name, Size: 1 << 30, Used: 4096, From: s.ID()}
+	}
+	if err := hook(name, true); err != nil {
+		return err
+	}
+	return s.Sandbox.Destroy(ctx)
+}
+
+func (s *diskedSandbox) Fresh(ctx context.Context) error {
+	if err := s.Sandbox.Start(ctx); err != nil {
+		return err
+	}
+	_, err := s.Sandbox.Exec(ctx, atoll.Cmd{Shell: "rm -rf /w"})
+	return err
+}
+
+func namesOf(t *testing.T, a *Account) []string {
+	t.Helper()
+	list, err := a.Disks(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, d := range list {
+		names = append(names, d.Name)
+	}
+	return names
+}
+
+func withDisk(name string) atoll.Config {
+	return atoll.Config{Spec: atoll.Spec{Machine: &atoll.Machine{Disk: name}}}
+}
+
+func TestKeptDisk(t *testing.T) {
+	d := newDisked(t.TempDir())
+	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
+	a := f.For(LocalCaller())
+	other := f.For(Caller{Owner: atoll.Owner{App: "app", User: "other"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
+	ctx := t.Context()
+
+	sb := mustCreate(t, a, atoll.Config{Spec: atoll.Spec{Limits: atoll.Resources{Disk: 1 << 20}}})
+	if err := sb.DestroyKeeping(ctx, "Not a name"); !errors.Is(err, atoll.ErrInvalid) {
+		t.Errorf("a bad name: %v", err)
+	}
+	if err := atoll.DestroyKeeping(ctx, sb, "data"); err != nil {
+		t.Fatal(err)
+	}
+	if rowOf(t, f, sb.ID()).state != atoll.Destroyed || len(ids(t, d)) != 0 {
+		t.Error("the sandbox is still there")
+	}
+	list, err := a.Disks(ctx)
+	if err != nil || len(list) != 1 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	if got := list[0]; got.Name != "data" || got.Owner != atoll.Local || got.From != sb.ID() || got.Sandbox != "" || got.Used != 4096 || got.Size != 1<<30 {
+		t.Errorf("%+v", got)
+	}
+	if u, err := a.Allowance(ctx); err != nil || u.Used.Disk != 1<<20 {
+		t.Errorf("it counts %d, %v", u.Used.Disk, err)
+	}
+	if names := namesOf(t, other); len(names) != 0 {
+		t.Errorf("another owner sees %v", names)
+	}
+	want(t, "another owner removes it", other.RemoveDisk(ctx, "data"), atoll.ErrNotFound)
+	_, err = other.Create(ctx, withDisk("data"))
+	want(t, "another owner uses it", err, atoll.ErrNotFound)
+	if err := mustCreate(t, other, atoll.Config{}).DestroyKeeping(ctx, "data"); err != nil {
+		t.Errorf("another owner's of the same name: %v", err)
+	}
+
+	second := mustCreate(t, a, withDisk("data"))
+	if spec := d.specs[second.ID()]; spec.Machine.Disk == "data" || d.disks[spec.Machine.Disk] == nil {
+		t.Errorf("the driver was given %+v", spec.Machine)
+	}
+	if info, err := second.Info(ctx); err != nil || info.Config.Machine.Disk != "data" {
+		t.Errorf("its configuration says %+v, %v", info.Config.Machine, err)
+	}
+	if u, err := a.Allowance(ctx); err != nil || u.Used.Disk != 0 {
+		t.Errorf("it counts twice: %d, %v", u.Used.Disk, err)
+	}
+	_, err = a.Create(ctx, withDisk("data"))
+	want(t, "a second one at once", err, atoll.ErrState)
+	want(t, "removing it while it is used", a.RemoveDisk(ctx, "data"), atoll.ErrState)
+	if err := second.Destroy(ctx); err != nil {
+		t.Fatal(err)
+	}
+	third := mustCreate(t, a, withDisk("data"))
+	if err := third.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "discarding a kept disk", third.Fresh(ctx), atoll.ErrState)
+	if err := third.DestroyKeeping(ctx, "renamed"); err != nil {
+		t.Fatal(err)
+	}
+	if names := namesOf(t, a); !slices.Equal(names, []string{"renamed"}) {
+		t.Errorf("after a rename: %v", names)
+	}
+	if err := a.RemoveDisk(ctx, "renamed"); err != nil {
+		t.Error(err)
+	}
+	if names := namesOf(t, a); len(names) != 0 || len(d.disks) != 1 {
+		t.Errorf("after the removal: %v, the driver has %d", names, len(d.disks))
+	}
+}
+
+// TestDiskThatCantBeKept: the sandbox stays as it was.
+func TestDiskThatCantBeKept(t *testing.T) {
+	d := newDisked(t.TempDir())
+	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
+	a := f.For(LocalCaller())
+	ctx := t.Context()
+	if err := mustCreate(t, a, atoll.Config{}).DestroyKeeping(ctx, "data"); err != nil {
+		t.Fatal(err)
+	}
+	sb := mustCreate(t, a, atoll.Config{})
+	want(t, "a name that is taken", sb.DestroyKeeping(ctx, "data"), atoll.ErrExists)
+	d.mu.Lock()
+	d.fail = func(string, bool) error { return fmt.Errorf("%w: it has a share there", atoll.ErrState) }
+	d.mu.Unlock()
+	want(t, "what the driver refuses", sb.DestroyKeeping(ctx, "more"), atoll.ErrState)
+	if exit, err := sb.Exec(ctx, atoll.Cmd{Shell: "echo alive"}); err != nil || string(exit.Stdout) != "alive\n" {
+		t.Errorf("afterwards: %q, %v", exit.Stdout, err)
+	}
+	if names := namesOf(t, a); !slices.Equal(names, []string{"data"}) {
+		t.Errorf("there is %v", names)
+	}
+	off := false
+	brief := mustCreate(t, a, atoll.Config{Spec: atoll.Spec{Machine: &atoll.Machine{Persist: &off}}})
+	want(t, "one that does not persist", brief.DestroyKeeping(ctx, "brief"), atoll.ErrState)
+
+	g := openFleet(t, Options{})
+	want(t, "a driver without disks", mustCreate(t, g.For(LocalCaller()), atoll.Config{}).DestroyKeeping(ctx, "data"), atoll.ErrUnsupported)
+}
+
+// TestKeepingOutlivesFailure: once it has begun, no failure loses the disk.
+func TestKeepingOutlivesFailure(t *testing.T) {
+	boom := errors.New("boom")
+	for _, after := range []bool{false, true} {
+		t.Run(fmt.Sprintf("after=%v", after), func(t *testing.T) {
+			home := t.TempDir()
+			d := newDisked(home)
+			f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
+			a := f.For(LocalCaller())
+			sb := mustCreate(t, a, atoll.Config{})
+			d.fail = func(_ string, kept bool) error {
+				if kept == after {
+					return boom
+				}
+				return nil
+			}
+			want(t, "a failure", sb.DestroyKeeping(t.Context(), "data"), boom)
+			_, err := a.Create(t.Context(), withDisk("data"))
+			want(t, "using it before it is kept", err, atoll.ErrState)
+			d.mu.Lock()
+			d.fail = nil
+			d.mu.Unlock()
+			if err := sb.Destroy(t.Context()); err != nil { // as the fleet itself does again
+				t.Fatal(err)
+			}
+			mustCreate(t, a, withDisk("data"))
+		})
+	}
+}
+
+func TestFreshStart(t *testing.T) {
+	d := newDisked(t.TempDir())
+	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
+	ctx := t.Context()
+	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{Prepare: []atoll.Step{{Shell: "mkdir -p /w && echo ready > /w/made", Once: true}}})
+	if _, err := sb.Exec(ctx, atoll.Cmd{Shell: "echo more > /w/later"}); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "one that runs", atoll.Fresh(ctx, sb), atoll.ErrState)
+	if err := errors.Join(sb.Stop(ctx), atoll.Fresh(ctx, sb)); err != nil {
+		t.Fatal(err)
+	}
+	if exit, err := sb.Exec(ctx, atoll.Cmd{Shell: "ls /w"}); err != nil || string(exit.Stdout) != "made\n" {
+		t.Errorf("afterwards there is %q, %v", exit.Stdout, err)
+	}
+	g := openFleet(t, Options{})
+	plain := mustCreate(t, g.For(LocalCaller()), atoll.Config{})
+	if err := plain.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "a driver without disks", atoll.Fresh(ctx, plain), atoll.ErrUnsupported)
+}
+
+func TestProgressIsAnEvent(t *testing.T) {
+	d := newDisked(t.TempDir())
+	for i := range 1000 {
+		d.says = append(d.says, atoll.Progress{ID: "root", Message: "making a disk", Done: int64(i + 1), Total: 1000})
+	}
+	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
+	a := f.For(LocalCaller())
+	sb := mustCreate(t, a, atoll.Config{Spec: atoll.Spec{Name: "box"}})
+	var told []atoll.Event
+	err := a.Events(t.Context(), EventFilter{Types: []string{"sandbox.progress"}}, false, func(e atoll.Event) error {
+		told = append(told, e)
+		return nil
+	})
+	if err != nil || len(told) < 2 || len(told) > 20 {
+		t.Fatalf("%d events, %v", len(told), err)
+	}
+	last := told[len(told)-1]
+	if last.Object != sb.ID() || last.Name != "box" || last.Message != "making a disk" || last.Data["done"] != "1000" || last.Data["part"] != "root" {
+		t.Errorf("the last: %+v", last)
+	}
+}
+
+func TestMachineLimits(t *testing.T) {
+	f := openFleet(t, Options{Drivers: []atoll.Driver{newDisked(t.TempDir())}})
+	a := f.For(LocalCaller())
+	for _, c := range []struct {
+		field string
+		spec  atoll.Spec
+	}{
+		{"limits.memory", atoll.Spec{Limits: atoll.Resources{Memory: 1023 << 20}}},
+		{"limits.cpu", atoll.Spec{Limits: atoll.Resources{CPU: 0.5}}},
+		{"machine.disk", withDisk("none").Spec},
+	} {
+		_, err := a.Create(t.Context(), atoll.Config{Spec: c.spec})
+		var field *atoll.FieldError
+		if !errors.As(err, &field) || field.Field != c.field {
+			t.Errorf("%s: %v", c.field, err)
+		}
+	}
+}

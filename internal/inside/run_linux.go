@@ -1,0 +1,118 @@
+package inside
+
+import (
+	"fmt"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/libp2p/go-yamux/v5"
+	"golang.org/x/sys/unix"
+
+	"github.com/atoll-sandbox/atoll/internal/guest"
+)
+
+// Run is all that process 1 of a machine does. It never returns: it ends with
+// the machine. Why it ends early is one line on the console, which begins with
+// "atoll: ".
+func Run() {
+	defer func() {
+		if p := recover(); p != nil {
+			say(fmt.Errorf("process 1 broke: %v\n%s", p, debug.Stack()))
+		}
+		off()
+	}()
+	if err := run(); err != nil {
+		say(err)
+	}
+}
+
+// say writes an error to the console.
+func say(err error) { fmt.Fprintf(os.Stderr, "atoll: %v\n", err) }
+
+func run() error {
+	if err := earlyMounts(); err != nil {
+		return err
+	}
+	m, err := readModules()
+	if err != nil {
+		return err
+	}
+	if err := m.load(atBoot()...); err != nil {
+		return err
+	}
+	p, err := openPort()
+	if err != nil {
+		return err
+	}
+	if err := p.greet(); err != nil {
+		return err
+	}
+	mux, err := yamux.Server(p, muxConfig(), nil)
+	if err != nil {
+		return err
+	}
+	defer mux.Close()
+	s, err := setUp(mux, m)
+	if err != nil {
+		return err
+	}
+	return serve(mux, s)
+}
+
+// setUp does what the first stream says, and answers. When it fails the machine
+// is of no use: it ends when the host has heard why.
+func setUp(mux *yamux.Session, m *modules) (*guest.Server, error) {
+	st, err := mux.AcceptStream()
+	if err != nil {
+		return nil, fmt.Errorf("waiting for its setup: %w", err)
+	}
+	defer st.Close()
+	var s *guest.Server
+	setup, err := readSetup(st)
+	if err == nil {
+		s, err = apply(setup, m)
+	}
+	if e := answer(st, err); err == nil && e != nil {
+		err = fmt.Errorf("answering to its setup: %w", e)
+	}
+	if err != nil {
+		_ = st.SetReadDeadline(time.Now().Add(lastWords)) // it can only fail if nobody listens
+		_, _ = st.Read(make([]byte, 1))                   // until the host hangs up
+	}
+	return s, err
+}
+
+// lastWords is how long a machine that failed waits for its host to hang up.
+const lastWords = 5 * time.Second
+
+// serve hands every further stream to the guest, until the host's end is gone.
+func serve(mux *yamux.Session, s *guest.Server) error {
+	for {
+		st, err := mux.AcceptStream()
+		if err != nil {
+			return fmt.Errorf("its port is closed: %w", err)
+		}
+		go s.ServeConn(st)
+	}
+}
+
+// off writes what is not written yet, and ends the machine.
+func off() {
+	done := make(chan struct{})
+	go func() {
+		unix.Sync()
+		settle()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(syncPatience): // a disk that does not answer: the machine must end
+	}
+	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
+	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART) // a machine that has no switch
+	select {}
+}
+
+// syncPatience is how long disks may take to write at the end.
+const syncPatience = 10 * time.Second

@@ -1,0 +1,54 @@
+package keep
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// Numbers hands out ranges of numbers, such as users of the host, each to one
+// sandbox at a time. What has been handed out is in a directory.
+type Numbers struct {
+	Dir   string // made when it is needed
+	First int    // of the first range; not 0
+	Per   int    // in a range
+	Count int    // ranges
+}
+
+// Take takes a free range for a sandbox, and returns its first number. When there
+// is none left it is atoll.ErrQuota.
+func (n Numbers) Take(id string) (int, error) {
+	if err := os.MkdirAll(n.Dir, 0o700); err != nil {
+		return 0, err
+	}
+	start := rand.IntN(n.Count) //nolint:gosec // so that few meet on one
+	for i := range n.Count {
+		k := (start + i) % n.Count
+		f, err := os.OpenFile(filepath.Join(n.Dir, fmt.Sprint(k)), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		if errors.Is(err, os.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		_, err = f.WriteString(id)
+		return n.First + k*n.Per, errors.Join(err, f.Close())
+	}
+	return 0, fmt.Errorf("%w: %d sandboxes have all ranges of numbers", atoll.ErrQuota, n.Count)
+}
+
+// Free gives a range back. 0, and one that was given back, are no error.
+func (n Numbers) Free(first int) error {
+	if first == 0 {
+		return nil
+	}
+	err := os.Remove(filepath.Join(n.Dir, fmt.Sprint((first-n.First)/n.Per)))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
