@@ -32,7 +32,6 @@ var floors = map[string]int{
 	"internal/cgroup":          1,
 	"internal/disk":            1,
 	"internal/boot":            1,
-	"internal/kvm":             1,
 	"internal/ext4":            1,
 	"internal/qcow2":           1,
 	"internal/keep":            1,
