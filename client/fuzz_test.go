@@ -61,7 +61,8 @@ func FuzzHostileServer(f *testing.F) {
 		script("\x03{\"process\":{\"id\":\"p\"}}", "\x01out", "\x02err", "\x03{\"exit\":{\"code\":3}}"),
 		script("\x03{\"exit\":{\"code\":0,\"error\":{\"title\":\"timed out\",\"kind\":\"timeout\"}}}"),
 		script("\x03{\"ack\":1}"), script("\x03{\"ack\":-1}"), script("\x03{\"lost\":9}", "\x03{\"exit\":{}}"), script("\x03{\"exit\":null}"),
-		script(""), script("\x00x"), script("\xff"), script("\x03{"), script("\x03[]"), script("\x01" + strings.Repeat("x", 40_000)), {0xff},
+		script(""), script("\x00x"), script("\xff"), script("\x03{"), script("\x03[]"), script("\x01" + strings.Repeat("x", 40_000)),
+		{0xff},
 	} {
 		f.Add(s, true)
 		f.Add(s, false)

@@ -137,7 +137,7 @@ func (in *interp) cdPath(dir string) (found string, byPath bool) {
 // be physical, ".." goes back the way that was come.
 func (in *interp) chdir(dir string, physical bool) error {
 	old := in.p.Dir()
-	target := dir
+	var target string
 	if physical {
 		real, err := in.p.Resolve(dir)
 		if err != nil {

@@ -14,7 +14,6 @@ type glass struct {
 	columns  int
 	rows     [][]rune
 	row, col int
-	top      int // of the line that is edited
 }
 
 // write shows text as xterm does, with \n as \r\n.

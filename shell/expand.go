@@ -304,7 +304,7 @@ func (c *compiler) target(w *syntax.Word) func(in *interp) (string, bool) {
 // expandText expands text as a prompt is: parameters, commands and
 // arithmetic. What can't be read stays as it is.
 func (in *interp) expandText(s string) string {
-	if strings.IndexAny(s, "$`\\") < 0 {
+	if !strings.ContainsAny(s, "$`\\") {
 		return s
 	}
 	w, err := syntax.ParseText(s, in.valueOptions())

@@ -75,7 +75,7 @@ func quoteSingle(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\'
 
 // quoteDouble writes s between double quotes.
 func quoteDouble(s string) string {
-	if strings.IndexAny(s, "\"$`\\") < 0 {
+	if !strings.ContainsAny(s, "\"$`\\") {
 		return `"` + s + `"`
 	}
 	var b strings.Builder

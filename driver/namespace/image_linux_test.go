@@ -25,7 +25,8 @@ func busybox(t *testing.T) *bytes.Buffer {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, h := range []tar.Header{
-		{Name: "bin/", Typeflag: tar.TypeDir, Mode: 0o755}, {Name: "etc/", Typeflag: tar.TypeDir, Mode: 0o755},
+		{Name: "bin/", Typeflag: tar.TypeDir, Mode: 0o755},
+		{Name: "etc/", Typeflag: tar.TypeDir, Mode: 0o755},
 		{Name: "bin/busybox", Typeflag: tar.TypeReg, Mode: 0o755, Size: int64(len(program))},
 		{Name: "bin/sh", Typeflag: tar.TypeSymlink, Linkname: "busybox"},
 		{Name: "etc/of-the-image", Typeflag: tar.TypeReg, Mode: 0o640, Uid: 1000, Gid: 1000, Size: 3},

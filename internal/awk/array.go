@@ -52,7 +52,6 @@ type array struct {
 	dead  int
 	slab  []elem
 	name  string
-	ro    func(key string) // called before a change by the program; nil for most
 }
 
 func (a *array) len() int { return len(a.nums) + len(a.strs) }

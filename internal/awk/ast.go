@@ -184,5 +184,4 @@ type Program struct {
 	rules   []*rule
 	funcs   map[string]*function
 	globals map[string]*symbol
-	depth   int
 }

@@ -91,7 +91,7 @@ func (p *Program) Run(c *Config) (status int) {
 func (in *interp) guard(f func()) (returned bool) {
 	defer func() {
 		if in.unwinding == exiting {
-			recover()
+			_ = recover() // it is ours
 			in.unwinding = running
 			in.resetStack()
 			returned = false

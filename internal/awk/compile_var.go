@@ -238,7 +238,7 @@ func (c *compiler) modify(l expr) func(f func(value) value) value {
 		index, _, _ := c.index(l)
 		return func(f func(value) value) value {
 			i := index()
-			old := inValue("")
+			var old value
 			if i == 0 {
 				old = inValue(in.text())
 			} else {

@@ -78,7 +78,6 @@ type interp struct {
 	rnd     *rand.Rand
 	seed    float64
 	zone    *time.Location
-	environ *array
 }
 
 // vars are the built-in variables that the interpreter looks at itself.

@@ -88,7 +88,7 @@ func (p *parser) program() (err error) {
 	p.bailTo = unwinding
 	defer func() {
 		if unwinding.err != nil {
-			recover()
+			_ = recover() // it is ours
 			err = unwinding.err
 		}
 	}()

@@ -162,7 +162,7 @@ func (in *interp) mainLoop() {
 func (in *interp) records() (ended bool) {
 	defer func() {
 		if in.unwinding == leaving {
-			recover()
+			_ = recover() // it is ours
 			in.unwinding = running
 			ended = false
 		}

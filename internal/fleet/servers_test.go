@@ -394,7 +394,7 @@ func TestServersClocksAreOne(t *testing.T) {
 	runs(t, wrong)
 	eventually(t, "the wrong one leads", func() bool { return leads(t, wrong) })
 	for _, f := range []*Fleet{right, wrong, slow} {
-		if d := f.now().Sub(time.Now()).Abs(); d > time.Second {
+		if d := time.Until(f.now()).Abs(); d > time.Second {
 			t.Errorf("its now is %v away", d)
 		}
 	}

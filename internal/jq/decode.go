@@ -1,6 +1,7 @@
 package jq
 
 import (
+	"errors"
 	"io"
 	"strings"
 )
@@ -254,7 +255,7 @@ func (d *Decoder) fit(v Value) {
 func decodeText(text string, acct *account) (Value, error) {
 	d := newDecoder(strings.NewReader(text), acct)
 	v, err := d.Decode()
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return nil, &SyntaxError{"Expected JSON value"}
 	}
 	if err != nil {
@@ -262,7 +263,7 @@ func decodeText(text string, acct *account) (Value, error) {
 	}
 	if _, err := d.Decode(); err == nil {
 		return nil, &SyntaxError{"Unexpected extra JSON values"}
-	} else if err != io.EOF {
+	} else if !errors.Is(err, io.EOF) {
 		return nil, err
 	}
 	return v, nil

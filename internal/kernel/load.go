@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -141,7 +142,7 @@ func (p *Proc) head(abs string) ([]byte, error) {
 	defer f.Close()
 	b := make([]byte, 256)
 	n, err := f.ReadAt(b, 0)
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = nil
 	}
 	return b[:n], err

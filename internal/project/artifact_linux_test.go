@@ -96,8 +96,18 @@ func TestArtifactsOfALiar(t *testing.T) {
 	before := hostState(t, dir)
 	outside := t.TempDir()
 	for i, entries := range [][]tar.Header{
-		{file("../../evil")}, {file("/evil")}, {file("build/../../evil")}, {file("build/.git/config")}, {file(".git/config")}, {file(".git/hooks/post-merge")}, {file("../.git/hooks/x")},
-		{file("build/./x")}, {file(".GIT/hooks/x")}, {file("a.txt")}, {file("a.txt/x")}, {file("build/git~1/x")},
+		{file("../../evil")},
+		{file("/evil")},
+		{file("build/../../evil")},
+		{file("build/.git/config")},
+		{file(".git/config")},
+		{file(".git/hooks/post-merge")},
+		{file("../.git/hooks/x")},
+		{file("build/./x")},
+		{file(".GIT/hooks/x")},
+		{file("a.txt")},
+		{file("a.txt/x")},
+		{file("build/git~1/x")},
 		{{Typeflag: tar.TypeSymlink, Name: "build/l", Linkname: outside}, file("build/l/evil")},
 		{{Typeflag: tar.TypeLink, Name: "build/h", Linkname: "../a.txt"}, file("build/h")},
 	} {

@@ -99,7 +99,6 @@ type island struct {
 	mu     sync.Mutex
 	state  atoll.State
 	ports  map[int]string // port inside: address here
-	order  []int
 	tell   []chan atoll.Notice
 	dials  int
 	asked  int

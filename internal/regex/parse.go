@@ -322,7 +322,7 @@ func (p *parser) operator() (lo, hi int, ok bool, err error) {
 // interval reads {m}, {m,}, {,n} or {m,n}.
 func (p *parser) interval() (lo, hi int, ok bool, err error) {
 	p.skipOp()
-	lo, hi = p.number(), 0
+	lo = p.number()
 	switch {
 	case p.pos < len(p.src) && p.src[p.pos] == ',':
 		p.pos++

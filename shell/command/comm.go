@@ -56,12 +56,11 @@ type commRun struct {
 
 // commFile is one side: the line at hand and the one before it.
 type commFile struct {
-	name  string
-	in    *lines
-	line  []byte
-	ok    bool
-	last  []byte
-	begun bool
+	name string
+	in   *lines
+	line []byte
+	ok   bool
+	last []byte
 }
 
 const (

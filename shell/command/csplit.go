@@ -58,7 +58,6 @@ type csplitJob struct {
 	at                          int // lines that have been used
 	from                        int // where the search for the next match begins
 	made                        []string
-	skipMatch                   bool // the line at is to be left out
 }
 
 // csplitFault ends a run; its reason has been told.

@@ -327,7 +327,7 @@ func (e *exprParser) matched(s, pattern string) string {
 	defer re.Release(e.p)
 	caps := make([]int, 2+2*re.Groups())
 	ok := re.Match([]byte(s), 0, caps, e.p)
-	for ok && caps[0] != 0 { // anchored: only a match at the beginning counts
+	if ok && caps[0] != 0 { // anchored: only a match at the beginning counts
 		anchored, err := regex.Compile(`^\(`+pattern+`\)`, regex.Options{Syntax: regex.BRE, Dialect: regex.Posix, Budget: e.p})
 		if err != nil {
 			return e.fail(2, err.Error())
@@ -336,7 +336,6 @@ func (e *exprParser) matched(s, pattern string) string {
 		all := make([]int, 2+2*anchored.Groups())
 		ok = anchored.Match([]byte(s), 0, all, e.p)
 		copy(caps, all[2:])
-		break
 	}
 	switch {
 	case re.Groups() > 0 && (!ok || caps[2] < 0):

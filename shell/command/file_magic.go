@@ -87,7 +87,6 @@ func pngMore(b []byte) string {
 	case 0:
 		depth += " grayscale"
 	case 4:
-		depth += "/color gray+alpha"
 		depth = fmt.Sprintf("%d-bit %s", b[24], kind)
 	default:
 		depth += kind

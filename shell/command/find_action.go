@@ -82,8 +82,9 @@ func findPrint(q *findParser, word string) findTest {
 
 func findPrintf(q *findParser, word string) findTest {
 	q.acts = true
-	w, ok := q.f.p.Out(), true
+	w := q.f.p.Out()
 	if word == "-fprintf" {
+		var ok bool
 		if w, ok = q.output(word); !ok {
 			return nil
 		}

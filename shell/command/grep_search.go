@@ -125,7 +125,7 @@ func (f *grepFile) zap() {
 // nextMatch returns the first line at or after at that matches, or the end of
 // the run twice.
 func (f *grepFile) nextMatch(at int) (begin, end int) {
-	for !f.match.byLine {
+	if !f.match.byLine {
 		hit := f.match.scan(f.run, at)
 		if hit < 0 || hit > len(f.run) || hit == len(f.run) && f.run[len(f.run)-1] == f.delim {
 			return len(f.run), len(f.run)

@@ -218,7 +218,7 @@ func unitSize(s string) (float64, bool) {
 	tail := s[len(digits):]
 	switch {
 	case tail != "" && digits == "":
-		n, err = 1, nil
+		n = 1
 	case err != nil || n == 0:
 		return 0, false
 	}

@@ -269,7 +269,7 @@ func (job *psJob) pick(c byte, value string) bool {
 
 // format reads the columns of -o. A title may follow: pid=NUMBER.
 func (job *psJob) format(s string) bool {
-	if job.columns != nil && len(job.columns) > 0 && job.columns[0].title == "USER" {
+	if len(job.columns) > 0 && job.columns[0].title == "USER" {
 		job.columns = nil
 	}
 	for _, w := range strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' }) {
