@@ -16,7 +16,7 @@ import (
 // TestTapIsAtItsBridge makes a bridge in a network namespace of the test's own.
 func TestTapIsAtItsBridge(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root makes bridges")
+		musthave.Skip(t, "root", "only root makes bridges")
 	}
 	if _, err := exec.LookPath("ip"); err != nil {
 		musthave.Skip(t, "qemu", "no iproute2: %v", err)

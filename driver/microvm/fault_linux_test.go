@@ -15,6 +15,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/microvm"
 	"github.com/atoll-sandbox/atoll/internal/machine"
+	"github.com/atoll-sandbox/atoll/internal/musthave"
 )
 
 // facts returns who runs for a sandbox.
@@ -128,7 +129,7 @@ func TestDamagedDisk(t *testing.T) {
 	}
 	work := filepath.Join(d.Dir, sb.ID(), "workspace.qcow2")
 	if out, err := exec.CommandContext(t.Context(), "qemu-io", "-f", "qcow2", "-c", "write -P 0xaa 0 64k", work).CombinedOutput(); err != nil {
-		t.Skipf("no qemu-io: %v: %s", err, out)
+		musthave.Skip(t, "qemu", "no qemu-io: %v: %s", err, out)
 	}
 	err := atoll.Start(t.Context(), sb)
 	t.Logf("%v", err)

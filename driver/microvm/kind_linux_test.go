@@ -11,6 +11,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/microvm"
 	"github.com/atoll-sandbox/atoll/internal/machine"
+	"github.com/atoll-sandbox/atoll/internal/musthave"
 )
 
 // TestKinds: machines that boot, and PCs.
@@ -46,7 +47,7 @@ func or(s, def string) string {
 func TestRoot(t *testing.T) {
 	busybox, err := exec.LookPath("busybox")
 	if err != nil {
-		t.Skip("no busybox")
+		musthave.Skip(t, "qemu", "no busybox: %v", err)
 	}
 	d := newDriver(t)
 	dir := t.TempDir()

@@ -59,7 +59,7 @@ func newest(patterns []string) (Kernel, error) {
 	if len(why) > 0 {
 		return Kernel{}, fmt.Errorf("%w: no kernel for virtual machines that can be used: %s", atoll.ErrUnavailable, strings.Join(why, "; "))
 	}
-	return Kernel{}, fmt.Errorf("%w: no kernel for virtual machines: none matches %s. Install one (Debian, Ubuntu: apt-get install linux-image-cloud-amd64 or linux-image-virtual; Fedora: dnf install kernel-core) or name one",
+	return Kernel{}, fmt.Errorf("%w: no kernel for virtual machines: none matches %s. Install one (Debian, Ubuntu: apt-get install linux-image-cloud-amd64 or linux-image-virtual; Fedora: dnf install kernel-core) or name one (microvm.kernel, $ATOLL_MACHINE_KERNEL)",
 		atoll.ErrUnavailable, strings.Join(patterns, ", "))
 }
 

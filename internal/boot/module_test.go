@@ -16,6 +16,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/musthave"
 )
 
 // modulesDir makes a directory of modules: what each says of itself by its path.
@@ -57,7 +58,7 @@ func pack(t *testing.T, ending string, data []byte) []byte {
 		cmd.Stdin = bytes.NewReader(data)
 		out, err := cmd.Output()
 		if err != nil {
-			t.Skipf("no xz: %v", err)
+			musthave.Skip(t, "gnu", "no xz: %v", err)
 		}
 		return out
 	}
