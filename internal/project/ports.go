@@ -114,14 +114,16 @@ const mostTries = 20
 // own returns what is kept for a branch in the git configuration inside, which
 // choose chooses if there is nothing valid: something that no other branch has.
 func (g guest) own(ctx context.Context, branch, key string, choose func(taken []string) string, valid func(string) bool) (string, error) {
+	var failed error
 	for range mostTries {
 		kept, err := g.kept(ctx, key)
 		if err != nil {
 			return "", err
 		}
 		var taken []string
-		mine, clash := "", false
+		mine, clash, had := "", false, false
 		for _, k := range kept {
+			had = had || k.branch == branch
 			switch {
 			case !valid(k.value):
 			case k.branch == branch:
@@ -137,16 +139,20 @@ func (g guest) own(ctx context.Context, branch, key string, choose func(taken []
 		if value == "" {
 			return "", fmt.Errorf("%w: no %s is left for the working tree of branch %s", atoll.ErrQuota, key, branch)
 		}
-		err = g.run(ctx, nil, nil, "config", "--local", "--replace-all", "atoll."+branch+"."+key, value)
-		var bad *guestError
-		if errors.As(err, &bad) && bad.code == 255 {
-			continue // somebody else writes it
+		// At the end of the file: of two that chose at once, who came first stands first.
+		section := "atoll-" + key + "." + branch
+		if had {
+			err = g.run(ctx, nil, nil, "config", "--local", "--remove-section", section)
 		}
-		if err != nil {
+		if err == nil {
+			err = g.run(ctx, nil, nil, "config", "--local", section+".is", value)
+		}
+		if err != nil && !isGuestError(err) { // else somebody else writes it now
 			return "", err
 		}
+		failed = err
 	}
-	return "", fmt.Errorf("%w: the git configuration inside does not keep a %s for branch %s", ErrMoved, key, branch)
+	return "", errors.Join(fmt.Errorf("%w: the git configuration inside does not keep a %s for branch %s", ErrMoved, key, branch), failed)
 }
 
 // keptValue is what is kept for a branch.
@@ -154,26 +160,28 @@ type keptValue struct{ branch, value string }
 
 // kept lists what is kept of a kind, in the order of the configuration.
 func (g guest) kept(ctx context.Context, key string) ([]keptValue, error) {
-	out, code, err := g.status(ctx, "config", "--local", "-z", "--get-regexp", `^atoll\..*\.`+key+"$")
+	out, code, err := g.status(ctx, "config", "--local", "-z", "--get-regexp", `^atoll-`+key+`\..*\.is$`)
 	if err != nil || code != 0 {
 		return nil, err
 	}
 	var list []keptValue
 	for _, e := range split(out, "\x00") {
 		name, value, _ := strings.Cut(e, "\n")
-		branch := strings.TrimSuffix(strings.TrimPrefix(name, "atoll."), "."+key)
+		branch := strings.TrimSuffix(strings.TrimPrefix(name, "atoll-"+key+"."), ".is")
 		if list = append(list, keptValue{branch, value}); len(list) > mostRefs {
-			return nil, fmt.Errorf("%w: the git configuration inside has more than %d of atoll.*.%s", ErrTooLarge, mostRefs, key)
+			return nil, fmt.Errorf("%w: the git configuration inside has more than %d of atoll-%s", ErrTooLarge, mostRefs, key)
 		}
 	}
 	return list, nil
 }
 
 // forget drops what is kept for a branch.
-func (g guest) forget(ctx context.Context, branch string) error {
-	err := g.run(ctx, nil, nil, "config", "--local", "--remove-section", "atoll."+branch)
-	if isGuestError(err) {
-		return nil // nothing was kept
+func (g guest) forget(ctx context.Context, branch string, keys ...string) error {
+	for _, key := range keys {
+		err := g.run(ctx, nil, nil, "config", "--local", "--remove-section", "atoll-"+key+"."+branch)
+		if err != nil && !isGuestError(err) { // nothing was kept, or somebody else writes it
+			return err
+		}
 	}
-	return err
+	return nil
 }

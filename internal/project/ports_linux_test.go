@@ -47,13 +47,13 @@ func TestPorts(t *testing.T) {
 	port("third", 3010) // it was free again
 
 	for _, lie := range []string{"80", "3005", "0x0bc2", "99999999999999999999", "-3010", "3010 "} {
-		sh(t, sb, "git config --replace-all atoll.third.port '"+lie+"'")
+		sh(t, sb, "git config --replace-all atoll-port.third.is '"+lie+"'")
 		port("third", 3010)
 	}
-	sh(t, sb, "git config atoll.third.port 3020; git config --add atoll.third.port 3020")
+	sh(t, sb, "git config atoll-port.third.is 3020; git config --add atoll-port.third.is 3020")
 	port("feature-x", 3020)
 	port("third", 3010)
-	sh(t, sb, "git config atoll.third.terminal '../../etc'")
+	sh(t, sb, "git config atoll-terminal.third.is '../../etc'")
 	name("third", "box-third")
 	_, err := project.Port(ctx, sb, "a b")
 	is(t, err, atoll.ErrInvalid)

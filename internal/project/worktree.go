@@ -194,7 +194,7 @@ func removeWorktree(ctx context.Context, g guest, branch string, force Force) er
 		if err := g.run(ctx, nil, nil, "worktree", "remove", "--force", "--force", t.Path); err != nil {
 			return err
 		}
-		return g.forget(ctx, branch)
+		return g.forget(ctx, branch, "port", "terminal")
 	}
 	return fmt.Errorf("branch %s has no working tree: %w", branch, atoll.ErrNotFound)
 }
