@@ -16,8 +16,9 @@ import (
 
 func (a *app) attachCommand() *cobra.Command {
 	var onlyNew, stdin, readOnly bool
+	var branch string
 	cmd := &cobra.Command{
-		Use:   "attach SANDBOX [TERMINAL | PROCESS]",
+		Use:   "attach [SANDBOX [TERMINAL | PROCESS]]",
 		Short: "Be before a terminal, or where a command writes",
 		Long: `Be before a terminal of a sandbox (see 'atoll terminal'): its screen as it is, then what
 comes; what you type goes there. Ctrl-P Ctrl-Q leaves, and it goes on. Without a
@@ -26,15 +27,25 @@ name it is the only one, or a new one.
 Or be where a command writes, one that 'atoll exec -d' has started or that somebody
 else runs: its output so far and from now on, and its exit status as atoll's own.
 Ctrl-C leaves it running; on a terminal of its own, Ctrl-P Ctrl-Q does. With -i what
-you type is its input.`,
+you type is its input.
+
+Without SANDBOX it is that of the directory's project, and of a project the terminal of its
+main working tree, or with --worktree of another one. The exit status is 1 without such a
+sandbox or working tree, 2 if it does not run.`,
 		Example:           "  atoll attach box\n  atoll attach --read-only box build\n  atoll attach box p3k9\n  echo yes | atoll attach -i box p3k9",
-		Args:              needArgs(1, 2, "a sandbox, and a terminal or a process"),
+		Args:              needArgs(0, 2, "a sandbox, and a terminal or a process"),
 		ValidArgsFunction: a.completeAttached(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			sb, err := a.open(ctx, args[0])
+			if branch != "" && len(args) > 1 {
+				return fmt.Errorf("%w: a working tree, or the terminal %s", atoll.ErrInvalid, args[1])
+			}
+			sb, args, err := a.attached(ctx, args)
 			if err != nil {
 				return err
+			}
+			if branch != "" {
+				return a.attachTree(ctx, sb, branch, readOnly)
 			}
 			name, ok, err := a.terminalOf(ctx, sb, args[1:])
 			switch {
@@ -56,7 +67,50 @@ you type is its input.`,
 	cmd.Flags().BoolVar(&onlyNew, "new", false, "without what a command has written so far")
 	cmd.Flags().BoolVarP(&stdin, "interactive", "i", false, "send stdin to a command; the end of stdin ends its input")
 	cmd.Flags().BoolVarP(&readOnly, "read-only", "r", false, "only look")
+	cmd.Flags().StringVar(&branch, "worktree", "", "the terminal of the working tree of this `BRANCH`")
 	return cmd
+}
+
+// exitNotRunning is the exit status of an attach to a sandbox that does not run.
+const exitNotRunning = 2
+
+// attached finds the sandbox that attach means. Who comes back to a project is
+// told what could not come home, and its watcher is there again.
+func (a *app) attached(ctx context.Context, args []string) (*client.Sandbox, []string, error) {
+	var w *workplace
+	var sb *client.Sandbox
+	var err error
+	if len(args) == 0 {
+		if w, err = a.project(ctx, ""); err == nil {
+			sb, args = w.sb, []string{w.name()}
+		}
+	} else if sb, err = a.open(ctx, args[0]); err == nil {
+		var info atoll.Info
+		if info, err = sb.Info(ctx); err == nil {
+			w, err = a.workplaceOf(ctx, info)
+		}
+	}
+	switch {
+	case errors.Is(err, atoll.ErrNotFound):
+		return nil, nil, exits(exitNotFound, err)
+	case err != nil || w == nil:
+		return sb, args, err
+	}
+	if err := w.running(); err != nil {
+		return nil, nil, exits(exitNotRunning, err)
+	}
+	if len(args) == 1 {
+		list, err := sb.ListTerminals(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, t := range list {
+			if t.Name == w.name() && t.Running { // else the only one
+				args = append(args, t.Name)
+			}
+		}
+	}
+	return sb, args, errors.Join(a.tellRefusal(w), a.watcher(w))
 }
 
 // attachProcess connects to a process.

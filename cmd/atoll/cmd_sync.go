@@ -164,7 +164,7 @@ func (a *app) sync(ctx context.Context, w *workplace, f syncFlags, withArtifacts
 		if err := a.note(w, err); err != nil {
 			return err
 		}
-		if err := repo.AddRemote(ctx, w.name()); err != nil && !errors.Is(err, atoll.ErrExists) {
+		if err := a.addRemote(ctx, w); err != nil {
 			return err
 		}
 	}
@@ -306,14 +306,6 @@ func risksText(list []project.Risk) string {
 		fmt.Fprintf(&b, "  %s: %s\n", r.Path, r.Why)
 	}
 	return b.String()
-}
-
-// count is a number of things.
-func count(n int, of string) string {
-	if n == 1 {
-		return "1 " + of
-	}
-	return fmt.Sprintf("%d %ss", n, of)
 }
 
 // say writes lines that may hold what comes out of a sandbox.

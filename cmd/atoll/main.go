@@ -38,7 +38,7 @@ func start() int {
 	signal.Ignore(syscall.SIGPIPE) // a write to a closed pipe is an error like others: what was done is kept
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	return run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr})
+	return run(ctx, arguments(os.Args), streams{os.Stdin, os.Stdout, os.Stderr})
 }
 
 // streams are the terminal's or the pipes' ends.
@@ -197,6 +197,7 @@ reaches inside unless you name it. Try:
 	root.AddGroup(
 		&cobra.Group{ID: "sandbox", Title: "Sandboxes:"},
 		&cobra.Group{ID: "work", Title: "Work in one:"},
+		&cobra.Group{ID: "project", Title: "Projects:"},
 		&cobra.Group{ID: "agent", Title: "Let agents work:"},
 		&cobra.Group{ID: "time", Title: "Go back, or double it:"},
 		&cobra.Group{ID: "keep", Title: "Besides sandboxes:"},
@@ -211,6 +212,7 @@ reaches inside unless you name it. Try:
 	}
 	add("sandbox", a.runCommand(), a.createCommand(), a.lsCommand(), a.inspectCommand(), a.startCommand(), a.stopCommand(), a.pauseCommand(), a.resumeCommand(), a.rmCommand(), a.topCommand())
 	add("work", a.execCommand(), a.shellCommand(), a.cpCommand(), a.statsCommand(), a.historyCommand(), a.logsCommand(), a.psCommand(), a.attachCommand(), a.killCommand(), a.terminalCommand(), a.portCommand(), a.sshCommand(), a.networkCommand())
+	add("project", a.syncCommand(), a.diffCommand(), a.logCommand(), a.mergeCommand(), a.applyCommand(), a.restoreCommand(), a.worktreeCommand(), a.gitRemoteCommand())
 	add("agent", a.agentCommand(), a.acpCommand(), a.chatCommand(), a.assistantCommand(), a.turnCommand(), a.skillCommand())
 	add("time", a.snapshotCommand(), a.forkCommand())
 	add("keep", a.workspaceCommand(), a.diskCommand(), a.imageCommand(), a.poolCommand())

@@ -93,7 +93,7 @@ func safely(w io.Writer, r io.Reader, colour bool) error {
 				_, _ = out.WriteString(allOff)
 				painted = false
 			}
-			_, err = out.WriteRune(visible(c))
+			_, err = out.WriteRune(steered(c))
 		}
 		if err != nil {
 			if painted {
@@ -107,8 +107,8 @@ func safely(w io.Writer, r io.Reader, colour bool) error {
 	}
 }
 
-// visible is a character, or a sign for one that a terminal would follow.
-func visible(c rune) rune {
+// steered is a character, or a sign for one that a terminal would follow.
+func steered(c rune) rune {
 	if c != '\n' && c != '\t' && (unicode.IsControl(c) || c == unicode.ReplacementChar || unicode.Is(unicode.Bidi_Control, c)) {
 		return '·'
 	}
