@@ -45,6 +45,7 @@ type Server struct {
 	kept    shelf
 	metrics *metrics
 	mux     *http.ServeMux
+	page    http.Handler
 	api     huma.API
 
 	problems  map[int]*huma.Response // as the document has them
@@ -62,8 +63,9 @@ type Server struct {
 	die  context.CancelFunc
 
 	mu     sync.Mutex
-	served map[*http.Server]bool // guarded by mu
-	active crowd                 // requests under way, streams too
+	served map[*http.Server]bool   // guarded by mu
+	doors  map[*http.Server]string // how browsers call those of served; guarded by mu
+	active crowd                   // requests under way, streams too
 
 	circles *circles // sessions of MCP clients
 	agents  func() (*Agents, error)
@@ -76,14 +78,14 @@ func New(opts Options) *Server {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{fleet: opts.Fleet, log: log, opts: opts, limits: opts.Limits.effective(), served: make(map[*http.Server]bool), problems: make(map[int]*huma.Response)}
+	s := &Server{fleet: opts.Fleet, log: log, opts: opts, limits: opts.Limits.effective(), served: make(map[*http.Server]bool), doors: make(map[*http.Server]string), problems: make(map[int]*huma.Response)}
 	s.metrics = newMetrics(s)
 	s.callers = newCallers(s.limits, s.metrics)
 	s.agents = s.onceAgents()
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.life, s.die = context.WithCancel(context.Background())
 	s.bearers = s.watchTokens()
-	s.mux = http.NewServeMux()
+	s.mux, s.page = http.NewServeMux(), newPage()
 	s.api = s.newAPI()
 	s.health(s.mux)
 	s.measure(s.mux)
