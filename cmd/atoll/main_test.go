@@ -38,7 +38,7 @@ type helped struct{ m *testing.M }
 func (h helped) Run() int { return helpertest.Main(h.m) }
 
 func TestMain(m *testing.M) {
-	testscript.Main(helped{m}, map[string]func(){"atoll": main, "sweep": sweep})
+	testscript.Main(helped{m}, map[string]func(){"atoll": main, "sweep": sweep, "background": startBackground})
 }
 
 func TestScripts(t *testing.T) {
@@ -49,6 +49,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("HOME", home)
 			e.Setenv("ATOLL_HOME", filepath.Join(e.WorkDir, "home"))
 			e.Setenv("ATOLL_SYSTEM_CONFIG", filepath.Join(e.WorkDir, "etc", "atoll.yaml")) // not this machine's
+			e.Defer(func() { leaveNoServer(filepath.Join(e.WorkDir, "home")) })
 			return os.MkdirAll(home, 0o700)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -56,6 +57,7 @@ func TestScripts(t *testing.T) {
 			"ready":  awaitLine,
 			"until":  untilOutput,
 
+			"kill-server": killServer,
 			"certificate": writeCertificate,
 			"packages":    startPackages,
 		},
