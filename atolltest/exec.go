@@ -158,7 +158,7 @@ func (c *counter) Write(b []byte) (int, error) {
 func longArgumentsSurvive(e *env) {
 	sb := e.sandbox()
 	long := strings.Repeat("0123456789", 30_000) // 300 kB: more than one argument may hold on Linux
-	exit := e.exec(sb, atoll.Cmd{Args: []string{"sh", "-c", `read -r x; echo ${#x}`}, Stdin: strings.NewReader(long + "\n")})
+	exit := e.exec(sb, atoll.Cmd{Args: []string{"sh", "-c", `x=$(cat); echo ${#x}`}, Stdin: strings.NewReader(long + "\n")})
 	eq(e, "through stdin", strings.TrimSpace(string(exit.Stdout)), "300000")
 	if err := atoll.WriteFile(e.ctx(), sb, "/tmp/long.sh", []byte("x="+long+"\necho ${#x}\n"), 0o644); err != nil {
 		e.Fatal(err)

@@ -260,7 +260,7 @@ func terminalSlowReaderGetsAll(e *env) {
 	r, w := io.Pipe()
 	result := make(chan error, 1)
 	go func() {
-		_, err := sb.Exec(e.ctx(), atoll.Cmd{Shell: fmt.Sprintf("yes | head -n %d", lines), Stdout: w, TTY: &atoll.TTY{}})
+		_, err := sb.Exec(e.ctx(), atoll.Cmd{Shell: fmt.Sprintf("yes | head -n %d | cat", lines), Stdout: w, TTY: &atoll.TTY{}})
 		_ = w.Close()
 		result <- err
 	}()

@@ -231,7 +231,7 @@ func terminalsSlowViewer(e *env) {
 		return
 	}
 	const lines = 200_000
-	text := fmt.Sprintf("read x; yes 0123456789 | head -n %d; echo the end; read x", lines)
+	text := fmt.Sprintf("read x; yes 0123456789 | head -n %d | cat; echo the end; read x", lines)
 	name := e.open(ts, atoll.TerminalSpec{Args: []string{"sh", "-c", text}})
 	slow := &stuck{free: make(chan struct{}), out: newScreen()}
 	s := e.view(ts, name, atoll.Attachment{Stdout: slow})
