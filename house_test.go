@@ -63,6 +63,7 @@ var floors = map[string]int{
 	"internal/tool":            2,
 	"internal/hook":            2,
 	"internal/turn":            6,
+	"internal/route":           6,
 	"internal/assistant":       6,
 	"internal/guest":           2,
 	"internal/image":           2,

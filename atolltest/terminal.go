@@ -256,11 +256,14 @@ func terminalSlowReaderGetsAll(e *env) {
 	if !e.terminals(sb) {
 		return
 	}
-	const lines = 100_000
+	// More than all buffers on the way hold, in few lines: each is a write of its
+	// own, which takes long in an emulated machine.
+	const lines = 10_000
+	line := strings.Repeat("0123456789", 8)
 	r, w := io.Pipe()
 	result := make(chan error, 1)
 	go func() {
-		_, err := sb.Exec(e.ctx(), atoll.Cmd{Shell: fmt.Sprintf("yes | head -n %d | cat", lines), Stdout: w, TTY: &atoll.TTY{}})
+		_, err := sb.Exec(e.ctx(), atoll.Cmd{Shell: fmt.Sprintf("yes %s | head -n %d", line, lines), Stdout: w, TTY: &atoll.TTY{}})
 		_ = w.Close()
 		result <- err
 	}()
@@ -278,7 +281,7 @@ func terminalSlowReaderGetsAll(e *env) {
 	if err := <-result; err != nil {
 		e.Errorf("Exec: %v", err)
 	}
-	eq(e, "bytes", n, lines*len("y\r\n"))
+	eq(e, "bytes", n, lines*len(line+"\r\n"))
 }
 
 func terminalDeadline(e *env) {

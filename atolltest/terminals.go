@@ -230,8 +230,9 @@ func terminalsSlowViewer(e *env) {
 	if ts == nil {
 		return
 	}
-	const lines = 200_000
-	text := fmt.Sprintf("read x; yes 0123456789 | head -n %d | cat; echo the end; read x", lines)
+	const lines = 15_000
+	line := strings.Repeat("0123456789", 20)
+	text := fmt.Sprintf("read x; yes %s | head -n %d; echo the end; read x", line, lines)
 	name := e.open(ts, atoll.TerminalSpec{Args: []string{"sh", "-c", text}})
 	slow := &stuck{free: make(chan struct{}), out: newScreen()}
 	s := e.view(ts, name, atoll.Attachment{Stdout: slow})
@@ -241,7 +242,7 @@ func terminalsSlowViewer(e *env) {
 	v.shows("the end")
 	close(slow.free)
 	s.shows("the end")
-	if n := len(s.out.String()); n > 4<<20 {
+	if n := len(s.out.String()); n > lines*len(line)/2 {
 		e.Errorf("one that was slow got %d bytes later: it was to get the newest screen", n)
 	}
 	v.keys("\r")

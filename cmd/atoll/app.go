@@ -40,6 +40,7 @@ type app struct {
 	configErr  error  // what is wrong with it
 	hostFlag   string // of --host
 	link       *link  // to the fleet; by client, once
+	program    string // of atoll, to be a server in the background; empty: the one that runs
 
 	made []atoll.Driver // by drivers, once: two ends of a copy may be one sandbox
 }

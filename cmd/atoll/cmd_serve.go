@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,13 +17,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/filelock"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 	"github.com/atoll-sandbox/atoll/internal/server"
 )
 
 func (a *app) serveCommand() *cobra.Command {
-	var verbose bool
+	var o serveOptions
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Be a server of sandboxes for this machine, or for a team",
@@ -44,7 +42,7 @@ commands go on for --grace; a second one ends them at once. Sandboxes stay. With
 			if said := a.config.flagsOnly().settings; said["host"].key != nil || said["context"].key != nil {
 				return fmt.Errorf("%w: serve is for this machine: leave --host and --context away", atoll.ErrInvalid)
 			}
-			return a.serve(cmd.Context(), a.logger(verbose))
+			return a.serve(cmd.Context(), o)
 		},
 	}
 	fl := cmd.Flags()
@@ -57,8 +55,20 @@ commands go on for --grace; a second one ends them at once. Sandboxes stay. With
 	fl.String("app", "", "`DIRECTORY` of assistants, connectors, mcps and skills (default ~/.config/atoll)")
 	fl.String("rate", "", "`REQUESTS` a second that one caller may make (default 1000)")
 	fl.String("grace", "", "`DURATION` that commands may go on when the server is to end (default 10s)")
-	fl.BoolVarP(&verbose, "verbose", "v", false, "log more")
+	fl.String("proxy", "", "`ADDRESS` where ports of sandboxes have names, or off (default 127.0.0.1:7080, or a free port)")
+	fl.StringArray("domain", nil, "`NAME` that names of ports end in (default localhost; repeatable)")
+	fl.DurationVar(&o.idle, "ends-when-idle", 0, "end after this `DURATION` without a call, a command, or a sandbox of a project that runs")
+	fl.BoolVar(&o.background, "background", false, "be the server that 'atoll up' starts")
+	fl.BoolVarP(&o.verbose, "verbose", "v", false, "log more")
+	_ = fl.MarkHidden("background") // it is there
 	return cmd
+}
+
+// serveOptions are what only the flags of serve say.
+type serveOptions struct {
+	verbose    bool
+	idle       time.Duration // 0: it does not end by itself
+	background bool          // addresses that are taken are left to others; it waits for one that is about to end
 }
 
 // logger returns the log of a server.
@@ -78,19 +88,23 @@ func (a *app) logger(verbose bool) *slog.Logger {
 }
 
 // serve serves until ctx is done.
-func (a *app) serve(ctx context.Context, log *slog.Logger) (err error) {
+func (a *app) serve(ctx context.Context, o serveOptions) (err error) {
+	log := a.logger(o.verbose)
 	if _, err := a.driver(); err != nil {
 		return err
 	}
 	if err := a.homed(); err != nil {
 		return err
 	}
-	unlock, err := a.only()
+	unlock, err := a.only(ctx, o)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, unlock()) }()
-	listeners, err := a.listen(ctx, log)
+	defer func() { err = errors.Join(err, a.removeServerFile(), unlock()) }()
+	if err := a.removeServerFile(); err != nil { // of one that was killed
+		return a.writable(err)
+	}
+	listeners, pages, err := a.listen(ctx, o, log)
 	defer func() {
 		for _, l := range listeners {
 			_ = l.Close() // most are closed already, by Shutdown
@@ -115,32 +129,74 @@ func (a *app) serve(ctx context.Context, log *slog.Logger) (err error) {
 	if err := s.Settle(); err != nil { // the rest can be served without
 		log.Warn("no agents yet", "err", err)
 	}
-	return a.attend(ctx, f, s, listeners, log)
+	p, err := a.openPortal(ctx, f, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.close()) }()
+	about := serverFile{PID: os.Getpid(), Version: buildVersion().Version, Started: time.Now().UTC(), Proxy: p.address()}
+	for _, l := range listeners {
+		about.Listen = append(about.Listen, a.addressText(l))
+	}
+	if pages != nil {
+		about.Pages = a.addressText(pages)
+	}
+	if o.idle > 0 {
+		about.Idle = o.idle.String()
+	}
+	if err := a.writeServerFile(about); err != nil {
+		return a.writable(err)
+	}
+	return a.attend(ctx, &serving{fleet: f, server: s, listeners: listeners, portal: p, idle: o.idle}, log)
 }
 
-// attend runs a server's parts until one fails or ctx is done, and ends all.
-func (a *app) attend(ctx context.Context, f *fleet.Fleet, s *server.Server, listeners []net.Listener, log *slog.Logger) error {
+// serving is what a server consists of.
+type serving struct {
+	fleet     *fleet.Fleet
+	server    *server.Server
+	listeners []net.Listener
+	portal    *portal       // nil: ports have none
+	idle      time.Duration // 0: it does not end by itself
+}
+
+// attend runs a server's parts until one fails, ctx is done or nobody needs it
+// any more, and ends all.
+func (a *app) attend(ctx context.Context, sv *serving, log *slog.Logger) error {
 	work, stop := context.WithCancel(ctx)
 	defer stop()
 	var wg sync.WaitGroup
-	failed := make(chan error, len(listeners)+1)
-	wg.Go(func() {
-		if err := f.Run(work); err != nil && work.Err() == nil {
-			failed <- err
-		}
-	})
-	for _, l := range listeners {
+	failed := make(chan error, len(sv.listeners)+2)
+	part := func(run func(context.Context) error) {
 		wg.Go(func() {
-			if err := s.Serve(l); err != nil {
+			if err := run(work); err != nil && work.Err() == nil {
 				failed <- err
 			}
 		})
 	}
-	for _, l := range listeners {
+	part(sv.fleet.Run)
+	for _, l := range sv.listeners {
+		wg.Go(func() {
+			if err := sv.server.Serve(l); err != nil {
+				failed <- err
+			}
+		})
+	}
+	for _, l := range sv.listeners {
 		log.Info("listening", "address", a.addressText(l))
 	}
-	if len(listeners) > 1 {
+	if len(sv.listeners) > 1 {
 		log.Info("on addresses a token is needed", "make", "atoll token create", "use", "atoll login HOST")
+	}
+	idle := make(chan struct{})
+	if sv.idle > 0 {
+		wg.Go(func() {
+			if untilIdle(work, sv.fleet, sv.idle, sv.quiet()...) == nil {
+				close(idle)
+			}
+		})
+	}
+	if sv.portal != nil {
+		part(sv.portal.run)
 	}
 	errs := []error{tellSystemd("READY=1")}
 	select {
@@ -148,12 +204,23 @@ func (a *app) attend(ctx context.Context, f *fleet.Fleet, s *server.Server, list
 		errs = append(errs, err)
 	case <-ctx.Done():
 		log.Info("ending", "grace", get[time.Duration](a.config, "serve.grace"))
+	case <-idle:
+		log.Info("ending: nobody needs it", "for", sv.idle)
 	}
-	errs = append(errs, tellSystemd("STOPPING=1"), a.shutdown(ctx, s))
+	errs = append(errs, tellSystemd("STOPPING=1"), a.shutdown(ctx, sv.server))
 	stop()
 	wg.Wait()
 	log.Info("ended")
 	return errors.Join(errs...)
+}
+
+// quiet are those who know whether a server is needed.
+func (sv *serving) quiet() []quiet {
+	list := []quiet{sv.server}
+	if sv.portal != nil {
+		list = append(list, sv.portal.proxy)
+	}
+	return list
 }
 
 // shutdown ends a server within the grace, or at the second signal.
@@ -174,23 +241,20 @@ func (a *app) shutdown(ctx context.Context, s *server.Server) error {
 	return err
 }
 
-// only makes sure that no other server has this home, until unlock is called.
-func (a *app) only() (unlock func() error, err error) {
+// only makes sure that no other server has this home, until unlock is called. In
+// the background it waits for one that is about to end.
+func (a *app) only(ctx context.Context, o serveOptions) (unlock func() error, err error) {
 	if err := os.MkdirAll(a.home, 0o700); err != nil {
 		return nil, a.writable(err)
 	}
-	f, err := os.OpenFile(filepath.Join(a.home, "serve.lock"), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, a.writable(err)
+	other := fmt.Errorf("%w: another atoll serves %s: 'atoll ls' talks to it; give this one another --home", atoll.ErrExists, a.home)
+	patience := time.Duration(0)
+	if o.background {
+		patience = backgroundStart / 2
 	}
-	ok, err := filelock.Try(f)
-	if err != nil {
-		return nil, finish(err, f)
-	}
-	if !ok {
-		return nil, finish(fmt.Errorf("%w: another atoll serves %s: 'atoll ls' talks to it; give this one another --home", atoll.ErrExists, a.home), f)
-	}
-	return f.Close, nil
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, other)
+	defer cancel()
+	return a.lockHome(ctx, "serve.lock")
 }
 
 // writable adds to an error of a directory what can be done about it.
@@ -202,13 +266,13 @@ func (a *app) writable(err error) error {
 }
 
 // listen opens the socket and all addresses, or says what is wrong with each.
-// What it returns is to be closed, with an error too.
-func (a *app) listen(ctx context.Context, log *slog.Logger) ([]net.Listener, error) {
+// What it returns is to be closed, with an error too. Pages is the one of them
+// that browsers of this machine find; nil: there is none.
+func (a *app) listen(ctx context.Context, o serveOptions, log *slog.Logger) (list []net.Listener, pages net.Listener, err error) {
 	files, err := a.tlsFiles(log)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var list []net.Listener
 	var errs []error
 	add := func(l net.Listener, err error) {
 		if err == nil {
@@ -223,7 +287,26 @@ func (a *app) listen(ctx context.Context, log *slog.Logger) ([]net.Listener, err
 			log.Warn("not encrypted: tokens can be read on the way; give --tls-cert and --tls-key, or listen on 127.0.0.1 behind something that encrypts", "address", address)
 		}
 	}
-	return list, errors.Join(errs...)
+	if o.background {
+		l, err := listenOr(ctx, backgroundPages, nil)
+		add(l, err)
+		pages = l
+	}
+	return list, pages, errors.Join(errs...)
+}
+
+// listenOr listens on an address of this machine, or on any free port there if
+// another program has it.
+func listenOr(ctx context.Context, address string, files *server.TLSFiles) (net.Listener, error) {
+	l, err := server.ListenTCP(ctx, address, files)
+	if !errors.Is(err, atoll.ErrExists) {
+		return l, err
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	return server.ListenTCP(ctx, net.JoinHostPort(host, "0"), files)
 }
 
 func (a *app) tlsFiles(log *slog.Logger) (*server.TLSFiles, error) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
+	"github.com/atoll-sandbox/atoll/internal/proxy"
 	"github.com/atoll-sandbox/atoll/internal/spell"
 )
 
@@ -66,6 +67,8 @@ var (
 	formHosts      = form{list: true, parse: func(s string) (any, error) { return s, nil }}
 	formWords      = form{list: true, space: true, parse: func(s string) (any, error) { return s, nil }}
 	formListen     = form{list: true, parse: func(s string) (any, error) { return parseListen(s) }}
+	formProxy      = form{parse: func(s string) (any, error) { return parseProxy(s) }}
+	formDomains    = form{list: true, parse: func(s string) (any, error) { return s, proxy.Names{Domains: []string{s}}.Check() }}
 	formSwitch     = form{parse: func(s string) (any, error) { return parseSwitch(s) }}
 	formNamespace  = form{parse: func(s string) (any, error) { return parseNamespace(s) }}
 	formInside     = form{parse: func(s string) (any, error) { return parseInside(s) }}
@@ -161,6 +164,10 @@ var keys = []key{
 	{name: "serve.origins", form: formHosts, flag: "origin", help: "web pages that may call it from a browser"},
 	{name: "serve.rate", form: formAmount, flag: "rate", help: "requests a second that one caller may make (default 1000)"},
 	{name: "serve.grace", form: formDuration, def: "10s", flag: "grace", help: "how long commands may go on when the server is to end"},
+
+	{name: "server.autostart", form: formSwitch, def: "true", help: "whether 'atoll up' starts a server in the background, if none runs for the home"},
+	{name: "proxy.listen", form: formProxy, def: defaultProxy, flag: "proxy", help: "address where ports of sandboxes have names, or off"},
+	{name: "proxy.domains", form: formDomains, flag: "domain", help: "what these names end in (default localhost)"},
 }
 
 // env is the name of the environment variable that sets the key.

@@ -81,9 +81,12 @@ func run(ctx context.Context, args []string, io streams) int {
 		return exitPipe
 	}
 	a.complain(err)
+	var documented exit
 	switch {
 	case ctx.Err() != nil:
 		return exitInterrupted
+	case errors.As(err, &documented):
+		return documented.code
 	case errors.Is(err, atoll.ErrTimeout):
 		return exitTimeout
 	}

@@ -38,7 +38,7 @@ type helped struct{ m *testing.M }
 func (h helped) Run() int { return helpertest.Main(h.m) }
 
 func TestMain(m *testing.M) {
-	testscript.Main(helped{m}, map[string]func(){"atoll": main, "sweep": sweep})
+	testscript.Main(helped{m}, map[string]func(){"atoll": main, "sweep": sweep, "background": startBackground})
 }
 
 func TestScripts(t *testing.T) {
@@ -48,6 +48,7 @@ func TestScripts(t *testing.T) {
 			home := filepath.Join(e.WorkDir, "me")
 			e.Setenv("HOME", home)
 			e.Setenv("ATOLL_HOME", filepath.Join(e.WorkDir, "home"))
+			e.Defer(func() { leaveNoServer(filepath.Join(e.WorkDir, "home")) })
 			return os.MkdirAll(home, 0o700)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -55,6 +56,7 @@ func TestScripts(t *testing.T) {
 			"ready":  awaitLine,
 			"until":  untilOutput,
 
+			"kill-server": killServer,
 			"certificate": writeCertificate,
 			"packages":    startPackages,
 		},

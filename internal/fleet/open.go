@@ -30,6 +30,10 @@ func (a *Account) handle(r row) *Sandbox { return &Sandbox{a: a, f: a.f, b: a.f.
 // ID returns the sandbox's identifier.
 func (s *Sandbox) ID() string { return s.b.id }
 
+// Labels returns the sandbox's labels as this process knows them, which the
+// caller does not change.
+func (s *Sandbox) Labels() map[string]string { return s.b.known().cfg.Labels }
+
 // Has reports whether the sandbox has an ability: its driver has, and history
 // all of them have.
 func (s *Sandbox) Has(ability any) bool {

@@ -95,6 +95,19 @@ func addWorktree(ctx context.Context, g guest, branch string) (Tree, error) {
 	return Tree{Branch: branch, Path: where, Commit: commit}, err
 }
 
+// HasBranch reports whether a sandbox's repository has a branch.
+func HasBranch(ctx context.Context, sb atoll.Sandbox, branch string) (bool, error) {
+	err := CheckBranch(branch)
+	code := 0
+	if err == nil {
+		_, code, err = guest{sb: sb, dir: Workspace}.status(ctx, "show-ref", "--verify", "--quiet", "refs/heads/"+branch)
+	}
+	if err != nil {
+		return false, &atoll.Error{Op: "find branch", ID: sb.ID(), Err: err}
+	}
+	return code == 0, nil
+}
+
 // mostCarried is how many carried files a new working tree gets.
 const mostCarried = 1000
 
@@ -178,8 +191,10 @@ func removeWorktree(ctx context.Context, g guest, branch string, force Force) er
 			}
 		}
 		// Twice: one that somebody has locked, too.
-		args := []string{"worktree", "remove", "--force", "--force", t.Path}
-		return g.run(ctx, nil, nil, args...)
+		if err := g.run(ctx, nil, nil, "worktree", "remove", "--force", "--force", t.Path); err != nil {
+			return err
+		}
+		return g.forget(ctx, branch, "port", "terminal")
 	}
 	return fmt.Errorf("branch %s has no working tree: %w", branch, atoll.ErrNotFound)
 }

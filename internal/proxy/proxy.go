@@ -52,6 +52,7 @@ type Proxy struct {
 	mu     sync.Mutex
 	closed bool           // guarded by mu, as what follows
 	busy   map[string]int // requests under way by id of sandbox
+	left   time.Time      // when the last one ended, or the first could come
 	empty  sync.Cond      // busy is empty
 }
 
@@ -74,6 +75,7 @@ func (p *Proxy) start() {
 		ctx, end := context.WithCancel(context.Background())
 		p.end = end
 		p.busy, p.empty.L = make(map[string]int), &p.mu
+		p.left = time.Now()
 		p.board = board{life: ctx, rows: make(map[string]*row)}
 		p.lines = newLines(p.dialTimeout())
 		p.forward = p.newForward()
@@ -197,6 +199,7 @@ func (p *Proxy) enter(id string) (leave func(), ok bool) {
 			return
 		}
 		if delete(p.busy, id); len(p.busy) == 0 {
+			p.left = time.Now()
 			p.empty.Broadcast()
 		}
 	}, true
@@ -208,6 +211,18 @@ func (p *Proxy) scheme(r *http.Request) string {
 		return "https"
 	}
 	return "http"
+}
+
+// Quiet returns how long no request or stream has been under way to a sandbox;
+// 0 while one is.
+func (p *Proxy) Quiet() time.Duration {
+	p.start()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.busy) > 0 {
+		return 0
+	}
+	return time.Since(p.left)
 }
 
 // diagnose finds out why nobody answers at the port of a trip. It asks the

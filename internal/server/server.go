@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -64,6 +65,7 @@ type Server struct {
 	mu     sync.Mutex
 	served map[*http.Server]bool // guarded by mu
 	active crowd                 // requests under way, streams too
+	made   time.Time
 
 	circles *circles // sessions of MCP clients
 	agents  func() (*Agents, error)
@@ -76,7 +78,7 @@ func New(opts Options) *Server {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{fleet: opts.Fleet, log: log, opts: opts, limits: opts.Limits.effective(), served: make(map[*http.Server]bool), problems: make(map[int]*huma.Response)}
+	s := &Server{made: time.Now(), fleet: opts.Fleet, log: log, opts: opts, limits: opts.Limits.effective(), served: make(map[*http.Server]bool), problems: make(map[int]*huma.Response)}
 	s.metrics = newMetrics(s)
 	s.callers = newCallers(s.limits, s.metrics)
 	s.agents = s.onceAgents()
@@ -125,3 +127,14 @@ func (s *Server) nouns() []func(huma.API) {
 // Handler returns what answers requests that did not come through [Server.Serve]:
 // each of them needs a token.
 func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.answer) }
+
+// Quiet returns how long there has been no request; 0 while one is under way, as
+// long as anybody is attached or listens to events, and while a turn is.
+func (s *Server) Quiet() time.Duration {
+	if s.opened.Load() {
+		if a, err := s.agents(); err == nil && a.Desk.UnderWay() > 0 {
+			return 0
+		}
+	}
+	return s.active.quiet(s.made)
+}

@@ -36,6 +36,20 @@ func (f *TLSFiles) listener(l net.Listener) (net.Listener, error) {
 	}), nil
 }
 
+// Config returns a configuration that is always as the files are, for what else
+// is served with them, HTTP/2 too, if they are good.
+func (f *TLSFiles) Config() (*tls.Config, error) {
+	k, err := f.keeper()
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS13, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		c := k.current().Clone()
+		c.NextProtos = []string{"h2", "http/1.1"}
+		return c, nil
+	}}, nil
+}
+
 // keeper returns what keeps the files' configuration, if they are good.
 func (f *TLSFiles) keeper() (*keeper, error) {
 	k := &keeper{files: *f, now: time.Now}

@@ -106,6 +106,13 @@ func (d *Desk) now() time.Time {
 	return time.Now().UTC()
 }
 
+// UnderWay returns how many turns this process has under way.
+func (d *Desk) UnderWay() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.live)
+}
+
 // Start begins a turn that goes on by itself: until work returns, the turn is
 // cancelled, or the desk closes. Of r, the ID may be empty: one is made. An ID
 // that the owner has had is ErrExists; more turns at once than he may have are

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/project"
+)
+
+// projectApp is an app with a home of its own, and an empty repository.
+func projectApp(t *testing.T) (a *app, repo *project.Repo) {
+	t.Helper()
+	if _, err := exec.LookPath("git"); err != nil {
+		musthave.Skip(t, "git", "git is not there")
+	}
+	for _, v := range os.Environ() {
+		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "ATOLL_") && name != "ATOLL_HELPERS" && name != "ATOLL_MUST" {
+			t.Setenv(name, "") // an empty one is none
+		}
+	}
+	dir := t.TempDir()
+	t.Setenv("HOME", dir)
+	t.Setenv("ATOLL_HOME", filepath.Join(dir, "home"))
+	top := filepath.Join(dir, "My Web")
+	if out, err := exec.CommandContext(t.Context(), "git", "init", "-q", top).CombinedOutput(); err != nil {
+		t.Fatalf("git init: %v: %s", err, out)
+	}
+	repo, err := project.Open(t.Context(), top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a = &app{home: filepath.Join(dir, "home")}
+	if a.config, err = load(nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		if err := errors.Join(a.hangUp(ctx), a.release()); err != nil {
+			t.Error(err)
+		}
+	})
+	return a, repo
+}
+
+// makeProject makes a sandbox with the labels of a working tree.
+func makeProject(t *testing.T, a *app, name, path, host string) {
+	t.Helper()
+	cfg := atoll.Config{Spec: atoll.Spec{Name: name, Labels: map[string]string{
+		project.Label: name, project.LabelPath: path, project.LabelHost: host, project.LabelMode: string(project.AutoIdle),
+	}}}
+	if path == "" {
+		cfg.Labels = nil
+	}
+	if _, err := a.create(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestProjectIsFound(t *testing.T) {
+	a, repo := projectApp(t)
+	here, err := a.hostID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sub := filepath.Join(repo.Dir, "deep", "down")
+	if err := os.MkdirAll(sub, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(sub)
+	if _, err := a.project(t.Context(), ""); !errors.Is(err, atoll.ErrNotFound) || !strings.Contains(err.Error(), "'atoll up'") {
+		t.Errorf("no sandbox: %v", err)
+	}
+	makeProject(t, a, "box", "", "")
+	makeProject(t, a, "far", repo.Dir, "another")
+	makeProject(t, a, "gone", filepath.Join(repo.Dir, "gone"), here)
+	makeProject(t, a, "web", repo.Dir, here)
+
+	w, err := a.project(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.name() != "web" || w.repo == nil || w.repo.Dir != repo.Dir || w.mode != project.AutoIdle {
+		t.Errorf("here: %+v", w)
+	}
+	for name, home := range map[string]bool{"web": true, "we": true, "far": false, "gone": false} {
+		w, err := a.project(t.Context(), name)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if _, err := w.home(); (err == nil) != home || err != nil && !errors.Is(err, project.ErrNoRepository) {
+			t.Errorf("%s: home: %v", name, err)
+		}
+	}
+	for _, name := range []string{"box", "none"} {
+		if _, err := a.project(t.Context(), name); !errors.Is(err, atoll.ErrNotFound) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	makeProject(t, a, "web-2", repo.Dir, here)
+	if _, err := a.project(t.Context(), ""); !errors.Is(err, atoll.ErrInvalid) || !strings.Contains(err.Error(), "web, web-2") {
+		t.Errorf("two: %v", err)
+	}
+	t.Chdir("/")
+	if _, err := a.project(t.Context(), ""); !errors.Is(err, project.ErrNoRepository) {
+		t.Errorf("no repository: %v", err)
+	}
+}
+
+func TestHostIDIsMadeOnce(t *testing.T) {
+	a := &app{home: filepath.Join(t.TempDir(), "home")}
+	t.Setenv("ATOLL_HOME", a.home)
+	var wg sync.WaitGroup
+	ids := make([]string, 16)
+	for i := range ids {
+		wg.Go(func() {
+			var err error
+			if ids[i], err = a.hostID(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, id := range ids {
+		if id == "" || id != ids[0] {
+			t.Fatalf("ids differ: %q", ids)
+		}
+	}
+	left, err := os.ReadDir(a.home)
+	if err != nil || len(left) != 1 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	if err := os.WriteFile(filepath.Join(a.home, hostFile), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.hostID(); !errors.Is(err, atoll.ErrInvalid) {
+		t.Errorf("empty: %v", err)
+	}
+}
+
+// TestExitIsDocumented holds that a documented status reaches the shell, and
+// that the reason is still to be found.
+func TestExitIsDocumented(t *testing.T) {
+	err := exits(3, project.ErrConflict)
+	var e exit
+	if !errors.As(err, &e) || e.code != 3 || !errors.Is(err, project.ErrConflict) || exits(3, nil) != nil {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,11 @@
+package project
+
+// The labels of a project's sandbox say which working tree it belongs to. They
+// are the fleet's: nothing inside can change them.
+const (
+	Label     = "atoll.project"      // the project's name, which can be a part of a host name
+	LabelPath = "atoll.project.path" // the top of the working tree, absolute
+	LabelHost = "atoll.project.host" // the home of atoll that knows the working tree
+	LabelMode = "atoll.project.mode" // a Mode
+	LabelPort = "atoll.project.port" // the port that the project's plain name leads to; none: the one opened first
+)
