@@ -57,6 +57,7 @@ var floors = map[string]int{
 	"internal/jsonrpc":         1,
 	"internal/lenient":         1,
 	"internal/skill":           1,
+	"internal/projectfile":     1,
 	"internal/npm":             1,
 	"internal/model":           2,
 	"internal/model/modeltest": 3,

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/projectfile"
 )
 
 func (a *app) configCommand() *cobra.Command {
@@ -175,11 +176,18 @@ called .atoll.yaml is checked as a project's. The exit status is 1 if anything i
 		Annotations: anyConfig,
 		RunE: func(_ *cobra.Command, args []string) error {
 			err := a.configErr
+			if len(args) == 0 && a.config.project != "" {
+				err = errors.Join(err, checkProjectFile(a.config.project))
+			}
 			if len(args) == 1 {
 				if _, serr := os.Stat(args[0]); errors.Is(serr, fs.ErrNotExist) {
 					return fmt.Errorf("%w: %s", atoll.ErrNotFound, args[0])
 				}
-				_, err = readConfig(args[0], filepath.Base(args[0]) == projectFile)
+				project := filepath.Base(args[0]) == projectfile.Name
+				_, err = readConfig(args[0], project)
+				if project {
+					err = errors.Join(err, checkProjectFile(args[0]))
+				}
 			}
 			problems := problemTexts(err)
 			if a.json {
@@ -199,6 +207,19 @@ called .atoll.yaml is checked as a project's. The exit status is 1 if anything i
 			return status(1)
 		},
 	}
+}
+
+// checkProjectFile reports what is wrong with a project's file where it is of
+// its sandbox. What can't be read was told by others.
+func checkProjectFile(name string) error {
+	b, err := readSmall(name)
+	if err != nil {
+		return nil //nolint:nilerror // likewise
+	}
+	if root, err := parseYAML(name, b); err != nil || root == nil {
+		return nil //nolint:nilerror // likewise
+	}
+	return projectfile.CheckKnown(name, b)
 }
 
 // problemTexts are the single problems of an error.

@@ -15,11 +15,9 @@ import (
 	yaml "go.yaml.in/yaml/v4"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/projectfile"
 	"github.com/atoll-sandbox/atoll/internal/spell"
 )
-
-// projectFile is the name of a project's file.
-const projectFile = ".atoll.yaml"
 
 const maxConfig = 1 << 20 // bytes of a file
 
@@ -138,12 +136,18 @@ func (s *source) section(prefix string, n *yaml.Node) {
 			s.bad(kn, "a project's file can't set contexts: where atoll connects to is yours to say, in your own atoll.yaml")
 		case name == "contexts":
 			s.readContexts(vn)
+		case s.project && prefix == "" && slices.Contains(projectfile.Keys(), name):
+			// It is of the project's sandbox: 'atoll up' reads it.
 		case k != nil:
 			s.value(k, kn, vn)
 		case isSection(name):
 			s.section(name+".", vn)
 		default:
-			s.bad(kn, "unknown key %q%s", name, spell.Hint(name, siblings(prefix)))
+			known := siblings(prefix)
+			if s.project && prefix == "" {
+				known = append(known, projectfile.Keys()...)
+			}
+			s.bad(kn, "unknown key %q%s", name, spell.Hint(name, known))
 		}
 	}
 }
@@ -334,7 +338,7 @@ func findProject() (string, error) {
 		return "", nil //nolint:nilerror // who stands nowhere has no project
 	}
 	for _, d := range climb(dir) {
-		name := filepath.Join(d, projectFile)
+		name := filepath.Join(d, projectfile.Name)
 		info, err := os.Stat(name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
