@@ -16,7 +16,7 @@ test: ## everything that must pass before a commit
 	$(GO) test -p 1 -timeout 30m ./...
 
 race: ## the tests where several goroutines meet, under the race detector
-	$(GO) test -race -short -p 1 -timeout 30m . ./agent ./atolltest ./vfs ./internal/kernel ./internal/guest ./internal/gate/... ./internal/vt ./internal/image ./internal/cgroup ./internal/jail ./driver/virtual ./driver/namespace ./shell ./internal/wire ./internal/fleet ./internal/server ./internal/mcp ./internal/sshd ./internal/turn ./internal/tool ./internal/shellwire ./client
+	$(GO) test -race -short -p 1 -timeout 30m . ./agent ./atolltest ./vfs ./internal/kernel ./internal/guest ./internal/gate/... ./internal/vt ./internal/image ./internal/cgroup ./internal/jail ./driver/virtual ./driver/namespace ./shell ./internal/wire ./internal/fleet ./internal/server ./internal/mcp ./internal/sshd ./internal/machine ./internal/inside ./internal/keep ./internal/rootdisk ./internal/virtiofs ./internal/project ./internal/proxy/... ./driver/microvm ./internal/turn ./internal/tool ./internal/shellwire ./client
 
 lint: ## golangci-lint, pinned
 	GOBIN=$(CACHE)/bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.5.0

@@ -53,6 +53,7 @@ func dies(t *testing.T, d *microvm.Driver, sb atoll.Sandbox) (atoll.State, atoll
 // TestDeath kills what a machine is made of, and what it says of that; then it is
 // started again, with its files.
 func TestDeath(t *testing.T) {
+	long(t)
 	d := newDriver(t)
 	sb := made(t, d, atoll.Spec{})
 	for _, c := range []struct {
@@ -103,6 +104,7 @@ func kill(t *testing.T, pid int) {
 
 // TestWrongKernel: what no kernel is, and one that does not boot.
 func TestWrongKernel(t *testing.T) {
+	long(t)
 	d := newDriver(t)
 	bad := filepath.Join(d.Dir, "bad")
 	if err := os.WriteFile(bad, bytes.Repeat([]byte("no kernel "), 1000), 0o644); err != nil {
@@ -122,6 +124,7 @@ func TestWrongKernel(t *testing.T) {
 
 // TestDamagedDisk: a root disk that is none.
 func TestDamagedDisk(t *testing.T) {
+	long(t)
 	d := newDriver(t)
 	sb := made(t, d, atoll.Spec{})
 	if err := atoll.Stop(t.Context(), sb); err != nil {
@@ -151,6 +154,7 @@ func TestDamagedDisk(t *testing.T) {
 
 // TestOutOfMemory: commands that take all memory end, the machine does not.
 func TestOutOfMemory(t *testing.T) {
+	long(t)
 	d := newDriver(t)
 	sb := made(t, d, atoll.Spec{})
 	exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: `x=0123456789abcdef; while :; do x="$x$x"; done`, Timeout: 2 * time.Minute})
@@ -164,6 +168,7 @@ func TestOutOfMemory(t *testing.T) {
 
 // TestFullDisk fills the disks of a machine.
 func TestFullDisk(t *testing.T) {
+	long(t)
 	d := newDriver(t)
 	sb := made(t, d, atoll.Spec{Limits: atoll.Resources{Disk: 8 << 20}})
 	for _, dir := range []string{"/tmp", "/workspace", "/home/atoll"} {

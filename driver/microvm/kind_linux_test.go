@@ -16,6 +16,7 @@ import (
 
 // TestKinds: machines that boot, and PCs.
 func TestKinds(t *testing.T) {
+	long(t)
 	d := newDriver(t)
 	for name, change := range map[string]func(*microvm.Driver){
 		"booted":       func(d *microvm.Driver) { d.NoTemplates = true },
@@ -45,6 +46,7 @@ func or(s, def string) string {
 
 // TestRoot makes root disks of a directory of the host that was named for it.
 func TestRoot(t *testing.T) {
+	long(t)
 	busybox, err := exec.LookPath("busybox")
 	if err != nil {
 		musthave.Skip(t, "qemu", "no busybox: %v", err)
@@ -81,6 +83,7 @@ func TestRoot(t *testing.T) {
 
 // TestImageInUse is not removed.
 func TestImageInUse(t *testing.T) {
+	long(t)
 	ctx, d := t.Context(), newDriver(t)
 	sb := made(t, d, atoll.Spec{})
 	if err := d.RemoveImage(ctx, testImage); !errors.Is(err, atoll.ErrState) {

@@ -173,6 +173,7 @@ func once(t *testing.T, d atoll.Driver) string {
 // TestMakerIsKilled kills processes that make machines, and looks what the next
 // one finds: machines that work, and nothing else.
 func TestMakerIsKilled(t *testing.T) {
+	long(t)
 	if dir := os.Getenv("ATOLL_CRASH"); dir != "" {
 		d := driverIn(t, dir)
 		_, _ = os.Stdout.WriteString("begun\n") // who reads it kills this process after a while
@@ -256,6 +257,7 @@ func afterCrash(t *testing.T, d *microvm.Driver) {
 // TestMountsLeaveNothing: what serves a mount ends with the machine, however that
 // ends.
 func TestMountsLeaveNothing(t *testing.T) {
+	long(t)
 	d := newDriver(t)
 	if f, err := d.Probe(t.Context()); err != nil || !f.Mounts {
 		musthave.Skip(t, "qemu", "no mounts here: %v, %v", f.Notes, err)

@@ -60,6 +60,7 @@ func TestSpecIsChecked(t *testing.T) {
 }
 
 func TestSizeIsTheMachines(t *testing.T) {
+	long(t)
 	d := newDriver(t)
 	sb := made(t, d, atoll.Spec{Name: "my.box_1", Limits: atoll.Resources{Memory: 400 << 20, CPU: 2, PIDs: 77}, Env: []string{"OF=spec"}, Dir: "/srv/work"})
 	got := run(t, sb, "nproc; hostname; pwd; echo $OF; cat /sys/fs/cgroup/commands/pids.max; free -m | awk '/Mem/ {print ($2 > 300 && $2 <= 400)}'")
@@ -104,6 +105,7 @@ func TestClonesDiffer(t *testing.T) {
 }
 
 func TestFreshStart(t *testing.T) {
+	long(t)
 	ctx, d := t.Context(), newDriver(t)
 	sb := made(t, d, atoll.Spec{})
 	run(t, sb, "echo x > /workspace/x; echo y > /home/atoll/y; sync")
@@ -143,6 +145,7 @@ func TestFreshStart(t *testing.T) {
 }
 
 func TestKeptDisk(t *testing.T) {
+	long(t)
 	ctx, d := t.Context(), newDriver(t)
 	first := made(t, d, atoll.Spec{})
 	run(t, first, "echo first > /workspace/x; echo y > /tmp/y")
@@ -215,6 +218,7 @@ func TestKeptDisk(t *testing.T) {
 }
 
 func TestForksLimits(t *testing.T) {
+	long(t)
 	ctx, d := t.Context(), newDriver(t)
 	sb := made(t, d, atoll.Spec{Limits: atoll.Resources{Disk: 16 << 20}})
 	run(t, sb, "echo x > /workspace/x")
@@ -275,6 +279,7 @@ func TestNetwork(t *testing.T) {
 
 // TestInspect: programs inside are told to trust the gate that looks into TLS.
 func TestInspect(t *testing.T) {
+	long(t)
 	sb := made(t, newDriver(t), atoll.Spec{Network: atoll.Network{Allow: []string{"https://example.com/x/"}, Inspect: true}})
 	if got := run(t, sb, "head -n 1 /run/atoll/ca.pem; [ -s \"$SSL_CERT_FILE\" ] && echo trusted"); got != "-----BEGIN CERTIFICATE-----\ntrusted\n" {
 		t.Errorf("inside: %q", got)

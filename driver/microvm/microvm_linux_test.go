@@ -124,6 +124,15 @@ func made(t *testing.T, d *microvm.Driver, spec atoll.Spec) atoll.Sandbox {
 	return sb
 }
 
+// long is for tests that prove nothing more under the race detector, which sees
+// neither monitors nor guests.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("many machines: left out by -short")
+	}
+}
+
 // run runs shell text that must succeed.
 func run(t *testing.T, sb atoll.Sandbox, text string) string {
 	t.Helper()
@@ -153,9 +162,13 @@ func bootLog(d *microvm.Driver, sb atoll.Sandbox) string {
 	return string(b)
 }
 
-func TestDriver(t *testing.T) { atolltest.Run(t, newDriver(t)) }
+func TestDriver(t *testing.T) {
+	long(t)
+	atolltest.Run(t, newDriver(t))
+}
 
 func TestHello(t *testing.T) {
+	long(t)
 	d := newDriver(t)
 	sb := made(t, d, atoll.Spec{Name: "hello"})
 	t.Logf("%s", run(t, sb, "id; pwd; hostname; uname -a; cat /proc/mounts; ls -la / /dev; df; free; cat /etc/passwd; ps; date; cat /proc/cmdline; dmesg | tail -5; mount"))

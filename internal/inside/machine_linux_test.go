@@ -74,6 +74,9 @@ func (o *output) String() string {
 // files makes what machines start from.
 func files(t testing.TB) boot.Files {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("a machine, which no detector of races sees into: left out by -short")
+	}
 	kernel := os.Getenv("ATOLL_MACHINE_KERNEL")
 	if kernel == "" {
 		musthave.Skip(t, "qemu", `no kernel for machines: $ATOLL_MACHINE_KERNEL is empty (eval "$(scripts/machine)")`)

@@ -13,6 +13,7 @@ import (
 )
 
 func TestPC(t *testing.T) {
+	long(t)
 	c := config(t)
 	c.Type = Q35
 	c.Disks = []Disk{disk(t, c, "root", 1<<20), disk(t, c, "workspace", 2<<20)}
@@ -29,6 +30,7 @@ func TestPC(t *testing.T) {
 // TestLayersAreThoseThatWereNamed gives a machine a disk whose header names a
 // file of the host as what lies beneath: it is not read.
 func TestLayersAreThoseThatWereNamed(t *testing.T) {
+	long(t)
 	img, err := exec.LookPath("qemu-img")
 	if err != nil {
 		musthave.Skip(t, "qemu", "no qemu-img: %v", err)

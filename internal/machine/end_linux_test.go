@@ -17,6 +17,7 @@ import (
 // TestSaysWhyItDoesNotStart starts machines that can't: each error says why, and
 // nothing is left of them.
 func TestSaysWhyItDoesNotStart(t *testing.T) {
+	long(t)
 	wrong := filepath.Join(t.TempDir(), "vmlinux")
 	if err := os.WriteFile(wrong, []byte(strings.Repeat("no kernel ", 1000)), 0o644); err != nil {
 		t.Fatal(err)
@@ -122,7 +123,7 @@ func TestSaysWhyItEnded(t *testing.T) {
 		}, ByOrder, "it was switched off"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := start(t, config(t))
+			m := start(t, awake(t))
 			test.do(t, m)
 			end, err := m.Wait(deadline(t))
 			if err != nil || end == nil || end.Reason != test.reason || !strings.Contains(end.Message, test.want) {
@@ -151,7 +152,7 @@ func TestSaysWhyItEnded(t *testing.T) {
 }
 
 func TestPauses(t *testing.T) {
-	m := start(t, config(t))
+	m := start(t, awake(t))
 	for range 2 {
 		if err := m.Pause(deadline(t)); err != nil {
 			t.Fatal(err)
@@ -174,7 +175,7 @@ func TestPauses(t *testing.T) {
 
 // TestTellsThatItHangs stops the guest's only program.
 func TestTellsThatItHangs(t *testing.T) {
-	m := start(t, config(t))
+	m := start(t, awake(t))
 	say(t, m, "hang")
 	for {
 		s, err := m.Status(deadline(t))

@@ -40,6 +40,7 @@ func alone(t *testing.T, attr *syscall.SysProcAttr) bool {
 // TestHostDiskIsFull gives a machine a disk on a file system with little room:
 // it waits, says why, and goes on when there is room.
 func TestHostDiskIsFull(t *testing.T) {
+	long(t)
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to mount a small file system")
 	}
@@ -163,6 +164,7 @@ func TestStarterIsKilled(t *testing.T) {
 		startForEver(t)
 		return
 	}
+	long(t)
 	user := stranger(t)
 	c := config(t)
 	c.User = user
@@ -170,7 +172,7 @@ func TestStarterIsKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 12 {
+	for range 6 {
 		cmd := exec.CommandContext(deadline(t), "/proc/self/exe", "-test.run", "^"+t.Name()+"$")
 		cmd.Env = append(os.Environ(), "ATOLL_MACHINE_ALONE="+t.Name(), "ATOLL_MACHINE_CONFIG="+string(text))
 		if err := cmd.Start(); err != nil {
@@ -226,7 +228,7 @@ func startForEver(t *testing.T) {
 
 // TestNobodyElsesSocket puts another's socket where the monitor's was.
 func TestNobodyElsesSocket(t *testing.T) {
-	m := start(t, config(t))
+	m := start(t, awake(t))
 	path := filepath.Join(m.dir, MonitorSocket)
 	if err := os.Rename(path, path+".old"); err != nil {
 		t.Fatal(err)

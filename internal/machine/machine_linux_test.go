@@ -38,6 +38,10 @@ var booted struct {
 	dir   string
 	files boot.Files
 	err   error
+
+	save     sync.Once
+	template string // of config's machine
+	saveErr  error
 }
 
 func prepare() {
@@ -85,6 +89,30 @@ func config(t testing.TB) *Config {
 		c.User = &User{UID: 1_700_000_123, GID: 1_700_000_123}
 	}
 	return c
+}
+
+// awake is config of a machine that has booted already, once for all tests.
+func awake(t testing.TB) *Config {
+	t.Helper()
+	c := config(t)
+	booted.save.Do(func() {
+		booted.template = filepath.Join(booted.dir, "template")
+		booted.saveErr = SaveTemplate(deadline(t), c, booted.template)
+	})
+	if booted.saveErr != nil {
+		t.Fatal(booted.saveErr)
+	}
+	c.Dir, c.Template = place(t), booted.template
+	return c
+}
+
+// long is for tests that prove nothing more under the race detector, which sees
+// neither monitors nor guests.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("many machines: left out by -short")
+	}
 }
 
 // place is a directory as a sandbox has it.

@@ -48,6 +48,7 @@ func TestOrdinaryUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to become another user")
 	}
+	long(t)
 	c := config(t)
 	c.User = nil
 	c.Helper, c.Kernel, c.Initrd = readable(t, c.Helper), readable(t, c.Kernel), readable(t, c.Initrd)

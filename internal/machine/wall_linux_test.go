@@ -26,6 +26,7 @@ func statusOf(t *testing.T, pid int) map[string]string {
 
 // TestRightsAreGivenUp looks at both processes of a machine, and at a clone's.
 func TestRightsAreGivenUp(t *testing.T) {
+	long(t)
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: others have no rights to give up")
 	}
