@@ -198,7 +198,6 @@ reaches inside unless you name it. Try:
 		&cobra.Group{ID: "project", Title: "Work on a repository:"},
 		&cobra.Group{ID: "sandbox", Title: "Sandboxes:"},
 		&cobra.Group{ID: "work", Title: "Work in one:"},
-		&cobra.Group{ID: "project", Title: "Projects:"},
 		&cobra.Group{ID: "agent", Title: "Let agents work:"},
 		&cobra.Group{ID: "time", Title: "Go back, or double it:"},
 		&cobra.Group{ID: "keep", Title: "Besides sandboxes:"},
@@ -211,10 +210,9 @@ reaches inside unless you name it. Try:
 			root.AddCommand(c)
 		}
 	}
-	add("project", a.upCommand())
+	add("project", a.upCommand(), a.syncCommand(), a.diffCommand(), a.logCommand(), a.mergeCommand(), a.applyCommand(), a.restoreCommand(), a.worktreeCommand(), a.gitRemoteCommand())
 	add("sandbox", a.runCommand(), a.createCommand(), a.lsCommand(), a.inspectCommand(), a.startCommand(), a.stopCommand(), a.pauseCommand(), a.resumeCommand(), a.rmCommand(), a.topCommand())
 	add("work", a.execCommand(), a.shellCommand(), a.cpCommand(), a.statsCommand(), a.historyCommand(), a.logsCommand(), a.psCommand(), a.attachCommand(), a.killCommand(), a.terminalCommand(), a.portCommand(), a.sshCommand(), a.networkCommand())
-	add("project", a.syncCommand(), a.diffCommand(), a.logCommand(), a.mergeCommand(), a.applyCommand(), a.restoreCommand(), a.worktreeCommand(), a.gitRemoteCommand())
 	add("agent", a.agentCommand(), a.acpCommand(), a.chatCommand(), a.assistantCommand(), a.turnCommand(), a.skillCommand())
 	add("time", a.snapshotCommand(), a.forkCommand())
 	add("keep", a.workspaceCommand(), a.diskCommand(), a.imageCommand(), a.poolCommand())

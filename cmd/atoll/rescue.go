@@ -19,6 +19,9 @@ const (
 // machine, before it ends; one that does not run is started for it. What was
 // saved long ago goes. Whoever would remove the sandbox must not when it fails.
 func (a *app) rescue(ctx context.Context, w *workplace) error {
+	if w.info.Labels[project.LabelStage] == project.StageCarry {
+		return nil // nobody has worked in it yet
+	}
 	repo, err := w.home()
 	if err != nil {
 		return err
