@@ -83,7 +83,7 @@ func (a *app) serveGit(ctx context.Context, w *workplace, repo *project.Repo) er
 			answer = "fetch\npush\noption\nobject-format\n\n"
 		case "option":
 			answer = "unsupported\n"
-			if strings.HasPrefix(rest, "object-format ") {
+			if name, _, _ := strings.Cut(rest, " "); name == "object-format" { // with a value or without one
 				format, answer = true, "ok\n"
 			}
 		case "list":

@@ -109,7 +109,8 @@ func (a *app) stop(ctx context.Context, key string, force bool) error {
 		return err
 	}
 	if w != nil && !force && info.State == atoll.Running {
-		keeps := info.Config.Machine.Persist == nil || *info.Config.Machine.Persist
+		m := info.Config.Machine
+		keeps := m == nil || m.Persist == nil || *m.Persist
 		switch err := a.rescue(ctx, w); {
 		case ctx.Err() != nil:
 			return err
@@ -120,4 +121,40 @@ func (a *app) stop(ctx context.Context, key string, force bool) error {
 		}
 	}
 	return atoll.Stop(ctx, sb)
+}
+
+// rescueForFleet saves the work of a project's sandbox that a fleet is about to
+// end by itself; one that does not run is started for it. It fails where the
+// repository is not on this machine.
+func (a *app) rescueForFleet(ctx context.Context, info atoll.Info, sb atoll.Sandbox) (err error) {
+	if info.Labels[project.Label] == "" || info.Labels[project.LabelStage] == project.StageCarry {
+		return nil
+	}
+	repo, err := a.repoOf(ctx, info)
+	if err != nil {
+		return err
+	}
+	if repo == nil {
+		return fmt.Errorf("%w: its working tree, %s, is not on the server's machine", project.ErrNoRepository, info.Labels[project.LabelPath])
+	}
+	switch info.State {
+	case atoll.Running:
+	case atoll.Paused:
+		err = atoll.Resume(ctx, sb)
+	default:
+		if err = atoll.Start(ctx, sb); err == nil {
+			defer func() {
+				if err != nil {
+					err = errors.Join(err, atoll.Stop(context.WithoutCancel(ctx), sb))
+				}
+			}()
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if _, err = repo.Rescue(ctx, sb, project.Fetch{Name: label(info.Status)}); errors.Is(err, project.ErrNothing) {
+		err = nil
+	}
+	return err
 }
