@@ -43,6 +43,9 @@ func TestTerminals(t *testing.T) {
 	}
 }
 
+// connected waits until a page is.
+func connected(p *browser.Page) { p.Wait(`Boolean(document.querySelector('.badge.connected'))`) }
+
 // enter types a line.
 func enter(p *browser.Page, line string) {
 	p.Click(".box .xterm")
@@ -92,7 +95,7 @@ func late(t *testing.T, s *site, b *browser.Browser) {
 		t.Helper()
 		other := b.Open(t, link, browser.Look{})
 		defer other.Close()
-		other.WaitText(".badge", "connected")
+		connected(other)
 		same(t, first, other)
 		other.Screenshot("late-" + name)
 	}
@@ -127,7 +130,7 @@ func flood(t *testing.T, s *site, b *browser.Browser) {
 	defer p.Close()
 	defer looks.Close()
 	shows(p, "$")
-	looks.WaitText(".badge", "connected")
+	connected(looks)
 	// 26 MB, and at its end a screen that says that it is one.
 	enter(p, `yes 'all work and no play makes a dull terminal, line after line' | head -c 26000000; seq 1 9; echo "the "end`)
 	shows(p, "the end")
@@ -156,7 +159,7 @@ func sizes(t *testing.T, s *site, b *browser.Browser) {
 	shows(big, fmt.Sprintf("%d %d", rows, cols))
 	viewer.Wait(size + ` === '` + alone + `'`)
 	phone := b.Open(t, link, browser.Look{Width: 420, Height: 700, Touch: true})
-	phone.WaitText(".badge", "connected")
+	connected(phone)
 	big.Wait(size + ` !== '` + alone + `'`)
 	big.WaitText(".note", "×")
 	same(t, big, phone)
@@ -233,7 +236,7 @@ func hostile(t *testing.T, s *site, b *browser.Browser) {
 	shows(p, "tricks done")
 	var title string
 	p.Eval(`document.querySelector('.title').textContent`, &title)
-	if title != "<img src=x onerror=alert(1)> gpj.exe" {
+	if title != "<img src=x onerror=alert(1)>gpj.exe" { // nothing turns its end around
 		t.Errorf("title %q", title)
 	}
 	var n int
@@ -273,9 +276,9 @@ func choose(t *testing.T, s *site, b *browser.Browser) {
 	defer p.Close()
 	p.WaitText("nav", "chosen")
 	p.Click(`nav [title="bash --norc --noprofile"] >> nth=0`)
-	p.WaitText(".badge", "connected")
+	connected(p)
 	p.Click("nav .add")
-	p.WaitText(".badge", "connected")
+	connected(p)
 	shows(p, "$")
 	enter(p, `echo "ne"w`)
 	shows(p, "new")
@@ -324,13 +327,13 @@ func restart(t *testing.T, s *site, b *browser.Browser) {
 	p.WaitText(".bar", "trying again")
 	p.Screenshot("restart")
 	s.start()
-	p.WaitText(".badge", "connected")
+	connected(p)
 	enter(p, `echo "af"ter`)
 	shows(p, "after")
 	shows(p, "before")
 	other := b.Open(t, link, browser.Look{})
 	defer other.Close()
-	other.WaitText(".badge", "connected")
+	connected(other)
 	same(t, p, other)
 	// The wire is cut, and comes back.
 	p.Offline(true)
