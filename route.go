@@ -11,12 +11,12 @@ type Route struct {
 	Name    string `json:"name,omitempty"` // of the sandbox
 	State   State  `json:"state"`
 	Command string `json:"command,omitempty"` // name of the program that listens; said by the sandbox
-	Locked  bool   `json:"locked,omitempty"`  // only a Link opens it
+	Locked  bool   `json:"locked,omitempty"`  // only a RouteLink opens it
 }
 
-// Link lets in whoever opens it, to all ports of one sandbox, where a server's
+// RouteLink lets in whoever opens it, to all ports of one sandbox, where a server's
 // names of ports are not open to all who reach them.
-type Link struct {
+type RouteLink struct {
 	ID      string    `json:"id"`
 	Sandbox string    `json:"sandbox"`
 	Owner   Owner     `json:"owner"`
@@ -27,5 +27,5 @@ type Link struct {
 	Secret  string    `json:"secret,omitempty"`
 }
 
-// MaxLink is how long a link can be good.
-const MaxLink = 30 * 24 * time.Hour
+// MaxRouteLink is how long a link can be good.
+const MaxRouteLink = 30 * 24 * time.Hour

@@ -17,20 +17,20 @@ func (c *Client) Routes(ctx context.Context, key string) ([]atoll.Route, error) 
 	return list[atoll.Route](ctx, c, call{op: "list routes", id: key, path: "/v1/routes", query: q})
 }
 
-// CreateLink makes a link to the ports of a sandbox; of l, Sandbox (its id or
+// CreateRouteLink makes a link to the ports of a sandbox; of l, Sandbox (its id or
 // name), Port and Expires count. Only the answer holds its URL.
-func (c *Client) CreateLink(ctx context.Context, l atoll.Link) (atoll.Link, error) {
-	var made atoll.Link
-	err := c.post(ctx, call{op: "create link", id: l.Sandbox, path: "/v1/links"}, l, &made)
+func (c *Client) CreateRouteLink(ctx context.Context, l atoll.RouteLink) (atoll.RouteLink, error) {
+	var made atoll.RouteLink
+	err := c.post(ctx, call{op: "create link", id: l.Sandbox, path: "/v1/routes/links"}, l, &made)
 	return made, err
 }
 
-// Links returns the links that are good, the newest last.
-func (c *Client) Links(ctx context.Context) ([]atoll.Link, error) {
-	return list[atoll.Link](ctx, c, call{op: "list links", path: "/v1/links"})
+// RouteLinks returns the links that are good, the newest last.
+func (c *Client) RouteLinks(ctx context.Context) ([]atoll.RouteLink, error) {
+	return list[atoll.RouteLink](ctx, c, call{op: "list links", path: "/v1/routes/links"})
 }
 
-// RevokeLink makes a link useless at once, and ends what it let in.
-func (c *Client) RevokeLink(ctx context.Context, id string) error {
-	return c.get(ctx, call{op: "revoke link", id: id, method: http.MethodDelete, path: "/v1/links/" + seg(id)}, nil)
+// RevokeRouteLink makes a link useless at once, and ends what it let in.
+func (c *Client) RevokeRouteLink(ctx context.Context, id string) error {
+	return c.get(ctx, call{op: "revoke link", id: id, method: http.MethodDelete, path: "/v1/routes/links/" + seg(id)}, nil)
 }

@@ -88,7 +88,7 @@ func (a *app) urlOf(ctx context.Context, args []string, port int) (string, error
 		return "", fmt.Errorf("%w: the server leads no names to this sandbox: its proxy is for the people of its own machine", atoll.ErrUnavailable)
 	}
 	if list[0].Locked {
-		l, err := a.link.CreateLink(ctx, atoll.Link{Sandbox: sb.ID(), Port: port, Expires: time.Now().Add(openLink).UTC()})
+		l, err := a.link.CreateRouteLink(ctx, atoll.RouteLink{Sandbox: sb.ID(), Port: port, Expires: time.Now().Add(openLink).UTC()})
 		return l.URL, err
 	}
 	for _, r := range list {

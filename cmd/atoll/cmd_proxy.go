@@ -186,7 +186,7 @@ the main one. 'atoll proxy revoke' makes it useless at once.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			port, err := portAt(args, 1)
 			d, derr := parseDuration(last)
-			if derr != nil || d <= 0 || d > atoll.MaxLink {
+			if derr != nil || d <= 0 || d > atoll.MaxRouteLink {
 				derr = fmt.Errorf("%w: --for %q: must be a duration up to 30d, like 8h", atoll.ErrInvalid, last)
 			}
 			if err := errors.Join(err, derr); err != nil {
@@ -196,7 +196,7 @@ the main one. 'atoll proxy revoke' makes it useless at once.`,
 			if err != nil {
 				return err
 			}
-			made, err := a.link.CreateLink(cmd.Context(), atoll.Link{Sandbox: sb.ID(), Port: port, Expires: time.Now().Add(d).UTC()})
+			made, err := a.link.CreateRouteLink(cmd.Context(), atoll.RouteLink{Sandbox: sb.ID(), Port: port, Expires: time.Now().Add(d).UTC()})
 			if err != nil {
 				return err
 			}
@@ -222,7 +222,7 @@ func (a *app) proxyLinks() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list, err := c.Links(cmd.Context())
+			list, err := c.RouteLinks(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -244,12 +244,12 @@ func (a *app) proxyRevoke() *cobra.Command {
 		Short: "Make links useless at once, and end what they let in",
 		Args:  needArgs(1, -1, "links"),
 	}, func(ctx context.Context, c *link) (ids []string, err error) {
-		list, err := c.Links(ctx)
+		list, err := c.RouteLinks(ctx)
 		for _, l := range list {
 			ids = append(ids, l.ID)
 		}
 		return ids, err
-	}, func(ctx context.Context, c *link, key string) error { return c.RevokeLink(ctx, key) })
+	}, func(ctx context.Context, c *link, key string) error { return c.RevokeRouteLink(ctx, key) })
 }
 
 func (a *app) proxyExport() *cobra.Command {

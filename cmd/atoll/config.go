@@ -283,14 +283,17 @@ func (c *config) flagsOnly() *config {
 }
 
 // load reads all sources and reports what is wrong with any of them.
-func load(flags map[string][]string) (*config, error) {
+func load(flags map[string][]string) (*config, error) { return loadAt(".", flags) }
+
+// loadAt is load for who stands in another directory.
+func loadAt(dir string, flags map[string][]string) (*config, error) {
 	c := &config{settings: make(map[string]setting)}
 	var errs []error
 	var err error
 	if c.file, err = configFile(); err != nil {
 		errs = append(errs, err)
 	}
-	if c.project, err = findProject(); err != nil {
+	if c.project, err = findProject(dir); err != nil {
 		errs = append(errs, err)
 	}
 	take := func(layer map[string]setting, err error) { // the later one is the stronger

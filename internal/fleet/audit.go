@@ -182,7 +182,7 @@ func (f *Fleet) trim(ctx context.Context) error {
 		if err := dropOutput(ctx, tx, historyOwner, "true"); err != nil {
 			return err
 		}
-		if err := forgetLinks(ctx, tx, now); err != nil {
+		if err := forgetRouteLinks(ctx, tx, now); err != nil {
 			return err
 		}
 		return forgetTokens(ctx, tx, now.Add(-tokenAge))

@@ -2,160 +2,113 @@ package fleet
 
 import (
 	"context"
-	"crypto/rand"
-	"database/sql"
-	"errors"
 	"fmt"
-	"time"
+	"slices"
 
 	"github.com/atoll-sandbox/atoll"
 )
 
-// ownerLinks is how many links of an owner may be good at once.
-const ownerLinks = 1000
-
-// linkKey is how long a link's key is.
-const linkKey = 32
-
-// liveLink is of links that open something: until they expire, or the token
-// that they were made with is good no more.
-const liveLink = ` links.expires > ?1 and (links.maker = '' or exists (select 1 from tokens where tokens.id = links.maker
-	and tokens.revoked = 0 and (tokens.expires = 0 or tokens.expires > ?1))) `
-
-// CreateLink makes a link to the ports of a sandbox, which is good until a time.
-// Only who may do more than look at the sandbox may: a link lets others in.
-// What is made with a token ends with it, unless it is an admin's.
-func (a *Account) CreateLink(ctx context.Context, key string, expires time.Time) (atoll.Link, error) {
-	noted := a.audited("create link", clip(key, 64), "")
-	l, err := a.createLink(ctx, key, expires)
-	noted(err)
-	if err != nil {
-		return atoll.Link{}, failed("create link", clip(key, 64), err)
-	}
-	return l, nil
+// linkable are the operations that a link is good for. What is not here, also
+// what is yet to be made, is refused.
+var linkable = []string{
+	"open", "list terminals", "read terminal", "watch terminal",
+	"attach terminal", "send to terminal", "open terminal", "close terminal",
 }
 
-func (a *Account) createLink(ctx context.Context, key string, expires time.Time) (atoll.Link, error) {
-	if err := a.need("create link", atoll.ScopeRun); err != nil {
-		return atoll.Link{}, err
+// unlinked is the error of a caller whose token is a link to something else.
+type unlinked struct{ link atoll.Link }
+
+func (e *unlinked) Error() string {
+	return fmt.Sprintf("%v: the token is a link to %s, and good for nothing else", atoll.ErrDenied, linkText(e.link))
+}
+
+func (e *unlinked) Unwrap() error { return atoll.ErrDenied }
+
+func linkText(l atoll.Link) string {
+	if l.Terminal == "" {
+		return "the terminals of sandbox " + l.Sandbox
 	}
-	r, err := a.find(ctx, key)
-	if err != nil {
-		return atoll.Link{}, err
+	return "terminal " + l.Terminal + " of sandbox " + l.Sandbox
+}
+
+// reaches reports whether a caller's token is no link, or one to this sandbox.
+func (c *Caller) reaches(sandbox string) bool { return c.Link == nil || c.Link.Sandbox == sandbox }
+
+// shows reports whether a caller's token is no link, or one that a terminal of
+// its sandbox belongs to.
+func (c *Caller) shows(terminal string) bool {
+	return c.Link == nil || c.Link.Terminal == "" || c.Link.Terminal == terminal
+}
+
+// mayShow refuses a terminal that the caller's token does not lead to, as if it
+// were not there.
+func (s *Sandbox) mayShow(op, terminal string) error {
+	if s.a.caller.shows(terminal) {
+		return nil
 	}
-	if err := a.mayEnter("create link", r); err != nil {
-		return atoll.Link{}, err
+	return s.fail(op, fmt.Errorf("terminal %s: %w", clip(terminal, 64), atoll.ErrNotFound))
+}
+
+// mayChoose refuses to open and close terminals to those who were shown one.
+func (s *Sandbox) mayChoose(op string) error {
+	if l := s.a.caller.Link; l != nil && l.Terminal != "" {
+		return s.fail(op, &unlinked{*l})
 	}
-	now := a.f.now().UTC()
-	l := atoll.Link{ID: "l" + atoll.NewID()[1:], Sandbox: r.id, Owner: r.owner, Created: now, Expires: expires.UTC()}
-	switch d := l.Expires.Sub(now); {
-	case d <= 0:
-		return l, fmt.Errorf("%w: expires %s: it must be later than now, %s", atoll.ErrInvalid, l.Expires.Format(time.RFC3339), now.Format(time.RFC3339))
-	case d > atoll.MaxLink:
-		return l, fmt.Errorf("%w: expires %s: a link is good for %v at most", atoll.ErrInvalid, l.Expires.Format(time.RFC3339), atoll.MaxLink)
+	return nil
+}
+
+// bind makes the link of a token that is asked for exact: its sandbox, named by
+// id or name, becomes the id of one that the caller has, and the token that
+// sandbox's owner's.
+func (a *Account) bind(ctx context.Context, t *atoll.Token) error {
+	if t.Link == nil {
+		return nil
 	}
-	secret := make([]byte, linkKey)
-	_, _ = rand.Read(secret) // never fails
-	maker := a.caller.Token
-	if a.caller.can(atoll.ScopeAdmin) {
-		maker = "" // as tokens that an admin makes
-	}
-	return l, a.f.store.write(ctx, func(tx *sql.Tx) error {
-		var live int
-		if err := tx.QueryRowContext(ctx, `select count(*) from links where app = ?2 and user = ?3 and`+liveLink, stamp(now), l.Owner.App, l.Owner.User).Scan(&live); err != nil {
-			return err
+	for _, s := range t.Scopes {
+		if s != atoll.ScopeRead && s != atoll.ScopeRun {
+			return fmt.Errorf("%w: scope %q: a link has read, and run if its bearer may type", atoll.ErrInvalid, s)
 		}
-		if live >= ownerLinks {
-			return fmt.Errorf("%w: %s has %d links, as many as may be good at once: revoke one, or let them expire", atoll.ErrQuota, l.Owner, live)
-		}
-		if _, err := tx.ExecContext(ctx, `insert into links (id, key, app, user, sandbox, created, expires, maker) values (?, ?, ?, ?, ?, ?, ?, ?)`,
-			l.ID, secret, l.Owner.App, l.Owner.User, l.Sandbox, stamp(now), stamp(l.Expires), maker); err != nil {
-			return err
-		}
-		return a.f.emit(ctx, tx, atoll.Event{Type: "link.created", Owner: l.Owner, Object: l.ID, Data: map[string]string{"sandbox": l.Sandbox}})
-	})
-}
-
-// Links returns the links that open something, the newest last: the owner's own,
-// or with ScopeAdmin all. They don't hold their secrets.
-func (a *Account) Links(ctx context.Context) ([]atoll.Link, error) {
-	if err := a.need("list links", atoll.ScopeRead); err != nil {
-		return nil, err
 	}
-	list, err := a.links(ctx)
-	return list, failed("list links", "", err)
-}
-
-func (a *Account) links(ctx context.Context) ([]atoll.Link, error) {
-	text := `select links.id, links.sandbox, links.app, links.user, links.created, links.expires from links
-		join sandboxes on sandboxes.id = links.sandbox where sandboxes.state <> 'destroyed' and` + liveLink
-	args := []any{stamp(a.f.now())}
-	if !a.caller.can(atoll.ScopeAdmin) {
-		text, args = text+` and links.app = ?2 and links.user = ?3`, append(args, a.caller.Owner.App, a.caller.Owner.User)
+	if t.Expires.IsZero() {
+		return fmt.Errorf("%w: expires: a link must say when it ends", atoll.ErrInvalid)
 	}
-	rows, err := a.f.store.db.QueryContext(ctx, text+` order by links.created, links.id`, args...)
+	if t.Link.Terminal != "" {
+		if err := atoll.CheckName(t.Link.Terminal); err != nil {
+			return fmt.Errorf("link.terminal: %w", err)
+		}
+	}
+	r, err := a.find(ctx, t.Link.Sandbox)
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("link.sandbox %s: %w", clip(t.Link.Sandbox, 64), err)
 	}
-	defer rows.Close()
-	list := []atoll.Link{}
-	for rows.Next() {
-		var l atoll.Link
-		var created, expires int64
-		if err := rows.Scan(&l.ID, &l.Sandbox, &l.Owner.App, &l.Owner.User, &created, &expires); err != nil {
-			return nil, err
-		}
-		l.Created, l.Expires = when(created), when(expires)
-		list = append(list, l)
+	if r.owner != t.Owner {
+		return fmt.Errorf("%w: link.sandbox %s: it belongs to %s, and the token would to %s", atoll.ErrInvalid, r.id, r.owner, t.Owner)
 	}
-	return list, rows.Err()
+	t.Link = &atoll.Link{Sandbox: r.id, Name: r.name, Terminal: t.Link.Terminal}
+	return nil
 }
 
-// RevokeLink makes a link useless at once, and ends what it let in. With
-// ScopeAdmin it may be another owner's.
-func (a *Account) RevokeLink(ctx context.Context, id string) error {
-	noted := a.audited("revoke link", clip(id, 64), "")
-	err := a.need("revoke link", atoll.ScopeRun)
-	if err == nil {
-		err = failed("revoke link", clip(id, 64), a.f.store.write(ctx, func(tx *sql.Tx) error { return a.revokeLink(ctx, tx, id) }))
+// mayLink refuses operations that a caller's link is not good for.
+func (a *Account) mayLink(op string) error {
+	l := a.caller.Link
+	if l == nil || slices.Contains(linkable, op) {
+		return nil
 	}
-	noted(err)
-	a.f.revocations.tell(ctx)
-	return err
+	a.audited(op, "", "the token is a link")(atoll.ErrDenied)
+	return &atoll.Error{Op: op, Err: &unlinked{*l}}
 }
 
-func (a *Account) revokeLink(ctx context.Context, tx *sql.Tx, id string) error {
-	e := atoll.Event{Type: "link.revoked", Object: id}
-	var sandbox string
-	o := a.caller.Owner
-	err := tx.QueryRowContext(ctx, `delete from links where id = ?1 and (?2 or app = ?3 and user = ?4) and expires > ?5 returning app, user, sandbox`,
-		id, a.caller.can(atoll.ScopeAdmin), o.App, o.User, stamp(a.f.now())).Scan(&e.Owner.App, &e.Owner.User, &sandbox)
-	if errors.Is(err, sql.ErrNoRows) {
-		return fmt.Errorf("%w: there is no link of this id that is good", atoll.ErrNotFound)
+// Link returns what the caller's token is good for, with the name that its
+// sandbox has now; nil: all that his scopes allow.
+func (a *Account) Link(ctx context.Context) (*atoll.Link, error) {
+	if a.caller.Link == nil {
+		return nil, nil //nolint:nilnil // there is none
 	}
+	l := *a.caller.Link
+	r, err := a.find(ctx, l.Sandbox)
 	if err != nil {
-		return err
+		return nil, failed("link", l.Sandbox, err)
 	}
-	e.Data = map[string]string{"sandbox": sandbox}
-	return a.f.emit(ctx, tx, e)
-}
-
-// LinkKey returns what a link is signed with, if it is still good. It is read
-// from the registry each time: another server may have revoked the link.
-func (f *Fleet) LinkKey(ctx context.Context, id string) ([]byte, bool, error) {
-	var key []byte
-	err := f.store.doors.QueryRowContext(ctx, `select links.key from links where links.id = ?2 and`+liveLink, stamp(f.now()), id).Scan(&key)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return nil, false, nil
-	case err != nil:
-		return nil, false, &atoll.Error{Op: "look up link", Err: err}
-	}
-	return key, true, nil
-}
-
-// forgetLinks removes those that have expired.
-func forgetLinks(ctx context.Context, tx *sql.Tx, before time.Time) error {
-	_, err := tx.ExecContext(ctx, `delete from links where expires < ?`, stamp(before))
-	return err
+	l.Name = r.name
+	return &l, nil
 }

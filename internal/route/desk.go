@@ -37,7 +37,7 @@ func Links(f *fleet.Fleet) *proxy.Access {
 	return &proxy.Access{Key: func(id string) ([]byte, bool) {
 		ctx, cancel := context.WithTimeout(context.Background(), keyTime)
 		defer cancel()
-		key, ok, err := f.LinkKey(ctx, id)
+		key, ok, err := f.RouteLinkKey(ctx, id)
 		return key, ok && err == nil // what can't be looked up opens nothing
 	}}
 }
@@ -167,22 +167,22 @@ func (d *Desk) routesOf(ctx context.Context, a *fleet.Account, info *atoll.Info,
 const maxPorts = 1000
 
 // Link makes a link to a port of a sandbox; 0 is the main one.
-func (d *Desk) Link(ctx context.Context, a *fleet.Account, key string, port int, expires time.Time) (atoll.Link, error) {
+func (d *Desk) Link(ctx context.Context, a *fleet.Account, key string, port int, expires time.Time) (atoll.RouteLink, error) {
 	if d.Access == nil {
-		return atoll.Link{}, &atoll.Error{Op: "create link", ID: key, Err: fmt.Errorf("%w: the names of ports are open to all of the server's machine, and to nobody else: links are for a proxy that others reach ('atoll serve --proxy ADDRESS')", atoll.ErrState)}
+		return atoll.RouteLink{}, &atoll.Error{Op: "create link", ID: key, Err: fmt.Errorf("%w: the names of ports are open to all of the server's machine, and to nobody else: links are for a proxy that others reach ('atoll serve --proxy ADDRESS')", atoll.ErrState)}
 	}
 	sb, err := a.Open(ctx, key)
 	if err != nil {
-		return atoll.Link{}, err
+		return atoll.RouteLink{}, err
 	}
 	info, err := sb.Info(ctx)
 	if err != nil {
-		return atoll.Link{}, err
+		return atoll.RouteLink{}, err
 	}
 	list := []atoll.Info{info}
 	if info.Owner == atoll.Local && a.Caller().Owner == atoll.Local {
 		if list, err = a.List(ctx, fleet.Filter{}); err != nil {
-			return atoll.Link{}, err
+			return atoll.RouteLink{}, err
 		}
 	}
 	name := d.names(info.Owner, list)[info.ID]
@@ -191,16 +191,16 @@ func (d *Desk) Link(ctx context.Context, a *fleet.Account, key string, port int,
 	}
 	_, at, err := d.Site.URL(name, port)
 	if err != nil {
-		return atoll.Link{}, err
+		return atoll.RouteLink{}, err
 	}
-	l, err := a.CreateLink(ctx, info.ID, expires)
+	l, err := a.CreateRouteLink(ctx, info.ID, expires)
 	if err != nil {
-		return atoll.Link{}, err
+		return atoll.RouteLink{}, err
 	}
 	l.Port = port
 	l.Secret, err = d.Access.Sign(proxy.Grant{Key: l.ID, Project: name, Sandbox: info.ID, Open: l.Expires, Until: l.Expires})
 	if err != nil {
-		return atoll.Link{}, err
+		return atoll.RouteLink{}, err
 	}
 	l.URL = at + "?" + url.Values{proxy.AccessParam: {l.Secret}}.Encode()
 	return l, nil

@@ -16,16 +16,16 @@ type (
 	listRoutes struct {
 		Sandbox string `query:"sandbox" doc:"Only those of this sandbox, by id or name."`
 	}
-	linkKey struct {
+	routeLinkKey struct {
 		ID string `path:"id" doc:"The link's id."`
 	}
-	createLink struct {
-		Body atoll.Link
+	createRouteLink struct {
+		Body atoll.RouteLink
 	}
 )
 
 // Resolve checks what a link is to lead to.
-func (in *createLink) Resolve(huma.Context) []error {
+func (in *createRouteLink) Resolve(huma.Context) []error {
 	var errs []error
 	if in.Body.Sandbox == "" {
 		errs = append(errs, &huma.ErrorDetail{Message: "must name a sandbox, by id or name", Location: "body.sandbox"})
@@ -55,23 +55,23 @@ func (s *Server) routes(api huma.API) {
 		return list(s.opts.Routes.Routes(ctx, a, in.Sandbox))
 	})
 	register(s, api, huma.Operation{
-		OperationID: "list-links", Method: http.MethodGet, Path: "/v1/links", Tags: noun, Summary: "List the links that are good, the newest last",
-	}, func(ctx context.Context, a *fleet.Account, _ *struct{}) (*reply[wire.List[atoll.Link]], error) {
-		return list(a.Links(ctx))
+		OperationID: "list-route-links", Method: http.MethodGet, Path: "/v1/routes/links", Tags: noun, Summary: "List the links that are good, the newest last",
+	}, func(ctx context.Context, a *fleet.Account, _ *struct{}) (*reply[wire.List[atoll.RouteLink]], error) {
+		return list(a.RouteLinks(ctx))
 	})
 	register(s, api, huma.Operation{
-		OperationID: "create-link", Method: http.MethodPost, Path: "/v1/links", Tags: noun, DefaultStatus: http.StatusCreated, Errors: []int{404, 409},
+		OperationID: "create-route-link", Method: http.MethodPost, Path: "/v1/routes/links", Tags: noun, DefaultStatus: http.StatusCreated, Errors: []int{404, 409},
 		Summary:     "Make a link to the ports of a sandbox",
 		Description: "Of the body, sandbox, port and expires count. The URL opens port, and lets its browser into all ports of the sandbox; it is in this answer only.",
-	}, func(ctx context.Context, a *fleet.Account, in *createLink) (*reply[atoll.Link], error) {
+	}, func(ctx context.Context, a *fleet.Account, in *createRouteLink) (*reply[atoll.RouteLink], error) {
 		if s.opts.Routes == nil {
 			return nil, errNoRoutes
 		}
 		return one(s.opts.Routes.Link(ctx, a, in.Body.Sandbox, in.Body.Port, in.Body.Expires))
 	})
 	register(s, api, huma.Operation{
-		OperationID: "revoke-link", Method: http.MethodDelete, Path: "/v1/links/{id}", Tags: noun, Summary: "Make a link useless at once, and end what it let in", Errors: []int{404},
-	}, func(ctx context.Context, a *fleet.Account, in *linkKey) (*none, error) {
-		return done(a.RevokeLink(ctx, in.ID))
+		OperationID: "revoke-route-link", Method: http.MethodDelete, Path: "/v1/routes/links/{id}", Tags: noun, Summary: "Make a link useless at once, and end what it let in", Errors: []int{404},
+	}, func(ctx context.Context, a *fleet.Account, in *routeLinkKey) (*none, error) {
+		return done(a.RevokeRouteLink(ctx, in.ID))
 	})
 }

@@ -1,12 +1,3 @@
-create table links (                      -- to ports of sandboxes
-	id      text    primary key,
-	key     blob    not null,             -- signs the link and what it is changed into
-	app     text    not null,
-	user    text    not null,
-	sandbox text    not null references sandboxes (id) on delete cascade,
-	created integer not null,
-	expires integer not null,
-	maker   text    not null default ''   -- the token that it was made with, and ends with
-) strict;
-create index links_owner on links (app, user);
-create index links_sandbox on links (sandbox);
+-- A link: good for the terminals of one sandbox, or for one of them, and for nothing else.
+alter table tokens add column sandbox  text not null default '';
+alter table tokens add column terminal text not null default '';

@@ -1,12 +1,3 @@
-create table links (                      -- to ports of sandboxes
-	id      text collate "C" primary key,
-	key     bytea            not null,    -- signs the link and what it is changed into
-	app     text collate "C" not null,
-	"user"  text collate "C" not null,
-	sandbox text collate "C" not null references sandboxes (id) on delete cascade,
-	created bigint           not null,
-	expires bigint           not null,
-	maker   text collate "C" not null default '' -- the token that it was made with, and ends with
-);
-create index links_owner on links (app, "user");
-create index links_sandbox on links (sandbox);
+-- A link: good for the terminals of one sandbox, or for one of them, and for nothing else.
+alter table tokens add column sandbox  text collate "C" not null default '';
+alter table tokens add column terminal text collate "C" not null default '';
