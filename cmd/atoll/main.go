@@ -210,7 +210,7 @@ reaches inside unless you name it. Try:
 			root.AddCommand(c)
 		}
 	}
-	add("project", a.upCommand())
+	add("project", a.upCommand(), a.downCommand(), a.statusCommand(), a.initCommand())
 	add("sandbox", a.runCommand(), a.createCommand(), a.lsCommand(), a.inspectCommand(), a.startCommand(), a.stopCommand(), a.pauseCommand(), a.resumeCommand(), a.rmCommand(), a.topCommand())
 	add("work", a.execCommand(), a.shellCommand(), a.cpCommand(), a.statsCommand(), a.historyCommand(), a.logsCommand(), a.psCommand(), a.attachCommand(), a.killCommand(), a.terminalCommand(), a.portCommand(), a.namesCommand(), a.openCommand(), a.sshCommand(), a.networkCommand())
 	add("agent", a.agentCommand(), a.acpCommand(), a.chatCommand(), a.assistantCommand(), a.turnCommand(), a.skillCommand())
