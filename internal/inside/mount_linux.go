@@ -34,14 +34,18 @@ func early() []mount {
 	}
 }
 
-// late are mounted on the root file system.
-func late() []mount {
+// beside are mounted below those, and move along with them.
+func beside() []mount {
 	return []mount{
 		{"devpts", "/dev/pts", unix.MS_NOSUID | unix.MS_NOEXEC, "gid=5,mode=620,ptmxmode=666"},
 		{"tmpfs", "/dev/shm", noPrograms, "mode=1777"},
-		{"tmpfs", "/run", noDevices, "mode=755,size=20%"},
 		{"cgroup2", groupRoot, noPrograms, "nsdelegate"},
 	}
+}
+
+// late are mounted on the root file system.
+func late() []mount {
+	return []mount{{"tmpfs", "/run", noDevices, "mode=755,size=20%"}}
 }
 
 func earlyMounts() error { return mountAll(early()) }

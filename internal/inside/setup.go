@@ -9,6 +9,11 @@ const (
 	Go    = "GO\n"
 )
 
+// GateParameter is a parameter of the kernel by which a machine leads all
+// connections to the host's gate before it is told anything: its Setup must say
+// so too. Without it, it does when it is told.
+const GateParameter = "atoll.gate"
+
 // MaxSetup is the most bytes that a Setup may have as JSON.
 const MaxSetup = 1 << 20
 
