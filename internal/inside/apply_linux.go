@@ -50,7 +50,13 @@ func apply(s *Setup, m *modules, led bool) (*guest.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	server.Quit = off
+	var free trims
+	for _, d := range s.Disks {
+		if d.Trim && !d.ReadOnly {
+			free = append(free, d.Path)
+		}
+	}
+	server.Quit = func() { off(free) }
 	return server, nil
 }
 

@@ -22,7 +22,7 @@ func Run() {
 		if p := recover(); p != nil {
 			say(fmt.Errorf("process 1 broke: %v\n%s", p, debug.Stack()))
 		}
-		off()
+		off(nil)
 	}()
 	if err := run(); err != nil {
 		say(err)
@@ -120,11 +120,13 @@ func serve(mux *yamux.Session, s *guest.Server) error {
 	}
 }
 
-// off writes what is not written yet, and ends the machine.
-func off() {
+// off writes what is not written yet, tells which blocks are free, and ends the
+// machine.
+func off(free trims) {
 	done := make(chan struct{})
 	go func() {
 		unix.Sync()
+		free.trim()
 		settle()
 		close(done)
 	}()

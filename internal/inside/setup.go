@@ -48,6 +48,10 @@ type Disk struct {
 	Serial   string `json:"serial"`
 	Path     string `json:"path"` // where it is mounted; made if it is missing
 	ReadOnly bool   `json:"read_only,omitempty"`
+
+	// Trim has the machine tell the host at its end which blocks are free, so that
+	// they are no longer kept. A disk that lies over another grows by it.
+	Trim bool `json:"trim,omitempty"`
 }
 
 // Share is a directory of the host.

@@ -31,7 +31,7 @@ type shape struct {
 	Kernel string   `json:"kernel"` // path, size and time: what was booted
 	Initrd string   `json:"initrd"`
 	Append string   `json:"append"` // all parameters of the kernel but the clock's
-	Disks  []string `json:"disks"` // how each can be written
+	Disks  []string `json:"disks"`  // how each can be written
 	Args   []string `json:"args"`
 }
 
