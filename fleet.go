@@ -124,4 +124,9 @@ type Server struct {
 	Owner   Owner        `json:"owner"`           // who calls
 	Scopes  []Scope      `json:"scopes"`          // what he may
 	Token   string       `json:"token,omitempty"` // the id of the token shown; empty: none was needed
+	Link    *Link        `json:"link,omitempty"`  // what that token is good for; nil: all that the scopes allow
+
+	// Addresses are where the server listens for clients with tokens, and
+	// browsers find its page below /ui/: "http://127.0.0.1:7081".
+	Addresses []string `json:"addresses,omitempty"`
 }

@@ -85,6 +85,7 @@ var floors = map[string]int{
 	"internal/fleet":           5,
 	"internal/proxy":           5,
 	"internal/project":         5,
+	"internal/web":             6,
 	"internal/server":          7,
 	"cmd":                      8,
 	"examples":                 9,

@@ -92,10 +92,21 @@ type Token struct {
 	Name    string    `json:"name,omitempty"` // for people
 	Owner   Owner     `json:"owner"`
 	Scopes  []Scope   `json:"scopes"`
+	Link    *Link     `json:"link,omitempty"` // what it is good for, and nothing else; nil: all that its scopes allow
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires,omitzero"` // zero: never
 	Used    time.Time `json:"used,omitzero"`    // last; exact to a minute
 	Secret  string    `json:"secret,omitempty"` // what the bearer shows; known only when it is made
+}
+
+// Link is what a token is good for that is given away with a link to a page: the
+// terminals of one sandbox, or one of them. With [ScopeRead] its bearer only
+// looks, with [ScopeRun] he types, and opens and closes terminals if the link is
+// not to one.
+type Link struct {
+	Sandbox  string `json:"sandbox"`            // its id; whoever makes the token may give the name
+	Name     string `json:"name,omitempty"`     // of the sandbox, in answers
+	Terminal string `json:"terminal,omitempty"` // empty: all of them
 }
 
 // Quota limits what an owner has at once. 0 means the fleet's default,

@@ -30,11 +30,12 @@ func (a *app) configCommand() *cobra.Command {
 		Long: `Show what is configured, and where it comes from. Every value is the first of:
 a flag; the environment (ATOLL_ and the key in capitals with '_' for '.', lists
 separated by commas); the project's .atoll.yaml, which is looked for from here up
-to the root of the repository; your own atoll.yaml; the default.
+to the root of the repository; your own atoll.yaml; the machine's,
+/etc/atoll/atoll.yaml ($ATOLL_SYSTEM_CONFIG names another); the default.
 
 ` + b.String() + `
 Sizes are like 64m, durations like 30s, 7d or never. Those with p may stand in a
-project's file too. contexts, in your own file only, are servers:
+project's file too. contexts, in your own file or the machine's, are servers:
 
   contexts:
     team:
@@ -146,9 +147,12 @@ func (a *app) configPath() *cobra.Command {
 			if a.config.project != "" {
 				list = append(list, configFileInfo{"project", a.config.project, true})
 			}
-			if a.config.file != "" {
-				_, err := os.Stat(a.config.file)
-				list = append(list, configFileInfo{"user", a.config.file, err == nil})
+			for _, f := range []configFileInfo{{What: "user", Path: a.config.file}, {What: "machine", Path: a.config.system}} {
+				if f.Path != "" {
+					_, err := os.Stat(f.Path)
+					f.Used = err == nil
+					list = append(list, f)
+				}
 			}
 			if a.json {
 				return a.print(list)

@@ -254,8 +254,10 @@ func readyText(s atoll.Status) string {
 func (a *app) checkConfig() finding {
 	f := finding{Check: "configuration", OK: true, Detail: "defaults"}
 	var files []string
-	if _, err := os.Stat(a.config.file); err == nil {
-		files = append(files, a.config.file)
+	for _, file := range []string{a.config.system, a.config.file} {
+		if _, err := os.Stat(file); err == nil {
+			files = append(files, file)
+		}
 	}
 	if a.config.project != "" {
 		files = append(files, a.config.project)

@@ -3,8 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,7 +21,7 @@ import (
 )
 
 // key is one thing that can be configured. Its value is the first of: a flag,
-// the environment, the project's file, the user's file, the default.
+// the environment, the project's file, the user's file, the machine's, the default.
 type key struct {
 	name    string
 	form    form
@@ -230,6 +232,7 @@ func bare(err error) string {
 
 // config is everything that is configured, and where each value comes from.
 type config struct {
+	system   string // the machine's, which may not be there; empty: this system has none
 	file     string // the user's, which may not be there
 	project  string // empty: there is none
 	settings map[string]setting
@@ -269,14 +272,17 @@ func (c *config) flagsOnly() *config {
 }
 
 // load reads all sources and reports what is wrong with any of them.
-func load(flags map[string][]string) (*config, error) {
+func load(flags map[string][]string) (*config, error) { return loadAt(".", flags) }
+
+// loadAt is load for who stands in another directory.
+func loadAt(dir string, flags map[string][]string) (*config, error) {
 	c := &config{settings: make(map[string]setting)}
 	var errs []error
 	var err error
 	if c.file, err = configFile(); err != nil {
 		errs = append(errs, err)
 	}
-	if c.project, err = findProject(); err != nil {
+	if c.project, err = findProject(dir); err != nil {
 		errs = append(errs, err)
 	}
 	take := func(layer map[string]setting, err error) { // the later one is the stronger
@@ -288,10 +294,15 @@ func load(flags map[string][]string) (*config, error) {
 		}
 	}
 	take(defaultLayer())
-	if c.file != "" {
-		f, err := readConfig(c.file, false)
+	c.contexts = make(map[string]endpoint)
+	c.system = systemConfig()
+	for _, name := range slices.Compact([]string{c.system, c.file}) { // a container may say that the one is the other
+		if name == "" {
+			continue
+		}
+		f, err := readConfig(name, false)
 		take(f.settings, err)
-		c.contexts = f.contexts
+		maps.Copy(c.contexts, f.contexts)
 	}
 	if c.project != "" {
 		f, err := readConfig(c.project, true)
@@ -392,6 +403,15 @@ func flagged(cmd *cobra.Command) map[string][]string {
 		}
 	}
 	return set
+}
+
+// systemConfig is the machine's file, which may not be there: what whoever keeps
+// the machine gives everybody on it to begin with.
+func systemConfig() string {
+	if name := os.Getenv("ATOLL_SYSTEM_CONFIG"); name != "" {
+		return name
+	}
+	return systemFile
 }
 
 // configFile is the user's file, which may not be there.

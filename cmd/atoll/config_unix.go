@@ -7,6 +7,9 @@ import (
 	"syscall"
 )
 
+// systemFile is the machine's configuration.
+const systemFile = "/etc/atoll/atoll.yaml"
+
 // deviceOf returns the file system that a directory is on.
 func deviceOf(dir string) (uint64, bool) {
 	info, err := os.Stat(dir)

@@ -48,6 +48,7 @@ func TestScripts(t *testing.T) {
 			home := filepath.Join(e.WorkDir, "me")
 			e.Setenv("HOME", home)
 			e.Setenv("ATOLL_HOME", filepath.Join(e.WorkDir, "home"))
+			e.Setenv("ATOLL_SYSTEM_CONFIG", filepath.Join(e.WorkDir, "etc", "atoll.yaml")) // not this machine's
 			e.Defer(func() { leaveNoServer(filepath.Join(e.WorkDir, "home")) })
 			return os.MkdirAll(home, 0o700)
 		},

@@ -92,6 +92,7 @@ func realScripts(t *testing.T, dir, driver, engine string) {
 			home := filepath.Join(e.WorkDir, "me")
 			e.Setenv("HOME", home)
 			e.Setenv("ATOLL_HOME", filepath.Join(e.WorkDir, "home"))
+			e.Setenv("ATOLL_SYSTEM_CONFIG", filepath.Join(e.WorkDir, "etc", "atoll.yaml")) // not this machine's
 			e.Setenv("ATOLL_HELPERS", os.Getenv("ATOLL_HELPERS"))
 			e.Setenv("ATOLL_DRIVER", driver)
 			for _, name := range []string{"ROOT", "ATOLL_MACHINE_KERNEL", "ATOLL_MACHINE_MODULES"} {

@@ -375,7 +375,8 @@ func (f *Fleet) Drivers(ctx context.Context) []DriverInfo {
 type Caller struct {
 	Owner  atoll.Owner
 	Scopes []atoll.Scope
-	Token  string // the id of the token shown; empty: none was needed
+	Token  string      // the id of the token shown; empty: none was needed
+	Link   *atoll.Link // what that token is good for, and nothing else; nil: all that the scopes allow
 }
 
 // LocalCaller is who works on this machine, without a token.
@@ -396,9 +397,13 @@ type Account struct {
 // For returns the fleet as c sees it.
 func (f *Fleet) For(c Caller) *Account { return &Account{f: f, caller: c} }
 
-// need refuses an operation that the caller has no scope for. That is noted in
+// need refuses an operation that the caller has no scope for, or that his link
+// is not good for. That is noted in
 // the audit.
 func (a *Account) need(op string, s atoll.Scope) error {
+	if err := a.mayLink(op); err != nil {
+		return err
+	}
 	if a.caller.can(s) || s == atoll.ScopeRead && a.caller.can(atoll.ScopeRun) {
 		return nil
 	}
@@ -410,6 +415,14 @@ func (a *Account) need(op string, s atoll.Scope) error {
 // those of others too. What there is not, and what is not the caller's, is the
 // same error.
 func (a *Account) find(ctx context.Context, key string) (row, error) {
+	r, err := a.findAny(ctx, key)
+	if err == nil && !a.caller.reaches(r.id) {
+		return row{}, atoll.ErrNotFound
+	}
+	return r, err
+}
+
+func (a *Account) findAny(ctx context.Context, key string) (row, error) {
 	o := a.caller.Owner
 	r, err := oneRow(ctx, a.f.store.db, "id = ? and state <> 'destroyed'", key)
 	switch {

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"database/sql"
+	"slices"
 
 	"github.com/atoll-sandbox/atoll"
 )
@@ -10,6 +11,9 @@ import (
 // OpenTerminal starts a command on a terminal that stays, or a shell. It does
 // not keep the sandbox in use: those who are attached do.
 func (s *Sandbox) OpenTerminal(ctx context.Context, spec atoll.TerminalSpec) (atoll.Terminal, error) {
+	if err := s.mayChoose("open terminal"); err != nil {
+		return atoll.Terminal{}, err
+	}
 	m := s.mask(spec.Env)
 	cmd := s.b.lend(atoll.Cmd{Args: spec.Args, Env: spec.Env})
 	noted := s.audited("open terminal", m.command(&cmd))
@@ -44,6 +48,7 @@ func (s *Sandbox) ListTerminals(ctx context.Context) (list []atoll.Terminal, err
 	m := s.mask(nil)
 	err = with(ctx, s, "list terminals", func(ctx context.Context, d atoll.Terminals) (err error) {
 		list, err = d.ListTerminals(ctx)
+		list = slices.DeleteFunc(list, func(t atoll.Terminal) bool { return !s.a.caller.shows(t.Name) })
 		for i := range list {
 			list[i].Command = m.text(list[i].Command)
 		}
@@ -54,6 +59,9 @@ func (s *Sandbox) ListTerminals(ctx context.Context) (list []atoll.Terminal, err
 
 // CloseTerminal ends what runs on a terminal and forgets it.
 func (s *Sandbox) CloseTerminal(ctx context.Context, name string) error {
+	if err := s.mayChoose("close terminal"); err != nil {
+		return err
+	}
 	noted := s.audited("close terminal", name)
 	err := with(ctx, s, "close terminal", func(ctx context.Context, d atoll.Terminals) error {
 		if err := d.CloseTerminal(ctx, name); err != nil {
@@ -73,6 +81,9 @@ func (s *Sandbox) AttachTerminal(ctx context.Context, name string, a atoll.Attac
 	if a.ReadOnly {
 		op = "watch terminal"
 	}
+	if err := s.mayShow(op, name); err != nil {
+		return exit, err
+	}
 	noted := s.audited(op, name)
 	err = with(ctx, s, op, func(ctx context.Context, d atoll.TerminalUser) (err error) {
 		exit, err = d.AttachTerminal(ctx, name, a)
@@ -84,6 +95,9 @@ func (s *Sandbox) AttachTerminal(ctx context.Context, name string, a atoll.Attac
 
 // ReadTerminal returns a terminal's screen.
 func (s *Sandbox) ReadTerminal(ctx context.Context, name string) (screen atoll.Screen, err error) {
+	if err := s.mayShow("read terminal", name); err != nil {
+		return screen, err
+	}
 	err = with(ctx, s, "read terminal", func(ctx context.Context, d atoll.TerminalUser) (err error) {
 		screen, err = d.ReadTerminal(ctx, name)
 		return err
@@ -94,6 +108,9 @@ func (s *Sandbox) ReadTerminal(ctx context.Context, name string) (screen atoll.S
 // SendTerminal types on a terminal. What is typed is noted nowhere: it may be a
 // password.
 func (s *Sandbox) SendTerminal(ctx context.Context, name string, input []byte) error {
+	if err := s.mayShow("send to terminal", name); err != nil {
+		return err
+	}
 	noted := s.audited("send to terminal", name)
 	err := with(ctx, s, "send to terminal", func(ctx context.Context, d atoll.TerminalUser) error {
 		return d.SendTerminal(ctx, name, input)

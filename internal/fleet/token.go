@@ -75,8 +75,12 @@ func (b *bearers) find(ctx context.Context, db *sql.DB, hash [sha256.Size]byte, 
 		return c, 0, err
 	}
 	var scopes []byte
-	if err := st.QueryRowContext(ctx, hash[:], now).Scan(&c.Token, &c.Owner.App, &c.Owner.User, &scopes, &used); err != nil {
+	var link atoll.Link
+	if err := st.QueryRowContext(ctx, hash[:], now).Scan(&c.Token, &c.Owner.App, &c.Owner.User, &scopes, &used, &link.Sandbox, &link.Terminal); err != nil {
 		return Caller{}, 0, err
+	}
+	if link.Sandbox != "" {
+		c.Link = &link
 	}
 	return c, used, json.Unmarshal(scopes, &c.Scopes)
 }
@@ -87,7 +91,7 @@ func (b *bearers) compiled(ctx context.Context, db *sql.DB) (*sql.Stmt, error) {
 	if b.stmt != nil {
 		return b.stmt, nil
 	}
-	st, err := db.PrepareContext(ctx, `select id, app, user, scopes, used from tokens where hash = ? and`+liveToken)
+	st, err := db.PrepareContext(ctx, `select id, app, user, scopes, used, sandbox, terminal from tokens where hash = ? and`+liveToken)
 	b.stmt = st
 	return st, err
 }
@@ -117,7 +121,7 @@ type tokenUse struct {
 func (u *tokenUse) size() int    { return 64 }
 func (u *tokenUse) add(b *batch) { b.used[u.id] = max(b.used[u.id], u.time) }
 
-// CreateToken makes a token; of t, the name, owner, scopes and expiry count. Only
+// CreateToken makes a token; of t, the name, owner, scopes, link and expiry count. Only
 // the answer holds its secret. A caller without ScopeAdmin gives only what it
 // has: its own owner and scopes, and not for longer than its own token holds,
 // with which the new one is revoked. A name is given to one live token of an
@@ -145,6 +149,9 @@ func (a *Account) createToken(ctx context.Context, t atoll.Token) (atoll.Token, 
 	}
 	admin := a.caller.can(atoll.ScopeAdmin)
 	if err := a.mayGive(&t); !admin && err != nil {
+		return t, err
+	}
+	if err := a.bind(ctx, &t); err != nil {
 		return t, err
 	}
 	random := make([]byte, tokenRandom)
@@ -268,9 +275,13 @@ func (f *Fleet) insertToken(ctx context.Context, tx *sql.Tx, t atoll.Token, make
 	if err != nil {
 		return err
 	}
+	var link atoll.Link
+	if t.Link != nil {
+		link = *t.Link
+	}
 	hash := sha256.Sum256([]byte(t.Secret))
-	if _, err := tx.ExecContext(ctx, `insert into tokens (id, hash, name, app, user, scopes, created, expires, maker) values (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		t.ID, hash[:], t.Name, t.Owner.App, t.Owner.User, string(scopes), stamp(t.Created), stamp(t.Expires), maker); err != nil {
+	if _, err := tx.ExecContext(ctx, `insert into tokens (id, hash, name, app, user, scopes, created, expires, maker, sandbox, terminal) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		t.ID, hash[:], t.Name, t.Owner.App, t.Owner.User, string(scopes), stamp(t.Created), stamp(t.Expires), maker, link.Sandbox, link.Terminal); err != nil {
 		return err
 	}
 	return f.emit(ctx, tx, atoll.Event{Type: "token.created", Owner: t.Owner, Object: t.ID, Name: t.Name})
@@ -290,7 +301,8 @@ func (a *Account) tokens(ctx context.Context) ([]atoll.Token, error) {
 	if err := a.f.ledger.flush(ctx); err != nil {
 		return nil, err
 	}
-	text := `select id, name, app, user, scopes, created, expires, used from tokens where` + liveToken
+	text := `select id, name, app, user, scopes, created, expires, used, sandbox, terminal,
+		coalesce((select s.name from sandboxes s where s.id = tokens.sandbox), '') from tokens where` + liveToken
 	args := []any{stamp(a.f.now())}
 	if !a.caller.can(atoll.ScopeAdmin) {
 		text, args = text+` and app = ? and user = ?`, append(args, a.caller.Owner.App, a.caller.Owner.User)
@@ -305,8 +317,12 @@ func (a *Account) tokens(ctx context.Context) ([]atoll.Token, error) {
 		var t atoll.Token
 		var scopes []byte
 		var created, expires, used int64
-		if err := rows.Scan(&t.ID, &t.Name, &t.Owner.App, &t.Owner.User, &scopes, &created, &expires, &used); err != nil {
+		var link atoll.Link
+		if err := rows.Scan(&t.ID, &t.Name, &t.Owner.App, &t.Owner.User, &scopes, &created, &expires, &used, &link.Sandbox, &link.Terminal, &link.Name); err != nil {
 			return nil, err
+		}
+		if link.Sandbox != "" {
+			t.Link = &link
 		}
 		if err := json.Unmarshal(scopes, &t.Scopes); err != nil {
 			return nil, fmt.Errorf("token %s: %w", t.ID, err)

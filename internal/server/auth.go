@@ -31,9 +31,30 @@ func isLocal(ctx context.Context) bool {
 	return local
 }
 
-// open reports whether a request needs no token: there are two such paths.
+// open reports whether a request needs no token: whether the server is well may
+// be asked by all, and the page is the same for all.
 func open(r *http.Request) bool {
-	return r.URL.Path == "/healthz" || r.URL.Path == "/readyz"
+	return r.URL.Path == "/healthz" || r.URL.Path == "/readyz" || isPage(r)
+}
+
+// bearerProtocol, with a token behind it, is a subprotocol that a WebSocket may
+// ask for beside its own: pages can send no other header. It is never chosen.
+const bearerProtocol = "bearer.atoll."
+
+// shownIn returns the token that a WebSocket's request shows among its
+// subprotocols.
+func shownIn(r *http.Request) (shown []string) {
+	if !hasToken(r.Header, "Upgrade", "websocket") {
+		return nil
+	}
+	for _, v := range r.Header.Values("Sec-WebSocket-Protocol") {
+		for word := range strings.SplitSeq(v, ",") {
+			if secret, ok := strings.CutPrefix(strings.TrimSpace(word), bearerProtocol); ok {
+				shown = append(shown, "Bearer "+secret)
+			}
+		}
+	}
+	return shown
 }
 
 // authenticate finds out who calls. Without a token that is nobody, but on a
@@ -42,6 +63,9 @@ func (s *Server) authenticate(r *http.Request, c *call) error {
 	shown := r.Header.Values("Authorization")
 	if key := r.Header.Values("X-Api-Key"); len(shown) == 0 && len(key) == 1 && dialectOf(r) != "" { // as Anthropic's clients show it
 		shown = []string{"Bearer " + key[0]}
+	}
+	if len(shown) == 0 {
+		shown = shownIn(r)
 	}
 	if len(shown) == 0 && c.local {
 		c.caller = fleet.LocalCaller()

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/atoll-sandbox/atoll/internal/fleet"
@@ -87,6 +88,11 @@ func (s *Server) pass(w *writer, r *http.Request, c *call) error {
 		}
 	}
 	if open(r) {
+		if isPage(r) {
+			c.pattern = pagePath
+			s.page.ServeHTTP(w, r)
+			return nil
+		}
 		c.pattern = r.URL.Path
 		s.mux.ServeHTTP(w, r)
 		return nil
@@ -117,8 +123,32 @@ func (s *Server) pass(w *writer, r *http.Request, c *call) error {
 		return s.noRoute(h, r)
 	}
 	c.pattern = pattern
+	if err := mayFollow(c); err != nil {
+		return err
+	}
 	s.mux.ServeHTTP(w, r)
 	return nil
+}
+
+// linkRoutes are what a token that is a link is good for. A route that is not
+// here, also one that is yet to be made, is closed to it; of which sandbox and
+// which terminal they are, the fleet asks.
+var linkRoutes = []string{
+	"GET /v1/info",
+	"GET /v1/sandboxes/{id}/terminals",
+	"POST /v1/sandboxes/{id}/terminals",
+	"DELETE /v1/sandboxes/{id}/terminals/{terminal}",
+	"GET /v1/sandboxes/{id}/terminals/{terminal}/screen",
+	"POST /v1/sandboxes/{id}/terminals/{terminal}/input",
+	"GET /v1/sandboxes/{id}/terminals/{terminal}/attach",
+}
+
+// mayFollow refuses a call by a link that does not lead there.
+func mayFollow(c *call) error {
+	if c.caller.Link == nil || slices.Contains(linkRoutes, c.pattern) {
+		return nil
+	}
+	return &refusal{status: http.StatusForbidden, kind: "denied", detail: "the token is a link to terminals of a sandbox, and good for nothing else"}
 }
 
 // noRoute says why no route takes a request: there is none of this path, or

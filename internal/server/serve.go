@@ -29,7 +29,7 @@ func (s *Server) Serve(l net.Listener) error {
 		s.mu.Unlock()
 		return l.Close()
 	}
-	s.served[srv] = true
+	s.served[srv], s.doors[srv] = true, s.addressOf(l)
 	s.mu.Unlock()
 	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve %s: %w", l.Addr(), err)

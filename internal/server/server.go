@@ -46,6 +46,7 @@ type Server struct {
 	kept    shelf
 	metrics *metrics
 	mux     *http.ServeMux
+	page    http.Handler
 	api     huma.API
 
 	problems  map[int]*huma.Response // as the document has them
@@ -63,8 +64,9 @@ type Server struct {
 	die  context.CancelFunc
 
 	mu     sync.Mutex
-	served map[*http.Server]bool // guarded by mu
-	active crowd                 // requests under way, streams too
+	served map[*http.Server]bool   // guarded by mu
+	doors  map[*http.Server]string // how browsers call those of served; guarded by mu
+	active crowd                   // requests under way, streams too
 	made   time.Time
 
 	circles *circles // sessions of MCP clients
@@ -78,14 +80,14 @@ func New(opts Options) *Server {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{made: time.Now(), fleet: opts.Fleet, log: log, opts: opts, limits: opts.Limits.effective(), served: make(map[*http.Server]bool), problems: make(map[int]*huma.Response)}
+	s := &Server{made: time.Now(), fleet: opts.Fleet, log: log, opts: opts, limits: opts.Limits.effective(), served: make(map[*http.Server]bool), doors: make(map[*http.Server]string), problems: make(map[int]*huma.Response)}
 	s.metrics = newMetrics(s)
 	s.callers = newCallers(s.limits, s.metrics)
 	s.agents = s.onceAgents()
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.life, s.die = context.WithCancel(context.Background())
 	s.bearers = s.watchTokens()
-	s.mux = http.NewServeMux()
+	s.mux, s.page = http.NewServeMux(), newPage()
 	s.api = s.newAPI()
 	s.health(s.mux)
 	s.measure(s.mux)

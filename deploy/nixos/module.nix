@@ -1,0 +1,418 @@
+# atoll on NixOS: `programs.atoll` gives it to everybody on this machine, with a
+# configuration to begin with in /etc/atoll/atoll.yaml; `services.atoll` is a server
+# of sandboxes. docs/nixos.md shows how to use it.
+#
+# Every option writes one key of the configuration (`atoll config --help`); what has no
+# option goes into `settings`, under its own name. Options that are null are left to atoll.
+{
+  config,
+  lib,
+  pkgs,
+  ...
+}:
+let
+  inherit (lib)
+    mkEnableOption
+    mkIf
+    mkMerge
+    mkOption
+    optional
+    optionals
+    types
+    ;
+
+  cfg = config.programs.atoll;
+  srv = config.services.atoll;
+
+  # What an option is: its type, what it says, and the key that it writes.
+  opt =
+    type: example: description:
+    mkOption {
+      type = types.nullOr type;
+      default = null;
+      inherit example description;
+    };
+
+  # A memory size in MiB, as the seeds of this project have it.
+  mib = n: if n == null then null else "${toString n}m";
+  seconds = n: if n == null then null else "${toString n}s";
+
+  # Removes what nobody has set.
+  said =
+    attrs:
+    lib.filterAttrs (_: v: v != null && v != { }) (
+      lib.mapAttrs (_: v: if builtins.isAttrs v then said v else v) attrs
+    );
+
+  machines = cfg.backend == "microvm";
+  kernel = config.boot.kernelPackages.kernel;
+
+  fromOptions = said {
+    driver = cfg.backend;
+    defaults = {
+      inherit (cfg.defaults) image network allow;
+      memory = mib cfg.defaults.memory;
+      disk = mib cfg.defaults.disk;
+      cpus = cfg.defaults.vcpus;
+      machine = {
+        nested_virt = cfg.defaults.nestedVirt;
+        persist = cfg.defaults.persist;
+        share_proto = cfg.microvm.shareProto;
+        qemu_extra_args = cfg.microvm.qemuExtraArgs;
+      };
+    };
+    microvm = {
+      inherit (cfg.microvm)
+        qemu
+        kernel
+        modules
+        accel
+        type
+        bridge
+        templates
+        ;
+    };
+    docker.host = cfg.docker.host;
+    kubernetes = {
+      inherit (cfg.kubernetes) context namespace kubeconfig;
+      storage_class = cfg.kubernetes.storageClass;
+    };
+    proxy = {
+      listen = if cfg.proxy.enable == false then "off" else cfg.proxy.address;
+      inherit (cfg.proxy) domains;
+    };
+    agents = {
+      inherit (cfg.agents) connector timeout turns;
+    };
+  };
+
+  fromService = said {
+    serve = {
+      inherit (srv) listen origins rate;
+      host_names = srv.hostNames;
+      grace = seconds srv.graceSeconds;
+      tls = { inherit (srv.tls) cert key; };
+    };
+  };
+
+  # JSON is YAML. What atoll would refuse fails the build of the system, not the
+  # first command on it.
+  render =
+    name: settings:
+    pkgs.runCommand name
+      {
+        json = builtins.toJSON settings;
+        passAsFile = [ "json" ];
+      }
+      ''
+        cp "$jsonPath" "$out"
+        HOME=$TMPDIR ${cfg.package}/bin/atoll config check "$out"
+      '';
+
+  programs = lib.recursiveUpdate fromOptions cfg.settings;
+  service = lib.recursiveUpdate fromService srv.settings;
+  both = lib.recursiveUpdate programs service;
+
+  # Sandboxes of these are elsewhere, or in the server itself: it can give up all
+  # rights. The others build walls of namespaces, control groups and mounts, and
+  # their sandboxes inherit what the server may not do.
+  apart = builtins.elem cfg.backend [
+    "kubernetes"
+    "virtual"
+  ];
+
+  onlyLoopback = lib.all (
+    a:
+    builtins.any (p: lib.hasPrefix p a) [
+      "127."
+      "localhost:"
+      "[::1]:"
+    ]
+  ) srv.listen;
+
+  # Ports of addresses like 0.0.0.0:8484 and [::]:8484.
+  portOf = address: lib.toInt (lib.last (lib.splitString ":" address));
+
+  secrets = attrs: attrs ? registry || attrs ? token || attrs ? contexts && lib.any (c: c ? token) (lib.attrValues attrs.contexts);
+in
+{
+  options.programs.atoll = {
+    enable = mkEnableOption "atoll, sandboxes for people and coding agents";
+
+    package = mkOption {
+      type = types.package;
+      default = pkgs.atoll or (pkgs.callPackage ./package.nix { });
+      defaultText = "pkgs.atoll, else what package.nix builds";
+      description = "The package of atoll.";
+    };
+
+    backend = opt (types.enum [
+      "microvm"
+      "namespace"
+      "docker"
+      "kubernetes"
+      "virtual"
+    ]) "microvm" "What builds sandboxes (driver). Null: 'atoll up' takes the best that works here.";
+
+    defaults = {
+      image = opt types.str "debian:trixie" "Image of new sandboxes.";
+      memory = opt types.ints.positive 8192 "Memory in MiB. A machine has 8192 unless it is told otherwise.";
+      vcpus = opt types.ints.positive 4 "Processors. A machine has 4 unless it is told otherwise.";
+      disk = opt types.ints.positive 20480 "All files together, in MiB.";
+      nestedVirt = opt types.bool true "Whether machines may run inside a machine; turns nesting on in this host's KVM too.";
+      persist = opt types.bool true "Whether a machine's disks are kept over a stop.";
+      network = opt (types.enum [
+        "none"
+        "nat"
+        "bridge"
+        "open"
+      ]) "none" "The network of sandboxes.";
+      allow = opt (types.listOf types.str) [ "github.com" "*.npmjs.org:443" ] "Hosts that may be reached.";
+    };
+
+    microvm = {
+      shareProto = opt (types.enum [
+        "virtiofs"
+        "9p"
+      ]) "virtiofs" "How directories get into a machine.";
+      qemuExtraArgs = opt (types.listOf types.str) [ "-smp" "4,sockets=1" ] "More arguments of QEMU, of those that the driver allows.";
+      qemu = opt types.path "/run/current-system/sw/bin/qemu-system-x86_64" "QEMU's program. With the backend microvm: that of pkgs.qemu_kvm.";
+      kernel = opt types.path "/path/of/a/bzImage" "Kernel of machines. With the backend microvm: this system's.";
+      modules = opt types.path "/path/of/lib/modules/6.12.0" "Directory of its modules. With the backend microvm: this system's.";
+      accel = opt (types.enum [
+        "kvm"
+        "tcg"
+      ]) "kvm" "Null: KVM where guests really run at speed, else emulation.";
+      type = opt (types.enum [
+        "microvm"
+        "q35"
+      ]) "microvm" "QEMU's type of machine.";
+      bridge = opt types.str "br0" "Bridge of this host for the network mode bridge.";
+      templates = opt types.bool true "Whether machines wake as copies of one that has booted.";
+    };
+
+    docker.host = opt types.str "unix:///run/docker.sock" "Docker's or Podman's engine.";
+
+    kubernetes = {
+      context = opt types.str "team" "Context of the kubeconfig.";
+      namespace = opt types.str "agent-sandboxes" "Namespace of the sandboxes' pods.";
+      storageClass = opt types.str "standard" "Volume of working directories: a class of the cluster, default, none or memory.";
+      kubeconfig = opt types.path "/etc/rancher/k3s/k3s.yaml" "File that says where clusters are.";
+    };
+
+    proxy = {
+      enable = opt types.bool false "Whether ports of sandboxes have names: 3000-web.localhost:7080. Null: they have.";
+      address = opt types.str "127.0.0.1:7080" "Where.";
+      domains = opt (types.listOf types.str) [ "sandbox.example.com" ] "What the names end in; null: localhost.";
+    };
+
+    agents = {
+      connector = opt types.str "anthropic" "Connector to models where none is named.";
+      timeout = opt types.str "1h" "How long a turn may take.";
+      turns = opt types.ints.positive 16 "Turns of an owner at once.";
+    };
+
+    settings = mkOption {
+      type = types.attrsOf types.anything;
+      default = { };
+      example = {
+        retention.keep = "30d";
+        quota.sandboxes = 20;
+      };
+      description = "Further keys of the configuration; they count before the options. Everybody can read them: no secrets.";
+    };
+  };
+
+  options.services.atoll = {
+    enable = mkEnableOption "a server of sandboxes; its home is /var/lib/atoll";
+
+    listen = mkOption {
+      type = types.listOf (types.strMatching ".+:[0-9]+");
+      default = [ ];
+      example = [ "127.0.0.1:8484" ];
+      description = "Addresses to listen on besides the socket /var/lib/atoll/atoll.sock. On these a token is needed.";
+    };
+    hostNames = opt (types.listOf types.str) [ "atoll.example.com" ] "Names that the server is called by, besides addresses and localhost.";
+    origins = opt (types.listOf types.str) [ "https://console.example.com" ] "Web pages that may call it from a browser.";
+    rate = opt types.ints.positive 1000 "Requests a second that one caller may make.";
+    graceSeconds = opt types.ints.positive 10 "How long commands may go on when the server is to end.";
+    tls = {
+      cert = opt types.str "/var/lib/acme/atoll.example.com/cert.pem" "PEM file of the certificates for listen; not a file of the store.";
+      key = opt types.str "/var/lib/acme/atoll.example.com/key.pem" "PEM file of their key; not a file of the store.";
+    };
+    openFirewall = mkOption {
+      type = types.bool;
+      default = false;
+      description = "Whether the ports of listen are opened in the firewall.";
+    };
+    environmentFile = opt types.path "/run/secrets/atoll" "File of lines NAME=VALUE for what is secret: ATOLL_REGISTRY, ANTHROPIC_API_KEY.";
+    settings = mkOption {
+      type = types.attrsOf types.anything;
+      default = { };
+      example.retention.cron = "30 4 * * *";
+      description = "Further keys of the server's configuration, before those of programs.atoll. Everybody can read them: no secrets.";
+    };
+  };
+
+  config = mkMerge [
+    (mkIf cfg.enable {
+      environment.systemPackages = [ cfg.package ];
+      environment.etc."atoll/atoll.yaml".source = render "atoll.yaml" programs;
+
+      assertions = [
+        {
+          assertion = !machines || cfg.defaults.memory == null || cfg.defaults.memory >= 1024;
+          message = "programs.atoll.defaults.memory = ${toString cfg.defaults.memory}: a machine needs at least 1024 MiB.";
+        }
+        {
+          assertion = !machines || cfg.defaults.network != "bridge" || programs ? microvm && programs.microvm ? bridge;
+          message = "programs.atoll.defaults.network = \"bridge\": name the bridge of this host in programs.atoll.microvm.bridge.";
+        }
+        {
+          assertion = !machines || pkgs.stdenv.hostPlatform.isx86_64;
+          message = "programs.atoll.backend = \"microvm\": machines run on x86_64 only; take \"namespace\" or \"docker\".";
+        }
+        {
+          assertion = !secrets cfg.settings && !secrets srv.settings;
+          message = "programs.atoll.settings and services.atoll.settings are readable by everybody: registry and token don't belong there. Use services.atoll.environmentFile (ATOLL_REGISTRY), or token_file in contexts.";
+        }
+      ];
+    })
+
+    (mkIf (cfg.enable && machines) {
+      programs.atoll.microvm = {
+        qemu = lib.mkDefault "${pkgs.qemu_kvm}/bin/qemu-system-x86_64";
+        kernel = lib.mkDefault "${kernel}/${config.system.boot.loader.kernelFile}";
+        modules = lib.mkDefault "${config.system.modulesTree}/lib/modules/${kernel.modDirVersion}";
+      };
+    })
+
+    (mkIf (cfg.enable && machines && cfg.defaults.nestedVirt == true) {
+      boot.extraModprobeConfig = ''
+        options kvm_intel nested=1
+        options kvm_amd nested=1
+      '';
+    })
+
+    (mkIf srv.enable {
+      programs.atoll.enable = lib.mkDefault true;
+
+      assertions = [
+        {
+          assertion = cfg.enable;
+          message = "services.atoll needs programs.atoll.enable, which has its package and what builds sandboxes.";
+        }
+        {
+          assertion = (srv.tls.cert == null) == (srv.tls.key == null);
+          message = "services.atoll.tls: cert and key belong together.";
+        }
+        {
+          assertion = srv.tls.cert == null || srv.listen != [ ];
+          message = "services.atoll.tls is for services.atoll.listen, which is empty.";
+        }
+        {
+          assertion = !srv.openFirewall || srv.listen != [ ];
+          message = "services.atoll.openFirewall: services.atoll.listen is empty, so there is no port to open.";
+        }
+        {
+          assertion = srv.tls.key == null || !lib.hasPrefix builtins.storeDir srv.tls.key;
+          message = "services.atoll.tls.key is in the store, which everybody can read: name a file outside of it.";
+        }
+      ];
+      warnings = optional (
+        srv.tls.cert == null && !onlyLoopback
+      ) "services.atoll.listen: without services.atoll.tls, tokens can be read on the way.";
+
+      networking.firewall.allowedTCPPorts = mkIf srv.openFirewall (map portOf srv.listen);
+
+      systemd.services.atoll = {
+        description = "Server of sandboxes";
+        documentation = [ "https://github.com/atoll-sandbox/atoll" ];
+        wantedBy = [ "multi-user.target" ];
+        wants = [ "network-online.target" ];
+        after = [ "network-online.target" ] ++ optional (cfg.backend == "docker") "docker.service";
+        path =
+          [
+            pkgs.gitMinimal
+            pkgs.util-linux
+          ]
+          ++ optionals machines [
+            pkgs.qemu_kvm
+            pkgs.virtiofsd
+          ];
+        environment = {
+          ATOLL_CONFIG = render "atoll-serve.yaml" both;
+          ATOLL_HOME = "/var/lib/atoll";
+        };
+        serviceConfig = mkMerge [
+          {
+            Type = "notify";
+            ExecStart = "${cfg.package}/bin/atoll serve";
+            EnvironmentFile = mkIf (srv.environmentFile != null) [ srv.environmentFile ];
+            Restart = "on-failure";
+            RestartSec = 2;
+            TimeoutStopSec = (if srv.graceSeconds == null then 10 else srv.graceSeconds) + 20;
+            StateDirectory = "atoll";
+            StateDirectoryMode = "0700";
+            UMask = "0077";
+            # Sandboxes outlive the server: a new one finds them again.
+            KillMode = "process";
+            Delegate = true;
+
+            NoNewPrivileges = true;
+            PrivateTmp = true;
+            ProtectHome = true;
+            ProtectSystem = "strict";
+            ProtectKernelModules = true;
+            LimitNOFILE = 65536;
+            TasksMax = "infinity";
+          }
+          (mkIf apart {
+            DynamicUser = true;
+            CapabilityBoundingSet = "";
+            LockPersonality = true;
+            MemoryDenyWriteExecute = true;
+            PrivateDevices = true;
+            PrivateUsers = true;
+            ProcSubset = "pid";
+            ProtectClock = true;
+            ProtectControlGroups = true;
+            ProtectHostname = true;
+            ProtectKernelLogs = true;
+            ProtectKernelTunables = true;
+            ProtectProc = "invisible";
+            RestrictAddressFamilies = [
+              "AF_UNIX"
+              "AF_INET"
+              "AF_INET6"
+            ];
+            RestrictNamespaces = true;
+            RestrictRealtime = true;
+            RestrictSUIDSGID = true;
+            SystemCallArchitectures = "native";
+            SystemCallFilter = [
+              "@system-service"
+              "~@privileged"
+            ];
+          })
+          (mkIf (!apart) {
+            # Rights that sandboxes are built with stay. So do all of /proc and /sys:
+            # where a part of them is hidden or read-only, a sandbox can't mount its
+            # own. And no filter of system calls, which sandboxes would inherit: they
+            # have their own.
+            CapabilityBoundingSet = "~CAP_AUDIT_CONTROL CAP_AUDIT_READ CAP_BLOCK_SUSPEND CAP_LEASE CAP_LINUX_IMMUTABLE CAP_MAC_ADMIN CAP_MAC_OVERRIDE CAP_SYSLOG CAP_SYS_BOOT CAP_SYS_MODULE CAP_SYS_PACCT CAP_SYS_RAWIO CAP_SYS_TIME CAP_SYS_TTY_CONFIG CAP_WAKE_ALARM";
+            DevicePolicy = "closed";
+            DeviceAllow = [
+              "/dev/kvm rw"
+              "/dev/vhost-net rw"
+              "/dev/net/tun rw"
+              "/dev/fuse rw"
+              "/dev/loop-control rw"
+              "block-loop rwm"
+            ];
+          })
+        ];
+      };
+    })
+  ];
+}

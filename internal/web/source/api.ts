@@ -1,0 +1,46 @@
+// What the page asks the server for, with the token of who looks at it.
+
+export interface Link { sandbox: string; name?: string; terminal?: string }
+export interface Who { owner: { app: string; user: string }; scopes: string[]; link?: Link }
+export interface Sandbox { id: string; name?: string; state: string }
+export interface Terminal { name: string; title?: string; command: string; rows: number; cols: number; clients: number; running: boolean; code: number }
+
+/** A refusal of the server; status 0: it could not be reached. */
+export class Refused extends Error {
+  constructor(readonly status: number, detail: string) { super(detail) }
+}
+
+export class API {
+  constructor(readonly token: string) {}
+
+  who(): Promise<Who> { return this.ask('GET', 'v1/info') }
+  async sandboxes(): Promise<Sandbox[]> { return (await this.ask<{ items: Sandbox[] }>('GET', 'v1/sandboxes')).items }
+  async terminals(sandbox: string): Promise<Terminal[]> { return (await this.ask<{ items: Terminal[] }>('GET', this.path(sandbox))).items }
+  open(sandbox: string): Promise<Terminal> { return this.ask('POST', this.path(sandbox), {}) }
+  async close(sandbox: string, terminal: string): Promise<void> { await this.ask('DELETE', this.path(sandbox, terminal)) }
+  attachURL(sandbox: string, terminal: string): URL { return this.url(this.path(sandbox, terminal) + '/attach') }
+
+  private path(sandbox: string, terminal?: string): string {
+    const at = 'v1/sandboxes/' + encodeURIComponent(sandbox) + '/terminals'
+    return terminal === undefined ? at : at + '/' + encodeURIComponent(terminal)
+  }
+
+  // url is beside the page, wherever a proxy has put the two.
+  private url(path: string): URL { return new URL('../' + path, location.origin + location.pathname) }
+
+  private async ask<T>(method: string, path: string, body?: object): Promise<T> {
+    const headers: Record<string, string> = { Authorization: 'Bearer ' + this.token }
+    if (body) headers['Content-Type'] = 'application/json'
+    let answer: Response
+    try {
+      answer = await fetch(this.url(path), { method, headers, body: body && JSON.stringify(body), credentials: 'omit', cache: 'no-store' })
+    } catch {
+      throw new Refused(0, 'the server can not be reached')
+    }
+    if (!answer.ok) {
+      const problem = (await answer.json().catch(() => ({}))) as { detail?: string; title?: string }
+      throw new Refused(answer.status, problem.detail || problem.title || answer.statusText)
+    }
+    return (answer.status === 204 ? undefined : await answer.json()) as T
+  }
+}

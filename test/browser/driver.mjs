@@ -1,0 +1,59 @@
+// Does in a browser what browser.go says: a JSON object a line, one answer each.
+import { createRequire } from 'node:module'
+import readline from 'node:readline'
+
+const [, , playwright, chromium] = process.argv
+const { chromium: engine } = createRequire(import.meta.url)(playwright)
+const pages = new Map()
+let browser
+
+const does = {
+  async start() {
+    browser = await engine.launch({ executablePath: chromium, headless: true, args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'] })
+  },
+  async open(c) {
+    const context = await browser.newContext({
+      viewport: { width: c.width, height: c.height }, colorScheme: c.light ? 'light' : 'dark', hasTouch: Boolean(c.touch), isMobile: Boolean(c.touch),
+      ignoreHTTPSErrors: true, permissions: [],
+    })
+    const page = await context.newPage()
+    const said = []
+    page.on('console', (m) => { if (['warning', 'error'].includes(m.type())) said.push(m.text()) })
+    page.on('pageerror', (e) => said.push(String(e)))
+    pages.set(c.page, { page, context, said })
+    await page.goto(c.text, { timeout: c.timeout })
+  },
+  goto: (c, p) => p.page.goto(c.text, { timeout: c.timeout }).then(() => null),
+  eval: (c, p) => p.page.evaluate(c.text),
+  // Playwright's own waiting evaluates text in the page, which a strict policy forbids.
+  async wait(c, p) {
+    for (const end = Date.now() + c.timeout; !(await p.page.evaluate(c.text)); ) {
+      if (Date.now() > end) throw new Error('it did not become true')
+      await new Promise((done) => setTimeout(done, 30))
+    }
+  },
+  click: (c, p) => p.page.click(c.text, { timeout: c.timeout }),
+  type: (c, p) => p.page.keyboard.type(c.text),
+  press: (c, p) => p.page.keyboard.press(c.text),
+  resize: (c, p) => p.page.setViewportSize({ width: c.width, height: c.height }),
+  offline: (c, p) => p.context.setOffline(Boolean(c.on)),
+  console: (c, p) => p?.said ?? [],
+  screenshot: async (c, p) => (await p.page.screenshot({ timeout: c.timeout })).toString('base64'),
+  async close(c, p) {
+    pages.delete(c.page)
+    await p.context.close()
+  },
+}
+
+for await (const line of readline.createInterface({ input: process.stdin })) {
+  const c = JSON.parse(line)
+  let answer
+  try {
+    answer = { value: (await does[c.do](c, pages.get(c.page))) ?? null }
+  } catch (e) {
+    answer = { error: String(e?.message ?? e) }
+  }
+  process.stdout.write(JSON.stringify(answer) + '\n')
+}
+await browser?.close()
+process.exit(0)

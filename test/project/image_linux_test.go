@@ -1,0 +1,133 @@
+package project
+
+import (
+	"archive/tar"
+	"bytes"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/atoll-sandbox/atoll/internal/musthave"
+)
+
+// gitImage is the name of an image with a shell and git.
+const gitImage = "atoll-project:test"
+
+// imports gives the world's driver an image of this host's static busybox and
+// git; every up is made of it.
+func (w *world) imports(what string) {
+	w.t.Helper()
+	file := w.path("image.tar")
+	if err := os.WriteFile(file, rootFS(w.t, what), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	w.atoll(0, "/", "image", "import", gitImage, file)
+	w.up = append(w.up, "--image", gitImage)
+}
+
+// rootFS is the archive of such an image.
+func rootFS(t *testing.T, what string) []byte {
+	t.Helper()
+	busybox, err := exec.LookPath("busybox")
+	if err != nil {
+		musthave.Skip(t, what, "no busybox (apt-get install busybox-static): %v", err)
+	}
+	list, err := exec.CommandContext(t.Context(), busybox, "--list").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &archive{t: t, made: map[string]bool{}}
+	b.tar = tar.NewWriter(&b.bytes)
+	b.put(tar.Header{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o1777}, nil)
+	for _, dir := range []string{"root", "var", "home", "workspace"} {
+		b.dir(dir)
+	}
+	b.program(busybox, "bin/busybox")
+	for _, name := range strings.Fields(string(list)) {
+		if name != "busybox" {
+			b.link("/bin/busybox", "bin/"+name)
+		}
+	}
+	b.link("/bin/busybox", "usr/bin/env")
+	git, err := exec.LookPath("git")
+	if err != nil {
+		musthave.Skip(t, "git", "no git: %v", err)
+	}
+	b.program(git, "usr/bin/git")
+	core, err := exec.CommandContext(t.Context(), git, "--exec-path").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.link("/usr/bin/git", strings.TrimPrefix(strings.TrimSpace(string(core)), "/")+"/git")
+	b.text("etc/passwd", "root:x:0:0:root:/root:/bin/sh\natoll:x:1000:1000::/home:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n")
+	b.text("etc/group", "root:x:0:\natoll:x:1000:\nnogroup:x:65534:\n")
+	if err := b.tar.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.bytes.Bytes()
+}
+
+// archive is a root file system in the making.
+type archive struct {
+	t     *testing.T
+	tar   *tar.Writer
+	bytes bytes.Buffer
+	made  map[string]bool
+}
+
+func (b *archive) put(h tar.Header, data []byte) {
+	b.t.Helper()
+	if b.made[h.Name] {
+		return
+	}
+	b.made[h.Name] = true
+	if dir := path.Dir(strings.TrimSuffix(h.Name, "/")); dir != "." {
+		b.dir(dir)
+	}
+	h.Size = int64(len(data))
+	if err := b.tar.WriteHeader(&h); err != nil {
+		b.t.Fatal(err)
+	}
+	if _, err := b.tar.Write(data); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *archive) dir(name string) {
+	b.put(tar.Header{Name: name + "/", Typeflag: tar.TypeDir, Mode: 0o755}, nil)
+}
+
+func (b *archive) link(to, name string) {
+	b.put(tar.Header{Name: name, Typeflag: tar.TypeSymlink, Linkname: to, Mode: 0o777}, nil)
+}
+
+func (b *archive) text(name, text string) {
+	b.put(tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644}, []byte(text))
+}
+
+// program puts a program of the host in, and the libraries that it needs.
+func (b *archive) program(file, name string) {
+	b.t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.put(tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o755}, data)
+	out, err := exec.CommandContext(b.t.Context(), "ldd", file).Output()
+	if err != nil {
+		return // it is static
+	}
+	for _, word := range strings.Fields(string(out)) {
+		if !filepath.IsAbs(word) {
+			continue
+		}
+		lib, err := os.ReadFile(word)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		b.put(tar.Header{Name: strings.TrimPrefix(word, "/"), Typeflag: tar.TypeReg, Mode: 0o755}, lib)
+	}
+}
