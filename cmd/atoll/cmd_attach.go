@@ -17,6 +17,7 @@ import (
 func (a *app) attachCommand() *cobra.Command {
 	var onlyNew, stdin, readOnly bool
 	var branch string
+	var web webLink
 	cmd := &cobra.Command{
 		Use:   "attach [SANDBOX [TERMINAL | PROCESS]]",
 		Short: "Be before a terminal, or where a command writes",
@@ -31,12 +32,30 @@ you type is its input.
 
 Without SANDBOX it is that of the directory's project, and of a project the terminal of its
 main working tree, or with --worktree of another one. The exit status is 1 without such a
-sandbox or working tree, 2 if it does not run.`,
-		Example:           "  atoll attach box\n  atoll attach --read-only box build\n  atoll attach box p3k9\n  echo yes | atoll attach -i box p3k9",
+sandbox or working tree, 2 if it does not run.
+
+With --web it prints a link for a browser instead: to the terminals of the sandbox, or
+to one of them. Whoever has the link needs nothing else, until --for is over or 'atoll
+token rm' ends it; 'atoll token ls' lists what was given away.`,
+		Example:           "  atoll attach box\n  atoll attach --read-only box build\n  atoll attach box p3k9\n  echo yes | atoll attach -i box p3k9\n  atoll attach --web --read-only --for 1h box build",
 		Args:              needArgs(0, 2, "a sandbox, and a terminal or a process"),
 		ValidArgsFunction: a.completeAttached(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
+			if web.wanted {
+				web.readOnly = readOnly
+				if len(args) == 0 {
+					w, err := a.projectOf(ctx, nil)
+					if err != nil {
+						return err
+					}
+					args = []string{w.name()}
+				}
+				return a.attachWeb(ctx, args, web)
+			}
+			if cmd.Flags().Changed("for") {
+				return fmt.Errorf("%w: --for is how long a link is good: it goes with --web", atoll.ErrInvalid)
+			}
 			if branch != "" && len(args) > 1 {
 				return fmt.Errorf("%w: a working tree, or the terminal %s", atoll.ErrInvalid, args[1])
 			}
@@ -68,6 +87,8 @@ sandbox or working tree, 2 if it does not run.`,
 	cmd.Flags().BoolVarP(&stdin, "interactive", "i", false, "send stdin to a command; the end of stdin ends its input")
 	cmd.Flags().BoolVarP(&readOnly, "read-only", "r", false, "only look")
 	cmd.Flags().StringVar(&branch, "worktree", "", "the terminal of the working tree of this `BRANCH`")
+	cmd.Flags().BoolVarP(&web.wanted, "web", "w", false, "print a link for a browser")
+	cmd.Flags().StringVar(&web.life, "for", linkLife, "`DURATION` that the link of --web is good")
 	return cmd
 }
 

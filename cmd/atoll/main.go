@@ -213,7 +213,7 @@ reaches inside unless you name it. Try:
 	add("project", a.upCommand(), a.downCommand(), a.statusCommand(), a.initCommand())
 	add("project", a.syncCommand(), a.diffCommand(), a.logCommand(), a.mergeCommand(), a.applyCommand(), a.restoreCommand(), a.worktreeCommand(), a.gitRemoteCommand())
 	add("sandbox", a.runCommand(), a.createCommand(), a.lsCommand(), a.inspectCommand(), a.startCommand(), a.stopCommand(), a.pauseCommand(), a.resumeCommand(), a.rmCommand(), a.topCommand())
-	add("work", a.execCommand(), a.shellCommand(), a.cpCommand(), a.statsCommand(), a.historyCommand(), a.logsCommand(), a.psCommand(), a.attachCommand(), a.killCommand(), a.terminalCommand(), a.portCommand(), a.sshCommand(), a.networkCommand())
+	add("work", a.execCommand(), a.shellCommand(), a.cpCommand(), a.statsCommand(), a.historyCommand(), a.logsCommand(), a.psCommand(), a.attachCommand(), a.killCommand(), a.terminalCommand(), a.portCommand(), a.namesCommand(), a.openCommand(), a.sshCommand(), a.networkCommand())
 	add("agent", a.agentCommand(), a.acpCommand(), a.chatCommand(), a.assistantCommand(), a.turnCommand(), a.skillCommand())
 	add("time", a.snapshotCommand(), a.forkCommand())
 	add("keep", a.workspaceCommand(), a.diskCommand(), a.imageCommand(), a.poolCommand())
