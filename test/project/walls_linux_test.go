@@ -231,7 +231,7 @@ func journey(t *testing.T, w *world) {
 	w.start("Shop Front", "shop")
 	w.unchanged("up", "Shop Front", before)
 	w.carried("Shop Front", "shop")
-	same(t, "the submodule", w.inside("shop", "/workspace/lib", "cat b.txt; git rev-parse HEAD"), "b\n"+w.git("Shop Front/lib", "rev-parse HEAD"))
+	same(t, "the submodule", w.inside("shop", "/workspace/lib", "cat b.txt; git rev-parse HEAD"), "b\n"+w.git("Shop Front/lib", "rev-parse", "HEAD"))
 	same(t, "the port", w.inside("shop", "/workspace", "echo $ATOLL_PORT"), "3000")
 	w.atoll(2, "Shop Front", append([]string{"up", "--no-attach"}, w.up...)...) // it runs already
 	if r := w.atoll(0, "Shop Front/src", "status"); !strings.Contains(r.stdout, "shop") {
@@ -278,7 +278,7 @@ func (w *world) agent(dir, name string) {
 func (w *world) refused(dir, name string) {
 	w.t.Helper()
 	before := w.git(dir, "for-each-ref")
-	w.atoll(0, dir, "sync", "--branch", "feature/login", "--dry-run")
+	w.atoll(3, dir, "sync", "--branch", "feature/login", "--dry-run") // says what a sync would do
 	same(w.t, "refs after a dry run", w.git(dir, "for-each-ref"), before)
 	w.atoll(3, dir, "sync", "--branch", "feature/login") // another branch, and the host has uncommitted work
 	inside := w.inside(name, "/workspace", "git rev-parse feature/login fix")
@@ -312,6 +312,7 @@ func (w *world) merged(dir, name string) {
 // landed are syncs that move the host forward.
 func (w *world) landed(dir, name string) {
 	w.t.Helper()
+	w.inside(name, "/workspace", "echo agent >agent.txt; git add agent.txt; git commit -qm 'on main' --only agent.txt")
 	w.atoll(3, dir, "sync") // both sides have commits of their own
 	w.commit(dir, "all that was not committed")
 	main := w.git(dir, "rev-parse", "main")
