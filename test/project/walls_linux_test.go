@@ -23,6 +23,21 @@ func TestOnDocker(t *testing.T) {
 	if testing.Short() {
 		t.Skip("an engine of its own: left out by -short")
 	}
+	journey(t, onDocker(t))
+}
+
+// TestOnMachines is by hand, with ATOLL_PROJECT_MACHINES=1: minutes, where
+// machines are emulated.
+func TestOnMachines(t *testing.T) {
+	if os.Getenv("ATOLL_PROJECT_MACHINES") == "" {
+		t.Skip("machines: ATOLL_PROJECT_MACHINES=1 is by hand")
+	}
+	journey(t, onMachines(t))
+}
+
+// onDocker is a world with an engine of its own, and an image.
+func onDocker(t testing.TB) *world {
+	t.Helper()
 	script, err := filepath.Abs("../../scripts/engine")
 	if err != nil {
 		t.Fatal(err)
@@ -48,13 +63,12 @@ func TestOnDocker(t *testing.T) {
 	w := newWorld(t, "docker")
 	w.env = append(w.env, "ATOLL_DOCKER_HOST="+strings.TrimPrefix(strings.TrimSpace(string(out)), "export DOCKER_HOST="))
 	w.imports("docker")
-	journey(t, w)
+	return w
 }
 
-func TestOnMachines(t *testing.T) {
-	if testing.Short() {
-		t.Skip("machines: left out by -short")
-	}
+// onMachines is a world of machines, small ones.
+func onMachines(t testing.TB) *world {
+	t.Helper()
 	if os.Getenv("ATOLL_MACHINE_KERNEL") == "" {
 		musthave.Skip(t, "qemu", `no kernel for machines: eval "$(scripts/machine)"`)
 	}
@@ -64,11 +78,11 @@ func TestOnMachines(t *testing.T) {
 	}
 	w.imports("qemu")
 	w.up = append(w.up, "--memory", "1024m", "--cpus", "1")
-	journey(t, w)
+	return w
 }
 
 // onNamespaces is a world whose sandboxes see the host's programs.
-func onNamespaces(t *testing.T) *world {
+func onNamespaces(t testing.TB) *world {
 	t.Helper()
 	w := newWorld(t, "namespace")
 	r := w.try("/", w.bin, "run", "--", "true")
@@ -153,7 +167,7 @@ func difference(a, b string) string {
 }
 
 // same compares two texts, without what is empty at their ends.
-func same(t *testing.T, what, got, want string) {
+func same(t testing.TB, what, got, want string) {
 	t.Helper()
 	if strings.TrimSpace(got) != strings.TrimSpace(want) {
 		t.Errorf("%s:\n got %q\nwant %q", what, got, want)
@@ -219,7 +233,7 @@ func (w *world) carried(dir, name string) {
 // journey goes through all that people do with a project: a repository with
 // uncommitted work, a submodule and a linked working tree; an agent at work on
 // two branches; its work back home.
-func journey(t *testing.T, w *world) {
+func journey(t testing.TB, w *world) {
 	w.repo("lib")
 	w.repo("Shop Front")
 	w.git("Shop Front", "submodule", "--quiet", "add", w.path("lib"), "lib")
