@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"sync"
@@ -113,6 +114,13 @@ func flag(q url.Values, name string, set bool) {
 	if set {
 		q.Set(name, "true")
 	}
+}
+
+// Labels returns the sandbox's labels, as they were known last.
+func (s *Sandbox) Labels() map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.info.Labels)
 }
 
 // ID returns the sandbox's identifier.

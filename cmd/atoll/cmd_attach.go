@@ -16,6 +16,7 @@ import (
 
 func (a *app) attachCommand() *cobra.Command {
 	var onlyNew, stdin, readOnly bool
+	var web webLink
 	cmd := &cobra.Command{
 		Use:   "attach SANDBOX [TERMINAL | PROCESS]",
 		Short: "Be before a terminal, or where a command writes",
@@ -26,12 +27,23 @@ name it is the only one, or a new one.
 Or be where a command writes, one that 'atoll exec -d' has started or that somebody
 else runs: its output so far and from now on, and its exit status as atoll's own.
 Ctrl-C leaves it running; on a terminal of its own, Ctrl-P Ctrl-Q does. With -i what
-you type is its input.`,
-		Example:           "  atoll attach box\n  atoll attach --read-only box build\n  atoll attach box p3k9\n  echo yes | atoll attach -i box p3k9",
+you type is its input.
+
+With --web it prints a link for a browser instead: to the terminals of the sandbox, or
+to one of them. Whoever has the link needs nothing else, until --for is over or 'atoll
+token rm' ends it; 'atoll token ls' lists what was given away.`,
+		Example:           "  atoll attach box\n  atoll attach --read-only box build\n  atoll attach box p3k9\n  echo yes | atoll attach -i box p3k9\n  atoll attach --web --read-only --for 1h box build",
 		Args:              needArgs(1, 2, "a sandbox, and a terminal or a process"),
 		ValidArgsFunction: a.completeAttached(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
+			if web.wanted {
+				web.readOnly = readOnly
+				return a.attachWeb(ctx, args, web)
+			}
+			if cmd.Flags().Changed("for") {
+				return fmt.Errorf("%w: --for is how long a link is good: it goes with --web", atoll.ErrInvalid)
+			}
 			sb, err := a.open(ctx, args[0])
 			if err != nil {
 				return err
@@ -56,6 +68,8 @@ you type is its input.`,
 	cmd.Flags().BoolVar(&onlyNew, "new", false, "without what a command has written so far")
 	cmd.Flags().BoolVarP(&stdin, "interactive", "i", false, "send stdin to a command; the end of stdin ends its input")
 	cmd.Flags().BoolVarP(&readOnly, "read-only", "r", false, "only look")
+	cmd.Flags().BoolVarP(&web.wanted, "web", "w", false, "print a link for a browser")
+	cmd.Flags().StringVar(&web.life, "for", linkLife, "`DURATION` that the link of --web is good")
 	return cmd
 }
 

@@ -23,7 +23,7 @@ type inspection struct {
 
 func (a *app) inspectCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "inspect SANDBOX", Aliases: []string{"status"},
+		Use:               "inspect SANDBOX",
 		Short:             "Show all about a sandbox",
 		Args:              needArgs(1, 1, "one sandbox"),
 		ValidArgsFunction: a.complete(0),

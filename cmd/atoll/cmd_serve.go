@@ -57,6 +57,13 @@ commands go on for --grace; a second one ends them at once. Sandboxes stay. With
 	fl.String("grace", "", "`DURATION` that commands may go on when the server is to end (default 10s)")
 	fl.String("proxy", "", "`ADDRESS` where ports of sandboxes have names, or off (default 127.0.0.1:7080, or a free port)")
 	fl.StringArray("domain", nil, "`NAME` that names of ports end in (default localhost; repeatable)")
+	fl.String("proxy-access", "", "who comes in by these names: `links`, open or auto: links, unless only this machine reaches them (default auto)")
+	fl.Bool("proxy-behind", false, "a web server of yours stands before the names (see 'atoll proxy export')")
+	fl.String("proxy-public", "", "how browsers call the names: `SCHEME[:PORT]`, like https:8443 (default: as the proxy listens)")
+	fl.String("proxy-tls-cert", "", "PEM `FILE` of the certificates for the names (default --tls-cert, where others reach them)")
+	fl.String("proxy-tls-key", "", "PEM `FILE` of their key")
+	fl.String("caddy", "", "admin `URL` of a Caddy that is to lead the names here, like http://localhost:2019")
+	fl.StringArray("mdns", nil, "network `INTERFACE` to tell NAME.sandbox.local on, by multicast DNS (repeatable)")
 	fl.DurationVar(&o.idle, "ends-when-idle", 0, "end after this `DURATION` without a call, a command, or a sandbox of a project that runs")
 	fl.BoolVar(&o.background, "background", false, "be the server that 'atoll up' starts")
 	fl.BoolVarP(&o.verbose, "verbose", "v", false, "log more")
@@ -121,19 +128,19 @@ func (a *app) serve(ctx context.Context, o serveOptions) (err error) {
 	if err := f.Reconcile(ctx); err != nil {
 		return fmt.Errorf("reconcile: %w", err)
 	}
-	s := server.New(server.Options{
-		Fleet: f, Log: log, Version: buildVersion().Version, Limits: server.Limits{Rate: get[float64](a.config, "serve.rate")},
-		Hosts: getList[string](a.config, "serve.host_names"), Origins: getList[string](a.config, "serve.origins"),
-		Agents: a.agents(f, log),
-	})
-	if err := s.Settle(); err != nil { // the rest can be served without
-		log.Warn("no agents yet", "err", err)
-	}
 	p, err := a.openPortal(ctx, f, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
+	s := server.New(server.Options{
+		Fleet: f, Log: log, Version: buildVersion().Version, Limits: server.Limits{Rate: get[float64](a.config, "serve.rate")},
+		Hosts: getList[string](a.config, "serve.host_names"), Origins: getList[string](a.config, "serve.origins"),
+		Agents: a.agents(f, log), Routes: p.routes(),
+	})
+	if err := s.Settle(); err != nil { // the rest can be served without
+		log.Warn("no agents yet", "err", err)
+	}
 	about := serverFile{PID: os.Getpid(), Version: buildVersion().Version, Started: time.Now().UTC(), Proxy: p.address()}
 	for _, l := range listeners {
 		about.Listen = append(about.Listen, a.addressText(l))

@@ -101,6 +101,22 @@ func scopesText(scopes []atoll.Scope) string {
 	return strings.Join(list, ",")
 }
 
+// linkText is what a token is good for if it is a link: SANDBOX or
+// SANDBOX/TERMINAL.
+func linkText(l *atoll.Link) string {
+	if l == nil {
+		return "-"
+	}
+	text := l.Name
+	if text == "" {
+		text = l.Sandbox
+	}
+	if l.Terminal != "" {
+		text += "/" + l.Terminal
+	}
+	return text
+}
+
 func expiryText(t time.Time) string {
 	if t.IsZero() {
 		return "does not expire"
@@ -125,9 +141,9 @@ func (a *app) tokenLs() *cobra.Command {
 			if a.json {
 				return a.print(some(list))
 			}
-			rows := [][]string{{"ID", "NAME", "OWNER", "SCOPES", "CREATED", "EXPIRES", "USED"}}
+			rows := [][]string{{"ID", "NAME", "OWNER", "SCOPES", "LINK", "CREATED", "EXPIRES", "USED"}}
 			for _, t := range list {
-				rows = append(rows, []string{t.ID, t.Name, t.Owner.String(), scopesText(t.Scopes), ago(t.Created), until(t.Expires), ago(t.Used)})
+				rows = append(rows, []string{t.ID, t.Name, t.Owner.String(), scopesText(t.Scopes), linkText(t.Link), ago(t.Created), until(t.Expires), ago(t.Used)})
 			}
 			return a.table(rows)
 		},

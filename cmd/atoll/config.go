@@ -71,6 +71,10 @@ var (
 	formListen     = form{list: true, parse: func(s string) (any, error) { return parseListen(s) }}
 	formProxy      = form{parse: func(s string) (any, error) { return parseProxy(s) }}
 	formDomains    = form{list: true, parse: func(s string) (any, error) { return s, proxy.Names{Domains: []string{s}}.Check() }}
+	formAccess     = form{parse: func(s string) (any, error) { return oneOf(s, accessAuto, accessLinks, accessOpen) }}
+	formOutside    = form{parse: func(s string) (any, error) { return parseOutside(s) }}
+	formCaddy      = form{parse: func(s string) (any, error) { return parseCaddy(s) }}
+	formInterfaces = form{list: true, parse: func(s string) (any, error) { return parseInterface(s) }}
 	formSwitch     = form{parse: func(s string) (any, error) { return parseSwitch(s) }}
 	formNamespace  = form{parse: func(s string) (any, error) { return parseNamespace(s) }}
 	formInside     = form{parse: func(s string) (any, error) { return parseInside(s) }}
@@ -170,6 +174,13 @@ var keys = []key{
 	{name: "server.autostart", form: formSwitch, def: "true", help: "whether 'atoll up' starts a server in the background, if none runs for the home"},
 	{name: "proxy.listen", form: formProxy, def: defaultProxy, flag: "proxy", help: "address where ports of sandboxes have names, or off"},
 	{name: "proxy.domains", form: formDomains, flag: "domain", help: "what these names end in (default localhost)"},
+	{name: "proxy.access", form: formAccess, def: accessAuto, flag: "proxy-access", help: "who comes in by them: links, open (all who reach them), or auto: links unless only this machine reaches them"},
+	{name: "proxy.behind", form: formSwitch, flag: "proxy-behind", help: "true: a web server of yours stands in front, whose X-Forwarded-For and -Proto are true"},
+	{name: "proxy.public", form: formOutside, flag: "proxy-public", help: "how browsers call the proxy: http, https, or with a port, https:8443 (default: as it listens; https behind a web server)"},
+	{name: "proxy.tls.cert", form: formPath, flag: "proxy-tls-cert", help: "PEM file of the certificates for the names (default serve.tls.cert, where others reach the proxy)"},
+	{name: "proxy.tls.key", form: formPath, flag: "proxy-tls-key", help: "PEM file of their key"},
+	{name: "proxy.caddy", form: formCaddy, flag: "caddy", help: "admin API of a Caddy that leads the names here, like http://localhost:2019"},
+	{name: "proxy.mdns", form: formInterfaces, flag: "mdns", help: "network interfaces on which NAME.sandbox.local is told by multicast DNS"},
 }
 
 // env is the name of the environment variable that sets the key.
@@ -272,14 +283,17 @@ func (c *config) flagsOnly() *config {
 }
 
 // load reads all sources and reports what is wrong with any of them.
-func load(flags map[string][]string) (*config, error) {
+func load(flags map[string][]string) (*config, error) { return loadAt(".", flags) }
+
+// loadAt is load for who stands in another directory.
+func loadAt(dir string, flags map[string][]string) (*config, error) {
 	c := &config{settings: make(map[string]setting)}
 	var errs []error
 	var err error
 	if c.file, err = configFile(); err != nil {
 		errs = append(errs, err)
 	}
-	if c.project, err = findProject(); err != nil {
+	if c.project, err = findProject(dir); err != nil {
 		errs = append(errs, err)
 	}
 	take := func(layer map[string]setting, err error) { // the later one is the stronger

@@ -328,12 +328,12 @@ func resolved(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// findProject returns the nearest project file from the working directory up
-// to the root of its repository, or the home directory; outside of both only
-// the working directory counts. Other file systems are not looked at. Whoever
+// findProject returns the nearest project file from a directory up to the root
+// of its repository, or the home directory; outside of both only the directory
+// counts. Other file systems are not looked at. Whoever
 // wrote it, it sets only what harms nobody.
-func findProject() (string, error) {
-	dir, err := os.Getwd()
+func findProject(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return "", nil //nolint:nilerror // who stands nowhere has no project
 	}

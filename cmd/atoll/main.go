@@ -195,6 +195,7 @@ reaches inside unless you name it. Try:
 	f.BoolVar(&a.json, "json", false, "print results as JSON, for programs")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "no progress, only results")
 	root.AddGroup(
+		&cobra.Group{ID: "project", Title: "Work on a repository:"},
 		&cobra.Group{ID: "sandbox", Title: "Sandboxes:"},
 		&cobra.Group{ID: "work", Title: "Work in one:"},
 		&cobra.Group{ID: "agent", Title: "Let agents work:"},
@@ -209,8 +210,9 @@ reaches inside unless you name it. Try:
 			root.AddCommand(c)
 		}
 	}
+	add("project", a.upCommand(), a.downCommand(), a.statusCommand(), a.initCommand())
 	add("sandbox", a.runCommand(), a.createCommand(), a.lsCommand(), a.inspectCommand(), a.startCommand(), a.stopCommand(), a.pauseCommand(), a.resumeCommand(), a.rmCommand(), a.topCommand())
-	add("work", a.execCommand(), a.shellCommand(), a.cpCommand(), a.statsCommand(), a.historyCommand(), a.logsCommand(), a.psCommand(), a.attachCommand(), a.killCommand(), a.terminalCommand(), a.portCommand(), a.sshCommand(), a.networkCommand())
+	add("work", a.execCommand(), a.shellCommand(), a.cpCommand(), a.statsCommand(), a.historyCommand(), a.logsCommand(), a.psCommand(), a.attachCommand(), a.killCommand(), a.terminalCommand(), a.portCommand(), a.namesCommand(), a.openCommand(), a.sshCommand(), a.networkCommand())
 	add("agent", a.agentCommand(), a.acpCommand(), a.chatCommand(), a.assistantCommand(), a.turnCommand(), a.skillCommand())
 	add("time", a.snapshotCommand(), a.forkCommand())
 	add("keep", a.workspaceCommand(), a.diskCommand(), a.imageCommand(), a.poolCommand())

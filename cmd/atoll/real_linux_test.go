@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -228,7 +229,24 @@ func privateEngine(t *testing.T) string {
 	return host
 }
 
-// getURL prints what a web server answers: get URL.
+// likeBrowser leads names below localhost to this machine, as browsers do.
+// It keeps no cookies.
+var likeBrowser = &http.Client{Transport: &http.Transport{
+	DisableKeepAlives: true,
+	DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		host, port, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
+		}
+		if strings.HasSuffix(host, ".localhost") {
+			address = net.JoinHostPort("127.0.0.1", port)
+		}
+		var d net.Dialer
+		return d.DialContext(ctx, network, address)
+	},
+}}
+
+// getURL writes what a web server answers into the file got: get URL.
 func getURL(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 1 {
 		ts.Fatalf("usage: get URL")
@@ -237,7 +255,7 @@ func getURL(ts *testscript.TestScript, neg bool, args []string) {
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, args[0], nil)
 	ts.Check(err)
-	resp, err := http.DefaultClient.Do(r)
+	resp, err := likeBrowser.Do(r)
 	if neg {
 		if err == nil {
 			_ = resp.Body.Close() // it was not to be there

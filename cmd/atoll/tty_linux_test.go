@@ -102,7 +102,7 @@ func (c *console) atoll(home string, args ...string) {
 		c.t.Fatal(err)
 	}
 	c.cmd = exec.Command(link, args...) //nolint:noctx // ended by signals below
-	c.cmd.Env = []string{"ATOLL_HOME=" + home, "HOME=" + dir, "TERM=xterm", "PATH=" + os.Getenv("PATH")}
+	c.cmd.Env = []string{"ATOLL_HOME=" + home, "HOME=" + dir, "TERM=xterm", "PATH=" + os.Getenv("PATH"), "ATOLL_HELPERS=" + os.Getenv("ATOLL_HELPERS"), "ATOLL_SERVER_AUTOSTART=false"}
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = c.slave, c.slave, c.slave
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := c.cmd.Start(); err != nil {

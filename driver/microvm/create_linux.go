@@ -10,6 +10,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/boot"
 	"github.com/atoll-sandbox/atoll/internal/gate"
+	"github.com/atoll-sandbox/atoll/internal/inside"
 	"github.com/atoll-sandbox/atoll/internal/machine"
 )
 
@@ -110,7 +111,7 @@ func (d *Driver) boot(ctx context.Context, r *record) error {
 		return errors.Join(err, d.end(r))
 	}
 	defer done()
-	if err := d.clone(ctx, r, c, files, tell); err != nil {
+	if err := d.clone(ctx, r, c, tell); err != nil {
 		return errors.Join(err, d.end(r))
 	}
 	r.State, r.Started, r.Accel, r.Type = atoll.Running, time.Now(), c.Accel, c.Type
@@ -180,6 +181,8 @@ func (d *Driver) config(ctx context.Context, r *record, files boot.Files) (c *ma
 	}
 	if tap != nil {
 		c.NICs = []machine.NIC{{MAC: nic, Tap: tap}}
+	} else {
+		c.Append = inside.GateParameter
 	}
 	shares, closeShares, err := d.shares(ctx, r, c)
 	done = func() {

@@ -182,3 +182,79 @@ func TestFullDisk(t *testing.T) {
 		run(t, sb, "rm "+dir+"/big; echo works > "+dir+"/small")
 	}
 }
+
+// TestHungGuest stops the processors of a machine: who waits for it is told, and
+// it can be removed.
+func TestHungGuest(t *testing.T) {
+	long(t)
+	d := newDriver(t)
+	sb := made(t, d, atoll.Spec{})
+	run(t, sb, "true")
+	m, err := machine.Open(filepath.Join(d.Dir, sb.ID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if err := m.Pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err = sb.Exec(ctx, atoll.Cmd{Shell: "true", Timeout: time.Second})
+	t.Logf("%v", err)
+	if ctx.Err() != nil || !errors.Is(err, atoll.ErrTimeout) && !errors.Is(err, atoll.ErrUnavailable) {
+		t.Errorf("Exec: %v", err)
+	}
+	if s := status(t, sb); s.Conditions[0].True || s.Conditions[0].Reason != "halted" {
+		t.Errorf("it is %+v", s)
+	}
+	if err := m.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := run(t, sb, "echo works"); got != "works\n" {
+		t.Errorf("afterwards: %q", got)
+	}
+	if err := m.Pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := sb.Destroy(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if left := processes(t, filepath.Join(d.Dir, sb.ID())); len(left) > 0 {
+		t.Errorf("left are %v", left)
+	}
+}
+
+// TestStopGivesRoomBack: what was removed in the working directory does not stay
+// on the host's disk.
+func TestStopGivesRoomBack(t *testing.T) {
+	long(t)
+	d := newDriver(t)
+	sb := made(t, d, atoll.Spec{})
+	work := filepath.Join(d.Dir, sb.ID(), "workspace.qcow2")
+	taken := func() int64 {
+		t.Helper()
+		info, err := os.Stat(work)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Sys().(*syscall.Stat_t).Blocks * 512
+	}
+	run(t, sb, "dd if=/dev/zero of=/workspace/big bs=1M count=48 2>/dev/null; sync")
+	if n := taken(); n < 48<<20 {
+		t.Errorf("with a file of 48 MiB it takes %d bytes", n)
+	}
+	run(t, sb, "rm /workspace/big; echo kept > /workspace/kept")
+	if err := atoll.Stop(t.Context(), sb); err != nil {
+		t.Fatal(err)
+	}
+	if n := taken(); n > 24<<20 {
+		t.Errorf("without it, stopped, it takes %d bytes", n)
+	}
+	if err := atoll.Start(t.Context(), sb); err != nil {
+		t.Fatal(err)
+	}
+	if got := run(t, sb, "cat /workspace/kept"); got != "kept\n" {
+		t.Errorf("afterwards: %q", got)
+	}
+}

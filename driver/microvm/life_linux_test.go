@@ -67,7 +67,7 @@ func TestSizeIsTheMachines(t *testing.T) {
 	if got != "2\nmy-box-1\n/srv/work\nspec\n77\n1\n" {
 		t.Errorf("it has %q", got)
 	}
-	if st, err := atoll.StatsOf(t.Context(), sb); err != nil || st.MemoryUsed < 10<<20 || st.MemoryUsed > 1<<30 {
+	if st, err := atoll.StatsOf(t.Context(), sb); err != nil || st.MemoryUsed < 10<<20 || st.MemoryUsed > 1<<30 || st.Processes > 8 {
 		t.Errorf("it uses %+v, %v", st, err)
 	}
 	for _, user := range []struct{ name, want string }{{"", "1000"}, {"root", "0"}, {"nobody", "65534"}, {"1234", "1234"}} {

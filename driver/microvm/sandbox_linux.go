@@ -217,6 +217,8 @@ func (s *Sandbox) Status(ctx context.Context) (atoll.Status, error) {
 	case now.Phase == machine.Stuck:
 		st.State = atoll.Failed
 		st.Conditions[0].True, st.Conditions[0].Reason, st.Conditions[0].Message = false, "stuck", now.Problem
+	case now.Phase == machine.Paused:
+		st.Conditions[0].True, st.Conditions[0].Reason, st.Conditions[0].Message = false, "halted", "the machine's processors are stopped: stop and start the sandbox"
 	case now.Phase == machine.Running && !now.Answers:
 		st.Conditions[0].True, st.Conditions[0].Reason, st.Conditions[0].Message = false, "hung", "the machine runs, but its guest does not take a message"
 	}

@@ -35,7 +35,7 @@ func (d *Driver) setup(r *record, s size, im image.Config, shares []inside.Share
 	_, _ = rand.Read(id) // likewise
 	v := inside.Setup{
 		Hostname: hostname(&r.Spec), MachineID: hex.EncodeToString(id), Time: time.Now().UnixNano(), Seed: seed,
-		Disks:   []inside.Disk{{Serial: rootSerial, Path: "/"}, {Serial: workSerial, Path: atoll.DefaultDir}},
+		Disks:   []inside.Disk{{Serial: rootSerial, Path: "/"}, {Serial: workSerial, Path: atoll.DefaultDir, Trim: true}},
 		Shares:  shares,
 		Dirs:    dirsOf(&r.Spec),
 		Files:   files,

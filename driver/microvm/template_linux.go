@@ -2,8 +2,6 @@ package microvm
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -14,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/boot"
 	"github.com/atoll-sandbox/atoll/internal/machine"
 )
 
@@ -27,10 +24,10 @@ const mostTemplates = 8
 
 // clone starts a machine as a copy of one that has booted, which is made if there
 // is none; where that is not possible, it boots.
-func (d *Driver) clone(ctx context.Context, r *record, c *machine.Config, files boot.Files, tell setup) error {
+func (d *Driver) clone(ctx context.Context, r *record, c *machine.Config, tell setup) error {
 	r.TemplateWhy = d.untemplated(c)
 	if r.TemplateWhy == "" {
-		dir, err := d.template(ctx, r, c, files)
+		dir, err := d.template(ctx, r, c)
 		if err == nil {
 			c.Template = dir
 			if err = run(ctx, c, tell); err == nil {
@@ -64,14 +61,13 @@ func (d *Driver) untemplated(c *machine.Config) string {
 
 // template returns the directory of a saved machine like that of c, which is made
 // if it is not there.
-func (d *Driver) template(ctx context.Context, r *record, c *machine.Config, files boot.Files) (string, error) {
-	version, err := machine.Version(ctx, c.QEMU)
+func (d *Driver) template(ctx context.Context, r *record, c *machine.Config) (string, error) {
+	key, err := c.Key()
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %s %s %d %d %d %q", version, files.Digest, c.Accel, c.Type, c.Memory, c.CPUs, len(c.Disks), c.Args))
 	home := filepath.Join(d.Dir, templateDir)
-	dir := filepath.Join(home, hex.EncodeToString(sum[:10]))
+	dir := filepath.Join(home, key)
 	if usable(dir) {
 		return dir, nil
 	}

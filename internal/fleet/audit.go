@@ -163,7 +163,7 @@ func (e *auditEntry) add(b *batch) {
 }
 
 // trim removes what of events, audit and history is older or more than is
-// kept, and tokens that are of no use since long. The fleet's Run calls it now
+// kept, and links and tokens that are of no use any more. The fleet's Run calls it now
 // and then; writers do too, every thousand rows.
 func (f *Fleet) trim(ctx context.Context) error {
 	return f.store.write(ctx, func(tx *sql.Tx) error {
@@ -180,6 +180,9 @@ func (f *Fleet) trim(ctx context.Context) error {
 			return err
 		}
 		if err := dropOutput(ctx, tx, historyOwner, "true"); err != nil {
+			return err
+		}
+		if err := forgetRouteLinks(ctx, tx, now); err != nil {
 			return err
 		}
 		return forgetTokens(ctx, tx, now.Add(-tokenAge))

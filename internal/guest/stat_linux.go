@@ -115,6 +115,10 @@ type usage struct {
 // tick is the unit of times in /proc, on every machine.
 const tick = 10 * time.Millisecond
 
+// kernelThread is a flag of a process that is none, but the kernel's own
+// (PF_KTHREAD): a machine of its own has dozens.
+const kernelThread = 0x00200000
+
 // usageOf adds up what /proc says. Where there is a cgroup that counts memory,
 // that is the memory.
 func usageOf(cgroup int) (usage, error) {
@@ -147,6 +151,9 @@ func (u *usage) add(pid int) {
 	number := func(i int) int64 {
 		n, _ := strconv.ParseInt(string(f[i-3]), 10, 64) // the kernel's own
 		return n
+	}
+	if number(9)&kernelThread != 0 {
+		return
 	}
 	u.cpu += time.Duration(number(16)+number(17)) * tick
 	if pid == os.Getpid() {

@@ -15,8 +15,8 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/guest"
 )
 
-// apply makes the machine what it is told to be, and its guest.
-func apply(s *Setup, m *modules) (*guest.Server, error) {
+// apply makes the machine what it is told to be, and its guest. led is prepare's.
+func apply(s *Setup, m *modules, led bool) (*guest.Server, error) {
 	// First what makes this machine another than those of the same memory.
 	if err := reseed(s.Seed); err != nil {
 		return nil, fmt.Errorf("randomness: %w", err)
@@ -35,10 +35,7 @@ func apply(s *Setup, m *modules) (*guest.Server, error) {
 	if err := s.fileSystems(m); err != nil {
 		return nil, err
 	}
-	if err := harden(); err != nil {
-		return nil, err
-	}
-	if err := s.network(); err != nil {
+	if err := s.network(led); err != nil {
 		return nil, err
 	}
 	group, err := s.Limits.group()
@@ -53,7 +50,13 @@ func apply(s *Setup, m *modules) (*guest.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	server.Quit = off
+	var free trims
+	for _, d := range s.Disks {
+		if d.Trim && !d.ReadOnly {
+			free = append(free, d.Path)
+		}
+	}
+	server.Quit = func() { off(free) }
 	return server, nil
 }
 

@@ -3,9 +3,11 @@ package inside
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -34,14 +36,18 @@ func early() []mount {
 	}
 }
 
-// late are mounted on the root file system.
-func late() []mount {
+// beside are mounted below those, and move along with them.
+func beside() []mount {
 	return []mount{
 		{"devpts", "/dev/pts", unix.MS_NOSUID | unix.MS_NOEXEC, "gid=5,mode=620,ptmxmode=666"},
 		{"tmpfs", "/dev/shm", noPrograms, "mode=1777"},
-		{"tmpfs", "/run", noDevices, "mode=755,size=20%"},
 		{"cgroup2", groupRoot, noPrograms, "nsdelegate"},
 	}
+}
+
+// late are mounted on the root file system.
+func late() []mount {
+	return []mount{{"tmpfs", "/run", noDevices, "mode=755,size=20%"}}
 }
 
 func earlyMounts() error { return mountAll(early()) }
@@ -204,6 +210,29 @@ func mountShare(s Share) error {
 	}
 	return nil
 }
+
+// trims are where disks are mounted that are to be trimmed at the end; set before
+// anything is served.
+type trims []string
+
+// trim tells the host which blocks of file systems are free. What fails is kept
+// by the host as it was.
+func (list trims) trim() {
+	for _, path := range list {
+		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			continue
+		}
+		all := struct{ start, length, least uint64 }{length: math.MaxUint64, least: leastTrim}
+		_, _, _ = unix.Syscall(unix.SYS_IOCTL, uintptr(fd), fitrim, uintptr(unsafe.Pointer(&all)))
+		_ = unix.Close(fd)
+	}
+}
+
+const (
+	fitrim    = 0xc0185879 // FITRIM
+	leastTrim = 64 << 10   // bytes: a cluster of qcow2
+)
 
 // settle leaves file systems as they are after an orderly end: what can't be
 // unmounted because it is in use becomes read-only.

@@ -10,13 +10,18 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/guest"
 )
 
-// network switches on what the machine reaches.
-func (s *Setup) network() error {
+// network switches on what the machine reaches. led: all connections are led to
+// the gate already.
+func (s *Setup) network(led bool) error {
 	switch {
+	case led && !s.Guest.Gate:
+		return fmt.Errorf("%w: the machine's kernel was told %s, its setup says otherwise", atoll.ErrInvalid, GateParameter)
 	case s.Network.NIC != "" && s.Guest.Gate:
 		return fmt.Errorf("%w: a network interface beside the gate: connections can be led to one of them only", atoll.ErrInvalid)
 	case s.Network.NIC != "":
 		return errors.Join(loopback(), startNIC(s.Network.NIC))
+	case led:
+		return nil
 	case s.Guest.Gate:
 		return guest.Redirect()
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/libp2p/go-yamux/v5"
@@ -20,7 +22,7 @@ func Run() {
 		if p := recover(); p != nil {
 			say(fmt.Errorf("process 1 broke: %v\n%s", p, debug.Stack()))
 		}
-		off()
+		off(nil)
 	}()
 	if err := run(); err != nil {
 		say(err)
@@ -41,6 +43,10 @@ func run() error {
 	if err := m.load(atBoot()...); err != nil {
 		return err
 	}
+	led, err := prepare()
+	if err != nil {
+		return err
+	}
 	p, err := openPort()
 	if err != nil {
 		return err
@@ -53,16 +59,33 @@ func run() error {
 		return err
 	}
 	defer mux.Close()
-	s, err := setUp(mux, m)
+	s, err := setUp(mux, m, led)
 	if err != nil {
 		return err
 	}
 	return serve(mux, s)
 }
 
+// prepare does what is the same in every machine before the first word, so that
+// machines that are saved then have done it. led: connections are led to the
+// host's gate; which machines want that, their kernel is told (see GateParameter).
+func prepare() (led bool, err error) {
+	if err := mountAll(beside()); err != nil {
+		return false, err
+	}
+	if err := harden(); err != nil {
+		return false, err
+	}
+	b, err := os.ReadFile("/proc/cmdline")
+	if err != nil || !slices.Contains(strings.Fields(string(b)), GateParameter) {
+		return false, err
+	}
+	return true, guest.Redirect()
+}
+
 // setUp does what the first stream says, and answers. When it fails the machine
 // is of no use: it ends when the host has heard why.
-func setUp(mux *yamux.Session, m *modules) (*guest.Server, error) {
+func setUp(mux *yamux.Session, m *modules, led bool) (*guest.Server, error) {
 	st, err := mux.AcceptStream()
 	if err != nil {
 		return nil, fmt.Errorf("waiting for its setup: %w", err)
@@ -71,7 +94,7 @@ func setUp(mux *yamux.Session, m *modules) (*guest.Server, error) {
 	var s *guest.Server
 	setup, err := readSetup(st)
 	if err == nil {
-		s, err = apply(setup, m)
+		s, err = apply(setup, m, led)
 	}
 	if e := answer(st, err); err == nil && e != nil {
 		err = fmt.Errorf("answering to its setup: %w", e)
@@ -97,11 +120,13 @@ func serve(mux *yamux.Session, s *guest.Server) error {
 	}
 }
 
-// off writes what is not written yet, and ends the machine.
-func off() {
+// off writes what is not written yet, tells which blocks are free, and ends the
+// machine.
+func off(free trims) {
 	done := make(chan struct{})
 	go func() {
 		unix.Sync()
+		free.trim()
 		settle()
 		close(done)
 	}()

@@ -9,6 +9,11 @@ const (
 	Go    = "GO\n"
 )
 
+// GateParameter is a parameter of the kernel by which a machine leads all
+// connections to the host's gate before it is told anything: its Setup must say
+// so too. Without it, it does when it is told.
+const GateParameter = "atoll.gate"
+
 // MaxSetup is the most bytes that a Setup may have as JSON.
 const MaxSetup = 1 << 20
 
@@ -43,6 +48,10 @@ type Disk struct {
 	Serial   string `json:"serial"`
 	Path     string `json:"path"` // where it is mounted; made if it is missing
 	ReadOnly bool   `json:"read_only,omitempty"`
+
+	// Trim has the machine tell the host at its end which blocks are free, so that
+	// they are no longer kept. A disk that lies over another grows by it.
+	Trim bool `json:"trim,omitempty"`
 }
 
 // Share is a directory of the host.

@@ -30,8 +30,8 @@ type shape struct {
 	CPUs   int      `json:"cpus"`
 	Kernel string   `json:"kernel"` // path, size and time: what was booted
 	Initrd string   `json:"initrd"`
-	Append string   `json:"append"`
-	Disks  []string `json:"disks"` // how each can be written
+	Append string   `json:"append"` // all parameters of the kernel but the clock's
+	Disks  []string `json:"disks"`  // how each can be written
 	Args   []string `json:"args"`
 }
 
@@ -45,7 +45,7 @@ func (c *Config) Savable() error {
 
 // shapeOf returns what must be the same in a template and its clones.
 func (o *order) shapeOf() (*shape, error) {
-	s := &shape{Accel: o.Accel, Type: o.Type, Memory: o.Memory, CPUs: o.CPUs, Append: o.Append, Args: o.Args}
+	s := &shape{Accel: o.Accel, Type: o.Type, Memory: o.Memory, CPUs: o.CPUs, Append: shared(o), Args: o.Args}
 	for _, f := range []struct {
 		path string
 		into *string
@@ -67,6 +67,13 @@ func (o *order) shapeOf() (*shape, error) {
 		s.Disks = append(s.Disks, kind)
 	}
 	return s, nil
+}
+
+// shared are the parameters that a machine of another start would get too.
+func shared(o *order) string {
+	still := *o
+	still.TSC = 0
+	return parameters(&still)
 }
 
 // Key names all that shapes a machine: those with the same key can be clones of

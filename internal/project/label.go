@@ -9,3 +9,12 @@ const (
 	LabelMode = "atoll.project.mode" // a Mode
 	LabelPort = "atoll.project.port" // the port that the project's plain name leads to; none: the one opened first
 )
+
+// LabelStage is how far a new sandbox has come: StageCarry until the repository
+// is in it, then StagePrepare with a slash and the number of the next step, then
+// none.
+const (
+	LabelStage   = "atoll.project.stage"
+	StageCarry   = "carry"
+	StagePrepare = "prepare"
+)

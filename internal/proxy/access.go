@@ -8,8 +8,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -56,6 +58,19 @@ func (a *Access) Revoked(key string) {
 	defer a.mu.Unlock()
 	for end := range a.under[key] {
 		(*end)()
+	}
+}
+
+// Recheck ends the requests and streams that came in by keys that are not there
+// any more. It is for those who are not told which keys others take away.
+func (a *Access) Recheck() {
+	a.mu.Lock()
+	keys := slices.Collect(maps.Keys(a.under))
+	a.mu.Unlock()
+	for _, key := range keys {
+		if _, ok := a.Key(key); !ok {
+			a.Revoked(key)
+		}
 	}
 }
 

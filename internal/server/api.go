@@ -44,6 +44,7 @@ var tags = []*huma.Tag{
 	{Name: "commands", Description: "programs that run in sandboxes"},
 	{Name: "files", Description: "files of sandboxes and workspaces"},
 	{Name: "network", Description: "what sandboxes may reach, and what they tried to"},
+	{Name: "routes", Description: "host names of ports, and links that open them"},
 	{Name: "images", Description: "root file systems to make sandboxes of"},
 	{Name: "workspaces", Description: "files that outlive sandboxes"},
 	{Name: "disks", Description: "disks of working directories, kept of sandboxes that are gone"},

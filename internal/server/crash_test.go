@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -303,11 +304,15 @@ func (w *worker) checkFiles(_ context.Context, t *testing.T, of string, files ma
 }
 
 // TestCrash kills the server at random instants under load and looks, after each
-// restart, whether it has what it said it has, and nothing else.
+// restart, whether it has what it said it has, and nothing else. ATOLL_CRASHES is
+// how often.
 func TestCrash(t *testing.T) {
-	rounds := 200
+	rounds := 50
 	if testing.Short() {
 		rounds = 20
+	}
+	if n, err := strconv.Atoi(os.Getenv("ATOLL_CRASHES")); err == nil {
+		rounds = n
 	}
 	home := t.TempDir()
 	seed := rand.Uint64()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -25,7 +26,6 @@ import (
 const (
 	loadSandboxes = 1000
 	loadClients   = 64
-	loadTime      = 60 * time.Second
 	// Bytes of live memory and goroutines that may be there afterwards and were
 	// not before: pools and caches that were empty at first.
 	loadHeap       = 16 << 20
@@ -33,10 +33,14 @@ const (
 )
 
 // TestLoad has a thousand sandboxes alive and many clients at work in them, among
-// them one that hardly reads and some that vanish.
+// them one that hardly reads and some that vanish, for ATOLL_LOAD_TIME.
 func TestLoad(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a minute: run without -short")
+	}
+	loadTime := 15 * time.Second
+	if d, err := time.ParseDuration(os.Getenv("ATOLL_LOAD_TIME")); err == nil {
+		loadTime = d
 	}
 	home := t.TempDir()
 	f, err := fleet.Open(t.Context(), fleet.Options{Home: home, Drivers: []atoll.Driver{&virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}})

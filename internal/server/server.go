@@ -13,6 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/atoll-sandbox/atoll/internal/fleet"
+	"github.com/atoll-sandbox/atoll/internal/route"
 )
 
 // Options say what a server serves, and to whom.
@@ -29,6 +30,9 @@ type Options struct {
 	// Agents returns what turns are done with, and is called when that is first
 	// needed. Nil: the server does none.
 	Agents func() (*Agents, error)
+
+	// Routes tells the names of ports; nil: they have none.
+	Routes *route.Desk
 
 	// Origins are web pages that may call the server, besides its own:
 	// "https://console.example.com".
@@ -112,6 +116,7 @@ func (s *Server) nouns() []func(huma.API) {
 		s.networks,
 		s.notices,
 		s.ports,
+		s.routes,
 		s.images,
 		s.disks,
 		s.workspaces,

@@ -30,7 +30,6 @@ const Patience = 60 * time.Second
 
 // Browser is a browser that ends with its test.
 type Browser struct {
-	t   testing.TB
 	in  io.Writer
 	out *bufio.Reader
 
@@ -70,7 +69,7 @@ func Start(t testing.TB) *Browser {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	b := &Browser{t: t, in: in, out: bufio.NewReaderSize(out, 64<<10)}
+	b := &Browser{in: in, out: bufio.NewReaderSize(out, 64<<10)}
 	t.Cleanup(func() {
 		_ = in.Close() // the driver ends the browser, then itself
 		kill := time.AfterFunc(Patience, func() { _ = cmd.Process.Kill() })
@@ -162,15 +161,15 @@ type Page struct {
 	n int
 }
 
-// Open opens a page of an address.
-func (b *Browser) Open(address string, look Look) *Page {
-	b.t.Helper()
+// Open opens a page of an address, for a test that ends before the browser's.
+func (b *Browser) Open(t testing.TB, address string, look Look) *Page {
+	t.Helper()
 	if look.Width == 0 {
 		look.Width, look.Height = 1000, 640
 	}
 	b.mu.Lock()
 	b.last++
-	p := &Page{b: b, t: b.t, n: b.last}
+	p := &Page{b: b, t: t, n: b.last}
 	b.mu.Unlock()
 	p.do(command{Do: "open", Text: address, Width: look.Width, Height: look.Height, Light: look.Light, Touch: look.Touch})
 	return p

@@ -206,8 +206,8 @@ class Page {
     const smaller = t.rows < own.rows || t.cols < own.cols
     const larger = t.rows > own.rows || t.cols > own.cols
     this.frame.classList.toggle('smaller', smaller)
-    this.note.textContent = smaller || larger ? `${t.cols}×${t.rows}` : ''
-    this.note.title = smaller ? 'Another window that types here is smaller: the smallest counts.' : larger ? 'The terminal is larger than this window: scroll.' : ''
+    this.note.textContent = smaller ? `${t.cols}×${t.rows}, the smallest window` : larger ? `${t.cols}×${t.rows}, larger than this window` : ''
+    this.note.title = smaller ? 'The smallest window in which somebody may type gives the terminal its size.' : larger ? 'The terminal is larger than this window: scroll.' : ''
   }
 
   private state(s: State): void {

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"strings"
+)
+
+// confirm asks a person on the terminal; only y or yes is one.
+func (a *app) confirm(ctx context.Context, question string) (bool, error) {
+	fmt.Fprintf(a.err, "%s [y/N] ", plain(question))
+	type answer struct {
+		text string
+		err  error
+	}
+	said := make(chan answer, 1)
+	go func() { // a terminal is not waited for with a context: it ends with the process
+		text, err := bufio.NewReader(a.in).ReadString('\n')
+		said <- answer{text, err}
+	}()
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(a.err)
+		return false, context.Cause(ctx)
+	case s := <-said:
+		text := strings.ToLower(strings.TrimSpace(s.text))
+		return s.err == nil && (text == "y" || text == "yes"), nil
+	}
+}

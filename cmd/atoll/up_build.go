@@ -1,0 +1,386 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/client"
+	"github.com/atoll-sandbox/atoll/internal/project"
+	"github.com/atoll-sandbox/atoll/internal/projectfile"
+)
+
+// projectImage is the image of projects' sandboxes where none is named and the
+// driver needs one: it has git, compilers and what packages are built with.
+const projectImage = "docker.io/library/buildpack-deps:stable"
+
+// build makes a sandbox for a working tree, with the repository in it. Where that
+// fails, nothing is left: there was no work in it.
+func (a *app) build(ctx context.Context, r *rise) (w *workplace, err error) {
+	if err := a.agreeTo(ctx, r); err != nil {
+		return nil, err
+	}
+	plan, err := r.repo.Plan(ctx, project.Carry{Clean: r.clean, Env: r.file.EnvFiles})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, plan.Close()) }()
+	cfg, wall, err := a.planned(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	sb, err := a.christen(ctx, r, cfg)
+	if err != nil {
+		return nil, outOfResources(err)
+	}
+	r.made = true
+	info, err := sb.Info(ctx)
+	if err == nil {
+		a.progress("%s: made, behind %s", label(info.Status), wallText(info.Driver, cmp.Or(info.Isolation, wall.features.Isolation)))
+		w = &workplace{sb: sb, info: info, repo: r.repo, path: r.repo.Dir, mode: project.Mode(info.Labels[project.LabelMode])}
+		err = a.into(ctx, w, plan)
+	}
+	if err != nil {
+		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		return nil, errors.Join(err, sb.Destroy(clean))
+	}
+	return w, nil
+}
+
+// carry plans and carries in, where an 'atoll up' of before was ended.
+func (a *app) carry(ctx context.Context, r *rise, w *workplace) error {
+	plan, err := r.repo.Plan(ctx, project.Carry{Clean: r.clean, Env: r.file.EnvFiles})
+	if err != nil {
+		return err
+	}
+	return errors.Join(a.into(ctx, w, plan), plan.Close())
+}
+
+// into carries a plan into a sandbox, and says what goes.
+func (a *app) into(ctx context.Context, w *workplace, plan *project.Plan) error {
+	what := plan.Branch
+	if what == "" {
+		what = "a commit without a branch"
+	}
+	if n := len(plan.Branches); n > 1 {
+		what += fmt.Sprintf(" and %d more", n-1)
+	}
+	if n := len(plan.Modules); n > 0 {
+		what += fmt.Sprintf(", with repositories inside: %d", n)
+	}
+	a.progress("%s: carry in %s", w.name(), what)
+	if plan.Dirty || plan.Staged {
+		a.progress("%s: your uncommitted work goes along (--clean leaves it at home)", w.name())
+	}
+	if n := len(plan.Files); n > 0 {
+		a.progress("%s: files that git ignores go in: %s", w.name(), shorten(plan.Files))
+	}
+	if n := len(plan.Left); n > 0 {
+		a.progress("%s: these stay, they are not files of this directory: %s", w.name(), shorten(plan.Left))
+	}
+	if plan.Shallow {
+		a.progress("%s: the history ends early, as yours does", w.name())
+	}
+	if err := plan.Into(ctx, w.sb); err != nil {
+		if errors.Is(err, project.ErrNoGit) {
+			err = fmt.Errorf("%w\nname another with --image, or in .atoll.yaml", err)
+		}
+		return err
+	}
+	return w.stage(ctx, project.StagePrepare+"/0")
+}
+
+// shorten is the beginning of a list of names.
+func shorten(names []string) string {
+	const most = 5
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
+
+// given reports whether a key is said by a flag or the environment.
+func (c *config) given(name string) bool { return strength(c.settings[name]) > 0 }
+
+// say sets a key as a project's file says it, unless a flag or the environment
+// says it.
+func (c *config) say(name, origin string, texts ...string) error {
+	if c.given(name) || len(texts) == 0 || texts[0] == "" {
+		return nil
+	}
+	s := setting{key: findKey(name), texts: texts, origin: origin}
+	err := s.read()
+	c.settings[name] = s
+	return err
+}
+
+// agreeTo makes sure that somebody allowed what the repository's files ask for,
+// but for what this call says otherwise.
+func (a *app) agreeTo(ctx context.Context, r *rise) error {
+	f := r.file
+	if a.config.given("driver") {
+		f.Driver = ""
+	}
+	if a.config.given("defaults.network") {
+		f.Network.Mode = ""
+	}
+	if a.config.given("defaults.allow") {
+		f.Network.Allow = nil
+	}
+	if r.agent != "" {
+		f.Agent = ""
+	}
+	if r.mode != "" {
+		f.Sync.Mode = ""
+	}
+	for _, w := range f.Warnings {
+		a.progress("%s", w)
+	}
+	f.Warnings = nil
+	if f.Agent != "" {
+		if _, err := residentOf(f.Agent); err != nil {
+			return fmt.Errorf("%s: %w", projectfile.Name, err)
+		}
+	}
+	if err := a.agree(ctx, r.repo, f, r.trust); err != nil {
+		return err
+	}
+	if r.agent == "" {
+		r.agent = f.Agent
+	}
+	if r.mode == "" {
+		r.mode = string(f.Sync.Mode)
+	}
+	return nil
+}
+
+// planned is the configuration of a new sandbox, but for its name.
+func (a *app) planned(ctx context.Context, r *rise) (atoll.Config, wall, error) {
+	f := r.file
+	size := func(n int64) string {
+		if n == 0 {
+			return ""
+		}
+		return strconv.FormatInt(n, 10)
+	}
+	cpus := ""
+	if f.CPUs > 0 {
+		cpus = strconv.FormatFloat(f.CPUs, 'g', -1, 64)
+	}
+	var errs []error
+	for key, texts := range map[string][]string{
+		"driver": {f.Driver}, "defaults.image": {f.Image}, "defaults.memory": {size(f.Memory)}, "defaults.disk": {size(f.Disk)}, "defaults.cpus": {cpus},
+		"defaults.network": {string(f.Network.Mode)}, "defaults.allow": f.Network.Allow,
+	} {
+		errs = append(errs, a.config.say(key, projectfile.Name, texts...))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return atoll.Config{}, wall{}, err
+	}
+	wl, err := a.wallOf(ctx)
+	if err != nil {
+		if !errors.Is(err, atoll.ErrNotFound) && ctx.Err() == nil {
+			err = exits(exitNoWall, err)
+		}
+		return atoll.Config{}, wl, err
+	}
+	if err := a.config.say("driver", "chosen", wl.driver); err != nil {
+		return atoll.Config{}, wl, err
+	}
+	cfg, err := r.spec.config(a.config)
+	if err != nil {
+		return cfg, wl, err
+	}
+	cfg.Driver, cfg.User = wl.driver, f.User
+	cfg.Network.Deny = append(cfg.Network.Deny, f.Network.Deny...)
+	if cfg.Image == "" && wl.driver != "namespace" {
+		cfg.Image = projectImage
+	}
+	if err := a.environs(r, &cfg); err != nil {
+		return cfg, wl, err
+	}
+	if r.agent != "" {
+		one, err := residentOf(r.agent)
+		if err == nil {
+			err = a.settle(ctx, one, &cfg, wl.features)
+		}
+		if err != nil {
+			return cfg, wl, err
+		}
+	}
+	return cfg, wl, nil
+}
+
+// environs sets the environment and the labels of a new sandbox.
+func (a *app) environs(r *rise, cfg *atoll.Config) error {
+	own := []string{"ATOLL_PORT=" + strconv.Itoa(project.FirstPort)}
+	for _, v := range r.file.Env {
+		value := v.Value
+		if v.Host {
+			if here, ok := os.LookupEnv(v.From); ok {
+				value = here
+			} else if value == "" {
+				a.progress("%s: %s is not set here, and so not inside", strings.Join(r.file.Sources, ", "), v.From)
+				continue
+			}
+			if cfg.Secrets == nil { // whatever it is, it is not shown
+				cfg.Secrets = make(map[string]string)
+			}
+			cfg.Secrets[v.Name] = value
+			continue
+		}
+		own = append(own, v.Name+"="+value)
+	}
+	cfg.Env = append(own, cfg.Env...) // what a flag says is the last, and wins
+	host, err := a.hostID()
+	if err != nil {
+		return err
+	}
+	mode := project.Mode(r.mode)
+	if mode == "" {
+		mode = project.Manual
+	}
+	cfg.Labels = map[string]string{
+		project.LabelPath: r.repo.Dir, project.LabelHost: host, project.LabelMode: string(mode), project.LabelStage: project.StageCarry,
+	}
+	if r.file.MainPort != 0 {
+		cfg.Labels[project.LabelPort] = strconv.Itoa(r.file.MainPort)
+	}
+	return nil
+}
+
+// mostNames is how many sandboxes of one name are told apart by numbers.
+const mostNames = 100
+
+// christen makes the sandbox under the project's name, or that with a number
+// until one is free.
+func (a *app) christen(ctx context.Context, r *rise, cfg atoll.Config) (sb *client.Sandbox, err error) {
+	c, err := a.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	env := cfg.Env
+	for n := 1; ; n++ {
+		cfg.Name = r.spec.name
+		if cfg.Name == "" {
+			cfg.Name = r.repo.Name()
+			if n > 1 {
+				cfg.Name += "-" + strconv.Itoa(n)
+			}
+		}
+		cfg.Labels = maps.Clone(cfg.Labels)
+		cfg.Labels[project.Label] = hostLabel(cfg.Name)
+		cfg.Env = append(slices.Clone(env), "ATOLL_PROJECT="+cfg.Labels[project.Label])
+		done := a.watchCreation(ctx, c, cfg.Name)
+		sb, err = c.CreateConfig(ctx, cfg)
+		done()
+		switch {
+		case !errors.Is(err, atoll.ErrExists) || n == mostNames:
+			return sb, err
+		case r.spec.name != "":
+			return nil, fmt.Errorf("%w: it is not the sandbox of %s; choose another --name", err, r.repo.Dir)
+		}
+	}
+}
+
+// hostLabel is a sandbox's name as a part of a host name.
+func hostLabel(name string) string {
+	return strings.Map(func(c rune) rune {
+		if c == '.' || c == '_' {
+			return '-'
+		}
+		return c
+	}, name)
+}
+
+// saveAll saves all that git has in a sandbox to the host, whatever its state,
+// and leaves it running. With nothing to save, it is saved.
+func (a *app) saveAll(ctx context.Context, w *workplace) error {
+	if w.info.Labels[project.LabelStage] == project.StageCarry {
+		return nil // nobody has worked in it
+	}
+	repo, err := w.home()
+	if err != nil {
+		return err
+	}
+	switch w.info.State {
+	case atoll.Stopped:
+		err = atoll.Start(ctx, w.sb)
+	case atoll.Paused:
+		err = atoll.Resume(ctx, w.sb)
+	}
+	if err != nil {
+		return fmt.Errorf("save what is in %s: %w", w.name(), err)
+	}
+	saved, err := repo.Rescue(ctx, w.sb, project.Fetch{Name: w.name()})
+	switch {
+	case errors.Is(err, project.ErrNothing):
+		return nil
+	case err != nil:
+		return fmt.Errorf("save what is in %s: %w", w.name(), err)
+	}
+	a.progress("%s: saved %d refs; 'atoll restore %s' brings them back", w.name(), len(saved.Refs), w.name())
+	return nil
+}
+
+// tellTale shows lines that a command inside writes, and keeps the last of them.
+type tellTale struct {
+	a *app
+
+	mu   sync.Mutex
+	part []byte   // guarded by mu
+	last []string // guarded by mu
+}
+
+const (
+	tellLine = 400 // bytes of a line that are shown
+	tellLast = 20  // lines that are kept
+)
+
+// Write takes what a command has written to one of its streams.
+func (t *tellTale) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range b {
+		switch {
+		case c == '\n':
+			t.flush()
+		case c == '\r':
+			t.part = t.part[:0] // a line that is drawn anew
+		case len(t.part) < tellLine:
+			t.part = append(t.part, c)
+		}
+	}
+	return len(b), nil
+}
+
+// flush ends a line; mu is held.
+func (t *tellTale) flush() {
+	line := plain(strings.ToValidUTF8(string(t.part), "·"))
+	t.part = t.part[:0]
+	t.last = append(t.last, line)
+	if len(t.last) > tellLast {
+		t.last = t.last[1:]
+	}
+	t.a.progress("  %s", line)
+}
+
+// end ends the last line, and returns the last of them.
+func (t *tellTale) end() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.part) > 0 {
+		t.flush()
+	}
+	return t.last
+}

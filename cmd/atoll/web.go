@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/client"
+)
+
+// webLink says what link to a page is asked for.
+type webLink struct {
+	wanted   bool
+	readOnly bool
+	life     string // duration
+}
+
+// madeLink is what --json prints of a link.
+type madeLink struct {
+	URL     string    `json:"url"`
+	Token   string    `json:"token"` // its id
+	Expires time.Time `json:"expires"`
+}
+
+// linkLife is how long a link is good if nobody says.
+const linkLife = "12h"
+
+// attachWeb prints a link to the page of a sandbox's terminals, or of one of
+// them. args names the sandbox and, perhaps, the terminal.
+func (a *app) attachWeb(ctx context.Context, args []string, w webLink) error {
+	life, err := parseDuration(w.life)
+	if err != nil || life <= 0 {
+		return fmt.Errorf("%w: --for %q: must be a time like 1h or 7d: a link has an end", atoll.ErrInvalid, w.life)
+	}
+	if err := a.background(ctx); err != nil {
+		return err
+	}
+	sb, err := a.open(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	c, err := a.client(ctx)
+	if err != nil {
+		return err
+	}
+	base, err := a.pageOf(ctx, c)
+	if err != nil {
+		return err
+	}
+	shown, err := a.webTerminal(ctx, sb, args, w.readOnly)
+	if err != nil {
+		return err
+	}
+	t := atoll.Token{Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}, Expires: time.Now().Add(life).UTC(), Link: &atoll.Link{Sandbox: sb.ID()}}
+	may := "types in"
+	if w.readOnly {
+		t.Scopes, may = t.Scopes[:1], "looks at"
+	}
+	what := "the terminals of " + args[0]
+	if len(args) > 1 {
+		t.Link.Terminal, what = shown, "terminal "+shown+" of "+args[0]
+	}
+	info, err := sb.Info(ctx)
+	if err != nil {
+		return err
+	}
+	t.Owner = info.Owner
+	made, err := c.CreateToken(ctx, t)
+	if err != nil {
+		return err
+	}
+	at := url.Values{"token": {made.Secret}, "sandbox": {sb.ID()}}
+	if shown != "" {
+		at.Set("terminal", shown)
+	}
+	link := strings.TrimSuffix(base, "/") + "/ui/#" + at.Encode()
+	if a.json {
+		return a.print(madeLink{link, made.ID, made.Expires})
+	}
+	a.progress("atoll: whoever has this link %s %s; it %s, and 'atoll token rm %s' ends it before", may, what, expiryText(made.Expires), made.ID)
+	_, err = fmt.Fprintln(a.out, link)
+	return err
+}
+
+// webTerminal returns the terminal that a page begins with: the one that is
+// named, or the first that runs, or a new one; empty: there is none to look at.
+func (a *app) webTerminal(ctx context.Context, sb *client.Sandbox, args []string, readOnly bool) (string, error) {
+	list, err := sb.ListTerminals(ctx)
+	if err != nil {
+		return "", err
+	}
+	var names []string
+	for _, t := range list {
+		if len(args) > 1 && t.Name == args[1] || len(args) == 1 && t.Running {
+			return t.Name, nil
+		}
+		names = append(names, t.Name)
+	}
+	switch {
+	case len(args) > 1 && len(names) == 0:
+		return "", fmt.Errorf("terminal %s: %w: %s has none; 'atoll terminal new --name %s %s' opens it", args[1], atoll.ErrNotFound, args[0], args[1], args[0])
+	case len(args) > 1:
+		return "", fmt.Errorf("terminal %s: %w: %s has %s", args[1], atoll.ErrNotFound, args[0], strings.Join(names, ", "))
+	case readOnly:
+		return "", nil
+	}
+	t, err := a.openTerminal(ctx, sb, atoll.TerminalSpec{})
+	return t.Name, err
+}
+
+// pageOf returns where a browser finds the server that commands go to.
+func (a *app) pageOf(ctx context.Context, c *link) (string, error) {
+	if strings.HasPrefix(c.host, "https://") || strings.HasPrefix(c.host, "http://") {
+		return c.host, nil
+	}
+	info, err := c.Info(ctx)
+	if err != nil {
+		return "", err
+	}
+	if len(info.Addresses) == 0 {
+		return "", fmt.Errorf("%w: no server listens for browsers: end the one that runs, if there is one, and start 'atoll serve --listen %s'", atoll.ErrUnavailable, backgroundPages)
+	}
+	return info.Addresses[0], nil
+}

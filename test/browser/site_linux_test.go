@@ -1,0 +1,217 @@
+package browser_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/client"
+	"github.com/atoll-sandbox/atoll/driver/namespace"
+	"github.com/atoll-sandbox/atoll/internal/fleet"
+	"github.com/atoll-sandbox/atoll/internal/helper/helpertest"
+	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/server"
+	"github.com/atoll-sandbox/atoll/test/browser"
+)
+
+func TestMain(m *testing.M) { os.Exit(helpertest.Main(m)) }
+
+// site is a server of sandboxes that run real programs, with one of them.
+type site struct {
+	*testing.T
+	home    string
+	address string
+	driver  *namespace.Driver
+	fleet   *fleet.Fleet
+	server  *server.Server
+	served  chan error
+
+	box   string // the sandbox
+	token string // of the owner
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{T: t, home: t.TempDir(), address: "127.0.0.1:0"}
+	s.driver = &namespace.Driver{Dir: filepath.Join(s.home, "namespace")}
+	t.Cleanup(func() {
+		if err := s.driver.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := s.driver.Probe(t.Context()); err != nil {
+		musthave.Skip(t, "namespace", "%v", err)
+	}
+	s.start()
+	t.Cleanup(s.stop)
+	all := s.fleet.For(fleet.LocalCaller())
+	sb, err := all.Create(t.Context(), atoll.Config{Spec: atoll.Spec{Name: "web"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.box = sb.ID()
+	t.Cleanup(func() {
+		sb, err := s.fleet.For(fleet.LocalCaller()).Open(context.Background(), s.box)
+		if err == nil {
+			err = sb.Destroy(context.Background())
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	s.token = s.mint(atoll.Token{Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}}).Secret
+	return s
+}
+
+// start serves the home, on the address of last time.
+func (s *site) start() {
+	s.Helper()
+	f, err := fleet.Open(s.Context(), fleet.Options{Home: s.home, Drivers: []atoll.Driver{s.driver}})
+	if err == nil {
+		err = f.Reconcile(s.Context())
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+	l, err := net.Listen("tcp", s.address)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.address = l.Addr().String()
+	s.fleet, s.server, s.served = f, server.New(server.Options{Fleet: f}), make(chan error, 1)
+	go func(srv *server.Server, served chan error) { served <- srv.Serve(l) }(s.server, s.served)
+}
+
+// stop ends the server; what runs in sandboxes goes on.
+func (s *site) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_ = s.server.Shutdown(ctx) // pages are broken off
+	if err := <-s.served; err != nil {
+		s.Error(err)
+	}
+	if err := s.fleet.Close(context.Background()); err != nil {
+		s.Error(err)
+	}
+}
+
+func (s *site) mint(t atoll.Token) atoll.Token {
+	s.Helper()
+	t, err := s.fleet.For(fleet.LocalCaller()).CreateToken(s.Context(), t)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return t
+}
+
+// link returns a link to a terminal, as 'atoll attach --web' prints it.
+func (s *site) link(terminal string, scopes ...atoll.Scope) (string, atoll.Token) {
+	s.Helper()
+	t := s.mint(atoll.Token{Scopes: scopes, Expires: time.Now().Add(time.Hour), Link: &atoll.Link{Sandbox: s.box, Terminal: terminal}})
+	return "http://" + s.address + "/ui/#" + url.Values{"token": {t.Secret}, "terminal": {terminal}}.Encode(), t
+}
+
+func (s *site) sandbox() *client.Sandbox {
+	s.Helper()
+	c, err := client.New(client.Options{Host: "http://" + s.address, Token: s.token})
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { _ = c.Close() }) // only its idle connections
+	sb, err := c.Sandbox(s.Context(), s.box)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return sb
+}
+
+// open opens a terminal of a shell that says little.
+func (s *site) open(name string, args ...string) {
+	s.Helper()
+	if len(args) == 0 {
+		args = []string{"bash", "--norc", "--noprofile"}
+	}
+	_, err := s.sandbox().OpenTerminal(s.Context(), atoll.TerminalSpec{Name: name, Args: args, Env: []string{"PS1=$ ", "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TERM=xterm-256color", "HISTFILE="}})
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// shows waits until a page's terminal has a text on its screen.
+func shows(p *browser.Page, text string) {
+	b, _ := json.Marshal(text) // never fails
+	p.Wait(fmt.Sprintf(`(() => { const t = window.atoll?.term; if (!t) return false; const b = t.buffer.active
+		for (let y = 0; y < t.rows; y++) if (b.getLine(b.baseY + y)?.translateToString(true).includes(%s)) return true
+		return false })()`, b))
+}
+
+// cells is a script that gives a screen cell by cell, with the cursor's place
+// and what kind of screen it is.
+const cells = `(() => {
+	const t = window.atoll.term, b = t.buffer.active, rows = []
+	for (let y = 0; y < t.rows; y++) {
+		const line = b.getLine(b.baseY + y), row = []
+		for (let x = 0; x < t.cols; x++) {
+			const c = line.getCell(x)
+			if (c.getWidth() === 0) continue
+			row.push([c.getChars() || ' ', c.getWidth(), c.getFgColorMode(), c.getFgColor(), c.getBgColorMode(), c.getBgColor(),
+				c.isBold() | c.isDim() | c.isItalic() | c.isUnderline() | c.isInverse() | c.isStrikethrough() | c.isInvisible() | c.isOverline()].join(','))
+		}
+		rows.push(row.join(' '))
+	}
+	return [t.cols + 'x' + t.rows, b.type, b.cursorX + ',' + b.cursorY, ...rows]
+})()`
+
+// same waits until two pages show the same, cell by cell: neither is told when
+// the other has drawn.
+func same(t *testing.T, a, b *browser.Page) {
+	t.Helper()
+	var one, two []string
+	for end := time.Now().Add(browser.Patience); ; {
+		a.Eval(cells, &one)
+		b.Eval(cells, &two)
+		if slices.Equal(one, two) {
+			return
+		}
+		if time.Now().After(end) {
+			break
+		}
+		a.Eval(`new Promise((done) => setTimeout(done, 50))`, nil)
+	}
+	for i := range one {
+		if i >= len(two) || one[i] != two[i] {
+			t.Fatalf("line %d of the screens:\n%s\n%s", i-3, one[i], strings.Join(two[i:min(i+1, len(two))], ""))
+		}
+	}
+	t.Fatalf("%d lines, and %d", len(one), len(two))
+}
+
+// keyboard is somebody who types on a terminal without a browser.
+type keyboard struct {
+	*io.PipeWriter
+	left func() error // leaves, and returns why the attachment ended
+}
+
+// attach is 'atoll attach': a terminal of a size, whose output goes to w.
+func (s *site) attach(name string, size atoll.Size, w io.Writer) keyboard {
+	s.Helper()
+	ctx, cancel := context.WithCancel(s.Context())
+	r, in := io.Pipe()
+	ended := make(chan error, 1)
+	sb := s.sandbox()
+	go func() {
+		_, err := sb.AttachTerminal(ctx, name, atoll.Attachment{Stdin: r, Stdout: w, Size: size})
+		ended <- err
+	}()
+	return keyboard{in, func() error { cancel(); _ = in.Close(); return <-ended }}
+}

@@ -1,0 +1,343 @@
+package browser_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/fleet"
+	"github.com/atoll-sandbox/atoll/test/browser"
+)
+
+var both = []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}
+
+// TestTerminals uses the page of terminals as people do. The cases share a
+// browser and a sandbox, each has terminals of its own.
+func TestTerminals(t *testing.T) {
+	b := browser.Start(t)
+	s := newSite(t)
+	for _, c := range []struct {
+		law string
+		try func(*testing.T, *site, *browser.Browser)
+	}{
+		{"SharedByTwoBrowsersAndACommandLine", shared},
+		{"LateJoinerSeesTheSameCells", late},
+		{"MuchOutputEndsOnTheExactScreen", flood},
+		{"SmallestWindowThatTypesCounts", sizes},
+		{"ReadOnlyLinkOnlyLooks", readOnly},
+		{"RevokedWhileAttached", revoked},
+		{"LinksAndTitlesOfPrograms", hostile},
+		{"OpenAndClose", choose},
+		{"EndIsShown", ended},
+		{"BadToken", badToken},
+		{"ServerRestart", restart}, // last: others would be broken off
+	} {
+		t.Run(c.law, func(t *testing.T) {
+			outer := s.T
+			s.T = t
+			defer func() { s.T = outer }()
+			c.try(t, s, b)
+		})
+	}
+}
+
+// connected waits until a page is.
+func connected(p *browser.Page) { p.Wait(`Boolean(document.querySelector('.badge.connected'))`) }
+
+// enter types a line.
+func enter(p *browser.Page, line string) {
+	p.Click(".box .xterm")
+	p.Type(line)
+	p.Press("Enter")
+}
+
+func shared(t *testing.T, s *site, b *browser.Browser) {
+	s.open("shared")
+	link, _ := s.link("shared", both...)
+	one, two := b.Open(t, link, browser.Look{}), b.Open(t, link, browser.Look{})
+	defer one.Close()
+	defer two.Close()
+	shows(one, "$")
+	cli := s.attach("shared", atoll.Size{}, new(strings.Builder))
+	enter(one, `echo "<$((6*7))>"`)
+	shows(two, "<42>")
+	if _, err := cli.Write([]byte("echo '{'typed'}'\r")); err != nil {
+		t.Fatal(err)
+	}
+	shows(one, "{typed}")
+	shows(two, "{typed}")
+	enter(two, `echo "grüße 漢字 $((1+1))"`)
+	shows(one, "grüße 漢字 2")
+	one.Screenshot("shared")
+	same(t, one, two)
+	if err := cli.left(); err == nil {
+		t.Error("an attachment that was left did not say so")
+	}
+	var kept string
+	one.Eval(`document.cookie + location.href + JSON.stringify(localStorage)`, &kept)
+	if strings.Contains(kept, "atoll_") {
+		t.Errorf("the token is kept where it must not be: %s", kept)
+	}
+	if said := one.Said(); len(said) > 0 {
+		t.Errorf("the page said: %q", said)
+	}
+}
+
+func late(t *testing.T, s *site, b *browser.Browser) {
+	s.open("late")
+	link, _ := s.link("late", both...)
+	first := b.Open(t, link, browser.Look{})
+	defer first.Close()
+	shows(first, "$")
+	join := func(name string) {
+		t.Helper()
+		other := b.Open(t, link, browser.Look{})
+		defer other.Close()
+		connected(other)
+		same(t, first, other)
+		other.Screenshot("late-" + name)
+	}
+	enter(first, `printf '\e[1;31mred\e[0m \e[48;5;24m blue \e[0m \e[38;2;255;120;0mtrue\e[0m \e[4munder\e[7mrev\e[0m 漢字ｱ e\u0301 👍 |\n'; seq 1 100 | tail -12; echo colours''done`)
+	shows(first, "coloursdone")
+	join("main")
+	for _, c := range []struct{ name, line, shown, quit string }{
+		{"vi", "vi /etc/passwd", "root:", "Escape : q ! Enter"},
+		{"less", "less /etc/passwd", "root:", "q"},
+		{"top", "top -d 600 -b -n 1 | head -20 | less", "PID", "q"},
+	} {
+		if exit, err := s.sandbox().Exec(t.Context(), atoll.Cmd{Shell: "command -v " + c.name}); err != nil || exit.Code != 0 {
+			t.Logf("no %s inside: %v", c.name, err)
+			continue
+		}
+		enter(first, c.line)
+		first.Wait(`window.atoll.term.buffer.active.type === 'alternate'`)
+		shows(first, c.shown)
+		join(c.name)
+		for _, key := range strings.Fields(c.quit) {
+			first.Press(key)
+		}
+		first.Wait(`window.atoll.term.buffer.active.type === 'normal'`)
+		join("after-" + c.name)
+	}
+}
+
+func flood(t *testing.T, s *site, b *browser.Browser) {
+	s.open("flood")
+	link, _ := s.link("flood", both...)
+	p, looks := b.Open(t, link, browser.Look{}), b.Open(t, link, browser.Look{})
+	defer p.Close()
+	defer looks.Close()
+	shows(p, "$")
+	connected(looks)
+	// 26 MB, and at its end a screen that says that it is one.
+	enter(p, `yes 'all work and no play makes a dull terminal, line after line' | head -c 26000000; seq 1 9; echo "the "end`)
+	shows(p, "the end")
+	shows(looks, "the end")
+	same(t, p, looks)
+}
+
+func sizes(t *testing.T, s *site, b *browser.Browser) {
+	s.open("sizes")
+	link, _ := s.link("sizes", both...)
+	look, _ := s.link("sizes", atoll.ScopeRead)
+	big := b.Open(t, link, browser.Look{Width: 1200, Height: 700})
+	defer big.Close()
+	shows(big, "$")
+	size := `window.atoll.term.cols + 'x' + window.atoll.term.rows`
+	var alone, now string
+	big.Eval(size, &alone)
+	viewer := b.Open(t, look, browser.Look{Width: 500, Height: 400}) // does not count
+	defer viewer.Close()
+	shows(viewer, "$")
+	enter(big, "stty size")
+	var cols, rows int
+	if _, err := fmt.Sscanf(alone, "%dx%d", &cols, &rows); err != nil {
+		t.Fatal(err)
+	}
+	shows(big, fmt.Sprintf("%d %d", rows, cols))
+	viewer.Wait(size + ` === '` + alone + `'`)
+	phone := b.Open(t, link, browser.Look{Width: 420, Height: 700, Touch: true})
+	connected(phone)
+	big.Wait(size + ` !== '` + alone + `'`)
+	big.WaitText(".note", "×")
+	same(t, big, phone)
+	big.Screenshot("smaller")
+	phone.Screenshot("phone")
+	phone.Resize(600, 500)
+	phone.Wait(`window.atoll.term.rows < 40 && window.atoll.term.cols > 55`)
+	same(t, big, phone)
+	phone.Close()
+	big.Wait(size + ` === '` + alone + `'`)
+	big.Eval(`document.querySelector('.note').textContent`, &now)
+	if now != "" {
+		t.Errorf("a size is noted though nobody else counts: %q", now)
+	}
+}
+
+func readOnly(t *testing.T, s *site, b *browser.Browser) {
+	s.open("watched")
+	link, _ := s.link("watched", atoll.ScopeRead)
+	p := b.Open(t, link, browser.Look{Light: true})
+	defer p.Close()
+	shows(p, "$")
+	p.WaitText(".only", "read-only")
+	enter(p, "echo wrong")
+	if err := s.sandbox().SendTerminal(t.Context(), "watched", []byte("echo right\r")); err != nil {
+		t.Fatal(err)
+	}
+	shows(p, "right")
+	screen, err := s.sandbox().ReadTerminal(t.Context(), "watched")
+	if err != nil || strings.Contains(strings.Join(screen.Lines, "\n"), "wrong") {
+		t.Errorf("a link that only looks typed: %q, %v", screen.Lines, err)
+	}
+	p.Screenshot("read-only-light")
+	// What its page would not do its token can't.
+	var status []int
+	p.Eval(`(async () => {
+		const headers = { Authorization: 'Bearer ' + sessionStorage.getItem('atoll-token'), 'Content-Type': 'application/json' }
+		const at = '/v1/sandboxes/`+s.box+`'
+		const list = []
+		for (const [method, path, body] of [['POST', at + '/terminals', '{}'], ['POST', at + '/terminals/watched/input', '{"input":"eA=="}'], ['DELETE', at + '/terminals/watched'],
+			['GET', at + '/files?path=/etc/passwd'], ['POST', at + '/exec', '{"shell":"id"}'], ['GET', '/v1/tokens'], ['GET', '/v1/sandboxes'], ['GET', at + '/terminals/late/screen']])
+			list.push((await fetch(path, { method, headers, body })).status)
+		return list
+	})()`, &status)
+	for i, st := range status {
+		if st != http.StatusForbidden && st != http.StatusNotFound {
+			t.Errorf("call %d of a read-only link: status %d", i, st)
+		}
+	}
+}
+
+func revoked(t *testing.T, s *site, b *browser.Browser) {
+	s.open("revoked")
+	link, token := s.link("revoked", both...)
+	p := b.Open(t, link, browser.Look{})
+	defer p.Close()
+	shows(p, "$")
+	if err := s.fleet.For(fleet.LocalCaller()).RevokeToken(t.Context(), token.ID); err != nil {
+		t.Fatal(err)
+	}
+	p.WaitText(".bar", "no longer good")
+	p.Screenshot("revoked")
+}
+
+func hostile(t *testing.T, s *site, b *browser.Browser) {
+	s.open("hostile")
+	link, _ := s.link("hostile", both...)
+	p := b.Open(t, link, browser.Look{})
+	defer p.Close()
+	shows(p, "$")
+	p.Eval(`(window.opened = [], window.open = (u) => { window.opened.push(String(u)) }, window.copied = [],
+		navigator.clipboard && (navigator.clipboard.writeText = async (x) => { window.copied.push(x) }), null)`, nil)
+	enter(p, `printf '\e]0;<img src=x onerror=alert(1)>\u202egpj.exe\a'; printf '\e]52;c;c3RvbGVu\a'; printf '\e]8;;javascript:alert(1)\e\\bad\e]8;;\e\\ http://example.com/x\n'; echo "tricks "done`)
+	shows(p, "tricks done")
+	var title string
+	p.Eval(`document.querySelector('.title').textContent`, &title)
+	if title != "<img src=x onerror=alert(1)>gpj.exe" { // nothing turns its end around
+		t.Errorf("title %q", title)
+	}
+	var n int
+	p.Eval(`document.querySelectorAll('img').length + window.copied.length`, &n)
+	if n != 0 {
+		t.Error("what a program wrote became an element, or was copied")
+	}
+	// A click on the link asks first.
+	p.Eval(`(() => {
+		const t = window.atoll.term, b = t.buffer.active
+		for (let y = 0; y < t.rows; y++) {
+			const x = b.getLine(b.baseY + y).translateToString(true).indexOf('http://example.com/x')
+			const r = t.element.querySelector('.xterm-screen').getBoundingClientRect()
+			if (x > 0 && !b.getLine(b.baseY + y).translateToString(true).includes('printf')) { window.spot = [r.left + (x + 3) * r.width / t.cols, r.top + (y + 0.5) * r.height / t.rows] }
+		}
+		const e = document.elementFromPoint(...window.spot)
+		for (const kind of ['mousemove', 'mousedown', 'mouseup', 'click'])
+			e.dispatchEvent(new MouseEvent(kind, { bubbles: true, clientX: window.spot[0], clientY: window.spot[1], button: 0, buttons: kind === 'mousedown' ? 1 : 0 }))
+		return new Promise((done) => setTimeout(done, 300)).then(() => {
+			for (const kind of ['mousedown', 'mouseup', 'click'])
+				e.dispatchEvent(new MouseEvent(kind, { bubbles: true, clientX: window.spot[0], clientY: window.spot[1], button: 0, buttons: kind === 'mousedown' ? 1 : 0 }))
+		})
+	})()`, nil)
+	p.WaitText("dialog", "http://example.com/x")
+	p.Screenshot("ask")
+	p.Click("dialog .plain")
+	p.Wait(`!document.querySelector('dialog')`)
+	p.Eval(`window.opened.length`, &n)
+	if n != 0 {
+		t.Error("a link was opened that was not wanted")
+	}
+}
+
+func choose(t *testing.T, s *site, b *browser.Browser) {
+	s.open("chosen")
+	p := b.Open(t, "http://"+s.address+"/ui/#token="+s.token, browser.Look{})
+	defer p.Close()
+	p.WaitText("nav", "chosen")
+	p.Click(`nav [title="bash --norc --noprofile"] >> nth=0`)
+	connected(p)
+	p.Click("nav .add")
+	connected(p)
+	shows(p, "$")
+	enter(p, `echo "ne"w`)
+	shows(p, "new")
+	p.Screenshot("list")
+	list, err := s.sandbox().ListTerminals(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := list[len(list)-1].Name
+	p.Click(fmt.Sprintf(`nav [aria-label="Close %s"]`, last))
+	p.Click("dialog .yes")
+	p.Wait(fmt.Sprintf(`!document.querySelector('nav [aria-label="Close %s"]')`, last))
+}
+
+func ended(t *testing.T, s *site, b *browser.Browser) {
+	s.open("ends")
+	link, _ := s.link("ends", both...)
+	p := b.Open(t, link, browser.Look{})
+	defer p.Close()
+	shows(p, "$")
+	enter(p, "exit 3")
+	p.WaitText(".bar", "Ended with status 3")
+	p.Screenshot("ended")
+}
+
+func badToken(t *testing.T, s *site, b *browser.Browser) {
+	p := b.Open(t, "http://"+s.address+"/ui/#token=atoll_nope", browser.Look{})
+	defer p.Close()
+	p.WaitText(".knock", "not good")
+	p.Screenshot("knock")
+	p.Click(".knock input")
+	p.Type(s.token)
+	p.Press("Enter")
+	p.WaitText("nav", "web")
+}
+
+func restart(t *testing.T, s *site, b *browser.Browser) {
+	s.open("stays")
+	link, _ := s.link("stays", both...)
+	p := b.Open(t, link, browser.Look{})
+	defer p.Close()
+	shows(p, "$")
+	enter(p, `for i in 1 2 3; do printf "\e[3${i}mline $i\e[0m\n"; done; echo "be"fore`)
+	shows(p, "before")
+	s.stop()
+	p.WaitText(".bar", "trying again")
+	p.Screenshot("restart")
+	s.start()
+	connected(p)
+	enter(p, `echo "af"ter`)
+	shows(p, "after")
+	shows(p, "before")
+	other := b.Open(t, link, browser.Look{})
+	defer other.Close()
+	connected(other)
+	same(t, p, other)
+	// The wire is cut, and comes back.
+	p.Offline(true)
+	p.Offline(false)
+	enter(p, `echo "aga"in`)
+	shows(p, "again")
+}
