@@ -16,9 +16,10 @@ import (
 
 func (a *app) attachCommand() *cobra.Command {
 	var onlyNew, stdin, readOnly bool
+	var branch string
 	var web webLink
 	cmd := &cobra.Command{
-		Use:   "attach SANDBOX [TERMINAL | PROCESS]",
+		Use:   "attach [SANDBOX [TERMINAL | PROCESS]]",
 		Short: "Be before a terminal, or where a command writes",
 		Long: `Be before a terminal of a sandbox (see 'atoll terminal'): its screen as it is, then what
 comes; what you type goes there. Ctrl-P Ctrl-Q leaves, and it goes on. Without a
@@ -29,24 +30,41 @@ else runs: its output so far and from now on, and its exit status as atoll's own
 Ctrl-C leaves it running; on a terminal of its own, Ctrl-P Ctrl-Q does. With -i what
 you type is its input.
 
+Without SANDBOX it is that of the directory's project, and of a project the terminal of its
+main working tree, or with --worktree of another one. The exit status is 1 without such a
+sandbox or working tree, 2 if it does not run.
+
 With --web it prints a link for a browser instead: to the terminals of the sandbox, or
 to one of them. Whoever has the link needs nothing else, until --for is over or 'atoll
 token rm' ends it; 'atoll token ls' lists what was given away.`,
 		Example:           "  atoll attach box\n  atoll attach --read-only box build\n  atoll attach box p3k9\n  echo yes | atoll attach -i box p3k9\n  atoll attach --web --read-only --for 1h box build",
-		Args:              needArgs(1, 2, "a sandbox, and a terminal or a process"),
+		Args:              needArgs(0, 2, "a sandbox, and a terminal or a process"),
 		ValidArgsFunction: a.completeAttached(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if web.wanted {
 				web.readOnly = readOnly
+				if len(args) == 0 {
+					w, err := a.projectOf(ctx, nil)
+					if err != nil {
+						return err
+					}
+					args = []string{w.name()}
+				}
 				return a.attachWeb(ctx, args, web)
 			}
 			if cmd.Flags().Changed("for") {
 				return fmt.Errorf("%w: --for is how long a link is good: it goes with --web", atoll.ErrInvalid)
 			}
-			sb, err := a.open(ctx, args[0])
+			if branch != "" && len(args) > 1 {
+				return fmt.Errorf("%w: a working tree, or the terminal %s", atoll.ErrInvalid, args[1])
+			}
+			sb, args, err := a.attached(ctx, args)
 			if err != nil {
 				return err
+			}
+			if branch != "" {
+				return a.attachTree(ctx, sb, branch, readOnly)
 			}
 			name, ok, err := a.terminalOf(ctx, sb, args[1:])
 			switch {
@@ -68,9 +86,52 @@ token rm' ends it; 'atoll token ls' lists what was given away.`,
 	cmd.Flags().BoolVar(&onlyNew, "new", false, "without what a command has written so far")
 	cmd.Flags().BoolVarP(&stdin, "interactive", "i", false, "send stdin to a command; the end of stdin ends its input")
 	cmd.Flags().BoolVarP(&readOnly, "read-only", "r", false, "only look")
+	cmd.Flags().StringVar(&branch, "worktree", "", "the terminal of the working tree of this `BRANCH`")
 	cmd.Flags().BoolVarP(&web.wanted, "web", "w", false, "print a link for a browser")
 	cmd.Flags().StringVar(&web.life, "for", linkLife, "`DURATION` that the link of --web is good")
 	return cmd
+}
+
+// exitNotRunning is the exit status of an attach to a sandbox that does not run.
+const exitNotRunning = 2
+
+// attached finds the sandbox that attach means. Who comes back to a project is
+// told what could not come home, and its watcher is there again.
+func (a *app) attached(ctx context.Context, args []string) (*client.Sandbox, []string, error) {
+	var w *workplace
+	var sb *client.Sandbox
+	var err error
+	if len(args) == 0 {
+		if w, err = a.project(ctx, ""); err == nil {
+			sb, args = w.sb, []string{w.name()}
+		}
+	} else if sb, err = a.open(ctx, args[0]); err == nil {
+		var info atoll.Info
+		if info, err = sb.Info(ctx); err == nil {
+			w, err = a.workplaceOf(ctx, info)
+		}
+	}
+	switch {
+	case errors.Is(err, atoll.ErrNotFound):
+		return nil, nil, exits(exitNotFound, err)
+	case err != nil || w == nil:
+		return sb, args, err
+	}
+	if err := w.running(); err != nil {
+		return nil, nil, exits(exitNotRunning, err)
+	}
+	if len(args) == 1 {
+		list, err := sb.ListTerminals(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, t := range list {
+			if t.Name == w.name() && t.Running { // else the only one
+				args = append(args, t.Name)
+			}
+		}
+	}
+	return sb, args, errors.Join(a.tellRefusal(w), a.watcher(w))
 }
 
 // attachProcess connects to a process.

@@ -79,7 +79,7 @@ func (a *app) down(ctx context.Context, w *workplace, f downFlags) error {
 	}
 	if f.rm {
 		keep := f.keep
-		if err := a.remove(ctx, w.info, keep); err != nil {
+		if err := a.remove(ctx, w.info, keep, true); err != nil { // it is saved
 			return err
 		}
 		return a.toldDown(w, "removed")

@@ -14,6 +14,7 @@ func (a *app) execCommand() *cobra.Command {
 	var x execFlags
 	var env, envFiles []string
 	var how execHow
+	var branch string
 	cmd := &cobra.Command{
 		Use:   "exec [flags] SANDBOX -- PROGRAM [ARG...]",
 		Short: "Run a command in a sandbox",
@@ -42,10 +43,16 @@ The exit status is the command's own; see 'atoll run --help' for the others.`,
 			if err != nil {
 				return err
 			}
+			if branch != "" {
+				if cmd, err = a.inTree(c.Context(), sb, branch, cmd); err != nil {
+					return err
+				}
+			}
 			return a.execIn(c.Context(), sb, cmd, how)
 		},
 	}
 	cmd.Flags().SetInterspersed(false)
+	cmd.Flags().StringVar(&branch, "worktree", "", "in the working tree of this `BRANCH` of a project, with its $ATOLL_PORT")
 	x.add(cmd)
 	cmd.Flags().StringArrayVarP(&env, "env", "e", nil, "environment variable NAME=VALUE, or NAME to take it from here (repeatable)")
 	cmd.Flags().StringArrayVar(&envFiles, "env-file", nil, "file of NAME=VALUE lines (repeatable)")

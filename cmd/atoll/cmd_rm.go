@@ -12,11 +12,14 @@ import (
 )
 
 func (a *app) rmCommand() *cobra.Command {
-	var all, force bool
+	var all, force, discard bool
 	var keep string
 	cmd := &cobra.Command{
 		Use: "rm SANDBOX...", Aliases: []string{"remove", "destroy"},
-		Short:             "Remove sandboxes and all they hold",
+		Short: "Remove sandboxes and all they hold",
+		Long: `Remove sandboxes and all they hold. The work of a project's sandbox is saved in the
+repository first, and 'atoll restore' brings it back; where that fails it is not removed,
+unless you say --discard.`,
 		Args:              needArgs(0, -1, "sandboxes, or --all"),
 		ValidArgsFunction: a.complete(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -32,13 +35,14 @@ func (a *app) rmCommand() *cobra.Command {
 			}
 			var errs []error
 			for _, d := range list {
-				errs = append(errs, a.remove(cmd.Context(), d, keep))
+				errs = append(errs, a.remove(cmd.Context(), d, keep, discard))
 			}
 			return errors.Join(errs...)
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "every sandbox (of --driver, where that is given)")
 	cmd.Flags().BoolVarP(&force, "force", "f", false, "one that is not there is no error")
+	cmd.Flags().BoolVar(&discard, "discard", false, "do not save the work of a project first: it is lost")
 	cmd.Flags().StringVar(&keep, "keep-disk", "", "keep the disk of a machine's working directory, under this `NAME` (default: the sandbox's); see 'atoll disk'")
 	cmd.Flags().Lookup("keep-disk").NoOptDefVal = ownName
 	return cmd
@@ -70,12 +74,21 @@ func (a *app) doomed(ctx context.Context, keys []string, force bool) ([]atoll.In
 // ownName is the name of a kept disk that is its sandbox's.
 const ownName = "@"
 
-// remove removes a sandbox, but for its disk if that is to be kept under a name.
-func (a *app) remove(ctx context.Context, info atoll.Info, keep string) error {
+// remove removes a sandbox, but for its disk if that is to be kept under a name,
+// after a project's work was saved, unless that may be lost.
+func (a *app) remove(ctx context.Context, info atoll.Info, keep string, discard bool) error {
 	sb, err := a.link.Sandbox(ctx, info.ID)
 	if errors.Is(err, atoll.ErrNotFound) {
 		return nil // somebody was faster
 	}
+	if err != nil {
+		return err
+	}
+	save := a.saved
+	if discard {
+		save = a.workplaceOf
+	}
+	w, err := save(ctx, info)
 	if err != nil {
 		return err
 	}
@@ -91,7 +104,7 @@ func (a *app) remove(ctx context.Context, info atoll.Info, keep string) error {
 		return err
 	}
 	if a.home != "" {
-		err = a.sshKeys().Forget(info.ID)
+		err = errors.Join(a.sshKeys().Forget(info.ID), a.removed(ctx, w))
 	}
 	if !a.json && err == nil {
 		_, err = fmt.Fprintln(a.out, label(info.Status))

@@ -9,8 +9,35 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
+// exitStopFailed is the exit status of a stop that did not succeed.
+const exitStopFailed = 2
+
 func (a *app) stopCommand() *cobra.Command {
-	return a.switchCommand("stop", "End what runs in sandboxes and keep their files", atoll.Stop)
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "stop SANDBOX...",
+		Short: "End what runs in sandboxes and keep their files",
+		Long: `End what runs in sandboxes and keep their files. The work of a project's sandbox is saved
+in the repository first; 'atoll restore' brings it back.
+
+The exit status is 0, 1 without such a sandbox, 2 if it failed.`,
+		Args:              needArgs(1, -1, "sandboxes"),
+		ValidArgsFunction: a.complete(-1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var errs []error
+			for _, key := range args {
+				err := a.stop(cmd.Context(), key, force)
+				code := exitStopFailed
+				if errors.Is(err, atoll.ErrNotFound) {
+					code = exitNotFound
+				}
+				errs = append(errs, exits(code, err))
+			}
+			return errors.Join(errs...)
+		},
+	}
+	cmd.Flags().BoolVarP(&force, "force", "f", false, "do not save the work of a project first")
+	return cmd
 }
 
 func (a *app) startCommand() *cobra.Command {

@@ -187,6 +187,9 @@ func (a *app) up(ctx context.Context, f *upFlags, dir string) error {
 	if err != nil {
 		return err
 	}
+	if err := errors.Join(a.addRemote(ctx, w), a.tellRefusal(w), a.watcher(w)); err != nil {
+		return err
+	}
 	if f.noAttach || a.json || !isTerminal(a.in) || !isTerminal(a.out) {
 		return a.tellUp(r, w, name)
 	}

@@ -194,7 +194,7 @@ func ctxErr(ctx context.Context) error {
 func (a *app) fleetOptions(log *slog.Logger) fleet.Options {
 	c := a.config
 	return fleet.Options{
-		Home: a.home, Registry: get[string](c, "registry"), Shared: shared, Drivers: a.all(), Default: a.defaultDriver(), Log: log,
+		Home: a.home, Registry: get[string](c, "registry"), Shared: shared, Drivers: a.all(), Default: a.defaultDriver(), Log: log, Rescue: a.rescueForFleet,
 		Quota: atoll.Quota{
 			Sandboxes: get[int](c, "quota.sandboxes"), CPU: get[float64](c, "quota.cpu"),
 			Memory: get[int64](c, "quota.memory"), Disk: get[int64](c, "quota.disk"),

@@ -38,7 +38,7 @@ func start() int {
 	signal.Ignore(syscall.SIGPIPE) // a write to a closed pipe is an error like others: what was done is kept
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	return run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr})
+	return run(ctx, arguments(os.Args), streams{os.Stdin, os.Stdout, os.Stderr})
 }
 
 // streams are the terminal's or the pipes' ends.
@@ -211,6 +211,7 @@ reaches inside unless you name it. Try:
 		}
 	}
 	add("project", a.upCommand(), a.downCommand(), a.statusCommand(), a.initCommand())
+	add("project", a.syncCommand(), a.diffCommand(), a.logCommand(), a.mergeCommand(), a.applyCommand(), a.restoreCommand(), a.worktreeCommand(), a.gitRemoteCommand())
 	add("sandbox", a.runCommand(), a.createCommand(), a.lsCommand(), a.inspectCommand(), a.startCommand(), a.stopCommand(), a.pauseCommand(), a.resumeCommand(), a.rmCommand(), a.topCommand())
 	add("work", a.execCommand(), a.shellCommand(), a.cpCommand(), a.statsCommand(), a.historyCommand(), a.logsCommand(), a.psCommand(), a.attachCommand(), a.killCommand(), a.terminalCommand(), a.portCommand(), a.namesCommand(), a.openCommand(), a.sshCommand(), a.networkCommand())
 	add("agent", a.agentCommand(), a.acpCommand(), a.chatCommand(), a.assistantCommand(), a.turnCommand(), a.skillCommand())

@@ -38,7 +38,7 @@ type helped struct{ m *testing.M }
 func (h helped) Run() int { return helpertest.Main(h.m) }
 
 func TestMain(m *testing.M) {
-	testscript.Main(helped{m}, map[string]func(){"atoll": main, "sweep": sweep, "background": startBackground})
+	testscript.Main(helped{m}, map[string]func(){"atoll": main, remoteHelper: main, "enter": enter, "sweep": sweep, "background": startBackground})
 }
 
 func TestScripts(t *testing.T) {

@@ -133,20 +133,31 @@ func (a *app) workplace(ctx context.Context, info atoll.Info) (*workplace, error
 	if w.mode == "" || project.CheckMode(w.mode) != nil {
 		w.mode = project.Manual // what nobody understands does nothing by itself
 	}
-	here, err := a.hostID()
-	if err != nil || info.Labels[project.LabelHost] != here || !filepath.IsAbs(w.path) {
-		return w, err
-	}
-	repo, err := project.Open(ctx, w.path)
-	switch {
-	case errors.Is(err, project.ErrNoRepository), errors.Is(err, project.ErrBare):
-		return w, nil // it was removed since
-	case err != nil:
+	w.repo, err = a.repoOf(ctx, info)
+	if err != nil {
 		return nil, err
-	case repo.Dir == w.path: // else it was removed, and a repository above it found
-		w.repo = repo
 	}
 	return w, nil
+}
+
+// repoOf opens the repository of a project's sandbox; nil: it is not on this
+// machine, or was removed since.
+func (a *app) repoOf(ctx context.Context, info atoll.Info) (*project.Repo, error) {
+	path := info.Labels[project.LabelPath]
+	here, err := a.hostID()
+	if err != nil || info.Labels[project.LabelHost] != here || !filepath.IsAbs(path) {
+		return nil, err
+	}
+	repo, err := project.Open(ctx, path)
+	switch {
+	case errors.Is(err, project.ErrNoRepository), errors.Is(err, project.ErrBare):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case repo.Dir != path: // it was removed, and a repository above it found
+		return nil, nil
+	}
+	return repo, nil
 }
 
 // hostFile is the part of a home's id that is made up once.

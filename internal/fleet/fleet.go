@@ -36,6 +36,12 @@ type Options struct {
 	Quota     atoll.Quota // of an owner who has none of his own; zero fields: no limit
 	Retention Retention
 
+	// Rescue is called before a sandbox is ended since its time has come, with the
+	// sandbox of its driver: whoever has work in it saves that. Where it fails the
+	// sandbox is stopped instead of removed, and it is tried again later. Several
+	// calls may run at once; nil: there is nothing to save.
+	Rescue func(ctx context.Context, info atoll.Info, sb atoll.Sandbox) error
+
 	Log *slog.Logger     // nil: nothing is logged
 	Now func() time.Time // nil: the clock of this host, or of the Registry
 

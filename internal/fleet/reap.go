@@ -270,11 +270,45 @@ func (f *Fleet) meet(ctx context.Context, r row) error {
 	case goesOn:
 		return noted("destroy", f.expire(ctx, r, ""))
 	case ends:
+		if err := f.rescue(ctx, r); err != nil {
+			return f.spare(ctx, r, err)
+		}
 		return noted("destroy", f.expire(ctx, r, "its time was over"))
 	case rests:
+		if err := f.rescue(ctx, r); err != nil { // it keeps its files
+			f.log.Warn("work in a sandbox was not saved before it stops", "id", r.id, "err", err)
+		}
 		return noted("stop", f.rest(ctx, r))
 	}
 	return nil
+}
+
+// rescue has the work in a sandbox saved before it ends.
+func (f *Fleet) rescue(ctx context.Context, r row) error {
+	if f.opts.Rescue == nil {
+		return nil
+	}
+	sb, err := f.enter(r).inner(ctx)
+	if err != nil {
+		return err
+	}
+	return f.opts.Rescue(ctx, f.info(ctx, &r), sb)
+}
+
+// unsaved is how long a sandbox stays whose work could not be saved, until that
+// is tried again.
+const unsaved = time.Hour
+
+// spare stops a sandbox whose time has come, in place of removing it, since what
+// is in it could not be saved.
+func (f *Fleet) spare(ctx context.Context, r row, why error) error {
+	f.log.Warn("sandbox stays: its work could not be saved", "id", r.id, "err", why)
+	f.note(atoll.Audit{Owner: fleetOwner, Action: "stop", Object: r.id, Detail: "its time has come, but its work could not be saved", Outcome: outcomeOf(why)})
+	var err error
+	if r.state == atoll.Running || r.state == atoll.Paused {
+		err = f.rest(ctx, r)
+	}
+	return errors.Join(err, f.later(ctx, r, unsaved))
 }
 
 // latest is when a sandbox was last in use, by a call or by what runs inside.

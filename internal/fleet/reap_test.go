@@ -411,3 +411,38 @@ func leadAside(t *testing.T, f *Fleet) (func() error, error) {
 	}
 	return resign, err
 }
+
+// TestWorkIsSavedFirst: what can't be saved is stopped instead, and tried again.
+func TestWorkIsSavedFirst(t *testing.T) {
+	clocked(t, onDisk, func(t *testing.T, f *Fleet) {
+		var mu sync.Mutex
+		var asked []atoll.Info
+		failure := errors.New("no repository")
+		f.opts.Rescue = func(ctx context.Context, info atoll.Info, sb atoll.Sandbox) error {
+			mu.Lock()
+			defer mu.Unlock()
+			asked = append(asked, info)
+			if _, err := sb.Status(ctx); err != nil {
+				t.Error(err)
+			}
+			return failure
+		}
+		sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{Spec: atoll.Spec{Labels: map[string]string{"a": "b"}}})
+		pass(31 * time.Minute)
+		if s := f.stateNow(t, sb); s != atoll.Stopped {
+			t.Errorf("unsaved it is %s", s)
+		}
+		pass(2 * time.Hour)
+		mu.Lock()
+		n := len(asked)
+		if n != 3 || asked[0].State != atoll.Running || asked[1].State != atoll.Stopped || asked[0].ID != sb.ID() || asked[0].Labels["a"] != "b" {
+			t.Errorf("asked %d times: %+v", n, asked)
+		}
+		failure = nil
+		mu.Unlock()
+		pass(time.Hour)
+		if s := f.stateNow(t, sb); s != atoll.Destroyed {
+			t.Errorf("saved it is %s", s)
+		}
+	})
+}

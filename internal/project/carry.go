@@ -238,31 +238,44 @@ func emptied(ctx context.Context, g guest) error {
 	if err := atoll.Mkdir(ctx, g.sb, Workspace, 0o755); err != nil {
 		return err
 	}
-	entries, err := atoll.ReadDir(ctx, g.sb, Workspace)
-	// A volume of its own comes with that, empty.
-	entries = slices.DeleteFunc(entries, func(e fs.FileInfo) bool { return e.Name() == "lost+found" && e.IsDir() })
-	if err != nil || len(entries) == 0 {
+	left, err := unused(ctx, g)
+	if err != nil || len(left) == 0 {
 		return err
-	}
-	if inGit, err := atoll.ReadDir(ctx, g.sb, Workspace+"/.git"); len(entries) == 1 && err == nil && len(inGit) == 0 {
-		return nil // all that begin came to
-	}
-	out, code, err := g.status(ctx, "config", "--file", Workspace+"/.git/config", "--get", underWay)
-	if err != nil && !isGuestError(err) {
-		return err
-	}
-	if code != 0 || strings.TrimSpace(out) != "true" {
-		return fmt.Errorf("%w: %s holds files already, such as %s", atoll.ErrExists, Workspace, shown(entries[0].Name()))
 	}
 	// The mark goes last: whoever is ended here can begin anew, too.
-	for _, e := range entries {
-		if e.Name() != ".git" {
-			if err := atoll.Remove(ctx, g.sb, path.Join(Workspace, e.Name())); err != nil {
+	for _, name := range left {
+		if name != ".git" {
+			if err := atoll.Remove(ctx, g.sb, path.Join(Workspace, name)); err != nil {
 				return err
 			}
 		}
 	}
 	return atoll.Remove(ctx, g.sb, Workspace+"/.git")
+}
+
+// unused lists what an Into that was ended has left in a workspace in which nobody
+// worked; one that holds anything else is ErrExists.
+func unused(ctx context.Context, g guest) (left []string, err error) {
+	entries, err := atoll.ReadDir(ctx, g.sb, Workspace)
+	// A volume of its own comes with that, empty.
+	entries = slices.DeleteFunc(entries, func(e fs.FileInfo) bool { return e.Name() == "lost+found" && e.IsDir() })
+	if err != nil || len(entries) == 0 {
+		return nil, err
+	}
+	if inGit, err := atoll.ReadDir(ctx, g.sb, Workspace+"/.git"); len(entries) == 1 && err == nil && len(inGit) == 0 {
+		return nil, nil // all that begin came to
+	}
+	out, code, err := g.status(ctx, "config", "--file", Workspace+"/.git/config", "--get", underWay)
+	if err != nil && !isGuestError(err) {
+		return nil, err
+	}
+	if code != 0 || strings.TrimSpace(out) != "true" {
+		return nil, fmt.Errorf("%w: %s holds files already, such as %s", atoll.ErrExists, Workspace, shown(entries[0].Name()))
+	}
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	return left, nil
 }
 
 func isGuestError(err error) bool {

@@ -125,6 +125,9 @@ func (r *Repo) Name() string {
 	return "project"
 }
 
+// ObjectFormat is how the repository names objects: "sha1" or "sha256".
+func (r *Repo) ObjectFormat() string { return r.format }
+
 // Head is where a working tree is.
 type Head struct {
 	Branch string // short; empty: detached

@@ -23,13 +23,15 @@ type Rescued struct {
 // work of every working tree, also of the repositories inside. It is for whoever
 // is about to remove the sandbox, and must not when this fails. Files that git
 // ignores are not saved. What the host has already on a branch or a tag of its own
-// is saved by those. ErrNothing: all of it is there.
+// is saved by those. ErrNothing: all of it is there, or nothing was ever carried in.
 func (r *Repo) Rescue(ctx context.Context, sb atoll.Sandbox, f Fetch) (Rescued, error) {
 	res := Rescued{Time: time.Now().UTC()}
 	err := checkSandboxName(f.Name)
 	if err == nil {
 		g := guest{sb: sb, dir: Workspace}
-		res.Refs, err = r.rescue(ctx, g, f, base(f.Name)+kindRescue+stamp(res.Time)+"/")
+		if err = g.worked(ctx); err == nil {
+			res.Refs, err = r.rescue(ctx, g, f, base(f.Name)+kindRescue+stamp(res.Time)+"/")
+		}
 		if err == nil && len(res.Refs) == 0 {
 			err = ErrNothing
 		}
@@ -38,6 +40,19 @@ func (r *Repo) Rescue(ctx context.Context, sb atoll.Sandbox, f Fetch) (Rescued, 
 		return res, &atoll.Error{Op: "rescue", ID: sb.ID(), Err: err}
 	}
 	return res, nil
+}
+
+// worked is ErrNothing if nobody can have worked in the workspace: nothing came
+// in, or not all of it.
+func (g guest) worked(ctx context.Context) error {
+	_, err := unused(ctx, g)
+	switch {
+	case err == nil, errors.Is(err, atoll.ErrNotFound):
+		return ErrNothing
+	case errors.Is(err, atoll.ErrExists):
+		return nil
+	}
+	return err
 }
 
 // rescue is Rescue of one repository inside, and those in it.
@@ -126,6 +141,20 @@ func (r *Repo) own(ctx context.Context) (map[string]bool, error) {
 		}
 	}
 	return ours, nil
+}
+
+// RescuedNames lists the sandboxes of which something was rescued, by name.
+func (r *Repo) RescuedNames(ctx context.Context) ([]string, error) {
+	refs, err := r.host.lines(ctx, "for-each-ref", "--format=%(refname)", "refs/sandbox/*/"+kindRescue+"**")
+	var names []string
+	for _, ref := range refs {
+		name, _, _ := strings.Cut(strings.TrimPrefix(ref, "refs/sandbox/"), "/")
+		if checkSandboxName(name) == nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), err
 }
 
 // Rescues lists what was rescued of a sandbox, newest first. No sandbox need be

@@ -27,8 +27,10 @@ const does = {
   eval: (c, p) => p.page.evaluate(c.text),
   // Playwright's own waiting evaluates text in the page, which a strict policy forbids.
   async wait(c, p) {
-    for (const end = Date.now() + c.timeout; !(await p.page.evaluate(c.text)); ) {
-      if (Date.now() > end) throw new Error('it did not become true')
+    let why = 'it did not become true'
+    const holds = () => p.page.evaluate(c.text).catch((e) => { why = e }) // a page may load itself again meanwhile
+    for (const end = Date.now() + c.timeout; !(await holds()); ) {
+      if (Date.now() > end) throw new Error(why)
       await new Promise((done) => setTimeout(done, 30))
     }
   },

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/project"
+)
+
+// TestProjectScripts runs the scripts about the work of projects, where the git of
+// a sandbox is this machine's.
+func TestProjectScripts(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		musthave.Skip(t, "git", "git is not there")
+	}
+	realScripts(t, "project", "namespace", "")
+}
+
+// enter is a program that makes a sandbox of the repository it is in, and carries
+// that in: enter NAME [MODE].
+func enter() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := entered(ctx, os.Args[1], append(os.Args[2:], string(project.Manual))[0]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func entered(ctx context.Context, name, mode string) (err error) {
+	a := &app{streams: streams{os.Stdin, os.Stdout, os.Stderr}, home: os.Getenv("ATOLL_HOME"), driverName: os.Getenv("ATOLL_DRIVER")}
+	if a.config, err = load(nil); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.hangUp(ctx), a.release()) }()
+	repo, err := project.Open(ctx, ".")
+	if err != nil {
+		return err
+	}
+	host, err := a.hostID()
+	if err != nil {
+		return err
+	}
+	sb, err := a.create(ctx, atoll.Config{Spec: atoll.Spec{Name: name, Labels: map[string]string{
+		project.Label: name, project.LabelPath: repo.Dir, project.LabelHost: host, project.LabelMode: mode,
+	}}})
+	if err != nil {
+		return err
+	}
+	_, err = repo.CarryIn(ctx, sb, project.Carry{})
+	return err
+}

@@ -1,0 +1,124 @@
+package browser_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/fleet"
+	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/proxy"
+	"github.com/atoll-sandbox/atoll/internal/route"
+	"github.com/atoll-sandbox/atoll/test/browser"
+)
+
+// names serves the names of ports of a site's sandboxes, and returns the port
+// where.
+func (s *site) names() string {
+	s.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		s.Fatal(err)
+	}
+	desk := &route.Desk{Fleet: s.fleet}
+	p := &proxy.Proxy{Finder: desk.Finder()}
+	ctx, end := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- p.Serve(ctx, l, proxy.ServeOptions{}) }()
+	s.Cleanup(func() {
+		end()
+		if err := errors.Join(<-served, p.Close()); err != nil {
+			s.Error(err)
+		}
+	})
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		s.Fatal(err)
+	}
+	return port
+}
+
+// packed is a tar stream of a directory of this machine.
+func packed(t *testing.T, dir string) *bytes.Buffer {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	err := errors.Join(w.AddFS(os.DirFS(dir).(fs.ReadLinkFS)), w.Close())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &b
+}
+
+// TestRoutes uses names of ports in a browser: pages that say why there is
+// nothing yet, and a development server that changes its page without loading it
+// again.
+func TestRoutes(t *testing.T) {
+	vite := musthave.Program(t, "chromium", "ATOLL_VITE")
+	b := browser.Start(t)
+	s := newSite(t)
+	port := s.names()
+	page := b.Open(t, "http://web.localhost:"+port+"/", browser.Look{})
+	defer page.Close()
+	page.WaitText("h1", "Nothing listens in web yet")
+	page.Screenshot("route-empty")
+
+	sb, err := s.fleet.For(fleet.LocalCaller()).Open(t.Context(), s.box)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*browser.Patience)
+	defer cancel()
+	if err := sb.Import(ctx, atoll.DefaultDir, packed(t, vite)); err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, text string) {
+		t.Helper()
+		if err := sb.WriteFile(ctx, filepath.Join(atoll.DefaultDir, name), strings.NewReader(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const code = `import { text } from './text.js'
+const show = (t) => { document.querySelector('h1').textContent = t }
+show(text)
+import.meta.hot.accept('./text.js', (m) => show(m.text))
+`
+	write("index.html", `<!doctype html><title>web</title><h1></h1><script type="module" src="/main.js"></script>`)
+	write("main.js", code)
+	write("text.js", "export const text = 'first'\n")
+	if _, err := sb.Detach(ctx, atoll.Cmd{Args: []string{"node", "node_modules/vite/bin/vite.js", "--port", "5173", "--strictPort"}, Dir: atoll.DefaultDir}); err != nil {
+		t.Fatal(err)
+	}
+	page.WaitText("h1", "first") // the page of before looks again by itself
+	page.Goto("http://5173-web.localhost:" + port + "/")
+	page.WaitText("h1", "first")
+	page.Eval("window.same = true", nil)
+	write("text.js", "export const text = 'second'\n")
+	page.WaitText("h1", "second")
+	var same bool
+	if page.Eval("window.same === true", &same); !same {
+		t.Error("the page was loaded again: the WebSocket of Vite does not come through")
+	}
+	page.Screenshot("route-vite")
+
+	page.Goto("http://81-web.localhost:" + port + "/")
+	page.WaitText("h1", "Nothing listens on port 81 of web")
+	page.Wait(`document.querySelector('a[href*="5173-web.localhost"]') !== null`)
+	page.Screenshot("route-ports")
+	if err := sb.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	page.Goto("http://5173-web.localhost:" + port + "/")
+	page.WaitText("h1", "web is not running")
+	page.Screenshot("route-stopped")
+	page.Goto("http://other.localhost:" + port + "/")
+	page.WaitText("h1", "No sandbox called other")
+}
