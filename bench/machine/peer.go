@@ -218,10 +218,11 @@ func freePort(ctx context.Context) (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, l.Close() // what listening on TCP gives
 }
 
-// ssh runs a command in the peer.
+// ssh runs a command in the peer. One that does not greet within a second is
+// not up yet: what came before is lost in QEMU's network, and is asked again.
 func (m *guestMachine) ssh(ctx context.Context, in io.Reader, out io.Writer, command string) error {
 	cmd := exec.CommandContext(ctx, "ssh", "-F", "none", "-i", filepath.Join(m.g.dir, "id"), "-p", strconv.Itoa(m.port), "-o", "StrictHostKeyChecking=no",
-		"-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20", "root@127.0.0.1", command)
+		"-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "BatchMode=yes", "-o", "ConnectTimeout=1", "root@127.0.0.1", command)
 	cmd.Stdin, cmd.Stdout = in, out
 	return cmd.Run()
 }

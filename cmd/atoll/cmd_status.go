@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,6 +47,7 @@ type projectStatus struct {
 // liveRoute is a port that is open, and its name.
 type liveRoute struct {
 	Port    int    `json:"port"`
+	Name    string `json:"name,omitempty"` // as .atoll.yaml has it
 	Command string `json:"command,omitempty"`
 	URL     string `json:"url,omitempty"` // empty: no proxy runs here
 }
@@ -212,7 +214,7 @@ func (a *app) liveRoutes(ctx context.Context, w *workplace, s *projectStatus) er
 		if n := len(s.Routes); n > 0 && s.Routes[n-1].Port == p.Port {
 			continue // of another address
 		}
-		r := liveRoute{Port: p.Port, Command: p.Command}
+		r := liveRoute{Port: p.Port, Command: p.Command, Name: portName(w.info.Labels[project.LabelPorts], p.Port)}
 		if site != nil {
 			if _, url, err := site.URL(name, p.Port); err == nil {
 				r.URL = url
@@ -221,6 +223,16 @@ func (a *app) liveRoutes(ctx context.Context, w *workplace, s *projectStatus) er
 		s.Routes = append(s.Routes, r)
 	}
 	return nil
+}
+
+// portName is what a label calls a port; empty: nothing.
+func portName(names string, port int) string {
+	for one := range strings.SplitSeq(names, ",") {
+		if number, name, ok := strings.Cut(one, "="); ok && number == strconv.Itoa(port) {
+			return name
+		}
+	}
+	return ""
 }
 
 // siteOf returns where the proxy of this machine is, and what a sandbox is called
@@ -324,7 +336,7 @@ func (s *projectStatus) rows() [][]string {
 		rows = append(rows, []string{"ssh", "atoll ssh " + s.Sandbox + "  (ssh " + s.SSH + " after 'atoll config-ssh')"})
 	}
 	for _, r := range s.Routes {
-		rows = append(rows, []string{"port", strings.TrimSpace(fmt.Sprintf("%d %s  %s", r.Port, oneLine(r.Command), r.URL))})
+		rows = append(rows, []string{"port", strings.TrimSpace(fmt.Sprintf("%d %s  %s", r.Port, oneLine(cmp.Or(r.Name, r.Command)), r.URL))})
 	}
 	shown := make(map[string]bool)
 	for _, t := range s.Worktrees {

@@ -21,16 +21,19 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/musthave"
 )
 
+const realDir = "testdata/script/real"
+
 // TestRealScripts runs the scripts of testdata/script/real by each driver whose
 // sandboxes run real programs.
 func TestRealScripts(t *testing.T) {
-	t.Run("namespace", func(t *testing.T) { realScripts(t, "real", "namespace", "") })
+	t.Run("namespace", func(t *testing.T) { realScripts(t, realDir, "namespace", "") })
 	t.Run("rootless", rootless)
-	t.Run("docker", func(t *testing.T) { realScripts(t, "real", "docker", privateEngine(t)) })
+	t.Run("docker", func(t *testing.T) { realScripts(t, realDir, "docker", privateEngine(t)) })
 }
 
 // TestMachineScripts runs the scripts of testdata/script/machine on machines, whose
-// image they find at $ROOT.
+// image they find at $ROOT, and those of testdata/script/real that say more of
+// machines than of any sandbox: each boots one to be copied from.
 func TestMachineScripts(t *testing.T) {
 	if os.Getenv("ATOLL_MACHINE_KERNEL") == "" {
 		musthave.Skip(t, "qemu", `no kernel for machines: eval "$(scripts/machine)"`)
@@ -48,14 +51,33 @@ func TestMachineScripts(t *testing.T) {
 	program, err := os.ReadFile(busybox)
 	err = errors.Join(err, os.WriteFile(filepath.Join(root, "bin", "busybox"), program, 0o755), os.Chmod(filepath.Join(root, "tmp"), 0o1777|os.ModeSticky),
 		os.WriteFile(filepath.Join(root, "etc", "passwd"), []byte("root:x:0:0:root:/root:/bin/sh\n"), 0o644), os.WriteFile(filepath.Join(root, "etc", "group"), []byte("root:x:0:\n"), 0o644))
-	for _, name := range []string{"sh", "cat", "cp", "df", "echo", "hostname", "id", "ls", "mkdir", "rm", "sleep", "stat", "readlink", "test", "nproc"} {
-		err = errors.Join(err, os.Symlink("busybox", filepath.Join(root, "bin", name)))
+	list, lerr := exec.CommandContext(t.Context(), busybox, "--list").Output()
+	err = errors.Join(err, lerr)
+	for name := range strings.FieldsSeq(string(list)) {
+		if name != "busybox" {
+			err = errors.Join(err, os.Symlink("busybox", filepath.Join(root, "bin", name)))
+		}
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("ROOT", root)
-	realScripts(t, "machine", "microvm", "")
+	realScripts(t, "testdata/script/machine", "microvm", "")
+	dir := filepath.Join(t.TempDir(), "real")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	const head = "env ATOLL_MICROVM_ROOTS=$ROOT\nenv ATOLL_DEFAULTS_IMAGE=$ROOT\nenv ATOLL_DEFAULTS_MEMORY=1024m\nenv ATOLL_DEFAULTS_CPUS=1\n"
+	for _, name := range []string{"copy.txtar", "detach.txtar", "life.txtar", "time.txtar"} {
+		text, err := os.ReadFile(filepath.Join(realDir, name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), append([]byte(head), text...), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	realScripts(t, dir, "microvm", "")
 }
 
 // realScripts runs the scripts of a directory by a driver. Conditions are its
@@ -88,7 +110,7 @@ func realScripts(t *testing.T, dir, driver, engine string) {
 		"stats": ft.Stats, "users": ft.Users, "images": ft.Images, "terminal": ft.Terminal,
 	}
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script/" + dir,
+		Dir: dir,
 		Setup: func(e *testscript.Env) error {
 			home := filepath.Join(e.WorkDir, "me")
 			e.Setenv("HOME", home)

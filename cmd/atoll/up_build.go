@@ -256,6 +256,15 @@ func (a *app) environs(r *rise, cfg *atoll.Config) error {
 	if r.file.MainPort != 0 {
 		cfg.Labels[project.LabelPort] = strconv.Itoa(r.file.MainPort)
 	}
+	var ports []string
+	for _, p := range r.file.Ports {
+		if p.Name != "" {
+			ports = append(ports, strconv.Itoa(p.Port)+"="+p.Name)
+		}
+	}
+	if len(ports) > 0 {
+		cfg.Labels[project.LabelPorts] = strings.Join(ports, ",")
+	}
 	return nil
 }
 

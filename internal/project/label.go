@@ -8,6 +8,9 @@ const (
 	LabelHost = "atoll.project.host" // the home of atoll that knows the working tree
 	LabelMode = "atoll.project.mode" // a Mode
 	LabelPort = "atoll.project.port" // the port that the project's plain name leads to; none: the one opened first
+
+	// LabelPorts has what ports are called: "3000=web,3001=api".
+	LabelPorts = "atoll.project.ports"
 )
 
 // LabelStage is how far a new sandbox has come: StageCarry until the repository

@@ -48,14 +48,8 @@ func (r *reader) ofTop(f *File) fields {
 				"artifacts": r.texts(&f.Sync.Artifacts, checkPattern),
 			})
 		},
-		"worktrees": func(n *yaml.Node, path string) {
-			r.section(n, path, fields{"prepare": r.commands(&f.Worktrees.Prepare)})
-		},
 		"terminal": func(n *yaml.Node, path string) {
-			r.section(n, path, fields{
-				"shell":    r.text(&f.Terminal.Shell),
-				"provider": oneOf(r, &f.Terminal.Provider, "builtin", "zellij"),
-			})
+			r.section(n, path, fields{"shell": r.text(&f.Terminal.Shell)})
 		},
 	}
 }
@@ -117,6 +111,8 @@ func (r *reader) ports(to *[]Port) func(*yaml.Node, string) {
 			switch {
 			case err != nil:
 				r.bad(at, "%s %q: %v", path, text, err)
+			case name != "" && atoll.CheckName(name) != nil:
+				r.bad(at, "%s: %v", path, atoll.CheckName(name))
 			case slices.ContainsFunc(*to, func(o Port) bool { return o.Port == p }):
 				r.bad(at, "%s: port %d is there already", path, p)
 			default:

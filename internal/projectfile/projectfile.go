@@ -43,17 +43,16 @@ type File struct {
 	Disk   int64   // bytes
 	CPUs   float64 // processors
 
-	Network   Network
-	Env       []Variable
-	EnvFiles  []string  // patterns, as .gitignore has them, of ignored files that go in
-	Prepare   []Command // once, when the repository is inside
-	Start     []Command // each time that the sandbox has started
-	Agent     string
-	Ports     []Port
-	MainPort  int // that the project's name leads to
-	Sync      Sync
-	Worktrees Worktrees
-	Terminal  Terminal
+	Network  Network
+	Env      []Variable
+	EnvFiles []string  // patterns, as .gitignore has them, of ignored files that go in
+	Prepare  []Command // once, when the repository is inside
+	Start    []Command // each time that the sandbox has started
+	Agent    string
+	Ports    []Port
+	MainPort int // that the project's name leads to
+	Sync     Sync
+	Terminal Terminal
 }
 
 // Network is what may be reached.
@@ -99,15 +98,9 @@ type Sync struct {
 	Artifacts []string       // patterns of files that come home, which git does not track
 }
 
-// Worktrees is what is done with working trees of branches.
-type Worktrees struct {
-	Prepare []Command // once, in each new one
-}
-
 // Terminal is what terminals are like.
 type Terminal struct {
-	Shell    string // the program; empty: the user's shell inside
-	Provider string // "builtin" or "zellij"; empty: nothing is said
+	Shell string // the program; empty: bash, or the user's shell inside
 }
 
 // Read reads the files of a working tree. Every problem of them is named, with

@@ -49,8 +49,7 @@ agent: claude
 ports: {web: 3000, api: 3001}
 main_port: 3000
 sync: {mode: auto-commit, artifacts: [dist]}
-worktrees: {prepare: [npm ci]}
-terminal: {shell: bash, provider: builtin}
+terminal: {shell: bash}
 defaults: {memory: 1g}
 `
 
@@ -65,8 +64,8 @@ func TestOwnFile(t *testing.T) {
 		Env:      []Variable{{Name: "NODE_ENV", Value: "development"}, {Name: "TOKEN", Host: true, From: "TOKEN"}},
 		EnvFiles: []string{".env*"}, Prepare: []Command{{Shell: "npm ci"}, {Args: []string{"make", "all"}}},
 		Start: []Command{{Name: "dev", Shell: "npm run dev"}}, Agent: "claude", Ports: []Port{{3000, "web"}, {3001, "api"}}, MainPort: 3000,
-		Sync: Sync{Mode: atoll.SyncAutoCommit, Artifacts: []string{"dist"}}, Worktrees: Worktrees{Prepare: []Command{{Shell: "npm ci"}}},
-		Terminal: Terminal{Shell: "bash", Provider: "builtin"},
+		Sync:     Sync{Mode: atoll.SyncAutoCommit, Artifacts: []string{"dist"}},
+		Terminal: Terminal{Shell: "bash"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -197,7 +196,7 @@ func FuzzContainer(f *testing.F) {
 
 // checkFile holds what every file that was read without an error keeps.
 func checkFile(t *testing.T, f *File) {
-	for _, list := range [][]Command{f.Prepare, f.Start, f.Worktrees.Prepare} {
+	for _, list := range [][]Command{f.Prepare, f.Start} {
 		for _, c := range list {
 			if (c.Shell == "") == (len(c.Args) == 0) {
 				t.Errorf("command %+v", c)

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { os.Exit(helpertest.Main(m)) }
 
 // site is a server of sandboxes that run real programs, with one of them.
 type site struct {
-	*testing.T
+	testing.TB
 	home    string
 	address string
 	driver  *namespace.Driver
@@ -40,9 +40,9 @@ type site struct {
 	token string // of the owner
 }
 
-func newSite(t *testing.T) *site {
+func newSite(t testing.TB) *site {
 	t.Helper()
-	s := &site{T: t, home: t.TempDir(), address: "127.0.0.1:0"}
+	s := &site{TB: t, home: t.TempDir(), address: "127.0.0.1:0"}
 	s.driver = &namespace.Driver{Dir: filepath.Join(s.home, "namespace")}
 	t.Cleanup(func() {
 		if err := s.driver.Close(); err != nil {

@@ -35,9 +35,9 @@ func TestTerminals(t *testing.T) {
 		{"ServerRestart", restart}, // last: others would be broken off
 	} {
 		t.Run(c.law, func(t *testing.T) {
-			outer := s.T
-			s.T = t
-			defer func() { s.T = outer }()
+			outer := s.TB
+			s.TB = t
+			defer func() { s.TB = outer }()
 			c.try(t, s, b)
 		})
 	}

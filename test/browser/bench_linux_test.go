@@ -1,0 +1,59 @@
+package browser_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/test/browser"
+)
+
+// first is a window that tells when something is shown in it.
+type first chan struct{}
+
+func (f first) Write(p []byte) (int, error) {
+	select {
+	case f <- struct{}{}:
+	default:
+	}
+	return len(p), nil
+}
+
+// BenchmarkAttach is from the call to the first screen, which the aim of SC-004
+// is 500 ms for: by a client, and by a browser that was given a link.
+func BenchmarkAttach(b *testing.B) {
+	b.Run("Client", func(b *testing.B) {
+		s := newSite(b)
+		s.open("bench")
+		sb := s.sandbox()
+		for b.Loop() {
+			ctx, cancel := context.WithCancel(b.Context())
+			shown, left := make(first, 1), make(chan struct{})
+			go func() {
+				defer close(left)
+				_, _ = sb.AttachTerminal(ctx, "bench", atoll.Attachment{Stdout: shown, ReadOnly: true}) // it ends by cancel
+			}()
+			<-shown
+			cancel()
+			<-left
+		}
+	})
+	b.Run("Browser", func(b *testing.B) {
+		web := browser.Start(b)
+		s := newSite(b)
+		s.open("bench")
+		link, _ := s.link("bench", both...)
+		var all float64
+		for b.Loop() {
+			p := web.Open(b, link, browser.Look{})
+			shows(p, "$")
+			b.StopTimer()
+			var ms float64
+			p.Eval(`performance.now()`, &ms) // since it was asked for, without the browser's making of a window
+			all += ms
+			p.Close()
+			b.StartTimer()
+		}
+		b.ReportMetric(all/float64(b.N), "page-ms/op")
+	})
+}
