@@ -11,6 +11,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/project"
+	"github.com/atoll-sandbox/atoll/internal/projectfile"
 )
 
 // Exit statuses of the commands that bring work home.
@@ -175,7 +176,11 @@ func (a *app) sync(ctx context.Context, w *workplace, f syncFlags, withArtifacts
 		}
 		patterns := f.artifacts
 		if slices.Equal(patterns, []string{usualArtifacts}) {
-			patterns = nil
+			said, err := projectfile.Read(repo.Dir)
+			if err != nil {
+				return errors.Join(err, refusal)
+			}
+			patterns = said.Sync.Artifacts // nil: the usual ones
 		}
 		taken, err = repo.Artifacts(ctx, w.sb, project.Artifacts{Patterns: patterns, DryRun: f.dryRun})
 		if err != nil {

@@ -29,7 +29,7 @@ func (w *world) imports(what string) {
 }
 
 // rootFS is the archive of such an image.
-func rootFS(t *testing.T, what string) []byte {
+func rootFS(t testing.TB, what string) []byte {
 	t.Helper()
 	busybox, err := exec.LookPath("busybox")
 	if err != nil {
@@ -42,7 +42,7 @@ func rootFS(t *testing.T, what string) []byte {
 	b := &archive{t: t, made: map[string]bool{}}
 	b.tar = tar.NewWriter(&b.bytes)
 	b.put(tar.Header{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o1777}, nil)
-	for _, dir := range []string{"root", "var", "home", "workspace"} {
+	for _, dir := range []string{"root", "var", "home"} {
 		b.dir(dir)
 	}
 	b.program(busybox, "bin/busybox")
@@ -72,7 +72,7 @@ func rootFS(t *testing.T, what string) []byte {
 
 // archive is a root file system in the making.
 type archive struct {
-	t     *testing.T
+	t     testing.TB
 	tar   *tar.Writer
 	bytes bytes.Buffer
 	made  map[string]bool

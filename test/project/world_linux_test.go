@@ -48,7 +48,7 @@ var buildAtoll = sync.OnceValues(func() (string, error) {
 
 // world is a user of this machine, who has a home, repositories and atoll.
 type world struct {
-	t    *testing.T
+	t    testing.TB
 	dir  string // everything is in it
 	bin  string
 	wall string // the driver
@@ -63,7 +63,7 @@ type ran struct {
 }
 
 // newWorld makes a user whose sandboxes a driver builds.
-func newWorld(t *testing.T, wall string) *world {
+func newWorld(t testing.TB, wall string) *world {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
 		musthave.Skip(t, "git", "no git: %v", err)

@@ -1,0 +1,86 @@
+package project
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+)
+
+// BenchmarkWalls measures what people wait for, by the commands that they type,
+// on every wall that is here: from up to an agent that says it works, when the
+// image is there; the sync of one changed line; the way before a terminal. It
+// stands beside git's own clone and pull between two directories.
+//
+//	go test ./test/project -run '^$' -bench Walls -benchtime 5x
+func BenchmarkWalls(b *testing.B) {
+	for name, on := range map[string]func(testing.TB) *world{"namespace": onNamespaces, "docker": onDocker, "microvm": onMachines} {
+		b.Run(name, func(b *testing.B) {
+			w := on(b)
+			w.repo("warm")
+			w.start("warm", "warm") // what is made once for an image is made
+			w.atoll(0, "/", "rm", "--force", "--discard", "warm")
+			var start, sync, attach, nothing time.Duration
+			for i := range b.N {
+				name := fmt.Sprint("r", i)
+				w.repo(name)
+				start += w.took(func() {
+					w.start(name, name)
+					same(b, "the agent says", w.inside(name, "/workspace", "echo working"), "working")
+				})
+				w.inside(name, "/workspace", "sed -i s/two/zwei/ a.txt; git commit -qam small")
+				sync += w.took(func() { w.atoll(0, name, "sync") })
+				attach += w.attached(name)
+				nothing += w.took(func() { w.atoll(0, "/", "version") })
+				w.atoll(0, "/", "rm", "--force", "--discard", name)
+			}
+			for what, d := range map[string]time.Duration{"start": start, "sync": sync, "attach": attach, "version": nothing} {
+				b.ReportMetric(float64(d.Milliseconds())/float64(b.N), "ms/"+what)
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+func (w *world) took(f func()) time.Duration {
+	began := time.Now()
+	f()
+	return time.Since(began)
+}
+
+// attached is the time from the command to the first screen with something on it.
+func (w *world) attached(name string) time.Duration {
+	w.t.Helper()
+	cmd := exec.CommandContext(w.t.Context(), w.bin, "attach", name)
+	cmd.Dir, cmd.Env = w.path(name), append(w.env, "TERM=xterm-256color")
+	began := time.Now()
+	f, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 80})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var seen strings.Builder
+	buf := make([]byte, 4096)
+	for !strings.ContainsAny(seen.String(), "$#") { // a prompt
+		n, err := f.Read(buf)
+		if err != nil {
+			w.t.Fatalf("attach: %v: %q", err, seen.String())
+		}
+		seen.Write(buf[:n])
+	}
+	d := time.Since(began)
+	_, err = f.WriteString("\x10\x11") // Ctrl-P Ctrl-Q
+	if err == nil {
+		_, _ = io.Copy(io.Discard, f) // the end of a terminal is an error
+	}
+	var exit *exec.ExitError
+	if err := errors.Join(err, cmd.Wait(), f.Close()); err != nil && !errors.As(err, &exit) && !errors.Is(err, os.ErrClosed) {
+		w.t.Error(err)
+	}
+	return d
+}
