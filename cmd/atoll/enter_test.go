@@ -20,7 +20,7 @@ func TestProjectScripts(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		musthave.Skip(t, "git", "git is not there")
 	}
-	realScripts(t, "project", "namespace", "")
+	realScripts(t, "testdata/script/project", "namespace", "")
 }
 
 // enter is a program that makes a sandbox of the repository it is in, and carries
