@@ -108,7 +108,7 @@ func (a *app) mayRemove(ctx context.Context, w *workplace) error {
 // bringOut brings the work home, if that is wanted, and saves it anyhow. What
 // could not be saved stops nothing that keeps the files, if that is forced.
 func (a *app) bringOut(ctx context.Context, w *workplace, f downFlags) error {
-	err := a.saveAll(ctx, w)
+	err := a.rescue(ctx, w)
 	if err == nil && f.sync {
 		err = a.syncDown(ctx, w)
 	}

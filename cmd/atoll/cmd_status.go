@@ -62,7 +62,9 @@ type worktreeStatus struct {
 
 type syncStatus struct {
 	Mode        project.Mode `json:"mode,omitempty"`
-	Looked      bool         `json:"looked"` // what follows was asked for
+	Last        time.Time    `json:"last,omitzero"`     // sync that looked, here
+	Refused     string       `json:"refused,omitempty"` // why that one did not land
+	Looked      bool         `json:"looked"`            // what follows was asked for
 	Commits     int          `json:"commits"`
 	Files       int          `json:"files"`
 	Uncommitted bool         `json:"uncommitted"`
@@ -193,6 +195,9 @@ func (a *app) examineProject(ctx context.Context, w *workplace, offline bool) (*
 		return s, ctx.Err()
 	}
 	look("working trees", s.trees(ctx, w))
+	last, err := a.lastSync(w)
+	look("the last sync", err)
+	s.Sync.Last, s.Sync.Refused = last.Time, last.Refused
 	if !offline && w.repo != nil {
 		look("work that is not home", s.pending(ctx, w))
 	}
@@ -385,6 +390,12 @@ func terminalText(t atoll.Terminal) string {
 // text says what waits.
 func (s syncStatus) text() string {
 	text := string(s.Mode)
+	if !s.Last.IsZero() {
+		text += ", the last " + age(s.Last) + " ago"
+	}
+	if s.Refused != "" {
+		text += ", which was refused (" + oneLine(s.Refused) + ")"
+	}
 	var waits []string
 	if s.Commits > 0 {
 		waits = append(waits, fmt.Sprintf("new commits: %d", s.Commits))

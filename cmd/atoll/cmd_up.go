@@ -275,7 +275,7 @@ func (a *app) found(ctx context.Context, r *rise) (*workplace, error) {
 			return nil, err
 		}
 	}
-	if err := a.saveAll(ctx, w); err != nil {
+	if err := a.rescue(ctx, w); err != nil {
 		return nil, fmt.Errorf("%w\nit was not removed: 'atoll rm' does so without saving", err)
 	}
 	a.progress("%s: removed, to be made anew", w.name())

@@ -288,6 +288,9 @@ func (a *app) attachTree(ctx context.Context, sb *client.Sandbox, branch string,
 	if t.Terminal == "" {
 		return fmt.Errorf("%w: sandbox %s has no terminals", atoll.ErrUnsupported, w.name())
 	}
+	if err := errors.Join(a.tellRefusal(w), a.watcher(w)); err != nil {
+		return err
+	}
 	return a.attachTerminal(ctx, sb, w.name(), t.Terminal, readOnly)
 }
 

@@ -72,9 +72,9 @@ func (a *app) saved(ctx context.Context, info atoll.Info) (*workplace, error) {
 	return w, nil
 }
 
-// workplaceOf is a sandbox as a project's; nil: it is none.
+// workplaceOf is a sandbox as a project's; nil: no working tree belongs to it.
 func (a *app) workplaceOf(ctx context.Context, info atoll.Info) (*workplace, error) {
-	if info.Labels[project.Label] == "" {
+	if info.Labels[project.LabelPath] == "" {
 		return nil, nil
 	}
 	return a.workplace(ctx, info)
@@ -127,7 +127,7 @@ func (a *app) stop(ctx context.Context, key string, force bool) error {
 // end by itself; one that does not run is started for it. It fails where the
 // repository is not on this machine.
 func (a *app) rescueForFleet(ctx context.Context, info atoll.Info, sb atoll.Sandbox) (err error) {
-	if info.Labels[project.Label] == "" || info.Labels[project.LabelStage] == project.StageCarry {
+	if info.Labels[project.LabelPath] == "" || info.Labels[project.LabelStage] == project.StageCarry {
 		return nil
 	}
 	repo, err := a.repoOf(ctx, info)

@@ -312,36 +312,6 @@ func hostLabel(name string) string {
 	}, name)
 }
 
-// saveAll saves all that git has in a sandbox to the host, whatever its state,
-// and leaves it running. With nothing to save, it is saved.
-func (a *app) saveAll(ctx context.Context, w *workplace) error {
-	if w.info.Labels[project.LabelStage] == project.StageCarry {
-		return nil // nobody has worked in it
-	}
-	repo, err := w.home()
-	if err != nil {
-		return err
-	}
-	switch w.info.State {
-	case atoll.Stopped:
-		err = atoll.Start(ctx, w.sb)
-	case atoll.Paused:
-		err = atoll.Resume(ctx, w.sb)
-	}
-	if err != nil {
-		return fmt.Errorf("save what is in %s: %w", w.name(), err)
-	}
-	saved, err := repo.Rescue(ctx, w.sb, project.Fetch{Name: w.name()})
-	switch {
-	case errors.Is(err, project.ErrNothing):
-		return nil
-	case err != nil:
-		return fmt.Errorf("save what is in %s: %w", w.name(), err)
-	}
-	a.progress("%s: saved %d refs; 'atoll restore %s' brings them back", w.name(), len(saved.Refs), w.name())
-	return nil
-}
-
 // tellTale shows lines that a command inside writes, and keeps the last of them.
 type tellTale struct {
 	a *app
