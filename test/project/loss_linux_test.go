@@ -425,8 +425,9 @@ func TestHomeOnAFullDisk(t *testing.T) {
 	before := w.state("r")
 	for range 2 { // with a server that runs, and one that can't begin
 		w.fill("h/fill", 0)
-		sync, rm := w.try("r", w.bin, "sync"), w.try("r", w.bin, "rm", "r")
-		t.Logf("%+v %+v", sync, rm)
+		for _, args := range [][]string{{"sync"}, {"rm", "r"}} {
+			w.full(args[0]+" without room", w.atoll(125, "r", args...))
+		}
 		w.must(os.Remove(w.path("h/fill")))
 		w.unchanged("a sync without room", "r", before)
 		w.awake("r", "r")
@@ -448,8 +449,11 @@ func TestServersPolicy(t *testing.T) {
 	before := w.state("r")
 	w.env = append(w.env, "ATOLL_DEFAULTS_LIFECYCLE_POLICY=session", "ATOLL_DEFAULTS_LIFECYCLE_IDLE=1s") // it can't end while 'up' is at work in it
 	w.start("r", "r")
+	w.endServer()
+	w.repo("other")
+	w.start("other", "other") // by a new server, which looks at once what is due
 	w.until("the server has ended it", func() bool {
-		return strings.TrimSpace(w.atoll(0, "/", "ls", "--json").stdout) == "[]"
+		return w.try("/", w.bin, "inspect", "r").code != 0
 	})
 	w.unchanged("the end of a sandbox", "r", before)
 	rescued := w.git("r", "for-each-ref", "--format=%(refname)", "refs/sandbox/r/rescue/")
