@@ -15,7 +15,8 @@ import (
 )
 
 func (a *app) attachCommand() *cobra.Command {
-	var onlyNew, stdin, readOnly bool
+	var onlyNew, stdin bool
+	var b before
 	var branch string
 	var web webLink
 	cmd := &cobra.Command{
@@ -36,14 +37,21 @@ sandbox or working tree, 2 if it does not run.
 
 With --web it prints a link for a browser instead: to the terminals of the sandbox, or
 to one of them. Whoever has the link needs nothing else, until --for is over or 'atoll
-token rm' ends it; 'atoll token ls' lists what was given away.`,
-		Example:           "  atoll attach box\n  atoll attach --read-only box build\n  atoll attach box p3k9\n  echo yes | atoll attach -i box p3k9\n  atoll attach --web --read-only --for 1h box build",
+token rm' ends it; 'atoll token ls' lists what was given away.
+
+With --provider zellij it is the page of the Zellij that is in the sandbox, started there
+if it does not run, by the name of its port, and a token of Zellij's in a second line.
+TERMINAL is then the session's name.`,
+		Example:           "  atoll attach box\n  atoll attach --read-only box build\n  atoll attach box p3k9\n  echo yes | atoll attach -i box p3k9\n  atoll attach --web --read-only --for 1h box build\n  atoll attach --web --provider zellij box",
 		Args:              needArgs(0, 2, "a sandbox, and a terminal or a process"),
 		ValidArgsFunction: a.completeAttached(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if web.wanted {
-				web.readOnly = readOnly
+				if b.record != "" {
+					return fmt.Errorf("%w: --record is of a terminal here, not of one in a browser: 'atoll terminal record' writes what it shows meanwhile", atoll.ErrInvalid)
+				}
+				web.readOnly, web.lifeSaid = b.readOnly, cmd.Flags().Changed("for")
 				if len(args) == 0 {
 					w, err := a.projectOf(ctx, nil)
 					if err != nil {
@@ -56,6 +64,12 @@ token rm' ends it; 'atoll token ls' lists what was given away.`,
 			if cmd.Flags().Changed("for") {
 				return fmt.Errorf("%w: --for is how long a link is good: it goes with --web", atoll.ErrInvalid)
 			}
+			if err := b.check(); err != nil {
+				return err
+			}
+			if web.provider != "" {
+				return fmt.Errorf("%w: --provider is whose page a browser sees: it goes with --web", atoll.ErrInvalid)
+			}
 			if branch != "" && len(args) > 1 {
 				return fmt.Errorf("%w: a working tree, or the terminal %s", atoll.ErrInvalid, args[1])
 			}
@@ -64,20 +78,23 @@ token rm' ends it; 'atoll token ls' lists what was given away.`,
 				return err
 			}
 			if branch != "" {
-				return a.attachTree(ctx, sb, branch, readOnly)
+				return a.attachTree(ctx, sb, branch, b)
 			}
 			name, ok, err := a.terminalOf(ctx, sb, args[1:])
 			switch {
 			case err != nil:
 				return err
 			case ok:
-				return a.attachTerminal(ctx, sb, args[0], name, readOnly)
+				return a.attachTerminal(ctx, sb, args[0], name, b)
+			}
+			if b.record != "" {
+				return fmt.Errorf("%w: --record is of terminals, and %s is none of %s", atoll.ErrInvalid, args[1], args[0])
 			}
 			at := client.Attachment{Stdout: a.out, Stderr: a.err, Lost: a.lost}
 			if onlyNew {
 				at.Offset = -1
 			}
-			if stdin && !readOnly {
+			if stdin && !b.readOnly {
 				at.Stdin = a.in
 			}
 			return a.attachProcess(ctx, args[0], args[1], at)
@@ -85,10 +102,12 @@ token rm' ends it; 'atoll token ls' lists what was given away.`,
 	}
 	cmd.Flags().BoolVar(&onlyNew, "new", false, "without what a command has written so far")
 	cmd.Flags().BoolVarP(&stdin, "interactive", "i", false, "send stdin to a command; the end of stdin ends its input")
-	cmd.Flags().BoolVarP(&readOnly, "read-only", "r", false, "only look")
+	cmd.Flags().BoolVarP(&b.readOnly, "read-only", "r", false, "only look")
+	b.recordFlag(cmd)
 	cmd.Flags().StringVar(&branch, "worktree", "", "the terminal of the working tree of this `BRANCH`")
 	cmd.Flags().BoolVarP(&web.wanted, "web", "w", false, "print a link for a browser")
 	cmd.Flags().StringVar(&web.life, "for", linkLife, "`DURATION` that the link of --web is good")
+	cmd.Flags().StringVar(&web.provider, "provider", "", "`PROVIDER` of the page that --web leads to: builtin or zellij (default: what .atoll.yaml says, else builtin)")
 	return cmd
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/client"
 	"github.com/atoll-sandbox/atoll/internal/project"
 	"github.com/atoll-sandbox/atoll/internal/projectfile"
 )
@@ -35,6 +36,7 @@ type upFlags struct {
 	agent, mode            string
 	fresh, clean, noAttach bool
 	trust                  bool
+	before                 before
 }
 
 func (a *app) upCommand() *cobra.Command {
@@ -73,6 +75,12 @@ sandbox that runs real programs.`,
 					return a.configErr
 				}
 			}
+			if f.before.record != "" && !a.attaches(&f) {
+				return fmt.Errorf("%w: --record writes what is shown to who is before the terminal, and nobody will be: 'atoll terminal record' needs nobody there", atoll.ErrInvalid)
+			}
+			if err := f.before.check(); err != nil {
+				return err
+			}
 			return a.up(cmd.Context(), &f, dir)
 		},
 	}
@@ -80,6 +88,7 @@ sandbox that runs real programs.`,
 	fl.SortFlags = false
 	fl.StringVar(&f.agent, "agent", "", "`AGENT` that works there; the same as the argument")
 	fl.BoolVar(&f.noAttach, "no-attach", false, "don't be before the terminal: print the sandbox's name")
+	f.before.recordFlag(cmd)
 	fl.BoolVar(&f.fresh, "fresh", false, "make the sandbox anew; what is in it is saved first ('atoll restore')")
 	fl.BoolVar(&f.clean, "clean", false, "leave uncommitted work at home")
 	fl.StringVar(&f.mode, "sync-mode", "", "when work comes home: manual, auto-commit or auto-idle (default manual)")
@@ -190,16 +199,21 @@ func (a *app) up(ctx context.Context, f *upFlags, dir string) error {
 	if err := errors.Join(a.addRemote(ctx, w), a.tellRefusal(w), a.watcher(w)); err != nil {
 		return err
 	}
-	if f.noAttach || a.json || !isTerminal(a.in) || !isTerminal(a.out) {
+	if !a.attaches(f) {
 		return a.tellUp(r, w, name)
 	}
 	a.progress("%s: terminal %s; Ctrl-P Ctrl-Q leaves it running, 'atoll sync' brings the work home", w.name(), name)
-	err = a.attachTerminal(ctx, w.sb, w.name(), name, false)
+	err = a.attachTerminal(ctx, w.sb, w.name(), name, f.before)
 	var st status
 	if errors.As(err, &st) {
 		return nil // how a shell ended is not how this did
 	}
 	return err
+}
+
+// attaches reports whether there is somebody to be before the terminal.
+func (a *app) attaches(f *upFlags) bool {
+	return !f.noAttach && !a.json && isTerminal(a.in) && isTerminal(a.out)
 }
 
 // tellUp prints the name of a sandbox that nobody attaches to.
@@ -231,12 +245,19 @@ func (a *app) raise(ctx context.Context, r *rise) (w *workplace, terminal string
 	if err != nil {
 		return nil, "", err
 	}
+	if w != nil {
+		err := a.wake(ctx, r, w)
+		switch {
+		case errors.Is(err, atoll.ErrNotFound):
+			w = nil // it was being removed, and is gone now
+		case err != nil:
+			return nil, "", err
+		}
+	}
 	if w == nil {
 		if w, err = a.build(ctx, r); err != nil {
 			return nil, "", err
 		}
-	} else if err := a.wake(ctx, r, w); err != nil {
-		return nil, "", err
 	}
 	if err := a.furnish(ctx, r, w); err != nil {
 		return nil, "", fmt.Errorf("sandbox %s: %w", w.name(), err)
@@ -293,10 +314,10 @@ func (a *app) wake(ctx context.Context, r *rise, w *workplace) (err error) {
 		return nil
 	case atoll.Paused:
 		err = atoll.Resume(ctx, w.sb)
-	case atoll.Stopped:
-		err, r.woke = atoll.Start(ctx, w.sb), true
-	default:
-		return fmt.Errorf("sandbox %s: %w: it is %s (%s); 'atoll rm %[1]s' removes it, and 'atoll up' makes another", w.name(), atoll.ErrState, w.info.State, readyText(w.info.Status))
+	default: // what is under way, such as a stop that nobody waited for, is done first
+		if err, r.woke = atoll.Start(ctx, w.sb), true; errors.Is(err, atoll.ErrState) {
+			err = fmt.Errorf("it was %s (%s): %w\n'atoll rm %s' saves its work and removes it, and 'atoll up' makes another", w.info.State, readyText(w.info.Status), err, w.name())
+		}
 	}
 	if err != nil {
 		return outOfResources(err)
@@ -408,7 +429,7 @@ func (a *app) startAll(ctx context.Context, r *rise, w *workplace) error {
 		if c.Shell != "" {
 			args = []string{"sh", "-c", c.Shell}
 		}
-		if err := a.terminal(ctx, w, atoll.TerminalSpec{Name: name, Args: args, Dir: project.Workspace}); err != nil {
+		if err := a.terminal(ctx, w.sb, atoll.TerminalSpec{Name: name, Args: args, Dir: project.Workspace}); err != nil {
 			return err
 		}
 		a.progress("%s: %s runs on terminal %s", w.name(), oneLine(c.String()), name)
@@ -417,8 +438,8 @@ func (a *app) startAll(ctx context.Context, r *rise, w *workplace) error {
 }
 
 // terminal opens a terminal, unless one of the name is there and runs.
-func (a *app) terminal(ctx context.Context, w *workplace, spec atoll.TerminalSpec) error {
-	list, err := w.sb.ListTerminals(ctx)
+func (a *app) terminal(ctx context.Context, sb *client.Sandbox, spec atoll.TerminalSpec) error {
+	list, err := sb.ListTerminals(ctx)
 	if err != nil {
 		return err
 	}
@@ -428,12 +449,12 @@ func (a *app) terminal(ctx context.Context, w *workplace, spec atoll.TerminalSpe
 		case t.Running:
 			return nil
 		default:
-			if err := w.sb.CloseTerminal(ctx, t.Name); err != nil && !errors.Is(err, atoll.ErrNotFound) {
+			if err := sb.CloseTerminal(ctx, t.Name); err != nil && !errors.Is(err, atoll.ErrNotFound) {
 				return err
 			}
 		}
 	}
-	_, err = a.openTerminal(ctx, w.sb, spec)
+	_, err = a.openTerminal(ctx, sb, spec)
 	return err
 }
 
@@ -452,7 +473,7 @@ func (a *app) seat(ctx context.Context, r *rise, w *workplace) (string, error) {
 		spec.Args = []string{shell}
 	}
 	if r.agent == "" {
-		return spec.Name, a.terminal(ctx, w, spec)
+		return spec.Name, a.terminal(ctx, w.sb, spec)
 	}
 	one, err := residentOf(r.agent)
 	if err != nil {
@@ -472,7 +493,7 @@ func (a *app) seat(ctx context.Context, r *rise, w *workplace) (string, error) {
 			spec.Name = one.name
 		}
 	}
-	return spec.Name, a.terminal(ctx, w, spec)
+	return spec.Name, a.terminal(ctx, w.sb, spec)
 }
 
 // bashIn returns the name of bash in a sandbox: what people type at is it, where
