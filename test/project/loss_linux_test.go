@@ -354,7 +354,10 @@ func (w *world) mount(dir string, size int) {
 	w.t.Helper()
 	w.must(os.MkdirAll(w.path(dir), 0o700))
 	w.must(syscall.Mount("tmpfs", w.path(dir), "tmpfs", 0, fmt.Sprintf("size=%d", size)))
-	w.t.Cleanup(func() { _ = syscall.Unmount(w.path(dir), syscall.MNT_DETACH) })
+	w.t.Cleanup(func() {
+		w.endServer() // whose file may be there
+		_ = syscall.Unmount(w.path(dir), syscall.MNT_DETACH)
+	})
 }
 
 // fill leaves so many bytes on the file system of a file, which it makes.
