@@ -4,11 +4,12 @@ import "time"
 
 // Route is a host name that leads to a port of a sandbox.
 type Route struct {
-	Host    string `json:"host"`           // "3000-web.localhost"
-	URL     string `json:"url"`            // what a browser opens
-	Port    int    `json:"port,omitempty"` // 0: the one that the sandbox's plain name leads to
-	Sandbox string `json:"sandbox"`        // its id
-	Name    string `json:"name,omitempty"` // of the sandbox
+	Host    string `json:"host"`             // "3000-web.localhost"
+	URL     string `json:"url"`              // what a browser opens
+	Port    int    `json:"port,omitempty"`   // 0: the one that the sandbox's plain name leads to
+	Sandbox string `json:"sandbox"`          // its id
+	Name    string `json:"name,omitempty"`   // of the sandbox
+	Called  string `json:"called,omitempty"` // what the sandbox's project calls the port
 	State   State  `json:"state"`
 	Command string `json:"command,omitempty"` // name of the program that listens; said by the sandbox
 	Locked  bool   `json:"locked,omitempty"`  // only a RouteLink opens it

@@ -15,7 +15,8 @@ import (
 )
 
 func (a *app) attachCommand() *cobra.Command {
-	var onlyNew, stdin, readOnly bool
+	var onlyNew, stdin bool
+	var b before
 	var branch string
 	var web webLink
 	cmd := &cobra.Command{
@@ -43,7 +44,10 @@ token rm' ends it; 'atoll token ls' lists what was given away.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if web.wanted {
-				web.readOnly = readOnly
+				if b.record != "" {
+					return fmt.Errorf("%w: --record is of a terminal here, not of one in a browser: 'atoll terminal record' writes what it shows meanwhile", atoll.ErrInvalid)
+				}
+				web.readOnly = b.readOnly
 				if len(args) == 0 {
 					w, err := a.projectOf(ctx, nil)
 					if err != nil {
@@ -56,6 +60,9 @@ token rm' ends it; 'atoll token ls' lists what was given away.`,
 			if cmd.Flags().Changed("for") {
 				return fmt.Errorf("%w: --for is how long a link is good: it goes with --web", atoll.ErrInvalid)
 			}
+			if err := b.check(); err != nil {
+				return err
+			}
 			if branch != "" && len(args) > 1 {
 				return fmt.Errorf("%w: a working tree, or the terminal %s", atoll.ErrInvalid, args[1])
 			}
@@ -64,20 +71,23 @@ token rm' ends it; 'atoll token ls' lists what was given away.`,
 				return err
 			}
 			if branch != "" {
-				return a.attachTree(ctx, sb, branch, readOnly)
+				return a.attachTree(ctx, sb, branch, b)
 			}
 			name, ok, err := a.terminalOf(ctx, sb, args[1:])
 			switch {
 			case err != nil:
 				return err
 			case ok:
-				return a.attachTerminal(ctx, sb, args[0], name, readOnly)
+				return a.attachTerminal(ctx, sb, args[0], name, b)
+			}
+			if b.record != "" {
+				return fmt.Errorf("%w: --record is of terminals, and %s is none of %s", atoll.ErrInvalid, args[1], args[0])
 			}
 			at := client.Attachment{Stdout: a.out, Stderr: a.err, Lost: a.lost}
 			if onlyNew {
 				at.Offset = -1
 			}
-			if stdin && !readOnly {
+			if stdin && !b.readOnly {
 				at.Stdin = a.in
 			}
 			return a.attachProcess(ctx, args[0], args[1], at)
@@ -85,7 +95,8 @@ token rm' ends it; 'atoll token ls' lists what was given away.`,
 	}
 	cmd.Flags().BoolVar(&onlyNew, "new", false, "without what a command has written so far")
 	cmd.Flags().BoolVarP(&stdin, "interactive", "i", false, "send stdin to a command; the end of stdin ends its input")
-	cmd.Flags().BoolVarP(&readOnly, "read-only", "r", false, "only look")
+	cmd.Flags().BoolVarP(&b.readOnly, "read-only", "r", false, "only look")
+	b.recordFlag(cmd)
 	cmd.Flags().StringVar(&branch, "worktree", "", "the terminal of the working tree of this `BRANCH`")
 	cmd.Flags().BoolVarP(&web.wanted, "web", "w", false, "print a link for a browser")
 	cmd.Flags().StringVar(&web.life, "for", linkLife, "`DURATION` that the link of --web is good")

@@ -72,7 +72,7 @@ func (a *app) proxyLs() *cobra.Command {
 }
 
 func routeRows(list []atoll.Route) [][]string {
-	rows := [][]string{{"SANDBOX", "PORT", "URL", "STATE", "PROGRAM"}}
+	rows := [][]string{{"SANDBOX", "PORT", "NAME", "URL", "STATE", "PROGRAM"}}
 	for _, r := range list {
 		port := "main"
 		if r.Port > 0 {
@@ -82,7 +82,7 @@ func routeRows(list []atoll.Route) [][]string {
 		if name == "" {
 			name = r.Sandbox
 		}
-		rows = append(rows, []string{name, port, r.URL, string(r.State), dash(r.Command)})
+		rows = append(rows, []string{name, port, dash(r.Called), r.URL, string(r.State), dash(r.Command)})
 	}
 	return rows
 }

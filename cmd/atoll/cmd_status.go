@@ -219,7 +219,7 @@ func (a *app) liveRoutes(ctx context.Context, w *workplace, s *projectStatus) er
 		if n := len(s.Routes); n > 0 && s.Routes[n-1].Port == p.Port {
 			continue // of another address
 		}
-		r := liveRoute{Port: p.Port, Command: p.Command, Name: portName(w.info.Labels[project.LabelPorts], p.Port)}
+		r := liveRoute{Port: p.Port, Command: p.Command, Name: project.PortName(w.info.Labels[project.LabelPorts], p.Port)}
 		if site != nil {
 			if _, url, err := site.URL(name, p.Port); err == nil {
 				r.URL = url
@@ -228,16 +228,6 @@ func (a *app) liveRoutes(ctx context.Context, w *workplace, s *projectStatus) er
 		s.Routes = append(s.Routes, r)
 	}
 	return nil
-}
-
-// portName is what a label calls a port; empty: nothing.
-func portName(names string, port int) string {
-	for one := range strings.SplitSeq(names, ",") {
-		if number, name, ok := strings.Cut(one, "="); ok && number == strconv.Itoa(port) {
-			return name
-		}
-	}
-	return ""
 }
 
 // siteOf returns where the proxy of this machine is, and what a sandbox is called

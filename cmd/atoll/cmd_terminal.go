@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -71,18 +72,25 @@ func (a *app) terminalNew() *cobra.Command {
 	var spec atoll.TerminalSpec
 	var env, envFiles []string
 	var attach bool
+	var b before
 	cmd := &cobra.Command{
 		Use:   "new [flags] SANDBOX [-- PROGRAM [ARG...]]",
 		Short: "Start a program, or a shell, on a terminal that stays",
 		Long: `Start a program, or a shell, on a terminal that stays, and print its name. It ends
 with the program, with 'atoll terminal close', or with the sandbox.`,
-		Example:           "  atoll terminal new box\n  atoll terminal new --attach --name edit box -- vi notes.txt",
+		Example:           "  atoll terminal new box\n  atoll terminal new --attach --name edit box -- vi notes.txt\n  atoll terminal new --attach --record build.cast box -- make",
 		Args:              needArgs(1, -1, "a sandbox, and a program if it is not to be a shell"),
 		ValidArgsFunction: a.complete(0),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			ctx := cmd.Context()
 			if len(args) > 1 && strings.HasPrefix(args[1], "-") && args[1] != "--" {
 				return fmt.Errorf("%w: %s: flags come before SANDBOX, and a program after --", atoll.ErrInvalid, args[1])
+			}
+			if b.record != "" && !attach {
+				return fmt.Errorf("%w: --record writes what is shown to who is before the terminal: it goes with --attach; 'atoll terminal record' needs nobody there", atoll.ErrInvalid)
+			}
+			if err := b.check(); err != nil {
+				return err
 			}
 			if spec.Env, err = environment(env, envFiles, "--env"); err != nil {
 				return err
@@ -100,7 +108,7 @@ with the program, with 'atoll terminal close', or with the sandbox.`,
 			}
 			switch {
 			case attach:
-				return a.attachTerminal(ctx, sb, args[0], t.Name, false)
+				return a.attachTerminal(ctx, sb, args[0], t.Name, b)
 			case a.json:
 				return a.print(t)
 			}
@@ -111,6 +119,7 @@ with the program, with 'atoll terminal close', or with the sandbox.`,
 	cmd.Flags().SetInterspersed(false)
 	cmd.Flags().StringVarP(&spec.Name, "name", "n", "", "what it is called (default: a number)")
 	cmd.Flags().BoolVarP(&attach, "attach", "a", false, "be before it at once; Ctrl-P Ctrl-Q leaves it running")
+	b.recordFlag(cmd)
 	cmd.Flags().StringVar(&spec.Dir, "dir", "", "working directory")
 	cmd.Flags().StringVar(&spec.User, "user", "", "user that it runs as")
 	cmd.Flags().Uint16Var(&spec.Rows, "rows", 0, "its height until somebody is before it (default 24)")
@@ -300,10 +309,42 @@ func (a *app) terminalNames(ctx context.Context, sb *client.Sandbox) ([]string, 
 	return names, err
 }
 
+// before says how somebody is before a terminal.
+type before struct {
+	readOnly bool
+	record   string // the file that what is shown is written to; empty: none
+}
+
+func (b *before) recordFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&b.record, "record", "", "write what the terminal shows to this new `FILE`, as asciicast, while you are before it")
+}
+
+// check says early what would be too late to say when a terminal is open.
+func (b before) check() error {
+	if b.record == "" {
+		return nil
+	}
+	switch _, err := os.Lstat(b.record); {
+	case err == nil:
+		return fmt.Errorf("--record %s: %w: a recording is a new file", b.record, atoll.ErrExists)
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("--record: %w", err)
+	}
+	return nil
+}
+
 // attachTerminal puts a person before a terminal.
-func (a *app) attachTerminal(ctx context.Context, sb *client.Sandbox, sandbox, name string, readOnly bool) error {
-	at := atoll.Attachment{Stdout: a.out, ReadOnly: readOnly}
-	if in, ok := a.in.(*os.File); ok && isTerminal(in) && !readOnly {
+func (a *app) attachTerminal(ctx context.Context, sb *client.Sandbox, sandbox, name string, b before) (err error) {
+	gone := true // nobody is before it any more; else its program has ended
+	if b.record != "" {
+		t, terr := startTape(ctx, sb, name, b.record)
+		if terr != nil {
+			return terr
+		}
+		defer func() { err = a.endTape(t, !gone, err) }()
+	}
+	at := atoll.Attachment{Stdout: a.out, ReadOnly: b.readOnly}
+	if in, ok := a.in.(*os.File); ok && isTerminal(in) && !b.readOnly {
 		at.Stdin = in
 	}
 	out, onScreen := a.out.(*os.File)
@@ -315,7 +356,7 @@ func (a *app) attachTerminal(ctx context.Context, sb *client.Sandbox, sandbox, n
 		return err
 	}
 	exit, err := sb.AttachTerminal(left, name, at)
-	gone := left.Err() != nil
+	gone = left.Err() != nil
 	leave()
 	if onScreen {
 		_, _ = io.WriteString(a.out, vt.Leave+"\n") // nobody to tell

@@ -35,6 +35,7 @@ type upFlags struct {
 	agent, mode            string
 	fresh, clean, noAttach bool
 	trust                  bool
+	before                 before
 }
 
 func (a *app) upCommand() *cobra.Command {
@@ -73,6 +74,12 @@ sandbox that runs real programs.`,
 					return a.configErr
 				}
 			}
+			if f.before.record != "" && !a.attaches(&f) {
+				return fmt.Errorf("%w: --record writes what is shown to who is before the terminal, and nobody will be: 'atoll terminal record' needs nobody there", atoll.ErrInvalid)
+			}
+			if err := f.before.check(); err != nil {
+				return err
+			}
 			return a.up(cmd.Context(), &f, dir)
 		},
 	}
@@ -80,6 +87,7 @@ sandbox that runs real programs.`,
 	fl.SortFlags = false
 	fl.StringVar(&f.agent, "agent", "", "`AGENT` that works there; the same as the argument")
 	fl.BoolVar(&f.noAttach, "no-attach", false, "don't be before the terminal: print the sandbox's name")
+	f.before.recordFlag(cmd)
 	fl.BoolVar(&f.fresh, "fresh", false, "make the sandbox anew; what is in it is saved first ('atoll restore')")
 	fl.BoolVar(&f.clean, "clean", false, "leave uncommitted work at home")
 	fl.StringVar(&f.mode, "sync-mode", "", "when work comes home: manual, auto-commit or auto-idle (default manual)")
@@ -190,16 +198,21 @@ func (a *app) up(ctx context.Context, f *upFlags, dir string) error {
 	if err := errors.Join(a.addRemote(ctx, w), a.tellRefusal(w), a.watcher(w)); err != nil {
 		return err
 	}
-	if f.noAttach || a.json || !isTerminal(a.in) || !isTerminal(a.out) {
+	if !a.attaches(f) {
 		return a.tellUp(r, w, name)
 	}
 	a.progress("%s: terminal %s; Ctrl-P Ctrl-Q leaves it running, 'atoll sync' brings the work home", w.name(), name)
-	err = a.attachTerminal(ctx, w.sb, w.name(), name, false)
+	err = a.attachTerminal(ctx, w.sb, w.name(), name, f.before)
 	var st status
 	if errors.As(err, &st) {
 		return nil // how a shell ended is not how this did
 	}
 	return err
+}
+
+// attaches reports whether there is somebody to be before the terminal.
+func (a *app) attaches(f *upFlags) bool {
+	return !f.noAttach && !a.json && isTerminal(a.in) && isTerminal(a.out)
 }
 
 // tellUp prints the name of a sandbox that nobody attaches to.

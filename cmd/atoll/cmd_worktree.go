@@ -272,7 +272,7 @@ func (a *app) inTree(ctx context.Context, sb *client.Sandbox, branch string, cmd
 
 // attachTree puts a person before the terminal of a branch's working tree, which
 // is opened anew if it has ended.
-func (a *app) attachTree(ctx context.Context, sb *client.Sandbox, branch string, readOnly bool) error {
+func (a *app) attachTree(ctx context.Context, sb *client.Sandbox, branch string, b before) error {
 	w, t, err := a.tree(ctx, sb, branch)
 	switch {
 	case errors.Is(err, atoll.ErrNotFound):
@@ -291,7 +291,7 @@ func (a *app) attachTree(ctx context.Context, sb *client.Sandbox, branch string,
 	if err := errors.Join(a.tellRefusal(w), a.watcher(w)); err != nil {
 		return err
 	}
-	return a.attachTerminal(ctx, sb, w.name(), t.Terminal, readOnly)
+	return a.attachTerminal(ctx, sb, w.name(), t.Terminal, b)
 }
 
 func (a *app) worktreeRemove(sandbox *string) *cobra.Command {

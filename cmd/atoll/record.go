@@ -1,14 +1,110 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"sync"
 	"time"
 	"unicode/utf8"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/client"
 )
+
+// tapeRest is how long the rest of a recording may take when its terminal has
+// ended.
+const tapeRest = 10 * time.Second
+
+// tape is a recording that is made beside somebody who is before the terminal:
+// by a client of its own, so that it is of the terminal's size, and exact
+// whatever that window shows.
+type tape struct {
+	file string
+	stop context.CancelFunc
+	done chan error // how it ended, once
+}
+
+// startTape begins to record a terminal into a new file, and waits until its
+// screen is in it.
+func startTape(ctx context.Context, sb *client.Sandbox, terminal, file string) (*tape, error) {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // it has what was shown, secrets too
+	if err != nil {
+		return nil, fmt.Errorf("--record: %w", err)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	t := &tape{file: file, stop: stop, done: make(chan error, 1)}
+	r := &recorder{w: f}
+	begun := &firstWrite{w: r, done: make(chan struct{})}
+	go func() {
+		_, err := sb.AttachTerminal(ctx, terminal, atoll.Attachment{Stdout: begun, Sized: r.resized, ReadOnly: true})
+		if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+			err = nil
+		}
+		t.done <- finish(err, f)
+	}()
+	select {
+	case <-begun.done:
+		return t, nil
+	case err := <-t.done: // nothing was shown, or could be written
+		stop()
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("--record %s: %w", file, err), os.Remove(file))
+		}
+		t.done <- nil
+		return t, nil
+	}
+}
+
+// end closes the recording. One whose terminal has ended gets what is still on
+// the way.
+func (t *tape) end(ended bool) error {
+	defer t.stop()
+	wait := time.Duration(0)
+	if ended {
+		wait = tapeRest
+	}
+	timer := time.AfterFunc(wait, t.stop)
+	err := <-t.done
+	if !timer.Stop() && ended && err == nil {
+		err = fmt.Errorf("%w: its end has not come for %v", atoll.ErrTimeout, tapeRest)
+	}
+	if err != nil {
+		return fmt.Errorf("the recording %s is not whole: %w", t.file, err)
+	}
+	return nil
+}
+
+// endTape ends a recording when who was before its terminal no longer is: err is
+// how that ended.
+func (a *app) endTape(t *tape, ended bool, err error) error {
+	terr := t.end(ended)
+	switch {
+	case terr == nil:
+		a.progress("atoll: recorded in %s; 'asciinema play' shows it", t.file)
+	case err == nil:
+		return terr
+	default: // the exit status is the program's
+		a.progress("atoll: %v", terr)
+	}
+	return err
+}
+
+// firstWrite tells of the first Write.
+type firstWrite struct {
+	w    io.Writer
+	once sync.Once
+	done chan struct{}
+}
+
+func (f *firstWrite) Write(p []byte) (int, error) {
+	n, err := f.w.Write(p)
+	f.once.Do(func() { close(f.done) })
+	return n, err
+}
 
 // recorder writes what a terminal shows as asciicast v2: a header, then a line
 // for each piece with its time.

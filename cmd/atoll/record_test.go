@@ -67,7 +67,18 @@ func TestRecordingPlaysBack(t *testing.T) {
 	leave()
 	<-left
 
-	lines := strings.Split(strings.TrimSpace(tape.String()), "\n")
+	if got := play(t, tape.String()).Screen(); !reflect.DeepEqual(got.Lines, want.Lines) || got.Size != want.Size || got.Row != want.Row || got.Col != want.Col {
+		t.Errorf("played back:\n%+v\nthe terminal:\n%+v\n%s", got, want, tape.String())
+	}
+	if strings.ContainsRune(tape.String(), '\ufffd') {
+		t.Error("a character was broken")
+	}
+}
+
+// play shows an asciicast.
+func play(t *testing.T, tape string) *vt.Model {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(tape), "\n")
 	var head struct{ Version, Width, Height int }
 	if err := json.Unmarshal([]byte(lines[0]), &head); err != nil || head.Version != 2 {
 		t.Fatalf("%s: %v", lines[0], err)
@@ -89,12 +100,7 @@ func TestRecordingPlaysBack(t *testing.T) {
 			played.Resize(s)
 		}
 	}
-	if got := played.Screen(); !reflect.DeepEqual(got.Lines, want.Lines) || got.Size != want.Size || got.Row != want.Row || got.Col != want.Col {
-		t.Errorf("played back:\n%+v\nthe terminal:\n%+v\n%s", got, want, tape.String())
-	}
-	if strings.ContainsRune(tape.String(), '\ufffd') {
-		t.Error("a character was broken")
-	}
+	return played
 }
 
 // counting tells how much was written.

@@ -1,5 +1,10 @@
 package project
 
+import (
+	"strconv"
+	"strings"
+)
+
 // The labels of a project's sandbox say which working tree it belongs to. They
 // are the fleet's: nothing inside can change them.
 const (
@@ -21,3 +26,13 @@ const (
 	StageCarry   = "carry"
 	StagePrepare = "prepare"
 )
+
+// PortName returns what the text of LabelPorts calls a port; empty: nothing.
+func PortName(names string, port int) string {
+	for one := range strings.SplitSeq(names, ",") {
+		if number, name, ok := strings.Cut(one, "="); ok && number == strconv.Itoa(port) {
+			return name
+		}
+	}
+	return ""
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
+	"github.com/atoll-sandbox/atoll/internal/project"
 	"github.com/atoll-sandbox/atoll/internal/proxy"
 )
 
@@ -138,7 +139,7 @@ func (d *Desk) routesOf(ctx context.Context, a *fleet.Account, info *atoll.Info,
 	add := func(port int, command string) {
 		host, url, err := d.Site.URL(name, port)
 		if err == nil {
-			list = append(list, atoll.Route{Host: host, URL: url, Port: port, Sandbox: info.ID, Name: info.Name, State: info.State, Command: command, Locked: d.Access != nil})
+			list = append(list, atoll.Route{Host: host, URL: url, Port: port, Sandbox: info.ID, Name: info.Name, Called: project.PortName(info.Labels[project.LabelPorts], port), State: info.State, Command: command, Locked: d.Access != nil})
 		}
 	}
 	add(0, "")
