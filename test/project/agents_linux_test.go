@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"math/big"
 	"net"
 	"net/http"
@@ -47,7 +48,7 @@ type resident struct {
 	aux      string // answer to what it asks besides the task; empty: a title
 	file     string // .atoll.yaml
 	write    modeltest.Use
-	settings map[string]string // files of the repository that make it ask, elsewhere
+	settings map[string]string // files of the repository that it would ask about elsewhere
 }
 
 // uses is a call of a tool.
@@ -121,7 +122,6 @@ func upAgent(t *testing.T, r resident) {
 		{Text: "I write it.", Tools: []modeltest.Use{r.write}}, {Text: "All is done."},
 	}})
 	w.env = append(w.env, r.variable+"="+agentKey)
-	w.write("h/none", "")
 	w.must(os.Symlink(programs, w.path("h/agents")))
 	w.repo("web")
 	w.write("web/.atoll.yaml", r.file)
@@ -148,7 +148,7 @@ func upAgent(t *testing.T, r resident) {
 	shows("what is typed shows", "make agent.txt")
 	w.atoll(0, "/", "terminal", "send", "web", "web", "Enter")
 	shows("it says that it is done", "All is done.")
-	o.keyed(r)
+	o.keyed()
 	w.keyless("web")
 	w.atoll(0, "web", "sync")
 	same(t, "what came home", w.read("web/agent.txt"), "written by an agent")
@@ -247,7 +247,8 @@ type outside struct {
 // public is where it is: the address of nobody here.
 const public = "93.184.216.34"
 
-// newOutside makes it for the thread of a test and all that it starts. No other host can be reached.
+// newOutside makes it for the thread of a test and all that it starts. No other
+// host can be reached.
 func newOutside(t *testing.T, r resident) *outside {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -293,6 +294,7 @@ func newOutside(t *testing.T, r resident) *outside {
 		t.Fatal(err)
 	}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(o.serve))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // the gate goes away in the middle
 	s.Listener.Close()
 	s.Listener, s.TLS = l, &tls.Config{Certificates: []tls.Certificate{cert}}
 	s.StartTLS()
@@ -331,15 +333,15 @@ func (o *outside) text() string {
 }
 
 // keyed holds what asked the model to the real key.
-func (o *outside) keyed(r resident) {
+func (o *outside) keyed() {
 	o.t.Helper()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.asked) == 0 {
-		o.t.Errorf("nobody asked %s", r.host)
+		o.t.Errorf("nobody asked %s", o.r.host)
 	}
 	for _, q := range o.asked {
-		if got := strings.TrimPrefix(q.Header.Get(r.header), "Bearer "); got != agentKey || q.Host != r.host {
+		if got := strings.TrimPrefix(q.Header.Get(o.r.header), "Bearer "); got != agentKey || q.Host != o.r.host {
 			o.t.Errorf("%s%s was asked with the key %q", q.Host, q.URL.Path, got)
 		}
 	}
