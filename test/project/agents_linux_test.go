@@ -176,11 +176,12 @@ func (w *world) keyless(name string) {
 			continue
 		}
 		dir := filepath.Dir(filepath.Dir(link))
-		if inMemory(dir, agentKey) {
+		in := inMemory(dir, agentKey, placeholder)
+		if in[0] {
 			exe, _ := os.Readlink(dir + "/exe")
 			w.t.Errorf("the key is in the memory of %s", exe)
 		}
-		if inMemory(dir, placeholder) {
+		if in[1] {
 			held++
 		}
 	}
@@ -192,17 +193,18 @@ func (w *world) keyless(name string) {
 // placeholder stands inside where the key would.
 const placeholder = "added-on-the-way-out"
 
-// inMemory reports whether a text is in the memory that a process, by its
-// directory in /proc, has written.
-func inMemory(dir, text string) bool {
+// inMemory reports which texts are in the memory that a process, by its directory
+// in /proc, has written.
+func inMemory(dir string, texts ...string) []bool {
+	found := make([]bool, len(texts))
 	maps, err := os.ReadFile(dir + "/maps")
 	mem, err1 := os.Open(dir + "/mem")
 	pages, err2 := os.Open(dir + "/pagemap")
-	if errors.Join(err, err1, err2) != nil {
-		return false // it has ended
-	}
-	defer mem.Close()
+	defer mem.Close() // that of none does nothing
 	defer pages.Close()
+	if errors.Join(err, err1, err2) != nil {
+		return found // it has ended
+	}
 	size := int64(os.Getpagesize())
 	for line := range strings.Lines(string(maps)) {
 		var from, to int64
@@ -214,23 +216,25 @@ func inMemory(dir, text string) bool {
 		if _, err := pages.ReadAt(entry, 8*(from/size)); err != nil {
 			continue
 		}
-		var run []byte // pages that are there, without a gap
+		var before []byte // the end of the page before, if that is there
+		page := make([]byte, size)
 		for i := from; i < to; i += size {
 			if entry[8*((i-from)/size)+7]&0xc0 == 0 { // neither present nor swapped
-				run = run[:0]
+				before = nil
 				continue
 			}
-			at := len(run)
-			run = append(run, make([]byte, size)...)
-			if _, err := mem.ReadAt(run[at:], i); err != nil {
-				run = run[:0]
+			if _, err := mem.ReadAt(page, i); err != nil {
+				before = nil
+				continue
 			}
-			if strings.Contains(string(run[max(0, at-len(text)):]), text) {
-				return true
+			both := append(before, page...)
+			for j, text := range texts {
+				found[j] = found[j] || bytes.Contains(both, []byte(text))
 			}
+			before = bytes.Clone(page[size-64:])
 		}
 	}
-	return false
+	return found
 }
 
 // outside is a network of the test's own that plays the internet: the API of
