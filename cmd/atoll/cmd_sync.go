@@ -158,6 +158,9 @@ func (a *app) sync(ctx context.Context, w *workplace, f syncFlags, withArtifacts
 	}
 	res, err := repo.Sync(ctx, w.sb, project.Fetch{Name: w.name(), Branch: f.branch, DryRun: f.dryRun})
 	refusal := a.refused(w, err)
+	if f.dryRun {
+		refusal = wouldBe(err, refusal)
+	}
 	if res == nil {
 		return refusal
 	}
@@ -214,6 +217,8 @@ func (a *app) refused(w *workplace, err error) error {
 		next = "inside, 'git switch -c BRANCH' gives the work a branch"
 	case errors.Is(err, project.ErrUnsafe):
 		next = "nothing of it was taken; look at what the sandbox holds: 'atoll shell " + name + "'"
+	case errors.Is(err, project.ErrFull):
+		next = "nothing is lost: make room on that disk, and say it again"
 	case errors.Is(err, project.ErrTooLarge):
 		next = "nothing of it was taken; 'atoll cp' brings single files"
 	case errors.Is(err, project.ErrMoved):
@@ -233,6 +238,15 @@ func (a *app) refused(w *workplace, err error) error {
 	return exits(code, err)
 }
 
+// wouldBe is a refusal of a dry run, in which nothing was fetched.
+func wouldBe(err, refusal error) error {
+	var documented exit
+	if !errors.As(refusal, &documented) || documented.code != exitRefused {
+		return refusal
+	}
+	return exits(exitRefused, fmt.Errorf("%w\nnothing was fetched: it was a dry run", err))
+}
+
 // tellSync prints what a sync brought, or would, and returns why no more.
 func (a *app) tellSync(w *workplace, res *project.Result, taken *project.Taken, f syncFlags, refusal error) error {
 	if a.json {
@@ -245,7 +259,7 @@ func (a *app) tellSync(w *workplace, res *project.Result, taken *project.Taken, 
 	for _, u := range res.Updates {
 		switch {
 		case u.What == res.Into && res.Landed && u.New != "":
-		case u.New == "":
+		case u.New == "", errors.Is(refusal, project.ErrNothing): // a name for what the host has
 		case f.dryRun:
 			fmt.Fprintf(&b, "would fetch %s\n", u.What)
 		default:

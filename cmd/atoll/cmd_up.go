@@ -244,12 +244,19 @@ func (a *app) raise(ctx context.Context, r *rise) (w *workplace, terminal string
 	if err != nil {
 		return nil, "", err
 	}
+	if w != nil {
+		err := a.wake(ctx, r, w)
+		switch {
+		case errors.Is(err, atoll.ErrNotFound):
+			w = nil // it was being removed, and is gone now
+		case err != nil:
+			return nil, "", err
+		}
+	}
 	if w == nil {
 		if w, err = a.build(ctx, r); err != nil {
 			return nil, "", err
 		}
-	} else if err := a.wake(ctx, r, w); err != nil {
-		return nil, "", err
 	}
 	if err := a.furnish(ctx, r, w); err != nil {
 		return nil, "", fmt.Errorf("sandbox %s: %w", w.name(), err)
@@ -306,10 +313,10 @@ func (a *app) wake(ctx context.Context, r *rise, w *workplace) (err error) {
 		return nil
 	case atoll.Paused:
 		err = atoll.Resume(ctx, w.sb)
-	case atoll.Stopped:
-		err, r.woke = atoll.Start(ctx, w.sb), true
-	default:
-		return fmt.Errorf("sandbox %s: %w: it is %s (%s); 'atoll rm %[1]s' removes it, and 'atoll up' makes another", w.name(), atoll.ErrState, w.info.State, readyText(w.info.Status))
+	default: // what is under way, such as a stop that nobody waited for, is done first
+		if err, r.woke = atoll.Start(ctx, w.sb), true; errors.Is(err, atoll.ErrState) {
+			err = fmt.Errorf("it was %s (%s): %w\n'atoll rm %s' saves its work and removes it, and 'atoll up' makes another", w.info.State, readyText(w.info.Status), err, w.name())
+		}
 	}
 	if err != nil {
 		return outOfResources(err)

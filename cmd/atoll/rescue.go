@@ -33,7 +33,10 @@ func (a *app) rescue(ctx context.Context, w *workplace) error {
 	case atoll.Paused:
 		err = atoll.Resume(ctx, w.sb)
 	default:
-		err = atoll.Start(ctx, w.sb)
+		err = atoll.Start(ctx, w.sb) // it waits until what is under way, such as a stop, is done
+	}
+	if errors.Is(err, atoll.ErrNotFound) {
+		return nil // it is being removed: whoever began that has saved it, or was told not to
 	}
 	if err != nil {
 		return fmt.Errorf("it is %s, and to be read it must run: %w", w.info.State, err)
@@ -67,6 +70,9 @@ func (a *app) saved(ctx context.Context, info atoll.Info) (*workplace, error) {
 		return nil, err
 	}
 	if err := a.rescue(ctx, w); err != nil {
+		if _, gone := w.sb.Info(ctx); errors.Is(gone, atoll.ErrNotFound) {
+			return w, nil // somebody was faster, and has saved it
+		}
 		return nil, fmt.Errorf("sandbox %s stays: its work could not be saved: %w\n'atoll rm --discard %s' removes it with all its work", w.name(), err, w.name())
 	}
 	return w, nil

@@ -70,9 +70,23 @@ func openStore(ctx context.Context, home string) (*store, error) {
 	s.db.SetMaxIdleConns(4)
 	s.doors.SetMaxOpenConns(2)
 	if err := s.migrate(ctx); err != nil {
+		if full := roomIn(home); full != nil {
+			err = fmt.Errorf("%w (%w)", full, err)
+		}
 		return nil, errors.Join(fmt.Errorf("registry %s: %w", name, err), s.close())
 	}
 	return s, nil
+}
+
+// roomIn reports why a directory takes no more bytes. SQLite has only a number
+// for that.
+func roomIn(dir string) error {
+	f, err := os.CreateTemp(dir, ".room-")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(make([]byte, 64<<10))
+	return errors.Join(err, f.Close(), os.Remove(f.Name()))
 }
 
 // connector opens connections to one SQLite file.

@@ -121,7 +121,7 @@ func (r *Repo) Fetch(ctx context.Context, sb atoll.Sandbox, f Fetch) (*Fetched, 
 	}
 	got, q, err := r.fetch(ctx, guest{sb: sb, dir: Workspace}, f, base(f.Name))
 	if err != nil {
-		return nil, &atoll.Error{Op: "sync", ID: sb.ID(), Err: err}
+		return nil, &atoll.Error{Op: "sync", ID: f.Name, Err: err}
 	}
 	return got, q.remove()
 }
@@ -343,7 +343,7 @@ func (r *Repo) update(ctx context.Context, list []Update, reason string) error {
 			return fmt.Errorf("%w: %s is at %q, not at %q: %w", ErrMoved, u.Ref, now, u.Old, err)
 		}
 	}
-	return err
+	return r.full(err)
 }
 
 // fetchNested fetches from the repositories inside: into the submodule of the

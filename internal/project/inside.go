@@ -142,13 +142,14 @@ func (g guest) work(ctx context.Context, t insideTree) (commit string, nested []
 	// must not be in the way.
 	index := path.Join(gitDir, fmt.Sprintf("%s%d-%s", indexPrefix, time.Now().Unix(), rand.Text()))
 	defer closed(&err, func() error { return g.removeIndex(context.WithoutCancel(ctx), index) })
-	exit, err := g.sb.Exec(ctx, atoll.Cmd{Args: []string{"cp", "-p", "--", path.Join(gitDir, "index"), index}, Timeout: guestTime})
+	said := &tail{max: 2000}
+	exit, err := g.sb.Exec(ctx, atoll.Cmd{Args: []string{"cp", "-p", "--", path.Join(gitDir, "index"), index}, Env: []string{"LC_ALL=C"}, Stderr: said, Timeout: guestTime})
 	if err != nil {
 		return "", nil, err
 	}
 	if exit.Code != 0 {
 		if _, err := atoll.Stat(ctx, g.sb, path.Join(gitDir, "index")); !errors.Is(err, atoll.ErrNotFound) {
-			return "", nil, errors.Join(fmt.Errorf("copy the index of %s in the sandbox: exit status %d", shown(t.Path), exit.Code), err)
+			return "", nil, errors.Join(fmt.Errorf("copy the index of %s in the sandbox: exit status %d: %s", shown(t.Path), exit.Code, said.text()), err)
 		}
 	}
 	g = g.with(append(identity, "GIT_INDEX_FILE="+index)...)

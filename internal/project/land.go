@@ -46,11 +46,11 @@ func (r *Repo) Sync(ctx context.Context, sb atoll.Sandbox, f Fetch) (*Result, er
 	}
 	got, q, err := r.fetch(ctx, guest{sb: sb, dir: Workspace}, f, base(f.Name))
 	if err != nil {
-		return nil, &atoll.Error{Op: "sync", ID: sb.ID(), Err: err}
+		return nil, &atoll.Error{Op: "sync", ID: f.Name, Err: err}
 	}
 	res := &Result{Fetched: *got}
 	if err := errors.Join(r.land(ctx, q, res, f), q.remove()); err != nil {
-		return res, &atoll.Error{Op: "sync", ID: sb.ID(), Err: err}
+		return res, &atoll.Error{Op: "sync", ID: f.Name, Err: err}
 	}
 	return res, nil
 }
@@ -277,7 +277,7 @@ func (r *Repo) mayLand(ctx context.Context, q *quarantine, head Head, res *Resul
 	if len(way) > 0 {
 		return fmt.Errorf("%w: these files of the host would be overwritten; commit, stash or move them first: %s", ErrDirty, list(way))
 	}
-	return nil
+	return q.room(ctx, changes)
 }
 
 func orDetached(branch string) string {
@@ -385,12 +385,12 @@ func (r *Repo) advance(ctx context.Context, head Head, res *Result) error {
 			return err
 		}
 		err := git.run(ctx, nil, nil, "merge", "--ff-only", "--no-overwrite-ignore", "--no-stat", "--quiet", res.To)
-		return inGit(err)
+		return r.inGit(err)
 	}
 	branch := []Update{{Ref: "refs/heads/" + res.Into, Old: res.From, New: res.To}}
 	if !res.Switched { // a branch without a commit: its files first, then the branch
 		if err := git.run(ctx, nil, nil, "read-tree", "-m", "-u", res.To); err != nil {
-			return inGit(err)
+			return r.inGit(err)
 		}
 		return r.update(ctx, branch, "atoll: fast-forward")
 	}
@@ -407,15 +407,19 @@ func (r *Repo) advance(ctx context.Context, head Head, res *Result) error {
 			}
 		}
 	}
-	return inGit(git.run(ctx, nil, nil, "checkout", "--quiet", "--no-guess", "--no-overwrite-ignore", "--no-recurse-submodules", res.Into, "--"))
+	return r.inGit(git.run(ctx, nil, nil, "checkout", "--quiet", "--no-guess", "--no-overwrite-ignore", "--no-recurse-submodules", res.Into, "--"))
 }
 
 // inGit makes an error of git's own checks that of a dirty tree: it has changed
-// nothing, and says what it would have overwritten.
-func inGit(err error) error {
+// nothing, and says what it would have overwritten. A disk that was filled
+// meanwhile is another thing: what git has written by then stays.
+func (r *Repo) inGit(err error) error {
 	var bad *gitError
-	if errors.As(err, &bad) {
-		return fmt.Errorf("%w: %w", ErrDirty, err)
+	if !errors.As(err, &bad) {
+		return err
 	}
-	return err
+	if ferr := r.full(err); errors.Is(ferr, ErrFull) {
+		return fmt.Errorf("%w; 'git status' shows files that were half written", ferr)
+	}
+	return fmt.Errorf("%w: %w", ErrDirty, err)
 }

@@ -32,6 +32,7 @@ var (
 	ErrDetached     = fmt.Errorf("%w: no branch", atoll.ErrState)          // HEAD is a commit
 	ErrUnsafe       = fmt.Errorf("%w: unsafe content", atoll.ErrDenied)    // git's checks refuse what came out
 	ErrTooLarge     = fmt.Errorf("%w: more than is taken", atoll.ErrQuota) // what came out, or would go in
+	ErrFull         = fmt.Errorf("%w: no room on the host", ErrTooLarge)   // its disk is full
 	ErrMoved        = fmt.Errorf("%w: changed meanwhile", atoll.ErrState)  // somebody else was at work; again may work
 )
 

@@ -140,16 +140,10 @@ func (q *quarantine) refused(err error) error {
 	case bad.code < 0: // a signal, such as of a limit
 		return err
 	}
-	if serr := q.space(); serr != nil {
-		return fmt.Errorf("%w: the host can't write it: %w (%w)", ErrTooLarge, serr, err)
+	if ferr := q.repo.full(err); errors.Is(ferr, ErrFull) {
+		return ferr
 	}
 	return fmt.Errorf("%w: %w", ErrUnsafe, err)
-}
-
-// space reports why nothing can be written beside the repository's objects.
-func (q *quarantine) space() error {
-	const some = 1 << 20
-	return errors.Join(os.WriteFile(filepath.Join(q.dir, "space"), make([]byte, some), 0o600), os.Remove(filepath.Join(q.dir, "space")))
 }
 
 // limited is a writer that ends what writes to it past a bound.

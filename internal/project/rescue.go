@@ -37,7 +37,7 @@ func (r *Repo) Rescue(ctx context.Context, sb atoll.Sandbox, f Fetch) (Rescued, 
 		}
 	}
 	if err != nil {
-		return res, &atoll.Error{Op: "rescue", ID: sb.ID(), Err: err}
+		return res, &atoll.Error{Op: "rescue", ID: f.Name, Err: err}
 	}
 	return res, nil
 }
