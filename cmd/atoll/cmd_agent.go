@@ -26,7 +26,7 @@ func (a *app) agentCommand() *cobra.Command {
 		Long: `Let a coding agent, such as Claude Code, work in a sandbox. It works on its own there:
 nothing of this machine is in reach, the network is closed but for its model and what
 you allow, and the key of the model stays outside.`,
-		Args: a.noSuchCommand,
+		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.agentRun(), a.agentLs(), a.agentInstallCommand(), a.agentUninstallCommand())

@@ -30,7 +30,7 @@ func (a *app) assistantCommand() *cobra.Command {
 beneath assistants/ of the app directory: package.yao names its connector and, perhaps,
 an agent and its sandbox; prompts.yml, skills/, mcps/ and src/index.ts (hooks) may
 stand beside it.`,
-		Args: a.noSuchCommand,
+		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().String("app", "", "`DIRECTORY` of assistants, connectors, mcps and skills (default ~/.config/atoll)")

@@ -37,8 +37,12 @@ sandbox or working tree, 2 if it does not run.
 
 With --web it prints a link for a browser instead: to the terminals of the sandbox, or
 to one of them. Whoever has the link needs nothing else, until --for is over or 'atoll
-token rm' ends it; 'atoll token ls' lists what was given away.`,
-		Example:           "  atoll attach box\n  atoll attach --read-only box build\n  atoll attach box p3k9\n  echo yes | atoll attach -i box p3k9\n  atoll attach --web --read-only --for 1h box build",
+token rm' ends it; 'atoll token ls' lists what was given away.
+
+With --provider zellij it is the page of the Zellij that is in the sandbox, started there
+if it does not run, by the name of its port, and a token of Zellij's in a second line.
+TERMINAL is then the session's name.`,
+		Example:           "  atoll attach box\n  atoll attach --read-only box build\n  atoll attach box p3k9\n  echo yes | atoll attach -i box p3k9\n  atoll attach --web --read-only --for 1h box build\n  atoll attach --web --provider zellij box",
 		Args:              needArgs(0, 2, "a sandbox, and a terminal or a process"),
 		ValidArgsFunction: a.completeAttached(),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -47,7 +51,7 @@ token rm' ends it; 'atoll token ls' lists what was given away.`,
 				if b.record != "" {
 					return fmt.Errorf("%w: --record is of a terminal here, not of one in a browser: 'atoll terminal record' writes what it shows meanwhile", atoll.ErrInvalid)
 				}
-				web.readOnly = b.readOnly
+				web.readOnly, web.lifeSaid = b.readOnly, cmd.Flags().Changed("for")
 				if len(args) == 0 {
 					w, err := a.projectOf(ctx, nil)
 					if err != nil {
@@ -62,6 +66,9 @@ token rm' ends it; 'atoll token ls' lists what was given away.`,
 			}
 			if err := b.check(); err != nil {
 				return err
+			}
+			if web.provider != "" {
+				return fmt.Errorf("%w: --provider is whose page a browser sees: it goes with --web", atoll.ErrInvalid)
 			}
 			if branch != "" && len(args) > 1 {
 				return fmt.Errorf("%w: a working tree, or the terminal %s", atoll.ErrInvalid, args[1])
@@ -100,6 +107,7 @@ token rm' ends it; 'atoll token ls' lists what was given away.`,
 	cmd.Flags().StringVar(&branch, "worktree", "", "the terminal of the working tree of this `BRANCH`")
 	cmd.Flags().BoolVarP(&web.wanted, "web", "w", false, "print a link for a browser")
 	cmd.Flags().StringVar(&web.life, "for", linkLife, "`DURATION` that the link of --web is good")
+	cmd.Flags().StringVar(&web.provider, "provider", "", "`PROVIDER` of the page that --web leads to: builtin or zellij (default: what .atoll.yaml says, else builtin)")
 	return cmd
 }
 

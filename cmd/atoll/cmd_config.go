@@ -44,7 +44,7 @@ project's file too. contexts, in your own file or the machine's, are servers:
       ca: /etc/ssl/team.pem                    # if the system doesn't know it
   context: team`,
 		Example: "  atoll config show --origin\n  ATOLL_DEFAULTS_MEMORY=64m atoll config show",
-		Args:    a.noSuchCommand,
+		Args:    noSuchCommand,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.configShow(), a.configPath(), a.configCheck())

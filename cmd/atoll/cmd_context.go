@@ -31,7 +31,7 @@ or else no server at all. What is asked for counts in this order: --context or
   atoll context ls
   atoll context use local
   atoll --context team ls`,
-		Args: a.noSuchCommand,
+		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.contextLs(), a.contextShow(), a.contextUse(), a.contextAdd(), a.contextRm())

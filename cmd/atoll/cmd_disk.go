@@ -22,7 +22,7 @@ at a time.`,
 		Example: `  atoll rm --keep-disk=work box
   atoll create --driver microvm --use-disk work
   atoll disk rm work`,
-		Args: a.noSuchCommand,
+		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.diskLs(), a.diskRm())

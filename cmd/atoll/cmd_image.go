@@ -19,7 +19,7 @@ func (a *app) imageCommand() *cobra.Command {
 		Short: "Root file systems that sandboxes are made of",
 		Long: `Root file systems that sandboxes are made of. Each driver keeps its own; without
 --driver it is the first that keeps images. All but ls need the scope admin.`,
-		Args: a.noSuchCommand,
+		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.imageLs(), a.imagePull(), a.imageImport(), a.imageBuild(), a.imageRm())

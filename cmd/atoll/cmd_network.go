@@ -22,7 +22,7 @@ func (a *app) networkCommand() *cobra.Command {
 programs that run too, and stay after a stop. An ENTRY is NAME, NAME:PORT,
 *.NAME, a URL prefix, or an address; those of this machine or its network need the
 scope host.`,
-		Args: a.noSuchCommand,
+		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.networkShow(), a.networkAllow(), a.networkDeny(), a.networkRm(), a.networkLog(), a.networkTest())

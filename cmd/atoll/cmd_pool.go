@@ -17,7 +17,7 @@ func (a *app) poolCommand() *cobra.Command {
 		Short: "Sandboxes that are ready before anybody asks",
 		Long: `Sandboxes that are ready before anybody asks. The server keeps them; 'atoll create
 --pool NAME' claims one. Pools need the scope admin.`,
-		Args: a.noSuchCommand,
+		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.poolLs(), a.poolSet(), a.poolRm())

@@ -21,7 +21,7 @@ func (a *app) portCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "port", Aliases: []string{"ports"},
 		Short: "Reach what programs in a sandbox listen on",
-		Args:  a.noSuchCommand,
+		Args:  noSuchCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.portLs(), a.portForward())

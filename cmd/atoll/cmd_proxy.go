@@ -25,7 +25,7 @@ sandbox, and http://NAME.localhost:7080/ to its main one: each name an origin of
 own for browsers, there as soon as a program inside listens, with WebSockets. NAME is
 that of the sandbox or of its project. On this machine everybody comes in; where
 others reach the proxy ('atoll serve --proxy 0.0.0.0:7080') a link is needed.`,
-		Args: a.noSuchCommand,
+		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.proxyLs(), a.proxyLink(), a.proxyLinks(), a.proxyRevoke(), a.proxyExport(), a.proxyRun())

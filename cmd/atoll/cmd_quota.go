@@ -14,7 +14,7 @@ func (a *app) quotaCommand() *cobra.Command {
 		Use:     "quota",
 		Short:   "Show what you may have, and what of it you use",
 		Example: "  atoll quota\n  atoll quota set team/ci --sandboxes 20 --memory 8g",
-		Args:    a.noSuchCommand,
+		Args:    noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.client(cmd.Context())
 			if err != nil {

@@ -26,7 +26,7 @@ func (a *app) skillCommand() *cobra.Command {
 open Agent Skills format. Those of the app directory are for assistants that name
 them, and for agents that are asked without an assistant; those of an assistant's
 own directory are for it.`,
-		Args: a.noSuchCommand,
+		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.skillLs(), a.skillValidate(), a.skillAdd())

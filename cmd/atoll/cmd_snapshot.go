@@ -13,7 +13,7 @@ func (a *app) snapshotCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "snapshot", Aliases: []string{"snap"},
 		Short: "Keep points to go back to",
-		Args:  a.noSuchCommand,
+		Args:  noSuchCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.snapshotCreate(), a.snapshotLs(), a.snapshotRestore(), a.snapshotRm())

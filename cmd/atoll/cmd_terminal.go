@@ -28,7 +28,7 @@ as text, and type.`,
   atoll attach box build
   atoll terminal send box build 'echo hi' Enter
   atoll terminal read box build`,
-		Args: a.noSuchCommand,
+		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.terminalLs(), a.terminalNew(), a.terminalRead(), a.terminalSend(), a.terminalClose(), a.terminalRecord())

@@ -16,7 +16,7 @@ func (a *app) tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Let others, or programs, use this server",
-		Args:  a.noSuchCommand,
+		Args:  noSuchCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.tokenCreate(), a.tokenLs(), a.tokenRm())

@@ -20,7 +20,7 @@ func (a *app) turnCommand() *cobra.Command {
 		Long: `What agents do and did. Each request to an agent or an assistant is a turn; it has a
 log that can be followed from anywhere, and may wait for somebody to permit
 something.`,
-		Args: a.noSuchCommand,
+		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.turnLs(), a.turnShow(), a.turnDecide(), a.turnInterrupt(), a.turnRm())

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/client"
 	"github.com/atoll-sandbox/atoll/internal/project"
 	"github.com/atoll-sandbox/atoll/internal/projectfile"
 )
@@ -428,7 +429,7 @@ func (a *app) startAll(ctx context.Context, r *rise, w *workplace) error {
 		if c.Shell != "" {
 			args = []string{"sh", "-c", c.Shell}
 		}
-		if err := a.terminal(ctx, w, atoll.TerminalSpec{Name: name, Args: args, Dir: project.Workspace}); err != nil {
+		if err := a.terminal(ctx, w.sb, atoll.TerminalSpec{Name: name, Args: args, Dir: project.Workspace}); err != nil {
 			return err
 		}
 		a.progress("%s: %s runs on terminal %s", w.name(), oneLine(c.String()), name)
@@ -437,8 +438,8 @@ func (a *app) startAll(ctx context.Context, r *rise, w *workplace) error {
 }
 
 // terminal opens a terminal, unless one of the name is there and runs.
-func (a *app) terminal(ctx context.Context, w *workplace, spec atoll.TerminalSpec) error {
-	list, err := w.sb.ListTerminals(ctx)
+func (a *app) terminal(ctx context.Context, sb *client.Sandbox, spec atoll.TerminalSpec) error {
+	list, err := sb.ListTerminals(ctx)
 	if err != nil {
 		return err
 	}
@@ -448,12 +449,12 @@ func (a *app) terminal(ctx context.Context, w *workplace, spec atoll.TerminalSpe
 		case t.Running:
 			return nil
 		default:
-			if err := w.sb.CloseTerminal(ctx, t.Name); err != nil && !errors.Is(err, atoll.ErrNotFound) {
+			if err := sb.CloseTerminal(ctx, t.Name); err != nil && !errors.Is(err, atoll.ErrNotFound) {
 				return err
 			}
 		}
 	}
-	_, err = a.openTerminal(ctx, w.sb, spec)
+	_, err = a.openTerminal(ctx, sb, spec)
 	return err
 }
 
@@ -472,7 +473,7 @@ func (a *app) seat(ctx context.Context, r *rise, w *workplace) (string, error) {
 		spec.Args = []string{shell}
 	}
 	if r.agent == "" {
-		return spec.Name, a.terminal(ctx, w, spec)
+		return spec.Name, a.terminal(ctx, w.sb, spec)
 	}
 	one, err := residentOf(r.agent)
 	if err != nil {
@@ -492,7 +493,7 @@ func (a *app) seat(ctx context.Context, r *rise, w *workplace) (string, error) {
 			spec.Name = one.name
 		}
 	}
-	return spec.Name, a.terminal(ctx, w, spec)
+	return spec.Name, a.terminal(ctx, w.sb, spec)
 }
 
 // bashIn returns the name of bash in a sandbox: what people type at is it, where

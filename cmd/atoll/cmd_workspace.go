@@ -22,7 +22,7 @@ func (a *app) workspaceCommand() *cobra.Command {
 		Long: `Files that outlive sandboxes. A sandbox mounts a workspace with --workspace
 NAME[:TARGET[:ro]], which makes it if it is missing. Its files can be copied with no
 sandbox running. One that nobody has used for a week (retention.keep) is removed.`,
-		Args: a.noSuchCommand,
+		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.workspaceLs(), a.workspaceCreate(), a.workspaceInspect(), a.workspaceCp(), a.workspaceRm(), a.workspacePrune())

@@ -35,7 +35,7 @@ Without --sandbox it is the sandbox of the directory that you are in.`,
   atoll worktree list
   atoll attach web --worktree feature/login
   atoll worktree remove feature/login`,
-		Args: a.noSuchCommand,
+		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().StringVarP(&sandbox, "sandbox", "s", "", "the project's sandbox")

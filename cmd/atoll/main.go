@@ -139,7 +139,7 @@ func kind(err error) string {
 }
 
 // noSuchCommand says what a mistyped command could have meant.
-func (a *app) noSuchCommand(cmd *cobra.Command, args []string) error {
+func noSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
@@ -153,6 +153,9 @@ func (a *app) noSuchCommand(cmd *cobra.Command, args []string) error {
 // flagError says what is wrong with a flag, and what a mistyped one could have
 // meant.
 func flagError(cmd *cobra.Command, err error) error {
+	if cmd.HasSubCommands() && cmd.Flags().NArg() > 0 { // its flags are not to blame
+		return noSuchCommand(cmd, cmd.Flags().Args())
+	}
 	hint := ""
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) && len(unknown.GetSpecifiedName()) > 1 {
@@ -178,7 +181,7 @@ reaches inside unless you name it. Try:
   atoll create --name box                     a sandbox that stays
   atoll shell box                             work in it`,
 		SilenceUsage: true, SilenceErrors: true,
-		Args:                       a.noSuchCommand,
+		Args:                       noSuchCommand,
 		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE:          func(cmd *cobra.Command, _ []string) error { return a.configure(cmd) },
 		SuggestionsMinimumDistance: 2,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/client"
+	"github.com/atoll-sandbox/atoll/internal/projectfile"
 )
 
 // webLink says what link to a page is asked for.
@@ -16,6 +17,8 @@ type webLink struct {
 	wanted   bool
 	readOnly bool
 	life     string // duration
+	lifeSaid bool   // life is not the default
+	provider string // whose page; empty: what the project says
 }
 
 // madeLink is what --json prints of a link.
@@ -42,6 +45,18 @@ func (a *app) attachWeb(ctx context.Context, args []string, w webLink) error {
 	if err != nil {
 		return err
 	}
+	info, err := sb.Info(ctx)
+	if err != nil {
+		return err
+	}
+	switch provider, err := a.provider(ctx, w.provider, info); {
+	case err != nil:
+		return err
+	case provider == projectfile.Zellij && w.lifeSaid:
+		return fmt.Errorf("%w: --for: a token of Zellij has no end: 'zellij web --revoke-token' in the sandbox is its end", atoll.ErrInvalid)
+	case provider == projectfile.Zellij:
+		return a.attachZellij(ctx, sb, args, label(info.Status), w.readOnly)
+	}
 	c, err := a.client(ctx)
 	if err != nil {
 		return err
@@ -62,10 +77,6 @@ func (a *app) attachWeb(ctx context.Context, args []string, w webLink) error {
 	what := "the terminals of " + args[0]
 	if len(args) > 1 {
 		t.Link.Terminal, what = shown, "terminal "+shown+" of "+args[0]
-	}
-	info, err := sb.Info(ctx)
-	if err != nil {
-		return err
 	}
 	t.Owner = info.Owner
 	made, err := c.CreateToken(ctx, t)

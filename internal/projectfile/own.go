@@ -49,7 +49,7 @@ func (r *reader) ofTop(f *File) fields {
 			})
 		},
 		"terminal": func(n *yaml.Node, path string) {
-			r.section(n, path, fields{"shell": r.text(&f.Terminal.Shell)})
+			r.section(n, path, fields{"shell": r.text(&f.Terminal.Shell), "provider": oneOf(r, &f.Terminal.Provider, Providers()...)})
 		},
 	}
 }

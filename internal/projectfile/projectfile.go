@@ -100,8 +100,18 @@ type Sync struct {
 
 // Terminal is what terminals are like.
 type Terminal struct {
-	Shell string // the program; empty: bash, or the user's shell inside
+	Shell    string // the program; empty: bash, or the user's shell inside
+	Provider string // one of Providers; empty: nothing is said
 }
+
+// Whose page shows terminals in a browser.
+const (
+	Builtin = "builtin"
+	Zellij  = "zellij" // the one that is in the sandbox
+)
+
+// Providers are the words that terminal.provider can be.
+func Providers() []string { return []string{Builtin, Zellij} }
 
 // Read reads the files of a working tree. Every problem of them is named, with
 // its place; they match atoll.ErrInvalid. Nothing that a link leads to outside of

@@ -49,7 +49,7 @@ agent: claude
 ports: {web: 3000, api: 3001}
 main_port: 3000
 sync: {mode: auto-commit, artifacts: [dist]}
-terminal: {shell: bash}
+terminal: {shell: bash, provider: zellij}
 defaults: {memory: 1g}
 `
 
@@ -65,7 +65,7 @@ func TestOwnFile(t *testing.T) {
 		EnvFiles: []string{".env*"}, Prepare: []Command{{Shell: "npm ci"}, {Args: []string{"make", "all"}}},
 		Start: []Command{{Name: "dev", Shell: "npm run dev"}}, Agent: "claude", Ports: []Port{{3000, "web"}, {3001, "api"}}, MainPort: 3000,
 		Sync:     Sync{Mode: atoll.SyncAutoCommit, Artifacts: []string{"dist"}},
-		Terminal: Terminal{Shell: "bash"},
+		Terminal: Terminal{Shell: "bash", Provider: Zellij},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

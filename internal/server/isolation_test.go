@@ -21,6 +21,7 @@ import (
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 	"github.com/atoll-sandbox/atoll/internal/assistant"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
+	"github.com/atoll-sandbox/atoll/internal/route"
 	"github.com/atoll-sandbox/atoll/internal/server"
 	"github.com/atoll-sandbox/atoll/internal/turn"
 )
@@ -51,7 +52,8 @@ func newTown(t *testing.T) *town {
 		}
 	})
 	desk, has := newDesk(t, home)
-	s := server.New(server.Options{Fleet: f, Limits: server.Limits{Rate: -1, Concurrent: -1, Guesses: -1}, Agents: has})
+	names := &route.Desk{Fleet: f, Site: route.Site{Scheme: "http", Port: 7080}, Access: route.Links(f)}
+	s := server.New(server.Options{Fleet: f, Limits: server.Limits{Rate: -1, Concurrent: -1, Guesses: -1}, Agents: has, Routes: names})
 	web := httptest.NewServer(s.Handler())
 	t.Cleanup(web.Close)
 	begun, err := desk.Start(agent.Record{Owner: atoll.Owner{App: "app", User: "alice"}, Agent: "secretagent", Chat: "secretchat"}, func(ctx context.Context, t *turn.Turn) (agent.Result, error) {
