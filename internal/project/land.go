@@ -65,7 +65,11 @@ func (r *Repo) land(ctx context.Context, q *quarantine, res *Result, f Fetch) er
 		}
 	}
 	if res.Into == "" {
-		return fmt.Errorf("%w: the sandbox is at commit %.12s; it was fetched as %s", ErrDetached, res.Tip, base(f.Name)+kindHead)
+		err := fmt.Errorf("%w: the sandbox is at commit %.12s", ErrDetached, res.Tip)
+		if !f.DryRun {
+			err = fmt.Errorf("%w; it was fetched as %s", err, base(f.Name)+kindHead)
+		}
+		return err
 	}
 	if err := CheckBranch(res.Into); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnsafe, err)
