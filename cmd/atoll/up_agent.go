@@ -22,17 +22,17 @@ var residents = []resident{
 		file: ".claude.json", seed: `{"hasCompletedOnboarding":true,"bypassPermissionsModeAccepted":true,"customApiKeyResponses":{"approved":["` + placeholder + `"]},"projects":{"` + project.Workspace + `":{"hasTrustDialogAccepted":true}}}`,
 	},
 	{
-		name: "codex", args: []string{"codex", "--dangerously-bypass-approvals-and-sandbox", "-c", `projects."` + project.Workspace + `".trust_level="trusted"`, "-c", "check_for_update_on_startup=false"},
+		name: "codex", args: []string{"codex", "--dangerously-bypass-approvals-and-sandbox", "--dangerously-bypass-hook-trust", "-c", `projects={"` + project.Workspace + `"={trust_level="trusted"}}`, "-c", "check_for_update_on_startup=false"},
 		api: "api.openai.com", key: "OPENAI_API_KEY", header: "Authorization", prefix: "Bearer ", logins: []string{"auth.openai.com", "chatgpt.com"},
 		file: ".codex/auth.json", seed: `{"OPENAI_API_KEY":"` + placeholder + `"}`, keyed: true,
 	},
 	{
-		name: "gemini", args: []string{"gemini", "--yolo"}, api: "generativelanguage.googleapis.com", key: "GEMINI_API_KEY", header: "x-goog-api-key",
+		name: "gemini", args: []string{"gemini", "--yolo", "--skip-trust"}, api: "generativelanguage.googleapis.com", key: "GEMINI_API_KEY", header: "x-goog-api-key",
 		logins: []string{"accounts.google.com", "oauth2.googleapis.com", "cloudcode-pa.googleapis.com", "www.googleapis.com"},
 		file:   ".gemini/settings.json", seed: `{"security":{"auth":{"selectedType":"gemini-api-key"}}}`, keyed: true,
 	},
 	{
-		name: "opencode", args: []string{"opencode"}, env: []string{`OPENCODE_PERMISSION={"*":"allow"}`},
+		name: "opencode", args: []string{"opencode"}, env: []string{`OPENCODE_PERMISSION={"*":"allow"}`, "OPENCODE_DISABLE_AUTOUPDATE=1"},
 		api: "api.anthropic.com", key: "ANTHROPIC_API_KEY", header: "x-api-key", logins: []string{"models.dev", "opencode.ai"},
 	},
 	{name: "cursor", args: []string{"cursor-agent", "--force"}, logins: []string{"*.cursor.sh", "cursor.com", "*.cursor.com"}},

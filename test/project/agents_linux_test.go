@@ -1,0 +1,371 @@
+package project
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
+	"github.com/atoll-sandbox/atoll/internal/musthave"
+)
+
+// agentKey is the key of a maker's API, which must be nowhere inside.
+const agentKey = "sk-real-0c2d7be1f9a84"
+
+// resident is an agent as a user of 'atoll up' knows it.
+type resident struct {
+	name     string
+	variable string // of the host, with the key
+	host     string // of its maker's API
+	header   string // that the API takes the key in
+	ready    string // on the screen of an agent that waits for a task
+	aside    string // in what it asks besides the task, with tools; empty: without
+	aux      string // answer to what it asks besides the task; empty: a title
+	file     string // .atoll.yaml
+	write    modeltest.Use
+	settings map[string]string // files of the repository that it would ask about elsewhere
+}
+
+// uses is a call of a tool.
+func uses(name string, input map[string]any) modeltest.Use {
+	b, err := json.Marshal(input)
+	if err != nil {
+		panic(err)
+	}
+	return modeltest.Use{Name: name, Input: b}
+}
+
+const title = "A title"
+
+// commits is what an agent is told to run.
+const commits = "printf 'written by an agent\\n' >agent.txt && git add agent.txt && git commit -qm 'by an agent'"
+
+func TestUpClaude(t *testing.T) {
+	upAgent(t, resident{
+		name: "claude", variable: "ANTHROPIC_API_KEY", host: "api.anthropic.com", header: "X-Api-Key", ready: "bypass permissions on",
+		settings: map[string]string{
+			".mcp.json":             `{"mcpServers":{"own":{"command":"true"}}}`,
+			".claude/settings.json": `{"hooks":{"SessionStart":[{"hooks":[{"type":"command","command":"true"}]}]}}`,
+		},
+		write: uses("Bash", map[string]any{"command": commits, "description": "write it"}),
+	})
+}
+
+func TestUpCodex(t *testing.T) {
+	upAgent(t, resident{
+		// The API's own models have it write JavaScript, which modeltest does not.
+		file: "prepare: ['mkdir ~/.codex && echo model=\\\"scripted\\\" >~/.codex/config.toml']\n",
+		settings: map[string]string{
+			".codex/config.toml": "[mcp_servers.own]\ncommand = \"true\"\n",
+			".codex/hooks.json":  `{"hooks":{"SessionStart":[{"hooks":[{"type":"command","command":"true"}]}]}}`,
+		},
+		aside: "single-line task title",
+		name:  "codex", variable: "OPENAI_API_KEY", host: "api.openai.com", header: "Authorization", ready: "permissions: YOLO mode",
+		write: uses("exec_command", map[string]any{"cmd": commits}),
+	})
+}
+
+func TestUpGemini(t *testing.T) {
+	upAgent(t, resident{
+		name: "gemini", variable: "GEMINI_API_KEY", host: "generativelanguage.googleapis.com", header: "X-Goog-Api-Key", ready: "YOLO",
+		settings: map[string]string{
+			".gemini/settings.json": `{"mcpServers":{"own":{"command":"true"}},"hooks":{"SessionStart":[{"hooks":[{"type":"command","command":"true"}]}]}}`,
+		},
+		aux:   `{"complexity_reasoning":"none","complexity_score":90}`, // which of its models is to answer
+		write: uses("run_shell_command", map[string]any{"command": commits, "description": "write it"}),
+	})
+}
+
+func TestUpOpencode(t *testing.T) {
+	upAgent(t, resident{
+		name: "opencode", variable: "ANTHROPIC_API_KEY", host: "api.anthropic.com", header: "X-Api-Key", ready: "Ask anything",
+		settings: map[string]string{"opencode.json": `{"mcp":{"own":{"type":"local","command":["true"]}},"permission":{"bash":"ask"}}`},
+		write:    uses("bash", map[string]any{"command": commits, "description": "write it"}),
+	})
+}
+
+// upAgent starts an agent with 'atoll up', types a task, and brings home what it
+// has done. Nobody answers a question: there must be none.
+func upAgent(t *testing.T, r resident) {
+	if testing.Short() {
+		t.Skip("a real agent: left out by -short")
+	}
+	programs := musthave.Program(t, r.name, "ATOLL_AGENTS")
+	w := onNamespaces(t)
+	o := newOutside(t, r)
+	o.model.Play(modeltest.Script{Aux: cmp.Or(r.aux, title), Turns: []modeltest.Turn{
+		{Text: "I write it.", Tools: []modeltest.Use{r.write}}, {Text: "All is done."},
+	}})
+	w.env = append(w.env, r.variable+"="+agentKey)
+	w.must(os.Symlink(programs, w.path("h/agents")))
+	w.repo("web")
+	w.write("web/.atoll.yaml", r.file)
+	for name, text := range r.settings {
+		w.write("web/"+name, text)
+	}
+	w.commit("web", "how it is worked on")
+	w.atoll(0, "web", "up", r.name, "--no-attach", "--name", "web")
+	screen := ""
+	shows := func(what, text string) {
+		t.Helper()
+		w.until(what, func() bool {
+			screen = w.atoll(0, "/", "terminal", "read", "web", "web").stdout
+			return strings.Contains(screen, text)
+		})
+	}
+	defer func() {
+		if t.Failed() {
+			t.Logf("the screen:\n%s\nrequests:\n%s", screen, o.text())
+		}
+	}()
+	shows("it waits for a task", r.ready)
+	w.atoll(0, "/", "terminal", "send", "web", "web", "make agent.txt")
+	shows("what is typed shows", "make agent.txt")
+	w.atoll(0, "/", "terminal", "send", "web", "web", "Enter")
+	shows("it says that it is done", "All is done.")
+	o.keyed()
+	w.keyless("web")
+	w.atoll(0, "web", "sync")
+	same(t, "what came home", w.read("web/agent.txt"), "written by an agent")
+}
+
+// keyless looks for the key in all that a sandbox's programs can read: files,
+// arguments, environments, memory.
+func (w *world) keyless(name string) {
+	w.t.Helper()
+	half := len(agentKey) / 2
+	for text, found := range map[string]bool{agentKey: false, placeholder: true} { // that the search finds what is there
+		got := w.inside(name, "/", fmt.Sprintf(`key=$(printf %%s%%s '%s' '%s')
+			grep -lsaF "$key" /proc/[0-9]*/environ /proc/[0-9]*/cmdline || true
+			grep -rlsaF "$key" /etc /home /opt/atoll/run /root /run /srv /tmp /var /workspace || true`, text[:half], text[half:]))
+		if (got != "") != found {
+			w.t.Errorf("%s is in %q", text, strings.Fields(got))
+		}
+	}
+	space := w.inside(name, "/", "readlink /proc/self/ns/pid")
+	links, err := filepath.Glob("/proc/[0-9]*/ns/pid")
+	w.must(err)
+	held := 0
+	for _, link := range links {
+		if to, err := os.Readlink(link); err != nil || to != space { // it is gone, or elsewhere
+			continue
+		}
+		dir := filepath.Dir(filepath.Dir(link))
+		in := inMemory(dir, agentKey, placeholder)
+		if in[0] {
+			exe, _ := os.Readlink(dir + "/exe")
+			w.t.Errorf("the key is in the memory of %s", exe)
+		}
+		if in[1] {
+			held++
+		}
+	}
+	if held == 0 {
+		w.t.Error("no memory has what is in every environment")
+	}
+}
+
+// placeholder stands inside where the key would.
+const placeholder = "added-on-the-way-out"
+
+// inMemory reports which texts are in the memory that a process, by its directory
+// in /proc, has written.
+func inMemory(dir string, texts ...string) []bool {
+	found := make([]bool, len(texts))
+	maps, err := os.ReadFile(dir + "/maps")
+	mem, err1 := os.Open(dir + "/mem")
+	pages, err2 := os.Open(dir + "/pagemap")
+	defer mem.Close() // that of none does nothing
+	defer pages.Close()
+	if errors.Join(err, err1, err2) != nil {
+		return found // it has ended
+	}
+	size := int64(os.Getpagesize())
+	for line := range strings.Lines(string(maps)) {
+		var from, to int64
+		var may string
+		if n, err := fmt.Sscanf(line, "%x-%x %s", &from, &to, &may); n != 3 || err != nil || !strings.HasPrefix(may, "rw") {
+			continue
+		}
+		entry := make([]byte, 8*((to-from)/size))
+		if _, err := pages.ReadAt(entry, 8*(from/size)); err != nil {
+			continue
+		}
+		var before []byte // the end of the page before, if that is there
+		page := make([]byte, size)
+		for i := from; i < to; i += size {
+			if entry[8*((i-from)/size)+7]&0xc0 == 0 { // neither present nor swapped
+				before = nil
+				continue
+			}
+			if _, err := mem.ReadAt(page, i); err != nil {
+				before = nil
+				continue
+			}
+			both := append(before, page...)
+			for j, text := range texts {
+				found[j] = found[j] || bytes.Contains(both, []byte(text))
+			}
+			before = bytes.Clone(page[size-64:])
+		}
+	}
+	return found
+}
+
+// outside is a network of the test's own that plays the internet: the API of
+// an agent's maker, behind which is a model.
+type outside struct {
+	t           testing.TB
+	r           resident
+	model, side *modeltest.Server // side answers what is not the task
+
+	mu    sync.Mutex
+	asked []*http.Request // guarded by mu
+}
+
+// public is where it is: the address of nobody here.
+const public = "93.184.216.34"
+
+// newOutside makes it for the thread of a test and all that it starts. No other
+// host can be reached.
+func newOutside(t *testing.T, r resident) *outside {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		musthave.Skip(t, "root", "only root makes networks")
+	}
+	const bundle = "/etc/ssl/certs/ca-certificates.crt"
+	trusted, err := os.ReadFile(bundle)
+	if err != nil {
+		musthave.Skip(t, "root", "ca-certificates: %v", err)
+	}
+	runtime.LockOSThread() // for ever: the thread ends with the test
+	if err := unix.Unshare(unix.CLONE_NEWNET | unix.CLONE_NEWNS); err != nil {
+		musthave.Skip(t, "namespace", "no network of its own: %v", err)
+	}
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr, err := netlink.ParseAddr(public + "/32")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, cert := newCertificates(t, r.host)
+	err = errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), netlink.LinkSetUp(lo), netlink.AddrAdd(lo, addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		bundle: string(trusted) + "\n" + string(ca), "/etc/resolv.conf": "nameserver 127.0.0.1\n",
+		"/etc/hosts": "127.0.0.1 localhost\n" + public + " " + r.host + "\n",
+	} {
+		file := filepath.Join(t.TempDir(), filepath.Base(name))
+		if err := errors.Join(os.WriteFile(file, []byte(text), 0o644), unix.Mount(file, name, "", unix.MS_BIND, "")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := &outside{
+		t: t, r: r, model: modeltest.New(t, modeltest.Script{}),
+		side: modeltest.New(t, modeltest.Script{Turns: []modeltest.Turn{{Text: title}}}),
+	}
+	l, err := net.Listen("tcp", public+":443")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewUnstartedServer(http.HandlerFunc(o.serve))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // the gate goes away in the middle
+	s.Listener.Close()
+	s.Listener, s.TLS = l, &tls.Config{Certificates: []tls.Certificate{cert}}
+	s.StartTLS()
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	return o
+}
+
+func (o *outside) serve(w http.ResponseWriter, r *http.Request) {
+	o.mu.Lock()
+	o.asked = append(o.asked, r)
+	o.mu.Unlock()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // who asked is gone
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	model := o.model
+	if o.r.aside != "" && strings.Contains(string(body), o.r.aside) {
+		model = o.side
+	}
+	model.Config.Handler.ServeHTTP(w, r)
+}
+
+// text is what was asked.
+func (o *outside) text() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var b strings.Builder
+	for _, r := range o.asked {
+		fmt.Fprintf(&b, "%s %s%s\n", r.Method, r.Host, r.URL.Path)
+	}
+	return b.String()
+}
+
+// keyed holds what asked the model to the real key.
+func (o *outside) keyed() {
+	o.t.Helper()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.asked) == 0 {
+		o.t.Errorf("nobody asked %s", o.r.host)
+	}
+	for _, q := range o.asked {
+		if got := strings.TrimPrefix(q.Header.Get(o.r.header), "Bearer "); got != agentKey || q.Host != o.r.host {
+			o.t.Errorf("%s%s was asked with the key %q", q.Host, q.URL.Path, got)
+		}
+	}
+}
+
+// newCertificates makes an authority and a certificate for a host.
+func newCertificates(t testing.TB, host string) (ca []byte, cert tls.Certificate) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "the world of a test"}, DNSNames: []string{host}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, own, own, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
