@@ -110,12 +110,23 @@ func signalStops(e *env) {
 	if !e.signals(sb) {
 		return
 	}
-	r, signals := e.signalled(sb, atoll.Cmd{Shell: "echo ready; i=0; while [ $i -lt 10 ]; do echo x >> /tmp/beat; sleep 0.02; i=$((i+1)); done"})
+	r, signals := e.signalled(sb, atoll.Cmd{Shell: "echo ready; while [ ! -e /tmp/go ]; do echo x >> /tmp/beat; sleep 0.02; done"})
 	signals <- "STOP"
+	e.soon("a heart that stands still", func() {
+		for last, since := -1, time.Now(); time.Since(since) < time.Second; time.Sleep(100 * millisecond) {
+			b, _ := atoll.ReadFile(e.ctx(), sb, "/tmp/beat") // it may not be there yet
+			if len(b) != last {
+				last, since = len(b), time.Now()
+			}
+		}
+	})
+	if err := atoll.WriteFile(e.ctx(), sb, "/tmp/go", nil, 0o644); err != nil {
+		e.Fatal(err)
+	}
 	select {
 	case <-r.done:
 		e.Error("a stopped command ended")
-	case <-time.After(500 * millisecond): // longer than the command takes
+	case <-time.After(200 * millisecond): // many beats
 	}
 	signals <- "CONT"
 	eq(e, "exit status of one that goes on", r.ends().Code, 0)

@@ -98,6 +98,9 @@ type call struct {
 // do makes a call, and returns the body of its answer. An error that is no
 // busError leaves the connection in no state to be used.
 func (b *bus) do(ctx context.Context, c call) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err // bound would say so a moment later
+	}
 	defer b.bound(ctx)()
 	return b.exchange(c)
 }
