@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ const look = time.Minute
 // upFlags say what 'atoll up' does.
 type upFlags struct {
 	spec                   specFlags
-	agent, mode            string
+	agent                  string
 	fresh, clean, noAttach bool
 	trust                  bool
 	before                 before
@@ -91,7 +92,7 @@ sandbox that runs real programs.`,
 	f.before.recordFlag(cmd)
 	fl.BoolVar(&f.fresh, "fresh", false, "make the sandbox anew; what is in it is saved first ('atoll restore')")
 	fl.BoolVar(&f.clean, "clean", false, "leave uncommitted work at home")
-	fl.StringVar(&f.mode, "sync-mode", "", "when work comes home: manual, auto-commit or auto-idle (default manual)")
+	fl.String("sync-mode", "", "when work comes home: manual, auto-commit or auto-idle (default manual)")
 	fl.BoolVar(&f.trust, "trust", false, "allow what the repository's files ask for")
 	fl.StringVarP(&f.spec.name, "name", "n", "", "`NAME` of the sandbox (default: that of the directory)")
 	fl.String("image", "", "`IMAGE` of the root file system; it must have git")
@@ -111,11 +112,6 @@ sandbox that runs real programs.`,
 
 // arguments reads the agent and the directory.
 func (f *upFlags) arguments(args []string) (dir string, err error) {
-	if f.mode != "" {
-		if err := project.CheckMode(project.Mode(f.mode)); err != nil {
-			return "", fmt.Errorf("--sync-mode: %w", err)
-		}
-	}
 	dir = "."
 	for i, arg := range args {
 		if _, err := residentOf(arg); err == nil && i == 0 && f.agent == "" {
@@ -465,8 +461,9 @@ func (a *app) seat(ctx context.Context, r *rise, w *workplace) (string, error) {
 	if r.file.Dir != "" {
 		spec.Dir = r.file.Dir
 	}
-	if r.file.Terminal.Shell != "" {
-		spec.Args = []string{r.file.Terminal.Shell}
+	own := cmp.Or(r.file.Terminal.Shell, get[string](a.config, "terminal.shell"))
+	if own != "" {
+		spec.Args = []string{own}
 	} else if shell, err := bashIn(ctx, w); err != nil {
 		return "", err
 	} else if shell != "" {
@@ -479,7 +476,7 @@ func (a *app) seat(ctx context.Context, r *rise, w *workplace) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	with, err := a.residentSpec(ctx, w, one, r.file.Terminal.Shell)
+	with, err := a.residentSpec(ctx, w, one, own)
 	if err != nil {
 		return "", err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/filelock"
+	"github.com/atoll-sandbox/atoll/internal/guest"
 	"github.com/atoll-sandbox/atoll/internal/project"
 )
 
@@ -145,7 +146,7 @@ func (a *app) watch(ctx context.Context, w *workplace) (err error) {
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
 	a.progress("atoll: watching %s (%s)", w.name(), w.mode)
-	auto := project.Auto{Mode: w.mode, Sync: func(ctx context.Context) error { return a.watched(ctx, w, repo) }}
+	auto := project.Auto{Mode: w.mode, Quiet: a.quietOf(w.mode), Sync: func(ctx context.Context) error { return a.watched(ctx, w, repo) }}
 	for wait := watchAgain; ; wait = min(2*wait, watchAgainMost) {
 		began := time.Now()
 		err := auto.Run(ctx, w.sb)
@@ -165,6 +166,15 @@ func (a *app) watch(ctx context.Context, w *workplace) (err error) {
 		case <-time.After(wait):
 		}
 	}
+}
+
+// quietOf is how long nothing more happens before a sync: of auto-idle what
+// sync.idle is longer than what a sandbox calls idle; 0: as long as ever.
+func (a *app) quietOf(mode project.Mode) time.Duration {
+	if mode != project.AutoIdle {
+		return 0
+	}
+	return max(0, get[time.Duration](a.config, "sync.idle")-guest.DefaultIdle)
 }
 
 // watched is one sync that nobody has said.

@@ -16,6 +16,9 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
+	"github.com/atoll-sandbox/atoll/internal/guest"
+	"github.com/atoll-sandbox/atoll/internal/project"
+	"github.com/atoll-sandbox/atoll/internal/projectfile"
 	"github.com/atoll-sandbox/atoll/internal/proxy"
 	"github.com/atoll-sandbox/atoll/internal/spell"
 )
@@ -81,7 +84,13 @@ var (
 	formPlacement  = form{parse: func(s string) (any, error) { return parsePlacement(s) }}
 	formTargets    = form{tree: true, parse: func(s string) (any, error) { return parseTargets(s) }}
 	formAmounts    = form{tree: true, parse: func(s string) (any, error) { return parseQuota(s) }}
-	formCron       = form{parse: func(s string) (any, error) {
+	formSync       = form{parse: func(s string) (any, error) {
+		return oneOf(s, project.Manual, project.AutoCommit, project.AutoIdle)
+	}}
+	formSyncIdle = form{parse: func(s string) (any, error) { return parseSyncIdle(s) }}
+	formPatterns = form{list: true, parse: func(s string) (any, error) { return s, projectfile.CheckPattern(s) }}
+	formProvider = form{parse: func(s string) (any, error) { return oneOf(s, projectfile.Providers()...) }}
+	formCron     = form{parse: func(s string) (any, error) {
 		if _, err := cron.ParseStandard(s); err != nil {
 			return s, errors.New("must be five fields: minute, hour, day, month, weekday, like \"0 3 * * *\"")
 		}
@@ -116,6 +125,12 @@ var keys = []key{
 	{name: "defaults.machine.persist", form: formSwitch, flag: "persist", project: true, help: "whether a machine's disks are kept over a stop (default true)"},
 	{name: "defaults.machine.share_proto", form: formShare, flag: "share", project: true, help: "how directories get into a machine: virtiofs or 9p (default: the best that there is)"},
 	{name: "defaults.machine.qemu_extra_args", form: formWords, flag: "qemu-arg", help: "more arguments of QEMU, of those that the driver allows"},
+
+	{name: "env_files", form: formPatterns, help: "patterns, as .gitignore has them, of files that git ignores and 'atoll up' carries in, like .env*"},
+	{name: "sync.mode", form: formSync, flag: "sync-mode", help: "when the work of new projects comes home: manual, auto-commit or auto-idle (default manual)"},
+	{name: "sync.idle", form: formSyncIdle, help: "how long nothing is done inside until auto-idle syncs, 30s or more (default 30s)"},
+	{name: "terminal.shell", form: formText, help: "shell of projects' terminals (default: bash if it is inside, else the user's there)"},
+	{name: "terminal.provider", form: formProvider, help: "whose page 'atoll attach --web' shows: builtin, or the zellij that is inside (default builtin)"},
 
 	{name: "docker.host", form: formText, help: "Docker's or Podman's engine: unix:///PATH, tcp://HOST:PORT or ssh://USER@HOST (default: as docker itself finds it)"},
 
@@ -494,6 +509,16 @@ func parseDuration(text string) (time.Duration, error) {
 		return 0, errDuration
 	}
 	return d + days, nil
+}
+
+// parseSyncIdle reads how long nothing is done until work comes home. A sandbox
+// tells that it is idle after guest.DefaultIdle, and nobody knows it before.
+func parseSyncIdle(text string) (time.Duration, error) {
+	d, err := parseDuration(text)
+	if err == nil && d < guest.DefaultIdle {
+		err = fmt.Errorf("must be %v or more, which is when a sandbox tells that nothing is done in it", guest.DefaultIdle)
+	}
+	return d, err
 }
 
 var errDuration = errors.New("a duration is a number above 0 with ms, s, m, h or d, like 30s or 1h30m, or never")

@@ -29,7 +29,7 @@ func (a *app) build(ctx context.Context, r *rise) (w *workplace, err error) {
 	if err := a.agreeTo(ctx, r); err != nil {
 		return nil, err
 	}
-	plan, err := r.repo.Plan(ctx, project.Carry{Clean: r.clean, Env: r.file.EnvFiles})
+	plan, err := r.repo.Plan(ctx, project.Carry{Clean: r.clean, Env: a.envFiles(r)})
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (a *app) build(ctx context.Context, r *rise) (w *workplace, err error) {
 
 // carry plans and carries in, where an 'atoll up' of before was ended.
 func (a *app) carry(ctx context.Context, r *rise, w *workplace) error {
-	plan, err := r.repo.Plan(ctx, project.Carry{Clean: r.clean, Env: r.file.EnvFiles})
+	plan, err := r.repo.Plan(ctx, project.Carry{Clean: r.clean, Env: a.envFiles(r)})
 	if err != nil {
 		return err
 	}
@@ -140,8 +140,11 @@ func (a *app) agreeTo(ctx context.Context, r *rise) error {
 	if r.agent != "" {
 		f.Agent = ""
 	}
-	if r.mode != "" {
+	if a.config.given("sync.mode") {
 		f.Sync.Mode = ""
+	}
+	if a.config.given("env_files") {
+		f.EnvFiles = nil
 	}
 	for _, w := range f.Warnings {
 		a.progress("%s", w)
@@ -158,10 +161,16 @@ func (a *app) agreeTo(ctx context.Context, r *rise) error {
 	if r.agent == "" {
 		r.agent = f.Agent
 	}
-	if r.mode == "" {
-		r.mode = string(f.Sync.Mode)
+	return a.config.say("sync.mode", projectfile.Name, string(f.Sync.Mode))
+}
+
+// envFiles are the patterns of ignored files that go in: what this call says, else
+// the repository's, which somebody has agreed to, else the user's own.
+func (a *app) envFiles(r *rise) []string {
+	if len(r.file.EnvFiles) > 0 && !a.config.given("env_files") {
+		return r.file.EnvFiles
 	}
-	return nil
+	return getList[string](a.config, "env_files")
 }
 
 // planned is the configuration of a new sandbox, but for its name.
@@ -246,10 +255,7 @@ func (a *app) environs(r *rise, cfg *atoll.Config) error {
 	if err != nil {
 		return err
 	}
-	mode := project.Mode(r.mode)
-	if mode == "" {
-		mode = project.Manual
-	}
+	mode := cmp.Or(get[project.Mode](a.config, "sync.mode"), project.Manual)
 	cfg.Labels = map[string]string{
 		project.LabelPath: r.repo.Dir, project.LabelHost: host, project.LabelMode: string(mode), project.LabelStage: project.StageCarry,
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +37,8 @@ type zellijLink struct {
 }
 
 // provider returns whose page shows the terminals of a sandbox: what the flag
-// says, else the .atoll.yaml of its project, if that is on this machine.
+// says, else the .atoll.yaml of its project, if that is on this machine, else the
+// user's configuration.
 func (a *app) provider(ctx context.Context, flag string, info atoll.Info) (string, error) {
 	all := projectfile.Providers()
 	for _, p := range all {
@@ -47,15 +49,16 @@ func (a *app) provider(ctx context.Context, flag string, info atoll.Info) (strin
 	if flag != "" {
 		return "", fmt.Errorf("%w: --provider %q: must be %s%s", atoll.ErrInvalid, flag, strings.Join(all, " or "), spell.Hint(flag, all))
 	}
+	mine := cmp.Or(get[string](a.config, "terminal.provider"), projectfile.Builtin)
 	w, err := a.workplaceOf(ctx, info)
 	if err != nil || w == nil || w.repo == nil {
-		return projectfile.Builtin, err
+		return mine, err
 	}
 	f, err := projectfile.Read(w.repo.Dir)
-	if err != nil || f.Terminal.Provider == "" {
-		return projectfile.Builtin, err
+	if err != nil {
+		return mine, err
 	}
-	return f.Terminal.Provider, nil
+	return cmp.Or(f.Terminal.Provider, mine), nil
 }
 
 // attachZellij prints where a browser finds the page of the Zellij in a sandbox,

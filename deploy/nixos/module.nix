@@ -37,6 +37,9 @@ let
   mib = n: if n == null then null else "${toString n}m";
   seconds = n: if n == null then null else "${toString n}s";
 
+  # The first of a list that somebody has set.
+  first = list: lib.foldl' (a: b: if a == null then b else a) null list;
+
   # Removes what nobody has set.
   said =
     attrs:
@@ -44,16 +47,32 @@ let
       lib.mapAttrs (_: v: if builtins.isAttrs v then said v else v) attrs
     );
 
+  syncModes = types.enum [
+    "manual"
+    "auto-commit"
+    "auto-idle"
+  ];
+
   machines = cfg.backend == "microvm";
   kernel = config.boot.kernelPackages.kernel;
 
   fromOptions = said {
     driver = cfg.backend;
+    env_files = cfg.defaults.envFiles;
+    sync = {
+      mode = first [
+        cfg.sync.mode
+        cfg.defaults.syncMode
+      ];
+      idle = seconds cfg.sync.idleSeconds;
+    };
+    terminal = { inherit (cfg.terminal) shell provider; };
+    server.autostart = cfg.autostart;
     defaults = {
       inherit (cfg.defaults) image network allow;
-      memory = mib cfg.defaults.memory;
+      memory = mib (first ([ cfg.defaults.memory ] ++ optional machines cfg.microvm.memory));
       disk = mib cfg.defaults.disk;
-      cpus = cfg.defaults.vcpus;
+      cpus = first ([ cfg.defaults.vcpus ] ++ optional machines cfg.microvm.vcpus);
       machine = {
         nested_virt = cfg.defaults.nestedVirt;
         persist = cfg.defaults.persist;
@@ -74,12 +93,21 @@ let
     };
     docker.host = cfg.docker.host;
     kubernetes = {
-      inherit (cfg.kubernetes) context namespace kubeconfig;
+      context = if cfg.kubernetes.context == "" then null else cfg.kubernetes.context; # the current one
+      inherit (cfg.kubernetes) namespace kubeconfig;
       storage_class = cfg.kubernetes.storageClass;
     };
     proxy = {
       listen = if cfg.proxy.enable == false then "off" else cfg.proxy.address;
-      inherit (cfg.proxy) domains;
+      domains = if cfg.proxy.domain == null then cfg.proxy.domains else [ cfg.proxy.domain ] ++ (if cfg.proxy.domains == null then [ ] else cfg.proxy.domains);
+      inherit (cfg.proxy)
+        access
+        behind
+        caddy
+        mdns
+        public
+        ;
+      tls = { inherit (cfg.proxy.tls) cert key; };
     };
     agents = {
       inherit (cfg.agents) connector timeout turns;
@@ -121,14 +149,23 @@ let
     "virtual"
   ];
 
-  onlyLoopback = lib.all (
+  loopback =
     a:
     builtins.any (p: lib.hasPrefix p a) [
       "127."
       "localhost:"
       "[::1]:"
-    ]
-  ) srv.listen;
+    ];
+  onlyLoopback = lib.all loopback srv.listen;
+
+  # An address that others reach, of the proxy; null: there is none.
+  proxyOutside =
+    let
+      a = programs.proxy.listen or "127.0.0.1:7080";
+    in
+    if a == "off" || loopback a then null else a;
+  mdns = both.proxy.mdns or [ ];
+  avahi = config.services.avahi.enable;
 
   # Ports of addresses like 0.0.0.0:8484 and [::]:8484.
   portOf = address: lib.toInt (lib.last (lib.splitString ":" address));
@@ -168,9 +205,28 @@ in
         "open"
       ]) "none" "The network of sandboxes.";
       allow = opt (types.listOf types.str) [ "github.com" "*.npmjs.org:443" ] "Hosts that may be reached.";
+      envFiles = opt (types.listOf types.str) [ ".env*" ] "Patterns, as .gitignore has them, of files that git ignores and that go into projects' sandboxes. A repository's own .worktreeinclude counts besides.";
+      syncMode = opt syncModes "manual" "The same as sync.mode, which counts before it.";
     };
 
+    sync = {
+      mode = opt syncModes "auto-idle" "When the work of new projects comes home.";
+      idleSeconds = opt (types.ints.between 30 604800) 30 "Seconds in which nothing is done inside until auto-idle syncs.";
+    };
+
+    terminal = {
+      shell = opt types.str "bash" "Shell of projects' terminals.";
+      provider = opt (types.enum [
+        "builtin"
+        "zellij"
+      ]) "builtin" "Whose page 'atoll attach --web' shows: atoll's own, or that of the Zellij in the sandbox.";
+    };
+
+    autostart = opt types.bool false "Whether 'atoll up' starts a server of the user's in the background, for names of ports and terminals in the browser. Null: it does.";
+
     microvm = {
+      memory = opt types.ints.positive 8192 "Memory of machines in MiB; defaults.memory counts before it, which is every backend's.";
+      vcpus = opt types.ints.positive 4 "Processors of machines; defaults.vcpus counts before it.";
       shareProto = opt (types.enum [
         "virtiofs"
         "9p"
@@ -203,7 +259,21 @@ in
     proxy = {
       enable = opt types.bool false "Whether ports of sandboxes have names: 3000-web.localhost:7080. Null: they have.";
       address = opt types.str "127.0.0.1:7080" "Where.";
-      domains = opt (types.listOf types.str) [ "sandbox.example.com" ] "What the names end in; null: localhost.";
+      domain = opt types.str "sandbox.local" "What the names end in; null: localhost, or domains.";
+      domains = opt (types.listOf types.str) [ "sandbox.example.com" ] "Further endings.";
+      mdns = opt (types.listOf types.str) [ "eth0" ] "Interfaces on which names below local are told by multicast DNS: through Avahi where services.avahi is enabled, else by atoll itself.";
+      caddy = opt types.str "http://localhost:2019" "Admin API of a Caddy that leads the names here, such as that of services.caddy.";
+      access = opt (types.enum [
+        "auto"
+        "links"
+        "open"
+      ]) "links" "Who comes in by the names. Null: with a link, unless only this machine reaches them.";
+      behind = opt types.bool true "Whether a web server of yours stands before it. With caddy it does.";
+      public = opt types.str "https:8443" "How browsers call it, where that is not how it listens.";
+      tls = {
+        cert = opt types.str "/var/lib/acme/sandbox.example.com/cert.pem" "PEM file of the names' own certificates; not a file of the store.";
+        key = opt types.str "/var/lib/acme/sandbox.example.com/key.pem" "PEM file of their key; not a file of the store.";
+      };
     };
 
     agents = {
@@ -243,7 +313,7 @@ in
     openFirewall = mkOption {
       type = types.bool;
       default = false;
-      description = "Whether the ports of listen are opened in the firewall.";
+      description = "Whether the ports of listen, of a proxy that others reach, and of mdns are opened in the firewall.";
     };
     environmentFile = opt types.path "/run/secrets/atoll" "File of lines NAME=VALUE for what is secret: ATOLL_REGISTRY, ANTHROPIC_API_KEY.";
     settings = mkOption {
@@ -271,6 +341,18 @@ in
         {
           assertion = !machines || pkgs.stdenv.hostPlatform.isx86_64;
           message = "programs.atoll.backend = \"microvm\": machines run on x86_64 only; take \"namespace\" or \"docker\".";
+        }
+        {
+          assertion = (cfg.proxy.tls.cert == null) == (cfg.proxy.tls.key == null);
+          message = "programs.atoll.proxy.tls: cert and key belong together.";
+        }
+        {
+          assertion = cfg.proxy.tls.key == null || !lib.hasPrefix builtins.storeDir cfg.proxy.tls.key;
+          message = "programs.atoll.proxy.tls.key is in the store, which everybody can read: name a file outside of it.";
+        }
+        {
+          assertion = cfg.proxy.mdns == null || builtins.any (d: d == "local" || lib.hasSuffix ".local" d) (programs.proxy.domains or [ ]);
+          message = "programs.atoll.proxy.mdns tells names below local only: set programs.atoll.proxy.domain = \"sandbox.local\".";
         }
         {
           assertion = !secrets cfg.settings && !secrets srv.settings;
@@ -311,8 +393,8 @@ in
           message = "services.atoll.tls is for services.atoll.listen, which is empty.";
         }
         {
-          assertion = !srv.openFirewall || srv.listen != [ ];
-          message = "services.atoll.openFirewall: services.atoll.listen is empty, so there is no port to open.";
+          assertion = !srv.openFirewall || srv.listen != [ ] || proxyOutside != null || mdns != [ ];
+          message = "services.atoll.openFirewall: services.atoll.listen is empty, and others don't reach programs.atoll.proxy.address, so there is no port to open.";
         }
         {
           assertion = srv.tls.key == null || !lib.hasPrefix builtins.storeDir srv.tls.key;
@@ -323,14 +405,26 @@ in
         srv.tls.cert == null && !onlyLoopback
       ) "services.atoll.listen: without services.atoll.tls, tokens can be read on the way.";
 
-      networking.firewall.allowedTCPPorts = mkIf srv.openFirewall (map portOf srv.listen);
+      networking.firewall.allowedTCPPorts = mkIf srv.openFirewall (map portOf (srv.listen ++ optional (proxyOutside != null) proxyOutside));
+      # Of multicast DNS; Avahi's module opens it for Avahi.
+      networking.firewall.interfaces = mkIf (srv.openFirewall && !avahi) (lib.genAttrs mdns (_: { allowedUDPPorts = [ 5353 ]; }));
+      # Without these two Avahi refuses names of others.
+      services.avahi.publish = mkIf (avahi && mdns != [ ]) {
+        enable = lib.mkDefault true;
+        userServices = lib.mkDefault true;
+      };
 
       systemd.services.atoll = {
         description = "Server of sandboxes";
         documentation = [ "https://github.com/atoll-sandbox/atoll" ];
         wantedBy = [ "multi-user.target" ];
         wants = [ "network-online.target" ];
-        after = [ "network-online.target" ] ++ optional (cfg.backend == "docker") "docker.service";
+        after = [
+          "network-online.target"
+        ]
+        ++ optional (cfg.backend == "docker") "docker.service"
+        ++ optional (avahi && mdns != [ ]) "avahi-daemon.service"
+        ++ optional (both ? proxy && both.proxy ? caddy) "caddy.service";
         path =
           [
             pkgs.gitMinimal

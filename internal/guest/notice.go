@@ -24,7 +24,7 @@ type noticeRequest struct {
 }
 
 // DefaultIdle is after how long a sandbox in which nothing is done is idle.
-const DefaultIdle = time.Minute
+const DefaultIdle = 30 * time.Second
 
 // Notices tells what happens in the sandbox; see atoll.Notifier. A listener
 // that was too slow gets a NoticeLost instead of what it has missed, and the

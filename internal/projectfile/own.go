@@ -36,7 +36,7 @@ func (r *reader) ofTop(f *File) fields {
 		"cpus":      r.amount(&f.CPUs),
 		"network":   r.network(&f.Network),
 		"env":       r.env(&f.Env),
-		"env_files": r.texts(&f.EnvFiles, checkPattern),
+		"env_files": r.texts(&f.EnvFiles, CheckPattern),
 		"prepare":   r.commands(&f.Prepare),
 		"start":     r.commands(&f.Start),
 		"agent":     r.parsed(func(text string) error { f.Agent = text; return atoll.CheckName(text) }),
@@ -45,7 +45,7 @@ func (r *reader) ofTop(f *File) fields {
 		"sync": func(n *yaml.Node, path string) {
 			r.section(n, path, fields{
 				"mode":      oneOf(r, &f.Sync.Mode, atoll.SyncManual, atoll.SyncAutoCommit, atoll.SyncAutoIdle),
-				"artifacts": r.texts(&f.Sync.Artifacts, checkPattern),
+				"artifacts": r.texts(&f.Sync.Artifacts, CheckPattern),
 			})
 		},
 		"terminal": func(n *yaml.Node, path string) {
@@ -136,9 +136,9 @@ func (r *reader) ports(to *[]Port) func(*yaml.Node, string) {
 	}
 }
 
-// checkPattern reports a pattern of files that could mean some outside of the
+// CheckPattern reports a pattern of files that could mean some outside of the
 // working tree.
-func checkPattern(text string) error {
+func CheckPattern(text string) error {
 	if strings.ContainsAny(text, "\n\r") || slices.Contains(strings.Split(text, "/"), "..") || path.Clean(text) == "/" {
 		return errors.New("must be a pattern of names in the working tree, like .env*")
 	}

@@ -26,6 +26,10 @@ let
       warnings = mkOption { type = types.listOf types.str; default = [ ]; };
       networking.firewall.allowedTCPPorts = mkOption { type = types.listOf types.ints.positive; default = [ ]; };
       networking.firewall.allowedUDPPorts = mkOption { type = types.listOf types.ints.positive; default = [ ]; };
+      networking.firewall.interfaces = mkOption { type = types.attrsOf types.anything; default = { }; };
+      services.avahi.enable = mkOption { type = types.bool; default = false; };
+      services.avahi.publish.enable = mkOption { type = types.bool; default = false; };
+      services.avahi.publish.userServices = mkOption { type = types.bool; default = false; };
       boot.extraModprobeConfig = mkOption { type = types.lines; default = ""; };
       boot.kernelPackages = mkOption { type = types.anything; default.kernel = fake "linux" // { modDirVersion = "6.12.1"; }; };
       system.boot.loader.kernelFile = mkOption { type = types.str; default = "bzImage"; };
@@ -47,7 +51,10 @@ let
     server = if service r == null then null else (service r).environment.ATOLL_CONFIG.json;
     unit = if service r == null then null else (service r).serviceConfig;
     path = if service r == null then [ ] else map (p: p.name) (service r).path;
+    after = if service r == null then [ ] else (service r).after;
     ports = r.config.networking.firewall.allowedTCPPorts;
+    multicast = builtins.attrNames r.config.networking.firewall.interfaces;
+    publish = r.config.services.avahi.publish.enable && r.config.services.avahi.publish.userServices;
     modprobe = r.config.boot.extraModprobeConfig;
     wrong = map (a: a.message) (builtins.filter (a: !a.assertion) r.config.assertions);
     inherit (r.config) warnings;
@@ -64,8 +71,22 @@ in
 {
   machine = file: seen (evaluate (import file));
 
+  # What package.nix builds, and of what. nixpkgs' own file sets are stood in for where
+  # nixpkgs is not.
+  package =
+    let
+      set = {
+        toSource = s: { outPath = toString s.root; without = s.fileset; };
+        difference = root: without: without;
+        unions = map baseNameOf;
+        maybeMissing = p: p;
+      };
+      asked = import ../package.nix { lib = { fileset = set; platforms.linux = [ "x86_64-linux" ]; }; buildGoModule = p: p; };
+    in
+    { inherit (asked) vendorHash subPackages postInstall; inherit (asked.src) without; program = asked.meta.mainProgram; };
+
   # Each option alone, with its example as its value.
-  options = map (o: let r = evaluate { config = lib.mkMerge [ { programs.atoll.enable = true; services.atoll.enable = true; } (nest o.at o.value) ]; }; in {
+  options = map (o: let r = evaluate { config = lib.mkMerge [ { programs.atoll.enable = true; services.atoll.enable = true; } (lib.mkIf (builtins.elemAt o.at 2 == "microvm") { programs.atoll.backend = "microvm"; }) (nest o.at o.value) ]; }; in {
     name = builtins.concatStringsSep "." o.at;
     inherit (o) value;
     programs = settings r;

@@ -46,6 +46,7 @@ let
     path = type "an absolute path" (v: isPath v || isString v && hasPrefix "/" v || isAttrs v && v ? outPath);
     package = type "a package" (v: isAttrs v && v ? outPath);
     ints.positive = type "a whole number above 0" (v: isInt v && v > 0);
+    ints.between = low: high: type "a whole number from ${toString low} to ${toString high}" (v: isInt v && v >= low && v <= high);
     enum = list: type "one of ${toJSON list}" (v: elem v list);
     strMatching = pattern: type "a string matching ${pattern}" (v: isString v && match pattern v != null);
     nullOr = t: t // {
@@ -76,6 +77,7 @@ let
       filterAttrs (_: x: x != null) (mapAttrs (_: unwrapped place) v);
 
   hasPrefix = p: s: substring 0 (stringLength p) s == p;
+  hasSuffix = p: s: stringLength s >= stringLength p && substring (stringLength s - stringLength p) (-1) s == p;
   filterAttrs = keep: s: removeAttrs s (filter (n: !keep n s.${n}) (attrNames s));
   recursiveUpdate =
     a: b:
@@ -139,7 +141,9 @@ in
     any
     attrValues
     filterAttrs
+    foldl'
     hasPrefix
+    hasSuffix
     mapAttrs
     recursiveUpdate
     types
@@ -163,6 +167,7 @@ in
     _type = "default";
     inherit content;
   };
+  genAttrs = names: f: listToAttrs (map (name: { inherit name; value = f name; }) names);
   optional = c: v: if c then [ v ] else [ ];
   optionals = c: v: if c then v else [ ];
   last = l: elemAt l (length l - 1);

@@ -1,0 +1,53 @@
+# atoll, built from this source: pkgs.callPackage ./package.nix { }. It needs a
+# nixpkgs whose Go is 1.26 or later.
+{ lib, buildGoModule }:
+buildGoModule {
+  pname = "atoll";
+  version = "0-unstable";
+
+  src = lib.fileset.toSource {
+    root = ../..;
+    fileset = lib.fileset.difference ../.. (
+      lib.fileset.unions (
+        map lib.fileset.maybeMissing [
+          ../../.git
+          ../../.cache
+          ../../bin
+        ]
+      )
+    );
+  };
+
+  # Of what 'go mod vendor' makes: TestNixOSPackage in cmd/atoll says another when that
+  # has changed.
+  vendorHash = "sha256-g5mhkOX+2k5QG2SkpYg4uvaQHZlB9QDUN7eUlftp0p8=";
+
+  env.CGO_ENABLED = 0;
+  ldflags = [
+    "-s"
+    "-w"
+  ];
+  subPackages = [
+    "cmd/atoll"
+    "cmd/atoll-guest"
+    "cmd/atoll-gate"
+    "cmd/atoll-sftp"
+    "cmd/atoll-tool"
+  ];
+
+  # The helpers go into atoll, as 'make build' does it, and what is put behind a
+  # program would be lost by stripping it.
+  postInstall = ''
+    GOOS= GOARCH= go run ./internal/helper/pack "$out/bin/atoll" "$out"/bin/atoll-{guest,gate,sftp,tool}
+    rm "$out"/bin/atoll-{guest,gate,sftp,tool}
+  '';
+  dontStrip = true;
+
+  doCheck = false; # the tests build sandboxes, which a build's own sandbox is not for
+
+  meta = {
+    description = "Sandboxes for people and coding agents";
+    mainProgram = "atoll";
+    platforms = lib.platforms.linux;
+  };
+}
