@@ -230,9 +230,13 @@ func (a *app) planned(ctx context.Context, r *rise) (atoll.Config, wall, error) 
 	return cfg, wl, nil
 }
 
+// trusted lets git inside work in the workspace where that belongs to another user
+// than works there, as a volume of a pod or a directory of an image does.
+var trusted = []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=" + project.Workspace}
+
 // environs sets the environment and the labels of a new sandbox.
 func (a *app) environs(r *rise, cfg *atoll.Config) error {
-	own := []string{"ATOLL_PORT=" + strconv.Itoa(project.FirstPort)}
+	own := append([]string{"ATOLL_PORT=" + strconv.Itoa(project.FirstPort)}, trusted...)
 	for _, v := range r.file.Env {
 		value := v.Value
 		if v.Host {

@@ -45,23 +45,24 @@ func rootFS(t testing.TB, what string) []byte {
 	for _, dir := range []string{"root", "var", "home"} {
 		b.dir(dir)
 	}
-	b.program(busybox, "bin/busybox")
+	data, err := os.ReadFile(busybox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.put(tar.Header{Name: "bin/busybox", Typeflag: tar.TypeReg, Mode: 0o755}, data)
 	for _, name := range strings.Fields(string(list)) {
 		if name != "busybox" {
 			b.link("/bin/busybox", "bin/"+name)
 		}
 	}
 	b.link("/bin/busybox", "usr/bin/env")
-	git, err := exec.LookPath("git")
-	if err != nil {
-		musthave.Skip(t, "git", "no git: %v", err)
+	for _, p := range gitPrograms(t) {
+		data, err := os.ReadFile(p.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.put(tar.Header{Name: p.name, Typeflag: tar.TypeReg, Mode: 0o755}, data)
 	}
-	b.program(git, "usr/bin/git")
-	core, err := exec.CommandContext(t.Context(), git, "--exec-path").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.link("/usr/bin/git", strings.TrimPrefix(strings.TrimSpace(string(core)), "/")+"/git")
 	b.text("etc/passwd", "root:x:0:0:root:/root:/bin/sh\natoll:x:1000:1000::/home:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n")
 	b.text("etc/group", "root:x:0:\natoll:x:1000:\nnogroup:x:65534:\n")
 	if err := b.tar.Close(); err != nil {
@@ -108,26 +109,29 @@ func (b *archive) text(name, text string) {
 	b.put(tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644}, []byte(text))
 }
 
-// program puts a program of the host in, and the libraries that it needs.
-func (b *archive) program(file, name string) {
-	b.t.Helper()
-	data, err := os.ReadFile(file)
+// placed is a file of the host in an image.
+type placed struct{ name, file string }
+
+// gitPrograms are this host's git, where it looks for itself too, and its libraries.
+func gitPrograms(t testing.TB) []placed {
+	t.Helper()
+	git, err := exec.LookPath("git")
 	if err != nil {
-		b.t.Fatal(err)
+		musthave.Skip(t, "git", "no git: %v", err)
 	}
-	b.put(tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o755}, data)
-	out, err := exec.CommandContext(b.t.Context(), "ldd", file).Output()
+	core, err := exec.CommandContext(t.Context(), git, "--exec-path").Output()
 	if err != nil {
-		return // it is static
+		t.Fatal(err)
+	}
+	list := []placed{{"usr/bin/git", git}, {strings.TrimPrefix(strings.TrimSpace(string(core)), "/") + "/git", git}}
+	out, err := exec.CommandContext(t.Context(), "ldd", git).Output()
+	if err != nil {
+		return list // it is static
 	}
 	for _, word := range strings.Fields(string(out)) {
-		if !filepath.IsAbs(word) {
-			continue
+		if filepath.IsAbs(word) {
+			list = append(list, placed{strings.TrimPrefix(word, "/"), word})
 		}
-		lib, err := os.ReadFile(word)
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		b.put(tar.Header{Name: strings.TrimPrefix(word, "/"), Typeflag: tar.TypeReg, Mode: 0o755}, lib)
 	}
+	return list
 }

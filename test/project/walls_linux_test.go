@@ -3,7 +3,10 @@ package project
 import (
 	"crypto/sha256"
 	"fmt"
+	"io"
 	"io/fs"
+	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +15,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/atoll-sandbox/atoll/internal/clustertest"
 	"github.com/atoll-sandbox/atoll/internal/musthave"
 )
 
@@ -33,6 +37,33 @@ func TestOnMachines(t *testing.T) {
 		t.Skip("machines: ATOLL_PROJECT_MACHINES=1 is by hand")
 	}
 	journey(t, onMachines(t))
+}
+
+// TestOnKubernetes is by hand, with ATOLL_PROJECT_CLUSTER=1 and the variable of
+// scripts/cluster: a cluster for one test is too much each time.
+func TestOnKubernetes(t *testing.T) {
+	w := onKubernetes(t)
+	journey(t, w)
+	w.reached()
+}
+
+// onKubernetes is a world whose sandboxes are pods of a cluster of the test's own.
+func onKubernetes(t testing.TB) *world {
+	t.Helper()
+	if os.Getenv(clusterVar) == "" {
+		t.Skip("Kubernetes: " + clusterVar + "=1 is by hand")
+	}
+	kubeconfig := clustertest.Kubeconfig(t)
+	files := []string{"image", "--busybox", gitImage}
+	for _, p := range gitPrograms(t) {
+		files = append(files, "/"+p.name+"="+p.file)
+	}
+	clustertest.Tool(t, files...)
+	w := newWorld(t, "kubernetes")
+	w.env = append(w.env, "ATOLL_KUBERNETES_KUBECONFIG="+kubeconfig, "ATOLL_KUBERNETES_NAMESPACE=projects")
+	clustertest.RemoveNamespace(t, "projects")
+	w.up = append(w.up, "--image", gitImage)
+	return w
 }
 
 // onDocker is a world with an engine of its own, and an image.
@@ -362,6 +393,44 @@ func (w *world) ended(dir, name string) {
 		w.t.Error("restore lists nothing")
 	}
 	same(w.t, "sandboxes that are left", w.atoll(0, "/", "ls", "--json").stdout, "[]")
+}
+
+// reached is what a project's programs are reached by: a terminal, the names of
+// ports, and what was saved before it ended.
+func (w *world) reached() {
+	w.t.Helper()
+	w.repo("site")
+	w.start("site", "site")
+	w.atoll(0, "/", "terminal", "send", "site", "site", "--", "echo o''n-a-terminal; mkdir www; echo loose >loose.txt; echo by-its-name >www/index.html; httpd -f -p 127.0.0.1:8080 -h www\n")
+	w.until("the terminal shows it", func() bool {
+		return strings.Contains(w.atoll(0, "/", "terminal", "read", "site", "site").stdout, "on-a-terminal")
+	})
+	w.until("the port has a name that answers", func() bool {
+		return strings.Contains(w.try("/", w.bin, "proxy", "ls").stdout, "8080-site.localhost")
+	})
+	at := strings.TrimSpace(w.atoll(0, "/", "open", "--print", "site", "8080").stdout)
+	same(w.t, "the page of "+at, w.page(at), "by-its-name")
+	w.atoll(0, "site", "down", "--rm", "--force")
+	rescued := w.git("site", "for-each-ref", "--format=%(refname)", "refs/sandbox/site/rescue/")
+	if !strings.Contains(rescued, "refs/") {
+		w.t.Errorf("an end saved nothing: %q", rescued)
+	}
+}
+
+// page fetches a page by the name of a port, as browsers resolve it.
+func (w *world) page(at string) string {
+	w.t.Helper()
+	u, err := url.Parse(at)
+	w.must(err)
+	req, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, "http://127.0.0.1:"+u.Port()+"/", nil)
+	w.must(err)
+	req.Host = u.Host
+	res, err := http.DefaultClient.Do(req)
+	w.must(err)
+	defer res.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(res.Body, 1<<16))
+	w.must(err)
+	return string(b)
 }
 
 // linked is a project that is a linked working tree.

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/atoll-sandbox/atoll/internal/clustertest"
 	"github.com/atoll-sandbox/atoll/internal/helper/helpertest"
 	"github.com/atoll-sandbox/atoll/internal/musthave"
 )
@@ -21,6 +22,9 @@ import (
 // patience is the deadline of one command, on a loaded machine and inside of an
 // emulated one.
 const patience = 5 * time.Minute
+
+// clusterVar lets the tests run beside a cluster of their own.
+const clusterVar = "ATOLL_PROJECT_CLUSTER"
 
 func TestMain(m *testing.M) { os.Exit(within(m)) }
 
@@ -34,6 +38,9 @@ func within(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binDir = dir
+	if os.Getenv(clusterVar) != "" {
+		return clustertest.Main(m)
+	}
 	return helpertest.Main(m)
 }
 
