@@ -92,8 +92,11 @@ func (a *app) into(ctx context.Context, w *workplace, plan *project.Plan) error 
 		a.progress("%s: the history ends early, as yours does", w.name())
 	}
 	if err := plan.Into(ctx, w.sb); err != nil {
-		if errors.Is(err, project.ErrNoGit) {
+		switch {
+		case errors.Is(err, project.ErrNoGit), errors.Is(err, project.ErrNoShell):
 			err = fmt.Errorf("%w\nname another with --image, or in .atoll.yaml", err)
+		case errors.Is(err, atoll.ErrExists):
+			err = fmt.Errorf("%w\nthey came with its image: name another with --image, or in .atoll.yaml, or make one whose %s is empty", err, project.Workspace)
 		}
 		return err
 	}

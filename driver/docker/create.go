@@ -109,6 +109,9 @@ func (d *Driver) build(ctx context.Context, e *engine, p *plan) (_ *Sandbox, err
 	if p.spec.Dir == "" {
 		p.spec.Dir = atoll.DefaultDir
 	}
+	if s := path.Clean(p.spec.Dir); s != "/" && !mounted(&p.spec, s) {
+		p.guest.Dir = s // an image that has it has made it root's
+	}
 	p.spec.ID, p.created, p.dir = p.id, time.Now(), d.sandboxDir(p.id)
 	if p.program, err = d.Helpers.Find("atoll-guest"); err != nil {
 		return nil, err
@@ -367,7 +370,7 @@ func (e *engine) logs(ctx context.Context, name string) string {
 // belongs to who runs the commands.
 func (s *Sandbox) prepare(ctx context.Context) error {
 	dir := path.Clean(s.spec.Dir)
-	if dir == "/" || slices.ContainsFunc(s.spec.Mounts, func(m atoll.Mount) bool { return m.Target == dir }) {
+	if dir == "/" || mounted(&s.spec, dir) {
 		return nil
 	}
 	perm := fs.FileMode(0o755)
@@ -375,6 +378,11 @@ func (s *Sandbox) prepare(ctx context.Context) error {
 		perm = 0o777 // only the guest knows who that is; nobody else is inside
 	}
 	return s.Mkdir(ctx, dir, perm)
+}
+
+// mounted reports whether a directory is one of the host's.
+func mounted(spec *atoll.Spec, dir string) bool {
+	return slices.ContainsFunc(spec.Mounts, func(m atoll.Mount) bool { return m.Target == dir })
 }
 
 // guestConfigOf reads what a container's guest was told.

@@ -180,6 +180,39 @@ func TestUsers(t *testing.T) {
 	}
 }
 
+// TestDirOfTheImage: where commands begin is theirs, whoever made it; what the image
+// has in it is not.
+func TestDirOfTheImage(t *testing.T) {
+	d := local(t)
+	const ref = "atolltest/dir:latest"
+	files := map[string]string{"bin/sh": "/bin/busybox", "bin/id": "/bin/busybox", "bin/stat": "/bin/busybox", "workspace/old": "/etc/hostname", "src/old": "/etc/hostname"}
+	if _, err := d.ImportImage(t.Context(), ref, archive(t, files), nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.RemoveImage(context.Background(), ref); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, c := range []struct {
+		spec atoll.Spec
+		want string
+	}{
+		{atoll.Spec{Image: ref}, "/workspace 1000:1000 0:0\nx\n"},
+		{atoll.Spec{Image: ref, User: "1234"}, "/workspace 1234:1234 0:0\nx\n"},
+		{atoll.Spec{Image: ref, Dir: "/src"}, "/src 1000:1000 0:0\nx\n"},
+	} {
+		sb := create(t, d, c.spec)
+		got := sh(t, sb, atoll.Cmd{Shell: `echo "$(pwd) $(stat -c %u:%g .) $(stat -c %u:%g old)"; echo x >new && read x <new && echo $x`})
+		if got != c.want {
+			t.Errorf("%+v: %q, want %q", c.spec, got, c.want)
+		}
+		if err := sb.Destroy(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestMountBelongsToItsOwner: commands run as the owner of what they are to
 // write.
 func TestMountBelongsToItsOwner(t *testing.T) {

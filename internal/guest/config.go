@@ -7,6 +7,7 @@ type Config struct {
 	UID      int             `json:"uid"` // of commands that name no user
 	GID      int             `json:"gid"`
 	Home     string          `json:"home,omitempty"`     // of those; empty: what /etc/passwd says
+	Dir      string          `json:"dir,omitempty"`      // given to UID and GID at the start, where it is another's and Switch is set; empty: nothing is
 	Shell    string          `json:"shell,omitempty"`    // empty: /bin/sh
 	Env      []string        `json:"env,omitempty"`      // of every command, before what the command brings
 	Switch   bool            `json:"switch,omitempty"`   // this process may become other users

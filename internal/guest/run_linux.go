@@ -87,6 +87,9 @@ func Prepare(cfg Config) (*Server, error) {
 	if err := hide(); err != nil {
 		return nil, err
 	}
+	if err := own(&cfg); err != nil {
+		return nil, err
+	}
 	runtime.GOMAXPROCS(max(leastThreads, min(runtime.GOMAXPROCS(0), mostThreads)))
 	s := &Server{Config: cfg}
 	s.adopts = os.Getpid() == 1 || unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil

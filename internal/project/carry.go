@@ -214,6 +214,9 @@ func (p *Plan) Into(ctx context.Context, sb atoll.Sandbox) error {
 	if err := g.hasGit(ctx); err != nil {
 		return &atoll.Error{Op: "carry in", ID: sb.ID(), Err: err}
 	}
+	if err := g.hasShell(ctx); err != nil {
+		return &atoll.Error{Op: "carry in", ID: sb.ID(), Err: err}
+	}
 	if err := emptied(ctx, g); err != nil {
 		return &atoll.Error{Op: "carry in", ID: sb.ID(), Err: err}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -376,6 +377,30 @@ func TestCarryInWhereGitIsMissing(t *testing.T) {
 	defer func() { _ = sb.Destroy(context.WithoutCancel(t.Context())) }()
 	_, err = open(t, dir).CarryIn(t.Context(), sb, project.Carry{})
 	is(t, err, project.ErrNoGit)
+}
+
+// An image may have git and no shell: what comes later needs one.
+func TestCarryInWhereTheShellIsMissing(t *testing.T) {
+	bin := t.TempDir()
+	real, err := exec.LookPath("git")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(real, filepath.Join(bin, "git")); err != nil {
+		t.Fatal(err)
+	}
+	d := &namespace.Driver{Dir: t.TempDir()}
+	t.Cleanup(func() { _ = d.Close() })
+	sb, err := d.Create(t.Context(), atoll.Spec{Env: []string{"PATH=/only"}, Mounts: []atoll.Mount{{Source: bin, Target: "/only", ReadOnly: true}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sb.Destroy(context.WithoutCancel(t.Context())) }()
+	_, err = open(t, newRepo(t)).CarryIn(t.Context(), sb, project.Carry{})
+	is(t, err, project.ErrNoShell)
+	if entries, err := atoll.ReadDir(t.Context(), sb, project.Workspace); err != nil || len(entries) > 0 {
+		t.Errorf("it was begun all the same: %v, %v", entries, err)
+	}
 }
 
 func TestCarryInOverFilesIsRefused(t *testing.T) {

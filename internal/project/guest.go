@@ -127,6 +127,19 @@ func isObject(s string) bool {
 	return (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == ""
 }
 
+// hasShell reports that the sandbox has no shell, which terminals, steps and what
+// is saved at its end need.
+func (g guest) hasShell(ctx context.Context) error {
+	exit, err := g.sb.Exec(ctx, atoll.Cmd{Args: []string{"sh", "-c", ":"}, Dir: g.dir, Timeout: guestTime, MaxOutput: 1 << 10})
+	switch {
+	case err != nil:
+		return fmt.Errorf("sh in the sandbox: %w", err)
+	case exit.Code != 0:
+		return fmt.Errorf("%w in the sandbox: its image needs the program sh (exit status %d)", ErrNoShell, exit.Code)
+	}
+	return nil
+}
+
 // hasGit reports why the sandbox's git can't be used.
 func (g guest) hasGit(ctx context.Context) error {
 	out, err := g.word(ctx, "version")

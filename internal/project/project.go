@@ -23,6 +23,7 @@ import (
 var (
 	ErrNoRepository = fmt.Errorf("%w: no git repository", atoll.ErrNotFound)
 	ErrNoGit        = fmt.Errorf("%w: no git", atoll.ErrUnavailable)       // on the host, or in the sandbox
+	ErrNoShell      = fmt.Errorf("%w: no shell", atoll.ErrUnavailable)     // in the sandbox
 	ErrBare         = fmt.Errorf("%w: bare repository", atoll.ErrInvalid)  // it has no files to work on
 	ErrNothing      = fmt.Errorf("%w: nothing new", atoll.ErrNotFound)     // there is nothing to bring home
 	ErrDirty        = fmt.Errorf("%w: uncommitted work", atoll.ErrState)   // on the host, where something would be written
