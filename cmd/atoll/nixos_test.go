@@ -294,7 +294,6 @@ func TestNixOSSaysWhatIsWrong(t *testing.T) {
 		"TooSoonIdle":         {`{ programs.atoll = { enable = true; sync.idleSeconds = 5; }; }`, "programs.atoll.sync.idleSeconds' is not of type"},
 		"HalfOfProxyTLS":      {`{ programs.atoll = { enable = true; proxy.tls.key = "/k"; }; }`, "proxy.tls: cert and key"},
 		"ProxyKeyInTheStore":  {`{ programs.atoll = { enable = true; proxy.tls = { cert = "/c"; key = "/nix/store/key"; }; }; }`, "proxy.tls.key is in the store"},
-		"NothingBelowLocal":   {`{ programs.atoll = { enable = true; proxy.mdns = [ "eth0" ]; }; }`, "names below local only"},
 		"NothingToOpen":       {`{ services.atoll = { enable = true; openFirewall = true; }; }`, "listen is empty"},
 		"SecretForEverybody":  {`{ programs.atoll = { enable = true; settings.registry = "postgres://a:b@c/d"; }; }`, "environmentFile"},
 		"SecretOfAContext":    {`{ programs.atoll = { enable = true; settings.contexts.a.token = "x"; }; }`, "token_file"},

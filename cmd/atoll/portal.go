@@ -286,6 +286,26 @@ func (m *multicast) Publish(ctx context.Context, routes []proxy.Route) error {
 	return m.own.Publish(ctx, routes)
 }
 
+// conflicts are the names that other machines have. What can't be asked now is asked
+// again.
+func (m *multicast) conflicts(ctx context.Context) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []mdns.Status
+	if m.own != nil {
+		all = m.own.Names()
+	} else if list, err := m.avahi.Names(ctx); err == nil {
+		all = list
+	}
+	var hosts []string
+	for _, s := range all {
+		if s.State == mdns.Conflict {
+			hosts = append(hosts, s.Host)
+		}
+	}
+	return hosts
+}
+
 // Close takes all names back.
 func (m *multicast) Close() error {
 	m.mu.Lock()
@@ -353,12 +373,15 @@ const complainEvery = 5 * time.Second
 func (p *portal) watch(ctx context.Context, pub *proxy.Publisher) {
 	t := time.NewTicker(complainEvery)
 	defer t.Stop()
-	told := ""
+	told, taken := "", map[string]bool{}
 	for {
 		select {
 		case <-t.C:
 		case <-ctx.Done():
 			return
+		}
+		if m, ok := pub.Provider.(*multicast); ok {
+			taken = p.tellConflicts(m.conflicts(ctx), taken)
 		}
 		text := ""
 		if err := pub.Err(); err != nil {
@@ -369,6 +392,19 @@ func (p *portal) watch(ctx context.Context, pub *proxy.Publisher) {
 		}
 		told = text
 	}
+}
+
+// tellConflicts logs names that other machines have, once for each time. It returns
+// those that they have now.
+func (p *portal) tellConflicts(hosts []string, before map[string]bool) map[string]bool {
+	now := make(map[string]bool, len(hosts))
+	for _, h := range hosts {
+		now[h] = true
+		if !before[h] {
+			p.log.Warn("another machine on the local network has this name: it keeps it, and leads elsewhere", "host", h)
+		}
+	}
+	return now
 }
 
 // close ends what run has not.

@@ -164,7 +164,7 @@ let
       a = programs.proxy.listen or "127.0.0.1:7080";
     in
     if a == "off" || loopback a then null else a;
-  mdns = both.proxy.mdns or [ ];
+  mdns = both.proxy.mdns or [ ]; # without a domain below local, atoll takes sandbox.local
   avahi = config.services.avahi.enable;
 
   # Ports of addresses like 0.0.0.0:8484 and [::]:8484.
@@ -349,10 +349,6 @@ in
         {
           assertion = cfg.proxy.tls.key == null || !lib.hasPrefix builtins.storeDir cfg.proxy.tls.key;
           message = "programs.atoll.proxy.tls.key is in the store, which everybody can read: name a file outside of it.";
-        }
-        {
-          assertion = cfg.proxy.mdns == null || builtins.any (d: d == "local" || lib.hasSuffix ".local" d) (programs.proxy.domains or [ ]);
-          message = "programs.atoll.proxy.mdns tells names below local only: set programs.atoll.proxy.domain = \"sandbox.local\".";
         }
         {
           assertion = !secrets cfg.settings && !secrets srv.settings;
