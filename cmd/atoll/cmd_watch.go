@@ -174,7 +174,7 @@ func (a *app) watched(ctx context.Context, w *workplace, repo *project.Repo) err
 		return context.Cause(ctx)
 	}
 	if res != nil && (res.Landed || len(res.Updates) > 0) && !a.quiet {
-		if terr := a.tellSync(w, res, nil, syncFlags{}, nil); terr != nil {
+		if terr := a.tellSync(w, homecoming{res: res}, syncFlags{}); terr != nil {
 			return terr
 		}
 	}
