@@ -19,6 +19,10 @@ type Fetch struct {
 	Branch string // of the sandbox, which Sync lands; empty: that of its main working tree
 	DryRun bool   // look and check, change nothing
 	Limits Limits
+
+	// Carried is Plan.Tree of what went in; empty: nobody knows. For a dry run of
+	// Sync, which then says in Result.Waits whether work inside is news.
+	Carried string
 }
 
 // Update is a ref of the host that changed, or would.
