@@ -217,6 +217,7 @@ func (a *app) refused(w *workplace, err error) error {
 		return nil
 	case errors.Is(err, project.ErrNothing):
 		return exits(exitNothing, fmt.Errorf("%s: %w: the host has all of it", name, project.ErrNothing))
+	case errors.Is(err, project.ErrLocked): // it says what to do
 	case errors.Is(err, project.ErrDirty):
 		next = "it was fetched, and nothing of yours has changed; 'git stash' puts your work aside"
 	case errors.Is(err, project.ErrDiverged):

@@ -337,9 +337,16 @@ func (r *Repo) update(ctx context.Context, list []Update, reason string) error {
 			b.WriteString("update " + u.Ref + " " + u.New + " " + or(u.Old) + "\n")
 		}
 	}
-	_, err := r.host.with(identity...).feed(ctx, b.String(), "update-ref", "-m", reason, "--create-reflog", "--stdin")
-	if err == nil {
-		return nil
+	var refs []string
+	for _, u := range list {
+		refs = append(refs, u.Ref)
+	}
+	err := r.writing(ctx, refs, func(r *Repo) error {
+		_, err := r.host.with(identity...).feed(ctx, b.String(), "update-ref", "-m", reason, "--create-reflog", "--stdin")
+		return err
+	})
+	if err == nil || errors.Is(err, ErrLocked) {
+		return err
 	}
 	for _, u := range list {
 		now, rerr := r.resolve(ctx, u.Ref)

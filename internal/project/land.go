@@ -386,6 +386,11 @@ func (r *Repo) unfiltered(ctx context.Context) ([]string, error) {
 
 // advance moves the working tree and the branch forward.
 func (r *Repo) advance(ctx context.Context, head Head, res *Result) error {
+	return r.writing(ctx, []string{"refs/heads/" + res.Into}, func(r *Repo) error { return r.forward(ctx, head, res) })
+}
+
+// forward is advance, when it is this one's turn.
+func (r *Repo) forward(ctx context.Context, head Head, res *Result) error {
 	settings, err := r.unfiltered(ctx)
 	if err != nil {
 		return err
