@@ -267,6 +267,15 @@ func (b *box) Destroy(context.Context) error {
 	return os.RemoveAll(b.root)
 }
 
-func TestSuiteBusybox(t *testing.T) { atolltest.Run(t, newDriver(t, "")) }
+func TestSuiteBusybox(t *testing.T) {
+	t.Parallel() // both wait more than they work
+	atolltest.Run(t, newDriver(t, ""))
+}
 
-func TestSuiteDash(t *testing.T) { atolltest.Run(t, newDriver(t, "dash")) }
+func TestSuiteDash(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the whole suite, a second time")
+	}
+	t.Parallel()
+	atolltest.Run(t, newDriver(t, "dash"))
+}
