@@ -67,7 +67,7 @@ type Config struct {
 	// of Setup: its file systems are mounted then, so each clone must have copies
 	// of the disks that it was saved with, over the same backing files. What Setup
 	// says of it is not looked at in clones. Empty: nothing is mounted.
-	Form json.RawMessage
+	Form json.RawMessage `json:",omitempty"`
 	For  string // what the disks of a Form were made for, where neither it nor a backing file says so
 
 	// Template is the directory of a saved machine to wake; empty: it boots.
