@@ -68,7 +68,7 @@ type Config struct {
 	// of the disks that it was saved with, over the same backing files. What Setup
 	// says of it is not looked at in clones. Empty: nothing is mounted.
 	Form json.RawMessage `json:",omitempty"`
-	For  string // what the disks of a Form were made for, where neither it nor a backing file says so
+	For  string          // what the disks of a Form were made for, where neither it nor a backing file says so
 
 	// Template is the directory of a saved machine to wake; empty: it boots.
 	// All that shapes a machine must be as it was when that was saved.
