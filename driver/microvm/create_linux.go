@@ -112,6 +112,9 @@ func (d *Driver) boot(ctx context.Context, r *record) error {
 	}
 	defer done()
 	if err := d.clone(ctx, r, c, tell); err != nil {
+		if len(c.NICs) > 0 {
+			err = fmt.Errorf("on bridge %s: %w", d.Bridge, err)
+		}
 		return errors.Join(err, d.end(r))
 	}
 	r.State, r.Started, r.Accel, r.Type = atoll.Running, time.Now(), c.Accel, c.Type
