@@ -22,7 +22,7 @@ func (d *Driver) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, er
 		if id == "" {
 			id = spec.ID
 		}
-		return nil, &atoll.Error{Op: "create", ID: id, Err: err}
+		return nil, &atoll.Error{Op: "create", ID: id, Err: quota(err)}
 	}
 	return s, nil
 }

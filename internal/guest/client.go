@@ -49,7 +49,7 @@ func Connect(ctx context.Context, conn net.Conn, o Options) (_ *Client, err erro
 	defer stop()
 	line, err := firstLine(conn, 64)
 	if err != nil {
-		return nil, fmt.Errorf("%w: the guest does not answer: %w", atoll.ErrUnavailable, errors.Join(context.Cause(ctx), err))
+		return nil, noAnswer(ctx, err)
 	}
 	v, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), Greeting)
 	if n, err := strconv.Atoi(v); !ok || err != nil || n != Version {

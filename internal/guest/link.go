@@ -25,6 +25,10 @@ type Link struct {
 	// its error is the operation's.
 	Before func(op string) error
 
+	// Explain, when not nil, adds to the error of a guest that does not answer what
+	// is known of why. It may take a moment, not more.
+	Explain func(ctx context.Context, err error) error
+
 	Counted []string      // directories whose files Stats counts
 	Idle    time.Duration // after which a sandbox in which nothing is done is idle; 0: DefaultIdle
 
@@ -97,6 +101,9 @@ func (l *Link) make(ctx context.Context, a *attempt) {
 	conn, err := l.Reach(ctx)
 	if err == nil {
 		a.client, err = Connect(ctx, conn, l.Options)
+		if gone := errors.Is(ctx.Err(), context.Canceled); err != nil && l.Explain != nil && !gone {
+			err = l.Explain(context.WithoutCancel(ctx), err)
+		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
