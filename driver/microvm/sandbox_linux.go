@@ -63,6 +63,9 @@ func counted() []string {
 
 // before refuses operations on a sandbox that is gone or does not run.
 func (s *Sandbox) before(op string) error {
+	if (op == "watch" || op == "notices") && s.d.home().Changing(s.id) {
+		return nil // they outlive a restore: reach waits for its end
+	}
 	r, err := s.d.load(s.id)
 	if err != nil {
 		return err
@@ -75,7 +78,13 @@ func (s *Sandbox) before(op string) error {
 			return nil // the guest is awake
 		}
 		return fmt.Errorf("%w: it is %s", atoll.ErrState, r.State)
-	case atoll.Stopped:
+	}
+	return refusal(r)
+}
+
+// refusal says why the guest of a machine that does not run is not spoken to.
+func refusal(r *record) error {
+	if r.State == atoll.Stopped {
 		return fmt.Errorf("%w: it is %s", atoll.ErrState, r.State)
 	}
 	return fmt.Errorf("%w: it is %s", atoll.ErrUnavailable, r.State)
@@ -311,6 +320,9 @@ func (d *Driver) reach(ctx context.Context, id string) (net.Conn, error) {
 	}
 	defer held.Close()
 	r, err := d.load(id)
+	if err == nil && r.State != atoll.Running && r.State != atoll.Paused {
+		err = refusal(r)
+	}
 	if err != nil {
 		return nil, err
 	}
