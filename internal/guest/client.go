@@ -145,7 +145,7 @@ func greet(ctx context.Context, st *yamux.Stream, q *Request, value any) (err er
 	}
 	var a Answer
 	if err := readMessage(st, &a); err != nil {
-		return fmt.Errorf("%w: %w", atoll.ErrUnavailable, errors.Join(context.Cause(ctx), err))
+		return noAnswer(ctx, err)
 	}
 	if a.Problem != nil {
 		return a.Problem.Err()

@@ -101,9 +101,7 @@ func (l *Link) make(ctx context.Context, a *attempt) {
 	conn, err := l.Reach(ctx)
 	if err == nil {
 		a.client, err = Connect(ctx, conn, l.Options)
-		if gone := errors.Is(ctx.Err(), context.Canceled); err != nil && l.Explain != nil && !gone {
-			err = l.Explain(context.WithoutCancel(ctx), err)
-		}
+		err = l.explained(ctx, err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -159,7 +157,7 @@ func (l *Link) do(ctx context.Context, op string, f func(c *Client) error) error
 		if err != nil {
 			return err
 		}
-		err = f(c)
+		err = l.explained(ctx, f(c))
 		if again || !errors.Is(err, errUnsent) || ctx.Err() != nil {
 			return l.fail(op, err)
 		}
@@ -176,6 +174,15 @@ func (l *Link) begin(ctx context.Context, op string) (*Client, error) {
 	}
 	c, err := l.Client(ctx)
 	return c, l.fail(op, err)
+}
+
+// explained adds what is known of why a guest does not answer, unless nobody waits
+// for it any more.
+func (l *Link) explained(ctx context.Context, err error) error {
+	if l.Explain == nil || !errors.Is(err, errNoAnswer) || errors.Is(ctx.Err(), context.Canceled) {
+		return err
+	}
+	return l.Explain(context.WithoutCancel(ctx), err)
 }
 
 // complete fills in what the sandbox has for all commands.
