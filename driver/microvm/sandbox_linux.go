@@ -49,12 +49,16 @@ func (d *Driver) sandbox(r *record) *Sandbox {
 		spec.Dir = atoll.DefaultDir
 	}
 	s.Link = &guest.Link{
-		ID: r.ID, Spec: spec, Before: s.before, Counted: counted(),
+		ID: r.ID, Spec: spec, Before: s.before, Counted: counted(), Options: guest.Options{Greeting: greetingTime},
 		Reach:   func(ctx context.Context) (net.Conn, error) { return d.reach(ctx, r.ID) },
 		Explain: func(ctx context.Context, err error) error { return d.explain(ctx, r.ID, err) },
 	}
 	return s
 }
+
+// greetingTime is how long a guest may take to greet: an emulated one of many, on
+// a busy host, took more than ten seconds.
+const greetingTime = time.Minute
 
 // counted are the directories whose files are a sandbox's own.
 func counted() []string {
