@@ -22,7 +22,7 @@ func (d *Driver) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, er
 		if id == "" {
 			id = spec.ID
 		}
-		return nil, &atoll.Error{Op: "create", ID: id, Err: err}
+		return nil, &atoll.Error{Op: "create", ID: id, Err: quota(err)}
 	}
 	return s, nil
 }
@@ -124,6 +124,9 @@ func (d *Driver) boot(ctx context.Context, r *record) error {
 	}
 	defer done()
 	if err := d.clone(ctx, r, c, tell); err != nil {
+		if len(c.NICs) > 0 {
+			err = fmt.Errorf("on bridge %s: %w", d.Bridge, err)
+		}
 		return errors.Join(err, d.end(r))
 	}
 	r.State, r.Started, r.Accel, r.Type = atoll.Running, time.Now(), c.Accel, c.Type

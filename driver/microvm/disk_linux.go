@@ -256,10 +256,10 @@ func taken(name string) (int64, error) {
 	return st.Blocks * 512, nil
 }
 
-// quota says of a disk of the host that is full that there is a limit.
+// quota says of an error that a disk of the host is full, if nobody has.
 func quota(err error) error {
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		return fmt.Errorf("%w: %w", atoll.ErrQuota, err)
+	if !errors.Is(err, atoll.ErrQuota) && (errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)) {
+		return fmt.Errorf("%w: the host's disk is full: %w", atoll.ErrQuota, err)
 	}
 	return err
 }

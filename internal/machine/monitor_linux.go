@@ -417,7 +417,7 @@ func (m *monitor) event(e event) {
 	case eventStuck:
 		m.problem = "a disk of the host: " + e.text
 		if e.space {
-			m.problem = "the host's disk is full: make room and resume the machine"
+			m.problem = "the host's disk is full"
 		}
 		m.interrupt(fmt.Errorf("%w: %s", errStuck, m.problem)) // nobody can resume what doesn't serve yet
 	}
