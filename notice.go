@@ -109,7 +109,8 @@ type Detacher interface {
 	// Reattach gives what is kept and what comes of a detached command to
 	// the writers of streams, and its Stdin, Signals and TTY.Resize to the
 	// command. It returns what became of it, or when ctx is done, which
-	// leaves it running.
+	// leaves it running. The next of Signals is taken when the one before
+	// has arrived at the command; an empty one is none, and only tells that.
 	Reattach(ctx context.Context, id string, streams Cmd) (Exit, error)
 	// Detached returns the detached commands, oldest first; those that have
 	// ended stay for a while.

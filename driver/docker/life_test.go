@@ -179,3 +179,31 @@ func TestPausedElsewhere(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// TestPausedInTurns: of a sandbox that two handles pause and resume by turns, as
+// quickly as they can, none is told what the engine has from an older turn. A
+// resume that has returned nil means a sandbox that runs.
+func TestPausedInTurns(t *testing.T) {
+	d := local(t)
+	sb := create(t, d, atoll.Spec{})
+	other, err := (&docker.Driver{Host: d.Host, Dir: d.Dir}).Open(t.Context(), sb.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for round := range 20 {
+		if err := atoll.Pause(t.Context(), sb); err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		if err := atoll.Resume(t.Context(), other); err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+	}
+	for range 2 {
+		if err := atoll.Resume(t.Context(), sb); err != nil {
+			t.Fatal(err)
+		}
+		if got := sh(t, sb, atoll.Cmd{Shell: "echo works"}); got != "works\n" {
+			t.Errorf("got %q", got)
+		}
+	}
+}

@@ -427,37 +427,63 @@ func (s *Sandbox) Start(ctx context.Context) error {
 
 // Pause freezes all processes. Pausing what is paused is fine.
 func (s *Sandbox) Pause(ctx context.Context) error {
-	s.turn.Lock()
-	defer s.turn.Unlock()
-	_, err := s.e.api.ContainerPause(ctx, s.name(), client.ContainerPauseOptions{})
-	return s.fail("pause", s.settle(ctx, err, atoll.Paused))
+	return s.fail("pause", s.turnTo(ctx, atoll.Paused, func() error {
+		_, err := s.e.api.ContainerPause(ctx, s.name(), client.ContainerPauseOptions{})
+		return err
+	}))
 }
 
-// Resume lets the processes go on.
+// Resume lets the processes go on. Resuming what runs is fine.
 func (s *Sandbox) Resume(ctx context.Context) error {
-	s.turn.Lock()
-	defer s.turn.Unlock()
-	_, err := s.e.api.ContainerUnpause(ctx, s.name(), client.ContainerUnpauseOptions{})
-	return s.fail("resume", s.settle(ctx, err, atoll.Running))
+	return s.fail("resume", s.turnTo(ctx, atoll.Running, func() error {
+		_, err := s.e.api.ContainerUnpause(ctx, s.name(), client.ContainerUnpauseOptions{})
+		return err
+	}))
 }
 
-// settle is what became of a call that should lead to a state: an error means
-// nothing when the sandbox is in that state already.
-func (s *Sandbox) settle(ctx context.Context, err error, want atoll.State) error {
-	if err != nil {
+// The engine hears of each pause and resume a second time, from its runtime, and
+// after quick ones the word of an older one may turn round for a moment what it
+// says and what it lets be done: so a refusal is believed only if it stays.
+const (
+	behind  = 50 * time.Millisecond // between two questions
+	behinds = 40                    // at most
+)
+
+// turnTo freezes or thaws by a call of the engine. A refusal means nothing when
+// the sandbox is in that state already.
+func (s *Sandbox) turnTo(ctx context.Context, want atoll.State, call func() error) error {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	for round, there := 0, 0; ; round++ { // there: how often in a row it was as wanted
+		err := call()
+		if err == nil {
+			s.learn(want, true)
+			return nil
+		}
 		c, ierr := s.e.inspect(ctx, s.name())
 		if ierr != nil {
 			return ierr
 		}
 		state := stateOf(c.State)
-		s.learn(state, true)
-		if state != want {
+		final := state != atoll.Paused && state != atoll.Running || round == behinds
+		switch {
+		case state != want && final:
+			s.learn(state, true)
 			return fmt.Errorf("%w: it is %s: %w", atoll.ErrState, state, err)
+		case state != want:
+			there = 0
+		case there == 1 || final:
+			s.learn(want, true)
+			return nil
+		default:
+			there = 1
 		}
-		return nil
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(behind):
+		}
 	}
-	s.learn(want, true)
-	return nil
 }
 
 // Destroy ends what runs and removes the container, its snapshots and this

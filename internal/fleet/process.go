@@ -311,7 +311,7 @@ func (s *Sandbox) Signal(ctx context.Context, id, signal string) error {
 		err = s.fail("signal", p.signal(ctx, signal))
 	}
 	if err == nil && p.far && signal != "KILL" {
-		err = s.arrived(ctx, p)
+		err = p.arrived(ctx)
 	}
 	noted(err)
 	return err
@@ -319,16 +319,15 @@ func (s *Sandbox) Signal(ctx context.Context, id, signal string) error {
 
 // arrived waits until a signal to a command that the driver keeps is there: who
 // has sent it may be gone at once.
-func (s *Sandbox) arrived(ctx context.Context, p *process) error {
+func (p *process) arrived(ctx context.Context) error {
 	select {
-	case p.signals <- "": // no signal, taken when the one before was passed on
+	case p.signals <- "": // no signal, taken when the one before has arrived: see atoll.Detacher
+		return nil
 	case <-p.done:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	_, err := s.kept(ctx) // an answer to what was asked later
-	return err
 }
 
 // signals are those that may be sent.

@@ -51,6 +51,8 @@ type conversation struct {
 
 	leave func() // asks the guest to end the channel; set by run
 
+	signal func(name string) error // sends a signal; set before run
+
 	sized sizedWriter // takes the frames of sizes; nil: there are none
 
 	sending sync.Mutex // held while a frame is written
@@ -74,6 +76,7 @@ type conversation struct {
 func newConversation(st *yamux.Stream, cmd *atoll.Cmd) *conversation {
 	x := &conversation{st: st, cmd: cmd, over: make(chan struct{})}
 	x.credit.L, x.credit.n = &x.credit.Mutex, stdinWindow
+	x.signal = func(name string) error { return x.send(FrameSignal, []byte(name)) }
 	return x
 }
 
@@ -333,8 +336,8 @@ func (x *conversation) sendEvents() {
 		case name, ok := <-signals:
 			if !ok {
 				signals = nil
-			} else if len(name) <= longestSignal {
-				err = x.send(FrameSignal, []byte(name))
+			} else if name != "" && len(name) <= longestSignal {
+				err = x.signal(name)
 			}
 		case size, ok := <-sizes:
 			if !ok {

@@ -15,7 +15,14 @@ const (
 	OpDetach   Op = "detach"   // a command; its atoll.Process is answered
 	OpAttach   Op = "attach"   // the id of one; then frames as of OpExec, without its end with the channel
 	OpDetached Op = "detached" // answers all of them
+	OpSignal   Op = "signal"   // a signalBody; answered when the signal is sent
 )
+
+// signalBody is a signal to a detached command.
+type signalBody struct {
+	Process string `json:"process"`
+	Signal  string `json:"signal"`
+}
 
 var _ atoll.Detacher = (*Link)(nil)
 
@@ -55,6 +62,15 @@ func (l *Link) Reattach(ctx context.Context, id string, streams atoll.Cmd) (exit
 			return err
 		}
 		x := newConversation(st, &streams)
+		// A frame could still be unread when the caller hangs up, and be lost with
+		// the connection: an answer can't come too early.
+		x.signal = func(name string) error {
+			err := c.call(ctx, OpSignal, signalBody{Process: id, Signal: name}, nil)
+			if errors.Is(err, atoll.ErrUnsupported) { // a guest of before
+				return x.send(FrameSignal, []byte(name))
+			}
+			return err
+		}
 		exit, err = x.run(ctx, func() { _ = st.Reset() }) // it goes on
 		return err
 	})

@@ -49,6 +49,7 @@ type detached struct {
 func (s *Server) processOperations(ops map[Op]handler) {
 	ops[OpDetach] = s.detach
 	ops[OpAttach] = s.attach
+	ops[OpSignal] = s.signal
 	ops[OpDetached] = func(_ context.Context, _ *host, st *yamux.Stream, _ *Request) { reply(st, s.keeper.infos(), nil) }
 }
 
@@ -224,6 +225,21 @@ func (s *Server) attach(_ context.Context, _ *host, st *yamux.Stream, q *Request
 	}
 	_ = st.Close() // so that listen ends
 	late.Wait()
+}
+
+// signal sends a signal to a detached command, unless that has ended.
+func (s *Server) signal(_ context.Context, _ *host, st *yamux.Stream, q *Request) {
+	var b signalBody
+	err := q.Into(&b)
+	if err == nil {
+		switch d := s.keeper.find(b.Process); {
+		case d == nil:
+			err = fmt.Errorf("%w: process %q", atoll.ErrNotFound, b.Process)
+		case d.command != nil: // else it never was one
+			d.command.signal(b.Signal)
+		}
+	}
+	answer(st, err)
 }
 
 // visit is a host at a detached command.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/libp2p/go-yamux/v5"
 	"pgregory.net/rapid"
 
 	"github.com/atoll-sandbox/atoll"
@@ -102,6 +103,59 @@ func TestDetachedEnds(t *testing.T) {
 	}
 	if _, err := l.Detach(t.Context(), atoll.Cmd{Args: []string{"true"}, Dir: "/no/such"}); !errors.Is(err, atoll.ErrNotFound) {
 		t.Errorf("a directory that is not there: %v", err)
+	}
+}
+
+// Who sends a signal may hang up as soon as the next is taken: the one before has
+// arrived then, however late the guest reads.
+func TestDetachedSignalArrives(t *testing.T) {
+	s := &Server{}
+	s.begin()
+	asked, read := make(chan struct{}), make(chan struct{})
+	signal := s.ops[OpSignal]
+	s.ops[OpSignal] = func(ctx context.Context, h *host, st *yamux.Stream, q *Request) {
+		close(asked)
+		<-read
+		signal(ctx, h, st, q)
+	}
+	l := &Link{ID: "test", Reach: func(context.Context) (net.Conn, error) {
+		a, b, err := pair()
+		if err == nil {
+			go s.ServeConn(b)
+		}
+		return a, err
+	}}
+	t.Cleanup(func() { l.HangUp(); s.Close() })
+	p, err := l.Detach(t.Context(), atoll.Cmd{Args: []string{"sleep", "1000"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	signals, left := make(chan string), make(chan struct{})
+	go func() {
+		defer close(left)
+		_, _ = l.Reattach(t.Context(), p.ID, atoll.Cmd{Signals: signals}) // it is hung up
+	}()
+	signals <- "TERM"
+	select {
+	case <-asked:
+	case <-left:
+		t.Fatal("nobody answered the signal")
+	}
+	select {
+	case signals <- "":
+		t.Error("the next is taken before the guest has read the first")
+	default:
+	}
+	close(read)
+	select {
+	case signals <- "":
+	case <-left: // with the command
+	}
+	l.HangUp()
+	<-left
+	exit, err := l.Reattach(t.Context(), p.ID, atoll.Cmd{})
+	if err != nil || exit.Signal != "TERM" {
+		t.Errorf("after TERM and a hang-up: %+v, %v", exit, err)
 	}
 }
 

@@ -193,6 +193,13 @@ func (c *child) exec() (best syscall.Errno) {
 	var err syscall.Errno
 	best = syscall.ENOENT
 	for i := range c.paths {
+		if len(c.paths) > 1 {
+			// To execute what is not there costs the kernel an address space first.
+			_, _, err = syscall.RawSyscall(unix.SYS_FACCESSAT, ^uintptr(99), uintptr(unsafe.Pointer(c.paths[i])), unix.F_OK)
+			if err == syscall.ENOENT || err == syscall.ENOTDIR {
+				continue
+			}
+		}
 		_, _, err = syscall.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(c.paths[i])), uintptr(unsafe.Pointer(&c.argv[0])), uintptr(unsafe.Pointer(&c.envv[0])))
 		switch err {
 		case syscall.ENOENT, syscall.ENOTDIR:

@@ -36,6 +36,7 @@ func run() error {
 	if err := earlyMounts(); err != nil {
 		return err
 	}
+	calm()
 	m, err := readModules()
 	if err != nil {
 		return err

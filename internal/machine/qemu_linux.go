@@ -87,9 +87,10 @@ func (o *order) device(kind string, options ...string) string {
 	return strings.Join(append([]string{kind + suffix}, options...), ",")
 }
 
-// emulatedCPU is what QEMU plays. Without the last two the kernel does not clear
-// and copy pages by "rep movsb", which is emulated byte by byte.
-const emulatedCPU = "max,-erms,-fsrm"
+// emulatedCPU is what QEMU plays. Without erms and fsrm the kernel does not clear
+// and copy pages by "rep movsb", which is emulated byte by byte; without la57 page
+// tables have a level less to walk.
+const emulatedCPU = "max,-erms,-fsrm,-la57"
 
 func processors(o *order, p *placer) []string {
 	if o.Accel == KVM {
@@ -160,9 +161,7 @@ func (p *placer) self(fd int, list *[]string) string {
 func parameters(o *order) string {
 	s := "panic=-1 reboot=t quiet console=ttyS0 cryptomgr.notests"
 	if o.Accel == TCG {
-		// Nothing is speculated on in an emulated processor, but each detour
-		// around speculation is emulated.
-		s += " mitigations=off"
+		s += emulatedParameters
 	}
 	if o.Type == Microvm && o.Accel == TCG {
 		// There is no timer to measure it with: the kernel would wait for ever.
@@ -173,6 +172,16 @@ func parameters(o *order) string {
 	}
 	return s
 }
+
+// emulatedParameters leave out what costs an emulated processor much and a machine
+// of its own nothing. Nothing is speculated on there, but each detour around
+// speculation is emulated. AppArmor and TOMOYO, which have no rules, are asked
+// about each file and program; the pressure of each group is added up at each
+// switch of tasks, for nobody. Feature 112 is "rep stosq" being good: it is
+// emulated word by word, slower than a loop. And the clock is the host's: a kernel
+// that compares it with ticks, which come late on a busy host, would give it up for
+// one that counts these.
+const emulatedParameters = " mitigations=off lsm=landlock,yama psi=0 clearcpuid=112 tsc=reliable"
 
 func kernel(o *order, p *placer) ([]string, error) {
 	fd, err := p.open(o.Kernel, os.O_RDONLY)
