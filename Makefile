@@ -13,10 +13,10 @@ build: ## bin/atoll, which holds atoll-guest, atoll-gate, atoll-sftp and atoll-t
 
 test: ## everything that must pass before a commit
 	$(GO) vet ./...
-	GO="$(GO)" ./scripts/test
+	GO="$(GO)" ./scripts/test -vet=off
 
 race: ## the tests where several goroutines meet, under the race detector
-	$(GO) test -race -short -p 2 -timeout 30m . ./agent ./atolltest ./vfs ./internal/kernel ./internal/guest ./internal/gate/... ./internal/vt ./internal/image ./internal/cgroup ./internal/jail ./driver/virtual ./driver/namespace ./shell ./internal/wire ./internal/fleet ./internal/server ./internal/mcp ./internal/sshd ./internal/machine ./internal/inside ./internal/keep ./internal/rootdisk ./internal/virtiofs ./internal/project ./internal/proxy/... ./driver/microvm ./internal/turn ./internal/tool ./internal/shellwire ./client
+	CGO_ENABLED=1 $(GO) test -race -short -vet=off -p 2 -timeout 30m ./agent ./atolltest ./vfs ./internal/kernel ./internal/guest ./internal/gate/... ./internal/vt ./internal/image ./internal/cgroup ./internal/jail ./driver/virtual ./driver/namespace ./shell ./internal/wire ./internal/fleet ./internal/server ./internal/mcp ./internal/sshd ./internal/machine ./internal/inside ./internal/keep ./internal/rootdisk ./internal/virtiofs ./internal/project ./internal/proxy/... ./driver/microvm ./internal/turn ./internal/tool ./internal/shellwire ./client
 
 lint: ## golangci-lint, pinned
 	GOBIN=$(CACHE)/bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.5.0

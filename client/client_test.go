@@ -128,7 +128,10 @@ func (st *station) sandbox(t testing.TB) *client.Sandbox {
 // TestSuite is the contract, over the wire.
 func TestSuite(t *testing.T) {
 	for _, network := range []string{"unix", "tcp"} {
-		t.Run(network, func(t *testing.T) { atolltest.Run(t, serve(t, network).client(t)) })
+		t.Run(network, func(t *testing.T) {
+			t.Parallel() // they wait more than they work
+			atolltest.Run(t, serve(t, network).client(t))
+		})
 	}
 }
 

@@ -38,7 +38,7 @@ func FuzzExecute(f *testing.F) {
 		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("error: %v", err)
 		}
-		if took := time.Since(start); took > 2*time.Second {
+		if took := time.Since(start); took > 10*time.Second { // the machine may be busy: far above the promise, far below a hang
 			t.Errorf("took %v", took)
 		}
 		for _, i := range k.Incidents() {

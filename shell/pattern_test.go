@@ -144,7 +144,7 @@ func TestHostilePatternsTakePolynomialTime(t *testing.T) {
 		p.match(nil, s)
 		p.prefix(nil, s, true)
 		p.suffix(nil, s, false)
-		if d := time.Since(start); d > 3*time.Second {
+		if d := time.Since(start); d > 10*time.Second { // the machine may be busy: far above the promise, far below a hang
 			t.Errorf("%.20q took %v", pat, d)
 		}
 	}

@@ -20,7 +20,7 @@ func expand(t *testing.T, script, text string) {
 	start := time.Now()
 	in := "IFS= read -rd '' T\nT=${T%?}\n" + script
 	res, _ := s.Execute(t.Context(), in, shell.IO{Stdin: strings.NewReader(text + "."), Timeout: time.Second})
-	if d := time.Since(start); d > 1500*time.Millisecond {
+	if d := time.Since(start); d > 10*time.Second { // the machine may be busy: far above the promise, far below a hang
 		t.Errorf("%q took %v", text, d)
 	}
 	if res.ExitCode == 134 || strings.Contains(string(res.Stderr), "internal error") {

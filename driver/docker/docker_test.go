@@ -78,6 +78,9 @@ func local(t testing.TB) *docker.Driver {
 	return &docker.Driver{Host: engine(t), Dir: t.TempDir()}
 }
 
-func TestDriver(t *testing.T) { atolltest.Run(t, local(t)) }
+func TestDriver(t *testing.T) {
+	t.Parallel() // beside TestRemote: both wait for the engine more than they work
+	atolltest.Run(t, local(t))
+}
 
 func BenchmarkDocker(b *testing.B) { atolltest.Bench(b, local(b)) }

@@ -32,6 +32,7 @@ func TestRemote(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the whole suite, a second time")
 	}
+	t.Parallel()
 	d := local(t)
 	d.Remote = true
 	atolltest.Run(t, d)

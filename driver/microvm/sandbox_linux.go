@@ -49,11 +49,15 @@ func (d *Driver) sandbox(r *record) *Sandbox {
 		spec.Dir = atoll.DefaultDir
 	}
 	s.Link = &guest.Link{
-		ID: r.ID, Spec: spec, Before: s.before, Counted: counted(),
+		ID: r.ID, Spec: spec, Before: s.before, Counted: counted(), Options: guest.Options{Greeting: greetingTime},
 		Reach: func(ctx context.Context) (net.Conn, error) { return d.reach(ctx, r.ID) },
 	}
 	return s
 }
+
+// greetingTime is how long a guest may take to greet: an emulated one of many, on
+// a busy host, took more than ten seconds.
+const greetingTime = time.Minute
 
 // counted are the directories whose files are a sandbox's own.
 func counted() []string {
@@ -62,6 +66,9 @@ func counted() []string {
 
 // before refuses operations on a sandbox that is gone or does not run.
 func (s *Sandbox) before(op string) error {
+	if (op == "watch" || op == "notices") && s.d.home().Changing(s.id) {
+		return nil // they outlive a restore: reach waits for its end
+	}
 	r, err := s.d.load(s.id)
 	if err != nil {
 		return err
@@ -74,7 +81,13 @@ func (s *Sandbox) before(op string) error {
 			return nil // the guest is awake
 		}
 		return fmt.Errorf("%w: it is %s", atoll.ErrState, r.State)
-	case atoll.Stopped:
+	}
+	return refusal(r)
+}
+
+// refusal says why the guest of a machine that does not run is not spoken to.
+func refusal(r *record) error {
+	if r.State == atoll.Stopped {
 		return fmt.Errorf("%w: it is %s", atoll.ErrState, r.State)
 	}
 	return fmt.Errorf("%w: it is %s", atoll.ErrUnavailable, r.State)
@@ -274,6 +287,9 @@ func (d *Driver) reach(ctx context.Context, id string) (net.Conn, error) {
 	}
 	defer held.Close()
 	r, err := d.load(id)
+	if err == nil && r.State != atoll.Running && r.State != atoll.Paused {
+		err = refusal(r)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -83,11 +83,11 @@ func TestOnPostgres(t *testing.T) {
 	if os.Getenv(onPostgres) != "" {
 		t.Skip("it is what runs now")
 	}
+	if testing.Short() {
+		t.Skip("the race detector has seen these tests with SQLite, and several servers at one PostgreSQL by TestServers*: left out by -short")
+	}
 	c := startPostgres(t)
 	args := []string{"-test.v", "-test.skip=" + strings.Join(apart, "|"), "-test.timeout=10m", "-rapid.checks=10"}
-	if testing.Short() {
-		args = append(args, "-test.short")
-	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
 	cmd.Env = append(os.Environ(), onPostgres+"="+c.URL("public"))
 	var said bytes.Buffer

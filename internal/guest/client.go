@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,6 +24,8 @@ type Options struct {
 	// The channel is closed when the function returns; its LocalAddr is what the
 	// program connected to. See offer.go.
 	Offer map[string]func(net.Conn)
+
+	Greeting time.Duration // how long the guest may take to greet; 0: 10 s
 }
 
 // Client is the host's end of one connection to a guest. Its methods may be
@@ -32,7 +35,7 @@ type Client struct {
 	landings landings
 }
 
-// greetingTime is how long a guest may take to greet.
+// greetingTime is how long a guest may take to greet, if nothing else is said.
 const greetingTime = 10 * time.Second
 
 // Connect greets the guest at the other end of conn, which it owns from then
@@ -43,7 +46,8 @@ func Connect(ctx context.Context, conn net.Conn, o Options) (_ *Client, err erro
 			_ = conn.Close() // the greeting's error says more
 		}
 	}()
-	ctx, cancel := context.WithTimeoutCause(ctx, greetingTime, fmt.Errorf("%w after %v", atoll.ErrTimeout, greetingTime))
+	patience := cmp.Or(o.Greeting, greetingTime)
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("%w after %v", atoll.ErrTimeout, patience))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()

@@ -183,6 +183,30 @@ func TestLockIsWaitedFor(t *testing.T) {
 	}
 }
 
+func TestChangingIsSeen(t *testing.T) {
+	h, _ := home(t)
+	id := atoll.NewID()
+	held, err := h.Claim(id, &record{ID: id, Made: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !h.Changing(id) {
+		t.Error("nobody changes it, while it is claimed")
+	}
+	_ = held.Close()
+	shared, err := h.Share(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shared.Close()
+	if h.Changing(id) {
+		t.Error("who only keeps it as it is changes it")
+	}
+	if h.Changing(atoll.NewID()) {
+		t.Error("one that is not there is changed")
+	}
+}
+
 func TestNumbersAreApart(t *testing.T) {
 	n := keep.Numbers{Dir: filepath.Join(t.TempDir(), "ids"), First: 1000, Per: 10, Count: 3}
 	seen := map[int]bool{}

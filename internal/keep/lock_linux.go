@@ -24,6 +24,17 @@ func (h *Home[T]) Share(ctx context.Context, id string) (*os.File, error) {
 	return h.hold(ctx, id, unix.LOCK_SH)
 }
 
+// Changing says whether somebody changes the life of a sandbox at this moment.
+func (h *Home[T]) Changing(id string) bool {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	held, err := h.Share(ctx, id)
+	if err == nil {
+		_ = held.Close()
+	}
+	return errors.Is(err, context.Canceled)
+}
+
 func (h *Home[T]) hold(ctx context.Context, id string, kind int) (*os.File, error) {
 	if atoll.CheckID(id) != nil {
 		return nil, atoll.ErrNotFound

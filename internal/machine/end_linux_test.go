@@ -47,6 +47,10 @@ func TestSaysWhyItDoesNotStart(t *testing.T) {
 			c := config(t)
 			test.change(c)
 			m, err := Start(deadline(t), c)
+			for name == "Mute" && isSilent(t, c.Dir) && c.Patience < time.Minute { // it did not even boot: the host is busy
+				c.Dir, c.Patience = place(t), 2*c.Patience
+				m, err = Start(deadline(t), c)
+			}
 			if err == nil {
 				_ = m.Kill(deadline(t))
 				t.Fatal("it started")
@@ -72,6 +76,13 @@ func TestSaysWhyItDoesNotStart(t *testing.T) {
 			}
 		})
 	}
+}
+
+// isSilent reports whether a machine ended before its guest spoke.
+func isSilent(t *testing.T, dir string) bool {
+	t.Helper()
+	end, err := Ended(dir)
+	return err == nil && end != nil && end.Reason == ByBoot
 }
 
 // TestSaysWhyItEnded lets machines end that served.

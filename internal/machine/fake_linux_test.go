@@ -45,7 +45,7 @@ func fake(t *testing.T, do string) *Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Config{Dir: place(t), Helper: guest, QEMU: qemu, Kernel: qemu, Accel: TCG, Memory: 64 << 20, CPUs: 1, Append: "fake=" + do, Patience: 20 * time.Second}
+	c := &Config{Dir: place(t), Helper: guest, QEMU: qemu, Kernel: qemu, Accel: TCG, Memory: 64 << 20, CPUs: 1, Append: "fake=" + do, Patience: time.Minute}
 	if os.Geteuid() == 0 {
 		c.User = stranger(t)
 	}

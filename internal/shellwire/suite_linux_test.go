@@ -267,6 +267,12 @@ func (b *box) Destroy(context.Context) error {
 	return os.RemoveAll(b.root)
 }
 
-func TestSuiteBusybox(t *testing.T) { atolltest.Run(t, newDriver(t, "")) }
+func TestSuiteBusybox(t *testing.T) {
+	t.Parallel() // both wait more than they work
+	atolltest.Run(t, newDriver(t, ""))
+}
 
-func TestSuiteDash(t *testing.T) { atolltest.Run(t, newDriver(t, "dash")) }
+func TestSuiteDash(t *testing.T) {
+	t.Parallel()
+	atolltest.Run(t, newDriver(t, "dash"))
+}

@@ -256,14 +256,16 @@ func TestNames(t *testing.T) {
 }
 
 func TestProgress(t *testing.T) {
+	out := make(chan struct{}) // closed when the last has come out
 	addr := listen(t, &tool.Offer{Tools: []tool.Tool{{Name: "steps", Call: func(ctx context.Context, c tool.Call) (tool.Result, error) {
 		for i := range 100_000 { // never waits for who listens
 			c.Progress(float64(i%3), 3, "step") // nor goes back, for him
 		}
 		c.Progress(3, 3, "last")
-		select { // until the last is out
+		select {
 		case <-ctx.Done():
-		case <-time.After(300 * time.Millisecond):
+		case <-out:
+		case <-time.After(time.Minute):
 		}
 		return tool.Result{Text: "done"}, nil
 	}}}})
@@ -273,6 +275,9 @@ func TestProgress(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		told = append(told, *r.Params)
+		if r.Params.Message == "last" {
+			close(out)
+		}
 	}})
 	p := &sdk.CallToolParams{Name: "steps"}
 	p.SetProgressToken("tok")

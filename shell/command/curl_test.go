@@ -167,7 +167,7 @@ func TestCurlEndsWithItsDeadline(t *testing.T) {
 		start := time.Now()
 		_, err := s.run(ctx, strings.NewReader(""), io.Discard, words(strings.ReplaceAll(line, "SITE", srv.URL))...)
 		cancel()
-		if took := time.Since(start); took > 3*time.Second || err == nil {
+		if took := time.Since(start); took > 20*time.Second || err == nil {
 			t.Errorf("%s: %v after %v", line, err, took)
 		}
 	}

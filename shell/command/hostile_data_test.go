@@ -51,7 +51,7 @@ func TestEndlessData(t *testing.T) {
 			if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("error %v", err)
 			}
-			if took > 2*time.Second { // the machine may be busy: far above the promise, far below a hang
+			if took > 10*time.Second { // the machine may be busy: far above the promise, far below a hang
 				t.Errorf("took %v with a deadline of 200 ms", took)
 			}
 			if n := s.k.Memory(); n != 0 {
