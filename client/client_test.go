@@ -129,6 +129,9 @@ func (st *station) sandbox(t testing.TB) *client.Sandbox {
 func TestSuite(t *testing.T) {
 	for _, network := range []string{"unix", "tcp"} {
 		t.Run(network, func(t *testing.T) {
+			if testing.Short() && network == "tcp" {
+				t.Skip("the whole suite, a second time")
+			}
 			t.Parallel() // they wait more than they work
 			atolltest.Run(t, serve(t, network).client(t))
 		})

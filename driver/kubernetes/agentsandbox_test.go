@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -252,29 +251,4 @@ func TestAgentSandboxRefuses(t *testing.T) {
 	if list, err := d.List(context.Background()); err != nil || len(list) != 0 {
 		t.Errorf("left: %+v, %v", list, err)
 	}
-}
-
-// TestAgentSandboxTime measures a claim with the first command.
-func TestAgentSandboxTime(t *testing.T) {
-	d := agents(t)
-	readyPool(t, d, "warm", 5)
-	var all []time.Duration
-	for range 5 {
-		begin := time.Now()
-		sb, err := d.Create(t.Context(), template("pool/warm"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := sb.Exec(t.Context(), atoll.Cmd{Args: []string{"true"}}); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, time.Since(begin))
-		defer func() {
-			if err := sb.Destroy(context.Background()); err != nil {
-				t.Error(err)
-			}
-		}()
-	}
-	slices.Sort(all)
-	t.Logf("claim of agent-sandbox to the end of the first command: p50 %v, worst %v", all[2], all[4])
 }

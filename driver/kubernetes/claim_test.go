@@ -140,7 +140,7 @@ func TestClaimAtOnce(t *testing.T) {
 func TestClaimTime(t *testing.T) {
 	d := driver(t)
 	var all, alone []time.Duration
-	for range 10 {
+	for range 6 {
 		sb := waiting(t, d)
 		begin := time.Now()
 		if err := claim(t.Context(), t, sb, atoll.Spec{Owner: atoll.Local}); err != nil {
@@ -154,8 +154,8 @@ func TestClaimTime(t *testing.T) {
 	}
 	slices.Sort(all)
 	slices.Sort(alone)
-	t.Logf("claim p50 %v, to the end of the first command p50 %v, worst %v", alone[5], all[5], all[9])
-	if all[5] > 500*time.Millisecond {
-		t.Errorf("p50 is %v", all[5])
+	t.Logf("claim p50 %v, to the end of the first command p50 %v, worst %v", alone[3], all[3], all[5])
+	if all[3] > 500*time.Millisecond {
+		t.Errorf("p50 is %v", all[3])
 	}
 }

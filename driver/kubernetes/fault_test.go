@@ -145,18 +145,19 @@ func TestServerAway(t *testing.T) {
 		}
 	})
 	begun := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	for op, f := range map[string]func() error{
-		"create": func() error {
-			_, err := d.Create(ctx, atoll.Spec{Timeouts: atoll.Timeouts{Create: 5 * time.Second}})
+	for op, f := range map[string]func(context.Context) error{
+		"create": func(ctx context.Context) error {
+			_, err := d.Create(ctx, atoll.Spec{Timeouts: atoll.Timeouts{Create: time.Second}})
 			return err
 		},
-		"list":   func() error { _, err := d.List(ctx); return err },
-		"open":   func() error { _, err := d.Open(ctx, sb.ID()); return err },
-		"status": func() error { _, err := sb.Status(ctx); return err },
+		"list":   func(ctx context.Context) error { _, err := d.List(ctx); return err },
+		"open":   func(ctx context.Context) error { _, err := d.Open(ctx, sb.ID()); return err },
+		"status": func(ctx context.Context) error { _, err := sb.Status(ctx); return err },
 	} {
-		if err := f(); !errors.Is(err, atoll.ErrUnavailable) && !errors.Is(err, atoll.ErrTimeout) || errors.Is(err, atoll.ErrNotFound) {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		err := f(ctx)
+		cancel()
+		if !errors.Is(err, atoll.ErrUnavailable) && !errors.Is(err, atoll.ErrTimeout) || errors.Is(err, atoll.ErrNotFound) {
 			t.Errorf("%s: %v", op, err)
 		}
 	}

@@ -37,7 +37,7 @@ func asOrdinary(t *testing.T, name string) {
 	if err := os.WriteFile(program, self, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), program, "-test.run=^"+name+"$", "-test.v", "-test.timeout=100s")
+	cmd := exec.CommandContext(t.Context(), program, "-test.run=^"+name+"$", "-test.v", "-test.timeout=20m")
 	cmd.Dir = home
 	cmd.Env = append(os.Environ(), "HOME="+home, "TMPDIR="+home)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinary, Gid: ordinary}}
@@ -48,6 +48,9 @@ func asOrdinary(t *testing.T, name string) {
 }
 
 func TestRootless(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the whole suite, a second time")
+	}
 	if os.Geteuid() == 0 {
 		asOrdinary(t, "TestRootless")
 		return

@@ -87,7 +87,7 @@ func TestOnPostgres(t *testing.T) {
 		t.Skip("the race detector has seen these tests with SQLite, and several servers at one PostgreSQL by TestServers*: left out by -short")
 	}
 	c := startPostgres(t)
-	args := []string{"-test.v", "-test.skip=" + strings.Join(apart, "|"), "-test.timeout=10m", "-rapid.checks=10"}
+	args := []string{"-test.v", "-test.skip=" + strings.Join(apart, "|"), "-test.timeout=20m", "-rapid.checks=10"}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
 	cmd.Env = append(os.Environ(), onPostgres+"="+c.URL("public"))
 	var said bytes.Buffer

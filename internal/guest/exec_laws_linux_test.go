@@ -1,6 +1,7 @@
 package guest_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -86,7 +87,7 @@ func (m *machine) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, e
 	if m.find(spec.ID) != nil {
 		return nil, &atoll.Error{Op: "create", ID: spec.ID, Err: atoll.ErrExists}
 	}
-	dir, err := os.MkdirTemp("/var/tmp", "atoll-guest-test-") // not /tmp, which the box hides
+	dir, err := os.MkdirTemp(cmp.Or(os.Getenv("ATOLL_TEST_DIR"), "/var/tmp"), "atoll-guest-test-") // not /tmp, which the box hides
 	if err != nil {
 		return nil, err
 	}

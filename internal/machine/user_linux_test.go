@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -27,7 +28,7 @@ func readable(t *testing.T, path string) string {
 // reachable is a directory that every user can go to.
 func reachable(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "atoll-m-")
+	dir, err := os.MkdirTemp(cmp.Or(os.Getenv("ATOLL_TEST_DIR"), "/tmp"), "atoll-m-")
 	if err != nil {
 		t.Fatal(err)
 	}

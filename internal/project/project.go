@@ -38,6 +38,7 @@ var (
 	ErrUnsafe       error = &reason{"unsafe content", atoll.ErrDenied}                // git's checks refuse what came out
 	ErrTooLarge     error = &reason{"more than is taken", atoll.ErrQuota}             // what came out, or would go in
 	ErrFull         error = &reason{"no room on the host", ErrTooLarge}               // its disk is full
+	ErrLocked       error = &reason{"locked", atoll.ErrState}                         // another git is at work on the host's repository, or was killed
 	ErrMoved        error = &reason{"changed meanwhile", atoll.ErrState}              // somebody else was at work; again may work
 )
 

@@ -273,6 +273,9 @@ func TestSuiteBusybox(t *testing.T) {
 }
 
 func TestSuiteDash(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the whole suite, a second time")
+	}
 	t.Parallel()
 	atolltest.Run(t, newDriver(t, "dash"))
 }

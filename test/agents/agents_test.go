@@ -5,6 +5,8 @@
 package agents
 
 import (
+	"cmp"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,7 +27,7 @@ func TestMain(m *testing.M) { os.Exit(prepare(m)) }
 
 func prepare(m *testing.M) int {
 	var err error
-	if kept, err = os.MkdirTemp("/var/tmp", "atoll-agents-"); err != nil {
+	if kept, err = os.MkdirTemp(cmp.Or(os.Getenv("ATOLL_TEST_DIR"), "/var/tmp"), "atoll-agents-"); err != nil {
 		panic(err)
 	}
 	defer os.RemoveAll(kept)
@@ -106,6 +108,7 @@ func engine(t testing.TB) string {
 	}
 	private.dir = filepath.Join(kept, "engine")
 	cmd := exec.Command("../../scripts/engine", "start", private.dir) //nolint:noctx // it has a deadline of its own
+	cmd.Env = append(os.Environ(), fmt.Sprintf("ENGINE_OWNER=%d", os.Getpid()))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	_, host, found := strings.Cut(strings.TrimSpace(string(out)), "DOCKER_HOST=")

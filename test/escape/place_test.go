@@ -3,6 +3,7 @@
 package escape
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -116,7 +117,9 @@ func engine(dir string) (stop func()) {
 	if err != nil {
 		panic(err)
 	}
-	out, err := exec.Command(script, "start", dir).CombinedOutput() //nolint:noctx // it has a deadline of its own
+	cmd := exec.Command(script, "start", dir) //nolint:noctx // it has a deadline of its own
+	cmd.Env = append(os.Environ(), fmt.Sprintf("ENGINE_OWNER=%d", os.Getpid()))
+	out, err := cmd.CombinedOutput()
 	_, host, found := strings.Cut(strings.TrimSpace(string(out)), "DOCKER_HOST=")
 	if err != nil || !found {
 		_, _ = os.Stderr.Write(out)

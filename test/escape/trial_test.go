@@ -3,6 +3,7 @@
 package escape
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net"
@@ -99,7 +100,7 @@ type far struct {
 
 func newFar(t *testing.T) *far {
 	t.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "atoll-escape-")
+	dir, err := os.MkdirTemp(cmp.Or(os.Getenv("ATOLL_TEST_DIR"), "/var/tmp"), "atoll-escape-")
 	if err != nil {
 		t.Fatal(err)
 	}
