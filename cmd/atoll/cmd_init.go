@@ -81,7 +81,7 @@ func (a *app) writeProjectFile(repo *project.Repo, text string, force bool) erro
 		return err
 	}
 	if slices.Equal(f.Sources, []string{projectfile.Name}) { // what a devcontainer.json asks for, nobody has read yet
-		if err := a.writeAgreed(repo, agreed{repo.Dir, f.Grants()}); err != nil {
+		if err := a.record(repo, agreedFile, agreed{repo.Dir, f.Grants()}); err != nil {
 			return err
 		}
 	}

@@ -67,7 +67,7 @@ type syncStatus struct {
 	Looked      bool         `json:"looked"`            // what follows was asked for
 	Commits     int          `json:"commits"`
 	Files       int          `json:"files"`
-	Uncommitted bool         `json:"uncommitted"`
+	Uncommitted bool         `json:"uncommitted"` // work that was not carried in, and is not at home
 }
 
 func (a *app) statusCommand() *cobra.Command {
@@ -282,9 +282,9 @@ func (s *projectStatus) trees(ctx context.Context, w *workplace) error {
 
 // pending finds out what a sync would bring.
 func (s *projectStatus) pending(ctx context.Context, w *workplace) error {
-	res, err := w.repo.Sync(ctx, w.sb, project.Fetch{Name: w.name(), DryRun: true})
+	res, err := w.repo.Sync(ctx, w.sb, project.Fetch{Name: w.name(), DryRun: true, Carried: w.info.Labels[project.LabelCarried]})
 	if res != nil {
-		s.Sync.Looked, s.Sync.Commits, s.Sync.Files, s.Sync.Uncommitted = true, res.Commits, res.Files, res.Work != ""
+		s.Sync.Looked, s.Sync.Commits, s.Sync.Files, s.Sync.Uncommitted = true, res.Commits, res.Files, res.Waits
 	}
 	switch {
 	case errors.Is(err, project.ErrNothing):

@@ -27,7 +27,7 @@ is nothing new, 3 if it was refused: it conflicts, or something of yours would b
 // syncFlags say what a sync does.
 type syncFlags struct {
 	branch    string
-	artifacts []string
+	artifacts []string // patterns; nil: none come
 	dryRun    bool
 	watch     bool
 }
@@ -64,7 +64,7 @@ Without NAME it is the sandbox of the directory that you are in.
 			if f.watch {
 				return a.watch(cmd.Context(), w)
 			}
-			return a.sync(cmd.Context(), w, f, cmd.Flags().Changed("artifacts"))
+			return a.sync(cmd.Context(), w, f)
 		},
 	}
 	cmd.Flags().StringVarP(&f.branch, "branch", "b", "", "branch of the sandbox that lands (default: that of its main working tree)")
@@ -150,50 +150,60 @@ func risksOf(list []project.Risk) []risk {
 	return all
 }
 
+// homecoming is what one sync did, or would.
+type homecoming struct {
+	res     *project.Result // nil: it did not come to an answer
+	taken   *project.Taken  // nil: no artifacts were asked for
+	refusal error           // why it is no more, with the exit status of that
+}
+
 // sync brings work home once, and tells what came.
-func (a *app) sync(ctx context.Context, w *workplace, f syncFlags, withArtifacts bool) error {
-	repo, err := w.atWork()
+func (a *app) sync(ctx context.Context, w *workplace, f syncFlags) error {
+	h, err := a.bringHome(ctx, w, f)
 	if err != nil {
 		return err
 	}
-	res, err := repo.Sync(ctx, w.sb, project.Fetch{Name: w.name(), Branch: f.branch, DryRun: f.dryRun})
-	refusal := a.refused(w, err)
-	if f.dryRun {
-		refusal = wouldBe(err, refusal)
+	return a.tellSync(w, h, f)
+}
+
+// bringHome brings work home once, and remembers how that ended. An error is one
+// that nothing is to be told after.
+func (a *app) bringHome(ctx context.Context, w *workplace, f syncFlags) (h homecoming, err error) {
+	repo, err := w.atWork()
+	if err != nil {
+		return h, err
 	}
-	if res == nil {
-		return refusal
+	h.res, err = repo.Sync(ctx, w.sb, project.Fetch{Name: w.name(), Branch: f.branch, DryRun: f.dryRun})
+	h.refusal = a.refused(w, err)
+	if f.dryRun {
+		h.refusal = wouldBe(err, h.refusal)
+	}
+	if h.res == nil {
+		return h, h.refusal
 	}
 	if !f.dryRun && ctx.Err() == nil {
-		if err := a.note(w, err); err != nil {
-			return err
-		}
-		if err := a.addRemote(ctx, w); err != nil {
-			return err
+		if err := errors.Join(a.note(w, err), a.addRemote(ctx, w)); err != nil {
+			return h, err
 		}
 	}
-	var taken *project.Taken
-	if withArtifacts {
-		if refusal != nil && !errors.Is(err, project.ErrNothing) {
-			return a.tellSync(w, res, nil, f, refusal)
-		}
-		patterns := f.artifacts
-		if slices.Equal(patterns, []string{usualArtifacts}) {
-			said, err := projectfile.Read(repo.Dir)
-			if err != nil {
-				return errors.Join(err, refusal)
-			}
-			patterns = said.Sync.Artifacts // nil: the usual ones
-		}
-		taken, err = repo.Artifacts(ctx, w.sb, project.Artifacts{Patterns: patterns, DryRun: f.dryRun})
+	if f.artifacts == nil || h.refusal != nil && !errors.Is(h.refusal, project.ErrNothing) {
+		return h, nil
+	}
+	patterns := f.artifacts
+	if slices.Equal(patterns, []string{usualArtifacts}) {
+		said, err := projectfile.Read(repo.Dir)
 		if err != nil {
-			return errors.Join(err, refusal)
+			return h, errors.Join(err, h.refusal)
 		}
-		if taken.Files > 0 {
-			refusal = nil
-		}
+		patterns = said.Sync.Artifacts // nil: the usual ones
 	}
-	return a.tellSync(w, res, taken, f, refusal)
+	if h.taken, err = repo.Artifacts(ctx, w.sb, project.Artifacts{Patterns: patterns, DryRun: f.dryRun}); err != nil {
+		return h, errors.Join(err, h.refusal)
+	}
+	if h.taken.Files > 0 {
+		h.refusal = nil
+	}
+	return h, nil
 }
 
 // refused gives the error of a sync, or of what is like one, its exit status and
@@ -207,6 +217,7 @@ func (a *app) refused(w *workplace, err error) error {
 		return nil
 	case errors.Is(err, project.ErrNothing):
 		return exits(exitNothing, fmt.Errorf("%s: %w: the host has all of it", name, project.ErrNothing))
+	case errors.Is(err, project.ErrLocked): // it says what to do
 	case errors.Is(err, project.ErrDirty):
 		next = "it was fetched, and nothing of yours has changed; 'git stash' puts your work aside"
 	case errors.Is(err, project.ErrDiverged):
@@ -248,10 +259,15 @@ func wouldBe(err, refusal error) error {
 }
 
 // tellSync prints what a sync brought, or would, and returns why no more.
-func (a *app) tellSync(w *workplace, res *project.Result, taken *project.Taken, f syncFlags, refusal error) error {
+func (a *app) tellSync(w *workplace, h homecoming, f syncFlags) error {
 	if a.json {
-		return a.syncJSON(w, res, taken, f, refusal)
+		s := w.synced(h, f)
+		return a.withRefusal(h.refusal, func(text, kind string) error {
+			s.Error, s.Kind = text, kind
+			return a.print(s)
+		})
 	}
+	res, taken, refusal := h.res, h.taken, h.refusal
 	var b strings.Builder
 	if res.Commits > 0 || res.Landed || res.Switched {
 		fmt.Fprintf(&b, "%s: %s, %s, +%d -%d%s\n", res.Into, count(res.Commits, "commit"), count(res.Files, "file"), res.Insertions, res.Deletions, whatBecame(res, f, refusal))
@@ -336,7 +352,9 @@ func (a *app) say(text string) error {
 	return err
 }
 
-func (a *app) syncJSON(w *workplace, res *project.Result, taken *project.Taken, f syncFlags, refusal error) error {
+// synced is what a sync did, as --json tells it.
+func (w *workplace) synced(h homecoming, f syncFlags) synced {
+	res := h.res
 	s := synced{
 		Sandbox: w.name(), Branch: res.Into, From: res.From, To: res.To, Landed: res.Landed, Switched: res.Switched, DryRun: f.dryRun,
 		Commits: res.Commits, Files: res.Files, Insertions: res.Insertions, Deletions: res.Deletions, Risks: risksOf(res.Risks), Updates: []update{},
@@ -344,13 +362,10 @@ func (a *app) syncJSON(w *workplace, res *project.Result, taken *project.Taken, 
 	for _, u := range res.Updates {
 		s.Updates = append(s.Updates, update{u.Ref, u.What, u.Old, u.New})
 	}
-	if taken != nil {
-		s.Artifacts = &artifacts{taken.Files, taken.Bytes, some(taken.Skipped)}
+	if h.taken != nil {
+		s.Artifacts = &artifacts{h.taken.Files, h.taken.Bytes, some(h.taken.Skipped)}
 	}
-	return a.withRefusal(refusal, func(text, kind string) error {
-		s.Error, s.Kind = text, kind
-		return a.print(s)
-	})
+	return s
 }
 
 // withRefusal prints one result that says what was refused, too, and ends with

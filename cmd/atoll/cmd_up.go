@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/client"
@@ -37,7 +39,11 @@ type upFlags struct {
 	fresh, clean, noAttach bool
 	trust                  bool
 	before                 before
+	fixed                  []string // flags that were said and count for a new sandbox only
 }
+
+// onlyNew are the flags of 'up' that say nothing to a sandbox that is there.
+var onlyNew = []string{"clean", "image", "memory", "disk", "cpus", "vcpus", "nested", "no-nested", "network", "allow", "env", "env-file"}
 
 func (a *app) upCommand() *cobra.Command {
 	var f upFlags
@@ -70,6 +76,11 @@ sandbox that runs real programs.`,
 			if err != nil {
 				return err
 			}
+			cmd.Flags().Visit(func(fl *pflag.Flag) {
+				if slices.Contains(onlyNew, fl.Name) {
+					f.fixed = append(f.fixed, "--"+fl.Name)
+				}
+			})
 			if dir != "." {
 				if a.config, a.configErr = loadAt(dir, flagged(cmd)); a.configErr != nil {
 					return a.configErr
@@ -157,8 +168,9 @@ type rise struct {
 
 	repo *project.Repo
 	file *projectfile.File
-	made bool // the sandbox is of this call
-	woke bool // it has begun to run in this call
+	said map[string]string // projectfile.File.Made of it
+	made bool              // the sandbox is of this call
+	woke bool              // it has begun to run in this call
 }
 
 // upResult is what --json prints.
@@ -186,6 +198,7 @@ func (a *app) up(ctx context.Context, f *upFlags, dir string) error {
 	if r.file, err = projectfile.Read(repo.Dir); err != nil {
 		return err
 	}
+	r.said = r.file.Made()
 	if err := a.background(ctx); err != nil {
 		if ctx.Err() != nil {
 			return err
@@ -246,7 +259,10 @@ func (a *app) raise(ctx context.Context, r *rise) (w *workplace, terminal string
 		return nil, "", err
 	}
 	if w != nil {
-		err := a.wake(ctx, r, w)
+		changed, err := a.adapt(ctx, r, w)
+		if err == nil {
+			err = a.wake(ctx, r, w, changed)
+		}
 		switch {
 		case errors.Is(err, atoll.ErrNotFound):
 			w = nil // it was being removed, and is gone now
@@ -255,7 +271,10 @@ func (a *app) raise(ctx context.Context, r *rise) (w *workplace, terminal string
 		}
 	}
 	if w == nil {
-		if w, err = a.build(ctx, r); err != nil {
+		if w, err = a.build(ctx, r); err == nil {
+			err = a.noteMade(r, w)
+		}
+		if err != nil {
 			return nil, "", err
 		}
 	}
@@ -303,11 +322,12 @@ func (a *app) found(ctx context.Context, r *rise) (*workplace, error) {
 	return nil, w.sb.Destroy(ctx)
 }
 
-// wake makes a sandbox that is there run.
-func (a *app) wake(ctx context.Context, r *rise, w *workplace) (err error) {
+// wake makes a sandbox that is there run. One that runs is an error if nobody
+// wants to be before it, and nothing else was to be done.
+func (a *app) wake(ctx context.Context, r *rise, w *workplace, changed bool) (err error) {
 	switch w.info.State {
 	case atoll.Running:
-		if r.noAttach && w.info.Labels[project.LabelStage] == "" && r.agent == "" {
+		if r.noAttach && w.info.Labels[project.LabelStage] == "" && r.agent == "" && !changed {
 			return exits(exitRunning, fmt.Errorf("sandbox %s: %w: it runs already; 'atoll attach %[1]s' is before its terminal", w.name(), atoll.ErrExists))
 		}
 		a.progress("%s runs, behind %s", w.name(), wallText(w.info.Driver, w.info.Isolation))
@@ -374,13 +394,16 @@ func (a *app) furnish(ctx context.Context, r *rise, w *workplace) error {
 
 // stage notes how far the sandbox has come.
 func (w *workplace) stage(ctx context.Context, stage string) error {
+	return w.relabel(ctx, project.LabelStage, stage)
+}
+
+// relabel sets a label of the sandbox; empty: it has none.
+func (w *workplace) relabel(ctx context.Context, name, value string) error {
 	all := make(map[string]string)
-	for k, v := range w.info.Labels {
-		all[k] = v
-	}
-	delete(all, project.LabelStage)
-	if stage != "" {
-		all[project.LabelStage] = stage
+	maps.Copy(all, w.info.Labels)
+	delete(all, name)
+	if value != "" {
+		all[name] = value
 	}
 	info, err := w.sb.Update(context.WithoutCancel(ctx), atoll.Change{Labels: all}) // what was done must not be done again
 	if err == nil {

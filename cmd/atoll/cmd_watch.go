@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -145,12 +146,19 @@ func (a *app) watch(ctx context.Context, w *workplace) (err error) {
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
 	a.progress("atoll: watching %s (%s)", w.name(), w.mode)
-	auto := project.Auto{Mode: w.mode, Sync: func(ctx context.Context) error { return a.watched(ctx, w, repo) }}
 	for wait := watchAgain; ; wait = min(2*wait, watchAgainMost) {
 		began := time.Now()
+		auto := project.Auto{Mode: w.mode, Sync: func(ctx context.Context) error { return a.watched(ctx, w, repo) }}
 		err := auto.Run(ctx, w.sb)
 		if ctx.Err() != nil {
 			return nil // somebody has ended it
+		}
+		if errors.Is(err, errOtherMode) {
+			a.progress("atoll: the mode of %s is %s now", w.name(), w.mode)
+			if w.mode == project.Manual {
+				return nil
+			}
+			continue
 		}
 		if gone, gerr := a.ended(ctx, w); gone || gerr != nil {
 			return gerr
@@ -167,14 +175,26 @@ func (a *app) watch(ctx context.Context, w *workplace) (err error) {
 	}
 }
 
-// watched is one sync that nobody has said.
+// errOtherMode ends the following of a sandbox whose mode was changed meanwhile.
+var errOtherMode = errors.New("another mode of sync")
+
+// watched is one sync that nobody has said. It looks first whether it is still
+// wanted.
 func (a *app) watched(ctx context.Context, w *workplace, repo *project.Repo) error {
+	info, err := w.sb.Info(ctx)
+	if err != nil {
+		return err
+	}
+	if mode := project.Mode(info.Labels[project.LabelMode]); mode != w.mode && project.CheckMode(mode) == nil {
+		w.mode = cmp.Or(mode, project.Manual)
+		return errOtherMode
+	}
 	res, err := repo.Sync(ctx, w.sb, project.Fetch{Name: w.name()})
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if res != nil && (res.Landed || len(res.Updates) > 0) && !a.quiet {
-		if terr := a.tellSync(w, res, nil, syncFlags{}, nil); terr != nil {
+		if terr := a.tellSync(w, homecoming{res: res}, syncFlags{}); terr != nil {
 			return terr
 		}
 	}

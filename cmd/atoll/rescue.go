@@ -26,30 +26,64 @@ func (a *app) rescue(ctx context.Context, w *workplace) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, rescueTime, fmt.Errorf("%w: saving the work of %s took more than %v", atoll.ErrTimeout, w.name(), rescueTime))
-	defer cancel()
-	switch w.info.State {
-	case atoll.Running:
-	case atoll.Paused:
-		err = atoll.Resume(ctx, w.sb)
-	default:
-		err = atoll.Start(ctx, w.sb) // it waits until what is under way, such as a stop, is done
-	}
-	if errors.Is(err, atoll.ErrNotFound) {
-		return nil // it is being removed: whoever began that has saved it, or was told not to
-	}
+	got, err := save(ctx, repo, w.sb, w.info)
 	if err != nil {
-		return fmt.Errorf("it is %s, and to be read it must run: %w", w.info.State, err)
-	}
-	got, err := repo.Rescue(ctx, w.sb, project.Fetch{Name: w.name()})
-	switch {
-	case errors.Is(err, project.ErrNothing):
-	case err != nil:
+		if _, gone := w.sb.Info(ctx); errors.Is(gone, atoll.ErrNotFound) {
+			return nil // whoever has removed it has saved it, or was told not to
+		}
 		return err
-	default:
+	}
+	if len(got.Refs) > 0 {
 		a.progress("atoll: saved %s of %s: 'atoll restore %s last' brings it back", count(len(got.Refs), "ref"), w.name(), w.name())
 	}
-	return forgetOld(ctx, repo)
+	return nil
+}
+
+// save is the one way in which work is saved before a sandbox ends, whoever ends
+// it. A sandbox that had to be made to run for it runs then, or is what it was
+// before if that failed.
+func save(ctx context.Context, repo *project.Repo, sb atoll.Sandbox, info atoll.Info) (got project.Rescued, err error) {
+	name := label(info.Status)
+	ctx, cancel := context.WithTimeoutCause(ctx, rescueTime, fmt.Errorf("%w: saving the work of %s took more than %v", atoll.ErrTimeout, name, rescueTime))
+	defer cancel()
+	if err := rouse(ctx, sb, info.State); err != nil {
+		return got, fmt.Errorf("it is %s, and to be read it must run: %w", info.State, err)
+	}
+	got, err = repo.Rescue(ctx, sb, project.Fetch{Name: name})
+	if errors.Is(err, project.ErrNothing) {
+		got.Refs, err = nil, nil
+	}
+	if err != nil {
+		return got, errors.Join(err, settle(ctx, sb, info.State))
+	}
+	return got, forgetOld(ctx, repo)
+}
+
+// rouse makes a sandbox run, whatever it was; what is under way, such as a stop,
+// is done first.
+func rouse(ctx context.Context, sb atoll.Sandbox, was atoll.State) error {
+	switch was {
+	case atoll.Running:
+		return nil
+	case atoll.Paused:
+		return atoll.Resume(ctx, sb)
+	}
+	return atoll.Start(ctx, sb)
+}
+
+// settle makes a sandbox again what it was before rouse, when that was in vain,
+// also after ctx is done.
+func settle(ctx context.Context, sb atoll.Sandbox, was atoll.State) error {
+	const most = 2 * time.Minute
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
+	defer cancel()
+	switch was {
+	case atoll.Paused:
+		return atoll.Pause(ctx, sb)
+	case atoll.Stopping, atoll.Stopped, atoll.Failed:
+		return atoll.Stop(ctx, sb)
+	}
+	return nil
 }
 
 // forgetOld removes what was saved longer ago than it is kept.
@@ -70,9 +104,6 @@ func (a *app) saved(ctx context.Context, info atoll.Info) (*workplace, error) {
 		return nil, err
 	}
 	if err := a.rescue(ctx, w); err != nil {
-		if _, gone := w.sb.Info(ctx); errors.Is(gone, atoll.ErrNotFound) {
-			return w, nil // somebody was faster, and has saved it
-		}
 		return nil, fmt.Errorf("sandbox %s stays: its work could not be saved: %w\n'atoll rm --discard %s' removes it with all its work", w.name(), err, w.name())
 	}
 	return w, nil
@@ -130,9 +161,8 @@ func (a *app) stop(ctx context.Context, key string, force bool) error {
 }
 
 // rescueForFleet saves the work of a project's sandbox that a fleet is about to
-// end by itself; one that does not run is started for it. It fails where the
-// repository is not on this machine.
-func (a *app) rescueForFleet(ctx context.Context, info atoll.Info, sb atoll.Sandbox) (err error) {
+// end by itself. It fails where the repository is not on this machine.
+func (a *app) rescueForFleet(ctx context.Context, info atoll.Info, sb atoll.Sandbox) error {
 	if info.Labels[project.LabelPath] == "" || info.Labels[project.LabelStage] == project.StageCarry {
 		return nil
 	}
@@ -143,24 +173,6 @@ func (a *app) rescueForFleet(ctx context.Context, info atoll.Info, sb atoll.Sand
 	if repo == nil {
 		return fmt.Errorf("%w: its working tree, %s, is not on the server's machine", project.ErrNoRepository, info.Labels[project.LabelPath])
 	}
-	switch info.State {
-	case atoll.Running:
-	case atoll.Paused:
-		err = atoll.Resume(ctx, sb)
-	default:
-		if err = atoll.Start(ctx, sb); err == nil {
-			defer func() {
-				if err != nil {
-					err = errors.Join(err, atoll.Stop(context.WithoutCancel(ctx), sb))
-				}
-			}()
-		}
-	}
-	if err != nil {
-		return err
-	}
-	if _, err = repo.Rescue(ctx, sb, project.Fetch{Name: label(info.Status)}); errors.Is(err, project.ErrNothing) {
-		err = nil
-	}
+	_, err = save(ctx, repo, sb, info)
 	return err
 }

@@ -58,7 +58,7 @@ func (a *app) agree(ctx context.Context, repo *project.Repo, f *projectfile.File
 			return fmt.Errorf("%w: nothing was made: change %s, or allow it", atoll.ErrDenied, strings.Join(f.Sources, " or "))
 		}
 	}
-	return a.writeAgreed(repo, agreed{repo.Dir, grants})
+	return a.record(repo, agreedFile, agreed{repo.Dir, grants})
 }
 
 // projectDir is where this home remembers things of a working tree.
@@ -67,27 +67,39 @@ func (a *app) projectDir(repo *project.Repo) string {
 	return filepath.Join(a.home, "projects", hex.EncodeToString(sum[:12]))
 }
 
-func (a *app) readAgreed(repo *project.Repo) (agreed, error) {
-	name := filepath.Join(a.projectDir(repo), "agreed.json")
-	b, err := readSmall(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return agreed{}, nil
-	}
-	var was agreed
-	if err == nil {
-		err = json.Unmarshal(b, &was)
-	}
-	if err != nil {
-		return agreed{}, fmt.Errorf("what %s was allowed: %s: %w", repo.Dir, name, err)
-	}
-	if was.Path != repo.Dir {
-		return agreed{}, nil
+func (a *app) readAgreed(repo *project.Repo) (was agreed, err error) {
+	err = a.recall(repo, agreedFile, &was)
+	if err != nil || was.Path != repo.Dir {
+		return agreed{}, err
 	}
 	return was, nil
 }
 
-func (a *app) writeAgreed(repo *project.Repo, now agreed) error {
-	b, err := json.MarshalIndent(now, "", "  ")
+// What this home remembers of a working tree.
+const (
+	agreedFile = "agreed.json"
+	madeFile   = "made.json"
+)
+
+// recall reads what this home remembers of a working tree; nothing: v stays.
+func (a *app) recall(repo *project.Repo, what string, v any) error {
+	name := filepath.Join(a.projectDir(repo), what)
+	b, err := readSmall(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(b, v)
+	}
+	if err != nil {
+		return fmt.Errorf("what is known of %s: %s: %w", repo.Dir, name, err)
+	}
+	return nil
+}
+
+// record remembers something of a working tree, in one step.
+func (a *app) record(repo *project.Repo, what string, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -95,7 +107,7 @@ func (a *app) writeAgreed(repo *project.Repo, now agreed) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return a.writable(err)
 	}
-	tmp, err := os.CreateTemp(dir, "agreed-")
+	tmp, err := os.CreateTemp(dir, "tmp-")
 	if err != nil {
 		return a.writable(err)
 	}
@@ -104,5 +116,5 @@ func (a *app) writeAgreed(repo *project.Repo, now agreed) error {
 	if err = finish(err, tmp); err != nil {
 		return err
 	}
-	return os.Rename(tmp.Name(), filepath.Join(dir, "agreed.json"))
+	return os.Rename(tmp.Name(), filepath.Join(dir, what))
 }

@@ -97,6 +97,10 @@ func (a *app) into(ctx context.Context, w *workplace, plan *project.Plan) error 
 		}
 		return err
 	}
+	if plan.Tree != "" {
+		w.info.Labels = maps.Clone(w.info.Labels)
+		w.info.Labels[project.LabelCarried] = plan.Tree
+	}
 	return w.stage(ctx, project.StagePrepare+"/0")
 }
 

@@ -2,6 +2,8 @@ package project
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,19 +21,6 @@ func (r *Repo) unlike(ctx context.Context, q *quarantine, way []string, head Hea
 	if err != nil {
 		return nil, nil, err
 	}
-	dir, err := r.scratch()
-	if err != nil {
-		return nil, nil, err
-	}
-	defer closed(&err, func() error { return os.RemoveAll(dir) })
-	index, objects := filepath.Join(dir, "index"), filepath.Join(dir, "objects")
-	if err := os.Mkdir(objects, 0o700); err != nil {
-		return nil, nil, err
-	}
-	if err := copyIndex(filepath.Join(r.gitDir, "index"), index); err != nil {
-		return nil, nil, err
-	}
-	git := r.at(objects).with("GIT_INDEX_FILE=" + index)
 	kept := split(staged, "\x00") // what is staged may be another state, which must not go
 	var ask []string
 	for _, name := range way {
@@ -44,12 +33,12 @@ func (r *Repo) unlike(ctx context.Context, q *quarantine, way []string, head Hea
 	if len(ask) == 0 {
 		return unlike, nil, nil
 	}
-	if _, err := git.feed(ctx, nul(ask), "update-index", "--add", "--remove", "-z", "--stdin"); err != nil {
-		return way, nil, nil //nolint:nilerr // such as a directory: it is in the way
-	}
-	now, err := git.entries(ctx, "ls-files", "-z", "--stage")
+	now, err := r.files(ctx, ask)
 	if err != nil {
 		return nil, nil, err
+	}
+	if now == nil {
+		return way, nil, nil
 	}
 	comes, err := q.entries(ctx, "ls-tree", "-r", "-z", "--full-tree", "--format=%(objectmode) %(objectname) 0\t%(path)", res.To)
 	if err != nil {
@@ -63,6 +52,69 @@ func (r *Repo) unlike(ctx context.Context, q *quarantine, way []string, head Hea
 		}
 	}
 	return unlike, alike, nil
+}
+
+// files are the modes and objects of files of the host's working tree, by name, as
+// git would stage them; those that are not there have none. Nil: git can't stage
+// one of them, such as a directory.
+func (r *Repo) files(ctx context.Context, names []string) (now map[string]string, err error) {
+	dir, err := r.scratch()
+	if err != nil {
+		return nil, err
+	}
+	defer closed(&err, func() error { return os.RemoveAll(dir) })
+	index, objects := filepath.Join(dir, "index"), filepath.Join(dir, "objects")
+	if err := os.Mkdir(objects, 0o700); err != nil {
+		return nil, err
+	}
+	if err := copyIndex(filepath.Join(r.gitDir, "index"), index); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	git := r.at(objects).with("GIT_INDEX_FILE=" + index)
+	if _, err := git.feed(ctx, nul(names), "update-index", "--add", "--remove", "-z", "--stdin"); err != nil {
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		return nil, nil //nolint:nilerr // see above
+	}
+	return git.entries(ctx, "ls-files", "-z", "--stage")
+}
+
+// waits reports whether the uncommitted work of the main working tree inside is
+// news: neither what was carried in, nor what the host's files are.
+func (r *Repo) waits(ctx context.Context, q *quarantine, got *Fetched, carried string) (bool, error) {
+	if got.Work == "" {
+		return false, nil
+	}
+	tree, err := q.output(ctx, "rev-parse", "--verify", got.Work+"^{tree}")
+	if err != nil {
+		return false, err
+	}
+	if strings.TrimSuffix(tree, "\n") == carried {
+		return false, nil
+	}
+	changes, err := q.changes(ctx, got.Tip, got.Work)
+	if err != nil || len(changes) == 0 { // it is only staged
+		return true, err
+	}
+	var names []string
+	for _, c := range changes {
+		names = append(names, c.name)
+	}
+	now, err := r.files(ctx, names)
+	if err != nil || now == nil {
+		return true, err
+	}
+	for _, c := range changes {
+		comes := c.mode + " " + c.object + " 0"
+		if c.mode == "000000" {
+			comes = ""
+		}
+		if now[c.name] != comes {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // entries reads a list of "INFO\tNAME" that end with NUL, by name.

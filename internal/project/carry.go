@@ -43,6 +43,7 @@ type Plan struct {
 	Left     []string // such files that stay: what is not a regular file of this directory
 	Modules  []string // submodules and repositories inside, by path
 	Shallow  bool     // the host's history ends early, and so does the sandbox's
+	Tree     string   // git's, of all files that it tracks or would; see Fetch.Carried. Empty: no uncommitted work goes in
 
 	repo    *Repo
 	refs    []ref
@@ -106,6 +107,9 @@ func (p *Plan) fill(ctx context.Context, c Carry) error {
 		return err
 	}
 	p.Head, p.Staged, p.Dirty = p.state.Head, p.state.index != "", p.state.work != ""
+	if p.Staged || p.Dirty {
+		p.Tree = p.state.tree
+	}
 	if err := p.chooseRefs(ctx, c.Branches); err != nil {
 		return err
 	}

@@ -19,6 +19,10 @@ type Fetch struct {
 	Branch string // of the sandbox, which Sync lands; empty: that of its main working tree
 	DryRun bool   // look and check, change nothing
 	Limits Limits
+
+	// Carried is Plan.Tree of what went in; empty: nobody knows. For a dry run of
+	// Sync, which then says in Result.Waits whether work inside is news.
+	Carried string
 }
 
 // Update is a ref of the host that changed, or would.
@@ -333,9 +337,16 @@ func (r *Repo) update(ctx context.Context, list []Update, reason string) error {
 			b.WriteString("update " + u.Ref + " " + u.New + " " + or(u.Old) + "\n")
 		}
 	}
-	_, err := r.host.with(identity...).feed(ctx, b.String(), "update-ref", "-m", reason, "--create-reflog", "--stdin")
-	if err == nil {
-		return nil
+	var refs []string
+	for _, u := range list {
+		refs = append(refs, u.Ref)
+	}
+	err := r.writing(ctx, refs, func(r *Repo) error {
+		_, err := r.host.with(identity...).feed(ctx, b.String(), "update-ref", "-m", reason, "--create-reflog", "--stdin")
+		return err
+	})
+	if err == nil || errors.Is(err, ErrLocked) {
+		return err
 	}
 	for _, u := range list {
 		now, rerr := r.resolve(ctx, u.Ref)

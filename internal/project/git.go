@@ -70,6 +70,7 @@ type host struct {
 
 	config []string // more settings
 	env    []string // more variables
+	turn   *os.File // that git has, too, as long as it runs; nil: none. See Repo.writing
 }
 
 // gitError is a git that ended with an error.
@@ -130,6 +131,9 @@ func (h host) command(ctx context.Context, args []string) *exec.Cmd {
 	// A git that is ended in the middle takes its locks and temporary files away.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
+	if h.turn != nil {
+		cmd.ExtraFiles = []*os.File{h.turn}
+	}
 	return cmd
 }
 

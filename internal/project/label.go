@@ -14,6 +14,9 @@ const (
 	LabelMode = "atoll.project.mode" // a Mode
 	LabelPort = "atoll.project.port" // the port that the project's plain name leads to; none: the one opened first
 
+	// LabelCarried is Plan.Tree of what was carried in; none: no uncommitted work.
+	LabelCarried = "atoll.project.carried"
+
 	// LabelPorts has what ports are called: "3000=web,3001=api".
 	LabelPorts = "atoll.project.ports"
 )

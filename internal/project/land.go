@@ -27,6 +27,7 @@ type Result struct {
 	Insertions int
 	Deletions  int
 	Risks      []Risk // files that somebody looks at before he goes on
+	Waits      bool   // of a dry run: uncommitted work inside is neither what went in nor what the host has
 
 	alike []string // uncommitted files of the host that are what comes
 }
@@ -49,7 +50,13 @@ func (r *Repo) Sync(ctx context.Context, sb atoll.Sandbox, f Fetch) (*Result, er
 		return nil, &atoll.Error{Op: "sync", ID: f.Name, Err: err}
 	}
 	res := &Result{Fetched: *got}
-	if err := errors.Join(r.land(ctx, q, res, f), q.remove()); err != nil {
+	if f.DryRun {
+		res.Waits, err = r.waits(ctx, q, got, f.Carried)
+	}
+	if err == nil {
+		err = r.land(ctx, q, res, f)
+	}
+	if err := errors.Join(err, q.remove()); err != nil {
 		return res, &atoll.Error{Op: "sync", ID: f.Name, Err: err}
 	}
 	return res, nil
@@ -379,6 +386,11 @@ func (r *Repo) unfiltered(ctx context.Context) ([]string, error) {
 
 // advance moves the working tree and the branch forward.
 func (r *Repo) advance(ctx context.Context, head Head, res *Result) error {
+	return r.writing(ctx, []string{"refs/heads/" + res.Into}, func(r *Repo) error { return r.forward(ctx, head, res) })
+}
+
+// forward is advance, when it is this one's turn.
+func (r *Repo) forward(ctx context.Context, head Head, res *Result) error {
 	settings, err := r.unfiltered(ctx)
 	if err != nil {
 		return err

@@ -33,6 +33,7 @@ var (
 	ErrUnsafe       = fmt.Errorf("%w: unsafe content", atoll.ErrDenied)    // git's checks refuse what came out
 	ErrTooLarge     = fmt.Errorf("%w: more than is taken", atoll.ErrQuota) // what came out, or would go in
 	ErrFull         = fmt.Errorf("%w: no room on the host", ErrTooLarge)   // its disk is full
+	ErrLocked       = fmt.Errorf("%w: locked", atoll.ErrState)             // another git is at work on the host's repository, or was killed
 	ErrMoved        = fmt.Errorf("%w: changed meanwhile", atoll.ErrState)  // somebody else was at work; again may work
 )
 

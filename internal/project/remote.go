@@ -28,16 +28,18 @@ func (r *Repo) AddRemote(ctx context.Context, name string) error {
 		return fmt.Errorf("remote %s of %s: %w, and leads to %s", remoteName(name), r.Dir, atoll.ErrExists, shown(url))
 	}
 	section := "remote." + remoteName(name)
-	for _, s := range [][2]string{
-		{"tagOpt", "--no-tags"},
-		{"fetch", "+refs/heads/*:refs/remotes/" + remoteName(name) + "/*"},
-		{"url", remoteURL(name)}, // last: with it, it is one
-	} {
-		if err := r.host.run(ctx, nil, nil, "config", "--local", "--replace-all", section+"."+s[0], s[1]); err != nil {
-			return err
+	return r.writing(ctx, nil, func(r *Repo) error {
+		for _, s := range [][2]string{
+			{"tagOpt", "--no-tags"},
+			{"fetch", "+refs/heads/*:refs/remotes/" + remoteName(name) + "/*"},
+			{"url", remoteURL(name)}, // last: with it, it is one
+		} {
+			if err := r.host.run(ctx, nil, nil, "config", "--local", "--replace-all", section+"."+s[0], s[1]); err != nil {
+				return err
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // RemoveRemote removes what AddRemote has made, and nothing else of that name.
@@ -47,7 +49,9 @@ func (r *Repo) RemoveRemote(ctx context.Context, name string) error {
 	if err != nil || url != remoteURL(name) {
 		return err
 	}
-	return r.host.run(ctx, nil, nil, "remote", "remove", remoteName(name))
+	return r.writing(ctx, nil, func(r *Repo) error {
+		return r.host.run(ctx, nil, nil, "remote", "remove", remoteName(name))
+	})
 }
 
 // remote returns where the remote of a sandbox leads; empty: there is none.

@@ -17,6 +17,7 @@ type snapshot struct {
 	Head
 	index string // commit of what is staged; empty: as HEAD
 	work  string // commit of all that is there, on index; empty: as index
+	tree  string // of all that is there
 
 	objects string // directory of the new objects
 	dir     string // that holds all of the above
@@ -107,7 +108,7 @@ func (r *Repo) fill(ctx context.Context, s *snapshot, leave []string) (err error
 			return err
 		}
 	}
-	s.work, _, err = git.commitIndex(ctx, base, s.tip(), "work")
+	s.work, s.tree, err = git.commitIndex(ctx, base, s.tip(), "work")
 	return err
 }
 

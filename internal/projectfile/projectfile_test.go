@@ -217,3 +217,26 @@ func checkFile(t *testing.T, f *File) {
 		}
 	}
 }
+
+// TestMade holds which keys count for a new sandbox only.
+func TestMade(t *testing.T) {
+	read := func(text string) map[string]string {
+		t.Helper()
+		f, err := Read(tree(t, map[string]string{Name: text}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f.Made()
+	}
+	if got := read("start: ['true']\nterminal: {shell: sh}\nsync: {artifacts: [x]}\nenv: {}\nprepare: []\n"); len(got) != 0 {
+		t.Errorf("what counts each time: %v", got)
+	}
+	one := read("memory: 2g\nprepare: [make]\nenv: {A: '1'}\n")
+	same := read("env: {A: '1'} # moved\nprepare: ['make']\nmemory: 2048m\n")
+	if diff := cmp.Diff(one, same); diff != "" || len(one) != 3 {
+		t.Errorf("the same in other words: %v", diff)
+	}
+	if other := read("memory: 2g\nprepare: [make all]\nenv: {A: '1'}\n"); other["prepare"] == one["prepare"] || other["env"] != one["env"] {
+		t.Errorf("another step: %v, was %v", other, one)
+	}
+}
