@@ -249,10 +249,17 @@ func (m *monitor) greet(ctx context.Context) error {
 		}
 		return &End{Reason: ByBoot, Message: m.silence(errors.Join(context.Cause(ctx), err))}
 	}
-	if m.o.Save != "" {
-		return nil
+	var (
+		mux *yamux.Session
+		v   verdict
+		err error
+	)
+	switch {
+	case m.o.Save == "":
+		mux, v, err = m.port.goOn(ctx, m.o.Setup)
+	case len(m.o.Form) > 0:
+		v, err = m.port.form(ctx, m.o.Form)
 	}
-	mux, v, err := m.port.goOn(ctx, m.o.Setup)
 	cause := context.Cause(ctx)
 	switch {
 	case errors.Is(cause, errStuck):
