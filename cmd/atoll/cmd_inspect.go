@@ -54,6 +54,10 @@ func (a *app) inspect(cmd *cobra.Command, key string) (inspection, error) {
 		return in, nil // there is no more to learn of it
 	}
 	st, err := atoll.StatsOf(ctx, sb)
+	if errors.Is(err, atoll.ErrUnavailable) {
+		in.Info, err = sb.Info(ctx) // nobody answers inside, and there is no more to learn
+		return in, err
+	}
 	if err == nil {
 		in.Stats = &st
 	} else if !errors.Is(err, atoll.ErrUnsupported) && !errors.Is(err, atoll.ErrState) {

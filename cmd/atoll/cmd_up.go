@@ -107,7 +107,7 @@ sandbox that runs real programs.`,
 	fl.StringVarP(&f.spec.name, "name", "n", "", "`NAME` of the sandbox (default: that of the directory)")
 	fl.String("image", "", "`IMAGE` of the root file system; it must have git")
 	fl.String("memory", "", "limit of memory, a `SIZE` like 4g")
-	fl.String("disk", "", "limit of all files together, a `SIZE` like 10g")
+	fl.String("disk", "", "limit of all files together, a `SIZE` like 10g; of a machine, on each of its two disks")
 	fl.String("cpus", "", "limit of processors, a `NUMBER` like 1.5")
 	fl.Var(&processors{of: fl.Lookup("cpus")}, "vcpus", "`NUMBER` of a machine's virtual processors: --cpus as a whole number")
 	fl.Bool("nested", true, "let machines run inside a machine, where this host can (--no-nested: never)")

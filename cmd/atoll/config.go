@@ -101,7 +101,7 @@ var keys = []key{
 
 	{name: "defaults.image", form: formText, flag: "image", project: true, help: "image of new sandboxes"},
 	{name: "defaults.memory", form: formSize, flag: "memory", project: true, help: "limit of memory, like 64m"},
-	{name: "defaults.disk", form: formSize, flag: "disk", project: true, help: "limit of all files together, like 100m"},
+	{name: "defaults.disk", form: formSize, flag: "disk", project: true, help: "limit of all files together, like 100m; of a machine, on each of its two disks"},
 	{name: "defaults.cpus", form: formAmount, flag: "cpus", project: true, help: "limit of processors, like 1.5"},
 	{name: "defaults.exec_timeout", form: formDuration, flag: "exec-timeout", project: true, help: "limit of each command, like 30s; \"never\": none"},
 	{name: "defaults.network", form: formNetwork, flag: "network", help: "none, nat, bridge or open"},

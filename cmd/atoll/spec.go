@@ -61,7 +61,7 @@ func (f *specFlags) addOwn(cmd *cobra.Command) {
 	fl.StringArrayVar(&f.envFiles, "env-file", nil, "`FILE` of NAME=VALUE lines (repeatable)")
 	fl.StringArrayVarP(&f.labels, "label", "l", nil, "label `NAME=VALUE` (repeatable)")
 	fl.String("memory", "", "limit of memory, a `SIZE` like 64m")
-	fl.String("disk", "", "limit of all files together, a `SIZE` like 100m")
+	fl.String("disk", "", "limit of all files together, a `SIZE` like 100m; of a machine, on each of its two disks")
 	fl.StringVar(&f.fileSize, "file-size", "", "limit of one file, a `SIZE` like 10m")
 	fl.IntVar(&f.files, "files", 0, "limit of files and directories")
 	fl.IntVar(&f.pids, "pids", 0, "limit of processes at once; the few of the sandbox itself are on top")

@@ -22,7 +22,7 @@ func (d *Driver) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, er
 		if id == "" {
 			id = spec.ID
 		}
-		return nil, &atoll.Error{Op: "create", ID: id, Err: err}
+		return nil, &atoll.Error{Op: "create", ID: id, Err: quota(err)}
 	}
 	return s, nil
 }
@@ -76,18 +76,30 @@ func (d *Driver) make(ctx context.Context, spec atoll.Spec, disks func(context.C
 
 // rehearse runs what commands run, in a machine that waits to be claimed, or is
 // emulated: so the first of somebody's commands finds it in memory, and
-// translated, and his deadlines are not spent on that.
+// translated, and his deadlines are not spent on that. A copy of one that has
+// rehearsed has it in memory: nobody waits for what only translates.
 func (d *Driver) rehearse(ctx context.Context, r *record) {
-	if r.Spec.Labels[atoll.PoolLabel] == "" && r.Accel == machine.KVM {
+	pooled := r.Spec.Labels[atoll.PoolLabel] != ""
+	if !pooled && (r.woken || r.Accel == machine.KVM) {
 		return
 	}
-	l := d.direct(r)
-	defer l.HangUp()
-	for _, cmd := range []atoll.Cmd{{Shell: ":"}, {Args: []string{"true"}}} {
-		cmd.Timeout = rehearsalTime
-		_, _ = l.Exec(ctx, cmd) // an image may have neither: what counts is the way there
+	times := 1
+	if pooled {
+		times = rehearsals
+	}
+	for range times {
+		l := d.direct(r) // each anew, as who claims it comes
+		for _, cmd := range []atoll.Cmd{{Shell: "echo"}, {Args: []string{"echo"}}} {
+			cmd.Timeout = rehearsalTime
+			_, _ = l.Exec(ctx, cmd) // an image may have neither: what counts is the way there
+		}
+		l.HangUp()
 	}
 }
+
+// rehearsals are how often a machine rehearses for which nobody waits: what is
+// rare, such as a pause of the guest's collector, is translated too.
+const rehearsals = 4
 
 // rehearsalTime is how long a command that does nothing may take.
 const rehearsalTime = 10 * time.Second
@@ -112,6 +124,9 @@ func (d *Driver) boot(ctx context.Context, r *record) error {
 	}
 	defer done()
 	if err := d.clone(ctx, r, c, tell); err != nil {
+		if len(c.NICs) > 0 {
+			err = fmt.Errorf("on bridge %s: %w", d.Bridge, err)
+		}
 		return errors.Join(err, d.end(r))
 	}
 	r.State, r.Started, r.Accel, r.Type = atoll.Running, time.Now(), c.Accel, c.Type
@@ -126,8 +141,8 @@ func (d *Driver) boot(ctx context.Context, r *record) error {
 }
 
 // run starts a machine, which is told the time of now.
-func run(ctx context.Context, c *machine.Config, tell setup) (err error) {
-	if c.Setup, err = tell(); err != nil {
+func run(ctx context.Context, c *machine.Config, tell setup, what part) (err error) {
+	if c.Setup, err = tell(what); err != nil {
 		return err
 	}
 	m, err := machine.Start(ctx, c)
@@ -138,7 +153,7 @@ func run(ctx context.Context, c *machine.Config, tell setup) (err error) {
 }
 
 // setup makes what a machine is told, which is another each time.
-type setup func() (json.RawMessage, error)
+type setup func(what part) (json.RawMessage, error)
 
 // config says what machine a sandbox gets, and what it is to be told. done is
 // called when it was started.
@@ -195,7 +210,7 @@ func (d *Driver) config(ctx context.Context, r *record, files boot.Files) (c *ma
 		done()
 		return nil, nil, nil, err
 	}
-	return c, func() (json.RawMessage, error) { return d.setup(r, s, im, shares, nic) }, done, nil
+	return c, func(what part) (json.RawMessage, error) { return d.setup(r, s, im, shares, nic, what) }, done, nil
 }
 
 // gated tells whether a sandbox has a gate.

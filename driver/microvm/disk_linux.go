@@ -96,18 +96,26 @@ func (d *Driver) fillDisks(ctx context.Context, r *record) error {
 		r.Kept = m.Disk
 		return d.save(r)
 	}
+	r.untouched = true
 	return d.disks().Workspace(filepath.Join(d.dir(r.ID), workFile), r.DiskSize, userID, userID)
 }
 
 // freshDisks discards what a sandbox has written since it was made, and its
 // snapshots.
 func (d *Driver) freshDisks(ctx context.Context, r *record) error {
-	dir := d.dir(r.ID)
 	if r.Kept != "" {
 		return fmt.Errorf("%w: its working directory is the kept disk %s, which is not discarded: remove the sandbox and make one without it", atoll.ErrState, r.Kept)
 	}
-	for _, name := range []string{snapshotDir, rootFile, workFile} {
-		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+	if err := os.RemoveAll(filepath.Join(d.dir(r.ID), snapshotDir)); err != nil {
+		return err
+	}
+	return d.emptyDisks(ctx, r)
+}
+
+// emptyDisks makes the disks of a sandbox anew, which has no kept one.
+func (d *Driver) emptyDisks(ctx context.Context, r *record) error {
+	for _, name := range []string{rootFile, workFile} {
+		if err := os.RemoveAll(filepath.Join(d.dir(r.ID), name)); err != nil {
 			return err
 		}
 	}
@@ -248,10 +256,10 @@ func taken(name string) (int64, error) {
 	return st.Blocks * 512, nil
 }
 
-// quota says of a disk of the host that is full that there is a limit.
+// quota says of an error that a disk of the host is full, if nobody has.
 func quota(err error) error {
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		return fmt.Errorf("%w: %w", atoll.ErrQuota, err)
+	if !errors.Is(err, atoll.ErrQuota) && (errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)) {
+		return fmt.Errorf("%w: the host's disk is full: %w", atoll.ErrQuota, err)
 	}
 	return err
 }

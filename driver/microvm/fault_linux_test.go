@@ -202,7 +202,7 @@ func TestHungGuest(t *testing.T) {
 	defer cancel()
 	_, err = sb.Exec(ctx, atoll.Cmd{Shell: "true", Timeout: time.Second})
 	t.Logf("%v", err)
-	if ctx.Err() != nil || !errors.Is(err, atoll.ErrTimeout) && !errors.Is(err, atoll.ErrUnavailable) {
+	if ctx.Err() != nil || !errors.Is(err, atoll.ErrUnavailable) || !strings.Contains(err.Error(), "processors are stopped") {
 		t.Errorf("Exec: %v", err)
 	}
 	if s := status(t, sb); s.Conditions[0].True || s.Conditions[0].Reason != "halted" {
@@ -222,6 +222,34 @@ func TestHungGuest(t *testing.T) {
 	}
 	if left := processes(t, filepath.Join(d.Dir, sb.ID())); len(left) > 0 {
 		t.Errorf("left are %v", left)
+	}
+}
+
+// TestStoppedGuest: root in a machine stops its process 1. Who waits is told; it can
+// be stopped, and started again.
+func TestStoppedGuest(t *testing.T) {
+	long(t)
+	d := newDriver(t)
+	sb := made(t, d, atoll.Spec{})
+	run(t, sb, "echo kept > /workspace/kept; sync")
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	_, err := sb.Exec(ctx, atoll.Cmd{Shell: "cd /sys/fs/cgroup && mkdir stopped && echo 1 > stopped/cgroup.procs && echo 1 > stopped/cgroup.freeze; sleep 100", User: "root", Timeout: time.Second})
+	if ctx.Err() != nil || !errors.Is(err, atoll.ErrUnavailable) && !errors.Is(err, atoll.ErrTimeout) {
+		t.Errorf("Exec that stops it: %v", err)
+	}
+	_, err = sb.Exec(ctx, atoll.Cmd{Shell: "true", Timeout: time.Second})
+	if ctx.Err() != nil || !errors.Is(err, atoll.ErrUnavailable) || !strings.Contains(err.Error(), "its guest does not take a message") {
+		t.Errorf("Exec: %v", err)
+	}
+	if c := status(t, sb).Conditions[0]; c.True || c.Reason != "hung" {
+		t.Errorf("it is %+v", c)
+	}
+	if err := errors.Join(atoll.Stop(ctx, sb), atoll.Start(ctx, sb)); err != nil {
+		t.Fatal(err)
+	}
+	if got := run(t, sb, "cat /workspace/kept"); got != "kept\n" {
+		t.Errorf("started again: %q", got)
 	}
 }
 

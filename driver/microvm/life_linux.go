@@ -109,7 +109,7 @@ func (s *Sandbox) Start(ctx context.Context) error {
 // start starts a sandbox that does not run; one that does is left alone.
 func (d *Driver) start(ctx context.Context, r *record, fresh bool) error {
 	if m, err := d.machine(r.ID); err == nil && r.State != atoll.Starting {
-		return m.Close()
+		return errors.Join(goOn(ctx, m), m.Close())
 	} else if err == nil {
 		_ = m.Close() // a start that broke off; what it left is ended
 	}
@@ -132,6 +132,33 @@ func (d *Driver) start(ctx context.Context, r *record, fresh bool) error {
 		return errors.Join(err, d.save(r))
 	}
 	return nil
+}
+
+// goOn lets a machine go on that waits for something of the host. It returns when
+// the guest answers, or when the machine waits again.
+func goOn(ctx context.Context, m *machine.Machine) error {
+	now, err := m.Status(ctx)
+	if err != nil || now.Phase != machine.Stuck {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, quitTime, fmt.Errorf("%w after %v", atoll.ErrTimeout, quitTime))
+	defer cancel()
+	if err := m.Resume(ctx); err != nil {
+		return err
+	}
+	for {
+		switch now, err = m.Status(ctx); { // which waits for the guest
+		case err != nil:
+			return err
+		case now.Phase == machine.Stuck:
+			_, why := unwell(now)
+			return fmt.Errorf("%w: %s", atoll.ErrUnavailable, why)
+		case now.Answers:
+			return nil
+		case ctx.Err() != nil:
+			return fmt.Errorf("%w: the machine goes on, but its guest does not answer: %w", atoll.ErrUnavailable, context.Cause(ctx))
+		}
+	}
 }
 
 // Fresh starts a stopped sandbox as it was when it was made.

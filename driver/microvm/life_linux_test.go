@@ -86,7 +86,8 @@ func TestClonesDiffer(t *testing.T) {
 	for range 3 {
 		sb := made(t, d, atoll.Spec{})
 		for what, text := range map[string]string{
-			"randomness": "head -c 16 /dev/urandom | od -An -tx1", "the machine's id": "cat /etc/machine-id", "its name": "hostname", "a uuid": "cat /proc/sys/kernel/random/uuid",
+			"randomness": "head -c 16 /dev/urandom | od -An -tx1", "the machine's id": "cat /etc/machine-id", "its name": "hostname", "its names": "cat /etc/hostname /etc/hosts",
+			"its start": "cat /proc/sys/kernel/random/boot_id", "a uuid": "cat /proc/sys/kernel/random/uuid",
 		} {
 			got := run(t, sb, text)
 			if seen[got] != "" || strings.TrimSpace(got) == "" {

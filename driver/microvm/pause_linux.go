@@ -2,6 +2,7 @@ package microvm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 
@@ -20,9 +21,17 @@ func (s *Sandbox) Pause(ctx context.Context) error {
 	return s.change(ctx, "pause", func(r *record) error { return s.d.pause(ctx, r, atoll.Running, atoll.Paused) })
 }
 
-// Resume lets the commands of a paused sandbox go on.
+// Resume lets the commands of a paused sandbox go on, and a machine that waits for
+// something of the host.
 func (s *Sandbox) Resume(ctx context.Context) error {
-	return s.change(ctx, "resume", func(r *record) error { return s.d.pause(ctx, r, atoll.Paused, atoll.Running) })
+	return s.change(ctx, "resume", func(r *record) error {
+		if m, err := s.d.machine(r.ID); err == nil {
+			if err := errors.Join(goOn(ctx, m), m.Close()); err != nil {
+				return err
+			}
+		}
+		return s.d.pause(ctx, r, atoll.Paused, atoll.Running)
+	})
 }
 
 // pause brings the commands of a sandbox from one state to another.

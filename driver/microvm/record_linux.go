@@ -44,6 +44,9 @@ type record struct {
 
 	Kept string `json:"kept,omitempty"` // name of the kept disk that it came with
 	Keep string `json:"keep,omitempty"` // name under which its working directory is kept when it is cleared
+
+	untouched bool // its disks were made by this call, and no machine had them yet
+	woken     bool // this call woke it from a template that has rehearsed
 }
 
 // home returns where the sandboxes of this driver are.

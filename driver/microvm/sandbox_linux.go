@@ -50,7 +50,8 @@ func (d *Driver) sandbox(r *record) *Sandbox {
 	}
 	s.Link = &guest.Link{
 		ID: r.ID, Spec: spec, Before: s.before, Counted: counted(), Options: guest.Options{Greeting: greetingTime},
-		Reach: func(ctx context.Context) (net.Conn, error) { return d.reach(ctx, r.ID) },
+		Reach:   func(ctx context.Context) (net.Conn, error) { return d.reach(ctx, r.ID) },
+		Explain: func(ctx context.Context, err error) error { return d.explain(ctx, r.ID, err) },
 	}
 	return s
 }
@@ -102,7 +103,7 @@ func (s *Sandbox) fail(op string, err error) error {
 	if err == nil || errors.As(err, &e) {
 		return err
 	}
-	return &atoll.Error{Op: op, ID: s.id, Err: err}
+	return &atoll.Error{Op: op, ID: s.id, Err: quota(err)}
 }
 
 // Open finds a sandbox.
@@ -224,21 +225,57 @@ func (s *Sandbox) Status(ctx context.Context) (atoll.Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	now, err := m.Status(ctx)
-	switch {
-	case err != nil:
-		st.Conditions[0].True, st.Conditions[0].Reason, st.Conditions[0].Message = false, "silent", "the machine's monitor does not answer: "+err.Error()
-	case now.Phase == machine.Stuck:
+	reason, why := "silent", ""
+	if err != nil {
+		why = "the machine's monitor does not answer: " + err.Error()
+	} else if reason, why = unwell(now); now.Phase == machine.Stuck {
 		st.State = atoll.Failed
-		st.Conditions[0].True, st.Conditions[0].Reason, st.Conditions[0].Message = false, "stuck", now.Problem
-	case now.Phase == machine.Paused:
-		st.Conditions[0].True, st.Conditions[0].Reason, st.Conditions[0].Message = false, "halted", "the machine's processors are stopped: stop and start the sandbox"
-	case now.Phase == machine.Running && !now.Answers:
-		st.Conditions[0].True, st.Conditions[0].Reason, st.Conditions[0].Message = false, "hung", "the machine runs, but its guest does not take a message"
+	}
+	if why != "" {
+		st.Conditions[0].True, st.Conditions[0].Reason, st.Conditions[0].Message = false, reason, why
 	}
 	for _, w := range now.Facts.Weak {
 		st.Conditions = append(st.Conditions, atoll.Condition{Type: "jailed", Reason: "weak", Message: w})
 	}
 	return st, nil
+}
+
+// unwell says what is wrong with a machine that is there; empty: nothing.
+func unwell(now machine.Status) (reason, why string) {
+	switch {
+	case now.Phase == machine.Stuck:
+		return "stuck", now.Problem + ": mend that, then start the sandbox: the machine waits, and goes on where it is"
+	case now.Phase == machine.Paused:
+		return "halted", "the machine's processors are stopped: stop and start the sandbox"
+	case now.Phase == machine.Running && !now.Answers:
+		return "hung", "the machine runs, but its guest does not take a message: stop and start the sandbox"
+	}
+	return "", ""
+}
+
+// explain adds to the error of a guest that does not answer what its machine's
+// monitor knows of that, and what the machine said last.
+func (d *Driver) explain(ctx context.Context, id string, err error) error {
+	m, merr := d.machine(id)
+	if merr != nil {
+		return err
+	}
+	defer m.Close()
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	now, merr := m.Status(ctx)
+	if merr != nil {
+		return err
+	}
+	reason, why := unwell(now)
+	if why == "" {
+		return err
+	}
+	err = fmt.Errorf("%w: %s", err, why)
+	if tail := machine.Tail(d.dir(id)); tail != "" && reason != "stuck" {
+		err = fmt.Errorf("%w; the end of boot.log:\n%s", err, tail)
+	}
+	return err
 }
 
 // Stats returns what the sandbox uses; its memory is what the machine takes of the

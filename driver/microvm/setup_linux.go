@@ -22,9 +22,18 @@ const (
 	nestedCPUs   = 2
 )
 
+// part is what of a setup a machine is told.
+type part int
+
+const (
+	whole  part = iota
+	common      // what machines of a kind have in common, when their template is made
+	own         // the rest
+)
+
 // setup returns what the guest of a sandbox is told when it goes on: what makes
 // the machine this one and no other.
-func (d *Driver) setup(r *record, s size, im image.Config, shares []inside.Share, nic string) (json.RawMessage, error) {
+func (d *Driver) setup(r *record, s size, im image.Config, shares []inside.Share, nic string, what part) (json.RawMessage, error) {
 	files, err := d.gateFiles(r)
 	if err != nil {
 		return nil, err
@@ -52,6 +61,14 @@ func (d *Driver) setup(r *record, s size, im image.Config, shares []inside.Share
 	}
 	if r.Nested {
 		v.Limits.Nested = &inside.Nested{Memory: nestedMemory, CPUs: nestedCPUs}
+	}
+	switch what {
+	case whole:
+	case common: // the same whenever it is asked for
+		v.Hostname, v.MachineID, v.Time, v.Seed, v.Files, v.Dirs, v.Guest.Env = "", "", 0, nil, nil, nil, nil
+		v.Limits.PIDs, v.Limits.Memory = DefaultPIDs, s.memory-guestMemory
+	case own:
+		v.Disks = nil
 	}
 	b, err := json.Marshal(v)
 	if err == nil && len(b) > inside.MaxSetup {

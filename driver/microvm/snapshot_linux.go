@@ -82,7 +82,7 @@ func copyDisks(ctx context.Context, toRoot, root, toWork, work string) error {
 			err = errors.Join(err, os.Remove(toRoot))
 		}
 	}
-	return quota(err)
+	return err
 }
 
 // Snapshot keeps the sandbox's disks as they are now.

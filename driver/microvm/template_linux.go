@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,27 +24,69 @@ const templateDir = "templates"
 const mostTemplates = 8
 
 // clone starts a machine as a copy of one that has booted, which is made if there
-// is none; where that is not possible, it boots.
+// is none; where that is not possible, it boots. One whose disks hold nothing yet is
+// a copy of one that has mounted such disks.
 func (d *Driver) clone(ctx context.Context, r *record, c *machine.Config, tell setup) error {
 	r.TemplateWhy = d.untemplated(c)
-	if r.TemplateWhy == "" {
-		dir, err := d.template(ctx, r, c)
-		if err == nil {
-			c.Template = dir
-			if err = run(ctx, c, tell); err == nil {
-				return nil
-			}
-			if end, eerr := machine.Ended(c.Dir); eerr == nil && end != nil && end.Reason == machine.BySetup {
-				return err // it has woken, and is none the less of no use
-			}
-			err = errors.Join(err, d.dropTemplate(dir))
-		}
-		if ctx.Err() != nil {
+	if r.TemplateWhy == "" && r.untouched {
+		done, err := d.wake(ctx, r, c, tell, true)
+		if done || ctx.Err() != nil {
 			return err
 		}
-		c.Template, r.TemplateWhy = "", err.Error()
+		r.TemplateWhy = err.Error()
+		if err := d.emptyDisks(ctx, r); err != nil {
+			return err
+		}
 	}
-	return run(ctx, c, tell)
+	if r.TemplateWhy == "" || r.untouched {
+		done, err := d.wake(ctx, r, c, tell, false)
+		if done || ctx.Err() != nil {
+			return err
+		}
+		r.TemplateWhy = err.Error()
+	}
+	return run(ctx, c, tell, whole)
+}
+
+// wake starts a machine as a copy, with disks of its template's if formed. done: the
+// error is not the template's fault, or there is none.
+func (d *Driver) wake(ctx context.Context, r *record, like *machine.Config, tell setup, formed bool) (done bool, err error) {
+	c, say := *like, whole
+	if formed {
+		say = own
+		if c.Form, err = tell(common); err != nil {
+			return true, err
+		}
+		c.For = strconv.FormatInt(r.DiskSize, 10)
+	}
+	dir, err := d.template(ctx, r, &c)
+	if err != nil {
+		return false, err
+	}
+	c.Template = dir
+	if formed {
+		err = d.takeDisks(ctx, r, dir)
+	}
+	if err == nil {
+		if err = run(ctx, &c, tell, say); err == nil {
+			r.woken = formed
+			return true, nil
+		}
+	}
+	if end, eerr := machine.Ended(c.Dir); eerr == nil && end != nil && end.Reason == machine.BySetup {
+		return true, err // it has woken, and is none the less of no use
+	}
+	return false, errors.Join(err, d.dropTemplate(dir))
+}
+
+// takeDisks gives a sandbox copies of the disks of a template.
+func (d *Driver) takeDisks(ctx context.Context, r *record, template string) error {
+	dir := d.dir(r.ID)
+	root, work := filepath.Join(dir, rootFile), filepath.Join(dir, workFile)
+	if err := errors.Join(os.Remove(root), os.Remove(work)); err != nil {
+		return err
+	}
+	return copyDisks(ctx, root, filepath.Join(template, rootFile), work, filepath.Join(template, workFile))
 }
 
 // untemplated says why a machine must boot; empty: it need not.
@@ -86,7 +129,13 @@ func (d *Driver) template(ctx context.Context, r *record, c *machine.Config) (st
 	if err := prune(home, mostTemplates-1); err != nil {
 		return "", err
 	}
-	return dir, machine.SaveTemplate(ctx, c, dir)
+	if len(c.Form) == 0 {
+		return dir, machine.SaveTemplate(ctx, c, dir)
+	}
+	if err := machine.SaveTemplate(ctx, c, dir); err != nil {
+		return "", err
+	}
+	return dir, d.emptyDisks(ctx, r) // the template has those that there were
 }
 
 // usable tells whether a template is there, and notes that it is used.

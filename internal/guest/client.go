@@ -53,7 +53,7 @@ func Connect(ctx context.Context, conn net.Conn, o Options) (_ *Client, err erro
 	defer stop()
 	line, err := firstLine(conn, 64)
 	if err != nil {
-		return nil, fmt.Errorf("%w: the guest does not answer: %w", atoll.ErrUnavailable, errors.Join(context.Cause(ctx), err))
+		return nil, noAnswer(ctx, err)
 	}
 	v, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), Greeting)
 	if n, err := strconv.Atoi(v); !ok || err != nil || n != Version {
@@ -149,7 +149,7 @@ func greet(ctx context.Context, st *yamux.Stream, q *Request, value any) (err er
 	}
 	var a Answer
 	if err := readMessage(st, &a); err != nil {
-		return fmt.Errorf("%w: %w", atoll.ErrUnavailable, errors.Join(context.Cause(ctx), err))
+		return noAnswer(ctx, err)
 	}
 	if a.Problem != nil {
 		return a.Problem.Err()

@@ -74,9 +74,15 @@ func Prove(ctx context.Context, conn net.Conn, key ed25519.PrivateKey, id string
 	return fingerprint, nil
 }
 
-// noAnswer says that a guest does not answer.
+var errNoAnswer = errors.New("the guest does not answer")
+
+// noAnswer says that a guest does not answer. The end of a context closes the
+// connection: then that is why, and not what is read of it.
 func noAnswer(ctx context.Context, err error) error {
-	return fmt.Errorf("%w: the guest does not answer: %w", atoll.ErrUnavailable, errors.Join(context.Cause(ctx), err))
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	return fmt.Errorf("%w: %w: %w", atoll.ErrUnavailable, errNoAnswer, err)
 }
 
 // readDoor reads what a guest says first, which must be that of a sandbox.

@@ -25,6 +25,10 @@ type Link struct {
 	// its error is the operation's.
 	Before func(op string) error
 
+	// Explain, when not nil, adds to the error of a guest that does not answer what
+	// is known of why. It may take a moment, not more.
+	Explain func(ctx context.Context, err error) error
+
 	Counted []string      // directories whose files Stats counts
 	Idle    time.Duration // after which a sandbox in which nothing is done is idle; 0: DefaultIdle
 
@@ -97,6 +101,7 @@ func (l *Link) make(ctx context.Context, a *attempt) {
 	conn, err := l.Reach(ctx)
 	if err == nil {
 		a.client, err = Connect(ctx, conn, l.Options)
+		err = l.explained(ctx, err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,7 +157,7 @@ func (l *Link) do(ctx context.Context, op string, f func(c *Client) error) error
 		if err != nil {
 			return err
 		}
-		err = f(c)
+		err = l.explained(ctx, f(c))
 		if again || !errors.Is(err, errUnsent) || ctx.Err() != nil {
 			return l.fail(op, err)
 		}
@@ -169,6 +174,15 @@ func (l *Link) begin(ctx context.Context, op string) (*Client, error) {
 	}
 	c, err := l.Client(ctx)
 	return c, l.fail(op, err)
+}
+
+// explained adds what is known of why a guest does not answer, unless nobody waits
+// for it any more.
+func (l *Link) explained(ctx context.Context, err error) error {
+	if l.Explain == nil || !errors.Is(err, errNoAnswer) || errors.Is(ctx.Err(), context.Canceled) {
+		return err
+	}
+	return l.Explain(context.WithoutCancel(ctx), err)
 }
 
 // complete fills in what the sandbox has for all commands.

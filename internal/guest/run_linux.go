@@ -81,6 +81,13 @@ func Run(l net.Listener, cfg Config) error {
 	return s.Serve(l)
 }
 
+// Rest gives back what memory this process has no use for now, as it does by itself
+// when nothing was done for a while. There must be work under way, which ends later.
+func (s *Server) Rest() {
+	s.tidy.Stop()
+	debug.FreeOSMemory()
+}
+
 // Prepare makes process 1 of a sandbox ready to serve: what it returns takes in
 // orphans, and has the thread that starts commands.
 func Prepare(cfg Config) (*Server, error) {

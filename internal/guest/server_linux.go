@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -92,7 +93,7 @@ func (s *Server) Serve(l net.Listener) error {
 func (s *Server) ServeConn(conn net.Conn) {
 	s.begin()
 	defer conn.Close()
-	if _, err := fmt.Fprintf(conn, "%s%d\n", Greeting, Version); err != nil {
+	if _, err := io.WriteString(conn, Greeting+strconv.Itoa(Version)+"\n"); err != nil {
 		return
 	}
 	mux, err := yamux.Server(conn, muxConfig(hostStreams), nil)

@@ -15,8 +15,15 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/guest"
 )
 
-// apply makes the machine what it is told to be, and its guest. led is prepare's.
-func apply(s *Setup, m *modules, led bool) (*guest.Server, error) {
+// formed is a machine that has its form.
+type formed struct {
+	guest  *guest.Server
+	limits Limits
+}
+
+// apply makes the machine what it is told to be, and its guest. led is prepare's; f
+// is nil if it has no form yet.
+func apply(s *Setup, m *modules, led bool, f *formed) (*guest.Server, error) {
 	// First what makes this machine another than those of the same memory.
 	if err := reseed(s.Seed); err != nil {
 		return nil, fmt.Errorf("randomness: %w", err)
@@ -32,6 +39,22 @@ func apply(s *Setup, m *modules, led bool) (*guest.Server, error) {
 	if err := unix.Sethostname([]byte(s.Hostname)); err != nil {
 		return nil, os.NewSyscallError("sethostname", err)
 	}
+	if f == nil {
+		server, err := s.form(m, led)
+		if err != nil {
+			return nil, err
+		}
+		return server, s.personal(false)
+	}
+	if err := s.Limits.set(f.limits); err != nil {
+		return nil, err
+	}
+	f.guest.Config.Env = s.Guest.Env
+	return f.guest, s.personal(true)
+}
+
+// form does what is the same in all machines of a kind.
+func (s *Setup) form(m *modules, led bool) (*guest.Server, error) {
 	if err := s.fileSystems(m); err != nil {
 		return nil, err
 	}

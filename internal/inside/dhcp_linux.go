@@ -60,7 +60,7 @@ func startNIC(mac string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), addressTime)
 	defer cancel()
 	if err := n.obtain(ctx); err != nil {
-		return fmt.Errorf("%w: the machine has no address: no DHCP server answered on the bridge within %v: %w", atoll.ErrUnavailable, addressTime, err)
+		return fmt.Errorf("%w: the machine got no address by DHCP from its bridge within %v: %w", atoll.ErrUnavailable, addressTime, err)
 	}
 	go n.hold()
 	return nil
@@ -92,9 +92,11 @@ func (n *nic) listen() (net.PacketConn, error) {
 	return config.ListenPacket(context.Background(), "udp4", fmt.Sprintf("0.0.0.0:%d", dhcpClient))
 }
 
+var errSilence = errors.New("no server answers")
+
 // obtain gets an address, whatever it takes of the time.
 func (n *nic) obtain(ctx context.Context) error {
-	last := errors.New("nobody answers")
+	last := errSilence
 	for ctx.Err() == nil {
 		_, offer, err := n.ask(ctx, question{kind: dhcpDiscover})
 		if err != nil {
@@ -128,13 +130,13 @@ func (n *nic) ask(ctx context.Context, q question) (byte, lease, error) {
 	}
 	if _, err := n.conn.WriteTo(q.bytes(), &net.UDPAddr{IP: net.IPv4bcast, Port: dhcpServer}); err != nil {
 		<-time.After(time.Until(end)) // the interface may not be ready yet
-		return 0, lease{}, err
+		return 0, lease{}, silence(err)
 	}
 	b := make([]byte, 1500)
 	for {
 		size, _, err := n.conn.ReadFrom(b)
 		if err != nil {
-			return 0, lease{}, err
+			return 0, lease{}, silence(err)
 		}
 		kind, l, err := answerOf(b[:size], q)
 		wanted := kind == dhcpAck || kind == dhcpNak
@@ -145,6 +147,14 @@ func (n *nic) ask(ctx context.Context, q question) (byte, lease, error) {
 			return kind, l, nil
 		}
 	}
+}
+
+// silence says of a deadline what has not come before it.
+func silence(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return errSilence
+	}
+	return err
 }
 
 // hold renews the address as long as the machine runs; one that the network does

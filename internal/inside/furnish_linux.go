@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// furnish makes what a root file system has besides what it is made of.
+// furnish makes what every root file system has besides what it is made of.
 func (s *Setup) furnish() error {
 	for _, d := range []struct {
 		path string
@@ -36,7 +36,16 @@ func (s *Setup) furnish() error {
 			return err
 		}
 	}
-	if err := s.settings(); err != nil {
+	if s.User.Name != "" {
+		return addUser(s.User)
+	}
+	return nil
+}
+
+// personal makes what a root file system has of this machine alone. again: it has
+// such files already, of no other.
+func (s *Setup) personal(again bool) error {
+	if err := s.settings(again); err != nil {
 		return err
 	}
 	for path, content := range s.Files {
@@ -44,11 +53,6 @@ func (s *Setup) furnish() error {
 			return err
 		}
 		if err := replace(path, string(content), 0o644); err != nil {
-			return err
-		}
-	}
-	if s.User.Name != "" {
-		if err := addUser(s.User); err != nil {
 			return err
 		}
 	}
@@ -79,14 +83,18 @@ func ownDir(dir string, u User) error {
 const resolvConf = "nameserver 127.0.0.1\noptions timeout:5 attempts:1\n"
 
 // settings are files that say who this machine is and how names are found.
-func (s *Setup) settings() error {
+func (s *Setup) settings(again bool) error {
 	hosts := "127.0.0.1 localhost " + s.Hostname + "\n::1 localhost ip6-localhost\n"
 	list := [][2]string{{"hostname", s.Hostname + "\n"}, {"hosts", hosts}, {"machine-id", s.MachineID + "\n"}}
 	if s.Network.NIC == "" {
 		list = append(list, [2]string{"resolv.conf", resolvConf})
 	}
+	write := replace
+	if again {
+		write = overwrite
+	}
 	for _, f := range list {
-		if err := replace("/etc/"+f[0], f[1], 0o644); err != nil {
+		if err := write("/etc/"+f[0], f[1], 0o644); err != nil {
 			return err
 		}
 	}
@@ -115,6 +123,27 @@ func replace(path, text string, mode os.FileMode) error {
 		return fmt.Errorf("writing %s: %w", path, errors.Join(err, os.RemoveAll(early)))
 	}
 	return nil
+}
+
+// overwrite gives a file another text in its place, which is less work than replace
+// and for a machine that nobody uses yet as good; what is no file is replaced.
+func overwrite(path, text string, mode os.FileMode) error {
+	old, err := readRegular(path)
+	if err != nil {
+		return replace(path, text, mode)
+	}
+	if old == text {
+		return nil
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	if err == nil && len(text) < len(old) {
+		err = f.Truncate(int64(len(text)))
+	}
+	return errors.Join(err, f.Close())
 }
 
 // mostText is how much is read of a file of the root file system.

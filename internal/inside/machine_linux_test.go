@@ -37,6 +37,7 @@ func TestMain(m *testing.M) {
 // start is what a machine of a test is made of.
 type start struct {
 	setup Setup
+	form  *Setup     // what it is told before; nil: nothing
 	disks []string   // files, the first with the serial root, further ones disk1…
 	args  []string   // of QEMU
 	conns []*os.File // its descriptors from 3 on
@@ -191,6 +192,9 @@ func (v *vm) handshake(t testing.TB, l net.Listener, s start) {
 		t.Fatal(err)
 	}
 	said := v.spent()
+	if s.form != nil {
+		h.form(t, s.form)
+	}
 	if _, err := io.WriteString(conn, Go); err != nil {
 		t.Fatal(err)
 	}
@@ -224,6 +228,31 @@ func (v *vm) handshake(t testing.TB, l net.Listener, s start) {
 	}
 	_ = st.Close()
 	t.Logf("the host's processors worked %v until the hello, %v until the verdict (after %v)", said, v.spent(), time.Since(began))
+}
+
+// form tells the machine which form to take, and waits until it has.
+func (h *host) form(t testing.TB, form *Setup) {
+	t.Helper()
+	b, err := json.Marshal(form)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Conn.Write(append(binary.BigEndian.AppendUint32([]byte(Form), uint32(len(b))), b...)); err != nil {
+		t.Fatal(err)
+	}
+	head := make([]byte, 4)
+	if _, err := io.ReadFull(h, head); err != nil {
+		t.Fatalf("no verdict on its form: %v", err)
+	}
+	b = make([]byte, binary.BigEndian.Uint32(head))
+	var v Verdict
+	if _, err := io.ReadFull(h, b); err != nil || json.Unmarshal(b, &v) != nil || v.Error != "" {
+		t.Fatalf("its form: %q, %v", b, err)
+	}
+	h.rest = nil // its lines come again
+	if err := h.hello(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // spent is how long processors have worked for the machine: what its start costs

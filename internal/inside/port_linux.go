@@ -82,32 +82,35 @@ const beat = 50 * time.Millisecond
 const maxStart = 1 << 16
 
 // greet repeats the line that says that the machine is there until it is told to
-// go on. However long that takes: it may lie on a disk in between.
-func (p *port) greet() error {
+// go on, or to take its form first, which is true. However long that takes: it may
+// lie on a disk in between.
+func (p *port) greet() (form bool, err error) {
 	var seen []byte
 	buf := make([]byte, 4096)
 	for {
 		if err := p.file.SetDeadline(time.Now().Add(beat)); err != nil {
-			return err
+			return false, err
 		}
 		if _, err := io.WriteString(p.file, Hello); err != nil && !passing(err) {
-			return fmt.Errorf("its port: %w", err)
+			return false, fmt.Errorf("its port: %w", err)
 		}
 		n, err := p.file.Read(buf)
 		seen = append(seen, buf[:n]...)
-		if i := bytes.Index(seen, []byte(Go)); i >= 0 {
-			p.rest = bytes.Clone(seen[i+len(Go):])
-			return p.file.SetDeadline(time.Time{})
+		for _, line := range []string{Go, Form} {
+			if _, rest, ok := bytes.Cut(seen, []byte(line)); ok {
+				p.rest = bytes.Clone(rest)
+				return line == Form, p.file.SetDeadline(time.Time{})
+			}
 		}
 		if len(seen) > maxStart {
-			return fmt.Errorf("%d bytes came on its port, and none of them were the line %q", len(seen), Go[:len(Go)-1])
+			return false, fmt.Errorf("%d bytes came on its port, and none of them were the line %q", len(seen), Go[:len(Go)-1])
 		}
 		switch {
 		case err == nil, errors.Is(err, os.ErrDeadlineExceeded):
 		case passing(err):
 			time.Sleep(beat) // nobody is at the other end, for now
 		default:
-			return fmt.Errorf("its port: %w", err)
+			return false, fmt.Errorf("its port: %w", err)
 		}
 	}
 }

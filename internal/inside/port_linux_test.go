@@ -35,7 +35,10 @@ func ports(t *testing.T) (guest *port, host *os.File) {
 func TestGreet(t *testing.T) {
 	p, host := ports(t)
 	done := make(chan error, 1)
-	go func() { done <- p.greet() }()
+	go func() {
+		_, err := p.greet()
+		done <- err
+	}()
 	b := make([]byte, 3*len(Hello)) // it says it again and again
 	if _, err := io.ReadFull(host, b); err != nil || string(b) != strings.Repeat(Hello, 3) {
 		t.Fatalf("%q, %v", b, err)
@@ -61,7 +64,7 @@ func TestGreetBoundsNoise(t *testing.T) {
 	p, host := ports(t)
 	go func() { _, _ = io.Copy(io.Discard, host) }()
 	go func() { _, _ = host.Write(bytes.Repeat([]byte("x"), 2*maxStart)) }() // it may break off
-	if err := p.greet(); err == nil || !strings.Contains(err.Error(), `"GO"`) {
+	if _, err := p.greet(); err == nil || !strings.Contains(err.Error(), `"GO"`) {
 		t.Error(err)
 	}
 }

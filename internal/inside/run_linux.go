@@ -1,7 +1,10 @@
 package inside
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -11,6 +14,7 @@ import (
 	"github.com/libp2p/go-yamux/v5"
 	"golang.org/x/sys/unix"
 
+	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/guest"
 )
 
@@ -52,7 +56,8 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	if err := p.greet(); err != nil {
+	f, err := take(p, m, led)
+	if err != nil {
 		return err
 	}
 	mux, err := yamux.Server(p, muxConfig(), nil)
@@ -60,7 +65,7 @@ func run() error {
 		return err
 	}
 	defer mux.Close()
-	s, err := setUp(mux, m, led)
+	s, err := setUp(mux, m, led, f)
 	if err != nil {
 		return err
 	}
@@ -78,15 +83,90 @@ func prepare() (led bool, err error) {
 		return false, err
 	}
 	b, err := os.ReadFile("/proc/cmdline")
-	if err != nil || !slices.Contains(strings.Fields(string(b)), GateParameter) {
+	if err != nil {
 		return false, err
+	}
+	told := strings.Fields(string(b))
+	if slices.Contains(told, EmulatedParameter) {
+		fewerPages()
+	}
+	if !slices.Contains(told, GateParameter) {
+		return false, nil
 	}
 	return true, guest.Redirect()
 }
 
+// take waits until the machine is told to go on. If it is told to take its form
+// first, what it returns is not nil.
+func take(p *port, m *modules, led bool) (f *formed, err error) {
+	for {
+		form, err := p.greet()
+		if err != nil || !form {
+			return f, err
+		}
+		if f != nil {
+			return nil, errors.New("it was told twice which form to take")
+		}
+		if f, err = takeForm(p, m, led); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// takeForm makes the machine what all of a kind are, and answers. What commands
+// need is in memory then.
+func takeForm(p *port, m *modules, led bool) (*formed, error) {
+	f := new(formed)
+	setup, err := readSetup(p)
+	if err == nil {
+		err = setup.fill()
+	}
+	if err == nil {
+		f.limits = setup.Limits
+		f.guest, err = setup.form(m, led)
+	}
+	if err == nil {
+		err = setup.personal(false) // so that the files are there whose text is to come
+	}
+	if err == nil {
+		rehearse(f.guest)
+		unix.Sync()
+		f.guest.Rest()
+	}
+	if e := answer(p, err); err == nil && e != nil {
+		err = fmt.Errorf("answering to its form: %w", e)
+	}
+	if err != nil {
+		_ = p.SetReadDeadline(time.Now().Add(lastWords)) // it can only fail if nobody listens
+		_, _ = p.Read(make([]byte, 1))                   // until the host hangs up
+	}
+	return f, err
+}
+
+// rehearse runs what commands run.
+func rehearse(s *guest.Server) {
+	ctx, cancel := context.WithTimeout(context.Background(), rehearsalTime)
+	defer cancel()
+	host, own := net.Pipe()
+	go s.ServeConn(own)
+	c, err := guest.Connect(ctx, host, guest.Options{})
+	if err != nil {
+		return // who comes next is told why
+	}
+	defer c.Close()
+	for range 2 {
+		for _, cmd := range []atoll.Cmd{{Shell: "echo"}, {Args: []string{"echo"}}} {
+			_, _ = c.Exec(ctx, cmd) // an image may have neither: what counts is the way there
+		}
+	}
+}
+
+// rehearsalTime is how long commands that do nothing may take.
+const rehearsalTime = 20 * time.Second
+
 // setUp does what the first stream says, and answers. When it fails the machine
-// is of no use: it ends when the host has heard why.
-func setUp(mux *yamux.Session, m *modules, led bool) (*guest.Server, error) {
+// is of no use: it ends when the host has heard why. f is take's.
+func setUp(mux *yamux.Session, m *modules, led bool, f *formed) (*guest.Server, error) {
 	st, err := mux.AcceptStream()
 	if err != nil {
 		return nil, fmt.Errorf("waiting for its setup: %w", err)
@@ -95,7 +175,7 @@ func setUp(mux *yamux.Session, m *modules, led bool) (*guest.Server, error) {
 	var s *guest.Server
 	setup, err := readSetup(st)
 	if err == nil {
-		s, err = apply(setup, m, led)
+		s, err = apply(setup, m, led, f)
 	}
 	if e := answer(st, err); err == nil && e != nil {
 		err = fmt.Errorf("answering to its setup: %w", e)

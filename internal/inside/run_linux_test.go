@@ -15,7 +15,8 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/guest"
 )
 
-// TestMachine boots a machine and looks around in it.
+// TestMachine boots a machine, which takes its form before it is told who it is, as
+// those do that others are copies of, and looks around in it.
 func TestMachine(t *testing.T) {
 	s := basic(t)
 	work := filepath.Join(t.TempDir(), "work")
@@ -24,6 +25,10 @@ func TestMachine(t *testing.T) {
 	s.setup.Disks = append(s.setup.Disks, Disk{Serial: "disk1", Path: "/workspace"})
 	s.setup.Files = map[string][]byte{"/etc/atoll/ca.pem": []byte("a certificate\n")}
 	s.setup.Limits.Nested = &Nested{Memory: 64 << 20, CPUs: 1.5}
+	form := s.setup
+	form.Hostname, form.MachineID, form.Time, form.Seed, form.Files, form.Dirs, form.Guest.Env = "a-long-name-of-nobody", "", 0, nil, nil, nil, nil
+	form.Limits.PIDs, form.Limits.Memory = 20, 32<<20
+	s.form, s.setup.Disks = &form, nil
 	v := begin(t, s)
 	c := v.client(t)
 	for _, law := range []struct{ name, user, script, want string }{

@@ -2,17 +2,28 @@ package inside
 
 import "github.com/atoll-sandbox/atoll/internal/guest"
 
-// The lines that begin the wire: the guest repeats the first until it reads the
-// second. [internal/machine] has the same.
+// The lines that begin the wire: the guest repeats the first until it reads one of
+// the others. After Go the wire is multiplexed, and the first stream brings a
+// [Setup]. After Form comes one in the same form, of which the machine does what is
+// the same for all of a kind; it answers, and repeats its line: it is saved then.
+// The Setup that follows is looked at for what may be the machine's own: its names,
+// clock and randomness, files, directories, limits but for those of Nested, and the
+// environment of its guest.
+// [internal/machine] has the same.
 const (
 	Hello = "ATOLL-MACHINE 1\n"
 	Go    = "GO\n"
+	Form  = "FORM\n"
 )
 
 // GateParameter is a parameter of the kernel by which a machine leads all
 // connections to the host's gate before it is told anything: its Setup must say
 // so too. Without it, it does when it is told.
 const GateParameter = "atoll.gate"
+
+// EmulatedParameter is a parameter of the kernel that tells a machine that its
+// processor is emulated.
+const EmulatedParameter = "atoll.emulated"
 
 // MaxSetup is the most bytes that a Setup may have as JSON.
 const MaxSetup = 1 << 20

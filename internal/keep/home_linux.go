@@ -126,7 +126,7 @@ func save(dir string, r any) error {
 	}
 	tmp := filepath.Join(dir, RecordFile+".new")
 	if err := os.WriteFile(tmp, b, 0o600); err != nil {
-		return err
+		return errors.Join(err, os.Remove(tmp)) // it may be there in part
 	}
 	return os.Rename(tmp, filepath.Join(dir, RecordFile))
 }

@@ -36,7 +36,10 @@ func (n Numbers) Take(id string) (int, error) {
 			return 0, err
 		}
 		_, err = f.WriteString(id)
-		return n.First + k*n.Per, errors.Join(err, f.Close())
+		if err = errors.Join(err, f.Close()); err != nil {
+			return 0, errors.Join(err, os.Remove(f.Name()))
+		}
+		return n.First + k*n.Per, nil
 	}
 	return 0, fmt.Errorf("%w: %d sandboxes have all ranges of numbers", atoll.ErrQuota, n.Count)
 }

@@ -63,6 +63,13 @@ type Config struct {
 	// Setup is what the guest is told when it goes on: at most 1 MiB of JSON.
 	Setup json.RawMessage
 
+	// Form is what the guest of a template is told before it is saved, in the form
+	// of Setup: its file systems are mounted then, so each clone must have copies
+	// of the disks that it was saved with, over the same backing files. What Setup
+	// says of it is not looked at in clones. Empty: nothing is mounted.
+	Form json.RawMessage `json:",omitempty"`
+	For  string          // what the disks of a Form were made for, where neither it nor a backing file says so
+
 	// Template is the directory of a saved machine to wake; empty: it boots.
 	// All that shapes a machine must be as it was when that was saved.
 	Template string
@@ -141,8 +148,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("%w: memory of %d bytes: must be whole MiB, at least 64", atoll.ErrInvalid, c.Memory)
 	case c.CPUs < 1 || c.CPUs > 255:
 		return fmt.Errorf("%w: %d processors: must be 1 to 255", atoll.ErrInvalid, c.CPUs)
-	case len(c.Setup) > maxSetup:
-		return fmt.Errorf("%w: a setup of %d bytes: at most %d fit", atoll.ErrInvalid, len(c.Setup), maxSetup)
+	case max(len(c.Setup), len(c.Form)) > maxSetup:
+		return fmt.Errorf("%w: a setup of %d bytes: at most %d fit", atoll.ErrInvalid, max(len(c.Setup), len(c.Form)), maxSetup)
 	case c.Kernel == "":
 		return fmt.Errorf("%w: a machine needs a kernel to boot", atoll.ErrInvalid)
 	}

@@ -111,15 +111,16 @@ func (m *monitor) clean(end *End) error {
 	if err != nil {
 		return err
 	}
-	if err := replace(filepath.Join(m.o.Dir, EndFile), b); err != nil {
-		return err
-	}
+	werr := replace(filepath.Join(m.o.Dir, EndFile), b)
 	for _, name := range []string{GuestSocket, MonitorSocket, stateFile} {
 		if rerr := os.Remove(filepath.Join(m.o.Dir, name)); rerr != nil && !errors.Is(rerr, os.ErrNotExist) {
 			err = errors.Join(err, rerr)
 		}
 	}
-	return err
+	if werr != nil { // the host's disk may have been full, and what was removed has left some room
+		werr = replace(filepath.Join(m.o.Dir, EndFile), b)
+	}
+	return errors.Join(err, werr)
 }
 
 // Error makes an End travel as an error within the monitor.

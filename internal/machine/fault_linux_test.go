@@ -73,7 +73,7 @@ func TestHostDiskIsFull(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if s.Phase != Stuck || s.Problem != "the host's disk is full: make room and resume the machine" {
+	if s.Phase != Stuck || s.Problem != "the host's disk is full" {
 		t.Fatalf("%+v", s)
 	}
 	if err := os.Remove(other); err != nil {

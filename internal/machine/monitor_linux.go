@@ -249,10 +249,17 @@ func (m *monitor) greet(ctx context.Context) error {
 		}
 		return &End{Reason: ByBoot, Message: m.silence(errors.Join(context.Cause(ctx), err))}
 	}
-	if m.o.Save != "" {
-		return nil
+	var (
+		mux *yamux.Session
+		v   verdict
+		err error
+	)
+	switch {
+	case m.o.Save == "":
+		mux, v, err = m.port.goOn(ctx, m.o.Setup)
+	case len(m.o.Form) > 0:
+		v, err = m.port.form(ctx, m.o.Form)
 	}
-	mux, v, err := m.port.goOn(ctx, m.o.Setup)
 	cause := context.Cause(ctx)
 	switch {
 	case errors.Is(cause, errStuck):
@@ -410,7 +417,7 @@ func (m *monitor) event(e event) {
 	case eventStuck:
 		m.problem = "a disk of the host: " + e.text
 		if e.space {
-			m.problem = "the host's disk is full: make room and resume the machine"
+			m.problem = "the host's disk is full"
 		}
 		m.interrupt(fmt.Errorf("%w: %s", errStuck, m.problem)) // nobody can resume what doesn't serve yet
 	}

@@ -18,11 +18,12 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
-// The lines that begin the wire: the guest repeats the first until it reads the
-// second.
+// The lines that begin the wire: the guest repeats the first until it reads one of
+// the others.
 const (
 	Hello = "ATOLL-MACHINE 1\n"
 	Go    = "GO\n"
+	Form  = "FORM\n" // with a setup; it answers, and repeats its line then
 )
 
 // maxNoise is how much may come on the port before the guest's line.
@@ -112,6 +113,42 @@ type verdict struct {
 // maxVerdict bounds that.
 const maxVerdict = 64 << 10
 
+// form tells the guest which form to take, and waits until it has, and says again
+// that it is there.
+func (p *port) form(ctx context.Context, form json.RawMessage) (v verdict, err error) {
+	stop := context.AfterFunc(ctx, func() { _ = p.Conn.Close() })
+	defer stop()
+	if _, err := p.Conn.Write(sized([]byte(Form), form)); err != nil {
+		return v, err
+	}
+	if err := v.read(p); err != nil || v.Error != "" {
+		return v, err
+	}
+	p.begun = false // its lines are to come
+	return v, p.awaitHello()
+}
+
+// sized appends a document with its length.
+func sized(b []byte, document json.RawMessage) []byte {
+	return append(binary.BigEndian.AppendUint32(b, uint32(len(document))), document...)
+}
+
+// read reads what the guest says.
+func (v *verdict) read(r io.Reader) error {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return fmt.Errorf("it does not answer to its setup: %w", err)
+	}
+	b, err := readSized(r, binary.BigEndian.Uint32(head[:]), maxVerdict)
+	if err == nil {
+		err = json.Unmarshal(b, v)
+	}
+	if err != nil {
+		return fmt.Errorf("what it answers to its setup: %w", err)
+	}
+	return nil
+}
+
 // goOn tells the guest to go on, multiplexes the port, and gives it its setup.
 func (p *port) goOn(ctx context.Context, setup json.RawMessage) (_ *yamux.Session, v verdict, err error) {
 	stop := context.AfterFunc(ctx, func() { _ = p.Conn.Close() })
@@ -135,21 +172,13 @@ func (p *port) goOn(ctx context.Context, setup json.RawMessage) (_ *yamux.Sessio
 	if setup == nil {
 		setup = json.RawMessage("{}")
 	}
-	if _, err := st.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(setup))), setup...)); err != nil {
+	if _, err := st.Write(sized(nil, setup)); err != nil {
 		return nil, v, err
 	}
-	var head [4]byte
-	if _, err := io.ReadFull(st, head[:]); err != nil {
-		return nil, v, fmt.Errorf("it does not answer to its setup: %w", err)
-	}
-	b, err := readSized(st, binary.BigEndian.Uint32(head[:]), maxVerdict)
-	if err == nil {
-		err = json.Unmarshal(b, &v)
+	if err := v.read(st); err != nil {
+		return nil, v, err
 	}
 	_ = st.Close() // all is said
-	if err != nil {
-		return nil, v, fmt.Errorf("what it answers to its setup: %w", err)
-	}
 	return mux, v, nil
 }
 

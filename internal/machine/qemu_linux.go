@@ -180,8 +180,9 @@ func parameters(o *order) string {
 // switch of tasks, for nobody. Feature 112 is "rep stosq" being good: it is
 // emulated word by word, slower than a loop. And the clock is the host's: a kernel
 // that compares it with ticks, which come late on a busy host, would give it up for
-// one that counts these.
-const emulatedParameters = " mitigations=off lsm=landlock,yama psi=0 clearcpuid=112 tsc=reliable"
+// one that counts these. The last two are for process 1: it does likewise, and
+// goroutines that are slow because the processor is are not interrupted by signals.
+const emulatedParameters = " mitigations=off lsm=landlock,yama psi=0 clearcpuid=112 tsc=reliable atoll.emulated GODEBUG=asyncpreemptoff=1"
 
 func kernel(o *order, p *placer) ([]string, error) {
 	fd, err := p.open(o.Kernel, os.O_RDONLY)

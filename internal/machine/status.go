@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
@@ -75,5 +76,5 @@ func (e *End) Err() error {
 	case ByOrder, ByGuest:
 		kind = atoll.ErrState
 	}
-	return fmt.Errorf("%w: %s", kind, e.Message)
+	return fmt.Errorf("%w: %s", kind, strings.TrimPrefix(e.Message, kind.Error()+": ")) // guests say it too
 }

@@ -33,6 +33,7 @@ type shape struct {
 	Append string   `json:"append"` // all parameters of the kernel but the clock's
 	Disks  []string `json:"disks"`  // how each can be written
 	Args   []string `json:"args"`
+	Form   []byte   `json:"form,omitempty"` // a hash of it, and of what its disks are for
 }
 
 // Savable reports why a machine can't be saved as a template.
@@ -53,20 +54,43 @@ func (o *order) shapeOf() (*shape, error) {
 		if f.path == "" {
 			continue
 		}
-		info, err := os.Stat(f.path)
+		stamp, err := stampOf(f.path)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", atoll.ErrUnavailable, err)
+			return nil, err
 		}
-		*f.into = fmt.Sprintf("%s %d %d", f.path, info.Size(), info.ModTime().UnixNano())
+		*f.into = stamp
+	}
+	if len(o.Form) > 0 {
+		sum := sha256.Sum256(append([]byte(o.For+"\x00"), o.Form...))
+		s.Form = sum[:]
 	}
 	for _, d := range o.Disks {
 		kind := "rw"
 		if d.ReadOnly {
 			kind = "ro"
 		}
+		for _, b := range d.Backing {
+			if s.Form == nil {
+				break // nothing of it is in memory
+			}
+			stamp, err := stampOf(b.File)
+			if err != nil {
+				return nil, err
+			}
+			kind += " " + stamp
+		}
 		s.Disks = append(s.Disks, kind)
 	}
 	return s, nil
+}
+
+// stampOf names a file as it is now.
+func stampOf(path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", atoll.ErrUnavailable, err)
+	}
+	return fmt.Sprintf("%s %d %d", path, info.Size(), info.ModTime().UnixNano()), nil
 }
 
 // shared are the parameters that a machine of another start would get too.
@@ -100,7 +124,9 @@ func (c *Config) Key() (string, error) {
 
 // SaveTemplate boots a machine until its guest waits to be told to go on, saves
 // it into a directory that isn't there yet, and ends it. The directory appears
-// in one step. Disks are only opened: their content is not part of a template.
+// in one step. Without a Form, disks are only opened: their content is not part of
+// the template. With one it is, and their files are moved into the directory, under
+// their own names.
 func SaveTemplate(ctx context.Context, c *Config, dir string) (err error) {
 	if err := c.Savable(); err != nil {
 		return err
@@ -137,6 +163,14 @@ func SaveTemplate(ctx context.Context, c *Config, dir string) (err error) {
 	s.end() // it has ended its machine already
 	if err := seal(ctx, c, tmp, memory); err != nil {
 		return err
+	}
+	for _, d := range c.Disks {
+		if len(c.Form) == 0 {
+			break
+		}
+		if err := os.Rename(d.File, filepath.Join(tmp, filepath.Base(d.File))); err != nil {
+			return err
+		}
 	}
 	return os.Rename(tmp, dir)
 }
