@@ -294,7 +294,7 @@ func pausedDeadline(e *env) {
 		return // FeaturesAreTrue has seen the refusal
 	}
 	sb := e.sandbox()
-	r := e.start(sb, atoll.Cmd{Shell: "echo ready; while :; do :; done", Timeout: time.Second})
+	r := e.start(sb, atoll.Cmd{Shell: "echo ready; while :; do :; done", Timeout: 2 * time.Second})
 	r.shows("ready")
 	if err := atoll.Pause(e.ctx(), sb); err != nil {
 		e.Fatalf("Pause: %v", err)

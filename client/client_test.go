@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) {
 	code := helpertest.Main(m)
-	if err := goleak.Find(); code == 0 && err != nil {
+	if err := goleak.Find(goleak.IgnoreAnyFunction("runtime.runFinalizers")); code == 0 && err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}

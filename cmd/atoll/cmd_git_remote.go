@@ -26,7 +26,7 @@ const remoteHelper = "git-remote-atoll"
 // arguments are what atoll is called with; by git, they mean its hidden command.
 func arguments(args []string) []string {
 	if filepath.Base(args[0]) == remoteHelper {
-		return append([]string{"git-remote"}, args[1:]...)
+		return append([]string{"git-remote", "--"}, args[1:]...) // a URL may look like a flag
 	}
 	return args[1:]
 }

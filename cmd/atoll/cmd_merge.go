@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -106,6 +107,13 @@ func (a *app) fetched(ctx context.Context, w *workplace, branch string, withWork
 			if branch = head.Branch; branch == "" {
 				return nil, "", fmt.Errorf("%w: name the branch: you are on none, and the sandbox can't be asked", atoll.ErrInvalid)
 			}
+			all, err := repo.Branches(ctx, w.name())
+			if err != nil {
+				return nil, "", err
+			}
+			if withWork && slices.Contains(all, "wip/"+branch) {
+				branch = "wip/" + branch
+			}
 		}
 		return repo, branch, nil
 	}
@@ -159,7 +167,7 @@ func (a *app) join(ctx context.Context, args []string, f joinFlags, verb string,
 	res, err := do(repo, ctx, m)
 	if err == nil && !f.dryRun {
 		if err = a.mayJoin(ctx, res, f.yes, verb); err == nil {
-			m.DryRun = false
+			m.DryRun, m.Tip = false, res.Tip // nothing that came while somebody was thinking
 			res, err = do(repo, ctx, m)
 		}
 	}

@@ -291,6 +291,10 @@ func (s *projectStatus) pending(ctx context.Context, w *workplace) error {
 		s.Sync.Looked = true
 		return nil
 	case res != nil && errors.Is(err, atoll.ErrState):
+		var op *atoll.Error
+		if errors.As(err, &op) {
+			err = op.Err
+		}
 		s.Problems = append(s.Problems, "a sync would be refused: "+err.Error())
 		return nil
 	}
@@ -347,7 +351,7 @@ func (s *projectStatus) rows() [][]string {
 		rows = append(rows, []string{"sync", s.Sync.text()})
 	}
 	for _, p := range s.Problems {
-		rows = append(rows, []string{"!", oneLine(p)})
+		rows = append(rows, []string{"!", strings.Join(strings.Fields(p), " ")})
 	}
 	return rows
 }
@@ -383,7 +387,11 @@ func (s syncStatus) text() string {
 	if !s.Last.IsZero() {
 		text += ", the last " + age(s.Last) + " ago"
 	}
-	if s.Refused != "" {
+	switch {
+	case s.Refused == "":
+	case s.Looked: // why one would be now is said beside it
+		text += ", which was refused"
+	default:
 		text += ", which was refused (" + oneLine(s.Refused) + ")"
 	}
 	var waits []string

@@ -216,14 +216,14 @@ func (a *app) refused(w *workplace, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, project.ErrNothing):
-		return exits(exitNothing, fmt.Errorf("%s: %w: the host has all of it", name, project.ErrNothing))
+		return exits(exitNothing, fmt.Errorf("%s: %w: all of it is here already", name, project.ErrNothing))
 	case errors.Is(err, project.ErrLocked): // it says what to do
 	case errors.Is(err, project.ErrDirty):
 		next = "it was fetched, and nothing of yours has changed; 'git stash' puts your work aside"
 	case errors.Is(err, project.ErrDiverged):
 		next = fmt.Sprintf("it was fetched; 'atoll diff %[1]s' shows it, 'atoll merge %[1]s' joins the two", name)
 	case errors.Is(err, project.ErrConflict):
-		next = "nothing of yours has changed; merge by hand with 'git merge refs/sandbox/" + name + "/BRANCH', or let the agent take up your commits first"
+		next = "nothing of yours has changed; 'git merge' joins by hand what is in refs/sandbox/" + name + ", or let the agent take up your commits first"
 	case errors.Is(err, project.ErrDetached):
 		next = "inside, 'git switch -c BRANCH' gives the work a branch"
 	case errors.Is(err, project.ErrUnsafe):

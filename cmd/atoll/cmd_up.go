@@ -141,8 +141,12 @@ func (f *upFlags) arguments(args []string) (dir string, err error) {
 		case dir != ".":
 			return "", fmt.Errorf("%w: %s and %s: one directory", atoll.ErrInvalid, dir, arg)
 		case serr != nil || !info.IsDir():
-			_, err := residentOf(arg)
-			return "", exits(exitNoRepository, fmt.Errorf("%q is no directory, and %w", arg, err))
+			err := fmt.Errorf("%w: directory %q", atoll.ErrNotFound, arg)
+			if i == 0 && f.agent == "" && !strings.ContainsRune(arg, filepath.Separator) {
+				_, err = residentOf(arg)
+				err = fmt.Errorf("%w; and no directory here is called so", err)
+			}
+			return "", exits(exitNoRepository, err)
 		}
 		dir = arg
 	}
@@ -187,10 +191,10 @@ type upResult struct {
 func (a *app) up(ctx context.Context, f *upFlags, dir string) error {
 	repo, err := project.Open(ctx, dir)
 	switch {
+	case errors.Is(err, project.ErrUnreadable), errors.Is(err, project.ErrBare):
+		return exits(exitNoRepository, err)
 	case errors.Is(err, project.ErrNoRepository):
 		return exits(exitNoRepository, fmt.Errorf("%w\n'git init' makes it one", err))
-	case errors.Is(err, project.ErrBare):
-		return exits(exitNoRepository, err)
 	case err != nil:
 		return err
 	}
@@ -234,7 +238,11 @@ func (a *app) tellUp(r *rise, w *workplace, terminal string) error {
 	if a.json {
 		return a.print(upResult{w.name(), w.info.ID, r.made, w.info.Driver, w.info.Isolation, terminal, w.path})
 	}
-	a.progress("'atoll attach %s %s' is before its terminal", w.name(), terminal)
+	if terminal == w.name() {
+		a.progress("'atoll attach %s' is before its terminal", w.name())
+	} else {
+		a.progress("'atoll attach %s %s' is before its terminal", w.name(), terminal)
+	}
 	_, err := fmt.Fprintln(a.out, w.name())
 	return err
 }
@@ -363,6 +371,9 @@ func (a *app) furnish(ctx context.Context, r *rise, w *workplace) error {
 	stage := w.info.Labels[project.LabelStage]
 	next := 0
 	if stage == project.StageCarry {
+		if err := a.agreeTo(ctx, r); err != nil { // the files may ask for more than when it was made
+			return err
+		}
 		if err := a.carry(ctx, r, w); err != nil {
 			return err
 		}

@@ -179,7 +179,8 @@ reaches inside unless you name it. Try:
   atoll demo                                  see it work
   atoll run -- sh -c 'echo hi | tr a-z A-Z'   one command in a new sandbox
   atoll create --name box                     a sandbox that stays
-  atoll shell box                             work in it`,
+  atoll shell box                             work in it
+  atoll up claude                             an agent at work on this git repository`,
 		SilenceUsage: true, SilenceErrors: true,
 		Args:                       noSuchCommand,
 		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -191,7 +192,7 @@ reaches inside unless you name it. Try:
 	root.SetErr(a.err)
 	root.SetFlagErrorFunc(flagError)
 	f := root.PersistentFlags()
-	f.StringVar(&a.driverName, "driver", "", "what builds the sandbox (default \"virtual\"; see 'atoll drivers'; $ATOLL_DRIVER)")
+	f.StringVar(&a.driverName, "driver", "", "what builds the sandbox (default \"virtual\", of projects the best wall here; see 'atoll drivers'; $ATOLL_DRIVER)")
 	f.StringVar(&a.home, "home", "", "directory that sandboxes are kept in (default ~/.local/share/atoll; $ATOLL_HOME)")
 	f.StringVar(&a.hostFlag, "host", "", "server to talk to: https://HOST[:PORT] or unix:///PATH ($ATOLL_HOST, with $ATOLL_TOKEN)")
 	f.String("context", "", "which of the servers you know to talk to; local: this machine ($ATOLL_CONTEXT)")

@@ -11,6 +11,7 @@ import (
 	"github.com/atoll-sandbox/atoll/agent"
 	"github.com/atoll-sandbox/atoll/internal/npm"
 	"github.com/atoll-sandbox/atoll/internal/project"
+	"github.com/atoll-sandbox/atoll/internal/spell"
 )
 
 // residents are the agents that can work on a terminal, with what makes them ask
@@ -69,7 +70,7 @@ func residentOf(name string) (*resident, error) {
 		}
 		names = append(names, residents[i].name)
 	}
-	return nil, fmt.Errorf("%w: agent %q: there are %s", atoll.ErrNotFound, name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("%w: agent %q%s: there are %s", atoll.ErrNotFound, name, spell.Hint(name, names), strings.Join(names, ", "))
 }
 
 // settle makes a sandbox that is going to be made one that an agent can work in:

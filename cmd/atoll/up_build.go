@@ -29,7 +29,7 @@ func (a *app) build(ctx context.Context, r *rise) (w *workplace, err error) {
 	if err := a.agreeTo(ctx, r); err != nil {
 		return nil, err
 	}
-	plan, err := r.repo.Plan(ctx, project.Carry{Clean: r.clean, Env: r.file.EnvFiles})
+	plan, err := a.plan(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -59,12 +59,39 @@ func (a *app) build(ctx context.Context, r *rise) (w *workplace, err error) {
 
 // carry plans and carries in, where an 'atoll up' of before was ended.
 func (a *app) carry(ctx context.Context, r *rise, w *workplace) error {
-	plan, err := r.repo.Plan(ctx, project.Carry{Clean: r.clean, Env: r.file.EnvFiles})
+	plan, err := a.plan(ctx, r)
 	if err != nil {
 		return err
 	}
 	return errors.Join(a.into(ctx, w, plan), plan.Close())
 }
+
+// plan finds out what goes in. Where that takes long it is said what of: most
+// often a large file that nobody meant to go along.
+func (a *app) plan(ctx context.Context, r *rise) (*project.Plan, error) {
+	if !r.clean && !a.quiet && !a.json {
+		wait, cancel := context.WithCancel(ctx)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			select {
+			case <-time.After(planPatience):
+			case <-wait.Done():
+				return
+			}
+			if u, err := r.repo.Uncommitted(wait); err == nil && u.Files > 0 { // what can't be told is no reason to fail
+				a.progress("atoll: takes in your uncommitted work: %s in %s, the largest is %s; --clean leaves it at home, .gitignore what it names",
+					bytesText(u.Bytes), count(u.Files, "file"), u.Largest)
+			}
+		}()
+		defer func() { cancel(); <-ended }()
+	}
+	return r.repo.Plan(ctx, project.Carry{Clean: r.clean, Env: r.file.EnvFiles})
+}
+
+// planPatience is how long reading a working tree may take until it is said what
+// is read.
+const planPatience = 3 * time.Second
 
 // into carries a plan into a sandbox, and says what goes.
 func (a *app) into(ctx context.Context, w *workplace, plan *project.Plan) error {
@@ -72,13 +99,21 @@ func (a *app) into(ctx context.Context, w *workplace, plan *project.Plan) error 
 	if what == "" {
 		what = "a commit without a branch"
 	}
-	if n := len(plan.Branches); n > 1 {
-		what += fmt.Sprintf(" and %d more", n-1)
+	switch n := len(plan.Branches); n {
+	case 0, 1:
+	case 2:
+		what += " and another branch"
+	default:
+		what += fmt.Sprintf(" and %d more branches", n-1)
 	}
-	if n := len(plan.Modules); n > 0 {
-		what += fmt.Sprintf(", with repositories inside: %d", n)
+	switch n := len(plan.Modules); n {
+	case 0:
+	case 1:
+		what += ", with the repository inside it, " + plan.Modules[0]
+	default:
+		what += fmt.Sprintf(", with the %d repositories inside it", n)
 	}
-	a.progress("%s: carry in %s", w.name(), what)
+	a.progress("%s: carries in %s", w.name(), what)
 	if plan.Dirty || plan.Staged {
 		a.progress("%s: your uncommitted work goes along (--clean leaves it at home)", w.name())
 	}
@@ -91,7 +126,16 @@ func (a *app) into(ctx context.Context, w *workplace, plan *project.Plan) error 
 	if plan.Shallow {
 		a.progress("%s: the history ends early, as yours does", w.name())
 	}
-	if err := plan.Into(ctx, w.sb); err != nil {
+	bar := a.newParts()
+	begun := time.Now()
+	plan.Sent = func(n int64) {
+		if time.Since(begun) > planPatience {
+			bar.step(atoll.Progress{ID: w.name(), Message: "goes in", Done: n})
+		}
+	}
+	err := plan.Into(ctx, w.sb)
+	bar.end()
+	if err != nil {
 		if errors.Is(err, project.ErrNoGit) {
 			err = fmt.Errorf("%w\nname another with --image, or in .atoll.yaml", err)
 		}

@@ -141,14 +141,21 @@ func TestLongText(t *testing.T) {
 // TestDeadlineOfAPausedGuest stops the guest itself under a command.
 func TestDeadlineOfAPausedGuest(t *testing.T) {
 	b := walled(t).boot(t)
-	r, w := io.Pipe()
 	failed := make(chan error, 1)
-	go func() {
-		_, err := b.Exec(t.Context(), atoll.Cmd{Shell: "echo ready; sleep 60", Stdout: w, Timeout: time.Second})
-		failed <- err
-	}()
-	if _, err := io.ReadFull(r, make([]byte, 6)); err != nil {
-		t.Fatal(err)
+	for timeout := time.Second; ; timeout *= 2 { // a busy machine may take longer than that to start it
+		r, w := io.Pipe()
+		go func() {
+			_, err := b.Exec(t.Context(), atoll.Cmd{Shell: "echo ready; sleep 60", Stdout: w, Timeout: timeout})
+			failed <- err
+			_ = w.CloseWithError(err)
+		}()
+		_, err := io.ReadFull(r, make([]byte, 6))
+		if err == nil {
+			break
+		}
+		if !errors.Is(<-failed, atoll.ErrTimeout) || timeout > time.Minute {
+			t.Fatal(err)
+		}
 	}
 	if err := b.init.Process.Signal(unix.SIGSTOP); err != nil {
 		t.Fatal(err)

@@ -45,6 +45,10 @@ type Plan struct {
 	Shallow  bool     // the host's history ends early, and so does the sandbox's
 	Tree     string   // git's, of all files that it tracks or would; see Fetch.Carried. Empty: no uncommitted work goes in
 
+	// Sent, if not nil, is told how many bytes of objects have gone in, of
+	// submodules apart. It is called from one goroutine at a time, while Into runs.
+	Sent func(n int64)
+
 	repo    *Repo
 	refs    []ref
 	state   *snapshot
@@ -299,6 +303,7 @@ func (p *Plan) into(ctx context.Context, g guest) error {
 		if err := atoll.Mkdir(ctx, g.sb, dir, 0o755); err != nil {
 			return err
 		}
+		m.Sent = p.Sent
 		if err := m.into(ctx, g.in(dir)); err != nil {
 			return fmt.Errorf("submodule %s: %w", shown(p.Modules[i]), err)
 		}
@@ -387,10 +392,27 @@ func (p *Plan) sendObjects(ctx context.Context, g guest) error {
 		git = p.repo.at(p.state.objects)
 	}
 	return piped(ctx, func(ctx context.Context, w io.Writer) error {
+		if p.Sent != nil {
+			w = &meter{w: w, tell: p.Sent}
+		}
 		return git.run(ctx, strings.NewReader(revs.String()), w, "pack-objects", "--revs", "--stdout", "--delta-base-offset", "-q")
 	}, func(ctx context.Context, r io.Reader) error {
 		return g.run(ctx, r, nil, "index-pack", "--stdin")
 	})
+}
+
+// meter tells how much was written.
+type meter struct {
+	w    io.Writer
+	n    int64
+	tell func(n int64)
+}
+
+func (m *meter) Write(b []byte) (int, error) {
+	n, err := m.w.Write(b)
+	m.n += int64(n)
+	m.tell(m.n)
+	return n, err
 }
 
 // piped runs a writer and a reader at once; when one fails the other is ended.

@@ -234,7 +234,13 @@ func (t *tail) Write(p []byte) (int, error) {
 
 // text is the kept bytes as one line that any terminal can be shown.
 func (t *tail) text() string {
-	return shown(strings.Join(splitLines(strings.TrimSpace(string(t.buf))), "; "))
+	var said []string
+	for line := range strings.Lines(string(t.buf)) {
+		if line = strings.TrimSpace(line); line != "" {
+			said = append(said, line)
+		}
+	}
+	return shown(strings.Join(said, "; "))
 }
 
 // shown is a text out of a sandbox as people may see it: without control

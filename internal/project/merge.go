@@ -13,6 +13,7 @@ import (
 type Merge struct {
 	Name    string // of the sandbox
 	Branch  string // of it, as it was fetched; "wip/BRANCH": with uncommitted work
+	Tip     string // commit that was looked at before: another one is ErrMoved; empty: whichever it is
 	DryRun  bool   // look only
 	Message string // of the commit; empty: one that says what was merged
 	Limits  Limits
@@ -41,17 +42,21 @@ func (r *Repo) Merge(ctx context.Context, m Merge) (*Merged, error) {
 	return res, nil
 }
 
-// fetched returns the commit that was fetched as a branch.
-func (r *Repo) fetched(ctx context.Context, name, branch string) (string, error) {
-	if err := checkSandboxName(name); err != nil {
+// fetched returns the commit that was fetched as the branch.
+func (r *Repo) fetched(ctx context.Context, m Merge) (string, error) {
+	if err := checkSandboxName(m.Name); err != nil {
 		return "", err
 	}
-	if err := CheckBranch(branch); err != nil {
+	if err := CheckBranch(m.Branch); err != nil {
 		return "", err
 	}
-	tip, err := r.resolve(ctx, base(name)+branch+"^{commit}")
-	if err == nil && tip == "" {
-		err = fmt.Errorf("branch %s of the sandbox: %w: fetch it first", branch, atoll.ErrNotFound)
+	tip, err := r.resolve(ctx, base(m.Name)+m.Branch+"^{commit}")
+	switch {
+	case err != nil:
+	case tip == "":
+		err = fmt.Errorf("branch %s of the sandbox: %w: fetch it first", m.Branch, atoll.ErrNotFound)
+	case m.Tip != "" && tip != m.Tip: // a sync fetched what nobody has looked at
+		err = fmt.Errorf("%w: branch %s of the sandbox is at %.12s now, and was at %.12s when it was looked at", ErrMoved, m.Branch, tip, m.Tip)
 	}
 	return tip, err
 }
@@ -59,7 +64,7 @@ func (r *Repo) fetched(ctx context.Context, name, branch string) (string, error)
 func (r *Repo) merge(ctx context.Context, m Merge) (*Merged, error) {
 	res := &Merged{}
 	var err error
-	if res.Tip, err = r.fetched(ctx, m.Name, m.Branch); err != nil {
+	if res.Tip, err = r.fetched(ctx, m); err != nil {
 		return res, err
 	}
 	head, err := r.Head(ctx)
@@ -175,7 +180,7 @@ func (r *Repo) Apply(ctx context.Context, m Merge) (*Merged, error) {
 func (r *Repo) apply(ctx context.Context, m Merge) (*Merged, error) {
 	res := &Merged{}
 	var err error
-	if res.Tip, err = r.fetched(ctx, m.Name, m.Branch); err != nil {
+	if res.Tip, err = r.fetched(ctx, m); err != nil {
 		return res, err
 	}
 	head, err := r.Head(ctx)
@@ -230,7 +235,19 @@ func (r *Repo) applyPatch(ctx context.Context, q *quarantine, from, to string, d
 	_, err = r.host.set(settings...).feed(ctx, patch, args...)
 	var bad *gitError
 	if errors.As(err, &bad) {
-		return fmt.Errorf("%w: %w", ErrConflict, err)
+		return fmt.Errorf("%w: %s", ErrConflict, unfit(bad.said))
 	}
 	return err
+}
+
+// unfit is what 'git apply' says of the parts that do not fit, a file each.
+func unfit(said string) string {
+	var files []string
+	for line := range strings.SplitSeq(said, "; ") {
+		line = strings.TrimPrefix(line, "error: ")
+		if !strings.HasPrefix(line, "patch failed: ") { // where in the file; the file comes next
+			files = append(files, line)
+		}
+	}
+	return strings.Join(files, "; ")
 }

@@ -12,30 +12,45 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"unicode"
+
+	"golang.org/x/text/unicode/norm"
 
 	"github.com/atoll-sandbox/atoll"
 )
 
 // The reasons that only projects have; each matches one of atoll's too.
 var (
-	ErrNoRepository = fmt.Errorf("%w: no git repository", atoll.ErrNotFound)
-	ErrNoGit        = fmt.Errorf("%w: no git", atoll.ErrUnavailable)       // on the host, or in the sandbox
-	ErrBare         = fmt.Errorf("%w: bare repository", atoll.ErrInvalid)  // it has no files to work on
-	ErrNothing      = fmt.Errorf("%w: nothing new", atoll.ErrNotFound)     // there is nothing to bring home
-	ErrDirty        = fmt.Errorf("%w: uncommitted work", atoll.ErrState)   // on the host, where something would be written
-	ErrDiverged     = fmt.Errorf("%w: branches diverged", atoll.ErrState)  // both sides have commits
-	ErrConflict     = fmt.Errorf("%w: merge conflict", atoll.ErrState)     // git can't join the two
-	ErrUnsaved      = fmt.Errorf("%w: unsaved work", atoll.ErrState)       // inside, in what would be removed
-	ErrDetached     = fmt.Errorf("%w: no branch", atoll.ErrState)          // HEAD is a commit
-	ErrUnsafe       = fmt.Errorf("%w: unsafe content", atoll.ErrDenied)    // git's checks refuse what came out
-	ErrTooLarge     = fmt.Errorf("%w: more than is taken", atoll.ErrQuota) // what came out, or would go in
-	ErrFull         = fmt.Errorf("%w: no room on the host", ErrTooLarge)   // its disk is full
-	ErrLocked       = fmt.Errorf("%w: locked", atoll.ErrState)             // another git is at work on the host's repository, or was killed
-	ErrMoved        = fmt.Errorf("%w: changed meanwhile", atoll.ErrState)  // somebody else was at work; again may work
+	ErrNoRepository error = &reason{"no git repository", atoll.ErrNotFound}
+	ErrUnreadable   error = &reason{"git can't use this repository", ErrNoRepository} // there is one, but it is another's, damaged or closed
+	ErrNoGit        error = &reason{"no git", atoll.ErrUnavailable}                   // on the host, or in the sandbox
+	ErrBare         error = &reason{"bare repository", atoll.ErrInvalid}              // it has no files to work on
+	ErrNothing      error = &reason{"nothing new", atoll.ErrNotFound}                 // there is nothing to bring home
+	ErrDirty        error = &reason{"uncommitted work", atoll.ErrState}               // on the host, where something would be written
+	ErrDiverged     error = &reason{"branches diverged", atoll.ErrState}              // both sides have commits
+	ErrConflict     error = &reason{"merge conflict", atoll.ErrState}                 // git can't join the two
+	ErrUnsaved      error = &reason{"unsaved work", atoll.ErrState}                   // inside, in what would be removed
+	ErrDetached     error = &reason{"no branch", atoll.ErrState}                      // HEAD is a commit
+	ErrUnsafe       error = &reason{"unsafe content", atoll.ErrDenied}                // git's checks refuse what came out
+	ErrTooLarge     error = &reason{"more than is taken", atoll.ErrQuota}             // what came out, or would go in
+	ErrFull         error = &reason{"no room on the host", ErrTooLarge}               // its disk is full
+	ErrLocked       error = &reason{"locked", atoll.ErrState}                         // another git is at work on the host's repository, or was killed
+	ErrMoved        error = &reason{"changed meanwhile", atoll.ErrState}              // somebody else was at work; again may work
 )
+
+// reason is an error that says more than the one of atoll's that it matches, and
+// so does not repeat that.
+type reason struct {
+	text string
+	kind error
+}
+
+func (r *reason) Error() string { return r.text }
+func (r *reason) Unwrap() error { return r.kind }
 
 // Workspace is where the repository is in a sandbox.
 const Workspace = atoll.DefaultDir
@@ -73,13 +88,13 @@ func Open(ctx context.Context, path string) (*Repo, error) {
 	var bad *gitError
 	switch {
 	case errors.As(err, &bad):
-		return nil, fmt.Errorf("%s: %w: %w", abs, ErrNoRepository, err)
+		return nil, fmt.Errorf("%s: %w", abs, notOne(abs, bad))
 	case err != nil:
 		return nil, err
 	case len(facts) != 4:
 		return nil, fmt.Errorf("%s: git rev-parse said %d lines, 4 were expected", abs, len(facts))
 	case facts[0] == "true":
-		return nil, fmt.Errorf("%s: %w: open one of its working trees", abs, ErrBare)
+		return nil, fmt.Errorf("%s: %w: 'git worktree add' makes a working tree of it", abs, ErrBare)
 	case facts[1] != "true":
 		return nil, fmt.Errorf("%s: %w: it is inside of a .git directory; open the working tree", abs, ErrNoRepository)
 	}
@@ -99,6 +114,21 @@ func Open(ctx context.Context, path string) (*Repo, error) {
 	return r, nil
 }
 
+// notOne says why git finds no repository at a directory.
+func notOne(dir string, bad *gitError) error {
+	for at := dir; ; at = filepath.Dir(at) {
+		if _, err := os.Lstat(filepath.Join(at, ".git")); err == nil {
+			if _, err := os.ReadDir(filepath.Join(at, ".git")); errors.Is(err, fs.ErrPermission) {
+				return fmt.Errorf("%w: %w", ErrUnreadable, err)
+			}
+			return fmt.Errorf("%w: %s", ErrUnreadable, strings.TrimPrefix(bad.said, "fatal: "))
+		}
+		if at == filepath.Dir(at) {
+			return fmt.Errorf("%w, nor is it in one", ErrNoRepository)
+		}
+	}
+}
+
 func orNotDir(err error) error {
 	if err != nil {
 		return err
@@ -110,8 +140,9 @@ func orNotDir(err error) error {
 // the characters that names have.
 func (r *Repo) Name() string {
 	var b strings.Builder
-	for _, c := range strings.ToLower(filepath.Base(r.Dir)) {
+	for _, c := range norm.NFKD.String(strings.ToLower(filepath.Base(r.Dir))) {
 		switch {
+		case unicode.Is(unicode.Mn, c): // ü is u and two dots
 		case c >= 'a' && c <= 'z' || c >= '0' && c <= '9':
 			b.WriteRune(c)
 		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):

@@ -202,3 +202,47 @@ func glob(t testing.TB, pattern string) []string {
 	}
 	return list
 }
+
+// TestWhyItIsNone: what is said of a directory that git finds no repository at.
+func TestWhyItIsNone(t *testing.T) {
+	env(t)
+	plain := t.TempDir()
+	_, err := project.Open(t.Context(), plain)
+	is(t, err, project.ErrNoRepository)
+	if errors.Is(err, project.ErrUnreadable) {
+		t.Errorf("%v: there is none to read", err)
+	}
+	broken := filepath.Join(plain, "broken")
+	write(t, broken, ".git/HEAD", "garbage\n")
+	_, err = project.Open(t.Context(), broken)
+	is(t, err, project.ErrUnreadable)
+	is(t, err, atoll.ErrNotFound)
+}
+
+func TestNames(t *testing.T) {
+	for dir, want := range map[string]string{
+		"Shop Front": "shop-front", "Müller & Söhne": "muller-sohne", "a\nb": "a-b", "日本": "project", "..x..": "x",
+	} {
+		if got := (&project.Repo{Dir: "/src/" + dir}).Name(); got != want {
+			t.Errorf("%q: %q, want %q", dir, got, want)
+		}
+	}
+}
+
+func TestUncommitted(t *testing.T) {
+	dir := newRepo(t)
+	r := open(t, dir)
+	write(t, dir, "a.txt", "one and more\n")
+	write(t, dir, "large\n", strings.Repeat("x", 1000))
+	write(t, dir, ".env", strings.Repeat("x", 5000))
+	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	u, err := r.Uncommitted(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (project.Uncommitted{Files: 2, Bytes: 1013, Largest: "large\uFFFD"}); u != want {
+		t.Errorf("%+v, want %+v", u, want)
+	}
+}

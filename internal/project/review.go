@@ -21,7 +21,7 @@ type Review struct {
 // reviewed is what a review begins from, and its tip. from is where the branch
 // parted from the host's HEAD; empty: they have nothing in common.
 func (r *Repo) reviewed(ctx context.Context, v Review) (q *quarantine, from, tip string, err error) {
-	if tip, err = r.fetched(ctx, v.Name, v.Branch); err != nil {
+	if tip, err = r.fetched(ctx, Merge{Name: v.Name, Branch: v.Branch}); err != nil {
 		return nil, "", "", err
 	}
 	head, err := r.Head(ctx)

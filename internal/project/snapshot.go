@@ -112,6 +112,32 @@ func (r *Repo) fill(ctx context.Context, s *snapshot, leave []string) (err error
 	return err
 }
 
+// Uncommitted is how much uncommitted work there is in a working tree.
+type Uncommitted struct {
+	Files   int
+	Bytes   int64
+	Largest string // of the files, by path, as people may see it
+}
+
+// Uncommitted looks how much work a snapshot has to read: files that are changed,
+// or that git neither tracks nor ignores.
+func (r *Repo) Uncommitted(ctx context.Context) (u Uncommitted, err error) {
+	out, err := r.host.output(ctx, "ls-files", "-z", "--others", "--modified", "--exclude-standard")
+	most := int64(-1)
+	for _, name := range split(out, "\x00") {
+		info, err := os.Lstat(filepath.Join(r.Dir, filepath.FromSlash(name)))
+		if err != nil || !info.Mode().IsRegular() {
+			continue // removed, a link, or a repository of its own
+		}
+		u.Files++
+		u.Bytes += info.Size()
+		if info.Size() > most {
+			u.Largest, most = shown(name), info.Size()
+		}
+	}
+	return u, err
+}
+
 // commitIndex makes a commit of an index, or none if it is the tree base.
 func (h host) commitIndex(ctx context.Context, base, parent, message string) (commit, tree string, err error) {
 	if tree, err = h.output(ctx, "write-tree"); err != nil {

@@ -305,6 +305,30 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+// TestFetchedWhileSomebodyLooks: what somebody agrees to is what he has looked
+// at, though a sync by itself has fetched more of the sandbox meanwhile.
+func TestFetchedWhileSomebodyLooks(t *testing.T) {
+	dir, r, sb := there(t)
+	sh(t, sb, commitThird)
+	if _, err := r.Fetch(t.Context(), sb, box); err != nil {
+		t.Fatal(err)
+	}
+	for verb, do := range map[string]func(*project.Repo, context.Context, project.Merge) (*project.Merged, error){"merge": (*project.Repo).Merge, "apply": (*project.Repo).Apply} {
+		looked, err := do(r, t.Context(), project.Merge{Name: "box", Branch: "main", DryRun: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sh(t, sb, "echo 'touch /tmp/oops' >>run.sh; git add -A; git commit -q -m "+verb)
+		if _, err := r.Fetch(t.Context(), sb, box); err != nil {
+			t.Fatal(err)
+		}
+		before := hostState(t, dir)
+		_, err = do(r, t.Context(), project.Merge{Name: "box", Branch: "main", Tip: looked.Tip})
+		is(t, err, project.ErrMoved)
+		same(t, "the host", hostState(t, dir), before)
+	}
+}
+
 func TestApply(t *testing.T) {
 	dir, r, sb := there(t)
 	write(t, dir, "mine", "mine\n")

@@ -1,7 +1,11 @@
 // Package spell guesses what was meant by a name that is not there.
 package spell
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // far is how many letters may be wrong, and long how many a name may have:
 // looking costs the product of both lengths.
@@ -18,7 +22,11 @@ func Hint(name string, known []string) string {
 	}
 	best, at := far+1, ""
 	for _, k := range known {
-		if d := distance(name, k); d < best && d < len(k) {
+		d := distance(name, k)
+		if d <= far && sameLetters(name, k) {
+			d = 0 // letters in another order are the likeliest slip
+		}
+		if d < best && d < len(k) {
 			best, at = d, k
 		}
 	}
@@ -26,6 +34,11 @@ func Hint(name string, known []string) string {
 		return ""
 	}
 	return fmt.Sprintf(" (did you mean %q?)", at)
+}
+
+// sameLetters reports whether two words differ only in the order of letters.
+func sameLetters(a, b string) bool {
+	return slices.Equal(slices.Sorted(strings.SplitSeq(a, "")), slices.Sorted(strings.SplitSeq(b, "")))
 }
 
 // distance is the number of letters to add, drop or change (Levenshtein).

@@ -5,8 +5,10 @@ package web
 import (
 	"bytes"
 	"crypto/rand"
+	"crypto/sha256"
 	"embed"
 	"encoding/base64"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"strings"
@@ -21,6 +23,9 @@ var static embed.FS
 // styleMark stands in the page where the nonce of its styles comes: the
 // terminal makes style elements for its colours.
 const styleMark = "{{nonce}}"
+
+// kept are the files beside the page.
+var kept = []string{"app.js", "app.css", "icon.svg", "LICENSES.txt"}
 
 // policy lets the page load what is beside it and talk to where it is from:
 // nothing inline, nobody else's, and nobody may put it in a frame.
@@ -38,6 +43,14 @@ func Handler() http.Handler {
 	if err != nil {
 		panic(err) // likewise
 	}
+	tags := make(map[string]string) // of what browsers keep: a slow network carries it once
+	for _, name := range kept {
+		b, err := fs.ReadFile(files, name)
+		if err != nil {
+			panic(err) // likewise
+		}
+		tags[name] = fmt.Sprintf(`"%x"`, sha256.Sum256(b))
+	}
 	rest := http.FileServerFS(files)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		head := w.Header()
@@ -47,15 +60,16 @@ func Handler() http.Handler {
 		head.Set("Cross-Origin-Opener-Policy", "same-origin")
 		head.Set("Cross-Origin-Resource-Policy", "same-origin")
 		head.Set("Cache-Control", "no-cache")
-		switch r.URL.Path {
-		case "":
+		switch {
+		case r.URL.Path == "":
 			nonce := make([]byte, 16)
 			_, _ = rand.Read(nonce) // never fails
 			text := base64.StdEncoding.EncodeToString(nonce)
 			head.Set("Content-Security-Policy", strings.ReplaceAll(policy, styleMark, text))
 			head.Set("Content-Type", "text/html; charset=utf-8")
 			_, _ = w.Write(bytes.ReplaceAll(page, []byte(styleMark), []byte(text))) // who is gone reads no pages
-		case "app.js", "app.css", "icon.svg", "LICENSES.txt":
+		case tags[r.URL.Path] != "":
+			head.Set("ETag", tags[r.URL.Path])
 			rest.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
