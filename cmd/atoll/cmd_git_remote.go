@@ -47,7 +47,7 @@ func (a *app) gitRemoteCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.serveGit(cmd.Context(), w, repo)
+			return a.serveGit(cmd.Context(), w, repo, project.Limits{})
 		},
 	}
 }
@@ -63,7 +63,7 @@ func gitsRepo(ctx context.Context) (*project.Repo, error) {
 
 // serveGit answers git, line by line. Git gets what was fetched as 'atoll sync'
 // fetches: what is listed is in the repository already, and was checked.
-func (a *app) serveGit(ctx context.Context, w *workplace, repo *project.Repo) error {
+func (a *app) serveGit(ctx context.Context, w *workplace, repo *project.Repo, limits project.Limits) error {
 	in := bufio.NewReader(io.LimitReader(a.in, 64<<20))
 	format := false
 	for {
@@ -90,7 +90,7 @@ func (a *app) serveGit(ctx context.Context, w *workplace, repo *project.Repo) er
 			if rest != "" {
 				return fmt.Errorf("%w: nothing is pushed into a sandbox this way: your work goes in with 'atoll up', or 'atoll cp'; only fetching is", atoll.ErrUnsupported)
 			}
-			if answer, err = a.listGit(ctx, w, repo, format); err != nil {
+			if answer, err = a.listGit(ctx, w, repo, limits, format); err != nil {
 				return err
 			}
 		case "fetch": // all that is listed is there
@@ -110,11 +110,11 @@ func (a *app) serveGit(ctx context.Context, w *workplace, repo *project.Repo) er
 }
 
 // listGit fetches, and lists the branches of a sandbox.
-func (a *app) listGit(ctx context.Context, w *workplace, repo *project.Repo, format bool) (string, error) {
+func (a *app) listGit(ctx context.Context, w *workplace, repo *project.Repo, limits project.Limits, format bool) (string, error) {
 	if err := w.running(); err != nil {
 		return "", err
 	}
-	got, err := repo.Fetch(ctx, w.sb, project.Fetch{Name: w.name()})
+	got, err := repo.Fetch(ctx, w.sb, project.Fetch{Name: w.name(), Limits: limits})
 	if err != nil {
 		return "", err
 	}

@@ -56,7 +56,7 @@ func save(ctx context.Context, repo *project.Repo, sb atoll.Sandbox, info atoll.
 	if err != nil {
 		return got, errors.Join(err, settle(ctx, sb, info.State))
 	}
-	return got, forgetOld(ctx, repo)
+	return got, repo.ForgetOld(ctx, time.Now().Add(-rescueKept))
 }
 
 // rouse makes a sandbox run, whatever it was; what is under way, such as a stop,
@@ -84,16 +84,6 @@ func settle(ctx context.Context, sb atoll.Sandbox, was atoll.State) error {
 		return atoll.Stop(ctx, sb)
 	}
 	return nil
-}
-
-// forgetOld removes what was saved longer ago than it is kept.
-func forgetOld(ctx context.Context, repo *project.Repo) error {
-	names, err := repo.RescuedNames(ctx)
-	for _, name := range names {
-		_, ferr := repo.Forget(ctx, name, time.Now().Add(-rescueKept))
-		err = errors.Join(err, ferr)
-	}
-	return err
 }
 
 // saved has the work of a sandbox saved before it is removed, if it is a

@@ -31,6 +31,7 @@ type console struct {
 
 	mu   sync.Mutex
 	text bytes.Buffer // guarded by mu
+	all  bytes.Buffer // likewise: text, also what shows has seen
 }
 
 func (c *console) Write(b []byte) (int, error) {
@@ -40,6 +41,7 @@ func (c *console) Write(b []byte) (int, error) {
 	case c.news <- struct{}{}:
 	default:
 	}
+	c.all.Write(b)
 	return c.text.Write(b)
 }
 

@@ -349,5 +349,10 @@ func (d *Driver) connect(ctx context.Context, r *record) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: the machine does not answer: %w", atoll.ErrUnavailable, err)
 	}
+	if now, err := m.Phase(ctx); err == nil && (now.Phase == machine.Stuck || now.Phase == machine.Paused) {
+		_ = c.Close() // nobody reads what is said there
+		_, why := unwell(now)
+		return nil, fmt.Errorf("%w: %s", atoll.ErrUnavailable, why)
+	}
 	return c, nil
 }

@@ -343,6 +343,16 @@ func (m *Machine) Status(ctx context.Context) (Status, error) {
 	return Status{}, err
 }
 
+// Phase tells what the machine is at, and its problem, without asking its guest. A
+// monitor of an older atoll does not know the question, which is an error.
+func (m *Machine) Phase(ctx context.Context) (Status, error) {
+	r, err := m.ask(ctx, verbPhase)
+	if err != nil {
+		return Status{}, err
+	}
+	return r.Status, nil
+}
+
 // resident is what a process holds of the host's memory: of a clone, what isn't
 // its template's. It costs nothing, however large the machine is.
 func resident(pid int, cloned bool) int64 {

@@ -25,6 +25,7 @@ type verb string
 
 const (
 	verbStatus   verb = "status"
+	verbPhase    verb = "phase" // without asking the guest
 	verbPause    verb = "pause"
 	verbResume   verb = "resume"
 	verbPowerOff verb = "poweroff" // it is going to end by itself, and that is right
@@ -147,6 +148,12 @@ func (m *monitor) answer(ctx context.Context, cancel context.CancelCauseFunc, c 
 	switch q.Do {
 	case verbStatus:
 		_ = send(c, reply{Status: m.look(ctx)}) // who asked may be gone
+		return
+	case verbPhase:
+		m.mu.Lock()
+		r := reply{Status: Status{Phase: m.phase(), Problem: m.problem}}
+		m.mu.Unlock()
+		_ = send(c, r) // likewise
 		return
 	case verbPause:
 		err = m.ctl.pause(ctx)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/namespace"
@@ -224,6 +225,26 @@ func TestCarryInSubmodules(t *testing.T) {
 	}
 	other := git(t, dir, "for-each-ref", "--format=%(refname)", "refs/sandbox/box/nested/*/wip/*")
 	same(t, "other's work", git(t, dir, "show", other+":o.txt"), "o")
+
+	// What is rescued of them goes with the rest when it is old.
+	sh(t, sb, "echo late >vendor/lib/late.txt; echo late >made/late.txt")
+	got, err := open(t, dir).Rescue(t.Context(), sb, box)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		before time.Time
+		there  bool
+	}{{got.Time, true}, {got.Time.Add(time.Second), false}} {
+		if err := open(t, dir).ForgetOld(t.Context(), c.before); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range []string{".", "vendor/lib", "made"} {
+			if refs := git(t, filepath.Join(dir, m), "for-each-ref", "refs/sandbox/box/rescue"); (refs != "") != c.there {
+				t.Errorf("rescued of %s: %q, want some: %v", m, refs, c.there)
+			}
+		}
+	}
 }
 
 func TestCarryInFilesGitIgnores(t *testing.T) {

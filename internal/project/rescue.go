@@ -228,6 +228,50 @@ func (r *Repo) Restore(ctx context.Context, name string, at time.Time, prefix st
 	return branches, r.update(ctx, updates, "atoll: restored")
 }
 
+// ForgetOld removes what was rescued of any sandbox before a time, also from the
+// repositories inside: submodules, and others that are in the working tree.
+func (r *Repo) ForgetOld(ctx context.Context, before time.Time) error {
+	names, err := r.RescuedNames(ctx)
+	for _, name := range names {
+		_, ferr := r.Forget(ctx, name, before)
+		err = errors.Join(err, ferr)
+	}
+	inside, lerr := r.inside(ctx)
+	err = errors.Join(err, lerr)
+	for _, name := range inside {
+		m, merr := r.module(ctx, name)
+		if m != nil && merr == nil {
+			merr = m.ForgetOld(ctx, before)
+		}
+		if merr != nil {
+			err = errors.Join(err, fmt.Errorf("repository %s: %w", shown(name), merr))
+		}
+	}
+	return err
+}
+
+// inside lists where repositories are in the working tree of the host: those that
+// git tracks, and others that it does not ignore.
+func (r *Repo) inside(ctx context.Context) ([]string, error) {
+	tracked, err := r.host.output(ctx, "ls-files", "-z", "--stage")
+	if err != nil {
+		return nil, err
+	}
+	var list []string
+	for _, e := range split(tracked, "\x00") {
+		if info, name, ok := strings.Cut(e, "\t"); ok && strings.HasPrefix(info, "160000 ") {
+			list = append(list, name)
+		}
+	}
+	others, err := r.host.output(ctx, "ls-files", "-z", "--others", "--exclude-standard")
+	for _, e := range split(others, "\x00") {
+		if name, ok := strings.CutSuffix(e, "/"); ok {
+			list = append(list, name)
+		}
+	}
+	return list, err
+}
+
 // Forget removes what was rescued of a sandbox before a time, and returns how
 // many rescues that were.
 func (r *Repo) Forget(ctx context.Context, name string, before time.Time) (int, error) {

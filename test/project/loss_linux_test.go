@@ -159,14 +159,6 @@ func (w *world) awake(dir, name string) {
 	})
 }
 
-// unlocked takes away what gits that were killed have left, as git tells its user.
-func (w *world) unlocked(dir string) {
-	w.t.Helper()
-	if r := w.try(dir, "find", ".git", "-name", "*.lock", "-delete"); r.code != 0 {
-		w.t.Fatal(r.stderr)
-	}
-}
-
 // held prints what a sandbox's repository has, to the byte.
 const held = `export LC_ALL=C; git for-each-ref; git symbolic-ref HEAD; git stash list --format=%H; git ls-files --stage
 find . -name .git -prune -o -type f -print0 | sort -z | xargs -0 sha256sum`
@@ -263,7 +255,6 @@ func (f *fates) round(n int) {
 	inside := f.inside("r", "/workspace", held)
 	mine := f.mine()
 	what = run(1, "sync")
-	f.unlocked("r")
 	f.again(v(1), what)
 	same(f.t, "inside after "+what, f.inside("r", "/workspace", held), inside)
 	same(f.t, "the host's own work after "+what, f.mine(), mine)
@@ -273,7 +264,6 @@ func (f *fates) round(n int) {
 	objects = append(objects, f.work("r", n+1000)...)
 	inside = f.inside("r", "/workspace", held)
 	what = run(2, "down")
-	f.unlocked("r")
 	f.awake("r", "r")
 	same(f.t, "inside after "+what, f.inside("r", "/workspace", held), inside)
 	if r := f.next(v(2), what, "down"); r.code != 0 {
@@ -284,7 +274,6 @@ func (f *fates) round(n int) {
 	f.awake("r", "r")
 	objects = append(objects, f.work("r", n+2000)...)
 	what = run(3, "rm", "r")
-	f.unlocked("r")
 	if r := f.next(v(3), what, "rm", "--force", "r"); r.code != 0 {
 		f.t.Fatalf("rm after %s: %d %s", what, r.code, r.stderr)
 	}
