@@ -1,0 +1,99 @@
+package browser_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/vt"
+	"github.com/atoll-sandbox/atoll/test/browser"
+)
+
+// window is a terminal of this machine with 'atoll attach' on it, the binary that
+// people have.
+type window struct {
+	*os.File
+	cmd   *exec.Cmd
+	drawn chan struct{} // closed when all is
+
+	mu     sync.Mutex
+	screen *vt.Model // what a person sees; guarded by mu
+}
+
+// attached puts the command line before a terminal of the sandbox, in a window as
+// large as a page's.
+func (s *site) attached(name string, like *browser.Page) *window {
+	s.Helper()
+	dir := s.TempDir()
+	bin := filepath.Join(dir, "atoll")
+	if out, err := exec.CommandContext(s.Context(), "go", "build", "-trimpath", "-o", bin, "../../cmd/atoll").CombinedOutput(); err != nil {
+		s.Fatalf("building atoll: %v\n%s", err, out)
+	}
+	var size atoll.Size
+	like.Eval(`({cols: window.atoll.term.cols, rows: window.atoll.term.rows})`, &size)
+	cmd := exec.CommandContext(s.Context(), bin, "attach", s.box, name)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "ATOLL_HOME=" + dir, "ATOLL_HOST=http://" + s.address, "ATOLL_TOKEN=" + s.token, "TERM=xterm-256color", "LANG=C.UTF-8"}
+	master, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: uint16(size.Rows), Cols: uint16(size.Cols)})
+	if err != nil {
+		s.Fatal(err)
+	}
+	w := &window{File: master, cmd: cmd, drawn: make(chan struct{}), screen: vt.New(size, 0)}
+	go func() {
+		defer close(w.drawn)
+		buf := make([]byte, 4<<10)
+		for { // until the last of those who have it open is gone: an error
+			n, err := master.Read(buf)
+			w.mu.Lock()
+			_, _ = w.screen.Write(buf[:n]) // it never fails
+			w.mu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	}()
+	s.Cleanup(func() { _ = master.Close() })
+	return w
+}
+
+// shows waits until the window has what a page has, line by line.
+func (w *window) shows(t *testing.T, p *browser.Page) {
+	t.Helper()
+	var page, here []string
+	for end := time.Now().Add(browser.Patience); time.Now().Before(end); {
+		p.Eval(`(() => { const t = window.atoll.term, b = t.buffer.active
+			return Array.from({length: t.rows}, (_, y) => b.getLine(b.baseY + y).translateToString(true).trimEnd()) })()`, &page)
+		w.mu.Lock()
+		here = slices.Clone(w.screen.Screen().Lines)
+		w.mu.Unlock()
+		for len(here) < len(page) {
+			here = append(here, "")
+		}
+		if slices.Equal(here, page) {
+			return
+		}
+		p.Eval(`new Promise((done) => setTimeout(done, 50))`, nil)
+	}
+	t.Fatalf("on the page\n%s\nin the window\n%s", strings.Join(page, "\n"), strings.Join(here, "\n"))
+}
+
+// leave leaves by the keys for that, and waits until atoll has ended.
+func (w *window) leave(t *testing.T) {
+	t.Helper()
+	if _, err := w.Write([]byte{'P' & 0x1f, 'Q' & 0x1f}); err != nil {
+		t.Fatal(err)
+	}
+	timer := time.AfterFunc(browser.Patience, func() { _ = w.cmd.Process.Kill() })
+	defer timer.Stop()
+	if err := w.cmd.Wait(); err != nil {
+		t.Errorf("atoll attach, left: %v", err)
+	}
+	<-w.drawn
+}
