@@ -346,8 +346,24 @@ func (a *app) wake(ctx context.Context, r *rise, w *workplace, changed bool) (er
 	if err != nil {
 		return outOfResources(err)
 	}
+	if err := a.agentAgain(r); err != nil {
+		return err
+	}
 	a.progress("%s: started, behind %s", w.name(), wallText(w.info.Driver, w.info.Isolation))
 	w.info, err = w.sb.Info(ctx)
+	return err
+}
+
+// agentAgain has the agent of the project's files work in a sandbox that was off, if
+// none is named and somebody has allowed it.
+func (a *app) agentAgain(r *rise) error {
+	if !r.woke || r.agent != "" || r.file.Agent == "" {
+		return nil
+	}
+	before, err := a.readAgreed(r.repo)
+	if slices.Contains(before.Grants, r.file.AgentGrant()) {
+		r.agent = r.file.Agent
+	}
 	return err
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/musthave"
 	"github.com/atoll-sandbox/atoll/internal/project"
+	"github.com/atoll-sandbox/atoll/internal/projectfile"
 )
 
 // projectApp is an app with a home of its own, and an empty repository.
@@ -153,5 +154,35 @@ func TestExitIsDocumented(t *testing.T) {
 	var e exit
 	if !errors.As(err, &e) || e.code != 3 || !errors.Is(err, project.ErrConflict) || exits(3, nil) != nil {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestAgentAgain: the agent of a project's files is there again when a sandbox was
+// off, if somebody has allowed this one; another one that is named goes before it.
+func TestAgentAgain(t *testing.T) {
+	a, repo := projectApp(t)
+	f := &projectfile.File{Agent: "codex", Sources: []string{projectfile.Name}}
+	for _, c := range []struct {
+		name, says, want string
+		allowed, woke    bool
+	}{
+		{name: "not allowed", woke: true},
+		{name: "allowed", woke: true, allowed: true, want: "codex"},
+		{name: "another is named", woke: true, allowed: true, says: "claude", want: "claude"},
+		{name: "it ran all the time", allowed: true},
+	} {
+		if c.allowed {
+			if err := a.agree(t.Context(), repo, f, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := &rise{upFlags: &upFlags{agent: c.says}, repo: repo, file: f, woke: c.woke}
+		if err := a.agentAgain(r); err != nil || r.agent != c.want {
+			t.Errorf("%s: %q, %v; want %q", c.name, r.agent, err, c.want)
+		}
+	}
+	other := &projectfile.File{Agent: "gemini"}
+	if r := (&rise{upFlags: &upFlags{}, repo: repo, file: other, woke: true}); a.agentAgain(r) != nil || r.agent != "" {
+		t.Errorf("one that nobody has allowed: %q", r.agent)
 	}
 }

@@ -40,12 +40,17 @@ func (f *File) Grants() []string {
 		}
 	}
 	if f.Agent != "" {
-		add("agent:", f.Agent, "is started, may reach its maker's API, and use your key for it")
+		add(f.AgentGrant())
 	}
 	if f.Sync.Mode == atoll.SyncAutoCommit || f.Sync.Mode == atoll.SyncAutoIdle {
 		add("sync: work comes into your working tree by itself (" + string(f.Sync.Mode) + ")")
 	}
 	return list
+}
+
+// AgentGrant is the one of Grants that is for the agent.
+func (f *File) AgentGrant() string {
+	return "agent: " + f.Agent + " is started, may reach its maker's API, and use your key for it"
 }
 
 // quoted shows a text that may hold anything.
