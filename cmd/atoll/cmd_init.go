@@ -149,8 +149,11 @@ func (t *traits) add(file, prepare string, hosts ...string) {
 func (t *traits) node(name string, has func(string) bool) {
 	manager, install := "npm", "npm install"
 	for _, m := range [][3]string{
-		{"package-lock.json", "npm", "npm ci"}, {"pnpm-lock.yaml", "pnpm", "pnpm install --frozen-lockfile"},
-		{"yarn.lock", "yarn", "yarn install"}, {"bun.lock", "bun", "bun install"}, {"bun.lockb", "bun", "bun install"},
+		{"package-lock.json", "npm", "npm ci"},
+		{"pnpm-lock.yaml", "pnpm", "pnpm install --frozen-lockfile"},
+		{"yarn.lock", "yarn", "yarn install"},
+		{"bun.lock", "bun", "bun install"},
+		{"bun.lockb", "bun", "bun install"},
 	} {
 		if has(m[0]) {
 			manager, install = m[1], m[2]

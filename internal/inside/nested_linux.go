@@ -72,8 +72,10 @@ func denyKVM(group int) error {
 		{0x55, 0x02, 4, kvmMajor}, // another: allow
 		{0x61, 0x12, 8, 0},        // r2 = minor
 		{0x55, 0x02, 2, kvmMinor},
-		{0xb7, 0, 0, 0}, {0x95, 0, 0, 0}, // refuse
-		{0xb7, 0, 0, 1}, {0x95, 0, 0, 0}, // allow
+		{0xb7, 0, 0, 0},
+		{0x95, 0, 0, 0}, // refuse
+		{0xb7, 0, 0, 1},
+		{0x95, 0, 0, 0}, // allow
 	} {
 		code = append(code, i.op, i.registers)
 		code = binary.NativeEndian.AppendUint16(code, uint16(i.offset))

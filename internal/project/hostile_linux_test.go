@@ -99,7 +99,7 @@ func TestHooksInTheTree(t *testing.T) {
 // TestProgramsOfTheHost: nothing that the host's repository or the environment
 // names is run.
 func TestProgramsOfTheHost(t *testing.T) {
-	dir, r, sb := there(t)
+	dir, _, sb := there(t)
 	command, sprung := trap(t)
 	program := filepath.Join(t.TempDir(), "program")
 	write(t, filepath.Dir(program), "program", "#!/bin/sh\n"+command+"\nexit 1\n")
@@ -129,7 +129,7 @@ func TestProgramsOfTheHost(t *testing.T) {
 
 	ctx := t.Context()
 	write(t, dir, "mine", "mine\n")
-	r = open(t, dir)
+	r := open(t, dir)
 	carry(t, r, newSandbox(t), project.Carry{Env: []string{".env*"}})
 	sh(t, sb, commitThird+"echo dirty >>a.txt")
 	if _, err := r.Sync(ctx, sb, box); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/url"
 	"os"
@@ -194,24 +193,4 @@ func same(t *testing.T, a, b *browser.Page) {
 		}
 	}
 	t.Fatalf("%d lines, and %d", len(one), len(two))
-}
-
-// keyboard is somebody who types on a terminal without a browser.
-type keyboard struct {
-	*io.PipeWriter
-	left func() error // leaves, and returns why the attachment ended
-}
-
-// attach is 'atoll attach': a terminal of a size, whose output goes to w.
-func (s *site) attach(name string, size atoll.Size, w io.Writer) keyboard {
-	s.Helper()
-	ctx, cancel := context.WithCancel(s.Context())
-	r, in := io.Pipe()
-	ended := make(chan error, 1)
-	sb := s.sandbox()
-	go func() {
-		_, err := sb.AttachTerminal(ctx, name, atoll.Attachment{Stdin: r, Stdout: w, Size: size})
-		ended <- err
-	}()
-	return keyboard{in, func() error { cancel(); _ = in.Close(); return <-ended }}
 }
