@@ -27,8 +27,10 @@ const mostTemplates = 8
 // is none; where that is not possible, it boots. One whose disks hold nothing yet is
 // a copy of one that has mounted such disks.
 func (d *Driver) clone(ctx context.Context, r *record, c *machine.Config, tell setup) error {
-	r.TemplateWhy = d.untemplated(c)
-	if r.TemplateWhy == "" && r.untouched {
+	if r.TemplateWhy = d.untemplated(c); r.TemplateWhy != "" {
+		return run(ctx, c, tell, whole)
+	}
+	if r.untouched {
 		done, err := d.wake(ctx, r, c, tell, true)
 		if done || ctx.Err() != nil {
 			return err
@@ -38,13 +40,11 @@ func (d *Driver) clone(ctx context.Context, r *record, c *machine.Config, tell s
 			return err
 		}
 	}
-	if r.TemplateWhy == "" || r.untouched {
-		done, err := d.wake(ctx, r, c, tell, false)
-		if done || ctx.Err() != nil {
-			return err
-		}
-		r.TemplateWhy = err.Error()
+	done, err := d.wake(ctx, r, c, tell, false)
+	if done || ctx.Err() != nil {
+		return err
 	}
+	r.TemplateWhy = err.Error()
 	return run(ctx, c, tell, whole)
 }
 
