@@ -74,21 +74,10 @@ func (a *app) lockHome(ctx context.Context, name string) (unlock func() error, e
 	if err != nil {
 		return nil, a.writable(err)
 	}
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if ok, err := filelock.Try(f); err != nil || ok {
-			if err != nil {
-				return nil, finish(err, f)
-			}
-			return f.Close, nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil, finish(context.Cause(ctx), f)
-		case <-tick.C: // a lock tells nobody that it is free, unless a thread is given away to it
-		}
+	if err := filelock.Poll(ctx, f); err != nil {
+		return nil, finish(err, f)
 	}
+	return f.Close, nil
 }
 
 func (a *app) serverLog() string { return filepath.Join(a.home, "server.log") }

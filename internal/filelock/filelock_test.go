@@ -1,6 +1,8 @@
 package filelock_test
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -25,10 +27,15 @@ func TestOneHasIt(t *testing.T) {
 	if ok, err := filelock.Try(second); ok || err != nil {
 		t.Fatalf("the second: %v, %v", ok, err)
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := filelock.Poll(ctx, second); !errors.Is(err, context.Canceled) {
+		t.Fatalf("the second, which need not wait any longer: %v", err)
+	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if ok, err := filelock.Try(second); !ok || err != nil {
-		t.Fatalf("the second, when the first is closed: %v, %v", ok, err)
+	if err := filelock.Poll(t.Context(), second); err != nil {
+		t.Fatalf("the second, when the first is closed: %v", err)
 	}
 }

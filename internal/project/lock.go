@@ -81,21 +81,13 @@ func (r *Repo) takeTurn(ctx context.Context) (*os.File, error) {
 	if err != nil {
 		return nil, r.spaced(err)
 	}
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if ok, err := filelock.Try(f); err != nil || ok {
-			if err != nil {
-				return nil, errors.Join(err, f.Close())
-			}
-			return f, nil
+	if err := filelock.Poll(ctx, f); err != nil {
+		if ctx.Err() != nil {
+			err = fmt.Errorf("waiting for another atoll that changes %s: %w", r.common, err)
 		}
-		select {
-		case <-ctx.Done():
-			return nil, errors.Join(fmt.Errorf("waiting for another atoll that changes %s: %w", r.common, context.Cause(ctx)), f.Close())
-		case <-tick.C: // a lock tells nobody that it is free, unless a thread is given away to it
-		}
+		return nil, errors.Join(err, f.Close())
 	}
+	return f, nil
 }
 
 // lockFiles are the files by which git locks refs, and what goes with them.
