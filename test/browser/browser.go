@@ -175,6 +175,12 @@ func (b *Browser) Open(t testing.TB, address string, look Look) *Page {
 	return p
 }
 
+// shownText is a script that gives a page's text, with what its terminal shows.
+const shownText = `document.body.innerText + (window.atoll?.term ? Array.from({ length: window.atoll.term.rows }, (_, y) => {
+	const b = window.atoll.term.buffer.active
+	return b.getLine(b.baseY + y)?.translateToString(true) ?? ''
+}).join('\n').trimEnd() + '\n' + window.atoll.term.cols + 'x' + window.atoll.term.rows : '')`
+
 func (p *Page) do(c command) json.RawMessage {
 	p.t.Helper()
 	c.Page, c.Timeout = p.n, Patience.Milliseconds()
@@ -186,7 +192,8 @@ func (p *Page) do(c command) json.RawMessage {
 			}
 		}
 		said, _ := p.b.call(command{Do: "console", Page: p.n}) // it explains, if it can
-		p.t.Fatalf("page %d: %s %s: %v\nthe page said: %s", p.n, c.Do, c.Text, err, said)
+		shown, _ := p.b.call(command{Do: "eval", Page: p.n, Text: shownText})
+		p.t.Fatalf("page %d: %s %s: %v\nthe page said: %s\nand shows: %s", p.n, c.Do, c.Text, err, said, shown)
 	}
 	return v
 }

@@ -32,6 +32,7 @@ export class Screen {
   private timer: number | undefined
   private failures = 0
   private own: Size = { rows: 0, cols: 0 }
+  private room = { width: 0, height: 0 } // for which own was measured
   private over = false
   private readonly observer: ResizeObserver
   private readonly forget = new AbortController()
@@ -165,8 +166,13 @@ export class Screen {
 
   // measure tells the terminal how much room there is.
   private measure(): void {
+    // Cells are as wide as makes the terminal as a whole full pixels, which for other
+    // columns is a little more or less: asked again for the same room, the answer swings.
+    const { clientWidth, clientHeight } = this.box
+    if (clientWidth === this.room.width && clientHeight === this.room.height) return
     const room = this.fit.proposeDimensions()
     if (!room || !Number.isFinite(room.rows) || !Number.isFinite(room.cols) || room.rows < 2 || room.cols < 2) return
+    this.room = { width: clientWidth, height: clientHeight }
     const own = { rows: Math.min(room.rows, 300), cols: Math.min(room.cols, 500) }
     if (own.rows === this.own.rows && own.cols === this.own.cols) return
     this.own = own
