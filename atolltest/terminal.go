@@ -137,7 +137,7 @@ func terminalEchoes(e *env) {
 		return
 	}
 	r := e.terminal(sb, "echo ready; read line; echo \"got <$line>\"; stty -echo; echo quiet; read line; echo \"got <$line>\"", atoll.TTY{})
-	r.shows("ready")
+	r.shows("ready\r\n")
 	r.keys("helpp\x7flo\r")
 	r.shows(`got <helplo>`)
 	r.shows("quiet")
@@ -174,7 +174,7 @@ func terminalResize(e *env) {
 	sizes := make(chan atoll.Size)
 	r := e.terminal(sb, `trap 'echo "now $(stty size)"' WINCH; echo ready; while :; do sleep 0.05; done`,
 		atoll.TTY{Size: atoll.Size{Rows: 10, Cols: 20}, Resize: sizes})
-	r.shows("ready")
+	r.shows("ready\r\n")
 	for _, s := range []atoll.Size{{Rows: 30, Cols: 90}, {Rows: 5, Cols: 200}} {
 		e.soon("a new size", func() { sizes <- s })
 		r.shows(fmt.Sprintf("now %d %d\r\n", s.Rows, s.Cols))
@@ -190,18 +190,18 @@ func terminalInterrupts(e *env) {
 		return
 	}
 	r := e.terminal(sb, "echo ready; while :; do sleep 0.1; done", atoll.TTY{}) // as signalEndsCommand
-	r.shows("ready")
+	r.shows("ready\r\n")
 	r.keys("\x03")
 	eq(e, "exit status after ^C", r.ends().Code, 130)
 	r = e.terminal(sb, "trap 'echo trapped; exit 7' INT; echo ready; while :; do sleep 0.05; done", atoll.TTY{})
-	r.shows("ready")
+	r.shows("ready\r\n")
 	r.keys("\x03")
 	eq(e, "exit status of a trap", r.ends().Code, 7)
 	if !strings.Contains(r.out.String(), "^Ctrapped\r\n") {
 		e.Errorf("output %q", r.out.String())
 	}
 	r = e.terminal(sb, "stty -isig -icanon; echo ready; head -c 1 | od -An -tx1", atoll.TTY{})
-	r.shows("ready")
+	r.shows("ready\r\n")
 	r.keys("\x03")
 	eq(e, "^C where it is no signal", r.ends().Code, 0)
 	if !strings.Contains(r.out.String(), " 03\r\n") {
@@ -215,7 +215,7 @@ func terminalEOF(e *env) {
 		return
 	}
 	r := e.terminal(sb, "echo ready; cat; echo end", atoll.TTY{})
-	r.shows("ready")
+	r.shows("ready\r\n")
 	r.keys("one\r")
 	r.shows("one\r\none\r\n")
 	r.keys("part\x04")
