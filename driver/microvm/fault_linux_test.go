@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -198,7 +199,7 @@ func TestHungGuest(t *testing.T) {
 	if err := m.Pause(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	_, err = sb.Exec(ctx, atoll.Cmd{Shell: "true", Timeout: time.Second})
 	t.Logf("%v", err)
@@ -213,6 +214,28 @@ func TestHungGuest(t *testing.T) {
 	}
 	if got := run(t, sb, "echo works"); got != "works\n" {
 		t.Errorf("afterwards: %q", got)
+	}
+	pid := facts(t, d, sb).PID
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	again, err := driverIn(t, d.Dir).Open(t.Context(), sb.ID()) // whose connection is a new one
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = again.Exec(ctx, atoll.Cmd{Shell: "true"})
+	t.Logf("%v", err)
+	if ctx.Err() != nil || !errors.Is(err, atoll.ErrUnavailable) || !strings.Contains(err.Error(), "has done nothing for") || !strings.Contains(err.Error(), "kill -CONT "+strconv.Itoa(pid)) {
+		t.Errorf("Exec while its hypervisor is stopped: %v", err)
+	}
+	if c := status(t, sb).Conditions[0]; c.True || c.Reason != "halted" {
+		t.Errorf("it is %+v", c)
+	}
+	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if got := run(t, again, "echo works"); got != "works\n" {
+		t.Errorf("once it goes on: %q", got)
 	}
 	if err := m.Pause(t.Context()); err != nil {
 		t.Fatal(err)

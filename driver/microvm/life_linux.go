@@ -151,7 +151,7 @@ func goOn(ctx context.Context, m *machine.Machine) error {
 		case err != nil:
 			return err
 		case now.Phase == machine.Stuck:
-			_, why := unwell(now)
+			_, why := unwell(m, now)
 			return fmt.Errorf("%w: %s", atoll.ErrUnavailable, why)
 		case now.Answers:
 			return nil

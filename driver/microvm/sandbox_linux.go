@@ -49,7 +49,7 @@ func (d *Driver) sandbox(r *record) *Sandbox {
 		spec.Dir = atoll.DefaultDir
 	}
 	s.Link = &guest.Link{
-		ID: r.ID, Spec: spec, Before: s.before, Counted: counted(), Options: guest.Options{Greeting: greetingTime},
+		ID: r.ID, Spec: spec, Before: s.before, Counted: counted(), Options: guest.Options{Greeting: greetingTime, Watch: func(ctx context.Context) error { return d.watch(ctx, r.ID) }},
 		Reach:   func(ctx context.Context) (net.Conn, error) { return d.reach(ctx, r.ID) },
 		Explain: func(ctx context.Context, err error) error { return d.explain(ctx, r.ID, err) },
 	}
@@ -228,7 +228,7 @@ func (s *Sandbox) Status(ctx context.Context) (atoll.Status, error) {
 	reason, why := "silent", ""
 	if err != nil {
 		why = "the machine's monitor does not answer: " + err.Error()
-	} else if reason, why = unwell(now); now.Phase == machine.Stuck {
+	} else if reason, why = unwell(m, now); now.Phase == machine.Stuck {
 		st.State = atoll.Failed
 	}
 	if why != "" {
@@ -238,19 +238,6 @@ func (s *Sandbox) Status(ctx context.Context) (atoll.Status, error) {
 		st.Conditions = append(st.Conditions, atoll.Condition{Type: "jailed", Reason: "weak", Message: w})
 	}
 	return st, nil
-}
-
-// unwell says what is wrong with a machine that is there; empty: nothing.
-func unwell(now machine.Status) (reason, why string) {
-	switch {
-	case now.Phase == machine.Stuck:
-		return "stuck", now.Problem + ": mend that, then start the sandbox: the machine waits, and goes on where it is"
-	case now.Phase == machine.Paused:
-		return "halted", "the machine's processors are stopped: stop and start the sandbox"
-	case now.Phase == machine.Running && !now.Answers:
-		return "hung", "the machine runs, but its guest does not take a message: stop and start the sandbox"
-	}
-	return "", ""
 }
 
 // explain adds to the error of a guest that does not answer what its machine's
@@ -267,7 +254,7 @@ func (d *Driver) explain(ctx context.Context, id string, err error) error {
 	if merr != nil {
 		return err
 	}
-	reason, why := unwell(now)
+	reason, why := unwell(m, now)
 	if why == "" {
 		return err
 	}
@@ -351,7 +338,7 @@ func (d *Driver) connect(ctx context.Context, r *record) (net.Conn, error) {
 	}
 	if now, err := m.Phase(ctx); err == nil && (now.Phase == machine.Stuck || now.Phase == machine.Paused) {
 		_ = c.Close() // nobody reads what is said there
-		_, why := unwell(now)
+		_, why := unwell(m, now)
 		return nil, fmt.Errorf("%w: %s", atoll.ErrUnavailable, why)
 	}
 	return c, nil

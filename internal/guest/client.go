@@ -10,6 +10,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/libp2p/go-yamux/v5"
@@ -26,6 +27,10 @@ type Options struct {
 	Offer map[string]func(net.Conn)
 
 	Greeting time.Duration // how long the guest may take to greet; 0: 10 s
+
+	// Watch, when not nil, is called while the greeting is awaited. It returns why none
+	// will come, or nil when ctx is done.
+	Watch func(ctx context.Context) error
 }
 
 // Client is the host's end of one connection to a guest. Its methods may be
@@ -51,9 +56,9 @@ func Connect(ctx context.Context, conn net.Conn, o Options) (_ *Client, err erro
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	line, err := firstLine(conn, 64)
+	line, err := o.greeted(ctx, conn)
 	if err != nil {
-		return nil, noAnswer(ctx, err)
+		return nil, err
 	}
 	v, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), Greeting)
 	if n, err := strconv.Atoi(v); !ok || err != nil || n != Version {
@@ -69,6 +74,27 @@ func Connect(ctx context.Context, conn net.Conn, o Options) (_ *Client, err erro
 		return nil, err
 	}
 	return c, nil
+}
+
+// greeted waits for the guest's first line, until somebody knows that it won't come.
+func (o *Options) greeted(ctx context.Context, conn net.Conn) (string, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	if o.Watch != nil {
+		watching.Go(func() {
+			if why := o.Watch(ctx); why != nil {
+				cancel(why)
+				_ = conn.Close() // it ends the reading
+			}
+		})
+	}
+	line, err := firstLine(conn, 64)
+	if err != nil {
+		err = noAnswer(ctx, err)
+	}
+	cancel(nil)
+	watching.Wait()
+	return line, err
 }
 
 // firstLine reads the first line, byte by byte: what follows is another's. One

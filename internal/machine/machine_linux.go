@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -351,6 +352,44 @@ func (m *Machine) Phase(ctx context.Context) (Status, error) {
 		return Status{}, err
 	}
 	return r.Status, nil
+}
+
+// Work is what a hypervisor is at, as its host sees it.
+type Work int
+
+// What it may be at.
+const (
+	Idle   Work = iota // all its threads wait for something to come
+	Busy               // one runs, or waits for a processor or a disk of the host
+	Halted             // a signal has stopped it
+)
+
+// Work tells what the hypervisor is at now, without asking it or its monitor. That it
+// is gone is an error.
+func (m *Machine) Work() (Work, error) {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/[0-9]*/stat", m.who.PID))
+	if err != nil {
+		return Idle, err
+	}
+	w, seen := Idle, 0
+	for _, name := range threads {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			continue // the thread has ended
+		}
+		seen++
+		_, rest, _ := strings.Cut(string(b[bytes.LastIndexByte(b, ')')+1:]), " ") // a name may have anything in it
+		switch state, _, _ := strings.Cut(rest, " "); state {
+		case "R", "D":
+			return Busy, nil
+		case "T", "t":
+			w = Halted
+		}
+	}
+	if seen == 0 {
+		return Idle, fmt.Errorf("%w: no machine runs in %s", atoll.ErrNotFound, m.dir)
+	}
+	return w, nil
 }
 
 // resident is what a process holds of the host's memory: of a clone, what isn't
