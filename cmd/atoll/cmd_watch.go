@@ -154,6 +154,9 @@ func (a *app) watch(ctx context.Context, w *workplace) (err error) {
 		if gone, gerr := a.ended(ctx, w); gone || gerr != nil {
 			return gerr
 		}
+		if _, serr := os.Stat(a.syncFile(w, "lock")); errors.Is(serr, fs.ErrNotExist) {
+			return nil // the home was removed, and the sandbox with it
+		}
 		a.progress("atoll: %s: %v", w.name(), err)
 		if time.Since(began) > watchAgainMost {
 			wait = watchAgain
