@@ -76,7 +76,7 @@ func TestServeLocalNetwork(t *testing.T) {
 		t.Helper()
 		for give := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) { // another process: nothing to wait on
 			if time.Now().After(give) {
-				t.Fatalf("not after %v: %s", 2*patience, what)
+				t.Fatalf("not after %v: %s", patience, what)
 			}
 		}
 	}
