@@ -74,9 +74,9 @@ func TestServeLocalNetwork(t *testing.T) {
 	end := begin(t, serve, dir)
 	soon := func(what string, done func() bool) {
 		t.Helper()
-		for give := time.Now().Add(2 * patience); !done(); time.Sleep(20 * time.Millisecond) { // another process: nothing to wait on
+		for give := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) { // another process: nothing to wait on
 			if time.Now().After(give) {
-				t.Fatalf("not after %v: %s", 2*patience, what)
+				t.Fatalf("not after %v: %s", patience, what)
 			}
 		}
 	}
