@@ -108,7 +108,7 @@ func ask(prompt string) agent.Request {
 // until waits for an event of a type.
 func (s *site) until(id string, typ agent.Type) agent.Event {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
 	defer cancel()
 	var found agent.Event
 	err := s.client.TurnEvents(ctx, id, 0, func(e agent.Event) error {
