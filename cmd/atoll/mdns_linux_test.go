@@ -69,7 +69,7 @@ func TestServeLocalNetwork(t *testing.T) {
 		}
 		return strings.TrimSpace(string(out))
 	}
-	serve := exec.Command(program, "serve", "--proxy", "0.0.0.0:7080", "--domain", "sandbox.local", "--mdns", "d0")
+	serve := exec.Command(program, "serve", "--proxy", "0.0.0.0:7080", "--mdns", "d0")
 	serve.Env = env
 	end := begin(t, serve, dir)
 	soon := func(what string, done func() bool) {

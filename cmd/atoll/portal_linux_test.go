@@ -70,7 +70,7 @@ func TestServeBehindCaddy(t *testing.T) {
 	if err := os.Symlink(self, program); err != nil {
 		t.Fatal(err)
 	}
-	serve := exec.Command(program, "serve", "--proxy", "127.0.0.1:0", "--domain", "sandbox.test", "--caddy", dir+"/admin")
+	serve := exec.Command(program, "serve", "--proxy", "127.0.0.1:0", "--domain", "sandbox.test", "--caddy", dir+"/admin", "--proxy-public", fmt.Sprintf("http:%d", web))
 	serve.Env = env
 	end := begin(t, serve, dir)
 	create := exec.CommandContext(t.Context(), program, "create", "--name", "box")
