@@ -40,12 +40,15 @@ func (r *Repo) unlike(ctx context.Context, q *quarantine, way []string, head Hea
 	if now == nil {
 		return way, nil, nil
 	}
-	comes, err := q.entries(ctx, "ls-tree", "-r", "-z", "--full-tree", "--format=%(objectmode) %(objectname) 0\t%(path)", res.To)
+	// Not with --format: git quotes names then, also with -z.
+	comes, err := q.entries(ctx, "ls-tree", "-r", "-z", "--full-tree", res.To)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, name := range ask {
-		if now[name] == comes[name] {
+		// "MODE OBJECT STAGE", and "MODE TYPE OBJECT".
+		here, there := strings.Fields(now[name]), strings.Fields(comes[name])
+		if len(here) == 3 && len(there) == 3 && here[0] == there[0] && here[1] == there[2] || len(here)+len(there) == 0 {
 			alike = append(alike, name)
 		} else {
 			unlike = append(unlike, name)
