@@ -151,7 +151,7 @@ func (d *Driver) privateSource(ctx context.Context, p *plan, r *record) (jail.So
 // directory.
 func (d *Driver) refill(ctx context.Context, r *record, from, fresh string, shift int) error {
 	if !limited(&r.Spec) {
-		_, _, err := copyTree(from, fresh, shift)
+		_, _, err := copyTree(ctx, from, fresh, shift)
 		return err
 	}
 	if err := disk.Make(ctx, fresh, diskSize(&r.Spec), r.Base); err != nil {
@@ -161,7 +161,7 @@ func (d *Driver) refill(ctx context.Context, r *record, from, fresh string, shif
 	if err != nil {
 		return err
 	}
-	_, _, err = copyInto(from, within(m), shift)
+	_, _, err = copyInto(ctx, from, within(m), shift)
 	return quota(errors.Join(err, m.Close()))
 }
 
