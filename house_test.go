@@ -40,6 +40,7 @@ var floors = map[string]int{
 	"internal/filelock":        1,
 	"internal/musthave":        0,
 	"internal/spell":           0,
+	"internal/whole":           0,
 	"internal/seccomp":         1,
 	"internal/landlock":        1,
 	"internal/jail":            1,

@@ -295,7 +295,12 @@ func pausedDeadline(e *env) {
 	}
 	sb := e.sandbox()
 	r := e.start(sb, atoll.Cmd{Shell: "echo ready; while :; do :; done", Timeout: 2 * time.Second})
-	r.shows("ready")
+	e.soon("a command that begins, or its deadline", func() {
+		select {
+		case <-r.out.news: // it is busy
+		case <-r.done: // too busy a machine: it never began
+		}
+	})
 	if err := atoll.Pause(e.ctx(), sb); err != nil {
 		e.Fatalf("Pause: %v", err)
 	}

@@ -300,8 +300,9 @@ func terminalDeadline(e *env) {
 		e.Error("Exec in a sandbox that was destroyed under it returned no error")
 	}
 	sb = e.sandbox()
-	r = e.start(sb, atoll.Cmd{Shell: "trap '' INT TERM HUP; " + heart, TTY: &atoll.TTY{}, Timeout: 500 * millisecond})
-	e.soon("a command on a terminal past its deadline", func() { <-r.done })
-	e.want(r.err, atoll.ErrTimeout, "Exec")
+	e.soon("a command on a terminal past its deadline", func() {
+		_, err := e.late(sb, atoll.Cmd{Shell: "trap '' INT TERM HUP; " + heart, TTY: &atoll.TTY{}, Timeout: 500 * millisecond}, "started\r\n")
+		e.want(err, atoll.ErrTimeout, "Exec")
+	})
 	e.stopped(sb)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/filelock"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 	"github.com/atoll-sandbox/atoll/internal/project"
+	"github.com/atoll-sandbox/atoll/internal/whole"
 )
 
 const (
@@ -219,18 +220,7 @@ func (a *app) writeServerFile(s serverFile) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(a.home, ".server-*.json") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(b, '\n'))
-	if err = finish(err, f); err == nil {
-		err = os.Rename(f.Name(), a.serverFileName())
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	return whole.Replace(a.serverFileName(), append(b, '\n'), 0o600)
 }
 
 // removeServerFile removes it; one that is not there is no error.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/sshd"
+	"github.com/atoll-sandbox/atoll/internal/whole"
 )
 
 func (a *app) configSSHCommand() *cobra.Command {
@@ -162,14 +162,5 @@ func replaceConfig(file string, data []byte) error {
 	if info, err := os.Stat(file); err == nil {
 		mode = info.Mode().Perm()
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(file), ".config-*.new")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name()) // gone once it is renamed
-	_, err = bytes.NewReader(data).WriteTo(tmp)
-	if err = errors.Join(err, tmp.Chmod(mode), tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), file)
+	return whole.Replace(file, data, mode)
 }

@@ -114,7 +114,7 @@ func (a *app) examine(ctx context.Context) []finding {
 	}
 	wg.Wait()
 	list = append(list, slices.Concat(found...)...)
-	return append(append(list, checkWork(ctx), checkMachine()), a.checkFleet(ctx)...)
+	return append(append(list, checkWork(ctx), checkMachine(), checkLocalhost(ctx), checkLocal()), a.checkFleet(ctx)...)
 }
 
 // examineDriver says what a driver does here, and what it finds. That it does

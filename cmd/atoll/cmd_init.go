@@ -15,6 +15,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/project"
 	"github.com/atoll-sandbox/atoll/internal/projectfile"
+	"github.com/atoll-sandbox/atoll/internal/whole"
 )
 
 func (a *app) initCommand() *cobra.Command {
@@ -59,21 +60,13 @@ func (a *app) writeProjectFile(repo *project.Repo, text string, force bool) erro
 	if _, err := os.Lstat(name); err == nil && !force {
 		return fmt.Errorf("%s: %w; --force writes another in its place, --print shows what that would be", name, atoll.ErrExists)
 	}
-	tmp, err := os.CreateTemp(repo.Dir, projectfile.Name+"-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name()) //nolint:errcheck // it was renamed or linked
-	_, err = tmp.WriteString(text)
-	if err = finish(errors.Join(err, tmp.Chmod(0o644)), tmp); err != nil {
-		return err
-	}
+	write := whole.Create
 	if force {
-		err = os.Rename(tmp.Name(), name)
-	} else if err = os.Link(tmp.Name(), name); errors.Is(err, fs.ErrExist) {
-		err = fmt.Errorf("%s: %w: somebody else has written it just now", name, atoll.ErrExists)
+		write = whole.Replace
 	}
-	if err != nil {
+	if err := write(name, []byte(text), 0o644); errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s: %w: somebody else has written it just now", name, atoll.ErrExists)
+	} else if err != nil {
 		return err
 	}
 	f, err := projectfile.Read(repo.Dir)

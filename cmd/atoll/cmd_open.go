@@ -89,7 +89,10 @@ func (a *app) urlOf(ctx context.Context, args []string, port int) (string, error
 	}
 	if list[0].Locked {
 		l, err := a.link.CreateRouteLink(ctx, atoll.RouteLink{Sandbox: sb.ID(), Port: port, Expires: time.Now().Add(openLink).UTC()})
-		return l.URL, err
+		if err != nil {
+			return "", err
+		}
+		return a.openHere(l, list)
 	}
 	for _, r := range list {
 		if r.Port == port {

@@ -204,6 +204,9 @@ the main one. 'atoll proxy revoke' makes it useless at once.`,
 				return a.print(made)
 			}
 			a.progress("atoll: link %s is good for %s, to all ports of %s; 'atoll proxy revoke %[1]s' ends that", made.ID, span(d), args[0])
+			if limit := linkLimits(made.URL); limit != "" {
+				a.progress("atoll: %s", limit)
+			}
 			_, err = fmt.Fprintln(a.out, made.URL)
 			return err
 		},

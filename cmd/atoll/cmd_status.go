@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,7 +13,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/project"
-	"github.com/atoll-sandbox/atoll/internal/route"
+	"github.com/atoll-sandbox/atoll/internal/proxy"
 	"github.com/atoll-sandbox/atoll/internal/sshd"
 )
 
@@ -38,6 +36,7 @@ type projectStatus struct {
 	DiskLimit    int64            `json:"disk_limit,omitempty"`
 	SSH          string           `json:"ssh,omitempty"` // the host that ssh reaches it by
 	Routes       []liveRoute      `json:"routes"`
+	NotFound     string           `json:"not_found,omitempty"` // which of their names programs of this machine don't find
 	Worktrees    []worktreeStatus `json:"worktrees"`
 	Terminals    []atoll.Terminal `json:"terminals"`
 	Sync         syncStatus       `json:"sync"`
@@ -49,7 +48,8 @@ type liveRoute struct {
 	Port    int    `json:"port"`
 	Name    string `json:"name,omitempty"` // as .atoll.yaml has it
 	Command string `json:"command,omitempty"`
-	URL     string `json:"url,omitempty"` // empty: no proxy runs here
+	URL     string `json:"url,omitempty"`    // empty: no proxy leads to it from here
+	Locked  bool   `json:"locked,omitempty"` // it opens to those who have a link
 }
 
 type worktreeStatus struct {
@@ -188,6 +188,7 @@ func (a *app) examineProject(ctx context.Context, w *workplace, offline bool) (*
 	}
 	s.Started, s.SSH = i.Started, w.name()+sshd.Domain
 	look("ports", a.liveRoutes(ctx, w, s))
+	s.NotFound = notFound(ctx, s.Routes)
 	list, err := w.sb.ListTerminals(ctx)
 	look("terminals", err)
 	s.Terminals = some(list)
@@ -210,7 +211,7 @@ func (a *app) liveRoutes(ctx context.Context, w *workplace, s *projectStatus) er
 	if err != nil || len(ports) == 0 {
 		return err
 	}
-	name, site, err := a.siteOf(ctx, w)
+	routes, err := a.routesOf(ctx, w)
 	if err != nil {
 		return err
 	}
@@ -220,40 +221,29 @@ func (a *app) liveRoutes(ctx context.Context, w *workplace, s *projectStatus) er
 			continue // of another address
 		}
 		r := liveRoute{Port: p.Port, Command: p.Command, Name: project.PortName(w.info.Labels[project.LabelPorts], p.Port)}
-		if site != nil {
-			if _, url, err := site.URL(name, p.Port); err == nil {
-				r.URL = url
-			}
+		if i := slices.IndexFunc(routes, func(o atoll.Route) bool { return o.Port == p.Port }); i >= 0 {
+			r.URL, r.Locked = routes[i].URL, routes[i].Locked
 		}
 		s.Routes = append(s.Routes, r)
 	}
 	return nil
 }
 
-// siteOf returns where the proxy of this machine is, and what a sandbox is called
-// there; nil: none runs.
-func (a *app) siteOf(ctx context.Context, w *workplace) (string, *route.Site, error) {
+// routesOf returns the names that a sandbox has now, as far as they lead there from
+// this machine; none: no proxy runs.
+func (a *app) routesOf(ctx context.Context, w *workplace) ([]atoll.Route, error) {
 	away, err := a.elsewhere()
-	if err != nil || away || a.link.host == "" { // nobody answers on the home's socket
-		return "", nil, err
-	}
-	_, text, err := net.SplitHostPort(a.readServerFile().Proxy)
 	if err != nil {
-		return "", nil, nil //nolint:nilerror // there is none
+		return nil, err
 	}
-	port, err := strconv.Atoi(text)
-	if err != nil {
-		return "", nil, nil //nolint:nilerror // likewise
+	list, err := a.link.Routes(ctx, w.info.ID)
+	if errors.Is(err, atoll.ErrUnavailable) {
+		return nil, nil
 	}
-	all, err := a.projects(ctx)
-	if err != nil {
-		return "", nil, err
+	if away { // there, those would be its own
+		list = slices.DeleteFunc(list, func(r atoll.Route) bool { return strings.HasSuffix(r.Host, "."+proxy.Local) })
 	}
-	name := route.Labels(all)[w.info.ID]
-	if name == "" {
-		name = w.name()
-	}
-	return name, &route.Site{Scheme: "http", Port: port}, nil
+	return list, err
 }
 
 // trees finds the working trees.
@@ -335,7 +325,14 @@ func (s *projectStatus) rows() [][]string {
 		rows = append(rows, []string{"ssh", "atoll ssh " + s.Sandbox + "  (ssh " + s.SSH + " after 'atoll config-ssh')"})
 	}
 	for _, r := range s.Routes {
-		rows = append(rows, []string{"port", strings.TrimSpace(fmt.Sprintf("%d %s  %s", r.Port, oneLine(cmp.Or(r.Name, r.Command)), r.URL))})
+		text := strings.TrimSpace(fmt.Sprintf("%d %s  %s", r.Port, oneLine(cmp.Or(r.Name, r.Command)), r.URL))
+		if r.Locked {
+			text += "  (with a link: 'atoll open', 'atoll proxy link')"
+		}
+		rows = append(rows, []string{"port", text})
+	}
+	if s.NotFound != "" {
+		rows = append(rows, []string{"names", s.NotFound})
 	}
 	shown := make(map[string]bool)
 	for _, t := range s.Worktrees {

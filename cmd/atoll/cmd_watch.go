@@ -16,6 +16,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/filelock"
 	"github.com/atoll-sandbox/atoll/internal/guest"
 	"github.com/atoll-sandbox/atoll/internal/project"
+	"github.com/atoll-sandbox/atoll/internal/whole"
 )
 
 // syncState is what this home remembers of the syncs of a sandbox.
@@ -69,18 +70,7 @@ func (a *app) saveSync(w *workplace, s syncState) error {
 	if err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(name), "tmp-")
-	if err != nil {
-		return err
-	}
-	_, err = tmp.Write(b)
-	if err = finish(err, tmp); err == nil {
-		err = os.Rename(tmp.Name(), name)
-	}
-	if err != nil {
-		err = errors.Join(err, os.Remove(tmp.Name()))
-	}
-	return err
+	return whole.Replace(name, b, 0o600)
 }
 
 // tellRefusal tells a person once that work could not come home by itself.
@@ -163,6 +153,9 @@ func (a *app) watch(ctx context.Context, w *workplace) (err error) {
 		}
 		if gone, gerr := a.ended(ctx, w); gone || gerr != nil {
 			return gerr
+		}
+		if _, serr := os.Stat(a.syncFile(w, "lock")); errors.Is(serr, fs.ErrNotExist) {
+			return nil // the home was removed, and the sandbox with it
 		}
 		a.progress("atoll: %s: %v", w.name(), err)
 		if time.Since(began) > watchAgainMost {

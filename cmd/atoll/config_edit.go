@@ -11,6 +11,7 @@ import (
 	yaml "go.yaml.in/yaml/v4"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/whole"
 )
 
 // editConfig changes the user's file in one step. Comments stay where they
@@ -55,7 +56,10 @@ func editConfig(file string, edit func(top *yaml.Node) error) (err error) {
 	if err != nil {
 		return fmt.Errorf("configuration: %w", err)
 	}
-	return replaceFile(file, out)
+	if err := whole.Replace(file, out, 0o600); err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	return nil
 }
 
 // commentOf keeps what stands in a file without any keys.
@@ -64,26 +68,6 @@ func commentOf(b []byte) string {
 		return ""
 	}
 	return string(b[:len(b)-1])
-}
-
-// replaceFile writes a file that only its owner reads, in one step.
-func replaceFile(file string, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(file), ".atoll-*.tmp") // 0600
-	if err != nil {
-		return fmt.Errorf("configuration: %w", err)
-	}
-	_, err = f.Write(content)
-	if err == nil {
-		err = f.Sync()
-	}
-	err = finish(err, f)
-	if err == nil {
-		err = os.Rename(f.Name(), file)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("configuration: %w", err), os.Remove(f.Name()))
-	}
-	return nil
 }
 
 func scalar(text string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: text} }

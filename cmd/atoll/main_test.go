@@ -105,7 +105,7 @@ func writeCertificate(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600))
 }
 
-const patience = 30 * time.Second // with what a test waits for
+const patience = 2 * time.Minute // with what a test waits for
 
 // awaitLine waits until a file that a command in the background writes matches
 // a pattern, and puts the pattern's first group into a variable:

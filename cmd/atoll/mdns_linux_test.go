@@ -69,14 +69,14 @@ func TestServeLocalNetwork(t *testing.T) {
 		}
 		return strings.TrimSpace(string(out))
 	}
-	serve := exec.Command(program, "serve", "--proxy", "0.0.0.0:7080", "--domain", "sandbox.local", "--mdns", "d0")
+	serve := exec.Command(program, "serve", "--proxy", "0.0.0.0:7080", "--mdns", "d0")
 	serve.Env = env
 	end := begin(t, serve, dir)
 	soon := func(what string, done func() bool) {
 		t.Helper()
-		for give := time.Now().Add(2 * patience); !done(); time.Sleep(20 * time.Millisecond) { // another process: nothing to wait on
+		for give := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) { // another process: nothing to wait on
 			if time.Now().After(give) {
-				t.Fatalf("not after %v: %s", 2*patience, what)
+				t.Fatalf("not after %v: %s", patience, what)
 			}
 		}
 	}

@@ -229,9 +229,10 @@ func (a *app) publishCaddy(p *portal) error {
 	}
 	domains := slices.DeleteFunc(slices.Clone(p.proxy.Names.Domains), isLocalName)
 	id := "atoll-" + port // of several homes that use one Caddy each has its own
-	p.publishers = append(p.publishers, &proxy.Publisher{
-		Names: proxy.Names{Domains: domains}, Provider: &caddy.Provider{Admin: admin, ID: id, Upstream: proxy.Upstream(at)},
-	})
+	said := get[outside](a.config, "proxy.public")
+	p.publishers = append(p.publishers, &proxy.Publisher{Names: proxy.Names{Domains: domains}, Provider: &caddy.Provider{
+		Admin: admin, ID: id, Upstream: proxy.Upstream(at), Port: p.desk.Site.Port, Only: said.port != 0,
+	}})
 	return nil
 }
 
@@ -277,6 +278,7 @@ func (m *multicast) Publish(ctx context.Context, routes []proxy.Route) error {
 		if !errors.Is(err, atoll.ErrUnavailable) {
 			return err
 		}
+		_ = m.avahi.Close() // names have one who tells them
 		var oerr error
 		if m.own, oerr = mdns.Open(m.interfaces); oerr != nil {
 			m.own = nil

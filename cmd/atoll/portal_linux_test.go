@@ -53,7 +53,7 @@ func TestServeBehindCaddy(t *testing.T) {
 	await := func(host, want string) {
 		t.Helper()
 		var got string
-		for end := time.Now().Add(2 * patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) { // other processes: nothing to wait on
+		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) { // other processes: nothing to wait on
 			if got = get(host); strings.Contains(got, want) {
 				return
 			}
@@ -70,12 +70,12 @@ func TestServeBehindCaddy(t *testing.T) {
 	if err := os.Symlink(self, program); err != nil {
 		t.Fatal(err)
 	}
-	serve := exec.Command(program, "serve", "--proxy", "127.0.0.1:0", "--domain", "sandbox.test", "--caddy", dir+"/admin")
+	serve := exec.Command(program, "serve", "--proxy", "127.0.0.1:0", "--domain", "sandbox.test", "--caddy", dir+"/admin", "--proxy-public", fmt.Sprintf("http:%d", web))
 	serve.Env = env
 	end := begin(t, serve, dir)
 	create := exec.CommandContext(t.Context(), program, "create", "--name", "box")
 	create.Env = env
-	for give := time.Now().Add(2 * patience); ; time.Sleep(20 * time.Millisecond) { // until the server's socket is there
+	for give := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) { // until the server's socket is there
 		if _, err := os.Stat(filepath.Join(dir, "home", "server.json")); err == nil {
 			break
 		} else if time.Now().After(give) {

@@ -17,6 +17,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/client"
 	"github.com/atoll-sandbox/atoll/internal/project"
+	"github.com/atoll-sandbox/atoll/internal/whole"
 )
 
 // workplace is a project's sandbox, seen from the machine that this atoll runs
@@ -215,16 +216,8 @@ func (a *app) makeID(name string) error {
 	if err := os.MkdirAll(a.home, 0o700); err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(a.home, hostFile+"-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name()) //nolint:errcheck // a link to it is what stays
-	_, err = tmp.WriteString(rand.Text() + "\n")
-	if err = finish(errors.Join(err, tmp.Sync()), tmp); err != nil {
-		return err
-	}
-	if err = os.Link(tmp.Name(), name); errors.Is(err, fs.ErrExist) {
+	err := whole.Create(name, []byte(rand.Text()+"\n"), 0o600)
+	if errors.Is(err, fs.ErrExist) {
 		return nil // another was quicker
 	}
 	return err

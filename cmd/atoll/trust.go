@@ -16,6 +16,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/project"
 	"github.com/atoll-sandbox/atoll/internal/projectfile"
+	"github.com/atoll-sandbox/atoll/internal/whole"
 )
 
 // agreed is what a person has allowed a working tree's files to ask for.
@@ -107,14 +108,5 @@ func (a *app) record(repo *project.Repo, what string, v any) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return a.writable(err)
 	}
-	tmp, err := os.CreateTemp(dir, "tmp-")
-	if err != nil {
-		return a.writable(err)
-	}
-	defer os.Remove(tmp.Name()) //nolint:errcheck // it was renamed
-	_, err = tmp.Write(append(b, '\n'))
-	if err = finish(err, tmp); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), filepath.Join(dir, what))
+	return a.writable(whole.Replace(filepath.Join(dir, what), append(b, '\n'), 0o600))
 }

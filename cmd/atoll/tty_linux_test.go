@@ -119,7 +119,7 @@ var colours = regexp.MustCompile("\x1b\\[[?0-9;]*[A-Za-z]|\r")
 // shows waits until the terminal shows text.
 func (c *console) shows(text string) {
 	c.t.Helper()
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(patience)
 	for {
 		c.mu.Lock()
 		all := colours.ReplaceAllString(c.text.String(), "")
@@ -163,7 +163,7 @@ func (c *console) ends() int {
 			c.t.Errorf("atoll: %v", err)
 		}
 		return 0
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		c.t.Fatal("atoll does not end")
 	}
 	return -1

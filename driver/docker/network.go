@@ -14,6 +14,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/gate"
+	"github.com/atoll-sandbox/atoll/internal/whole"
 )
 
 var _ atoll.Gated = (*Sandbox)(nil)
@@ -80,16 +81,7 @@ func saveNetwork(dir string, n atoll.Network) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, networkName+"-*.new")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // renamed, or of no use
-	_, err = f.Write(b)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), filepath.Join(dir, networkName))
+	return whole.Replace(filepath.Join(dir, networkName), b, 0o600)
 }
 
 // network returns the rules as they are now.

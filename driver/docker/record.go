@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/whole"
 )
 
 // The labels of a sandbox's container. With them a sandbox is found again by
@@ -103,16 +104,7 @@ func newHome(dir, path string) ([]byte, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	f, err := os.CreateTemp(dir, "home-*.new")
-	if err != nil {
-		return nil, err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.WriteString(atoll.NewID() + "\n")
-	if err = errors.Join(err, f.Close()); err != nil {
-		return nil, err
-	}
-	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := whole.Create(path, []byte(atoll.NewID()+"\n"), 0o600); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
 	return os.ReadFile(path)

@@ -51,7 +51,7 @@ func beat(t *testing.T, sb atoll.Sandbox) {
 func beats(t *testing.T, sb atoll.Sandbox) {
 	t.Helper()
 	first := -1
-	eventually(t, 10*time.Second, func() error {
+	eventually(t, func() error {
 		b, err := atoll.ReadFile(t.Context(), sb, "/workspace/beat")
 		if err == nil && (first < 0 || len(b) <= first) {
 			first, err = len(b), fmt.Errorf("what was detached does not go on: %d bytes", len(b))
@@ -62,8 +62,9 @@ func beats(t *testing.T, sb atoll.Sandbox) {
 
 // eventually waits until something is so: of what is asked for here, nothing
 // else tells.
-func eventually(t *testing.T, within time.Duration, f func() error) {
+func eventually(t *testing.T, f func() error) {
 	t.Helper()
+	const within = time.Minute // the cluster shares a machine with all else
 	var err error
 	for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if err = f(); err == nil {
@@ -78,7 +79,7 @@ func eventually(t *testing.T, within time.Duration, f func() error) {
 func nothingLeft(t *testing.T, d *kubernetes.Driver) {
 	t.Helper()
 	api := clustertest.API(t)
-	eventually(t, 10*time.Second, func() error {
+	eventually(t, func() error {
 		pods, err := api.Core.Pods(d.Namespace).List(t.Context(), metav1.ListOptions{})
 		if err != nil || len(pods.Items) > 0 {
 			return fmt.Errorf("%d pods, %w", len(pods.Items), err)
@@ -92,9 +93,9 @@ func nothingLeft(t *testing.T, d *kubernetes.Driver) {
 }
 
 // answers waits until a sandbox runs commands.
-func answers(t *testing.T, sb atoll.Sandbox, within time.Duration) {
+func answers(t *testing.T, sb atoll.Sandbox) {
 	t.Helper()
-	eventually(t, within, func() error {
+	eventually(t, func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		exit, err := sb.Exec(ctx, atoll.Cmd{Args: []string{"echo", "well"}})
@@ -126,10 +127,10 @@ func TestServerRestarts(t *testing.T) {
 	if err := <-ended; err != nil && !errors.Is(err, atoll.ErrUnavailable) {
 		t.Errorf("a command under way: %v", err)
 	}
-	answers(t, sb, time.Minute)
+	answers(t, sb)
 	beats(t, sb)
 	another := made(t, driver(t), atoll.Spec{})
-	answers(t, another, 10*time.Second)
+	answers(t, another)
 }
 
 // While the API server is away, calls fail with ErrUnavailable within their
@@ -161,12 +162,12 @@ func TestServerAway(t *testing.T) {
 			t.Errorf("%s: %v", op, err)
 		}
 	}
-	if d := time.Since(begun); d > 25*time.Second {
+	if d := time.Since(begun); d > time.Minute {
 		t.Errorf("it took %v", d)
 	}
 	clustertest.Tool(t, "start", "apiserver")
 	back = true
-	answers(t, sb, time.Minute)
+	answers(t, sb)
 	made(t, d, atoll.Spec{}) // the scheduler and the controllers take longer to come back
 }
 
@@ -180,10 +181,10 @@ func TestNodeRestarts(t *testing.T) {
 			if what[0] == "kill" {
 				clustertest.Tool(t, "start", what[1])
 			}
-			answers(t, sb, time.Minute)
+			answers(t, sb)
 			beats(t, sb)
 			another := made(t, driver(t), atoll.Spec{})
-			answers(t, another, 10*time.Second)
+			answers(t, another)
 		})
 	}
 }
@@ -215,10 +216,10 @@ func TestEviction(t *testing.T) {
 		if err == nil || errors.Is(err, atoll.ErrTimeout) {
 			t.Errorf("the command in it: %v", err)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the command hangs")
 	}
-	eventually(t, 20*time.Second, func() error {
+	eventually(t, func() error {
 		st, err := sb.Status(t.Context())
 		if err != nil || st.State == atoll.Running {
 			return fmt.Errorf("%+v, %w", st, err)
@@ -252,7 +253,10 @@ func TestCordonedNode(t *testing.T) {
 	for range 10 { // the scheduler hears of it by and by
 		var sb atoll.Sandbox
 		if sb, err = d.Create(t.Context(), atoll.Spec{Timeouts: atoll.Timeouts{Create: 3 * time.Second}}); err != nil {
-			break
+			if !errors.Is(err, atoll.ErrTimeout) || strings.Contains(err.Error(), "unschedulable") {
+				break
+			}
+			continue // it has said nothing yet
 		}
 		if err := sb.Destroy(t.Context()); err != nil {
 			t.Fatal(err)
@@ -272,7 +276,7 @@ func TestMemoryRunsOut(t *testing.T) {
 	if err == nil && exit.Code == 0 {
 		t.Errorf("200 MB fit into 64 MiB: %+v", exit)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {
 		st, err := sb.Status(ctx)
@@ -328,11 +332,11 @@ func TestCutStream(t *testing.T) {
 					if err == nil && what != "a download" { // it may have been over: /bin is small
 						t.Errorf("%s that was cut went well", what)
 					}
-				case <-time.After(30 * time.Second):
+				case <-time.After(time.Minute):
 					t.Errorf("%s hangs", what)
 				}
 				cancel()
-				answers(t, sb, 20*time.Second)
+				answers(t, sb)
 			}
 		})
 	}
@@ -354,7 +358,7 @@ func TestClockSkew(t *testing.T) {
 			d := driver(t)
 			d.Kubeconfig = newBetween(t, skew).kubeconfig(t)
 			sb := made(t, d, atoll.Spec{})
-			answers(t, sb, 10*time.Second)
+			answers(t, sb)
 			st, err := sb.Status(t.Context())
 			if err != nil || st.State != atoll.Running || !st.Ready() {
 				t.Errorf("%+v, %v", st, err)

@@ -151,7 +151,7 @@ func TestDirectly(t *testing.T) {
 	sb := made(t, d, atoll.Spec{})
 	run(t, sb, "true")
 	cluster(t, "freeze", "apiserver")
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	exit, err := sb.Exec(ctx, atoll.Cmd{Args: []string{"true"}})
 	cluster(t, "thaw", "apiserver")
@@ -170,7 +170,7 @@ func ask(t *testing.T, sb atoll.Sandbox, url string) string {
 	host := strings.Split(strings.TrimPrefix(url, "http://"), "/")[0]
 	exit, err := sb.Exec(t.Context(), atoll.Cmd{
 		Shell: `printf 'GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n' "$URL" "$HOST" | nc ${http_proxy#http://} 2>&1 | head -c 2000; echo`,
-		Env:   []string{"URL=" + url, "HOST=" + host}, Timeout: 20 * time.Second,
+		Env:   []string{"URL=" + url, "HOST=" + host}, Timeout: time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -221,7 +221,7 @@ func TestGateOfPod(t *testing.T) {
 		t.Errorf("%+v, %v", c, err)
 	}
 	cluster(t, "restart", "apiserver") // with it all tunnels end
-	eventually(t, 30*time.Second, func() error {
+	eventually(t, func() error {
 		exit, err := sb.Exec(t.Context(), atoll.Cmd{Args: []string{"true"}})
 		if err == nil && exit.Code == 0 {
 			if out := ask(t, sb, badURL); !strings.Contains(out, "this is not") {
@@ -253,6 +253,13 @@ func TestGatesOfTwoHosts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { // before its directory goes: its gate is in there
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := other.Destroy(ctx); err != nil {
+			t.Error(err)
+		}
+	})
 	for _, one := range []atoll.Sandbox{sb, other} {
 		if out := ask(t, one, "http://"+allowed+"/"); !strings.Contains(out, "this is there") {
 			t.Fatalf("what is allowed: %s", out)
@@ -261,7 +268,7 @@ func TestGatesOfTwoHosts(t *testing.T) {
 	if err := atoll.SetNetwork(t.Context(), sb, atoll.Network{Allow: []string{"example.com"}}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 20*time.Second, func() error {
+	eventually(t, func() error {
 		if out := ask(t, other, "http://"+allowed+"/"); strings.Contains(out, "this is there") {
 			return errors.New("the other host's gate lets it out")
 		}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/whole"
 )
 
 // keyName is the file of the host's key in the driver's directory, in the form
@@ -74,16 +75,8 @@ func newKey(path string) (_ []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.CreateTemp(dir, keyName+"-*.new") // its mode is 0600
-	if err != nil {
-		return nil, err
-	}
-	defer os.Remove(f.Name())
-	err = pem.Encode(f, &pem.Block{Type: "PRIVATE KEY", Bytes: der})
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return nil, err
-	}
-	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+	text := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+	if err := whole.Create(path, text, 0o600); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
 	return os.ReadFile(path)

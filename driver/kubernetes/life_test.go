@@ -57,7 +57,7 @@ func TestCreateFails(t *testing.T) {
 	}{
 		{"ImageMissing", atoll.Spec{Image: "registry.invalid/none:1"}, atoll.ErrUnavailable, []string{"registry.invalid/none:1", "ErrImagePull"}},
 		{"ImageNameInvalid", atoll.Spec{Image: "UPPER//:x"}, atoll.ErrInvalid, []string{"UPPER//:x", "InvalidImageName"}},
-		{"Unschedulable", atoll.Spec{Requests: atoll.Resources{CPU: 1000}, Timeouts: atoll.Timeouts{Create: 2 * time.Second}}, atoll.ErrTimeout, []string{"2s", "Insufficient cpu"}},
+		{"Unschedulable", atoll.Spec{Requests: atoll.Resources{CPU: 1000}, Timeouts: atoll.Timeouts{Create: 5 * time.Second}}, atoll.ErrTimeout, []string{"5s", "Insufficient cpu"}},
 		{"TimesOut", atoll.Spec{Timeouts: atoll.Timeouts{Create: 60 * time.Millisecond}}, atoll.ErrTimeout, []string{"60ms"}},
 		{"NoSuchRuntime", atoll.Spec{Runtime: "no-such"}, atoll.ErrUnsupported, []string{"no-such", "RuntimeClasses"}},
 		{"NoSuchClass", atoll.Spec{Pod: &atoll.Pod{StorageClass: "no-such"}}, atoll.ErrUnsupported, []string{"no-such", "default"}},

@@ -107,7 +107,7 @@ func TestQuotaOfOthers(t *testing.T) {
 	if _, err := api.Core.ResourceQuotas(d.Namespace).Create(t.Context(), quota, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 10*time.Second, func() error { // the quota controller has counted
+	eventually(t, func() error { // the quota controller has counted
 		q, err := api.Core.ResourceQuotas(d.Namespace).Get(t.Context(), "tight", metav1.GetOptions{})
 		if err == nil && len(q.Status.Hard) == 0 {
 			err = errors.New("it is not in force")
@@ -196,7 +196,7 @@ func TestNetworkIsWalled(t *testing.T) {
 		t.Fatal(err)
 	}
 	var address string
-	eventually(t, 30*time.Second, func() error {
+	eventually(t, func() error {
 		p, err := api.Core.Pods(d.Namespace).Get(t.Context(), "server", metav1.GetOptions{})
 		if err == nil && (p.Status.PodIP == "" || p.Status.Phase != corev1.PodRunning) {
 			err = errors.New("the server does not run")
@@ -213,7 +213,7 @@ func TestNetworkIsWalled(t *testing.T) {
 			return err == nil && exit.Code == 0
 		}
 		if reaches {
-			eventually(t, 10*time.Second, func() error {
+			eventually(t, func() error {
 				if !try() {
 					return errors.New("it does not")
 				}
@@ -287,7 +287,7 @@ func TestSmallRights(t *testing.T) {
 		return &kube.Driver{Kubeconfig: restrictedTo(t, namespace, rules), Dir: t.TempDir(), Namespace: namespace, Placement: kube.PlaceCopy}
 	}
 	d := with(small)
-	eventually(t, 10*time.Second, func() error { // rights take a moment to be known
+	eventually(t, func() error { // rights take a moment to be known
 		_, err := d.Probe(t.Context())
 		return err
 	})
@@ -334,7 +334,7 @@ func TestSmallRights(t *testing.T) {
 func missing(t *testing.T, d *kube.Driver, rule rbacv1.PolicyRule, verb string) {
 	t.Helper()
 	var last []atoll.Check
-	eventually(t, 10*time.Second, func() error {
+	eventually(t, func() error {
 		last = d.Checks(t.Context())
 		bad := 0
 		for _, c := range last {

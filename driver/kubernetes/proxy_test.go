@@ -68,7 +68,7 @@ func (c *counted) Write(p []byte) (int, error) {
 func (b *between) after(t *testing.T, n int64) {
 	t.Helper()
 	begun := b.flowed.Load()
-	for end := time.Now().Add(20 * time.Second); b.flowed.Load() < begun+n; time.Sleep(time.Millisecond) { // nothing tells
+	for end := time.Now().Add(time.Minute); b.flowed.Load() < begun+n; time.Sleep(time.Millisecond) { // nothing tells
 		if time.Now().After(end) {
 			t.Fatalf("%d bytes went through, no %d", b.flowed.Load()-begun, n)
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/dialect"
+	"github.com/atoll-sandbox/atoll/internal/whole"
 )
 
 // chats keeps conversations: which session of an agent goes on with each, and
@@ -179,7 +180,7 @@ func (c *chats) save(ch *chat, prints []imprint) error {
 	if err != nil {
 		return err
 	}
-	if err := replaceFile(filepath.Join(dir, "chat.json"), b); err != nil {
+	if err := whole.Replace(filepath.Join(dir, "chat.json"), b, 0o600); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Join(c.of(ch.Owner), ".prints"), 0o700); err != nil {
@@ -213,7 +214,7 @@ func (c *chats) note(ch *chat, mark, past string) error {
 	if whose, _, _ := strings.Cut(string(b), " "); err == nil && whose != ch.ID {
 		text = "? several"
 	}
-	return replaceFile(name, []byte(text))
+	return whole.Replace(name, []byte(text), 0o600)
 }
 
 // bound forgets the oldest messages of a chat that has too many. Data of files
@@ -339,22 +340,6 @@ func (c *chats) taken(o atoll.Owner, id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.busy[o.String()+"/"+id]
-}
-
-// replaceFile writes a file in one step.
-func replaceFile(name string, b []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(name), ".new-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
 }
 
 // history returns what was said before the newest message of the user.

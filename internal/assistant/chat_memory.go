@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/whole"
 )
 
 // memory keeps what hooks remember: for a user and a team across chats, for a
@@ -129,5 +130,5 @@ func (m *memory) change(space string, f func(all map[string]value)) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return err
 	}
-	return replaceFile(name, b)
+	return whole.Replace(name, b, 0o600)
 }

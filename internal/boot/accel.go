@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/atoll-sandbox/atoll/internal/whole"
 )
 
 // Accel says what the processors of this host do for machines.
@@ -40,7 +42,7 @@ func Acceleration(ctx context.Context, dir string) Accel {
 	a, lasting := accelOf(probeKVM(ctx), "/")
 	if path != "" && lasting && os.MkdirAll(dir, 0o700) == nil {
 		if text, err := json.Marshal(a); err == nil {
-			_ = replace(path, text) // it is found out again
+			_ = whole.Replace(path, text, 0o600) // it is found out again
 		}
 	}
 	return a

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/whole"
 )
 
 // needed are the modules without which no machine works.
@@ -86,7 +87,7 @@ func Prepare(ctx context.Context, k Kernel, o Options, dir string, progress func
 	if err != nil {
 		return Files{}, err
 	}
-	if err := replace(path, text); err != nil {
+	if err := whole.Replace(path, text, 0o600); err != nil {
 		return Files{}, err
 	}
 	return f, clean(dir, path, time.Now().Add(-unused))
@@ -210,22 +211,6 @@ func keep(dir, name string, all hash.Hash, write func(io.Writer) error) (path st
 	}
 	path = filepath.Join(dir, name+"-"+hex.EncodeToString(own.Sum(nil)[:16]))
 	return path, os.Rename(f.Name(), path)
-}
-
-// replace writes a file in one step.
-func replace(path string, text []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
 }
 
 // clean removes what was last used before a time, and files that then belong to

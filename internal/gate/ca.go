@@ -13,6 +13,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/gate/policy"
 	"github.com/atoll-sandbox/atoll/internal/guest"
+	"github.com/atoll-sandbox/atoll/internal/whole"
 )
 
 // Where programs inside find what they are to trust, where a network is
@@ -47,16 +48,7 @@ func authorityIn(dir, id string) ([]byte, error) {
 	if b, err = newAuthority(id); err != nil {
 		return nil, err
 	}
-	tmp, err := os.CreateTemp(dir, caName+"-*.new") // only its owner's
-	if err != nil {
-		return nil, err
-	}
-	defer os.Remove(tmp.Name()) // linked, or of no use
-	_, err = tmp.Write(b)
-	if err = errors.Join(err, tmp.Close()); err != nil {
-		return nil, err
-	}
-	if err = os.Link(tmp.Name(), path); errors.Is(err, fs.ErrExist) { // another was quicker
+	if err = whole.Create(path, b, 0o600); errors.Is(err, fs.ErrExist) { // another was quicker
 		return os.ReadFile(path)
 	}
 	return b, err

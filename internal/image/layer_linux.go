@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/filelock"
 )
 
 // source is an image to be had.
@@ -124,7 +125,7 @@ func (s *Store) layer(ctx context.Context, l layer, r *reporter) (id string, siz
 	part := ""
 	if l.diffID != "" {
 		part = s.path(partsDir, l.diffID)
-		unlock, err := lock(ctx, part+".lock", unix.LOCK_EX)
+		unlock, err := filelock.Wait(ctx, part+".lock", filelock.Exclusive)
 		if err != nil {
 			return "", 0, err
 		}

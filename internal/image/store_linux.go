@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/filelock"
+	"github.com/atoll-sandbox/atoll/internal/whole"
 )
 
 // Store keeps images in a directory. Any number of processes may use it, and
@@ -55,7 +57,7 @@ func (s *Store) open(ctx context.Context, how int) (unlock func(), err error) {
 			return nil, fmt.Errorf("images: %w", err)
 		}
 	}
-	return lock(ctx, s.path("lock"), how)
+	return filelock.Wait(ctx, s.path("lock"), how)
 }
 
 // parse reads a reference as Docker does: "busybox" is that of Docker Hub.
@@ -97,21 +99,12 @@ func readJSON(path string, v any) error {
 }
 
 // writeJSON writes a file of the store, whole or not at all.
-func writeJSON(path string, v any) (err error) {
+func writeJSON(path string, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // gone once it is renamed
-	_, err = f.Write(b)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return whole.Replace(path, b, 0o600)
 }
 
 // list returns the names of a directory's finished files.
@@ -358,7 +351,7 @@ func (s *Store) collect(uses map[string]record) error {
 		}
 	}
 	for _, dir := range []string{imagesDir, usesDir} { // what writeJSON left when it was killed
-		left, err := filepath.Glob(s.path(dir, ".new-*"))
+		left, err := filepath.Glob(s.path(dir, whole.Pattern))
 		errs = append(errs, err)
 		for _, path := range left {
 			errs = append(errs, os.Remove(path))

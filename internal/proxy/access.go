@@ -62,16 +62,21 @@ func (a *Access) Revoked(key string) {
 }
 
 // Recheck ends the requests and streams that came in by keys that are not there
-// any more. It is for those who are not told which keys others take away.
+// any more. It is for those who are not told which keys others take away. It takes
+// as long as the slowest key.
 func (a *Access) Recheck() {
 	a.mu.Lock()
 	keys := slices.Collect(maps.Keys(a.under))
 	a.mu.Unlock()
+	var wg sync.WaitGroup
 	for _, key := range keys {
-		if _, ok := a.Key(key); !ok {
-			a.Revoked(key)
-		}
+		wg.Go(func() {
+			if _, ok := a.Key(key); !ok {
+				a.Revoked(key)
+			}
+		})
 	}
+	wg.Wait()
 }
 
 // bound ends a request when its ticket does, or its key is taken away. The

@@ -27,12 +27,19 @@ type fault struct {
 	wait   bool  // it can pass by itself: browsers look again
 }
 
-func misdirected(host string) *fault {
-	return &fault{
+// misdirected is for requests to names of nobody here. How names are made is told
+// those who may know it.
+func (p *Proxy) misdirected(host string) *fault {
+	f := &fault{
 		status: http.StatusMisdirectedRequest, reason: "misdirected", title: "No sandbox has this name",
 		detail: fmt.Sprintf("%q is not a name of a sandbox here.", clip(host)),
 		hint:   "Names are PROJECT and PORT-PROJECT, followed by a domain of this proxy.",
 	}
+	if p.Access == nil {
+		d := p.Names.domains()[0]
+		f.hint = "Names are PROJECT." + d + " and PORT-PROJECT." + d + "."
+	}
+	return f
 }
 
 func notForwarded(method string) *fault {

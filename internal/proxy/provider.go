@@ -32,6 +32,9 @@ const (
 	// retryFirst and retryLast are how long after a failure it tries again.
 	retryFirst = time.Second
 	retryLast  = 30 * time.Second
+	// refresh is how often it publishes what has not changed: a web server that
+	// reads its configuration anew, or a daemon that is restarted, forgets.
+	refresh = 15 * time.Second
 	// goodbye bounds taking all back.
 	goodbye = 5 * time.Second
 )
@@ -156,21 +159,28 @@ func (p *Publisher) Err() error {
 }
 
 // Run publishes until ctx is done; then it takes all back, and returns why it
-// could not. What fails meanwhile is tried again, and is what Err returns.
+// could not. What fails meanwhile is tried again, and is what Err returns; what
+// was published is published again from time to time.
 // It is called once.
 func (p *Publisher) Run(ctx context.Context) error {
 	p.mu.Lock()
 	changed := p.signal()
 	p.touch() // what a process that died has left is taken back
 	p.mu.Unlock()
+	again := time.NewTicker(refresh)
+	defer again.Stop()
 	for wait := retryFirst; ; {
 		select {
 		case <-ctx.Done():
 			return p.withdraw(ctx)
 		case <-changed:
-		}
-		if !sleep(ctx, gather) {
-			continue
+			if !sleep(ctx, gather) {
+				continue
+			}
+		case <-again.C:
+			if len(p.Routes()) == 0 {
+				continue // nothing that could be forgotten
+			}
 		}
 		err := p.Provider.Publish(ctx, p.Routes())
 		p.mu.Lock()

@@ -87,7 +87,8 @@ func TestPublisher(t *testing.T) {
 		s.mu.Lock()
 		tried := s.calls - before
 		s.mu.Unlock()
-		if p.Err() != nil || tried != 1 {
+		const regular = 4 // in a minute, of what has not changed
+		if p.Err() != nil || tried < 1 || tried > 2+regular {
 			t.Errorf("after %d calls: %v", tried, p.Err())
 		}
 		// Its wire is lost and comes back.
@@ -97,6 +98,10 @@ func TestPublisher(t *testing.T) {
 		}
 		web.tell = nil
 		web.mu.Unlock()
+		is("web.example.com")
+		s.mu.Lock()
+		s.hosts = nil // it reads its configuration anew, and forgets
+		s.mu.Unlock()
 		is("web.example.com")
 		web.open(81, "")
 		is("81-web.example.com web.example.com")
@@ -113,7 +118,7 @@ func TestPublisher(t *testing.T) {
 		s.mu.Lock()
 		n, hosts := s.calls-before, len(slices.Compact(slices.Clone(s.hosts)))
 		s.mu.Unlock()
-		if n > 3 || hosts != 52 {
+		if n > 3+regular || hosts != 52 {
 			t.Errorf("50 ports were published in %d calls: %d hosts", n, hosts)
 		}
 		cancel()

@@ -119,7 +119,7 @@ func (p *Proxy) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	defer w.settle()
 	name, ok := p.Names.Parse(r.Host)
 	if !ok {
-		p.refuse(w, r, misdirected(r.Host))
+		p.refuse(w, r, p.misdirected(r.Host))
 		return
 	}
 	if r.Method == http.MethodConnect || r.URL.Path == "*" || r.URL.Opaque != "" {

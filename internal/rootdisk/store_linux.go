@@ -17,6 +17,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/filelock"
 	"github.com/atoll-sandbox/atoll/internal/image"
 	"github.com/atoll-sandbox/atoll/internal/qcow2"
+	"github.com/atoll-sandbox/atoll/internal/whole"
 )
 
 // VirtualSize is that of every disk, in bytes: file systems are smaller where
@@ -152,7 +153,7 @@ func (s *Store) Collect(ctx context.Context, images *image.Store) error {
 			errs = append(errs, ignore(os.Remove(s.path(basesDir, e.Name())), fs.ErrNotExist))
 		}
 	}
-	left, err := filepath.Glob(s.path(usesDir, freshName+"*"))
+	left, err := filepath.Glob(s.path(usesDir, whole.Pattern))
 	for _, path := range left {
 		errs = append(errs, ignore(os.Remove(path), fs.ErrNotExist))
 	}
@@ -235,21 +236,12 @@ func readJSON(path string, v any) error {
 }
 
 // writeJSON writes a file of the store, whole or not at all.
-func writeJSON(path string, v any) (err error) {
+func writeJSON(path string, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), freshName+"*")
-	if err != nil {
-		return full(err)
-	}
-	defer os.Remove(f.Name()) // gone once it is renamed
-	_, err = f.Write(b)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return full(err)
-	}
-	return os.Rename(f.Name(), path)
+	return full(whole.Replace(path, b, 0o600))
 }
 
 // syncDir makes the names of a directory last.

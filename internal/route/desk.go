@@ -190,7 +190,7 @@ func (d *Desk) Link(ctx context.Context, a *fleet.Account, key string, port int,
 	if info.Owner != a.Caller().Owner {
 		name = info.ID
 	}
-	_, at, err := d.Site.URL(name, port)
+	_, at, err := d.Site.Far().URL(name, port) // it is for others
 	if err != nil {
 		return atoll.RouteLink{}, err
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/atoll-sandbox/atoll"
@@ -114,6 +115,16 @@ type Site struct {
 	Names  proxy.Names
 	Scheme string // "http" or "https"
 	Port   int    // as it stands in URLs; the scheme's usual one is left out
+}
+
+// Far returns the site as other machines find it: names below localhost lead each
+// of them to itself, so they are left out if there are others.
+func (s Site) Far() Site {
+	far := slices.DeleteFunc(slices.Clone(s.Names.Domains), func(d string) bool { return d == proxy.Local })
+	if len(far) > 0 {
+		s.Names.Domains = far
+	}
+	return s
 }
 
 // URL returns where a browser finds a port; port 0 is the main one.

@@ -3,6 +3,7 @@ package browser_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -83,6 +85,10 @@ func (s *site) start() {
 		s.Fatal(err)
 	}
 	l, err := net.Listen("tcp", s.address)
+	for end := time.Now().Add(browser.Patience); errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(end); { // somebody's connection had the port given
+		<-time.After(100 * time.Millisecond)
+		l, err = net.Listen("tcp", s.address)
+	}
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -147,7 +147,7 @@ func sizes(t *testing.T, s *site, b *browser.Browser) {
 	defer big.Close()
 	shows(big, "$")
 	size := `window.atoll.term.cols + 'x' + window.atoll.term.rows`
-	var alone, now string
+	var alone string
 	big.Eval(size, &alone)
 	viewer := b.Open(t, look, browser.Look{Width: 500, Height: 400}) // does not count
 	defer viewer.Close()
@@ -171,10 +171,7 @@ func sizes(t *testing.T, s *site, b *browser.Browser) {
 	same(t, big, phone)
 	phone.Close()
 	big.Wait(size + ` === '` + alone + `'`)
-	big.Eval(`document.querySelector('.note').textContent`, &now)
-	if now != "" {
-		t.Errorf("a size is noted though nobody else counts: %q", now)
-	}
+	big.Wait(`document.querySelector('.note').textContent === ''`) // nobody else counts
 }
 
 func readOnly(t *testing.T, s *site, b *browser.Browser) {
@@ -235,18 +232,14 @@ func hostile(t *testing.T, s *site, b *browser.Browser) {
 		navigator.clipboard && (navigator.clipboard.writeText = async (x) => { window.copied.push(x) }), null)`, nil)
 	enter(p, `printf '\e]0;<img src=x onerror=alert(1)>\u202egpj.exe\a'; printf '\e]52;c;c3RvbGVu\a'; printf '\e]8;;javascript:alert(1)\e\\bad\e]8;;\e\\ http://example.com/x\n'; echo "tricks "done`)
 	shows(p, "tricks done")
-	var title string
-	p.Eval(`document.querySelector('.title').textContent`, &title)
-	if title != "<img src=x onerror=alert(1)>gpj.exe" { // nothing turns its end around
-		t.Errorf("title %q", title)
-	}
+	p.Wait(`document.querySelector('.title').textContent === '<img src=x onerror=alert(1)>gpj.exe'`) // nothing turns its end around
 	var n int
 	p.Eval(`document.querySelectorAll('img').length + window.copied.length`, &n)
 	if n != 0 {
 		t.Error("what a program wrote became an element, or was copied")
 	}
 	// A click on the link asks first.
-	p.Eval(`(() => {
+	p.Eval(`(async () => {
 		const t = window.atoll.term, b = t.buffer.active
 		for (let y = 0; y < t.rows; y++) {
 			const x = b.getLine(b.baseY + y).translateToString(true).indexOf('http://example.com/x')
@@ -254,12 +247,11 @@ func hostile(t *testing.T, s *site, b *browser.Browser) {
 			if (x > 0 && !b.getLine(b.baseY + y).translateToString(true).includes('printf')) { window.spot = [r.left + (x + 3) * r.width / t.cols, r.top + (y + 0.5) * r.height / t.rows] }
 		}
 		const e = document.elementFromPoint(...window.spot)
-		for (const kind of ['mousemove', 'mousedown', 'mouseup', 'click'])
-			e.dispatchEvent(new MouseEvent(kind, { bubbles: true, clientX: window.spot[0], clientY: window.spot[1], button: 0, buttons: kind === 'mousedown' ? 1 : 0 }))
-		return new Promise((done) => setTimeout(done, 300)).then(() => {
-			for (const kind of ['mousedown', 'mouseup', 'click'])
+		for (let i = 0; i < 100 && !document.querySelector('dialog'); i++) { // what is below the mouse is looked for by and by
+			for (const kind of ['mousemove', 'mousedown', 'mouseup', 'click'])
 				e.dispatchEvent(new MouseEvent(kind, { bubbles: true, clientX: window.spot[0], clientY: window.spot[1], button: 0, buttons: kind === 'mousedown' ? 1 : 0 }))
-		})
+			await new Promise((done) => setTimeout(done, 300))
+		}
 	})()`, nil)
 	p.WaitText("dialog", "http://example.com/x")
 	p.Screenshot("ask")
@@ -278,7 +270,9 @@ func choose(t *testing.T, s *site, b *browser.Browser) {
 	p.WaitText("nav", "chosen")
 	p.Click(`nav [title="bash --norc --noprofile"] >> nth=0`)
 	connected(p)
+	p.Eval(`window.former = window.atoll.term, null`, nil)
 	p.Click("nav .add")
+	p.Wait(`window.atoll.term !== window.former`) // what is typed before goes to that one
 	connected(p)
 	shows(p, "$")
 	enter(p, `echo "ne"w`)

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -38,8 +39,14 @@ type Provider struct {
 	// ID marks the route; it is unique among those who use this Caddy: "atoll".
 	ID string
 	// Server is the name of the server in Caddy's configuration that gets the
-	// route. Empty is the only one; where there are more, that is an error.
+	// route. Empty is the one that listens on Port; where that is not just one, it
+	// is an error.
 	Server string
+	// Port is the one that browsers come in by.
+	Port int
+	// Only says that a server which is the only one gets the route, whatever it
+	// listens on: something stands before Caddy.
+	Only bool
 	// Upstream is where Caddy reaches the proxy, which has Front set.
 	Upstream proxy.Upstream
 
@@ -132,28 +139,17 @@ func (p *Provider) insert(ctx context.Context, ours []byte) error {
 	if err != nil && !errors.Is(err, atoll.ErrNotFound) {
 		return err
 	}
-	var servers map[string]struct {
-		Routes []json.RawMessage `json:"routes"`
-	}
+	var servers map[string]webServer
 	if err == nil {
 		if err := json.Unmarshal(b, &servers); err != nil {
 			return fmt.Errorf("%w: caddy: its servers: %w", atoll.ErrUnavailable, err)
 		}
 	}
-	names := slices.Sorted(maps.Keys(servers))
-	name := p.Server
-	if name == "" && len(names) == 1 {
-		name = names[0]
+	name, err := p.choose(servers)
+	if err != nil {
+		return err
 	}
-	server, ok := servers[name]
-	switch {
-	case len(names) == 0:
-		return fmt.Errorf("%w: caddy has no HTTP server: its configuration needs a site first", atoll.ErrNotFound)
-	case name == "":
-		return fmt.Errorf("%w: caddy has several servers: name one of %s", atoll.ErrInvalid, strings.Join(names, ", "))
-	case !ok:
-		return fmt.Errorf("%w: caddy has no server %q: there are %s", atoll.ErrNotFound, name, strings.Join(names, ", "))
-	}
+	server := servers[name]
 	at := "/config/apps/http/servers/" + url.PathEscape(name) + "/routes"
 	if len(server.Routes) == 0 {
 		_, err = p.call(ctx, http.MethodPost, at, append(append([]byte("["), ours...), ']'))
@@ -161,6 +157,51 @@ func (p *Provider) insert(ctx context.Context, ours []byte) error {
 	}
 	_, err = p.call(ctx, http.MethodPut, at+"/0", ours)
 	return err
+}
+
+// webServer is what of one of Caddy's servers counts here.
+type webServer struct {
+	Listen []string          `json:"listen"`
+	Routes []json.RawMessage `json:"routes"`
+}
+
+// listens reports whether a server has a port: Caddy's addresses are like ":443",
+// "udp/[::1]:8443" and ":8080-8089".
+func (s webServer) listens(port int) bool {
+	return slices.ContainsFunc(s.Listen, func(address string) bool {
+		text := address[strings.LastIndexByte(address, ':')+1:]
+		first, last, ranged := strings.Cut(text, "-")
+		if !ranged {
+			last = first
+		}
+		from, err := strconv.Atoi(first)
+		to, lerr := strconv.Atoi(last)
+		return err == nil && lerr == nil && from <= port && port <= to
+	})
+}
+
+// choose returns the server that gets the route.
+func (p *Provider) choose(servers map[string]webServer) (string, error) {
+	if len(servers) == 0 {
+		return "", fmt.Errorf("%w: caddy has no HTTP server: its configuration needs a site first", atoll.ErrNotFound)
+	}
+	var all, fit []string
+	for _, name := range slices.Sorted(maps.Keys(servers)) {
+		all = append(all, name+" ("+strings.Join(servers[name].Listen, " ")+")")
+		if p.Server == name || p.Server == "" && (servers[name].listens(p.Port) || p.Only && len(servers) == 1) {
+			fit = append(fit, name)
+		}
+	}
+	there := strings.Join(all, ", ")
+	switch {
+	case len(fit) == 1:
+		return fit[0], nil
+	case p.Server != "":
+		return "", fmt.Errorf("%w: caddy has no server %q: there are %s", atoll.ErrNotFound, p.Server, there)
+	case len(fit) > 1:
+		return "", fmt.Errorf("%w: caddy has several servers on port %d: %s", atoll.ErrInvalid, p.Port, there)
+	}
+	return "", fmt.Errorf("%w: browsers are told to come to port %d, and no server of caddy is there: %s; proxy.public says how they come", atoll.ErrInvalid, p.Port, there)
 }
 
 // call asks Caddy's API. What is not there is ErrNotFound.

@@ -140,7 +140,7 @@ func TestRealCaddy(t *testing.T) {
 		fmt.Fprint(w, "atoll ", r.Host, " ", r.Header.Get("X-Forwarded-For"))
 	}))
 	defer backend.Close()
-	p := &caddy.Provider{Admin: admin, ID: "atoll", Upstream: proxy.Upstream(backend.Listener.Addr().String())}
+	p := &caddy.Provider{Admin: admin, ID: "atoll", Upstream: proxy.Upstream(backend.Listener.Addr().String()), Port: port}
 	publish := func(hosts ...string) {
 		t.Helper()
 		var routes []proxy.Route
@@ -168,7 +168,7 @@ func TestRealCaddy(t *testing.T) {
 		t.Error("publishing twice changed something")
 	}
 	// Another process of the same home finds the route, and changes it.
-	p = &caddy.Provider{Admin: admin, ID: "atoll", Upstream: p.Upstream}
+	p = &caddy.Provider{Admin: admin, ID: "atoll", Upstream: p.Upstream, Port: port}
 	publish("3000-web.sandbox.example.com", "*.two.example.com")
 	for host, want := range map[string]bool{"3000-web.sandbox.example.com": true, "any.two.example.com": true, "web.sandbox.example.com": false} {
 		if got := strings.HasPrefix(ask(t, port, host), "atoll"); got != want {
@@ -187,7 +187,15 @@ func TestServersAreNotGuessed(t *testing.T) {
 	p := &caddy.Provider{Admin: admin, ID: "atoll", Upstream: "127.0.0.1:1"}
 	routes := []proxy.Route{{Host: "web.example.com"}}
 	if err := p.Publish(t.Context(), routes); !errors.Is(err, atoll.ErrInvalid) {
-		t.Errorf("two servers: %v", err)
+		t.Errorf("two servers, none on the port: %v", err)
+	}
+	p.Only = true
+	if err := p.Publish(t.Context(), routes); !errors.Is(err, atoll.ErrInvalid) || !strings.Contains(err.Error(), fmt.Sprintf("a (127.0.0.1:%d), b (127.0.0.1:%d)", a, b)) {
+		t.Errorf("neither is the only one: %v", err)
+	}
+	p.Port = b
+	if err := errors.Join(p.Publish(t.Context(), routes), p.Publish(t.Context(), nil)); err != nil {
+		t.Errorf("one on the port: %v", err)
 	}
 	p.Server = "c"
 	if err := p.Publish(t.Context(), routes); !errors.Is(err, atoll.ErrNotFound) {
@@ -322,7 +330,7 @@ func TestCaddyBeforeTheProxy(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- p.Serve(ctx, l, proxy.ServeOptions{Open: true}) }()
-	c := &caddy.Provider{Admin: admin, ID: "atoll", Upstream: proxy.Upstream(socket)}
+	c := &caddy.Provider{Admin: admin, ID: "atoll", Upstream: proxy.Upstream(socket), Only: true}
 	if err := c.Publish(t.Context(), []proxy.Route{{Host: "*.sandbox.example.com"}}); err != nil {
 		t.Fatal(err)
 	}

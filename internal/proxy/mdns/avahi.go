@@ -35,14 +35,23 @@ type Avahi struct {
 	mu     sync.Mutex
 	bus    *bus              // nil: not connected
 	groups map[string]string // the daemon's object of each host; guarded by mu
+	have   []address         // what the hosts lead to; guarded by mu
+}
+
+// address is one of an interface.
+type address struct {
+	index int32
+	addr  netip.Addr
 }
 
 var _ proxy.Provider = (*Avahi)(nil)
 
 // Publish makes the hosts of routes known, and takes back others. It does not
 // wait until nobody has objected: Names tells. A host that the daemon refuses
-// is part of the error; the others are published. Without a
-// daemon it is ErrUnavailable; the next call tries anew.
+// is part of the error; the others are published. What a daemon has forgotten
+// that was started anew, or what leads to addresses that the interfaces have no
+// more, is published anew. Without a daemon it is ErrUnavailable; the next call
+// tries anew.
 func (a *Avahi) Publish(ctx context.Context, routes []proxy.Route) error {
 	want := make(map[string]bool, len(routes))
 	for _, r := range routes {
@@ -53,12 +62,21 @@ func (a *Avahi) Publish(ctx context.Context, routes []proxy.Route) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.bus == nil && len(want) == 0 {
+	if len(want) == 0 {
+		a.hangUp()
 		return nil
+	}
+	have, err := a.addresses()
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(have, a.have) || !a.remembers(ctx) {
+		a.hangUp()
 	}
 	if err := a.connect(ctx); err != nil {
 		return err
 	}
+	a.have = have
 	if err := a.settle(ctx, want); err != nil {
 		if refused := busError(""); !errors.As(err, &refused) {
 			a.hangUp()
@@ -90,7 +108,7 @@ func (a *Avahi) settle(ctx context.Context, want map[string]bool) error {
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", host, err))
 		refused := busError("")
-		if !errors.As(err, &refused) && !errors.Is(err, atoll.ErrNotFound) {
+		if !errors.As(err, &refused) {
 			break // there is no bus any more
 		}
 		if group := a.groups[host]; group != "" { // half of it
@@ -119,32 +137,52 @@ func (a *Avahi) add(ctx context.Context, host string) error {
 		return errBus
 	}
 	a.groups[host] = group
-	n := 0
+	for _, to := range a.have {
+		if _, err := a.bus.do(ctx, onGroup(group, "AddAddress", to.index, anyFamily, uint32(noReverse), host, to.addr.String())); err != nil {
+			return err
+		}
+	}
+	_, err = a.bus.do(ctx, onGroup(group, "Commit"))
+	return err
+}
+
+// addresses are those that the interfaces have now: at least one.
+func (a *Avahi) addresses() ([]address, error) {
+	if len(a.Interfaces) == 0 {
+		return nil, fmt.Errorf("%w: mdns: name the interfaces that names are told on", atoll.ErrInvalid)
+	}
+	var have []address
 	for _, name := range a.Interfaces {
 		iface, err := net.InterfaceByName(name)
 		if err != nil {
-			return fmt.Errorf("%w: %w", atoll.ErrNotFound, err)
+			return nil, fmt.Errorf("%w: mdns on %s: %w", atoll.ErrNotFound, name, err)
 		}
 		list, err := iface.Addrs()
 		if err != nil {
-			return err
+			return nil, fmt.Errorf("mdns on %s: %w", name, err)
 		}
 		for _, addr := range list {
 			p, err := netip.ParsePrefix(addr.String())
 			if err != nil || p.Addr().IsLinkLocalUnicast() { // which need an interface beside them
 				continue
 			}
-			if _, err := a.bus.do(ctx, onGroup(group, "AddAddress", int32(iface.Index), anyFamily, uint32(noReverse), host, p.Addr().String())); err != nil {
-				return err
-			}
-			n++
+			have = append(have, address{int32(iface.Index), p.Addr()})
 		}
 	}
-	if n == 0 {
-		return fmt.Errorf("%w: no address on %s", atoll.ErrNotFound, strings.Join(a.Interfaces, ", "))
+	if len(have) == 0 {
+		return nil, fmt.Errorf("%w: mdns: no address on %s", atoll.ErrNotFound, strings.Join(a.Interfaces, ", "))
 	}
-	_, err = a.bus.do(ctx, onGroup(group, "Commit"))
-	return err
+	return have, nil
+}
+
+// remembers reports whether the daemon still has what it was told: one that was
+// started anew has nothing of it. The caller holds mu.
+func (a *Avahi) remembers(ctx context.Context) bool {
+	for _, group := range a.groups {
+		_, err := a.bus.do(ctx, onGroup(group, "GetState"))
+		return err == nil // all or nothing
+	}
+	return true
 }
 
 // avahiStates are what the daemon says of a group.
@@ -181,9 +219,6 @@ func (a *Avahi) Close() error {
 
 // connect connects to the daemon if it must. The caller holds mu.
 func (a *Avahi) connect(ctx context.Context) error {
-	if len(a.Interfaces) == 0 {
-		return fmt.Errorf("%w: mdns: name the interfaces that names are told on", atoll.ErrInvalid)
-	}
 	if a.bus != nil {
 		return nil
 	}
@@ -204,5 +239,5 @@ func (a *Avahi) hangUp() {
 	if a.bus != nil {
 		_ = a.bus.conn.Close()
 	}
-	a.bus, a.groups = nil, nil
+	a.bus, a.groups, a.have = nil, nil, nil
 }

@@ -351,6 +351,27 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+func TestReads(t *testing.T) {
+	for _, c := range []struct {
+		conf, allow string
+		want        Reach
+	}{
+		{"", "", None},
+		{"hosts: files dns\n", ".local\n", None},
+		{"# hosts: mdns4\nhosts:\tfiles mdns4_minimal [NOTFOUND=return] dns\n", "", Two},
+		{"hosts: files mdns4_minimal [NOTFOUND=return] dns", ".local", Two},
+		{"hosts: files mdns4 dns", "", Two},
+		{"hosts: files mdns4 dns", "# all of it\n.local. # and no more\n", All},
+		{"hosts: files mdns4_minimal [NOTFOUND=return] dns mdns", "*", All},
+		{"hosts: files myhostname resolve [!UNAVAIL=return] dns", "", Resolved},
+		{"passwd: mdns4", ".local", None},
+	} {
+		if got := Reads(c.conf, c.allow); got != c.want {
+			t.Errorf("%q with %q: %v, want %v", c.conf, c.allow, got, c.want)
+		}
+	}
+}
+
 // Whatever comes from the network, the responder goes on.
 func FuzzReceive(f *testing.F) {
 	f.Add(query("web.local.", dnsmessage.TypeA, dnsmessage.ClassINET))

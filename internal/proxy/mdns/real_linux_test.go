@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -180,8 +181,8 @@ func TestRealAvahiKeepsItsName(t *testing.T) {
 }
 
 // startAvahi starts an Avahi of its own that has the name web.local, and waits
-// until it does.
-func startAvahi(t *testing.T, bin, dbus string) {
+// until it does. It ends with the test, or earlier.
+func startAvahi(t *testing.T, bin, dbus string) (end func()) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "avahi.conf")
 	conf := "[server]\nhost-name=web\ndomain-name=local\nuse-ipv4=yes\nuse-ipv6=no\nallow-interfaces=d0\n" + dbus + "\ndisallow-other-stacks=no\n" +
@@ -192,11 +193,11 @@ func startAvahi(t *testing.T, bin, dbus string) {
 	if err := syscall.Mount("tmpfs", "/run", "tmpfs", 0, ""); err != nil { // of the test's mount namespace, for the daemon's pid file
 		t.Fatal(err)
 	}
-	await(t, exec.Command(bin, "--no-drop-root", "--no-chroot", "--no-rlimits", "-f", file), "startup complete")
+	return await(t, exec.Command(bin, "--no-drop-root", "--no-chroot", "--no-rlimits", "-f", file), "startup complete")
 }
 
-// await starts a daemon and waits until it says so. It ends with the test.
-func await(t *testing.T, cmd *exec.Cmd, ready string) {
+// await starts a daemon and waits until it says so. It ends with the test, or earlier.
+func await(t *testing.T, cmd *exec.Cmd, ready string) (end func()) {
 	t.Helper()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	said, w, err := os.Pipe()
@@ -208,12 +209,13 @@ func await(t *testing.T, cmd *exec.Cmd, ready string) {
 		t.Fatal(err)
 	}
 	drained := make(chan struct{})
-	t.Cleanup(func() {
+	end = sync.OnceFunc(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		<-drained
 		said.Close()
 	})
+	t.Cleanup(end)
 	lines := bufio.NewScanner(said)
 	up := false
 	for !up && lines.Scan() {
@@ -228,6 +230,7 @@ func await(t *testing.T, cmd *exec.Cmd, ready string) {
 	if !up {
 		t.Fatalf("%s did not start", cmd.Path)
 	}
+	return end
 }
 
 func TestRealAvahiPublishes(t *testing.T) {
@@ -260,7 +263,7 @@ func TestRealAvahiPublishes(t *testing.T) {
 	if err := a.Publish(t.Context(), web); !errors.Is(err, atoll.ErrUnavailable) {
 		t.Errorf("without Avahi: %v", err)
 	}
-	startAvahi(t, bin, "enable-dbus=yes")
+	end := startAvahi(t, bin, "enable-dbus=yes")
 	if err := a.Publish(t.Context(), []proxy.Route{{Host: "3000-box.local"}, {Host: "box.local"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -294,6 +297,31 @@ func TestRealAvahiPublishes(t *testing.T) {
 			break
 		}
 		time.Sleep(20 * time.Millisecond)
+	}
+	// A daemon that is started anew is told anew, and addresses that change are.
+	end()
+	if err := a.Publish(t.Context(), []proxy.Route{{Host: "box.local"}}); !errors.Is(err, atoll.ErrUnavailable) {
+		t.Errorf("Avahi has ended: %v", err)
+	}
+	startAvahi(t, bin, "enable-dbus=yes")
+	for _, address := range []string{"10.9.0.1", "10.9.0.3"} {
+		if err := a.Publish(t.Context(), []proxy.Route{{Host: "box.local"}}); err != nil {
+			t.Fatal(err)
+		}
+		if got := resolve(t, "box.local", false); !strings.Contains(got, address) {
+			t.Errorf("box.local is %q, not %s", got, address)
+		}
+		d, err := netlink.LinkByName("d0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		more, err := netlink.ParseAddr("10.9.0.3/24")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := netlink.AddrReplace(d, more); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := a.Publish(t.Context(), []proxy.Route{{Host: "web.example.com"}}); !errors.Is(err, atoll.ErrInvalid) {
 		t.Errorf("a name that is not below local: %v", err)
