@@ -18,7 +18,8 @@ import (
 // links, holes. Neither side is left by links: everything is reached by
 // descriptors of directories, which are never followed to.
 type copier struct {
-	shift int // added to owners
+	shift int    // added to owners
+	bare  string // a directory at the top that is copied without what is in it; empty: none
 
 	root  int                  // of the copy
 	depth int                  // of the directory that is copied
@@ -29,15 +30,15 @@ type copier struct {
 
 // copyTree copies the directory from to the new directory to. Owners are those
 // of from, moved by shift.
-func copyTree(ctx context.Context, from, to string, shift int) (files int, bytes int64, err error) {
+func copyTree(ctx context.Context, from, to string, shift int, bare string) (files int, bytes int64, err error) {
 	if err := os.Mkdir(to, 0o700); err != nil {
 		return 0, 0, err
 	}
-	return copyInto(ctx, from, to, shift)
+	return copyInto(ctx, from, to, shift, bare)
 }
 
 // copyInto copies into an empty directory.
-func copyInto(ctx context.Context, from, to string, shift int) (files int, bytes int64, err error) {
+func copyInto(ctx context.Context, from, to string, shift int, bare string) (files int, bytes int64, err error) {
 	src, err := unix.Open(from, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return 0, 0, &os.PathError{Op: "open", Path: from, Err: err}
@@ -48,7 +49,7 @@ func copyInto(ctx context.Context, from, to string, shift int) (files int, bytes
 		return 0, 0, &os.PathError{Op: "open", Path: to, Err: err}
 	}
 	defer unix.Close(dst)
-	c := &copier{shift: shift, root: dst, links: make(map[[2]uint64]string)}
+	c := &copier{shift: shift, bare: bare, root: dst, links: make(map[[2]uint64]string)}
 	var st unix.Stat_t
 	if err := unix.Fstat(src, &st); err != nil {
 		return 0, 0, os.NewSyscallError("fstat", err)
@@ -60,6 +61,9 @@ func copyInto(ctx context.Context, from, to string, shift int) (files int, bytes
 }
 
 func (c *copier) dir(ctx context.Context, src, dst int, name string, st *unix.Stat_t) error {
+	if c.bare != "" && name == c.bare {
+		return c.dress(src, dst, name, st)
+	}
 	again, err := unix.Openat(src, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return &os.PathError{Op: "open", Path: name, Err: err}
