@@ -26,7 +26,7 @@ const (
 	// needs it.
 	backgroundIdle = 15 * time.Minute
 	// backgroundStart is how long one may take until it answers.
-	backgroundStart = 20 * time.Second
+	backgroundStart = time.Minute
 	// backgroundPages is where one listens for browsers, if nobody else does.
 	backgroundPages = "127.0.0.1:7081"
 	// backgroundLog is how large its log may get before the next one begins anew.
@@ -90,7 +90,7 @@ func (a *app) served(ctx context.Context) (bool, error) {
 	if err != nil || l == nil {
 		return false, err
 	}
-	ask, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ask, cancel := context.WithTimeout(ctx, backgroundStart/3)
 	defer cancel()
 	_, err = l.Quota(ask)
 	if err = errors.Join(err, l.end(ctx)); err != nil {

@@ -84,7 +84,7 @@ func (a *app) look(ctx context.Context, args []string, f lookFlags, show func(*p
 	if err != nil {
 		return err
 	}
-	repo, branch, err := a.fetched(ctx, w, branch, !f.committed)
+	repo, branch, _, err := a.fetched(ctx, w, branch, !f.committed)
 	if err != nil {
 		return err
 	}

@@ -91,46 +91,45 @@ func branchOf(args []string, flag string) (string, error) {
 }
 
 // fetched fetches what is new, where the sandbox runs, and says which branch it is
-// that is looked at; withWork: with uncommitted work, if there is some.
-func (a *app) fetched(ctx context.Context, w *workplace, branch string, withWork bool) (*project.Repo, string, error) {
-	repo, err := w.home()
-	if err != nil {
-		return nil, "", exits(exitNotFound, err)
+// that is looked at; withWork: with uncommitted work, if there is some. got is nil if
+// nothing was fetched.
+func (a *app) fetched(ctx context.Context, w *workplace, branch string, withWork bool) (repo *project.Repo, _ string, got *project.Fetched, err error) {
+	if repo, err = w.home(); err != nil {
+		return nil, "", nil, exits(exitNotFound, err)
 	}
 	if w.running() != nil {
 		a.progress("atoll: %s is %s: this is what was fetched before", w.name(), w.info.State)
 		if branch == "" {
 			head, err := repo.Head(ctx)
 			if err != nil {
-				return nil, "", err
+				return nil, "", nil, err
 			}
 			if branch = head.Branch; branch == "" {
-				return nil, "", fmt.Errorf("%w: name the branch: you are on none, and the sandbox can't be asked", atoll.ErrInvalid)
+				return nil, "", nil, fmt.Errorf("%w: name the branch: you are on none, and the sandbox can't be asked", atoll.ErrInvalid)
 			}
 			all, err := repo.Branches(ctx, w.name())
 			if err != nil {
-				return nil, "", err
+				return nil, "", nil, err
 			}
 			if withWork && slices.Contains(all, "wip/"+branch) {
 				branch = "wip/" + branch
 			}
 		}
-		return repo, branch, nil
+		return repo, branch, nil, nil
 	}
-	got, err := repo.Fetch(ctx, w.sb, project.Fetch{Name: w.name()})
-	if err != nil {
-		return nil, "", a.refused(w, err)
+	if got, err = repo.Fetch(ctx, w.sb, project.Fetch{Name: w.name()}); err != nil {
+		return nil, "", nil, a.refused(w, err)
 	}
 	switch {
 	case branch != "":
 	case got.Branch == "":
-		return nil, "", a.refused(w, fmt.Errorf("%w: the sandbox is at commit %.12s", project.ErrDetached, got.Tip))
+		return nil, "", nil, a.refused(w, fmt.Errorf("%w: the sandbox is at commit %.12s", project.ErrDetached, got.Tip))
 	case withWork && got.Work != "":
 		branch = "wip/" + got.Branch
 	default:
 		branch = got.Branch
 	}
-	return repo, branch, nil
+	return repo, branch, got, nil
 }
 
 // joined is what a merge or apply did, as --json tells it.
@@ -145,6 +144,8 @@ type joined struct {
 	Files     int      `json:"files"`
 	Conflicts []string `json:"conflicts"`
 	Risks     []risk   `json:"risks"`
+	Over      []string `json:"over,omitempty"` // as those of a sync
+	Kept      string   `json:"kept,omitempty"`
 	Error     string   `json:"error,omitempty"`
 	Kind      string   `json:"kind,omitempty"`
 }
@@ -159,11 +160,11 @@ func (a *app) join(ctx context.Context, args []string, f joinFlags, verb string,
 	if err != nil {
 		return err
 	}
-	repo, branch, err := a.fetched(ctx, w, branch, verb == "apply")
+	repo, branch, got, err := a.fetched(ctx, w, branch, verb == "apply")
 	if err != nil {
 		return err
 	}
-	m := project.Merge{Name: w.name(), Branch: branch, Message: f.message, DryRun: true}
+	m := project.Merge{Name: w.name(), Branch: branch, Message: f.message, DryRun: true, Carried: w.info.Labels[project.LabelCarried], Fetched: got}
 	res, err := do(repo, ctx, m)
 	if err == nil && !f.dryRun {
 		if err = a.mayJoin(ctx, res, f.yes, verb); err == nil {
@@ -175,7 +176,7 @@ func (a *app) join(ctx context.Context, args []string, f joinFlags, verb string,
 	if a.json {
 		j := joined{
 			Sandbox: w.name(), Branch: branch, Into: res.Into, Tip: res.Tip, Commit: res.Commit, Forward: res.Forward, DryRun: f.dryRun,
-			Files: res.Files, Conflicts: some(res.Conflicts), Risks: risksOf(res.Risks),
+			Files: res.Files, Conflicts: some(res.Conflicts), Risks: risksOf(res.Risks), Over: res.Over, Kept: res.Kept,
 		}
 		return a.withRefusal(refusal, func(text, kind string) error {
 			j.Error, j.Kind = text, kind
@@ -209,6 +210,7 @@ func joinText(res *project.Merged, branch, verb string, dry bool) string {
 	default:
 		text += fmt.Sprintf("merged as %.12s\n", res.Commit)
 	}
+	text += overText(res.Over, res.Kept)
 	if dry {
 		text += risksText(res.Risks)
 	}

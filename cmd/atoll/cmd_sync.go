@@ -44,6 +44,8 @@ All branches come to refs/sandbox/NAME/…, uncommitted work to refs/sandbox/NAM
 Then your branch of the same name, and your working tree, move forward to the
 sandbox's: never anything but forward, and never over work of yours. If you are on
 another branch, yours is changed to the sandbox's, unless you have uncommitted work.
+Uncommitted work that 'atoll up' has carried in, that is still the same here, and that
+the sandbox has gone on with and committed, moves forward, too; what went in is saved.
 Files that can make something run on this machine are named: look at them first.
 
 Without NAME it is the sandbox of the directory that you are in.
@@ -117,6 +119,8 @@ type synced struct {
 	Insertions int        `json:"insertions"`
 	Deletions  int        `json:"deletions"`
 	Risks      []risk     `json:"risks"`
+	Over       []string   `json:"over,omitempty"` // files that were as they had gone in, and are what was made of them
+	Kept       string     `json:"kept,omitempty"` // the ref that has what had gone in
 	Updates    []update   `json:"updates"`
 	Artifacts  *artifacts `json:"artifacts,omitempty"`
 	Error      string     `json:"error,omitempty"`
@@ -173,7 +177,7 @@ func (a *app) bringHome(ctx context.Context, w *workplace, f syncFlags) (h homec
 	if err != nil {
 		return h, err
 	}
-	h.res, err = repo.Sync(ctx, w.sb, project.Fetch{Name: w.name(), Branch: f.branch, DryRun: f.dryRun})
+	h.res, err = repo.Sync(ctx, w.sb, project.Fetch{Name: w.name(), Branch: f.branch, DryRun: f.dryRun, Carried: w.info.Labels[project.LabelCarried]})
 	h.refusal = a.refused(w, err)
 	if f.dryRun {
 		h.refusal = wouldBe(err, h.refusal)
@@ -272,6 +276,7 @@ func (a *app) tellSync(w *workplace, h homecoming, f syncFlags) error {
 	if res.Commits > 0 || res.Landed || res.Switched {
 		fmt.Fprintf(&b, "%s: %s, %s, +%d -%d%s\n", res.Into, count(res.Commits, "commit"), count(res.Files, "file"), res.Insertions, res.Deletions, whatBecame(res, f, refusal))
 	}
+	b.WriteString(overText(res.Over, res.Kept))
 	for _, u := range res.Updates {
 		switch {
 		case u.What == res.Into && res.Landed && u.New != "":
@@ -325,6 +330,18 @@ func whatBecame(res *project.Result, f syncFlags, refusal error) string {
 	return ""
 }
 
+// overText says which files are, or would be, what the sandbox has made of work that
+// went in, and where that is.
+func overText(over []string, kept string) string {
+	switch {
+	case len(over) == 0:
+		return ""
+	case kept == "":
+		return fmt.Sprintf("goes on with uncommitted work of yours that went in: %s\n", oneLine(shorten(over)))
+	}
+	return fmt.Sprintf("went on with uncommitted work of yours that had gone in: %s; as it was it is saved as %s\n", oneLine(shorten(over)), kept)
+}
+
 // risksText names files that somebody looks at before he goes on.
 func risksText(list []project.Risk) string {
 	if len(list) == 0 {
@@ -357,7 +374,7 @@ func (w *workplace) synced(h homecoming, f syncFlags) synced {
 	res := h.res
 	s := synced{
 		Sandbox: w.name(), Branch: res.Into, From: res.From, To: res.To, Landed: res.Landed, Switched: res.Switched, DryRun: f.dryRun,
-		Commits: res.Commits, Files: res.Files, Insertions: res.Insertions, Deletions: res.Deletions, Risks: risksOf(res.Risks), Updates: []update{},
+		Commits: res.Commits, Files: res.Files, Insertions: res.Insertions, Deletions: res.Deletions, Risks: risksOf(res.Risks), Over: res.Over, Kept: res.Kept, Updates: []update{},
 	}
 	for _, u := range res.Updates {
 		s.Updates = append(s.Updates, update{u.Ref, u.What, u.Old, u.New})

@@ -118,8 +118,8 @@ const (
 )
 
 // watch brings work home as the sandbox's mode says, until ctx is done, or the
-// sandbox does not run any more.
-func (a *app) watch(ctx context.Context, w *workplace) (err error) {
+// sandbox does not run any more, or its mode is manual.
+func (a *app) watch(ctx context.Context, w *workplace) error {
 	repo, err := w.atWork()
 	if err != nil {
 		return err
@@ -127,6 +127,36 @@ func (a *app) watch(ctx context.Context, w *workplace) (err error) {
 	if w.mode == project.Manual {
 		return fmt.Errorf("%w: sandbox %s is of mode %s: nothing comes home by itself; 'atoll up --sync-mode' sets another, %s or %s", atoll.ErrInvalid, w.name(), w.mode, project.AutoCommit, project.AutoIdle)
 	}
+	for {
+		if err := a.watchAlone(ctx, w, repo); err != nil || w.mode != project.Manual {
+			return err
+		}
+		// Who has set another mode meanwhile, and found that it was watched still, counts
+		// on this process.
+		if err := a.wantedMode(ctx, w); err != nil || w.mode == project.Manual {
+			return err
+		}
+	}
+}
+
+// wantedMode looks which mode a sandbox has now; of one that is gone it is manual.
+func (a *app) wantedMode(ctx context.Context, w *workplace) error {
+	info, err := w.sb.Info(ctx)
+	if errors.Is(err, atoll.ErrNotFound) || ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if mode := project.Mode(info.Labels[project.LabelMode]); project.CheckMode(mode) == nil {
+		w.mode = cmp.Or(mode, project.Manual)
+	}
+	return nil
+}
+
+// watchAlone is watch by the one process that has the lock, as long as the mode is
+// not manual.
+func (a *app) watchAlone(ctx context.Context, w *workplace, repo *project.Repo) (err error) {
 	unlock, ok, err := a.lockSync(w)
 	if err != nil {
 		return err

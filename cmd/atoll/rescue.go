@@ -115,7 +115,7 @@ func (a *app) removed(ctx context.Context, w *workplace) error {
 	}
 	err := a.forgetSync(w)
 	if w.repo != nil {
-		err = errors.Join(err, w.repo.RemoveRemote(ctx, w.name()))
+		err = errors.Join(err, w.repo.RemoveRemote(ctx, w.name()), w.repo.ForgetCarried(ctx, w.name()))
 	}
 	return err
 }

@@ -155,6 +155,12 @@ func (a *app) into(ctx context.Context, w *workplace, plan *project.Plan) error 
 		}
 		return err
 	}
+	if err := plan.Keep(ctx, w.name()); err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		a.progress("%s: what went in could not be noted here, too, so a sync will not go over files that are still as they went in: %v", w.name(), err)
+	}
 	if plan.Tree != "" {
 		w.info.Labels = maps.Clone(w.info.Labels)
 		w.info.Labels[project.LabelCarried] = plan.Tree

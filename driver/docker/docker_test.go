@@ -16,7 +16,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	code := helpertest.Main(m)
+	code := helpertest.Own(m) // leaks are looked for among processes that run them
 	stopEngine()
 	os.Exit(code)
 }

@@ -90,7 +90,7 @@ func FuzzPipe(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		start := time.Now()
 		got, err := io.ReadAll(io.LimitReader(&pipeConn{r: strings.NewReader(string(b))}, 1<<20))
-		if len(got) > len(b) || time.Since(start) > 5*time.Second {
+		if len(got) > len(b) || time.Since(start) > time.Minute {
 			t.Errorf("%d bytes of %d, %v", len(got), len(b), err)
 		}
 	})

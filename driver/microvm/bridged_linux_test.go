@@ -226,7 +226,7 @@ func comesIn(t *testing.T, sb atoll.Sandbox) {
 			<-time.After(100 * time.Millisecond)
 			continue // it does not listen yet
 		}
-		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
 		got, _ = io.ReadAll(c)
 		_ = c.Close()
 	}

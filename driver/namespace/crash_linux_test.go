@@ -60,7 +60,7 @@ func crashIn(t *testing.T, test, dir string) {
 func afterCrash(t *testing.T, d *namespace.Driver) {
 	t.Helper()
 	var left []string
-	for range 100 {
+	for range 600 {
 		list, err := d.List(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -1,7 +1,6 @@
 package namespace_test
 
 import (
-	"bufio"
 	"context"
 	"os"
 	"path/filepath"
@@ -17,16 +16,18 @@ import (
 // leaks are what a host could keep of sandboxes that are gone.
 type leaks struct{ mounts, groups, descriptors, files, children int }
 
-func lines(t *testing.T, name string) int {
+// mounts counts those below a directory: others come and go with other tests.
+func mounts(t *testing.T, dir string) int {
 	t.Helper()
-	f, err := os.Open(name)
+	b, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
 	n := 0
-	for s := bufio.NewScanner(f); s.Scan(); {
-		n++
+	for line := range strings.Lines(string(b)) {
+		if strings.Contains(line, dir) {
+			n++
+		}
 	}
 	return n
 }
@@ -42,7 +43,7 @@ func entries(dir string) int {
 // look counts. Of control groups only those of sandboxes that this test made.
 func look(t *testing.T, dir string, ids []string) leaks {
 	t.Helper()
-	l := leaks{mounts: lines(t, "/proc/self/mountinfo"), descriptors: entries("/proc/self/fd")}
+	l := leaks{mounts: mounts(t, dir), descriptors: entries("/proc/self/fd")}
 	l.files = entries(dir) + entries(filepath.Join(dir, "ids"))
 	for _, id := range ids {
 		for _, pattern := range []string{"/sys/fs/cgroup/*/*/" + id, "/sys/fs/cgroup/*/" + id, "/sys/fs/cgroup/*/*/*/" + id} {

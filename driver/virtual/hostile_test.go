@@ -271,7 +271,7 @@ func attack(t *testing.T, script string) (problem string) {
 		t.Fatal(err)
 	}
 	for i := 0; runtime.NumGoroutine() > goroutines; i++ {
-		if i == 1000 {
+		if i == 60_000 {
 			buf := make([]byte, 64<<10)
 			return problem + "goroutines are left:\n" + string(buf[:runtime.Stack(buf, true)])
 		}

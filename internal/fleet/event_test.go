@@ -191,8 +191,8 @@ func TestEventsOfAnotherProcessComeSoon(t *testing.T) {
 		t.Fatal(err)
 	}
 	slices.Sort(took)
-	if median := took[len(took)/2]; median > 2*time.Second { // the machine may be busy
-		t.Errorf("seen after %v: half of them later than 2 s", took)
+	if median := took[len(took)/2]; median > 10*time.Second { // the machine may be busy
+		t.Errorf("seen after %v: half of them later than 10 s", took)
 	}
 }
 

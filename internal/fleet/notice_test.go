@@ -30,7 +30,7 @@ var errSeen = errors.New("seen")
 // awaitEvent waits for an event that a function takes.
 func awaitEvent(t *testing.T, a *Account, filter EventFilter, is func(atoll.Event) bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	err := a.Events(ctx, filter, true, func(e atoll.Event) error {
 		if is(e) {
@@ -46,7 +46,7 @@ func awaitEvent(t *testing.T, a *Account, filter EventFilter, is func(atoll.Even
 // awaitListener waits until somebody listens to a sandbox.
 func awaitListener(t *testing.T, r *room) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) { // the double has no way to tell
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // the double has no way to tell
 		r.mu.Lock()
 		n := len(r.listeners)
 		r.mu.Unlock()
@@ -81,7 +81,7 @@ func TestNoticesBecomeEvents(t *testing.T) {
 		r.tell(atoll.Notice{Kind: atoll.NoticeDenied, Message: "flood"})
 	}
 	r.tell(atoll.Notice{Kind: atoll.NoticeActive})
-	for end := time.Now().Add(30 * time.Second); !stirring(sb.b); time.Sleep(time.Millisecond) { // nothing tells
+	for end := time.Now().Add(time.Minute); !stirring(sb.b); time.Sleep(time.Millisecond) { // nothing tells
 		if time.Now().After(end) {
 			t.Fatal("what runs inside is not seen")
 		}

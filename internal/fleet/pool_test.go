@@ -32,7 +32,7 @@ func running(t testing.TB, f *Fleet) {
 // goroutines of the fleet, which tell nobody.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	for until := time.Now().Add(30 * time.Second); !cond(); {
+	for until := time.Now().Add(time.Minute); !cond(); {
 		if time.Now().After(until) {
 			t.Fatalf("in vain: %s", what)
 		}

@@ -70,7 +70,11 @@ func TestManySecretsCostNoMoreEach(t *testing.T) {
 	}
 	const few, factor = 2000, 8
 	small := max(min(took(few), took(few), took(few)), time.Millisecond)
-	if large := took(few * factor); large > 4*factor*small {
+	large := took(few * factor)
+	for i := 0; i < 20 && large > 4*factor*small; i++ { // the machine may be busy
+		large = min(large, took(few*factor))
+	}
+	if large > 4*factor*small {
 		t.Errorf("%d take %v, %d take %v", few, small, few*factor, large)
 	}
 }

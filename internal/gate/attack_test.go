@@ -393,7 +393,7 @@ func TestAttackManyConnections(t *testing.T) {
 			gone <- struct{}{}
 		}()
 	}
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for i := range 10_000 - mostFlows {
 		select {
 		case <-gone:

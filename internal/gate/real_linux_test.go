@@ -194,7 +194,7 @@ func newBox(t testing.TB, o *outside) *box {
 func (b *box) dialGuest() net.Conn {
 	b.t.Helper()
 	var err error
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); runtime.Gosched() {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); runtime.Gosched() {
 		var c net.Conn
 		if c, err = net.Dial("unix", b.socket); err == nil {
 			return c
@@ -224,7 +224,7 @@ func (b *box) start(n atoll.Network) (c *Control, err error) {
 		b.t.Fatal(err)
 	}
 	b.o.do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		c, err = Start(ctx, Options{Dir: b.dir, ID: "s000000000000", Network: n, Guest: f, Nameservers: []string{"127.0.0.1:53"}})
 	})
@@ -374,7 +374,7 @@ func TestRealGate(t *testing.T) {
 	select {
 	case got := <-hang:
 		t.Logf("cut: %s", got)
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("a connection goes on that is no longer allowed")
 	}
 	if got, code := b.run(false, ask+"http://other.test/hello"); code != 0 {
@@ -512,7 +512,7 @@ func TestRefusalsAreTold(t *testing.T) {
 	b.gate(atoll.Network{Allow: []string{"ok.test"}})
 	link := &guest.Link{ID: "s000000000000", Reach: func(context.Context) (net.Conn, error) { return net.Dial("unix", b.socket) }}
 	defer link.HangUp()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	heard := make(chan atoll.Notice, 10)
 	done := make(chan error, 1)

@@ -58,7 +58,7 @@ func (s *shown) String() string {
 // waits until something was shown.
 func (s *shown) waits(t *testing.T, text string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for !strings.Contains(s.String(), text) {
 		select {
@@ -222,7 +222,7 @@ func TestTerminalIsActivity(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "go"), []byte("\n"), 0); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	select {
 	case <-news.wake:

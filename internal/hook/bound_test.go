@@ -84,7 +84,7 @@ func TestBombs(t *testing.T) {
 			}
 			start := time.Now()
 			got, err := s.Call(t.Context(), "Create", &hook.Scope{Limits: limits})
-			if d := time.Since(start); d > 10*time.Second {
+			if d := time.Since(start); d > time.Minute {
 				t.Errorf("took %v", d)
 			}
 			var thrown *hook.Thrown

@@ -123,7 +123,7 @@ func TestLinkBomb(t *testing.T) {
 	}
 	began := time.Now()
 	err := unpackTo(t, t.TempDir(), archive(t, append(entries, file("l"+string(rune('0'+60))+"/x", "x"))...), Limits{})
-	if !errors.Is(err, atoll.ErrInvalid) || time.Since(began) > 5*time.Second {
+	if !errors.Is(err, atoll.ErrInvalid) || time.Since(began) > time.Minute {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
 }

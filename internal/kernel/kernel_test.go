@@ -192,7 +192,7 @@ func TestDeadlineEndsEverything(t *testing.T) {
 	if !errors.Is(err, cause) || string(res.Stdout) != "before" {
 		t.Errorf("got %q, %v", res.Stdout, err)
 	}
-	if d := time.Since(start); d > 5*time.Second {
+	if d := time.Since(start); d > time.Minute {
 		t.Errorf("it took %v", d)
 	}
 	if n := len(k.Procs()); n != 0 {
@@ -470,7 +470,7 @@ func TestNamedPipe(t *testing.T) {
 
 func TestNamedPipeWhoseWriterIsGone(t *testing.T) {
 	k := newKernel(t, Limits{})
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	_, err := k.Run(ctx, Run{Args: []string{"main"}, Main: func(p *Proc) int {
 		if err := p.Mkfifo("/tmp/f", 0o600); err != nil {

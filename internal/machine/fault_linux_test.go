@@ -210,7 +210,7 @@ func unclaimed(t *testing.T, dir string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("a monitor is left")
 	}
 }

@@ -194,7 +194,7 @@ func TestNothingIsReadOnceABudgetIsUsedUp(t *testing.T) {
 	s := open(t, dialect.Anthropic, modeltest.Script{Turns: []modeltest.Turn{{Text: "x"}}}, func(a *model.Access) {
 		budget(agent.Budget{Requests: 1})(a)
 		a.Connector.Base = ""
-		a.Connector.Timeout = time.Second
+		a.Connector.Timeout = time.Minute
 	})
 	s.Connector.Base = s.api.URL
 	if status, text := s.post(t, "/v1/messages", small); status != 200 {

@@ -6,55 +6,76 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
-// unlike parts files of the host that are in the way from those that are what
-// comes, to the byte: uncommitted work that went in, was committed there, and
-// comes home. Only a working tree that stays on its branch has such.
-func (r *Repo) unlike(ctx context.Context, q *quarantine, way []string, head Head, res *Result) (unlike, alike []string, err error) {
+// unlike returns which files of the host are in the way of what comes. The others,
+// which the result names, are not: some are what comes, to the byte (uncommitted
+// work that went in, was committed there, and comes home), some what went in, and
+// what comes was made of that. Only a working tree that stays on its branch has such.
+func (r *Repo) unlike(ctx context.Context, q *quarantine, way []string, head Head, res *Result) (unlike []string, err error) {
 	if len(way) == 0 || res.Switched || head.Commit == "" {
-		return way, nil, nil
+		return way, nil
 	}
-	staged, err := r.host.output(ctx, "diff-index", "--cached", "--name-only", "-z", "--no-renames", head.Commit)
+	index, err := r.staged(ctx, head)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	kept := split(staged, "\x00") // what is staged may be another state, which must not go
-	var ask []string
-	for _, name := range way {
-		if slices.Contains(kept, name) {
-			unlike = append(unlike, name)
-		} else {
-			ask = append(ask, name)
-		}
-	}
-	if len(ask) == 0 {
-		return unlike, nil, nil
-	}
-	now, err := r.files(ctx, ask)
+	now, err := r.files(ctx, way)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if now == nil {
-		return way, nil, nil
+		return way, nil
 	}
-	// Not with --format: git quotes names then, also with -z.
-	comes, err := q.entries(ctx, "ls-tree", "-r", "-z", "--full-tree", res.To)
+	comes, err := q.listed(ctx, res.To)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	for _, name := range ask {
-		// "MODE OBJECT STAGE", and "MODE TYPE OBJECT".
-		here, there := strings.Fields(now[name]), strings.Fields(comes[name])
-		if len(here) == 3 && len(there) == 3 && here[0] == there[0] && here[1] == there[2] || len(here)+len(there) == 0 {
-			alike = append(alike, name)
+	var others []string
+	for _, name := range way {
+		staged, is := index[name]
+		switch {
+		case is && staged != now[name]: // another state, which must not go
+			unlike = append(unlike, name)
+		case now[name] == comes[name]:
+			res.alike = append(res.alike, name)
+		default:
+			others = append(others, name)
+		}
+	}
+	if len(others) == 0 {
+		return unlike, nil
+	}
+	if res.taken, err = r.taken(ctx, q, head, res.origin); err != nil {
+		return nil, err
+	}
+	for _, name := range others {
+		if went, ok := res.taken.files[name]; ok && went == now[name] {
+			res.Over = append(res.Over, name)
 		} else {
 			unlike = append(unlike, name)
 		}
 	}
-	return unlike, alike, nil
+	return unlike, nil
+}
+
+// staged are the modes and objects of what is staged, by name; a file whose removal
+// is staged has none.
+func (r *Repo) staged(ctx context.Context, head Head) (map[string]string, error) {
+	out, err := r.host.output(ctx, "diff-index", "--cached", "--name-only", "-z", "--no-renames", head.Commit)
+	if err != nil || out == "" {
+		return nil, err
+	}
+	index, err := r.host.entries(ctx, "ls-files", "-z", "--stage")
+	if err != nil {
+		return nil, err
+	}
+	staged := make(map[string]string)
+	for _, name := range split(out, "\x00") {
+		staged[name] = index[name]
+	}
+	return staged, nil
 }
 
 // files are the modes and objects of files of the host's working tree, by name, as

@@ -20,8 +20,9 @@ type Fetch struct {
 	DryRun bool   // look and check, change nothing
 	Limits Limits
 
-	// Carried is Plan.Tree of what went in; empty: nobody knows. For a dry run of
-	// Sync, which then says in Result.Waits whether work inside is news.
+	// Carried is Plan.Tree of what went in; empty: nobody knows. For Sync, which then
+	// may go over files of the host that are as they went in (see Plan.Keep), and in a
+	// dry run says in Result.Waits whether work inside is news.
 	Carried string
 }
 
@@ -41,6 +42,7 @@ type Fetched struct {
 	Branch  string             // of the main working tree inside; empty: none
 	Tip     string             // its commit; empty: none yet
 	Work    string             // the commit of its uncommitted work; empty: there is none
+	Stashed bool               // something is stashed inside
 	Heads   map[string]string  // the commits of the branches inside whose names can be a branch's here
 	Modules map[string]Fetched // what came out of repositories inside, by path
 }
@@ -80,14 +82,19 @@ func (w *wanted) look(ctx context.Context, g guest) error {
 	if err != nil {
 		return err
 	}
-	heads, err := g.refs(ctx, "refs/heads/")
+	heads, err := g.refs(ctx, "refs/", "refs/heads/", "refs/stash")
 	if err != nil {
 		return err
 	}
 	for _, r := range heads {
-		w.add(kindBranch, r.name, r.object)
-		if CheckBranch(r.name) == nil {
-			w.Heads[r.name] = r.object
+		name, ok := strings.CutPrefix(r.name, "heads/")
+		if !ok {
+			w.Stashed = true
+			continue
+		}
+		w.add(kindBranch, name, r.object)
+		if CheckBranch(name) == nil {
+			w.Heads[name] = r.object
 		}
 	}
 	w.Branch, w.Tip = trees[0].Branch, trees[0].Commit

@@ -84,9 +84,9 @@ func parseTrees(out, end string) ([]insideTree, error) {
 	return list, nil
 }
 
-// refs lists the refs below a prefix inside, without it.
-func (g guest) refs(ctx context.Context, prefix string) ([]ref, error) {
-	out, err := g.output(ctx, "for-each-ref", "--format=%(objectname) %(refname)", prefix)
+// refs lists refs inside, which all begin with a prefix, without it.
+func (g guest) refs(ctx context.Context, prefix string, patterns ...string) ([]ref, error) {
+	out, err := g.output(ctx, append([]string{"for-each-ref", "--format=%(objectname) %(refname)"}, patterns...)...)
 	if err != nil {
 		return nil, err
 	}

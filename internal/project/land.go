@@ -29,7 +29,15 @@ type Result struct {
 	Risks      []Risk // files that somebody looks at before he goes on
 	Waits      bool   // of a dry run: uncommitted work inside is neither what went in nor what the host has
 
-	alike []string // uncommitted files of the host that are what comes
+	// Over are uncommitted files of the host that are as they went in, and over which
+	// goes what the sandbox has made of them, or would. Kept is the ref of a rescue that
+	// has all that went in; empty: nothing was gone over.
+	Over []string
+	Kept string
+
+	alike  []string // uncommitted files of the host that are what comes
+	origin origin   // of To
+	taken  taken    // of which Over are some
 }
 
 // Sync fetches, and then moves the host's branch of the same name, and its
@@ -84,6 +92,7 @@ func (r *Repo) land(ctx context.Context, q *quarantine, res *Result, f Fetch) er
 	if res.To == "" {
 		return q.nothing(ctx, res)
 	}
+	res.origin = origin{name: f.Name, carried: f.Carried, got: &res.Fetched, tip: res.To}
 	head, err := r.Head(ctx)
 	if err != nil {
 		return err
@@ -265,30 +274,39 @@ func (r *Repo) mayLand(ctx context.Context, q *quarantine, head Head, res *Resul
 	if err != nil {
 		return err
 	}
-	changed := make(map[string]bool, len(dirty))
-	for _, n := range dirty {
-		changed[n] = true
+	way, err := r.inWay(changes, dirty)
+	if err != nil {
+		return err
 	}
-	var way []string
-	for _, c := range changes {
-		switch {
-		case changed[c.name]:
-			way = append(way, c.name)
-		case c.oldMode == "000000":
-			if in, err := r.inTheWay(c.name, changes); err != nil {
-				return err
-			} else if in != "" {
-				way = append(way, in)
-			}
-		}
-	}
-	if way, res.alike, err = r.unlike(ctx, q, way, head, res); err != nil {
+	if way, err = r.unlike(ctx, q, way, head, res); err != nil {
 		return err
 	}
 	if len(way) > 0 {
 		return fmt.Errorf("%w: these files of the host would be overwritten; commit, stash or move them first: %s", ErrDirty, list(way))
 	}
 	return q.room(ctx, changes)
+}
+
+// inWay lists what of the host's working tree is where changes go: uncommitted
+// work, and what git does not track.
+func (r *Repo) inWay(changes []change, dirty []string) (way []string, err error) {
+	changed := make(map[string]bool, len(dirty))
+	for _, n := range dirty {
+		changed[n] = true
+	}
+	for _, c := range changes {
+		switch {
+		case changed[c.name]:
+			way = append(way, c.name)
+		case c.oldMode == "000000":
+			if in, err := r.inTheWay(c.name, changes); err != nil {
+				return nil, err
+			} else if in != "" {
+				way = append(way, in)
+			}
+		}
+	}
+	return way, nil
 }
 
 func orDetached(branch string) string {
@@ -386,7 +404,12 @@ func (r *Repo) unfiltered(ctx context.Context) ([]string, error) {
 
 // advance moves the working tree and the branch forward.
 func (r *Repo) advance(ctx context.Context, head Head, res *Result) error {
-	return r.writing(ctx, []string{"refs/heads/" + res.Into}, func(r *Repo) error { return r.forward(ctx, head, res) })
+	refs := []string{"refs/heads/" + res.Into}
+	if len(res.Over) > 0 {
+		res.Kept = keptAs(res.origin.name)
+		refs = append(refs, res.Kept)
+	}
+	return r.writing(ctx, refs, func(r *Repo) error { return r.forward(ctx, head, res) })
 }
 
 // forward is advance, when it is this one's turn.
@@ -396,6 +419,9 @@ func (r *Repo) forward(ctx context.Context, head Head, res *Result) error {
 		return err
 	}
 	git := r.host.set(settings...).with(identity...)
+	if len(res.Over) > 0 {
+		return r.goOver(ctx, git, head, res)
+	}
 	if !res.Switched && head.Commit != "" {
 		if err := r.stage(ctx, res.alike); err != nil {
 			return err

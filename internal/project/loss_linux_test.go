@@ -86,7 +86,7 @@ func killed(t *testing.T, what string, d *namespace.Driver, sb atoll.Sandbox, di
 	}
 	<-ended
 	// What it had started ends by itself: nobody reads or writes it any more.
-	for range 1000 {
+	for range 6000 {
 		if err := syscall.Kill(-cmd.Process.Pid, 0); errors.Is(err, syscall.ESRCH) {
 			return time.Since(start)
 		}

@@ -18,6 +18,9 @@ type Merge struct {
 	DryRun  bool   // look only
 	Message string // of the commit; empty: one that says what was merged
 	Limits  Limits
+
+	Carried string   // as Fetch.Carried is for Sync
+	Fetched *Fetched // what was fetched just now; nil: nothing, and no file that went in is gone over
 }
 
 // Merged is what a merge did, or would.
@@ -29,6 +32,8 @@ type Merged struct {
 	Conflicts []string // files that git can't join, as people may see them
 	Files     int
 	Risks     []Risk
+	Over      []string // as those of Result
+	Kept      string
 }
 
 // Merge joins what was fetched from a sandbox with the branch of the host's
@@ -103,19 +108,27 @@ func (r *Repo) merge(ctx context.Context, m Merge) (*Merged, error) {
 	if err != nil {
 		return res, err
 	}
-	described := &Result{To: commit, Into: head.Branch, From: head.Commit}
+	described := &Result{To: commit, Into: head.Branch, From: head.Commit, origin: m.origin(res.Tip)}
 	if err := q.describe(ctx, described, head, m.Limits.orDefault()); err != nil {
 		return res, err
 	}
 	res.Files, res.Risks = described.Files, described.Risks
-	if err := r.mayLand(ctx, q, head, described); err != nil || m.DryRun {
+	err = r.mayLand(ctx, q, head, described)
+	res.Over = described.Over
+	if err != nil || m.DryRun {
 		return res, err
 	}
-	if err := r.advance(ctx, head, described); err != nil {
+	err = r.advance(ctx, head, described)
+	res.Kept = described.Kept
+	if err != nil {
 		return res, err
 	}
 	res.Commit = commit
 	return res, nil
+}
+
+func (m Merge) origin(tip string) origin {
+	return origin{name: m.Name, carried: m.Carried, got: m.Fetched, tip: tip}
 }
 
 // joined is the commit that has both sides: the tip, if it has all of the
@@ -180,8 +193,9 @@ func (r *Repo) author(ctx context.Context) ([]string, error) {
 
 // Apply changes files of the host's working tree by what a branch, as it was
 // fetched, has since it parted from the host's; nothing is staged or committed.
-// All of it or, where a part does not fit, none: ErrConflict. The risks are those of
-// the changes.
+// All of it or, where a part does not fit, none: ErrConflict. A file that is as it
+// went in is changed to what the sandbox has made of it; one that is what comes stays.
+// The risks are those of the changes.
 func (r *Repo) Apply(ctx context.Context, m Merge) (*Merged, error) {
 	res, err := r.apply(ctx, m)
 	if err != nil {
@@ -223,21 +237,83 @@ func (r *Repo) apply(ctx context.Context, m Merge) (*Merged, error) {
 	if res.Risks, err = q.risks(ctx, changes); err != nil {
 		return res, err
 	}
-	return res, r.applyPatch(ctx, q, from, res.Tip, m.DryRun)
+	if from == "" {
+		if from, err = r.tree(ctx, ""); err != nil {
+			return res, err
+		}
+	}
+	had, t, err := r.had(ctx, q, head, changes, res, m)
+	if err != nil {
+		return res, err
+	}
+	if len(had) == 0 {
+		return res, r.applyPatch(ctx, q.host, from, res.Tip, m.DryRun)
+	}
+	return res, r.grafted(ctx, from, had, func(objects, tree string) error {
+		git := r.at(objects).with(allocation)
+		changes, err := (&quarantine{host: git, repo: r}).changes(ctx, tree, res.Tip)
+		if err != nil {
+			return err
+		}
+		if res.Files = len(changes); res.Files == 0 {
+			return ErrNothing
+		}
+		if len(res.Over) > 0 && !m.DryRun {
+			ref := keptAs(m.Name)
+			if err := r.keep(ctx, ref, t); err != nil {
+				return err
+			}
+			res.Kept = ref
+		}
+		return r.applyPatch(ctx, git, tree, res.Tip, m.DryRun)
+	})
 }
 
-// applyPatch applies the difference of two commits to the working tree.
-func (r *Repo) applyPatch(ctx context.Context, q *quarantine, from, to string, dry bool) error {
+// had finds files of the host with uncommitted work that need not be in the way of
+// changes: they are what comes, or are as they went in. It returns their modes and
+// objects, by name.
+func (r *Repo) had(ctx context.Context, q *quarantine, head Head, changes []change, res *Merged, m Merge) (had map[string]string, t taken, err error) {
+	dirty, err := r.dirty(ctx)
+	if err != nil {
+		return nil, t, err
+	}
+	way, err := r.inWay(changes, dirty)
+	if err != nil || len(way) == 0 {
+		return nil, t, err
+	}
+	now, err := r.files(ctx, way)
+	if err != nil || now == nil {
+		return nil, t, err
+	}
+	comes, err := q.listed(ctx, res.Tip)
+	if err != nil {
+		return nil, t, err
+	}
+	if t, err = r.taken(ctx, q, head, m.origin(res.Tip)); err != nil {
+		return nil, t, err
+	}
+	had = make(map[string]string)
+	for _, name := range way {
+		went, ok := t.files[name]
+		switch {
+		case now[name] == comes[name]:
+		case ok && went == now[name]:
+			res.Over = append(res.Over, name)
+		default:
+			continue
+		}
+		had[name] = now[name]
+	}
+	return had, t, nil
+}
+
+// applyPatch applies the difference of two trees to the working tree.
+func (r *Repo) applyPatch(ctx context.Context, git host, from, to string, dry bool) error {
 	settings, err := r.unfiltered(ctx)
 	if err != nil {
 		return err
 	}
-	if from == "" {
-		if from, err = r.tree(ctx, ""); err != nil {
-			return err
-		}
-	}
-	patch, err := q.output(ctx, "diff-tree", "-r", "-p", "--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", from, to)
+	patch, err := git.output(ctx, "diff-tree", "-r", "-p", "--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", from, to)
 	if err != nil {
 		return err
 	}

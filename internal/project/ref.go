@@ -18,17 +18,18 @@ func base(name string) string { return "refs/sandbox/" + name + "/" }
 // Kinds of refs beside branches. A branch whose name begins like one of them is
 // odd.
 const (
-	kindBranch = ""
-	kindWork   = "wip/"    // uncommitted work
-	kindHead   = "head/"   // working trees that are on no branch
-	kindStash  = "stash/"  // in a rescue
-	kindTag    = "tag/"    // likewise
-	kindNested = "nested/" // repositories inside of the repository
-	kindRescue = "rescue/"
-	kindOdd    = "odd/" // what can't have its name
+	kindBranch  = ""
+	kindWork    = "wip/"    // uncommitted work
+	kindHead    = "head/"   // working trees that are on no branch
+	kindStash   = "stash/"  // in a rescue
+	kindTag     = "tag/"    // likewise
+	kindNested  = "nested/" // repositories inside of the repository
+	kindRescue  = "rescue/"
+	kindCarried = "carried/" // what went in
+	kindOdd     = "odd/"     // what can't have its name
 )
 
-var kinds = []string{kindWork, kindHead, kindStash, kindTag, kindNested, kindRescue, kindOdd}
+var kinds = []string{kindWork, kindHead, kindStash, kindTag, kindNested, kindRescue, kindCarried, kindOdd}
 
 // checkSandboxName reports why a sandbox's name can't be part of a ref.
 func checkSandboxName(name string) error {

@@ -64,7 +64,7 @@ func (r *Repo) rescue(ctx context.Context, g guest, f Fetch, below string) ([]st
 	if err := w.look(ctx, g); err != nil {
 		return nil, err
 	}
-	tags, err := g.refs(ctx, "refs/tags/")
+	tags, err := g.refs(ctx, "refs/tags/", "refs/tags/")
 	if err != nil {
 		return nil, err
 	}

@@ -153,7 +153,7 @@ func TestManySyncsAtOnce(t *testing.T) {
 // inside can call anybody.
 func TestAutoCommitOnARealSandbox(t *testing.T) {
 	dir, r, sb := there(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	synced := make(chan struct{})
 	a := project.Auto{Mode: project.AutoCommit, Quiet: 50 * time.Millisecond, Sync: func(ctx context.Context) error {

@@ -209,7 +209,7 @@ type answer struct {
 
 func (w *town) send(method, target, token string, body []byte) answer {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, w.url+target, bytes.NewReader(body))
 	if err != nil {

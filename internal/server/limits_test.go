@@ -158,7 +158,7 @@ func TestConnections(t *testing.T) {
 	s := newSite(t, Options{Limits: Limits{Connections: 8}})
 	address := strings.TrimPrefix(s.url, "http://")
 	ask := func(c net.Conn) error {
-		if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"); err != nil {

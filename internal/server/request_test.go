@@ -182,7 +182,7 @@ func TestBrokenHTTP(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 				t.Fatal(err)
 			}
 			go func() { _, _ = fmt.Fprint(conn, c.send) }() // the server may hang up before the end

@@ -108,7 +108,7 @@ func (s *site) busy(owner string) (n int) {
 // over waits until all that was under way has ended, and refuses new calls.
 func (s *site) over(secret string, ends map[string]func() error) {
 	s.t.Helper()
-	late := time.AfterFunc(5*time.Second, func() { panic("what a token let in goes on without it") })
+	late := time.AfterFunc(time.Minute, func() { panic("what a token let in goes on without it") })
 	defer late.Stop()
 	for what, end := range ends {
 		s.t.Logf("%s: %v", what, end())

@@ -85,7 +85,7 @@ func (s *site) serve(l net.Listener) {
 	ended := make(chan error, 1)
 	go func() { ended <- s.server.Serve(l) }()
 	s.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := s.server.Shutdown(ctx); err != nil {
 			s.t.Errorf("shutdown: %v", err)

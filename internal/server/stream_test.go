@@ -22,7 +22,7 @@ type sse map[string]string
 // follow opens an event stream.
 func (s *site) follow(path string, headers ...string) (next func() (sse, error), hangUp func()) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	r, err := http.NewRequestWithContext(ctx, "GET", s.url+path, nil)
 	if err != nil {
 		s.t.Fatal(err)
@@ -161,7 +161,7 @@ func gone(t *testing.T, s *site) {
 	t.Helper()
 	select {
 	case <-s.server.active.gone():
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("a request does not end")
 	}
 }
@@ -179,7 +179,7 @@ func TestSlowReader(t *testing.T) {
 	}
 	// Thousands of pipelined requests whose answers nobody reads fill every buffer.
 	ask := "GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer " + s.token + "\r\n\r\n"
-	if err := c.SetWriteDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := c.SetWriteDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	for {
@@ -208,7 +208,7 @@ func TestStalledBody(t *testing.T) {
 				"\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"); err != nil {
 				t.Fatal(err)
 			}
-			if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 				t.Fatal(err)
 			}
 			line, err := bufio.NewReader(c).ReadString('\n')

@@ -39,7 +39,7 @@ func alone(t *testing.T, b *box) {
 	t.Helper()
 	var out bytes.Buffer
 	const text = `for f in /proc/[0-9]*; do read -r s <$f/stat && case ${s##*) } in [ZX]*) ;; *) echo "${f#/proc/} $(tr '\0' ' ' <$f/cmdline | head -c 80)";; esac; done`
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) { // who was killed takes a moment
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) { // who was killed takes a moment
 		out.Reset()
 		if _, err := b.run(t.Context(), &Call{Args: []string{"sh", "-c", text}, Out: &out}); err != nil {
 			t.Fatal(err)

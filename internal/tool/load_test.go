@@ -269,7 +269,7 @@ tools:
 		if _, err := fmt.Sscan(string(b), &pid); err != nil {
 			t.Fatal(err)
 		}
-		for end := time.Now().Add(5 * time.Second); syscall.Kill(pid, 0) == nil; time.Sleep(time.Millisecond) { // reaped by whoever is its parent now
+		for end := time.Now().Add(time.Minute); syscall.Kill(pid, 0) == nil; time.Sleep(time.Millisecond) { // reaped by whoever is its parent now
 			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 			if err != nil || strings.Contains(string(stat), ") Z ") {
 				return
@@ -306,7 +306,7 @@ tools:
 	if _, err := o.Call(ctx, "cancel", nil, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("the call: %v", err)
 	}
-	if d := time.Since(begun); d > 5*time.Second {
+	if d := time.Since(begun); d > time.Minute {
 		t.Errorf("it took %v", d)
 	}
 	gone("two")
@@ -445,7 +445,7 @@ func TestUpstream(t *testing.T) {
 				if m != "1 2 half" {
 					t.Errorf("told %q", m)
 				}
-			case <-time.After(10 * time.Second):
+			case <-time.After(time.Minute):
 				t.Error("no progress was told")
 			}
 		})
@@ -529,12 +529,12 @@ func TestUpstreamProgram(t *testing.T) {
 	if second[0] == first[0] {
 		t.Errorf("it is not begun anew")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if _, err := o.Call(ctx, "wait", nil, nil); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a cancelled call: %v", err)
 	}
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) { // a file of another process
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // a file of another process
 		if _, err := os.Stat(mark); err == nil {
 			break
 		}
@@ -546,7 +546,7 @@ func TestUpstreamProgram(t *testing.T) {
 		t.Error(err)
 	}
 	for _, pid := range []int{first[0], first[1], second[0], second[1]} {
-		for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) { // reaped by whoever is its parent
+		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // reaped by whoever is its parent
 			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 			if err != nil || strings.Contains(string(stat), ") Z ") {
 				break

@@ -112,9 +112,12 @@ func TestWrappers(t *testing.T) {
 // TestYesEnds checks that an endless writer stops with its reader.
 func TestYesEnds(t *testing.T) {
 	s := newSandbox(t, "/w")
-	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-	defer cancel()
-	o, _ := s.run(ctx, nil, nil, "yes", "a", "b")
+	var o outcome
+	for d := 100 * time.Millisecond; d < time.Minute && o.Stdout == ""; d *= 2 { // on a busy machine it may not have begun
+		ctx, cancel := context.WithTimeout(context.Background(), d)
+		o, _ = s.run(ctx, nil, nil, "yes", "a", "b")
+		cancel()
+	}
 	if !strings.HasPrefix(o.Stdout, "a b\na b\n") {
 		t.Errorf("%.40q", o.Stdout)
 	}

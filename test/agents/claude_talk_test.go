@@ -114,7 +114,7 @@ func TestClaudeTalks(t *testing.T) {
 			t.Fatal(err)
 		}
 		want(t, r, res, agent.Aborted, "")
-		if took := time.Since(start); took > 20*time.Second {
+		if took := time.Since(start); took > time.Minute {
 			t.Errorf("interrupting took %v", took)
 		}
 		session := res.Session
@@ -153,7 +153,7 @@ func TestClaudeTalks(t *testing.T) {
 // await waits for processes of a command that was announced.
 func await(t *testing.T, sb atoll.Sandbox, word string, n int) {
 	t.Helper()
-	for late := time.Now().Add(20 * time.Second); len(sleepers(t, sb, word)) < n; {
+	for late := time.Now().Add(time.Minute); len(sleepers(t, sb, word)) < n; {
 		if time.Now().After(late) {
 			t.Fatalf("there are no %d processes %s: %q", n, word, sleepers(t, sb, ""))
 		}
@@ -187,7 +187,7 @@ func TestClaudeIsKilled(t *testing.T) {
 		start := time.Now()
 		cancel()
 		res := <-done
-		if took := time.Since(start); took > 20*time.Second {
+		if took := time.Since(start); took > time.Minute {
 			t.Errorf("it took %v", took)
 		}
 		want(t, r, res, agent.Aborted, "")
@@ -243,7 +243,7 @@ func TestClaudeFails(t *testing.T) {
 				start := time.Now()
 				res, r := w.run(t, agent.Turn{Prompt: agent.Text("go"), Env: c.env})
 				want(t, r, res, c.outcome, c.code)
-				if took := time.Since(start); took > 30*time.Second { // ten retries take minutes
+				if took := time.Since(start); took > time.Minute { // ten retries take minutes
 					t.Errorf("it took %v", took)
 				}
 				if res.Message == "" {

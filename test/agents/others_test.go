@@ -264,7 +264,7 @@ func (o *other) dies(t *testing.T) {
 	if e.err != nil || e.res.Outcome != agent.Aborted {
 		t.Errorf("it ended as %+v, %v", e.res, e.err)
 	}
-	if d := time.Since(start); d > 15*time.Second {
+	if d := time.Since(start); d > time.Minute {
 		t.Errorf("giving up took %v", d)
 	}
 	if left := lines(t, sb, `for p in /proc/[0-9]*; do tr '\0' _ < $p/cmdline; echo; done 2>/dev/null | grep -E '^sleep_47|codex|gemini|opencode' | grep -v grep`); len(left) > 0 {

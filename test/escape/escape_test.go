@@ -132,7 +132,7 @@ const walls = syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS 
 // if it needs them to be gone, and behind no other wall.
 func weak(t *testing.T, a trial, args []string) (int, string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, probePath, append([]string{hostNS(t, "mnt"), "weak", a.name}, args...)...)
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "ATOLL_WORD=" + word}
@@ -226,7 +226,7 @@ func try(t *testing.T, sb atoll.Sandbox, a trial, f *far, weaker string) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var out bytes.Buffer
-	cmd := atoll.Cmd{Args: append([]string{"/workspace/probe", f.namespace("mnt"), a.name}, a.with(f)...), Env: []string{"ATOLL_WORD=" + word}, Timeout: 30 * time.Second}
+	cmd := atoll.Cmd{Args: append([]string{"/workspace/probe", f.namespace("mnt"), a.name}, a.with(f)...), Env: []string{"ATOLL_WORD=" + word}, Timeout: time.Minute}
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if a.tty {
 		cmd.TTY = &atoll.TTY{}

@@ -455,7 +455,7 @@ func (w *world) modes() {
 			b, err := os.ReadFile(w.path(mode + "/auto.txt"))
 			return err == nil && string(b) == "by-itself\n"
 		})
-		w.until("the host is whole", func() bool { return w.git(mode, "status", "--porcelain") == "" })
+		w.until("the host is whole", func() bool { return w.git(mode, "--no-optional-locks", "status", "--porcelain") == "" }) // what lands needs the lock
 		w.atoll(0, mode, "down", "--rm", "--force")
 	}
 }

@@ -220,7 +220,7 @@ func (w *world) start(t *testing.T, app string) {
 		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 		select {
 		case <-over:
-		case <-time.After(30 * time.Second):
+		case <-time.After(time.Minute):
 			_ = cmd.Process.Kill()
 			t.Error("the server does not end")
 		}
@@ -228,7 +228,7 @@ func (w *world) start(t *testing.T, app string) {
 			t.Logf("the server:\n%s", log.String())
 		}
 	})
-	for deadline := time.Now().Add(30 * time.Second); w.base == ""; {
+	for deadline := time.Now().Add(time.Minute); w.base == ""; {
 		w.base = listening.FindString(log.String())
 		select {
 		case err := <-over:

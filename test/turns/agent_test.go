@@ -108,7 +108,7 @@ func ask(prompt string) agent.Request {
 // until waits for an event of a type.
 func (s *site) until(id string, typ agent.Type) agent.Event {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
 	defer cancel()
 	var found agent.Event
 	err := s.client.TurnEvents(ctx, id, 0, func(e agent.Event) error {
@@ -127,7 +127,7 @@ func (s *site) until(id string, typ agent.Type) agent.Event {
 // A permission is answered over the network, by the owner only; what nobody
 // answers is denied.
 func TestApprovals(t *testing.T) {
-	s := newSite(t, options{agents: doubles(), desk: turn.Options{Patience: 2 * time.Second}})
+	s := newSite(t, options{agents: doubles()})
 	rec, err := s.client.StartTurn(t.Context(), ask("ask"))
 	s.must(err)
 	p := s.until(rec.ID, agent.PermissionRequested).Permission
@@ -141,6 +141,8 @@ func TestApprovals(t *testing.T) {
 	if rec, _ = s.end(rec.ID); rec.Result.Text != "the answer was yes" {
 		t.Errorf("allowed: %+v", rec.Result)
 	}
+	s.clean()
+	s = newSite(t, options{agents: doubles(), desk: turn.Options{Patience: 200 * time.Millisecond}})
 	if rec, _ = s.do(ask("ask")); !strings.HasPrefix(rec.Result.Text, "the answer was no") {
 		t.Errorf("nobody answered: %+v", rec.Result)
 	}

@@ -106,7 +106,7 @@ func newSite(t *testing.T, o options) *site {
 	srv := server.New(server.Options{Fleet: s.fleet, Log: log, Agents: func() (*server.Agents, error) { return &server.Agents{Pipeline: p, Desk: s.desk}, nil }})
 	web := httptest.NewServer(srv.Handler())
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := s.desk.Close(ctx); err != nil {
 			t.Error(err)

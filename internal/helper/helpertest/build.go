@@ -20,10 +20,7 @@ func Main(m *testing.M) int {
 	if os.Getenv("ATOLL_HELPERS") != "" {
 		return m.Run()
 	}
-	dir, err := os.MkdirTemp("", "atoll-helpers-")
-	if err != nil {
-		panic(err)
-	}
+	dir := place()
 	defer os.RemoveAll(dir)
 	ctx, cancel := context.WithTimeout(context.Background(), buildTime)
 	defer cancel()
@@ -37,10 +34,37 @@ func Main(m *testing.M) int {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		panic("building the helpers: " + string(out))
 	}
-	if err := os.Chmod(dir, 0o755); err != nil { // sandboxes of other users run them
+	return with(m, dir)
+}
+
+// Own is Main with helpers that nobody else runs, for tests that know their own
+// processes by them: those of a directory that is named are copied.
+func Own(m *testing.M) int {
+	from := os.Getenv("ATOLL_HELPERS")
+	if from == "" {
+		return Main(m)
+	}
+	dir := place()
+	defer os.RemoveAll(dir)
+	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
 		panic(err)
 	}
-	if err := os.Setenv("ATOLL_HELPERS", dir); err != nil {
+	return with(m, dir)
+}
+
+func place() string {
+	dir, err := os.MkdirTemp("", "atoll-helpers-")
+	if err == nil {
+		err = os.Chmod(dir, 0o755) // sandboxes of other users run them
+	}
+	if err != nil {
+		panic(err)
+	}
+	return dir
+}
+
+func with(m *testing.M, helpers string) int {
+	if err := os.Setenv("ATOLL_HELPERS", helpers); err != nil {
 		panic(err)
 	}
 	return m.Run()
