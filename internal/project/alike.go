@@ -104,11 +104,12 @@ func (r *Repo) files(ctx context.Context, names []string) (now map[string]string
 	return git.entries(ctx, "ls-files", "-z", "--stage")
 }
 
-// waits reports whether the uncommitted work of the main working tree inside is
-// news: neither what was carried in, nor what the host's files are.
+// waits reports whether uncommitted work inside is news: that of the main working
+// tree, if it is neither what was carried in nor what the host's files are; that of
+// another always, since nothing was carried in there.
 func (r *Repo) waits(ctx context.Context, q *quarantine, got *Fetched, carried string) (bool, error) {
-	if got.Work == "" {
-		return false, nil
+	if got.Others > 0 || got.Work == "" {
+		return got.Others > 0, nil
 	}
 	tree, err := q.output(ctx, "rev-parse", "--verify", got.Work+"^{tree}")
 	if err != nil {

@@ -351,3 +351,44 @@ func TestJoinOverWhatWentIn(t *testing.T) {
 		})
 	}
 }
+
+// TestWorkOfAnotherTreeWaits: a dry run tells of it, as of that in the main one.
+func TestWorkOfAnotherTreeWaits(t *testing.T) {
+	sb := newSandbox(t)
+	_, r, f := carriedIn(t, sb, "echo ours >>a.txt")
+	f.DryRun = true
+	if _, err := project.AddWorktree(t.Context(), sb, "side"); err != nil {
+		t.Fatal(err)
+	}
+	waits := func() bool {
+		t.Helper()
+		res, err := r.Sync(t.Context(), sb, f)
+		if err != nil && !errors.Is(err, project.ErrNothing) {
+			t.Fatal(err)
+		}
+		return res.Waits
+	}
+	if waits() {
+		t.Error("nobody has done anything, and work waits")
+	}
+	sh(t, sb, "echo theirs >.worktrees/side/n")
+	if !waits() {
+		t.Error("work in another working tree does not wait")
+	}
+}
+
+// TestWorktreeBehindALock: what is in the way is named, as it is of the host's.
+func TestWorktreeBehindALock(t *testing.T) {
+	sb := newSandbox(t)
+	carriedIn(t, sb, "")
+	sh(t, sb, "mkdir -p .git/refs/heads/fix; : >.git/refs/heads/fix/it.lock")
+	_, err := project.AddWorktree(t.Context(), sb, "fix/it")
+	is(t, err, project.ErrLocked)
+	if !strings.Contains(err.Error(), "/workspace/.git/refs/heads/fix/it.lock is there since ") {
+		t.Errorf("%v: names no file", err)
+	}
+	sh(t, sb, "rm .git/refs/heads/fix/it.lock")
+	if _, err := project.AddWorktree(t.Context(), sb, "fix/it"); err != nil {
+		t.Error(err)
+	}
+}

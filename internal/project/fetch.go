@@ -43,6 +43,7 @@ type Fetched struct {
 	Tip     string             // its commit; empty: none yet
 	Work    string             // the commit of its uncommitted work; empty: there is none
 	Stashed bool               // something is stashed inside
+	Others  int                // working trees, besides the main one, that have uncommitted work
 	Heads   map[string]string  // the commits of the branches inside whose names can be a branch's here
 	Modules map[string]Fetched // what came out of repositories inside, by path
 }
@@ -112,8 +113,11 @@ func (w *wanted) look(ctx context.Context, g guest) error {
 		if commit != "" {
 			w.add(kindWork, name, commit)
 		}
-		if i == 0 {
+		switch {
+		case i == 0:
 			w.Work = commit
+		case commit != "":
+			w.Others++
 		}
 		for _, n := range nested {
 			dir := path.Join(t.Path, n)

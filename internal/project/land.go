@@ -27,7 +27,7 @@ type Result struct {
 	Insertions int
 	Deletions  int
 	Risks      []Risk // files that somebody looks at before he goes on
-	Waits      bool   // of a dry run: uncommitted work inside is neither what went in nor what the host has
+	Waits      bool   // of a dry run: uncommitted work inside is neither what went in nor what the host has, or is in another working tree
 
 	// Over are uncommitted files of the host that are as they went in, and over which
 	// goes what the sandbox has made of them, or would. Kept is the ref of a rescue that

@@ -7,6 +7,7 @@ import (
 	"io"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/atoll-sandbox/atoll"
 )
@@ -86,6 +87,9 @@ func addWorktree(ctx context.Context, g guest, branch string) (Tree, error) {
 		args = append(args, "--no-track", "-b", branch, where, trees[0].Commit)
 	}
 	if err := g.run(ctx, nil, nil, args...); err != nil {
+		if isGuestError(err) {
+			err = g.orLocked(ctx, branch, err)
+		}
 		return Tree{}, err
 	}
 	if err := g.copyCarried(ctx, where); err != nil {
@@ -93,6 +97,19 @@ func addWorktree(ctx context.Context, g guest, branch string) (Tree, error) {
 	}
 	commit, err := g.object(ctx, "rev-parse", "--verify", "refs/heads/"+branch)
 	return Tree{Branch: branch, Path: where, Commit: commit}, err
+}
+
+// orLocked makes an error of git's inside ErrLocked, if a lock file is there that is in
+// the way of a new working tree for a branch. Who has it only the sandbox knows.
+func (g guest) orLocked(ctx context.Context, branch string, err error) error {
+	dir := path.Join(g.dir, ".git")
+	for _, name := range []string{"index", "HEAD", "config", "packed-refs", "refs/heads/" + branch, "worktrees/" + path.Base(branch) + "/index", "worktrees/" + path.Base(branch) + "/HEAD"} {
+		lock := path.Join(dir, name+".lock")
+		if info, serr := atoll.Stat(ctx, g.sb, lock); serr == nil {
+			return fmt.Errorf("%w: %s is there since %s, in the sandbox: if no git is at work there, remove it, and say it again (%w)", ErrLocked, lock, info.ModTime().Format(time.DateTime), err)
+		}
+	}
+	return err
 }
 
 // HasBranch reports whether a sandbox's repository has a branch.

@@ -32,6 +32,7 @@ func TestTerminals(t *testing.T) {
 		{"OpenAndClose", choose},
 		{"EndIsShown", ended},
 		{"BadToken", badToken},
+		{"SlowNetwork", slow},
 		{"ServerRestart", restart}, // last: others would be broken off
 	} {
 		t.Run(c.law, func(t *testing.T) {
@@ -308,6 +309,28 @@ func badToken(t *testing.T, s *site, b *browser.Browser) {
 	p.Type(s.token)
 	p.Press("Enter")
 	p.WaitText("nav", "web")
+}
+
+// slow has the network stand still: the page says what it waits for, and what was
+// typed meanwhile arrives.
+func slow(t *testing.T, s *site, b *browser.Browser) {
+	s.open("slow")
+	link, _ := s.link("slow", both...)
+	wire := newRelay(t, s.address)
+	p := b.Open(t, strings.Replace(link, s.address, wire.listener.Addr().String(), 1), browser.Look{})
+	defer p.Close()
+	shows(p, "$")
+	enter(p, `echo "be"fore`)
+	shows(p, "before")
+	wire.hold()
+	p.WaitText(".bar", "what you type is sent then")
+	enter(p, `echo "whi"le`)
+	p.WaitText(".bar", "Waiting for the server to answer")
+	p.Screenshot("slow")
+	wire.release()
+	connected(p)
+	shows(p, "while")
+	shows(p, "before")
 }
 
 func restart(t *testing.T, s *site, b *browser.Browser) {

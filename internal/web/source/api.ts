@@ -5,6 +5,8 @@ export interface Who { owner: { app: string; user: string }; scopes: string[]; l
 export interface Sandbox { id: string; name?: string; state: string }
 export interface Terminal { name: string; title?: string; command: string; rows: number; cols: number; clients: number; running: boolean; code: number }
 
+const patience = 20_000 // ms for an answer
+
 /** A refusal of the server; status 0: it could not be reached. */
 export class Refused extends Error {
   constructor(readonly status: number, detail: string) { super(detail) }
@@ -33,7 +35,7 @@ export class API {
     if (body) headers['Content-Type'] = 'application/json'
     let answer: Response
     try {
-      answer = await fetch(this.url(path), { method, headers, body: body && JSON.stringify(body), credentials: 'omit', cache: 'no-store' })
+      answer = await fetch(this.url(path), { method, headers, body: body && JSON.stringify(body), credentials: 'omit', cache: 'no-store', signal: AbortSignal.timeout(patience) })
     } catch {
       throw new Refused(0, 'the server can not be reached')
     }

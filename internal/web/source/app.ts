@@ -215,7 +215,16 @@ class Page {
     this.badge.className = 'badge ' + s.at
     this.bar.hidden = s.at === 'connected' || s.at === 'connecting'
     switch (s.at) {
-      case 'connecting': this.badge.textContent = 'connecting'; return
+      case 'connecting': {
+        this.badge.textContent = 'connecting'
+        const since = Date.now()
+        this.clock = setInterval(() => {
+          this.bar.hidden = false
+          this.bar.className = 'bar wait'
+          this.bar.replaceChildren(`Waiting for the server to answer, for ${Math.round((Date.now() - since) / 1000)} s${this.keeps()}`)
+        }, 1000)
+        return
+      }
       case 'connected': this.badge.textContent = 'connected'; return
       case 'ended':
         this.badge.textContent = 'ended'
@@ -225,13 +234,16 @@ class Page {
       case 'waiting': {
         this.badge.textContent = 'disconnected'
         this.bar.className = 'bar wait'
-        const tell = () => this.bar.replaceChildren(`${s.why[0].toUpperCase() + s.why.slice(1)}, trying again in ${Math.max(1, Math.ceil((s.until - Date.now()) / 1000))} s `,
+        const tell = () => this.bar.replaceChildren(`${s.why[0].toUpperCase() + s.why.slice(1)}, trying again in ${Math.max(1, Math.ceil((s.until - Date.now()) / 1000))} s${this.keeps()} `,
           el('button', { click: () => this.screen?.again() }, 'Now'))
         tell()
         this.clock = setInterval(tell, 1000)
       }
     }
   }
+
+  // keeps says what becomes of what is typed meanwhile.
+  private keeps(): string { return this.at.readOnly ? '' : '; what you type is sent then' }
 
   // touchKeys adds the keys that a phone's keyboard has not.
   private touchKeys(): void {

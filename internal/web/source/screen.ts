@@ -24,12 +24,14 @@ export interface Watcher {
 
 const firstWait = 500
 const longestWait = 15_000
+const mostKept = 64 << 10 // bytes typed while nobody takes them
 
 export class Screen {
   readonly term: Terminal
   private readonly fit = new FitAddon()
   private stream: Stream | undefined
   private timer: number | undefined
+  private kept: Uint8Array[] = [] // typed and never sent; what was sent is not sent again: it may have arrived
   private failures = 0
   private own: Size = { rows: 0, cols: 0 }
   private room = { width: 0, height: 0 } // for which own was measured
@@ -65,7 +67,9 @@ export class Screen {
 
   /** Types, if this window may. */
   type(data: Uint8Array): void {
-    if (!this.readOnly && !this.over) this.stream?.type(data)
+    if (this.readOnly || this.over) return
+    if (this.stream) this.stream.type(data)
+    else if (this.kept.reduce((n, d) => n + d.length, data.length) <= mostKept) this.kept.push(data)
   }
 
   recolor(): void { this.term.options.theme = theme() }
@@ -105,11 +109,13 @@ export class Screen {
       output: (data, taken) => this.term.write(data, taken),
       ended: (exit, opened) => this.ended(exit, opened),
     })
+    for (const data of this.kept.splice(0)) this.stream.type(data)
   }
 
   private told: Size = { rows: 0, cols: 0 }
 
   private ended(exit: Exit | undefined, opened: boolean): void {
+    this.kept = this.stream?.unsent() ?? []
     this.stream = undefined
     if (exit && !exit.error) {
       this.finish(exit.signal ? `ended by ${exit.signal}` : `ended with status ${exit.code}`, exit.code !== 0)

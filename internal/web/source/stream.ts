@@ -44,6 +44,7 @@ export class Stream {
     this.ws.onopen = () => {
       this.opened = true
       if (this.size) this.tell({ resize: this.size })
+      this.flush() // what was typed meanwhile
     }
     this.ws.onmessage = (m) => this.message(new Uint8Array(m.data as ArrayBuffer))
     this.ws.onclose = () => this.to.ended(this.exit, this.opened)
@@ -54,6 +55,9 @@ export class Stream {
     for (let i = 0; i < data.length; i += piece) this.waiting.push(data.subarray(i, i + piece))
     this.flush()
   }
+
+  /** What was typed and never sent. */
+  unsent(): Uint8Array[] { return this.waiting }
 
   /** Tells the size of this window. */
   resize(size: Size): void {

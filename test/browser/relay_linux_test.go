@@ -1,0 +1,100 @@
+package browser_test
+
+import (
+	"io"
+	"net"
+	"sync"
+	"testing"
+)
+
+// relay stands between a browser and a server, as a network does that may be slow.
+type relay struct {
+	listener net.Listener
+	to       string
+	wg       sync.WaitGroup
+
+	mu    sync.Mutex
+	held  chan struct{}     // closed when what waits goes on; guarded by mu, as conns
+	conns map[net.Conn]bool // both ends; nil: it has ended
+}
+
+// newRelay starts a relay that ends with the test.
+func newRelay(t *testing.T, to string) *relay {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &relay{listener: l, to: to, held: make(chan struct{}), conns: make(map[net.Conn]bool)}
+	close(r.held)
+	r.wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			r.wg.Go(func() { r.carry(c) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		r.drop(true)
+		r.release()
+		r.wg.Wait()
+	})
+	return r
+}
+
+// carry carries what comes of one connection, both ways.
+func (r *relay) carry(c net.Conn) {
+	s, err := net.Dial("tcp", r.to)
+	if err != nil {
+		_ = c.Close()
+		return
+	}
+	r.mu.Lock()
+	held, ended := r.held, r.conns == nil
+	if !ended {
+		r.conns[c], r.conns[s] = true, true
+	}
+	r.mu.Unlock()
+	if !ended {
+		<-held
+		var both sync.WaitGroup
+		both.Go(func() { _, _ = io.Copy(s, c); _ = s.Close() })
+		both.Go(func() { _, _ = io.Copy(c, s); _ = c.Close() })
+		both.Wait()
+	}
+	_, _ = c.Close(), s.Close()
+}
+
+// hold breaks all connections, and has new ones wait until release.
+func (r *relay) hold() {
+	r.mu.Lock()
+	r.held = make(chan struct{})
+	r.mu.Unlock()
+	r.drop(false)
+}
+
+// release lets go on what waits.
+func (r *relay) release() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-r.held:
+	default:
+		close(r.held)
+	}
+}
+
+func (r *relay) drop(last bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for c := range r.conns {
+		_ = c.Close()
+	}
+	r.conns = make(map[net.Conn]bool)
+	if last {
+		r.conns = nil
+	}
+}
