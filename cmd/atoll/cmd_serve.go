@@ -205,16 +205,20 @@ func (a *app) attend(ctx context.Context, sv *serving, log *slog.Logger) error {
 	if sv.portal != nil {
 		part(sv.portal.run)
 	}
-	errs := []error{tellSystemd("READY=1")}
+	errs, say := []error{tellSystemd("READY=1")}, func() {}
 	select {
 	case err := <-failed:
 		errs = append(errs, err)
 	case <-ctx.Done():
-		log.Info("ending", "grace", get[time.Duration](a.config, "serve.grace"))
+		say = func() { log.Info("ending", "grace", get[time.Duration](a.config, "serve.grace")) }
 	case <-idle:
-		log.Info("ending: nobody needs it", "for", sv.idle)
+		say = func() { log.Info("ending: nobody needs it", "for", sv.idle) }
 	}
-	errs = append(errs, tellSystemd("STOPPING=1"), a.shutdown(ctx, sv.server))
+	// Who reads that it ends may send the second signal at once.
+	hurry, end := signal.NotifyContext(context.WithoutCancel(ctx), os.Interrupt, syscall.SIGTERM)
+	defer end()
+	say()
+	errs = append(errs, tellSystemd("STOPPING=1"), a.shutdown(hurry, sv.server))
 	stop()
 	wg.Wait()
 	log.Info("ended")
@@ -230,17 +234,14 @@ func (sv *serving) quiet() []quiet {
 	return list
 }
 
-// shutdown ends a server within the grace, or at the second signal.
+// shutdown ends a server within the grace, or when ctx is done.
 func (a *app) shutdown(ctx context.Context, s *server.Server) error {
-	ctx = context.WithoutCancel(ctx)
 	if grace := get[time.Duration](a.config, "serve.grace"); grace >= 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, grace)
 		defer cancel()
 	}
-	hurry, end := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	defer end()
-	err := s.Shutdown(hurry)
+	err := s.Shutdown(ctx)
 	if errors.Is(err, atoll.ErrTimeout) {
 		fmt.Fprintf(a.err, "atoll: %v\n", err)
 		return nil // that is what grace is for

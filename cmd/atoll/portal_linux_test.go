@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -125,14 +126,19 @@ func begin(t *testing.T, cmd *exec.Cmd, dir string) (end func()) {
 	return end
 }
 
-// freePort returns a port of loopback that nobody has now.
+// freePort returns a port of loopback that nobody has now, and that the system
+// gives nobody who asks for any.
 func freePort(t *testing.T) int {
 	t.Helper()
 	var lc net.ListenConfig
-	l, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		port := 20_000 + rand.IntN(10_000)
+		l, err := lc.Listen(context.Background(), "tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			_ = l.Close() // nothing came
+			return port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("no port is free")
+	return 0
 }
