@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode"
 
@@ -203,20 +202,6 @@ func (a *app) print(v any) error {
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
-}
-
-// table writes rows in columns.
-func (a *app) table(rows [][]string) error {
-	w := tabwriter.NewWriter(a.out, 0, 8, 3, ' ', 0)
-	for _, row := range rows {
-		for i, cell := range row {
-			row[i] = plain(cell)
-		}
-		if _, err := fmt.Fprintln(w, strings.Join(row, "\t")); err != nil {
-			return err
-		}
-	}
-	return w.Flush()
 }
 
 // plain makes text from a sandbox safe for a terminal and a table cell.

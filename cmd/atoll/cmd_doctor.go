@@ -64,6 +64,7 @@ func (a *app) tellFindings(list []finding) error {
 	for _, f := range list {
 		width = max(width, len(f.name()))
 	}
+	wide := a.columns()
 	for _, f := range list {
 		mark := "ok  "
 		switch {
@@ -73,14 +74,14 @@ func (a *app) tellFindings(list []finding) error {
 		default:
 			mark = "BAD "
 		}
-		if _, err := fmt.Fprintf(a.out, "%s %-*s %s\n", mark, width, f.name(), plain(strings.Join(strings.Fields(f.Detail), " "))); err != nil {
+		if _, err := fmt.Fprintf(a.out, "%s %-*s %s\n", mark, width, f.name(), hang(plain(strings.Join(strings.Fields(f.Detail), " ")), width+6, wide)); err != nil {
 			return err
 		}
 		if f.Fix == "" {
 			continue
 		}
 		first, more, _ := strings.Cut(f.Fix, "\n")
-		text := fmt.Sprintf("     %-*s to get it: %s\n", width, "", plain(first))
+		text := fmt.Sprintf("     %-*s %s\n", width, "", hang("to get it: "+plain(first), width+6, wide))
 		for line := range strings.Lines(more) { // to be pasted somewhere
 			text += strings.Repeat(" ", width+6) + plain(strings.TrimRight(line, "\n")) + "\n"
 		}

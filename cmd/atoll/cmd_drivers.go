@@ -81,16 +81,16 @@ func (a *app) driversCommand() *cobra.Command {
 			if a.json {
 				return a.print(list)
 			}
-			rows := [][]string{{"DRIVER", "AVAILABLE", "ISOLATION", "CAN"}}
+			rows := [][]string{{"DRIVER", "AVAILABLE", "ISOLATION", "CAN, OR WHY NOT"}}
 			for _, r := range list {
-				name, available := r.Name, "yes"
+				name, available, can := r.Name, "yes", abilities(r.Features)
 				if r.Default {
 					name += " (default)"
 				}
 				if !r.Available {
-					available = "no: " + r.Error
+					available, can = "no", strings.Join(strings.Fields(r.Error), " ")
 				}
-				rows = append(rows, []string{name, available, r.Features.Isolation, abilities(r.Features)})
+				rows = append(rows, []string{name, available, dash(r.Features.Isolation), can})
 			}
 			return a.table(rows)
 		},

@@ -62,6 +62,10 @@ func (a *app) imageLs() *cobra.Command {
 			if a.json {
 				return a.print(some(list))
 			}
+			if len(list) == 0 {
+				a.progress("no images; 'atoll image pull' gets one from its registry, 'atoll image import' makes one of an archive")
+				return nil
+			}
 			rows := [][]string{{"IMAGE", "DRIVER", "DIGEST", "PLATFORM", "LAYERS", "SIZE", "CREATED"}}
 			for _, i := range list {
 				rows = append(rows, []string{i.Ref, i.Driver, shortDigest(i.Digest), dash(i.Platform), strconv.Itoa(i.Layers), bytesText(i.Size), ago(i.Created)})

@@ -43,6 +43,14 @@ their exit status and output are kept for a while.`,
 			if a.json {
 				return a.print(shown)
 			}
+			if len(shown) == 0 {
+				if all {
+					a.progress("no command ran in %s", args[0])
+				} else {
+					a.progress("no command is under way in %s; --all shows those that have ended, too", args[0])
+				}
+				return nil
+			}
 			rows := [][]string{{"ID", "STATE", "STARTED", "TOOK", "OUTPUT", "COMMAND"}}
 			for _, p := range shown {
 				rows = append(rows, []string{p.ID, processState(p), ago(p.Started), took(p), bytesText(p.Output), oneLine(p.Command)})

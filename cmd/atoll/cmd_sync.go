@@ -202,7 +202,7 @@ func (a *app) bringHome(ctx context.Context, w *workplace, f syncFlags) (h homec
 		patterns = said.Sync.Artifacts // nil: the usual ones
 	}
 	if h.taken, err = repo.Artifacts(ctx, w.sb, project.Artifacts{Patterns: patterns, DryRun: f.dryRun}); err != nil {
-		return h, errors.Join(err, h.refusal)
+		return h, errors.Join(w.named(err), h.refusal)
 	}
 	if h.taken.Files > 0 {
 		h.refusal = nil

@@ -171,6 +171,10 @@ type rise struct {
 	said map[string]string // projectfile.File.Made of it
 	made bool              // the sandbox is of this call
 	woke bool              // it has begun to run in this call
+
+	decided bool         // see app.decide
+	config  atoll.Config // of a new sandbox, but for its name, once decided
+	wall    wall         // likewise
 }
 
 // upResult is what --json prints.
@@ -314,10 +318,8 @@ func (a *app) found(ctx context.Context, r *rise) (*workplace, error) {
 		return w, err
 	}
 	r.spec.name = all[0].Name
-	if r.file.Grants() != nil { // before anything is removed
-		if err := a.agreeTo(ctx, r); err != nil {
-			return nil, err
-		}
+	if err := a.decide(ctx, r); err != nil {
+		return nil, fmt.Errorf("%w\nsandbox %s is as it was", err, w.name())
 	}
 	if err := a.rescue(ctx, w); err != nil {
 		return nil, fmt.Errorf("%w\nit was not removed: 'atoll rm' does so without saving", err)

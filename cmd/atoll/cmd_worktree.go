@@ -70,7 +70,7 @@ type worktree struct {
 func worktrees(ctx context.Context, w *workplace) ([]worktree, error) {
 	trees, err := project.Worktrees(ctx, w.sb)
 	if err != nil {
-		return nil, err
+		return nil, w.named(err)
 	}
 	list := make([]worktree, 0, len(trees))
 	for _, t := range trees {
@@ -158,14 +158,18 @@ where the main working tree is.
 }
 
 func (a *app) addTree(ctx context.Context, w *workplace, branch string, create bool) error {
+	if err := project.CheckBranch(branch); err != nil {
+		return err
+	}
 	there, err := project.HasBranch(ctx, w.sb, branch)
 	if err != nil {
-		return err
+		return w.named(err)
 	}
 	if !there && !create {
 		return exits(exitNotFound, fmt.Errorf("branch %s of sandbox %s: %w; --create makes it", branch, w.name(), atoll.ErrNotFound))
 	}
 	t, err := project.AddWorktree(ctx, w.sb, branch)
+	err = w.named(err)
 	if errors.Is(err, atoll.ErrExists) || errors.Is(err, atoll.ErrState) {
 		return exits(exitTreeRefused, err)
 	}
@@ -342,12 +346,12 @@ func (a *app) removeTree(ctx context.Context, w *workplace, branch string, force
 			return exits(exitTreeRefused, fmt.Errorf("working tree of %s stays: its work could not be saved: %w\n--discard removes it with all its work", branch, err))
 		}
 	}
-	err = project.RemoveWorktree(ctx, w.sb, branch, how)
+	err = w.named(project.RemoveWorktree(ctx, w.sb, branch, how))
 	switch {
 	case errors.Is(err, project.ErrUnsaved):
 		return exits(exitTreeRefused, fmt.Errorf("%w\ncommit it inside, or say --force, which saves it first", err))
 	case errors.Is(err, atoll.ErrNotFound):
-		return exits(exitNotFound, err)
+		return exits(exitNotFound, fmt.Errorf("%w\n'atoll worktree list' shows what there is", err))
 	case errors.Is(err, atoll.ErrInvalid): // the main one
 		return exits(exitTreeRefused, err)
 	case err != nil:

@@ -33,6 +33,15 @@ type workplace struct {
 // name is what people call the sandbox, and what its refs are beneath.
 func (w *workplace) name() string { return label(w.info.Status) }
 
+// named is an error of the sandbox that calls it by its name, not by its id.
+func (w *workplace) named(err error) error {
+	var e *atoll.Error
+	if errors.As(err, &e) && e.ID == w.info.ID {
+		e.ID = w.name()
+	}
+	return err
+}
+
 // home returns the repository, or says where it is.
 func (w *workplace) home() (*project.Repo, error) {
 	if w.repo != nil {

@@ -26,7 +26,7 @@ const projectImage = "docker.io/library/buildpack-deps:stable"
 // build makes a sandbox for a working tree, with the repository in it. Where that
 // fails, nothing is left: there was no work in it.
 func (a *app) build(ctx context.Context, r *rise) (w *workplace, err error) {
-	if err := a.agreeTo(ctx, r); err != nil {
+	if err := a.decide(ctx, r); err != nil {
 		return nil, err
 	}
 	plan, err := a.plan(ctx, r)
@@ -34,18 +34,14 @@ func (a *app) build(ctx context.Context, r *rise) (w *workplace, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, plan.Close()) }()
-	cfg, wall, err := a.planned(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	sb, err := a.christen(ctx, r, cfg)
+	sb, err := a.christen(ctx, r, r.config)
 	if err != nil {
 		return nil, outOfResources(err)
 	}
 	r.made = true
 	info, err := sb.Info(ctx)
 	if err == nil {
-		a.progress("%s: made, behind %s", label(info.Status), wallText(info.Driver, cmp.Or(info.Isolation, wall.features.Isolation)))
+		a.progress("%s: made, behind %s", label(info.Status), wallText(info.Driver, cmp.Or(info.Isolation, r.wall.features.Isolation)))
 		w = &workplace{sb: sb, info: info, repo: r.repo, path: r.repo.Dir, mode: project.Mode(info.Labels[project.LabelMode])}
 		err = a.into(ctx, w, plan)
 	}
@@ -55,6 +51,21 @@ func (a *app) build(ctx context.Context, r *rise) (w *workplace, err error) {
 		return nil, errors.Join(err, sb.Destroy(clean))
 	}
 	return w, nil
+}
+
+// decide makes sure, once in each call, that somebody allowed what the repository's
+// files ask for and that a sandbox can be made as they and this call say: before one
+// is made, and before one is removed to be made anew.
+func (a *app) decide(ctx context.Context, r *rise) (err error) {
+	if r.decided {
+		return nil
+	}
+	if err := a.agreeTo(ctx, r); err != nil {
+		return err
+	}
+	r.config, r.wall, err = a.planned(ctx, r)
+	r.decided = err == nil
+	return err
 }
 
 // carry plans and carries in, where an 'atoll up' of before was ended.
@@ -133,7 +144,7 @@ func (a *app) into(ctx context.Context, w *workplace, plan *project.Plan) error 
 			bar.step(atoll.Progress{ID: w.name(), Message: "goes in", Done: n})
 		}
 	}
-	err := plan.Into(ctx, w.sb)
+	err := w.named(plan.Into(ctx, w.sb))
 	bar.end()
 	if err != nil {
 		switch {

@@ -25,8 +25,12 @@ func (a *app) noteMade(r *rise, w *workplace) error {
 // tells what counts for a new one only: flags, and once each what the repository's
 // files say otherwise than when it was made. It reports whether anything changed.
 func (a *app) adapt(ctx context.Context, r *rise, w *workplace) (changed bool, err error) {
-	if len(r.fixed) > 0 {
-		a.progress("%s is there already, and %s for a new one: 'atoll up --fresh' makes it anew, and saves what is in it", w.name(), countFor(r.fixed))
+	fixed := r.fixed
+	if driver := get[string](a.config.flagsOnly(), "driver"); driver != "" && driver != w.info.Driver {
+		fixed = append(fixed, "--driver")
+	}
+	if len(fixed) > 0 {
+		a.progress("%s is there already, and %s for a new one: 'atoll up --fresh' makes it anew, and saves what is in it", w.name(), countFor(fixed))
 	}
 	if err := a.tellChanges(r, w); err != nil {
 		return false, err

@@ -37,7 +37,10 @@ func (a *app) wallOf(ctx context.Context) (wall, error) {
 	if name := get[string](a.config, "driver"); name != "" {
 		ft, err := probe(ctx, name)
 		if err == nil && !worksFor(ft) {
-			err = fmt.Errorf("driver %s: %w: it runs no real programs, and a project needs git; leave it out for the best that is here", name, atoll.ErrUnsupported)
+			err = fmt.Errorf("%w: it runs no real programs, and a project needs git; leave it out for the best that is here", atoll.ErrUnsupported)
+		}
+		if err != nil && !errors.Is(err, atoll.ErrNotFound) {
+			err = fmt.Errorf("driver %s: %w", name, err)
 		}
 		return wall{name, ft}, err
 	}

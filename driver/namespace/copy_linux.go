@@ -1,6 +1,7 @@
 package namespace
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +18,8 @@ import (
 // links, holes. Neither side is left by links: everything is reached by
 // descriptors of directories, which are never followed to.
 type copier struct {
-	shift int // added to owners
+	shift int    // added to owners
+	bare  string // a directory at the top that is copied without what is in it; empty: none
 
 	root  int                  // of the copy
 	depth int                  // of the directory that is copied
@@ -28,15 +30,15 @@ type copier struct {
 
 // copyTree copies the directory from to the new directory to. Owners are those
 // of from, moved by shift.
-func copyTree(from, to string, shift int) (files int, bytes int64, err error) {
+func copyTree(ctx context.Context, from, to string, shift int, bare string) (files int, bytes int64, err error) {
 	if err := os.Mkdir(to, 0o700); err != nil {
 		return 0, 0, err
 	}
-	return copyInto(from, to, shift)
+	return copyInto(ctx, from, to, shift, bare)
 }
 
 // copyInto copies into an empty directory.
-func copyInto(from, to string, shift int) (files int, bytes int64, err error) {
+func copyInto(ctx context.Context, from, to string, shift int, bare string) (files int, bytes int64, err error) {
 	src, err := unix.Open(from, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return 0, 0, &os.PathError{Op: "open", Path: from, Err: err}
@@ -47,18 +49,21 @@ func copyInto(from, to string, shift int) (files int, bytes int64, err error) {
 		return 0, 0, &os.PathError{Op: "open", Path: to, Err: err}
 	}
 	defer unix.Close(dst)
-	c := &copier{shift: shift, root: dst, links: make(map[[2]uint64]string)}
+	c := &copier{shift: shift, bare: bare, root: dst, links: make(map[[2]uint64]string)}
 	var st unix.Stat_t
 	if err := unix.Fstat(src, &st); err != nil {
 		return 0, 0, os.NewSyscallError("fstat", err)
 	}
-	if err := c.dir(src, dst, "", &st); err != nil {
+	if err := c.dir(ctx, src, dst, "", &st); err != nil {
 		return 0, 0, fmt.Errorf("copying files: %w", err)
 	}
 	return c.files, c.bytes, nil
 }
 
-func (c *copier) dir(src, dst int, name string, st *unix.Stat_t) error {
+func (c *copier) dir(ctx context.Context, src, dst int, name string, st *unix.Stat_t) error {
+	if c.bare != "" && name == c.bare {
+		return c.dress(src, dst, name, st)
+	}
 	again, err := unix.Openat(src, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return &os.PathError{Op: "open", Path: name, Err: err}
@@ -68,7 +73,10 @@ func (c *copier) dir(src, dst int, name string, st *unix.Stat_t) error {
 	for {
 		names, err := list.Readdirnames(1000)
 		for _, n := range names {
-			if err := c.entry(src, dst, n, name+"/"+n); err != nil {
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+			if err := c.entry(ctx, src, dst, n, name+"/"+n); err != nil {
 				return err
 			}
 		}
@@ -82,7 +90,7 @@ func (c *copier) dir(src, dst int, name string, st *unix.Stat_t) error {
 	return c.dress(src, dst, name, st)
 }
 
-func (c *copier) entry(src, dst int, base, name string) error {
+func (c *copier) entry(ctx context.Context, src, dst int, base, name string) error {
 	var st unix.Stat_t
 	if err := unix.Fstatat(src, base, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return &os.PathError{Op: "stat", Path: name, Err: err}
@@ -98,9 +106,9 @@ func (c *copier) entry(src, dst int, base, name string) error {
 	}
 	switch kind {
 	case unix.S_IFDIR:
-		return c.subdir(src, dst, base, name, &st)
+		return c.subdir(ctx, src, dst, base, name, &st)
 	case unix.S_IFREG:
-		return c.file(src, dst, base, name, &st)
+		return c.file(ctx, src, dst, base, name, &st)
 	case unix.S_IFLNK:
 		return c.symlink(src, dst, base, name, &st)
 	}
@@ -114,7 +122,7 @@ func pathError(op, name string, err error) error {
 	return &os.PathError{Op: op, Path: name, Err: err}
 }
 
-func (c *copier) subdir(src, dst int, base, name string, st *unix.Stat_t) error {
+func (c *copier) subdir(ctx context.Context, src, dst int, base, name string, st *unix.Stat_t) error {
 	if c.depth >= maxDepth {
 		return fmt.Errorf("%w: directories nested deeper than %d", atoll.ErrQuota, maxDepth)
 	}
@@ -134,10 +142,10 @@ func (c *copier) subdir(src, dst int, base, name string, st *unix.Stat_t) error 
 		return pathError("open", name, err)
 	}
 	defer unix.Close(to)
-	return c.dir(from, to, name, st)
+	return c.dir(ctx, from, to, name, st)
 }
 
-func (c *copier) file(src, dst int, base, name string, st *unix.Stat_t) error {
+func (c *copier) file(ctx context.Context, src, dst int, base, name string, st *unix.Stat_t) error {
 	from, err := unix.Openat(src, base, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return pathError("open", name, err)
@@ -154,7 +162,7 @@ func (c *copier) file(src, dst int, base, name string, st *unix.Stat_t) error {
 	defer unix.Close(to)
 	c.bytes += now.Size
 	if unix.IoctlFileClone(to, from) != nil {
-		if err := copyData(from, to, now.Size); err != nil {
+		if err := copyData(ctx, from, to, now.Size); err != nil {
 			return pathError("copy", name, err)
 		}
 	}
@@ -162,7 +170,7 @@ func (c *copier) file(src, dst int, base, name string, st *unix.Stat_t) error {
 }
 
 // copyData copies what is not a hole.
-func copyData(from, to int, size int64) error {
+func copyData(ctx context.Context, from, to int, size int64) error {
 	for at := int64(0); at < size; {
 		start, err := unix.Seek(from, at, unix.SEEK_DATA)
 		if errors.Is(err, unix.ENXIO) {
@@ -177,8 +185,11 @@ func copyData(from, to int, size int64) error {
 		}
 		end = min(end, size)
 		for at = start; at < end; {
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
 			in, out := at, at
-			n, err := unix.CopyFileRange(from, &in, to, &out, int(min(end-at, 1<<30)), 0)
+			n, err := unix.CopyFileRange(from, &in, to, &out, int(min(end-at, 1<<26)), 0)
 			if errors.Is(err, unix.EXDEV) {
 				n, err = copySome(from, to, at, end)
 			}

@@ -151,7 +151,7 @@ func (d *Driver) privateSource(ctx context.Context, p *plan, r *record) (jail.So
 // directory.
 func (d *Driver) refill(ctx context.Context, r *record, from, fresh string, shift int) error {
 	if !limited(&r.Spec) {
-		_, _, err := copyTree(from, fresh, shift)
+		_, _, err := copyTree(ctx, from, fresh, shift, scratch(r))
 		return err
 	}
 	if err := disk.Make(ctx, fresh, diskSize(&r.Spec), r.Base); err != nil {
@@ -161,8 +161,17 @@ func (d *Driver) refill(ctx context.Context, r *record, from, fresh string, shif
 	if err != nil {
 		return err
 	}
-	_, _, err = copyInto(from, within(m), shift)
+	_, _, err = copyInto(ctx, from, within(m), shift, scratch(r))
 	return quota(errors.Join(err, m.Close()))
+}
+
+// scratch names the directory among the own files of a sandbox that only the kernel
+// uses: who is not root may not look into it, and nobody needs what is in it.
+func scratch(r *record) string {
+	if r.Spec.Image == "" {
+		return ""
+	}
+	return "/work" // of the overlay; see jail.Inside
 }
 
 // quota says of a disk that is full that this is a limit.

@@ -67,6 +67,16 @@ func run(t *testing.T, sb atoll.Sandbox, text string) string {
 	return string(exit.Stdout)
 }
 
+// TestImageRootless does so as somebody who may not look into what an overlay of the
+// kernel has for itself.
+func TestImageRootless(t *testing.T) {
+	if os.Geteuid() == 0 {
+		asOrdinary(t, "TestImage")
+		return
+	}
+	t.Skip("TestImage does so")
+}
+
 func TestImage(t *testing.T) {
 	d := newDriver(t)
 	if _, err := d.ImportImage(t.Context(), "test/busybox:1", busybox(t), nil); err != nil {

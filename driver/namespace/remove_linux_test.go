@@ -58,6 +58,44 @@ func TestDeepDirectoriesRootless(t *testing.T) {
 	TestDeepDirectories(t)
 }
 
+// TestCancelledSnapshot has somebody leave while files are copied: nothing is
+// left, and the name is free.
+func TestCancelledSnapshot(t *testing.T) {
+	d := newDriver(t)
+	sb, err := d.Create(t.Context(), atoll.Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sb.Destroy(context.WithoutCancel(t.Context()))
+	if err := atoll.WriteFile(t.Context(), sb, "/workspace/file", []byte("kept"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := atoll.Snapshot(gone, sb, "one"); !errors.Is(err, context.Canceled) {
+		t.Errorf("snapshot: %v", err)
+	}
+	list, err := sb.(atoll.SnapshotKeeper).Snapshots(t.Context())
+	if err != nil || len(list) != 0 {
+		t.Errorf("snapshots: %v, %v", list, err)
+	}
+	if _, err := atoll.Snapshot(t.Context(), sb, "one"); err != nil {
+		t.Fatalf("a second try: %v", err)
+	}
+	if _, err := atoll.Fork(gone, sb, "one", atoll.Spec{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("fork: %v", err)
+	}
+	if all, err := d.List(t.Context()); err != nil || len(all) != 1 {
+		t.Errorf("list: %v, %v", all, err)
+	}
+	if err := atoll.Restore(gone, sb, "one"); !errors.Is(err, context.Canceled) {
+		t.Errorf("restore: %v", err)
+	}
+	if b, err := atoll.ReadFile(t.Context(), sb, "/workspace/file"); err != nil || string(b) != "kept" {
+		t.Errorf("after a restore that was cancelled: %q, %v", b, err)
+	}
+}
+
 // TestListGoesOn lists beside a sandbox whose record is broken.
 func TestListGoesOn(t *testing.T) {
 	d := newDriver(t)

@@ -127,7 +127,7 @@ func (d *Driver) keep(ctx context.Context, r *record, k *kept, dir string) error
 	}
 	defer done()
 	err = d.still(ctx, r, func() (err error) {
-		k.Files, k.Size, err = copyTree(private, filepath.Join(dir, rootDir), 0)
+		k.Files, k.Size, err = copyTree(ctx, private, filepath.Join(dir, rootDir), 0, scratch(r))
 		return err
 	})
 	if err != nil {
@@ -243,7 +243,7 @@ func (s *Sandbox) Fork(ctx context.Context, snapshot string, spec atoll.Spec) (a
 				}
 			}
 			fill := func() error {
-				_, _, err := copyInto(from, private, n.Base-base)
+				_, _, err := copyInto(ctx, from, private, n.Base-base, scratch(r))
 				return quota(err)
 			}
 			if snapshot != "" {

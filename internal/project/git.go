@@ -26,7 +26,10 @@ func findGit(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("%w on this host: install git %d.%d or newer (%w)", ErrNoGit, oldest[0], oldest[1], err)
 	}
 	out, err := host{path: path, dir: "/"}.output(ctx, "version")
-	if err != nil {
+	switch {
+	case ctx.Err() != nil:
+		return "", err
+	case err != nil:
 		return "", fmt.Errorf("%w on this host: %w", ErrNoGit, err)
 	}
 	v, ok := version(out)

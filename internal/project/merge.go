@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/spell"
 )
 
 // Merge says what is joined with the host's branch.
@@ -59,11 +60,23 @@ func (r *Repo) fetched(ctx context.Context, m Merge) (string, error) {
 	switch {
 	case err != nil:
 	case tip == "":
-		err = fmt.Errorf("branch %s of the sandbox: %w: fetch it first", m.Branch, atoll.ErrNotFound)
+		err = r.noBranch(ctx, m.Name, m.Branch)
 	case m.Tip != "" && tip != m.Tip: // a sync fetched what nobody has looked at
 		err = fmt.Errorf("%w: branch %s of the sandbox is at %.12s now, and was at %.12s when it was looked at", ErrMoved, m.Branch, tip, m.Tip)
 	}
 	return tip, err
+}
+
+// noBranch is the error of a branch that was not fetched; it says what was.
+func (r *Repo) noBranch(ctx context.Context, name, branch string) error {
+	all, err := r.Branches(ctx, name)
+	switch {
+	case err != nil:
+		return err
+	case len(all) == 0:
+		return fmt.Errorf("branch %s of the sandbox: %w: nothing was fetched of it yet", branch, atoll.ErrNotFound)
+	}
+	return fmt.Errorf("branch %s of the sandbox: %w%s; there is: %s", branch, atoll.ErrNotFound, spell.Hint(branch, all), list(all))
 }
 
 func (r *Repo) merge(ctx context.Context, m Merge) (*Merged, error) {

@@ -45,6 +45,7 @@ func TestSync(t *testing.T) {
 		"LinkWhereADirectoryGoes":        {"ln -s /nowhere build", "mkdir build; echo theirs >build/out; git add -f build; git commit -q -m build", project.ErrDirty, ""},
 		"TrackedFileBecomesDirectory":    {"", "git rm -q a.txt; mkdir a.txt; echo x >a.txt/x; git add -A; git commit -q -m third", nil, "main third ||"},
 		"SameWorkOnBothSides":            {"echo dirty >>a.txt; echo new >n.txt; rm b.txt", "echo dirty >>a.txt; echo new >n.txt; rm b.txt; git add -A; git commit -q -m third", nil, "main third ||"},
+		"SameWorkInNamesThatGitQuotes":   {`echo dirty >"$(printf 'a\nb')"; echo new >ümlaut; echo q >'"'`, `echo dirty >"$(printf 'a\nb')"; echo new >ümlaut; echo q >'"'; git add -A; git commit -q -m third`, nil, "main third ||"},
 		"SameWorkAndMore":                {"echo dirty >>a.txt; echo new >n.txt", "echo dirty >>a.txt; echo other >n.txt; git add -A; git commit -q -m third", project.ErrDirty, ""},
 		"StagedIsAnotherState":           {"echo staged >a.txt; git add a.txt; echo dirty >a.txt", "echo dirty >a.txt; git commit -qam third", project.ErrDirty, ""},
 		"Diverged":                       {"git commit -q --allow-empty -m mine", commitThird, project.ErrDiverged, ""},
