@@ -169,17 +169,34 @@ func (f *Fleet) settleOf(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
+	half := make(map[*bay]bool) // who may have a part of what was being made or removed
 	for _, r := range rows {
-		if f.bay(r.driver) == nil {
+		b := f.bay(r.driver)
+		if b == nil {
 			continue // whoever has this driver will
 		}
 		if r.holder == id {
 			err = errors.Join(err, f.settleRow(ctx, r, errDied))
+			half[b] = half[b] || r.goal == goalCreate || r.goal == goalDestroy
 		}
 		if r.host == id {
 			err = errors.Join(err, f.outlived(ctx, r.id))
 		}
 	}
+	for b, yes := range half {
+		if yes {
+			f.report("sweep", b.sweep(ctx))
+		}
+	}
+	return err
+}
+
+// sweep has a driver remove what a process that died has half made or half removed:
+// it does so when it lists what is whole.
+func (b *bay) sweep(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, surveyTime)
+	defer cancel()
+	_, err := b.driver.List(ctx)
 	return err
 }
 

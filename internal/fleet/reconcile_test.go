@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -96,6 +97,28 @@ func TestWhatTheDeadLeave(t *testing.T) {
 			}
 			if left, err := again.instance.dead(); err != nil || len(left) != 0 {
 				t.Errorf("%d instances are not buried, %v", len(left), err)
+			}
+		})
+	}
+}
+
+// TestHalfRemovedIsSwept: a directory that a process was removing, or had begun to
+// fill, when it died, goes without a Reconcile, which only a server does.
+func TestHalfRemovedIsSwept(t *testing.T) {
+	for _, goal := range []string{goalCreate, goalDestroy} {
+		t.Run(goal, func(t *testing.T) {
+			f := openFleet(t, Options{})
+			sb := mustCreate(t, f.For(LocalCaller()), named("x"))
+			dir := f.opts.Drivers[0].(*virtual.Driver).Dir
+			must(t, os.Rename(filepath.Join(dir, sb.ID()), filepath.Join(dir, ".gone-"+sb.ID()+"-x")))
+			dead := deadInstance(t, f)
+			force(t, f, sb.ID(), func(r *row) { r.state, r.goal, r.holder = atoll.Stopping, goal, dead })
+			again := openFleet(t, Options{Home: f.opts.Home})
+			if r := rowOf(t, again, sb.ID()); r.state != atoll.Destroyed {
+				t.Errorf("it is %s", r.state)
+			}
+			if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+				t.Errorf("left: %v, %v", left, err)
 			}
 		})
 	}
