@@ -130,12 +130,8 @@ func (noProgram) Kill() {}
 // shellOf returns the shell of a user that is made for people.
 func (s *Server) shellOf(user string) string {
 	var list []string
-	if who, err := s.account(user); err == nil && path.IsAbs(who.shell) {
-		switch path.Base(who.shell) {
-		case "nologin", "false", "true", "sync":
-		default:
-			list = append(list, who.shell)
-		}
+	if who, err := s.account(user); err == nil && chosen(who.shell) {
+		list = append(list, who.shell)
 	}
 	for _, sh := range append(list, "/bin/bash", s.Config.Shell) {
 		if sh != "" && unix.Access(sh, unix.X_OK) == nil {
@@ -143,6 +139,16 @@ func (s *Server) shellOf(user string) string {
 		}
 	}
 	return "/bin/sh"
+}
+
+// chosen reports whether a shell of /etc/passwd is one that somebody has chosen for
+// people: "sh" is the system's, and better ones may be there.
+func chosen(shell string) bool {
+	switch path.Base(shell) {
+	case "nologin", "false", "true", "sync", "sh":
+		return false
+	}
+	return path.IsAbs(shell)
 }
 
 // window is a host's window before a terminal.

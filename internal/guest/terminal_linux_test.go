@@ -155,6 +155,14 @@ func TestTerminalWithoutProgram(t *testing.T) {
 	}
 }
 
+func TestChosenShells(t *testing.T) {
+	for shell, want := range map[string]bool{"/bin/zsh": true, "/usr/bin/fish": true, "/bin/bash": true, "/bin/sh": false, "/usr/sbin/nologin": false, "/bin/false": false, "bash": false, "": false} {
+		if got := chosen(shell); got != want {
+			t.Errorf("%q: %v, want %v", shell, got, want)
+		}
+	}
+}
+
 func TestTerminalSlowWindow(t *testing.T) {
 	s := &Server{}
 	t.Cleanup(s.Close)
