@@ -88,10 +88,13 @@ func (w *wanted) look(ctx context.Context, g guest) error {
 		return err
 	}
 	for _, r := range heads {
-		name, ok := strings.CutPrefix(r.name, "heads/")
-		if !ok {
+		if r.name == "stash" {
 			w.Stashed = true
 			continue
+		}
+		name, ok := strings.CutPrefix(r.name, "heads/")
+		if !ok {
+			return fmt.Errorf("%w: the sandbox's git was asked for branches, and listed %q", ErrUnsafe, shown("refs/"+r.name))
 		}
 		w.add(kindBranch, name, r.object)
 		if CheckBranch(name) == nil {

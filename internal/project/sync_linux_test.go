@@ -350,6 +350,11 @@ func TestApply(t *testing.T) {
 	same(t, "binary", read(t, dir, "bin"), "bin\x00ary")
 	before := hostState(t, dir)
 	_, err := r.Apply(t.Context(), m)
+	is(t, err, project.ErrNothing) // the host has all of it
+	same(t, "the second time", hostState(t, dir), before)
+	write(t, dir, "b.txt", "another\n")
+	before = hostState(t, dir)
+	_, err = r.Apply(t.Context(), m)
 	is(t, err, project.ErrConflict)
 	same(t, "after a conflict", hostState(t, dir), before)
 	_, err = r.Apply(t.Context(), project.Merge{Name: "box", Branch: "nowhere"})
