@@ -135,6 +135,7 @@ func (d *Driver) List(context.Context) ([]atoll.Status, error) {
 	if err != nil {
 		return nil, &atoll.Error{Op: "list", Err: err}
 	}
+	_ = d.disks().Sweep() // the next List tries again
 	slices.SortFunc(list, func(a, b atoll.Status) int {
 		if c := a.Created.Compare(b.Created); c != 0 {
 			return c

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/filelock"
 	"github.com/atoll-sandbox/atoll/internal/image"
 	"github.com/atoll-sandbox/atoll/internal/musthave"
 	"github.com/atoll-sandbox/atoll/internal/qcow2"
@@ -277,6 +278,38 @@ func TestKilledMaker(t *testing.T) {
 		t.Fatal(err)
 	}
 	if left, err := os.ReadDir(s.path(basesDir)); err != nil || len(left) != 2 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// TestKilledUser sweeps what somebody has half written of his use, but not while
+// others are at work.
+func TestKilledUser(t *testing.T) {
+	s := &Store{Dir: t.TempDir()}
+	if err := s.Sweep(); err != nil {
+		t.Errorf("where nothing was made: %v", err)
+	}
+	unlock, err := s.open(t.Context(), filelock.Shared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	half, whole := s.path(usesDir, ".new-1234"), s.path(usesDir, "sb-1.json")
+	for _, name := range []string{half, whole} {
+		if err := os.WriteFile(name, []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Sweep(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(half); err != nil {
+		t.Errorf("swept under somebody's hands: %v", err)
+	}
+	unlock()
+	if err := s.Sweep(); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(s.path(usesDir)); err != nil || len(left) != 1 || left[0].Name() != "sb-1.json" {
 		t.Errorf("left: %v, %v", left, err)
 	}
 }

@@ -38,6 +38,7 @@ const (
 	lockSuffix = ".lock"
 	freshName  = ".new-" // what is on its way in
 	goneName   = ".gone-"
+	lockName   = "lock" // of the bases
 )
 
 // Base is a disk that others lie over: raw, never written to.
@@ -60,7 +61,7 @@ func (s *Store) open(ctx context.Context, how int) (unlock func(), err error) {
 			return nil, fmt.Errorf("disks: %w", full(err))
 		}
 	}
-	return filelock.Wait(ctx, s.path(basesDir, "lock"), how)
+	return filelock.Wait(ctx, s.path(basesDir, lockName), how)
 }
 
 // Share lets a second user use what a first one uses, such as a fork.
@@ -149,15 +150,39 @@ func (s *Store) Collect(ctx context.Context, images *image.Store) error {
 	}
 	var errs []error
 	for _, e := range entries {
-		if e.Name() != "lock" && !slices.Contains(keep, e.Name()) {
+		if e.Name() != lockName && !slices.Contains(keep, e.Name()) {
 			errs = append(errs, ignore(os.Remove(s.path(basesDir, e.Name())), fs.ErrNotExist))
 		}
 	}
+	return errors.Join(append(errs, s.sweep())...)
+}
+
+// Sweep removes what makers of disks that died have half written of their uses, if
+// nobody is at work here; else that is left to the next time.
+func (s *Store) Sweep() error {
 	left, err := filepath.Glob(s.path(usesDir, whole.Pattern))
+	if err != nil || len(left) == 0 {
+		return err
+	}
+	f, err := os.OpenFile(s.path(basesDir, lockName), os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return ignore(err, fs.ErrNotExist)
+	}
+	defer f.Close()
+	if alone, err := filelock.Try(f); err != nil || !alone {
+		return err
+	}
+	return s.sweep()
+}
+
+// sweep is Sweep of who has the lock of the bases for himself.
+func (s *Store) sweep() error {
+	left, err := filepath.Glob(s.path(usesDir, whole.Pattern))
+	errs := []error{err}
 	for _, path := range left {
 		errs = append(errs, ignore(os.Remove(path), fs.ErrNotExist))
 	}
-	return errors.Join(append(errs, err)...)
+	return errors.Join(errs...)
 }
 
 // wanted returns the names of the bases that stay.
