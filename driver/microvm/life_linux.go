@@ -134,8 +134,12 @@ func (d *Driver) start(ctx context.Context, r *record, fresh bool) error {
 	return nil
 }
 
+// settled is how long a machine that goes on must do so: what it waited for is tried
+// again at once, but on a busy host its guest may answer before that fails again.
+const settled = time.Second
+
 // goOn lets a machine go on that waits for something of the host. It returns when
-// the guest answers, or when the machine waits again.
+// the guest answers, and has for a while, or when the machine waits again.
 func goOn(ctx context.Context, m *machine.Machine) error {
 	now, err := m.Status(ctx)
 	if err != nil || now.Phase != machine.Stuck {
@@ -146,6 +150,7 @@ func goOn(ctx context.Context, m *machine.Machine) error {
 	if err := m.Resume(ctx); err != nil {
 		return err
 	}
+	resumed := time.Now()
 	for {
 		switch now, err = m.Status(ctx); { // which waits for the guest
 		case err != nil:
@@ -153,8 +158,13 @@ func goOn(ctx context.Context, m *machine.Machine) error {
 		case now.Phase == machine.Stuck:
 			_, why := unwell(m, now)
 			return fmt.Errorf("%w: %s", atoll.ErrUnavailable, why)
-		case now.Answers:
+		case now.Answers && time.Since(resumed) >= settled:
 			return nil
+		case now.Answers:
+			select {
+			case <-time.After(settled / 10):
+			case <-ctx.Done():
+			}
 		case ctx.Err() != nil:
 			return fmt.Errorf("%w: the machine goes on, but its guest does not answer: %w", atoll.ErrUnavailable, context.Cause(ctx))
 		}
