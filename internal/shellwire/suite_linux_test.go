@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -19,6 +20,13 @@ import (
 	"github.com/atoll-sandbox/atoll/atolltest"
 	"github.com/atoll-sandbox/atoll/internal/musthave"
 )
+
+// TestMain has what the tests start take a hangup as a container's processes do,
+// though nohup, or whoever else runs the tests, ignores it.
+func TestMain(m *testing.M) {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	os.Exit(m.Run())
+}
 
 // driver builds containers of two namespaces, into which one can get only as Run
 // does. Their root directory holds the host's busybox, or, where the scripts are
