@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"math"
 	"sync"
 	"time"
 )
@@ -12,9 +13,23 @@ func ticks() int64
 // that is emulated sees the host's counter, and the smallest has no timer to
 // measure it with.
 var clock = sync.OnceValue(func() int64 {
-	const span = 20 * time.Millisecond
-	from, t0 := time.Now(), ticks()
-	time.Sleep(span)
-	d, t1 := time.Since(from), ticks()
-	return (t1 - t0) * int64(time.Millisecond) / int64(d)
+	from, begun := moment()
+	time.Sleep(20 * time.Millisecond)
+	to, ended := moment()
+	return (ended - begun) * int64(time.Millisecond) / int64(to.Sub(from))
 })
+
+// moment reads the counter and the clock at once: of several tries the one between
+// whose ends least has passed, since on a busy host another may run meanwhile, and a
+// guest whose clock is measured by that would have a wrong one for good.
+func moment() (at time.Time, count int64) {
+	least := int64(math.MaxInt64)
+	for range 20 {
+		before := ticks()
+		now := time.Now()
+		if took := ticks() - before; took < least {
+			least, at, count = took, now, before+took/2
+		}
+	}
+	return at, count
+}
