@@ -2,8 +2,11 @@ package project
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"path"
@@ -216,7 +219,9 @@ func (r *Repo) CarryIn(ctx context.Context, sb atoll.Sandbox, c Carry) (p *Plan,
 }
 
 // Into carries a plan into a sandbox. A workspace that holds anything is
-// ErrExists, unless it is what an Into that was ended has left, which begins anew.
+// ErrExists, unless it is what an Into that was ended has left, which begins anew, or
+// what an Into of such a plan has brought, which is left alone: its caller may have
+// been killed before he knew.
 func (p *Plan) Into(ctx context.Context, sb atoll.Sandbox) error {
 	g := guest{sb: sb, dir: "/"}
 	if err := g.hasGit(ctx); err != nil {
@@ -225,13 +230,15 @@ func (p *Plan) Into(ctx context.Context, sb atoll.Sandbox) error {
 	if err := g.hasShell(ctx); err != nil {
 		return &atoll.Error{Op: "carry in", ID: sb.ID(), Err: err}
 	}
-	if err := emptied(ctx, g); err != nil {
+	if err := emptied(ctx, g); errors.Is(err, atoll.ErrExists) && p.isIn(ctx, g) {
+		return nil
+	} else if err != nil {
 		return &atoll.Error{Op: "carry in", ID: sb.ID(), Err: err}
 	}
 	if err := p.into(ctx, g.in(Workspace)); err != nil {
 		return &atoll.Error{Op: "carry in", ID: sb.ID(), Err: err}
 	}
-	if err := g.in(Workspace).run(ctx, nil, nil, "config", "--unset", underWay); err != nil {
+	if err := g.in(Workspace).run(ctx, nil, nil, "config", underWay, p.mark()); err != nil {
 		return &atoll.Error{Op: "carry in", ID: sb.ID(), Err: err}
 	}
 	return nil
@@ -241,8 +248,31 @@ func (p *Plan) Into(ctx context.Context, sb atoll.Sandbox) error {
 // git does not track and that were carried in: new working trees get them, too.
 const carriedFile = ".git/atoll-files"
 
-// underWay is set in the workspace's configuration until all is there.
+// underWay is "true" in the workspace's configuration until all is there, then the
+// mark of the plan that brought it.
 const underWay = "atoll.underway"
+
+// mark tells plans apart by what they carry, but for the content of files that git
+// does not track.
+func (p *Plan) mark() string {
+	h := sha256.New()
+	p.describe(h)
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+func (p *Plan) describe(w hash.Hash) { // which takes all
+	fmt.Fprintf(w, "%q %q %q %q %v %v\n", p.repo.prefix, p.Head, p.Tree, p.Files, p.Staged, p.refs)
+	for _, m := range p.modules {
+		m.describe(w)
+	}
+}
+
+// isIn reports whether an Into of such a plan has brought all of it. It changes
+// nothing, so it may be deceived.
+func (p *Plan) isIn(ctx context.Context, g guest) bool {
+	out, code, err := g.status(ctx, "config", "--file", Workspace+"/.git/config", "--get", underWay)
+	return err == nil && code == 0 && strings.TrimSuffix(out, "\n") == p.mark()
+}
 
 // emptied makes the workspace an empty directory, if nobody worked in it.
 func emptied(ctx context.Context, g guest) error {

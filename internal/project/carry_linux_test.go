@@ -470,6 +470,25 @@ func TestCarryInBeginsAnew(t *testing.T) {
 		}
 	}
 	same(t, "inside", sh(t, sb, "export LC_ALL=C; "+state), before)
-	_, err := open(t, dir).CarryIn(t.Context(), sb, project.Carry{})
-	is(t, err, atoll.ErrExists)
+	// Who was killed before he knew finds that it is there, and leaves it alone.
+	sh(t, sb, "echo mine >mine.txt")
+	if _, err := open(t, dir).CarryIn(t.Context(), sb, project.Carry{}); err != nil {
+		t.Error(err)
+	}
+	same(t, "what is inside", sh(t, sb, "cat mine.txt a.txt"), "mine\nstaged")
+	refused := func(what string) {
+		t.Helper()
+		_, err := open(t, dir).CarryIn(t.Context(), sb, project.Carry{})
+		if err == nil {
+			t.Error(what)
+		}
+		is(t, err, atoll.ErrExists)
+	}
+	write(t, dir, "b.txt", "more\n")
+	refused("another plan")
+	git(t, dir, "clean", "-q", "-f", "b.txt")
+	for _, mark := range []string{"git config atoll.underway false", "git config --unset atoll.underway", "echo '[' >.git/config"} {
+		sh(t, sb, mark)
+		refused(mark)
+	}
 }
