@@ -314,6 +314,9 @@ func (a *app) found(ctx context.Context, r *rise) (*workplace, error) {
 		return nil, fmt.Errorf("%s: %w: it has %d sandboxes, choose one with --name: %s", r.repo.Dir, atoll.ErrInvalid, len(all), strings.Join(names, ", "))
 	}
 	w, err := a.workplace(ctx, all[0])
+	if errors.Is(err, atoll.ErrNotFound) {
+		return nil, nil // who made it was ended, and it is gone now
+	}
 	if err != nil || !r.fresh {
 		return w, err
 	}
