@@ -14,7 +14,7 @@ func ticks() int64
 // measure it with.
 var clock = sync.OnceValue(func() int64 {
 	from, begun := moment()
-	time.Sleep(20 * time.Millisecond)
+	<-time.After(20 * time.Millisecond)
 	to, ended := moment()
 	return (ended - begun) * int64(time.Millisecond) / int64(to.Sub(from))
 })
