@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
-	"golang.org/x/sys/unix"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/filelock"
@@ -194,7 +193,7 @@ func (s *Store) Use(ctx context.Context, ref, user string) (Root, error) {
 	if err != nil {
 		return Root{}, err
 	}
-	unlock, err := s.open(ctx, unix.LOCK_SH)
+	unlock, err := s.open(ctx, filelock.Shared)
 	if err != nil {
 		return Root{}, err
 	}
@@ -216,7 +215,7 @@ func (s *Store) Share(ctx context.Context, from, to string) (Root, error) {
 	if err != nil {
 		return Root{}, err
 	}
-	unlock, err := s.open(ctx, unix.LOCK_SH)
+	unlock, err := s.open(ctx, filelock.Shared)
 	if err != nil {
 		return Root{}, err
 	}
@@ -287,7 +286,7 @@ func (s *Store) RemoveImage(ctx context.Context, ref string) error {
 	if err != nil {
 		return err
 	}
-	unlock, err := s.open(ctx, unix.LOCK_EX)
+	unlock, err := s.open(ctx, filelock.Exclusive)
 	if err != nil {
 		return err
 	}
@@ -314,7 +313,7 @@ func (s *Store) RemoveImage(ctx context.Context, ref string) error {
 // Collect removes layers that no image and nobody uses, and what broken pulls
 // left.
 func (s *Store) Collect(ctx context.Context) error {
-	unlock, err := s.open(ctx, unix.LOCK_EX)
+	unlock, err := s.open(ctx, filelock.Exclusive)
 	if err != nil {
 		return err
 	}
