@@ -4,19 +4,31 @@ GO       ?= go
 CACHE    := $(CURDIR)/.cache
 BINARIES := $(CURDIR)/bin
 
-.PHONY: build test lint fuzz bench demo golden cluster cluster-down clean
+.PHONY: build test test-all race lint fuzz bench demo golden cluster cluster-down clean
 
-build: ## bin/atoll, which holds atoll-guest, atoll-gate, atoll-sftp and atoll-tool
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o $(CACHE)/helpers/ ./cmd/atoll-guest ./cmd/atoll-gate ./cmd/atoll-sftp ./cmd/atoll-tool
+build: ## bin/atoll, which holds atoll-guest, atoll-egress, atoll-sftp and atoll-tool
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o $(CACHE)/helpers/ ./cmd/atoll-guest ./cmd/atoll-egress ./cmd/atoll-sftp ./cmd/atoll-tool
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o $(BINARIES)/ ./cmd/atoll
-	$(GO) run ./internal/helper/pack $(BINARIES)/atoll $(CACHE)/helpers/atoll-guest $(CACHE)/helpers/atoll-gate $(CACHE)/helpers/atoll-sftp $(CACHE)/helpers/atoll-tool
+	$(GO) run ./internal/helper/pack $(BINARIES)/atoll $(CACHE)/helpers/atoll-guest $(CACHE)/helpers/atoll-egress $(CACHE)/helpers/atoll-sftp $(CACHE)/helpers/atoll-tool
 
-test: ## everything that must pass before a commit
+test: ## the logic tier, which needs nothing but Go: minutes; what must pass before a commit
 	$(GO) vet ./...
-	GO="$(GO)" ./scripts/test -vet=off
+	GO="$(GO)" ./scripts/test logic
 
-race: ## the tests where several goroutines meet, under the race detector
-	CGO_ENABLED=1 $(GO) test -race -short -vet=off -p 2 -timeout 30m ./agent ./atolltest ./vfs ./internal/kernel ./internal/guest ./internal/gate/... ./internal/vt ./internal/image ./internal/cgroup ./internal/jail ./driver/virtual ./driver/namespace ./shell ./internal/wire ./internal/fleet ./internal/server ./internal/mcp ./internal/sshd ./internal/machine ./internal/inside ./internal/keep ./internal/rootdisk ./internal/virtiofs ./internal/project ./internal/proxy/... ./driver/microvm ./internal/turn ./internal/tool ./internal/shellwire ./client
+test-all: ## everything real as well: bash and GNU tools, engines, clusters, VMs, browsers, agents (docs/testing.md)
+	GO="$(GO)" ./scripts/test all
+
+RACE_LOGIC := ./agent ./vfs ./shell ./client ./driver/virtual ./internal/agents/tool ./internal/agents/turn ./internal/api ./internal/api/mcp \
+	./internal/egress/... ./internal/fleet ./internal/guest/sshd ./internal/guest/vt ./internal/image ./internal/preview/... ./internal/project \
+	./internal/state/statedir ./internal/unix/kernel ./internal/vm/rootdisk ./internal/vm/virtiofs ./internal/wire
+RACE_REAL := ./driver/microvm ./driver/namespace ./internal/guest ./internal/guest/shellexec ./internal/isolation/cgroup ./internal/isolation/jail \
+	./internal/vm/hypervisor ./internal/vm/vminit
+# Tests of size and of output, in which nothing meets: the detector makes them last minutes.
+RACE_SKIP := TestQuotaBoundsMemory|TestCompat|TestDeepTrees|TestDiskQuota|TestEveryWriteAndTruncate|TestHostile$$|TestLongLines|TestMountTooDeep|MatchBash|HistoryOfAnOwnerIsBounded
+
+race: ## tests where goroutines meet, under the race detector: the logic tier, and the short tests against real sandboxes
+	CGO_ENABLED=1 $(GO) test -race -short -vet=off -p 3 -timeout 20m -skip '$(RACE_SKIP)' $(RACE_LOGIC)
+	CGO_ENABLED=1 ATOLL_TEST=all $(GO) test -race -short -vet=off -p 2 -timeout 20m $(RACE_REAL)
 
 lint: ## golangci-lint, pinned
 	GOBIN=$(CACHE)/bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.5.0

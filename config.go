@@ -7,41 +7,40 @@ import (
 	"time"
 )
 
-// Config is what a fleet is asked for: a [Spec], which driver, how long it
-// lives, what it works on. The zero Config is a good one.
+// Config describes a sandbox that a fleet creates: a [Spec], the driver, the lifetime and the
+// workspaces. The zero Config is valid.
 type Config struct {
 	Spec
 
 	Driver    string    `json:"driver,omitempty"` // empty: the fleet's default
-	Pool      string    `json:"pool,omitempty"`   // claim a ready one of this warm pool; the pool says what it is
+	Pool      string    `json:"pool,omitempty"`   // claim a ready sandbox of this warm pool, which defines its Spec
 	Lifecycle Lifecycle `json:"lifecycle,omitzero"`
 
-	// Workspaces are mounted, and made if they are not there yet.
+	// Workspaces are mounted. Missing ones are created.
 	Workspaces []WorkspaceMount `json:"workspaces,omitempty"`
 
-	// Secrets are environment variables of every command whose values are
-	// never shown: not in history, audit, events, logs, or this Config when
-	// it is read back. Those that Network.Headers refer to are none: only the
-	// gate gets them.
+	// Secrets are environment variables of every command. Their values never appear in
+	// history, audit, events or logs, nor in this Config when it is read back. A secret that
+	// Network.Headers refers to is no environment variable: only the egress proxy gets it.
 	Secrets map[string]string `json:"secrets,omitempty"`
 
-	Prepare []Step   `json:"prepare,omitempty"` // before the first command, in order
+	Prepare []Step   `json:"prepare,omitempty"` // run in order before the first command
 	Project *Project `json:"project,omitempty"`
 }
 
-// Policy says how long a sandbox lives when nobody says so.
+// Policy sets the default lifetime of a sandbox.
 type Policy string
 
 // The policies.
 const (
-	PolicyOneshot     Policy = "oneshot"     // gone with the request that made it; at the latest after 8 h
+	PolicyOneshot     Policy = "oneshot"     // removed at the end of the request that created it, after 8 h at the latest
 	PolicySession     Policy = "session"     // removed after 30 min without use; the default
-	PolicyLongrunning Policy = "longrunning" // stopped after 2 h without use; removed at the end of its lifetime, if it is not in use
+	PolicyLongrunning Policy = "longrunning" // stopped after 2 h without use; removed at the end of its lifetime if it is not in use
 	PolicyPersistent  Policy = "persistent"  // stays until it is removed
 )
 
-// Lifecycle says when a sandbox ends by itself. Idle counts from the later of
-// the last call and the last activity inside. 0 means the policy's default,
+// Lifecycle sets when a sandbox is stopped or removed automatically. A sandbox is idle since
+// its last call or its last activity inside, whichever is later. 0 means the policy's default,
 // negative means never.
 type Lifecycle struct {
 	Policy   Policy        `json:"policy,omitempty"`   // empty: session
@@ -69,8 +68,8 @@ func (l Lifecycle) Effective() Lifecycle {
 	return l
 }
 
-// Step is something to do in a sandbox before its first command: one of
-// Exec, Shell, File and Copy is set.
+// Step is one preparation of a sandbox before its first command. Exactly one of Exec, Shell,
+// File and Copy is set.
 type Step struct {
 	Name  string    `json:"name,omitempty"` // for people
 	Exec  []string  `json:"exec,omitempty"`
@@ -78,26 +77,26 @@ type Step struct {
 	File  *StepFile `json:"file,omitempty"`
 	Copy  *StepCopy `json:"copy,omitempty"`
 
-	Once        bool          `json:"once,omitempty"`         // not again for the same workspace while the step's content stays the same
-	IgnoreError bool          `json:"ignore_error,omitempty"` // go on when it fails
-	Timeout     time.Duration `json:"timeout,omitempty"`      // nanoseconds; 0: the sandbox's for commands
+	Once        bool          `json:"once,omitempty"`         // skip the step in a workspace where the same content already ran
+	IgnoreError bool          `json:"ignore_error,omitempty"` // continue if the step fails
+	Timeout     time.Duration `json:"timeout,omitempty"`      // nanoseconds; 0: the sandbox's timeout for commands
 }
 
-// StepFile writes a file.
+// StepFile is a file to write.
 type StepFile struct {
 	Path    string `json:"path"` // absolute
 	Content string `json:"content"`
 	Mode    uint32 `json:"mode,omitempty"` // permission bits; 0: 0644
 }
 
-// StepCopy copies a file or directory of one of the owner's workspaces.
+// StepCopy is a file or directory to copy from one of the owner's workspaces.
 type StepCopy struct {
 	Workspace string `json:"workspace"`
 	From      string `json:"from"` // path in the workspace
 	To        string `json:"to"`   // directory in the sandbox, absolute
 }
 
-// SyncMode says when a project's work is fetched home.
+// SyncMode sets when the work in a project's sandbox is fetched to the host.
 type SyncMode string
 
 // The sync modes.
@@ -112,20 +111,20 @@ type Project struct {
 	Path     string   `json:"path"`                // absolute
 	SyncMode SyncMode `json:"sync_mode,omitempty"` // empty: manual
 	SyncIdle int      `json:"sync_idle,omitempty"` // seconds without change for auto-idle; 0: 30
-	EnvFiles []string `json:"env_files,omitempty"` // globs of ignored files to carry in
+	EnvFiles []string `json:"env_files,omitempty"` // globs of ignored files to import too
 }
 
 // Check reports every mistake in the configuration at once, as an error that
 // matches ErrInvalid.
 func (c *Config) Check() error {
 	var errs []error
-	bad := func(field, format string, a ...any) { errs = append(errs, mistake(field, format, a...)) }
+	bad := func(field, format string, a ...any) { errs = append(errs, newFieldError(field, format, a...)) }
 	if err := c.Spec.Check(); err != nil {
-		errs = append(errs, unwrapAll(err)...)
+		errs = append(errs, flattenErrors(err)...)
 	}
 	for _, n := range []struct{ what, name string }{{"driver", c.Driver}, {"pool", c.Pool}} {
 		if n.name != "" {
-			if err := nameFault(n.name); err != nil {
+			if err := validateName(n.name); err != nil {
 				bad(n.what, "%s: %w", n.what, err)
 			}
 		}
@@ -135,7 +134,7 @@ func (c *Config) Check() error {
 	default:
 		bad("lifecycle.policy", "lifecycle.policy %q: must be oneshot, session, longrunning or persistent", c.Lifecycle.Policy)
 	}
-	errs = append(errs, checkTimes(map[string]time.Duration{
+	errs = append(errs, checkDurations(map[string]time.Duration{
 		"lifecycle.idle": c.Lifecycle.Idle, "lifecycle.ttl": c.Lifecycle.TTL, "lifecycle.lifetime": c.Lifecycle.Lifetime,
 	})...)
 	errs = append(errs, c.checkSecrets()...)
@@ -146,16 +145,16 @@ func (c *Config) Check() error {
 	if c.Project != nil {
 		errs = append(errs, c.Project.check()...)
 	}
-	return invalid(errs)
+	return joinInvalid(errs)
 }
 
-// unwrapAll returns the single problems of an error made by invalid.
-func unwrapAll(err error) []error {
+// flattenErrors returns the single problems of an error made by joinInvalid.
+func flattenErrors(err error) []error {
 	if u, ok := err.(interface{ Unwrap() []error }); ok {
 		var list []error
 		for _, e := range u.Unwrap() {
-			if e != ErrInvalid { //nolint:errorlint // it is the mark itself that is left out
-				list = append(list, unwrapAll(e)...)
+			if e != ErrInvalid { //nolint:errorlint // the sentinel itself is left out
+				list = append(list, flattenErrors(e)...)
 			}
 		}
 		return list
@@ -164,16 +163,16 @@ func unwrapAll(err error) []error {
 }
 
 func (c *Config) checkSecrets() []error {
-	if len(c.Secrets) == 0 || tooMuchEnv("env", c.Env, nil) != nil {
-		return nil // none, or that is said already
+	if len(c.Secrets) == 0 || checkEnvSize("env", c.Env, nil) != nil {
+		return nil // there are none, or checkEnv reports the problem already
 	}
-	if err := tooMuchEnv("secrets", c.Env, c.Secrets); err != nil {
+	if err := checkEnvSize("secrets", c.Env, c.Secrets); err != nil {
 		return []error{err}
 	}
 	var errs []error
 	for k, v := range c.Secrets {
 		if k == "" || strings.ContainsAny(k, "=\x00") || strings.IndexByte(v, 0) >= 0 {
-			errs = append(errs, mistake("secrets", "secrets %q: the name must not be empty or hold '=', and neither may hold NUL bytes", k))
+			errs = append(errs, newFieldError("secrets", "secrets %q: the name must not be empty or hold '=', and neither may hold NUL bytes", k))
 		}
 	}
 	return errs
@@ -184,17 +183,17 @@ func (c *Config) checkWorkspaces() []error {
 	all := append([]Mount(nil), c.Mounts...)
 	for i := range c.Workspaces {
 		w := &c.Workspaces[i]
-		if err := nameFault(w.Workspace); err != nil {
-			errs = append(errs, mistake(fmt.Sprintf("workspaces[%d].workspace", i), "workspaces[%d]: %w", i, err))
+		if err := validateName(w.Workspace); err != nil {
+			errs = append(errs, newFieldError(fmt.Sprintf("workspaces[%d].workspace", i), "workspaces[%d]: %w", i, err))
 		}
 		target := w.At()
-		if err := targetFault(target); err != nil {
-			errs = append(errs, mistake(fmt.Sprintf("workspaces[%d].target", i), "workspaces[%d] %w", i, err))
+		if err := validateTarget(target); err != nil {
+			errs = append(errs, newFieldError(fmt.Sprintf("workspaces[%d].target", i), "workspaces[%d] %w", i, err))
 			continue
 		}
 		for _, o := range all {
-			if within(target, o.Target) || within(o.Target, target) {
-				errs = append(errs, mistake(fmt.Sprintf("workspaces[%d].target", i), "workspaces[%d] target %q: must not be the same as, above or beneath %q", i, target, o.Target))
+			if isWithin(target, o.Target) || isWithin(o.Target, target) {
+				errs = append(errs, newFieldError(fmt.Sprintf("workspaces[%d].target", i), "workspaces[%d] target %q: must not be the same as, above or beneath %q", i, target, o.Target))
 			}
 		}
 		all = append(all, Mount{Target: target})
@@ -206,7 +205,7 @@ func (s *Step) check(i int) []error {
 	var errs []error
 	at := fmt.Sprintf("prepare[%d]", i)
 	bad := func(field, format string, a ...any) {
-		errs = append(errs, mistake(at+field, at+" "+format, a...))
+		errs = append(errs, newFieldError(at+field, at+" "+format, a...))
 	}
 	n := 0
 	for _, set := range []bool{len(s.Exec) > 0, s.Shell != "", s.File != nil, s.Copy != nil} {
@@ -224,7 +223,7 @@ func (s *Step) check(i int) []error {
 		bad(".file.mode", "file.mode %#o: must be permission bits, at most 0777", s.File.Mode)
 	}
 	if s.Copy != nil {
-		if err := nameFault(s.Copy.Workspace); err != nil {
+		if err := validateName(s.Copy.Workspace); err != nil {
 			bad(".copy.workspace", "copy.workspace: %w", err)
 		}
 		if !strings.HasPrefix(s.Copy.To, "/") {
@@ -240,7 +239,7 @@ func (s *Step) check(i int) []error {
 func (p *Project) check() []error {
 	var errs []error
 	bad := func(field, format string, a ...any) {
-		errs = append(errs, mistake("project."+field, "project."+format, a...))
+		errs = append(errs, newFieldError("project."+field, "project."+format, a...))
 	}
 	if !strings.HasPrefix(p.Path, "/") || path.Clean(p.Path) != p.Path {
 		bad("path", "path %q: must be an absolute, clean path", p.Path)

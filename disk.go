@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// What a machine of its own has when nobody says so, and the least it works
-// with: [Resources.Memory] and [Resources.CPU] of [Spec.Limits].
+// Defaults and minimums of a virtual machine: [Resources.Memory] and [Resources.CPU] of
+// [Spec.Limits].
 const (
 	DefaultMachineMemory = 8 << 30 // bytes
 	MinMachineMemory     = 1 << 30 // bytes
@@ -16,22 +16,19 @@ const (
 
 // Fresher is a Stopper whose disks can be discarded.
 type Fresher interface {
-	// Fresh starts a stopped sandbox as it was when it was created: what has
-	// been written to its disks since, and its snapshots, are gone. A sandbox
-	// that runs is ErrState. When the start fails, the disks are gone all the
-	// same, and Start or Fresh can try again.
+	// Fresh starts a stopped sandbox in the state of its creation: everything written to its
+	// disks since then is discarded, and so are its snapshots. A running sandbox is ErrState.
+	// If the start fails, the disks are discarded all the same; Start and Fresh can try again.
 	Fresh(ctx context.Context) error
 }
 
-// DiskKeeper is a sandbox whose working directory is a disk that can outlive
-// it.
+// DiskKeeper is a sandbox whose working directory is a disk that can outlive the sandbox.
 type DiskKeeper interface {
-	// DestroyKeeping removes the sandbox as Destroy does, but for the disk of
-	// its working directory: its driver keeps that under a name, for
-	// Machine.Disk of another sandbox. A name that is taken is ErrExists, a
-	// sandbox that has no such disk ErrState: then nothing has changed. A
-	// sandbox that came with a kept disk gives it back under the same name; to
-	// another name, it is renamed. Twice with the same name is not an error.
+	// DestroyKeeping removes the sandbox as Destroy does but keeps the disk of its working
+	// directory under a name, for VM.Disk of another sandbox. A name that is in use is
+	// ErrExists; a sandbox without such a disk is ErrState. In both cases nothing changes. A
+	// sandbox that was created with a kept disk returns it under the same name; another name
+	// renames it. Calling it twice with the same name is not an error.
 	DestroyKeeping(ctx context.Context, name string) error
 }
 
@@ -39,26 +36,26 @@ type DiskKeeper interface {
 type DiskStore interface {
 	// Disks returns the kept disks, by name.
 	Disks(ctx context.Context) ([]Disk, error)
-	// RemoveDisk forgets a disk and all on it. One that is in use is ErrState,
-	// one that is not there ErrNotFound.
+	// RemoveDisk removes a disk and its files. A disk that is in use is ErrState, a missing
+	// one ErrNotFound.
 	RemoveDisk(ctx context.Context, name string) error
 }
 
 // Disk is the kept disk of a working directory.
 type Disk struct {
 	Name    string    `json:"name"`
-	Owner   Owner     `json:"owner,omitzero"`    // whose it is, as the fleet says; drivers leave it zero
-	Driver  string    `json:"driver,omitempty"`  // likewise
-	Size    int64     `json:"size"`              // bytes that its files may have
-	Used    int64     `json:"used"`              // bytes of the host that it takes
-	Created time.Time `json:"created"`           // when it was kept
-	From    string    `json:"from,omitempty"`    // the sandbox that it was made for, an id
-	Sandbox string    `json:"sandbox,omitempty"` // the sandbox that uses it now, an id; empty: none
+	Owner   Owner     `json:"owner,omitzero"`    // set by the fleet; drivers leave it zero
+	Driver  string    `json:"driver,omitempty"`  // set by the fleet
+	Size    int64     `json:"size"`              // bytes available to its files
+	Used    int64     `json:"used"`              // bytes used on the host
+	Created time.Time `json:"created"`           // when the disk was kept
+	From    string    `json:"from,omitempty"`    // id of the sandbox that it was created for
+	Sandbox string    `json:"sandbox,omitempty"` // id of the sandbox that uses it now; empty: none
 }
 
 // Fresh starts a stopped sandbox with its disks discarded; see [Fresher].
 func Fresh(ctx context.Context, sb Sandbox) error {
-	f, err := able[Fresher](sb, "fresh start")
+	f, err := requireAbility[Fresher](sb, "fresh start")
 	if err != nil {
 		return err
 	}
@@ -71,7 +68,7 @@ func DestroyKeeping(ctx context.Context, sb Sandbox, name string) error {
 	if err := CheckName(name); err != nil {
 		return &Error{Op: "keep disk", ID: sb.ID(), Err: err}
 	}
-	k, err := able[DiskKeeper](sb, "keep disk")
+	k, err := requireAbility[DiskKeeper](sb, "keep disk")
 	if err != nil {
 		return err
 	}

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// The reasons an operation can fail for. Test for them with [errors.Is];
-// they hold across the network.
+// The reasons for which an operation can fail. Test for them with [errors.Is]; this works
+// across the network too.
 var (
 	ErrNotFound    = errors.New("not found")
 	ErrExists      = errors.New("already exists")
@@ -20,10 +20,10 @@ var (
 	ErrDenied      = errors.New("denied")
 )
 
-// Error says which operation on which sandbox failed, and why.
+// Error is an operation on a sandbox that failed, with the cause.
 type Error struct {
 	Op  string // the user's verb: "create", "exec", "import"…
-	ID  string // the sandbox or object it was about; may be empty
+	ID  string // the sandbox or other object; may be empty
 	Err error  // the cause; never nil
 }
 
@@ -43,19 +43,19 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// FieldError is a mistake in one field of what was asked for.
+// FieldError is a mistake in one field of a request.
 type FieldError struct {
 	Field string // "limits.memory", "mounts[0].target"
-	Err   error  // names the field too; never nil
+	Err   error  // names the field in its text; never nil
 }
 
-// Error returns what is wrong with the field.
+// Error returns the text of the cause, which names the field.
 func (e *FieldError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *FieldError) Unwrap() error { return e.Err }
 
-// mistake makes a FieldError.
-func mistake(field, format string, a ...any) error {
+// newFieldError returns a FieldError with a formatted cause.
+func newFieldError(field, format string, a ...any) error {
 	return &FieldError{Field: field, Err: fmt.Errorf(format, a...)}
 }

@@ -8,60 +8,59 @@ import (
 	"time"
 )
 
-// Cmd is a command to run in a sandbox, as exec.Cmd is on a host.
-// Either Args or Shell is set.
+// Cmd is a command to run in a sandbox. It is used like exec.Cmd.
+// Exactly one of Args and Shell is set.
 type Cmd struct {
 	Args  []string // the program and its arguments, executed as given
 	Shell string   // text for sh -c
 
-	// Session runs Shell in the sandbox's own lasting shell: the directory,
-	// variables, functions and options that it sets are there for the next
-	// such command. Drivers without Features.Session refuse it.
+	// Session runs Shell in the sandbox's persistent shell: the directory, variables,
+	// functions and options that it sets stay for the next such command. Drivers without
+	// Features.Session refuse it.
 	Session bool
 
 	Dir  string   // working directory; empty: the sandbox's
-	Env  []string // "K=V", added to the sandbox's environment; the last of a name wins
+	Env  []string // "K=V", added to the sandbox's environment; the last value of a name wins
 	User string   // empty: the sandbox's
 
 	Stdin  io.Reader // nil: empty
 	Stdout io.Writer // nil: kept in Exit.Stdout, up to MaxOutput
 	Stderr io.Writer // nil: kept in Exit.Stderr, up to MaxOutput
 
-	// TTY, when not nil, gives the command a terminal: what it writes, errors
-	// too, goes to Stdout. Drivers without Features.TTY refuse it.
+	// TTY, when not nil, runs the command on a terminal: its output and its errors go to
+	// Stdout. Drivers without Features.TTY refuse it.
 	TTY *TTY
 
-	// Signals are sent to the command as they arrive: "INT", "TERM", "KILL"…
-	// On a terminal they go to its foreground processes. Nil: none. Drivers
-	// without Features.Signals refuse it.
+	// Signals are sent to the command as they arrive: "INT", "TERM", "KILL"… With a TTY they
+	// go to the foreground process group. Nil: none. Drivers without Features.Signals refuse it.
 	Signals <-chan string
 
-	Timeout   time.Duration // 0: the sandbox's; negative: none but the context's
+	Timeout   time.Duration // 0: the sandbox's default; negative: only the context's deadline counts
 	MaxOutput int64         // bytes kept of each stream; 0: DefaultMaxOutput
 }
 
 // TTY is the terminal of a command.
 type TTY struct {
 	Size
-	Resize <-chan Size // sizes that it takes on later; nil: none
+	Resize <-chan Size // later window sizes; nil: none
 }
 
-// Size is that of a terminal, in characters. 0 means 24 rows, 80 columns.
+// Size is the size of a terminal in characters. 0 means 24 rows and 80 columns.
 type Size struct {
 	Rows uint16 `json:"rows,omitempty"`
 	Cols uint16 `json:"cols,omitempty"`
 }
 
-// DefaultMaxOutput is how much of each output stream an Exit keeps.
+// DefaultMaxOutput is the number of bytes of each output stream that an Exit keeps.
 const DefaultMaxOutput = 10 << 20
 
-// Exit is how a command ended.
+// Exit is the result of a command.
 type Exit struct {
-	Code      int           // 0-255; 126 not executable, 127 not found, 128+n ended by signal n
-	Signal    string        // "KILL", "PIPE"… when a signal ended it
-	Stdout    []byte        // when Cmd.Stdout was nil
-	Stderr    []byte        // when Cmd.Stderr was nil
-	Truncated bool          // there was more than MaxOutput
+	Code      int           // 0-255; 126 not executable, 127 not found, 128+n killed by signal n
+	Signal    string        // "KILL", "PIPE"… if a signal killed it
+	Stdout    []byte        // if Cmd.Stdout was nil
+	Stderr    []byte        // if Cmd.Stderr was nil
+	Truncated bool          // output past MaxOutput was dropped
 	Duration  time.Duration // from start to end
 }
 
@@ -72,7 +71,7 @@ func (e Exit) Success() bool { return e.Code == 0 }
 // matches ErrInvalid. Drivers call it first.
 func (c *Cmd) Check() error {
 	var errs []error
-	bad := func(field, format string, a ...any) { errs = append(errs, mistake(field, format, a...)) }
+	bad := func(field, format string, a ...any) { errs = append(errs, newFieldError(field, format, a...)) }
 	switch {
 	case len(c.Args) == 0 && c.Shell == "":
 		bad("args", "one of Args and Shell must be set")
@@ -95,8 +94,8 @@ func (c *Cmd) Check() error {
 	if strings.IndexByte(c.Shell, 0) >= 0 {
 		bad("shell", "Shell holds a NUL byte, which no shell can be given")
 	}
-	if err := tooMuchEnv("env", c.Env, nil); err != nil {
-		return invalid(append(errs, err))
+	if err := checkEnvSize("env", c.Env, nil); err != nil {
+		return joinInvalid(append(errs, err))
 	}
 	for i, e := range c.Env {
 		if k, _, ok := strings.Cut(e, "="); !ok || k == "" || strings.IndexByte(e, 0) >= 0 {
@@ -109,11 +108,11 @@ func (c *Cmd) Check() error {
 	if c.MaxOutput < 0 {
 		bad("max_output", "MaxOutput is %d: it must not be negative", c.MaxOutput)
 	}
-	return invalid(errs)
+	return joinInvalid(errs)
 }
 
-// invalid joins problems to one error that matches ErrInvalid; nil for none.
-func invalid(errs []error) error {
+// joinInvalid joins problems to one error that matches ErrInvalid. It returns nil for none.
+func joinInvalid(errs []error) error {
 	if len(errs) == 0 {
 		return nil
 	}

@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// FS is a sandbox whose files can be reached one by one. Names are absolute.
+// FS is a sandbox with access to single files. Names are absolute.
 type FS interface {
 	// OpenFile opens a file for reading.
 	OpenFile(ctx context.Context, name string) (io.ReadCloser, error)
 
-	// WriteFile replaces a file in one step: readers see the old content or
-	// the new, and after an error the old. Its directory must exist.
+	// WriteFile replaces a file atomically: readers see the old content or the new, and
+	// after an error the old. The directory must exist.
 	WriteFile(ctx context.Context, name string, content io.Reader, perm fs.FileMode) error
 
-	// StatFile describes a name; a last symbolic link is not followed.
+	// StatFile describes a file or directory. It does not follow a symbolic link.
 	StatFile(ctx context.Context, name string) (fs.FileInfo, error)
 }
 
@@ -34,18 +34,17 @@ type DirFS interface {
 	// ReadDir lists a directory in the order of names.
 	ReadDir(ctx context.Context, name string) ([]fs.FileInfo, error)
 
-	// Mkdir makes a directory and those above it; one that is there is fine.
+	// Mkdir creates a directory and its parents. A directory that exists is not an error.
 	Mkdir(ctx context.Context, name string, perm fs.FileMode) error
 
-	// Remove removes a name and all below it; one that is not there is
-	// ErrNotFound.
+	// Remove removes a file or a directory tree. A missing name is ErrNotFound.
 	Remove(ctx context.Context, name string) error
 }
 
-// errEnough ends an export when the file that was looked for is found.
-var errEnough = errors.New("enough")
+// errStopWalk ends walkExport early, without an error.
+var errStopWalk = errors.New("enough")
 
-func fileError(op string, sb Sandbox, name string, err error) error {
+func wrapFileError(op string, sb Sandbox, name string, err error) error {
 	var e *Error
 	if err == nil || errors.As(err, &e) {
 		return err
@@ -60,11 +59,11 @@ func checkPath(name string) (string, error) {
 	return path.Clean(name), nil
 }
 
-// OpenFile opens a file of a sandbox for reading. The caller closes it.
+// OpenFile opens a file of a sandbox for reading. The caller must close it.
 func OpenFile(ctx context.Context, sb Sandbox, name string) (io.ReadCloser, error) {
 	name, err := checkPath(name)
 	if err != nil {
-		return nil, fileError("read", sb, name, err)
+		return nil, wrapFileError("read", sb, name, err)
 	}
 	if f, ok := As[FS](sb); ok {
 		return f.OpenFile(ctx, name)
@@ -79,7 +78,7 @@ func OpenFile(ctx context.Context, sb Sandbox, name string) (io.ReadCloser, erro
 		err = fmt.Errorf("%w: it is not a file", ErrInvalid)
 	}
 	if err != nil {
-		return nil, fileError("read", sb, name, errors.Join(err, rc.Close()))
+		return nil, wrapFileError("read", sb, name, errors.Join(err, rc.Close()))
 	}
 	return &entryReader{Reader: tr, Closer: rc}, nil
 }
@@ -97,15 +96,14 @@ func ReadFile(ctx context.Context, sb Sandbox, name string) (data []byte, err er
 	}
 	defer func() { err = errors.Join(err, rc.Close()) }()
 	data, err = io.ReadAll(rc)
-	return data, fileError("read", sb, name, err)
+	return data, wrapFileError("read", sb, name, err)
 }
 
-// WriteFile replaces a file of a sandbox in one step, making the directories
-// above it.
+// WriteFile replaces a file of a sandbox atomically and creates missing parent directories.
 func WriteFile(ctx context.Context, sb Sandbox, name string, data []byte, perm fs.FileMode) error {
 	name, err := checkPath(name)
 	if err != nil {
-		return fileError("write", sb, name, err)
+		return wrapFileError("write", sb, name, err)
 	}
 	if f, ok := As[DirFS](sb); ok {
 		if err := f.Mkdir(ctx, path.Dir(name), 0o755); err != nil {
@@ -121,39 +119,39 @@ func WriteFile(ctx context.Context, sb Sandbox, name string, data []byte, perm f
 		_, err = tw.Write(data)
 	}
 	if err = errors.Join(err, tw.Close()); err != nil {
-		return fileError("write", sb, name, err)
+		return wrapFileError("write", sb, name, err)
 	}
 	return sb.Import(ctx, path.Dir(name), &b)
 }
 
-// Stat describes a name in a sandbox; a last symbolic link is not followed.
+// Stat describes a file or directory of a sandbox. It does not follow a symbolic link.
 func Stat(ctx context.Context, sb Sandbox, name string) (fs.FileInfo, error) {
 	name, err := checkPath(name)
 	if err != nil {
-		return nil, fileError("stat", sb, name, err)
+		return nil, wrapFileError("stat", sb, name, err)
 	}
 	if f, ok := As[FS](sb); ok {
 		return f.StatFile(ctx, name)
 	}
 	var info fs.FileInfo
-	err = walk(ctx, sb, name, func(h *tar.Header, depth int) error {
+	err = walkExport(ctx, sb, name, func(h *tar.Header, depth int) error {
 		info = h.FileInfo()
-		return errEnough
+		return errStopWalk
 	})
-	return info, fileError("stat", sb, name, err)
+	return info, wrapFileError("stat", sb, name, err)
 }
 
 // ReadDir lists a directory of a sandbox in the order of names.
 func ReadDir(ctx context.Context, sb Sandbox, name string) ([]fs.FileInfo, error) {
 	name, err := checkPath(name)
 	if err != nil {
-		return nil, fileError("list", sb, name, err)
+		return nil, wrapFileError("list", sb, name, err)
 	}
 	if f, ok := As[DirFS](sb); ok {
 		return f.ReadDir(ctx, name)
 	}
 	var list []fs.FileInfo
-	err = walk(ctx, sb, name, func(h *tar.Header, depth int) error {
+	err = walkExport(ctx, sb, name, func(h *tar.Header, depth int) error {
 		switch {
 		case depth == 0 && h.Typeflag != tar.TypeDir:
 			return fmt.Errorf("%w: it is not a directory", ErrInvalid)
@@ -163,11 +161,11 @@ func ReadDir(ctx context.Context, sb Sandbox, name string) ([]fs.FileInfo, error
 		return nil
 	})
 	slices.SortFunc(list, func(a, b fs.FileInfo) int { return strings.Compare(a.Name(), b.Name()) })
-	return list, fileError("list", sb, name, err)
+	return list, wrapFileError("list", sb, name, err)
 }
 
-// walk calls f for each entry of an export, with its depth below name.
-func walk(ctx context.Context, sb Sandbox, name string, f func(*tar.Header, int) error) error {
+// walkExport calls f for each entry of an export, with its depth below name.
+func walkExport(ctx context.Context, sb Sandbox, name string, f func(*tar.Header, int) error) error {
 	rc, err := sb.Export(ctx, name)
 	if err != nil {
 		return err
@@ -182,8 +180,8 @@ func walk(ctx context.Context, sb Sandbox, name string, f func(*tar.Header, int)
 			err = f(h, strings.Count(strings.Trim(path.Clean(h.Name), "/"), "/"))
 		}
 		if err != nil {
-			cerr := rc.Close() // its error matters only if all was read
-			if errors.Is(err, errEnough) {
+			cerr := rc.Close() // its error counts only after a full read
+			if errors.Is(err, errStopWalk) {
 				return nil
 			}
 			return errors.Join(err, cerr)
@@ -191,11 +189,11 @@ func walk(ctx context.Context, sb Sandbox, name string, f func(*tar.Header, int)
 	}
 }
 
-// Mkdir makes a directory of a sandbox and those above it.
+// Mkdir creates a directory of a sandbox and its parents.
 func Mkdir(ctx context.Context, sb Sandbox, name string, perm fs.FileMode) error {
 	name, err := checkPath(name)
 	if err != nil {
-		return fileError("mkdir", sb, name, err)
+		return wrapFileError("mkdir", sb, name, err)
 	}
 	if f, ok := As[DirFS](sb); ok {
 		return f.Mkdir(ctx, name, perm)
@@ -204,16 +202,16 @@ func Mkdir(ctx context.Context, sb Sandbox, name string, perm fs.FileMode) error
 	tw := tar.NewWriter(&b)
 	h := &tar.Header{Typeflag: tar.TypeDir, Name: path.Base(name) + "/", Mode: int64(perm.Perm()), ModTime: time.Now()}
 	if err := errors.Join(tw.WriteHeader(h), tw.Close()); err != nil {
-		return fileError("mkdir", sb, name, err)
+		return wrapFileError("mkdir", sb, name, err)
 	}
 	return sb.Import(ctx, path.Dir(name), &b)
 }
 
-// Remove removes a name of a sandbox and all below it.
+// Remove removes a file or a directory tree of a sandbox.
 func Remove(ctx context.Context, sb Sandbox, name string) error {
 	name, err := checkPath(name)
 	if err != nil {
-		return fileError("remove", sb, name, err)
+		return wrapFileError("remove", sb, name, err)
 	}
 	if f, ok := As[DirFS](sb); ok {
 		return f.Remove(ctx, name)
@@ -225,5 +223,5 @@ func Remove(ctx context.Context, sb Sandbox, name string) error {
 	if err == nil && exit.Code != 0 {
 		err = fmt.Errorf("rm: exit status %d: %s", exit.Code, bytes.TrimSpace(exit.Stderr))
 	}
-	return fileError("remove", sb, name, err)
+	return wrapFileError("remove", sb, name, err)
 }

@@ -6,86 +6,85 @@ import (
 	"time"
 )
 
-// Notifier is a sandbox that tells what happens inside.
+// Notifier is a sandbox that reports events inside it.
 type Notifier interface {
-	// Notices calls f for each thing that happens from now on, one call at a
-	// time, until ctx is done or f returns an error, which it returns. The
-	// first notice is NoticeReady.
+	// Notices calls f for each event from now on, one call at a time, until ctx is done or f
+	// returns an error. It returns that error. The first notice is NoticeReady.
 	Notices(ctx context.Context, f func(Notice) error) error
 }
 
-// Notice is something that happened in a sandbox.
+// Notice is an event inside a sandbox.
 type Notice struct {
 	Kind    NoticeKind `json:"kind"`
 	Time    time.Time  `json:"time"`
 	Port    int        `json:"port,omitempty"`    // of port.opened and port.closed
-	Address string     `json:"address,omitempty"` // it listens on; likewise
-	PID     int        `json:"pid,omitempty"`     // inside
+	Address string     `json:"address,omitempty"` // listening address of that port
+	PID     int        `json:"pid,omitempty"`     // inside the sandbox
 	Process string     `json:"process,omitempty"` // id of a detached command, or name of a terminal
 	Command string     `json:"command,omitempty"` // name of the program
 	Code    int        `json:"code,omitempty"`    // of process.ended
-	Message string     `json:"message,omitempty"` // for people
+	Message string     `json:"message,omitempty"` // text for users
 }
 
-// NoticeKind says what happened.
+// NoticeKind is the kind of an event inside a sandbox.
 type NoticeKind string
 
-// What happens in sandboxes.
+// The kinds of notices.
 const (
-	NoticeReady        NoticeKind = "ready"         // nothing: notices have begun
-	NoticePortOpened   NoticeKind = "port.opened"   // a program listens
+	NoticeReady        NoticeKind = "ready"         // the subscription has begun
+	NoticePortOpened   NoticeKind = "port.opened"   // a program listens on a port
 	NoticePortClosed   NoticeKind = "port.closed"   //
-	NoticeActive       NoticeKind = "active"        // something runs again after idle
-	NoticeIdle         NoticeKind = "idle"          // nothing used the processor, a terminal or a file for a while
-	NoticeOutOfMemory  NoticeKind = "oom"           // the kernel ended a process
-	NoticeProcessEnded NoticeKind = "process.ended" // a detached command or a terminal's
+	NoticeActive       NoticeKind = "active"        // activity after an idle period
+	NoticeIdle         NoticeKind = "idle"          // no use of processor, terminals and files for a while
+	NoticeOutOfMemory  NoticeKind = "oom"           // the kernel killed a process
+	NoticeProcessEnded NoticeKind = "process.ended" // a detached command or the command of a terminal ended
 	NoticeDenied       NoticeKind = "network.denied"
-	NoticeLost         NoticeKind = "lost" // the listener was too slow for all: Message says how many it has missed
+	NoticeLost         NoticeKind = "lost" // the listener was too slow; Message has the number of notices that it missed
 )
 
-// Notices calls f for each thing that happens in a sandbox; see [Notifier].
+// Notices calls f for each event inside a sandbox; see [Notifier].
 func Notices(ctx context.Context, sb Sandbox, f func(Notice) error) error {
-	n, err := able[Notifier](sb, "notices")
+	n, err := requireAbility[Notifier](sb, "notices")
 	if err != nil {
 		return err
 	}
 	return n.Notices(ctx, f)
 }
 
-// Porter is a Notifier that knows which ports programs inside listen on.
+// Porter is a Notifier that knows the ports on which programs inside listen.
 type Porter interface {
-	// Ports returns those of now, in the order of their numbers.
+	// Ports returns the open ports, ordered by number.
 	Ports(ctx context.Context) ([]Port, error)
 }
 
-// Port is one that a program inside listens on.
+// Port is a port on which a program inside a sandbox listens.
 type Port struct {
 	Port    int    `json:"port"`
 	Address string `json:"address"`           // "127.0.0.1", "::", …
-	PID     int    `json:"pid,omitempty"`     // inside
+	PID     int    `json:"pid,omitempty"`     // inside the sandbox
 	Command string `json:"command,omitempty"` // name of the program
 }
 
-// Ports returns the ports that programs in a sandbox listen on.
+// Ports returns the ports on which programs in a sandbox listen.
 func Ports(ctx context.Context, sb Sandbox) ([]Port, error) {
-	p, err := able[Porter](sb, "ports")
+	p, err := requireAbility[Porter](sb, "ports")
 	if err != nil {
 		return nil, err
 	}
 	return p.Ports(ctx)
 }
 
-// DevServerPorts returns the ports that programs in a sandbox listen on, by name:
-// that of the program, and for a second of the same "NAME:PORT".
+// DevServerPorts returns the ports on which programs in a sandbox listen, by the name of the
+// program. A second port of the same program is called "NAME:PORT".
 func DevServerPorts(ctx context.Context, sb Sandbox) (map[string]int, error) {
 	list, err := Ports(ctx, sb)
 	if err != nil {
 		return nil, err
 	}
-	return namedPorts(list), nil
+	return namePorts(list), nil
 }
 
-func namedPorts(list []Port) map[string]int {
+func namePorts(list []Port) map[string]int {
 	ports := make(map[string]int, len(list))
 	for _, p := range list {
 		name := p.Command
@@ -100,19 +99,19 @@ func namedPorts(list []Port) map[string]int {
 	return ports
 }
 
-// Detacher is a sandbox whose commands can go on without their caller.
+// Detacher is a sandbox whose commands can outlive their caller.
 type Detacher interface {
-	// Detach starts a command that goes on when nobody is attached, also
-	// without this process. Of its output the last MaxOutput bytes of each
-	// stream are kept. Stdin, Stdout and Stderr are not used.
+	// Detach starts a command that runs on without an attached client and without this
+	// process. The last MaxOutput bytes of each output stream are kept. Stdin, Stdout and
+	// Stderr of cmd are not used.
 	Detach(ctx context.Context, cmd Cmd) (Process, error)
-	// Reattach gives what is kept and what comes of a detached command to
-	// the writers of streams, and its Stdin, Signals and TTY.Resize to the
-	// command. It returns what became of it, or when ctx is done, which
-	// leaves it running. The next of Signals is taken when the one before
-	// has arrived at the command; an empty one is none, and only tells that.
+	// Reattach copies the kept and all later output of a detached command to the writers of
+	// streams, and Stdin, Signals and TTY.Resize of streams to the command. It returns the
+	// command's Exit, or the context's error when ctx is done, which leaves the command
+	// running. The next value of Signals is received after the previous one was delivered;
+	// an empty value sends nothing and confirms delivery of the previous one.
 	Reattach(ctx context.Context, id string, streams Cmd) (Exit, error)
-	// Detached returns the detached commands, oldest first; those that have
-	// ended stay for a while.
+	// Detached returns the detached commands, oldest first. Commands that have ended stay
+	// for a while.
 	Detached(ctx context.Context) ([]Process, error)
 }

@@ -6,20 +6,19 @@ import (
 	"time"
 )
 
-// Owner is whom sandboxes, workspaces and tokens belong to: a user of an app.
+// Owner is the user of an app to whom sandboxes, workspaces and tokens belong.
 type Owner struct {
 	App  string `json:"app"`
 	User string `json:"user"`
 }
 
-// Local is the owner of what is made on a machine by its own people, without
-// a token.
+// Local is the owner of everything that is created on this machine without a token.
 var Local = Owner{App: "local", User: "local"}
 
 // String returns "app/user".
 func (o Owner) String() string { return o.App + "/" + o.User }
 
-// ParseOwner reads "app/user", or "user" of the app "local".
+// ParseOwner parses "app/user", or "user" for a user of the app "local".
 func ParseOwner(text string) (Owner, error) {
 	app, user, ok := strings.Cut(text, "/")
 	if !ok {
@@ -34,14 +33,14 @@ func ParseOwner(text string) (Owner, error) {
 func (o Owner) Check() error {
 	var errs []error
 	for _, n := range []struct{ what, name string }{{"app", o.App}, {"user", o.User}} {
-		if !ownerName(n.name) {
-			errs = append(errs, mistake(n.what, "%s %q: must be 1 to 128 of a-z, A-Z, 0-9, '.', '_', '-', '@', '+' and begin with a letter or digit", n.what, n.name))
+		if !isOwnerName(n.name) {
+			errs = append(errs, newFieldError(n.what, "%s %q: must be 1 to 128 of a-z, A-Z, 0-9, '.', '_', '-', '@', '+' and begin with a letter or digit", n.what, n.name))
 		}
 	}
-	return invalid(errs)
+	return joinInvalid(errs)
 }
 
-func ownerName(s string) bool {
+func isOwnerName(s string) bool {
 	if s == "" || len(s) > 128 || strings.IndexByte("._-@+", s[0]) >= 0 {
 		return false
 	}
@@ -54,75 +53,74 @@ func ownerName(s string) bool {
 	return true
 }
 
-// Scope is something that a token allows.
+// Scope is a permission of a token.
 type Scope string
 
 // The scopes.
 const (
-	ScopeRead  Scope = "read"  // see what the owner has: list, status, files, history, events
-	ScopeRun   Scope = "run"   // create, run, change and destroy the owner's own
+	ScopeRead  Scope = "read"  // see the owner's objects: list, status, files, history, events
+	ScopeRun   Scope = "run"   // create, run, change and destroy the owner's objects
 	ScopeHost  Scope = "host"  // name directories of the host in mounts and projects
-	ScopeAdmin Scope = "admin" // tokens, quotas, pools, images, audit and sandboxes of all owners
+	ScopeAdmin Scope = "admin" // manage tokens, quotas, pools, images, audit and the sandboxes of all owners
 )
 
-// scopes lists every one there is.
-var scopes = []Scope{ScopeRead, ScopeRun, ScopeHost, ScopeAdmin}
+// allScopes lists every scope.
+var allScopes = []Scope{ScopeRead, ScopeRun, ScopeHost, ScopeAdmin}
 
-// CheckScopes reports scopes that don't exist, and a list that allows nothing.
+// CheckScopes reports unknown scopes and an empty list.
 func CheckScopes(list []Scope) error {
 	var errs []error
 	if len(list) == 0 {
-		errs = append(errs, mistake("scopes", "scopes: name at least one of read, run, host, admin"))
+		errs = append(errs, newFieldError("scopes", "scopes: name at least one of read, run, host, admin"))
 	}
 next:
 	for i, s := range list {
-		for _, known := range scopes {
+		for _, known := range allScopes {
 			if s == known {
 				continue next
 			}
 		}
-		errs = append(errs, mistake(fmt.Sprintf("scopes[%d]", i), "scopes[%d] %q: must be read, run, host or admin", i, s))
+		errs = append(errs, newFieldError(fmt.Sprintf("scopes[%d]", i), "scopes[%d] %q: must be read, run, host or admin", i, s))
 	}
-	return invalid(errs)
+	return joinInvalid(errs)
 }
 
 // Token lets its bearer act for an owner.
 type Token struct {
 	ID      string    `json:"id"`
-	Name    string    `json:"name,omitempty"` // for people
+	Name    string    `json:"name,omitempty"` // display name
 	Owner   Owner     `json:"owner"`
 	Scopes  []Scope   `json:"scopes"`
-	Link    *Link     `json:"link,omitempty"` // what it is good for, and nothing else; nil: all that its scopes allow
+	Link    *Link     `json:"link,omitempty"` // restricts the token to one sandbox's terminals; nil: the scopes alone decide
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires,omitzero"` // zero: never
-	Used    time.Time `json:"used,omitzero"`    // last; exact to a minute
-	Secret  string    `json:"secret,omitempty"` // what the bearer shows; known only when it is made
+	Used    time.Time `json:"used,omitzero"`    // last use, to the minute
+	Secret  string    `json:"secret,omitempty"` // sent by the bearer; known only when the token is created
 }
 
-// Link is what a token is good for that is given away with a link to a page: the
-// terminals of one sandbox, or one of them. With [ScopeRead] its bearer only
-// looks, with [ScopeRun] he types, and opens and closes terminals if the link is
-// not to one.
+// Link restricts a token that is shared as a link to a web page: to the terminals of one
+// sandbox, or to one of them. With [ScopeRead] the bearer can watch. With [ScopeRun] the bearer
+// can type, and also open and close terminals unless the link is restricted to one.
 type Link struct {
-	Sandbox  string `json:"sandbox"`            // its id; whoever makes the token may give the name
-	Name     string `json:"name,omitempty"`     // of the sandbox, in answers
+	Sandbox  string `json:"sandbox"`            // id; a request may give the name instead
+	Name     string `json:"name,omitempty"`     // name of the sandbox, in responses
 	Terminal string `json:"terminal,omitempty"` // empty: all of them
 }
 
-// Quota limits what an owner has at once. 0 means the fleet's default,
+// Quota limits the resources that an owner can use at once. 0 means the fleet's default,
 // negative means no limit.
 type Quota struct {
 	Sandboxes  int     `json:"sandboxes,omitempty"`
-	CPU        float64 `json:"cpu,omitempty"`    // cores of the limits of all running sandboxes
-	Memory     int64   `json:"memory,omitempty"` // bytes, likewise
-	Disk       int64   `json:"disk,omitempty"`   // bytes of the limits of all sandboxes, and of what workspaces hold
+	CPU        float64 `json:"cpu,omitempty"`    // cores: sum of the limits of all running sandboxes
+	Memory     int64   `json:"memory,omitempty"` // bytes: sum of the limits of all running sandboxes
+	Disk       int64   `json:"disk,omitempty"`   // bytes: limits of all sandboxes plus the content of workspaces
 	Workspaces int     `json:"workspaces,omitempty"`
-	Processes  int     `json:"processes,omitempty"` // commands under way
-	Tokens     int64   `json:"tokens,omitempty"`    // that models read and wrote, in a month of UTC
-	Cost       float64 `json:"cost,omitempty"`      // US dollars for them, likewise
+	Processes  int     `json:"processes,omitempty"` // running commands
+	Tokens     int64   `json:"tokens,omitempty"`    // model tokens, in and out, per month (UTC)
+	Cost       float64 `json:"cost,omitempty"`      // US dollars for models per month (UTC)
 }
 
-// Allowance is an owner's quota and what of it is used.
+// Allowance is the quota of an owner and its current usage.
 type Allowance struct {
 	Owner Owner `json:"owner"`
 	Limit Quota `json:"limit"` // negative: no limit

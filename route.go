@@ -5,28 +5,28 @@ import "time"
 // Route is a host name that leads to a port of a sandbox.
 type Route struct {
 	Host    string `json:"host"`             // "3000-web.localhost"
-	URL     string `json:"url"`              // what a browser opens
-	Port    int    `json:"port,omitempty"`   // 0: the one that the sandbox's plain name leads to
+	URL     string `json:"url"`              // for a browser
+	Port    int    `json:"port,omitempty"`   // 0: the sandbox's main port
 	Sandbox string `json:"sandbox"`          // its id
 	Name    string `json:"name,omitempty"`   // of the sandbox
-	Called  string `json:"called,omitempty"` // what the sandbox's project calls the port
+	Called  string `json:"called,omitempty"` // label of the port in the sandbox's project
 	State   State  `json:"state"`
-	Command string `json:"command,omitempty"` // name of the program that listens; said by the sandbox
-	Locked  bool   `json:"locked,omitempty"`  // only a RouteLink opens it
+	Command string `json:"command,omitempty"` // name of the listening program, as the sandbox reports it
+	Locked  bool   `json:"locked,omitempty"`  // can be opened only with a RouteLink
 }
 
-// RouteLink lets in whoever opens it, to all ports of one sandbox, where a server's
-// names of ports are not open to all who reach them.
+// RouteLink gives its bearer access to all ports of one sandbox, on servers whose routes are
+// not open to everyone.
 type RouteLink struct {
 	ID      string    `json:"id"`
 	Sandbox string    `json:"sandbox"`
 	Owner   Owner     `json:"owner"`
 	Created time.Time `json:"created"`
-	Expires time.Time `json:"expires"`        // then it opens nothing any more, and what it opened ends
-	Port    int       `json:"port,omitempty"` // that URL leads to; 0: the main one
-	URL     string    `json:"url,omitempty"`  // holds the secret; known only when the link is made
+	Expires time.Time `json:"expires"`        // then the link stops working and its open connections are closed
+	Port    int       `json:"port,omitempty"` // target port of URL; 0: the main port
+	URL     string    `json:"url,omitempty"`  // contains the secret; known only when the link is created
 	Secret  string    `json:"secret,omitempty"`
 }
 
-// MaxRouteLink is how long a link can be good.
+// MaxRouteLink is the longest validity of a RouteLink.
 const MaxRouteLink = 30 * 24 * time.Hour

@@ -2,11 +2,10 @@ package atoll
 
 import "time"
 
-// State is where a sandbox is in its life.
+// State is a stage in the life of a sandbox.
 type State string
 
-// The states. Drivers report them as facts; which may follow which is the
-// fleet's table.
+// The states. Drivers report them as facts. The fleet's table defines the transitions.
 const (
 	Created   State = "created"
 	Starting  State = "starting"
@@ -19,7 +18,7 @@ const (
 	Destroyed State = "destroyed"
 )
 
-// Status is what is true of a sandbox at one moment.
+// Status describes a sandbox at one moment.
 type Status struct {
 	ID         string            `json:"id"`
 	Name       string            `json:"name,omitempty"`
@@ -27,21 +26,21 @@ type Status struct {
 	State      State             `json:"state"`
 	Conditions []Condition       `json:"conditions,omitempty"`
 	Labels     map[string]string `json:"labels,omitempty"`
-	Isolation  string            `json:"isolation,omitempty"` // as Features has it
+	Isolation  string            `json:"isolation,omitempty"` // as in Features
 	Created    time.Time         `json:"created"`
-	Active     time.Time         `json:"active"` // the last command or transfer, or activity inside
+	Active     time.Time         `json:"active"` // last command, transfer or activity inside
 }
 
-// Condition is one aspect of a Status. The one called "ready" is always there.
+// Condition is one aspect of a Status. The condition of type "ready" is always present.
 type Condition struct {
 	Type    string    `json:"type"`
 	True    bool      `json:"status"`
-	Reason  string    `json:"reason,omitempty"`  // one word, for programs
-	Message string    `json:"message,omitempty"` // one line, for people
+	Reason  string    `json:"reason,omitempty"`  // one word, machine-readable
+	Message string    `json:"message,omitempty"` // one line, human-readable
 	Since   time.Time `json:"since,omitzero"`
 }
 
-// Ready reports whether the sandbox answers commands.
+// Ready reports whether the sandbox accepts commands.
 func (s Status) Ready() bool {
 	for _, c := range s.Conditions {
 		if c.Type == "ready" {
@@ -51,15 +50,15 @@ func (s Status) Ready() bool {
 	return false
 }
 
-// Features says what a driver does on this machine. It is plain data, for
-// people, APIs and tests; the conformance suite checks that it is true.
+// Features describes the abilities of a driver on this machine. It is plain data. The
+// conformance suite checks that it is true.
 type Features struct {
-	Isolation string `json:"isolation"` // the wall, in a word: "process", "namespace", "container", "emulated", "machine"
+	Isolation string `json:"isolation"` // kind of isolation: "process", "namespace", "container", "emulated", "machine"
 
-	Programs bool          `json:"programs"`           // runs real programs, not only the sandbox's own
+	Programs bool          `json:"programs"`           // runs real programs, not only built-in ones
 	Session  bool          `json:"session"`            // Cmd.Session
-	Persist  bool          `json:"persist"`            // sandboxes outlive the process that made them
-	Files    bool          `json:"files"`              // FS, without a detour
+	Persist  bool          `json:"persist"`            // sandboxes outlive the process that created them
+	Files    bool          `json:"files"`              // FS, directly
 	Stop     bool          `json:"stop"`               // Stopper
 	Pause    bool          `json:"pause"`              // Pauser
 	Snapshot bool          `json:"snapshot"`           // Snapshotter
@@ -70,6 +69,7 @@ type Features struct {
 	History  bool          `json:"history"`            // Historian
 	CPULimit bool          `json:"cpu_limit"`          // Spec.Limits.CPU
 	Images   bool          `json:"images"`             // Spec.Image
+	HostRoot bool          `json:"host_root"`          // sandboxes without an image see the programs of the host
 	Users    bool          `json:"users"`              // Spec.User, Cmd.User
 	TTY      bool          `json:"tty"`                // Cmd.TTY
 	Signals  bool          `json:"signals"`            // Cmd.Signals
@@ -83,16 +83,16 @@ type Features struct {
 	Disks    bool          `json:"disks"`              // DiskKeeper, and the driver is a DiskStore
 	Runtimes []string      `json:"runtimes,omitempty"` // Spec.Runtime, besides the driver's own
 	Networks []NetworkMode `json:"networks"`           // Spec.Network.Mode
-	Notes    []string      `json:"notes,omitempty"`    // what else a person should know
+	Notes    []string      `json:"notes,omitempty"`    // further remarks for users
 
-	// Lacks names the laws of the suite that the driver can't keep by its
-	// nature, each with the reason. The suite then checks the reason's
-	// visible side: a clear ErrUnsupported, never a silent difference.
+	// Lacks names the laws of the conformance suite that the driver can't keep by its nature,
+	// each with the reason. For these the suite checks that the driver returns a clear
+	// ErrUnsupported instead of differing silently.
 	Lacks map[string]string `json:"lacks,omitempty"`
 }
 
-// Has reports whether the features promise an ability, given as a nil
-// *Stopper, *Pauser…: what a [Chooser] needs.
+// Has reports whether the features include an ability, given as a nil *Stopper, *Pauser…
+// It helps to implement [Chooser].
 func (f *Features) Has(ability any) bool {
 	switch ability.(type) {
 	case *Stopper:
@@ -131,7 +131,7 @@ func (f *Features) Has(ability any) bool {
 	return false
 }
 
-// Stats is what a sandbox uses now.
+// Stats is the current resource usage of a sandbox.
 type Stats struct {
 	ID         string        `json:"id"`
 	Files      int           `json:"files"`       // files and directories
@@ -141,12 +141,12 @@ type Stats struct {
 	Processes  int           `json:"processes"`
 	Commands   int64         `json:"commands"` // run since it was created
 	CPUTime    time.Duration `json:"cpu_time,omitempty"`
-	Dir        string        `json:"dir,omitempty"` // of the session
+	Dir        string        `json:"dir,omitempty"` // working directory of the persistent shell
 	Created    time.Time     `json:"created"`
 	Active     time.Time     `json:"active"`
 }
 
-// Result is one command of a sandbox's history, and what Execute returns.
+// Result is one command in the history of a sandbox. Execute returns it too.
 type Result struct {
 	Command  string        `json:"command"`
 	Stdout   string        `json:"stdout"`
@@ -155,12 +155,12 @@ type Result struct {
 	Success  bool          `json:"success"` // ExitCode == 0
 	Duration time.Duration `json:"duration"`
 
-	Truncated bool      `json:"truncated,omitempty"` // the output above is not all there was
-	Error     string    `json:"error,omitempty"`     // why the command was ended, if it was
-	Time      time.Time `json:"time"`                // when it began
+	Truncated bool      `json:"truncated,omitempty"` // output was dropped
+	Error     string    `json:"error,omitempty"`     // why the command was killed, if it was
+	Time      time.Time `json:"time"`                // start
 }
 
-// SnapshotInfo describes a point to go back to, or to fork from.
+// SnapshotInfo describes a snapshot, from which a sandbox can be restored or forked.
 type SnapshotInfo struct {
 	ID      string    `json:"id"`
 	Name    string    `json:"name,omitempty"`

@@ -6,32 +6,32 @@ import (
 	"time"
 )
 
-// Terminals is a sandbox with terminals that stay when nobody looks at them.
+// Terminals is a sandbox with persistent terminals, which stay without attached clients.
 type Terminals interface {
-	// OpenTerminal starts a command, or a shell, on a terminal of its own.
-	// A name that is taken is ErrExists.
+	// OpenTerminal starts a command, or a shell, on a new terminal. A name that is in use is
+	// ErrExists.
 	OpenTerminal(ctx context.Context, t TerminalSpec) (Terminal, error)
-	// ListTerminals returns the terminals, oldest first; those whose command
-	// has ended stay for a while.
+	// ListTerminals returns the terminals, oldest first. A terminal whose command has ended
+	// stays for a while.
 	ListTerminals(ctx context.Context) ([]Terminal, error)
-	// CloseTerminal ends what runs on a terminal and forgets it.
+	// CloseTerminal kills the processes on a terminal and removes it.
 	CloseTerminal(ctx context.Context, name string) error
 }
 
-// TerminalUser is a sandbox whose terminals can be used.
+// TerminalUser is a sandbox whose terminals can be attached, read and written.
 type TerminalUser interface {
-	// AttachTerminal shows the terminal's screen as it is, then what comes,
-	// until its command ends (its Exit; the error is nil) or ctx is done,
-	// which leaves it running. One that reads slowly gets the newest screen,
-	// and never slows the command or others down.
+	// AttachTerminal writes the current screen of a terminal, then its output, until its
+	// command ends (it returns the Exit and nil) or ctx is done, which leaves the command
+	// running. A slow client gets the newest screen instead of all output. It never slows
+	// down the command or other clients.
 	AttachTerminal(ctx context.Context, name string, a Attachment) (Exit, error)
 	// ReadTerminal returns the screen as text.
 	ReadTerminal(ctx context.Context, name string) (Screen, error)
-	// SendTerminal types.
+	// SendTerminal types input on the terminal.
 	SendTerminal(ctx context.Context, name string, input []byte) error
 }
 
-// TerminalSpec says what terminal is asked for. The zero one is a shell.
+// TerminalSpec describes a terminal to open. The zero TerminalSpec is a shell.
 type TerminalSpec struct {
 	Name string   `json:"name,omitempty"` // empty: a number
 	Args []string `json:"args,omitempty"` // empty: the user's shell
@@ -48,14 +48,14 @@ func (t *TerminalSpec) Check() error {
 	var errs []error
 	if t.Name != "" {
 		if err := CheckName(t.Name); err != nil {
-			errs = append(errs, mistake("name", "Name: %w", err))
+			errs = append(errs, newFieldError("name", "Name: %w", err))
 		}
 	}
 	if t.Rows > MaxTerminalRows || t.Cols > MaxTerminalCols {
-		errs = append(errs, mistake("size", "the size is %dx%d: at most %d rows of %d columns", t.Rows, t.Cols, MaxTerminalRows, MaxTerminalCols))
+		errs = append(errs, newFieldError("size", "the size is %dx%d: at most %d rows of %d columns", t.Rows, t.Cols, MaxTerminalRows, MaxTerminalCols))
 	}
 	if t.Scrollback > MaxScrollback {
-		errs = append(errs, mistake("scrollback", "Scrollback is %d: at most %d lines are kept", t.Scrollback, MaxScrollback))
+		errs = append(errs, newFieldError("scrollback", "Scrollback is %d: at most %d lines are kept", t.Scrollback, MaxScrollback))
 	}
 	args := t.Args
 	if len(args) == 0 {
@@ -65,10 +65,10 @@ func (t *TerminalSpec) Check() error {
 	if err := cmd.Check(); err != nil {
 		errs = append(errs, err)
 	}
-	return invalid(errs)
+	return joinInvalid(errs)
 }
 
-// The largest terminal, and the most lines above its screen.
+// The largest size of a terminal, and the most lines of scrollback.
 const (
 	MaxTerminalRows = 300
 	MaxTerminalCols = 500
@@ -80,33 +80,33 @@ type Terminal struct {
 	Name    string    `json:"name"`
 	Command string    `json:"command"` // as shell text
 	Title   string    `json:"title,omitempty"`
-	Size              // of the smallest that is attached and may type
-	Clients int       `json:"clients"` // attached
+	Size              // smallest size of the attached clients that may type
+	Clients int       `json:"clients"` // number of attached clients
 	Running bool      `json:"running"`
-	Code    int       `json:"code"` // once it has ended
+	Code    int       `json:"code"` // exit status, after its end
 	Created time.Time `json:"created"`
 	Active  time.Time `json:"active"` // last output or input
 }
 
 // Attachment is one client of a terminal.
 type Attachment struct {
-	Stdin  io.Reader   // what is typed; nil: nothing
-	Stdout io.Writer   // what the terminal shows; must not be nil
-	Size               // of this client's window; 0: it takes the terminal's
-	Resize <-chan Size // sizes that it takes on later; nil: none
+	Stdin  io.Reader   // input; nil: none
+	Stdout io.Writer   // gets the terminal's output; must not be nil
+	Size               // of this client's window; 0: the terminal's size
+	Resize <-chan Size // later window sizes; nil: none
 
-	ReadOnly bool // Stdin is not read, and the size does not count
-	History  bool // the lines above the screen are shown too, in place of those that the window has
+	ReadOnly bool // ignore Stdin, and ignore the size of this window
+	History  bool // write the scrollback too, which replaces that of the window
 
-	// Sized, when not nil, is told the terminal's size before anything is shown,
-	// and when it changes: the window then takes it on. Without it, a window of
-	// another size gets as much of the screen as fits.
+	// Sized, when not nil, is called with the terminal's size before the first output and
+	// after each change; the window then takes that size. Without it, a window of another
+	// size gets the part of the screen that fits.
 	Sized func(Size)
 }
 
-// Screen is what a terminal shows.
+// Screen is the content of a terminal.
 type Screen struct {
-	Lines      []string `json:"lines"` // without the blanks at their ends
+	Lines      []string `json:"lines"` // without trailing blanks
 	Scrollback []string `json:"scrollback,omitempty"`
 	Row        int      `json:"row"` // of the cursor, from 0
 	Col        int      `json:"col"`

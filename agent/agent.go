@@ -1,67 +1,69 @@
 // Package agent runs coding agents, such as Claude Code, in sandboxes.
 //
-// An [Agent] is what to place, what to run and how to talk with it: pure
-// functions, in the packages below this one. [Run] does one turn, [Begin] a
-// conversation of several; both know no server and no driver.
+// An [Agent] consists of pure functions, implemented in the packages below this
+// one: the files to place, the command to run and the protocol of its streams.
+// [Run] runs one turn, [StartSession] a conversation of several. Both work with
+// every driver and need no server.
 package agent
 
-// Agent is a coding CLI. Its methods do no I/O and may be called at once from
-// many goroutines.
+// Agent is a coding CLI. Its methods do no I/O and are safe for concurrent use.
 type Agent interface {
 	// Name returns the agent's name: "claude", "codex"…
 	Name() string
 
-	// Features says what the agent can do.
+	// Features returns what the agent can do.
 	Features() Features
 
-	// Plan says what to place and what to run for a turn. A turn that the
-	// agent can't do is ErrInvalid or ErrUnsupported, with every reason named.
+	// Plan returns the files to place and the command to run for a turn. It
+	// returns ErrInvalid or ErrUnsupported, with every reason named, for a turn
+	// that the agent can't run.
 	Plan(t *Turn, at Site) (*Plan, error)
 
-	// Talk returns a conversation with a process of such a plan.
-	Talk(t *Turn, at Site) Talk
+	// NewConversation returns the protocol state for a process of such a plan.
+	NewConversation(t *Turn, at Site) Conversation
 }
 
-// Features says what an agent can do.
+// Features are the abilities and needs of an agent.
 type Features struct {
-	Approvals bool `json:"approvals"` // asks before it uses a tool, if Turn.Ask is set
-	Interrupt bool `json:"interrupt"` // what it does can be ended without ending it
+	Approvals bool `json:"approvals"` // requests permission before it uses a tool, if Turn.Ask is set
+	Interrupt bool `json:"interrupt"` // its current work can be stopped without stopping the process
 	Resume    bool `json:"resume"`    // Turn.Session
-	Turns     bool `json:"turns"`     // one process takes many prompts
-	Deltas    bool `json:"deltas"`    // tells text as it comes
-	Usage     bool `json:"usage"`     // tells the tokens it used
+	Turns     bool `json:"turns"`     // one process accepts many prompts
+	Deltas    bool `json:"deltas"`    // streams text as the model writes it
+	Usage     bool `json:"usage"`     // reports the tokens it used
 	System    bool `json:"system"`    // Turn.System
 	Skills    bool `json:"skills"`    // Turn.Skills
 	Tools     bool `json:"tools"`     // Site.Tools
-	Images    bool `json:"images"`    // pictures in a prompt, not only as files
-	MaxTurns  bool `json:"max_turns"` // Turn.MaxTurns; else bound the requests of its model
+	Images    bool `json:"images"`    // images in a prompt, not only as files
+	MaxTurns  bool `json:"max_turns"` // Turn.MaxTurns; without it, limit the requests to its model
 
-	// API is the dialect in which the agent asks for its model: "anthropic",
-	// "openai" (chat completions), "responses", "gemini". Empty: none that can
-	// be answered for it; its credentials must then be in the sandbox.
+	// API is the dialect of the agent's requests to its model: "anthropic",
+	// "openai" (chat completions), "responses", "gemini". Empty: none that the
+	// host can serve; the agent's credentials must then be in the sandbox.
 	API string `json:"api,omitempty"`
 
 	// Needs are the programs besides its own that must be in the sandbox.
 	Needs []string `json:"needs,omitempty"`
 
-	// Package is where the agent's program comes from, if it is to be had from
-	// the npm registry.
+	// Package is the npm package that holds the agent's program; nil: there is
+	// none.
 	Package *Package `json:"package,omitempty"`
 
 	// Arguments are the names that Turn.Arguments may have, each with a line
-	// that says what it does.
+	// that describes it.
 	Arguments map[string]string `json:"arguments,omitempty"`
 }
 
 // Package is a package of the npm registry that holds an agent's program.
 type Package struct {
-	Name    string `json:"name"`           // "{arch}" in it is x64 or arm64, "{machine}" x86_64 or aarch64
-	Version string `json:"version"`        // that this package was tested with; likewise
-	Program string `json:"program"`        // file in the package; likewise
-	Node    bool   `json:"node,omitempty"` // it is JavaScript
+	Name    string `json:"name"`           // "{arch}" in it is replaced by x64 or arm64, "{machine}" by x86_64 or aarch64
+	Version string `json:"version"`        // the version that this package was tested with; same placeholders
+	Program string `json:"program"`        // file in the package; same placeholders
+	Node    bool   `json:"node,omitempty"` // the program is JavaScript
 }
 
-// Site is where a turn takes place, as it is seen inside.
+// Site describes the sandbox that a turn runs in. Paths and addresses are those
+// inside the sandbox.
 type Site struct {
 	Dir   string // the workspace; absolute
 	State string // the agent's own directory, which outlives the sandbox; absolute, not beneath Dir or /tmp
@@ -73,76 +75,78 @@ type Site struct {
 	Tools []string
 }
 
-// Plan is what to place and what to run.
+// Plan is the files to place and the command to run.
 type Plan struct {
-	Files []File   // written before Args is run; what is there already is replaced
-	Args  []string // the program and its arguments, never the prompt; the program is looked for on PATH inside
+	Files []File   // written before the command runs; existing files are replaced
+	Args  []string // the program and its arguments, never the prompt; the program is looked up on PATH inside
 	Env   []string // "K=V"
 	Dir   string   // empty: Site.Dir
 
-	// Stdin is all that the process gets to read, when it does not talk. What
-	// Talk sends comes after it.
+	// Stdin is the beginning of the process's standard input. Bytes that the
+	// Conversation sends follow it.
 	Stdin []byte
 }
 
-// File is placed in the sandbox before the agent runs.
+// File is a file that is placed in the sandbox before the agent runs.
 type File struct {
 	Path string // absolute
 	Data []byte
 	Mode uint32 // permission bits; 0: 0600
 }
 
-// Talk is one conversation with a running agent. It does no I/O: what it reads
-// is given to it, what it says goes into an [Exchange]. It need not be safe for
-// concurrent use.
-type Talk interface {
-	// Begin is called once, when the process has started; it says the first
-	// prompt, if that is not in Plan.Stdin.
+// Conversation is the protocol state of one running agent. It does no I/O: it is
+// called with the process's output and writes events and input to an [Exchange].
+// It need not be safe for concurrent use.
+type Conversation interface {
+	// Begin is called once, when the process has started. It sends the first
+	// prompt if that is not in Plan.Stdin.
 	Begin(x Exchange)
 
-	// Line takes a line of the process's standard output, without its end.
-	// Lines that are not understood become events of type Raw.
-	Line(x Exchange, line []byte)
+	// HandleLine decodes a line of the process's standard output, without its
+	// line end. A line that it can't decode becomes an event of type Raw.
+	HandleLine(x Exchange, line []byte)
 
-	// Prompt says a further prompt. ErrUnsupported where one process has one.
+	// Prompt sends a further prompt. It returns ErrUnsupported if a process of
+	// this agent accepts only one.
 	Prompt(x Exchange, p []Content) error
 
-	// Decide answers an event of type PermissionRequested. An id that asks
-	// for nothing (any more) is ErrNotFound. Who calls it tells
-	// PermissionResolved; the Talk does only when the agent takes a request
-	// back.
+	// Decide answers an event of type PermissionRequested. It returns
+	// ErrNotFound for an id without an open request. The caller emits
+	// PermissionResolved; the Conversation emits it only when the agent
+	// withdraws a request.
 	Decide(x Exchange, id string, d Decision) error
 
-	// Interrupt asks the agent to stop what it does; false: it can't be asked.
+	// Interrupt asks the agent to stop its work. It returns false if the agent
+	// can't be asked.
 	Interrupt(x Exchange) bool
 
-	// Settled reports that the prompt has its result and nothing that the
-	// agent does for it is under way.
+	// Settled reports whether the prompt has its result and the agent has
+	// finished all work for it.
 	Settled() bool
 
-	// Result returns what is known of the last prompt's outcome. exit is nil
-	// while the process runs. The zero Outcome means that the agent said
-	// nothing of it.
+	// Result returns the outcome of the last prompt as far as it is known. exit
+	// is nil while the process runs. The zero Outcome means that the agent
+	// reported none.
 	Result(exit *Exit) Result
 }
 
-// Exchange is what a Talk says while it handles something.
+// Exchange receives the output of a Conversation's methods.
 type Exchange interface {
-	Emit(e Event)  // to those who watch; Seq, Time, Turn are filled in
-	Send(b []byte) // to the process
-	Close()        // nothing more is sent
+	Emit(e Event)  // emits an event; the callee fills in Seq, Time and Turn
+	Send(b []byte) // writes to the process's standard input
+	Close()        // closes the process's standard input
 }
 
 // Exit is how an agent's process ended.
 type Exit struct {
 	Code   int
-	Stderr []byte // the last of it, at most 64 KiB
+	Stderr []byte // the end of its standard error, at most 64 KiB
 }
 
 // Decision is the answer to a request for permission.
 type Decision struct {
 	Allow   bool           `json:"allow"`
-	Always  bool           `json:"always,omitempty"`  // for the rest of the session, if the agent knows that
-	Input   map[string]any `json:"input,omitempty"`   // what the tool is called with instead; nil: as asked
-	Message string         `json:"message,omitempty"` // why not; the model reads it
+	Always  bool           `json:"always,omitempty"`  // for the rest of the session, if the agent supports that
+	Input   map[string]any `json:"input,omitempty"`   // replaces the tool's input; nil: unchanged
+	Message string         `json:"message,omitempty"` // reason of a refusal; the model reads it
 }

@@ -19,11 +19,12 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/agent"
-	"github.com/atoll-sandbox/atoll/internal/agenttest"
+	"github.com/atoll-sandbox/atoll/internal/testing/agenttest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// whim is a program that does whatever comes to its mind.
-func whim(r *rand.Rand) func(context.Context, script) int {
+// randomProgram is a program that does whatever comes to its mind.
+func randomProgram(r *rand.Rand) func(context.Context, script) int {
 	return func(ctx context.Context, p script) int {
 		busy := 0
 		for i := range 1 + r.IntN(30) {
@@ -32,19 +33,19 @@ func whim(r *rand.Rand) func(context.Context, script) int {
 			}
 			switch r.IntN(14) {
 			case 0:
-				p.say(doubleLine{Text: fmt.Sprint("text ", i)})
+				p.printLine(fakeLine{Text: fmt.Sprint("text ", i)})
 			case 1, 2:
-				p.say(doubleLine{Result: fmt.Sprint("result ", i), Failed: r.IntN(2) == 0})
+				p.printLine(fakeLine{Result: fmt.Sprint("result ", i), Failed: r.IntN(2) == 0})
 			case 3:
 				busy++
-				p.say(doubleLine{Busy: 1})
+				p.printLine(fakeLine{Busy: 1})
 			case 4:
 				if busy > 0 {
 					busy--
-					p.say(doubleLine{Busy: -1})
+					p.printLine(fakeLine{Busy: -1})
 				}
 			case 5:
-				p.say(doubleLine{Ask: fmt.Sprint("p", r.IntN(5))})
+				p.printLine(fakeLine{Ask: fmt.Sprint("p", r.IntN(5))})
 			case 6:
 				fmt.Fprint(p.Stdout, "garbage\n\n\x00{")
 			case 7:
@@ -59,10 +60,10 @@ func whim(r *rand.Rand) func(context.Context, script) int {
 					}
 				}
 			case 10, 11:
-				p.hear() // blocks until something is said, or the end
+				p.readInput() // blocks until input, or its end
 			case 12:
 				if r.IntN(10) == 0 {
-					p.say(doubleLine{Panic: "whim"})
+					p.printLine(fakeLine{Panic: "whim"})
 				}
 			case 13:
 				if r.IntN(5) == 0 {
@@ -78,8 +79,8 @@ func whim(r *rand.Rand) func(context.Context, script) int {
 	}
 }
 
-// act does whatever a host may do.
-func act(t *testing.T, r *rand.Rand, ses *agent.Session, cancel context.CancelFunc, prompts *int) {
+// performAction does whatever a host may do.
+func performAction(t *testing.T, r *rand.Rand, ses *agent.Session, cancel context.CancelFunc, prompts *int) {
 	for range r.IntN(12) {
 		time.Sleep(time.Duration(r.Int64N(int64(10 * time.Minute))))
 		switch r.IntN(7) {
@@ -110,16 +111,13 @@ func act(t *testing.T, r *rand.Rand, ses *agent.Session, cancel context.CancelFu
 // Whatever agent and host do, each prompt has one result, the laws hold, and
 // everything ends.
 func TestChaos(t *testing.T) {
-	seeds := uint64(300)
-	if testing.Short() {
-		seeds = 100
-	}
+	seeds := uint64(testenv.Rounds(t, 100, 300, ""))
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := rand.New(rand.NewPCG(seed, 1))
 				f := agent.Features{Approvals: r.IntN(2) == 0, Interrupt: r.IntN(2) == 0, Turns: r.IntN(3) > 0}
-				s := newStage(t, f, whim(rand.New(rand.NewPCG(seed, 2))))
+				s := newStage(t, f, randomProgram(rand.New(rand.NewPCG(seed, 2))))
 				s.job.Once, s.job.Turn.Ask = r.IntN(4) == 0, r.IntN(2) == 0
 				emit, at := s.job.Emit, atomic.Int32{}
 				slow := r.IntN(4) == 0
@@ -144,12 +142,12 @@ func TestChaos(t *testing.T) {
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				ses, err := agent.Begin(ctx, s.job)
+				ses, err := agent.StartSession(ctx, s.job)
 				if err != nil {
 					t.Fatal(err)
 				}
 				prompts := 1
-				act(t, r, ses, cancel, &prompts)
+				performAction(t, r, ses, cancel, &prompts)
 				if r.IntN(2) == 0 {
 					if res, err := ses.Wait(t.Context()); err != nil || res.Outcome == "" {
 						t.Errorf("%+v %v", res, err)
@@ -161,7 +159,7 @@ func TestChaos(t *testing.T) {
 				if res, err := ses.Wait(t.Context()); err != nil || res.Outcome == "" {
 					t.Errorf("%+v %v", res, err)
 				}
-				results := s.count(agent.Finished)
+				results := s.countEvents(agent.Finished)
 				if results != prompts {
 					t.Errorf("%d prompts have %d results", prompts, results)
 				}
@@ -173,8 +171,8 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// withoutTail leaves out what an agent says after its last result, which it
-// may do in a conversation.
+// withoutTail drops the events after the last result, which an agent may emit in a
+// conversation.
 func withoutTail(events []agent.Event) []agent.Event {
 	for i := len(events) - 1; i >= 0; i-- {
 		if events[i].Type == agent.Finished {
@@ -197,16 +195,16 @@ func TestManyTurnsLeaveNothing(t *testing.T) {
 			var base, tools string
 			s := newStage(t, agent.Features{}, func(_ context.Context, p script) int {
 				for range 3 {
-					ask(p, base)
+					askModel(p, base)
 				}
 				if c, err := net.Dial("tcp", tools); err == nil {
 					_, _ = io.WriteString(c, "x")
 					defer c.Close()
 				}
-				p.say(doubleLine{Result: "done"})
+				p.printLine(fakeLine{Result: "done"})
 				return 0
 			})
-			s.job.Agent = double{features: agent.Features{API: "openai"}, plan: func(_ *agent.Turn, at agent.Site) *agent.Plan {
+			s.job.Agent = fakeAgent{features: agent.Features{API: "openai"}, plan: func(_ *agent.Turn, at agent.Site) *agent.Plan {
 				base, tools = at.Model, at.Tools[2]
 				return &agent.Plan{Args: []string{"double"}}
 			}}
@@ -215,7 +213,7 @@ func TestManyTurnsLeaveNothing(t *testing.T) {
 			s.job.ToolProgram = tool
 			for range 5 {
 				s.events = nil
-				want(t, s.run(t.Context(), t), agent.OK, "")
+				wantResult(t, s.run(t.Context(), t), agent.OK, "")
 			}
 		})
 	}

@@ -5,42 +5,41 @@ import (
 	"time"
 )
 
-// Type is what an event tells of.
+// Type is the type of an event.
 type Type string
 
 // The types of events. The words are those of the Agent Client Protocol where
 // it has them.
 const (
-	Started             Type = "started"              // Event.Started; first, again only if the agent begins anew
+	Started             Type = "started"              // Event.Started; the first event, repeated only if the agent restarts
 	TextDelta           Type = "text.delta"           // Event.Text
-	TextDone            Type = "text"                 // Event.Text: all of a block whose deltas may have come before
+	TextDone            Type = "text"                 // Event.Text: a whole block; its deltas may have come before
 	ThoughtDelta        Type = "thought.delta"        // Event.Text
 	ThoughtDone         Type = "thought"              // Event.Text
 	ToolStarted         Type = "tool.started"         // Event.Tool
-	ToolUpdated         Type = "tool.updated"         // Event.Tool, what is new in it
+	ToolUpdated         Type = "tool.updated"         // Event.Tool with the changed fields
 	ToolFinished        Type = "tool.finished"        // Event.Tool, with Status
 	PermissionRequested Type = "permission.requested" // Event.Permission
 	PermissionResolved  Type = "permission.resolved"  // Event.Permission
-	PermissionDenied    Type = "permission.denied"    // Event.Tool: the agent itself did not let it pass
-	ToolWanted          Type = "tool.wanted"          // Event.Tool: of the client that asked for the turn, who does it and says what came of it
+	PermissionDenied    Type = "permission.denied"    // Event.Tool: the agent itself denied it
+	ClientToolCalled    Type = "tool.wanted"          // Event.Tool: a tool of the client that requested the turn; the client runs it and sends the result
 	PlanChanged         Type = "plan"                 // Event.Plan
-	UsageTold           Type = "usage"                // Event.Usage: what came since the last
+	UsageReported       Type = "usage"                // Event.Usage since the last such event
 	Retrying            Type = "retry"                // Event.Retry
 	Warning             Type = "warning"              // Event.Text
-	Raw                 Type = "raw"                  // Event.Raw: not understood, passed on
+	Raw                 Type = "raw"                  // Event.Raw: output that was not understood
 	Finished            Type = "finished"             // Event.Result; exactly one, the last
 )
 
-// Event is something that happened in a turn. What does not belong to its Type
-// is zero.
+// Event is something that happened in a turn. Fields that do not belong to its
+// Type are zero.
 type Event struct {
-	Seq     int64     `json:"seq"` // from 1, without gaps
-	Time    time.Time `json:"time"`
-	Turn    string    `json:"turn"`
-	Session string    `json:"session,omitempty"`
-	Parent  string    `json:"parent,omitempty"` // the tool call whose subagent it is of
-	Type    Type      `json:"type"`
-
+	Seq        int64           `json:"seq"` // from 1, without gaps
+	Time       time.Time       `json:"time"`
+	Turn       string          `json:"turn"`
+	Session    string          `json:"session,omitempty"`
+	Parent     string          `json:"parent,omitempty"` // the tool call that started the subagent; empty: the agent itself
+	Type       Type            `json:"type"`
 	Text       string          `json:"text,omitempty"`
 	Started    *Start          `json:"started,omitempty"`
 	Tool       *ToolCall       `json:"tool,omitempty"`
@@ -52,7 +51,7 @@ type Event struct {
 	Raw        json.RawMessage `json:"raw,omitempty"` // a JSON string where the line was not JSON
 }
 
-// Start is what an agent says of itself when it begins.
+// Start is an agent's description of itself when it starts.
 type Start struct {
 	Agent   string      `json:"agent"`
 	Version string      `json:"version,omitempty"`
@@ -62,13 +61,13 @@ type Start struct {
 	MCP     []MCPServer `json:"mcp,omitempty"`
 }
 
-// MCPServer is one that an agent has connected to, or tried.
+// MCPServer is an MCP server that an agent has connected to, or tried to.
 type MCPServer struct {
 	Name   string `json:"name"`
 	Status string `json:"status"` // "connected", "failed"…
 }
 
-// Kind is what a tool does, in a word.
+// Kind is the category of a tool.
 type Kind string
 
 // The kinds.
@@ -88,15 +87,15 @@ const (
 // ToolCall is a use of a tool.
 type ToolCall struct {
 	ID        string          `json:"id"`
-	Name      string          `json:"name,omitempty"` // as the agent calls it
+	Name      string          `json:"name,omitempty"` // in the agent's naming
 	Kind      Kind            `json:"kind,omitempty"`
-	Title     string          `json:"title,omitempty"` // a line for people: "npm test", "main.go"
+	Title     string          `json:"title,omitempty"` // one line for display: "npm test", "main.go"
 	Input     json.RawMessage `json:"input,omitempty"`
 	Locations []string        `json:"locations,omitempty"` // files, as the agent names them
 	Status    Status          `json:"status,omitempty"`
 	Output    string          `json:"output,omitempty"`
 	Diffs     []Diff          `json:"diffs,omitempty"`
-	Exit      *int            `json:"exit,omitempty"` // status of a command
+	Exit      *int            `json:"exit,omitempty"` // exit status of a command
 	Reason    string          `json:"reason,omitempty"`
 }
 
@@ -110,7 +109,7 @@ const (
 	Denied     Status = "denied"
 )
 
-// Diff is a change to a file. An Old that is nil: the file is new.
+// Diff is a change to a file. A nil Old means that the file is new.
 type Diff struct {
 	Path string  `json:"path"`
 	Old  *string `json:"old,omitempty"`
@@ -121,9 +120,9 @@ type Diff struct {
 type Permission struct {
 	ID       string    `json:"id"`
 	Tool     ToolCall  `json:"tool"`
-	Deadline time.Time `json:"deadline,omitzero"` // when it is denied if nobody answers
+	Deadline time.Time `json:"deadline,omitzero"` // time at which it is denied without an answer
 	Decision *Decision `json:"decision,omitempty"`
-	By       string    `json:"by,omitempty"` // who decided: "policy", "deadline", a caller
+	By       string    `json:"by,omitempty"` // what decided: "policy", "deadline", "caller", "agent"…
 }
 
 // PlanEntry is a step of the agent's own plan.
@@ -132,10 +131,10 @@ type PlanEntry struct {
 	Status string `json:"status"` // "pending", "in_progress", "completed"
 }
 
-// Retry is a request to the model that is tried again.
+// Retry is a request to the model that is repeated.
 type Retry struct {
 	Attempt int           `json:"attempt"`
-	Status  int           `json:"status,omitempty"` // of HTTP
+	Status  int           `json:"status,omitempty"` // HTTP status of the failed request
 	Delay   time.Duration `json:"delay,omitempty"`  // nanoseconds
 	Message string        `json:"message,omitempty"`
 }

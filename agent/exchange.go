@@ -8,56 +8,56 @@ import (
 	"unicode/utf8"
 )
 
-// exchange is what a Talk says, in the loop of a session.
+// exchange implements Exchange in the event loop of a session.
 type exchange struct{ s *Session }
 
-// Emit tells an event. Results are told by the session alone.
+// Emit emits an event. Finished events are dropped: only the session emits them.
 func (x exchange) Emit(e Event) {
 	switch e.Type {
 	case Finished:
 	case PermissionRequested:
-		x.s.request(e)
+		x.s.requestPermission(e)
 	case PermissionResolved:
 		if e.Permission != nil {
-			x.s.forget(e.Permission.ID)
+			x.s.dropPending(e.Permission.ID)
 		}
-		x.s.tell(e)
+		x.s.emitEvent(e)
 	default:
-		x.s.tell(e)
+		x.s.emitEvent(e)
 	}
 }
 
-// Send says b to the process. One that reads nothing is ended before what it
-// was told fills the memory.
+// Send writes b to the process's input. A process that does not read is killed
+// before the buffer fills the memory.
 func (x exchange) Send(b []byte) {
-	if !x.s.in.add(b) {
-		x.s.halt(stop{Failed, fmt.Sprintf("the agent has not read the last %d bytes that it was sent", mostUnread)})
+	if !x.s.stdin.add(b) {
+		x.s.stopPrompt(stopReason{Failed, fmt.Sprintf("the agent has not read the last %d bytes that it was sent", maxUnread)})
 		x.s.kill(errStopped)
 	}
 }
 
-// Close ends what the process reads.
-func (x exchange) Close() { x.s.in.close() }
+// Close closes the process's input.
+func (x exchange) Close() { x.s.stdin.close() }
 
-// tell numbers an event, logs it and passes it on.
-func (s *Session) tell(e Event) {
+// emitEvent numbers an event, logs it and passes it to Job.Emit.
+func (s *Session) emitEvent(e Event) {
 	s.seq++
 	e.Seq, e.Time, e.Turn = s.seq, time.Now(), s.job.Turn.ID
-	err := s.log(e)
+	err := s.writeLog(e)
 	if err != nil {
-		s.muted = true
+		s.logFailed = true
 	}
-	if err != nil && e.Type != Finished { // which is the last
-		defer s.tell(Event{Type: Warning, Text: "the log is not written any more: " + err.Error()})
+	if err != nil && e.Type != Finished { // Finished stays the last event
+		defer s.emitEvent(Event{Type: Warning, Text: "writing the event log: " + err.Error()})
 	}
 	if s.job.Emit != nil {
 		s.job.Emit(e)
 	}
 }
 
-// log writes an event as a line of JSON.
-func (s *Session) log(e Event) error {
-	if s.job.Log == nil || s.muted {
+// writeLog writes an event to Job.Log as a line of JSON.
+func (s *Session) writeLog(e Event) error {
+	if s.job.Log == nil || s.logFailed {
 		return nil
 	}
 	b, err := json.Marshal(e)
@@ -68,8 +68,8 @@ func (s *Session) log(e Event) error {
 	return err
 }
 
-// text returns what is not JSON as JSON.
-func text(b []byte) json.RawMessage {
+// jsonString returns bytes as a JSON string; invalid UTF-8 is replaced.
+func jsonString(b []byte) json.RawMessage {
 	s := string(b)
 	if !utf8.ValidString(s) {
 		s = strings.ToValidUTF8(s, "\uFFFD")

@@ -6,20 +6,20 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Request asks a server for a turn. One of Agent and Assistant is set.
+// Request is a request to a server for a turn. One of Agent and Assistant is set.
 type Request struct {
 	Agent     string `json:"agent,omitempty"`     // "claude"
-	Assistant string `json:"assistant,omitempty"` // one that the server has
-	Connector string `json:"connector,omitempty"` // to the model; empty: the assistant's, or the server's default
+	Assistant string `json:"assistant,omitempty"` // an assistant of the server
+	Connector string `json:"connector,omitempty"` // connector to the model; empty: the assistant's, or the server's default
 
-	// Chat is the conversation that the turn belongs to: its workspace and the
-	// agent's session are those of the turns before. Empty: a new one.
+	// Chat is the conversation that the turn belongs to. It has the workspace and
+	// the agent's session of the earlier turns. Empty: a new one.
 	Chat string `json:"chat,omitempty"`
 
 	Turn
 
-	// Sandbox is one to work in, which stays. Empty: one is made, as Config
-	// says, and removed when the turn has ended.
+	// Sandbox is an existing sandbox to work in; it remains. Empty: a new one is
+	// created from Config, and removed when the turn has ended.
 	Sandbox   string        `json:"sandbox,omitempty"`
 	Config    *atoll.Config `json:"config,omitempty"`
 	Workspace string        `json:"workspace,omitempty"` // empty: the chat's own
@@ -28,17 +28,17 @@ type Request struct {
 	Timeout time.Duration `json:"timeout,omitempty"` // nanoseconds; 0: the server's
 }
 
-// Budget bounds what may be asked of models. 0 means no bound.
+// Budget limits the requests to models. 0 means no limit.
 type Budget struct {
 	Requests int64         `json:"requests,omitempty"`
-	Input    int64         `json:"input,omitempty"`  // tokens, those of the cache too
+	Input    int64         `json:"input,omitempty"`  // tokens, including those of the cache
 	Output   int64         `json:"output,omitempty"` // tokens
-	Tokens   int64         `json:"tokens,omitempty"` // both
+	Tokens   int64         `json:"tokens,omitempty"` // input and output
 	Cost     float64       `json:"cost,omitempty"`   // US dollars; models without a price are then refused
 	Time     time.Duration `json:"time,omitempty"`   // nanoseconds since the first request
 }
 
-// Record is a turn as a server knows it.
+// Record is the state of a turn on a server.
 type Record struct {
 	ID          string       `json:"id"`
 	Owner       atoll.Owner  `json:"owner"`
@@ -50,34 +50,34 @@ type Record struct {
 	State       string       `json:"state"` // "running", "waiting" for a permission or a client's tool, "finished"
 	Started     time.Time    `json:"started"`
 	Ended       time.Time    `json:"ended,omitzero"`
-	Events      int64        `json:"events"`                // Seq of the last
-	Permissions []Permission `json:"permissions,omitempty"` // that nobody has decided yet
+	Events      int64        `json:"events"`                // Seq of the last event
+	Permissions []Permission `json:"permissions,omitempty"` // undecided requests
 	Result      *Result      `json:"result,omitempty"`
 }
 
-// Info is an agent as a server has it.
+// Info describes an agent of a server.
 type Info struct {
 	Name     string   `json:"name"`
 	Features Features `json:"features"`
-	Version  string   `json:"version,omitempty"` // of its program, if it is installed for sandboxes; else the sandbox must have one
+	Version  string   `json:"version,omitempty"` // version of the program that is installed for sandboxes; empty: the sandbox must have one
 }
 
-// AssistantInfo is an assistant as a server has it.
+// AssistantInfo describes an assistant of a server.
 type AssistantInfo struct {
 	ID          string   `json:"id"`
 	Name        string   `json:"name,omitempty"`
 	Description string   `json:"description,omitempty"`
-	Agent       string   `json:"agent,omitempty"` // empty: its model is asked directly
+	Agent       string   `json:"agent,omitempty"` // empty: its model is called directly
 	Connector   string   `json:"connector,omitempty"`
 	Model       string   `json:"model,omitempty"`
 	Skills      []string `json:"skills,omitempty"`
-	Tools       []string `json:"tools,omitempty"` // servers, or SERVER.TOOL
+	Tools       []string `json:"tools,omitempty"` // SERVER or SERVER.TOOL
 	Hooks       []string `json:"hooks,omitempty"`
-	Created     int64    `json:"created,omitempty"` // seconds since 1970: when its directory was last changed
+	Created     int64    `json:"created,omitempty"` // time of the last change of its directory, in seconds since 1970
 }
 
-// Answer decides about a request for permission.
+// Answer is the decision about a request for permission.
 type Answer struct {
-	Permission string `json:"permission"` // its id
+	Permission string `json:"permission"` // id of the request
 	Decision
 }

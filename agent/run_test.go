@@ -18,7 +18,7 @@ import (
 	"github.com/atoll-sandbox/atoll/agent"
 )
 
-func all() agent.Features {
+func allFeatures() agent.Features {
 	return agent.Features{Approvals: true, Interrupt: true, Turns: true, Deltas: true}
 }
 
@@ -31,14 +31,14 @@ func TestOutcomes(t *testing.T) {
 		text    string
 	}{
 		"ItAnswersAndEnds": {func(_ context.Context, p script) int {
-			p.hear()
-			p.say(doubleLine{Result: "hi"})
+			p.readInput()
+			p.printLine(fakeLine{Result: "hi"})
 			return 0
 		}, agent.OK, "", "hi"},
 		"TheLastResultWins": {func(_ context.Context, p script) int {
-			p.say(doubleLine{Result: "one"})
-			p.say(doubleLine{Result: "two"})
-			p.say(doubleLine{Result: "three"})
+			p.printLine(fakeLine{Result: "one"})
+			p.printLine(fakeLine{Result: "two"})
+			p.printLine(fakeLine{Result: "three"})
 			return 0
 		}, agent.OK, "", "three"},
 		"ItEndsWithoutAResult": {func(_ context.Context, p script) int {
@@ -52,7 +52,7 @@ func TestOutcomes(t *testing.T) {
 			return 127
 		}, agent.Crashed, "not in the sandbox: double: not found", ""},
 		"ItEndsBeforeItReads": {func(_ context.Context, p script) int {
-			p.say(doubleLine{Result: "early"})
+			p.printLine(fakeLine{Result: "early"})
 			return 0
 		}, agent.OK, "", "early"},
 		"TheLastLineHasNoEnd": {func(_ context.Context, p script) int {
@@ -61,35 +61,35 @@ func TestOutcomes(t *testing.T) {
 		}, agent.OK, "", "cut short"},
 		"GarbageIsBetweenLines": {func(_ context.Context, p script) int {
 			fmt.Fprint(p.Stdout, "npm WARN\n\n\x00\xff\xfe\n{\"half\":\n")
-			p.say(doubleLine{Result: "ok"})
+			p.printLine(fakeLine{Result: "ok"})
 			return 0
 		}, agent.OK, "", "ok"},
 		"TheTalkPanics": {func(ctx context.Context, p script) int {
-			p.say(doubleLine{Panic: "index out of range"})
+			p.printLine(fakeLine{Panic: "index out of range"})
 			<-ctx.Done()
 			return 137
 		}, agent.Failed, "index out of range", ""},
 		"ItHangsAfterTheResult": {func(ctx context.Context, p script) int {
-			p.say(doubleLine{Result: "done"})
+			p.printLine(fakeLine{Result: "done"})
 			<-ctx.Done()
 			return 137
 		}, agent.OK, "", "done"},
 		"ItSpeaksAfterTheResult": {func(_ context.Context, p script) int {
-			p.say(doubleLine{Result: "done"})
-			p.say(doubleLine{Busy: 1})
+			p.printLine(fakeLine{Result: "done"})
+			p.printLine(fakeLine{Busy: 1})
 			time.Sleep(time.Minute) // longer than the grace, which does not run while it works
-			p.say(doubleLine{Busy: -1})
-			p.say(doubleLine{Result: "really done"})
+			p.printLine(fakeLine{Busy: -1})
+			p.printLine(fakeLine{Result: "really done"})
 			return 0
 		}, agent.OK, "", "really done"},
 		"ItIsSilent": {func(ctx context.Context, _ script) int {
 			<-ctx.Done()
 			return 137
-		}, agent.Timeout, "nothing came from it for 15m0s", ""},
+		}, agent.Timeout, "no output from the agent for 15m0s", ""},
 		"ItNeverEnds": {func(ctx context.Context, p script) int {
 			for ctx.Err() == nil {
 				time.Sleep(time.Minute)
-				p.say(doubleLine{Text: "x"})
+				p.printLine(fakeLine{Text: "x"})
 			}
 			return 137
 		}, agent.Timeout, "longer than 1h0m0s", ""},
@@ -98,7 +98,7 @@ func TestOutcomes(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStage(t, agent.Features{}, c.program)
 				r := s.run(t.Context(), t)
-				want(t, r, c.outcome, c.message)
+				wantResult(t, r, c.outcome, c.message)
 				if r.Text != c.text {
 					t.Errorf("text %q, want %q", r.Text, c.text)
 				}
@@ -107,24 +107,24 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// A process that does not leave after its result is told to, then ended.
+// A process that does not exit after its result gets SIGTERM, then SIGKILL.
 func TestGrace(t *testing.T) {
 	for name, c := range map[string]struct {
 		features agent.Features
 		grace    time.Duration
-		deaf     bool // it does not do what signals say
+		deaf     bool // it ignores signals
 		most     time.Duration
 	}{
 		"OneShot":       {agent.Features{}, 0, false, 9 * time.Second},
 		"OneShotDeaf":   {agent.Features{}, 0, true, 10 * time.Second},
-		"TalkedWith":    {all(), 0, false, time.Second},
-		"TalkedDeaf":    {all(), 0, true, 10 * time.Second},
+		"TalkedWith":    {allFeatures(), 0, false, time.Second},
+		"TalkedDeaf":    {allFeatures(), 0, true, 10 * time.Second},
 		"GraceIsAsSaid": {agent.Features{}, time.Minute, true, time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStage(t, c.features, func(ctx context.Context, p script) int {
-					p.say(doubleLine{Result: "done"})
+					p.printLine(fakeLine{Result: "done"})
 					for {
 						select {
 						case sig := <-p.Signals:
@@ -138,7 +138,7 @@ func TestGrace(t *testing.T) {
 				})
 				s.job.Grace = c.grace
 				start := time.Now()
-				want(t, s.run(t.Context(), t), agent.OK, "")
+				wantResult(t, s.run(t.Context(), t), agent.OK, "")
 				if took := time.Since(start); took != c.most {
 					t.Errorf("it took %v, want %v", took, c.most)
 				}
@@ -150,18 +150,18 @@ func TestGrace(t *testing.T) {
 // A context that ends interrupts the agent, and ends one that does not care.
 func TestContext(t *testing.T) {
 	polite := func(ctx context.Context, p script) int {
-		p.hear()
-		p.say(doubleLine{Text: "working"})
-		if m := p.hear(); m["interrupt"] == nil {
+		p.readInput()
+		p.printLine(fakeLine{Text: "working"})
+		if m := p.readInput(); m["interrupt"] == nil {
 			return 1
 		}
-		p.say(doubleLine{Result: "stopped", Failed: true})
-		for p.hear() != nil {
+		p.printLine(fakeLine{Result: "stopped", Failed: true})
+		for p.readInput() != nil {
 		}
 		return 0
 	}
 	rude := func(ctx context.Context, p script) int {
-		p.say(doubleLine{Text: "working"})
+		p.printLine(fakeLine{Text: "working"})
 		<-ctx.Done()
 		return 137
 	}
@@ -172,10 +172,10 @@ func TestContext(t *testing.T) {
 		outcome  agent.Outcome
 		took     time.Duration
 	}{
-		"ItStops":         {polite, all(), context.Canceled, agent.Aborted, 0},
-		"ItDoesNotStop":   {rude, all(), context.Canceled, agent.Aborted, 3 * time.Second},
+		"ItStops":         {polite, allFeatures(), context.Canceled, agent.Aborted, 0},
+		"ItDoesNotStop":   {rude, allFeatures(), context.Canceled, agent.Aborted, 3 * time.Second},
 		"ItCanNotBeAsked": {rude, agent.Features{}, context.Canceled, agent.Aborted, 0},
-		"ADeadlineIsTold": {polite, all(), fmt.Errorf("%w: of the server", atoll.ErrTimeout), agent.Timeout, 0},
+		"ADeadlineIsTold": {polite, allFeatures(), fmt.Errorf("%w: of the server", atoll.ErrTimeout), agent.Timeout, 0},
 		"ADeadlineAsItIs": {rude, agent.Features{}, context.DeadlineExceeded, agent.Timeout, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -191,7 +191,7 @@ func TestContext(t *testing.T) {
 				}
 				start := time.Now()
 				r := s.run(ctx, t)
-				want(t, r, c.outcome, c.cause.Error())
+				wantResult(t, r, c.outcome, c.cause.Error())
 				if took := time.Since(start); took != c.took {
 					t.Errorf("it took %v, want %v", took, c.took)
 				}
@@ -200,17 +200,16 @@ func TestContext(t *testing.T) {
 	}
 }
 
-// Whoever watches may be slow: the agent waits for him, nothing is lost, and
-// memory does not grow.
+// Emit may be slow: the agent waits for it, no event is lost, and memory does not grow.
 func TestSlowWatcher(t *testing.T) {
 	const lines, size = 400, 1 << 20
 	text := strings.Repeat("x", size)
 	n := 0
 	s := newStage(t, agent.Features{}, func(_ context.Context, p script) int {
 		for range lines {
-			p.say(doubleLine{Text: text})
+			p.printLine(fakeLine{Text: text})
 		}
-		p.say(doubleLine{Result: "done"})
+		p.printLine(fakeLine{Result: "done"})
 		return 0
 	})
 	most := uint64(0)
@@ -237,12 +236,12 @@ func TestSlowWatcher(t *testing.T) {
 	}
 }
 
-// A watcher that never returns keeps nobody's process alive.
+// An Emit that never returns does not keep a process alive.
 func TestStuckWatcher(t *testing.T) {
 	gone := make(chan struct{})
 	s := newStage(t, agent.Features{}, func(ctx context.Context, p script) int {
 		defer close(gone)
-		for p.say(doubleLine{Text: "x"}) && ctx.Err() == nil {
+		for p.printLine(fakeLine{Text: "x"}) && ctx.Err() == nil {
 		}
 		return 1
 	})
@@ -263,7 +262,7 @@ func TestStuckWatcher(t *testing.T) {
 	}()
 	<-gone
 	close(release)
-	want(t, <-done, agent.Aborted, "")
+	wantResult(t, <-done, agent.Aborted, "")
 }
 
 func TestLongLines(t *testing.T) {
@@ -271,10 +270,10 @@ func TestLongLines(t *testing.T) {
 	s := newStage(t, agent.Features{}, func(_ context.Context, p script) int {
 		fmt.Fprintf(p.Stdout, `{"text":"%s"}`+"\n", long[:50<<20-11])
 		fmt.Fprintf(p.Stdout, `{"text":"%s"}`+"\n", long)
-		p.say(doubleLine{Result: "done"})
+		p.printLine(fakeLine{Result: "done"})
 		return 0
 	})
-	want(t, s.run(t.Context(), t), agent.OK, "")
+	wantResult(t, s.run(t.Context(), t), agent.OK, "")
 	if n := len(s.events[0].Text); s.events[0].Type != agent.TextDelta || n != 50<<20-11 {
 		t.Errorf("a line of 50 MB came as %s with %d bytes", s.events[0].Type, n)
 	}
@@ -286,14 +285,14 @@ func TestLongLines(t *testing.T) {
 	}
 }
 
-// A process that reads nothing blocks nobody.
+// A process that reads nothing blocks nothing.
 func TestUnreadInput(t *testing.T) {
 	s := newStage(t, agent.Features{}, func(_ context.Context, p script) int {
-		p.say(doubleLine{Result: "done"})
+		p.printLine(fakeLine{Result: "done"})
 		return 0
 	})
 	s.job.Turn.Prompt = agent.Text(strings.Repeat("z", 10<<20))
-	want(t, s.run(t.Context(), t), agent.OK, "")
+	wantResult(t, s.run(t.Context(), t), agent.OK, "")
 }
 
 func TestStderrIsATail(t *testing.T) {
@@ -304,19 +303,19 @@ func TestStderrIsATail(t *testing.T) {
 		return 1
 	})
 	r := s.run(t.Context(), t)
-	want(t, r, agent.Crashed, "line 99999")
+	wantResult(t, r, agent.Crashed, "line 99999")
 	if len(r.Stderr) != 64<<10 || !strings.HasSuffix(r.Stderr, "line 99999\n") {
 		t.Errorf("%d bytes, ending in %q", len(r.Stderr), r.Stderr[max(0, len(r.Stderr)-20):])
 	}
 }
 
-// failing is a log that takes a few lines.
-type failing struct {
+// failingSandbox is a log that takes a few lines.
+type failingSandbox struct {
 	bytes.Buffer
 	left int
 }
 
-func (f *failing) Write(b []byte) (int, error) {
+func (f *failingSandbox) Write(b []byte) (int, error) {
 	if f.left--; f.left < 0 {
 		return 0, errors.New("no space left")
 	}
@@ -326,26 +325,26 @@ func (f *failing) Write(b []byte) (int, error) {
 func TestLogThatFails(t *testing.T) {
 	for left := range 4 {
 		s := newStage(t, agent.Features{}, func(_ context.Context, p script) int {
-			p.say(doubleLine{Text: "a"})
-			p.say(doubleLine{Text: "b"})
-			p.say(doubleLine{Result: "done"})
+			p.printLine(fakeLine{Text: "a"})
+			p.printLine(fakeLine{Text: "b"})
+			p.printLine(fakeLine{Result: "done"})
 			return 0
 		})
-		log := &failing{left: left}
+		log := &failingSandbox{left: left}
 		s.job.Log = log
-		want(t, s.run(t.Context(), t), agent.OK, "")
+		wantResult(t, s.run(t.Context(), t), agent.OK, "")
 		if n := strings.Count(log.String(), "\n"); n != left {
 			t.Errorf("%d lines were logged, want %d", n, left)
 		}
-		if got, most := s.count(agent.Warning), 1; left < 2 && got != most || got > most {
+		if got, most := s.countEvents(agent.Warning), 1; left < 2 && got != most || got > most {
 			t.Errorf("with %d lines written there were %d warnings", left, got)
 		}
 	}
 }
 
 func TestSandboxIsDestroyed(t *testing.T) {
-	s := newStage(t, all(), func(ctx context.Context, p script) int {
-		p.say(doubleLine{Text: "working"})
+	s := newStage(t, allFeatures(), func(ctx context.Context, p script) int {
+		p.printLine(fakeLine{Text: "working"})
 		<-ctx.Done()
 		return 137
 	})
@@ -389,7 +388,7 @@ func TestTurnsThatAreNone(t *testing.T) {
 	}
 }
 
-// Real processes of the host: whatever they start is gone when Run returns.
+// Real processes of the host: all of their descendants have ended when Run returns.
 func TestNothingIsLeft(t *testing.T) {
 	s := newStage(t, agent.Features{}, nil)
 	delete(s.Programs, "double")
@@ -401,7 +400,7 @@ func TestNothingIsLeft(t *testing.T) {
 	until test -s beat; do sleep 0.01; done
 	echo '{"text":"started"}'
 	cat >/dev/null; while :; do sleep 1; done`
-	s.job.Agent = double{plan: func(*agent.Turn, agent.Site) *agent.Plan {
+	s.job.Agent = fakeAgent{plan: func(*agent.Turn, agent.Site) *agent.Plan {
 		return &agent.Plan{Args: []string{"sh", "-c", text}}
 	}}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -412,7 +411,7 @@ func TestNothingIsLeft(t *testing.T) {
 			cancel()
 		}
 	}
-	want(t, s.run(ctx, t), agent.Aborted, "")
+	wantResult(t, s.run(ctx, t), agent.Aborted, "")
 	before, err := os.ReadFile(beat)
 	if err != nil {
 		t.Fatal(err)

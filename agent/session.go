@@ -12,122 +12,123 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Session is a conversation with one process of an agent.
-// Its methods may be called at once from many goroutines.
+// Session is a conversation with one process of an agent. Its methods are safe for
+// concurrent use.
 type Session struct {
-	job      Job
-	features Features
-	keep     bool // the process stays after a result, for the next prompt
-	begun    time.Time
+	job       Job
+	features  Features
+	multiTurn bool // the process remains after a result, for the next prompt
+	startedAt time.Time
 
-	talk    Talk        // used by the loop only, as all up to the channels
-	seq     int64       // of the last event
-	muted   bool        // the log takes nothing any more
-	settled bool        // the process has been asked to leave
-	asked   []*question // permissions that nobody has decided yet
-	late    []func()    // what is to be done when the Talk has returned
+	conversation Conversation         // used by the loop only, as all fields up to the channels
+	seq          int64                // of the last event
+	logFailed    bool                 // a write to the log has failed
+	askedToExit  bool                 // the process was asked to exit
+	pending      []*pendingPermission // undecided requests for permission
+	deferred     []func()             // run when the Conversation has returned
 
-	errs    tail          // of the process's standard error
-	in      *input        // what the process reads
-	lines   chan line     // what it has written
-	asks    chan func()   // for the loop
-	hush    chan struct{} // asks the loop to interrupt the agent
-	ended   chan ending   // of the process
-	over    chan struct{} // closed when all is at an end
-	signals chan string   // to the process
+	stderr     tail             // end of the process's standard error
+	stdin      *input           // standard input of the process
+	lines      chan line        // output of the process
+	calls      chan func()      // functions for the loop to call
+	interrupts chan struct{}    // asks the loop to interrupt the agent
+	exited     chan processExit // exit of the process
+	closed     chan struct{}    // closed when the session has ended
+	signals    chan string      // signals to the process
 
-	kill    context.CancelCauseFunc // ends the process and all that it started
-	dead    <-chan struct{}         // closed when it was killed, or has ended
-	derive  func(deadline time.Time) (context.Context, context.CancelFunc)
-	serving *services
-	helpers sync.WaitGroup // goroutines besides the loop
+	kill         context.CancelCauseFunc // kills the process and all its descendants
+	killed       <-chan struct{}         // closed when the process was killed or has exited
+	withDeadline func(deadline time.Time) (context.Context, context.CancelFunc)
+	services     *services
+	goroutines   sync.WaitGroup // goroutines besides the loop
 
-	mu      sync.Mutex
-	current *exchangeOf // guarded by mu: the prompt that is under way, or was last
-	watch   watch       // guarded by mu
+	mu       sync.Mutex
+	current  *promptRun // guarded by mu: the running prompt, or the last one
+	watchdog watchdog   // guarded by mu
 }
 
-// Prose is a Talk with a process whose output is text: its empty lines count.
-type Prose interface {
-	Talk
+// TextConversation is a Conversation with a process whose output is plain text:
+// its empty lines are significant.
+type TextConversation interface {
+	Conversation
 
-	Prose()
+	PlainText()
 }
 
-// exchangeOf is a prompt and what came of it.
-type exchangeOf struct {
-	began  time.Time
-	done   chan struct{} // closed when result is there
-	result Result        // written before done is closed
+// promptRun is a prompt and its result.
+type promptRun struct {
+	startedAt time.Time
+	done      chan struct{} // closed when result is set
+	result    Result        // written before done is closed
 
-	stop  *stop  // why it is ended from here; nil: it is not. Guarded by the session's mu
-	spent string // the budget that the model's side said is used up; guarded by mu
-	poor  int    // answers that said so, since the last other one; guarded by mu
+	stop     *stopReason // why the host stops it; nil: it does not. Guarded by the session's mu
+	spent    string      // the budget that the model endpoint reported as used up; guarded by mu
+	refusals int         // consecutive answers that reported it; guarded by mu
 }
 
-// stop is why a prompt is ended from here.
-type stop struct {
+// stopReason is why the host stops a prompt.
+type stopReason struct {
 	outcome Outcome
-	why     string
+	message string
 }
 
-// ending is how the process ended.
-type ending struct {
+// processExit is how the process ended.
+type processExit struct {
 	exit atoll.Exit
 	err  error
 }
 
-// Begin starts the agent with the first prompt of a conversation. Events go
-// to Job.Emit until Close; each prompt has its own Finished, and its own
-// Job.Timeout. The conversation ends with ctx.
-func Begin(ctx context.Context, j Job) (*Session, error) {
-	if err := j.complete(); err != nil {
+// StartSession starts the agent with the first prompt of a conversation. Events
+// are passed to Job.Emit until Close; each prompt has its own Finished event and
+// its own Job.Timeout. The conversation ends with ctx.
+func StartSession(ctx context.Context, j Job) (*Session, error) {
+	if err := j.checkAndFillDefaults(); err != nil {
 		return nil, err
 	}
 	j.Turn.Prompt = slices.Clone(j.Turn.Prompt)
 	s := &Session{
-		job: j, features: j.Agent.Features(), begun: time.Now(), in: newInput(),
-		lines: make(chan line), asks: make(chan func()), hush: make(chan struct{}, 1),
-		ended: make(chan ending, 1), over: make(chan struct{}), signals: make(chan string, 1),
+		job: j, features: j.Agent.Features(), startedAt: time.Now(), stdin: newInput(),
+		lines: make(chan line), calls: make(chan func()), interrupts: make(chan struct{}, 1),
+		exited: make(chan processExit, 1), closed: make(chan struct{}), signals: make(chan string, 1),
 	}
-	s.keep = !j.Once && s.features.Turns
-	s.current = &exchangeOf{began: s.begun, done: make(chan struct{})}
-	s.serving = &services{alive: s.alive, answered: s.answered, open: make(map[io.Closer]bool)}
-	cmd, site, err := s.prepare(ctx)
+	s.multiTurn = !j.Once && s.features.Turns
+	s.current = &promptRun{startedAt: s.startedAt, done: make(chan struct{})}
+	s.services = &services{onActivity: s.noteActivity, onModelAnswer: s.countModelAnswer, open: make(map[io.Closer]bool)}
+	cmd, site, err := s.prepareSandbox(ctx)
 	if err != nil {
-		s.serving.close()
+		s.services.close()
 		return nil, err
 	}
-	s.talk = j.Agent.Talk(&s.job.Turn, site)
-	s.start(ctx, cmd)
+	s.conversation = j.Agent.NewConversation(&s.job.Turn, site)
+	s.startProcess(ctx, cmd)
 	return s, nil
 }
 
-// start runs the process, and the loop that talks with it.
-func (s *Session) start(ctx context.Context, cmd atoll.Cmd) {
-	// The process ends when it is killed, not with ctx: the agent is asked first.
+// startProcess starts the process, and the loop that communicates with it.
+func (s *Session) startProcess(ctx context.Context, cmd atoll.Cmd) {
+	// The process is not killed with ctx: the agent is asked to stop first.
 	run, kill := context.WithCancelCause(context.WithoutCancel(ctx))
-	s.kill, s.dead = kill, run.Done()
-	s.derive = func(deadline time.Time) (context.Context, context.CancelFunc) {
+	s.kill, s.killed = kill, run.Done()
+	s.withDeadline = func(deadline time.Time) (context.Context, context.CancelFunc) {
 		return context.WithDeadlineCause(run, deadline, errUndecided)
 	}
-	out := newLineWriter(s.job.MaxLine, s.lines, s.dead)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Signals = s.in, out, &s.errs, s.signals
+	out := newLineWriter(s.job.MaxLine, s.lines, s.killed)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Signals = s.stdin, out, &s.stderr, s.signals
 	s.mu.Lock()
-	s.watch.life = context.AfterFunc(ctx, func() { s.depart(stopOf(ctx)) })
-	s.guardTime()
+	s.watchdog.stopContextWatch = context.AfterFunc(ctx, func() { s.endSession(stopReasonOf(ctx)) })
+	s.startPromptTimers()
 	s.mu.Unlock()
-	s.helpers.Go(func() {
-		exit, err := execute(run, s.job.Sandbox, cmd)
-		out.finish()
-		s.in.end()
-		s.ended <- ending{exit, err}
+	s.goroutines.Go(func() {
+		exit, err := execWithSignals(run, s.job.Sandbox, cmd)
+		out.flushLast()
+		s.stdin.discard()
+		s.exited <- processExit{exit, err}
 	})
-	go s.loop()
+	go s.runLoop()
 }
 
-// execute runs a command, without signals where they can't be sent.
-func execute(ctx context.Context, sb atoll.Sandbox, cmd atoll.Cmd) (atoll.Exit, error) {
+// execWithSignals runs a command, without signals if the driver does not support them.
+func execWithSignals(ctx context.Context, sb atoll.Sandbox, cmd atoll.Cmd) (atoll.Exit, error) {
 	exit, err := sb.Exec(ctx, cmd)
 	if errors.Is(err, atoll.ErrUnsupported) {
 		cmd.Signals = nil
@@ -136,89 +137,91 @@ func execute(ctx context.Context, sb atoll.Sandbox, cmd atoll.Cmd) (atoll.Exit, 
 	return exit, err
 }
 
-// loop owns the Talk: everything that it is given, it is given here.
-func (s *Session) loop() {
-	s.guard(func() { s.talk.Begin(exchange{s}) })
-	s.look()
+// runLoop makes all calls of the Conversation.
+func (s *Session) runLoop() {
+	s.callConversation(func() { s.conversation.Begin(exchange{s}) })
+	s.checkResult()
 	for {
 		select {
 		case l := <-s.lines:
-			s.alive()
-			s.read(l)
-			s.look()
-			s.alive() // whoever watches may have taken long
-		case f := <-s.asks:
+			s.noteActivity()
+			s.handleLine(l)
+			s.checkResult()
+			s.noteActivity() // Job.Emit may have taken long
+		case f := <-s.calls:
 			f()
-			s.look()
-		case <-s.hush:
-			s.interrupt()
-		case e := <-s.ended:
-			s.end(e)
+			s.checkResult()
+		case <-s.interrupts:
+			s.interruptAgent()
+		case e := <-s.exited:
+			s.finishSession(e)
 			return
 		}
 	}
 }
 
-// end tells the result of a process that is gone, and ends what belongs to it.
-func (s *Session) end(e ending) {
-	s.finishWatch()
-	s.serving.close() // before the result: what it used is counted then
-	if s.underWay() {
-		s.finish(&e)
+// finishSession finishes the running prompt after the process exited, and stops
+// the session's timers, services and goroutines.
+func (s *Session) finishSession(e processExit) {
+	s.stopWatchdog()
+	s.services.close() // before the result, so that its usage is complete
+	if s.promptRunning() {
+		s.finishPrompt(&e)
 	}
-	s.kill(nil) // lets go of its context, and of those who decide
-	s.helpers.Wait()
-	close(s.over)
+	s.kill(nil) // releases its context and cancels Job.Decide
+	s.goroutines.Wait()
+	close(s.closed)
 }
 
-// read gives a line to the Talk.
-func (s *Session) read(l line) {
-	if l.cut > 0 {
-		s.tell(Event{Type: Warning, Text: fmt.Sprintf("a line of %d bytes was cut: at most %d are read", l.cut, s.job.MaxLine)})
-		s.tell(Event{Type: Raw, Raw: text(l.data)})
+// handleLine passes a line to the Conversation.
+func (s *Session) handleLine(l line) {
+	if l.fullLen > 0 {
+		s.emitEvent(Event{Type: Warning, Text: fmt.Sprintf("a line of %d bytes was cut: at most %d are read", l.fullLen, s.job.MaxLine)})
+		s.emitEvent(Event{Type: Raw, Raw: jsonString(l.data)})
 		return
 	}
-	if _, prose := s.talk.(Prose); len(l.data) == 0 && !prose {
+	if _, prose := s.conversation.(TextConversation); len(l.data) == 0 && !prose {
 		return
 	}
-	s.guard(func() { s.talk.Line(exchange{s}, l.data) })
+	s.callConversation(func() { s.conversation.HandleLine(exchange{s}, l.data) })
 }
 
-// look sees whether the prompt has its result. The process of one prompt is
-// asked to leave then; what it says until it is gone still counts.
-func (s *Session) look() {
-	for len(s.late) > 0 {
-		f := s.late[0]
-		s.late = s.late[1:]
+// checkResult runs the deferred functions, and finishes the prompt if it is
+// settled. The process of the last prompt is asked to exit first; its output
+// until then still counts.
+func (s *Session) checkResult() {
+	for len(s.deferred) > 0 {
+		f := s.deferred[0]
+		s.deferred = s.deferred[1:]
 		f()
 	}
-	if !s.underWay() {
+	if !s.promptRunning() {
 		return
 	}
 	settled := false
-	s.guard(func() { settled = s.talk.Settled() })
+	s.callConversation(func() { settled = s.conversation.Settled() })
 	switch {
 	case !settled:
-		if s.settled {
-			s.settled = false
-			s.stay()
+		if s.askedToExit {
+			s.askedToExit = false
+			s.cancelShutdown()
 		}
-	case s.keep && !s.departing():
-		s.finish(nil)
-	case !s.settled:
-		s.settled = true
-		s.leave()
+	case s.multiTurn && !s.isEnding():
+		s.finishPrompt(nil)
+	case !s.askedToExit:
+		s.askedToExit = true
+		s.shutDownProcess()
 	}
 }
 
-// underWay reports whether a prompt has no result yet.
-func (s *Session) underWay() bool {
+// promptRunning reports whether a prompt has no result yet.
+func (s *Session) promptRunning() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.current.over()
+	return !s.current.isDone()
 }
 
-func (p *exchangeOf) over() bool {
+func (p *promptRun) isDone() bool {
 	select {
 	case <-p.done:
 		return true
@@ -227,44 +230,44 @@ func (p *exchangeOf) over() bool {
 	}
 }
 
-// finish tells the one result of the prompt that is under way.
-func (s *Session) finish(e *ending) {
-	for len(s.asked) > 0 {
-		s.resolve(s.asked[0], Decision{Message: "the turn has ended"}, "end")
+// finishPrompt emits the result of the running prompt. e is nil while the process runs.
+func (s *Session) finishPrompt(e *processExit) {
+	for len(s.pending) > 0 {
+		s.resolvePermission(s.pending[0], Decision{Message: "the turn has ended"}, "end")
 	}
 	s.mu.Lock()
 	p := s.current
-	s.watch.rest()
+	s.watchdog.stopPromptTimers()
 	s.mu.Unlock()
-	r := s.outcome(p, e)
-	s.tell(Event{Type: Finished, Session: r.Session, Result: &r})
+	r := s.buildResult(p, e)
+	s.emitEvent(Event{Type: Finished, Session: r.Session, Result: &r})
 	p.result = r
 	close(p.done)
 }
 
-// guard calls f, which calls the Talk. A Talk that panics is given up, and the
-// process with it.
-func (s *Session) guard(f func()) {
+// callConversation calls f, which calls the Conversation. If it panics, the
+// Conversation is replaced and the process killed.
+func (s *Session) callConversation(f func()) {
 	defer func() {
 		if v := recover(); v != nil {
-			s.talk = broken{why: fmt.Sprint(v)}
+			s.conversation = brokenConversation{reason: fmt.Sprint(v)}
 			s.kill(errBroken)
 		}
 	}()
 	f()
 }
 
-// do has the loop call f, and returns its error.
-func (s *Session) do(ctx context.Context, f func() error) error {
+// doInLoop has the loop call f, and returns its error.
+func (s *Session) doInLoop(ctx context.Context, f func() error) error {
 	reply := make(chan error, 1)
 	ask := func() {
 		err := errBroken
-		s.guard(func() { err = f() })
+		s.callConversation(func() { err = f() })
 		reply <- err
 	}
 	select {
-	case s.asks <- ask:
-	case <-s.dead:
+	case s.calls <- ask:
+	case <-s.killed:
 		return fmt.Errorf("%w: the agent has ended", atoll.ErrState)
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -272,7 +275,7 @@ func (s *Session) do(ctx context.Context, f func() error) error {
 	return <-reply
 }
 
-// Wait waits for the result of the prompt that is under way, or was last.
+// Wait waits for the result of the running prompt, or returns that of the last one.
 func (s *Session) Wait(ctx context.Context) (Result, error) {
 	s.mu.Lock()
 	p := s.current
@@ -285,96 +288,95 @@ func (s *Session) Wait(ctx context.Context) (Result, error) {
 	}
 }
 
-// Prompt says a further prompt, after the result of the last. Agents without
-// Features.Turns refuse it.
+// Prompt sends a further prompt, after the result of the last one. It returns
+// ErrUnsupported for agents without Features.Turns, and ErrState while a prompt runs.
 func (s *Session) Prompt(ctx context.Context, p []Content) error {
 	switch {
-	case !s.keep:
-		return fmt.Errorf("%w: %s takes one prompt", atoll.ErrUnsupported, s.job.Agent.Name())
+	case !s.multiTurn:
+		return fmt.Errorf("%w: %s accepts one prompt", atoll.ErrUnsupported, s.job.Agent.Name())
 	case len(p) == 0:
 		return fmt.Errorf("%w: the prompt is empty", atoll.ErrInvalid)
-	case s.underWay():
+	case s.promptRunning():
 		return errBusy
 	}
 	p = slices.Clone(p)
-	if err := attach(ctx, s.job.Sandbox, s.job.Dir, p); err != nil {
+	if err := placeAttachments(ctx, s.job.Sandbox, s.job.Dir, p); err != nil {
 		return err
 	}
-	return s.do(ctx, func() error {
-		if s.underWay() {
+	return s.doInLoop(ctx, func() error {
+		if s.promptRunning() {
 			return errBusy
 		}
 		s.mu.Lock()
 		last := s.current
-		s.current = &exchangeOf{began: time.Now(), done: make(chan struct{})}
-		s.guardTime()
+		s.current = &promptRun{startedAt: time.Now(), done: make(chan struct{})}
+		s.startPromptTimers()
 		s.mu.Unlock()
-		err := s.talk.Prompt(exchange{s}, p)
+		err := s.conversation.Prompt(exchange{s}, p)
 		if err != nil {
 			s.mu.Lock()
 			s.current = last
-			s.watch.rest()
+			s.watchdog.stopPromptTimers()
 			s.mu.Unlock()
 		}
 		return err
 	})
 }
 
-// Interrupt ends what the agent does for the prompt; its result is Aborted.
-// An agent that can't be asked to is ended.
+// Interrupt stops the agent's work for the prompt; its result is Aborted. An agent
+// that does not support interrupts is killed.
 func (s *Session) Interrupt(context.Context) error {
-	if s.underWay() {
-		s.halt(stop{Aborted, "it was interrupted"})
+	if s.promptRunning() {
+		s.stopPrompt(stopReason{Aborted, "it was interrupted"})
 	}
 	return nil
 }
 
-// interrupt asks the agent to stop, in the loop.
-func (s *Session) interrupt() {
+// interruptAgent asks the agent to stop; it runs in the loop.
+func (s *Session) interruptAgent() {
 	s.mu.Lock()
-	wanted := s.current.stop != nil && !s.current.over()
+	wanted := s.current.stop != nil && !s.current.isDone()
 	s.mu.Unlock()
 	if !wanted {
 		return
 	}
 	asked := false
-	s.guard(func() { asked = s.talk.Interrupt(exchange{s}) })
+	s.callConversation(func() { asked = s.conversation.Interrupt(exchange{s}) })
 	if !asked {
 		s.kill(errStopped)
 	}
-	s.look()
+	s.checkResult()
 }
 
-// Close ends the agent and all its processes. One that has nothing to do is
-// given a moment to leave.
+// Close ends the agent and all its processes. An idle agent gets a moment to exit.
 func (s *Session) Close() error {
-	if s.underWay() {
-		s.halt(stop{Aborted, "it was closed"})
+	if s.promptRunning() {
+		s.stopPrompt(stopReason{Aborted, "it was closed"})
 		s.kill(errStopped)
 	} else {
-		s.leave()
+		s.shutDownProcess()
 	}
-	<-s.over
+	<-s.closed
 	return nil
 }
 
-// The reasons for which a process is ended.
+// The reasons for killing a process, and errors of the session's methods.
 var (
 	errStopped   = errors.New("the agent was stopped")
-	errBroken    = errors.New("what the agent said could not be handled")
-	errUndecided = fmt.Errorf("%w: nobody decided", atoll.ErrTimeout)
+	errBroken    = errors.New("the agent's output could not be handled")
+	errUndecided = fmt.Errorf("%w: no decision", atoll.ErrTimeout)
 	errBusy      = fmt.Errorf("%w: a prompt is under way", atoll.ErrState)
 )
 
-// broken is in the place of a Talk that has panicked.
-type broken struct{ why string }
+// brokenConversation replaces a Conversation that has panicked.
+type brokenConversation struct{ reason string }
 
-func (broken) Begin(Exchange)                          {}
-func (broken) Line(Exchange, []byte)                   {}
-func (broken) Prompt(Exchange, []Content) error        { return errBroken }
-func (broken) Decide(Exchange, string, Decision) error { return errBroken }
-func (broken) Interrupt(Exchange) bool                 { return false }
-func (broken) Settled() bool                           { return false }
-func (b broken) Result(*Exit) Result {
-	return Result{Outcome: Failed, Code: "internal", Message: errBroken.Error() + ": " + b.why}
+func (brokenConversation) Begin(Exchange)                          {}
+func (brokenConversation) HandleLine(Exchange, []byte)             {}
+func (brokenConversation) Prompt(Exchange, []Content) error        { return errBroken }
+func (brokenConversation) Decide(Exchange, string, Decision) error { return errBroken }
+func (brokenConversation) Interrupt(Exchange) bool                 { return false }
+func (brokenConversation) Settled() bool                           { return false }
+func (b brokenConversation) Result(*Exit) Result {
+	return Result{Outcome: Failed, Code: "internal", Message: errBroken.Error() + ": " + b.reason}
 }

@@ -12,24 +12,24 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/agent"
-	"github.com/atoll-sandbox/atoll/internal/agenttest"
+	"github.com/atoll-sandbox/atoll/internal/testing/agenttest"
 )
 
-// conversation answers every prompt with itself; "wait" is answered when it is
+// talkingProgram answers every prompt with itself; "wait" is answered when it is
 // interrupted.
-func conversation(_ context.Context, p script) int {
+func talkingProgram(_ context.Context, p script) int {
 	for {
-		m := p.hear()
+		m := p.readInput()
 		switch {
 		case m == nil:
 			return 0
 		case m["prompt"] == "wait":
-			p.say(doubleLine{Text: "waiting"})
+			p.printLine(fakeLine{Text: "waiting"})
 		case m["prompt"] != nil:
-			p.say(doubleLine{Text: fmt.Sprint("you said ", m["prompt"])})
-			p.say(doubleLine{Result: fmt.Sprint(m["prompt"])})
+			p.printLine(fakeLine{Text: fmt.Sprint("you said ", m["prompt"])})
+			p.printLine(fakeLine{Result: fmt.Sprint(m["prompt"])})
 		case m["interrupt"] != nil:
-			p.say(doubleLine{Result: "stopped", Failed: true})
+			p.printLine(fakeLine{Result: "stopped", Failed: true})
 		}
 	}
 }
@@ -37,9 +37,9 @@ func conversation(_ context.Context, p script) int {
 func TestConversation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		execs := 0
-		s := newStage(t, all(), conversation)
+		s := newStage(t, allFeatures(), talkingProgram)
 		s.Execs = func(atoll.Cmd) { execs++ }
-		ses, err := agent.Begin(t.Context(), s.job)
+		ses, err := agent.StartSession(t.Context(), s.job)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +95,7 @@ func TestConversation(t *testing.T) {
 	})
 }
 
-// What ends a conversation while nothing is under way, or something is.
+// Ends of a conversation, idle or with a running prompt.
 func TestConversationEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		prompt string
@@ -111,13 +111,13 @@ func TestConversationEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				gone := false
-				s := newStage(t, all(), func(ctx context.Context, p script) int {
+				s := newStage(t, allFeatures(), func(ctx context.Context, p script) int {
 					defer func() { gone = true }()
-					return conversation(ctx, p)
+					return talkingProgram(ctx, p)
 				})
 				s.job.Turn.Prompt = agent.Text(c.prompt)
 				ctx, cancel := context.WithCancel(t.Context())
-				ses, err := agent.Begin(ctx, s.job)
+				ses, err := agent.StartSession(ctx, s.job)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -151,10 +151,10 @@ func TestConversationEnds(t *testing.T) {
 
 func TestOnePromptAgents(t *testing.T) {
 	s := newStage(t, agent.Features{}, func(_ context.Context, p script) int {
-		p.say(doubleLine{Result: "done"})
+		p.printLine(fakeLine{Result: "done"})
 		return 0
 	})
-	ses, err := agent.Begin(t.Context(), s.job)
+	ses, err := agent.StartSession(t.Context(), s.job)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,29 +167,29 @@ func TestOnePromptAgents(t *testing.T) {
 	}
 }
 
-// asking asks for permission and tells what it was answered.
-func asking(ids ...string) func(context.Context, script) int {
+// requestingProgram requests permissions and prints the decisions.
+func requestingProgram(ids ...string) func(context.Context, script) int {
 	return func(_ context.Context, p script) int {
-		p.hear()
+		p.readInput()
 		for _, id := range ids {
-			p.say(doubleLine{Ask: id})
+			p.printLine(fakeLine{Ask: id})
 		}
 		var said []string
 		for range ids {
-			m := p.hear()
+			m := p.readInput()
 			if m["decided"] == nil {
 				break
 			}
 			said = append(said, fmt.Sprintf("%v=%v(%v)", m["decided"], m["allow"], m["message"]))
 		}
-		p.say(doubleLine{Result: strings.Join(said, " ")})
-		for p.hear() != nil {
+		p.printLine(fakeLine{Result: strings.Join(said, " ")})
+		for p.readInput() != nil {
 		}
 		return 0
 	}
 }
 
-// Permission is given only by an answer that says so.
+// Only an explicit decision allows a call.
 func TestDecide(t *testing.T) {
 	allow := func(context.Context, agent.Permission) (agent.Decision, error) {
 		return agent.Decision{Allow: true}, nil
@@ -209,20 +209,20 @@ func TestDecide(t *testing.T) {
 			return agent.Decision{Allow: true}, errors.New("x")
 		}, "p1=false(the request could not be decided)", "error", 0},
 		"APanicDenies":   {true, func(context.Context, agent.Permission) (agent.Decision, error) { panic("x") }, "p1=false(the request could not be decided)", "error", 0},
-		"NobodyDenies":   {true, nil, "p1=false(nobody is there to decide)", "policy", 0},
-		"NotAskedDenies": {false, allow, "p1=false(nothing was to be asked in this turn)", "policy", 0},
+		"NobodyDenies":   {true, nil, "p1=false(no decision function is set)", "policy", 0},
+		"NotAskedDenies": {false, allow, "p1=false(this turn does not request permissions)", "policy", 0},
 		"TooLateDenies": {true, func(ctx context.Context, p agent.Permission) (agent.Decision, error) {
 			<-ctx.Done()
 			return agent.Decision{Allow: true}, nil
-		}, "p1=false(nobody decided in time)", "deadline", 5 * time.Minute},
+		}, "p1=false(no decision before the deadline)", "deadline", 5 * time.Minute},
 		"DeafDenies": {true, func(context.Context, agent.Permission) (agent.Decision, error) {
 			time.Sleep(time.Hour)
 			return agent.Decision{Allow: true}, nil
-		}, "p1=false(nobody decided in time)", "deadline", 5 * time.Minute},
+		}, "p1=false(no decision before the deadline)", "deadline", 5 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newStage(t, all(), asking("p1"))
+				s := newStage(t, allFeatures(), requestingProgram("p1"))
 				s.job.Turn.Ask, s.job.Decide = c.ask, c.decide
 				start := time.Now()
 				r := s.run(t.Context(), t)
@@ -240,7 +240,7 @@ func TestDecide(t *testing.T) {
 						t.Errorf("the deadline is %v", e.Permission.Deadline)
 					}
 				}
-				if s.count(agent.PermissionRequested) != 1 || s.count(agent.PermissionResolved) != 1 {
+				if s.countEvents(agent.PermissionRequested) != 1 || s.countEvents(agent.PermissionResolved) != 1 {
 					t.Error("it was not told once each")
 				}
 				time.Sleep(2 * time.Hour) // for those who are deaf
@@ -249,13 +249,13 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// A question that nobody has answered is answered by the end of the turn.
+// The end of the turn denies a pending request.
 func TestQuestionsEndWithTheTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, all(), func(_ context.Context, p script) int {
-			p.say(doubleLine{Ask: "p1"})
-			p.say(doubleLine{Ask: "p1"}) // the same again is the same
-			p.say(doubleLine{Ask: "p2"})
+		s := newStage(t, allFeatures(), func(_ context.Context, p script) int {
+			p.printLine(fakeLine{Ask: "p1"})
+			p.printLine(fakeLine{Ask: "p1"}) // the same again is the same
+			p.printLine(fakeLine{Ask: "p2"})
 			return 1
 		})
 		s.job.Turn.Ask = true
@@ -265,10 +265,10 @@ func TestQuestionsEndWithTheTurn(t *testing.T) {
 			left.Add(1)
 			return agent.Decision{}, ctx.Err()
 		}
-		want(t, s.run(t.Context(), t), agent.Crashed, "")
+		wantResult(t, s.run(t.Context(), t), agent.Crashed, "")
 		synctest.Wait()
-		if left.Load() != 2 || s.count(agent.PermissionResolved) != 2 {
-			t.Errorf("%d of 2 were told that it is over, %d answers", left.Load(), s.count(agent.PermissionResolved))
+		if left.Load() != 2 || s.countEvents(agent.PermissionResolved) != 2 {
+			t.Errorf("%d of 2 were told that it is over, %d answers", left.Load(), s.countEvents(agent.PermissionResolved))
 		}
 	})
 }
@@ -279,7 +279,7 @@ func TestManyQuestions(t *testing.T) {
 		for i := range 1000 {
 			ids = append(ids, fmt.Sprint("p", i))
 		}
-		s := newStage(t, all(), asking(ids...))
+		s := newStage(t, allFeatures(), requestingProgram(ids...))
 		s.job.Turn.Ask = true
 		s.job.Decide = func(ctx context.Context, _ agent.Permission) (agent.Decision, error) {
 			time.Sleep(time.Minute)
@@ -295,7 +295,7 @@ func TestManyQuestions(t *testing.T) {
 // Session.Decide is quicker than Job.Decide.
 func TestDecideFromOutside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, all(), asking("p1"))
+		s := newStage(t, allFeatures(), requestingProgram("p1"))
 		s.job.Turn.Ask = true
 		late := make(chan struct{})
 		s.job.Decide = func(ctx context.Context, _ agent.Permission) (agent.Decision, error) {
@@ -303,7 +303,7 @@ func TestDecideFromOutside(t *testing.T) {
 			close(late)
 			return agent.Decision{}, nil
 		}
-		ses, err := agent.Begin(t.Context(), s.job)
+		ses, err := agent.StartSession(t.Context(), s.job)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -334,8 +334,8 @@ func TestDecideFromOutside(t *testing.T) {
 // While others have to decide, the agent is not idle.
 func TestWaitingIsNotIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, all(), asking("p1"))
-		s.job.Turn.Ask, s.job.Patience = true, 40*time.Minute
+		s := newStage(t, allFeatures(), requestingProgram("p1"))
+		s.job.Turn.Ask, s.job.PermissionTimeout = true, 40*time.Minute
 		s.job.Decide = func(ctx context.Context, _ agent.Permission) (agent.Decision, error) {
 			time.Sleep(30 * time.Minute)
 			return agent.Decision{Allow: true}, nil

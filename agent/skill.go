@@ -8,20 +8,20 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Bounds of what skills place.
+// Limits of the files of skills.
 const (
 	maxSkillFiles = 2000
 	maxSkillBytes = 64 << 20
 )
 
-// Place returns the files of skills beneath dir, each skill in a directory of
-// its name.
-func Place(skills []Skill, dir string) ([]File, error) {
+// SkillFiles returns the files of skills as files beneath dir, each skill in a
+// directory of its name.
+func SkillFiles(skills []Skill, dir string) ([]File, error) {
 	var files []File
 	size := 0
 	for _, s := range skills {
 		if !fs.ValidPath(s.Name) || s.Name == "." || path.Base(s.Name) != s.Name {
-			return nil, fmt.Errorf("skill %q: %w: its name is that of a directory", s.Name, atoll.ErrInvalid)
+			return nil, fmt.Errorf("skill %q: %w: its name must be a valid directory name", s.Name, atoll.ErrInvalid)
 		}
 		err := fs.WalkDir(s.Files, ".", func(name string, d fs.DirEntry, err error) error {
 			if err != nil || !d.Type().IsRegular() {

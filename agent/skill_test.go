@@ -16,7 +16,7 @@ func TestPlace(t *testing.T) {
 		"SKILL.md":       {Data: []byte("---\n"), Mode: 0o400},
 		"scripts/run.sh": {Data: []byte("#!"), Mode: 0o755},
 	}
-	got, err := agent.Place([]agent.Skill{{Name: "pdf", Files: files}}, "/state/skills")
+	got, err := agent.SkillFiles([]agent.Skill{{Name: "pdf", Files: files}}, "/state/skills")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func TestPlace(t *testing.T) {
 		t.Error(d)
 	}
 	for _, name := range []string{"", ".", "..", "a/b", "../a", "/a"} {
-		if _, err := agent.Place([]agent.Skill{{Name: name, Files: files}}, "/s"); !errors.Is(err, atoll.ErrInvalid) {
+		if _, err := agent.SkillFiles([]agent.Skill{{Name: name, Files: files}}, "/s"); !errors.Is(err, atoll.ErrInvalid) {
 			t.Errorf("a skill named %q: %v", name, err)
 		}
 	}

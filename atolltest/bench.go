@@ -9,9 +9,9 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Bench measures a driver: how long a sandbox takes to its first output, a
-// command, a transfer, a snapshot. The names are the same for every driver,
-// so that benchstat compares them.
+// Bench measures a driver: the time to the first output of a new sandbox, of
+// a command, a file transfer and a fork. The benchmark names are the same for
+// every driver, so that benchstat can compare them.
 func Bench(b *testing.B, d atoll.Driver) {
 	b.Run("CreateAndFirstOutput", func(b *testing.B) {
 		for b.Loop() {

@@ -11,28 +11,28 @@ import (
 )
 
 var listenLaws = []law{
-	{"ListenCarriesConnections", listenCarriesConnections},
-	{"ListenCarriesManyAtOnce", listenCarriesManyAtOnce},
-	{"ListenPortZeroTellsPort", listenPortZeroTellsPort},
+	{"ListenAcceptsConnections", listenAcceptsConnections},
+	{"ListenAcceptsManyAtOnce", listenAcceptsManyAtOnce},
+	{"ListenPortZeroReportsPort", listenPortZeroReportsPort},
 	{"ListenTakenIsExists", listenTakenIsExists},
 	{"ListenStaysInside", listenStaysInside},
 	{"ListenEndsWithClose", listenEndsWithClose},
 	{"ListenEndsWithTheSandbox", listenEndsWithTheSandbox},
 }
 
-// listens reports whether there is something to test. The program inside is
-// the driver's Dial.
-func (e *env) listens() bool {
+// hasListen reports whether the driver has Listen. Programs inside the sandbox
+// are simulated by the driver's Dial.
+func (e *env) hasListen() bool {
 	e.Helper()
 	if e.features.Listen && !e.features.Dial {
 		e.Fatal("a driver with Listen must have Dial: the suite can't connect from inside otherwise")
 	}
-	return e.features.Listen // FeaturesAreTrue has seen the refusal
+	return e.features.Listen // FeaturesAreTrue checks the refusal
 }
 
 func (e *env) listen(sb atoll.Sandbox, network, address string) net.Listener {
 	e.Helper()
-	l, err := atoll.Listen(e.ctx(), sb, network, address)
+	l, err := atoll.Listen(e.newContext(), sb, network, address)
 	if err != nil {
 		e.Fatalf("Listen %s %s: %v", network, address, err)
 	}
@@ -42,7 +42,7 @@ func (e *env) listen(sb atoll.Sandbox, network, address string) net.Listener {
 
 func (e *env) dial(sb atoll.Sandbox, at net.Addr) net.Conn {
 	e.Helper()
-	c, err := atoll.Dial(e.ctx(), sb, at.Network(), at.String())
+	c, err := atoll.Dial(e.newContext(), sb, at.Network(), at.String())
 	if err != nil {
 		e.Fatalf("Dial %s: %v", at, err)
 	}
@@ -50,7 +50,7 @@ func (e *env) dial(sb atoll.Sandbox, at net.Addr) net.Conn {
 	return c
 }
 
-// closeWrite ends one direction.
+// closeWrite closes the writing direction of a connection.
 func closeWrite(c net.Conn) error {
 	half, ok := c.(interface{ CloseWrite() error })
 	if !ok {
@@ -59,8 +59,9 @@ func closeWrite(c net.Conn) error {
 	return half.CloseWrite()
 }
 
-// answer answers a connection, once its request has ended, with what it got.
-func answer(c net.Conn) error {
+// answerRequest reads a request to its end, echoes it and closes the
+// connection.
+func answerRequest(c net.Conn) error {
 	b, err := io.ReadAll(c)
 	if err != nil {
 		return fmt.Errorf("reading the request: %w", err)
@@ -71,8 +72,9 @@ func answer(c net.Conn) error {
 	return c.Close()
 }
 
-// ask sends a request, ends it, and returns the answer.
-func ask(c net.Conn, request string) (string, error) {
+// sendRequest sends a request, closes the writing direction and returns the
+// answer.
+func sendRequest(c net.Conn, request string) (string, error) {
 	if _, err := io.WriteString(c, request); err != nil {
 		return "", err
 	}
@@ -83,31 +85,31 @@ func ask(c net.Conn, request string) (string, error) {
 	return string(b), err
 }
 
-func listenCarriesConnections(e *env) {
-	if !e.listens() {
+func listenAcceptsConnections(e *env) {
+	if !e.hasListen() {
 		return
 	}
-	sb := e.sandbox()
+	sb := e.newSandbox()
 	for _, at := range [][2]string{{"tcp", "127.0.0.1:0"}, {"tcp", "localhost:0"}, {"unix", "/tmp/listen.sock"}} {
 		l := e.listen(sb, at[0], at[1])
-		eq(e, "the address's network", l.Addr().Network(), at[0])
+		wantEqual(e, "the address's network", l.Addr().Network(), at[0])
 		go func() {
 			c, err := l.Accept()
 			if err == nil {
-				err = answer(c)
+				err = answerRequest(c)
 			}
 			if err != nil {
 				e.Errorf("%v: the host: %v", at, err)
 			}
 		}()
-		e.soon("a connection to "+at[1], func() {
-			got, err := ask(e.dial(sb, l.Addr()), "hi")
+		e.mustFinish("a connection to "+at[1], func() {
+			got, err := sendRequest(e.dial(sb, l.Addr()), "hi")
 			if got != "got hi" || err != nil {
 				e.Errorf("%v: the program got %q, %v", at, got, err)
 			}
 		})
-		// The other direction first: the host has nothing more to say.
-		e.soon("half a connection to "+at[1], func() {
+		// The other direction first: the host closes its writing direction.
+		e.mustFinish("half a connection to "+at[1], func() {
 			program := e.dial(sb, l.Addr())
 			host, err := l.Accept()
 			if err != nil {
@@ -132,21 +134,21 @@ func listenCarriesConnections(e *env) {
 	}
 }
 
-func listenCarriesManyAtOnce(e *env) {
-	if !e.listens() {
+func listenAcceptsManyAtOnce(e *env) {
+	if !e.hasListen() {
 		return
 	}
 	const n, size = 100, 64 << 10
-	sb := e.sandbox()
+	sb := e.newSandbox()
 	l := e.listen(sb, "tcp", "127.0.0.1:0")
 	var wg sync.WaitGroup
 	programs := make([]net.Conn, n)
 	for i := range n {
 		wg.Go(func() {
-			c, err := atoll.Dial(e.ctx(), sb, l.Addr().Network(), l.Addr().String())
+			c, err := atoll.Dial(e.newContext(), sb, l.Addr().Network(), l.Addr().String())
 			if err != nil {
 				e.Errorf("Dial: %v", err)
-				_ = l.Close() // nobody needs wait
+				_ = l.Close() // unblocks Accept
 				return
 			}
 			programs[i] = c
@@ -154,7 +156,7 @@ func listenCarriesManyAtOnce(e *env) {
 		})
 	}
 	hosts := make([]net.Conn, n)
-	e.soon("100 connections", func() {
+	e.mustFinish("100 connections", func() {
 		defer wg.Wait()
 		for i := range hosts {
 			c, err := l.Accept()
@@ -168,7 +170,7 @@ func listenCarriesManyAtOnce(e *env) {
 	if e.Failed() {
 		return
 	}
-	// All are open. Now each carries something, the last first.
+	// All are open. Now each transfers data, the last first.
 	for _, h := range hosts {
 		wg.Go(func() {
 			defer h.Close()
@@ -180,19 +182,19 @@ func listenCarriesManyAtOnce(e *env) {
 	for i := n - 1; i >= 0; i-- {
 		wg.Go(func() {
 			want := fmt.Sprintf("%0*d", size, i)
-			if got, err := ask(programs[i], want); got != want || err != nil {
+			if got, err := sendRequest(programs[i], want); got != want || err != nil {
 				e.Errorf("connection %d: got %d bytes, %v", i, len(got), err)
 			}
 		})
 	}
-	e.soon("what they carry", wg.Wait)
+	e.mustFinish("the transfers", wg.Wait)
 }
 
-func listenPortZeroTellsPort(e *env) {
-	if !e.listens() {
+func listenPortZeroReportsPort(e *env) {
+	if !e.hasListen() {
 		return
 	}
-	sb := e.sandbox()
+	sb := e.newSandbox()
 	seen := make(map[string]bool)
 	for range 3 {
 		l := e.listen(sb, "tcp", "127.0.0.1:0")
@@ -206,30 +208,30 @@ func listenPortZeroTellsPort(e *env) {
 		seen[port] = true
 	}
 	e.listen(sb, "tcp", "127.0.0.1:45123")
-	e.listen(e.sandbox(), "tcp", "127.0.0.1:45123") // another's
+	e.listen(e.newSandbox(), "tcp", "127.0.0.1:45123") // another sandbox's port
 }
 
 func listenTakenIsExists(e *env) {
-	if !e.listens() {
+	if !e.hasListen() {
 		return
 	}
-	sb := e.sandbox()
+	sb := e.newSandbox()
 	for _, at := range [][2]string{{"tcp", "127.0.0.1:45124"}, {"unix", "/tmp/taken.sock"}} {
 		e.listen(sb, at[0], at[1])
-		_, err := atoll.Listen(e.ctx(), sb, at[0], at[1])
-		e.want(err, atoll.ErrExists, "Listen at "+at[1]+", which is taken")
+		_, err := atoll.Listen(e.newContext(), sb, at[0], at[1])
+		e.wantError(err, atoll.ErrExists, "Listen at "+at[1]+", which is taken")
 	}
-	e.sh(sb, "echo data > /tmp/file")
-	_, err := atoll.Listen(e.ctx(), sb, "unix", "/tmp/file")
-	e.want(err, atoll.ErrExists, "Listen where a file is")
-	eq(e, "the file", e.sh(sb, "cat /tmp/file"), "data\n")
+	e.runShell(sb, "echo data > /tmp/file")
+	_, err := atoll.Listen(e.newContext(), sb, "unix", "/tmp/file")
+	e.wantError(err, atoll.ErrExists, "Listen where a file is")
+	wantEqual(e, "the file", e.runShell(sb, "cat /tmp/file"), "data\n")
 }
 
 func listenStaysInside(e *env) {
-	if !e.listens() {
+	if !e.hasListen() {
 		return
 	}
-	sb := e.sandbox()
+	sb := e.newSandbox()
 	for _, at := range [][2]string{
 		{"tcp", "0.0.0.0:0"},
 		{"tcp", "[::]:0"},
@@ -242,19 +244,19 @@ func listenStaysInside(e *env) {
 		{"unix", "/tmp/../x"},
 		{"", ""},
 	} {
-		l, err := atoll.Listen(e.ctx(), sb, at[0], at[1])
+		l, err := atoll.Listen(e.newContext(), sb, at[0], at[1])
 		if err == nil {
 			_ = l.Close() // the failure is reported below
 		}
-		e.want(err, atoll.ErrInvalid, "Listen "+at[0]+" "+at[1])
+		e.wantError(err, atoll.ErrInvalid, "Listen "+at[0]+" "+at[1])
 	}
 }
 
 func listenEndsWithClose(e *env) {
-	if !e.listens() {
+	if !e.hasListen() {
 		return
 	}
-	sb := e.sandbox()
+	sb := e.newSandbox()
 	for _, at := range [][2]string{{"tcp", "127.0.0.1:45125"}, {"unix", "/tmp/closed.sock"}} {
 		l := e.listen(sb, at[0], at[1])
 		program := e.dial(sb, l.Addr())
@@ -270,22 +272,22 @@ func listenEndsWithClose(e *env) {
 		if err := l.Close(); err != nil {
 			e.Errorf("Close: %v", err)
 		}
-		e.soon("Accept of a closed listener", func() {
+		e.mustFinish("Accept of a closed listener", func() {
 			if err := <-accepting; !errors.Is(err, net.ErrClosed) {
 				e.Errorf("Accept of a closed listener: %v", err)
 			}
 		})
-		if c, err := atoll.Dial(e.ctx(), sb, at[0], at[1]); err == nil {
+		if c, err := atoll.Dial(e.newContext(), sb, at[0], at[1]); err == nil {
 			_ = c.Close() // the failure is reported here
-			e.Errorf("%v: somebody listens after Close", at)
+			e.Errorf("%v: a connection succeeded after Close", at)
 		}
 		go func() {
-			if err := answer(host); err != nil {
+			if err := answerRequest(host); err != nil {
 				e.Errorf("%v: the host: %v", at, err)
 			}
 		}()
-		e.soon("what was accepted before Close", func() {
-			if got, err := ask(program, "on"); got != "got on" || err != nil {
+		e.mustFinish("a connection that was accepted before Close", func() {
+			if got, err := sendRequest(program, "on"); got != "got on" || err != nil {
 				e.Errorf("%v: after Close the program got %q, %v", at, got, err)
 			}
 		})
@@ -294,20 +296,20 @@ func listenEndsWithClose(e *env) {
 }
 
 func listenEndsWithTheSandbox(e *env) {
-	if !e.listens() {
+	if !e.hasListen() {
 		return
 	}
 	for _, end := range []struct {
 		what string
 		f    func(sb atoll.Sandbox) error
 	}{
-		{"Stop", func(sb atoll.Sandbox) error { return atoll.Stop(e.ctx(), sb) }},
-		{"Destroy", func(sb atoll.Sandbox) error { return sb.Destroy(e.ctx()) }},
+		{"Stop", func(sb atoll.Sandbox) error { return atoll.Stop(e.newContext(), sb) }},
+		{"Destroy", func(sb atoll.Sandbox) error { return sb.Destroy(e.newContext()) }},
 	} {
 		if end.what == "Stop" && !e.features.Stop {
 			continue
 		}
-		sb := e.sandbox()
+		sb := e.newSandbox()
 		l := e.listen(sb, "tcp", "127.0.0.1:0")
 		e.dial(sb, l.Addr())
 		host, err := l.Accept()
@@ -317,7 +319,7 @@ func listenEndsWithTheSandbox(e *env) {
 		if err := end.f(sb); err != nil {
 			e.Fatalf("%s: %v", end.what, err)
 		}
-		e.soon("a listener after "+end.what, func() {
+		e.mustFinish("a listener after "+end.what, func() {
 			if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
 				e.Errorf("Accept after %s: %v", end.what, err)
 			}
@@ -326,7 +328,7 @@ func listenEndsWithTheSandbox(e *env) {
 			}
 			_, _ = l.Close(), host.Close() // neither hangs
 		})
-		_, err = atoll.Listen(e.ctx(), sb, "tcp", "127.0.0.1:0")
+		_, err = atoll.Listen(e.newContext(), sb, "tcp", "127.0.0.1:0")
 		if err == nil {
 			e.Errorf("Listen works after %s", end.what)
 		}

@@ -16,7 +16,7 @@ import (
 
 var mountLaws = []law{
 	{"MountIsShared", mountIsShared},
-	{"MountTakesEveryFileCall", mountTakesEveryFileCall},
+	{"MountSupportsEveryFileCall", mountSupportsEveryFileCall},
 	{"MountReadOnly", mountReadOnly},
 	{"MountStaysInside", mountStaysInside},
 	{"MountRaceStaysInside", mountRaceStaysInside},
@@ -26,22 +26,23 @@ var mountLaws = []law{
 	{"MountOutlivesTheSandbox", mountOutlivesTheSandbox},
 }
 
-// share is where the suite mounts.
-const share = "/share"
+// mountTarget is the path at which the suite mounts.
+const mountTarget = "/share"
 
-// mounted creates a sandbox with a directory of this host at share.
-func (e *env) mounted(dir string, change func(*atoll.Mount)) atoll.Sandbox {
+// createWithMount creates a sandbox with a host directory at mountTarget.
+// change may adjust the mount.
+func (e *env) createWithMount(dir string, change func(*atoll.Mount)) atoll.Sandbox {
 	e.Helper()
-	spec := e.spec()
-	spec.Mounts = []atoll.Mount{{Source: dir, Target: share}}
+	spec := e.newSpec()
+	spec.Mounts = []atoll.Mount{{Source: dir, Target: mountTarget}}
 	if change != nil {
 		change(&spec.Mounts[0])
 	}
 	return e.create(spec)
 }
 
-// hostDir returns a directory of this host that any user can work in, as the
-// user inside may be another.
+// hostDir returns a directory of the host that any user can write, as the
+// user inside the sandbox may be another.
 func (e *env) hostDir() string {
 	e.Helper()
 	dir := e.TempDir()
@@ -51,8 +52,8 @@ func (e *env) hostDir() string {
 	return dir
 }
 
-// put writes a file of this host that any user can read and write.
-func (e *env) put(name, content string) {
+// writeHostFile writes a file of the host that any user can read and write.
+func (e *env) writeHostFile(name, content string) {
 	e.Helper()
 	if err := os.WriteFile(name, []byte(content), 0o666); err != nil {
 		e.Fatal(err)
@@ -62,7 +63,7 @@ func (e *env) put(name, content string) {
 	}
 }
 
-func (e *env) hostFile(name string) string {
+func (e *env) readHostFile(name string) string {
 	e.Helper()
 	b, err := os.ReadFile(name)
 	if err != nil {
@@ -73,42 +74,42 @@ func (e *env) hostFile(name string) string {
 
 func mountIsShared(e *env) {
 	if !e.features.Mounts {
-		return // FeaturesAreTrue has seen the refusal
+		return // FeaturesAreTrue checks the refusal
 	}
 	dir := e.hostDir()
-	e.put(filepath.Join(dir, "host"), "of the host\n")
-	a := e.mounted(dir, nil)
-	b := e.mounted(dir, func(m *atoll.Mount) { m.ReadOnly = true })
-	eq(e, "a file of the host", e.sh(a, "cat /share/host"), "of the host\n")
-	e.sh(a, "mkdir /share/d; cd /share/d; echo one > f; echo two >> f; ln -s f l; mv f g; ln -s g f; chmod 640 g")
-	eq(e, "on the host", e.hostFile(filepath.Join(dir, "d", "g")), "one\ntwo\n")
+	e.writeHostFile(filepath.Join(dir, "host"), "of the host\n")
+	a := e.createWithMount(dir, nil)
+	b := e.createWithMount(dir, func(m *atoll.Mount) { m.ReadOnly = true })
+	wantEqual(e, "a file of the host", e.runShell(a, "cat /share/host"), "of the host\n")
+	e.runShell(a, "mkdir /share/d; cd /share/d; echo one > f; echo two >> f; ln -s f l; mv f g; ln -s g f; chmod 640 g")
+	wantEqual(e, "on the host", e.readHostFile(filepath.Join(dir, "d", "g")), "one\ntwo\n")
 	info, err := os.Lstat(filepath.Join(dir, "d", "g"))
 	if err != nil || info.Mode() != 0o640 {
 		e.Errorf("on the host: %v, %v", info, err)
 	}
-	eq(e, "in the other sandbox", e.sh(b, "cd /share; ls; ls d; cat d/l"), "d\nhost\nf\ng\nl\none\ntwo\n")
-	e.put(filepath.Join(dir, "later"), "later\n")
-	eq(e, "what comes later", e.sh(a, "cat /share/later")+e.sh(b, "cat /share/later"), "later\nlater\n")
-	e.sh(a, "rm -r /share/d /share/later")
-	eq(e, "what was removed", e.sh(b, "ls /share"), "host\n")
-	e.sh(a, "mkdir -p /tmp/x/y; echo moved > /tmp/x/y/z; mv /tmp/x /share/x; mv /share/host /tmp/host; cat /tmp/host")
-	eq(e, "moved in", e.hostFile(filepath.Join(dir, "x", "y", "z")), "moved\n")
+	wantEqual(e, "in the other sandbox", e.runShell(b, "cd /share; ls; ls d; cat d/l"), "d\nhost\nf\ng\nl\none\ntwo\n")
+	e.writeHostFile(filepath.Join(dir, "later"), "later\n")
+	wantEqual(e, "a file that was added later", e.runShell(a, "cat /share/later")+e.runShell(b, "cat /share/later"), "later\nlater\n")
+	e.runShell(a, "rm -r /share/d /share/later")
+	wantEqual(e, "after a removal", e.runShell(b, "ls /share"), "host\n")
+	e.runShell(a, "mkdir -p /tmp/x/y; echo moved > /tmp/x/y/z; mv /tmp/x /share/x; mv /share/host /tmp/host; cat /tmp/host")
+	wantEqual(e, "moved in", e.readHostFile(filepath.Join(dir, "x", "y", "z")), "moved\n")
 	if _, err := os.Lstat(filepath.Join(dir, "host")); err == nil {
-		e.Error("what was moved out is still there")
+		e.Error("a file that was moved out still exists on the host")
 	}
 }
 
-func mountTakesEveryFileCall(e *env) {
+func mountSupportsEveryFileCall(e *env) {
 	if !e.features.Mounts {
-		return // FeaturesAreTrue has seen the refusal
+		return // FeaturesAreTrue checks the refusal
 	}
 	dir := e.hostDir()
-	sb := e.mounted(dir, nil)
-	ctx := e.ctx()
+	sb := e.createWithMount(dir, nil)
+	ctx := e.newContext()
 	if err := atoll.WriteFile(ctx, sb, "/share/a/b/f", []byte("content"), 0o640); err != nil {
 		e.Fatalf("WriteFile: %v", err)
 	}
-	eq(e, "on the host", e.hostFile(filepath.Join(dir, "a", "b", "f")), "content")
+	wantEqual(e, "on the host", e.readHostFile(filepath.Join(dir, "a", "b", "f")), "content")
 	got, err := atoll.ReadFile(ctx, sb, "/share/a/b/f")
 	if err != nil || string(got) != "content" {
 		e.Errorf("ReadFile: %q, %v", got, err)
@@ -121,17 +122,17 @@ func mountTakesEveryFileCall(e *env) {
 	if err != nil || len(list) != 1 || list[0].Name() != "b" || !list[0].IsDir() {
 		e.Errorf("ReadDir: %v, %v", list, err)
 	}
-	if err := sb.Import(ctx, "/share/in", e.archive(file("x/y", "imported"))); err != nil {
+	if err := sb.Import(ctx, "/share/in", e.packArchive(fileEntry("x/y", "imported"))); err != nil {
 		e.Errorf("Import: %v", err)
 	}
-	eq(e, "imported", e.hostFile(filepath.Join(dir, "in", "x", "y")), "imported")
-	eq(e, "exported", e.export(sb, "/share/in")["in/x/y"].content, "imported")
-	eq(e, "exported with what is above", e.export(sb, share)["share/a/b/f"].content, "content")
+	wantEqual(e, "imported", e.readHostFile(filepath.Join(dir, "in", "x", "y")), "imported")
+	wantEqual(e, "exported", e.exportPath(sb, "/share/in")["in/x/y"].content, "imported")
+	wantEqual(e, "exported with the directories above", e.exportPath(sb, mountTarget)["share/a/b/f"].content, "content")
 	if err := atoll.Remove(ctx, sb, "/share/a"); err != nil {
 		e.Errorf("Remove: %v", err)
 	}
 	_, err = atoll.Stat(ctx, sb, "/share/a")
-	e.want(err, atoll.ErrNotFound, "Stat of what was removed")
+	e.wantError(err, atoll.ErrNotFound, "Stat of a removed directory")
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 1 {
 		e.Errorf("on the host there are %v, %v", entries, err)
@@ -140,14 +141,14 @@ func mountTakesEveryFileCall(e *env) {
 
 func mountReadOnly(e *env) {
 	if !e.features.Mounts {
-		return // FeaturesAreTrue has seen the refusal
+		return // FeaturesAreTrue checks the refusal
 	}
 	dir := e.hostDir()
-	e.put(filepath.Join(dir, "f"), "kept")
+	e.writeHostFile(filepath.Join(dir, "f"), "kept")
 	if err := os.Mkdir(filepath.Join(dir, "d"), 0o777); err != nil {
 		e.Fatal(err)
 	}
-	sb := e.mounted(dir, func(m *atoll.Mount) { m.ReadOnly = true })
+	sb := e.createWithMount(dir, func(m *atoll.Mount) { m.ReadOnly = true })
 	for _, text := range []string{
 		"echo x > /share/new", "echo x > /share/f", "echo x >> /share/f", "rm -f /share/f", "mv /share/f /share/g", "mv /share/f /tmp/g",
 		"ln /share/f /share/g", "ln -s f /share/g", "mkdir /share/n", "rmdir /share/d", "chmod 600 /share/f", "touch -t 200001010000 /share/f",
@@ -157,16 +158,16 @@ func mountReadOnly(e *env) {
 			e.Errorf("%s: succeeded in a read-only mount", text)
 		}
 	}
-	ctx := e.ctx()
+	ctx := e.newContext()
 	for what, err := range map[string]error{
 		"WriteFile": atoll.WriteFile(ctx, sb, "/share/f", []byte("x"), 0o644), "Mkdir": atoll.Mkdir(ctx, sb, "/share/n", 0o755),
-		"Remove": atoll.Remove(ctx, sb, "/share/f"), "Import": sb.Import(ctx, share, e.archive(file("f", "evil"))),
+		"Remove": atoll.Remove(ctx, sb, "/share/f"), "Import": sb.Import(ctx, mountTarget, e.packArchive(fileEntry("f", "evil"))),
 	} {
 		if err == nil {
 			e.Errorf("%s succeeded in a read-only mount", what)
 		}
 	}
-	eq(e, "the file", e.hostFile(filepath.Join(dir, "f")), "kept")
+	wantEqual(e, "the file", e.readHostFile(filepath.Join(dir, "f")), "kept")
 	info, err := os.Stat(filepath.Join(dir, "f"))
 	if err != nil || info.Mode().Perm() != 0o666 || info.ModTime().Year() == 2000 {
 		e.Errorf("the file is now %v, %v", info, err)
@@ -175,20 +176,21 @@ func mountReadOnly(e *env) {
 	if err != nil || len(entries) != 2 {
 		e.Errorf("on the host there are %v, %v", entries, err)
 	}
-	eq(e, "reading", e.sh(sb, "cat /share/f; ls /share"), "keptd\nf\n")
+	wantEqual(e, "reading", e.runShell(sb, "cat /share/f; ls /share"), "keptd\nf\n")
 }
 
-// canary makes a file in another directory of this host, beside one called
-// marker, and a check that nothing has touched that directory.
-func (e *env) canary() (file string, check func()) {
+// plantCanary creates a file called canary, and one called marker beside it,
+// in another directory of the host. check verifies that the directory is
+// unchanged.
+func (e *env) plantCanary() (file string, check func()) {
 	e.Helper()
 	outside := e.hostDir()
 	file = filepath.Join(outside, "canary")
-	e.put(file, "secret-of-the-host")
-	e.put(filepath.Join(outside, "marker"), "")
+	e.writeHostFile(file, "secret-of-the-host")
+	e.writeHostFile(filepath.Join(outside, "marker"), "")
 	return file, func() {
 		e.Helper()
-		eq(e, "the canary", e.hostFile(file), "secret-of-the-host")
+		wantEqual(e, "the canary", e.readHostFile(file), "secret-of-the-host")
 		info, err := os.Stat(file)
 		if err != nil || info.Mode() != 0o666 {
 			e.Errorf("the canary is now %v, %v", info, err)
@@ -200,9 +202,9 @@ func (e *env) canary() (file string, check func()) {
 	}
 }
 
-// traps plants links that lead out of dir to a file of this host, and returns
-// the names that lead to the file and to its directory.
-func (e *env) traps(dir, target string) (files, dirs []string) {
+// plantLinks creates links in dir that lead out of it to a file of the host,
+// and returns the names that lead to the file and to its directory.
+func (e *env) plantLinks(dir, target string) (files, dirs []string) {
 	e.Helper()
 	up, err := filepath.Rel(dir, filepath.Dir(target))
 	if err != nil {
@@ -226,25 +228,25 @@ func (e *env) traps(dir, target string) (files, dirs []string) {
 			e.Fatal(err)
 		}
 		if strings.HasSuffix(l[0], "dir") {
-			dirs = append(dirs, share+"/"+l[0])
-			files = append(files, share+"/"+l[0]+"/"+base)
+			dirs = append(dirs, mountTarget+"/"+l[0])
+			files = append(files, mountTarget+"/"+l[0]+"/"+base)
 		} else {
-			files = append(files, share+"/"+l[0])
+			files = append(files, mountTarget+"/"+l[0])
 		}
 	}
-	return append(files, share+"/"+up+"/"+base), append(dirs, share+"/"+up)
+	return append(files, mountTarget+"/"+up+"/"+base), append(dirs, mountTarget+"/"+up)
 }
 
 func mountStaysInside(e *env) {
 	if !e.features.Mounts {
-		return // FeaturesAreTrue has seen the refusal
+		return // FeaturesAreTrue checks the refusal
 	}
 	dir := e.hostDir()
-	target, check := e.canary()
-	sb := e.mounted(dir, nil)
-	files, dirs := e.traps(dir, target)
-	ctx := e.ctx()
-	quiet := func(err error) { _ = err } // refused or kept inside: both are right
+	target, check := e.plantCanary()
+	sb := e.createWithMount(dir, nil)
+	files, dirs := e.plantLinks(dir, target)
+	ctx := e.newContext()
+	quiet := func(err error) { _ = err } // refused or kept inside: both are correct
 	for _, name := range files {
 		text := `cat "$1"; head -c 100 "$1"; grep -r secret "$1"; cp "$1" /tmp/c; cat /tmp/c; tar cf - -h "$1"; od -c "$1"; ln "$1" /share/hard; cat /share/hard
 echo evil > "$1"; echo evil >> "$1"; chmod 777 "$1"; touch "$1"; truncate -s 1 "$1"; mv /tmp/c "$1"; rm -f "$1"/x`
@@ -252,7 +254,7 @@ echo evil > "$1"; echo evil >> "$1"; chmod 777 "$1"; touch "$1"; truncate -s 1 "
 		if bytes.Contains(exit.Stdout, []byte("secret-of")) {
 			e.Errorf("a command reads %s: %q", name, exit.Stdout)
 		}
-		b, _ := atoll.ReadFile(ctx, sb, name) // what counts is what it gives
+		b, _ := atoll.ReadFile(ctx, sb, name) // only the content counts
 		if bytes.Contains(b, []byte("secret-of")) {
 			e.Errorf("ReadFile reads %s", name)
 		}
@@ -264,51 +266,51 @@ echo evil > "$1"; echo evil >> "$1"; chmod 777 "$1"; touch "$1"; truncate -s 1 "
 		if bytes.Contains(exit.Stdout, []byte("marker")) {
 			e.Errorf("a command lists %s: %q", name, exit.Stdout)
 		}
-		list, _ := atoll.ReadDir(ctx, sb, name) // what counts is what it gives
+		list, _ := atoll.ReadDir(ctx, sb, name) // only the content counts
 		for _, info := range list {
 			if info.Name() == "marker" {
 				e.Errorf("ReadDir lists %s", name)
 			}
 		}
-		quiet(sb.Import(ctx, name, e.archive(file("canary", "evil"), file("more", "evil"))))
+		quiet(sb.Import(ctx, name, e.packArchive(fileEntry("canary", "evil"), fileEntry("more", "evil"))))
 		quiet(atoll.WriteFile(ctx, sb, name+"/more", []byte("evil"), 0o644))
 		quiet(atoll.Mkdir(ctx, sb, name+"/more", 0o777))
 		quiet(atoll.Remove(ctx, sb, name+"/canary"))
 		check()
 	}
-	for _, name := range append(append(files, dirs...), share) {
+	for _, name := range append(append(files, dirs...), mountTarget) {
 		rc, err := sb.Export(ctx, name)
 		if err != nil {
 			continue
 		}
-		b, _ := io.ReadAll(rc) // an error ends it, and what came before counts
+		b, _ := io.ReadAll(rc) // the content before an error counts
 		_ = rc.Close()
 		if bytes.Contains(b, []byte("secret-of")) {
 			e.Errorf("Export of %s gives the canary", name)
 		}
 	}
-	quiet(sb.Import(ctx, share, e.archive(
-		entry{Header: tar.Header{Name: "planted", Typeflag: tar.TypeSymlink, Linkname: filepath.Dir(target)}}, file("planted/canary", "evil"))))
-	quiet(atoll.Remove(ctx, sb, share+"/absdir"))
+	quiet(sb.Import(ctx, mountTarget, e.packArchive(
+		entry{Header: tar.Header{Name: "planted", Typeflag: tar.TypeSymlink, Linkname: filepath.Dir(target)}}, fileEntry("planted/canary", "evil"))))
+	quiet(atoll.Remove(ctx, sb, mountTarget+"/absdir"))
 	check()
 }
 
 func mountRaceStaysInside(e *env) {
 	if !e.features.Mounts {
-		return // FeaturesAreTrue has seen the refusal
+		return // FeaturesAreTrue checks the refusal
 	}
 	dir := e.hostDir()
-	target, check := e.canary()
+	target, check := e.plantCanary()
 	outside := filepath.Dir(target)
-	sb := e.mounted(dir, nil)
-	e.sh(sb, "mkdir /share/d; echo inside > /share/d/canary; mkdir /tmp/d")
+	sb := e.createWithMount(dir, nil)
+	e.runShell(sb, "mkdir /share/d; echo inside > /share/d/canary; mkdir /tmp/d")
 	if err := os.Symlink(outside, filepath.Join(dir, "l")); err != nil {
 		e.Fatal(err)
 	}
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		move := func(from, to string) { _ = os.Rename(filepath.Join(dir, from), filepath.Join(dir, to)) } // either may be gone
+		move := func(from, to string) { _ = os.Rename(filepath.Join(dir, from), filepath.Join(dir, to)) } // either may be missing
 		for {
 			select {
 			case <-stop:
@@ -327,12 +329,12 @@ cat /share/d/canary; echo x > /share/d/n$i; mkdir /share/d/m$i; chmod 600 /share
 		e.Error("a command has read the canary")
 	}
 	for range 100 {
-		b, _ := atoll.ReadFile(e.ctx(), sb, "/share/d/canary") // what counts is what it gives
+		b, _ := atoll.ReadFile(e.newContext(), sb, "/share/d/canary") // only the content counts
 		if bytes.Contains(b, []byte("secret-of")) {
 			e.Error("ReadFile has read the canary")
 		}
-		_ = atoll.WriteFile(e.ctx(), sb, "/share/d/new", []byte("evil"), 0o644) // refused or inside: both are right
-		_ = sb.Import(e.ctx(), "/share/d", e.archive(file("canary", "evil"), file("new", "evil")))
+		_ = atoll.WriteFile(e.newContext(), sb, "/share/d/new", []byte("evil"), 0o644) // refused or inside: both are right
+		_ = sb.Import(e.newContext(), "/share/d", e.packArchive(fileEntry("canary", "evil"), fileEntry("new", "evil")))
 	}
 	close(stop)
 	wg.Wait()
@@ -341,89 +343,89 @@ cat /share/d/canary; echo x > /share/d/n$i; mkdir /share/d/m$i; chmod 600 /share
 
 func mountMissingIsNamed(e *env) {
 	if !e.features.Mounts {
-		return // FeaturesAreTrue has seen the refusal
+		return // FeaturesAreTrue checks the refusal
 	}
 	missing := filepath.Join(e.hostDir(), "missing")
-	spec := e.spec()
-	spec.Mounts = []atoll.Mount{{Source: missing, Target: share}}
-	sb, err := e.driver.Create(e.ctx(), spec)
+	spec := e.newSpec()
+	spec.Mounts = []atoll.Mount{{Source: missing, Target: mountTarget}}
+	sb, err := e.driver.Create(e.newContext(), spec)
 	if err == nil {
-		_ = sb.Destroy(e.ctx()) // the failure is reported below
+		_ = sb.Destroy(e.newContext()) // the failure is reported below
 	}
-	e.want(err, atoll.ErrNotFound, "Create with a source that is not there")
+	e.wantError(err, atoll.ErrNotFound, "Create with a source that is not there")
 	if text := fmt.Sprint(err); !strings.Contains(text, missing) {
 		e.Errorf("the error %q does not name %q", err, missing)
 	}
 	plain := filepath.Join(e.hostDir(), "file")
-	e.put(plain, "")
+	e.writeHostFile(plain, "")
 	spec.Mounts[0].Source = plain
-	sb, err = e.driver.Create(e.ctx(), spec)
+	sb, err = e.driver.Create(e.newContext(), spec)
 	if err == nil {
-		_ = sb.Destroy(e.ctx()) // likewise
+		_ = sb.Destroy(e.newContext()) // the failure is reported below
 		e.Error("Create with a file as a source succeeded")
 	}
 }
 
-// mountLimitIsQuota checks the limit where the driver takes one.
+// mountLimitIsQuota checks the limit of a mount, if the driver supports it.
 func mountLimitIsQuota(e *env) {
 	if !e.features.Mounts {
-		return // FeaturesAreTrue has seen the refusal
+		return // FeaturesAreTrue checks the refusal
 	}
 	dir := e.hostDir()
-	spec := e.spec()
-	spec.Mounts = []atoll.Mount{{Source: dir, Target: share, Limit: 1 << 20}}
+	spec := e.newSpec()
+	spec.Mounts = []atoll.Mount{{Source: dir, Target: mountTarget, Limit: 1 << 20}}
 	if e.lacks {
-		e.refuses(spec, "a limit of a mount")
+		e.mustRefuse(spec, "a limit of a mount")
 		return
 	}
 	sb := e.create(spec)
-	e.sh(sb, "head -c 900000 /dev/zero > /share/a")
+	e.runShell(sb, "head -c 900000 /dev/zero > /share/a")
 	if exit := e.exec(sb, atoll.Cmd{Shell: "head -c 900000 /dev/zero > /share/b"}); exit.Code == 0 {
 		e.Error("a command has passed the limit")
 	}
-	e.want(atoll.WriteFile(e.ctx(), sb, "/share/c", make([]byte, 900_000), 0o644), atoll.ErrQuota, "WriteFile past the limit")
-	e.sh(sb, "rm -f /share/*; head -c 900000 /dev/zero > /share/d")
+	e.wantError(atoll.WriteFile(e.newContext(), sb, "/share/c", make([]byte, 900_000), 0o644), atoll.ErrQuota, "WriteFile past the limit")
+	e.runShell(sb, "rm -f /share/*; head -c 900000 /dev/zero > /share/d")
 }
 
 func mountOutlivesTheSandbox(e *env) {
 	if !e.features.Mounts {
-		return // FeaturesAreTrue has seen the refusal
+		return // FeaturesAreTrue checks the refusal
 	}
 	dir := e.hostDir()
-	sb := e.mounted(dir, nil)
-	e.sh(sb, "echo kept > /share/f")
+	sb := e.createWithMount(dir, nil)
+	e.runShell(sb, "echo kept > /share/f")
 	if e.features.Snapshot {
-		if _, err := atoll.Snapshot(e.ctx(), sb, "point"); err != nil {
+		if _, err := atoll.Snapshot(e.newContext(), sb, "point"); err != nil {
 			e.Fatalf("Snapshot: %v", err)
 		}
-		e.sh(sb, "echo newer > /share/f")
-		if err := atoll.Restore(e.ctx(), sb, "point"); err != nil {
+		e.runShell(sb, "echo newer > /share/f")
+		if err := atoll.Restore(e.newContext(), sb, "point"); err != nil {
 			e.Fatalf("Restore: %v", err)
 		}
-		eq(e, "after Restore", e.sh(sb, "cat /share/f"), "newer\n")
+		wantEqual(e, "after Restore", e.runShell(sb, "cat /share/f"), "newer\n")
 	}
 	if e.features.Fork {
-		other := e.spec()
-		other.Mounts = []atoll.Mount{{Source: e.hostDir(), Target: share}}
-		fork, err := atoll.Fork(e.ctx(), sb, "", other)
+		other := e.newSpec()
+		other.Mounts = []atoll.Mount{{Source: e.hostDir(), Target: mountTarget}}
+		fork, err := atoll.Fork(e.newContext(), sb, "", other)
 		if err == nil {
-			_ = fork.Destroy(e.ctx()) // the failure is reported below
+			_ = fork.Destroy(e.newContext()) // the failure is reported below
 		}
-		e.want(err, atoll.ErrInvalid, "Fork with another mount")
-		if fork, err = atoll.Fork(e.ctx(), sb, "", e.spec()); err != nil {
+		e.wantError(err, atoll.ErrInvalid, "Fork with another mount")
+		if fork, err = atoll.Fork(e.newContext(), sb, "", e.newSpec()); err != nil {
 			e.Fatalf("Fork: %v", err)
 		}
-		e.sh(fork, "echo of-the-fork > /share/f")
-		if err := fork.Destroy(e.ctx()); err != nil {
+		e.runShell(fork, "echo of-the-fork > /share/f")
+		if err := fork.Destroy(e.newContext()); err != nil {
 			e.Errorf("Destroy of the fork: %v", err)
 		}
-		eq(e, "after the fork", e.sh(sb, "cat /share/f"), "of-the-fork\n")
+		wantEqual(e, "after the fork", e.runShell(sb, "cat /share/f"), "of-the-fork\n")
 	}
-	before := e.hostFile(filepath.Join(dir, "f"))
-	if err := sb.Destroy(e.ctx()); err != nil {
+	before := e.readHostFile(filepath.Join(dir, "f"))
+	if err := sb.Destroy(e.newContext()); err != nil {
 		e.Fatalf("Destroy: %v", err)
 	}
-	eq(e, "after Destroy", e.hostFile(filepath.Join(dir, "f")), before)
+	wantEqual(e, "after Destroy", e.readHostFile(filepath.Join(dir, "f")), before)
 	info, err := os.Stat(dir)
 	if err != nil || info.Mode() != fs.ModeDir|0o777 {
 		e.Errorf("the directory is now %v, %v", info, err)

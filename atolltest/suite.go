@@ -1,5 +1,6 @@
-// Package atolltest holds the tests that every driver must pass, and the
-// benchmarks that compare drivers. A driver's own test is three lines:
+// Package atolltest contains the conformance tests that every driver must
+// pass, and the benchmarks that compare drivers. A driver's own test is three
+// lines:
 //
 //	func TestDriver(t *testing.T) { atolltest.Run(t, &mine.Driver{}) }
 package atolltest
@@ -15,36 +16,37 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// law is one promise of the contract, and the test of it.
+// law is one promise of the driver contract, and its test.
 type law struct {
 	name string
 	test func(*env)
 }
 
-// laws returns every law in the order of the contract.
-func laws() []law {
+// allLaws returns every law, in the order of the contract.
+func allLaws() []law {
 	var all []law
-	for _, part := range [][]law{lifeLaws, execLaws, endLaws, fileLaws, mountLaws, watchLaws, quotaLaws, optionalLaws, listenLaws, terminalLaws, terminalsLaws, signalLaws, noticeLaws} {
+	for _, part := range [][]law{lifecycleLaws, execLaws, deadlineLaws, fileLaws, mountLaws, watchLaws, quotaLaws, optionalLaws, listenLaws, terminalLaws, terminalsLaws, signalLaws, noticeLaws} {
 		all = append(all, part...)
 	}
 	return all
 }
 
-// refusable are the laws whose lack shows as a refusal, which they look for.
-func refusable() []string {
+// refusableLaws returns the laws that a driver may lack if it refuses the
+// request with ErrUnsupported; their tests check the refusal.
+func refusableLaws() []string {
 	return []string{"MountLimitIsQuota", "FullDiskIsQuota", "ForkBombIsContained", "MemoryBombIsContained"}
 }
 
-// excusable are the laws that a driver may lack by its nature without a refusal
-// that would show it; the test is then left out. No other may be lacked.
-func excusable() []string {
-	return []string{"WatchTellsMountChanges", "WatchSeesRestore", "TerminalInterrupts", "TerminalsSmallestWindowCounts", "StopKeepsRoot"}
+// excusableLaws returns the laws that a driver may lack although no refusal
+// can show it; their tests are then skipped. No driver may lack other laws.
+func excusableLaws() []string {
+	return []string{"WatchReportsMountChanges", "WatchSeesRestore", "TerminalInterrupts", "TerminalsSmallestWindowCounts", "StopKeepsRoot"}
 }
 
-// Run checks that a driver keeps every law of the contract. A law that it
-// says it lacks, with a reason, in [atoll.Features] must be refused with
-// [atoll.ErrUnsupported] where it would show; a few may be lacked though nothing
-// can show it, and are skipped. Everything else must hold.
+// Run checks that a driver keeps every law of the contract. A driver may
+// declare in [atoll.Features].Lacks, with a reason, that it lacks a law: for
+// some laws Run then requires a refusal with [atoll.ErrUnsupported], a few
+// others it skips, and for the rest it fails.
 func Run(t *testing.T, d atoll.Driver) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	features, err := d.Probe(ctx)
@@ -53,16 +55,16 @@ func Run(t *testing.T, d atoll.Driver) {
 		t.Fatalf("Probe: %v", err)
 	}
 	known := make(map[string]bool)
-	for _, l := range laws() {
+	for _, l := range allLaws() {
 		known[l.name] = true
 		t.Run(l.name, func(t *testing.T) {
 			e := &env{T: t, driver: d, features: features}
 			if reason, ok := features.Lacks[l.name]; ok {
 				switch {
-				case slices.Contains(excusable(), l.name):
+				case slices.Contains(excusableLaws(), l.name):
 					t.Skipf("the driver declares that it lacks this law: %s", reason)
-				case !slices.Contains(refusable(), l.name):
-					t.Fatalf("no driver may lack this law, as this one says it does: %s", reason)
+				case !slices.Contains(refusableLaws(), l.name):
+					t.Fatalf("the driver declares that it lacks this law, which no driver may lack: %s", reason)
 				}
 				t.Logf("the driver declares that it lacks this law: %s", reason)
 				e.lacks = true
@@ -72,68 +74,68 @@ func Run(t *testing.T, d atoll.Driver) {
 	}
 	for name, reason := range features.Lacks {
 		if !known[name] {
-			t.Errorf("Features.Lacks names %q, which is no law of the suite", name)
+			t.Errorf("Features.Lacks names %q, which is not a law of the suite", name)
 		}
 		if reason == "" {
 			t.Errorf("Features.Lacks[%q] gives no reason", name)
 		}
 	}
-	leftovers(t, d)
+	checkLeftovers(t, d)
 }
 
-// leftovers fails when sandboxes of the suite are still there.
-func leftovers(t *testing.T, d atoll.Driver) {
+// checkLeftovers fails if sandboxes of the suite still exist.
+func checkLeftovers(t *testing.T, d atoll.Driver) {
 	t.Helper()
 	list, err := d.List(t.Context())
 	if err != nil {
-		t.Errorf("List after all: %v", err)
+		t.Errorf("List after the suite: %v", err)
 	}
 	for _, s := range list {
 		if s.Labels[label] != "" {
-			t.Errorf("sandbox %s of %s is still there", s.ID, s.Labels[label])
+			t.Errorf("sandbox %s of %s still exists", s.ID, s.Labels[label])
 		}
 	}
 }
 
-// label marks the suite's sandboxes.
+// label is the label key that marks the suite's sandboxes.
 const label = "atolltest"
 
-// patience is how long anything of the suite may take before it counts as
-// hung. Nothing waits for it to pass.
-const patience = 2 * time.Minute
+// hangTimeout is how long a step of the suite may take before it counts as
+// hung. A suite that passes never waits for it.
+const hangTimeout = 2 * time.Minute
 
-// env is what a law's test works with.
+// env is the environment of a law's test.
 type env struct {
 	*testing.T
 	driver   atoll.Driver
 	features atoll.Features
-	lacks    bool
+	lacks    bool // the driver declares that it lacks the law
 }
 
-// ctx returns a context that ends with the test, or after patience.
-func (e *env) ctx() context.Context {
+// newContext returns a context that ends with the test, or after hangTimeout.
+func (e *env) newContext() context.Context {
 	e.Helper()
-	ctx, cancel := context.WithTimeout(e.Context(), patience)
+	ctx, cancel := context.WithTimeout(e.Context(), hangTimeout)
 	e.Cleanup(cancel)
 	return ctx
 }
 
-// spec returns a spec that marks the sandbox as the suite's.
-func (e *env) spec() atoll.Spec {
+// newSpec returns a spec that marks the sandbox as one of the suite.
+func (e *env) newSpec() atoll.Spec {
 	return atoll.Spec{Labels: map[string]string{label: e.Name()}}
 }
 
-// sandbox creates a sandbox that is destroyed when the test ends.
-func (e *env) sandbox() atoll.Sandbox { return e.create(e.spec()) }
+// newSandbox creates a sandbox that is destroyed when the test ends.
+func (e *env) newSandbox() atoll.Sandbox { return e.create(e.newSpec()) }
 
 func (e *env) create(spec atoll.Spec) atoll.Sandbox {
 	e.Helper()
-	sb, err := e.driver.Create(e.ctx(), spec)
+	sb, err := e.driver.Create(e.newContext(), spec)
 	if err != nil {
 		e.Fatalf("Create: %v", err)
 	}
 	e.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), hangTimeout)
 		defer cancel()
 		if err := sb.Destroy(ctx); err != nil {
 			e.Errorf("Destroy: %v", err)
@@ -142,27 +144,27 @@ func (e *env) create(spec atoll.Spec) atoll.Sandbox {
 	return sb
 }
 
-// exec runs a command that must not fail to run.
+// exec runs a command and fails if Exec returns an error.
 func (e *env) exec(sb atoll.Sandbox, cmd atoll.Cmd) atoll.Exit {
 	e.Helper()
-	exit, err := sb.Exec(e.ctx(), cmd)
+	exit, err := sb.Exec(e.newContext(), cmd)
 	if err != nil {
-		e.Fatalf("Exec %s: %v (stderr %q)", show(cmd), err, exit.Stderr)
+		e.Fatalf("Exec %s: %v (stderr %q)", formatCommand(cmd), err, exit.Stderr)
 	}
 	return exit
 }
 
-// sh runs shell text that must succeed and returns its output.
-func (e *env) sh(sb atoll.Sandbox, text string) string {
+// runShell runs shell text that must succeed and returns its output.
+func (e *env) runShell(sb atoll.Sandbox, text string) string {
 	e.Helper()
 	exit := e.exec(sb, atoll.Cmd{Shell: text})
 	if exit.Code != 0 {
-		e.Fatalf("%s: exit status %d, stderr %q", show(atoll.Cmd{Shell: text}), exit.Code, exit.Stderr)
+		e.Fatalf("%s: exit status %d, stderr %q", formatCommand(atoll.Cmd{Shell: text}), exit.Code, exit.Stderr)
 	}
 	return string(exit.Stdout)
 }
 
-func show(cmd atoll.Cmd) string {
+func formatCommand(cmd atoll.Cmd) string {
 	s := cmd.Shell
 	if s == "" {
 		s = fmt.Sprintf("%q", cmd.Args)
@@ -173,23 +175,23 @@ func show(cmd atoll.Cmd) string {
 	return s
 }
 
-// want fails unless err matches target.
-func (e *env) want(err, target error, what string) {
+// wantError fails unless err matches target.
+func (e *env) wantError(err, target error, what string) {
 	e.Helper()
 	if !errors.Is(err, target) {
-		e.Errorf("%s: got error %v, want one that is %q", what, err, target)
+		e.Errorf("%s: got error %v, want one that matches %q", what, err, target)
 	}
 }
 
-// eq fails unless got is want.
-func eq[T comparable](e *env, what string, got, want T) {
+// wantEqual fails unless got equals want.
+func wantEqual[T comparable](e *env, what string, got, want T) {
 	e.Helper()
 	if got != want {
-		e.Errorf("%s: got %s, want %s", what, clip(got), clip(want))
+		e.Errorf("%s: got %s, want %s", what, formatValue(got), formatValue(want))
 	}
 }
 
-func clip(v any) string {
+func formatValue(v any) string {
 	s := fmt.Sprintf("%#v", v)
 	if len(s) > 400 {
 		s = fmt.Sprintf("%s… (%d characters)", s[:400], len(s))
@@ -197,8 +199,8 @@ func clip(v any) string {
 	return s
 }
 
-// soon fails when f has not returned after patience.
-func (e *env) soon(what string, f func()) {
+// mustFinish fails if f has not returned after hangTimeout.
+func (e *env) mustFinish(what string, f func()) {
 	e.Helper()
 	done := make(chan struct{})
 	go func() {
@@ -207,7 +209,7 @@ func (e *env) soon(what string, f func()) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(patience):
+	case <-time.After(hangTimeout):
 		e.Fatalf("%s hangs", what)
 	}
 }

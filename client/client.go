@@ -1,10 +1,10 @@
-// Package client talks to a server of sandboxes. A [Client] is an atoll.Driver
-// whose sandboxes live there; its other methods are for what a fleet has
-// besides: workspaces, tokens, pools, events.
+// Package client is the Go client of an atoll server. A [Client] is an atoll.Driver
+// whose sandboxes live on the server; its other methods manage the server's other
+// objects: workspaces, tokens, pools, events.
 //
 // Errors are those of the contract: errors.Is(err, atoll.ErrNotFound) holds as
-// if the sandbox were in this process. A server that can't be reached, or that
-// goes away in the middle, is atoll.ErrUnavailable.
+// if the sandbox were in this process. If the server can't be reached or the
+// connection is lost, the error is atoll.ErrUnavailable.
 package client
 
 import (
@@ -21,18 +21,18 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Options say which server, and as whom.
+// Options select a server and the credentials for it.
 type Options struct {
-	// Host is where the server listens: "unix:///run/atoll.sock",
-	// "http://host:port/prefix", "https://host". Empty is fine where Transport
-	// or DialContext says it.
+	// Host is the address of the server: "unix:///run/atoll.sock",
+	// "http://host:port/prefix", "https://host". It may be empty if Transport or
+	// DialContext is set.
 	Host string
 
-	Token     string      // empty: none is shown
+	Token     string      // empty: no authentication
 	TLSConfig *tls.Config // nil: the system's authorities
 	UserAgent string      // empty: "atoll"
 
-	// Transport carries the requests, instead of one that the client makes. It
+	// Transport sends the requests; nil: the client makes its own. It
 	// must be able to switch protocols, as http.Transport does for HTTP/1.1.
 	Transport http.RoundTripper
 
@@ -40,15 +40,15 @@ type Options struct {
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Client is a server of sandboxes. Its methods may be called at once from many
-// goroutines.
+// Client is a connection to an atoll server. Its methods may be called
+// concurrently.
 type Client struct {
-	host  string  // as it was given, for people
-	base  url.URL // what paths are put behind
-	token string
-	agent string
-	http  *http.Client
-	close func()
+	host      string  // as given, for messages
+	base      url.URL // prefix of all paths
+	token     string
+	userAgent string
+	http      *http.Client
+	close     func()
 
 	mu     sync.Mutex
 	driver string // guarded by mu; name of the server's default driver, once it is known
@@ -56,27 +56,27 @@ type Client struct {
 
 var _ atoll.Driver = (*Client)(nil)
 
-// New returns a client of a server. It calls nobody yet.
+// New returns a client of a server. It does not connect yet.
 func New(o Options) (*Client, error) {
-	c := &Client{host: o.Host, token: o.Token, agent: o.UserAgent, close: func() {}}
-	if c.agent == "" {
-		c.agent = "atoll"
+	c := &Client{host: o.Host, token: o.Token, userAgent: o.UserAgent, close: func() {}}
+	if c.userAgent == "" {
+		c.userAgent = "atoll"
 	}
-	dial, err := c.parse(&o)
+	dial, err := c.parseHost(&o)
 	if err != nil {
 		return nil, &atoll.Error{Op: "client", Err: err}
 	}
 	rt := o.Transport
 	if rt == nil {
-		t := transport(o.TLSConfig, dial)
+		t := newTransport(o.TLSConfig, dial)
 		c.close, rt = t.CloseIdleConnections, t
 	}
 	c.http = &http.Client{Transport: rt, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return c, nil
 }
 
-// parse reads Options.Host and returns how to connect to it.
-func (c *Client) parse(o *Options) (func(context.Context, string, string) (net.Conn, error), error) {
+// parseHost parses Options.Host, sets the base URL and returns the dial function; nil: the default.
+func (c *Client) parseHost(o *Options) (func(context.Context, string, string) (net.Conn, error), error) {
 	const forms = "a host is unix:///PATH, http://HOST[:PORT][/PREFIX] or https://HOST[:PORT][/PREFIX]"
 	dial := o.DialContext
 	if o.Host == "" {
@@ -108,9 +108,9 @@ func (c *Client) parse(o *Options) (func(context.Context, string, string) (net.C
 	return dial, nil
 }
 
-// transport returns one that keeps as many connections as are used at once.
-// HTTP/1.1 only: streams take over their connections.
-func transport(conf *tls.Config, dial func(context.Context, string, string) (net.Conn, error)) *http.Transport {
+// newTransport returns a transport that keeps idle connections for reuse.
+// It speaks HTTP/1.1 only: streams take over their connections.
+func newTransport(conf *tls.Config, dial func(context.Context, string, string) (net.Conn, error)) *http.Transport {
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
 	}
@@ -124,19 +124,19 @@ func transport(conf *tls.Config, dial func(context.Context, string, string) (net
 	return t
 }
 
-// Close lets go of idle connections. The client can still be used.
+// Close closes idle connections. The client can still be used.
 func (c *Client) Close() error {
 	c.close()
 	return nil
 }
 
-// Host returns where the server is, as it was given.
+// Host returns the address of the server, as given in Options.
 func (c *Client) Host() string { return c.host }
 
-// Info returns what the server says of itself and of who calls.
+// Info describes the server and the authenticated caller.
 func (c *Client) Info(ctx context.Context) (atoll.Server, error) {
 	var s atoll.Server
-	if err := c.get(ctx, call{op: "info", path: "/v1/info"}, &s); err != nil {
+	if err := c.getJSON(ctx, call{op: "info", path: "/v1/info"}, &s); err != nil {
 		return s, err
 	}
 	for _, d := range s.Drivers {
@@ -149,8 +149,8 @@ func (c *Client) Info(ctx context.Context) (atoll.Server, error) {
 	return s, nil
 }
 
-// Name returns the name of the server's default driver; "remote" where the
-// server can't be asked.
+// Name returns the name of the server's default driver, or "remote" if the
+// server can't be reached.
 func (c *Client) Name() string {
 	c.mu.Lock()
 	name := c.driver
@@ -171,7 +171,7 @@ func (c *Client) Name() string {
 	return c.driver
 }
 
-// Probe says what the server's default driver does.
+// Probe returns the features of the server's default driver.
 func (c *Client) Probe(ctx context.Context) (atoll.Features, error) {
 	s, err := c.Info(ctx)
 	if err != nil {
@@ -191,8 +191,8 @@ func (c *Client) Probe(ctx context.Context) (atoll.Features, error) {
 	return atoll.Features{}, &atoll.Error{Op: "probe", Err: fmt.Errorf("%w: %s has no driver", atoll.ErrUnavailable, c.host)}
 }
 
-// Create makes a sandbox by the server's default driver that stays until it is
-// destroyed. CreateConfig can say more.
+// Create creates a sandbox with the server's default driver. It persists until it is
+// destroyed. CreateConfig takes a full configuration.
 func (c *Client) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, error) {
 	sb, err := c.CreateConfig(ctx, atoll.Config{Spec: spec, Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent}})
 	if err != nil {
@@ -201,7 +201,7 @@ func (c *Client) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, er
 	return sb, nil
 }
 
-// Open finds a sandbox by its id, or by its name.
+// Open returns a sandbox by its id or name.
 func (c *Client) Open(ctx context.Context, key string) (atoll.Sandbox, error) {
 	sb, err := c.Sandbox(ctx, key)
 	if err != nil {

@@ -15,9 +15,10 @@ import (
 	"github.com/atoll-sandbox/atoll/atolltest"
 	"github.com/atoll-sandbox/atoll/client"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
+	"github.com/atoll-sandbox/atoll/internal/api"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
-	"github.com/atoll-sandbox/atoll/internal/helper/helpertest"
-	"github.com/atoll-sandbox/atoll/internal/server"
+	"github.com/atoll-sandbox/atoll/internal/testing/helpertest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 func TestMain(m *testing.M) {
@@ -32,13 +33,13 @@ func TestMain(m *testing.M) {
 // station is a server that listens, with a fleet behind it.
 type station struct {
 	fleet  *fleet.Fleet
-	server *server.Server
+	server *api.Server
 	host   string // as a client calls it
 	token  string // with all scopes; empty over a unix socket
 }
 
 // limits let a test do what it likes.
-var limits = server.Limits{Rate: -1, Concurrent: -1}
+var limits = api.Limits{Rate: -1, Concurrent: -1}
 
 // serve starts a server on a listener of a network, "unix" or "tcp".
 func serve(t testing.TB, network string, drivers ...atoll.Driver) *station {
@@ -51,7 +52,7 @@ func serve(t testing.TB, network string, drivers ...atoll.Driver) *station {
 	if err != nil {
 		t.Fatal(err)
 	}
-	st := &station{fleet: f, server: server.New(server.Options{Fleet: f, Limits: limits})}
+	st := &station{fleet: f, server: api.New(api.Options{Fleet: f, Limits: limits})}
 	var l net.Listener
 	switch network {
 	case "unix":
@@ -110,7 +111,7 @@ func (st *station) client(t testing.TB) *client.Client {
 	return c
 }
 
-// sandbox returns a sandbox that is gone when the test is.
+// sandbox returns a sandbox that is destroyed when the test ends.
 func (st *station) sandbox(t testing.TB) *client.Sandbox {
 	t.Helper()
 	sb, err := st.client(t).CreateConfig(t.Context(), atoll.Config{})
@@ -129,8 +130,8 @@ func (st *station) sandbox(t testing.TB) *client.Sandbox {
 func TestSuite(t *testing.T) {
 	for _, network := range []string{"unix", "tcp"} {
 		t.Run(network, func(t *testing.T) {
-			if testing.Short() && network == "tcp" {
-				t.Skip("the whole suite, a second time")
+			if network == "tcp" && (testing.Short() || !testenv.All()) {
+				t.Skip("the whole suite, a second time: in the real tier")
 			}
 			t.Parallel() // they wait more than they work
 			atolltest.Run(t, serve(t, network).client(t))

@@ -14,20 +14,20 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
-// conn is a connection of messages. One goroutine reads, any write.
+// conn is a connection that carries messages. Read is for one goroutine at a time; Write may be called concurrently.
 type conn interface {
-	// Read replaces what is in b by the next message.
+	// Read replaces the contents of b with the next message.
 	Read(ctx context.Context, b *bytes.Buffer) error
 	Write(ctx context.Context, message []byte) error
 	Ping(ctx context.Context) error
 	Close()
 }
 
-// How often a stream asks whether the other end is there, and how long that may
-// take to say so.
+// pingInterval is the time between two pings of a stream, pingTimeout how long the
+// answer may take.
 const (
-	pingEvery = 30 * time.Second
-	pingGrace = 30 * time.Second
+	pingInterval = 30 * time.Second
+	pingTimeout  = 30 * time.Second
 )
 
 // socket is a conn over a WebSocket.
@@ -52,30 +52,30 @@ func (s socket) Write(ctx context.Context, message []byte) error {
 
 func (s socket) Ping(ctx context.Context) error { return s.ws.Ping(ctx) }
 
-func (s socket) Close() { _ = s.ws.CloseNow() } // nobody listens any more
+func (s socket) Close() { _ = s.ws.CloseNow() } // the connection is not used any more
 
-// upgrade opens a WebSocket. ctx is for the opening only.
-func (c *Client) upgrade(ctx context.Context, k call, protocol string) (conn, error) {
+// openWebSocket opens a WebSocket. ctx applies to the handshake only.
+func (c *Client) openWebSocket(ctx context.Context, k call, protocol string) (conn, error) {
 	h := make(http.Header)
-	c.identify(h)
+	c.setIdentity(h)
 	shake := &handshake{rt: c.http.Transport}
-	ws, _, err := websocket.Dial(ctx, c.url(k.path, k.query), &websocket.DialOptions{ //nolint:bodyclose // it needs no closing, says Dial
+	ws, _, err := websocket.Dial(ctx, c.callURL(k.path, k.query), &websocket.DialOptions{ //nolint:bodyclose // the body needs no Close, see websocket.Dial
 		HTTPClient: &http.Client{Transport: shake, CheckRedirect: c.http.CheckRedirect}, HTTPHeader: h, Subprotocols: []string{protocol},
 	})
 	switch {
 	case err != nil && shake.refusal != nil:
-		return nil, c.problem(k, shake.refusal)
+		return nil, c.readProblem(k, shake.refusal)
 	case err != nil:
-		return nil, k.fail(c.broken(ctx, err))
+		return nil, k.wrapError(c.transportError(ctx, err))
 	case ws.Subprotocol() != protocol:
-		_ = ws.CloseNow() // it is of no use
-		return nil, k.fail(fmt.Errorf("%w: %s does not speak %s", atoll.ErrUnavailable, c.host, protocol))
+		_ = ws.CloseNow() // wrong protocol
+		return nil, k.wrapError(fmt.Errorf("%w: %s does not speak %s", atoll.ErrUnavailable, c.host, protocol))
 	}
 	ws.SetReadLimit(maxProblem)
 	return socket{ws}, nil
 }
 
-// handshake keeps the answer of a server that does not switch protocols, whole.
+// handshake records the response of a server that does not switch protocols.
 type handshake struct {
 	rt      http.RoundTripper
 	refusal *http.Response
@@ -88,7 +88,7 @@ func (h *handshake) RoundTrip(r *http.Request) (*http.Response, error) {
 		return resp, err
 	}
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
-	_ = resp.Body.Close() // what came counts
+	_ = resp.Body.Close() // the bytes read so far are used
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (h *handshake) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// protocolError is what a server did that no server of ours does.
+// protocolError returns an error for a server that violates the wire protocol.
 func protocolError(format string, a ...any) error {
 	return fmt.Errorf("%w: the server broke the protocol %s: %s", atoll.ErrUnavailable, wire.ExecProtocol, fmt.Sprintf(format, a...))
 }

@@ -13,34 +13,33 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
-// closeGrace is how long a closed connection may take to send what was written
-// to it.
+// closeGrace is how long Close waits until written data is sent.
 const closeGrace = 5 * time.Second
 
-// Dial connects to an address inside: "tcp" with "localhost:8080", "unix" with a
-// path. The connection outlives ctx, which is for the dialing.
+// Dial connects to an address inside the sandbox: "tcp" with "localhost:8080", "unix"
+// with a path. ctx applies to connecting only; the connection outlives it.
 func (s *Sandbox) Dial(ctx context.Context, network, address string) (net.Conn, error) {
-	k := s.call("dial", "", "/dial")
+	k := s.newCall("dial", "", "/dial")
 	k.query = url.Values{"network": {network}, "address": {address}}
 	if ctx.Err() != nil {
-		return nil, k.fail(ended(ctx))
+		return nil, k.wrapError(contextError(ctx))
 	}
-	ws, err := s.c.upgrade(ctx, k, wire.DialProtocol)
+	ws, err := s.c.openWebSocket(ctx, k, wire.DialProtocol)
 	if err != nil {
 		return nil, err
 	}
-	return newPort(ws, target{network, address}), nil
+	return newPort(ws, remoteAddr{network, address}), nil
 }
 
-// target is the address of a connection inside a sandbox.
-type target struct{ network, address string }
+// remoteAddr is the address of a connection inside a sandbox.
+type remoteAddr struct{ network, address string }
 
-func (a target) Network() string { return a.network }
-func (a target) String() string  { return a.address }
+func (a remoteAddr) Network() string { return a.network }
+func (a remoteAddr) String() string  { return a.address }
 
-// port is a connection to an address inside a sandbox. An empty message says
-// that one direction has ended.
-type port struct {
+// remotePort is a connection to an address inside a sandbox. An empty message marks
+// the end of one direction.
+type remotePort struct {
 	ws   conn
 	addr net.Addr
 	in   *wire.Pipe // from inside
@@ -53,16 +52,16 @@ type port struct {
 	once sync.Once
 }
 
-func newPort(ws conn, addr net.Addr) *port {
-	p := &port{ws: ws, addr: addr, sent: make(chan struct{}), in: wire.NewPipe(wire.Window, nil), out: wire.NewPipe(wire.Window, nil)}
+func newPort(ws conn, addr net.Addr) *remotePort {
+	p := &remotePort{ws: ws, addr: addr, sent: make(chan struct{}), in: wire.NewPipe(wire.Window, nil), out: wire.NewPipe(wire.Window, nil)}
 	p.life, p.stop = context.WithCancel(context.Background())
-	p.wg.Go(p.receive)
+	p.wg.Go(p.readMessages)
 	p.wg.Go(p.send)
 	return p
 }
 
-// receive takes what comes from inside.
-func (p *port) receive() {
+// readMessages reads messages from the sandbox into the pipe until the connection ends.
+func (p *remotePort) readMessages() {
 	var b bytes.Buffer
 	for {
 		if err := p.ws.Read(p.life, &b); err != nil {
@@ -75,13 +74,13 @@ func (p *port) receive() {
 			continue
 		}
 		if _, err := p.in.Write(b.Bytes()); err != nil {
-			continue // nobody reads any more, or it went on after its end
+			continue // closed for reading, or data after the end
 		}
 	}
 }
 
-// send sends what is written, and then that no more comes.
-func (p *port) send() {
+// send sends written data, then an empty message for the end.
+func (p *remotePort) send() {
 	defer close(p.sent)
 	buf := make([]byte, wire.MaxPayload)
 	for {
@@ -91,7 +90,7 @@ func (p *port) send() {
 		}
 		if err != nil {
 			if err == io.EOF { //nolint:errorlint // io.Reader's contract: EOF itself is the end
-				_ = p.ws.Write(p.life, nil) // the receiver says why
+				_ = p.ws.Write(p.life, nil) // readMessages reports the error
 			}
 			break
 		}
@@ -99,20 +98,20 @@ func (p *port) send() {
 	p.out.Stop()
 }
 
-// Read reads what came from inside.
-func (p *port) Read(b []byte) (int, error) {
+// Read reads data from the sandbox.
+func (p *remotePort) Read(b []byte) (int, error) {
 	n, err := p.in.Read(b)
-	return n, p.fail("read", err)
+	return n, p.failWith("read", err)
 }
 
-// Write writes to inside.
-func (p *port) Write(b []byte) (int, error) {
+// Write writes data to the sandbox.
+func (p *remotePort) Write(b []byte) (int, error) {
 	n, err := p.out.Write(b)
-	return n, p.fail("write", err)
+	return n, p.failWith("write", err)
 }
 
-// fail gives errors the form that those of net have.
-func (p *port) fail(op string, err error) error {
+// failWith wraps an error like those of package net.
+func (p *remotePort) failWith(op string, err error) error {
 	switch err { //nolint:errorlint // these two are made by the pipe itself
 	case nil, io.EOF:
 		return err
@@ -122,14 +121,14 @@ func (p *port) fail(op string, err error) error {
 	return &net.OpError{Op: op, Net: p.addr.Network(), Addr: p.addr, Err: err}
 }
 
-// CloseWrite says that nothing more is written; reading goes on.
-func (p *port) CloseWrite() error {
+// CloseWrite ends the writing direction; reading continues.
+func (p *remotePort) CloseWrite() error {
 	p.out.End(nil)
 	return nil
 }
 
-// Close ends both directions. What was written is sent.
-func (p *port) Close() error {
+// Close ends both directions after it has sent what was written.
+func (p *remotePort) Close() error {
 	p.once.Do(func() {
 		p.in.Stop()
 		p.out.End(nil)
@@ -143,28 +142,28 @@ func (p *port) Close() error {
 	return nil
 }
 
-// LocalAddr returns the address dialled: this end has none of its own.
-func (p *port) LocalAddr() net.Addr { return p.addr }
+// LocalAddr returns the dialled address: there is no local one.
+func (p *remotePort) LocalAddr() net.Addr { return p.addr }
 
 // RemoteAddr returns the address dialled.
-func (p *port) RemoteAddr() net.Addr { return p.addr }
+func (p *remotePort) RemoteAddr() net.Addr { return p.addr }
 
-// SetDeadline sets when reads and writes give up; the connection can be used
-// afterwards.
-func (p *port) SetDeadline(t time.Time) error {
+// SetDeadline sets the deadline of reads and writes; the connection stays usable
+// after it has passed.
+func (p *remotePort) SetDeadline(t time.Time) error {
 	p.in.SetReadDeadline(t)
 	p.out.SetWriteDeadline(t)
 	return nil
 }
 
-// SetReadDeadline sets when reads give up.
-func (p *port) SetReadDeadline(t time.Time) error {
+// SetReadDeadline sets the deadline of reads.
+func (p *remotePort) SetReadDeadline(t time.Time) error {
 	p.in.SetReadDeadline(t)
 	return nil
 }
 
-// SetWriteDeadline sets when writes give up.
-func (p *port) SetWriteDeadline(t time.Time) error {
+// SetWriteDeadline sets the deadline of writes.
+func (p *remotePort) SetWriteDeadline(t time.Time) error {
 	p.out.SetWriteDeadline(t)
 	return nil
 }

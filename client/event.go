@@ -8,42 +8,42 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// EventFilter says which events are wanted. The zero EventFilter means all of
-// the caller's.
+// EventFilter selects events. The zero EventFilter selects all of the caller's
+// events.
 type EventFilter struct {
-	After     int64     // those with a higher ID; what is no longer kept is left out
-	Since     time.Time // those not older
+	After     int64     // only those with a higher ID; events no longer stored are missing
+	Since     time.Time // only those not older
 	Types     []string  // "sandbox.running", "sandbox.*"
 	Object    string    // of one sandbox (id or name) or workspace
 	AllOwners bool      // needs ScopeAdmin
 }
 
-func (f EventFilter) query() url.Values {
+func (f EventFilter) values() url.Values {
 	q := make(url.Values)
-	number(q, "after", f.After)
+	setNumber(q, "after", f.After)
 	if !f.Since.IsZero() {
 		q.Set("since", f.Since.Format(time.RFC3339Nano))
 	}
 	for _, t := range f.Types {
 		q.Add("type", t)
 	}
-	text(q, "object", f.Object)
-	flag(q, "all_owners", f.AllOwners)
+	setText(q, "object", f.Object)
+	setFlag(q, "all_owners", f.AllOwners)
 	return q
 }
 
-// Events returns the events that are kept, oldest first.
+// Events returns the stored events, oldest first.
 func (c *Client) Events(ctx context.Context, f EventFilter) ([]atoll.Event, error) {
-	q := f.query()
+	q := f.values()
 	q.Set("follow", "false")
-	return list[atoll.Event](ctx, c, call{op: "events", path: "/v1/events", query: q})
+	return getList[atoll.Event](ctx, c, call{op: "events", path: "/v1/events", query: q})
 }
 
-// FollowEvents calls fn for each event that is kept and then for each that
-// happens, oldest first, until ctx is done or fn returns an error, which it
-// returns. When the connection breaks, or the server starts anew, it goes on
-// where it was; only the first connection must succeed.
+// FollowEvents calls fn for each stored event and then for each new
+// one, oldest first, until ctx is done or fn returns an error, which it
+// returns. After a lost connection or a restart of the server it continues with the
+// next event; only the first connection must succeed.
 func (c *Client) FollowEvents(ctx context.Context, f EventFilter, fn func(atoll.Event) error) error {
-	k := call{op: "events", path: "/v1/events", query: f.query()}
-	return follow(ctx, c, k, f.After, 0, func(e atoll.Event) int64 { return e.ID }, fn)
+	k := call{op: "events", path: "/v1/events", query: f.values()}
+	return followEvents(ctx, c, k, f.After, 0, func(e atoll.Event) int64 { return e.ID }, fn)
 }

@@ -16,26 +16,26 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
-// How much of a command goes into a request that is not a stream, and how long
-// the server may take to say how a command ended that was told to end.
+// maxInline limits the bytes of a command that is sent in one request instead of a stream;
+// endGrace is how long the server may take to report the exit of a cancelled command.
 const (
 	maxInline = 64 << 10
 	endGrace  = 30 * time.Second
 )
 
-// Exec runs a command to its end. A command without streams of its own is one
-// request; others have a stream.
+// Exec runs a command until it exits. A command without streams is one
+// request; others use a WebSocket.
 func (s *Sandbox) Exec(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, error) {
-	k := s.call("exec", "", "/exec")
+	k := s.newCall("exec", "", "/exec")
 	if err := cmd.Check(); err != nil {
-		return atoll.Exit{}, k.fail(err)
+		return atoll.Exit{}, k.wrapError(err)
 	}
 	if ctx.Err() != nil {
-		return atoll.Exit{}, k.fail(ended(ctx))
+		return atoll.Exit{}, k.wrapError(contextError(ctx))
 	}
 	w := wire.CommandOf(&cmd)
 	w.Process = newProcessID()
-	if stdin, ok := inline(cmd, w); ok {
+	if stdin, ok := inlineInput(cmd, w); ok {
 		w.Stdin = stdin
 		return s.execOnce(ctx, k, w)
 	}
@@ -44,10 +44,10 @@ func (s *Sandbox) Exec(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, error) {
 
 func newProcessID() string { return "p" + atoll.NewID()[1:] }
 
-// inline returns a command's standard input, if the command fits into one
-// request and is to be answered by one answer.
-func inline(cmd atoll.Cmd, w *wire.Command) ([]byte, bool) {
-	if cmd.Stdout != nil || cmd.Stderr != nil || cmd.TTY != nil || cmd.Signals != nil || cmd.MaxOutput > wire.MaxKept || size(w) > maxInline {
+// inlineInput returns a command's standard input and reports whether the command can
+// be run by one request and answered by one response.
+func inlineInput(cmd atoll.Cmd, w *wire.Command) ([]byte, bool) {
+	if cmd.Stdout != nil || cmd.Stderr != nil || cmd.TTY != nil || cmd.Signals != nil || cmd.MaxOutput > wire.MaxKept || commandSize(w) > maxInline {
 		return nil, false
 	}
 	in, ok := cmd.Stdin.(interface {
@@ -69,8 +69,8 @@ func inline(cmd atoll.Cmd, w *wire.Command) ([]byte, bool) {
 	return b[:n], err == nil || errors.Is(err, io.EOF)
 }
 
-// size is about how long a command is.
-func size(w *wire.Command) int {
+// commandSize estimates the size of a command in bytes.
+func commandSize(w *wire.Command) int {
 	n := len(w.Shell)
 	if w.Raw != nil {
 		return maxInline + 1
@@ -83,26 +83,26 @@ func size(w *wire.Command) int {
 	return n
 }
 
-// buffers are reused for what comes in.
+// buffers pools the buffers of responses and messages.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// release gives a buffer back, unless it has grown big.
-func release(b *bytes.Buffer) {
+// releaseBuffer returns a buffer to the pool, unless it has grown large.
+func releaseBuffer(b *bytes.Buffer) {
 	if b.Cap() <= 256<<10 {
 		b.Reset()
 		buffers.Put(b)
 	}
 }
 
-// execOnce runs a command as one request. The request goes on when ctx is done:
-// its answer then has what was written so far.
+// execOnce runs a command as one request. When ctx is done it kills the command and waits for
+// the response, which holds the output so far.
 func (s *Sandbox) execOnce(ctx context.Context, k call, w *wire.Command) (atoll.Exit, error) {
-	body, err := json.Marshal(w) // not from a pool: the transport may hold it longer than the call
+	body, err := json.Marshal(w) // not pooled: the transport may use it after the call
 	if err != nil {
-		return atoll.Exit{}, k.fail(fmt.Errorf("%w: %w", atoll.ErrInvalid, err))
+		return atoll.Exit{}, k.wrapError(fmt.Errorf("%w: %w", atoll.ErrInvalid, err))
 	}
 	k.method, k.body, k.length = http.MethodPost, bytes.NewReader(body), int64(len(body))
-	k.header = jsonHeader
+	k.header = jsonContent
 	held, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	answered := make(chan struct{})
@@ -110,48 +110,48 @@ func (s *Sandbox) execOnce(ctx context.Context, k call, w *wire.Command) (atoll.
 	wg.Add(1)
 	stop := context.AfterFunc(ctx, func() {
 		defer wg.Done()
-		s.end(held, w.Process, answered)
-		cancel(ended(ctx))
+		s.killAbandoned(held, w.Process, answered)
+		cancel(contextError(ctx))
 	})
-	exit, err := s.answer(held, k)
+	exit, err := s.execRequest(held, k)
 	close(answered)
 	if !stop() {
 		wg.Wait()
-		return exit, k.fail(ended(ctx))
+		return exit, k.wrapError(contextError(ctx))
 	}
 	return exit, err
 }
 
-// jsonHeader is that of a request with a body in JSON. Nobody changes it.
-var jsonHeader = http.Header{"Content-Type": {"application/json"}}
+// jsonContent is the header of a request with a JSON body. It must not be changed.
+var jsonContent = http.Header{"Content-Type": {"application/json"}}
 
-// answer sends a command and reads how it ended.
-func (s *Sandbox) answer(ctx context.Context, k call) (atoll.Exit, error) {
-	resp, err := s.c.send(ctx, k)
+// execRequest sends a command and reads its exit.
+func (s *Sandbox) execRequest(ctx context.Context, k call) (atoll.Exit, error) {
+	resp, err := s.c.sendCall(ctx, k)
 	if err != nil {
 		return atoll.Exit{}, err
 	}
 	defer resp.Body.Close()
 	b := buffers.Get().(*bytes.Buffer)
-	defer release(b)
-	if _, err := b.ReadFrom(io.LimitReader(resp.Body, maxAnswer)); err != nil {
-		return atoll.Exit{}, k.fail(s.c.broken(ctx, err))
+	defer releaseBuffer(b)
+	if _, err := b.ReadFrom(io.LimitReader(resp.Body, maxResponse)); err != nil {
+		return atoll.Exit{}, k.wrapError(s.c.transportError(ctx, err))
 	}
 	var e wire.Exit
 	if err := json.Unmarshal(b.Bytes(), &e); err != nil {
-		return atoll.Exit{}, k.fail(fmt.Errorf("%w: %s does not answer like a server of sandboxes: %w", atoll.ErrUnavailable, s.c.host, err))
+		return atoll.Exit{}, k.wrapError(fmt.Errorf("%w: %s does not answer like an atoll server: %w", atoll.ErrUnavailable, s.c.host, err))
 	}
-	return exitOf(&e), k.named(e.Error.Err())
+	return toExit(&e), k.wrapServerError(e.Error.Err())
 }
 
-// exitOf reads an exit.
-func exitOf(e *wire.Exit) atoll.Exit {
+// toExit converts an exit of the wire protocol.
+func toExit(e *wire.Exit) atoll.Exit {
 	return atoll.Exit{Code: e.Code, Signal: e.Signal, Stdout: e.Stdout, Stderr: e.Stderr, Truncated: e.Truncated, Duration: e.Duration}
 }
 
-// end ends a command whose caller has gone: it tells the server to, and waits
-// for the answer of the request that runs it. The command may not be there yet.
-func (s *Sandbox) end(ctx context.Context, process string, answered <-chan struct{}) {
+// killAbandoned kills a command whose caller has given up, and waits
+// until its request is answered. It retries while the command has not started yet.
+func (s *Sandbox) killAbandoned(ctx context.Context, process string, answered <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, endGrace)
 	defer cancel()
 	wait := time.Millisecond

@@ -117,8 +117,8 @@ func TestDeadlineOfContextIsTimeout(t *testing.T) {
 	}
 }
 
-// TestVanishedClientEndsItsCommand cuts the client's connections.
-func TestVanishedClientEndsItsCommand(t *testing.T) {
+// TestDisconnectedClientEndsCommand cuts the client's connections.
+func TestDisconnectedClientEndsCommand(t *testing.T) {
 	st := serve(t, "tcp")
 	sb := st.sandbox(t)
 	for name, cmd := range map[string]atoll.Cmd{
@@ -183,8 +183,8 @@ func (c *cutter) all() {
 	c.conns = nil
 }
 
-// TestSlowReaderHoldsTheCommand: unhindered, the command would write some 100 MB.
-func TestSlowReaderHoldsTheCommand(t *testing.T) {
+// TestSlowReaderBlocksCommand: unhindered, the command would write some 100 MB.
+func TestSlowReaderBlocksCommand(t *testing.T) {
 	sb := serve(t, "unix").sandbox(t)
 	r, w := io.Pipe()
 	defer r.Close()
@@ -209,7 +209,7 @@ func TestSlowReaderHoldsTheCommand(t *testing.T) {
 	}
 }
 
-func TestDetachedGoesOn(t *testing.T) {
+func TestDetachedCommandContinues(t *testing.T) {
 	st := serve(t, "unix")
 	sb := st.sandbox(t)
 	ctx := t.Context()
@@ -234,7 +234,7 @@ func TestDetachedGoesOn(t *testing.T) {
 	if p, err = sb.Process(ctx, "job"); err != nil || !p.Running {
 		t.Fatalf("the process did not go on: %+v, %v", p, err)
 	}
-	// somebody else comes, with another connection
+	// another caller attaches, with another connection
 	again, err := st.client(t).Sandbox(ctx, sb.ID())
 	if err != nil {
 		t.Fatal(err)
@@ -314,8 +314,8 @@ func TestSignalAndKill(t *testing.T) {
 	}
 }
 
-// TestServerThatGoesAway stands between client and server and breaks off.
-func TestServerThatGoesAway(t *testing.T) {
+// TestLostServer stands between client and server and breaks off.
+func TestLostServer(t *testing.T) {
 	st := serve(t, "tcp")
 	sb := st.sandbox(t)
 	cut := &cutter{}
@@ -340,7 +340,7 @@ func TestServerThatGoesAway(t *testing.T) {
 	}
 	var fault *atoll.Error
 	if !errors.As(err, &fault) || fault.Op != "exec" || fault.ID != sb.ID() {
-		t.Errorf("the error %#v does not say what it is about", err)
+		t.Errorf("the error %#v names neither operation nor object", err)
 	}
 }
 

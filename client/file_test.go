@@ -125,7 +125,7 @@ func (h *half) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func TestBrokenUploadLeavesTheOldContent(t *testing.T) {
+func TestInterruptedUploadKeepsOldContent(t *testing.T) {
 	sb := serve(t, "unix").sandbox(t)
 	ctx := t.Context()
 	if err := atoll.WriteFile(ctx, sb, "/tmp/f", []byte("old"), 0o644); err != nil {
@@ -183,8 +183,8 @@ func (c *counted) Read(b []byte) (int, error) {
 	return int(n), nil
 }
 
-// TestTooBigUploadIsRefusedEarly sends 2 GB to where 100 MB may be.
-func TestTooBigUploadIsRefusedEarly(t *testing.T) {
+// TestLargeUploadIsRefusedEarly sends 2 GB to where 100 MB may be.
+func TestLargeUploadIsRefusedEarly(t *testing.T) {
 	const size, quota = 2 << 30, 100 << 20
 	for _, network := range []string{"unix", "tcp"} {
 		t.Run(network, func(t *testing.T) {
@@ -276,7 +276,7 @@ func TestArchivesMayBeCompressed(t *testing.T) {
 	}
 }
 
-func TestLinksSayWhereTheyLead(t *testing.T) {
+func TestStatReturnsLinkTarget(t *testing.T) {
 	sb := serve(t, "unix").sandbox(t)
 	if _, err := sb.Exec(t.Context(), atoll.Cmd{Shell: "mkdir /tmp/d; ln -s ../no/where /tmp/d/link"}); err != nil {
 		t.Fatal(err)

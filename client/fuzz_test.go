@@ -76,13 +76,13 @@ func FuzzHostileServer(f *testing.F) {
 		}
 		st := newStream(&Client{host: "test"}, call{op: "exec", id: "s"}, h, cmd)
 		st.lost = func(int64) {}
-		exit, err := st.run(context.Background(), &wire.ClientControl{Start: wire.CommandOf(&cmd)})
+		exit, err := st.runCommand(context.Background(), &wire.ClientControl{Start: wire.CommandOf(&cmd)})
 		if err == nil && !bytes.Contains(messages, []byte{byte(wire.Control)}) {
 			t.Error("a command ended well that the server never said to have ended")
 		}
 		var fault *atoll.Error
 		if err != nil && !errors.As(err, &fault) {
-			t.Errorf("the error %#v does not say what it is about", err)
+			t.Errorf("the error %#v names neither operation nor object", err)
 		}
 		if len(exit.Stdout) > 1000 || len(exit.Stderr) > 1000 || out.Len()+errs.Len() > len(messages) {
 			t.Errorf("%d, %d, %d, %d bytes of output", len(exit.Stdout), len(exit.Stderr), out.Len(), errs.Len())
@@ -90,9 +90,9 @@ func FuzzHostileServer(f *testing.F) {
 	})
 }
 
-// TestServerPassesItsWindow sends more output than may be under way to a client
+// TestServerExceedsWindow sends more output than may be under way to a client
 // whose writer takes none.
-func TestServerPassesItsWindow(t *testing.T) {
+func TestServerExceedsWindow(t *testing.T) {
 	var flood []string
 	for range 2 * wire.OutputWindow / wire.MaxPayload {
 		flood = append(flood, "\x01"+strings.Repeat("x", wire.MaxPayload))
@@ -100,7 +100,7 @@ func TestServerPassesItsWindow(t *testing.T) {
 	r, w := io.Pipe()
 	defer r.Close()
 	st := newStream(&Client{host: "test"}, call{op: "exec"}, &hostile{rest: script(flood...)}, atoll.Cmd{Stdout: w})
-	if _, err := st.run(t.Context(), nil); !errors.Is(err, atoll.ErrUnavailable) {
+	if _, err := st.runCommand(t.Context(), nil); !errors.Is(err, atoll.ErrUnavailable) {
 		t.Errorf("run: %v", err)
 	}
 	if held := st.bytes.Len(); held > wire.OutputWindow {
@@ -115,7 +115,7 @@ func FuzzEvents(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		err := readEvents(bytes.NewReader(b), func(e sent) error {
+		err := readEvents(bytes.NewReader(b), func(e serverEvent) error {
 			if len(e.data) > maxEvent {
 				t.Errorf("an event of %d bytes", len(e.data))
 			}
@@ -127,16 +127,16 @@ func FuzzEvents(f *testing.F) {
 	})
 }
 
-func TestEventsAreRead(t *testing.T) {
+func TestReadEvents(t *testing.T) {
 	var got []string
-	err := readEvents(strings.NewReader(": hi\n\nid: 7\nevent: a\ndata: one\ndata:two\n\ndata\n\nevent: none\n\ndata: cut"), func(e sent) error {
+	err := readEvents(strings.NewReader(": hi\n\nid: 7\nevent: a\ndata: one\ndata:two\n\ndata\n\nevent: none\n\ndata: cut"), func(e serverEvent) error {
 		got = append(got, e.id+"|"+e.kind+"|"+string(e.data))
 		return nil
 	})
 	if !errors.Is(err, io.EOF) || strings.Join(got, ";") != "7|a|one\ntwo;||" {
 		t.Errorf("%q, %v", got, err)
 	}
-	err = readEvents(io.MultiReader(strings.NewReader("data: "), endless{}), func(sent) error { return nil })
+	err = readEvents(io.MultiReader(strings.NewReader("data: "), endless{}), func(serverEvent) error { return nil })
 	if !errors.Is(err, atoll.ErrUnavailable) {
 		t.Errorf("a line without an end: %v", err)
 	}

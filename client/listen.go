@@ -14,28 +14,28 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
-// Listen makes an address inside lead here: "tcp" with "127.0.0.1:0", "unix" with
-// a path. The listener outlives ctx, which is for the asking.
+// Listen forwards an address inside the sandbox to the caller: "tcp" with "127.0.0.1:0",
+// "unix" with a path. ctx applies to the request only; the listener outlives it.
 func (s *Sandbox) Listen(ctx context.Context, network, address string) (net.Listener, error) {
-	k := s.call("listen", "", "/listen")
+	k := s.newCall("listen", "", "/listen")
 	k.query = url.Values{"network": {network}, "address": {address}}
 	if ctx.Err() != nil {
-		return nil, k.fail(ended(ctx))
+		return nil, k.wrapError(contextError(ctx))
 	}
-	ws, err := s.c.upgrade(ctx, k, wire.ListenProtocol)
+	ws, err := s.c.openWebSocket(ctx, k, wire.ListenProtocol)
 	if err != nil {
 		return nil, err
 	}
-	l, err := land(ctx, ws, network)
+	l, err := startListener(ctx, ws, network)
 	if err != nil {
 		ws.Close()
-		return nil, k.fail(s.c.broken(ctx, err))
+		return nil, k.wrapError(s.c.transportError(ctx, err))
 	}
 	return l, nil
 }
 
-// land begins a listener whose WebSocket is open.
-func land(ctx context.Context, ws conn, network string) (*landing, error) {
+// startListener returns a listener on an open WebSocket.
+func startListener(ctx context.Context, ws conn, network string) (*remoteListener, error) {
 	var b bytes.Buffer
 	var at wire.Listening
 	if err := ws.Read(ctx, &b); err != nil {
@@ -58,28 +58,28 @@ func land(ctx context.Context, ws conn, network string) (*landing, error) {
 	}
 	st, err := mux.OpenStream(ctx)
 	if err != nil {
-		_ = mux.Close() // the error says more
+		_ = mux.Close() // err is returned
 		return nil, err
 	}
-	l := &landing{Listener: wire.NewListener(func() {}), mux: mux}
-	l.Lead(st, addr, func() { l.count(0, true) })
-	go l.receive()
+	l := &remoteListener{Listener: wire.NewListener(func() {}), mux: mux}
+	l.Lead(st, addr, func() { l.countConn(0, true) })
+	go l.acceptStreams()
 	return l, nil
 }
 
-// landing is an address inside a sandbox that leads here. Its connections are
-// channels of one WebSocket, which ends with the last of them.
-type landing struct {
+// remoteListener is a listener on an address inside a sandbox. Its connections are
+// channels of one WebSocket, which is closed with the last of them.
+type remoteListener struct {
 	*wire.Listener
 	mux *yamux.Session
 
-	mu    sync.Mutex
-	lines int  // guarded by mu
-	last  bool // no more come, and the server has said all; guarded by mu
+	mu       sync.Mutex
+	conns    int  // guarded by mu
+	finished bool // no more come, and the server has said all; guarded by mu
 }
 
-// receive takes connections until the WebSocket ends.
-func (l *landing) receive() {
+// acceptStreams accepts connections until the WebSocket ends.
+func (l *remoteListener) acceptStreams() {
 	for {
 		st, err := l.mux.AcceptStream()
 		if err != nil {
@@ -90,43 +90,43 @@ func (l *landing) receive() {
 }
 
 // Accept waits for the next connection.
-func (l *landing) Accept() (net.Conn, error) {
+func (l *remoteListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	l.count(1, false)
-	return &lane{Line: c.(*wire.Line), l: l}, nil // those of a wire.Listener are
+	l.countConn(1, false)
+	return &remoteConn{Line: c.(*wire.Line), l: l}, nil // those of a wire.Listener are
 }
 
-// count notes a connection more or less, or that it is over.
-func (l *landing) count(n int, last bool) {
+// countConn adds n to the number of open connections. last marks the listener as finished.
+func (l *remoteListener) countConn(n int, last bool) {
 	l.mu.Lock()
-	l.lines += n
-	l.last = l.last || last
-	over := l.last && l.lines == 0
+	l.conns += n
+	l.finished = l.finished || last
+	over := l.finished && l.conns == 0
 	l.mu.Unlock()
 	if over {
-		_ = l.mux.Close() // nobody has anything to say
+		_ = l.mux.Close() // no connection is left
 	}
 }
 
-// lane is a connection of a program inside.
-type lane struct {
+// remoteConn is a connection from a program inside the sandbox.
+type remoteConn struct {
 	*wire.Line
-	l    *landing
+	l    *remoteListener
 	once sync.Once
 }
 
-// Close ends the connection.
-func (c *lane) Close() error {
+// Close closes the connection.
+func (c *remoteConn) Close() error {
 	err := c.Line.Close()
-	c.once.Do(func() { c.l.count(-1, false) })
+	c.once.Do(func() { c.l.countConn(-1, false) })
 	return err
 }
 
-// Abort breaks the connection.
-func (c *lane) Abort() {
+// Abort resets the connection.
+func (c *remoteConn) Abort() {
 	c.Line.Abort()
-	c.once.Do(func() { c.l.count(-1, false) })
+	c.once.Do(func() { c.l.countConn(-1, false) })
 }

@@ -9,41 +9,41 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
-// NetworkChange is what is to become different in the rules of a sandbox's
-// network. What is added to one list leaves the other.
+// NetworkChange is a change of a sandbox's network rules. A rule that is added to one
+// list is removed from the other.
 type NetworkChange = wire.NetworkChange
 
-// Network returns what the sandbox may reach; values of headers are "***".
+// Network returns the network rules of the sandbox; header values are "***".
 func (s *Sandbox) Network(ctx context.Context) (atoll.Network, error) {
 	var n atoll.Network
-	err := s.c.get(ctx, s.call("network", "", "/network"), &n)
+	err := s.c.getJSON(ctx, s.newCall("network", "", "/network"), &n)
 	return n, err
 }
 
-// SetNetwork replaces the rules of what the sandbox may reach. A header whose
-// value is "***", as Network has it, keeps its value.
+// SetNetwork replaces the network rules of the sandbox. A header with the
+// value "***", as returned by Network, keeps its value.
 func (s *Sandbox) SetNetwork(ctx context.Context, n atoll.Network) error {
-	return s.c.post(ctx, s.call("set network", http.MethodPut, "/network"), n, nil)
+	return s.c.postJSON(ctx, s.newCall("set network", http.MethodPut, "/network"), n, nil)
 }
 
-// ChangeNetwork adds rules or takes some away, and returns all that there are
-// then.
+// ChangeNetwork adds and removes rules and returns all rules that apply
+// afterwards.
 func (s *Sandbox) ChangeNetwork(ctx context.Context, c NetworkChange) (atoll.Network, error) {
 	var n atoll.Network
-	err := s.c.post(ctx, s.call("set network", http.MethodPatch, "/network"), c, &n)
+	err := s.c.postJSON(ctx, s.newCall("set network", http.MethodPatch, "/network"), c, &n)
 	return n, err
 }
 
-// Connections returns what the sandbox tried to reach, oldest first.
+// Connections returns the connections that the sandbox attempted, oldest first.
 func (s *Sandbox) Connections(ctx context.Context) ([]atoll.Connection, error) {
-	return list[atoll.Connection](ctx, s.c, s.call("network log", "", "/network/connections"))
+	return getList[atoll.Connection](ctx, s.c, s.newCall("network log", "", "/network/connections"))
 }
 
-// AskNetwork says what the rules say of a target, without connecting.
+// AskNetwork checks a target against the rules without connecting.
 func (s *Sandbox) AskNetwork(ctx context.Context, target string) (atoll.Connection, error) {
-	k := s.call("network test", "", "/network/test")
+	k := s.newCall("network test", "", "/network/test")
 	k.query = url.Values{"target": {target}}
 	var c atoll.Connection
-	err := s.c.get(ctx, k, &c)
+	err := s.c.getJSON(ctx, k, &c)
 	return c, err
 }

@@ -8,5 +8,5 @@ import (
 
 // Ports returns the ports that programs inside listen on.
 func (s *Sandbox) Ports(ctx context.Context) ([]atoll.Port, error) {
-	return list[atoll.Port](ctx, s.c, s.call("ports", "", "/ports"))
+	return getList[atoll.Port](ctx, s.c, s.newCall("ports", "", "/ports"))
 }

@@ -13,18 +13,18 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
-// StartProcess runs a command that goes on when nobody is attached, and returns
-// at once. id names it; empty: the server does. Its output is kept, up to a
-// bound; see Attach and Output. Without Stdin, what those who are attached write
-// is its input.
+// StartProcess starts a command that runs independently of its callers, and returns
+// at once. id identifies it; empty: the server chooses an id. The server stores the output up to
+// a limit; see Attach and Output. Without Stdin, the command reads the input of attached
+// callers.
 func (s *Sandbox) StartProcess(ctx context.Context, id string, cmd atoll.Cmd) (atoll.Process, error) {
-	k := s.call("start", "", "/processes")
+	k := s.newCall("start", "", "/processes")
 	var p atoll.Process
 	if err := cmd.Check(); err != nil {
-		return p, k.fail(err)
+		return p, k.wrapError(err)
 	}
 	if cmd.Stdout != nil || cmd.Stderr != nil || cmd.Signals != nil {
-		return p, k.fail(fmt.Errorf("%w: a detached command has no Stdout, Stderr and Signals: attach to it", atoll.ErrInvalid))
+		return p, k.wrapError(fmt.Errorf("%w: a detached command has no Stdout, Stderr and Signals: attach to it", atoll.ErrInvalid))
 	}
 	w := wire.CommandOf(&cmd)
 	w.Process, w.Detach = id, true
@@ -34,42 +34,42 @@ func (s *Sandbox) StartProcess(ctx context.Context, id string, cmd atoll.Cmd) (a
 			err = fmt.Errorf("%w: a detached command takes %d bytes of Stdin: attach to it for more", atoll.ErrInvalid, maxInline)
 		}
 		if err != nil {
-			return p, k.fail(err)
+			return p, k.wrapError(err)
 		}
 		w.Stdin = b
 		if len(b) == 0 {
 			w.Stdin = []byte{}
 		}
 	}
-	err := s.c.post(ctx, k, w, &p)
+	err := s.c.postJSON(ctx, k, w, &p)
 	return p, err
 }
 
-// Processes returns the commands under way and those that ended lately, oldest
+// Processes returns the running commands and those that exited recently, oldest
 // first.
 func (s *Sandbox) Processes(ctx context.Context) ([]atoll.Process, error) {
-	return list[atoll.Process](ctx, s.c, s.call("list processes", "", "/processes"))
+	return getList[atoll.Process](ctx, s.c, s.newCall("list processes", "", "/processes"))
 }
 
 // Process returns one command.
 func (s *Sandbox) Process(ctx context.Context, id string) (atoll.Process, error) {
 	var p atoll.Process
-	err := s.c.get(ctx, s.call("process", "", "/processes/"+seg(id)), &p)
+	err := s.c.getJSON(ctx, s.newCall("process", "", "/processes/"+escapeSegment(id)), &p)
 	return p, err
 }
 
-// Signal sends a signal to a process: "INT", "TERM", "KILL"… KILL ends the whole
-// tree.
+// Signal sends a signal to a process: "INT", "TERM", "KILL"… KILL ends its whole
+// process tree.
 func (s *Sandbox) Signal(ctx context.Context, id, signal string) error {
-	return s.c.post(ctx, s.call("signal", "", "/processes/"+seg(id)+"/signal"), wire.Signal{Signal: signal}, nil)
+	return s.c.postJSON(ctx, s.newCall("signal", "", "/processes/"+escapeSegment(id)+"/signal"), wire.Signal{Signal: signal}, nil)
 }
 
-// Kill ends a process with its whole tree.
+// Kill ends a process and its whole process tree.
 func (s *Sandbox) Kill(ctx context.Context, id string) error {
-	return s.c.get(ctx, s.call("kill", http.MethodDelete, "/processes/"+seg(id)), nil)
+	return s.c.getJSON(ctx, s.newCall("kill", http.MethodDelete, "/processes/"+escapeSegment(id)), nil)
 }
 
-// OutputStream names one of a process's two.
+// OutputStream names an output stream of a process.
 type OutputStream string
 
 // The streams.
@@ -78,65 +78,65 @@ const (
 	Stderr OutputStream = "stderr"
 )
 
-// Output reads what a process has written to one of its streams, as far as it is
-// kept.
+// Output opens the stored output of one stream of a process.
+// Older output may have been dropped.
 func (s *Sandbox) Output(ctx context.Context, id string, stream OutputStream) (io.ReadCloser, error) {
-	return s.output(ctx, id, url.Values{"stream": {string(stream)}})
+	return s.openOutput(ctx, id, url.Values{"stream": {string(stream)}})
 }
 
-// FollowOutput is Output that goes on until the process has ended.
+// FollowOutput is like Output, but continues until the process has exited.
 func (s *Sandbox) FollowOutput(ctx context.Context, id string, stream OutputStream) (io.ReadCloser, error) {
-	return s.output(ctx, id, url.Values{"stream": {string(stream)}, "follow": {"true"}})
+	return s.openOutput(ctx, id, url.Values{"stream": {string(stream)}, "follow": {"true"}})
 }
 
-func (s *Sandbox) output(ctx context.Context, id string, q url.Values) (io.ReadCloser, error) {
-	k := s.call("output", "", "/processes/"+seg(id)+"/output")
+func (s *Sandbox) openOutput(ctx context.Context, id string, q url.Values) (io.ReadCloser, error) {
+	k := s.newCall("output", "", "/processes/"+escapeSegment(id)+"/output")
 	k.query = q
-	return s.c.download(ctx, k)
+	return s.c.startDownload(ctx, k)
 }
 
-// Attachment is how somebody is connected to a process.
+// Attachment connects a caller to a process.
 type Attachment struct {
-	// Offset is where in the output to begin, counted in bytes of both streams;
-	// what is no longer kept is skipped. Negative: only what is new.
+	// Offset is the position in the output to start from, counted in bytes of both streams;
+	// output that is no longer stored is skipped. Negative: only new output.
 	Offset int64
 
-	Stdin   io.Reader         // nil: none is written. Its end closes the process's.
-	Stdout  io.Writer         // nil: forgotten
-	Stderr  io.Writer         // nil: forgotten
+	Stdin   io.Reader         // nil: no input. Its EOF closes the process's input.
+	Stdout  io.Writer         // nil: discarded
+	Stderr  io.Writer         // nil: discarded
 	Resize  <-chan atoll.Size // nil: none
 	Signals <-chan string     // nil: none
-	Lost    func(bytes int64) // is told of output that is no longer kept; nil: nobody asks
+	Lost    func(bytes int64) // is called for output that is no longer stored; nil: not reported
 }
 
-// Attach connects to a process until it has ended, whose exit it returns, or ctx
-// is done: then the process goes on. Any number may be attached; one that is too
-// slow misses output.
+// Attach connects to a process until it exits, and returns its exit, or until ctx
+// is done: then the process continues. Any number of callers may be attached; a slow
+// one misses output.
 func (s *Sandbox) Attach(ctx context.Context, id string, a Attachment) (atoll.Exit, error) {
-	k := s.call("attach", "", "/processes/"+seg(id)+"/attach")
+	k := s.newCall("attach", "", "/processes/"+escapeSegment(id)+"/attach")
 	if ctx.Err() != nil {
-		return atoll.Exit{}, k.fail(ended(ctx))
+		return atoll.Exit{}, k.wrapError(contextError(ctx))
 	}
-	k.query = window()
+	k.query = windowQuery()
 	k.query.Set("offset", strconv.FormatInt(a.Offset, 10))
-	flag(k.query, "stdin", a.Stdin != nil)
-	flag(k.query, "resize", a.Resize != nil)
+	setFlag(k.query, "stdin", a.Stdin != nil)
+	setFlag(k.query, "resize", a.Resize != nil)
 	if a.Stdout == nil {
 		a.Stdout = io.Discard
 	}
 	if a.Stderr == nil {
 		a.Stderr = io.Discard
 	}
-	conn, err := s.c.upgrade(ctx, k, wire.ExecProtocol)
+	conn, err := s.c.openWebSocket(ctx, k, wire.ExecProtocol)
 	if err != nil {
 		return atoll.Exit{}, err
 	}
 	st := newStream(s.c, k, conn, atoll.Cmd{Stdin: a.Stdin, Stdout: a.Stdout, Stderr: a.Stderr, Signals: a.Signals})
 	st.resize, st.lost, st.attached = a.Resize, a.Lost, true
-	return st.run(ctx, nil)
+	return st.runCommand(ctx, nil)
 }
 
-// Detach starts a command that goes on by itself; see StartProcess.
+// Detach starts a command that runs independently of its caller; see StartProcess.
 func (s *Sandbox) Detach(ctx context.Context, cmd atoll.Cmd) (atoll.Process, error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Signals = nil, nil, nil, nil
 	return s.StartProcess(ctx, "", cmd)

@@ -7,14 +7,14 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Quota returns the caller's quota and what of it is used.
+// Quota returns the caller's quota and its usage.
 func (c *Client) Quota(ctx context.Context) (atoll.Allowance, error) {
 	var a atoll.Allowance
-	err := c.get(ctx, call{op: "quota", path: "/v1/quota"}, &a)
+	err := c.getJSON(ctx, call{op: "quota", path: "/v1/quota"}, &a)
 	return a, err
 }
 
-// SetQuota gives an owner a quota of his own.
+// SetQuota sets the quota of one owner.
 func (c *Client) SetQuota(ctx context.Context, o atoll.Owner, q atoll.Quota) error {
-	return c.post(ctx, call{op: "set quota", id: o.String(), method: http.MethodPut, path: "/v1/quotas/" + seg(o.App) + "/" + seg(o.User)}, q, nil)
+	return c.postJSON(ctx, call{op: "set quota", id: o.String(), method: http.MethodPut, path: "/v1/quotas/" + escapeSegment(o.App) + "/" + escapeSegment(o.User)}, q, nil)
 }

@@ -16,13 +16,14 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/atolltest"
 	"github.com/atoll-sandbox/atoll/driver/namespace"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // real returns a driver of real programs, or skips the test; where ATOLL_MUST
 // names it, it fails.
 func real(t testing.TB) atoll.Driver {
 	t.Helper()
+	testenv.Real(t, "namespace")
 	d := &namespace.Driver{Dir: filepath.Join(t.TempDir(), "namespace")}
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
@@ -30,7 +31,7 @@ func real(t testing.TB) atoll.Driver {
 		}
 	})
 	if _, err := d.Probe(t.Context()); err != nil {
-		musthave.Skip(t, "namespace", "driver/namespace can't be had here: %v", err)
+		testenv.Skip(t, "namespace", "driver/namespace can't be had here: %v", err)
 	}
 	return d
 }
@@ -38,9 +39,9 @@ func real(t testing.TB) atoll.Driver {
 // TestSuiteReal is the contract of real sandboxes, over the wire.
 func TestSuiteReal(t *testing.T) { atolltest.Run(t, serve(t, "unix", real(t)).client(t)) }
 
-// TestListenOutlivesNobody ends clients in every way: afterwards the address
+// TestListenEndsWithClient ends clients in every way: afterwards the address
 // is free, and the server has nothing left of them.
-func TestListenOutlivesNobody(t *testing.T) {
+func TestListenEndsWithClient(t *testing.T) {
 	st := serve(t, "unix", real(t))
 	sb := st.sandbox(t)
 	const at = "127.0.0.1:45001"
@@ -95,9 +96,9 @@ func TestListenOutlivesNobody(t *testing.T) {
 	free("Close")
 }
 
-// TestListenConnKeepsNetsLaws has the connections of listeners do what those of
+// TestListenConnConformsToNet has the connections of listeners do what those of
 // net do, all the way.
-func TestListenConnKeepsNetsLaws(t *testing.T) {
+func TestListenConnConformsToNet(t *testing.T) {
 	sb := serve(t, "unix", real(t)).sandbox(t)
 	nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
 		l, err := atoll.Listen(t.Context(), sb, "tcp", "127.0.0.1:0")

@@ -13,15 +13,15 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
-// Sandbox is a sandbox on a server. It has the methods of every ability;
-// atoll.As finds those that it really has.
+// Sandbox is a sandbox on a server. It has the methods of every optional interface;
+// atoll.As finds those that the sandbox supports.
 type Sandbox struct {
 	c  *Client
 	id string
 	files
 
 	mu   sync.Mutex
-	info atoll.Info // guarded by mu; as it was known last
+	info atoll.Info // guarded by mu; as last read from the server
 }
 
 var (
@@ -46,39 +46,39 @@ var (
 	_ atoll.DiskKeeper     = (*Sandbox)(nil)
 )
 
-func (c *Client) sandbox(info atoll.Info) *Sandbox {
-	path := "/v1/sandboxes/" + seg(info.ID)
+func (c *Client) newSandbox(info atoll.Info) *Sandbox {
+	path := "/v1/sandboxes/" + escapeSegment(info.ID)
 	return &Sandbox{c: c, id: info.ID, info: info, files: files{c: c, id: info.ID, path: path}}
 }
 
-// CreateConfig makes a sandbox and returns when it is running.
+// CreateConfig creates a sandbox and returns when it is running.
 func (c *Client) CreateConfig(ctx context.Context, cfg atoll.Config) (*Sandbox, error) {
 	var info atoll.Info
-	if err := c.post(ctx, call{op: "create", path: "/v1/sandboxes"}, cfg, &info); err != nil {
+	if err := c.postJSON(ctx, call{op: "create", path: "/v1/sandboxes"}, cfg, &info); err != nil {
 		return nil, err
 	}
-	return c.sandbox(info), nil
+	return c.newSandbox(info), nil
 }
 
-// Sandbox finds a sandbox by its id, or by its name.
+// Sandbox returns a sandbox by its id or name.
 func (c *Client) Sandbox(ctx context.Context, key string) (*Sandbox, error) {
 	if atoll.CheckID(key) != nil && atoll.CheckName(key) != nil {
 		return nil, &atoll.Error{Op: "open", ID: key, Err: fmt.Errorf("%w: it is neither an id nor a name", atoll.ErrNotFound)}
 	}
 	var info atoll.Info
-	if err := c.get(ctx, call{op: "open", id: key, path: "/v1/sandboxes/" + seg(key)}, &info); err != nil {
+	if err := c.getJSON(ctx, call{op: "open", id: key, path: "/v1/sandboxes/" + escapeSegment(key)}, &info); err != nil {
 		return nil, err
 	}
-	return c.sandbox(info), nil
+	return c.newSandbox(info), nil
 }
 
-// Filter says which sandboxes to list. The zero Filter means all of the caller's
-// that are not destroyed.
+// Filter selects the sandboxes to list. The zero Filter selects all of the caller's
+// sandboxes that are not destroyed.
 type Filter struct {
 	States    []atoll.State
 	Labels    map[string]string
 	Name      string
-	All       bool // destroyed ones too, as long as they are remembered
+	All       bool // includes destroyed ones that the server still records
 	AllOwners bool // needs ScopeAdmin
 }
 
@@ -91,32 +91,32 @@ func (c *Client) Sandboxes(ctx context.Context, f Filter) ([]atoll.Info, error) 
 	for k, v := range f.Labels {
 		q.Add("label", k+"="+v)
 	}
-	text(q, "name", f.Name)
-	flag(q, "all", f.All)
-	flag(q, "all_owners", f.AllOwners)
-	return list[atoll.Info](ctx, c, call{op: "list", path: "/v1/sandboxes", query: q})
+	setText(q, "name", f.Name)
+	setFlag(q, "all", f.All)
+	setFlag(q, "all_owners", f.AllOwners)
+	return getList[atoll.Info](ctx, c, call{op: "list", path: "/v1/sandboxes", query: q})
 }
 
-// list reads a list.
-func list[T any](ctx context.Context, c *Client, k call) ([]T, error) {
+// getList sends a call and returns the items of the listed response.
+func getList[T any](ctx context.Context, c *Client, k call) ([]T, error) {
 	var l wire.List[T]
-	err := c.get(ctx, k, &l)
+	err := c.getJSON(ctx, k, &l)
 	return l.Items, err
 }
 
-func text(q url.Values, name, value string) {
+func setText(q url.Values, name, value string) {
 	if value != "" {
 		q.Set(name, value)
 	}
 }
 
-func flag(q url.Values, name string, set bool) {
+func setFlag(q url.Values, name string, set bool) {
 	if set {
 		q.Set(name, "true")
 	}
 }
 
-// Labels returns the sandbox's labels, as they were known last.
+// Labels returns the sandbox's labels as last read from the server.
 func (s *Sandbox) Labels() map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +126,7 @@ func (s *Sandbox) Labels() map[string]string {
 // ID returns the sandbox's identifier.
 func (s *Sandbox) ID() string { return s.id }
 
-// Has reports whether the sandbox has an ability, given as a nil
+// Has reports whether the sandbox supports an optional interface, given as a nil
 // *atoll.Stopper, *atoll.Pauser…
 func (s *Sandbox) Has(ability any) bool {
 	s.mu.Lock()
@@ -134,28 +134,28 @@ func (s *Sandbox) Has(ability any) bool {
 	return s.info.Features.Has(ability)
 }
 
-// call returns a call to one of the sandbox's paths.
-func (s *Sandbox) call(op, method, path string) call {
+// newCall returns a call to one of the sandbox's paths.
+func (s *Sandbox) newCall(op, method, path string) call {
 	return call{op: op, id: s.id, method: method, path: s.path + path}
 }
 
-// Info returns all about the sandbox.
+// Info returns the description of the sandbox.
 func (s *Sandbox) Info(ctx context.Context) (atoll.Info, error) {
 	var info atoll.Info
-	if err := s.c.get(ctx, s.call("status", "", ""), &info); err != nil {
+	if err := s.c.getJSON(ctx, s.newCall("status", "", ""), &info); err != nil {
 		return info, err
 	}
-	s.learn(info)
+	s.storeInfo(info)
 	return info, nil
 }
 
-func (s *Sandbox) learn(info atoll.Info) {
+func (s *Sandbox) storeInfo(info atoll.Info) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.info = info
 }
 
-// Status returns the facts of this moment.
+// Status returns the current status.
 func (s *Sandbox) Status(ctx context.Context) (atoll.Status, error) {
 	info, err := s.Info(ctx)
 	return info.Status, err
@@ -164,86 +164,86 @@ func (s *Sandbox) Status(ctx context.Context) (atoll.Status, error) {
 // Update changes the name, labels or lifecycle.
 func (s *Sandbox) Update(ctx context.Context, change atoll.Change) (atoll.Info, error) {
 	var info atoll.Info
-	if err := s.c.post(ctx, s.call("update", http.MethodPatch, ""), change, &info); err != nil {
+	if err := s.c.postJSON(ctx, s.newCall("update", http.MethodPatch, ""), change, &info); err != nil {
 		return info, err
 	}
-	s.learn(info)
+	s.storeInfo(info)
 	return info, nil
 }
 
-// Destroy removes the sandbox and all it holds. One that is not there any more
-// is what was wanted.
+// Destroy removes the sandbox and all its data. Destroying a sandbox twice is not
+// an error.
 func (s *Sandbox) Destroy(ctx context.Context) error {
-	err := s.c.get(ctx, s.call("destroy", http.MethodDelete, ""), nil)
+	err := s.c.getJSON(ctx, s.newCall("destroy", http.MethodDelete, ""), nil)
 	if errors.Is(err, atoll.ErrNotFound) {
 		return nil
 	}
 	return err
 }
 
-// do calls one of the sandbox's paths that takes nothing.
-func (s *Sandbox) do(ctx context.Context, op string) error {
-	return s.c.get(ctx, s.call(op, http.MethodPost, "/"+op), nil)
+// callAction calls a path of the sandbox that has no parameters.
+func (s *Sandbox) callAction(ctx context.Context, op string) error {
+	return s.c.getJSON(ctx, s.newCall(op, http.MethodPost, "/"+op), nil)
 }
 
-// Stop switches the sandbox off; its files stay.
-func (s *Sandbox) Stop(ctx context.Context) error { return s.do(ctx, "stop") }
+// Stop stops the sandbox; its files stay.
+func (s *Sandbox) Stop(ctx context.Context) error { return s.callAction(ctx, "stop") }
 
-// Start switches a stopped sandbox on.
-func (s *Sandbox) Start(ctx context.Context) error { return s.do(ctx, "start") }
+// Start starts a stopped sandbox.
+func (s *Sandbox) Start(ctx context.Context) error { return s.callAction(ctx, "start") }
 
 // Pause freezes the sandbox's processes.
-func (s *Sandbox) Pause(ctx context.Context) error { return s.do(ctx, "pause") }
+func (s *Sandbox) Pause(ctx context.Context) error { return s.callAction(ctx, "pause") }
 
-// Resume lets them go on.
-func (s *Sandbox) Resume(ctx context.Context) error { return s.do(ctx, "resume") }
+// Resume continues the processes of a paused sandbox.
+func (s *Sandbox) Resume(ctx context.Context) error { return s.callAction(ctx, "resume") }
 
-// Snapshot keeps the state of this moment under a name, which may be empty.
+// Snapshot saves the current state under a name, which may be empty.
 func (s *Sandbox) Snapshot(ctx context.Context, name string) (atoll.SnapshotInfo, error) {
 	var info atoll.SnapshotInfo
-	err := s.c.post(ctx, s.call("snapshot", "", "/snapshots"), wire.Snapshot{Name: name}, &info)
+	err := s.c.postJSON(ctx, s.newCall("snapshot", "", "/snapshots"), wire.Snapshot{Name: name}, &info)
 	return info, err
 }
 
-// Restore makes the sandbox exactly what it was, by id or name of the snapshot.
+// Restore resets the sandbox to a snapshot, given by id or name.
 func (s *Sandbox) Restore(ctx context.Context, snapshot string) error {
-	return s.c.post(ctx, s.call("restore", "", "/restore"), wire.Snapshot{Snapshot: snapshot}, nil)
+	return s.c.postJSON(ctx, s.newCall("restore", "", "/restore"), wire.Snapshot{Snapshot: snapshot}, nil)
 }
 
 // Snapshots returns the sandbox's snapshots, oldest first.
 func (s *Sandbox) Snapshots(ctx context.Context) ([]atoll.SnapshotInfo, error) {
-	return list[atoll.SnapshotInfo](ctx, s.c, s.call("list snapshots", "", "/snapshots"))
+	return getList[atoll.SnapshotInfo](ctx, s.c, s.newCall("list snapshots", "", "/snapshots"))
 }
 
-// RemoveSnapshot forgets a snapshot, by id or name.
+// RemoveSnapshot removes a snapshot, given by id or name.
 func (s *Sandbox) RemoveSnapshot(ctx context.Context, snapshot string) error {
-	return s.c.get(ctx, s.call("remove snapshot", http.MethodDelete, "/snapshots/"+seg(snapshot)), nil)
+	return s.c.getJSON(ctx, s.newCall("remove snapshot", http.MethodDelete, "/snapshots/"+escapeSegment(snapshot)), nil)
 }
 
-// Fork makes a sandbox that starts as this one is, or was at a snapshot.
+// Fork creates a sandbox from the current state of this one, or from a snapshot.
 func (s *Sandbox) Fork(ctx context.Context, snapshot string, spec atoll.Spec) (atoll.Sandbox, error) {
 	var info atoll.Info
-	if err := s.c.post(ctx, s.call("fork", "", "/fork"), wire.Fork{Snapshot: snapshot, Spec: spec}, &info); err != nil {
+	if err := s.c.postJSON(ctx, s.newCall("fork", "", "/fork"), wire.Fork{Snapshot: snapshot, Spec: spec}, &info); err != nil {
 		return nil, err
 	}
-	return s.c.sandbox(info), nil
+	return s.c.newSandbox(info), nil
 }
 
-// Stats returns what the sandbox uses.
+// Stats returns the resource usage of the sandbox.
 func (s *Sandbox) Stats(ctx context.Context) (atoll.Stats, error) {
 	var stats atoll.Stats
-	err := s.c.get(ctx, s.call("stats", "", "/stats"), &stats)
+	err := s.c.getJSON(ctx, s.newCall("stats", "", "/stats"), &stats)
 	return stats, err
 }
 
 // History returns the newest commands, oldest first.
 func (s *Sandbox) History(ctx context.Context) ([]atoll.Result, error) {
-	k := s.call("history", "", "/history")
+	k := s.newCall("history", "", "/history")
 	k.query = url.Values{"limit": {"1000"}}
-	return list[atoll.Result](ctx, s.c, k)
+	return getList[atoll.Result](ctx, s.c, k)
 }
 
 // Snapshots returns the snapshots of all the caller's sandboxes, oldest first.
 func (c *Client) Snapshots(ctx context.Context) ([]atoll.SnapshotInfo, error) {
-	return list[atoll.SnapshotInfo](ctx, c, call{op: "list snapshots", path: "/v1/snapshots"})
+	return getList[atoll.SnapshotInfo](ctx, c, call{op: "list snapshots", path: "/v1/snapshots"})
 }

@@ -10,20 +10,20 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// maxEvent bounds one server-sent event; those of turns hold what agents wrote.
+// maxEvent limits the bytes of one server-sent event; turn events hold the output of agents.
 const maxEvent = 8 << 20
 
-// sent is a server-sent event.
-type sent struct {
+// serverEvent is a server-sent event.
+type serverEvent struct {
 	id, kind string
 	data     []byte
 }
 
 // readEvents calls f for each event of a stream until it ends. Comments, which
 // keep the connection alive, are skipped.
-func readEvents(r io.Reader, f func(sent) error) error {
+func readEvents(r io.Reader, f func(serverEvent) error) error {
 	br := bufio.NewReaderSize(r, 16<<10)
-	var e sent
+	var e serverEvent
 	size := 0
 	for {
 		line, err := readLine(br, maxEvent-size)
@@ -37,7 +37,7 @@ func readEvents(r io.Reader, f func(sent) error) error {
 					return err
 				}
 			}
-			e, size = sent{}, 0
+			e, size = serverEvent{}, 0
 			continue
 		}
 		name, value, _ := bytes.Cut(line, []byte(":"))

@@ -17,21 +17,21 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
-// ackParts of the window are told one by one when they are taken, drainGrace is how
-// long the caller's writers may take for the rest of a command that was ended.
+// A window is acknowledged in ackParts parts; drainGrace is how long the caller's writers
+// may take for the remaining output of a cancelled command.
 const (
 	ackParts   = 8 // of its window
 	drainGrace = time.Second
 )
 
-// window asks for a stream whose output is acknowledged.
-func window() url.Values { return url.Values{"window": {strconv.Itoa(wire.OutputWindow)}} }
+// windowQuery returns the query for a stream whose output is acknowledged.
+func windowQuery() url.Values { return url.Values{"window": {strconv.Itoa(wire.OutputWindow)}} }
 
 // execStream runs a command over a stream.
 func (s *Sandbox) execStream(ctx context.Context, k call, cmd atoll.Cmd, w *wire.Command) (atoll.Exit, error) {
-	k.query = window()
-	w.Merged = same(cmd.Stdout, cmd.Stderr)
-	conn, err := s.c.upgrade(ctx, k, wire.ExecProtocol)
+	k.query = windowQuery()
+	w.Merged = isSameWriter(cmd.Stdout, cmd.Stderr)
+	conn, err := s.c.openWebSocket(ctx, k, wire.ExecProtocol)
 	if err != nil {
 		return atoll.Exit{}, err
 	}
@@ -39,21 +39,21 @@ func (s *Sandbox) execStream(ctx context.Context, k call, cmd atoll.Cmd, w *wire
 	if cmd.TTY != nil {
 		st.resize = cmd.TTY.Resize
 	}
-	return st.run(ctx, &wire.ClientControl{Start: w, EOF: cmd.Stdin == nil})
+	return st.runCommand(ctx, &wire.ClientControl{Start: w, EOF: cmd.Stdin == nil})
 }
 
-// same reports whether output and errors go to one writer, which then sees them
-// in order. Writers that can't be compared are two.
-func same(a, b io.Writer) bool {
+// isSameWriter reports whether output and errors go to the same writer, which must then get
+// them in order. Writers that can't be compared count as different.
+func isSameWriter(a, b io.Writer) bool {
 	return a != nil && b != nil && reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
-// stream is a command whose input and output are under way.
+// stream is a running command with its input and output.
 //
-// The caller's goroutine receives. What goes to the caller's writers is queued,
-// up to the window, and written by a goroutine of its own, as is what comes from
-// the caller's reader: both end with the stream, or when the caller's method
-// that they are in returns.
+// The caller's goroutine receives. Output for the caller's writers is queued,
+// up to the window, and written by a second goroutine; a third reads the caller's
+// reader. Both end with the stream, or when the pending call of the caller's
+// writer or reader returns.
 type stream struct {
 	c        *Client
 	k        call
@@ -63,31 +63,31 @@ type stream struct {
 	lost     func(int64)
 	sized    func(atoll.Size)
 	window   int  // of output
-	attached bool // the process goes on without us
+	attached bool // the process continues without this stream
 
-	life context.Context //nolint:containedctx // of the connection
+	ctx  context.Context //nolint:containedctx // of the connection
 	stop context.CancelCauseFunc
 	done chan struct{} // closed when the stream is over
 	wg   sync.WaitGroup
 
-	out, err kept // where the caller gave no writer; the receiver's
+	out, err outputBuffer // output without a writer; used by readMessages only
 
 	mu      sync.Mutex
 	cond    sync.Cond
-	why     error     // guarded by mu; why we ended it
+	cause   error     // guarded by mu; why the client ended the command
 	inErr   error     // guarded by mu; of the caller's reader
-	over    bool      // guarded by mu; no more comes or goes
-	deaf    bool      // guarded by mu; what is queued is not written any more
+	over    bool      // guarded by mu; nothing more is received or sent
+	discard bool      // guarded by mu; queued output is discarded
 	credit  int       // guarded by mu; of standard input
-	held    int       // guarded by mu; bytes of output that are not acknowledged
+	unacked int       // guarded by mu; bytes of output that are not acknowledged
 	taken   int       // guarded by mu; those of them that were taken
 	queue   []segment // guarded by mu
 	bytes   bytes.Buffer
-	drained chan struct{} // closed when the queue is written, or never will be
+	drained chan struct{} // closed when the queue is written or discarded
 }
 
-// segment is a run of queued output; one of Control tells that n bytes are lost,
-// or of a size.
+// segment is a run of queued output. One with to == Control reports n lost bytes,
+// or a new size.
 type segment struct {
 	to   wire.Stream
 	n    int64
@@ -105,59 +105,59 @@ func newStream(c *Client, k call, conn conn, cmd atoll.Cmd) *stream {
 	return st
 }
 
-// run does all that a stream does.
-func (st *stream) run(ctx context.Context, start *wire.ClientControl) (atoll.Exit, error) {
-	st.life, st.stop = context.WithCancelCause(context.WithoutCancel(ctx))
+// runCommand starts the command, transfers its streams and returns its exit.
+func (st *stream) runCommand(ctx context.Context, start *wire.ClientControl) (atoll.Exit, error) {
+	st.ctx, st.stop = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer st.conn.Close()
 	defer st.stop(nil)
 	if start != nil {
-		if err := st.send(*start); err != nil {
-			return atoll.Exit{}, st.k.fail(st.c.broken(ctx, err))
+		if err := st.sendControl(*start); err != nil {
+			return atoll.Exit{}, st.k.wrapError(st.c.transportError(ctx, err))
 		}
 	}
-	go st.deliver()
+	go st.writeOutput()
 	if st.cmd.Stdin != nil {
-		go st.input()
+		go st.sendInput()
 	}
-	st.wg.Go(st.control)
+	st.wg.Go(st.forwardControl)
 	st.wg.Add(1)
 	unwatch := context.AfterFunc(ctx, func() {
 		defer st.wg.Done()
-		st.cancel(ended(ctx))
+		st.cancelCommand(contextError(ctx))
 	})
-	exit, err := st.receive()
+	exit, err := st.readMessages()
 	if unwatch() {
 		st.wg.Done()
 	}
-	st.finish(ctx, err)
-	return st.result(exit, err)
+	st.finishStream(ctx, err)
+	return st.buildResult(exit, err)
 }
 
-// finish lets the caller's writers have the rest and ends what is under way.
-// err is why no more comes, unless all went well.
-func (st *stream) finish(ctx context.Context, err error) {
+// finishStream waits for the caller's writers and stops the goroutines.
+// err is the reason why receiving ended; nil: the command exited.
+func (st *stream) finishStream(ctx context.Context, err error) {
 	st.mu.Lock()
 	st.over = true
-	broken := err != nil || st.why != nil
+	broken := err != nil || st.cause != nil
 	st.cond.Broadcast()
 	st.mu.Unlock()
 	close(st.done)
-	left := st.drain(ctx, broken)
+	left := st.drainOutput(ctx, broken)
 	st.mu.Lock()
 	if left != nil && !broken {
-		st.why = left
+		st.cause = left
 	}
-	st.deaf = true
+	st.discard = true
 	st.cond.Broadcast()
 	st.mu.Unlock()
 	st.stop(nil)
 	st.wg.Wait()
 }
 
-// drain waits until the caller's writers have taken all. It says why it waits no
-// longer: a command that was ended is not held up by a writer that takes nothing.
-func (st *stream) drain(ctx context.Context, broken bool) error {
-	var patience <-chan time.Time // for ever
+// drainOutput waits until the caller's writers have written all output. It returns an error
+// if it gives up: a cancelled command does not wait for a blocked writer.
+func (st *stream) drainOutput(ctx context.Context, broken bool) error {
+	var patience <-chan time.Time // nil: no limit
 	quit := ctx.Done()
 	if d := st.cmd.Timeout; broken || d > 0 {
 		if broken {
@@ -171,38 +171,38 @@ func (st *stream) drain(ctx context.Context, broken bool) error {
 	case <-st.drained:
 		return nil
 	case <-patience:
-		return fmt.Errorf("%w: nobody takes the output", atoll.ErrTimeout)
+		return fmt.Errorf("%w: the output is not read", atoll.ErrTimeout)
 	case <-quit:
-		return ended(ctx)
+		return contextError(ctx)
 	}
 }
 
-// result puts together what came of the command.
-func (st *stream) result(e *wire.Exit, err error) (atoll.Exit, error) {
+// buildResult combines the exit, the stored output and the first error.
+func (st *stream) buildResult(e *wire.Exit, err error) (atoll.Exit, error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	var exit atoll.Exit
 	if e != nil {
-		exit = exitOf(e)
+		exit = toExit(e)
 	}
 	exit.Stdout, exit.Stderr = st.out.b, st.err.b
-	exit.Truncated = exit.Truncated || st.out.more || st.err.more
+	exit.Truncated = exit.Truncated || st.out.truncated || st.err.truncated
 	switch {
-	case st.why != nil:
-		return exit, st.k.fail(st.why)
+	case st.cause != nil:
+		return exit, st.k.wrapError(st.cause)
 	case err != nil:
-		return exit, st.k.named(err)
+		return exit, st.k.wrapServerError(err)
 	}
-	return exit, st.k.fail(st.inErr)
+	return exit, st.k.wrapError(st.inErr)
 }
 
-// receive reads messages until the command has ended.
-func (st *stream) receive() (*wire.Exit, error) {
+// readMessages reads messages until the command has exited.
+func (st *stream) readMessages() (*wire.Exit, error) {
 	b := buffers.Get().(*bytes.Buffer)
-	defer func() { release(b) }()
+	defer func() { releaseBuffer(b) }()
 	for {
-		if err := st.conn.Read(st.life, b); err != nil {
-			return nil, st.gone(err)
+		if err := st.conn.Read(st.ctx, b); err != nil {
+			return nil, st.connectionError(err)
 		}
 		if b.Len() == 0 {
 			return nil, protocolError("an empty message")
@@ -210,11 +210,11 @@ func (st *stream) receive() (*wire.Exit, error) {
 		kind, payload := wire.Stream(b.Bytes()[0]), b.Bytes()[1:]
 		switch kind {
 		case wire.Stdout, wire.Stderr:
-			if err := st.output(kind, payload); err != nil {
+			if err := st.queueOutput(kind, payload); err != nil {
 				return nil, err
 			}
 		case wire.Control:
-			exit, err := st.controlled(payload)
+			exit, err := st.handleControl(payload)
 			if exit != nil || err != nil {
 				return exit, err
 			}
@@ -224,17 +224,17 @@ func (st *stream) receive() (*wire.Exit, error) {
 	}
 }
 
-// gone says why no message comes any more.
-func (st *stream) gone(err error) error {
-	if cause := context.Cause(st.life); cause != nil {
+// connectionError returns the reason why the connection ended.
+func (st *stream) connectionError(err error) error {
+	if cause := context.Cause(st.ctx); cause != nil {
 		err = cause
 	}
-	return st.c.broken(context.Background(), err)
+	return st.c.transportError(context.Background(), err)
 }
 
-// controlled does what a control message says. It returns the exit if that is
-// there.
-func (st *stream) controlled(payload []byte) (*wire.Exit, error) {
+// handleControl handles a control message. It returns the exit if the message has
+// one.
+func (st *stream) handleControl(payload []byte) (*wire.Exit, error) {
 	var m wire.ServerControl
 	if err := json.Unmarshal(payload, &m); err != nil {
 		return nil, protocolError("control: %v", err)
@@ -243,19 +243,19 @@ func (st *stream) controlled(payload []byte) (*wire.Exit, error) {
 	defer st.mu.Unlock()
 	if m.Ack != 0 {
 		if m.Ack < 0 || m.Ack > wire.Window-st.credit {
-			return nil, protocolError("it acknowledges what it was not sent")
+			return nil, protocolError("an acknowledgement of bytes that were not sent")
 		}
 		st.credit += m.Ack
 		st.cond.Broadcast()
 	}
 	if m.Lost > 0 && st.lost != nil {
-		st.tell(segment{to: wire.Control, n: m.Lost})
+		st.queueControl(segment{to: wire.Control, n: m.Lost})
 	}
 	if m.Size != nil && st.sized != nil {
-		st.tell(segment{to: wire.Control, n: 1, size: m.Size})
+		st.queueControl(segment{to: wire.Control, n: 1, size: m.Size})
 	}
 	if len(st.queue) > wire.OutputWindow {
-		return nil, protocolError("nothing but losses and sizes")
+		return nil, protocolError("too many control messages")
 	}
 	if m.Exit != nil {
 		return m.Exit, m.Exit.Error.Err()
@@ -263,29 +263,29 @@ func (st *stream) controlled(payload []byte) (*wire.Exit, error) {
 	return nil, nil
 }
 
-// tell queues what is to be told in its place between output. The caller holds
+// queueControl queues a control segment in order with the output. The caller holds
 // mu.
-func (st *stream) tell(s segment) {
+func (st *stream) queueControl(s segment) {
 	st.queue = append(st.queue, s)
 	st.cond.Broadcast()
 }
 
-// output takes a message of output.
-func (st *stream) output(kind wire.Stream, payload []byte) error {
+// queueOutput stores a message of output for the caller.
+func (st *stream) queueOutput(kind wire.Stream, payload []byte) error {
 	st.mu.Lock()
-	if len(payload) > wire.MaxPayload || len(payload) > st.window-st.held {
+	if len(payload) > wire.MaxPayload || len(payload) > st.window-st.unacked {
 		st.mu.Unlock()
 		return protocolError("more output than it may send")
 	}
-	st.held += len(payload)
+	st.unacked += len(payload)
 	to, w := &st.out, st.cmd.Stdout
 	if kind == wire.Stderr {
 		to, w = &st.err, st.cmd.Stderr
 	}
 	if w == nil {
-		to.add(payload)
+		to.appendLimited(payload)
 		st.mu.Unlock()
-		return st.ack(len(payload))
+		return st.acknowledge(len(payload))
 	}
 	if len(payload) > 0 {
 		st.bytes.Write(payload)
@@ -300,21 +300,21 @@ func (st *stream) output(kind wire.Stream, payload []byte) error {
 	return nil
 }
 
-// kept is output that the caller gets at the end.
-type kept struct {
-	b     []byte
-	limit int64
-	more  bool
+// outputBuffer stores output that is returned with the exit.
+type outputBuffer struct {
+	b         []byte
+	limit     int64
+	truncated bool
 }
 
-func (k *kept) add(p []byte) {
+func (k *outputBuffer) appendLimited(p []byte) {
 	room := int(min(k.limit-int64(len(k.b)), int64(len(p))))
 	k.b = append(k.b, p[:room]...)
-	k.more = k.more || room < len(p)
+	k.truncated = k.truncated || room < len(p)
 }
 
-// ack notes that n bytes of output were taken.
-func (st *stream) ack(n int) error {
+// acknowledge records n bytes of output as read and sends an acknowledgement when enough are.
+func (st *stream) acknowledge(n int) error {
 	st.mu.Lock()
 	st.taken += n
 	if st.taken < st.window/ackParts || st.over {
@@ -322,20 +322,20 @@ func (st *stream) ack(n int) error {
 		return nil
 	}
 	n, st.taken = st.taken, 0
-	st.held -= n
+	st.unacked -= n
 	st.mu.Unlock()
-	if err := st.send(wire.ClientControl{Ack: n}); err != nil {
-		return st.gone(err)
+	if err := st.sendControl(wire.ClientControl{Ack: n}); err != nil {
+		return st.connectionError(err)
 	}
 	return nil
 }
 
-// deliver writes what is queued to the caller's writers.
-func (st *stream) deliver() {
+// writeOutput writes queued output to the caller's writers.
+func (st *stream) writeOutput() {
 	defer close(st.drained)
 	buf := make([]byte, wire.MaxPayload)
 	for {
-		next, b := st.next(buf)
+		next, b := st.nextSegment(buf)
 		var err error
 		switch {
 		case next.n == 0:
@@ -352,30 +352,30 @@ func (st *stream) deliver() {
 			_, err = st.cmd.Stdout.Write(b)
 		}
 		if err != nil {
-			st.cancel(err)
+			st.cancelCommand(err)
 			return
 		}
-		if st.ack(len(b)) != nil {
-			continue // the receiver says why
+		if st.acknowledge(len(b)) != nil {
+			continue // readMessages returns the error
 		}
 	}
 }
 
-// next waits for the next piece of output, or what is to be told; its n is 0 when
-// there is none.
-func (st *stream) next(buf []byte) (next segment, b []byte) {
+// nextSegment waits for the next piece of output or control segment; its n is 0 at the
+// end.
+func (st *stream) nextSegment(buf []byte) (next segment, b []byte) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	for len(st.queue) == 0 && !st.over && !st.deaf {
+	for len(st.queue) == 0 && !st.over && !st.discard {
 		st.cond.Wait()
 	}
-	if len(st.queue) == 0 || st.deaf {
+	if len(st.queue) == 0 || st.discard {
 		return segment{}, nil
 	}
 	first := &st.queue[0]
 	next = *first
 	if next.to != wire.Control {
-		k, _ := st.bytes.Read(buf[:min(next.n, int64(len(buf)))]) // it holds what the queue says
+		k, _ := st.bytes.Read(buf[:min(next.n, int64(len(buf)))]) // it holds as many bytes as the queue counts
 		next.n, b = int64(k), buf[:k]
 	}
 	if first.n -= next.n; first.n == 0 {
@@ -384,14 +384,14 @@ func (st *stream) next(buf []byte) (next segment, b []byte) {
 	return next, b
 }
 
-// input sends the caller's standard input.
-func (st *stream) input() {
+// sendInput sends the caller's standard input.
+func (st *stream) sendInput() {
 	buf := make([]byte, 1+wire.MaxPayload)
 	buf[0] = byte(wire.Stdin)
 	for {
 		n, err := st.cmd.Stdin.Read(buf[1:])
-		if n > 0 && (!st.allowed(n) || st.conn.Write(st.life, buf[:1+n]) != nil) {
-			return // the receiver says why
+		if n > 0 && (!st.waitForCredit(n) || st.conn.Write(st.ctx, buf[:1+n]) != nil) {
+			return // readMessages returns the error
 		}
 		if err != nil {
 			if !errors.Is(err, io.EOF) {
@@ -399,14 +399,14 @@ func (st *stream) input() {
 				st.inErr = err
 				st.mu.Unlock()
 			}
-			_ = st.send(wire.ClientControl{EOF: true}) // the receiver says why
+			_ = st.sendControl(wire.ClientControl{EOF: true}) // readMessages returns the error
 			return
 		}
 	}
 }
 
-// allowed waits until n bytes of standard input may be sent.
-func (st *stream) allowed(n int) bool {
+// waitForCredit waits until n bytes of standard input may be sent and reports whether the stream is open.
+func (st *stream) waitForCredit(n int) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	for st.credit < n && !st.over {
@@ -416,10 +416,10 @@ func (st *stream) allowed(n int) bool {
 	return !st.over
 }
 
-// control passes sizes and signals on, and asks now and then whether the server
-// is there.
-func (st *stream) control() {
-	ping := time.NewTicker(pingEvery)
+// forwardControl sends sizes and signals to the server and pings it
+// regularly.
+func (st *stream) forwardControl() {
+	ping := time.NewTicker(pingInterval)
 	defer ping.Stop()
 	resize, signals := st.resize, st.cmd.Signals
 	for {
@@ -439,29 +439,29 @@ func (st *stream) control() {
 			}
 			m.Signal = name
 		case <-ping.C:
-			st.alive()
+			st.pingServer()
 		}
 		if ok {
-			_ = st.send(m) // the receiver says why
+			_ = st.sendControl(m) // readMessages returns the error
 		}
 	}
 }
 
-func (st *stream) alive() {
-	ctx, cancel := context.WithTimeout(st.life, pingGrace)
+func (st *stream) pingServer() {
+	ctx, cancel := context.WithTimeout(st.ctx, pingTimeout)
 	defer cancel()
 	if err := st.conn.Ping(ctx); err != nil {
 		st.stop(err)
 	}
 }
 
-// cancel ends the command, for why; an attached process goes on. Only the first
-// call counts.
-func (st *stream) cancel(why error) {
+// cancelCommand cancels the command with a cause; an attached process continues. Only the first
+// call has an effect.
+func (st *stream) cancelCommand(why error) {
 	st.mu.Lock()
-	first := st.why == nil && !st.over
+	first := st.cause == nil && !st.over
 	if first {
-		st.why = why
+		st.cause = why
 	}
 	st.mu.Unlock()
 	if !first {
@@ -472,16 +472,16 @@ func (st *stream) cancel(why error) {
 		return
 	}
 	t := time.AfterFunc(endGrace, func() { st.stop(why) })
-	_ = st.send(wire.ClientControl{Cancel: true}) // the receiver says why
+	_ = st.sendControl(wire.ClientControl{Cancel: true}) // readMessages returns the error
 	<-st.done
 	t.Stop()
 }
 
-// send sends a control message.
-func (st *stream) send(m wire.ClientControl) error {
+// sendControl sends a control message.
+func (st *stream) sendControl(m wire.ClientControl) error {
 	b, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
-	return st.conn.Write(st.life, append([]byte{byte(wire.Control)}, b...))
+	return st.conn.Write(st.ctx, append([]byte{byte(wire.Control)}, b...))
 }

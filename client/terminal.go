@@ -17,74 +17,74 @@ var (
 	_ atoll.TerminalUser = (*Sandbox)(nil)
 )
 
-// terminalWindow is how much of what a terminal shows may be under way: little,
-// so that who is slow sees what is there now.
+// terminalWindow is the window for terminal output in bytes: small,
+// so that a slow viewer sees the current screen.
 const terminalWindow = 128 << 10
 
-// OpenTerminal starts a command on a terminal that stays, or a shell.
+// OpenTerminal starts a command, or a shell, on a persistent terminal.
 func (s *Sandbox) OpenTerminal(ctx context.Context, spec atoll.TerminalSpec) (atoll.Terminal, error) {
-	k := s.call("open terminal", "", "/terminals")
+	k := s.newCall("open terminal", "", "/terminals")
 	var t atoll.Terminal
 	if err := spec.Check(); err != nil {
-		return t, k.fail(err)
+		return t, k.wrapError(err)
 	}
-	err := s.c.post(ctx, k, spec, &t)
+	err := s.c.postJSON(ctx, k, spec, &t)
 	return t, err
 }
 
 // ListTerminals returns the terminals, oldest first.
 func (s *Sandbox) ListTerminals(ctx context.Context) ([]atoll.Terminal, error) {
-	return list[atoll.Terminal](ctx, s.c, s.call("list terminals", "", "/terminals"))
+	return getList[atoll.Terminal](ctx, s.c, s.newCall("list terminals", "", "/terminals"))
 }
 
-// terminal returns a call to one of a terminal's paths.
-func (s *Sandbox) terminal(op, method, name, path string) (call, error) {
-	k := s.call(op, method, "/terminals/"+seg(name)+path)
+// terminalCall returns a call to one of a terminal's paths.
+func (s *Sandbox) terminalCall(op, method, name, path string) (call, error) {
+	k := s.newCall(op, method, "/terminals/"+escapeSegment(name)+path)
 	if atoll.CheckName(name) != nil {
-		return k, k.fail(fmt.Errorf("terminal %q: %w", name, atoll.ErrNotFound))
+		return k, k.wrapError(fmt.Errorf("terminal %q: %w", name, atoll.ErrNotFound))
 	}
 	return k, nil
 }
 
-// CloseTerminal ends what runs on a terminal and forgets it.
+// CloseTerminal ends the command of a terminal and removes the terminal.
 func (s *Sandbox) CloseTerminal(ctx context.Context, name string) error {
-	k, err := s.terminal("close terminal", http.MethodDelete, name, "")
+	k, err := s.terminalCall("close terminal", http.MethodDelete, name, "")
 	if err != nil {
 		return err
 	}
-	return s.c.get(ctx, k, nil)
+	return s.c.getJSON(ctx, k, nil)
 }
 
 // ReadTerminal returns a terminal's screen as text.
 func (s *Sandbox) ReadTerminal(ctx context.Context, name string) (atoll.Screen, error) {
 	var screen atoll.Screen
-	k, err := s.terminal("read terminal", "", name, "/screen")
+	k, err := s.terminalCall("read terminal", "", name, "/screen")
 	if err == nil {
-		err = s.c.get(ctx, k, &screen)
+		err = s.c.getJSON(ctx, k, &screen)
 	}
 	return screen, err
 }
 
-// SendTerminal types on a terminal.
+// SendTerminal sends input to a terminal.
 func (s *Sandbox) SendTerminal(ctx context.Context, name string, input []byte) error {
-	k, err := s.terminal("send to terminal", "", name, "/input")
+	k, err := s.terminalCall("send to terminal", "", name, "/input")
 	if err != nil {
 		return err
 	}
-	return s.c.post(ctx, k, wire.Input{Input: input}, nil)
+	return s.c.postJSON(ctx, k, wire.Input{Input: input}, nil)
 }
 
-// AttachTerminal shows a terminal until its command has ended, or ctx is done.
+// AttachTerminal connects to a terminal until its command has exited or ctx is done.
 func (s *Sandbox) AttachTerminal(ctx context.Context, name string, a atoll.Attachment) (atoll.Exit, error) {
-	k, err := s.terminal("attach", "", name, "/attach")
+	k, err := s.terminalCall("attach", "", name, "/attach")
 	if err != nil {
 		return atoll.Exit{}, err
 	}
 	if ctx.Err() != nil {
-		return atoll.Exit{}, k.fail(ended(ctx))
+		return atoll.Exit{}, k.wrapError(contextError(ctx))
 	}
 	if a.Stdout == nil {
-		return atoll.Exit{}, k.fail(fmt.Errorf("%w: an attachment without Stdout", atoll.ErrInvalid))
+		return atoll.Exit{}, k.wrapError(fmt.Errorf("%w: an attachment without Stdout", atoll.ErrInvalid))
 	}
 	if a.ReadOnly {
 		a.Stdin = nil
@@ -95,14 +95,14 @@ func (s *Sandbox) AttachTerminal(ctx context.Context, name string, a atoll.Attac
 			k.query.Set(name, strconv.Itoa(int(n)))
 		}
 	}
-	flag(k.query, "read_only", a.ReadOnly)
-	flag(k.query, "history", a.History)
-	flag(k.query, "sized", a.Sized != nil)
-	conn, err := s.c.upgrade(ctx, k, wire.ExecProtocol)
+	setFlag(k.query, "read_only", a.ReadOnly)
+	setFlag(k.query, "history", a.History)
+	setFlag(k.query, "sized", a.Sized != nil)
+	conn, err := s.c.openWebSocket(ctx, k, wire.ExecProtocol)
 	if err != nil {
 		return atoll.Exit{}, err
 	}
 	st := newStream(s.c, k, conn, atoll.Cmd{Stdin: a.Stdin, Stdout: a.Stdout, Stderr: io.Discard})
 	st.resize, st.sized, st.window, st.attached = a.Resize, a.Sized, terminalWindow, true
-	return st.run(ctx, nil)
+	return st.runCommand(ctx, nil)
 }

@@ -7,20 +7,20 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// CreateToken makes a token; of t, the name, owner, scopes and expiry count.
-// Only the answer holds its secret.
+// CreateToken creates a token with the name, owner, scopes and expiry of t.
+// Only the result of this call holds its secret.
 func (c *Client) CreateToken(ctx context.Context, t atoll.Token) (atoll.Token, error) {
 	var made atoll.Token
-	err := c.post(ctx, call{op: "create token", id: t.Name, path: "/v1/tokens"}, t, &made)
+	err := c.postJSON(ctx, call{op: "create token", id: t.Name, path: "/v1/tokens"}, t, &made)
 	return made, err
 }
 
-// Tokens returns the tokens that can be used, the newest last.
+// Tokens returns the valid tokens, oldest first.
 func (c *Client) Tokens(ctx context.Context) ([]atoll.Token, error) {
-	return list[atoll.Token](ctx, c, call{op: "list tokens", path: "/v1/tokens"})
+	return getList[atoll.Token](ctx, c, call{op: "list tokens", path: "/v1/tokens"})
 }
 
-// RevokeToken makes a token useless at once, by id or name.
+// RevokeToken revokes a token, given by id or name.
 func (c *Client) RevokeToken(ctx context.Context, key string) error {
-	return c.get(ctx, call{op: "revoke token", id: key, method: http.MethodDelete, path: "/v1/tokens/" + seg(key)}, nil)
+	return c.getJSON(ctx, call{op: "revoke token", id: key, method: http.MethodDelete, path: "/v1/tokens/" + escapeSegment(key)}, nil)
 }

@@ -91,7 +91,7 @@ func listens(t *testing.T, answer func(*net.TCPConn)) *client.Sandbox {
 	return serve(t, "unix", dialing{&virtual.Driver{Dir: t.TempDir()}, l.Addr().String()}).sandbox(t)
 }
 
-func TestDialCarriesBytesBothWays(t *testing.T) {
+func TestDialBothDirections(t *testing.T) {
 	sb := listens(t, func(c *net.TCPConn) {
 		b, err := io.ReadAll(c) // until the other end has no more
 		if err == nil {
@@ -120,7 +120,7 @@ func TestDialCarriesBytesBothWays(t *testing.T) {
 		t.Errorf("%d bytes came back of %d, %v", len(got), len(sent), err)
 	}
 	if _, err := atoll.Dial(t.Context(), sb, "tcp", "localhost:81"); !errors.Is(err, atoll.ErrUnavailable) {
-		t.Errorf("Dial where nobody listens: %v", err)
+		t.Errorf("Dial of a closed port: %v", err)
 	}
 	if _, err := sb.Dial(t.Context(), "udp", "localhost:80"); !errors.Is(err, atoll.ErrInvalid) {
 		t.Errorf("Dial of an unknown network: %v", err)
@@ -244,7 +244,7 @@ func pretend(t *testing.T, answer http.HandlerFunc) *client.Client {
 	return c
 }
 
-func TestErrorsSayWhatIsWrong(t *testing.T) {
+func TestErrorHints(t *testing.T) {
 	ctx := t.Context()
 	secure := httptest.NewTLSServer(http.NotFoundHandler())
 	defer secure.Close()
@@ -260,8 +260,8 @@ func TestErrorsSayWhatIsWrong(t *testing.T) {
 		err  error
 		text string
 	}{
-		{"NoSocket", client.Options{Host: "unix://" + sock}, atoll.ErrUnavailable, sock + ": nobody listens there"},
-		{"Refused", client.Options{Host: "http://127.0.0.1:1"}, atoll.ErrUnavailable, "http://127.0.0.1:1: nobody listens there"},
+		{"NoSocket", client.Options{Host: "unix://" + sock}, atoll.ErrUnavailable, sock + ": no server listens there"},
+		{"Refused", client.Options{Host: "http://127.0.0.1:1"}, atoll.ErrUnavailable, "http://127.0.0.1:1: no server listens there"},
 		{"UnknownAuthority", client.Options{Host: secure.URL}, atoll.ErrUnavailable, "authority"},
 		{"NoTLS", client.Options{Host: strings.Replace(plain.URL, "http:", "https:", 1)}, atoll.ErrUnavailable, "does not speak TLS"},
 		{"OtherServer", client.Options{Host: plain.URL}, atoll.ErrUnavailable, "404"},
@@ -294,8 +294,8 @@ func TestErrorsSayWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestEventsGoOn breaks the connection again and again.
-func TestEventsGoOn(t *testing.T) {
+// TestEventsReconnect breaks the connection again and again.
+func TestEventsReconnect(t *testing.T) {
 	st := serve(t, "tcp")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -334,7 +334,7 @@ func TestEventsGoOn(t *testing.T) {
 	cancel()
 	wg.Wait()
 	if len(told) > 0 {
-		t.Errorf("%s is told twice", <-told)
+		t.Errorf("%s was delivered twice", <-told)
 	}
 	enough := errors.New("enough")
 	err = maker.FollowEvents(t.Context(), client.EventFilter{}, func(atoll.Event) error { return enough })

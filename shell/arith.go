@@ -9,39 +9,39 @@ import (
 	"github.com/atoll-sandbox/atoll/shell/syntax"
 )
 
-// calc is compiled arithmetic.
+// calc is a compiled arithmetic expression.
 type calc func(in *interp) int64
 
-// maxArithDepth is how deep variables may name expressions.
+// maxArithDepth limits how deep variables may refer to other expressions.
 const maxArithDepth = 1024
 
-// arithStop unwinds an expression that failed, to the tryArith around it.
+// arithStop is the panic that unwinds a failed expression to tryArith.
 type arithStop struct{}
 
-// arith compiles an expression whose failure abandons the command line.
+// arith compiles an expression; if it fails, the command line is aborted.
 func (c *compiler) arith(a *syntax.Arith) func(in *interp) int64 {
-	f := c.number(a)
+	f := c.arithExpr(a)
 	return func(in *interp) int64 {
-		if !in.trying {
+		if !in.recoverErrors {
 			return f(in)
 		}
 		name := in.cmdName
-		in.trying, in.cmdName = false, ""
+		in.recoverErrors, in.cmdName = false, ""
 		n := f(in)
-		in.trying, in.cmdName = true, name
+		in.recoverErrors, in.cmdName = true, name
 		return n
 	}
 }
 
-// try runs f; ok is false when it failed, with a message printed.
-func (in *interp) try(f calc, prefix string) (n int64, ok bool) {
-	trying, name, depth, nested := in.trying, in.cmdName, in.depth, in.nested
-	in.trying, in.cmdName = true, prefix
+// tryArith runs f; ok is false when it failed and printed an error.
+func (in *interp) tryArith(f calc, prefix string) (n int64, ok bool) {
+	trying, name, depth, nested := in.recoverErrors, in.cmdName, in.depth, in.nested
+	in.recoverErrors, in.cmdName = true, prefix
 	defer func() {
-		in.trying, in.cmdName, in.depth, in.nested = trying, name, depth, nested
-		if in.broken {
-			in.broken = false
-			_ = recover() // it is arithStop: nothing else leaves broken set
+		in.recoverErrors, in.cmdName, in.depth, in.nested = trying, name, depth, nested
+		if in.arithFailed {
+			in.arithFailed = false
+			_ = recover() // it is arithStop: no other panic leaves arithFailed set
 		}
 	}()
 	return f(in), true
@@ -54,25 +54,25 @@ func (in *interp) arithFail(err error) {
 		text = in.cmdName + ": " + text
 	}
 	in.errorf("%s", text)
-	if in.trying {
-		in.broken = true
+	if in.recoverErrors {
+		in.arithFailed = true
 		panic(arithStop{})
 	}
-	in.abandon()
+	in.abortArith()
 }
 
-// abandon ends the command line with status 1: a message has been printed.
-func (in *interp) abandon() {
+// abortArith ends the command line with status 1 after a printed error.
+func (in *interp) abortArith() {
 	index := in.index
 	in.depth, in.nested, in.index = 0, 0, false
 	if index && (len(in.frames) == 0 || in.frames[0].fn != "main") {
-		in.fatal(1) // bash gives up the whole text of -c
+		in.exitOnError(1) // bash abandons the whole text of -c
 	}
-	in.discard(1)
+	in.abortLine(1)
 }
 
-// arithMessage words an error as bash does. One about a constant names only
-// the constant.
+// arithMessage formats an error as bash does. The message about a malformed
+// constant names only the constant.
 func (in *interp) arithMessage(err error) string {
 	var e *syntax.ArithError
 	if !errors.As(err, &e) {
@@ -94,7 +94,7 @@ func (in *interp) arithMessage(err error) string {
 	return expr + ": " + e.Msg + ` (error token is "` + token + `")`
 }
 
-// evalText evaluates text that is already expanded.
+// evalText evaluates text after its expansion.
 func (in *interp) evalText(text string) int64 {
 	if n, ok := plainInt(text); ok {
 		return n
@@ -113,7 +113,7 @@ func (in *interp) evalText(text string) int64 {
 	return n
 }
 
-// plainInt reads a decimal number as most variables hold.
+// plainInt parses a decimal number in the form that most variables have.
 func plainInt(s string) (int64, bool) {
 	neg := len(s) > 1 && s[0] == '-'
 	d := s
@@ -136,8 +136,8 @@ func plainInt(s string) (int64, bool) {
 	return n, true
 }
 
-// number compiles an expression as the shell sees it: see syntax.Arith.
-func (c *compiler) number(a *syntax.Arith) calc {
+// arithExpr compiles an expression with expansions: see syntax.Arith.
+func (c *compiler) arithExpr(a *syntax.Arith) calc {
 	if a == nil {
 		return func(*interp) int64 { return 0 }
 	}
@@ -150,7 +150,7 @@ func (c *compiler) number(a *syntax.Arith) calc {
 	}
 	text := c.arithText(a.Word)
 	dynamic := func(in *interp) int64 {
-		in.work(1)
+		in.chargeWork(1)
 		return in.evalText(text(in))
 	}
 	if a.Expr == nil {
@@ -167,8 +167,8 @@ func (c *compiler) number(a *syntax.Arith) calc {
 	return c.withDollars(a, f)
 }
 
-// withDollars runs f with the values of the expansions in the expression,
-// when all of them are numbers; other values make a new expression.
+// withDollars runs f with the values of the expansions in the expression if
+// all of them are numbers; other values form a new expression.
 func (c *compiler) withDollars(a *syntax.Arith, f calc) calc {
 	parts := make([]func(in *interp) string, len(a.Dollars))
 	for i, d := range a.Dollars {
@@ -198,13 +198,13 @@ func (c *compiler) withDollars(a *syntax.Arith, f calc) calc {
 			b.WriteString(t)
 		}
 		b.WriteString(lits[len(texts)])
-		in.work(1 + b.Len()>>4)
+		in.chargeWork(1 + b.Len()>>4)
 		return in.evalText(b.String())
 	}
 }
 
 // dollarTexts expands the expansions of an expression; plain reports whether
-// all are decimal numbers without sign.
+// all of them are decimal numbers without a sign.
 func (in *interp) dollarTexts(parts []func(in *interp) string, vals []int64) (texts []string, plain bool) {
 	plain = true
 	texts = make([]string, len(parts))
@@ -232,11 +232,11 @@ func splitAround(a *syntax.Arith) []string {
 	return lits
 }
 
-// arithCompiler compiles one expression.
+// arithCompiler compiles one expression. Its methods are named for the nodes.
 type arithCompiler struct {
 	c    *compiler
 	text string
-	divs int // divisions so far, to find their text again
+	divs int // number of divisions so far, to find their text
 }
 
 func (ac *arithCompiler) expr(e syntax.ArithExpr) calc {
@@ -279,36 +279,37 @@ func (ac *arithCompiler) unary(e *syntax.ArithUnary) calc {
 	case syntax.ArithNot:
 		return func(in *interp) int64 { return ^x(in) }
 	case syntax.ArithLNot:
-		return func(in *interp) int64 { return truth(x(in) == 0) }
+		return func(in *interp) int64 { return boolToInt(x(in) == 0) }
 	}
 	return x
 }
 
-func truth(b bool) int64 {
+func boolToInt(b bool) int64 {
 	if b {
 		return 1
 	}
 	return 0
 }
 
-// lvalue is what arithmetic reads and writes.
+// lvalue is a variable or element that an expression reads and writes.
 type lvalue struct {
-	r     ref
-	get   func(in *interp) int64
-	fixed func(in *interp) ref // r with its subscript evaluated once
+	r       ref
+	get     func(in *interp) int64
+	resolve func(in *interp) ref // evaluates the subscript of r once; nil if there is none
 }
 
 func (ac *arithCompiler) lvalue(x *syntax.ArithVar) lvalue {
 	l := lvalue{r: ref{name: x.Name, sub: ac.c.subscript(x.Index)}}
 	l.get = ac.variable(x)
 	if l.r.sub != nil && l.r.sub.all == 0 {
-		l.fixed = l.once
+		l.resolve = l.evalSubscriptOnce
 	}
 	return l
 }
 
-// once evaluates the subscript, so that reading and writing mean one element.
-func (l *lvalue) once(in *interp) ref {
+// evalSubscriptOnce evaluates the subscript, so that reading and writing use
+// the same element.
+func (l *lvalue) evalSubscriptOnce(in *interp) ref {
 	v, t, ok := in.find(ref{name: l.r.name})
 	if ok && t.sub == nil && v != nil && v.attrs&attrAssoc != 0 {
 		return ref{name: l.r.name, sub: constKey(l.r.sub.key(in))}
@@ -342,15 +343,14 @@ func (in *interp) arithVar(name string) int64 {
 	return in.evalText(s)
 }
 
-// arithLevel counts a level of expressions that variables hold, for one
-// in.depth--.
+// arithLevel increments in.depth, the nesting of expressions in variables.
 func (in *interp) arithLevel(text string) {
 	if in.depth++; in.depth > maxArithDepth {
 		in.tooDeep(text)
 	}
 }
 
-// refLevel counts a level of subscripts, for one in.nested--.
+// refLevel increments in.nested, the nesting of subscripts.
 func (in *interp) refLevel(name string) {
 	if in.nested++; in.nested > maxArithDepth {
 		in.tooDeep(name)
@@ -367,7 +367,7 @@ func (in *interp) arithElem(r ref) int64 {
 	s, ok := in.refText(r)
 	in.nested--
 	if !ok {
-		if in.lookup(r.name) == nil {
+		if in.lookupVar(r.name) == nil {
 			in.arithUnset(r.name)
 		}
 		return 0
@@ -376,26 +376,26 @@ func (in *interp) arithElem(r ref) int64 {
 }
 
 func (in *interp) arithUnset(name string) {
-	if in.opt(optNounset) {
+	if in.optOn(optNounset) {
 		in.errorf("%s: unbound variable", name)
-		in.fatal(in.unboundStatus())
+		in.exitOnError(in.unboundStatus())
 	}
 }
 
-// store assigns the result of an expression.
+// arithStore assigns the result of an expression.
 func (in *interp) arithStore(r ref, n int64) {
 	ok := false
 	if r.sub == nil {
 		ok = in.setInt(r.name, n)
 	} else {
-		ok = in.assign(r, strconv.FormatInt(n, 10), false)
+		ok = in.assignRef(r, strconv.FormatInt(n, 10), false)
 	}
 	if !ok {
-		if in.trying {
-			in.broken = true
+		if in.recoverErrors {
+			in.arithFailed = true
 			panic(arithStop{})
 		}
-		in.abandon()
+		in.abortArith()
 	}
 }
 
@@ -409,7 +409,7 @@ func (ac *arithCompiler) incDec(e *syntax.ArithIncDec) calc {
 	if e.Post {
 		post = delta
 	}
-	if l.fixed == nil {
+	if l.resolve == nil {
 		r, get := l.r, l.get
 		return func(in *interp) int64 {
 			n := get(in) + delta
@@ -418,7 +418,7 @@ func (ac *arithCompiler) incDec(e *syntax.ArithIncDec) calc {
 		}
 	}
 	return func(in *interp) int64 {
-		r := l.fixed(in)
+		r := l.resolve(in)
 		n := in.arithElem(r) + delta
 		in.arithStore(r, n)
 		return n - post
@@ -427,7 +427,7 @@ func (ac *arithCompiler) incDec(e *syntax.ArithIncDec) calc {
 
 func (ac *arithCompiler) assign(e *syntax.ArithAssign) calc {
 	l := ac.lvalue(e.X)
-	k := ac.division(e.Op)
+	k := ac.countDivision(e.Op)
 	y := ac.expr(e.Y)
 	if e.Op == syntax.ArithNone {
 		return func(in *interp) int64 {
@@ -436,11 +436,11 @@ func (ac *arithCompiler) assign(e *syntax.ArithAssign) calc {
 			return n
 		}
 	}
-	op := ac.operator(e.Op, k, true)
+	op := ac.binaryOp(e.Op, k, true)
 	return func(in *interp) int64 {
 		r, old := l.r, int64(0)
-		if l.fixed != nil {
-			r = l.fixed(in)
+		if l.resolve != nil {
+			r = l.resolve(in)
 			old = in.arithElem(r)
 		} else {
 			old = l.get(in)
@@ -453,7 +453,7 @@ func (ac *arithCompiler) assign(e *syntax.ArithAssign) calc {
 
 func (ac *arithCompiler) binary(e *syntax.ArithBinary) calc {
 	x := ac.expr(e.X)
-	k := ac.division(e.Op)
+	k := ac.countDivision(e.Op)
 	y := ac.expr(e.Y)
 	switch e.Op {
 	case syntax.ArithAdd:
@@ -465,34 +465,35 @@ func (ac *arithCompiler) binary(e *syntax.ArithBinary) calc {
 	case syntax.ArithLt:
 		if n, ok := e.Y.(*syntax.ArithNum); ok {
 			limit := n.Value
-			return func(in *interp) int64 { return truth(x(in) < limit) }
+			return func(in *interp) int64 { return boolToInt(x(in) < limit) }
 		}
-		return func(in *interp) int64 { return truth(x(in) < y(in)) }
+		return func(in *interp) int64 { return boolToInt(x(in) < y(in)) }
 	case syntax.ArithLAnd:
-		return func(in *interp) int64 { return truth(x(in) != 0 && y(in) != 0) }
+		return func(in *interp) int64 { return boolToInt(x(in) != 0 && y(in) != 0) }
 	case syntax.ArithLOr:
-		return func(in *interp) int64 { return truth(x(in) != 0 || y(in) != 0) }
+		return func(in *interp) int64 { return boolToInt(x(in) != 0 || y(in) != 0) }
 	case syntax.ArithComma:
 		return func(in *interp) int64 {
 			x(in)
 			return y(in)
 		}
 	}
-	op := ac.operator(e.Op, k, false)
+	op := ac.binaryOp(e.Op, k, false)
 	return func(in *interp) int64 {
 		a := x(in)
 		return op(in, a, y(in))
 	}
 }
 
-// operator returns what computes one binary operator.
-func (ac *arithCompiler) operator(op syntax.ArithOp, k int, assign bool) func(in *interp, a, b int64) int64 {
+// binaryOp returns the function of a binary operator; k is the number of
+// divisions up to it.
+func (ac *arithCompiler) binaryOp(op syntax.ArithOp, k int, assign bool) func(in *interp, a, b int64) int64 {
 	text := ac.text
 	if op == syntax.ArithDiv || op == syntax.ArithRem {
 		return func(in *interp, a, b int64) int64 {
 			if b == 0 {
 				in.arithFail(&syntax.ArithError{
-					Expr: trimStart(text), Msg: "division by 0", Token: divisor(text, k, assign),
+					Expr: trimStart(text), Msg: "division by 0", Token: divisorText(text, k, assign),
 				})
 			}
 			if op == syntax.ArithDiv {
@@ -508,7 +509,7 @@ func (ac *arithCompiler) operator(op syntax.ArithOp, k int, assign bool) func(in
 					Expr: trimStart(text), Msg: "exponent less than 0", Token: afterExponent(text, k),
 				})
 			}
-			return power(a, b)
+			return intPower(a, b)
 		}
 	}
 	f := plainOperator(op)
@@ -534,23 +535,24 @@ func plainOperator(op syntax.ArithOp) func(a, b int64) int64 {
 	case syntax.ArithXor:
 		return func(a, b int64) int64 { return a ^ b }
 	case syntax.ArithEq:
-		return func(a, b int64) int64 { return truth(a == b) }
+		return func(a, b int64) int64 { return boolToInt(a == b) }
 	case syntax.ArithNe:
-		return func(a, b int64) int64 { return truth(a != b) }
+		return func(a, b int64) int64 { return boolToInt(a != b) }
 	case syntax.ArithLt:
-		return func(a, b int64) int64 { return truth(a < b) }
+		return func(a, b int64) int64 { return boolToInt(a < b) }
 	case syntax.ArithLe:
-		return func(a, b int64) int64 { return truth(a <= b) }
+		return func(a, b int64) int64 { return boolToInt(a <= b) }
 	case syntax.ArithGt:
-		return func(a, b int64) int64 { return truth(a > b) }
+		return func(a, b int64) int64 { return boolToInt(a > b) }
 	case syntax.ArithGe:
-		return func(a, b int64) int64 { return truth(a >= b) }
+		return func(a, b int64) int64 { return boolToInt(a >= b) }
 	}
 	return func(_, b int64) int64 { return b }
 }
 
-// power multiplies, with the overflow that repeated multiplication has.
-func power(a, b int64) int64 {
+// intPower computes a to the power of b, with the overflow of repeated
+// multiplication.
+func intPower(a, b int64) int64 {
 	n := int64(1)
 	for range bits.Len64(uint64(b)) {
 		if b&1 != 0 {
@@ -562,15 +564,15 @@ func power(a, b int64) int64 {
 	return n
 }
 
-// division counts / % and ** in the order of the text.
-func (ac *arithCompiler) division(op syntax.ArithOp) int {
+// countDivision counts the operators / % and ** in the order of the text.
+func (ac *arithCompiler) countDivision(op syntax.ArithOp) int {
 	if op == syntax.ArithDiv || op == syntax.ArithRem || op == syntax.ArithPow {
 		ac.divs++
 	}
 	return ac.divs
 }
 
-// operatorAt returns where the k-th of / % and ** ends in the text.
+// operatorAt returns the end of the k-th operator / % or ** in the text.
 func operatorAt(text string, k int) int {
 	depth := 0
 	for i := 0; i < len(text); i++ {
@@ -595,8 +597,8 @@ func operatorAt(text string, k int) int {
 
 func trimStart(s string) string { return strings.TrimLeft(s, " \t\n") }
 
-// divisor returns the text that an error about the k-th division names.
-func divisor(text string, k int, assign bool) string {
+// divisorText returns the text that an error about the k-th division shows.
+func divisorText(text string, k int, assign bool) string {
 	rest := text[operatorAt(text, k):]
 	if !assign {
 		return trimStart(rest)
@@ -612,7 +614,7 @@ func divisor(text string, k int, assign bool) string {
 	return rest
 }
 
-// afterExponent returns the text that an error about an exponent names: the
+// afterExponent returns the text that an error about an exponent shows: the
 // token after it, or the last one.
 func afterExponent(text string, k int) string {
 	rest := trimStart(text[operatorAt(text, k):])

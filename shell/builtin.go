@@ -1,6 +1,6 @@
 package shell
 
-// doc is a builtin as help knows it.
+// doc describes a builtin, and is what help prints.
 type doc struct {
 	name    string
 	usage   string
@@ -9,24 +9,24 @@ type doc struct {
 	run     builtin
 }
 
-// lookup returns the builtin of that name, or nil.
-func lookup(name string) builtin {
-	if d := describe(name); d != nil {
+// lookupBuiltin returns the builtin with a name, or nil.
+func lookupBuiltin(name string) builtin {
+	if d := findDoc(name); d != nil {
 		return d.run
 	}
 	return nil
 }
 
-// describe returns what there is to know about a builtin, or nil.
-func describe(name string) *doc {
+// findDoc returns the description of a builtin, or nil.
+func findDoc(name string) *doc {
 	if len(name) == 0 {
 		return nil
 	}
-	return docs().m[name]
+	return builtinDocs().m[name]
 }
 
-// isSpecial reports whether POSIX calls the builtin of that name special.
+// isSpecial reports whether a name is a special builtin of POSIX.
 func isSpecial(name string) bool {
-	d := describe(name)
+	d := findDoc(name)
 	return d != nil && d.special
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// bTest is test and [.
+// bTest implements test and [.
 func bTest(in *interp, args []string) int {
 	name := args[0]
 	args = args[1:]
@@ -17,25 +17,25 @@ func bTest(in *interp, args []string) int {
 		}
 		args = args[:len(args)-1]
 	}
-	if len(args) == 3 { // the commonest, at once
+	if len(args) == 3 { // fast path for the most common case
 		if f := intTest(args[1]); f != nil {
 			a, ok := plainInt(args[0])
 			b, ok2 := plainInt(args[2])
 			if ok && ok2 && args[0] != "" && args[2] != "" {
-				return verdict(f(a, b))
+				return statusOf(f(a, b))
 			}
 		}
 	}
 	t := &tester{in: in, name: name, args: args}
-	ok := t.decide()
+	ok := t.evaluate()
 	if t.failed {
 		return condError
 	}
-	return verdict(ok)
+	return statusOf(ok)
 }
 
-// tester reads the arguments of test as POSIX says: by their number, and by
-// a grammar where that does not decide.
+// tester evaluates the arguments of test as POSIX requires: by their number,
+// and for more than four by a grammar.
 type tester struct {
 	in     *interp
 	name   string
@@ -45,7 +45,7 @@ type tester struct {
 	failed bool
 }
 
-func (t *tester) fail(format string, a ...any) bool {
+func (t *tester) failTest(format string, a ...any) bool {
 	if !t.failed {
 		t.failed = true
 		t.in.errorf("%s: %s", t.name, fmt.Sprintf(format, a...))
@@ -53,7 +53,7 @@ func (t *tester) fail(format string, a ...any) bool {
 	return false
 }
 
-func (t *tester) decide() bool {
+func (t *tester) evaluate() bool {
 	a := t.args
 	switch len(a) {
 	case 0:
@@ -61,48 +61,48 @@ func (t *tester) decide() bool {
 	case 1:
 		return a[0] != ""
 	case 2:
-		return t.two(a)
+		return t.twoArgs(a)
 	case 3:
-		return t.three(a)
+		return t.threeArgs(a)
 	case 4:
 		if a[0] == "!" {
-			return !t.three(a[1:])
+			return !t.threeArgs(a[1:])
 		}
 		if a[0] == "(" && a[3] == ")" {
-			return t.two(a[1:3])
+			return t.twoArgs(a[1:3])
 		}
 	}
 	v := t.or()
 	if t.pos < len(t.args) {
-		t.fail("too many arguments")
+		t.failTest("too many arguments")
 	}
 	return v
 }
 
-func (t *tester) two(a []string) bool {
+func (t *tester) twoArgs(a []string) bool {
 	switch {
 	case a[0] == "!":
 		return a[1] == ""
 	case isUnary(a[0]):
-		return t.unary(a[0], a[1])
+		return t.unaryTest(a[0], a[1])
 	}
-	return t.fail("%s: unary operator expected", a[0])
+	return t.failTest("%s: unary operator expected", a[0])
 }
 
-func (t *tester) three(a []string) bool {
+func (t *tester) threeArgs(a []string) bool {
 	switch {
 	case isBinary(a[1]):
-		return t.binary(a[0], a[1], a[2])
+		return t.binaryTest(a[0], a[1], a[2])
 	case a[1] == "-a":
 		return a[0] != "" && a[2] != ""
 	case a[1] == "-o":
 		return a[0] != "" || a[2] != ""
 	case a[0] == "!":
-		return !t.two(a[1:])
+		return !t.twoArgs(a[1:])
 	case a[0] == "(" && a[2] == ")":
 		return a[1] != ""
 	}
-	return t.fail("%s: binary operator expected", a[1])
+	return t.failTest("%s: binary operator expected", a[1])
 }
 
 func isBinary(op string) bool {
@@ -113,32 +113,32 @@ func isBinary(op string) bool {
 	return intTest(op) != nil
 }
 
-func (t *tester) unary(op, s string) bool {
+func (t *tester) unaryTest(op, s string) bool {
 	if op == "-t" {
 		if _, err := strconv.Atoi(strings.TrimSpace(s)); err != nil {
 			return false
 		}
 	}
-	return t.in.unary(op, s)
+	return t.in.unaryTest(op, s)
 }
 
-func (t *tester) binary(a, op, b string) bool {
+func (t *tester) binaryTest(a, op, b string) bool {
 	f := intTest(op)
 	if f == nil {
 		return t.in.compare(op, a, b)
 	}
-	m, ok := t.integer(a)
+	m, ok := t.parseInteger(a)
 	if !ok {
 		return false
 	}
-	n, ok := t.integer(b)
+	n, ok := t.parseInteger(b)
 	return ok && f(m, n)
 }
 
-func (t *tester) integer(s string) (int64, bool) {
+func (t *tester) parseInteger(s string) (int64, bool) {
 	n, err := strconv.ParseInt(strings.Trim(s, " \t\n"), 10, 64)
 	if err != nil || strings.Contains(s, "_") {
-		return 0, t.fail("%s: integer expression expected", s)
+		return 0, t.failTest("%s: integer expression expected", s)
 	}
 	return n, true
 }
@@ -166,17 +166,17 @@ func (t *tester) and() bool {
 const maxTestDepth = 1000
 
 func (t *tester) term() bool {
-	t.in.work(1)
+	t.in.chargeWork(1)
 	left := len(t.args) - t.pos
 	if left == 0 {
-		return t.fail("argument expected")
+		return t.failTest("argument expected")
 	}
 	a := t.args[t.pos:]
 	switch {
 	case a[0] == "!":
 		t.pos++
 		if t.depth++; t.depth > maxTestDepth {
-			return t.fail("too many arguments")
+			return t.failTest("too many arguments")
 		}
 		defer func() { t.depth-- }()
 		return !t.term()
@@ -184,12 +184,12 @@ func (t *tester) term() bool {
 		return t.paren()
 	case left >= 3 && isBinary(a[1]):
 		t.pos += 3
-		return t.binary(a[0], a[1], a[2])
+		return t.binaryTest(a[0], a[1], a[2])
 	case left >= 2 && isUnary(a[0]):
 		t.pos += 2
-		return t.unary(a[0], a[1])
+		return t.unaryTest(a[0], a[1])
 	case left >= 2 && len(a[0]) > 1 && a[0][0] == '-' && len(a[0]) == 2 && a[1] != "-a" && a[1] != "-o" && a[1] != ")":
-		return t.fail("%s: unary operator expected", a[0])
+		return t.failTest("%s: unary operator expected", a[0])
 	}
 	t.pos++
 	return a[0] != ""
@@ -197,16 +197,16 @@ func (t *tester) term() bool {
 
 func (t *tester) paren() bool {
 	if t.depth++; t.depth > maxTestDepth {
-		return t.fail("too many arguments")
+		return t.failTest("too many arguments")
 	}
 	defer func() { t.depth-- }()
 	t.pos++
 	v := t.or()
 	if t.pos >= len(t.args) {
-		return t.fail("`)' expected")
+		return t.failTest("`)' expected")
 	}
 	if t.args[t.pos] != ")" {
-		return t.fail("`)' expected, found %s", t.args[t.pos])
+		return t.failTest("`)' expected, found %s", t.args[t.pos])
 	}
 	t.pos++
 	return v

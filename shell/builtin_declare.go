@@ -7,16 +7,16 @@ import (
 	"github.com/atoll-sandbox/atoll/shell/syntax"
 )
 
-// pendingArray is a compound assignment among the arguments of declare. Its
-// argument is only the name.
+// pendingArray is a compound assignment among the arguments of declare. The
+// argument itself contains only the name.
 type pendingArray struct {
 	arg  int
 	add  bool
 	list []element
 }
 
-// declArgs compiles the words of declare and its kin, in which assignments
-// are not split and may have compound values.
+// declArgs compiles the words of declare and similar builtins, in which
+// assignments are not split and may have compound values.
 func (c *compiler) declArgs(ws []*syntax.Word) func(in *interp) []string {
 	type arg struct {
 		plain func(in *interp) []string
@@ -59,9 +59,9 @@ func (c *compiler) declArgs(ws []*syntax.Word) func(in *interp) []string {
 			case a.plain != nil:
 				args = append(args, a.plain(in)...)
 			case a.array != nil:
-				p := &pendingArray{arg: len(args), add: a.add, list: a.array.elements(in)}
+				p := &pendingArray{arg: len(args), add: a.add, list: a.array.expandElements(in)}
 				if in.opts&optXtrace != 0 {
-					in.trace((&assignment{r: ref{name: a.name}, add: a.add}).head() + "=" + shownElements(p.list))
+					in.printTrace((&assignment{r: ref{name: a.name}, add: a.add}).leftSide() + "=" + shownElements(p.list))
 				}
 				in.pending = append(in.pending, p)
 				args = append(args, a.name)
@@ -73,7 +73,7 @@ func (c *compiler) declArgs(ws []*syntax.Word) func(in *interp) []string {
 	}
 }
 
-// wholeWord is an assignment as a plain word.
+// wholeWord converts an assignment to a plain word.
 func wholeWord(a *syntax.Assign) *syntax.Word {
 	name := a.Name + "="
 	if a.Append {
@@ -83,13 +83,13 @@ func wholeWord(a *syntax.Assign) *syntax.Word {
 	return &syntax.Word{Pos: a.Pos, Parts: mergeParts(parts)}
 }
 
-// elementArg compiles name[index]=value; the index is expanded when the
-// builtin reads it.
+// elementArg compiles name[index]=value; the builtin expands the index when it
+// parses the argument.
 func (c *compiler) elementArg(a *syntax.Assign) func(in *interp) []string {
 	if a.Array != nil {
 		return func(in *interp) []string {
 			in.errorf("%s[%s]: cannot assign list to array member", a.Name, a.Index.Word.Raw)
-			in.abandon()
+			in.abortArith()
 			return nil
 		}
 	}
@@ -103,8 +103,8 @@ func (c *compiler) elementArg(a *syntax.Assign) func(in *interp) []string {
 	}
 }
 
-// declaration is what declare and its kin are asked to do.
-type declare struct {
+// declareCall is a call of declare or a similar builtin.
+type declareCall struct {
 	in      *interp
 	name    string // of the builtin
 	on, off attr
@@ -124,8 +124,9 @@ var declareAttrs = [...]attr{
 	attrArray, attrAssoc, attrInteger, attrLower, attrUpper, attrCapital, attrReadonly, attrTrace, attrExport, attrNameref,
 }
 
-// options reads the options; it returns the other arguments and their place.
-func (d *declare) options(args []string, allowed string) (rest int, ok bool) {
+// parseOptions parses the options and returns the index of the first other
+// argument.
+func (d *declareCall) parseOptions(args []string, allowed string) (rest int, ok bool) {
 	for i := 1; i < len(args); i++ {
 		a := args[i]
 		if a == "--" {
@@ -136,16 +137,16 @@ func (d *declare) options(args []string, allowed string) (rest int, ok bool) {
 		}
 		for j := 1; j < len(a); j++ {
 			if strings.IndexByte(allowed, a[j]) < 0 || a[j] == '+' {
-				d.in.usage(d.name, a[:1]+a[j:j+1]+": invalid option")
+				d.in.reportUsage(d.name, a[:1]+a[j:j+1]+": invalid option")
 				return 0, false
 			}
-			d.option(a[j], a[0] == '-')
+			d.setFlag(a[j], a[0] == '-')
 		}
 	}
 	return len(args), true
 }
 
-func (d *declare) option(c byte, on bool) {
+func (d *declareCall) setFlag(c byte, on bool) {
 	if k := strings.IndexByte(declareLetters, c); k >= 0 {
 		a := declareAttrs[k]
 		if !on {
@@ -175,7 +176,7 @@ func (d *declare) option(c byte, on bool) {
 	}
 }
 
-func bDeclare(in *interp, args []string) int { return in.declare(args, "aAfFgiIlnprtucx+") }
+func bDeclare(in *interp, args []string) int { return in.runDeclare(args, "aAfFgiIlnprtucx+") }
 
 func bLocal(in *interp, args []string) int {
 	if in.functionScope() == 0 {
@@ -183,16 +184,16 @@ func bLocal(in *interp, args []string) int {
 		in.errorf("local: can only be used in a function")
 		return 1
 	}
-	return in.declare(args, "aAfFgiIlnprtucx+")
+	return in.runDeclare(args, "aAfFgiIlnprtucx+")
 }
 
-func (in *interp) declare(args []string, allowed string) int {
-	d := &declare{in: in, name: args[0], pending: in.pending}
+func (in *interp) runDeclare(args []string, allowed string) int {
+	d := &declareCall{in: in, name: args[0], pending: in.pending}
 	in.pending = nil
 	saved := in.cmdName
 	in.cmdName = d.name
 	defer func() { in.cmdName = saved }()
-	rest, ok := d.options(args, allowed)
+	rest, ok := d.parseOptions(args, allowed)
 	if !ok {
 		return 2
 	}
@@ -201,12 +202,12 @@ func (in *interp) declare(args []string, allowed string) int {
 		return d.list()
 	}
 	for i := rest; i < len(args); i++ {
-		d.one(args[i], d.pendingAt(i))
+		d.declareOne(args[i], d.pendingAt(i))
 	}
 	return d.status
 }
 
-func (d *declare) pendingAt(i int) *pendingArray {
+func (d *declareCall) pendingAt(i int) *pendingArray {
 	for _, p := range d.pending {
 		if p.arg == i {
 			return p
@@ -215,13 +216,13 @@ func (d *declare) pendingAt(i int) *pendingArray {
 	return nil
 }
 
-func (d *declare) fail(format string, a ...any) {
+func (d *declareCall) reportError(format string, a ...any) {
 	d.in.errorf("%s: "+format, append([]any{d.name}, a...)...)
 	d.status = 1
 }
 
-// list prints what there is when no names are given.
-func (d *declare) list() int {
+// list prints the variables or functions when no names are given.
+func (d *declareCall) list() int {
 	in := d.in
 	switch {
 	case d.funcs:
@@ -231,26 +232,26 @@ func (d *declare) list() int {
 	case d.on == 0 && !d.print:
 		return in.print(d.name, in.variablesText()+in.functionsText(false, 0))
 	}
-	return in.print(d.name, in.declarations(d.on))
+	return in.print(d.name, in.declarationLines(d.on))
 }
 
-// localsText lists the local variables of the function.
+// localsText returns declarations of the function's local variables.
 func (in *interp) localsText() string {
 	var b strings.Builder
 	level := in.functionScope()
-	for _, name := range in.names("") {
-		if v := in.lookup(name); v.level == level && v.local {
-			b.WriteString(in.declaration(name, v))
+	for _, name := range in.variablesNamed("") {
+		if v := in.lookupVar(name); v.level == level && v.local {
+			b.WriteString(in.declarationLine(name, v))
 		}
 	}
 	return b.String()
 }
 
-// functionsText lists the functions, or their names.
+// functionsText returns the definitions of the functions, or their names.
 func (in *interp) functionsText(names bool, with attr) string {
 	list := make([]string, 0, len(in.funcs.m))
 	for name, f := range in.funcs.m {
-		if with&attrExport != 0 && !f.export || with&attrReadonly != 0 && !f.frozen || with&attrTrace != 0 && !f.trace {
+		if with&attrExport != 0 && !f.export || with&attrReadonly != 0 && !f.readonly || with&attrTrace != 0 && !f.traced {
 			continue
 		}
 		list = append(list, name)
@@ -260,21 +261,21 @@ func (in *interp) functionsText(names bool, with attr) string {
 	for _, name := range list {
 		f, _ := in.funcs.get(name)
 		if !names {
-			b.WriteString(f.text() + "\n")
+			b.WriteString(printFunction(f) + "\n")
 		}
-		if names || f.export || f.frozen || f.trace {
-			b.WriteString("declare -f" + f.letters() + " " + name + "\n")
+		if names || f.export || f.readonly || f.traced {
+			b.WriteString("declare -f" + f.attrLetters() + " " + name + "\n")
 		}
 	}
 	return b.String()
 }
 
-func (f *function) letters() string {
+func (f *function) attrLetters() string {
 	s := ""
-	if f.frozen {
+	if f.readonly {
 		s += "r"
 	}
-	if f.trace {
+	if f.traced {
 		s += "t"
 	}
 	if f.export {
@@ -283,14 +284,11 @@ func (f *function) letters() string {
 	return s
 }
 
-// text returns the definition as declare -f prints it.
-func (f *function) text() string { return syntax.Print(f.decl) }
-
-// one does what is asked for one argument.
-func (d *declare) one(arg string, pending *pendingArray) {
+// declareOne handles one argument.
+func (d *declareCall) declareOne(arg string, pending *pendingArray) {
 	switch {
 	case d.funcs:
-		d.function(arg)
+		d.declareFunction(arg)
 		return
 	case d.print && (d.on|d.off)&^attrExport == 0 && pending == nil && d.name != "local":
 		d.printOne(arg)
@@ -304,7 +302,7 @@ func (d *declare) one(arg string, pending *pendingArray) {
 	}
 	name, value, add, has := cutAssign(arg)
 	if has && d.in.opts&optXtrace != 0 && (d.name == "export" || d.name == "readonly") {
-		d.in.trace(name + "=" + quoteSet(value))
+		d.in.printTrace(name + "=" + quoteSet(value))
 	}
 	r, ok := d.in.parseRef(name)
 	if prefix, empty := strings.CutSuffix(name, "[]"); empty && isName(prefix) {
@@ -313,17 +311,17 @@ func (d *declare) one(arg string, pending *pendingArray) {
 		return
 	}
 	if ok && r.sub != nil && (d.name == "export" || d.name == "readonly") {
-		d.fail("`%s': not a valid identifier", name)
+		d.reportError("`%s': not a valid identifier", name)
 		return
 	}
 	if !ok || r.sub != nil && d.on&attrNameref != 0 && !has && r.sub.all != 0 {
-		d.fail("`%s': not a valid identifier", arg)
+		d.reportError("`%s': not a valid identifier", arg)
 		return
 	}
-	d.variable(r, value, add, has, pending)
+	d.declareVariable(r, value, add, has, pending)
 }
 
-// cutAssign splits name=value and name+=value.
+// cutAssign splits name=value or name+=value.
 func cutAssign(arg string) (name, value string, add, has bool) {
 	i := strings.IndexByte(arg, '=')
 	if open := strings.IndexByte(arg, '['); open > 0 && open < i && isName(arg[:open]) {
@@ -343,16 +341,16 @@ func cutAssign(arg string) (name, value string, add, has bool) {
 	return name, arg[i+1:], false, true
 }
 
-func (d *declare) printOne(name string) {
-	v := d.in.lookup(name)
+func (d *declareCall) printOne(name string) {
+	v := d.in.lookupVar(name)
 	if v == nil {
-		d.fail("%s: not found", name)
+		d.reportError("%s: not found", name)
 		return
 	}
-	d.in.print(d.name, d.in.declaration(name, v))
+	d.in.print(d.name, d.in.declarationLine(name, v))
 }
 
-func (d *declare) function(name string) {
+func (d *declareCall) declareFunction(name string) {
 	f, ok := d.in.funcs.get(name)
 	if !ok {
 		d.status = 1
@@ -366,24 +364,24 @@ func (d *declare) function(name string) {
 		d.in.print(d.name, name+"\n")
 		return
 	}
-	d.in.print(d.name, f.text()+"\n")
+	d.in.print(d.name, printFunction(f)+"\n")
 }
 
 func (in *interp) markFunction(name string, f *function, on, off attr) {
 	c := *f
 	c.export = c.export && off&attrExport == 0 || on&attrExport != 0
-	c.trace = c.trace && off&attrTrace == 0 || on&attrTrace != 0
-	c.frozen = c.frozen || on&attrReadonly != 0
+	c.traced = c.traced && off&attrTrace == 0 || on&attrTrace != 0
+	c.readonly = c.readonly || on&attrReadonly != 0
 	in.funcs.set(name, &c)
 }
 
-// variable declares one variable.
-func (d *declare) variable(r ref, value string, add, has bool, pending *pendingArray) {
+// declareVariable declares one variable.
+func (d *declareCall) declareVariable(r ref, value string, add, has bool, pending *pendingArray) {
 	in := d.in
 	if d.on&attrNameref != 0 && !d.checkTarget(r, value, has) {
 		return
 	}
-	v, r, ok := d.subject(r)
+	v, r, ok := d.findVariable(r)
 	if !ok {
 		return
 	}
@@ -396,21 +394,21 @@ func (d *declare) variable(r ref, value string, add, has bool, pending *pendingA
 		}
 		return
 	}
-	if !d.retype(v, r, pending != nil) {
+	if !d.convertArray(v, r, pending != nil) {
 		return
 	}
-	d.mark(v)
+	d.applyAttrs(v)
 	switch {
 	case pending != nil:
 		if v.attrs&attrNoSet == 0 && !in.fillArray(r.name, v, pending.list, pending.add) {
 			d.status = 1
 		}
 	case has && d.on&attrList != 0 && r.sub == nil && strings.HasPrefix(value, "(") && strings.HasSuffix(value, ")"):
-		d.compound(v, r.name, value, add)
+		d.assignCompound(v, r.name, value, add)
 	case has && v.attrs&attrNameref != 0:
 		in.setString(v, value)
 	case has:
-		d.assign(v, r, value, add)
+		d.assignValue(v, r, value, add)
 	}
 	if d.on&attrReadonly != 0 {
 		v.attrs |= attrReadonly
@@ -420,23 +418,24 @@ func (d *declare) variable(r ref, value string, add, has bool, pending *pendingA
 	}
 }
 
-func (d *declare) checkTarget(r ref, value string, has bool) bool {
+// checkTarget reports whether r may become a name reference to value.
+func (d *declareCall) checkTarget(r ref, value string, has bool) bool {
 	in := d.in
 	switch {
 	case has && value == r.name && !d.local:
-		d.fail("%s: nameref variable self references not allowed", r.name)
+		d.reportError("%s: nameref variable self references not allowed", r.name)
 	case has && value == r.name:
 		in.errorf("%s: warning: %s: circular name reference", d.name, r.name)
 		return true
 	case has && value == "":
-		d.fail("`': not a valid identifier")
+		d.reportError("`': not a valid identifier")
 	case has && !in.validTarget(value):
-		d.fail("`%s': invalid variable name for name reference", value)
+		d.reportError("`%s': invalid variable name for name reference", value)
 	case d.on&attrList != 0:
-		d.fail("%s: reference variable cannot be an array", r.name)
+		d.reportError("%s: reference variable cannot be an array", r.name)
 	default:
-		if v := in.lookup(r.name); v != nil && v.attrs&attrList != 0 && !d.local {
-			d.fail("%s: reference variable cannot be an array", r.name)
+		if v := in.lookupVar(r.name); v != nil && v.attrs&attrList != 0 && !d.local {
+			d.reportError("%s: reference variable cannot be an array", r.name)
 			return false
 		}
 		return true
@@ -444,14 +443,14 @@ func (d *declare) checkTarget(r ref, value string, has bool) bool {
 	return false
 }
 
-// subject returns the variable that is declared, to be changed. Name
-// references are followed unless the attribute itself is meant.
-func (d *declare) subject(r ref) (*variable, ref, bool) {
+// findVariable returns the variable to declare, ready to be changed. Name
+// references are followed unless their attribute itself is declared.
+func (d *declareCall) findVariable(r ref) (*variable, ref, bool) {
 	in := d.in
 	isRef := (d.on|d.off)&attrNameref != 0
 	old := in.m[r.name]
 	if old != nil && old.attrs&attrNameref != 0 && !isRef && (!d.local || old.level == in.functionScope()) {
-		if t, ok := in.deref(r.name, old); ok && !t.global {
+		if t, ok := in.followNameref(r.name, old); ok && !t.global {
 			if t.sub == nil {
 				t.sub = r.sub
 			}
@@ -463,37 +462,37 @@ func (d *declare) subject(r ref) (*variable, ref, bool) {
 		return in.globalVar(r.name), r, true
 	case d.local && d.name != "export" && d.name != "readonly":
 		if g := in.m[r.name]; g != nil && g.attrs&attrReadonly != 0 && g.level < in.functionScope() {
-			d.fail("%s: readonly variable", r.name)
+			d.reportError("%s: readonly variable", r.name)
 			return nil, r, false
 		}
 		v := in.localVar(r.name)
 		if d.inherit {
 			if v.prev != nil && !v.set {
 				v.attrs |= v.prev.attrs &^ attrNameref
-				in.inherit(v, v.prev)
+				in.inheritValue(v, v.prev)
 			}
 		}
 		return v, r, true
 	}
-	return in.mutable(r.name), r, true
+	return in.mutableVar(r.name), r, true
 }
 
-// retype makes an array of v where that is asked for.
-func (d *declare) retype(v *variable, r ref, compound bool) bool {
+// convertArray converts v to an array if one is declared.
+func (d *declareCall) convertArray(v *variable, r ref, compound bool) bool {
 	in := d.in
 	switch {
 	case d.off&attrList&v.attrs != 0 && v.attrs&attrList != 0:
-		d.fail("%s: cannot destroy array variables in this way", r.name)
+		d.reportError("%s: cannot destroy array variables in this way", r.name)
 		return false
 	case d.on&attrAssoc != 0 && v.attrs&attrArray != 0:
-		d.fail("%s: cannot convert indexed to associative array", r.name)
+		d.reportError("%s: cannot convert indexed to associative array", r.name)
 		return false
 	case d.on&attrArray != 0 && v.attrs&attrAssoc != 0:
-		d.fail("%s: cannot convert associative to indexed array", r.name)
+		d.reportError("%s: cannot convert associative to indexed array", r.name)
 		return false
 	case d.on&attrAssoc != 0 && v.attrs&attrAssoc == 0:
-		old, had := in.text(v)
-		in.clear(v)
+		old, had := in.valueOf(v)
+		in.clearValue(v)
 		v.attrs |= attrAssoc
 		if had {
 			in.putKey(v, "0", old)
@@ -506,8 +505,8 @@ func (d *declare) retype(v *variable, r ref, compound bool) bool {
 	return true
 }
 
-// mark sets and clears attributes.
-func (d *declare) mark(v *variable) {
+// applyAttrs sets and clears attributes.
+func (d *declareCall) applyAttrs(v *variable) {
 	on := d.on &^ (attrReadonly | attrList)
 	if on&attrCase != 0 {
 		v.attrs &^= attrCase
@@ -524,20 +523,20 @@ func (d *declare) mark(v *variable) {
 	}
 }
 
-// compound assigns a compound value that comes as text.
-func (d *declare) compound(v *variable, name, value string, add bool) {
+// assignCompound assigns a compound value that is given as text.
+func (d *declareCall) assignCompound(v *variable, name, value string, add bool) {
 	a, err := syntax.ParseArray(value, d.in.valueOptions())
 	if err != nil {
-		d.assign(v, ref{name: name}, value, add)
+		d.assignValue(v, ref{name: name}, value, add)
 		return
 	}
-	list := (&compiler{}).arrayValue(a).elements(d.in)
+	list := (&compiler{}).arrayValue(a).expandElements(d.in)
 	if !d.in.fillArray(name, v, list, add) {
 		d.status = 1
 	}
 }
 
-func (d *declare) assign(v *variable, r ref, value string, add bool) {
+func (d *declareCall) assignValue(v *variable, r ref, value string, add bool) {
 	in := d.in
 	if v.attrs&attrNoSet != 0 {
 		return
@@ -554,9 +553,9 @@ func (d *declare) assign(v *variable, r ref, value string, add bool) {
 func bExport(in *interp, args []string) int   { return in.markAll(args, attrExport) }
 func bReadonly(in *interp, args []string) int { return in.markAll(args, attrReadonly) }
 
-// markAll is export and readonly.
+// markAll implements export and readonly.
 func (in *interp) markAll(args []string, a attr) int {
-	d := &declare{in: in, name: args[0], pending: in.pending, global: false}
+	d := &declareCall{in: in, name: args[0], pending: in.pending, global: false}
 	in.pending = nil
 	saved := in.cmdName
 	in.cmdName = d.name
@@ -565,7 +564,7 @@ func (in *interp) markAll(args []string, a attr) int {
 	if a == attrExport {
 		allowed = "fnp"
 	}
-	rest, ok := d.options(args, allowed)
+	rest, ok := d.parseOptions(args, allowed)
 	if !ok {
 		return 2
 	}
@@ -586,17 +585,17 @@ func (in *interp) markAll(args []string, a attr) int {
 			d.markFunc(args[i])
 		default:
 			d.print = false
-			d.one(args[i], p)
+			d.declareOne(args[i], p)
 		}
 	}
 	return d.status
 }
 
-// markedText lists exported or readonly variables; a POSIX shell names the
-// command instead of declare.
+// markedText lists exported or readonly variables; a POSIX shell prints the
+// name of the builtin instead of declare.
 func (in *interp) markedText(a attr) string {
-	text := in.declarations(a)
-	if !in.opt(optPosix) {
+	text := in.declarationLines(a)
+	if !in.optOn(optPosix) {
 		return text
 	}
 	name := "export "
@@ -614,10 +613,10 @@ func (in *interp) markedText(a attr) string {
 	return b.String()
 }
 
-func (d *declare) markFunc(name string) {
+func (d *declareCall) markFunc(name string) {
 	f, ok := d.in.funcs.get(name)
 	if !ok {
-		d.fail("%s: not a function", name)
+		d.reportError("%s: not a function", name)
 		return
 	}
 	d.in.markFunction(name, f, d.on, d.off)

@@ -5,13 +5,13 @@ import (
 	"path"
 	"strings"
 
-	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 	"github.com/atoll-sandbox/atoll/vfs"
 )
 
-// flags reads the single-letter options of a builtin and returns the rest.
-// ok is false after a message about an unknown one.
-func (in *interp) flags(args []string, known string) (set map[byte]bool, rest []string, ok bool) {
+// parseFlags parses the single-letter options of a builtin and returns the
+// other arguments. After an unknown option it prints an error and ok is false.
+func (in *interp) parseFlags(args []string, known string) (set map[byte]bool, rest []string, ok bool) {
 	i := 1
 	for ; i < len(args) && len(args[i]) > 1 && args[i][0] == '-'; i++ {
 		if args[i] == "--" {
@@ -22,7 +22,7 @@ func (in *interp) flags(args []string, known string) (set map[byte]bool, rest []
 			c := args[i][j]
 			if strings.IndexByte(known, c) < 0 {
 				in.errorf("%s: -%c: invalid option", args[0], c)
-				in.usage(args[0], "")
+				in.reportUsage(args[0], "")
 				return nil, nil, false
 			}
 			if set == nil {
@@ -35,8 +35,8 @@ func (in *interp) flags(args []string, known string) (set map[byte]bool, rest []
 }
 
 func bPwd(in *interp, args []string) int {
-	physical := in.opt(optPhysical)
-	set, _, ok := in.flags(args, "LP")
+	physical := in.optOn(optPhysical)
+	set, _, ok := in.parseFlags(args, "LP")
 	if !ok {
 		return 2
 	}
@@ -58,11 +58,12 @@ func bPwd(in *interp, args []string) int {
 	return in.print("pwd", dir+"\n")
 }
 
-// workingDir returns the directory by the name it was reached by.
+// workingDir returns the working directory by the path that led to it, which
+// may contain symbolic links.
 func (in *interp) workingDir() string { return in.p.Dir() }
 
 func bCd(in *interp, args []string) int {
-	set, rest, ok := in.flags(args, "LPe@")
+	set, rest, ok := in.parseFlags(args, "LPe@")
 	if !ok {
 		return 2
 	}
@@ -70,7 +71,7 @@ func bCd(in *interp, args []string) int {
 		in.errorf("cd: too many arguments")
 		return 1
 	}
-	physical := in.opt(optPhysical)
+	physical := in.optOn(optPhysical)
 	if set['P'] != set['L'] {
 		physical = set['P']
 	}
@@ -98,9 +99,9 @@ func bCd(in *interp, args []string) int {
 	if found, byPath := in.cdPath(dir); byPath {
 		dir, show = found, true
 	}
-	if err := in.chdir(dir, physical); err != nil {
-		if in.shopt(shCdableVars) {
-			if v, isVar := in.get(dir); isVar && in.chdir(v, physical) == nil {
+	if err := in.changeDir(dir, physical); err != nil {
+		if in.shoptOn(shCdableVars) {
+			if v, isVar := in.get(dir); isVar && in.changeDir(v, physical) == nil {
 				return in.print("cd", in.p.Dir()+"\n")
 			}
 		}
@@ -113,8 +114,8 @@ func bCd(in *interp, args []string) int {
 	return 0
 }
 
-// cdPath looks for a directory below those of CDPATH. byPath is set when it
-// is not simply below the working directory.
+// cdPath looks for a directory in those of CDPATH. byPath is set when it was
+// found there and not in the working directory.
 func (in *interp) cdPath(dir string) (found string, byPath bool) {
 	list, set := in.get("CDPATH")
 	if !set || list == "" || dir == "" || dir[0] == '/' || dir == "." || dir == ".." ||
@@ -133,9 +134,9 @@ func (in *interp) cdPath(dir string) (found string, byPath bool) {
 	return dir, false
 }
 
-// chdir changes the directory and PWD and OLDPWD with it. Unless it is to
-// be physical, ".." goes back the way that was come.
-func (in *interp) chdir(dir string, physical bool) error {
+// changeDir changes the working directory, PWD and OLDPWD. Unless physical is
+// set, ".." removes the last name of the path.
+func (in *interp) changeDir(dir string, physical bool) error {
 	old := in.p.Dir()
 	var target string
 	if physical {
@@ -144,7 +145,7 @@ func (in *interp) chdir(dir string, physical bool) error {
 			return err
 		}
 		target = real
-	} else if err := in.walkable(dir); err != nil {
+	} else if err := in.checkWalkable(dir); err != nil {
 		return err
 	} else {
 		target = path.Clean(in.p.Path(dir))
@@ -159,8 +160,8 @@ func (in *interp) chdir(dir string, physical bool) error {
 	return nil
 }
 
-// walkable reports whether what stands before each ".." is there.
-func (in *interp) walkable(dir string) error {
+// checkWalkable returns an error unless each path before a ".." is a directory.
+func (in *interp) checkWalkable(dir string) error {
 	if !strings.Contains(dir, "..") {
 		return nil
 	}
@@ -184,14 +185,14 @@ func (in *interp) walkable(dir string) error {
 	return nil
 }
 
-// dirStack returns the directory stack, the current directory first.
+// dirStack returns the directory stack with the working directory first.
 func (in *interp) dirStack() []string { return append([]string{in.p.Dir()}, in.dirs...) }
 
 var errStack = errors.New("directory stack")
 
-// stackIndex reads +N or -N.
+// stackIndex parses +N or -N.
 func stackIndex(arg string, size int) (int, bool) {
-	n, ok := number(arg[1:])
+	n, ok := parseNumber(arg[1:])
 	if !ok || arg[1:] == "" || arg[1] == '+' || arg[1] == '-' {
 		return 0, false
 	}
@@ -227,12 +228,12 @@ func bDirs(in *interp, args []string) int {
 					lines, numbered = true, true
 				default:
 					in.errorf("dirs: %s: invalid number", a)
-					return in.usage("dirs", "")
+					return in.reportUsage("dirs", "")
 				}
 			}
 		default:
 			in.errorf("dirs: %s: invalid option", a)
-			return in.usage("dirs", "")
+			return in.reportUsage("dirs", "")
 		}
 	}
 	if clear {
@@ -254,7 +255,7 @@ func (in *interp) stackText(pick int, lines, numbered, long bool) string {
 		}
 		switch {
 		case numbered:
-			b.WriteString(pad(itoa(i), 2) + "  " + d + "\n")
+			b.WriteString(padLeft(itoa(i), 2) + "  " + d + "\n")
 		case lines:
 			b.WriteString(d + "\n")
 		default:
@@ -270,7 +271,7 @@ func (in *interp) stackText(pick int, lines, numbered, long bool) string {
 	return b.String()
 }
 
-// maxDirs bounds the directory stack.
+// maxDirs limits the directory stack.
 const maxDirs = 10000
 
 func bPushd(in *interp, args []string) int {
@@ -289,14 +290,14 @@ func bPushd(in *interp, args []string) int {
 			in.errorf("pushd: no other directory")
 			return 1
 		}
-		return in.restack("pushd", append([]string{all[1], all[0]}, all[2:]...), quiet)
+		return in.setDirStack("pushd", append([]string{all[1], all[0]}, all[2:]...), quiet)
 	}
 	a := args[1]
 	if len(a) > 1 && (a[0] == '+' || a[0] == '-') {
 		n, ok := stackIndex(a, len(all))
 		if !ok {
 			in.errorf("pushd: %s: invalid number", a)
-			return in.usage("pushd", "")
+			return in.reportUsage("pushd", "")
 		}
 		if n < 0 || n >= len(all) {
 			if len(all) == 1 {
@@ -306,7 +307,7 @@ func bPushd(in *interp, args []string) int {
 			}
 			return 1
 		}
-		return in.restack("pushd", append(append([]string(nil), all[n:]...), all[:n]...), quiet)
+		return in.setDirStack("pushd", append(append([]string(nil), all[n:]...), all[:n]...), quiet)
 	}
 	if quiet {
 		in.dirs = append([]string{a}, in.dirs...)
@@ -320,7 +321,7 @@ func bPushd(in *interp, args []string) int {
 		}
 		a = old
 	}
-	if err := in.chdir(a, in.opt(optPhysical)); err != nil {
+	if err := in.changeDir(a, in.optOn(optPhysical)); err != nil {
 		in.errorf("pushd: %s: %v", a, kernel.Reason(err))
 		return 1
 	}
@@ -343,10 +344,10 @@ func stackArgs(args []string) (rest []string, quiet bool) {
 	return rest, quiet
 }
 
-// restack makes all the new stack and goes to its top.
-func (in *interp) restack(name string, all []string, quiet bool) int {
+// setDirStack sets the directory stack and changes to its top.
+func (in *interp) setDirStack(name string, all []string, quiet bool) int {
 	if !quiet {
-		if err := in.chdir(all[0], in.opt(optPhysical)); err != nil {
+		if err := in.changeDir(all[0], in.optOn(optPhysical)); err != nil {
 			in.errorf("%s: %s: %v", name, all[0], kernel.Reason(err))
 			return 1
 		}
@@ -371,10 +372,10 @@ func bPopd(in *interp, args []string) int {
 			return 1
 		case !ok && a[0] == '-':
 			in.errorf("popd: %s: invalid number", a)
-			return in.usage("popd", "")
+			return in.reportUsage("popd", "")
 		case !ok:
 			in.errorf("popd: %s: invalid argument", a)
-			return in.usage("popd", "")
+			return in.reportUsage("popd", "")
 		}
 		if len(all) > 1 && (i < 0 || i >= len(all)) {
 			in.errorf("popd: %s: %v index out of range", a, errStack)
@@ -390,5 +391,5 @@ func bPopd(in *interp, args []string) int {
 		n = 1
 	}
 	rest := append(append([]string(nil), all[:n]...), all[n+1:]...)
-	return in.restack("popd", rest, quiet || n > 0)
+	return in.setDirStack("popd", rest, quiet || n > 0)
 }

@@ -7,7 +7,7 @@ func bEcho(in *interp, args []string) int {
 	i := 1
 	for ; i < len(args); i++ {
 		a := args[i]
-		if len(a) < 2 || a[0] != '-' || strings.Trim(a[1:], "neE") != "" || in.opt(optPosix) && escapes {
+		if len(a) < 2 || a[0] != '-' || strings.Trim(a[1:], "neE") != "" || in.optOn(optPosix) && escapes {
 			break
 		}
 		for j := 1; j < len(a); j++ {
@@ -25,7 +25,7 @@ func bEcho(in *interp, args []string) int {
 	for _, a := range args[i:] {
 		n += len(a)
 	}
-	in.borrow(n)
+	in.chargeScratch(n)
 	b := make([]byte, 0, n)
 	for k, a := range args[i:] {
 		if k > 0 {
@@ -48,8 +48,8 @@ func bEcho(in *interp, args []string) int {
 	return in.writeOut("echo", b)
 }
 
-// echoEscapes decodes the escapes of echo -e. They are those of printf's %b
-// but that octal numbers begin with a zero.
+// echoEscapes decodes the escapes of echo -e. They are those of printf's %b,
+// except that octal numbers begin with a zero.
 func (in *interp) echoEscapes(s string) (string, bool) {
 	p := &printer{in: in}
 	var b strings.Builder
@@ -66,7 +66,7 @@ func (in *interp) echoEscapes(s string) (string, bool) {
 			s = s[2:]
 			continue
 		}
-		t, n, end := p.escape(s, true)
+		t, n, end := p.decodeEscape(s, true)
 		if end {
 			return b.String(), true
 		}
@@ -76,8 +76,8 @@ func (in *interp) echoEscapes(s string) (string, bool) {
 	return b.String(), false
 }
 
-// missingDigits reports whether \x, \u or \U stands without a digit, which
-// echo leaves as it is.
+// missingDigits reports whether s begins with \x, \u or \U without a digit,
+// which echo prints literally.
 func missingDigits(s string) bool {
 	if len(s) < 2 || strings.IndexByte("xuU", s[1]) < 0 {
 		return false

@@ -6,23 +6,23 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 )
 
 func bTrue(*interp, []string) int  { return 0 }
 func bFalse(*interp, []string) int { return 1 }
 
-// number reads a decimal number as the builtins do.
-func number(s string) (int, bool) {
+// parseNumber parses a decimal number as the builtins do.
+func parseNumber(s string) (int, bool) {
 	n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 64)
 	return int(n), err == nil
 }
 
-// bBreak is break and continue.
+// bBreak implements break and continue.
 func bBreak(in *interp, args []string) int {
-	args = dashes(args)
+	args = skipDashes(args)
 	levels := 1
-	if in.loops == 0 && in.opt(optPosix) {
+	if in.loops == 0 && in.optOn(optPosix) {
 		return 0
 	}
 	if in.loops == 0 {
@@ -30,26 +30,26 @@ func bBreak(in *interp, args []string) int {
 		return 0
 	}
 	if len(args) > 1 {
-		n, ok := number(args[1])
+		n, ok := parseNumber(args[1])
 		if !ok {
 			in.errorf("%s: %s: numeric argument required", args[0], args[1])
-			in.fatal(128)
+			in.exitOnError(128)
 		}
 		if len(args) > 2 {
 			in.errorf("%s: too many arguments", args[0])
 			if len(in.frames) > 0 && in.frames[0].fn == "main" || in.fromStdin {
-				in.discard(1)
+				in.abortLine(1)
 			}
-			in.fatal(1)
+			in.exitOnError(1)
 		}
 		if n <= 0 {
 			in.errorf("%s: %s: loop count out of range", args[0], args[1])
-			in.flow, in.levels = flowBreak, in.loops
+			in.flow, in.loopLevels = flowBreak, in.loops
 			return 1
 		}
 		levels = n
 	}
-	in.levels = min(levels, in.loops)
+	in.loopLevels = min(levels, in.loops)
 	in.flow = flowBreak
 	if args[0] == "continue" {
 		in.flow = flowContinue
@@ -57,20 +57,20 @@ func bBreak(in *interp, args []string) int {
 	return 0
 }
 
-// dashes takes a "--" away that ends a builtin's options before any came.
-func dashes(args []string) []string {
+// skipDashes removes a "--" that is the first argument.
+func skipDashes(args []string) []string {
 	if len(args) > 1 && args[1] == "--" {
 		return append([]string{args[0]}, args[2:]...)
 	}
 	return args
 }
 
-// exitStatus reads the argument of exit and return.
+// exitStatus parses the argument of exit and return.
 func (in *interp) exitStatus(args []string) (status int, ok bool) {
 	if len(args) == 1 {
 		return in.status, true
 	}
-	n, valid := number(args[1])
+	n, valid := parseNumber(args[1])
 	if !valid {
 		in.errorf("%s: %s: numeric argument required", args[0], args[1])
 		return 2, true
@@ -83,7 +83,7 @@ func (in *interp) exitStatus(args []string) (status int, ok bool) {
 }
 
 func bExit(in *interp, args []string) int {
-	args = dashes(args)
+	args = skipDashes(args)
 	status, ok := in.exitStatus(args)
 	if !ok {
 		return status
@@ -93,7 +93,7 @@ func bExit(in *interp, args []string) int {
 }
 
 func bLogout(in *interp, args []string) int {
-	if !in.shopt(shLoginShell) {
+	if !in.shoptOn(shLoginShell) {
 		in.errorf("logout: not login shell: use `exit'")
 		return 1
 	}
@@ -101,30 +101,30 @@ func bLogout(in *interp, args []string) int {
 }
 
 func bReturn(in *interp, args []string) int {
-	args = dashes(args)
+	args = skipDashes(args)
 	if len(in.frames) == 0 || in.frames[len(in.frames)-1].fn == "main" {
 		if len(args) > 1 {
-			if _, valid := number(args[1]); !valid {
+			if _, valid := parseNumber(args[1]); !valid {
 				in.errorf("return: %s: numeric argument required", args[1])
 			}
 		}
 		in.errorf("return: can only `return' from a function or sourced script")
-		in.misused = true
+		in.usageError = true
 		return 2
 	}
 	status, ok := in.exitStatus(args)
 	if !ok {
-		in.fatal(status)
+		in.exitOnError(status)
 	}
 	in.flow, in.beforeReturn = flowReturn, in.status
 	return status
 }
 
 func bShift(in *interp, args []string) int {
-	args = dashes(args)
+	args = skipDashes(args)
 	n := 1
 	if len(args) > 1 {
-		v, ok := number(args[1])
+		v, ok := parseNumber(args[1])
 		if !ok {
 			in.errorf("shift: %s: numeric argument required", args[1])
 			return 1
@@ -140,7 +140,7 @@ func bShift(in *interp, args []string) int {
 		return 1
 	}
 	if n > len(in.params) {
-		if in.shopt(shShiftVerbose) {
+		if in.shoptOn(shShiftVerbose) {
 			in.errorf("shift: %d: shift count out of range", n)
 		}
 		return 1
@@ -150,10 +150,10 @@ func bShift(in *interp, args []string) int {
 }
 
 func bEval(in *interp, args []string) int {
-	args = dashes(args)
+	args = skipDashes(args)
 	if len(args) > 1 && len(args[1]) > 1 && args[1][0] == '-' {
 		in.errorf("eval: %s: invalid option", args[1][:2])
-		return in.usage("eval", "")
+		return in.reportUsage("eval", "")
 	}
 	text := strings.Join(args[1:], " ")
 	if strings.TrimSpace(text) == "" {
@@ -161,7 +161,7 @@ func bEval(in *interp, args []string) int {
 	}
 	if !in.p.Enter() {
 		in.errorf("eval: maximum eval nesting level exceeded (%d)", in.p.Kernel().Limits().Depth)
-		in.discard(1)
+		in.abortLine(1)
 	}
 	defer in.p.Leave()
 	in.indent++
@@ -173,38 +173,38 @@ func bEval(in *interp, args []string) int {
 
 func bSource(in *interp, args []string) int {
 	name := args[0]
-	args = dashes(args)
+	args = skipDashes(args)
 	if len(args) < 2 {
 		in.errorf("%s: filename argument required", name)
-		return in.usage(name, "")
+		return in.reportUsage(name, "")
 	}
 	if len(args[1]) > 1 && args[1][0] == '-' {
 		in.errorf("%s: %s: invalid option", name, args[1][:2])
-		return in.usage(name, "")
+		return in.reportUsage(name, "")
 	}
 	file := in.sourcePath(args[1])
 	text, ok := in.readScript(file)
 	if !ok {
-		in.misused = true
+		in.usageError = true
 		return 1
 	}
 	if !in.p.Enter() {
 		in.errorf("%s: maximum source nesting level exceeded (%d)", name, in.p.Kernel().Limits().Depth)
-		in.discard(1)
+		in.abortLine(1)
 	}
 	saved := sourceState{params: in.params, loops: in.loops, replaced: len(args) > 2, traps: in.hideSourceTraps()}
 	in.frames = append(in.frames, frame{fn: "source", source: file, line: in.line})
 	if saved.replaced {
-		saved.cost = in.newParams(args[2:])
+		saved.cost = in.pushParams(args[2:])
 	}
-	defer in.unsource(&saved)
+	defer in.leaveSource(&saved)
 	in.status = 0
 	f := in.runText(text, source{file: file})
-	in.flow = in.returned(f)
+	in.flow = in.finishReturn(f)
 	return in.status
 }
 
-// sourceState is what a sourced file puts back.
+// sourceState is what leaveSource restores after a sourced file.
 type sourceState struct {
 	params   []string
 	cost     int64
@@ -214,7 +214,7 @@ type sourceState struct {
 }
 
 func (in *interp) hideSourceTraps() string {
-	if in.opt(optFunctrace) {
+	if in.optOn(optFunctrace) {
 		return ""
 	}
 	debug := in.traps.debug
@@ -222,13 +222,13 @@ func (in *interp) hideSourceTraps() string {
 	return debug
 }
 
-func (in *interp) unsource(s *sourceState) {
+func (in *interp) leaveSource(s *sourceState) {
 	if in.aborting == nil {
 		in.line = in.frames[len(in.frames)-1].line
 		in.frames = in.frames[:len(in.frames)-1]
 	}
 	if s.replaced {
-		in.oldParams(s.params, s.cost)
+		in.popParams(s.params, s.cost)
 	}
 	if s.traps != "" && in.traps.debug == "" {
 		in.traps.debug = s.traps
@@ -236,10 +236,10 @@ func (in *interp) unsource(s *sourceState) {
 	in.p.Leave()
 }
 
-// sourcePath finds the file that source names: through $PATH when it has no
-// slash.
+// sourcePath returns the file that source reads: a name without a slash is
+// looked up in $PATH.
 func (in *interp) sourcePath(name string) string {
-	if strings.Contains(name, "/") || !in.shopt(shSourcepath) {
+	if strings.Contains(name, "/") || !in.shoptOn(shSourcepath) {
 		return name
 	}
 	path, _ := in.get("PATH")
@@ -254,7 +254,7 @@ func (in *interp) sourcePath(name string) string {
 	return name
 }
 
-// readScript returns the text of a file that is to be sourced.
+// readScript returns the text of a file for source.
 func (in *interp) readScript(file string) (string, bool) {
 	info, err := in.p.Stat(file)
 	if err == nil && info.IsDir() {
@@ -264,7 +264,7 @@ func (in *interp) readScript(file string) (string, bool) {
 	var b []byte
 	h, err := in.p.Open(file)
 	if err == nil {
-		defer func() { _ = h.Close() }() // open for reading
+		defer func() { _ = h.Close() }() // opened for reading
 		b, err = in.p.ReadAll(h)
 		in.p.Free(int64(cap(b)))
 	}
@@ -282,13 +282,13 @@ func (in *interp) readScript(file string) (string, bool) {
 			return "", false
 		}
 	}
-	in.borrow(len(b))
+	in.chargeScratch(len(b))
 	return string(b), true
 }
 
 func bExec(in *interp, args []string) int { return in.replaceShell(args) }
 
-// replaceShell is exec with a command. The shell ends with it.
+// replaceShell implements exec with a command. The shell ends with it.
 func (in *interp) replaceShell(args []string) int {
 	i, name, clean, login := 1, "", false, false
 	for ; i < len(args) && len(args[i]) > 1 && args[i][0] == '-'; i++ {
@@ -310,7 +310,7 @@ func (in *interp) replaceShell(args []string) int {
 				j = len(args[i])
 			default:
 				in.errorf("exec: -%c: invalid option", args[i][j])
-				return in.usage("exec", "")
+				return in.reportUsage("exec", "")
 			}
 		}
 	}
@@ -321,7 +321,7 @@ func (in *interp) replaceShell(args []string) int {
 }
 
 func (in *interp) execProgram(args []string, name string, clean, login bool) int {
-	if !in.vetted(args) {
+	if !in.checkNamedCommand(args) {
 		return in.status
 	}
 	file, err := in.findProgram(args[0])
@@ -334,7 +334,7 @@ func (in *interp) execProgram(args []string, name string, clean, login bool) int
 			argv[0] = "-" + argv[0]
 		}
 		var s kernel.Spawn
-		if s, err = in.load(file, argv); err == nil {
+		if s, err = in.loadFile(file, argv); err == nil {
 			s.Env = in.childEnv(in.p.Path(file))
 			if clean {
 				s.Env = []string{}
@@ -353,19 +353,19 @@ func (in *interp) execProgram(args []string, name string, clean, login bool) int
 	} else {
 		in.errorf("%s: %v", path.Clean(in.p.Path(args[0])), kernel.Reason(err))
 	}
-	if !in.shopt(shExecfail) {
+	if !in.shoptOn(shExecfail) {
 		in.flow = flowExit
 	}
 	return in.status
 }
 
-// execBuiltin is exec with redirections, which last.
+// execBuiltin implements exec with redirections, which become permanent.
 func (in *interp) execBuiltin(args []string, u *undo) flow {
 	in.status = in.replaceShell(args)
 	f := in.flow
 	in.flow = flowNext
 	if f == flowNext && in.status == 0 {
-		u.keep()
+		u.makePermanent()
 	}
 	return f
 }
@@ -387,7 +387,7 @@ func bCommand(in *interp, args []string) int {
 				verbose = true
 			default:
 				in.errorf("command: -%c: invalid option", c)
-				return in.usage("command", "")
+				return in.reportUsage("command", "")
 			}
 		}
 	}
@@ -401,17 +401,17 @@ func bCommand(in *interp, args []string) int {
 	return in.runCommand(rest, std)
 }
 
-// runCommand runs a command past the functions.
+// runCommand implements command: it runs a builtin or program, not a function.
 func (in *interp) runCommand(args []string, std bool) int {
-	if !in.vetted(args) {
+	if !in.checkNamedCommand(args) {
 		return in.status
 	}
-	if b := in.builtin(args[0]); b != nil {
+	if b := in.findBuiltin(args[0]); b != nil {
 		if args[0] == "exec" {
 			return in.replaceShell(args)
 		}
 		status := b(in, args)
-		in.misused = false // it is no special builtin when it is called like this
+		in.usageError = false // called like this, it is not a special builtin
 		return status
 	}
 	in.flushOut()
@@ -420,19 +420,19 @@ func (in *interp) runCommand(args []string, std bool) int {
 		in.set("PATH", kernel.DefaultPath)
 		defer in.set("PATH", old)
 	}
-	_ = in.external(nil, args, false)
+	_ = in.runProgram(nil, args, false)
 	return in.status
 }
 
-// flushOut writes out what the builtin that runs has printed so far.
+// flushOut writes the buffered output of the running builtin.
 func (in *interp) flushOut() {
 	if out := in.p.Out(); out.Buffered() > 0 {
-		_ = out.Flush() // the builtin's own end meets the same error
+		_ = out.Flush() // the end of the builtin reports the same error
 	}
 }
 
 func bBuiltin(in *interp, args []string) int {
-	_, rest, ok := in.flags(args, "")
+	_, rest, ok := in.parseFlags(args, "")
 	if !ok {
 		return 2
 	}
@@ -440,12 +440,12 @@ func bBuiltin(in *interp, args []string) int {
 	if len(args) < 2 {
 		return 0
 	}
-	b := in.builtin(args[1])
+	b := in.findBuiltin(args[1])
 	if b == nil {
 		in.errorf("builtin: %s: not a shell builtin", args[1])
 		return 1
 	}
-	if !in.vetted(args[1:]) {
+	if !in.checkNamedCommand(args[1:]) {
 		return in.status
 	}
 	return b(in, args[1:])
@@ -457,10 +457,10 @@ func bCaller(in *interp, args []string) int {
 	}
 	depth := 0
 	if len(args) > 1 {
-		n, ok := number(args[1])
+		n, ok := parseNumber(args[1])
 		if !ok || n < 0 {
 			in.errorf("caller: %s: invalid number", args[1])
-			return in.usage("caller", "")
+			return in.reportUsage("caller", "")
 		}
 		depth = n
 	}
@@ -482,7 +482,7 @@ func bCaller(in *interp, args []string) int {
 }
 
 func bTimes(in *interp, args []string) int {
-	if _, _, ok := in.flags(args, ""); !ok {
+	if _, _, ok := in.parseFlags(args, ""); !ok {
 		return 2
 	}
 	return in.print("times", "0m0.000s 0m0.000s\n0m0.000s 0m0.000s\n")

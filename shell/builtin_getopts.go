@@ -5,20 +5,20 @@ import (
 	"strings"
 )
 
-// getoptState is where getopts goes on: within which argument.
+// getoptState is the position of getopts within an argument.
 type getoptState struct{ place int }
 
-// reset begins anew, as an assignment to OPTIND asks for.
+// reset restarts the scan, as an assignment to OPTIND does.
 func (g *getoptState) reset() { g.place = 0 }
 
 func bGetopts(in *interp, args []string) int {
 	if len(args) > 1 && args[1] == "--" {
 		args = append(args[:1:1], args[2:]...)
 	} else if len(args) > 1 && len(args[1]) > 1 && args[1][0] == '-' {
-		return in.usage("getopts", args[1][:2]+": invalid option")
+		return in.reportUsage("getopts", args[1][:2]+": invalid option")
 	}
 	if len(args) < 3 {
-		return in.usage("getopts", "")
+		return in.reportUsage("getopts", "")
 	}
 	g := getopt{in: in, spec: args[1], name: args[2], args: in.params}
 	if len(args) > 3 {
@@ -28,7 +28,7 @@ func bGetopts(in *interp, args []string) int {
 	return g.next()
 }
 
-// getopt is one call of getopts.
+// getopt is a call of getopts.
 type getopt struct {
 	in     *interp
 	spec   string
@@ -51,13 +51,13 @@ func (g *getopt) next() int {
 		if n > len(g.args) || len(g.args[n-1]) < 2 || g.args[n-1][0] != '-' || g.args[n-1] == "--" {
 			switch {
 			case n > len(g.args):
-				g.index = len(g.args) + 1 // other words than those it was at
+				g.index = len(g.args) + 1 // the arguments have changed
 			case g.args[n-1] == "--":
 				g.index++
 			}
-			in.unset("OPTARG")
-			g.finish(0)
-			g.assign("?")
+			in.unsetVar("OPTARG")
+			g.saveIndex(0)
+			g.setName("?")
 			return 1
 		}
 	}
@@ -70,29 +70,29 @@ func (g *getopt) next() int {
 	}
 	i := strings.IndexByte(g.spec, c)
 	if c == ':' || i < 0 {
-		return g.illegal(c, place)
+		return g.illegalOption(c, place)
 	}
 	if i+1 < len(g.spec) && g.spec[i+1] == ':' {
-		return g.argument(c, arg, place)
+		return g.readArgument(c, arg, place)
 	}
-	in.unset("OPTARG")
-	g.finish(place)
-	return g.assign(string([]byte{c}))
+	in.unsetVar("OPTARG")
+	g.saveIndex(place)
+	return g.setName(string([]byte{c}))
 }
 
-func (g *getopt) illegal(c byte, place int) int {
-	g.finish(place)
+func (g *getopt) illegalOption(c byte, place int) int {
+	g.saveIndex(place)
 	if g.silent {
 		g.in.set("OPTARG", string([]byte{c}))
 	} else {
-		g.in.unset("OPTARG")
-		g.complain("illegal option -- %c", c)
+		g.in.unsetVar("OPTARG")
+		g.printError("illegal option -- %c", c)
 	}
-	return g.assign("?")
+	return g.setName("?")
 }
 
-// argument takes the argument of an option.
-func (g *getopt) argument(c byte, arg string, place int) int {
+// readArgument sets OPTARG to the argument of an option.
+func (g *getopt) readArgument(c byte, arg string, place int) int {
 	in := g.in
 	switch {
 	case place > 0:
@@ -102,26 +102,26 @@ func (g *getopt) argument(c byte, arg string, place int) int {
 		in.set("OPTARG", g.args[g.index-1])
 		g.index++
 	default:
-		g.finish(0)
+		g.saveIndex(0)
 		if g.silent {
 			in.set("OPTARG", string([]byte{c}))
-			return g.assign(":")
+			return g.setName(":")
 		}
-		in.unset("OPTARG")
-		g.complain("option requires an argument -- %c", c)
-		return g.assign("?")
+		in.unsetVar("OPTARG")
+		g.printError("option requires an argument -- %c", c)
+		return g.setName("?")
 	}
-	g.finish(0)
-	return g.assign(string([]byte{c}))
+	g.saveIndex(0)
+	return g.setName(string([]byte{c}))
 }
 
-// finish remembers where to go on.
-func (g *getopt) finish(place int) {
+// saveIndex saves the position for the next call.
+func (g *getopt) saveIndex(place int) {
 	g.in.set("OPTIND", strconv.Itoa(g.index))
 	g.in.getopts.place = place
 }
 
-func (g *getopt) assign(value string) int {
+func (g *getopt) setName(value string) int {
 	if !isName(g.name) {
 		g.in.errorf("getopts: `%s': not a valid identifier", g.name)
 		return 1
@@ -132,8 +132,8 @@ func (g *getopt) assign(value string) int {
 	return 0
 }
 
-func (g *getopt) complain(format string, c byte) {
+func (g *getopt) printError(format string, c byte) {
 	if g.in.value("OPTERR") != "0" {
-		g.in.complain(g.in.name0 + ": " + strings.Replace(format, "%c", string([]byte{c}), 1) + "\n")
+		g.in.writeStderr(g.in.name0 + ": " + strings.Replace(format, "%c", string([]byte{c}), 1) + "\n")
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 	"github.com/atoll-sandbox/atoll/vfs"
 )
 
@@ -12,12 +12,12 @@ func bJobs(in *interp, args []string) int {
 	if len(args) > 1 && args[1] == "-x" {
 		return in.jobsX(args[2:])
 	}
-	set, rest, ok := in.flags(args, "lnprs")
+	set, rest, ok := in.parseFlags(args, "lnprs")
 	if !ok {
 		return 2
 	}
-	if !in.opt(optMonitor) {
-		in.notify()
+	if !in.optOn(optMonitor) {
+		in.reportEndedJobs()
 	}
 	list := append([]*job(nil), in.jobs.list...)
 	status := 0
@@ -35,8 +35,8 @@ func bJobs(in *interp, args []string) int {
 	}
 	var b strings.Builder
 	for _, j := range list {
-		running := !j.proc.Exited() && !in.halted(j)
-		if set['r'] && !running || set['s'] && !in.halted(j) {
+		running := !j.proc.Exited() && !in.isJobStopped(j)
+		if set['r'] && !running || set['s'] && !in.isJobStopped(j) {
 			continue
 		}
 		if set['p'] {
@@ -45,21 +45,21 @@ func bJobs(in *interp, args []string) int {
 		}
 		b.WriteString(in.jobLine(j, set['l']))
 		if j.proc.Exited() {
-			j.noticed = true
+			j.endReported = true
 		}
 	}
 	st := in.print("jobs", b.String())
-	if !in.jobs.alien {
+	if !in.jobs.inherited {
 		for _, j := range list {
-			if j.noticed {
-				in.finish(j)
+			if j.endReported {
+				in.finishJob(j)
 			}
 		}
 	}
 	return max(st, status)
 }
 
-// jobsX runs a command with its job specifications replaced by pids.
+// jobsX runs a command with job specifications replaced by process ids.
 func (in *interp) jobsX(args []string) int {
 	out := append([]string(nil), args...)
 	for i, a := range out {
@@ -92,14 +92,14 @@ func bWait(in *interp, args []string) int {
 				if name = args[i][j+1:]; name == "" {
 					if i++; i >= len(args) {
 						in.errorf("wait: -p: option requires an argument")
-						return in.usage("wait", "")
+						return in.reportUsage("wait", "")
 					}
 					name = args[i]
 				}
 				j = len(args[i])
 			default:
 				in.errorf("wait: -%c: invalid option", c)
-				return in.usage("wait", "")
+				return in.reportUsage("wait", "")
 			}
 		}
 	}
@@ -108,7 +108,7 @@ func bWait(in *interp, args []string) int {
 			in.errorf("wait: `%s': not a valid identifier", name)
 			return 1
 		}
-		in.unset(name)
+		in.unsetVar(name)
 	}
 	rest := args[i:]
 	switch {
@@ -130,19 +130,19 @@ func bWait(in *interp, args []string) int {
 	return status
 }
 
-// waitAll waits for every job.
+// waitAll waits for all jobs.
 func (in *interp) waitAll() int {
-	for !in.jobs.alien && len(in.jobs.list) > 0 {
-		if _, trapped := in.settle(in.jobs.list[0]); trapped {
-			return in.trapped()
+	for !in.jobs.inherited && len(in.jobs.list) > 0 {
+		if _, trapped := in.waitForJob(in.jobs.list[0]); trapped {
+			return in.interruptedStatus()
 		}
 	}
 	for _, p := range in.jobs.subs {
 		if _, err := in.p.Wait(p, true); err != nil {
-			return in.trapped()
+			return in.interruptedStatus()
 		}
 	}
-	in.reap()
+	in.reapSubsts()
 	return 0
 }
 
@@ -150,30 +150,30 @@ func (in *interp) waitAll() int {
 func (in *interp) waitOne(spec string) (status, pid int) {
 	if strings.HasPrefix(spec, "%") {
 		j, problem := in.findJob(spec)
-		if j == nil || in.jobs.alien {
+		if j == nil || in.jobs.inherited {
 			in.errorf("wait: %s", jobProblem(spec, problem))
 			return 127, 0
 		}
-		status, _ = in.settle(j)
+		status, _ = in.waitForJob(j)
 		return status, j.proc.PID()
 	}
-	n, ok := number(spec)
+	n, ok := parseNumber(spec)
 	if !ok || n < 0 {
 		in.errorf("wait: `%s': not a pid or valid job spec", spec)
 		return 1, 0
 	}
-	if j := in.jobs.byPID(n); j != nil && !in.jobs.alien {
-		status, _ = in.settle(j)
-		in.notice(j)
+	if j := in.jobs.byPID(n); j != nil && !in.jobs.inherited {
+		status, _ = in.waitForJob(j)
+		in.reportKilledJob(j)
 		return status, n
 	}
 	for _, p := range in.jobs.subs {
 		if p.PID() == n {
 			st, err := in.p.Wait(p, true)
 			if err != nil {
-				return in.trapped(), n
+				return in.interruptedStatus(), n
 			}
-			in.reap()
+			in.reapSubsts()
 			return st.Code, n
 		}
 	}
@@ -186,21 +186,21 @@ func (in *interp) waitOne(spec string) (status, pid int) {
 	return 127, 0
 }
 
-// notice says that a job which was waited for by its pid was ended by a
-// signal.
-func (in *interp) notice(j *job) {
-	st := j.state()
-	if st.Signal == 0 || st.Signal == kernel.SIGINT || st.Signal == kernel.SIGPIPE || st.Signal == kernel.SIGTERM || j.noticed || !j.proc.Exited() {
+// reportKilledJob prints that a signal killed a job that was waited for by its
+// process id.
+func (in *interp) reportKilledJob(j *job) {
+	st := j.result()
+	if st.Signal == 0 || st.Signal == kernel.SIGINT || st.Signal == kernel.SIGPIPE || st.Signal == kernel.SIGTERM || j.endReported || !j.proc.Exited() {
 		return
 	}
-	j.noticed = true
+	j.endReported = true
 	in.errorf("%5d %-23s %s", j.proc.PID(), st.Signal.Description(), in.jobText(j))
 }
 
-// waitNext waits for whichever job ends first.
+// waitNext waits for the first of several jobs to end.
 func (in *interp) waitNext(specs []string, name string) int {
 	var list []*job
-	if len(specs) == 0 && !in.jobs.alien {
+	if len(specs) == 0 && !in.jobs.inherited {
 		list = append(list, in.jobs.list...)
 	}
 	for _, spec := range specs {
@@ -220,34 +220,34 @@ func (in *interp) waitNext(specs []string, name string) int {
 	}
 	p, err := in.p.WaitAny(procs, true)
 	if err != nil {
-		return in.trapped()
+		return in.interruptedStatus()
 	}
 	if name != "" {
 		in.set(name, itoa(p.PID()))
 	}
 	for _, j := range list {
 		if j.proc == p {
-			in.finish(j)
+			in.finishJob(j)
 		}
 	}
 	return p.Result().Code
 }
 
 func (in *interp) jobOrPID(spec string) *job {
-	if in.jobs.alien {
+	if in.jobs.inherited {
 		return nil
 	}
 	if strings.HasPrefix(spec, "%") {
 		j, _ := in.findJob(spec)
 		return j
 	}
-	n, _ := number(spec)
+	n, _ := parseNumber(spec)
 	return in.jobs.byPID(n)
 }
 
 func bFg(in *interp, args []string) int {
-	args = dashes(args)
-	if !in.opt(optMonitor) {
+	args = skipDashes(args)
+	if !in.optOn(optMonitor) {
 		in.errorf("fg: no job control")
 		return 1
 	}
@@ -264,17 +264,17 @@ func bFg(in *interp, args []string) int {
 		return 1
 	}
 	_ = in.print("fg", in.jobText(j)+"\n")
-	if in.person != nil {
-		return in.resume(j)
+	if in.interactive != nil {
+		return in.resumeJob(j)
 	}
-	_ = j.proc.Kill(kernel.SIGCONT) // one that has ended needs none
-	status, _ := in.settle(j)
+	_ = j.proc.Kill(kernel.SIGCONT) // fails if it has ended
+	status, _ := in.waitForJob(j)
 	return status
 }
 
 func bBg(in *interp, args []string) int {
-	args = dashes(args)
-	if !in.opt(optMonitor) {
+	args = skipDashes(args)
+	if !in.optOn(optMonitor) {
 		in.errorf("bg: no job control")
 		return 1
 	}
@@ -292,18 +292,18 @@ func bBg(in *interp, args []string) int {
 			in.errorf("bg: job %d already in background", j.n)
 			continue
 		}
-		if in.person != nil {
-			_ = in.p.Kernel().KillGroup(j.proc.Group(), kernel.SIGCONT) // likewise
-			j.told = false
+		if in.interactive != nil {
+			_ = in.p.Kernel().KillGroup(j.proc.Group(), kernel.SIGCONT) // fails if it has ended
+			j.stopReported = false
 		}
-		_ = j.proc.Kill(kernel.SIGCONT) // it is stopped, so it is there
+		_ = j.proc.Kill(kernel.SIGCONT) // it is stopped, so it exists
 		_ = in.print("bg", "["+itoa(j.n)+"]+ "+in.jobText(j)+" &\n")
 	}
 	return 0
 }
 
 func bDisown(in *interp, args []string) int {
-	set, rest, ok := in.flags(args, "ahr")
+	set, rest, ok := in.parseFlags(args, "ahr")
 	if !ok {
 		return 2
 	}
@@ -322,7 +322,7 @@ func bDisown(in *interp, args []string) int {
 			list = append(list, j)
 		}
 	case !set['a'] && !set['r']:
-		plus, _ := in.jobs.current()
+		plus, _ := in.jobs.currentJobs()
 		if plus == nil {
 			in.errorf("disown: current: no such job")
 			return 1
@@ -334,10 +334,10 @@ func bDisown(in *interp, args []string) int {
 			continue
 		}
 		if set['h'] {
-			continue // no hangup comes here anyway
+			continue // the shell sends no SIGHUP to jobs anyway
 		}
 		in.jobs.subs = append(in.jobs.subs, j.proc)
-		in.jobs.drop(j)
+		in.jobs.removeJob(j)
 	}
 	return status
 }
@@ -381,7 +381,7 @@ func bKill(in *interp, args []string) int {
 		i++
 	}
 	if i >= len(args) {
-		return in.usage("kill", "")
+		return in.reportUsage("kill", "")
 	}
 	status := 0
 	for _, who := range args[i:] {
@@ -392,7 +392,8 @@ func bKill(in *interp, args []string) int {
 	return status
 }
 
-// killSignal reads a signal's name or number; 0 and EXIT only ask.
+// killSignal parses a signal's name or number; 0 and EXIT only check that the
+// process exists.
 func killSignal(s string) (kernel.Signal, bool) {
 	if n, err := strconv.Atoi(s); err == nil {
 		return kernel.Signal(n), n >= 0 && n < kernel.NumSignals
@@ -434,7 +435,7 @@ func (in *interp) killOne(sig kernel.Signal, who string) bool {
 			err = p.Kill(sig)
 		}
 	}
-	in.p.Tick(1 << 11) // a signal to oneself arrives now
+	in.p.Tick(1 << 11) // delivers a signal to this process now
 	if err != nil {
 		in.errorf("kill: (%d) - %v", pid, kernel.Reason(err))
 		return false
@@ -480,7 +481,7 @@ func signalList() string {
 		if n == 32 || n == 33 {
 			continue
 		}
-		b.WriteString(pad(itoa(n), 2) + ") SIG" + kernel.Signal(n).String())
+		b.WriteString(padLeft(itoa(n), 2) + ") SIG" + kernel.Signal(n).String())
 		if col++; col == 5 {
 			b.WriteByte('\n')
 			col = 0
@@ -495,7 +496,7 @@ func signalList() string {
 }
 
 func bTrap(in *interp, args []string) int {
-	set, rest, ok := in.flags(args, "lp")
+	set, rest, ok := in.parseFlags(args, "lp")
 	if !ok {
 		return 2
 	}
@@ -506,12 +507,12 @@ func bTrap(in *interp, args []string) int {
 		return in.printTraps(rest)
 	}
 	text, specs := rest[0], rest[1:]
-	_, numeric := number(text)
+	_, numeric := parseNumber(text)
 	remove := text == "-"
 	if len(specs) == 0 || numeric {
 		if len(specs) == 0 && !numeric && len(rest) == 1 {
 			if _, known := trapNamed(text); !known {
-				return in.usage("trap", "")
+				return in.reportUsage("trap", "")
 			}
 		}
 		specs, remove = rest, true
@@ -549,21 +550,21 @@ func (in *interp) printTraps(specs []string) int {
 			if !known {
 				in.errorf("trap: %s: invalid signal specification", spec)
 				status = 1
-			} else if t.has(s) {
+			} else if t.isSet(s) {
 				list = append(list, s)
 			}
 		}
 	}
 	b := in.p.Out()
 	for _, s := range list {
-		b.WriteString("trap -- '" + strings.ReplaceAll(t.text(s), "'", `'\''`) + "' " + in.printedTrap(s) + "\n")
+		b.WriteString("trap -- '" + strings.ReplaceAll(t.command(s), "'", `'\''`) + "' " + in.printedTrap(s) + "\n")
 	}
 	return status
 }
 
-// printedTrap names a trap as trap -p does.
+// printedTrap returns the name of a trap as trap -p prints it.
 func (in *interp) printedTrap(s kernel.Signal) string {
-	if in.opt(optPosix) {
+	if in.optOn(optPosix) {
 		return strings.TrimPrefix(trapName(s), "SIG")
 	}
 	return trapName(s)

@@ -8,15 +8,15 @@ import (
 	"github.com/atoll-sandbox/atoll/vfs"
 )
 
-// lineArray is what mapfile is asked to do.
-type lineArray struct {
+// mapfileCall is a call of mapfile.
+type mapfileCall struct {
 	in       *interp
 	cmd      string
 	delim    byte
 	strip    bool
 	count    int
 	origin   int64
-	keep     bool // -O: the old elements stay
+	keep     bool // -O: the old elements remain
 	skip     int
 	fd       int
 	callback string
@@ -25,8 +25,8 @@ type lineArray struct {
 }
 
 func bMapfile(in *interp, args []string) int {
-	m := &lineArray{in: in, cmd: args[0], delim: '\n', quantum: 5000, name: "MAPFILE"}
-	if st := m.options(args); st != 0 {
+	m := &mapfileCall{in: in, cmd: args[0], delim: '\n', quantum: 5000, name: "MAPFILE"}
+	if st := m.parseOptions(args); st != 0 {
 		return st
 	}
 	v, r, ok := in.find(ref{name: m.name})
@@ -50,7 +50,7 @@ func bMapfile(in *interp, args []string) int {
 	return m.read()
 }
 
-func (m *lineArray) options(args []string) int {
+func (m *mapfileCall) parseOptions(args []string) int {
 	i := 1
 	for ; i < len(args) && len(args[i]) > 1 && args[i][0] == '-'; i++ {
 		if args[i] == "--" {
@@ -64,16 +64,16 @@ func (m *lineArray) options(args []string) int {
 				continue
 			}
 			if strings.IndexByte("dnOsuCc", c) < 0 {
-				return m.in.usage(m.cmd, "-"+string(c)+": invalid option")
+				return m.in.reportUsage(m.cmd, "-"+string(c)+": invalid option")
 			}
 			value := args[i][j+1:]
 			if value == "" {
 				if i++; i == len(args) {
-					return m.in.usage(m.cmd, "-"+string(c)+": option requires an argument")
+					return m.in.reportUsage(m.cmd, "-"+string(c)+": option requires an argument")
 				}
 				value = args[i]
 			}
-			if !m.option(c, value) {
+			if !m.setOption(c, value) {
 				return 1
 			}
 			break
@@ -85,7 +85,7 @@ func (m *lineArray) options(args []string) int {
 	return 0
 }
 
-func (m *lineArray) option(c byte, value string) bool {
+func (m *mapfileCall) setOption(c byte, value string) bool {
 	switch c {
 	case 'd':
 		m.delim = 0
@@ -120,19 +120,19 @@ func (m *lineArray) option(c byte, value string) bool {
 	return true
 }
 
-func (m *lineArray) read() int {
+func (m *mapfileCall) read() int {
 	in := m.in
 	if !m.keep {
 		in.setArray(m.name, nil)
 	} else {
-		in.toArray(in.mutable(m.name))
+		in.toArray(in.mutableVar(m.name))
 	}
-	src := in.input(m.fd)
+	src := in.openInput(m.fd)
 	src.block = m.count == 0 && m.callback == ""
 	defer src.close()
 	index := m.origin
 	for n := 0; m.count == 0 || n < m.count+m.skip; n++ {
-		line, ok := m.line(src)
+		line, ok := m.readLine(src)
 		if !ok {
 			break
 		}
@@ -143,10 +143,10 @@ func (m *lineArray) read() int {
 		if m.callback != "" && k%m.quantum == 0 {
 			in.runCallback(m.callback + " " + strconv.FormatInt(index, 10) + " " + quoteAlways(line))
 		}
-		v := in.mutable(m.name)
+		v := in.mutableVar(m.name)
 		in.toArray(v)
 		in.putElem(v, index, line)
-		in.work(1)
+		in.chargeWork(1)
 		index++
 	}
 	var no vfs.Errno
@@ -156,8 +156,8 @@ func (m *lineArray) read() int {
 	return 0
 }
 
-// line reads a line, with its delimiter where it is to be kept.
-func (m *lineArray) line(src *input) (string, bool) {
+// readLine reads a line, with its delimiter unless -t is given.
+func (m *mapfileCall) readLine(src *input) (string, bool) {
 	b := make([]byte, 0, 64)
 	for {
 		c, ok := src.next()
@@ -174,13 +174,13 @@ func (m *lineArray) line(src *input) (string, bool) {
 			continue
 		}
 		if b = append(b, c); len(b)&4095 == 0 {
-			m.in.work(64)
-			m.in.borrow(4096)
+			m.in.chargeWork(64)
+			m.in.chargeScratch(4096)
 		}
 	}
 }
 
-// runCallback runs the text of mapfile -C.
+// runCallback runs the callback of mapfile -C.
 func (in *interp) runCallback(text string) {
 	in.flushOut()
 	in.runText(text, source{kind: "mapfile", line: in.line})

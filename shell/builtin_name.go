@@ -5,7 +5,7 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 	"github.com/atoll-sandbox/atoll/shell/syntax"
 )
 
@@ -15,7 +15,7 @@ func isKeyword(name string) bool {
 	return name != "" && !strings.Contains(name, " ") && strings.Contains(keywords, " "+name+" ")
 }
 
-// printFunction returns a function as declare -f does.
+// printFunction returns the definition of a function as declare -f prints it.
 func printFunction(f *function) string { return syntax.Print(f.decl) }
 
 func (in *interp) functionNames() []string {
@@ -27,17 +27,17 @@ func (in *interp) functionNames() []string {
 	return names
 }
 
-// meaning is one thing that a command name can mean.
+// meaning is something that a command name can refer to.
 type meaning struct {
 	kind string // alias, keyword, function, builtin, file
 	text string // the alias's text, the file's path
 	hash bool   // the path was remembered
 }
 
-// meanings returns what a name means, what runs first.
-func (in *interp) meanings(name string, all, noFuncs, std bool) []meaning {
+// lookupMeanings returns what a name refers to, in order of precedence.
+func (in *interp) lookupMeanings(name string, all, noFuncs, std bool) []meaning {
 	var list []meaning
-	if text, ok := in.alias.get(name); ok && in.shopt(shExpandAliases) {
+	if text, ok := in.alias.get(name); ok && in.shoptOn(shExpandAliases) {
 		list = append(list, meaning{kind: "alias", text: text})
 	}
 	if isKeyword(name) {
@@ -46,7 +46,7 @@ func (in *interp) meanings(name string, all, noFuncs, std bool) []meaning {
 	if _, ok := in.funcs.get(name); ok && !noFuncs {
 		list = append(list, meaning{kind: "function"})
 	}
-	if in.builtin(name) != nil {
+	if in.findBuiltin(name) != nil {
 		list = append(list, meaning{kind: "builtin"})
 	}
 	if len(list) > 0 && !all {
@@ -83,7 +83,7 @@ func (in *interp) filesNamed(name string, all, std bool) []meaning {
 }
 
 func bType(in *interp, args []string) int {
-	set, rest, ok := in.flags(args, "afptP")
+	set, rest, ok := in.parseFlags(args, "afptP")
 	if !ok {
 		return 2
 	}
@@ -94,7 +94,7 @@ func bType(in *interp, args []string) int {
 		if set['P'] {
 			list = in.filesNamed(name, set['a'], false)
 		} else {
-			list = in.meanings(name, set['a'], set['f'], false)
+			list = in.lookupMeanings(name, set['a'], set['f'], false)
 		}
 		if len(list) == 0 {
 			status = 1
@@ -112,15 +112,15 @@ func bType(in *interp, args []string) int {
 					b.WriteString(m.text + "\n")
 				}
 			default:
-				b.WriteString(in.sentence(name, m))
+				b.WriteString(in.describeMeaning(name, m))
 			}
 		}
 	}
 	return status
 }
 
-// sentence returns what type and command -V say.
-func (in *interp) sentence(name string, m meaning) string {
+// describeMeaning returns the sentence that type and command -V print.
+func (in *interp) describeMeaning(name string, m meaning) string {
 	switch m.kind {
 	case "alias":
 		return name + " is aliased to `" + m.text + "'\n"
@@ -130,7 +130,7 @@ func (in *interp) sentence(name string, m meaning) string {
 		f, _ := in.funcs.get(name)
 		return name + " is a function\n" + printFunction(f) + "\n"
 	case "builtin":
-		if in.opt(optPosix) && isSpecial(name) {
+		if in.optOn(optPosix) && isSpecial(name) {
 			return name + " is a special shell builtin\n"
 		}
 		return name + " is a shell builtin\n"
@@ -141,12 +141,12 @@ func (in *interp) sentence(name string, m meaning) string {
 	return name + " is " + m.text + "\n"
 }
 
-// describeAll is command -v and -V.
+// describeAll implements command -v and -V.
 func (in *interp) describeAll(names []string, verbose, std bool) int {
 	status := 1
 	b := in.p.Out()
 	for _, name := range names {
-		list := in.meanings(name, false, false, std)
+		list := in.lookupMeanings(name, false, false, std)
 		if len(list) == 0 {
 			if verbose {
 				in.errorf("command: %s: not found", name)
@@ -157,7 +157,7 @@ func (in *interp) describeAll(names []string, verbose, std bool) int {
 		m := list[0]
 		switch {
 		case verbose:
-			b.WriteString(in.sentence(name, m))
+			b.WriteString(in.describeMeaning(name, m))
 		case m.kind == "alias":
 			b.WriteString("alias " + name + "=" + quoteSingle(m.text) + "\n")
 		case m.kind == "file":
@@ -174,13 +174,13 @@ func (in *interp) describeAll(names []string, verbose, std bool) int {
 }
 
 func bAlias(in *interp, args []string) int {
-	set, rest, ok := in.flags(args, "p")
+	set, rest, ok := in.parseFlags(args, "p")
 	if !ok {
 		return 2
 	}
 	b := in.p.Out()
 	line := func(name, text string) {
-		if !in.opt(optPosix) || set['p'] {
+		if !in.optOn(optPosix) || set['p'] {
 			b.WriteString("alias ")
 		}
 		b.WriteString(name + "=" + quoteSingle(text) + "\n")
@@ -220,7 +220,7 @@ func bAlias(in *interp, args []string) int {
 }
 
 func bUnalias(in *interp, args []string) int {
-	set, rest, ok := in.flags(args, "a")
+	set, rest, ok := in.parseFlags(args, "a")
 	if !ok {
 		return 2
 	}
@@ -231,7 +231,7 @@ func bUnalias(in *interp, args []string) int {
 		return 0
 	}
 	if len(rest) == 0 {
-		return in.usage("unalias", "")
+		return in.reportUsage("unalias", "")
 	}
 	status := 0
 	for _, n := range rest {
@@ -246,7 +246,7 @@ func bUnalias(in *interp, args []string) int {
 }
 
 func bHash(in *interp, args []string) int {
-	if !in.opt(optHashall) {
+	if !in.optOn(optHashall) {
 		in.errorf("hash: hashing disabled")
 		return 1
 	}
@@ -255,7 +255,7 @@ func bHash(in *interp, args []string) int {
 		path = args[2]
 		args = append([]string{"hash"}, args[3:]...)
 	}
-	set, rest, ok := in.flags(args, "lrdt")
+	set, rest, ok := in.parseFlags(args, "lrdt")
 	if !ok {
 		return 2
 	}
@@ -276,9 +276,9 @@ func bHash(in *interp, args []string) int {
 		case path != "":
 			ok = in.hashAs(n, path)
 		case set['d'] || set['t']:
-			ok = in.hashLook(b, n, set, len(rest) > 1)
+			ok = in.showOrForgetHash(b, n, set, len(rest) > 1)
 		default:
-			ok = in.rehash(n)
+			ok = in.rehashName(n)
 		}
 		if !ok {
 			status = 1
@@ -287,26 +287,26 @@ func bHash(in *interp, args []string) int {
 	return status
 }
 
-// hashAs remembers a path for a name.
+// hashAs sets the remembered path of a name.
 func (in *interp) hashAs(name, path string) bool {
 	if in.isDir(path) {
 		in.errorf("hash: %s: Is a directory", path)
 		return false
 	}
 	in.hashPath = in.value("PATH")
-	in.remember(name, hashed{path, 0})
+	in.rememberPath(name, hashed{path, 0})
 	return true
 }
 
-// hashLook forgets a name (-d) or shows where it leads (-t).
-func (in *interp) hashLook(b *bufio.Writer, name string, set map[byte]bool, many bool) bool {
+// showOrForgetHash forgets a name (-d) or prints its path (-t).
+func (in *interp) showOrForgetHash(b *bufio.Writer, name string, set map[byte]bool, many bool) bool {
 	h, known := in.hash.get(name)
 	switch {
 	case !known:
 		in.errorf("hash: %s: not found", name)
 		return false
 	case set['d']:
-		in.hash.del(name)
+		in.hash.deleteKey(name)
 	case set['l']:
 		b.WriteString("builtin hash -p " + h.path + " " + name + "\n")
 	case many:
@@ -317,12 +317,12 @@ func (in *interp) hashLook(b *bufio.Writer, name string, set map[byte]bool, many
 	return true
 }
 
-// rehash looks for a name anew.
-func (in *interp) rehash(name string) bool {
-	if in.builtin(name) != nil || in.funcs.m[name] != nil || strings.Contains(name, "/") {
+// rehashName looks a name up again.
+func (in *interp) rehashName(name string) bool {
+	if in.findBuiltin(name) != nil || in.funcs.m[name] != nil || strings.Contains(name, "/") {
 		return true
 	}
-	in.hash.del(name)
+	in.hash.deleteKey(name)
 	if _, err := in.findProgram(name); err != nil {
 		in.errorf("hash: %s: not found", name)
 		return false
@@ -353,13 +353,13 @@ func (in *interp) hashText(reusable bool) string {
 		if reusable {
 			b.WriteString("builtin hash -p " + h.path + " " + n + "\n")
 		} else {
-			b.WriteString(pad(itoa(h.hits), 4) + "\t" + h.path + "\n")
+			b.WriteString(padLeft(itoa(h.hits), 4) + "\t" + h.path + "\n")
 		}
 	}
 	return b.String()
 }
 
-// limit is a resource of ulimit.
+// limit is a resource limit of ulimit.
 type limit struct {
 	letter byte
 	text   string
@@ -367,7 +367,7 @@ type limit struct {
 	scale  int64
 }
 
-func limits() []limit {
+func limitTable() []limit {
 	return []limit{
 		{'R', "real-time non-blocking time", "microseconds, -R", 1},
 		{'c', "core file size", "blocks, -c", 512},
@@ -389,7 +389,7 @@ func limits() []limit {
 	}
 }
 
-// limitValue returns the limit in force in its unit; -1 is none.
+// limitValue returns the current limit in its unit; -1 means none.
 func (in *interp) limitValue(l limit) int64 {
 	if v, ok := in.limits[l.letter]; ok {
 		return v
@@ -420,19 +420,19 @@ func limitText(v int64) string {
 }
 
 func bUlimit(in *interp, args []string) int {
-	set, rest, ok := in.flags(args, "SHabcdefiklmnpqrstuvxPRT")
+	set, rest, ok := in.parseFlags(args, "SHabcdefiklmnpqrstuvxPRT")
 	if !ok {
 		return 2
 	}
 	if set['a'] {
 		var b strings.Builder
-		for _, l := range limits() {
-			b.WriteString(pright(l.text, 27) + pad("("+l.unit+")", 33-len("")-13) + " " + limitText(in.limitValue(l)) + "\n")
+		for _, l := range limitTable() {
+			b.WriteString(padRight(l.text, 27) + padLeft("("+l.unit+")", 20) + " " + limitText(in.limitValue(l)) + "\n")
 		}
 		return in.print("ulimit", b.String())
 	}
-	which := limits()[4]
-	for _, l := range limits() {
+	which := limitTable()[4]
+	for _, l := range limitTable() {
 		if set[l.letter] {
 			which = l
 		}
@@ -442,7 +442,7 @@ func bUlimit(in *interp, args []string) int {
 	}
 	v := int64(-1)
 	if rest[0] != "unlimited" && rest[0] != "hard" && rest[0] != "soft" {
-		n, valid := number(rest[0])
+		n, valid := parseNumber(rest[0])
 		if !valid || n < 0 {
 			in.errorf("ulimit: %s: invalid number", rest[0])
 			return 1

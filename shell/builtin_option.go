@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// optNames are the options of set -o, in the order of their bits; letters
-// are those of set where there is one.
+// optNames are the names of the options of set -o, in the order of their bits.
 const optNames = "allexport braceexpand emacs errexit errtrace functrace hashall histexpand history ignoreeof " +
 	"interactive-comments keyword monitor noclobber noexec noglob nolog notify nounset onecmd physical pipefail " +
 	"posix privileged verbose vi xtrace"
 
+// shoptNames are the names of the options of shopt, in the order of their bits.
 const shoptNames = "autocd assoc_expand_once cdable_vars cdspell checkhash checkjobs checkwinsize cmdhist compat31 compat32 " +
 	"compat40 compat41 compat42 compat43 compat44 complete_fullquote direxpand dirspell dotglob execfail expand_aliases " +
 	"extdebug extglob extquote failglob force_fignore globasciiranges globskipdots globstar gnu_errfmt histappend histreedit " +
@@ -18,7 +18,7 @@ const shoptNames = "autocd assoc_expand_once cdable_vars cdspell checkhash check
 	"login_shell mailwarn no_empty_cmd_completion nocaseglob nocasematch noexpand_translation nullglob patsub_replacement " +
 	"progcomp progcomp_alias promptvars restricted_shell shift_verbose sourcepath varredir_close xpg_echo"
 
-// letters of set, in the order of $-.
+// setLetters are the option letters of set, in the order of $-.
 var setLetters = [...]struct {
 	letter byte
 	opt    optSet
@@ -71,19 +71,19 @@ func optLetter(c byte) (optSet, bool) {
 	return 0, false
 }
 
-// optString returns $-.
+// optString returns the value of $-.
 func (in *interp) optString() string {
 	var b []byte
 	for _, l := range setLetters {
-		if in.opt(l.opt) {
+		if in.optOn(l.opt) {
 			b = append(b, l.letter)
 		}
-		if l.letter == 'h' && in.person != nil {
+		if l.letter == 'h' && in.interactive != nil {
 			b = append(b, 'i')
 		}
 	}
 	switch {
-	case in.person != nil:
+	case in.interactive != nil:
 		b = append(b, 's')
 	case in.fromStdin:
 		b = append(b, 's')
@@ -93,22 +93,22 @@ func (in *interp) optString() string {
 	return string(b)
 }
 
-// shellopts returns SHELLOPTS.
-func (in *interp) shellopts() string {
+// shellOptsValue returns the value of SHELLOPTS.
+func (in *interp) shellOptsValue() string {
 	var on []string
 	for i, n := range strings.Fields(optNames) {
-		if in.opt(1 << i) {
+		if in.optOn(1 << i) {
 			on = append(on, n)
 		}
 	}
 	return strings.Join(on, ":")
 }
 
-// bashopts returns BASHOPTS.
-func (in *interp) bashopts() string {
+// bashOptsValue returns the value of BASHOPTS.
+func (in *interp) bashOptsValue() string {
 	var on []string
 	for i, n := range strings.Fields(shoptNames) {
-		if in.shopt(1 << i) {
+		if in.shoptOn(1 << i) {
 			on = append(on, n)
 		}
 	}
@@ -116,8 +116,8 @@ func (in *interp) bashopts() string {
 	return strings.Join(on, ":")
 }
 
-// turn switches an option of set and what hangs on it.
-func (in *interp) turn(o optSet, on bool) {
+// setOption sets an option of set and the options that depend on it.
+func (in *interp) setOption(o optSet, on bool) {
 	if on {
 		in.opts |= o
 	} else {
@@ -166,8 +166,8 @@ func bSet(in *interp, args []string) int {
 	return 0
 }
 
-// setFlags handles one cluster such as -euo and returns how many words after
-// it were its, and a status when the builtin is to end.
+// setFlags handles a cluster such as -euo. It returns how many further
+// arguments the cluster uses, and a status if the builtin is to end, else -1.
 func (in *interp) setFlags(args []string) (used, status int) {
 	a := args[0]
 	on := a[0] == '-'
@@ -182,24 +182,24 @@ func (in *interp) setFlags(args []string) (used, status int) {
 				in.errorf("set: %s: invalid option name", args[used])
 				return used, 2
 			}
-			in.turn(o, on)
+			in.setOption(o, on)
 			continue
 		}
 		o, ok := optLetter(a[j])
 		if !ok {
 			in.errorf("set: %c%c: invalid option", a[0], a[j])
-			return used, in.usage("set", "")
+			return used, in.reportUsage("set", "")
 		}
-		in.turn(o, on)
+		in.setOption(o, on)
 	}
 	return used, -1
 }
 
-// listOpts prints what `set -o` or `set +o` does.
+// listOpts prints the output of `set -o` (human) or `set +o`.
 func (in *interp) listOpts(human bool) int {
 	var b strings.Builder
 	for i, n := range strings.Fields(optNames) {
-		b.WriteString(optLine(n, in.opt(1<<i), human))
+		b.WriteString(optLine(n, in.optOn(1<<i), human))
 	}
 	return in.print("set", b.String())
 }
@@ -207,22 +207,22 @@ func (in *interp) listOpts(human bool) int {
 func optLine(name string, on, human bool) string {
 	switch {
 	case human && on:
-		return pright(name, 15) + "\ton\n"
+		return padRight(name, 15) + "\ton\n"
 	case human:
-		return pright(name, 15) + "\toff\n"
+		return padRight(name, 15) + "\toff\n"
 	case on:
 		return "set -o " + name + "\n"
 	}
 	return "set +o " + name + "\n"
 }
 
-func pright(s string, n int) string { return s + strings.Repeat(" ", max(0, n-len(s))) }
+func padRight(s string, n int) string { return s + strings.Repeat(" ", max(0, n-len(s))) }
 
 // setText returns the variables and functions as set prints them.
 func (in *interp) setText() string {
 	var b strings.Builder
-	b.WriteString(in.listVariables())
-	if !in.opt(optPosix) {
+	b.WriteString(in.variablesText())
+	if !in.optOn(optPosix) {
 		for _, name := range in.functionNames() {
 			f, _ := in.funcs.get(name)
 			b.WriteString(printFunction(f) + "\n")
@@ -232,7 +232,7 @@ func (in *interp) setText() string {
 }
 
 func bShopt(in *interp, args []string) int {
-	set, names, ok := in.flags(args, "suqpo")
+	set, names, ok := in.parseFlags(args, "suqpo")
 	if !ok {
 		return 2
 	}
@@ -261,11 +261,11 @@ func bShopt(in *interp, args []string) int {
 		case set['u']:
 			in.shopts &^= o
 		default:
-			if !in.shopt(o) {
+			if !in.shoptOn(o) {
 				status = 1
 			}
 			if !set['q'] {
-				b.WriteString(shoptLine(n, in.shopt(o), set['p']))
+				b.WriteString(shoptLine(n, in.shoptOn(o), set['p']))
 			}
 		}
 	}
@@ -279,16 +279,16 @@ func shoptLine(name string, on, reusable bool) string {
 	case reusable:
 		return "shopt -u " + name + "\n"
 	case on:
-		return pright(name, 15) + "\ton\n"
+		return padRight(name, 15) + "\ton\n"
 	}
-	return pright(name, 15) + "\toff\n"
+	return padRight(name, 15) + "\toff\n"
 }
 
 func (in *interp) listShopts(set map[byte]bool) int {
 	names := strings.Fields(shoptNames)
 	var b strings.Builder
 	for i, n := range names {
-		on := in.shopt(1 << i)
+		on := in.shoptOn(1 << i)
 		if set['s'] && !on || set['u'] && on || set['q'] {
 			continue
 		}
@@ -297,12 +297,12 @@ func (in *interp) listShopts(set map[byte]bool) int {
 	return in.print("shopt", b.String())
 }
 
-// shoptO is shopt -o: the options of set.
+// shoptO implements shopt -o, which handles the options of set.
 func (in *interp) shoptO(set map[byte]bool, names []string) int {
 	b := in.p.Out()
 	if len(names) == 0 {
 		for i, n := range strings.Fields(optNames) {
-			on := in.opt(1 << i)
+			on := in.optOn(1 << i)
 			if set['s'] && !on || set['u'] && on || set['q'] {
 				continue
 			}
@@ -318,13 +318,13 @@ func (in *interp) shoptO(set map[byte]bool, names []string) int {
 			in.errorf("shopt: %s: invalid option name", n)
 			status = 1
 		case set['s'] || set['u']:
-			in.turn(o, set['s'])
+			in.setOption(o, set['s'])
 		default:
-			if !in.opt(o) {
+			if !in.optOn(o) {
 				status = 1
 			}
 			if !set['q'] {
-				b.WriteString(optLine(n, in.opt(o), !set['p']))
+				b.WriteString(optLine(n, in.optOn(o), !set['p']))
 			}
 		}
 	}
@@ -332,7 +332,7 @@ func (in *interp) shoptO(set map[byte]bool, names []string) int {
 }
 
 func bEnable(in *interp, args []string) int {
-	set, names, ok := in.flags(args, "adnpsf")
+	set, names, ok := in.parseFlags(args, "adnpsf")
 	if !ok {
 		return 2
 	}
@@ -359,7 +359,7 @@ func bEnable(in *interp, args []string) int {
 	}
 	status := 0
 	for _, n := range names {
-		if describe(n) == nil {
+		if findDoc(n) == nil {
 			in.errorf("enable: %s: not a shell builtin", n)
 			status = 1
 			continue
@@ -380,22 +380,22 @@ func bEnable(in *interp, args []string) int {
 // builtinNames returns the names of all builtins, sorted.
 func builtinNames() []string {
 	var list []string
-	for i := range docs().list {
-		list = append(list, docs().list[i].name)
+	for i := range builtinDocs().list {
+		list = append(list, builtinDocs().list[i].name)
 	}
 	sort.Strings(list)
 	return list
 }
 
 func bUmask(in *interp, args []string) int {
-	set, rest, ok := in.flags(args, "pS")
+	set, rest, ok := in.parseFlags(args, "pS")
 	if !ok {
 		return 2
 	}
 	if len(rest) == 0 {
-		text := octal(in.p.Umask())
+		text := formatOctalMask(in.p.Umask())
 		if set['S'] {
-			text = symbolic(in.p.Umask())
+			text = formatSymbolicMask(in.p.Umask())
 		}
 		if set['p'] {
 			opt := "umask "
@@ -413,16 +413,16 @@ func bUmask(in *interp, args []string) int {
 	}
 	in.p.SetUmask(mask)
 	if set['S'] {
-		return in.print("umask", symbolic(mask)+"\n")
+		return in.print("umask", formatSymbolicMask(mask)+"\n")
 	}
 	return 0
 }
 
-func octal(m uint32) string {
+func formatOctalMask(m uint32) string {
 	return string([]byte{'0', '0' + byte(m>>6&7), '0' + byte(m>>3&7), '0' + byte(m&7)})
 }
 
-func symbolic(m uint32) string {
+func formatSymbolicMask(m uint32) string {
 	var parts []string
 	for i, who := range []string{"u", "g", "o"} {
 		bits := ^m >> (6 - 3*i) & 7
@@ -437,6 +437,7 @@ func symbolic(m uint32) string {
 	return strings.Join(parts, ",")
 }
 
+// parseMask parses an octal or symbolic umask; problem describes an error.
 func parseMask(s string, old uint32) (mask uint32, problem string) {
 	if s == "" || s[0] < '0' || s[0] > '9' {
 		allowed := ^old & 0o777
@@ -459,8 +460,7 @@ func parseMask(s string, old uint32) (mask uint32, problem string) {
 	return mask & 0o777, ""
 }
 
-// maskClause applies a clause such as u+rw to the permissions that are
-// allowed.
+// maskClause applies a clause such as u+rw to the allowed permissions.
 func maskClause(clause string, allowed uint32) (result uint32, problem string) {
 	who, i := uint32(0), 0
 	for ; i < len(clause) && strings.IndexByte("ugoa", clause[i]) >= 0; i++ {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 )
 
 func bPrintf(in *interp, args []string) int {
@@ -19,12 +19,12 @@ func bPrintf(in *interp, args []string) int {
 			break
 		}
 		if args[i][1] != 'v' {
-			return in.usage("printf", args[i][:2]+": invalid option")
+			return in.reportUsage("printf", args[i][:2]+": invalid option")
 		}
 		name := args[i][2:]
 		if name == "" {
 			if i++; i == len(args) {
-				return in.usage("printf", "-v: option requires an argument")
+				return in.reportUsage("printf", "-v: option requires an argument")
 			}
 			name = args[i]
 		}
@@ -36,18 +36,18 @@ func bPrintf(in *interp, args []string) int {
 		p.to = &r
 	}
 	if i == len(args) {
-		return in.usage("printf", "")
+		return in.reportUsage("printf", "")
 	}
 	p.args = args[i+1:]
-	p.all(args[i])
-	in.borrow(p.paid)
+	p.formatAll(args[i])
+	in.chargeScratch(p.uncharged)
 	if p.to == nil {
 		if st := in.writeOut("printf", p.out); st != 0 {
 			return st
 		}
 		return p.status
 	}
-	if !in.assign(*p.to, string(p.out), false) {
+	if !in.assignRef(*p.to, string(p.out), false) {
 		return 1
 	}
 	return p.status
@@ -67,35 +67,35 @@ func (in *interp) writeOut(name string, b []byte) int {
 
 // printer formats the arguments of printf.
 type printer struct {
-	in     *interp
-	to     *ref // -v
-	args   []string
-	used   int // arguments taken
-	out    []byte
-	paid   int
-	status int
-	stop   bool
+	in        *interp
+	to        *ref // -v
+	args      []string
+	used      int // arguments used so far
+	out       []byte
+	uncharged int // bytes of output that are not charged yet
+	status    int
+	stop      bool
 }
 
-func (p *printer) fail(format string, a ...any) {
+func (p *printer) reportError(format string, a ...any) {
 	p.in.errorf("printf: %s", fmt.Sprintf(format, a...))
 	p.status = 1
 }
 
-func (p *printer) grow(n int) {
-	if p.paid += n; p.paid > 4096 {
-		p.in.work(p.paid >> 6)
-		p.in.borrow(p.paid)
-		p.paid = 0
+func (p *printer) chargeOutput(n int) {
+	if p.uncharged += n; p.uncharged > 4096 {
+		p.in.chargeWork(p.uncharged >> 6)
+		p.in.chargeScratch(p.uncharged)
+		p.uncharged = 0
 	}
 }
 
-// all formats until the arguments are used up.
-func (p *printer) all(format string) {
+// formatAll repeats the format until the arguments are used up.
+func (p *printer) formatAll(format string) {
 	for {
 		before := p.used
-		p.once(format)
-		p.in.work(1 + len(format)>>4)
+		p.formatOnce(format)
+		p.in.chargeWork(1 + len(format)>>4)
 		if p.stop || p.used == before || p.used >= len(p.args) {
 			return
 		}
@@ -110,19 +110,19 @@ func (p *printer) next() string {
 	return p.args[p.used-1]
 }
 
-func (p *printer) once(f string) {
+func (p *printer) formatOnce(f string) {
 	for f != "" && !p.stop {
 		i := strings.IndexAny(f, `%\`)
 		if i < 0 {
 			i = len(f)
 		}
 		p.out = append(p.out, f[:i]...)
-		p.grow(i)
+		p.chargeOutput(i)
 		if f = f[i:]; f == "" {
 			return
 		}
 		if f[0] == '\\' {
-			s, n, _ := p.escape(f, false)
+			s, n, _ := p.decodeEscape(f, false)
 			p.out = append(p.out, s...)
 			f = f[n:]
 			continue
@@ -132,13 +132,13 @@ func (p *printer) once(f string) {
 			f = f[2:]
 			continue
 		}
-		f = f[p.directive(f):]
+		f = f[p.formatDirective(f):]
 	}
 }
 
-// escape decodes the backslash escape at the start of s. Those of %b know
-// \0nnn, and \c, which is the end.
-func (p *printer) escape(s string, b bool) (text string, n int, end bool) {
+// decodeEscape decodes the backslash escape at the start of s. In the argument
+// of %b, \0nnn is octal and \c ends the output.
+func (p *printer) decodeEscape(s string, b bool) (text string, n int, end bool) {
 	if len(s) == 1 {
 		return s, 1, false
 	}
@@ -153,11 +153,11 @@ func (p *printer) escape(s string, b bool) (text string, n int, end bool) {
 	case c == 'c' && b:
 		return "", 2, true
 	case c >= '0' && c <= '7':
-		most := 3
+		limit := 3
 		if b && c == '0' {
-			most = 4
+			limit = 4
 		}
-		v, k := scanDigits(s[1:], most, 8)
+		v, k := scanDigits(s[1:], limit, 8)
 		return string([]byte{byte(v)}), 1 + k, false
 	case c == 'x':
 		v, k := scanDigits(s[2:], 2, 16)
@@ -167,11 +167,11 @@ func (p *printer) escape(s string, b bool) (text string, n int, end bool) {
 		}
 		return string([]byte{byte(v)}), 2 + k, false
 	case c == 'u' || c == 'U':
-		most := 4
+		limit := 4
 		if c == 'U' {
-			most = 8
+			limit = 8
 		}
-		v, k := scanDigits(s[2:], most, 16)
+		v, k := scanDigits(s[2:], limit, 16)
 		if k == 0 {
 			p.in.errorf("printf: missing unicode digit for \\%c", c)
 			return s[:2], 2, false
@@ -181,8 +181,8 @@ func (p *printer) escape(s string, b bool) (text string, n int, end bool) {
 	return s[:2], 2, false
 }
 
-func scanDigits(s string, most, base int) (v uint64, n int) {
-	for n < len(s) && n < most {
+func scanDigits(s string, limit, base int) (v uint64, n int) {
+	for n < len(s) && n < limit {
 		if !isDigitOf(s[n], base) {
 			break
 		}
@@ -196,7 +196,7 @@ func scanDigits(s string, most, base int) (v uint64, n int) {
 	return v, n
 }
 
-// spec is one conversion.
+// spec is a conversion specification.
 type spec struct {
 	minus, plus, space, alt, zero bool
 	width                         int
@@ -204,8 +204,9 @@ type spec struct {
 	verb                          byte
 }
 
-// directive formats the conversion at the start of f and returns its length.
-func (p *printer) directive(f string) int {
+// formatDirective formats the conversion at the start of f and returns its
+// length.
+func (p *printer) formatDirective(f string) int {
 	s := spec{prec: -1}
 	i := 1
 flags:
@@ -226,16 +227,16 @@ flags:
 			break flags
 		}
 	}
-	s.width, i = p.count(f, i)
+	s.width, i = p.readCount(f, i)
 	if s.width < 0 {
 		s.minus, s.width = true, -s.width
 	}
 	if i < len(f) && f[i] == '.' {
-		s.prec, i = p.count(f, i+1)
+		s.prec, i = p.readCount(f, i+1)
 		s.prec = max(s.prec, -1)
 	}
 	if i < len(f) && f[i] == '(' {
-		if n, ok := p.time(f, i, s); ok {
+		if n, ok := p.formatTime(f, i, s); ok {
 			return n
 		}
 		p.in.errorf("printf: warning: `%c': invalid time format specification", f[len(f)-1])
@@ -246,19 +247,19 @@ flags:
 		i++
 	}
 	if i >= len(f) {
-		p.fail("`%s': missing format character", f)
+		p.reportError("`%s': missing format character", f)
 		p.stop = true
 		return len(f)
 	}
 	s.verb = f[i]
-	p.convert(s)
+	p.convertArg(s)
 	return i + 1
 }
 
-// count reads a width or precision: digits, or * for an argument.
-func (p *printer) count(f string, i int) (n, end int) {
+// readCount reads a width or precision: digits, or * for an argument.
+func (p *printer) readCount(f string, i int) (n, end int) {
 	if i < len(f) && f[i] == '*' {
-		v := p.integer(p.next())
+		v := p.parseInteger(p.next())
 		return int(max(min(v, 1<<31-1), -1<<31+1)), i + 1
 	}
 	for i < len(f) && f[i] >= '0' && f[i] <= '9' {
@@ -268,35 +269,35 @@ func (p *printer) count(f string, i int) (n, end int) {
 	return n, i
 }
 
-func (p *printer) convert(s spec) {
+func (p *printer) convertArg(s spec) {
 	switch s.verb {
 	case 's':
-		p.text(s, p.next())
+		p.writeText(s, p.next())
 	case 'c':
 		a := p.next() + "\x00"
 		s.prec = -1
-		p.text(s, a[:1])
+		p.writeText(s, a[:1])
 	case 'b':
-		a, end := p.unescape(p.next())
-		p.text(s, a)
+		a, end := p.decodeEscapes(p.next())
+		p.writeText(s, a)
 		p.stop = p.stop || end
 	case 'q':
-		p.text(s, quoteBackslash(p.next()))
+		p.writeText(s, quoteBackslash(p.next()))
 	case 'Q':
 		a := p.next()
 		if s.prec >= 0 && s.prec < len(a) {
 			a = a[:s.prec]
 		}
 		s.prec = -1
-		p.text(s, quoteBackslash(a))
+		p.writeText(s, quoteBackslash(a))
 	case 'd', 'i':
-		v := p.integer(p.next())
-		digits := strconv.FormatUint(magnitude(v), 10)
-		p.number(s, v < 0, digits, "")
+		v := p.parseInteger(p.next())
+		digits := strconv.FormatUint(absValue(v), 10)
+		p.writeNumber(s, v < 0, digits, "")
 	case 'o', 'u', 'x', 'X':
-		p.unsigned(s, uint64(p.unsignedArg(p.next())))
+		p.writeUnsigned(s, uint64(p.parseUnsigned(p.next())))
 	case 'a', 'A', 'e', 'E', 'f', 'F', 'g', 'G':
-		p.float(s, p.next())
+		p.writeFloat(s, p.next())
 	case 'n':
 		if p.used < len(p.args) {
 			name := p.next()
@@ -305,19 +306,19 @@ func (p *printer) convert(s spec) {
 			}
 		}
 	default:
-		p.fail("`%c': invalid format character", s.verb)
+		p.reportError("`%c': invalid format character", s.verb)
 		p.stop = true
 	}
 }
 
-func magnitude(v int64) uint64 {
+func absValue(v int64) uint64 {
 	if v < 0 {
 		return -uint64(v)
 	}
 	return uint64(v)
 }
 
-func (p *printer) unescape(s string) (string, bool) {
+func (p *printer) decodeEscapes(s string) (string, bool) {
 	if strings.IndexByte(s, '\\') < 0 {
 		return s, false
 	}
@@ -332,7 +333,7 @@ func (p *printer) unescape(s string) (string, bool) {
 			s = s[i:]
 			continue
 		}
-		t, n, end := p.escape(s, true)
+		t, n, end := p.decodeEscape(s, true)
 		if end {
 			return b.String(), true
 		}
@@ -342,51 +343,51 @@ func (p *printer) unescape(s string) (string, bool) {
 	return b.String(), false
 }
 
-// text writes a string in its width.
-func (p *printer) text(s spec, a string) {
+// writeText writes a string with the precision and width of s.
+func (p *printer) writeText(s spec, a string) {
 	if s.prec >= 0 && s.prec < len(a) {
 		a = a[:s.prec]
 	}
-	p.pad(s, a)
+	p.writePadded(s, a)
 }
 
-func (p *printer) pad(s spec, a string) {
-	p.grow(max(s.width, len(a)))
+func (p *printer) writePadded(s spec, a string) {
+	p.chargeOutput(max(s.width, len(a)))
 	if s.width > 4096 {
 		p.out = slices.Grow(p.out, max(s.width, len(a)))
 	}
 	if !s.minus {
-		p.spaces(s.width - len(a))
+		p.writeSpaces(s.width - len(a))
 	}
 	p.out = append(p.out, a...)
 	if s.minus {
-		p.spaces(s.width - len(a))
+		p.writeSpaces(s.width - len(a))
 	}
 }
 
-func (p *printer) spaces(n int) {
+func (p *printer) writeSpaces(n int) {
 	for ; n > 0; n -= 4096 {
-		p.in.work(64)
+		p.in.chargeWork(64)
 		p.out = append(p.out, strings.Repeat(" ", min(n, 4096))...)
 	}
 }
 
-// number writes the digits of a number with its sign, prefix and padding.
-func (p *printer) number(s spec, neg bool, digits, prefix string) {
+// writeNumber writes the digits of a number with its sign, prefix and padding.
+func (p *printer) writeNumber(s spec, neg bool, digits, prefix string) {
 	if s.prec >= 0 {
 		s.zero = false
 		if s.prec == 0 && digits == "0" {
 			digits = ""
 		}
 		if n := s.prec - len(digits); n > 0 {
-			p.grow(n)
+			p.chargeOutput(n)
 			digits = strings.Repeat("0", n) + digits
 		}
 	}
-	p.signed(s, neg, digits, prefix)
+	p.writeSigned(s, neg, digits, prefix)
 }
 
-func (p *printer) signed(s spec, neg bool, digits, prefix string) {
+func (p *printer) writeSigned(s spec, neg bool, digits, prefix string) {
 	switch {
 	case neg:
 		prefix = "-" + prefix
@@ -396,13 +397,13 @@ func (p *printer) signed(s spec, neg bool, digits, prefix string) {
 		prefix = " " + prefix
 	}
 	if n := s.width - len(prefix) - len(digits); s.zero && !s.minus && n > 0 {
-		p.grow(n)
+		p.chargeOutput(n)
 		digits = strings.Repeat("0", n) + digits
 	}
-	p.pad(s, prefix+digits)
+	p.writePadded(s, prefix+digits)
 }
 
-func (p *printer) unsigned(s spec, v uint64) {
+func (p *printer) writeUnsigned(s spec, v uint64) {
 	s.plus, s.space = false, false
 	prefix, digits := "", ""
 	switch s.verb {
@@ -422,10 +423,10 @@ func (p *printer) unsigned(s spec, v uint64) {
 	default:
 		digits = strconv.FormatUint(v, 10)
 	}
-	p.number(s, false, digits, prefix)
+	p.writeNumber(s, false, digits, prefix)
 }
 
-// quotedChar reads 'c and "c, which stand for the code of c.
+// quotedChar parses 'c and "c, which stand for the code of c.
 func quotedChar(a string, bytes bool) (int64, bool) {
 	if a == "" || a[0] != '\'' && a[0] != '"' {
 		return 0, false
@@ -440,8 +441,8 @@ func quotedChar(a string, bytes bool) (int64, bool) {
 	return int64(r), true
 }
 
-// integer reads an argument as a signed number.
-func (p *printer) integer(a string) int64 {
+// parseInteger parses an argument as a signed number.
+func (p *printer) parseInteger(a string) int64 {
 	if v, ok := quotedChar(a, p.in.bytes); ok {
 		return v
 	}
@@ -449,7 +450,7 @@ func (p *printer) integer(a string) int64 {
 	v, err := strconv.ParseUint(digits, base, 64)
 	over := err != nil && digits != ""
 	if rest != "" || digits == "" && strings.TrimSpace(a) != "" {
-		p.invalid(a)
+		p.reportInvalid(a)
 	}
 	if limit := uint64(1) << 63; over || v > limit || v == limit && !neg {
 		if rest == "" {
@@ -466,14 +467,14 @@ func (p *printer) integer(a string) int64 {
 	return int64(v)
 }
 
-func (p *printer) unsignedArg(a string) int64 {
+func (p *printer) parseUnsigned(a string) int64 {
 	if v, ok := quotedChar(a, p.in.bytes); ok {
 		return v
 	}
 	neg, digits, base, rest := scanInteger(a)
 	v, err := strconv.ParseUint(digits, base, 64)
 	if rest != "" || digits == "" && strings.TrimSpace(a) != "" {
-		p.invalid(a)
+		p.reportInvalid(a)
 	}
 	if err != nil && digits != "" {
 		p.in.errorf("printf: warning: %s: Numerical result out of range", a)
@@ -485,20 +486,20 @@ func (p *printer) unsignedArg(a string) int64 {
 	return int64(v)
 }
 
-func (p *printer) invalid(a string) {
+func (p *printer) reportInvalid(a string) {
 	t := strings.TrimLeft(a, " \t\n+-")
 	switch {
 	case strings.HasPrefix(t, "0x") || strings.HasPrefix(t, "0X"):
-		p.fail("%s: invalid hex number", a)
+		p.reportError("%s: invalid hex number", a)
 	case strings.HasPrefix(t, "0"):
-		p.fail("%s: invalid octal number", a)
+		p.reportError("%s: invalid octal number", a)
 	default:
-		p.fail("%s: invalid number", a)
+		p.reportError("%s: invalid number", a)
 	}
 }
 
 // scanInteger splits a number as strtol does: sign, digits of its base, and
-// what follows.
+// the rest.
 func scanInteger(a string) (neg bool, digits string, base int, rest string) {
 	s := strings.TrimLeft(a, " \t\n\v\f\r")
 	if s != "" && (s[0] == '-' || s[0] == '+') {

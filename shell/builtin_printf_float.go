@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// floatBits is the mantissa of the long double that bash calculates with.
+// floatBits is the size of the mantissa of the long double that bash uses.
 const floatBits = 64
 
-// float writes a floating-point number.
-func (p *printer) float(s spec, a string) {
+// writeFloat writes a floating-point number.
+func (p *printer) writeFloat(s spec, a string) {
 	v, special := p.parseFloat(a)
 	if special != "" {
 		neg := special[0] == '-'
@@ -21,21 +21,21 @@ func (p *printer) float(s spec, a string) {
 			text = strings.ToUpper(text)
 		}
 		s.zero = false
-		p.signed(s, neg, text, "")
+		p.writeSigned(s, neg, text, "")
 		return
 	}
 	if s.prec > 1<<20 {
-		p.grow(s.prec)
+		p.chargeOutput(s.prec)
 	}
 	text, prefix := formatFloat(s, v)
 	neg := v.Signbit()
 	if s.verb >= 'A' && s.verb <= 'Z' {
 		text, prefix = strings.ToUpper(text), strings.ToUpper(prefix)
 	}
-	p.signed(s, neg, text, prefix)
+	p.writeSigned(s, neg, text, prefix)
 }
 
-// parseFloat reads an argument as strtold does.
+// parseFloat parses an argument as strtold does.
 func (p *printer) parseFloat(a string) (v *big.Float, special string) {
 	v = new(big.Float).SetPrec(floatBits)
 	if c, ok := quotedChar(a, p.in.bytes); ok {
@@ -47,13 +47,13 @@ func (p *printer) parseFloat(a string) (v *big.Float, special string) {
 	}
 	if word, rest := floatWord(s); word != "" {
 		if rest != "" {
-			p.fail("%s: invalid number", a)
+			p.reportError("%s: invalid number", a)
 		}
 		return v, word
 	}
 	n := floatLen(s)
 	if n < len(s) {
-		p.fail("%s: invalid number", a)
+		p.reportError("%s: invalid number", a)
 	}
 	if n == 0 {
 		return v, ""
@@ -128,7 +128,7 @@ func floatLen(s string) int {
 	return i
 }
 
-// exponentOf returns the decimal exponent that a number is written with.
+// exponentOf returns the decimal exponent in the text of a number.
 func exponentOf(s string) int {
 	i := strings.IndexAny(s, "eE")
 	if i < 0 || strings.ContainsAny(s, "xX") {
@@ -144,7 +144,7 @@ func exponentOf(s string) int {
 	return n
 }
 
-// formatFloat returns the digits of |v| as C writes them.
+// formatFloat returns the digits of |v| as C prints them.
 func formatFloat(s spec, v *big.Float) (text, prefix string) {
 	v = new(big.Float).Abs(v)
 	prec := s.prec
@@ -170,7 +170,7 @@ func formatFloat(s spec, v *big.Float) (text, prefix string) {
 	return text, ""
 }
 
-// generalFloat is %g.
+// generalFloat formats v as %g does.
 func generalFloat(v *big.Float, prec int, alt bool) string {
 	e := v.Text('e', prec-1)
 	i := strings.IndexByte(e, 'e')
@@ -191,7 +191,8 @@ func generalFloat(v *big.Float, prec int, alt bool) string {
 	return text + exp
 }
 
-// hexFloat is %a as glibc writes a long double: four bits before the point.
+// hexFloat formats v as %a of glibc does for a long double: four bits before
+// the point.
 func hexFloat(v *big.Float, prec int, alt bool) string {
 	if v.Sign() == 0 {
 		s := "0"

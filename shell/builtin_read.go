@@ -10,43 +10,43 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 	"github.com/atoll-sandbox/atoll/vfs"
 )
 
-// input reads bytes without taking more from the descriptor than is used:
-// files are read in blocks and the rest is given back, others byte by byte.
+// input reads bytes without consuming more of the descriptor than is used:
+// it reads files in blocks and seeks back, other descriptors byte by byte.
 type input struct {
 	h     *kernel.Handle
 	p     *kernel.Proc
 	buf   []byte
 	r, w  int
-	block bool // nothing is given back
+	block bool // read ahead without seeking back
 	seeks bool
-	until time.Time // the deadline of read -t; zero for none
+	until time.Time // the deadline of read -t; zero means none
 	err   error
 	in    *interp
 }
 
 var inputBuffers = sync.Pool{New: func() any { return new([4096]byte) }}
 
-func (in *interp) input(fd int) *input {
+func (in *interp) openInput(fd int) *input {
 	h := in.p.Handle(fd)
 	return &input{h: h, p: in.p, in: in, seeks: h.File() != nil, buf: inputBuffers.Get().(*[4096]byte)[:]}
 }
 
-// close gives back what was read too far.
+// close seeks back to the first unused byte.
 func (r *input) close() {
 	if r.seeks && r.w > r.r {
-		_, _ = r.h.Seek(int64(r.r-r.w), io.SeekCurrent) // back to where it was
+		_, _ = r.h.Seek(int64(r.r-r.w), io.SeekCurrent) // a position that was read before
 	}
 	inputBuffers.Put((*[4096]byte)(r.buf))
 }
 
 var errTimeout = errors.New("timeout")
 
-// fill reads more; it returns false at the end.
-func (r *input) fill() bool {
+// fillBuffer reads more input; it returns false at the end.
+func (r *input) fillBuffer() bool {
 	if !r.until.IsZero() && !r.wait() {
 		r.err = errTimeout
 		return false
@@ -60,7 +60,7 @@ func (r *input) fill() bool {
 	}
 	size := n
 	n, err := r.h.Read(r.buf[:size])
-	for errors.Is(err, vfs.EINTR) && r.in.minor() {
+	for errors.Is(err, vfs.EINTR) && r.in.handleMinorSignals() {
 		n, err = r.h.Read(r.buf[:size])
 	}
 	r.r, r.w = 0, n
@@ -70,7 +70,7 @@ func (r *input) fill() bool {
 	return n > 0
 }
 
-// wait waits for input up to the deadline.
+// wait waits for input until the deadline.
 func (r *input) wait() bool {
 	for !r.h.Ready() {
 		rest := time.Until(r.until)
@@ -83,7 +83,7 @@ func (r *input) wait() bool {
 }
 
 func (r *input) next() (byte, bool) {
-	if r.r == r.w && !r.fill() {
+	if r.r == r.w && !r.fillBuffer() {
 		return 0, false
 	}
 	c := r.buf[r.r]
@@ -91,25 +91,25 @@ func (r *input) next() (byte, bool) {
 	return c, true
 }
 
-// reader is what read is asked to do.
-type reader struct {
-	in      *interp
-	raw     bool
-	silent  bool // -s
-	array   string
-	delim   byte
-	nul     bool // the delimiter is NUL
-	most    int  // characters, -1 for no limit
-	exact   bool // -N
-	fd      int
-	timeout time.Duration
-	timed   bool
-	names   []string
+// readCall is a call of read.
+type readCall struct {
+	in       *interp
+	raw      bool
+	silent   bool // -s
+	array    string
+	delim    byte
+	nul      bool // the delimiter is NUL
+	maxChars int  // -1 means no limit
+	exact    bool // -N
+	fd       int
+	timeout  time.Duration
+	timed    bool
+	names    []string
 }
 
 func bRead(in *interp, args []string) int {
-	r := &reader{in: in, delim: '\n', most: -1}
-	if st := r.options(args); st != 0 {
+	r := &readCall{in: in, delim: '\n', maxChars: -1}
+	if st := r.parseOptions(args); st != 0 {
 		return st
 	}
 	names := r.names
@@ -129,8 +129,8 @@ func bRead(in *interp, args []string) int {
 	return r.run()
 }
 
-// options reads the options; a status other than 0 ends the builtin.
-func (r *reader) options(args []string) int {
+// parseOptions parses the options; a status other than 0 ends the builtin.
+func (r *readCall) parseOptions(args []string) int {
 	in := r.in
 	i := 1
 	for ; i < len(args) && len(args[i]) > 1 && args[i][0] == '-'; i++ {
@@ -141,19 +141,19 @@ func (r *reader) options(args []string) int {
 		for j := 1; j < len(args[i]); j++ {
 			c := args[i][j]
 			if strings.IndexByte("adinNptu", c) < 0 {
-				if !r.flag(c) {
-					return in.usage("read", "-"+string(c)+": invalid option")
+				if !r.setFlag(c) {
+					return in.reportUsage("read", "-"+string(c)+": invalid option")
 				}
 				continue
 			}
 			value := args[i][j+1:]
 			if value == "" {
 				if i++; i == len(args) {
-					return in.usage("read", "-"+string(c)+": option requires an argument")
+					return in.reportUsage("read", "-"+string(c)+": option requires an argument")
 				}
 				value = args[i]
 			}
-			if st := r.option(c, value); st != 0 {
+			if st := r.setOption(c, value); st != 0 {
 				return st
 			}
 			break
@@ -163,7 +163,7 @@ func (r *reader) options(args []string) int {
 	return 0
 }
 
-func (r *reader) flag(c byte) bool {
+func (r *readCall) setFlag(c byte) bool {
 	switch c {
 	case 'r':
 		r.raw = true
@@ -173,7 +173,7 @@ func (r *reader) flag(c byte) bool {
 	return c == 'r' || c == 'e' || c == 's'
 }
 
-func (r *reader) option(c byte, value string) int {
+func (r *readCall) setOption(c byte, value string) int {
 	in := r.in
 	switch c {
 	case 'a':
@@ -189,7 +189,7 @@ func (r *reader) option(c byte, value string) int {
 			in.errorf("read: %s: invalid number", value)
 			return 1
 		}
-		r.most, r.exact = n, c == 'N'
+		r.maxChars, r.exact = n, c == 'N'
 	case 't':
 		f, err := strconv.ParseFloat(value, 64)
 		if err != nil || f < 0 || math.IsNaN(f) {
@@ -206,26 +206,26 @@ func (r *reader) option(c byte, value string) int {
 		r.fd = n
 	case 'p':
 		if in.p.Handle(r.fd).IsTerminal() {
-			in.complain(value)
+			in.writeStderr(value)
 		}
 	}
 	return 0
 }
 
-func (r *reader) run() int {
+func (r *readCall) run() int {
 	in := r.in
-	defer r.prepare()()
-	src := in.input(r.fd)
+	defer r.setTerminalMode()()
+	src := in.openInput(r.fd)
 	defer src.close()
 	if r.timed {
 		if r.timeout == 0 {
-			return verdict(src.h.Ready())
+			return statusOf(src.h.Ready())
 		}
 		src.until = time.Now().Add(r.timeout)
 	}
-	line, status := r.line(src)
-	in.borrow(len(line.text))
-	if !r.store(line) {
+	line, status := r.readLine(src)
+	in.chargeScratch(len(line.text))
+	if !r.storeLine(line) {
 		return 1
 	}
 	if errors.Is(src.err, errTimeout) {
@@ -238,11 +238,11 @@ func (r *reader) run() int {
 	return status
 }
 
-// prepare makes a terminal pass what is asked for: each key with -n, -N and
-// -d, none of them shown with -s. What it returns undoes that.
-func (r *reader) prepare() func() {
+// setTerminalMode sets up a terminal for the options: -n, -N and -d need
+// single keys, -s disables echo. The returned function restores the mode.
+func (r *readCall) setTerminalMode() func() {
 	y := r.in.p.Handle(r.fd).Terminal()
-	keys := r.most >= 0 || r.delim != '\n'
+	keys := r.maxChars >= 0 || r.delim != '\n'
 	if y == nil || !r.silent && !keys {
 		return func() {}
 	}
@@ -259,8 +259,8 @@ func (r *reader) prepare() func() {
 	return func() { y.SetMode(before) }
 }
 
-// inputLine is a line with a mark for each byte that a backslash protects;
-// marks is nil when there is none.
+// inputLine is a line with a mark for each byte that a backslash quotes; marks
+// is nil when there is none.
 type inputLine struct {
 	text  []byte
 	marks []bool
@@ -276,18 +276,18 @@ func (l *inputLine) add(c byte, mark bool) {
 	}
 }
 
-// line reads a line; the status is 1 where the input ends before it does.
-func (r *reader) line(src *input) (l inputLine, status int) {
+// readLine reads a line; status is 1 if the input ends before the line does.
+func (r *readCall) readLine(src *input) (l inputLine, status int) {
 	chars, paid := 0, 0
 	l.text = make([]byte, 0, 64)
-	for r.most < 0 || chars < r.most {
+	for r.maxChars < 0 || chars < r.maxChars {
 		c, ok := src.next()
 		if !ok {
 			return l, 1
 		}
 		if len(l.text)-paid >= 4096 {
-			r.in.work(64)
-			r.in.borrow(4096)
+			r.in.chargeWork(64)
+			r.in.chargeScratch(4096)
 			paid = len(l.text)
 		}
 		switch {
@@ -308,7 +308,7 @@ func (r *reader) line(src *input) (l inputLine, status int) {
 		}
 		if r.in.bytes || c < utf8.RuneSelf {
 			chars++
-		} else if r.most >= 0 && wholeChar(l.text) {
+		} else if r.maxChars >= 0 && wholeChar(l.text) {
 			chars++
 		}
 	}
@@ -324,8 +324,8 @@ func wholeChar(b []byte) bool {
 	return utf8.FullRune(b[i:])
 }
 
-// store gives the variables their values.
-func (r *reader) store(l inputLine) bool {
+// storeLine assigns the line to the variables.
+func (r *readCall) storeLine(l inputLine) bool {
 	in := r.in
 	switch {
 	case r.array != "":
@@ -336,7 +336,7 @@ func (r *reader) store(l inputLine) bool {
 	ok := true
 	put := func(name, value string) {
 		t, _ := in.parseRef(name)
-		ok = in.assign(t, value, false) && ok
+		ok = in.assignRef(t, value, false) && ok
 	}
 	if r.exact {
 		put(r.names[0], string(l.text))
@@ -349,15 +349,15 @@ func (r *reader) store(l inputLine) bool {
 	s.skipSpace()
 	for i, name := range r.names {
 		if i == len(r.names)-1 {
-			put(name, s.rest())
+			put(name, s.lastWord())
 		} else {
-			put(name, s.word())
+			put(name, s.nextWord())
 		}
 	}
 	return ok
 }
 
-func (r *reader) storeArray(l inputLine) bool {
+func (r *readCall) storeArray(l inputLine) bool {
 	in := r.in
 	v, t, ok := in.find(ref{name: r.array})
 	switch {
@@ -374,22 +374,22 @@ func (r *reader) storeArray(l inputLine) bool {
 	s.skipSpace()
 	var list []string
 	for s.pos < len(l.text) {
-		list = append(list, s.word())
-		in.work(1)
+		list = append(list, s.nextWord())
+		in.chargeWork(1)
 	}
 	in.setArray(t.name, list)
 	return true
 }
 
-// lineSplitter cuts a line at the separators.
+// lineSplitter splits a line at the characters of IFS.
 type lineSplitter struct {
 	ifs  *separators
 	line inputLine
 	pos  int
 }
 
-// kind returns what the byte at i separates.
-func (s *lineSplitter) kind(i int) byte {
+// separatorKind returns the kind of separator at i, 0 if it is none.
+func (s *lineSplitter) separatorKind(i int) byte {
 	if s.line.marks != nil && s.line.marks[i] {
 		return 0
 	}
@@ -397,40 +397,40 @@ func (s *lineSplitter) kind(i int) byte {
 }
 
 func (s *lineSplitter) skipSpace() {
-	for s.pos < len(s.line.text) && s.kind(s.pos) == ifsSpace {
+	for s.pos < len(s.line.text) && s.separatorKind(s.pos) == ifsSpace {
 		s.pos++
 	}
 }
 
-// word takes the next word and the separator after it.
-func (s *lineSplitter) word() string {
+// nextWord returns the next word and skips the separator after it.
+func (s *lineSplitter) nextWord() string {
 	start := s.pos
-	for s.pos < len(s.line.text) && s.kind(s.pos) == 0 {
+	for s.pos < len(s.line.text) && s.separatorKind(s.pos) == 0 {
 		s.pos++
 	}
 	w := string(s.line.text[start:s.pos])
 	if s.pos == len(s.line.text) {
 		return w
 	}
-	space := s.kind(s.pos) == ifsSpace
+	space := s.separatorKind(s.pos) == ifsSpace
 	s.pos++
 	s.skipSpace()
-	if space && s.pos < len(s.line.text) && s.kind(s.pos) == ifsMark {
+	if space && s.pos < len(s.line.text) && s.separatorKind(s.pos) == ifsMark {
 		s.pos++
 		s.skipSpace()
 	}
 	return w
 }
 
-// rest takes what is left, for the last variable.
-func (s *lineSplitter) rest() string {
+// lastWord returns the rest of the line, for the last variable.
+func (s *lineSplitter) lastWord() string {
 	start := s.pos
-	w := s.word()
+	w := s.nextWord()
 	if s.pos == len(s.line.text) {
 		return w
 	}
 	end := len(s.line.text)
-	for end > start && s.kind(end-1) == ifsSpace {
+	for end > start && s.separatorKind(end-1) == ifsSpace {
 		end--
 	}
 	return string(s.line.text[start:end])

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// time formats %(format)T, whose parenthesis is at f[i], and returns the
+// formatTime formats %(format)T, whose parenthesis is at f[i], and returns the
 // length of the whole directive.
-func (p *printer) time(f string, i int, s spec) (int, bool) {
+func (p *printer) formatTime(f string, i int, s spec) (int, bool) {
 	depth, end := 0, -1
 	for j := i; j < len(f); j++ {
 		if f[j] == '(' {
@@ -28,9 +28,9 @@ func (p *printer) time(f string, i int, s spec) (int, bool) {
 	if format == "" {
 		format = "%X"
 	}
-	t := p.in.now()
+	t := p.in.currentTime()
 	if p.used < len(p.args) {
-		switch sec := p.integer(p.next()); sec {
+		switch sec := p.parseInteger(p.next()); sec {
 		case -1:
 		case -2:
 			t = time.Unix(0, p.in.began)
@@ -38,12 +38,12 @@ func (p *printer) time(f string, i int, s spec) (int, bool) {
 			t = time.Unix(max(min(sec, 1<<52), -1<<52), 0)
 		}
 	}
-	p.text(s, strftime(format, t.In(p.in.zone())))
+	p.writeText(s, strftime(format, t.In(p.in.timeZone())))
 	return end + 2, true
 }
 
-// zone is the time zone that TZ names; without it, UTC.
-func (in *interp) zone() *time.Location {
+// timeZone returns the time zone in TZ; UTC if it is not set.
+func (in *interp) timeZone() *time.Location {
 	if name := in.value("TZ"); name != "" {
 		if loc, err := time.LoadLocation(strings.TrimPrefix(name, ":")); err == nil {
 			return loc
@@ -52,7 +52,7 @@ func (in *interp) zone() *time.Location {
 	return time.UTC
 }
 
-// strftime formats a time as C does.
+// strftime formats a time as the C function does.
 func strftime(format string, t time.Time) string {
 	var b strings.Builder
 	for i := 0; i < len(format); i++ {
@@ -75,7 +75,7 @@ func strftime(format string, t time.Time) string {
 	return b.String()
 }
 
-// timeFlag pads a field as its flag says; pad is its width when it is a number.
+// timeFlag pads a field according to its flag; pad is the width of a number.
 func timeFlag(s string, pad int, flag byte) string {
 	fill := "0"
 	if pad < 0 {

@@ -2,30 +2,30 @@ package shell
 
 import "sync"
 
-// docTable is the table of builtins; it is made once and never changed.
+// docTable is the table of builtins. It is created once and never changed.
 type docTable struct {
 	list []doc
 	m    map[string]*doc
 }
 
-//nolint:gochecknoglobals // made once, at the first use: an initializer would refer to itself
-var table struct {
+//nolint:gochecknoglobals // created at the first use: an initializer would refer to itself
+var builtinTable struct {
 	once sync.Once
 	docTable
 }
 
-func docs() *docTable {
-	table.once.Do(func() {
-		table.list = append(shellDocs(), valueDocs()...)
-		table.m = make(map[string]*doc, len(table.list))
-		for i := range table.list {
-			table.m[table.list[i].name] = &table.list[i]
+func builtinDocs() *docTable {
+	builtinTable.once.Do(func() {
+		builtinTable.list = append(shellDocs(), valueDocs()...)
+		builtinTable.m = make(map[string]*doc, len(builtinTable.list))
+		for i := range builtinTable.list {
+			builtinTable.m[builtinTable.list[i].name] = &builtinTable.list[i]
 		}
 	})
-	return &table.docTable
+	return &builtinTable.docTable
 }
 
-// shellDocs are the builtins that steer the shell.
+// shellDocs returns the builtins that control the shell.
 func shellDocs() []doc {
 	return []doc{
 		{":", ":", "Null command.", true, bTrue},
@@ -77,7 +77,7 @@ func shellDocs() []doc {
 	}
 }
 
-// valueDocs are the builtins that work on values.
+// valueDocs returns the builtins that work on values.
 func valueDocs() []doc {
 	return []doc{
 		{"[", "[ arg... ]", "Evaluate conditional expression.", false, bTest},

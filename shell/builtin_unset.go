@@ -17,7 +17,7 @@ func bUnset(in *interp, args []string) int {
 			case 'n':
 				refs = true
 			default:
-				return in.usage("unset", "-"+string(c)+": invalid option")
+				return in.reportUsage("unset", "-"+string(c)+": invalid option")
 			}
 		}
 	}
@@ -43,9 +43,9 @@ func (in *interp) unsetOne(name string, funcs, vars, refs bool) bool {
 		in.errorf("unset: `%s': not a valid identifier", name)
 		return false
 	}
-	v := in.lookup(r.name)
+	v := in.lookupVar(r.name)
 	if v != nil && v.attrs&attrNameref != 0 && !refs {
-		t, ok := in.deref(r.name, v)
+		t, ok := in.followNameref(r.name, v)
 		if !ok {
 			return false
 		}
@@ -53,7 +53,7 @@ func (in *interp) unsetOne(name string, funcs, vars, refs bool) bool {
 			if t.sub == nil {
 				t.sub = r.sub
 			}
-			r, v = t, in.lookup(t.name)
+			r, v = t, in.lookupVar(t.name)
 		}
 	}
 	switch {
@@ -72,13 +72,13 @@ func (in *interp) unsetOne(name string, funcs, vars, refs bool) bool {
 	case r.sub != nil:
 		return in.unsetElem(r.name, v, r.sub)
 	}
-	in.unset(r.name)
+	in.unsetVar(r.name)
 	return true
 }
 
 func (in *interp) unsetFunc(name string) bool {
 	if f, ok := in.funcs.get(name); ok {
-		if f.frozen {
+		if f.readonly {
 			in.errorf("unset: %s: cannot unset: readonly function", name)
 			return false
 		}
@@ -98,7 +98,7 @@ func bLet(in *interp, args []string) int {
 	var n int64
 	for _, a := range args[1:] {
 		var ok bool
-		if n, ok = in.try(func(in *interp) int64 { return in.evalText(a) }, "let"); !ok {
+		if n, ok = in.tryArith(func(in *interp) int64 { return in.evalText(a) }, "let"); !ok {
 			return 1
 		}
 	}

@@ -2,16 +2,17 @@ package shell
 
 import "github.com/atoll-sandbox/atoll/shell/syntax"
 
-// compiler turns trees into closures. What it makes may run many times, and
-// in several processes at once.
+// compiler compiles syntax trees to closures. A closure may run many times,
+// and in several processes concurrently. The methods are named for the syntax
+// nodes that they compile.
 type compiler struct {
-	source string            // the file that the text is from, BASH_SOURCE of its functions
-	line   int32             // of the command that is being compiled
-	open   []*syntax.Heredoc // those that the end of the input ended
-	value  bool              // it is the value of an assignment
+	source string            // file of the text, BASH_SOURCE of its functions
+	line   int32             // of the command being compiled
+	open   []*syntax.Heredoc // here-documents without a delimiter
+	value  bool              // the word being compiled is the value of an assignment
 }
 
-// stmts compiles a list.
+// stmts compiles a list of statements.
 func (c *compiler) stmts(list []*syntax.Stmt) run {
 	switch len(list) {
 	case 0:
@@ -60,9 +61,9 @@ func (c *compiler) andOr(s *syntax.Stmt) run {
 	}
 	last := len(rest) - 1
 	return func(in *interp) flow {
-		in.quiet++
+		in.ignoreFailure++
 		f := first(in)
-		in.quiet--
+		in.ignoreFailure--
 		if f != flowNext {
 			return f
 		}
@@ -72,9 +73,9 @@ func (c *compiler) andOr(s *syntax.Stmt) run {
 				continue
 			}
 			if i < last {
-				in.quiet++
+				in.ignoreFailure++
 				f = l.r(in)
-				in.quiet--
+				in.ignoreFailure--
 			} else {
 				f = l.r(in)
 			}
@@ -103,7 +104,7 @@ func (c *compiler) cmd(x *syntax.Cmd) run {
 	line := x.Pos.Line
 	return func(in *interp) flow {
 		in.line = line
-		return in.redirected(redirs, r)
+		return in.runRedirected(redirs, r)
 	}
 }
 

@@ -6,12 +6,12 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 	"github.com/atoll-sandbox/atoll/shell/syntax"
 )
 
-// compspec says how the words of a command are completed.
-type compspec struct {
+// completionSpec is a completion specification, as set by complete.
+type completionSpec struct {
 	actions  []string
 	options  []string
 	wordlist string
@@ -24,7 +24,8 @@ type compspec struct {
 	words    bool // -W was given
 }
 
-// letters of complete and compgen, and the actions they stand for.
+// actionOf returns the action of an option letter of complete and compgen; ""
+// for other letters.
 func actionOf(letter byte) string {
 	switch letter {
 	case 'a':
@@ -55,9 +56,9 @@ func actionOf(letter byte) string {
 	return ""
 }
 
-// compOptions reads the options of compgen and complete. print and remove
-// are -p and -r of complete.
-func (in *interp) compOptions(args []string) (c compspec, print, remove bool, rest []string, ok bool) {
+// parseCompOptions parses the options of compgen and complete. print and
+// remove are set for -p and -r of complete.
+func (in *interp) parseCompOptions(args []string) (c completionSpec, print, remove bool, rest []string, ok bool) {
 	i := 1
 	for ; i < len(args) && len(args[i]) > 1 && args[i][0] == '-'; i++ {
 		if args[i] == "--" {
@@ -82,14 +83,14 @@ func (in *interp) compOptions(args []string) (c compspec, print, remove bool, re
 			}
 			if strings.IndexByte("oAGWFCXPS", letter) < 0 {
 				in.errorf("%s: -%c: invalid option", args[0], letter)
-				in.usage(args[0], "")
+				in.reportUsage(args[0], "")
 				return c, false, false, nil, false
 			}
 			value := args[i][j+1:]
 			if value == "" {
 				if i++; i >= len(args) {
 					in.errorf("%s: -%c: option requires an argument", args[0], letter)
-					in.usage(args[0], "")
+					in.reportUsage(args[0], "")
 					return c, false, false, nil, false
 				}
 				value = args[i]
@@ -101,7 +102,7 @@ func (in *interp) compOptions(args []string) (c compspec, print, remove bool, re
 	return c, print, remove, args[min(i, len(args)):], true
 }
 
-func (c *compspec) set(letter byte, value string) {
+func (c *completionSpec) set(letter byte, value string) {
 	switch letter {
 	case 'o':
 		c.options = append(c.options, value)
@@ -125,7 +126,7 @@ func (c *compspec) set(letter byte, value string) {
 }
 
 func bCompgen(in *interp, args []string) int {
-	c, _, _, rest, ok := in.compOptions(args)
+	c, _, _, rest, ok := in.parseCompOptions(args)
 	if !ok {
 		return 2
 	}
@@ -133,9 +134,9 @@ func bCompgen(in *interp, args []string) int {
 	if len(rest) > 0 {
 		word = rest[0]
 	}
-	list := in.candidates(c, word)
+	list := in.generateCandidates(c, word)
 	if len(list) == 0 {
-		if c.empty() {
+		if c.isEmpty() {
 			return 0
 		}
 		return 1
@@ -143,19 +144,19 @@ func bCompgen(in *interp, args []string) int {
 	return in.print("compgen", strings.Join(list, "\n")+"\n")
 }
 
-// empty reports whether a specification asks for nothing.
-func (c compspec) empty() bool {
+// isEmpty reports whether a specification generates nothing.
+func (c completionSpec) isEmpty() bool {
 	return len(c.actions)+len(c.options) == 0 && !c.words && c.function+c.command+c.glob == ""
 }
 
-// candidates returns what a specification gives for a word.
-func (in *interp) candidates(c compspec, word string) []string {
+// generateCandidates returns the candidates of a specification for a word.
+func (in *interp) generateCandidates(c completionSpec, word string) []string {
 	var list []string
 	for _, a := range c.actions {
-		list = append(list, in.action(a, word)...)
+		list = append(list, in.actionCandidates(a, word)...)
 	}
 	if c.glob != "" {
-		list = append(list, in.globbed(c.glob)...)
+		list = append(list, in.globNames(c.glob)...)
 	}
 	if c.words {
 		for _, w := range strings.Fields(in.expandText(c.wordlist)) {
@@ -165,10 +166,10 @@ func (in *interp) candidates(c compspec, word string) []string {
 		}
 	}
 	if c.function != "" {
-		list = append(list, in.compFunction(c.function, word)...)
+		list = append(list, in.callCompFunction(c.function, word)...)
 	}
 	if c.filter != "" {
-		list = in.filtered(list, c.filter, word)
+		list = in.filterCandidates(list, c.filter, word)
 	}
 	for i := range list {
 		list[i] = c.prefix + list[i] + c.suffix
@@ -176,7 +177,7 @@ func (in *interp) candidates(c compspec, word string) []string {
 	return list
 }
 
-func (in *interp) filtered(list []string, filter, word string) []string {
+func (in *interp) filterCandidates(list []string, filter, word string) []string {
 	filter = strings.ReplaceAll(filter, "&", word)
 	negate := strings.HasPrefix(filter, "!")
 	filter = strings.TrimPrefix(filter, "!")
@@ -189,22 +190,22 @@ func (in *interp) filtered(list []string, filter, word string) []string {
 	return out
 }
 
-// compFunction calls a completion function and returns COMPREPLY.
-func (in *interp) compFunction(name, word string) []string {
+// callCompFunction calls a completion function and returns COMPREPLY.
+func (in *interp) callCompFunction(name, word string) []string {
 	fn, ok := in.funcs.get(name)
 	if !ok {
 		in.errorf("compgen: warning: -F option may not work as you expect")
 		return nil
 	}
-	in.unset("COMPREPLY")
-	if f := in.call(fn, []string{name, "compgen", word, ""}); f != flowNext {
+	in.unsetVar("COMPREPLY")
+	if f := in.callFunction(fn, []string{name, "compgen", word, ""}); f != flowNext {
 		in.flow = f
 	}
 	return in.arrayValues("COMPREPLY")
 }
 
-// action returns the names of a kind that begin with word.
-func (in *interp) action(kind, word string) []string {
+// actionCandidates returns the names of a kind that begin with word.
+func (in *interp) actionCandidates(kind, word string) []string {
 	var all []string
 	switch kind {
 	case "alias":
@@ -245,7 +246,7 @@ func (in *interp) action(kind, word string) []string {
 			all = append(all, trapName(kernel.Signal(n)))
 		}
 	case "user", "group":
-		all = in.accounts("/etc/" + map[string]string{"user": "passwd", "group": "group"}[kind])
+		all = in.accountNames("/etc/" + map[string]string{"user": "passwd", "group": "group"}[kind])
 	}
 	sort.Strings(all)
 	return withPrefix(all, word)
@@ -261,7 +262,7 @@ func withPrefix(all []string, word string) []string {
 	return list
 }
 
-func (in *interp) accounts(file string) []string {
+func (in *interp) accountNames(file string) []string {
 	b, err := in.p.ReadFile(file)
 	if err != nil {
 		return nil
@@ -276,7 +277,7 @@ func (in *interp) accounts(file string) []string {
 	return list
 }
 
-// commandNames returns everything that can be called and begins with word.
+// commandNames returns the names of all commands that begin with word.
 func (in *interp) commandNames(word string) []string {
 	if strings.Contains(word, "/") {
 		return in.fileNames(word, false)
@@ -303,7 +304,7 @@ func (in *interp) commandNames(word string) []string {
 	return list
 }
 
-// fileNames returns the files that a word is the beginning of.
+// fileNames returns the files whose path begins with word.
 func (in *interp) fileNames(word string, dirsOnly bool) []string {
 	dir, base := path.Split(word)
 	from := dir
@@ -332,12 +333,12 @@ func (in *interp) fileNames(word string, dirsOnly bool) []string {
 }
 
 func bComplete(in *interp, args []string) int {
-	c, print, remove, names, ok := in.compOptions(args)
+	c, print, remove, names, ok := in.parseCompOptions(args)
 	switch {
 	case !ok:
 		return 2
 	case remove && len(names) == 0:
-		for n := range in.comp.m {
+		for n := range in.specs.m {
 			in.dropSpec(n)
 		}
 		return 0
@@ -358,14 +359,14 @@ func bComplete(in *interp, args []string) int {
 func (in *interp) printSpecs(names []string) int {
 	status := 0
 	if len(names) == 0 {
-		for n := range in.comp.m {
+		for n := range in.specs.m {
 			names = append(names, n)
 		}
 		sort.Strings(names)
 	}
 	b := in.p.Out()
 	for _, n := range names {
-		c, ok := in.comp.get(n)
+		c, ok := in.specs.get(n)
 		if !ok {
 			in.errorf("complete: %s: no completion specification", n)
 			status = 1
@@ -376,8 +377,8 @@ func (in *interp) printSpecs(names []string) int {
 	return status
 }
 
-// String returns the options that make the specification again.
-func (c compspec) String() string {
+// String returns the options of complete that define the specification.
+func (c completionSpec) String() string {
 	var b strings.Builder
 	for _, o := range c.options {
 		b.WriteString("-o " + o + " ")
@@ -419,10 +420,10 @@ func bCompopt(in *interp, args []string) int {
 			continue
 		case len(a) > 1 && a[0] == '-':
 			in.errorf("compopt: %s: invalid option", a[:2])
-			return in.usage("compopt", "")
+			return in.reportUsage("compopt", "")
 		}
 		names++
-		if _, ok := in.comp.get(args[i]); !ok {
+		if _, ok := in.specs.get(args[i]); !ok {
 			in.errorf("compopt: %s: no completion specification", args[i])
 			status = 1
 		}
@@ -439,16 +440,16 @@ func bCompopt(in *interp, args []string) int {
 // backslash at the end of the line.
 func (s *Shell) Incomplete(command string) bool {
 	s.mu.Lock()
-	extglob := s.in.shopt(shExtglob)
+	extglob := s.in.shoptOn(shExtglob)
 	s.mu.Unlock()
-	return unfinished(command, syntax.Options{ExtGlob: func() bool { return extglob }})
+	return needsMoreInput(command, syntax.Options{ExtGlob: func() bool { return extglob }})
 }
 
-// unfinished is Incomplete for a text that is parsed as o says.
-func unfinished(command string, o syntax.Options) bool {
+// needsMoreInput is Incomplete for a text that is parsed with options o.
+func needsMoreInput(command string, o syntax.Options) bool {
 	f, err := syntax.Parse(command, o)
 	if err != nil {
-		return incomplete(err)
+		return isIncomplete(err)
 	}
 	if strings.HasSuffix(strings.TrimSuffix(command, "\n"), "\\") && !strings.HasSuffix(command, "\n\n") {
 		return oddBackslashes(strings.TrimSuffix(command, "\n"))
@@ -469,9 +470,9 @@ func oddBackslashes(s string) bool {
 	return (len(s)-len(strings.TrimRight(s, "\\")))%2 == 1
 }
 
-// Complete returns what the word that ends at byte pos of line could become:
-// commands where one stands, variables after a dollar, files elsewhere. The
-// candidates replace line[start:pos].
+// Complete returns candidates for the word that ends at byte pos of line:
+// commands at the position of a command, variables after a dollar sign, files
+// elsewhere. The candidates replace line[start:pos].
 func (s *Shell) Complete(ctx context.Context, line string, pos int) (start int, list []string) {
 	pos = min(max(pos, 0), len(line))
 	start = strings.LastIndexAny(line[:pos], " \t\n;|&()<>\"'=`") + 1
@@ -482,8 +483,8 @@ func (s *Shell) Complete(ctx context.Context, line string, pos int) (start int, 
 	_, err := s.kernel.Run(ctx, kernel.Run{
 		Args: []string{s.in.name0}, Dir: s.dir, Umask: s.mask,
 		Main: func(p *kernel.Proc) int {
-			in := s.in.fork(p)
-			defer in.variables.release()
+			in := s.in.forkSubshell(p)
+			defer in.variables.releaseStore()
 			found = in.completeWord(line[:start], word)
 			return 0
 		},
@@ -496,24 +497,24 @@ func (s *Shell) Complete(ctx context.Context, line string, pos int) (start int, 
 
 func (in *interp) completeWord(before, word string) []string {
 	if name, ok := strings.CutPrefix(word, "${"); ok {
-		return wrap("${", withPrefix(in.variableNames(false), name), "}")
+		return wrapNames("${", withPrefix(in.variableNames(false), name), "}")
 	}
 	if name, ok := strings.CutPrefix(word, "$"); ok {
-		return wrap("$", withPrefix(in.variableNames(false), name), "")
+		return wrapNames("$", withPrefix(in.variableNames(false), name), "")
 	}
 	head := strings.TrimRight(before, " \t")
 	if head == "" || strings.ContainsAny(head[len(head)-1:], ";|&(\n`") || endsInKeyword(head) {
-		return in.slashed(in.commandNames(word))
+		return in.markDirectories(in.commandNames(word))
 	}
 	first, _, _ := strings.Cut(strings.TrimLeft(before, " \t"), " ")
-	if c, ok := in.comp.get(first); ok && c.function == "" {
-		return in.candidates(c, word)
+	if c, ok := in.specs.get(first); ok && c.function == "" {
+		return in.generateCandidates(c, word)
 	}
-	return in.slashed(in.fileNames(word, first == "cd" || first == "rmdir"))
+	return in.markDirectories(in.fileNames(word, first == "cd" || first == "rmdir"))
 }
 
-// slashed marks directories as such.
-func (in *interp) slashed(list []string) []string {
+// markDirectories appends a slash to directories.
+func (in *interp) markDirectories(list []string) []string {
 	for i, s := range list {
 		if strings.Contains(s, "/") || in.isDir(s) {
 			if in.isDir(s) {
@@ -533,7 +534,7 @@ func endsInKeyword(head string) bool {
 	return false
 }
 
-func wrap(before string, names []string, after string) []string {
+func wrapNames(before string, names []string, after string) []string {
 	for i := range names {
 		names[i] = before + names[i] + after
 	}

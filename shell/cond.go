@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/atoll-sandbox/atoll/internal/regex"
+	"github.com/atoll-sandbox/atoll/internal/unix/regex"
 	"github.com/atoll-sandbox/atoll/shell/syntax"
 	"github.com/atoll-sandbox/atoll/vfs"
 )
@@ -18,21 +18,22 @@ const (
 	condError = 2
 )
 
-// cond compiles the expression of [[ ]]: its status is 0, 1, or 2 after an
-// error, whose message has been printed.
+// cond compiles the expression of [[ ]]. Its status is 0, 1, or 2 after an
+// error that was printed.
 func (c *compiler) cond(x syntax.CondExpr) func(in *interp) int {
 	f := c.condExpr(x, "")
 	return func(in *interp) int { return f(in) }
 }
 
-func verdict(b bool) int {
+// statusOf converts the result of a test to a status.
+func statusOf(b bool) int {
 	if b {
 		return condTrue
 	}
 	return condFalse
 }
 
-// condExpr compiles an expression; not is what set -x shows before it.
+// condExpr compiles an expression; not is the prefix that set -x prints.
 func (c *compiler) condExpr(x syntax.CondExpr, not string) func(in *interp) int {
 	switch x := x.(type) {
 	case *syntax.CondWord:
@@ -40,7 +41,7 @@ func (c *compiler) condExpr(x syntax.CondExpr, not string) func(in *interp) int 
 		return func(in *interp) int {
 			s := f(in)
 			in.traceCond(not + "-n " + condText(s))
-			return verdict(s != "")
+			return statusOf(s != "")
 		}
 	case *syntax.CondUnary:
 		return c.condUnary(x, not)
@@ -75,14 +76,14 @@ func (c *compiler) condExpr(x syntax.CondExpr, not string) func(in *interp) int 
 	panic("shell: unknown condition in the tree")
 }
 
-// traceCond prints one test of [[ ]] for set -x.
+// traceCond prints a test of [[ ]] for set -x.
 func (in *interp) traceCond(text string) {
 	if in.opts&optXtrace != 0 {
-		in.trace("[[ " + text + " ]]")
+		in.printTrace("[[ " + text + " ]]")
 	}
 }
 
-// condText is an operand as set -x shows it.
+// condText returns an operand as set -x prints it.
 func condText(s string) string {
 	if s == "" {
 		return "''"
@@ -95,7 +96,7 @@ func (c *compiler) condUnary(x *syntax.CondUnary, not string) func(in *interp) i
 	return func(in *interp) int {
 		s := f(in)
 		in.traceCond(not + op + " " + condText(s))
-		return verdict(in.unary(op, s))
+		return statusOf(in.unaryTest(op, s))
 	}
 }
 
@@ -109,7 +110,7 @@ func (c *compiler) condBinary(x *syntax.CondBinary, not string) func(in *interp)
 			if in.opts&optXtrace != 0 {
 				in.traceCond(not + condText(s) + " " + op + " " + condText(shown(in)))
 			}
-			return verdict(pat(in).match(in, s) == (op != "!="))
+			return statusOf(pat(in).matchAll(in, s) == (op != "!="))
 		}
 	case "=~":
 		return c.condRegex(x, left, not)
@@ -119,21 +120,21 @@ func (c *compiler) condBinary(x *syntax.CondBinary, not string) func(in *interp)
 		a, b := left(in), right(in)
 		in.traceCond(not + condText(a) + " " + op + " " + condText(b))
 		if test := intTest(op); test != nil {
-			m, ok := in.try(func(in *interp) int64 { return in.evalText(a) }, "[[")
+			m, ok := in.tryArith(func(in *interp) int64 { return in.evalText(a) }, "[[")
 			if !ok {
 				return condFalse
 			}
-			n, ok := in.try(func(in *interp) int64 { return in.evalText(b) }, "[[")
-			return verdict(ok && test(m, n))
+			n, ok := in.tryArith(func(in *interp) int64 { return in.evalText(b) }, "[[")
+			return statusOf(ok && test(m, n))
 		}
-		return verdict(in.compare(op, a, b))
+		return statusOf(in.compare(op, a, b))
 	}
 }
 
-// condPattern compiles the right side of == as set -x shows it: every quoted
-// character has a backslash.
+// condPattern compiles the right side of == as set -x prints it: with a
+// backslash before every quoted character.
 func (c *compiler) condPattern(w *syntax.Word) text {
-	list := items(w.Parts, tildeNone)
+	list := wordItems(w.Parts, tildeNone)
 	fs := make([]text, len(list))
 	for i, it := range list {
 		f := c.escapedPart(it)
@@ -144,7 +145,7 @@ func (c *compiler) condPattern(w *syntax.Word) text {
 		}
 		fs[i] = f
 	}
-	return joined(fs)
+	return joinTexts(fs)
 }
 
 func escapeAll(s string) string {
@@ -174,7 +175,7 @@ func intTest(op string) func(a, b int64) bool {
 	return nil
 }
 
-// compare does the tests of two texts or two files.
+// compare performs the tests of two strings or two files.
 func (in *interp) compare(op, a, b string) bool {
 	switch op {
 	case "=", "==":
@@ -199,11 +200,11 @@ func (in *interp) compare(op, a, b string) bool {
 	return false
 }
 
-// lastRegex remembers the regular expression that a condition used last. It
-// is taken out while it is in use.
-type lastRegex struct{ p atomic.Pointer[madeRegex] }
+// lastRegex caches the last regular expression of a condition. It is empty
+// while the expression is in use.
+type lastRegex struct{ p atomic.Pointer[compiledRegex] }
 
-type madeRegex struct {
+type compiledRegex struct {
 	src   string
 	flags patFlags
 	re    *regex.Regexp
@@ -229,7 +230,7 @@ func (in *interp) matchRegex(last *lastRegex, s, src string) int {
 		if err != nil {
 			return condError
 		}
-		m = &madeRegex{src, flags, re}
+		m = &compiledRegex{src, flags, re}
 	}
 	caps := make([]int, 2*(m.re.Groups()+1))
 	ok := m.re.Match([]byte(s), 0, caps, in.p)
@@ -246,12 +247,12 @@ func (in *interp) matchRegex(last *lastRegex, s, src string) int {
 		groups = append(groups, g)
 	}
 	in.setArray("BASH_REMATCH", groups)
-	return verdict(ok)
+	return statusOf(ok)
 }
 
-// regexText compiles the right side of =~: what is quoted stands for itself.
+// regexText compiles the right side of =~: quoted text is literal.
 func (c *compiler) regexText(w *syntax.Word) text {
-	list := items(w.Parts, tildeStart)
+	list := wordItems(w.Parts, tildeStart)
 	fs := make([]text, len(list))
 	for i, it := range list {
 		f := c.textOf(it)
@@ -262,7 +263,7 @@ func (c *compiler) regexText(w *syntax.Word) text {
 			fs[i] = func(in *interp) string { return quoteRegex(f(in)) }
 		}
 	}
-	return joined(fs)
+	return joinTexts(fs)
 }
 
 func quoteRegex(s string) string {
@@ -284,8 +285,8 @@ func isUnary(op string) bool {
 	return len(op) == 2 && op[0] == '-' && strings.IndexByte("abcdefghknoprstuvwxzGLNORS", op[1]) >= 0
 }
 
-// unary does the tests of one operand.
-func (in *interp) unary(op, s string) bool {
+// unaryTest performs the tests of one operand.
+func (in *interp) unaryTest(op, s string) bool {
 	switch op[1] {
 	case 'n':
 		return s != ""
@@ -294,10 +295,10 @@ func (in *interp) unary(op, s string) bool {
 	case 'v':
 		return in.isSet(s)
 	case 'R':
-		v := in.lookup(s)
+		v := in.lookupVar(s)
 		return s != "" && v != nil && v.attrs&attrNameref != 0 && v.set
 	case 'o':
-		return in.optionOn(s)
+		return in.namedOptionOn(s)
 	case 't':
 		n, err := strconv.Atoi(strings.TrimSpace(s))
 		return err == nil && in.p.FD(n) != nil && in.p.Handle(n).IsTerminal()
@@ -343,10 +344,11 @@ func fileTest(op byte, info vfs.Info) bool {
 	case 'N':
 		return info.ModTime().After(info.Atime())
 	}
-	return true // -a -e; and the owner of all may read and write
+	return true // -a and -e; the user is root, so -r is true too
 }
 
-// isSet is -v: whether a variable, an element or a parameter is set.
+// isSet implements -v: it reports whether a variable, an array element or a
+// parameter is set.
 func (in *interp) isSet(s string) bool {
 	if n, err := strconv.Atoi(s); err == nil && n >= 0 {
 		return n <= len(in.params)
@@ -366,17 +368,17 @@ func (in *interp) isSet(s string) bool {
 	if r.sub.all != 0 {
 		if v.attrs&attrAssoc != 0 {
 			_, ok := v.assoc.get(string([]byte{r.sub.all}))
-			return ok || in.count(v) > 0
+			return ok || in.countElements(v) > 0
 		}
-		return in.count(v) > 0
+		return in.countElements(v) > 0
 	}
-	_, ok = in.elem(v, r)
+	_, ok = in.elementOf(v, r)
 	return ok
 }
 
-// optionOn reports whether an option of set -o, by name, is on.
-func (in *interp) optionOn(name string) bool {
-	for on := range strings.SplitSeq(in.shellopts(), ":") {
+// namedOptionOn reports whether an option of set -o is on.
+func (in *interp) namedOptionOn(name string) bool {
+	for on := range strings.SplitSeq(in.shellOptsValue(), ":") {
 		if on == name {
 			return name != ""
 		}

@@ -8,151 +8,150 @@ import (
 	"unicode/utf8"
 )
 
-// errInterrupted is what readLine returns after ^C.
+// errInterrupted is the error of readLine after ^C.
 var errInterrupted = errors.New("interrupted")
 
-// editor reads lines from a terminal that passes every key: it shows them,
-// lets a person change them, and knows the lines of before. Output goes
-// through a terminal that makes \r\n of \n.
+// editor reads lines from a terminal in raw mode, with editing, history and
+// completion. Its output needs a terminal that converts \n to \r\n.
 type editor struct {
-	next     func() (byte, error)                       // the next byte typed; errInterrupted for a signal
-	write    func(text string)                          // to the screen
-	columns  func() int                                 // of the screen
-	complete func(line string, pos int) (int, []string) // what the word that ends at pos could become, and where it begins
-	past     func() []string                            // lines of before, oldest first
-	spend    func(n int)                                // is told of work and memory
+	next     func() (byte, error)                       // returns the next typed byte; errInterrupted for a signal
+	write    func(text string)                          // writes to the screen
+	columns  func() int                                 // returns the width of the screen
+	complete func(line string, pos int) (int, []string) // returns the candidates for the word that ends at pos, and its start
+	history  func() []string                            // returns previous lines, oldest first
+	charge   func(n int)                                // charges work and memory
 
-	prompt string // the last line of it
-	text   []rune
-	at     int // of the cursor in text
-	killed []rune
-	row    int  // of the cursor, from the prompt's
-	tabbed bool // the last key was Tab
-	shown  bool // a line is being typed
+	prompt    string // its last line
+	text      []rune
+	cursor    int // index in text
+	killed    []rune
+	cursorRow int  // row of the cursor, from the prompt's first row
+	tabbed    bool // the last key was Tab
+	active    bool // a line is being typed
 
-	list  []string // lines of before, while one is looked for
-	index int      // in list; len(list) is the line that is being typed
-	typed []rune   // that line
+	list  []string // previous lines
+	index int      // index in list of the shown line; len(list) is the line being typed
+	typed []rune   // the line being typed, while another one is shown
 }
 
-// maxLine bounds a line that is typed, in characters.
+// maxLine limits a typed line, in characters.
 const maxLine = 1 << 16
 
-// readLine shows a prompt and returns the line typed after it, io.EOF after
-// ^D on an empty one, or errInterrupted.
+// readLine shows a prompt and returns the line typed after it. It returns
+// io.EOF after ^D on an empty line, and errInterrupted after ^C.
 func (e *editor) readLine(prompt string) (string, error) {
 	e.prompt = prompt
 	if i := strings.LastIndexByte(prompt, '\n'); i >= 0 {
 		e.write(prompt[:i+1])
 		e.prompt = prompt[i+1:]
 	}
-	e.text, e.at, e.row, e.shown = e.text[:0], 0, 0, true
-	defer func() { e.shown = false }()
-	e.list = e.past()
+	e.text, e.cursor, e.cursorRow, e.active = e.text[:0], 0, 0, true
+	defer func() { e.active = false }()
+	e.list = e.history()
 	e.index, e.typed = len(e.list), nil
-	e.draw()
+	e.redraw()
 	for {
 		c, err := e.next()
 		if err != nil {
-			e.abandon(err)
+			e.abandonLine(err)
 			return "", err
 		}
-		done, err := e.press(c)
+		done, err := e.handleKey(c)
 		if err != nil {
-			e.abandon(err)
+			e.abandonLine(err)
 			return "", err
 		}
 		if done {
-			e.end()
+			e.moveToEnd()
 			e.write("\n")
 			return string(e.text), nil
 		}
 	}
 }
 
-// abandon leaves the line as it stands.
-func (e *editor) abandon(err error) {
-	e.end()
+// abandonLine leaves the line on the screen and moves to the next.
+func (e *editor) abandonLine(err error) {
+	e.moveToEnd()
 	if errors.Is(err, errInterrupted) {
 		e.write("^C")
 	}
 	e.write("\n")
 }
 
-// control returns the key that Ctrl and a letter are.
-func control(c byte) byte { return c & 0x1f }
+// ctrlKey returns the byte that a terminal sends for Ctrl and a letter.
+func ctrlKey(c byte) byte { return c & 0x1f }
 
-// press does what a key does; done is set for Enter.
-func (e *editor) press(c byte) (done bool, err error) {
+// handleKey performs the action of a key; done is set for Enter.
+func (e *editor) handleKey(c byte) (done bool, err error) {
 	tabbed := e.tabbed
 	e.tabbed = false
 	switch c {
 	case '\r', '\n':
 		return true, nil
-	case control('C'):
+	case ctrlKey('C'):
 		return false, errInterrupted
-	case control('D'):
+	case ctrlKey('D'):
 		if len(e.text) == 0 {
 			return false, io.EOF
 		}
-		e.remove(e.at, e.at+1)
-	case 127, control('H'):
-		e.remove(e.at-1, e.at)
+		e.removeText(e.cursor, e.cursor+1)
+	case 127, ctrlKey('H'):
+		e.removeText(e.cursor-1, e.cursor)
 	case '\t':
-		e.tab(tabbed)
-	case control('R'):
-		return e.search()
+		e.completeAtCursor(tabbed)
+	case ctrlKey('R'):
+		return e.searchHistory()
 	case 27:
-		return false, e.escape()
-	case control('V'):
+		return false, e.readEscape()
+	case ctrlKey('V'):
 		if c, err = e.next(); err == nil {
-			err = e.character(c)
+			err = e.readCharacter(c)
 		}
 		return false, err
 	default:
 		if c < 32 {
-			e.controlKey(c)
+			e.handleControlKey(c)
 			return false, nil
 		}
-		return false, e.character(c)
+		return false, e.readCharacter(c)
 	}
 	return false, nil
 }
 
-// controlKey does what a key with Ctrl does that only moves and removes.
-func (e *editor) controlKey(c byte) {
+// handleControlKey handles the Ctrl keys that move, remove or recall text.
+func (e *editor) handleControlKey(c byte) {
 	switch c {
-	case control('A'):
-		e.move(0)
-	case control('E'):
-		e.move(len(e.text))
-	case control('B'):
-		e.move(e.at - 1)
-	case control('F'):
-		e.move(e.at + 1)
-	case control('K'):
-		e.kill(e.at, len(e.text))
-	case control('U'):
-		e.kill(0, e.at)
-	case control('W'):
-		e.kill(e.wordBefore(unicode.IsSpace), e.at)
-	case control('Y'):
-		e.insert(e.killed)
-	case control('T'):
-		e.swap()
-	case control('L'):
+	case ctrlKey('A'):
+		e.moveCursor(0)
+	case ctrlKey('E'):
+		e.moveCursor(len(e.text))
+	case ctrlKey('B'):
+		e.moveCursor(e.cursor - 1)
+	case ctrlKey('F'):
+		e.moveCursor(e.cursor + 1)
+	case ctrlKey('K'):
+		e.killText(e.cursor, len(e.text))
+	case ctrlKey('U'):
+		e.killText(0, e.cursor)
+	case ctrlKey('W'):
+		e.killText(e.wordBefore(unicode.IsSpace), e.cursor)
+	case ctrlKey('Y'):
+		e.insertText(e.killed)
+	case ctrlKey('T'):
+		e.swapCharacters()
+	case ctrlKey('L'):
 		e.write("\x1b[H\x1b[2J")
-		e.row = 0
-		e.draw()
-	case control('P'):
-		e.recall(e.index - 1)
-	case control('N'):
-		e.recall(e.index + 1)
+		e.cursorRow = 0
+		e.redraw()
+	case ctrlKey('P'):
+		e.showHistory(e.index - 1)
+	case ctrlKey('N'):
+		e.showHistory(e.index + 1)
 	}
 }
 
-// character takes the first byte of a character, and the rest of it.
-func (e *editor) character(c byte) error {
+// readCharacter reads the rest of a UTF-8 character and inserts it.
+func (e *editor) readCharacter(c byte) error {
 	b := []byte{c}
 	for c >= utf8.RuneSelf && !utf8.FullRune(b) {
 		next, err := e.next()
@@ -162,39 +161,39 @@ func (e *editor) character(c byte) error {
 		b = append(b, next)
 	}
 	r, _ := utf8.DecodeRune(b)
-	e.insert([]rune{r})
+	e.insertText([]rune{r})
 	return nil
 }
 
-// escape reads the rest of a key that begins with ESC.
-func (e *editor) escape() error {
+// readEscape reads and handles the rest of a key that begins with ESC.
+func (e *editor) readEscape() error {
 	c, err := e.next()
 	if err != nil {
 		return err
 	}
 	switch c {
 	case '[', 'O':
-		return e.sequence()
+		return e.readSequence()
 	case 'b', 'B':
-		e.move(e.wordBefore(notWord))
+		e.moveCursor(e.wordBefore(isWordBreak))
 	case 'f', 'F':
-		e.move(e.wordAfter())
+		e.moveCursor(e.wordAfter())
 	case 'd', 'D':
-		e.kill(e.at, e.wordAfter())
-	case 127, control('H'):
-		e.kill(e.wordBefore(notWord), e.at)
+		e.killText(e.cursor, e.wordAfter())
+	case 127, ctrlKey('H'):
+		e.killText(e.wordBefore(isWordBreak), e.cursor)
 	case '<':
-		e.recall(0)
+		e.showHistory(0)
 	case '>':
-		e.recall(len(e.list))
+		e.showHistory(len(e.list))
 	case '.', '_':
-		e.lastWord()
+		e.insertLastWord()
 	}
 	return nil
 }
 
-// sequence reads the rest of a key that begins with ESC [.
-func (e *editor) sequence() error {
+// readSequence reads and handles the rest of a key that begins with ESC [.
+func (e *editor) readSequence() error {
 	var args []byte
 	for len(args) < 16 {
 		c, err := e.next()
@@ -205,44 +204,44 @@ func (e *editor) sequence() error {
 			args = append(args, c)
 			continue
 		}
-		return e.named(string(args), c)
+		return e.handleNamedKey(string(args), c)
 	}
 	return nil
 }
 
-// named does what a key with a name does.
-func (e *editor) named(args string, final byte) error {
+// handleNamedKey performs the action of an arrow or another named key.
+func (e *editor) handleNamedKey(args string, final byte) error {
 	far := strings.HasSuffix(args, ";5") || strings.HasSuffix(args, ";3")
 	switch {
 	case final == 'A':
-		e.recall(e.index - 1)
+		e.showHistory(e.index - 1)
 	case final == 'B':
-		e.recall(e.index + 1)
+		e.showHistory(e.index + 1)
 	case final == 'C' && far:
-		e.move(e.wordAfter())
+		e.moveCursor(e.wordAfter())
 	case final == 'C':
-		e.move(e.at + 1)
+		e.moveCursor(e.cursor + 1)
 	case final == 'D' && far:
-		e.move(e.wordBefore(notWord))
+		e.moveCursor(e.wordBefore(isWordBreak))
 	case final == 'D':
-		e.move(e.at - 1)
+		e.moveCursor(e.cursor - 1)
 	case final == 'H' || final == '~' && (args == "1" || args == "7"):
-		e.move(0)
+		e.moveCursor(0)
 	case final == 'F' || final == '~' && (args == "4" || args == "8"):
-		e.move(len(e.text))
+		e.moveCursor(len(e.text))
 	case final == '~' && args == "3":
-		e.remove(e.at, e.at+1)
+		e.removeText(e.cursor, e.cursor+1)
 	case final == '~' && args == "200":
-		return e.paste()
+		return e.readPaste()
 	}
 	return nil
 }
 
-// pasteEnd ends what a terminal marks as pasted.
+// pasteEnd is the sequence that a terminal sends after pasted text.
 const pasteEnd = "\x1b[201~"
 
-// paste takes what was pasted as text, whatever keys are in it.
-func (e *editor) paste() error {
+// readPaste inserts pasted text literally, whatever keys it contains.
+func (e *editor) readPaste() error {
 	var b []byte
 	for !strings.HasSuffix(string(b[max(0, len(b)-len(pasteEnd)):]), pasteEnd) {
 		c, err := e.next()
@@ -255,18 +254,18 @@ func (e *editor) paste() error {
 		if len(b) < 4*maxLine {
 			b = append(b, c)
 		}
-		e.spend(1)
+		e.charge(1)
 	}
 	text := strings.TrimSuffix(string(b), pasteEnd)
-	e.insert([]rune(strings.TrimSuffix(text, "\n")))
+	e.insertText([]rune(strings.TrimSuffix(text, "\n")))
 	return nil
 }
 
-func notWord(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }
+func isWordBreak(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }
 
-// wordBefore returns where the word before the cursor begins.
+// wordBefore returns the start of the word before the cursor.
 func (e *editor) wordBefore(between func(rune) bool) int {
-	i := e.at
+	i := e.cursor
 	for i > 0 && between(e.text[i-1]) {
 		i--
 	}
@@ -276,65 +275,65 @@ func (e *editor) wordBefore(between func(rune) bool) int {
 	return i
 }
 
-// wordAfter returns where the word after the cursor ends.
+// wordAfter returns the end of the word after the cursor.
 func (e *editor) wordAfter() int {
-	i := e.at
-	for i < len(e.text) && notWord(e.text[i]) {
+	i := e.cursor
+	for i < len(e.text) && isWordBreak(e.text[i]) {
 		i++
 	}
-	for i < len(e.text) && !notWord(e.text[i]) {
+	for i < len(e.text) && !isWordBreak(e.text[i]) {
 		i++
 	}
 	return i
 }
 
-// move puts the cursor elsewhere.
-func (e *editor) move(to int) {
-	if to = min(max(to, 0), len(e.text)); to != e.at {
-		e.at = to
-		e.draw()
+// moveCursor moves the cursor to an index of the text.
+func (e *editor) moveCursor(to int) {
+	if to = min(max(to, 0), len(e.text)); to != e.cursor {
+		e.cursor = to
+		e.redraw()
 	}
 }
 
-// insert puts characters in at the cursor.
-func (e *editor) insert(list []rune) {
+// insertText inserts characters at the cursor.
+func (e *editor) insertText(list []rune) {
 	list = list[:min(len(list), max(0, maxLine-len(e.text)))]
 	if len(list) == 0 {
 		return
 	}
-	e.spend(len(list) + len(e.text)/16)
-	end := e.at == len(e.text)
-	text := append(append(append(make([]rune, 0, len(e.text)+len(list)), e.text[:e.at]...), list...), e.text[e.at:]...)
-	e.text, e.at = text, e.at+len(list)
-	if end && len(list) == 1 && e.fits(list[0]) {
+	e.charge(len(list) + len(e.text)/16)
+	end := e.cursor == len(e.text)
+	text := append(append(append(make([]rune, 0, len(e.text)+len(list)), e.text[:e.cursor]...), list...), e.text[e.cursor:]...)
+	e.text, e.cursor = text, e.cursor+len(list)
+	if end && len(list) == 1 && e.canAppend(list[0]) {
 		e.write(string(list))
 		return
 	}
-	e.draw()
+	e.redraw()
 }
 
-// remove takes the characters from i to j out.
-func (e *editor) remove(i, j int) {
+// removeText removes the characters from i to j.
+func (e *editor) removeText(i, j int) {
 	i, j = max(i, 0), min(j, len(e.text))
 	if i >= j {
 		return
 	}
 	e.text = append(e.text[:i:i], e.text[j:]...)
-	e.at = i
-	e.draw()
+	e.cursor = i
+	e.redraw()
 }
 
-// kill is remove, for control('Y') to bring back.
-func (e *editor) kill(i, j int) {
+// killText removes text and saves it for ctrlKey('Y').
+func (e *editor) killText(i, j int) {
 	if i < j {
 		e.killed = append([]rune(nil), e.text[i:j]...)
-		e.remove(i, j)
+		e.removeText(i, j)
 	}
 }
 
-// swap exchanges the characters around the cursor.
-func (e *editor) swap() {
-	i := e.at
+// swapCharacters exchanges the characters around the cursor.
+func (e *editor) swapCharacters() {
+	i := e.cursor
 	if i == len(e.text) {
 		i--
 	}
@@ -343,12 +342,12 @@ func (e *editor) swap() {
 	}
 	text := append([]rune(nil), e.text...)
 	text[i-1], text[i] = text[i], text[i-1]
-	e.text, e.at = text, i+1
-	e.draw()
+	e.text, e.cursor = text, i+1
+	e.redraw()
 }
 
-// recall shows a line of before, or the one being typed.
-func (e *editor) recall(i int) {
+// showHistory shows line i of the history, or the line being typed.
+func (e *editor) showHistory(i int) {
 	if i < 0 || i > len(e.list) || i == e.index {
 		return
 	}
@@ -361,16 +360,16 @@ func (e *editor) recall(i int) {
 	} else {
 		e.text = []rune(e.list[i])
 	}
-	e.at = len(e.text)
-	e.draw()
+	e.cursor = len(e.text)
+	e.redraw()
 }
 
-// lastWord puts in the last word of the line before.
-func (e *editor) lastWord() {
+// insertLastWord inserts the last word of the previous line.
+func (e *editor) insertLastWord() {
 	if len(e.list) == 0 {
 		return
 	}
 	if f := strings.Fields(e.list[len(e.list)-1]); len(f) > 0 {
-		e.insert([]rune(f[len(f)-1]))
+		e.insertText([]rune(f[len(f)-1]))
 	}
 }

@@ -5,36 +5,36 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 )
 
-// spot is a place on the screen, from where the prompt begins.
-type spot struct{ row, col int }
+// screenPos is a position on the screen, relative to the start of the prompt.
+type screenPos struct{ row, col int }
 
-// after returns the place after a character that stands at s.
-func (s spot) after(r rune, columns int) spot {
+// next returns the position after a character at s.
+func (s screenPos) next(r rune, columns int) screenPos {
 	switch {
 	case r == '\n':
-		return spot{s.row + 1, 0}
+		return screenPos{s.row + 1, 0}
 	case r < ' ' || r == 127:
-		return s.wide(1, columns).wide(1, columns) // ^X
+		return s.advance(1, columns).advance(1, columns) // ^X
 	}
-	return s.wide(kernel.Columns(r), columns)
+	return s.advance(kernel.Columns(r), columns)
 }
 
-// wide returns the place after n columns that are not parted.
-func (s spot) wide(n, columns int) spot {
+// advance returns the position after n columns that stay on one row.
+func (s screenPos) advance(n, columns int) screenPos {
 	if s.col+n > columns {
-		s = spot{s.row + 1, 0}
+		s = screenPos{s.row + 1, 0}
 	}
 	s.col += n
 	return s
 }
 
-// promptEnd returns the place after a prompt, in which escape sequences take
-// no room.
-func promptEnd(prompt string, columns int) spot {
-	var s spot
+// promptEnd returns the position after a prompt; escape sequences have no
+// width.
+func promptEnd(prompt string, columns int) screenPos {
+	var s screenPos
 	for i := 0; i < len(prompt); {
 		if n := escapeLen(prompt[i:]); n > 0 {
 			i += n
@@ -42,14 +42,15 @@ func promptEnd(prompt string, columns int) spot {
 		}
 		r, n := utf8.DecodeRuneInString(prompt[i:])
 		if r >= ' ' || r == '\n' {
-			s = s.after(r, columns)
+			s = s.next(r, columns)
 		}
 		i += n
 	}
 	return s
 }
 
-// escapeLen returns how long the escape sequence is that s begins with.
+// escapeLen returns the length of the escape sequence at the start of s; 0 if
+// there is none.
 func escapeLen(s string) int {
 	if len(s) < 2 || s[0] != 27 {
 		return 0
@@ -74,54 +75,54 @@ func escapeLen(s string) int {
 	return 2
 }
 
-// width returns the columns of the screen.
-func (e *editor) width() int { return max(4, e.columns()) }
+// screenWidth returns the number of columns, at least 4.
+func (e *editor) screenWidth() int { return max(4, e.columns()) }
 
-// fits reports whether a character that was added at the end only needs to
-// be written.
-func (e *editor) fits(r rune) bool {
+// canAppend reports whether it is enough to write a character that was
+// appended, without redrawing the line.
+func (e *editor) canAppend(r rune) bool {
 	if r < ' ' || r == 127 || kernel.Columns(r) == 0 {
 		return false
 	}
-	w := e.width()
+	w := e.screenWidth()
 	s := promptEnd(e.prompt, w)
 	for _, c := range e.text {
-		s = s.after(c, w)
+		s = s.next(c, w)
 	}
-	return s.row == e.row && s.col < w
+	return s.row == e.cursorRow && s.col < w
 }
 
-// draw shows the prompt and the line again, with the cursor in its place.
-func (e *editor) draw() {
+// redraw draws the prompt, the line and the cursor.
+func (e *editor) redraw() {
 	var b strings.Builder
-	w := e.width()
-	if e.row > 0 {
-		b.WriteString("\x1b[" + strconv.Itoa(e.row) + "A")
+	w := e.screenWidth()
+	if e.cursorRow > 0 {
+		b.WriteString("\x1b[" + strconv.Itoa(e.cursorRow) + "A")
 	}
 	b.WriteString("\r\x1b[J" + e.prompt)
 	s := promptEnd(e.prompt, w)
 	cursor := s
 	for i, r := range e.text {
-		if i == e.at {
+		if i == e.cursor {
 			cursor = s
 		}
 		switch {
 		case r < ' ' && r != '\n' || r == 127:
 			b.WriteString("^" + string(r^0x40))
-		case r < 0x80 || r >= 0xa0: // what is between, a terminal may obey
+		case r < 0x80 || r >= 0xa0: // a terminal may interpret the C1 controls between them
 			b.WriteRune(r)
 		}
-		s = s.after(r, w)
+		s = s.next(r, w)
 	}
-	if e.at == len(e.text) {
+	if e.cursor == len(e.text) {
 		cursor = s
 	}
-	if s.col == w { // the screen goes to the next line only with the next character
+	if s.col == w { // a terminal wraps only at the next character
 		b.WriteString("\n")
-		s = spot{s.row + 1, 0}
+		s = screenPos{s.row + 1, 0}
 	}
 	if cursor.col == w {
-		cursor = spot{cursor.row + 1, 0}
+		cursor = screenPos{cursor.row + 1, 0}
 	}
 	if up := s.row - cursor.row; up > 0 {
 		b.WriteString("\x1b[" + strconv.Itoa(up) + "A")
@@ -132,15 +133,15 @@ func (e *editor) draw() {
 			b.WriteString("\x1b[" + strconv.Itoa(cursor.col) + "C")
 		}
 	}
-	e.row = cursor.row
-	e.spend(b.Len() / 8)
+	e.cursorRow = cursor.row
+	e.charge(b.Len() / 8)
 	e.write(b.String())
 }
 
-// end moves the cursor behind the line.
-func (e *editor) end() {
-	if e.at < len(e.text) {
-		e.at = len(e.text)
-		e.draw()
+// moveToEnd moves the cursor to the end of the line.
+func (e *editor) moveToEnd() {
+	if e.cursor < len(e.text) {
+		e.cursor = len(e.text)
+		e.redraw()
 	}
 }

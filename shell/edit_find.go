@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// search looks for a line of before as text is typed, the newest first. Keys
-// that mean nothing here take the line found and do what they do.
-func (e *editor) search() (done bool, err error) {
-	prompt, text, at := e.prompt, e.text, e.at
+// searchHistory searches the history backwards as text is typed. Other keys
+// accept the found line and then have their usual effect.
+func (e *editor) searchHistory() (done bool, err error) {
+	prompt, text, at := e.prompt, e.text, e.cursor
 	query, found := "", len(e.list)
 	defer func() { e.prompt = prompt }()
 	back := func() {
-		e.prompt, e.text, e.at = prompt, text, at
-		e.draw()
+		e.prompt, e.text, e.cursor = prompt, text, at
+		e.redraw()
 	}
 	for {
 		e.showFound(query, found)
@@ -23,37 +23,37 @@ func (e *editor) search() (done bool, err error) {
 			return false, err
 		}
 		switch c {
-		case control('G'), control('C'):
+		case ctrlKey('G'), ctrlKey('C'):
 			back()
-			if c == control('C') {
+			if c == ctrlKey('C') {
 				return false, errInterrupted
 			}
 			return false, nil
-		case control('R'):
-			if i := e.lookBack(query, found-1); i >= 0 {
+		case ctrlKey('R'):
+			if i := e.findBackward(query, found-1); i >= 0 {
 				found = i
 			}
-		case 127, control('H'):
+		case 127, ctrlKey('H'):
 			if r := []rune(query); len(r) > 0 {
 				query = string(r[:len(r)-1])
-				found = max(e.lookBack(query, len(e.list)-1), -1)
+				found = max(e.findBackward(query, len(e.list)-1), -1)
 			}
 		default:
 			if c < 32 {
-				return e.settle(prompt, text, found, c)
+				return e.endSearch(prompt, text, found, c)
 			}
 			if len(query) < 1024 {
 				query += string([]byte{c})
 			}
-			if i := e.lookBack(query, min(found, len(e.list)-1)); i >= 0 {
+			if i := e.findBackward(query, min(found, len(e.list)-1)); i >= 0 {
 				found = i
 			}
 		}
 	}
 }
 
-// settle ends a search with the line found, and does what the key does.
-func (e *editor) settle(prompt string, text []rune, found int, key byte) (bool, error) {
+// endSearch accepts the found line and handles the key that ended the search.
+func (e *editor) endSearch(prompt string, text []rune, found int, key byte) (bool, error) {
 	e.prompt = prompt
 	if found >= 0 && found < len(e.list) {
 		e.typed = append([]rune(nil), text...)
@@ -62,21 +62,22 @@ func (e *editor) settle(prompt string, text []rune, found int, key byte) (bool, 
 	} else {
 		e.text = text
 	}
-	e.at = len(e.text)
-	e.draw()
+	e.cursor = len(e.text)
+	e.redraw()
 	if key == 27 {
-		return false, e.escape()
+		return false, e.readEscape()
 	}
-	if key == control('D') && len(e.text) == 0 {
+	if key == ctrlKey('D') && len(e.text) == 0 {
 		return false, io.EOF
 	}
-	return e.press(key)
+	return e.handleKey(key)
 }
 
-// lookBack returns the newest line from i back that holds query, or -1.
-func (e *editor) lookBack(query string, i int) int {
+// findBackward returns the newest line at or before i that contains query, or
+// -1.
+func (e *editor) findBackward(query string, i int) int {
 	for ; i >= 0 && query != ""; i-- {
-		e.spend(1 + len(e.list[i])/64)
+		e.charge(1 + len(e.list[i])/64)
 		if strings.Contains(e.list[i], query) {
 			return i
 		}
@@ -94,18 +95,18 @@ func (e *editor) showFound(query string, found int) {
 	}
 	e.prompt = "(" + word + ")`" + strings.ToValidUTF8(query, "?") + "': "
 	e.text = []rune(line)
-	e.at = 0
+	e.cursor = 0
 	if i := strings.Index(line, query); i > 0 {
-		e.at = len([]rune(line[:i]))
+		e.cursor = len([]rune(line[:i]))
 	}
-	e.draw()
+	e.redraw()
 }
 
-// tab fills in what the word before the cursor becomes, as far as that is
-// clear; again shows what it could become.
-func (e *editor) tab(again bool) {
+// completeAtCursor completes the word before the cursor as far as it is
+// unambiguous; a repeated Tab lists the candidates.
+func (e *editor) completeAtCursor(again bool) {
 	e.tabbed = true
-	line := string(e.text[:e.at])
+	line := string(e.text[:e.cursor])
 	start, list := e.complete(line, len(line))
 	if len(list) == 0 || start > len(line) {
 		e.write("\a")
@@ -125,24 +126,24 @@ func (e *editor) tab(again bool) {
 	switch {
 	case fill != word && len(fill) >= len(word):
 		from := len([]rune(line[:start]))
-		rest := e.text[e.at:]
+		rest := e.text[e.cursor:]
 		e.text = append(append([]rune(line[:start]), []rune(fill)...), rest...)
-		e.at = from + len([]rune(fill))
-		e.draw()
+		e.cursor = from + len([]rune(fill))
+		e.redraw()
 	case again:
-		e.show(list)
+		e.showCandidates(list)
 	default:
 		e.write("\a")
 	}
 }
 
-// maxShown bounds the candidates that are shown.
+// maxShown limits the number of listed candidates.
 const maxShown = 200
 
-// show lists candidates in columns below the line.
-func (e *editor) show(list []string) {
-	at := e.at
-	e.end()
+// showCandidates lists candidates in columns below the line.
+func (e *editor) showCandidates(list []string) {
+	at := e.cursor
+	e.moveToEnd()
 	var names []string
 	width := 0
 	for _, l := range list[:min(len(list), maxShown)] {
@@ -150,11 +151,11 @@ func (e *editor) show(list []string) {
 		if i := strings.LastIndexByte(strings.TrimSuffix(l, "/"), '/'); i >= 0 {
 			name = l[i+1:]
 		}
-		name = printable(name)
+		name = makePrintable(name)
 		names = append(names, name)
 		width = max(width, promptEnd(name, 1<<20).col+2)
 	}
-	columns := max(1, e.width()/width)
+	columns := max(1, e.screenWidth()/width)
 	rows := (len(names) + columns - 1) / columns
 	var b strings.Builder
 	b.WriteString("\n")
@@ -171,12 +172,12 @@ func (e *editor) show(list []string) {
 		b.WriteString("… and " + itoa(n) + " more\n")
 	}
 	e.write(b.String())
-	e.at, e.row = at, 0
-	e.draw()
+	e.cursor, e.cursorRow = at, 0
+	e.redraw()
 }
 
-// printable returns a name with what a terminal would obey made visible.
-func printable(name string) string {
+// makePrintable replaces the control characters of a name by question marks.
+func makePrintable(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 {
 			return '?'

@@ -6,18 +6,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 )
 
-// glass is a terminal's screen: enough of one to see what an editor shows.
-type glass struct {
+// fakeScreen is the screen of a terminal, with what is needed to see what an editor shows.
+type fakeScreen struct {
 	columns  int
 	rows     [][]rune
 	row, col int
 }
 
 // write shows text as xterm does, with \n as \r\n.
-func (g *glass) write(text string) {
+func (g *fakeScreen) write(text string) {
 	for len(text) > 0 {
 		if n := escapeLen(text); n > 0 {
 			g.control(text[2:n])
@@ -37,7 +37,7 @@ func (g *glass) write(text string) {
 	}
 }
 
-func (g *glass) control(seq string) {
+func (g *fakeScreen) control(seq string) {
 	if seq == "" {
 		return
 	}
@@ -61,7 +61,7 @@ func (g *glass) control(seq string) {
 	}
 }
 
-func (g *glass) put(r rune) {
+func (g *fakeScreen) put(r rune) {
 	w := kernel.Columns(r)
 	if g.col+w > g.columns {
 		g.row, g.col = g.row+1, 0
@@ -84,7 +84,7 @@ func (g *glass) put(r rune) {
 }
 
 // text is what stands on the screen, with a bar before the cursor.
-func (g *glass) text() string {
+func (g *fakeScreen) text() string {
 	var b strings.Builder
 	for i := 0; i <= max(g.row, len(g.rows)-1); i++ {
 		if i > 0 {
@@ -106,10 +106,10 @@ func (g *glass) text() string {
 	return b.String()
 }
 
-// typing runs an editor over some keys; what the screen shows when they are
-// used up is returned beside the line and how it ended.
-func typing(columns int, prompt, keys string, past ...string) (shown, line string, err error) {
-	g := &glass{columns: columns}
+// typeKeys runs an editor over some keys. It returns what the screen shows when they are used up,
+// the line and how it ended.
+func typeKeys(columns int, prompt, keys string, past ...string) (shown, line string, err error) {
+	g := &fakeScreen{columns: columns}
 	i := 0
 	e := &editor{
 		next: func() (byte, error) {
@@ -120,7 +120,7 @@ func typing(columns int, prompt, keys string, past ...string) (shown, line strin
 			i++
 			return keys[i-1], nil
 		},
-		write: g.write, columns: func() int { return columns }, past: func() []string { return past }, spend: func(int) {},
+		write: g.write, columns: func() int { return columns }, history: func() []string { return past }, charge: func(int) {},
 		complete: func(line string, pos int) (int, []string) {
 			start := strings.LastIndexByte(line[:pos], ' ') + 1
 			return start, withPrefix([]string{"alpha", "alps", "beta/", "gamma", "日本"}, line[start:pos])
@@ -173,7 +173,7 @@ func TestEditorShows(t *testing.T) {
 		"UnknownKeysAreNothing":     {"a\x1b[99~\x1bOZ\x1b[1;9Zb", "$ ab|"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, _, _ := typing(28, "$ ", c.keys, past...); got != c.want {
+			if got, _, _ := typeKeys(28, "$ ", c.keys, past...); got != c.want {
 				t.Errorf("%q shows\n%s\nwant\n%s", c.keys, got, c.want)
 			}
 		})
@@ -195,7 +195,7 @@ func TestEditorReturns(t *testing.T) {
 		"EmptyLine":           {"\r", "", nil},
 		"BrokenTextIsOneRune": {"a\xffb\r", "a\ufffdb", nil},
 	} {
-		_, got, err := typing(28, "$ ", c.keys, "first")
+		_, got, err := typeKeys(28, "$ ", c.keys, "first")
 		if got != c.want || err != c.err { //nolint:errorlint // the very values
 			t.Errorf("%s: %q, %v; want %q, %v", name, got, err, c.want, c.err)
 		}
@@ -214,7 +214,7 @@ func TestEditorPrompts(t *testing.T) {
 		"exactly twenty chars ":     "exactly twenty chars a|b",
 		"far wider than the glass ": "far wider than the glass \na|b",
 	} {
-		got, _, _ := typing(25, prompt, "ab\x02")
+		got, _, _ := typeKeys(25, prompt, "ab\x02")
 		if got != want {
 			t.Errorf("%q shows\n%s\nwant\n%s", prompt, got, want)
 		}
@@ -233,10 +233,10 @@ func FuzzEditor(f *testing.F) {
 		if len(keys) > 500 {
 			return
 		}
-		g := &glass{columns: columns}
+		g := &fakeScreen{columns: columns}
 		i := 0
 		e := &editor{
-			columns: func() int { return columns }, past: func() []string { return []string{"first one", "second\nline", "日本語日本語日本語"} }, spend: func(int) {},
+			columns: func() int { return columns }, history: func() []string { return []string{"first one", "second\nline", "日本語日本語日本語"} }, charge: func(int) {},
 			complete: func(line string, pos int) (int, []string) {
 				start := strings.LastIndexByte(line[:pos], ' ') + 1
 				return start, withPrefix([]string{"alpha", "alps"}, line[start:pos])
@@ -245,10 +245,10 @@ func FuzzEditor(f *testing.F) {
 		}
 		plain := !strings.ContainsAny(keys, "\t\x0c") // which leave other things above
 		e.next = func() (byte, error) {
-			if plain && e.shown {
-				fresh := &glass{columns: columns}
-				again := &editor{write: fresh.write, columns: e.columns, spend: e.spend, prompt: e.prompt, text: e.text, at: e.at}
-				again.draw()
+			if plain && e.active {
+				fresh := &fakeScreen{columns: columns}
+				again := &editor{write: fresh.write, columns: e.columns, charge: e.charge, prompt: e.prompt, text: e.text, cursor: e.cursor}
+				again.redraw()
 				if got, want := g.text(), fresh.text(); got != want {
 					t.Fatalf("after %q the screen shows\n%s\nand not\n%s", keys[:i], got, want)
 				}

@@ -5,11 +5,12 @@ import (
 	"io"
 	"strconv"
 
-	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 )
 
-// where returns what begins a message: the file or $0, and the line.
-func (in *interp) where() string {
+// messagePrefix returns the prefix of error messages: the file or $0, and the
+// line.
+func (in *interp) messagePrefix() string {
 	name := in.name0
 	if n := len(in.frames); n > 0 {
 		name = in.frames[n-1].source
@@ -17,26 +18,26 @@ func (in *interp) where() string {
 	switch {
 	case in.program:
 		return ""
-	case in.person != nil && len(in.frames) == 0:
+	case in.interactive != nil && len(in.frames) == 0:
 		return name + ": "
 	}
 	return name + ": line " + strconv.Itoa(int(in.line)) + ": "
 }
 
-// errorf writes a message to standard error, prefixed as bash does.
+// errorf prints an error message with the prefix that bash prints.
 func (in *interp) errorf(format string, a ...any) {
-	in.complain(in.where() + fmt.Sprintf(format, a...) + "\n")
+	in.writeStderr(in.messagePrefix() + fmt.Sprintf(format, a...) + "\n")
 }
 
-// complain writes text to standard error, after what is waiting for standard
-// output; when that can't be written there is nobody left to tell.
-func (in *interp) complain(text string) {
+// writeStderr writes text to standard error, after flushing standard output.
+// It ignores errors: there is no other place to report them.
+func (in *interp) writeStderr(text string) {
 	in.flushOut()
 	_, _ = io.WriteString(in.p.Stderr, text)
 }
 
-// print writes a builtin's output and returns its status: 1, with a
-// message, where standard output does not take it.
+// print writes a builtin's output and returns its status: 1, with an error
+// message, if standard output can't be written.
 func (in *interp) print(name, text string) int {
 	if text == "" {
 		return 0
@@ -48,10 +49,10 @@ func (in *interp) print(name, text string) int {
 	return 0
 }
 
-// failed is called after a command whose status is not zero: it runs the
-// ERR trap and obeys set -e.
-func (in *interp) failed() flow {
-	if in.quiet > 0 {
+// handleFailure runs the ERR trap and applies set -e after a command with a
+// non-zero status.
+func (in *interp) handleFailure() flow {
+	if in.ignoreFailure > 0 {
 		return flowNext
 	}
 	if in.traps.err != "" {
@@ -59,20 +60,21 @@ func (in *interp) failed() flow {
 			return f
 		}
 	}
-	if in.opt(optErrexit) {
+	if in.optOn(optErrexit) {
 		return flowExit
 	}
 	return flowNext
 }
 
-// usage complains about wrong arguments of a builtin.
-func (in *interp) usage(name, problem string) int {
+// reportUsage prints a problem with the arguments of a builtin and its usage,
+// and returns status 2.
+func (in *interp) reportUsage(name, problem string) int {
 	if problem != "" {
 		in.errorf("%s: %s", name, problem)
 	}
-	in.misused = true
-	if b := describe(name); b != nil {
-		in.complain(name + ": usage: " + b.usage + "\n")
+	in.usageError = true
+	if b := findDoc(name); b != nil {
+		in.writeStderr(name + ": usage: " + b.usage + "\n")
 	}
 	return 2
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/atoll-sandbox/atoll/shell/syntax"
 )
 
-// text is a compiled expansion to one string.
+// text is a compiled expansion that results in one string.
 type text func(in *interp) string
 
 // item is a piece of a word: a part, or a tilde prefix.
@@ -17,17 +17,17 @@ type item struct {
 	user  string // after the tilde
 }
 
-// tildeMode says where in a word tilde prefixes may stand.
+// tildeMode selects where in a word tilde prefixes are recognized.
 type tildeMode uint8
 
 const (
 	tildeNone   tildeMode = iota
-	tildeStart            // at the beginning
-	tildeAssign           // there and after each colon
+	tildeStart            // at the start of the word
+	tildeAssign           // at the start and after each colon
 )
 
-// items takes the tilde prefixes out of a word.
-func items(parts []syntax.Part, mode tildeMode) []item {
+// wordItems splits a word into parts and tilde prefixes.
+func wordItems(parts []syntax.Part, mode tildeMode) []item {
 	list := make([]item, 0, len(parts))
 	for i, p := range parts {
 		l, ok := p.(*syntax.Lit)
@@ -35,13 +35,13 @@ func items(parts []syntax.Part, mode tildeMode) []item {
 			list = append(list, item{part: p})
 			continue
 		}
-		list = append(list, tildes(l.Value, mode, i == 0, i == len(parts)-1)...)
+		list = append(list, splitTildes(l.Value, mode, i == 0, i == len(parts)-1)...)
 	}
 	return list
 }
 
-// tildes splits literal text at its tilde prefixes.
-func tildes(s string, mode tildeMode, first, last bool) []item {
+// splitTildes splits literal text at its tilde prefixes.
+func splitTildes(s string, mode tildeMode, first, last bool) []item {
 	var list []item
 	begin := first // a tilde may stand here
 	done := 0
@@ -87,7 +87,7 @@ func (c *compiler) arithText(w *syntax.Word) text {
 	if w == nil {
 		return c.word(nil, tildeNone)
 	}
-	list := items(w.Parts, tildeNone)
+	list := wordItems(w.Parts, tildeNone)
 	for i, it := range list {
 		if q, ok := it.part.(*syntax.Quoted); ok && q.Kind == syntax.SingleQuote {
 			list[i].part = &syntax.Lit{Value: q.Raw}
@@ -101,16 +101,17 @@ func (c *compiler) heredoc(d *syntax.Heredoc) func(in *interp) string {
 	return c.word(d.Body, tildeNone)
 }
 
+// word compiles a word to one string; nil is the empty string.
 func (c *compiler) word(w *syntax.Word, mode tildeMode) text {
 	if w == nil {
 		return func(*interp) string { return "" }
 	}
-	return c.concat(items(w.Parts, mode))
+	return c.concat(wordItems(w.Parts, mode))
 }
 
-func (c *compiler) parts(parts []syntax.Part) text { return c.concat(items(parts, tildeNone)) }
+func (c *compiler) partsText(parts []syntax.Part) text { return c.concat(wordItems(parts, tildeNone)) }
 
-// concat compiles pieces to one string.
+// concat compiles items to one string.
 func (c *compiler) concat(list []item) text {
 	fs := make([]text, 0, len(list))
 	lit := ""
@@ -122,7 +123,7 @@ func (c *compiler) concat(list []item) text {
 		}
 	}
 	for _, it := range list {
-		if s, ok := constant(it); ok {
+		if s, ok := constantText(it); ok {
 			lit += s
 			continue
 		}
@@ -130,10 +131,10 @@ func (c *compiler) concat(list []item) text {
 		fs = append(fs, c.textOf(it))
 	}
 	flush()
-	return joined(fs)
+	return joinTexts(fs)
 }
 
-func joined(fs []text) text {
+func joinTexts(fs []text) text {
 	switch len(fs) {
 	case 0:
 		return func(*interp) string { return "" }
@@ -144,7 +145,7 @@ func joined(fs []text) text {
 		return func(in *interp) string {
 			a := f(in)
 			b := g(in)
-			in.borrow(len(a) + len(b))
+			in.chargeScratch(len(a) + len(b))
 			return a + b
 		}
 	}
@@ -155,13 +156,13 @@ func joined(fs []text) text {
 			list[i] = f(in)
 			n += len(list[i])
 		}
-		in.borrow(n)
+		in.chargeScratch(n)
 		return strings.Join(list, "")
 	}
 }
 
-// constant returns the text of a piece that expands nothing.
-func constant(it item) (string, bool) {
+// constantText returns the text of an item that needs no expansion.
+func constantText(it item) (string, bool) {
 	switch p := it.part.(type) {
 	case *syntax.Lit:
 		return p.Value, true
@@ -170,7 +171,7 @@ func constant(it item) (string, bool) {
 	case *syntax.DblQuoted:
 		s := ""
 		for _, q := range p.Parts {
-			t, ok := constant(item{part: q})
+			t, ok := constantText(item{part: q})
 			if !ok {
 				return "", false
 			}
@@ -181,15 +182,15 @@ func constant(it item) (string, bool) {
 	return "", false
 }
 
-// textOf compiles one piece to a string.
+// textOf compiles one item to a string.
 func (c *compiler) textOf(it item) text {
 	if it.tilde {
 		user := it.user
-		return func(in *interp) string { return in.home(user) }
+		return func(in *interp) string { return in.expandTilde(user) }
 	}
 	switch p := it.part.(type) {
 	case *syntax.DblQuoted:
-		return c.parts(p.Parts)
+		return c.partsText(p.Parts)
 	case *syntax.ParamExp:
 		return c.paramText(p)
 	case *syntax.CmdSubst:
@@ -204,25 +205,24 @@ func (c *compiler) textOf(it item) text {
 	case *syntax.ProcSubst:
 		return c.procSubst(p)
 	}
-	s, _ := constant(it)
+	s, _ := constantText(it)
 	return func(*interp) string { return s }
 }
 
-// pattern compiles a word to a pattern, in which what is quoted stands for
-// itself.
+// pattern compiles a word to a pattern, in which quoted text is literal.
 func (c *compiler) pattern(w *syntax.Word) func(in *interp) *pattern { return c.patternWith(w, 0) }
 
-// patternWith is pattern with flags added to those of the shell's options.
+// patternWith is pattern with flags in addition to those of the shell's options.
 func (c *compiler) patternWith(w *syntax.Word, flags patFlags) func(in *interp) *pattern {
 	if w == nil {
 		return func(*interp) *pattern { return &pattern{shape: shapeLit} }
 	}
-	list := items(w.Parts, tildeStart)
+	list := wordItems(w.Parts, tildeStart)
 	if s, ok := constantPattern(list); ok {
 		memo := newPatternMemo(s)
 		return func(in *interp) *pattern { return memo.get(in.patFlags() | flags) }
 	}
-	f := c.escaped(list)
+	f := c.escapedText(list)
 	var last lastPattern
 	return func(in *interp) *pattern { return last.get(in, f(in), in.patFlags()|flags) }
 }
@@ -234,7 +234,7 @@ func constantPattern(list []item) (string, bool) {
 		case *syntax.Lit:
 			b.WriteString(p.Value)
 		case *syntax.Quoted, *syntax.DblQuoted:
-			s, ok := constant(it)
+			s, ok := constantText(it)
 			if !ok {
 				return "", false
 			}
@@ -246,7 +246,7 @@ func constantPattern(list []item) (string, bool) {
 	return b.String(), true
 }
 
-// patFlags returns how patterns are matched now.
+// patFlags returns the flags of the current shell options.
 func (in *interp) patFlags() patFlags {
 	flags := patFlags(0)
 	if in.shopts&shExtglob != 0 {
@@ -261,14 +261,14 @@ func (in *interp) patFlags() patFlags {
 	return flags
 }
 
-// escaped compiles pieces to the text of a pattern: backslashes protect what
-// is quoted.
-func (c *compiler) escaped(list []item) text {
+// escapedText compiles items to the text of a pattern, in which backslashes
+// protect quoted characters.
+func (c *compiler) escapedText(list []item) text {
 	fs := make([]text, len(list))
 	for i, it := range list {
 		fs[i] = c.escapedPart(it)
 	}
-	return joined(fs)
+	return joinTexts(fs)
 }
 
 func (c *compiler) escapedPart(it item) text {
@@ -288,9 +288,9 @@ func (c *compiler) escapedPart(it item) text {
 	return func(in *interp) string { return quotePattern(f(in)) }
 }
 
-// target compiles the target of a redirection; false means that it is not
-// one word.
-func (c *compiler) target(w *syntax.Word) func(in *interp) (string, bool) {
+// redirTarget compiles the target of a redirection; false means that it did
+// not expand to exactly one word.
+func (c *compiler) redirTarget(w *syntax.Word) func(in *interp) (string, bool) {
 	f := c.fields([]*syntax.Word{w})
 	return func(in *interp) (string, bool) {
 		list := f(in)
@@ -301,8 +301,8 @@ func (c *compiler) target(w *syntax.Word) func(in *interp) (string, bool) {
 	}
 }
 
-// expandText expands text as a prompt is: parameters, commands and
-// arithmetic. What can't be read stays as it is.
+// expandText expands parameters, commands and arithmetic in text, as for a
+// prompt. Text with a syntax error is returned unchanged.
 func (in *interp) expandText(s string) string {
 	if !strings.ContainsAny(s, "$`\\") {
 		return s
@@ -311,9 +311,9 @@ func (in *interp) expandText(s string) string {
 	if err != nil {
 		return s
 	}
-	if !in.p.Enter() { // a prompt that holds itself
+	if !in.p.Enter() { // a prompt that contains itself
 		in.errorf("%s: expansion nested too deeply", s)
-		in.discard(1)
+		in.abortLine(1)
 	}
 	defer in.p.Leave()
 	return (&compiler{}).word(w, tildeNone)(in)

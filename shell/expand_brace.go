@@ -8,12 +8,12 @@ import (
 	"github.com/atoll-sandbox/atoll/shell/syntax"
 )
 
-// bracedWord is one result of brace expansion, or a word whose results are
-// made when they are needed because they are many.
+// bracedWord is a result of brace expansion, or a word whose many results are
+// produced only when they are needed.
 type bracedWord struct {
-	word *syntax.Word
-	lazy *braces
-	made bool // word is a result
+	word     *syntax.Word
+	lazy     *braces
+	expanded bool // word is a result
 }
 
 // braces is a word with brace expansions.
@@ -22,7 +22,7 @@ type braces struct {
 	seq  braceSeq
 }
 
-// braceSeq is pieces in a row, each of which stands for one or more texts.
+// braceSeq is a sequence of pieces, each of which has one or more results.
 type braceSeq []braceNode
 
 // braceNode is a part, a list of alternatives, or a range.
@@ -35,23 +35,23 @@ type braceNode struct {
 // braceRun is {from..to..step}.
 type braceRun struct {
 	from, step int64
-	n          int64 // results
-	width      int   // of numbers, with zeros
+	n          int64 // number of results
+	width      int   // of numbers, padded with zeros
 	char       bool
 }
 
 const (
-	manyBraces    = 256 // results that are made when a word is compiled
+	manyBraces    = 256 // up to this many results are produced when a word is compiled
 	maxBraceDepth = 200
 )
 
-// expandBraces does brace expansion on a word.
+// expandBraces performs brace expansion on a word.
 func expandBraces(w *syntax.Word) []bracedWord {
 	if !hasBraces(w) {
 		return []bracedWord{{word: w}}
 	}
 	p := newBraceParser(w)
-	seq := p.sequence(0, len(p.toks), 0)
+	seq := p.parseSequence(0, len(p.toks), 0)
 	if !p.found {
 		return []bracedWord{{word: w}}
 	}
@@ -79,8 +79,8 @@ type braceTok struct {
 
 type braceParser struct {
 	toks  []braceTok
-	close []int32 // of each '{', the matching '}' or 0
-	comma []bool  // of each '{', whether a ',' belongs to it
+	close []int32 // for each '{', the matching '}' or 0
+	comma []bool  // for each '{', whether a ',' belongs to it
 	found bool
 }
 
@@ -114,8 +114,8 @@ func newBraceParser(w *syntax.Word) *braceParser {
 	return p
 }
 
-// sequence reads the tokens from i to end.
-func (p *braceParser) sequence(i, end, depth int) braceSeq {
+// parseSequence parses the tokens from i to end.
+func (p *braceParser) parseSequence(i, end, depth int) braceSeq {
 	var seq braceSeq
 	var lit []byte
 	flush := func() {
@@ -133,7 +133,7 @@ func (p *braceParser) sequence(i, end, depth int) braceSeq {
 			continue
 		}
 		if t.c == '{' && p.close[i] > 0 && depth < maxBraceDepth {
-			if n, ok := p.node(i, depth); ok {
+			if n, ok := p.parseBrace(i, depth); ok {
 				flush()
 				seq = append(seq, n)
 				p.found = true
@@ -148,11 +148,11 @@ func (p *braceParser) sequence(i, end, depth int) braceSeq {
 	return seq
 }
 
-// node reads what is between the brace at i and its end.
-func (p *braceParser) node(i, depth int) (braceNode, bool) {
+// parseBrace parses the content of the brace at i.
+func (p *braceParser) parseBrace(i, depth int) (braceNode, bool) {
 	end := int(p.close[i])
 	if !p.comma[i] {
-		r := p.run(i+1, end)
+		r := p.parseRange(i+1, end)
 		return braceNode{run: r}, r != nil
 	}
 	n := braceNode{}
@@ -164,15 +164,15 @@ func (p *braceParser) node(i, depth int) (braceNode, bool) {
 		case t.c == '{' && p.close[j] > 0:
 			j = int(p.close[j])
 		case t.c == ',' || j == end:
-			n.alts = append(n.alts, p.sequence(start, j, depth+1))
+			n.alts = append(n.alts, p.parseSequence(start, j, depth+1))
 			start = j + 1
 		}
 	}
 	return n, true
 }
 
-// run reads from..to or from..to..step.
-func (p *braceParser) run(i, end int) *braceRun {
+// parseRange parses from..to or from..to..step; nil if it is neither.
+func (p *braceParser) parseRange(i, end int) *braceRun {
 	if end-i > 64 {
 		return nil
 	}
@@ -203,15 +203,15 @@ func (p *braceParser) run(i, end int) *braceRun {
 	if err != nil || err2 != nil {
 		return nil
 	}
-	return newRun(from, to, step, max(padded(f[0]), padded(f[1])), false)
+	return newRun(from, to, step, max(zeroPadWidth(f[0]), zeroPadWidth(f[1])), false)
 }
 
 func isLetter(s string) bool {
 	return len(s) == 1 && (s[0] >= 'a' && s[0] <= 'z' || s[0] >= 'A' && s[0] <= 'Z')
 }
 
-// padded returns the width that a number with leading zeros asks for.
-func padded(s string) int {
+// zeroPadWidth returns the width of a number with leading zeros, else 0.
+func zeroPadWidth(s string) int {
 	d := strings.TrimLeft(s, "+-")
 	if len(d) > 1 && d[0] == '0' {
 		return len(s)
@@ -247,8 +247,8 @@ func newRun(from, to, step int64, width int, char bool) *braceRun {
 	return &braceRun{from: from, step: step, n: int64(n), width: width, char: char}
 }
 
-// at returns the i-th text of the range.
-func (r *braceRun) at(i int64) string {
+// textAt returns the i-th text of the range.
+func (r *braceRun) textAt(i int64) string {
 	v := r.from + i*r.step
 	if r.char {
 		return string([]byte{byte(v)})
@@ -263,25 +263,26 @@ func (r *braceRun) at(i int64) string {
 	return s
 }
 
-// part is at as a piece of a word. A backslash has nothing to quote and goes.
-func (r *braceRun) part(i int64) syntax.Part {
-	s := r.at(i)
+// partAt returns the i-th text as a part of a word. A backslash quotes nothing
+// and is dropped.
+func (r *braceRun) partAt(i int64) syntax.Part {
+	s := r.textAt(i)
 	if s == `\` {
 		return &syntax.Quoted{Kind: syntax.Backslash}
 	}
 	return &syntax.Lit{Value: s}
 }
 
-// lazyBraces compiles a word with brace expansions. Its results are made one
-// by one, so that their number costs only as they are used. A few are made
-// at once and kept.
+// lazyBraces compiles a word with brace expansions. It produces the results
+// one by one, so that unused ones cost nothing; a small number is compiled in
+// advance.
 func (c *compiler) lazyBraces(b *braces) func(in *interp, out []string) []string {
 	whole, _, _ := c.fieldWord(bracedWord{word: b.word})
-	plain := b.seq.plain()
+	plain := b.seq.isPlain()
 	var few []func(in *interp, out []string) []string
-	if b.seq.count() <= manyBraces {
-		b.seq.each(nil, func(parts []syntax.Part) {
-			f, _, _ := c.fieldWord(bracedWord{made: true, word: &syntax.Word{Pos: b.word.Pos, Parts: mergeParts(parts), Raw: b.word.Raw}})
+	if b.seq.countResults() <= manyBraces {
+		b.seq.eachResult(nil, func(parts []syntax.Part) {
+			f, _, _ := c.fieldWord(bracedWord{expanded: true, word: &syntax.Word{Pos: b.word.Pos, Parts: mergeParts(parts), Raw: b.word.Raw}})
 			few = append(few, f)
 		})
 	}
@@ -298,59 +299,59 @@ func (c *compiler) lazyBraces(b *braces) func(in *interp, out []string) []string
 		if plain {
 			b.seq.eachText(make([]byte, 0, 64), func(s []byte) {
 				out = append(out, string(s))
-				in.work(1)
-				in.charge4k(len(s) + 40)
+				in.chargeWork(1)
+				in.chargeSmall(len(s) + 40)
 			})
 			return out
 		}
 		cc := &compiler{source: c.source, line: c.line}
-		b.seq.each(nil, func(parts []syntax.Part) {
+		b.seq.eachResult(nil, func(parts []syntax.Part) {
 			n := len(out)
-			f, s, isConst := cc.fieldWord(bracedWord{made: true, word: &syntax.Word{Pos: b.word.Pos, Parts: mergeParts(parts)}})
+			f, s, isConst := cc.fieldWord(bracedWord{expanded: true, word: &syntax.Word{Pos: b.word.Pos, Parts: mergeParts(parts)}})
 			if isConst {
 				out = append(out, s)
 			} else {
 				out = f(in, out)
 			}
-			in.work(4)
+			in.chargeWork(4)
 			for _, s := range out[n:] {
-				in.charge4k(len(s) + 40)
+				in.chargeSmall(len(s) + 40)
 			}
 		})
 		return out
 	}
 }
 
-// charge4k gathers small charges that last until the end of the command.
-func (in *interp) charge4k(n int) {
-	if in.bulk += n; in.bulk >= 4096 {
-		in.borrow(in.bulk)
-		in.bulk = 0
+// chargeSmall charges n bytes until the end of the command, in batches.
+func (in *interp) chargeSmall(n int) {
+	if in.uncharged += n; in.uncharged >= 4096 {
+		in.chargeScratch(in.uncharged)
+		in.uncharged = 0
 	}
 }
 
-// count returns how many texts a sequence stands for, at most a large number.
-func (s braceSeq) count() int {
-	const most = 1 << 30
+// countResults returns the number of results of a sequence, at most 1<<30.
+func (s braceSeq) countResults() int {
+	const limit = 1 << 30
 	n := 1
 	for i := range s {
 		k := 1
 		switch {
 		case s[i].run != nil:
-			k = int(min(s[i].run.n, most))
+			k = int(min(s[i].run.n, limit))
 		case s[i].alts != nil:
 			k = 0
 			for _, a := range s[i].alts {
-				k = min(k+a.count(), most)
+				k = min(k+a.countResults(), limit)
 			}
 		}
-		n = min(n*k, most)
+		n = min(n*k, limit)
 	}
 	return n
 }
 
-// each calls f for every text, the last brace changing fastest.
-func (s braceSeq) each(before []syntax.Part, f func([]syntax.Part)) {
+// eachResult calls f for every result; the last brace varies fastest.
+func (s braceSeq) eachResult(before []syntax.Part, f func([]syntax.Part)) {
 	if len(s) == 0 {
 		f(before)
 		return
@@ -360,19 +361,19 @@ func (s braceSeq) each(before []syntax.Part, f func([]syntax.Part)) {
 	switch node := &s[0]; {
 	case node.run != nil:
 		for i := range node.run.n {
-			s[1:].each(append(before, node.run.part(i)), f)
+			s[1:].eachResult(append(before, node.run.partAt(i)), f)
 		}
 	case node.alts != nil:
 		for _, a := range node.alts {
-			a.each(before, func(parts []syntax.Part) { s[1:].each(parts, f) })
+			a.eachResult(before, func(parts []syntax.Part) { s[1:].eachResult(parts, f) })
 		}
 	default:
-		s[1:].each(append(before, node.part), f)
+		s[1:].eachResult(append(before, node.part), f)
 	}
 }
 
-// plain reports whether every result is text that nothing more happens to.
-func (s braceSeq) plain() bool {
+// isPlain reports whether every result is text that needs no more expansion.
+func (s braceSeq) isPlain() bool {
 	for i := range s {
 		switch n := &s[i]; {
 		case n.run != nil:
@@ -381,7 +382,7 @@ func (s braceSeq) plain() bool {
 			}
 		case n.alts != nil:
 			for _, a := range n.alts {
-				if len(a) == 0 || !a.plain() {
+				if len(a) == 0 || !a.isPlain() {
 					return false
 				}
 			}
@@ -395,7 +396,7 @@ func (s braceSeq) plain() bool {
 	return true
 }
 
-// eachText is each for a plain sequence.
+// eachText is eachResult for a plain sequence.
 func (s braceSeq) eachText(before []byte, f func([]byte)) {
 	if len(s) == 0 {
 		f(before)
@@ -410,7 +411,7 @@ func (s braceSeq) eachText(before []byte, f func([]byte)) {
 		}
 	case node.run != nil:
 		for i := range node.run.n {
-			s[1:].eachText(append(before, node.run.at(i)...), f)
+			s[1:].eachText(append(before, node.run.textAt(i)...), f)
 		}
 	case node.alts != nil:
 		for _, a := range node.alts {
@@ -421,8 +422,8 @@ func (s braceSeq) eachText(before []byte, f func([]byte)) {
 	}
 }
 
-// mergeParts joins neighbouring text. A name that text follows grows by it,
-// as in $x{a,b}: brace expansion comes first.
+// mergeParts joins adjacent text. Text after a parameter extends its name, as
+// in $x{a,b}, because brace expansion comes first.
 func mergeParts(parts []syntax.Part) []syntax.Part {
 	out := make([]syntax.Part, 0, len(parts))
 	for _, p := range parts {

@@ -8,17 +8,17 @@ import (
 	"github.com/atoll-sandbox/atoll/shell/syntax"
 )
 
-// separators is IFS, ready for use.
+// separators is the preprocessed value of IFS.
 type separators struct {
-	kind  *[256]byte // what each byte is
-	first string     // the first character: what "$*" is joined with
-	wide  string     // IFS, where it has characters beyond ASCII
+	kind  *[256]byte // kind of each byte
+	first string     // the first character, which joins the words of "$*"
+	wide  string     // IFS, if it contains characters beyond ASCII
 	none  bool       // IFS is empty: nothing is split
 }
 
 const (
-	ifsSpace byte = 1 << iota // separates, and runs of it count once
-	ifsMark                   // separates
+	ifsSpace byte = 1 << iota // white space of IFS: a run of it separates once
+	ifsMark                   // other separator
 	globMark                  // may begin a pattern
 )
 
@@ -38,7 +38,7 @@ func makeKinds(ifs string) *[256]byte {
 	return t
 }
 
-// reset takes a new value of IFS; unset means the default, joined by a space.
+// reset sets the value of IFS; if it is not set, the default applies.
 func (f *separators) reset(ifs string, set bool) {
 	if !set {
 		ifs = " \t\n"
@@ -74,37 +74,37 @@ func (f *separators) sepAt(s string, i int) (byte, int) {
 
 // fieldList collects the fields that words expand to.
 type fieldList struct {
-	in    *interp
-	out   []string
-	cur   []byte // the field that is being made
-	pat   []byte // the same as a pattern, once glob is set
-	glob  bool   // cur has an active pattern character
-	has   bool   // cur is a field even when it is empty
-	after bool   // cur was begun by white space of IFS
-	none  bool   // a quoted list had no elements
-	bulk  int    // bytes that are not charged yet
+	in        *interp
+	out       []string
+	cur       []byte // the current field
+	pat       []byte // the current field as a pattern, if glob is set
+	glob      bool   // cur has an active pattern character
+	has       bool   // cur is a field even if it is empty
+	after     bool   // cur begins after white space of IFS
+	none      bool   // a quoted list had no elements
+	uncharged int    // bytes that are not charged yet
 }
 
-// emit is a compiled expansion to fields.
+// emit is a compiled expansion that adds fields to a list.
 type emit func(in *interp, b *fieldList)
 
-// active adds unquoted literal text.
-func (b *fieldList) active(s string) {
+// addUnquoted adds unquoted literal text.
+func (b *fieldList) addUnquoted(s string) {
 	if s == "" {
 		return
 	}
 	b.has, b.after = true, false
-	b.add(s, true)
+	b.addText(s, true)
 }
 
-// quoted adds text that is neither split nor a pattern.
-func (b *fieldList) quoted(s string) {
+// addQuoted adds text that is neither split nor a pattern.
+func (b *fieldList) addQuoted(s string) {
 	b.has, b.after = true, false
-	b.add(s, false)
+	b.addText(s, false)
 }
 
-func (b *fieldList) add(s string, active bool) {
-	if b.grow(len(s)); active && !b.glob && isActive(b.in, s) {
+func (b *fieldList) addText(s string, active bool) {
+	if b.chargeBytes(len(s)); active && !b.glob && isActive(b.in, s) {
 		b.glob = true
 		b.pat = appendQuoted(b.pat[:0], string(b.cur))
 	}
@@ -118,11 +118,11 @@ func (b *fieldList) add(s string, active bool) {
 	}
 }
 
-func (b *fieldList) grow(n int) {
-	if b.bulk += n; b.bulk >= 4096 {
-		b.in.work(b.bulk >> 6)
-		b.in.borrow(b.bulk)
-		b.bulk = 0
+func (b *fieldList) chargeBytes(n int) {
+	if b.uncharged += n; b.uncharged >= 4096 {
+		b.in.chargeWork(b.uncharged >> 6)
+		b.in.chargeScratch(b.uncharged)
+		b.uncharged = 0
 	}
 }
 
@@ -140,14 +140,14 @@ func isActive(in *interp, s string) bool {
 	return false
 }
 
-// split adds the result of an unquoted expansion.
-func (b *fieldList) split(s string) {
+// addSplit adds the result of an unquoted expansion, split at IFS.
+func (b *fieldList) addSplit(s string) {
 	f := &b.in.ifs
 	if s == "" {
 		return
 	}
 	if f.none {
-		b.active(s)
+		b.addUnquoted(s)
 		return
 	}
 	start := 0
@@ -157,25 +157,25 @@ func (b *fieldList) split(s string) {
 			i += w
 			continue
 		}
-		b.active(s[start:i])
+		b.addUnquoted(s[start:i])
 		switch {
 		case b.has:
-			b.finish()
+			b.endField()
 			b.after = kind == ifsSpace
 		case kind == ifsSpace || b.after:
 			b.after = b.after && kind == ifsSpace
 		default:
-			b.quoted("")
-			b.finish()
+			b.addQuoted("")
+			b.endField()
 		}
 		i += w
 		start = i
 	}
-	b.active(s[start:])
+	b.addUnquoted(s[start:])
 }
 
-// finish ends the current field, if there is one.
-func (b *fieldList) finish() {
+// endField ends the current field, if there is one.
+func (b *fieldList) endField() {
 	if b.has {
 		b.push()
 	}
@@ -183,7 +183,7 @@ func (b *fieldList) finish() {
 }
 
 func (b *fieldList) push() {
-	b.grow(16)
+	b.chargeBytes(16)
 	if b.glob && b.in.opts&optNoglob == 0 && hasPattern(string(b.pat), b.in.shopts&shExtglob != 0) {
 		b.out = b.in.globField(b.out, string(b.pat), string(b.cur))
 	} else {
@@ -192,26 +192,26 @@ func (b *fieldList) push() {
 	b.cur, b.glob, b.has = b.cur[:0], false, false
 }
 
-// list adds the elements of "$@" and its kin: each one a field.
-func (b *fieldList) list(vals []string, quoted bool) {
+// addList adds the elements of "$@" or an array, each as a field.
+func (b *fieldList) addList(vals []string, quoted bool) {
 	if f := &b.in.ifs; !quoted && f.first != "" && f.kind[f.first[0]]&ifsMark != 0 {
-		b.split(b.in.join(vals, true))
+		b.addSplit(b.in.joinWords(vals, true))
 		return
 	}
 	for i, s := range vals {
 		if i > 0 {
-			b.finish()
+			b.endField()
 		}
 		if quoted {
-			b.quoted(s)
+			b.addQuoted(s)
 		} else {
-			b.split(s)
+			b.addSplit(s)
 		}
-		b.in.work(1)
+		b.in.chargeWork(1)
 	}
 }
 
-// fields compiles words to the fields they expand to.
+// fields compiles words to the fields that they expand to.
 func (c *compiler) fields(ws []*syntax.Word) func(in *interp) []string {
 	fs := make([]func(in *interp, out []string) []string, 0, len(ws))
 	consts := make([]string, 0, len(ws))
@@ -236,8 +236,8 @@ func (c *compiler) fields(ws []*syntax.Word) func(in *interp) []string {
 	}
 }
 
-// fieldWord compiles one word after brace expansion. A word that expands
-// nothing is also returned as it is.
+// fieldWord compiles one word after brace expansion. If the word needs no
+// expansion, isConst is set and s is its text.
 func (c *compiler) fieldWord(w bracedWord) (f func(in *interp, out []string) []string, s string, isConst bool) {
 	if w.lazy != nil {
 		return c.lazyBraces(w.lazy), "", false
@@ -250,19 +250,20 @@ func (c *compiler) fieldWord(w bracedWord) (f func(in *interp, out []string) []s
 			return f, "", false
 		}
 	}
-	e := c.emitWord(w.word, !w.made)
+	e := c.emitWord(w.word, !w.expanded)
 	return func(in *interp, out []string) []string {
-		b := in.takeFields(out)
+		b := in.acquireFields(out)
 		e(in, b)
-		b.finish()
-		return in.giveFields(b)
+		b.endField()
+		return in.releaseFields(b)
 	}, "", false
 }
 
-// takeFields and giveFields lend the shell's list of fields.
-func (in *interp) takeFields(out []string) *fieldList {
-	b := in.spare
-	in.spare = nil
+// acquireFields returns an empty list of fields; releaseFields returns its
+// fields and keeps the list for reuse.
+func (in *interp) acquireFields(out []string) *fieldList {
+	b := in.spareFields
+	in.spareFields = nil
 	if b == nil {
 		b = &fieldList{}
 	}
@@ -270,20 +271,20 @@ func (in *interp) takeFields(out []string) *fieldList {
 	return b
 }
 
-func (in *interp) giveFields(b *fieldList) []string {
+func (in *interp) releaseFields(b *fieldList) []string {
 	out := b.out
 	b.out = nil
 	if cap(b.cur) <= 1024 {
-		in.spare = b
+		in.spareFields = b
 	}
 	return out
 }
 
-// plainWord returns the text of a word that nothing happens to.
+// plainWord returns the text of a word that needs no expansion.
 func plainWord(w *syntax.Word) (string, bool) {
 	s := ""
 	for i, p := range w.Parts {
-		t, ok := constant(item{part: p})
+		t, ok := constantText(item{part: p})
 		if !ok {
 			return "", false
 		}
@@ -300,14 +301,15 @@ func plainWord(w *syntax.Word) (string, bool) {
 	return s, true
 }
 
-// singlePart compiles the commonest words without a list of fields.
+// singlePart compiles the most common words without a list of fields; it
+// returns nil for others.
 func (c *compiler) singlePart(p syntax.Part) func(in *interp, out []string) []string {
 	switch p := p.(type) {
 	case *syntax.DblQuoted:
 		if hasList(p.Parts) {
 			return nil
 		}
-		f := c.parts(p.Parts)
+		f := c.partsText(p.Parts)
 		return func(in *interp, out []string) []string { return append(out, f(in)) }
 	case *syntax.ParamExp:
 		if !isPlainParam(p) {
@@ -333,10 +335,10 @@ func (in *interp) splitText(out []string, s string) []string {
 	mask := byte(ifsSpace | ifsMark | globMark)
 	for i := 0; i < len(s); i++ {
 		if kind[s[i]]&mask != 0 || s[i] >= utf8.RuneSelf && in.ifs.wide != "" {
-			b := in.takeFields(out)
-			b.split(s)
-			b.finish()
-			return in.giveFields(b)
+			b := in.acquireFields(out)
+			b.addSplit(s)
+			b.endField()
+			return in.releaseFields(b)
 		}
 	}
 	if s == "" {
@@ -345,8 +347,8 @@ func (in *interp) splitText(out []string, s string) []string {
 	return append(out, s)
 }
 
-// hasList reports whether "$@" or the like is among the parts of a quoted
-// text, or could be.
+// hasList reports whether the parts of a quoted text contain "$@" or another
+// list, or may contain one.
 func hasList(parts []syntax.Part) bool {
 	for _, p := range parts {
 		switch p := p.(type) {
@@ -363,7 +365,7 @@ func hasList(parts []syntax.Part) bool {
 	return false
 }
 
-// isScalarParam reports whether e surely expands to one string.
+// isScalarParam reports whether e always expands to one string.
 func isScalarParam(e *syntax.ParamExp) bool {
 	if e.Name == "@" || e.Name == "*" || e.Indirect || e.Arg != nil && isDefaultOp(e.Op) || e.Op == syntax.ParamNames ||
 		e.Op == syntax.ParamNamesAt {
@@ -372,23 +374,22 @@ func isScalarParam(e *syntax.ParamExp) bool {
 	return e.Index == nil || e.Index.Kind == syntax.IndexExpr || e.Length
 }
 
-// isPlainParam reports whether e is a value, with an operation that gives
-// one string.
+// isPlainParam reports whether e is valid and always expands to one string.
 func isPlainParam(e *syntax.ParamExp) bool { return isScalarParam(e) && !e.Bad }
 
-// emitWord compiles a word to fields, its last one not finished. assigns says
-// that it may look like an assignment.
+// emitWord compiles a word to fields and leaves the last field open. assigns
+// means that the word may look like an assignment.
 func (c *compiler) emitWord(w *syntax.Word, assigns bool) emit {
 	if assigns && len(w.Parts) > 0 {
 		if l, ok := w.Parts[0].(*syntax.Lit); ok && assignsLike(l.Value) {
 			return c.emitAssignLike(w, l.Value)
 		}
 	}
-	return c.emitAll(items(w.Parts, tildeStart), false)
+	return c.emitAll(wordItems(w.Parts, tildeStart), false)
 }
 
-// assignsLike reports whether text begins as an assignment does: what
-// follows may then be a tilde prefix.
+// assignsLike reports whether text begins like an assignment, after which a
+// tilde prefix may follow.
 func assignsLike(s string) bool {
 	i := strings.IndexByte(s, '=')
 	return i > 0 && isName(strings.TrimSuffix(s[:i], "+"))
@@ -403,11 +404,11 @@ func (c *compiler) emitAssignLike(w *syntax.Word, first string) emit {
 	if i < len(first) {
 		rest = append([]syntax.Part{&syntax.Lit{Value: first[i:]}}, rest...)
 	}
-	return c.emitAll(append(list, items(rest, tildeAssign)...), false)
+	return c.emitAll(append(list, wordItems(rest, tildeAssign)...), false)
 }
 
-// emitAll compiles pieces. With operand set they are the operand of an
-// unquoted ${ }, whose literal text is split too.
+// emitAll compiles items. With operand set they are the operand of an unquoted
+// ${ }, in which literal text is split too.
 func (c *compiler) emitAll(list []item, operand bool) emit {
 	es := make([]emit, len(list))
 	for i, it := range list {
@@ -428,26 +429,26 @@ func (c *compiler) emitPart(it item, operand bool) emit {
 	case *syntax.Lit:
 		s := p.Value
 		if operand {
-			return func(_ *interp, b *fieldList) { b.split(s) }
+			return func(_ *interp, b *fieldList) { b.addSplit(s) }
 		}
-		return func(_ *interp, b *fieldList) { b.active(s) }
+		return func(_ *interp, b *fieldList) { b.addUnquoted(s) }
 	case *syntax.DblQuoted:
 		return c.emitQuoted(p.Parts)
 	case *syntax.ParamExp:
 		return c.emitParam(p, p.Quoted)
 	case *syntax.CmdSubst, *syntax.ArithExp:
 		f := c.textOf(it)
-		return func(in *interp, b *fieldList) { b.split(f(in)) }
+		return func(in *interp, b *fieldList) { b.addSplit(f(in)) }
 	}
 	f := c.textOf(it)
-	return func(in *interp, b *fieldList) { b.quoted(f(in)) }
+	return func(in *interp, b *fieldList) { b.addQuoted(f(in)) }
 }
 
-// emitQuoted compiles what is between double quotes.
+// emitQuoted compiles the content of double quotes.
 func (c *compiler) emitQuoted(parts []syntax.Part) emit {
 	if !hasList(parts) {
-		f := c.parts(parts)
-		return func(in *interp, b *fieldList) { b.quoted(f(in)) }
+		f := c.partsText(parts)
+		return func(in *interp, b *fieldList) { b.addQuoted(f(in)) }
 	}
 	es := make([]emit, len(parts))
 	for i, p := range parts {
@@ -460,7 +461,7 @@ func (c *compiler) emitQuoted(parts []syntax.Part) emit {
 			continue
 		}
 		f := c.textOf(item{part: p})
-		es[i] = func(in *interp, b *fieldList) { b.quoted(f(in)) }
+		es[i] = func(in *interp, b *fieldList) { b.addQuoted(f(in)) }
 	}
 	return func(in *interp, b *fieldList) {
 		had, fields, none := b.has, len(b.out), b.none
@@ -469,7 +470,7 @@ func (c *compiler) emitQuoted(parts []syntax.Part) emit {
 			e(in, b)
 		}
 		if b.none && len(b.cur) == 0 && len(b.out) == fields {
-			b.has = had // "$@" of nothing is no field, whatever empty stands beside it
+			b.has = had // "$@" without elements makes no field, even beside empty text
 		}
 		b.none = none
 	}

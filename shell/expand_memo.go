@@ -2,8 +2,8 @@ package shell
 
 import "sync/atomic"
 
-// patternMemo holds a constant pattern, compiled for the options it has been
-// used with.
+// patternMemo caches a constant pattern, compiled for each set of options that
+// was used.
 type patternMemo struct {
 	src  string
 	made [8]atomic.Pointer[pattern]
@@ -21,10 +21,12 @@ func (m *patternMemo) get(flags patFlags) *pattern {
 	return p
 }
 
-// lastPattern remembers the pattern that a word expanded to last.
-type lastPattern struct{ p atomic.Pointer[madePattern] }
+// lastPattern caches the last pattern that a word expanded to.
+type lastPattern struct {
+	p atomic.Pointer[compiledPattern]
+}
 
-type madePattern struct {
+type compiledPattern struct {
 	src   string
 	flags patFlags
 	p     *pattern
@@ -34,10 +36,10 @@ func (l *lastPattern) get(in *interp, src string, flags patFlags) *pattern {
 	if m := l.p.Load(); m != nil && m.src == src && m.flags == flags {
 		return m.p
 	}
-	in.work(1 + len(src)>>2)
+	in.chargeWork(1 + len(src)>>2)
 	p := compilePattern(src, flags)
 	if len(src) < 1024 {
-		l.p.Store(&madePattern{src, flags, p})
+		l.p.Store(&compiledPattern{src, flags, p})
 	}
 	return p
 }

@@ -9,29 +9,29 @@ import (
 	"github.com/atoll-sandbox/atoll/shell/syntax"
 )
 
-// change compiles an operation that makes one string of another.
-func (c *compiler) change(e *syntax.ParamExp) func(in *interp) func(string) string {
+// changeOp compiles an operation that maps a string to a string.
+func (c *compiler) changeOp(e *syntax.ParamExp) func(in *interp) func(string) string {
 	switch e.Op {
 	case syntax.ParamReplace, syntax.ParamReplaceAll, syntax.ParamReplaceStart, syntax.ParamReplaceEnd:
-		return c.replace(e)
+		return c.replaceOp(e)
 	case syntax.ParamTrimPrefix, syntax.ParamTrimPrefixAll, syntax.ParamTrimSuffix, syntax.ParamTrimSuffixAll:
-		return c.trim(e)
+		return c.trimOp(e)
 	}
-	return c.recase(e)
+	return c.caseOp(e)
 }
 
-func (c *compiler) trim(e *syntax.ParamExp) func(in *interp) func(string) string {
+func (c *compiler) trimOp(e *syntax.ParamExp) func(in *interp) func(string) string {
 	pat, op := c.trimPattern(e.Arg), e.Op
 	return func(in *interp) func(string) string {
 		p := pat(in)
 		return func(s string) string {
 			switch op {
 			case syntax.ParamTrimPrefix, syntax.ParamTrimPrefixAll:
-				if i := p.prefix(in, s, op == syntax.ParamTrimPrefixAll); i > 0 {
+				if i := p.matchPrefix(in, s, op == syntax.ParamTrimPrefixAll); i > 0 {
 					return s[i:]
 				}
 			default:
-				if i := p.suffix(in, s, op == syntax.ParamTrimSuffixAll); i >= 0 {
+				if i := p.matchSuffix(in, s, op == syntax.ParamTrimSuffixAll); i >= 0 {
 					return s[:i]
 				}
 			}
@@ -40,7 +40,7 @@ func (c *compiler) trim(e *syntax.ParamExp) func(in *interp) func(string) string
 	}
 }
 
-// trimPattern is a pattern that nocasematch does not concern.
+// trimPattern compiles a pattern that ignores the option nocasematch.
 func (c *compiler) trimPattern(w *syntax.Word) func(in *interp) *pattern {
 	f := c.pattern(w)
 	return func(in *interp) *pattern {
@@ -54,7 +54,7 @@ func (c *compiler) trimPattern(w *syntax.Word) func(in *interp) *pattern {
 	}
 }
 
-func (c *compiler) replace(e *syntax.ParamExp) func(in *interp) func(string) string {
+func (c *compiler) replaceOp(e *syntax.ParamExp) func(in *interp) func(string) string {
 	pat, op := c.pattern(e.Arg), e.Op
 	repl := func(*interp) string { return "" }
 	if e.Repl != nil {
@@ -63,14 +63,14 @@ func (c *compiler) replace(e *syntax.ParamExp) func(in *interp) func(string) str
 	return func(in *interp) func(string) string {
 		p := pat(in)
 		r := parseReplacement(repl(in), in.shopts&shPatsubReplacement != 0)
-		return func(s string) string { return in.substitute(s, p, op, r) }
+		return func(s string) string { return in.substituteMatches(s, p, op, r) }
 	}
 }
 
-// replacement compiles the text that replaces a match: what is quoted is
-// protected by backslashes.
+// replacement compiles the text that replaces a match; backslashes protect
+// quoted text.
 func (c *compiler) replacement(w *syntax.Word) text {
-	list := items(w.Parts, tildeStart)
+	list := wordItems(w.Parts, tildeStart)
 	fs := make([]text, len(list))
 	for i, it := range list {
 		f := c.textOf(it)
@@ -81,14 +81,14 @@ func (c *compiler) replacement(w *syntax.Word) text {
 			fs[i] = func(in *interp) string { return quoteAmps(f(in)) }
 		}
 	}
-	return joined(fs)
+	return joinTexts(fs)
 }
 
 func quoteAmps(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `&`, `\&`).Replace(s)
 }
 
-// replacer is a replacement cut at its ampersands, which stand for the match.
+// replacer is a replacement split at its ampersands, which stand for the match.
 type replacer []string
 
 func parseReplacement(s string, amps bool) replacer {
@@ -112,16 +112,16 @@ func parseReplacement(s string, amps bool) replacer {
 	return append(r, b.String())
 }
 
-// substitute does ${x/p/r}.
-func (in *interp) substitute(s string, p *pattern, op syntax.ParamOp, r replacer) string {
+// substituteMatches performs ${x/p/r}.
+func (in *interp) substituteMatches(s string, p *pattern, op syntax.ParamOp, r replacer) string {
 	switch op {
 	case syntax.ParamReplaceStart:
-		if n := p.prefix(in, s, true); n >= 0 {
+		if n := p.matchPrefix(in, s, true); n >= 0 {
 			return string(r.appendTo(nil, s[:n])) + s[n:]
 		}
 		return s
 	case syntax.ParamReplaceEnd:
-		if n := p.suffix(in, s, true); n >= 0 {
+		if n := p.matchSuffix(in, s, true); n >= 0 {
 			return s[:n] + string(r.appendTo(nil, s[n:]))
 		}
 		return s
@@ -130,7 +130,7 @@ func (in *interp) substitute(s string, p *pattern, op syntax.ParamOp, r replacer
 		return s
 	}
 	if s == "" {
-		if p.match(in, s) {
+		if p.matchAll(in, s) {
 			return string(r.appendTo(nil, s))
 		}
 		return s
@@ -160,7 +160,7 @@ func (in *interp) replaceMatches(s string, p *pattern, all bool, r replacer) str
 			done += w
 		}
 		if len(out)-paid > 4096 {
-			in.borrow(2 * (len(out) - paid))
+			in.chargeScratch(2 * (len(out) - paid))
 			paid = len(out)
 		}
 	}
@@ -180,8 +180,8 @@ func (r replacer) appendTo(b []byte, match string) []byte {
 	return b
 }
 
-// recase compiles ${x^p} and its kin.
-func (c *compiler) recase(e *syntax.ParamExp) func(in *interp) func(string) string {
+// caseOp compiles ${x^p} and similar operations.
+func (c *compiler) caseOp(e *syntax.ParamExp) func(in *interp) func(string) string {
 	pat := func(*interp) *pattern { return nil }
 	if e.Arg != nil {
 		pat = c.pattern(e.Arg)
@@ -211,13 +211,13 @@ func caseOf(op syntax.ParamOp) func(rune) rune {
 
 func (in *interp) mapCase(s string, p *pattern, conv func(rune) rune, all bool) string {
 	var b strings.Builder
-	in.work(len(s) >> 4)
-	in.borrow(len(s))
+	in.chargeWork(len(s) >> 4)
+	in.chargeScratch(len(s))
 	b.Grow(len(s))
 	for i := 0; i < len(s); {
 		r, w := charAt(s, i, 0)
 		ch := s[i : i+w]
-		if r < rawByte && (!in.bytes || r < utf8.RuneSelf) && (p == nil || p.match(in, ch)) {
+		if r < rawByte && (!in.bytes || r < utf8.RuneSelf) && (p == nil || p.matchAll(in, ch)) {
 			b.WriteRune(conv(r))
 		} else {
 			b.WriteString(ch)
@@ -231,7 +231,7 @@ func (in *interp) mapCase(s string, p *pattern, conv func(rune) rune, all bool) 
 	return b.String()
 }
 
-// changeCase applies the attributes -u, -l and -c.
+// changeCase applies the attributes -u, -l and -c to a value.
 func changeCase(s string, a attr) string {
 	switch {
 	case a&attrUpper != 0:
@@ -246,17 +246,17 @@ func changeCase(s string, a attr) string {
 	return string(unicode.ToUpper(r)) + strings.ToLower(s[w:])
 }
 
-// runes returns the length of s in characters.
-func (in *interp) runes(s string) int {
+// countChars returns the length of s in characters.
+func (in *interp) countChars(s string) int {
 	if in.bytes {
 		return len(s)
 	}
-	in.work(len(s) >> 6)
+	in.chargeWork(len(s) >> 6)
 	return utf8.RuneCountInString(s)
 }
 
-// slice compiles ${x:off:len}.
-func (c *compiler) slice(e *syntax.ParamExp, get fetch) fetch {
+// sliceOp compiles ${x:off:len}.
+func (c *compiler) sliceOp(e *syntax.ParamExp, get fetch) fetch {
 	off := c.sliceNumber(e, e.Off)
 	var length func(in *interp) int64
 	raw := ""
@@ -271,7 +271,7 @@ func (c *compiler) slice(e *syntax.ParamExp, get fetch) fetch {
 			return in.sliceList(e, v, sub, off, length)
 		}
 		o := off(in)
-		n := int64(in.runes(v.s))
+		n := int64(in.countChars(v.s))
 		if o < 0 {
 			o += n
 		}
@@ -288,7 +288,7 @@ func (c *compiler) slice(e *syntax.ParamExp, get fetch) fetch {
 			}
 			if end < o {
 				in.errorf("%s: substring expression < 0", expandedLength(in, e, raw, l))
-				in.abandon()
+				in.abortArith()
 			}
 		}
 		v.s = in.substring(v.s, int(o), int(end))
@@ -303,7 +303,7 @@ func expandedLength(in *interp, e *syntax.ParamExp, raw string, l int64) string 
 	return raw
 }
 
-// sliceNumber compiles an offset or length, whose errors name the parameter.
+// sliceNumber compiles an offset or length; its errors name the parameter.
 func (c *compiler) sliceNumber(e *syntax.ParamExp, a *syntax.Arith) func(in *interp) int64 {
 	f := c.arith(a)
 	name := e.Name
@@ -317,7 +317,7 @@ func (c *compiler) sliceNumber(e *syntax.ParamExp, a *syntax.Arith) func(in *int
 }
 
 func (in *interp) substring(s string, from, to int) string {
-	if in.bytes || len(s) == in.runes(s) {
+	if in.bytes || len(s) == in.countChars(s) {
 		return s[from:to]
 	}
 	start, n := 0, 0
@@ -361,7 +361,7 @@ func (in *interp) sliceList(e *syntax.ParamExp, v value, sub *subscript, off, le
 	default:
 		x, _, _ = in.find(ref{name: e.Name})
 		if x != nil && x.attrs&attrArray != 0 {
-			arr = in.indexed(x)
+			arr = in.arrayOf(x)
 		}
 		o = in.listOffset(arr, x, o, n)
 		if o < 0 {
@@ -373,10 +373,10 @@ func (in *interp) sliceList(e *syntax.ParamExp, v value, sub *subscript, off, le
 		l := length(in)
 		if l < 0 {
 			in.errorf("%s: substring expression < 0", expandedLength(in, e, strings.TrimSpace(e.Len.Raw), l))
-			in.abandon()
+			in.abortArith()
 		}
 		if l == 0 && x != nil && x.attrs&attrAssoc != 0 {
-			l = 1 // as bash has it
+			l = 1 // bash does this too
 		}
 		list = list[:min(l, int64(len(list)))]
 	}
@@ -384,8 +384,8 @@ func (in *interp) sliceList(e *syntax.ParamExp, v value, sub *subscript, off, le
 	return v
 }
 
-// listOffset turns the offset into an array into a position in its list of
-// values; -1 is beyond its start.
+// listOffset converts an offset into an array to an index in the list of its
+// values; -1 is before its start.
 func (in *interp) listOffset(arr *array, v *variable, o, n int64) int64 {
 	if arr == nil {
 		if v != nil && v.attrs&attrAssoc != 0 {
@@ -403,7 +403,7 @@ func (in *interp) listOffset(arr *array, v *variable, o, n int64) int64 {
 		return o
 	}
 	if o < 0 {
-		if o += arr.top() + 1; o < 0 {
+		if o += arr.maxIndex() + 1; o < 0 {
 			return -1
 		}
 	}
@@ -411,7 +411,7 @@ func (in *interp) listOffset(arr *array, v *variable, o, n int64) int64 {
 		return o
 	}
 	pos := int64(0)
-	arr.each(func(i int64, _ string) bool {
+	arr.eachElement(func(i int64, _ string) bool {
 		if i >= o {
 			return false
 		}
@@ -421,13 +421,13 @@ func (in *interp) listOffset(arr *array, v *variable, o, n int64) int64 {
 	return pos
 }
 
-// transform compiles ${x@Q} and its kin.
-func (c *compiler) transform(e *syntax.ParamExp, get fetch) fetch {
+// transformOp compiles ${x@Q} and similar operations.
+func (c *compiler) transformOp(e *syntax.ParamExp, get fetch) fetch {
 	letter, _ := e.Arg.Literal()
 	if letter == "A" || letter == "a" || letter == "K" || letter == "k" {
-		return c.describe(e, letter, get)
+		return c.describeOp(e, letter, get)
 	}
-	f := transformer(letter)
+	f := transformFunc(letter)
 	shown := rawName(e)
 	return func(in *interp) value {
 		v := get(in)
@@ -447,14 +447,14 @@ func (c *compiler) transform(e *syntax.ParamExp, get fetch) fetch {
 	}
 }
 
-func transformer(letter string) func(in *interp, s string) string {
+func transformFunc(letter string) func(in *interp, s string) string {
 	switch letter {
 	case "Q":
 		return func(_ *interp, s string) string { return quoteAlways(s) }
 	case "E":
 		return func(_ *interp, s string) string { return syntax.Unescape(s) }
 	case "P":
-		return func(in *interp, s string) string { return in.prompt(s) }
+		return func(in *interp, s string) string { return in.expandPrompt(s) }
 	case "U":
 		return func(in *interp, s string) string { return in.mapCase(s, nil, unicode.ToUpper, true) }
 	case "u":
@@ -463,8 +463,8 @@ func transformer(letter string) func(in *interp, s string) string {
 	return func(in *interp, s string) string { return in.mapCase(s, nil, unicode.ToLower, true) }
 }
 
-// describe compiles @A, @a, @K and @k, which are about the variable.
-func (c *compiler) describe(e *syntax.ParamExp, letter string, get fetch) fetch {
+// describeOp compiles @A, @a, @K and @k, which describe the variable.
+func (c *compiler) describeOp(e *syntax.ParamExp, letter string, get fetch) fetch {
 	sub := c.subscript(e.Index)
 	whole := sub != nil && sub.all != 0
 	return func(in *interp) value {
@@ -541,7 +541,7 @@ func (in *interp) describeAssign(name string, v *variable, val value, whole bool
 		return value{s: s, set: true}
 	}
 	if val.multi {
-		val.s = in.join(val.list, true)
+		val.s = in.joinWords(val.list, true)
 	}
 	switch {
 	case !val.set && letters == "":
@@ -554,9 +554,9 @@ func (in *interp) describeAssign(name string, v *variable, val value, whole bool
 	return value{s: "declare -" + letters + " " + name + "=" + quoteAlways(val.s), set: true}
 }
 
-// describePairs lists keys and values: as one quoted text, or as words.
+// describePairs lists keys and values, as one quoted text or as words.
 func (in *interp) describePairs(v *variable, val value, words bool) value {
-	keys, vals := in.keys(v), in.elems(v)
+	keys, vals := in.keysOf(v), in.elementsOf(v)
 	list := make([]string, 0, 2*len(keys))
 	for i := range keys {
 		if words {
@@ -565,7 +565,7 @@ func (in *interp) describePairs(v *variable, val value, words bool) value {
 			list = append(list, quoteKey(keys[i]), quoteVar(vals[i]))
 		}
 	}
-	in.work(len(list))
+	in.chargeWork(len(list))
 	if words {
 		return value{list: list, multi: true, star: val.star, set: len(list) > 0}
 	}
@@ -576,8 +576,8 @@ func (in *interp) describePairs(v *variable, val value, words bool) value {
 	return value{s: s, set: true}
 }
 
-// home returns what a tilde prefix stands for.
-func (in *interp) home(user string) string {
+// expandTilde returns the expansion of a tilde prefix.
+func (in *interp) expandTilde(user string) string {
 	switch {
 	case user == "":
 		if s, ok := in.get("HOME"); ok {
@@ -601,7 +601,7 @@ func (in *interp) home(user string) string {
 	return in.homeOf(user, "~"+user)
 }
 
-// stackDir returns an entry of the directory stack: ~2, ~+2 or ~-2.
+// stackDir returns an entry of the directory stack for ~2, ~+2 or ~-2.
 func (in *interp) stackDir(user string, n int) string {
 	if user[0] == '-' {
 		n += len(in.dirs)
@@ -615,7 +615,7 @@ func (in *interp) stackDir(user string, n int) string {
 	return "~" + user
 }
 
-// homeOf looks a user up in /etc/passwd.
+// homeOf returns the home directory of a user in /etc/passwd, or otherwise.
 func (in *interp) homeOf(user, otherwise string) string {
 	b, err := in.p.ReadFile("/etc/passwd")
 	if err != nil {

@@ -7,17 +7,17 @@ import (
 	"github.com/atoll-sandbox/atoll/shell/syntax"
 )
 
-// value is what a parameter holds while it is expanded.
+// value is the value of a parameter during its expansion.
 type value struct {
 	s     string
 	list  []string
-	multi bool // list counts: $@, $*, a[@], a[*]
-	star  bool // $* or a[*]: within quotes one field
+	multi bool // use list: $@, $*, a[@], a[*]
+	star  bool // $* or a[*]: one field within quotes
 	set   bool
-	arg   bool // the operand of ${x-word} is to be used instead
+	arg   bool // use the operand of ${x-word} instead
 }
 
-// fetch gets the value of a parameter.
+// fetch returns the value of a parameter.
 type fetch func(in *interp) value
 
 func isDefaultOp(op syntax.ParamOp) bool {
@@ -34,42 +34,43 @@ func (c *compiler) paramText(e *syntax.ParamExp) text {
 	if e.Quoted {
 		arg = c.word(e.Arg, tildeNone)
 	}
-	star := c.value && (trims(e) || e.Quoted && (e.Op != syntax.ParamNone || e.Indirect))
+	star := c.value && (joinsLikeTrim(e) || e.Quoted && (e.Op != syntax.ParamNone || e.Indirect))
 	return func(in *interp) string {
 		x := v(in)
 		switch {
 		case x.arg:
 			return arg(in)
 		case x.multi:
-			return in.join(x.list, x.star || star && !in.ifs.none)
+			return in.joinWords(x.list, x.star || star && !in.ifs.none)
 		}
 		return x.s
 	}
 }
 
-// trims reports whether e trims, transforms or lists names: the operations
-// after which bash joins a list differently where it must be one text.
-func trims(e *syntax.ParamExp) bool {
+// joinsLikeTrim reports whether e trims, transforms or lists names: after
+// these operations bash joins a list differently when it needs one string.
+func joinsLikeTrim(e *syntax.ParamExp) bool {
 	return e.Op >= syntax.ParamTrimPrefix && e.Op <= syntax.ParamTrimSuffixAll || e.Op == syntax.ParamTransform ||
 		e.Op == syntax.ParamNamesAt
 }
 
-// paramEscaped is paramText for a pattern: what is quoted in the operand is.
+// paramEscaped is paramText for a pattern: quoted text in the operand is
+// escaped.
 func (c *compiler) paramEscaped(e *syntax.ParamExp) text {
-	v, arg := c.param(e), c.escaped(items(e.Arg.Parts, tildeStart))
+	v, arg := c.param(e), c.escapedText(wordItems(e.Arg.Parts, tildeStart))
 	return func(in *interp) string {
 		x := v(in)
 		switch {
 		case x.arg:
 			return arg(in)
 		case x.multi:
-			return in.join(x.list, x.star)
+			return in.joinWords(x.list, x.star)
 		}
 		return x.s
 	}
 }
 
-// plainParam compiles $x, or returns nil.
+// plainParam compiles $x; it returns nil for other expansions.
 func (c *compiler) plainParam(e *syntax.ParamExp) text {
 	if e.Op != syntax.ParamNone || e.Index != nil || e.Length || e.Indirect || e.Bad {
 		return nil
@@ -88,13 +89,13 @@ func (c *compiler) plainParam(e *syntax.ParamExp) text {
 		}
 	}
 	if name[0] >= '0' && name[0] <= '9' {
-		return c.positional(e)
+		return c.positionalParam(e)
 	}
 	shown := shownName(e)
 	switch name {
 	case "@", "*":
 		star := name == "*"
-		return func(in *interp) string { return in.join(in.params, star) }
+		return func(in *interp) string { return in.joinWords(in.params, star) }
 	case "?":
 		return func(in *interp) string { return strconv.Itoa(in.status) }
 	case "#":
@@ -103,7 +104,7 @@ func (c *compiler) plainParam(e *syntax.ParamExp) text {
 	return func(in *interp) string { return in.slowParam(name, shown) }
 }
 
-func (c *compiler) positional(e *syntax.ParamExp) text {
+func (c *compiler) positionalParam(e *syntax.ParamExp) text {
 	n, err := strconv.Atoi(e.Name)
 	shown := shownName(e)
 	return func(in *interp) string {
@@ -118,7 +119,7 @@ func (c *compiler) positional(e *syntax.ParamExp) text {
 	}
 }
 
-// shownName is what an error about an unset parameter calls it.
+// shownName returns the name of a parameter in an error about an unset one.
 func shownName(e *syntax.ParamExp) string {
 	if e.Short && !isName(e.Name) {
 		return "$" + e.Name
@@ -130,23 +131,23 @@ func shownName(e *syntax.ParamExp) string {
 func (in *interp) slowParam(name, shown string) string {
 	v := in.fetchName(name)
 	if v.multi {
-		return in.join(v.list, v.star)
+		return in.joinWords(v.list, v.star)
 	}
 	in.checkSet(v.set, shown)
 	return v.s
 }
 
-// checkSet obeys set -u.
+// checkSet ends the shell if set -u is on and the parameter is not set.
 func (in *interp) checkSet(set bool, shown string) {
 	if !set && in.opts&optNounset != 0 {
 		in.errorf("%s: unbound variable", shown)
-		in.fatal(in.unboundStatus())
+		in.exitOnError(in.unboundStatus())
 	}
 }
 
-// unboundStatus is the status of a shell that an unset parameter ends.
+// unboundStatus returns the status of a shell that ends at an unset parameter.
 func (in *interp) unboundStatus() int {
-	if in.person != nil {
+	if in.interactive != nil {
 		return 1
 	}
 	if in.subshell || in.fromStdin || len(in.frames) > 0 && in.frames[0].fn == "main" {
@@ -155,17 +156,17 @@ func (in *interp) unboundStatus() int {
 	return 127
 }
 
-// fetchName returns the value of a parameter that has no subscript.
+// fetchName returns the value of a parameter without a subscript.
 func (in *interp) fetchName(name string) value {
 	if isName(name) {
-		v := in.lookup(name)
+		v := in.lookupVar(name)
 		if v == nil {
 			return value{}
 		}
 		if v.attrs&attrNameref != 0 {
 			return in.fetchRef(ref{name: name})
 		}
-		s, ok := in.text(v)
+		s, ok := in.valueOf(v)
 		return value{s: s, set: ok}
 	}
 	switch name {
@@ -193,8 +194,8 @@ func (in *interp) fetchName(name string) value {
 	return value{}
 }
 
-// fetchRef returns the value of a variable or an element, name references
-// followed.
+// fetchRef returns the value of a variable or an array element. It follows
+// name references.
 func (in *interp) fetchRef(r ref) value {
 	v, r, ok := in.find(r)
 	switch {
@@ -204,24 +205,24 @@ func (in *interp) fetchRef(r ref) value {
 		case r.sub.all != 0:
 			return value{multi: true, star: r.sub.all == '*'}
 		default:
-			r.sub.num(in) // for its errors and effects
+			r.sub.num(in) // for its errors and side effects
 		}
 		return value{}
 	case r.sub == nil:
 		if v.attrs&attrNameref != 0 {
 			return value{}
 		}
-		s, ok := in.text(v)
+		s, ok := in.valueOf(v)
 		return value{s: s, set: ok}
 	case r.sub.all != 0:
-		list := in.elems(v)
+		list := in.elementsOf(v)
 		return value{list: list, multi: true, star: r.sub.all == '*', set: len(list) > 0}
 	}
-	s, ok := in.elem(v, r)
+	s, ok := in.elementOf(v, r)
 	return value{s: s, set: ok}
 }
 
-// fetchText returns the value of a parameter that is named at run time.
+// fetchText returns the value of a parameter whose name is known at run time.
 func (in *interp) fetchText(name string) (v value, ok bool) {
 	if isName(name) || isSpecialParam(name) {
 		return in.fetchName(name), true
@@ -251,32 +252,32 @@ func (c *compiler) param(e *syntax.ParamExp) fetch {
 		raw := e.Raw
 		return func(in *interp) value {
 			in.errorf("%s: bad substitution", raw)
-			in.abandon()
+			in.abortArith()
 			return value{}
 		}
 	}
 	if e.Op == syntax.ParamNames || e.Op == syntax.ParamNamesAt {
 		prefix, star := e.Name, e.Op == syntax.ParamNames
 		return func(in *interp) value {
-			return value{list: in.names(prefix), multi: true, star: star}
+			return value{list: in.variablesNamed(prefix), multi: true, star: star}
 		}
 	}
-	get := c.fetcher(e)
+	get := c.compileFetch(e)
 	if e.Length {
-		return c.length(e, get)
+		return c.lengthOp(e, get)
 	}
 	if e.Indirect && (e.Index == nil || e.Index.Kind == syntax.IndexExpr) {
-		get = c.indirect(e, get)
+		get = c.indirectOp(e, get)
 	}
-	return c.operate(e, get)
+	return c.compileOperation(e, get)
 }
 
 func emptyIndex(e *syntax.ParamExp) bool {
 	return e.Index != nil && e.Index.Kind == syntax.IndexExpr && e.Index.Word != nil && e.Index.Word.Raw == ""
 }
 
-// fetcher compiles getting the value that e names.
-func (c *compiler) fetcher(e *syntax.ParamExp) fetch {
+// compileFetch compiles reading the parameter that e names.
+func (c *compiler) compileFetch(e *syntax.ParamExp) fetch {
 	name := e.Name
 	if e.Index == nil {
 		return func(in *interp) value { return in.fetchName(name) }
@@ -285,15 +286,15 @@ func (c *compiler) fetcher(e *syntax.ParamExp) fetch {
 	if e.Indirect && r.sub.all != 0 {
 		return func(in *interp) value {
 			v, _, _ := in.find(ref{name: name})
-			list := in.keys(v)
+			list := in.keysOf(v)
 			return value{list: list, multi: true, star: r.sub.all == '*', set: len(list) > 0}
 		}
 	}
 	return func(in *interp) value { return in.fetchRef(r) }
 }
 
-// length compiles ${#x}.
-func (c *compiler) length(e *syntax.ParamExp, get fetch) fetch {
+// lengthOp compiles ${#x}.
+func (c *compiler) lengthOp(e *syntax.ParamExp, get fetch) fetch {
 	name, all := e.Name, e.Index != nil && e.Index.Kind != syntax.IndexExpr
 	shown, r := rawName(e), ref{name: name, sub: c.subscript(e.Index)}
 	return func(in *interp) value {
@@ -306,50 +307,50 @@ func (c *compiler) length(e *syntax.ParamExp, get fetch) fetch {
 			if !ok || r.sub != nil {
 				v = nil
 			}
-			n = in.count(v)
+			n = in.countElements(v)
 			if v == nil && in.opts&optNounset != 0 {
 				in.errorf("%s: unbound variable", name)
-				in.fatal(1)
+				in.exitOnError(1)
 			}
 		case r.sub != nil:
-			n = in.runes(in.measured(r))
+			n = in.countChars(in.elementToMeasure(r))
 		default:
 			v := get(in)
 			in.checkSet(v.set, shown)
-			n = in.runes(v.s)
+			n = in.countChars(v.s)
 		}
 		return value{s: strconv.Itoa(n), set: true}
 	}
 }
 
-// measured returns the element whose length is asked for.
-func (in *interp) measured(r ref) string {
+// elementToMeasure returns the array element in ${#a[i]}.
+func (in *interp) elementToMeasure(r ref) string {
 	v, t, ok := in.find(r)
 	if !ok || v == nil || v.attrs&attrList == 0 {
 		if in.opts&optNounset != 0 {
 			in.errorf("%s: unbound variable", r.name)
-			in.fatal(1)
+			in.exitOnError(1)
 		}
 		if !ok || v == nil {
 			return ""
 		}
 	}
 	if v.attrs&attrArray != 0 {
-		a, i := in.indexed(v), t.sub.num(in)
+		a, i := in.arrayOf(v), t.sub.num(in)
 		if i < 0 {
-			if i += a.top() + 1; i < 0 {
+			if i += a.maxIndex() + 1; i < 0 {
 				in.errorf("%s]: bad array subscript", t.sub.raw)
-				in.abandon()
+				in.abortArith()
 			}
 		}
 		s, _ := a.get(i)
 		return s
 	}
-	s, _ := in.elem(v, t)
+	s, _ := in.elementOf(v, t)
 	return s
 }
 
-// rawName is the parameter with its subscript, as in the source.
+// rawName returns the parameter with its subscript, as in the source.
 func rawName(e *syntax.ParamExp) string {
 	if e.Index != nil && e.Index.Word != nil {
 		return e.Name + "[" + e.Index.Word.Raw + "]"
@@ -357,14 +358,14 @@ func rawName(e *syntax.ParamExp) string {
 	return shownName(e)
 }
 
-// indirect compiles ${!x}: the value of x names the parameter.
-func (c *compiler) indirect(e *syntax.ParamExp, get fetch) fetch {
+// indirectOp compiles ${!x}: the value of x is the name of the parameter.
+func (c *compiler) indirectOp(e *syntax.ParamExp, get fetch) fetch {
 	name := e.Name
 	isRef := e.Index == nil && isName(name)
 	return func(in *interp) value {
 		if isRef {
-			if v := in.lookup(name); v != nil && v.attrs&attrNameref != 0 {
-				if r, ok := in.deref(name, v); ok && r.name != name {
+			if v := in.lookupVar(name); v != nil && v.attrs&attrNameref != 0 {
+				if r, ok := in.followNameref(name, v); ok && r.name != name {
 					if r.sub != nil {
 						return value{s: r.name + "[" + r.sub.raw + "]", set: true}
 					}
@@ -374,26 +375,26 @@ func (c *compiler) indirect(e *syntax.ParamExp, get fetch) fetch {
 		}
 		v := get(in)
 		if v.multi {
-			v.s = in.join(v.list, v.star)
+			v.s = in.joinWords(v.list, v.star)
 		}
 		if !v.set {
 			if isDefaultOp(e.Op) {
 				return value{}
 			}
 			in.errorf("%s: invalid indirect expansion", name)
-			in.abandon()
+			in.abortArith()
 		}
 		x, ok := in.fetchText(v.s)
 		if !ok {
 			in.errorf("%s: invalid variable name", v.s)
-			in.abandon()
+			in.abortArith()
 		}
 		return x
 	}
 }
 
-// operate compiles the operation of e on the value that get returns.
-func (c *compiler) operate(e *syntax.ParamExp, get fetch) fetch {
+// compileOperation compiles the operation of e on the value from get.
+func (c *compiler) compileOperation(e *syntax.ParamExp, get fetch) fetch {
 	shown := rawName(e)
 	if e.Indirect {
 		shown = "!" + e.Name
@@ -409,13 +410,13 @@ func (c *compiler) operate(e *syntax.ParamExp, get fetch) fetch {
 	case op == syntax.ParamNone:
 		return checked
 	case isDefaultOp(op):
-		return c.defaults(e, get)
+		return c.defaultOp(e, get)
 	case op == syntax.ParamSlice:
-		return c.slice(e, checked)
+		return c.sliceOp(e, checked)
 	case op == syntax.ParamTransform:
-		return c.transform(e, get)
+		return c.transformOp(e, get)
 	}
-	change := c.change(e)
+	change := c.changeOp(e)
 	return func(in *interp) value {
 		v := checked(in)
 		f := change(in)
@@ -427,7 +428,7 @@ func (c *compiler) operate(e *syntax.ParamExp, get fetch) fetch {
 		}
 		list := make([]string, len(v.list))
 		for i, s := range v.list {
-			in.work(1)
+			in.chargeWork(1)
 			list[i] = f(s)
 		}
 		v.list = list
@@ -435,8 +436,8 @@ func (c *compiler) operate(e *syntax.ParamExp, get fetch) fetch {
 	}
 }
 
-// defaults compiles ${x-w} ${x=w} ${x?w} ${x+w} and those with a colon.
-func (c *compiler) defaults(e *syntax.ParamExp, get fetch) fetch {
+// defaultOp compiles ${x-w} ${x=w} ${x?w} ${x+w} and those with a colon.
+func (c *compiler) defaultOp(e *syntax.ParamExp, get fetch) fetch {
 	colon := (e.Op-syntax.ParamDefault)%2 == 1
 	has := func(in *interp) (value, bool) {
 		v := get(in)
@@ -487,7 +488,7 @@ func (c *compiler) errorOp(e *syntax.ParamExp, has func(in *interp) (value, bool
 			msg = arg(in)
 		}
 		in.errorf("%s: %s", name, msg)
-		in.fatal(in.unboundStatus())
+		in.exitOnError(in.unboundStatus())
 		return v
 	}
 }
@@ -514,10 +515,10 @@ func (c *compiler) assignOp(e *syntax.ParamExp, has func(in *interp) (value, boo
 		}
 		if !isName(to.name) || to.sub != nil && to.sub.all != 0 {
 			in.errorf("$%s: cannot assign in this way", e.Name)
-			in.abandon()
+			in.abortArith()
 		}
-		if !in.assign(to, arg(in), false) {
-			in.abandon()
+		if !in.assignRef(to, arg(in), false) {
+			in.abortArith()
 		}
 		return in.fetchRef(to)
 	}
@@ -528,9 +529,9 @@ func (c *compiler) emitParam(e *syntax.ParamExp, quoted bool) emit {
 	if isScalarParam(e) {
 		f := c.paramText(e)
 		if quoted {
-			return func(in *interp, b *fieldList) { b.quoted(f(in)) }
+			return func(in *interp, b *fieldList) { b.addQuoted(f(in)) }
 		}
-		return func(in *interp, b *fieldList) { b.split(f(in)) }
+		return func(in *interp, b *fieldList) { b.addSplit(f(in)) }
 	}
 	v := c.param(e)
 	var arg emit
@@ -538,7 +539,7 @@ func (c *compiler) emitParam(e *syntax.ParamExp, quoted bool) emit {
 		if quoted {
 			arg = c.emitQuoted(e.Arg.Parts)
 		} else {
-			arg = c.emitAll(items(e.Arg.Parts, tildeStart), true)
+			arg = c.emitAll(wordItems(e.Arg.Parts, tildeStart), true)
 		}
 	}
 	return func(in *interp, b *fieldList) {
@@ -549,19 +550,19 @@ func (c *compiler) emitParam(e *syntax.ParamExp, quoted bool) emit {
 			b.has = b.has || quoted
 		case x.arg:
 			if quoted {
-				b.quoted("")
+				b.addQuoted("")
 			}
 		case x.multi && quoted && x.star:
-			b.quoted(in.join(x.list, true))
-		case x.multi && !quoted && in.ifs.none && e.Index != nil && trims(e):
-			b.active(strings.Join(x.list, " "))
+			b.addQuoted(in.joinWords(x.list, true))
+		case x.multi && !quoted && in.ifs.none && e.Index != nil && joinsLikeTrim(e):
+			b.addUnquoted(strings.Join(x.list, " "))
 		case x.multi:
 			b.none = b.none || len(x.list) == 0
-			b.list(x.list, quoted)
+			b.addList(x.list, quoted)
 		case quoted:
-			b.quoted(x.s)
+			b.addQuoted(x.s)
 		default:
-			b.split(x.s)
+			b.addSplit(x.s)
 		}
 	}
 }

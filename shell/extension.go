@@ -7,43 +7,44 @@ import (
 	"path"
 	"strings"
 
-	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 	"github.com/atoll-sandbox/atoll/vfs"
 )
 
-// Extension is a command that a user of the sandbox adds.
+// Extension is a command that the embedding program adds to a sandbox.
 type Extension interface {
-	Name() string        // that it is called by
+	Name() string        // name of the command
 	Aliases() []string   // other names
 	Description() string // one line
-	Usage() string       // how to call it, with examples
+	Usage() string       // synopsis, with examples
 
-	// Execute runs the command; args are those after its name. What it
-	// returns in Result is written after what it has written itself. It must
-	// come back soon after ctx is done.
+	// Execute runs the command; args are the arguments after its name. The
+	// output in the result is written after what Execute has written itself.
+	// Execute must return soon after ctx is done.
 	Execute(ctx context.Context, args []string, c Context) ExtensionResult
 }
 
-// ExtensionResult is what an extension gives back.
+// ExtensionResult is the result of an extension.
 type ExtensionResult struct {
 	Stdout   string
 	Stderr   string
 	ExitCode int
 }
 
-// Context is what an extension sees of the sandbox. It is valid until
-// Execute returns and belongs to the goroutine that Execute runs on.
+// Context gives an extension access to the sandbox. It is valid until Execute
+// returns, and only in the goroutine that Execute runs on.
 type Context struct {
 	FileSystem       *vfs.FS
 	CurrentDirectory string
 	Environment      map[string]string
 
 	Stdin  io.Reader
-	Stdout io.Writer // for output that should not wait for the end
+	Stdout io.Writer // for output that should appear before the end
 	Stderr io.Writer
 }
 
-// ResolvePath returns the absolute path that a name means to the command.
+// ResolvePath returns the absolute path of a name, relative to the current
+// directory.
 func (c Context) ResolvePath(name string) string {
 	if !strings.HasPrefix(name, "/") {
 		name = c.CurrentDirectory + "/" + name
@@ -56,12 +57,12 @@ func (c Context) Open(name string) (fs.File, error) {
 	return c.FileSystem.IO().Open(strings.TrimPrefix(c.ResolvePath(name), "/"))
 }
 
-// Program makes a program of an extension.
+// Program returns the kernel program that runs an extension.
 func Program(x Extension) kernel.Program {
 	return func(p *kernel.Proc) int {
 		args := p.Args[1:]
 		if len(args) == 1 && args[0] == "--help" {
-			_, _ = p.Out().WriteString(extensionHelp(x)) // the kernel reports what can't be flushed
+			_, _ = p.Out().WriteString(extensionHelp(x)) // the kernel reports flush errors
 			return 0
 		}
 		env := make(map[string]string, len(p.Env))
@@ -75,7 +76,7 @@ func Program(x Extension) kernel.Program {
 			Stdin: p.Stdin, Stdout: p.Stdout, Stderr: p.Stderr,
 		}
 		r := x.Execute(p.Context(), args, c)
-		_, _ = io.WriteString(p.Stdout, r.Stdout) // a broken pipe has ended the process
+		_, _ = io.WriteString(p.Stdout, r.Stdout) // a broken pipe ends the process
 		_, _ = io.WriteString(p.Stderr, r.Stderr)
 		return r.ExitCode
 	}
@@ -87,7 +88,7 @@ func extensionHelp(x Extension) string {
 		text += "Usage: " + u + "\n"
 	}
 	if a := x.Aliases(); len(a) > 0 {
-		text += "Also called: " + strings.Join(a, ", ") + "\n"
+		text += "Aliases: " + strings.Join(a, ", ") + "\n"
 	}
 	return text
 }

@@ -2,9 +2,9 @@ package shell_test
 
 import "testing"
 
-// TestForksDontSeeEachOther runs subshells beside their parent, all changing
+// TestForksAreIsolated runs subshells beside their parent, all changing
 // the same variables. It is worth most under the race detector.
-func TestForksDontSeeEachOther(t *testing.T) {
+func TestForksAreIsolated(t *testing.T) {
 	script := `
 x=0 a=(1 2 3) s=abc; declare -A h=([k]=v)
 f() { local x=$1 i; for ((i=0;i<200;i++)); do x=$((x+1)) s+=z a+=($i) h[k$i]=$i; unset "a[$i]"; done; echo $x ${#a[@]} ${#h[@]} ${#s}; }
@@ -27,7 +27,7 @@ echo ${#a[@]}`
 200
 203
 `
-	out, errs, code := ours(t, script, "")
+	out, errs, code := runInAtoll(t, script, "")
 	if out != want || errs != "" || code != 0 {
 		t.Errorf("status %d, errors %q, output:\n%s\nwant:\n%s", code, errs, out, want)
 	}

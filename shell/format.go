@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// needsEscapes reports whether s has characters that only $'…' shows.
+// needsEscapes reports whether s contains characters that only $'…' can show.
 func needsEscapes(s string) bool {
 	for i := 0; i < len(s); {
 		c := s[i]
@@ -27,7 +27,7 @@ func needsEscapes(s string) bool {
 	return false
 }
 
-// quoteEscapes writes s as $'…'.
+// quoteEscapes quotes s as $'…'.
 func quoteEscapes(s string) string {
 	var b strings.Builder
 	b.Grow(len(s) + 8)
@@ -52,7 +52,7 @@ func quoteEscapes(s string) string {
 	return b.String()
 }
 
-// hasMetas reports whether s must be quoted to be one word of itself.
+// hasMetas reports whether s must be quoted to be one literal word.
 func hasMetas(s string) bool {
 	for i := 0; i < len(s); i++ {
 		switch c := s[i]; c {
@@ -71,9 +71,10 @@ func hasMetas(s string) bool {
 	return false
 }
 
+// quoteSingle quotes s with single quotes.
 func quoteSingle(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// quoteDouble writes s between double quotes.
+// quoteDouble quotes s with double quotes.
 func quoteDouble(s string) string {
 	if !strings.ContainsAny(s, "\"$`\\") {
 		return `"` + s + `"`
@@ -90,7 +91,7 @@ func quoteDouble(s string) string {
 	return b.String()
 }
 
-// quoteAlways is ${x@Q}: always between quotes.
+// quoteAlways quotes s as ${x@Q} does, even if that is not needed.
 func quoteAlways(s string) string {
 	if needsEscapes(s) {
 		return quoteEscapes(s)
@@ -98,7 +99,7 @@ func quoteAlways(s string) string {
 	return quoteSingle(s)
 }
 
-// quoteWord quotes s where it must be, as set -x does.
+// quoteWord quotes s if needed, as set -x does.
 func quoteWord(s string) string {
 	switch {
 	case s == "":
@@ -141,7 +142,7 @@ func quoteKey(s string) string {
 	return s
 }
 
-// quoteBackslash is printf's %q.
+// quoteBackslash quotes s as %q of printf does.
 func quoteBackslash(s string) string {
 	switch {
 	case s == "":

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// globField adds the names that a pattern matches, or what the options say
-// about a pattern that matches nothing.
+// globField appends the names that a pattern matches. If there are none, it
+// applies failglob and nullglob, or appends the word itself.
 func (in *interp) globField(out []string, pat, plain string) []string {
 	g := globber{in: in, flags: in.globFlags()}
-	g.walk("", pat)
-	list := g.ignore(g.found)
+	g.walkPattern("", pat)
+	list := g.dropIgnored(g.found)
 	if len(list) == 0 {
 		switch {
 		case in.shopts&shFailglob != 0:
 			in.errorf("no match: %s", plain)
-			in.abandon()
+			in.abortArith()
 		case in.shopts&shNullglob != 0:
 			return out
 		}
@@ -25,9 +25,9 @@ func (in *interp) globField(out []string, pat, plain string) []string {
 	}
 	sort.Strings(list)
 	list = slices.Compact(list)
-	in.work(len(list))
+	in.chargeWork(len(list))
 	for _, s := range list {
-		in.charge4k(len(s) + 16)
+		in.chargeSmall(len(s) + 16)
 	}
 	return append(out, list...)
 }
@@ -40,27 +40,27 @@ func (in *interp) globFlags() patFlags {
 	return flags
 }
 
-// globber collects the names that one pattern matches.
+// globber collects the names that a pattern matches.
 type globber struct {
-	in    *interp
-	flags patFlags
-	found []string
-	depth int
-	wild  int // how many patterns the names so far have matched
+	in        *interp
+	flags     patFlags
+	found     []string
+	depth     int
+	wildcards int // number of patterns that the current path has matched
 }
 
-// maxGlobDepth bounds how deep ** goes down.
+// maxGlobDepth limits how deep ** descends.
 const maxGlobDepth = 256
 
-// walk matches the components of pat below dir, which ends in a slash or is
-// empty for the current directory.
-func (g *globber) walk(dir, pat string) {
+// walkPattern matches the components of pat below dir, which ends in a slash
+// or is empty for the current directory.
+func (g *globber) walkPattern(dir, pat string) {
 	for strings.HasPrefix(pat, "/") {
 		dir += "/"
 		pat = pat[1:]
 	}
 	if pat == "" {
-		g.add(dir, true)
+		g.addExisting(dir, true)
 		return
 	}
 	comp, rest, more := cutComponent(pat)
@@ -69,16 +69,16 @@ func (g *globber) walk(dir, pat string) {
 	}
 	switch {
 	case comp == "**" && g.in.shopts&shGlobstar != 0:
-		g.star(dir, rest, true)
+		g.matchGlobstar(dir, rest, true)
 	case !hasPattern(comp, g.flags&patExt != 0):
 		name := dir + unquotePattern(comp)
 		if !more {
-			g.add(name, false)
+			g.addExisting(name, false)
 		} else if !hasPattern(rest, g.flags&patExt != 0) || g.isDir(name) {
-			g.walk(name, rest)
+			g.walkPattern(name, rest)
 		}
 	default:
-		g.match(dir, comp, rest)
+		g.matchComponent(dir, comp, rest)
 	}
 }
 
@@ -97,30 +97,30 @@ func cutComponent(pat string) (comp, rest string, more bool) {
 	return pat, "", false
 }
 
-// match tries a component on the names of a directory.
-func (g *globber) match(dir, comp, rest string) {
+// matchComponent matches a component against the names in a directory.
+func (g *globber) matchComponent(dir, comp, rest string) {
 	p := compilePattern(comp, g.flags)
 	dots := g.in.shopts&shDotglob != 0 || startsWithDot(p.nodes)
-	for _, e := range g.list(dir) {
+	for _, e := range g.readDir(dir) {
 		name := e.Name()
-		g.in.work(1)
-		if name[0] == '.' && !dots || !p.match(g.in, name) {
+		g.in.chargeWork(1)
+		if name[0] == '.' && !dots || !p.matchAll(g.in, name) {
 			continue
 		}
 		switch {
 		case rest == "":
 			g.found = append(g.found, dir+name)
-			g.in.charge4k(len(dir) + len(name) + 32)
+			g.in.chargeSmall(len(dir) + len(name) + 32)
 		case g.entersDir(e, dir+name):
-			g.wild++
-			g.walk(dir+name, rest)
-			g.wild--
+			g.wildcards++
+			g.walkPattern(dir+name, rest)
+			g.wildcards--
 		}
 	}
 	if g.in.shopts&shGlobskipdots == 0 && startsWithDot(p.nodes) {
 		for _, name := range []string{".", ".."} {
-			if p.match(g.in, name) {
-				g.walk(dir+name, rest)
+			if p.matchAll(g.in, name) {
+				g.walkPattern(dir+name, rest)
 			}
 		}
 	}
@@ -147,8 +147,8 @@ func startsWithDot(nodes []patNode) bool {
 	return (n.kind == '?' || n.kind == '*') && startsWithDot(nodes[1:])
 }
 
-// star matches ** : the directory itself and all below it.
-func (g *globber) star(dir, rest string, top bool) {
+// matchGlobstar matches ** : the directory itself and everything beneath it.
+func (g *globber) matchGlobstar(dir, rest string, top bool) {
 	for rest == "/**" || strings.HasPrefix(rest, "/**/") {
 		rest = rest[3:]
 	}
@@ -157,27 +157,27 @@ func (g *globber) star(dir, rest string, top bool) {
 		return
 	}
 	switch {
-	case rest == "" && top && dir != "" && g.wild > 0:
+	case rest == "" && top && dir != "" && g.wildcards > 0:
 		g.found = append(g.found, strings.TrimSuffix(dir, "/"))
 	case rest == "" && top && dir != "":
 		g.found = append(g.found, dir)
 	case rest != "" && (!top || dir != "" || rest != "/"):
-		g.wild++
-		g.walk(dir, strings.TrimPrefix(rest, "/"))
-		g.wild--
+		g.wildcards++
+		g.walkPattern(dir, strings.TrimPrefix(rest, "/"))
+		g.wildcards--
 	}
-	for _, e := range g.list(dir) {
+	for _, e := range g.readDir(dir) {
 		name := e.Name()
-		g.in.work(2)
+		g.in.chargeWork(2)
 		if name[0] == '.' && g.in.shopts&shDotglob == 0 {
 			continue
 		}
 		if rest == "" {
 			g.found = append(g.found, dir+name)
-			g.in.charge4k(len(dir) + len(name) + 32)
+			g.in.chargeSmall(len(dir) + len(name) + 32)
 		}
 		if e.IsDir() {
-			g.star(dir+name+"/", rest, false)
+			g.matchGlobstar(dir+name+"/", rest, false)
 		} else if rest == "/" && top && e.Type()&fs.ModeSymlink != 0 && g.isDir(dir+name) {
 			g.found = append(g.found, dir+name+"/")
 		}
@@ -185,7 +185,7 @@ func (g *globber) star(dir, rest string, top bool) {
 	g.depth--
 }
 
-func (g *globber) list(dir string) []fs.DirEntry {
+func (g *globber) readDir(dir string) []fs.DirEntry {
 	if dir == "" {
 		dir = "."
 	}
@@ -208,8 +208,8 @@ func (g *globber) isDir(name string) bool {
 	return err == nil && info.IsDir()
 }
 
-// add notes a name that no pattern had to match, if it exists.
-func (g *globber) add(name string, dir bool) {
+// addExisting adds a name without wildcards if the file exists.
+func (g *globber) addExisting(name string, dir bool) {
 	if dir {
 		if g.isDir(name) {
 			g.found = append(g.found, name)
@@ -221,8 +221,8 @@ func (g *globber) add(name string, dir bool) {
 	}
 }
 
-// ignore drops the names that GLOBIGNORE lists.
-func (g *globber) ignore(list []string) []string {
+// dropIgnored removes the names that match GLOBIGNORE.
+func (g *globber) dropIgnored(list []string) []string {
 	v, _ := g.in.get("GLOBIGNORE")
 	if v == "" {
 		return list
@@ -236,11 +236,11 @@ func (g *globber) ignore(list []string) []string {
 		if base == "." || base == ".." {
 			return true
 		}
-		return slices.ContainsFunc(pats, func(p *pattern) bool { return p.match(g.in, name) })
+		return slices.ContainsFunc(pats, func(p *pattern) bool { return p.matchAll(g.in, name) })
 	})
 }
 
-// splitPatterns cuts a list of patterns at its colons, but for those in
+// splitPatterns splits a list of patterns at its colons, except those in
 // brackets or after a backslash.
 func splitPatterns(s string) []string {
 	var list []string

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Builtin is a builtin as help describes it.
+// Builtin describes a builtin of the shell.
 type Builtin struct {
 	Name    string
 	Usage   string
@@ -14,8 +14,8 @@ type Builtin struct {
 
 // Builtins returns the builtins of the shell, sorted by name.
 func Builtins() []Builtin {
-	list := make([]Builtin, 0, len(docs().list))
-	for _, d := range docs().list {
+	list := make([]Builtin, 0, len(builtinDocs().list))
+	for _, d := range builtinDocs().list {
 		list = append(list, Builtin{d.name, d.usage, d.summary})
 	}
 	sort.Slice(list, func(i, j int) bool { return list[i].Name < list[j].Name })
@@ -23,12 +23,12 @@ func Builtins() []Builtin {
 }
 
 func bHelp(in *interp, args []string) int {
-	set, rest, ok := in.flags(args, "dms")
+	set, rest, ok := in.parseFlags(args, "dms")
 	if !ok {
 		return 2
 	}
 	if len(rest) == 0 {
-		return in.print("help", in.overview())
+		return in.print("help", in.helpOverview())
 	}
 	b := in.p.Out()
 	status := 0
@@ -38,7 +38,7 @@ func bHelp(in *interp, args []string) int {
 			if d.Name != name && !strings.HasPrefix(d.Name, name) && !in.globMatch(name, d.Name) {
 				continue
 			}
-			if d.Name != name && describe(name) != nil {
+			if d.Name != name && findDoc(name) != nil {
 				continue
 			}
 			found = true
@@ -63,7 +63,8 @@ func bHelp(in *interp, args []string) int {
 	return status
 }
 
-// programHelp points at a program's own help.
+// programHelp returns a line that refers to a program's own help; ok is false
+// if there is no such program.
 func (in *interp) programHelp(name string) (string, bool) {
 	if _, err := in.p.LookIn(in.value("PATH"), name); err != nil {
 		return "", false
@@ -71,25 +72,25 @@ func (in *interp) programHelp(name string) (string, bool) {
 	return name + ": a program; `" + name + " --help' describes it\n", true
 }
 
-// overview lists everything that can be called.
-func (in *interp) overview() string {
+// helpOverview lists all builtins, programs and functions.
+func (in *interp) helpOverview() string {
 	var b strings.Builder
 	b.WriteString("GNU bash, version 5.2.15(1)-release (x86_64-pc-linux-gnu), in a virtual sandbox\n")
 	b.WriteString("Type `help name' to find out more about the builtin `name', and `name --help' for a program.\n\nShell builtins:\n")
-	columns(&b, builtinNames())
+	writeColumns(&b, builtinNames())
 	if names := in.programNames(); len(names) > 0 {
 		b.WriteString("\nPrograms:\n")
-		columns(&b, names)
+		writeColumns(&b, names)
 	}
 	if names := in.functionNames(); len(names) > 0 {
 		b.WriteString("\nFunctions:\n")
-		columns(&b, names)
+		writeColumns(&b, names)
 	}
 	return b.String()
 }
 
-// columns writes names below each other in columns of equal width.
-func columns(b *strings.Builder, names []string) {
+// writeColumns writes names in columns of equal width.
+func writeColumns(b *strings.Builder, names []string) {
 	width := 0
 	for _, n := range names {
 		width = max(width, len(n)+2)
@@ -99,13 +100,13 @@ func columns(b *strings.Builder, names []string) {
 	for r := 0; r < rows; r++ {
 		var line strings.Builder
 		for i := r; i < len(names); i += rows {
-			line.WriteString(pright(names[i], width))
+			line.WriteString(padRight(names[i], width))
 		}
 		b.WriteString("  " + strings.TrimRight(line.String(), " ") + "\n")
 	}
 }
 
-// programNames returns the executables of $PATH, sorted.
+// programNames returns the names of the executables in $PATH, sorted.
 func (in *interp) programNames() []string {
 	seen := make(map[string]bool)
 	for _, dir := range strings.Split(in.value("PATH"), ":") {
@@ -129,8 +130,8 @@ func (in *interp) programNames() []string {
 	return names
 }
 
-// hasHelp reports whether a builtin answers --help; those that print or test
-// their arguments don't.
+// hasHelp reports whether a builtin supports --help; builtins that print or
+// test their arguments don't.
 func hasHelp(name string) bool {
 	switch name {
 	case "echo", "test", "[", "true", "false", ":":

@@ -3,12 +3,12 @@ package shell
 import (
 	"strings"
 
-	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 )
 
-// elsewhere says what to do instead of commands that a virtual sandbox can't
-// have.
-func elsewhere(name string) string {
+// hintForMissing returns an alternative for a command that a virtual sandbox
+// can't have; "" for other names.
+func hintForMissing(name string) string {
 	switch name {
 	case "python", "python3", "node", "npm", "npx", "pip", "pip3", "ruby", "perl", "php", "go", "cargo", "rustc", "java",
 		"gcc", "cc", "g++", "clang", "make", "deno", "bun":
@@ -16,29 +16,29 @@ func elsewhere(name string) string {
 	case "apt", "apt-get", "yum", "dnf", "apk", "brew", "dpkg", "rpm", "pacman", "snap":
 		return "packages can't be installed in a virtual sandbox; use a driver with real processes (namespace, docker, kubernetes, microvm)"
 	case "sudo", "su", "doas":
-		return "there is no other user here: run the command without " + name
+		return "this sandbox has only the user root: run the command without " + name
 	case "curl", "wget":
 		return "this sandbox has no network"
 	case "ssh", "scp", "sftp", "nc", "ncat", "telnet", "ping", "dig", "nslookup", "rsync":
-		return "a virtual sandbox opens no connections but those of curl, where it is allowed"
+		return "a virtual sandbox supports no network connections except those of curl, if they are allowed"
 	case "vi", "vim", "nano", "emacs", "less", "more", "man", "top", "htop":
-		return "there is no terminal here: use cat, sed, head or `" + "help" + "'"
+		return "full-screen programs are not available: use cat, sed, head or `help'"
 	case "systemctl", "service", "docker", "podman", "kubectl", "mount", "umount", "modprobe", "insmod", "fdisk", "mkfs", "iptables":
 		return name + " needs a real system; use a driver such as microvm"
 	}
 	return ""
 }
 
-// Hint returns a line for whoever called a command that does not exist: one
-// that is spelled almost the same, or what to use instead. It is empty when
-// there is nothing to say.
+// Hint returns a one-line hint for a command that does not exist: a command
+// with a similar name, or an alternative. It returns "" for a name too short or
+// too long to compare.
 func Hint(p *kernel.Proc, name string) string {
-	if text := elsewhere(name); text != "" {
+	if text := hintForMissing(name); text != "" {
 		return text
 	}
 	best, score := "", len(name)/3+1
 	try := func(known string) {
-		if d := distance(name, known, score); d < score || d == score && best == "" {
+		if d := editDistance(name, known, score); d < score || d == score && best == "" {
 			best, score = known, d
 		}
 	}
@@ -54,14 +54,14 @@ func Hint(p *kernel.Proc, name string) string {
 		try(known)
 	}
 	if best == "" {
-		return "`help' lists the commands there are"
+		return "`help' lists the available commands"
 	}
 	return "did you mean `" + best + "'?"
 }
 
-// distance counts the edits between two words (a letter more, less or
-// changed, two swapped), up to one more than limit.
-func distance(a, b string, limit int) int {
+// editDistance returns the number of edits between two words (a letter
+// inserted, removed or changed, two letters swapped), at most limit+1.
+func editDistance(a, b string, limit int) int {
 	if a == b {
 		return 0
 	}

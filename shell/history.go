@@ -3,17 +3,17 @@ package shell
 import (
 	"strings"
 
-	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 )
 
-// history is the list of history and fc; it is shared and never changed in
-// place.
+// history is the command history. It is shared between processes and never
+// changed in place.
 type history struct {
 	lines []string
 	first int // the number of the first line
 }
 
-// maxHistory bounds the list.
+// maxHistory limits the number of lines.
 const maxHistory = 500
 
 func (in *interp) historyLines() []string {
@@ -30,8 +30,8 @@ func (in *interp) historyBase() int {
 	return in.hist.first
 }
 
-// note adds a line to the history.
-func (in *interp) note(line string) {
+// addHistory appends a line to the history.
+func (in *interp) addHistory(line string) {
 	h := &history{first: in.historyBase()}
 	old := in.historyLines()
 	in.charge(int64(len(line)))
@@ -46,9 +46,9 @@ func (in *interp) note(line string) {
 
 func bHistory(in *interp, args []string) int {
 	if len(args) > 1 && args[1] == "-d" {
-		return in.forget(args[2:])
+		return in.deleteHistory(args[2:])
 	}
-	set, rest, ok := in.flags(args, "canrwps")
+	set, rest, ok := in.parseFlags(args, "canrwps")
 	if !ok {
 		return 2
 	}
@@ -61,7 +61,7 @@ func bHistory(in *interp, args []string) int {
 		return 0
 	case set['s']:
 		if len(rest) > 0 {
-			in.note(strings.Join(rest, " "))
+			in.addHistory(strings.Join(rest, " "))
 		}
 		return 0
 	case set['p']:
@@ -74,7 +74,7 @@ func bHistory(in *interp, args []string) int {
 	lines := in.historyLines()
 	from := 0
 	if len(rest) > 0 {
-		n, valid := number(rest[0])
+		n, valid := parseNumber(rest[0])
 		if !valid {
 			in.errorf("history: %s: numeric argument required", rest[0])
 			return 1
@@ -83,18 +83,18 @@ func bHistory(in *interp, args []string) int {
 	}
 	var b strings.Builder
 	for i := from; i < len(lines); i++ {
-		b.WriteString(pad(itoa(in.historyBase()+i), 5) + "  " + lines[i] + "\n")
+		b.WriteString(padLeft(itoa(in.historyBase()+i), 5) + "  " + lines[i] + "\n")
 	}
 	return in.print("history", b.String())
 }
 
-func (in *interp) forget(args []string) int {
+func (in *interp) deleteHistory(args []string) int {
 	lines := in.historyLines()
 	if len(args) == 0 {
 		in.errorf("history: -d: option requires an argument")
-		return in.usage("history", "")
+		return in.reportUsage("history", "")
 	}
-	n, ok := number(args[0])
+	n, ok := parseNumber(args[0])
 	at := n - in.historyBase()
 	if n < 0 {
 		at = len(lines) + n
@@ -122,7 +122,7 @@ func (in *interp) loadHistory(args []string) int {
 		return 1
 	}
 	for _, line := range strings.Split(strings.TrimSuffix(string(b), "\n"), "\n") {
-		in.note(line)
+		in.addHistory(line)
 	}
 	in.p.Free(int64(cap(b)))
 	return 0
@@ -138,18 +138,18 @@ func (in *interp) saveHistory(args []string) int {
 	return 0
 }
 
-// bFc is fc -l and fc -s; there is no editor to call.
+// bFc implements fc -l and fc -s; there is no editor for the other forms.
 func bFc(in *interp, args []string) int {
-	set, rest, ok := in.flags(args, "elnrs")
+	set, rest, ok := in.parseFlags(args, "elnrs")
 	if !ok {
 		return 2
 	}
 	lines := in.historyLines()
 	switch {
 	case set['s']:
-		return in.again(lines, rest)
+		return in.rerunHistory(lines, rest)
 	case !set['l']:
-		in.errorf("fc: there is no editor here: use fc -l to list and fc -s to run a command again")
+		in.errorf("fc: there is no editor here: use fc -l to list commands and fc -s to repeat one")
 		return 1
 	case len(lines) == 0:
 		return 0
@@ -185,11 +185,11 @@ func bFc(in *interp, args []string) int {
 	return in.print("fc", b.String())
 }
 
-// historyAt returns the index of a number, a negative offset or a prefix,
-// or -1.
+// historyAt returns the index of the line that a number, a negative offset or
+// a prefix selects, or -1.
 func (in *interp) historyAt(spec string) int {
 	lines := in.historyLines()
-	if n, ok := number(spec); ok {
+	if n, ok := parseNumber(spec); ok {
 		if n < 0 {
 			return max(0, len(lines)+n)
 		}
@@ -203,7 +203,7 @@ func (in *interp) historyAt(spec string) int {
 	return -1
 }
 
-func (in *interp) again(lines, args []string) int {
+func (in *interp) rerunHistory(lines, args []string) int {
 	var edits [][2]string
 	for len(args) > 0 && strings.Contains(args[0], "=") {
 		from, to, _ := strings.Cut(args[0], "=")
@@ -222,7 +222,7 @@ func (in *interp) again(lines, args []string) int {
 	for _, e := range edits {
 		line = strings.ReplaceAll(line, e[0], e[1])
 	}
-	in.complain(line + "\n")
-	in.note(line)
+	in.writeStderr(line + "\n")
+	in.addHistory(line)
 	return bEval(in, []string{"eval", line})
 }

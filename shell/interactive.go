@@ -5,47 +5,47 @@ import (
 	"io"
 	"strings"
 
-	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 	"github.com/atoll-sandbox/atoll/shell/syntax"
 	"github.com/atoll-sandbox/atoll/vfs"
 )
 
-// person is who sits before an interactive shell: the terminal, and what is
-// under way on it.
-type person struct {
-	tty         *kernel.TTY
-	mode        kernel.Mode // of the terminal while commands run
-	ed          *editor
-	asking      bool   // for a line
-	interrupted bool   // the command line is to be given up
-	status      int    // of a line that is given up
-	abandoned   int    // the status that the next SIGINT gives it; 0: its own
-	warned      bool   // that there are stopped jobs
-	halted      bool   // the command that ran last was stopped
-	ahead       []byte // keys that were read before a signal was seen
+// interactiveState is the state of an interactive shell: its terminal and the
+// command line in progress.
+type interactiveState struct {
+	tty           *kernel.TTY
+	mode          kernel.Mode // of the terminal while commands run
+	editor        *editor
+	readingLine   bool   // a command line is being read
+	interrupted   bool   // the command line is to be abandoned
+	status        int    // status of an abandoned line
+	abandonStatus int    // the status that the next SIGINT sets; 0: the default, 130
+	warnedOfJobs  bool   // the warning about stopped jobs was printed
+	lastStopped   bool   // the last command was stopped
+	typeAhead     []byte // keys that were read before a signal was handled
 }
 
-// atTerminal reports whether a shell that has no script is interactive.
+// atTerminal reports whether a shell without a script is interactive.
 func (in *interp) atTerminal() bool {
 	return in.p.Stdin.IsTerminal() && in.p.Stderr.IsTerminal() && in.p.Stdin.Terminal() == in.p.Terminal()
 }
 
-// interact reads commands from a person until the end.
-func (in *interp) interact(inv *invocation) {
+// runInteractive reads and runs command lines until the shell ends.
+func (in *interp) runInteractive(inv *invocation) {
 	y := in.p.Terminal()
 	in.takeTerminal(y)
-	in.meet(y)
-	in.greet(inv)
-	for in.oneLine() {
+	in.becomeInteractive(y)
+	in.runStartupFiles(inv)
+	for in.runOneLine() {
 	}
-	in.farewell()
+	in.finishInteractive()
 }
 
-// takeTerminal waits until the shell is in the foreground, in a group of its
-// own.
+// takeTerminal waits until the shell is in the foreground, in a process group
+// of its own.
 func (in *interp) takeTerminal(y *kernel.TTY) {
 	for y.Foreground() != in.p.Group() {
-		_ = in.p.Kernel().KillGroup(in.p.Group(), kernel.SIGTTIN) // it is in it
+		_ = in.p.Kernel().KillGroup(in.p.Group(), kernel.SIGTTIN) // this process is in the group
 		in.p.Sleep(0, false)
 	}
 	if in.p.Group() != in.p.PID() {
@@ -54,36 +54,36 @@ func (in *interp) takeTerminal(y *kernel.TTY) {
 	}
 }
 
-// meet makes the shell an interactive one.
-func (in *interp) meet(y *kernel.TTY) {
-	in.person = &person{tty: y, mode: y.Mode()}
+// becomeInteractive makes the shell interactive.
+func (in *interp) becomeInteractive(y *kernel.TTY) {
+	in.interactive = &interactiveState{tty: y, mode: y.Mode()}
 	in.shopts |= shExpandAliases
 	in.opts |= optMonitor | optHistory | optEmacs
-	for _, s := range personal {
+	for _, s := range interactiveSignals {
 		if _, trapped := in.traps.signals[s]; !trapped {
 			in.p.SetSignal(s, kernel.Catch)
 		}
 	}
-	in.person.ed = &editor{
-		next: in.nextKey, write: in.display, columns: func() int { return int(y.Size().Cols) },
-		complete: in.completeLine, past: in.historyLines, spend: in.work,
+	in.interactive.editor = &editor{
+		next: in.nextKey, write: in.writeScreen, columns: func() int { return int(y.Size().Cols) },
+		complete: in.completeLine, history: in.historyLines, charge: in.chargeWork,
 	}
-	in.resized()
+	in.updateScreenSize()
 }
 
-// personal are the signals that an interactive shell survives.
-var personal = []kernel.Signal{kernel.SIGINT, kernel.SIGQUIT, kernel.SIGTERM, kernel.SIGTSTP, kernel.SIGTTIN, kernel.SIGTTOU, kernel.SIGWINCH}
+// interactiveSignals are the signals that do not end an interactive shell.
+var interactiveSignals = []kernel.Signal{kernel.SIGINT, kernel.SIGQUIT, kernel.SIGTERM, kernel.SIGTSTP, kernel.SIGTTIN, kernel.SIGTTOU, kernel.SIGWINCH}
 
-// greet runs the files that an interactive shell begins with, and fills in
-// the prompts that they leave open.
-func (in *interp) greet(inv *invocation) {
+// runStartupFiles runs the startup files of an interactive shell, sets the
+// default prompts and loads the history.
+func (in *interp) runStartupFiles(inv *invocation) {
 	rc := ""
 	switch {
-	case in.opt(optPosix):
+	case in.optOn(optPosix):
 		if rc = in.value("ENV"); rc != "" {
 			rc = in.expandText(rc)
 		}
-	case !inv.noRC && !in.shopt(shLoginShell):
+	case !inv.noRC && !in.shoptOn(shLoginShell):
 		rc = in.value("HOME") + "/.bashrc"
 		if inv.rc != "" {
 			rc = inv.rc
@@ -91,7 +91,7 @@ func (in *interp) greet(inv *invocation) {
 	}
 	if _, ok := in.get("PS1"); !ok {
 		ps := `\u@\h:\w\$ `
-		if in.opt(optPosix) {
+		if in.optOn(optPosix) {
 			ps = `\w \$ `
 		}
 		in.set("PS1", ps)
@@ -99,120 +99,120 @@ func (in *interp) greet(inv *invocation) {
 	if _, ok := in.get("PS2"); !ok {
 		in.set("PS2", "> ")
 	}
-	if _, ok := in.get("HISTFILE"); !ok && !in.opt(optPosix) && in.value("HOME") != "" {
+	if _, ok := in.get("HISTFILE"); !ok && !in.optOn(optPosix) && in.value("HOME") != "" {
 		in.set("HISTFILE", in.value("HOME")+"/.bash_history")
 	}
-	if rc != "" && in.plainFile(rc) {
+	if rc != "" && in.isRegularFile(rc) {
 		in.runBuiltin(bSource, []string{"source", rc})
-		in.person.interrupted = false
+		in.interactive.interrupted = false
 	}
-	if file := in.value("HISTFILE"); file != "" && in.plainFile(file) {
+	if file := in.value("HISTFILE"); file != "" && in.isRegularFile(file) {
 		in.loadHistory(nil)
 	}
 }
 
-func (in *interp) plainFile(name string) bool {
+func (in *interp) isRegularFile(name string) bool {
 	info, err := in.p.Stat(name)
 	return err == nil && info.Mode().IsRegular()
 }
 
-// oneLine reads and runs one command line. It returns false when the shell
+// runOneLine reads and runs one command line. It returns false when the shell
 // is to end.
-func (in *interp) oneLine() bool {
-	in.tell()
+func (in *interp) runOneLine() bool {
+	in.reportJobs()
 	if text := in.value("PROMPT_COMMAND"); text != "" {
 		status := in.status
 		_ = in.runText(text, source{kind: "PROMPT_COMMAND"})
 		in.status = status
 	}
-	s := in.scratch()
-	defer in.tidy(s)
-	typed, err := in.askCommand()
+	s := in.beginScratch()
+	defer in.endScratch(s)
+	typed, err := in.readCommand()
 	switch {
 	case errors.Is(err, errInterrupted):
-		in.giveUp(130)
-		return in.askAgain()
+		in.abandonLine(130)
+		return in.resetForNextLine()
 	case err != nil && typed == "":
-		in.complain("exit\n")
-		return in.stays(true)
+		in.writeStderr("exit\n")
+		return in.delayExitForJobs(true)
 	}
-	in.enter(typed)
+	in.recordTypedLine(typed)
 	f := in.runText(typed, source{})
-	if f == flowExit && !in.person.interrupted {
-		return in.stays(false)
+	if f == flowExit && !in.interactive.interrupted {
+		return in.delayExitForJobs(false)
 	}
-	in.person.warned = in.person.warned && strings.TrimSpace(typed) == ""
-	return in.askAgain()
+	in.interactive.warnedOfJobs = in.interactive.warnedOfJobs && strings.TrimSpace(typed) == ""
+	return in.resetForNextLine()
 }
 
-// askCommand reads lines until they are whole commands.
-func (in *interp) askCommand() (typed string, err error) {
-	extglob := in.shopt(shExtglob)
+// readCommand reads lines until they form complete commands.
+func (in *interp) readCommand() (typed string, err error) {
+	extglob := in.shoptOn(shExtglob)
 	for prompt := "PS1"; ; prompt = "PS2" {
-		line, err := in.askLine(prompt)
+		line, err := in.readPromptedLine(prompt)
 		if err != nil {
 			return typed, err
 		}
 		typed += line + "\n"
-		in.borrow(len(line))
-		if !unfinished(typed, syntax.Options{Budget: in.p, ExtGlob: func() bool { return extglob }}) {
+		in.chargeScratch(len(line))
+		if !needsMoreInput(typed, syntax.Options{Budget: in.p, ExtGlob: func() bool { return extglob }}) {
 			return typed, nil
 		}
 	}
 }
 
-// giveUp makes the command line that runs end, with a status.
-func (in *interp) giveUp(status int) {
-	in.person.interrupted, in.person.status = true, status
+// abandonLine ends the running command line with a status.
+func (in *interp) abandonLine(status int) {
+	in.interactive.interrupted, in.interactive.status = true, status
 }
 
-// askAgain brings the shell back to where it can ask for the next line.
-func (in *interp) askAgain() bool {
-	if in.person.interrupted {
-		in.status = in.person.status
-		in.person.interrupted = false
+// resetForNextLine resets the shell so that it can read the next line.
+func (in *interp) resetForNextLine() bool {
+	if in.interactive.interrupted {
+		in.status = in.interactive.status
+		in.interactive.interrupted = false
 	}
-	in.loops, in.quiet, in.flow = 0, 0, flowNext
+	in.loops, in.ignoreFailure, in.flow = 0, 0, flowNext
 	return true
 }
 
-// stays reports whether a shell that was asked to end stays, once, because of
-// stopped jobs; it prints so. eof is set where the input ended.
-func (in *interp) stays(eof bool) bool {
-	if in.person.warned {
+// delayExitForJobs reports whether a shell that was asked to exit does not,
+// because jobs are stopped; it warns once. eof is set at the end of input.
+func (in *interp) delayExitForJobs(eof bool) bool {
+	if in.interactive.warnedOfJobs {
 		return false
 	}
 	for _, j := range in.jobs.list {
-		if !in.jobs.alien && j.proc.Stopped() {
-			in.complain("There are stopped jobs.\n")
-			in.person.warned = true
-			return in.askAgain()
+		if !in.jobs.inherited && j.proc.Stopped() {
+			in.writeStderr("There are stopped jobs.\n")
+			in.interactive.warnedOfJobs = true
+			return in.resetForNextLine()
 		}
 	}
 	if !eof && !in.subshell {
-		in.complain("exit\n")
+		in.writeStderr("exit\n")
 	}
 	return false
 }
 
-// farewell ends the jobs that are stopped, and keeps the history.
-func (in *interp) farewell() {
+// finishInteractive kills stopped jobs and saves the history.
+func (in *interp) finishInteractive() {
 	for _, j := range in.jobs.list {
-		if !in.jobs.alien && !j.proc.Exited() && j.proc.Stopped() {
-			_ = in.p.Kernel().KillGroup(j.proc.Group(), kernel.SIGHUP) // it may have ended
+		if !in.jobs.inherited && !j.proc.Exited() && j.proc.Stopped() {
+			_ = in.p.Kernel().KillGroup(j.proc.Group(), kernel.SIGHUP) // the group may have ended
 			_ = in.p.Kernel().KillGroup(j.proc.Group(), kernel.SIGCONT)
 		}
 	}
 	file := in.value("HISTFILE")
 	if lines := in.historyLines(); file != "" && len(lines) > 0 {
-		_ = in.p.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600) // nobody is left to tell
+		_ = in.p.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600) // the shell ends: no one reads an error
 	}
 }
 
-// enter puts a command line into the history.
-func (in *interp) enter(typed string) {
+// recordTypedLine adds a command line to the history, as HISTCONTROL allows.
+func (in *interp) recordTypedLine(typed string) {
 	typed = strings.TrimRight(typed, "\n")
-	if strings.TrimSpace(typed) == "" || !in.opt(optHistory) {
+	if strings.TrimSpace(typed) == "" || !in.optOn(optHistory) {
 		return
 	}
 	control := in.value("HISTCONTROL")
@@ -221,65 +221,65 @@ func (in *interp) enter(typed string) {
 	case (strings.Contains(control, "ignorespace") || strings.Contains(control, "ignoreboth")) && strings.HasPrefix(typed, " "):
 	case (strings.Contains(control, "ignoredups") || strings.Contains(control, "ignoreboth")) && len(old) > 0 && old[len(old)-1] == typed:
 	default:
-		in.note(typed)
+		in.addHistory(typed)
 	}
 }
 
-// askLine reads one line, with the prompt of that name.
-func (in *interp) askLine(name string) (string, error) {
-	me := in.person
-	prompt := in.prompt(in.value(name))
+// readPromptedLine reads one line with the prompt in the variable name.
+func (in *interp) readPromptedLine(name string) (string, error) {
+	state := in.interactive
+	prompt := in.expandPrompt(in.value(name))
 	in.flushOut()
-	me.asking = true
-	defer func() { me.asking = false }()
+	state.readingLine = true
+	defer func() { state.readingLine = false }()
 	if term := in.value("TERM"); term == "" || term == "dumb" {
-		return in.askPlain(prompt)
+		return in.readPlainLine(prompt)
 	}
-	raw := me.mode.Raw()
-	raw.In |= kernel.ICRNL // what is typed ahead may be for a command
+	raw := state.mode.Raw()
+	raw.In |= kernel.ICRNL // typed-ahead text may be read by a command
 	raw.Out |= kernel.OPOST | kernel.ONLCR
-	raw.Local |= kernel.ISIG // ^C is for whoever is in the foreground when it is typed
-	me.tty.SetMode(raw)
-	defer me.tty.SetMode(me.mode)
-	in.display("\x1b[?2004h")
-	defer in.display("\x1b[?2004l\r")
-	return me.ed.readLine(prompt)
+	raw.Local |= kernel.ISIG // ^C goes to the process group in the foreground when it is typed
+	state.tty.SetMode(raw)
+	defer state.tty.SetMode(state.mode)
+	in.writeScreen("\x1b[?2004h")
+	defer in.writeScreen("\x1b[?2004l\r")
+	return state.editor.readLine(prompt)
 }
 
-// askPlain reads a line where the screen knows nothing but text: the
-// terminal's own editing has to do.
-func (in *interp) askPlain(prompt string) (string, error) {
-	in.display(prompt)
+// readPlainLine reads a line on a terminal without escape sequences; the
+// terminal's own line editing applies.
+func (in *interp) readPlainLine(prompt string) (string, error) {
+	in.writeScreen(prompt)
 	var b []byte
 	for {
 		c, err := in.nextKey()
 		switch {
 		case err != nil && (len(b) == 0 || errors.Is(err, errInterrupted)):
-			in.display("\n")
+			in.writeScreen("\n")
 			return "", err
 		case err != nil || c == '\n':
 			return string(b), nil
 		}
 		b = append(b, c)
-		in.work(1)
+		in.chargeWork(1)
 	}
 }
 
 // nextKey reads a byte from the terminal.
 func (in *interp) nextKey() (byte, error) {
-	me := in.person
+	state := in.interactive
 	for {
 		var b [1]byte
 		n, err := 1, error(nil)
-		if len(me.ahead) > 0 {
-			b[0], me.ahead = me.ahead[0], me.ahead[1:]
+		if len(state.typeAhead) > 0 {
+			b[0], state.typeAhead = state.typeAhead[0], state.typeAhead[1:]
 		} else {
 			n, err = in.p.Stdin.Read(b[:])
 		}
-		in.p.Poll() // a read that did not wait has not looked
+		in.p.Poll() // a read that did not block has not checked for signals
 
-		if in.p.Caught() && in.signals() != flowNext { // it came before the key
-			me.ahead = append(me.ahead, b[:n]...)
+		if in.p.Caught() && in.runSignalTraps() != flowNext { // the signal came before the key
+			state.typeAhead = append(state.typeAhead, b[:n]...)
 			return 0, errInterrupted
 		}
 		switch {
@@ -291,15 +291,15 @@ func (in *interp) nextKey() (byte, error) {
 	}
 }
 
-// display writes to the screen.
-func (in *interp) display(text string) {
-	_, _ = io.WriteString(in.p.Stderr, text) // where nobody looks any more, the input ends as well
+// writeScreen writes to the terminal.
+func (in *interp) writeScreen(text string) {
+	_, _ = io.WriteString(in.p.Stderr, text) // if the terminal is closed, the input ends too
 }
 
-// minor takes care of the signals that are no reason to stop waiting, such as
-// a new size of the screen. It reports whether there were no others.
-func (in *interp) minor() bool {
-	if in.person == nil {
+// handleMinorSignals handles pending signals that need not interrupt a wait,
+// such as a new size of the screen. It reports whether there were no others.
+func (in *interp) handleMinorSignals() bool {
+	if in.interactive == nil {
 		return false
 	}
 	for {
@@ -311,40 +311,40 @@ func (in *interp) minor() bool {
 			return false
 		}
 		_, _ = in.p.TakeSignal()
-		in.personally(s)
+		in.handleInteractiveSignal(s)
 	}
 }
 
-// personally does what an interactive shell does about a signal without a
-// trap; it reports whether the command line is to be given up.
-func (in *interp) personally(s kernel.Signal) bool {
+// handleInteractiveSignal handles a signal without a trap as an interactive
+// shell does; it reports whether the command line is to be abandoned.
+func (in *interp) handleInteractiveSignal(s kernel.Signal) bool {
 	switch s {
 	case kernel.SIGINT:
-		if !in.person.asking && in.person.abandoned == 0 {
-			in.display("\n")
+		if !in.interactive.readingLine && in.interactive.abandonStatus == 0 {
+			in.writeScreen("\n")
 		}
-		in.giveUp(max(130, in.person.abandoned))
-		in.person.abandoned = 0
+		in.abandonLine(max(130, in.interactive.abandonStatus))
+		in.interactive.abandonStatus = 0
 		return true
 	case kernel.SIGWINCH:
-		in.resized()
+		in.updateScreenSize()
 	}
 	return false
 }
 
-// resized notes the size of the screen in LINES and COLUMNS.
-func (in *interp) resized() {
-	size := in.person.tty.Size()
+// updateScreenSize sets LINES and COLUMNS to the size of the screen.
+func (in *interp) updateScreenSize() {
+	size := in.interactive.tty.Size()
 	in.set("LINES", itoa(int(size.Rows)))
 	in.set("COLUMNS", itoa(int(size.Cols)))
-	if e := in.person.ed; e != nil && e.shown {
-		e.row = 0
-		e.draw()
+	if e := in.interactive.editor; e != nil && e.active {
+		e.cursorRow = 0
+		e.redraw()
 	}
 }
 
-// completeLine is Complete for the line being typed: words may be quoted
-// with backslashes.
+// completeLine is Complete for the line being typed, in which words may be
+// quoted with backslashes.
 func (in *interp) completeLine(line string, pos int) (int, []string) {
 	start := pos
 	for start > 0 && (!strings.ContainsRune(" \t\n;|&()<>\"'=`", rune(line[start-1])) || start > 1 && line[start-2] == '\\') {
@@ -356,13 +356,13 @@ func (in *interp) completeLine(line string, pos int) (int, []string) {
 		return start, list
 	}
 	for i, s := range list {
-		list[i] = backslashed(s)
+		list[i] = escapeWord(s)
 	}
 	return start, list
 }
 
-// backslashed quotes what would not be a part of a word.
-func backslashed(s string) string {
+// escapeWord quotes the special characters of a word with backslashes.
+func escapeWord(s string) string {
 	if !strings.ContainsAny(s, " \t\n\\'\"`$&|;<>()*?[]!{}#") {
 		return s
 	}

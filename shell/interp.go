@@ -1,35 +1,35 @@
 package shell
 
 import (
-	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 	"github.com/atoll-sandbox/atoll/shell/syntax"
 )
 
-// flow says how a statement ended: on to the next, or out of something.
+// flow is how control continues after a statement.
 type flow uint8
 
 const (
-	flowNext     flow = iota
-	flowBreak         // out of in.levels loops
-	flowContinue      // to the next turn of the in.levels-th loop
-	flowReturn        // out of the function or the sourced file
-	flowExit          // out of the shell process; its status is in.status
-	flowSkip          // only of the DEBUG trap: the command is not to run
+	flowNext     flow = iota // to the next statement
+	flowBreak                // out of in.loopLevels loops
+	flowContinue             // to the next iteration of the in.loopLevels-th loop
+	flowReturn               // out of the function or the sourced file
+	flowExit                 // out of the shell process; its status is in.status
+	flowSkip                 // only from the DEBUG trap: do not run the command
 )
 
-// run is a compiled statement or list. It leaves its status in in.status.
+// run is a compiled statement or list. It sets in.status.
 type run func(in *interp) flow
 
-// builtin is a command that the shell runs itself. One that changes the flow
-// (break, return, exit, eval) leaves it in in.flow.
+// builtin is a command that the shell implements. A builtin that changes the
+// control flow (break, return, exit, eval) sets in.flow.
 type builtin func(in *interp, args []string) int
 
-// interp is one shell process: that of the session, or a subshell. It
-// belongs to the goroutine of its kernel process.
+// interp is the state of one shell process: of the session, or of a
+// subshell. Only the goroutine of its kernel process uses it.
 type interp struct {
 	variables // var.go
 	p         *kernel.Proc
-	sh        *Shell // what the session has in common; nil in /bin/sh
+	sh        *Shell // the session; nil in /bin/sh
 
 	opts   optSet   // set -o
 	shopts shoptSet // shopt
@@ -39,52 +39,52 @@ type interp struct {
 	traps  trapTable
 	jobs   jobTable
 
-	params    []string        // $1… ; never changed in place
-	paramCost int64           // what set is charged with for them
-	name0     string          // $0
-	status    int             // $?
-	substs    int             // command substitutions so far, for `x=$(…)`'s status
-	line      int32           // of the command that runs
-	lastBG    int             // $!
-	shellPID  int             // $$
-	pipestat  []int           // PIPESTATUS of a pipe; nil: it is pipeOne
-	pipeOne   int             // PIPESTATUS of a single command
-	levels    int             // how far break and continue go
-	loops     int             // loops around the command
-	calls     int             // of functions that are under way
-	quiet     int             // above 0, a failing command is no reason to exit (set -e)
-	level     int             // BASH_SUBSHELL
-	flow      flow            // what a builtin asks for
-	aborting  *abort          // the panic that is under way
-	frames    []frame         // calls of functions and files, the innermost last
-	dirs      []string        // directory stack, without the current directory
-	node      syntax.Node     // the command that runs, for BASH_COMMAND
-	command   string          // BASH_COMMAND where node is nil
-	last      string          // the last argument of the last command, $_
-	hashPath  string          // the PATH that hash was filled with
-	disabled  map[string]bool // builtins that enable -n took away; never changed in place
-	limits    map[byte]int64  // set by ulimit; never changed in place
-	hist      *history
-	person    *person // nil where the shell is not interactive
+	params        []string        // $1… ; never changed in place
+	paramCost     int64           // memory charged for params by set
+	name0         string          // $0
+	status        int             // $?
+	substs        int             // number of command substitutions so far, for the status of `x=$(…)`
+	line          int32           // of the running command
+	lastBG        int             // $!
+	shellPID      int             // $$
+	pipestat      []int           // PIPESTATUS of a pipe; nil: it is pipeOne
+	pipeOne       int             // PIPESTATUS of a single command
+	loopLevels    int             // number of loops that break and continue affect
+	loops         int             // number of loops around the command
+	callDepth     int             // number of active function calls
+	ignoreFailure int             // above 0, a failing command does not trigger set -e
+	subshellLevel int             // BASH_SUBSHELL
+	flow          flow            // requested by a builtin
+	aborting      *abort          // the panic in progress
+	frames        []frame         // calls of functions and files, the innermost last
+	dirs          []string        // directory stack, without the current directory
+	node          syntax.Node     // the running command, for BASH_COMMAND
+	command       string          // BASH_COMMAND if node is nil
+	last          string          // the last argument of the last command, $_
+	hashPath      string          // the PATH that hash was filled with
+	disabled      map[string]bool // builtins that enable -n disabled; never changed in place
+	limits        map[byte]int64  // set by ulimit; never changed in place
+	hist          *history
+	interactive   *interactiveState // nil in a shell that is not interactive
 
-	substFDs []int // descriptors of process substitutions
-	borrowed int64 // bytes charged until the end of the command
+	substFDs     []int // descriptors of process substitutions
+	scratchBytes int64 // bytes charged until the end of the command
 
-	subshell     bool // a forked process
-	fromStdin    bool // reads its commands from standard input
-	program      bool // only runs a builtin as a program
-	inTrap       bool
-	misused      bool // the builtin was called with wrong arguments
-	oneshot      bool // the process ends with its first command
-	stage        bool // that command is a stage of a pipe
-	stash        []prepared
-	beforeReturn int // $? when return was called
-	lastPID      int // of the last child that was called, for messages
-	indent       int // how deep eval and substitutions are, for PS4
-	comp         cow[compspec]
+	subshell        bool // a forked process
+	fromStdin       bool // reads its commands from standard input
+	program         bool // only runs a builtin as a program
+	inTrap          bool
+	usageError      bool // the builtin was called with wrong arguments
+	oneshot         bool // the process ends with its first command
+	stage           bool // that command is a stage of a pipe
+	preparedTargets []preparedTarget
+	beforeReturn    int // $? when return was called
+	lastPID         int // of the last child, for messages
+	indent          int // nesting of eval and substitutions, for PS4
+	specs           cow[completionSpec]
 }
 
-// frame is one call of a function, a sourced file or a script.
+// frame is a call of a function, a sourced file or a script.
 type frame struct {
 	fn     string // FUNCNAME: a function, "source" or "main"
 	source string // BASH_SOURCE: where the function was defined
@@ -94,14 +94,14 @@ type frame struct {
 
 // function is a defined function.
 type function struct {
-	name   string
-	body   run
-	decl   *syntax.FuncDecl
-	source string // BASH_SOURCE while it runs
-	line   int32  // where it was defined
-	export bool
-	trace  bool // declare -ft
-	frozen bool // readonly -f
+	name     string
+	body     run
+	decl     *syntax.FuncDecl
+	source   string // BASH_SOURCE while it runs
+	line     int32  // where it was defined
+	export   bool
+	traced   bool // declare -ft
+	readonly bool // readonly -f
 }
 
 // hashed is a remembered location of a command.
@@ -110,28 +110,28 @@ type hashed struct {
 	hits int
 }
 
-// fork makes the state of a subshell that runs as p. It shares everything
-// with its parent until one of them changes it.
-func (in *interp) fork(p *kernel.Proc) *interp {
+// forkSubshell returns the state of a subshell that runs as p. It shares
+// everything with its parent until one of them changes it.
+func (in *interp) forkSubshell(p *kernel.Proc) *interp {
 	c := *in
-	c.variables = in.variables.fork()
+	c.variables = in.variables.forkStore()
 	c.p = p
 	c.funcs = in.funcs.fork()
 	c.alias = in.alias.fork()
 	c.hash = in.hash.fork()
-	c.traps = in.traps.fork(in.opts)
-	c.jobs = in.jobs.fork()
+	c.traps = in.traps.forkTraps(in.opts)
+	c.jobs = in.jobs.forkJobs()
 	c.frames = in.frames[:len(in.frames):len(in.frames)]
 	c.dirs = in.dirs[:len(in.dirs):len(in.dirs)]
 	c.subshell = true
-	c.level++
+	c.subshellLevel++
 	c.aborting = nil
 	c.oneshot, c.stage = false, false
-	c.spare = nil
-	c.substFDs, c.borrowed = nil, 0
+	c.spareFields = nil
+	c.substFDs, c.scratchBytes = nil, 0
 	c.flow = flowNext
-	if c.person != nil { // jobs are the business of the shell that has the terminal
-		c.person = nil
+	if c.interactive != nil { // only the shell that has the terminal controls jobs
+		c.interactive = nil
 		c.opts &^= optMonitor
 	}
 	return &c
@@ -143,62 +143,62 @@ type abort struct {
 	exit bool
 }
 
-// fatal ends the shell process because an expansion failed; the message has
-// been printed. It does not return.
-func (in *interp) fatal(status int) {
+// exitOnError ends the shell process because an expansion failed; the error
+// message was printed before. It does not return.
+func (in *interp) exitOnError(status int) {
 	in.status = status
-	in.aborting = &abort{in: in, exit: in.person == nil}
+	in.aborting = &abort{in: in, exit: in.interactive == nil}
 	panic(in.aborting)
 }
 
-// discard ends the current command line (what one read of the parser gave)
-// because an expansion failed; the message has been printed. It does not
-// return.
-func (in *interp) discard(status int) {
-	if in.opt(optPosix) && in.person == nil {
-		in.fatal(in.unboundStatus())
+// abortLine ends the current command line (one unit that the parser read)
+// because an expansion failed; the error message was printed before. It does
+// not return.
+func (in *interp) abortLine(status int) {
+	if in.optOn(optPosix) && in.interactive == nil {
+		in.exitOnError(in.unboundStatus())
 	}
 	in.status = status
 	in.aborting = &abort{in: in}
 	panic(in.aborting)
 }
 
-// mark is what has to be as it was before an abort.
+// mark records the stacks of the shell, to restore them after an abort.
 type mark struct {
 	frames, loops, quiet, scopes int
 	params                       []string
 }
 
-func (in *interp) mark() mark {
-	return mark{frames: len(in.frames), loops: in.loops, quiet: in.quiet, scopes: in.scopeDepth(), params: in.params}
+func (in *interp) currentMark() mark {
+	return mark{frames: len(in.frames), loops: in.loops, quiet: in.ignoreFailure, scopes: in.scopeDepth(), params: in.params}
 }
 
-// catch runs r. An abort that comes out of it is turned into its flow.
-func (in *interp) catch(r run) (f flow) {
-	m := in.mark()
+// runAndCatch runs r and converts an abort into its flow.
+func (in *interp) runAndCatch(r run) (f flow) {
+	m := in.currentMark()
 	defer func() {
 		if a := in.aborting; a != nil {
-			_ = recover() // it is a; while aborting is set there is no other
-			f = in.landed(a, m)
+			_ = recover() // it is a: while aborting is set there is no other panic
+			f = in.endAbort(a, m)
 		}
 	}()
 	return r(in)
 }
 
-// landed ends an abort that was caught where m was taken.
-func (in *interp) landed(a *abort, m mark) flow {
+// endAbort finishes an abort that was caught, and restores the stacks to m.
+func (in *interp) endAbort(a *abort, m mark) flow {
 	in.aborting = nil
-	in.rewind(m)
+	in.unwindTo(m)
 	if a.exit {
 		return flowExit
 	}
 	return flowNext
 }
 
-// rewind brings the stacks of the shell back to m.
-func (in *interp) rewind(m mark) {
+// unwindTo restores the stacks of the shell to m.
+func (in *interp) unwindTo(m mark) {
 	in.frames = in.frames[:m.frames]
-	in.loops, in.quiet = m.loops, m.quiet
+	in.loops, in.ignoreFailure = m.loops, m.quiet
 	for in.scopeDepth() > m.scopes {
 		in.popScope()
 	}
@@ -206,7 +206,8 @@ func (in *interp) rewind(m mark) {
 	in.flow = flowNext
 }
 
-// cow is a map that forks in O(1): it is copied at the first change after.
+// cow is a copy-on-write map: fork is O(1), and the first change after it
+// copies the map.
 type cow[V any] struct {
 	m      map[string]V
 	shared bool
@@ -217,7 +218,8 @@ func (c *cow[V]) get(name string) (V, bool) {
 	return v, ok
 }
 
-func (c *cow[V]) own() {
+// ensureOwned makes sure that the map is not shared.
+func (c *cow[V]) ensureOwned() {
 	if c.m == nil {
 		c.m = make(map[string]V)
 	} else if c.shared {
@@ -231,24 +233,24 @@ func (c *cow[V]) own() {
 }
 
 func (c *cow[V]) set(name string, v V) {
-	c.own()
+	c.ensureOwned()
 	c.m[name] = v
 }
 
-func (c *cow[V]) del(name string) {
+func (c *cow[V]) deleteKey(name string) {
 	if _, ok := c.m[name]; ok {
-		c.own()
+		c.ensureOwned()
 		delete(c.m, name)
 	}
 }
 
-// fork returns a copy; both are copied before they are next changed.
+// fork returns a second reference; either copies the map before a change.
 func (c *cow[V]) fork() cow[V] {
 	c.shared = c.m != nil
 	return *c
 }
 
-// bashCommand returns the text of the command that runs.
+// bashCommand returns BASH_COMMAND, the text of the running command.
 func (in *interp) bashCommand() string {
 	if in.node == nil {
 		return in.command

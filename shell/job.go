@@ -5,30 +5,30 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 	"github.com/atoll-sandbox/atoll/shell/syntax"
 )
 
-// job is a list that was started in the background.
+// job is a list that runs in the background, or a stopped command.
 type job struct {
-	n       int // %n
-	proc    *kernel.Proc
-	stmt    *syntax.Stmt
-	noticed bool   // its end was reported
-	told    bool   // that it is stopped was reported
-	text    string // where there is no stmt
+	n            int // %n
+	proc         *kernel.Proc
+	stmt         *syntax.Stmt
+	endReported  bool   // its end was printed
+	stopReported bool   // its stop was printed
+	text         string // if stmt is nil
 }
 
-func (j *job) state() kernel.Status { return j.proc.Result() }
+func (j *job) result() kernel.Status { return j.proc.Result() }
 
 // jobTable holds the jobs of a shell process.
 type jobTable struct {
-	list   []*job // by number; a subshell sees those of its parent
-	subs   []*kernel.Proc
-	ended  []endedJob // the newest that nobody has waited for
-	coproc coproc
-	alien  bool  // the list is the parent's
-	recent []int // job numbers, the current one last
+	list      []*job // by number; a subshell sees those of its parent
+	subs      []*kernel.Proc
+	ended     []endedJob // recently ended jobs that were not waited for
+	coproc    coproc
+	inherited bool  // the list is the parent's
+	recent    []int // job numbers, the current one last
 }
 
 type endedJob struct{ pid, status int }
@@ -39,16 +39,16 @@ type coproc struct {
 	fds  [2]int
 }
 
-func (t *jobTable) fork() jobTable {
-	return jobTable{list: t.list[:len(t.list):len(t.list)], alien: true, recent: t.recent[:len(t.recent):len(t.recent)]}
+func (t *jobTable) forkJobs() jobTable {
+	return jobTable{list: t.list[:len(t.list):len(t.list)], inherited: true, recent: t.recent[:len(t.recent):len(t.recent)]}
 }
 
-// add enters a new job.
+// add adds a new job.
 func (t *jobTable) add(p *kernel.Proc, s *syntax.Stmt) *job {
-	if t.alien {
-		t.list, t.recent, t.alien = nil, nil, false
+	if t.inherited {
+		t.list, t.recent, t.inherited = nil, nil, false
 	}
-	t.sweep()
+	t.dropReported()
 	n := 1
 	if len(t.list) > 0 {
 		n = t.list[len(t.list)-1].n + 1
@@ -59,17 +59,17 @@ func (t *jobTable) add(p *kernel.Proc, s *syntax.Stmt) *job {
 	return j
 }
 
-// sweep drops jobs whose end was reported.
-func (t *jobTable) sweep() {
+// dropReported removes jobs whose end was printed.
+func (t *jobTable) dropReported() {
 	for i := 0; i < len(t.list); i++ {
-		if j := t.list[i]; j.noticed {
-			t.drop(j)
+		if j := t.list[i]; j.endReported {
+			t.removeJob(j)
 			i--
 		}
 	}
 }
 
-func (t *jobTable) drop(j *job) {
+func (t *jobTable) removeJob(j *job) {
 	for i, x := range t.list {
 		if x == j {
 			t.list = append(t.list[:i:i], t.list[i+1:]...)
@@ -84,10 +84,10 @@ func (t *jobTable) drop(j *job) {
 	}
 }
 
-// maxEnded bounds the statuses that are kept for a late wait.
+// maxEnded limits the statuses that are kept for a late wait.
 const maxEnded = 1024
 
-func (t *jobTable) remember(pid, status int) {
+func (t *jobTable) rememberStatus(pid, status int) {
 	if len(t.ended) >= maxEnded {
 		t.ended = append(t.ended[:0:0], t.ended[maxEnded/2:]...)
 	}
@@ -112,8 +112,8 @@ func (t *jobTable) byNumber(n int) *job {
 	return nil
 }
 
-// current returns %+ and %-.
-func (t *jobTable) current() (plus, minus *job) {
+// currentJobs returns the jobs %+ and %-; nil where there are none.
+func (t *jobTable) currentJobs() (plus, minus *job) {
 	var order []*job
 	for i := len(t.recent) - 1; i >= 0; i-- {
 		if j := t.byNumber(t.recent[i]); j != nil {
@@ -140,7 +140,7 @@ func (t *jobTable) current() (plus, minus *job) {
 
 const ambiguousJob = "ambiguous job spec"
 
-// jobProblem words why a specification means no job.
+// jobProblem returns the error message for a specification without a job.
 func jobProblem(spec, problem string) string {
 	if problem == ambiguousJob {
 		spec = strings.TrimPrefix(spec, "%")
@@ -148,10 +148,11 @@ func jobProblem(spec, problem string) string {
 	return spec + ": " + problem
 }
 
-// findJob returns the job of a specification such as %1 %+ %- %cmd %?cmd.
+// findJob returns the job for a specification such as %1 %+ %- %cmd %?cmd, or
+// nil and the problem.
 func (in *interp) findJob(spec string) (*job, string) {
 	t := &in.jobs
-	plus, minus := t.current()
+	plus, minus := t.currentJobs()
 	s := strings.TrimPrefix(spec, "%")
 	switch {
 	case s == "" || s == "%" || s == "+":
@@ -191,15 +192,15 @@ func (in *interp) jobText(j *job) string {
 	return syntax.Print(&front)
 }
 
-// describeJob returns the state of a job as jobs prints it.
+// describeJob returns the state of a job, as jobs prints it.
 func (in *interp) describeJob(j *job) string {
 	switch {
-	case in.halted(j):
+	case in.isJobStopped(j):
 		return "Stopped"
 	case !j.proc.Exited():
 		return "Running"
 	}
-	st := j.state()
+	st := j.result()
 	switch {
 	case st.Signal != 0:
 		return st.Signal.Description()
@@ -209,9 +210,9 @@ func (in *interp) describeJob(j *job) string {
 	return "Done"
 }
 
-// line returns what jobs prints of a job.
+// jobLine returns the line that jobs prints for a job.
 func (in *interp) jobLine(j *job, long bool) string {
-	plus, minus := in.jobs.current()
+	plus, minus := in.jobs.currentJobs()
 	sign := " "
 	switch j {
 	case plus:
@@ -220,7 +221,7 @@ func (in *interp) jobLine(j *job, long bool) string {
 		sign = "-"
 	}
 	text := in.jobText(j)
-	if !j.proc.Exited() && !in.halted(j) {
+	if !j.proc.Exited() && !in.isJobStopped(j) {
 		text += " &"
 	}
 	if long {
@@ -229,15 +230,15 @@ func (in *interp) jobLine(j *job, long bool) string {
 	return fmt.Sprintf("[%d]%s  %-24s%s\n", j.n, sign, in.describeJob(j), text)
 }
 
-// halted reports whether a job is stopped, which only a shell with job
-// control sees.
-func (in *interp) halted(j *job) bool { return in.opt(optMonitor) && j.proc.Stopped() }
+// isJobStopped reports whether a job is stopped. A shell without job control
+// does not see that.
+func (in *interp) isJobStopped(j *job) bool { return in.optOn(optMonitor) && j.proc.Stopped() }
 
-// notify takes jobs that have ended off the list, as a shell that is not
-// interactive does between commands: those ended by a signal are reported,
-// and all of them with set -m.
-func (in *interp) notify() {
-	if in.jobs.alien {
+// reportEndedJobs removes jobs that have ended from the list, as a
+// non-interactive shell does between commands. It reports those that a signal
+// ended, and all of them with set -m.
+func (in *interp) reportEndedJobs() {
+	if in.jobs.inherited {
 		return
 	}
 	for i := 0; i < len(in.jobs.list); i++ {
@@ -245,46 +246,47 @@ func (in *interp) notify() {
 		if !j.proc.Exited() {
 			continue
 		}
-		if in.opt(optMonitor) {
-			in.complain(in.jobLine(j, false))
+		if in.optOn(optMonitor) {
+			in.writeStderr(in.jobLine(j, false))
 		} else {
-			in.notice(j)
+			in.reportKilledJob(j)
 		}
-		in.finish(j)
+		in.finishJob(j)
 		i--
 	}
 }
 
-// report says that a command in the foreground was ended by a signal, as a
-// shell that is not interactive does.
-func (in *interp) report(st kernel.Status, x syntax.Node) {
+// reportSignal prints that a signal ended a command in the foreground, as a
+// non-interactive shell does.
+func (in *interp) reportSignal(st kernel.Status, x syntax.Node) {
 	switch {
 	case st.Signal == 0 || st.Signal == kernel.SIGINT || st.Signal == kernel.SIGPIPE:
-	case in.person != nil:
-		in.complain(st.Signal.Description() + "\n")
+	case in.interactive != nil:
+		in.writeStderr(st.Signal.Description() + "\n")
 	case st.Signal == kernel.SIGTERM || in.traps.signals[st.Signal] != "":
-		in.complain(st.Signal.Description() + "\n")
+		in.writeStderr(st.Signal.Description() + "\n")
 	default:
 		in.errorf("%5d %-23s %s", in.lastPID, st.Signal.Description(), syntax.Print(x))
 	}
 }
 
-// settle waits for a job to end and returns its status; noted is set where
-// a trapped signal came first.
-func (in *interp) settle(j *job) (status int, noted bool) {
+// waitForJob waits until a job ends and returns its status; noted is set if a
+// trapped signal came first.
+func (in *interp) waitForJob(j *job) (status int, noted bool) {
 	st, err := in.p.Wait(j.proc, true)
-	for err != nil && in.minor() {
+	for err != nil && in.handleMinorSignals() {
 		st, err = in.p.Wait(j.proc, true)
 	}
 	if err != nil {
-		return in.trapped(), true
+		return in.interruptedStatus(), true
 	}
-	in.finish(j)
+	in.finishJob(j)
 	return st.Code, false
 }
 
-// trapped returns the status of a wait that a trapped signal ended.
-func (in *interp) trapped() int {
+// interruptedStatus returns the status of a wait that a trapped signal
+// interrupted.
+func (in *interp) interruptedStatus() int {
 	s, ok := in.p.PeekSignal()
 	if !ok {
 		return 128
@@ -292,14 +294,14 @@ func (in *interp) trapped() int {
 	return 128 + int(s)
 }
 
-// finish takes a job that has ended off the list.
-func (in *interp) finish(j *job) {
-	_, _ = in.p.Wait(j.proc, false) // it has ended: this only lets go of it
-	in.jobs.remember(j.proc.PID(), j.state().Code)
+// finishJob removes a job that has ended from the list.
+func (in *interp) finishJob(j *job) {
+	_, _ = in.p.Wait(j.proc, false) // it has ended: this only releases it
+	in.jobs.rememberStatus(j.proc.PID(), j.result().Code)
 	if j.proc.PID() == in.jobs.coproc.pid {
 		in.endCoproc()
 	}
-	in.jobs.drop(j)
+	in.jobs.removeJob(j)
 }
 
 func (in *interp) endCoproc() {
@@ -307,9 +309,9 @@ func (in *interp) endCoproc() {
 	in.jobs.coproc = coproc{}
 	for _, fd := range c.fds {
 		if fd >= 0 && in.p.FD(fd) != nil {
-			_ = in.p.SetFD(fd, nil) // an open number
+			_ = in.p.SetFD(fd, nil) // the descriptor is open
 		}
 	}
-	in.unset(c.name)
-	in.unset(c.name + "_PID")
+	in.unsetVar(c.name)
+	in.unsetVar(c.name + "_PID")
 }

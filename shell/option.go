@@ -34,7 +34,7 @@ const (
 	optXtrace
 )
 
-// defaultOpts are those of a shell that is not interactive.
+// defaultOpts are the initial options of a non-interactive shell.
 const defaultOpts = optBraceexpand | optHashall | optInteractiveComments
 
 // shoptSet holds the options of shopt.
@@ -101,12 +101,13 @@ const (
 	shXpgEcho
 )
 
+// defaultShopts are the initial shopt options.
 const defaultShopts = shCheckwinsize | shCmdhist | shCompleteFullquote | shExtquote | shForceFignore |
 	shGlobasciiranges | shGlobskipdots | shHostcomplete | shInteractiveComments | shPatsubReplacement |
 	shProgcomp | shPromptvars | shSourcepath
 
-// opt reports whether an option of set -o is on.
-func (in *interp) opt(o optSet) bool { return in.opts&o != 0 }
+// optOn reports whether an option of set -o is on.
+func (in *interp) optOn(o optSet) bool { return in.opts&o != 0 }
 
-// shopt reports whether an option of shopt is on.
-func (in *interp) shopt(o shoptSet) bool { return in.shopts&o != 0 }
+// shoptOn reports whether an option of shopt is on.
+func (in *interp) shoptOn(o shoptSet) bool { return in.shopts&o != 0 }

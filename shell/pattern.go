@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// patFlags say how a pattern is read and compared.
+// patFlags control how a pattern is parsed and compared.
 type patFlags uint8
 
 const (
@@ -15,19 +15,19 @@ const (
 	patBytes                      // characters are bytes: LC_ALL=C
 )
 
-// pattern is a compiled shell pattern. It never changes, so that any number
-// of shells may share it. Matching takes polynomial time whatever the
-// pattern: positions are kept as sets, nothing is tried twice.
+// pattern is a compiled shell pattern. It never changes, so any number of
+// shells may share it. Matching takes polynomial time for every pattern:
+// positions are kept as sets, and nothing is tried twice.
 type pattern struct {
 	nodes []patNode
 	flags patFlags
 	shape patShape
-	lit   string // for the shapes with one literal
+	lit   string // literal text, for the shapes with one
 	ext   bool   // has an extended glob
-	fixed int    // how many characters every match has, -1 when it varies
+	fixed int    // number of characters of every match; -1 if it varies
 }
 
-// patShape names the patterns that need no engine.
+// patShape classifies patterns that can be matched without the engine.
 type patShape uint8
 
 const (
@@ -46,7 +46,7 @@ const (
 	patStar
 	patClass
 	patGroup
-	patNever // a bracket that can't match
+	patNever // a bracket expression that can't match
 )
 
 type patNode struct {
@@ -57,29 +57,30 @@ type patNode struct {
 	alts [][]patNode
 }
 
-// rawByte is added to a byte that is no part of a valid character.
+// rawByte is added to a byte that is not part of a valid character.
 const rawByte = 0x110000
 
-// maxPatDepth bounds the nesting of extended globs; deeper ones are text.
+// maxPatDepth limits the nesting of extended globs; deeper ones are literal.
 const maxPatDepth = 100
 
-// work counts steps for the account of the shell's process.
-func (in *interp) work(n int) {
+// chargeWork charges n steps to the shell's process.
+func (in *interp) chargeWork(n int) {
 	if in != nil && in.p != nil {
 		in.p.Tick(n)
 	}
 }
 
-// compilePattern reads a pattern in which a backslash takes the meaning of
-// the next character away.
+// compilePattern compiles a pattern, in which a backslash makes the next
+// character literal.
 func compilePattern(src string, flags patFlags) *pattern {
 	c := &patParser{src: src, flags: flags}
-	p := &pattern{nodes: c.sequence(0, false), flags: flags, ext: c.ext}
-	p.classify()
+	p := &pattern{nodes: c.parseSequence(0, false), flags: flags, ext: c.ext}
+	p.findShape()
 	return p
 }
 
-func (p *pattern) classify() {
+// findShape sets the shape of the pattern and the length of its matches.
+func (p *pattern) findShape() {
 	p.fixed = 0
 	stars := 0
 	var lit strings.Builder
@@ -125,20 +126,20 @@ func writeChar(b *strings.Builder, r rune) {
 	b.WriteRune(r)
 }
 
-// patParser reads the text of a pattern.
+// patParser parses a pattern.
 type patParser struct {
 	src    string
 	pos    int
 	flags  patFlags
 	ext    bool
-	closes []bool       // of each byte, whether it is a '(' that is closed; made when needed
-	failed map[int]bool // where no group could be read
+	closes []bool       // for each byte, whether it is a '(' with its ')'; created when needed
+	failed map[int]bool // positions at which no group could be parsed
 
-	lastBracket int // offset of the last ']' plus 2; 0 until it is looked for
+	lastBracket int // offset of the last ']' plus 2; 0 until it is computed
 }
 
-// sequence reads nodes up to the end, or in a group up to '|' or ')'.
-func (c *patParser) sequence(depth int, group bool) []patNode {
+// parseSequence parses nodes up to the end, or in a group up to '|' or ')'.
+func (c *patParser) parseSequence(depth int, group bool) []patNode {
 	var list []patNode
 	for c.pos < len(c.src) {
 		ch := c.src[c.pos]
@@ -151,7 +152,7 @@ func (c *patParser) sequence(depth int, group bool) []patNode {
 }
 
 func (c *patParser) appendNode(list []patNode, ch byte, depth int) []patNode {
-	if n, ok := c.group(ch, depth); ok {
+	if n, ok := c.parseGroup(ch, depth); ok {
 		return append(list, n)
 	}
 	switch ch {
@@ -165,7 +166,7 @@ func (c *patParser) appendNode(list []patNode, ch byte, depth int) []patNode {
 		c.pos++
 		return append(list, patNode{op: patQuest})
 	case '[':
-		if n, ok := c.bracket(); ok {
+		if n, ok := c.parseBracket(); ok {
 			return append(list, n)
 		}
 	case '\\':
@@ -214,23 +215,23 @@ func charBefore(s string, i int, flags patFlags) (rune, int) {
 	return r, w
 }
 
-// group reads an extended glob.
-func (c *patParser) group(ch byte, depth int) (patNode, bool) {
+// parseGroup parses an extended glob.
+func (c *patParser) parseGroup(ch byte, depth int) (patNode, bool) {
 	if c.flags&patExt == 0 || depth > maxPatDepth || c.pos+1 >= len(c.src) || c.src[c.pos+1] != '(' ||
-		strings.IndexByte("?*+@!", ch) < 0 || c.failed[c.pos] || !c.closed(c.pos+1) {
+		strings.IndexByte("?*+@!", ch) < 0 || c.failed[c.pos] || !c.isClosed(c.pos+1) {
 		return patNode{}, false
 	}
 	start := c.pos
 	c.pos += 2
 	n := patNode{op: patGroup, kind: ch}
 	for c.pos < len(c.src) {
-		n.alts = append(n.alts, c.sequence(depth+1, true))
+		n.alts = append(n.alts, c.parseSequence(depth+1, true))
 		if c.pos < len(c.src) && c.src[c.pos] == ')' {
 			c.pos++
 			c.ext = true
 			return n, true
 		}
-		c.pos++ // over '|'
+		c.pos++ // skip '|'
 		if c.pos == len(c.src) {
 			break
 		}
@@ -243,8 +244,8 @@ func (c *patParser) group(ch byte, depth int) (patNode, bool) {
 	return patNode{}, false
 }
 
-// closed reports whether the '(' at i has its ')'.
-func (c *patParser) closed(i int) bool {
+// isClosed reports whether the '(' at i has its ')'.
+func (c *patParser) isClosed(i int) bool {
 	if c.closes == nil {
 		c.closes = make([]bool, len(c.src))
 		var open []int
@@ -265,8 +266,8 @@ func (c *patParser) closed(i int) bool {
 	return c.closes[i]
 }
 
-// hasPattern reports whether s, in which quoted characters carry a
-// backslash, has an active pattern character.
+// hasPattern reports whether s, in which quoted characters have a backslash,
+// contains an active pattern character.
 func hasPattern(s string, ext bool) bool {
 	bracket := false
 	for i := 0; i < len(s); i++ {
@@ -290,7 +291,7 @@ func hasPattern(s string, ext bool) bool {
 	return false
 }
 
-// quotePattern protects what is special in a pattern.
+// quotePattern escapes the special characters of a pattern.
 func quotePattern(s string) string {
 	i := strings.IndexAny(s, patSpecial)
 	if i < 0 {
@@ -311,7 +312,7 @@ func appendQuoted(b []byte, s string) []byte {
 	return b
 }
 
-// unquotePattern undoes quotePattern.
+// unquotePattern reverses quotePattern.
 func unquotePattern(s string) string {
 	if strings.IndexByte(s, '\\') < 0 {
 		return s
@@ -326,8 +327,8 @@ func unquotePattern(s string) string {
 	return string(b)
 }
 
-// matches reports whether n, which stands for one character, matches r.
-func (p *pattern) matches(n *patNode, r rune) bool {
+// matchesChar reports whether n, a node for one character, matches r.
+func (p *pattern) matchesChar(n *patNode, r rune) bool {
 	switch n.op {
 	case patQuest:
 		return true
@@ -335,9 +336,9 @@ func (p *pattern) matches(n *patNode, r rune) bool {
 		return n.r == r || p.flags&patFold != 0 && foldRune(n.r) == foldRune(r)
 	case patClass:
 		if p.flags&patFold != 0 && r < rawByte {
-			return n.set.has(unicode.ToLower(r)) || n.set.has(unicode.ToUpper(r))
+			return n.set.contains(unicode.ToLower(r)) || n.set.contains(unicode.ToUpper(r))
 		}
-		return n.set.has(r)
+		return n.set.contains(r)
 	}
 	return false
 }
@@ -349,8 +350,8 @@ func foldRune(r rune) rune {
 	return unicode.ToLower(unicode.ToUpper(r))
 }
 
-// match reports whether p matches all of s.
-func (p *pattern) match(in *interp, s string) bool {
+// matchAll reports whether p matches all of s.
+func (p *pattern) matchAll(in *interp, s string) bool {
 	switch p.shape {
 	case shapeLit:
 		return s == p.lit
@@ -363,17 +364,18 @@ func (p *pattern) match(in *interp, s string) bool {
 	}
 	if p.ext {
 		m := matcher{p: p, in: in, s: s}
-		return m.forward(p.nodes, spans{{0, 0}}).has(len(s))
+		return m.matchForward(p.nodes, spans{{0, 0}}).contains(len(s))
 	}
-	return p.simple(in, s)
+	return p.matchSimple(in, s)
 }
 
-// simple matches without groups: on a mismatch only the last star can help.
-func (p *pattern) simple(in *interp, s string) bool {
+// matchSimple matches a pattern without groups: after a mismatch it continues
+// at the last star.
+func (p *pattern) matchSimple(in *interp, s string) bool {
 	i, n := 0, 0
 	starNode, starPos := -1, 0
 	for i < len(s) || n < len(p.nodes) {
-		in.work(1)
+		in.chargeWork(1)
 		if n < len(p.nodes) {
 			node := &p.nodes[n]
 			if node.op == patStar {
@@ -385,7 +387,7 @@ func (p *pattern) simple(in *interp, s string) bool {
 				continue
 			}
 			if i < len(s) {
-				if r, w := charAt(s, i, p.flags); p.matches(node, r) {
+				if r, w := charAt(s, i, p.flags); p.matchesChar(node, r) {
 					i += w
 					n++
 					continue
@@ -402,9 +404,9 @@ func (p *pattern) simple(in *interp, s string) bool {
 	return true
 }
 
-// prefix returns the length of the shortest or longest prefix of s that p
+// matchPrefix returns the length of the shortest or longest prefix of s that p
 // matches, or -1.
-func (p *pattern) prefix(in *interp, s string, longest bool) int {
+func (p *pattern) matchPrefix(in *interp, s string, longest bool) int {
 	switch p.shape {
 	case shapeLit, shapePrefix:
 		if !strings.HasPrefix(s, p.lit) {
@@ -415,7 +417,7 @@ func (p *pattern) prefix(in *interp, s string, longest bool) int {
 		}
 		return len(p.lit)
 	case shapeSuffix:
-		in.work(len(s) >> 6)
+		in.chargeWork(len(s) >> 6)
 		i := strings.Index(s, p.lit)
 		if longest {
 			i = strings.LastIndex(s, p.lit)
@@ -431,7 +433,7 @@ func (p *pattern) prefix(in *interp, s string, longest bool) int {
 		return 0
 	}
 	m := matcher{p: p, in: in, s: s}
-	ends := m.forward(p.nodes, spans{{0, 0}})
+	ends := m.matchForward(p.nodes, spans{{0, 0}})
 	if len(ends) == 0 {
 		return -1
 	}
@@ -441,9 +443,9 @@ func (p *pattern) prefix(in *interp, s string, longest bool) int {
 	return ends[0].lo
 }
 
-// suffix returns where the shortest or longest suffix of s that p matches
-// begins, or -1.
-func (p *pattern) suffix(in *interp, s string, longest bool) int {
+// matchSuffix returns the start of the shortest or longest suffix of s that p
+// matches, or -1.
+func (p *pattern) matchSuffix(in *interp, s string, longest bool) int {
 	switch p.shape {
 	case shapeLit, shapeSuffix:
 		if !strings.HasSuffix(s, p.lit) {
@@ -454,7 +456,7 @@ func (p *pattern) suffix(in *interp, s string, longest bool) int {
 		}
 		return len(s) - len(p.lit)
 	case shapePrefix:
-		in.work(len(s) >> 6)
+		in.chargeWork(len(s) >> 6)
 		if longest {
 			return strings.Index(s, p.lit)
 		}
@@ -466,7 +468,7 @@ func (p *pattern) suffix(in *interp, s string, longest bool) int {
 		return len(s)
 	}
 	m := matcher{p: p, in: in, s: s}
-	starts := m.backward(p.nodes, spans{{len(s), len(s)}})
+	starts := m.matchBackward(p.nodes, spans{{len(s), len(s)}})
 	if len(starts) == 0 {
 		return -1
 	}

@@ -15,14 +15,14 @@ type charClass struct {
 
 type runeRange struct{ lo, hi rune }
 
-func (c *charClass) has(r rune) bool {
+func (c *charClass) contains(r rune) bool {
 	if r < 128 {
 		return (c.ascii[r>>6]>>(uint(r)&63)&1 != 0) != c.negated
 	}
-	return c.listed(r) != c.negated
+	return c.isListed(r) != c.negated
 }
 
-func (c *charClass) listed(r rune) bool {
+func (c *charClass) isListed(r rune) bool {
 	for _, x := range c.ranges {
 		if x.lo <= r && r <= x.hi {
 			return true
@@ -36,16 +36,17 @@ func (c *charClass) listed(r rune) bool {
 	return false
 }
 
-func (c *charClass) finish() {
+// buildASCII precomputes the result for the characters below 128.
+func (c *charClass) buildASCII() {
 	for r := rune(0); r < 128; r++ {
-		if c.listed(r) {
+		if c.isListed(r) {
 			c.ascii[r>>6] |= 1 << (uint(r) & 63)
 		}
 	}
 }
 
-// bracket reads a bracket expression; ok is false when '[' is only a '['.
-func (c *patParser) bracket() (n patNode, ok bool) {
+// parseBracket parses a bracket expression; ok is false if '[' is literal.
+func (c *patParser) parseBracket() (n patNode, ok bool) {
 	if c.lastBracket == 0 {
 		c.lastBracket = strings.LastIndexByte(c.src, ']') + 2
 	}
@@ -68,25 +69,25 @@ func (c *patParser) bracket() (n patNode, ok bool) {
 			c.pos++
 			break
 		}
-		if !c.bracketItem(set) {
+		if !c.parseBracketItem(set) {
 			c.pos = start
 			return patNode{}, false
 		}
 	}
-	set.finish()
+	set.buildASCII()
 	return patNode{op: patClass, set: set}, true
 }
 
-// bracketItem reads a class, a character or a range; false means that the
-// text ends before the bracket does.
-func (c *patParser) bracketItem(set *charClass) bool {
-	if name, ok := c.delimited(':'); ok {
+// parseBracketItem parses a class, a character or a range; false means that
+// the text ends before the bracket does.
+func (c *patParser) parseBracketItem(set *charClass) bool {
+	if name, ok := c.parseDelimited(':'); ok {
 		if f := charTest(name, c.flags&patBytes != 0); f != nil {
 			set.classes = append(set.classes, f)
 		}
 		return true
 	}
-	lo, loOK, ok := c.bracketChar()
+	lo, loOK, ok := c.parseBracketChar()
 	if !ok {
 		return false
 	}
@@ -94,10 +95,10 @@ func (c *patParser) bracketItem(set *charClass) bool {
 	if c.pos+1 < len(c.src) && c.src[c.pos] == '-' && c.src[c.pos+1] != ']' {
 		c.pos++
 		if strings.HasPrefix(c.src[c.pos:], "[:") {
-			c.delimited(':')
+			c.parseDelimited(':')
 			return c.pos < len(c.src)
 		}
-		if hi, hiOK, ok = c.bracketChar(); !ok {
+		if hi, hiOK, ok = c.parseBracketChar(); !ok {
 			return false
 		}
 	}
@@ -107,12 +108,12 @@ func (c *patParser) bracketItem(set *charClass) bool {
 	return true
 }
 
-// bracketChar reads one character: plain, escaped, [.x.] or [=x=]. known is
-// false for the name of a character that does not exist.
-func (c *patParser) bracketChar() (r rune, known, ok bool) {
+// parseBracketChar parses one character: plain, escaped, [.x.] or [=x=]. known
+// is false for an unknown collating name.
+func (c *patParser) parseBracketChar() (r rune, known, ok bool) {
 	for _, mark := range []byte{'.', '='} {
-		if name, found := c.delimited(mark); found {
-			r, known = collating(name, c.flags)
+		if name, found := c.parseDelimited(mark); found {
+			r, known = collatingChar(name, c.flags)
 			return r, known, true
 		}
 	}
@@ -122,8 +123,8 @@ func (c *patParser) bracketChar() (r rune, known, ok bool) {
 	return c.next(), true, true
 }
 
-// delimited reads [:name:] and its kin.
-func (c *patParser) delimited(mark byte) (string, bool) {
+// parseDelimited parses [:name:], [.name.] or [=name=].
+func (c *patParser) parseDelimited(mark byte) (string, bool) {
 	rest := c.src[c.pos:]
 	if len(rest) < 4 || rest[0] != '[' || rest[1] != mark {
 		return "", false
@@ -136,7 +137,7 @@ func (c *patParser) delimited(mark byte) (string, bool) {
 	return rest[2 : 2+end], true
 }
 
-func collating(name string, flags patFlags) (rune, bool) {
+func collatingChar(name string, flags patFlags) (rune, bool) {
 	if name == "" {
 		return 0, false
 	}
@@ -147,7 +148,7 @@ func collating(name string, flags patFlags) (rune, bool) {
 	return r, ok
 }
 
-// collatingNames are POSIX's names of characters.
+// collatingNames returns the names that POSIX gives to characters.
 func collatingNames() map[string]rune {
 	return map[string]rune{
 		"NUL": 0, "tab": '\t', "newline": '\n', "vertical-tab": '\v', "form-feed": '\f', "carriage-return": '\r',

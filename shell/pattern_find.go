@@ -2,13 +2,13 @@ package shell
 
 import "strings"
 
-// span is the positions lo to hi, both included.
+// span is the range of positions from lo to hi, both included.
 type span struct{ lo, hi int }
 
-// spans is a set of positions, in order, with gaps between its members.
+// spans is a set of positions: ranges in order, with gaps between them.
 type spans []span
 
-// add puts the positions lo to hi, none below the last span's lo, into the set.
+// add adds the positions lo to hi; lo is not below the last range's lo.
 func (s spans) add(lo, hi int) spans {
 	if n := len(s); n > 0 && lo <= s[n-1].hi+1 {
 		s[n-1].hi = max(s[n-1].hi, hi)
@@ -18,7 +18,7 @@ func (s spans) add(lo, hi int) spans {
 	return append(s, span{lo, hi})
 }
 
-func (s spans) has(pos int) bool {
+func (s spans) contains(pos int) bool {
 	lo, hi := 0, len(s)
 	for lo < hi {
 		mid := (lo + hi) / 2
@@ -34,8 +34,8 @@ func (s spans) has(pos int) bool {
 	return false
 }
 
-// union returns the positions of a or b.
-func union(a, b spans) spans {
+// unionSpans returns the positions in a or b.
+func unionSpans(a, b spans) spans {
 	switch {
 	case len(a) == 0:
 		return b
@@ -56,8 +56,8 @@ func union(a, b spans) spans {
 	return out
 }
 
-// minus returns the positions of a that are not of b.
-func minus(a, b spans) spans {
+// subtractSpans returns the positions in a that are not in b.
+func subtractSpans(a, b spans) spans {
 	var out spans
 	j := 0
 	for _, x := range a {
@@ -78,15 +78,15 @@ func minus(a, b spans) spans {
 	return out
 }
 
-// matcher runs a pattern over one text with sets of positions.
+// matcher matches a pattern against a text with sets of positions.
 type matcher struct {
 	p  *pattern
 	in *interp
 	s  string
 }
 
-// forward returns where matches of nodes that begin in from may end.
-func (m *matcher) forward(nodes []patNode, from spans) spans {
+// matchForward returns the possible ends of matches that begin in from.
+func (m *matcher) matchForward(nodes []patNode, from spans) spans {
 	for i := range nodes {
 		if len(from) == 0 {
 			return nil
@@ -95,7 +95,7 @@ func (m *matcher) forward(nodes []patNode, from spans) spans {
 		case patStar:
 			from = spans{{from[0].lo, len(m.s)}}
 		case patGroup:
-			from = m.group(n, from, false)
+			from = m.matchGroup(n, from, false)
 		default:
 			from = m.stepForward(n, from)
 		}
@@ -103,8 +103,8 @@ func (m *matcher) forward(nodes []patNode, from spans) spans {
 	return from
 }
 
-// backward returns where matches of nodes that end in from may begin.
-func (m *matcher) backward(nodes []patNode, from spans) spans {
+// matchBackward returns the possible starts of matches that end in from.
+func (m *matcher) matchBackward(nodes []patNode, from spans) spans {
 	for i := len(nodes) - 1; i >= 0; i-- {
 		if len(from) == 0 {
 			return nil
@@ -113,7 +113,7 @@ func (m *matcher) backward(nodes []patNode, from spans) spans {
 		case patStar:
 			from = spans{{0, from[len(from)-1].hi}}
 		case patGroup:
-			from = m.group(n, from, true)
+			from = m.matchGroup(n, from, true)
 		default:
 			from = m.stepBackward(n, from)
 		}
@@ -128,7 +128,7 @@ func (m *matcher) stepForward(n *patNode, from spans) spans {
 		for i := x.lo; i <= x.hi && i < len(m.s); i++ {
 			if lit {
 				j := strings.IndexByte(m.s[i:min(x.hi+1, len(m.s))], byte(n.r))
-				m.in.work(1 + max(j, 0)>>5)
+				m.in.chargeWork(1 + max(j, 0)>>5)
 				if j < 0 {
 					break
 				}
@@ -136,9 +136,9 @@ func (m *matcher) stepForward(n *patNode, from spans) spans {
 				out = out.add(i+1, i+1)
 				continue
 			}
-			m.in.work(1)
+			m.in.chargeWork(1)
 			r, w := charAt(m.s, i, m.p.flags)
-			if m.p.matches(n, r) {
+			if m.p.matchesChar(n, r) {
 				out = out.add(i+w, i+w)
 			}
 			i += w - 1
@@ -151,9 +151,9 @@ func (m *matcher) stepBackward(n *patNode, from spans) spans {
 	var out spans
 	for k := len(from) - 1; k >= 0; k-- {
 		for i := from[k].hi; i >= from[k].lo && i > 0; i-- {
-			m.in.work(1)
+			m.in.chargeWork(1)
 			r, w := charBefore(m.s, i, m.p.flags)
-			if m.p.matches(n, r) {
+			if m.p.matchesChar(n, r) {
 				if len(out) > 0 && out[len(out)-1].lo == i-w+1 {
 					out[len(out)-1].lo = i - w
 				} else {
@@ -169,71 +169,71 @@ func (m *matcher) stepBackward(n *patNode, from spans) spans {
 	return out
 }
 
-// group runs an extended glob in either direction.
-func (m *matcher) group(n *patNode, from spans, back bool) spans {
+// matchGroup matches an extended glob in either direction.
+func (m *matcher) matchGroup(n *patNode, from spans, back bool) spans {
 	switch n.kind {
 	case '@':
-		return m.any(n, from, back)
+		return m.matchAnyAlternative(n, from, back)
 	case '?':
-		return union(from, m.any(n, from, back))
+		return unionSpans(from, m.matchAnyAlternative(n, from, back))
 	case '*':
-		return m.closure(n, from, back)
+		return m.matchRepeated(n, from, back)
 	case '+':
-		return m.closure(n, m.any(n, from, back), back)
+		return m.matchRepeated(n, m.matchAnyAlternative(n, from, back), back)
 	}
 	var out spans
 	for _, x := range from {
 		for i := x.lo; i <= x.hi; i++ {
-			m.in.work(1)
+			m.in.chargeWork(1)
 			all := spans{{i, len(m.s)}}
 			if back {
 				all = spans{{0, i}}
 			}
-			out = union(out, minus(all, m.any(n, spans{{i, i}}, back)))
+			out = unionSpans(out, subtractSpans(all, m.matchAnyAlternative(n, spans{{i, i}}, back)))
 		}
 	}
 	return out
 }
 
-func (m *matcher) any(n *patNode, from spans, back bool) spans {
+func (m *matcher) matchAnyAlternative(n *patNode, from spans, back bool) spans {
 	var out spans
 	for _, alt := range n.alts {
 		start := append(spans(nil), from...)
 		if back {
-			out = union(out, m.backward(alt, start))
+			out = unionSpans(out, m.matchBackward(alt, start))
 		} else {
-			out = union(out, m.forward(alt, start))
+			out = unionSpans(out, m.matchForward(alt, start))
 		}
 	}
 	return out
 }
 
-func (m *matcher) closure(n *patNode, from spans, back bool) spans {
+func (m *matcher) matchRepeated(n *patNode, from spans, back bool) spans {
 	all := from
 	for fresh := from; len(fresh) > 0; {
-		fresh = minus(m.any(n, fresh, back), all)
-		all = union(all, fresh)
-		m.in.work(1 + len(all))
+		fresh = subtractSpans(m.matchAnyAlternative(n, fresh, back), all)
+		all = unionSpans(all, fresh)
+		m.in.chargeWork(1 + len(all))
 	}
 	return all
 }
 
-// finder looks for the leftmost longest matches of a pattern in a text.
+// finder finds the leftmost longest matches of a pattern in a text.
 type finder struct {
 	m      matcher
-	starts spans // where matches begin; nil until it is needed
+	starts spans // starts of matches; nil until they are computed
 	ready  bool
 }
 
-// next returns the first match that begins at from or later.
+// next returns the first match that begins at or after from.
 func (f *finder) next(from int) (start, end int, ok bool) {
 	p, s := f.m.p, f.m.s
 	switch {
 	case p.shape == shapeLit:
 		i := strings.Index(s[from:], p.lit)
-		f.m.in.work(1 + max(i, 0)>>6)
+		f.m.in.chargeWork(1 + max(i, 0)>>6)
 		if i < 0 {
-			f.m.in.work((len(s) - from) >> 6)
+			f.m.in.chargeWork((len(s) - from) >> 6)
 			return 0, 0, false
 		}
 		return from + i, from + i + len(p.lit), true
@@ -242,7 +242,7 @@ func (f *finder) next(from int) (start, end int, ok bool) {
 	}
 	if !f.ready {
 		f.ready = true
-		f.starts = f.m.backward(p.nodes, spans{{0, len(s)}})
+		f.starts = f.m.matchBackward(p.nodes, spans{{0, len(s)}})
 	}
 	for len(f.starts) > 0 && f.starts[0].hi < from {
 		f.starts = f.starts[1:]
@@ -251,26 +251,26 @@ func (f *finder) next(from int) (start, end int, ok bool) {
 		return 0, 0, false
 	}
 	start = max(from, f.starts[0].lo)
-	ends := f.m.forward(p.nodes, spans{{start, start}})
+	ends := f.m.matchForward(p.nodes, spans{{start, start}})
 	if len(ends) == 0 {
 		return 0, 0, false
 	}
 	return start, ends[len(ends)-1].hi, true
 }
 
-// nextFixed finds a match of a pattern whose nodes are single characters.
+// nextFixed finds a match of a pattern whose nodes each match one character.
 func (f *finder) nextFixed(from int) (start, end int, ok bool) {
 	p, s := f.m.p, f.m.s
 	for i := from; i < len(s); {
 		pos, k := i, 0
 		for ; k < len(p.nodes) && pos < len(s); k++ {
 			r, w := charAt(s, pos, p.flags)
-			if !p.matches(&p.nodes[k], r) {
+			if !p.matchesChar(&p.nodes[k], r) {
 				break
 			}
 			pos += w
 		}
-		f.m.in.work(1 + k)
+		f.m.in.chargeWork(1 + k)
 		if k == len(p.nodes) {
 			return i, pos, true
 		}

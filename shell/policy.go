@@ -1,36 +1,36 @@
 package shell
 
 import (
-	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 	"github.com/atoll-sandbox/atoll/shell/syntax"
 )
 
-// Call is a simple command that is about to run, its words expanded; a
-// [Policy] decides about it.
+// Call is a simple command before it runs, with its words expanded, on which
+// a [Policy] decides.
 type Call = kernel.Call
 
-// Redirection is one redirection of a [Call].
+// Redirection is a redirection of a [Call].
 type Redirection = kernel.Redirection
 
-// Policy sees every simple command before it runs, and every program that
-// another one starts (xargs, find, env, sh -c). An error denies the command:
-// it fails with status 126 and the error's text. It is given to the kernel,
-// so that nothing passes it by, and may be called from several goroutines.
+// Policy decides on every simple command before it runs, and on every program
+// that another program starts (xargs, find, env, sh -c). An error denies the
+// command: it fails with status 126 and the error's text. The kernel enforces
+// the policy, so it can't be bypassed. It may be called concurrently.
 type Policy = kernel.Policy
 
-// prepared is a redirection's target, expanded before the policy was asked.
-type prepared struct {
+// preparedTarget is a redirection's target, expanded for the policy.
+type preparedTarget struct {
 	name string
 	ok   bool
 }
 
-// guard asks the policy about a simple command, its redirections included,
-// before any of it takes effect.
-func (k *simple) guard(in *interp, args []string) bool {
+// checkPolicy asks the policy about a simple command and its redirections,
+// before any of them takes effect.
+func (k *simple) checkPolicy(in *interp, args []string) bool {
 	if !in.p.Kernel().Guarded() {
 		return true
 	}
-	c := Call{Name: args[0], Args: args, Dir: in.p.Dir(), Redirs: in.prepare(k.redirs)}
+	c := Call{Name: args[0], Args: args, Dir: in.p.Dir(), Redirs: in.prepareRedirs(k.redirs)}
 	c.Kind, c.Path = in.kindOf(args[0])
 	if s, ok := k.x.Body.(*syntax.Simple); ok {
 		for _, a := range s.Assigns {
@@ -38,29 +38,30 @@ func (k *simple) guard(in *interp, args []string) bool {
 			c.Env = append(c.Env, a.Name+"="+v)
 		}
 	}
-	return in.permit(c)
+	return in.askPolicy(c)
 }
 
-// guardRedirs asks the policy about redirections that belong to no simple
+// checkRedirPolicy asks the policy about redirections without a simple
 // command.
-func (in *interp) guardRedirs(list []redir) bool {
+func (in *interp) checkRedirPolicy(list []redir) bool {
 	if !in.p.Kernel().Guarded() {
 		return true
 	}
-	return in.permit(Call{Dir: in.p.Dir(), Kind: kernel.KindRedirection, Redirs: in.prepare(list)})
+	return in.askPolicy(Call{Dir: in.p.Dir(), Kind: kernel.KindRedirection, Redirs: in.prepareRedirs(list)})
 }
 
-// vetted asks the policy about a command that another one names.
-func (in *interp) vetted(args []string) bool {
+// checkNamedCommand asks the policy about a command that a builtin runs.
+func (in *interp) checkNamedCommand(args []string) bool {
 	if !in.p.Kernel().Guarded() {
 		return true
 	}
 	c := Call{Name: args[0], Args: args, Dir: in.p.Dir()}
 	c.Kind, c.Path = in.kindOf(args[0])
-	return in.permit(c)
+	return in.askPolicy(c)
 }
 
-func (in *interp) permit(c Call) bool {
+// askPolicy reports whether the policy allows a call; a denial is printed.
+func (in *interp) askPolicy(c Call) bool {
 	err := in.p.Allow(c)
 	if err == nil {
 		return true
@@ -70,19 +71,19 @@ func (in *interp) permit(c Call) bool {
 	} else {
 		in.errorf("%s: %v", c.Name, err)
 	}
-	in.stash = nil
+	in.preparedTargets = nil
 	in.status = 126
 	return false
 }
 
-// prepare expands the targets of redirections, once: apply takes them from
-// the stash.
-func (in *interp) prepare(list []redir) []Redirection {
-	in.stash = nil
+// prepareRedirs expands the targets of redirections for the policy, and saves
+// them for applyRedirs, so that each is expanded once.
+func (in *interp) prepareRedirs(list []redir) []Redirection {
+	in.preparedTargets = nil
 	var shown []Redirection
 	for i := range list {
 		r := &list[i]
-		p := prepared{ok: true}
+		p := preparedTarget{ok: true}
 		if r.text == nil {
 			p.name, p.ok = r.target(in)
 		}
@@ -90,17 +91,19 @@ func (in *interp) prepare(list []redir) []Redirection {
 		if fd < 0 {
 			fd = r.op.DefaultFd()
 		}
-		in.stash = append(in.stash, p)
+		in.preparedTargets = append(in.preparedTargets, p)
 		shown = append(shown, Redirection{Fd: fd, Op: r.op.String(), Target: p.name})
 	}
 	return shown
 }
 
+// kindOf returns the kind of command that a name refers to, and the path of a
+// program.
 func (in *interp) kindOf(name string) (kernel.Kind, string) {
 	if _, ok := in.funcs.get(name); ok {
 		return kernel.KindFunction, ""
 	}
-	if in.builtin(name) != nil {
+	if in.findBuiltin(name) != nil {
 		return kernel.KindBuiltin, ""
 	}
 	file, err := in.findProgram(name)
@@ -110,8 +113,9 @@ func (in *interp) kindOf(name string) (kernel.Kind, string) {
 	return kernel.KindProgram, in.p.Path(file)
 }
 
-// Analyze returns the commands that a script would run as far as they can be
-// known without running it, in source order. Its error is that of the syntax.
+// Analyze returns the commands that a script would run, in source order, as
+// far as they are known without running it. It returns an error for a syntax
+// error, together with the commands before it.
 func Analyze(script string) ([]syntax.Call, error) {
 	f, err := syntax.Parse(script, syntax.Options{})
 	if f == nil {

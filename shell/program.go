@@ -4,11 +4,11 @@ import (
 	"io"
 	"strings"
 
-	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 )
 
 // Programs returns the executables that the shell provides, by name, for
-// [kernel.Config]: the shells, and the builtins that other programs run too.
+// [kernel.Config]: sh and bash, and the builtins that other programs run.
 func Programs() map[string]kernel.Program {
 	m := map[string]kernel.Program{"sh": shellMain, "bash": shellMain}
 	for _, name := range []string{"echo", "printf", "test", "[", "pwd", "kill", "true", "false"} {
@@ -17,14 +17,14 @@ func Programs() map[string]kernel.Program {
 	return m
 }
 
-// asProgram makes a program of a builtin.
+// asProgram returns a program that runs a builtin.
 func asProgram(name string) kernel.Program {
 	return func(p *kernel.Proc) int {
 		in := &interp{p: p, opts: defaultOpts, shopts: defaultShopts, name0: p.Args[0], shellPID: p.PID(), program: true}
 		in.importEnv(p.Env)
 		var status int
-		_ = in.catch(func(in *interp) flow {
-			status = lookup(name)(in, append([]string{name}, p.Args[1:]...))
+		_ = in.runAndCatch(func(in *interp) flow {
+			status = lookupBuiltin(name)(in, append([]string{name}, p.Args[1:]...))
 			in.status = status
 			return flowNext
 		})
@@ -32,14 +32,15 @@ func asProgram(name string) kernel.Program {
 	}
 }
 
-// boot fills in what every shell finds in its variables.
-func (in *interp) boot(env []string, dir string) {
+// initVariables imports the environment and sets the variables that every
+// shell has.
+func (in *interp) initVariables(env []string, dir string) {
 	in.importEnv(env)
 	if v, ok := in.get("PWD"); !ok || !in.samePlace(v, dir) {
 		in.set("PWD", dir)
 	}
 	in.exportName("PWD")
-	level, _ := number(in.value("SHLVL"))
+	level, _ := parseNumber(in.value("SHLVL"))
 	in.set("SHLVL", itoa(max(level, 0)+1))
 	in.exportName("SHLVL")
 	if _, ok := in.get("PATH"); !ok {
@@ -64,7 +65,7 @@ func (in *interp) inheritOptions(opts string) {
 	}
 }
 
-// samePlace reports whether an inherited PWD is true.
+// samePlace reports whether an inherited PWD names the working directory dir.
 func (in *interp) samePlace(pwd, dir string) bool {
 	if pwd == dir || in.p == nil {
 		return pwd == dir
@@ -77,7 +78,7 @@ func (in *interp) samePlace(pwd, dir string) bool {
 	return errA == nil && errB == nil && a.Ino() == b.Ino()
 }
 
-// invocation is how /bin/bash was called.
+// invocation is the parsed command line of a shell.
 type invocation struct {
 	command   string
 	isC       bool
@@ -88,19 +89,19 @@ type invocation struct {
 	rest      []string
 }
 
-// shellMain is /bin/sh and /bin/bash.
+// shellMain is the main function of /bin/sh and /bin/bash.
 func shellMain(p *kernel.Proc) int {
 	in := &interp{p: p, opts: defaultOpts, shopts: defaultShopts, name0: p.Args[0], shellPID: p.PID()}
 	if p.Name() == "sh" || p.Name() == "-sh" {
-		in.turn(optPosix, true)
+		in.setOption(optPosix, true)
 	}
 	if strings.HasPrefix(p.Args[0], "-") {
 		in.shopts |= shLoginShell
 	}
-	defer in.lastWords()
-	in.boot(p.Env, p.Dir())
+	defer in.runExitTrapOnSignal()
+	in.initVariables(p.Env, p.Dir())
 	in.importFunctions(p.Env)
-	inv, status, done := in.invoked(p.Args)
+	inv, status, done := in.parseInvocation(p.Args)
 	if done {
 		return status
 	}
@@ -120,7 +121,7 @@ func shellMain(p *kernel.Proc) int {
 	default:
 		in.params = inv.rest
 		if in.atTerminal() {
-			in.interact(&inv)
+			in.runInteractive(&inv)
 		} else {
 			in.runStdin()
 		}
@@ -129,11 +130,11 @@ func shellMain(p *kernel.Proc) int {
 	return in.status
 }
 
-// startUp runs the files that a shell begins with: the profile of a login
-// shell, and what BASH_ENV names. It reports whether one of them ended it.
+// startUp runs the startup files of a shell: the profiles of a login shell,
+// and the file named by BASH_ENV. It reports whether one of them exited.
 func (in *interp) startUp(inv *invocation) (ended bool) {
 	var files []string
-	if in.shopt(shLoginShell) && !inv.noProfile {
+	if in.shoptOn(shLoginShell) && !inv.noProfile {
 		files = append(files, "/etc/profile")
 		home := in.value("HOME")
 		for _, f := range []string{"/.bash_profile", "/.bash_login", "/.profile"} {
@@ -143,7 +144,7 @@ func (in *interp) startUp(inv *invocation) (ended bool) {
 			}
 		}
 	}
-	if file := in.value("BASH_ENV"); file != "" && !in.opt(optPosix) {
+	if file := in.value("BASH_ENV"); file != "" && !in.optOn(optPosix) {
 		files = append(files, in.expandText(file))
 	}
 	if !inv.isC && !inv.stdin && len(inv.rest) > 0 {
@@ -162,16 +163,16 @@ func (in *interp) startUp(inv *invocation) (ended bool) {
 	return false
 }
 
-// runScript runs a script that names no interpreter.
+// runScript runs a script without an interpreter line.
 func runScript(p *kernel.Proc, file string, params []string) int {
 	in := &interp{p: p, opts: defaultOpts, shopts: defaultShopts, name0: file, params: params, shellPID: p.PID()}
-	defer in.lastWords()
-	in.boot(p.Env, p.Dir())
+	defer in.runExitTrapOnSignal()
+	in.initVariables(p.Env, p.Dir())
 	in.importFunctions(p.Env)
 	return in.scriptFile(file)
 }
 
-// scriptFile runs a file as the shell's script.
+// scriptFile runs a file as the shell's script and returns its status.
 func (in *interp) scriptFile(file string) int {
 	text, status := in.openScript(file)
 	if status != 0 {
@@ -183,6 +184,7 @@ func (in *interp) scriptFile(file string) int {
 	return in.status
 }
 
+// openScript reads a script; status is not zero if it can't be run.
 func (in *interp) openScript(file string) (text string, status int) {
 	path := file
 	if _, err := in.p.Stat(file); err != nil && !strings.Contains(file, "/") {
@@ -192,7 +194,7 @@ func (in *interp) openScript(file string) (text string, status int) {
 	}
 	info, err := in.p.Stat(path)
 	if err == nil && info.IsDir() {
-		in.complain(in.p.Args[0] + ": " + file + ": Is a directory\n")
+		in.writeStderr(in.p.Args[0] + ": " + file + ": Is a directory\n")
 		return "", 126
 	}
 	var b []byte
@@ -200,19 +202,19 @@ func (in *interp) openScript(file string) (text string, status int) {
 		b, err = in.p.ReadFile(path)
 	}
 	if err != nil {
-		in.complain(in.p.Args[0] + ": " + file + ": " + kernel.Reason(err).Error() + "\n")
+		in.writeStderr(in.p.Args[0] + ": " + file + ": " + kernel.Reason(err).Error() + "\n")
 		return "", 127
 	}
 	line, _, _ := strings.Cut(string(b[:min(len(b), 80)]), "\n")
 	if strings.IndexByte(line, 0) >= 0 {
-		in.complain(file + ": " + file + ": cannot execute binary file\n")
+		in.writeStderr(file + ": " + file + ": cannot execute binary file\n")
 		return "", 126
 	}
 	return string(b), 0
 }
 
-// runStdin reads commands from standard input, a line at a time, so that
-// commands can read what follows them.
+// runStdin runs commands from standard input. It reads a line at a time, so
+// that commands can read the lines after them.
 func (in *interp) runStdin() {
 	at := int32(1)
 	next := func() (string, error) {
@@ -224,8 +226,8 @@ func (in *interp) runStdin() {
 		if ok {
 			line += "\n"
 		}
-		if in.opt(optVerbose) {
-			in.complain(line)
+		if in.optOn(optVerbose) {
+			in.writeStderr(line)
 		}
 		return line, nil
 	}
@@ -243,7 +245,7 @@ func (in *interp) runStdin() {
 	}
 }
 
-// importFunctions defines the functions that the environment carries.
+// importFunctions defines the functions that the environment exports.
 func (in *interp) importFunctions(env []string) {
 	for _, e := range env {
 		name, body, ok := strings.Cut(e, "=")
@@ -261,7 +263,7 @@ func (in *interp) importFunctions(env []string) {
 	}
 }
 
-// exportedFunctions returns the functions that programs inherit.
+// exportedFunctions returns the environment entries of exported functions.
 func (in *interp) exportedFunctions() []string {
 	var list []string
 	for name, f := range in.funcs.m {

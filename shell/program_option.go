@@ -6,9 +6,9 @@ const version = `GNU bash, version 5.2.15(1)-release (x86_64-pc-linux-gnu)
 A shell of that language, in a virtual sandbox.
 `
 
-// invoked reads the command line of a shell. done is set when there is
-// nothing to run; status is then the shell's.
-func (in *interp) invoked(args []string) (inv invocation, status int, done bool) {
+// parseInvocation parses the command line of a shell. done is set when there
+// is nothing to run; the shell then exits with status.
+func (in *interp) parseInvocation(args []string) (inv invocation, status int, done bool) {
 	i := 1
 	for ; i < len(args); i++ {
 		a := args[i]
@@ -36,7 +36,7 @@ func (in *interp) invoked(args []string) (inv invocation, status int, done bool)
 		}
 		used, bad := in.shortOptions(args[i:], &inv)
 		if bad != 0 {
-			in.complain(in.name0 + ": " + a[:1] + string(bad) + ": invalid option\n")
+			in.writeStderr(in.name0 + ": " + a[:1] + string(bad) + ": invalid option\n")
 			return inv, 2, true
 		}
 		if used < 0 {
@@ -47,7 +47,7 @@ func (in *interp) invoked(args []string) (inv invocation, status int, done bool)
 	inv.rest = args[min(i, len(args)):]
 	if inv.isC {
 		if len(inv.rest) == 0 {
-			in.complain(in.name0 + ": -c: option requires an argument\n")
+			in.writeStderr(in.name0 + ": -c: option requires an argument\n")
 			return inv, 2, true
 		}
 		inv.command, inv.rest = inv.rest[0], inv.rest[1:]
@@ -55,10 +55,12 @@ func (in *interp) invoked(args []string) (inv invocation, status int, done bool)
 	return inv, 0, false
 }
 
+// longOption handles an option that begins with two dashes; skip is 1 if it
+// uses the argument next.
 func (in *interp) longOption(a, next string, inv *invocation) (skip, status int, done bool) {
 	switch a {
 	case "--posix":
-		in.turn(optPosix, true)
+		in.setOption(optPosix, true)
 	case "--login":
 		in.shopts |= shLoginShell
 	case "--verbose":
@@ -80,15 +82,15 @@ func (in *interp) longOption(a, next string, inv *invocation) (skip, status int,
 			"Long options: --posix --login --norc --noprofile --rcfile --verbose --version --help\n"
 		return 0, in.print(in.name0, text), true
 	default:
-		in.complain(in.name0 + ": " + a + ": invalid option\n")
+		in.writeStderr(in.name0 + ": " + a + ": invalid option\n")
 		return 0, 2, true
 	}
 	return 0, 0, false
 }
 
-// shortOptions reads a cluster such as -euxc. It returns how many words
-// after it belong to it, -1 after a message of its own, and a letter that is
-// not known.
+// shortOptions parses a cluster such as -euxc. It returns how many further
+// arguments the cluster uses, or -1 after it has printed an error, and an
+// unknown letter.
 func (in *interp) shortOptions(args []string, inv *invocation) (used int, bad byte) {
 	a, on := args[0], args[0][0] == '-'
 	for j := 1; j < len(a); j++ {
@@ -105,7 +107,7 @@ func (in *interp) shortOptions(args []string, inv *invocation) (used int, bad by
 		case 'o', 'O':
 			used++
 			if used >= len(args) {
-				return used - 1, in.listFor(c, on)
+				return used - 1, in.listOptionsFor(c, on)
 			}
 			if !in.namedOption(c, args[used], on) {
 				return -1, 0
@@ -115,14 +117,14 @@ func (in *interp) shortOptions(args []string, inv *invocation) (used int, bad by
 			if !ok {
 				return 0, c
 			}
-			in.turn(o, on)
+			in.setOption(o, on)
 		}
 	}
 	return used, 0
 }
 
-// listFor prints the options when -o or -O has no name.
-func (in *interp) listFor(c byte, on bool) byte {
+// listOptionsFor prints the options when -o or -O has no argument.
+func (in *interp) listOptionsFor(c byte, on bool) byte {
 	if c == 'o' {
 		_ = in.listOpts(on)
 	} else {
@@ -131,20 +133,21 @@ func (in *interp) listFor(c byte, on bool) byte {
 	return 0
 }
 
+// namedOption sets an option by its name: of set -o for 'o', else of shopt.
 func (in *interp) namedOption(c byte, name string, on bool) bool {
 	if c == 'o' {
 		o, ok := optNamed(name)
 		if !ok {
-			in.complain(in.name0 + ": " + name + ": invalid option name\n")
+			in.writeStderr(in.name0 + ": " + name + ": invalid option name\n")
 			return false
 		}
-		in.turn(o, on)
+		in.setOption(o, on)
 		return true
 	}
 	o, ok := shoptNamed(name)
 	switch {
 	case !ok:
-		in.complain(in.name0 + ": " + name + ": invalid shell option name\n")
+		in.writeStderr(in.name0 + ": " + name + ": invalid shell option name\n")
 		return false
 	case on:
 		in.shopts |= o

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// prompt expands a prompt: its backslash escapes, then what a here-document
-// would expand.
-func (in *interp) prompt(s string) string {
+// expandPrompt expands a prompt: its backslash escapes, and then what a
+// here-document expands.
+func (in *interp) expandPrompt(s string) string {
 	if strings.IndexByte(s, '\\') >= 0 {
 		s = in.promptEscapes(s)
 	}
-	if !in.shopt(shPromptvars) {
+	if !in.shoptOn(shPromptvars) {
 		return s
 	}
 	return in.expandText(s)
@@ -40,7 +40,7 @@ func (in *interp) promptEscapes(s string) string {
 			if format == "" {
 				format = "%X"
 			}
-			b.WriteString(strftime(format, in.now().In(in.zone())))
+			b.WriteString(strftime(format, in.currentTime().In(in.timeZone())))
 			i = min(i+end, len(s)-1)
 		default:
 			b.WriteString(in.promptEscape(c))
@@ -50,7 +50,7 @@ func (in *interp) promptEscapes(s string) string {
 }
 
 func (in *interp) promptEscape(c byte) string {
-	now := func(format string) string { return strftime(format, in.now().In(in.zone())) }
+	now := func(format string) string { return strftime(format, in.currentTime().In(in.timeZone())) }
 	switch c {
 	case 'a':
 		return "\a"
@@ -109,7 +109,7 @@ func (in *interp) promptEscape(c byte) string {
 	return `\` + string([]byte{c})
 }
 
-// promptDir is the current directory with the home directory as a tilde.
+// promptDir returns the working directory, with ~ for the home directory.
 func (in *interp) promptDir() string {
 	dir, home := in.value("PWD"), in.value("HOME")
 	switch {

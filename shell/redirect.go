@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 	"github.com/atoll-sandbox/atoll/shell/syntax"
 	"github.com/atoll-sandbox/atoll/vfs"
 )
@@ -30,22 +30,22 @@ func (c *compiler) redirs(list []*syntax.Redir) []redir {
 		d := redir{op: r.Op, fd: r.Fd, fdVar: r.FdVar}
 		switch r.Op {
 		case syntax.RedirHere, syntax.RedirHereStrip:
-			d.text = c.document(r.Doc)
+			d.text = c.hereDocument(r.Doc)
 		case syntax.RedirString:
 			w := c.scalar(r.Target)
 			d.text = func(in *interp) string { return w(in) + "\n" }
 		default:
 			d.raw = r.Target.Raw
-			d.target = c.target(r.Target)
+			d.target = c.redirTarget(r.Target)
 		}
 		out[i] = d
 	}
 	return out
 }
 
-// document compiles a here-document. One that the end of the input ended
-// gets the newline it lacks, and a warning.
-func (c *compiler) document(d *syntax.Heredoc) func(in *interp) string {
+// hereDocument compiles a here-document. One without its delimiter gets the
+// missing newline, and a warning.
+func (c *compiler) hereDocument(d *syntax.Heredoc) func(in *interp) string {
 	text := c.heredoc(d)
 	if !d.EOF {
 		return text
@@ -60,25 +60,25 @@ func (c *compiler) document(d *syntax.Heredoc) func(in *interp) string {
 	}
 }
 
-// undo is what redirections replaced, the first first.
-type undo []saved
+// undo records the descriptors that redirections replaced, in order.
+type undo []savedFD
 
-type saved struct {
+type savedFD struct {
 	fd   int
 	open *kernel.Open // nil: it was closed
 }
 
-// restore takes redirections back.
-func (in *interp) restore(u *undo) {
+// undoRedirs undoes redirections.
+func (in *interp) undoRedirs(u *undo) {
 	for i := len(*u) - 1; i >= 0; i-- {
 		s := (*u)[i]
-		_ = in.p.SetFD(s.fd, s.open) // the number was in use before
+		_ = in.p.SetFD(s.fd, s.open) // the descriptor was valid before
 	}
 	*u = nil
 }
 
-// keep makes redirections last.
-func (u *undo) keep() {
+// makePermanent makes redirections permanent: they can't be undone any more.
+func (u *undo) makePermanent() {
 	for _, s := range *u {
 		if s.open != nil {
 			s.open.Release()
@@ -87,9 +87,10 @@ func (u *undo) keep() {
 	*u = nil
 }
 
-// replace makes fd lead to o, whose reference it takes over.
-func (in *interp) replace(fd int, o *kernel.Open, u *undo) bool {
-	*u = append(*u, saved{fd, in.p.TakeFD(fd)})
+// replaceFD assigns o to fd and records the previous descriptor in u. It takes
+// ownership of o.
+func (in *interp) replaceFD(fd int, o *kernel.Open, u *undo) bool {
+	*u = append(*u, savedFD{fd, in.p.TakeFD(fd)})
 	if err := in.p.SetFD(fd, o); err != nil {
 		*u = (*u)[:len(*u)-1]
 		if o != nil {
@@ -101,10 +102,11 @@ func (in *interp) replace(fd int, o *kernel.Open, u *undo) bool {
 	return true
 }
 
-// apply performs redirections in order, until one fails, which it reports.
-func (in *interp) apply(list []redir, u *undo) bool {
-	stash := in.stash
-	in.stash = nil
+// applyRedirs performs redirections in order, until one fails, which it
+// reports.
+func (in *interp) applyRedirs(list []redir, u *undo) bool {
+	stash := in.preparedTargets
+	in.preparedTargets = nil
 	for i := range list {
 		r := &list[i]
 		if stash != nil && r.text == nil {
@@ -112,17 +114,17 @@ func (in *interp) apply(list []redir, u *undo) bool {
 			c.target = func(*interp) (string, bool) { return stash[i].name, stash[i].ok }
 			r = &c
 		}
-		if !in.applyOne(r, u) {
+		if !in.applyRedir(r, u) {
 			return false
 		}
 	}
 	return true
 }
 
-func (in *interp) applyOne(r *redir, u *undo) bool {
+func (in *interp) applyRedir(r *redir, u *undo) bool {
 	if r.text != nil {
 		text := r.text(in)
-		return in.land(r, in.p.Memory([]byte(text)), u)
+		return in.assignFD(r, in.p.Memory([]byte(text)), u)
 	}
 	name, ok := r.target(in)
 	if !ok {
@@ -133,23 +135,23 @@ func (in *interp) applyOne(r *redir, u *undo) bool {
 		if r.op == syntax.RedirDupOut && r.fd < 0 && r.fdVar == "" && !isDup(name) {
 			return in.openBoth(syntax.RedirBoth, name, u)
 		}
-		return in.duplicate(r, name, u)
+		return in.duplicateFD(r, name, u)
 	}
 	if r.op == syntax.RedirBoth || r.op == syntax.RedirBothApp {
 		return in.openBoth(r.op, name, u)
 	}
 	o, ok := in.openTarget(r.op, name)
-	return ok && in.land(r, o, u)
+	return ok && in.assignFD(r, o, u)
 }
 
-// land makes the redirection's descriptor lead to o.
-func (in *interp) land(r *redir, o *kernel.Open, u *undo) bool {
+// assignFD assigns o to the descriptor of a redirection.
+func (in *interp) assignFD(r *redir, o *kernel.Open, u *undo) bool {
 	if r.fdVar == "" {
 		fd := r.fd
 		if fd < 0 {
 			fd = r.op.DefaultFd()
 		}
-		return in.replace(fd, o, u)
+		return in.replaceFD(fd, o, u)
 	}
 	fd, err := in.p.FreeFD(10)
 	if err == nil {
@@ -160,11 +162,11 @@ func (in *interp) land(r *redir, o *kernel.Open, u *undo) bool {
 		in.errorf("%s: cannot assign fd to variable", r.fdVar)
 		return false
 	}
-	if in.shopt(shVarredirClose) {
-		*u = append(*u, saved{fd, nil})
+	if in.shoptOn(shVarredirClose) {
+		*u = append(*u, savedFD{fd, nil})
 	}
 	v, ok := in.parseRef(r.fdVar)
-	return ok && in.assign(v, strconv.Itoa(fd), false)
+	return ok && in.assignRef(v, strconv.Itoa(fd), false)
 }
 
 func isDup(name string) bool {
@@ -180,8 +182,8 @@ func isDup(name string) bool {
 	return true
 }
 
-// duplicate performs n>&m, n>&m- and n>&-.
-func (in *interp) duplicate(r *redir, name string, u *undo) bool {
+// duplicateFD performs n>&m, n>&m- and n>&-.
+func (in *interp) duplicateFD(r *redir, name string, u *undo) bool {
 	if !isDup(name) {
 		in.errorf("%s: ambiguous redirect", r.raw)
 		return false
@@ -200,11 +202,11 @@ func (in *interp) duplicate(r *redir, name string, u *undo) bool {
 		fd = r.op.DefaultFd()
 	}
 	if r.fdVar != "" || fd != from {
-		if !in.land(r, o.Retain(), u) {
+		if !in.assignFD(r, o.Retain(), u) {
 			return false
 		}
 		if strings.HasSuffix(name, "-") {
-			*u = append(*u, saved{from, in.p.TakeFD(from)})
+			*u = append(*u, savedFD{from, in.p.TakeFD(from)})
 		}
 	}
 	return true
@@ -223,14 +225,14 @@ func (in *interp) closeFD(r *redir, u *undo) bool {
 			in.errorf("%s: ambiguous redirect", r.fdVar)
 			return false
 		}
-		_ = in.p.SetFD(n, nil) // closing what is closed is no error
+		_ = in.p.SetFD(n, nil) // closing a closed descriptor is no error
 		return true
 	}
-	*u = append(*u, saved{fd, in.p.TakeFD(fd)})
+	*u = append(*u, savedFD{fd, in.p.TakeFD(fd)})
 	return true
 }
 
-// refValue returns the value of a variable or an element.
+// refValue returns the value of a variable or an array element.
 func (in *interp) refValue(r ref) (string, bool) {
 	v := in.fetchRef(r)
 	return v.s, v.set
@@ -242,10 +244,10 @@ func (in *interp) openBoth(op syntax.RedirOp, name string, u *undo) bool {
 	if !ok {
 		return false
 	}
-	return in.replace(1, o, u) && in.replace(2, o.Retain(), u)
+	return in.replaceFD(1, o, u) && in.replaceFD(2, o.Retain(), u)
 }
 
-// openFlags returns how a redirection opens its file.
+// openFlags returns the flags with which a redirection opens its file.
 func openFlags(op syntax.RedirOp) int {
 	switch op {
 	case syntax.RedirIn:
@@ -262,10 +264,10 @@ func openFlags(op syntax.RedirOp) int {
 func (in *interp) openTarget(op syntax.RedirOp, name string) (*kernel.Open, bool) {
 	flags := openFlags(op)
 	if strings.HasPrefix(name, "/dev/tcp/") || strings.HasPrefix(name, "/dev/udp/") {
-		in.errorf("%s: the shell opens no network connections; use curl, where the sandbox has it", name)
+		in.errorf("%s: the shell opens no network connections: use curl, if the sandbox allows it", name)
 		return nil, false
 	}
-	if in.opt(optNoclobber) && (op == syntax.RedirOut || op == syntax.RedirBoth) {
+	if in.optOn(optNoclobber) && (op == syntax.RedirOut || op == syntax.RedirBoth) {
 		info, err := in.p.Stat(name)
 		if err == nil && info.Mode().IsRegular() {
 			in.errorf("%s: cannot overwrite existing file", name)
@@ -283,15 +285,15 @@ func (in *interp) openTarget(op syntax.RedirOp, name string) (*kernel.Open, bool
 	return o, true
 }
 
-// redirected runs a compound command with redirections.
-func (in *interp) redirected(list []redir, r run) flow {
+// runRedirected runs a compound command with redirections.
+func (in *interp) runRedirected(list []redir, r run) flow {
 	var u undo
-	defer in.restore(&u)
-	s := in.scratch()
-	defer in.tidy(s)
-	if !in.guardRedirs(list) || !in.apply(list, &u) {
+	defer in.undoRedirs(&u)
+	s := in.beginScratch()
+	defer in.endScratch(s)
+	if !in.checkRedirPolicy(list) || !in.applyRedirs(list, &u) {
 		in.status = max(in.status, 1)
-		return in.failed()
+		return in.handleFailure()
 	}
 	return r(in)
 }

@@ -4,63 +4,63 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 	"github.com/atoll-sandbox/atoll/vfs"
 )
 
-// external runs a program. In a process that has nothing to do afterwards
-// (once) the program takes the process over.
-func (in *interp) external(k *simple, args []string, once bool) flow {
+// runProgram runs a program. In a process that has nothing to do afterwards
+// (once) the program replaces the process.
+func (in *interp) runProgram(k *simple, args []string, once bool) flow {
 	s, ok := in.loadProgram(args)
 	if !ok {
 		return flowNext
 	}
-	if once && in.replaceable() {
+	if once && in.canReplaceShell() {
 		in.status = in.p.Exec(s)
 		return flowExit
 	}
 	s.Setup = func(p *kernel.Proc) { in.lastPID = p.PID() }
-	fr := in.front()
-	fr.place(&s)
-	st, err := in.callFront(fr, s, func() string { return strings.Join(args, " ") })
+	fr := in.newForeground()
+	fr.addProcess(&s)
+	st, err := in.callForeground(fr, s, func() string { return strings.Join(args, " ") })
 	if err != nil {
-		in.noFork(err)
+		in.failFork(err)
 	}
 	in.status = st.Code
 	if k != nil {
-		in.report(st, k.x)
+		in.reportSignal(st, k.x)
 	}
 	if len(in.jobs.list) > 0 {
-		in.notify()
+		in.reportEndedJobs()
 	}
 	return flowNext
 }
 
-// replaceable reports whether nothing of the shell has to outlive a last
+// canReplaceShell reports whether the shell has nothing to do after its last
 // command.
-func (in *interp) replaceable() bool {
-	return in.traps.exit == "" && in.quiet == 0 && in.traps.err == ""
+func (in *interp) canReplaceShell() bool {
+	return in.traps.exit == "" && in.ignoreFailure == 0 && in.traps.err == ""
 }
 
-// loadProgram finds and loads a program. What can't run is reported, with
-// its status.
+// loadProgram finds and loads a program. If that fails, it prints an error and
+// sets the status.
 func (in *interp) loadProgram(args []string) (kernel.Spawn, bool) {
 	file, err := in.findProgram(args[0])
 	var s kernel.Spawn
 	if err == nil {
-		s, err = in.load(file, args)
+		s, err = in.loadFile(file, args)
 	}
 	if err != nil {
-		return s, in.cannotRun(args, file, err)
+		return s, in.reportCannotRun(args, file, err)
 	}
 	s.Env = in.childEnv(in.p.Path(file))
 	return s, true
 }
 
 // childEnv returns the environment of a program: the exported variables and
-// functions, and $_ as the path it was found at.
+// functions, and $_ with the program's path.
 func (in *interp) childEnv(file string) []string {
-	env := in.environ()
+	env := in.environment()
 	env = append(env[:len(env):len(env)], "_="+file)
 	if len(in.funcs.m) > 0 {
 		env = append(env, in.exportedFunctions()...)
@@ -68,35 +68,35 @@ func (in *interp) childEnv(file string) []string {
 	return env
 }
 
-// findProgram returns the file that a command name means; it remembers it.
+// findProgram returns the file of a command and remembers its path.
 func (in *interp) findProgram(name string) (string, error) {
 	path, _ := in.get("PATH")
-	if strings.Contains(name, "/") || !in.opt(optHashall) {
+	if strings.Contains(name, "/") || !in.optOn(optHashall) {
 		return in.p.LookIn(path, name)
 	}
 	if path != in.hashPath {
 		in.hash, in.hashPath = cow[hashed]{}, path
 	}
 	if h, found := in.hash.get(name); found {
-		if _, err := in.p.LookIn("", h.path); err == nil || !in.shopt(shCheckhash) {
+		if _, err := in.p.LookIn("", h.path); err == nil || !in.shoptOn(shCheckhash) {
 			in.hash.set(name, hashed{h.path, h.hits + 1})
 			return h.path, nil
 		}
 	}
-	if path == "" { // then the name is a path itself
+	if path == "" { // the name is a path itself
 		_, err := in.p.LookIn(".", name)
 		return name, err
 	}
 	file, err := in.p.LookIn(path, name)
 	if err == nil && strings.HasPrefix(file, "/") {
-		in.remember(name, hashed{file, 1})
+		in.rememberPath(name, hashed{file, 1})
 	}
 	return file, err
 }
 
-// load makes a file ready to run; a text that names no interpreter is a
-// script of this shell.
-func (in *interp) load(file string, args []string) (kernel.Spawn, error) {
+// loadFile prepares a file to run; a text file without an interpreter line is
+// a script of this shell.
+func (in *interp) loadFile(file string, args []string) (kernel.Spawn, error) {
 	s, err := in.p.LoadVetted(file, args)
 	if errors.Is(err, vfs.ENOEXEC) && in.p.Textual(file) {
 		return kernel.Spawn{
@@ -107,8 +107,8 @@ func (in *interp) load(file string, args []string) (kernel.Spawn, error) {
 	return s, err
 }
 
-// cannotRun says why a command was not run, and sets its status.
-func (in *interp) cannotRun(args []string, file string, err error) bool {
+// reportCannotRun prints why a command was not run, and sets its status.
+func (in *interp) reportCannotRun(args []string, file string, err error) bool {
 	name := args[0]
 	in.status = 127
 	var ce *kernel.CommandError
@@ -117,7 +117,7 @@ func (in *interp) cannotRun(args []string, file string, err error) bool {
 	}
 	switch {
 	case in.status == 127 && !strings.Contains(name, "/") && file == "":
-		in.notFound(args)
+		in.handleNotFound(args)
 	case errors.Is(err, vfs.ENOEXEC):
 		in.errorf("%s: cannot execute binary file: %v", file, vfs.ENOEXEC)
 	case in.status == 126 && errors.Is(err, vfs.ENOENT):
@@ -139,15 +139,15 @@ func (in *interp) isDir(name string) bool {
 	return err == nil && info.IsDir()
 }
 
-// notFound runs command_not_found_handle, or says that there is no such
-// command and what could be meant.
-func (in *interp) notFound(args []string) {
+// handleNotFound runs command_not_found_handle, or prints that the command
+// does not exist and a hint.
+func (in *interp) handleNotFound(args []string) {
 	if fn, ok := in.funcs.get("command_not_found_handle"); ok {
-		st, err := in.callSub(kernel.Spawn{}, body{r: func(in *interp) flow {
-			return in.call(fn, append([]string{fn.name}, args...))
+		st, err := in.callSubshell(kernel.Spawn{}, body{r: func(in *interp) flow {
+			return in.callFunction(fn, append([]string{fn.name}, args...))
 		}})
 		if err != nil {
-			in.noFork(err)
+			in.failFork(err)
 		}
 		in.status = st.Code
 		return
@@ -161,6 +161,6 @@ func (in *interp) notFound(args []string) {
 		hint = Hint(in.p, args[0])
 	}
 	if hint != "" {
-		in.complain(hint + "\n")
+		in.writeStderr(hint + "\n")
 	}
 }

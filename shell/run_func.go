@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 	"github.com/atoll-sandbox/atoll/shell/syntax"
 )
 
@@ -21,18 +21,18 @@ func (c *compiler) funcDecl(x *syntax.Cmd, d *syntax.FuncDecl) run {
 	return func(in *interp) flow {
 		in.line = line
 		old, _ := in.funcs.get(d.Name)
-		if old != nil && old.frozen {
+		if old != nil && old.readonly {
 			in.errorf("%s: readonly function", d.Name)
 			in.status = 1
-			return in.failed()
+			return in.handleFailure()
 		}
-		if in.opt(optPosix) && (isSpecial(d.Name) || !isName(d.Name)) {
+		if in.optOn(optPosix) && (isSpecial(d.Name) || !isName(d.Name)) {
 			in.errorf("`%s': is a special builtin", d.Name)
-			in.fatal(2)
+			in.exitOnError(2)
 		}
 		fn := &function{name: d.Name, body: body, decl: d, source: source, line: d.Body.Pos.Line}
 		if old != nil {
-			fn.export, fn.trace = old.export, old.trace
+			fn.export, fn.traced = old.export, old.traced
 		}
 		in.setFunction(fn)
 		in.status = 0
@@ -45,12 +45,12 @@ func (c *compiler) arithCmd(x *syntax.Cmd, a *syntax.ArithCmd) run {
 	return func(in *interp) flow {
 		in.line = line
 		in.p.Tick(1)
-		if in.traces() {
-			if f := in.step("(( "+text+" ))", "(("+text+"))"); f != flowNext {
-				return skipped(f)
+		if in.isTracing() {
+			if f := in.traceStep("(( "+text+" ))", "(("+text+"))"); f != flowNext {
+				return skipToNext(f)
 			}
 		}
-		v, _, f := in.evalCmd(eval)
+		v, _, f := in.evalArithCmd(eval)
 		if f != flowNext {
 			return f
 		}
@@ -58,28 +58,30 @@ func (c *compiler) arithCmd(x *syntax.Cmd, a *syntax.ArithCmd) run {
 		if v != 0 {
 			in.status = 0
 		}
-		return in.end(flowNext)
+		return in.endCommand(flowNext)
 	}
 }
 
-// evalCmd evaluates (( )). Its errors are named after it and end no more
-// than the evaluation.
-func (in *interp) evalCmd(eval func(in *interp) int64) (v int64, ok bool, f flow) {
-	old, m := in.cmdName, in.mark()
+// evalArithCmd evaluates (( )). Its error messages begin with ((, and an error
+// ends only the evaluation.
+func (in *interp) evalArithCmd(eval func(in *interp) int64) (v int64, ok bool, f flow) {
+	old, m := in.cmdName, in.currentMark()
 	in.cmdName = "(("
 	defer func() {
 		in.cmdName = old
 		if a := in.aborting; a != nil {
-			_ = recover() // it is a
-			v, ok, f = 0, false, in.landed(a, m)
+			_ = recover() // it is a: see runAndCatch
+			v, ok, f = 0, false, in.endAbort(a, m)
 		}
 	}()
 	return eval(in), true, flowNext
 }
 
-func (in *interp) traces() bool { return in.opts&optXtrace != 0 || in.traps.debug != "" }
+// isTracing reports whether set -x or the DEBUG trap is active.
+func (in *interp) isTracing() bool { return in.opts&optXtrace != 0 || in.traps.debug != "" }
 
-func skipped(f flow) flow {
+// skipToNext converts flowSkip to flowNext.
+func skipToNext(f flow) flow {
 	if f == flowSkip {
 		return flowNext
 	}
@@ -91,18 +93,18 @@ func (c *compiler) condCmd(x *syntax.Cmd, k *syntax.CondCmd) run {
 	return func(in *interp) flow {
 		in.line = line
 		in.p.Tick(1)
-		s := in.scratch()
+		s := in.beginScratch()
 		if in.traps.debug != "" {
 			if !in.inTrap {
 				in.node = x
 			}
-			if f := in.debug(); f != flowNext {
-				return skipped(f)
+			if f := in.runDebugTrap(); f != flowNext {
+				return skipToNext(f)
 			}
 		}
 		in.status = eval(in)
-		in.tidy(s)
-		return in.end(flowNext)
+		in.endScratch(s)
+		return in.endCommand(flowNext)
 	}
 }
 
@@ -128,15 +130,15 @@ func (in *interp) startCoproc(name string, stmt *syntax.Stmt, b body) int {
 	}
 	fromR, fromW := in.p.Pipe()
 	toR, toW := in.p.Pipe()
-	child, err := in.spawn(kernel.Spawn{Stdin: toR, Stdout: fromW}, b)
+	child, err := in.spawnSubshell(kernel.Spawn{Stdin: toR, Stdout: fromW}, b)
 	fromW.Release()
 	toR.Release()
 	if err != nil {
 		fromR.Release()
 		toW.Release()
-		in.noFork(err)
+		in.failFork(err)
 	}
-	rfd, wfd := in.high(fromR), in.high(toW)
+	rfd, wfd := in.useHighFD(fromR), in.useHighFD(toW)
 	in.lastBG = child.PID()
 	in.jobs.add(child, stmt)
 	in.jobs.coproc = coproc{name: name, pid: child.PID(), fds: [2]int{rfd, wfd}}
@@ -145,11 +147,12 @@ func (in *interp) startCoproc(name string, stmt *syntax.Stmt, b body) int {
 	return 0
 }
 
-// high gives o the highest free descriptor below 64 that no child inherits.
-func (in *interp) high(o *kernel.Open) int {
+// useHighFD assigns o to the highest free descriptor below 64 and marks it
+// close-on-exec; -1 if none is free.
+func (in *interp) useHighFD(o *kernel.Open) int {
 	for fd := 63; fd > 9; fd-- {
 		if in.p.FD(fd) == nil {
-			_ = in.p.SetFD(fd, o) // a free number
+			_ = in.p.SetFD(fd, o) // the descriptor is free
 			in.p.CloseOnExec(fd)
 			return fd
 		}
@@ -173,13 +176,13 @@ func (c *compiler) timed(r run, p *syntax.Pipeline) run {
 		case format == "":
 			return f
 		}
-		in.complain(in.timeText(format, in.p.Now().Sub(start)) + "\n")
+		in.writeStderr(in.timeText(format, in.p.Now().Sub(start)) + "\n")
 		return f
 	}
 }
 
-// timeText expands TIMEFORMAT. The account of the sandbox knows no user and
-// system time of single commands: both are shown as zero.
+// timeText expands TIMEFORMAT. The kernel does not measure user and system
+// time of commands: both are zero.
 func (in *interp) timeText(format string, real time.Duration) string {
 	var b strings.Builder
 	for i := 0; i < len(format); i++ {
@@ -207,9 +210,9 @@ func (in *interp) timeText(format string, real time.Duration) string {
 		}
 		switch letter {
 		case 'R':
-			b.WriteString(duration(real, prec, long))
+			b.WriteString(formatDuration(real, prec, long))
 		case 'U', 'S':
-			b.WriteString(duration(0, prec, long))
+			b.WriteString(formatDuration(0, prec, long))
 		case 'P':
 			b.WriteString("0.00")
 		default:
@@ -220,7 +223,7 @@ func (in *interp) timeText(format string, real time.Duration) string {
 	return b.String()
 }
 
-func duration(d time.Duration, prec int, long bool) string {
+func formatDuration(d time.Duration, prec int, long bool) string {
 	s := d.Seconds()
 	if !long {
 		return fmt.Sprintf("%.*f", prec, s)

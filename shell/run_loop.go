@@ -19,9 +19,9 @@ func (c *compiler) ifCmd(x *syntax.If) run {
 	}
 	return func(in *interp) flow {
 		for i := range clauses {
-			in.quiet++
+			in.ignoreFailure++
 			f := clauses[i].cond(in)
-			in.quiet--
+			in.ignoreFailure--
 			if f != flowNext {
 				return f
 			}
@@ -44,9 +44,9 @@ func (c *compiler) while(x *syntax.While) run {
 		status := 0
 		for {
 			in.p.Tick(1)
-			in.quiet++
+			in.ignoreFailure++
 			f := cond(in)
-			in.quiet--
+			in.ignoreFailure--
 			if f == flowNext {
 				if (in.status == 0) == until {
 					break
@@ -55,7 +55,7 @@ func (c *compiler) while(x *syntax.While) run {
 				status = in.status
 			}
 			if f != flowNext {
-				if stop, out := in.looped(f); stop {
+				if stop, out := in.handleLoopFlow(f); stop {
 					in.loops--
 					return out
 				}
@@ -68,14 +68,15 @@ func (c *compiler) while(x *syntax.While) run {
 	}
 }
 
-// looped says what a flow out of a loop's body means to the loop.
-func (in *interp) looped(f flow) (stop bool, out flow) {
+// handleLoopFlow interprets a flow that left a loop's body: stop is set if the
+// loop ends, and then out is its flow.
+func (in *interp) handleLoopFlow(f flow) (stop bool, out flow) {
 	switch f {
 	case flowNext:
 		return false, flowNext
 	case flowBreak, flowContinue:
-		in.levels--
-		if in.levels > 0 {
+		in.loopLevels--
+		if in.loopLevels > 0 {
 			return true, f
 		}
 		return f == flowBreak, flowNext
@@ -83,7 +84,7 @@ func (in *interp) looped(f flow) (stop bool, out flow) {
 	return true, f
 }
 
-// words compiles the words of for and select; without them it is "$@".
+// words compiles the words of for and select; without words it is "$@".
 func (c *compiler) words(in bool, ws []*syntax.Word) func(in *interp) []string {
 	if !in {
 		return func(in *interp) []string { return in.params }
@@ -91,8 +92,8 @@ func (c *compiler) words(in bool, ws []*syntax.Word) func(in *interp) []string {
 	return c.fields(ws)
 }
 
-// head returns `for x in a b` as set -x shows it.
-func head(kind, name string, in bool, ws []*syntax.Word) string {
+// loopHeader returns `for x in a b` as set -x prints it.
+func loopHeader(kind, name string, in bool, ws []*syntax.Word) string {
 	var b strings.Builder
 	b.WriteString(kind + " " + name)
 	if !in {
@@ -108,15 +109,15 @@ func head(kind, name string, in bool, ws []*syntax.Word) string {
 
 func (c *compiler) forCmd(x *syntax.Cmd, f *syntax.For) run {
 	words, body, name, line := c.words(f.In, f.Words), c.stmts(f.Body), f.Name, x.Pos.Line
-	text := head("for", name, f.In, f.Words)
+	text := loopHeader("for", name, f.In, f.Words)
 	return func(in *interp) flow {
 		in.line = line
 		if !isName(name) {
 			in.errorf("`%s': not a valid identifier", name)
-			if in.opt(optPosix) {
-				in.fatal(2)
+			if in.optOn(optPosix) {
+				in.exitOnError(2)
 			}
-			in.discard(1)
+			in.abortLine(1)
 		}
 		list := words(in)
 		in.status = 0
@@ -125,15 +126,15 @@ func (c *compiler) forCmd(x *syntax.Cmd, f *syntax.For) run {
 		for _, w := range list {
 			in.p.Tick(1)
 			in.line = line
-			if fl := in.step(text, text); fl != flowNext {
+			if fl := in.traceStep(text, text); fl != flowNext {
 				return fl
 			}
 			if !in.setFor(name, w) {
 				in.status = 1
-				return in.failed()
+				return in.handleFailure()
 			}
 			if fl := body(in); fl != flowNext {
-				if stop, out := in.looped(fl); stop {
+				if stop, out := in.handleLoopFlow(fl); stop {
 					return out
 				}
 			}
@@ -142,25 +143,25 @@ func (c *compiler) forCmd(x *syntax.Cmd, f *syntax.For) run {
 	}
 }
 
-// step does what comes before each command that is no simple one: the DEBUG
-// trap and set -x.
-func (in *interp) step(text, command string) flow {
+// traceStep runs the DEBUG trap and prints the trace of set -x before a
+// command that is not a simple command.
+func (in *interp) traceStep(text, command string) flow {
 	if in.traps.debug != "" {
 		if !in.inTrap {
 			in.node, in.command = nil, command
 		}
-		if f := in.debug(); f != flowNext {
+		if f := in.runDebugTrap(); f != flowNext {
 			return f
 		}
 	}
-	if in.opt(optXtrace) {
-		in.trace(text)
+	if in.optOn(optXtrace) {
+		in.printTrace(text)
 	}
 	return flowNext
 }
 
-// arithPart compiles one of the three expressions of for (( )). An error
-// in it ends the loop: v is then 0 and ok false.
+// arithPart compiles one of the three expressions of for (( )). An error in it
+// ends the loop: v is then 0 and ok false.
 func (c *compiler) arithPart(a *syntax.Arith, line int32) func(in *interp) (v int64, ok bool, f flow) {
 	if a == nil || strings.TrimSpace(a.Raw) == "" {
 		return func(*interp) (int64, bool, flow) { return 1, true, flowNext }
@@ -168,12 +169,12 @@ func (c *compiler) arithPart(a *syntax.Arith, line int32) func(in *interp) (v in
 	eval, text := c.arith(a), strings.TrimSpace(a.Raw)
 	return func(in *interp) (int64, bool, flow) {
 		in.line = line
-		if in.traces() {
-			if f := in.step("(( "+text+" ))", "(("+text+"))"); f != flowNext {
+		if in.isTracing() {
+			if f := in.traceStep("(( "+text+" ))", "(("+text+"))"); f != flowNext {
 				return 0, true, f
 			}
 		}
-		return in.evalCmd(eval)
+		return in.evalArithCmd(eval)
 	}
 }
 
@@ -199,7 +200,7 @@ func (c *compiler) arithFor(x *syntax.Cmd, f *syntax.ArithFor) run {
 				return flowNext
 			}
 			if fl = body(in); fl != flowNext {
-				if stop, out := in.looped(fl); stop {
+				if stop, out := in.handleLoopFlow(fl); stop {
 					return out
 				}
 			}
@@ -229,7 +230,7 @@ func (c *compiler) caseCmd(x *syntax.Cmd, k *syntax.Case) run {
 	matches := func(in *interp, it *item, s string) bool {
 		for _, p := range it.patterns {
 			in.p.Tick(1)
-			if p(in).match(in, s) {
+			if p(in).matchAll(in, s) {
 				return true
 			}
 		}
@@ -237,7 +238,7 @@ func (c *compiler) caseCmd(x *syntax.Cmd, k *syntax.Case) run {
 	}
 	return func(in *interp) flow {
 		in.line = line
-		if f := in.step(text, text); f != flowNext {
+		if f := in.traceStep(text, text); f != flowNext {
 			return f
 		}
 		s := word(in)
@@ -264,7 +265,7 @@ func (c *compiler) caseCmd(x *syntax.Cmd, k *syntax.Case) run {
 
 func (c *compiler) selectCmd(x *syntax.Cmd, s *syntax.Select) run {
 	words, body, name, line := c.words(s.In, s.Words), c.stmts(s.Body), s.Name, x.Pos.Line
-	text := head("select", name, s.In, s.Words)
+	text := loopHeader("select", name, s.In, s.Words)
 	return func(in *interp) flow {
 		in.line = line
 		list := words(in)
@@ -277,10 +278,10 @@ func (c *compiler) selectCmd(x *syntax.Cmd, s *syntax.Select) run {
 		for show := true; ; {
 			in.p.Tick(1)
 			in.line = line
-			if f := in.step(text, text); f != flowNext {
+			if f := in.traceStep(text, text); f != flowNext {
 				return f
 			}
-			choice, again, ok := in.choose(list, show)
+			choice, again, ok := in.readChoice(list, show)
 			if !ok {
 				in.status = 1
 				return flowNext
@@ -293,7 +294,7 @@ func (c *compiler) selectCmd(x *syntax.Cmd, s *syntax.Select) run {
 				return flowNext
 			}
 			if f := body(in); f != flowNext {
-				if stop, out := in.looped(f); stop {
+				if stop, out := in.handleLoopFlow(f); stop {
 					return out
 				}
 			}
@@ -303,9 +304,9 @@ func (c *compiler) selectCmd(x *syntax.Cmd, s *syntax.Select) run {
 	}
 }
 
-// choose shows the menu of a select command and reads a line. Again is set
-// when the line was empty.
-func (in *interp) choose(list []string, show bool) (choice string, again, ok bool) {
+// readChoice shows the menu of a select command and reads a choice. again is
+// set when the line was empty.
+func (in *interp) readChoice(list []string, show bool) (choice string, again, ok bool) {
 	if show {
 		cols := 80
 		if v, set := in.get("COLUMNS"); set {
@@ -313,17 +314,17 @@ func (in *interp) choose(list []string, show bool) (choice string, again, ok boo
 				cols = n
 			}
 		}
-		in.complain(menu(list, cols))
+		in.writeStderr(formatMenu(list, cols))
 	}
 	ps3, set := in.get("PS3")
 	if !set {
 		ps3 = "#? "
 	}
-	in.complain(ps3)
+	in.writeStderr(ps3)
 	line, ok := in.readLine()
 	in.set("REPLY", line)
 	if !ok {
-		_ = in.print("select", "\n") // the prompt's line ends
+		_ = in.print("select", "\n") // ends the line of the prompt
 		return "", false, false
 	}
 	if line == "" {
@@ -336,8 +337,8 @@ func (in *interp) choose(list []string, show bool) (choice string, again, ok boo
 	return list[n-1], false, true
 }
 
-// readLine reads a line from standard input byte by byte, so that nothing
-// after it is lost to other readers. ok is false at the end of the input.
+// readLine reads a line from standard input byte by byte, so that the rest
+// remains for other readers. ok is false at the end of input.
 func (in *interp) readLine() (line string, ok bool) {
 	var b []byte
 	one := make([]byte, 1)
@@ -358,8 +359,8 @@ func (in *interp) readLine() (line string, ok bool) {
 	}
 }
 
-// menu lays out the choices of select in columns, as bash does.
-func menu(list []string, width int) string {
+// formatMenu lays out the choices of select in columns, as bash does.
+func formatMenu(list []string, width int) string {
 	longest := 0
 	for _, w := range list {
 		longest = max(longest, len([]rune(w)))
@@ -382,9 +383,9 @@ func menu(list []string, width int) string {
 			if col == 0 {
 				width = len(strconv.Itoa(rows))
 			}
-			b.WriteString(pad(strconv.Itoa(i+1), width) + ") " + list[i])
+			b.WriteString(padLeft(strconv.Itoa(i+1), width) + ") " + list[i])
 			if col < cols-1 && i+rows < len(list) {
-				fill(&b, at+width+2+len([]rune(list[i])), at+cell+2)
+				fillColumns(&b, at+width+2+len([]rune(list[i])), at+cell+2)
 			}
 			at += cell + 2
 		}
@@ -393,10 +394,11 @@ func menu(list []string, width int) string {
 	return b.String()
 }
 
-func pad(s string, n int) string { return strings.Repeat(" ", max(0, n-len(s))) + s }
+// padLeft pads s with spaces on the left to n bytes.
+func padLeft(s string, n int) string { return strings.Repeat(" ", max(0, n-len(s))) + s }
 
-// fill writes tabs and blanks from one column to another.
-func fill(b *strings.Builder, from, to int) {
+// fillColumns writes tabs and spaces from one column to another.
+func fillColumns(b *strings.Builder, from, to int) {
 	for from < to {
 		if to/8 > from/8 {
 			b.WriteByte('\t')

@@ -4,11 +4,11 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 	"github.com/atoll-sandbox/atoll/shell/syntax"
 )
 
-// pipeline compiles one command or several joined by pipes, perhaps timed
+// pipeline compiles one command or several joined by pipes, optionally timed
 // or negated.
 func (c *compiler) pipeline(p *syntax.Pipeline) run {
 	var r run
@@ -21,7 +21,7 @@ func (c *compiler) pipeline(p *syntax.Pipeline) run {
 		r = c.pipe(p)
 	}
 	if p.Bangs > 0 {
-		r = negated(r, p.Negated())
+		r = negateStatus(r, p.Negated())
 	}
 	if p.Time != syntax.NoTime {
 		return c.timedPipeline(r, p)
@@ -35,18 +35,19 @@ func (c *compiler) timedPipeline(r run, p *syntax.Pipeline) run {
 	if len(p.Cmds) == 1 && p.Bangs == 0 && len(p.Cmds[0].Redirs) > 0 {
 		if _, ok := p.Cmds[0].Body.(*syntax.Subshell); ok {
 			redirs, inner := c.redirs(p.Cmds[0].Redirs), c.timed(c.compound(p.Cmds[0]), p)
-			return func(in *interp) flow { return in.redirected(redirs, inner) }
+			return func(in *interp) flow { return in.runRedirected(redirs, inner) }
 		}
 	}
 	return c.timed(r, p)
 }
 
-// negated inverts a status; set -e does not look at such a command.
-func negated(r run, odd bool) run {
+// negateStatus compiles `!`: set -e ignores the command, and an odd number of
+// bangs inverts its status.
+func negateStatus(r run, odd bool) run {
 	return func(in *interp) flow {
-		in.quiet++
+		in.ignoreFailure++
 		f := r(in)
-		in.quiet--
+		in.ignoreFailure--
 		if odd && f == flowNext {
 			if in.status == 0 {
 				in.status = 1
@@ -80,13 +81,13 @@ func (c *compiler) pipe(p *syntax.Pipeline) run {
 		if f := in.runPipe(stages); f != flowNext {
 			return f
 		}
-		if in.status != 0 && in.quiet == 0 {
-			if f := in.failed(); f != flowNext {
+		if in.status != 0 && in.ignoreFailure == 0 {
+			if f := in.handleFailure(); f != flowNext {
 				return f
 			}
 		}
 		if in.p.Caught() {
-			return in.signals()
+			return in.runSignalTraps()
 		}
 		return flowNext
 	}
@@ -104,14 +105,14 @@ func (c *compiler) bothStage(x *syntax.Cmd) stage {
 	return stage{body: c.child(&both), text: x}
 }
 
-// body is what a subshell runs.
+// body is a compiled subshell.
 type body struct {
 	r     run
-	once  bool // it is one simple command, which may take the process over
-	stage bool // that command stands in a pipe or in the background itself
+	once  bool // it is one simple command, which may replace the process
+	stage bool // that command itself is a stage of a pipe or a background job
 }
 
-// child compiles a command that has a process of its own.
+// child compiles a command that runs in a process of its own.
 func (c *compiler) child(x *syntax.Cmd) body {
 	if s, ok := x.Body.(*syntax.Subshell); ok && len(x.Redirs) == 0 {
 		return c.list(s.Body)
@@ -120,12 +121,13 @@ func (c *compiler) child(x *syntax.Cmd) body {
 	return body{c.cmd(x), once, once}
 }
 
-// list compiles what stands between the parentheses of a subshell.
+// list compiles the list in the parentheses of a subshell.
 func (c *compiler) list(stmts []*syntax.Stmt) body {
-	return body{r: c.stmts(stmts), once: isOne(stmts)}
+	return body{r: c.stmts(stmts), once: isOneCommand(stmts)}
 }
 
-func isOne(stmts []*syntax.Stmt) bool {
+// isOneCommand reports whether stmts is a single simple command.
+func isOneCommand(stmts []*syntax.Stmt) bool {
 	if len(stmts) != 1 || stmts[0].Background || len(stmts[0].Rest) > 0 {
 		return false
 	}
@@ -137,9 +139,9 @@ func isOne(stmts []*syntax.Stmt) bool {
 	return ok
 }
 
-// runPipe runs the stages beside each other and waits for them.
+// runPipe runs the stages concurrently and waits for them.
 func (in *interp) runPipe(stages []stage) (f flow) {
-	var in0, out0 *kernel.Open // ends that no process has yet
+	var in0, out0 *kernel.Open // ends of pipes that no process owns yet
 	defer func() {
 		for _, o := range []*kernel.Open{in0, out0} {
 			if o != nil {
@@ -148,7 +150,7 @@ func (in *interp) runPipe(stages []stage) (f flow) {
 		}
 	}()
 	last := len(stages) - 1
-	fr := in.front()
+	fr := in.newForeground()
 	procs := make([]*kernel.Proc, 0, last+1)
 	for i := range stages[:last] {
 		var next *kernel.Open
@@ -157,44 +159,44 @@ func (in *interp) runPipe(stages []stage) (f flow) {
 		if stages[i].stderr {
 			s.Stderr = out0
 		}
-		fr.place(&s)
-		child, err := in.spawn(s, stages[i].body)
+		fr.addProcess(&s)
+		child, err := in.spawnSubshell(s, stages[i].body)
 		if in0 != nil {
 			in0.Release()
 		}
 		out0.Release()
 		in0, out0 = next, nil
 		if err != nil {
-			in.noFork(err)
+			in.failFork(err)
 		}
 		procs = append(procs, child)
-		runtime.Gosched() // so that the stages begin in their order
+		runtime.Gosched() // lets the stages begin in order
 	}
 	end := &stages[last]
 	status := 0
-	if in.shopt(shLastpipe) && !in.opt(optMonitor) {
+	if in.shoptOn(shLastpipe) && !in.optOn(optMonitor) {
 		open := in0
 		in0 = nil
-		f = in.lastStage(end.body, open)
+		f = in.runLastStage(end.body, open)
 		status = in.status
 	} else {
 		s := kernel.Spawn{Stdin: in0}
-		fr.place(&s)
-		in.asSub(&s, end.body)
-		st, err := in.callFront(fr, s, func() string { return pipeText(stages) })
+		fr.addProcess(&s)
+		in.prepareSubshell(&s, end.body)
+		st, err := in.callForeground(fr, s, func() string { return pipeText(stages) })
 		in0.Release()
 		in0 = nil
 		if err != nil {
-			in.noFork(err)
+			in.failFork(err)
 		}
 		status = st.Code
-		in.report(st, end.text)
+		in.reportSignal(st, end.text)
 	}
-	in.collect(procs, status)
+	in.waitForStages(procs, status)
 	return f
 }
 
-// pipeText returns what a pipe is called as a job.
+// pipeText returns the text of a pipe, for the job list.
 func pipeText(stages []stage) string {
 	var list []string
 	for i := range stages {
@@ -203,21 +205,22 @@ func pipeText(stages []stage) string {
 	return strings.Join(list, " | ")
 }
 
-// lastStage runs the last command of a pipe in this very process, reading
-// from r, whose reference it takes over.
-func (in *interp) lastStage(b body, r *kernel.Open) flow {
+// runLastStage runs the last command of a pipe in this process, with standard
+// input from r. It takes ownership of r.
+func (in *interp) runLastStage(b body, r *kernel.Open) flow {
 	var undo undo
-	defer in.restore(&undo)
-	in.replace(0, r, &undo)
+	defer in.undoRedirs(&undo)
+	in.replaceFD(0, r, &undo)
 	return b.r(in)
 }
 
-// collect waits for the stages before the last and sets $? and PIPESTATUS.
-func (in *interp) collect(procs []*kernel.Proc, last int) {
+// waitForStages waits for the stages before the last and sets $? and
+// PIPESTATUS.
+func (in *interp) waitForStages(procs []*kernel.Proc, last int) {
 	all := make([]int, 0, len(procs)+1)
 	fail := last
 	for i := range procs {
-		if in.person != nil && in.person.halted && !procs[i].Exited() {
+		if in.interactive != nil && in.interactive.lastStopped && !procs[i].Exited() {
 			in.jobs.subs = append(in.jobs.subs, procs[i])
 			continue
 		}
@@ -226,7 +229,7 @@ func (in *interp) collect(procs []*kernel.Proc, last int) {
 	}
 	all = append(all, last)
 	in.status = last
-	if in.opt(optPipefail) {
+	if in.optOn(optPipefail) {
 		for _, st := range all {
 			if st != 0 {
 				fail = st
@@ -237,46 +240,46 @@ func (in *interp) collect(procs []*kernel.Proc, last int) {
 	in.pipestat = all
 }
 
-// noFork says that there is no process for a command.
-func (in *interp) noFork(err error) {
+// failFork prints that a process could not be started, and exits.
+func (in *interp) failFork(err error) {
 	in.errorf("fork: %v", kernel.Reason(err))
-	in.fatal(254)
+	in.exitOnError(254)
 }
 
-// spawn starts a subshell beside this process.
-func (in *interp) spawn(s kernel.Spawn, b body) (*kernel.Proc, error) {
-	in.asSub(&s, b)
+// spawnSubshell starts a subshell concurrently with this process.
+func (in *interp) spawnSubshell(s kernel.Spawn, b body) (*kernel.Proc, error) {
+	in.prepareSubshell(&s, b)
 	return in.p.Spawn(s)
 }
 
-// callSub runs a subshell to its end.
-func (in *interp) callSub(s kernel.Spawn, b body) (kernel.Status, error) {
-	in.asSub(&s, b)
+// callSubshell runs a subshell to its end.
+func (in *interp) callSubshell(s kernel.Spawn, b body) (kernel.Status, error) {
+	in.prepareSubshell(&s, b)
 	return in.p.Call(s)
 }
 
-// asSub makes s run b in a copy of this shell.
-func (in *interp) asSub(s *kernel.Spawn, b body) {
+// prepareSubshell makes s run b in a copy of this shell.
+func (in *interp) prepareSubshell(s *kernel.Spawn, b body) {
 	var c *interp
 	setup := s.Setup
 	s.Args, s.Env, s.Path = in.p.Args, in.p.Env, in.p.Executable()
 	s.Setup = func(p *kernel.Proc) {
-		c = in.fork(p)
+		c = in.forkSubshell(p)
 		in.lastPID = p.PID()
 		if setup != nil {
 			setup(p)
 		}
 	}
-	s.Main = func(*kernel.Proc) int { return c.subMain(b) }
+	s.Main = func(*kernel.Proc) int { return c.runSubshell(b) }
 }
 
-// subMain is the life of a subshell.
-func (in *interp) subMain(b body) int {
-	defer in.variables.release()
-	defer in.lastWords()
+// runSubshell is the main function of a subshell.
+func (in *interp) runSubshell(b body) int {
+	defer in.variables.releaseStore()
+	defer in.runExitTrapOnSignal()
 	in.loops = 0
 	in.oneshot, in.stage = b.once, b.stage
-	_ = in.catch(b.r)
+	_ = in.runAndCatch(b.r)
 	in.oneshot, in.stage = false, false
 	in.exitTrap()
 	return in.status
@@ -287,16 +290,16 @@ func (c *compiler) subshell(x *syntax.Cmd, s *syntax.Subshell) run {
 	return func(in *interp) flow {
 		in.line = line
 		in.p.Tick(1)
-		fr, s := in.front(), kernel.Spawn{}
-		fr.place(&s)
-		in.asSub(&s, body)
-		st, err := in.callFront(fr, s, printed(x))
+		fr, s := in.newForeground(), kernel.Spawn{}
+		fr.addProcess(&s)
+		in.prepareSubshell(&s, body)
+		st, err := in.callForeground(fr, s, commandText(x))
 		if err != nil {
-			in.noFork(err)
+			in.failFork(err)
 		}
 		in.status = st.Code
-		in.report(st, x)
-		return in.end(flowNext)
+		in.reportSignal(st, x)
+		return in.endCommand(flowNext)
 	}
 }
 
@@ -316,22 +319,22 @@ func (c *compiler) background(s *syntax.Stmt) run {
 	return func(in *interp) flow {
 		in.line = line
 		in.p.Tick(1)
-		if _, err := in.launch(s, b); err != nil {
-			in.noFork(err)
+		if _, err := in.startJob(s, b); err != nil {
+			in.failFork(err)
 		}
 		in.status = 0
 		return flowNext
 	}
 }
 
-// maxFinished is how many jobs may be on the list before those that have
-// ended are taken off.
+// maxFinished is the length of the job list above which ended jobs are
+// removed.
 const maxFinished = 64
 
-// launch starts a job in the background.
-func (in *interp) launch(s *syntax.Stmt, b body) (*job, error) {
+// startJob starts a job in the background.
+func (in *interp) startJob(s *syntax.Stmt, b body) (*job, error) {
 	spec := kernel.Spawn{}
-	if in.opt(optMonitor) {
+	if in.optOn(optMonitor) {
 		spec.Group = -1
 	} else {
 		null, err := in.p.OpenAt("/dev/null", 0, 0)
@@ -345,16 +348,16 @@ func (in *interp) launch(s *syntax.Stmt, b body) (*job, error) {
 		}
 	}
 	if len(in.jobs.list) > maxFinished {
-		in.notify()
+		in.reportEndedJobs()
 	}
-	child, err := in.spawn(spec, b)
+	child, err := in.spawnSubshell(spec, b)
 	if err != nil {
 		return nil, err
 	}
 	in.lastBG = child.PID()
 	j := in.jobs.add(child, s)
-	if in.person != nil {
-		in.complain("[" + itoa(j.n) + "] " + itoa(child.PID()) + "\n")
+	if in.interactive != nil {
+		in.writeStderr("[" + itoa(j.n) + "] " + itoa(child.PID()) + "\n")
 	}
 	return j, nil
 }

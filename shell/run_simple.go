@@ -4,7 +4,7 @@ import (
 	"bufio"
 	"strings"
 
-	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 	"github.com/atoll-sandbox/atoll/shell/syntax"
 )
 
@@ -16,8 +16,8 @@ type simple struct {
 	assigns func(in *interp) bool
 	prefix  func(in *interp, f func()) bool
 	redirs  []redir
-	static  []string // args, where nothing in them is expanded; never changed
-	builtin *doc     // what the first word names, where that is known
+	static  []string // args, if they need no expansion; never changed
+	builtin *doc     // the builtin that the first word names, if that is known
 }
 
 func (c *compiler) simple(x *syntax.Cmd, s *syntax.Simple) run {
@@ -26,7 +26,7 @@ func (c *compiler) simple(x *syntax.Cmd, s *syntax.Simple) run {
 	}
 	k := &simple{x: x, line: commandLine(x, s), redirs: c.redirs(x.Redirs)}
 	name, _ := s.Args[0].Literal()
-	k.builtin, k.static = describe(name), literals(s.Args)
+	k.builtin, k.static = findDoc(name), literalWords(s.Args)
 	switch {
 	case s.Decl && name != "eval" && name != "let":
 		k.args = c.declArgs(s.Args)
@@ -39,8 +39,8 @@ func (c *compiler) simple(x *syntax.Cmd, s *syntax.Simple) run {
 	return k.run
 }
 
-// commandLine returns the line that bash counts a command to: the one where
-// its second word ends, since that has been read when the command is made.
+// commandLine returns the line number that bash gives a command: the end of
+// its second word, which the parser has read when it creates the command.
 func commandLine(x *syntax.Cmd, s *syntax.Simple) int32 {
 	if len(s.Assigns) > 0 {
 		a := s.Assigns[0]
@@ -61,8 +61,8 @@ func commandLine(x *syntax.Cmd, s *syntax.Simple) int32 {
 	return w.Pos.Line + int32(strings.Count(w.Raw, "\n"))
 }
 
-// literals returns the words when all of them stand for themselves.
-func literals(ws []*syntax.Word) []string {
+// literalWords returns the words if none of them needs expansion, else nil.
+func literalWords(ws []*syntax.Word) []string {
 	list := make([]string, len(ws))
 	for i, w := range ws {
 		text, ok := w.Literal()
@@ -78,61 +78,61 @@ func literals(ws []*syntax.Word) []string {
 func (c *compiler) bare(x *syntax.Cmd, s *syntax.Simple) run {
 	line, assigns, redirs := commandLine(x, s), c.assigns(s.Assigns), c.redirs(x.Redirs)
 	return func(in *interp) flow {
-		if f := in.begin(x, line); f != flowNext {
-			return skipped(f)
+		if f := in.beginCommand(x, line); f != flowNext {
+			return skipToNext(f)
 		}
 		return in.assignOnly(assigns, redirs, in.substs)
 	}
 }
 
 // assignOnly runs a command without a name. Its status is that of its last
-// command substitution since before.
+// command substitution; before is the count of substitutions at its start.
 func (in *interp) assignOnly(assigns func(in *interp) bool, redirs []redir, before int) flow {
-	s := in.scratch()
+	s := in.beginScratch()
 	in.last = ""
 	if assigns != nil && !assigns(in) {
-		in.unassigned()
+		in.abortAssignment()
 	}
 	if in.substs == before {
 		in.status = 0
 	}
-	if len(redirs) > 0 && !in.touch(redirs) {
+	if len(redirs) > 0 && !in.touchRedirs(redirs) {
 		in.status = 1
 	}
-	if in.borrowed > s.borrowed || len(in.substFDs) > s.fds {
-		in.tidy(s)
+	if in.scratchBytes > s.borrowed || len(in.substFDs) > s.fds {
+		in.endScratch(s)
 	}
-	return in.end(flowNext)
+	return in.endCommand(flowNext)
 }
 
-// unassigned abandons the command line after an assignment that failed; a
-// POSIX shell ends.
-func (in *interp) unassigned() {
-	in.discard(1)
+// abortAssignment ends the command line after an assignment that failed; a
+// POSIX shell exits.
+func (in *interp) abortAssignment() {
+	in.abortLine(1)
 }
 
-// touch applies redirections and takes them back.
-func (in *interp) touch(redirs []redir) bool {
+// touchRedirs applies redirections and undoes them.
+func (in *interp) touchRedirs(redirs []redir) bool {
 	var undo undo
-	defer in.restore(&undo)
-	return in.guardRedirs(redirs) && in.apply(redirs, &undo)
+	defer in.undoRedirs(&undo)
+	return in.checkRedirPolicy(redirs) && in.applyRedirs(redirs, &undo)
 }
 
-// begin is what comes before every simple command.
-func (in *interp) begin(x *syntax.Cmd, line int32) flow {
+// beginCommand runs before every simple command.
+func (in *interp) beginCommand(x *syntax.Cmd, line int32) flow {
 	in.line = line
 	in.p.Tick(1)
 	if !in.inTrap {
 		in.node = x
 		if in.traps.debug != "" {
-			return in.debug()
+			return in.runDebugTrap()
 		}
 	}
 	return flowNext
 }
 
-// end is what comes after every simple command.
-func (in *interp) end(f flow) flow {
+// endCommand runs after every simple command.
+func (in *interp) endCommand(f flow) flow {
 	in.pipeOne = in.status
 	if in.pipestat != nil {
 		in.pipestat = nil
@@ -140,13 +140,13 @@ func (in *interp) end(f flow) flow {
 	if f != flowNext {
 		return f
 	}
-	if in.status != 0 && in.quiet == 0 {
-		if f = in.failed(); f != flowNext {
+	if in.status != 0 && in.ignoreFailure == 0 {
+		if f = in.handleFailure(); f != flowNext {
 			return f
 		}
 	}
 	if in.p.Caught() {
-		return in.signals()
+		return in.runSignalTraps()
 	}
 	return flowNext
 }
@@ -154,10 +154,10 @@ func (in *interp) end(f flow) flow {
 func (k *simple) run(in *interp) flow {
 	once, stage := in.oneshot, in.stage
 	in.oneshot, in.stage = false, false
-	if f := in.begin(k.x, k.line); f != flowNext {
-		return skipped(f)
+	if f := in.beginCommand(k.x, k.line); f != flowNext {
+		return skipToNext(f)
 	}
-	s := in.scratch()
+	s := in.beginScratch()
 	before := in.substs
 	args := k.static
 	if args == nil {
@@ -168,44 +168,44 @@ func (k *simple) run(in *interp) flow {
 	}
 	var f flow
 	if k.prefix == nil && len(k.redirs) == 0 && in.opts&optXtrace == 0 {
-		if k.guard(in, args) {
+		if k.checkPolicy(in, args) {
 			f = in.exec(k, args, once)
 		}
 	} else {
-		f = k.dressed(in, args, once)
+		f = k.runWithPrefix(in, args, once)
 	}
 	in.last = args[len(args)-1]
-	if in.borrowed > s.borrowed || len(in.substFDs) > s.fds {
-		in.tidy(s)
+	if in.scratchBytes > s.borrowed || len(in.substFDs) > s.fds {
+		in.endScratch(s)
 	}
 	if stage {
-		return f // the process ends; the pipe is what failed
+		return f // the process ends; only the pipe as a whole can fail
 	}
-	return in.end(f)
+	return in.endCommand(f)
 }
 
-// dressed runs a command with redirections, assignments or set -x.
-func (k *simple) dressed(in *interp, args []string, once bool) (f flow) {
+// runWithPrefix runs a command with redirections, assignments or set -x.
+func (k *simple) runWithPrefix(in *interp, args []string, once bool) (f flow) {
 	if k.prefix == nil {
-		if in.opt(optXtrace) {
+		if in.optOn(optXtrace) {
 			in.traceArgs(args)
 		}
-		return k.redirected(in, args, once)
+		return k.runRedirected(in, args, once)
 	}
-	if in.opt(optPosix) && isSpecial(args[0]) {
+	if in.optOn(optPosix) && isSpecial(args[0]) {
 		if !k.assigns(in) {
-			in.unassigned()
+			in.abortAssignment()
 		}
-		if in.opt(optXtrace) {
+		if in.optOn(optXtrace) {
 			in.traceArgs(args)
 		}
-		return k.redirected(in, args, once)
+		return k.runRedirected(in, args, once)
 	}
 	ok := k.prefix(in, func() {
-		if in.opt(optXtrace) {
+		if in.optOn(optXtrace) {
 			in.traceArgs(args)
 		}
-		f = k.redirected(in, args, once)
+		f = k.runRedirected(in, args, once)
 	})
 	if !ok {
 		in.status = 1
@@ -214,18 +214,18 @@ func (k *simple) dressed(in *interp, args []string, once bool) (f flow) {
 	return f
 }
 
-func (k *simple) redirected(in *interp, args []string, once bool) flow {
-	if !k.guard(in, args) {
+func (k *simple) runRedirected(in *interp, args []string, once bool) flow {
+	if !k.checkPolicy(in, args) {
 		return flowNext
 	}
 	if len(k.redirs) == 0 {
 		return in.exec(k, args, once)
 	}
 	var undo undo
-	defer in.restore(&undo)
-	if !in.apply(k.redirs, &undo) {
+	defer in.undoRedirs(&undo)
+	if !in.applyRedirs(k.redirs, &undo) {
 		in.status = 1
-		if in.opt(optPosix) && isSpecial(args[0]) {
+		if in.optOn(optPosix) && isSpecial(args[0]) {
 			return flowExit
 		}
 		return flowNext
@@ -236,28 +236,28 @@ func (k *simple) redirected(in *interp, args []string, once bool) flow {
 	return in.exec(k, args, once)
 }
 
-// exec runs what the first word names: a function, a builtin or a program.
+// exec runs the function, builtin or program that the first word names.
 func (in *interp) exec(k *simple, args []string, once bool) flow {
 	name := args[0]
 	if len(in.funcs.m) > 0 && !(in.opts&optPosix != 0 && isSpecial(name)) {
 		if fn, ok := in.funcs.m[name]; ok {
-			return in.call(fn, args)
+			return in.callFunction(fn, args)
 		}
 	}
 	if k.builtin != nil && in.disabled == nil {
 		return in.runBuiltin(k.builtin.run, args)
 	}
-	if b := in.builtin(name); b != nil {
+	if b := in.findBuiltin(name); b != nil {
 		return in.runBuiltin(b, args)
 	}
-	return in.external(k, args, once)
+	return in.runProgram(k, args, once)
 }
 
-// runBuiltin calls a builtin and takes over the flow it asks for.
+// runBuiltin calls a builtin and returns the flow that it requests.
 func (in *interp) runBuiltin(b builtin, args []string) flow {
 	if len(args) == 2 && args[1] == "--help" && hasHelp(args[0]) {
 		in.status = 2
-		_ = bHelp(in, []string{"help", args[0]}) // it reports what it can't print
+		_ = bHelp(in, []string{"help", args[0]}) // it reports its own errors
 		return flowNext
 	}
 	in.status = b(in, args)
@@ -266,16 +266,16 @@ func (in *interp) runBuiltin(b builtin, args []string) flow {
 	}
 	f := in.flow
 	in.flow = flowNext
-	if in.misused {
-		in.misused = false
-		if in.opt(optPosix) && isSpecial(args[0]) {
+	if in.usageError {
+		in.usageError = false
+		if in.optOn(optPosix) && isSpecial(args[0]) {
 			return flowExit
 		}
 	}
 	return f
 }
 
-// flush writes out what a builtin printed.
+// flush writes a builtin's buffered output.
 func (in *interp) flush(out *bufio.Writer, name string) {
 	if err := out.Flush(); err != nil {
 		out.Reset(in.p.Stdout)
@@ -284,45 +284,45 @@ func (in *interp) flush(out *bufio.Writer, name string) {
 	}
 }
 
-// builtin returns the builtin of that name, unless it is disabled.
-func (in *interp) builtin(name string) builtin {
+// findBuiltin returns the builtin with a name, or nil if it is disabled.
+func (in *interp) findBuiltin(name string) builtin {
 	if in.disabled != nil && in.disabled[name] {
 		return nil
 	}
-	return lookup(name)
+	return lookupBuiltin(name)
 }
 
 func (in *interp) isBuiltin(name string) bool {
 	if _, ok := in.funcs.m[name]; ok {
 		return false
 	}
-	return in.builtin(name) != nil
+	return in.findBuiltin(name) != nil
 }
 
-// call runs a function.
-func (in *interp) call(fn *function, args []string) flow {
-	if !in.deeper(fn.name) {
+// callFunction calls a function with args[1:].
+func (in *interp) callFunction(fn *function, args []string) flow {
+	if !in.enterFunction(fn.name) {
 		return flowNext
 	}
-	in.calls++
+	in.callDepth++
 	saved := callState{params: in.params, loops: in.loops, traps: in.hideTraps(fn)}
 	in.frames = append(in.frames, frame{fn: fn.name, source: fn.source, line: in.line, args: len(args) - 1})
 	in.pushScope()
 	in.loops = 0
-	saved.cost = in.newParams(args[1:])
-	defer in.leave(&saved)
+	saved.cost = in.pushParams(args[1:])
+	defer in.leaveFunction(&saved)
 	if in.traps.debug != "" {
 		in.line = fn.line
-		if f := in.debug(); f != flowNext && f != flowSkip {
+		if f := in.runDebugTrap(); f != flowNext && f != flowSkip {
 			return f
 		}
 	}
-	return in.returned(fn.body(in))
+	return in.finishReturn(fn.body(in))
 }
 
-// returned ends a function or a sourced file: the RETURN trap sees $? as it
-// was before return.
-func (in *interp) returned(f flow) flow {
+// finishReturn ends a function or a sourced file: the RETURN trap sees $? as
+// it was before return.
+func (in *interp) finishReturn(f flow) flow {
 	if in.traps.ret != "" && (f == flowNext || f == flowReturn) {
 		status := in.status
 		if f == flowReturn {
@@ -340,37 +340,37 @@ func (in *interp) returned(f flow) flow {
 	return f
 }
 
-// callState is what a function call puts back.
+// callState is what leaveFunction restores after a function call.
 type callState struct {
 	params []string
 	cost   int64
 	loops  int
-	traps  hidden
+	traps  hiddenTraps
 }
 
-func (in *interp) leave(s *callState) {
+func (in *interp) leaveFunction(s *callState) {
 	if in.aborting == nil {
 		in.line = in.frames[len(in.frames)-1].line
 		in.frames = in.frames[:len(in.frames)-1]
 		in.popScope()
 		in.loops = s.loops
 	}
-	in.oldParams(s.params, s.cost)
-	in.calls--
+	in.popParams(s.params, s.cost)
+	in.callDepth--
 	in.showTraps(&s.traps)
 	in.p.Leave()
 }
 
-// deeper enters one more level of nesting, or ends the command line where
-// there are too many.
-func (in *interp) deeper(name string) bool {
-	if limit, ok := in.funcnest(); ok && in.calls >= limit {
+// enterFunction adds a level of nesting; it aborts the command line if there
+// are too many.
+func (in *interp) enterFunction(name string) bool {
+	if limit, ok := in.funcNestLimit(); ok && in.callDepth >= limit {
 		in.errorf("%s: maximum function nesting level exceeded (%d)", name, limit)
-		in.discard(1)
+		in.abortLine(1)
 	}
 	if !in.p.Enter() {
 		in.errorf("%s: maximum function nesting level exceeded (%d)", name, in.p.Kernel().Limits().Depth)
-		in.discard(1)
+		in.abortLine(1)
 	}
 	return true
 }

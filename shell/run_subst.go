@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 	"github.com/atoll-sandbox/atoll/shell/syntax"
 )
 
@@ -15,7 +15,7 @@ func (c *compiler) cmdSubst(s *syntax.CmdSubst) func(in *interp) string {
 		err := s.Err
 		return func(in *interp) string {
 			in.syntaxError(err, "command substitution")
-			in.discard(2)
+			in.abortLine(2)
 			return ""
 		}
 	}
@@ -26,7 +26,7 @@ func (c *compiler) cmdSubst(s *syntax.CmdSubst) func(in *interp) string {
 	return func(in *interp) string { return in.commandSubst(body) }
 }
 
-// fileSubst recognizes $(<file).
+// fileSubst compiles $(<file); it returns nil for other substitutions.
 func (c *compiler) fileSubst(s *syntax.CmdSubst) func(in *interp) (string, bool) {
 	if len(s.Stmts) != 1 || s.Stmts[0].Background || len(s.Stmts[0].Rest) > 0 {
 		return nil
@@ -40,7 +40,7 @@ func (c *compiler) fileSubst(s *syntax.CmdSubst) func(in *interp) (string, bool)
 	if !ok || len(simple.Args)+len(simple.Assigns) > 0 || r.Op != syntax.RedirIn || r.Fd > 0 || r.FdVar != "" {
 		return nil
 	}
-	raw, target := r.Target.Raw, c.target(r.Target)
+	raw, target := r.Target.Raw, c.redirTarget(r.Target)
 	return func(in *interp) (string, bool) {
 		name, ok := target(in)
 		if !ok {
@@ -71,7 +71,7 @@ func (in *interp) readSubst(target func(in *interp) (string, bool)) string {
 		return ""
 	}
 	h := in.p.Handle(fd)
-	defer func() { _ = h.Close() }() // open for reading
+	defer func() { _ = h.Close() }() // opened for reading
 	b, err := in.p.ReadAll(h)
 	defer in.p.Free(int64(cap(b)))
 	if err != nil {
@@ -82,15 +82,15 @@ func (in *interp) readSubst(target func(in *interp) (string, bool)) string {
 	return in.substText(b)
 }
 
-// commandSubst runs b in a subshell and returns what it writes, without
-// the newlines at its end.
+// commandSubst runs b in a subshell and returns its output without trailing
+// newlines.
 func (in *interp) commandSubst(b body) string {
 	in.substs++
 	buf, out := in.p.Buffer()
 	defer buf.Close()
 	st, err := in.callSubst(out, b)
 	if err != nil {
-		in.noFork(err)
+		in.failFork(err)
 	}
 	text := in.substText(buf.Wait())
 	in.status = st.Code
@@ -100,8 +100,8 @@ func (in *interp) commandSubst(b body) string {
 func (in *interp) callSubst(out *kernel.Open, b body) (kernel.Status, error) {
 	defer out.Release()
 	s := kernel.Spawn{Stdout: out}
-	keep := in.opt(optPosix) || in.shopt(shInheritErrexit)
-	return in.callSub(s, body{once: b.once, r: func(c *interp) flow {
+	keep := in.optOn(optPosix) || in.shoptOn(shInheritErrexit)
+	return in.callSubshell(s, body{once: b.once, r: func(c *interp) flow {
 		c.indent++
 		if !keep {
 			c.opts &^= optErrexit
@@ -110,42 +110,42 @@ func (in *interp) callSubst(out *kernel.Open, b body) (kernel.Status, error) {
 	}})
 }
 
-// substText turns output into the text of a substitution.
+// substText converts output to the text of a substitution.
 func (in *interp) substText(b []byte) string {
 	b = bytes.TrimRight(b, "\n")
 	if bytes.IndexByte(b, 0) >= 0 {
 		in.errorf("warning: command substitution: ignored null byte in input")
 		b = slices.DeleteFunc(b, func(c byte) bool { return c == 0 }) // the buffer is ours
 	}
-	in.borrow(len(b))
+	in.chargeScratch(len(b))
 	return string(b)
 }
 
-// borrow charges text that lives until the end of the command.
-func (in *interp) borrow(n int) {
+// chargeScratch charges text that lives until the end of the command.
+func (in *interp) chargeScratch(n int) {
 	if n >= 4096 {
 		in.p.Alloc(int64(n))
-		in.borrowed += int64(n)
+		in.scratchBytes += int64(n)
 	}
 }
 
-// scratch is what a command has open and charged until its end.
+// scratch records the charges and descriptors at the start of a command.
 type scratch struct {
 	borrowed int64
 	fds      int
 }
 
-func (in *interp) scratch() scratch { return scratch{in.borrowed, len(in.substFDs)} }
+func (in *interp) beginScratch() scratch { return scratch{in.scratchBytes, len(in.substFDs)} }
 
-// tidy ends what was begun since s was taken.
-func (in *interp) tidy(s scratch) {
-	if n := in.borrowed - s.borrowed; n > 0 {
-		in.borrowed = s.borrowed
+// endScratch releases the charges and descriptors that were added since s.
+func (in *interp) endScratch(s scratch) {
+	if n := in.scratchBytes - s.borrowed; n > 0 {
+		in.scratchBytes = s.borrowed
 		in.p.Free(n)
 	}
 	for len(in.substFDs) > s.fds {
 		last := len(in.substFDs) - 1
-		_ = in.p.SetFD(in.substFDs[last], nil) // a valid number
+		_ = in.p.SetFD(in.substFDs[last], nil) // the descriptor is open
 		in.substFDs = in.substFDs[:last]
 	}
 }
@@ -156,24 +156,24 @@ func (c *compiler) procSubst(s *syntax.ProcSubst) func(in *interp) string {
 	return func(in *interp) string { return in.processSubst(body, out) }
 }
 
-// processSubst starts b beside the shell and returns the name of the
-// file that leads to it.
+// processSubst starts b concurrently with the shell and returns the path of
+// the pipe to or from it.
 func (in *interp) processSubst(b body, out bool) string {
-	in.reap()
+	in.reapSubsts()
 	fd := 63
 	for in.p.FD(fd) != nil {
 		fd--
 	}
 	if fd < 10 {
 		in.errorf("cannot make pipe for process substitution: Too many open files")
-		in.discard(1)
+		in.abortLine(1)
 	}
 	r, w := in.p.Pipe()
 	mine, s := r, kernel.Spawn{Stdout: w}
 	if out {
 		mine, s = w, kernel.Spawn{Stdin: r}
 	}
-	child, err := in.spawn(s, b)
+	child, err := in.spawnSubshell(s, b)
 	if out {
 		r.Release()
 	} else {
@@ -181,9 +181,9 @@ func (in *interp) processSubst(b body, out bool) string {
 	}
 	if err != nil {
 		mine.Release()
-		in.noFork(err)
+		in.failFork(err)
 	}
-	_ = in.p.SetFD(fd, mine) // a free number
+	_ = in.p.SetFD(fd, mine) // the descriptor is free
 	in.substFDs = append(in.substFDs, fd)
 	in.substs++
 	in.lastBG = child.PID()
@@ -191,8 +191,8 @@ func (in *interp) processSubst(b body, out bool) string {
 	return "/dev/fd/" + strconv.Itoa(fd)
 }
 
-// reap forgets processes of substitutions that have ended.
-func (in *interp) reap() {
+// reapSubsts releases processes of substitutions that have ended.
+func (in *interp) reapSubsts() {
 	rest := in.jobs.subs[:0]
 	for _, p := range in.jobs.subs {
 		if !p.Exited() {
@@ -200,7 +200,7 @@ func (in *interp) reap() {
 			continue
 		}
 		st, _ := in.p.Wait(p, false) // it has ended
-		in.jobs.remember(p.PID(), st.Code)
+		in.jobs.rememberStatus(p.PID(), st.Code)
 	}
 	in.jobs.subs = rest
 }

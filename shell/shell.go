@@ -1,6 +1,6 @@
-// Package shell is bash 5.2 on a virtual kernel. Scripts are parsed a command
-// at a time, compiled to closures and run by virtual processes; nothing of
-// the host is reachable from them.
+// Package shell implements bash 5.2 on a virtual kernel. It parses scripts a
+// command at a time, compiles them to closures and runs them in virtual
+// processes; scripts can't reach anything of the host.
 package shell
 
 import (
@@ -9,36 +9,36 @@ import (
 	"sync"
 	"time"
 
-	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 )
 
-// Config says what a session is made of. The zero value of everything but
-// Kernel is useful.
+// Config configures a session. Kernel is required; the zero value of every
+// other field is useful.
 type Config struct {
 	Kernel *kernel.Kernel
-	Env    []string // the environment it begins with, "K=V"
-	Dir    string   // the directory it begins in; empty: /
-	Name   string   // $0 and the beginning of messages; empty: bash
+	Env    []string // initial environment, "K=V"
+	Dir    string   // initial working directory; empty: /
+	Name   string   // $0 and the prefix of messages; empty: bash
 	Params []string // $1…
 
-	// Unknown returns a line that helps who called a command that does not
-	// exist; it is printed below the message unless it is empty. Nil: [Hint].
+	// Unknown returns a hint for a command that does not exist. The hint is
+	// printed below the error message unless it is empty. Nil means [Hint].
 	Unknown func(name string) string
 }
 
 // Shell is a session: variables, functions, aliases, options, traps, the
-// working directory and the rest live on from command to command.
-// Its methods may be called from any goroutine; commands run one by one.
+// working directory and so on persist from command to command. Its methods
+// are safe for concurrent use; commands run one at a time.
 type Shell struct {
 	kernel  *kernel.Kernel
 	unknown func(name string) string
 
-	mu   sync.Mutex
-	in   *interp  // guarded by mu
-	pid  int      // guarded by mu; of every command's shell
-	dir  string   // guarded by mu
-	mask uint32   // guarded by mu
-	kept []keptFD // guarded by mu; descriptors above 2 that exec opened
+	mu      sync.Mutex
+	in      *interp  // guarded by mu
+	pid     int      // guarded by mu; process id of the session's shell
+	dir     string   // guarded by mu
+	mask    uint32   // guarded by mu
+	keptFDs []keptFD // guarded by mu; descriptors above 2 that exec opened
 }
 
 type keptFD struct {
@@ -46,7 +46,7 @@ type keptFD struct {
 	open *kernel.Open
 }
 
-// New returns a session in which nothing has run.
+// New returns a new session. Nothing has run in it.
 func New(c Config) *Shell {
 	s := &Shell{kernel: c.Kernel, unknown: c.Unknown, dir: c.Dir, mask: 0o022}
 	if s.dir == "" {
@@ -59,42 +59,42 @@ func New(c Config) *Shell {
 	s.pid = c.Kernel.ReservePID()
 	s.in = &interp{sh: s, opts: defaultOpts, shopts: defaultShopts, name0: name, params: c.Params, shellPID: s.pid}
 	s.in.shopts |= shExpandAliases
-	s.in.boot(c.Env, s.dir)
+	s.in.initVariables(c.Env, s.dir)
 	return s
 }
 
-// IO is what a command reads and writes.
+// IO configures the streams and limits of a command.
 type IO struct {
 	Stdin   io.Reader     // nil: empty
-	Stdout  io.Writer     // nil: kept in the Result, up to the kernel's limit
-	Stderr  io.Writer     // likewise
-	Timeout time.Duration // of the command; 0: the context's alone
-	Output  int64         // bytes kept of each stream that is not given; 0: the kernel's limit
-	Drain   time.Duration // how long jobs in the background may go on; 0: the kernel's default
+	Stdout  io.Writer     // nil: collected in the Result, up to Output bytes
+	Stderr  io.Writer     // nil: collected in the Result, up to Output bytes
+	Timeout time.Duration // limit for the command; 0: only the context's deadline
+	Output  int64         // limit in bytes for each collected stream; 0: the kernel's limit
+	Drain   time.Duration // how long background jobs may continue; 0: the kernel's default
 
 	Signals <-chan string // names of signals to send to the command; nil: none
 }
 
-// Result is what became of a command.
+// Result is the outcome of a command.
 type Result struct {
 	ExitCode  int
-	Signal    int // that ended it; 0 when it ended by itself
+	Signal    int // number of the signal that killed it; 0: it exited
 	Stdout    []byte
 	Stderr    []byte
-	Truncated bool // more was written than the kernel keeps
+	Truncated bool // output exceeded the limit
 	Steps     int64
 	Duration  time.Duration
 }
 
 // Execute runs a command in the session, as `bash -c` would, and returns
-// when no process of it is left. A command that fails is a result; the error
-// is the context's cause (a [context.DeadlineExceeded] for IO.Timeout), or
-// [kernel.ErrSteps]. The session lives on in any case, with the state as of
-// the last statement that was completed.
+// when all its processes have ended. A command that fails is a Result, not an
+// error; the error is the context's cause (a [context.DeadlineExceeded] for
+// IO.Timeout), or [kernel.ErrSteps]. The session stays usable in any case,
+// with the state after the last completed statement.
 //
-// It differs from `bash -c` in what a session needs: aliases are expanded, a
-// trap on EXIT runs at the end of the command that set it, and `exit` and
-// `exec` end the command, not the session.
+// In contrast to `bash -c`, aliases are expanded, a trap on EXIT runs at the
+// end of the command that set it, and `exit` and `exec` end the command, not
+// the session.
 func (s *Shell) Execute(ctx context.Context, command string, o IO) (Result, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,47 +116,47 @@ func (s *Shell) Execute(ctx context.Context, command string, o IO) (Result, erro
 	}, err
 }
 
-// run is the life of the session's shell process during one command.
+// run is the main function of the session's shell process for one command.
 func (s *Shell) run(p *kernel.Proc, command string) int { //nolint:gocritic // runs with mu held by Execute
 	in := s.in
 	in.p = p
-	defer s.settle(p)
-	defer in.lastWords()
-	p.Env = in.environ()
-	for _, k := range s.kept {
-		_ = p.SetFD(k.fd, k.open) // a number that was valid before
+	defer s.saveAfterCommand(p)
+	defer in.runExitTrapOnSignal()
+	p.Env = in.environment()
+	for _, k := range s.keptFDs {
+		_ = p.SetFD(k.fd, k.open) // the number was valid before
 	}
-	s.kept = nil
-	p.Alloc(in.live)
+	s.keptFDs = nil
+	p.Alloc(in.chargedBytes)
 	in.armTraps()
 	_ = in.runText(command, source{kind: "-c", echo: true})
 	in.exitTrap()
 	return in.status
 }
 
-// settle takes over what lives on after a command, however it ended.
-func (s *Shell) settle(p *kernel.Proc) {
+// saveAfterCommand saves the session's state after a command, however it ended.
+func (s *Shell) saveAfterCommand(p *kernel.Proc) {
 	in := s.in
-	in.calm()
+	in.resetAfterCommand()
 	s.dir, s.mask = p.Dir(), p.Umask()
 	for _, fd := range p.FDs() {
 		if fd > 2 {
-			s.kept = append(s.kept, keptFD{fd, p.TakeFD(fd)})
+			s.keptFDs = append(s.keptFDs, keptFD{fd, p.TakeFD(fd)})
 		}
 	}
-	p.Free(in.live)
+	p.Free(in.chargedBytes)
 	in.p = nil
 }
 
-// calm brings a shell that was perhaps torn out of its work back to where
-// the next command can begin.
-func (in *interp) calm() {
+// resetAfterCommand resets a shell that may have been interrupted at any
+// point, so that the next command can run.
+func (in *interp) resetAfterCommand() {
 	in.aborting = nil
-	in.rewind(mark{params: in.params})
-	in.substFDs, in.borrowed, in.indent, in.calls = nil, 0, 0, 0
+	in.unwindTo(mark{params: in.params})
+	in.substFDs, in.scratchBytes, in.indent, in.callDepth = nil, 0, 0, 0
 	in.inTrap, in.oneshot = false, false
 	in.dropExitTrap()
-	in.stash = nil
+	in.preparedTargets = nil
 	in.jobs.subs = nil
 	in.jobs.coproc = coproc{}
 }
@@ -168,19 +168,20 @@ func (s *Shell) Dir() string {
 	return s.dir
 }
 
-// Env returns the exported variables, "K=V".
+// Env returns the exported variables, each as "K=V".
 func (s *Shell) Env() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]string(nil), s.in.environ()...)
+	return append([]string(nil), s.in.environment()...)
 }
 
-// Close gives up what the session holds open. It is not to be used after.
+// Close releases the descriptors that the session holds open. The session
+// must not be used afterwards.
 func (s *Shell) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, k := range s.kept {
+	for _, k := range s.keptFDs {
 		k.open.Release()
 	}
-	s.kept = nil
+	s.keptFDs = nil
 }

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/atoll-sandbox/atoll/internal/kernel"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 	"github.com/atoll-sandbox/atoll/shell"
 	"github.com/atoll-sandbox/atoll/vfs"
 )
@@ -162,8 +162,23 @@ func newShell(o options) *shell.Shell {
 	return shell.New(shell.Config{Kernel: k, Dir: "/tmp", Unknown: func(string) string { return "" }, Env: []string{"PATH=/bin:/usr/bin", "HOME=/tmp", "PWD=/tmp", "LANG=C.UTF-8"}})
 }
 
-// ours runs a script in a new session.
-func ours(t testing.TB, script, stdin string) (stdout, stderr string, code int) {
+// mustFinish fails if f has not returned after a minute.
+func mustFinish(t testing.TB, what string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Fatalf("%s hangs", what)
+	}
+}
+
+// runInAtoll runs a script in a new session.
+func runInAtoll(t testing.TB, script, stdin string) (stdout, stderr string, code int) {
 	t.Helper()
 	s := newShell(options{})
 	defer s.Close()
@@ -174,16 +189,17 @@ func ours(t testing.TB, script, stdin string) (stdout, stderr string, code int) 
 	return string(res.Stdout), string(res.Stderr), res.ExitCode
 }
 
-// theirs runs a script in the real bash, in a directory of its own.
-func theirs(t testing.TB, script, stdin string) (stdout, stderr string, code int) {
+// runInBash runs a script in the real bash, in a directory of its own.
+func runInBash(t testing.TB, script, stdin string) (stdout, stderr string, code int) {
 	t.Helper()
+	testenv.Real(t, "bash")
 	if _, err := exec.LookPath("bash"); err != nil {
-		musthave.Skip(t, "bash", "bash is missing: %v", err)
+		testenv.Skip(t, "bash", "bash is missing: %v", err)
 	}
 	dir := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	c := exec.CommandContext(ctx, "env", "--default-signal", "bash", "-c", script) // whoever runs the test may ignore some
+	c := exec.CommandContext(ctx, "env", "--default-signal", "bash", "-c", script) // the test's parent may ignore some
 	c.WaitDelay = 2 * time.Second                                                  // a child that it left may keep the pipe open
 	c.Dir, c.Stdin = dir, strings.NewReader(stdin)
 	c.Env = []string{"PATH=/bin:/usr/bin", "HOME=" + dir, "LANG=C.UTF-8"}

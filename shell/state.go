@@ -10,33 +10,33 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 	"github.com/atoll-sandbox/atoll/shell/syntax"
 )
 
-// State is all that a session carries from command to command, at one
-// moment: variables with their attributes, functions, aliases, options,
-// traps, positional parameters, the working directory and stack, umask and
-// history. Taking and restoring one costs the same whatever it holds. A
-// State never changes; the zero State holds nothing and can't be restored.
-type State struct{ *frozen }
+// State is a snapshot of everything that a session carries from command to
+// command: variables with their attributes, functions, aliases, options,
+// traps, positional parameters, working directory and directory stack, umask
+// and history. Taking and restoring a State takes constant time. A State
+// never changes; the zero State is empty and can't be restored.
+type State struct{ *frozenState }
 
-type frozen struct {
-	mu   sync.Mutex // forking marks what is shared
+type frozenState struct {
+	mu   sync.Mutex // held while in is copied, which marks its maps as shared
 	in   *interp    // guarded by mu
 	dir  string
 	mask uint32
 }
 
-// freeze returns a copy that shares everything with in until one of them
+// copyState returns a copy that shares everything with in until one of them
 // changes it.
-func (in *interp) freeze() *interp {
+func (in *interp) copyState() *interp {
 	c := *in
-	c.variables = in.variables.fork()
-	c.funcs, c.alias, c.hash, c.comp = in.funcs.fork(), in.alias.fork(), in.hash.fork(), in.comp.fork()
+	c.variables = in.variables.forkStore()
+	c.funcs, c.alias, c.hash, c.specs = in.funcs.fork(), in.alias.fork(), in.hash.fork(), in.specs.fork()
 	c.jobs = jobTable{ended: in.jobs.ended[:len(in.jobs.ended):len(in.jobs.ended)]}
 	c.dirs = in.dirs[:len(in.dirs):len(in.dirs)]
-	c.p, c.sh, c.spare, c.node, c.person = nil, nil, nil, nil, nil
+	c.p, c.sh, c.spareFields, c.node, c.interactive = nil, nil, nil, nil, nil
 	return &c
 }
 
@@ -44,31 +44,32 @@ func (in *interp) freeze() *interp {
 func (s *Shell) State() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return State{&frozen{in: s.in.freeze(), dir: s.dir, mask: s.mask}}
+	return State{&frozenState{in: s.in.copyState(), dir: s.dir, mask: s.mask}}
 }
 
-// Restore makes the session what it was when st was taken, here or in
-// another session: what came since is gone.
+// Restore returns the session to a state that was taken before, from it or
+// from another session. The session's current state is discarded.
 func (s *Shell) Restore(st State) error {
-	if st.frozen == nil {
+	if st.frozenState == nil {
 		return fmt.Errorf("restore shell: %w: empty state", atoll.ErrInvalid)
 	}
 	st.mu.Lock()
-	in := st.in.freeze()
+	in := st.in.copyState()
 	st.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, k := range s.kept {
+	for _, k := range s.keptFDs {
 		k.open.Release()
 	}
-	s.kept = nil
+	s.keptFDs = nil
 	in.sh, in.shellPID = s, s.pid
 	s.in, s.dir, s.mask = in, st.dir, st.mask
 	return nil
 }
 
-// stored is a State as bytes carry it.
-type stored struct {
+// savedState is the encoded form of a State. The names of its fields are part
+// of the format.
+type savedState struct {
 	Version  int
 	Dir      string
 	Mask     uint32
@@ -78,7 +79,7 @@ type stored struct {
 	Opts     uint32
 	Shopts   uint64
 	Vars     []savedVar
-	Funcs    []storedFunc
+	Funcs    []savedFunc
 	Aliases  map[string]string
 	Traps    map[int]string
 	Dirs     []string
@@ -86,57 +87,56 @@ type stored struct {
 	First    int
 	Disabled []string
 	Limits   map[byte]int64
-	Specs    map[string]storedSpec
+	Specs    map[string]savedSpec
 	Last     string
 }
 
-type storedFunc struct {
+type savedFunc struct {
 	Name, Text, Source    string
 	Line                  int32
 	Export, Trace, Frozen bool
 }
 
-type storedSpec struct {
+type savedSpec struct {
 	Actions, Options                                          []string
 	Wordlist, Function, Command, Glob, Filter, Prefix, Suffix string
 	Words                                                     bool
 }
 
-// A stored state begins with the magic and a checksum of what follows.
+// An encoded state begins with the magic and a checksum of the rest.
 const (
 	stateVersion = 1
 	stateMagic   = "atollsh1"
 	stateHead    = len(stateMagic) + 4
 )
 
-// MarshalBinary returns the state as bytes, for another process to go on
-// with.
+// MarshalBinary encodes the state, for another process to continue with.
 func (st State) MarshalBinary() ([]byte, error) {
-	if st.frozen == nil {
+	if st.frozenState == nil {
 		return nil, fmt.Errorf("store shell: %w: empty state", atoll.ErrInvalid)
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	in := st.in
-	d := stored{
+	d := savedState{
 		Version: stateVersion, Dir: st.dir, Mask: st.mask, Name: in.name0, Params: in.params, Status: in.status,
 		Opts: uint32(in.opts), Shopts: uint64(in.shopts), Vars: in.variables.save(), Aliases: in.alias.m, Dirs: in.dirs,
 		History: in.historyLines(), First: in.historyBase(), Limits: in.limits, Last: in.last,
 	}
 	for _, name := range in.functionNames() {
 		f, _ := in.funcs.get(name)
-		d.Funcs = append(d.Funcs, storedFunc{name, printFunction(f), f.source, f.line, f.export, f.trace, f.frozen})
+		d.Funcs = append(d.Funcs, savedFunc{name, printFunction(f), f.source, f.line, f.export, f.traced, f.readonly})
 	}
 	d.Traps = make(map[int]string)
 	for _, s := range in.traps.list() {
-		d.Traps[int(s)] = in.traps.text(s)
+		d.Traps[int(s)] = in.traps.command(s)
 	}
 	for n := range in.disabled {
 		d.Disabled = append(d.Disabled, n)
 	}
-	d.Specs = make(map[string]storedSpec)
-	for n, c := range in.comp.m {
-		d.Specs[n] = storedSpec{c.actions, c.options, c.wordlist, c.function, c.command, c.glob, c.filter, c.prefix, c.suffix, c.words}
+	d.Specs = make(map[string]savedSpec)
+	for n, c := range in.specs.m {
+		d.Specs[n] = savedSpec{c.actions, c.options, c.wordlist, c.function, c.command, c.glob, c.filter, c.prefix, c.suffix, c.words}
 	}
 	var b bytes.Buffer
 	b.WriteString(stateMagic + "\x00\x00\x00\x00")
@@ -148,18 +148,18 @@ func (st State) MarshalBinary() ([]byte, error) {
 	return out, nil
 }
 
-// UnmarshalBinary makes st the state that MarshalBinary wrote.
+// UnmarshalBinary decodes a state that MarshalBinary encoded.
 func (st *State) UnmarshalBinary(b []byte) error {
 	if len(b) < stateHead || string(b[:len(stateMagic)]) != stateMagic ||
 		binary.BigEndian.Uint32(b[len(stateMagic):]) != crc32.ChecksumIEEE(b[stateHead:]) {
-		return fmt.Errorf("load shell: %w: damaged", atoll.ErrInvalid)
+		return fmt.Errorf("load shell: %w: wrong magic or checksum", atoll.ErrInvalid)
 	}
-	var d stored
+	var d savedState
 	if err := gob.NewDecoder(bytes.NewReader(b[stateHead:])).Decode(&d); err != nil {
 		return fmt.Errorf("load shell: %w: %w", atoll.ErrInvalid, err)
 	}
 	if d.Version != stateVersion {
-		return fmt.Errorf("load shell: %w: version %d", atoll.ErrInvalid, d.Version)
+		return fmt.Errorf("load shell: %w: version %d, want %d", atoll.ErrInvalid, d.Version, stateVersion)
 	}
 	in := &interp{
 		name0: d.Name, status: d.Status, opts: optSet(d.Opts), shopts: shoptSet(d.Shopts),
@@ -193,14 +193,14 @@ func (st *State) UnmarshalBinary(b []byte) error {
 		in.disabled[n] = true
 	}
 	for n, c := range d.Specs {
-		in.setSpec(n, compspec{c.Actions, c.Options, c.Wordlist, c.Function, c.Command, c.Glob, c.Filter, c.Prefix, c.Suffix, c.Words})
+		in.setSpec(n, completionSpec{c.Actions, c.Options, c.Wordlist, c.Function, c.Command, c.Glob, c.Filter, c.Prefix, c.Suffix, c.Words})
 	}
-	st.frozen = &frozen{in: in, dir: d.Dir, mask: d.Mask}
+	st.frozenState = &frozenState{in: in, dir: d.Dir, mask: d.Mask}
 	return nil
 }
 
-// loadFunction defines a function from its text.
-func (in *interp) loadFunction(f storedFunc) error {
+// loadFunction defines a function from its source text.
+func (in *interp) loadFunction(f savedFunc) error {
 	file, err := syntax.Parse(f.Text, syntax.Options{ExtGlob: func() bool { return true }, Posix: false})
 	if err != nil {
 		return err
@@ -215,7 +215,7 @@ func (in *interp) loadFunction(f storedFunc) error {
 	c := &compiler{source: f.Source}
 	in.setFunction(&function{
 		name: f.Name, body: c.cmd(d.Body), decl: d, source: f.Source, line: f.Line,
-		export: f.Export, trace: f.Trace, frozen: f.Frozen,
+		export: f.Export, traced: f.Trace, readonly: f.Frozen,
 	})
 	return nil
 }
@@ -240,8 +240,8 @@ func (in *interp) loadTraps(traps map[int]string) {
 	}
 }
 
-// now returns the sandbox's time, also while no command runs.
-func (in *interp) now() time.Time {
+// currentTime returns the sandbox's time; it works without a running command.
+func (in *interp) currentTime() time.Time {
 	switch {
 	case in.p != nil:
 		return in.p.Now()

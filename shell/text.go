@@ -8,17 +8,17 @@ import (
 	"github.com/atoll-sandbox/atoll/shell/syntax"
 )
 
-// source says where a text comes from.
+// source describes the origin of a text.
 type source struct {
-	file string // BASH_SOURCE of what it defines; empty: the session's commands
-	kind string // "-c", "eval", "EXIT trap"…: what errors of syntax name
-	line int32  // of its first line; 0: 1
+	file string // BASH_SOURCE of the functions it defines; empty: the session's commands
+	kind string // "-c", "eval", "EXIT trap" and so on, for syntax error messages
+	line int32  // number of its first line; 0: 1
 	more func() (string, error)
-	echo bool // set -v prints it as it is read
+	echo bool // set -v prints the text as it is read
 }
 
-// runText parses and runs a text, a complete command at a time, so that
-// what comes before a syntax error has run.
+// runText parses and runs a text a complete command at a time, so that the
+// commands before a syntax error run.
 func (in *interp) runText(text string, src source) flow {
 	p := syntax.New(text, in.parseOptions(src))
 	c := compiler{source: src.file}
@@ -29,26 +29,26 @@ func (in *interp) runText(text string, src source) flow {
 	for {
 		list, err := p.Next()
 		if err != nil {
-			return in.unparsed(err, src)
+			return in.endParse(err, src)
 		}
 		if src.echo {
 			shown = in.echoSource(text, shown, list)
 		}
-		if in.opt(optNoexec) {
+		if in.optOn(optNoexec) {
 			continue
 		}
 		r := c.stmts(list)
 		in.warnOpen(&c)
-		if f := in.catch(r); f != flowNext {
+		if f := in.runAndCatch(r); f != flowNext {
 			return f
 		}
-		if in.opt(optOnecmd) && (src.more != nil || len(in.frames) == 1 && in.frames[0].fn == "main") {
+		if in.optOn(optOnecmd) && (src.more != nil || len(in.frames) == 1 && in.frames[0].fn == "main") {
 			return flowExit
 		}
 	}
 }
 
-// warnOpen complains about here-documents without their end.
+// warnOpen prints warnings about here-documents without their delimiter.
 func (in *interp) warnOpen(c *compiler) {
 	for _, d := range c.open {
 		in.line = d.Pos.Line + int32(strings.Count(strings.TrimSuffix(d.Body.Raw, "\n"), "\n"))
@@ -61,26 +61,26 @@ func (in *interp) parseOptions(src source) syntax.Options {
 	return syntax.Options{
 		Budget:  in.p,
 		Alias:   in.aliasText,
-		ExtGlob: func() bool { return in.shopt(shExtglob) },
+		ExtGlob: func() bool { return in.shoptOn(shExtglob) },
 		More:    src.more,
-		Posix:   in.opt(optPosix),
+		Posix:   in.optOn(optPosix),
 		Line:    int(max(src.line, 1)),
 	}
 }
 
 func (in *interp) aliasText(name string) (string, bool) {
-	if !in.shopt(shExpandAliases) {
+	if !in.shoptOn(shExpandAliases) {
 		return "", false
 	}
 	return in.alias.get(name)
 }
 
-// unparsed ends a text: at its end, or with a syntax error.
-func (in *interp) unparsed(err error, src source) flow {
+// endParse handles the end of a text, or a syntax error.
+func (in *interp) endParse(err error, src source) flow {
 	if err == io.EOF {
 		return flowNext
 	}
-	if in.person != nil && in.person.interrupted {
+	if in.interactive != nil && in.interactive.interrupted {
 		return flowExit
 	}
 	var se *syntax.Error
@@ -94,7 +94,7 @@ func (in *interp) unparsed(err error, src source) flow {
 	if src.kind == "-c" {
 		in.status = se.CommandStatus
 	}
-	if (src.more != nil || in.opt(optPosix)) && in.person == nil {
+	if (src.more != nil || in.optOn(optPosix)) && in.interactive == nil {
 		return flowExit
 	}
 	return flowNext
@@ -113,38 +113,38 @@ func (in *interp) syntaxError(err *syntax.Error, kind string) {
 	in.line = int32(err.Line)
 	defer func() { in.line = old }()
 	prefix := name + ": line " + itoa(err.Line) + ": "
-	if in.person != nil && kind == "" && len(in.frames) == 0 {
+	if in.interactive != nil && kind == "" && len(in.frames) == 0 {
 		prefix = name + ": "
 	}
-	in.complain(prefix + err.Msg + "\n")
+	in.writeStderr(prefix + err.Msg + "\n")
 	if err.Detail != "" {
-		in.complain(prefix + err.Detail + "\n")
+		in.writeStderr(prefix + err.Detail + "\n")
 	}
 	if err.Source != "" {
-		in.complain(prefix + "`" + err.Source + "'\n")
+		in.writeStderr(prefix + "`" + err.Source + "'\n")
 	}
 }
 
-// echoSource prints the lines up to the end of list that were not printed
-// yet, and returns how many lines that makes.
+// echoSource prints the lines up to the end of list that were not printed yet,
+// and returns the number of lines printed so far.
 func (in *interp) echoSource(text string, shown int, list []*syntax.Stmt) int {
 	if len(list) == 0 {
 		return shown
 	}
 	end := int(list[len(list)-1].End.Line)
-	if !in.opt(optVerbose) {
+	if !in.optOn(optVerbose) {
 		return end
 	}
 	lines := strings.SplitAfter(text, "\n")
 	for ; shown < end && shown < len(lines); shown++ {
-		in.complain(strings.TrimSuffix(lines[shown], "\n") + "\n")
+		in.writeStderr(strings.TrimSuffix(lines[shown], "\n") + "\n")
 	}
 	return shown
 }
 
-// incomplete reports whether an error of syntax would go away with more
-// input.
-func incomplete(err error) bool {
+// isIncomplete reports whether an error is a syntax error that more input
+// could fix.
+func isIncomplete(err error) bool {
 	var se *syntax.Error
 	return errors.As(err, &se) && se.Incomplete
 }

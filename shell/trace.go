@@ -8,8 +8,8 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// trace prints a line of set -x.
-func (in *interp) trace(text string) {
+// printTrace prints a line of set -x.
+func (in *interp) printTrace(text string) {
 	ps4, set := in.get("PS4")
 	if !set {
 		ps4 = ""
@@ -31,15 +31,15 @@ func (in *interp) trace(text string) {
 	}
 	line := prompt + text + "\n"
 	if fd, ok := in.get("BASH_XTRACEFD"); ok {
-		if n, valid := number(fd); valid && in.p.FD(n) != nil {
-			_, _ = io.WriteString(in.p.Handle(n), line) // a lost trace is no error
+		if n, valid := parseNumber(fd); valid && in.p.FD(n) != nil {
+			_, _ = io.WriteString(in.p.Handle(n), line) // a lost trace line is no error
 			return
 		}
 	}
-	in.complain(line)
+	in.writeStderr(line)
 }
 
-// traceArgs prints a simple command for set -x.
+// traceArgs prints the words of a simple command for set -x.
 func (in *interp) traceArgs(args []string) {
 	var b strings.Builder
 	for i, a := range args {
@@ -48,7 +48,7 @@ func (in *interp) traceArgs(args []string) {
 		}
 		b.WriteString(traceWord(a))
 	}
-	in.trace(b.String())
+	in.printTrace(b.String())
 }
 
 func traceWord(s string) string {

@@ -5,10 +5,10 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 )
 
-// The traps that are no signals.
+// The traps that are not signals.
 const (
 	trapExit   kernel.Signal = 0
 	trapDebug  kernel.Signal = -1
@@ -16,24 +16,24 @@ const (
 	trapReturn kernel.Signal = -3
 )
 
-// trapTable holds the commands of trap. Its map is never changed in place.
+// trapTable holds the commands set by trap. Its map is never changed in place.
 type trapTable struct {
 	exit, debug, err, ret string
-	signals               map[kernel.Signal]string // "" ignores
-	shown                 *trapTable               // what a subshell prints until it sets one
-	touched               uint8                    // those of DEBUG, ERR and RETURN that were set lately
+	signals               map[kernel.Signal]string // "" ignores the signal
+	shown                 *trapTable               // what a subshell prints until it sets a trap
+	touched               uint8                    // which of DEBUG, ERR and RETURN were set in this call
 }
 
-// touch returns the bit of touched that stands for a trap.
-func touch(s kernel.Signal) uint8 {
+// touchedBit returns the bit of touched for a trap.
+func touchedBit(s kernel.Signal) uint8 {
 	if s >= 0 {
 		return 0
 	}
 	return 1 << -s
 }
 
-// fork returns the traps of a subshell: those that ignore a signal remain.
-func (t *trapTable) fork(opts optSet) trapTable {
+// forkTraps returns the traps of a subshell: ignored signals stay ignored.
+func (t *trapTable) forkTraps(opts optSet) trapTable {
 	if t.exit == "" && t.debug == "" && t.err == "" && t.ret == "" && t.signals == nil {
 		return trapTable{shown: t.shown}
 	}
@@ -59,54 +59,54 @@ func (t *trapTable) fork(opts optSet) trapTable {
 	return c
 }
 
-// hidden are the traps that a function does not see.
-type hidden struct {
+// hiddenTraps are the traps that a function does not inherit.
+type hiddenTraps struct {
 	debug, err, ret string
 	any             bool
 	touched         uint8
 }
 
-// hideTraps takes away what a function does not inherit.
-func (in *interp) hideTraps(fn *function) (h hidden) {
+// hideTraps removes and returns the traps that a function does not inherit.
+func (in *interp) hideTraps(fn *function) (h hiddenTraps) {
 	t := &in.traps
 	if t.err == "" && t.debug == "" && t.ret == "" {
 		return h
 	}
 	h.any, h.touched, t.touched = true, t.touched, 0
-	if !in.opt(optErrtrace) {
+	if !in.optOn(optErrtrace) {
 		h.err, t.err = t.err, ""
 	}
-	if !in.opt(optFunctrace) && !fn.trace {
+	if !in.optOn(optFunctrace) && !fn.traced {
 		h.debug, t.debug = t.debug, ""
 		h.ret, t.ret = t.ret, ""
 	}
 	return h
 }
 
-// showTraps gives back what hideTraps took, unless the function has set it.
-func (in *interp) showTraps(h *hidden) {
+// showTraps restores what hideTraps removed, unless the function has set it.
+func (in *interp) showTraps(h *hiddenTraps) {
 	if !h.any {
 		return
 	}
 	t := &in.traps
-	if h.err != "" && t.touched&touch(trapErr) == 0 {
+	if h.err != "" && t.touched&touchedBit(trapErr) == 0 {
 		t.err = h.err
 	}
-	if h.debug != "" && t.touched&touch(trapDebug) == 0 {
+	if h.debug != "" && t.touched&touchedBit(trapDebug) == 0 {
 		t.debug = h.debug
 	}
-	if h.ret != "" && t.touched&touch(trapReturn) == 0 {
+	if h.ret != "" && t.touched&touchedBit(trapReturn) == 0 {
 		t.ret = h.ret
 	}
 	t.touched |= h.touched
 }
 
-// setTrap changes the action of a signal; remove brings back the default.
+// setTrap sets the action of a signal; remove restores the default.
 func (in *interp) setTrap(s kernel.Signal, text string, remove bool) {
 	t := &in.traps
-	in.charge(int64(len(text) - len(t.text(s))))
+	in.charge(int64(len(text) - len(t.command(s))))
 	t.shown = nil
-	t.touched |= touch(s)
+	t.touched |= touchedBit(s)
 	switch s {
 	case trapExit:
 		t.exit = text
@@ -127,15 +127,16 @@ func (in *interp) setTrap(s kernel.Signal, text string, remove bool) {
 			m[s] = text
 		}
 		t.signals = m
-		d := disposition(text, remove)
-		if remove && in.person != nil && slices.Contains(personal, s) {
+		d := dispositionFor(text, remove)
+		if remove && in.interactive != nil && slices.Contains(interactiveSignals, s) {
 			d = kernel.Catch
 		}
 		in.p.SetSignal(s, d)
 	}
 }
 
-func disposition(text string, remove bool) kernel.Disposition {
+// dispositionFor returns the kernel's disposition for a trap's command.
+func dispositionFor(text string, remove bool) kernel.Disposition {
 	switch {
 	case remove:
 		return kernel.Default
@@ -145,15 +146,15 @@ func disposition(text string, remove bool) kernel.Disposition {
 	return kernel.Catch
 }
 
-// armTraps makes a new process of the session handle its signals.
+// armTraps installs the session's traps in a new process.
 func (in *interp) armTraps() {
 	for s, text := range in.traps.signals {
-		in.p.SetSignal(s, disposition(text, false))
+		in.p.SetSignal(s, dispositionFor(text, false))
 	}
 }
 
-// signals runs the traps of the signals that have arrived.
-func (in *interp) signals() flow {
+// runSignalTraps runs the traps of pending signals.
+func (in *interp) runSignalTraps() flow {
 	for {
 		s, ok := in.p.TakeSignal()
 		if !ok {
@@ -163,20 +164,20 @@ func (in *interp) signals() flow {
 			if f := in.runTrap(s, text); f != flowNext {
 				return f
 			}
-		} else if in.person != nil && in.personally(s) {
+		} else if in.interactive != nil && in.handleInteractiveSignal(s) {
 			return flowExit
 		}
 	}
 }
 
-// debug runs the DEBUG trap before a command.
-func (in *interp) debug() flow {
+// runDebugTrap runs the DEBUG trap before a command.
+func (in *interp) runDebugTrap() flow {
 	status := in.status
 	f := in.runTrapStatus(trapDebug, in.traps.debug, true)
 	if f != flowNext {
 		return f
 	}
-	if in.shopt(shExtdebug) && in.status != 0 {
+	if in.shoptOn(shExtdebug) && in.status != 0 {
 		if in.status == 2 && len(in.frames) > 0 {
 			return flowReturn
 		}
@@ -187,23 +188,24 @@ func (in *interp) debug() flow {
 	return flowNext
 }
 
-// runTrap runs the command of a trap; $? is afterwards what it was before.
+// runTrap runs the command of a trap and then restores $?.
 func (in *interp) runTrap(s kernel.Signal, text string) flow {
 	return in.runTrapStatus(s, text, false)
 }
 
+// runTrapStatus is runTrap that keeps the command's $? if keep is set.
 func (in *interp) runTrapStatus(s kernel.Signal, text string, keep bool) flow {
 	t := &in.traps
 	slot := map[kernel.Signal]*string{trapDebug: &t.debug, trapErr: &t.err, trapReturn: &t.ret}[s]
 	if slot != nil {
-		*slot = "" // not within itself
-		t.touched &^= touch(s)
+		*slot = "" // a trap does not run within itself
+		t.touched &^= touchedBit(s)
 	}
 	status, was, line, pipestat, one := in.status, in.inTrap, in.line, in.pipestat, in.pipeOne
 	in.inTrap = true
 	defer func() {
 		in.inTrap = was
-		if slot != nil && t.touched&touch(s) == 0 {
+		if slot != nil && t.touched&touchedBit(s) == 0 {
 			*slot = text
 		}
 	}()
@@ -235,14 +237,14 @@ func (in *interp) exitTrap() {
 	}
 }
 
-// dropExitTrap forgets the EXIT trap.
+// dropExitTrap removes the EXIT trap.
 func (in *interp) dropExitTrap() {
 	in.charge(-int64(len(in.traps.exit)))
 	in.traps.exit = ""
 }
 
-// lastWords runs the EXIT trap of a shell that a signal ends, on the way out.
-func (in *interp) lastWords() {
+// runExitTrapOnSignal runs the EXIT trap of a shell that a signal kills.
+func (in *interp) runExitTrapOnSignal() {
 	if s := in.p.Dying(); s != 0 && s != kernel.SIGKILL && in.traps.exit != "" {
 		in.status = 128 + int(s)
 		in.exitTrap()
@@ -263,7 +265,7 @@ func trapName(s kernel.Signal) string {
 	return "SIG" + s.String()
 }
 
-// trapNamed returns the trap of a name or number.
+// trapNamed returns the trap with a name or number.
 func trapNamed(name string) (kernel.Signal, bool) {
 	switch strings.ToUpper(strings.TrimPrefix(strings.ToUpper(name), "SIG")) {
 	case "DEBUG":
@@ -275,13 +277,14 @@ func trapNamed(name string) (kernel.Signal, bool) {
 	case "EXIT":
 		return trapExit, true
 	}
-	if n, ok := number(name); ok && n >= 0 && n < kernel.NumSignals {
+	if n, ok := parseNumber(name); ok && n >= 0 && n < kernel.NumSignals {
 		return kernel.Signal(n), true
 	}
 	return kernel.SignalNamed(name)
 }
 
-// list returns the traps that are set, in the order trap -p prints them.
+// list returns the traps that are set, in the order in which trap -p prints
+// them.
 func (t *trapTable) list() []kernel.Signal {
 	var all []kernel.Signal
 	if t.exit != "" {
@@ -294,14 +297,15 @@ func (t *trapTable) list() []kernel.Signal {
 	sort.Slice(sigs, func(i, j int) bool { return sigs[i] < sigs[j] })
 	all = append(all, sigs...)
 	for _, s := range []kernel.Signal{trapDebug, trapErr, trapReturn} {
-		if t.text(s) != "" {
+		if t.command(s) != "" {
 			all = append(all, s)
 		}
 	}
 	return all
 }
 
-func (t *trapTable) text(s kernel.Signal) string {
+// command returns the command of a trap; "" if it is not set.
+func (t *trapTable) command(s kernel.Signal) string {
 	switch s {
 	case trapExit:
 		return t.exit
@@ -315,9 +319,9 @@ func (t *trapTable) text(s kernel.Signal) string {
 	return t.signals[s]
 }
 
-func (t *trapTable) has(s kernel.Signal) bool {
+func (t *trapTable) isSet(s kernel.Signal) bool {
 	if _, ok := t.signals[s]; ok {
 		return true
 	}
-	return t.text(s) != ""
+	return t.command(s) != ""
 }

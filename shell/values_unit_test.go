@@ -20,7 +20,7 @@ func TestArrayIsAMapInOrder(t *testing.T) {
 			i = next(100000) * 7
 		}
 		if next(3) == 0 {
-			a.unset(i)
+			a.removeIndex(i)
 			delete(model, i)
 		} else {
 			s := fmt.Sprint(step)
@@ -32,7 +32,7 @@ func TestArrayIsAMapInOrder(t *testing.T) {
 		}
 	}
 	var keys []int64
-	a.each(func(i int64, s string) bool {
+	a.eachElement(func(i int64, s string) bool {
 		if model[i] != s {
 			t.Fatalf("[%d] = %q, want %q", i, s, model[i])
 		}
@@ -42,8 +42,8 @@ func TestArrayIsAMapInOrder(t *testing.T) {
 	if len(keys) != len(model) || !slices.IsSorted(keys) {
 		t.Fatalf("%d keys, want %d in order", len(keys), len(model))
 	}
-	if len(keys) > 0 && a.top() != keys[len(keys)-1] {
-		t.Fatalf("top %d, want %d", a.top(), keys[len(keys)-1])
+	if len(keys) > 0 && a.maxIndex() != keys[len(keys)-1] {
+		t.Fatalf("top %d, want %d", a.maxIndex(), keys[len(keys)-1])
 	}
 }
 
@@ -60,13 +60,13 @@ func TestPlainIntReadsWhatItPrints(t *testing.T) {
 	}
 }
 
-func TestSpansAreSets(t *testing.T) {
+func TestSpansBehaveAsSets(t *testing.T) {
 	a := spans{{0, 3}, {6, 8}, {10, 10}}
 	b := spans{{2, 6}, {10, 12}}
-	if got, want := fmt.Sprint(union(a, b)), "[{0 8} {10 12}]"; got != want {
+	if got, want := fmt.Sprint(unionSpans(a, b)), "[{0 8} {10 12}]"; got != want {
 		t.Errorf("union %s, want %s", got, want)
 	}
-	if got, want := fmt.Sprint(minus(a, b)), "[{0 1} {7 8}]"; got != want {
+	if got, want := fmt.Sprint(subtractSpans(a, b)), "[{0 1} {7 8}]"; got != want {
 		t.Errorf("minus %s, want %s", got, want)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// attr is a set of attributes of a variable.
+// attr is a set of variable attributes.
 type attr uint16
 
 const (
@@ -20,8 +20,8 @@ const (
 	attrNameref
 	attrArray
 	attrAssoc
-	attrNoUnset // special: can't be unset
-	attrNoSet   // special: assignments are ignored
+	attrNoUnset // special variable that can't be unset
+	attrNoSet   // special variable whose assignments are ignored
 )
 
 const (
@@ -30,86 +30,86 @@ const (
 )
 
 // variable is one variable. Only the store that owns it may change it, and
-// only while no fork can see it.
+// only while no fork shares it.
 type variable struct {
-	owner  *lease
-	attrs  attr
-	set    bool // has a value
-	num    bool // the value is n; s is stale
-	local  bool // made by local
-	tmp    bool // from the temporary environment of a command
-	gone   bool // hides a special variable that was unset
-	dyn    dynID
-	hook   hookID
-	level  int32 // the scope that it belongs to; 0 is global
-	n      int64
-	s      string
-	tail   *strings.Builder // s as it grows by +=
-	arr    *array
-	assoc  *assoc
-	prev   *variable // what it shadows
-	charge int64     // what its value is charged with
+	owner     *lease
+	attrs     attr
+	set       bool // has a value
+	num       bool // the value is n; s is stale
+	local     bool // created by local
+	temporary bool // in the temporary environment of a command
+	hidden    bool // stands for a special variable that was unset
+	dyn       dynID
+	hook      hookID
+	level     int32 // its scope; 0 is global
+	n         int64
+	s         string
+	tail      *strings.Builder // s, if it grows by +=
+	arr       *array
+	assoc     *assoc
+	prev      *variable // the variable that it shadows
+	charge    int64     // bytes charged for its value
 }
 
-// lease counts the stores that look at the same records. A store may write
-// in place while it is the only one.
+// lease counts the stores that share the same records. A store may write in
+// place while it is the only one.
 type lease struct {
 	refs   atomic.Int32
 	parent *lease // of the store that this one was forked from
 }
 
-// drop gives one reference back, and with the last one the parent's.
-func (l *lease) drop() {
+// dropRef drops a reference; the last one also drops the parent's.
+func (l *lease) dropRef() {
 	for l != nil && l.refs.Add(-1) == 0 {
 		l = l.parent
 	}
 }
 
-// variables is the store of a shell process. Names lead to the innermost
-// variable, which leads to those that it shadows.
+// variables is the store of a shell process. It maps each name to the
+// innermost variable, which links to those that it shadows.
 type variables struct {
-	m        map[string]*variable
-	lease    *lease
-	lent     bool // m is another store's
-	scopes   []scope
-	live     int64 // bytes that values are charged with
-	env      []string
-	envOK    bool
-	ifs      separators
-	bytes    bool   // characters are bytes: LC_ALL=C
-	cmdName  string // the builtin that errors of arithmetic name
-	pending  []*pendingArray
-	depth    int     // of arithmetic that refers to itself
-	nested   int     // of subscripts in subscripts
-	index    bool    // a subscript is evaluated
-	dollars  []int64 // the expansions of the expression that is evaluated
-	trying   bool    // errors of arithmetic are a status
-	broken   bool    // arithStop is under way
-	seed     uint32
-	lastRand uint32
-	began    int64 // nanoseconds: what SECONDS counts from
-	getopts  getoptState
-	spare    *fieldList // for the next expansion
-	bulk     int        // small charges that are not made yet
+	m             map[string]*variable
+	lease         *lease
+	borrowed      bool // m belongs to another store
+	scopes        []scope
+	chargedBytes  int64 // bytes charged for values
+	env           []string
+	envOK         bool
+	ifs           separators
+	bytes         bool   // characters are bytes: LC_ALL=C
+	cmdName       string // builtin that arithmetic errors name
+	pending       []*pendingArray
+	depth         int     // nesting of arithmetic that refers to variables
+	nested        int     // nesting of subscripts
+	index         bool    // a subscript is being evaluated
+	dollars       []int64 // expansions of the expression being evaluated
+	recoverErrors bool    // arithmetic errors result in a status
+	arithFailed   bool    // an arithStop panic is in progress
+	seed          uint32
+	lastRand      uint32
+	began         int64 // start of SECONDS in nanoseconds
+	getopts       getoptState
+	spareFields   *fieldList // for reuse by the next expansion
+	uncharged     int        // bytes of small charges that are not made yet
 }
 
-// bytesPerVariable is what a variable costs beside its value.
+// bytesPerVariable is charged for a variable in addition to its value.
 const bytesPerVariable = 256
 
-// importEnv begins a store with the environment of the process.
+// importEnv initializes the store with an environment.
 func (in *interp) importEnv(env []string) {
 	in.lease = &lease{}
 	in.lease.refs.Store(1)
 	in.m = make(map[string]*variable, len(env)+8)
-	in.seed = uint32(in.shellPID)*2654435761 + uint32(in.now().UnixNano())
-	in.began = in.now().UnixNano()
+	in.seed = uint32(in.shellPID)*2654435761 + uint32(in.currentTime().UnixNano())
+	in.began = in.currentTime().UnixNano()
 	in.ifs.reset(" \t\n", true)
 	for _, e := range env {
 		name, value, ok := strings.Cut(e, "=")
 		if !ok || !isName(name) {
 			continue
 		}
-		v := in.mutable(name)
+		v := in.mutableVar(name)
 		if v.attrs&(attrReadonly|attrNoSet) != 0 {
 			continue
 		}
@@ -118,28 +118,29 @@ func (in *interp) importEnv(env []string) {
 	}
 }
 
-// fork returns the store of a subshell: O(1), and safe to use beside this one.
-func (vs *variables) fork() variables {
+// forkStore returns the store of a subshell. It takes constant time, and both
+// stores may be used concurrently.
+func (vs *variables) forkStore() variables {
 	c := *vs
 	vs.lease.refs.Add(1)
 	c.lease = &lease{parent: vs.lease}
 	c.lease.refs.Store(1)
-	c.lent = true
-	c.spare = nil
+	c.borrowed = true
+	c.spareFields = nil
 	c.pending = nil
 	return c
 }
 
-// release ends a store. Its parent may write in place again.
-func (vs *variables) release() {
-	vs.lease.drop()
+// releaseStore ends a store. Its parent may write in place again.
+func (vs *variables) releaseStore() {
+	vs.lease.dropRef()
 	vs.lease = nil
 }
 
-// own makes the table of names the store's own before it is changed.
-func (vs *variables) own() {
+// ensureOwned copies the table of names before a change if it is shared.
+func (vs *variables) ensureOwned() {
 	shared := vs.lease.refs.Load() > 1
-	if !vs.lent && !shared {
+	if !vs.borrowed && !shared {
 		return
 	}
 	m := make(map[string]*variable, len(vs.m)+4)
@@ -160,33 +161,34 @@ func (vs *variables) own() {
 			old.parent.refs.Add(1)
 		}
 		vs.lease.refs.Store(1)
-		old.drop()
+		old.dropRef()
 	}
-	vs.lent = false
+	vs.borrowed = false
 }
 
-// charge accounts for n more (or fewer) bytes of values.
+// charge charges n more (or fewer) bytes of values.
 func (in *interp) charge(n int64) {
 	if in.p != nil && n > 0 {
 		in.p.Alloc(n)
 	} else if in.p != nil && n < 0 {
 		in.p.Free(-n)
 	}
-	in.live += n
+	in.chargedBytes += n
 }
 
-// cost is what a string is charged with.
-func cost(s string) int64 {
+// stringCost returns the bytes charged for a string.
+func stringCost(s string) int64 {
 	if len(s) <= 16 {
 		return 0
 	}
 	return int64(len(s)+15) &^ 15
 }
 
-// lookup returns the variable of that name as it is, nil if there is none.
-func (in *interp) lookup(name string) *variable {
+// lookupVar returns the variable with a name, without following name
+// references; nil if there is none.
+func (in *interp) lookupVar(name string) *variable {
 	if v, ok := in.m[name]; ok {
-		if v.gone {
+		if v.hidden {
 			return nil
 		}
 		return v
@@ -194,13 +196,13 @@ func (in *interp) lookup(name string) *variable {
 	return specialVar(name)
 }
 
-// mutable returns the innermost variable of that name, to be changed. It is
-// made, without a value, where there is none.
-func (in *interp) mutable(name string) *variable {
-	in.own()
+// mutableVar returns the innermost variable with a name, ready to be changed.
+// It creates one without a value if there is none.
+func (in *interp) mutableVar(name string) *variable {
+	in.ensureOwned()
 	v := in.m[name]
 	if v != nil && v.owner == in.lease {
-		if v.gone {
+		if v.hidden {
 			*v = variable{owner: in.lease, charge: v.charge, hook: hookOf(name)}
 		}
 		return v
@@ -216,7 +218,7 @@ func (in *interp) copyOf(name string, v *variable) *variable {
 	if v == nil {
 		v = specialVar(name)
 	}
-	if v == nil || v.gone {
+	if v == nil || v.hidden {
 		return &variable{owner: in.lease, hook: hookOf(name)}
 	}
 	c := *v
@@ -224,19 +226,19 @@ func (in *interp) copyOf(name string, v *variable) *variable {
 	switch {
 	case v.arr != nil:
 		c.arr = v.arr.clone()
-		c.charge = c.arr.cost()
+		c.charge = c.arr.memoryCost()
 	case v.assoc != nil:
 		c.assoc = v.assoc.clone()
-		c.charge = c.assoc.cost()
+		c.charge = c.assoc.memoryCost()
 	default:
-		c.charge = cost(v.s)
+		c.charge = stringCost(v.s)
 	}
 	in.charge(c.charge)
 	return &c
 }
 
-// text returns the value of v as a string; for an array its element 0.
-func (in *interp) text(v *variable) (string, bool) {
+// valueOf returns the value of v as a string; of an array, its element 0.
+func (in *interp) valueOf(v *variable) (string, bool) {
 	switch {
 	case v == nil:
 		return "", false
@@ -252,39 +254,39 @@ func (in *interp) text(v *variable) (string, bool) {
 	return v.s, v.set
 }
 
-// get returns the value of a variable, name references followed.
+// get returns the value of a variable. It follows name references.
 func (in *interp) get(name string) (string, bool) {
-	v := in.lookup(name)
+	v := in.lookupVar(name)
 	if v == nil {
 		return "", false
 	}
 	if v.attrs&attrNameref != 0 {
-		r, ok := in.deref(name, v)
+		r, ok := in.followNameref(name, v)
 		if !ok {
 			return "", false
 		}
 		return in.refText(r)
 	}
-	return in.text(v)
+	return in.valueOf(v)
 }
 
-// value is get for those who take unset for empty.
+// value returns the value of a variable; "" if it is not set.
 func (in *interp) value(name string) string {
 	s, _ := in.get(name)
 	return s
 }
 
-// set gives a variable a value, name references followed. It returns false,
-// with a message printed, when that can't be done.
-func (in *interp) set(name, value string) bool { return in.assign(ref{name: name}, value, false) }
+// set sets a variable. It follows name references. It returns false if that
+// fails, and prints the error.
+func (in *interp) set(name, value string) bool { return in.assignRef(ref{name: name}, value, false) }
 
-// setInt is set for a number.
+// setInt sets a variable to a number.
 func (in *interp) setInt(name string, n int64) bool {
 	v := in.m[name]
 	if v == nil || v.attrs&^attrInteger != 0 || v.dyn != 0 || v.hook != 0 || in.opts&optAllexport != 0 {
 		return in.set(name, strconv.FormatInt(n, 10))
 	}
-	v = in.mutable(name)
+	v = in.mutableVar(name)
 	if v.charge != 0 {
 		in.charge(-v.charge)
 		v.charge = 0
@@ -293,19 +295,19 @@ func (in *interp) setInt(name string, n int64) bool {
 	return true
 }
 
-// setString stores a value in a variable that is no array; v is owned.
+// setString sets a variable that is not an array; the store must own v.
 func (in *interp) setString(v *variable, s string) {
-	if c := cost(s); c != v.charge {
+	if c := stringCost(s); c != v.charge {
 		in.charge(c - v.charge)
 		v.charge = c
 	}
 	v.s, v.num, v.set, v.tail = s, false, true, nil
-	in.changed(v)
+	in.valueChanged(v)
 }
 
-// appendString adds to the value of a variable that is no array.
+// appendString appends to the value of a variable that is not an array.
 func (in *interp) appendString(v *variable, s string) {
-	old, _ := in.text(v)
+	old, _ := in.valueOf(v)
 	if v.num || len(old)+len(s) < 64 {
 		in.setString(v, old+s)
 		return
@@ -315,18 +317,18 @@ func (in *interp) appendString(v *variable, s string) {
 		size := len(old) + len(s)
 		in.charge(int64(2*size) - v.charge)
 		v.charge = int64(2 * size)
-		in.work(size >> 6)
+		in.chargeWork(size >> 6)
 		t = &strings.Builder{}
 		t.Grow(2 * size)
 		t.WriteString(old)
 	}
 	t.WriteString(s)
 	v.tail, v.s, v.set = t, t.String(), true
-	in.changed(v)
+	in.valueChanged(v)
 }
 
-// changed is told of every new value.
-func (in *interp) changed(v *variable) {
+// valueChanged is called after every change of a value.
+func (in *interp) valueChanged(v *variable) {
 	if in.opts&optAllexport != 0 && v.attrs&attrList == 0 {
 		v.attrs |= attrExport
 	}
@@ -334,12 +336,12 @@ func (in *interp) changed(v *variable) {
 		in.envOK = false
 	}
 	if v.hook != 0 {
-		in.hooked(v)
+		in.applyHook(v)
 	}
 }
 
-// drop frees what a variable that leaves the table is charged with.
-func (in *interp) drop(v *variable) {
+// dropVar releases the charge of a variable that is removed from the table.
+func (in *interp) dropVar(v *variable) {
 	if v.attrs&attrExport != 0 {
 		in.envOK = false
 	}
@@ -349,7 +351,7 @@ func (in *interp) drop(v *variable) {
 	}
 }
 
-// isName reports whether s can be the name of a variable.
+// isName reports whether s is a valid variable name.
 func isName(s string) bool {
 	if s == "" || s[0] >= '0' && s[0] <= '9' {
 		return false

@@ -6,24 +6,24 @@ import (
 	"sort"
 )
 
-// array is an indexed array: a slice while the indices are close together,
-// a table otherwise.
+// array is an indexed array: a slice while the indices are close together, a
+// map otherwise.
 type array struct {
 	vals   []string
-	holes  []uint64 // a bit for each index of vals that is unset; nil when none is
-	n      int      // elements that are set
+	holes  []uint64 // a bit for each index of vals that is not set; nil when all are
+	n      int      // number of elements
 	sparse map[int64]string
 	keys   []int64 // of sparse
-	sorted bool    // keys is in order
-	bytes  int64   // of the elements' text
+	sorted bool    // keys are sorted
+	bytes  int64   // size of the elements' text
 }
 
-// cost is what the array is charged with.
-func (a *array) cost() int64 {
+// memoryCost returns the bytes charged for the array.
+func (a *array) memoryCost() int64 {
 	if a == nil {
 		return 0
 	}
-	return a.bytes + int64(40*cap(a.vals)+8*cap(a.holes)+120*len(a.keys)) // with what growing takes for a moment
+	return a.bytes + int64(40*cap(a.vals)+8*cap(a.holes)+120*len(a.keys)) // includes the old copy while it grows
 }
 
 func (a *array) clone() *array {
@@ -40,7 +40,7 @@ func (a *array) clone() *array {
 	return &c
 }
 
-func (a *array) hole(i int64) bool {
+func (a *array) isHole(i int64) bool {
 	w := int(i >> 6)
 	return w < len(a.holes) && a.holes[w]>>(uint(i)&63)&1 != 0
 }
@@ -52,8 +52,8 @@ func (a *array) len() int {
 	return a.n
 }
 
-// top returns the highest index, -1 for an empty array.
-func (a *array) top() int64 {
+// maxIndex returns the highest index, -1 for an empty array.
+func (a *array) maxIndex() int64 {
 	switch {
 	case a == nil || a.n == 0:
 		return -1
@@ -72,23 +72,23 @@ func (a *array) get(i int64) (string, bool) {
 	case a.sparse != nil:
 		s, ok := a.sparse[i]
 		return s, ok
-	case i >= int64(len(a.vals)) || a.holes != nil && a.hole(i):
+	case i >= int64(len(a.vals)) || a.holes != nil && a.isHole(i):
 		return "", false
 	}
 	return a.vals[i], true
 }
 
-// set stores an element. As in bash, i is negative where an append has gone
-// past the last index.
+// set stores an element. As in bash, i is negative if an append overflowed the
+// last index.
 func (a *array) set(i int64, s string) {
 	if old, ok := a.get(i); ok {
-		a.bytes += cost(s) - cost(old)
+		a.bytes += stringCost(s) - stringCost(old)
 	} else {
-		a.bytes += cost(s)
+		a.bytes += stringCost(s)
 		a.n++
 	}
 	if a.sparse == nil && (i < 0 || i > int64(len(a.vals))+1024+int64(3*a.n)) {
-		a.scatter()
+		a.makeSparse()
 	}
 	if a.sparse != nil {
 		if _, ok := a.sparse[i]; !ok {
@@ -99,7 +99,7 @@ func (a *array) set(i int64, s string) {
 		return
 	}
 	for int64(len(a.vals)) < i {
-		a.mark(int64(len(a.vals)))
+		a.markHole(int64(len(a.vals)))
 		a.vals = append(a.vals, "")
 	}
 	if i == int64(len(a.vals)) {
@@ -112,18 +112,18 @@ func (a *array) set(i int64, s string) {
 	}
 }
 
-func (a *array) mark(i int64) {
+func (a *array) markHole(i int64) {
 	for int(i>>6) >= len(a.holes) {
 		a.holes = append(a.holes, 0)
 	}
 	a.holes[i>>6] |= 1 << (uint(i) & 63)
 }
 
-// scatter turns the slice into a table.
-func (a *array) scatter() {
+// makeSparse converts the slice to a map.
+func (a *array) makeSparse() {
 	m := make(map[int64]string, a.n)
 	keys := make([]int64, 0, a.n)
-	a.each(func(i int64, s string) bool {
+	a.eachElement(func(i int64, s string) bool {
 		m[i] = s
 		keys = append(keys, i)
 		return true
@@ -131,23 +131,23 @@ func (a *array) scatter() {
 	a.sparse, a.keys, a.sorted, a.vals, a.holes = m, keys, true, nil, nil
 }
 
-func (a *array) unset(i int64) {
+func (a *array) removeIndex(i int64) {
 	old, ok := a.get(i)
 	if !ok {
 		return
 	}
-	a.bytes -= cost(old)
+	a.bytes -= stringCost(old)
 	a.n--
 	if a.sparse != nil {
 		delete(a.sparse, i)
-		a.order()
+		a.sortKeys()
 		k, _ := slices.BinarySearch(a.keys, i)
 		a.keys = slices.Delete(a.keys, k, k+1)
 		return
 	}
 	a.vals[i] = ""
-	a.mark(i)
-	for n := int64(len(a.vals)); n > 0 && a.hole(n-1); n-- {
+	a.markHole(i)
+	for n := int64(len(a.vals)); n > 0 && a.isHole(n-1); n-- {
 		a.holes[(n-1)>>6] &^= 1 << (uint(n-1) & 63)
 		a.vals = a.vals[:n-1]
 	}
@@ -156,20 +156,20 @@ func (a *array) unset(i int64) {
 	}
 }
 
-func (a *array) order() {
+func (a *array) sortKeys() {
 	if !a.sorted {
 		slices.Sort(a.keys)
 		a.sorted = true
 	}
 }
 
-// each calls f for the elements in order until it returns false.
-func (a *array) each(f func(i int64, s string) bool) {
+// eachElement calls f for the elements in order until f returns false.
+func (a *array) eachElement(f func(i int64, s string) bool) {
 	switch {
 	case a == nil:
 	case a.sparse != nil:
 		keys := a.keys
-		if !a.sorted { // not in place: a fork may be looking
+		if !a.sorted { // don't sort in place: a fork may read the array
 			keys = slices.Clone(keys)
 			slices.Sort(keys)
 		}
@@ -180,7 +180,7 @@ func (a *array) each(f func(i int64, s string) bool) {
 		}
 	default:
 		for i, s := range a.vals {
-			if a.holes != nil && a.hole(int64(i)) {
+			if a.holes != nil && a.isHole(int64(i)) {
 				continue
 			}
 			if !f(int64(i), s) {
@@ -199,24 +199,24 @@ func (a *array) values() []string {
 		return a.vals[:len(a.vals):len(a.vals)]
 	}
 	list := make([]string, 0, a.n)
-	a.each(func(_ int64, s string) bool {
+	a.eachElement(func(_ int64, s string) bool {
 		list = append(list, s)
 		return true
 	})
 	return list
 }
 
-// newArray returns an array of those values.
+// newArray returns an array with the values.
 func newArray(vals []string) *array {
 	a := &array{vals: vals, n: len(vals)}
 	for _, s := range vals {
-		a.bytes += cost(s)
+		a.bytes += stringCost(s)
 	}
 	return a
 }
 
-// assoc is an associative array. It lists its elements in the order of
-// bash's hash table, so that both print the same.
+// assoc is an associative array. It lists its elements in the order of bash's
+// hash table, so that both print the same.
 type assoc struct {
 	m       map[string]*pair
 	buckets uint32
@@ -227,12 +227,12 @@ type assoc struct {
 type pair struct {
 	key, val string
 	hash     uint32
-	seq      int // later ones come first in their bucket
+	seq      int // later elements come first in their bucket
 }
 
 func newAssoc() *assoc { return &assoc{m: map[string]*pair{}, buckets: 1024} }
 
-func (a *assoc) cost() int64 {
+func (a *assoc) memoryCost() int64 {
 	if a == nil {
 		return 0
 	}
@@ -270,21 +270,22 @@ const bytesPerPair = 160
 
 func (a *assoc) set(key, val string) {
 	if p := a.m[key]; p != nil {
-		a.bytes += cost(val) - cost(p.val)
+		a.bytes += stringCost(val) - stringCost(p.val)
 		p.val = val
 		return
 	}
 	if uint32(len(a.m)) >= a.buckets*2 {
-		a.grow()
+		a.addBuckets()
 	}
 	a.next++
 	a.m[key] = &pair{key: key, val: val, hash: hashName(key), seq: a.next}
-	a.bytes += bytesPerPair + cost(key) + cost(val)
+	a.bytes += bytesPerPair + stringCost(key) + stringCost(val)
 }
 
-// grow makes more buckets; what was first in one comes last in the new one.
-func (a *assoc) grow() {
-	list := a.pairs()
+// addBuckets multiplies the buckets; the first element of a bucket becomes the
+// last one of its new bucket.
+func (a *assoc) addBuckets() {
+	list := a.orderedPairs()
 	a.buckets *= 4
 	a.next = 0
 	for _, p := range list {
@@ -293,15 +294,15 @@ func (a *assoc) grow() {
 	}
 }
 
-func (a *assoc) unset(key string) {
+func (a *assoc) removeKey(key string) {
 	if p := a.m[key]; p != nil {
-		a.bytes -= bytesPerPair + cost(key) + cost(p.val)
+		a.bytes -= bytesPerPair + stringCost(key) + stringCost(p.val)
 		delete(a.m, key)
 	}
 }
 
-// pairs returns the elements in the order of the hash table.
-func (a *assoc) pairs() []*pair {
+// orderedPairs returns the elements in the order of the hash table.
+func (a *assoc) orderedPairs() []*pair {
 	if a == nil {
 		return nil
 	}
@@ -319,7 +320,7 @@ func (a *assoc) pairs() []*pair {
 	return list
 }
 
-// hashName is FNV-1, as bash hashes names and keys.
+// hashName returns the FNV-1 hash, which bash uses for names and keys.
 func hashName(s string) uint32 {
 	h := uint32(2166136261)
 	for i := 0; i < len(s); i++ {
@@ -329,7 +330,7 @@ func hashName(s string) uint32 {
 	return h
 }
 
-// sortByHash puts names in the order of bash's table of variables.
+// sortByHash sorts names in the order of bash's table of variables.
 func sortByHash(names []string) {
 	sort.Slice(names, func(i, j int) bool {
 		x, y := hashName(names[i])&1023, hashName(names[j])&1023

@@ -23,12 +23,12 @@ type arrayValue struct {
 	elems []func(in *interp, list []element) []element
 }
 
-// element is an element of a compound assignment whose value is expanded.
+// element is an element of a compound assignment, with its value expanded.
 type element struct {
 	sub   *subscript // nil: the next index
 	value string
 	add   bool
-	plain bool // a word, of which an associative array makes pairs
+	plain bool // a word without subscript; an associative array pairs such words
 }
 
 // assigns compiles assignments that are a command of their own.
@@ -68,39 +68,39 @@ func (c *compiler) assignment(a *syntax.Assign) *assignment {
 	return k
 }
 
-// run assigns; false means that it failed, with a message printed.
+// run assigns. It returns false if that fails, and prints the error.
 func (k *assignment) run(in *interp) bool {
 	switch {
 	case k.array != nil:
 		if in.opts&optXtrace != 0 {
-			in.trace(k.head() + "=(" + k.raw + ")")
+			in.printTrace(k.leftSide() + "=(" + k.raw + ")")
 		}
-		return in.assignArray(k, k.array.elements(in))
+		return in.assignArray(k, k.array.expandElements(in))
 	case k.num != nil && in.opts&optXtrace == 0:
 		return in.setInt(k.r.name, k.num(in))
 	}
 	s := k.value(in)
 	if in.opts&optXtrace != 0 {
-		in.trace(k.shown(s))
+		in.printTrace(k.traceText(s))
 	}
 	if k.r.sub == nil && !k.add {
 		if v := in.m[k.r.name]; v != nil && v.attrs == 0 && v.dyn == 0 && v.hook == 0 && in.opts&optAllexport == 0 {
-			in.setString(in.mutable(k.r.name), s)
+			in.setString(in.mutableVar(k.r.name), s)
 			return true
 		}
 	}
-	return in.assign(k.r, s, k.add)
+	return in.assignRef(k.r, s, k.add)
 }
 
-// shown is the assignment as set -x shows it.
-func (k *assignment) shown(s string) string {
+// traceText returns the assignment as set -x prints it.
+func (k *assignment) traceText(s string) string {
 	if s == "" {
-		return k.head() + "="
+		return k.leftSide() + "="
 	}
-	return k.head() + "=" + quoteWord(s)
+	return k.leftSide() + "=" + quoteWord(s)
 }
 
-func (k *assignment) head() string {
+func (k *assignment) leftSide() string {
 	name := k.r.name
 	if k.r.sub != nil {
 		name += "[" + k.r.sub.raw + "]"
@@ -111,7 +111,7 @@ func (k *assignment) head() string {
 	return name
 }
 
-// rawArray is a compound value as in the source.
+// rawArray returns a compound value as in the source.
 func rawArray(a *syntax.Array) string {
 	list := make([]string, 0, len(a.Elems))
 	for _, e := range a.Elems {
@@ -120,7 +120,7 @@ func rawArray(a *syntax.Array) string {
 			continue
 		}
 		k := (&compiler{}).assignment(e.Assign)
-		list = append(list, k.head()+"="+k.raw)
+		list = append(list, k.leftSide()+"="+k.raw)
 	}
 	return strings.Join(list, " ")
 }
@@ -139,7 +139,7 @@ func (c *compiler) element(e *syntax.ArrayElem) func(in *interp, list []element)
 		f := c.fields([]*syntax.Word{e.Word})
 		return func(in *interp, list []element) []element {
 			words := f(in)
-			in.p.Alloc(elementCost * int64(len(words))) // until elements has them all
+			in.p.Alloc(elementCost * int64(len(words))) // freed by expandElements
 			list = slices.Grow(list, len(words))
 			for _, s := range words {
 				list = append(list, element{value: s, plain: true})
@@ -154,20 +154,20 @@ func (c *compiler) element(e *syntax.ArrayElem) func(in *interp, list []element)
 	}
 }
 
-func (v *arrayValue) elements(in *interp) []element {
+func (v *arrayValue) expandElements(in *interp) []element {
 	list := make([]element, 0, len(v.elems))
 	for _, f := range v.elems {
 		list = f(in, list)
-		in.work(1)
+		in.chargeWork(1)
 	}
 	in.p.Free(elementCost * int64(len(list)))
 	return list
 }
 
-// elementCost is what an element takes, and the word that it comes from.
+// elementCost is the size in bytes of an element and of the word it comes from.
 const elementCost = 48
 
-// assignArray gives an array its elements.
+// assignArray assigns elements to an array.
 func (in *interp) assignArray(k *assignment, list []element) bool {
 	name := k.r.name
 	if k.r.sub != nil {
@@ -188,10 +188,10 @@ func (in *interp) assignArray(k *assignment, list []element) bool {
 	if v != nil && v.attrs&attrNoSet != 0 {
 		return true
 	}
-	return in.fillArray(t.name, in.writable(t), list, k.add)
+	return in.fillArray(t.name, in.writableVar(t), list, k.add)
 }
 
-// shownElements is a compound value as set -x shows an argument of declare.
+// shownElements returns a compound value as set -x prints it for declare.
 func shownElements(list []element) string {
 	words := make([]string, len(list))
 	for i, e := range list {
@@ -203,8 +203,8 @@ func shownElements(list []element) string {
 	return "(" + strings.Join(words, " ") + ")"
 }
 
-// fillArray stores elements in v, which is owned; without add the old ones
-// go first.
+// fillArray stores elements in v, which the store owns; without add it removes
+// the old ones.
 func (in *interp) fillArray(name string, v *variable, list []element, add bool) bool {
 	if v.attrs&attrAssoc != 0 {
 		return in.fillAssoc(name, v, list, add)
@@ -217,7 +217,7 @@ func (in *interp) fillArray(name string, v *variable, list []element, add bool) 
 		}
 	}
 	v.set = true
-	next := v.arr.top() + 1
+	next := v.arr.maxIndex() + 1
 	for _, e := range list {
 		i := next
 		if e.sub != nil {
@@ -226,7 +226,7 @@ func (in *interp) fillArray(name string, v *variable, list []element, add bool) 
 				continue
 			}
 			if i = e.sub.num(in); i < 0 {
-				if i += v.arr.top() + 1; i < 0 {
+				if i += v.arr.maxIndex() + 1; i < 0 {
 					in.errorf("[%s]=%s: bad array subscript", e.sub.raw, e.value)
 					continue
 				}
@@ -237,34 +237,32 @@ func (in *interp) fillArray(name string, v *variable, list []element, add bool) 
 			old, _ = v.arr.get(i)
 		}
 		v.arr.set(i, in.elemValue(v, old, e.value, e.add))
-		in.work(1)
+		in.chargeWork(1)
 		if i&1023 == 1023 {
-			in.recharge(v, v.arr.cost())
+			in.updateCharge(v, v.arr.memoryCost())
 		}
 		next = i + 1
 	}
-	in.recharge(v, v.arr.cost())
+	in.updateCharge(v, v.arr.memoryCost())
 	return true
 }
 
 func (in *interp) fillAssoc(name string, v *variable, list []element, add bool) bool {
-	old := v.assoc
 	if !add || v.assoc == nil {
 		v.assoc = newAssoc()
 	}
 	if !add {
 		defer func() {
 			if v.dyn != 0 {
-				in.refill(v)
+				in.refillDynamic(v)
 			}
 		}()
 	}
-	_ = old
 	v.set = true
 	pairs := len(list) > 0 && list[0].plain
 	for i := 0; i < len(list); i++ {
 		e := list[i]
-		in.work(1)
+		in.chargeWork(1)
 		if !e.plain {
 			key := e.sub.key(in)
 			if key == "" {
@@ -280,7 +278,7 @@ func (in *interp) fillAssoc(name string, v *variable, list []element, add bool) 
 		}
 		if !pairs {
 			shown := e.value
-			if in.cmdName != "" { // declare has it quoted
+			if in.cmdName != "" { // declare quotes it
 				shown = quoteSingle(shown)
 			}
 			in.errorf("%s: %s: must use subscript when assigning associative array", name, shown)
@@ -297,24 +295,24 @@ func (in *interp) fillAssoc(name string, v *variable, list []element, add bool) 
 		}
 		in.putKey(v, e.value, in.elemValue(v, "", value, false))
 	}
-	in.recharge(v, v.assoc.cost())
+	in.updateCharge(v, v.assoc.memoryCost())
 	return true
 }
 
-// refill makes aliases or remembered commands those of the new value.
-func (in *interp) refill(v *variable) {
+// refillDynamic sets the aliases or remembered paths from the new value.
+func (in *interp) refillDynamic(v *variable) {
 	if v.dyn == dynAliases {
 		in.alias = cow[string]{}
 	} else {
 		in.hash = cow[hashed]{}
 	}
-	for _, p := range v.assoc.pairs() {
+	for _, p := range v.assoc.orderedPairs() {
 		in.dynPut(v, p.key, p.val)
 	}
 }
 
-// prefix compiles the assignments before a command: the temporary
-// environment in which f runs. It returns false when f must not run.
+// prefix compiles the assignments before a command, the temporary environment
+// in which f runs. The result is false if f was not run.
 func (c *compiler) prefix(as []*syntax.Assign) func(in *interp, f func()) bool {
 	list := make([]*assignment, len(as))
 	for i, a := range as {
@@ -322,25 +320,26 @@ func (c *compiler) prefix(as []*syntax.Assign) func(in *interp, f func()) bool {
 	}
 	return func(in *interp, f func()) bool {
 		depth := len(in.scopes)
-		in.open(scope{})
+		in.openScope(scope{})
 		defer func() {
 			for len(in.scopes) > depth {
 				in.popScope()
 			}
 		}()
 		for _, k := range list {
-			k.temporary(in)
+			k.assignTemporary(in)
 		}
 		f()
 		return true
 	}
 }
 
-// temporary assigns in the innermost scope, for the environment of a command.
-func (k *assignment) temporary(in *interp) {
+// assignTemporary assigns in the innermost scope, for the environment of a
+// command.
+func (k *assignment) assignTemporary(in *interp) {
 	if k.array != nil {
 		s := "("
-		for i, e := range k.array.elements(in) {
+		for i, e := range k.array.expandElements(in) {
 			if i > 0 {
 				s += " "
 			}
@@ -351,7 +350,7 @@ func (k *assignment) temporary(in *interp) {
 	}
 	s := k.value(in)
 	if in.opts&optXtrace != 0 {
-		in.trace(k.shown(s))
+		in.printTrace(k.traceText(s))
 	}
 	in.bindTemporary(k, s)
 }
@@ -362,10 +361,10 @@ func (in *interp) bindTemporary(k *assignment, s string) {
 		in.errorf("`%s[%s]': not a valid identifier", name, k.r.sub.raw)
 		return
 	}
-	old := in.lookup(name)
+	old := in.lookupVar(name)
 	if old != nil && old.attrs&attrNameref != 0 {
-		if r, ok := in.deref(name, old); ok && r.sub == nil {
-			name, old = r.name, in.lookup(r.name)
+		if r, ok := in.followNameref(name, old); ok && r.sub == nil {
+			name, old = r.name, in.lookupVar(r.name)
 		}
 	}
 	if old != nil && old.attrs&attrReadonly != 0 {
@@ -373,7 +372,7 @@ func (in *interp) bindTemporary(k *assignment, s string) {
 		return
 	}
 	if k.add && old != nil {
-		was, _ := in.text(old)
+		was, _ := in.valueOf(old)
 		s = was + s
 		if old.attrs&attrInteger != 0 {
 			s = strconv.FormatInt(in.evalText(was)+in.evalText(strings.TrimPrefix(s, was)), 10)
@@ -390,13 +389,14 @@ func (in *interp) bindTemporary(k *assignment, s string) {
 	in.storeScalar(v, s, false)
 }
 
-// mutableTemporary returns the variable of the innermost scope.
+// mutableTemporary returns the variable in the innermost scope, and creates it
+// if it is missing.
 func (in *interp) mutableTemporary(name string) *variable {
 	level := int32(len(in.scopes))
 	if v := in.m[name]; v != nil && v.level == level {
-		return in.mutable(name)
+		return in.mutableVar(name)
 	}
-	v := in.shadow(name, level)
-	v.tmp = true
+	v := in.shadowVar(name, level)
+	v.temporary = true
 	return v
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// attrLetters returns the letters of a variable's attributes, in the order
-// that declare -p has.
+// attrLetters returns the letters of a variable's attributes, in the order of
+// declare -p.
 func attrLetters(v *variable) string {
 	var b strings.Builder
 	for _, x := range []struct {
@@ -40,16 +40,16 @@ func (in *interp) listText(v *variable) string {
 		if v.dyn != 0 {
 			a = in.dynAssoc(v)
 		}
-		for _, p := range a.pairs() {
-			in.work(1)
+		for _, p := range a.orderedPairs() {
+			in.chargeWork(1)
 			b.WriteString("[" + quoteKey(p.key) + "]=" + quoteVar(p.val) + " ")
 		}
 		b.WriteByte(')')
 		return b.String()
 	}
 	sep := ""
-	in.indexed(v).each(func(i int64, s string) bool {
-		in.work(1)
+	in.arrayOf(v).eachElement(func(i int64, s string) bool {
+		in.chargeWork(1)
 		b.WriteString(sep + "[" + strconv.FormatInt(i, 10) + "]=" + quoteVar(s))
 		sep = " "
 		return true
@@ -58,8 +58,8 @@ func (in *interp) listText(v *variable) string {
 	return b.String()
 }
 
-// declaration returns the line that declare -p prints.
-func (in *interp) declaration(name string, v *variable) string {
+// declarationLine returns the line that declare -p prints.
+func (in *interp) declarationLine(name string, v *variable) string {
 	letters := attrLetters(v)
 	if letters == "" {
 		letters = "-"
@@ -75,14 +75,14 @@ func (in *interp) declaration(name string, v *variable) string {
 			line += "=" + quoteDouble(v.s)
 		}
 	default:
-		if s, ok := in.text(v); ok {
+		if s, ok := in.valueOf(v); ok {
 			line += "=" + quoteVar(s)
 		}
 	}
 	return line + "\n"
 }
 
-// setLine returns the line that set prints, "" for a variable without value.
+// setLine returns the line that set prints; "" for a variable without a value.
 func (in *interp) setLine(name string, v *variable) string {
 	switch {
 	case !v.set || v.dyn != 0 && v.attrs&(attrList|attrReadonly) == 0 || v.attrs&attrNoSet != 0 && name == "FUNCNAME" && len(in.frames) == 0:
@@ -90,7 +90,7 @@ func (in *interp) setLine(name string, v *variable) string {
 	case v.attrs&attrList != 0:
 		return name + "=" + in.listText(v) + "\n"
 	}
-	s, ok := in.text(v)
+	s, ok := in.valueOf(v)
 	if !ok {
 		return ""
 	}
@@ -100,25 +100,26 @@ func (in *interp) setLine(name string, v *variable) string {
 // variablesText lists all variables as set does.
 func (in *interp) variablesText() string {
 	var b strings.Builder
-	for _, name := range in.names("") {
-		b.WriteString(in.setLine(name, in.lookup(name)))
+	for _, name := range in.variablesNamed("") {
+		b.WriteString(in.setLine(name, in.lookupVar(name)))
 	}
 	return b.String()
 }
 
-// declarations lists the variables with all of the attributes, as declare -p.
-func (in *interp) declarations(with attr) string {
+// declarationLines lists the variables that have all of the attributes, as
+// declare -p does.
+func (in *interp) declarationLines(with attr) string {
 	var b strings.Builder
-	for _, name := range in.names("") {
-		v := in.lookup(name)
+	for _, name := range in.variablesNamed("") {
+		v := in.lookupVar(name)
 		if v.attrs&with != with {
 			continue
 		}
-		if v.dyn != 0 && v.attrs&(attrList|attrReadonly) == 0 { // nobody has asked for its value
-			b.WriteString(in.declaration(name, &variable{attrs: v.attrs}))
+		if v.dyn != 0 && v.attrs&(attrList|attrReadonly) == 0 { // its value is not computed for a list
+			b.WriteString(in.declarationLine(name, &variable{attrs: v.attrs}))
 			continue
 		}
-		b.WriteString(in.declaration(name, v))
+		b.WriteString(in.declarationLine(name, v))
 	}
 	return b.String()
 }

@@ -7,15 +7,15 @@ import (
 	"github.com/atoll-sandbox/atoll/shell/syntax"
 )
 
-// ref names a variable, or an element of one.
+// ref names a variable, or an element of an array.
 type ref struct {
 	name   string
-	sub    *subscript // nil for the variable as a whole
-	global bool       // the outermost variable of that name
+	sub    *subscript // nil for the whole variable
+	global bool       // the outermost variable with the name
 }
 
-// subscript is a compiled index. Whether it is a number or a key depends on
-// the array.
+// subscript is a compiled index. The array determines whether it is evaluated
+// as a number or as a key.
 type subscript struct {
 	all byte // '@' or '*' for all elements, else 0
 	raw string
@@ -23,7 +23,7 @@ type subscript struct {
 	key func(in *interp) string
 }
 
-// subscript compiles an index; nil stays nil.
+// subscript compiles an index; nil results in nil.
 func (c *compiler) subscript(ix *syntax.Index) *subscript {
 	if ix == nil {
 		return nil
@@ -34,35 +34,35 @@ func (c *compiler) subscript(ix *syntax.Index) *subscript {
 	case syntax.IndexStar:
 		return &subscript{all: '*', raw: "*", num: noIndex, key: func(*interp) string { return "*" }}
 	}
-	s := &subscript{raw: ix.Arith.Raw, num: unnamed(c.number(ix.Arith)), key: c.scalar(ix.Word)}
+	s := &subscript{raw: ix.Arith.Raw, num: subscriptValue(c.arithExpr(ix.Arith)), key: c.scalar(ix.Word)}
 	if ix.Word != nil {
 		s.raw = ix.Word.Raw
 	}
 	return s
 }
 
-// noIndex is the value of @ and * where a number is asked for.
+// noIndex is the numeric value of the subscripts @ and *.
 func noIndex(*interp) int64 { return 0 }
 
-// unnamed evaluates a subscript, whose errors name no command and abandon
+// subscriptValue evaluates a subscript. Its errors name no command and abandon
 // more than the command line.
-func unnamed(f calc) func(in *interp) int64 {
+func subscriptValue(f calc) func(in *interp) int64 {
 	return func(in *interp) int64 {
-		name, trying, index := in.cmdName, in.trying, in.index
-		in.trying, in.cmdName, in.index = false, "", true
+		name, trying, index := in.cmdName, in.recoverErrors, in.index
+		in.recoverErrors, in.cmdName, in.index = false, "", true
 		n := f(in)
-		in.trying, in.cmdName, in.index = trying, name, index
+		in.recoverErrors, in.cmdName, in.index = trying, name, index
 		return n
 	}
 }
 
-// constIndex is the subscript of a known index.
+// constIndex returns the subscript of a known index.
 func constIndex(i int64) *subscript {
 	text := strconv.FormatInt(i, 10)
 	return &subscript{raw: text, num: func(*interp) int64 { return i }, key: func(*interp) string { return text }}
 }
 
-// constKey is the subscript of a known key.
+// constKey returns the subscript of a known key.
 func constKey(key string) *subscript {
 	return &subscript{
 		raw: key, key: func(*interp) string { return key },
@@ -70,7 +70,7 @@ func constKey(key string) *subscript {
 	}
 }
 
-// parseRef reads name or name[index].
+// parseRef parses name or name[index].
 func (in *interp) parseRef(text string) (ref, bool) {
 	if isName(text) {
 		return ref{name: text}, true
@@ -94,7 +94,7 @@ func (in *interp) parseRef(text string) (ref, bool) {
 	return r, true
 }
 
-// isWord reports whether s is letters, digits and underscores.
+// isWord reports whether s consists of letters, digits and underscores.
 func isWord(s string) bool {
 	for i := 0; i < len(s); i++ {
 		if !isNameByte(s[i]) {
@@ -105,19 +105,19 @@ func isWord(s string) bool {
 }
 
 func (in *interp) valueOptions() syntax.Options {
-	return syntax.Options{Budget: in.p, ExtGlob: func() bool { return in.shopt(shExtglob) }}
+	return syntax.Options{Budget: in.p, ExtGlob: func() bool { return in.shoptOn(shExtglob) }}
 }
 
-// maxNameref is how many name references may follow each other.
+// maxNameref limits the length of a chain of name references.
 const maxNameref = 8
 
-// deref follows the name reference v, called name. A reference that leads
-// to no name yet is returned as it is, with r.name the reference's.
-func (in *interp) deref(name string, v *variable) (r ref, ok bool) {
-	return in.derefDeep(name, v, 0)
+// followNameref follows the name reference v with the given name. A reference
+// without a target is returned itself.
+func (in *interp) followNameref(name string, v *variable) (r ref, ok bool) {
+	return in.followNamerefDeep(name, v, 0)
 }
 
-func (in *interp) derefDeep(name string, v *variable, depth int) (r ref, ok bool) {
+func (in *interp) followNamerefDeep(name string, v *variable, depth int) (r ref, ok bool) {
 	r = ref{name: name}
 	start := name
 	for range maxNameref {
@@ -130,21 +130,21 @@ func (in *interp) derefDeep(name string, v *variable, depth int) (r ref, ok bool
 			if !ok {
 				return ref{}, false
 			}
-			if w := in.lookup(t.name); w != nil && w.attrs&attrNameref != 0 {
+			if w := in.lookupVar(t.name); w != nil && w.attrs&attrNameref != 0 {
 				if depth == maxNameref || t.name == start {
 					in.errorf("warning: %s: circular name reference", start)
 					return ref{}, false
 				}
-				u, ok := in.derefDeep(t.name, w, depth+1)
+				u, ok := in.followNamerefDeep(t.name, w, depth+1)
 				return ref{name: u.name, sub: t.sub}, ok && u.sub == nil
 			}
 			return t, true
 		}
 		if target == start || target == r.name {
-			return in.circular(start, target)
+			return in.resolveCircular(start, target)
 		}
 		r.name = target
-		if v = in.lookup(target); v == nil || v.attrs&attrNameref == 0 {
+		if v = in.lookupVar(target); v == nil || v.attrs&attrNameref == 0 {
 			return r, true
 		}
 	}
@@ -152,24 +152,24 @@ func (in *interp) derefDeep(name string, v *variable, depth int) (r ref, ok bool
 	return ref{}, false
 }
 
-// circular answers a reference that leads to itself: from within a function
-// it is the global variable of that name.
-func (in *interp) circular(start, target string) (ref, bool) {
+// resolveCircular handles a reference to itself: within a function it refers
+// to the global variable with its name.
+func (in *interp) resolveCircular(start, target string) (ref, bool) {
 	in.errorf("warning: %s: circular name reference", start)
-	if v := in.lookup(start); v != nil && v.level > 0 {
+	if v := in.lookupVar(start); v != nil && v.level > 0 {
 		return ref{name: target, global: true}, true
 	}
 	return ref{}, false
 }
 
-// find returns the variable that r means, name references followed, and r
-// without them. ok is false when a reference leads nowhere.
+// find returns the variable that r refers to, and r with name references
+// resolved. ok is false if a reference can't be resolved.
 func (in *interp) find(r ref) (v *variable, to ref, ok bool) {
-	v = in.lookup(r.name)
+	v = in.lookupVar(r.name)
 	if v == nil || v.attrs&attrNameref == 0 {
 		return v, r, true
 	}
-	t, ok := in.deref(r.name, v)
+	t, ok := in.followNameref(r.name, v)
 	if !ok {
 		return nil, r, false
 	}
@@ -180,18 +180,18 @@ func (in *interp) find(r ref) (v *variable, to ref, ok bool) {
 		t.sub = r.sub
 	}
 	if t.global {
-		for v = in.lookup(t.name); v != nil && v.prev != nil; {
+		for v = in.lookupVar(t.name); v != nil && v.prev != nil; {
 			v = v.prev
 		}
-		if v != nil && v.gone {
+		if v != nil && v.hidden {
 			v = nil
 		}
 		return v, t, true
 	}
-	return in.lookup(t.name), t, true
+	return in.lookupVar(t.name), t, true
 }
 
-// refText returns the value that r means.
+// refText returns the value of r.
 func (in *interp) refText(r ref) (string, bool) {
 	v, r, ok := in.find(r)
 	switch {
@@ -199,23 +199,23 @@ func (in *interp) refText(r ref) (string, bool) {
 		return "", false
 	case v == nil:
 		if r.sub != nil && r.sub.all == 0 {
-			r.sub.num(in) // for its errors and effects
+			r.sub.num(in) // for its errors and side effects
 		}
 		return "", false
 	case v.attrs&attrNameref != 0:
 		return "", false
 	case r.sub == nil:
-		return in.text(v)
+		return in.valueOf(v)
 	}
-	return in.elem(v, r)
+	return in.elementOf(v, r)
 }
 
-// elem returns one element of v, or all of them joined.
-func (in *interp) elem(v *variable, r ref) (string, bool) {
+// elementOf returns one element of v, or all of them joined.
+func (in *interp) elementOf(v *variable, r ref) (string, bool) {
 	switch {
 	case r.sub.all != 0 && v.attrs&attrAssoc == 0 || r.sub.all != 0 && v.dyn == 0:
-		vals := in.elems(v)
-		return in.join(vals, r.sub.all == '*'), len(vals) > 0
+		vals := in.elementsOf(v)
+		return in.joinWords(vals, r.sub.all == '*'), len(vals) > 0
 	case v.attrs&attrAssoc != 0:
 		key := r.sub.key(in)
 		if key == "" {
@@ -235,11 +235,11 @@ func (in *interp) elem(v *variable, r ref) (string, bool) {
 		if i != 0 {
 			return "", false
 		}
-		return in.text(v)
+		return in.valueOf(v)
 	}
-	a := in.indexed(v)
+	a := in.arrayOf(v)
 	if i < 0 {
-		if i += a.top() + 1; i < 0 {
+		if i += a.maxIndex() + 1; i < 0 {
 			in.errorf("%s: bad array subscript", r.name)
 			return "", false
 		}
@@ -247,46 +247,46 @@ func (in *interp) elem(v *variable, r ref) (string, bool) {
 	return a.get(i)
 }
 
-// indexed returns the elements of an indexed array, which may be dynamic.
-func (in *interp) indexed(v *variable) *array {
+// arrayOf returns the elements of an indexed array, which may be dynamic.
+func (in *interp) arrayOf(v *variable) *array {
 	if v.dyn != 0 {
 		return in.dynArray(v)
 	}
 	return v.arr
 }
 
-// elems returns all values of v; a scalar is an array of one.
-func (in *interp) elems(v *variable) []string {
+// elementsOf returns all values of v; a scalar has one.
+func (in *interp) elementsOf(v *variable) []string {
 	switch {
 	case v == nil:
 		return nil
 	case v.attrs&attrArray != 0:
-		return in.indexed(v).values()
+		return in.arrayOf(v).values()
 	case v.attrs&attrAssoc != 0:
 		a := v.assoc
 		if v.dyn != 0 {
 			a = in.dynAssoc(v)
 		}
-		pairs := a.pairs()
+		pairs := a.orderedPairs()
 		list := make([]string, len(pairs))
 		for i, p := range pairs {
 			list[i] = p.val
 		}
 		return list
 	}
-	if s, ok := in.text(v); ok {
+	if s, ok := in.valueOf(v); ok {
 		return []string{s}
 	}
 	return nil
 }
 
-// keys returns all indices or keys of v.
-func (in *interp) keys(v *variable) []string {
+// keysOf returns all indices or keys of v.
+func (in *interp) keysOf(v *variable) []string {
 	var list []string
 	switch {
 	case v == nil:
 	case v.attrs&attrArray != 0:
-		in.indexed(v).each(func(i int64, _ string) bool {
+		in.arrayOf(v).eachElement(func(i int64, _ string) bool {
 			list = append(list, strconv.FormatInt(i, 10))
 			return true
 		})
@@ -295,38 +295,38 @@ func (in *interp) keys(v *variable) []string {
 		if v.dyn != 0 {
 			a = in.dynAssoc(v)
 		}
-		for _, p := range a.pairs() {
+		for _, p := range a.orderedPairs() {
 			list = append(list, p.key)
 		}
 	default:
-		if _, ok := in.text(v); ok {
+		if _, ok := in.valueOf(v); ok {
 			list = []string{"0"}
 		}
 	}
 	return list
 }
 
-// count returns how many elements v has.
-func (in *interp) count(v *variable) int {
+// countElements returns the number of elements of v.
+func (in *interp) countElements(v *variable) int {
 	switch {
 	case v == nil:
 		return 0
 	case v.attrs&attrArray != 0:
-		return in.indexed(v).len()
+		return in.arrayOf(v).len()
 	case v.attrs&attrAssoc != 0 && v.dyn == 0:
 		return v.assoc.len()
 	case v.attrs&attrAssoc != 0:
 		return in.dynAssoc(v).len()
 	}
-	if _, ok := in.text(v); ok {
+	if _, ok := in.valueOf(v); ok {
 		return 1
 	}
 	return 0
 }
 
-// assign gives what r means a value, or adds to it. It returns false, with a
-// message printed, when that can't be done.
-func (in *interp) assign(r ref, value string, add bool) bool {
+// assignRef sets the value of r, or appends to it. It returns false if that
+// fails, and prints the error.
+func (in *interp) assignRef(r ref, value string, add bool) bool {
 	v, t, ok := in.find(r)
 	if !ok {
 		return in.refFailed(r)
@@ -334,28 +334,28 @@ func (in *interp) assign(r ref, value string, add bool) bool {
 	if v != nil && v.attrs&attrNameref != 0 && t.sub == nil {
 		return in.pointRef(t.name, value)
 	}
-	return in.store(v, t, value, add)
+	return in.storeValue(v, t, value, add)
 }
 
-// refFailed says why a name reference can't be assigned through.
+// refFailed prints why assigning through a name reference failed.
 func (in *interp) refFailed(r ref) bool {
-	if v := in.lookup(r.name); v != nil && v.attrs&attrNameref != 0 && r.sub != nil {
+	if v := in.lookupVar(r.name); v != nil && v.attrs&attrNameref != 0 && r.sub != nil {
 		in.errorf("%s[%s]: bad array subscript", v.s, r.sub.raw)
 	}
 	return false
 }
 
-// pointRef makes a name reference without a target lead to value.
+// pointRef sets the target of a name reference that has none.
 func (in *interp) pointRef(name, value string) bool {
 	if !in.validTarget(value) {
 		in.errorf("`%s': not a valid identifier", value)
 		return false
 	}
-	in.setString(in.mutable(name), value)
+	in.setString(in.mutableVar(name), value)
 	return true
 }
 
-// validTarget reports whether a name reference may lead to s.
+// validTarget reports whether s can be the target of a name reference.
 func (in *interp) validTarget(s string) bool {
 	if isName(s) {
 		return true
@@ -364,8 +364,8 @@ func (in *interp) validTarget(s string) bool {
 	return i > 0 && isName(s[:i]) && strings.HasSuffix(s, "]") && len(s) > i+2
 }
 
-// store assigns to a variable that is no name reference; v may be nil.
-func (in *interp) store(v *variable, r ref, value string, add bool) bool {
+// storeValue assigns to a variable that is not a name reference; v may be nil.
+func (in *interp) storeValue(v *variable, r ref, value string, add bool) bool {
 	if v != nil && v.attrs&attrReadonly != 0 {
 		in.errorf("%s: readonly variable", r.name)
 		return false
@@ -377,7 +377,7 @@ func (in *interp) store(v *variable, r ref, value string, add bool) bool {
 		in.errorf("%s[%s]: bad array subscript", r.name, r.sub.raw)
 		return false
 	}
-	v = in.writable(r)
+	v = in.writableVar(r)
 	if r.sub == nil && v.attrs&attrList == 0 {
 		in.storeScalar(v, value, add)
 		return true
@@ -385,18 +385,18 @@ func (in *interp) store(v *variable, r ref, value string, add bool) bool {
 	return in.storeElem(v, r, value, add)
 }
 
-// writable returns the variable that r, which is no name reference, means.
-func (in *interp) writable(r ref) *variable {
+// writableVar returns the variable of r, which is not a name reference.
+func (in *interp) writableVar(r ref) *variable {
 	if r.global {
 		return in.globalVar(r.name)
 	}
-	return in.mutable(r.name)
+	return in.mutableVar(r.name)
 }
 
-// setFor gives the variable of a for loop its next value. That of a name
-// reference is what it leads to.
+// setFor sets the variable of a for loop. A name reference gets the value as
+// its target.
 func (in *interp) setFor(name, value string) bool {
-	v := in.lookup(name)
+	v := in.lookupVar(name)
 	if v == nil || v.attrs&attrNameref == 0 {
 		return in.set(name, value)
 	}
@@ -407,6 +407,8 @@ func (in *interp) setFor(name, value string) bool {
 	return in.pointRef(name, value)
 }
 
+// storeScalar assigns to a variable that is not an array, as its attributes
+// require.
 func (in *interp) storeScalar(v *variable, value string, add bool) {
 	switch {
 	case v.dyn != 0:
@@ -414,13 +416,13 @@ func (in *interp) storeScalar(v *variable, value string, add bool) {
 	case v.attrs&attrInteger != 0:
 		n := in.evalText(value)
 		if add {
-			old, _ := in.text(v)
+			old, _ := in.valueOf(v)
 			n += in.evalText(old)
 		}
 		in.setString(v, strconv.FormatInt(n, 10))
 	case v.attrs&attrCase != 0:
 		if add {
-			old, _ := in.text(v)
+			old, _ := in.valueOf(v)
 			value = old + value
 		}
 		in.setString(v, changeCase(value, v.attrs))
@@ -431,7 +433,7 @@ func (in *interp) storeScalar(v *variable, value string, add bool) {
 	}
 }
 
-// storeElem assigns to an element of v, which becomes an array if it is none.
+// storeElem assigns to an element of v, and converts v to an array if needed.
 func (in *interp) storeElem(v *variable, r ref, value string, add bool) bool {
 	if v.attrs&attrAssoc != 0 {
 		key := "0"
@@ -456,7 +458,7 @@ func (in *interp) storeElem(v *variable, r ref, value string, add bool) bool {
 	}
 	in.toArray(v)
 	if i < 0 {
-		if i += v.arr.top() + 1; i < 0 {
+		if i += v.arr.maxIndex() + 1; i < 0 {
 			in.errorf("%s[%s]: bad array subscript", r.name, r.sub.raw)
 			return false
 		}
@@ -466,7 +468,7 @@ func (in *interp) storeElem(v *variable, r ref, value string, add bool) bool {
 	return true
 }
 
-// elemValue is the new value of an element: added to, calculated, recased.
+// elemValue returns the new value of an element, as the attributes require.
 func (in *interp) elemValue(v *variable, old, value string, add bool) string {
 	switch {
 	case v.attrs&attrInteger != 0:
@@ -484,10 +486,10 @@ func (in *interp) elemValue(v *variable, old, value string, add bool) string {
 	return value
 }
 
-// toArray makes v an indexed array; its value becomes element 0.
+// toArray converts v to an indexed array; its value becomes element 0.
 func (in *interp) toArray(v *variable) {
 	if v.attrs&attrArray == 0 {
-		old, had := in.text(v)
+		old, had := in.valueOf(v)
 		v.attrs |= attrArray
 		v.arr = &array{}
 		v.s, v.num, v.tail, v.dyn = "", false, nil, 0
@@ -507,7 +509,7 @@ func (in *interp) toArray(v *variable) {
 func (in *interp) putElem(v *variable, i int64, s string) {
 	v.arr.set(i, s)
 	v.set = true
-	in.recharge(v, v.arr.cost())
+	in.updateCharge(v, v.arr.memoryCost())
 }
 
 // putKey stores an element of an owned associative array.
@@ -517,27 +519,28 @@ func (in *interp) putKey(v *variable, key, s string) {
 	}
 	v.assoc.set(key, s)
 	v.set = true
-	in.recharge(v, v.assoc.cost())
+	in.updateCharge(v, v.assoc.memoryCost())
 	if v.dyn != 0 {
 		in.dynPut(v, key, s)
 	}
 }
 
-func (in *interp) recharge(v *variable, c int64) {
+// updateCharge sets the bytes charged for v.
+func (in *interp) updateCharge(v *variable, c int64) {
 	if c != v.charge {
 		in.charge(c - v.charge)
 		v.charge = c
 	}
-	in.changed(v)
+	in.valueChanged(v)
 }
 
-// join makes one string of many: "$*" with the first character of IFS,
-// others with a space.
-func (in *interp) join(list []string, ifs bool) string {
+// joinWords joins strings: with the first character of IFS, as "$*" does, or
+// with a space.
+func (in *interp) joinWords(list []string, ifs bool) string {
 	sep := " "
 	if ifs {
 		sep = in.ifs.first
 	}
-	in.work(len(list))
+	in.chargeWork(len(list))
 	return strings.Join(list, sep)
 }

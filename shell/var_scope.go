@@ -8,35 +8,35 @@ import (
 // scope is a level of the dynamic scoping of variables: a function call, or
 // the temporary environment of a command.
 type scope struct {
-	names    []string // of the variables that belong to it
+	names    []string // names of its variables
 	function bool
-	saved    optSet // the options to come back to, for `local -`
+	saved    optSet // options to restore, for `local -`
 	restore  bool
 }
 
-// scopeDepth returns how many scopes are open.
+// scopeDepth returns the number of open scopes.
 func (in *interp) scopeDepth() int { return len(in.scopes) }
 
 // pushScope opens the scope of a function call.
-func (in *interp) pushScope() { in.open(scope{function: true}) }
+func (in *interp) pushScope() { in.openScope(scope{function: true}) }
 
-func (in *interp) open(s scope) {
-	if in.lent || in.lease.refs.Load() > 1 {
-		in.own()
+func (in *interp) openScope(s scope) {
+	if in.borrowed || in.lease.refs.Load() > 1 {
+		in.ensureOwned()
 	}
 	in.scopes = append(in.scopes, s)
 }
 
-// popScope closes the innermost scope: what its variables have hidden comes
-// back.
+// popScope closes the innermost scope; the variables that it shadowed become
+// visible again.
 func (in *interp) popScope() {
 	s := in.scopes[len(in.scopes)-1]
 	if len(s.names) > 0 {
-		in.own()
+		in.ensureOwned()
 	}
 	level := int32(len(in.scopes))
 	for i := len(s.names) - 1; i >= 0; i-- {
-		in.uncover(s.names[i], level)
+		in.uncoverVar(s.names[i], level)
 	}
 	in.scopes = in.scopes[:len(in.scopes)-1]
 	if s.restore {
@@ -44,13 +44,13 @@ func (in *interp) popScope() {
 	}
 }
 
-// uncover removes the variable of a scope that closes.
-func (in *interp) uncover(name string, level int32) {
+// uncoverVar removes a variable of a scope that is being closed.
+func (in *interp) uncoverVar(name string, level int32) {
 	v := in.m[name]
 	if v == nil || v.level != level {
 		return
 	}
-	in.drop(v)
+	in.dropVar(v)
 	if v.prev == nil {
 		delete(in.m, name)
 	} else {
@@ -60,11 +60,11 @@ func (in *interp) uncover(name string, level int32) {
 		}
 	}
 	if v.hook != 0 {
-		in.reverted(name, v.hook)
+		in.revertHook(name, v.hook)
 	}
 }
 
-// functionScope returns the level of the innermost function call, 0 outside.
+// functionScope returns the level of the innermost function call; 0 outside.
 func (in *interp) functionScope() int32 {
 	for i := len(in.scopes) - 1; i >= 0; i-- {
 		if in.scopes[i].function {
@@ -74,15 +74,15 @@ func (in *interp) functionScope() int32 {
 	return 0
 }
 
-// shadow puts a new variable of a scope over those of the same name.
-func (in *interp) shadow(name string, level int32) *variable {
-	in.own()
+// shadowVar adds a variable in a scope, over those with the same name.
+func (in *interp) shadowVar(name string, level int32) *variable {
+	in.ensureOwned()
 	in.charge(bytesPerVariable)
 	v := &variable{owner: in.lease, level: level, hook: hookOf(name)}
 	top := in.m[name]
 	if top != nil && top.level > level {
-		// a temporary environment lies over the function: go below it
-		below := in.mutable(name)
+		// A temporary environment is above the function: insert beneath it.
+		below := in.mutableVar(name)
 		for below.prev != nil && below.prev.level > level {
 			below = below.prev
 		}
@@ -99,50 +99,50 @@ func (in *interp) shadow(name string, level int32) *variable {
 	return v
 }
 
-// localVar returns the variable that `local name` is about: a new one, or
-// the one that the function already has.
+// localVar returns the variable that `local name` declares: a new one, or the
+// one that the function already has.
 func (in *interp) localVar(name string) *variable {
 	level := in.functionScope()
 	old := in.m[name]
-	if old != nil && old.level == level && !old.gone {
-		v := in.mutable(name)
+	if old != nil && old.level == level && !old.hidden {
+		v := in.mutableVar(name)
 		v.local = true
 		return v
 	}
-	v := in.shadow(name, level)
+	v := in.shadowVar(name, level)
 	v.local = true
 	switch {
-	case old != nil && old.tmp && old.level == level-1:
-		v.attrs, v.tmp = old.attrs, true
-		in.inherit(v, old)
-	case in.shopt(shLocalvarInherit) && old != nil && !old.gone:
+	case old != nil && old.temporary && old.level == level-1:
+		v.attrs, v.temporary = old.attrs, true
+		in.inheritValue(v, old)
+	case in.shoptOn(shLocalvarInherit) && old != nil && !old.hidden:
 		v.attrs = old.attrs &^ attrNameref
-		in.inherit(v, old)
+		in.inheritValue(v, old)
 	case old != nil:
 		v.attrs = old.attrs & attrExport
 	}
 	return v
 }
 
-// inherit copies the value of old.
-func (in *interp) inherit(v, old *variable) {
+// inheritValue copies the value of old.
+func (in *interp) inheritValue(v, old *variable) {
 	v.arr, v.assoc = nil, nil
 	switch {
 	case old.arr != nil:
 		v.arr, v.set = old.arr.clone(), old.set
-		in.recharge(v, v.arr.cost())
+		in.updateCharge(v, v.arr.memoryCost())
 	case old.assoc != nil:
 		v.assoc, v.set = old.assoc.clone(), old.set
-		in.recharge(v, v.assoc.cost())
+		in.updateCharge(v, v.assoc.memoryCost())
 	case old.set:
-		s, _ := in.text(old)
+		s, _ := in.valueOf(old)
 		in.setString(v, s)
 	}
 }
 
-// globalVar returns the outermost variable of that name, to be changed.
+// globalVar returns the outermost variable with a name, ready to be changed.
 func (in *interp) globalVar(name string) *variable {
-	v := in.mutable(name)
+	v := in.mutableVar(name)
 	if v.level == 0 {
 		return v
 	}
@@ -153,7 +153,7 @@ func (in *interp) globalVar(name string) *variable {
 			v.prev = p
 		}
 		if p.level == 0 {
-			if p.gone {
+			if p.hidden {
 				*p = variable{owner: in.lease, charge: p.charge, hook: p.hook}
 			}
 			return p
@@ -165,50 +165,50 @@ func (in *interp) globalVar(name string) *variable {
 	return v.prev
 }
 
-// unset removes a variable; a local one stays, without value, until its
+// unsetVar removes a variable; a local one remains, without a value, until its
 // function returns.
-func (in *interp) unset(name string) {
+func (in *interp) unsetVar(name string) {
 	v := in.m[name]
 	if v == nil {
 		if specialVar(name) != nil {
-			in.mutable(name)
-			in.unset(name)
+			in.mutableVar(name)
+			in.unsetVar(name)
 		}
 		return
 	}
 	fn := in.functionScope()
-	v = in.mutable(name)
-	if v.local && (v.level == fn || in.shopt(shLocalvarUnset) && v.level < fn) {
-		in.clear(v)
+	v = in.mutableVar(name)
+	if v.local && (v.level == fn || in.shoptOn(shLocalvarUnset) && v.level < fn) {
+		in.clearValue(v)
 		keep := v.attrs & attrExport
-		if !v.tmp {
+		if !v.temporary {
 			keep = 0
 		}
-		v.attrs, v.tmp = keep, false
+		v.attrs, v.temporary = keep, false
 		in.envOK = false
 		if v.hook != 0 {
-			in.reverted(name, v.hook)
+			in.revertHook(name, v.hook)
 		}
 		return
 	}
-	in.drop(v)
+	in.dropVar(v)
 	switch {
 	case v.prev != nil:
 		in.m[name] = v.prev
 		in.envOK = false
 	case specialVar(name) != nil:
 		in.charge(bytesPerVariable)
-		in.m[name] = &variable{owner: in.lease, gone: true}
+		in.m[name] = &variable{owner: in.lease, hidden: true}
 	default:
 		delete(in.m, name)
 	}
 	if v.hook != 0 {
-		in.reverted(name, v.hook)
+		in.revertHook(name, v.hook)
 	}
 }
 
-// clear takes the value of an owned variable away.
-func (in *interp) clear(v *variable) {
+// clearValue removes the value of an owned variable.
+func (in *interp) clearValue(v *variable) {
 	in.charge(-v.charge)
 	v.charge = 0
 	v.s, v.num, v.set, v.tail, v.arr, v.assoc, v.dyn = "", false, false, nil, nil, nil, 0
@@ -218,43 +218,43 @@ func (in *interp) clear(v *variable) {
 func (in *interp) unsetElem(name string, v *variable, sub *subscript) bool {
 	if v.attrs&attrList == 0 {
 		if sub.all == 0 && sub.num(in) == 0 {
-			in.unset(name)
+			in.unsetVar(name)
 			return true
 		}
 		in.errorf("unset: %s: not an array variable", name)
 		return false
 	}
-	v = in.mutable(name)
+	v = in.mutableVar(name)
 	if v.attrs&attrAssoc != 0 {
 		if key := sub.key(in); v.assoc != nil {
-			v.assoc.unset(key)
-			in.recharge(v, v.assoc.cost())
+			v.assoc.removeKey(key)
+			in.updateCharge(v, v.assoc.memoryCost())
 		}
 		return true
 	}
 	if sub.all != 0 {
-		in.unset(name)
+		in.unsetVar(name)
 		return true
 	}
 	i := sub.num(in)
 	if i < 0 {
-		if i += v.arr.top() + 1; i < 0 {
+		if i += v.arr.maxIndex() + 1; i < 0 {
 			in.errorf("unset: [%s]: bad array subscript", sub.raw)
 			return false
 		}
 	}
 	if v.arr != nil {
-		v.arr.unset(i)
-		in.recharge(v, v.arr.cost())
+		v.arr.removeIndex(i)
+		in.updateCharge(v, v.arr.memoryCost())
 	}
 	return true
 }
 
-// names returns the names of all variables that begin with prefix, sorted.
-func (in *interp) names(prefix string) []string {
+// variablesNamed returns the names of all variables with a prefix, sorted.
+func (in *interp) variablesNamed(prefix string) []string {
 	var list []string
 	for name, v := range in.m {
-		if !v.gone && strings.HasPrefix(name, prefix) {
+		if !v.hidden && strings.HasPrefix(name, prefix) {
 			list = append(list, name)
 		}
 	}
@@ -263,27 +263,28 @@ func (in *interp) names(prefix string) []string {
 			list = append(list, name)
 		}
 	}
-	in.work(len(in.m))
+	in.chargeWork(len(in.m))
 	sort.Strings(list)
 	return list
 }
 
-// environ returns the environment of commands. The caller must not change it.
-func (in *interp) environ() []string {
+// environment returns the environment of commands. The caller must not change
+// it.
+func (in *interp) environment() []string {
 	if in.envOK {
 		return in.env
 	}
 	var names []string
 	for name, v := range in.m {
-		if v.attrs&attrExport != 0 && v.set && !v.gone && v.attrs&attrList == 0 {
+		if v.attrs&attrExport != 0 && v.set && !v.hidden && v.attrs&attrList == 0 {
 			names = append(names, name)
 		}
 	}
-	in.work(len(in.m))
+	in.chargeWork(len(in.m))
 	sortByHash(names)
 	env := make([]string, 0, len(names)+2)
 	for _, name := range names {
-		s, ok := in.text(in.m[name])
+		s, ok := in.valueOf(in.m[name])
 		if ok {
 			env = append(env, name+"="+s)
 		}

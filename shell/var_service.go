@@ -5,27 +5,24 @@ import (
 	"strconv"
 )
 
-// exportName gives a variable the export attribute.
+// exportName adds the export attribute to a variable.
 func (in *interp) exportName(name string) {
-	in.mutable(name).attrs |= attrExport
+	in.mutableVar(name).attrs |= attrExport
 	in.envOK = false
 }
 
-// listVariables returns all variables as set lists them.
-func (in *interp) listVariables() string { return in.variablesText() }
-
-// setArray gives an indexed array all its elements.
+// setArray sets all elements of an indexed array.
 func (in *interp) setArray(name string, vals []string) {
-	v := in.mutable(name)
+	v := in.mutableVar(name)
 	if v.attrs&attrReadonly != 0 {
 		return
 	}
 	if v.attrs&attrArray == 0 {
-		in.clear(v)
+		in.clearValue(v)
 		v.attrs = v.attrs&^attrAssoc | attrArray
 	}
 	v.arr, v.set = newArray(vals), true
-	in.recharge(v, v.arr.cost())
+	in.updateCharge(v, v.arr.memoryCost())
 }
 
 // arrayValues returns the values of an array.
@@ -34,14 +31,14 @@ func (in *interp) arrayValues(name string) []string {
 	if !ok {
 		return nil
 	}
-	return in.elems(v)
+	return in.elementsOf(v)
 }
 
 // variableNames returns the names of all variables, or of the exported ones.
 func (in *interp) variableNames(exported bool) []string {
 	var list []string
-	for _, name := range in.names("") {
-		if v := in.lookup(name); v.set && (!exported || v.attrs&attrExport != 0) {
+	for _, name := range in.variablesNamed("") {
+		if v := in.lookupVar(name); v.set && (!exported || v.attrs&attrExport != 0) {
 			list = append(list, name)
 		}
 	}
@@ -51,8 +48,8 @@ func (in *interp) variableNames(exported bool) []string {
 // arrayNames returns the names of all arrays.
 func (in *interp) arrayNames() []string {
 	var list []string
-	for _, name := range in.names("") {
-		if in.lookup(name).attrs&attrList != 0 {
+	for _, name := range in.variablesNamed("") {
+		if in.lookupVar(name).attrs&attrList != 0 {
 			list = append(list, name)
 		}
 	}
@@ -60,20 +57,20 @@ func (in *interp) arrayNames() []string {
 	return list
 }
 
-// globbed returns the names that a pattern matches.
-func (in *interp) globbed(pat string) []string {
+// globNames returns the names that a pattern matches.
+func (in *interp) globNames(pat string) []string {
 	g := globber{in: in, flags: in.globFlags()}
-	g.walk("", pat)
+	g.walkPattern("", pat)
 	return g.found
 }
 
 // globMatch reports whether a pattern matches s.
 func (in *interp) globMatch(pat, s string) bool {
-	return compilePattern(pat, in.patFlags()).match(in, s)
+	return compilePattern(pat, in.patFlags()).matchAll(in, s)
 }
 
-// funcnest returns the limit of nested function calls that FUNCNEST sets.
-func (in *interp) funcnest() (int, bool) {
+// funcNestLimit returns the limit of nested function calls in FUNCNEST.
+func (in *interp) funcNestLimit() (int, bool) {
 	s, ok := in.get("FUNCNEST")
 	if !ok {
 		return 0, false

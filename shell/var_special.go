@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// dynID names a variable whose value is made when it is asked for.
+// dynID identifies a variable whose value is computed when it is read.
 type dynID uint8
 
 const (
@@ -44,7 +44,7 @@ const (
 	dynCmds
 )
 
-// hookID names a variable that the shell watches.
+// hookID identifies a variable whose changes affect the shell.
 type hookID uint8
 
 const (
@@ -75,8 +75,8 @@ func hookOf(name string) hookID {
 	return hookNone
 }
 
-// specials returns the variables that every shell begins with. They stay
-// here, shared and unchanged, until a shell assigns to its own.
+// specials returns the initial variables of every shell. They are shared and
+// never changed; a shell copies one when it assigns to it.
 var specials = sync.OnceValue(func() map[string]*variable {
 	m := map[string]*variable{}
 	value := func(name, s string, a attr) { m[name] = &variable{s: s, set: true, attrs: a, hook: hookOf(name)} }
@@ -150,7 +150,7 @@ func specialNames() []string {
 func (in *interp) dynText(v *variable) (string, bool) {
 	switch v.dyn {
 	case dynRandom:
-		return strconv.Itoa(in.random()), true
+		return strconv.Itoa(in.nextRandom()), true
 	case dynSrandom:
 		var b [4]byte
 		in.p.Rand(b[:])
@@ -170,7 +170,7 @@ func (in *interp) dynText(v *variable) (string, bool) {
 	case dynPpid:
 		return strconv.Itoa(in.p.PPID()), true
 	case dynSubshell:
-		return strconv.Itoa(in.level), true
+		return strconv.Itoa(in.subshellLevel), true
 	case dynCommand:
 		return in.bashCommand(), true
 	case dynArgv0:
@@ -178,9 +178,9 @@ func (in *interp) dynText(v *variable) (string, bool) {
 	case dynHistcmd:
 		return "1", true
 	case dynShellopts:
-		return in.shellopts(), true
+		return in.shellOptsValue(), true
 	case dynBashopts:
-		return in.bashopts(), true
+		return in.bashOptsValue(), true
 	case dynHostname:
 		return in.p.Kernel().Hostname(), true
 	case dynUnderscore:
@@ -193,7 +193,7 @@ func (in *interp) dynText(v *variable) (string, bool) {
 	return in.dynArray(v).get(0)
 }
 
-// dynSet assigns to a dynamic variable; most take no notice.
+// dynSet assigns to a dynamic variable; most ignore it.
 func (in *interp) dynSet(v *variable, value string) {
 	switch v.dyn {
 	case dynRandom:
@@ -210,9 +210,9 @@ func (in *interp) dynSet(v *variable, value string) {
 	}
 }
 
-// random is bash's generator: the minimal standard one of Park and Miller,
-// its halves folded into 15 bits.
-func (in *interp) random() int {
+// nextRandom is bash's generator: the minimal standard generator of Park and
+// Miller, its halves folded into 15 bits.
+func (in *interp) nextRandom() int {
 	for {
 		r := in.seed
 		if r == 0 {
@@ -237,7 +237,7 @@ func (in *interp) dynArray(v *variable) *array {
 	var list []string
 	switch v.dyn {
 	case dynFuncname, dynBashSource, dynBashLineno:
-		list = in.stack(v.dyn)
+		list = in.callStack(v.dyn)
 	case dynPipestatus:
 		for _, s := range in.pipeStatus() {
 			list = append(list, strconv.Itoa(s))
@@ -253,11 +253,11 @@ func (in *interp) dynArray(v *variable) *array {
 	return newArray(list)
 }
 
-// stack lists the calls, the innermost first.
-func (in *interp) stack(d dynID) []string {
+// callStack lists the calls, the innermost first.
+func (in *interp) callStack(d dynID) []string {
 	var list []string
 	if d == dynFuncname && len(in.frames) == 1 && in.frames[0].fn == "main" {
-		return nil // a script that is in no function
+		return nil // a script outside of functions
 	}
 	for i := len(in.frames) - 1; i >= 0; i-- {
 		switch f := in.frames[i]; d {
@@ -293,14 +293,14 @@ func (in *interp) dynPut(v *variable, key, s string) {
 		in.setAlias(key, s)
 		return
 	}
-	in.remember(key, hashed{path: s})
+	in.rememberPath(key, hashed{path: s})
 }
 
-// hooked follows a new value of a variable that the shell watches.
-func (in *interp) hooked(v *variable) {
+// applyHook applies the new value of a variable that affects the shell.
+func (in *interp) applyHook(v *variable) {
 	switch v.hook {
 	case hookIFS:
-		s, ok := in.text(v)
+		s, ok := in.valueOf(v)
 		in.ifs.reset(s, ok)
 	case hookOptind:
 		in.getopts.reset()
@@ -311,7 +311,7 @@ func (in *interp) hooked(v *variable) {
 	case hookPosix:
 		in.opts |= optPosix
 	case hookGlobignore:
-		if s, _ := in.text(v); s != "" {
+		if s, _ := in.valueOf(v); s != "" {
 			in.shopts |= shDotglob
 		} else {
 			in.shopts &^= shDotglob
@@ -319,12 +319,12 @@ func (in *interp) hooked(v *variable) {
 	}
 }
 
-// reverted is told when a watched variable is unset or uncovered.
-func (in *interp) reverted(name string, hook hookID) {
-	v := in.lookup(name)
+// revertHook applies that such a variable was unset or became visible again.
+func (in *interp) revertHook(name string, hook hookID) {
+	v := in.lookupVar(name)
 	switch hook {
 	case hookIFS:
-		s, ok := in.text(v)
+		s, ok := in.valueOf(v)
 		in.ifs.reset(s, ok)
 	case hookPath:
 		in.hash = cow[hashed]{}
@@ -341,7 +341,7 @@ func (in *interp) reverted(name string, hook hookID) {
 	}
 }
 
-// setLocale finds out whether characters are bytes.
+// setLocale determines whether characters are bytes.
 func (in *interp) setLocale() {
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
 		if s := in.value(name); s != "" {

@@ -1,6 +1,7 @@
 package shell
 
-// savedVar is a variable as it is kept between sessions.
+// savedVar is the encoded form of a variable. Its field names are part of the
+// format.
 type savedVar struct {
 	Name  string
 	Attrs uint16
@@ -10,14 +11,14 @@ type savedVar struct {
 	List  []savedElem // of an array
 }
 
-// savedElem is an element of an array.
+// savedElem is the encoded form of an array element.
 type savedElem struct {
 	Index int64
 	Key   string
 	Value string
 }
 
-// save returns all variables that are not as a new shell has them.
+// save returns all variables that differ from those of a new shell.
 func (vs *variables) save() []savedVar {
 	list := make([]savedVar, 0, len(vs.m))
 	for name, v := range vs.m {
@@ -27,46 +28,46 @@ func (vs *variables) save() []savedVar {
 		if v.level > 0 {
 			continue
 		}
-		s := savedVar{Name: name, Attrs: uint16(v.attrs), Set: v.set, Gone: v.gone}
+		s := savedVar{Name: name, Attrs: uint16(v.attrs), Set: v.set, Gone: v.hidden}
 		switch {
 		case v.dyn != 0:
 			continue
 		case v.arr != nil:
-			v.arr.each(func(i int64, val string) bool {
+			v.arr.eachElement(func(i int64, val string) bool {
 				s.List = append(s.List, savedElem{Index: i, Value: val})
 				return true
 			})
 		case v.assoc != nil:
-			for _, p := range v.assoc.pairs() {
+			for _, p := range v.assoc.orderedPairs() {
 				s.List = append(s.List, savedElem{Key: p.key, Value: p.val})
 			}
 		default:
-			s.Text, _ = (&interp{}).text(v)
+			s.Text, _ = (&interp{}).valueOf(v)
 		}
 		list = append(list, s)
 	}
 	return list
 }
 
-// restoreVars puts saved variables into a new store.
+// restoreVars sets the variables of a new store.
 func (in *interp) restoreVars(list []savedVar) {
 	for _, s := range list {
-		v := in.mutable(s.Name)
-		in.clear(v)
-		v.attrs, v.gone = attr(s.Attrs), s.Gone
+		v := in.mutableVar(s.Name)
+		in.clearValue(v)
+		v.attrs, v.hidden = attr(s.Attrs), s.Gone
 		switch {
 		case v.attrs&attrArray != 0:
 			v.arr = &array{}
 			for _, e := range s.List {
 				v.arr.set(e.Index, e.Value)
 			}
-			in.recharge(v, v.arr.cost())
+			in.updateCharge(v, v.arr.memoryCost())
 		case v.attrs&attrAssoc != 0:
 			v.assoc = newAssoc()
 			for i := len(s.List) - 1; i >= 0; i-- {
 				v.assoc.set(s.List[i].Key, s.List[i].Value)
 			}
-			in.recharge(v, v.assoc.cost())
+			in.updateCharge(v, v.assoc.memoryCost())
 		case s.Set:
 			in.setString(v, s.Text)
 		}

@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// Stat describes what a path leads to.
+// Stat describes the file at a path. It follows symbolic links.
 func (f *FS) Stat(path string) (Info, error) { return f.stat("stat", path, true) }
 
-// Lstat describes what a path names; a symbolic link is not followed.
+// Lstat describes the file at a path; a symbolic link at the end is not
+// followed.
 func (f *FS) Lstat(path string) (Info, error) { return f.stat("lstat", path, false) }
 
 func (f *FS) stat(op, path string, follow bool) (info Info, err error) {
@@ -28,12 +29,12 @@ func (f *FS) tryStat(path string, follow bool, info *Info) Errno {
 	defer f.mu.RUnlock()
 	in, e := f.tree.lookupExisting(&f.quota, path, follow)
 	if e == 0 {
-		*info = in.info(base(path))
+		*info = in.toInfo(baseName(path))
 	}
 	return e
 }
 
-// ReadDir returns what is in a directory, in the order of names.
+// ReadDir returns the entries of a directory, sorted by name.
 func (f *FS) ReadDir(path string) ([]fs.DirEntry, error) {
 	list, e := f.tryReadDir(path)
 	if e == eCross {
@@ -52,11 +53,11 @@ func (f *FS) tryReadDir(path string) ([]fs.DirEntry, Errno) {
 	if e != 0 {
 		return nil, e
 	}
-	return f.tree.list(in.dir.after("", -1)), 0
+	return f.tree.list(in.dir.entriesAfter("", -1)), 0
 }
 
-// change changes the attributes of the inode behind a path.
-func (f *FS) change(path string, c change) error {
+// changeAttr changes the attributes of the file at a path.
+func (f *FS) changeAttr(path string, c attrChange) error {
 	e := f.tryChange(path, c)
 	if e == eCross {
 		e = f.changeAcross(path, c)
@@ -64,7 +65,7 @@ func (f *FS) change(path string, c change) error {
 	return pathError(c.op, path, e)
 }
 
-func (f *FS) tryChange(path string, c change) Errno {
+func (f *FS) tryChange(path string, c attrChange) Errno {
 	now := f.now().UnixNano()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -72,7 +73,7 @@ func (f *FS) tryChange(path string, c change) Errno {
 	if e != 0 {
 		return e
 	}
-	in = f.tree.own(in)
+	in = f.tree.ownInode(in)
 	if c.chmod {
 		in.mode = in.mode&^modeBits | c.mode&modeBits
 	}
@@ -83,10 +84,10 @@ func (f *FS) tryChange(path string, c change) Errno {
 		in.gid = uint32(c.gid)
 	}
 	if !c.atime.IsZero() {
-		atomic.StoreInt64(&in.atime, timeStamp(c.atime))
+		atomic.StoreInt64(&in.atime, toNanos(c.atime))
 	}
 	if !c.mtime.IsZero() {
-		in.mtime = timeStamp(c.mtime)
+		in.mtime = toNanos(c.mtime)
 	}
 	in.ctime = now
 	return 0
@@ -94,30 +95,30 @@ func (f *FS) tryChange(path string, c change) Errno {
 
 // Chmod sets the permission, setuid, setgid and sticky bits.
 func (f *FS) Chmod(path string, mode fs.FileMode) error {
-	return f.change(path, change{op: "chmod", follow: true, chmod: true, mode: mode, uid: -1, gid: -1})
+	return f.changeAttr(path, attrChange{op: "chmod", follow: true, chmod: true, mode: mode, uid: -1, gid: -1})
 }
 
-// Chown sets the owner and group; -1 leaves one as it is.
+// Chown sets the user and group id; -1 leaves one unchanged.
 func (f *FS) Chown(path string, uid, gid int) error {
-	return f.change(path, change{op: "chown", follow: true, uid: uid, gid: gid})
+	return f.changeAttr(path, attrChange{op: "chown", follow: true, uid: uid, gid: gid})
 }
 
 // Lchown is Chown for a symbolic link itself.
 func (f *FS) Lchown(path string, uid, gid int) error {
-	return f.change(path, change{op: "lchown", uid: uid, gid: gid})
+	return f.changeAttr(path, attrChange{op: "lchown", uid: uid, gid: gid})
 }
 
-// Chtimes sets the times; a zero one stays as it is.
+// Chtimes sets the times; a zero time leaves one unchanged.
 func (f *FS) Chtimes(path string, atime, mtime time.Time) error {
-	return f.change(path, change{op: "chtimes", follow: true, uid: -1, gid: -1, atime: atime, mtime: mtime})
+	return f.changeAttr(path, attrChange{op: "chtimes", follow: true, uid: -1, gid: -1, atime: atime, mtime: mtime})
 }
 
 // Lchtimes is Chtimes for a symbolic link itself.
 func (f *FS) Lchtimes(path string, atime, mtime time.Time) error {
-	return f.change(path, change{op: "lchtimes", uid: -1, gid: -1, atime: atime, mtime: mtime})
+	return f.changeAttr(path, attrChange{op: "lchtimes", uid: -1, gid: -1, atime: atime, mtime: mtime})
 }
 
-// Truncate sets the size of a file. What is gained reads as zeros.
+// Truncate sets the size of a file. An extended part reads as zeros.
 func (f *FS) Truncate(path string, size int64) error {
 	now := f.now().UnixNano()
 	for {
@@ -148,12 +149,12 @@ func (f *FS) tryTruncate(path string, size, now int64) (*lazy, Errno) {
 	if need != nil || e != 0 {
 		return need, e
 	}
-	f.tree.resize(f.tree.own(in), size, now)
+	f.tree.resizeInode(f.tree.ownInode(in), size, now)
 	return nil, 0
 }
 
-// Resolve returns the path that leads to the same place without any link,
-// "." or "..".
+// Resolve returns the absolute path of a file without symbolic links, "." and
+// "..".
 func (f *FS) Resolve(path string) (string, error) {
 	full, e := f.tryResolve(path)
 	if e == eCross {
@@ -165,7 +166,7 @@ func (f *FS) Resolve(path string) (string, error) {
 func (f *FS) tryResolve(path string) (string, Errno) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	pl, e := f.tree.lookup(&f.quota, path, true)
+	pl, e := f.tree.lookupPath(&f.quota, path, true)
 	switch {
 	case e != 0:
 		return "", e
@@ -178,12 +179,12 @@ func (f *FS) tryResolve(path string) (string, Errno) {
 	if pl.in.isDir() {
 		dir, name = pl.in, ""
 	}
-	return f.tree.path(&f.quota, dir, name)
+	return f.tree.absPath(&f.quota, dir, name)
 }
 
-// path returns the absolute path of a name in a directory, or of the
-// directory itself.
-func (t *tree) path(q *Quota, dir *inode, name string) (string, Errno) {
+// absPath returns the absolute path of a name in a directory, or of the
+// directory itself when name is empty.
+func (t *tree) absPath(q *Quota, dir *inode, name string) (string, Errno) {
 	parts := []string{}
 	length := 0
 	if name != "" {
@@ -212,7 +213,7 @@ func (t *tree) path(q *Quota, dir *inode, name string) (string, Errno) {
 
 // nameOf returns the name of an inode in a directory.
 func (d *dir) nameOf(ino uint64) string {
-	for it := range d.all {
+	for it := range d.allEntries {
 		if it.ino == ino {
 			return it.name
 		}
@@ -220,7 +221,7 @@ func (d *dir) nameOf(ino uint64) string {
 	return ""
 }
 
-// ReadFile returns the content of a file, read at one moment.
+// ReadFile returns the content of a file, read in one atomic step.
 func (f *FS) ReadFile(path string) ([]byte, error) {
 	for {
 		data, need, e := f.tryReadFile(path)
@@ -249,23 +250,23 @@ func (f *FS) tryReadFile(path string) ([]byte, *lazy, Errno) {
 		return nil, nil, ENXIO
 	}
 	for _, b := range in.blocks {
-		if _, need := b.bytes(); need != nil {
+		if _, need := b.dataOrLazy(); need != nil {
 			return nil, need, 0
 		}
 	}
 	data := make([]byte, in.size)
 	in.read(data, 0)
-	f.accessed(f.tree, in)
+	f.updateAtime(f.tree, in)
 	return data, nil, 0
 }
 
-// WriteFile sets the content of a file, making it with perm when it is not
-// there. Readers see the old content or the new, never a part; when it fails
-// the old one stays.
+// WriteFile sets the content of a file, creating the file with perm if it is
+// missing. Readers see the old content or the new, never a part. If it fails,
+// the old content stays.
 func (f *FS) WriteFile(path string, data []byte, perm fs.FileMode) error {
 	now := f.now().UnixNano()
 	var blocks []*block
-	if int64(len(data)) <= f.quota.Bytes { // else it fails below, and needs no copy
+	if int64(len(data)) <= f.quota.Bytes { // else it fails below and needs no copy
 		blocks = newBlocks(data)
 	}
 	e := f.tryWriteFile(path, blocks, int64(len(data)), perm, now)
@@ -283,38 +284,38 @@ func (f *FS) tryWriteFile(path string, blocks []*block, size int64, perm fs.File
 
 func (f *FS) writeFile(path string, blocks []*block, size int64, perm fs.FileMode, now int64) Errno {
 	t := f.tree
-	pl, e := t.lookup(&f.quota, path, true)
+	pl, e := t.lookupPath(&f.quota, path, true)
 	switch {
 	case e != 0:
 		return e
 	case pl.last == lastName && pl.slash:
 		return EISDIR
 	case pl.in == nil:
-		e = f.room(t, &inode{payer: t.payer}, size)
+		e = f.checkRoom(t, &inode{payer: t.payer}, size)
 	case pl.in.isDir():
 		return EISDIR
 	case !pl.in.isFile():
 		return ENXIO
 	default:
-		e = f.room(t, pl.in, size)
+		e = f.checkRoom(t, pl.in, size)
 	}
 	if e != 0 {
 		return e
 	}
 	in := pl.in
 	if in == nil {
-		if in, e = f.make(pl, perm&modeBits, now); e != 0 {
+		if in, e = f.makeInode(pl, perm&modeBits, now); e != 0 {
 			return e
 		}
 	} else {
-		in = t.own(in)
+		in = t.ownInode(in)
 	}
 	in.blocks = blocks
 	for _, b := range blocks {
 		b.owner = t.owner
 	}
 	in.size = size
-	t.charge(in, size)
+	t.chargeBytes(in, size)
 	in.mtime, in.ctime = now, now
 	return 0
 }

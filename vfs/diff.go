@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// ChangeKind says what happened to a path.
+// ChangeKind is the kind of a change of a path.
 type ChangeKind uint8
 
 // The kinds of changes.
@@ -34,17 +34,18 @@ type Change struct {
 	Path string
 }
 
-// Diff returns what changed from a to b, in the order of names, directories
-// before what is in them. A path is
-// modified when its kind, content, mode, owner, device or link target is
-// another; times alone don't count. A directory that is new or gone is
-// followed by all beneath it, as far as paths are shorter than b's quota.
+// Diff returns the changes from a to b, sorted by name, each directory before
+// its content. A path is modified when its kind, content, mode, owner, device
+// or link target differs; a difference in times alone does not count. A
+// directory that was added or deleted is followed by everything beneath it,
+// as far as paths are shorter than b's quota.
 //
-// It looks only at what the two don't share, and at the directories above.
+// Diff visits only what the two snapshots don't share, and the directories
+// above.
 func Diff(a, b *Snapshot) []Change {
 	d := differ{a: a, b: b}
-	d.mark()
-	d.run()
+	d.markDiffering()
+	d.compareTrees()
 	return d.out
 }
 
@@ -53,12 +54,12 @@ type differ struct {
 	a, b *Snapshot
 	// Inodes of each tree that differ, and the directories above them.
 	nearA, nearB map[uint64]bool
-	all          bool // it is not known where all that differ are
+	all          bool // some that differ have no known path: visit everything
 	out          []Change
 }
 
-// mark finds the inodes that differ, by the pages that are not shared.
-func (d *differ) mark() {
+// markDiffering finds the inodes that differ, by the pages that are not shared.
+func (d *differ) markDiffering() {
 	d.nearA, d.nearB = make(map[uint64]bool), make(map[uint64]bool)
 	for i := range max(len(d.a.table.groups), len(d.b.table.groups)) {
 		ga, gb := d.a.table.groupAt(i), d.b.table.groupAt(i)
@@ -76,14 +77,14 @@ func (d *differ) mark() {
 func (d *differ) markPage(pa, pb *page) {
 	for k := range fan {
 		if x, y := pa.nodeAt(k), pb.nodeAt(k); x != y {
-			d.above(&d.a.table, d.nearA, x)
-			d.above(&d.b.table, d.nearB, y)
+			d.markAncestors(&d.a.table, d.nearA, x)
+			d.markAncestors(&d.b.table, d.nearB, y)
 		}
 	}
 }
 
-// above marks an inode and the directories that lead to it.
-func (d *differ) above(t *table, near map[uint64]bool, in *inode) {
+// markAncestors marks an inode and the directories that lead to it.
+func (d *differ) markAncestors(t *table, near map[uint64]bool, in *inode) {
 	for in != nil && !near[in.ino] {
 		near[in.ino] = true
 		if in.parent == 0 {
@@ -115,16 +116,16 @@ func (p *page) nodeAt(i int) *inode {
 	return p.nodes[i]
 }
 
-// step is a pair of inodes with one path; one of them may be missing.
-type step struct {
+// inodePair is a pair of inodes with the same path; one of them may be missing.
+type inodePair struct {
 	path string
 	a, b *inode
 }
 
-// run compares from the root down. It keeps its own list, as directories may
-// be deeper than a stack.
-func (d *differ) run() {
-	todo := []step{{"/", d.a.table.get(rootIno), d.b.table.get(rootIno)}}
+// compareTrees compares the trees from the root down. It does not recurse, as
+// directories may be nested deeper than a stack allows.
+func (d *differ) compareTrees() {
+	todo := []inodePair{{"/", d.a.table.get(rootIno), d.b.table.get(rootIno)}}
 	for len(todo) > 0 {
 		s := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
@@ -137,30 +138,31 @@ func (d *differ) run() {
 			d.out = append(d.out, Change{Modified, s.path})
 		}
 		start := len(todo)
-		todo = d.below(todo, s)
+		todo = d.appendChildren(todo, s)
 		slices.Reverse(todo[start:])
 	}
 }
 
-// below appends what is in a pair of directories and may differ, in order.
-func (d *differ) below(todo []step, s step) []step {
+// appendChildren appends the entries of a pair of directories that may
+// differ, in order.
+func (d *differ) appendChildren(todo []inodePair, s inodePair) []inodePair {
 	if len(s.path) >= d.b.quota.Path {
 		return todo
 	}
-	x, y := s.a.names(), s.b.names()
+	x, y := s.a.dirEntries(), s.b.dirEntries()
 	for len(x) > 0 || len(y) > 0 {
-		var n step
+		var n inodePair
 		switch {
 		case len(y) == 0 || len(x) > 0 && x[0].name < y[0].name:
-			n = step{join(s.path, x[0].name), d.a.table.get(x[0].ino), nil}
+			n = inodePair{joinName(s.path, x[0].name), d.a.table.get(x[0].ino), nil}
 			x = x[1:]
 		case len(x) == 0 || y[0].name < x[0].name:
-			n = step{join(s.path, y[0].name), nil, d.b.table.get(y[0].ino)}
+			n = inodePair{joinName(s.path, y[0].name), nil, d.b.table.get(y[0].ino)}
 			y = y[1:]
 		default:
-			n = step{"", d.a.table.get(x[0].ino), d.b.table.get(y[0].ino)}
+			n = inodePair{"", d.a.table.get(x[0].ino), d.b.table.get(y[0].ino)}
 			if d.mayDiffer(n) {
-				n.path = join(s.path, x[0].name)
+				n.path = joinName(s.path, x[0].name)
 			}
 			x, y = x[1:], y[1:]
 		}
@@ -171,24 +173,24 @@ func (d *differ) below(todo []step, s step) []step {
 	return todo
 }
 
-// mayDiffer says whether a pair must be looked at.
-func (d *differ) mayDiffer(s step) bool {
+// mayDiffer reports whether a pair must be visited.
+func (d *differ) mayDiffer(s inodePair) bool {
 	if s.a == s.b {
 		return s.a.isDir() && (d.all || d.nearA[s.a.ino] || d.nearB[s.b.ino])
 	}
 	return true
 }
 
-// names returns what is in a directory; nothing in anything else.
-func (in *inode) names() []entry {
+// dirEntries returns the entries of a directory, and none for another inode.
+func (in *inode) dirEntries() []entry {
 	if in == nil || !in.isDir() {
 		return nil
 	}
-	return in.dir.after("", -1)
+	return in.dir.entriesAfter("", -1)
 }
 
-// equal says whether two inodes are the same to Diff. What is in
-// directories is not looked at.
+// equal reports whether two inodes are the same for Diff. It does not look at
+// the entries of directories.
 func equal(a, b *inode) bool {
 	if a.mode != b.mode || a.uid != b.uid || a.gid != b.gid || a.rdev != b.rdev || a.target != b.target {
 		return false
@@ -215,8 +217,8 @@ func (in *inode) blockAt(i int) *block {
 	return in.blocks[i]
 }
 
-// sameBlock compares data; zeros at the end don't count. What can't be read
-// is not the same.
+// sameBlock reports whether two blocks have the same data, except for zeros at
+// the end. A block that can't be read differs.
 func sameBlock(a, b *block) bool {
 	if a == b {
 		return true
@@ -227,21 +229,21 @@ func sameBlock(a, b *block) bool {
 			return true
 		}
 	}
-	x, err := a.loaded()
+	x, err := a.loadData()
 	if err != nil {
 		return false
 	}
-	y, err := b.loaded()
+	y, err := b.loadData()
 	if err != nil {
 		return false
 	}
 	if len(x) > len(y) {
 		x, y = y, x
 	}
-	return bytes.Equal(x, y[:len(x)]) && zero(y[len(x):])
+	return bytes.Equal(x, y[:len(x)]) && isAllZero(y[len(x):])
 }
 
-func zero(p []byte) bool {
+func isAllZero(p []byte) bool {
 	for _, c := range p {
 		if c != 0 {
 			return false

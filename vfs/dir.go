@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// leafMax is the number of names in one leaf of a directory. A directory
-// with fewer is one sorted slice.
+// leafMax is the maximum number of names in one leaf of a directory. A
+// directory with fewer is one sorted slice.
 const leafMax = 64
 
 // entry is one name in a directory.
@@ -15,7 +15,7 @@ type entry struct {
 	ino  uint64
 }
 
-// leaf is a run of names in order.
+// leaf is a sorted run of names.
 type leaf struct {
 	owner   *epoch
 	entries []entry
@@ -33,8 +33,8 @@ func (d *dir) clone() *dir {
 	return &dir{leaves: slices.Clone(d.leaves), len: d.len, subdirs: d.subdirs}
 }
 
-// leaf returns the index of the leaf that a name belongs to.
-func (d *dir) leaf(name string) int {
+// leafIndex returns the index of the leaf that a name belongs to.
+func (d *dir) leafIndex(name string) int {
 	lo, hi := 0, len(d.leaves)
 	for lo+1 < hi {
 		mid := int(uint(lo+hi) / 2)
@@ -47,8 +47,8 @@ func (d *dir) leaf(name string) int {
 	return lo
 }
 
-// search returns where a name is in a leaf, or would be.
-func (l *leaf) search(name string) (int, bool) {
+// searchName returns the index of a name in a leaf, or where it would be.
+func (l *leaf) searchName(name string) (int, bool) {
 	lo, hi := 0, len(l.entries)
 	for lo < hi {
 		mid := int(uint(lo+hi) / 2)
@@ -69,15 +69,15 @@ func (d *dir) find(name string) uint64 {
 	if d.len == 0 {
 		return 0
 	}
-	l := d.leaves[d.leaf(name)]
-	if i, ok := l.search(name); ok {
+	l := d.leaves[d.leafIndex(name)]
+	if i, ok := l.searchName(name); ok {
 		return l.entries[i].ino
 	}
 	return 0
 }
 
-// own returns leaf i as one that e may change.
-func (d *dir) own(e *epoch, i int) *leaf {
+// ownLeaf returns leaf i as one that e may change.
+func (d *dir) ownLeaf(e *epoch, i int) *leaf {
 	l := d.leaves[i]
 	if l.owner == e {
 		return l
@@ -88,17 +88,17 @@ func (d *dir) own(e *epoch, i int) *leaf {
 	return c
 }
 
-// insert adds a name that is not there.
-func (d *dir) insert(e *epoch, name string, ino uint64) {
+// insertName adds a name that is not in the directory yet.
+func (d *dir) insertName(e *epoch, name string, ino uint64) {
 	it := entry{strings.Clone(name), ino}
 	d.len++
 	if len(d.leaves) == 0 {
 		d.leaves = append(d.leaves, &leaf{owner: e, entries: []entry{it}})
 		return
 	}
-	i := d.leaf(name)
-	l := d.own(e, i)
-	at, _ := l.search(name)
+	i := d.leafIndex(name)
+	l := d.ownLeaf(e, i)
+	at, _ := l.searchName(name)
 	if len(l.entries) < leafMax {
 		l.entries = slices.Insert(l.entries, at, it)
 		return
@@ -117,11 +117,11 @@ func (d *dir) insert(e *epoch, name string, ino uint64) {
 	l.entries = slices.Insert(l.entries, at, it)
 }
 
-// remove takes out a name that is there.
-func (d *dir) remove(e *epoch, name string) {
-	i := d.leaf(name)
-	l := d.own(e, i)
-	at, _ := l.search(name)
+// removeName removes a name that is in the directory.
+func (d *dir) removeName(e *epoch, name string) {
+	i := d.leafIndex(name)
+	l := d.ownLeaf(e, i)
+	at, _ := l.searchName(name)
 	l.entries = slices.Delete(l.entries, at, at+1)
 	d.len--
 	if len(l.entries) == 0 {
@@ -134,8 +134,8 @@ func (d *dir) remove(e *epoch, name string) {
 	}
 }
 
-// all yields the names in order.
-func (d *dir) all(yield func(entry) bool) {
+// allEntries yields the entries, sorted by name.
+func (d *dir) allEntries(yield func(entry) bool) {
 	for _, l := range d.leaves {
 		for _, it := range l.entries {
 			if !yield(it) {
@@ -145,8 +145,9 @@ func (d *dir) all(yield func(entry) bool) {
 	}
 }
 
-// after returns up to n entries that follow a name in order; n < 0 is all.
-func (d *dir) after(name string, n int) []entry {
+// entriesAfter returns up to n entries that follow a name in order; n < 0
+// means all.
+func (d *dir) entriesAfter(name string, n int) []entry {
 	if n < 0 || n > d.len {
 		n = d.len
 	}
@@ -154,8 +155,8 @@ func (d *dir) after(name string, n int) []entry {
 		return nil
 	}
 	out := make([]entry, 0, n)
-	i := d.leaf(name)
-	at, found := d.leaves[i].search(name)
+	i := d.leafIndex(name)
+	at, found := d.leaves[i].searchName(name)
 	if found {
 		at++
 	}

@@ -6,16 +6,16 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Errno is the reason a file operation failed, in the words of Unix.
+// Errno is the reason why a file operation failed, named as on Unix.
 // Its zero value means success and is never returned as an error.
 //
-// Each one also answers to the matching errors of io/fs and of package
+// Each Errno also matches the corresponding errors of io/fs and of package
 // atoll: errors.Is(ENOENT, fs.ErrNotExist) and errors.Is(ENOENT,
 // atoll.ErrNotFound) both hold.
 type Errno uint8
 
-// The reasons. The file system itself returns only some of them; the rest
-// belong to the kernel above, which shares this type.
+// The reasons. The file system itself returns only some of them; the kernel
+// (internal/unix/kernel) shares this type and uses the rest.
 const (
 	ENOENT Errno = iota + 1
 	EEXIST
@@ -57,7 +57,7 @@ const (
 	ETXTBSY
 )
 
-// Error returns the sentence that strerror has for the reason.
+// Error returns the message that strerror has for the reason.
 func (e Errno) Error() string {
 	switch e {
 	case ENOENT:
@@ -101,11 +101,12 @@ func (e Errno) Error() string {
 	case ENXIO:
 		return "No such device or address"
 	}
-	return e.processError()
+	return e.processMessage()
 }
 
-// processError has the sentences of reasons that only a kernel meets.
-func (e Errno) processError() string {
+// processMessage returns the messages of reasons that concern processes and
+// devices.
+func (e Errno) processMessage() string {
 	switch e {
 	case EIO:
 		return "Input/output error"
@@ -147,7 +148,7 @@ func (e Errno) processError() string {
 	return "Unknown error"
 }
 
-// Is says whether the reason is one of the portable errors.
+// Is reports whether target is the portable error for the reason.
 func (e Errno) Is(target error) bool {
 	switch e {
 	case ENOENT:
@@ -170,7 +171,7 @@ func (e Errno) Is(target error) bool {
 	return false
 }
 
-// LinkError is a failed operation that has two paths.
+// LinkError is the error of an operation with two paths.
 type LinkError struct {
 	Op, Old, New string
 	Err          error
@@ -184,7 +185,8 @@ func (e *LinkError) Error() string {
 // Unwrap returns the cause.
 func (e *LinkError) Unwrap() error { return e.Err }
 
-// pathError dresses a reason for the caller; no reason gives no error.
+// pathError wraps a reason with the operation and its path; it returns nil
+// for 0.
 func pathError(op, path string, e Errno) error {
 	if e == 0 {
 		return nil
@@ -192,6 +194,8 @@ func pathError(op, path string, e Errno) error {
 	return &fs.PathError{Op: op, Path: path, Err: e}
 }
 
+// linkError wraps a reason with the operation and its two paths; it returns
+// nil for 0.
 func linkError(op, old, new string, e Errno) error {
 	if e == 0 {
 		return nil

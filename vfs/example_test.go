@@ -195,7 +195,7 @@ func ExampleFS_Mount() {
 	// read /work/link: No such file or directory
 }
 
-// Who follows a tree compares a state with the next.
+// To follow a tree, compare each state with the next.
 func ExampleFS_Observe() {
 	f := vfs.New(vfs.Options{})
 	seen, changed := f.Observe()

@@ -14,8 +14,8 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// narrow is a quota that fuzzing reaches.
-func narrow() Quota { return Quota{Bytes: 1 << 20, File: 300_000, Nodes: 50, Path: 1024} }
+// smallQuota is a quota that fuzzing reaches.
+func smallQuota() Quota { return Quota{Bytes: 1 << 20, File: 300_000, Nodes: 50, Path: 1024} }
 
 // FuzzImportTar unpacks anything beside files that must not change.
 func FuzzImportTar(f *testing.F) {
@@ -23,7 +23,7 @@ func FuzzImportTar(f *testing.F) {
 	f.Add(archive(f, tar.Header{Typeflag: tar.TypeLink, Name: "h", Linkname: "a"}, file("../x", "")).Bytes())
 	f.Add(archive(f, file(strings.Repeat("long/", 50)+"x", "pax"), tar.Header{Typeflag: tar.TypeFifo, Name: "p"}).Bytes())
 	f.Fuzz(func(t *testing.T, data []byte) {
-		fsys := New(Options{Quota: narrow()})
+		fsys := New(Options{Quota: smallQuota()})
 		must(t, fsys.MkdirAll("/w/in", 0o755))
 		must(t, fsys.WriteFile("/secret", []byte("s"), 0o600))
 		must(t, fsys.Symlink("/", "/w/out"))
@@ -111,7 +111,7 @@ func FuzzLoadPage(f *testing.F) {
 	fsys := New(Options{})
 	f.Add(pageOf(f, fsys))
 	must(f, fsys.MkdirAll("/a/b", 0o755))
-	must(f, fsys.WriteFile("/a/f", numbered(1, 2000), 0o644))
+	must(f, fsys.WriteFile("/a/f", numberedBytes(1, 2000), 0o644))
 	must(f, fsys.WriteFile("/a/small", []byte("small"), 0o644))
 	must(f, fsys.Link("/a/f", "/a/b/hard"))
 	must(f, fsys.Symlink("../f", "/a/b/soft"))
@@ -119,11 +119,11 @@ func FuzzLoadPage(f *testing.F) {
 	f.Add(pageOf(f, fsys))
 	f.Fuzz(func(t *testing.T, page []byte) {
 		var root encoder
-		root.bytes([]byte(rootMagic))
-		root.uint(1)
-		root.uint(0)
+		root.putBytes([]byte(rootMagic))
+		root.putUint(1)
+		root.putUint(0)
 		sum := sha256.Sum256(page)
-		root.bytes(sum[:])
+		root.putBytes(sum[:])
 		s := oneBlob{root.buf, page}
 		id := Key(sha256.Sum256(root.buf)).String()
 		fsys, err := Load(&s, id, Options{})
@@ -141,7 +141,7 @@ func FuzzLoadPage(f *testing.F) {
 			entries, _ := fsys.ReadDir(p)
 			for _, e := range entries {
 				if e.IsDir() {
-					todo = append(todo, join(p, e.Name()))
+					todo = append(todo, joinName(p, e.Name()))
 				}
 			}
 		}
@@ -335,7 +335,7 @@ func FuzzOperations(f *testing.F) {
 	f.Add([]byte("\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d"))
 	f.Add([]byte("mkdir rename unlink write snapshot restore"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		s := &script{data: data, fs: New(Options{Quota: narrow()})}
+		s := &script{data: data, fs: New(Options{Quota: smallQuota()})}
 		s.snapshots = []*Snapshot{s.fs.Snapshot()}
 		for range min(len(s.data), 300) {
 			s.step()

@@ -12,23 +12,23 @@ import (
 	"time"
 )
 
-// Host is a directory of the host that trees can mount, several at once.
-// What is in it is reached from its open directory, name by name, and never
-// through a link that leads out of it; only files and directories are opened.
-// Others may change what is in it at any time.
+// Host is a directory of the host that several trees can mount. Its files are
+// reached from the open directory, name by name, and never through a link
+// that leads out of it; only regular files and directories are opened. Other
+// processes may change its content at any time.
 type Host struct {
 	dir string
 
 	root  atomic.Pointer[os.Root]
-	known atomic.Pointer[fs.FileInfo] // of what root is; changed under mu
+	known atomic.Pointer[fs.FileInfo] // describes root; changed under mu
 
-	mu sync.Mutex // held while the directory is opened again
+	mu sync.Mutex // held while the directory is reopened
 
 	use account
 }
 
-// OpenHost opens a directory of the host. A missing one is ENOENT. Who opens
-// it closes it, once nothing that mounts it is used any more.
+// OpenHost opens a directory of the host. A missing one is ENOENT. The caller
+// closes it when nothing uses its mounts any more.
 func OpenHost(dir string) (*Host, error) {
 	if !hostMounts {
 		return nil, pathError("mount", dir, ENOTSUP)
@@ -40,19 +40,19 @@ func OpenHost(dir string) (*Host, error) {
 	return h, nil
 }
 
-// HostMounts says whether directories of this host can be mounted.
+// HostMounts reports whether directories of this host can be mounted.
 func HostMounts() bool { return hostMounts }
 
 // Dir returns the directory's path on the host.
 func (h *Host) Dir() string { return h.dir }
 
-// Check says why the directory can't be used: it is not there, or it is none.
-// One that has taken the place of the one that was opened is opened now.
+// Check returns an error if the directory can't be used because it is missing
+// or not a directory. A directory that has replaced the opened one is opened.
 func (h *Host) Check() error {
 	info, err := os.Stat(h.dir)
 	switch {
 	case err != nil:
-		return pathError("mount", h.dir, hostReason(err))
+		return pathError("mount", h.dir, hostErrno(err))
 	case !info.IsDir():
 		return pathError("mount", h.dir, ENOTDIR)
 	}
@@ -63,71 +63,71 @@ func (h *Host) Check() error {
 	defer h.mu.Unlock()
 	root, err := os.OpenRoot(h.dir)
 	if err != nil {
-		return pathError("mount", h.dir, hostReason(err))
+		return pathError("mount", h.dir, hostErrno(err))
 	}
 	if info, err = root.Stat("."); err != nil {
-		_ = root.Close() // the error that counts is there
-		return pathError("mount", h.dir, hostReason(err))
+		_ = root.Close() // the error is err
+		return pathError("mount", h.dir, hostErrno(err))
 	}
 	h.known.Store(&info)
-	h.root.Store(root) // what was there before closes when nobody uses it any more
-	h.use.forget()
+	h.root.Store(root) // the previous root is closed by its finalizer when it is unused
+	h.use.invalidateCount()
 	return nil
 }
 
-// Close lets go of the directory.
+// Close closes the directory.
 func (h *Host) Close() error { return h.root.Load().Close() }
 
-// top returns the open directory.
-func (h *Host) top() *os.Root { return h.root.Load() }
+// rootDir returns the open directory.
+func (h *Host) rootDir() *os.Root { return h.root.Load() }
 
-// account knows how many bytes the files of a directory have. It counts
-// what is written through this process at once and looks at what others
-// have done now and then.
+// account counts the bytes and names of the files of a directory. It counts
+// writes through this process at once, and recounts now and then to include
+// the changes of others.
 type account struct {
-	mu    sync.Mutex
-	known bool // guarded by mu, as all below
-	bytes int64
-	names int64
-	when  time.Time     // of the last walk
-	took  time.Duration // it
-	open  map[fileID]*openNode
+	mu        sync.Mutex
+	known     bool // guarded by mu, as are the fields below
+	bytes     int64
+	names     int64
+	countedAt time.Time     // end of the last count
+	walkTime  time.Duration // duration of the last count
+	open      map[fileID]*openNode
 }
 
-// fileID names a file on the host.
+// fileID identifies a file on the host.
 type fileID struct{ dev, ino uint64 }
 
-// openNode is a file that is open here: when its last name goes, its bytes
-// stay until it is closed.
+// openNode is a file that is open here: when its last name is removed, its
+// bytes stay counted until it is closed.
 type openNode struct {
-	files map[*os.File]bool // those that are open
-	lost  bool              // its last name was taken away here
+	files map[*os.File]bool // open descriptors
+	lost  bool              // its last name was removed here
 }
 
-// maxCount is more than any limit allows, and can still be added to.
+// maxCount exceeds every limit and still leaves room for additions.
 const maxCount = math.MaxInt64 / 4
 
-// countEvery is how long a count is believed at least.
+// countEvery is the shortest time for which a count is used.
 const countEvery = 2 * time.Second
 
-func (a *account) forget() {
+func (a *account) invalidateCount() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.known = false
 }
 
-// reserve counts n more bytes and so many more names, unless that would pass
-// the limit.
-func (h *Host) reserve(n, names, limit int64) Errno {
+// reserveUsage counts n more bytes and so many more names. If that would
+// exceed the limit it returns EDQUOT and counts nothing.
+func (h *Host) reserveUsage(n, names, limit int64) Errno {
 	a := &h.use
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if limit > 0 {
 		over := func() bool {
-			return n > 0 && (n > limit || a.bytes > limit-n) || names > 0 && a.names+names > mostNames(limit)
+			return n > 0 && (n > limit || a.bytes > limit-n) || names > 0 && a.names+names > maxNamesFor(limit)
 		}
-		if age := time.Since(a.when); !a.known || age > max(10*countEvery, 50*a.took) || over() && age > max(countEvery, 20*a.took) {
-			h.count()
+		if age := time.Since(a.countedAt); !a.known || age > max(10*countEvery, 50*a.walkTime) || over() && age > max(countEvery, 20*a.walkTime) {
+			h.countFiles()
 		}
 		if over() {
 			return EDQUOT
@@ -137,17 +137,17 @@ func (h *Host) reserve(n, names, limit int64) Errno {
 	return 0
 }
 
-// mostNames is how many names a limit of bytes allows: files without content
-// fill a disk too.
-func mostNames(limit int64) int64 { return 1000 + limit/512 }
+// maxNamesFor returns how many names a limit of bytes allows: files without
+// content fill a disk too.
+func maxNamesFor(limit int64) int64 { return 1000 + limit/512 }
 
-// count walks the directory; the caller holds use.mu.
-func (h *Host) count() {
+// countFiles walks the directory and sets the counts; the caller holds use.mu.
+func (h *Host) countFiles() {
 	a := &h.use
 	start := time.Now()
 	a.bytes, a.names = 0, 0
 	seen := make(map[fileID]bool)
-	e := h.walk(".", func(_ string, info fs.FileInfo) bool {
+	e := h.walkTree(".", func(_ string, info fs.FileInfo) bool {
 		a.names++
 		if s := hostStat(info); info.Mode().IsRegular() {
 			if s.nlink > 1 {
@@ -161,7 +161,7 @@ func (h *Host) count() {
 		return true
 	})
 	if e != 0 {
-		a.bytes, a.names = maxCount, maxCount // nobody knows: nothing more goes in
+		a.bytes, a.names = maxCount, maxCount // the usage is unknown: allow no more
 	}
 	for _, n := range a.open {
 		for file := range n.files {
@@ -169,14 +169,14 @@ func (h *Host) count() {
 				a.bytes += info.Size()
 				n.lost = true
 			}
-			break // they are all the same
+			break // all descriptors have the same file
 		}
 	}
-	a.known, a.when, a.took = true, time.Now(), time.Since(start)
+	a.known, a.countedAt, a.walkTime = true, time.Now(), time.Since(start)
 }
 
-// opened notes a file that is open.
-func (h *Host) opened(file *os.File, id fileID) {
+// trackOpen records a file that was opened.
+func (h *Host) trackOpen(file *os.File, id fileID) {
 	a := &h.use
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -191,8 +191,8 @@ func (h *Host) opened(file *os.File, id fileID) {
 	n.files[file] = true
 }
 
-// closing notes that a file is about to be closed.
-func (h *Host) closing(file *os.File, id fileID) {
+// trackClose records that a file is about to be closed.
+func (h *Host) trackClose(file *os.File, id fileID) {
 	a := &h.use
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -205,8 +205,8 @@ func (h *Host) closing(file *os.File, id fileID) {
 	}
 }
 
-// unnamed notes that a name of a file was taken away.
-func (h *Host) unnamed(info fs.FileInfo) {
+// trackRemoved records that a name of a file was removed.
+func (h *Host) trackRemoved(info fs.FileInfo) {
 	if info == nil {
 		return
 	}
@@ -225,11 +225,11 @@ func (h *Host) unnamed(info fs.FileInfo) {
 	a.bytes = max(0, a.bytes-info.Size())
 }
 
-// openDir opens a directory. The dot makes even the last name one that can
-// only be a directory, or a pipe that takes its place would block.
-func (h *Host) openDir(rel string) (*os.Root, error) { return h.top().OpenRoot(rel + "/.") }
+// openDir opens a directory. The trailing dot makes the host require a
+// directory; a pipe that has replaced it would block the open otherwise.
+func (h *Host) openDir(rel string) (*os.Root, error) { return h.rootDir().OpenRoot(rel + "/.") }
 
-// list returns the names in a directory, in order, and the open directory.
+// list returns the sorted names in a directory, and the open directory.
 func (h *Host) list(rel string) (names []string, dir *os.Root, err error) {
 	if dir, err = h.openDir(rel); err != nil {
 		return nil, nil, err
@@ -241,10 +241,10 @@ func (h *Host) list(rel string) (names []string, dir *os.Root, err error) {
 	return names, dir, nil
 }
 
-// maxNames bounds the names of one directory that are read.
+// maxNames limits the number of names that are read from one directory.
 const maxNames = 1 << 17
 
-// namesOf returns the names in an open directory, in order.
+// namesOf returns the sorted names in an open directory.
 func namesOf(dir *os.Root) ([]string, error) {
 	f, err := dir.Open(".")
 	if err != nil {
@@ -262,31 +262,31 @@ func namesOf(dir *os.Root) ([]string, error) {
 	return names, err
 }
 
-// entriesOf describes what is in an open directory, in the order of names.
+// entriesOf describes the entries of an open directory, sorted by name.
 func entriesOf(dir *os.Root) ([]fs.DirEntry, error) {
 	names, err := namesOf(dir)
 	list := make([]fs.DirEntry, 0, len(names))
 	for _, name := range names {
-		if info, err := dir.Lstat(name); err == nil { // else it went away
+		if info, err := dir.Lstat(name); err == nil { // else it was removed
 			list = append(list, &dirEntry{info: hostInfo(info, name)})
 		}
 	}
 	return list, err
 }
 
-// maxPending bounds the names that a walk has still to look at.
+// maxPending limits the names that a walk has still to visit.
 const maxPending = 1 << 20
 
-// walk calls do for all beneath a directory, in the order of names and
-// directories before what is in them, until it returns false. What goes away
-// meanwhile is left out. A tree that is deeper or broader than a walk goes is
+// walkTree calls do for everything beneath a directory, sorted by name and
+// directories before their content, until do returns false. Files that are
+// removed meanwhile are left out. A tree that is too deep or too broad is
 // EFBIG.
-func (h *Host) walk(rel string, do func(rel string, info fs.FileInfo) bool) Errno {
-	todo := h.below(nil, rel)
+func (h *Host) walkTree(rel string, do func(rel string, info fs.FileInfo) bool) Errno {
+	todo := h.appendChildren(nil, rel)
 	for len(todo) > 0 {
 		at := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
-		info, err := h.top().Lstat(at)
+		info, err := h.rootDir().Lstat(at)
 		if err != nil {
 			continue
 		}
@@ -294,41 +294,41 @@ func (h *Host) walk(rel string, do func(rel string, info fs.FileInfo) bool) Errn
 			return 0
 		}
 		if info.IsDir() {
-			todo = h.below(todo, at)
+			todo = h.appendChildren(todo, at)
 		}
-		if depth(at) >= maxDepth || len(todo) > maxPending {
+		if pathDepth(at) >= maxDepth || len(todo) > maxPending {
 			return EFBIG
 		}
 	}
 	return 0
 }
 
-// below appends what is in a directory, the last name first.
-func (h *Host) below(todo []string, rel string) []string {
+// appendChildren appends the paths of a directory's entries, the last first.
+func (h *Host) appendChildren(todo []string, rel string) []string {
 	names, dir, err := h.list(rel)
 	if err != nil {
-		return todo // it went away
+		return todo // it was removed
 	}
 	_ = dir.Close() // it was only read
 	for _, name := range slices.Backward(names) {
-		todo = append(todo, under(rel, name))
+		todo = append(todo, joinRel(rel, name))
 	}
 	return todo
 }
 
-// under returns the path of a name in a directory.
-func under(rel, name string) string {
+// joinRel returns the relative path of a name in a directory.
+func joinRel(rel, name string) string {
 	if rel == "." {
 		return name
 	}
 	return rel + "/" + name
 }
 
-// hostIno begins the numbers of files in mounts, which are none of a tree's.
+// hostIno is the first inode number of files in mounts; trees use lower ones.
 const hostIno = 1 << 61
 
-// number folds a file's device and number on the host into one.
-func (id fileID) number() uint64 {
+// inodeNumber folds a file's device and inode number on the host into one.
+func (id fileID) inodeNumber() uint64 {
 	const bits = 44
 	dev := id.dev ^ id.dev>>16 ^ id.dev>>32
 	if id.ino>>bits == 0 {
@@ -338,14 +338,14 @@ func (id fileID) number() uint64 {
 	return hostIno | (x^x>>31)&(hostIno-1)
 }
 
-// hostInfo describes a file of the host as one of a tree. Files of this
-// process's user are the sandbox's root's.
+// hostInfo describes a file of the host as a file of a tree. Files of this
+// process's user belong to the sandbox's root.
 func hostInfo(info fs.FileInfo, name string) Info {
 	s := hostStat(info)
 	i := Info{
-		name: name, mode: info.Mode() & (fs.ModeType | modeBits), size: info.Size(), ino: s.id.number(),
+		name: name, mode: info.Mode() & (fs.ModeType | modeBits), size: info.Size(), ino: s.id.inodeNumber(),
 		nlink: uint32(s.nlink), uid: s.uid, gid: s.gid, rdev: s.rdev, blocks: s.blocks,
-		atime: timeStamp(s.atime), mtime: timeStamp(info.ModTime()), ctime: timeStamp(s.ctime), btime: timeStamp(s.ctime),
+		atime: toNanos(s.atime), mtime: toNanos(info.ModTime()), ctime: toNanos(s.ctime), btime: toNanos(s.ctime),
 	}
 	if i.uid == uint32(os.Geteuid()) {
 		i.uid = 0
@@ -356,8 +356,8 @@ func hostInfo(info fs.FileInfo, name string) Info {
 	return i
 }
 
-// reason is the reason in an error, EIO where it holds none.
-func reason(err error) Errno {
+// errnoOf returns the reason that an error contains, EIO if there is none.
+func errnoOf(err error) Errno {
 	if err == nil {
 		return 0
 	}
@@ -375,14 +375,14 @@ func reason(err error) Errno {
 	return EIO
 }
 
-// used returns how many bytes and names are in the directory, as last
-// counted.
-func (h *Host) used() (bytes, names int64) {
+// currentUsage returns how many bytes and names are in the directory,
+// recounting them if the last count is old.
+func (h *Host) currentUsage() (bytes, names int64) {
 	a := &h.use
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.known || time.Since(a.when) > max(countEvery, 20*a.took) {
-		h.count()
+	if !a.known || time.Since(a.countedAt) > max(countEvery, 20*a.walkTime) {
+		h.countFiles()
 	}
 	return a.bytes, a.names
 }

@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// hostMounts is false where files have no numbers, by which commands know
-// that two names lead to one file, and where opening a pipe may block.
+// hostMounts is false on systems without inode numbers, by which commands
+// recognize two names of one file, and where opening a pipe may block.
 const hostMounts = false
 
 const openFlags = 0
 
-func hostReason(err error) Errno {
+func hostErrno(err error) Errno {
 	if err == nil {
 		return 0
 	}
-	return reason(err)
+	return errnoOf(err)
 }
 
-// hostAttr is what only the host's own description of a file says.
+// hostAttr holds the attributes that only the host's own description has.
 type hostAttr struct {
 	id       fileID
 	nlink    uint64
@@ -34,6 +34,6 @@ type hostAttr struct {
 
 func hostStat(fs.FileInfo) hostAttr { return hostAttr{nlink: 1} }
 
-func linkTimes(*os.Root, string, time.Time, time.Time) error { return ENOTSUP }
+func setLinkTimes(*os.Root, string, time.Time, time.Time) error { return ENOTSUP }
 
-func (h *Host) space() (total, free int64, err error) { return 0, 0, ENOTSUP }
+func (h *Host) diskSpace() (total, free int64, err error) { return 0, 0, ENOTSUP }

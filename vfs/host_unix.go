@@ -17,8 +17,8 @@ const hostMounts = true
 // openFlags let no open follow a link or wait for the other end of a pipe.
 const openFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
-// hostReasons are the reasons that the host gives, in our words.
-var hostReasons = map[syscall.Errno]Errno{
+// hostErrnos maps error numbers of the host to those of this package.
+var hostErrnos = map[syscall.Errno]Errno{
 	syscall.ENOENT: ENOENT, syscall.EEXIST: EEXIST, syscall.ENOTDIR: ENOTDIR, syscall.EISDIR: EISDIR, syscall.ENOTEMPTY: ENOTEMPTY,
 	syscall.EACCES: EACCES, syscall.EPERM: EPERM, syscall.EINVAL: EINVAL, syscall.ELOOP: ELOOP, syscall.ENAMETOOLONG: ENAMETOOLONG,
 	syscall.ENOSPC: ENOSPC, syscall.EFBIG: EFBIG, syscall.EDQUOT: EDQUOT, syscall.EROFS: EROFS, syscall.EXDEV: EXDEV, syscall.EMLINK: EMLINK,
@@ -26,21 +26,21 @@ var hostReasons = map[syscall.Errno]Errno{
 	syscall.ETXTBSY: ETXTBSY, syscall.EBADF: EBADF, syscall.ENOTSUP: ENOTSUP,
 }
 
-// hostReason is the reason for an error of the host; EIO where there is no
-// word for it, such as for a link that would have led out of the mount.
-func hostReason(err error) Errno {
+// hostErrno returns the reason for an error of the host; EIO where this
+// package has none, such as for a link that leads out of the mount.
+func hostErrno(err error) Errno {
 	if err == nil {
 		return 0
 	}
 	if no, ok := errors.AsType[syscall.Errno](err); ok {
-		if e := hostReasons[no]; e != 0 {
+		if e := hostErrnos[no]; e != 0 {
 			return e
 		}
 	}
-	return reason(err)
+	return errnoOf(err)
 }
 
-// hostAttr is what only the host's own description of a file says.
+// hostAttr holds the attributes that only the host's own description has.
 type hostAttr struct {
 	id       fileID
 	nlink    uint64
@@ -63,8 +63,8 @@ func hostStat(info fs.FileInfo) hostAttr {
 	return a
 }
 
-// linkTimes sets the times of a symbolic link in an open directory.
-func linkTimes(dir *os.Root, name string, atime, mtime time.Time) error {
+// setLinkTimes sets the times of a symbolic link in an open directory.
+func setLinkTimes(dir *os.Root, name string, atime, mtime time.Time) error {
 	f, err := dir.Open(".")
 	if err != nil {
 		return err
@@ -74,24 +74,24 @@ func linkTimes(dir *os.Root, name string, atime, mtime time.Time) error {
 	if err != nil {
 		return err
 	}
-	ts := []unix.Timespec{linkTime(atime), linkTime(mtime)}
+	ts := []unix.Timespec{linkTimespec(atime), linkTimespec(mtime)}
 	cerr := c.Control(func(fd uintptr) {
 		err = unix.UtimesNanoAt(int(fd), name, ts, unix.AT_SYMLINK_NOFOLLOW)
 	})
 	return errors.Join(cerr, err)
 }
 
-func linkTime(t time.Time) unix.Timespec {
+func linkTimespec(t time.Time) unix.Timespec {
 	if t.IsZero() {
 		return unix.Timespec{Nsec: omitTime}
 	}
-	return unix.NsecToTimespec(timeStamp(t))
+	return unix.NsecToTimespec(toNanos(t))
 }
 
-// space returns the size of the file system that the directory is on, and
-// what is free there.
-func (h *Host) space() (total, free int64, err error) {
-	f, err := h.top().Open(".")
+// diskSpace returns the size of the directory's file system and its free
+// space, in bytes.
+func (h *Host) diskSpace() (total, free int64, err error) {
+	f, err := h.rootDir().Open(".")
 	if err != nil {
 		return 0, 0, err
 	}

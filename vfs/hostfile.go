@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// hostFile is a file or directory of a mount that is open.
+// hostFile is an open file or directory of a mount.
 type hostFile struct {
 	m   *mount
 	f   *os.File
@@ -21,15 +21,15 @@ type hostFile struct {
 	once sync.Once // closes it
 }
 
-// maxOpen is how many files may be open through one mount: they are files of
-// the host's process too.
+// maxOpen limits the files that are open through one mount: each uses a file
+// descriptor of the host's process.
 const maxOpen = 512
 
-// newHostFile takes over an open file, or closes it if it is not what a mount
-// opens.
+// newHostFile takes ownership of an open file, and closes it if a mount must
+// not open files of its kind.
 func (m *mount) newHostFile(f *os.File, rel string) (*hostFile, Errno) {
 	info, err := f.Stat()
-	e := hostReason(err)
+	e := hostErrno(err)
 	switch {
 	case e != 0:
 	case !hostOpenable(info.Mode()):
@@ -43,11 +43,11 @@ func (m *mount) newHostFile(f *os.File, rel string) (*hostFile, Errno) {
 		return nil, e
 	}
 	h := &hostFile{m: m, f: f, id: hostStat(info).id}
-	m.host.opened(f, h.id)
+	m.host.trackOpen(f, h.id)
 	if info.IsDir() {
 		if h.dir, err = m.host.openDir(rel); err != nil {
 			h.close()
-			return nil, hostReason(err)
+			return nil, hostErrno(err)
 		}
 	}
 	m.mu.Lock()
@@ -63,32 +63,32 @@ func (m *mount) newHostFile(f *os.File, rel string) (*hostFile, Errno) {
 	return h, 0
 }
 
-// name counts one more name.
-func (m *mount) name() Errno {
+// countName counts one more name against the limit of the mount.
+func (m *mount) countName() Errno {
 	if m.limit == 0 {
 		return 0
 	}
-	return m.host.reserve(0, 1, m.limit)
+	return m.host.reserveUsage(0, 1, m.limit)
 }
 
-// createFile makes a file with a name that is free and opens it.
-func (at *spot) createFile(flag int, perm fs.FileMode) (*hostFile, Errno) {
-	if e := at.m.name(); e != 0 {
+// createFile creates a file under a free name and opens it.
+func (at *hostLocation) createFile(flag int, perm fs.FileMode) (*hostFile, Errno) {
+	if e := at.m.countName(); e != 0 {
 		return nil, e
 	}
 	perm = perm.Perm()
-	f, err := at.top().OpenFile(at.rel, flag&(accessMode|os.O_APPEND)|os.O_CREATE|os.O_EXCL, perm)
+	f, err := at.rootDir().OpenFile(at.rel, flag&(accessMode|os.O_APPEND)|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
-		return nil, hostReason(err)
+		return nil, hostErrno(err)
 	}
 	h, e := at.m.newHostFile(f, at.rel)
 	if e != 0 {
-		_ = at.top().Remove(at.rel) // the reason that counts is there
+		_ = at.rootDir().Remove(at.rel) // the error is e
 		return nil, e
 	}
 	if info, err := f.Stat(); err == nil && info.Mode().Perm() != perm {
-		err = f.Chmod(perm) // the host's mask is not the sandbox's
-		e = hostReason(err)
+		err = f.Chmod(perm) // undo the host's umask
+		e = hostErrno(err)
 	}
 	if e != 0 {
 		h.close()
@@ -97,22 +97,22 @@ func (at *spot) createFile(flag int, perm fs.FileMode) (*hostFile, Errno) {
 	return h, 0
 }
 
-// openThere opens what is there. It never waits, whatever has taken its
-// place since it was looked at.
-func (at *spot) openThere(flag int) (*hostFile, Errno) {
-	f, err := at.top().OpenFile(at.rel, flag&(accessMode|os.O_APPEND)|openFlags, 0)
-	switch e := hostReason(err); e {
+// openThere opens an existing file. It never blocks, whatever has replaced
+// the file since it was looked up.
+func (at *hostLocation) openThere(flag int) (*hostFile, Errno) {
+	f, err := at.rootDir().OpenFile(at.rel, flag&(accessMode|os.O_APPEND)|openFlags, 0)
+	switch e := hostErrno(err); e {
 	case 0:
 	case ENOENT:
 		return nil, eAgain
-	case ENXIO: // a socket, or a pipe that nobody reads
+	case ENXIO: // a socket, or a pipe without a reader
 		return nil, EACCES
 	default:
 		return nil, e
 	}
 	h, e := at.m.newHostFile(f, at.rel)
 	if e == 0 && flag&os.O_TRUNC != 0 {
-		if e = h.truncate(0); e != 0 {
+		if e = h.setSize(0); e != 0 {
 			h.close()
 			return nil, e
 		}
@@ -120,10 +120,10 @@ func (at *spot) openThere(flag int) (*hostFile, Errno) {
 	return h, e
 }
 
-// temporary makes a file with a new name in a directory.
-func (m *mount) temporary(dir string, perm fs.FileMode) (*spot, *hostFile, Errno) {
-	for range tries {
-		at := &spot{m: m, rel: path.Join(dir, ".atoll-"+rand.Text()+".tmp")}
+// createTemp creates a file with a new name in a directory.
+func (m *mount) createTemp(dir string, perm fs.FileMode) (*hostLocation, *hostFile, Errno) {
+	for range maxTries {
+		at := &hostLocation{m: m, rel: path.Join(dir, ".atoll-"+rand.Text()+".tmp")}
 		h, e := at.createFile(os.O_WRONLY, perm)
 		if e == EEXIST {
 			continue
@@ -131,22 +131,22 @@ func (m *mount) temporary(dir string, perm fs.FileMode) (*spot, *hostFile, Errno
 		var err error
 		if e == 0 {
 			at.info, err = h.f.Stat()
-			e = hostReason(err)
+			e = hostErrno(err)
 		}
 		return at, h, e
 	}
 	return nil, nil, EEXIST
 }
 
-// close closes the file; again is fine.
+// close closes the file. Closing it again does nothing.
 func (h *hostFile) close() {
 	h.once.Do(func() {
 		h.m.mu.Lock()
 		delete(h.m.open, h)
 		h.m.mu.Unlock()
-		h.m.host.closing(h.f, h.id)
+		h.m.host.trackClose(h.f, h.id)
 		h.m.files.Add(-1)
-		_ = h.f.Close() // what was written is with the host
+		_ = h.f.Close() // the host already has all writes
 		if h.dir != nil {
 			_ = h.dir.Close() // it was only read
 		}
@@ -164,11 +164,11 @@ func (h *hostFile) readAt(p []byte, off int64) (int, error) {
 	case errors.Is(err, io.EOF):
 		return 0, io.EOF
 	}
-	return 0, hostReason(err)
+	return 0, hostErrno(err)
 }
 
-// write writes at an offset or at the end, and returns the offset behind
-// what was written.
+// write writes at an offset or at the end, and returns the offset after the
+// written bytes.
 func (h *hostFile) write(p []byte, off int64, atEnd bool) (int64, Errno) {
 	if len(p) == 0 {
 		return off, 0
@@ -176,7 +176,7 @@ func (h *hostFile) write(p []byte, off int64, atEnd bool) (int64, Errno) {
 	if off+int64(len(p)) < off {
 		return off, EFBIG
 	}
-	if e := h.reserve(func(size int64) int64 {
+	if e := h.reserveSize(func(size int64) int64 {
 		if atEnd {
 			return size + int64(len(p))
 		}
@@ -195,31 +195,32 @@ func (h *hostFile) write(p []byte, off int64, atEnd bool) (int64, Errno) {
 		n, err = h.f.WriteAt(p, off)
 	}
 	if err != nil && n == 0 {
-		h.m.host.use.forget() // what was reserved is counted anew
+		h.m.host.use.invalidateCount() // the reserved bytes were not written
 	}
-	return off + int64(n), hostReason(err)
+	return off + int64(n), hostErrno(err)
 }
 
-func (h *hostFile) truncate(size int64) Errno {
+func (h *hostFile) setSize(size int64) Errno {
 	switch {
 	case h.dir != nil:
 		return EISDIR
 	case size < 0:
 		return EINVAL
 	}
-	if e := h.reserve(func(int64) int64 { return size }); e != 0 {
+	if e := h.reserveSize(func(int64) int64 { return size }); e != 0 {
 		return e
 	}
-	return hostReason(h.f.Truncate(size))
+	return hostErrno(h.f.Truncate(size))
 }
 
-// reserve counts what a file grows by, from the size it has to another.
-func (h *hostFile) reserve(to func(size int64) int64) Errno {
+// reserveSize counts the bytes by which a file grows when its size changes to
+// to(size).
+func (h *hostFile) reserveSize(to func(size int64) int64) Errno {
 	info, err := h.f.Stat()
 	if err != nil {
-		return hostReason(err)
+		return hostErrno(err)
 	}
-	return h.m.host.reserve(to(info.Size())-info.Size(), 0, h.m.limit)
+	return h.m.host.reserveUsage(to(info.Size())-info.Size(), 0, h.m.limit)
 }
 
 func (h *hostFile) size() int64 {
@@ -230,14 +231,15 @@ func (h *hostFile) size() int64 {
 	return info.Size()
 }
 
-// after lists what follows a name in the directory, as [File.ReadDir] does.
-func (h *hostFile) after(seen string, n int) ([]fs.DirEntry, error) {
+// listAfter lists the entries after a name in the directory, as
+// [File.ReadDir] does.
+func (h *hostFile) listAfter(seen string, n int) ([]fs.DirEntry, error) {
 	if h.dir == nil {
 		return nil, ENOTDIR
 	}
 	list, err := entriesOf(h.dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // it is, in one that was removed
-		return nil, hostReason(err)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a removed directory has no entries
+		return nil, hostErrno(err)
 	}
 	i, found := slices.BinarySearchFunc(list, seen, func(d fs.DirEntry, name string) int {
 		switch {

@@ -6,29 +6,30 @@ import (
 	"path"
 )
 
-// eAgain is the reason that what was there a moment ago is not what is there
-// now. No caller ever sees it.
+// eAgain is the internal reason that a file changed between look-up and use.
+// It is never returned to callers of the package.
 const eAgain Errno = 254
 
-// tries is how often something is looked at again after eAgain.
-const tries = 8
+// maxTries limits the attempts to find an unused temporary name.
+const maxTries = 8
 
-func (at *spot) top() *os.Root { return at.m.host.top() }
+func (at *hostLocation) rootDir() *os.Root { return at.m.host.rootDir() }
 
-// mayChange says why nothing can be changed at a spot.
-func (at *spot) mayChange() Errno {
+// mayChange returns why nothing can be changed at a location.
+func (at *hostLocation) mayChange() Errno {
 	if at.m.readOnly {
 		return EROFS
 	}
 	return 0
 }
 
-// openable says whether it is what a mount opens. The others, which programs
-// behind other walls may have made, are left alone.
+// hostOpenable reports whether a mount opens files of the mode. Pipes, sockets
+// and devices, which programs in other sandboxes may have created, are not
+// opened.
 func hostOpenable(m fs.FileMode) bool { return m.IsRegular() || m.IsDir() }
 
-func (at *spot) stat(info *Info) Errno {
-	e := at.existing()
+func (at *hostLocation) stat(info *Info) Errno {
+	e := at.checkExists()
 	if e == 0 {
 		*info = hostInfo(at.info, path.Base(at.rel))
 		info.fixed = at.m.readOnly
@@ -36,22 +37,22 @@ func (at *spot) stat(info *Info) Errno {
 	return e
 }
 
-func (at *spot) readlink() (string, Errno) {
-	switch e := at.existing(); {
+func (at *hostLocation) readLink() (string, Errno) {
+	switch e := at.checkExists(); {
 	case e != 0:
 		return "", e
 	case at.info.Mode()&fs.ModeSymlink == 0:
 		return "", EINVAL
 	}
-	target, err := at.top().Readlink(at.rel)
+	target, err := at.rootDir().Readlink(at.rel)
 	if err == nil && target == "" {
 		return "", ENOENT
 	}
-	return target, hostReason(err)
+	return target, hostErrno(err)
 }
 
-func (at *spot) readDir() ([]fs.DirEntry, Errno) {
-	switch e := at.existing(); {
+func (at *hostLocation) readDir() ([]fs.DirEntry, Errno) {
+	switch e := at.checkExists(); {
 	case e != 0:
 		return nil, e
 	case !at.info.IsDir():
@@ -59,15 +60,15 @@ func (at *spot) readDir() ([]fs.DirEntry, Errno) {
 	}
 	dir, err := at.m.host.openDir(at.rel)
 	if err != nil {
-		return nil, hostReason(err)
+		return nil, hostErrno(err)
 	}
 	defer dir.Close() // it is only read
 	list, err := entriesOf(dir)
-	return list, hostReason(err)
+	return list, hostErrno(err)
 }
 
-// create makes a directory, link or empty file with a name that is free.
-func (at *spot) create(n inode) Errno {
+// create creates a directory, link or empty file under a free name.
+func (at *hostLocation) create(n inode) Errno {
 	switch {
 	case at.bad != 0:
 		return at.bad
@@ -81,12 +82,12 @@ func (at *spot) create(n inode) Errno {
 	}
 	switch {
 	case n.isDir():
-		return at.mkdir(n.mode)
+		return at.makeDir(n.mode)
 	case n.isSymlink():
-		if e := at.m.name(); e != 0 {
+		if e := at.m.countName(); e != 0 {
 			return e
 		}
-		return hostReason(at.top().Symlink(n.target, at.rel))
+		return hostErrno(at.rootDir().Symlink(n.target, at.rel))
 	case n.isFile():
 		h, e := at.createFile(os.O_WRONLY, n.mode)
 		if e == 0 {
@@ -94,27 +95,27 @@ func (at *spot) create(n inode) Errno {
 		}
 		return e
 	}
-	return EPERM // a mount is no way to give others pipes and devices
+	return EPERM // a mount must not pass pipes and devices to others
 }
 
-func (at *spot) mkdir(mode fs.FileMode) Errno {
-	if e := at.m.name(); e != 0 {
+func (at *hostLocation) makeDir(mode fs.FileMode) Errno {
+	if e := at.m.countName(); e != 0 {
 		return e
 	}
 	mode &= fs.ModePerm | fs.ModeSticky
-	if err := at.top().Mkdir(at.rel, mode.Perm()); err != nil {
-		return hostReason(err)
+	if err := at.rootDir().Mkdir(at.rel, mode.Perm()); err != nil {
+		return hostErrno(err)
 	}
-	info, err := at.top().Lstat(at.rel)
+	info, err := at.rootDir().Lstat(at.rel)
 	if err == nil && info.IsDir() && info.Mode()&(fs.ModePerm|fs.ModeSticky) != mode {
-		err = at.top().Chmod(at.rel, mode|info.Mode()&fs.ModeSetgid) // the host's mask is not the sandbox's
+		err = at.rootDir().Chmod(at.rel, mode|info.Mode()&fs.ModeSetgid) // undo the host's umask
 	}
-	return hostReason(err)
+	return hostErrno(err)
 }
 
-// link gives a file a second name.
-func (from *spot) link(to *spot) Errno {
-	switch e := from.existing(); {
+// makeLink gives a file a second name.
+func (from *hostLocation) makeLink(to *hostLocation) Errno {
+	switch e := from.checkExists(); {
 	case e != 0:
 		return e
 	case to.bad != 0:
@@ -129,14 +130,14 @@ func (from *spot) link(to *spot) Errno {
 	if e := to.mayChange(); e != 0 {
 		return e
 	}
-	if e := to.m.name(); e != 0 {
+	if e := to.m.countName(); e != 0 {
 		return e
 	}
-	return hostReason(from.top().Link(from.rel, to.rel))
+	return hostErrno(from.rootDir().Link(from.rel, to.rel))
 }
 
-// rename moves a name over another.
-func (from *spot) rename(to *spot) Errno {
+// renameTo moves a file to another location and replaces what is there.
+func (from *hostLocation) renameTo(to *hostLocation) Errno {
 	switch {
 	case from.last != lastName || to.last != lastName:
 		return EBUSY
@@ -161,33 +162,33 @@ func (from *spot) rename(to *spot) Errno {
 		case !from.info.IsDir() && to.info.IsDir():
 			return EISDIR
 		case to.info.IsDir(): // os.Root replaces no directory, not even an empty one
-			if within(to.rel, from.rel) {
+			if isWithin(to.rel, from.rel) {
 				return EINVAL
 			}
-			if err := to.top().Remove(to.rel); err != nil {
-				return hostReason(err)
+			if err := to.rootDir().Remove(to.rel); err != nil {
+				return hostErrno(err)
 			}
 		}
 	}
-	if err := from.top().Rename(from.rel, to.rel); err != nil {
-		return hostReason(err)
+	if err := from.rootDir().Rename(from.rel, to.rel); err != nil {
+		return hostErrno(err)
 	}
-	from.m.host.unnamed(to.info)
+	from.m.host.trackRemoved(to.info)
 	return 0
 }
 
-// within says whether a relative path is dir or beneath it.
-func within(rel, dir string) bool {
+// isWithin reports whether a relative path is dir or beneath it.
+func isWithin(rel, dir string) bool {
 	return rel == dir || len(rel) > len(dir) && rel[len(dir)] == '/' && rel[:len(dir)] == dir
 }
 
-// remove takes away a name.
-func (at *spot) remove(kind removal) Errno {
+// removeName removes the name at a location.
+func (at *hostLocation) removeName(kind removal) Errno {
 	dir := at.info != nil && at.info.IsDir()
 	switch {
 	case at.bad != 0:
 		return at.bad
-	case at.info == nil && kind == whole:
+	case at.info == nil && kind == removeTree:
 		return 0
 	case at.info == nil:
 		return ENOENT
@@ -195,7 +196,7 @@ func (at *spot) remove(kind removal) Errno {
 		return EISDIR
 	case at.last == lastRoot:
 		return EBUSY
-	case at.last == lastDot, at.last == lastDotDot && kind == whole:
+	case at.last == lastDot, at.last == lastDotDot && kind == removeTree:
 		return EINVAL
 	case at.last == lastDotDot:
 		return ENOTEMPTY
@@ -205,21 +206,21 @@ func (at *spot) remove(kind removal) Errno {
 	if e := at.mayChange(); e != 0 {
 		return e
 	}
-	if dir && kind == whole {
-		defer at.m.host.use.forget()
-		return hostReason(at.top().RemoveAll(at.rel))
+	if dir && kind == removeTree {
+		defer at.m.host.use.invalidateCount()
+		return hostErrno(at.rootDir().RemoveAll(at.rel))
 	}
-	if err := at.top().Remove(at.rel); err != nil {
-		return hostReason(err)
+	if err := at.rootDir().Remove(at.rel); err != nil {
+		return hostErrno(err)
 	}
-	at.m.host.unnamed(at.info)
+	at.m.host.trackRemoved(at.info)
 	return 0
 }
 
-// change changes attributes. Set-uid and set-gid bits, and another owner,
-// would mean something to programs of the host: EPERM.
-func (at *spot) change(c change) Errno {
-	if e := at.existing(); e != 0 {
+// changeAttr changes attributes. Set-uid and set-gid bits, and another owner,
+// would have an effect for programs of the host: EPERM.
+func (at *hostLocation) changeAttr(c attrChange) Errno {
+	if e := at.checkExists(); e != 0 {
 		return e
 	}
 	if e := at.mayChange(); e != 0 {
@@ -236,26 +237,26 @@ func (at *spot) change(c change) Errno {
 		return EPERM
 	}
 	if c.chmod {
-		if err := at.top().Chmod(at.rel, c.mode&modeBits); err != nil {
-			return hostReason(err)
+		if err := at.rootDir().Chmod(at.rel, c.mode&modeBits); err != nil {
+			return hostErrno(err)
 		}
 	}
 	if c.atime.IsZero() && c.mtime.IsZero() {
 		return 0
 	}
 	if mode&fs.ModeSymlink == 0 {
-		return hostReason(at.top().Chtimes(at.rel, c.atime, c.mtime))
+		return hostErrno(at.rootDir().Chtimes(at.rel, c.atime, c.mtime))
 	}
 	dir, err := at.m.host.openDir(path.Dir(at.rel))
 	if err != nil {
-		return hostReason(err)
+		return hostErrno(err)
 	}
 	defer dir.Close() // it was only looked at
-	return hostReason(linkTimes(dir, path.Base(at.rel), c.atime, c.mtime))
+	return hostErrno(setLinkTimes(dir, path.Base(at.rel), c.atime, c.mtime))
 }
 
-// open opens a file or directory.
-func (at *spot) open(flag int, perm fs.FileMode) (*hostFile, Errno) {
+// open opens or creates a file or directory.
+func (at *hostLocation) open(flag int, perm fs.FileMode) (*hostFile, Errno) {
 	create := flag&os.O_CREATE != 0
 	switch {
 	case create && flag&O_DIRECTORY != 0:
@@ -298,9 +299,9 @@ func (at *spot) open(flag int, perm fs.FileMode) (*hostFile, Errno) {
 	return at.openThere(flag)
 }
 
-// replace sets the content of a file in one step: it fills a file beside it
-// and gives that its name.
-func (at *spot) replace(data []byte, perm fs.FileMode) Errno {
+// replaceContent sets the content of a file in one step: it fills a temporary
+// file and renames it.
+func (at *hostLocation) replaceContent(data []byte, perm fs.FileMode) Errno {
 	switch {
 	case at.last != lastName, at.info != nil && at.info.IsDir(), at.slash:
 		return EISDIR
@@ -315,17 +316,17 @@ func (at *spot) replace(data []byte, perm fs.FileMode) Errno {
 	if at.info != nil {
 		perm = at.info.Mode()
 	}
-	temp, h, e := at.m.temporary(path.Dir(at.rel), perm)
+	temp, h, e := at.m.createTemp(path.Dir(at.rel), perm)
 	if e != 0 {
 		return e
 	}
 	_, e = h.write(data, 0, false)
 	h.close()
 	if e == 0 {
-		e = temp.rename(&spot{m: at.m, rel: at.rel, info: at.info})
+		e = temp.renameTo(&hostLocation{m: at.m, rel: at.rel, info: at.info})
 	}
 	if e != 0 {
-		_ = temp.remove(unlinkOnly) // the reason that counts is there
+		_ = temp.removeName(unlinkOnly) // the error is e
 	}
 	return e
 }

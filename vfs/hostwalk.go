@@ -7,78 +7,81 @@ import (
 	"strings"
 )
 
-// maxDepth is how many directories deep a mount is walked. Each name is
-// looked up from the top, so that no link is followed by the host.
+// maxDepth limits how deep directories of a mount may be nested. Each name is
+// looked up from the top, so that the host follows no link.
 const maxDepth = 256
 
-// maxWork is how many directories are opened to walk one path: far more than
-// any takes that was not made to take long.
-const maxWork = 4096
+// maxOpenedDirs limits how many directories are opened to walk one path: far
+// more than ordinary paths need, and few enough to stop hostile ones.
+const maxOpenedDirs = 4096
 
-func depth(rel string) int { return strings.Count(rel, "/") }
+// pathDepth returns the number of directories above a relative path.
 
-// spot is where a path leads in a mount.
-type spot struct {
+func pathDepth(rel string) int { return strings.Count(rel, "/") }
+
+// hostLocation is the result of walking a path in a mount.
+type hostLocation struct {
 	m     *mount
-	rel   string      // from the top of the mount; "." for the top
-	info  fs.FileInfo // of what has the name, no link followed; nil when nothing has
+	rel   string      // path from the top of the mount; "." for the top
+	info  fs.FileInfo // of the file, no link followed; nil when the name is free
 	last  last
 	slash bool
 	bad   Errno
 }
 
-// walk finds where the rest of a path leads in a mount. Where it leads out of
-// it, next is the path of the tree that is to be walked instead.
-func (m *mount) walk(q *Quota, rest string, follow, followSlash bool) (at *spot, next string, e Errno) {
-	if at := m.straight(q, rest); at != nil && (!follow || at.info == nil || at.info.Mode()&fs.ModeSymlink == 0) {
+// walkPath walks the rest of a path in a mount. If the path leads out of the
+// mount, next is the path of the tree to walk instead.
+func (m *mount) walkPath(q *Quota, rest string, follow, followSlash bool) (at *hostLocation, next string, e Errno) {
+	if at := m.lookupDirect(q, rest); at != nil && (!follow || at.info == nil || at.info.Mode()&fs.ModeSymlink == 0) {
 		return at, "", 0
 	}
-	return m.visit(q, rest, follow, followSlash)
+	return m.walkLinkByLink(q, rest, follow, followSlash)
 }
 
-// straight finds what a plain path names, if at least its directory is there.
-// os.Root may follow links on the way to it, but only those that don't leave
-// the mount, and these lead to the same place in the tree.
-func (m *mount) straight(q *Quota, rest string) *spot {
-	if len(rest) < 2 || path.Clean(rest) != rest || strings.IndexByte(rest, 0) >= 0 || depth(rest) > maxDepth || len(path.Base(rest)) > q.Name {
+// lookupDirect looks up a clean path in one step, if at least its directory
+// exists; otherwise it returns nil. os.Root may follow links on the way, but
+// only those that don't leave the mount, and these lead to the same file in
+// the tree.
+func (m *mount) lookupDirect(q *Quota, rest string) *hostLocation {
+	if len(rest) < 2 || path.Clean(rest) != rest || strings.IndexByte(rest, 0) >= 0 || pathDepth(rest) > maxDepth || len(path.Base(rest)) > q.Name {
 		return nil
 	}
-	at := &spot{m: m, rel: rest[1:]}
+	at := &hostLocation{m: m, rel: rest[1:]}
 	var err error
-	if at.info, err = m.host.top().Lstat(at.rel); err == nil {
+	if at.info, err = m.host.rootDir().Lstat(at.rel); err == nil {
 		return at
 	}
-	if dir, err := m.host.top().Lstat(path.Dir(at.rel)); hostReason(err) != 0 || !dir.IsDir() {
+	if dir, err := m.host.rootDir().Lstat(path.Dir(at.rel)); hostErrno(err) != 0 || !dir.IsDir() {
 		return nil
 	}
-	if hostReason(err) != ENOENT {
+	if hostErrno(err) != ENOENT {
 		return nil
 	}
 	at.info = nil
 	return at
 }
 
-// visit is walk link by link.
-func (m *mount) visit(q *Quota, rest string, follow, followSlash bool) (at *spot, next string, e Errno) {
-	v := visitor{m: m, top: m.host.top(), w: walker{q: q, rest: rest}}
-	defer v.back()
-	return v.run(follow, followSlash)
+// walkLinkByLink is walkPath without the shortcut of lookupDirect.
+func (m *mount) walkLinkByLink(q *Quota, rest string, follow, followSlash bool) (at *hostLocation, next string, e Errno) {
+	v := visitor{m: m, top: m.host.rootDir(), w: walker{q: q, rest: rest}}
+	defer v.closeCurrent()
+	return v.walkToEnd(follow, followSlash)
 }
 
 // visitor follows one path in a mount.
 type visitor struct {
-	m     *mount
-	top   *os.Root
-	w     walker   // only what is still to walk
-	trail []string // the names of the present directory, from the top
-	open  int      // how many of them lead to dir
-	dir   *os.Root // nil where open is 0: top
-	work  int      // directories that were opened
+	m          *mount
+	top        *os.Root
+	w          walker   // holds only the part of the path that is still to walk
+	trail      []string // names of the current directory, from the top
+	open       int      // how many of them lead to dir
+	dir        *os.Root // last directory that was opened; nil for top when open is 0
+	openedDirs int      // number of directories that were opened
 }
 
-// run walks to the end, as a walker does.
-func (v *visitor) run(follow, followSlash bool) (at *spot, next string, e Errno) {
-	if at, e = v.here(lastRoot); e != 0 {
+// walkToEnd walks to the end of the path, as a walker does.
+func (v *visitor) walkToEnd(follow, followSlash bool) (at *hostLocation, next string, e Errno) {
+	if at, e = v.currentLocation(lastRoot); e != 0 {
 		return nil, "", e
 	}
 	for {
@@ -90,22 +93,22 @@ func (v *visitor) run(follow, followSlash bool) (at *spot, next string, e Errno)
 			return nil, "", ENOTDIR
 		case name == "..":
 			if len(v.trail) == 0 {
-				return nil, v.m.above() + v.w.left(), 0
+				return nil, v.m.parentPath() + v.w.remainingPath(), 0
 			}
 			v.trail = v.trail[:len(v.trail)-1]
-			v.back()
+			v.closeCurrent()
 		}
 		if name == "." || name == ".." {
-			if at, e = v.here(lastDot + last(len(name)-1)); e != 0 {
+			if at, e = v.currentLocation(lastDot + last(len(name)-1)); e != 0 {
 				return nil, "", e
 			}
 			continue
 		}
-		if at, e = v.step(name, more); e != 0 || at.info == nil {
+		if at, e = v.lookupName(name, more); e != 0 || at.info == nil {
 			return at, "", e
 		}
 		if at.info.Mode()&fs.ModeSymlink != 0 && (more || follow && !at.slash || followSlash && at.slash) {
-			if at, next, e = v.follow(at); e != 0 || next != "" {
+			if at, next, e = v.followLink(at); e != 0 || next != "" {
 				return nil, next, e
 			}
 			continue
@@ -114,24 +117,24 @@ func (v *visitor) run(follow, followSlash bool) (at *spot, next string, e Errno)
 	}
 }
 
-// above returns the path of the directory that the mount is in.
-func (m *mount) above() string {
+// parentPath returns the path of the directory that contains the mount.
+func (m *mount) parentPath() string {
 	if dir := path.Dir(m.path); dir != "/" {
 		return dir + "/."
 	}
 	return "/.."
 }
 
-// back goes to the top.
-func (v *visitor) back() {
+// closeCurrent closes the open directory and goes back to the top.
+func (v *visitor) closeCurrent() {
 	if v.dir != nil {
 		_ = v.dir.Close() // it was only looked at
 	}
 	v.dir, v.open = nil, 0
 }
 
-// in opens the present directory, from the one that was open last.
-func (v *visitor) in() (*os.Root, error) {
+// openCurrent opens the current directory, starting from the last open one.
+func (v *visitor) openCurrent() (*os.Root, error) {
 	for v.open < len(v.trail) {
 		from := v.dir
 		if from == nil {
@@ -146,7 +149,7 @@ func (v *visitor) in() (*os.Root, error) {
 		}
 		v.dir = next
 		v.open++
-		v.work++
+		v.openedDirs++
 	}
 	if v.dir == nil {
 		return v.top, nil
@@ -154,46 +157,46 @@ func (v *visitor) in() (*os.Root, error) {
 	return v.dir, nil
 }
 
-// here returns the present directory.
-func (v *visitor) here(kind last) (*spot, Errno) {
-	if v.work += len(v.trail); v.work > maxWork {
+// currentLocation returns the location of the current directory.
+func (v *visitor) currentLocation(kind last) (*hostLocation, Errno) {
+	if v.openedDirs += len(v.trail); v.openedDirs > maxOpenedDirs {
 		return nil, ELOOP
 	}
-	at := &spot{m: v.m, rel: v.rel(), last: kind}
+	at := &hostLocation{m: v.m, rel: v.currentPath(), last: kind}
 	info, err := v.top.Lstat(at.rel)
 	at.info = info
-	return at, hostReason(err)
+	return at, hostErrno(err)
 }
 
-func (v *visitor) rel() string {
+func (v *visitor) currentPath() string {
 	if len(v.trail) == 0 {
 		return "."
 	}
 	return strings.Join(v.trail, "/")
 }
 
-// step looks for a name in the present directory.
-func (v *visitor) step(name string, more bool) (*spot, Errno) {
+// lookupName looks up a name in the current directory.
+func (v *visitor) lookupName(name string, more bool) (*hostLocation, Errno) {
 	switch {
 	case len(v.trail) >= maxDepth:
 		return nil, ENAMETOOLONG
-	case v.work > maxWork:
+	case v.openedDirs > maxOpenedDirs:
 		return nil, ELOOP
 	}
-	at := &spot{m: v.m, rel: name, bad: v.w.check(name)}
+	at := &hostLocation{m: v.m, rel: name, bad: v.w.check(name)}
 	if len(v.trail) > 0 {
-		at.rel = v.rel() + "/" + name
+		at.rel = v.currentPath() + "/" + name
 	}
 	e := at.bad
 	if e == 0 {
-		dir, err := v.in()
+		dir, err := v.openCurrent()
 		if err == nil {
 			at.info, err = dir.Lstat(name)
 		}
-		e = hostReason(err)
+		e = hostErrno(err)
 	}
 	if !more {
-		at.slash = v.w.slash()
+		at.slash = v.w.endsInSlash()
 		if e == at.bad || e == ENOENT {
 			return at, 0
 		}
@@ -201,25 +204,26 @@ func (v *visitor) step(name string, more bool) (*spot, Errno) {
 	return at, e
 }
 
-// follow goes on at the target of a link, or tells where that is in the tree.
-func (v *visitor) follow(link *spot) (at *spot, next string, e Errno) {
+// followLink continues at the target of a link; if that is outside the mount
+// it returns the path in the tree as next.
+func (v *visitor) followLink(link *hostLocation) (at *hostLocation, next string, e Errno) {
 	v.w.hops++
 	if v.w.hops > v.w.q.Links {
 		return nil, "", ELOOP
 	}
-	target, err := link.top().Readlink(link.rel)
+	target, err := link.rootDir().Readlink(link.rel)
 	switch {
 	case err != nil:
-		return nil, "", hostReason(err)
+		return nil, "", hostErrno(err)
 	case target == "":
 		return nil, "", ENOENT
 	case strings.HasPrefix(target, "/"):
-		return nil, target + v.w.left(), 0
+		return nil, target + v.w.remainingPath(), 0
 	}
 	if v.w.rest != "" {
 		v.w.stack = append(v.w.stack, v.w.rest)
 	}
 	v.w.rest = target
-	at, e = v.here(lastRoot)
+	at, e = v.currentLocation(lastRoot)
 	return at, "", e
 }

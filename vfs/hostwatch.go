@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// HostChange is a change to a file of a mount.
+// HostChange is a change of a file in a mount.
 type HostChange struct {
 	Kind ChangeKind
-	Path string // beneath the directory that is watched
-	Dir  bool   // it is a directory, or was
+	Path string // beneath the watched directory
+	Dir  bool   // the file is or was a directory
 }
 
-// maxWatched bounds what is remembered of a mount that is watched.
+// maxWatched limits the number of files of a watched mount.
 const maxWatched = 200_000
 
-// WatchMounts begins to watch what is mounted at or beneath a directory, or
-// the part of a mount that the directory is. Whoever calls it closes what it
-// returns. Where the host can't tell of changes it fails with ENOTSUP, unless
+// WatchMounts starts watching the mounts at or beneath a directory, or the
+// part of a mount that the directory is in. The caller closes the returned
+// watches. Where the host can't report changes it fails with ENOTSUP, unless
 // there is no mount.
 func (f *FS) WatchMounts(dir string) ([]*MountWatch, error) {
 	full, err := f.Resolve(dir)
@@ -44,7 +44,7 @@ func (f *FS) WatchMounts(dir string) ([]*MountWatch, error) {
 		default:
 			continue
 		}
-		w, err := m.watch(rel, prefix)
+		w, err := m.watchDir(rel, prefix)
 		if err != nil {
 			for _, w := range list {
 				err = errors.Join(err, w.Close())
@@ -56,7 +56,7 @@ func (f *FS) WatchMounts(dir string) ([]*MountWatch, error) {
 	return list, nil
 }
 
-// nameState is what is remembered of a name.
+// nameState is the last known state of a file.
 type nameState struct {
 	id       fileID
 	mode     fs.FileMode
@@ -70,8 +70,8 @@ func stateOf(info fs.FileInfo) nameState {
 	return nameState{s.id, info.Mode(), info.Size(), info.ModTime().UnixNano(), s.uid, s.gid}
 }
 
-// sameAttr says whether two states of one file differ in nothing that a
-// watch tells, as far as attributes show.
+// sameAttr reports whether two states of a file are the same for a watch, as
+// far as attributes show.
 func (s nameState) sameAttr(o nameState) bool {
 	if s.mode != o.mode || s.uid != o.uid || s.gid != o.gid {
 		return false

@@ -15,22 +15,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MountWatch tells of changes to a directory of a mount and all beneath it,
-// whoever makes them.
+// MountWatch reports changes of a directory of a mount and everything beneath
+// it, by any process. Only Close may be called concurrently with Next.
 type MountWatch struct {
 	m      *mount
-	top    string // of the watch, from the top of the mount
+	top    string // watched directory, from the top of the mount
 	id     fileID // of top
-	prefix string // what top is called in changes
+	prefix string // path of top in reported changes
 	queue  *os.File
 	buf    []byte
 	dirs   map[string]*watchedDir // by path from the top of the mount
-	marks  map[int32]*watchedDir  // by the host's number for the watch
+	marks  map[int32]*watchedDir  // by inotify watch descriptor
 	count  int                    // names in all dirs
 	out    []HostChange
 }
 
-// watchedDir is a directory and what was last seen in it.
+// watchedDir is a directory and its last known content.
 type watchedDir struct {
 	rel   string
 	id    fileID
@@ -39,26 +39,26 @@ type watchedDir struct {
 	names map[string]nameState
 }
 
-// settle is how long changes that follow each other are gathered, and
-// settleMost how long at most.
+// gatherDelay is how long Next waits for further changes before it returns a
+// batch; maxGatherDelay limits the total wait.
 const (
-	settle     = 5 * time.Millisecond
-	settleMost = 50 * time.Millisecond
+	gatherDelay    = 5 * time.Millisecond
+	maxGatherDelay = 50 * time.Millisecond
 )
 
 const watchMask = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_MODIFY | unix.IN_ATTRIB |
 	unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR | unix.IN_EXCL_UNLINK
 
-func (m *mount) watch(rel, prefix string) (*MountWatch, error) {
+func (m *mount) watchDir(rel, prefix string) (*MountWatch, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
-		return nil, &fs.PathError{Op: "watch", Path: prefix, Err: hostReason(err)}
+		return nil, &fs.PathError{Op: "watch", Path: prefix, Err: hostErrno(err)}
 	}
 	w := &MountWatch{
 		m: m, top: rel, prefix: prefix, queue: os.NewFile(uintptr(fd), "inotify"), buf: make([]byte, 64<<10),
 		dirs: make(map[string]*watchedDir), marks: make(map[int32]*watchedDir),
 	}
-	err = w.add(rel)
+	err = w.watchTree(rel)
 	if err == nil && w.dirs[rel] == nil {
 		err = ENOENT
 	}
@@ -66,21 +66,21 @@ func (m *mount) watch(rel, prefix string) (*MountWatch, error) {
 		return nil, errors.Join(&fs.PathError{Op: "watch", Path: prefix, Err: err}, w.Close())
 	}
 	w.id = w.dirs[rel].id
-	w.out = nil // what is there at the beginning is no change
+	w.out = nil // the initial content is no change
 	return w, nil
 }
 
-// Close ends the watch, and a Next that waits.
+// Close stops the watch and unblocks Next.
 func (w *MountWatch) Close() error { return w.queue.Close() }
 
-// add watches a directory and all beneath it, noting as new what is in them.
-// A directory that is not there, or not any more, is none.
-func (w *MountWatch) add(rel string) error {
+// watchTree watches a directory and everything beneath it, and records its
+// content as added. A missing directory is not an error.
+func (w *MountWatch) watchTree(rel string) error {
 	todo := []string{rel}
 	for len(todo) > 0 {
 		rel := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
-		d, err := w.enter(rel)
+		d, err := w.watchOneDir(rel)
 		if err != nil {
 			return err
 		}
@@ -88,9 +88,9 @@ func (w *MountWatch) add(rel string) error {
 			continue
 		}
 		for name, s := range d.names {
-			below := under(rel, name)
-			w.tell(Added, below, s)
-			if s.mode.IsDir() && depth(below) < maxDepth {
+			below := joinRel(rel, name)
+			w.recordChange(Added, below, s)
+			if s.mode.IsDir() && pathDepth(below) < maxDepth {
 				todo = append(todo, below)
 			}
 		}
@@ -98,37 +98,37 @@ func (w *MountWatch) add(rel string) error {
 	return nil
 }
 
-// enter begins to watch one directory and then looks what is in it, so that
-// nothing is missed. The directory is named by its descriptor: no link is
-// followed on the way to it.
-func (w *MountWatch) enter(rel string) (*watchedDir, error) {
+// watchOneDir starts watching one directory and then reads its content, so
+// that no change is missed. The directory is named by its descriptor, so that
+// no link is followed.
+func (w *MountWatch) watchOneDir(rel string) (*watchedDir, error) {
 	dir, err := w.m.host.openDir(rel)
 	if err != nil {
-		return nil, unlessGone(err)
+		return nil, ignoreGone(err)
 	}
 	defer dir.Close() // it is only read
 	f, err := dir.Open(".")
 	if err != nil {
-		return nil, unlessGone(err)
+		return nil, ignoreGone(err)
 	}
 	defer f.Close() // likewise
 	info, err := f.Stat()
 	if err != nil {
-		return nil, unlessGone(err)
+		return nil, ignoreGone(err)
 	}
 	d := &watchedDir{rel: rel, id: hostStat(info).id, names: make(map[string]nameState)}
-	mark, err := w.mark(f)
+	mark, err := w.addInotifyWatch(f)
 	switch {
 	case errors.Is(err, unix.ENOSPC):
-		return nil, fmt.Errorf("this host watches no more directories: %w", EDQUOT)
+		return nil, fmt.Errorf("inotify watches of this host are exhausted (fs.inotify.max_user_watches): %w", EDQUOT)
 	case err != nil:
-		return nil, unlessGone(err)
+		return nil, ignoreGone(err)
 	}
 	d.mark = mark
 	w.dirs[rel], w.marks[mark] = d, d
 	names, err := namesOf(dir)
 	if err != nil {
-		return d, unlessGone(err)
+		return d, ignoreGone(err)
 	}
 	for _, name := range names {
 		if info, err := dir.Lstat(name); err == nil {
@@ -141,7 +141,7 @@ func (w *MountWatch) enter(rel string) (*watchedDir, error) {
 	return d, nil
 }
 
-func (w *MountWatch) mark(dir *os.File) (int32, error) {
+func (w *MountWatch) addInotifyWatch(dir *os.File) (int32, error) {
 	c, err := dir.SyscallConn()
 	if err != nil {
 		return 0, err
@@ -160,9 +160,10 @@ func (w *MountWatch) mark(dir *os.File) (int32, error) {
 	return int32(mark), errors.Join(err, fault)
 }
 
-// unlessGone is nil for what only says that a directory went away meanwhile.
-func unlessGone(err error) error {
-	switch e := hostReason(err); e {
+// ignoreGone returns nil for an error that only means that a directory was
+// removed meanwhile.
+func ignoreGone(err error) error {
+	switch e := hostErrno(err); e {
 	case 0, ENOENT, ENOTDIR, ELOOP, EACCES:
 		return nil
 	default:
@@ -170,23 +171,23 @@ func unlessGone(err error) error {
 	}
 }
 
-// leave forgets a directory and all beneath it, noting as gone what was in
-// them.
-func (w *MountWatch) leave(rel string) {
+// forgetTree stops watching a directory and everything beneath it, and
+// records its content as deleted.
+func (w *MountWatch) forgetTree(rel string) {
 	d := w.dirs[rel]
 	if d == nil {
 		return
 	}
 	delete(w.dirs, rel)
-	if w.marks[d.mark] == d { // else it was found again elsewhere
+	if w.marks[d.mark] == d { // else the directory was found elsewhere
 		delete(w.marks, d.mark)
-		w.unmark(d.mark)
+		w.removeInotifyWatch(d.mark)
 	}
 	w.count -= len(d.names)
 	for _, name := range sortedNames(d.names) {
-		w.tell(Deleted, under(rel, name), d.names[name])
+		w.recordChange(Deleted, joinRel(rel, name), d.names[name])
 		if d.names[name].mode.IsDir() {
-			w.leave(under(rel, name))
+			w.forgetTree(joinRel(rel, name))
 		}
 	}
 }
@@ -200,15 +201,15 @@ func sortedNames[T any](m map[string]T) []string {
 	return list
 }
 
-func (w *MountWatch) unmark(mark int32) {
+func (w *MountWatch) removeInotifyWatch(mark int32) {
 	if q, err := w.queue.SyscallConn(); err == nil {
 		_ = q.Control(func(queue uintptr) {
-			_, _ = unix.InotifyRmWatch(int(queue), uint32(mark)) // it is gone with its directory
+			_, _ = unix.InotifyRmWatch(int(queue), uint32(mark)) // fails if the directory was removed
 		})
 	}
 }
 
-func (w *MountWatch) tell(kind ChangeKind, rel string, s nameState) {
+func (w *MountWatch) recordChange(kind ChangeKind, rel string, s nameState) {
 	shown := w.prefix + "/" + rel
 	switch {
 	case w.top != ".":
@@ -219,15 +220,15 @@ func (w *MountWatch) tell(kind ChangeKind, rel string, s nameState) {
 	w.out = append(w.out, HostChange{kind, shown, s.mode.IsDir()})
 }
 
-// news are the names that something happened to, with what, in each
-// directory.
-type news map[*watchedDir]map[string]uint32
+// eventsByDir maps the names in each directory to the inotify events that
+// they had.
+type eventsByDir map[*watchedDir]map[string]uint32
 
-// Next waits for changes and returns them. After the directory has gone the
-// error is ENOENT, after Close [os.ErrClosed].
+// Next waits for changes and returns them. It returns ENOENT after the watched
+// directory was removed, and [os.ErrClosed] after Close.
 func (w *MountWatch) Next() ([]HostChange, error) {
 	for {
-		got := make(news)
+		got := make(eventsByDir)
 		lost := false
 		if w.queue.SetReadDeadline(time.Time{}) != nil {
 			return nil, os.ErrClosed
@@ -241,35 +242,35 @@ func (w *MountWatch) Next() ([]HostChange, error) {
 			if err != nil {
 				return nil, err
 			}
-			lost = w.gather(got, w.buf[:n]) || lost
+			lost = w.parseEvents(got, w.buf[:n]) || lost
 			now := time.Now()
 			if until.IsZero() {
-				until = now.Add(settleMost)
+				until = now.Add(maxGatherDelay)
 			}
 			if !now.Before(until) {
 				break
 			}
-			if w.queue.SetReadDeadline(now.Add(settle)) != nil {
+			if w.queue.SetReadDeadline(now.Add(gatherDelay)) != nil {
 				return nil, os.ErrClosed
 			}
 		}
-		if err := w.learn(got, lost); err != nil {
+		if err := w.applyEvents(got, lost); err != nil {
 			return nil, &fs.PathError{Op: "watch", Path: w.prefix, Err: err}
 		}
 		if len(w.out) > 0 {
 			out := w.out
 			w.out = nil
-			return out, w.there()
+			return out, w.checkTop()
 		}
-		if err := w.there(); err != nil {
+		if err := w.checkTop(); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// gather reads what the host has queued, and reports whether that was not
-// all.
-func (w *MountWatch) gather(got news, b []byte) (lost bool) {
+// parseEvents adds the events in b to got, and reports whether the host lost
+// some.
+func (w *MountWatch) parseEvents(got eventsByDir, b []byte) (lost bool) {
 	const head = int(unsafe.Sizeof(unix.InotifyEvent{}))
 	for len(b) >= head {
 		mark, mask, n := int32(binary.NativeEndian.Uint32(b)), binary.NativeEndian.Uint32(b[4:]), int(binary.NativeEndian.Uint32(b[12:]))
@@ -295,9 +296,9 @@ func (w *MountWatch) gather(got news, b []byte) (lost bool) {
 	return lost
 }
 
-// learn finds out what has become of the names, directories before what is
-// in them.
-func (w *MountWatch) learn(got news, lost bool) error {
+// applyEvents compares the changed names with their last state, directories
+// before their content.
+func (w *MountWatch) applyEvents(got eventsByDir, lost bool) error {
 	if lost {
 		for _, d := range w.dirs {
 			got[d] = nil
@@ -310,15 +311,15 @@ func (w *MountWatch) learn(got news, lost bool) error {
 	slices.SortFunc(dirs, func(a, b *watchedDir) int { return strings.Compare(a.rel, b.rel) })
 	for _, d := range dirs {
 		if w.dirs[d.rel] != d {
-			continue // gone with a directory above
+			continue // removed with a directory above
 		}
 		names := got[d]
 		if lost {
-			w.again(d)
+			w.rewatchDir(d)
 			names = w.everyName(d)
 		}
 		for _, name := range sortedNames(names) {
-			if err := w.look(d, name, names[name]); err != nil {
+			if err := w.compareName(d, name, names[name]); err != nil {
 				return err
 			}
 		}
@@ -326,19 +327,19 @@ func (w *MountWatch) learn(got news, lost bool) error {
 	return nil
 }
 
-// again watches a directory that may be another than it was.
-func (w *MountWatch) again(d *watchedDir) {
+// rewatchDir watches a directory again, in case another has replaced it.
+func (w *MountWatch) rewatchDir(d *watchedDir) {
 	dir, err := w.m.host.openDir(d.rel)
 	if err != nil {
-		return // its name is looked at in the directory above
+		return // the directory above reports it
 	}
-	defer dir.Close() // it was only looked at
+	defer dir.Close() // it is only read
 	f, err := dir.Open(".")
 	if err != nil {
 		return // likewise
 	}
 	defer f.Close() // likewise
-	if mark, err := w.mark(f); err == nil && mark != d.mark {
+	if mark, err := w.addInotifyWatch(f); err == nil && mark != d.mark {
 		if w.marks[d.mark] == d {
 			delete(w.marks, d.mark)
 		}
@@ -346,14 +347,14 @@ func (w *MountWatch) again(d *watchedDir) {
 	}
 }
 
-// unseen is the mask of a name that is looked at because events were lost.
-const unseen = 0
+// eventLost is the mask of a name that is compared because events were lost.
+const eventLost = 0
 
-// everyName returns the names that a directory has or had.
+// everyName returns the names that a directory has now or had before.
 func (w *MountWatch) everyName(d *watchedDir) map[string]uint32 {
 	all := make(map[string]uint32, len(d.names))
 	for name := range d.names {
-		all[name] = unseen
+		all[name] = eventLost
 	}
 	names, dir, err := w.m.host.list(d.rel)
 	if err != nil {
@@ -361,64 +362,64 @@ func (w *MountWatch) everyName(d *watchedDir) map[string]uint32 {
 	}
 	_ = dir.Close() // it was only read
 	for _, name := range names {
-		all[name] = unseen
+		all[name] = eventLost
 	}
 	return all
 }
 
-// look compares a name with what it was.
-func (w *MountWatch) look(d *watchedDir, name string, mask uint32) error {
-	rel := under(d.rel, name)
+// compareName compares a name with its last state and records the change.
+func (w *MountWatch) compareName(d *watchedDir, name string, mask uint32) error {
+	rel := joinRel(d.rel, name)
 	was, had := d.names[name]
-	info, err := w.m.host.top().Lstat(rel)
+	info, err := w.m.host.rootDir().Lstat(rel)
 	if err != nil {
 		if had {
-			w.forget(d, name, rel, was)
+			w.forgetName(d, name, rel, was)
 		}
 		return nil
 	}
 	now := stateOf(info)
-	if had && (was.mode.Type() != now.mode.Type() || now.mode.IsDir() && (was.id != now.id || w.dead(rel))) {
-		w.forget(d, name, rel, was)
+	if had && (was.mode.Type() != now.mode.Type() || now.mode.IsDir() && (was.id != now.id || w.isRemoved(rel))) {
+		w.forgetName(d, name, rel, was)
 		had = false
 	}
 	d.names[name] = now
 	if had {
-		written := mask&(unix.IN_MODIFY|unix.IN_CREATE|unix.IN_MOVED_TO) != 0 || mask == unseen && was.mtime != now.mtime
+		written := mask&(unix.IN_MODIFY|unix.IN_CREATE|unix.IN_MOVED_TO) != 0 || mask == eventLost && was.mtime != now.mtime
 		if !was.sameAttr(now) || written && !now.mode.IsDir() {
-			w.tell(Modified, rel, now)
+			w.recordChange(Modified, rel, now)
 		}
 		return nil
 	}
 	if w.count++; w.count > maxWatched {
 		return fmt.Errorf("more than %d files: %w", maxWatched, EDQUOT)
 	}
-	w.tell(Added, rel, now)
-	if now.mode.IsDir() && depth(rel) < maxDepth {
-		return w.add(rel)
+	w.recordChange(Added, rel, now)
+	if now.mode.IsDir() && pathDepth(rel) < maxDepth {
+		return w.watchTree(rel)
 	}
 	return nil
 }
 
-// dead says whether a directory was removed since it was seen; one that has
-// taken its place may have its number.
-func (w *MountWatch) dead(rel string) bool {
+// isRemoved reports whether a directory was removed since it was last seen;
+// a new one with its name may have the same inode number.
+func (w *MountWatch) isRemoved(rel string) bool {
 	d := w.dirs[rel]
 	return d != nil && d.dead
 }
 
-func (w *MountWatch) forget(d *watchedDir, name, rel string, was nameState) {
+func (w *MountWatch) forgetName(d *watchedDir, name, rel string, was nameState) {
 	delete(d.names, name)
 	w.count--
-	w.tell(Deleted, rel, was)
+	w.recordChange(Deleted, rel, was)
 	if was.mode.IsDir() {
-		w.leave(rel)
+		w.forgetTree(rel)
 	}
 }
 
-// there says why the directory that is watched is not what it was.
-func (w *MountWatch) there() error {
-	info, err := w.m.host.top().Lstat(path.Clean(w.top))
+// checkTop returns ENOENT if the watched directory was removed or replaced.
+func (w *MountWatch) checkTop() error {
+	info, err := w.m.host.rootDir().Lstat(path.Clean(w.top))
 	if err == nil {
 		if s := hostStat(info); s.nlink > 0 && s.id == w.id {
 			return nil

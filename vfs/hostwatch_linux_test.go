@@ -14,8 +14,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// watched begins a watch of /m.
-func watched(t fataler, f *FS) *MountWatch {
+// startWatch begins a watch of /m.
+func startWatch(t fataler, f *FS) *MountWatch {
 	t.Helper()
 	list, err := f.WatchMounts("/")
 	must(t, err)
@@ -25,7 +25,7 @@ func watched(t fataler, f *FS) *MountWatch {
 	return list[0]
 }
 
-// replay applies what a watch tells to what is known of a tree, until the
+// replay applies the events of a watch to the set of known paths, until the
 // file called last is there.
 func replay(t fataler, w *MountWatch, known map[string]bool, last string) {
 	t.Helper()
@@ -45,8 +45,8 @@ func replay(t fataler, w *MountWatch, known map[string]bool, last string) {
 	}
 }
 
-// names returns the paths below a directory, as a watch calls them.
-func names(t fataler, dir string) map[string]bool {
+// pathsBelow returns the paths below a directory, as a watch calls them.
+func pathsBelow(t fataler, dir string) map[string]bool {
 	t.Helper()
 	all := map[string]bool{}
 	must(t, filepath.WalkDir(dir, func(p string, _ fs.DirEntry, err error) error {
@@ -58,10 +58,10 @@ func names(t fataler, dir string) map[string]bool {
 	return all
 }
 
-// TestMountWatchTellsTheTree does random things in a directory of the host:
-// who replays what the watch tells knows the tree.
-func TestMountWatchTellsTheTree(t *testing.T) {
-	f, dir := mounted(t, Mount{})
+// TestMountWatchReportsTree changes a directory of the host at random:
+// replaying the events of the watch yields the tree.
+func TestMountWatchReportsTree(t *testing.T) {
+	f, dir := newMounted(t, Mount{})
 	name := rapid.SampledFrom([]string{"a", "b", "c"})
 	rapid.Check(t, func(t *rapid.T) {
 		list, err := os.ReadDir(dir)
@@ -70,9 +70,9 @@ func TestMountWatchTellsTheTree(t *testing.T) {
 			must(t, os.RemoveAll(filepath.Join(dir, d.Name())))
 		}
 		must(t, os.MkdirAll(filepath.Join(dir, "a", "b"), 0o755))
-		w := watched(t, f)
+		w := startWatch(t, f)
 		defer w.Close()
-		known := names(t, dir)
+		known := pathsBelow(t, dir)
 		path := func() string {
 			return filepath.Join(dir, filepath.Join(rapid.SliceOfN(name, 1, 4).Draw(t, "path")...))
 		}
@@ -99,7 +99,7 @@ func TestMountWatchTellsTheTree(t *testing.T) {
 			}
 		}
 		look("last")
-		if d := cmp.Diff(names(t, dir), known); d != "" {
+		if d := cmp.Diff(pathsBelow(t, dir), known); d != "" {
 			t.Fatalf("what is known differs from what is there (-there +known):\n%s", d)
 		}
 	})
@@ -107,13 +107,13 @@ func TestMountWatchTellsTheTree(t *testing.T) {
 
 // TestMountWatchSurvivesOverflow makes more changes than the host queues.
 func TestMountWatchSurvivesOverflow(t *testing.T) {
-	f, dir := mounted(t, Mount{})
+	f, dir := newMounted(t, Mount{})
 	for i := range 50 {
 		must(t, os.Mkdir(fmt.Sprintf("%s/d%d", dir, i), 0o755))
 	}
-	w := watched(t, f)
+	w := startWatch(t, f)
 	defer w.Close()
-	known := names(t, dir)
+	known := pathsBelow(t, dir)
 	for i := range 9000 {
 		must(t, os.WriteFile(fmt.Sprintf("%s/d%d/f%d", dir, i%50, i), []byte("x"), 0o644)) // two events each
 	}
@@ -121,22 +121,22 @@ func TestMountWatchSurvivesOverflow(t *testing.T) {
 	must(t, os.Rename(dir+"/d8", dir+"/d9/moved"))
 	must(t, os.WriteFile(dir+"/zzz", nil, 0o644))
 	replay(t, w, known, "/m/zzz")
-	want := names(t, dir)
+	want := pathsBelow(t, dir)
 	if !maps.Equal(want, known) {
 		t.Errorf("%d files are there, %d are known", len(want), len(known))
 	}
 }
 
-// TestMountWatchFollowsNoLink plants links to the outside where the watch
-// goes: nothing that happens there is told.
+// TestMountWatchFollowsNoLink plants links to a directory outside the mount:
+// the watch does not report what happens there.
 func TestMountWatchFollowsNoLink(t *testing.T) {
-	f, dir := mounted(t, Mount{})
+	f, dir := newMounted(t, Mount{})
 	outside := t.TempDir()
 	must(t, os.Mkdir(outside+"/d", 0o755))
 	must(t, os.Symlink(outside, dir+"/before"))
-	w := watched(t, f)
+	w := startWatch(t, f)
 	defer w.Close()
-	known := names(t, dir)
+	known := pathsBelow(t, dir)
 	must(t, os.Symlink(outside, dir+"/after"))
 	must(t, os.Symlink(outside+"/d", dir+"/deep"))
 	must(t, os.WriteFile(outside+"/secret", nil, 0o644))
@@ -151,7 +151,7 @@ func TestMountWatchFollowsNoLink(t *testing.T) {
 }
 
 func TestMountWatchEnds(t *testing.T) {
-	f, dir := mounted(t, Mount{})
+	f, dir := newMounted(t, Mount{})
 	must(t, f.MkdirAll("/m/a/b", 0o755))
 	list, err := f.WatchMounts("/m/a/b")
 	must(t, err)
@@ -162,7 +162,7 @@ func TestMountWatchEnds(t *testing.T) {
 	}
 	wantReason(t, "Next after the directory has gone", err, ENOENT)
 	must(t, list[0].Close())
-	w := watched(t, f)
+	w := startWatch(t, f)
 	ended := make(chan error)
 	go func() {
 		_, err := w.Next()

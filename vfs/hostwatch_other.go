@@ -2,14 +2,14 @@
 
 package vfs
 
-// MountWatch would tell of changes to a directory of a mount.
+// MountWatch reports changes of a directory of a mount; not on this system.
 type MountWatch struct{}
 
-func (m *mount) watch(_, prefix string) (*MountWatch, error) {
+func (m *mount) watchDir(_, prefix string) (*MountWatch, error) {
 	return nil, pathError("watch", prefix, ENOTSUP)
 }
 
-// Close ends the watch.
+// Close stops the watch.
 func (*MountWatch) Close() error { return nil }
 
 // Next waits for changes.

@@ -7,33 +7,34 @@ import (
 
 const rootIno = 1
 
-// epoch is the mark of an owner: who holds the pointer may write in place to
-// what carries it. It must not be of size zero, or all would be equal.
+// epoch marks an owner: only the holder of the pointer may write in place to
+// inodes, pages and blocks that carry it. Its size must not be zero, or all
+// epochs would be equal.
 type epoch struct{ _ byte }
 
 // inode is one file, directory, link or device of a tree.
 type inode struct {
 	atime int64  // nanoseconds since 1970; atomic while only read-locked, so first
-	owner *epoch // who may change it in place
-	payer *epoch // whose charges paid and bytes are
+	owner *epoch // may change the inode in place
+	payer *epoch // paid and bytes are its charges
 
 	ino    uint64
-	parent uint64 // where its name is; 0 when it may have more than one
+	parent uint64 // directory of its name; 0 when it may have more than one name
 	mode   fs.FileMode
 	nlink  uint32
 	uid    uint32
 	gid    uint32
 	rdev   uint32
-	paid   uint32 // names of it that are charged
-	native bool   // made by the payer, not found in its base
-	bytes  int64  // bytes of it that are charged
+	paid   uint32 // number of its names that are charged
+	native bool   // created by the payer, not found in its base
+	bytes  int64  // charged bytes
 	size   int64
 
 	mtime int64
 	ctime int64
 	btime int64
 
-	blocks []*block // of a file; nil is a hole, as is all behind the last
+	blocks []*block // of a file; nil is a hole, as is everything after the last
 	dir    *dir     // of a directory
 	target string   // of a symbolic link
 }
@@ -42,8 +43,8 @@ func (in *inode) isDir() bool     { return in.mode.IsDir() }
 func (in *inode) isFile() bool    { return in.mode.IsRegular() }
 func (in *inode) isSymlink() bool { return in.mode&fs.ModeSymlink != 0 }
 
-// stamp sets all times of a new inode.
-func (in *inode) stamp(now int64) {
+// setTimes sets all times of a new inode.
+func (in *inode) setTimes(now int64) {
 	in.atime, in.mtime, in.ctime, in.btime = now, now, now, now
 }
 
@@ -60,40 +61,40 @@ func (in *inode) clone(e *epoch) *inode {
 	return c
 }
 
-// handle is an inode that is open. It outlives the inode's last name.
+// handle is an open inode. It outlives the inode's last name.
 type handle struct {
 	ino    uint64
 	refs   int
-	orphan *inode // set when the last name is gone
+	orphan *inode // set when the last name was removed
 }
 
 // tree is the state of a file system between two Restores.
 type tree struct {
-	owner *epoch // the present epoch
+	owner *epoch // the current epoch
 	payer *epoch // the account of this line of snapshots
 	table table
-	used  Usage // of what has a name; without Quota
-	lost  Usage // of what is open without one, so that no snapshot has it
+	used  Usage // of inodes with a name; without Quota
+	lost  Usage // of open inodes without a name, which no snapshot contains
 
 	open    map[uint64]*handle // open inodes that have a name
 	orphans map[uint64]*handle // open inodes without one
 	dead    bool               // replaced by Restore
 
-	wake   chan struct{}     // closed at the next change; nil while nobody observes
-	mounts map[uint64]*mount // by the inode of the target; nil where there are none
+	wake   chan struct{}     // closed at the next change; nil when nothing observes the tree
+	mounts map[uint64]*mount // by the inode number of the target; nil when there are none
 }
 
-// inode returns the inode behind a handle.
-func (t *tree) inode(h *handle) *inode {
+// inodeOf returns the inode of a handle.
+func (t *tree) inodeOf(h *handle) *inode {
 	if h.orphan != nil {
 		return h.orphan
 	}
 	return t.table.get(h.ino)
 }
 
-// own returns the inode as one that may be changed in place, copying it when
-// a snapshot shares it.
-func (t *tree) own(in *inode) *inode {
+// ownInode returns the inode as one that may be changed in place. It copies
+// the inode when a snapshot shares it.
+func (t *tree) ownInode(in *inode) *inode {
 	if in.owner == t.owner {
 		return in
 	}
@@ -101,26 +102,27 @@ func (t *tree) own(in *inode) *inode {
 	if in.owner == t.owner {
 		return in
 	}
-	c := t.private(in)
+	c := t.copyInode(in)
 	t.table.put(t.owner, c)
 	if t.wake != nil {
-		t.stir()
+		t.wakeObservers()
 	}
 	return c
 }
 
-// ownHandle is own for an open inode, which may have lost its name.
+// ownHandle is ownInode for an open inode, which may have lost its name.
 func (t *tree) ownHandle(h *handle) *inode {
 	if h.orphan == nil {
-		return t.own(t.table.get(h.ino))
+		return t.ownInode(t.table.get(h.ino))
 	}
 	if h.orphan.owner != t.owner {
-		h.orphan = t.private(h.orphan)
+		h.orphan = t.copyInode(h.orphan)
 	}
 	return h.orphan
 }
 
-func (t *tree) private(in *inode) *inode {
+// copyInode returns a copy of an inode that the tree may change in place.
+func (t *tree) copyInode(in *inode) *inode {
 	c := in.clone(t.owner)
 	if c.payer != t.payer {
 		c.payer, c.native, c.paid, c.bytes = t.payer, false, 0, 0
@@ -128,30 +130,30 @@ func (t *tree) private(in *inode) *inode {
 	return c
 }
 
-// charged returns the bytes of an inode that this tree has paid for.
-func (t *tree) charged(in *inode) int64 {
+// chargedBytes returns the bytes of an inode that are charged to this tree.
+func (t *tree) chargedBytes(in *inode) int64 {
 	if in.payer != t.payer {
 		return 0
 	}
 	return in.bytes
 }
 
-// counters returns those that an inode is charged to.
-func (t *tree) counters(in *inode) *Usage {
+// countersOf returns the counters that an inode is charged to.
+func (t *tree) countersOf(in *inode) *Usage {
 	if in.nlink == 0 {
 		return &t.lost
 	}
 	return &t.used
 }
 
-// charge sets what the tree pays for an inode that it owns.
-func (t *tree) charge(in *inode, bytes int64) {
-	t.counters(in).Bytes += bytes - in.bytes
+// chargeBytes sets the bytes charged for an inode that the tree owns.
+func (t *tree) chargeBytes(in *inode, bytes int64) {
+	t.countersOf(in).Bytes += bytes - in.bytes
 	in.bytes = bytes
 }
 
-// add counts what is charged for an inode, or takes it off for sign -1.
-func (t *tree) add(u *Usage, in *inode, sign int) {
+// countInode adds the charges of an inode to u; sign -1 subtracts them.
+func (t *tree) countInode(u *Usage, in *inode, sign int) {
 	if in.payer != t.payer {
 		return
 	}
@@ -168,12 +170,12 @@ func (t *tree) add(u *Usage, in *inode, sign int) {
 	}
 }
 
-// bytes and nodes return all that is charged.
-func (t *tree) bytes() int64 { return t.used.Bytes + t.lost.Bytes }
-func (t *tree) nodes() int   { return t.used.Nodes + t.lost.Nodes }
+// totalBytes and totalNodes return everything that is charged.
+func (t *tree) totalBytes() int64 { return t.used.Bytes + t.lost.Bytes }
+func (t *tree) totalNodes() int   { return t.used.Nodes + t.lost.Nodes }
 
-// acquire registers one more user of an inode.
-func (t *tree) acquire(in *inode) *handle {
+// openHandle returns the handle of an inode with one more reference.
+func (t *tree) openHandle(in *inode) *handle {
 	h := t.open[in.ino]
 	if h == nil {
 		if t.open == nil {
@@ -186,8 +188,8 @@ func (t *tree) acquire(in *inode) *handle {
 	return h
 }
 
-// release drops a user; the last one of a nameless inode frees it.
-func (t *tree) release(h *handle) {
+// closeHandle drops a reference; the last one frees an inode without a name.
+func (t *tree) closeHandle(h *handle) {
 	h.refs--
 	if h.refs > 0 {
 		return
@@ -197,5 +199,5 @@ func (t *tree) release(h *handle) {
 		return
 	}
 	delete(t.orphans, h.ino)
-	t.add(&t.lost, h.orphan, -1)
+	t.countInode(&t.lost, h.orphan, -1)
 }

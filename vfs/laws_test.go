@@ -17,8 +17,8 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// TestErrnoSpeaksAsTheHost compares each sentence with the host's.
-func TestErrnoSpeaksAsTheHost(t *testing.T) {
+// TestErrnoMatchesHost compares each sentence with the host's.
+func TestErrnoMatchesHost(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs Linux, to compare with")
 	}
@@ -50,7 +50,7 @@ func TestErrnoSpeaksAsTheHost(t *testing.T) {
 	}
 }
 
-func TestErrorsAnswerToThePortableOnes(t *testing.T) {
+func TestErrorsMatchPortableErrors(t *testing.T) {
 	f := New(Options{})
 	must(t, f.Mkdir("/d", 0o755))
 	must(t, f.WriteFile("/d/f", nil, 0o644))
@@ -114,7 +114,7 @@ func TestTimes(t *testing.T) {
 		must(t, f.WriteFile("/d/g", nil, 0o644))
 		file, dir := stat(t, f, "/d/f"), stat(t, f, "/d")
 		must(t, c.do(f))
-		if got := changed(file, stat(t, f, "/d/f")) + " " + changed(dir, stat(t, f, "/d")); got != c.want {
+		if got := changedTimes(file, stat(t, f, "/d/f")) + " " + changedTimes(dir, stat(t, f, "/d")); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 		if !stat(t, f, "/d/f").Birth().Equal(file.Birth()) {
@@ -130,8 +130,8 @@ func stat(t *testing.T, f *FS, path string) Info {
 	return i
 }
 
-// changed says which times differ, by the letters a, m and c.
-func changed(x, y Info) string {
+// changedTimes returns which times differ, by the letters a, m and c.
+func changedTimes(x, y Info) string {
 	out := []byte("amc")
 	for i, same := range []bool{x.Atime().Equal(y.Atime()), x.ModTime().Equal(y.ModTime()), x.Ctime().Equal(y.Ctime())} {
 		if same {
@@ -193,7 +193,7 @@ func TestModesAndOwners(t *testing.T) {
 	must(t, f.Mknod("/null", fs.ModeDevice|fs.ModeCharDevice|0o666, 0x103))
 	for p, want := range map[string]string{
 		"/":           "drwxr-xr-x 1000:100 0",
-		"/f":          "-------r-- 1000:100 0", // through the link; the special bits are gone too
+		"/f":          "-------r-- 1000:100 0", // through the link; the special bits are cleared too
 		"/shared":     "dgrwxrwx--- 5:6 0",
 		"/shared/sub": "dgrwx------ 1000:6 0",
 		"/shared/f":   "-rw------- 1000:6 0",
@@ -290,8 +290,13 @@ func TestReadDirInPartsSeesEachNameOnce(t *testing.T) {
 }
 
 // TestDeepTreesAreHarmless wraps a directory into others until it is far
-// deeper than any path. Nothing may need a stack or a path as deep.
+// deeper than any path. No operation may need a stack or a path as deep.
 func TestDeepTreesAreHarmless(t *testing.T) {
+	mustFinish(t, "an operation on a deep tree", func() { useDeepTree(t) })
+}
+
+func useDeepTree(t *testing.T) {
+	t.Helper()
 	const wraps, each = 200, 15
 	name := "/" + strings.Repeat("d", 255)
 	outer := strings.Repeat(name, each)
@@ -303,7 +308,7 @@ func TestDeepTreesAreHarmless(t *testing.T) {
 		must(t, f.Rename("/old", "/new"+outer+"/x"))
 		must(t, f.Rename("/new", "/old"))
 	}
-	before, start := f.Snapshot(), time.Now()
+	before := f.Snapshot()
 	if err := f.ExportTar("/old", io.Discard); !errors.Is(err, ENAMETOOLONG) {
 		t.Errorf("export: %v", err)
 	}
@@ -318,10 +323,7 @@ func TestDeepTreesAreHarmless(t *testing.T) {
 	must(t, f.RemoveAll("/old"))
 	must(t, g.RemoveAll("/old"))
 	if n := len(Diff(before, f.Snapshot())); n != 18 {
-		t.Errorf("%d changes", n) // the root of what is gone and what a path can reach
-	}
-	if took := time.Since(start); took > 10*time.Second {
-		t.Errorf("it took %v", took)
+		t.Errorf("%d changes", n) // the root of the removed tree and what a path can reach
 	}
 	must(t, f.verify())
 	must(t, g.verify())
@@ -360,7 +362,7 @@ func TestRenameErrors(t *testing.T) {
 	must(t, f.verify())
 }
 
-func TestFortyLinksAreFollowed(t *testing.T) {
+func TestFortySymlinksAreFollowed(t *testing.T) {
 	f := New(Options{})
 	must(t, f.WriteFile("/l0", nil, 0o644))
 	for i := range 41 {
@@ -375,7 +377,7 @@ func TestFortyLinksAreFollowed(t *testing.T) {
 }
 
 func TestRemoveAll(t *testing.T) {
-	f := populated(t)
+	f := newPopulated(t)
 	must(t, f.RemoveAll("/missing"))
 	must(t, f.RemoveAll("/missing/deep"))
 	must(t, f.RemoveAll("/a/dirlink"))
@@ -419,11 +421,11 @@ func TestMkdirAll(t *testing.T) {
 	}
 }
 
-// TestAtOnce has many goroutines do everything at the same time.
-func TestAtOnce(t *testing.T) {
+// TestConcurrentUse has many goroutines do everything at the same time.
+func TestConcurrentUse(t *testing.T) {
 	f := New(Options{})
 	for i := range 100 {
-		must(t, f.WriteFile(fmt.Sprint("/f", i), numbered(i, 1000*i), 0o644))
+		must(t, f.WriteFile(fmt.Sprint("/f", i), numberedBytes(i, 1000*i), 0o644))
 	}
 	store := new(Memory)
 	log, err := f.OpenFile("/log", os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o644)
@@ -432,7 +434,7 @@ func TestAtOnce(t *testing.T) {
 	jobs := []func(i int) error{
 		func(i int) error { _, err := log.Write([]byte("12345678\n")); return err },
 		func(i int) error { _, err := log.ReadAt(make([]byte, 100), 0); return notEOF(err) },
-		func(i int) error { return f.WriteFile(fmt.Sprint("/f", i%100), numbered(i, 500*i), 0o644) },
+		func(i int) error { return f.WriteFile(fmt.Sprint("/f", i%100), numberedBytes(i, 500*i), 0o644) },
 		func(i int) error {
 			data, err := f.ReadFile(fmt.Sprint("/f", i%100))
 			if err == nil && len(data) > 9 && string(data[:9]) != string(data[len(data)/9*9-9:len(data)/9*9]) {
@@ -477,11 +479,11 @@ func notEOF(err error) error {
 	return err
 }
 
-// TestAtOnceLazily has many goroutines need the same blocks at the same time,
+// TestConcurrentUseLoadedLazily has many goroutines need the same blocks at the same time,
 // in a file system and its forks.
-func TestAtOnceLazily(t *testing.T) {
+func TestConcurrentUseLoadedLazily(t *testing.T) {
 	f := New(Options{})
-	want := numbered(1, 10*blockSize)
+	want := numberedBytes(1, 10*blockSize)
 	must(t, f.WriteFile("/f", want, 0o644))
 	s := new(Memory)
 	id, err := f.Save(s)

@@ -6,12 +6,13 @@ import (
 	"strings"
 )
 
-// Load returns a file system that holds what Save has kept under an id, with
-// the charges it had. Names and attributes are read and checked now, the
-// content of files when it is first needed; a blob that is missing or has
-// another hash is then EIO for the operation that needs it.
+// Load returns the file system that Save stored under an id, with its
+// charges. It reads and checks names and attributes at once, and the content
+// of files when it is first needed; a blob that is missing or has another
+// hash is then EIO for the operation that needs it. A nil store means
+// opts.Store.
 //
-// What opts.Base holds and the saved tree still has is shared with the base.
+// Inodes that are also in opts.Base are shared with the base.
 func Load(s Store, id string, opts Options) (*FS, error) {
 	if s == nil {
 		s = opts.Store
@@ -19,7 +20,7 @@ func Load(s Store, id string, opts Options) (*FS, error) {
 	if s == nil {
 		return nil, fmt.Errorf("load %s: no store: %w", id, EINVAL)
 	}
-	t, err := load(s, id, opts.Base)
+	t, err := loadTree(s, id, opts.Base)
 	if err != nil {
 		return nil, fmt.Errorf("load %s: %w", id, err)
 	}
@@ -28,7 +29,7 @@ func Load(s Store, id string, opts Options) (*FS, error) {
 	return f, nil
 }
 
-func load(s Store, id string, base *Snapshot) (*tree, error) {
+func loadTree(s Store, id string, base *Snapshot) (*tree, error) {
 	refs, _, err := readRoot(s, id)
 	if err != nil {
 		return nil, err
@@ -43,7 +44,7 @@ func load(s Store, id string, base *Snapshot) (*tree, error) {
 			}
 			p.saved.Store(&savedPage{ref.key, p.paidBy(t.payer), s})
 		}
-		t.table.adopt(old, ref.number, p)
+		t.table.adoptPage(old, ref.number, p)
 	}
 	return t, t.check(old)
 }
@@ -53,7 +54,7 @@ func readRoot(s Store, id string) ([]pageRef, Key, error) {
 	if err != nil {
 		return nil, key, err
 	}
-	data, err := get(s, key)
+	data, err := getBlob(s, key)
 	if err != nil {
 		return nil, key, err
 	}
@@ -62,7 +63,7 @@ func readRoot(s Store, id string) ([]pageRef, Key, error) {
 }
 
 func readPage(s Store, ref pageRef, owner, payer *epoch) (*page, error) {
-	data, err := get(s, ref.key)
+	data, err := getBlob(s, ref.key)
 	if err != nil {
 		return nil, &blobError{err}
 	}
@@ -92,7 +93,7 @@ func (p *page) baseKey() (Key, error) {
 		return was.key, nil
 	}
 	var sv saver
-	data, err := sv.encode(p, nil)
+	data, err := sv.encodePage(p, nil)
 	if err != nil {
 		return Key{}, err
 	}
@@ -101,16 +102,16 @@ func (p *page) baseKey() (Key, error) {
 	return key, nil
 }
 
-// adopt enters a whole page.
-func (t *table) adopt(e *epoch, number uint64, p *page) {
-	g := t.group(e, int(number/fan))
+// adoptPage stores a whole page in the table.
+func (t *table) adoptPage(e *epoch, number uint64, p *page) {
+	g := t.writableGroup(e, int(number/fan))
 	g.pages[number%fan] = p
 	g.used += p.used
 }
 
-// check verifies that a tree which was read is one: every inode has the
-// names it says, directories form a tree, all is reachable. It sets what
-// follows from the rest in what belongs to owner.
+// check verifies that the loaded inodes form a consistent tree: every inode
+// has as many names as its link count, directories form a tree, everything is
+// reachable. It sets the derived fields of inodes that belong to owner.
 func (t *tree) check(owner *epoch) error {
 	root := t.table.get(rootIno)
 	if root == nil || !root.isDir() || root.parent != rootIno || t.table.get(0) != nil {
@@ -122,9 +123,9 @@ func (t *tree) check(owner *epoch) error {
 		dir := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
 		last, subdirs := "", 0
-		for it := range dir.dir.all {
+		for it := range dir.dir.allEntries {
 			in := t.table.get(it.ino)
-			if !goodName(it.name) || it.name <= last || in == nil || it.ino == rootIno || in.parent != 0 && in.parent != dir.ino {
+			if !isValidName(it.name) || it.name <= last || in == nil || it.ino == rootIno || in.parent != 0 && in.parent != dir.ino {
 				return fmt.Errorf("name %q in directory %d: %w", it.name, dir.ino, EIO)
 			}
 			last = it.name
@@ -139,35 +140,36 @@ func (t *tree) check(owner *epoch) error {
 			todo = append(todo, in)
 		}
 		if dir.dir.subdirs != subdirs {
-			if dir.owner != owner { // the base's, where a name has another kind
-				dir = t.own(dir)
+			if dir.owner != owner { // a directory of the base in which a name has another kind
+				dir = t.ownInode(dir)
 			}
 			dir.dir.subdirs = subdirs
 		}
 	}
 	names[rootIno] = 1
-	return t.tally(names)
+	return t.checkInodes(names)
 }
 
-func goodName(s string) bool {
+func isValidName(s string) bool {
 	return s != "" && s != "." && s != ".." && !strings.ContainsAny(s, "/\x00")
 }
 
-// tally checks every inode for itself and adds up the charges.
-func (t *tree) tally(names map[uint64]uint32) error {
-	for p := range t.table.pages {
-		for in := range p.inodes {
-			if !t.sound(in, names[in.ino]) {
-				return fmt.Errorf("inode %d is not sound: %w", in.ino, EIO)
+// checkInodes checks each inode by itself and adds up the charges.
+func (t *tree) checkInodes(names map[uint64]uint32) error {
+	for p := range t.table.allPages {
+		for in := range p.allInodes {
+			if !t.isConsistent(in, names[in.ino]) {
+				return fmt.Errorf("inode %d is inconsistent: %w", in.ino, EIO)
 			}
-			t.add(&t.used, in, 1)
+			t.countInode(&t.used, in, 1)
 		}
 	}
 	return nil
 }
 
-// sound says whether what an inode says can be.
-func (t *tree) sound(in *inode, names uint32) bool {
+// isConsistent reports whether the fields of an inode agree with each other
+// and with the number of its names.
+func (t *tree) isConsistent(in *inode, names uint32) bool {
 	size := in.size
 	switch {
 	case in.isDir():

@@ -24,7 +24,22 @@ func must(t fataler, err error) {
 	}
 }
 
-// dump describes all that is in a file system, but for access times.
+// mustFinish fails if f has not returned after a minute.
+func mustFinish(t fataler, what string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Fatalf("%s hangs", what)
+	}
+}
+
+// dump describes the content of a file system, without access times.
 func dump(t fataler, f *FS) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -104,8 +119,8 @@ type scribbled interface {
 	OpenFile(string, int, fs.FileMode) (*File, error)
 }
 
-// scribble does something random to a file system. Errors are fine.
-func scribble(t *rapid.T, f scribbled) {
+// changeRandomly does something random to a file system. Errors are fine.
+func changeRandomly(t *rapid.T, f scribbled) {
 	p := absolute().Draw(t, "p")
 	q := absolute().Draw(t, "q")
 	size := int(rapid.SampledFrom(sizes).Draw(t, "size"))

@@ -10,35 +10,36 @@ import (
 	"time"
 )
 
-// Mount says which directory of the host is seen where in a tree.
+// Mount describes a directory of the host that is visible in a tree.
 type Mount struct {
-	Target   string // of the tree; made if it is missing
+	Target   string // path in the tree; created if it is missing
 	Host     *Host
-	ReadOnly bool  // every change is EROFS
-	Limit    int64 // bytes of all files in it, past which a write is EDQUOT; 0: none
+	ReadOnly bool  // every change fails with EROFS
+	Limit    int64 // bytes of all files in it; a write that exceeds it fails with EDQUOT; 0 means no limit
 }
 
-// mount is a Mount in its place.
+// mount is an attached Mount.
 type mount struct {
 	host     *Host
 	path     string // of the target, without links
 	readOnly bool
 	limit    int64
-	files    atomic.Int32 // open through this mount
+	files    atomic.Int32 // files that are open through this mount
 
 	mu   sync.Mutex
 	open map[*hostFile]bool // guarded by mu; nil once it is unmounted
 }
 
-// eCross is the reason that a path can't be walked in the tree alone: it
-// leads into a mount. No caller ever sees it.
+// eCross is the internal reason that a path can't be walked in the tree
+// alone, because it leads into a mount. It is never returned to callers of
+// the package.
 const eCross Errno = 255
 
-// Mount makes a directory of the host seen at m.Target. What the tree has
-// there is hidden, and neither it nor a directory above can be moved or
-// removed. Charges, quotas, snapshots and forks leave out what is in a mount;
-// a Restore leaves mounts where they are. Paths are walked in the tree: an
-// absolute link in a mount leads to the root of the tree.
+// Mount makes a directory of the host visible at m.Target. The content of the
+// tree there is hidden, and neither the target nor a directory above it can be
+// moved or removed. Charges, quotas, snapshots and forks don't include the
+// content of mounts; a Restore leaves mounts attached. Paths are walked in the
+// tree: an absolute link in a mount leads to the root of the tree.
 func (f *FS) Mount(m Mount) error {
 	now := f.now().UnixNano()
 	f.mu.Lock()
@@ -56,20 +57,20 @@ func (f *FS) Mount(m Mount) error {
 		return pathError("mount", m.Target, e)
 	case !in.isDir():
 		return pathError("mount", m.Target, ENOTDIR)
-	case in.ino == rootIno || f.tree.busy(in):
+	case in.ino == rootIno || f.tree.hasMountWithin(in):
 		return pathError("mount", m.Target, EBUSY)
 	}
-	full, e := f.tree.path(&f.quota, in, "")
+	full, e := f.tree.absPath(&f.quota, in, "")
 	if e != 0 {
 		return pathError("mount", m.Target, e)
 	}
 	at := &mount{host: m.Host, path: full, readOnly: m.ReadOnly, limit: m.Limit, open: make(map[*hostFile]bool)}
 	f.mounts = append(f.mounts, at)
-	f.tree.mount(in.ino, at)
+	f.tree.attachMount(in.ino, at)
 	return nil
 }
 
-// Unmount takes away all mounts. Files that are open in them are closed.
+// Unmount detaches all mounts and closes the files that are open in them.
 func (f *FS) Unmount() {
 	f.mu.Lock()
 	list := f.mounts
@@ -86,7 +87,7 @@ func (f *FS) Unmount() {
 	}
 }
 
-// Mounts returns what is mounted, in the order it was.
+// Mounts returns all mounts, in the order in which they were attached.
 func (f *FS) Mounts() []Mount {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -97,8 +98,8 @@ func (f *FS) Mounts() []Mount {
 	return list
 }
 
-// UsageAt returns what the mount that a path leads into holds and may hold,
-// and where it is mounted; "/" and [FS.Usage] for what is in no mount. For a
+// UsageAt returns the usage and the limits of the mount that a path leads
+// into, and its target; or [FS.Usage] and "/" for a path in no mount. For a
 // mount without a limit the sizes are those of the host's file system.
 func (f *FS) UsageAt(path string) (Usage, string, error) {
 	full, err := f.Resolve(path)
@@ -110,65 +111,67 @@ func (f *FS) UsageAt(path string) (Usage, string, error) {
 	f.mu.RUnlock()
 	for _, m := range mounts {
 		if full == m.path || strings.HasPrefix(full, m.path+"/") {
-			u, err := m.usage()
+			u, err := m.readUsage()
 			return u, m.path, err
 		}
 	}
 	return f.Usage(), "/", nil
 }
 
-func (m *mount) usage() (Usage, error) {
-	total, free, err := m.host.space()
+// readUsage returns the usage and the limits of the mount.
+func (m *mount) readUsage() (Usage, error) {
+	total, free, err := m.host.diskSpace()
 	if err != nil {
-		return Usage{}, pathError("statfs", m.path, hostReason(err))
+		return Usage{}, pathError("statfs", m.path, hostErrno(err))
 	}
 	u := Usage{Bytes: total - free, Quota: Quota{Bytes: total}}
 	if m.limit > 0 {
-		bytes, names := m.host.used()
-		u = Usage{Bytes: bytes, Nodes: int(names), Quota: Quota{Bytes: min(m.limit, bytes+free), Nodes: int(mostNames(m.limit))}}
+		bytes, names := m.host.currentUsage()
+		u = Usage{Bytes: bytes, Nodes: int(names), Quota: Quota{Bytes: min(m.limit, bytes+free), Nodes: int(maxNamesFor(m.limit))}}
 	}
 	return u, nil
 }
 
-func (t *tree) mount(ino uint64, m *mount) {
+func (t *tree) attachMount(ino uint64, m *mount) {
 	if t.mounts == nil {
 		t.mounts = make(map[uint64]*mount)
 	}
 	t.mounts[ino] = m
 }
 
-// busy says whether something is mounted on a directory or beneath it.
-func (t *tree) busy(dir *inode) bool {
+// hasMountWithin reports whether a directory, or one beneath it, is a mount
+// point.
+func (t *tree) hasMountWithin(dir *inode) bool {
 	for ino := range t.mounts {
-		if t.within(t.table.get(ino), dir) {
+		if t.isWithin(t.table.get(ino), dir) {
 			return true
 		}
 	}
 	return false
 }
 
-// remount puts the mounts into a tree that has replaced another. Their
-// directories are made where it lacks them, whatever the quota.
-func (f *FS) remount(t *tree, now int64) {
+// reattachMounts attaches the mounts to a tree that replaces another. It
+// creates their missing directories, whatever the quota.
+func (f *FS) reattachMounts(t *tree, now int64) {
 	for _, m := range f.mounts {
 		cur := t.table.get(rootIno)
 		for name := range strings.SplitSeq(m.path[1:], "/") {
 			in := t.table.get(cur.dir.find(name))
 			if in != nil && !in.isDir() {
-				t.leave(t.own(cur), name, in, now)
+				t.removeName(t.ownInode(cur), name, in, now)
 				cur, in = t.table.get(cur.ino), nil
 			}
 			if in == nil {
-				in = f.birth(t, place{dir: cur, name: name}, fs.ModeDir|0o755, now)
+				in = f.newInode(t, location{dir: cur, name: name}, fs.ModeDir|0o755, now)
 			}
 			cur = in
 		}
-		t.mount(cur.ino, m)
+		t.attachMount(cur.ino, m)
 	}
 }
 
-// left returns what is still to walk.
-func (w *walker) left() string {
+// remainingPath returns the part of the path that is still to walk.
+func (w *walker) remainingPath() string {
 	s := w.rest
 	for i := len(w.stack) - 1; i >= 0; i-- {
 		s += w.stack[i]
@@ -176,27 +179,27 @@ func (w *walker) left() string {
 	return s
 }
 
-// crossing returns the mount that a path leads into and the rest of the path
-// there; no mount where it leads into none any more.
-func (f *FS) crossing(path string, follow, followSlash bool) (*mount, string) {
+// findCrossing returns the mount that a path leads into and the rest of the
+// path there; nil if the path does not lead into a mount any more.
+func (f *FS) findCrossing(path string, follow, followSlash bool) (*mount, string) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	w := walker{t: f.tree, q: &f.quota, cur: f.tree.table.get(rootIno), rest: path}
-	if _, e := w.run(follow, followSlash); e != eCross {
+	if _, e := w.walkToEnd(follow, followSlash); e != eCross {
 		return nil, ""
 	}
-	return w.over, w.left()
+	return w.crossed, w.remainingPath()
 }
 
-// route finds where a path leads that crosses a mount: a spot on the host,
-// or another path that is in the tree alone.
-func (f *FS) route(path string, follow, followSlash bool) (at *spot, native string, e Errno) {
+// routePath finds where a path that crosses a mount leads: to a location on
+// the host, or to another path that is in the tree alone.
+func (f *FS) routePath(path string, follow, followSlash bool) (at *hostLocation, native string, e Errno) {
 	for range f.quota.Links {
-		m, rest := f.crossing(path, follow, followSlash)
+		m, rest := f.findCrossing(path, follow, followSlash)
 		if m == nil {
 			return nil, path, 0
 		}
-		at, next, e := m.walk(&f.quota, rest, follow, followSlash)
+		at, next, e := m.walkPath(&f.quota, rest, follow, followSlash)
 		if e != 0 || next == "" {
 			return at, "", e
 		}
@@ -208,11 +211,11 @@ func (f *FS) route(path string, follow, followSlash bool) (at *spot, native stri
 	return nil, "", ELOOP
 }
 
-// across does an operation on a path that leads into a mount: host where it
-// ends there, native where a link or ".." leads back.
-func (f *FS) across(path string, follow, followSlash bool, host func(*spot) Errno, native func(path string) Errno) Errno {
+// doAcross performs an operation on a path that leads into a mount: host if
+// the path ends there, native if a link or ".." leads back into the tree.
+func (f *FS) doAcross(path string, follow, followSlash bool, host func(*hostLocation) Errno, native func(path string) Errno) Errno {
 	for range f.quota.Links {
-		at, next, e := f.route(path, follow, followSlash)
+		at, next, e := f.routePath(path, follow, followSlash)
 		switch {
 		case e != 0:
 			return e
@@ -222,30 +225,31 @@ func (f *FS) across(path string, follow, followSlash bool, host func(*spot) Errn
 		if e := native(next); e != eCross {
 			return e
 		}
-		path = next // what was there has changed meanwhile
+		path = next // the tree has changed meanwhile
 	}
 	return ELOOP
 }
 
-// crosses says whether a path, or what is there of it, leads into a mount.
-func (f *FS) crosses(path string) bool {
+// crossesMount reports whether a path, or its existing part, leads into a
+// mount.
+func (f *FS) crossesMount(path string) bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	if f.tree.mounts == nil {
 		return false
 	}
 	w := walker{t: f.tree, q: &f.quota, cur: f.tree.table.get(rootIno), rest: path}
-	_, e := w.run(true, true)
+	_, e := w.walkToEnd(true, true)
 	return e == eCross
 }
 
 func (f *FS) createAcross(path string, n inode) Errno {
-	return f.across(path, false, false,
-		func(at *spot) Errno { return at.create(n) },
-		func(path string) Errno { return f.create(path, n) })
+	return f.doAcross(path, false, false,
+		func(at *hostLocation) Errno { return at.create(n) },
+		func(path string) Errno { return f.createNode(path, n) })
 }
 
-// mkdirAllAcross makes directories one by one, each in its place.
+// mkdirAllAcross creates directories one by one, each in its mount or tree.
 func (f *FS) mkdirAllAcross(path string, mode fs.FileMode) Errno {
 	for i := 1; i <= len(path); i++ {
 		if i < len(path) && path[i] != '/' || path[i-1] == '/' {
@@ -258,11 +262,11 @@ func (f *FS) mkdirAllAcross(path string, mode fs.FileMode) Errno {
 			}
 			continue
 		}
-		e := reason(err)
+		e := errnoOf(err)
 		if e == ENOENT {
-			e = reason(f.Mkdir(path[:i], mode))
+			e = errnoOf(f.Mkdir(path[:i], mode))
 		}
-		if e == EEXIST { // somebody else's, or a link that leads nowhere
+		if e == EEXIST { // created meanwhile, or a dangling symbolic link
 			if info, err := f.Stat(path[:i]); err == nil && info.IsDir() {
 				e = 0
 			}
@@ -275,8 +279,8 @@ func (f *FS) mkdirAllAcross(path string, mode fs.FileMode) Errno {
 }
 
 func (f *FS) readlinkAcross(path string) (target string, e Errno) {
-	e = f.across(path, false, true, func(at *spot) Errno {
-		target, e = at.readlink()
+	e = f.doAcross(path, false, true, func(at *hostLocation) Errno {
+		target, e = at.readLink()
 		return e
 	}, func(path string) Errno {
 		target, e = f.tryReadlink(path)
@@ -285,17 +289,17 @@ func (f *FS) readlinkAcross(path string) (target string, e Errno) {
 	return target, e
 }
 
-// pairAcross does an operation on two paths of which at least one leads into
-// a mount: host where both lead into the same, native where they lead back,
-// apart for the rest. slash says whether a link with a slash behind it is
-// followed in the first path.
-func (f *FS) pairAcross(old, new string, slash bool, host func(from, to *spot) Errno, native, apart func(old, new string) Errno) Errno {
+// doPairAcross performs an operation on two paths, at least one of them in a
+// mount: host if both lead into the same mount, native if both lead back into
+// the tree, apart otherwise. slash selects whether a link with a trailing
+// slash is followed in the first path.
+func (f *FS) doPairAcross(old, new string, slash bool, host func(from, to *hostLocation) Errno, native, apart func(old, new string) Errno) Errno {
 	for range f.quota.Links {
-		from, oldNext, e := f.route(old, false, slash)
+		from, oldNext, e := f.routePath(old, false, slash)
 		if e != 0 {
 			return e
 		}
-		to, newNext, e := f.route(new, false, false)
+		to, newNext, e := f.routePath(new, false, false)
 		switch {
 		case e != 0:
 			return e
@@ -313,9 +317,9 @@ func (f *FS) pairAcross(old, new string, slash bool, host func(from, to *spot) E
 }
 
 func (f *FS) renameAcross(old, new string) Errno {
-	return f.pairAcross(old, new, false, (*spot).rename, f.rename, func(old, new string) Errno {
+	return f.doPairAcross(old, new, false, (*hostLocation).renameTo, f.tryRename, func(old, new string) Errno {
 		for _, name := range []string{old, new} {
-			if e := f.above(name); e != 0 {
+			if e := f.checkParentDir(name); e != 0 {
 				return e
 			}
 		}
@@ -323,33 +327,34 @@ func (f *FS) renameAcross(old, new string) Errno {
 	})
 }
 
-// above says why the directory of a path's last name is none.
-func (f *FS) above(path string) Errno {
+// checkParentDir returns why the directory of a path's last name can't be
+// used.
+func (f *FS) checkParentDir(path string) Errno {
 	dir := strings.TrimRight(path, "/")
 	if dir == "" && path != "" {
 		return 0
 	}
 	_, err := f.Stat(dir[:strings.LastIndexByte(dir, '/')+1])
-	return reason(err)
+	return errnoOf(err)
 }
 
-// linkAcross looks at both names before it says that they are apart, as the
-// kernel of a Unix does.
+// linkAcross checks both names before it reports that they are on different
+// file systems, as a Unix kernel does.
 func (f *FS) linkAcross(old, new string) Errno {
 	if _, err := f.Lstat(old); err != nil {
-		return reason(err)
+		return errnoOf(err)
 	}
-	return f.pairAcross(old, new, true, (*spot).link, f.link, func(old, new string) Errno {
+	return f.doPairAcross(old, new, true, (*hostLocation).makeLink, f.tryLink, func(old, new string) Errno {
 		name := strings.TrimRight(new, "/")
 		if name == "" {
 			name = new
 		}
 		if _, err := f.Lstat(name); err == nil {
 			return EEXIST
-		} else if e := reason(err); e != ENOENT {
+		} else if e := errnoOf(err); e != ENOENT {
 			return e
 		}
-		if e := f.above(new); e != 0 {
+		if e := f.checkParentDir(new); e != 0 {
 			return e
 		}
 		if strings.HasSuffix(new, "/") {
@@ -360,15 +365,15 @@ func (f *FS) linkAcross(old, new string) Errno {
 }
 
 func (f *FS) removeAcross(path string, kind removal) Errno {
-	return f.across(path, false, false,
-		func(at *spot) Errno { return at.remove(kind) },
-		func(path string) Errno { return f.remove(path, kind) })
+	return f.doAcross(path, false, false,
+		func(at *hostLocation) Errno { return at.removeName(kind) },
+		func(path string) Errno { return f.tryRemove(path, kind) })
 }
 
 func (f *FS) openAcross(path string, flag int, perm fs.FileMode) (file *File, e Errno) {
 	create, excl := flag&os.O_CREATE != 0, flag&(os.O_CREATE|os.O_EXCL) == os.O_CREATE|os.O_EXCL
-	for range 8 { // as often as others take away or make what was just looked at
-		e = f.across(path, flag&O_NOFOLLOW == 0 && !excl, !create, func(at *spot) Errno {
+	for range 8 { // the host's files may change between the look-up and the open
+		e = f.doAcross(path, flag&O_NOFOLLOW == 0 && !excl, !create, func(at *hostLocation) Errno {
 			h, e := at.open(flag, perm)
 			if e == 0 {
 				file = &File{fs: f, host: h, name: path, flag: flag}
@@ -389,15 +394,15 @@ func (f *FS) openAcross(path string, flag int, perm fs.FileMode) (file *File, e 
 }
 
 func (f *FS) statAcross(path string, follow bool, info *Info) Errno {
-	e := f.across(path, follow, true,
-		func(at *spot) Errno { return at.stat(info) },
+	e := f.doAcross(path, follow, true,
+		func(at *hostLocation) Errno { return at.stat(info) },
 		func(path string) Errno { return f.tryStat(path, follow, info) })
-	info.name = base(path)
+	info.name = baseName(path)
 	return e
 }
 
 func (f *FS) readDirAcross(path string) (list []fs.DirEntry, e Errno) {
-	e = f.across(path, true, true, func(at *spot) Errno {
+	e = f.doAcross(path, true, true, func(at *hostLocation) Errno {
 		list, e = at.readDir()
 		return e
 	}, func(path string) Errno {
@@ -407,13 +412,13 @@ func (f *FS) readDirAcross(path string) (list []fs.DirEntry, e Errno) {
 	return list, e
 }
 
-func (f *FS) changeAcross(path string, c change) Errno {
-	return f.across(path, c.follow, true,
-		func(at *spot) Errno { return at.change(c) },
+func (f *FS) changeAcross(path string, c attrChange) Errno {
+	return f.doAcross(path, c.follow, true,
+		func(at *hostLocation) Errno { return at.changeAttr(c) },
 		func(path string) Errno { return f.tryChange(path, c) })
 }
 
-// fileAcross does to a file in a mount what only open files can.
+// fileAcross opens a file in a mount for an operation that needs an open file.
 func (f *FS) fileAcross(path string, flag int, perm fs.FileMode, do func(*File) error) error {
 	file, e := f.openAcross(path, flag, perm)
 	if e != 0 {
@@ -427,12 +432,12 @@ func (f *FS) fileAcross(path string, flag int, perm fs.FileMode, do func(*File) 
 }
 
 func (f *FS) truncateAcross(path string, size int64) Errno {
-	return reason(f.fileAcross(path, os.O_WRONLY, 0, func(file *File) error { return file.Truncate(size) }))
+	return errnoOf(f.fileAcross(path, os.O_WRONLY, 0, func(file *File) error { return file.Truncate(size) }))
 }
 
 func (f *FS) resolveAcross(path string) (full string, e Errno) {
 	for range f.quota.Links {
-		m, rest := f.crossing(path, true, true)
+		m, rest := f.findCrossing(path, true, true)
 		if m == nil {
 			full, e = f.tryResolve(path)
 			if e == eCross {
@@ -440,7 +445,7 @@ func (f *FS) resolveAcross(path string) (full string, e Errno) {
 			}
 			return full, e
 		}
-		at, next, e := m.visit(&f.quota, rest, true, true)
+		at, next, e := m.walkLinkByLink(&f.quota, rest, true, true)
 		switch {
 		case e != 0:
 			return "", e
@@ -448,7 +453,7 @@ func (f *FS) resolveAcross(path string) (full string, e Errno) {
 			path = next
 			continue
 		}
-		if e := at.existing(); e != 0 {
+		if e := at.checkExists(); e != 0 {
 			return "", e
 		}
 		full = joinPath(m.path, at.rel)
@@ -460,20 +465,20 @@ func (f *FS) resolveAcross(path string) (full string, e Errno) {
 	return "", ELOOP
 }
 
-// joinPath appends a path that is relative, and may be ".".
+// joinPath appends a relative path, which may be ".".
 func joinPath(dir, rel string) string {
 	if rel == "." {
 		return dir
 	}
-	return join(dir, rel)
+	return joinName(dir, rel)
 }
 
-// writeFileAcross fills a file beside the one that is wanted and gives it
-// its name, so that readers see the old content or the new.
+// writeFileAcross fills a temporary file and renames it, so that readers see
+// the old content or the new.
 func (f *FS) writeFileAcross(name string, data []byte, perm fs.FileMode) Errno {
-	return f.across(name, true, true,
-		func(at *spot) Errno { return at.replace(data, perm) },
-		func(name string) Errno { return reason(f.WriteFile(name, data, perm)) })
+	return f.doAcross(name, true, true,
+		func(at *hostLocation) Errno { return at.replaceContent(data, perm) },
+		func(name string) Errno { return errnoOf(f.WriteFile(name, data, perm)) })
 }
 
 func (f *FS) readFileAcross(path string) (data []byte, e Errno) {
@@ -485,21 +490,21 @@ func (f *FS) readFileAcross(path string) (data []byte, e Errno) {
 		case info.IsDir():
 			return EISDIR
 		}
-		most := min(f.quota.Bytes, maxFile)
-		data, err = io.ReadAll(io.LimitReader(file, most+1))
-		if int64(len(data)) > most {
+		limit := min(f.quota.Bytes, maxFile)
+		data, err = io.ReadAll(io.LimitReader(file, limit+1))
+		if int64(len(data)) > limit {
 			return EFBIG
 		}
 		return err
 	})
 	if err != nil {
-		return nil, reason(err)
+		return nil, errnoOf(err)
 	}
 	return data, 0
 }
 
-// existing says why nothing is at a spot.
-func (at *spot) existing() Errno {
+// checkExists returns why there is no file at a location.
+func (at *hostLocation) checkExists() Errno {
 	switch {
 	case at.bad != 0:
 		return at.bad
@@ -511,13 +516,13 @@ func (at *spot) existing() Errno {
 	return 0
 }
 
-// change is what to do to the attributes of an inode; a field that is not
-// set stays.
-type change struct {
+// attrChange is a change of the attributes of an inode; an unset field leaves
+// its attribute unchanged.
+type attrChange struct {
 	op           string
 	follow       bool
 	chmod        bool
-	mode         fs.FileMode // where chmod is set
-	uid, gid     int         // -1: stays
+	mode         fs.FileMode // valid if chmod is set
+	uid, gid     int         // -1: unchanged
 	atime, mtime time.Time
 }

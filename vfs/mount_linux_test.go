@@ -13,11 +13,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestMountBehavesAsTheHosts makes the same calls here, with a directory of
+// TestMountBehavesAsHost makes the same calls here, with a directory of
 // the host mounted, and on the host, with a bind mount in the same place.
 // Links lead across the boundary in both directions, and every error and both
 // trees must be equal all the time.
-func TestMountBehavesAsTheHosts(t *testing.T) {
+func TestMountBehavesAsHost(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to mount a directory in the root of a thread")
 	}
@@ -37,7 +37,7 @@ func TestMountBehavesAsTheHosts(t *testing.T) {
 		syscall.Umask(0)
 		rapid.Check(t, func(t *rapid.T) {
 			emptyMount(t)
-			must(t, h.top().Chmod(".", 0o755))
+			must(t, h.rootDir().Chmod(".", 0o755))
 			names, top, err := h.list(".")
 			must(t, err)
 			for _, name := range names {
@@ -53,9 +53,9 @@ func TestMountBehavesAsTheHosts(t *testing.T) {
 				}
 			}()
 			t.Repeat(map[string]func(*rapid.T){
-				"names": w.names, "names2": w.names, "names3": w.names,
-				"open": w.openFile, "file": w.file, "file2": w.file, "file3": w.file,
-				"": w.quick,
+				"names": w.changeNames, "names2": w.changeNames, "names3": w.changeNames,
+				"open": w.openFile, "file": w.useFile, "file2": w.useFile, "file3": w.useFile,
+				"": w.checkQuickly,
 			})
 			w.compare(t)
 		})
@@ -75,10 +75,10 @@ func emptyMount(t *rapid.T) {
 	}
 }
 
-// TestMountOpensNoSpecialFile plants pipes and sockets, which nobody serves:
-// nothing waits for them, and nothing but their names is touched.
+// TestMountOpensNoSpecialFile plants pipes and sockets that have no peer:
+// no call waits for them, and only their names can be changed.
 func TestMountOpensNoSpecialFile(t *testing.T) {
-	f, dir := mounted(t, Mount{})
+	f, dir := newMounted(t, Mount{})
 	must(t, syscall.Mkfifo(dir+"/pipe", 0o666))
 	l, err := net.Listen("unix", dir+"/socket")
 	must(t, err)
@@ -102,9 +102,9 @@ func TestMountOpensNoSpecialFile(t *testing.T) {
 }
 
 // TestMountPipeRace swaps a directory and a file for a pipe as fast as it
-// can: whoever goes through it never waits.
+// can: no call through the path blocks.
 func TestMountPipeRace(t *testing.T) {
-	f, dir := mounted(t, Mount{})
+	f, dir := newMounted(t, Mount{})
 	must(t, os.Mkdir(dir+"/x", 0o755))
 	must(t, os.WriteFile(dir+"/file", nil, 0o644))
 	must(t, syscall.Mkfifo(dir+"/pipe", 0o666))

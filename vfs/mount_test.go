@@ -20,8 +20,8 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// mounted returns a tree with a directory of the host at /m.
-func mounted(t *testing.T, m Mount) (*FS, string) {
+// newMounted returns a tree with a directory of the host at /m.
+func newMounted(t *testing.T, m Mount) (*FS, string) {
 	t.Helper()
 	if !HostMounts() {
 		t.Skip("needs a host whose directories can be mounted")
@@ -43,8 +43,8 @@ func wantReason(t *testing.T, what string, err error, want Errno) {
 	}
 }
 
-func TestMountIsTheDirectory(t *testing.T) {
-	f, dir := mounted(t, Mount{})
+func TestMountShowsHostDirectory(t *testing.T) {
+	f, dir := newMounted(t, Mount{})
 	must(t, os.WriteFile(filepath.Join(dir, "host"), []byte("of the host"), 0o644))
 	b, err := f.ReadFile("/m/host")
 	must(t, err)
@@ -100,7 +100,7 @@ func TestMountPointStays(t *testing.T) {
 }
 
 func TestReadOnlyMountRefusesEveryChange(t *testing.T) {
-	f, dir := mounted(t, Mount{ReadOnly: true})
+	f, dir := newMounted(t, Mount{ReadOnly: true})
 	must(t, os.MkdirAll(filepath.Join(dir, "d"), 0o755))
 	must(t, os.WriteFile(filepath.Join(dir, "f"), []byte("1"), 0o644))
 	must(t, os.Symlink("f", filepath.Join(dir, "l")))
@@ -151,7 +151,7 @@ func tarOf(t *testing.T, names ...string) io.Reader {
 // them lead to places of the tree, none to the file of the host with that
 // path.
 func TestMountNeverLeadsToTheHost(t *testing.T) {
-	f, dir := mounted(t, Mount{})
+	f, dir := newMounted(t, Mount{})
 	outside := t.TempDir()
 	canary := filepath.Join(outside, "canary")
 	must(t, os.WriteFile(canary, []byte("secret"), 0o644))
@@ -214,9 +214,9 @@ func TestMountNeverLeadsToTheHost(t *testing.T) {
 }
 
 // TestMountRace swaps a directory for a link to the outside as fast as it can
-// while the tree goes through it.
+// while calls walk through it.
 func TestMountRace(t *testing.T) {
-	f, dir := mounted(t, Mount{})
+	f, dir := newMounted(t, Mount{})
 	outside := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(outside, "f"), []byte("secret"), 0o644))
 	must(t, os.Mkdir(filepath.Join(dir, "d"), 0o755))
@@ -259,7 +259,7 @@ func TestMountRace(t *testing.T) {
 }
 
 func TestMountLimit(t *testing.T) {
-	f, dir := mounted(t, Mount{Limit: 1000})
+	f, dir := newMounted(t, Mount{Limit: 1000})
 	must(t, os.WriteFile(filepath.Join(dir, "others"), make([]byte, 400), 0o644))
 	must(t, f.WriteFile("/m/a", make([]byte, 600), 0o644))
 	err := f.WriteFile("/m/b", []byte("x"), 0o644)
@@ -292,9 +292,9 @@ func TestMountLimit(t *testing.T) {
 }
 
 // TestMountWalkIsBounded plants links whose targets go down and up as often as
-// fits, each to the next: whoever follows them gives up soon.
+// fits, each to the next: following them fails soon.
 func TestMountWalkIsBounded(t *testing.T) {
-	f, dir := mounted(t, Mount{})
+	f, dir := newMounted(t, Mount{})
 	deep := strings.Repeat("d/", 250)
 	must(t, f.MkdirAll("/m/"+deep, 0o755))
 	must(t, f.Symlink("d", "/m/l0"))
@@ -319,7 +319,7 @@ func TestMountWalkIsBounded(t *testing.T) {
 }
 
 func TestMountLimitIsShared(t *testing.T) {
-	f, _ := mounted(t, Mount{Limit: 1000})
+	f, _ := newMounted(t, Mount{Limit: 1000})
 	g := New(Options{})
 	m := f.Mounts()[0]
 	m.Target = "/elsewhere"
@@ -330,8 +330,8 @@ func TestMountLimitIsShared(t *testing.T) {
 	must(t, g.WriteFile("/elsewhere/b", make([]byte, 200), 0o644))
 }
 
-func TestMountTakesNoPower(t *testing.T) {
-	f, dir := mounted(t, Mount{})
+func TestMountDropsSpecialBits(t *testing.T) {
+	f, dir := newMounted(t, Mount{})
 	w, err := f.OpenFile("/m/f", os.O_WRONLY|os.O_CREATE, 0o777|fs.ModeSetuid|fs.ModeSetgid)
 	must(t, err)
 	must(t, w.Close())
@@ -351,8 +351,8 @@ func TestMountTakesNoPower(t *testing.T) {
 	must(t, f.Mknod("/m/plain", 0o600, 0))
 }
 
-func TestMountOpensOnlySoMany(t *testing.T) {
-	f, _ := mounted(t, Mount{})
+func TestMountLimitsOpenFiles(t *testing.T) {
+	f, _ := newMounted(t, Mount{})
 	must(t, f.WriteFile("/m/f", nil, 0o644))
 	var open []*File
 	for range maxOpen {
@@ -397,10 +397,10 @@ func TestMissingHostDirectoryIsNamed(t *testing.T) {
 	}
 }
 
-// TestTarOfAMount moves a tree by archive into a mount, out of it, and as a
+// TestExportTarOfMount moves a tree by archive into a mount, out of it, and as a
 // part of the whole.
-func TestTarOfAMount(t *testing.T) {
-	f, dir := mounted(t, Mount{})
+func TestExportTarOfMount(t *testing.T) {
+	f, dir := newMounted(t, Mount{})
 	src := New(Options{})
 	must(t, src.MkdirAll("/t/d/e", 0o750))
 	must(t, src.WriteFile("/t/d/f", bytes.Repeat([]byte("x"), 100_000), 0o640))
@@ -444,7 +444,7 @@ func TestTarOfAMount(t *testing.T) {
 	var whole bytes.Buffer
 	must(t, f.ExportTar("/", &whole))
 	must(t, f.RemoveAll("/m/in"))
-	must(t, f.ImportTar("/", bytes.NewReader(rooted(t, whole.Bytes()))))
+	must(t, f.ImportTar("/", bytes.NewReader(trimDotSlash(t, whole.Bytes()))))
 	if d := cmp.Diff(want, list(f, "/m/in/t")); d != "" {
 		t.Errorf("through an export of all (-want +got):\n%s", d)
 	}
@@ -453,8 +453,8 @@ func TestTarOfAMount(t *testing.T) {
 	}
 }
 
-// rooted returns an archive without the "./" of its names.
-func rooted(t *testing.T, b []byte) []byte {
+// trimDotSlash returns an archive without the "./" of its names.
+func trimDotSlash(t *testing.T, b []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
@@ -476,7 +476,7 @@ func rooted(t *testing.T, b []byte) []byte {
 }
 
 func TestImportIntoAMountStaysInside(t *testing.T) {
-	f, dir := mounted(t, Mount{})
+	f, dir := newMounted(t, Mount{})
 	outside := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(outside, "f"), []byte("kept"), 0o644))
 	must(t, os.Mkdir(filepath.Join(dir, "in"), 0o755))
@@ -507,7 +507,7 @@ func TestImportIntoAMountStaysInside(t *testing.T) {
 // TestMountLimitCountsNames fills a mount with names, which take room on the
 // host too.
 func TestMountLimitCountsNames(t *testing.T) {
-	f, dir := mounted(t, Mount{Limit: 1})
+	f, dir := newMounted(t, Mount{Limit: 1})
 	var err error
 	n := 0
 	for ; err == nil && n < 5000; n++ {
@@ -532,14 +532,14 @@ func TestMountLimitCountsNames(t *testing.T) {
 // TestMountTooDeepToCountIsFull moves deep trees into deep trees, where no
 // path reaches what is in them any more.
 func TestMountTooDeepToCountIsFull(t *testing.T) {
-	f, _ := mounted(t, Mount{Limit: 1 << 20})
+	f, _ := newMounted(t, Mount{Limit: 1 << 20})
 	deep := strings.Repeat("/d", 200)
 	must(t, f.MkdirAll("/m/a"+deep, 0o755))
 	must(t, f.MkdirAll("/m/b"+deep, 0o755))
 	must(t, f.WriteFile("/m/b"+deep+"/f", make([]byte, 1<<19), 0o644))
 	must(t, f.Rename("/m/b", "/m/a"+deep+"/b"))
 	for _, m := range f.mounts {
-		m.host.use.forget()
+		m.host.use.invalidateCount()
 	}
 	wantReason(t, "WriteFile", f.WriteFile("/m/c", []byte("x"), 0o644), EDQUOT)
 	wantReason(t, "Export", f.ExportTar("/", io.Discard), EFBIG)
@@ -551,7 +551,7 @@ func TestMountTooDeepToCountIsFull(t *testing.T) {
 }
 
 func TestUnmountClosesWhatIsOpen(t *testing.T) {
-	f, _ := mounted(t, Mount{})
+	f, _ := newMounted(t, Mount{})
 	must(t, f.WriteFile("/m/f", []byte("1"), 0o644))
 	w, err := f.OpenFile("/m/f", os.O_RDWR, 0)
 	must(t, err)
@@ -571,10 +571,10 @@ func TestUnmountClosesWhatIsOpen(t *testing.T) {
 	}
 }
 
-// TestMountCountStaysTrue does random things to a mount with a limit: what is
-// counted as it goes is what a look at everything finds.
-func TestMountCountStaysTrue(t *testing.T) {
-	f, dir := mounted(t, Mount{Limit: 1 << 30})
+// TestMountUsageStaysExact changes a mount with a limit at random: the usage
+// counted on the way equals that of a full walk.
+func TestMountUsageStaysExact(t *testing.T) {
+	f, dir := newMounted(t, Mount{Limit: 1 << 30})
 	h := f.mounts[0].host
 	rapid.Check(t, func(t *rapid.T) {
 		names, top, err := h.list(".")
@@ -583,7 +583,7 @@ func TestMountCountStaysTrue(t *testing.T) {
 			must(t, top.RemoveAll(name))
 		}
 		must(t, top.Close())
-		h.use.forget()
+		h.use.invalidateCount()
 		var open []*File
 		defer func() {
 			for _, w := range open {
@@ -591,7 +591,7 @@ func TestMountCountStaysTrue(t *testing.T) {
 			}
 		}()
 		t.Repeat(map[string]func(*rapid.T){
-			"scribble": func(t *rapid.T) { scribble(t, moved{f}) },
+			"scribble": func(t *rapid.T) { changeRandomly(t, moved{f}) },
 			"open": func(t *rapid.T) {
 				p := "/m" + absolute().Draw(t, "p")
 				if w, err := f.OpenFile(p, os.O_RDWR|os.O_CREATE, 0o644); err == nil {
@@ -617,7 +617,7 @@ func TestMountCountStaysTrue(t *testing.T) {
 					return
 				}
 				bytes, names := h.use.bytes, h.use.names
-				h.count()
+				h.countFiles()
 				if bytes != h.use.bytes || names < h.use.names || names > h.use.names+2 {
 					t.Fatalf("%d bytes and %d names were counted, there are %d and %d in %s", bytes, names, h.use.bytes, h.use.names, dir)
 				}

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// base returns the last name of a path; "/" for the root.
-func base(path string) string {
+// baseName returns the last name of a path; "/" for the root.
+func baseName(path string) string {
 	path = strings.TrimRight(path, "/")
 	if path == "" {
 		return "/"
@@ -15,10 +15,10 @@ func base(path string) string {
 	return path[strings.LastIndexByte(path, '/')+1:]
 }
 
-// OpenFile opens a file or directory. flag is made of os.O_* and of this
-// package's; perm is what a new file gets, as it stands. Permissions are not
-// checked: that is the business of who knows the user. Devices and pipes
-// can't be opened here: ENXIO.
+// OpenFile opens a file or directory. flag combines os.O_* and this package's
+// flags; a new file gets exactly perm, no mask is applied. Permissions are not
+// checked: that is left to callers that know the user. Devices and pipes
+// can't be opened: ENXIO.
 func (f *FS) OpenFile(path string, flag int, perm fs.FileMode) (*File, error) {
 	file, e := f.tryOpen(path, flag, perm)
 	if e == eCross {
@@ -38,13 +38,13 @@ func (f *FS) tryOpen(path string, flag int, perm fs.FileMode) (*File, Errno) {
 	if e != 0 {
 		return nil, e
 	}
-	return &File{fs: f, tree: f.tree, handle: f.tree.acquire(in), name: path, flag: flag}, 0
+	return &File{fs: f, tree: f.tree, handle: f.tree.openHandle(in), name: path, flag: flag}, 0
 }
 
 // Open opens a file or directory for reading.
 func (f *FS) Open(path string) (*File, error) { return f.OpenFile(path, os.O_RDONLY, 0) }
 
-// Create opens a file for reading and writing; it is empty afterwards.
+// Create opens a file for reading and writing, and creates or truncates it.
 func (f *FS) Create(path string) (*File, error) {
 	return f.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o666)
 }
@@ -55,7 +55,7 @@ func (f *FS) openInode(path string, flag int, perm fs.FileMode, now int64) (*ino
 	if create && flag&O_DIRECTORY != 0 {
 		return nil, EINVAL
 	}
-	pl, e := t.walk(&f.quota, path, flag&O_NOFOLLOW == 0 && !excl, !create)
+	pl, e := t.walkPath(&f.quota, path, flag&O_NOFOLLOW == 0 && !excl, !create)
 	if e != 0 {
 		return nil, e
 	}
@@ -69,24 +69,24 @@ func (f *FS) openInode(path string, flag int, perm fs.FileMode, now int64) (*ino
 		if !create {
 			return nil, ENOENT
 		}
-		return f.make(pl, perm.Perm()|perm&(fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky), now)
+		return f.makeInode(pl, perm.Perm()|perm&(fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky), now)
 	}
 	if excl {
 		return nil, EEXIST
 	}
-	if e := openable(pl, flag); e != 0 {
+	if e := checkOpenable(pl, flag); e != 0 {
 		return nil, e
 	}
 	if flag&os.O_TRUNC != 0 && pl.in.isFile() {
-		in := t.own(pl.in)
-		t.resize(in, 0, now)
+		in := t.ownInode(pl.in)
+		t.resizeInode(in, 0, now)
 		return in, 0
 	}
 	return pl.in, 0
 }
 
-// openable says whether what is there can be opened with the flags.
-func openable(pl place, flag int) Errno {
+// checkOpenable returns why an existing file can't be opened with the flags.
+func checkOpenable(pl location, flag int) Errno {
 	in := pl.in
 	write := flag&accessMode != os.O_RDONLY || flag&(os.O_TRUNC|os.O_CREATE) != 0
 	switch {
@@ -102,21 +102,21 @@ func openable(pl place, flag int) Errno {
 	return 0
 }
 
-// make adds a new inode under a free name.
-func (f *FS) make(pl place, mode fs.FileMode, now int64) (*inode, Errno) {
-	if f.tree.nodes() >= f.quota.Nodes {
+// makeInode adds a new inode under a free name, if the quota allows it.
+func (f *FS) makeInode(pl location, mode fs.FileMode, now int64) (*inode, Errno) {
+	if f.tree.totalNodes() >= f.quota.Nodes {
 		return nil, ENOSPC
 	}
-	return f.birth(f.tree, pl, mode, now), 0
+	return f.newInode(f.tree, pl, mode, now), 0
 }
 
-// birth is make for what must be there.
-func (f *FS) birth(t *tree, pl place, mode fs.FileMode, now int64) *inode {
+// newInode adds a new inode under a free name, whatever the quota.
+func (f *FS) newInode(t *tree, pl location, mode fs.FileMode, now int64) *inode {
 	in := &inode{
-		owner: t.owner, payer: t.payer, ino: t.table.free(t.orphans), mode: mode,
+		owner: t.owner, payer: t.payer, ino: t.table.lowestFree(t.orphans), mode: mode,
 		uid: f.uid, gid: f.gid, native: true,
 	}
-	in.stamp(now)
+	in.setTimes(now)
 	if pl.dir.mode&fs.ModeSetgid != 0 {
 		in.gid = pl.dir.gid
 		if in.isDir() {
@@ -127,14 +127,14 @@ func (f *FS) birth(t *tree, pl place, mode fs.FileMode, now int64) *inode {
 		in.dir = &dir{}
 	}
 	t.table.put(t.owner, in)
-	t.add(&t.used, in, 1)
-	t.enter(t.own(pl.dir), pl.name, in, now)
+	t.countInode(&t.used, in, 1)
+	t.addName(t.ownInode(pl.dir), pl.name, in, now)
 	return in
 }
 
-// enter gives an owned inode one more name, in an owned directory.
-func (t *tree) enter(dir *inode, name string, in *inode, now int64) {
-	dir.dir.insert(t.owner, name, in.ino)
+// addName gives an owned inode one more name, in an owned directory.
+func (t *tree) addName(dir *inode, name string, in *inode, now int64) {
+	dir.dir.insertName(t.owner, name, in.ino)
 	dir.mtime, dir.ctime = now, now
 	in.nlink++
 	in.paid++
@@ -148,21 +148,21 @@ func (t *tree) enter(dir *inode, name string, in *inode, now int64) {
 	}
 }
 
-// leave takes a name out of an owned directory. The inode goes with its last
-// name, unless it is open.
-func (t *tree) leave(dir *inode, name string, in *inode, now int64) {
-	dir.dir.remove(t.owner, name)
+// removeName removes a name from an owned directory. The inode is freed with
+// its last name, unless it is open.
+func (t *tree) removeName(dir *inode, name string, in *inode, now int64) {
+	dir.dir.removeName(t.owner, name)
 	dir.mtime, dir.ctime = now, now
 	if in.isDir() {
 		dir.dir.subdirs--
 	}
-	t.drop(in, now)
+	t.dropName(in, now)
 }
 
-// drop takes one name from an inode.
-func (t *tree) drop(in *inode, now int64) {
+// dropName subtracts one name from an inode.
+func (t *tree) dropName(in *inode, now int64) {
 	if in.nlink > 1 {
-		in = t.own(in)
+		in = t.ownInode(in)
 		in.nlink--
 		in.ctime = now
 		if in.paid > 0 {
@@ -171,21 +171,21 @@ func (t *tree) drop(in *inode, now int64) {
 		}
 		return
 	}
-	t.add(&t.used, in, -1)
+	t.countInode(&t.used, in, -1)
 	h := t.open[in.ino]
 	if h == nil {
-		t.table.remove(t.owner, in.ino)
+		t.table.removeInode(t.owner, in.ino)
 		return
 	}
-	in = t.own(in)
+	in = t.ownInode(in)
 	in.nlink = 0
 	in.ctime = now
 	h.orphan = in
 	delete(t.open, in.ino)
-	t.table.remove(t.owner, in.ino)
+	t.table.removeInode(t.owner, in.ino)
 	if t.orphans == nil {
 		t.orphans = make(map[uint64]*handle)
 	}
 	t.orphans[in.ino] = h
-	t.add(&t.lost, in, 1)
+	t.countInode(&t.lost, in, 1)
 }

@@ -17,8 +17,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// errnoOf are the reasons that both worlds know.
-func errnoOf(t interface{ Fatalf(string, ...any) }, err error) Errno {
+// reasonOf returns the errno of an error of the host or of the file system under test.
+func reasonOf(t interface{ Fatalf(string, ...any) }, err error) Errno {
 	if err == nil {
 		return 0
 	}
@@ -172,14 +172,14 @@ type worlds struct {
 
 func (w *worlds) agree(t *rapid.T, what string, host, own error) bool {
 	t.Helper()
-	h, o := errnoOf(t, host), errnoOf(t, own)
+	h, o := reasonOf(t, host), reasonOf(t, own)
 	if h != o {
 		t.Fatalf("%s: host %v, vfs %v", what, host, own)
 	}
 	return h == 0
 }
 
-func (w *worlds) names(t *rapid.T) {
+func (w *worlds) changeNames(t *rapid.T) {
 	p := absolute().Draw(t, "p")
 	q := absolute().Draw(t, "q")
 	mode := rapid.SampledFrom([]fs.FileMode{0o755, 0o644, 0, 0o777}).Draw(t, "mode")
@@ -278,7 +278,7 @@ func (w *worlds) openFile(t *rapid.T) {
 	}
 }
 
-func (w *worlds) file(t *rapid.T) {
+func (w *worlds) useFile(t *rapid.T) {
 	if len(w.open) == 0 {
 		return
 	}
@@ -345,7 +345,7 @@ func (w *worlds) read(t *rapid.T, tw twin, op string, n int, off int64) {
 	if n == 0 {
 		return // package os asks the host only sometimes
 	}
-	if errnoOf(t, err) == EISDIR && herr != nil {
+	if reasonOf(t, err) == EISDIR && herr != nil {
 		return // the host has EINVAL for some offsets in directories
 	}
 	if w.agree(t, op, herr, err) && !bytes.Equal(a[:hn], b[:vn]) {
@@ -363,7 +363,7 @@ func (w *worlds) readDir(t *rapid.T, tw twin) {
 	hn, herr := tw.h.Readdirnames(-1)
 	entries, err := tw.v.ReadDir(-1)
 	if errors.Is(herr, fs.ErrNotExist) {
-		herr = nil // the host says ENOENT for a directory that is gone
+		herr = nil // the host returns ENOENT for a removed directory
 	}
 	if !w.agree(t, "readdir", herr, err) {
 		return
@@ -393,8 +393,8 @@ func emptyHost(t *rapid.T) {
 	}
 }
 
-// reload saves all and goes on with what is loaded, block by block when it
-// is needed.
+// reload saves the file system and continues with the loaded one, whose blocks are read when
+// they are needed.
 func (w *worlds) reload(t *rapid.T) {
 	for _, tw := range w.open {
 		w.agree(t, "close", tw.h.Close(), tw.v.Close())
@@ -414,10 +414,10 @@ func (w *worlds) compare(t *rapid.T) {
 	must(t, w.f.verify())
 }
 
-// TestBehavesAsTheHost makes the same calls here and on the host. Every
+// TestBehavesAsHost makes the same calls here and on the host. Every
 // error and both trees must be equal all the time, also through snapshots,
 // saving and loading.
-func TestBehavesAsTheHost(t *testing.T) {
+func TestBehavesAsHost(t *testing.T) {
 	inChroot(t, func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			emptyHost(t)
@@ -428,20 +428,20 @@ func TestBehavesAsTheHost(t *testing.T) {
 				}
 			}()
 			t.Repeat(map[string]func(*rapid.T){
-				"names": w.names, "names2": w.names, "names3": w.names,
-				"open": w.openFile, "file": w.file, "file2": w.file, "file3": w.file,
+				"names": w.changeNames, "names2": w.changeNames, "names3": w.changeNames,
+				"open": w.openFile, "file": w.useFile, "file2": w.useFile, "file3": w.useFile,
 				"snapshot": func(t *rapid.T) { w.f.Snapshot() },
 				"reload":   w.reload,
-				"":         w.quick,
+				"":         w.checkQuickly,
 			})
 			w.compare(t)
 		})
 	})
 }
 
-// quick compares all after some of the calls: reading every file each time
+// checkQuickly compares everything after some of the calls only: reading every file each time
 // would load what should stay lazy.
-func (w *worlds) quick(t *rapid.T) {
+func (w *worlds) checkQuickly(t *rapid.T) {
 	if rapid.IntRange(0, 3).Draw(t, "compare") == 0 {
 		w.compare(t)
 		return

@@ -58,7 +58,7 @@ func TestOverQuotaChangesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := New(Options{Quota: Quota{Bytes: bytes, File: size, Nodes: nodes, Name: 32, Path: 128}})
 			must(t, f.Mkdir("/d", 0o755))
-			must(t, f.WriteFile("/d/file", numbered(1, 1000), 0o644))
+			must(t, f.WriteFile("/d/file", numberedBytes(1, 1000), 0o644))
 			must(t, f.WriteFile("/pad", make([]byte, 1800), 0o644))
 			must(t, f.Symlink(strings.Repeat("p", 100), "/link"))
 			must(t, f.Link("/pad", "/pad2"))
@@ -132,13 +132,13 @@ func TestQuotaDefaultsAndNone(t *testing.T) {
 	if err := f.Truncate("/sparse", maxFile+1); !errors.Is(err, EFBIG) {
 		t.Errorf("beyond the biggest file: %v", err)
 	}
-	before := heap()
+	before := heapBytes()
 	must(t, f.Truncate("/sparse", maxFile))
 	w, err := f.OpenFile("/sparse", os.O_RDWR, 0)
 	must(t, err)
 	_, err = w.WriteAt([]byte("x"), maxFile-1)
 	must(t, err)
-	if grown := int64(heap()) - int64(before); grown > 16<<20 {
+	if grown := int64(heapBytes()) - int64(before); grown > 16<<20 {
 		t.Errorf("a hole of %d bytes takes %d bytes of memory", int64(maxFile), grown)
 	}
 	p := make([]byte, 2)
@@ -240,14 +240,14 @@ func wastefulContent(t *testing.T) map[string]func(f *FS, i int) error {
 	}
 }
 
-// TestChargesBoundMemory fills file systems in the most wasteful ways. The
+// TestQuotaBoundsMemory fills file systems in the most wasteful ways. The
 // heap may not pass twice the bytes charged and a kilobyte a name.
-func TestChargesBoundMemory(t *testing.T) {
+func TestQuotaBoundsMemory(t *testing.T) {
 	ways := wastefulNames()
 	maps.Copy(ways, wastefulContent(t))
 	for name, fill := range ways {
 		t.Run(name, func(t *testing.T) {
-			before := heap()
+			before := heapBytes()
 			f := New(Options{})
 			var err error
 			for i := 0; i < 10_000 && err == nil; i++ {
@@ -257,7 +257,7 @@ func TestChargesBoundMemory(t *testing.T) {
 				t.Fatal(err)
 			}
 			u := f.Usage()
-			got := int64(heap()) - int64(before)
+			got := int64(heapBytes()) - int64(before)
 			if most := 2*u.Bytes + 1024*int64(u.Nodes) + 100_000; got > most {
 				t.Errorf("%d bytes of heap for %d bytes and %d nodes charged, at most %d are fair", got, u.Bytes, u.Nodes, most)
 			}
@@ -266,12 +266,12 @@ func TestChargesBoundMemory(t *testing.T) {
 	}
 }
 
-// TestQuotaIsNeverPassed does random things within narrow limits.
-func TestQuotaIsNeverPassed(t *testing.T) {
+// TestQuotaIsNeverExceeded does random things within narrow limits.
+func TestQuotaIsNeverExceeded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := New(Options{Quota: Quota{Bytes: 3 * blockSize, File: 2 * blockSize, Nodes: 6, Name: 255}})
 		t.Repeat(map[string]func(*rapid.T){
-			"change": func(t *rapid.T) { scribble(t, f) },
+			"change": func(t *rapid.T) { changeRandomly(t, f) },
 			"import": func(t *rapid.T) {
 				var b bytes.Buffer
 				must(t, f.ExportTar("/", &b))

@@ -5,12 +5,12 @@ import (
 	"fmt"
 )
 
-// Save keeps the present state in a store and returns the id it can be
-// loaded by. Only what the store doesn't have yet is written, so that saving
-// again after a small change is cheap. A nil store is that of the options.
+// Save stores the current state in a store and returns the id to load it by.
+// It writes only what the store doesn't have yet, so saving again after a
+// small change is cheap. A nil store means [Options.Store].
 //
-// A Store is compared with others by ==, so it should be a pointer.
-// Nothing may be deleted from it while Save runs.
+// Stores are compared by ==, so a Store should be a pointer. Nothing may be
+// deleted from it while Save runs.
 func (f *FS) Save(s Store) (id string, err error) {
 	if s == nil {
 		s = f.store
@@ -18,40 +18,41 @@ func (f *FS) Save(s Store) (id string, err error) {
 	return f.Snapshot().Save(s)
 }
 
-// syncer is a store that can make sure that what was put stays.
+// syncer is a store that can flush its blobs to stable storage.
 type syncer interface{ Sync() error }
 
-// Save keeps the snapshot in a store and returns the id it can be loaded by.
+// Save stores the snapshot in a store and returns the id to load it by.
 func (s *Snapshot) Save(to Store) (id string, err error) {
 	if to == nil {
 		return "", fmt.Errorf("save: no store: %w", EINVAL)
 	}
 	sv := saver{store: to, payer: s.payer}
-	key, err := sv.root(s.table)
+	key, err := sv.saveRoot(s.table)
 	if err != nil {
 		return "", fmt.Errorf("save: %w", err)
 	}
 	return key.String(), nil
 }
 
-// saver writes the parts of a tree, from the leaves up: a blob is put when
-// all that it refers to is there.
+// saver writes the parts of a tree, from the leaves up: it stores a blob
+// after all blobs that it refers to.
 type saver struct {
 	store Store
 	payer *epoch
 	enc   encoder
 }
 
-func (sv *saver) root(t table) (Key, error) {
+// saveRoot stores all pages and then the root that lists them.
+func (sv *saver) saveRoot(t table) (Key, error) {
 	var lines encoder
 	var count, last uint64
-	for p, number := range t.pages {
-		key, err := sv.page(p)
+	for p, number := range t.allPages {
+		key, err := sv.savePage(p)
 		if err != nil {
 			return Key{}, err
 		}
-		lines.uint(number - last)
-		lines.bytes(key[:])
+		lines.putUint(number - last)
+		lines.putBytes(key[:])
 		last = number
 		count++
 	}
@@ -61,8 +62,8 @@ func (sv *saver) root(t table) (Key, error) {
 		}
 	}
 	root := encoder{buf: []byte(rootMagic)}
-	root.uint(count)
-	root.bytes(lines.buf)
+	root.putUint(count)
+	root.putBytes(lines.buf)
 	key, err := sv.put(root.buf)
 	if sy, ok := sv.store.(syncer); ok && err == nil {
 		err = sy.Sync()
@@ -79,9 +80,9 @@ func (sv *saver) put(data []byte) (Key, error) {
 	return key, sv.store.Put(key, append([]byte(nil), data...))
 }
 
-// paidBy returns payer if it has paid for something in the page, else nil.
+// paidBy returns payer if the page contains charges of it, else nil.
 func (p *page) paidBy(payer *epoch) *epoch {
-	for in := range p.inodes {
+	for in := range p.allInodes {
 		if in.payer == payer {
 			return payer
 		}
@@ -89,9 +90,9 @@ func (p *page) paidBy(payer *epoch) *epoch {
 	return nil
 }
 
-// page keeps a page and all that it refers to. A store that has the page has
-// all of that, too.
-func (sv *saver) page(p *page) (Key, error) {
+// savePage stores a page and all blobs that it refers to. A store that has
+// the page has all of them, too.
+func (sv *saver) savePage(p *page) (Key, error) {
 	payer := p.paidBy(sv.payer)
 	if was := p.saved.Load(); was != nil && was.payer == payer && was.store == sv.store {
 		has, err := sv.store.Has(was.key)
@@ -99,7 +100,7 @@ func (sv *saver) page(p *page) (Key, error) {
 			return was.key, err
 		}
 	}
-	data, err := sv.encode(p, payer)
+	data, err := sv.encodePage(p, payer)
 	if err != nil {
 		return Key{}, err
 	}
@@ -110,19 +111,19 @@ func (sv *saver) page(p *page) (Key, error) {
 	return key, err
 }
 
-// encode returns the blob of a page; what it says is valid until the next
-// call. Without a store the blocks are only named.
-func (sv *saver) encode(p *page, payer *epoch) ([]byte, error) {
+// encodePage returns the blob of a page; it is valid until the next call.
+// Without a store, blocks are hashed but not stored.
+func (sv *saver) encodePage(p *page, payer *epoch) ([]byte, error) {
 	sv.enc.buf = append(sv.enc.buf[:0], pageMagic...)
-	sv.enc.uint(uint64(p.used))
-	for in := range p.inodes {
-		sv.enc.inode(in, payer)
+	sv.enc.putUint(uint64(p.used))
+	for in := range p.allInodes {
+		sv.enc.putInode(in, payer)
 		if !in.isFile() {
 			continue
 		}
-		sv.enc.uint(uint64(len(in.blocks)))
+		sv.enc.putUint(uint64(len(in.blocks)))
 		for _, b := range in.blocks {
-			if err := sv.block(b); err != nil {
+			if err := sv.encodeBlock(b); err != nil {
 				return nil, err
 			}
 		}
@@ -130,50 +131,52 @@ func (sv *saver) encode(p *page, payer *epoch) ([]byte, error) {
 	return sv.enc.buf, nil
 }
 
-// block writes the line of a block and keeps its data.
-func (sv *saver) block(b *block) error {
+// encodeBlock appends the reference to a block, or its data, to the page and
+// stores its data.
+func (sv *saver) encodeBlock(b *block) error {
 	n := b.size()
 	switch {
 	case n == 0:
-		sv.enc.uint(0)
+		sv.enc.putUint(0)
 		return nil
 	case n <= inlineMax:
-		data, err := b.loaded()
+		data, err := b.loadData()
 		if err != nil {
 			return err
 		}
-		sv.enc.uint(uint64(n)*2 + 1)
-		sv.enc.bytes(data)
+		sv.enc.putUint(uint64(n)*2 + 1)
+		sv.enc.putBytes(data)
 		return nil
 	}
-	key, err := sv.blob(b)
+	key, err := sv.saveBlob(b)
 	if err != nil {
 		return err
 	}
-	sv.enc.uint(uint64(n) * 2)
-	sv.enc.bytes(key[:])
+	sv.enc.putUint(uint64(n) * 2)
+	sv.enc.putBytes(key[:])
 	return nil
 }
 
-// loaded returns the data of a block, reading it if need be.
-func (b *block) loaded() ([]byte, error) {
-	data, need := b.bytes()
+// loadData returns the data of a block, and reads it from its store if it is
+// not loaded yet.
+func (b *block) loadData() ([]byte, error) {
+	data, need := b.dataOrLazy()
 	if need == nil {
 		return data, nil
 	}
 	if err := need.load(); err != nil {
 		return nil, err
 	}
-	data, _ = b.bytes()
+	data, _ = b.dataOrLazy()
 	return data, nil
 }
 
-// blob returns the key of a block, and keeps its data in the store if there
-// is one.
-func (sv *saver) blob(b *block) (Key, error) {
+// saveBlob returns the key of a block, and stores its data if there is a
+// store.
+func (sv *saver) saveBlob(b *block) (Key, error) {
 	was := b.saved.Load()
 	if was == nil {
-		data, err := b.loaded()
+		data, err := b.loadData()
 		if err != nil {
 			return Key{}, err
 		}
@@ -188,7 +191,7 @@ func (sv *saver) blob(b *block) (Key, error) {
 		return was.key, err
 	}
 	if !has {
-		data, err := b.loaded()
+		data, err := b.loadData()
 		if err != nil {
 			return was.key, err
 		}
@@ -199,9 +202,9 @@ func (sv *saver) blob(b *block) (Key, error) {
 	return was.key, nil
 }
 
-// Keys returns the keys of all blobs that a saved tree needs, each once:
-// first the root, then what it refers to. Blobs that no saved tree needs may
-// be deleted while no Save runs.
+// Keys returns the keys of all blobs that a saved tree needs, each once: first
+// the root, then the blobs that it refers to. Blobs that no saved tree needs
+// may be deleted while no Save runs.
 func Keys(s Store, id string) ([]Key, error) {
 	refs, root, err := readRoot(s, id)
 	if err != nil {
@@ -217,14 +220,14 @@ func Keys(s Store, id string) ([]Key, error) {
 		if err != nil {
 			return nil, err
 		}
-		for in := range p.inodes {
+		for in := range p.allInodes {
 			list.addBlocks(in)
 		}
 	}
 	return list.keys, nil
 }
 
-// keyList is keys without repetition.
+// keyList is a list of keys without duplicates.
 type keyList struct {
 	keys []Key
 	seen map[Key]bool

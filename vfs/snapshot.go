@@ -1,7 +1,7 @@
 package vfs
 
-// Snapshot is what a file system held at one moment. It never changes and
-// may be used by any number of file systems at once.
+// Snapshot is the content of a file system at one moment. It never changes
+// and may be used by any number of file systems at once.
 type Snapshot struct {
 	table table
 	payer *epoch
@@ -9,106 +9,117 @@ type Snapshot struct {
 	quota Quota
 }
 
-// Snapshot notes the present state. It copies nothing.
+// Snapshot returns a snapshot of the current state. It copies nothing.
 func (f *FS) Snapshot() *Snapshot {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.snapshot()
+	return f.snapshotLocked()
 }
 
-func (f *FS) snapshot() *Snapshot {
+// snapshotLocked is Snapshot for callers that hold the lock.
+func (f *FS) snapshotLocked() *Snapshot {
 	t := f.tree
 	t.owner = new(epoch)
 	return &Snapshot{table: t.table, payer: t.payer, used: t.used, quota: f.quota}
 }
 
-// grow returns a tree that begins as the snapshot.
-func (s *Snapshot) grow(payer *epoch, used Usage) *tree {
+// toTree returns a new tree that begins as the snapshot.
+func (s *Snapshot) toTree(payer *epoch, used Usage) *tree {
 	return &tree{owner: new(epoch), payer: payer, table: s.table, used: used}
 }
 
-// Usage returns what was charged when the snapshot was made. Its Bytes are
-// the most that the snapshot can hold in memory.
+// Usage returns the usage when the snapshot was made. Its Bytes bound the
+// memory that the snapshot can hold.
 func (s *Snapshot) Usage() Usage {
 	u := s.used
 	u.Quota = s.quota
 	return u
 }
 
-// Restore goes back to a snapshot: everything is as it was then, also the
-// charges; what is not in the snapshot is gone. Files that are open keep
-// reading what they had and can't be written any more.
+// Restore returns the file system to the state of a snapshot, charges
+// included; everything that is not in the snapshot is removed. Open files can
+// still read their old content, but no longer write.
 //
-// A snapshot of a file system with another base brings the charges it had
-// there.
+// A snapshot of a file system with another base restores the charges that it
+// had there.
 func (f *FS) Restore(s *Snapshot) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.restore(s)
+	f.restoreLocked(s)
 }
 
-func (f *FS) restore(s *Snapshot) {
+// restoreLocked is Restore for callers that hold the lock.
+func (f *FS) restoreLocked(s *Snapshot) {
 	f.tree.dead = true
-	t := s.grow(s.payer, s.used)
+	t := s.toTree(s.payer, s.used)
 	if s == f.base {
-		t = s.grow(new(epoch), Usage{})
+		t = s.toTree(new(epoch), Usage{})
 	}
-	f.remount(t, f.now().UnixNano())
+	f.reattachMounts(t, f.now().UnixNano())
 	if f.tree.wake != nil {
-		f.tree.stir()
+		f.tree.wakeObservers()
 	}
 	f.tree = t
 }
 
-// Fork returns a second file system that begins as this one is now, with the
-// same options. From then on neither sees what the other does.
+// Fork returns a second file system that begins with the current state and
+// the same options. Later changes of one are not visible in the other.
 func (f *FS) Fork() *FS {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := f.snapshot()
+	s := f.snapshotLocked()
 	return &FS{
 		quota: f.quota, now: f.now, store: f.store, base: f.base, uid: f.uid, gid: f.gid,
-		tree: s.grow(s.payer, s.used),
+		tree: s.toTree(s.payer, s.used),
 	}
 }
 
-// Held returns the bytes of file content that the snapshots keep in memory
-// and live doesn't; a nil live holds nothing. It looks at all that they
-// don't share.
-func Held(live *FS, snapshots ...*Snapshot) int64 {
+// ForkQuota is Fork with another quota. Content that exceeds the new quota
+// stays; it can then only shrink.
+func (f *FS) ForkQuota(q Quota) *FS {
+	n := f.Fork()
+	n.quota = q.effective()
+	return n
+}
+
+// HeldBytes returns the number of bytes of file content that the snapshots
+// keep in memory and live does not; live may be nil. It visits everything
+// that the snapshots don't share.
+func HeldBytes(live *FS, snapshots ...*Snapshot) int64 {
 	seen := make(map[any]bool)
 	if live != nil {
-		measure(live.Snapshot(), seen)
+		measureUnseen(live.Snapshot(), seen)
 	}
 	var n int64
 	for _, s := range snapshots {
-		n += measure(s, seen)
+		n += measureUnseen(s, seen)
 	}
 	return n
 }
 
-// measure adds up the blocks of a snapshot that have not been seen.
-func measure(s *Snapshot, seen map[any]bool) int64 {
+// measureUnseen adds up the blocks of a snapshot that are not in seen, and
+// adds them to it.
+func measureUnseen(s *Snapshot, seen map[any]bool) int64 {
 	var n int64
-	for p := range s.table.pages {
+	for p := range s.table.allPages {
 		if seen[p] {
 			continue
 		}
 		seen[p] = true
-		for in := range p.inodes {
-			n += in.unseen(seen)
+		for in := range p.allInodes {
+			n += in.unseenBytes(seen)
 		}
 	}
 	return n
 }
 
-// unseen returns the memory of a file's blocks that have not been seen.
-func (in *inode) unseen(seen map[any]bool) int64 {
+// unseenBytes returns the memory of a file's blocks that are not in seen.
+func (in *inode) unseenBytes(seen map[any]bool) int64 {
 	var n int64
 	for _, b := range in.blocks {
 		if b != nil && !seen[b] {
 			seen[b] = true
-			data, _ := b.bytes()
+			data, _ := b.dataOrLazy()
 			n += int64(cap(data))
 		}
 	}

@@ -48,7 +48,7 @@ func (m moment) same(t *rapid.T, what string, f *FS) {
 	must(t, f.verify())
 }
 
-func (l *lineage) change(t *rapid.T) { scribble(t, l.family[l.pick(t)]) }
+func (l *lineage) change(t *rapid.T) { changeRandomly(t, l.family[l.pick(t)]) }
 
 func (l *lineage) snapshot(t *rapid.T) {
 	f := l.family[l.pick(t)]
@@ -131,7 +131,7 @@ func TestSnapshotsAreIsolated(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		base := New(Options{})
 		for range 5 {
-			scribble(t, base)
+			changeRandomly(t, base)
 		}
 		l := &lineage{family: []*FS{New(Options{}), New(Options{Base: base.Snapshot()})}, store: new(Memory)}
 		t.Repeat(map[string]func(*rapid.T){
@@ -244,23 +244,23 @@ func TestBaseIsNotCharged(t *testing.T) {
 	check("back to the base", 0, 0)
 }
 
-func TestHeldCountsWhatOnlySnapshotsKeep(t *testing.T) {
+func TestHeldBytesCountsSnapshotsOnly(t *testing.T) {
 	f := New(Options{})
 	must(t, f.WriteFile("/a", make([]byte, 10*blockSize), 0o644))
 	x := f.Snapshot()
-	if n := Held(f, x); n != 0 {
+	if n := HeldBytes(f, x); n != 0 {
 		t.Errorf("nothing changed, %d bytes held", n)
 	}
 	w, err := f.OpenFile("/a", os.O_WRONLY, 0)
 	must(t, err)
 	_, err = w.WriteAt([]byte("x"), 3*blockSize)
 	must(t, err)
-	if n := Held(f, x, x); n != blockSize {
+	if n := HeldBytes(f, x, x); n != blockSize {
 		t.Errorf("one block changed, %d bytes held", n)
 	}
 	must(t, f.Unlink("/a"))
 	must(t, w.Close())
-	if n := Held(f, x); n != 10*blockSize {
+	if n := HeldBytes(f, x); n != 10*blockSize {
 		t.Errorf("the file is gone, %d bytes held", n)
 	}
 	if n := x.Usage().Bytes; n != 10*blockSize {
@@ -283,7 +283,7 @@ func TestDiffFindsChangesBehindHardLinks(t *testing.T) {
 }
 
 // A file without a name is in no snapshot, so neither are its charges.
-func TestSnapshotsLeaveOutNamelessFiles(t *testing.T) {
+func TestSnapshotsOmitUnlinkedFiles(t *testing.T) {
 	f := New(Options{})
 	must(t, f.WriteFile("/a", make([]byte, 1000), 0o644))
 	r, err := f.Open("/a")

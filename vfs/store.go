@@ -9,13 +9,13 @@ import (
 	"sync/atomic"
 )
 
-// Key names a blob: the SHA-256 of its content.
+// Key identifies a blob: it is the SHA-256 of the blob's content.
 type Key [sha256.Size]byte
 
 // String returns the key in hexadecimal.
 func (k Key) String() string { return hex.EncodeToString(k[:]) }
 
-// ParseKey reads a key as String writes it.
+// ParseKey parses the form that [Key.String] returns.
 func ParseKey(s string) (Key, error) {
 	var k Key
 	b, err := hex.DecodeString(s)
@@ -26,42 +26,44 @@ func ParseKey(s string) (Key, error) {
 	return k, nil
 }
 
-// Store keeps blobs by their content. Its methods may be called at once.
+// Store stores blobs by the hash of their content. Its methods are safe for
+// concurrent use.
 type Store interface {
-	// Get returns a blob; a missing one is an error that answers to
-	// fs.ErrNotExist. The caller doesn't change what it gets.
+	// Get returns the blob with the key. The error for a missing blob
+	// satisfies errors.Is(err, fs.ErrNotExist). The caller must not change
+	// the returned bytes.
 	Get(Key) ([]byte, error)
-	// Put keeps a blob under its key. Putting one twice is not an error.
-	// The data is not changed afterwards.
+	// Put stores a blob under its key. Storing a blob twice is not an error.
+	// The caller must not change the data afterwards.
 	Put(Key, []byte) error
-	// Has says whether a blob is there.
+	// Has reports whether the store has the blob.
 	Has(Key) (bool, error)
 }
 
-// savedBlock says where a block is kept.
+// savedBlock records the key of a block and the store that has it.
 type savedBlock struct {
 	key   Key
-	store Store // the one that is known to have it; nil when none is
+	store Store // a store that has the blob; nil when none is known
 }
 
-// lazy is the data of a block that is still in a store.
+// lazy is the data of a block that has not been loaded from its store yet.
 type lazy struct {
 	store Store
 	key   Key
 	size  int
 	data  atomic.Pointer[[]byte]
 
-	mu sync.Mutex // held by who loads
+	mu sync.Mutex // held while the data is loaded
 }
 
-// load reads the data and checks that it is what was kept.
+// load reads the data and verifies its hash and size. Loading twice is fine.
 func (l *lazy) load() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.data.Load() != nil {
 		return nil
 	}
-	data, err := get(l.store, l.key)
+	data, err := getBlob(l.store, l.key)
 	if err != nil {
 		return &blobError{err}
 	}
@@ -72,14 +74,14 @@ func (l *lazy) load() error {
 	return nil
 }
 
-// blobError is EIO with the story behind it. It is nothing else, so that a
-// missing blob is not taken for a missing file.
+// blobError is EIO with its cause in the message. It unwraps to EIO only, so
+// that a missing blob is not mistaken for a missing file.
 type blobError struct{ cause error }
 
 func (e *blobError) Error() string { return EIO.Error() + ": " + e.cause.Error() }
 func (e *blobError) Unwrap() error { return EIO }
 
-// loadFor loads for an operation on a path.
+// loadFor loads the data for the operation op on a path.
 func (l *lazy) loadFor(op, path string) error {
 	if err := l.load(); err != nil {
 		return &fs.PathError{Op: op, Path: path, Err: err}
@@ -87,8 +89,8 @@ func (l *lazy) loadFor(op, path string) error {
 	return nil
 }
 
-// get reads a blob and checks its hash.
-func get(s Store, k Key) ([]byte, error) {
+// getBlob reads a blob and verifies its hash.
+func getBlob(s Store, k Key) ([]byte, error) {
 	data, err := s.Get(k)
 	if err != nil {
 		return nil, fmt.Errorf("blob %s: %w", k, err)
@@ -99,9 +101,10 @@ func get(s Store, k Key) ([]byte, error) {
 	return data, nil
 }
 
-// savedPage says where a page of the inode table is kept.
+// savedPage records the key of a page of the inode table and the store that
+// has it.
 type savedPage struct {
 	key   Key
-	payer *epoch // whose charges are in it; nil when none
+	payer *epoch // the payer whose charges the page contains; nil when none
 	store Store
 }

@@ -24,8 +24,8 @@ type counting struct {
 func (c *counting) Get(k Key) ([]byte, error) { c.gets++; return c.Memory.Get(k) }
 func (c *counting) Put(k Key, b []byte) error { c.puts++; return c.Memory.Put(k, b) }
 
-// numbered returns data of a length that is unlike that of another n.
-func numbered(n, length int) []byte {
+// numberedBytes returns data of a length that is unlike that of another n.
+func numberedBytes(n, length int) []byte {
 	return bytes.Repeat(fmt.Appendf(nil, "%08d.", n), length/9+1)[:length]
 }
 
@@ -51,12 +51,12 @@ func stores(t *testing.T) map[string]interface {
 func TestSaveAndLoad(t *testing.T) {
 	for name, s := range stores(t) {
 		t.Run(name, func(t *testing.T) {
-			f := populated(t)
-			must(t, f.WriteFile("/a/data", numbered(1, 3*blockSize+5000), 0o640))
+			f := newPopulated(t)
+			must(t, f.WriteFile("/a/data", numberedBytes(1, 3*blockSize+5000), 0o640))
 			must(t, f.Mknod("/a/null", fs.ModeDevice|fs.ModeCharDevice|0o666, 0x103))
 			w, err := f.OpenFile("/a/sparse", os.O_CREATE|os.O_WRONLY, 0o600)
 			must(t, err)
-			_, err = w.WriteAt(numbered(2, 2000), 5*blockSize)
+			_, err = w.WriteAt(numberedBytes(2, 2000), 5*blockSize)
 			must(t, err)
 			must(t, w.Truncate(100*blockSize))
 			must(t, w.Close())
@@ -83,7 +83,7 @@ func TestSaveAndLoad(t *testing.T) {
 func TestSaveIsIncremental(t *testing.T) {
 	f := New(Options{})
 	for i := range 200 {
-		must(t, f.WriteFile(fmt.Sprintf("/f%03d", i), numbered(i, 50_000), 0o644))
+		must(t, f.WriteFile(fmt.Sprintf("/f%03d", i), numberedBytes(i, 50_000), 0o644))
 	}
 	s := new(counting)
 	_, err := f.Save(s)
@@ -94,7 +94,7 @@ func TestSaveIsIncremental(t *testing.T) {
 	if s.puts != 0 {
 		t.Errorf("saving what is saved put %d blobs", s.puts)
 	}
-	must(t, f.WriteFile("/f100", numbered(1000, 50_000), 0o644))
+	must(t, f.WriteFile("/f100", numberedBytes(1000, 50_000), 0o644))
 	_, err = f.Save(s)
 	must(t, err)
 	if s.puts != 3 { // the block, the page with its inode, the root
@@ -110,8 +110,8 @@ func TestSaveIsIncremental(t *testing.T) {
 
 func TestLoadReadsBlocksWhenNeeded(t *testing.T) {
 	f := New(Options{})
-	must(t, f.WriteFile("/big", numbered(1, 20*blockSize), 0o644))
-	must(t, f.WriteFile("/other", numbered(2, blockSize), 0o644))
+	must(t, f.WriteFile("/big", numberedBytes(1, 20*blockSize), 0o644))
+	must(t, f.WriteFile("/other", numberedBytes(2, blockSize), 0o644))
 	s := new(counting)
 	id, err := f.Save(s)
 	must(t, err)
@@ -144,7 +144,7 @@ func TestLoadReadsBlocksWhenNeeded(t *testing.T) {
 	if s.gets != 5 {
 		t.Errorf("changing a part of two blocks read %d blobs", s.gets-3)
 	}
-	want := numbered(1, 20*blockSize)
+	want := numberedBytes(1, 20*blockSize)
 	clear(want[2*blockSize : 3*blockSize])
 	want[3*blockSize+5] = 'x'
 	if got, err := g.ReadFile("/big"); err != nil || !bytes.Equal(got, want[:8*blockSize+1]) {
@@ -155,7 +155,7 @@ func TestLoadReadsBlocksWhenNeeded(t *testing.T) {
 // TestBadBlobsAreErrors damages each blob in turn. Nothing may ever be read
 // that was not written.
 func TestBadBlobsAreErrors(t *testing.T) {
-	content := numbered(1, 2*blockSize+3000)
+	content := numberedBytes(1, 2*blockSize+3000)
 	for name, damage := range map[string]func(*Memory, Key){
 		"Missing": func(m *Memory, k Key) { must(t, m.Delete(k)) },
 		"Changed": func(m *Memory, k Key) {
@@ -227,8 +227,8 @@ func TestUnreferencedBlobsCanBeDeleted(t *testing.T) {
 	for name, s := range stores(t) {
 		t.Run(name, func(t *testing.T) {
 			f := New(Options{})
-			must(t, f.WriteFile("/kept", numbered(1, 2*blockSize), 0o644))
-			must(t, f.WriteFile("/gone", numbered(2, 2*blockSize), 0o644))
+			must(t, f.WriteFile("/kept", numberedBytes(1, 2*blockSize), 0o644))
+			must(t, f.WriteFile("/gone", numberedBytes(2, 2*blockSize), 0o644))
 			_, err := f.Save(s)
 			must(t, err)
 			must(t, f.Unlink("/gone"))
@@ -257,7 +257,7 @@ func TestUnreferencedBlobsCanBeDeleted(t *testing.T) {
 				t.Error(d)
 			}
 			// What was deleted is put again when it is needed again.
-			must(t, f.WriteFile("/back", numbered(2, 2*blockSize), 0o644))
+			must(t, f.WriteFile("/back", numberedBytes(2, 2*blockSize), 0o644))
 			id, err = f.Save(s)
 			must(t, err)
 			g, err = Load(s, id, Options{})
@@ -272,11 +272,11 @@ func TestUnreferencedBlobsCanBeDeleted(t *testing.T) {
 func TestLoadSharesTheBase(t *testing.T) {
 	b := New(Options{})
 	for i := range 100 {
-		must(t, b.WriteFile(fmt.Sprintf("/tool%02d", i), numbered(i, 3000), 0o755))
+		must(t, b.WriteFile(fmt.Sprintf("/tool%02d", i), numberedBytes(i, 3000), 0o755))
 	}
 	base := b.Snapshot()
 	f := New(Options{Base: base})
-	must(t, f.WriteFile("/mine", numbered(7, 3000), 0o644))
+	must(t, f.WriteFile("/mine", numberedBytes(7, 3000), 0o644))
 	s := new(counting)
 	_, err := base.Save(s) // with the charges of b, which are not those of f
 	must(t, err)
@@ -390,20 +390,20 @@ func TestLoadRefusesUnsoundTrees(t *testing.T) {
 		"NoParent":         func(at func(string) *inode) { at("/d/e").parent = 0 },
 		"RootParent":       func(at func(string) *inode) { at("/").parent = at("/d").ino },
 		"RootIsAFile":      func(at func(string) *inode) { at("/").mode = 0 },
-		"DirectoryTwice":   func(at func(string) *inode) { at("/").dir.insert(nil, "again", at("/d").ino) },
-		"DirectoryInSelf":  func(at func(string) *inode) { at("/d/e").dir.insert(nil, "up", at("/d").ino) },
-		"RootInside":       func(at func(string) *inode) { at("/d").dir.insert(nil, "root", rootIno) },
-		"NameLeadsNowhere": func(at func(string) *inode) { at("/d").dir.insert(nil, "gone", 77) },
+		"DirectoryTwice":   func(at func(string) *inode) { at("/").dir.insertName(nil, "again", at("/d").ino) },
+		"DirectoryInSelf":  func(at func(string) *inode) { at("/d/e").dir.insertName(nil, "up", at("/d").ino) },
+		"RootInside":       func(at func(string) *inode) { at("/d").dir.insertName(nil, "root", rootIno) },
+		"NameLeadsNowhere": func(at func(string) *inode) { at("/d").dir.insertName(nil, "gone", 77) },
 		"NoName":           func(at func(string) *inode) { at("/d").dir.leaves[0].entries[0].name = "" },
 		"NameWithSlash":    func(at func(string) *inode) { at("/d").dir.leaves[0].entries[0].name = "a/b" },
 		"NameWithZero":     func(at func(string) *inode) { at("/d").dir.leaves[0].entries[0].name = "a\x00b" },
 		"DotDot":           func(at func(string) *inode) { at("/d").dir.leaves[0].entries[0].name = ".." },
 		"NamesOutOfOrder":  func(at func(string) *inode) { at("/d").dir.leaves[0].entries[0].name = "z" },
 		"NameTwice":        func(at func(string) *inode) { at("/d").dir.leaves[0].entries[0].name = "f" },
-		"Unreachable":      func(at func(string) *inode) { at("/d").dir.remove(at("/d").dir.leaves[0].owner, "l") },
+		"Unreachable":      func(at func(string) *inode) { at("/d").dir.removeName(at("/d").dir.leaves[0].owner, "l") },
 		"Nameless": func(at func(string) *inode) {
 			at("/d/l").nlink = 0
-			at("/d").dir.remove(at("/d").dir.leaves[0].owner, "l")
+			at("/d").dir.removeName(at("/d").dir.leaves[0].owner, "l")
 		},
 		"OddMode":         func(at func(string) *inode) { at("/d/f").mode |= fs.ModeAppend },
 		"TwoKinds":        func(at func(string) *inode) { at("/d").mode |= fs.ModeSymlink },
@@ -419,7 +419,7 @@ func TestLoadRefusesUnsoundTrees(t *testing.T) {
 	} {
 		f := New(Options{})
 		must(t, f.MkdirAll("/d/e", 0o755))
-		must(t, f.WriteFile("/d/f", numbered(1, 5000), 0o644))
+		must(t, f.WriteFile("/d/f", numberedBytes(1, 5000), 0o644))
 		must(t, f.Symlink("f", "/d/l"))
 		must(t, f.Mknod("/d/p", fs.ModeNamedPipe|0o600, 0))
 		s := new(Memory)
@@ -445,9 +445,9 @@ func TestLoadRefusesUnsoundTrees(t *testing.T) {
 // length, with the right hash.
 func TestLoadChecksTheLengthOfBlocks(t *testing.T) {
 	f := New(Options{})
-	must(t, f.WriteFile("/f", numbered(1, 5000), 0o644))
+	must(t, f.WriteFile("/f", numberedBytes(1, 5000), 0o644))
 	s := new(Memory)
-	short := numbered(2, 4000)
+	short := numberedBytes(2, 4000)
 	key := Key(sha256.Sum256(short))
 	must(t, s.Put(key, short))
 	in := f.tree.table.get(2)
@@ -466,10 +466,10 @@ func TestSweepLeavesOnlyWhatIsKept(t *testing.T) {
 	must(t, err)
 	defer d.Close()
 	f := New(Options{})
-	must(t, f.WriteFile("/old", numbered(1, 5000), 0o644))
+	must(t, f.WriteFile("/old", numberedBytes(1, 5000), 0o644))
 	_, err = f.Save(d)
 	must(t, err)
-	must(t, f.WriteFile("/old", numbered(2, 5000), 0o644))
+	must(t, f.WriteFile("/old", numberedBytes(2, 5000), 0o644))
 	id, err := f.Save(d)
 	must(t, err)
 	dir, _ := blobPath(Key{7})

@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// Dir is a Store in a directory of the host: one file for each blob, named
-// by its key. Any number of processes may use it at once.
+// Dir is a Store in a directory of the host: one file for each blob, named by
+// its key. Any number of processes may use the directory at once.
 type Dir struct {
-	// Fsync makes each Put wait until the disk has the blob, and Sync until
-	// it has the names. Without it a crash of the machine may lose what was
-	// put last; the hash tells when it did. Set it before the first use.
+	// Fsync makes each Put wait until the blob is on disk, and Sync until the
+	// names are. Without it, a crash of the host may lose the blobs that were
+	// stored last; their hash then doesn't match. Set it before the first use.
 	Fsync bool
 
 	root *os.Root
@@ -28,7 +28,8 @@ type Dir struct {
 
 var _ Store = (*Dir)(nil)
 
-// OpenDir returns the store in a directory, which is made if it is missing.
+// OpenDir opens the store in a directory, and creates the directory if it is
+// missing.
 func OpenDir(name string) (*Dir, error) {
 	if err := os.MkdirAll(name, 0o700); err != nil {
 		return nil, err
@@ -40,26 +41,26 @@ func OpenDir(name string) (*Dir, error) {
 	return &Dir{root: root, dirty: make(map[string]bool)}, nil
 }
 
-// Close gives the directory back.
+// Close closes the directory.
 func (d *Dir) Close() error { return d.root.Close() }
 
-// tempPrefix is what the names of files begin with that are being written.
+// tempPrefix begins the names of files that are still being written.
 const tempPrefix = "tmp-"
 
-// blobPath returns where a blob is: 256 directories keep each one small.
+// blobPath returns the path of a blob: 256 directories keep each one small.
 func blobPath(k Key) (dir, name string) {
 	s := k.String()
 	return s[:2], s[:2] + "/" + s[2:]
 }
 
-// Get reads a blob.
+// Get returns the blob with the key, or an error that wraps fs.ErrNotExist.
 func (d *Dir) Get(k Key) ([]byte, error) {
 	_, name := blobPath(k)
 	return d.root.ReadFile(name)
 }
 
-// Has says whether a blob is there. An empty file is what a crash has left
-// of one.
+// Has reports whether the store has the blob. An empty file is left by a
+// crash and does not count.
 func (d *Dir) Has(k Key) (bool, error) {
 	_, name := blobPath(k)
 	info, err := d.root.Stat(name)
@@ -72,8 +73,8 @@ func (d *Dir) Has(k Key) (bool, error) {
 	return info.Size() > 0, nil
 }
 
-// Put writes a blob to a temporary name and renames it, so that nobody sees
-// a part of it.
+// Put writes a blob to a temporary file and renames it, so that readers never
+// see a part of it.
 func (d *Dir) Put(k Key, data []byte) error {
 	dir, name := blobPath(k)
 	var random [8]byte
@@ -117,8 +118,8 @@ func (d *Dir) create(dir, temp string) (*os.File, error) {
 	return d.root.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 }
 
-// Sync waits until the disk has the names of all blobs that were put, if
-// Fsync is set.
+// Sync waits until the names of all stored blobs are on disk. Without Fsync
+// it does nothing.
 func (d *Dir) Sync() error {
 	if !d.Fsync {
 		return nil
@@ -160,24 +161,25 @@ func (d *Dir) Delete(k Key) error {
 	return nil
 }
 
-// Keys returns the keys of all blobs, in order.
+// Keys returns the keys of all blobs, sorted.
 func (d *Dir) Keys() ([]Key, error) {
 	var keys []Key
-	err := d.walk(func(k Key) error {
+	err := d.walkBlobs(func(k Key) error {
 		keys = append(keys, k)
 		return nil
 	}, func(string, fs.DirEntry) error { return nil })
 	return keys, err
 }
 
-// abandoned is the age at which a temporary file has no writer any more.
+// abandoned is the age after which a temporary file is taken to be left by a
+// dead writer.
 const abandoned = time.Hour
 
-// Sweep deletes the blobs that keep doesn't want, and the temporary files of
-// writers that died more than an hour ago. Nothing may be saved meanwhile.
+// Sweep deletes the blobs for which keep returns false, and temporary files
+// older than an hour. No Save may run meanwhile.
 func (d *Dir) Sweep(keep func(Key) bool) error {
 	now := time.Now()
-	return d.walk(func(k Key) error {
+	return d.walkBlobs(func(k Key) error {
 		if keep(k) {
 			return nil
 		}
@@ -191,8 +193,8 @@ func (d *Dir) Sweep(keep func(Key) bool) error {
 	})
 }
 
-// walk calls one function for each blob and another for each temporary file.
-func (d *Dir) walk(blob func(Key) error, temp func(string, fs.DirEntry) error) error {
+// walkBlobs calls blob for each blob and temp for each temporary file.
+func (d *Dir) walkBlobs(blob func(Key) error, temp func(string, fs.DirEntry) error) error {
 	return fs.WalkDir(d.root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Memory is a Store in memory. Its zero value is an empty one.
+// Memory is a Store in memory. Its zero value is an empty store.
 type Memory struct {
 	mu    sync.RWMutex
 	blobs map[Key][]byte // guarded by mu
@@ -13,7 +13,7 @@ type Memory struct {
 
 var _ Store = (*Memory)(nil)
 
-// Get returns a blob.
+// Get returns the blob with the key, or fs.ErrNotExist.
 func (m *Memory) Get(k Key) ([]byte, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -24,7 +24,7 @@ func (m *Memory) Get(k Key) ([]byte, error) {
 	return b, nil
 }
 
-// Put keeps a blob.
+// Put stores a blob under its key.
 func (m *Memory) Put(k Key, data []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -35,7 +35,7 @@ func (m *Memory) Put(k Key, data []byte) error {
 	return nil
 }
 
-// Has says whether a blob is there.
+// Has reports whether the store has the blob.
 func (m *Memory) Has(k Key) (bool, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -51,7 +51,7 @@ func (m *Memory) Delete(k Key) error {
 	return nil
 }
 
-// Keys returns the keys of all blobs, in no order.
+// Keys returns the keys of all blobs, in no particular order.
 func (m *Memory) Keys() ([]Key, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

@@ -5,9 +5,10 @@ import (
 	"sync/atomic"
 )
 
+// fan is the number of children of each level of the table.
 const fan = 32
 
-// page holds the inodes of fan successive numbers.
+// page holds the inodes of fan consecutive numbers.
 type page struct {
 	owner *epoch
 	used  int
@@ -22,21 +23,22 @@ type group struct {
 	pages [fan]*page
 }
 
-// table finds inodes by number. Its value is copied by snapshots; groups and
-// pages are shared until their owner changes.
+// table finds inodes by number. Snapshots copy the table itself; groups and
+// pages are shared, and copied when another owner changes them.
 type table struct {
 	owner  *epoch
 	groups []*group
-	low    uint64 // no number below is free
+	low    uint64 // no lower number is free
 }
 
-func split(ino uint64) (g, p, n int) {
+// splitIno returns the group, page and slot of an inode number.
+func splitIno(ino uint64) (g, p, n int) {
 	return int(ino / (fan * fan)), int(ino / fan % fan), int(ino % fan)
 }
 
 // get returns the inode with the number, or nil.
 func (t *table) get(ino uint64) *inode {
-	g, p, n := split(ino)
+	g, p, n := splitIno(ino)
 	if g >= len(t.groups) || t.groups[g] == nil {
 		return nil
 	}
@@ -47,8 +49,8 @@ func (t *table) get(ino uint64) *inode {
 	return pg.nodes[n]
 }
 
-// group returns a group that e may change, making it if need be.
-func (t *table) group(e *epoch, i int) *group {
+// writableGroup returns a group that e may change, creating it if it is missing.
+func (t *table) writableGroup(e *epoch, i int) *group {
 	if t.owner != e {
 		t.groups = slices.Clone(t.groups)
 		t.owner = e
@@ -69,8 +71,8 @@ func (t *table) group(e *epoch, i int) *group {
 	return g
 }
 
-// page returns a page of the group that e may change.
-func (g *group) page(e *epoch, i int) *page {
+// writablePage returns a page of the group that e may change.
+func (g *group) writablePage(e *epoch, i int) *page {
 	p := g.pages[i]
 	switch {
 	case p == nil:
@@ -84,11 +86,11 @@ func (g *group) page(e *epoch, i int) *page {
 	return p
 }
 
-// put enters an inode under its number.
+// put stores an inode under its number.
 func (t *table) put(e *epoch, in *inode) {
-	gi, pi, n := split(in.ino)
-	g := t.group(e, gi)
-	p := g.page(e, pi)
+	gi, pi, n := splitIno(in.ino)
+	g := t.writableGroup(e, gi)
+	p := g.writablePage(e, pi)
 	if p.nodes[n] == nil {
 		p.used++
 		g.used++
@@ -96,11 +98,11 @@ func (t *table) put(e *epoch, in *inode) {
 	p.nodes[n] = in
 }
 
-// remove takes out the inode with the number.
-func (t *table) remove(e *epoch, ino uint64) {
-	gi, pi, n := split(ino)
-	g := t.group(e, gi)
-	p := g.page(e, pi)
+// removeInode removes the inode with the number.
+func (t *table) removeInode(e *epoch, ino uint64) {
+	gi, pi, n := splitIno(ino)
+	g := t.writableGroup(e, gi)
+	p := g.writablePage(e, pi)
 	p.nodes[n] = nil
 	p.used--
 	g.used--
@@ -113,11 +115,11 @@ func (t *table) remove(e *epoch, ino uint64) {
 	t.low = min(t.low, ino)
 }
 
-// free returns the lowest number that is neither used nor in taken.
-func (t *table) free(taken map[uint64]*handle) uint64 {
+// lowestFree returns the lowest number that is neither used nor in taken.
+func (t *table) lowestFree(taken map[uint64]*handle) uint64 {
 	ino := max(t.low, rootIno)
 	for {
-		g, p, n := split(ino)
+		g, p, n := splitIno(ino)
 		switch {
 		case g >= len(t.groups) || t.groups[g] == nil:
 		case p == 0 && n == 0 && t.groups[g].used == fan*fan:
@@ -142,8 +144,8 @@ func (t *table) free(taken map[uint64]*handle) uint64 {
 	return ino
 }
 
-// pages yields all pages with their numbers, in order.
-func (t *table) pages(yield func(*page, uint64) bool) {
+// allPages yields all pages with their numbers, in order.
+func (t *table) allPages(yield func(*page, uint64) bool) {
 	for i, g := range t.groups {
 		if g == nil {
 			continue
@@ -156,8 +158,8 @@ func (t *table) pages(yield func(*page, uint64) bool) {
 	}
 }
 
-// inodes yields the inodes of a page, in order.
-func (p *page) inodes(yield func(*inode) bool) {
+// allInodes yields the inodes of a page, in order.
+func (p *page) allInodes(yield func(*inode) bool) {
 	for _, in := range p.nodes {
 		if in != nil && !yield(in) {
 			return

@@ -9,14 +9,15 @@ import (
 	"path"
 )
 
-// ExportTar writes a file or a directory with all in it as a tar stream, as
-// it is at the moment of the call. The names in it begin with the last name
-// of the path, or with "." for the root; a link at the end of the path is
-// followed. Modes, owners, times, hard links, symbolic links and empty
-// directories are kept. Devices and sockets are left out, since no import
-// takes them. A name as long as the quota for paths is an error.
+// ExportTar writes a file, or a directory with its content, as a tar stream.
+// The stream has the state at the moment of the call. Its names begin with
+// the last name of the path, or with "." for the root; a symbolic link at the
+// end of the path is followed. Modes, owners, times, hard links, symbolic
+// links and empty directories are preserved. Devices and sockets are left
+// out, since no import accepts them. A name as long as the path quota is an
+// error.
 //
-// What is mounted is exported too, as it is when it is read.
+// Mounts are exported too, in the state in which they are read.
 func (f *FS) ExportTar(path string, w io.Writer) error {
 	x, err := f.Export(path)
 	if err != nil {
@@ -25,7 +26,7 @@ func (f *FS) ExportTar(path string, w io.Writer) error {
 	return x.WriteTar(w)
 }
 
-// Export is an export that has been noted and is still to be written.
+// Export is a prepared export that can be written once or several times.
 type Export struct {
 	write func(io.Writer) error
 }
@@ -33,28 +34,28 @@ type Export struct {
 // WriteTar writes the tar stream.
 func (x *Export) WriteTar(w io.Writer) error { return x.write(w) }
 
-// Export notes what [FS.ExportTar] is to write, as it is at this moment.
+// Export prepares what [FS.ExportTar] writes, in the current state.
 func (f *FS) Export(path string) (*Export, error) {
 	for range f.quota.Links {
-		m, rest := f.crossing(path, true, true)
+		m, rest := f.findCrossing(path, true, true)
 		if m == nil {
-			return f.export(path)
+			return f.exportTree(path)
 		}
-		at, next, e := m.visit(&f.quota, rest, true, true)
+		at, next, e := m.walkLinkByLink(&f.quota, rest, true, true)
 		if e == 0 && next != "" {
 			path = next
 			continue
 		}
 		if e == 0 {
-			e = at.existing()
+			e = at.checkExists()
 		}
 		if e != 0 {
 			return nil, pathError("export", path, e)
 		}
-		name := base(joinPath(m.path, at.rel))
+		name := baseName(joinPath(m.path, at.rel))
 		return &Export{func(w io.Writer) error {
 			x := exporter{longest: f.quota.Path, tw: tar.NewWriter(w), seen: make(map[uint64]string)}
-			if err := x.hostTree(m, at.rel, name); err != nil {
+			if err := x.writeHostTree(m, at.rel, name); err != nil {
 				return err
 			}
 			return x.tw.Close()
@@ -63,25 +64,25 @@ func (f *FS) Export(path string) (*Export, error) {
 	return nil, pathError("export", path, ELOOP)
 }
 
-// export is Export for what is in the tree, with the mounts beneath it.
-func (f *FS) export(path string) (*Export, error) {
+// exportTree is Export for a path in the tree, with the mounts beneath it.
+func (f *FS) exportTree(path string) (*Export, error) {
 	f.mu.Lock()
-	s := f.snapshot()
+	s := f.snapshotLocked()
 	mounts := maps.Clone(f.tree.mounts)
 	_, e := f.tree.lookupExisting(&f.quota, path, true)
 	f.mu.Unlock()
 	if e != 0 {
 		return nil, pathError("export", path, e)
 	}
-	return &Export{func(w io.Writer) error { return s.export(path, w, mounts) }}, nil
+	return &Export{func(w io.Writer) error { return s.exportTo(path, w, mounts) }}, nil
 }
 
-// ExportTar is [FS.ExportTar] for what the snapshot holds.
-func (s *Snapshot) ExportTar(path string, w io.Writer) error { return s.export(path, w, nil) }
+// ExportTar is [FS.ExportTar] for the content of the snapshot.
+func (s *Snapshot) ExportTar(path string, w io.Writer) error { return s.exportTo(path, w, nil) }
 
-func (s *Snapshot) export(path string, w io.Writer, mounts map[uint64]*mount) error {
-	t := s.grow(s.payer, s.used)
-	pl, e := t.lookup(&s.quota, path, true)
+func (s *Snapshot) exportTo(path string, w io.Writer, mounts map[uint64]*mount) error {
+	t := s.toTree(s.payer, s.used)
+	pl, e := t.lookupPath(&s.quota, path, true)
 	switch {
 	case e != 0:
 	case pl.in == nil:
@@ -93,19 +94,19 @@ func (s *Snapshot) export(path string, w io.Writer, mounts map[uint64]*mount) er
 		return pathError("export", path, e)
 	}
 	x := exporter{t: t, mounts: mounts, longest: s.quota.Path, tw: tar.NewWriter(w), seen: make(map[uint64]string)}
-	if err := x.tree(pl.in, t.exportName(path, pl)); err != nil {
+	if err := x.writeTree(pl.in, t.exportName(path, pl)); err != nil {
 		return err
 	}
 	return x.tw.Close()
 }
 
-// exportName returns what the entries of an export begin with.
-func (t *tree) exportName(path string, pl place) string {
+// exportName returns the name that begins the entries of an export.
+func (t *tree) exportName(path string, pl location) string {
 	switch {
 	case pl.in.ino == rootIno:
 		return "."
 	case pl.last == lastName:
-		if name := base(path); name != "." && name != ".." {
+		if name := baseName(path); name != "." && name != ".." {
 			return name
 		}
 	}
@@ -115,58 +116,59 @@ func (t *tree) exportName(path string, pl place) string {
 	return pl.name
 }
 
-// exporter writes the inodes of a tree that nobody changes.
+// exporter writes the inodes of a tree that does not change meanwhile.
 type exporter struct {
 	t       *tree
 	tw      *tar.Writer
 	seen    map[uint64]string // entries of inodes with more than one name
-	longest int               // what no name may reach
+	longest int               // names must be shorter
 	mounts  map[uint64]*mount
 }
 
-// item is an inode that is still to write, with the name of its entry.
+// item is an inode that is still to be written, with the name of its entry.
 type item struct {
 	in   *inode
 	name string
 }
 
-// tree writes an inode and all beneath it, parents first, in the order of
-// names. It keeps its own list, as directories may be deeper than a stack.
-func (x *exporter) tree(in *inode, name string) error {
+// writeTree writes an inode and everything beneath it, parents first, sorted
+// by name. It does not recurse, as directories may be nested deeper than a
+// stack allows.
+func (x *exporter) writeTree(in *inode, name string) error {
 	todo := []item{{in, name}}
 	for len(todo) > 0 {
 		it := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
 		if m := x.mounts[it.in.ino]; m != nil {
-			if err := x.hostTree(m, ".", it.name); err != nil {
+			if err := x.writeHostTree(m, ".", it.name); err != nil {
 				return fmt.Errorf("export %s: %w", it.name, err)
 			}
 			continue
 		}
-		if err := x.entry(it.in, it.name); err != nil {
+		if err := x.writeEntry(it.in, it.name); err != nil {
 			return fmt.Errorf("export %s: %w", it.name, err)
 		}
 		if !it.in.isDir() {
 			continue
 		}
-		entries := it.in.dir.after("", -1)
+		entries := it.in.dir.entriesAfter("", -1)
 		for i := len(entries) - 1; i >= 0; i-- {
-			todo = append(todo, item{x.t.table.get(entries[i].ino), join(it.name, entries[i].name)})
+			todo = append(todo, item{x.t.table.get(entries[i].ino), joinName(it.name, entries[i].name)})
 		}
 	}
 	return nil
 }
 
-// join adds a name to the path of a directory.
-func join(dir, name string) string {
+// joinName appends a name to the path of a directory.
+func joinName(dir, name string) string {
 	if dir == "/" {
 		return "/" + name
 	}
 	return dir + "/" + name
 }
 
-func (x *exporter) entry(in *inode, name string) error {
-	h := x.header(in, name)
+func (x *exporter) writeEntry(in *inode, name string) error {
+	h := x.buildHeader(in, name)
 	switch {
 	case h == nil:
 		return nil
@@ -183,10 +185,11 @@ func (x *exporter) entry(in *inode, name string) error {
 	return err
 }
 
-// header describes an inode, or is nil for one that is left out.
-func (x *exporter) header(in *inode, name string) *tar.Header {
+// buildHeader returns the header for an inode, or nil for one that is left
+// out.
+func (x *exporter) buildHeader(in *inode, name string) *tar.Header {
 	h := &tar.Header{
-		Format: tar.FormatPAX, Name: name, Mode: unixMode(in.mode), ModTime: stampTime(in.mtime),
+		Format: tar.FormatPAX, Name: name, Mode: unixMode(in.mode), ModTime: fromNanos(in.mtime),
 		Uid: int(in.uid), Gid: int(in.gid),
 	}
 	if first, ok := x.seen[in.ino]; ok {
@@ -211,7 +214,7 @@ func (x *exporter) header(in *inode, name string) *tar.Header {
 	return h
 }
 
-// unixMode returns the permission bits as numbers of Unix.
+// unixMode converts a mode to the number that Unix uses.
 func unixMode(m fs.FileMode) int64 {
 	n := int64(m.Perm())
 	if m&fs.ModeSetuid != 0 {
@@ -226,7 +229,7 @@ func unixMode(m fs.FileMode) int64 {
 	return n
 }
 
-// goMode is the opposite of unixMode.
+// goMode is the inverse of unixMode.
 func goMode(n int64) fs.FileMode {
 	m := fs.FileMode(n & 0o777)
 	if n&0o4000 != 0 {
@@ -241,7 +244,7 @@ func goMode(n int64) fs.FileMode {
 	return m
 }
 
-// content reads a file that nobody changes.
+// content reads a file that does not change meanwhile.
 type content struct {
 	in  *inode
 	off int64

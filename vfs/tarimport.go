@@ -12,50 +12,49 @@ import (
 	"time"
 )
 
-// ImportTar unpacks a tar stream into a directory, which is made if it is
-// missing. All of it appears at once, when the stream has been read to its
-// end; when anything fails, nothing has changed.
+// ImportTar unpacks a tar stream into a directory, which is created if it is
+// missing. The import is atomic: all entries appear at once when the stream
+// has been read to its end; if anything fails, nothing has changed.
 //
 // Modes, times, hard links, symbolic links, pipes and empty directories are
-// kept; the owner is that of the file system. What has the name of an entry
-// is replaced, except that a directory stays with what is in it and can't be
-// replaced by something else. Refused, with an error that names the entry,
-// are devices, absolute names, names with "..", and what would be written
-// through a link that the archive itself has made or that leads out of the
-// directory.
+// preserved; the owner is that of the file system. An entry replaces a file
+// of the same name, except that a directory keeps its content and can't be
+// replaced by another kind of file. These are rejected, with an error that
+// names the entry: devices, absolute names, names with "..", and entries
+// beneath a symbolic link that the archive itself has created or that leads
+// out of the directory.
 //
-// Into a mount the entries go one by one, each file whole or not at all; when
-// something fails those before it stay. Pipes are refused there.
+// Into a mount, entries are unpacked one by one, each file atomically; if an
+// entry fails, those before it stay. Pipes are rejected there.
 func (f *FS) ImportTar(dir string, r io.Reader) error {
-	if f.crosses(dir) {
+	if f.crossesMount(dir) {
 		return f.importAcross(dir, r)
 	}
 	entries, err := f.readTar(r)
 	if err != nil {
 		return err
 	}
-	later, err := f.enterAll(dir, entries)
+	later, err := f.importEntries(dir, entries)
 	if err != nil {
 		return err
 	}
 	return f.unpackDeferred(later)
 }
 
-// enterAll enters the entries of an archive, or none, and returns those that
-// belong to mounts.
-func (f *FS) enterAll(dir string, entries []*tarEntry) ([]deferred, error) {
+// importEntries adds the entries of an archive to the tree, or none, and
+// returns those that belong to mounts.
+func (f *FS) importEntries(dir string, entries []*tarEntry) ([]deferred, error) {
 	now := f.now().UnixNano()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	im := importer{fs: f, t: f.tree, now: now, links: make(map[uint64]bool), times: make(map[uint64]time.Time)}
-	err := f.attempt(func() error { return im.run(dir, entries) })
+	err := f.applyOrRollBack(func() error { return im.importAll(dir, entries) })
 	return im.later, err
 }
 
-// attempt does something under the lock and takes all of it back if it
-// fails.
-func (f *FS) attempt(do func() error) error {
-	before := f.snapshot()
+// applyOrRollBack calls do under the lock and reverts its changes if it fails.
+func (f *FS) applyOrRollBack(do func() error) error {
+	before := f.snapshotLocked()
 	t := f.tree
 	lost := t.lost
 	open, orphans := maps.Clone(t.open), maps.Clone(t.orphans)
@@ -71,7 +70,7 @@ func (f *FS) attempt(do func() error) error {
 	return err
 }
 
-// tarEntry is one entry of an archive, read but not yet in the tree.
+// tarEntry is an entry of an archive that is not in the tree yet.
 type tarEntry struct {
 	name   string // as in the archive
 	kind   byte
@@ -82,23 +81,23 @@ type tarEntry struct {
 	blocks []*block
 }
 
-func (e *tarEntry) fail(err error) error {
+func (e *tarEntry) wrapError(err error) error {
 	return &fs.PathError{Op: "import", Path: e.name, Err: err}
 }
 
-// refuse says why an entry is not taken.
-func (e *tarEntry) refuse(why string) error {
-	return e.fail(fmt.Errorf("%s: %w", why, EINVAL))
+// rejectEntry returns the error for an entry that is not allowed.
+func (e *tarEntry) rejectEntry(why string) error {
+	return e.wrapError(fmt.Errorf("%s: %w", why, EINVAL))
 }
 
-// readTar reads an archive to its end. What it keeps is bounded by the
-// quota: as many bytes as the tree may have, as many entries as it may have
-// names besides those it has.
+// readTar reads an archive to its end. The quota bounds what it stores: as
+// many bytes as the tree may have, and as many entries as the quota allows
+// names besides those in the tree.
 func (f *FS) readTar(r io.Reader) ([]*tarEntry, error) {
 	tr := tar.NewReader(r)
 	var entries []*tarEntry
 	left := f.quota.Bytes
-	most := f.mostEntries()
+	limit := f.maxEntries()
 	for {
 		h, err := tr.Next()
 		if errors.Is(err, io.EOF) {
@@ -116,25 +115,25 @@ func (f *FS) readTar(r io.Reader) ([]*tarEntry, error) {
 		}
 		switch size := e.size + int64(len(e.link)); {
 		case max(len(e.name), len(e.link)) >= f.quota.Path:
-			return nil, e.fail(ENAMETOOLONG)
-		case len(entries) >= most:
-			return nil, e.fail(ENOSPC)
+			return nil, e.wrapError(ENAMETOOLONG)
+		case len(entries) >= limit:
+			return nil, e.wrapError(ENOSPC)
 		case e.size > f.quota.File:
-			return nil, e.fail(EFBIG)
+			return nil, e.wrapError(EFBIG)
 		case size > left:
-			return nil, e.fail(ENOSPC)
+			return nil, e.wrapError(ENOSPC)
 		default:
 			left -= size
 		}
 		if e.blocks, err = readBlocks(tr, e.size); err != nil {
-			return nil, e.fail(archiveError(err))
+			return nil, e.wrapError(archiveError(err))
 		}
 		entries = append(entries, e)
 	}
 }
 
-// mostEntries returns how many entries an archive may have.
-func (f *FS) mostEntries() int {
+// maxEntries returns how many entries an archive may have.
+func (f *FS) maxEntries() int {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	n := f.quota.Nodes
@@ -146,8 +145,8 @@ func (f *FS) mostEntries() int {
 	return n
 }
 
-// archiveError gives what is wrong with an archive its reason. Errors of the
-// reader beneath stay as they are.
+// archiveError wraps an error of reading an archive: a malformed archive is
+// EINVAL, errors of the underlying reader keep their cause.
 func archiveError(err error) error {
 	if errors.Is(err, tar.ErrHeader) || errors.Is(err, tar.ErrFieldTooLong) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("archive: %w: %w", err, EINVAL)
@@ -155,8 +154,8 @@ func archiveError(err error) error {
 	return fmt.Errorf("archive: %w", err)
 }
 
-// newEntry checks the header of an entry. It is nil for what says nothing
-// about a file.
+// newEntry checks the header of an entry. It returns nil for a header that
+// describes no file.
 func newEntry(h *tar.Header) (*tarEntry, error) {
 	// Strings of a header may be a small part of a big record: keep copies.
 	e := &tarEntry{name: strings.Clone(h.Name), kind: h.Typeflag, mode: goMode(h.Mode), mtime: h.ModTime}
@@ -169,23 +168,24 @@ func newEntry(h *tar.Header) (*tarEntry, error) {
 	case tar.TypeSymlink, tar.TypeLink:
 		e.link = strings.Clone(h.Linkname)
 	case tar.TypeChar, tar.TypeBlock:
-		return nil, e.refuse("a device")
+		return nil, e.rejectEntry("a device")
 	default:
-		return nil, e.refuse(fmt.Sprintf("an entry of unknown kind %q", h.Typeflag))
+		return nil, e.rejectEntry(fmt.Sprintf("an entry of unknown kind %q", h.Typeflag))
 	}
-	if why := badName(h.Name); why != "" {
-		return nil, e.refuse(why)
+	if why := describeBadName(h.Name); why != "" {
+		return nil, e.rejectEntry(why)
 	}
 	if h.Typeflag == tar.TypeLink {
-		if why := badName(h.Linkname); why != "" {
-			return nil, e.refuse("a hard link to " + h.Linkname + ", " + why)
+		if why := describeBadName(h.Linkname); why != "" {
+			return nil, e.rejectEntry("a hard link to " + h.Linkname + ", " + why)
 		}
 	}
 	return e, nil
 }
 
-// badName says what is wrong with a name in an archive.
-func badName(name string) string {
+// describeBadName returns what is wrong with a name in an archive; "" if
+// nothing is.
+func describeBadName(name string) string {
 	switch {
 	case name == "":
 		return "an empty name"
@@ -202,7 +202,7 @@ func badName(name string) string {
 	return ""
 }
 
-// readBlocks reads the content of a file.
+// readBlocks reads the content of a file of the given size.
 func readBlocks(r io.Reader, size int64) ([]*block, error) {
 	var out []*block
 	for size > 0 {
@@ -219,34 +219,34 @@ func readBlocks(r io.Reader, size int64) ([]*block, error) {
 	return out, nil
 }
 
-// importer enters the entries of an archive into a tree.
+// importer adds the entries of an archive to a tree.
 type importer struct {
 	fs    *FS
 	t     *tree
 	now   int64
-	top   uint64               // the directory that is never left
-	links map[uint64]bool      // symbolic links that the archive has made
-	times map[uint64]time.Time // of directories, set when all is in them
+	top   uint64               // target directory; entries can't leave it
+	links map[uint64]bool      // symbolic links that the archive has created
+	times map[uint64]time.Time // of directories, set after all their entries
 	later []deferred           // entries for mounts
 }
 
-func (im *importer) run(dir string, entries []*tarEntry) error {
+func (im *importer) importAll(dir string, entries []*tarEntry) error {
 	e := im.fs.makeDirs(dir, fs.ModeDir|0o755, im.now)
 	var top *inode
 	if e == 0 {
 		top, e = im.t.lookupExisting(&im.fs.quota, dir, true)
 	}
 	if e == eCross {
-		e = EBUSY // it was in no mount a moment ago
+		e = EBUSY // a mount was added meanwhile
 	}
 	if e != 0 {
 		return pathError("import", dir, e)
 	}
 	im.top = top.ino
 	for _, e := range entries {
-		handed, err := im.hand(e)
+		handed, err := im.deferToMount(e)
 		if err == nil && !handed {
-			err = im.enter(e)
+			err = im.addEntry(e)
 		}
 		if err != nil {
 			return err
@@ -254,46 +254,46 @@ func (im *importer) run(dir string, entries []*tarEntry) error {
 	}
 	for ino, mtime := range im.times {
 		if in := im.t.table.get(ino); in != nil && in.isDir() {
-			im.t.own(in).mtime = timeStamp(mtime)
+			im.t.ownInode(in).mtime = toNanos(mtime)
 		}
 	}
 	return nil
 }
 
-// enter adds one entry.
-func (im *importer) enter(e *tarEntry) error {
-	pl, err := im.place(e, e.name)
+// addEntry adds one entry.
+func (im *importer) addEntry(e *tarEntry) error {
+	pl, err := im.findLocation(e, e.name)
 	if err != nil {
 		return err
 	}
 	if e.kind == tar.TypeDir {
-		return im.directory(e, pl)
+		return im.addDirectory(e, pl)
 	}
 	if pl.in != nil && pl.in.isDir() {
-		return e.fail(EISDIR)
+		return e.wrapError(EISDIR)
 	}
 	if e.kind == tar.TypeLink {
-		return im.hardLink(e, pl)
+		return im.addHardLink(e, pl)
 	}
-	return im.node(e, pl)
+	return im.addNode(e, pl)
 }
 
-// place finds the directory of an entry, making what is missing, and what
-// has the entry's name there.
-func (im *importer) place(e *tarEntry, name string) (place, error) {
-	pl := place{in: im.t.table.get(im.top), last: lastDot}
+// findLocation returns the location of a name in the archive and creates the
+// missing directories above it.
+func (im *importer) findLocation(e *tarEntry, name string) (location, error) {
+	pl := location{in: im.t.table.get(im.top), last: lastDot}
 	for part := range strings.SplitSeq(path.Clean(name), "/") {
 		if part == "." {
 			continue
 		}
 		if len(part) > im.fs.quota.Name {
-			return pl, e.fail(ENAMETOOLONG)
+			return pl, e.wrapError(ENAMETOOLONG)
 		}
-		dir, err := im.into(e, pl)
+		dir, err := im.descendInto(e, pl)
 		if err != nil {
 			return pl, err
 		}
-		pl = place{dir: dir, name: part}
+		pl = location{dir: dir, name: part}
 		if ino := dir.dir.find(part); ino != 0 {
 			pl.in = im.t.table.get(ino)
 		}
@@ -301,110 +301,111 @@ func (im *importer) place(e *tarEntry, name string) (place, error) {
 	return pl, nil
 }
 
-// into returns the directory at a place, for what is to be beneath it.
-func (im *importer) into(e *tarEntry, pl place) (*inode, error) {
+// descendInto returns the directory at a location, for an entry beneath it,
+// and creates it if it is missing.
+func (im *importer) descendInto(e *tarEntry, pl location) (*inode, error) {
 	switch {
 	case pl.in == nil:
-		in, errno := im.fs.make(pl, fs.ModeDir|0o755, im.now)
+		in, errno := im.fs.makeInode(pl, fs.ModeDir|0o755, im.now)
 		if errno != 0 {
-			return nil, e.fail(errno)
+			return nil, e.wrapError(errno)
 		}
 		return in, nil
 	case im.t.mounts[pl.in.ino] != nil:
-		return nil, e.refuse("beneath a link that leads above a mount")
+		return nil, e.rejectEntry("beneath a link that leads above a mount")
 	case pl.in.isDir():
 		return pl.in, nil
 	case !pl.in.isSymlink():
-		return nil, e.fail(ENOTDIR)
+		return nil, e.wrapError(ENOTDIR)
 	case im.links[pl.in.ino]:
-		return nil, e.refuse("beneath a link that the archive has made")
+		return nil, e.rejectEntry("beneath a link that the archive has made")
 	}
 	to, errno := im.t.walkFrom(&im.fs.quota, pl.dir, pl.name, true, true)
 	switch {
 	case errno == eCross:
-		return nil, e.refuse("beneath a link that leads into a mount")
+		return nil, e.rejectEntry("beneath a link that leads into a mount")
 	case errno != 0:
-		return nil, e.fail(errno)
+		return nil, e.wrapError(errno)
 	case to.in == nil || to.bad != 0:
-		return nil, e.fail(ENOENT)
+		return nil, e.wrapError(ENOENT)
 	case !to.in.isDir():
-		return nil, e.fail(ENOTDIR)
-	case !im.t.within(to.in, im.t.table.get(im.top)):
-		return nil, e.refuse("beneath a link that leads out of the directory")
+		return nil, e.wrapError(ENOTDIR)
+	case !im.t.isWithin(to.in, im.t.table.get(im.top)):
+		return nil, e.rejectEntry("beneath a link that leads out of the directory")
 	}
 	return to.in, nil
 }
 
-// clear takes away what has the name of an entry.
-func (im *importer) clear(pl place) place {
+// removeExisting removes the file that has the name of an entry.
+func (im *importer) removeExisting(pl location) location {
 	if pl.in != nil {
 		delete(im.links, pl.in.ino)
-		im.t.leave(im.t.own(im.t.table.get(pl.dir.ino)), pl.name, pl.in, im.now)
+		im.t.removeName(im.t.ownInode(im.t.table.get(pl.dir.ino)), pl.name, pl.in, im.now)
 		pl.in = nil
 	}
 	pl.dir = im.t.table.get(pl.dir.ino)
 	return pl
 }
 
-func (im *importer) directory(e *tarEntry, pl place) error {
+func (im *importer) addDirectory(e *tarEntry, pl location) error {
 	if pl.in != nil && !pl.in.isDir() {
-		pl = im.clear(pl)
+		pl = im.removeExisting(pl)
 	}
 	in := pl.in
 	if in == nil {
 		var errno Errno
-		if in, errno = im.fs.make(pl, fs.ModeDir|e.mode, im.now); errno != 0 {
-			return e.fail(errno)
+		if in, errno = im.fs.makeInode(pl, fs.ModeDir|e.mode, im.now); errno != 0 {
+			return e.wrapError(errno)
 		}
 	}
-	in = im.t.own(in)
+	in = im.t.ownInode(in)
 	in.mode = fs.ModeDir | e.mode
 	im.times[in.ino] = e.mtime
 	return nil
 }
 
-func (im *importer) hardLink(e *tarEntry, pl place) error {
-	to, err := im.place(e, e.link)
+func (im *importer) addHardLink(e *tarEntry, pl location) error {
+	to, err := im.findLocation(e, e.link)
 	switch {
 	case err != nil:
 		return err
 	case to.in == nil:
-		return e.fail(fmt.Errorf("a hard link to %s: %w", e.link, ENOENT))
+		return e.wrapError(fmt.Errorf("a hard link to %s: %w", e.link, ENOENT))
 	case to.in.isDir():
-		return e.refuse("a hard link to a directory")
+		return e.rejectEntry("a hard link to a directory")
 	case to.in == pl.in:
 		return nil
 	}
-	pl = im.clear(pl)
-	if im.t.nodes() >= im.fs.quota.Nodes {
-		return e.fail(ENOSPC)
+	pl = im.removeExisting(pl)
+	if im.t.totalNodes() >= im.fs.quota.Nodes {
+		return e.wrapError(ENOSPC)
 	}
-	in := im.t.own(im.t.table.get(to.in.ino))
+	in := im.t.ownInode(im.t.table.get(to.in.ino))
 	in.ctime = im.now
-	im.t.enter(im.t.own(pl.dir), pl.name, in, im.now)
+	im.t.addName(im.t.ownInode(pl.dir), pl.name, in, im.now)
 	return nil
 }
 
-// node adds a file, symbolic link or pipe.
-func (im *importer) node(e *tarEntry, pl place) error {
+// addNode adds a file, symbolic link or pipe.
+func (im *importer) addNode(e *tarEntry, pl location) error {
 	mode := e.mode
 	switch e.kind {
 	case tar.TypeSymlink:
 		mode = fs.ModeSymlink | fs.ModePerm
 		e.size = int64(len(e.link))
 		if e.link == "" || strings.IndexByte(e.link, 0) >= 0 {
-			return e.refuse("a link that leads nowhere")
+			return e.rejectEntry("a symbolic link with an invalid target")
 		}
 	case tar.TypeFifo:
 		mode |= fs.ModeNamedPipe
 	}
-	pl = im.clear(pl)
-	if e.size > 0 && e.size > im.fs.quota.Bytes-im.t.bytes() {
-		return e.fail(ENOSPC)
+	pl = im.removeExisting(pl)
+	if e.size > 0 && e.size > im.fs.quota.Bytes-im.t.totalBytes() {
+		return e.wrapError(ENOSPC)
 	}
-	in, errno := im.fs.make(pl, mode, im.now)
+	in, errno := im.fs.makeInode(pl, mode, im.now)
 	if errno != 0 {
-		return e.fail(errno)
+		return e.wrapError(errno)
 	}
 	switch e.kind {
 	case tar.TypeSymlink:
@@ -416,7 +417,7 @@ func (im *importer) node(e *tarEntry, pl place) error {
 			b.owner = im.t.owner
 		}
 	}
-	im.t.charge(in, e.size)
-	in.mtime = timeStamp(e.mtime)
+	im.t.chargeBytes(in, e.size)
+	in.mtime = toNanos(e.mtime)
 	return nil
 }

@@ -31,7 +31,7 @@ func (f *FS) verify() error {
 // verifyDir checks the names in a directory and returns the directories.
 func (t *tree) verifyDir(dir *inode, names map[uint64]uint32) (subdirs []*inode, err error) {
 	n, last := 0, ""
-	for it := range dir.dir.all {
+	for it := range dir.dir.allEntries {
 		in := t.table.get(it.ino)
 		switch {
 		case in == nil:
@@ -60,9 +60,9 @@ func (t *tree) verifyDir(dir *inode, names map[uint64]uint32) (subdirs []*inode,
 func (t *tree) verifyTable(names map[uint64]uint32) error {
 	sums := tree{payer: t.payer}
 	groups := make([]int, len(t.table.groups))
-	for p, number := range t.table.pages {
+	for p, number := range t.table.allPages {
 		used := 0
-		for in := range p.inodes {
+		for in := range p.allInodes {
 			used++
 			if in.nlink != names[in.ino] {
 				return fmt.Errorf("inode %d: %d links, %d names", in.ino, in.nlink, names[in.ino])
@@ -70,7 +70,7 @@ func (t *tree) verifyTable(names map[uint64]uint32) error {
 			if in.native && in.payer == t.payer && in.isFile() && in.bytes != in.size {
 				return fmt.Errorf("inode %d: %d bytes charged for %d", in.ino, in.bytes, in.size)
 			}
-			sums.add(&sums.used, in, 1)
+			sums.countInode(&sums.used, in, 1)
 		}
 		if used != p.used || used == 0 {
 			return fmt.Errorf("page %d: %d used, counted %d", number, p.used, used)
@@ -86,7 +86,7 @@ func (t *tree) verifyTable(names map[uint64]uint32) error {
 		if h.orphan == nil || h.orphan.nlink != 0 || h.refs <= 0 {
 			return fmt.Errorf("inode %d, open without a name, is not an orphan", h.ino)
 		}
-		sums.add(&sums.lost, h.orphan, 1)
+		sums.countInode(&sums.lost, h.orphan, 1)
 	}
 	if sums.used != t.used || sums.lost != t.lost {
 		return fmt.Errorf("usage is %+v and %+v, counted %+v and %+v", t.used, t.lost, sums.used, sums.lost)

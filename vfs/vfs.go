@@ -1,11 +1,13 @@
-// Package vfs is a file system in memory: files, directories, links, modes
-// and times as on Unix, with quotas that nothing can pass and snapshots that
-// cost the same whatever their size.
+// Package vfs implements an in-memory file system with the semantics of Unix:
+// files, directories, hard and symbolic links, modes and times. Quotas bound
+// what a tree may hold, and a snapshot takes constant time whatever the size
+// of the tree.
 //
-// Nothing in it touches the host, but for the directories that [FS.Mount]
-// makes seen. All paths are absolute and slash separated;
-// they need not be clean and are walked as the kernel of a Unix does, link by
-// link: the ".." of a linked directory is the parent of what it leads to.
+// The package does not touch the host, except for the directories that
+// [FS.Mount] makes visible. All paths are absolute and slash separated. They
+// need not be clean: they are walked link by link, as a Unix kernel does, so
+// ".." after a symbolic link to a directory is the parent of the link's
+// target.
 //
 // # Quotas
 //
@@ -13,21 +15,21 @@
 // link targets (Bytes), and for each name in it (Nodes): a second hard link
 // counts again, the root does not count. A hole is charged as if it had been
 // written, so a charge bounds the memory behind it. A file that is unlinked
-// while open stays charged until its last Close. What comes from
-// [Options.Base] is free until a file's content is changed; from then on the
+// while open stays charged until its last Close. Files that come from
+// [Options.Base] are free until their content is changed; from then on the
 // whole file is charged.
 //
-// An operation that would pass a quota fails with an error for which
+// An operation that would exceed a quota fails with an error for which
 // errors.Is(err, atoll.ErrQuota) holds, and changes nothing: there are no
 // short writes.
 //
 // # Snapshots
 //
 // Inodes and data blocks carry the epoch they were written in. A snapshot
-// only starts a new epoch; what is older is copied when it is next written.
-// Bytes that only snapshots hold are not charged to the tree: each kept
-// snapshot holds at most its own Usage().Bytes, and [Held] measures what a
-// set of them really keeps alive.
+// only starts a new epoch; inodes and blocks of an older epoch are copied
+// when they are next written. Bytes that only snapshots hold are not charged
+// to the tree: each snapshot holds at most its own Usage().Bytes, and
+// [HeldBytes] measures how many bytes a set of snapshots keeps alive.
 package vfs
 
 import (
@@ -37,7 +39,7 @@ import (
 	"time"
 )
 
-// The limits that a zero [Quota] stands for.
+// Defaults for the zero fields of a [Quota].
 const (
 	DefaultBytes = 100 << 20 // all files together
 	DefaultFile  = 10 << 20  // one file
@@ -47,11 +49,12 @@ const (
 	DefaultLinks = 40        // symbolic links followed for one path
 )
 
-// maxFile bounds a file even where no quota does: its block list stays small.
+// maxFile limits the size of a file even where no quota does: it keeps the
+// block list small.
 const maxFile = 1 << 36
 
-// Quota limits what a file system may hold.
-// A zero field means the default, a negative one no limit.
+// Quota limits what a file system may hold. A zero field means the default, a
+// negative one means no limit.
 type Quota struct {
 	Bytes int64 // sizes of all files and link targets
 	File  int64 // size of one file
@@ -61,7 +64,8 @@ type Quota struct {
 	Links int   // symbolic links followed on the way along one path
 }
 
-func limit[T int | int64](v, def, none T) T {
+// limitOrDefault returns def for a zero v, none for a negative one, else v.
+func limitOrDefault[T int | int64](v, def, none T) T {
 	switch {
 	case v == 0:
 		return def
@@ -71,30 +75,30 @@ func limit[T int | int64](v, def, none T) T {
 	return v
 }
 
-// effective returns the quota with defaults filled in.
+// effective returns the quota with the defaults filled in.
 func (q Quota) effective() Quota {
 	return Quota{
-		Bytes: limit(q.Bytes, DefaultBytes, math.MaxInt64),
-		File:  min(limit(q.File, DefaultFile, maxFile), maxFile),
-		Nodes: limit(q.Nodes, DefaultNodes, math.MaxInt),
-		Name:  limit(q.Name, DefaultName, math.MaxInt),
-		Path:  limit(q.Path, DefaultPath, math.MaxInt),
-		Links: limit(q.Links, DefaultLinks, math.MaxInt32),
+		Bytes: limitOrDefault(q.Bytes, DefaultBytes, math.MaxInt64),
+		File:  min(limitOrDefault(q.File, DefaultFile, maxFile), maxFile),
+		Nodes: limitOrDefault(q.Nodes, DefaultNodes, math.MaxInt),
+		Name:  limitOrDefault(q.Name, DefaultName, math.MaxInt),
+		Path:  limitOrDefault(q.Path, DefaultPath, math.MaxInt),
+		Links: limitOrDefault(q.Links, DefaultLinks, math.MaxInt32),
 	}
 }
 
-// Options say how a new file system begins. The zero value is an empty one
+// Options configure a new file system. The zero value is an empty file system
 // with the default quota.
 type Options struct {
 	Quota Quota
-	Base  *Snapshot        // what the tree starts with, shared and not charged
-	Store Store            // where Save(nil) keeps the tree
-	Now   func() time.Time // the clock; nil is time.Now. It must not use the file system.
+	Base  *Snapshot        // initial content, shared and not charged; nil is an empty tree
+	Store Store            // default store of [FS.Save]
+	Now   func() time.Time // clock; nil is time.Now. It must not use the file system.
 
-	Uid, Gid int // owner of what is created
+	Uid, Gid int // owner of new files
 }
 
-// Usage is what a file system holds, without what came from its base.
+// Usage counts what a file system holds, without what came from its base.
 type Usage struct {
 	Bytes int64 // charged bytes
 	Nodes int   // charged names
@@ -103,7 +107,8 @@ type Usage struct {
 	Quota Quota // the limits in force
 }
 
-// FS is a file system. It is safe for concurrent use; each call is atomic.
+// FS is an in-memory file system. It is safe for concurrent use; each call is
+// atomic.
 type FS struct {
 	quota    Quota // effective
 	now      func() time.Time
@@ -112,13 +117,13 @@ type FS struct {
 	uid, gid uint32
 
 	mu   sync.RWMutex
-	tree *tree // guarded by mu, and all that it leads to
+	tree *tree // guarded by mu, with everything reachable from it
 
 	mounts []*mount // guarded by mu
 }
 
-// New returns a file system that holds what opts.Base holds, or only an
-// empty root directory. It costs the same whatever the size of the base.
+// New returns a file system with the content of opts.Base, or with only an
+// empty root directory. It takes constant time whatever the size of the base.
 func New(opts Options) *FS {
 	f := &FS{
 		quota: opts.Quota.effective(),
@@ -132,32 +137,32 @@ func New(opts Options) *FS {
 		f.now = time.Now
 	}
 	if opts.Base != nil {
-		f.tree = opts.Base.grow(new(epoch), Usage{})
+		f.tree = opts.Base.toTree(new(epoch), Usage{})
 		return f
 	}
 	f.tree = newTree(f.now().UnixNano(), f.uid, f.gid)
 	return f
 }
 
-// newTree returns a tree that is only a root.
+// newTree returns a tree that contains only the root directory.
 func newTree(now int64, uid, gid uint32) *tree {
 	t := &tree{owner: new(epoch), payer: new(epoch)}
 	root := &inode{
 		owner: t.owner, payer: t.payer, ino: rootIno, mode: fs.ModeDir | 0o755,
 		nlink: 1, uid: uid, gid: gid, parent: rootIno, dir: &dir{},
 	}
-	root.stamp(now)
+	root.setTimes(now)
 	t.table.put(t.owner, root)
 	return t
 }
 
-// Usage returns what is held and the limits for it. It only reads counters.
+// Usage returns the current usage and its limits. It only reads counters.
 func (f *FS) Usage() Usage {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	t := f.tree
 	return Usage{
-		Bytes: t.bytes(), Nodes: t.nodes(),
+		Bytes: t.totalBytes(), Nodes: t.totalNodes(),
 		Files: t.used.Files + t.lost.Files, Dirs: t.used.Dirs + t.lost.Dirs,
 		Quota: f.quota,
 	}

@@ -2,7 +2,7 @@ package vfs
 
 import "strings"
 
-// last says what the last component of a path is.
+// last is the kind of the last component of a path.
 type last uint8
 
 const (
@@ -12,51 +12,52 @@ const (
 	lastDotDot             // ".."
 )
 
-// place is where a path leads.
-type place struct {
+// location is the result of walking a path.
+type location struct {
 	dir   *inode // the directory of the last name
 	name  string // the last name; a part of the path or of a link target
-	in    *inode // what has the name; nil when nothing has
+	in    *inode // the inode with the name; nil when the name is free
 	last  last
 	slash bool  // the path ends in a slash
-	bad   Errno // why nothing can have the name
+	bad   Errno // why the name is not valid
 }
 
 // walker follows one path.
 type walker struct {
-	t     *tree
-	q     *Quota
-	cur   *inode
-	rest  string   // what is still to walk
-	stack []string // what follows once rest is walked, innermost last
-	hops  int
-	over  *mount // what the path leads into, after eCross
+	t       *tree
+	q       *Quota
+	cur     *inode
+	rest    string   // the part of the path that is still to walk
+	stack   []string // paths to walk after rest, innermost last
+	hops    int
+	crossed *mount // the mount that the path leads into, set with eCross
 }
 
-// lookup walks a path to its end. follow says whether a symbolic link there
-// is followed; a link before the last component always is, as is one with a
-// slash behind it. A missing last name is not an error: place.in is nil.
-func (t *tree) lookup(q *Quota, path string, follow bool) (place, Errno) {
-	pl, e := t.walk(q, path, follow, follow)
+// lookupPath walks a path to its end. follow selects whether a symbolic link
+// there is followed; a link before the last component always is, as is one
+// with a trailing slash. A missing last name is not an error: location.in is
+// nil.
+func (t *tree) lookupPath(q *Quota, path string, follow bool) (location, Errno) {
+	pl, e := t.walkPath(q, path, follow, follow)
 	if e == 0 {
 		e = pl.bad
 	}
 	return pl, e
 }
 
-// lookupParent walks a path to the directory of its last name, and never
-// follows what has that name, nor looks at what is mounted there.
-func (t *tree) lookupParent(q *Quota, path string) (place, Errno) {
-	pl, e := t.walk(q, path, false, false)
+// lookupParent walks a path to the directory of its last name. It does not
+// follow a link with that name, nor enter a mount there.
+func (t *tree) lookupParent(q *Quota, path string) (location, Errno) {
+	pl, e := t.walkPath(q, path, false, false)
 	if e == 0 {
 		e = pl.bad
 	}
 	return pl, e
 }
 
-// lookupExisting is lookup for what must be there.
+// lookupExisting walks a path to an inode; a missing one is ENOENT.
 func (t *tree) lookupExisting(q *Quota, path string, follow bool) (*inode, Errno) {
-	pl, e := t.walk(q, path, follow, true)
+	pl, e := t.walkPath(q, path, follow, true)
 	switch {
 	case e != 0:
 		return nil, e
@@ -71,70 +72,72 @@ func (t *tree) lookupExisting(q *Quota, path string, follow bool) (*inode, Errno
 	return pl.in, 0
 }
 
-// walk is lookup with a choice for a link that has a slash behind it.
-func (t *tree) walk(q *Quota, path string, follow, followSlash bool) (place, Errno) {
+// walkPath is lookupPath with a separate choice, followSlash, for a link with
+// a trailing slash.
+func (t *tree) walkPath(q *Quota, path string, follow, followSlash bool) (location, Errno) {
 	return t.walkFrom(q, t.table.get(rootIno), path, follow, followSlash)
 }
 
-// walkFrom walks a path that begins at a directory, unless it is absolute.
-func (t *tree) walkFrom(q *Quota, start *inode, path string, follow, followSlash bool) (place, Errno) {
+// walkFrom walks a path that begins at the directory start, unless it is
+// absolute.
+func (t *tree) walkFrom(q *Quota, start *inode, path string, follow, followSlash bool) (location, Errno) {
 	if path == "" {
-		return place{}, ENOENT
+		return location{}, ENOENT
 	}
 	if len(path) >= q.Path {
-		return place{}, ENAMETOOLONG
+		return location{}, ENAMETOOLONG
 	}
 	if path[0] == '/' {
 		start = t.table.get(rootIno)
 	}
 	w := walker{t: t, q: q, cur: start, rest: path}
-	return w.run(follow, followSlash)
+	return w.walkToEnd(follow, followSlash)
 }
 
-// run walks to the end of what is set.
-func (w *walker) run(follow, followSlash bool) (place, Errno) {
-	pl := place{in: w.cur, last: lastRoot}
+// walkToEnd walks all of rest and stack.
+func (w *walker) walkToEnd(follow, followSlash bool) (location, Errno) {
+	pl := location{in: w.cur, last: lastRoot}
 	for {
 		name, more := w.next()
 		if name == "" {
 			return pl, 0
 		}
 		if !w.cur.isDir() {
-			return place{}, ENOTDIR
+			return location{}, ENOTDIR
 		}
 		if name == "." || name == ".." {
-			pl = w.dots(name)
+			pl = w.walkDots(name)
 			continue
 		}
-		pl = w.step(name)
+		pl = w.lookupName(name)
 		if w.t.mounts != nil && pl.in != nil && (more || follow || followSlash) {
-			if w.over = w.t.mounts[pl.in.ino]; w.over != nil {
-				return place{}, eCross
+			if w.crossed = w.t.mounts[pl.in.ino]; w.crossed != nil {
+				return location{}, eCross
 			}
 		}
 		switch {
 		case !more:
-			pl.slash = w.slash()
+			pl.slash = w.endsInSlash()
 		case pl.bad != 0:
-			return place{}, pl.bad
+			return location{}, pl.bad
 		case pl.in == nil:
-			return place{}, ENOENT
+			return location{}, ENOENT
 		}
 		if pl.in == nil {
 			return pl, 0
 		}
 		if pl.in.isSymlink() && (more || follow && !pl.slash || followSlash && pl.slash) {
-			if e := w.follow(pl.in); e != 0 {
-				return place{}, e
+			if e := w.followLink(pl.in); e != 0 {
+				return location{}, e
 			}
-			pl = place{in: w.cur, last: lastRoot} // if the target is only "/"
+			pl = location{in: w.cur, last: lastRoot} // if the target is only "/"
 			continue
 		}
 		w.cur = pl.in
 	}
 }
 
-// next takes the next component, and says whether another one follows.
+// next consumes the next component and reports whether another one follows.
 func (w *walker) next() (name string, more bool) {
 	for {
 		s := strings.TrimLeft(w.rest, "/")
@@ -144,7 +147,7 @@ func (w *walker) next() (name string, more bool) {
 				i = len(s)
 			}
 			name, w.rest = s[:i], s[i:]
-			return name, w.more()
+			return name, w.hasMore()
 		}
 		if len(w.stack) == 0 {
 			return "", false
@@ -154,7 +157,7 @@ func (w *walker) next() (name string, more bool) {
 	}
 }
 
-func (w *walker) more() bool {
+func (w *walker) hasMore() bool {
 	if strings.TrimLeft(w.rest, "/") != "" {
 		return true
 	}
@@ -166,8 +169,8 @@ func (w *walker) more() bool {
 	return false
 }
 
-// slash says whether only slashes follow, and at least one.
-func (w *walker) slash() bool {
+// endsInSlash reports whether only slashes follow, and at least one.
+func (w *walker) endsInSlash() bool {
 	if w.rest != "" {
 		return true
 	}
@@ -189,8 +192,8 @@ func (w *walker) check(name string) Errno {
 	return 0
 }
 
-func (w *walker) dots(name string) place {
-	pl := place{last: lastDot}
+func (w *walker) walkDots(name string) location {
+	pl := location{last: lastDot}
 	if name == ".." {
 		pl.last = lastDotDot
 		w.cur = w.t.table.get(w.cur.parent)
@@ -199,16 +202,16 @@ func (w *walker) dots(name string) place {
 	return pl
 }
 
-func (w *walker) step(name string) place {
-	pl := place{dir: w.cur, name: name, bad: w.check(name)}
+func (w *walker) lookupName(name string) location {
+	pl := location{dir: w.cur, name: name, bad: w.check(name)}
 	if ino := w.cur.dir.find(name); ino != 0 {
 		pl.in = w.t.table.get(ino)
 	}
 	return pl
 }
 
-// follow puts the target of a link in front of what is still to walk.
-func (w *walker) follow(link *inode) Errno {
+// followLink puts the target of a link before the rest of the path.
+func (w *walker) followLink(link *inode) Errno {
 	w.hops++
 	if w.hops > w.q.Links {
 		return ELOOP

@@ -1,33 +1,34 @@
 package vfs
 
-// Observe notes the present state and returns with it a channel that is
-// closed at the first change after it, or some time later when there is
-// none. Who goes on observing calls it again then: [Diff] of both snapshots
-// has every change, also over a [FS.Restore]. It costs nothing where nobody
-// observes. Changes in mounts are not seen.
+// Observe takes a snapshot and returns it with a channel that is closed at
+// the first change after it, or some time later without a change. To go on
+// observing, call it again then: [Diff] of the two snapshots has every change,
+// also across a [FS.Restore]. A tree that nothing observes has no extra cost.
+// Changes in mounts are not observed.
 func (f *FS) Observe() (*Snapshot, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := f.snapshot()
+	s := f.snapshotLocked()
 	if f.tree.wake == nil {
 		f.tree.wake = make(chan struct{})
 	}
 	return s, f.tree.wake
 }
 
-// stir wakes those who observe the tree. It is called where an inode is
+// wakeObservers closes the channel of Observe. It is called where an inode is
 // copied before its first change since the last snapshot: that of Observe, or
 // a later one.
-func (t *tree) stir() {
+func (t *tree) wakeObservers() {
 	close(t.wake)
 	t.wake = nil
 }
 
-// Lstat describes what a path named when the snapshot was made.
+// Lstat describes the file at a path of the snapshot; a symbolic link at the
+// end is not followed.
 func (s *Snapshot) Lstat(path string) (Info, error) {
-	in, e := s.grow(s.payer, s.used).lookupExisting(&s.quota, path, false)
+	in, e := s.toTree(s.payer, s.used).lookupExisting(&s.quota, path, false)
 	if e != 0 {
 		return Info{}, pathError("lstat", path, e)
 	}
-	return in.info(base(path)), nil
+	return in.toInfo(baseName(path)), nil
 }

@@ -14,7 +14,7 @@ func TestObserveMissesNothing(t *testing.T) {
 		points := []*Snapshot{f.Snapshot()}
 		seen, wake := f.Observe()
 		t.Repeat(map[string]func(*rapid.T){
-			"change":   func(t *rapid.T) { scribble(t, f) },
+			"change":   func(t *rapid.T) { changeRandomly(t, f) },
 			"snapshot": func(t *rapid.T) { points = append(points, f.Snapshot()) },
 			"restore":  func(t *rapid.T) { f.Restore(rapid.SampledFrom(points).Draw(t, "point")) },
 			"look":     func(*rapid.T) { seen, wake = f.Observe() },
@@ -22,11 +22,11 @@ func TestObserveMissesNothing(t *testing.T) {
 				select {
 				case <-wake:
 				default:
-					// A snapshot of its own would begin a new epoch, which hides what
-					// an epoch that goes on would miss.
+					// Taking a snapshot would begin a new epoch, which hides what
+					// an epoch that continues would miss.
 					now := &Snapshot{table: f.tree.table, payer: f.tree.payer, used: f.tree.used, quota: f.quota}
 					if d := Diff(seen, now); len(d) > 0 {
-						t.Fatalf("nobody was told of %v", d)
+						t.Fatalf("no observer was notified of %v", d)
 					}
 				}
 			},

@@ -1,11 +1,11 @@
 // Package acp runs agents that speak the Agent Client Protocol, version 1, on
-// their standard streams: whatever command a turn names, and, as a [Talk], the
-// agents that have it as one of their ways to talk.
+// their standard streams: the command that a turn names, and, through a
+// [Conversation], agents that have it as one of their protocols.
 //
-// The protocol knows no system prompt and no skills: both are said before the
-// first prompt of a session. The agent may use its own tools in the sandbox;
-// the client's files and terminals, which the protocol would let it ask for,
-// are not offered, as those of the sandbox are at hand.
+// The protocol has no system prompt and no skills: both are sent before the first
+// prompt of a session. The agent may use its own tools in the sandbox; the
+// protocol's client files and terminals are not offered, since those of the
+// sandbox are available.
 package acp
 
 import (
@@ -26,8 +26,8 @@ var _ agent.Agent = Agent{}
 // Name returns "acp".
 func (Agent) Name() string { return "acp" }
 
-// Features says what the protocol can do; what the command can do of it is
-// known when it runs.
+// Features returns what the protocol can do; the command's own abilities are
+// known only when it runs.
 func (Agent) Features() agent.Features {
 	return agent.Features{
 		Approvals: true,
@@ -48,19 +48,19 @@ func (Agent) Features() agent.Features {
 	}
 }
 
-// Plan runs the turn's command. Variables that most agents and SDKs know lead
-// it to the model endpoint, in whichever dialect it asks.
+// Plan runs the turn's command. It sets the variables that most agents and SDKs
+// read to the model endpoint, for each dialect.
 func (a Agent) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
 	if len(t.Command) == 0 {
-		return nil, fmt.Errorf("agent acp: %w: it runs the command of a turn, and there is none", atoll.ErrInvalid)
+		return nil, fmt.Errorf("agent acp: %w: the turn has no command", atoll.ErrInvalid)
 	}
-	if _, err := options(t); err != nil {
+	if _, err := readOptions(t); err != nil {
 		return nil, fmt.Errorf("agent acp: %w", err)
 	}
 	if t.Schema != nil {
-		return nil, fmt.Errorf("agent acp: %w: a schema of the answer", atoll.ErrUnsupported)
+		return nil, fmt.Errorf("agent acp: %w: a JSON schema for the answer", atoll.ErrUnsupported)
 	}
-	files, err := agent.Place(t.Skills, path.Join(at.State, "skills"))
+	files, err := agent.SkillFiles(t.Skills, path.Join(at.State, "skills"))
 	if err != nil {
 		return nil, fmt.Errorf("agent acp: %w", err)
 	}
@@ -75,22 +75,22 @@ func (a Agent) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
 	return &agent.Plan{Files: files, Args: slices.Clone(t.Command), Env: append(env, t.Env...)}, nil
 }
 
-// Talk speaks the protocol.
-func (a Agent) Talk(t *agent.Turn, at agent.Site) agent.Talk {
-	o, _ := options(t) // Plan has told what is wrong
-	o.Name, o.Model, o.System = "acp", t.Model, System(t, path.Join(at.State, "skills"))
-	return NewTalk(t, at, o)
+// NewConversation returns a conversation in the protocol.
+func (a Agent) NewConversation(t *agent.Turn, at agent.Site) agent.Conversation {
+	o, _ := readOptions(t) // Plan has returned the error
+	o.Name, o.Model, o.System = "acp", t.Model, SystemPrompt(t, path.Join(at.State, "skills"))
+	return NewConversation(t, at, o)
 }
 
-// Wanted reports that a turn goes by the protocol, of an agent that does so with
-// Turn.Ask, or with the argument "acp".
-func Wanted(t *agent.Turn) bool {
+// IsRequested reports whether a turn uses the protocol, for agents that use it with
+// Turn.Ask or with the argument "acp".
+func IsRequested(t *agent.Turn) bool {
 	var on bool
-	return t.Argument("acp", &on) == nil && (on || t.Ask)
+	return t.DecodeArgument("acp", &on) == nil && (on || t.Ask)
 }
 
-// options reads the turn's arguments.
-func options(t *agent.Turn) (Options, error) {
+// readOptions decodes the turn's arguments.
+func readOptions(t *agent.Turn) (Options, error) {
 	var o Options
-	return o, errors.Join(t.Check(Agent{}.Features()), t.Argument("auth", &o.Auth), t.Argument("mode", &o.Mode))
+	return o, errors.Join(t.CheckFeatures(Agent{}.Features()), t.DecodeArgument("auth", &o.Auth), t.DecodeArgument("mode", &o.Mode))
 }

@@ -8,11 +8,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/atoll-sandbox/atoll/agent"
-	"github.com/atoll-sandbox/atoll/internal/skill"
+	"github.com/atoll-sandbox/atoll/agent/skill"
 )
 
-// promptable is what an agent takes in a prompt besides text and links.
-type promptable struct {
+// promptCapabilities are the kinds of content that an agent accepts in a prompt
+// besides text and links.
+type promptCapabilities struct {
 	Image    bool `json:"image"`
 	Audio    bool `json:"audio"`
 	Embedded bool `json:"embeddedContext"`
@@ -20,20 +21,20 @@ type promptable struct {
 
 type block map[string]any
 
-// blocks returns a prompt in the protocol's form: what the agent does not take
-// as it is becomes a link to the file that was placed.
-func (c promptable) blocks(system string, prompt []agent.Content) []block {
+// encodePrompt returns a prompt in the protocol's format. Content that the agent
+// does not accept becomes a link to the placed file.
+func (c promptCapabilities) encodePrompt(system string, prompt []agent.Content) []block {
 	var list []block
 	if system != "" {
 		list = append(list, block{"type": "text", "text": system})
 	}
 	for _, p := range prompt {
-		list = append(list, c.block(p))
+		list = append(list, c.encodeContent(p))
 	}
 	return list
 }
 
-func (c promptable) block(p agent.Content) block {
+func (c promptCapabilities) encodeContent(p agent.Content) block {
 	family, _, _ := strings.Cut(p.Type, "/")
 	switch {
 	case len(p.Data) == 0 && p.Path == "":
@@ -43,16 +44,16 @@ func (c promptable) block(p agent.Content) block {
 	case family == "audio" && c.Audio && len(p.Data) > 0:
 		return block{"type": "audio", "mimeType": p.Type, "data": p.Data}
 	case p.Path != "":
-		return block{"type": "resource_link", "uri": fileURI(p.Path), "name": name(p), "mimeType": p.Type}
+		return block{"type": "resource_link", "uri": fileURI(p.Path), "name": fileName(p), "mimeType": p.Type}
 	case c.Embedded && utf8.Valid(p.Data):
-		return block{"type": "resource", "resource": map[string]string{"uri": fileURI("/" + name(p)), "mimeType": p.Type, "text": string(p.Data)}}
+		return block{"type": "resource", "resource": map[string]string{"uri": fileURI("/" + fileName(p)), "mimeType": p.Type, "text": string(p.Data)}}
 	case c.Embedded:
-		return block{"type": "resource", "resource": map[string]any{"uri": fileURI("/" + name(p)), "mimeType": p.Type, "blob": p.Data}}
+		return block{"type": "resource", "resource": map[string]any{"uri": fileURI("/" + fileName(p)), "mimeType": p.Type, "blob": p.Data}}
 	}
-	return block{"type": "text", "text": fmt.Sprintf("[A file that could not be handed over: %s (%s)]", name(p), p.Type)}
+	return block{"type": "text", "text": fmt.Sprintf("[A file that could not be sent: %s (%s)]", fileName(p), p.Type)}
 }
 
-func name(p agent.Content) string {
+func fileName(p agent.Content) string {
 	switch {
 	case p.Name != "":
 		return p.Name
@@ -64,10 +65,10 @@ func name(p agent.Content) string {
 
 func fileURI(name string) string { return (&url.URL{Scheme: "file", Path: name}).String() }
 
-// System returns what a turn's agent is to know before the first prompt, where
-// there is no other place for it: the turn's own text, and the skills in dir by
-// name and description, so that they are read when they are needed.
-func System(t *agent.Turn, dir string) string {
+// SystemPrompt returns the text to send before the first prompt, for agents without
+// a place for it: the turn's system prompt, and the name and description of the
+// skills in dir, so that the agent reads them when it needs them.
+func SystemPrompt(t *agent.Turn, dir string) string {
 	var b strings.Builder
 	b.WriteString(t.System)
 	for i, s := range t.Skills {
@@ -77,13 +78,13 @@ func System(t *agent.Turn, dir string) string {
 			}
 			b.WriteString("Skills are directories with instructions for certain tasks. When a task matches one, read its SKILL.md first and follow it.\n")
 		}
-		fmt.Fprintf(&b, "- %s (%s): %s\n", s.Name, path.Join(dir, s.Name, "SKILL.md"), description(s))
+		fmt.Fprintf(&b, "- %s (%s): %s\n", s.Name, path.Join(dir, s.Name, "SKILL.md"), skillDescription(s))
 	}
 	return b.String()
 }
 
-// description is what a skill says of itself, on one line; empty if it says
-// nothing that can be read.
-func description(s agent.Skill) string {
+// skillDescription returns a skill's description on one line; "" if it has none
+// that can be read.
+func skillDescription(s agent.Skill) string {
 	return strings.Join(strings.Fields(skill.Open(s.Files, s.Name).Description), " ")
 }

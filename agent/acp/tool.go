@@ -6,18 +6,18 @@ import (
 	"strings"
 
 	"github.com/atoll-sandbox/atoll/agent"
-	"github.com/atoll-sandbox/atoll/internal/lenient"
+	"github.com/atoll-sandbox/atoll/agent/internal/jsonlines"
 )
 
-// call is a use of a tool as it is known so far.
+// call is the known state of a tool call.
 type call struct {
 	agent.ToolCall
 	ended  bool
 	denied bool
 }
 
-// told is a call as the protocol has it, in whole or what is new.
-type told struct {
+// toolUpdate is a tool call in the protocol's format, whole or only its changes.
+type toolUpdate struct {
 	ID        string          `json:"toolCallId"`
 	Title     string          `json:"title"`
 	Kind      agent.Kind      `json:"kind"`
@@ -46,20 +46,19 @@ var kinds = []agent.Kind{
 	agent.Read, agent.Edit, agent.Delete, agent.Move, agent.Search, agent.Execute, agent.Think, agent.Fetch, agent.Other,
 }
 
-// called takes what is told of a call: its beginning, if it is new, its
-// progress, its end.
-func (t *Talk) called(x agent.Exchange, v told) {
-	t.hush(x)
-	c, fresh := t.known(v)
+// handleToolUpdate emits the start, progress or end of a call.
+func (t *Conversation) handleToolUpdate(x agent.Exchange, v toolUpdate) {
+	t.endBlock(x)
+	c, fresh := t.findOrAddCall(v)
 	if c.ended {
 		return
 	}
 	before := c.ToolCall
-	c.take(v)
+	c.merge(v)
 	if fresh {
 		begun := c.ToolCall
 		begun.Status, begun.Output = "", ""
-		t.emit(x, agent.Event{Type: agent.ToolStarted, Tool: &begun})
+		t.emitEvent(x, agent.Event{Type: agent.ToolStarted, Tool: &begun})
 		before.Diffs = begun.Diffs
 	}
 	switch v.Status {
@@ -68,7 +67,7 @@ func (t *Talk) called(x agent.Exchange, v told) {
 	case "failed":
 		c.Status = agent.ToolFailed
 	default:
-		t.progress(x, before, c, fresh)
+		t.emitProgress(x, before, c, fresh)
 		return
 	}
 	if c.denied {
@@ -76,23 +75,23 @@ func (t *Talk) called(x agent.Exchange, v told) {
 	}
 	c.ended = true
 	ended := c.ToolCall
-	t.emit(x, agent.Event{Type: agent.ToolFinished, Tool: &ended})
+	t.emitEvent(x, agent.Event{Type: agent.ToolFinished, Tool: &ended})
 	c.ToolCall = agent.ToolCall{ID: v.ID}
 }
 
-// known returns the call of an id, and whether it was not heard of before.
-func (t *Talk) known(v told) (c *call, fresh bool) {
+// findOrAddCall returns the call of an id, and whether it is new.
+func (t *Conversation) findOrAddCall(v toolUpdate) (c *call, fresh bool) {
 	if c, ok := t.calls[v.ID]; ok {
 		return c, false
 	}
-	c = &call{ToolCall: agent.ToolCall{ID: v.ID, Name: v.name(), Kind: agent.Other}}
+	c = &call{ToolCall: agent.ToolCall{ID: v.ID, Name: v.toolName(), Kind: agent.Other}}
 	t.calls[v.ID] = c
 	t.order = append(t.order, v.ID)
 	return c, true
 }
 
-// progress tells what is new in a call since before, if anything is.
-func (t *Talk) progress(x agent.Exchange, before agent.ToolCall, c *call, fresh bool) {
+// emitProgress emits the changes of a call since before, if there are any.
+func (t *Conversation) emitProgress(x agent.Exchange, before agent.ToolCall, c *call, fresh bool) {
 	news := agent.ToolCall{ID: c.ID}
 	news.Output = c.Output
 	if strings.HasPrefix(c.Output, before.Output) {
@@ -115,11 +114,11 @@ func (t *Talk) progress(x agent.Exchange, before agent.ToolCall, c *call, fresh 
 	if news.Output == "" && news.Input == nil && news.Title == "" && news.Locations == nil && news.Diffs == nil {
 		return
 	}
-	t.emit(x, agent.Event{Type: agent.ToolUpdated, Tool: &news})
+	t.emitEvent(x, agent.Event{Type: agent.ToolUpdated, Tool: &news})
 }
 
-// take adds what was told to what is known.
-func (c *call) take(v told) {
+// merge applies an update.
+func (c *call) merge(v toolUpdate) {
 	if v.Title != "" {
 		c.Title = v.Title
 	}
@@ -135,13 +134,13 @@ func (c *call) take(v told) {
 			c.Locations = append(c.Locations, l.Path)
 		}
 	}
-	c.content(v)
-	c.output(v)
+	c.mergeContent(v)
+	c.mergeOutput(v)
 }
 
-// content reads text and diffs, which are always told in whole. The text of a
-// call that has not begun is what it is about, not what came of it.
-func (c *call) content(v told) {
+// mergeContent applies text and diffs, which are always complete. The text of a
+// pending call is a description, not output.
+func (c *call) mergeContent(v toolUpdate) {
 	var text strings.Builder
 	var diffs []agent.Diff
 	for _, p := range v.Content {
@@ -164,8 +163,8 @@ func (c *call) content(v told) {
 	}
 }
 
-// output reads what a tool gave back in its own form.
-func (c *call) output(v told) {
+// mergeOutput applies the tool's result in its own format.
+func (c *call) mergeOutput(v toolUpdate) {
 	if len(v.Output) == 0 || string(v.Output) == "null" {
 		return
 	}
@@ -178,7 +177,7 @@ func (c *call) output(v told) {
 		} `json:"metadata"`
 		Error string `json:"error"`
 	}
-	lenient.Decode(v.Output, &o)
+	jsonlines.Decode(v.Output, &o)
 	for _, exit := range []*int{o.Exit, o.ExitCode, o.Metadata.Exit} {
 		if exit != nil {
 			c.Exit = exit
@@ -194,20 +193,20 @@ func (c *call) output(v told) {
 	switch {
 	case o.Output != nil:
 		c.Output = *o.Output
-	case v.Output[0] == '"' && lenient.Decode(v.Output, &text):
+	case v.Output[0] == '"' && jsonlines.Decode(v.Output, &text):
 		c.Output = text
 	case o.Error == "":
 		c.Output = string(v.Output)
 	}
 }
 
-// name returns what the agent calls the tool, where it tells that at all.
-func (v *told) name() string {
+// toolName returns the agent's name of the tool, if the agent reports one.
+func (v *toolUpdate) toolName() string {
 	for _, raw := range v.Meta {
 		var m struct {
 			Tool string `json:"toolName"`
 		}
-		if lenient.Decode(raw, &m) && m.Tool != "" {
+		if jsonlines.Decode(raw, &m) && m.Tool != "" {
 			return m.Tool
 		}
 	}

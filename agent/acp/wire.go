@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 
 	"github.com/atoll-sandbox/atoll/agent"
-	"github.com/atoll-sandbox/atoll/internal/jsonrpc"
-	"github.com/atoll-sandbox/atoll/internal/lenient"
+	"github.com/atoll-sandbox/atoll/agent/internal/jsonlines"
+	"github.com/atoll-sandbox/atoll/agent/internal/jsonrpc"
 )
 
 type agentInfo struct {
@@ -14,16 +14,16 @@ type agentInfo struct {
 }
 
 type capabilities struct {
-	Load    bool       `json:"loadSession"`
-	Prompt  promptable `json:"promptCapabilities"`
+	Load    bool               `json:"loadSession"`
+	Prompt  promptCapabilities `json:"promptCapabilities"`
 	Session struct {
 		Resume json.RawMessage `json:"resume"`
 	} `json:"sessionCapabilities"`
 }
 
-// opening is the answer to a call for a session. Agents tell their models in
-// one of two ways.
-type opening struct {
+// sessionInfo is the response to a call for a session. Agents report their models
+// in one of two ways.
+type sessionInfo struct {
 	Session string `json:"sessionId"`
 	Modes   struct {
 		Current string `json:"currentModeId"`
@@ -39,23 +39,23 @@ type opening struct {
 	} `json:"configOptions"`
 }
 
-// model returns the one that the session begins with.
-func (o *opening) model() string {
+// currentModel returns the model that the session begins with.
+func (o *sessionInfo) currentModel() string {
 	if o.Models.Current != "" {
 		return o.Models.Current
 	}
 	for _, option := range o.Options {
 		if option.Category == "model" {
 			var value string
-			lenient.Decode(option.Current, &value)
+			jsonlines.Decode(option.Current, &value)
 			return value
 		}
 	}
 	return ""
 }
 
-// modelOption returns the id of the option that is the model.
-func (o *opening) modelOption() (string, bool) {
+// modelOption returns the id of the configuration option for the model.
+func (o *sessionInfo) modelOption() (string, bool) {
 	for _, option := range o.Options {
 		if option.Category == "model" && option.ID != "" {
 			return option.ID, true
@@ -64,9 +64,9 @@ func (o *opening) modelOption() (string, bool) {
 	return "", false
 }
 
-// ending is the answer to a prompt. Tokens are told in one of two ways, or not
-// at all.
-type ending struct {
+// promptResult is the response to a prompt. Agents report tokens in one of two
+// ways, or not at all.
+type promptResult struct {
 	Reason string `json:"stopReason"`
 	Usage  *struct {
 		Input      int64 `json:"inputTokens"`
@@ -88,7 +88,7 @@ type ending struct {
 	} `json:"_meta"`
 }
 
-func (e *ending) usage() agent.Usage {
+func (e *promptResult) tokenUsage() agent.Usage {
 	if e.Usage != nil {
 		return agent.Usage{Input: e.Usage.Input, Output: e.Usage.Output + e.Usage.Thought, CacheRead: e.Usage.CacheRead, CacheWrite: e.Usage.CacheWrite}
 	}
@@ -99,16 +99,16 @@ func (e *ending) usage() agent.Usage {
 	return u
 }
 
-// failure makes a result of an error. Agents tell a status of HTTP, if any,
-// in the error's data, or as its code.
-func failure(e *jsonrpc.Error) agent.Result {
+// failureResult returns the result for an error. Agents report an HTTP status, if
+// any, in the error's data or as its code.
+func failureResult(e *jsonrpc.Error) agent.Result {
 	var data struct {
 		Status  int    `json:"statusCode"`
 		Code    int    `json:"code"`
 		Message string `json:"message"`
 		Details string `json:"details"`
 	}
-	lenient.Decode(e.Data, &data)
+	jsonlines.Decode(e.Data, &data)
 	r := agent.Result{Outcome: agent.Failed, Message: e.Message, Code: "agent"}
 	var text string
 	switch {
@@ -116,7 +116,7 @@ func failure(e *jsonrpc.Error) agent.Result {
 		r.Message += ": " + data.Details
 	case data.Message != "":
 		r.Message += ": " + data.Message
-	case lenient.Decode(e.Data, &text) && text != "":
+	case jsonlines.Decode(e.Data, &text) && text != "":
 		r.Message += ": " + text
 	}
 	switch {
@@ -126,7 +126,7 @@ func failure(e *jsonrpc.Error) agent.Result {
 		r.Code = "not_found"
 	}
 	for _, status := range []int{data.Status, data.Code, e.Code} {
-		if code := agent.Code(status); code != "" {
+		if code := agent.ErrorCode(status); code != "" {
 			r.Code = code
 		}
 	}

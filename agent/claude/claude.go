@@ -1,9 +1,10 @@
 // Package claude runs Claude Code without a terminal: JSON lines in both
 // directions, with its control protocol for approvals and interrupts.
 //
-// Where Turn.Ask is set, a question of the agent to its user is a request for
-// the tool AskUserQuestion. The Input of a Decision that answers it is what was
-// asked for with "answers" added, an object from each question to its answer.
+// Where Turn.Ask is set, a question of the agent to its user is a permission
+// request for the tool AskUserQuestion. The Input of the Decision that answers it
+// is the request's input with "answers" added, an object from each question to its
+// answer.
 package claude
 
 import "github.com/atoll-sandbox/atoll/agent"
@@ -13,13 +14,13 @@ type Agent struct{}
 
 var _ agent.Agent = Agent{}
 
-// server is the name that the agent knows the host's tools by.
-const server = "atoll"
+// serverName is the name of the host's MCP server in the agent's configuration.
+const serverName = "atoll"
 
 // Name returns "claude".
 func (Agent) Name() string { return "claude" }
 
-// Features says what it can do.
+// Features returns what Claude Code can do.
 func (Agent) Features() agent.Features {
 	return agent.Features{
 		Approvals: true,
@@ -34,17 +35,17 @@ func (Agent) Features() agent.Features {
 		Images:    true,
 		MaxTurns:  true,
 		API:       "anthropic",
-		Needs:     []string{"bash"}, // its tool that runs commands takes no plain sh
+		Needs:     []string{"bash"}, // its Bash tool does not work with a plain sh
 		Package:   &agent.Package{Name: "@anthropic-ai/claude-code-linux-{arch}", Version: "2.1.329", Program: "claude"},
-		Arguments: arguments(),
+		Arguments: describeArguments(),
 	}
 }
 
-// Talk speaks its JSON lines.
-func (Agent) Talk(t *agent.Turn, _ agent.Site) agent.Talk {
-	o, err := read(t)
+// NewConversation returns a conversation in its stream-json format.
+func (Agent) NewConversation(t *agent.Turn, _ agent.Site) agent.Conversation {
+	o, err := readOptions(t)
 	if err != nil {
-		o = &options{} // Plan has told what is wrong
+		o = &options{} // Plan has returned the error
 	}
-	return newTalk(t, o)
+	return newConversation(t, o)
 }

@@ -4,128 +4,128 @@ import (
 	"strings"
 
 	"github.com/atoll-sandbox/atoll/agent"
-	"github.com/atoll-sandbox/atoll/internal/lenient"
+	"github.com/atoll-sandbox/atoll/agent/internal/jsonlines"
 )
 
-// Bounds of what is remembered.
+// Limits of the conversation's memory.
 const (
-	maxCalls   = 100_000 // of tools
+	maxCalls   = 100_000 // tool calls
 	maxDenials = 1000
-	maxInput   = 64 << 10 // bytes of what a tool is called with
+	maxInput   = 64 << 10 // bytes of a tool's input
 )
 
-// synthetic is the model of messages that no model wrote.
+// synthetic is the model name in messages that no model wrote.
 const synthetic = "<synthetic>"
 
-// counts counts a request to the model, once for all that it tells of it.
-func (t *talk) counts(parent, id string) {
-	if id == "" || t.last[parent] == id {
+// countRequest counts a request to the model, once for all lines with its id.
+func (t *conversation) countRequest(parent, id string) {
+	if id == "" || t.lastMessage[parent] == id {
 		return
 	}
-	if len(t.last) >= maxSpeakers {
-		clear(t.last)
+	if len(t.lastMessage) >= maxStreams {
+		clear(t.lastMessage)
 	}
-	t.last[parent] = id
+	t.lastMessage[parent] = id
 	t.result.Usage.Requests++
 }
 
-// assistant takes a message of the model, or a part of one: there is a line for
-// each block.
-func (t *talk) assistant(x agent.Exchange, l line, b []byte) {
+// handleAssistant handles a message of the model, or a part of one: the agent
+// writes a line for each block.
+func (t *conversation) handleAssistant(x agent.Exchange, l line, b []byte) {
 	var m message
-	lenient.Decode(b, &m)
+	jsonlines.Decode(b, &m)
 	t.running = t.running || l.Parent == ""
-	if word(m.Error) != "" {
-		t.fails(x, l.Parent, m)
+	if stringValue(m.Error) != "" {
+		t.recordAPIError(x, l.Parent, m)
 		return
 	}
 	if m.Message.Model != synthetic {
-		t.counts(l.Parent, m.Message.ID)
+		t.countRequest(l.Parent, m.Message.ID)
 	}
-	parts := blocks(m.Message.Content)
+	parts := parseBlocks(m.Message.Content)
 	for _, p := range parts {
 		switch p.Type {
 		case "text":
-			t.says(x, l.Parent, utterance{agent.TextDone, p.Text})
+			t.emitBlock(x, l.Parent, textBlock{agent.TextDone, p.Text})
 		case "thinking":
-			t.says(x, l.Parent, utterance{agent.ThoughtDone, p.Thinking})
+			t.emitBlock(x, l.Parent, textBlock{agent.ThoughtDone, p.Thinking})
 		case "tool_use", "server_tool_use", "mcp_tool_use":
-			t.begins(x, l.Parent, p, b)
+			t.startToolCall(x, l.Parent, p, b)
 		case "redacted_thinking", "fallback":
 		default:
-			t.raw(x, b)
+			t.emitRaw(x, b)
 		}
 	}
 	if len(parts) == 0 {
-		t.raw(x, b)
+		t.emitRaw(x, b)
 	}
 }
 
-// fails notes what the model's API answered. The result of the agent itself
-// will tell it; that of a subagent is told here.
-func (t *talk) fails(x agent.Exchange, parent string, m message) {
-	t.hush(x, parent)
+// recordAPIError records an error of the model's API. The agent's result will
+// report its own errors; an error of a subagent is emitted here.
+func (t *conversation) recordAPIError(x agent.Exchange, parent string, m message) {
+	t.endBlock(x, parent)
 	var text strings.Builder
-	for _, p := range blocks(m.Message.Content) {
+	for _, p := range parseBlocks(m.Message.Content) {
 		text.WriteString(p.Text)
 	}
 	if parent != "" {
-		t.emit(x, parent, agent.Event{Type: agent.Warning, Text: "a subagent's request to its model: " + text.String()})
+		t.emitEvent(x, parent, agent.Event{Type: agent.Warning, Text: "a subagent's request to its model failed: " + text.String()})
 		return
 	}
-	t.reason = word(m.Error)
+	t.apiError = stringValue(m.Error)
 }
 
-// begins tells that a tool is called.
-func (t *talk) begins(x agent.Exchange, parent string, p block, b []byte) {
+// startToolCall emits the start of a tool call.
+func (t *conversation) startToolCall(x agent.Exchange, parent string, p block, b []byte) {
 	if t.known[p.ID] {
 		return
 	}
-	if !named(p.ID) || len(t.known) >= maxCalls {
-		t.raw(x, b)
+	if !isUsableID(p.ID) || len(t.known) >= maxCalls {
+		t.emitRaw(x, b)
 		return
 	}
-	t.hush(x, parent)
+	t.endBlock(x, parent)
 	c := &agent.ToolCall{
-		ID: p.ID, Name: p.Name, Kind: kind(p.Name), Title: title(p.Name, p.Input), Input: p.Input, Locations: locations(p.Input),
+		ID: p.ID, Name: p.Name, Kind: toolKind(p.Name), Title: toolTitle(p.Name, p.Input), Input: p.Input, Locations: inputLocations(p.Input),
 	}
 	if len(c.Input) == 0 {
 		c.Input = nil
 	}
 	begun := *c
-	brief(c)
+	dropLongInput(c)
 	t.calls[p.ID], t.known[p.ID] = c, true
-	t.emit(x, parent, agent.Event{Type: agent.ToolStarted, Tool: &begun})
-	if plan := steps(p.Name, p.Input); plan != nil {
-		t.emit(x, parent, agent.Event{Type: agent.PlanChanged, Plan: plan})
+	t.emitEvent(x, parent, agent.Event{Type: agent.ToolStarted, Tool: &begun})
+	if plan := planEntries(p.Name, p.Input); plan != nil {
+		t.emitEvent(x, parent, agent.Event{Type: agent.PlanChanged, Plan: plan})
 	}
 }
 
-// user takes what goes to the model: results of tools. All else in it was said
-// by this side, or is the program's own.
-func (t *talk) user(x agent.Exchange, l line, b []byte) {
+// handleUser handles input of the model: it emits tool results and ignores the
+// rest, which is the prompt or text of the program itself.
+func (t *conversation) handleUser(x agent.Exchange, l line, b []byte) {
 	var m message
-	lenient.Decode(b, &m)
-	for _, p := range blocks(m.Message.Content) {
+	jsonlines.Decode(b, &m)
+	for _, p := range parseBlocks(m.Message.Content) {
 		if !strings.HasSuffix(p.Type, "tool_result") {
 			continue
 		}
 		c := t.calls[p.ToolID]
 		if c == nil {
-			t.raw(x, b)
+			t.emitRaw(x, b)
 			continue
 		}
 		delete(t.calls, p.ToolID)
 		ended := *c
 		ended.Input = nil
-		t.finishes(&ended, p, m)
-		t.emit(x, l.Parent, agent.Event{Type: agent.ToolFinished, Tool: &ended})
+		t.fillResult(&ended, p, m)
+		t.emitEvent(x, l.Parent, agent.Event{Type: agent.ToolFinished, Tool: &ended})
 	}
 }
 
-// finishes fills in how a call ended.
-func (t *talk) finishes(c *agent.ToolCall, p block, m message) {
-	c.Output = output(p.Content)
+// fillResult fills in the result of a call.
+func (t *conversation) fillResult(c *agent.ToolCall, p block, m message) {
+	c.Output = outputText(p.Content)
 	c.Status = agent.Completed
 	if p.IsError {
 		c.Status = agent.ToolFailed
@@ -134,7 +134,7 @@ func (t *talk) finishes(c *agent.ToolCall, p block, m message) {
 		switch {
 		case meta.ID != p.ToolID:
 		case meta.Decision.Decision == "reject":
-			t.denies(*c)
+			t.recordDenial(*c)
 		case meta.Kept != "":
 			c.Reason = "it was stopped"
 		}
@@ -142,22 +142,22 @@ func (t *talk) finishes(c *agent.ToolCall, p block, m message) {
 	if t.denied[p.ToolID] && p.IsError {
 		c.Status, c.Reason = agent.Denied, c.Output
 	}
-	detail(c, m.Result)
+	addDetails(c, m.Result)
 }
 
-// denies notes a call that was not permitted.
-func (t *talk) denies(c agent.ToolCall) {
-	if !named(c.ID) || t.denied[c.ID] || len(t.denied) >= maxDenials {
+// recordDenial records a call that was not permitted.
+func (t *conversation) recordDenial(c agent.ToolCall) {
+	if !isUsableID(c.ID) || t.denied[c.ID] || len(t.denied) >= maxDenials {
 		return
 	}
 	t.denied[c.ID] = true
-	brief(&c)
+	dropLongInput(&c)
 	c.Output, c.Status = "", agent.Denied
 	t.result.Denials = append(t.result.Denials, c)
 }
 
-// brief leaves out what is too long to be kept.
-func brief(c *agent.ToolCall) {
+// dropLongInput removes an input that is too long to be kept.
+func dropLongInput(c *agent.ToolCall) {
 	if len(c.Input) > maxInput {
 		c.Input = nil
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/agent"
 	"github.com/atoll-sandbox/atoll/agent/claude"
-	"github.com/atoll-sandbox/atoll/internal/agenttest"
+	"github.com/atoll-sandbox/atoll/internal/testing/agenttest"
 )
 
 func TestPlan(t *testing.T) {

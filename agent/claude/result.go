@@ -8,64 +8,64 @@ import (
 	"strings"
 
 	"github.com/atoll-sandbox/atoll/agent"
-	"github.com/atoll-sandbox/atoll/internal/lenient"
+	"github.com/atoll-sandbox/atoll/agent/internal/jsonlines"
 )
 
-// ends takes the result of a prompt, or of what the program did on its own
-// after one: the last is that of the prompt.
-func (t *talk) ends(x agent.Exchange, b []byte) {
-	var e ending
-	lenient.Decode(b, &e)
-	t.hush(x, "")
+// handleResult handles the result of a prompt, or of work that the agent did on
+// its own after one: the last result is the prompt's.
+func (t *conversation) handleResult(x agent.Exchange, b []byte) {
+	var e resultMessage
+	jsonlines.Decode(b, &e)
+	t.endBlock(x, "")
 	t.running, t.answered, t.queued = false, true, e.Queued > 0
-	u := t.used(e)
-	u.Requests = 0 // they were counted as they came
+	u := t.usageSinceLast(e)
+	u.Requests = 0 // counted from the messages
 	if u != (agent.Usage{Model: u.Model}) {
-		t.emit(x, "", agent.Event{Type: agent.UsageTold, Usage: &u})
+		t.emitEvent(x, "", agent.Event{Type: agent.UsageReported, Usage: &u})
 	}
 	r := &t.result
 	r.Usage = r.Usage.Add(u)
 	for _, d := range e.Denials {
-		t.denies(agent.ToolCall{ID: d.ID, Name: d.Name, Kind: kind(d.Name), Title: title(d.Name, d.Input), Input: object(d.Input)})
+		t.recordDenial(agent.ToolCall{ID: d.ID, Name: d.Name, Kind: toolKind(d.Name), Title: toolTitle(d.Name, d.Input), Input: nonNull(d.Input)})
 	}
-	r.Outcome, r.Code = t.judge(e)
-	r.Text, r.Message, r.Structured = e.Result, "", object(e.Structured)
+	r.Outcome, r.Code = t.decideOutcome(e)
+	r.Text, r.Message, r.Structured = e.Result, "", nonNull(e.Structured)
 	switch {
 	case r.Outcome == agent.OK:
 	case t.failure != "":
-		r.Text, r.Message = "", refused
-	case r.Outcome == agent.Aborted: // what it complains of is its own
+		r.Text, r.Message = "", badKeyMessage
+	case r.Outcome == agent.Aborted: // its message is about the interrupt
 		r.Text = ""
 	default:
-		r.Text, r.Message = "", complaint(e)
+		r.Text, r.Message = "", failureMessage(e)
 	}
-	t.reason = ""
+	t.apiError = ""
 }
 
-// object returns JSON that says something.
-func object(raw json.RawMessage) json.RawMessage {
+// nonNull returns raw, or nil for JSON null.
+func nonNull(raw json.RawMessage) json.RawMessage {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil
 	}
 	return raw
 }
 
-// subtypes of results, and the outcomes they are.
-var subtypes = map[string]agent.Outcome{
+// outcomeBySubtype maps subtypes of results to outcomes.
+var outcomeBySubtype = map[string]agent.Outcome{
 	"error_max_turns":      agent.MaxTurns,
-	"error_max_budget_usd": agent.Spent,
+	"error_max_budget_usd": agent.BudgetExceeded,
 }
 
-// reasons of ends, and the outcomes they are.
-var reasons = map[string]agent.Outcome{
+// outcomeByReason maps terminal reasons to outcomes.
+var outcomeByReason = map[string]agent.Outcome{
 	"max_turns":         agent.MaxTurns,
-	"budget_exhausted":  agent.Spent,
+	"budget_exhausted":  agent.BudgetExceeded,
 	"aborted_tools":     agent.Aborted,
 	"aborted_streaming": agent.Aborted,
 }
 
-// codes of failures, as the program has them and as results do.
-var codes = map[string]string{
+// codeByError maps the program's error names to codes of results.
+var codeByError = map[string]string{
 	"authentication_failed": "authentication",
 	"oauth_org_not_allowed": "authentication",
 	"billing_error":         "billing",
@@ -77,16 +77,16 @@ var codes = map[string]string{
 	"max_output_tokens":     "max_output",
 }
 
-// judge says how a prompt ended. An error may be called a success, and what
-// matters is told in several places.
-func (t *talk) judge(e ending) (agent.Outcome, string) {
+// decideOutcome returns the outcome and code of a prompt. The program may report
+// an error with the subtype success, and reports causes in several members.
+func (t *conversation) decideOutcome(e resultMessage) (agent.Outcome, string) {
 	if t.failure != "" {
 		return agent.Failed, t.failure
 	}
 	if e.Stop == "refusal" && (e.IsError || e.Subtype != "success") {
 		return agent.Refused, ""
 	}
-	for _, o := range []agent.Outcome{subtypes[e.Subtype], reasons[e.Reason]} {
+	for _, o := range []agent.Outcome{outcomeBySubtype[e.Subtype], outcomeByReason[e.Reason]} {
 		if o != "" {
 			return o, ""
 		}
@@ -95,35 +95,35 @@ func (t *talk) judge(e ending) (agent.Outcome, string) {
 		return agent.OK, ""
 	}
 	switch {
-	case !t.begun && t.turn.Session != "" && e.Subtype == "error_during_execution":
-		return agent.Failed, "session_not_found" // it has not even begun
+	case !t.started && t.turn.Session != "" && e.Subtype == "error_during_execution":
+		return agent.Failed, "session_not_found" // it failed before its init line
 	case e.Reason == "prompt_too_long":
 		return agent.Failed, "prompt_too_long"
 	case e.Subtype == "error_max_structured_output_retries":
 		return agent.Failed, "structured_output"
 	}
-	if code := agent.Code(e.Status); code != "" {
+	if code := agent.ErrorCode(e.Status); code != "" {
 		return agent.Failed, code
 	}
-	for _, w := range []string{e.APIError, t.reason} {
-		if code := codes[w]; code != "" {
+	for _, w := range []string{e.APIError, t.apiError} {
+		if code := codeByError[w]; code != "" {
 			return agent.Failed, code
 		}
 	}
 	return agent.Failed, ""
 }
 
-// complaint is a line for people on what went wrong.
-func complaint(e ending) string {
+// failureMessage returns a line for display about a failure.
+func failureMessage(e resultMessage) string {
 	if e.Result != "" {
 		return e.Result
 	}
 	return strings.Join(e.Errors, "; ")
 }
 
-// used returns what was used since the last result. Some versions tell that,
-// the others what this result is of; their costs are sums.
-func (t *talk) used(e ending) agent.Usage {
+// usageSinceLast returns the usage since the last result. Some versions report
+// that, others the usage of this result with the total cost.
+func (t *conversation) usageSinceLast(e resultMessage) agent.Usage {
 	before := t.cost
 	t.cost = e.Cost
 	u := agent.Usage{Model: t.model}
@@ -131,7 +131,7 @@ func (t *talk) used(e ending) agent.Usage {
 		var most int64 = -1
 		for _, name := range slices.Sorted(maps.Keys(e.Since)) {
 			s := e.Since[name]
-			u = u.Add(agent.Usage{Input: count(s.Input), Output: count(s.Output), CacheRead: count(s.CacheRead), CacheWrite: count(s.CacheWrite), Cost: money(s.Cost)})
+			u = u.Add(agent.Usage{Input: clampTokens(s.Input), Output: clampTokens(s.Output), CacheRead: clampTokens(s.CacheRead), CacheWrite: clampTokens(s.CacheWrite), Cost: clampCost(s.Cost)})
 			if s.Output > most {
 				u.Model, most = name, s.Output
 			}
@@ -140,16 +140,16 @@ func (t *talk) used(e ending) agent.Usage {
 	}
 	if e.Usage != nil {
 		s := e.Usage
-		u.Input, u.Output, u.CacheRead, u.CacheWrite = count(s.Input), count(s.Output), count(s.CacheRead), count(s.CacheWrite)
+		u.Input, u.Output, u.CacheRead, u.CacheWrite = clampTokens(s.Input), clampTokens(s.Output), clampTokens(s.CacheRead), clampTokens(s.CacheWrite)
 	}
-	u.Cost = money(e.Cost - before)
+	u.Cost = clampCost(e.Cost - before)
 	return u
 }
 
-// count and money leave out what can't be.
-func count(n int64) int64 { return max(0, min(n, 1<<50)) }
+// clampTokens and clampCost replace impossible values.
+func clampTokens(n int64) int64 { return max(0, min(n, 1<<50)) }
 
-func money(v float64) float64 {
+func clampCost(v float64) float64 {
 	if math.IsNaN(v) || v < 0 || v > 1e12 {
 		return 0
 	}

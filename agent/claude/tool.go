@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/atoll-sandbox/atoll/agent"
-	"github.com/atoll-sandbox/atoll/internal/lenient"
+	"github.com/atoll-sandbox/atoll/agent/internal/jsonlines"
 )
 
-// kinds of the program's own tools.
-var kinds = map[string]agent.Kind{
+// toolKinds are the kinds of the program's own tools.
+var toolKinds = map[string]agent.Kind{
 	"Read": agent.Read, "NotebookRead": agent.Read, "LS": agent.Read, "ReadMcpResourceTool": agent.Read,
 	"Write": agent.Edit, "Edit": agent.Edit, "MultiEdit": agent.Edit, "NotebookEdit": agent.Edit,
 	"Grep": agent.Search, "Glob": agent.Search, "ToolSearch": agent.Search, "WebSearch": agent.Search,
@@ -20,21 +20,21 @@ var kinds = map[string]agent.Kind{
 	"Task":     agent.Think, "Agent": agent.Think, "TodoWrite": agent.Think, "EnterPlanMode": agent.Think, "ExitPlanMode": agent.Think,
 }
 
-// foreign begins the names of tools of servers.
-const foreign = "mcp__"
+// mcpPrefix is the prefix of names of MCP tools.
+const mcpPrefix = "mcp__"
 
-func kind(name string) agent.Kind {
-	if k, ok := kinds[name]; ok {
+func toolKind(name string) agent.Kind {
+	if k, ok := toolKinds[name]; ok {
 		return k
 	}
-	if strings.HasPrefix(name, foreign) {
+	if strings.HasPrefix(name, mcpPrefix) {
 		return agent.MCP
 	}
 	return agent.Other
 }
 
-// given is what tools are called with, as far as it says something to people.
-type given struct {
+// inputFields are the members of tool inputs that are useful for display.
+type inputFields struct {
 	Command     string `json:"command"`
 	File        string `json:"file_path"`
 	Notebook    string `json:"notebook_path"`
@@ -46,23 +46,23 @@ type given struct {
 	Skill       string `json:"skill"`
 }
 
-// title returns a line for people.
-func title(name string, input json.RawMessage) string {
-	var g given
-	lenient.Decode(input, &g)
-	if rest, ok := strings.CutPrefix(name, foreign); ok {
-		return clip(strings.Replace(rest, "__", " ", 1))
+// toolTitle returns one line for display about a call.
+func toolTitle(name string, input json.RawMessage) string {
+	var g inputFields
+	jsonlines.Decode(input, &g)
+	if rest, ok := strings.CutPrefix(name, mcpPrefix); ok {
+		return firstLine(strings.Replace(rest, "__", " ", 1))
 	}
 	for _, s := range []string{g.Command, g.File, g.Notebook, g.Pattern, g.Query, g.URL, g.Skill, g.Description, g.Path, name} {
 		if s != "" {
-			return clip(s)
+			return firstLine(s)
 		}
 	}
 	return ""
 }
 
-// clip makes a short line of a text.
-func clip(s string) string {
+// firstLine returns the first line of a text, cut to 200 bytes.
+func firstLine(s string) string {
 	const most = 200
 	s, _, more := strings.Cut(strings.TrimSpace(s), "\n")
 	if len(s) > most {
@@ -78,10 +78,10 @@ func clip(s string) string {
 	return s
 }
 
-// locations are the files that a tool is called with.
-func locations(input json.RawMessage) []string {
-	var g given
-	lenient.Decode(input, &g)
+// inputLocations returns the file that a tool's input names.
+func inputLocations(input json.RawMessage) []string {
+	var g inputFields
+	jsonlines.Decode(input, &g)
 	for _, s := range []string{g.File, g.Notebook, g.Path} {
 		if s != "" {
 			return []string{s}
@@ -90,8 +90,8 @@ func locations(input json.RawMessage) []string {
 	return nil
 }
 
-// steps are those of the agent's plan, if a call sets it.
-func steps(name string, input json.RawMessage) []agent.PlanEntry {
+// planEntries returns the agent's plan, if the call sets it.
+func planEntries(name string, input json.RawMessage) []agent.PlanEntry {
 	if name != "TodoWrite" {
 		return nil
 	}
@@ -101,7 +101,7 @@ func steps(name string, input json.RawMessage) []agent.PlanEntry {
 			Status  string `json:"status"`
 		} `json:"todos"`
 	}
-	lenient.Decode(input, &list)
+	jsonlines.Decode(input, &list)
 	plan := make([]agent.PlanEntry, 0, len(list.Todos))
 	for _, e := range list.Todos {
 		plan = append(plan, agent.PlanEntry{Text: e.Content, Status: e.Status})
@@ -109,10 +109,10 @@ func steps(name string, input json.RawMessage) []agent.PlanEntry {
 	return plan
 }
 
-// output is what a tool told the model, as text.
-func output(content json.RawMessage) string {
+// outputText returns a tool's output to the model as text.
+func outputText(content json.RawMessage) string {
 	var text strings.Builder
-	for i, p := range blocks(content) {
+	for i, p := range parseBlocks(content) {
 		if i > 0 {
 			text.WriteByte('\n')
 		}
@@ -125,8 +125,8 @@ func output(content json.RawMessage) string {
 	return text.String()
 }
 
-// outcome is what a tool gave back in its own form.
-type outcome struct {
+// toolResult is the result of a tool in its own format.
+type toolResult struct {
 	Type     string  `json:"type"`
 	File     string  `json:"filePath"`
 	Content  *string `json:"content"`
@@ -142,17 +142,17 @@ type outcome struct {
 	Cut        bool    `json:"interrupted"`
 }
 
-// detail adds what a tool gave back in its own form: changes of files, and the
-// status of a command, which is told in the text where it is not 0.
-func detail(c *agent.ToolCall, raw json.RawMessage) {
-	var o outcome
+// addDetails adds the changes of files and the exit status of a command from a
+// tool's own result. A status other than 0 is only in the output text.
+func addDetails(c *agent.ToolCall, raw json.RawMessage) {
+	var o toolResult
 	if json.Valid(raw) {
-		lenient.Decode(raw, &o)
+		jsonlines.Decode(raw, &o)
 	}
 	switch {
 	case c.Status == agent.Denied:
 	case c.Kind == agent.Edit && o.File != "":
-		c.Diffs = diffs(o)
+		c.Diffs = fileDiffs(o)
 	case c.Name == "Bash" && c.Status == agent.Completed && o.Stdout != nil && o.Background == "" && !o.Cut:
 		c.Exit = new(int)
 	case c.Name == "Bash" && c.Status == agent.ToolFailed:
@@ -163,8 +163,8 @@ func detail(c *agent.ToolCall, raw json.RawMessage) {
 	}
 }
 
-// diffs are the changes of a file.
-func diffs(o outcome) []agent.Diff {
+// fileDiffs returns the changes of a file.
+func fileDiffs(o toolResult) []agent.Diff {
 	switch {
 	case o.Content != nil:
 		return []agent.Diff{{Path: o.File, Old: o.Original, New: *o.Content}}

@@ -8,20 +8,20 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/agent"
-	"github.com/atoll-sandbox/atoll/internal/jsonrpc"
-	"github.com/atoll-sandbox/atoll/internal/lenient"
+	"github.com/atoll-sandbox/atoll/agent/internal/jsonlines"
+	"github.com/atoll-sandbox/atoll/agent/internal/jsonrpc"
 )
 
-// The methods by which the app server asks for an approval.
+// The methods of the app server's approval requests.
 const (
 	approveCommand = "item/commandExecution/requestApproval"
 	approveChange  = "item/fileChange/requestApproval"
-	elicit         = "mcpServer/elicitation/request"
+	elicitation    = "mcpServer/elicitation/request"
 )
 
-// asks takes a request of the app server: those for approval wait for a
-// decision, all others are refused.
-func (t *server) asks(x agent.Exchange, m jsonrpc.Message) {
+// requestApproval handles a request of the app server: an approval request waits
+// for a decision, all others are refused.
+func (t *appServer) requestApproval(x agent.Exchange, m jsonrpc.Message) {
 	var v struct {
 		Item    string `json:"itemId"`
 		Command string `json:"command"`
@@ -35,7 +35,7 @@ func (t *server) asks(x agent.Exchange, m jsonrpc.Message) {
 			Tool  string          `json:"tool_name"`
 		} `json:"_meta"`
 	}
-	lenient.Decode(m.Params, &v)
+	jsonlines.Decode(m.Params, &v)
 	tool := agent.ToolCall{ID: v.Item, Kind: agent.Other, Reason: v.Reason}
 	if c, ok := t.calls[v.Item]; ok {
 		tool = c.ToolCall
@@ -45,36 +45,36 @@ func (t *server) asks(x agent.Exchange, m jsonrpc.Message) {
 	case approveCommand:
 		tool.Name, tool.Kind = "shell", agent.Execute
 		if v.Command != "" {
-			tool.Title, tool.Input = command(v.Command), object("command", v.Command)
+			tool.Title, tool.Input = stripShell(v.Command), encodeField("command", v.Command)
 		}
 	case approveChange:
 		tool.Name, tool.Kind = "apply_patch", agent.Edit
-	case elicit:
+	case elicitation:
 		if v.Meta.Kind != "mcp_tool_call" {
-			x.Send(t.peer.Answer(m.ID, map[string]string{"action": "decline"}))
+			x.Send(t.peer.Reply(m.ID, map[string]string{"action": "decline"}))
 			return
 		}
 		tool.Kind, tool.Title, tool.Input = agent.MCP, v.Message, v.Meta.Input
 		tool.Name = "mcp__" + v.Server + "__" + v.Meta.Tool
 	default:
-		x.Send(t.peer.Refuse(m.ID, jsonrpc.MethodNotFound, "there is nobody to answer "+m.Method))
+		x.Send(t.peer.ReplyError(m.ID, jsonrpc.MethodNotFound, "this client does not support "+m.Method))
 		return
 	}
 	id := strings.Trim(string(m.ID), `"`)
-	if _, twice := t.asked[id]; twice || t.settled || t.halted || !t.turn.Ask || len(t.asked) == maxAsked {
-		x.Send(t.peer.Answer(m.ID, verdict(m.Method, agent.Decision{Allow: !t.turn.Ask && !t.settled && !t.halted})))
+	if _, twice := t.pending[id]; twice || t.settled || t.interrupted || !t.turn.Ask || len(t.pending) == maxPending {
+		x.Send(t.peer.Reply(m.ID, encodeDecision(m.Method, agent.Decision{Allow: !t.turn.Ask && !t.settled && !t.interrupted})))
 		return
 	}
-	t.asked[id] = request{id: m.ID, method: m.Method, call: v.Item}
-	t.emit(x, agent.Event{Type: agent.PermissionRequested, Permission: &agent.Permission{ID: id, Tool: tool}})
+	t.pending[id] = approvalRequest{id: m.ID, method: m.Method, call: v.Item}
+	t.emitEvent(x, agent.Event{Type: agent.PermissionRequested, Permission: &agent.Permission{ID: id, Tool: tool}})
 }
 
-// maxAsked is how many requests may wait for their answers.
-const maxAsked = 100
+// maxPending limits how many approval requests wait at once.
+const maxPending = 100
 
-// verdict is a decision as a request wants it.
-func verdict(method string, d agent.Decision) map[string]any {
-	if method == elicit {
+// encodeDecision returns a decision in the format of the request's method.
+func encodeDecision(method string, d agent.Decision) map[string]any {
+	if method == elicitation {
 		switch {
 		case !d.Allow:
 			return map[string]any{"action": "decline"}
@@ -92,18 +92,18 @@ func verdict(method string, d agent.Decision) map[string]any {
 	return map[string]any{"decision": "decline"}
 }
 
-// Decide answers a request for approval. What a tool is called with can't be
-// changed.
-func (t *server) Decide(x agent.Exchange, id string, d agent.Decision) error {
-	r, ok := t.asked[id]
+// Decide answers an approval request. The protocol can't change the input of a
+// tool.
+func (t *appServer) Decide(x agent.Exchange, id string, d agent.Decision) error {
+	r, ok := t.pending[id]
 	if !ok {
 		return fmt.Errorf("codex: permission %s: %w", id, atoll.ErrNotFound)
 	}
 	if d.Allow && d.Input != nil {
-		return fmt.Errorf("codex: permission %s: %w: another input of a tool", id, atoll.ErrUnsupported)
+		return fmt.Errorf("codex: permission %s: %w: changing the input of a tool", id, atoll.ErrUnsupported)
 	}
-	delete(t.asked, id)
-	x.Send(t.peer.Answer(r.id, verdict(r.method, d)))
+	delete(t.pending, id)
+	x.Send(t.peer.Reply(r.id, encodeDecision(r.method, d)))
 	if d.Allow {
 		return nil
 	}
@@ -116,38 +116,38 @@ func (t *server) Decide(x agent.Exchange, id string, d agent.Decision) error {
 	return nil
 }
 
-// failure is an error of a turn.
-type failure struct {
+// turnError is the error of a turn.
+type turnError struct {
 	Message string          `json:"message"`
 	Info    json.RawMessage `json:"codexErrorInfo"`
 	Details string          `json:"additionalDetails"`
 }
 
-// codes are the words for what Codex says went wrong.
-var codes = map[string]string{
+// codeByError maps Codex's error names to codes of results.
+var codeByError = map[string]string{
 	"contextWindowExceeded": "max_input", "sessionBudgetExceeded": "budget", "usageLimitExceeded": "billing",
 	"rateLimitExceeded": "rate_limit", "serverOverloaded": "overloaded", "modelNotFound": "not_found",
 	"internalServerError": "server_error", "unauthorized": "authentication", "badRequest": "invalid_request",
 }
 
-// reason returns the word for a failure, and the status of HTTP if it is told.
-func (f *failure) reason() (code string, status int) {
+// errorCode returns the code of an error, and its HTTP status if there is one.
+func (f *turnError) errorCode() (code string, status int) {
 	var word string
 	if json.Unmarshal(f.Info, &word) == nil {
-		code = codes[word]
+		code = codeByError[word]
 	}
 	var kinds map[string]struct {
 		Status int `json:"httpStatusCode"`
 	}
-	lenient.Decode(f.Info, &kinds)
+	jsonlines.Decode(f.Info, &kinds)
 	for _, k := range kinds {
 		if k.Status > 0 {
-			code, status = agent.Code(k.Status), k.Status
+			code, status = agent.ErrorCode(k.Status), k.Status
 		}
 	}
 	if m := lastStatus.FindStringSubmatch(f.Message + f.Details); status == 0 && m != nil {
-		status, _ = strconv.Atoi(m[1]) // three digits
-		code = agent.Code(status)
+		status, _ = strconv.Atoi(m[1]) // can't fail for three digits
+		code = agent.ErrorCode(status)
 	}
 	if code == "" {
 		code = "agent"
@@ -155,22 +155,22 @@ func (f *failure) reason() (code string, status int) {
 	return code, status
 }
 
-// stumble takes an error of a turn that goes on, or that is told again when it
-// ends.
-func (t *server) stumble(x agent.Exchange, n notice) {
+// handleError handles an error notification: it emits retries and ignores final
+// errors, which are reported again when the turn ends.
+func (t *appServer) handleError(x agent.Exchange, n notification) {
 	if n.Error == nil || !n.Retry {
 		return
 	}
-	_, status := n.Error.reason()
+	_, status := n.Error.errorCode()
 	r := agent.Retry{Attempt: 1, Status: status, Message: n.Error.Message}
 	if m := retrying.FindStringSubmatch(n.Error.Message); m != nil {
-		r.Attempt, _ = strconv.Atoi(m[1]) // digits
+		r.Attempt, _ = strconv.Atoi(m[1]) // can't fail for up to four digits
 	}
-	t.emit(x, agent.Event{Type: agent.Retrying, Retry: &r})
+	t.emitEvent(x, agent.Event{Type: agent.Retrying, Retry: &r})
 }
 
-// completed reads how the turn ended.
-func (t *server) completed(x agent.Exchange, n notice) {
+// handleTurnCompleted reads how the turn ended.
+func (t *appServer) handleTurnCompleted(x agent.Exchange, n notification) {
 	if t.settled {
 		return
 	}
@@ -182,8 +182,8 @@ func (t *server) completed(x agent.Exchange, n notice) {
 		r.Outcome, r.Code = agent.Failed, "agent"
 		if n.Turn.Error != nil {
 			r.Message = n.Turn.Error.Message
-			r.Code, _ = n.Turn.Error.reason()
+			r.Code, _ = n.Turn.Error.errorCode()
 		}
 	}
-	t.finish(x, r)
+	t.finishPrompt(x, r)
 }

@@ -1,6 +1,6 @@
-// Package codex runs OpenAI's Codex CLI: once for each prompt as codex exec,
-// which tells what it does in lines of JSON, and with Turn.Ask as codex
-// app-server, which asks before it acts.
+// Package codex runs OpenAI's Codex CLI: once for each prompt as codex exec, which
+// reports its work in lines of JSON, and with Turn.Ask as codex app-server, which
+// requests permissions.
 package codex
 
 import "github.com/atoll-sandbox/atoll/agent"
@@ -13,8 +13,8 @@ var _ agent.Agent = Agent{}
 // Name returns "codex".
 func (Agent) Name() string { return "codex" }
 
-// Features says what Codex can do. It tells text as it comes, can be
-// interrupted and takes further prompts only in turns with Turn.Ask, or with the argument
+// Features returns what Codex can do. It streams text, can be interrupted and
+// accepts further prompts only in turns with Turn.Ask, or with the argument
 // server.
 func (Agent) Features() agent.Features {
 	return agent.Features{
@@ -35,22 +35,22 @@ func (Agent) Features() agent.Features {
 		},
 		Arguments: map[string]string{
 			"effort": "how much the model thinks: minimal, low, medium, high",
-			"server": "whether it is talked with through its app server, which tells text as it comes, though it does not ask",
+			"server": "whether to use its app server, which streams text, in turns without permission requests",
 			"search": "whether the model may search the web, if its API does that",
 		},
 	}
 }
 
-// Talk reads what codex exec tells, or speaks with the app server.
-func (Agent) Talk(t *agent.Turn, at agent.Site) agent.Talk {
-	if serves(t) {
-		return newServer(t, at)
+// NewConversation decodes the output of codex exec, or speaks with the app server.
+func (Agent) NewConversation(t *agent.Turn, at agent.Site) agent.Conversation {
+	if usesAppServer(t) {
+		return newAppServer(t, at)
 	}
-	return &talk{Deaf: "codex", turn: t}
+	return &conversation{StdinPrompt: "codex", turn: t}
 }
 
-// serves reports that the turn goes through the app server.
-func serves(t *agent.Turn) bool {
+// usesAppServer reports whether the turn runs through the app server.
+func usesAppServer(t *agent.Turn) bool {
 	on := t.Ask
-	return t.Argument("server", &on) == nil && (on || t.Ask)
+	return t.DecodeArgument("server", &on) == nil && (on || t.Ask)
 }

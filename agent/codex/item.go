@@ -5,22 +5,22 @@ import (
 	"strings"
 
 	"github.com/atoll-sandbox/atoll/agent"
-	"github.com/atoll-sandbox/atoll/internal/lenient"
+	"github.com/atoll-sandbox/atoll/agent/internal/jsonlines"
 )
 
-// items are what the agent does, as both ways to talk with it tell.
+// items are the steps of the agent's work, which codex exec and the app server
+// both report.
 type items struct {
-	session string
-	last    string // message of the agent
-	calls   map[string]*call
-	order   []string
+	session  string
+	lastText string // last message of the agent
+	calls    map[string]*call
+	order    []string
 }
 
-// maxCalls is how many calls are remembered; what is told of more is passed on
-// as it is.
+// maxCalls limits the remembered calls; lines about more calls become Raw events.
 const maxCalls = 20_000
 
-// call is a use of a tool as it is known so far.
+// call is the known state of a tool call.
 type call struct {
 	agent.ToolCall
 	ended bool
@@ -44,7 +44,7 @@ type item struct {
 	Server   string          `json:"server"`
 	Tool     string          `json:"tool"`
 	Input    json.RawMessage `json:"arguments"`
-	Answer   answer          `json:"result"`
+	Answer   toolAnswer      `json:"result"`
 	Query    string          `json:"query"`
 	Summary  []string        `json:"summary"`
 	Thoughts []string        `json:"content"`
@@ -63,8 +63,8 @@ type change struct {
 	Diff string          `json:"diff"`
 }
 
-// answer is what a tool of an MCP server gave back.
-type answer struct {
+// toolAnswer is the result of a tool of an MCP server.
+type toolAnswer struct {
 	Content []struct {
 		Text string `json:"text"`
 	} `json:"content"`
@@ -72,7 +72,7 @@ type answer struct {
 	Structured2 json.RawMessage `json:"structuredContent"`
 }
 
-func (a *answer) text() string {
+func (a *toolAnswer) outputText() string {
 	var b strings.Builder
 	for _, c := range a.Content {
 		b.WriteString(c.Text)
@@ -85,27 +85,27 @@ func (a *answer) text() string {
 	return b.String()
 }
 
-// item takes a step that has begun, changed or ended. It reports false for one
-// that is not known.
-func (t *items) item(x agent.Exchange, raw json.RawMessage, ended bool) bool {
+// handleItem handles a step that has started, changed or ended. It returns false
+// for a step of an unknown type.
+func (t *items) handleItem(x agent.Exchange, raw json.RawMessage, ended bool) bool {
 	var v item
-	if !lenient.Decode(raw, &v) {
+	if !jsonlines.Decode(raw, &v) {
 		return false
 	}
 	switch strings.ToLower(strings.ReplaceAll(v.Type, "_", "")) {
 	case "usermessage":
 	case "agentmessage":
 		if ended && v.Text != "" {
-			t.last = v.Text
-			t.emit(x, agent.Event{Type: agent.TextDone, Text: v.Text})
+			t.lastText = v.Text
+			t.emitEvent(x, agent.Event{Type: agent.TextDone, Text: v.Text})
 		}
 	case "reasoning":
-		if text := v.thought(); ended && text != "" {
-			t.emit(x, agent.Event{Type: agent.ThoughtDone, Text: text})
+		if text := v.reasoningText(); ended && text != "" {
+			t.emitEvent(x, agent.Event{Type: agent.ThoughtDone, Text: text})
 		}
 	case "error":
 		if v.Message != "" {
-			t.emit(x, agent.Event{Type: agent.Warning, Text: v.Message})
+			t.emitEvent(x, agent.Event{Type: agent.Warning, Text: v.Message})
 		}
 	case "todolist":
 		plan := make([]agent.PlanEntry, len(v.Entries))
@@ -115,19 +115,19 @@ func (t *items) item(x agent.Exchange, raw json.RawMessage, ended bool) bool {
 				plan[i].Status = "completed"
 			}
 		}
-		t.emit(x, agent.Event{Type: agent.PlanChanged, Plan: plan})
+		t.emitEvent(x, agent.Event{Type: agent.PlanChanged, Plan: plan})
 	default:
-		c, ok := v.call()
+		c, ok := v.toolCall()
 		if !ok || v.ID == "" || t.calls[v.ID] == nil && len(t.calls) == maxCalls {
 			return false
 		}
-		t.called(x, c, ended)
+		t.handleCall(x, c, ended)
 	}
 	return true
 }
 
-// thought returns the text of a reasoning item.
-func (v *item) thought() string {
+// reasoningText returns the text of a reasoning item.
+func (v *item) reasoningText() string {
 	switch {
 	case v.Text != "":
 		return v.Text
@@ -137,13 +137,13 @@ func (v *item) thought() string {
 	return strings.Join(v.Thoughts, "\n")
 }
 
-// call makes a use of a tool of an item; false if it is none that is known.
-func (v *item) call() (agent.ToolCall, bool) {
+// toolCall returns the tool call of an item; false if the item is no known call.
+func (v *item) toolCall() (agent.ToolCall, bool) {
 	c := agent.ToolCall{ID: v.ID, Reason: v.Error.Message}
 	switch strings.ToLower(strings.ReplaceAll(v.Type, "_", "")) {
 	case "commandexecution":
-		c.Name, c.Kind, c.Title = "shell", agent.Execute, command(v.Command)
-		c.Input = object("command", v.Command)
+		c.Name, c.Kind, c.Title = "shell", agent.Execute, stripShell(v.Command)
+		c.Input = encodeField("command", v.Command)
 		c.Output = v.Output + v.Output2
 		c.Exit = v.Exit
 		if v.Exit2 != nil {
@@ -155,13 +155,13 @@ func (v *item) call() (agent.ToolCall, bool) {
 			c.Locations = append(c.Locations, f.Path)
 		}
 		c.Title = strings.Join(c.Locations, ", ")
-		c.Input = object("changes", v.Changes)
+		c.Input = encodeField("changes", v.Changes)
 	case "mcptoolcall":
 		c.Name, c.Kind, c.Title = "mcp__"+v.Server+"__"+v.Tool, agent.MCP, v.Tool
-		c.Input, c.Output = v.Input, v.Answer.text()
+		c.Input, c.Output = v.Input, v.Answer.outputText()
 	case "websearch":
 		c.Name, c.Kind, c.Title = "web_search", agent.Search, v.Query
-		c.Input = object("query", v.Query)
+		c.Input = encodeField("query", v.Query)
 	default:
 		return c, false
 	}
@@ -176,13 +176,13 @@ func (v *item) call() (agent.ToolCall, bool) {
 	return c, true
 }
 
-func object(key string, v any) json.RawMessage {
+func encodeField(key string, v any) json.RawMessage {
 	b, _ := json.Marshal(map[string]any{key: v}) // strings, and what was JSON before
 	return b
 }
 
-// called tells what is new in a use of a tool.
-func (t *items) called(x agent.Exchange, now agent.ToolCall, ended bool) {
+// handleCall emits the start, progress or end of a tool call.
+func (t *items) handleCall(x agent.Exchange, now agent.ToolCall, ended bool) {
 	if t.calls == nil {
 		t.calls = map[string]*call{}
 	}
@@ -196,25 +196,25 @@ func (t *items) called(x agent.Exchange, now agent.ToolCall, ended bool) {
 		t.order = append(t.order, now.ID)
 		begun := now
 		begun.Status, begun.Output, begun.Exit, begun.Reason = "", "", nil, ""
-		t.emit(x, agent.Event{Type: agent.ToolStarted, Tool: &begun})
+		t.emitEvent(x, agent.Event{Type: agent.ToolStarted, Tool: &begun})
 	}
 	before := c.Output
 	if now.Output == "" {
-		now.Output = before // that came in pieces
+		now.Output = before // it came in deltas
 	}
 	c.ToolCall = now
 	switch {
 	case ended:
 		c.ended = true
-		t.emit(x, agent.Event{Type: agent.ToolFinished, Tool: &now})
+		t.emitEvent(x, agent.Event{Type: agent.ToolFinished, Tool: &now})
 		c.ToolCall = agent.ToolCall{ID: now.ID}
 	case len(now.Output) > len(before) && strings.HasPrefix(now.Output, before):
-		t.emit(x, agent.Event{Type: agent.ToolUpdated, Tool: &agent.ToolCall{ID: now.ID, Output: now.Output[len(before):]}})
+		t.emitEvent(x, agent.Event{Type: agent.ToolUpdated, Tool: &agent.ToolCall{ID: now.ID, Output: now.Output[len(before):]}})
 	}
 }
 
-// finish ends the calls that have not ended.
-func (t *items) finish(x agent.Exchange) {
+// endCalls ends the running calls.
+func (t *items) endCalls(x agent.Exchange) {
 	for _, id := range t.order {
 		c := t.calls[id]
 		if c.ended {
@@ -222,21 +222,21 @@ func (t *items) finish(x agent.Exchange) {
 		}
 		c.ended = true
 		over := c.ToolCall
-		over.Status, over.Reason = agent.ToolFailed, "the turn ended before it did"
-		t.emit(x, agent.Event{Type: agent.ToolFinished, Tool: &over})
+		over.Status, over.Reason = agent.ToolFailed, "the turn ended before the call"
+		t.emitEvent(x, agent.Event{Type: agent.ToolFinished, Tool: &over})
 	}
 	t.order = nil
 }
 
-func (t *items) emit(x agent.Exchange, e agent.Event) {
+func (t *items) emitEvent(x agent.Exchange, e agent.Event) {
 	e.Session = t.session
 	x.Emit(e)
 }
 
-// raw passes on what was not understood.
-func (t *items) raw(x agent.Exchange, text []byte) {
+// emitRaw emits a line that was not understood; an empty line is dropped.
+func (t *items) emitRaw(x agent.Exchange, text []byte) {
 	if len(text) == 0 {
 		return
 	}
-	t.emit(x, agent.Event{Type: agent.Raw, Raw: lenient.Raw(text)})
+	t.emitEvent(x, agent.Event{Type: agent.Raw, Raw: jsonlines.Raw(text)})
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/atoll-sandbox/atoll/agent"
 )
 
-// Plan places Codex's configuration in its state directory, which outlives the
-// sandbox, and runs it with the prompt on its input.
+// Plan places Codex's configuration in its state directory and runs it with the
+// prompt on its input.
 func (a Agent) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
-	set, err := configuration(t, at, a.Features())
+	set, err := buildConfig(t, at, a.Features())
 	if err != nil {
 		return nil, fmt.Errorf("agent codex: %w", err)
 	}
-	files, err := agent.Place(t.Skills, path.Join(at.State, "skills"))
+	files, err := agent.SkillFiles(t.Skills, path.Join(at.State, "skills"))
 	if err != nil {
 		return nil, fmt.Errorf("agent codex: %w", err)
 	}
@@ -31,7 +31,7 @@ func (a Agent) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
 	if len(t.Command) > 0 {
 		program = slices.Clone(t.Command)
 	}
-	if serves(t) {
+	if usesAppServer(t) {
 		p.Args, p.Files = append(program, "app-server", "--disable", "plugins"), files
 		return p, nil
 	}
@@ -50,19 +50,19 @@ func (a Agent) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
 		}
 	}
 	p.Args = append(p.Args, "-")
-	p.Files, p.Stdin = files, []byte(agent.Plain(t.Prompt))
+	p.Files, p.Stdin = files, []byte(agent.PlainText(t.Prompt))
 	return p, nil
 }
 
 func isImage(c agent.Content) bool { return strings.HasPrefix(c.Type, "image/") }
 
-// configuration returns config.toml.
-func configuration(t *agent.Turn, at agent.Site, f agent.Features) ([]byte, error) {
+// buildConfig returns config.toml.
+func buildConfig(t *agent.Turn, at agent.Site, f agent.Features) ([]byte, error) {
 	var effort string
 	var search, server bool
-	errs := []error{t.Check(f), t.Argument("effort", &effort), t.Argument("search", &search), t.Argument("server", &server)}
-	if serves(t) && t.Schema != nil {
-		errs = append(errs, fmt.Errorf("%w: a schema of the answer, through the app server", atoll.ErrUnsupported))
+	errs := []error{t.CheckFeatures(f), t.DecodeArgument("effort", &effort), t.DecodeArgument("search", &search), t.DecodeArgument("server", &server)}
+	if usesAppServer(t) && t.Schema != nil {
+		errs = append(errs, fmt.Errorf("%w: a JSON schema for the answer, through the app server", atoll.ErrUnsupported))
 	}
 	if strings.HasPrefix(t.Session, "-") {
 		errs = append(errs, fmt.Errorf("%w: session %q", atoll.ErrInvalid, t.Session))
@@ -86,22 +86,22 @@ func configuration(t *agent.Turn, at agent.Site, f agent.Features) ([]byte, erro
 		web = "live"
 	}
 	b.set("web_search", web)
-	if !serves(t) { // else the app server is told
+	if !usesAppServer(t) { // else it is a parameter of the thread
 		b.set("approval_policy", "never")
 	}
-	b.set("sandbox_mode", "danger-full-access") // the walls are around it
+	b.set("sandbox_mode", "danger-full-access") // atoll's sandbox is the limit
 	trust := "trusted"
 	if !t.Trust {
 		trust = "untrusted"
 		b.set("project_doc_max_bytes", 0)
 	}
-	b.provider(at)
-	b.table("analytics")
+	b.setProvider(at)
+	b.addTable("analytics")
 	b.set("enabled", false)
-	b.table("projects." + quote(at.Dir))
+	b.addTable("projects." + quoteTOML(at.Dir))
 	b.set("trust_level", trust)
 	if len(at.Tools) > 0 {
-		b.table("mcp_servers.atoll")
+		b.addTable("mcp_servers.atoll")
 		b.set("command", at.Tools[0])
 		b.set("args", at.Tools[1:])
 		b.set("tool_timeout_sec", 3600)
@@ -109,8 +109,8 @@ func configuration(t *agent.Turn, at agent.Site, f agent.Features) ([]byte, erro
 	return []byte(b.String()), nil
 }
 
-// modelOf names the model. With its own default Codex offers tools in a way that
-// only that model and its like know.
+// modelOf returns the name of the model. With its own default, Codex offers tools in
+// a format that only that model and similar ones know.
 func modelOf(t *agent.Turn, at agent.Site) string {
 	if t.Model == "" && at.Model != "" {
 		return "gpt-5-codex"
@@ -118,13 +118,13 @@ func modelOf(t *agent.Turn, at agent.Site) string {
 	return t.Model
 }
 
-// provider tells where the model is asked.
-func (b *toml) provider(at agent.Site) {
+// setProvider writes the model endpoint.
+func (b *toml) setProvider(at agent.Site) {
 	if at.Model == "" {
 		return
 	}
 	b.set("model_provider", "atoll")
-	b.table("model_providers.atoll")
+	b.addTable("model_providers.atoll")
 	b.set("name", "atoll")
 	b.set("base_url", at.Model+"/v1")
 	b.set("env_key", "ATOLL_MODEL_KEY")
@@ -133,19 +133,19 @@ func (b *toml) provider(at agent.Site) {
 	b.set("stream_max_retries", 3)
 }
 
-// toml is a file of that format as it is written.
+// toml writes a TOML file.
 type toml struct{ strings.Builder }
 
-func (b *toml) table(name string) { fmt.Fprintf(b, "\n[%s]\n", name) }
+func (b *toml) addTable(name string) { fmt.Fprintf(b, "\n[%s]\n", name) }
 
 func (b *toml) set(key string, value any) {
 	switch v := value.(type) {
 	case string:
-		fmt.Fprintf(b, "%s = %s\n", key, quote(v))
+		fmt.Fprintf(b, "%s = %s\n", key, quoteTOML(v))
 	case []string:
 		list := make([]string, len(v))
 		for i, s := range v {
-			list[i] = quote(s)
+			list[i] = quoteTOML(s)
 		}
 		fmt.Fprintf(b, "%s = [%s]\n", key, strings.Join(list, ", "))
 	default:
@@ -153,8 +153,8 @@ func (b *toml) set(key string, value any) {
 	}
 }
 
-// quote writes a string as JSON does, which TOML reads; but for one character.
-func quote(s string) string {
-	q, _ := json.Marshal(s) // strings always are JSON
+// quoteTOML returns a string as JSON, which TOML can read except for one character.
+func quoteTOML(s string) string {
+	q, _ := json.Marshal(s) // can't fail for a string
 	return strings.ReplaceAll(string(q), "\x7f", `\u007f`)
 }

@@ -1,5 +1,5 @@
-// Package command makes an agent of any command: it gets the prompt, what it
-// writes is the answer, its exit status says whether it went well.
+// Package command runs any command as an agent: it gets the prompt, its output is
+// the answer, and its exit status reports success.
 package command
 
 import (
@@ -14,50 +14,50 @@ import (
 	"github.com/atoll-sandbox/atoll/agent"
 )
 
-// Agent is a command, Turn.Command.
+// Agent runs a command, Turn.Command.
 type Agent struct{}
 
 var _ agent.Agent = Agent{}
 
-// The arguments, and how the prompt is given.
+// The arguments, and the ways to pass the prompt.
 const (
 	argPrompt  = "prompt"
 	argPointer = "pointer"
 	argPattern = "pattern"
 
-	onStdin = "stdin"
-	inFile  = "file"
-	nowhere = "none"
+	onStdin  = "stdin"
+	inFile   = "file"
+	noPrompt = "none"
 
-	placeholder = "{prompt}" // in an argument of the command: the prompt's file
+	placeholder = "{prompt}" // replaced in the command's arguments by the path of the prompt's file
 )
 
 // Name returns "command".
 func (Agent) Name() string { return "command" }
 
-// Features says how little is known of a command.
+// Features returns the few things that every command can do.
 func (Agent) Features() agent.Features {
 	return agent.Features{
 		Deltas: true,
 		System: true,
-		API:    "openai", // and the others: whatever it asks is answered
+		API:    "openai", // the endpoint also answers the other dialects
 		Arguments: map[string]string{
-			argPrompt:  `how it gets the prompt: "stdin" (the default), "file" (in place of {prompt} in its arguments, and in $ATOLL_PROMPT), "none"`,
+			argPrompt:  `how the command gets the prompt: "stdin" (the default), "file" (in place of {prompt} in its arguments, and in $ATOLL_PROMPT), "none"`,
 			argPointer: "JSON pointer to the result in its output, or in the last line of it that is JSON",
 			argPattern: "regular expression whose last match in the output is the result, or its first group",
 		},
 	}
 }
 
-// options are the arguments of a turn, understood.
+// options are the decoded arguments of a turn.
 type options struct {
 	prompt  string
 	pointer []string // nil: none
 	pattern *regexp.Regexp
 }
 
-// read understands arguments, and names all that are wrong.
-func read(t *agent.Turn) (options, error) {
+// readOptions decodes the arguments, and returns all errors in them.
+func readOptions(t *agent.Turn) (options, error) {
 	o := options{prompt: onStdin}
 	var errs []error
 	bad := func(name string, err error) { errs = append(errs, fmt.Errorf("argument %s: %w", name, err)) }
@@ -74,8 +74,8 @@ func read(t *agent.Turn) (options, error) {
 		var err error
 		switch name {
 		case argPrompt:
-			if o.prompt = s; !slices.Contains([]string{onStdin, inFile, nowhere}, s) {
-				err = fmt.Errorf("%q: there are %q, %q and %q", s, onStdin, inFile, nowhere)
+			if o.prompt = s; !slices.Contains([]string{onStdin, inFile, noPrompt}, s) {
+				err = fmt.Errorf("%q: there are %q, %q and %q", s, onStdin, inFile, noPrompt)
 			}
 		case argPointer:
 			o.pointer, err = parsePointer(s)
@@ -87,10 +87,10 @@ func read(t *agent.Turn) (options, error) {
 		}
 	}
 	if o.pointer != nil && o.pattern != nil {
-		errs = append(errs, errors.New("only one of pointer and pattern can say where the result is"))
+		errs = append(errs, errors.New("set only one of pointer and pattern"))
 	}
 	if len(t.Command) == 0 {
-		errs = append(errs, errors.New("the turn names no command"))
+		errs = append(errs, errors.New("the turn has no command"))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return o, fmt.Errorf("%w: %w", atoll.ErrInvalid, err)
@@ -100,18 +100,18 @@ func read(t *agent.Turn) (options, error) {
 
 // Plan runs the command.
 func (a Agent) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
-	o, err := read(t)
-	if err = errors.Join(t.Check(a.Features()), err); err != nil {
+	o, err := readOptions(t)
+	if err = errors.Join(t.CheckFeatures(a.Features()), err); err != nil {
 		return nil, err
 	}
 	p := &agent.Plan{Args: slices.Clone(t.Command), Env: slices.Clone(t.Env)}
 	if at.Model != "" {
-		p.Env = append(p.Env, endpoints(at.Model)...)
+		p.Env = append(p.Env, endpointEnv(at.Model)...)
 	}
 	if t.Model != "" {
 		p.Env = append(p.Env, "ATOLL_MODEL="+t.Model)
 	}
-	text := prompt(t)
+	text := promptText(t)
 	switch o.prompt {
 	case onStdin:
 		p.Stdin = []byte(text)
@@ -126,18 +126,18 @@ func (a Agent) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
 	return p, nil
 }
 
-// prompt returns what the command is told.
-func prompt(t *agent.Turn) string {
-	text := agent.Plain(t.Prompt)
+// promptText returns the system prompt and the prompt as text.
+func promptText(t *agent.Turn) string {
+	text := agent.PlainText(t.Prompt)
 	if t.System != "" {
 		text = t.System + "\n\n" + text
 	}
 	return text
 }
 
-// endpoints are the variables by which the usual libraries find their model.
-// The keys are none.
-func endpoints(base string) []string {
+// endpointEnv returns the variables from which common libraries take their model
+// endpoint. The keys are placeholders.
+func endpointEnv(base string) []string {
 	return []string{
 		"OPENAI_BASE_URL=" + base + "/v1", "OPENAI_API_BASE=" + base + "/v1", "OPENAI_API_KEY=none",
 		"ANTHROPIC_BASE_URL=" + base, "ANTHROPIC_API_KEY=none",

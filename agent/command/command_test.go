@@ -13,7 +13,7 @@ import (
 	"github.com/atoll-sandbox/atoll/agent"
 	"github.com/atoll-sandbox/atoll/agent/command"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
-	"github.com/atoll-sandbox/atoll/internal/agenttest"
+	"github.com/atoll-sandbox/atoll/internal/testing/agenttest"
 )
 
 // run runs shell text as an agent.

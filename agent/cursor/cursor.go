@@ -1,12 +1,12 @@
-// Package cursor runs Cursor's CLI: once for each prompt, when it tells what it
-// does in lines of JSON, and with Turn.Ask by the Agent Client Protocol.
+// Package cursor runs Cursor's CLI: once for each prompt, with its work reported in
+// lines of JSON, and with Turn.Ask over the Agent Client Protocol.
 //
-// It is made from the CLI's documentation and tested with a double that says
-// what is documented; the program itself, which comes from cursor.com and no
-// registry, was not run. It asks models only at Cursor's own service, so its
-// key (CURSOR_API_KEY) must be inside the sandbox, which must reach that
-// service: no model endpoint, no budget and no other model can be put in its
-// place. Every turn tells that as a warning.
+// It follows the CLI's documentation and is tested with a fake that behaves as
+// documented. The program itself was not run: it comes from cursor.com and is in
+// no registry. It uses models only through Cursor's own service, so its key
+// (CURSOR_API_KEY) must be inside the sandbox, which must be able to connect to
+// that service: the model endpoint, budgets and other models can't be used. Every
+// turn emits that as a warning.
 package cursor
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/agent"
 	"github.com/atoll-sandbox/atoll/agent/acp"
-	"github.com/atoll-sandbox/atoll/agent/once"
+	"github.com/atoll-sandbox/atoll/agent/oneshot"
 )
 
 // Agent is Cursor's CLI.
@@ -31,8 +31,8 @@ var _ agent.Agent = Agent{}
 // Name returns "cursor".
 func (Agent) Name() string { return "cursor" }
 
-// Features says what the CLI can do. It can be interrupted and takes further
-// prompts and pictures only in turns with Turn.Ask.
+// Features returns what the CLI can do. It can be interrupted and accepts further
+// prompts and images only in turns with Turn.Ask.
 func (Agent) Features() agent.Features {
 	return agent.Features{
 		Approvals: true,
@@ -48,17 +48,17 @@ func (Agent) Features() agent.Features {
 	}
 }
 
-// Plan places what the CLI knows of tools in the state directory, which it
-// takes for the user's home, and runs it with the prompt on its input.
+// Plan places the configuration of tools in the state directory, which the CLI
+// uses as the home directory, and runs it with the prompt on its input.
 func (a Agent) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
-	errs := []error{t.Check(a.Features())}
+	errs := []error{t.CheckFeatures(a.Features())}
 	if t.Schema != nil {
-		errs = append(errs, fmt.Errorf("%w: a schema of the answer", atoll.ErrUnsupported))
+		errs = append(errs, fmt.Errorf("%w: a JSON schema for the answer", atoll.ErrUnsupported))
 	}
 	if strings.HasPrefix(t.Session, "-") {
 		errs = append(errs, fmt.Errorf("%w: session %q", atoll.ErrInvalid, t.Session))
 	}
-	files, err := agent.Place(t.Skills, skills(at))
+	files, err := agent.SkillFiles(t.Skills, skillsDir(at))
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, fmt.Errorf("agent cursor: %w", err)
 	}
@@ -71,7 +71,7 @@ func (a Agent) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
 		return p, nil
 	}
 	if len(at.Tools) > 0 {
-		p.Files = append(p.Files, agent.File{Path: path.Join(at.State, ".cursor", "mcp.json"), Data: servers(at)})
+		p.Files = append(p.Files, agent.File{Path: path.Join(at.State, ".cursor", "mcp.json"), Data: mcpConfig(at)})
 		p.Args = append(p.Args, "--approve-mcps")
 	}
 	p.Args = append(p.Args, "--print", "--output-format=stream-json", "--stream-partial-output", "--force", "--trust")
@@ -81,50 +81,50 @@ func (a Agent) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
 	if t.Session != "" {
 		p.Args = append(p.Args, "--resume="+t.Session)
 	}
-	p.Stdin = []byte(agent.Plain(introduced(t, at)))
+	p.Stdin = []byte(agent.PlainText(promptWithIntro(t, at)))
 	return p, nil
 }
 
-// introduced returns the prompt, before which that is said which the CLI has
-// no other place for, when a session begins.
-func introduced(t *agent.Turn, at agent.Site) []agent.Content {
-	system := acp.System(t, skills(at))
+// promptWithIntro returns the prompt. At the start of a session the system prompt
+// and the skills precede it, since the CLI has no other place for them.
+func promptWithIntro(t *agent.Turn, at agent.Site) []agent.Content {
+	system := acp.SystemPrompt(t, skillsDir(at))
 	if t.Session != "" || system == "" {
 		return t.Prompt
 	}
 	return append(agent.Text(system), t.Prompt...)
 }
 
-func skills(at agent.Site) string { return path.Join(at.State, "skills") }
+func skillsDir(at agent.Site) string { return path.Join(at.State, "skills") }
 
-// servers returns mcp.json.
-func servers(at agent.Site) []byte {
+// mcpConfig returns mcp.json.
+func mcpConfig(at agent.Site) []byte {
 	type server struct {
 		Command string   `json:"command"`
 		Args    []string `json:"args"`
 	}
-	b, _ := json.Marshal(map[string]map[string]server{"mcpServers": {"atoll": {at.Tools[0], at.Tools[1:]}}}) // it is made of words
+	b, _ := json.Marshal(map[string]map[string]server{"mcpServers": {"atoll": {at.Tools[0], at.Tools[1:]}}}) // can't fail for strings
 	return append(b, '\n')
 }
 
-// Talk reads what the CLI tells, or speaks the Agent Client Protocol.
-func (Agent) Talk(t *agent.Turn, at agent.Site) agent.Talk {
+// NewConversation decodes the CLI's lines, or speaks the Agent Client Protocol.
+func (Agent) NewConversation(t *agent.Turn, at agent.Site) agent.Conversation {
 	if t.Ask {
-		return &asking{acp.NewTalk(t, at, acp.Options{Name: "cursor", Model: t.Model, System: acp.System(t, skills(at))})}
+		return &acpConversation{acp.NewConversation(t, at, acp.Options{Name: "cursor", Model: t.Model, System: acp.SystemPrompt(t, skillsDir(at))})}
 	}
-	return &talk{Talk: once.Talk{Deaf: "cursor"}}
+	return &conversation{Conversation: oneshot.Conversation{StdinPrompt: "cursor"}}
 }
 
-// asking is a conversation by the Agent Client Protocol.
-type asking struct{ *acp.Talk }
+// acpConversation is a conversation in the Agent Client Protocol.
+type acpConversation struct{ *acp.Conversation }
 
-// Begin warns, and begins.
-func (t *asking) Begin(x agent.Exchange) {
-	warn(x)
-	t.Talk.Begin(x)
+// Begin emits the warning and begins the conversation.
+func (t *acpConversation) Begin(x agent.Exchange) {
+	emitWarning(x)
+	t.Conversation.Begin(x)
 }
 
-// warn tells what can't be kept out.
-func warn(x agent.Exchange) {
-	x.Emit(agent.Event{Type: agent.Warning, Text: "Cursor's CLI asks its own service: its key is inside the sandbox, and no budget bounds what it asks for"})
+// emitWarning warns about the key and the missing budget.
+func emitWarning(x agent.Exchange) {
+	x.Emit(agent.Event{Type: agent.Warning, Text: "Cursor's CLI uses its own service: its key is inside the sandbox, and no budget limits its requests"})
 }

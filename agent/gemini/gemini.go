@@ -1,6 +1,5 @@
-// Package gemini runs Google's Gemini CLI: once for each prompt, when it tells
-// what it does in lines of JSON, and with Turn.Ask by the Agent Client
-// Protocol.
+// Package gemini runs Google's Gemini CLI: once for each prompt, with its work
+// reported in lines of JSON, and with Turn.Ask over the Agent Client Protocol.
 package gemini
 
 import (
@@ -16,7 +15,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/agent"
 	"github.com/atoll-sandbox/atoll/agent/acp"
-	"github.com/atoll-sandbox/atoll/agent/once"
+	"github.com/atoll-sandbox/atoll/agent/oneshot"
 )
 
 // Agent is the Gemini CLI.
@@ -27,9 +26,8 @@ var _ agent.Agent = Agent{}
 // Name returns "gemini".
 func (Agent) Name() string { return "gemini" }
 
-// Features says what the Gemini CLI can do. It can be interrupted and
-// takes further prompts and pictures only in turns with Turn.Ask, or with the
-// argument acp.
+// Features returns what the Gemini CLI can do. It can be interrupted and accepts
+// further prompts and images only in turns with Turn.Ask, or with the argument acp.
 func (Agent) Features() agent.Features {
 	return agent.Features{
 		Approvals: true,
@@ -45,29 +43,29 @@ func (Agent) Features() agent.Features {
 		API:       "gemini",
 		Needs:     []string{"bash", "node"},
 		Package:   &agent.Package{Name: "@google/gemini-cli", Version: "0.61.0", Program: "bundle/gemini.js", Node: true},
-		Arguments: map[string]string{"acp": "whether it is talked with by the Agent Client Protocol though it does not ask"},
+		Arguments: map[string]string{"acp": "whether to use the Agent Client Protocol in turns without permission requests"},
 	}
 }
 
-// Plan places the settings in the state directory, which the CLI takes for the
-// user's home, and runs it with the prompt on its input.
+// Plan places the settings in the state directory, which the CLI uses as the home
+// directory, and runs it with the prompt on its input.
 //
-// The CLI offers no tools of servers where it does not trust the workspace, so
-// it is told to. Without Turn.Trust the workspace's own servers, extensions and
-// environment are kept out, and of its instructions all but GEMINI.md; that,
-// its settings and its hooks the CLI follows nevertheless, within the walls.
+// The CLI offers no MCP tools where it does not trust the workspace, so it is set to
+// trust it. Without Turn.Trust the workspace's own servers, extensions, environment
+// and instructions are disabled, except GEMINI.md. The CLI still follows that file
+// and the workspace's settings and hooks, inside the sandbox.
 func (a Agent) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
-	if err := check(t, a.Features()); err != nil {
+	if err := checkTurn(t, a.Features()); err != nil {
 		return nil, fmt.Errorf("agent gemini: %w", err)
 	}
 	home := path.Join(at.State, ".gemini")
-	files, err := agent.Place(t.Skills, path.Join(home, "skills"))
+	files, err := agent.SkillFiles(t.Skills, path.Join(home, "skills"))
 	if err != nil {
 		return nil, fmt.Errorf("agent gemini: %w", err)
 	}
 	memory := memoryName(t, at)
 	files = append(files,
-		agent.File{Path: path.Join(home, "settings.json"), Data: settings(t, at, memory)},
+		agent.File{Path: path.Join(home, "settings.json"), Data: buildSettings(t, at, memory)},
 		agent.File{Path: path.Join(home, memory), Data: []byte(t.System)},
 	)
 	env := []string{
@@ -90,7 +88,7 @@ func (a Agent) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
 	if model := modelOf(t, at); model != "" {
 		p.Args = append(p.Args, "--model="+model)
 	}
-	if acp.Wanted(t) {
+	if acp.IsRequested(t) {
 		p.Args = append(p.Args, "--acp")
 		return p, nil
 	}
@@ -98,35 +96,36 @@ func (a Agent) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
 	if t.Session != "" {
 		p.Args = append(p.Args, "--resume="+t.Session)
 	}
-	p.Stdin = []byte(agent.Plain(t.Prompt))
+	p.Stdin = []byte(agent.PlainText(t.Prompt))
 	return p, nil
 }
 
-// Talk reads what the CLI tells, or speaks the Agent Client Protocol.
-func (Agent) Talk(t *agent.Turn, at agent.Site) agent.Talk {
-	if acp.Wanted(t) {
+// NewConversation decodes the CLI's lines, or speaks the Agent Client Protocol.
+func (Agent) NewConversation(t *agent.Turn, at agent.Site) agent.Conversation {
+	if acp.IsRequested(t) {
 		o := acp.Options{Name: "gemini"}
 		if !t.Ask {
 			o.Mode = "yolo"
 		}
-		return acp.NewTalk(t, at, o)
+		return acp.NewConversation(t, at, o)
 	}
-	return &talk{Talk: once.Talk{Deaf: "gemini"}, turn: t}
+	return &conversation{Conversation: oneshot.Conversation{StdinPrompt: "gemini"}, turn: t}
 }
 
-func check(t *agent.Turn, f agent.Features) error {
+func checkTurn(t *agent.Turn, f agent.Features) error {
 	var on bool
-	errs := []error{t.Check(f), t.Argument("acp", &on)}
+	errs := []error{t.CheckFeatures(f), t.DecodeArgument("acp", &on)}
 	if strings.HasPrefix(t.Session, "-") {
 		errs = append(errs, fmt.Errorf("%w: session %q", atoll.ErrInvalid, t.Session))
 	}
 	if t.Schema != nil {
-		errs = append(errs, fmt.Errorf("%w: a schema of the answer", atoll.ErrUnsupported))
+		errs = append(errs, fmt.Errorf("%w: a JSON schema for the answer", atoll.ErrUnsupported))
 	}
 	return errors.Join(errs...)
 }
 
-// modelOf names the model. Left to itself, the CLI asks one which to ask.
+// modelOf returns the name of the model. Without one, the CLI asks a model which
+// one to use.
 func modelOf(t *agent.Turn, at agent.Site) string {
 	if t.Model == "" && at.Model != "" {
 		return "gemini-2.5-pro"
@@ -134,8 +133,7 @@ func modelOf(t *agent.Turn, at agent.Site) string {
 	return t.Model
 }
 
-// memoryName is the name of files that the CLI reads as instructions: one that
-// a workspace does not have by intent.
+// memoryName returns a name for instruction files that no workspace has by intent.
 func memoryName(t *agent.Turn, at agent.Site) string {
 	sum := sha256.Sum256([]byte(at.State + "\x00" + t.System))
 	return "atoll-" + hex.EncodeToString(sum[:8]) + ".md"
@@ -143,8 +141,8 @@ func memoryName(t *agent.Turn, at agent.Site) string {
 
 type object = map[string]any
 
-// settings returns the user's settings.json.
-func settings(t *agent.Turn, at agent.Site, memory string) []byte {
+// buildSettings returns the user's settings.json.
+func buildSettings(t *agent.Turn, at agent.Site, memory string) []byte {
 	names := []string{memory}
 	if t.Trust {
 		names = append(names, "GEMINI.md", "AGENTS.md")
@@ -165,17 +163,17 @@ func settings(t *agent.Turn, at agent.Site, memory string) []byte {
 	if t.MaxTurns > 0 {
 		s["model"] = object{"maxSessionTurns": t.MaxTurns}
 	}
-	if len(at.Tools) > 0 && !acp.Wanted(t) { // else by the protocol
+	if len(at.Tools) > 0 && !acp.IsRequested(t) { // else the protocol passes them
 		s["mcpServers"] = object{"atoll": object{
 			"command": at.Tools[0], "args": slices.Clone(at.Tools[1:]), "trust": true, "timeout": 3600_000,
 		}}
 	}
-	b, _ := json.MarshalIndent(s, "", "  ") // it is made of words and numbers
+	b, _ := json.MarshalIndent(s, "", "  ") // can't fail for strings and numbers
 	return append(b, '\n')
 }
 
-// kindOf says what a tool of the CLI does.
-func kindOf(name string) agent.Kind {
+// toolKind returns the kind of a tool of the CLI.
+func toolKind(name string) agent.Kind {
 	switch name {
 	case "read_file", "read_many_files":
 		return agent.Read

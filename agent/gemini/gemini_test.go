@@ -4,11 +4,11 @@ import (
 	"testing"
 
 	"github.com/atoll-sandbox/atoll/agent/gemini"
-	"github.com/atoll-sandbox/atoll/internal/agenttest"
+	"github.com/atoll-sandbox/atoll/internal/testing/agenttest"
 )
 
 func TestTranscripts(t *testing.T) { agenttest.ReplayAll(t, gemini.Agent{}, "testdata") }
 
 func TestPlans(t *testing.T) { agenttest.Plans(t, gemini.Agent{}, "testdata") }
 
-func FuzzTalk(f *testing.F) { agenttest.Fuzz(f, gemini.Agent{}, "testdata") }
+func FuzzConversation(f *testing.F) { agenttest.Fuzz(f, gemini.Agent{}, "testdata") }

@@ -1,5 +1,5 @@
-// Package opencode runs opencode: once for each prompt, when it tells what it
-// did in lines of JSON, and with Turn.Ask by the Agent Client Protocol.
+// Package opencode runs opencode: once for each prompt, with its work reported in
+// lines of JSON, and with Turn.Ask over the Agent Client Protocol.
 package opencode
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/agent"
 	"github.com/atoll-sandbox/atoll/agent/acp"
-	"github.com/atoll-sandbox/atoll/agent/once"
+	"github.com/atoll-sandbox/atoll/agent/oneshot"
 )
 
 // Agent is opencode.
@@ -24,13 +24,12 @@ var _ agent.Agent = Agent{}
 // Name returns "opencode".
 func (Agent) Name() string { return "opencode" }
 
-// Features says what opencode can do. It tells text as it comes, can be
-// interrupted and takes further prompts and pictures only in turns with
-// Turn.Ask, or with the argument acp.
+// Features returns what opencode can do. It streams text, can be interrupted and
+// accepts further prompts and images only in turns with Turn.Ask, or with the
+// argument acp.
 //
-// What its model's API refuses for the moment, with 429 or 5xx, it asks for
-// again without an end and without a word: such a turn ends when nothing was
-// told for too long.
+// It repeats requests that the model's API refuses with 429 or 5xx without a limit
+// and without a message: such a turn ends with the idle limit.
 func (Agent) Features() agent.Features {
 	return agent.Features{
 		Approvals: true,
@@ -42,28 +41,27 @@ func (Agent) Features() agent.Features {
 		Tools:     true,
 		Images:    true,
 		API:       "openai",
-		Needs:     []string{"bash", "rg"}, // it looks for rg where it lists files, and else wants to fetch it
+		Needs:     []string{"bash", "rg"}, // it lists files with rg, and would download it
 		Package:   &agent.Package{Name: "opencode-linux-{arch}", Version: "1.18.33", Program: "bin/opencode"},
 		Arguments: map[string]string{
-			"acp":     "whether it is talked with by the Agent Client Protocol, which tells text as it comes, though it does not ask",
+			"acp":     "whether to use the Agent Client Protocol, which streams text, in turns without permission requests",
 			"agent":   "which of opencode's own agents works: build, plan",
 			"variant": "how much the model thinks, as its provider calls it: high, max, minimal",
 		},
 	}
 }
 
-// Plan places instructions and skills in the state directory, which is where
-// opencode finds everything of its own, and runs it with the prompt on its
-// input. Without Turn.Trust it reads no configuration, instructions and skills
-// of the workspace; plugins in .opencode it runs nevertheless, within the walls,
-// when the first tool is used.
+// Plan places instructions and skills in the state directory, which holds all of
+// opencode's own files, and runs it with the prompt on its input. Without Turn.Trust
+// it reads no configuration, instructions and skills of the workspace; it still runs
+// plugins in .opencode, inside the sandbox, when the first tool is used.
 func (a Agent) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
-	o, err := options(t, a.Features())
+	o, err := readArguments(t, a.Features())
 	if err != nil {
 		return nil, fmt.Errorf("agent opencode: %w", err)
 	}
 	home := path.Join(at.State, "config", "opencode")
-	files, err := agent.Place(t.Skills, path.Join(home, "skills"))
+	files, err := agent.SkillFiles(t.Skills, path.Join(home, "skills"))
 	if err != nil {
 		return nil, fmt.Errorf("agent opencode: %w", err)
 	}
@@ -71,11 +69,11 @@ func (a Agent) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
 	if t.System != "" {
 		files = append(files, agent.File{Path: system, Data: []byte(t.System)})
 	}
-	p := &agent.Plan{Files: files, Env: append(environment(t, at, system), t.Env...), Args: []string{"opencode"}}
+	p := &agent.Plan{Files: files, Env: append(buildEnv(t, at, system), t.Env...), Args: []string{"opencode"}}
 	if len(t.Command) > 0 {
 		p.Args = slices.Clone(t.Command)
 	}
-	if acp.Wanted(t) {
+	if acp.IsRequested(t) {
 		p.Args = append(p.Args, "acp")
 		return p, nil
 	}
@@ -90,43 +88,43 @@ func (a Agent) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
 			p.Args = append(p.Args, "--file="+c.Path)
 		}
 	}
-	p.Stdin = []byte(agent.Plain(t.Prompt))
+	p.Stdin = []byte(agent.PlainText(t.Prompt))
 	return p, nil
 }
 
-// Talk reads what opencode tells, or speaks the Agent Client Protocol.
-func (Agent) Talk(t *agent.Turn, at agent.Site) agent.Talk {
-	if acp.Wanted(t) {
-		return acp.NewTalk(t, at, acp.Options{Name: "opencode"})
+// NewConversation decodes opencode's lines, or speaks the Agent Client Protocol.
+func (Agent) NewConversation(t *agent.Turn, at agent.Site) agent.Conversation {
+	if acp.IsRequested(t) {
+		return acp.NewConversation(t, at, acp.Options{Name: "opencode"})
 	}
-	return &talk{Talk: once.Talk{Deaf: "opencode"}, turn: t}
+	return &conversation{Conversation: oneshot.Conversation{StdinPrompt: "opencode"}, turn: t}
 }
 
-type choice struct{ agent, variant string }
+type arguments struct{ agent, variant string }
 
-func options(t *agent.Turn, f agent.Features) (choice, error) {
-	var c choice
+func readArguments(t *agent.Turn, f agent.Features) (arguments, error) {
+	var c arguments
 	var on bool
-	errs := []error{t.Check(f), t.Argument("acp", &on), t.Argument("agent", &c.agent), t.Argument("variant", &c.variant)}
+	errs := []error{t.CheckFeatures(f), t.DecodeArgument("acp", &on), t.DecodeArgument("agent", &c.agent), t.DecodeArgument("variant", &c.variant)}
 	if t.Schema != nil {
-		errs = append(errs, fmt.Errorf("%w: a schema of the answer", atoll.ErrUnsupported))
+		errs = append(errs, fmt.Errorf("%w: a JSON schema for the answer", atoll.ErrUnsupported))
 	}
-	if acp.Wanted(t) && (c.agent != "" || c.variant != "") {
-		errs = append(errs, fmt.Errorf("%w: the arguments agent and variant, by the Agent Client Protocol", atoll.ErrUnsupported))
+	if acp.IsRequested(t) && (c.agent != "" || c.variant != "") {
+		errs = append(errs, fmt.Errorf("%w: the arguments agent and variant with the Agent Client Protocol", atoll.ErrUnsupported))
 	}
 	return c, errors.Join(errs...)
 }
 
-// environment returns where opencode keeps what, and its configuration, which
-// goes before that of any file.
-func environment(t *agent.Turn, at agent.Site, system string) []string {
+// buildEnv returns opencode's directories and its configuration, which overrides
+// that of every file.
+func buildEnv(t *agent.Turn, at agent.Site, system string) []string {
 	env := []string{
 		"HOME=" + at.State,
 		"XDG_CONFIG_HOME=" + path.Join(at.State, "config"),
 		"XDG_DATA_HOME=" + path.Join(at.State, "data"),
 		"XDG_STATE_HOME=" + path.Join(at.State, "state"),
 		"XDG_CACHE_HOME=" + path.Join(at.State, "cache"),
-		"OPENCODE_CONFIG_CONTENT=" + configuration(t, at, system),
+		"OPENCODE_CONFIG_CONTENT=" + buildConfig(t, at, system),
 		"OPENCODE_DISABLE_AUTOUPDATE=1",
 		"OPENCODE_DISABLE_MODELS_FETCH=1",
 		"OPENCODE_DISABLE_DEFAULT_PLUGINS=1",
@@ -147,14 +145,14 @@ func environment(t *agent.Turn, at agent.Site, system string) []string {
 
 type object = map[string]any
 
-// configuration returns opencode's own, as JSON.
-func configuration(t *agent.Turn, at agent.Site, system string) string {
+// buildConfig returns opencode's configuration as JSON.
+func buildConfig(t *agent.Turn, at agent.Site, system string) string {
 	c := object{"autoupdate": false, "share": "disabled"}
 	if t.Ask {
 		c["permission"] = object{"*": "ask", "read": "allow", "glob": "allow", "grep": "allow", "list": "allow", "todowrite": "allow", "todoread": "allow", "skill": "allow"}
-		c["experimental"] = object{"continue_loop_on_deny": true} // else what is denied ends the turn
+		c["experimental"] = object{"continue_loop_on_deny": true} // else a denial ends the turn
 	} else {
-		c["permission"] = "allow" // the walls are around it
+		c["permission"] = "allow" // the sandbox is the limit
 	}
 	if t.System != "" {
 		c["instructions"] = []string{system}
@@ -175,15 +173,15 @@ func configuration(t *agent.Turn, at agent.Site, system string) string {
 	} else if t.Model != "" {
 		c["model"] = t.Model
 	}
-	if len(at.Tools) > 0 && !acp.Wanted(t) { // else by the protocol
+	if len(at.Tools) > 0 && !acp.IsRequested(t) { // else the protocol passes them
 		c["mcp"] = object{"atoll": object{"type": "local", "command": at.Tools, "enabled": true, "timeout": 3600_000}}
 	}
-	b, _ := json.Marshal(c) // it is made of words
+	b, _ := json.Marshal(c) // can't fail for strings
 	return string(b)
 }
 
-// kindOf says what a tool of opencode does.
-func kindOf(name string) agent.Kind {
+// toolKind returns the kind of a tool of opencode.
+func toolKind(name string) agent.Kind {
 	switch name {
 	case "read":
 		return agent.Read

@@ -1,11 +1,11 @@
-// Command agent measures what a turn costs more through atoll than the same
-// agent costs bare, with the same model on this machine, and how much later its
-// first word comes.
+// Command agent measures how much more time a turn takes through atoll than
+// with the bare agent, with the same model on this machine, and how much later
+// its first word arrives.
 //
 //	ATOLL_HELPERS=.cache/helpers go run ./bench/agent [-n 20] [-claude FILE]
 //
-// Without Claude Code a small program stands for the agent: it asks the model
-// and prints what it says.
+// Without Claude Code, a small fake agent asks the model and prints its
+// answer.
 package main
 
 import (
@@ -30,16 +30,16 @@ import (
 
 func main() {
 	if len(os.Args) == 2 && os.Args[1] == "double" {
-		if err := double(); err != nil {
+		if err := runFakeAgent(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		return
 	}
 	n := flag.Int("n", 20, "turns of each kind")
-	program := flag.String("claude", os.Getenv("ATOLL_CLAUDE"), "file of Claude Code; empty: only the double")
+	program := flag.String("claude", os.Getenv("ATOLL_CLAUDE"), "file of Claude Code; empty: only the fake agent")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // sandboxes would stay
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // otherwise sandboxes would remain
 	err := run(ctx, *n, *program)
 	stop()
 	if err != nil {
@@ -48,7 +48,7 @@ func main() {
 	}
 }
 
-// subject is an agent to be measured.
+// subject is an agent to measure.
 type subject struct {
 	name    string
 	agent   agent.Agent
@@ -56,24 +56,24 @@ type subject struct {
 	turn    agent.Turn
 }
 
-// packaged is the double's agent: its program comes from the host.
-type packaged struct{ command.Agent }
+// packagedAgent is the fake agent, with a program of the host.
+type packagedAgent struct{ command.Agent }
 
-// Features says so.
-func (p packaged) Features() agent.Features {
+// Features returns the features of a packaged agent.
+func (p packagedAgent) Features() agent.Features {
 	f := p.Agent.Features()
 	f.Package = &agent.Package{Name: "double", Version: "1", Program: "double"}
 	return f
 }
 
-const programs = "/opt/atoll/agents" // where they are inside
+const programs = "/opt/atoll/agents" // path of the programs in the sandbox
 
 func run(ctx context.Context, n int, program string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	list := []subject{{"double", packaged{}, self, agent.Turn{Prompt: agent.Text("hello"), Command: []string{filepath.Base(self), "double"}}}}
+	list := []subject{{"double", packagedAgent{}, self, agent.Turn{Prompt: agent.Text("hello"), Command: []string{filepath.Base(self), "double"}}}}
 	if program != "" {
 		list = append(list, subject{"claude", claude.Agent{}, program, agent.Turn{Prompt: agent.Text("hello")}})
 	}
@@ -85,8 +85,8 @@ func run(ctx context.Context, n int, program string) error {
 	d := &namespace.Driver{Dir: filepath.Join(dir, "home")}
 	defer d.Close()
 	for _, s := range list {
-		b := &bench{subject: s, driver: d, dir: dir, model: &oracle{}}
-		if err := b.measure(ctx, n); err != nil {
+		b := &bench{subject: s, driver: d, dir: dir, model: &fakeModel{}}
+		if err := b.measureKinds(ctx, n); err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
@@ -98,40 +98,40 @@ type bench struct {
 	subject
 	driver *namespace.Driver
 	dir    string
-	model  *oracle
+	model  *fakeModel
 }
 
-// took is what one turn took.
-type took struct {
+// turnTimes are the times of one turn.
+type turnTimes struct {
 	all   time.Duration
 	first time.Duration // from the model's first word to its event
 }
 
-// measure runs turns of each kind in turns, so that what the machine does
-// besides is the same for all.
-func (b *bench) measure(ctx context.Context, n int) (err error) {
+// measureKinds runs turns of each kind alternately, so that other load on the
+// machine affects all kinds alike.
+func (b *bench) measureKinds(ctx context.Context, n int) (err error) {
 	ready, err := b.create(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, ready.Destroy(context.WithoutCancel(ctx))) }()
-	site, err := b.site(ctx)
+	site, err := b.startSite(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, site.close()) }()
 	kinds := []struct {
 		name string
-		turn func() (took, error)
-		than int // the kind that it is compared with
-		all  []took
+		turn func() (turnTimes, error)
+		than int // index of the kind to compare with
+		all  []turnTimes
 	}{
-		{name: "bare", turn: func() (took, error) { return b.bare(ctx, filepath.Join(b.dir, "state")) }},
-		{name: "ready", turn: func() (took, error) { return b.through(ctx, ready) }},
-		// An agent that has no state yet has more to do, bare or not.
-		{name: "bare-new", turn: func() (took, error) { return b.bareNew(ctx) }},
-		{name: "created", turn: func() (took, error) { return b.created(ctx) }, than: 2},
-		{name: "served", turn: func() (took, error) { return b.served(ctx, site) }, than: 2},
+		{name: "bare", turn: func() (turnTimes, error) { return b.runBare(ctx, filepath.Join(b.dir, "state")) }},
+		{name: "ready", turn: func() (turnTimes, error) { return b.runInSandbox(ctx, ready) }},
+		// An agent without state has more to do, bare or not.
+		{name: "bare-new", turn: func() (turnTimes, error) { return b.runBareNew(ctx) }},
+		{name: "created", turn: func() (turnTimes, error) { return b.runCreated(ctx) }, than: 2},
+		{name: "served", turn: func() (turnTimes, error) { return b.runServed(ctx, site) }, than: 2},
 	}
 	for i := range n + 1 {
 		for k := range kinds {
@@ -145,18 +145,18 @@ func (b *bench) measure(ctx context.Context, n int) (err error) {
 		}
 	}
 	for _, k := range kinds {
-		all, first := middle(k.all)
-		bareAll, bareFirst := middle(kinds[k.than].all)
+		all, first := medianTimes(k.all)
+		bareAll, bareFirst := medianTimes(kinds[k.than].all)
 		fmt.Fprintf(os.Stdout, "BenchmarkTurn/%s/%s %d %d ns/op %.2f ms/turn %+.2f ms-over-bare %.2f x-bare %.2f ms-first-word %+.2f ms-first-over-bare\n",
-			b.name, k.name, n, all.Nanoseconds(), ms(all), ms(all-bareAll), float64(all)/float64(bareAll), ms(first), ms(first-bareFirst))
+			b.name, k.name, n, all.Nanoseconds(), toMilliseconds(all), toMilliseconds(all-bareAll), float64(all)/float64(bareAll), toMilliseconds(first), toMilliseconds(first-bareFirst))
 	}
 	return nil
 }
 
-func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+func toMilliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// middle returns the medians.
-func middle(list []took) (all, first time.Duration) {
+// medianTimes returns the medians.
+func medianTimes(list []turnTimes) (all, first time.Duration) {
 	var a, f []time.Duration
 	for _, t := range list {
 		a, f = append(a, t.all), append(f, t.first)
@@ -166,33 +166,33 @@ func middle(list []took) (all, first time.Duration) {
 	return a[len(a)/2], f[len(f)/2]
 }
 
-// create makes a sandbox in which the agent's program is.
+// create creates a sandbox that contains the agent's program.
 func (b *bench) create(ctx context.Context) (atoll.Sandbox, error) {
 	return b.driver.Create(ctx, atoll.Spec{Mounts: []atoll.Mount{{Source: filepath.Dir(b.program), Target: programs, ReadOnly: true}}})
 }
 
-// created is a turn in a sandbox of its own.
-func (b *bench) created(ctx context.Context) (took, error) {
+// runCreated runs a turn in a new sandbox.
+func (b *bench) runCreated(ctx context.Context) (turnTimes, error) {
 	start := time.Now()
 	sb, err := b.create(ctx)
 	if err != nil {
-		return took{}, err
+		return turnTimes{}, err
 	}
-	t, err := b.through(ctx, sb)
+	t, err := b.runInSandbox(ctx, sb)
 	err = errors.Join(err, sb.Destroy(context.WithoutCancel(ctx)))
 	t.all = time.Since(start)
 	return t, err
 }
 
-// through is a turn in a sandbox.
-func (b *bench) through(ctx context.Context, sb atoll.Sandbox) (took, error) {
-	var w watcher
+// runInSandbox runs a turn in a sandbox.
+func (b *bench) runInSandbox(ctx context.Context, sb atoll.Sandbox) (turnTimes, error) {
+	var w firstTokenWatcher
 	b.model.reset()
 	start := time.Now()
 	r, err := agent.Run(ctx, agent.Job{
-		Sandbox: sb, Agent: b.agent, Turn: b.turn, Path: []string{programs}, Model: b.model, Emit: w.see,
+		Sandbox: sb, Agent: b.agent, Turn: b.turn, Path: []string{programs}, Model: b.model, Emit: w.handleEvent,
 	})
-	t := took{time.Since(start), w.first.Sub(b.model.first())}
+	t := turnTimes{time.Since(start), w.first.Sub(b.model.firstSent())}
 	if err == nil && r.Outcome != agent.OK {
 		b, _ := json.Marshal(r)
 		err = fmt.Errorf("the turn failed: %s", b)
@@ -200,17 +200,17 @@ func (b *bench) through(ctx context.Context, sb atoll.Sandbox) (took, error) {
 	return t, err
 }
 
-// watcher sees when the first word comes.
-type watcher struct{ first time.Time }
+// firstTokenWatcher records when the first word arrives.
+type firstTokenWatcher struct{ first time.Time }
 
-func (w *watcher) see(e agent.Event) {
+func (w *firstTokenWatcher) handleEvent(e agent.Event) {
 	if e.Type == agent.TextDelta && w.first.IsZero() {
 		w.first = time.Now()
 	}
 }
 
-// place writes the files of a plan to this machine.
-func place(files []agent.File) error {
+// writeFiles writes the files of a plan to this machine.
+func writeFiles(files []agent.File) error {
 	for _, f := range files {
 		if err := os.MkdirAll(filepath.Dir(f.Path), 0o755); err != nil {
 			return err

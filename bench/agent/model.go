@@ -13,30 +13,32 @@ import (
 	"time"
 )
 
-// pause is between the model's words, so that the first is seen alone.
-const pause = 10 * time.Millisecond
+// wordDelay is the pause between the model's words, so that the first one
+// arrives alone.
+const wordDelay = 10 * time.Millisecond
 
-// oracle is a model that says the same few words to everyone, in Anthropic's dialect.
-type oracle struct {
+// fakeModel is a model that answers every request with the same words, in
+// Anthropic's dialect.
+type fakeModel struct {
 	mu sync.Mutex
 	at time.Time // guarded by mu: when the first word was sent
 }
 
-func (m *oracle) reset() {
+func (m *fakeModel) reset() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.at = time.Time{}
 }
 
-func (m *oracle) first() time.Time {
+func (m *fakeModel) firstSent() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.at
 }
 
-// ServeHTTP answers.
-func (m *oracle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	_, _ = io.Copy(io.Discard, r.Body) // whatever it is
+// ServeHTTP streams the answer.
+func (m *fakeModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body) // the request does not matter
 	if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/messages") {
 		http.NotFound(w, r)
 		return
@@ -66,17 +68,17 @@ func (m *oracle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	say("message_stop", `{"type":"message_stop"}`)
 }
 
-// wait makes a pause.
-func (*oracle) wait(r *http.Request) {
+// wait waits for wordDelay.
+func (*fakeModel) wait(r *http.Request) {
 	select {
-	case <-time.After(pause):
+	case <-time.After(wordDelay):
 	case <-r.Context().Done():
 	}
 }
 
-// double is the smallest agent: it asks the model and prints each word on a
-// line.
-func double() error {
+// runFakeAgent is the smallest agent: it asks the model and prints each word
+// on a line.
+func runFakeAgent() error {
 	prompt, err := io.ReadAll(os.Stdin)
 	if err != nil {
 		return err

@@ -14,22 +14,22 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/agent"
 	"github.com/atoll-sandbox/atoll/client"
-	"github.com/atoll-sandbox/atoll/internal/assistant"
-	"github.com/atoll-sandbox/atoll/internal/dialect"
+	"github.com/atoll-sandbox/atoll/internal/agents/assistant"
+	"github.com/atoll-sandbox/atoll/internal/agents/turn"
+	"github.com/atoll-sandbox/atoll/internal/api"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 	"github.com/atoll-sandbox/atoll/internal/model"
-	"github.com/atoll-sandbox/atoll/internal/server"
-	"github.com/atoll-sandbox/atoll/internal/turn"
+	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 )
 
-// site is all that turns go through: a client, the server, the pipeline with
-// its model endpoint, the fleet.
-type site struct {
+// serverSite is everything that turns pass through: a client, the server, the
+// pipeline with its model endpoint, the fleet.
+type serverSite struct {
 	client *client.Client
-	last   []func() error // from the last to the first
+	last   []func() error // cleanups, called from the last to the first
 }
 
-func (s *site) close() error {
+func (s *serverSite) close() error {
 	var errs []error
 	for i := len(s.last) - 1; i >= 0; i-- {
 		errs = append(errs, s.last[i]())
@@ -37,9 +37,9 @@ func (s *site) close() error {
 	return errors.Join(errs...)
 }
 
-// site starts a server with the agent.
-func (b *bench) site(ctx context.Context) (s *site, err error) {
-	s = &site{}
+// startSite starts a server with the agent.
+func (b *bench) startSite(ctx context.Context) (s *serverSite, err error) {
+	s = &serverSite{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -74,8 +74,8 @@ func (b *bench) site(ctx context.Context) (s *site, err error) {
 	if err != nil {
 		return s, err
 	}
-	agents := func() (*server.Agents, error) { return &server.Agents{Pipeline: p, Desk: desk}, nil }
-	srv := server.New(server.Options{Fleet: f, Log: log, Agents: agents}) //nolint:contextcheck // it lives until Shutdown
+	agents := func() (*api.Agents, error) { return &api.Agents{Pipeline: p, Desk: desk}, nil }
+	srv := api.New(api.Options{Fleet: f, Log: log, Agents: agents}) //nolint:contextcheck // it lives until Shutdown
 	url, err := s.serve(ctx, srv.Handler())
 	if err != nil {
 		return s, err
@@ -92,8 +92,8 @@ func (b *bench) site(ctx context.Context) (s *site, err error) {
 	return s, err
 }
 
-// serve serves h on the loopback interface, and returns its URL.
-func (s *site) serve(ctx context.Context, h http.Handler) (string, error) {
+// serve serves h on the loopback interface and returns its URL.
+func (s *serverSite) serve(ctx context.Context, h http.Handler) (string, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
@@ -104,23 +104,23 @@ func (s *site) serve(ctx context.Context, h http.Handler) (string, error) {
 	return "http://" + l.Addr().String(), nil
 }
 
-// served is a turn of a client, in a new chat with a workspace and a sandbox of
-// its own, as it sees it.
-func (b *bench) served(ctx context.Context, s *site) (took, error) {
-	var w watcher
+// runServed runs a turn as a client sees it, in a new chat with a workspace and
+// a sandbox of its own.
+func (b *bench) runServed(ctx context.Context, s *serverSite) (turnTimes, error) {
+	var w firstTokenWatcher
 	b.model.reset()
 	start := time.Now()
 	rec, err := s.client.StartTurn(ctx, agent.Request{Agent: b.agent.Name(), Turn: b.turn})
 	if err != nil {
-		return took{}, err
+		return turnTimes{}, err
 	}
 	var end *agent.Result
 	err = s.client.TurnEvents(ctx, rec.ID, 0, func(e agent.Event) error {
-		w.see(e)
+		w.handleEvent(e)
 		end = e.Result
 		return nil
 	})
-	t := took{time.Since(start), w.first.Sub(b.model.first())}
+	t := turnTimes{time.Since(start), w.first.Sub(b.model.firstSent())}
 	if err == nil && (end == nil || end.Outcome != agent.OK) {
 		text, _ := json.Marshal(end)
 		err = fmt.Errorf("the turn failed: %s", text)

@@ -13,21 +13,21 @@ import (
 	"github.com/atoll-sandbox/atoll/driver/kubernetes"
 )
 
-// hello is a sandbox's first command.
-func hello(ctx context.Context, sb atoll.Sandbox) error {
+// runHello runs the first command of a sandbox.
+func runHello(ctx context.Context, sb atoll.Sandbox) error {
 	exit, err := sb.Exec(ctx, atoll.Cmd{Args: []string{"echo", "hi"}})
 	if err == nil && string(exit.Stdout) != "hi\n" {
-		err = fmt.Errorf("a wrong answer: %+v", exit)
+		err = fmt.Errorf("unexpected result of echo: %+v", exit)
 	}
 	return err
 }
 
-// guestImage makes an image that has the guest and busybox, in a cluster of
+// guestImage builds an image with the guest agent and busybox, in a cluster of
 // test/cluster.
 func guestImage(ctx context.Context) (string, error) {
 	tool, helpers := os.Getenv("ATOLL_CLUSTER"), os.Getenv("ATOLL_HELPERS")
 	if tool == "" || helpers == "" {
-		return "", errors.New("$ATOLL_CLUSTER and $ATOLL_HELPERS make the image of the guest")
+		return "", errors.New("set $ATOLL_CLUSTER and $ATOLL_HELPERS to build the image of the guest agent")
 	}
 	const name = "docker.io/atoll/bench-guest:1"
 	out, err := exec.CommandContext(ctx, tool, "image", "--busybox", name, "/atoll-guest="+filepath.Join(helpers, "atoll-guest")).CombinedOutput()
@@ -37,11 +37,11 @@ func guestImage(ctx context.Context) (string, error) {
 	return name, nil
 }
 
-// pods measures sandboxes from nothing to the end of their first command.
-func (b *bench) pods(ctx context.Context) error {
+// measurePods measures the time from nothing to the end of the first command.
+func (b *bench) measurePods(ctx context.Context) error {
 	image, err := guestImage(ctx)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench/kubernetes: guests are only copied:", err)
+		fmt.Fprintln(os.Stderr, "bench/kubernetes: only copied guest agents are measured:", err)
 	}
 	for _, how := range []struct {
 		what  string
@@ -58,29 +58,29 @@ func (b *bench) pods(ctx context.Context) error {
 		if how.image && image == "" {
 			continue
 		}
-		d := b.driver(how.place)
+		d := b.newDriver(how.place)
 		d.GuestImage = image
 		one := func() error {
-			return with(ctx, d, how.spec, func(sb atoll.Sandbox) error { return hello(ctx, sb) })
+			return withSandbox(ctx, d, how.spec, func(sb atoll.Sandbox) error { return runHello(ctx, sb) })
 		}
-		list, err := b.born(ctx, d, how.spec)
-		b.add("from nothing to the first command's end", how.what, list, "", err)
+		list, err := b.measureCreates(ctx, d, how.spec)
+		b.addRow("from nothing to the first command's end", how.what, list, "", err)
 		if how.place == kubernetes.PlaceCopy || how.place == kubernetes.PlaceImage {
-			took, all, err := together(b.crowd, func(int) error { return one() })
-			b.add(fmt.Sprintf("%d from nothing at once, to their end", b.crowd), how.what, took, fmt.Sprintf("all in %v", short(all)), err)
+			took, all, err := timeConcurrent(b.crowd, func(int) error { return one() })
+			b.addRow(fmt.Sprintf("%d from nothing at once, to their end", b.crowd), how.what, took, fmt.Sprintf("all in %v", roundDuration(all)), err)
 		}
 	}
 	return nil
 }
 
-// born measures sandboxes one after the other.
-func (b *bench) born(ctx context.Context, d *kubernetes.Driver, spec atoll.Spec) ([]time.Duration, error) {
+// measureCreates creates sandboxes one after the other.
+func (b *bench) measureCreates(ctx context.Context, d *kubernetes.Driver, spec atoll.Spec) ([]time.Duration, error) {
 	var list []time.Duration
 	for i := range b.cold + 1 {
 		begin := time.Now()
 		var took time.Duration
-		err := with(ctx, d, spec, func(sb atoll.Sandbox) error {
-			err := hello(ctx, sb)
+		err := withSandbox(ctx, d, spec, func(sb atoll.Sandbox) error {
+			err := runHello(ctx, sb)
 			took = time.Since(begin)
 			return err
 		})
@@ -96,9 +96,9 @@ func (b *bench) born(ctx context.Context, d *kubernetes.Driver, spec atoll.Spec)
 
 const claimPart = "from the claim of a ready one to its first command's end"
 
-// claims measures sandboxes that were made beforehand.
-func (b *bench) claims(ctx context.Context) error {
-	d := b.driver(kubernetes.PlaceCopy)
+// measureClaims measures the claim of sandboxes from a pool.
+func (b *bench) measureClaims(ctx context.Context) error {
+	d := b.newDriver(kubernetes.PlaceCopy)
 	take := func(sb atoll.Sandbox) error {
 		c, ok := atoll.As[atoll.Claimer](sb)
 		if !ok {
@@ -107,22 +107,22 @@ func (b *bench) claims(ctx context.Context) error {
 		if err := c.Claim(ctx, atoll.Spec{Name: "mine", Owner: atoll.Local}); err != nil {
 			return err
 		}
-		return hello(ctx, sb)
+		return runHello(ctx, sb)
 	}
 	for _, crowd := range []bool{false, true} {
-		pool, err := b.pool(ctx, d)
+		pool, err := b.createPool(ctx, d)
 		if err != nil {
 			return err
 		}
 		if crowd {
-			took, all, terr := together(len(pool), func(i int) error { return take(pool[i]) })
-			b.add(claimPart+atOnce(b.crowd), "atoll's pool", took, fmt.Sprintf("all in %v", short(all)), terr)
+			took, all, terr := timeConcurrent(len(pool), func(i int) error { return take(pool[i]) })
+			b.addRow(claimPart+atOnce(b.crowd), "atoll's pool", took, fmt.Sprintf("all in %v", roundDuration(all)), terr)
 		} else {
 			i := -1
-			list, terr := repeat(len(pool)-1, func() error { i++; return take(pool[i]) })
-			b.add(claimPart, "atoll's pool", list, "one PATCH", terr)
+			list, terr := timeRepeated(len(pool)-1, func() error { i++; return take(pool[i]) })
+			b.addRow(claimPart, "atoll's pool", list, "one PATCH", terr)
 		}
-		if _, _, err := together(len(pool), func(i int) error { return pool[i].Destroy(ctx) }); err != nil {
+		if _, _, err := timeConcurrent(len(pool), func(i int) error { return pool[i].Destroy(ctx) }); err != nil {
 			return err
 		}
 	}
@@ -131,13 +131,13 @@ func (b *bench) claims(ctx context.Context) error {
 
 func atOnce(n int) string { return fmt.Sprintf(", %d at once", n) }
 
-// pool makes sandboxes that wait.
-func (b *bench) pool(ctx context.Context, d *kubernetes.Driver) ([]atoll.Sandbox, error) {
+// createPool creates sandboxes that wait for a claim.
+func (b *bench) createPool(ctx context.Context, d *kubernetes.Driver) ([]atoll.Sandbox, error) {
 	list := make([]atoll.Sandbox, b.crowd)
-	_, _, err := together(b.crowd, func(i int) (err error) {
+	_, _, err := timeConcurrent(b.crowd, func(i int) (err error) {
 		list[i], err = d.Create(ctx, atoll.Spec{Labels: map[string]string{atoll.PoolLabel: "bench"}})
 		if err == nil {
-			err = hello(ctx, list[i]) // as a fleet does before it offers one
+			err = runHello(ctx, list[i]) // as a fleet does before it offers one
 		}
 		return err
 	})

@@ -17,9 +17,9 @@ import (
 	"github.com/atoll-sandbox/atoll/driver/kubernetes"
 )
 
-// files measures a big file on its way in and out. Whether it is the same is
-// looked at afterwards.
-func (b *bench) files(ctx context.Context) error {
+// measureFiles measures the transfer of a big file in both directions. The
+// content is verified outside of the measured time.
+func (b *bench) measureFiles(ctx context.Context) error {
 	data := make([]byte, b.big)
 	_, _ = rand.Read(data) // never fails
 	sum := sha256.Sum256(data)
@@ -27,31 +27,31 @@ func (b *bench) files(ctx context.Context) error {
 	same := func(sb atoll.Sandbox) error {
 		exit, err := sb.Exec(ctx, atoll.Cmd{Args: []string{"sha256sum", name}})
 		if err == nil && !strings.HasPrefix(string(exit.Stdout), hex.EncodeToString(sum[:])) {
-			err = fmt.Errorf("what is inside is not what was sent: %s%s", exit.Stdout, exit.Stderr)
+			err = fmt.Errorf("the file in the sandbox differs from what was sent: %s%s", exit.Stdout, exit.Stderr)
 		}
 		return err
 	}
 	equal := func(got []byte) error {
 		if !bytes.Equal(got, data) {
-			return fmt.Errorf("%d bytes came back, and not those that were sent", len(got))
+			return fmt.Errorf("%d bytes came back, which differ from what was sent", len(got))
 		}
 		return nil
 	}
 	return errors.Join(
-		with(ctx, b.driver(kubernetes.PlaceCopy), atoll.Spec{}, func(sb atoll.Sandbox) error {
-			b.both(sb, "atoll, through its tunnel", func() error { return atoll.WriteFile(ctx, sb, name, data, 0o644) }, func() ([]byte, error) { return fetch(ctx, sb, name, len(data)) }, same, equal)
+		withSandbox(ctx, b.newDriver(kubernetes.PlaceCopy), atoll.Spec{}, func(sb atoll.Sandbox) error {
+			b.measureTransfers(sb, "atoll, through its tunnel", func() error { return atoll.WriteFile(ctx, sb, name, data, 0o644) }, func() ([]byte, error) { return readInto(ctx, sb, name, len(data)) }, same, equal)
 			return nil
 		}),
-		with(ctx, b.driver(kubernetes.PlaceNone), atoll.Spec{}, func(sb atoll.Sandbox) error {
-			b.both(sb, "tar by client-go's exec, unchecked", func() error { return b.peerPut(ctx, podOf(sb), data) }, func() ([]byte, error) { return b.peerGet(ctx, podOf(sb), len(data)) }, same, equal)
-			b.both(sb, "atoll without a guest, tar by exec, checked", func() error { return atoll.WriteFile(ctx, sb, name, data, 0o644) }, func() ([]byte, error) { return fetch(ctx, sb, name, len(data)) }, same, equal)
+		withSandbox(ctx, b.newDriver(kubernetes.PlaceNone), atoll.Spec{}, func(sb atoll.Sandbox) error {
+			b.measureTransfers(sb, "tar by client-go's exec, unchecked", func() error { return b.peerPut(ctx, podOf(sb), data) }, func() ([]byte, error) { return b.peerGet(ctx, podOf(sb), len(data)) }, same, equal)
+			b.measureTransfers(sb, "atoll without a guest, tar by exec, checked", func() error { return atoll.WriteFile(ctx, sb, name, data, 0o644) }, func() ([]byte, error) { return readInto(ctx, sb, name, len(data)) }, same, equal)
 			return nil
 		}),
 	)
 }
 
-// both measures one way in and out.
-func (b *bench) both(sb atoll.Sandbox, what string, put func() error, get func() ([]byte, error), same func(atoll.Sandbox) error, equal func([]byte) error) {
+// measureTransfers measures one method of transfer in both directions.
+func (b *bench) measureTransfers(sb atoll.Sandbox, what string, put func() error, get func() ([]byte, error), same func(atoll.Sandbox) error, equal func([]byte) error) {
 	const rounds = 3
 	var in, out []time.Duration
 	var err error
@@ -74,12 +74,12 @@ func (b *bench) both(sb atoll.Sandbox, what string, put func() error, get func()
 		}
 		return fmt.Sprintf("best %.0f MiB/s", float64(b.big>>20)/best.Seconds())
 	}
-	b.add(fmt.Sprintf("%d MiB in", b.big>>20), what, in, rate(in), err)
-	b.add(fmt.Sprintf("%d MiB out", b.big>>20), what, out, rate(out), err)
+	b.addRow(fmt.Sprintf("%d MiB in", b.big>>20), what, in, rate(in), err)
+	b.addRow(fmt.Sprintf("%d MiB out", b.big>>20), what, out, rate(out), err)
 }
 
-// fetch reads a file into memory that is there already.
-func fetch(ctx context.Context, sb atoll.Sandbox, name string, size int) ([]byte, error) {
+// readInto reads a file into memory of its size.
+func readInto(ctx context.Context, sb atoll.Sandbox, name string, size int) ([]byte, error) {
 	rc, err := atoll.OpenFile(ctx, sb, name)
 	if err != nil {
 		return nil, err
@@ -100,14 +100,14 @@ func (b *bench) peerPut(ctx context.Context, pod string, data []byte) error {
 		}
 		_ = w.CloseWithError(errors.Join(err, tw.Close())) // never fails
 	}()
-	return b.peer(ctx, pod, container, r, io.Discard, "tar", "-xmf", "-", "-C", "/workspace")
+	return b.execLikeKubectl(ctx, pod, container, r, io.Discard, "tar", "-xmf", "-", "-C", "/workspace")
 }
 
 // peerGet reads one file's archive.
 func (b *bench) peerGet(ctx context.Context, pod string, size int) ([]byte, error) {
 	r, w := io.Pipe()
 	go func() {
-		_ = w.CloseWithError(b.peer(ctx, pod, container, nil, w, "tar", "-cf", "-", "-C", "/workspace", "big"))
+		_ = w.CloseWithError(b.execLikeKubectl(ctx, pod, container, nil, w, "tar", "-cf", "-", "-C", "/workspace", "big"))
 	}()
 	defer r.Close() // never fails
 	tr := tar.NewReader(r)
@@ -116,6 +116,6 @@ func (b *bench) peerGet(ctx context.Context, pod string, size int) ([]byte, erro
 	}
 	buf := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead))
 	_, err := buf.ReadFrom(tr)
-	_, _ = io.Copy(io.Discard, r) // what follows the archive
+	_, _ = io.Copy(io.Discard, r) // padding after the archive
 	return buf.Bytes(), err
 }

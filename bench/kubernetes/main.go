@@ -1,10 +1,11 @@
-// Command kubernetes measures sandboxes that are pods beside what client-go and
-// kubernetes-sigs/agent-sandbox offer for the same, in one run on one cluster:
+// Command kubernetes measures sandboxes that are pods, beside client-go and
+// kubernetes-sigs/agent-sandbox, in one run on one cluster:
 //
 //	$ATOLL_CLUSTER run --agent-sandbox -- go run ./bench/kubernetes
 //
 // It uses the cluster of $KUBECONFIG, in a namespace of its own that it removes.
-// What is missing there is left out, and said on standard error.
+// Components that are missing there are left out, with a message on standard
+// error.
 package main
 
 import (
@@ -28,28 +29,28 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/kubernetes"
-	"github.com/atoll-sandbox/atoll/internal/kubeapi"
+	"github.com/atoll-sandbox/atoll/driver/kubernetes/kubeapi"
 )
 
-// options are what the flags say.
+// options are the values of the flags.
 type options struct {
 	n     int // rounds
-	crowd int // at once
-	big   int // bytes of a file
-	cold  int // pods from nothing
+	crowd int // number of concurrent claims
+	big   int // size of the file in bytes
+	cold  int // number of pods to create
 }
 
-// bench is what is measured with.
+// bench is the state of a measurement.
 type bench struct {
 	options
 	namespace string
-	dir       string // of the drivers' key
+	dir       string // holds the drivers' key
 	config    *rest.Config
 	api       *kubeapi.API
 	rows      []row
 }
 
-// row is one line of the table.
+// row is a line of the table.
 type row struct {
 	part, what string
 	p50, p90   time.Duration
@@ -59,12 +60,12 @@ type row struct {
 
 func main() {
 	var o options
-	flag.IntVar(&o.n, "n", 100, "rounds of what is quick")
-	flag.IntVar(&o.crowd, "crowd", 20, "claims at once")
+	flag.IntVar(&o.n, "n", 100, "rounds of quick operations")
+	flag.IntVar(&o.crowd, "crowd", 20, "concurrent claims")
 	flag.IntVar(&o.big, "big", 256<<20, "bytes of the big file")
-	flag.IntVar(&o.cold, "cold", 10, "pods from nothing, one after the other")
+	flag.IntVar(&o.cold, "cold", 10, "pods to create one after the other")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // the namespace would stay
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // otherwise the namespace would remain
 	err := run(ctx, o, os.Stdout)
 	stop()
 	if err != nil {
@@ -76,7 +77,7 @@ func main() {
 func run(ctx context.Context, o options, w io.Writer) (err error) {
 	b := &bench{options: o, namespace: "atoll-bench-" + atoll.NewID()}
 	if b.config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig(); err != nil {
-		return fmt.Errorf("no cluster: %w", err)
+		return fmt.Errorf("load kubeconfig: %w", err)
 	}
 	b.config.QPS = -1
 	c, err := rest.HTTPClientFor(b.config)
@@ -96,7 +97,7 @@ func run(ctx context.Context, o options, w io.Writer) (err error) {
 	defer func() {
 		err = errors.Join(err, b.api.Core.Namespaces().Delete(context.WithoutCancel(ctx), b.namespace, metav1.DeleteOptions{}))
 	}()
-	for _, part := range []func(context.Context) error{b.commands, b.files, b.pods, b.claims, b.others} {
+	for _, part := range []func(context.Context) error{b.measureCommands, b.measureFiles, b.measurePods, b.measureClaims, b.measureAgentSandbox} {
 		if err := part(ctx); err != nil {
 			return err
 		}
@@ -104,16 +105,16 @@ func run(ctx context.Context, o options, w io.Writer) (err error) {
 			return err
 		}
 	}
-	return b.table(w)
+	return b.printTable(w)
 }
 
-// driver returns one that places the guest in a way.
-func (b *bench) driver(how kubernetes.Placement) *kubernetes.Driver {
+// newDriver returns a driver with a placement of the guest agent.
+func (b *bench) newDriver(how kubernetes.Placement) *kubernetes.Driver {
 	return &kubernetes.Driver{Namespace: b.namespace, Dir: b.dir, Placement: how}
 }
 
-// with runs f in a sandbox of a driver.
-func with(ctx context.Context, d *kubernetes.Driver, spec atoll.Spec, f func(sb atoll.Sandbox) error) (err error) {
+// withSandbox runs f in a new sandbox of a driver.
+func withSandbox(ctx context.Context, d *kubernetes.Driver, spec atoll.Spec, f func(sb atoll.Sandbox) error) (err error) {
 	sb, err := d.Create(ctx, spec)
 	if err != nil {
 		return err
@@ -122,9 +123,9 @@ func with(ctx context.Context, d *kubernetes.Driver, spec atoll.Spec, f func(sb 
 	return f(sb)
 }
 
-// repeat does something n times, after one that doesn't count, and returns how
-// long each took.
-func repeat(n int, f func() error) ([]time.Duration, error) {
+// timeRepeated calls f n times, after one call that is not counted, and
+// returns the time of each.
+func timeRepeated(n int, f func() error) ([]time.Duration, error) {
 	var list []time.Duration
 	for i := range n + 1 {
 		begin := time.Now()
@@ -138,8 +139,9 @@ func repeat(n int, f func() error) ([]time.Duration, error) {
 	return list, nil
 }
 
-// together does something n times at once, and returns how long each took, and all.
-func together(n int, f func(i int) error) ([]time.Duration, time.Duration, error) {
+// timeConcurrent calls f n times concurrently, and returns the time of each
+// and of all.
+func timeConcurrent(n int, f func(i int) error) ([]time.Duration, time.Duration, error) {
 	list, errs := make([]time.Duration, n), make([]error, n)
 	var wg sync.WaitGroup
 	begin := time.Now()
@@ -153,8 +155,8 @@ func together(n int, f func(i int) error) ([]time.Duration, time.Duration, error
 	return list, time.Since(begin), errors.Join(errs...)
 }
 
-// add notes a row.
-func (b *bench) add(part, what string, took []time.Duration, note string, err error) *row {
+// addRow adds a row of measurements.
+func (b *bench) addRow(part, what string, took []time.Duration, note string, err error) *row {
 	r := row{part: part, what: what, note: note, err: err}
 	if err == nil {
 		took = slices.Sorted(slices.Values(took))
@@ -165,7 +167,7 @@ func (b *bench) add(part, what string, took []time.Duration, note string, err er
 	return &b.rows[len(b.rows)-1]
 }
 
-func (b *bench) table(w io.Writer) error {
+func (b *bench) printTable(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 2, 8, 2, ' ', 0)
 	var parts []string
 	for _, r := range b.rows {
@@ -184,12 +186,12 @@ func (b *bench) table(w io.Writer) error {
 			fmt.Fprintf(tw, "%s\t\t\t\tfailed: %v\n", r.what, r.err)
 			continue
 		}
-		fmt.Fprintf(tw, "%s\t%v\t%v\t%.1f\t%s\n", r.what, short(r.p50), short(r.p90), float64(r.p50)/float64(max(base, 1)), r.note)
+		fmt.Fprintf(tw, "%s\t%v\t%v\t%.1f\t%s\n", r.what, roundDuration(r.p50), roundDuration(r.p90), float64(r.p50)/float64(max(base, 1)), r.note)
 	}
 	return tw.Flush()
 }
 
-func short(d time.Duration) time.Duration {
+func roundDuration(d time.Duration) time.Duration {
 	if d > 100*time.Millisecond {
 		return d.Round(time.Millisecond)
 	}

@@ -16,27 +16,27 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// kind is a kind of kubernetes-sigs/agent-sandbox.
-func kind(resource string) schema.GroupVersionResource {
+// resourceOf returns a resource type of kubernetes-sigs/agent-sandbox.
+func resourceOf(resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "extensions.agents.x-k8s.io", Version: "v1beta1", Resource: resource}
 }
 
-// thing makes an object of agent-sandbox.
-func thing(kind, name string, spec map[string]any) *unstructured.Unstructured {
+// newObject returns an object of agent-sandbox.
+func newObject(kind, name string, spec map[string]any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "extensions.agents.x-k8s.io/v1beta1", "kind": kind, "metadata": map[string]any{"name": name}, "spec": spec,
 	}}
 }
 
-// others measures the warm pool of agent-sandbox, used as its documents say: a
-// claim, a watch until it is ready, an exec.
-func (b *bench) others(ctx context.Context) error {
+// measureAgentSandbox measures the warm pool of agent-sandbox, used as its
+// documentation describes: a claim, a watch until it is ready, an exec.
+func (b *bench) measureAgentSandbox(ctx context.Context) error {
 	c, err := dynamic.NewForConfig(b.config)
 	if err != nil {
 		return err
 	}
-	pools := c.Resource(kind("sandboxwarmpools")).Namespace(b.namespace)
-	template := thing("SandboxTemplate", "bench", map[string]any{
+	pools := c.Resource(resourceOf("sandboxwarmpools")).Namespace(b.namespace)
+	template := newObject("SandboxTemplate", "bench", map[string]any{
 		"networkPolicyManagement": "Unmanaged",
 		"podTemplate": map[string]any{"spec": map[string]any{
 			"automountServiceAccountToken": false, "terminationGracePeriodSeconds": int64(0),
@@ -45,35 +45,35 @@ func (b *bench) others(ctx context.Context) error {
 			}},
 		}},
 	})
-	_, err = c.Resource(kind("sandboxtemplates")).Namespace(b.namespace).Create(ctx, template, metav1.CreateOptions{})
+	_, err = c.Resource(resourceOf("sandboxtemplates")).Namespace(b.namespace).Create(ctx, template, metav1.CreateOptions{})
 	if apierrors.IsNotFound(err) {
-		fmt.Fprintln(os.Stderr, "bench/kubernetes: no agent-sandbox in this cluster: it is left out")
+		fmt.Fprintln(os.Stderr, "bench/kubernetes: agent-sandbox is not installed in this cluster: it is left out")
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	pool := thing("SandboxWarmPool", "bench", map[string]any{"replicas": int64(b.crowd), "sandboxTemplateRef": map[string]any{"name": "bench"}})
+	pool := newObject("SandboxWarmPool", "bench", map[string]any{"replicas": int64(b.crowd), "sandboxTemplateRef": map[string]any{"name": "bench"}})
 	if _, err := pools.Create(ctx, pool, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	if err := b.full(ctx, pools); err != nil {
+	if err := b.waitForFullPool(ctx, pools); err != nil {
 		return err
 	}
 	const what = "agent-sandbox's warm pool, client-go's exec"
 	n := 0
-	list, err := repeat(b.crowd/2, func() error { n++; return b.borrow(ctx, c, fmt.Sprintf("one-%d", n)) })
-	b.add(claimPart, what, list, "", err)
-	if err := b.full(ctx, pools); err != nil {
+	list, err := timeRepeated(b.crowd/2, func() error { n++; return b.claimAndRun(ctx, c, fmt.Sprintf("one-%d", n)) })
+	b.addRow(claimPart, what, list, "", err)
+	if err := b.waitForFullPool(ctx, pools); err != nil {
 		return err
 	}
-	took, all, err := together(b.crowd, func(i int) error { return b.borrow(ctx, c, fmt.Sprintf("many-%d", i)) })
-	b.add(claimPart+atOnce(b.crowd), what, took, fmt.Sprintf("all in %v", short(all)), err)
+	took, all, err := timeConcurrent(b.crowd, func(i int) error { return b.claimAndRun(ctx, c, fmt.Sprintf("many-%d", i)) })
+	b.addRow(claimPart+atOnce(b.crowd), what, took, fmt.Sprintf("all in %v", roundDuration(all)), err)
 	return nil
 }
 
-// full waits until the pool has all its pods.
-func (b *bench) full(ctx context.Context, pools dynamic.ResourceInterface) error {
+// waitForFullPool waits until the pool has all its pods.
+func (b *bench) waitForFullPool(ctx context.Context, pools dynamic.ResourceInterface) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	for {
@@ -93,10 +93,10 @@ func (b *bench) full(ctx context.Context, pools dynamic.ResourceInterface) error
 	}
 }
 
-// borrow claims one and runs a command in it.
-func (b *bench) borrow(ctx context.Context, c dynamic.Interface, name string) error {
-	claims := c.Resource(kind("sandboxclaims")).Namespace(b.namespace)
-	made, err := claims.Create(ctx, thing("SandboxClaim", name, map[string]any{"warmPoolRef": map[string]any{"name": "bench"}}), metav1.CreateOptions{})
+// claimAndRun claims a sandbox and runs a command in it.
+func (b *bench) claimAndRun(ctx context.Context, c dynamic.Interface, name string) error {
+	claims := c.Resource(resourceOf("sandboxclaims")).Namespace(b.namespace)
+	made, err := claims.Create(ctx, newObject("SandboxClaim", name, map[string]any{"warmPoolRef": map[string]any{"name": "bench"}}), metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (b *bench) borrow(ctx context.Context, c dynamic.Interface, name string) er
 			return errors.Join(err, errors.New("a claim that is ready has no sandbox"))
 		}
 		var out bytes.Buffer
-		if err := b.peer(ctx, pod, container, nil, &out, "echo", "hi"); err != nil {
+		if err := b.execLikeKubectl(ctx, pod, container, nil, &out, "echo", "hi"); err != nil {
 			return err
 		}
 		return nil

@@ -1,6 +1,6 @@
-// Command project measures how long a repository's way into a sandbox and its
-// work's way home take, beside git's own clone and pull between two directories of
-// this machine, in one run. The aim is a sync in less than 5 s (SC-003).
+// Command project measures the import of a repository into a sandbox and the
+// sync of its changes, beside git's own clone and pull between two directories
+// of this machine, in one run. The aim is a sync in less than 5 s (SC-003).
 //
 //	ATOLL_HELPERS=.cache/helpers go run ./bench/project -files 1000 -rounds 10
 package main
@@ -25,8 +25,8 @@ import (
 )
 
 func main() {
-	files := flag.Int("files", 1000, "of the repository")
-	rounds := flag.Int("rounds", 10, "of each measurement")
+	files := flag.Int("files", 1000, "number of files in the repository")
+	rounds := flag.Int("rounds", 10, "rounds of each measurement")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -36,7 +36,7 @@ func main() {
 	}
 }
 
-// run measures in a directory of its own.
+// run measures in a temporary directory.
 func run(ctx context.Context, files, rounds int) (err error) {
 	dir, err := os.MkdirTemp("", "atoll-bench-")
 	if err != nil {
@@ -51,20 +51,20 @@ func run(ctx context.Context, files, rounds int) (err error) {
 	defer func() { err = errors.Join(err, d.Close()) }()
 	var t times
 	for range rounds {
-		if err := t.round(ctx, d, dir, repo); err != nil {
+		if err := t.runRound(ctx, d, dir, repo); err != nil {
 			return err
 		}
 	}
 	return t.print(files)
 }
 
-// times are how long things took, by name, in the order of the first round.
+// times are the durations of each step, in the order of the first round.
 type times struct {
 	names []string
 	took  map[string][]time.Duration
 }
 
-func (t *times) measure(name string, f func() error) error {
+func (t *times) timeStep(name string, f func() error) error {
 	began := time.Now()
 	if err := f(); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -90,12 +90,12 @@ func (t *times) print(files int) error {
 	return w.Flush()
 }
 
-// round takes a repository in and small work home, and does the same by git
-// alone.
-func (t *times) round(ctx context.Context, d *namespace.Driver, dir, repo string) (err error) {
+// runRound imports a repository and syncs small changes, and does the same
+// with git alone.
+func (t *times) runRound(ctx context.Context, d *namespace.Driver, dir, repo string) (err error) {
 	work := filepath.Join(dir, "work")
 	clone := filepath.Join(dir, "clone")
-	if err := command(ctx, dir, "cp", "-a", repo, work); err != nil {
+	if err := runCommand(ctx, dir, "cp", "-a", repo, work); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work), os.RemoveAll(clone)) }()
@@ -130,27 +130,27 @@ func (t *times) round(ctx context.Context, d *namespace.Driver, dir, repo string
 		f       func() error
 	}{
 		{"carry in", nil, func() error { _, err := r.CarryIn(ctx, sb, project.Carry{}); return err }},
-		{"git clone", nil, func() error { return command(ctx, dir, "git", "clone", "-q", "--no-local", work, clone) }},
+		{"git clone", nil, func() error { return runCommand(ctx, dir, "git", "clone", "-q", "--no-local", work, clone) }},
 		{"sync of a small commit and work", func() error { return inside(commit + "echo y >>f1") }, sync},
 		{"sync of nothing", nil, sync},
 		{"rescue", nil, func() error { _, err := r.Rescue(ctx, sb, fetch); return err }},
-		{"git pull of a small commit", func() error { return command(ctx, work, "sh", "-c", commit) }, func() error { return command(ctx, clone, "git", "pull", "-q", "--ff-only") }},
+		{"git pull of a small commit", func() error { return runCommand(ctx, work, "sh", "-c", commit) }, func() error { return runCommand(ctx, clone, "git", "pull", "-q", "--ff-only") }},
 	} {
 		if step.prepare != nil {
 			if err := step.prepare(); err != nil {
 				return err
 			}
 		}
-		if err := t.measure(step.name, step.f); err != nil {
+		if err := t.timeStep(step.name, step.f); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// makeRepo makes a repository with many small files.
+// makeRepo creates a repository with many small files.
 func makeRepo(ctx context.Context, repo string, files int) error {
-	if err := command(ctx, filepath.Dir(repo), "git", "init", "-q", "-b", "main", repo); err != nil {
+	if err := runCommand(ctx, filepath.Dir(repo), "git", "init", "-q", "-b", "main", repo); err != nil {
 		return err
 	}
 	var b strings.Builder
@@ -168,10 +168,10 @@ func makeRepo(ctx context.Context, repo string, files int) error {
 	if err := cmd.Run(); err != nil {
 		return err
 	}
-	return command(ctx, repo, "git", "reset", "-q", "--hard")
+	return runCommand(ctx, repo, "git", "reset", "-q", "--hard")
 }
 
-func command(ctx context.Context, dir string, args ...string) error {
+func runCommand(ctx context.Context, dir string, args ...string) error {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
 	return cmd.Run()

@@ -1,6 +1,6 @@
-// Command proxy measures what a request by a host name costs more than one that
-// goes straight to the server: through the proxy and httputil.ReverseProxy to the
-// same server, through the proxy into a sandbox, and through Caddy where it is
+// Command proxy measures how much longer a request by host name takes than one
+// directly to the server: through the proxy and httputil.ReverseProxy to the
+// same server, through the proxy into a sandbox, and through Caddy if it is
 // installed, in one run on one machine. The aim is less than 10 ms (SC-006).
 //
 //	ATOLL_HELPERS=.cache/helpers go run ./bench/proxy -time 3s
@@ -30,32 +30,32 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/namespace"
-	"github.com/atoll-sandbox/atoll/internal/proxy"
+	"github.com/atoll-sandbox/atoll/internal/preview/proxy"
 )
 
-// inside is the variable by which this program is the server in a sandbox.
-const inside = "ATOLL_BENCH_PROXY_SITE"
+// siteEnv is the variable that makes this program the server in a sandbox.
+const siteEnv = "ATOLL_BENCH_PROXY_SITE"
 
-// answer is what the server says to everybody.
+// answer is the body of every response.
 var answer = bytes.Repeat([]byte("x"), 1<<10)
 
-// site is the server that all of them lead to.
-func site() http.Handler {
+// newSite returns the handler of the server that all paths lead to.
+func newSite() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write(answer) // who is gone needs no answer
+		_, _ = w.Write(answer) // a client that has disconnected needs no answer
 	})
 }
 
 func main() {
-	if port := os.Getenv(inside); port != "" {
+	if port := os.Getenv(siteEnv); port != "" {
 		l, err := net.Listen("tcp", "127.0.0.1:"+port)
 		if err == nil {
-			err = http.Serve(l, site())
+			err = http.Serve(l, newSite())
 		}
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	long := flag.Duration("time", 2*time.Second, "for each measurement")
+	long := flag.Duration("time", 2*time.Second, "duration of each measurement")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -65,8 +65,8 @@ func main() {
 	}
 }
 
-// way is one way to the server.
-type way struct {
+// accessPath is a way to reach the server.
+type accessPath struct {
 	name, url, host string
 }
 
@@ -94,7 +94,7 @@ func run(ctx context.Context, long time.Duration) error {
 		})
 		return l.Addr().String(), nil
 	}
-	at, err := serve(site())
+	at, err := serve(newSite())
 	if err != nil {
 		return err
 	}
@@ -109,58 +109,58 @@ func run(ctx context.Context, long time.Duration) error {
 		return err
 	}
 	ends = append(ends, func() { _ = p.Close() })
-	ways := []way{
+	ways := []accessPath{
 		{"straight to the server", "http://" + at, ""},
 		{"httputil.ReverseProxy", "http://" + plain, ""},
 		{"atoll, the same server", "http://" + ours, "3000-web.localhost"},
 	}
-	sb, end, err := sandbox(ctx)
+	sb, end, err := createServingSandbox(ctx)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "no sandbox here:", err)
+		fmt.Fprintln(os.Stderr, "bench/proxy: sandboxes are left out:", err)
 	} else {
 		ends = append(ends, end)
-		all["box"] = proxy.Of(sb, 0)
-		ways = append(ways, way{"atoll, into a sandbox", "http://" + ours, "3000-box.localhost"}, way{"atoll, its main port", "http://" + ours, "box.localhost"})
+		all["box"] = proxy.NewTarget(sb, 0)
+		ways = append(ways, accessPath{"atoll, into a sandbox", "http://" + ours, "3000-box.localhost"}, accessPath{"atoll, its main port", "http://" + ours, "box.localhost"})
 	}
-	if caddy, end, err := caddy(ctx, at); err != nil {
-		fmt.Fprintln(os.Stderr, "no Caddy here:", err)
+	if caddy, end, err := startCaddy(ctx, at); err != nil {
+		fmt.Fprintln(os.Stderr, "bench/proxy: Caddy is left out:", err)
 	} else {
 		ends = append(ends, end)
-		ways = append(ways, way{"Caddy, the same server", "http://" + caddy, ""})
+		ways = append(ways, accessPath{"Caddy, the same server", "http://" + caddy, ""})
 	}
-	return table(ctx, ways, long)
+	return printTable(ctx, ways, long)
 }
 
-// table measures all ways, and prints them as ratios to the first.
-func table(ctx context.Context, ways []way, long time.Duration) error {
+// printTable measures all paths, and prints them as differences to the first.
+func printTable(ctx context.Context, ways []accessPath, long time.Duration) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(w, "%d processors, 1 kB answers\t1 client: p50\tp95\tover straight\t16 clients: p95\trequests/s\t\n", runtime.NumCPU())
 	var first time.Duration
 	for _, way := range ways {
-		one, err := measure(ctx, way, 1, long)
+		one, err := measureLatency(ctx, way, 1, long)
 		if err != nil {
 			return fmt.Errorf("%s: %w", way.name, err)
 		}
-		many, err := measure(ctx, way, 16, long)
+		many, err := measureLatency(ctx, way, 16, long)
 		if err != nil {
 			return fmt.Errorf("%s: %w", way.name, err)
 		}
 		if first == 0 {
-			first = at(one, 50)
+			first = percentile(one, 50)
 		}
-		fmt.Fprintf(w, "%s\t%v\t%v\t+%v\t%v\t%.0f\t\n", way.name, at(one, 50), at(one, 95), at(one, 50)-first, at(many, 95), float64(len(many))/long.Seconds())
+		fmt.Fprintf(w, "%s\t%v\t%v\t+%v\t%v\t%.0f\t\n", way.name, percentile(one, 50), percentile(one, 95), percentile(one, 50)-first, percentile(many, 95), float64(len(many))/long.Seconds())
 	}
 	return w.Flush()
 }
 
-// at is a percentile of sorted times.
-func at(times []time.Duration, percent int) time.Duration {
+// percentile returns a percentile of sorted times.
+func percentile(times []time.Duration, percent int) time.Duration {
 	return times[len(times)*percent/100].Round(time.Microsecond)
 }
 
-// measure asks by clients at once for a while, and returns how long each
-// request took, sorted.
-func measure(ctx context.Context, way way, clients int, long time.Duration) ([]time.Duration, error) {
+// measureLatency sends requests from concurrent clients for a time, and
+// returns the duration of each, sorted.
+func measureLatency(ctx context.Context, way accessPath, clients int, long time.Duration) ([]time.Duration, error) {
 	c := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients, DisableCompression: true}}
 	defer c.CloseIdleConnections()
 	var (
@@ -176,7 +176,7 @@ func measure(ctx context.Context, way way, clients int, long time.Duration) ([]t
 			var err error
 			for err == nil && time.Now().Before(until) {
 				began := time.Now()
-				err = ask(ctx, c, way)
+				err = sendRequest(ctx, c, way)
 				mine = append(mine, time.Since(began))
 			}
 			mu.Lock()
@@ -189,7 +189,7 @@ func measure(ctx context.Context, way way, clients int, long time.Duration) ([]t
 	return all, errors.Join(errs...)
 }
 
-func ask(ctx context.Context, c *http.Client, way way) error {
+func sendRequest(ctx context.Context, c *http.Client, way accessPath) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, way.url, nil)
 	if err != nil {
 		return err
@@ -207,7 +207,7 @@ func ask(ctx context.Context, c *http.Client, way way) error {
 	return err
 }
 
-// finder has the sandboxes by name.
+// finder finds the sandboxes by name.
 type finder map[string]proxy.Target
 
 func (f finder) Find(_ context.Context, project string) (proxy.Target, error) {
@@ -217,7 +217,7 @@ func (f finder) Find(_ context.Context, project string) (proxy.Target, error) {
 	return nil, atoll.ErrNotFound
 }
 
-// direct is a target whose every port is one server of this machine.
+// direct is a target all of whose ports are one server of this machine.
 type direct struct{ address string }
 
 func (direct) ID() string                                 { return "direct" }
@@ -231,8 +231,9 @@ func (d direct) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "tcp", d.address)
 }
 
-// sandbox makes one that this program serves in, on port 3000.
-func sandbox(ctx context.Context) (sb atoll.Sandbox, end func(), err error) {
+// createServingSandbox creates a sandbox in which this program serves on port
+// 3000.
+func createServingSandbox(ctx context.Context) (sb atoll.Sandbox, end func(), err error) {
 	dir, err := os.MkdirTemp("", "atoll-bench-")
 	if err != nil {
 		return nil, nil, err
@@ -256,7 +257,7 @@ func sandbox(ctx context.Context) (sb atoll.Sandbox, end func(), err error) {
 	if sb, err = d.Create(ctx, atoll.Spec{}); err != nil {
 		return nil, nil, err
 	}
-	if err = move(ctx, sb); err != nil {
+	if err = copySelf(ctx, sb); err != nil {
 		return nil, nil, err
 	}
 	enough := errors.New("enough")
@@ -267,7 +268,7 @@ func sandbox(ctx context.Context) (sb atoll.Sandbox, end func(), err error) {
 			if !ok {
 				return atoll.ErrUnsupported
 			}
-			_, err := detacher.Detach(ctx, atoll.Cmd{Args: []string{"/workspace/site"}, Env: []string{inside + "=3000"}, Timeout: -1})
+			_, err := detacher.Detach(ctx, atoll.Cmd{Args: []string{"/workspace/site"}, Env: []string{siteEnv + "=3000"}, Timeout: -1})
 			return err
 		case atoll.NoticePortOpened:
 			return enough
@@ -280,8 +281,8 @@ func sandbox(ctx context.Context) (sb atoll.Sandbox, end func(), err error) {
 	return sb, end, err
 }
 
-// move puts this program into a sandbox.
-func move(ctx context.Context, sb atoll.Sandbox) error {
+// copySelf copies this program into a sandbox.
+func copySelf(ctx context.Context, sb atoll.Sandbox) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -304,8 +305,8 @@ func move(ctx context.Context, sb atoll.Sandbox) error {
 	return sb.Import(ctx, "/workspace", &b)
 }
 
-// caddy starts the machine's Caddy before a server.
-func caddy(ctx context.Context, to string) (at string, end func(), err error) {
+// startCaddy starts the machine's Caddy as a proxy of a server.
+func startCaddy(ctx context.Context, to string) (at string, end func(), err error) {
 	bin, err := exec.LookPath("caddy")
 	if err != nil {
 		return "", nil, err
@@ -315,7 +316,7 @@ func caddy(ctx context.Context, to string) (at string, end func(), err error) {
 		return "", nil, err
 	}
 	at = l.Addr().String()
-	_ = l.Close() // Caddy takes the port
+	_ = l.Close() // Caddy listens on the port instead
 	dir, err := os.MkdirTemp("", "atoll-bench-")
 	if err != nil {
 		return "", nil, err
@@ -344,5 +345,5 @@ func caddy(ctx context.Context, to string) (at string, end func(), err error) {
 		}
 	}
 	end()
-	return "", nil, errors.New("it does not listen")
+	return "", nil, errors.New("caddy does not listen")
 }

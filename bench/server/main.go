@@ -1,6 +1,5 @@
-// Command server measures what the way through the API costs: the same driver
-// in this process, over a unix socket and over TCP, in one run on one machine,
-// as ratios.
+// Command server measures the cost of the API: the same driver in this process,
+// over a unix socket and over TCP, in one run on one machine, as ratios.
 //
 //	go run ./bench/server            # a table on standard output
 //	go run ./bench/server -time 5s   # longer
@@ -26,19 +25,19 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/client"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
+	"github.com/atoll-sandbox/atoll/internal/api"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
-	"github.com/atoll-sandbox/atoll/internal/server"
 )
 
-// floor is what the SDK of somebody else needs on loopback against a stub that
-// does nothing but run the command: what no server can be faster than for its
-// users. Measured with e2b 2.51.0 and @daytona/sdk 0.216.0 on 2 shared cores.
-type floor struct {
+// sdkBaseline is the latency of an SDK of another project on loopback, against
+// a stub that only runs the command: no server can be faster for its users.
+// Measured with e2b 2.51.0 and @daytona/sdk 0.216.0 on 2 shared cores.
+type sdkBaseline struct {
 	what     string
 	p50, p95 time.Duration
 }
 
-var floors = []floor{
+var sdkBaselines = []sdkBaseline{
 	{"e2b commands.run(true)", 7000 * time.Microsecond, 18100 * time.Microsecond},
 	{"daytona executeCommand", 2900 * time.Microsecond, 11800 * time.Microsecond},
 	{"e2b write 1 kB", 2500 * time.Microsecond, 15900 * time.Microsecond},
@@ -52,14 +51,14 @@ var floors = []floor{
 	{"both: 20 MB of standard output", 1430 * time.Millisecond, 0},
 }
 
-// task is one thing that is measured.
+// task is an operation to measure.
 type task struct {
 	name    string
 	clients int
 	once    func(ctx context.Context, sb atoll.Sandbox) error
 }
 
-func run(cmd atoll.Cmd) func(context.Context, atoll.Sandbox) error {
+func runCommand(cmd atoll.Cmd) func(context.Context, atoll.Sandbox) error {
 	return func(ctx context.Context, sb atoll.Sandbox) error {
 		exit, err := sb.Exec(ctx, cmd)
 		if err == nil && exit.Code != 0 {
@@ -69,7 +68,7 @@ func run(cmd atoll.Cmd) func(context.Context, atoll.Sandbox) error {
 	}
 }
 
-func write(size int) func(context.Context, atoll.Sandbox) error {
+func writeFile(size int) func(context.Context, atoll.Sandbox) error {
 	data := bytes.Repeat([]byte("x"), size)
 	return func(ctx context.Context, sb atoll.Sandbox) error {
 		f, ok := atoll.As[atoll.FS](sb)
@@ -80,7 +79,7 @@ func write(size int) func(context.Context, atoll.Sandbox) error {
 	}
 }
 
-func read(size int) func(context.Context, atoll.Sandbox) error {
+func readFile(size int) func(context.Context, atoll.Sandbox) error {
 	return func(ctx context.Context, sb atoll.Sandbox) error {
 		rc, err := atoll.OpenFile(ctx, sb, fmt.Sprintf("/tmp/%d", size))
 		if err != nil {
@@ -94,8 +93,8 @@ func read(size int) func(context.Context, atoll.Sandbox) error {
 	}
 }
 
-// streamed runs a command whose output is read as it comes.
-func streamed(ctx context.Context, sb atoll.Sandbox) error {
+// streamOutput runs a command and reads its output while it runs.
+func streamOutput(ctx context.Context, sb atoll.Sandbox) error {
 	n := &counter{}
 	_, err := sb.Exec(ctx, atoll.Cmd{Shell: "yes 0123456789abcde | head -c 20000000", Stdout: n})
 	if err == nil && n.n != 20_000_000 {
@@ -112,28 +111,28 @@ func (c *counter) Write(b []byte) (int, error) {
 }
 
 var tasks = []task{
-	{"exec true", 1, run(atoll.Cmd{Args: []string{"true"}})},
-	{"exec true", 64, run(atoll.Cmd{Args: []string{"true"}})},
-	{"exec sh -c 'echo hi'", 1, run(atoll.Cmd{Shell: "echo hi"})},
-	{"exec sh -c 'echo hi'", 64, run(atoll.Cmd{Shell: "echo hi"})},
-	{"exec echo hi, streamed", 1, run(atoll.Cmd{Args: []string{"echo", "hi"}, Stdout: io.Discard})},
-	{"write 1 KB", 1, write(1 << 10)},
-	{"read 1 KB", 1, read(1 << 10)},
-	{"write 32 MiB", 1, write(32 << 20)},
-	{"read 32 MiB", 1, read(32 << 20)},
-	{"20 MB of standard output", 1, streamed},
+	{"exec true", 1, runCommand(atoll.Cmd{Args: []string{"true"}})},
+	{"exec true", 64, runCommand(atoll.Cmd{Args: []string{"true"}})},
+	{"exec sh -c 'echo hi'", 1, runCommand(atoll.Cmd{Shell: "echo hi"})},
+	{"exec sh -c 'echo hi'", 64, runCommand(atoll.Cmd{Shell: "echo hi"})},
+	{"exec echo hi, streamed", 1, runCommand(atoll.Cmd{Args: []string{"echo", "hi"}, Stdout: io.Discard})},
+	{"write 1 KB", 1, writeFile(1 << 10)},
+	{"read 1 KB", 1, readFile(1 << 10)},
+	{"write 32 MiB", 1, writeFile(32 << 20)},
+	{"read 32 MiB", 1, readFile(32 << 20)},
+	{"20 MB of standard output", 1, streamOutput},
 }
 
-// figures are what a task took.
-type figures struct {
+// measurement is the rate and the latencies of a task.
+type measurement struct {
 	perSecond     float64
 	p50, p95, p99 time.Duration
 }
 
-// measure does a task for a while, by as many clients at once as it says.
-func measure(ctx context.Context, t task, sb atoll.Sandbox, long time.Duration) (figures, error) {
-	if err := t.once(ctx, sb); err != nil { // what is made but once does not count
-		return figures{}, err
+// measureTask repeats a task for a time, with t.clients concurrent clients.
+func measureTask(ctx context.Context, t task, sb atoll.Sandbox, long time.Duration) (measurement, error) {
+	if err := t.once(ctx, sb); err != nil { // one-time setup is not measured
+		return measurement{}, err
 	}
 	runtime.GC()
 	took := make([][]time.Duration, t.clients)
@@ -153,22 +152,22 @@ func measure(ctx context.Context, t task, sb atoll.Sandbox, long time.Duration) 
 	all := slices.Concat(took...)
 	slices.Sort(all)
 	at := func(q float64) time.Duration { return all[int(q*float64(len(all)-1))] }
-	return figures{float64(len(all)) / time.Since(begun).Seconds(), at(0.5), at(0.95), at(0.99)}, errors.Join(errs...)
+	return measurement{float64(len(all)) / time.Since(begun).Seconds(), at(0.5), at(0.95), at(0.99)}, errors.Join(errs...)
 }
 
-// way is one way to a sandbox.
-type way struct {
+// accessPath is a way to reach a sandbox.
+type accessPath struct {
 	name string
 	sb   atoll.Sandbox
 }
 
-// spec is the same for all ways.
-func spec() atoll.Spec {
+// newSpec returns the spec of the sandboxes, the same for all paths.
+func newSpec() atoll.Spec {
 	return atoll.Spec{Limits: atoll.Resources{Disk: 256 << 20, FileSize: 64 << 20}}
 }
 
-// ways makes a sandbox of each way and returns what ends them.
-func ways(ctx context.Context, home string) (list []way, end func() error, err error) {
+// createAccessPaths creates a sandbox for each path; end removes them.
+func createAccessPaths(ctx context.Context, home string) (list []accessPath, end func() error, err error) {
 	var ends []func() error
 	end = func() error {
 		var errs []error
@@ -177,28 +176,28 @@ func ways(ctx context.Context, home string) (list []way, end func() error, err e
 		}
 		return errors.Join(errs...)
 	}
-	direct, err := (&virtual.Driver{}).Create(ctx, spec())
+	direct, err := (&virtual.Driver{}).Create(ctx, newSpec())
 	if err != nil {
 		return nil, end, err
 	}
 	ends = append(ends, func() error { return direct.Destroy(ctx) })
-	list = append(list, way{"in process", direct})
+	list = append(list, accessPath{"in process", direct})
 	f, err := fleet.Open(ctx, fleet.Options{Home: home, Drivers: []atoll.Driver{&virtual.Driver{}}})
 	if err != nil {
 		return nil, end, err
 	}
 	ends = append(ends, func() error { return f.Close(ctx) })
 	account := f.For(fleet.LocalCaller())
-	inFleet, err := account.Create(ctx, atoll.Config{Spec: spec()})
+	inFleet, err := account.Create(ctx, atoll.Config{Spec: newSpec()})
 	if err != nil {
 		return nil, end, err
 	}
-	list = append(list, way{"fleet", inFleet})
+	list = append(list, accessPath{"fleet", inFleet})
 	token, err := account.CreateToken(ctx, atoll.Token{Owner: atoll.Local, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
 	if err != nil {
 		return nil, end, err
 	}
-	s := server.New(server.Options{Fleet: f, Limits: server.Limits{Rate: -1, Concurrent: -1}})
+	s := api.New(api.Options{Fleet: f, Limits: api.Limits{Rate: -1, Concurrent: -1}})
 	ends = append(ends, func() error { return s.Shutdown(ctx) })
 	sock := filepath.Join(home, "bench.sock")
 	for _, l := range []struct{ name, network, address, host string }{{"unix", "unix", sock, "unix://" + sock}, {"tcp", "tcp", "127.0.0.1:0", ""}} {
@@ -217,11 +216,11 @@ func ways(ctx context.Context, home string) (list []way, end func() error, err e
 			return nil, end, err
 		}
 		ends = append(ends, c.Close)
-		sb, err := c.Create(ctx, spec())
+		sb, err := c.Create(ctx, newSpec())
 		if err != nil {
 			return nil, end, err
 		}
-		list = append(list, way{l.name, sb})
+		list = append(list, accessPath{l.name, sb})
 	}
 	return list, end, nil
 }
@@ -231,19 +230,19 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := bench(ctx, *long, os.Stdout); err != nil {
+	if err := runBenchmark(ctx, *long, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "bench/server:", err)
 		os.Exit(1)
 	}
 }
 
-func bench(ctx context.Context, long time.Duration, out io.Writer) (err error) {
+func runBenchmark(ctx context.Context, long time.Duration, out io.Writer) (err error) {
 	home, err := os.MkdirTemp("", "atoll-bench-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(home)) }()
-	list, end, err := ways(ctx, home)
+	list, end, err := createAccessPaths(ctx, home)
 	defer func() { err = errors.Join(err, end()) }()
 	if err != nil {
 		return err
@@ -253,17 +252,17 @@ func bench(ctx context.Context, long time.Duration, out io.Writer) (err error) {
 	for _, t := range tasks {
 		var first time.Duration
 		for _, way := range list {
-			f, err := measure(ctx, t, way.sb, long)
+			f, err := measureTask(ctx, t, way.sb, long)
 			if err != nil {
 				return fmt.Errorf("%s, %s: %w", t.name, way.name, err)
 			}
 			if first == 0 {
 				first = f.p50
 			}
-			fmt.Fprintf(w, "%s\t%d\t%s\t%.0f\t%v\t%v\t%v\t%.2f\t\n", t.name, t.clients, way.name, f.perSecond, short(f.p50), short(f.p95), short(f.p99), float64(f.p50)/float64(first))
+			fmt.Fprintf(w, "%s\t%d\t%s\t%.0f\t%v\t%v\t%v\t%.2f\t\n", t.name, t.clients, way.name, f.perSecond, roundDuration(f.p50), roundDuration(f.p95), roundDuration(f.p99), float64(f.p50)/float64(first))
 		}
 	}
-	for _, f := range floors {
+	for _, f := range sdkBaselines {
 		p95 := "-"
 		if f.p95 > 0 {
 			p95 = f.p95.String()
@@ -273,4 +272,4 @@ func bench(ctx context.Context, long time.Duration, out io.Writer) (err error) {
 	return w.Flush()
 }
 
-func short(d time.Duration) time.Duration { return d.Round(time.Microsecond / 10) }
+func roundDuration(d time.Duration) time.Duration { return d.Round(time.Microsecond / 10) }

@@ -1,5 +1,5 @@
-// Command virtual measures the virtual sandbox beside its peers in one run:
-// real bash, just-bash and bashkit. It prints milliseconds and ratios.
+// Command virtual measures the virtual driver beside its peers in one run: real
+// bash, just-bash and bashkit. It prints milliseconds and ratios.
 package main
 
 import (
@@ -21,30 +21,30 @@ import (
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 )
 
-// result is one engine's figure for a task: the median of its runs.
+// result is an engine's time for a task: the median of its runs.
 type result struct {
 	Engine string  `json:"engine"`
 	Task   string  `json:"task"`
 	Ms     float64 `json:"ms"`
-	Output string  `json:"output,omitempty"` // the script's, to compare
+	Output string  `json:"output,omitempty"` // the script's output, to compare
 	Failed string  `json:"failed,omitempty"`
 	Unit   string  `json:"unit,omitempty"` // empty: ms
 }
 
 func main() {
 	peers := flag.String("peers", "", "directory with node_modules of just-bash and @everruns/bashkit; empty: without them")
-	only := flag.String("only", "", "only tasks whose name holds this")
+	only := flag.String("only", "", "run only tasks whose name contains this")
 	asJSON := flag.Bool("json", false, "print JSON")
 	flag.Parse()
-	if err := measure(context.Background(), *peers, *only, *asJSON); err != nil {
+	if err := runBenchmark(context.Background(), *peers, *only, *asJSON); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func measure(ctx context.Context, peers, only string, asJSON bool) error {
+func runBenchmark(ctx context.Context, peers, only string, asJSON bool) error {
 	var list []task
-	for _, t := range tasks() {
+	for _, t := range allTasks() {
 		if strings.Contains(t.Name, only) {
 			list = append(list, t)
 		}
@@ -70,16 +70,16 @@ func measure(ctx context.Context, peers, only string, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(os.Stdout).Encode(all)
 	}
-	return table(all)
+	return printTable(all)
 }
 
-func median(list []float64) float64 {
+func medianOf(list []float64) float64 {
 	slices.Sort(list)
 	return list[len(list)/2]
 }
 
-// timed calls f n times and returns the median in milliseconds.
-func timed(n int, f func() error) (float64, error) {
+// medianTime calls f n times and returns the median in milliseconds.
+func medianTime(n int, f func() error) (float64, error) {
 	var list []float64
 	for range n {
 		start := time.Now()
@@ -88,7 +88,7 @@ func timed(n int, f func() error) (float64, error) {
 		}
 		list = append(list, float64(time.Since(start).Nanoseconds())/1e6)
 	}
-	return median(list), nil
+	return medianOf(list), nil
 }
 
 func runAtoll(ctx context.Context, list []task, only string, tell func(result)) error {
@@ -103,7 +103,7 @@ func runAtoll(ctx context.Context, list []task, only string, tell func(result)) 
 			return err
 		}
 		var out string
-		ms, err := timed(t.Runs, func() error {
+		ms, err := medianTime(t.Runs, func() error {
 			exit, err := sb.Exec(ctx, atoll.Cmd{Shell: t.Script, Session: true})
 			out = string(exit.Stdout) + string(exit.Stderr)
 			return err
@@ -120,12 +120,12 @@ func runAtoll(ctx context.Context, list []task, only string, tell func(result)) 
 	if only != "" {
 		return nil
 	}
-	return runLife(ctx, d, tell)
+	return runLifecycle(ctx, d, tell)
 }
 
-// runLife measures what only sandboxes do.
-func runLife(ctx context.Context, d *virtual.Driver, tell func(result)) error {
-	ms, err := timed(500, func() error {
+// runLifecycle measures operations that only sandboxes have.
+func runLifecycle(ctx context.Context, d *virtual.Driver, tell func(result)) error {
+	ms, err := medianTime(500, func() error {
 		sb, err := d.Create(ctx, atoll.Spec{})
 		if err != nil {
 			return err
@@ -170,7 +170,7 @@ func runForks(ctx context.Context, d *virtual.Driver, tell func(result)) error {
 			return f.Destroy(ctx)
 		}},
 	} {
-		ms, err := timed(200, x.do)
+		ms, err := medianTime(200, x.do)
 		if err != nil {
 			return err
 		}
@@ -211,11 +211,11 @@ func runIdle(ctx context.Context, d *virtual.Driver, tell func(result)) error {
 	return nil
 }
 
-// runBash runs the scripts in real bash, each in a process of its own.
+// runBash runs each script in real bash, in a process of its own.
 func runBash(ctx context.Context, list []task, tell func(result)) error {
 	const dir = "/tmp/bench"
 	if _, err := os.Stat(dir); err == nil {
-		return fmt.Errorf("%s is there already: the scripts need it for themselves", dir)
+		return fmt.Errorf("%s exists: remove it, the scripts use it", dir)
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
@@ -226,7 +226,7 @@ func runBash(ctx context.Context, list []task, tell func(result)) error {
 			return err
 		}
 		var out bytes.Buffer
-		ms, err := timed(t.Runs, func() error {
+		ms, err := medianTime(t.Runs, func() error {
 			out.Reset()
 			cmd := exec.CommandContext(ctx, "bash", "-c", t.Script)
 			cmd.Env = append(os.Environ(), "LC_ALL=C")
@@ -242,8 +242,8 @@ func runBash(ctx context.Context, list []task, tell func(result)) error {
 	return nil
 }
 
-// runPeers runs the scripts in the engines of npm, each in a process of its
-// own, so that one that hangs takes no other with it.
+// runPeers runs each script in the engines from npm, in a process of its own,
+// so that one that hangs does not affect others.
 func runPeers(ctx context.Context, dir string, list []task, tell func(result)) error {
 	_, here, _, _ := runtime.Caller(0)
 	script, err := os.ReadFile(filepath.Join(filepath.Dir(here), "peers.mjs"))
@@ -284,9 +284,9 @@ func runPeer(ctx context.Context, dir, engine string, t task) result {
 	return r
 }
 
-// table prints a row a task: atoll's figure, and the others' with how many
-// times atoll's they are.
-func table(all []result) error {
+// printTable prints a row for each task: the times of all engines, with their
+// ratio to atoll's.
+func printTable(all []result) error {
 	engines := []string{"atoll", "bash", "just-bash", "bashkit"}
 	by := make(map[string]map[string]result)
 	var order []string
@@ -303,7 +303,7 @@ func table(all []result) error {
 		row := by[name]
 		cells := []string{name}
 		for _, e := range engines {
-			cells = append(cells, cell(row[e], row["atoll"], row["bash"]))
+			cells = append(cells, formatCell(row[e], row["atoll"], row["bash"]))
 		}
 		fmt.Fprintln(w, strings.Join(cells, "\t")+"\t")
 	}
@@ -311,7 +311,7 @@ func table(all []result) error {
 	return w.Flush()
 }
 
-func cell(r, atoll, bash result) string {
+func formatCell(r, atoll, bash result) string {
 	switch {
 	case r.Engine == "":
 		return "-"

@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// task is one script that every engine runs; its time is that of the script,
-// in an engine that is there already.
+// task is a script that every engine runs. The time to start the engine is not
+// measured.
 type task struct {
 	Name   string `json:"name"`
 	Script string `json:"script"`
-	Log    int    `json:"log,omitempty"` // bytes of the log at /tmp/bench/log before it runs
+	Log    int    `json:"log,omitempty"` // size in bytes of the log at /tmp/bench/log
 	Runs   int    `json:"runs"`
 }
 
-func tasks() []task {
+func allTasks() []task {
 	list := []task{
 		{Name: "echo hi", Script: "echo hi", Runs: 50},
 		{Name: "for ((i<100000)) :", Script: "for ((i=0;i<100000;i++)); do :; done", Runs: 5},
@@ -25,7 +25,7 @@ func tasks() []task {
 		{Name: "2000 $(echo)", Script: "for ((i=0;i<2000;i++)); do x=$(echo $i); done; echo $x", Runs: 3},
 		{Name: "1000 echo | cat", Script: "for ((i=0;i<1000;i++)); do echo $i | cat >/dev/null; done; echo done", Runs: 2},
 		{Name: "read 20000 lines", Script: "seq 20000 > /tmp/bench/n; n=0; while read -r l; do n=$((n+1)); done < /tmp/bench/n; echo $n", Runs: 2},
-		{Name: "50 commands on 1 MB", Script: fifty(), Log: 1 << 20, Runs: 3},
+		{Name: "50 commands on 1 MB", Script: fiftyCommands(), Log: 1 << 20, Runs: 3},
 	}
 	const ten = 10 << 20
 	for _, c := range [][2]string{
@@ -43,9 +43,9 @@ func tasks() []task {
 	return list
 }
 
-// fifty is a script of fifty commands, as somebody who looks into a log
-// would type them.
-func fifty() string {
+// fiftyCommands returns a script of fifty commands that are typical for
+// inspecting a log.
+func fiftyCommands() string {
 	lines := []string{
 		"grep -c ERROR $L", "grep -c WARN $L", "cut -d' ' -f3 $L | sort | uniq -c", "awk '{print $4}' $L | sort -u | wc -l", "head -n 100 $L | tail -n 5",
 		"sed -n '100,110p' $L", "tr -s ' ' < $L | cut -c1-20 | sort | uniq -c | sort -rn | head -n 2", "wc -l < $L", "grep -n user=alice9 $L | head -n 3",
@@ -59,7 +59,7 @@ func fifty() string {
 	return b.String()
 }
 
-// logText makes a log of about n bytes, the same at every call.
+// logText returns a log of about n bytes, the same for every call.
 func logText(n int) string {
 	levels := []string{"INFO", "INFO", "INFO", "WARN", "DEBUG", "ERROR"}
 	users := []string{"alice", "bob", "carol", "dave", "erin", "frank", "grace"}

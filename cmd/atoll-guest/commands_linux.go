@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// commands is what this program does, by its first argument.
+// commands returns the functions of this program by its first argument.
 func commands() map[string]func(args []string) int {
 	return map[string]func(args []string) int{
 		"init":    initMain,    // process 1 of a namespace sandbox
@@ -22,8 +22,8 @@ func commands() map[string]func(args []string) int {
 	}
 }
 
-// fail prints why a command ends.
-func fail(command string, err error) int {
+// printFailure prints the error that ends a command and returns its exit status.
+func printFailure(command string, err error) int {
 	fmt.Fprintf(os.Stderr, "atoll-guest %s: %v\n", command, err)
 	return 1
 }

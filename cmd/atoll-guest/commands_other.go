@@ -2,5 +2,5 @@
 
 package main
 
-// commands: sandboxes that run real programs are Linux's.
+// commands returns nil: sandboxes with real programs need Linux.
 func commands() map[string]func(args []string) int { return nil }

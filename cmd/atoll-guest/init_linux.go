@@ -7,18 +7,18 @@ import (
 	"os"
 
 	"github.com/atoll-sandbox/atoll/internal/guest"
-	"github.com/atoll-sandbox/atoll/internal/jail"
+	"github.com/atoll-sandbox/atoll/internal/isolation/jail"
 )
 
-// initMain is process 1 of a namespace sandbox: it builds its walls as it is
-// told on descriptor 3, then it serves.
+// initMain is process 1 of a namespace sandbox: it reads its setup from descriptor 3, isolates
+// itself, and serves.
 func initMain([]string) int {
 	var cfg guest.Config
 	in, err := jail.Enter(os.NewFile(3, "socket"), func(s *jail.Setup) error {
 		if err := json.Unmarshal(s.Guest, &cfg); err != nil {
 			return err
 		}
-		return redirect(s, &cfg)
+		return redirectEgress(s, &cfg)
 	})
 	if err == nil {
 		err = serveInside(in, cfg)
@@ -27,12 +27,12 @@ func initMain([]string) int {
 		return 0
 	}
 	in.Failed(err)
-	return fail("init", err)
+	return printFailure("init", err)
 }
 
-// redirect leads connections to the gate. Where that can't be, a sandbox that
-// has no network loses nothing.
-func redirect(s *jail.Setup, cfg *guest.Config) error {
+// redirectEgress redirects connections to the egress proxy. If that fails, a sandbox without a
+// network starts all the same.
+func redirectEgress(s *jail.Setup, cfg *guest.Config) error {
 	if !cfg.Gate {
 		return nil
 	}

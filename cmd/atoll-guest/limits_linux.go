@@ -2,9 +2,9 @@ package main
 
 import "golang.org/x/sys/unix"
 
-// lower takes from this process, and so from all that it starts, what a
-// container's engine would: nobody else sets the limits of a pod.
-func lower() error {
+// applyPodLimits limits this process and its children as a container engine would, since
+// Kubernetes does not set these limits.
+func applyPodLimits() error {
 	for which, most := range map[int]uint64{
 		unix.RLIMIT_CORE: 0, unix.RLIMIT_MSGQUEUE: 0, unix.RLIMIT_NICE: 0, unix.RLIMIT_RTPRIO: 0,
 		unix.RLIMIT_SIGPENDING: 1024,

@@ -1,9 +1,9 @@
 package main
 
-import "github.com/atoll-sandbox/atoll/internal/inside"
+import "github.com/atoll-sandbox/atoll/internal/vm/vminit"
 
-// machineMain is process 1 of a virtual machine.
+// machineMain is process 1 of a VM.
 func machineMain([]string) int {
-	inside.Run()
+	vminit.Run()
 	return 1
 }

@@ -1,5 +1,5 @@
-// Command atoll-guest is process 1 of sandboxes that run real programs, and
-// the small helper that builds their walls.
+// Command atoll-guest is process 1 of sandboxes that run real programs, and the helper
+// that isolates them.
 package main
 
 import (
@@ -8,7 +8,7 @@ import (
 )
 
 func main() {
-	command, args := asked()
+	command, args := parseCommand()
 	if run := commands()[command]; run != nil {
 		os.Exit(run(args))
 	}
@@ -16,12 +16,12 @@ func main() {
 	os.Exit(2)
 }
 
-// initProgram is what a kernel starts as process 1 of a machine. Its arguments
-// are words of the kernel's command line, which say nothing to it.
+// initProgram is the program that a kernel starts as process 1 of a VM. Its arguments are
+// words of the kernel's command line, which it ignores.
 const initProgram = "/init"
 
-// asked returns what is to be done, by how this program was started.
-func asked() (command string, args []string) {
+// parseCommand returns the command to run, derived from how this program was started.
+func parseCommand() (command string, args []string) {
 	switch {
 	case os.Args[0] == initProgram && os.Getpid() == 1:
 		return "machine", nil

@@ -4,27 +4,27 @@ import (
 	"os"
 	"strconv"
 
-	"github.com/atoll-sandbox/atoll/internal/machine"
+	"github.com/atoll-sandbox/atoll/internal/vm/hypervisor"
 )
 
-// monitorMain watches one virtual machine until that is over: `monitor`, with
-// a socket as descriptor 3 on which its order comes.
+// monitorMain watches one VM until it ends: `monitor`, with a socket as descriptor 3 that
+// carries its order.
 func monitorMain([]string) int {
-	if err := machine.Monitor(os.NewFile(3, "order")); err != nil {
-		return fail("monitor", err)
+	if err := hypervisor.Monitor(os.NewFile(3, "order")); err != nil {
+		return printFailure("monitor", err)
 	}
 	return 0
 }
 
-// confineMain becomes a hypervisor: `confine FD`, where the descriptor is a
-// socket on which its cell comes.
+// confineMain confines itself and becomes a hypervisor: `confine FD`, where the descriptor is
+// a socket that carries the configuration of its cell.
 func confineMain(args []string) int {
 	if len(args) != 1 {
-		return fail("confine", os.ErrInvalid)
+		return printFailure("confine", os.ErrInvalid)
 	}
 	fd, err := strconv.Atoi(args[0])
 	if err != nil {
-		return fail("confine", err)
+		return printFailure("confine", err)
 	}
-	return fail("confine", machine.Confine(os.NewFile(uintptr(fd), "cell")))
+	return printFailure("confine", hypervisor.Confine(os.NewFile(uintptr(fd), "cell")))
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/guest"
 )
 
-// netnsMain sets up the redirection in the network namespace of a process,
-// outside: `netns PID [FD]`. FD is a pidfd of it that was inherited.
+// netnsMain sets up the redirection in the network namespace of a process, outside the
+// sandbox: `netns PID [FD]`. FD is an inherited pidfd of the process.
 func netnsMain(args []string) int {
 	if len(args) != 1 && len(args) != 2 {
-		return fail("netns", errors.New("give the id of a process"))
+		return printFailure("netns", errors.New("give the id of a process"))
 	}
 	pid, err := strconv.Atoi(args[0])
 	if err != nil {
-		return fail("netns", err)
+		return printFailure("netns", err)
 	}
 	var fd int
 	if len(args) == 2 {
@@ -29,20 +29,19 @@ func netnsMain(args []string) int {
 		err = fmt.Errorf("process %d: %w", pid, err)
 	}
 	if err != nil {
-		return fail("netns", err)
+		return printFailure("netns", err)
 	}
 	runtime.LockOSThread() // the namespace is the thread's
 	if err := enterNetwork(fd, pid); err != nil {
-		return fail("netns", err)
+		return printFailure("netns", err)
 	}
 	if err := guest.Redirect(); err != nil {
-		return fail("netns", err)
+		return printFailure("netns", err)
 	}
 	return 0
 }
 
-// enterNetwork joins the network namespace of a pidfd, which must be another than
-// this process's.
+// enterNetwork joins the network namespace of a pidfd, which must differ from this process's.
 func enterNetwork(fd, pid int) error {
 	defer unix.Close(fd)
 	before, err := os.Stat("/proc/thread-self/ns/net")

@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipePatience is how long a guest may take to listen that was started just now.
+// pipePatience bounds how long a guest that was just started may take to listen.
 const pipePatience = 30 * time.Second
 
-// pipeMain joins the standard streams to the guest's socket: `pipe [SOCKET]`,
-// for engines that are not on this machine.
+// pipeMain connects the standard streams to the guest's socket: `pipe [SOCKET]`, for engines
+// on other machines.
 func pipeMain(args []string) int {
 	path := defaultSocket
 	if len(args) > 0 {
@@ -24,23 +24,23 @@ func pipeMain(args []string) int {
 	}
 	conn, err := dialListening(path)
 	if err != nil {
-		return fail("pipe", err)
+		return printFailure("pipe", err)
 	}
 	go func() {
 		_, _ = io.Copy(conn, os.Stdin) // the guest sees the end of it
 		_ = conn.(*net.UnixConn).CloseWrite()
 	}()
 	if _, err := io.Copy(os.Stdout, conn); err != nil {
-		return fail("pipe", err)
+		return printFailure("pipe", err)
 	}
 	return 0
 }
 
-// dialListening connects to a socket, which the guest may be about to make: it
-// sets its mode once it listens.
+// dialListening connects to a socket that the guest may be about to create: the guest sets its
+// mode when it listens.
 func dialListening(path string) (net.Conn, error) {
 	conn, err := net.Dial("unix", path) //nolint:noctx // it ends with the process
-	if !early(err) {
+	if !isTooEarly(err) {
 		return conn, err
 	}
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
@@ -57,7 +57,7 @@ func dialListening(path string) (net.Conn, error) {
 	}
 	for {
 		conn, err := net.Dial("unix", path) //nolint:noctx // likewise
-		if !early(err) {
+		if !isTooEarly(err) {
 			return conn, err
 		}
 		if _, werr := changes.Read(make([]byte, 4096)); werr != nil {
@@ -66,6 +66,6 @@ func dialListening(path string) (net.Conn, error) {
 	}
 }
 
-func early(err error) bool {
+func isTooEarly(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED)
 }

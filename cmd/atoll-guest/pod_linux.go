@@ -13,32 +13,32 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/atoll-sandbox/atoll/internal/guest"
-	"github.com/atoll-sandbox/atoll/internal/seccomp"
+	"github.com/atoll-sandbox/atoll/internal/isolation/seccomp"
 )
 
-// podMain is process 1 of a pod's container, or another process of it. It is
-// told by $ATOLL_GUEST, as the one of a container, by $ATOLL_ID whose guest it
-// is, by $ATOLL_KEY its host's public key in base64, by $ATOLL_OWN, a list as
-// JSON, which of the other variables are the sandbox's rather than the image's,
-// and, where they are set, by $ATOLL_PIDS how many processes programs may have,
-// whose user must be nobody else's, and by $ATOLL_DIRECT at which address it is
-// reached from outside the pod.
+// podMain is process 1 of a pod's container, or another process of it. It reads from the
+// environment: $ATOLL_GUEST as in a container; $ATOLL_ID, the id of its sandbox; $ATOLL_KEY,
+// the host's public key in base64; $ATOLL_OWN, a JSON list of the variables that belong to the
+// sandbox and not to the image; and optionally $ATOLL_PIDS, the limit of processes of
+// programs, whose user must have no other processes, and $ATOLL_DIRECT, the address at which
+// it is reached from outside the pod.
 func podMain([]string) int {
 	p, err := readPod()
 	if err == nil {
 		err = p.serve()
 	}
-	return fail("pod", err)
+	return printFailure("pod", err)
 }
 
-// tunnelAddresses are where port-forwarding ends, which tries both.
+// tunnelAddresses are the addresses of port forwarding, which tries both.
 var tunnelAddresses = []string{"127.0.0.1:41998", "[::1]:41998"}
 
-// pod is what a guest in a pod is told.
+// pod is the configuration of a guest in a pod.
 type pod struct {
 	config guest.Config
 	id     string
@@ -46,10 +46,10 @@ type pod struct {
 	direct string
 }
 
-// guestTasks is how many threads the guest has for itself; see guest.Server.
+// guestTasks is the number of threads reserved for the guest; see guest.Server.
 const guestTasks = 32
 
-// readPod reads the environment, and empties it: what follows starts programs.
+// readPod reads the environment and clears it, since programs are started later.
 func readPod() (*pod, error) {
 	p := &pod{id: os.Getenv("ATOLL_ID"), direct: os.Getenv("ATOLL_DIRECT")}
 	if text := os.Getenv("ATOLL_GUEST"); text != "" {
@@ -88,8 +88,8 @@ func readPod() (*pod, error) {
 	return p, err
 }
 
-// sortOut returns what of a container's environment is its image's, and what is
-// its sandbox's own: the rest is the cluster's and ours.
+// sortOut splits a container's environment into the variables of its image and those of its
+// sandbox; it drops those of the cluster and of atoll.
 func sortOut(env, own []string) (ofImage, ofSandbox []string) {
 	for _, e := range env {
 		name, _, _ := strings.Cut(e, "=")
@@ -105,12 +105,12 @@ func sortOut(env, own []string) (ofImage, ofSandbox []string) {
 	return ofImage, ofSandbox
 }
 
-// serve listens before anything else can, and serves hosts.
+// serve listens before any other program can, and serves hosts.
 func (p *pod) serve() error {
 	var fingerprint []byte
 	var doors []net.Listener
 	if p.direct != "" {
-		l, err := net.Listen("tcp", p.direct) //nolint:noctx // it lasts as long as the process
+		l, err := listenPort(p.direct)
 		if err != nil {
 			return err
 		}
@@ -120,7 +120,7 @@ func (p *pod) serve() error {
 		doors = append(doors, l)
 	}
 	for i, address := range tunnelAddresses {
-		l, err := net.Listen("tcp", address) //nolint:noctx // likewise
+		l, err := listenPort(address)
 		if err != nil && i == 0 {
 			return err
 		}
@@ -128,7 +128,7 @@ func (p *pod) serve() error {
 			doors = append(doors, guest.Guard(l, p.key, p.id, fingerprint))
 		}
 	}
-	if err := lower(); err != nil {
+	if err := applyPodLimits(); err != nil {
 		return err
 	}
 	s, err := guest.Prepare(p.config)
@@ -144,13 +144,28 @@ func (p *pod) serve() error {
 	return <-over
 }
 
-// copyMain puts this program where a container finds it: `copy DIRECTORY`.
+// listenPort listens on a port of the guest, and tries again for ten seconds where
+// the port is taken: port-forwarding that dials it before the guest listens may be
+// given the same port for its own end, and is then connected to itself until the
+// host gives up.
+func listenPort(address string) (net.Listener, error) {
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		l, err := net.Listen("tcp", address) //nolint:noctx // it lasts as long as the process
+		if !errors.Is(err, unix.EADDRINUSE) || time.Now().After(deadline) {
+			return l, err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// copyMain copies this program to a directory of a container: `copy DIRECTORY`.
 func copyMain(args []string) int {
 	if len(args) != 1 {
-		return fail("copy", errors.New("give a directory"))
+		return printFailure("copy", errors.New("give a directory"))
 	}
 	if err := copySelf(filepath.Join(args[0], "atoll-guest")); err != nil {
-		return fail("copy", err)
+		return printFailure("copy", err)
 	}
 	return 0
 }

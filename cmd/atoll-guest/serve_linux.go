@@ -11,16 +11,16 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/guest"
 )
 
-// defaultSocket is where a guest in a container listens.
+// defaultSocket is the socket of a guest in a container.
 const defaultSocket = "/run/atoll/guest.sock"
 
-// serveMain is process 1 of a container: `serve [SOCKET]`, its configuration in
+// serveMain is process 1 of a container: `serve [SOCKET]`, with its configuration in
 // $ATOLL_GUEST.
 func serveMain(args []string) int {
 	var cfg guest.Config
 	if text := os.Getenv("ATOLL_GUEST"); text != "" {
 		if err := json.Unmarshal([]byte(text), &cfg); err != nil {
-			return fail("serve", fmt.Errorf("ATOLL_GUEST: %w", err))
+			return printFailure("serve", fmt.Errorf("ATOLL_GUEST: %w", err))
 		}
 	}
 	os.Clearenv() // what follows starts programs
@@ -30,13 +30,13 @@ func serveMain(args []string) int {
 	}
 	l, err := listen(path)
 	if err != nil {
-		return fail("serve", err)
+		return printFailure("serve", err)
 	}
-	return fail("serve", guest.Run(l, cfg))
+	return printFailure("serve", guest.Run(l, cfg))
 }
 
-// listen listens at a path, which is there when connections are taken, and not
-// before. What a container that was stopped has left there makes way.
+// listen listens at a path, which exists only once connections are accepted. It replaces the
+// socket of a stopped container.
 func listen(path string) (net.Listener, error) {
 	early := path + ".new"
 	if err := os.Remove(early); err != nil && !errors.Is(err, fs.ErrNotExist) {

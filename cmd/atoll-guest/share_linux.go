@@ -3,14 +3,14 @@ package main
 import (
 	"errors"
 
-	"github.com/atoll-sandbox/atoll/internal/virtiofs"
+	"github.com/atoll-sandbox/atoll/internal/vm/virtiofs"
 )
 
-// shareMain serves a directory of the host to a virtual machine, outside: `share
-// PROGRAM ARGUMENT...`.
+// shareMain serves a directory of the host to a VM, outside the VM: `share PROGRAM
+// ARGUMENT...`.
 func shareMain(args []string) int {
 	if len(args) == 0 {
-		return fail("share", errors.New("give a program"))
+		return printFailure("share", errors.New("give a program"))
 	}
-	return fail("share", virtiofs.Become(args[0], args[1:]))
+	return printFailure("share", virtiofs.Become(args[0], args[1:]))
 }

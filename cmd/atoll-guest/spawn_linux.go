@@ -3,14 +3,13 @@ package main
 import (
 	"os"
 
-	"github.com/atoll-sandbox/atoll/internal/jail"
+	"github.com/atoll-sandbox/atoll/internal/isolation/jail"
 )
 
-// spawnMain makes namespace sandboxes for the process at the other end of
-// descriptor 3.
+// spawnMain creates namespace sandboxes for the process at the other end of descriptor 3.
 func spawnMain([]string) int {
 	if err := jail.Spawn(os.NewFile(3, "socket")); err != nil {
-		return fail("spawn", err)
+		return printFailure("spawn", err)
 	}
 	return 0
 }

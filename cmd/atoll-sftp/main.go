@@ -1,6 +1,6 @@
-// Command atoll-sftp serves the files that it can reach over SFTP, on its
-// standard streams. atoll places it in a sandbox when somebody asks for files by
-// SSH, and runs it there as a command like others: it may what those may.
+// Command atoll-sftp serves files over SFTP on its standard streams. atoll copies it into
+// a sandbox when a client requests files over SSH, and runs it with the rights of other
+// commands.
 package main
 
 import (
@@ -23,9 +23,7 @@ func main() {
 	}
 }
 
-// serve answers requests until there are no more. Relative names are those of
-// the working directory. (To tell the package of it would make relative targets of
-// links absolute.)
+// serve listens before any other program can, and serves hosts.
 func serve(in io.Reader, out io.WriteCloser) error {
 	s, err := sftp.NewServer(streams{in, out})
 	if err != nil {
@@ -37,7 +35,7 @@ func serve(in io.Reader, out io.WriteCloser) error {
 	return nil
 }
 
-// streams are both directions as one.
+// streams combines standard input and output.
 type streams struct {
 	io.Reader
 	io.WriteCloser

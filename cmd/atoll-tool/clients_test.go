@@ -11,14 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/atoll-sandbox/atoll/internal/agents/tool"
 	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
-	"github.com/atoll-sandbox/atoll/internal/tool"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // TestInspector runs the official inspector against the program as a server.
 func TestInspector(t *testing.T) {
-	inspector := musthave.Program(t, "inspector", "ATOLL_INSPECTOR")
+	inspector := testenv.Program(t, "inspector", "ATOLL_INSPECTOR")
 	addr := serve(t, "tcp", "127.0.0.1:0", echo("echo"), echo("yao.process"))
 	self, err := os.Executable()
 	if err != nil {
@@ -51,7 +51,7 @@ func TestInspector(t *testing.T) {
 
 // TestClaudeWaits: Claude Code waits for a call that takes its time.
 func TestClaudeWaits(t *testing.T) {
-	claude := musthave.Program(t, "claude", "ATOLL_CLAUDE")
+	claude := testenv.Program(t, "claude", "ATOLL_CLAUDE")
 	wait := 2 * time.Second
 	if d, err := time.ParseDuration(os.Getenv("ATOLL_TEST_WAIT")); err == nil {
 		wait = d

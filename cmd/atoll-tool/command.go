@@ -11,17 +11,17 @@ import (
 	"unicode"
 )
 
-// list prints what there is to call.
+// list prints the tools that can be called.
 func list(args []string) error {
 	if len(args) > 1 || len(args) == 1 && args[0] != "--json" {
-		return faultf(wrong, "list takes only --json\n%s", usage)
+		return newFault(wrong, "list takes only --json\n%s", usage)
 	}
 	s, err := open()
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	tools, err := s.tools()
+	tools, err := s.listTools()
 	if err != nil {
 		return err
 	}
@@ -34,15 +34,15 @@ func list(args []string) error {
 	}
 	for _, t := range tools {
 		line, _, _ := strings.Cut(t.Description, "\n")
-		if err := say(strings.TrimRight(fmt.Sprintf("%-*s  %s", width, visible(t.Name), visible(line)), " ")); err != nil {
+		if err := printText(strings.TrimRight(fmt.Sprintf("%-*s  %s", width, cleanLine(t.Name), cleanLine(line)), " ")); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// say prints a text as a line, or several.
-func say(text string) error {
+// printText prints a text of one or more lines.
+func printText(text string) error {
 	_, err := io.WriteString(os.Stdout, strings.TrimSuffix(text, "\n")+"\n")
 	return err
 }
@@ -56,8 +56,9 @@ func printJSON(v any) error {
 	return err
 }
 
-// visible makes a line of the host safe for a terminal.
-func visible(s string) string {
+// cleanLine replaces control characters in a line from the host, so that it is safe for a
+// terminal.
+func cleanLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '
@@ -66,8 +67,8 @@ func visible(s string) string {
 	}, s)
 }
 
-// help prints what this program, or a tool, takes.
-func help(args []string) error {
+// printHelp prints the usage of this program or of a tool.
+func printHelp(args []string) error {
 	if len(args) == 0 {
 		_, err := os.Stdout.WriteString(usage)
 		return err
@@ -81,7 +82,7 @@ func help(args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := say(fmt.Sprintf("%s\n%s\n\nIts input:", t.Name, t.Description)); err != nil {
+	if err := printText(fmt.Sprintf("%s\n%s\n\nIts input:", t.Name, t.Description)); err != nil {
 		return err
 	}
 	return printJSON(t.InputSchema)
@@ -89,7 +90,7 @@ func help(args []string) error {
 
 // find returns the tool of a name.
 func (s *session) find(name string) (*offered, error) {
-	tools, err := s.tools()
+	tools, err := s.listTools()
 	if err != nil {
 		return nil, err
 	}
@@ -103,24 +104,24 @@ func (s *session) find(name string) (*offered, error) {
 	if len(names) == 0 {
 		names = []string{"none"}
 	}
-	return nil, faultf(unknown, "there is no tool %q; there is: %s", name, strings.Join(names, ", "))
+	return nil, newFault(unknown, "there is no tool %q; there is: %s", name, strings.Join(names, ", "))
 }
 
-// call calls a tool with JSON.
-func call(args []string) error {
+// callJSON calls a tool with JSON.
+func callJSON(args []string) error {
 	if len(args) == 0 || len(args) > 2 {
-		return faultf(wrong, "call takes a tool and its input\n%s", usage)
+		return newFault(wrong, "call takes a tool and its input\n%s", usage)
 	}
 	input := []byte("{}")
 	if len(args) == 2 {
 		var err error
 		if input, err = read(args[1]); err != nil {
-			return faultf(wrong, "the input: %v", err)
+			return newFault(wrong, "the input: %v", err)
 		}
 	}
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(input, &object); err != nil {
-		return faultf(wrong, "the input is no JSON object: %v", err)
+		return newFault(wrong, "the input is no JSON object: %v", err)
 	}
 	s, err := open()
 	if err != nil {
@@ -130,7 +131,7 @@ func call(args []string) error {
 	return s.print(args[0], input)
 }
 
-// read returns an input: as it is, of a file, or of standard input.
+// read returns the input of a tool: the text itself, the content of a file, or standard input.
 func read(arg string) ([]byte, error) {
 	switch {
 	case arg == "-":
@@ -141,9 +142,9 @@ func read(arg string) ([]byte, error) {
 	return []byte(arg), nil
 }
 
-// sugar calls a tool with key=value, whose types are those of its schema, and
+// callFields calls a tool with arguments key=value, converted to the types of its schema, and
 // key:=json.
-func sugar(name string, args []string) error {
+func callFields(name string, args []string) error {
 	s, err := open()
 	if err != nil {
 		return err
@@ -153,7 +154,7 @@ func sugar(name string, args []string) error {
 	if err != nil {
 		return err
 	}
-	input, err := fields(t, args)
+	input, err := parseFields(t, args)
 	if err != nil {
 		return err
 	}
@@ -164,8 +165,8 @@ func sugar(name string, args []string) error {
 	return s.print(name, b)
 }
 
-// fields makes an input of words.
-func fields(t *offered, args []string) (map[string]json.RawMessage, error) {
+// parseFields converts arguments to the input of a tool.
+func parseFields(t *offered, args []string) (map[string]json.RawMessage, error) {
 	var schema struct {
 		Properties map[string]struct{ Type any }
 	}
@@ -174,26 +175,26 @@ func fields(t *offered, args []string) (map[string]json.RawMessage, error) {
 	for _, arg := range args {
 		key, value, ok := strings.Cut(arg, "=")
 		if !ok || key == "" {
-			return nil, faultf(wrong, "%q is no KEY=VALUE; 'atoll-tool help %s' says what it takes", arg, t.Name)
+			return nil, newFault(wrong, "%q is no KEY=VALUE; 'atoll-tool help %s' says what it takes", arg, t.Name)
 		}
 		if k, ok := strings.CutSuffix(key, ":"); ok {
 			if !json.Valid([]byte(value)) {
-				return nil, faultf(wrong, "%s: %q is no JSON", k, value)
+				return nil, newFault(wrong, "%s: %q is no JSON", k, value)
 			}
 			input[k] = json.RawMessage(value)
 			continue
 		}
-		v, err := typed(schema.Properties[key].Type, value)
+		v, err := parseTyped(schema.Properties[key].Type, value)
 		if err != nil {
-			return nil, faultf(wrong, "%s: %v", key, err)
+			return nil, newFault(wrong, "%s: %v", key, err)
 		}
 		input[key] = v
 	}
 	return input, nil
 }
 
-// typed is a word as JSON of a type.
-func typed(want any, word string) (json.RawMessage, error) {
+// parseTyped converts a word to JSON of a type.
+func parseTyped(want any, word string) (json.RawMessage, error) {
 	switch want {
 	case "integer", "number":
 		if _, err := strconv.ParseFloat(word, 64); err != nil || !json.Valid([]byte(word)) {
@@ -214,15 +215,15 @@ func typed(want any, word string) (json.RawMessage, error) {
 	return json.Marshal(word)
 }
 
-// print calls a tool and prints its answer.
+// print calls a tool and prints its result.
 func (s *session) print(name string, input json.RawMessage) error {
-	r, err := s.call(name, input)
+	r, err := s.callTool(name, input)
 	var refused *rpcError
 	if errors.As(err, &refused) {
 		if _, err := s.find(name); err != nil {
 			return err
 		}
-		return faultf(failed, "%s", visible(refused.Message))
+		return newFault(failed, "%s", cleanLine(refused.Message))
 	}
 	if err != nil {
 		return err
@@ -233,15 +234,15 @@ func (s *session) print(name string, input json.RawMessage) error {
 			if c.Text == "" {
 				continue
 			}
-			if err := say(c.Text); err != nil {
+			if err := printText(c.Text); err != nil {
 				return err
 			}
 		case c.Data != nil:
 			path, err := save(c.MimeType, c.Data)
 			if err != nil {
-				return faultf(failed, "%v", err)
+				return newFault(failed, "%v", err)
 			}
-			if err := say(path); err != nil {
+			if err := printText(path); err != nil {
 				return err
 			}
 		}
@@ -252,7 +253,7 @@ func (s *session) print(name string, input json.RawMessage) error {
 	return nil
 }
 
-// save writes a picture to a new file of the current directory.
+// save writes an image to a new file in the working directory.
 func save(kind string, data []byte) (string, error) {
 	suffix := map[string]string{"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp", "image/svg+xml": ".svg"}[kind]
 	f, err := os.CreateTemp(".", "tool-*"+suffix)

@@ -1,6 +1,5 @@
-// Command atoll-tool reaches the tools of the host from inside a sandbox: as a
-// server of the Model Context Protocol on its standard streams, for agents that
-// speak it, and as a command for all others.
+// Command atoll-tool calls tools of the host from inside a sandbox: as a server of the
+// Model Context Protocol on its standard streams, and as a command.
 package main
 
 import (
@@ -44,7 +43,7 @@ type fault struct {
 
 func (f *fault) Error() string { return f.text }
 
-func faultf(status int, format string, args ...any) *fault {
+func newFault(status int, format string, args ...any) *fault {
 	return &fault{status, fmt.Sprintf(format, args...)}
 }
 
@@ -66,32 +65,32 @@ func main() {
 
 func run(args []string) error {
 	if len(args) == 0 {
-		return faultf(wrong, "what to do?\n%s", usage)
+		return newFault(wrong, "what to do?\n%s", usage)
 	}
 	name, rest := args[0], args[1:]
 	switch name {
 	case "mcp":
-		return pump(rest)
+		return pumpStreams(rest)
 	case "list":
 		return list(rest)
 	case "call":
-		return call(rest)
+		return callJSON(rest)
 	case "help", "-h", "--help":
-		return help(rest)
+		return printHelp(rest)
 	}
 	if strings.HasPrefix(name, "-") {
-		return faultf(wrong, "there is no flag %s\n%s", name, usage)
+		return newFault(wrong, "there is no flag %s\n%s", name, usage)
 	}
-	return sugar(name, rest)
+	return callFields(name, rest)
 }
 
-// dial connects to the host, at addr or where the environment says.
+// dial connects to the host, at addr or at the address in the environment.
 func dial(addr string) (net.Conn, error) {
 	if addr == "" {
 		addr = os.Getenv("ATOLL_TOOLS")
 	}
 	if addr == "" {
-		return nil, faultf(unreachable, "there are no tools here: ATOLL_TOOLS is not set")
+		return nil, newFault(unreachable, "there are no tools here: ATOLL_TOOLS is not set")
 	}
 	network := "tcp"
 	if path, ok := strings.CutPrefix(addr, "unix:"); ok || strings.HasPrefix(addr, "/") {
@@ -99,17 +98,17 @@ func dial(addr string) (net.Conn, error) {
 	}
 	conn, err := (&net.Dialer{Timeout: 30 * time.Second}).DialContext(context.Background(), network, addr)
 	if err != nil {
-		return nil, faultf(unreachable, "the host can't be reached: %v", err)
+		return nil, newFault(unreachable, "the host can't be reached: %v", err)
 	}
 	return conn, nil
 }
 
-// halfCloser is a connection whose one direction can be closed.
+// halfCloser is a connection with a direction that can be closed separately.
 type halfCloser interface{ CloseWrite() error }
 
-// pump passes bytes between the standard streams and the host as they come, until
-// the host has no more to say, or cannot be told any more.
-func pump(args []string) error {
+// pumpStreams copies between the standard streams and the host, until the host closes its side
+// or can no longer be written to.
+func pumpStreams(args []string) error {
 	addr := ""
 	if len(args) > 0 {
 		addr = args[0]
@@ -129,7 +128,7 @@ func pump(args []string) error {
 		}
 	}()
 	if _, err := io.Copy(os.Stdout, conn); err != nil && !errors.Is(err, net.ErrClosed) {
-		return faultf(unreachable, "the connection to the host broke: %v", err)
+		return newFault(unreachable, "the connection to the host broke: %v", err)
 	}
 	return nil
 }

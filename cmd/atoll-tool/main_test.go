@@ -18,7 +18,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/atoll-sandbox/atoll/internal/tool"
+	"github.com/atoll-sandbox/atoll/internal/agents/tool"
 )
 
 // isTool makes this test binary the program itself.
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serve offers tools on a listener and returns its address.
+// serve listens before any other program can, and serves hosts.
 func serve(t *testing.T, network, addr string, tools ...tool.Tool) string {
 	t.Helper()
 	l, err := net.Listen(network, addr)

@@ -13,15 +13,14 @@ import (
 	"syscall"
 )
 
-// session is as much of the Model Context Protocol as a command needs: one
-// request after the other.
+// session is a client of the Model Context Protocol that sends one request after the other.
 type session struct {
 	conn net.Conn
 	r    *bufio.Reader
 	next int
 }
 
-// message is one of the protocol, of any kind.
+// message is a message of the protocol of any kind.
 type message struct {
 	ID     json.RawMessage `json:"id,omitempty"`
 	Method string          `json:"method,omitempty"`
@@ -44,7 +43,7 @@ type offered struct {
 	InputSchema json.RawMessage `json:"inputSchema"`
 }
 
-// open connects and greets.
+// open connects and initializes the session.
 func open() (*session, error) {
 	conn, err := dial("")
 	if err != nil {
@@ -52,7 +51,7 @@ func open() (*session, error) {
 	}
 	s := &session{conn: conn, r: bufio.NewReader(conn)}
 	hello := map[string]any{"protocolVersion": "2025-06-18", "capabilities": map[string]any{}, "clientInfo": map[string]string{"name": "atoll-tool", "version": "1"}}
-	if err := s.ask("initialize", hello, nil); err != nil {
+	if err := s.request("initialize", hello, nil); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return s, s.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/initialized"})
@@ -66,13 +65,13 @@ func (s *session) send(m any) error {
 		return err
 	}
 	if _, err := s.conn.Write(append(b, '\n')); err != nil {
-		return faultf(unreachable, "asking the host: %v", err)
+		return newFault(unreachable, "asking the host: %v", err)
 	}
 	return nil
 }
 
-// ask sends a request and puts its answer into result.
-func (s *session) ask(method string, params, result any) error {
+// request sends a request and decodes its response into result.
+func (s *session) request(method string, params, result any) error {
 	s.next++
 	if err := s.send(map[string]any{"jsonrpc": "2.0", "id": s.next, "method": method, "params": params}); err != nil {
 		return err
@@ -82,13 +81,13 @@ func (s *session) ask(method string, params, result any) error {
 		line, err := s.r.ReadBytes('\n')
 		if err != nil {
 			if errors.Is(err, io.EOF) {
-				return faultf(unreachable, "the host has closed the connection")
+				return newFault(unreachable, "the host has closed the connection")
 			}
-			return faultf(unreachable, "the host's answer: %v", err)
+			return newFault(unreachable, "the host's answer: %v", err)
 		}
 		var m message
 		if err := json.Unmarshal(line, &m); err != nil {
-			return faultf(unreachable, "the host's answer is no JSON: %v", err)
+			return newFault(unreachable, "the host's answer is no JSON: %v", err)
 		}
 		switch {
 		case m.Method != "" && m.ID != nil: // all that we can do for the host
@@ -112,17 +111,17 @@ func (s *session) ask(method string, params, result any) error {
 	}
 }
 
-// tellProgress shows a person how far a call is.
+// tellProgress prints the progress of a call.
 func tellProgress(params json.RawMessage) {
 	var p struct{ Message string }
 	if info, err := os.Stderr.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 || json.Unmarshal(params, &p) != nil || p.Message == "" {
 		return
 	}
-	fmt.Fprintln(os.Stderr, visible(p.Message))
+	fmt.Fprintln(os.Stderr, cleanLine(p.Message))
 }
 
-// tools lists what the host offers.
-func (s *session) tools() ([]offered, error) {
+// listTools returns the tools of the host.
+func (s *session) listTools() ([]offered, error) {
 	var all []offered
 	cursor := ""
 	for range 100 { // pages
@@ -134,7 +133,7 @@ func (s *session) tools() ([]offered, error) {
 		if cursor != "" {
 			params["cursor"] = cursor
 		}
-		if err := s.ask("tools/list", params, &page); err != nil {
+		if err := s.request("tools/list", params, &page); err != nil {
 			return nil, err
 		}
 		all = append(all, page.Tools...)
@@ -145,7 +144,7 @@ func (s *session) tools() ([]offered, error) {
 	return all, nil
 }
 
-// result is what a tool answers.
+// result is the result of a tool.
 type result struct {
 	Content []struct {
 		Type     string `json:"type"`
@@ -156,8 +155,8 @@ type result struct {
 	IsError bool `json:"isError"`
 }
 
-// call calls a tool; an interrupt tells the host that nobody waits any more.
-func (s *session) call(name string, input json.RawMessage) (*result, error) {
+// callTool calls a tool; an interrupt cancels the call.
+func (s *session) callTool(name string, input json.RawMessage) (*result, error) {
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, syscall.SIGINT, syscall.SIGTERM)
 	id := s.next + 1
@@ -168,6 +167,6 @@ func (s *session) call(name string, input json.RawMessage) (*result, error) {
 		os.Exit(128 + int(n))
 	}()
 	var r result
-	err := s.ask("tools/call", map[string]any{"name": name, "arguments": input, "_meta": map[string]any{"progressToken": 1}}, &r)
+	err := s.request("tools/call", map[string]any{"name": name, "arguments": input, "_meta": map[string]any{"progressToken": 1}}, &r)
 	return &r, err
 }

@@ -9,7 +9,9 @@ import (
 
 	"github.com/atoll-sandbox/atoll/agent"
 	"github.com/atoll-sandbox/atoll/agent/acp"
-	"github.com/atoll-sandbox/atoll/internal/agenttest"
+	"github.com/atoll-sandbox/atoll/internal/cli"
+	"github.com/atoll-sandbox/atoll/internal/cli/tty"
+	"github.com/atoll-sandbox/atoll/internal/testing/agenttest"
 )
 
 // editor is a client of the protocol that drives 'atoll acp' with some
@@ -26,7 +28,7 @@ func newEditor(t *testing.T) *editor {
 	t.Setenv("HOME", t.TempDir())
 	e := &editor{T: t, box: agenttest.NewSandbox(t)}
 	e.box.Programs["atoll"] = func(ctx context.Context, p *agenttest.Process) int {
-		return run(ctx, p.Args[1:], streams{in: p.Stdin, out: p.Stdout, err: p.Stderr})
+		return cli.Run(ctx, p.Args[1:], tty.Streams{In: p.Stdin, Out: p.Stdout, Err: p.Stderr}, wiring())
 	}
 	return e
 }

@@ -12,7 +12,10 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 
-	"github.com/atoll-sandbox/atoll/internal/filelock"
+	"github.com/atoll-sandbox/atoll/internal/cli/app"
+	"github.com/atoll-sandbox/atoll/internal/cli/exitcode"
+	"github.com/atoll-sandbox/atoll/internal/cli/tty"
+	"github.com/atoll-sandbox/atoll/internal/state/filelock"
 )
 
 // startBackground is what 'atoll up' begins with, as a command of scripts.
@@ -21,17 +24,17 @@ func startBackground() {
 }
 
 func inBackground(ctx context.Context) int {
-	a := &app{streams: streams{os.Stdin, os.Stdout, os.Stderr}}
-	err := a.configure(&cobra.Command{})
+	a := &app.App{Streams: tty.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, Wiring: wiring()}
+	err := a.Configure(&cobra.Command{})
 	if err == nil {
-		a.program, err = exec.LookPath("atoll")
+		a.Program, err = exec.LookPath("atoll")
 	}
 	if err == nil {
-		err = a.background(ctx)
+		err = a.EnsureServer(ctx)
 	}
 	if err != nil {
-		a.complain(err)
-		return exitOurs
+		a.PrintError(err)
+		return exitcode.Failed
 	}
 	return 0
 }
@@ -43,7 +46,7 @@ func killServer(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 || signals[args[0]] == 0 {
 		ts.Fatalf("usage: kill-server KILL|TERM FILE")
 	}
-	var s serverFile
+	var s app.ServerInfo
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[1])), &s))
 	ts.Check(syscall.Kill(s.PID, signals[args[0]]))
 	for end := time.Now().Add(patience); serverRuns(ts.MkAbs("home")); {
@@ -67,7 +70,7 @@ func serverRuns(home string) bool {
 
 // leaveNoServer kills what a script that failed has left in the background.
 func leaveNoServer(home string) {
-	var s serverFile
+	var s app.ServerInfo
 	b, err := os.ReadFile(filepath.Join(home, "server.json"))
 	if err == nil && json.Unmarshal(b, &s) == nil && s.PID > 0 && serverRuns(home) {
 		_ = syscall.Kill(s.PID, syscall.SIGKILL) // it may have ended just now

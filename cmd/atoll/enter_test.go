@@ -10,15 +10,20 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/cli/app"
+	"github.com/atoll-sandbox/atoll/internal/cli/config"
+	"github.com/atoll-sandbox/atoll/internal/cli/pairing"
+	"github.com/atoll-sandbox/atoll/internal/cli/tty"
 	"github.com/atoll-sandbox/atoll/internal/project"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // TestProjectScripts runs the scripts about the work of projects, where the git of
 // a sandbox is this machine's.
 func TestProjectScripts(t *testing.T) {
+	testenv.Real(t, "namespace")
 	if _, err := exec.LookPath("git"); err != nil {
-		musthave.Skip(t, "git", "git is not there")
+		testenv.Skip(t, "git", "git is not there")
 	}
 	realScripts(t, "testdata/script/project", "namespace", "")
 }
@@ -35,20 +40,20 @@ func enter() {
 }
 
 func entered(ctx context.Context, name, mode string) (err error) {
-	a := &app{streams: streams{os.Stdin, os.Stdout, os.Stderr}, home: os.Getenv("ATOLL_HOME"), driverName: os.Getenv("ATOLL_DRIVER")}
-	if a.config, err = load(nil); err != nil {
+	a := &app.App{Streams: tty.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, Wiring: wiring(), Home: os.Getenv("ATOLL_HOME"), DriverName: os.Getenv("ATOLL_DRIVER")}
+	if a.Config, err = config.Load(nil); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, a.hangUp(ctx), a.release()) }()
+	defer func() { err = errors.Join(err, a.Disconnect(ctx), a.CloseDrivers()) }()
 	repo, err := project.Open(ctx, ".")
 	if err != nil {
 		return err
 	}
-	host, err := a.hostID()
+	host, err := pairing.HostID(a)
 	if err != nil {
 		return err
 	}
-	sb, err := a.create(ctx, atoll.Config{Spec: atoll.Spec{Name: name, Labels: map[string]string{
+	sb, err := a.CreateSandbox(ctx, atoll.Config{Spec: atoll.Spec{Name: name, Labels: map[string]string{
 		project.Label: name, project.LabelPath: repo.Dir, project.LabelHost: host, project.LabelMode: mode,
 	}}})
 	if err != nil {

@@ -24,8 +24,12 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 
-	"github.com/atoll-sandbox/atoll/internal/helper/helpertest"
-	"github.com/atoll-sandbox/atoll/internal/spell"
+	"github.com/atoll-sandbox/atoll/internal/cli"
+	"github.com/atoll-sandbox/atoll/internal/cli/app"
+	"github.com/atoll-sandbox/atoll/internal/cli/pairing"
+	"github.com/atoll-sandbox/atoll/internal/suggest"
+	"github.com/atoll-sandbox/atoll/internal/testing/enginetest"
+	"github.com/atoll-sandbox/atoll/internal/testing/helpertest"
 )
 
 // updating reports that golden files are to be rewritten; the flag is that of
@@ -35,10 +39,10 @@ func updating() bool { return flag.Lookup("update").Value.String() == "true" }
 // helped runs the tests with the helpers built.
 type helped struct{ m *testing.M }
 
-func (h helped) Run() int { return helpertest.Main(h.m) }
+func (h helped) Run() int { return enginetest.Main(h.m, helpertest.Main) }
 
 func TestMain(m *testing.M) {
-	testscript.Main(helped{m}, map[string]func(){"atoll": main, remoteHelper: main, "enter": enter, "sweep": sweep, "background": startBackground})
+	testscript.Main(helped{m}, map[string]func(){"atoll": main, pairing.RemoteHelper: main, "enter": enter, "sweep": sweep, "background": startBackground})
 }
 
 func TestScripts(t *testing.T) {
@@ -153,8 +157,8 @@ func untilOutput(ts *testscript.TestScript, neg bool, args []string) {
 
 // TestHelpIsGolden holds what --help says, of every command.
 func TestHelpIsGolden(t *testing.T) {
-	a := &app{}
-	root := a.root()
+	a := &app.App{}
+	root := cli.Root(a)
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	var all bytes.Buffer
@@ -191,23 +195,10 @@ func TestHelpIsGolden(t *testing.T) {
 	}
 }
 
-func TestSizes(t *testing.T) {
-	for text, want := range map[string]int64{"1": 1, "64k": 64 << 10, "64KiB": 64 << 10, "1.5m": 3 << 19, "10 MB": 10 << 20, "2g": 2 << 30} {
-		if got, err := parseSize(text); err != nil || got != want {
-			t.Errorf("%q: %d, %v; want %d", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"", "m", "-1", "0", "1x", "1e400", "99999999999t"} {
-		if got, err := parseSize(text); err == nil {
-			t.Errorf("%q: %d, want an error", text, got)
-		}
-	}
-}
-
 func TestDidYouMean(t *testing.T) {
 	known := []string{"box", "builder", "calm-otter"}
 	for in, want := range map[string]string{"bux": "box", "bulder": "builder", "calm-oter": "calm-otter", "zzz": "", "": ""} {
-		got := spell.Hint(in, known)
+		got := suggest.Hint(in, known)
 		if (want == "") != (got == "") || !strings.Contains(got, want) {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}

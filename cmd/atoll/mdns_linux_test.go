@@ -24,16 +24,17 @@ import (
 	"golang.org/x/net/ipv4"
 	"golang.org/x/sys/unix"
 
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // TestServeLocalNetwork has another machine of a local network find a sandbox by its
 // name, come in with a link, hear that the name is gone, and keep a name of its own.
 func TestServeLocalNetwork(t *testing.T) {
+	testenv.Real(t, "root")
 	const inner = "ATOLL_TEST_NETWORK"
 	if os.Getenv(inner) == "" {
 		if os.Geteuid() != 0 {
-			musthave.Skip(t, "root", "only root makes network namespaces with interfaces")
+			testenv.Skip(t, "root", "only root makes network namespaces with interfaces")
 		}
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=5m")
 		cmd.Env = append(os.Environ(), inner+"=1")

@@ -13,7 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/cli/config"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // system is what deploy/nixos makes of the configuration of a machine.
@@ -35,8 +36,9 @@ type system struct {
 // lib where $ATOLL_NIXPKGS names a directory with that, else a small one.
 func nix(t *testing.T, expression string, to any) error {
 	t.Helper()
+	testenv.Real(t, "nix")
 	if _, err := exec.LookPath("nix-instantiate"); err != nil {
-		musthave.Skip(t, "nix", "no nix (apt-get install nix-bin): %v", err)
+		testenv.Skip(t, "nix", "no nix (apt-get install nix-bin): %v", err)
 	}
 	args := "{ }"
 	if dir := os.Getenv("ATOLL_NIXPKGS"); dir != "" {
@@ -75,17 +77,17 @@ func machineOf(t *testing.T, text string) (s system, err error) {
 }
 
 // settingsOf reads a configuration as atoll does.
-func settingsOf(t *testing.T, text string) map[string]setting {
+func settingsOf(t *testing.T, text string) map[string]config.Setting {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "atoll.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := readConfig(file, false)
+	s, err := config.ReadFile(file, false)
 	if err != nil {
 		t.Errorf("%s: %v", text, err)
 	}
-	return s.settings
+	return s.Settings
 }
 
 // written is what each option of the module writes for its example: the key, and
@@ -145,7 +147,7 @@ func TestNixOSOptions(t *testing.T) {
 			texts = append(texts, o.Programs)
 		}
 		for _, text := range texts {
-			if got := strings.Join(settingsOf(t, text)[want[0]].texts, " "); got != want[1] {
+			if got := strings.Join(settingsOf(t, text)[want[0]].Texts, " "); got != want[1] {
 				t.Errorf("%s = %v: %s is %q, want %q: %s", o.Name, o.Value, want[0], got, want[1], text)
 			}
 		}
@@ -186,16 +188,16 @@ func TestNixOSMachine(t *testing.T) {
 		"microvm.qemu":  "/nix/store/qemu/bin/qemu-system-x86_64", "microvm.kernel": "/nix/store/linux/bzImage",
 		"microvm.modules": "/nix/store/kernel-modules/lib/modules/6.12.1",
 	} {
-		for where, settings := range map[string]map[string]setting{"everybody's": mine, "the server's": server} {
-			if got := settings[name].texts; len(got) != 1 || got[0] != want {
+		for where, settings := range map[string]map[string]config.Setting{"everybody's": mine, "the server's": server} {
+			if got := settings[name].Texts; len(got) != 1 || got[0] != want {
 				t.Errorf("%s %s is %q, want %q", where, name, got, want)
 			}
 		}
 	}
-	if got := server["serve.listen"].texts; !slices.Equal(got, []string{"0.0.0.0:8484", "[::]:8485"}) {
+	if got := server["serve.listen"].Texts; !slices.Equal(got, []string{"0.0.0.0:8484", "[::]:8485"}) {
 		t.Errorf("serve.listen is %q", got)
 	}
-	if server["quota.sandboxes"].key == nil || mine["quota.sandboxes"].key != nil || mine["serve.listen"].key != nil {
+	if server["quota.sandboxes"].Key == nil || mine["quota.sandboxes"].Key != nil || mine["serve.listen"].Key != nil {
 		t.Error("what is the server's is not, or it is everybody's")
 	}
 	if !slices.Equal(s.Ports, []int{8484, 8485}) {
@@ -235,11 +237,11 @@ func TestNixOSAsDesigned(t *testing.T) {
 		"defaults.memory": "8192m", "defaults.cpus": "4", "sync.mode": "auto-idle", "sync.idle": "45s", "env_files": ".env*",
 		"proxy.domains": "sandbox.local", "kubernetes.storage_class": "standard",
 	} {
-		if got := said[name].texts; len(got) != 1 || got[0] != want {
+		if got := said[name].Texts; len(got) != 1 || got[0] != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
 	}
-	if len(s.Wrong)+len(s.Warnings) > 0 || said["kubernetes.context"].key != nil {
+	if len(s.Wrong)+len(s.Warnings) > 0 || said["kubernetes.context"].Key != nil {
 		t.Errorf("%+v", s)
 	}
 }

@@ -15,15 +15,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // TestServeBehindCaddy has a server lead names through the machine's Caddy: they
 // are there when sandboxes are, and go with the server.
 func TestServeBehindCaddy(t *testing.T) {
+	testenv.Real(t, "caddy")
 	bin, err := exec.LookPath("caddy")
 	if err != nil {
-		musthave.Skip(t, "caddy", "no caddy here (apt-get install caddy): %v", err)
+		testenv.Skip(t, "caddy", "no caddy here (apt-get install caddy): %v", err)
 	}
 	dir, err := os.MkdirTemp("", "atoll-") // short: it holds sockets
 	if err != nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -18,7 +17,10 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/cli/config"
+	"github.com/atoll-sandbox/atoll/internal/cli/output"
+	"github.com/atoll-sandbox/atoll/internal/testing/enginetest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 const realDir = "testdata/script/real"
@@ -26,21 +28,23 @@ const realDir = "testdata/script/real"
 // TestRealScripts runs the scripts of testdata/script/real by each driver whose
 // sandboxes run real programs.
 func TestRealScripts(t *testing.T) {
+	testenv.Real(t, "namespace")
 	t.Run("namespace", func(t *testing.T) { realScripts(t, realDir, "namespace", "") })
 	t.Run("rootless", rootless)
-	t.Run("docker", func(t *testing.T) { realScripts(t, realDir, "docker", privateEngine(t)) })
+	t.Run("docker", func(t *testing.T) { realScripts(t, realDir, "docker", enginetest.Host(t)) })
 }
 
 // TestMachineScripts runs the scripts of testdata/script/machine on machines, whose
 // image they find at $ROOT, and those of testdata/script/real that say more of
 // machines than of any sandbox: each boots one to be copied from.
 func TestMachineScripts(t *testing.T) {
+	testenv.Real(t, "qemu")
 	if os.Getenv("ATOLL_MACHINE_KERNEL") == "" {
-		musthave.Skip(t, "qemu", `no kernel for machines: eval "$(scripts/machine)"`)
+		testenv.Skip(t, "qemu", `no kernel for machines: eval "$(scripts/machine)"`)
 	}
 	busybox, err := exec.LookPath("busybox")
 	if err != nil {
-		musthave.Skip(t, "qemu", "busybox (apt-get install busybox-static) is not there")
+		testenv.Skip(t, "qemu", "busybox (apt-get install busybox-static) is not there")
 	}
 	root := t.TempDir()
 	for _, dir := range []string{"bin", "etc", "tmp"} {
@@ -86,18 +90,21 @@ func realScripts(t *testing.T, dir, driver, engine string) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var ft atoll.Features
-	c, err := load(nil)
+	if engine != "" {
+		t.Setenv("ATOLL_DOCKER_HOST", engine)
+	}
+	c, err := config.Load(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	home := t.TempDir()
-	for _, d := range drivers(home, engine, c.machines(home), c.cluster(home)) {
+	for _, d := range drivers(c, home) {
 		if d.Name() != driver {
 			continue
 		}
 		var err error
 		if ft, err = d.Probe(ctx); err != nil {
-			musthave.Skip(t, driver, "%v", err)
+			testenv.Skip(t, driver, "%v", err)
 		}
 		if c, ok := d.(io.Closer); ok {
 			if err := c.Close(); err != nil {
@@ -214,41 +221,8 @@ func rootless(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if strings.Contains(string(out), "--- SKIP: TestRealScripts/namespace (") {
-		musthave.Skip(t, "rootless", "%v", string(out))
+		testenv.Skip(t, "rootless", "%v", string(out))
 	}
-}
-
-// privateEngine returns the address of an engine for tests that ends with them.
-func privateEngine(t *testing.T) string {
-	t.Helper()
-	if _, err := exec.LookPath("dockerd"); err != nil || os.Getuid() != 0 {
-		musthave.Skip(t, "docker", "dockerd (apt-get install docker.io busybox-static) and root to run it are missing")
-	}
-	dir, err := os.MkdirTemp("", "atoll-engine-") // a socket's path must be short
-	if err != nil {
-		t.Fatal(err)
-	}
-	engine := func(verb string) string {
-		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "../../scripts/engine", verb, dir)
-		cmd.Env = append(os.Environ(), fmt.Sprintf("ENGINE_OWNER=%d", os.Getpid()))
-		cmd.Stderr = os.Stderr
-		out, err := cmd.Output()
-		if err != nil {
-			t.Errorf("scripts/engine %s: %v", verb, err)
-		}
-		return string(out)
-	}
-	t.Cleanup(func() {
-		engine("stop")
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	_, host, _ := strings.Cut(strings.TrimSpace(engine("start")), "=")
-	if host == "" {
-		t.Fatal("the engine has no address")
-	}
-	return host
 }
 
 // likeBrowser leads names below localhost to this machine, as browsers do.
@@ -287,6 +261,6 @@ func getURL(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	ts.Check(err)
 	b, err := io.ReadAll(resp.Body)
-	ts.Check(finish(err, resp.Body))
+	ts.Check(output.CloseAfter(err, resp.Body))
 	ts.Check(os.WriteFile(ts.MkAbs("got"), b, 0o600))
 }

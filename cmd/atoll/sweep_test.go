@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/filelock"
+	"github.com/atoll-sandbox/atoll/internal/cli/config"
+	"github.com/atoll-sandbox/atoll/internal/state/filelock"
 )
 
 // sweep destroys all sandboxes of a home when its input ends, and waits for who watches them. As a program of
@@ -21,12 +22,12 @@ func sweep() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	c, err := load(nil)
+	c, err := config.Load(nil)
 	errs := []error{err}
 	home := os.Getenv("ATOLL_HOME")
 	watched, lerr := unwatch(home)
 	errs = append(errs, lerr)
-	for _, d := range drivers(home, os.Getenv("ATOLL_DOCKER_HOST"), c.machines(home), c.cluster(home)) {
+	for _, d := range drivers(c, home) {
 		if d.Name() == os.Getenv("ATOLL_DRIVER") {
 			errs = append(errs, destroyAll(ctx, d))
 		}

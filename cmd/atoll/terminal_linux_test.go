@@ -7,7 +7,8 @@ import (
 	"testing"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/vt"
+	"github.com/atoll-sandbox/atoll/internal/cli/attach/casttest"
+	"github.com/atoll-sandbox/atoll/internal/guest/vt"
 )
 
 // TestAttachTerminal is a person before a terminal: what is there is shown, keys
@@ -86,5 +87,5 @@ func played(t *testing.T, file string) *vt.Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return play(t, string(tape))
+	return casttest.Play(t, string(tape))
 }

@@ -15,8 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/atoll-sandbox/atoll/internal/musthave"
 	"golang.org/x/sys/unix"
+
+	"github.com/atoll-sandbox/atoll/internal/cli/exitcode"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // console is a terminal of this machine with atoll on it.
@@ -49,7 +51,7 @@ func (c *console) Write(b []byte) (int, error) {
 func newConsole(t *testing.T) *console {
 	t.Helper()
 	skip := func(what string, err error) {
-		musthave.Skip(t, "pty", "no terminal of this machine to run atoll on: %s: %v", what, err)
+		testenv.Skip(t, "pty", "no terminal of this machine to run atoll on: %s: %v", what, err)
 	}
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -215,7 +217,7 @@ func TestExecOnTerminalEnded(t *testing.T) {
 		if err := c.cmd.Process.Signal(s); err != nil {
 			t.Fatal(err)
 		}
-		if code := c.ends(); code != exitInterrupted {
+		if code := c.ends(); code != exitcode.Interrupted {
 			t.Errorf("exit status after %v: %d", s, code)
 		}
 	}

@@ -7,28 +7,30 @@ import (
 	"testing"
 
 	"github.com/atoll-sandbox/atoll/driver/namespace"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/cli/exitcode"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // TestUpOnTerminal: a person is asked what the repository may, is before the
 // sandbox's terminal, leaves it, and comes back to it.
 func TestUpOnTerminal(t *testing.T) {
+	testenv.Real(t, "namespace")
 	c := newConsole(t)
 	home, dir := t.TempDir(), filepath.Join(t.TempDir(), "web")
 	if _, err := (&namespace.Driver{Dir: filepath.Join(home, "namespace")}).Probe(t.Context()); err != nil {
-		musthave.Skip(t, "namespace", "%v", err)
+		testenv.Skip(t, "namespace", "%v", err)
 	}
 	if out, err := exec.CommandContext(t.Context(), "git", "init", "-q", dir).CombinedOutput(); err != nil {
-		musthave.Skip(t, "git", "git init: %v: %s", err, out)
+		testenv.Skip(t, "git", "git init: %v: %s", err, out)
 	}
 	if err := os.WriteFile(filepath.Join(dir, ".atoll.yaml"), []byte("network: {allow: [example.com]}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	c.atoll(home, "up", "--driver", "namespace", dir)
-	c.shows("it may reach example.com")
+	c.shows("access to example.com")
 	c.shows("[y/N] ")
 	c.types("n\r")
-	if code := c.ends(); code != exitOurs {
+	if code := c.ends(); code != exitcode.Failed {
 		t.Errorf("refused: exit status %d", code)
 	}
 	c.atoll(home, "up", "--driver", "namespace", dir)

@@ -30,7 +30,7 @@ buildGoModule {
   subPackages = [
     "cmd/atoll"
     "cmd/atoll-guest"
-    "cmd/atoll-gate"
+    "cmd/atoll-egress"
     "cmd/atoll-sftp"
     "cmd/atoll-tool"
   ];

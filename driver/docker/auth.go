@@ -10,19 +10,18 @@ import (
 	"github.com/distribution/reference"
 )
 
-// credentials returns what the registry of an image is shown: what `docker
-// login` has kept for it in its file, or nothing. Helpers that keep credentials
-// elsewhere are the engine's user's own.
-func credentials(ref string) string {
+// registryCredentials returns the credentials that `docker login` has stored in its file for the
+// registry of an image, or an empty string. Credentials in credential helpers are not used.
+func registryCredentials(ref string) string {
 	named, err := reference.ParseNormalizedNamed(ref)
 	if err != nil {
-		return "" // the engine says what is wrong with the name
+		return "" // the engine reports what is wrong with the name
 	}
 	dir := os.Getenv("DOCKER_CONFIG")
 	if dir == "" {
 		home, err := os.UserHomeDir()
 		if err != nil {
-			return "" // nobody has logged in
+			return "" // without a home directory there is no login
 		}
 		dir = filepath.Join(home, ".docker")
 	}
@@ -30,7 +29,7 @@ func credentials(ref string) string {
 		Auths map[string]struct{ Auth, IdentityToken string }
 	}
 	if readJSON(filepath.Join(dir, "config.json"), &config) != nil {
-		return "" // likewise
+		return "" // no readable file: no login
 	}
 	registry := reference.Domain(named)
 	key := registry

@@ -10,7 +10,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// check reports what is wrong with a spec, or beyond this engine, all at once.
+// check reports everything that is wrong with a spec or that this engine does not support.
 func (d *Driver) check(e *engine, spec *atoll.Spec) error {
 	if err := spec.Check(); err != nil {
 		return err
@@ -19,17 +19,17 @@ func (d *Driver) check(e *engine, spec *atoll.Spec) error {
 	no := func(what, format string, a ...any) {
 		errs = append(errs, fmt.Errorf("%s: %w by this engine: %s", what, atoll.ErrUnsupported, fmt.Sprintf(format, a...)))
 	}
-	if r := spec.Runtime; r != "" && r != e.info.DefaultRuntime && !slices.Contains(e.runtimes(), r) {
-		no("runtime "+r, "it knows %v; others are added to its daemon.json", append([]string{e.info.DefaultRuntime}, e.runtimes()...))
+	if r := spec.Runtime; r != "" && r != e.info.DefaultRuntime && !slices.Contains(e.extraRuntimes(), r) {
+		no("runtime "+r, "it has %v; others are added to its daemon.json", append([]string{e.info.DefaultRuntime}, e.extraRuntimes()...))
 	}
 	if d.ReadOnly && e.remote {
-		no("a read-only root", "the guest is copied in, which it does to no such container; it has to be on this machine")
+		no("a read-only root", "the guest can't be copied into such a container; use an engine on this host")
 	}
 	if spec.Machine != nil {
-		no("machine", "a container is not one")
+		no("machine", "a container is not a VM")
 	}
 	if spec.Pod != nil {
-		no("pod", "it is of no cluster")
+		no("pod", "it does not run in a cluster")
 	}
 	if n := spec.Limits.CPU; n > float64(e.info.NCPU) && e.info.NCPU > 0 {
 		no("limits.cpu", "%v of the %d processors that it has", n, e.info.NCPU)
@@ -40,27 +40,27 @@ func (d *Driver) check(e *engine, spec *atoll.Spec) error {
 	if spec.Limits.Files > 0 {
 		no("limits.files", "no storage driver counts them")
 	}
-	if !slices.Contains(d.features(e).Networks, mode(spec)) {
-		no("network mode "+string(mode(spec)), "see Features.Networks")
+	if !slices.Contains(d.featuresOf(e).Networks, networkMode(spec)) {
+		no("network mode "+string(networkMode(spec)), "see Features.Networks")
 	}
-	errs = append(errs, e.checkGate(spec), e.checkMounts(spec.Mounts, no))
+	errs = append(errs, e.checkRules(spec), e.checkMounts(spec.Mounts, no))
 	return errors.Join(errs...)
 }
 
-func mode(spec *atoll.Spec) atoll.NetworkMode {
+func networkMode(spec *atoll.Spec) atoll.NetworkMode {
 	if spec.Network.Mode == "" {
 		return atoll.NetworkNone
 	}
 	return spec.Network.Mode
 }
 
-// checkMounts reports mounts that can't be made. The engine looks at the source
-// again, when it mounts it.
+// checkMounts reports mounts that can't be made. The engine checks the source again when it mounts
+// it.
 func (e *engine) checkMounts(mounts []atoll.Mount, no func(what, format string, a ...any)) error {
 	var errs []error
 	for _, m := range mounts {
 		if e.remote {
-			no("mount "+m.Source, "it is not on this machine; copy files in instead")
+			no("mount "+m.Source, "it is not on this host; copy files in instead")
 			continue
 		}
 		if m.Limit > 0 {

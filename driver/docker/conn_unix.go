@@ -18,8 +18,8 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// startConn starts a program and returns a connection to its standard streams,
-// which ends it when it is closed.
+// startConn starts a program and returns a connection to its standard streams. Closing the
+// connection ends the program.
 func startConn(ctx context.Context, name string, args []string) (net.Conn, error) {
 	syscall.ForkLock.RLock()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
@@ -57,12 +57,12 @@ func (c *programConn) Close() error {
 	err := c.Conn.Close()
 	c.once.Do(func() {
 		_ = c.cmd.Process.Kill() // it may have ended by itself
-		_ = c.cmd.Wait()         // of what was ended
+		_ = c.cmd.Wait()         // its exit status does not matter
 	})
 	return err
 }
 
-// ownerOf returns who a file belongs to.
+// ownerOf returns the owner of a file.
 func ownerOf(path string) (uid, gid int, err error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -23,15 +23,16 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/gate"
+	"github.com/atoll-sandbox/atoll/driver/internal/grace"
+	"github.com/atoll-sandbox/atoll/internal/egress"
 	"github.com/atoll-sandbox/atoll/internal/guest"
 )
 
-// Create makes a sandbox; an image that the engine doesn't have is pulled.
+// Create creates a sandbox. It pulls an image that the engine does not have.
 func (d *Driver) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, error) {
 	s, err := d.create(ctx, spec)
 	if err != nil {
-		return nil, &atoll.Error{Op: "create", ID: orWord(spec.ID, spec.Name), Err: err}
+		return nil, &atoll.Error{Op: "create", ID: orText(spec.ID, spec.Name), Err: err}
 	}
 	return s, nil
 }
@@ -40,17 +41,17 @@ func (d *Driver) create(ctx context.Context, spec atoll.Spec) (*Sandbox, error) 
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	if err := spec.Check(); err != nil { // what is wrong is wrong without an engine too
+	if err := spec.Check(); err != nil { // before an engine is needed
 		return nil, err
 	}
-	e, err := d.engine(ctx)
+	e, err := d.openEngine(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if err := d.check(e, &spec); err != nil {
 		return nil, err
 	}
-	image, err := e.image(ctx, orWord(spec.Image, atoll.DefaultImage))
+	image, err := e.ensureImage(ctx, orText(spec.Image, atoll.DefaultImage))
 	if err != nil {
 		return nil, err
 	}
@@ -58,59 +59,52 @@ func (d *Driver) create(ctx context.Context, spec atoll.Spec) (*Sandbox, error) 
 	if err != nil {
 		return nil, err
 	}
-	return d.build(ctx, e, &plan{id: spec.ID, spec: spec, image: image.ID, guest: cfg})
+	return d.buildSandbox(ctx, e, &plan{id: spec.ID, spec: spec, image: image.ID, guest: cfg})
 }
 
-// image returns an image of the engine, pulled if it is not there.
-func (e *engine) image(ctx context.Context, ref string) (client.ImageInspectResult, error) {
+// ensureImage returns an image of the engine, which is pulled if it is missing.
+func (e *engine) ensureImage(ctx context.Context, ref string) (client.ImageInspectResult, error) {
 	image, err := e.api.ImageInspect(ctx, ref)
 	if errdefs.IsNotFound(err) {
-		if err := e.pull(ctx, ref, nil); err != nil {
+		if err := e.pullImage(ctx, ref, nil); err != nil {
 			return image, err
 		}
 		image, err = e.api.ImageInspect(ctx, ref)
 	}
 	if err != nil {
-		return image, fmt.Errorf("image %s: %w", ref, e.cause(ctx, err))
+		return image, fmt.Errorf("image %s: %w", ref, e.contextError(ctx, err))
 	}
 	return image, nil
 }
 
-// guestConfig says what the guest is told.
+// guestConfig returns the configuration of a sandbox's guest.
 func (d *Driver) guestConfig(e *engine, spec *atoll.Spec, image client.ImageInspectResult) (guest.Config, error) {
 	var user string
 	var env []string
 	if image.Config != nil {
 		user, env = image.Config.User, image.Config.Env
 	}
-	uid, gid, err := identity(spec, user)
+	uid, gid, err := commandIdentity(spec, user)
 	if err != nil {
 		return guest.Config{}, err
 	}
-	cfg := guest.Config{UID: uid, GID: gid, Switch: true, Gate: e.direct(), Env: environ(env, gate.Env(spec.Network), spec.Env)}
+	cfg := guest.Config{UID: uid, GID: gid, Switch: true, Gate: e.reachesSockets(), Env: joinEnv(env, egress.Env(spec.Network), spec.Env)}
 	cfg.Filter, err = commandFilter(e)
 	return cfg, err
 }
 
-// build makes a sandbox of a plan, or leaves nothing behind.
-func (d *Driver) build(ctx context.Context, e *engine, p *plan) (_ *Sandbox, err error) {
-	limit := p.spec.Timeouts.Create
-	if limit == 0 {
-		limit = atoll.DefaultCreateTimeout
-	}
-	if limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: it did not answer within %v", atoll.ErrTimeout, limit))
-		defer cancel()
-	}
+// buildSandbox creates a sandbox from a plan. When it fails, nothing is left.
+func (d *Driver) buildSandbox(ctx context.Context, e *engine, p *plan) (_ *Sandbox, err error) {
+	ctx, cancel := guest.WithCreateTimeout(ctx, p.spec.Timeouts.Create)
+	defer cancel()
 	if p.id == "" {
 		p.id = atoll.NewID()
 	}
 	if p.spec.Dir == "" {
 		p.spec.Dir = atoll.DefaultDir
 	}
-	if s := path.Clean(p.spec.Dir); s != "/" && !mounted(&p.spec, s) {
-		p.guest.Dir = s // an image that has it has made it root's
+	if s := path.Clean(p.spec.Dir); s != "/" && !isMounted(&p.spec, s) {
+		p.guest.Dir = s // in an image it usually belongs to root
 	}
 	p.spec.ID, p.created, p.dir = p.id, time.Now(), d.sandboxDir(p.id)
 	if p.program, err = d.Helpers.Find("atoll-guest"); err != nil {
@@ -119,43 +113,42 @@ func (d *Driver) build(ctx context.Context, e *engine, p *plan) (_ *Sandbox, err
 	if err := d.makeDir(ctx, e, p.id); err != nil {
 		return nil, err
 	}
-	s := d.sandbox(e, p.id, p.spec)
+	s := d.newHandle(e, p.id, p.spec)
 	s.created = p.created
-	if err := d.prepareGate(p); err != nil {
+	if err := d.prepareProxy(p); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(p.dir))
 	}
-	if err := d.makeContainer(ctx, e, p, s.name()); err != nil {
-		err = errors.Join(e.cause(ctx, err), d.undo(ctx, s, !errors.Is(err, atoll.ErrExists)))
+	if err := d.makeContainer(ctx, e, p, s.mainContainer()); err != nil {
+		err = errors.Join(e.contextError(ctx, err), d.undoCreate(ctx, s, !errors.Is(err, atoll.ErrExists)))
 		return nil, err
 	}
-	if err = s.boot(ctx, s.name()); err == nil {
-		err = s.prepare(ctx)
+	if err = s.bootContainer(ctx, s.mainContainer()); err == nil {
+		err = s.makeWorkingDir(ctx)
 	}
 	if err != nil {
-		return nil, errors.Join(err, d.undo(ctx, s, true))
+		return nil, errors.Join(err, d.undoCreate(ctx, s, true))
 	}
 	return s, nil
 }
 
-// undo removes what a failed Create has made.
-func (d *Driver) undo(ctx context.Context, s *Sandbox, container bool) error {
+// undoCreate removes everything that a failed Create has created.
+func (d *Driver) undoCreate(ctx context.Context, s *Sandbox, container bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	s.hangUp()
 	var err error
 	if container {
-		err = s.e.removeAll(ctx, s.id)
+		err = s.e.removeSandbox(ctx, s.id)
 	}
-	return errors.Join(err, os.RemoveAll(s.dir()))
+	return errors.Join(err, os.RemoveAll(s.hostDir()))
 }
 
-// makeDir makes this host's side of a sandbox. One that a crash has left is
-// replaced.
+// makeDir creates the directory of a sandbox on this host. A directory that a crash has left is replaced.
 func (d *Driver) makeDir(ctx context.Context, e *engine, id string) error {
 	dir := d.sandboxDir(id)
 	err := os.Mkdir(dir, 0o700)
 	if errors.Is(err, fs.ErrExist) {
-		if _, err := e.inspect(ctx, containerName(id)); !errors.Is(err, atoll.ErrNotFound) {
+		if _, err := e.inspectContainer(ctx, containerName(id)); !errors.Is(err, atoll.ErrNotFound) {
 			return errors.Join(fmt.Errorf("id %s: %w", id, atoll.ErrExists), err)
 		}
 		if err := os.RemoveAll(dir); err != nil {
@@ -163,28 +156,28 @@ func (d *Driver) makeDir(ctx context.Context, e *engine, id string) error {
 		}
 		err = os.Mkdir(dir, 0o700)
 	}
-	if err != nil || !e.direct() {
+	if err != nil || !e.reachesSockets() {
 		return err
 	}
 	run := filepath.Join(dir, "run")
 	if err := os.Mkdir(run, 0o700); err != nil {
 		return err
 	}
-	if e.has("userns") { // the guest is another user here; the directory above keeps others out
+	if e.hasSecurityOption("userns") { // the guest is another user on this host; other users can't reach the directory above
 		return os.Chmod(run, 0o777) //nolint:gosec // see above
 	}
 	return nil
 }
 
-// makeContainer creates the container of a plan, not started.
+// makeContainer creates the container of a plan without starting it.
 func (d *Driver) makeContainer(ctx context.Context, e *engine, p *plan, name string) error {
-	config, host, err := d.container(e, p)
+	config, host, err := d.containerConfig(e, p)
 	if err != nil {
 		return err
 	}
-	// An engine goes on with what its caller gave up: its answer is awaited, so
-	// that undo finds what it made.
-	lasting, cancel := outlast(ctx, createGrace)
+	// An engine continues a request after its caller has given up: the answer is awaited, so that
+	// undoCreate finds the container.
+	lasting, cancel := grace.Context(ctx, grace.ForCreate)
 	defer cancel()
 	_, err = e.api.ContainerCreate(lasting, client.ContainerCreateOptions{Config: config, HostConfig: host, Name: name})
 	if errdefs.IsConflict(err) {
@@ -194,7 +187,7 @@ func (d *Driver) makeContainer(ctx context.Context, e *engine, p *plan, name str
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		return e.cause(ctx, err)
+		return e.contextError(ctx, err)
 	}
 	if e.remote {
 		return e.copyGuest(ctx, name, p.program)
@@ -202,7 +195,7 @@ func (d *Driver) makeContainer(ctx context.Context, e *engine, p *plan, name str
 	return nil
 }
 
-// copyGuest puts the guest into a container of an engine that can't mount it.
+// copyGuest copies the guest into a container of an engine that can't mount it.
 func (e *engine) copyGuest(ctx context.Context, name, program string) error {
 	f, err := os.Open(program)
 	if err != nil {
@@ -225,69 +218,69 @@ func (e *engine) copyGuest(ctx context.Context, name, program string) error {
 	body := io.MultiReader(&head, io.LimitReader(f, info.Size()), bytes.NewReader(padding))
 	_, err = e.api.CopyToContainer(ctx, name, client.CopyToContainerOptions{DestinationPath: "/", Content: body})
 	if err != nil {
-		return fmt.Errorf("copying the guest in: %w", e.cause(ctx, err))
+		return fmt.Errorf("copying the guest in: %w", e.contextError(ctx, err))
 	}
 	return nil
 }
 
-// boot starts a container and waits until its guest answers.
-func (s *Sandbox) boot(ctx context.Context, name string) error {
+// bootContainer starts a container and waits until its guest answers.
+func (s *Sandbox) bootContainer(ctx context.Context, name string) error {
 	var w *watch
-	if s.e.direct() {
+	if s.e.reachesSockets() {
 		var err error
-		if w, err = watchSocket(s.dir(), "run"); err != nil {
+		if w, err = watchSocket(s.hostDir(), "run"); err != nil {
 			return err
 		}
 		defer w.close()
 	}
-	if err := gate.Open(s.gateDir()).Ended(ctx); err != nil { // that of the guest before
+	if err := egress.Open(s.egressDir()).Ended(ctx); err != nil { // the proxy of the guest before
 		return err
 	}
 	if _, err := s.e.api.ContainerStart(ctx, name, client.ContainerStartOptions{}); err != nil {
-		return s.ended(ctx, name, s.e.cause(ctx, err))
+		return s.explainEnd(ctx, name, s.e.contextError(ctx, err))
 	}
 	outer := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var failed chan struct{}
-	await := func() { // only if it is not there at once: it costs a call
+	await := func() { // only if the guest is not ready at once: it costs a request
 		if failed == nil {
 			failed = make(chan struct{})
 			go s.awaitEnd(ctx, name, cancel, failed)
 		}
 	}
 	s.hangUp()
-	err := s.greet(ctx, w, await)
+	err := s.connectWhenReady(ctx, w, await)
 	cancel(nil)
 	if failed != nil {
 		<-failed
 	}
 	if err != nil {
-		return s.ended(ctx, name, err)
+		return s.explainEnd(ctx, name, err)
 	}
-	s.learn(atoll.Running, true)
-	return s.openGate(outer)
+	s.setKnown(atoll.Running, true)
+	return s.startProxy(outer)
 }
 
-// errEnded is why waiting for a guest ends that has ended.
-var errEnded = errors.New("the container ended at once")
+// errEnded is the cause when the wait for a guest ends because its container has exited.
+var errEnded = errors.New("the container exited at once")
 
-// awaitEnd cancels when the container has ended.
+// awaitEnd cancels a context when the container has exited.
 func (s *Sandbox) awaitEnd(ctx context.Context, name string, cancel context.CancelCauseFunc, done chan<- struct{}) {
 	defer close(done)
-	status, err := s.e.wait(ctx, name, container.WaitConditionNotRunning)
-	if err == nil { // else that of the connection says more
+	status, err := s.e.waitContainer(ctx, name, container.WaitConditionNotRunning)
+	if err == nil { // otherwise the error of the connection says more
 		cancel(fmt.Errorf("%w: %w, with status %d", atoll.ErrUnavailable, errEnded, status))
 	}
 }
 
-// greet connects to a guest that may not listen yet, and keeps the connection
-// for who needs the first.
-func (s *Sandbox) greet(ctx context.Context, w *watch, await func()) error {
+// connectWhenReady connects to a guest that may not listen yet, and keeps the connection for the
+// first request.
+func (s *Sandbox) connectWhenReady(ctx context.Context, w *watch, await func()) error {
 	for {
-		conn, err := s.connect(ctx)
+		conn, err := s.connectGuest(ctx)
 		if err == nil {
-			return s.welcome(ctx, conn)
+			return s.readGreeting(ctx, conn)
 		}
 		if w == nil || ctx.Err() != nil || !errors.Is(err, errNoSocket) {
 			return err
@@ -299,8 +292,8 @@ func (s *Sandbox) greet(ctx context.Context, w *watch, await func()) error {
 	}
 }
 
-// welcome waits for the guest's first words.
-func (s *Sandbox) welcome(ctx context.Context, conn net.Conn) error {
+// readGreeting waits for the first bytes of the guest and keeps the connection.
+func (s *Sandbox) readGreeting(ctx context.Context, conn net.Conn) error {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	head := make([]byte, 64)
@@ -308,18 +301,18 @@ func (s *Sandbox) welcome(ctx context.Context, conn net.Conn) error {
 	if err != nil || !stop() {
 		return errors.Join(context.Cause(ctx), fmt.Errorf("%w: the guest does not answer: %w", atoll.ErrUnavailable, err), conn.Close())
 	}
-	s.keep(&greeted{Conn: conn, head: head[:n]})
+	s.keepFirst(&greetedConn{Conn: conn, head: head[:n]})
 	return nil
 }
 
-// greeted is a connection of which a beginning was read.
-type greeted struct {
+// greetedConn is a connection whose first bytes were read already.
+type greetedConn struct {
 	net.Conn
 	head []byte
 }
 
-// Read returns what was read, then what comes.
-func (c *greeted) Read(p []byte) (int, error) {
+// Read returns the bytes that were read already, then those of the connection.
+func (c *greetedConn) Read(p []byte) (int, error) {
 	if len(c.head) > 0 {
 		n := copy(p, c.head)
 		c.head = c.head[n:]
@@ -328,15 +321,15 @@ func (c *greeted) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// ended adds what is known of a container to why it failed.
-func (s *Sandbox) ended(ctx context.Context, name string, err error) error {
+// explainEnd adds the state and the last log lines of a container to an error.
+func (s *Sandbox) explainEnd(ctx context.Context, name string, err error) error {
 	if cause := context.Cause(ctx); cause != nil && (errors.Is(cause, errEnded) || errors.Is(cause, atoll.ErrTimeout)) {
 		err = cause
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	var facts []string
-	if c, ierr := s.e.inspect(ctx, name); ierr == nil {
+	if c, ierr := s.e.inspectContainer(ctx, name); ierr == nil {
 		if c.State.OOMKilled {
 			facts = append(facts, "it ran out of memory")
 		}
@@ -344,8 +337,8 @@ func (s *Sandbox) ended(ctx context.Context, name string, err error) error {
 			facts = append(facts, oneLine(c.State.Error))
 		}
 	}
-	if log := s.e.logs(ctx, name); log != "" {
-		facts = append(facts, "its last words: "+log)
+	if log := s.e.logTail(ctx, name); log != "" {
+		facts = append(facts, "its log ends with: "+log)
 	}
 	if len(facts) == 0 {
 		return err
@@ -353,45 +346,44 @@ func (s *Sandbox) ended(ctx context.Context, name string, err error) error {
 	return fmt.Errorf("%w: %s", err, strings.Join(facts, "; "))
 }
 
-// logs returns the end of what a container has printed, as one line.
-func (e *engine) logs(ctx context.Context, name string) string {
+// logTail returns the end of a container's log in one line.
+func (e *engine) logTail(ctx context.Context, name string) string {
 	rc, err := e.api.ContainerLogs(ctx, name, client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true, Tail: "20"})
 	if err != nil {
-		return "" // the failure that is told is another
+		return "" // the first error counts
 	}
 	defer rc.Close()
 	var b bytes.Buffer
-	_, _ = stdcopy.StdCopy(&b, &b, io.LimitReader(rc, 64<<10)) // what came is shown
+	_, _ = stdcopy.StdCopy(&b, &b, io.LimitReader(rc, 64<<10)) // what was read is enough
 	text := oneLine(b.String())
 	return text[max(0, len(text)-2000):]
 }
 
-// prepare makes what a new sandbox has of its own: its working directory, which
-// belongs to who runs the commands.
-func (s *Sandbox) prepare(ctx context.Context) error {
+// makeWorkingDir creates the working directory of a new sandbox for the user of its commands.
+func (s *Sandbox) makeWorkingDir(ctx context.Context) error {
 	dir := path.Clean(s.spec.Dir)
-	if dir == "/" || mounted(&s.spec, dir) {
+	if dir == "/" || isMounted(&s.spec, dir) {
 		return nil
 	}
 	perm := fs.FileMode(0o755)
 	if _, _, numeric := numericUser(s.spec.User); s.spec.User != "" && s.spec.User != "root" && !numeric {
-		perm = 0o777 // only the guest knows who that is; nobody else is inside
+		perm = 0o777 // only the guest can resolve that name; there are no other users inside
 	}
 	return s.Mkdir(ctx, dir, perm)
 }
 
-// mounted reports whether a directory is one of the host's.
-func mounted(spec *atoll.Spec, dir string) bool {
+// isMounted reports whether a directory is a mount of the host.
+func isMounted(spec *atoll.Spec, dir string) bool {
 	return slices.ContainsFunc(spec.Mounts, func(m atoll.Mount) bool { return m.Target == dir })
 }
 
-// guestConfigOf reads what a container's guest was told.
+// guestConfigOf returns the configuration of a container's guest.
 func guestConfigOf(c *container.Config) (guest.Config, error) {
 	var cfg guest.Config
 	for _, e := range c.Env {
-		if text, ok := strings.CutPrefix(e, guestConfig+"="); ok {
+		if text, ok := strings.CutPrefix(e, guestConfigVar+"="); ok {
 			return cfg, json.Unmarshal([]byte(text), &cfg)
 		}
 	}
-	return cfg, fmt.Errorf("%w: the container has no %s", atoll.ErrUnavailable, guestConfig)
+	return cfg, fmt.Errorf("%w: the container has no %s", atoll.ErrUnavailable, guestConfigVar)
 }

@@ -1,6 +1,6 @@
-// Package docker builds sandboxes as containers of a Docker engine, or of
-// Podman: hardened by default, with atoll's guest as process 1, so that commands,
-// files and terminals go over one stream and cost no call to the engine.
+// Package docker builds sandboxes as containers of a Docker engine or of Podman. They are hardened
+// by default. atoll's guest agent is process 1, so that commands, files and terminals use one stream
+// and cost no request to the engine.
 package docker
 
 import (
@@ -20,35 +20,34 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/helper"
 )
 
-// The limits of a sandbox, where its Spec has 0.
+// The limits of a sandbox where its Spec has 0.
 const (
 	DefaultCPU    = 2.0
 	DefaultMemory = 1 << 30
 	DefaultPIDs   = 512
 )
 
-// Driver builds sandboxes in containers. The zero Driver finds the engine as
-// Docker's own command does. Its fields are not changed once it is used.
+// Driver builds sandboxes in containers. The zero Driver finds the engine as Docker's own command
+// does. Its fields must not change once it is used.
 type Driver struct {
 	// Host is the engine: "unix:///var/run/docker.sock", "tcp://host:2376",
 	// "ssh://user@host". Empty: $DOCKER_HOST, the context that `docker context
 	// use` chose, and then the sockets where Docker and Podman listen.
 	Host string
 
-	// Dir is where this host's side of sandboxes is kept: sockets and marks.
-	// Empty: "docker" in atoll's home.
+	// Dir is the directory of the sandboxes on this host: sockets and rules. Empty: "docker" in
+	// atoll's home.
 	Dir string
 
 	// Helpers finds atoll-guest.
 	Helpers helper.Finder
 
-	// Remote treats the engine as one that sees none of this machine's files,
-	// which is found out by itself for all but odd set-ups.
+	// Remote treats the engine as one that can't see this host's files. That is detected for all but
+	// unusual installations.
 	Remote bool
 
-	// ReadOnly makes root file systems unchangeable: /tmp and the working
-	// directory are in memory, and there are no snapshots or forks. It needs an
-	// engine on this machine.
+	// ReadOnly makes root file systems read-only: /tmp and the working directory are in memory, and
+	// there are no snapshots or forks. It needs an engine on this host.
 	ReadOnly bool
 
 	mu  sync.Mutex
@@ -63,41 +62,41 @@ var (
 // Name returns "docker".
 func (d *Driver) Name() string { return "docker" }
 
-// isolation is the word for this wall.
+// isolation names the isolation of this driver.
 const isolation = "container"
 
-// Probe says what the engine can do.
+// Probe reports what the engine can do.
 func (d *Driver) Probe(ctx context.Context) (atoll.Features, error) {
-	e, err := d.engine(ctx)
+	e, err := d.openEngine(ctx)
 	if err == nil {
 		_, err = d.Helpers.Find("atoll-guest")
 	}
 	if err == nil {
 		_, err = e.api.Ping(ctx, client.PingOptions{})
-		err = e.explain(err)
+		err = e.markError(err)
 	}
 	if err != nil {
-		return atoll.Features{}, &atoll.Error{Op: "probe", Err: unavailable(err)}
+		return atoll.Features{}, &atoll.Error{Op: "probe", Err: markUnavailable(err)}
 	}
-	return d.features(e), nil
+	return d.featuresOf(e), nil
 }
 
-// unavailable makes an error match ErrUnavailable.
-func unavailable(err error) error {
+// markUnavailable makes an error match atoll.ErrUnavailable.
+func markUnavailable(err error) error {
 	if errors.Is(err, atoll.ErrUnavailable) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", atoll.ErrUnavailable, err)
 }
 
-func (d *Driver) features(e *engine) atoll.Features {
+func (d *Driver) featuresOf(e *engine) atoll.Features {
 	f := atoll.Features{
 		Isolation: isolation, Programs: true, Persist: true, Stop: true, Pause: true, Snapshot: !d.ReadOnly, Fork: !d.ReadOnly,
 		CPULimit: true, Images: true, Users: true, Mounts: !e.remote,
-		Runtimes: e.runtimes(),
-		Networks: e.networks(),
-		Gate:     e.direct(),
-		Notes:    e.notes(),
+		Runtimes: e.extraRuntimes(),
+		Networks: e.networkModes(),
+		Gate:     e.reachesSockets(),
+		Notes:    e.featureNotes(),
 		Lacks: map[string]string{
 			"MountLimitIsQuota": "the engine has no limit for a directory of the host",
 		},
@@ -109,8 +108,8 @@ func (d *Driver) features(e *engine) atoll.Features {
 	return f
 }
 
-// runtimes returns what Spec.Runtime may be besides the engine's own.
-func (e *engine) runtimes() []string {
+// extraRuntimes returns the values that Spec.Runtime may have besides the engine's default.
+func (e *engine) extraRuntimes() []string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(e.info.Runtimes)) {
 		if name != e.info.DefaultRuntime && !strings.HasPrefix(name, "io.containerd.") {
@@ -120,40 +119,40 @@ func (e *engine) runtimes() []string {
 	return list
 }
 
-func (e *engine) notes() []string {
-	list := []string{fmt.Sprintf("engine %s %s at %s, storage %s, cgroup v%s", e.kind(), e.info.ServerVersion, e.host, e.info.Driver, orWord(e.info.CgroupVersion, "1"))}
+func (e *engine) featureNotes() []string {
+	list := []string{fmt.Sprintf("engine %s %s at %s, storage %s, cgroup v%s", e.productName(), e.info.ServerVersion, e.host, e.info.Driver, orText(e.info.CgroupVersion, "1"))}
 	switch {
 	case e.remote:
-		list = append(list, "the engine is remote: the guest is copied into each sandbox and spoken to through the engine; directories of this host can't be mounted")
-	case e.has("rootless"):
+		list = append(list, "the engine is remote: the guest is copied into each sandbox and reached through the engine; directories of this host can't be mounted")
+	case e.hasSecurityOption("rootless"):
 		list = append(list, "the engine is rootless: root inside is an ordinary user of this host")
-	case e.has("userns"):
-		list = append(list, "the engine maps users: root inside is nobody here")
+	case e.hasSecurityOption("userns"):
+		list = append(list, "the engine maps users: root inside has no rights on this host")
 	default:
 		list = append(list, "users inside have the same numbers on mounts: root inside, where it is asked for, is root on a mounted directory")
 	}
-	list = append(list, e.gateNote())
-	if !e.has("seccomp") {
+	list = append(list, e.proxyNote())
+	if !e.hasSecurityOption("seccomp") {
 		list = append(list, "the engine has no seccomp: commands are filtered by the guest alone")
 	}
 	return list
 }
 
-func orWord(s, other string) string {
+func orText(s, other string) string {
 	if s == "" {
 		return other
 	}
 	return s
 }
 
-// has reports whether the engine names a security option.
-func (e *engine) has(option string) bool {
+// hasSecurityOption reports whether the engine has a security option.
+func (e *engine) hasSecurityOption(option string) bool {
 	return slices.ContainsFunc(e.info.SecurityOptions, func(s string) bool {
 		return s == option || s == "name="+option || strings.HasPrefix(s, "name="+option+",")
 	})
 }
 
-// limitsDisk reports whether the size of a container's disk can be bounded.
+// limitsDisk reports whether the engine can limit the size of a container's disk.
 func (e *engine) limitsDisk() bool {
 	switch e.info.Driver {
 	case "btrfs", "zfs", "devicemapper":
@@ -164,19 +163,19 @@ func (e *engine) limitsDisk() bool {
 	return false
 }
 
-// engine returns the connection to the engine, made if there is none. One that
-// failed is tried again the next time.
-func (d *Driver) engine(ctx context.Context) (*engine, error) {
+// openEngine returns the connection to the engine, which is made if there is none. An error is not
+// remembered.
+func (d *Driver) openEngine(ctx context.Context) (*engine, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.eng != nil {
 		return d.eng, nil
 	}
-	e, err := connect(ctx, d.Host)
+	e, err := connectEngine(ctx, d.Host)
 	if err != nil {
 		return nil, err
 	}
-	if e.home, err = homeID(d.dir()); err != nil {
+	if e.home, err = homeID(d.baseDir()); err != nil {
 		return nil, err
 	}
 	e.remote = e.remote || d.Remote
@@ -184,7 +183,7 @@ func (d *Driver) engine(ctx context.Context) (*engine, error) {
 	return e, nil
 }
 
-// Open finds a sandbox by the labels of its container.
+// Open returns a sandbox by the labels of its container.
 func (d *Driver) Open(ctx context.Context, id string) (atoll.Sandbox, error) {
 	s, err := d.open(ctx, id)
 	if err != nil {
@@ -197,39 +196,39 @@ func (d *Driver) open(ctx context.Context, id string) (*Sandbox, error) {
 	if atoll.CheckID(id) != nil {
 		return nil, atoll.ErrNotFound
 	}
-	e, err := d.engine(ctx)
+	e, err := d.openEngine(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c, err := e.inspect(ctx, containerName(id))
+	c, err := e.inspectContainer(ctx, containerName(id))
 	if errors.Is(err, atoll.ErrNotFound) {
-		c, err = e.adopt(ctx, id)
+		c, err = e.finishRestore(ctx, id)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if c.Config == nil || c.Config.Labels[labelHome] != e.home {
-		return nil, fmt.Errorf("%w: the container is not of this home", atoll.ErrNotFound)
+		return nil, fmt.Errorf("%w: the container belongs to another home", atoll.ErrNotFound)
 	}
 	spec, err := specOf(c.Config.Labels)
 	if err != nil {
 		return nil, err
 	}
-	s := d.sandbox(e, id, spec)
+	s := d.newHandle(e, id, spec)
 	s.known, s.fresh = stateOf(c.State), true
 	s.created = parseTime(c.Created)
 	return s, nil
 }
 
-// List returns the sandboxes whose containers are there, oldest first.
+// List returns the sandboxes that have a container, oldest first.
 func (d *Driver) List(ctx context.Context) ([]atoll.Status, error) {
-	e, err := d.engine(ctx)
+	e, err := d.openEngine(ctx)
 	if err != nil {
 		return nil, &atoll.Error{Op: "list", Err: err}
 	}
 	found, err := e.api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: make(client.Filters).Add("label", labelHome+"="+e.home)})
 	if err != nil {
-		return nil, &atoll.Error{Op: "list", Err: e.explain(err)}
+		return nil, &atoll.Error{Op: "list", Err: e.markError(err)}
 	}
 	list := make([]atoll.Status, 0, len(found.Items))
 	seen := make(map[string]bool)
@@ -237,10 +236,10 @@ func (d *Driver) List(ctx context.Context) ([]atoll.Status, error) {
 		id := c.Labels[labelID]
 		spec, err := specOf(c.Labels)
 		if atoll.CheckID(id) != nil || err != nil || seen[id] || c.State == "removing" || c.State == "dead" {
-			continue // not of ours, or half of a sandbox that is restored
+			continue // not ours, or the spare container of a restore
 		}
 		seen[id] = true
-		st := status(id, &spec, stateOfWord(string(c.State)))
+		st := sandboxStatus(id, &spec, stateOfWord(string(c.State)))
 		st.Created = time.Unix(c.Created, 0)
 		st.Active = lastUse(d.sandboxDir(id), st.Created)
 		list = append(list, st)
@@ -254,5 +253,5 @@ func (d *Driver) List(ctx context.Context) ([]atoll.Status, error) {
 	return list, nil
 }
 
-// info is what the engine says of itself.
-type info = system.Info
+// engineInfo is the engine's description of itself.
+type engineInfo = system.Info

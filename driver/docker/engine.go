@@ -19,7 +19,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// api is what this package needs of an engine.
+// api is the part of the engine's API that this package uses.
 type api interface {
 	Ping(ctx context.Context, o client.PingOptions) (client.PingResult, error)
 	Info(ctx context.Context, o client.InfoOptions) (client.SystemInfoResult, error)
@@ -55,18 +55,18 @@ type api interface {
 type engine struct {
 	api    api
 	host   string
-	remote bool // it sees none of this machine's files
-	info   info
-	home   string // which sandboxes on it are ours
+	remote bool // it can't see files of this host
+	info   engineInfo
+	home   string // id of this home, in the labels of its containers
 }
 
-// connect finds the engine and asks it who it is.
-func connect(ctx context.Context, host string) (*engine, error) {
-	at, err := locate(host)
+// connectEngine finds the engine and reads its description.
+func connectEngine(ctx context.Context, host string) (*engine, error) {
+	at, err := findEngine(host)
 	if err != nil {
 		return nil, err
 	}
-	opts, err := at.options()
+	opts, err := at.clientOptions()
 	if err != nil {
 		return nil, fmt.Errorf("%w: engine %s: %w", atoll.ErrInvalid, at.host, err)
 	}
@@ -75,12 +75,12 @@ func connect(ctx context.Context, host string) (*engine, error) {
 		return nil, fmt.Errorf("%w: engine %s: %w", atoll.ErrInvalid, at.host, err)
 	}
 	e := &engine{api: c, host: at.host}
-	if err := e.reachable(ctx); err != nil {
+	if err := e.checkSocket(ctx); err != nil {
 		return nil, err
 	}
 	r, err := c.Info(ctx, client.InfoOptions{})
 	if err != nil {
-		return nil, e.explain(err)
+		return nil, e.markError(err)
 	}
 	e.info = r.Info
 	if e.info.OSType != "" && e.info.OSType != "linux" {
@@ -90,14 +90,14 @@ func connect(ctx context.Context, host string) (*engine, error) {
 	return e, nil
 }
 
-// sharesFiles reports whether the engine runs in this machine's kernel, so
-// that directories and sockets of this host can be mounted.
-func sharesFiles(host string, i *info) bool {
+// sharesFiles reports whether the engine runs on this host's kernel, so that it can mount
+// directories and sockets of this host.
+func sharesFiles(host string, i *engineInfo) bool {
 	return strings.HasPrefix(host, "unix://") && onLinux && i.OperatingSystem != "Docker Desktop"
 }
 
-// reachable says what to do when the engine's socket can't be connected to.
-func (e *engine) reachable(ctx context.Context) error {
+// checkSocket reports why the engine's socket can't be connected to, and what to do about it.
+func (e *engine) checkSocket(ctx context.Context) error {
 	path, ok := strings.CutPrefix(e.host, "unix://")
 	if !ok {
 		return nil
@@ -109,17 +109,17 @@ func (e *engine) reachable(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w: no container engine: %s is not there; install one (apt-get install docker.io, or podman) and start it (systemctl start docker, or podman.socket), or name another with DOCKER_HOST", atoll.ErrUnavailable, path)
+		return fmt.Errorf("%w: no container engine: %s does not exist; install one (apt-get install docker.io, or podman) and start it (systemctl start docker, or podman.socket), or name another with DOCKER_HOST", atoll.ErrUnavailable, path)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%w: user %d may not use the engine at %s: use a rootless engine, or add the user to the group of the socket (which makes it root on this machine)", atoll.ErrUnavailable, os.Getuid(), path)
+		return fmt.Errorf("%w: user %d may not use the engine at %s: use a rootless engine, or add the user to the group of the socket (which makes it root on this host)", atoll.ErrUnavailable, os.Getuid(), path)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("%w: the engine at %s is not running: start it (systemctl start docker)", atoll.ErrUnavailable, path)
 	}
 	return fmt.Errorf("%w: the engine at %s: %w", atoll.ErrUnavailable, path, err)
 }
 
-// explain gives an error of the engine the sentinel that it is.
-func (e *engine) explain(err error) error {
+// markError makes an error of the engine match one of atoll's errors.
+func (e *engine) markError(err error) error {
 	is := func(sentinel error) error { return fmt.Errorf("%w: %w", sentinel, err) }
 	switch {
 	case err == nil:
@@ -146,27 +146,27 @@ func (e *engine) explain(err error) error {
 	return err
 }
 
-// cause is explain with the reason why ctx ended, where that is why.
-func (e *engine) cause(ctx context.Context, err error) error {
+// contextError returns the cause of ctx if it is done, otherwise err as markError marks it.
+func (e *engine) contextError(ctx context.Context, err error) error {
 	if c := context.Cause(ctx); err != nil && c != nil {
 		if errors.Is(c, context.DeadlineExceeded) && !errors.Is(c, atoll.ErrTimeout) {
 			c = fmt.Errorf("%w: %w", atoll.ErrTimeout, c)
 		}
 		return c
 	}
-	return e.explain(err)
+	return e.markError(err)
 }
 
-func (e *engine) inspect(ctx context.Context, name string) (container.InspectResponse, error) {
+func (e *engine) inspectContainer(ctx context.Context, name string) (container.InspectResponse, error) {
 	r, err := e.api.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
 	if err == nil && r.Container.State == nil {
-		err = fmt.Errorf("%w: the engine says nothing of the state of %s", atoll.ErrUnavailable, name)
+		err = fmt.Errorf("%w: the engine returned no state of %s", atoll.ErrUnavailable, name)
 	}
-	return r.Container, e.cause(ctx, err)
+	return r.Container, e.contextError(ctx, err)
 }
 
-// kind is "Docker" or "Podman".
-func (e *engine) kind() string {
+// productName returns "Docker" or "Podman".
+func (e *engine) productName() string {
 	if u, err := url.Parse(e.host); err == nil && strings.Contains(u.Path, "podman") {
 		return "Podman"
 	}

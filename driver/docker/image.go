@@ -23,16 +23,15 @@ var (
 	_ atoll.ImageBuilder  = (*Driver)(nil)
 )
 
-// Images returns the engine's images that have a name, besides those that are
-// snapshots.
+// Images returns the engine's images that have a name, except for snapshots.
 func (d *Driver) Images(ctx context.Context) ([]atoll.Image, error) {
-	e, err := d.engine(ctx)
+	e, err := d.openEngine(ctx)
 	if err != nil {
 		return nil, &atoll.Error{Op: "list images", Err: err}
 	}
 	r, err := e.api.ImageList(ctx, client.ImageListOptions{})
 	if err != nil {
-		return nil, &atoll.Error{Op: "list images", Err: e.cause(ctx, err)}
+		return nil, &atoll.Error{Op: "list images", Err: e.contextError(ctx, err)}
 	}
 	var list []atoll.Image
 	for _, s := range r.Items {
@@ -40,7 +39,7 @@ func (d *Driver) Images(ctx context.Context) ([]atoll.Image, error) {
 			if tag == "<none>:<none>" || strings.HasPrefix(tag, snapshotRepo) {
 				continue
 			}
-			im, err := e.describe(ctx, tag)
+			im, err := e.describeImage(ctx, tag)
 			if errors.Is(err, atoll.ErrNotFound) {
 				continue // removed meanwhile
 			}
@@ -54,11 +53,11 @@ func (d *Driver) Images(ctx context.Context) ([]atoll.Image, error) {
 	return list, nil
 }
 
-// describe says what is known of an image.
-func (e *engine) describe(ctx context.Context, ref string) (atoll.Image, error) {
+// describeImage returns the description of an image.
+func (e *engine) describeImage(ctx context.Context, ref string) (atoll.Image, error) {
 	i, err := e.api.ImageInspect(ctx, ref)
 	if err != nil {
-		return atoll.Image{}, fmt.Errorf("image %s: %w", ref, e.cause(ctx, err))
+		return atoll.Image{}, fmt.Errorf("image %s: %w", ref, e.contextError(ctx, err))
 	}
 	return atoll.Image{
 		Ref: ref, Digest: i.ID, Size: i.Size, Layers: len(i.RootFS.Layers),
@@ -66,20 +65,20 @@ func (e *engine) describe(ctx context.Context, ref string) (atoll.Image, error) 
 	}, nil
 }
 
-// PullImage gets an image from its registry. The engine fetches only the
-// layers that it doesn't have.
+// PullImage pulls an image from its registry. The engine fetches only the layers that it does not
+// have.
 func (d *Driver) PullImage(ctx context.Context, ref string, progress func(atoll.Progress)) (atoll.Image, error) {
-	e, err := d.engine(ctx)
+	e, err := d.openEngine(ctx)
 	if err == nil {
-		err = e.pull(ctx, ref, progress)
+		err = e.pullImage(ctx, ref, progress)
 	}
-	return d.made(ctx, "pull image", ref, err)
+	return d.describeResult(ctx, "pull image", ref, err)
 }
 
-// made describes an image that an operation has made, unless it failed.
-func (d *Driver) made(ctx context.Context, op, ref string, err error) (im atoll.Image, _ error) {
+// describeResult returns the description of an image that an operation has made, or its error.
+func (d *Driver) describeResult(ctx context.Context, op, ref string, err error) (im atoll.Image, _ error) {
 	if err == nil {
-		im, err = d.eng.describe(ctx, ref)
+		im, err = d.eng.describeImage(ctx, ref)
 	}
 	if err != nil {
 		return atoll.Image{}, &atoll.Error{Op: op, ID: ref, Err: err}
@@ -87,25 +86,25 @@ func (d *Driver) made(ctx context.Context, op, ref string, err error) (im atoll.
 	return im, nil
 }
 
-func (e *engine) pull(ctx context.Context, ref string, progress func(atoll.Progress)) error {
-	r, err := e.api.ImagePull(ctx, ref, client.ImagePullOptions{RegistryAuth: credentials(ref)})
+func (e *engine) pullImage(ctx context.Context, ref string, progress func(atoll.Progress)) error {
+	r, err := e.api.ImagePull(ctx, ref, client.ImagePullOptions{RegistryAuth: registryCredentials(ref)})
 	if err != nil {
-		return fmt.Errorf("pulling %s: %w", ref, e.cause(ctx, err))
+		return fmt.Errorf("pulling %s: %w", ref, e.contextError(ctx, err))
 	}
-	if err := e.follow(ctx, r.JSONMessages(ctx), progress); err != nil {
+	if err := e.reportProgress(ctx, r.JSONMessages(ctx), progress); err != nil {
 		return fmt.Errorf("pulling %s: %w", ref, err)
 	}
 	return nil
 }
 
-// follow passes an engine's messages on until they end, or one is an error.
-func (e *engine) follow(ctx context.Context, messages iter.Seq2[jsonstream.Message, error], progress func(atoll.Progress)) error {
+// reportProgress reports the messages of an engine until they end, or one is an error.
+func (e *engine) reportProgress(ctx context.Context, messages iter.Seq2[jsonstream.Message, error], progress func(atoll.Progress)) error {
 	for m, err := range messages {
 		if err != nil {
-			return e.cause(ctx, err)
+			return e.contextError(ctx, err)
 		}
 		if m.Error != nil {
-			return reasonOf(m.Error)
+			return markStreamError(m.Error)
 		}
 		if progress == nil {
 			continue
@@ -118,11 +117,11 @@ func (e *engine) follow(ctx context.Context, messages iter.Seq2[jsonstream.Messa
 			progress(p)
 		}
 	}
-	return e.cause(ctx, ctx.Err())
+	return e.contextError(ctx, ctx.Err())
 }
 
-// reasonOf gives an error that came within a stream its sentinel.
-func reasonOf(e *jsonstream.Error) error {
+// markStreamError makes an error message of a stream match one of atoll's errors.
+func markStreamError(e *jsonstream.Error) error {
 	switch e.Code {
 	case 401, 403:
 		return fmt.Errorf("%w: %w", atoll.ErrDenied, e)
@@ -132,12 +131,12 @@ func reasonOf(e *jsonstream.Error) error {
 	return fmt.Errorf("%w: %w", atoll.ErrUnavailable, e)
 }
 
-// RemoveImage removes a name of an image, and the image when it was the last.
+// RemoveImage removes a name of an image, and the image with its last name.
 func (d *Driver) RemoveImage(ctx context.Context, ref string) error {
-	e, err := d.engine(ctx)
+	e, err := d.openEngine(ctx)
 	if err == nil {
 		_, err = e.api.ImageRemove(ctx, ref, client.ImageRemoveOptions{PruneChildren: true})
-		err = e.cause(ctx, err)
+		err = e.contextError(ctx, err)
 	}
 	if err != nil {
 		return &atoll.Error{Op: "remove image", ID: ref, Err: err}
@@ -145,16 +144,16 @@ func (d *Driver) RemoveImage(ctx context.Context, ref string) error {
 	return nil
 }
 
-// BuildImage builds from a Dockerfile with the engine's own builder.
+// BuildImage builds an image from a Dockerfile with the engine's own builder.
 func (d *Driver) BuildImage(ctx context.Context, b atoll.ImageBuild, context io.Reader, progress func(atoll.Progress)) (atoll.Image, error) {
-	e, err := d.engine(ctx)
+	e, err := d.openEngine(ctx)
 	if err == nil {
-		err = e.build(ctx, b, context, progress)
+		err = e.buildImage(ctx, b, context, progress)
 	}
-	return d.made(ctx, "build image", b.Ref, err)
+	return d.describeResult(ctx, "build image", b.Ref, err)
 }
 
-func (e *engine) build(ctx context.Context, b atoll.ImageBuild, source io.Reader, progress func(atoll.Progress)) error {
+func (e *engine) buildImage(ctx context.Context, b atoll.ImageBuild, source io.Reader, progress func(atoll.Progress)) error {
 	if b.Ref == "" {
 		return fmt.Errorf("%w: the image has no name", atoll.ErrInvalid)
 	}
@@ -166,14 +165,14 @@ func (e *engine) build(ctx context.Context, b atoll.ImageBuild, source io.Reader
 		Tags: []string{b.Ref}, Dockerfile: b.Dockerfile, BuildArgs: args, NetworkMode: b.Network, Remove: true, ForceRemove: true,
 	})
 	if err != nil {
-		return e.cause(ctx, err)
+		return e.contextError(ctx, err)
 	}
 	defer r.Body.Close()
-	return e.follow(ctx, messages(r.Body), progress)
+	return e.reportProgress(ctx, decodeMessages(r.Body), progress)
 }
 
-// messages reads the messages of a stream.
-func messages(r io.Reader) iter.Seq2[jsonstream.Message, error] {
+// decodeMessages decodes the messages of a stream.
+func decodeMessages(r io.Reader) iter.Seq2[jsonstream.Message, error] {
 	return func(yield func(jsonstream.Message, error) bool) {
 		dec := json.NewDecoder(r)
 		for {

@@ -24,15 +24,15 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// ImportImage takes an archive of `docker save`, of an OCI layout, or of the
-// files of a root directory, compressed or not. Of names in the archive none is
-// taken over: they could be those of other images.
+// ImportImage imports an archive of `docker save`, of an OCI layout, or of the files of a root
+// directory, compressed or not. It ignores image names in the archive, which could be those of other
+// images.
 func (d *Driver) ImportImage(ctx context.Context, ref string, archive io.Reader, progress func(atoll.Progress)) (atoll.Image, error) {
-	e, err := d.engine(ctx)
+	e, err := d.openEngine(ctx)
 	if err == nil {
-		err = e.importImage(ctx, d.dir(), ref, archive, progress)
+		err = e.importImage(ctx, d.baseDir(), ref, archive, progress)
 	}
-	return d.made(ctx, "import image", ref, err)
+	return d.describeResult(ctx, "import image", ref, err)
 }
 
 func (e *engine) importImage(ctx context.Context, dir, ref string, archive io.Reader, progress func(atoll.Progress)) error {
@@ -44,29 +44,29 @@ func (e *engine) importImage(ctx context.Context, dir, ref string, archive io.Re
 	if err != nil {
 		return err
 	}
-	defer func() { _ = errors.Join(spool.Close(), os.Remove(spool.Name())) }() // nobody else knows it
-	if err := unpack(ctx, spool, archive); err != nil {
+	defer func() { _ = errors.Join(spool.Close(), os.Remove(spool.Name())) }() // only this call uses it
+	if err := decompress(ctx, spool, archive); err != nil {
 		return err
 	}
-	b, err := bundleOf(spool)
+	b, err := indexArchive(spool)
 	if err != nil {
 		return err
 	}
-	image, err := b.image()
+	image, err := b.findImage()
 	if err != nil {
 		return fmt.Errorf("%w: the archive: %w", atoll.ErrInvalid, err)
 	}
 	if image == nil {
 		return e.importRoot(ctx, ref, io.NewSectionReader(spool, 0, 1<<62), progress)
 	}
-	return e.load(ctx, tag, image, progress)
+	return e.loadImage(ctx, tag, image, progress)
 }
 
-// unpack writes the plain archive to a file, in which it can be searched.
-func unpack(ctx context.Context, to *os.File, archive io.Reader) error {
+// decompress writes the decompressed archive to a file that can be searched.
+func decompress(ctx context.Context, to *os.File, archive io.Reader) error {
 	r := bufio.NewReaderSize(archive, 64<<10)
 	var plain io.Reader = r
-	switch head, _ := r.Peek(4); { // an archive that is shorter is none
+	switch head, _ := r.Peek(4); { // a shorter file is no archive
 	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
 		z, err := gzip.NewReader(r)
 		if err != nil {
@@ -90,28 +90,28 @@ func unpack(ctx context.Context, to *os.File, archive io.Reader) error {
 	return errors.Join(context.Cause(ctx), err)
 }
 
-// bundle is an archive that was looked through.
-type bundle struct {
+// archive is an archive with an index of its files.
+type archive struct {
 	file  *os.File
-	files map[string]span
+	files map[string]section
 }
 
-// span is where a file's content lies in the archive.
-type span struct{ from, size int64 }
+// section is the position of a file's content in the archive.
+type section struct{ from, size int64 }
 
-// Bounds of a bundle.
+// Bounds of an archive.
 const (
-	mostEntries  = 100_000
-	mostDocument = 16 << 20 // bytes of JSON
+	maxEntries  = 100_000
+	maxDocument = 16 << 20 // bytes of JSON
 )
 
-func bundleOf(f *os.File) (*bundle, error) {
+func indexArchive(f *os.File) (*archive, error) {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return nil, err
 	}
-	b := &bundle{file: f, files: make(map[string]span)}
+	b := &archive{file: f, files: make(map[string]section)}
 	tr := tar.NewReader(f)
-	for range mostEntries {
+	for range maxEntries {
 		h, err := tr.Next()
 		if errors.Is(err, io.EOF) {
 			break
@@ -124,13 +124,13 @@ func bundleOf(f *os.File) (*bundle, error) {
 			if err != nil {
 				return nil, err
 			}
-			b.files[path.Clean(h.Name)] = span{at, h.Size}
+			b.files[path.Clean(h.Name)] = section{at, h.Size}
 		}
 	}
 	return b, nil
 }
 
-func (b *bundle) open(name string) (io.ReadCloser, error) {
+func (b *archive) open(name string) (io.ReadCloser, error) {
 	s, ok := b.files[name]
 	if !ok {
 		return nil, fmt.Errorf("%s is missing", name)
@@ -138,20 +138,20 @@ func (b *bundle) open(name string) (io.ReadCloser, error) {
 	return io.NopCloser(io.NewSectionReader(b.file, s.from, s.size)), nil
 }
 
-func (b *bundle) read(name string) ([]byte, error) {
+func (b *archive) read(name string) ([]byte, error) {
 	rc, err := b.open(name)
 	if err != nil {
 		return nil, err
 	}
-	text, err := io.ReadAll(io.LimitReader(rc, mostDocument+1))
-	if err == nil && len(text) > mostDocument {
-		err = fmt.Errorf("%s is longer than %d bytes", name, mostDocument)
+	text, err := io.ReadAll(io.LimitReader(rc, maxDocument+1))
+	if err == nil && len(text) > maxDocument {
+		err = fmt.Errorf("%s is longer than %d bytes", name, maxDocument)
 	}
 	return text, err
 }
 
-// image returns the image that a bundle is of; nil for a root directory.
-func (b *bundle) image() (v1.Image, error) {
+// findImage returns the image in an archive; nil for an archive of a root directory.
+func (b *archive) findImage() (v1.Image, error) {
 	_, saved := b.files["manifest.json"]
 	_, layout := b.files["oci-layout"]
 	switch {
@@ -165,10 +165,10 @@ func (b *bundle) image() (v1.Image, error) {
 	return nil, nil
 }
 
-// layoutImage is the image of an OCI layout: the first for Linux.
-func (b *bundle) layoutImage() (v1.Image, error) {
+// layoutImage returns the image of an OCI layout: the first for Linux.
+func (b *archive) layoutImage() (v1.Image, error) {
 	next := "index.json"
-	for range 4 { // indexes of indexes
+	for range 4 { // an index may name indexes
 		text, err := b.read(next)
 		if err != nil {
 			return nil, err
@@ -177,7 +177,7 @@ func (b *bundle) layoutImage() (v1.Image, error) {
 		if err := json.Unmarshal(text, &index); err != nil {
 			return nil, err
 		}
-		one, err := choose(index.Manifests)
+		one, err := chooseLinux(index.Manifests)
 		if err != nil {
 			return nil, err
 		}
@@ -189,7 +189,7 @@ func (b *bundle) layoutImage() (v1.Image, error) {
 	return nil, errors.New("its indexes lead nowhere")
 }
 
-func choose(list []v1.Descriptor) (v1.Descriptor, error) {
+func chooseLinux(list []v1.Descriptor) (v1.Descriptor, error) {
 	for _, m := range list {
 		if (m.MediaType.IsImage() || m.MediaType.IsIndex()) && (m.Platform == nil || m.Platform.OS == "linux" || m.Platform.OS == "") {
 			return m, nil
@@ -202,11 +202,11 @@ func blobName(h v1.Hash) string { return "blobs/" + h.Algorithm + "/" + h.Hex }
 
 // layoutImage reads an image from the blobs of a layout.
 type layoutImage struct {
-	b *bundle
+	b *archive
 	v1.Descriptor
 }
 
-// MediaType returns that of the manifest.
+// MediaType returns the media type of the manifest.
 func (i *layoutImage) MediaType() (types.MediaType, error) { return i.Descriptor.MediaType, nil }
 
 // RawManifest returns the manifest.
@@ -237,7 +237,7 @@ func (i *layoutImage) LayerByDigest(h v1.Hash) (partial.CompressedLayer, error) 
 
 // layoutLayer is a layer among the blobs of a layout.
 type layoutLayer struct {
-	b *bundle
+	b *archive
 	v1.Descriptor
 }
 
@@ -252,11 +252,11 @@ func (l *layoutLayer) Compressed() (io.ReadCloser, error) {
 // Size returns the layer's size.
 func (l *layoutLayer) Size() (int64, error) { return l.Descriptor.Size, nil }
 
-// MediaType returns the layer's form.
+// MediaType returns the media type of the layer.
 func (l *layoutLayer) MediaType() (types.MediaType, error) { return l.Descriptor.MediaType, nil }
 
-// load gives an image to the engine, under one name.
-func (e *engine) load(ctx context.Context, tag name.Tag, image v1.Image, progress func(atoll.Progress)) error {
+// loadImage loads an image into the engine under one name.
+func (e *engine) loadImage(ctx context.Context, tag name.Tag, image v1.Image, progress func(atoll.Progress)) error {
 	r, w := io.Pipe()
 	written := make(chan error, 1)
 	go func() {
@@ -266,22 +266,22 @@ func (e *engine) load(ctx context.Context, tag name.Tag, image v1.Image, progres
 	}()
 	res, err := e.api.ImageLoad(ctx, r)
 	if err == nil {
-		err = e.follow(ctx, messages(res), progress)
+		err = e.reportProgress(ctx, decodeMessages(res), progress)
 		_ = res.Close() // all of it was read
 	}
 	_ = r.Close() // never fails
 	if werr := <-written; werr != nil && !errors.Is(werr, io.ErrClosedPipe) {
 		return fmt.Errorf("%w: the archive: %w", atoll.ErrInvalid, werr)
 	}
-	return e.cause(ctx, err)
+	return e.contextError(ctx, err)
 }
 
-// importRoot makes an image of the files of a root directory.
+// importRoot imports the files of a root directory as an image.
 func (e *engine) importRoot(ctx context.Context, ref string, archive io.Reader, progress func(atoll.Progress)) error {
 	rc, err := e.api.ImageImport(ctx, client.ImageImportSource{Source: archive, SourceName: "-"}, ref, client.ImageImportOptions{})
 	if err != nil {
-		return e.cause(ctx, err)
+		return e.contextError(ctx, err)
 	}
 	defer rc.Close()
-	return e.follow(ctx, messages(rc), progress)
+	return e.reportProgress(ctx, decodeMessages(rc), progress)
 }

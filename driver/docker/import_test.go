@@ -47,8 +47,8 @@ func small(t *testing.T) v1.Image {
 	return image
 }
 
-// saved returns an image as `docker save` gives it, under a name.
-func saved(t *testing.T, ref string) []byte {
+// dockerArchiveOf returns an image as `docker save` gives it, under a name.
+func dockerArchiveOf(t *testing.T, ref string) []byte {
 	t.Helper()
 	tag, err := name.NewTag(ref)
 	if err != nil {
@@ -61,8 +61,8 @@ func saved(t *testing.T, ref string) []byte {
 	return b.Bytes()
 }
 
-// laidOut returns an image as an OCI layout in a tar stream.
-func laidOut(t *testing.T) []byte {
+// ociLayoutOf returns an image as an OCI layout in a tar stream.
+func ociLayoutOf(t *testing.T) []byte {
 	t.Helper()
 	dir := t.TempDir()
 	p, err := layout.Write(dir, empty.Index)
@@ -110,12 +110,12 @@ func zipped(t *testing.T, b []byte) []byte {
 func TestImport(t *testing.T) {
 	d := local(t)
 	root := archive(t, map[string]string{"bin/sh": "/bin/busybox"}).Bytes()
-	busybox, err := raw(t).ImageInspect(t.Context(), "busybox:latest")
+	busybox, err := engineClient(t).ImageInspect(t.Context(), "busybox:latest")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for what, archive := range map[string][]byte{
-		"root": root, "root.gz": zipped(t, root), "save": saved(t, "busybox:latest"), "save.gz": zipped(t, saved(t, "busybox:latest")), "oci": laidOut(t), "oci.gz": zipped(t, laidOut(t)),
+		"root": root, "root.gz": zipped(t, root), "save": dockerArchiveOf(t, "busybox:latest"), "save.gz": zipped(t, dockerArchiveOf(t, "busybox:latest")), "oci": ociLayoutOf(t), "oci.gz": zipped(t, ociLayoutOf(t)),
 	} {
 		ref := "atolltest/" + strings.ReplaceAll(what, ".", "-") + ":1"
 		im, err := d.ImportImage(t.Context(), ref, bytes.NewReader(archive), nil)
@@ -124,14 +124,14 @@ func TestImport(t *testing.T) {
 			continue
 		}
 		sb := create(t, d, atoll.Spec{Image: ref})
-		if got := sh(t, sb, atoll.Cmd{Shell: "echo hi"}); got != "hi\n" {
+		if got := runShell(t, sb, atoll.Cmd{Shell: "echo hi"}); got != "hi\n" {
 			t.Errorf("%s: %q", what, got)
 		}
 		if err := errors.Join(sb.Destroy(t.Context()), d.RemoveImage(t.Context(), ref)); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if now, err := raw(t).ImageInspect(t.Context(), "busybox:latest"); err != nil || now.ID != busybox.ID {
+	if now, err := engineClient(t).ImageInspect(t.Context(), "busybox:latest"); err != nil || now.ID != busybox.ID {
 		t.Errorf("an archive has taken another image's name: %v", err)
 	}
 }
@@ -139,10 +139,10 @@ func TestImport(t *testing.T) {
 func TestImportRefuses(t *testing.T) {
 	d := local(t)
 	for what, archive := range map[string][]byte{
-		"garbage": []byte(strings.Repeat("garbage ", 1000)), "half a gzip": zipped(t, saved(t, "x:1"))[:1000], "half": saved(t, "x:1")[:5000],
-		"no blobs": only(t, map[string]string{"oci-layout": `{}`, "index.json": `{"manifests":[]}`}),
-		"a loop":   only(t, map[string]string{"oci-layout": `{}`, "index.json": `{"manifests":[{"mediaType":"application/vnd.oci.image.index.v1+json","digest":"sha256:` + strings.Repeat("0", 64) + `"}]}`}),
-		"no image": only(t, map[string]string{"manifest.json": `[]`}),
+		"garbage": []byte(strings.Repeat("garbage ", 1000)), "half a gzip": zipped(t, dockerArchiveOf(t, "x:1"))[:1000], "half": dockerArchiveOf(t, "x:1")[:5000],
+		"no blobs": tarOf(t, map[string]string{"oci-layout": `{}`, "index.json": `{"manifests":[]}`}),
+		"a loop":   tarOf(t, map[string]string{"oci-layout": `{}`, "index.json": `{"manifests":[{"mediaType":"application/vnd.oci.image.index.v1+json","digest":"sha256:` + strings.Repeat("0", 64) + `"}]}`}),
+		"no image": tarOf(t, map[string]string{"manifest.json": `[]`}),
 	} {
 		im, err := d.ImportImage(t.Context(), "atolltest/bad:1", bytes.NewReader(archive), nil)
 		if !errors.Is(err, atoll.ErrInvalid) && !errors.Is(err, atoll.ErrUnavailable) {
@@ -154,8 +154,8 @@ func TestImportRefuses(t *testing.T) {
 	}
 }
 
-// only returns small files as a tar stream.
-func only(t *testing.T, files map[string]string) []byte {
+// tarOf returns small files as a tar stream.
+func tarOf(t *testing.T, files map[string]string) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -175,7 +175,7 @@ func only(t *testing.T, files map[string]string) []byte {
 func TestBuild(t *testing.T) {
 	d := local(t)
 	const ref = "atolltest/built:1"
-	source := only(t, map[string]string{"Dockerfile": "FROM busybox:latest\nARG WHO\nRUN echo built for $WHO > /made\n"})
+	source := tarOf(t, map[string]string{"Dockerfile": "FROM busybox:latest\nARG WHO\nRUN echo built for $WHO > /made\n"})
 	var said strings.Builder
 	im, err := d.BuildImage(t.Context(), atoll.ImageBuild{Ref: ref, Args: map[string]string{"WHO": "you"}, Network: "none"}, bytes.NewReader(source), func(p atoll.Progress) {
 		said.WriteString(p.Message + "\n")
@@ -184,13 +184,13 @@ func TestBuild(t *testing.T) {
 		t.Fatalf("%+v, %v, %s", im, err, said.String())
 	}
 	sb := create(t, d, atoll.Spec{Image: ref})
-	if got := sh(t, sb, atoll.Cmd{Shell: "cat /made"}); got != "built for you\n" {
+	if got := runShell(t, sb, atoll.Cmd{Shell: "cat /made"}); got != "built for you\n" {
 		t.Errorf("got %q", got)
 	}
 	if err := errors.Join(sb.Destroy(context.Background()), d.RemoveImage(t.Context(), ref)); err != nil {
 		t.Error(err)
 	}
-	bad := only(t, map[string]string{"Dockerfile": "FROM busybox:latest\nRUN echo why; exit 3\n"})
+	bad := tarOf(t, map[string]string{"Dockerfile": "FROM busybox:latest\nRUN echo why; exit 3\n"})
 	said.Reset()
 	_, err = d.BuildImage(t.Context(), atoll.ImageBuild{Ref: ref, Network: "none"}, bytes.NewReader(bad), func(p atoll.Progress) { said.WriteString(p.Message + "\n") })
 	if err == nil || !strings.Contains(err.Error(), "3") || !strings.Contains(said.String(), "why") {

@@ -13,10 +13,10 @@ import (
 
 const canCount = true
 
-// count counts what is in the directory of a container's own layer, which the
-// sandbox changes meanwhile: nothing is followed that leads out of it.
-// Directories of the image, and marks of what was removed, don't count.
-func count(ctx context.Context, dir string) (files int, bytes int64, err error) {
+// countLayer counts the files in the directory of a container's own layer, which the sandbox may
+// change meanwhile: it follows no link. Directories of the image, and marks of removed files, don't
+// count.
+func countLayer(ctx context.Context, dir string) (files int, bytes int64, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return 0, 0, err
@@ -35,8 +35,8 @@ func count(ctx context.Context, dir string) (files int, bytes int64, err error) 
 	return files, bytes, err
 }
 
-// countDir counts a directory's own entries, and itself, and returns the
-// directories in it. One that is gone counts nothing.
+// countDir counts the entries of a directory and the directory itself, and returns the directories in
+// it. One that was removed counts nothing.
 func countDir(ctx context.Context, root *os.Root, name string) (below []string, files int, bytes int64, err error) {
 	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
@@ -56,7 +56,7 @@ func countDir(ctx context.Context, root *os.Root, name string) (below []string, 
 		for _, e := range list {
 			info, ierr := e.Info()
 			if ierr != nil {
-				continue // it is gone
+				continue // it was removed
 			}
 			switch st, ok := info.Sys().(*syscall.Stat_t); {
 			case e.IsDir():

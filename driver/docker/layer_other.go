@@ -10,6 +10,6 @@ import (
 
 const canCount = false
 
-func count(context.Context, string) (files int, bytes int64, err error) {
+func countLayer(context.Context, string) (files int, bytes int64, err error) {
 	return 0, 0, atoll.ErrUnsupported
 }

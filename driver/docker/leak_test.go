@@ -17,13 +17,14 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/docker"
 	"github.com/atoll-sandbox/atoll/internal/helper"
+	"github.com/atoll-sandbox/atoll/internal/testing/enginetest"
 )
 
-// leaks are what a host could keep of sandboxes that are gone.
+// leaks are counts of what sandboxes could leave behind.
 type leaks struct{ containers, images, volumes, files, processes int }
 
-// look counts. Of the engine everything: it is the tests' own.
-func look(t *testing.T, c *client.Client, dir string) leaks {
+// countLeaks counts everything in the engine, which only the tests use.
+func countLeaks(t *testing.T, c *client.Client, dir string) leaks {
 	t.Helper()
 	containers, err := c.ContainerList(t.Context(), client.ContainerListOptions{All: true})
 	if err != nil {
@@ -49,12 +50,11 @@ func entries(t *testing.T, dir string) int {
 	return len(list)
 }
 
-// processes counts those that run this test's own guest or gate, and the
-// engine's shims.
+// processes counts the processes of this test's guests and egress proxies, and the engine's shims.
 func processes(t *testing.T) int {
 	t.Helper()
 	var programs []os.FileInfo
-	for _, name := range []string{"atoll-guest", "atoll-gate"} {
+	for _, name := range []string{"atoll-guest", "atoll-egress"} {
 		program, err := helper.Finder{}.Find(name)
 		if err != nil {
 			t.Fatal(err)
@@ -73,7 +73,7 @@ func processes(t *testing.T) int {
 	for _, dir := range list {
 		line, _ := os.ReadFile(filepath.Join(dir, "cmdline")) // it may have ended
 		info, _ := os.Stat(filepath.Join(dir, "exe"))         // likewise
-		if bytes.Contains(line, []byte("-shim-")) && bytes.Contains(line, []byte(private.dir+"/")) {
+		if bytes.Contains(line, []byte("-shim-")) && bytes.Contains(line, []byte(enginetest.Dir(t)+"/")) {
 			n++
 		}
 		for _, program := range programs {
@@ -85,8 +85,7 @@ func processes(t *testing.T) int {
 	return n
 }
 
-// goroutines returns the stacks of those that are in atoll's code, besides the
-// tests'.
+// goroutines returns the stacks of goroutines in atoll's code, except for tests.
 func goroutines(t *testing.T) string {
 	t.Helper()
 	var b, ours bytes.Buffer
@@ -101,8 +100,8 @@ func goroutines(t *testing.T) string {
 	return ours.String()
 }
 
-// TestManyLeaveNothing creates, uses and destroys many sandboxes, four at once;
-// every third has a gate. ATOLL_LEAKS says how many.
+// TestManyLeaveNothing creates, uses and destroys many sandboxes, four at once; every third has an egress
+// proxy. ATOLL_LEAKS sets their number.
 func TestManyLeaveNothing(t *testing.T) {
 	n, workers := 20, 4
 	if text := os.Getenv("ATOLL_LEAKS"); text != "" {
@@ -111,10 +110,10 @@ func TestManyLeaveNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d, c := local(t), raw(t)
+	d, c := local(t), engineClient(t)
 	var during int
-	once(t, d, true, func() { during = processes(t) })
-	before, descriptors := look(t, c, d.Dir), entries(t, "/proc/self/fd")
+	useOnce(t, d, true, func() { during = processes(t) })
+	before, descriptors := countLeaks(t, c, d.Dir), entries(t, "/proc/self/fd")
 	if during < before.processes+3 {
 		t.Errorf("with a sandbox there are %d processes, without %d: its shim, guest and gate are not seen", during, before.processes)
 	}
@@ -123,13 +122,13 @@ func TestManyLeaveNothing(t *testing.T) {
 	for worker := range workers {
 		wg.Go(func() {
 			for i := worker; i < n; i += workers {
-				once(t, d, i%3 == 0, func() {})
+				useOnce(t, d, i%3 == 0, func() {})
 			}
 		})
 	}
 	wg.Wait()
 	t.Logf("%d sandboxes, %.1f a second", n, float64(n)/time.Since(start).Seconds())
-	if after := look(t, c, d.Dir); after != before {
+	if after := countLeaks(t, c, d.Dir); after != before {
 		t.Errorf("before there were %+v, now %+v", before, after)
 	}
 	if now := entries(t, "/proc/self/fd"); now > descriptors+2*workers { // the engine's client keeps some
@@ -140,8 +139,8 @@ func TestManyLeaveNothing(t *testing.T) {
 	}
 }
 
-// once makes a sandbox, runs something in it and destroys it.
-func once(t *testing.T, d *docker.Driver, gate bool, then func()) {
+// useOnce creates a sandbox, runs a command in it and destroys it.
+func useOnce(t *testing.T, d *docker.Driver, gate bool, then func()) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

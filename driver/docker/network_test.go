@@ -11,11 +11,11 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/docker"
-	"github.com/atoll-sandbox/atoll/internal/gate"
+	"github.com/atoll-sandbox/atoll/internal/egress"
 )
 
-// website returns the port of a server of this host's loopback.
-func website(t *testing.T, says string) string {
+// startWebsite returns the port of a server of this host's loopback.
+func startWebsite(t *testing.T, says string) string {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte(says + r.Header.Get("X-Key") + "\n"))
@@ -30,16 +30,16 @@ func website(t *testing.T, says string) string {
 
 func TestGate(t *testing.T) {
 	d := local(t)
-	yes, no := gate.HostName+":"+website(t, "allowed "), gate.HostName+":"+website(t, "denied ")
+	yes, no := egress.HostName+":"+startWebsite(t, "allowed "), egress.HostName+":"+startWebsite(t, "denied ")
 	sb := create(t, d, atoll.Spec{Network: atoll.Network{Allow: []string{yes}, Headers: []atoll.Header{{Host: yes, Name: "X-Key", Value: "secret-key"}}}})
 	get := func(sb atoll.Sandbox, at string) string {
 		t.Helper()
-		return sh(t, sb, atoll.Cmd{Shell: "unset http_proxy HTTP_PROXY all_proxy ALL_PROXY; wget -q -O - http://" + at + "/ 2>&1"})
+		return runShell(t, sb, atoll.Cmd{Shell: "unset http_proxy HTTP_PROXY all_proxy ALL_PROXY; wget -q -O - http://" + at + "/ 2>&1"})
 	}
 	if got := get(sb, yes); got != "allowed secret-key\n" {
 		t.Errorf("an allowed host, through the redirect: %q", got)
 	}
-	if got := sh(t, sb, atoll.Cmd{Shell: "wget -q -O - http://" + yes + "/"}); got != "allowed secret-key\n" {
+	if got := runShell(t, sb, atoll.Cmd{Shell: "wget -q -O - http://" + yes + "/"}); got != "allowed secret-key\n" {
 		t.Errorf("an allowed host, through the proxy: %q", got)
 	}
 	if got := get(sb, no); strings.Contains(got, "denied ") {
@@ -50,7 +50,7 @@ func TestGate(t *testing.T) {
 			t.Errorf("%s: %q", at, got)
 		}
 	}
-	if env := sh(t, sb, atoll.Cmd{Shell: "env; cat /etc/resolv.conf"}); strings.Contains(env, "secret-key") || !strings.Contains(env, "nameserver 127.0.0.1") {
+	if env := runShell(t, sb, atoll.Cmd{Shell: "env; cat /etc/resolv.conf"}); strings.Contains(env, "secret-key") || !strings.Contains(env, "nameserver 127.0.0.1") {
 		t.Errorf("inside there is %s", env)
 	}
 	list, err := atoll.Connections(t.Context(), sb)
@@ -70,8 +70,11 @@ func TestGate(t *testing.T) {
 		t.Errorf("what is no longer allowed: %q", got)
 	}
 	for what, f := range map[string]func() error{
-		"a stop and a start":      func() error { return errors.Join(atoll.Stop(t.Context(), sb), atoll.Start(t.Context(), sb)) },
-		"a snapshot and a return": func() error { _, err := atoll.Snapshot(t.Context(), sb, ""); return errors.Join(err, again(t, sb)) },
+		"a stop and a start": func() error { return errors.Join(atoll.Stop(t.Context(), sb), atoll.Start(t.Context(), sb)) },
+		"a snapshot and a return": func() error {
+			_, err := atoll.Snapshot(t.Context(), sb, "")
+			return errors.Join(err, restoreNewest(t, sb))
+		},
 	} {
 		if err := f(); err != nil {
 			t.Fatalf("%s: %v", what, err)
@@ -82,8 +85,8 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// again restores the newest snapshot.
-func again(t *testing.T, sb atoll.Sandbox) error {
+// restoreNewest restores the newest snapshot.
+func restoreNewest(t *testing.T, sb atoll.Sandbox) error {
 	t.Helper()
 	list, err := atoll.Snapshots(t.Context(), sb)
 	if err != nil {
@@ -92,13 +95,13 @@ func again(t *testing.T, sb atoll.Sandbox) error {
 	return atoll.Restore(t.Context(), sb, list[len(list)-1].ID)
 }
 
-// TestGateComesLater: a sandbox without a network gets rules while it runs.
+// TestGateComesLater gives rules to a running sandbox without a network.
 func TestGateComesLater(t *testing.T) {
 	d := local(t)
-	at := gate.HostName + ":" + website(t, "hello")
+	at := egress.HostName + ":" + startWebsite(t, "hello")
 	sb := create(t, d, atoll.Spec{})
 	get := atoll.Cmd{Shell: "wget -q -O - http://" + at + "/ 2>&1"}
-	if got := sh(t, sb, get); strings.Contains(got, "hello") {
+	if got := runShell(t, sb, get); strings.Contains(got, "hello") {
 		t.Errorf("without a network: %q", got)
 	}
 	if list, err := atoll.Connections(t.Context(), sb); err != nil || len(list) > 0 {
@@ -111,7 +114,7 @@ func TestGateComesLater(t *testing.T) {
 	if err := atoll.SetNetwork(t.Context(), other, atoll.Network{Allow: []string{at}}); err != nil {
 		t.Fatal(err)
 	}
-	if got := sh(t, sb, get); got != "hello\n" {
+	if got := runShell(t, sb, get); got != "hello\n" {
 		t.Errorf("with one: %q", got)
 	}
 	if err := sb.Destroy(t.Context()); err != nil {

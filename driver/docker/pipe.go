@@ -12,25 +12,24 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// pipe makes a stream to the guest through the engine: a process in the
-// container joins its standard streams to the guest's socket. It costs two calls
-// to the engine once; commands then cost none.
-func (s *Sandbox) pipe(ctx context.Context) (net.Conn, error) {
-	x, err := s.e.api.ExecCreate(ctx, s.current(), client.ExecCreateOptions{
-		User: "0:0", Cmd: []string{guestFile, "pipe", s.e.socket()}, WorkingDir: "/", AttachStdin: true, AttachStdout: true, AttachStderr: true,
+// connectThroughEngine connects to the guest through the engine: a process in the container joins its
+// standard streams to the guest's socket. It costs two requests to the engine; commands then cost
+// none.
+func (s *Sandbox) connectThroughEngine(ctx context.Context) (net.Conn, error) {
+	x, err := s.e.api.ExecCreate(ctx, s.currentContainer(), client.ExecCreateOptions{
+		User: "0:0", Cmd: []string{guestFile, "pipe", s.e.socketPath()}, WorkingDir: "/", AttachStdin: true, AttachStdout: true, AttachStderr: true,
 	})
 	if err != nil {
-		return nil, s.e.cause(ctx, err)
+		return nil, s.e.contextError(ctx, err)
 	}
 	r, err := s.e.api.ExecAttach(ctx, x.ID, client.ExecAttachOptions{})
 	if err != nil {
-		return nil, s.e.cause(ctx, err)
+		return nil, s.e.contextError(ctx, err)
 	}
 	return &pipeConn{Conn: r.Conn, r: r.Reader}, nil
 }
 
-// pipeConn is an attached process as a connection: what it reads is written
-// plainly, what it writes comes in frames.
+// pipeConn is the connection to an attached process: it writes plain bytes and reads frames.
 type pipeConn struct {
 	net.Conn
 	r    io.Reader
@@ -45,8 +44,8 @@ const (
 	maxWords    = 2000 // bytes of an error's text
 )
 
-// Read returns what the process writes to its standard output. What it writes
-// to its standard error is why it ends.
+// Read returns what the process writes to its standard output. Bytes on its standard error are the
+// reason why it ends, and returned as an error.
 func (c *pipeConn) Read(p []byte) (int, error) {
 	for c.left == 0 {
 		var head [frameHead]byte

@@ -20,41 +20,41 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/guest"
 )
 
-// Where the guest is in a container. Only root may look into its directory.
+// Paths of the guest in a container. Only root can read its directory.
 const (
-	guestDir    = "/.atoll"
-	guestFile   = guestDir + "/guest"
-	socketDir   = guestDir + "/run"
-	socketName  = "guest.sock"
-	guestConfig = "ATOLL_GUEST"
+	guestDir       = "/.atoll"
+	guestFile      = guestDir + "/guest"
+	socketDir      = guestDir + "/run"
+	socketName     = "guest.sock"
+	guestConfigVar = "ATOLL_GUEST"
 )
 
-// commandUser is who runs commands where nothing else is said.
+// commandUser is the default user of commands.
 const commandUser = 1000
 
-// guestCaps are the capabilities of the guest, which starts commands as other
-// users, gives them their files and ends them. Commands have none.
+// guestCaps are the capabilities of the guest: it starts commands as other users, changes the owners
+// of files and ends commands. Commands have none.
 var guestCaps = []string{"CHOWN", "DAC_OVERRIDE", "FOWNER", "SETUID", "SETGID", "SETPCAP", "KILL"}
 
-// plan is a container to be.
+// plan is the plan of a container.
 type plan struct {
 	id      string
 	spec    atoll.Spec
 	created time.Time
 	image   string // name or id
 	guest   guest.Config
-	dir     string            // of this host's side
+	dir     string            // of the sandbox on this host
 	program string            // the guest, on this host
-	files   map[string]string // of this host that are shown inside, by their path there
+	files   map[string]string // files of this host that are mounted, by their path inside
 }
 
-// container returns what the engine is asked for.
-func (d *Driver) container(e *engine, p *plan) (*container.Config, *container.HostConfig, error) {
+// containerConfig returns the configuration of a container for the engine.
+func (d *Driver) containerConfig(e *engine, p *plan) (*container.Config, *container.HostConfig, error) {
 	env, err := json.Marshal(&p.guest)
 	if err != nil {
 		return nil, nil, err
 	}
-	l, err := labels(e.home, p.id, &p.spec, p.created)
+	l, err := sandboxLabels(e.home, p.id, &p.spec, p.created)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -62,36 +62,36 @@ func (d *Driver) container(e *engine, p *plan) (*container.Config, *container.Ho
 		Hostname:    p.id,
 		User:        "0:0",
 		Image:       p.image,
-		Entrypoint:  []string{guestFile, "serve", e.socket()},
+		Entrypoint:  []string{guestFile, "serve", e.socketPath()},
 		Cmd:         []string{},
-		Env:         []string{guestConfig + "=" + string(env)},
+		Env:         []string{guestConfigVar + "=" + string(env)},
 		WorkingDir:  "/",
 		Labels:      l,
 		StopSignal:  "SIGKILL",
 		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
 	}
-	host := d.walls(e, &p.spec)
-	if e.has("seccomp") {
+	host := d.hostConfig(e, &p.spec)
+	if e.hasSecurityOption("seccomp") {
 		profile, err := seccompOption()
 		if err != nil {
 			return nil, nil, err
 		}
 		host.SecurityOpt = append(host.SecurityOpt, profile...)
 	}
-	host.Mounts = e.mounts(p)
+	host.Mounts = e.bindMounts(p)
 	return config, host, nil
 }
 
-// socket is where the guest listens, inside.
-func (e *engine) socket() string {
-	if e.direct() {
+// socketPath returns the path inside of the socket that the guest listens on.
+func (e *engine) socketPath() string {
+	if e.reachesSockets() {
 		return path.Join(socketDir, socketName)
 	}
 	return path.Join(guestDir, socketName)
 }
 
-// walls are what a sandbox is held by.
-func (d *Driver) walls(e *engine, spec *atoll.Spec) *container.HostConfig {
+// hostConfig returns the isolation and the limits of a container.
+func (d *Driver) hostConfig(e *engine, spec *atoll.Spec) *container.HostConfig {
 	no := false
 	host := &container.HostConfig{
 		NetworkMode:    "none",
@@ -100,13 +100,13 @@ func (d *Driver) walls(e *engine, spec *atoll.Spec) *container.HostConfig {
 		SecurityOpt:    []string{"no-new-privileges"},
 		CgroupnsMode:   container.CgroupnsModePrivate,
 		IpcMode:        container.IPCModePrivate,
-		MaskedPaths:    masked(e.info.NCPU),
+		MaskedPaths:    maskedPaths(e.info.NCPU),
 		ReadonlyPaths:  []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"},
 		Init:           &no,
 		ReadonlyRootfs: d.ReadOnly,
 		Tmpfs:          map[string]string{},
 		Runtime:        spec.Runtime,
-		Resources:      e.resources(spec),
+		Resources:      e.resourceLimits(spec),
 		RestartPolicy:  container.RestartPolicy{Name: container.RestartPolicyDisabled},
 		LogConfig:      container.LogConfig{Type: "json-file", Config: map[string]string{"max-size": "64k", "max-file": "1"}},
 	}
@@ -120,8 +120,8 @@ func (d *Driver) walls(e *engine, spec *atoll.Spec) *container.HostConfig {
 			host.Tmpfs[dir] = "rw,nosuid,nodev,exec,mode=1777"
 		}
 	}
-	if e.direct() {
-		host.DNS = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})} // the guest's; those of the host are nobody's business
+	if e.reachesSockets() {
+		host.DNS = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})} // the guest resolves names; the host's servers stay hidden
 	}
 	if n := spec.Limits.Disk; n > 0 {
 		host.StorageOpt = map[string]string{"size": strconv.FormatInt(n, 10)}
@@ -129,9 +129,9 @@ func (d *Driver) walls(e *engine, spec *atoll.Spec) *container.HostConfig {
 	return host
 }
 
-// masked are the files that tell of the host's kernel and machine: those that
-// engines hide anyway, since a list of one's own replaces theirs, and more.
-func masked(cpus int) []string {
+// maskedPaths returns the files that reveal the host's kernel and hardware: those that engines mask by
+// default, since this list replaces theirs, and more.
+func maskedPaths(cpus int) []string {
 	list := []string{"/sys/devices/virtual/powercap", "/sys/firmware", "/sys/kernel/debug", "/sys/kernel/tracing"}
 	for _, name := range []string{
 		"acpi", "asound", "config.gz", "driver", "dynamic_debug", "interrupts", "iomem", "ioports", "kallsyms", "kcore", "key-users", "keys", "kmsg", "latency_stats",
@@ -145,8 +145,8 @@ func masked(cpus int) []string {
 	return list
 }
 
-// resources are the limits: 0 is this driver's default, negative is none.
-func (e *engine) resources(spec *atoll.Spec) container.Resources {
+// resourceLimits returns the limits of a spec: 0 is this driver's default, a negative one is none.
+func (e *engine) resourceLimits(spec *atoll.Spec) container.Resources {
 	var r container.Resources
 	l := spec.Limits
 	if cpu := l.CPU; cpu >= 0 {
@@ -155,17 +155,17 @@ func (e *engine) resources(spec *atoll.Spec) container.Resources {
 		}
 		r.NanoCPUs = int64(cpu * 1e9)
 	}
-	if memory := or(l.Memory, DefaultMemory); memory > 0 {
-		r.Memory, r.MemorySwap = memory, memory // together: nothing is swapped
+	if memory := orDefault(l.Memory, DefaultMemory); memory > 0 {
+		r.Memory, r.MemorySwap = memory, memory // both: memory is not swapped
 	}
-	if pids := int64(or(l.PIDs, DefaultPIDs)); pids > 0 {
+	if pids := int64(orDefault(l.PIDs, DefaultPIDs)); pids > 0 {
 		r.PidsLimit = &pids
 	}
 	if l.FileSize > 0 {
 		r.Ulimits = append(r.Ulimits, &container.Ulimit{Name: "fsize", Soft: l.FileSize, Hard: l.FileSize})
 	}
 	r.Ulimits = append(r.Ulimits, &container.Ulimit{Name: "core"})
-	// What the kernel keeps for all who use it.
+	// Kernel resources that all processes of the host share.
 	r.Ulimits = append(r.Ulimits, &container.Ulimit{Name: "sigpending", Soft: 1024, Hard: 1024}, &container.Ulimit{Name: "msgqueue"},
 		&container.Ulimit{Name: "memlock", Soft: 64 << 10, Hard: 64 << 10}, &container.Ulimit{Name: "nice"}, &container.Ulimit{Name: "rtprio"})
 	if cpu := spec.Requests.CPU; cpu > 0 {
@@ -177,27 +177,27 @@ func (e *engine) resources(spec *atoll.Spec) container.Resources {
 	return r
 }
 
-func or[T int | int64](n, other T) T {
+func orDefault[T int | int64](n, other T) T {
 	if n == 0 {
 		return other
 	}
 	return n
 }
 
-// mounts are the guest, the directory of its socket, and what the spec wants.
-func (e *engine) mounts(p *plan) []mount.Mount {
+// bindMounts returns the mounts of the guest, of its socket's directory, and of the spec.
+func (e *engine) bindMounts(p *plan) []mount.Mount {
 	var list []mount.Mount
 	bind := func(source, target string, ro bool) {
 		list = append(list, mount.Mount{
 			Type: mount.TypeBind, Source: source, Target: target, ReadOnly: ro,
-			// What is mounted beneath a read-only directory would be writable.
+			// A mount below a read-only directory would be writable.
 			BindOptions: &mount.BindOptions{Propagation: mount.PropagationRPrivate, NonRecursive: ro},
 		})
 	}
 	if !e.remote {
 		bind(p.program, guestFile, true)
 	}
-	if e.direct() {
+	if e.reachesSockets() {
 		bind(filepath.Join(p.dir, "run"), socketDir, false)
 	}
 	for _, inside := range slices.Sorted(maps.Keys(p.files)) {
@@ -209,19 +209,19 @@ func (e *engine) mounts(p *plan) []mount.Mount {
 	return list
 }
 
-// direct reports whether the guest's socket can be reached without the engine.
-func (e *engine) direct() bool {
-	return !e.remote && onLinux && (os.Geteuid() == 0 || e.has("rootless"))
+// reachesSockets reports whether the guest's socket can be connected to without the engine.
+func (e *engine) reachesSockets() bool {
+	return !e.remote && onLinux && (os.Geteuid() == 0 || e.hasSecurityOption("rootless"))
 }
 
-// identity says who runs the commands of a sandbox: who the spec names by
-// number, the image's user where it is a number and not root, the owner of the
-// first directory that is mounted to be written, or 1000.
+// commandIdentity returns the user and group of a sandbox's commands: the user of the spec, if it is
+// a number; the image's user, if it is a number other than root; the owner of the first writable
+// mount; or 1000.
 //
-// Mounts have the host's numbers. In a directory of root, 1000 has what the mode
-// gives others: what root makes there with 0644 can be read and replaced, not
-// edited in place. To run as root because of a directory would be worse.
-func identity(spec *atoll.Spec, imageUser string) (uid, gid int, err error) {
+// Mounts have the host's numbers. In a directory of root, user 1000 has the permissions of others: it
+// can read and replace files that root creates there with 0644, but not edit them in place. Running
+// as root because of a directory would be worse.
+func commandIdentity(spec *atoll.Spec, imageUser string) (uid, gid int, err error) {
 	if uid, gid, ok := numericUser(spec.User); ok {
 		return uid, gid, nil
 	}
@@ -247,7 +247,7 @@ func identity(spec *atoll.Spec, imageUser string) (uid, gid int, err error) {
 	return commandUser, commandUser, nil
 }
 
-// numericUser reads "1000" and "1000:1000".
+// numericUser parses "1000" and "1000:1000".
 func numericUser(text string) (uid, gid int, ok bool) {
 	user, group, both := strings.Cut(text, ":")
 	uid, err := strconv.Atoi(user)
@@ -263,8 +263,8 @@ func numericUser(text string) (uid, gid int, ok bool) {
 
 const maxID = 1<<31 - 1
 
-// environ joins environments; the last of a name wins.
-func environ(lists ...[]string) []string {
+// joinEnv joins environments; the last value of a name wins.
+func joinEnv(lists ...[]string) []string {
 	at := make(map[string]string)
 	for _, list := range lists {
 		for _, e := range list {

@@ -12,9 +12,9 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// hold opens the main process of a container. It asks again once it has it: the
-// first may have ended meanwhile, and its number be another's.
-func hold(look func() (container.InspectResponse, error)) (*os.File, int, error) {
+// openProcess opens the main process of a container. It looks the process up again afterwards: the
+// first may have exited meanwhile, and another process may have its number.
+func openProcess(look func() (container.InspectResponse, error)) (*os.File, int, error) {
 	c, err := look()
 	if err != nil {
 		return nil, 0, err
@@ -27,7 +27,7 @@ func hold(look func() (container.InspectResponse, error)) (*os.File, int, error)
 	f := os.NewFile(uintptr(fd), "process")
 	now, err := look()
 	if err == nil && (now.State.Pid != pid || now.State.StartedAt != c.State.StartedAt) {
-		err = fmt.Errorf("%w: the container was started anew meanwhile", atoll.ErrState)
+		err = fmt.Errorf("%w: the container was restarted meanwhile", atoll.ErrState)
 	}
 	if err != nil {
 		return nil, 0, errors.Join(err, f.Close())
@@ -35,8 +35,8 @@ func hold(look func() (container.InspectResponse, error)) (*os.File, int, error)
 	return f, pid, nil
 }
 
-// held opens the main process of the sandbox's container.
-func (s *Sandbox) held(ctx context.Context) (*os.File, int, error) {
-	name := s.current()
-	return hold(func() (container.InspectResponse, error) { return s.e.inspect(ctx, name) })
+// openMainProcess opens the main process of the sandbox's container.
+func (s *Sandbox) openMainProcess(ctx context.Context) (*os.File, int, error) {
+	name := s.currentContainer()
+	return openProcess(func() (container.InspectResponse, error) { return s.e.inspectContainer(ctx, name) })
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// TestHoldsTheRightProcess has a container change between two questions.
+// TestHoldsTheRightProcess restarts a container between two requests.
 func TestHoldsTheRightProcess(t *testing.T) {
 	first := container.State{Pid: os.Getpid(), StartedAt: "1"}
 	for name, c := range map[string]struct {
@@ -23,7 +23,7 @@ func TestHoldsTheRightProcess(t *testing.T) {
 		"ended":         {container.State{StartedAt: "1"}, atoll.ErrState},
 	} {
 		states := []container.State{first, c.then}
-		f, pid, err := hold(func() (container.InspectResponse, error) {
+		f, pid, err := openProcess(func() (container.InspectResponse, error) {
 			now := states[0]
 			states = states[1:]
 			return container.InspectResponse{State: &now}, nil

@@ -9,6 +9,6 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-func (s *Sandbox) held(context.Context) (*os.File, int, error) {
+func (s *Sandbox) openMainProcess(context.Context) (*os.File, int, error) {
 	return nil, 0, atoll.ErrUnsupported
 }

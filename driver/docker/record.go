@@ -11,26 +11,25 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/whole"
+	"github.com/atoll-sandbox/atoll/internal/state/atomicfile"
 )
 
-// The labels of a sandbox's container. With them a sandbox is found again by
-// whoever shares this host's home, when nothing else is left.
+// The labels of a sandbox's container. They are enough to find a sandbox again on this engine.
 const (
-	labelHome    = "atoll.home"    // whose it is: the content of Dir/home
+	labelHome    = "atoll.home"    // id of its home: the content of Dir/home
 	labelID      = "atoll.id"      //
-	labelName    = "atoll.name"    // for people who list containers
+	labelName    = "atoll.name"    // for users who list containers
 	labelSpec    = "atoll.spec"    // the Spec as JSON, without what is secret
-	labelCreated = "atoll.created" // when the sandbox was: a restored container is newer
+	labelCreated = "atoll.created" // creation of the sandbox: a restored container is newer
 )
 
-// containerName is that of a sandbox's container.
+// containerName returns the name of a sandbox's container.
 func containerName(id string) string { return "atoll-" + id }
 
-// labels are those of the container of a sandbox.
-func labels(home, id string, spec *atoll.Spec, created time.Time) (map[string]string, error) {
+// sandboxLabels returns the labels of a sandbox's container.
+func sandboxLabels(home, id string, spec *atoll.Spec, created time.Time) (map[string]string, error) {
 	kept := *spec
-	kept.Env = nil // the guest has it; labels are shown to many
+	kept.Env = nil // the guest has it; labels are not secret
 	kept.Network.Headers = nil
 	b, err := json.Marshal(&kept)
 	if err != nil {
@@ -41,7 +40,7 @@ func labels(home, id string, spec *atoll.Spec, created time.Time) (map[string]st
 	}, nil
 }
 
-// specOf reads the spec of a sandbox from the labels of its container.
+// specOf returns the spec in the labels of a container.
 func specOf(labels map[string]string) (atoll.Spec, error) {
 	var spec atoll.Spec
 	if err := json.Unmarshal([]byte(labels[labelSpec]), &spec); err != nil {
@@ -61,13 +60,13 @@ func createdOf(labels map[string]string, container string) time.Time {
 func parseTime(text string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
-		return time.Time{} // Docker's word for never is no time either
+		return time.Time{} // Docker's value for never is no time either
 	}
 	return t
 }
 
-// dir is where this host's side is kept.
-func (d *Driver) dir() string {
+// baseDir returns the directory of all sandboxes on this host.
+func (d *Driver) baseDir() string {
 	if d.Dir != "" {
 		return d.Dir
 	}
@@ -80,9 +79,9 @@ func (d *Driver) dir() string {
 	return "/var/lib/atoll/docker"
 }
 
-func (d *Driver) sandboxDir(id string) string { return filepath.Join(d.dir(), id) }
+func (d *Driver) sandboxDir(id string) string { return filepath.Join(d.baseDir(), id) }
 
-// homeID returns what tells this home's containers from those of others on the
+// homeID returns the id that distinguishes the containers of this home from those of others on the
 // same engine.
 func homeID(dir string) (string, error) {
 	path := filepath.Join(dir, "home")
@@ -99,19 +98,19 @@ func homeID(dir string) (string, error) {
 	return id, err
 }
 
-// newHome gives a home its id, once: of several at a time one wins.
+// newHome gives a home its id. Of several processes at once, the first wins.
 func newHome(dir, path string) ([]byte, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	if err := whole.Create(path, []byte(atoll.NewID()+"\n"), 0o600); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := atomicfile.Create(path, []byte(atoll.NewID()+"\n"), 0o600); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
 	return os.ReadFile(path)
 }
 
-// lastUse is when a sandbox was last used: the time of its directory, which
-// each operation sets.
+// lastUse returns when a sandbox was last used: the time of its directory, which every operation
+// sets.
 func lastUse(dir string, created time.Time) time.Time {
 	info, err := os.Stat(dir)
 	if err != nil || info.ModTime().Before(created) {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// relay returns a tcp:// address of loopback that leads to an engine's socket.
-func relay(t *testing.T, host string) string {
+// startRelay returns a tcp:// address on loopback that forwards to an engine's socket.
+func startRelay(t *testing.T, host string) string {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -44,7 +44,7 @@ func join(conn *net.TCPConn, path string) {
 	_, _ = io.Copy(conn, there)
 }
 
-// staleSocket returns the path of a socket on which nobody listens.
+// staleSocket returns the path of a socket without a listener.
 func staleSocket(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "stale.sock")

@@ -25,9 +25,10 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/atolltest"
 	"github.com/atoll-sandbox/atoll/driver/docker"
+	"github.com/atoll-sandbox/atoll/internal/testing/enginetest"
 )
 
-// TestRemote runs the suite with an engine that sees nothing of this machine.
+// TestRemote runs the suite with an engine that can't see this host's files.
 func TestRemote(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the whole suite, a second time")
@@ -38,20 +39,20 @@ func TestRemote(t *testing.T) {
 	atolltest.Run(t, d)
 }
 
-// TestRemoteEngines does a little of everything over each way to an engine.
+// TestRemoteEngines uses every feature a little, over each kind of connection to an engine.
 func TestRemoteEngines(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		setUp func(t *testing.T, host string) *docker.Driver
 	}{
 		{"flag", func(t *testing.T, host string) *docker.Driver { return &docker.Driver{Host: host, Remote: true} }},
-		{"tcp", func(t *testing.T, host string) *docker.Driver { return &docker.Driver{Host: relay(t, host)} }},
+		{"tcp", func(t *testing.T, host string) *docker.Driver { return &docker.Driver{Host: startRelay(t, host)} }},
 		{"DOCKER_HOST", func(t *testing.T, host string) *docker.Driver {
-			t.Setenv("DOCKER_HOST", relay(t, host))
+			t.Setenv("DOCKER_HOST", startRelay(t, host))
 			return &docker.Driver{}
 		}},
 		{"context", func(t *testing.T, host string) *docker.Driver {
-			setContext(t, relay(t, host))
+			setContext(t, startRelay(t, host))
 			return &docker.Driver{}
 		}},
 		{"ssh", func(t *testing.T, host string) *docker.Driver {
@@ -60,16 +61,16 @@ func TestRemoteEngines(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d := c.setUp(t, engine(t))
+			d := c.setUp(t, enginetest.Host(t))
 			d.Dir = t.TempDir()
-			works(t, d)
-			left(t, d.Dir)
+			useEverything(t, d)
+			checkNothingLeft(t, d.Dir)
 		})
 	}
 }
 
-// works uses a driver's sandbox in many ways.
-func works(t *testing.T, d *docker.Driver) {
+// useEverything uses a driver's sandbox in many ways.
+func useEverything(t *testing.T, d *docker.Driver) {
 	t.Helper()
 	ctx := t.Context()
 	f, err := d.Probe(ctx)
@@ -88,10 +89,10 @@ func works(t *testing.T, d *docker.Driver) {
 			t.Errorf("Destroy: %v", err)
 		}
 	}()
-	if got := sh(t, sb, atoll.Cmd{Shell: "cat; id -u", Stdin: strings.NewReader("in ")}); got != "in 1000\n" {
+	if got := runShell(t, sb, atoll.Cmd{Shell: "cat; id -u", Stdin: strings.NewReader("in ")}); got != "in 1000\n" {
 		t.Errorf("got %q", got)
 	}
-	if got := sh(t, sb, atoll.Cmd{Shell: "ls -la /.atoll || echo refused"}); !strings.Contains(got, "refused\n") {
+	if got := runShell(t, sb, atoll.Cmd{Shell: "ls -la /.atoll || echo refused"}); !strings.Contains(got, "refused\n") {
 		t.Errorf("the guest's directory is open: %q", got)
 	}
 	if err := atoll.WriteFile(ctx, sb, "/tmp/f", []byte("1"), 0o644); err != nil {
@@ -116,7 +117,7 @@ func works(t *testing.T, d *docker.Driver) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := sh(t, again, atoll.Cmd{Shell: "cat /tmp/f"}); got != "1" {
+	if got := runShell(t, again, atoll.Cmd{Shell: "cat /tmp/f"}); got != "1" {
 		t.Errorf("found again: %q", got)
 	}
 	_, err = d.Create(ctx, atoll.Spec{Mounts: []atoll.Mount{{Source: t.TempDir(), Target: "/x"}}})
@@ -140,8 +141,7 @@ func setContext(t *testing.T, host string) {
 	t.Setenv("DOCKER_HOST", "")
 }
 
-// fakeSSH puts an ssh on the path that runs on this machine what it is asked to
-// run on another.
+// fakeSSH puts an ssh into $PATH that runs remote commands on this host.
 func fakeSSH(t *testing.T, host string) {
 	t.Helper()
 	bin := t.TempDir()
@@ -159,7 +159,7 @@ DOCKER_HOST=%s exec docker system dial-stdio
 func TestProbeSaysWhatIsMissing(t *testing.T) {
 	dir := t.TempDir()
 	for host, want := range map[string]string{
-		"unix://" + dir + "/none.sock":         "is not there; install one",
+		"unix://" + dir + "/none.sock":         "does not exist; install one",
 		"unix://" + staleSocket(t):             "is not running: start it",
 		"tcp://127.0.0.1:1":                    "does not answer",
 		"gopher://x":                           "gopher",
@@ -172,7 +172,7 @@ func TestProbeSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// registryWith returns an image that a registry on loopback has.
+// registryWith returns the name of an image in a registry on loopback.
 func registryWith(t *testing.T) (ref string) {
 	t.Helper()
 	srv := httptest.NewServer(registry.New())
@@ -246,16 +246,16 @@ func TestPull(t *testing.T) {
 		t.Errorf("%+v, %v", list, err)
 	}
 	sb := create(t, d, atoll.Spec{Image: ref, Env: []string{"BOTH=spec"}})
-	if got := sh(t, sb, atoll.Cmd{Shell: "busybox id -u; echo $OF_THE_IMAGE $BOTH"}); got != "4242\nyes spec\n" {
+	if got := runShell(t, sb, atoll.Cmd{Shell: "busybox id -u; echo $OF_THE_IMAGE $BOTH"}); got != "4242\nyes spec\n" {
 		t.Errorf("the image's user and environment: %q", got)
 	}
 }
 
-// TestCreatePulls: an image that is not there is fetched.
+// TestCreatePulls checks that Create pulls a missing image.
 func TestCreatePulls(t *testing.T) {
 	d, ref := local(t), registryWith(t)
 	sb := create(t, d, atoll.Spec{Image: ref})
-	if got := sh(t, sb, atoll.Cmd{Shell: "echo hi"}); got != "hi\n" {
+	if got := runShell(t, sb, atoll.Cmd{Shell: "echo hi"}); got != "hi\n" {
 		t.Errorf("got %q", got)
 	}
 	if err := errors.Join(sb.Destroy(t.Context()), d.RemoveImage(t.Context(), ref)); err != nil {

@@ -16,11 +16,11 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/gate"
+	"github.com/atoll-sandbox/atoll/internal/egress"
 	"github.com/atoll-sandbox/atoll/internal/guest"
 )
 
-// Sandbox is a container with atoll's guest as process 1.
+// Sandbox is a container with atoll's guest agent as process 1.
 type Sandbox struct {
 	*guest.Link
 	d       *Driver
@@ -29,15 +29,15 @@ type Sandbox struct {
 	spec    atoll.Spec
 	created time.Time
 
-	turn sync.Mutex // held by what changes the container: stop, pause, restore…
+	changing sync.Mutex // held while the container changes: stop, pause, restore…
 
-	mu     sync.Mutex
-	known  atoll.State   // guarded by mu, as all below: what it was when we last knew
-	fresh  bool          // known is of a moment ago: the next connection need not ask
-	spare  bool          // its container is the one that takes its place
-	first  net.Conn      // to a guest that was started just now; nil once it is in use
-	moving chan struct{} // closed when one container has taken the place of another; nil: none does
-	frozen int           // commands past their deadline that wait for the freezer to open
+	mu       sync.Mutex
+	known    atoll.State   // guarded by mu, as all below: the last known state
+	fresh    bool          // known was just read: the next connection need not ask
+	spare    bool          // the spare container is the current one
+	first    net.Conn      // connection to a guest that was just started; nil once it is in use
+	swapping chan struct{} // closed when the container was replaced; nil: it is not being replaced
+	thawed   int           // commands past their deadline for which the sandbox is thawed
 }
 
 var (
@@ -46,13 +46,13 @@ var (
 	_ atoll.Chooser = (*Sandbox)(nil)
 )
 
-// sandbox returns the handle of a sandbox, whose state is not known yet.
-func (d *Driver) sandbox(e *engine, id string, spec atoll.Spec) *Sandbox {
+// newHandle returns the handle of a sandbox whose state is not known yet.
+func (d *Driver) newHandle(e *engine, id string, spec atoll.Spec) *Sandbox {
 	s := &Sandbox{d: d, e: e, id: id, spec: spec}
 	link := spec
 	link.Env = nil // the guest has it
-	s.Link = &guest.Link{ID: id, Reach: s.reach, Spec: link, Before: s.before}
-	if !e.layers() {
+	s.Link = &guest.Link{ID: id, Reach: s.connectAsRunning, Spec: link, Before: s.checkOperation}
+	if !e.canReadLayers() {
 		s.Counted = []string{"/"}
 	}
 	return s
@@ -63,26 +63,26 @@ func (s *Sandbox) ID() string { return s.id }
 
 // Has reports whether the sandbox has an ability; see atoll.Chooser.
 func (s *Sandbox) Has(ability any) bool {
-	f := s.d.features(s.e)
+	f := s.d.featuresOf(s.e)
 	return f.Has(ability)
 }
 
-func (s *Sandbox) name() string { return containerName(s.id) }
+func (s *Sandbox) mainContainer() string { return containerName(s.id) }
 
-// current is the name of the container whose guest is to be reached.
-func (s *Sandbox) current() string {
+// currentContainer returns the name of the container whose guest answers.
+func (s *Sandbox) currentContainer() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.spare {
 		return spareName(s.id)
 	}
-	return s.name()
+	return s.mainContainer()
 }
 
-func (s *Sandbox) dir() string { return s.d.sandboxDir(s.id) }
+func (s *Sandbox) hostDir() string { return s.d.sandboxDir(s.id) }
 
-// fail wraps an error of an operation.
-func (s *Sandbox) fail(op string, err error) error {
+// wrapError adds the operation and the sandbox to an error.
+func (s *Sandbox) wrapError(op string, err error) error {
 	var e *atoll.Error
 	if err == nil || errors.As(err, &e) {
 		return err
@@ -90,8 +90,8 @@ func (s *Sandbox) fail(op string, err error) error {
 	return &atoll.Error{Op: op, ID: s.id, Err: err}
 }
 
-// refusal says why a sandbox in a state takes no commands.
-func refusal(state atoll.State) error {
+// checkState reports why a sandbox in a state can't run commands.
+func checkState(state atoll.State) error {
 	switch state {
 	case atoll.Destroyed:
 		return fmt.Errorf("%w: it was destroyed", atoll.ErrNotFound)
@@ -103,49 +103,48 @@ func refusal(state atoll.State) error {
 	return fmt.Errorf("%w: it is stopped; start it first", atoll.ErrState)
 }
 
-// before is asked before each operation of the guest. Whether a paused sandbox
-// was resumed meanwhile the engine is asked: its guest would not answer. All
-// else shows when it is connected to.
-func (s *Sandbox) before(string) error {
+// checkOperation reports why the guest can't do an operation. It asks the engine whether a paused
+// sandbox was resumed meanwhile, since its guest would not answer. Other errors show when the guest
+// is connected to.
+func (s *Sandbox) checkOperation(string) error {
 	s.mu.Lock()
 	known := s.known
 	s.mu.Unlock()
 	switch known {
 	case atoll.Destroyed:
-		return refusal(known)
+		return checkState(known)
 	case atoll.Paused:
-		ctx, cancel := context.WithTimeout(context.Background(), askTime)
+		ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 		defer cancel()
-		if err := refusal(s.ask(ctx)); err != nil {
+		if err := checkState(s.askState(ctx)); err != nil {
 			return err
 		}
 	}
-	s.touch()
+	s.touchDir()
 	return nil
 }
 
-// askTime is how long the engine may take to say what state a sandbox is in.
-const askTime = 10 * time.Second
+// askTimeout bounds how long the engine may take to return the state of a sandbox.
+const askTimeout = 10 * time.Second
 
-// ask returns the state that the engine says a sandbox is in, or what was known
-// when it does not answer.
-func (s *Sandbox) ask(ctx context.Context) atoll.State {
-	c, err := s.e.inspect(ctx, s.name())
+// askState returns the engine's state of a sandbox, or the known one if the engine does not answer.
+func (s *Sandbox) askState(ctx context.Context) atoll.State {
+	c, err := s.e.inspectContainer(ctx, s.mainContainer())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == nil && s.known != atoll.Destroyed && s.frozen == 0 {
+	if err == nil && s.known != atoll.Destroyed && s.thawed == 0 {
 		s.known, s.fresh = stateOf(c.State), false
 	}
 	return s.known
 }
 
-// touch remembers that the sandbox was used now.
-func (s *Sandbox) touch() {
+// touchDir records that the sandbox was used now.
+func (s *Sandbox) touchDir() {
 	now := time.Now()
-	_ = os.Chtimes(s.dir(), now, now) // it tells idle sandboxes; one that is gone has none
+	_ = os.Chtimes(s.hostDir(), now, now) // only for idle times; a removed sandbox has no directory
 }
 
-func (s *Sandbox) learn(state atoll.State, fresh bool) {
+func (s *Sandbox) setKnown(state atoll.State, fresh bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.known != atoll.Destroyed {
@@ -153,32 +152,32 @@ func (s *Sandbox) learn(state atoll.State, fresh bool) {
 	}
 }
 
-// keep keeps a connection for who needs the next.
-func (s *Sandbox) keep(conn net.Conn) {
+// keepFirst keeps a connection for the next request.
+func (s *Sandbox) keepFirst(conn net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.first = conn
 }
 
-// hangUp ends the connections to the guest. While the container is being
-// replaced they end by themselves, with the old one: whoever makes the next
-// waits for the new one, and holds the Link.
+// hangUp closes the connections to the guest. While the container is being replaced they end by
+// themselves, with the old one: a new connection then waits for the new container, and holds the
+// Link.
 func (s *Sandbox) hangUp() {
 	s.mu.Lock()
-	first, moving := s.first, s.moving != nil
+	first, moving := s.first, s.swapping != nil
 	s.first = nil
 	s.mu.Unlock()
 	if first != nil {
-		_ = first.Close() // nobody has used it
+		_ = first.Close() // it was not used
 	}
 	if !moving {
 		s.HangUp()
 	}
 }
 
-// reach makes a connection to the guest.
-func (s *Sandbox) reach(ctx context.Context) (net.Conn, error) {
-	if err := s.still(ctx); err != nil {
+// connectAsRunning connects to the guest if the sandbox runs.
+func (s *Sandbox) connectAsRunning(ctx context.Context) (net.Conn, error) {
+	if err := s.waitForSwap(ctx); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
@@ -189,23 +188,23 @@ func (s *Sandbox) reach(ctx context.Context) (net.Conn, error) {
 		return first, nil
 	}
 	if !fresh {
-		c, err := s.e.inspect(ctx, s.name())
+		c, err := s.e.inspectContainer(ctx, s.mainContainer())
 		if err == nil {
 			state := stateOf(c.State)
-			s.learn(state, false)
-			err = refusal(state)
+			s.setKnown(state, false)
+			err = checkState(state)
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	return s.connect(ctx)
+	return s.connectGuest(ctx)
 }
 
-// still waits until the container is not being replaced.
-func (s *Sandbox) still(ctx context.Context) error {
+// waitForSwap waits until the container is not being replaced.
+func (s *Sandbox) waitForSwap(ctx context.Context) error {
 	s.mu.Lock()
-	moving := s.moving
+	moving := s.swapping
 	s.mu.Unlock()
 	if moving == nil {
 		return nil
@@ -218,32 +217,30 @@ func (s *Sandbox) still(ctx context.Context) error {
 	}
 }
 
-// move says that the container is being replaced, until the function that it
-// returns is called.
-func (s *Sandbox) move() (settled func()) {
+// beginSwap marks the container as being replaced until the returned function is called.
+func (s *Sandbox) beginSwap() (settled func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	moving := make(chan struct{})
-	s.moving = moving
+	s.swapping = moving
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.moving = nil
+		s.swapping = nil
 		close(moving)
 	}
 }
 
-// connect makes a stream on which the guest greets.
-func (s *Sandbox) connect(ctx context.Context) (net.Conn, error) {
-	if s.e.direct() && (s.spec.Runtime == "" || s.spec.Runtime == s.e.info.DefaultRuntime || s.spec.Runtime == "crun") {
-		return dialSocket(ctx, s.dir(), "run", socketName)
+// connectGuest opens a stream to the guest.
+func (s *Sandbox) connectGuest(ctx context.Context) (net.Conn, error) {
+	if s.e.reachesSockets() && (s.spec.Runtime == "" || s.spec.Runtime == s.e.info.DefaultRuntime || s.spec.Runtime == "crun") {
+		return dialSocket(ctx, s.hostDir(), "run", socketName)
 	}
-	return s.pipe(ctx)
+	return s.connectThroughEngine(ctx)
 }
 
-// Exec runs a command; see atoll.Sandbox. The engine's freezer holds the guest
-// too, so at the deadline of a command of a paused sandbox it is opened for the
-// moment that the guest takes to end the command.
+// Exec runs a command; see atoll.Sandbox. The engine freezes the guest too, so at the deadline of a
+// command of a paused sandbox the sandbox is thawed until the guest has ended the command.
 func (s *Sandbox) Exec(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, error) {
 	for _, d := range []time.Duration{cmd.Timeout, s.spec.Timeouts.Exec, atoll.DefaultExecTimeout} {
 		if d > 0 {
@@ -257,61 +254,62 @@ func (s *Sandbox) Exec(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, error) {
 	}
 	cmd.Timeout = -1
 	thawed := make(chan bool, 1)
-	stop := context.AfterFunc(ctx, func() { thawed <- s.thaw(context.WithoutCancel(ctx)) })
+	stop := context.AfterFunc(ctx, func() { thawed <- s.thawForDeadline(context.WithoutCancel(ctx)) })
 	exit, err := s.Link.Exec(ctx, cmd)
 	if !stop() && <-thawed {
-		s.freeze(context.WithoutCancel(ctx))
+		s.freezeAgain(context.WithoutCancel(ctx))
 	}
 	return exit, err
 }
 
-// thaw opens the freezer of a paused sandbox until freeze is called as often.
-func (s *Sandbox) thaw(ctx context.Context) bool {
-	s.turn.Lock()
-	defer s.turn.Unlock()
-	if s.ask(ctx) != atoll.Paused { // another process may have paused it
+// thawForDeadline thaws a paused sandbox until freezeAgain was called as often. It reports whether
+// the sandbox is thawed.
+func (s *Sandbox) thawForDeadline(ctx context.Context) bool {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	if s.askState(ctx) != atoll.Paused { // another process may have paused it
 		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.frozen == 0 {
-		_, err := s.e.api.ContainerUnpause(ctx, s.name(), client.ContainerUnpauseOptions{})
+	if s.thawed == 0 {
+		_, err := s.e.api.ContainerUnpause(ctx, s.mainContainer(), client.ContainerUnpauseOptions{})
 		if err != nil {
 			return false // it was ended, or another process resumed it
 		}
 	}
-	s.frozen++
+	s.thawed++
 	return true
 }
 
-// freeze takes back a thaw.
-func (s *Sandbox) freeze(ctx context.Context) {
-	s.turn.Lock()
-	defer s.turn.Unlock()
+// freezeAgain undoes one thawForDeadline.
+func (s *Sandbox) freezeAgain(ctx context.Context) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.frozen--
-	if s.frozen == 0 && s.known == atoll.Paused {
-		_, _ = s.e.api.ContainerPause(ctx, s.name(), client.ContainerPauseOptions{}) // what is gone needs none
+	s.thawed--
+	if s.thawed == 0 && s.known == atoll.Paused {
+		_, _ = s.e.api.ContainerPause(ctx, s.mainContainer(), client.ContainerPauseOptions{}) // a removed container needs none
 	}
 }
 
-// Status returns the facts of this moment.
+// Status returns the state of the sandbox now.
 func (s *Sandbox) Status(ctx context.Context) (atoll.Status, error) {
-	c, err := s.e.inspect(ctx, s.name())
+	c, err := s.e.inspectContainer(ctx, s.mainContainer())
 	if err != nil {
-		return atoll.Status{}, s.fail("status", err)
+		return atoll.Status{}, s.wrapError("status", err)
 	}
 	state := stateOf(c.State)
 	s.mu.Lock()
-	if s.frozen > 0 && state == atoll.Running {
-		state = atoll.Paused // for a moment it is not
+	if s.thawed > 0 && state == atoll.Running {
+		state = atoll.Paused // it is thawed only for a moment
 	}
 	s.mu.Unlock()
-	s.learn(state, false)
-	st := status(s.id, &s.spec, state)
+	s.setKnown(state, false)
+	st := sandboxStatus(s.id, &s.spec, state)
 	st.Created = createdOf(c.Config.Labels, c.Created)
-	st.Active = lastUse(s.dir(), st.Created)
+	st.Active = lastUse(s.hostDir(), st.Created)
 	ready := &st.Conditions[0]
 	ready.Since = parseTime(c.State.StartedAt)
 	if state == atoll.Stopped {
@@ -333,7 +331,7 @@ func (s *Sandbox) Status(ctx context.Context) (atoll.Status, error) {
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-func status(id string, spec *atoll.Spec, state atoll.State) atoll.Status {
+func sandboxStatus(id string, spec *atoll.Spec, state atoll.State) atoll.Status {
 	ready := atoll.Condition{Type: "ready", True: state == atoll.Running, Reason: string(state)}
 	switch state {
 	case atoll.Stopped:
@@ -347,7 +345,7 @@ func status(id string, spec *atoll.Spec, state atoll.State) atoll.Status {
 	}
 }
 
-// stateOf reads the engine's state of a container.
+// stateOf converts the engine's state of a container.
 func stateOf(s *container.State) atoll.State {
 	switch {
 	case s.Paused:
@@ -370,35 +368,35 @@ func stateOfWord(word string) atoll.State {
 	return atoll.Stopped // created, exited
 }
 
-// Stop ends what runs; files stay. Stopping what is stopped is fine.
+// Stop ends all processes; files remain. Stopping a stopped sandbox is not an error.
 func (s *Sandbox) Stop(ctx context.Context) error {
-	s.turn.Lock()
-	defer s.turn.Unlock()
-	err := s.kill(ctx, s.name())
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	err := s.killContainer(ctx, s.mainContainer())
 	if err == nil {
-		s.learn(atoll.Stopped, true)
+		s.setKnown(atoll.Stopped, true)
 		s.hangUp()
 	}
-	return s.fail("stop", err)
+	return s.wrapError("stop", err)
 }
 
-// kill ends a container's processes and waits until they are gone. One that
-// doesn't run is fine.
-func (s *Sandbox) kill(ctx context.Context, name string) error {
+// killContainer ends a container's processes and waits until they have exited. A container that does
+// not run is not an error.
+func (s *Sandbox) killContainer(ctx context.Context, name string) error {
 	_, err := s.e.api.ContainerKill(ctx, name, client.ContainerKillOptions{Signal: "KILL"})
 	if errdefs.IsConflict(err) { // it does not run
 		return nil
 	}
 	if err == nil {
-		_, err = s.e.wait(ctx, name, container.WaitConditionNotRunning)
+		_, err = s.e.waitContainer(ctx, name, container.WaitConditionNotRunning)
 	}
-	return s.e.cause(ctx, err)
+	return s.e.contextError(ctx, err)
 }
 
-// wait waits for a container and returns the exit status of its process 1.
-func (e *engine) wait(ctx context.Context, name string, until container.WaitCondition) (int64, error) {
+// waitContainer waits for a container and returns the exit status of its process 1.
+func (e *engine) waitContainer(ctx context.Context, name string, until container.WaitCondition) (int64, error) {
 	w := e.api.ContainerWait(ctx, name, client.ContainerWaitOptions{Condition: until})
-	select { // one of them comes, when ctx is done too
+	select { // one of them is sent, also when ctx is done
 	case r := <-w.Result:
 		return r.StatusCode, nil
 	case err := <-w.Error:
@@ -406,74 +404,74 @@ func (e *engine) wait(ctx context.Context, name string, until container.WaitCond
 	}
 }
 
-// Start switches a stopped sandbox on.
+// Start starts a stopped sandbox.
 func (s *Sandbox) Start(ctx context.Context) error {
-	s.turn.Lock()
-	defer s.turn.Unlock()
-	c, err := s.e.inspect(ctx, s.name())
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	c, err := s.e.inspectContainer(ctx, s.mainContainer())
 	if err == nil {
 		switch stateOf(c.State) {
 		case atoll.Running:
-			s.learn(atoll.Running, true)
+			s.setKnown(atoll.Running, true)
 			return nil
 		case atoll.Paused:
 			err = fmt.Errorf("%w: it is paused, not stopped; resume it", atoll.ErrState)
 		default:
-			err = s.boot(ctx, s.name())
+			err = s.bootContainer(ctx, s.mainContainer())
 		}
 	}
-	return s.fail("start", err)
+	return s.wrapError("start", err)
 }
 
-// Pause freezes all processes. Pausing what is paused is fine.
+// Pause freezes all processes. Pausing a paused sandbox is not an error.
 func (s *Sandbox) Pause(ctx context.Context) error {
-	return s.fail("pause", s.turnTo(ctx, atoll.Paused, func() error {
-		_, err := s.e.api.ContainerPause(ctx, s.name(), client.ContainerPauseOptions{})
+	return s.wrapError("pause", s.setPaused(ctx, atoll.Paused, func() error {
+		_, err := s.e.api.ContainerPause(ctx, s.mainContainer(), client.ContainerPauseOptions{})
 		return err
 	}))
 }
 
-// Resume lets the processes go on. Resuming what runs is fine.
+// Resume lets the processes continue. Resuming a running sandbox is not an error.
 func (s *Sandbox) Resume(ctx context.Context) error {
-	return s.fail("resume", s.turnTo(ctx, atoll.Running, func() error {
-		_, err := s.e.api.ContainerUnpause(ctx, s.name(), client.ContainerUnpauseOptions{})
+	return s.wrapError("resume", s.setPaused(ctx, atoll.Running, func() error {
+		_, err := s.e.api.ContainerUnpause(ctx, s.mainContainer(), client.ContainerUnpauseOptions{})
 		return err
 	}))
 }
 
-// The engine hears of each pause and resume a second time, from its runtime, and
-// after quick ones the word of an older one may turn round for a moment what it
-// says and what it lets be done: so a refusal is believed only if it stays.
+// The engine gets a second, late event of each pause and resume from its runtime. After quick changes
+// such an event of an earlier one can reverse for a moment the state that the engine reports and the
+// operations that it allows. So an error counts only if it persists.
 const (
-	behind  = 50 * time.Millisecond // between two questions
-	behinds = 40                    // at most
+	stateRetryPause = 50 * time.Millisecond // between two requests
+	maxStateRetries = 40                    // at most
 )
 
-// turnTo freezes or thaws by a call of the engine. A refusal means nothing when
-// the sandbox is in that state already.
-func (s *Sandbox) turnTo(ctx context.Context, want atoll.State, call func() error) error {
-	s.turn.Lock()
-	defer s.turn.Unlock()
-	for round, there := 0, 0; ; round++ { // there: how often in a row it was as wanted
+// setPaused freezes or thaws the sandbox by a call of the engine. An error is ignored if the sandbox
+// is in the wanted state already.
+func (s *Sandbox) setPaused(ctx context.Context, want atoll.State, call func() error) error {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	for round, there := 0, 0; ; round++ { // there counts how often in a row the state was as wanted
 		err := call()
 		if err == nil {
-			s.learn(want, true)
+			s.setKnown(want, true)
 			return nil
 		}
-		c, ierr := s.e.inspect(ctx, s.name())
+		c, ierr := s.e.inspectContainer(ctx, s.mainContainer())
 		if ierr != nil {
 			return ierr
 		}
 		state := stateOf(c.State)
-		final := state != atoll.Paused && state != atoll.Running || round == behinds
+		final := state != atoll.Paused && state != atoll.Running || round == maxStateRetries
 		switch {
 		case state != want && final:
-			s.learn(state, true)
+			s.setKnown(state, true)
 			return fmt.Errorf("%w: it is %s: %w", atoll.ErrState, state, err)
 		case state != want:
 			there = 0
 		case there == 1 || final:
-			s.learn(want, true)
+			s.setKnown(want, true)
 			return nil
 		default:
 			there = 1
@@ -481,52 +479,52 @@ func (s *Sandbox) turnTo(ctx context.Context, want atoll.State, call func() erro
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(behind):
+		case <-time.After(stateRetryPause):
 		}
 	}
 }
 
-// Destroy ends what runs and removes the container, its snapshots and this
-// host's side of it.
+// Destroy ends all processes and removes the container, its snapshots and its directory on this
+// host. Destroying a sandbox twice is not an error.
 func (s *Sandbox) Destroy(ctx context.Context) error {
 	s.mu.Lock()
 	s.known = atoll.Destroyed
 	s.mu.Unlock()
-	err := s.e.removeAll(ctx, s.id)
+	err := s.e.removeSandbox(ctx, s.id)
 	s.hangUp()
 	if err == nil {
-		err = gate.Open(s.gateDir()).Ended(ctx)
+		err = egress.Open(s.egressDir()).Ended(ctx)
 	}
 	if err == nil {
-		err = os.RemoveAll(s.dir())
+		err = os.RemoveAll(s.hostDir())
 	}
-	return s.fail("destroy", err)
+	return s.wrapError("destroy", err)
 }
 
-// removeAll removes the containers and images of a sandbox.
-func (e *engine) removeAll(ctx context.Context, id string) error {
-	err := errors.Join(e.remove(ctx, containerName(id)), e.remove(ctx, spareName(id)))
+// removeSandbox removes the containers and images of a sandbox.
+func (e *engine) removeSandbox(ctx context.Context, id string) error {
+	err := errors.Join(e.removeContainer(ctx, containerName(id)), e.removeContainer(ctx, spareName(id)))
 	if err != nil {
 		return err
 	}
 	return e.removeImages(ctx, id)
 }
 
-// remove removes a container with its anonymous volumes, and waits until it is
-// gone. One that is not there is fine.
-func (e *engine) remove(ctx context.Context, name string) error {
+// removeContainer removes a container with its anonymous volumes, and waits until it was removed. A
+// container that does not exist is not an error.
+func (e *engine) removeContainer(ctx context.Context, name string) error {
 	_, err := e.api.ContainerRemove(ctx, name, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
-	if errdefs.IsConflict(err) { // somebody else is at it
-		_, err = e.wait(ctx, name, container.WaitConditionRemoved)
+	if errdefs.IsConflict(err) { // another request removes it
+		_, err = e.waitContainer(ctx, name, container.WaitConditionRemoved)
 	}
 	if errdefs.IsNotFound(err) {
 		return nil
 	}
-	return e.cause(ctx, err)
+	return e.contextError(ctx, err)
 }
 
-// OpenFile opens a file for reading; of a paused sandbox too, whose guest
-// stands still, through the engine.
+// OpenFile opens a file for reading. Files of a paused sandbox, whose guest is frozen, are read
+// through the engine.
 func (s *Sandbox) OpenFile(ctx context.Context, name string) (io.ReadCloser, error) {
 	s.mu.Lock()
 	paused := s.known == atoll.Paused
@@ -535,5 +533,5 @@ func (s *Sandbox) OpenFile(ctx context.Context, name string) (io.ReadCloser, err
 		return s.Link.OpenFile(ctx, name)
 	}
 	rc, err := s.readPaused(ctx, name)
-	return rc, s.fail("read", err)
+	return rc, s.wrapError("read", err)
 }

@@ -21,9 +21,9 @@ var (
 	_ atoll.Forker         = (*Sandbox)(nil)
 )
 
-// Snapshots are images in a repository of their sandbox. The tag is the
-// snapshot's id; what else is to be known is in labels. A fork tags the image
-// that it was made of in its own repository, so that it can outlive the other.
+// Snapshots are images in a repository of their sandbox. The tag is the snapshot's id; labels have the
+// other properties. A fork tags the image that it was made from in its own repository, so that it
+// can outlive the sandbox that it was forked from.
 const (
 	snapshotRepo  = "atoll-snapshot/"
 	forkTag       = "base"
@@ -34,24 +34,24 @@ const (
 	labelFiles    = "atoll.snapshot.files"
 )
 
-// spareName is that of a container which is about to take a sandbox's place.
+// spareName returns the name of a container that is about to replace a sandbox's.
 func spareName(id string) string { return containerName(id) + ".new" }
 
-// Snapshot commits the container's own layer. Processes stand still meanwhile.
+// Snapshot commits the container's own layer. Processes are paused meanwhile.
 func (s *Sandbox) Snapshot(ctx context.Context, name string) (atoll.SnapshotInfo, error) {
-	s.turn.Lock()
-	defer s.turn.Unlock()
-	info, err := s.snapshot(ctx, name)
-	return info, s.fail("snapshot", err)
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	info, err := s.createSnapshot(ctx, name)
+	return info, s.wrapError("snapshot", err)
 }
 
-func (s *Sandbox) snapshot(ctx context.Context, name string) (atoll.SnapshotInfo, error) {
+func (s *Sandbox) createSnapshot(ctx context.Context, name string) (atoll.SnapshotInfo, error) {
 	info := atoll.SnapshotInfo{ID: atoll.NewID(), Name: name, Sandbox: s.id, Created: time.Now()}
 	if name != "" {
 		if err := atoll.CheckName(name); err != nil {
 			return info, err
 		}
-		list, err := s.e.snapshots(ctx, s.id)
+		list, err := s.e.listSnapshots(ctx, s.id)
 		if err != nil {
 			return info, err
 		}
@@ -59,15 +59,15 @@ func (s *Sandbox) snapshot(ctx context.Context, name string) (atoll.SnapshotInfo
 			return info, fmt.Errorf("snapshot %s: %w", name, atoll.ErrExists)
 		}
 	}
-	if st, err := s.Stats(ctx); err == nil { // of one that does not run nothing is known
+	if st, err := s.Stats(ctx); err == nil { // a sandbox that does not run has no statistics
 		info.Size, info.Files = st.DiskUsed, st.Files
 	}
-	return info, s.commit(ctx, info, snapshotRepo+s.id+":"+info.ID)
+	return info, s.commitImage(ctx, info, snapshotRepo+s.id+":"+info.ID)
 }
 
-// commit makes an image of the container as it is.
-func (s *Sandbox) commit(ctx context.Context, info atoll.SnapshotInfo, ref string) error {
-	c, err := s.e.inspect(ctx, s.name())
+// commitImage commits the container to an image.
+func (s *Sandbox) commitImage(ctx context.Context, info atoll.SnapshotInfo, ref string) error {
+	c, err := s.e.inspectContainer(ctx, s.mainContainer())
 	if err != nil {
 		return err
 	}
@@ -76,38 +76,38 @@ func (s *Sandbox) commit(ctx context.Context, info atoll.SnapshotInfo, ref strin
 			return fmt.Errorf("%w: the image declares a volume at %s, which snapshots and forks would leave out", atoll.ErrUnsupported, m.Destination)
 		}
 	}
-	_, err = s.e.api.ContainerCommit(ctx, s.name(), client.ContainerCommitOptions{
+	_, err = s.e.api.ContainerCommit(ctx, s.mainContainer(), client.ContainerCommitOptions{
 		Reference: ref, NoPause: stateOf(c.State) != atoll.Running,
 		Config: &container.Config{
-			User: strconv.Itoa(commandUser), Env: []string{guestConfig + "="},
+			User: strconv.Itoa(commandUser), Env: []string{guestConfigVar + "="},
 			Labels: map[string]string{
 				labelHome: s.e.home, labelID: s.id, labelName: s.spec.Name, labelSpec: "", labelSnapshot: info.ID, labelTitle: info.Name,
 				labelTime: info.Created.UTC().Format(time.RFC3339Nano), labelSize: strconv.FormatInt(info.Size, 10), labelFiles: strconv.Itoa(info.Files),
 			},
 		},
 	})
-	return s.e.cause(ctx, err)
+	return s.e.contextError(ctx, err)
 }
 
-// Snapshots lists the snapshots, oldest first.
+// Snapshots returns the snapshots, oldest first.
 func (s *Sandbox) Snapshots(ctx context.Context) ([]atoll.SnapshotInfo, error) {
-	list, err := s.e.snapshots(ctx, s.id)
-	return list, s.fail("list snapshots", err)
+	list, err := s.e.listSnapshots(ctx, s.id)
+	return list, s.wrapError("list snapshots", err)
 }
 
-// snapshots reads the snapshots of a sandbox from the labels of its images.
-func (e *engine) snapshots(ctx context.Context, id string) ([]atoll.SnapshotInfo, error) {
+// listSnapshots returns the snapshots of a sandbox from the labels of its images.
+func (e *engine) listSnapshots(ctx context.Context, id string) ([]atoll.SnapshotInfo, error) {
 	r, err := e.api.ImageList(ctx, client.ImageListOptions{Filters: make(client.Filters).Add("reference", snapshotRepo+id)})
 	if err != nil {
-		return nil, e.cause(ctx, err)
+		return nil, e.contextError(ctx, err)
 	}
 	list := []atoll.SnapshotInfo{}
 	for _, i := range r.Items {
 		l := i.Labels
 		if !slices.Contains(i.RepoTags, snapshotRepo+id+":"+l[labelSnapshot]) || l[labelHome] != e.home {
-			continue // what it was forked from
+			continue // the image that it was forked from
 		}
-		size, _ := strconv.ParseInt(l[labelSize], 10, 64) // we wrote it
+		size, _ := strconv.ParseInt(l[labelSize], 10, 64) // this package wrote it
 		files, _ := strconv.Atoi(l[labelFiles])           // likewise
 		list = append(list, atoll.SnapshotInfo{ID: l[labelSnapshot], Name: l[labelTitle], Sandbox: id, Created: parseTime(l[labelTime]), Size: size, Files: files})
 	}
@@ -115,9 +115,9 @@ func (e *engine) snapshots(ctx context.Context, id string) ([]atoll.SnapshotInfo
 	return list, nil
 }
 
-// find returns the reference of a snapshot, by id or name.
-func (s *Sandbox) find(ctx context.Context, snapshot string) (string, error) {
-	list, err := s.e.snapshots(ctx, s.id)
+// findSnapshot returns the reference of a snapshot, by id or name.
+func (s *Sandbox) findSnapshot(ctx context.Context, snapshot string) (string, error) {
+	list, err := s.e.listSnapshots(ctx, s.id)
 	if err != nil {
 		return "", err
 	}
@@ -129,100 +129,99 @@ func (s *Sandbox) find(ctx context.Context, snapshot string) (string, error) {
 	return "", fmt.Errorf("snapshot %s: %w", snapshot, atoll.ErrNotFound)
 }
 
-// RemoveSnapshot forgets a snapshot, by id or name.
+// RemoveSnapshot removes a snapshot, by id or name.
 func (s *Sandbox) RemoveSnapshot(ctx context.Context, snapshot string) error {
-	s.turn.Lock()
-	defer s.turn.Unlock()
-	ref, err := s.find(ctx, snapshot)
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	ref, err := s.findSnapshot(ctx, snapshot)
 	if err == nil {
-		err = s.e.untag(ctx, ref)
+		err = s.e.untagImage(ctx, ref)
 	}
-	return s.fail("remove snapshot", err)
+	return s.wrapError("remove snapshot", err)
 }
 
-// untag removes a name of an image, and the image if it was the last and no
-// container is made of it.
-func (e *engine) untag(ctx context.Context, ref string) error {
+// untagImage removes a name of an image, and the image with its last name if no container uses it.
+func (e *engine) untagImage(ctx context.Context, ref string) error {
 	_, err := e.api.ImageRemove(ctx, ref, client.ImageRemoveOptions{PruneChildren: true})
-	if errdefs.IsConflict(err) { // a container is made of it: it goes when that goes
+	if errdefs.IsConflict(err) { // a container uses it: it is removed with the container
 		_, err = e.api.ImageRemove(ctx, ref, client.ImageRemoveOptions{Force: true})
 	}
 	if errdefs.IsNotFound(err) {
 		return nil
 	}
-	return e.cause(ctx, err)
+	return e.contextError(ctx, err)
 }
 
-// removeImages removes the images of a sandbox that is gone.
+// removeImages removes the images of a sandbox that was removed.
 func (e *engine) removeImages(ctx context.Context, id string) error {
 	r, err := e.api.ImageList(ctx, client.ImageListOptions{Filters: make(client.Filters).Add("reference", snapshotRepo+id)})
 	if err != nil {
-		return e.cause(ctx, err)
+		return e.contextError(ctx, err)
 	}
 	var errs []error
 	for _, i := range r.Items {
 		for _, tag := range i.RepoTags {
 			if len(tag) > len(snapshotRepo+id) && tag[:len(snapshotRepo+id)+1] == snapshotRepo+id+":" {
-				errs = append(errs, e.untag(ctx, tag))
+				errs = append(errs, e.untagImage(ctx, tag))
 			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Restore replaces the container by one that is made of the snapshot. Until the
-// new one answers, the old one is there to go back to.
+// Restore replaces the container by one made from the snapshot. Until the new one answers, the old
+// one remains, and is started again after an error.
 func (s *Sandbox) Restore(ctx context.Context, snapshot string) error {
-	s.turn.Lock()
-	defer s.turn.Unlock()
-	return s.fail("restore", s.restore(ctx, snapshot))
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	return s.wrapError("restore", s.restoreSnapshot(ctx, snapshot))
 }
 
-func (s *Sandbox) restore(ctx context.Context, snapshot string) error {
-	ref, err := s.find(ctx, snapshot)
+func (s *Sandbox) restoreSnapshot(ctx context.Context, snapshot string) error {
+	ref, err := s.findSnapshot(ctx, snapshot)
 	if err != nil {
 		return err
 	}
-	c, err := s.e.inspect(ctx, s.name())
+	c, err := s.e.inspectContainer(ctx, s.mainContainer())
 	if err != nil {
 		return err
 	}
-	p := &plan{id: s.id, spec: s.spec, created: createdOf(c.Config.Labels, c.Created), image: ref, dir: s.dir()}
+	p := &plan{id: s.id, spec: s.spec, created: createdOf(c.Config.Labels, c.Created), image: ref, dir: s.hostDir()}
 	if p.guest, err = guestConfigOf(c.Config); err != nil {
 		return err
 	}
 	if p.program, err = s.d.Helpers.Find("atoll-guest"); err != nil {
 		return err
 	}
-	if p.spec.Network, err = s.network(); err == nil {
-		err = s.d.prepareGate(p)
+	if p.spec.Network, err = s.currentNetwork(); err == nil {
+		err = s.d.prepareProxy(p)
 	}
 	if err != nil {
 		return err
 	}
-	if err := s.e.remove(ctx, spareName(s.id)); err != nil { // of one that was interrupted
+	if err := s.e.removeContainer(ctx, spareName(s.id)); err != nil { // left by an interrupted restore
 		return err
 	}
 	if err := s.d.makeContainer(ctx, s.e, p, spareName(s.id)); err != nil {
 		return err
 	}
 	state := stateOf(c.State)
-	defer s.move()()
-	if err := s.swap(ctx, state); err != nil {
+	defer s.beginSwap()()
+	if err := s.swapContainers(ctx, state); err != nil {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()
-		err = errors.Join(err, s.e.remove(undo, spareName(s.id)))
+		err = errors.Join(err, s.e.removeContainer(undo, spareName(s.id)))
 		if state != atoll.Stopped {
-			err = errors.Join(err, s.boot(undo, s.name()))
+			err = errors.Join(err, s.bootContainer(undo, s.mainContainer()))
 		}
 		return err
 	}
 	return nil
 }
 
-// swap puts the spare container in the place of the sandbox's.
-func (s *Sandbox) swap(ctx context.Context, state atoll.State) error {
-	if err := s.kill(ctx, s.name()); err != nil {
+// swapContainers replaces the sandbox's container by the spare one.
+func (s *Sandbox) swapContainers(ctx context.Context, state atoll.State) error {
+	if err := s.killContainer(ctx, s.mainContainer()); err != nil {
 		return err
 	}
 	s.hangUp()
@@ -231,12 +230,12 @@ func (s *Sandbox) swap(ctx context.Context, state atoll.State) error {
 			return err
 		}
 	}
-	ctx = context.WithoutCancel(ctx) // half of this is nothing
-	if err := s.e.remove(ctx, s.name()); err != nil {
+	ctx = context.WithoutCancel(ctx) // not to be interrupted between these steps
+	if err := s.e.removeContainer(ctx, s.mainContainer()); err != nil {
 		return err
 	}
-	_, err := s.e.api.ContainerRename(ctx, spareName(s.id), client.ContainerRenameOptions{NewName: s.name()})
-	return s.e.cause(ctx, err)
+	_, err := s.e.api.ContainerRename(ctx, spareName(s.id), client.ContainerRenameOptions{NewName: s.mainContainer()})
+	return s.e.contextError(ctx, err)
 }
 
 // bootSpare starts the spare container and waits until its guest answers.
@@ -244,40 +243,40 @@ func (s *Sandbox) bootSpare(ctx context.Context) error {
 	s.mu.Lock()
 	s.spare = true
 	s.mu.Unlock()
-	err := s.boot(ctx, spareName(s.id))
+	err := s.bootContainer(ctx, spareName(s.id))
 	s.mu.Lock()
 	s.spare = false
 	s.mu.Unlock()
 	return err
 }
 
-// adopt finds a sandbox whose restoring was interrupted: the spare container is
-// all there is, and takes its place.
-func (e *engine) adopt(ctx context.Context, id string) (container.InspectResponse, error) {
-	c, err := e.inspect(ctx, spareName(id))
+// finishRestore returns a sandbox whose restore was interrupted: only the spare container exists, and
+// gets the sandbox's name.
+func (e *engine) finishRestore(ctx context.Context, id string) (container.InspectResponse, error) {
+	c, err := e.inspectContainer(ctx, spareName(id))
 	if err != nil {
 		return c, err
 	}
 	_, err = e.api.ContainerRename(ctx, spareName(id), client.ContainerRenameOptions{NewName: containerName(id)})
-	return c, e.cause(ctx, err)
+	return c, e.contextError(ctx, err)
 }
 
-// Fork makes a sandbox of this one as it is, or was at a snapshot.
+// Fork creates a sandbox that starts as this one is now, or was at a snapshot.
 func (s *Sandbox) Fork(ctx context.Context, snapshot string, spec atoll.Spec) (atoll.Sandbox, error) {
-	fork, err := s.fork(ctx, snapshot, spec)
+	fork, err := s.forkSandbox(ctx, snapshot, spec)
 	if err != nil {
-		return nil, s.fail("fork", err)
+		return nil, s.wrapError("fork", err)
 	}
 	return fork, nil
 }
 
-func (s *Sandbox) fork(ctx context.Context, snapshot string, spec atoll.Spec) (*Sandbox, error) {
+func (s *Sandbox) forkSandbox(ctx context.Context, snapshot string, spec atoll.Spec) (*Sandbox, error) {
 	if err := spec.Check(); err != nil {
 		return nil, err
 	}
 	first := s.spec
 	var err error
-	if first.Network, err = s.network(); err != nil {
+	if first.Network, err = s.currentNetwork(); err != nil {
 		return nil, err
 	}
 	merged, err := forkSpec(first, spec)
@@ -289,10 +288,10 @@ func (s *Sandbox) fork(ctx context.Context, snapshot string, spec atoll.Spec) (*
 	}
 	if merged.ID == "" {
 		merged.ID = atoll.NewID()
-	} else if _, err := s.e.inspect(ctx, containerName(merged.ID)); !errors.Is(err, atoll.ErrNotFound) {
+	} else if _, err := s.e.inspectContainer(ctx, containerName(merged.ID)); !errors.Is(err, atoll.ErrNotFound) {
 		return nil, errors.Join(fmt.Errorf("id %s: %w", merged.ID, atoll.ErrExists), err)
 	}
-	c, err := s.e.inspect(ctx, s.name())
+	c, err := s.e.inspectContainer(ctx, s.mainContainer())
 	if err != nil {
 		return nil, err
 	}
@@ -300,9 +299,9 @@ func (s *Sandbox) fork(ctx context.Context, snapshot string, spec atoll.Spec) (*
 	if err != nil {
 		return nil, err
 	}
-	cfg.Env = environ(cfg.Env, spec.Env)
+	cfg.Env = joinEnv(cfg.Env, spec.Env)
 	if spec.User != "" {
-		if cfg.UID, cfg.GID, err = identity(&merged, ""); err != nil {
+		if cfg.UID, cfg.GID, err = commandIdentity(&merged, ""); err != nil {
 			return nil, err
 		}
 	}
@@ -310,35 +309,34 @@ func (s *Sandbox) fork(ctx context.Context, snapshot string, spec atoll.Spec) (*
 	if err := s.forkImage(ctx, snapshot, ref); err != nil {
 		return nil, err
 	}
-	fork, err := s.d.build(ctx, s.e, &plan{id: merged.ID, spec: merged, image: ref, guest: cfg})
+	fork, err := s.d.buildSandbox(ctx, s.e, &plan{id: merged.ID, spec: merged, image: ref, guest: cfg})
 	if err != nil {
-		return nil, errors.Join(err, s.e.untag(context.WithoutCancel(ctx), ref))
+		return nil, errors.Join(err, s.e.untagImage(context.WithoutCancel(ctx), ref))
 	}
 	return fork, nil
 }
 
-// forkImage makes the image that a fork is made of.
+// forkImage creates the image of a fork.
 func (s *Sandbox) forkImage(ctx context.Context, snapshot, ref string) error {
 	if snapshot == "" {
-		s.turn.Lock()
-		defer s.turn.Unlock()
-		return s.commit(ctx, atoll.SnapshotInfo{Created: time.Now()}, ref)
+		s.changing.Lock()
+		defer s.changing.Unlock()
+		return s.commitImage(ctx, atoll.SnapshotInfo{Created: time.Now()}, ref)
 	}
-	from, err := s.find(ctx, snapshot)
+	from, err := s.findSnapshot(ctx, snapshot)
 	if err != nil {
 		return err
 	}
 	_, err = s.e.api.ImageTag(ctx, client.ImageTagOptions{Source: from, Target: ref})
-	return s.e.cause(ctx, err)
+	return s.e.contextError(ctx, err)
 }
 
-// forkSpec is the spec of a fork: that of the first, and what is asked for
-// besides.
+// forkSpec returns the spec of a fork: that of the origin with the fields that are set in spec.
 func forkSpec(first, spec atoll.Spec) (atoll.Spec, error) {
 	var errs []error
 	other := func(field string, differs bool) {
 		if differs {
-			errs = append(errs, fmt.Errorf("%w: %s: a fork has that of the first", atoll.ErrInvalid, field))
+			errs = append(errs, fmt.Errorf("%w: %s: a fork has that of its origin", atoll.ErrInvalid, field))
 		}
 	}
 	other("image", spec.Image != "" && spec.Image != first.Image)

@@ -16,11 +16,11 @@ import (
 
 const onLinux = true
 
-// errNoSocket says that the guest does not listen (yet).
+// errNoSocket reports that the guest does not listen (yet).
 var errNoSocket = errors.New("the guest does not listen")
 
-// dialSocket connects to a socket in a directory that the sandbox can write: no
-// link is followed, and nothing but a socket is connected to.
+// dialSocket connects to a socket in a directory that the sandbox can write: it follows no link, and
+// connects to nothing but a socket.
 func dialSocket(ctx context.Context, dir, sub, name string) (net.Conn, error) {
 	fd, err := unix.Open(filepath.Join(dir, sub), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -38,7 +38,7 @@ func dialSocket(ctx context.Context, dir, sub, name string) (net.Conn, error) {
 		return nil, err
 	}
 	if info.Mode().Type() != fs.ModeSocket {
-		return nil, fmt.Errorf("%w: where the guest's socket should be is %v", atoll.ErrUnavailable, info.Mode())
+		return nil, fmt.Errorf("%w: instead of the guest's socket there is %v", atoll.ErrUnavailable, info.Mode())
 	}
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d", socket))
 	return conn, noSocket(err)
@@ -51,11 +51,11 @@ func noSocket(err error) error {
 	return err
 }
 
-// watch tells when something changes in a directory.
+// watch waits for changes in a directory.
 type watch struct{ f *os.File }
 
-// watchSocket begins to watch a directory for a socket that is made, or whose
-// mode is set, which its owner does when it listens.
+// watchSocket starts to watch a directory for a socket that is created, or whose mode is set, as its
+// owner does when it listens.
 func watchSocket(dir, sub string) (*watch, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
@@ -63,7 +63,7 @@ func watchSocket(dir, sub string) (*watch, error) {
 	}
 	f := os.NewFile(uintptr(fd), "inotify")
 	if _, err := unix.InotifyAddWatch(fd, filepath.Join(dir, sub), unix.IN_CREATE|unix.IN_ATTRIB|unix.IN_MOVED_TO|unix.IN_ONLYDIR|unix.IN_DONT_FOLLOW); err != nil {
-		_ = f.Close() // nothing was done with it
+		_ = f.Close() // it was not used
 		return nil, fmt.Errorf("%w: inotify: %w", atoll.ErrUnavailable, err)
 	}
 	return &watch{f}, nil

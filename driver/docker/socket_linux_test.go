@@ -9,13 +9,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/atoll-sandbox/atoll"
 )
 
-// TestSocketIsNoTrap: the directory of the guest's socket is the sandbox's to
-// write.
+// TestSocketIsNoTrap puts other files in place of the guest's socket, whose directory the sandbox can write.
 func TestSocketIsNoTrap(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "engine.sock")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: outside, Net: "unix"})
@@ -76,7 +74,7 @@ func TestCountStaysInside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, bytes, err := count(t.Context(), dir)
+	files, bytes, err := countLayer(t.Context(), dir)
 	if err != nil || files != 5 || bytes != 8192 {
 		t.Errorf("%d files, %d bytes, %v", files, bytes, err)
 	}
@@ -88,9 +86,8 @@ func FuzzPipe(f *testing.F) {
 	f.Add([]byte("\x01\x00\x00\x00\xff\xff\xff\xffx"))
 	f.Add([]byte("\x07\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		start := time.Now()
 		got, err := io.ReadAll(io.LimitReader(&pipeConn{r: strings.NewReader(string(b))}, 1<<20))
-		if len(got) > len(b) || time.Since(start) > time.Minute {
+		if len(got) > len(b) {
 			t.Errorf("%d bytes of %d, %v", len(got), len(b), err)
 		}
 	})

@@ -14,7 +14,7 @@ const onLinux = false
 
 var errNoSocket = errors.New("the guest does not listen")
 
-// dialSocket: the engine's kernel is another, and its sockets are not here.
+// dialSocket returns an error: the engine runs on another kernel, whose sockets can't be reached.
 func dialSocket(context.Context, string, string, string) (net.Conn, error) {
 	return nil, atoll.ErrUnsupported
 }

@@ -20,30 +20,28 @@ var (
 	_ atoll.Porter       = (*Sandbox)(nil)
 )
 
-// Stats returns what the sandbox uses now. Its files are those that it has
-// besides its image's; where the container's layer can't be looked at from here,
-// all that it sees.
+// Stats returns the resources that the sandbox uses now. Its files are those besides its image's; if
+// the container's layer can't be read from here, all files inside.
 func (s *Sandbox) Stats(ctx context.Context) (atoll.Stats, error) {
 	st, err := s.Link.Stats(ctx)
 	if err != nil {
 		return st, err
 	}
-	c, err := s.e.inspect(ctx, s.name())
+	c, err := s.e.inspectContainer(ctx, s.mainContainer())
 	if err != nil {
-		return st, s.fail("stats", err)
+		return st, s.wrapError("stats", err)
 	}
 	st.Created = createdOf(c.Config.Labels, c.Created)
 	if st.Active.Before(st.Created) {
 		st.Active = st.Created
 	}
-	if s.e.layers() && c.GraphDriver != nil {
-		st.Files, st.DiskUsed, err = count(ctx, c.GraphDriver.Data["UpperDir"])
+	if s.e.canReadLayers() && c.GraphDriver != nil {
+		st.Files, st.DiskUsed, err = countLayer(ctx, c.GraphDriver.Data["UpperDir"])
 	}
-	return st, s.fail("stats", err)
+	return st, s.wrapError("stats", err)
 }
 
-// layers reports whether the layers of containers are directories that can be
-// looked at from here.
-func (e *engine) layers() bool {
-	return canCount && e.direct() && slices.Contains([]string{"overlay2", "overlay"}, e.info.Driver)
+// canReadLayers reports whether the layers of containers are directories that can be read from here.
+func (e *engine) canReadLayers() bool {
+	return canCount && e.reachesSockets() && slices.Contains([]string{"overlay2", "overlay"}, e.info.Driver)
 }

@@ -17,26 +17,26 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/kubernetes"
-	"github.com/atoll-sandbox/atoll/internal/clustertest"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/testing/clustertest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // controller is started by the first test that needs it.
 var controller sync.Once
 
-// agents returns a driver of a cluster that has kubernetes-sigs/agent-sandbox.
-func agents(t testing.TB) *kubernetes.Driver {
+// agentSandboxDriver returns a driver of a cluster with kubernetes-sigs/agent-sandbox.
+func agentSandboxDriver(t testing.TB) *kubernetes.Driver {
 	t.Helper()
-	d := driver(t)
+	d := newDriver(t)
 	if _, err := os.Stat(filepath.Join(filepath.Dir(os.Getenv("ATOLL_CLUSTER")), "agent-sandbox-controller")); err != nil {
-		musthave.Skip(t, "agent-sandbox", `its controller was not built: eval "$(scripts/cluster --agent-sandbox)"`)
+		testenv.Skip(t, "agent-sandbox", `its controller was not built: eval "$(scripts/cluster --agent-sandbox)"`)
 	}
 	controller.Do(func() { clustertest.Tool(t, "agent-sandbox") })
 	return d
 }
 
-// apply puts documents of YAML into the cluster.
-func apply(t testing.TB, d *kubernetes.Driver, text []byte) {
+// applyYAML applies YAML documents to the cluster.
+func applyYAML(t testing.TB, d *kubernetes.Driver, text []byte) {
 	t.Helper()
 	c := clustertest.API(t).Core.RESTClient()
 	for doc := range strings.SplitSeq(string(text), "---\n") {
@@ -56,18 +56,18 @@ func apply(t testing.TB, d *kubernetes.Driver, text []byte) {
 	}
 }
 
-// readyPool makes a template and waits until some of its pods are ready.
+// readyPool creates a template and waits until some of its pods are ready.
 func readyPool(t testing.TB, d *kubernetes.Driver, name string, n int) {
 	t.Helper()
 	text, err := d.Template(t.Context(), name, atoll.Spec{}, n)
 	if err != nil {
 		t.Fatal(err)
 	}
-	apply(t, d, text)
+	applyYAML(t, d, text)
 	awaitPods(t, d, name, n)
 }
 
-// awaitPods waits until a pool has so many pods that are ready.
+// awaitPods waits until a pool has a number of ready pods.
 func awaitPods(t testing.TB, d *kubernetes.Driver, pool string, n int) {
 	t.Helper()
 	c := clustertest.API(t).Core.RESTClient()
@@ -97,7 +97,7 @@ func awaitPods(t testing.TB, d *kubernetes.Driver, pool string, n int) {
 func template(name string) atoll.Spec { return atoll.Spec{Pod: &atoll.Pod{Template: name}} }
 
 func TestAgentSandbox(t *testing.T) {
-	d := agents(t)
+	d := agentSandboxDriver(t)
 	// The namespace is made with its walls by the first sandbox.
 	readyPool(t, d, "warm", 2)
 	spec := template("warm")
@@ -160,15 +160,15 @@ func TestAgentSandbox(t *testing.T) {
 	}
 }
 
-// TestAgentSandboxCold makes a sandbox of a template without a warm pool.
+// TestAgentSandboxCold creates a sandbox from a template without a warm pool.
 func TestAgentSandboxCold(t *testing.T) {
-	d := agents(t)
+	d := agentSandboxDriver(t)
 	text, err := d.Template(t.Context(), "cold", atoll.Spec{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	first, _, _ := strings.Cut(string(text), "---\n")
-	apply(t, d, []byte(first))
+	applyYAML(t, d, []byte(first))
 	for _, name := range []string{"cold", "template/cold"} {
 		sb, err := d.Create(t.Context(), template(name))
 		if err != nil {
@@ -183,10 +183,10 @@ func TestAgentSandboxCold(t *testing.T) {
 	}
 }
 
-// TestAgentSandboxOfOthers uses a template that knows nothing of atoll.
+// TestAgentSandboxOfOthers uses a template without anything of atoll.
 func TestAgentSandboxOfOthers(t *testing.T) {
-	d := agents(t)
-	apply(t, d, []byte(`apiVersion: extensions.agents.x-k8s.io/v1beta1
+	d := agentSandboxDriver(t)
+	applyYAML(t, d, []byte(`apiVersion: extensions.agents.x-k8s.io/v1beta1
 kind: SandboxTemplate
 metadata:
   name: theirs
@@ -221,11 +221,11 @@ spec:
 }
 
 func TestAgentSandboxRefuses(t *testing.T) {
-	d := driver(t)
+	d := newDriver(t)
 	if _, err := d.Create(t.Context(), template("none")); err == nil || !errors.Is(err, atoll.ErrUnsupported) && !errors.Is(err, atoll.ErrNotFound) {
 		t.Errorf("perhaps not installed: %v", err) // another test may have installed it
 	}
-	d = agents(t)
+	d = agentSandboxDriver(t)
 	for name, want := range map[string]error{"none": atoll.ErrNotFound, "pool/none": atoll.ErrNotFound, "template/none": atoll.ErrNotFound, "x/none": atoll.ErrInvalid, "../none": atoll.ErrInvalid} {
 		if _, err := d.Create(t.Context(), template(name)); !errors.Is(err, want) {
 			t.Errorf("%s: %v; want %v", name, err, want)
@@ -241,7 +241,7 @@ func TestAgentSandboxRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	apply(t, d, text)
+	applyYAML(t, d, text)
 	broken := template("broken")
 	broken.Timeouts.Create = 20 * time.Second
 	_, err = d.Create(t.Context(), broken)

@@ -15,29 +15,29 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// check reports what is beyond this cluster in a spec that is right, all at once.
+// check reports everything in a valid spec that this cluster does not support.
 func (d *Driver) check(ctx context.Context, t *target, how Placement, spec *atoll.Spec) error {
 	var errs []error
 	no := func(what, format string, a ...any) {
 		errs = append(errs, fmt.Errorf("%s: %w by pods: %s", what, atoll.ErrUnsupported, fmt.Sprintf(format, a...)))
 	}
 	if spec.Machine != nil {
-		no("machine", "a pod is not one")
+		no("machine", "a pod is not a VM")
 	}
 	if len(spec.Mounts) > 0 {
-		no("mounts", "the cluster has no directories of this host; copy files in, or use a workspace, which is carried")
+		no("mounts", "the cluster has no directories of this host; copy files in, or use a workspace, which is copied")
 	}
 	d.checkLimits(how, spec, no)
 	d.checkUser(spec, no)
 	checkNames(how, spec.Env, no)
-	if modes := d.abilities(how).Networks; !slices.Contains(modes, mode(spec)) {
-		no("network mode "+string(mode(spec)), "there are %v", modes)
+	if modes := d.featuresOf(how).Networks; !slices.Contains(modes, networkMode(spec)) {
+		no("network mode "+string(networkMode(spec)), "there are %v", modes)
 	}
 	if rules := spec.Network; len(rules.Allow)+len(rules.Deny)+len(rules.Headers) > 0 || rules.Inspect || rules.Rate > 0 || rules.Bytes > 0 {
-		if !d.abilities(how).Gate {
-			no("network rules", "it takes a guest in the pod, and atoll-gate on this host, which has to be of Linux; else only the mode counts")
-		} else if mode(spec) != atoll.NetworkNone {
-			no("network rules with mode "+string(mode(spec)), "its connections don't pass the gate; use mode none and allow what is needed")
+		if !d.featuresOf(how).Gate {
+			no("network rules", "they need a guest in the pod, and atoll-egress on this host, which has to run Linux; otherwise only the mode applies")
+		} else if networkMode(spec) != atoll.NetworkNone {
+			no("network rules with mode "+string(networkMode(spec)), "its connections don't pass the egress proxy; use mode none and allow what is needed")
 		} else {
 			errs = append(errs, checkRules(&rules))
 		}
@@ -46,11 +46,11 @@ func (d *Driver) check(ctx context.Context, t *target, how Placement, spec *atol
 	return errors.Join(errs...)
 }
 
-// checkLimits reports amounts that nothing in a cluster bounds. To end the pod
-// that has passed them is not a bound: all that runs in it would end too.
+// checkLimits reports limits that a cluster can't enforce. Ending a pod that exceeds them is not
+// enforcement, since all its processes end.
 func (d *Driver) checkLimits(how Placement, spec *atoll.Spec, no func(what, format string, a ...any)) {
-	if spec.Limits.PIDs > 0 && (how == PlaceNone || !d.alone(spec)) {
-		no("limits.pids", "it takes a guest, and a user that is the sandbox's own: leave user out")
+	if spec.Limits.PIDs > 0 && (how == PlaceNone || !d.hasOwnUser(spec)) {
+		no("limits.pids", "it needs a guest, and a user of the sandbox's own: leave user out")
 	}
 	if spec.Limits.Files > 0 {
 		no("limits.files", "nothing counts them")
@@ -63,7 +63,7 @@ func (d *Driver) checkLimits(how Placement, spec *atoll.Spec, no func(what, form
 	}
 }
 
-// checkUser reports users that a pod can't be run as.
+// checkUser reports users that a pod can't have.
 func (d *Driver) checkUser(spec *atoll.Spec, no func(what, format string, a ...any)) {
 	if spec.User == "" {
 		return
@@ -71,14 +71,14 @@ func (d *Driver) checkUser(spec *atoll.Spec, no func(what, format string, a ...a
 	uid, gid, named := userOf(spec)
 	switch {
 	case !named:
-		no("user "+spec.User, "users of pods are numbers, like 1000 or 1000:1000")
+		no("user "+spec.User, "users of pods must be numbers, like 1000 or 1000:1000")
 	case (uid == 0 || gid == 0) && !d.Privileged:
 		no("user "+spec.User, "sandboxes satisfy Pod Security's \"restricted\", which has no root, unless the driver is set to be privileged")
 	}
 }
 
-// checkNames reports variables that the shell drops by which a pod begins that
-// has no guest, or not yet.
+// checkNames reports variables that are dropped by the shell with which a pod starts that has no guest
+// yet.
 func checkNames(how Placement, env []string, no func(what, format string, a ...any)) {
 	if how != PlaceNone && how != PlaceCopy {
 		return
@@ -86,26 +86,25 @@ func checkNames(how Placement, env []string, no func(what, format string, a ...a
 	for _, e := range env {
 		name, _, _ := strings.Cut(e, "=")
 		if strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") != "" || name[0] >= '0' && name[0] <= '9' {
-			no("env "+name, "the shell that begins a pod without a guest image knows only names of letters, digits and '_'")
+			no("env "+name, "the shell that starts a pod without a guest image accepts only names of letters, digits and '_'")
 		}
 	}
 }
 
-// checkStorage reports a storage class that is not there, and what can't be kept
-// in one.
+// checkStorage reports a missing storage class, and a working directory that can't be a volume.
 func (d *Driver) checkStorage(ctx context.Context, t *target, spec *atoll.Spec) error {
 	class := d.storageOf(spec)
-	if !lasting(class) {
+	if !outlivesPod(class) {
 		return nil
 	}
-	if dir := or(spec.Dir, atoll.DefaultDir); ofImage(dir) {
+	if dir := orDefault(spec.Dir, atoll.DefaultDir); isImageDir(dir) {
 		return fmt.Errorf("dir %s: %w: it is the image's, and no volume can be there; choose another, or storage_class %q", path.Clean(dir), atoll.ErrInvalid, storageNone)
 	}
-	names, usual, err := t.classes(ctx)
+	names, usual, err := t.storageClasses(ctx)
 	switch {
 	case err != nil:
 		return fmt.Errorf("storage classes: %w", err)
-	case names == nil: // they may not be looked at; the volume shows it
+	case names == nil: // listing is not allowed; creating the volume will show it
 		return nil
 	case class == storageDefault && usual == "":
 		return fmt.Errorf("storage_class %q: %w: the cluster has no default class; it has %s", class, atoll.ErrUnsupported, wordsOf(names))
@@ -122,9 +121,9 @@ func wordsOf(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// runtimeClass returns a RuntimeClass; nil where none may be looked at.
+// runtimeClass returns a RuntimeClass; nil if reading it is not allowed.
 func (t *target) runtimeClass(ctx context.Context, name string) (found *nodev1.RuntimeClass, err error) {
-	err = t.ask(ctx, func(ctx context.Context) error {
+	err = t.callAPI(ctx, func(ctx context.Context) error {
 		found, err = t.node.RuntimeClasses().Get(ctx, name, metav1.GetOptions{})
 		return err
 	})
@@ -134,11 +133,11 @@ func (t *target) runtimeClass(ctx context.Context, name string) (found *nodev1.R
 	return found, err
 }
 
-// runtimes returns the names of the cluster's RuntimeClasses; nil where they may
-// not be looked at.
-func (t *target) runtimes(ctx context.Context) ([]string, error) {
+// runtimeClasses returns the names of the cluster's RuntimeClasses; nil if listing them is not
+// allowed.
+func (t *target) runtimeClasses(ctx context.Context) ([]string, error) {
 	var names []string
-	err := t.ask(ctx, func(ctx context.Context) error {
+	err := t.callAPI(ctx, func(ctx context.Context) error {
 		list, err := t.node.RuntimeClasses().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -156,7 +155,7 @@ func (t *target) runtimes(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// checkRuntime reports a RuntimeClass that is not there, with those that are.
+// checkRuntime reports a missing RuntimeClass together with the existing ones.
 func (t *target) checkRuntime(ctx context.Context, name string) error {
 	if name == "" {
 		return nil
@@ -165,16 +164,16 @@ func (t *target) checkRuntime(ctx context.Context, name string) error {
 	if !errors.Is(err, atoll.ErrNotFound) {
 		return err
 	}
-	names, err := t.runtimes(ctx)
+	names, err := t.runtimeClasses(ctx)
 	if err != nil {
 		return err
 	}
 	return fmt.Errorf("runtime %q: %w by this cluster: its RuntimeClasses are %s", name, atoll.ErrUnsupported, wordsOf(names))
 }
 
-// isolation returns the word for the wall that a RuntimeClass is, by the name of
-// its handler, as gVisor and Kata call theirs.
-func (t *target) isolation(ctx context.Context, name string) (string, error) {
+// isolationOf returns the name of the isolation of a RuntimeClass, from the handler names that gVisor
+// and Kata use.
+func (t *target) isolationOf(ctx context.Context, name string) (string, error) {
 	if name == "" {
 		return isolation, nil
 	}

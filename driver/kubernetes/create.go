@@ -12,13 +12,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/driver/internal/grace"
+	"github.com/atoll-sandbox/atoll/internal/guest"
 )
 
-// Create makes a sandbox.
+// Create creates a sandbox.
 func (d *Driver) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, error) {
 	sb, err := d.create(ctx, spec)
 	if err != nil {
-		return nil, &atoll.Error{Op: "create", ID: or(spec.ID, spec.Name), Err: err}
+		return nil, &atoll.Error{Op: "create", ID: orDefault(spec.ID, spec.Name), Err: err}
 	}
 	return sb, nil
 }
@@ -27,38 +29,38 @@ func (d *Driver) create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, er
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	if err := spec.Check(); err != nil { // what is wrong is wrong without a cluster too
+	if err := spec.Check(); err != nil { // before a cluster is needed
 		return nil, err
 	}
-	ctx, cancel := limited(ctx, &spec)
+	ctx, cancel := guest.WithCreateTimeout(ctx, spec.Timeouts.Create)
 	defer cancel()
-	t, err := d.target(spec.Owner)
+	t, err := d.targetOf(spec.Owner)
 	if err != nil {
 		return nil, err
 	}
-	how, err := d.placement(ctx, t)
+	how, err := d.choosePlacement(ctx, t)
 	if err != nil {
 		return nil, err
 	}
 	if err := d.check(ctx, t, how, &spec); err != nil {
 		return nil, err
 	}
-	if err := t.prepare(ctx); err != nil {
+	if err := t.prepareNamespace(ctx); err != nil {
 		return nil, err
 	}
 	if spec.Pod != nil && spec.Pod.Template != "" {
 		return d.claimTemplate(ctx, t, spec)
 	}
 	for {
-		p, err := d.plan(ctx, t, how, spec)
+		p, err := d.newPod(ctx, t, how, spec)
 		if err != nil {
 			return nil, err
 		}
-		sb := p.handle()
-		if err = p.build(ctx); err == nil {
+		sb := p.asSandbox()
+		if err = p.createAndBoot(ctx); err == nil {
 			return sb, nil
 		}
-		if next := d.instead(t, how); next != "" && ctx.Err() == nil && !errors.Is(err, atoll.ErrExists) && !errors.Is(err, atoll.ErrQuota) {
+		if next := d.nextPlacement(t, how); next != "" && ctx.Err() == nil && !errors.Is(err, atoll.ErrExists) && !errors.Is(err, atoll.ErrQuota) {
 			how = next
 			continue
 		}
@@ -66,149 +68,115 @@ func (d *Driver) create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, er
 	}
 }
 
-// limited bounds how long a sandbox takes to answer.
-func limited(ctx context.Context, spec *atoll.Spec) (context.Context, context.CancelFunc) {
-	limit := or(spec.Timeouts.Create, atoll.DefaultCreateTimeout)
-	if limit < 0 {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: it did not answer within %v", atoll.ErrTimeout, limit))
-}
-
-// plan is a sandbox to be.
-func (d *Driver) plan(ctx context.Context, t *target, how Placement, spec atoll.Spec) (*pod, error) {
-	p := &pod{d: d, t: t, id: or(spec.ID, atoll.NewID()), spec: spec, env: spec.Env, secret: len(spec.Env) > 0, created: time.Now(), how: how}
-	p.spec.ID, p.spec.Env, p.spec.Dir = p.id, nil, or(spec.Dir, atoll.DefaultDir)
-	p.spec.Pod = &atoll.Pod{StorageClass: d.storageOf(&spec)} // whatever the driver has when it is found again
+// newPod returns a pod that is not created yet.
+func (d *Driver) newPod(ctx context.Context, t *target, how Placement, spec atoll.Spec) (*pod, error) {
+	p := &pod{d: d, t: t, id: orDefault(spec.ID, atoll.NewID()), spec: spec, env: spec.Env, secret: len(spec.Env) > 0, created: time.Now(), how: how}
+	p.spec.ID, p.spec.Env, p.spec.Dir = p.id, nil, orDefault(spec.Dir, atoll.DefaultDir)
+	p.spec.Pod = &atoll.Pod{StorageClass: d.storageOf(&spec)} // independent of the driver's settings when it is opened again
 	if spec.Owner != (atoll.Owner{}) {
 		p.owner = hash(spec.Owner.String())
 	}
 	p.pool = spec.Labels[atoll.PoolLabel] != ""
 	var err error
-	p.isolation, err = t.isolation(ctx, spec.Runtime)
+	p.isolation, err = t.isolationOf(ctx, spec.Runtime)
 	return p, err
 }
 
-// handle returns the sandbox that a pod is.
-func (p *pod) handle() atoll.Sandbox {
+// asSandbox returns the handle of a pod's sandbox.
+func (p *pod) asSandbox() atoll.Sandbox {
 	if p.how == PlaceNone {
 		return &Plain{p}
 	}
 	return newSandbox(p)
 }
 
-// build makes all that a new sandbox has in the cluster, and waits until it
-// answers, or leaves nothing behind.
-func (p *pod) build(ctx context.Context) error {
-	p.turn.Lock()
-	defer p.turn.Unlock()
+// createAndBoot creates all objects of a new sandbox and waits until it answers. When it fails, nothing
+// is left.
+func (p *pod) createAndBoot(ctx context.Context) error {
+	p.changing.Lock()
+	defer p.changing.Unlock()
 	attempt := atoll.NewID()
-	made, err := p.make(ctx, attempt)
+	made, err := p.createObjects(ctx, attempt)
 	if err == nil {
-		p.learn(atoll.Starting, made.UID)
-		err = p.boot(ctx, made)
+		p.setKnown(atoll.Starting, made.UID)
+		err = p.bootPod(ctx, made)
 	}
 	if err == nil {
 		return nil
 	}
-	p.disconnect()
-	if errors.Is(err, syscall.ECONNREFUSED) && !p.keeps() && !p.secret && made == nil {
-		return err // nothing was heard of it
+	p.closeConnections()
+	if errors.Is(err, syscall.ECONNREFUSED) && !p.hasVolume() && !p.secret && made == nil {
+		return err // the request never reached the API
 	}
-	return errors.Join(err, p.undo(ctx, attempt))
+	return errors.Join(err, p.undoCreate(ctx, attempt))
 }
 
-// make creates the volume, the secret and the pod.
-func (p *pod) make(ctx context.Context, attempt string) (*corev1.Pod, error) {
+// createObjects creates the volume, the secret and the pod.
+func (p *pod) createObjects(ctx context.Context, attempt string) (*corev1.Pod, error) {
 	var volume *corev1.PersistentVolumeClaim
-	if p.keeps() {
-		claim, err := p.claim(attempt)
+	if p.hasVolume() {
+		claim, err := p.newVolumeClaim(attempt)
 		if err == nil {
 			volume, err = create(ctx, p.t, p.t.core.PersistentVolumeClaims(p.t.namespace), claim)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("volume: %w", p.refused(ctx, err, usageOfClaim(claim)))
+			return nil, fmt.Errorf("volume: %w", p.explainRefusal(ctx, err, usageOfClaim(claim)))
 		}
 	}
 	names, err := p.makeSecret(ctx, attempt, volume)
 	if err != nil {
 		return nil, err
 	}
-	template, err := p.template(attempt, names)
+	template, err := p.newPodObject(attempt, names)
 	if err != nil {
 		return nil, err
 	}
 	made, err := p.makePod(ctx, template)
 	if err != nil {
-		return nil, p.refused(ctx, err, usageOfPod(template))
+		return nil, p.explainRefusal(ctx, err, usageOfPod(template))
 	}
 	if p.secret && volume == nil {
-		err = p.bind(ctx, made)
+		err = p.bindSecret(ctx, made)
 	}
 	return made, err
 }
 
-// accountTime is how long a new namespace may be without its service account,
-// which no pod is made without.
-const accountTime = 10 * time.Second
-
-// createPod creates the pod, when the namespace is ready for it.
-func (p *pod) createPod(ctx context.Context, template *corev1.Pod) (*corev1.Pod, error) {
-	begin := time.Now()
-	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		made, err := create(ctx, p.t, p.t.core.Pods(p.t.namespace), template)
-		if err == nil || !apierrors.IsForbidden(err) || time.Since(begin) > accountTime {
-			return made, err
-		}
-		if _, look := p.t.core.ServiceAccounts(p.t.namespace).Get(quiet(ctx), "default", metav1.GetOptions{}); !apierrors.IsNotFound(look) {
-			return made, err
-		}
-		wait := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			wait.Stop()
-			return nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
-		case <-wait.C:
-		}
-	}
-}
-
-// boot waits until a pod runs and its guest answers.
-func (p *pod) boot(ctx context.Context, made *corev1.Pod) error {
+// bootPod waits until a pod runs and its guest answers.
+func (p *pod) bootPod(ctx context.Context, made *corev1.Pod) error {
 	err := p.awaitRun(ctx, made)
 	if err == nil && p.how == PlaceCopy {
-		err = p.send(ctx)
+		err = p.sendGuest(ctx)
 	}
-	if err == nil && p.greet != nil {
-		err = p.meet(ctx, made)
+	if err == nil && p.tryConnect != nil {
+		err = p.waitForGuest(ctx, made)
 	}
 	if err != nil {
 		return p.explainEnd(ctx, made, err)
 	}
-	p.learn(atoll.Running, made.UID)
-	if p.greet == nil {
+	p.setKnown(atoll.Running, made.UID)
+	if p.tryConnect == nil {
 		return nil
 	}
-	return p.openGate(ctx)
+	return p.ensureProxy(ctx)
 }
 
-// patience is how long a container may be said to be wrongly configured: its
-// node may not have all of the configuration yet.
-const patience = 8 * time.Second
+// configPatience is how long an invalid configuration of a container is tolerated: its node may not
+// have all of it yet.
+const configPatience = 8 * time.Second
 
 // awaitRun waits until the container of a pod runs.
 func (p *pod) awaitRun(ctx context.Context, made *corev1.Pod) error {
 	var since time.Time
-	_, err := p.t.pods.await(ctx, made, func(now *corev1.Pod) (bool, error) {
-		ok, err := runs(now)
-		if err == nil || !misconfigured(now) {
+	_, err := p.t.pods.waitPod(ctx, made, func(now *corev1.Pod) (bool, error) {
+		ok, err := isRunning(now)
+		if err == nil || !isMisconfigured(now) {
 			since = time.Time{}
 			return ok, err
 		}
 		if since.IsZero() {
 			since = time.Now()
 		}
-		if time.Since(since) > patience {
+		if time.Since(since) > configPatience {
 			return false, err
 		}
 		return false, nil
@@ -216,16 +184,16 @@ func (p *pod) awaitRun(ctx context.Context, made *corev1.Pod) error {
 	return err
 }
 
-// meet waits for the first word of a guest whose container has just begun, or for
-// the end of that.
-func (p *pod) meet(ctx context.Context, made *corev1.Pod) error {
+// waitForGuest waits until a guest whose container has just started answers, or until the container
+// ends.
+func (p *pod) waitForGuest(ctx context.Context, made *corev1.Pod) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		if _, err := p.t.pods.await(ctx, made, func(now *corev1.Pod) (bool, error) {
-			_, err := runs(now)
+		if _, err := p.t.pods.waitPod(ctx, made, func(now *corev1.Pod) (bool, error) {
+			_, err := isRunning(now)
 			return false, err
 		}); err != nil && ctx.Err() == nil {
 			cancel(err)
@@ -233,8 +201,8 @@ func (p *pod) meet(ctx context.Context, made *corev1.Pod) error {
 	}()
 	defer func() { cancel(nil); <-over }()
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
-		err := p.greet(ctx)
-		if err == nil || errors.Is(err, atoll.ErrDenied) { // time gives nobody a right
+		err := p.tryConnect(ctx)
+		if err == nil || errors.Is(err, atoll.ErrDenied) { // waiting does not change permissions
 			return err
 		}
 		wait := time.NewTimer(pause)
@@ -247,33 +215,19 @@ func (p *pod) meet(ctx context.Context, made *corev1.Pod) error {
 	}
 }
 
-// createGrace is how long the answer to a request that made something is waited
-// for although its caller has gone: it would be there and nobody know it.
-const createGrace = 10 * time.Second
-
-// outlast returns a context that ends createGrace after another.
-func outlast(ctx context.Context) (context.Context, context.CancelFunc) {
-	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		t := time.AfterFunc(createGrace, cancel)
-		context.AfterFunc(lasting, func() { t.Stop() })
-	})
-	return lasting, func() { stop(); cancel() }
-}
-
-// kind is the API of one kind of objects in a namespace.
-type kind[T metav1.Object] interface {
+// objectAPI is the API of one kind of objects in a namespace.
+type objectAPI[T metav1.Object] interface {
 	Create(ctx context.Context, object T, o metav1.CreateOptions) (T, error)
 	Get(ctx context.Context, name string, o metav1.GetOptions) (T, error)
 	Delete(ctx context.Context, name string, o metav1.DeleteOptions) error
 }
 
-// create creates an object, once, however often it has to ask: what is there
-// already is this one if the same attempt made it.
-func create[T metav1.Object](ctx context.Context, t *target, in kind[T], object T) (made T, err error) {
-	lasting, cancel := outlast(ctx)
+// create creates an object once, also if it has to repeat the request: an existing object is returned
+// if the same attempt has created it.
+func create[T metav1.Object](ctx context.Context, t *target, in objectAPI[T], object T) (made T, err error) {
+	lasting, cancel := grace.Context(ctx, grace.ForCreate)
 	defer cancel()
-	err = t.ask(lasting, func(ctx context.Context) (err error) {
+	err = t.callAPI(lasting, func(ctx context.Context) (err error) {
 		made, err = in.Create(ctx, object, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			found, ferr := in.Get(ctx, object.GetName(), metav1.GetOptions{})
@@ -289,35 +243,35 @@ func create[T metav1.Object](ctx context.Context, t *target, in kind[T], object 
 	return made, err
 }
 
-// undoTime is how long what a failed attempt has made may take to be removed.
-const undoTime = time.Minute
+// undoTimeout bounds how long removing the objects of a failed attempt may take.
+const undoTimeout = time.Minute
 
-// undo removes what an attempt has made, and nothing else.
-func (p *pod) undo(ctx context.Context, attempt string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+// undoCreate removes the objects that an attempt has created, and no others.
+func (p *pod) undoCreate(ctx context.Context, attempt string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
-	p.learn("", "")
-	err := takeBack(ctx, p.t, p.t.core.Pods(p.t.namespace), podName(p.id), attempt)
+	p.setKnown("", "")
+	err := deleteIfOwn(ctx, p.t, p.t.core.Pods(p.t.namespace), podName(p.id), attempt)
 	if p.secret {
-		err = errors.Join(err, takeBack(ctx, p.t, p.t.core.Secrets(p.t.namespace), podName(p.id), attempt))
+		err = errors.Join(err, deleteIfOwn(ctx, p.t, p.t.core.Secrets(p.t.namespace), podName(p.id), attempt))
 	}
-	if p.keeps() {
-		err = errors.Join(err, takeBack(ctx, p.t, p.t.core.PersistentVolumeClaims(p.t.namespace), podName(p.id), attempt))
+	if p.hasVolume() {
+		err = errors.Join(err, deleteIfOwn(ctx, p.t, p.t.core.PersistentVolumeClaims(p.t.namespace), podName(p.id), attempt))
 	}
 	if err != nil {
-		return fmt.Errorf("removing what was made: %w", err)
+		return fmt.Errorf("remove what was created: %w", err)
 	}
 	return nil
 }
 
-// takeBack removes an object if an attempt has made it.
-func takeBack[T metav1.Object](ctx context.Context, t *target, in kind[T], name, attempt string) error {
-	err := t.askFor(ctx, undoTime, func(ctx context.Context) error {
+// deleteIfOwn removes an object if an attempt has created it.
+func deleteIfOwn[T metav1.Object](ctx context.Context, t *target, in objectAPI[T], name, attempt string) error {
+	err := t.callAPIFor(ctx, undoTimeout, func(ctx context.Context) error {
 		found, err := in.Get(ctx, name, metav1.GetOptions{})
 		if err != nil || found.GetAnnotations()[noteAttempt] != attempt {
 			return err
 		}
-		return in.Delete(ctx, name, removal(found.GetUID(), 0))
+		return in.Delete(ctx, name, deleteOptions(found.GetUID(), 0))
 	})
 	if errors.Is(err, atoll.ErrNotFound) {
 		return nil

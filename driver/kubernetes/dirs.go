@@ -9,30 +9,30 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// dirs are the directories that files are brought into, and that are not in the
-// working directory: the image's belong to root.
-func (p *pod) dirs() []string {
+// extraDirs returns the directories into which files are imported, besides the working directory.
+// They can't be in the image, where they would belong to root.
+func (p *pod) extraDirs() []string {
 	var list []string
 	work := path.Clean(p.spec.Dir)
 	for _, d := range p.spec.Dirs {
 		d = path.Clean(d)
-		if !ofImage(d) && d != work && !strings.HasPrefix(d, work+"/") && !slices.Contains(list, d) {
+		if !isImageDir(d) && d != work && !strings.HasPrefix(d, work+"/") && !slices.Contains(list, d) {
 			list = append(list, d)
 		}
 	}
 	return list
 }
 
-// dirVolumes are what those directories are. They end with the pod.
+// dirVolumes returns the volumes of those directories. They end with the pod.
 func (p *pod) dirVolumes() []corev1.Volume {
-	if p.bounded() {
-		return nil // they count with all other files
+	if p.hasDiskLimit() {
+		return nil // they are on the limited volume
 	}
 	var list []corev1.Volume
-	for i := range p.dirs() {
+	for i := range p.extraDirs() {
 		v := corev1.Volume{Name: fmt.Sprintf("dir-%d", i)}
 		v.EmptyDir = &corev1.EmptyDirVolumeSource{}
-		if p.storage() == storageMemory {
+		if p.storageClass() == storageMemory {
 			v.EmptyDir.Medium = corev1.StorageMediumMemory
 		}
 		list = append(list, v)
@@ -40,12 +40,12 @@ func (p *pod) dirVolumes() []corev1.Volume {
 	return list
 }
 
-// dirMounts are where they are seen.
+// dirMounts returns the mounts of those volumes.
 func (p *pod) dirMounts() []corev1.VolumeMount {
 	var list []corev1.VolumeMount
-	for i, d := range p.dirs() {
+	for i, d := range p.extraDirs() {
 		m := corev1.VolumeMount{Name: fmt.Sprintf("dir-%d", i), MountPath: d}
-		if p.bounded() {
+		if p.hasDiskLimit() {
 			m.Name, m.SubPath = workVolume, m.Name
 		}
 		list = append(list, m)

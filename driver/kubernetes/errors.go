@@ -16,15 +16,15 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// askTime is how long a request to the API may take, with all its repetitions.
-const askTime = 30 * time.Second
+// apiTimeout bounds a request to the API with all its repetitions.
+const apiTimeout = 30 * time.Second
 
-// reasons are what the API's errors mean to a caller, the first that holds.
+// reasons map errors of the API to atoll's errors; the first match counts.
 var reasons = []struct {
 	is   func(error) bool
 	mean error
 }{
-	{terminating, atoll.ErrUnavailable},
+	{isTerminating, atoll.ErrUnavailable},
 	{apierrors.IsNotFound, atoll.ErrNotFound},
 	{apierrors.IsGone, atoll.ErrNotFound},
 	{apierrors.IsAlreadyExists, atoll.ErrExists},
@@ -36,11 +36,11 @@ var reasons = []struct {
 	{apierrors.IsRequestEntityTooLargeError, atoll.ErrInvalid},
 }
 
-// explain says what an error of the cluster's API means to a caller; the API's
-// own error stays in it.
-func explain(err error) error {
+// markError makes an error of the cluster's API match one of atoll's errors. The API's own error
+// remains in it.
+func markError(err error) error {
 	var known *atoll.Error
-	if err == nil || marked(err) || errors.As(err, &known) || errors.Is(err, context.Canceled) {
+	if err == nil || hasReason(err) || errors.As(err, &known) || errors.Is(err, context.Canceled) {
 		return err
 	}
 	for _, r := range reasons {
@@ -48,11 +48,11 @@ func explain(err error) error {
 			return fmt.Errorf("%w: %w", r.mean, err)
 		}
 	}
-	return unavailable(err)
+	return markUnavailable(err)
 }
 
-// marked reports whether an error has one of the package's reasons already.
-func marked(err error) bool {
+// hasReason reports whether an error matches one of atoll's errors already.
+func hasReason(err error) bool {
 	for _, reason := range []error{
 		atoll.ErrNotFound, atoll.ErrExists, atoll.ErrInvalid, atoll.ErrState, atoll.ErrQuota, atoll.ErrUnavailable,
 		atoll.ErrUnsupported, atoll.ErrTimeout, atoll.ErrDenied,
@@ -64,42 +64,40 @@ func marked(err error) bool {
 	return false
 }
 
-// terminating reports whether the API refused something because its namespace is
-// being deleted.
-func terminating(err error) bool {
+// isTerminating reports whether the API refused a request because its namespace is being deleted.
+func isTerminating(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// transient reports whether an error may be over in a moment: the API server is
-// being restarted, or has too much to do.
-func transient(err error) bool {
+// isTransient reports whether an error may be over in a moment: the API server restarts, or is
+// overloaded.
+func isTransient(err error) bool {
 	if apierrors.IsServiceUnavailable(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err) {
 		return true
 	}
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
-		return false // it has answered
+		return false // the API has answered
 	}
 	var u *url.Error
 	var n net.Error
 	return errors.As(err, &u) || errors.As(err, &n)
 }
 
-// awayTime is how long an API that has answered before may be away before a
-// request is given up.
-const awayTime = 4 * time.Second
+// retryTime is how long a request is repeated when an API that has answered before does not answer.
+const retryTime = 4 * time.Second
 
-// ask makes a request that may be made twice, and again while the API is away
-// for a moment.
-func (t *target) ask(ctx context.Context, f func(ctx context.Context) error) error {
-	return t.askFor(ctx, awayTime, f)
+// callAPI makes a request that may be made twice, and repeats it while the API does not answer for a
+// moment.
+func (t *target) callAPI(ctx context.Context, f func(ctx context.Context) error) error {
+	return t.callAPIFor(ctx, retryTime, f)
 }
 
-// askFor is ask, with its patience.
-func (t *target) askFor(ctx context.Context, patience time.Duration, f func(ctx context.Context) error) error {
-	limited, cancel := context.WithTimeoutCause(ctx, max(askTime, patience), fmt.Errorf("%w: the API of the cluster did not answer in time", atoll.ErrUnavailable))
+// callAPIFor is callAPI with another retry time.
+func (t *target) callAPIFor(ctx context.Context, patience time.Duration, f func(ctx context.Context) error) error {
+	limited, cancel := context.WithTimeoutCause(ctx, max(apiTimeout, patience), fmt.Errorf("%w: the API of the cluster did not answer in time", atoll.ErrUnavailable))
 	defer cancel()
-	limited = quiet(limited)
+	limited = withoutLogs(limited)
 	begin := time.Now()
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		err := f(limited)
@@ -108,11 +106,11 @@ func (t *target) askFor(ctx context.Context, patience time.Duration, f func(ctx 
 			t.answered.Store(true)
 			return nil
 		case ctx.Err() != nil:
-			return fmt.Errorf("%w: %w", context.Cause(ctx), explain(err))
+			return fmt.Errorf("%w: %w", context.Cause(ctx), markError(err))
 		case limited.Err() != nil:
 			return fmt.Errorf("%w: %w", context.Cause(limited), err)
-		case !transient(err) || !t.answered.Load() || time.Since(begin) > patience:
-			return explain(err)
+		case !isTransient(err) || !t.answered.Load() || time.Since(begin) > patience:
+			return markError(err)
 		}
 		wait := time.NewTimer(pause)
 		select {
@@ -123,11 +121,11 @@ func (t *target) askFor(ctx context.Context, patience time.Duration, f func(ctx 
 	}
 }
 
-// quiet returns a context in which client-go logs nothing: its errors say it.
-func quiet(ctx context.Context) context.Context { return klog.NewContext(ctx, logr.Discard()) }
+// withoutLogs returns a context in which client-go logs nothing: its errors are returned.
+func withoutLogs(ctx context.Context) context.Context { return klog.NewContext(ctx, logr.Discard()) }
 
-// fail says which operation on which sandbox an error is of.
-func (p *pod) fail(op string, err error) error {
+// wrapError adds the operation and the sandbox to an error.
+func (p *pod) wrapError(op string, err error) error {
 	var e *atoll.Error
 	if err == nil || errors.As(err, &e) {
 		return err

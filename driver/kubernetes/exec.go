@@ -17,8 +17,8 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// call is a command that the cluster's API runs in a container.
-type call struct {
+// podCall is a command that the cluster's API runs in a container.
+type podCall struct {
 	pod, container string
 	args           []string
 	in             io.Reader // nil: none
@@ -27,21 +27,21 @@ type call struct {
 	sizes          remotecommand.TerminalSizeQueue // of a tty
 }
 
-// run runs a command through the API and returns its exit code. Any error means
-// that the outcome is not known, or that it never began.
+// runCommand runs a command through the API and returns its exit code. An error means that the outcome
+// is not known, or that the command was not started.
 //
-// Over SPDY what comes out may end early without an error, and with the exit code
-// 0: who needs all of it looks for an end of his own.
-func (t *target) run(ctx context.Context, c *call) (int, error) {
-	do, err := t.executor(c)
+// Over SPDY the output may end early without an error and with the exit code 0: a caller that needs
+// all of it has to mark its end.
+func (t *target) runCommand(ctx context.Context, c *podCall) (int, error) {
+	do, err := t.newExecutor(c)
 	if err != nil {
 		return 0, fmt.Errorf("%w: exec in pod %s: %w", atoll.ErrUnavailable, c.pod, err)
 	}
 	options := remotecommand.StreamOptions{Stdin: c.in, Stdout: c.out, Stderr: c.err, Tty: c.tty, TerminalSizeQueue: c.sizes}
 	if c.in == nil && c.out == nil && c.err == nil {
-		options.Stdout = io.Discard // the API wants one of them
+		options.Stdout = io.Discard // the API requires a stream
 	}
-	err = do.StreamWithContext(klog.NewContext(ctx, klog.Logger{}), options) // what goes wrong is returned, not written to standard error
+	err = do.StreamWithContext(klog.NewContext(ctx, klog.Logger{}), options) // errors are returned, not logged to standard error
 	var exit exec.CodeExitError
 	switch {
 	case err == nil:
@@ -55,12 +55,12 @@ func (t *target) run(ctx context.Context, c *call) (int, error) {
 	if errors.As(err, &refused) {
 		err = refused.Cause
 	}
-	return 0, fmt.Errorf("exec in pod %s: %w", c.pod, explain(err))
+	return 0, fmt.Errorf("exec in pod %s: %w", c.pod, markError(err))
 }
 
-// executor is used once: WebSocket first, which notices when a stream is cut, SPDY
-// where the way to the cluster or the cluster knows nothing else.
-func (t *target) executor(c *call) (remotecommand.Executor, error) {
+// newExecutor returns an executor for one call: over a WebSocket, which notices when a stream is cut,
+// or over SPDY if the cluster or a proxy on the way supports nothing else.
+func (t *target) newExecutor(c *podCall) (remotecommand.Executor, error) {
 	r := t.core.RESTClient().Get().Resource("pods").Namespace(t.namespace).Name(c.pod).SubResource("exec").Param("container", c.container)
 	for what, on := range map[string]bool{
 		"stdin": c.in != nil, "stdout": c.out != nil || c.in == nil && c.err == nil, "stderr": c.err != nil && !c.tty, "tty": c.tty,
@@ -81,7 +81,7 @@ func (t *target) executor(c *call) (remotecommand.Executor, error) {
 	return remotecommand.NewFallbackExecutor(first, second, func(err error) bool {
 		var refused *httpstream.UpgradeFailureError
 		if errors.As(err, &refused) && apierrors.IsNotFound(refused.Cause) {
-			return false // the pod is not there
+			return false // the pod does not exist
 		}
 		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
 	})

@@ -13,46 +13,46 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Probe says what the cluster can do.
+// Probe reports what the cluster can do.
 func (d *Driver) Probe(ctx context.Context) (atoll.Features, error) {
-	f, err := d.probe(ctx)
+	f, err := d.probeFeatures(ctx)
 	if err != nil {
-		return atoll.Features{}, &atoll.Error{Op: "probe", Err: unavailable(err)}
+		return atoll.Features{}, &atoll.Error{Op: "probe", Err: markUnavailable(err)}
 	}
 	return f, nil
 }
 
-func (d *Driver) probe(ctx context.Context) (atoll.Features, error) {
-	t, err := d.target(atoll.Owner{})
+func (d *Driver) probeFeatures(ctx context.Context) (atoll.Features, error) {
+	t, err := d.targetOf(atoll.Owner{})
 	if err != nil {
 		return atoll.Features{}, err
 	}
-	v, err := t.version(ctx)
+	v, err := t.serverVersion(ctx)
 	if err != nil {
 		return atoll.Features{}, fmt.Errorf("the cluster at %s: %w", t.config.Host, err)
 	}
 	pods := authorizationv1.ResourceAttributes{Namespace: t.namespace, Verb: "create", Resource: "pods"}
-	if ok, why, err := t.may(ctx, pods); err != nil {
+	if ok, why, err := t.isAllowed(ctx, pods); err != nil {
 		return atoll.Features{}, fmt.Errorf("the cluster at %s: %w", t.config.Host, err)
 	} else if !ok {
 		return atoll.Features{}, fmt.Errorf("%w: no pods may be created in namespace %s of the cluster at %s: %s; `atoll doctor --driver kubernetes` says which rules are missing", atoll.ErrDenied, t.namespace, t.config.Host, why)
 	}
-	how, err := d.placement(ctx, t)
+	how, err := d.choosePlacement(ctx, t)
 	if err != nil {
 		return atoll.Features{}, err
 	}
-	f := d.abilities(how)
-	if f.Runtimes, err = t.runtimes(ctx); err != nil {
+	f := d.featuresOf(how)
+	if f.Runtimes, err = t.runtimeClasses(ctx); err != nil {
 		return atoll.Features{}, err
 	}
 	f.Notes = append([]string{fmt.Sprintf("Kubernetes %s at %s, namespace %s, guest placed by %s", v.GitVersion, t.config.Host, t.namespace, how)}, f.Notes...)
 	return f, nil
 }
 
-// version asks the API server what it is.
-func (t *target) version(ctx context.Context) (version.Info, error) {
+// serverVersion returns the version of the API server.
+func (t *target) serverVersion(ctx context.Context) (version.Info, error) {
 	var v version.Info
-	err := t.ask(ctx, func(ctx context.Context) error {
+	err := t.callAPI(ctx, func(ctx context.Context) error {
 		b, err := t.core.RESTClient().Get().AbsPath("/version").SetHeader("Accept", "application/json").Do(ctx).Raw()
 		if err != nil {
 			return err
@@ -62,10 +62,10 @@ func (t *target) version(ctx context.Context) (version.Info, error) {
 	return v, err
 }
 
-// may reports whether the API allows something.
-func (t *target) may(ctx context.Context, what authorizationv1.ResourceAttributes) (ok bool, why string, err error) {
+// isAllowed reports whether the API allows something.
+func (t *target) isAllowed(ctx context.Context, what authorizationv1.ResourceAttributes) (ok bool, why string, err error) {
 	var answer *authorizationv1.SelfSubjectAccessReview
-	err = t.ask(ctx, func(ctx context.Context) (err error) {
+	err = t.callAPI(ctx, func(ctx context.Context) (err error) {
 		q := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &what}}
 		answer, err = t.rights.SelfSubjectAccessReviews().Create(ctx, q, metav1.CreateOptions{})
 		return err
@@ -73,22 +73,22 @@ func (t *target) may(ctx context.Context, what authorizationv1.ResourceAttribute
 	if err != nil {
 		return false, "", err
 	}
-	return answer.Status.Allowed, or(answer.Status.Reason, "nobody has said that they may be"), nil
+	return answer.Status.Allowed, orDefault(answer.Status.Reason, "no rule allows it"), nil
 }
 
-// abilities are those of sandboxes whose guest is placed in a way; they don't
-// depend on the cluster.
-func (d *Driver) abilities(how Placement) atoll.Features {
+// featuresOf returns the features of sandboxes with a placement of the guest. They don't depend on the
+// cluster.
+func (d *Driver) featuresOf(how Placement) atoll.Features {
 	f := atoll.Features{
 		Isolation: isolation, Programs: true, Persist: true, CPULimit: true, Images: true,
-		Stop:     lasting(d.storageOf(&atoll.Spec{})),
+		Stop:     outlivesPod(d.storageOf(&atoll.Spec{})),
 		Networks: []atoll.NetworkMode{atoll.NetworkNone, atoll.NetworkNAT, atoll.NetworkOpen},
 		Lacks: map[string]string{
 			"MountLimitIsQuota": "the cluster has no directories of this host",
-			"StopKeepsRoot":     "only the volume outlives a pod: what a stop keeps is the working directory",
+			"StopKeepsRoot":     "only the volume outlives a pod: a stop keeps the working directory",
 		},
 		Notes: []string{
-			"what a sandbox reaches is bounded by NetworkPolicies, which the cluster's network plugin must enforce: `atoll doctor --driver kubernetes` tries it",
+			"NetworkPolicies limit what a sandbox reaches, and the cluster's network plugin must enforce them: `atoll doctor --driver kubernetes` tests it",
 			fmt.Sprintf("a pod that writes more than %d GiB outside of its volume is evicted by its node", DefaultDisk>>30),
 			"where nodes have cgroup v2, a kubelet ends the whole pod when its memory is used up, unless it is set to end single processes (singleProcessOOMKill)",
 		},
@@ -96,7 +96,7 @@ func (d *Driver) abilities(how Placement) atoll.Features {
 	if d.storageOf(&atoll.Spec{}) != storageMemory {
 		f.Lacks["FullDiskIsQuota"] = "a kubelet ends pods that pass their limit of disk; storage_class \"memory\" has a hard one"
 	}
-	if how == PlaceNone || !d.alone(&atoll.Spec{}) {
+	if how == PlaceNone || !d.hasOwnUser(&atoll.Spec{}) {
 		f.Lacks["ForkBombIsContained"] = "without a guest, and a user of the sandbox's own, the limit is that of the whole node, its kubelet's podPidsLimit"
 	}
 	if how == PlaceNone {
@@ -108,11 +108,11 @@ func (d *Driver) abilities(how Placement) atoll.Features {
 	return f
 }
 
-// guestFeatures are those of every sandbox with a guest.
+// guestFeatures sets the features that every sandbox with a guest has.
 func (d *Driver) guestFeatures(f *atoll.Features, _ Placement) {
 	f.Files, f.Dial, f.Listen, f.TTY, f.Signals, f.Watch = true, true, true, true, true, true
 	f.Stats, f.Notices, f.Terminal, f.Detach = true, true, true, true
-	if f.Gate = d.gates(); f.Gate {
-		f.Notes = append(f.Notes, gateNote)
+	if f.Gate = d.canProxy(); f.Gate {
+		f.Notes = append(f.Notes, proxyNote)
 	}
 }

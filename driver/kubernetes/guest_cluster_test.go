@@ -19,8 +19,8 @@ import (
 	"github.com/atoll-sandbox/atoll/driver/kubernetes"
 )
 
-// cluster runs a command of the tool that the cluster is of.
-func cluster(t *testing.T, args ...string) {
+// runClusterTool runs a command of the tool that made the cluster.
+func runClusterTool(t *testing.T, args ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -29,12 +29,12 @@ func cluster(t *testing.T, args ...string) {
 	}
 }
 
-// guestImages makes an image of the guest, and one of busybox with it.
+// guestImages builds an image of the guest, and one of busybox with the guest.
 func guestImages(t *testing.T) {
 	t.Helper()
 	program := filepath.Join(os.Getenv("ATOLL_HELPERS"), "atoll-guest")
-	cluster(t, "image", guestImage, "/atoll-guest="+program)
-	cluster(t, "image", "-busybox", withGuest, "/atoll-guest="+program)
+	runClusterTool(t, "image", guestImage, "/atoll-guest="+program)
+	runClusterTool(t, "image", "-busybox", withGuest, "/atoll-guest="+program)
 }
 
 const (
@@ -42,7 +42,7 @@ const (
 	withGuest  = "test.local/with-guest:1"
 )
 
-// run runs a command that must end with 0.
+// run runs a command that must succeed.
 func run(t *testing.T, sb atoll.Sandbox, shell string) string {
 	t.Helper()
 	exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: shell, Timeout: time.Minute})
@@ -53,7 +53,7 @@ func run(t *testing.T, sb atoll.Sandbox, shell string) string {
 }
 
 func TestPlacements(t *testing.T) {
-	d := driver(t)
+	d := newDriver(t)
 	guestImages(t)
 	for _, c := range []struct {
 		how   kubernetes.Placement
@@ -62,7 +62,7 @@ func TestPlacements(t *testing.T) {
 		t.Run("of "+string(c.how), func(t *testing.T) {
 			one := &kubernetes.Driver{Kubeconfig: d.Kubeconfig, Namespace: d.Namespace, Dir: d.Dir, Placement: c.how, GuestImage: guestImage}
 			begun := time.Now()
-			sb := made(t, one, atoll.Spec{Image: c.image, Env: []string{"HOME=/workspace", "A=b c"}})
+			sb := createTestSandbox(t, one, atoll.Spec{Image: c.image, Env: []string{"HOME=/workspace", "A=b c"}})
 			t.Logf("made in %v", time.Since(begun))
 			if out := run(t, sb, "tr '\\0' ' ' </proc/1/cmdline; echo $HOME $A $ATOLL_KEY $ATOLL_ID; id -u >/workspace/f"); !strings.HasSuffix(out, "atoll-guest pod /workspace b c\n") {
 				t.Errorf("%q", out)
@@ -82,9 +82,9 @@ func TestPlacements(t *testing.T) {
 	}
 }
 
-// TestHostileProgram: a program in a pod gets nothing of the guest, which goes on.
+// TestHostileProgram checks that a program in a pod can neither read nor stop the guest.
 func TestHostileProgram(t *testing.T) {
-	d := driver(t)
+	d := newDriver(t)
 	program := filepath.Join(t.TempDir(), "hostile")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./testdata/hostile")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -101,7 +101,7 @@ func TestHostileProgram(t *testing.T) {
 				guestImages(t)
 			}
 			one := &kubernetes.Driver{Kubeconfig: d.Kubeconfig, Namespace: d.Namespace, Dir: d.Dir, Placement: how, GuestImage: guestImage}
-			sb := made(t, one, atoll.Spec{})
+			sb := createTestSandbox(t, one, atoll.Spec{})
 			if err := atoll.WriteFile(t.Context(), sb, "/workspace/hostile", b, 0o755); err != nil {
 				t.Fatal(err)
 			}
@@ -127,12 +127,12 @@ func TestHostileProgram(t *testing.T) {
 	}
 }
 
-// TestAnotherHost: who has the cluster's rights, but not the host's key, does not
-// get in.
+// TestAnotherHost checks that a host with the cluster's permissions, but without the host's key, can't use the
+// guest.
 func TestAnotherHost(t *testing.T) {
-	d := driver(t)
+	d := newDriver(t)
 	d.Home = "shared"
-	sb := made(t, d, atoll.Spec{})
+	sb := createTestSandbox(t, d, atoll.Spec{})
 	other := &kubernetes.Driver{Kubeconfig: d.Kubeconfig, Namespace: d.Namespace, Dir: t.TempDir(), Home: "shared"}
 	again, err := other.Open(t.Context(), sb.ID())
 	if err != nil {
@@ -144,17 +144,17 @@ func TestAnotherHost(t *testing.T) {
 	run(t, sb, "true")
 }
 
-// TestDirectly: with Direct, commands don't pass the API server.
+// TestDirectly checks that commands don't go through the API server with Direct.
 func TestDirectly(t *testing.T) {
-	d := driver(t)
+	d := newDriver(t)
 	d.Direct = true
-	sb := made(t, d, atoll.Spec{})
+	sb := createTestSandbox(t, d, atoll.Spec{})
 	run(t, sb, "true")
-	cluster(t, "freeze", "apiserver")
+	runClusterTool(t, "freeze", "apiserver")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	exit, err := sb.Exec(ctx, atoll.Cmd{Args: []string{"true"}})
-	cluster(t, "thaw", "apiserver")
+	runClusterTool(t, "thaw", "apiserver")
 	if err != nil || exit.Code != 0 {
 		t.Errorf("while the API server stands still: %d, %v", exit.Code, err)
 	}
@@ -164,8 +164,8 @@ func TestDirectly(t *testing.T) {
 	}
 }
 
-// ask asks the proxy inside for a URL, without a program that knows how to.
-func ask(t *testing.T, sb atoll.Sandbox, url string) string {
+// askProxy requests a URL from the proxy inside, without an HTTP client in the image.
+func askProxy(t *testing.T, sb atoll.Sandbox, url string) string {
 	t.Helper()
 	host := strings.Split(strings.TrimPrefix(url, "http://"), "/")[0]
 	exit, err := sb.Exec(t.Context(), atoll.Cmd{
@@ -178,10 +178,9 @@ func ask(t *testing.T, sb atoll.Sandbox, url string) string {
 	return string(exit.Stdout) + string(exit.Stderr)
 }
 
-// TestGateOfPod: what the rules allow is reached through the tunnel, all else is
-// not, whoever of the hosts is asked.
+// TestGateOfPod checks that only what the rules allow is reached through the tunnel, also with several hosts.
 func TestGateOfPod(t *testing.T) {
-	d := driver(t)
+	d := newDriver(t)
 	serve := func(text string) *httptest.Server {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, text) }))
 		t.Cleanup(s.Close)
@@ -190,12 +189,12 @@ func TestGateOfPod(t *testing.T) {
 	port := func(s *httptest.Server) int { return s.Listener.Addr().(*net.TCPAddr).Port }
 	good, bad := serve("this is allowed"), serve("this is not")
 	allow := func(s *httptest.Server) string { return fmt.Sprintf("host.atoll.internal:%d", port(s)) }
-	sb := made(t, d, atoll.Spec{Network: atoll.Network{Allow: []string{allow(good)}}})
+	sb := createTestSandbox(t, d, atoll.Spec{Network: atoll.Network{Allow: []string{allow(good)}}})
 	goodURL, badURL := "http://"+allow(good)+"/", "http://"+allow(bad)+"/"
-	if out := ask(t, sb, goodURL); !strings.Contains(out, "this is allowed") {
+	if out := askProxy(t, sb, goodURL); !strings.Contains(out, "this is allowed") {
 		t.Errorf("what is allowed: %s", out)
 	}
-	if out := ask(t, sb, badURL); strings.Contains(out, "this is not") || !strings.Contains(out, " 403 ") {
+	if out := askProxy(t, sb, badURL); strings.Contains(out, "this is not") || !strings.Contains(out, " 403 ") {
 		t.Errorf("what is not: %s", out)
 	}
 	list, err := atoll.Connections(t.Context(), sb)
@@ -210,21 +209,21 @@ func TestGateOfPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, one := range []atoll.Sandbox{sb, again} {
-		if out := ask(t, one, goodURL); strings.Contains(out, "this is allowed") {
+		if out := askProxy(t, one, goodURL); strings.Contains(out, "this is allowed") {
 			t.Errorf("what is allowed no more: %s", out)
 		}
-		if out := ask(t, one, badURL); !strings.Contains(out, "this is not") {
+		if out := askProxy(t, one, badURL); !strings.Contains(out, "this is not") {
 			t.Errorf("what is allowed now: %s", out)
 		}
 	}
 	if c, err := atoll.AskNetwork(t.Context(), again, allow(good)); err != nil || c.Allowed {
 		t.Errorf("%+v, %v", c, err)
 	}
-	cluster(t, "restart", "apiserver") // with it all tunnels end
+	runClusterTool(t, "restart", "apiserver") // with it all tunnels end
 	eventually(t, func() error {
 		exit, err := sb.Exec(t.Context(), atoll.Cmd{Args: []string{"true"}})
 		if err == nil && exit.Code == 0 {
-			if out := ask(t, sb, badURL); !strings.Contains(out, "this is not") {
+			if out := askProxy(t, sb, badURL); !strings.Contains(out, "this is not") {
 				err = fmt.Errorf("the gate does not come back: %s", out)
 			}
 		}
@@ -232,15 +231,14 @@ func TestGateOfPod(t *testing.T) {
 	})
 }
 
-// TestGatesOfTwoHosts: what one host forbids, the gate of another lets out no
-// more.
+// TestGatesOfTwoHosts checks that the egress proxy of one host applies the rules that another has set.
 func TestGatesOfTwoHosts(t *testing.T) {
-	d := driver(t)
+	d := newDriver(t)
 	d.Home = "shared"
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "this is there") }))
 	t.Cleanup(s.Close)
 	allowed := fmt.Sprintf("host.atoll.internal:%d", s.Listener.Addr().(*net.TCPAddr).Port)
-	sb := made(t, d, atoll.Spec{Network: atoll.Network{Allow: []string{allowed}}})
+	sb := createTestSandbox(t, d, atoll.Spec{Network: atoll.Network{Allow: []string{allowed}}})
 	dir := t.TempDir()
 	b, err := os.ReadFile(filepath.Join(d.Dir, "host.key"))
 	if err == nil {
@@ -261,7 +259,7 @@ func TestGatesOfTwoHosts(t *testing.T) {
 		}
 	})
 	for _, one := range []atoll.Sandbox{sb, other} {
-		if out := ask(t, one, "http://"+allowed+"/"); !strings.Contains(out, "this is there") {
+		if out := askProxy(t, one, "http://"+allowed+"/"); !strings.Contains(out, "this is there") {
 			t.Fatalf("what is allowed: %s", out)
 		}
 	}
@@ -269,17 +267,17 @@ func TestGatesOfTwoHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, func() error {
-		if out := ask(t, other, "http://"+allowed+"/"); strings.Contains(out, "this is there") {
+		if out := askProxy(t, other, "http://"+allowed+"/"); strings.Contains(out, "this is there") {
 			return errors.New("the other host's gate lets it out")
 		}
 		return nil
 	})
 }
 
-// TestNoGate: without rules there is no way out.
+// TestNoGate checks that nothing is reached without rules.
 func TestNoGate(t *testing.T) {
-	d := driver(t)
-	sb := made(t, d, atoll.Spec{})
+	d := newDriver(t)
+	sb := createTestSandbox(t, d, atoll.Spec{})
 	if out := run(t, sb, "env | grep -i proxy; echo; cat /etc/resolv.conf"); strings.Contains(out, "3128") || !strings.Contains(out, "127.0.0.1") {
 		t.Errorf("%s", out)
 	}

@@ -12,15 +12,15 @@ import (
 	"path/filepath"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/whole"
+	"github.com/atoll-sandbox/atoll/internal/state/atomicfile"
 )
 
-// keyName is the file of the host's key in the driver's directory, in the form
-// that openssl and Helm give it.
+// keyName is the name of the file of the host's key in the driver's directory, in PEM as openssl and
+// Helm write it.
 const keyName = "host.key"
 
-// dir is where this host's side is kept.
-func (d *Driver) dir() string {
+// baseDir returns the directory of this driver on this host.
+func (d *Driver) baseDir() string {
 	if d.Dir != "" {
 		return d.Dir
 	}
@@ -33,11 +33,11 @@ func (d *Driver) dir() string {
 	return "/var/lib/atoll/kubernetes"
 }
 
-// key returns the key by which guests know this host, made at its first use.
-func (d *Driver) key() (ed25519.PrivateKey, error) {
+// hostKey returns the key by which guests authenticate this host. It is created at its first use.
+func (d *Driver) hostKey() (ed25519.PrivateKey, error) {
 	path := d.Key
 	if path == "" {
-		path = filepath.Join(d.dir(), keyName)
+		path = filepath.Join(d.baseDir(), keyName)
 	}
 	b, err := os.ReadFile(path)
 	if d.Key == "" && errors.Is(err, fs.ErrNotExist) {
@@ -61,7 +61,7 @@ func (d *Driver) key() (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
-// newKey makes the key, whole or not at all; of several at a time one wins.
+// newKey creates the key. Of several processes at once, the first wins.
 func newKey(path string) (_ []byte, err error) {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -76,7 +76,7 @@ func newKey(path string) (_ []byte, err error) {
 		return nil, err
 	}
 	text := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
-	if err := whole.Create(path, text, 0o600); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := atomicfile.Create(path, text, 0o600); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
 	return os.ReadFile(path)

@@ -21,9 +21,9 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// prepare makes the namespace, its quota and its walls where they are missing.
-// It asks the cluster once.
-func (t *target) prepare(ctx context.Context) error {
+// prepareNamespace creates the namespace, its quota and its network policies, if they are missing. It
+// does so once.
+func (t *target) prepareNamespace(ctx context.Context) error {
 	if t.ready.Load() {
 		return nil
 	}
@@ -38,8 +38,8 @@ func (t *target) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, policy := range t.policies() {
-		if err := t.enforce(ctx, policy); err != nil {
+	for _, policy := range t.networkPolicies() {
+		if err := t.applyPolicy(ctx, policy); err != nil {
 			return err
 		}
 	}
@@ -52,22 +52,22 @@ func (t *target) prepare(ctx context.Context) error {
 	return nil
 }
 
-// levelLabel is the label of namespaces that Pod Security looks at.
+// levelLabel is the label of the Pod Security level of a namespace.
 const levelLabel = "pod-security.kubernetes.io/enforce"
 
-// level is the Pod Security standard that a namespace of ours has.
-func (d *Driver) level() string {
+// securityLevel returns the Pod Security level of namespaces that atoll creates.
+func (d *Driver) securityLevel() string {
 	if d.Privileged {
 		return "baseline"
 	}
 	return "restricted"
 }
 
-// makeNamespace makes the namespace if it is missing, and reports whether it is
-// one that atoll has made. One that may not be looked at is taken to be there.
+// makeNamespace creates the namespace if it is missing, and reports whether atoll has created it. It
+// assumes that a namespace exists that it may not read.
 func (t *target) makeNamespace(ctx context.Context) (ours bool, err error) {
 	var ns *corev1.Namespace
-	err = t.ask(ctx, func(ctx context.Context) error {
+	err = t.callAPI(ctx, func(ctx context.Context) error {
 		ns, err = t.core.Namespaces().Get(ctx, t.namespace, metav1.GetOptions{})
 		return err
 	})
@@ -75,7 +75,7 @@ func (t *target) makeNamespace(ctx context.Context) (ours bool, err error) {
 	case apierrors.IsForbidden(err):
 		return false, nil
 	case err == nil && ns.DeletionTimestamp != nil:
-		return false, fmt.Errorf("%w: namespace %s is being deleted; wait until it is gone, or name another", atoll.ErrUnavailable, t.namespace)
+		return false, fmt.Errorf("%w: namespace %s is being deleted; wait until it is removed, or name another", atoll.ErrUnavailable, t.namespace)
 	case err == nil:
 		return ns.Labels[labelManaged] == "atoll", nil
 	case !errors.Is(err, atoll.ErrNotFound):
@@ -83,14 +83,14 @@ func (t *target) makeNamespace(ctx context.Context) (ours bool, err error) {
 	}
 	ns = &corev1.Namespace{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
-		ObjectMeta: metav1.ObjectMeta{Name: t.namespace, Labels: map[string]string{labelManaged: "atoll", levelLabel: t.d.level()}},
+		ObjectMeta: metav1.ObjectMeta{Name: t.namespace, Labels: map[string]string{labelManaged: "atoll", levelLabel: t.d.securityLevel()}},
 	}
-	err = t.declare(ctx, ns, func(ctx context.Context, data []byte, o metav1.PatchOptions) error {
+	err = t.applyObject(ctx, ns, func(ctx context.Context, data []byte, o metav1.PatchOptions) error {
 		_, err := t.core.Namespaces().Patch(ctx, t.namespace, types.ApplyPatchType, data, o)
 		return err
 	})
 	if errors.Is(err, atoll.ErrDenied) {
-		return false, fmt.Errorf("namespace %s is not there and may not be made: `kubectl create namespace %s`, or allow atoll to get and patch namespaces: %w", t.namespace, t.namespace, err)
+		return false, fmt.Errorf("namespace %s does not exist and creating it is not allowed: `kubectl create namespace %s`, or allow atoll to get and patch namespaces: %w", t.namespace, t.namespace, err)
 	}
 	if err != nil {
 		return false, fmt.Errorf("namespace %s: %w", t.namespace, err)
@@ -98,19 +98,19 @@ func (t *target) makeNamespace(ctx context.Context) (ours bool, err error) {
 	return true, nil
 }
 
-// declare makes an object be as it says, whoever else has made it already.
-func (t *target) declare(ctx context.Context, object any, patch func(ctx context.Context, data []byte, o metav1.PatchOptions) error) error {
+// applyObject creates an object, or changes it, by a server-side apply.
+func (t *target) applyObject(ctx context.Context, object any, patch func(ctx context.Context, data []byte, o metav1.PatchOptions) error) error {
 	data, err := json.Marshal(object)
 	if err != nil {
 		return err
 	}
 	yes := true
-	return t.ask(ctx, func(ctx context.Context) error {
+	return t.callAPI(ctx, func(ctx context.Context) error {
 		return patch(ctx, data, metav1.PatchOptions{FieldManager: "atoll", Force: &yes})
 	})
 }
 
-// makeQuota limits what the namespace has in all.
+// makeQuota limits the resources of the whole namespace.
 func (t *target) makeQuota(ctx context.Context) error {
 	hard := make(corev1.ResourceList)
 	for name, text := range t.quota {
@@ -125,7 +125,7 @@ func (t *target) makeQuota(ctx context.Context) error {
 		ObjectMeta: metav1.ObjectMeta{Name: "atoll", Labels: map[string]string{labelManaged: "atoll"}},
 		Spec:       corev1.ResourceQuotaSpec{Hard: hard},
 	}
-	err := t.declare(ctx, quota, func(ctx context.Context, data []byte, o metav1.PatchOptions) error {
+	err := t.applyObject(ctx, quota, func(ctx context.Context, data []byte, o metav1.PatchOptions) error {
 		_, err := t.core.ResourceQuotas(t.namespace).Patch(ctx, "atoll", types.ApplyPatchType, data, o)
 		return err
 	})
@@ -138,17 +138,17 @@ func (t *target) makeQuota(ctx context.Context) error {
 	return nil
 }
 
-// quotaTime is how long the cluster may take to count what a new quota counts.
-const quotaTime = 15 * time.Second
+// quotaTimeout bounds how long the cluster may take to apply a new quota.
+const quotaTimeout = 15 * time.Second
 
-// awaitQuota waits until the quota holds: before the cluster has counted, it
-// lets everything pass.
+// awaitQuota waits until the quota is enforced: until the cluster has counted the existing objects, it
+// allows everything.
 func (t *target) awaitQuota(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, quotaTime, fmt.Errorf("%w: it is not in force after %v", atoll.ErrTimeout, quotaTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, quotaTimeout, fmt.Errorf("%w: it is not in force after %v", atoll.ErrTimeout, quotaTimeout))
 	defer cancel()
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		var found *corev1.ResourceQuota
-		err := t.ask(ctx, func(ctx context.Context) (err error) {
+		err := t.callAPI(ctx, func(ctx context.Context) (err error) {
 			found, err = t.core.ResourceQuotas(t.namespace).Get(ctx, "atoll", metav1.GetOptions{})
 			return err
 		})
@@ -164,10 +164,10 @@ func (t *target) awaitQuota(ctx context.Context) error {
 	}
 }
 
-// enforce makes a policy be there. Who may not write policies can do with what
-// others wrote, if it says the same.
-func (t *target) enforce(ctx context.Context, policy *networkingv1.NetworkPolicy) error {
-	err := t.declare(ctx, policy, func(ctx context.Context, data []byte, o metav1.PatchOptions) error {
+// applyPolicy creates or changes a policy. Without the permission for that, it accepts an existing
+// policy with the same content.
+func (t *target) applyPolicy(ctx context.Context, policy *networkingv1.NetworkPolicy) error {
+	err := t.applyObject(ctx, policy, func(ctx context.Context, data []byte, o metav1.PatchOptions) error {
 		_, err := t.net.NetworkPolicies(t.namespace).Patch(ctx, policy.Name, types.ApplyPatchType, data, o)
 		return err
 	})
@@ -175,7 +175,7 @@ func (t *target) enforce(ctx context.Context, policy *networkingv1.NetworkPolicy
 		return nil
 	}
 	var found *networkingv1.NetworkPolicy
-	look := t.ask(ctx, func(ctx context.Context) (err error) {
+	look := t.callAPI(ctx, func(ctx context.Context) (err error) {
 		found, err = t.net.NetworkPolicies(t.namespace).Get(ctx, policy.Name, metav1.GetOptions{})
 		return err
 	})
@@ -185,17 +185,17 @@ func (t *target) enforce(ctx context.Context, policy *networkingv1.NetworkPolicy
 	return fmt.Errorf("network policy %s of namespace %s, without which nothing is started: %w", policy.Name, t.namespace, err)
 }
 
-// policies are the walls of the network: nothing, for all sandboxes, and more for
-// those with a mode that says so. Other pods of the namespace are not touched.
-func (t *target) policies() []*networkingv1.NetworkPolicy {
+// networkPolicies returns the network policies: sandboxes have no network, and more for some modes.
+// Other pods of the namespace are not affected.
+func (t *target) networkPolicies() []*networkingv1.NetworkPolicy {
 	all := metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: labelID, Operator: metav1.LabelSelectorOpExists}}}
 	of := func(m atoll.NetworkMode) metav1.LabelSelector {
 		return metav1.LabelSelector{MatchLabels: map[string]string{labelNetwork: string(m)}}
 	}
 	list := []*networkingv1.NetworkPolicy{
-		t.policy("atoll-none", all, nil, nil, networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress),
-		t.policy("atoll-nat", of(atoll.NetworkNAT), nil, []networkingv1.NetworkPolicyEgressRule{t.internet(), names()}, networkingv1.PolicyTypeEgress),
-		t.policy("atoll-open", of(atoll.NetworkOpen), nil, []networkingv1.NetworkPolicyEgressRule{{}}, networkingv1.PolicyTypeEgress),
+		t.newPolicy("atoll-none", all, nil, nil, networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress),
+		t.newPolicy("atoll-nat", of(atoll.NetworkNAT), nil, []networkingv1.NetworkPolicyEgressRule{t.internetRule(), dnsRule()}, networkingv1.PolicyTypeEgress),
+		t.newPolicy("atoll-open", of(atoll.NetworkOpen), nil, []networkingv1.NetworkPolicyEgressRule{{}}, networkingv1.PolicyTypeEgress),
 	}
 	if t.d.Direct {
 		tcp, port := corev1.ProtocolTCP, intstr.FromInt32(directPort)
@@ -206,12 +206,12 @@ func (t *target) policies() []*networkingv1.NetworkPolicy {
 		rule := networkingv1.NetworkPolicyIngressRule{
 			From: []networkingv1.NetworkPolicyPeer{servers}, Ports: []networkingv1.NetworkPolicyPort{{Protocol: &tcp, Port: &port}},
 		}
-		list = append(list, t.policy("atoll-direct", all, []networkingv1.NetworkPolicyIngressRule{rule}, nil, networkingv1.PolicyTypeIngress))
+		list = append(list, t.newPolicy("atoll-direct", all, []networkingv1.NetworkPolicyIngressRule{rule}, nil, networkingv1.PolicyTypeIngress))
 	}
 	return list
 }
 
-func (t *target) policy(name string, pods metav1.LabelSelector, in []networkingv1.NetworkPolicyIngressRule, out []networkingv1.NetworkPolicyEgressRule, kinds ...networkingv1.PolicyType) *networkingv1.NetworkPolicy {
+func (t *target) newPolicy(name string, pods metav1.LabelSelector, in []networkingv1.NetworkPolicyIngressRule, out []networkingv1.NetworkPolicyEgressRule, kinds ...networkingv1.PolicyType) *networkingv1.NetworkPolicy {
 	return &networkingv1.NetworkPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy"},
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{labelManaged: "atoll"}},
@@ -219,8 +219,8 @@ func (t *target) policy(name string, pods metav1.LabelSelector, in []networkingv
 	}
 }
 
-// What the public internet is not: this network's own, private, link-local with
-// the metadata services, carriers', test and group addresses.
+// Networks that are not the public internet: local, private, link-local with the metadata services,
+// carrier-grade NAT, test and multicast addresses.
 var (
 	notPublic4 = []string{
 		"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.168.0.0/16", "198.18.0.0/15",
@@ -229,23 +229,23 @@ var (
 	notPublic6 = []string{"::/8", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2002::/16", "fc00::/7", "fe80::/10", "ff00::/8"}
 )
 
-// internet is the public internet, without the API of the cluster.
-func (t *target) internet() networkingv1.NetworkPolicyEgressRule {
+// internetRule returns the rule for the public internet, without the API of the cluster.
+func (t *target) internetRule() networkingv1.NetworkPolicyEgressRule {
 	block := func(cidr string, but []string) networkingv1.NetworkPolicyPeer {
 		return networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: cidr, Except: but}}
 	}
 	except4, except6 := notPublic4, notPublic6
 	if u, err := url.Parse(t.config.Host); err == nil {
-		if a, err := netip.ParseAddr(u.Hostname()); err == nil && a.Is4() && !covered(except4, a) {
+		if a, err := netip.ParseAddr(u.Hostname()); err == nil && a.Is4() && !isCovered(except4, a) {
 			except4 = append(except4[:len(except4):len(except4)], netip.PrefixFrom(a, 32).String())
-		} else if err == nil && a.Is6() && !covered(except6, a) {
+		} else if err == nil && a.Is6() && !isCovered(except6, a) {
 			except6 = append(except6[:len(except6):len(except6)], netip.PrefixFrom(a, 128).String())
 		}
 	}
 	return networkingv1.NetworkPolicyEgressRule{To: []networkingv1.NetworkPolicyPeer{block("0.0.0.0/0", except4), block("::/0", except6)}}
 }
 
-func covered(list []string, a netip.Addr) bool {
+func isCovered(list []string, a netip.Addr) bool {
 	for _, text := range list {
 		if p, err := netip.ParsePrefix(text); err == nil && p.Contains(a) {
 			return true
@@ -254,8 +254,8 @@ func covered(list []string, a netip.Addr) bool {
 	return false
 }
 
-// names are asked of the cluster's DNS.
-func names() networkingv1.NetworkPolicyEgressRule {
+// dnsRule returns the rule for the cluster's DNS.
+func dnsRule() networkingv1.NetworkPolicyEgressRule {
 	port := intstr.FromInt32(53)
 	var ports []networkingv1.NetworkPolicyPort
 	for _, protocol := range []corev1.Protocol{corev1.ProtocolUDP, corev1.ProtocolTCP} {

@@ -9,83 +9,82 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/shellwire"
+	"github.com/atoll-sandbox/atoll/internal/guest/shellexec"
 )
 
-// Plain is a pod without a guest: commands and files go through the cluster's
-// API.
+// Plain is a pod without a guest: commands and files go through the cluster's API.
 type Plain struct {
 	*pod
 }
 
 // Exec runs a command.
 func (p *Plain) Exec(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, error) {
-	if err := p.before("exec"); err != nil {
-		return atoll.Exit{}, p.fail("exec", errors.Join(cmd.Check(), err))
+	if err := p.checkOperation("exec"); err != nil {
+		return atoll.Exit{}, p.wrapError("exec", errors.Join(cmd.Check(), err))
 	}
-	exit, err := p.shell().Exec(ctx, cmd)
-	return exit, p.fail("exec", p.why(ctx, err))
+	exit, err := p.execShell().Exec(ctx, cmd)
+	return exit, p.wrapError("exec", p.explainError(ctx, err))
 }
 
 // Import unpacks a tar stream.
 func (p *Plain) Import(ctx context.Context, dir string, tar io.Reader) error {
-	err := p.before("import")
+	err := p.checkOperation("import")
 	if err == nil {
-		err = p.why(ctx, p.shell().Import(ctx, dir, tar))
+		err = p.explainError(ctx, p.execShell().Import(ctx, dir, tar))
 	}
-	return p.fail("import", err)
+	return p.wrapError("import", err)
 }
 
 // Export packs a path.
 func (p *Plain) Export(ctx context.Context, path string) (io.ReadCloser, error) {
-	if err := p.before("export"); err != nil {
-		return nil, p.fail("export", err)
+	if err := p.checkOperation("export"); err != nil {
+		return nil, p.wrapError("export", err)
 	}
-	rc, err := p.shell().Export(ctx, path)
+	rc, err := p.execShell().Export(ctx, path)
 	if err != nil {
-		return nil, p.fail("export", p.why(ctx, err))
+		return nil, p.wrapError("export", p.explainError(ctx, err))
 	}
 	return rc, nil
 }
 
-// shell is the way in.
-func (p *Plain) shell() *shellwire.Shell {
-	return &shellwire.Shell{
-		Run: p.call, Dir: or(p.spec.Dir, atoll.DefaultDir),
-		Timeout: limit(p.spec.Timeouts.Exec, atoll.DefaultExecTimeout), Transfer: limit(p.spec.Timeouts.Transfer, atoll.DefaultTransferTimeout),
+// execShell returns the shell that runs commands and transfers files.
+func (p *Plain) execShell() *shellexec.Shell {
+	return &shellexec.Shell{
+		Run: p.runCall, Dir: orDefault(p.spec.Dir, atoll.DefaultDir),
+		Timeout: timeoutOr(p.spec.Timeouts.Exec, atoll.DefaultExecTimeout), Transfer: timeoutOr(p.spec.Timeouts.Transfer, atoll.DefaultTransferTimeout),
 	}
 }
 
-// limit returns how long something may take: 0 is no limit.
-func limit(d, otherwise time.Duration) time.Duration { return max(0, or(d, otherwise)) }
+// timeoutOr returns a timeout or its default; 0 is no limit.
+func timeoutOr(d, otherwise time.Duration) time.Duration { return max(0, orDefault(d, otherwise)) }
 
-// call runs a program in the sandbox's container.
-func (p *Plain) call(ctx context.Context, c *shellwire.Call) (int, error) {
-	k := &call{pod: p.podName(), container: p.inside(), args: c.Args, in: c.In, out: c.Out, err: c.Err, tty: c.TTY}
+// runCall runs a program in the sandbox's container.
+func (p *Plain) runCall(ctx context.Context, c *shellexec.Call) (int, error) {
+	k := &podCall{pod: p.podName(), container: p.containerName(), args: c.Args, in: c.In, out: c.Out, err: c.Err, tty: c.TTY}
 	if c.Sizes != nil {
 		k.sizes = &sizes{ctx: ctx, from: c.Sizes}
 	}
-	return p.t.run(ctx, k)
+	return p.t.runCommand(ctx, k)
 }
 
-// why says what became of the pod, where that is why something did not work.
-func (p *Plain) why(ctx context.Context, err error) error {
+// explainError returns the state of the pod instead of an error that it explains.
+func (p *Plain) explainError(ctx context.Context, err error) error {
 	if !errors.Is(err, atoll.ErrUnavailable) && !errors.Is(err, atoll.ErrNotFound) || ctx.Err() != nil {
 		return err
 	}
-	if gone := p.gone(ctx); gone != nil && !errors.Is(gone, atoll.ErrUnavailable) {
+	if gone := p.explainUnreachable(ctx); gone != nil && !errors.Is(gone, atoll.ErrUnavailable) {
 		return gone
 	}
 	return err
 }
 
-// sizes are those that a terminal takes on, for client-go.
+// sizes is the queue of a terminal's sizes for client-go.
 type sizes struct {
-	ctx  context.Context //nolint:containedctx // it is the call's
+	ctx  context.Context //nolint:containedctx // of the call
 	from <-chan atoll.Size
 }
 
-// Next returns the next one, nil when there are no more.
+// Next returns the next size, nil when there are no more.
 func (s *sizes) Next() *remotecommand.TerminalSize {
 	select {
 	case <-s.ctx.Done():
@@ -98,7 +97,7 @@ func (s *sizes) Next() *remotecommand.TerminalSize {
 	}
 }
 
-// plainFeatures are those of sandboxes without a guest.
+// plainFeatures sets the features of sandboxes without a guest.
 func plainFeatures(f *atoll.Features) {
 	f.TTY, f.Signals = true, true
 	f.Notes = append(f.Notes,

@@ -13,22 +13,21 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// TestPlainSlowReader reads with pauses what is long written, from a command that
-// has no standard input, and from one whose input has ended: over such a stream
-// kubectl exec loses the end.
+// TestPlainSlowReader reads slowly from a command that has exited, without standard input and with one that has
+// ended: kubectl exec loses the end of such a stream.
 func TestPlainSlowReader(t *testing.T) {
-	sb := made(t, plain(t), atoll.Spec{})
+	sb := createTestSandbox(t, plainDriver(t), atoll.Spec{})
 	const size = 3 << 20
 	want := sha256.Sum256(bytes.Repeat([]byte("0123456789abcde\n"), size/16))
 	for _, in := range []io.Reader{nil, strings.NewReader("some input\n")} {
 		h := sha256.New()
-		slow := writer(func(b []byte) { h.Write(b); time.Sleep(5 * time.Millisecond) })
+		slow := writer(func(b []byte) { h.Write(b); <-time.After(5 * time.Millisecond) })
 		exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: "yes 0123456789abcde | head -c 3145728; exit 3", Stdin: in, Stdout: slow})
 		if err != nil || exit.Code != 3 || [32]byte(h.Sum(nil)) != want {
 			t.Errorf("%+v, %v, or it is not what was written", exit, err)
 		}
 	}
-	lonely(t, sb)
+	requireNoProcesses(t, sb)
 }
 
 type writer func([]byte)
@@ -38,9 +37,8 @@ func (w writer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// lonely fails when a pod has processes besides the first, what it waits with, and
-// those that look.
-func lonely(t *testing.T, sb atoll.Sandbox) {
+// requireNoProcesses fails when a pod has processes besides the first, its sleep, and those of the check.
+func requireNoProcesses(t *testing.T, sb atoll.Sandbox) {
 	t.Helper()
 	const text = `for f in /proc/[0-9]*; do read -r s 2>/dev/null <$f/stat && case ${s##*) } in [ZX]*) ;; *" 1 1 "*) ;; *) case $(tr '\0' ' ' <$f/environ) in *ATOLL_CALL="$ATOLL_CALL"*) ;; *) echo "$s";; esac;; esac; done`
 	eventually(t, func() error {
@@ -53,9 +51,9 @@ func lonely(t *testing.T, sb atoll.Sandbox) {
 	})
 }
 
-// TestPlainLeavesNoProcess ends commands in every way.
+// TestPlainLeavesNoProcess ends commands in every way and checks that no process is left.
 func TestPlainLeavesNoProcess(t *testing.T) {
-	sb := made(t, plain(t), atoll.Spec{})
+	sb := createTestSandbox(t, plainDriver(t), atoll.Spec{})
 	for _, text := range []string{"sleep 1000 & echo", "setsid sleep 1000 & sleep 0.1", "(trap '' TERM HUP; sleep 1000; sleep 1000) & echo"} {
 		if _, err := sb.Exec(t.Context(), atoll.Cmd{Shell: text}); err != nil {
 			t.Errorf("%s: %v", text, err)
@@ -71,14 +69,14 @@ func TestPlainLeavesNoProcess(t *testing.T) {
 		if exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: text + "; exit 4", TTY: &atoll.TTY{}}); err != nil || exit.Code != 4 {
 			t.Errorf("%s, on a terminal: %d, %v", text, exit.Code, err)
 		}
-		lonely(t, sb)
+		requireNoProcesses(t, sb)
 	}
 }
 
 // TestPlainLockedDirectories unpacks directories that their owner, who is not root,
 // can't write to, twice.
 func TestPlainLockedDirectories(t *testing.T) {
-	sb := made(t, plain(t), atoll.Spec{})
+	sb := createTestSandbox(t, plainDriver(t), atoll.Spec{})
 	var b bytes.Buffer
 	tw := tar.NewWriter(&b)
 	for _, h := range []tar.Header{
@@ -108,7 +106,7 @@ func TestPlainLockedDirectories(t *testing.T) {
 
 // TestPlainFullDisk writes more than a working directory in memory takes.
 func TestPlainFullDisk(t *testing.T) {
-	sb := made(t, plain(t), atoll.Spec{Pod: &atoll.Pod{StorageClass: "memory"}, Limits: atoll.Resources{Disk: 8 << 20}})
+	sb := createTestSandbox(t, plainDriver(t), atoll.Spec{Pod: &atoll.Pod{StorageClass: "memory"}, Limits: atoll.Resources{Disk: 8 << 20}})
 	if err := atoll.WriteFile(t.Context(), sb, "/workspace/f", []byte("old"), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -13,44 +13,43 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// The container, and the port on the pod's loopback that is the guest's.
+// The name of the container, and the port of the guest on the pod's loopback.
 const (
 	container = "sandbox"
 	guestPort = 41998
 )
 
-// pod is a sandbox as the cluster has it. Its methods are those that need no
-// guest.
+// pod is a sandbox in the cluster. Its methods need no guest.
 type pod struct {
 	d         *Driver
 	t         *target
 	id        string
-	spec      atoll.Spec // without what is secret
-	env       []string   // of Spec.Env, only while it is created
+	spec      atoll.Spec // without secrets
+	env       []string   // Spec.Env, only while the pod is created
 	secret    bool       // it has a Secret
-	pool      bool       // it was made before anybody asked for it
-	owner     string     // hash of whose it is; empty: nobody's
+	pool      bool       // it is in the warm pool, without an owner
+	owner     string     // hash of the owner; empty: none
 	created   time.Time
 	how       Placement
 	isolation string
 
-	way    way                             // to the guest
-	out    outlet                          // its way to the network
-	hangUp func()                          // ends the connection to the guest; nil: there is no guest
-	greet  func(ctx context.Context) error // connects to it, if there is no connection
-	quit   func(ctx context.Context) bool  // ends it, if there is a connection
+	route      route                           // to the guest
+	proxyLoop  proxyLoop                       // of its egress proxy
+	hangUp     func()                          // closes the connection to the guest; nil: there is no guest
+	tryConnect func(ctx context.Context) error // connects to the guest, if there is no connection
+	quit       func(ctx context.Context) bool  // ends the guest, if there is a connection
 
-	borrowed *borrowed // it is a pod of kubernetes-sigs/agent-sandbox; nil: of ours
+	agent *agentPod // set if the pod belongs to kubernetes-sigs/agent-sandbox
 
-	turn sync.Mutex // held by what changes the pod: stop, start, claim, destroy
+	changing sync.Mutex // held while the pod changes: stop, start, claim, destroy
 
 	mu    sync.Mutex
-	uid   types.UID   // guarded by mu, as all below; of the pod that is there, empty: none is known
-	known atoll.State // what it was when we last knew
-	used  time.Time   // last, by this process
+	uid   types.UID   // guarded by mu, as all below; of the existing pod, empty: none is known
+	known atoll.State // last known state
+	used  time.Time   // last use by this process
 }
 
-// podName is the name of a sandbox's pod, of its volume and of its secret.
+// podName returns the name of a sandbox's pod, volume and secret.
 func podName(id string) string { return "atoll-" + id }
 
 // ID returns the sandbox's identifier.
@@ -60,23 +59,23 @@ func (p *pod) ID() string { return p.id }
 func (p *pod) Has(ability any) bool {
 	switch ability.(type) {
 	case *atoll.Stopper:
-		return p.keeps() || p.borrowed != nil
+		return p.hasVolume() || p.agent != nil
 	case *atoll.Claimer:
-		return p.borrowed == nil
+		return p.agent == nil
 	}
-	f := p.d.abilities(p.how)
+	f := p.d.featuresOf(p.how)
 	return f.Has(ability)
 }
 
-// current returns the uid of the pod that is there, as far as is known.
-func (p *pod) current() types.UID {
+// currentUID returns the UID of the existing pod, as far as is known.
+func (p *pod) currentUID() types.UID {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.uid
 }
 
-// learn takes note of what the pod is now. What was destroyed stays so.
-func (p *pod) learn(state atoll.State, uid types.UID) {
+// setKnown records the state of the pod. A destroyed sandbox stays destroyed.
+func (p *pod) setKnown(state atoll.State, uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.known != atoll.Destroyed {
@@ -84,38 +83,38 @@ func (p *pod) learn(state atoll.State, uid types.UID) {
 	}
 }
 
-// answered reports whether this pod's guest, or its first command, has answered.
-func (p *pod) answered(uid types.UID) bool {
+// hasAnswered reports whether the guest of a pod, or its first command, has answered.
+func (p *pod) hasAnswered(uid types.UID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.known == atoll.Running && p.uid == uid
 }
 
-// disconnect ends the connection to the guest.
-func (p *pod) disconnect() {
+// closeConnections closes the connection to the guest.
+func (p *pod) closeConnections() {
 	if p.hangUp != nil {
 		p.hangUp()
 	}
 }
 
-// quitTime is how long a guest may take to end itself. A kubelet that has to end
-// it gives it two seconds, in which all that runs goes on.
-const quitTime = time.Second
+// quitTimeout bounds how long a guest may take to end itself. If the kubelet has to end it, that takes
+// two seconds, in which all processes continue.
+const quitTimeout = time.Second
 
-// finish has the guest end, and with it all that runs, since it is process 1. It
-// reports whether it has.
-func (p *pod) finish(ctx context.Context) bool {
+// quitGuest makes the guest end, and with it all processes, since it is process 1. It reports whether the
+// guest has agreed.
+func (p *pod) quitGuest(ctx context.Context) bool {
 	if p.quit == nil {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, quitTime)
+	ctx, cancel := context.WithTimeout(ctx, quitTimeout)
 	defer cancel()
 	return p.quit(ctx)
 }
 
-// before is asked before each operation. What the pod is now shows when it is
-// reached.
-func (p *pod) before(string) error {
+// checkOperation reports why a sandbox can't do an operation. The state of the pod shows when it is
+// connected to.
+func (p *pod) checkOperation(string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch p.known {
@@ -128,22 +127,21 @@ func (p *pod) before(string) error {
 	return nil
 }
 
-// get returns the pod that is there.
+// get returns the existing pod.
 func (p *pod) get(ctx context.Context) (found *corev1.Pod, err error) {
-	err = p.t.ask(ctx, func(ctx context.Context) error {
+	err = p.t.callAPI(ctx, func(ctx context.Context) error {
 		found, err = p.t.core.Pods(p.t.namespace).Get(ctx, p.podName(), metav1.GetOptions{})
 		return err
 	})
-	if err == nil && p.borrowed == nil && found.Labels[labelID] != p.id {
+	if err == nil && p.agent == nil && found.Labels[labelID] != p.id {
 		err = fmt.Errorf("%w: the pod %s is not a sandbox's", atoll.ErrNotFound, podName(p.id))
 	}
 	return found, err
 }
 
-// gone asks the API what became of a pod that can't be reached: nil when it
-// runs.
-func (p *pod) gone(ctx context.Context) error {
-	found, err := p.look(ctx)
+// explainUnreachable returns why a pod can't be reached, from its state in the API; nil if it runs.
+func (p *pod) explainUnreachable(ctx context.Context) error {
+	found, err := p.readState(ctx)
 	if err != nil {
 		return err
 	}
@@ -158,8 +156,8 @@ func (p *pod) gone(ctx context.Context) error {
 	return fmt.Errorf("%w: its pod has ended: %s: %s", atoll.ErrUnavailable, found.reason, found.message)
 }
 
-// address returns where the pod is in the cluster's network.
-func (p *pod) address(ctx context.Context) (string, error) {
+// podAddress returns the address of the pod in the cluster's network.
+func (p *pod) podAddress(ctx context.Context) (string, error) {
 	found, err := p.get(ctx)
 	if err != nil {
 		return "", err

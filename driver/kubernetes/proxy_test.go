@@ -18,12 +18,12 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/atoll-sandbox/atoll/internal/clustertest"
+	"github.com/atoll-sandbox/atoll/internal/testing/clustertest"
 )
 
-// between is a proxy before the cluster's API server, which its kubeconfig
-// leads to: connections through it can be cut, and its clock can be another.
-type between struct {
+// apiProxy is a proxy before the cluster's API server, to which its kubeconfig points: it can cut connections
+// and shift the cluster's clock.
+type apiProxy struct {
 	net.Listener
 
 	skew   time.Duration // that the cluster's clock seems to be ahead
@@ -34,8 +34,8 @@ type between struct {
 	conns map[net.Conn]bool // guarded by mu
 }
 
-// Accept counts what goes through a connection, and keeps it to be cut.
-func (b *between) Accept() (net.Conn, error) {
+// Accept counts the bytes of a connection, and remembers it for cut.
+func (b *apiProxy) Accept() (net.Conn, error) {
 	c, err := b.Listener.Accept()
 	if err != nil {
 		return nil, err
@@ -43,39 +43,39 @@ func (b *between) Accept() (net.Conn, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.conns[c] = true
-	return &counted{c, &b.flowed}, nil
+	return &countedConn{c, &b.flowed}, nil
 }
 
-// counted is a connection whose bytes are counted.
-type counted struct {
+// countedConn is a connection whose bytes are counted.
+type countedConn struct {
 	net.Conn
 	n *atomic.Int64
 }
 
-func (c *counted) Read(p []byte) (int, error) {
+func (c *countedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.n.Add(int64(n))
 	return n, err
 }
 
-func (c *counted) Write(p []byte) (int, error) {
+func (c *countedConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	c.n.Add(int64(n))
 	return n, err
 }
 
-// after waits until n more bytes have gone through.
-func (b *between) after(t *testing.T, n int64) {
+// after waits until n more bytes were transferred.
+func (b *apiProxy) after(t *testing.T, n int64) {
 	t.Helper()
 	begun := b.flowed.Load()
-	for end := time.Now().Add(time.Minute); b.flowed.Load() < begun+n; time.Sleep(time.Millisecond) { // nothing tells
+	for end := time.Now().Add(time.Minute); b.flowed.Load() < begun+n; <-time.After(time.Millisecond) { // there is no event to wait for
 		if time.Now().After(end) {
 			t.Fatalf("%d bytes went through, no %d", b.flowed.Load()-begun, n)
 		}
 	}
 }
 
-func newBetween(t *testing.T, skew time.Duration) *between {
+func newAPIProxy(t *testing.T, skew time.Duration) *apiProxy {
 	t.Helper()
 	cfg := clustertest.Config(t)
 	transport, err := rest.TransportFor(cfg)
@@ -90,7 +90,7 @@ func newBetween(t *testing.T, skew time.Duration) *between {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &between{Listener: l, skew: skew, url: "http://" + l.Addr().String(), conns: make(map[net.Conn]bool)}
+	b := &apiProxy{Listener: l, skew: skew, url: "http://" + l.Addr().String(), conns: make(map[net.Conn]bool)}
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(to)
@@ -115,7 +115,7 @@ func newBetween(t *testing.T, skew time.Duration) *between {
 }
 
 // cut closes all connections.
-func (b *between) cut() {
+func (b *apiProxy) cut() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for c := range b.conns {
@@ -124,8 +124,8 @@ func (b *between) cut() {
 	}
 }
 
-// kubeconfig writes one that leads here.
-func (b *between) kubeconfig(t *testing.T) string {
+// kubeconfig writes a kubeconfig for this proxy.
+func (b *apiProxy) kubeconfig(t *testing.T) string {
 	t.Helper()
 	text := strings.ReplaceAll(`apiVersion: v1
 kind: Config
@@ -144,8 +144,8 @@ contexts: [{name: between, context: {cluster: between, user: nobody}}]
 // stamp is a time as the API writes it.
 var stamp = regexp.MustCompile(`"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)"`)
 
-// shift lets the answers of the API have been given at another time.
-func (b *between) shift(r *http.Response) error {
+// shift moves the times in the API's responses.
+func (b *apiProxy) shift(r *http.Response) error {
 	if b.skew == 0 || r.StatusCode == http.StatusSwitchingProtocols || !strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
 		return nil
 	}

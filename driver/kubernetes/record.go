@@ -11,45 +11,44 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// The labels of all that a sandbox has in the cluster: what lists select by.
+// The labels of all objects of a sandbox, which lists select by.
 const (
 	labelManaged = "app.kubernetes.io/managed-by" // "atoll"
 	labelID      = "atoll.dev/id"
-	labelHome    = "atoll.dev/home"    // which fleet's it is
-	labelOwner   = "atoll.dev/owner"   // a hash of whose it is
-	labelPool    = "atoll.dev/pool"    // "ready": nobody's yet
-	labelNetwork = "atoll.dev/network" // the mode, which a NetworkPolicy selects by
+	labelHome    = "atoll.dev/home"    // the fleet
+	labelOwner   = "atoll.dev/owner"   // hash of the owner
+	labelPool    = "atoll.dev/pool"    // "ready": it has no owner yet
+	labelNetwork = "atoll.dev/network" // the mode, by which a NetworkPolicy selects
 )
 
-// The annotations. With them a sandbox is found again by whoever knows the
-// cluster, when nothing else is left.
+// The annotations. With them a sandbox can be found again without any other state.
 const (
-	noteSpec      = "atoll.dev/spec" // as JSON, without what is secret
+	noteSpec      = "atoll.dev/spec" // as JSON, without secrets
 	noteName      = "atoll.dev/name"
-	noteLabels    = "atoll.dev/labels" // of the user, as JSON: their keys are no business of the cluster
+	noteLabels    = "atoll.dev/labels" // of the user, as JSON: their keys need not be valid for the cluster
 	noteCreated   = "atoll.dev/created"
 	notePlacement = "atoll.dev/placement"
 	noteIsolation = "atoll.dev/isolation"
 	noteDirs      = "atoll.dev/dirs"    // of Spec, as JSON
 	noteSecret    = "atoll.dev/secret"  // "true": the environment is in a Secret
-	noteClaim     = "atoll.dev/claim"   // which call of Claim gave it to its owner
-	noteAttempt   = "atoll.dev/attempt" // which call of Create or Start made it
+	noteClaim     = "atoll.dev/claim"   // id of the Claim that assigned it to its owner
+	noteAttempt   = "atoll.dev/attempt" // id of the Create or Start that created it
 )
 
-// meta is what all objects of a sandbox have in common.
-func (p *pod) meta(attempt string) (metav1.ObjectMeta, error) {
-	notes, err := p.annotations()
+// objectMeta returns the metadata that all objects of a sandbox share.
+func (p *pod) objectMeta(attempt string) (metav1.ObjectMeta, error) {
+	notes, err := p.objectAnnotations()
 	if err != nil {
 		return metav1.ObjectMeta{}, err
 	}
 	notes[noteAttempt] = attempt
-	return metav1.ObjectMeta{Name: podName(p.id), Namespace: p.t.namespace, Labels: p.labels(), Annotations: notes}, nil
+	return metav1.ObjectMeta{Name: podName(p.id), Namespace: p.t.namespace, Labels: p.objectLabels(), Annotations: notes}, nil
 }
 
-// labels are those of a sandbox's objects.
-func (p *pod) labels() map[string]string {
+// objectLabels returns the labels of a sandbox's objects.
+func (p *pod) objectLabels() map[string]string {
 	l := map[string]string{
-		labelManaged: "atoll", labelID: p.id, labelHome: p.t.home, labelNetwork: string(mode(&p.spec)),
+		labelManaged: "atoll", labelID: p.id, labelHome: p.t.home, labelNetwork: string(networkMode(&p.spec)),
 	}
 	if p.owner != "" {
 		l[labelOwner] = p.owner
@@ -59,8 +58,8 @@ func (p *pod) labels() map[string]string {
 	return l
 }
 
-// annotations are those of a sandbox's objects.
-func (p *pod) annotations() (map[string]string, error) {
+// objectAnnotations returns the annotations of a sandbox's objects.
+func (p *pod) objectAnnotations() (map[string]string, error) {
 	kept := p.spec
 	kept.Env, kept.Name, kept.Labels = nil, "", nil
 	kept.Network.Headers = nil
@@ -83,11 +82,11 @@ func (p *pod) annotations() (map[string]string, error) {
 	}, nil
 }
 
-// readPod reads a sandbox from the metadata of its pod or its volume.
+// readPod returns the sandbox in the metadata of its pod or its volume.
 func readPod(d *Driver, t *target, meta *metav1.ObjectMeta) (*pod, error) {
 	p := &pod{d: d, t: t, id: meta.Labels[labelID], owner: meta.Labels[labelOwner], pool: meta.Labels[labelPool] != ""}
 	if err := atoll.CheckID(p.id); err != nil || meta.Labels[labelHome] != t.home {
-		return nil, fmt.Errorf("%w: %s of namespace %s is not of this home", atoll.ErrNotFound, meta.Name, meta.Namespace)
+		return nil, fmt.Errorf("%w: %s of namespace %s belongs to another home", atoll.ErrNotFound, meta.Name, meta.Namespace)
 	}
 	notes := meta.Annotations
 	if err := json.Unmarshal([]byte(notes[noteSpec]), &p.spec); err != nil {
@@ -101,7 +100,7 @@ func readPod(d *Driver, t *target, meta *metav1.ObjectMeta) (*pod, error) {
 		}
 	}
 	p.spec.ID, p.spec.Name = p.id, notes[noteName]
-	p.how, p.isolation, p.secret = Placement(notes[notePlacement]), or(notes[noteIsolation], isolation), notes[noteSecret] == "true"
+	p.how, p.isolation, p.secret = Placement(notes[notePlacement]), orDefault(notes[noteIsolation], isolation), notes[noteSecret] == "true"
 	var err error
 	if p.created, err = time.Parse(time.RFC3339Nano, notes[noteCreated]); err != nil {
 		p.created = meta.CreationTimestamp.Time

@@ -8,41 +8,40 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/guest"
 )
 
-// Sandbox is a pod with atoll's guest as process 1.
+// Sandbox is a pod with atoll's guest agent as process 1.
 type Sandbox struct {
 	*guest.Link
 	*pod
 }
 
-// newSandbox returns the handle of a pod that has a guest, or will have.
+// newSandbox returns the handle of a pod that has a guest, or will have one.
 func newSandbox(p *pod) *Sandbox {
 	s := &Sandbox{pod: p}
 	spec := p.spec
 	spec.Env, spec.User = nil, "" // the guest has them
-	if p.borrowed != nil {
-		spec.Env = p.env // it was made before they were known
+	if p.agent != nil {
+		spec.Env = p.env // the pod was created without them
 	}
-	s.Link = &guest.Link{ID: p.id, Reach: p.reach, Spec: spec, Before: p.before, Counted: p.written()}
-	p.greet = p.knock
+	s.Link = &guest.Link{ID: p.id, Reach: p.connectOrExplain, Spec: spec, Before: p.checkOperation, Counted: p.writableDirs()}
+	p.tryConnect = p.connectEarly
 	p.quit = s.Quit
 	p.hangUp = func() {
-		p.closeGate()
-		p.way.forget()
+		p.stopProxy()
+		p.route.reset()
 		s.HangUp()
 	}
 	return s
 }
 
-// written are the directories that programs can write to: the image's others are
-// root's.
-func (p *pod) written() []string {
+// writableDirs returns the directories that programs can write: all others in the image belong to root.
+func (p *pod) writableDirs() []string {
 	if p.d.Privileged {
 		return []string{"/"}
 	}
-	all := append([]string{path.Clean(p.spec.Dir), "/tmp", "/var/tmp"}, p.dirs()...)
+	all := append([]string{path.Clean(p.spec.Dir), "/tmp", "/var/tmp"}, p.extraDirs()...)
 	slices.Sort(all)
 	var list []string
-	for _, dir := range slices.Compact(all) { // what is in another comes after it
+	for _, dir := range slices.Compact(all) { // a directory precedes those in it
 		if !slices.ContainsFunc(list, func(in string) bool { return strings.HasPrefix(dir, strings.TrimSuffix(in, "/")+"/") }) {
 			list = append(list, dir)
 		}

@@ -15,13 +15,13 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// namesKey is the key of a sandbox's Secret that has the names of its variables,
-// as JSON; their values have their numbers as keys.
+// namesKey is the key of a sandbox's Secret with the names of its variables, as JSON. The keys of their
+// values are their numbers.
 const namesKey = "names"
 
-// secretOf returns the Secret of an environment, and the names in it.
+// secretOf returns the Secret of an environment, and the names of its variables.
 func (p *pod) secretOf(attempt string) (*corev1.Secret, []string, error) {
-	meta, err := p.meta(attempt)
+	meta, err := p.objectMeta(attempt)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -50,7 +50,7 @@ func (p *pod) envNames(ctx context.Context) (names []string, err error) {
 		return nil, nil
 	}
 	var found *corev1.Secret
-	err = p.t.ask(ctx, func(ctx context.Context) error {
+	err = p.t.callAPI(ctx, func(ctx context.Context) error {
 		found, err = p.t.core.Secrets(p.t.namespace).Get(ctx, podName(p.id), metav1.GetOptions{})
 		return err
 	})
@@ -63,13 +63,13 @@ func (p *pod) envNames(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
-// ownedBy says whose end is the Secret's too, whoever deletes it.
+// ownedBy returns the owner of the Secret: the cluster removes the Secret with it.
 func ownedBy(kind, name string, uid types.UID) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: "v1", Kind: kind, Name: name, UID: uid}}
 }
 
-// makeSecret creates the Secret of a sandbox with an environment, which ends with
-// its volume if it has one, and returns the names in it.
+// makeSecret creates the Secret of a sandbox with an environment, which is removed with its volume if it
+// has one, and returns the names of the variables.
 func (p *pod) makeSecret(ctx context.Context, attempt string, volume *corev1.PersistentVolumeClaim) ([]string, error) {
 	if !p.secret {
 		return nil, nil
@@ -82,23 +82,23 @@ func (p *pod) makeSecret(ctx context.Context, attempt string, volume *corev1.Per
 		secret.OwnerReferences = ownedBy("PersistentVolumeClaim", volume.Name, volume.UID)
 	}
 	if _, err := create(ctx, p.t, p.t.core.Secrets(p.t.namespace), secret); err != nil {
-		return nil, fmt.Errorf("the environment's secret: %w", p.refused(ctx, err, usage{"secrets": one()}))
+		return nil, fmt.Errorf("the environment's secret: %w", p.explainRefusal(ctx, err, usage{"secrets": quantityOne()}))
 	}
 	return names, nil
 }
 
-// bind makes the Secret end with the pod, whoever deletes that.
-func (p *pod) bind(ctx context.Context, made *corev1.Pod) error {
+// bindSecret makes the cluster remove the Secret with the pod.
+func (p *pod) bindSecret(ctx context.Context, made *corev1.Pod) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"ownerReferences": ownedBy("Pod", made.Name, made.UID)}})
 	if err != nil {
 		return err
 	}
-	err = p.t.ask(ctx, func(ctx context.Context) error {
+	err = p.t.callAPI(ctx, func(ctx context.Context) error {
 		_, err := p.t.core.Secrets(p.t.namespace).Patch(ctx, podName(p.id), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "atoll"})
 		return err
 	})
 	if errors.Is(err, atoll.ErrDenied) {
-		return nil // Destroy removes it
+		return nil // then Destroy removes it
 	}
 	return err
 }

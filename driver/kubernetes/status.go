@@ -13,65 +13,65 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// fact is what the cluster says of a sandbox.
+// fact is the state of a sandbox in the cluster.
 type fact struct {
 	state   atoll.State
 	ready   bool
-	reason  string // one word
+	reason  string // in one word
 	message string
 	since   time.Time
 }
 
-// Status says what the cluster knows of the pod.
+// Status returns the state of the pod in the cluster.
 func (p *pod) Status(ctx context.Context) (atoll.Status, error) {
 	p.mu.Lock()
 	destroyed := p.known == atoll.Destroyed
 	p.mu.Unlock()
 	if destroyed {
-		return atoll.Status{}, p.fail("status", p.before(""))
+		return atoll.Status{}, p.wrapError("status", p.checkOperation(""))
 	}
-	found, err := p.look(ctx)
+	found, err := p.readState(ctx)
 	if err != nil {
-		return atoll.Status{}, p.fail("status", err)
+		return atoll.Status{}, p.wrapError("status", err)
 	}
-	return p.status(found), nil
+	return p.statusFrom(found), nil
 }
 
-// look asks the cluster, and takes note of what it says.
-func (p *pod) look(ctx context.Context) (fact, error) {
-	if p.borrowed != nil {
-		return p.lookBorrowed(ctx)
+// readState reads the state from the cluster and records it.
+func (p *pod) readState(ctx context.Context) (fact, error) {
+	if p.agent != nil {
+		return p.readAgentState(ctx)
 	}
 	found, err := p.get(ctx)
 	if err == nil {
 		f := factOf(found)
 		switch {
 		case f.state == atoll.Running:
-			p.learn(f.state, found.UID)
-		case found.Status.Phase == corev1.PodPending && found.DeletionTimestamp == nil && p.answered(found.UID):
-			f.state, f.ready, f.reason, f.message = atoll.Running, true, string(atoll.Running), "" // which the kubelet has yet to report
+			p.setKnown(f.state, found.UID)
+		case found.Status.Phase == corev1.PodPending && found.DeletionTimestamp == nil && p.hasAnswered(found.UID):
+			f.state, f.ready, f.reason, f.message = atoll.Running, true, string(atoll.Running), "" // the kubelet has not reported that yet
 		}
 		return f, nil
 	}
-	if !errors.Is(err, atoll.ErrNotFound) || !p.keeps() {
+	if !errors.Is(err, atoll.ErrNotFound) || !p.hasVolume() {
 		return fact{}, err
 	}
-	pvc, err := p.getClaim(ctx)
+	pvc, err := p.getVolume(ctx)
 	if err != nil {
 		return fact{}, err
 	}
-	p.learn(atoll.Stopped, "")
-	return stopped(pvc), nil
+	p.setKnown(atoll.Stopped, "")
+	return stoppedFact(pvc), nil
 }
 
-// stopped is the fact of a sandbox of which only the volume is there.
-func stopped(pvc *corev1.PersistentVolumeClaim) fact {
+// stoppedFact returns the state of a sandbox that has only its volume.
+func stoppedFact(pvc *corev1.PersistentVolumeClaim) fact {
 	return fact{state: atoll.Stopped, reason: string(atoll.Stopped), message: "start it first", since: pvc.CreationTimestamp.Time}
 }
 
-func (p *pod) status(f fact) atoll.Status {
+func (p *pod) statusFrom(f fact) atoll.Status {
 	p.mu.Lock()
-	used, name, labels := p.used, p.spec.Name, p.spec.Labels // which a claim changes
+	used, name, labels := p.used, p.spec.Name, p.spec.Labels // a claim changes them
 	p.mu.Unlock()
 	if used.Before(p.created) {
 		used = p.created
@@ -83,24 +83,24 @@ func (p *pod) status(f fact) atoll.Status {
 	}
 }
 
-// factOf reads the cluster's word on a pod.
+// factOf returns the state of a pod.
 func factOf(pod *corev1.Pod) fact {
 	f := fact{since: pod.CreationTimestamp.Time}
-	if c := condition(pod, corev1.PodReady); c != nil && !c.LastTransitionTime.IsZero() {
+	if c := findPodCondition(pod, corev1.PodReady); c != nil && !c.LastTransitionTime.IsZero() {
 		f.since = c.LastTransitionTime.Time
 	}
 	c := containerOf(pod)
 	switch {
 	case pod.DeletionTimestamp != nil:
 		f.state, f.message = atoll.Stopping, "its pod is being removed"
-	case ended(pod):
+	case hasEnded(pod):
 		f.state = atoll.Failed
 		f.reason, f.message = endOf(pod)
 		return f
 	case c != nil && c.State.Running != nil:
 		f.state, f.ready = atoll.Running, true
-		if r := condition(pod, corev1.PodReady); r != nil && r.Status == corev1.ConditionFalse && r.Reason != "ContainersNotReady" {
-			f.ready, f.reason, f.message = false, "node_lost", orWord(r.Message, "its node does not answer")
+		if r := findPodCondition(pod, corev1.PodReady); r != nil && r.Status == corev1.ConditionFalse && r.Reason != "ContainersNotReady" {
+			f.ready, f.reason, f.message = false, "node_lost", orText(r.Message, "its node does not answer")
 			return f
 		}
 	default:
@@ -111,11 +111,11 @@ func factOf(pod *corev1.Pod) fact {
 	return f
 }
 
-func orWord(s, other string) string { return or(s, other) }
+func orText(s, other string) string { return orDefault(s, other) }
 
-// ended reports whether nothing runs any more, or will. The kubelet says so of
-// the container before it says so of the pod.
-func ended(pod *corev1.Pod) bool {
+// hasEnded reports whether no process of a pod runs or will run. The kubelet reports that for the
+// container before it does for the pod.
+func hasEnded(pod *corev1.Pod) bool {
 	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
 		return true
 	}
@@ -123,7 +123,7 @@ func ended(pod *corev1.Pod) bool {
 	return c != nil && c.State.Terminated != nil && pod.Spec.RestartPolicy == corev1.RestartPolicyNever
 }
 
-func condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
+func findPodCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
 	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
 	if i < 0 {
 		return nil
@@ -131,12 +131,11 @@ func condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodConditi
 	return &pod.Status.Conditions[i]
 }
 
-// containerOf returns the status of the container that programs are in; nil:
-// there is none yet.
+// containerOf returns the status of the container in which programs run; nil: there is none yet.
 func containerOf(pod *corev1.Pod) *corev1.ContainerStatus {
 	i := slices.IndexFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.Name == container })
 	if i < 0 && len(pod.Status.ContainerStatuses) > 0 {
-		i = 0 // it is a template's
+		i = 0 // the container of a template
 	}
 	if i < 0 {
 		return nil
@@ -144,17 +143,17 @@ func containerOf(pod *corev1.Pod) *corev1.ContainerStatus {
 	return &pod.Status.ContainerStatuses[i]
 }
 
-// endings are reasons of the cluster for which there is a word of ours.
+// endings map reasons of the cluster to reasons of atoll.
 var endings = map[string]string{
 	"OOMKilled": "out_of_memory", "Evicted": "evicted", "DeadlineExceeded": "deadline", "NodeLost": "node_lost", "NodeShutdown": "node_shutdown",
 	"Terminated": "node_shutdown", "Preempting": "preempted", "Preempted": "preempted", "UnexpectedAdmissionError": "refused_by_node", "OutOfcpu": "refused_by_node",
 	"OutOfmemory": "refused_by_node", "OutOfpods": "refused_by_node", "StartError": "did_not_start", "ContainerCannotRun": "did_not_start",
 }
 
-// endOf says why a pod has ended, in a word and in a line.
+// endOf returns why a pod has ended, in a word and in a line.
 func endOf(pod *corev1.Pod) (reason, message string) {
 	if r := pod.Status.Reason; r != "" {
-		return orWord(endings[r], "ended"), strings.TrimSuffix(r+": "+oneLine(pod.Status.Message), ": ")
+		return orText(endings[r], "ended"), strings.TrimSuffix(r+": "+oneLine(pod.Status.Message), ": ")
 	}
 	all := append(slices.Clone(pod.Status.InitContainerStatuses), pod.Status.ContainerStatuses...)
 	for _, c := range all {
@@ -163,15 +162,15 @@ func endOf(pod *corev1.Pod) (reason, message string) {
 			if t.Message != "" {
 				text += ": " + oneLine(t.Message)
 			}
-			return orWord(endings[t.Reason], "ended"), text
+			return orText(endings[t.Reason], "ended"), text
 		}
 	}
 	return "ended", "its pod has ended (" + string(pod.Status.Phase) + ")"
 }
 
-// waitsFor says in a line what a pod that does not run yet waits for.
+// waitsFor returns in one line why a pod does not run yet.
 func waitsFor(pod *corev1.Pod) string {
-	if c := condition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
+	if c := findPodCondition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
 		return strings.TrimSuffix(c.Reason+": "+oneLine(c.Message), ": ")
 	}
 	all := append(slices.Clone(pod.Status.InitContainerStatuses), pod.Status.ContainerStatuses...)
@@ -183,22 +182,22 @@ func waitsFor(pod *corev1.Pod) string {
 	return "its pod is being started"
 }
 
-// hopeless are reasons to wait that no waiting ends, and what they mean.
+// hopeless are reasons why a pod will never run, and the errors that they mean.
 var hopeless = map[string]error{
 	"ErrImagePull": atoll.ErrUnavailable, "ImagePullBackOff": atoll.ErrUnavailable, "ErrImageNeverPull": atoll.ErrUnavailable, "InvalidImageName": atoll.ErrInvalid,
 	"ImageInspectError": atoll.ErrUnavailable, "RegistryUnavailable": atoll.ErrUnavailable, "SignatureValidationFailed": atoll.ErrDenied,
 	"CreateContainerConfigError": atoll.ErrInvalid, "CreateContainerError": atoll.ErrUnavailable, "RunContainerError": atoll.ErrUnavailable, "CrashLoopBackOff": atoll.ErrUnavailable,
 }
 
-// runs reports whether a pod's container runs; an error, that it never will. nil
-// is a pod that is not there any more.
-func runs(pod *corev1.Pod) (bool, error) {
+// isRunning reports whether a pod's container runs; an error means that it never will. nil is a pod that
+// was removed.
+func isRunning(pod *corev1.Pod) (bool, error) {
 	switch {
 	case pod == nil:
-		return false, fmt.Errorf("%w: its pod was removed from outside", atoll.ErrUnavailable)
+		return false, fmt.Errorf("%w: its pod was removed by another client", atoll.ErrUnavailable)
 	case pod.DeletionTimestamp != nil:
-		return false, fmt.Errorf("%w: its pod is being removed from outside", atoll.ErrUnavailable)
-	case ended(pod):
+		return false, fmt.Errorf("%w: its pod is being removed by another client", atoll.ErrUnavailable)
+	case hasEnded(pod):
 		_, message := endOf(pod)
 		return false, fmt.Errorf("%w: %s", atoll.ErrUnavailable, message)
 	}

@@ -9,14 +9,14 @@ import (
 
 func TestSuiteGuest(t *testing.T) {
 	t.Parallel() // both wait more than they work, and so nothing restarts the cluster meanwhile
-	d := driver(t)
+	d := newDriver(t)
 	d.Placement, d.StorageClass = kubernetes.PlaceCopy, "default" // so that a stop has something to keep
 	atolltest.Run(t, d)
 }
 
 func TestSuitePlain(t *testing.T) {
 	t.Parallel()
-	d := driver(t)
+	d := newDriver(t)
 	d.Placement = kubernetes.PlaceNone
 	atolltest.Run(t, d)
 }

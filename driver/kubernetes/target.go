@@ -15,13 +15,13 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/kubeapi"
+	"github.com/atoll-sandbox/atoll/driver/kubernetes/kubeapi"
 )
 
 // place is a namespace of a context.
 type place struct{ context, namespace string }
 
-// target is a namespace of a cluster, and how it is spoken to.
+// target is a namespace of a cluster with the clients of its API.
 type target struct {
 	place
 	d     *Driver
@@ -34,37 +34,36 @@ type target struct {
 	node    kubeapi.Node
 	storage kubeapi.Storage
 	rights  kubeapi.Authorization
-	pods    *pods // what is known of its sandboxes
+	pods    *podWatch // the watch of its sandboxes' pods
 
-	places places // how guests get in
+	access access // how pods are reached
 
-	answered atomic.Bool   // the API has, at least once
-	agents   atomic.Bool   // kubernetes-sigs/agent-sandbox is installed
-	ready    atomic.Bool   // the namespace is as it should be
-	turn     chan struct{} // of one; held by who prepares
+	answered  atomic.Bool   // the API has answered at least once
+	agents    atomic.Bool   // kubernetes-sigs/agent-sandbox is installed
+	ready     atomic.Bool   // the namespace is prepared
+	preparing chan struct{} // holds a token while the namespace is prepared
 }
 
-// target returns the place of an owner's sandboxes; it asks nobody.
-func (d *Driver) target(o atoll.Owner) (*target, error) {
+// targetOf returns the target of an owner's sandboxes. It makes no requests.
+func (d *Driver) targetOf(o atoll.Owner) (*target, error) {
 	if at, ok := d.Apps[o.App]; ok && o.App != "" {
-		return d.targetAt(place{or(at.Context, d.Context), or(at.Namespace, d.namespace())}, at.Quota)
+		return d.targetAt(place{orDefault(at.Context, d.Context), orDefault(at.Namespace, d.ownNamespace())}, at.Quota)
 	}
 	if d.Apart && o.App != "" {
-		return d.targetAt(place{d.Context, apart(d.namespace(), o.App)}, d.Quota)
+		return d.targetAt(place{d.Context, appNamespace(d.ownNamespace(), o.App)}, d.Quota)
 	}
-	return d.targetAt(place{d.Context, d.namespace()}, d.Quota)
+	return d.targetAt(place{d.Context, d.ownNamespace()}, d.Quota)
 }
 
-// allTargets returns every place that is known beforehand, the driver's own
-// first.
+// allTargets returns every target that is known beforehand, the driver's own first.
 func (d *Driver) allTargets() ([]*target, error) {
-	own, err := d.target(atoll.Owner{})
+	own, err := d.targetOf(atoll.Owner{})
 	if err != nil {
 		return nil, err
 	}
 	list := []*target{own}
 	for _, app := range slices.Sorted(maps.Keys(d.Apps)) {
-		t, err := d.target(atoll.Owner{App: app})
+		t, err := d.targetOf(atoll.Owner{App: app})
 		if err != nil {
 			return nil, fmt.Errorf("app %s: %w", app, err)
 		}
@@ -75,9 +74,9 @@ func (d *Driver) allTargets() ([]*target, error) {
 	return list, nil
 }
 
-func (d *Driver) namespace() string { return or(d.Namespace, DefaultNamespace) }
+func (d *Driver) ownNamespace() string { return orDefault(d.Namespace, DefaultNamespace) }
 
-func or[T comparable](v, other T) T {
+func orDefault[T comparable](v, other T) T {
 	var zero T
 	if v == zero {
 		return other
@@ -85,15 +84,14 @@ func or[T comparable](v, other T) T {
 	return v
 }
 
-// mostLabel is how long a name of a namespace can be.
-const mostLabel = 63
+// maxLabel is the maximum length of a namespace's name.
+const maxLabel = 63
 
-// apart returns the namespace of an app. Two apps never have the same: a name
-// that can't be a namespace's ends with a hash, and one that looks like such a
-// name gets one too.
-func apart(namespace, app string) string {
-	plain := len(namespace)+1+len(app) <= mostLabel && strings.Trim(app, "abcdefghijklmnopqrstuvwxyz0123456789-") == "" && !strings.HasSuffix(app, "-")
-	if i := strings.LastIndexByte(app, '-'); plain && len(app)-i-1 != hashed {
+// appNamespace returns the namespace of an app. Two apps never have the same: a name that is not valid for
+// a namespace ends with a hash, and one that looks like such a name gets a hash too.
+func appNamespace(namespace, app string) string {
+	plain := len(namespace)+1+len(app) <= maxLabel && strings.Trim(app, "abcdefghijklmnopqrstuvwxyz0123456789-") == "" && !strings.HasSuffix(app, "-")
+	if i := strings.LastIndexByte(app, '-'); plain && len(app)-i-1 != hashDigits {
 		return namespace + "-" + app
 	}
 	slug := []byte(strings.ToLower(app))
@@ -102,40 +100,40 @@ func apart(namespace, app string) string {
 			slug[i] = '-'
 		}
 	}
-	room := max(0, mostLabel-len(namespace)-hashed-2)
+	room := max(0, maxLabel-len(namespace)-hashDigits-2)
 	words := strings.Trim(string(slug[:min(len(slug), room)]), "-")
-	return namespace + "-" + strings.TrimPrefix(words+"-"+hash(app)[:hashed], "-")
+	return namespace + "-" + strings.TrimPrefix(words+"-"+hash(app)[:hashDigits], "-")
 }
 
-// hashed is how many digits of a hash stand in a namespace's name.
-const hashed = 16
+// hashDigits is the number of digits of a hash in a namespace's name.
+const hashDigits = 16
 
-// hash returns what can't be turned back into a text, as letters of a label.
+// hash returns a one-way hash of a text, as characters that a label may have.
 func hash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:16])
 }
 
-// targetAt returns the one target of a place.
+// targetAt returns the only target of a place.
 func (d *Driver) targetAt(at place, quota map[string]string) (*target, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if t := d.targets[at]; t != nil {
 		return t, nil
 	}
-	config, err := d.config(at.context)
+	config, err := d.restConfig(at.context)
 	if err != nil {
 		return nil, err
 	}
-	home, err := d.home()
+	home, err := d.homeName()
 	if err != nil {
 		return nil, err
 	}
-	t := &target{place: at, d: d, quota: quota, home: home, config: config, turn: make(chan struct{}, 1)}
-	if err := t.connect(); err != nil {
+	t := &target{place: at, d: d, quota: quota, home: home, config: config, preparing: make(chan struct{}, 1)}
+	if err := t.makeClients(); err != nil {
 		return nil, err
 	}
-	t.pods = &pods{core: t.core, namespace: at.namespace, selector: labelHome + "=" + home}
+	t.pods = &podWatch{core: t.core, namespace: at.namespace, selector: labelHome + "=" + home}
 	if d.targets == nil {
 		d.targets = make(map[place]*target)
 	}
@@ -143,25 +141,25 @@ func (d *Driver) targetAt(at place, quota map[string]string) (*target, error) {
 	return t, nil
 }
 
-// config reads how a context's cluster is reached.
-func (d *Driver) config(name string) (*rest.Config, error) {
+// restConfig returns the configuration of a context's API.
+func (d *Driver) restConfig(name string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = d.Kubeconfig
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: name}).ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
-		err = errors.New("there is no kubeconfig") // client-go names a variable of old
+		err = errors.New("there is no kubeconfig") // client-go names an obsolete variable
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: no cluster is known: %w: name a kubeconfig ($KUBECONFIG, kubernetes.kubeconfig) and a context of it, or run in a pod with a service account", atoll.ErrUnavailable, err)
 	}
-	config.QPS = -1 // the server has its own order of who is served when
+	config.QPS = -1 // the server limits requests itself
 	config.UserAgent = "atoll"
 	config.WarningHandler = rest.NoWarnings{}
 	return config, nil
 }
 
-// connect makes the clients.
-func (t *target) connect() error {
+// makeClients creates the clients of the API.
+func (t *target) makeClients() error {
 	typed := rest.CopyConfig(t.config)
 	typed.ContentType, typed.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
 	c, err := rest.HTTPClientFor(typed)
@@ -176,7 +174,7 @@ func (t *target) connect() error {
 	return nil
 }
 
-// String names a place for people.
+// String returns a place for messages.
 func (p place) String() string {
 	if p.context == "" {
 		return p.namespace
@@ -184,14 +182,14 @@ func (p place) String() string {
 	return p.context + "/" + p.namespace
 }
 
-// lock waits for the turn to prepare.
+// lock waits until no other goroutine prepares the namespace.
 func (t *target) lock(ctx context.Context) error {
 	select {
-	case t.turn <- struct{}{}:
+	case t.preparing <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-func (t *target) unlock() { <-t.turn }
+func (t *target) unlock() { <-t.preparing }

@@ -16,10 +16,10 @@ func TestAppsNeverShareANamespace(t *testing.T) {
 		"a", "A", "a.b", "a-b", "a_b", "a@b", "a+b", "-x", "x-", "0", "local", strings.Repeat("a", 128), strings.Repeat("a", 127) + "b", strings.Repeat("A", 60),
 	}
 	for _, app := range apps[:len(apps):len(apps)] {
-		apps = append(apps, strings.TrimPrefix(apart("atoll", app), "atoll-")) // who is called like another's namespace
+		apps = append(apps, strings.TrimPrefix(appNamespace("atoll", app), "atoll-")) // who is called like another's namespace
 	}
 	for _, app := range apps {
-		ns := apart("atoll", app)
+		ns := appNamespace("atoll", app)
 		if other, taken := seen[ns]; taken && other != app {
 			t.Errorf("%q and %q have %s", app, other, ns)
 		}
@@ -28,7 +28,7 @@ func TestAppsNeverShareANamespace(t *testing.T) {
 			t.Errorf("%q gets %q, which is no namespace", app, ns)
 		}
 	}
-	if ns := apart("atoll", "shop"); ns != "atoll-shop" {
+	if ns := appNamespace("atoll", "shop"); ns != "atoll-shop" {
 		t.Errorf("shop gets %s", ns)
 	}
 }
@@ -48,7 +48,7 @@ func TestResources(t *testing.T) {
 		{r{CPU: 0.0001}, r{CPU: 0.0001}, "cpu 1m-1m memory 512Mi-1Gi"},
 	} {
 		p := &pod{d: &Driver{}, spec: atoll.Spec{Requests: c.requests, Limits: c.limits}}
-		got := p.resources()
+		got := p.podResources()
 		text := func(name corev1.ResourceName) string {
 			request, limit := got.Requests[name], got.Limits[name]
 			return fmt.Sprintf("%s %s-%s", name, request.String(), limit.String())
@@ -62,7 +62,7 @@ func TestResources(t *testing.T) {
 	}
 }
 
-// TestRecordIsKept reads a sandbox from what its pod says of it.
+// TestRecordIsKept reads a sandbox from the metadata of its pod.
 func TestRecordIsKept(t *testing.T) {
 	d := &Driver{Dir: t.TempDir()}
 	at := &target{d: d, home: "h", place: place{namespace: "ns"}}
@@ -71,7 +71,7 @@ func TestRecordIsKept(t *testing.T) {
 		Name: "n", Labels: map[string]string{"any key": "v"}, Image: "i", Env: []string{"TOKEN=hush"}, Dir: "/w", Runtime: "gvisor",
 		Network: atoll.Network{Allow: []string{"example.com"}, Headers: []atoll.Header{{Host: "h", Name: "n", Value: "hush"}}}, Pod: &atoll.Pod{StorageClass: "c"},
 	}
-	meta, err := p.meta("x")
+	meta, err := p.objectMeta("x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestRecordIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.id != p.id || got.how != p.how || got.isolation != p.isolation || !got.secret || got.owner != p.owner || got.spec.Name != "n" ||
-		got.spec.Labels["any key"] != "v" || got.spec.Image != "i" || got.spec.Dir != "/w" || got.spec.Runtime != "gvisor" || got.spec.Network.Allow[0] != "example.com" || !got.keeps() {
+		got.spec.Labels["any key"] != "v" || got.spec.Image != "i" || got.spec.Dir != "/w" || got.spec.Runtime != "gvisor" || got.spec.Network.Allow[0] != "example.com" || !got.hasVolume() {
 		t.Errorf("%+v", got)
 	}
 	meta.Labels[labelHome] = "another"
@@ -92,7 +92,7 @@ func TestRecordIsKept(t *testing.T) {
 	}
 }
 
-// TestEndings reads the words of the cluster.
+// TestEndings checks the reasons of ended pods.
 func TestEndings(t *testing.T) {
 	running := corev1.ContainerStatus{Name: container, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
 	terminated := func(reason string, code int32) corev1.ContainerStatus {

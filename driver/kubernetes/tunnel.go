@@ -27,40 +27,39 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/guest"
 )
 
-// tunnelTime is how long the cluster may take to make a tunnel.
-const tunnelTime = 15 * time.Second
+// tunnelTimeout bounds how long the cluster may take to open a tunnel.
+const tunnelTimeout = 15 * time.Second
 
-// tunnel connects to a port on the loopback of a pod, through the API server and
-// the kubelet: over a WebSocket, or over SPDY where the way there has none.
-func (t *target) tunnel(ctx context.Context, pod string, port int) (net.Conn, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, tunnelTime, fmt.Errorf("%w after %v", atoll.ErrTimeout, tunnelTime))
+// openTunnel connects to a port on the loopback of a pod, through the API server and the kubelet: over a
+// WebSocket, or over SPDY if WebSockets do not work.
+func (t *target) openTunnel(ctx context.Context, pod string, port int) (net.Conn, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, tunnelTimeout, fmt.Errorf("%w after %v", atoll.ErrTimeout, tunnelTimeout))
 	defer cancel()
 	u := t.core.RESTClient().Get().Resource("pods").Namespace(t.namespace).Name(pod).SubResource("portforward").URL()
 	var way io.ReadWriteCloser
 	var err error
-	if !t.places.plainly() {
-		way, err = webSocket(ctx, t.config, u)
+	if !t.access.needsSPDY() {
+		way, err = dialWebSocket(ctx, t.config, u)
 	}
 	if way == nil {
 		var again error
-		way, again = upgrade(ctx, t.config, u)
+		way, again = dialSPDY(ctx, t.config, u)
 		if again == nil && err != nil {
-			t.places.learnPlainly() // so that it costs nothing more
+			t.access.noteNeedsSPDY() // so that WebSockets are not tried again
 		}
 		if err = again; err != nil {
-			return nil, fmt.Errorf("the tunnel to the pod: %w", errors.Join(context.Cause(ctx), explain(err)))
+			return nil, fmt.Errorf("the tunnel to the pod: %w", errors.Join(context.Cause(ctx), markError(err)))
 		}
 	}
-	conn, err := forward(ctx, way, port)
+	conn, err := openPort(ctx, way, port)
 	if err != nil {
 		return nil, fmt.Errorf("the tunnel to the pod: %w", errors.Join(context.Cause(ctx), err))
 	}
 	return conn, nil
 }
 
-// webSocket makes a stream of SPDY in a WebSocket, as Kubernetes 1.31 and later
-// take it.
-func webSocket(ctx context.Context, config *rest.Config, u *url.URL) (io.ReadWriteCloser, error) {
+// dialWebSocket opens an SPDY connection in a WebSocket, which Kubernetes 1.31 and later support.
+func dialWebSocket(ctx context.Context, config *rest.Config, u *url.URL) (io.ReadWriteCloser, error) {
 	transport, holder, err := websocket.RoundTripperFor(config)
 	if err != nil {
 		return nil, err
@@ -76,8 +75,8 @@ func webSocket(ctx context.Context, config *rest.Config, u *url.URL) (io.ReadWri
 	return portforward.NewTunnelingConnection("atoll", conn), nil
 }
 
-// upgrade makes a stream of SPDY of an HTTP connection.
-func upgrade(ctx context.Context, config *rest.Config, u *url.URL) (io.ReadWriteCloser, error) {
+// dialSPDY opens an SPDY connection by upgrading an HTTP connection.
+func dialSPDY(ctx context.Context, config *rest.Config, u *url.URL) (io.ReadWriteCloser, error) {
 	tls, err := rest.TLSConfigFor(config)
 	if err != nil {
 		return nil, err
@@ -96,7 +95,7 @@ func upgrade(ctx context.Context, config *rest.Config, u *url.URL) (io.ReadWrite
 	// The connection ends with its request's context.
 	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
-	way, err := upgraded(lasting, transport, u)
+	way, err := requestUpgrade(lasting, transport, u)
 	if !stop() || err != nil {
 		cancel()
 		if err == nil {
@@ -107,19 +106,19 @@ func upgrade(ctx context.Context, config *rest.Config, u *url.URL) (io.ReadWrite
 	return &upgradedConn{way, cancel}, nil
 }
 
-// upgradedConn is a connection that was one of HTTP.
+// upgradedConn is a connection that was upgraded from HTTP.
 type upgradedConn struct {
 	io.ReadWriteCloser
 	cancel context.CancelFunc
 }
 
-// Close closes the connection, whatever it is waiting for.
+// Close closes the connection at once.
 func (c *upgradedConn) Close() error {
 	c.cancel()
 	return c.ReadWriteCloser.Close()
 }
 
-func upgraded(ctx context.Context, transport http.RoundTripper, u *url.URL) (io.ReadWriteCloser, error) {
+func requestUpgrade(ctx context.Context, transport http.RoundTripper, u *url.URL) (io.ReadWriteCloser, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), http.NoBody)
 	if err != nil {
 		return nil, err
@@ -147,50 +146,49 @@ func upgraded(ctx context.Context, transport http.RoundTripper, u *url.URL) (io.
 	return nil, fmt.Errorf("%w: the API server answers %s: %.200q", atoll.ErrUnavailable, resp.Status, text)
 }
 
-// forward asks for a port at the other end of a stream of SPDY, which it owns
-// from then on.
-func forward(ctx context.Context, way io.ReadWriteCloser, port int) (net.Conn, error) {
+// openPort connects to a port at the other end of an SPDY connection, which it owns from then on.
+func openPort(ctx context.Context, way io.ReadWriteCloser, port int) (net.Conn, error) {
 	stop := context.AfterFunc(ctx, func() { _ = way.Close() })
-	c := &forwarded{way: way, r: bufio.NewReaderSize(way, 64<<10), port: port}
-	c.room.L = &c.mu
-	err := c.begin()
+	c := &forwardedConn{conn: way, r: bufio.NewReaderSize(way, 64<<10), port: port}
+	c.notFull.L = &c.mu
+	err := c.openStreams()
 	if !stop() || err != nil {
 		return nil, errors.Join(err, way.Close())
 	}
 	c.mu.Lock()
-	c.pinger = time.AfterFunc(pingPeriod, c.ping)
+	c.pinger = time.AfterFunc(pingPeriod, c.sendPing)
 	c.mu.Unlock()
 	return c, nil
 }
 
-// reach returns a stream to the pod's guest, which has greeted nobody yet: the
-// host has shown who it is.
-func (p *pod) reach(ctx context.Context) (net.Conn, error) {
-	if conn := p.way.takeFirst(); conn != nil {
+// connectOrExplain returns a stream to the pod's guest on which the host has authenticated itself, or why
+// there is none.
+func (p *pod) connectOrExplain(ctx context.Context) (net.Conn, error) {
+	if conn := p.route.takeFirst(); conn != nil {
 		return conn, nil
 	}
-	conn, err := p.connect(ctx)
+	conn, err := p.connectGuest(ctx)
 	if err != nil && ctx.Err() == nil {
-		if why := p.gone(ctx); why != nil {
+		if why := p.explainUnreachable(ctx); why != nil {
 			return nil, why
 		}
 	}
 	if err == nil {
-		_ = p.openGate(ctx) // without one nothing is reached, as whoever asks it is told
+		_ = p.ensureProxy(ctx) // without one nothing is reached, and AskNetwork reports it
 	}
 	return conn, err
 }
 
-// connect makes the stream, directly where it can.
-func (p *pod) connect(ctx context.Context) (net.Conn, error) {
-	key, err := p.d.key()
+// connectGuest opens the stream, directly if it can.
+func (p *pod) connectGuest(ctx context.Context) (net.Conn, error) {
+	key, err := p.d.hostKey()
 	if err != nil {
 		return nil, err
 	}
-	if conn := p.directly(ctx, key); conn != nil {
+	if conn := p.dialKnownAddress(ctx, key); conn != nil {
 		return conn, nil
 	}
-	conn, err := p.t.tunnel(ctx, p.podName(), guestPort)
+	conn, err := p.t.openTunnel(ctx, p.podName(), guestPort)
 	if err != nil {
 		return nil, err
 	}
@@ -198,28 +196,28 @@ func (p *pod) connect(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	if better := p.straighten(ctx, key, fingerprint); better != nil {
-		_ = conn.Close() // nobody has used it
+	if better := p.switchToDirect(ctx, key, fingerprint); better != nil {
+		_ = conn.Close() // it was not used
 		return better, nil
 	}
 	return conn, nil
 }
 
-// knock asks a guest that is just being started whether it is there, and keeps
-// the connection for who needs the first.
-func (p *pod) knock(ctx context.Context) error {
-	conn, err := p.connect(ctx)
+// connectEarly tries to connect to a guest that is being started, and keeps the connection for the first
+// request.
+func (p *pod) connectEarly(ctx context.Context) error {
+	conn, err := p.connectGuest(ctx)
 	if err == nil {
-		p.way.keep(conn)
+		p.route.keepFirst(conn)
 	}
 	return err
 }
 
-// words is what came over a stream of errors.
-type words struct{ bytes.Buffer }
+// boundedText collects the beginning of a stream of errors.
+type boundedText struct{ bytes.Buffer }
 
-// maxWords bounds them.
+// maxWords bounds it, in bytes.
 const maxWords = 4 << 10
 
-// add takes what fits.
-func (w *words) add(b []byte) { w.Write(b[:min(len(b), max(0, maxWords-w.Len()))]) }
+// add adds the bytes that fit.
+func (w *boundedText) add(b []byte) { w.Write(b[:min(len(b), max(0, maxWords-w.Len()))]) }

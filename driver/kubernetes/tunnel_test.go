@@ -29,9 +29,8 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// forwarder forwards ports as an API server does, with the libraries that it is
-// made of: over WebSockets, or not.
-type forwarder struct {
+// portForwarder forwards ports as an API server does, with the same libraries, with or without WebSockets.
+type portForwarder struct {
 	t       testing.TB
 	sockets bool
 
@@ -39,14 +38,14 @@ type forwarder struct {
 	conns []io.Closer // guarded by mu
 }
 
-func (f *forwarder) keep(c io.Closer) {
+func (f *portForwarder) keep(c io.Closer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.conns = append(f.conns, c)
 }
 
 // cut ends all connections.
-func (f *forwarder) cut() {
+func (f *portForwarder) cut() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, c := range f.conns {
@@ -55,14 +54,14 @@ func (f *forwarder) cut() {
 	f.conns = nil
 }
 
-func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (f *portForwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != "/api/v1/namespaces/here/pods/atoll-s/portforward" {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusNotFound)
 		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"pods \"x\" not found","reason":"NotFound","code":404}`)
 		return
 	}
-	pairs := new(pairs)
+	pairs := new(portPairs)
 	var conn httpstream.Connection
 	if websocket.IsWebSocketUpgrade(r) {
 		if !f.sockets {
@@ -95,14 +94,14 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	<-conn.CloseChan()
 }
 
-// pairs joins streams with ports of this host, in whichever order they come.
-type pairs struct {
+// portPairs connects streams to ports of this host, in any order.
+type portPairs struct {
 	mu   sync.Mutex
 	errs httpstream.Stream // guarded by mu, as below
 	data httpstream.Stream
 }
 
-func (p *pairs) take(s httpstream.Stream, replied <-chan struct{}) error {
+func (p *portPairs) take(s httpstream.Stream, replied <-chan struct{}) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s.Headers().Get(corev1.StreamType) == corev1.StreamTypeError {
@@ -120,7 +119,7 @@ func (p *pairs) take(s httpstream.Stream, replied <-chan struct{}) error {
 	return nil
 }
 
-func (p *pairs) join() {
+func (p *portPairs) join() {
 	defer p.errs.Close()
 	defer p.data.Close()
 	port := p.data.Headers().Get(corev1.PortHeader)
@@ -137,10 +136,10 @@ func (p *pairs) join() {
 	_, _ = io.Copy(p.data, conn)
 }
 
-// forwarding returns a target whose pods have this host's ports.
-func forwarding(t testing.TB, sockets bool) (*target, *forwarder) {
+// newForwardTarget returns a target whose pods have this host's ports.
+func newForwardTarget(t testing.TB, sockets bool) (*target, *portForwarder) {
 	t.Helper()
-	f := &forwarder{t: t, sockets: sockets}
+	f := &portForwarder{t: t, sockets: sockets}
 	s := httptest.NewTLSServer(f)
 	t.Cleanup(s.Close)
 	t.Cleanup(f.cut)
@@ -157,20 +156,20 @@ func targetOf(t testing.TB, server string) *target {
 		t.Fatal(err)
 	}
 	d := &Driver{Kubeconfig: path, Namespace: "here", Dir: t.TempDir(), Home: "h"}
-	tg, err := d.target(atoll.Owner{})
+	tg, err := d.targetOf(atoll.Owner{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return tg
 }
 
-// echoing listens and gives back what comes, until its half is closed.
-func echoing(t testing.TB) int {
+// startEcho starts a server that echoes what it receives.
+func startEcho(t testing.TB) int {
 	t.Helper()
-	return serving(t, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
+	return startServer(t, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
 }
 
-func serving(t testing.TB, serve func(*net.TCPConn)) int {
+func startServer(t testing.TB, serve func(*net.TCPConn)) int {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -192,25 +191,25 @@ func serving(t testing.TB, serve func(*net.TCPConn)) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// both runs a test over both ways.
-func both(t *testing.T, f func(t *testing.T, tg *target, fw *forwarder)) {
+// runBothWays runs a test with and without WebSockets.
+func runBothWays(t *testing.T, f func(t *testing.T, tg *target, fw *portForwarder)) {
 	for name, sockets := range map[string]bool{"WebSocket": true, "SPDY": false} {
 		t.Run(name, func(t *testing.T) {
-			tg, fw := forwarding(t, sockets)
+			tg, fw := newForwardTarget(t, sockets)
 			f(t, tg, fw)
 		})
 	}
 }
 
 func TestTunnel(t *testing.T) {
-	both(t, func(t *testing.T, tg *target, fw *forwarder) {
-		port := echoing(t)
-		conn, err := tg.tunnel(t.Context(), "atoll-s", port)
+	runBothWays(t, func(t *testing.T, tg *target, fw *portForwarder) {
+		port := startEcho(t)
+		conn, err := tg.openTunnel(t.Context(), "atoll-s", port)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		if plainly := tg.places.plainly(); plainly == fw.sockets {
+		if plainly := tg.access.needsSPDY(); plainly == fw.sockets {
 			t.Errorf("that WebSockets don't come through is remembered: %v", plainly)
 		}
 		const size = 64 << 20
@@ -228,8 +227,8 @@ func TestTunnel(t *testing.T) {
 }
 
 func TestTunnelToNobody(t *testing.T) {
-	both(t, func(t *testing.T, tg *target, _ *forwarder) {
-		conn, err := tg.tunnel(t.Context(), "atoll-s", 1)
+	runBothWays(t, func(t *testing.T, tg *target, _ *portForwarder) {
+		conn, err := tg.openTunnel(t.Context(), "atoll-s", 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -238,15 +237,15 @@ func TestTunnelToNobody(t *testing.T) {
 		if !errors.Is(err, atoll.ErrUnavailable) || !strings.Contains(err.Error(), "nobody listens on 1") {
 			t.Errorf("what the other end says is lost: %v", err)
 		}
-		if _, err := tg.tunnel(t.Context(), "atoll-other", 1); !errors.Is(err, atoll.ErrNotFound) {
+		if _, err := tg.openTunnel(t.Context(), "atoll-other", 1); !errors.Is(err, atoll.ErrNotFound) {
 			t.Errorf("a pod that is not there: %v", err)
 		}
 	})
 }
 
 func TestTunnelIsCut(t *testing.T) {
-	both(t, func(t *testing.T, tg *target, fw *forwarder) {
-		conn, err := tg.tunnel(t.Context(), "atoll-s", echoing(t))
+	runBothWays(t, func(t *testing.T, tg *target, fw *portForwarder) {
+		conn, err := tg.openTunnel(t.Context(), "atoll-s", startEcho(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -264,12 +263,12 @@ func TestTunnelIsCut(t *testing.T) {
 	})
 }
 
-// TestTunnelEnds: whatever is under way, a close, a deadline and a context end it.
+// TestTunnelEnds checks that a close, a deadline and a context end a tunnel while it is in use.
 func TestTunnelEnds(t *testing.T) {
-	both(t, func(t *testing.T, tg *target, _ *forwarder) {
-		stuck := serving(t, func(*net.TCPConn) { <-t.Context().Done() })
+	runBothWays(t, func(t *testing.T, tg *target, _ *portForwarder) {
+		stuck := startServer(t, func(*net.TCPConn) { <-t.Context().Done() })
 		open := func() net.Conn {
-			conn, err := tg.tunnel(t.Context(), "atoll-s", stuck)
+			conn, err := tg.openTunnel(t.Context(), "atoll-s", stuck)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -293,23 +292,21 @@ func TestTunnelEnds(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	tg := targetOf(t, "https://127.0.0.1:"+strconv.Itoa(serving(t, func(*net.TCPConn) { <-t.Context().Done() })))
-	begun := time.Now()
-	if _, err := tg.tunnel(ctx, "atoll-s", 1); err == nil || time.Since(begun) > 5*time.Second {
-		t.Errorf("a server that says nothing: %v after %v", err, time.Since(begun))
+	tg := targetOf(t, "https://127.0.0.1:"+strconv.Itoa(startServer(t, func(*net.TCPConn) { <-t.Context().Done() })))
+	if _, err := tg.openTunnel(ctx, "atoll-s", 1); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a server that sends nothing: %v", err)
 	}
 }
 
-// zeros has no end.
+// zeros is an endless reader.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// TestTunnelsCostLittle: a tunnel is no goroutine, and one that is closed is
-// nothing.
+// TestTunnelsCostLittle checks that an idle tunnel needs no goroutine, and that a closed one leaves nothing.
 func TestTunnelsCostLittle(t *testing.T) {
-	tg, _ := forwarding(t, true)
-	port := echoing(t)
+	tg, _ := newForwardTarget(t, true)
+	port := startEcho(t)
 	own := func() int {
 		b := make([]byte, 8<<20)
 		n := 0
@@ -323,7 +320,7 @@ func TestTunnelsCostLittle(t *testing.T) {
 	before := own()
 	var list []net.Conn
 	for range 20 {
-		conn, err := tg.tunnel(t.Context(), "atoll-s", port)
+		conn, err := tg.openTunnel(t.Context(), "atoll-s", port)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -337,15 +334,15 @@ func TestTunnelsCostLittle(t *testing.T) {
 	}
 }
 
-// TestDeadTunnel: an end that does not answer is noticed without a word.
+// TestDeadTunnel checks that an unresponsive end is noticed without traffic.
 func TestDeadTunnel(t *testing.T) {
 	ours, theirs := net.Pipe()
 	go func() { _, _ = io.Copy(io.Discard, theirs) }()
-	c := &forwarded{way: ours, port: 1}
-	c.room.L = &c.mu
-	c.pinger = time.AfterFunc(time.Hour, c.ping)
-	c.ping()
-	c.ping()
+	c := &forwardedConn{conn: ours, port: 1}
+	c.notFull.L = &c.mu
+	c.pinger = time.AfterFunc(time.Hour, c.sendPing)
+	c.sendPing()
+	c.sendPing()
 	if err := c.SetDeadline(time.Now()); !errors.Is(err, atoll.ErrUnavailable) {
 		t.Errorf("nobody answers: %v", err)
 	}
@@ -367,7 +364,7 @@ func FuzzForwarded(f *testing.F) {
 		}()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		conn, err := forward(ctx, ours, 1)
+		conn, err := openPort(ctx, ours, 1)
 		if err != nil {
 			return
 		}
@@ -377,8 +374,8 @@ func FuzzForwarded(f *testing.F) {
 }
 
 func BenchmarkTunnel(b *testing.B) {
-	tg, _ := forwarding(b, true)
-	conn, err := tg.tunnel(b.Context(), "atoll-s", echoing(b))
+	tg, _ := newForwardTarget(b, true)
+	conn, err := tg.openTunnel(b.Context(), "atoll-s", startEcho(b))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -14,44 +14,42 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// DefaultVolume is the size of a volume, where Spec.Requests.Disk has 0.
+// DefaultVolume is the size of a volume in bytes if Spec.Requests.Disk is 0.
 const DefaultVolume = 10 << 30
 
-// Words for storage that are no classes.
+// Names of storage that are not storage classes.
 const (
 	storageNone    = "none"
 	storageMemory  = "memory"
 	storageDefault = "default" // the cluster's default class
 )
 
-// storage is what the working directory of a sandbox is kept in.
-func (p *pod) storage() string { return p.d.storageOf(&p.spec) }
+// storageClass returns the storage of the working directory of a sandbox.
+func (p *pod) storageClass() string { return p.d.storageOf(&p.spec) }
 
 func (d *Driver) storageOf(spec *atoll.Spec) string {
 	if spec.Pod != nil && spec.Pod.StorageClass != "" {
 		return spec.Pod.StorageClass
 	}
-	return or(d.StorageClass, storageNone)
+	return orDefault(d.StorageClass, storageNone)
 }
 
-// lasting reports whether a kind of storage outlives a pod.
-func lasting(storage string) bool { return storage != storageNone && storage != storageMemory }
+// outlivesPod reports whether a kind of storage outlives a pod.
+func outlivesPod(storage string) bool { return storage != storageNone && storage != storageMemory }
 
-// keeps reports whether the sandbox has a volume that outlives its pod.
-func (p *pod) keeps() bool { return lasting(p.storage()) }
+// hasVolume reports whether the sandbox has a volume that outlives its pod.
+func (p *pod) hasVolume() bool { return outlivesPod(p.storageClass()) }
 
-// bounded reports whether all files that the sandbox can write are in one place
-// of a size.
-func (p *pod) bounded() bool { return p.storage() == storageMemory && p.spec.Limits.Disk > 0 }
+// hasDiskLimit reports whether all files that the sandbox can write are on one volume with a size limit.
+func (p *pod) hasDiskLimit() bool { return p.storageClass() == storageMemory && p.spec.Limits.Disk > 0 }
 
-// system are directories that an image needs to be as they are: the working
-// directory may be in one, and then is the image's.
-var system = []string{"/proc", "/sys", "/dev", "/boot", "/etc", "/var", "/usr", "/lib", "/lib64", "/bin", "/sbin", "/tmp", "/run"}
+// systemDirs are directories that an image needs unchanged: a working directory in one is on the image.
+var systemDirs = []string{"/proc", "/sys", "/dev", "/boot", "/etc", "/var", "/usr", "/lib", "/lib64", "/bin", "/sbin", "/tmp", "/run"}
 
-// ofImage reports whether a working directory can't be a volume.
-func ofImage(dir string) bool {
+// isImageDir reports whether a working directory can't be a volume.
+func isImageDir(dir string) bool {
 	dir = path.Clean(dir)
-	for _, s := range system {
+	for _, s := range systemDirs {
 		if dir == s || strings.HasPrefix(dir, s+"/") {
 			return true
 		}
@@ -59,16 +57,16 @@ func ofImage(dir string) bool {
 	return dir == "/"
 }
 
-// volume is what holds the working directory; nil: the image does.
-func (p *pod) volume() *corev1.Volume {
-	if ofImage(p.spec.Dir) && !p.bounded() {
+// workVolumeSource returns the volume of the working directory; nil: it is in the image.
+func (p *pod) workVolumeSource() *corev1.Volume {
+	if isImageDir(p.spec.Dir) && !p.hasDiskLimit() {
 		return nil
 	}
 	v := &corev1.Volume{Name: workVolume}
 	switch {
-	case p.keeps():
+	case p.hasVolume():
 		v.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: podName(p.id)}
-	case p.storage() == storageMemory:
+	case p.storageClass() == storageMemory:
 		v.EmptyDir = &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}
 		if n := p.spec.Limits.Disk; n > 0 {
 			v.EmptyDir.SizeLimit = resource.NewQuantity(n, resource.BinarySI)
@@ -79,46 +77,45 @@ func (p *pod) volume() *corev1.Volume {
 	return v
 }
 
-// volumeMounts are where the volume is seen: at the working directory, and where
-// all files count, at /tmp too.
+// volumeMounts returns the mounts of the volume: at the working directory and, if all files count, at /tmp
+// too.
 func (p *pod) volumeMounts() []corev1.VolumeMount {
 	dir := path.Clean(p.spec.Dir)
-	if !p.bounded() {
+	if !p.hasDiskLimit() {
 		return []corev1.VolumeMount{{Name: workVolume, MountPath: dir}}
 	}
 	mounts := []corev1.VolumeMount{{Name: workVolume, MountPath: "/tmp", SubPath: "tmp"}}
-	if !ofImage(dir) {
+	if !isImageDir(dir) {
 		mounts = append(mounts, corev1.VolumeMount{Name: workVolume, MountPath: dir, SubPath: "work"})
 	}
 	return mounts
 }
 
-// claim returns the volume that outlives the pod.
-func (p *pod) claim(attempt string) (*corev1.PersistentVolumeClaim, error) {
-	meta, err := p.meta(attempt)
+// newVolumeClaim returns the claim of the volume that outlives the pod.
+func (p *pod) newVolumeClaim(attempt string) (*corev1.PersistentVolumeClaim, error) {
+	meta, err := p.objectMeta(attempt)
 	if err != nil {
 		return nil, err
 	}
 	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: meta, Spec: corev1.PersistentVolumeClaimSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{
-			corev1.ResourceStorage: *resource.NewQuantity(or(max(0, p.spec.Requests.Disk), DefaultVolume), resource.BinarySI),
+			corev1.ResourceStorage: *resource.NewQuantity(orDefault(max(0, p.spec.Requests.Disk), DefaultVolume), resource.BinarySI),
 		}},
 	}}
-	if class := p.storage(); class != storageDefault {
+	if class := p.storageClass(); class != storageDefault {
 		pvc.Spec.StorageClassName = &class
 	}
 	return pvc, nil
 }
 
-// isDefaultClass is the annotation of the class that is taken where none is
-// named.
+// isDefaultClass is the annotation of the cluster's default class.
 const isDefaultClass = "storageclass.kubernetes.io/is-default-class"
 
-// classes returns the names of the cluster's storage classes, and of its default
-// one; nil and no error where they may not be looked at.
-func (t *target) classes(ctx context.Context) (names []string, usual string, err error) {
-	err = t.ask(ctx, func(ctx context.Context) error {
+// storageClasses returns the names of the cluster's storage classes, and of its default one; nil and no
+// error if listing them is not allowed.
+func (t *target) storageClasses(ctx context.Context) (names []string, usual string, err error) {
+	err = t.callAPI(ctx, func(ctx context.Context) error {
 		list, err := t.storage.StorageClasses().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -138,9 +135,9 @@ func (t *target) classes(ctx context.Context) (names []string, usual string, err
 	return names, usual, err
 }
 
-// getClaim returns the volume that is there.
-func (p *pod) getClaim(ctx context.Context) (found *corev1.PersistentVolumeClaim, err error) {
-	err = p.t.ask(ctx, func(ctx context.Context) error {
+// getVolume returns the existing volume.
+func (p *pod) getVolume(ctx context.Context) (found *corev1.PersistentVolumeClaim, err error) {
+	err = p.t.callAPI(ctx, func(ctx context.Context) error {
 		found, err = p.t.core.PersistentVolumeClaims(p.t.namespace).Get(ctx, podName(p.id), metav1.GetOptions{})
 		return err
 	})

@@ -14,55 +14,53 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/kubeapi"
+	"github.com/atoll-sandbox/atoll/driver/kubernetes/kubeapi"
 )
 
-// pods is what is known of the pods of a target's sandboxes: one watch for all
-// of them, begun when somebody waits and ended when nobody has for a while.
-type pods struct {
+// podWatch watches the pods of a target's sandboxes: one watch for all of them, which starts with the first
+// waiter and ends when there was none for a while.
+type podWatch struct {
 	core      kubeapi.Core
 	namespace string
 	selector  string
 
 	mu      sync.Mutex
-	known   map[string]*corev1.Pod // guarded by mu, as all below; by name, since synced
+	known   map[string]*corev1.Pod // guarded by mu, as all below; by name; nil until listed
 	waiting map[*waiter]bool
 	end     context.CancelFunc // of the watch; nil: there is none
 	idle    *time.Timer        // ends the watch
 }
 
-// waiter is somebody who waits for one pod.
+// waiter waits for one pod.
 type waiter struct {
 	name    string
 	uid     types.UID
-	changed chan struct{} // of one: there is news
+	changed chan struct{} // with a buffer of one: something changed
 
-	// guarded by pods.mu
+	// guarded by podWatch.mu
 	news  *corev1.Pod // the newest version
 	gone  bool
-	doubt bool  // it may be gone: the API is to be asked
+	doubt bool  // it may have been removed: the API has to be asked
 	fault error // why there is no watch
 }
 
 const (
-	// lull is how long the watch goes on when nobody waits.
-	lull = 30 * time.Second
-	// checkTime is how long a waiter hears nothing before it asks the API itself:
-	// no event is believed to be the only way to know.
+	// idleTime is how long the watch continues without waiters.
+	idleTime = 30 * time.Second
+	// checkTime is how long a waiter gets no event before it asks the API itself: events may be lost.
 	checkTime = 10 * time.Second
 	// watchTime is how long one watch lasts; then another follows.
 	watchTime = 5 * time.Minute
 )
 
-// await waits until a pod is as f says, which is called with each version of it,
-// beginning with first, and with nil when it is not there any more. Its error is
-// await's.
-func (p *pods) await(ctx context.Context, first *corev1.Pod, f func(*corev1.Pod) (bool, error)) (*corev1.Pod, error) {
+// waitPod waits until f returns true or an error, which it returns. It calls f with each version of a pod,
+// beginning with first, and with nil when the pod was removed.
+func (p *podWatch) waitPod(ctx context.Context, first *corev1.Pod, f func(*corev1.Pod) (bool, error)) (*corev1.Pod, error) {
 	if done, err := f(first); done || err != nil {
 		return first, err
 	}
-	w := p.enter(first)
-	defer p.leave(w)
+	w := p.addWaiter(first)
+	defer p.removeWaiter(w)
 	check := time.NewTimer(checkTime)
 	defer check.Stop()
 	last := first
@@ -75,7 +73,7 @@ func (p *pods) await(ctx context.Context, first *corev1.Pod, f func(*corev1.Pod)
 			doubt = true
 		case <-w.changed:
 		}
-		now, err := p.take(ctx, w, doubt)
+		now, err := p.nextVersion(ctx, w, doubt)
 		if err != nil {
 			return last, err
 		}
@@ -89,8 +87,8 @@ func (p *pods) await(ctx context.Context, first *corev1.Pod, f func(*corev1.Pod)
 	}
 }
 
-// take returns what a waiter has to look at: nil when the pod is gone.
-func (p *pods) take(ctx context.Context, w *waiter, doubt bool) (*corev1.Pod, error) {
+// nextVersion returns the newest version for a waiter; nil when the pod was removed.
+func (p *podWatch) nextVersion(ctx context.Context, w *waiter, doubt bool) (*corev1.Pod, error) {
 	p.mu.Lock()
 	now, gone, fault := w.news, w.gone, w.fault
 	doubt = doubt || w.doubt
@@ -105,27 +103,27 @@ func (p *pods) take(ctx context.Context, w *waiter, doubt bool) (*corev1.Pod, er
 	if !doubt {
 		return now, nil
 	}
-	found, err := p.core.Pods(p.namespace).Get(quiet(ctx), w.name, metav1.GetOptions{})
+	found, err := p.core.Pods(p.namespace).Get(withoutLogs(ctx), w.name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err) || err == nil && found.UID != w.uid:
 		return nil, nil
 	case err == nil:
 		return found, nil
-	case transient(err): // the next time
+	case isTransient(err): // it is tried again later
 		return now, nil
 	}
-	return nil, explain(err)
+	return nil, markError(err)
 }
 
-// newest returns a pod as the watch last saw it; nil if there is none.
-func (p *pods) newest(name string) *corev1.Pod {
+// newestVersion returns a pod as the watch last saw it; nil if there is none.
+func (p *podWatch) newestVersion(name string) *corev1.Pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.known[name]
 }
 
-// enter begins to wait.
-func (p *pods) enter(first *corev1.Pod) *waiter {
+// addWaiter adds a waiter for a pod, and starts the watch if there is none.
+func (p *podWatch) addWaiter(first *corev1.Pod) *waiter {
 	w := &waiter{name: first.Name, uid: first.UID, changed: make(chan struct{}, 1), news: first}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,27 +136,27 @@ func (p *pods) enter(first *corev1.Pod) *waiter {
 		p.idle = nil
 	}
 	if p.end == nil {
-		ctx, end := context.WithCancel(quiet(context.Background()))
+		ctx, end := context.WithCancel(withoutLogs(context.Background()))
 		p.end = end
 		go p.run(ctx)
 	} else if pod := p.known[w.name]; pod != nil {
-		w.tell(pod)
+		w.setNews(pod)
 	}
 	return w
 }
 
-// leave ends waiting.
-func (p *pods) leave(w *waiter) {
+// removeWaiter removes a waiter.
+func (p *podWatch) removeWaiter(w *waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.waiting, w)
 	if len(p.waiting) == 0 && p.end != nil && p.idle == nil {
-		p.idle = time.AfterFunc(lull, p.rest)
+		p.idle = time.AfterFunc(idleTime, p.stopIdle)
 	}
 }
 
-// rest ends the watch, if nobody waits.
-func (p *pods) rest() {
+// stopIdle ends the watch if there are no waiters.
+func (p *podWatch) stopIdle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.waiting) == 0 && p.end != nil {
@@ -167,38 +165,38 @@ func (p *pods) rest() {
 	}
 }
 
-// tell gives a waiter what is there under its pod's name.
-func (w *waiter) tell(pod *corev1.Pod) {
+// setNews gives a waiter the pod that has the name it waits for.
+func (w *waiter) setNews(pod *corev1.Pod) {
 	if pod.UID == w.uid {
 		w.news = pod
 	} else if !pod.CreationTimestamp.Before(&w.news.CreationTimestamp) {
 		w.gone = true
 	}
-	w.wake()
+	w.signal()
 }
 
-func (w *waiter) wake() {
+func (w *waiter) signal() {
 	select {
 	case w.changed <- struct{}{}:
 	default:
 	}
 }
 
-// run lists and watches until ctx is done, or the API will never let it.
-func (p *pods) run(ctx context.Context) {
+// run lists and watches until ctx is done, or the API denies it permanently.
+func (p *podWatch) run(ctx context.Context) {
 	version := ""
 	listed := false
 	for pause := 20 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, 2*time.Second) {
 		begin := time.Now()
-		err := p.follow(ctx, &version)
+		err := p.listAndWatch(ctx, &version)
 		listed = listed || version != ""
 		if ctx.Err() != nil {
 			return
 		}
-		// An API server that has just begun knows no rights yet: what was allowed
-		// before will be again.
+		// An API server that has just started does not know permissions yet: what was allowed before
+		// will be allowed again.
 		if !listed && (apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)) {
-			p.giveUp(ctx, fmt.Errorf("watching pods of namespace %s: %w", p.namespace, explain(err)))
+			p.failWaiters(ctx, fmt.Errorf("watching pods of namespace %s: %w", p.namespace, markError(err)))
 			return
 		}
 		if time.Since(begin) > checkTime {
@@ -213,24 +211,23 @@ func (p *pods) run(ctx context.Context) {
 	}
 }
 
-// giveUp tells all who wait that there is no watch.
-func (p *pods) giveUp(ctx context.Context, err error) {
+// failWaiters makes all waiters fail since there is no watch.
+func (p *podWatch) failWaiters(ctx context.Context, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if ctx.Err() != nil {
-		return // another watch took its place
+		return // another watch has replaced it
 	}
 	for w := range p.waiting {
 		w.fault = err
-		w.wake()
+		w.signal()
 	}
 	p.end()
 	p.end, p.known = nil, nil
 }
 
-// follow lists the pods if no version of the list is known, and watches until the
-// watch ends.
-func (p *pods) follow(ctx context.Context, version *string) error {
+// listAndWatch lists the pods if no version of the list is known, and watches until the watch ends.
+func (p *podWatch) listAndWatch(ctx context.Context, version *string) error {
 	if *version == "" {
 		var err error
 		if *version, err = p.list(ctx); err != nil {
@@ -250,20 +247,20 @@ func (p *pods) follow(ctx context.Context, version *string) error {
 	defer w.Stop()
 	for event := range w.ResultChan() {
 		if event.Type == watch.Error {
-			*version = "" // whatever it is, a list tells the truth
+			*version = "" // a new list is needed
 			return apierrors.FromObject(event.Object)
 		}
 		if pod, ok := event.Object.(*corev1.Pod); ok {
 			*version = pod.ResourceVersion
-			p.see(ctx, event.Type, pod)
+			p.handleEvent(ctx, event.Type, pod)
 		}
 	}
 	return nil
 }
 
-// list replaces what is known and returns its version.
-func (p *pods) list(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, askTime, fmt.Errorf("%w: no list of pods within %v", atoll.ErrUnavailable, askTime))
+// list replaces the known pods and returns the version of the list.
+func (p *podWatch) list(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, apiTimeout, fmt.Errorf("%w: no list of pods within %v", atoll.ErrUnavailable, apiTimeout))
 	defer cancel()
 	list, err := p.core.Pods(p.namespace).List(ctx, metav1.ListOptions{LabelSelector: p.selector})
 	if err != nil {
@@ -282,17 +279,17 @@ func (p *pods) list(ctx context.Context) (string, error) {
 	}
 	for w := range p.waiting {
 		if pod := p.known[w.name]; pod != nil {
-			w.tell(pod)
-		} else { // it may be newer than the list
+			w.setNews(pod)
+		} else { // the pod may be newer than the list
 			w.doubt = true
-			w.wake()
+			w.signal()
 		}
 	}
 	return list.ResourceVersion, nil
 }
 
-// see takes note of an event.
-func (p *pods) see(ctx context.Context, what watch.EventType, pod *corev1.Pod) {
+// handleEvent records an event and notifies the waiters.
+func (p *podWatch) handleEvent(ctx context.Context, what watch.EventType, pod *corev1.Pod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if ctx.Err() != nil || what == watch.Bookmark {
@@ -310,10 +307,10 @@ func (p *pods) see(ctx context.Context, what watch.EventType, pod *corev1.Pod) {
 		switch {
 		case w.name != pod.Name:
 		case what != watch.Deleted:
-			w.tell(pod)
+			w.setNews(pod)
 		case w.uid == pod.UID:
 			w.gone = true
-			w.wake()
+			w.signal()
 		}
 	}
 }

@@ -22,10 +22,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/kubeapi"
+	"github.com/atoll-sandbox/atoll/driver/kubernetes/kubeapi"
 )
 
-// api is an API that knows pods, in memory, so that time can be the test's.
+// api is an in-memory API of pods, so that a test can control time.
 type api struct {
 	mu      sync.Mutex
 	pods    map[string]*corev1.Pod // guarded by mu, as all below
@@ -41,15 +41,15 @@ func newAPI() *api {
 	return &api{pods: map[string]*corev1.Pod{}, streams: map[*io.PipeWriter]bool{}, asked: map[string]int{}}
 }
 
-// pods returns what is known of the API's pods.
-func (a *api) known(t *testing.T) *pods {
+// pods returns a watch of the API's pods.
+func (a *api) known(t *testing.T) *podWatch {
 	t.Helper()
 	set, err := kubeapi.New(&rest.Config{Host: "http://api", QPS: -1}, &http.Client{Transport: a})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &pods{core: set.Core, namespace: "ns", selector: "x=y"}
-	t.Cleanup(p.rest)
+	p := &podWatch{core: set.Core, namespace: "ns", selector: "x=y"}
+	t.Cleanup(p.stopIdle)
 	return p
 }
 
@@ -95,7 +95,7 @@ func (a *api) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: r, Request: req}, nil
 }
 
-// set makes a pod be there in a phase, or not, and tells who watches.
+// set creates, changes or removes a pod, and notifies the watchers.
 func (a *api) set(name string, uid types.UID, phase corev1.PodPhase) *corev1.Pod {
 	a.mu.Lock()
 	a.version++
@@ -145,11 +145,11 @@ func (a *api) count(what string) int {
 	return a.asked[what]
 }
 
-// until returns what an await comes to that waits for a phase; "": for the end.
-func until(ctx context.Context, p *pods, first *corev1.Pod, phase corev1.PodPhase) <-chan error {
+// waitForPhase waits for a phase of a pod, or for its removal if the phase is "".
+func waitForPhase(ctx context.Context, p *podWatch, first *corev1.Pod, phase corev1.PodPhase) <-chan error {
 	done := make(chan error, 1)
 	go func() {
-		_, err := p.await(ctx, first, func(pod *corev1.Pod) (bool, error) {
+		_, err := p.waitPod(ctx, first, func(pod *corev1.Pod) (bool, error) {
 			if pod == nil {
 				if phase == "" {
 					return true, nil
@@ -164,24 +164,24 @@ func until(ctx context.Context, p *pods, first *corev1.Pod, phase corev1.PodPhas
 }
 
 func TestAwait(t *testing.T) {
-	in := func(f func(t *testing.T, a *api, p *pods)) func(t *testing.T) {
+	in := func(f func(t *testing.T, a *api, p *podWatch)) func(t *testing.T) {
 		return func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := newAPI()
 				p := a.known(t)
 				f(t, a, p)
-				p.rest()
+				p.stopIdle()
 				a.cut()
 			})
 		}
 	}
-	t.Run("OneWatchForAll", in(func(t *testing.T, a *api, p *pods) {
+	t.Run("OneWatchForAll", in(func(t *testing.T, a *api, p *podWatch) {
 		var all []<-chan error
 		for i := range 20 {
 			a.set(fmt.Sprint("pod", i), types.UID(fmt.Sprint(i)), corev1.PodPending)
 		}
 		for _, first := range a.pods {
-			all = append(all, until(t.Context(), p, first, corev1.PodRunning))
+			all = append(all, waitForPhase(t.Context(), p, first, corev1.PodRunning))
 		}
 		synctest.Wait()
 		for i := range 20 {
@@ -196,13 +196,13 @@ func TestAwait(t *testing.T) {
 			t.Errorf("%d lists, %d watches, %d gets", l, w, g)
 		}
 	}))
-	t.Run("NewerThanTheList", in(func(t *testing.T, a *api, p *pods) {
+	t.Run("NewerThanTheList", in(func(t *testing.T, a *api, p *podWatch) {
 		a.set("other", "o", corev1.PodPending)
-		other := until(t.Context(), p, a.pods["other"], corev1.PodRunning)
+		other := waitForPhase(t.Context(), p, a.pods["other"], corev1.PodRunning)
 		synctest.Wait() // there is a watch
 		a.deaf = true
 		first := a.set("pod", "1", corev1.PodPending) // its addition is on its way
-		done := until(t.Context(), p, first, corev1.PodRunning)
+		done := waitForPhase(t.Context(), p, first, corev1.PodRunning)
 		synctest.Wait()
 		a.deaf = false
 		a.set("pod", "1", corev1.PodRunning)
@@ -212,9 +212,9 @@ func TestAwait(t *testing.T) {
 		a.set("other", "o", corev1.PodRunning)
 		<-other
 	}))
-	t.Run("AnotherTakesItsName", in(func(t *testing.T, a *api, p *pods) {
+	t.Run("AnotherTakesItsName", in(func(t *testing.T, a *api, p *podWatch) {
 		first := a.set("pod", "1", corev1.PodPending)
-		done, end := until(t.Context(), p, first, corev1.PodRunning), until(t.Context(), p, first, "")
+		done, end := waitForPhase(t.Context(), p, first, corev1.PodRunning), waitForPhase(t.Context(), p, first, "")
 		synctest.Wait()
 		a.cut() // its end is seen by nobody
 		a.set("pod", "1", "")
@@ -227,9 +227,9 @@ func TestAwait(t *testing.T) {
 			t.Error(err)
 		}
 	}))
-	t.Run("EndsWhileNobodyLooks", in(func(t *testing.T, a *api, p *pods) {
+	t.Run("EndsWhileNobodyLooks", in(func(t *testing.T, a *api, p *podWatch) {
 		first := a.set("pod", "1", corev1.PodRunning)
-		end := until(t.Context(), p, first, "")
+		end := waitForPhase(t.Context(), p, first, "")
 		synctest.Wait()
 		a.mu.Lock()
 		a.refuse, a.gone = -1, 1 // the API server is being restarted, and forgets versions
@@ -248,9 +248,9 @@ func TestAwait(t *testing.T) {
 			t.Errorf("known %v after the API was there again", d)
 		}
 	}))
-	t.Run("EventThatNeverComes", in(func(t *testing.T, a *api, p *pods) {
+	t.Run("EventThatNeverComes", in(func(t *testing.T, a *api, p *podWatch) {
 		first := a.set("pod", "1", corev1.PodPending)
-		done := until(t.Context(), p, first, corev1.PodRunning)
+		done := waitForPhase(t.Context(), p, first, corev1.PodRunning)
 		synctest.Wait()
 		a.deaf = true
 		a.set("pod", "1", corev1.PodRunning)
@@ -259,26 +259,26 @@ func TestAwait(t *testing.T) {
 			t.Errorf("%v after %v", err, time.Since(begin))
 		}
 	}))
-	t.Run("NotAllowed", in(func(t *testing.T, a *api, p *pods) {
+	t.Run("NotAllowed", in(func(t *testing.T, a *api, p *podWatch) {
 		a.refuse = http.StatusForbidden
 		first := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", UID: "1"}}
-		if err := <-until(t.Context(), p, first, corev1.PodRunning); !errors.Is(err, atoll.ErrDenied) {
+		if err := <-waitForPhase(t.Context(), p, first, corev1.PodRunning); !errors.Is(err, atoll.ErrDenied) {
 			t.Errorf("%v", err)
 		}
 		a.mu.Lock()
 		a.refuse = 0
 		a.mu.Unlock()
 		first = a.set("pod", "1", corev1.PodPending)
-		done := until(t.Context(), p, first, corev1.PodRunning)
+		done := waitForPhase(t.Context(), p, first, corev1.PodRunning)
 		synctest.Wait()
 		a.set("pod", "1", corev1.PodRunning)
 		if err := <-done; err != nil {
 			t.Errorf("once it is: %v", err)
 		}
 	}))
-	t.Run("Context", in(func(t *testing.T, a *api, p *pods) {
+	t.Run("Context", in(func(t *testing.T, a *api, p *podWatch) {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		done := until(ctx, p, a.set("pod", "1", corev1.PodPending), corev1.PodRunning)
+		done := waitForPhase(ctx, p, a.set("pod", "1", corev1.PodPending), corev1.PodRunning)
 		synctest.Wait()
 		why := errors.New("enough")
 		cancel(why)
@@ -286,10 +286,10 @@ func TestAwait(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}))
-	t.Run("EndsInALull", in(func(t *testing.T, a *api, p *pods) {
+	t.Run("EndsInALull", in(func(t *testing.T, a *api, p *podWatch) {
 		first := a.set("pod", "1", corev1.PodPending)
 		wait := func() {
-			done := until(t.Context(), p, first, corev1.PodRunning)
+			done := waitForPhase(t.Context(), p, first, corev1.PodRunning)
 			synctest.Wait()
 			a.set("pod", "1", corev1.PodRunning)
 			if err := <-done; err != nil {
@@ -297,12 +297,12 @@ func TestAwait(t *testing.T) {
 			}
 		}
 		wait()
-		time.Sleep(lull / 2)
+		time.Sleep(idleTime / 2)
 		wait()
 		if n := a.count("list"); n != 1 {
 			t.Errorf("%d watches within a lull", n)
 		}
-		time.Sleep(lull + time.Second)
+		time.Sleep(idleTime + time.Second)
 		synctest.Wait()
 		wait()
 		if n := a.count("list"); n != 2 {

@@ -4,32 +4,32 @@ import (
 	"context"
 	"path/filepath"
 
-	"github.com/atoll-sandbox/atoll/internal/boot"
-	"github.com/atoll-sandbox/atoll/internal/machine"
+	"github.com/atoll-sandbox/atoll/internal/vm/boot"
+	"github.com/atoll-sandbox/atoll/internal/vm/hypervisor"
 )
 
-// acceleration is what this host does for machines.
+// acceleration describes how VMs run on this host.
 type acceleration struct {
-	accel  string // machine.KVM or machine.TCG
-	slow   string // a warning, if that is slow although nobody asked for it
-	nested bool   // machines can run machines themselves
-	why    string // why not
+	accel  string // hypervisor.KVM or hypervisor.TCG
+	slow   string // a warning if VMs are emulated although that was not configured
+	nested bool   // VMs can run VMs
+	why    string // why they can't
 }
 
-// acceleration finds it out once.
-func (d *Driver) acceleration(ctx context.Context) acceleration {
+// detectAcceleration returns how VMs run on this host. It finds that out once.
+func (d *Driver) detectAcceleration(ctx context.Context) acceleration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.host.accel != nil {
 		return *d.host.accel
 	}
 	found := boot.Acceleration(ctx, filepath.Join(d.Dir, "boot"))
-	a := acceleration{accel: machine.KVM, nested: found.Nested, why: found.NestedWhy}
+	a := acceleration{accel: hypervisor.KVM, nested: found.Nested, why: found.NestedWhy}
 	switch {
-	case d.Accel == machine.TCG:
-		a = acceleration{accel: machine.TCG, why: "machines are emulated here, as configured, and can't run others"}
+	case d.Accel == hypervisor.TCG:
+		a = acceleration{accel: hypervisor.TCG, why: "VMs are emulated here, as configured, and can't run others"}
 	case d.Accel == "" && !found.KVM:
-		a.accel, a.slow = machine.TCG, "machines are emulated, which is slow, and a weaker wall: "+found.Why
+		a.accel, a.slow = hypervisor.TCG, "VMs are emulated, which is slow and a weaker isolation: "+found.Why
 	}
 	if ctx.Err() == nil {
 		d.host.accel = &a
@@ -37,10 +37,10 @@ func (d *Driver) acceleration(ctx context.Context) acceleration {
 	return a
 }
 
-// nestedOf tells whether a sandbox can run machines itself, and if not, why.
-func nestedOf(a acceleration, asked *bool) (ok bool, why string) {
+// nestedSupport reports whether a sandbox can run VMs, and if not, why.
+func nestedSupport(a acceleration, asked *bool) (ok bool, why string) {
 	if asked != nil && !*asked {
-		return false, "it was made without"
+		return false, "it was created without"
 	}
 	return a.nested, a.why
 }

@@ -10,30 +10,30 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/egress"
 )
 
-// errBridgeRules says that nothing here can hold rules for such a machine.
-var errBridgeRules = fmt.Errorf("network mode bridge with rules: %w by the microvm driver: a machine on a bridge does not go through the gate: use nat", atoll.ErrUnsupported)
+// errBridgeRules is the error of rules for a VM on a bridge, which nothing here can enforce.
+var errBridgeRules = fmt.Errorf("network mode bridge with rules: %w by the microvm driver: connections of a VM on a bridge do not pass the egress proxy: use nat", atoll.ErrUnsupported)
 
-// noRules reports rules of a network that has no gate.
-func noRules(n atoll.Network) error {
+// refuseRules reports an error if a network on a bridge has rules.
+func refuseRules(n atoll.Network) error {
 	if len(n.Allow)+len(n.Deny)+len(n.Headers) > 0 || n.Inspect || n.Rate > 0 || n.Bytes > 0 {
 		return errBridgeRules
 	}
 	return nil
 }
 
-// bridgeMissing says why machines can't be attached to a bridge of this host; nil:
-// they can.
-func (d *Driver) bridgeMissing() error {
+// requireBridge reports why VMs can't be attached to a bridge of this host.
+func (d *Driver) requireBridge() error {
 	no := func(why string) error {
 		return fmt.Errorf("network mode bridge: %w by the microvm driver here: %s", atoll.ErrUnsupported, why)
 	}
 	if d.Bridge == "" {
 		return no("no bridge of the host is configured for it")
 	}
-	if !root() {
-		return no("only root can attach machines to a bridge")
+	if !isRoot() {
+		return no("only root can attach VMs to a bridge")
 	}
 	if _, err := os.Stat("/sys/class/net/" + d.Bridge + "/bridge"); err != nil {
 		return no(d.Bridge + " is no bridge of this host")
@@ -44,13 +44,13 @@ func (d *Driver) bridgeMissing() error {
 	return nil
 }
 
-// attach makes the network interface of a sandbox, at the bridge, and returns its
-// address; none if it has none. The device is gone with its last descriptor.
-func (d *Driver) attach(r *record) (mac string, tap *os.File, err error) {
-	if modeOf(r.Spec.Network) != atoll.NetworkBridge {
+// attachNIC creates the network interface of a sandbox at the bridge, and returns its hardware
+// address; nil and an empty one if it has none. Closing the last descriptor removes the device.
+func (d *Driver) attachNIC(r *record) (mac string, tap *os.File, err error) {
+	if egress.Mode(r.Spec.Network) != atoll.NetworkBridge {
 		return "", nil, nil
 	}
-	if err := d.bridgeMissing(); err != nil {
+	if err := d.requireBridge(); err != nil {
 		return "", nil, err
 	}
 	if tap, err = openTap("atl"+r.ID[1:], d.Bridge); err != nil {
@@ -59,7 +59,7 @@ func (d *Driver) attach(r *record) (mac string, tap *os.File, err error) {
 	return newMAC(), tap, nil
 }
 
-// openTap makes a tap device, attaches it to a bridge, and switches it on.
+// openTap creates a tap device, attaches it to a bridge, and activates it.
 func openTap(name, bridge string) (tap *os.File, err error) {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -104,8 +104,7 @@ func openTap(name, bridge string) (tap *os.File, err error) {
 	return tap, os.NewSyscallError("SIOCSIFFLAGS", unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, up))
 }
 
-// newMAC returns a hardware address in QEMU's part of the locally administered
-// ones.
+// newMAC returns a random hardware address in QEMU's part of the locally administered ones.
 func newMAC() string {
 	b := make([]byte, 3)
 	_, _ = rand.Read(b) // never fails

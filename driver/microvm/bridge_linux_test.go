@@ -10,16 +10,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // TestTapIsAtItsBridge makes a bridge in a network namespace of the test's own.
 func TestTapIsAtItsBridge(t *testing.T) {
+	testenv.Real(t, "root")
 	if os.Geteuid() != 0 {
-		musthave.Skip(t, "root", "only root makes bridges")
+		testenv.Skip(t, "root", "only root makes bridges")
 	}
 	if _, err := exec.LookPath("ip"); err != nil {
-		musthave.Skip(t, "qemu", "no iproute2: %v", err)
+		testenv.Skip(t, "qemu", "no iproute2: %v", err)
 	}
 	runtime.LockOSThread() // and never unlocked: the thread ends with the test
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {

@@ -17,18 +17,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// alone runs the calling test once more, in a process with namespaces of its own;
-// it reports whether this is that process.
-func alone(t *testing.T, flags uintptr) bool {
+// inOwnNamespaces runs the calling test again in a process with namespaces of its own. It reports whether this
+// is that process.
+func inOwnNamespaces(t *testing.T, flags uintptr) bool {
 	t.Helper()
+	testenv.Real(t, "root")
 	if os.Getenv("ATOLL_MICROVM_ALONE") == t.Name() {
 		return true
 	}
 	if os.Geteuid() != 0 {
-		musthave.Skip(t, "root", "only root makes namespaces, mounts and bridges")
+		testenv.Skip(t, "root", "only root makes namespaces, mounts and bridges")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -55,8 +56,7 @@ func ip(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// ownNetwork lets this process, in namespaces of its own, see its network in
-// /sys, and gives that a bridge with the address 10.77.0.1.
+// ownNetwork mounts this process's network in /sys, and adds a bridge with the address 10.77.0.1.
 func ownNetwork(t *testing.T) {
 	t.Helper()
 	sys := t.TempDir()
@@ -75,14 +75,14 @@ func ownNetwork(t *testing.T) {
 	ip(t, "link", "set", "br0", "up")
 }
 
-// lender is a server of DHCP on br0 that has one address to lend.
-type lender struct {
+// dhcpServer is a DHCP server on br0 with one address.
+type dhcpServer struct {
 	asked atomic.Pointer[net.HardwareAddr] // who asked last
 	lent  atomic.Int32                     // how often
 }
 
-// lend serves until the test is over.
-func lend(t *testing.T) *lender {
+// lend serves until the test ends.
+func lend(t *testing.T) *dhcpServer {
 	t.Helper()
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var failed error
@@ -93,7 +93,7 @@ func lend(t *testing.T) *lender {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, done := new(lender), make(chan struct{})
+	l, done := new(dhcpServer), make(chan struct{})
 	go func() {
 		defer close(done)
 		b := make([]byte, 1500)
@@ -111,8 +111,8 @@ func lend(t *testing.T) *lender {
 	return l
 }
 
-// answer is what is said to a question: an offer, or that it is lent.
-func (l *lender) answer(q []byte) []byte {
+// answer returns the reply to a request: an offer or an acknowledgement.
+func (l *dhcpServer) answer(q []byte) []byte {
 	if len(q) < 243 || q[0] != 1 || q[240] != 53 {
 		return nil
 	}
@@ -129,8 +129,8 @@ func (l *lender) answer(q []byte) []byte {
 	return append(a, 53, 1, kind, 1, 4, 255, 255, 255, 0, 3, 4, 10, 77, 0, 1, 6, 4, 10, 77, 0, 1, 54, 4, 10, 77, 0, 1, 51, 4, 0, 0, 14, 16, 255)
 }
 
-// says listens at an address, and says a word to all who come.
-func says(t *testing.T, address, word string) (port string) {
+// serveText starts a server that sends a text to every client.
+func serveText(t *testing.T, address, word string) (port string) {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort(address, "0"))
 	if err != nil {
@@ -154,14 +154,13 @@ func says(t *testing.T, address, word string) (port string) {
 	return port
 }
 
-// TestBridge puts a machine on a bridge: it is a computer of that network, which
-// lends it its address, and has no other way out.
+// TestBridge attaches a VM to a bridge: it gets an address from that network, and has no other network.
 func TestBridge(t *testing.T) {
-	long(t)
+	skipIfRace(t)
 	if _, err := exec.LookPath("ip"); err != nil {
-		musthave.Skip(t, "qemu", "no iproute2: %v", err)
+		testenv.Skip(t, "qemu", "no iproute2: %v", err)
 	}
-	if !alone(t, syscall.CLONE_NEWNET|syscall.CLONE_NEWNS) {
+	if !inOwnNamespaces(t, syscall.CLONE_NEWNET|syscall.CLONE_NEWNS) {
 		return
 	}
 	ownNetwork(t)
@@ -172,17 +171,17 @@ func TestBridge(t *testing.T) {
 		t.Fatalf("its networks are %v, %v", f.Networks, err)
 	}
 	ctx := t.Context()
-	bridged := says(t, "10.77.0.1", "reached")
-	own := says(t, "127.0.0.1", "loopback of the host")
-	sb := made(t, d, atoll.Spec{Network: atoll.Network{Mode: atoll.NetworkBridge}})
-	if got := run(t, sb, "ip -o -4 address show eth0 | awk '{print $4}'; ip route; cat /etc/resolv.conf; ls /sys/class/net | tr '\\n' ' '"); got !=
+	bridged := serveText(t, "10.77.0.1", "reached")
+	own := serveText(t, "127.0.0.1", "loopback of the host")
+	sb := createTestSandbox(t, d, atoll.Spec{Network: atoll.Network{Mode: atoll.NetworkBridge}})
+	if got := runShell(t, sb, "ip -o -4 address show eth0 | awk '{print $4}'; ip route; cat /etc/resolv.conf; ls /sys/class/net | tr '\\n' ' '"); got !=
 		"10.77.0.50/24\ndefault via 10.77.0.1 dev eth0 \n10.77.0.0/24 dev eth0 scope link  src 10.77.0.50 \nnameserver 10.77.0.1\neth0 lo " {
 		t.Errorf("it has %q", got)
 	}
-	if got := strings.TrimSpace(run(t, sb, "cat /sys/class/net/eth0/address")); got != l.asked.Load().String() {
+	if got := strings.TrimSpace(runShell(t, sb, "cat /sys/class/net/eth0/address")); got != l.asked.Load().String() {
 		t.Errorf("its hardware address is %s, asked has %v", got, l.asked.Load())
 	}
-	if got := run(t, sb, "nc -w 20 10.77.0.1 "+bridged+" < /dev/null"); got != "reached" {
+	if got := runShell(t, sb, "nc -w 20 10.77.0.1 "+bridged+" < /dev/null"); got != "reached" {
 		t.Errorf("from the bridge: %q", got)
 	}
 	for _, way := range []string{"127.0.0.1 " + own, "10.77.0.1 " + own, "127.0.0.1 3128"} {
@@ -190,7 +189,7 @@ func TestBridge(t *testing.T) {
 			t.Errorf("%s: %+v, %v", way, exit, err)
 		}
 	}
-	comesIn(t, sb)
+	connectFromBridge(t, sb)
 	if err := atoll.SetNetwork(ctx, sb, atoll.Network{Mode: atoll.NetworkBridge, Deny: []string{"example.com"}}); !errors.Is(err, atoll.ErrUnsupported) {
 		t.Errorf("rules: %v", err)
 	}
@@ -198,7 +197,7 @@ func TestBridge(t *testing.T) {
 	if err := errors.Join(atoll.Stop(ctx, sb), atoll.Start(ctx, sb)); err != nil {
 		t.Fatal(err)
 	}
-	if got := run(t, sb, "nc -w 20 10.77.0.1 "+bridged+" < /dev/null"); got != "reached" || l.lent.Load() == before {
+	if got := runShell(t, sb, "nc -w 20 10.77.0.1 "+bridged+" < /dev/null"); got != "reached" || l.lent.Load() == before {
 		t.Errorf("started again: %q, lent %d times after %d", got, l.lent.Load(), before)
 	}
 	if err := sb.Destroy(ctx); err != nil {
@@ -209,8 +208,8 @@ func TestBridge(t *testing.T) {
 	}
 }
 
-// comesIn connects from the bridge to a program of the machine.
-func comesIn(t *testing.T, sb atoll.Sandbox) {
+// connectFromBridge connects from the bridge to a program in the VM.
+func connectFromBridge(t *testing.T, sb atoll.Sandbox) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -8,13 +8,15 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/boot"
-	"github.com/atoll-sandbox/atoll/internal/gate"
-	"github.com/atoll-sandbox/atoll/internal/inside"
-	"github.com/atoll-sandbox/atoll/internal/machine"
+	"github.com/atoll-sandbox/atoll/internal/egress"
+	"github.com/atoll-sandbox/atoll/internal/guest"
+	"github.com/atoll-sandbox/atoll/internal/state/statedir"
+	"github.com/atoll-sandbox/atoll/internal/vm/boot"
+	"github.com/atoll-sandbox/atoll/internal/vm/hypervisor"
+	"github.com/atoll-sandbox/atoll/internal/vm/vminit"
 )
 
-// Create builds a sandbox.
+// Create creates a sandbox.
 func (d *Driver) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, error) {
 	s, err := d.create(ctx, spec)
 	if err != nil {
@@ -22,7 +24,7 @@ func (d *Driver) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, er
 		if id == "" {
 			id = spec.ID
 		}
-		return nil, &atoll.Error{Op: "create", ID: id, Err: quota(err)}
+		return nil, &atoll.Error{Op: "create", ID: id, Err: wrapDiskFull(err)}
 	}
 	return s, nil
 }
@@ -34,131 +36,128 @@ func (d *Driver) create(ctx context.Context, spec atoll.Spec) (*Sandbox, error) 
 	if err := d.check(ctx, &spec); err != nil {
 		return nil, err
 	}
-	ctx, cancel := createContext(ctx, &spec)
+	ctx, cancel := guest.WithCreateTimeout(ctx, spec.Timeouts.Create)
 	defer cancel()
-	if a := d.acceleration(ctx); a.slow != "" {
-		told(spec.Progress)(atoll.Progress{Message: a.slow})
+	if a := d.detectAcceleration(ctx); a.slow != "" {
+		progressFunc(spec.Progress)(atoll.Progress{Message: a.slow})
 	}
-	return d.make(ctx, spec, d.makeDisks)
+	return d.newSandbox(ctx, spec, d.makeDisks)
 }
 
-// make builds a sandbox of a spec that was checked, whose disks are made by
-// disks.
-func (d *Driver) make(ctx context.Context, spec atoll.Spec, disks func(context.Context, *record) error) (*Sandbox, error) {
+// newSandbox creates a sandbox from a spec that was checked. disks makes its disks.
+func (d *Driver) newSandbox(ctx context.Context, spec atoll.Spec, disks func(context.Context, *record) error) (*Sandbox, error) {
 	if spec.ID == "" {
 		spec.ID = atoll.NewID()
 	}
-	if err := d.missing(); err != nil {
+	if err := d.checkRequirements(); err != nil {
 		return nil, err
 	}
 	r := &record{ID: spec.ID, Spec: spec, Created: time.Now(), State: atoll.Starting}
-	if root() {
-		uid, err := d.numbers().Take(r.ID)
+	if isRoot() {
+		uid, err := d.userIDs().Take(r.ID)
 		if err != nil {
 			return nil, err
 		}
 		r.UID = uid
 	}
-	held, err := d.home().Claim(r.ID, r)
+	held, err := d.stateHome().Claim(r.ID, r)
 	if err != nil {
-		return nil, errors.Join(err, d.numbers().Free(r.UID))
+		return nil, errors.Join(err, d.userIDs().Free(r.UID))
 	}
 	defer held.Close()
 	err = disks(ctx, r)
 	if err == nil {
-		err = d.boot(ctx, r)
+		err = d.bootSandbox(ctx, r)
 	}
 	if err != nil {
-		return nil, errors.Join(err, d.home().Erase(r.ID, r))
+		return nil, errors.Join(err, d.stateHome().Erase(r.ID, r))
 	}
-	return d.sandbox(r), nil
+	return d.newHandle(r), nil
 }
 
-// rehearse runs what commands run, in a machine that waits to be claimed, or is
-// emulated: so the first of somebody's commands finds it in memory, and
-// translated, and his deadlines are not spent on that. A copy of one that has
-// rehearsed has it in memory: nobody waits for what only translates.
-func (d *Driver) rehearse(ctx context.Context, r *record) {
+// warmUpCommands runs commands in a VM of a warm pool, or in an emulated VM that did not start
+// from a template. Afterwards the code of the guest is in memory, and translated if it is emulated,
+// and the deadlines of the first real commands are not spent on that.
+func (d *Driver) warmUpCommands(ctx context.Context, r *record) {
 	pooled := r.Spec.Labels[atoll.PoolLabel] != ""
-	if !pooled && (r.woken || r.Accel == machine.KVM) {
+	if !pooled && (r.fromTemplate || r.Accel == hypervisor.KVM) {
 		return
 	}
 	times := 1
 	if pooled {
-		times = rehearsals
+		times = warmUpRounds
 	}
 	for range times {
-		l := d.direct(r) // each anew, as who claims it comes
+		l := d.directLink(r) // a new one each time, as for the client that claims the VM
 		for _, cmd := range []atoll.Cmd{{Shell: "echo"}, {Args: []string{"echo"}}} {
-			cmd.Timeout = rehearsalTime
-			_, _ = l.Exec(ctx, cmd) // an image may have neither: what counts is the way there
+			cmd.Timeout = warmUpTimeout
+			_, _ = l.Exec(ctx, cmd) // the image may have no such command: only the way to it counts
 		}
 		l.HangUp()
 	}
 }
 
-// rehearsals are how often a machine rehearses for which nobody waits: what is
-// rare, such as a pause of the guest's collector, is translated too.
-const rehearsals = 4
+// warmUpRounds is how often a VM of a warm pool is warmed up: rare code, such as a garbage
+// collection of the guest, is translated too.
+const warmUpRounds = 4
 
-// rehearsalTime is how long a command that does nothing may take.
-const rehearsalTime = 10 * time.Second
+// warmUpTimeout bounds one command of the warm-up.
+const warmUpTimeout = 10 * time.Second
 
-// boot starts the machine of a sandbox whose disks are there. When it fails,
-// nothing runs.
-func (d *Driver) boot(ctx context.Context, r *record) error {
-	files, err := d.prepare(ctx, r.Spec.Progress)
+// bootSandbox starts the VM of a sandbox whose disks exist. When it fails, nothing runs.
+func (d *Driver) bootSandbox(ctx context.Context, r *record) error {
+	files, err := d.prepareBootFiles(ctx, r.Spec.Progress)
 	if err != nil {
 		return err
 	}
 	r.State = atoll.Starting
-	if r.Boot, err = bootID(); err != nil {
+	if r.Boot, err = statedir.BootID(); err != nil {
 		return err
 	}
 	if err := d.save(r); err != nil {
 		return err
 	}
-	c, tell, done, err := d.config(ctx, r, files)
+	c, tell, done, err := d.hypervisorConfig(ctx, r, files)
 	if err != nil {
-		return errors.Join(err, d.end(r))
+		return errors.Join(err, d.killVM(r))
 	}
 	defer done()
-	if err := d.clone(ctx, r, c, tell); err != nil {
+	if err := d.startVM(ctx, r, c, tell); err != nil {
 		if len(c.NICs) > 0 {
 			err = fmt.Errorf("on bridge %s: %w", d.Bridge, err)
 		}
-		return errors.Join(err, d.end(r))
+		return errors.Join(err, d.killVM(r))
 	}
 	r.State, r.Started, r.Accel, r.Type = atoll.Running, time.Now(), c.Accel, c.Type
 	if err := d.save(r); err != nil {
-		return errors.Join(err, d.end(r))
+		return errors.Join(err, d.killVM(r))
 	}
-	if err := d.openGate(ctx, r); err != nil {
-		return errors.Join(err, d.end(r))
+	if err := d.egressProxy(r).Restart(ctx, r.Spec.Network); err != nil {
+		return errors.Join(err, d.killVM(r))
 	}
-	d.rehearse(ctx, r)
+	d.warmUpCommands(ctx, r)
 	return nil
 }
 
-// run starts a machine, which is told the time of now.
-func run(ctx context.Context, c *machine.Config, tell setup, what part) (err error) {
+// startHypervisor starts a VM, whose setup has the current time.
+func startHypervisor(ctx context.Context, c *hypervisor.Config, tell setupFunc, what setupPart) (err error) {
 	if c.Setup, err = tell(what); err != nil {
 		return err
 	}
-	m, err := machine.Start(ctx, c)
+	m, err := hypervisor.Start(ctx, c)
 	if err != nil {
 		return err
 	}
 	return m.Close()
 }
 
-// setup makes what a machine is told, which is another each time.
-type setup func(what part) (json.RawMessage, error)
+// setupFunc encodes a part of a VM's setup, which differs at each call.
+type setupFunc func(what setupPart) (json.RawMessage, error)
 
-// config says what machine a sandbox gets, and what it is to be told. done is
-// called when it was started.
-func (d *Driver) config(ctx context.Context, r *record, files boot.Files) (c *machine.Config, tell setup, done func(), err error) {
-	qemu, err := d.qemu()
+// hypervisorConfig returns the configuration of a sandbox's VM and its setup. The caller calls done
+// after the start.
+func (d *Driver) hypervisorConfig(ctx context.Context, r *record, files boot.Files) (c *hypervisor.Config, tell setupFunc, done func(), err error) {
+	qemu, err := d.findQEMU()
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -166,21 +165,21 @@ func (d *Driver) config(ctx context.Context, r *record, files boot.Files) (c *ma
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	s := d.sizeOf(r.Spec.Limits)
-	a := d.acceleration(ctx)
-	c = &machine.Config{
-		Dir: d.dir(r.ID), Helper: helper, QEMU: qemu, Kernel: files.Kernel, Initrd: files.Initrd, Accel: a.accel, Type: d.kind(),
+	s := d.sizeFor(r.Spec.Limits)
+	a := d.detectAcceleration(ctx)
+	c = &hypervisor.Config{
+		Dir: d.sandboxDir(r.ID), Helper: helper, QEMU: qemu, Kernel: files.Kernel, Initrd: files.Initrd, Accel: a.accel, Type: d.machineType(),
 		Memory: s.memory, CPUs: s.cpus,
 	}
 	var nested *bool
 	if m := r.Spec.Machine; m != nil {
 		c.Args, nested = m.Args, m.Nested
 	}
-	r.Nested, r.NestedWhy = nestedOf(a, nested)
+	r.Nested, r.NestedWhy = nestedSupport(a, nested)
 	if r.UID != 0 {
-		c.User = &machine.User{UID: r.UID, GID: r.UID}
+		c.User = &hypervisor.User{UID: r.UID, GID: r.UID}
 	}
-	if c.Disks, err = d.devices(ctx, r); err != nil {
+	if c.Disks, err = d.diskDevices(ctx, r); err != nil {
 		return nil, nil, nil, err
 	}
 	if c.Group, err = d.makeGroup(ctx, r, s); err != nil {
@@ -190,19 +189,19 @@ func (d *Driver) config(ctx context.Context, r *record, files boot.Files) (c *ma
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	nic, tap, err := d.attach(r)
+	nic, tap, err := d.attachNIC(r)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	if tap != nil {
-		c.NICs = []machine.NIC{{MAC: nic, Tap: tap}}
+		c.NICs = []hypervisor.NIC{{MAC: nic, Tap: tap}}
 	} else {
-		c.Append = inside.GateParameter
+		c.Append = vminit.GateParameter
 	}
-	shares, closeShares, err := d.shares(ctx, r, c)
+	shares, closeShares, err := d.prepareShares(ctx, r, c)
 	done = func() {
 		if tap != nil {
-			_ = tap.Close() // it was lent
+			_ = tap.Close() // the hypervisor has its own
 		}
 		closeShares()
 	}
@@ -210,13 +209,10 @@ func (d *Driver) config(ctx context.Context, r *record, files boot.Files) (c *ma
 		done()
 		return nil, nil, nil, err
 	}
-	return c, func(what part) (json.RawMessage, error) { return d.setup(r, s, im, shares, nic, what) }, done, nil
+	return c, func(what setupPart) (json.RawMessage, error) { return d.encodeSetup(r, s, im, shares, nic, what) }, done, nil
 }
 
-// gated tells whether a sandbox has a gate.
-func gated(n atoll.Network) bool { return modeOf(n) != atoll.NetworkBridge && gate.Needed(n) }
-
-// check reports what is wrong with a spec, or beyond this driver.
+// check reports what is wrong with a spec, and what this driver does not support.
 func (d *Driver) check(ctx context.Context, spec *atoll.Spec) error {
 	if err := spec.Check(); err != nil {
 		return err
@@ -226,23 +222,23 @@ func (d *Driver) check(ctx context.Context, spec *atoll.Spec) error {
 		errs = append(errs, fmt.Errorf("%s: %w by the microvm driver here: %s", what, atoll.ErrUnsupported, why))
 	}
 	if spec.Runtime != "" {
-		no("runtime "+spec.Runtime, "machines have no other")
+		no("runtime "+spec.Runtime, "VMs have no other")
 	}
 	if spec.Pod != nil {
-		no("pod", "it is of no cluster")
+		no("pod", "it does not run in a cluster")
 	}
 	switch spec.Network.Mode {
 	case atoll.NetworkOpen:
-		no("network mode open", "a machine does not share the host's network: use nat or bridge")
+		no("network mode open", "a VM does not share the host's network: use nat or bridge")
 	case atoll.NetworkBridge:
-		if err := d.bridgeMissing(); err != nil {
+		if err := d.requireBridge(); err != nil {
 			errs = append(errs, err)
 		}
-		if err := noRules(spec.Network); err != nil {
+		if err := refuseRules(spec.Network); err != nil {
 			errs = append(errs, err)
 		}
 	}
-	if err := gate.Check(spec.Network); err != nil {
+	if err := egress.Check(spec.Network); err != nil {
 		errs = append(errs, err)
 	}
 	if len(spec.Mounts) > 0 {
@@ -250,7 +246,7 @@ func (d *Driver) check(ctx context.Context, spec *atoll.Spec) error {
 		if spec.Machine != nil {
 			proto = spec.Machine.Share
 		}
-		if err := d.sharesMissing(ctx, proto); err != nil {
+		if err := d.requireShares(ctx, proto); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -260,7 +256,7 @@ func (d *Driver) check(ctx context.Context, spec *atoll.Spec) error {
 		}
 	}
 	if m := spec.Machine; m != nil {
-		if err := machine.CheckArgs(m.Args); err != nil {
+		if err := hypervisor.CheckArgs(m.Args); err != nil {
 			errs = append(errs, &atoll.FieldError{Field: "machine.qemu_extra_args", Err: fmt.Errorf("machine.qemu_extra_args: %w", err)})
 		}
 	}

@@ -11,40 +11,34 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/guest"
 	"github.com/atoll-sandbox/atoll/internal/image"
-	"github.com/atoll-sandbox/atoll/internal/machine"
-	"github.com/atoll-sandbox/atoll/internal/rootdisk"
+	"github.com/atoll-sandbox/atoll/internal/vm/hypervisor"
+	"github.com/atoll-sandbox/atoll/internal/vm/rootdisk"
 )
 
-// The serials by which a guest finds its disks.
+// The serial numbers by which a guest finds its disks.
 const (
 	rootSerial = "root"
 	workSerial = "workspace"
 )
 
-// The user of a sandbox's commands where none is named.
-const (
-	userID   = 1000
-	userName = "atoll"
-	userHome = "/home/atoll"
-)
-
 var _ atoll.DiskStore = (*Driver)(nil)
 
-// disks keeps what machines have for disks.
-func (d *Driver) disks() *rootdisk.Store { return &rootdisk.Store{Dir: d.Dir} }
+// diskStore returns the store of base disks and kept disks.
+func (d *Driver) diskStore() *rootdisk.Store { return &rootdisk.Store{Dir: d.Dir} }
 
-// source is what the root disk of a sandbox is made of.
-func (d *Driver) source(spec *atoll.Spec) rootdisk.Source {
-	ref := d.imageOf(spec)
+// rootSource returns what the root disk of a sandbox is made from.
+func (d *Driver) rootSource(spec *atoll.Spec) rootdisk.Source {
+	ref := d.imageRef(spec)
 	if filepath.IsAbs(ref) {
 		return rootdisk.Source{Dir: ref}
 	}
-	return rootdisk.Source{Images: d.store(), Ref: ref}
+	return rootdisk.Source{Images: d.imageStore(), Ref: ref}
 }
 
-// imageOf is the image of a sandbox.
-func (d *Driver) imageOf(spec *atoll.Spec) string {
+// imageRef returns the image of a sandbox.
+func (d *Driver) imageRef(spec *atoll.Spec) string {
 	for _, ref := range []string{spec.Image, d.Image} {
 		if ref != "" {
 			return ref
@@ -53,158 +47,156 @@ func (d *Driver) imageOf(spec *atoll.Spec) string {
 	return atoll.DefaultImage
 }
 
-// checkImage reports a directory of the host that nobody has offered.
+// checkImage refuses a directory of the host that is not configured as a root.
 func (d *Driver) checkImage(spec *atoll.Spec) error {
 	if !filepath.IsAbs(spec.Image) || slices.Contains(d.Roots, spec.Image) || spec.Image == d.Image {
 		return nil
 	}
-	return &atoll.FieldError{Field: "image", Err: fmt.Errorf("image %s: %w: root disks are made of images, and of those directories of the host that whoever runs atoll has named for it", spec.Image, atoll.ErrDenied)}
+	return &atoll.FieldError{Field: "image", Err: fmt.Errorf("image %s: %w: root disks are made of images, or of directories of the host that are configured for it", spec.Image, atoll.ErrDenied)}
 }
 
-// makeDisks makes the disks of a new sandbox.
+// makeDisks creates the disks of a new sandbox.
 func (d *Driver) makeDisks(ctx context.Context, r *record) error {
-	from := d.source(&r.Spec)
+	from := d.rootSource(&r.Spec)
 	if from.Images != nil {
-		if _, err := d.store().Ensure(ctx, from.Ref, r.Spec.Progress); err != nil {
+		if _, err := d.imageStore().Ensure(ctx, from.Ref, r.Spec.Progress); err != nil {
 			return fmt.Errorf("image %s: %w", from.Ref, err)
 		}
-		if _, err := d.store().Use(ctx, from.Ref, r.ID); err != nil { // so that nobody removes it
+		if _, err := d.imageStore().Use(ctx, from.Ref, r.ID); err != nil { // so that it is not removed
 			return fmt.Errorf("image %s: %w", from.Ref, err)
 		}
 	}
-	if _, err := d.disks().Use(ctx, r.ID, from, r.Spec.Progress); err != nil {
-		return fmt.Errorf("root disk of %s: %w", d.imageOf(&r.Spec), err)
+	if _, err := d.diskStore().Use(ctx, r.ID, from, r.Spec.Progress); err != nil {
+		return fmt.Errorf("root disk of %s: %w", d.imageRef(&r.Spec), err)
 	}
-	return d.fillDisks(ctx, r)
+	return d.createDisks(ctx, r)
 }
 
-// fillDisks makes the root disk over its base, and that of the working
-// directory, unless a kept one is that.
-func (d *Driver) fillDisks(ctx context.Context, r *record) error {
-	base, err := d.disks().Used(r.ID)
+// createDisks creates the root disk over its base, and the disk of the working directory, unless
+// that is a kept disk.
+func (d *Driver) createDisks(ctx context.Context, r *record) error {
+	base, err := d.diskStore().Used(r.ID)
 	if err != nil {
 		return err
 	}
 	r.DiskSize = max(r.Spec.Limits.Disk, 0)
-	if err := d.disks().Overlay(filepath.Join(d.dir(r.ID), rootFile), base, r.DiskSize); err != nil {
+	if err := d.diskStore().Overlay(filepath.Join(d.sandboxDir(r.ID), rootFile), base, r.DiskSize); err != nil {
 		return err
 	}
 	if m := r.Spec.Machine; m != nil && m.Disk != "" {
-		if _, err := d.disks().Take(ctx, m.Disk, r.ID); err != nil {
+		if _, err := d.diskStore().Take(ctx, m.Disk, r.ID); err != nil {
 			return fmt.Errorf("disk %s: %w", m.Disk, err)
 		}
 		r.Kept = m.Disk
 		return d.save(r)
 	}
-	r.untouched = true
-	return d.disks().Workspace(filepath.Join(d.dir(r.ID), workFile), r.DiskSize, userID, userID)
+	r.newDisks = true
+	return d.diskStore().Workspace(filepath.Join(d.sandboxDir(r.ID), workFile), r.DiskSize, guest.UserID, guest.UserID)
 }
 
-// freshDisks discards what a sandbox has written since it was made, and its
-// snapshots.
-func (d *Driver) freshDisks(ctx context.Context, r *record) error {
+// resetDisks discards everything that a sandbox has written since its creation, and its snapshots.
+func (d *Driver) resetDisks(ctx context.Context, r *record) error {
 	if r.Kept != "" {
-		return fmt.Errorf("%w: its working directory is the kept disk %s, which is not discarded: remove the sandbox and make one without it", atoll.ErrState, r.Kept)
+		return fmt.Errorf("%w: its working directory is the kept disk %s, which is not discarded: remove the sandbox and create one without it", atoll.ErrState, r.Kept)
 	}
-	if err := os.RemoveAll(filepath.Join(d.dir(r.ID), snapshotDir)); err != nil {
+	if err := os.RemoveAll(d.stateHome().Snapshots(r.ID).Dir); err != nil {
 		return err
 	}
-	return d.emptyDisks(ctx, r)
+	return d.recreateDisks(ctx, r)
 }
 
-// emptyDisks makes the disks of a sandbox anew, which has no kept one.
-func (d *Driver) emptyDisks(ctx context.Context, r *record) error {
+// recreateDisks creates the disks of a sandbox without a kept disk again.
+func (d *Driver) recreateDisks(ctx context.Context, r *record) error {
 	for _, name := range []string{rootFile, workFile} {
-		if err := os.RemoveAll(filepath.Join(d.dir(r.ID), name)); err != nil {
+		if err := os.RemoveAll(filepath.Join(d.sandboxDir(r.ID), name)); err != nil {
 			return err
 		}
 	}
-	return d.fillDisks(ctx, r)
+	return d.createDisks(ctx, r)
 }
 
 // workDisk returns the file of a sandbox's working directory.
 func (d *Driver) workDisk(ctx context.Context, r *record) (string, error) {
 	if r.Kept == "" {
-		return filepath.Join(d.dir(r.ID), workFile), nil
+		return filepath.Join(d.sandboxDir(r.ID), workFile), nil
 	}
-	k, err := d.disks().Take(ctx, r.Kept, r.ID)
+	k, err := d.diskStore().Take(ctx, r.Kept, r.ID)
 	return k.Path, err
 }
 
-// devices returns the disks of a sandbox as its machine sees them.
-func (d *Driver) devices(ctx context.Context, r *record) ([]machine.Disk, error) {
+// diskDevices returns the disks of a sandbox as its VM sees them.
+func (d *Driver) diskDevices(ctx context.Context, r *record) ([]hypervisor.Disk, error) {
 	work, err := d.workDisk(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	var list []machine.Disk
-	for _, f := range []struct{ serial, path string }{{rootSerial, filepath.Join(d.dir(r.ID), rootFile)}, {workSerial, work}} {
-		chain, err := d.disks().Chain(f.path)
+	var list []hypervisor.Disk
+	for _, f := range []struct{ serial, path string }{{rootSerial, filepath.Join(d.sandboxDir(r.ID), rootFile)}, {workSerial, work}} {
+		chain, err := d.diskStore().Chain(f.path)
 		if err != nil {
 			return nil, fmt.Errorf("disk %s: %w", f.serial, err)
 		}
-		disk := machine.Disk{File: chain[0].File, Format: chain[0].Format, Serial: f.serial}
+		disk := hypervisor.Disk{File: chain[0].File, Format: chain[0].Format, Serial: f.serial}
 		for _, l := range chain[1:] {
-			disk.Backing = append(disk.Backing, machine.Backing{File: l.File, Format: l.Format})
+			disk.Backing = append(disk.Backing, hypervisor.Backing{File: l.File, Format: l.Format})
 		}
 		list = append(list, disk)
 	}
 	return list, nil
 }
 
-// leaveDisks gives back what a sandbox that is cleared in a directory has of the
-// disks of all, and keeps its working directory if that is to be.
-func (d *Driver) leaveDisks(ctx context.Context, dir string, r *record) error {
+// releaseDisks releases the base disk and kept disk of a sandbox that is being removed, whose
+// directory is now dir, and keeps its working directory if the record says so.
+func (d *Driver) releaseDisks(ctx context.Context, dir string, r *record) error {
 	var err error
 	switch {
 	case r.Kept != "":
-		err = d.disks().GiveBack(ctx, r.Kept, r.ID, r.Keep)
+		err = d.diskStore().GiveBack(ctx, r.Kept, r.ID, r.Keep)
 		if errors.Is(err, atoll.ErrNotFound) {
-			err = nil // nobody has it any more
+			err = nil // it was released already
 		}
 	case r.Keep != "":
-		err = d.disks().Keep(ctx, r.Keep, filepath.Join(dir, workFile), rootdisk.Kept{From: r.ID, Size: r.DiskSize})
+		err = d.diskStore().Keep(ctx, r.Keep, filepath.Join(dir, workFile), rootdisk.Kept{From: r.ID, Size: r.DiskSize})
 	}
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.disks().Release(r.ID), d.store().Release(r.ID))
+	return errors.Join(d.diskStore().Release(r.ID), d.imageStore().Release(r.ID))
 }
 
-// DestroyKeeping removes the sandbox, but keeps its working directory's disk
-// under a name.
+// DestroyKeeping removes the sandbox, but keeps the disk of its working directory under a name.
 func (s *Sandbox) DestroyKeeping(ctx context.Context, name string) error {
-	err := s.change(ctx, "keep disk", func(r *record) error {
-		if wantsFresh(r) {
-			return fmt.Errorf("%w: it was made with persist off: its disks are discarded", atoll.ErrState)
+	err := s.withLock(ctx, "keep disk", func(r *record) error {
+		if discardsDisks(r) {
+			return fmt.Errorf("%w: it was created with persist off: its disks are discarded", atoll.ErrState)
 		}
 		if name != r.Kept {
-			if err := s.d.freeName(ctx, name); err != nil {
+			if err := s.d.checkFreeName(ctx, name); err != nil {
 				return err
 			}
 		}
-		if err := s.switchOff(ctx, r); err != nil { // so that its files are on the disk
+		if err := s.powerOff(ctx, r); err != nil { // so that its files are on the disk
 			return err
 		}
 		r.State, r.Keep = atoll.Stopped, name
 		if err := s.d.save(r); err != nil {
 			return err
 		}
-		return s.d.home().Erase(s.id, r)
+		return s.d.stateHome().Erase(s.id, r)
 	})
 	s.HangUp()
-	if errors.Is(err, atoll.ErrNotFound) && s.d.keptFrom(ctx, name, s.id) {
+	if errors.Is(err, atoll.ErrNotFound) && s.d.isKeptFrom(ctx, name, s.id) {
 		return nil
 	}
 	return err
 }
 
-// freeName reports a name of a kept disk that is taken.
-func (d *Driver) freeName(ctx context.Context, name string) error {
+// checkFreeName reports an error if a kept disk has a name already.
+func (d *Driver) checkFreeName(ctx context.Context, name string) error {
 	if err := atoll.CheckName(name); err != nil {
 		return err
 	}
-	list, err := d.disks().Disks(ctx)
+	list, err := d.diskStore().Disks(ctx)
 	if err != nil {
 		return err
 	}
@@ -214,15 +206,15 @@ func (d *Driver) freeName(ctx context.Context, name string) error {
 	return nil
 }
 
-// keptFrom tells whether a disk of a name was kept of a sandbox.
-func (d *Driver) keptFrom(ctx context.Context, name, id string) bool {
-	list, err := d.disks().Disks(ctx)
+// isKeptFrom reports whether the kept disk with a name is from a sandbox.
+func (d *Driver) isKeptFrom(ctx context.Context, name, id string) bool {
+	list, err := d.diskStore().Disks(ctx)
 	return err == nil && slices.ContainsFunc(list, func(k rootdisk.Kept) bool { return k.Name == name && k.From == id })
 }
 
-// Disks returns the kept disks, by name.
+// Disks returns the kept disks, sorted by name.
 func (d *Driver) Disks(ctx context.Context) ([]atoll.Disk, error) {
-	list, err := d.disks().Disks(ctx)
+	list, err := d.diskStore().Disks(ctx)
 	if err != nil {
 		return nil, &atoll.Error{Op: "list disks", Err: err}
 	}
@@ -233,22 +225,22 @@ func (d *Driver) Disks(ctx context.Context) ([]atoll.Disk, error) {
 	return disks, nil
 }
 
-// RemoveDisk forgets a kept disk and all on it.
+// RemoveDisk removes a kept disk and all its data.
 func (d *Driver) RemoveDisk(ctx context.Context, name string) error {
-	if err := d.disks().RemoveDisk(ctx, name); err != nil {
+	if err := d.diskStore().RemoveDisk(ctx, name); err != nil {
 		return &atoll.Error{Op: "remove disk", ID: name, Err: err}
 	}
 	return nil
 }
 
-// imageConfig returns what the image of a sandbox says of its programs.
+// imageConfig returns the configuration of a sandbox's image.
 func (d *Driver) imageConfig(r *record) (image.Config, error) {
-	base, err := d.disks().Used(r.ID)
+	base, err := d.diskStore().Used(r.ID)
 	return base.Config, err
 }
 
-// taken returns how many bytes of the host a file takes.
-func taken(name string) (int64, error) {
+// allocatedBytes returns how many bytes a file occupies on the host.
+func allocatedBytes(name string) (int64, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(name, &st); err != nil {
 		return 0, &os.PathError{Op: "stat", Path: name, Err: err}
@@ -256,8 +248,8 @@ func taken(name string) (int64, error) {
 	return st.Blocks * 512, nil
 }
 
-// quota says of an error that a disk of the host is full, if nobody has.
-func quota(err error) error {
+// wrapDiskFull makes the error of a full disk of the host match atoll.ErrQuota.
+func wrapDiskFull(err error) error {
 	if !errors.Is(err, atoll.ErrQuota) && (errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)) {
 		return fmt.Errorf("%w: the host's disk is full: %w", atoll.ErrQuota, err)
 	}

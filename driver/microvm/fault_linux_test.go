@@ -15,14 +15,15 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/microvm"
-	"github.com/atoll-sandbox/atoll/internal/machine"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/testing/leaktest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
+	"github.com/atoll-sandbox/atoll/internal/vm/hypervisor"
 )
 
-// facts returns who runs for a sandbox.
-func facts(t *testing.T, d *microvm.Driver, sb atoll.Sandbox) machine.Facts {
+// vmFacts returns the processes of a sandbox.
+func vmFacts(t *testing.T, d *microvm.Driver, sb atoll.Sandbox) hypervisor.Facts {
 	t.Helper()
-	m, err := machine.Open(filepath.Join(d.Dir, sb.ID()))
+	m, err := hypervisor.Open(filepath.Join(d.Dir, sb.ID()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,10 +35,10 @@ func facts(t *testing.T, d *microvm.Driver, sb atoll.Sandbox) machine.Facts {
 	return s.Facts
 }
 
-// dies waits until a sandbox does not run any more, and returns its condition.
-func dies(t *testing.T, d *microvm.Driver, sb atoll.Sandbox) (atoll.State, atoll.Condition) {
+// waitForDeath waits until a sandbox does not run, and returns its condition.
+func waitForDeath(t *testing.T, d *microvm.Driver, sb atoll.Sandbox) (atoll.State, atoll.Condition) {
 	t.Helper()
-	m, err := machine.Open(filepath.Join(d.Dir, sb.ID()))
+	m, err := hypervisor.Open(filepath.Join(d.Dir, sb.ID()))
 	if err == nil {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -47,35 +48,34 @@ func dies(t *testing.T, d *microvm.Driver, sb atoll.Sandbox) (atoll.State, atoll
 	if err != nil && !errors.Is(err, atoll.ErrNotFound) {
 		t.Fatalf("it does not die: %v", err)
 	}
-	s := status(t, sb)
+	s := getStatus(t, sb)
 	return s.State, s.Conditions[0]
 }
 
-// TestDeath kills what a machine is made of, and what it says of that; then it is
-// started again, with its files.
+// TestDeath kills the processes of a VM, checks the status, and starts it again with its files.
 func TestDeath(t *testing.T) {
-	long(t)
+	skipIfRace(t)
 	d := newDriver(t)
-	sb := made(t, d, atoll.Spec{})
+	sb := createTestSandbox(t, d, atoll.Spec{})
 	for _, c := range []struct {
 		name   string
 		kill   func()
 		state  atoll.State
-		reason machine.Reason
+		reason hypervisor.Reason
 	}{
-		{"the hypervisor is killed", func() { kill(t, facts(t, d, sb).PID) }, atoll.Failed, machine.BySignal},
-		{"the monitor is killed", func() { kill(t, facts(t, d, sb).Monitor) }, atoll.Failed, machine.ByMonitor},
+		{"the hypervisor is killed", func() { kill(t, vmFacts(t, d, sb).PID) }, atoll.Failed, hypervisor.BySignal},
+		{"the monitor is killed", func() { kill(t, vmFacts(t, d, sb).Monitor) }, atoll.Failed, hypervisor.ByMonitor},
 		{"its kernel gives up", func() {
 			_, _ = sb.Exec(t.Context(), atoll.Cmd{Shell: "echo 1 > /proc/sys/kernel/sysrq; echo c > /proc/sysrq-trigger", User: "root", Timeout: time.Minute})
-		}, atoll.Failed, machine.ByPanic},
+		}, atoll.Failed, hypervisor.ByPanic},
 		{"it switches itself off", func() {
 			_, _ = sb.Exec(t.Context(), atoll.Cmd{Args: []string{"poweroff", "-f"}, User: "root", Timeout: time.Minute})
-		}, atoll.Stopped, machine.ByGuest},
+		}, atoll.Stopped, hypervisor.ByGuest},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			run(t, sb, "echo kept >> /workspace/kept; sync")
+			runShell(t, sb, "echo kept >> /workspace/kept; sync")
 			c.kill()
-			state, ready := dies(t, d, sb)
+			state, ready := waitForDeath(t, d, sb)
 			t.Logf("%s: %s", ready.Reason, ready.Message)
 			if state != c.state || ready.True || ready.Reason != string(c.reason) && ready.Reason != "died" || ready.Message == "" {
 				t.Errorf("it is %s: %+v", state, ready)
@@ -83,13 +83,13 @@ func TestDeath(t *testing.T) {
 			if _, err := sb.Exec(t.Context(), atoll.Cmd{Shell: "true"}); !errors.Is(err, atoll.ErrUnavailable) {
 				t.Errorf("Exec: %v", err)
 			}
-			if left := processes(t, filepath.Join(d.Dir, sb.ID())); len(left) > 0 {
+			if left := leaktest.Processes(t, filepath.Join(d.Dir, sb.ID())); len(left) > 0 {
 				t.Errorf("left are %v", left)
 			}
 			if err := atoll.Start(t.Context(), sb); err != nil {
 				t.Fatal(err)
 			}
-			if got := run(t, sb, "cat /workspace/kept"); !strings.HasPrefix(got, "kept\n") {
+			if got := runShell(t, sb, "cat /workspace/kept"); !strings.HasPrefix(got, "kept\n") {
 				t.Errorf("its file: %q", got)
 			}
 		})
@@ -103,9 +103,9 @@ func kill(t *testing.T, pid int) {
 	}
 }
 
-// TestWrongKernel: what no kernel is, and one that does not boot.
+// TestWrongKernel uses a file that is no kernel, and a kernel that does not boot.
 func TestWrongKernel(t *testing.T) {
-	long(t)
+	skipIfRace(t)
 	d := newDriver(t)
 	bad := filepath.Join(d.Dir, "bad")
 	if err := os.WriteFile(bad, bytes.Repeat([]byte("no kernel "), 1000), 0o644); err != nil {
@@ -123,24 +123,24 @@ func TestWrongKernel(t *testing.T) {
 	}
 }
 
-// TestDamagedDisk: a root disk that is none.
+// TestDamagedDisk uses a damaged root disk.
 func TestDamagedDisk(t *testing.T) {
-	long(t)
+	skipIfRace(t)
 	d := newDriver(t)
-	sb := made(t, d, atoll.Spec{})
+	sb := createTestSandbox(t, d, atoll.Spec{})
 	if err := atoll.Stop(t.Context(), sb); err != nil {
 		t.Fatal(err)
 	}
 	work := filepath.Join(d.Dir, sb.ID(), "workspace.qcow2")
 	if out, err := exec.CommandContext(t.Context(), "qemu-io", "-f", "qcow2", "-c", "write -P 0xaa 0 64k", work).CombinedOutput(); err != nil {
-		musthave.Skip(t, "qemu", "no qemu-io: %v: %s", err, out)
+		testenv.Skip(t, "qemu", "no qemu-io: %v: %s", err, out)
 	}
 	err := atoll.Start(t.Context(), sb)
 	t.Logf("%v", err)
 	if !errors.Is(err, atoll.ErrUnavailable) || !strings.Contains(err.Error(), "damaged") || !strings.Contains(err.Error(), "workspace") {
 		t.Errorf("Start: %v", err)
 	}
-	if s := status(t, sb); s.State != atoll.Stopped {
+	if s := getStatus(t, sb); s.State != atoll.Stopped {
 		t.Errorf("it is %+v", s)
 	}
 	if err := os.WriteFile(filepath.Join(d.Dir, sb.ID(), "root.qcow2"), []byte("nothing"), 0o600); err != nil {
@@ -153,25 +153,25 @@ func TestDamagedDisk(t *testing.T) {
 	}
 }
 
-// TestOutOfMemory: commands that take all memory end, the machine does not.
+// TestOutOfMemory checks that commands that use all memory end, and the VM does not.
 func TestOutOfMemory(t *testing.T) {
-	long(t)
+	skipIfRace(t)
 	d := newDriver(t)
-	sb := made(t, d, atoll.Spec{})
+	sb := createTestSandbox(t, d, atoll.Spec{})
 	exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: `x=0123456789abcdef; while :; do x="$x$x"; done`, Timeout: 2 * time.Minute})
 	if err == nil && exit.Code == 0 {
 		t.Error("a memory bomb ended with status 0")
 	}
-	if got := run(t, sb, "echo works"); got != "works\n" {
+	if got := runShell(t, sb, "echo works"); got != "works\n" {
 		t.Errorf("afterwards: %q", got)
 	}
 }
 
-// TestFullDisk fills the disks of a machine.
+// TestFullDisk fills the disks of a VM.
 func TestFullDisk(t *testing.T) {
-	long(t)
+	skipIfRace(t)
 	d := newDriver(t)
-	sb := made(t, d, atoll.Spec{Limits: atoll.Resources{Disk: 8 << 20}})
+	sb := createTestSandbox(t, d, atoll.Spec{Limits: atoll.Resources{Disk: 8 << 20}})
 	for _, dir := range []string{"/tmp", "/workspace", "/home/atoll"} {
 		exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: "dd if=/dev/zero of=" + dir + "/big bs=1M count=20"})
 		if err != nil || exit.Code == 0 || !strings.Contains(string(exit.Stderr), "No space left") {
@@ -180,18 +180,17 @@ func TestFullDisk(t *testing.T) {
 		if err := atoll.WriteFile(t.Context(), sb, dir+"/more", make([]byte, 4<<20), 0o644); !errors.Is(err, atoll.ErrQuota) {
 			t.Errorf("WriteFile in %s: %v", dir, err)
 		}
-		run(t, sb, "rm "+dir+"/big; echo works > "+dir+"/small")
+		runShell(t, sb, "rm "+dir+"/big; echo works > "+dir+"/small")
 	}
 }
 
-// TestHungGuest stops the processors of a machine: who waits for it is told, and
-// it can be removed.
+// TestHungGuest stops the processors of a VM: callers that wait for it get an error, and it can be removed.
 func TestHungGuest(t *testing.T) {
-	long(t)
+	skipIfRace(t)
 	d := newDriver(t)
-	sb := made(t, d, atoll.Spec{})
-	run(t, sb, "true")
-	m, err := machine.Open(filepath.Join(d.Dir, sb.ID()))
+	sb := createTestSandbox(t, d, atoll.Spec{})
+	runShell(t, sb, "true")
+	m, err := hypervisor.Open(filepath.Join(d.Dir, sb.ID()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,16 +205,16 @@ func TestHungGuest(t *testing.T) {
 	if ctx.Err() != nil || !errors.Is(err, atoll.ErrUnavailable) || !strings.Contains(err.Error(), "processors are stopped") {
 		t.Errorf("Exec: %v", err)
 	}
-	if s := status(t, sb); s.Conditions[0].True || s.Conditions[0].Reason != "halted" {
+	if s := getStatus(t, sb); s.Conditions[0].True || s.Conditions[0].Reason != "halted" {
 		t.Errorf("it is %+v", s)
 	}
 	if err := m.Resume(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := run(t, sb, "echo works"); got != "works\n" {
+	if got := runShell(t, sb, "echo works"); got != "works\n" {
 		t.Errorf("afterwards: %q", got)
 	}
-	pid := facts(t, d, sb).PID
+	pid := vmFacts(t, d, sb).PID
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -228,13 +227,13 @@ func TestHungGuest(t *testing.T) {
 	if ctx.Err() != nil || !errors.Is(err, atoll.ErrUnavailable) || !strings.Contains(err.Error(), "has done nothing for") || !strings.Contains(err.Error(), "kill -CONT "+strconv.Itoa(pid)) {
 		t.Errorf("Exec while its hypervisor is stopped: %v", err)
 	}
-	if c := status(t, sb).Conditions[0]; c.True || c.Reason != "halted" {
+	if c := getStatus(t, sb).Conditions[0]; c.True || c.Reason != "halted" {
 		t.Errorf("it is %+v", c)
 	}
 	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	if got := run(t, again, "echo works"); got != "works\n" {
+	if got := runShell(t, again, "echo works"); got != "works\n" {
 		t.Errorf("once it goes on: %q", got)
 	}
 	if err := m.Pause(t.Context()); err != nil {
@@ -243,18 +242,18 @@ func TestHungGuest(t *testing.T) {
 	if err := sb.Destroy(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if left := processes(t, filepath.Join(d.Dir, sb.ID())); len(left) > 0 {
+	if left := leaktest.Processes(t, filepath.Join(d.Dir, sb.ID())); len(left) > 0 {
 		t.Errorf("left are %v", left)
 	}
 }
 
-// TestStoppedGuest: root in a machine stops its process 1. Who waits is told; it can
-// be stopped, and started again.
+// TestStoppedGuest stops process 1 of a VM as root inside: callers that wait get an error, and it can be stopped
+// and started again.
 func TestStoppedGuest(t *testing.T) {
-	long(t)
+	skipIfRace(t)
 	d := newDriver(t)
-	sb := made(t, d, atoll.Spec{})
-	run(t, sb, "echo kept > /workspace/kept; sync")
+	sb := createTestSandbox(t, d, atoll.Spec{})
+	runShell(t, sb, "echo kept > /workspace/kept; sync")
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	_, err := sb.Exec(ctx, atoll.Cmd{Shell: "cd /sys/fs/cgroup && mkdir stopped && echo 1 > stopped/cgroup.procs && echo 1 > stopped/cgroup.freeze; sleep 100", User: "root", Timeout: time.Second})
@@ -265,23 +264,22 @@ func TestStoppedGuest(t *testing.T) {
 	if ctx.Err() != nil || !errors.Is(err, atoll.ErrUnavailable) || !strings.Contains(err.Error(), "its guest does not take a message") {
 		t.Errorf("Exec: %v", err)
 	}
-	if c := status(t, sb).Conditions[0]; c.True || c.Reason != "hung" {
+	if c := getStatus(t, sb).Conditions[0]; c.True || c.Reason != "hung" {
 		t.Errorf("it is %+v", c)
 	}
 	if err := errors.Join(atoll.Stop(ctx, sb), atoll.Start(ctx, sb)); err != nil {
 		t.Fatal(err)
 	}
-	if got := run(t, sb, "cat /workspace/kept"); got != "kept\n" {
+	if got := runShell(t, sb, "cat /workspace/kept"); got != "kept\n" {
 		t.Errorf("started again: %q", got)
 	}
 }
 
-// TestStopGivesRoomBack: what was removed in the working directory does not stay
-// on the host's disk.
+// TestStopGivesRoomBack checks that the space of removed files is freed on the host's disk.
 func TestStopGivesRoomBack(t *testing.T) {
-	long(t)
+	skipIfRace(t)
 	d := newDriver(t)
-	sb := made(t, d, atoll.Spec{})
+	sb := createTestSandbox(t, d, atoll.Spec{})
 	work := filepath.Join(d.Dir, sb.ID(), "workspace.qcow2")
 	taken := func() int64 {
 		t.Helper()
@@ -291,11 +289,11 @@ func TestStopGivesRoomBack(t *testing.T) {
 		}
 		return info.Sys().(*syscall.Stat_t).Blocks * 512
 	}
-	run(t, sb, "dd if=/dev/zero of=/workspace/big bs=1M count=48 2>/dev/null; sync")
+	runShell(t, sb, "dd if=/dev/zero of=/workspace/big bs=1M count=48 2>/dev/null; sync")
 	if n := taken(); n < 48<<20 {
 		t.Errorf("with a file of 48 MiB it takes %d bytes", n)
 	}
-	run(t, sb, "rm /workspace/big; echo kept > /workspace/kept")
+	runShell(t, sb, "rm /workspace/big; echo kept > /workspace/kept")
 	if err := atoll.Stop(t.Context(), sb); err != nil {
 		t.Fatal(err)
 	}
@@ -305,7 +303,7 @@ func TestStopGivesRoomBack(t *testing.T) {
 	if err := atoll.Start(t.Context(), sb); err != nil {
 		t.Fatal(err)
 	}
-	if got := run(t, sb, "cat /workspace/kept"); got != "kept\n" {
+	if got := runShell(t, sb, "cat /workspace/kept"); got != "kept\n" {
 		t.Errorf("afterwards: %q", got)
 	}
 }

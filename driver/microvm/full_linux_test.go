@@ -14,28 +14,29 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/microvm"
-	"github.com/atoll-sandbox/atoll/internal/disk"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/isolation/quotadisk"
+	"github.com/atoll-sandbox/atoll/internal/testing/leaktest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// little is a file system of the host with little room, on which a driver lives.
-type little struct {
+// smallDisk is a small file system of the host for the directory of a driver.
+type smallDisk struct {
 	t   *testing.T
 	dir string
 }
 
-// newLittle mounts one. It is no tmpfs: there, reading what was never written takes
-// room.
-func newLittle(t *testing.T, bytes int64) *little {
+// newSmallDisk mounts one. It is no tmpfs, on which reading holes takes space.
+func newSmallDisk(t *testing.T, bytes int64) *smallDisk {
 	t.Helper()
-	if err := disk.Missing(); err != nil {
-		musthave.Skip(t, "namespace", "no file system of a size: %v", err)
+	testenv.Real(t, "namespace")
+	if err := quotadisk.Missing(); err != nil {
+		testenv.Skip(t, "namespace", "no file system of a size: %v", err)
 	}
 	file := filepath.Join(shortDir(t), "little")
-	if err := disk.Make(t.Context(), file, disk.Size{Bytes: bytes}, 0); err != nil {
+	if err := quotadisk.Make(t.Context(), file, quotadisk.Size{Bytes: bytes}, 0); err != nil {
 		t.Fatal(err)
 	}
-	mounted, err := disk.Mount(t.Context(), file)
+	mounted, err := quotadisk.Mount(t.Context(), file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,11 +50,11 @@ func newLittle(t *testing.T, bytes int64) *little {
 			t.Error(err)
 		}
 	})
-	return &little{t, dir}
+	return &smallDisk{t, dir}
 }
 
-// leave fills it up to some bytes.
-func (l *little) leave(room int64) {
+// leave fills it except for some bytes.
+func (l *smallDisk) leave(room int64) {
 	l.t.Helper()
 	l.makeRoom()
 	f, err := os.Create(filepath.Join(l.dir, "ballast"))
@@ -62,7 +63,7 @@ func (l *little) leave(room int64) {
 	}
 	defer f.Close()
 	var st unix.Statfs_t
-	for err = unix.ENOSPC; errors.Is(err, unix.ENOSPC); { // others may take some at this moment
+	for err = unix.ENOSPC; errors.Is(err, unix.ENOSPC); { // other processes may use some at this moment
 		if err = unix.Statfs(l.dir, &st); err == nil {
 			err = unix.Fallocate(int(f.Fd()), 0, 0, max(1, int64(st.Bavail)*st.Bsize-room))
 		}
@@ -72,26 +73,26 @@ func (l *little) leave(room int64) {
 	}
 }
 
-func (l *little) makeRoom() {
+func (l *smallDisk) makeRoom() {
 	l.t.Helper()
 	if err := os.Remove(filepath.Join(l.dir, "ballast")); err != nil && !errors.Is(err, os.ErrNotExist) {
 		l.t.Fatal(err)
 	}
 }
 
-// TestHostDiskIsFull: what needs room of the host says that there is none, and
-// leaves nothing; what was there works on, at the latest when there is room.
+// TestHostDiskIsFull checks that operations without space on the host return an error and leave nothing, and that
+// existing VMs continue at the latest when there is space again.
 func TestHostDiskIsFull(t *testing.T) {
-	long(t)
-	if !alone(t, syscall.CLONE_NEWNS) {
+	skipIfRace(t)
+	if !inOwnNamespaces(t, syscall.CLONE_NEWNS) {
 		return
 	}
-	l := newLittle(t, 512<<20)
+	l := newSmallDisk(t, 512<<20)
 	d := driverIn(t, filepath.Join(l.dir, "d"))
 	ctx := t.Context()
-	sb := made(t, d, atoll.Spec{})
-	run(t, sb, "echo kept > /workspace/kept; sync")
-	before := look(t, d.Dir, nil)
+	sb := createTestSandbox(t, d, atoll.Spec{})
+	runShell(t, sb, "echo kept > /workspace/kept; sync")
+	before := leaktest.Count(t, d.Dir, nil)
 	l.leave(0)
 	for what, f := range map[string]func() error{
 		"Create":   func() error { _, err := d.Create(ctx, atoll.Spec{}); return err },
@@ -102,10 +103,10 @@ func TestHostDiskIsFull(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if got := run(t, sb, "cat /workspace/kept"); got != "kept\n" {
+	if got := runShell(t, sb, "cat /workspace/kept"); got != "kept\n" {
 		t.Errorf("meanwhile: %q", got)
 	}
-	if after := look(t, d.Dir, nil); after != before {
+	if after := leaktest.Count(t, d.Dir, nil); after != before {
 		t.Errorf("before there were %+v, now %+v", before, after)
 	}
 	if list, err := atoll.Snapshots(ctx, sb); err != nil || len(list) > 0 {
@@ -121,22 +122,21 @@ func TestHostDiskIsFull(t *testing.T) {
 	if err := atoll.Start(ctx, sb); err != nil {
 		t.Fatal(err)
 	}
-	if got := run(t, sb, "cat /workspace/kept"); got != "kept\n" {
+	if got := runShell(t, sb, "cat /workspace/kept"); got != "kept\n" {
 		t.Errorf("started again: %q", got)
 	}
-	waits(t, d, sb, l)
+	waitForFullDisk(t, d, sb, l)
 	l.leave(0)
 	if err := sb.Destroy(ctx); err != nil {
 		t.Errorf("Destroy: %v", err)
 	}
-	if after := look(t, d.Dir, nil); after.uses != 0 || after.processes != 0 || entries(filepath.Join(d.Dir, "ids")) != 0 {
+	if after := leaktest.Count(t, d.Dir, nil); after.Uses != 0 || after.Processes != 0 || leaktest.CountEntries(filepath.Join(d.Dir, "ids")) != 0 {
 		t.Errorf("left are %+v", after)
 	}
 }
 
-// waits has a machine write more than the host has room for: it waits for that,
-// and who asks is told.
-func waits(t *testing.T, d *microvm.Driver, sb atoll.Sandbox, l *little) {
+// waitForFullDisk makes a VM write more than the host has space for: the VM waits, and its status shows it.
+func waitForFullDisk(t *testing.T, d *microvm.Driver, sb atoll.Sandbox, l *smallDisk) {
 	t.Helper()
 	l.leave(4 << 20)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -144,8 +144,8 @@ func waits(t *testing.T, d *microvm.Driver, sb atoll.Sandbox, l *little) {
 	if _, err := sb.(atoll.Detacher).Detach(ctx, atoll.Cmd{Shell: "head -c 20000000 /dev/urandom > /workspace/big; sync; echo written > /workspace/done"}); err != nil {
 		t.Fatal(err)
 	}
-	s := status(t, sb)
-	for ; s.State != atoll.Failed && ctx.Err() == nil; s = status(t, sb) {
+	s := getStatus(t, sb)
+	for ; s.State != atoll.Failed && ctx.Err() == nil; s = getStatus(t, sb) {
 		<-time.After(100 * time.Millisecond)
 	}
 	const full = "the host's disk is full"
@@ -168,7 +168,7 @@ func waits(t *testing.T, d *microvm.Driver, sb atoll.Sandbox, l *little) {
 	if err := atoll.Start(ctx, sb); err != nil {
 		t.Fatal(err)
 	}
-	if got := run(t, sb, "until [ -e /workspace/done ]; do sleep 0.1; done; wc -c < /workspace/big; cat /workspace/kept"); got != "20000000\nkept\n" {
+	if got := runShell(t, sb, "until [ -e /workspace/done ]; do sleep 0.1; done; wc -c < /workspace/big; cat /workspace/kept"); got != "20000000\nkept\n" {
 		t.Errorf("afterwards: %q", got)
 	}
 }

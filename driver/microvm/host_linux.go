@@ -8,73 +8,72 @@ import (
 	"path/filepath"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/boot"
-	"github.com/atoll-sandbox/atoll/internal/cgroup"
-	"github.com/atoll-sandbox/atoll/internal/machine"
+	"github.com/atoll-sandbox/atoll/internal/isolation/cgroup"
+	"github.com/atoll-sandbox/atoll/internal/vm/boot"
+	"github.com/atoll-sandbox/atoll/internal/vm/hypervisor"
 )
 
-// host is what a driver knows of its machine; the fields are guarded by the
-// driver's mu.
+// host is the state of a driver on this host. The driver's mu guards the fields.
 type host struct {
-	tree  *cgroup.Tree
-	accel *acceleration
+	cgroups cgroup.Prober
+	accel   *acceleration
 }
 
-// Probe says what works on this machine.
+// Probe reports what works on this host.
 func (d *Driver) Probe(ctx context.Context) (atoll.Features, error) {
-	f, err := d.probe(ctx)
+	f, err := d.probeFeatures(ctx)
 	if err != nil {
 		return atoll.Features{}, &atoll.Error{Op: "probe", Err: err}
 	}
 	return f, nil
 }
 
-func (d *Driver) probe(ctx context.Context) (atoll.Features, error) {
+func (d *Driver) probeFeatures(ctx context.Context) (atoll.Features, error) {
 	f := atoll.Features{
 		Programs: true, Persist: true, Files: true, Stop: true, Pause: true, Snapshot: true, Fork: true, Dial: true, Listen: true, Stats: true, Images: true,
 		Users: true, TTY: true, Signals: true, Watch: true, Detach: true, Terminal: true, Notices: true, Gate: true, Fresh: true, Disks: true,
 		Networks: []atoll.NetworkMode{atoll.NetworkNone, atoll.NetworkNAT},
 		Lacks: map[string]string{
-			"MountLimitIsQuota":      "a mount is the host's own directory, whose file system has no limit of its own for it",
-			"WatchTellsMountChanges": "neither virtiofs nor 9p tells a machine what others change in a directory of the host; what the machine itself changes is told",
+			"MountLimitIsQuota":        "a mount is the host's own directory, whose file system has no limit of its own for it",
+			"WatchReportsMountChanges": "neither virtiofs nor 9p reports changes that others make in a directory of the host to a VM; its own changes are reported",
 		},
-		Notes: []string{"limits of disk hold for each disk of a machine: that of its root, and that of its working directory"},
+		Notes: []string{"the limit of disk holds for each disk of a VM separately: its root and its working directory"},
 	}
 	if d.Dir == "" {
 		return f, fmt.Errorf("%w: the driver has no directory", atoll.ErrInvalid)
 	}
-	if err := d.missing(); err != nil {
+	if err := d.checkRequirements(); err != nil {
 		return f, err
 	}
-	t, err := d.groups()
+	t, err := d.cgroups()
 	if err != nil {
 		return f, err
 	}
-	a := d.acceleration(ctx)
-	f.Isolation = wall(a.accel)
+	a := d.detectAcceleration(ctx)
+	f.Isolation = isolationName(a.accel)
 	if a.slow != "" {
 		f.Notes = append(f.Notes, a.slow)
 	}
 	if !a.nested {
-		f.Notes = append(f.Notes, "no machines in machines: "+a.why)
+		f.Notes = append(f.Notes, "no nested VMs: "+a.why)
 	}
 	f.CPULimit = t.Has(cgroup.CPU)
-	if d.bridgeMissing() == nil {
+	if d.requireBridge() == nil {
 		f.Networks = append(f.Networks, atoll.NetworkBridge)
 	}
-	if err := d.sharesMissing(ctx, ""); err != nil {
+	if err := d.requireShares(ctx, ""); err != nil {
 		f.Notes = append(f.Notes, err.Error())
 	} else {
 		f.Mounts = true
-		f.Lacks["WatchTellsMountChanges"] = "a machine is not told of changes that others make in a directory of the host"
+		f.Lacks["WatchReportsMountChanges"] = "changes that others make in a directory of the host are not reported to a VM"
 	}
 	return f, nil
 }
 
-// missing says what machines need and this host has not, and how to get it.
-func (d *Driver) missing() error {
-	_, qerr := d.qemu()
-	_, kerr := d.kernel()
+// checkRequirements reports what VMs need that this host does not have, and how to get it.
+func (d *Driver) checkRequirements() error {
+	_, qerr := d.findQEMU()
+	_, kerr := d.findKernel()
 	_, gerr := d.Helpers.Find("atoll-guest")
 	err := errors.Join(qerr, kerr, gerr)
 	if err != nil && !errors.Is(err, atoll.ErrUnavailable) {
@@ -83,10 +82,10 @@ func (d *Driver) missing() error {
 	return err
 }
 
-// qemu returns the path of the hypervisor.
-func (d *Driver) qemu() (string, error) {
+// findQEMU returns the path of the hypervisor.
+func (d *Driver) findQEMU() (string, error) {
 	if d.QEMU == "" {
-		return machine.FindQEMU()
+		return hypervisor.FindQEMU()
 	}
 	if _, err := os.Stat(d.QEMU); err != nil {
 		return "", fmt.Errorf("%w: QEMU: %w", atoll.ErrUnavailable, err)
@@ -94,8 +93,8 @@ func (d *Driver) qemu() (string, error) {
 	return d.QEMU, nil
 }
 
-// kernel finds what machines boot.
-func (d *Driver) kernel() (boot.Kernel, error) {
+// findKernel returns the kernel of VMs.
+func (d *Driver) findKernel() (boot.Kernel, error) {
 	path, modules := d.Kernel, d.Modules
 	if path == "" {
 		path = os.Getenv("ATOLL_MACHINE_KERNEL")
@@ -106,9 +105,9 @@ func (d *Driver) kernel() (boot.Kernel, error) {
 	return boot.Find(path, modules)
 }
 
-// prepare makes what machines boot from, if it is not there yet.
-func (d *Driver) prepare(ctx context.Context, tell func(atoll.Progress)) (boot.Files, error) {
-	k, err := d.kernel()
+// prepareBootFiles creates the files that VMs boot from, if they don't exist yet.
+func (d *Driver) prepareBootFiles(ctx context.Context, tell func(atoll.Progress)) (boot.Files, error) {
+	k, err := d.findKernel()
 	if err != nil {
 		return boot.Files{}, err
 	}
@@ -117,25 +116,25 @@ func (d *Driver) prepare(ctx context.Context, tell func(atoll.Progress)) (boot.F
 		return boot.Files{}, err
 	}
 	return boot.Prepare(ctx, k, boot.Options{Guest: guest}, filepath.Join(d.Dir, "boot"), func(text string) {
-		told(tell)(atoll.Progress{ID: "kernel", Message: text})
+		progressFunc(tell)(atoll.Progress{ID: "kernel", Message: text})
 	})
 }
 
-// told is a listener that may be nil.
-func told(tell func(atoll.Progress)) func(atoll.Progress) {
+// progressFunc returns a function that reports progress; it does nothing for nil.
+func progressFunc(tell func(atoll.Progress)) func(atoll.Progress) {
 	if tell == nil {
 		return func(atoll.Progress) {}
 	}
 	return tell
 }
 
-// kind is the type of the machines.
-func (d *Driver) kind() string {
+// machineType returns QEMU's machine type of the VMs.
+func (d *Driver) machineType() string {
 	if d.Type != "" {
 		return d.Type
 	}
-	return machine.Microvm
+	return hypervisor.Microvm
 }
 
-// Close ends what the driver runs beside itself: nothing. Sandboxes live on.
+// Close does nothing: no process serves the driver itself. Sandboxes continue.
 func (d *Driver) Close() error { return nil }

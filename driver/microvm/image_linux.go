@@ -14,8 +14,8 @@ var (
 	_ atoll.ImageImporter = (*Driver)(nil)
 )
 
-// store keeps the images of this driver.
-func (d *Driver) store() *image.Store {
+// imageStore returns the store of this driver's images.
+func (d *Driver) imageStore() *image.Store {
 	dir := d.ImageDir
 	if dir == "" {
 		dir = filepath.Join(d.Dir, "images")
@@ -23,35 +23,39 @@ func (d *Driver) store() *image.Store {
 	return &image.Store{Dir: dir}
 }
 
-// Images returns what is there, by name.
-func (d *Driver) Images(ctx context.Context) ([]atoll.Image, error) { return d.store().Images(ctx) }
+// Images returns the local images, sorted by name.
+func (d *Driver) Images(ctx context.Context) ([]atoll.Image, error) {
+	return d.imageStore().Images(ctx)
+}
 
-// PullImage gets an image from its registry.
+// PullImage pulls an image from its registry.
 func (d *Driver) PullImage(ctx context.Context, ref string, progress func(atoll.Progress)) (atoll.Image, error) {
-	im, err := d.store().PullImage(ctx, ref, progress)
+	im, err := d.imageStore().PullImage(ctx, ref, progress)
 	if err != nil {
 		return im, err
 	}
-	return im, d.collect(ctx)
+	return im, d.collectRootDisks(ctx)
 }
 
-// collect removes the root disks of images that are gone: a driver that has the
+// collectRootDisks removes the root disks of images that no longer exist: another driver with the
 // same store may have removed them.
-func (d *Driver) collect(ctx context.Context) error { return d.disks().Collect(ctx, d.store()) }
+func (d *Driver) collectRootDisks(ctx context.Context) error {
+	return d.diskStore().Collect(ctx, d.imageStore())
+}
 
-// RemoveImage forgets an image, and the root disk that was made of it.
+// RemoveImage removes an image and the root disk that was made of it.
 func (d *Driver) RemoveImage(ctx context.Context, ref string) error {
-	if err := d.store().RemoveImage(ctx, ref); err != nil {
+	if err := d.imageStore().RemoveImage(ctx, ref); err != nil {
 		return err
 	}
-	return d.collect(ctx)
+	return d.collectRootDisks(ctx)
 }
 
-// ImportImage takes an archive.
+// ImportImage imports an image from an archive.
 func (d *Driver) ImportImage(ctx context.Context, ref string, archive io.Reader, progress func(atoll.Progress)) (atoll.Image, error) {
-	im, err := d.store().ImportImage(ctx, ref, archive, progress)
+	im, err := d.imageStore().ImportImage(ctx, ref, archive, progress)
 	if err != nil {
 		return im, err
 	}
-	return im, d.collect(ctx)
+	return im, d.collectRootDisks(ctx)
 }

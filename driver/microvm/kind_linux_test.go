@@ -10,46 +10,46 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/microvm"
-	"github.com/atoll-sandbox/atoll/internal/machine"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
+	"github.com/atoll-sandbox/atoll/internal/vm/hypervisor"
 )
 
-// TestKinds: machines that boot, and PCs.
+// TestKinds runs VMs of both machine types.
 func TestKinds(t *testing.T) {
-	long(t)
+	skipIfRace(t)
 	d := newDriver(t)
 	for name, change := range map[string]func(*microvm.Driver){
 		"booted":       func(d *microvm.Driver) { d.NoTemplates = true },
-		"a PC":         func(d *microvm.Driver) { d.Type = machine.Q35 },
-		"a PC, booted": func(d *microvm.Driver) { d.Type, d.NoTemplates = machine.Q35, true },
+		"a PC":         func(d *microvm.Driver) { d.Type = hypervisor.Q35 },
+		"a PC, booted": func(d *microvm.Driver) { d.Type, d.NoTemplates = hypervisor.Q35, true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			other := driverIn(t, d.Dir)
 			change(other)
-			sb := made(t, other, atoll.Spec{Machine: &atoll.Machine{Args: []string{"-rtc", "base=utc"}}})
-			if got := run(t, sb, "echo hi > /workspace/x; cat /workspace/x"); got != "hi\n" {
+			sb := createTestSandbox(t, other, atoll.Spec{Machine: &atoll.Machine{Args: []string{"-rtc", "base=utc"}}})
+			if got := runShell(t, sb, "echo hi > /workspace/x; cat /workspace/x"); got != "hi\n" {
 				t.Errorf("%q", got)
 			}
-			if f := facts(t, other, sb); f.Cloned == other.NoTemplates || f.Type != or(other.Type, machine.Microvm) {
+			if f := vmFacts(t, other, sb); f.Cloned == other.NoTemplates || f.Type != orDefault(other.Type, hypervisor.Microvm) {
 				t.Errorf("it is %+v", f)
 			}
 		})
 	}
 }
 
-func or(s, def string) string {
+func orDefault(s, def string) string {
 	if s == "" {
 		return def
 	}
 	return s
 }
 
-// TestRoot makes root disks of a directory of the host that was named for it.
+// TestRoot makes root disks from a configured directory of the host.
 func TestRoot(t *testing.T) {
-	long(t)
+	skipIfRace(t)
 	busybox, err := exec.LookPath("busybox")
 	if err != nil {
-		musthave.Skip(t, "qemu", "no busybox: %v", err)
+		testenv.Skip(t, "qemu", "no busybox: %v", err)
 	}
 	d := newDriver(t)
 	dir := t.TempDir()
@@ -65,15 +65,15 @@ func TestRoot(t *testing.T) {
 		t.Errorf("a directory that nobody has named: %v", err)
 	}
 	d.Roots = []string{dir}
-	sb := made(t, d, atoll.Spec{Image: dir})
-	if got := run(t, sb, "read x < /of-the-host || true; echo $x; [ -e /link ] || echo nowhere"); got != "yes\nnowhere\n" {
+	sb := createTestSandbox(t, d, atoll.Spec{Image: dir})
+	if got := runShell(t, sb, "read x < /of-the-host || true; echo $x; [ -e /link ] || echo nowhere"); got != "yes\nnowhere\n" {
 		t.Errorf("%q", got)
 	}
 	fork, err := atoll.Fork(t.Context(), sb, "", atoll.Spec{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := run(t, fork, "read x < /of-the-host || true; echo $x"); strings.TrimSpace(got) != "yes" {
+	if got := runShell(t, fork, "read x < /of-the-host || true; echo $x"); strings.TrimSpace(got) != "yes" {
 		t.Errorf("in the fork: %q", got)
 	}
 	if err := fork.Destroy(t.Context()); err != nil {
@@ -81,11 +81,11 @@ func TestRoot(t *testing.T) {
 	}
 }
 
-// TestImageInUse is not removed.
+// TestImageInUse checks that an image in use is not removed.
 func TestImageInUse(t *testing.T) {
-	long(t)
+	skipIfRace(t)
 	ctx, d := t.Context(), newDriver(t)
-	sb := made(t, d, atoll.Spec{})
+	sb := createTestSandbox(t, d, atoll.Spec{})
 	if err := d.RemoveImage(ctx, testImage); !errors.Is(err, atoll.ErrState) {
 		t.Errorf("RemoveImage: %v", err)
 	}
@@ -96,7 +96,7 @@ func TestImageInUse(t *testing.T) {
 	if err := sb.Destroy(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if got := run(t, fork, "cat /etc/of-the-image; stat -c ' %u %g' /etc/of-the-image"); got != "yes 1000 1000\n" {
+	if got := runShell(t, fork, "cat /etc/of-the-image; stat -c ' %u %g' /etc/of-the-image"); got != "yes 1000 1000\n" {
 		t.Errorf("in the fork: %q", got)
 	}
 	if err := fork.Destroy(ctx); err != nil {

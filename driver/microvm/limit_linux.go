@@ -7,45 +7,44 @@ import (
 	"math"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/cgroup"
-	"github.com/atoll-sandbox/atoll/internal/machine"
+	"github.com/atoll-sandbox/atoll/internal/isolation/cgroup"
+	"github.com/atoll-sandbox/atoll/internal/vm/hypervisor"
 )
 
-// DefaultPIDs is how many processes there may be in a machine that asks for
-// nothing else.
+// DefaultPIDs is the limit of processes of a VM whose Spec has 0.
 const DefaultPIDs = 512
 
 const (
-	leastPIDs   = 16        // with less no program is of use
-	leastDisk   = 1 << 20   // bytes; likewise
-	bootMemory  = 256 << 20 // bytes; with less no machine boots, whatever commands may use of it
-	guestMemory = 96 << 20  // bytes of a machine that its kernel and the guest keep from commands
-	hostMemory  = 512 << 20 // bytes that a hypervisor may have besides its machine's memory
+	minPIDs     = 16        // the least with which a program can run
+	minDisk     = 1 << 20   // bytes; likewise
+	bootMemory  = 256 << 20 // bytes; the least with which a VM boots
+	guestMemory = 96 << 20  // bytes of a VM that its kernel and guest reserve
+	hostMemory  = 512 << 20 // bytes of a hypervisor besides the memory of its VM
 	mebibyte    = 1 << 20
-	mostCPUs    = 255
+	maxCPUs     = 255
 )
 
-// size is what a machine is made of.
-type size struct {
-	memory   int64 // of the machine, bytes, whole MiB
-	commands int64 // of it, what commands may use together; less than that
+// vmSize is the size of a VM.
+type vmSize struct {
+	memory   int64 // of the VM, bytes, whole MiB
+	commands int64 // bytes of it that commands may use together
 	cpus     int
 	quota    float64 // of the host's processors; 0: as many as cpus
 	pids     int     // 0: no limit
 }
 
-// sizeOf returns the size of the machine for some limits.
-func (d *Driver) sizeOf(l atoll.Resources) size {
-	s := size{memory: l.Memory, pids: l.PIDs}
+// sizeFor returns the size of a VM with some limits.
+func (d *Driver) sizeFor(l atoll.Resources) vmSize {
+	s := vmSize{memory: l.Memory, pids: l.PIDs}
 	if s.memory == 0 {
-		s.memory = or(d.Memory, atoll.DefaultMachineMemory)
+		s.memory = orDefault(d.Memory, atoll.DefaultMachineMemory)
 	}
 	asked := s.memory
 	s.memory = (max(s.memory, bootMemory) + mebibyte - 1) / mebibyte * mebibyte
 	s.commands = min(asked, s.memory-guestMemory)
 	s.cpus = int(math.Ceil(l.CPU))
 	if l.CPU == 0 {
-		s.cpus = or(d.CPUs, atoll.DefaultMachineCPU)
+		s.cpus = orDefault(d.CPUs, atoll.DefaultMachineCPU)
 	}
 	if l.CPU > 0 && float64(s.cpus) != l.CPU {
 		s.quota = l.CPU
@@ -59,14 +58,14 @@ func (d *Driver) sizeOf(l atoll.Resources) size {
 	return s
 }
 
-func or[T int | int64](v, def T) T {
+func orDefault[T int | int64](v, def T) T {
 	if v == 0 {
 		return def
 	}
 	return v
 }
 
-// checkLimits reports limits that are wrong, or that no machine here can hold.
+// checkLimits reports limits that are wrong, or that this driver can't enforce here.
 func (d *Driver) checkLimits(l atoll.Resources) []error {
 	var errs []error
 	bad := func(field, format string, a ...any) {
@@ -75,33 +74,33 @@ func (d *Driver) checkLimits(l atoll.Resources) []error {
 	no := func(field, why string) {
 		errs = append(errs, &atoll.FieldError{Field: "limits." + field, Err: fmt.Errorf("limits.%s: %w by the microvm driver here: %s", field, atoll.ErrUnsupported, why)})
 	}
-	least := or(d.LeastMemory, atoll.MinMachineMemory)
+	least := orDefault(d.LeastMemory, atoll.MinMachineMemory)
 	switch {
 	case l.Memory < 0:
-		bad("memory", "%d: a machine has some memory: say how much", l.Memory)
+		bad("memory", "%d: a VM needs memory: give a size", l.Memory)
 	case l.Memory > 0 && l.Memory < least:
-		bad("memory", "%d: a machine needs at least %d MiB", l.Memory, least>>20)
+		bad("memory", "%d: a VM needs at least %d MiB", l.Memory, least>>20)
 	}
 	switch {
 	case l.CPU < 0:
-		bad("cpu", "%v: a machine has some processors: say how many", l.CPU)
-	case l.CPU > mostCPUs:
-		bad("cpu", "%v: a machine has at most %d processors", l.CPU, mostCPUs)
+		bad("cpu", "%v: a VM needs processors: give a number", l.CPU)
+	case l.CPU > maxCPUs:
+		bad("cpu", "%v: a VM has at most %d processors", l.CPU, maxCPUs)
 	}
-	if n := l.PIDs; n > 0 && n < leastPIDs {
-		bad("pids", "%d: at least %d", n, leastPIDs)
+	if n := l.PIDs; n > 0 && n < minPIDs {
+		bad("pids", "%d: at least %d", n, minPIDs)
 	}
-	if n := l.Disk; n > 0 && n < leastDisk {
-		bad("disk", "%d: at least %d bytes", n, leastDisk)
+	if n := l.Disk; n > 0 && n < minDisk {
+		bad("disk", "%d: at least %d bytes", n, minDisk)
 	}
 	if l.Files > 0 {
-		no("files", "a machine's file systems have as many files as their size gives")
+		no("files", "the size of a VM's file systems determines their number of files")
 	}
 	if l.FileSize > 0 {
-		no("file_size", "nothing in a machine bounds single files")
+		no("file_size", "nothing in a VM limits single files")
 	}
-	if s := d.sizeOf(l); s.quota > 0 {
-		if t, err := d.groups(); err != nil {
+	if s := d.sizeFor(l); s.quota > 0 {
+		if t, err := d.cgroups(); err != nil {
 			errs = append(errs, err)
 		} else if !t.Has(cgroup.CPU) {
 			no("cpu", fmt.Sprintf("parts of processors need the host's control groups (whole ones don't): %s", t.Missing()[cgroup.CPU]))
@@ -110,24 +109,13 @@ func (d *Driver) checkLimits(l atoll.Resources) []error {
 	return errs
 }
 
-// groups returns where hypervisors get their control groups.
-func (d *Driver) groups() (*cgroup.Tree, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.host.tree == nil {
-		t, err := cgroup.Probe()
-		if err != nil {
-			return nil, err
-		}
-		d.host.tree = t
-	}
-	return d.host.tree, nil
-}
+// cgroups returns the tree in which hypervisors get their control groups.
+func (d *Driver) cgroups() (*cgroup.Tree, error) { return d.host.cgroups.Tree() }
 
-// makeGroup makes the group of a sandbox's hypervisor; nil where this host has
-// none. That the machine has no more than it asked for does not depend on it.
-func (d *Driver) makeGroup(ctx context.Context, r *record, s size) (machine.Group, error) {
-	t, err := d.groups()
+// makeGroup creates the control group of a sandbox's hypervisor; nil if this host has none. The
+// limits of the VM itself do not depend on it.
+func (d *Driver) makeGroup(ctx context.Context, r *record, s vmSize) (hypervisor.Group, error) {
+	t, err := d.cgroups()
 	if err != nil {
 		return nil, err
 	}
@@ -148,9 +136,9 @@ func (d *Driver) makeGroup(ctx context.Context, r *record, s size) (machine.Grou
 	return g, nil
 }
 
-// removeGroup removes the group of a hypervisor that has ended.
+// removeGroup removes the control group of a hypervisor that has exited.
 func (d *Driver) removeGroup(ctx context.Context, r *record) error {
-	t, err := d.groups()
+	t, err := d.cgroups()
 	if err != nil {
 		return err
 	}

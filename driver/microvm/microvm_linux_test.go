@@ -12,20 +12,21 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/atolltest"
 	"github.com/atoll-sandbox/atoll/driver/microvm"
-	"github.com/atoll-sandbox/atoll/internal/helper/helpertest"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/testing/helpertest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-func TestMain(m *testing.M) { os.Exit(helpertest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(testenv.Main(m, "qemu", helpertest.Main)) }
 
-// testImage is what the sandboxes of tests are made of.
+// testImage is the image of the tests' sandboxes.
 const testImage = "test/busybox:1"
 
-// newDriver returns a driver of small machines, which has the test image.
+// newDriver returns a driver of small VMs that has the test image.
 func newDriver(t testing.TB) *microvm.Driver {
 	t.Helper()
+	testenv.Real(t, "qemu")
 	if os.Getenv("ATOLL_MACHINE_KERNEL") == "" {
-		musthave.Skip(t, "qemu", `no kernel for machines: eval "$(scripts/machine)"`)
+		testenv.Skip(t, "qemu", `no kernel for machines: eval "$(scripts/machine)"`)
 	}
 	return driverIn(t, shortDir(t))
 }
@@ -35,7 +36,7 @@ func driverIn(t testing.TB, dir string) *microvm.Driver {
 	t.Helper()
 	d := &microvm.Driver{Dir: dir, Image: testImage, Memory: 256 << 20, LeastMemory: 16 << 20, CPUs: 1}
 	if _, err := d.Probe(t.Context()); err != nil {
-		musthave.Skip(t, "qemu", "no machines here: %v", err)
+		testenv.Skip(t, "qemu", "no machines here: %v", err)
 	}
 	if images, err := d.Images(t.Context()); err != nil || len(images) > 0 {
 		return d
@@ -46,7 +47,7 @@ func driverIn(t testing.TB, dir string) *microvm.Driver {
 	return d
 }
 
-// shortDir is a directory whose name leaves room for those of sockets.
+// shortDir returns a directory with a name short enough for sockets in it.
 func shortDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "mv")
@@ -67,7 +68,7 @@ func busybox(t testing.TB) *bytes.Buffer {
 	t.Helper()
 	path, err := exec.LookPath("busybox")
 	if err != nil {
-		musthave.Skip(t, "qemu", "needs busybox: apt install busybox-static")
+		testenv.Skip(t, "qemu", "needs busybox: apt install busybox-static")
 	}
 	program, err := os.ReadFile(path)
 	if err != nil {
@@ -109,8 +110,8 @@ func busybox(t testing.TB) *bytes.Buffer {
 	return &b
 }
 
-// made creates a sandbox that is destroyed at the end.
-func made(t *testing.T, d *microvm.Driver, spec atoll.Spec) atoll.Sandbox {
+// createTestSandbox creates a sandbox that is destroyed when the test ends.
+func createTestSandbox(t *testing.T, d *microvm.Driver, spec atoll.Spec) atoll.Sandbox {
 	t.Helper()
 	sb, err := d.Create(t.Context(), spec)
 	if err != nil {
@@ -124,17 +125,16 @@ func made(t *testing.T, d *microvm.Driver, spec atoll.Spec) atoll.Sandbox {
 	return sb
 }
 
-// long is for tests that prove nothing more under the race detector, which sees
-// neither monitors nor guests.
-func long(t *testing.T) {
+// skipIfRace skips a long test under the race detector, which checks neither monitors nor guests.
+func skipIfRace(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("many machines: left out by -short")
 	}
 }
 
-// run runs shell text that must succeed.
-func run(t *testing.T, sb atoll.Sandbox, text string) string {
+// runShell runs shell text that must succeed.
+func runShell(t *testing.T, sb atoll.Sandbox, text string) string {
 	t.Helper()
 	exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: text})
 	if err != nil || exit.Code != 0 {
@@ -143,8 +143,8 @@ func run(t *testing.T, sb atoll.Sandbox, text string) string {
 	return string(exit.Stdout)
 }
 
-// status returns the status of a sandbox.
-func status(t *testing.T, sb atoll.Sandbox) atoll.Status {
+// getStatus returns the status of a sandbox.
+func getStatus(t *testing.T, sb atoll.Sandbox) atoll.Status {
 	t.Helper()
 	s, err := sb.Status(t.Context())
 	if err != nil {
@@ -153,7 +153,7 @@ func status(t *testing.T, sb atoll.Sandbox) atoll.Status {
 	return s
 }
 
-// bootLog returns what a machine said.
+// bootLog returns the boot log of a VM.
 func bootLog(d *microvm.Driver, sb atoll.Sandbox) string {
 	b, err := os.ReadFile(filepath.Join(d.Dir, sb.ID(), "boot.log"))
 	if err != nil {
@@ -163,15 +163,15 @@ func bootLog(d *microvm.Driver, sb atoll.Sandbox) string {
 }
 
 func TestDriver(t *testing.T) {
-	long(t)
+	skipIfRace(t)
 	atolltest.Run(t, newDriver(t))
 }
 
 func TestHello(t *testing.T) {
-	long(t)
+	skipIfRace(t)
 	d := newDriver(t)
-	sb := made(t, d, atoll.Spec{Name: "hello"})
-	t.Logf("%s", run(t, sb, "id; pwd; hostname; uname -a; cat /proc/mounts; ls -la / /dev; df; free; cat /etc/passwd; ps; date; cat /proc/cmdline; dmesg | tail -5; mount"))
-	t.Logf("%+v", status(t, sb))
+	sb := createTestSandbox(t, d, atoll.Spec{Name: "hello"})
+	t.Logf("%s", runShell(t, sb, "id; pwd; hostname; uname -a; cat /proc/mounts; ls -la / /dev; df; free; cat /etc/passwd; ps; date; cat /proc/cmdline; dmesg | tail -5; mount"))
+	t.Logf("%+v", getStatus(t, sb))
 	t.Logf("%s", bootLog(d, sb))
 }

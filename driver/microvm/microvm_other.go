@@ -12,23 +12,23 @@ import (
 
 type host struct{}
 
-// errHere says why there are no sandboxes.
-var errHere = fmt.Errorf("%w: machines are made on Linux, and this is %s: use the virtual or docker driver", atoll.ErrUnavailable, runtime.GOOS)
+// errHere is the error of every operation on systems other than Linux.
+var errHere = fmt.Errorf("%w: VMs need Linux, and this is %s: use the virtual or docker driver", atoll.ErrUnavailable, runtime.GOOS)
 
-// Probe says that there are no machines on this system.
+// Probe reports that there are no VMs on this system.
 func (d *Driver) Probe(context.Context) (atoll.Features, error) { return atoll.Features{}, errHere }
 
-// Create refuses.
+// Create returns an error that matches atoll.ErrUnavailable.
 func (d *Driver) Create(_ context.Context, spec atoll.Spec) (atoll.Sandbox, error) {
 	return nil, &atoll.Error{Op: "create", ID: spec.Name, Err: errHere}
 }
 
-// Open finds nothing.
+// Open finds no sandbox.
 func (d *Driver) Open(_ context.Context, id string) (atoll.Sandbox, error) {
 	return nil, &atoll.Error{Op: "open", ID: id, Err: atoll.ErrNotFound}
 }
 
-// List returns nothing.
+// List returns no sandboxes.
 func (d *Driver) List(context.Context) ([]atoll.Status, error) { return nil, nil }
 
 // Close does nothing.

@@ -10,32 +10,32 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/guest"
 )
 
-// direct is a link to the guest of a sandbox whose lock is held.
-func (d *Driver) direct(r *record) *guest.Link {
-	return &guest.Link{ID: r.ID, Spec: r.Spec, Reach: func(ctx context.Context) (net.Conn, error) { return d.connect(ctx, r) }}
+// directLink returns a link to the guest of a sandbox whose lock is held.
+func (d *Driver) directLink(r *record) *guest.Link {
+	return &guest.Link{ID: r.ID, Spec: r.Spec, Reach: func(ctx context.Context) (net.Conn, error) { return d.connectGuest(ctx, r) }}
 }
 
-// Pause stops every command where it is. The machine's own kernel and its guest
-// go on, so that files can be read, and deadlines end what is frozen.
+// Pause freezes every command. The VM's kernel and its guest continue: files can be read, and
+// deadlines end frozen commands.
 func (s *Sandbox) Pause(ctx context.Context) error {
-	return s.change(ctx, "pause", func(r *record) error { return s.d.pause(ctx, r, atoll.Running, atoll.Paused) })
+	return s.withLock(ctx, "pause", func(r *record) error { return s.d.setPaused(ctx, r, atoll.Running, atoll.Paused) })
 }
 
-// Resume lets the commands of a paused sandbox go on, and a machine that waits for
-// something of the host.
+// Resume lets the commands of a paused sandbox continue, and a VM that waits for something of the
+// host.
 func (s *Sandbox) Resume(ctx context.Context) error {
-	return s.change(ctx, "resume", func(r *record) error {
-		if m, err := s.d.machine(r.ID); err == nil {
-			if err := errors.Join(goOn(ctx, m), m.Close()); err != nil {
+	return s.withLock(ctx, "resume", func(r *record) error {
+		if m, err := s.d.openVM(r.ID); err == nil {
+			if err := errors.Join(resumeStuck(ctx, m), m.Close()); err != nil {
 				return err
 			}
 		}
-		return s.d.pause(ctx, r, atoll.Paused, atoll.Running)
+		return s.d.setPaused(ctx, r, atoll.Paused, atoll.Running)
 	})
 }
 
-// pause brings the commands of a sandbox from one state to another.
-func (d *Driver) pause(ctx context.Context, r *record, from, to atoll.State) error {
+// setPaused changes the state of a sandbox's commands from one to another.
+func (d *Driver) setPaused(ctx context.Context, r *record, from, to atoll.State) error {
 	switch r.State {
 	case to:
 		return nil
@@ -43,7 +43,7 @@ func (d *Driver) pause(ctx context.Context, r *record, from, to atoll.State) err
 	default:
 		return fmt.Errorf("%w: it is %s", atoll.ErrState, r.State)
 	}
-	l := d.direct(r)
+	l := d.directLink(r)
 	defer l.HangUp()
 	if err := l.Pause(ctx, to == atoll.Paused); err != nil {
 		return err

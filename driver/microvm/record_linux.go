@@ -2,115 +2,100 @@ package microvm
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/gate"
-	"github.com/atoll-sandbox/atoll/internal/keep"
-	"github.com/atoll-sandbox/atoll/internal/machine"
+	"github.com/atoll-sandbox/atoll/internal/egress"
+	"github.com/atoll-sandbox/atoll/internal/state/statedir"
+	"github.com/atoll-sandbox/atoll/internal/vm/hypervisor"
 )
 
-// The files of a sandbox's directory, which is the host's alone, besides its
-// record and those of its machine.
+// The files of a sandbox's directory besides its record and those of its VM. Only the host uses that
+// directory.
 const (
-	rootFile    = "root.qcow2"
-	workFile    = "workspace.qcow2"
-	gateName    = "gate"
-	snapshotDir = "snapshots"
+	rootFile  = "root.qcow2"
+	workFile  = "workspace.qcow2"
+	egressDir = "gate" // of its egress proxy
 )
 
-// record is what is kept of a sandbox.
+// record is the persistent state of a sandbox.
 type record struct {
 	ID      string      `json:"id"`
 	Spec    atoll.Spec  `json:"spec"`
 	Created time.Time   `json:"created"`
 	State   atoll.State `json:"state"` // starting, running, paused, stopped
 	Started time.Time   `json:"started,omitzero"`
-	Boot    string      `json:"boot,omitempty"` // in which run of the host's kernel it was started
+	Boot    string      `json:"boot,omitempty"` // statedir.BootID when it was started
 
-	UID   int    `json:"uid,omitempty"`   // whom QEMU runs as; 0: who made the sandbox
-	Accel string `json:"accel,omitempty"` // of the machine that runs, or ran
+	UID   int    `json:"uid,omitempty"`   // user that QEMU runs as; 0: the user that created the sandbox
+	Accel string `json:"accel,omitempty"` // of the VM that runs, or ran last
 	Type  string `json:"type,omitempty"`  // likewise
 
-	Nested      bool   `json:"nested,omitempty"`       // it can run machines itself
-	NestedWhy   string `json:"nested_why,omitempty"`   // why not, if that is to be told
-	TemplateWhy string `json:"template_why,omitempty"` // why it was booted, and not cloned
-	DiskSize    int64  `json:"disk_size,omitempty"`    // what its file systems were made for, as Limits.Disk has it
+	Nested      bool   `json:"nested,omitempty"`       // it can run VMs
+	NestedWhy   string `json:"nested_why,omitempty"`   // why not, if that is reported
+	TemplateWhy string `json:"template_why,omitempty"` // why it was booted and not started from a template
+	DiskSize    int64  `json:"disk_size,omitempty"`    // size of its file systems, as in Limits.Disk
 
-	Restoring string `json:"restoring,omitempty"` // the snapshot whose disks are being put into place
+	Restoring string `json:"restoring,omitempty"` // snapshot of a restore in progress
 
-	Kept string `json:"kept,omitempty"` // name of the kept disk that it came with
-	Keep string `json:"keep,omitempty"` // name under which its working directory is kept when it is cleared
+	Kept string `json:"kept,omitempty"` // name of the kept disk that it was created with
+	Keep string `json:"keep,omitempty"` // name under which its working directory is kept when it is removed
 
-	untouched bool // its disks were made by this call, and no machine had them yet
-	woken     bool // this call woke it from a template that has rehearsed
+	newDisks     bool // its disks were made by this call, and no VM has used them yet
+	fromTemplate bool // this call started it from a template that was warmed up
 }
 
-// home returns where the sandboxes of this driver are.
-func (d *Driver) home() *keep.Home[record] {
-	return &keep.Home[record]{Dir: d.Dir, Clear: d.clear}
+// stateHome returns the store of this driver's sandboxes.
+func (d *Driver) stateHome() *statedir.Home[record] {
+	return &statedir.Home[record]{Dir: d.Dir, Clear: d.clearSandbox}
 }
 
-func (d *Driver) dir(id string) string { return filepath.Join(d.Dir, id) }
+func (d *Driver) sandboxDir(id string) string { return filepath.Join(d.Dir, id) }
 
 // load reads the record of a sandbox.
-func (d *Driver) load(id string) (*record, error) { return d.home().Load(id) }
+func (d *Driver) load(id string) (*record, error) { return d.stateHome().Load(id) }
 
-func (d *Driver) save(r *record) error { return d.home().Save(r.ID, r) }
+func (d *Driver) save(r *record) error { return d.stateHome().Save(r.ID, r) }
 
-// The user numbers of the host that hypervisors get: one each, in a part that
-// nothing else hands out.
+// The user IDs of the host that hypervisors get: one each, in a part that nothing else hands out.
 const (
 	firstUser = 0x6f000000
 	users     = 4000
 )
 
-func (d *Driver) numbers() keep.Numbers {
-	return keep.Numbers{Dir: filepath.Join(d.Dir, "ids"), First: firstUser, Per: 1, Count: users}
+// userIDs returns the user IDs of hypervisors.
+func (d *Driver) userIDs() statedir.Numbers {
+	return statedir.Numbers{Dir: filepath.Join(d.Dir, "ids"), First: firstUser, Per: 1, Count: users}
 }
 
-// root tells whether this process may run hypervisors as users of their own.
-func root() bool { return os.Geteuid() == 0 }
+// isRoot reports whether this process can run hypervisors as users of their own.
+func isRoot() bool { return os.Geteuid() == 0 }
 
-// clear ends a sandbox that is on its way out, in its directory as that is called
-// now, and gives back what it has elsewhere.
-func (d *Driver) clear(dir string, r *record) error {
+// clearSandbox ends a sandbox that is being removed, whose directory is now dir, and releases all it
+// has elsewhere. r is nil when its record was never complete.
+func (d *Driver) clearSandbox(dir string, r *record) error {
 	if r == nil {
 		return nil
 	}
-	ctx, cancel := endContext()
+	if !statedir.Claimed(dir) {
+		return d.userIDs().Free(r.UID)
+	}
+	ctx, cancel := newEndContext()
 	defer cancel()
-	if err := d.endMachine(ctx, dir, r); err != nil {
+	if err := d.killVMIn(ctx, dir, r); err != nil {
 		return err
 	}
-	if gated(r.Spec.Network) {
-		if err := gate.Open(filepath.Join(dir, gateName)).Ended(ctx); err != nil {
+	if egress.Needed(r.Spec.Network) {
+		if err := egress.Open(filepath.Join(dir, egressDir)).Ended(ctx); err != nil {
 			return err
 		}
 	}
-	return errors.Join(d.leaveDisks(ctx, dir, r), d.numbers().Free(r.UID))
+	return errors.Join(d.releaseDisks(ctx, dir, r), d.userIDs().Free(r.UID))
 }
 
-// process returns the machine of a sandbox that runs, or an error that matches
-// atoll.ErrNotFound.
-func (d *Driver) machine(id string) (*machine.Machine, error) { return machine.Open(d.dir(id)) }
-
-// broken is the status of a sandbox whose record can't be read.
-func (d *Driver) broken(id string, err error) atoll.Status {
-	return atoll.Status{
-		ID: id, Driver: d.Name(), State: atoll.Failed, Isolation: emulated,
-		Conditions: []atoll.Condition{{Type: "ready", Reason: "unreadable", Message: err.Error()}},
-	}
-}
-
-// bootID tells this run of the host's kernel from others.
-func bootID() (string, error) {
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return "", fmt.Errorf("which run of the kernel this is: %w", err)
-	}
-	return string(b[:len(b)-1]), nil
+// openVM returns the VM of a sandbox that runs, or an error that matches atoll.ErrNotFound.
+func (d *Driver) openVM(id string) (*hypervisor.Machine, error) {
+	return hypervisor.Open(d.sandboxDir(id))
 }

@@ -2,79 +2,28 @@ package microvm
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"time"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/qcow2"
+	"github.com/atoll-sandbox/atoll/internal/state/statedir"
+	"github.com/atoll-sandbox/atoll/internal/vm/qcow2"
 )
 
-// snapshotFile says what a snapshot is, in its directory, beside its disks; it is
-// written last.
-const snapshotFile = "snapshot.json"
-
-func (d *Driver) snapshotPath(id, snapshot string) string {
-	return filepath.Join(d.dir(id), snapshotDir, snapshot)
-}
-
-func (d *Driver) snapshots(id string) ([]atoll.SnapshotInfo, error) {
-	entries, err := os.ReadDir(filepath.Join(d.dir(id), snapshotDir))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var list []atoll.SnapshotInfo
-	for _, e := range entries {
-		b, err := os.ReadFile(filepath.Join(d.snapshotPath(id, e.Name()), snapshotFile))
-		if errors.Is(err, os.ErrNotExist) {
-			continue // on its way in or out
-		}
-		var k atoll.SnapshotInfo
-		if err == nil {
-			err = json.Unmarshal(b, &k)
-		}
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, k)
-	}
-	slices.SortFunc(list, func(a, b atoll.SnapshotInfo) int { return a.Created.Compare(b.Created) })
-	return list, nil
-}
-
-// snapshot finds one by id or name.
-func (d *Driver) snapshot(id, name string) (atoll.SnapshotInfo, error) {
-	list, err := d.snapshots(id)
-	if err != nil {
-		return atoll.SnapshotInfo{}, err
-	}
-	for _, k := range list {
-		if name != "" && (k.ID == name || k.Name == name) {
-			return k, nil
-		}
-	}
-	return atoll.SnapshotInfo{}, fmt.Errorf("snapshot %q: %w", name, atoll.ErrNotFound)
-}
-
-// still runs f while nothing in a sandbox writes to its disks, and what was
-// written is on them.
-func (d *Driver) still(ctx context.Context, r *record, f func() error) error {
+// withStillDisks calls f while nothing in a sandbox writes to its disks, and all that was written is
+// on them.
+func (d *Driver) withStillDisks(ctx context.Context, r *record, f func() error) error {
 	if r.State != atoll.Running && r.State != atoll.Paused {
 		return f()
 	}
-	l := d.direct(r)
+	l := d.directLink(r)
 	defer l.HangUp()
 	return l.Still(ctx, []string{"/", atoll.DefaultDir}, f)
 }
 
-// copyDisks copies both disks; what is half copied is removed.
+// copyDisks copies both disks; incomplete copies are removed.
 func copyDisks(ctx context.Context, toRoot, root, toWork, work string) error {
 	err := qcow2.Copy(ctx, toRoot, root)
 	if err == nil {
@@ -85,100 +34,80 @@ func copyDisks(ctx context.Context, toRoot, root, toWork, work string) error {
 	return err
 }
 
-// Snapshot keeps the sandbox's disks as they are now.
+// Snapshot copies the sandbox's disks as they are now.
 func (s *Sandbox) Snapshot(ctx context.Context, name string) (atoll.SnapshotInfo, error) {
-	k := atoll.SnapshotInfo{ID: atoll.NewID(), Name: name, Sandbox: s.id, Created: time.Now()}
-	err := s.change(ctx, "snapshot", func(r *record) error {
-		if name != "" {
-			if err := atoll.CheckName(name); err != nil {
-				return err
-			}
-		}
-		list, err := s.d.snapshots(s.id)
-		if err != nil {
+	var k statedir.Snapshot
+	err := s.withLock(ctx, "snapshot", func(r *record) (err error) {
+		if k, err = s.d.stateHome().Snapshots(s.id).New(name); err != nil {
 			return err
 		}
-		for _, o := range list {
-			if name != "" && (o.Name == name || o.ID == name) {
-				return fmt.Errorf("snapshot %q: %w", name, atoll.ErrExists)
-			}
-		}
-		dir := s.d.snapshotPath(s.id, k.ID)
-		if err = s.d.keep(ctx, r, &k, dir); err != nil {
-			err = errors.Join(err, os.RemoveAll(dir))
+		if err = s.d.copySnapshot(ctx, r, &k); err != nil {
+			err = errors.Join(err, os.RemoveAll(s.d.stateHome().Snapshots(s.id).Path(k.ID)))
 		}
 		return err
 	})
-	return k, err
+	return k.SnapshotInfo, err
 }
 
-func (d *Driver) keep(ctx context.Context, r *record, k *atoll.SnapshotInfo, dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
+// copySnapshot copies the disks of a sandbox to a snapshot whose directory exists.
+func (d *Driver) copySnapshot(ctx context.Context, r *record, k *statedir.Snapshot) error {
+	dir := d.stateHome().Snapshots(r.ID).Path(k.ID)
 	work, err := d.workDisk(ctx, r)
 	if err != nil {
 		return err
 	}
-	if k.Files, err = d.files(ctx, r); err != nil {
+	if k.Files, err = d.countFiles(ctx, r); err != nil {
 		return err
 	}
-	root := filepath.Join(d.dir(r.ID), rootFile)
-	err = d.still(ctx, r, func() error {
+	root := filepath.Join(d.sandboxDir(r.ID), rootFile)
+	err = d.withStillDisks(ctx, r, func() error {
 		return copyDisks(ctx, filepath.Join(dir, rootFile), root, filepath.Join(dir, workFile), work)
 	})
 	if err != nil {
 		return err
 	}
 	for _, name := range []string{rootFile, workFile} {
-		n, err := taken(filepath.Join(dir, name))
+		n, err := allocatedBytes(filepath.Join(dir, name))
 		if err != nil {
 			return err
 		}
 		k.Size += n
 	}
-	b, err := json.Marshal(k)
-	if err != nil {
-		return err
-	}
-	tmp := filepath.Join(dir, snapshotFile+".new")
-	if err := os.WriteFile(tmp, b, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(tmp, filepath.Join(dir, snapshotFile))
+	return d.stateHome().Snapshots(r.ID).Save(k)
 }
 
-// files counts the files of a sandbox that runs; of others it is not known.
-func (d *Driver) files(ctx context.Context, r *record) (int, error) {
+// countFiles returns the number of files of a running sandbox; 0 for others.
+func (d *Driver) countFiles(ctx context.Context, r *record) (int, error) {
 	if r.State != atoll.Running && r.State != atoll.Paused {
 		return 0, nil
 	}
-	l := d.direct(r)
-	l.Counted = counted()
+	l := d.directLink(r)
+	l.Counted = countedDirs()
 	defer l.HangUp()
 	st, err := l.Stats(ctx)
 	return st.Files, err
 }
 
-// Restore gives the sandbox the disks of a snapshot. What runs in it ends.
+// Restore replaces the sandbox's disks with those of a snapshot. Its processes end; if it ran, it is
+// started again.
 func (s *Sandbox) Restore(ctx context.Context, snapshot string) error {
-	err := s.change(ctx, "restore", func(r *record) error {
-		k, err := s.d.snapshot(s.id, snapshot)
+	err := s.withLock(ctx, "restore", func(r *record) error {
+		k, err := s.d.stateHome().Snapshots(s.id).Find(snapshot)
 		if err != nil {
 			return err
 		}
-		return s.d.restore(ctx, r, k)
+		return s.d.restoreSnapshot(ctx, r, k)
 	})
 	s.HangUp()
 	return err
 }
 
-func (d *Driver) restore(ctx context.Context, r *record, k atoll.SnapshotInfo) error {
+func (d *Driver) restoreSnapshot(ctx context.Context, r *record, k statedir.Snapshot) error {
 	ran := r.State == atoll.Running || r.State == atoll.Paused
-	if err := d.end(r); err != nil {
+	if err := d.killVM(r); err != nil {
 		return err
 	}
-	r.State, r.Restoring = atoll.Stopped, k.ID // who comes after a crash finishes it
+	r.State, r.Restoring = atoll.Stopped, k.ID // after a crash the next start finishes it
 	if err := d.save(r); err != nil {
 		return err
 	}
@@ -188,10 +117,10 @@ func (d *Driver) restore(ctx context.Context, r *record, k atoll.SnapshotInfo) e
 	if !ran {
 		return nil
 	}
-	return d.boot(ctx, r)
+	return d.bootSandbox(ctx, r)
 }
 
-// finishRestore puts the disks of a snapshot into place, if that was begun.
+// finishRestore puts the disks of a snapshot into place, if a restore was begun.
 func (d *Driver) finishRestore(ctx context.Context, r *record) error {
 	if r.Restoring == "" {
 		return nil
@@ -200,7 +129,7 @@ func (d *Driver) finishRestore(ctx context.Context, r *record) error {
 	if err != nil {
 		return err
 	}
-	from, root := d.snapshotPath(r.ID, r.Restoring), filepath.Join(d.dir(r.ID), rootFile)
+	from, root := d.stateHome().Snapshots(r.ID).Path(r.Restoring), filepath.Join(d.sandboxDir(r.ID), rootFile)
 	for _, fresh := range []string{root + ".new", work + ".new"} {
 		if err := os.Remove(fresh); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
@@ -219,60 +148,60 @@ func (d *Driver) finishRestore(ctx context.Context, r *record) error {
 // Snapshots returns the snapshots, oldest first.
 func (s *Sandbox) Snapshots(context.Context) ([]atoll.SnapshotInfo, error) {
 	if _, err := s.d.load(s.id); err != nil {
-		return nil, s.fail("list snapshots", err)
+		return nil, s.wrapError("list snapshots", err)
 	}
-	list, err := s.d.snapshots(s.id)
-	return list, s.fail("list snapshots", err)
+	list, err := s.d.stateHome().Snapshots(s.id).Infos()
+	return list, s.wrapError("list snapshots", err)
 }
 
-// RemoveSnapshot forgets a snapshot.
+// RemoveSnapshot removes a snapshot.
 func (s *Sandbox) RemoveSnapshot(ctx context.Context, snapshot string) error {
-	return s.change(ctx, "remove snapshot", func(r *record) error {
-		k, err := s.d.snapshot(s.id, snapshot)
+	return s.withLock(ctx, "remove snapshot", func(r *record) error {
+		snapshots := s.d.stateHome().Snapshots(s.id)
+		k, err := snapshots.Find(snapshot)
 		if err != nil {
 			return err
 		}
 		if k.ID == r.Restoring {
-			return fmt.Errorf("%w: a restore of it broke off: start the sandbox, or restore it again", atoll.ErrState)
+			return fmt.Errorf("%w: a restore of it was interrupted: start the sandbox, or restore it again", atoll.ErrState)
 		}
-		dir := s.d.snapshotPath(s.id, k.ID)
-		if err := os.Remove(filepath.Join(dir, snapshotFile)); err != nil {
+		if err := snapshots.Forget(&k); err != nil {
 			return err
 		}
-		return os.RemoveAll(dir)
+		return os.RemoveAll(snapshots.Path(k.ID))
 	})
 }
 
-// Fork makes a sandbox that starts with the disks of this one, as they are or
-// were at a snapshot. It is a machine of its own: nothing of what runs goes along.
+// Fork creates a sandbox that starts with the disks of this one, as they are or were at a snapshot.
+// It is a new VM: the running processes are not copied.
 func (s *Sandbox) Fork(ctx context.Context, snapshot string, spec atoll.Spec) (atoll.Sandbox, error) {
 	if len(spec.Mounts) > 0 || spec.Image != "" || spec.Runtime != "" || spec.Machine != nil {
-		return nil, s.fail("fork", fmt.Errorf("%w: a fork has the mounts, image and kind of machine of its first", atoll.ErrInvalid))
+		return nil, s.wrapError("fork", fmt.Errorf("%w: a fork has the mounts, image and machine settings of its origin", atoll.ErrInvalid))
 	}
 	var fork *Sandbox
-	err := s.change(ctx, "fork", func(r *record) error {
+	err := s.withLock(ctx, "fork", func(r *record) error {
 		root, work, err := s.d.forkFrom(ctx, r, snapshot)
 		if err != nil {
 			return err
 		}
-		merged, err := forked(r, spec)
+		merged, err := forkSpec(r, spec)
 		if err == nil {
 			err = s.d.check(ctx, &merged)
 		}
 		if err != nil {
 			return err
 		}
-		fork, err = s.d.make(ctx, merged, func(ctx context.Context, n *record) error {
+		fork, err = s.d.newSandbox(ctx, merged, func(ctx context.Context, n *record) error {
 			if err := s.d.shareBase(ctx, r, n); err != nil {
 				return err
 			}
 			fill := func() error {
-				return copyDisks(ctx, filepath.Join(s.d.dir(n.ID), rootFile), root, filepath.Join(s.d.dir(n.ID), workFile), work)
+				return copyDisks(ctx, filepath.Join(s.d.sandboxDir(n.ID), rootFile), root, filepath.Join(s.d.sandboxDir(n.ID), workFile), work)
 			}
 			if snapshot != "" {
 				return fill()
 			}
-			return s.d.still(ctx, r, fill)
+			return s.d.withStillDisks(ctx, r, fill)
 		})
 		return err
 	})
@@ -286,35 +215,35 @@ func (s *Sandbox) Fork(ctx context.Context, snapshot string, spec atoll.Spec) (a
 func (d *Driver) forkFrom(ctx context.Context, r *record, snapshot string) (root, work string, err error) {
 	if snapshot == "" {
 		work, err = d.workDisk(ctx, r)
-		return filepath.Join(d.dir(r.ID), rootFile), work, err
+		return filepath.Join(d.sandboxDir(r.ID), rootFile), work, err
 	}
-	k, err := d.snapshot(r.ID, snapshot)
+	k, err := d.stateHome().Snapshots(r.ID).Find(snapshot)
 	if err != nil {
 		return "", "", err
 	}
-	dir := d.snapshotPath(r.ID, k.ID)
+	dir := d.stateHome().Snapshots(r.ID).Path(k.ID)
 	return filepath.Join(dir, rootFile), filepath.Join(dir, workFile), nil
 }
 
-// shareBase lets a fork use what its first uses.
+// shareBase lets a fork use the base disk and the image of its origin.
 func (d *Driver) shareBase(ctx context.Context, of, fork *record) error {
 	fork.DiskSize = of.DiskSize
-	if _, err := d.disks().Share(ctx, of.ID, fork.ID); err != nil {
+	if _, err := d.diskStore().Share(ctx, of.ID, fork.ID); err != nil {
 		return err
 	}
-	if d.source(&of.Spec).Images == nil {
+	if d.rootSource(&of.Spec).Images == nil {
 		return nil
 	}
-	_, err := d.store().Share(ctx, of.ID, fork.ID)
+	_, err := d.imageStore().Share(ctx, of.ID, fork.ID)
 	return err
 }
 
-// forked is the spec of a fork: of what is asked for, the name, labels,
-// environment and limits count where they are set.
-func forked(r *record, asked atoll.Spec) (atoll.Spec, error) {
+// forkSpec returns the spec of a fork. Name, labels, environment and limits are those that were
+// asked for, where they are set.
+func forkSpec(r *record, asked atoll.Spec) (atoll.Spec, error) {
 	of := r.Spec
 	of.ID, of.Name, of.Progress, of.Owner = asked.ID, asked.Name, asked.Progress, asked.Owner
-	if of.Machine != nil && of.Machine.Disk != "" { // that is its first's; the fork has a copy
+	if of.Machine != nil && of.Machine.Disk != "" { // the origin has that disk; the fork has a copy
 		m := *of.Machine
 		m.Disk = ""
 		of.Machine = &m
@@ -333,7 +262,7 @@ func forked(r *record, asked atoll.Spec) (atoll.Spec, error) {
 		of.Limits.Disk = r.DiskSize
 	}
 	if max(of.Limits.Disk, 0) != r.DiskSize {
-		return of, fmt.Errorf("limits.disk %d: %w by the microvm driver: the disks of a fork are as large as those of its first: %d bytes (0: no limit)", of.Limits.Disk, atoll.ErrUnsupported, r.DiskSize)
+		return of, fmt.Errorf("limits.disk %d: %w by the microvm driver: the disks of a fork are as large as those of its origin: %d bytes (0: no limit)", of.Limits.Disk, atoll.ErrUnsupported, r.DiskSize)
 	}
 	return of, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -14,33 +13,22 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/cgroup"
-	"github.com/atoll-sandbox/atoll/internal/landlock"
+	"github.com/atoll-sandbox/atoll/internal/isolation/cgroup"
+	"github.com/atoll-sandbox/atoll/internal/isolation/landlock"
 )
 
 var _ atoll.Checker = (*Driver)(nil)
 
-// Checks looks at what the driver uses of this machine.
+// Checks checks what the driver needs of this host.
 func (d *Driver) Checks(ctx context.Context) []atoll.Check {
 	list := []atoll.Check{
-		d.checkHelper("atoll-guest", true, "nothing can be started in a sandbox"),
-		d.checkHelper("atoll-gate", false, "sandboxes have no network but their own loopback"),
+		d.Helpers.Check("atoll-guest", true, "nothing can be started in a sandbox"),
+		d.Helpers.Check("atoll-egress", false, "sandboxes have no network but their own loopback"),
 		checkUserNamespaces(ctx),
 		checkSeccomp(), checkLandlock(), checkOverlay(), checkIDMaps(), checkRedirect(), checkDisks(), checkMakersGroups(),
 	}
-	list = append(list, checkGroups()...)
+	list = append(list, d.checkGroups()...)
 	return append(list, checkRunsc())
-}
-
-func (d *Driver) checkHelper(name string, needed bool, without string) atoll.Check {
-	c := atoll.Check{Name: "helper " + name, Needed: needed}
-	path, err := d.Helpers.Find(name)
-	if err != nil {
-		c.Detail, c.Fix = "without it "+without, "build atoll with `make build`, or put "+name+" beside atoll or into $ATOLL_HELPERS"
-		return c
-	}
-	c.OK, c.Detail = true, path
-	return c
 }
 
 // checkUserNamespaces starts a program in a user namespace.
@@ -55,7 +43,7 @@ func checkUserNamespaces(ctx context.Context) atoll.Check {
 	err := cmd.Run()
 	if err == nil {
 		c.OK, c.Detail = true, "also as an ordinary user"
-		if root() {
+		if isRoot() {
 			c.Detail = "as root: each sandbox has a range of users of its own"
 		}
 		return c
@@ -87,7 +75,7 @@ func checkLandlock() atoll.Check {
 	c := atoll.Check{Name: "Landlock"}
 	v, err := landlock.Version()
 	if err != nil {
-		c.Detail, c.Fix = "one wall less: "+err.Error(), "a kernel from 5.13 with landlock in its list of security modules (lsm=…,landlock)"
+		c.Detail, c.Fix = "one layer of isolation less: "+err.Error(), "a kernel from 5.13 with landlock in its list of security modules (lsm=…,landlock)"
 		return c
 	}
 	c.OK, c.Detail = true, fmt.Sprintf("version %d", v)
@@ -105,11 +93,11 @@ func checkOverlay() atoll.Check {
 	return c
 }
 
-// checkIDMaps says whether mounts can show the owners of files as other users.
+// checkIDMaps reports whether mounts can show the owners of files as other users.
 func checkIDMaps() atoll.Check {
 	c := atoll.Check{Name: "idmapped mounts"}
-	if !root() {
-		c.Detail, c.Fix = "only root can make them: files of other users of this machine are nobody's inside", "run atoll as root if that matters"
+	if !isRoot() {
+		c.Detail, c.Fix = "only root can make them: files of other users of this host belong to nobody inside", "run atoll as root if that matters"
 		return c
 	}
 	fd, err := unix.OpenTree(unix.AT_FDCWD, "/", unix.OPEN_TREE_CLOEXEC)
@@ -117,54 +105,41 @@ func checkIDMaps() atoll.Check {
 		c.Detail, c.Fix = err.Error(), "a kernel from 5.12"
 		return c
 	}
-	_ = unix.Close(fd) // it was only a question
+	_ = unix.Close(fd) // it was only probed
 	c.OK, c.Detail = true, "files have the owners inside that they have outside"
 	return c
 }
 
-// checkRedirect says whether a sandbox's connections can be led to the gate.
+// checkRedirect reports whether connections of a sandbox can be redirected to the egress proxy.
 func checkRedirect() atoll.Check {
 	c := atoll.Check{Name: "nf_tables"}
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
 	if err != nil {
-		c.Detail, c.Fix = "connections can't be led to the gate: "+err.Error(), "modprobe nf_tables nft_redir, or a kernel with them"
+		c.Detail, c.Fix = "connections can't be redirected to the egress proxy: "+err.Error(), "modprobe nf_tables nft_redir, or a kernel with them"
 		return c
 	}
-	_ = unix.Close(fd) // it was only a question
-	c.OK, c.Detail = true, "every connection of a sandbox is led to the gate"
+	_ = unix.Close(fd) // it was only probed
+	c.OK, c.Detail = true, "every connection of a sandbox is redirected to the egress proxy"
 	return c
 }
 
-// checkGroups says which limits this process may set.
-func checkGroups() []atoll.Check {
-	uses := map[cgroup.Control]string{
+// checkGroups reports which limits this process can set.
+func (d *Driver) checkGroups() []atoll.Check {
+	fix := "run atoll as root"
+	if !isRoot() {
+		fix = "run atoll as root, or in a group of your own: systemd-run --user --scope -p Delegate=yes atoll …"
+	}
+	return d.host.cgroups.Checks(map[cgroup.Control]string{
 		cgroup.Memory: "limit of memory", cgroup.CPU: "limit of processors", cgroup.PIDs: "limit of processes",
 		cgroup.Freeze: "pause", cgroup.Kill: "end of all processes at once", cgroup.Nest: "group for each command",
-	}
-	tree, err := cgroup.Probe()
-	if err != nil {
-		return []atoll.Check{{Name: "control groups", Detail: err.Error(), Fix: "a kernel with cgroups, mounted at /sys/fs/cgroup"}}
-	}
-	missing := tree.Missing()
-	var list []atoll.Check
-	for _, control := range slices.Sorted(maps.Keys(uses)) {
-		c := atoll.Check{Name: uses[control], OK: tree.Has(control), Detail: "control group " + string(control)}
-		if why := missing[control]; !c.OK {
-			c.Detail, c.Fix = why, "run atoll as root"
-			if !root() {
-				c.Fix = "run atoll as root, or in a group of your own: systemd-run --user --scope -p Delegate=yes atoll …"
-			}
-		}
-		list = append(list, c)
-	}
-	return list
+	}, fix)
 }
 
 func checkRunsc() atoll.Check {
 	c := atoll.Check{Name: "runsc (gVisor)"}
 	path, err := exec.LookPath("runsc")
 	if errors.Is(err, exec.ErrNotFound) {
-		c.Detail, c.Fix = "the stronger wall --runtime runsc is not there", "install runsc from gvisor.dev and put it into $PATH"
+		c.Detail, c.Fix = "the runtime runsc, a stronger isolation, is not installed", "install runsc from gvisor.dev and put it into $PATH"
 		return c
 	}
 	c.OK, c.Detail = err == nil, path

@@ -14,22 +14,22 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// copier copies a tree of files exactly: owners, modes, times, attributes, hard
-// links, holes. Neither side is left by links: everything is reached by
-// descriptors of directories, which are never followed to.
+// copier copies a tree of files exactly: owners, modes, times, attributes, hard links, holes. It
+// never leaves either side by a link: it reaches everything by descriptors of directories and
+// follows no link.
 type copier struct {
-	shift int    // added to owners
-	bare  string // a directory at the top that is copied without what is in it; empty: none
+	shift   int    // added to owners
+	bareDir string // a directory at the top whose content is not copied; empty: none
 
 	root  int                  // of the copy
 	depth int                  // of the directory that is copied
-	links map[[2]uint64]string // of files with several names: their first, in the copy
+	links map[[2]uint64]string // first name, in the copy, of files with several names
 	files int
 	bytes int64
 }
 
-// copyTree copies the directory from to the new directory to. Owners are those
-// of from, moved by shift.
+// copyTree copies the directory from to the new directory to. Owners are those of from plus shift.
+// Of the directory bareDir, if it is not empty, it copies no content.
 func copyTree(ctx context.Context, from, to string, shift int, bare string) (files int, bytes int64, err error) {
 	if err := os.Mkdir(to, 0o700); err != nil {
 		return 0, 0, err
@@ -37,7 +37,7 @@ func copyTree(ctx context.Context, from, to string, shift int, bare string) (fil
 	return copyInto(ctx, from, to, shift, bare)
 }
 
-// copyInto copies into an empty directory.
+// copyInto copies into an empty directory, as copyTree does.
 func copyInto(ctx context.Context, from, to string, shift int, bare string) (files int, bytes int64, err error) {
 	src, err := unix.Open(from, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -49,20 +49,20 @@ func copyInto(ctx context.Context, from, to string, shift int, bare string) (fil
 		return 0, 0, &os.PathError{Op: "open", Path: to, Err: err}
 	}
 	defer unix.Close(dst)
-	c := &copier{shift: shift, bare: bare, root: dst, links: make(map[[2]uint64]string)}
+	c := &copier{shift: shift, bareDir: bare, root: dst, links: make(map[[2]uint64]string)}
 	var st unix.Stat_t
 	if err := unix.Fstat(src, &st); err != nil {
 		return 0, 0, os.NewSyscallError("fstat", err)
 	}
-	if err := c.dir(ctx, src, dst, "", &st); err != nil {
+	if err := c.copyDir(ctx, src, dst, "", &st); err != nil {
 		return 0, 0, fmt.Errorf("copying files: %w", err)
 	}
 	return c.files, c.bytes, nil
 }
 
-func (c *copier) dir(ctx context.Context, src, dst int, name string, st *unix.Stat_t) error {
-	if c.bare != "" && name == c.bare {
-		return c.dress(src, dst, name, st)
+func (c *copier) copyDir(ctx context.Context, src, dst int, name string, st *unix.Stat_t) error {
+	if c.bareDir != "" && name == c.bareDir {
+		return c.copyMetadata(src, dst, name, st)
 	}
 	again, err := unix.Openat(src, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -76,7 +76,7 @@ func (c *copier) dir(ctx context.Context, src, dst int, name string, st *unix.St
 			if err := context.Cause(ctx); err != nil {
 				return err
 			}
-			if err := c.entry(ctx, src, dst, n, name+"/"+n); err != nil {
+			if err := c.copyEntry(ctx, src, dst, n, name+"/"+n); err != nil {
 				return err
 			}
 		}
@@ -87,10 +87,10 @@ func (c *copier) dir(ctx context.Context, src, dst int, name string, st *unix.St
 			return err
 		}
 	}
-	return c.dress(src, dst, name, st)
+	return c.copyMetadata(src, dst, name, st)
 }
 
-func (c *copier) entry(ctx context.Context, src, dst int, base, name string) error {
+func (c *copier) copyEntry(ctx context.Context, src, dst int, base, name string) error {
 	var st unix.Stat_t
 	if err := unix.Fstatat(src, base, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return &os.PathError{Op: "stat", Path: name, Err: err}
@@ -106,13 +106,13 @@ func (c *copier) entry(ctx context.Context, src, dst int, base, name string) err
 	}
 	switch kind {
 	case unix.S_IFDIR:
-		return c.subdir(ctx, src, dst, base, name, &st)
+		return c.copySubdir(ctx, src, dst, base, name, &st)
 	case unix.S_IFREG:
-		return c.file(ctx, src, dst, base, name, &st)
+		return c.copyFile(ctx, src, dst, base, name, &st)
 	case unix.S_IFLNK:
-		return c.symlink(src, dst, base, name, &st)
+		return c.copySymlink(src, dst, base, name, &st)
 	}
-	return c.special(dst, base, name, &st)
+	return c.copySpecial(dst, base, name, &st)
 }
 
 func pathError(op, name string, err error) error {
@@ -122,7 +122,7 @@ func pathError(op, name string, err error) error {
 	return &os.PathError{Op: op, Path: name, Err: err}
 }
 
-func (c *copier) subdir(ctx context.Context, src, dst int, base, name string, st *unix.Stat_t) error {
+func (c *copier) copySubdir(ctx context.Context, src, dst int, base, name string, st *unix.Stat_t) error {
 	if c.depth >= maxDepth {
 		return fmt.Errorf("%w: directories nested deeper than %d", atoll.ErrQuota, maxDepth)
 	}
@@ -142,10 +142,10 @@ func (c *copier) subdir(ctx context.Context, src, dst int, base, name string, st
 		return pathError("open", name, err)
 	}
 	defer unix.Close(to)
-	return c.dir(ctx, from, to, name, st)
+	return c.copyDir(ctx, from, to, name, st)
 }
 
-func (c *copier) file(ctx context.Context, src, dst int, base, name string, st *unix.Stat_t) error {
+func (c *copier) copyFile(ctx context.Context, src, dst int, base, name string, st *unix.Stat_t) error {
 	from, err := unix.Openat(src, base, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return pathError("open", name, err)
@@ -166,10 +166,10 @@ func (c *copier) file(ctx context.Context, src, dst int, base, name string, st *
 			return pathError("copy", name, err)
 		}
 	}
-	return c.dress(from, to, name, &now)
+	return c.copyMetadata(from, to, name, &now)
 }
 
-// copyData copies what is not a hole.
+// copyData copies the data of a file without its holes.
 func copyData(ctx context.Context, from, to int, size int64) error {
 	for at := int64(0); at < size; {
 		start, err := unix.Seek(from, at, unix.SEEK_DATA)
@@ -205,7 +205,7 @@ func copyData(ctx context.Context, from, to int, size int64) error {
 	return unix.Ftruncate(to, size)
 }
 
-// copySome copies between file systems that don't do it themselves.
+// copySome copies a part between file systems that the kernel can't copy between.
 func copySome(from, to int, at, end int64) (int, error) {
 	b := make([]byte, min(end-at, 1<<20))
 	n, err := unix.Pread(from, b, at)
@@ -215,7 +215,7 @@ func copySome(from, to int, at, end int64) (int, error) {
 	return unix.Pwrite(to, b[:n], at)
 }
 
-func (c *copier) symlink(src, dst int, base, name string, st *unix.Stat_t) error {
+func (c *copier) copySymlink(src, dst int, base, name string, st *unix.Stat_t) error {
 	b := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(src, base, b)
 	if err != nil {
@@ -224,14 +224,14 @@ func (c *copier) symlink(src, dst int, base, name string, st *unix.Stat_t) error
 	if err := unix.Symlinkat(string(b[:n]), dst, base); err != nil {
 		return pathError("symlink", name, err)
 	}
-	return c.dressName(dst, base, name, st)
+	return c.setNameMetadata(dst, base, name, st)
 }
 
-// special copies pipes and sockets, and the devices that mark what an overlay has
-// removed.
-func (c *copier) special(dst int, base, name string, st *unix.Stat_t) error {
+// copySpecial copies pipes and sockets, and the devices that mark files that were removed in an
+// overlay.
+func (c *copier) copySpecial(dst int, base, name string, st *unix.Stat_t) error {
 	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFIFO && kind != unix.S_IFSOCK && (kind != unix.S_IFCHR || st.Rdev != 0) {
-		return nil // no sandbox can make one
+		return nil // no sandbox can create such a file
 	}
 	if err := unix.Mknodat(dst, base, st.Mode&unix.S_IFMT|0o600, 0); err != nil {
 		return pathError("mknod", name, err)
@@ -239,11 +239,11 @@ func (c *copier) special(dst int, base, name string, st *unix.Stat_t) error {
 	if err := unix.Fchmodat(dst, base, st.Mode&0o7777, 0); err != nil {
 		return pathError("chmod", name, err)
 	}
-	return c.dressName(dst, base, name, st)
+	return c.setNameMetadata(dst, base, name, st)
 }
 
-// dressName gives a name that can't be opened the owner and time of another.
-func (c *copier) dressName(dst int, base, name string, st *unix.Stat_t) error {
+// setNameMetadata sets the owner and times of a name that can't be opened.
+func (c *copier) setNameMetadata(dst int, base, name string, st *unix.Stat_t) error {
 	if os.Geteuid() == 0 {
 		if err := unix.Fchownat(dst, base, int(st.Uid)+c.shift, int(st.Gid)+c.shift, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 			return pathError("chown", name, err)
@@ -252,8 +252,8 @@ func (c *copier) dressName(dst int, base, name string, st *unix.Stat_t) error {
 	return pathError("utimes", name, unix.UtimesNanoAt(dst, base, []unix.Timespec{st.Atim, st.Mtim}, unix.AT_SYMLINK_NOFOLLOW))
 }
 
-// dress gives an open file what another has besides its content.
-func (c *copier) dress(from, to int, name string, st *unix.Stat_t) error {
+// copyMetadata copies owner, attributes, mode and times to an open file.
+func (c *copier) copyMetadata(from, to int, name string, st *unix.Stat_t) error {
 	if os.Geteuid() == 0 {
 		if err := unix.Fchown(to, int(st.Uid)+c.shift, int(st.Gid)+c.shift); err != nil {
 			return pathError("chown", name, err)
@@ -283,7 +283,7 @@ func copyAttributes(from, to int) error {
 	}
 	for _, name := range strings.Split(strings.TrimSuffix(string(list[:size]), "\x00"), "\x00") {
 		if strings.HasPrefix(name, "security.selinux") {
-			continue // the host's own
+			continue // it belongs to the host
 		}
 		value := make([]byte, 64<<10)
 		n, err := unix.Fgetxattr(from, name, value)

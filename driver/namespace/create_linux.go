@@ -14,16 +14,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/cgroup"
-	"github.com/atoll-sandbox/atoll/internal/gate"
+	"github.com/atoll-sandbox/atoll/internal/egress"
 	"github.com/atoll-sandbox/atoll/internal/guest"
 	"github.com/atoll-sandbox/atoll/internal/image"
-	"github.com/atoll-sandbox/atoll/internal/jail"
-	"github.com/atoll-sandbox/atoll/internal/landlock"
-	"github.com/atoll-sandbox/atoll/internal/seccomp"
+	"github.com/atoll-sandbox/atoll/internal/isolation/cgroup"
+	"github.com/atoll-sandbox/atoll/internal/isolation/jail"
+	"github.com/atoll-sandbox/atoll/internal/isolation/landlock"
+	"github.com/atoll-sandbox/atoll/internal/isolation/seccomp"
 )
 
-// Create builds a sandbox.
+// Create creates a sandbox.
 func (d *Driver) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, error) {
 	s, err := d.create(ctx, spec)
 	if err != nil {
@@ -43,92 +43,67 @@ func (d *Driver) create(ctx context.Context, spec atoll.Spec) (*Sandbox, error) 
 	if err := d.check(&spec); err != nil {
 		return nil, err
 	}
-	limit := spec.Timeouts.Create
-	if limit == 0 {
-		limit = atoll.DefaultCreateTimeout
-	}
-	if limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w after %v", atoll.ErrTimeout, limit))
-		defer cancel()
-	}
-	return d.make(ctx, spec, nil)
+	ctx, cancel := guest.WithCreateTimeout(ctx, spec.Timeouts.Create)
+	defer cancel()
+	return d.newSandbox(ctx, spec, nil)
 }
 
-// make builds a sandbox of a spec that was checked. Its own files are given by
-// fill, which is told the directory; nil: there are none yet.
-func (d *Driver) make(ctx context.Context, spec atoll.Spec, fill func(r *record, private string) error) (*Sandbox, error) {
+// newSandbox creates a sandbox from a spec that was checked. fill copies its own files to a
+// directory; nil: it has none yet.
+func (d *Driver) newSandbox(ctx context.Context, spec atoll.Spec, fill func(r *record, private string) error) (*Sandbox, error) {
 	if spec.ID == "" {
 		spec.ID = atoll.NewID()
 	}
-	if _, err := d.spawn(ctx); err != nil {
+	if _, err := d.startSpawner(ctx); err != nil {
 		return nil, err
 	}
 	r := &record{ID: spec.ID, Spec: spec, Created: time.Now(), State: atoll.Starting}
-	held, err := d.claim(r)
+	held, err := d.claimDir(r)
 	if err != nil {
 		return nil, err
 	}
 	defer held.Close()
-	defer r.leaveDisk()
-	private, err := d.newPrivate(ctx, r)
+	defer r.closeMount()
+	private, err := d.makePrivate(ctx, r)
 	if err == nil && fill == nil {
 		err = d.useImage(ctx, r)
 	} else if err == nil {
 		err = fill(r, private)
 	}
 	if err == nil {
-		err = d.boot(ctx, r)
+		err = d.bootSandbox(ctx, r)
 	}
 	if err != nil {
-		return nil, errors.Join(err, d.erase(r))
+		return nil, errors.Join(err, d.stateHome().Erase(r.ID, r))
 	}
-	return d.sandbox(r), nil
+	return d.newHandle(r), nil
 }
 
-// claim makes the directory of a sandbox, whose lock this process then holds.
-func (d *Driver) claim(r *record) (held *os.File, err error) {
-	if root() {
-		if r.Base, err = d.takeIDs(r.ID); err != nil {
+// claimDir creates the directory of a sandbox, with a range of user IDs if this process has the
+// rights. This process holds the sandbox's lock until it closes what is returned.
+func (d *Driver) claimDir(r *record) (held *os.File, err error) {
+	if isRoot() {
+		if r.Base, err = d.userIDs().Take(r.ID); err != nil {
 			return nil, err
 		}
 	}
-	tmp := filepath.Join(d.Dir, newPrefix+r.ID+"-"+atoll.NewID())
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.RemoveAll(tmp), d.freeIDs(r.Base))
-		}
-	}()
-	if err := os.Mkdir(tmp, 0o700); err != nil {
-		return nil, err
-	}
-	if held, err = lock(tmp, unix.LOCK_NB); err != nil {
-		return nil, err
-	}
-	err = r.save(tmp)
-	if err == nil {
-		err = unix.Renameat2(unix.AT_FDCWD, tmp, unix.AT_FDCWD, d.dir(r.ID), unix.RENAME_NOREPLACE)
-	}
-	if errors.Is(err, unix.EEXIST) {
-		err = fmt.Errorf("id %s: %w", r.ID, atoll.ErrExists)
-	}
+	held, err = d.stateHome().Claim(r.ID, r)
 	if err != nil {
-		return nil, errors.Join(err, held.Close())
+		return nil, errors.Join(err, d.userIDs().Free(r.Base))
 	}
 	return held, nil
 }
 
-// boot starts process 1 of a sandbox whose files are there. When it fails,
-// nothing runs.
-func (d *Driver) boot(ctx context.Context, r *record) error {
+// bootSandbox starts process 1 of a sandbox whose files exist. When it fails, nothing runs.
+func (d *Driver) bootSandbox(ctx context.Context, r *record) error {
 	if r.Spec.Runtime == runtimeRunsc {
 		return d.bootRunsc(ctx, r)
 	}
-	spawner, err := d.spawn(ctx)
+	spawner, err := d.startSpawner(ctx)
 	if err != nil {
 		return err
 	}
-	log, err := os.OpenFile(filepath.Join(d.dir(r.ID), logFile), os.O_CREATE|os.O_TRUNC|os.O_APPEND|os.O_RDWR, 0o600)
+	log, err := os.OpenFile(filepath.Join(d.sandboxDir(r.ID), logFile), os.O_CREATE|os.O_TRUNC|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
 	}
@@ -137,25 +112,25 @@ func (d *Driver) boot(ctx context.Context, r *record) error {
 	if err != nil {
 		return err
 	}
-	err = d.bootIn(ctx, r, spawner, g, log)
+	err = d.bootInGroup(ctx, r, spawner, g, log)
 	if err != nil && g != nil {
 		err = errors.Join(err, g.Remove(context.WithoutCancel(ctx)))
 	}
 	return err
 }
 
-// bootIn starts process 1 in a group, which may be nil.
-func (d *Driver) bootIn(ctx context.Context, r *record, spawner *jail.Spawner, g *cgroup.Group, log *os.File) error {
+// bootInGroup starts process 1 in a control group, which may be nil.
+func (d *Driver) bootInGroup(ctx context.Context, r *record, spawner *jail.Spawner, g *cgroup.Group, log *os.File) error {
 	type started struct {
 		*jail.Process
 		err error
 	}
 	starting := make(chan started, 1)
 	go func() {
-		proc, err := startIn(ctx, spawner, r, g, log)
+		proc, err := startInGroup(ctx, spawner, r, g, log)
 		starting <- started{proc, err}
 	}()
-	p, err := d.planOf(ctx, r, g)
+	p, err := d.makePlan(ctx, r, g)
 	defer p.close()
 	proc := <-starting
 	if proc.err != nil {
@@ -169,7 +144,7 @@ func (d *Driver) bootIn(ctx context.Context, r *record, spawner *jail.Spawner, g
 		err = proc.Setup(ctx, &p.setup, p.files, join)
 	}
 	if err == nil {
-		err = d.started(r, proc.PID)
+		err = d.recordStarted(r, proc.PID)
 	}
 	if err != nil {
 		return errors.Join(withLog(err, log), proc.Kill())
@@ -177,15 +152,15 @@ func (d *Driver) bootIn(ctx context.Context, r *record, spawner *jail.Spawner, g
 	if err := proc.Keep(); err != nil {
 		return err
 	}
-	if err := d.openGate(ctx, r); err != nil {
-		return errors.Join(withLog(err, log), d.end(r))
+	if err := d.egressProxy(r.ID).Restart(ctx, r.Spec.Network); err != nil {
+		return errors.Join(withLog(err, log), d.killProcesses(r))
 	}
 	return nil
 }
 
-// startIn starts process 1, in a group if it can be born there.
-func startIn(ctx context.Context, spawner *jail.Spawner, r *record, g *cgroup.Group, log *os.File) (*jail.Process, error) {
-	b := birth(r)
+// startInGroup starts process 1, if possible directly in its control group.
+func startInGroup(ctx context.Context, spawner *jail.Spawner, r *record, g *cgroup.Group, log *os.File) (*jail.Process, error) {
+	b := sandboxUsers(r)
 	if g == nil {
 		return spawner.Start(ctx, b, log, nil)
 	}
@@ -200,8 +175,8 @@ func startIn(ctx context.Context, spawner *jail.Spawner, r *record, g *cgroup.Gr
 	return spawner.Start(ctx, b, log, dir)
 }
 
-// started records that a sandbox runs.
-func (d *Driver) started(r *record, pid int) error {
+// recordStarted records that a sandbox runs.
+func (d *Driver) recordStarted(r *record, pid int) error {
 	start, err := jail.StartTime(pid)
 	if err != nil {
 		return err
@@ -211,7 +186,7 @@ func (d *Driver) started(r *record, pid int) error {
 		return err
 	}
 	r.PID, r.Start, r.Boot, r.State = pid, start, boot, atoll.Running
-	return r.save(d.dir(r.ID))
+	return d.save(r)
 }
 
 // withLog adds the last lines of a boot log to an error.
@@ -222,7 +197,7 @@ func withLog(err error, log *os.File) error {
 		return err
 	}
 	b := make([]byte, min(tail, info.Size()))
-	n, _ := log.ReadAt(b, info.Size()-int64(len(b))) // what can be read is shown
+	n, _ := log.ReadAt(b, info.Size()-int64(len(b))) // a part is enough
 	text := strings.TrimSpace(strings.ToValidUTF8(string(b[:n]), "?"))
 	if text == "" || err == nil || strings.HasSuffix(text, err.Error()) {
 		return err
@@ -230,21 +205,21 @@ func withLog(err error, log *os.File) error {
 	return fmt.Errorf("%w; the boot log ends with %q", err, text)
 }
 
-// birth says which users a sandbox has.
-func birth(r *record) jail.Birth {
+// sandboxUsers returns the users of a sandbox's user namespace.
+func sandboxUsers(r *record) jail.Birth {
 	if r.Base != 0 {
 		all := []jail.IDs{{Inside: 0, Outside: r.Base, Count: perID}}
 		return jail.Birth{UIDs: all, GIDs: all, Groups: true}
 	}
 	return jail.Birth{
-		UIDs: []jail.IDs{{Inside: userID, Outside: os.Geteuid(), Count: 1}},
-		GIDs: []jail.IDs{{Inside: userID, Outside: os.Getegid(), Count: 1}},
-		UID:  userID, GID: userID,
+		UIDs: []jail.IDs{{Inside: guest.UserID, Outside: os.Geteuid(), Count: 1}},
+		GIDs: []jail.IDs{{Inside: guest.UserID, Outside: os.Getegid(), Count: 1}},
+		UID:  guest.UserID, GID: guest.UserID,
 	}
 }
 
-// planOf plans a sandbox.
-func (d *Driver) planOf(ctx context.Context, r *record, g *cgroup.Group) (p *plan, err error) {
+// makePlan plans how process 1 sets up a sandbox. The caller closes the plan.
+func (d *Driver) makePlan(ctx context.Context, r *record, g *cgroup.Group) (p *plan, err error) {
 	p = &plan{root: r.Base != 0, base: r.Base}
 	defer func() {
 		if err != nil {
@@ -255,105 +230,97 @@ func (d *Driver) planOf(ctx context.Context, r *record, g *cgroup.Group) (p *pla
 	if err != nil {
 		return p, err
 	}
-	p.setup.Listener = p.file(l)
+	p.setup.Listener = p.addFile(l)
 	p.setup.Cgroup = -1
-	nest, err := d.nest(r, g)
+	nest, err := d.makeCommandsDir(r, g)
 	if err != nil {
 		return p, err
 	}
 	if nest != nil {
-		p.setup.Cgroup = p.file(nest)
+		p.setup.Cgroup = p.addFile(nest)
 	}
-	p.setup.Hostname = hostname(&r.Spec)
+	p.setup.Hostname = guest.Hostname(&r.Spec)
 	if p.setup.Root, err = d.privateSource(ctx, p, r); err != nil {
 		return p, err
 	}
-	im, err := d.system(ctx, p, r)
+	im, err := d.addSystem(ctx, p, r)
 	if err != nil {
 		return p, err
 	}
-	if err := d.gateFiles(p, r); err != nil {
+	if err := d.addTrustedFiles(p, r); err != nil {
 		return p, err
 	}
-	if err := d.mounts(ctx, p, r.Spec.Mounts); err != nil {
+	if err := d.addMounts(ctx, p, r.Spec.Mounts); err != nil {
 		return p, err
 	}
-	t, err := d.groups()
+	t, err := d.cgroups()
 	if err != nil {
 		return p, err
 	}
-	if err := p.privileges(&r.Spec, t); err != nil {
+	if err := p.setPrivileges(&r.Spec, t); err != nil {
 		return p, err
 	}
 	cfg := guestConfig(r)
 	if im != nil {
 		cfg.Env = append(cfg.Env, im.Env...)
 	}
-	if err := walls(&cfg); err != nil {
+	if err := addFilters(&cfg); err != nil {
 		return p, err
 	}
-	p.setup.Gated = gate.Needed(r.Spec.Network)
+	p.setup.Gated = egress.Needed(r.Spec.Network)
 	p.setup.Guest, err = json.Marshal(cfg)
 	return p, err
 }
 
-// system plans the root file system: the host's own, or that of an image, whose
-// settings are returned.
-func (d *Driver) system(ctx context.Context, p *plan, r *record) (im *image.Config, err error) {
+// addSystem plans the root file system: the host's own, or that of an image, whose configuration it
+// returns.
+func (d *Driver) addSystem(ctx context.Context, p *plan, r *record) (im *image.Config, err error) {
 	if r.Spec.Image != "" {
-		im, err = d.imageRoot(ctx, p, r)
+		im, err = d.addImageRoot(ctx, p, r)
 	} else {
-		err = p.hostRoot(d.Show)
+		err = p.addHostRoot(d.Show)
 	}
 	if err != nil {
 		return nil, err
 	}
-	p.directories()
-	p.places(&r.Spec)
+	p.addDirs()
+	p.addCommonFiles(&r.Spec)
 	if im == nil {
-		err = p.users()
+		err = p.addUsers()
 	}
-	p.names(p.setup.Hostname)
+	p.addNameFiles(p.setup.Hostname)
 	if im == nil {
-		p.step(jail.Step{Do: jail.Seal, Path: "etc"})
+		p.addStep(jail.Step{Do: jail.Seal, Path: "etc"})
 	}
 	return im, err
 }
 
-// hostname is a sandbox's own name of itself.
-func hostname(spec *atoll.Spec) string {
-	if spec.Name == "" {
-		return spec.ID
-	}
-	return strings.ReplaceAll(strings.ReplaceAll(spec.Name, "_", "-"), ".", "-")
-}
-
-// privileges says what process 1 keeps, and its limits.
-func (p *plan) privileges(spec *atoll.Spec, t *cgroup.Tree) error {
+// setPrivileges sets the capabilities and resource limits of process 1.
+func (p *plan) setPrivileges(spec *atoll.Spec, t *cgroup.Tree) error {
 	p.setup.Keep = []int{unix.CAP_SETPCAP}
 	if p.root {
 		p.setup.Keep = []int{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_KILL, unix.CAP_SETPCAP}
 	}
 	p.setup.Limits = []jail.Limit{{Resource: unix.RLIMIT_CORE}}
-	for resource, most := range shared() {
-		p.limit(resource, int64(most))
+	for resource, most := range sharedLimits() {
+		p.addLimit(resource, int64(most))
 	}
 	if l := spec.Limits; l.FileSize > 0 {
-		p.limit(unix.RLIMIT_FSIZE, l.FileSize)
+		p.addLimit(unix.RLIMIT_FSIZE, l.FileSize)
 	}
-	return p.groupless(t, spec.Limits)
+	return p.addProcessLimits(t, spec.Limits)
 }
 
-// shared are limits of what the kernel keeps for all who use it, so that no
-// sandbox uses it up for others.
-func shared() map[int]uint64 {
+// sharedLimits returns limits of kernel resources that all processes of the host share, so that no
+// sandbox exhausts them for others.
+func sharedLimits() map[int]uint64 {
 	return map[int]uint64{
 		unix.RLIMIT_SIGPENDING: 1024, unix.RLIMIT_MSGQUEUE: 0, unix.RLIMIT_MEMLOCK: 8 << 20, unix.RLIMIT_NICE: 0, unix.RLIMIT_RTPRIO: 0,
 	}
 }
 
-// walls puts what commands run behind into a guest's configuration.
-func walls(cfg *guest.Config) (err error) {
+// addFilters adds the seccomp filter and the Landlock rules of commands to a guest's configuration.
+func addFilters(cfg *guest.Config) (err error) {
 	if cfg.Filter, err = seccomp.Filter(seccomp.Options{}); err != nil {
 		return err
 	}
@@ -363,30 +330,27 @@ func walls(cfg *guest.Config) (err error) {
 	return nil
 }
 
-// scopes is the version of Landlock that keeps signals and abstract sockets in.
+// scopes is the first version of Landlock that confines signals and abstract sockets.
 const scopes = 6
 
 func guestConfig(r *record) guest.Config {
 	return guest.Config{
-		UID: userID, GID: userID, Home: userHome, Switch: r.Base != 0,
-		Gate: true, Env: append([]string{
-			"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + userHome, "USER=" + userName, "LOGNAME=" + userName,
-			"SHELL=/bin/sh", "LANG=C.UTF-8",
-		}, gate.Env(r.Spec.Network)...),
+		UID: guest.UserID, GID: guest.UserID, Home: guest.UserHome, Switch: r.Base != 0,
+		Gate: true, Env: append(guest.UserEnv(), egress.Env(r.Spec.Network)...),
 	}
 }
 
-// listen makes the socket on which the guest is reached.
+// listen creates the socket that the guest accepts connections on.
 func (d *Driver) listen(id string) (*os.File, error) {
-	dir, err := os.Open(d.dir(id))
+	dir, err := os.Open(d.sandboxDir(id))
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
-	if err := os.Remove(filepath.Join(d.dir(id), socketFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(filepath.Join(d.sandboxDir(id), socketFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socketAt(dir), Net: "unix"})
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socketPath(dir), Net: "unix"})
 	if err != nil {
 		return nil, err
 	}
@@ -395,16 +359,13 @@ func (d *Driver) listen(id string) (*os.File, error) {
 	return l.File()
 }
 
-// socketAt is a short name for the socket in an open directory: names of sockets
-// have 107 bytes at most.
-func socketAt(dir *os.File) string { return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), socketFile) }
+// socketPath returns a short name for the socket in an open directory: names of sockets have at
+// most 107 bytes.
+func socketPath(dir *os.File) string { return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), socketFile) }
 
-// reach connects to the guest of a sandbox, once nobody changes its life.
-func (d *Driver) reach(ctx context.Context, id string) (net.Conn, error) {
-	held, err := share(ctx, d.dir(id))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, atoll.ErrNotFound
-	}
+// connectShared connects to the guest of a sandbox, once no process changes the sandbox.
+func (d *Driver) connectShared(ctx context.Context, id string) (net.Conn, error) {
+	held, err := d.stateHome().Share(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -413,15 +374,15 @@ func (d *Driver) reach(ctx context.Context, id string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if st := d.status(r); st.State != r.State {
+	if st := d.sandboxStatus(r); st.State != r.State {
 		return nil, fmt.Errorf("%w: %s; start it", atoll.ErrUnavailable, st.Conditions[0].Message)
 	}
-	return d.connect(ctx, id)
+	return d.connectGuest(ctx, id)
 }
 
-// connect connects to the guest of a sandbox as it is now.
-func (d *Driver) connect(ctx context.Context, id string) (net.Conn, error) {
-	dir, err := os.Open(d.dir(id))
+// connectGuest connects to the guest of a sandbox. The caller holds its lock.
+func (d *Driver) connectGuest(ctx context.Context, id string) (net.Conn, error) {
+	dir, err := os.Open(d.sandboxDir(id))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, atoll.ErrNotFound
 	}
@@ -430,14 +391,14 @@ func (d *Driver) connect(ctx context.Context, id string) (net.Conn, error) {
 	}
 	defer dir.Close()
 	var dialer net.Dialer
-	c, err := dialer.DialContext(ctx, "unix", socketAt(dir))
+	c, err := dialer.DialContext(ctx, "unix", socketPath(dir))
 	if err != nil {
 		return nil, fmt.Errorf("%w: the sandbox does not answer: %w", atoll.ErrUnavailable, err)
 	}
 	return c, nil
 }
 
-// check reports what is wrong with a spec, or beyond this driver.
+// check reports what is wrong with a spec, and what this driver does not support.
 func (d *Driver) check(spec *atoll.Spec) error {
 	if err := spec.Check(); err != nil {
 		return err
@@ -462,12 +423,12 @@ func (d *Driver) check(spec *atoll.Spec) error {
 		no("machine", "it shares the host's kernel")
 	}
 	if spec.Pod != nil {
-		no("pod", "it is of no cluster")
+		no("pod", "it does not run in a cluster")
 	}
 	if spec.Network.Mode == atoll.NetworkBridge {
 		no("network mode bridge", "sandboxes have no interface of their own: use nat or open")
 	}
-	if err := gate.Check(spec.Network); err != nil {
+	if err := egress.Check(spec.Network); err != nil {
 		errs = append(errs, err)
 	}
 	for _, m := range spec.Mounts {
@@ -475,20 +436,20 @@ func (d *Driver) check(spec *atoll.Spec) error {
 			no("a limit of the mount "+m.Target, "the host's file system has none for a directory")
 		}
 	}
-	if n := spec.Limits.PIDs; n > 0 && n < leastPIDs {
-		errs = append(errs, fmt.Errorf("%w: limits.pids %d: at least %d", atoll.ErrInvalid, n, leastPIDs))
+	if n := spec.Limits.PIDs; n > 0 && n < minPIDs {
+		errs = append(errs, fmt.Errorf("%w: limits.pids %d: at least %d", atoll.ErrInvalid, n, minPIDs))
 	}
-	if n := spec.Limits.Memory; n > 0 && n < leastMemory {
-		errs = append(errs, fmt.Errorf("%w: limits.memory %d: at least %d bytes", atoll.ErrInvalid, n, leastMemory))
+	if n := spec.Limits.Memory; n > 0 && n < minMemory {
+		errs = append(errs, fmt.Errorf("%w: limits.memory %d: at least %d bytes", atoll.ErrInvalid, n, minMemory))
 	}
 	if err := checkDisk(spec); err != nil {
 		errs = append(errs, err)
 	}
-	t, err := d.groups()
+	t, err := d.cgroups()
 	if err != nil {
 		return err
 	}
-	if why := t.Missing()[cgroup.CPU]; wanting(t, cgroup.CPU, int64(spec.Limits.CPU*1000)) {
+	if why := t.Missing()[cgroup.CPU]; lacksControl(t, cgroup.CPU, int64(spec.Limits.CPU*1000)) {
 		no("limits.cpu", why)
 	}
 	return errors.Join(errs...)

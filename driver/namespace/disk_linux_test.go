@@ -12,6 +12,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/namespace"
+	"github.com/atoll-sandbox/atoll/internal/testing/leaktest"
 )
 
 // diskDriver returns a driver that can limit files.
@@ -23,12 +24,12 @@ func diskDriver(t *testing.T) *namespace.Driver {
 		t.Fatal(err)
 	}
 	if why := f.Lacks["FullDiskIsQuota"]; why != "" {
-		lacking(t, "no limits of files: %s", why)
+		skipLacking(t, "no limits of files: %s", why)
 	}
 	return d
 }
 
-// devices are the loop devices of files in a directory.
+// devices returns the loop devices of files in a directory.
 func devices(t *testing.T, dir string) []string {
 	t.Helper()
 	found, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
@@ -44,7 +45,7 @@ func devices(t *testing.T, dir string) []string {
 	return list
 }
 
-// small are limits that one MB fits into and four don't.
+// small returns limits that 1 MB fits into and 4 MB do not.
 func small() atoll.Resources { return atoll.Resources{Disk: 3 << 20, Files: 300} }
 
 func makeSmall(t *testing.T, d *namespace.Driver, spec atoll.Spec) atoll.Sandbox {
@@ -65,8 +66,8 @@ func makeSmall(t *testing.T, d *namespace.Driver, spec atoll.Spec) atoll.Sandbox
 	return sb
 }
 
-// held fails if a sandbox takes more than small.
-func held(t *testing.T, sb atoll.Sandbox) {
+// checkLimitsHeld fails if a sandbox can use more than small.
+func checkLimitsHeld(t *testing.T, sb atoll.Sandbox) {
 	t.Helper()
 	if err := atoll.WriteFile(t.Context(), sb, "/workspace/big", bytes.Repeat([]byte("x"), 4<<20), 0o644); !errors.Is(err, atoll.ErrQuota) {
 		t.Errorf("4 MB: %v", err)
@@ -82,8 +83,8 @@ func held(t *testing.T, sb atoll.Sandbox) {
 	run(t, sb, "rm /workspace/small")
 }
 
-// TestDisk takes a sandbox with a disk of its own through its life.
-func TestDisk(t *testing.T) { lifeOfDisk(t, diskDriver(t), atoll.Spec{}) }
+// TestDisk tests the lifecycle of a sandbox with a disk of its own.
+func TestDisk(t *testing.T) { testDiskLifecycle(t, diskDriver(t), atoll.Spec{}) }
 
 func TestDiskOfImage(t *testing.T) {
 	d := diskDriver(t)
@@ -116,10 +117,10 @@ func TestDiskOfImage(t *testing.T) {
 	}
 }
 
-func lifeOfDisk(t *testing.T, d *namespace.Driver, spec atoll.Spec) {
+func testDiskLifecycle(t *testing.T, d *namespace.Driver, spec atoll.Spec) {
 	ctx := t.Context()
 	sb := makeSmall(t, d, spec)
-	held(t, sb)
+	checkLimitsHeld(t, sb)
 	before, err := atoll.StatsOf(ctx, sb)
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +155,7 @@ func lifeOfDisk(t *testing.T, d *namespace.Driver, spec atoll.Spec) {
 		if got := run(t, s, "cat /workspace/x /workspace/y"); got != "second\nsecond\n" {
 			t.Errorf("%s: %q", name, got)
 		}
-		held(t, s)
+		checkLimitsHeld(t, s)
 	}
 	if err := atoll.Restore(ctx, sb, "one"); err != nil {
 		t.Fatal(err)
@@ -162,7 +163,7 @@ func lifeOfDisk(t *testing.T, d *namespace.Driver, spec atoll.Spec) {
 	if got := run(t, sb, "echo third >> /workspace/x; cat /workspace/y; wc -c < /workspace/data; rm /workspace/data"); got != "first\nthird\n500000\n" {
 		t.Errorf("restored: %q", got)
 	}
-	held(t, sb)
+	checkLimitsHeld(t, sb)
 	otherLimits(t, sb)
 	if err := errors.Join(stopped.Destroy(ctx), running.Destroy(ctx)); err != nil {
 		t.Error(err)
@@ -193,18 +194,18 @@ func otherLimits(t *testing.T, sb atoll.Sandbox) {
 // TestDisksLeaveNothing creates and destroys sandboxes with disks, also by a
 // process that is killed.
 func TestDisksLeaveNothing(t *testing.T) {
-	if dir := os.Getenv("ATOLL_CRASH"); dir != "" {
+	if dir := leaktest.MakerDir(); dir != "" {
 		d := &namespace.Driver{Dir: dir}
 		for {
 			if _, err := d.Create(t.Context(), atoll.Spec{Limits: small()}); err != nil {
 				t.Fatal(err)
 			}
-			_, _ = os.Stdout.WriteString("made\n") // who reads it kills this process
+			_, _ = os.Stdout.WriteString("made\n") // the reader kills this process
 		}
 	}
 	d := diskDriver(t)
-	once(t, d) // the spawner
-	before := look(t, d.Dir, nil)
+	leaktest.UseOnce(t, d) // the spawner
+	before := leaktest.Count(t, d.Dir, nil)
 	var mu sync.Mutex
 	var ids []string
 	var wg sync.WaitGroup
@@ -226,16 +227,16 @@ func TestDisksLeaveNothing(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if after := look(t, d.Dir, ids); after != before {
+	if after := leaktest.Count(t, d.Dir, ids); after != before {
 		t.Errorf("before there were %+v, now %+v", before, after)
 	}
 	for range 5 {
-		crashIn(t, "TestDisksLeaveNothing", d.Dir)
+		leaktest.KillMaker(t, "TestDisksLeaveNothing", d.Dir, "made\n", 0)
 	}
-	afterCrash(t, d)
-	before.files = 0
-	after := look(t, d.Dir, nil)
-	after.files = 0 // directories on their way in stay for a minute
+	leaktest.DestroyAll(t, d, d.Dir, false)
+	before.Files = 0
+	after := leaktest.Count(t, d.Dir, nil)
+	after.Files = 0 // directories on their way in stay for a minute
 	if after != before {
 		t.Errorf("before there were %+v, now %+v", before, after)
 	}
@@ -244,7 +245,7 @@ func TestDisksLeaveNothing(t *testing.T) {
 	}
 }
 
-// TestDiskOfOrdinaryUser shows that limits which can't be held are refused.
+// TestDiskOfOrdinaryUser checks that limits that can't be enforced are refused.
 func TestDiskOfOrdinaryUser(t *testing.T) {
 	if os.Geteuid() == 0 {
 		asOrdinary(t, "TestDiskOfOrdinaryUser")

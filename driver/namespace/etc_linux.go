@@ -8,12 +8,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/atoll-sandbox/atoll/internal/jail"
+	"github.com/atoll-sandbox/atoll/internal/isolation/jail"
 )
 
-// settings are what is shown of the host's /etc: what programs need that anybody
-// may know. Everything else of it does not exist inside.
-func settings() []string {
+// shownPatterns returns patterns of the files of the host's /etc that a sandbox sees: settings that
+// programs need and that are not secret. It sees nothing else of it.
+func shownPatterns() []string {
 	return []string{
 		"alternatives", "ssl/certs", "ssl/cert.pem", "ssl/openssl.cnf", "ca-certificates*", "pki/ca-trust", "pki/tls/certs", "pki/tls/cert.pem", "pki/tls/openssl.cnf", "crypto-policies",
 		"ld.so.*", "ld-musl-*.path", "localtime", "timezone", "mime.types", "magic*", "services", "protocols", "networks", "ethertypes", "netconfig", "rpc", "gai.conf", "host.conf",
@@ -23,10 +23,10 @@ func settings() []string {
 	}
 }
 
-// shownSettings returns the names in the host's /etc that are shown, links among
-// them. What others than its owner can't read is left out.
+// shownSettings returns the names in the host's /etc that are shown, links among them. Files that
+// only their owner can read are left out.
 func shownSettings() (names []string, err error) {
-	for _, pattern := range settings() {
+	for _, pattern := range shownPatterns() {
 		found, err := filepath.Glob("/etc/" + pattern)
 		if err != nil {
 			return nil, err
@@ -49,42 +49,41 @@ func shownSettings() (names []string, err error) {
 	return slices.Compact(names), nil
 }
 
-// etc plans an /etc with the host's settings. Links stay links, and lead
-// wherever that is inside.
-func (p *plan) etc() error {
+// addEtc plans an /etc with the host's settings. Links remain links, and are resolved inside.
+func (p *plan) addEtc() error {
 	names, err := shownSettings()
 	if err != nil {
 		return err
 	}
-	p.step(jail.Step{Do: jail.Tmpfs, Path: "etc", Mode: 0o755, Size: 1 << 20})
+	p.addStep(jail.Step{Do: jail.Tmpfs, Path: "etc", Mode: 0o755, Size: 1 << 20})
 	for _, name := range names {
 		to, err := os.Readlink(name)
 		if err == nil {
-			p.step(jail.Step{Do: jail.MakeLink, Path: name[1:], Text: to})
+			p.addStep(jail.Step{Do: jail.MakeLink, Path: name[1:], Text: to})
 			continue
 		}
 		s := jail.Step{Do: jail.Tree, Path: name[1:], ReadOnly: true}
-		if s.Source, err = p.open(name, unix.O_NOFOLLOW, s); err != nil {
+		if s.Source, err = p.openSource(name, unix.O_NOFOLLOW, s); err != nil {
 			return err
 		}
-		p.step(s)
+		p.addStep(s)
 	}
 	return nil
 }
 
-// etc adds the host's settings for another runtime.
-func (b *bundle) etc(private *os.Root) error {
+// addEtc adds the host's settings for gVisor.
+func (b *bundle) addEtc(private *os.Root) error {
 	names, err := shownSettings()
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if err := b.within(private, filepath.Dir(name[1:])); err != nil {
+		if err := b.mkdirAll(private, filepath.Dir(name[1:])); err != nil {
 			return err
 		}
 		to, err := os.Readlink(name)
 		if err != nil {
-			b.bind(name, name, true)
+			b.addBind(name, name, true)
 			continue
 		}
 		if err := private.Symlink(to, name[1:]); err != nil && !errors.Is(err, os.ErrExist) {
@@ -94,13 +93,13 @@ func (b *bundle) etc(private *os.Root) error {
 	return nil
 }
 
-// within makes a directory and those above it, in which gVisor, as the sandbox's
-// root, can make the places of mounts.
-func (b *bundle) within(private *os.Root, dir string) error {
+// mkdirAll creates a directory and its parents, in which gVisor, as the sandbox's root, can create
+// mount points.
+func (b *bundle) mkdirAll(private *os.Root, dir string) error {
 	if dir == "." {
 		return nil
 	}
-	if err := b.within(private, filepath.Dir(dir)); err != nil {
+	if err := b.mkdirAll(private, filepath.Dir(dir)); err != nil {
 		return err
 	}
 	if err := private.Mkdir(dir, 0o755); errors.Is(err, os.ErrExist) {

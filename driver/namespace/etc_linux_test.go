@@ -11,7 +11,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// TestPrograms runs programs of the host that need what is shown of its /etc.
+// TestPrograms runs programs of the host that need its /etc.
 func TestPrograms(t *testing.T) {
 	sb, err := newDriver(t).Create(t.Context(), atoll.Spec{})
 	if err != nil {
@@ -35,7 +35,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// TestShow shows a directory of the host, and not that beside it.
+// TestShow checks that a directory of the host is visible, and another beside it is not.
 func TestShow(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o755); err != nil {

@@ -11,43 +11,32 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/cgroup"
+	"github.com/atoll-sandbox/atoll/internal/isolation/cgroup"
 )
 
-// The limits of a sandbox whose Spec has 0, where this host can hold them.
+// The limits of a sandbox whose Spec has 0, if this host can enforce them.
 const (
 	DefaultCPU    = 2       // cores
 	DefaultMemory = 1 << 30 // bytes
 	DefaultPIDs   = 512     // processes
 )
 
-// What the guest needs of a sandbox's limits is added to them.
+// The guest needs this much, which is added to the limits of a sandbox.
 const (
 	guestPIDs   = 32
 	guestMemory = 16 << 20
 )
 
-// With less than this no program is of use.
+// The least limits with which a program can run.
 const (
-	leastPIDs   = 16
-	leastMemory = 4 << 20
+	minPIDs   = 16
+	minMemory = 4 << 20
 )
 
-// groups returns where sandboxes get their control groups.
-func (d *Driver) groups() (*cgroup.Tree, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.host.tree == nil {
-		t, err := cgroup.Probe()
-		if err != nil {
-			return nil, err
-		}
-		d.host.tree = t
-	}
-	return d.host.tree, nil
-}
+// cgroups returns the tree in which sandboxes get their control groups.
+func (d *Driver) cgroups() (*cgroup.Tree, error) { return d.host.cgroups.Tree() }
 
-// limitsOf returns what a group of a sandbox is held to.
+// limitsOf returns the limits of a sandbox's control group.
 func limitsOf(t *cgroup.Tree, l atoll.Resources) cgroup.Limits {
 	pick := func(v, def float64, c cgroup.Control) float64 {
 		if v == 0 && t.Has(c) {
@@ -68,18 +57,17 @@ func limitsOf(t *cgroup.Tree, l atoll.Resources) cgroup.Limits {
 	return g
 }
 
-// wanting reports whether a host without a control group can't hold what a spec
-// asks for.
-func wanting(t *cgroup.Tree, c cgroup.Control, limit int64) bool { return limit > 0 && !t.Has(c) }
+// lacksControl reports whether a spec asks for a limit whose control this host does not have.
+func lacksControl(t *cgroup.Tree, c cgroup.Control, limit int64) bool { return limit > 0 && !t.Has(c) }
 
-// makeGroup makes a sandbox's group; nil where this host has none.
+// makeGroup creates the control group of a sandbox; nil if this host has none.
 func (d *Driver) makeGroup(ctx context.Context, r *record) (*cgroup.Group, error) {
-	t, err := d.groups()
+	t, err := d.cgroups()
 	if err != nil {
 		return nil, err
 	}
 	l := limitsOf(t, r.Spec.Limits)
-	// What no group holds is held by limits of processes: see privileges.
+	// Limits that no group enforces are limits of processes: see addProcessLimits.
 	if !t.Has(cgroup.PIDs) {
 		l.PIDs = 0
 	}
@@ -92,9 +80,9 @@ func (d *Driver) makeGroup(ctx context.Context, r *record) (*cgroup.Group, error
 	return t.Create(ctx, r.ID, l)
 }
 
-// group finds a sandbox's group; nil if it has none.
-func (d *Driver) group(r *record) (*cgroup.Group, error) {
-	t, err := d.groups()
+// openGroup returns the control group of a sandbox; nil if it has none.
+func (d *Driver) openGroup(r *record) (*cgroup.Group, error) {
+	t, err := d.cgroups()
 	if err != nil {
 		return nil, err
 	}
@@ -105,12 +93,12 @@ func (d *Driver) group(r *record) (*cgroup.Group, error) {
 	return g, err
 }
 
-// commands is the directory, in a sandbox's group of version 2, of its commands'
-// groups: what is frozen while a sandbox is paused, and the guest is not.
+// commands is the name of the directory of the commands' control groups, in a sandbox's group of
+// version 2. It is frozen while the sandbox is paused; the guest is not.
 const commands = "commands"
 
-// nest makes the directory for the groups of commands; nil where there is none.
-func (d *Driver) nest(r *record, g *cgroup.Group) (*os.File, error) {
+// makeCommandsDir creates the directory for the groups of commands; nil if there can be none.
+func (d *Driver) makeCommandsDir(r *record, g *cgroup.Group) (*os.File, error) {
 	if g == nil {
 		return nil, nil
 	}
@@ -140,32 +128,31 @@ func (d *Driver) nest(r *record, g *cgroup.Group) (*os.File, error) {
 	return os.Open(dir)
 }
 
-// frozen is the freezer of a sandbox's commands.
-type frozen struct{ dir string }
+// freezer freezes the commands of a sandbox.
+type freezer struct{ dir string }
 
-// freezer returns that of a sandbox's commands; ErrUnsupported where there is
-// none.
-func (d *Driver) freezer(r *record) (frozen, error) {
+// openFreezer returns the freezer of a sandbox's commands; ErrUnsupported if it has none.
+func (d *Driver) openFreezer(r *record) (freezer, error) {
 	if r.Spec.Runtime == runtimeRunsc {
-		return frozen{}, fmt.Errorf("%w: gVisor's programs are no processes of the host that could be frozen", atoll.ErrUnsupported)
+		return freezer{}, fmt.Errorf("%w: gVisor's programs are no processes of the host that could be frozen", atoll.ErrUnsupported)
 	}
-	g, err := d.group(r)
+	g, err := d.openGroup(r)
 	if err != nil {
-		return frozen{}, err
+		return freezer{}, err
 	}
 	if g != nil {
 		for _, procs := range g.Procs() {
 			dir := filepath.Join(filepath.Dir(procs), commands)
 			if _, err := os.Stat(filepath.Join(dir, "cgroup.freeze")); err == nil {
-				return frozen{dir}, nil
+				return freezer{dir}, nil
 			}
 		}
 	}
-	return frozen{}, fmt.Errorf("%w: this host has no control groups of version 2 in which commands could be frozen", atoll.ErrUnsupported)
+	return freezer{}, fmt.Errorf("%w: this host has no control groups of version 2 in which commands could be frozen", atoll.ErrUnsupported)
 }
 
-// freeze stops the commands where they are, and returns when all have stopped.
-func (f frozen) freeze(ctx context.Context) error {
+// freezeCommands freezes the commands and returns when all have stopped.
+func (f freezer) freezeCommands(ctx context.Context) error {
 	events, err := os.Open(filepath.Join(f.dir, "cgroup.events"))
 	if err != nil {
 		return err
@@ -199,7 +186,7 @@ func (f frozen) freeze(ctx context.Context) error {
 			return nil
 		}
 		if cause := context.Cause(ctx); cause != nil {
-			return errors.Join(cause, f.thaw())
+			return errors.Join(cause, f.thawCommands())
 		}
 		fds := []unix.PollFd{{Fd: int32(events.Fd()), Events: unix.POLLPRI}, {Fd: int32(wake), Events: unix.POLLIN}}
 		if _, err := unix.Poll(fds, -1); err != nil && !errors.Is(err, unix.EINTR) {
@@ -208,7 +195,7 @@ func (f frozen) freeze(ctx context.Context) error {
 	}
 }
 
-// thaw lets the commands go on.
-func (f frozen) thaw() error {
+// thawCommands lets the commands continue.
+func (f freezer) thawCommands() error {
 	return os.WriteFile(filepath.Join(f.dir, "cgroup.freeze"), []byte("0"), 0)
 }

@@ -2,56 +2,50 @@ package namespace
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/cgroup"
-	"github.com/atoll-sandbox/atoll/internal/jail"
+	"github.com/atoll-sandbox/atoll/internal/isolation/cgroup"
+	"github.com/atoll-sandbox/atoll/internal/isolation/jail"
 )
 
-// host is what a driver needs of its machine; the fields are guarded by the
-// driver's mu.
+// host is the state of a driver on this host. The driver's mu guards the fields.
 type host struct {
 	spawner *jail.Spawner
 	boot    string // of the running kernel
-	tree    *cgroup.Tree
+	cgroups cgroup.Prober
 }
 
-// root tells whether this process may give sandboxes users of their own.
-func root() bool { return os.Geteuid() == 0 }
+// isRoot reports whether this process can give sandboxes users of their own.
+func isRoot() bool { return os.Geteuid() == 0 }
 
-// Probe says what works on this machine.
+// Probe reports what works on this host.
 func (d *Driver) Probe(ctx context.Context) (atoll.Features, error) {
-	f, err := d.probe(ctx)
+	f, err := d.probeFeatures(ctx)
 	if err != nil {
 		return atoll.Features{}, &atoll.Error{Op: "probe", Err: err}
 	}
 	return f, nil
 }
 
-func (d *Driver) probe(ctx context.Context) (atoll.Features, error) {
+func (d *Driver) probeFeatures(ctx context.Context) (atoll.Features, error) {
 	f := atoll.Features{
-		Isolation: isolation, Programs: true, Persist: true, Files: true, Stop: true, Mounts: true, Dial: true, Listen: true, Users: root(),
-		Snapshot: true, Fork: true, Stats: true, TTY: true, Signals: true, Watch: true, Detach: true, Terminal: true, Notices: true, Gate: true, Images: true,
-		Networks: []atoll.NetworkMode{atoll.NetworkNone, atoll.NetworkNAT, atoll.NetworkOpen}, Runtimes: d.runtimes(),
+		Isolation: isolation, Programs: true, Persist: true, Files: true, Stop: true, Mounts: true, Dial: true, Listen: true, Users: isRoot(),
+		Snapshot: true, Fork: true, Stats: true, TTY: true, Signals: true, Watch: true, Detach: true, Terminal: true, Notices: true, Gate: true, Images: true, HostRoot: true,
+		Networks: []atoll.NetworkMode{atoll.NetworkNone, atoll.NetworkNAT, atoll.NetworkOpen}, Runtimes: d.extraRuntimes(),
 		Lacks: map[string]string{
 			"MountLimitIsQuota": "a mount is the host's own directory, whose file system has no limit of its own for it",
 		},
-		Notes: []string{"programs share the host's kernel: a strong wall, but none against a fault of the kernel itself"},
+		Notes: []string{"programs share the host's kernel: strong isolation, but not against a bug of the kernel itself"},
 	}
-	if why := diskMissing(); why != "" {
+	if why := whyNoDisks(); why != "" {
 		f.Lacks["FullDiskIsQuota"] = why
 	}
 	if d.Dir == "" {
 		return f, fmt.Errorf("%w: the driver has no directory", atoll.ErrInvalid)
 	}
-	t, err := d.groups()
+	t, err := d.cgroups()
 	if err != nil {
 		return f, err
 	}
@@ -60,20 +54,20 @@ func (d *Driver) probe(ctx context.Context) (atoll.Features, error) {
 		f.Notes = append(f.Notes, "limits of memory hold for each process, not for all together: "+t.Missing()[cgroup.Memory])
 	}
 	if !t.Has(cgroup.PIDs) {
-		f.Notes = append(f.Notes, fmt.Sprintf("limits of processes, %d if nothing else is asked for, hold for each user of a sandbox; before Linux 5.14, who makes a sandbox without root shares them with it: %s", DefaultPIDs, t.Missing()[cgroup.PIDs]))
+		f.Notes = append(f.Notes, fmt.Sprintf("limits of processes, %d if nothing else is asked for, hold for each user of a sandbox; before Linux 5.14, the user that creates a sandbox without root shares them with it: %s", DefaultPIDs, t.Missing()[cgroup.PIDs]))
 	}
-	if note := groupNote(); note != "" {
+	if note := makerGroupsNote(); note != "" {
 		f.Notes = append(f.Notes, note)
 	}
 	if !f.Pause {
 		f.Notes = append(f.Notes, "snapshots of a running sandbox are taken while its programs go on: "+t.Missing()[cgroup.Nest])
 	}
-	_, err = d.spawn(ctx)
+	_, err = d.startSpawner(ctx)
 	return f, err
 }
 
-// spawn returns the spawner, started if there is none.
-func (d *Driver) spawn(context.Context) (*jail.Spawner, error) {
+// startSpawner returns the spawner, which it starts if there is none.
+func (d *Driver) startSpawner(context.Context) (*jail.Spawner, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.host.spawner != nil {
@@ -90,7 +84,7 @@ func (d *Driver) spawn(context.Context) (*jail.Spawner, error) {
 	return d.host.spawner, err
 }
 
-// Close ends what the driver runs beside itself; sandboxes live on.
+// Close ends the processes that serve the driver; sandboxes continue.
 func (d *Driver) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -100,67 +94,4 @@ func (d *Driver) Close() error {
 	err := d.host.spawner.Close()
 	d.host.spawner = nil
 	return err
-}
-
-// bootID tells this run of the kernel from others.
-func (d *Driver) bootID() (string, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.host.boot == "" {
-		b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-		if err != nil {
-			return "", err
-		}
-		d.host.boot = strings.TrimSpace(string(b))
-	}
-	return d.host.boot, nil
-}
-
-// The user numbers of the host that sandboxes get: each a range of its own, in a
-// part that nothing else hands out.
-const (
-	firstID = 0x70000000
-	perID   = 1 << 16
-	ranges  = 4000
-)
-
-// takeIDs takes a free range of user numbers for a sandbox, and returns the
-// first.
-func (d *Driver) takeIDs(id string) (int, error) {
-	dir := filepath.Join(d.Dir, "ids")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return 0, err
-	}
-	start := int(random() % ranges)
-	for i := range ranges {
-		n := (start + i) % ranges
-		f, err := os.OpenFile(filepath.Join(dir, fmt.Sprint(n)), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-		if errors.Is(err, os.ErrExist) {
-			continue
-		}
-		if err != nil {
-			return 0, err
-		}
-		_, err = f.WriteString(id)
-		return firstID + n*perID, errors.Join(err, f.Close())
-	}
-	return 0, fmt.Errorf("%w: %d sandboxes have all ranges of user numbers", atoll.ErrQuota, ranges)
-}
-
-// freeIDs gives a range back.
-func (d *Driver) freeIDs(base int) error {
-	if base == 0 {
-		return nil
-	}
-	err := os.Remove(filepath.Join(d.Dir, "ids", fmt.Sprint((base-firstID)/perID)))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
-func random() uint32 {
-	var b [4]byte
-	_, _ = unix.Getrandom(b[:], 0) // a worse choice is still a choice
-	return uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/image"
-	"github.com/atoll-sandbox/atoll/internal/jail"
+	"github.com/atoll-sandbox/atoll/internal/isolation/jail"
 )
 
 var (
@@ -17,8 +17,8 @@ var (
 	_ atoll.ImageImporter = (*Driver)(nil)
 )
 
-// store keeps the images of this driver.
-func (d *Driver) store() *image.Store {
+// imageStore returns the store of this driver's images.
+func (d *Driver) imageStore() *image.Store {
 	dir := d.ImageDir
 	if dir == "" {
 		dir = filepath.Join(d.Dir, "images")
@@ -26,58 +26,60 @@ func (d *Driver) store() *image.Store {
 	return &image.Store{Dir: dir}
 }
 
-// Images returns what is there, by name.
-func (d *Driver) Images(ctx context.Context) ([]atoll.Image, error) { return d.store().Images(ctx) }
+// Images returns the local images, sorted by name.
+func (d *Driver) Images(ctx context.Context) ([]atoll.Image, error) {
+	return d.imageStore().Images(ctx)
+}
 
-// PullImage gets an image from its registry.
+// PullImage pulls an image from its registry.
 func (d *Driver) PullImage(ctx context.Context, ref string, progress func(atoll.Progress)) (atoll.Image, error) {
-	return d.store().PullImage(ctx, ref, progress)
+	return d.imageStore().PullImage(ctx, ref, progress)
 }
 
-// RemoveImage forgets an image.
+// RemoveImage removes an image.
 func (d *Driver) RemoveImage(ctx context.Context, ref string) error {
-	return d.store().RemoveImage(ctx, ref)
+	return d.imageStore().RemoveImage(ctx, ref)
 }
 
-// ImportImage takes an archive.
+// ImportImage imports an image from an archive.
 func (d *Driver) ImportImage(ctx context.Context, ref string, archive io.Reader, progress func(atoll.Progress)) (atoll.Image, error) {
-	return d.store().ImportImage(ctx, ref, archive, progress)
+	return d.imageStore().ImportImage(ctx, ref, archive, progress)
 }
 
-// useImage gets the image of a new sandbox, which it then uses.
+// useImage pulls the image of a new sandbox if needed, and marks it as used by the sandbox.
 func (d *Driver) useImage(ctx context.Context, r *record) error {
 	if r.Spec.Image == "" {
 		return nil
 	}
-	if _, err := d.store().Ensure(ctx, r.Spec.Image, nil); err != nil {
+	if _, err := d.imageStore().Ensure(ctx, r.Spec.Image, nil); err != nil {
 		return fmt.Errorf("image %s: %w", r.Spec.Image, err)
 	}
-	_, err := d.store().Use(ctx, r.Spec.Image, r.ID)
+	_, err := d.imageStore().Use(ctx, r.Spec.Image, r.ID)
 	return err
 }
 
-// leaveImage ends the use of a sandbox's image.
-func (d *Driver) leaveImage(r *record) error {
+// releaseImage ends the use of a sandbox's image.
+func (d *Driver) releaseImage(r *record) error {
 	if r.Spec.Image == "" {
 		return nil
 	}
-	err := d.store().Release(r.ID)
+	err := d.imageStore().Release(r.ID)
 	if errors.Is(err, atoll.ErrNotFound) {
 		return nil
 	}
 	return err
 }
 
-// imageRoot plans the layers of a sandbox's image. With privileges, their owners
-// appear inside as the same numbers.
-func (d *Driver) imageRoot(ctx context.Context, p *plan, r *record) (*image.Config, error) {
-	im, err := d.store().Used(r.ID)
+// addImageRoot plans the layers of a sandbox's image. With privileges, the numbers of their owners
+// inside are those of the image.
+func (d *Driver) addImageRoot(ctx context.Context, p *plan, r *record) (*image.Config, error) {
+	im, err := d.imageStore().Used(r.ID)
 	if err != nil {
 		return nil, err
 	}
 	all := []jail.IDs{{Inside: 0, Outside: p.base, Count: perID}}
 	for _, layer := range im.Layers {
-		src, err := p.source(layer, jail.Step{ReadOnly: true})
+		src, err := p.openDir(layer, jail.Step{ReadOnly: true})
 		if err != nil {
 			return nil, err
 		}
@@ -86,7 +88,7 @@ func (d *Driver) imageRoot(ctx context.Context, p *plan, r *record) (*image.Conf
 	if !p.root {
 		return &im.Config, nil
 	}
-	spawner, err := d.spawn(ctx)
+	spawner, err := d.startSpawner(ctx)
 	if err != nil {
 		return nil, err
 	}

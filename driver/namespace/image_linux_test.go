@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // busybox is an archive of a root file system with nothing but a static shell.
@@ -16,7 +16,7 @@ func busybox(t *testing.T) *bytes.Buffer {
 	t.Helper()
 	path, err := exec.LookPath("busybox")
 	if err != nil {
-		lacking(t, "needs busybox: apt install busybox-static")
+		skipLacking(t, "needs busybox: apt install busybox-static")
 	}
 	program, err := os.ReadFile(path)
 	if err != nil {
@@ -50,11 +50,10 @@ func busybox(t *testing.T) *bytes.Buffer {
 	return &b
 }
 
-// lacking skips a test for want of something; where ATOLL_MUST has namespace it
-// fails.
-func lacking(t *testing.T, format string, args ...any) {
+// skipLacking skips a test that lacks something; it fails if ATOLL_MUST has namespace.
+func skipLacking(t *testing.T, format string, args ...any) {
 	t.Helper()
-	musthave.Skip(t, "namespace", format, args...)
+	testenv.Skip(t, "namespace", format, args...)
 }
 
 // run runs shell text that must succeed.
@@ -67,8 +66,7 @@ func run(t *testing.T, sb atoll.Sandbox, text string) string {
 	return string(exit.Stdout)
 }
 
-// TestImageRootless does so as somebody who may not look into what an overlay of the
-// kernel has for itself.
+// TestImageRootless runs it as a user that may not read the overlay's own directory.
 func TestImageRootless(t *testing.T) {
 	if os.Geteuid() == 0 {
 		asOrdinary(t, "TestImage")

@@ -9,44 +9,44 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/cgroup"
-	"github.com/atoll-sandbox/atoll/internal/jail"
+	"github.com/atoll-sandbox/atoll/internal/isolation/cgroup"
+	"github.com/atoll-sandbox/atoll/internal/isolation/jail"
 )
 
-// limit adds a limit of each process. What stands for this process already stays,
-// since the kernel refuses more.
-func (p *plan) limit(resource int, v int64) {
+// addLimit adds a resource limit of each process. A lower limit of this process remains, since the
+// kernel does not let it be raised.
+func (p *plan) addLimit(resource int, v int64) {
 	have := unix.Rlimit{Max: unix.RLIM_INFINITY}
-	_ = unix.Getrlimit(resource, &have) // it knows all that are asked for
+	_ = unix.Getrlimit(resource, &have) // the kernel knows all of these
 	most := min(uint64(v), have.Max)
 	p.setup.Limits = append(p.setup.Limits, jail.Limit{Resource: resource, Soft: most, Hard: most})
 }
 
-// groupless holds each process to what no control group holds the sandbox to.
-func (p *plan) groupless(t *cgroup.Tree, l atoll.Resources) error {
+// addProcessLimits limits each process where no control group limits the sandbox.
+func (p *plan) addProcessLimits(t *cgroup.Tree, l atoll.Resources) error {
 	if l.PIDs >= 0 && !t.Has(cgroup.PIDs) {
-		others, err := p.others()
+		others, err := p.foreignTasks()
 		if err != nil {
 			return err
 		}
-		p.limit(unix.RLIMIT_NPROC, int64(or(l.PIDs, DefaultPIDs)+guestPIDs+others))
+		p.addLimit(unix.RLIMIT_NPROC, int64(orDefault(l.PIDs, DefaultPIDs)+guestPIDs+others))
 	}
 	if l.Memory >= 0 && !t.Has(cgroup.Memory) {
-		p.limit(unix.RLIMIT_DATA, or(l.Memory, DefaultMemory)+guestMemory)
+		p.addLimit(unix.RLIMIT_DATA, orDefault(l.Memory, DefaultMemory)+guestMemory)
 	}
 	return nil
 }
 
-func or[T int | int64](v, def T) T {
+func orDefault[T int | int64](v, def T) T {
 	if v == 0 {
 		return def
 	}
 	return v
 }
 
-// others is how many tasks of the host the kernel counts as the sandbox's own:
-// those of its maker, before Linux 5.14 counted each user namespace for itself.
-func (p *plan) others() (int, error) {
+// foreignTasks returns how many tasks of the host the kernel counts as the sandbox's own: those of
+// its creator, before Linux 5.14 counted each user namespace separately.
+func (p *plan) foreignTasks() (int, error) {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
 		return 0, os.NewSyscallError("uname", err)
@@ -58,11 +58,11 @@ func (p *plan) others() (int, error) {
 	if p.root || major > 5 || major == 5 && minor >= 14 {
 		return 0, nil
 	}
-	return tasks(os.Getuid())
+	return countTasks(os.Getuid())
 }
 
-// tasks counts the threads of a user.
-func tasks(uid int) (n int, err error) {
+// countTasks returns the number of threads of a user.
+func countTasks(uid int) (n int, err error) {
 	list, err := os.ReadDir("/proc")
 	if err != nil {
 		return 0, err
@@ -73,24 +73,24 @@ func tasks(uid int) (n int, err error) {
 		}
 		info, err := e.Info()
 		if err != nil {
-			continue // it has ended
+			continue // it has exited
 		}
 		st, ok := info.Sys().(*syscall.Stat_t)
 		if !ok || int(st.Uid) != uid {
 			continue
 		}
 		threads, err := os.ReadDir("/proc/" + e.Name() + "/task")
-		if err == nil { // else it has ended
+		if err == nil { // else it has exited
 			n += len(threads)
 		}
 	}
 	return n, nil
 }
 
-// groupNote says which groups of its maker a sandbox keeps; empty: none.
-func groupNote() string {
-	if root() {
-		return "" // it leaves them
+// makerGroupsNote describes the groups of its creator that a sandbox keeps; empty: none.
+func makerGroupsNote() string {
+	if isRoot() {
+		return "" // it drops them
 	}
 	list, err := os.Getgroups()
 	if err != nil {
@@ -105,12 +105,12 @@ func groupNote() string {
 	if len(more) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("programs keep the groups %v of who makes their sandbox, and so their rights on mounted files: only root can leave groups", more)
+	return fmt.Sprintf("programs keep the groups %v of the user that created their sandbox, and so their rights on mounted files: only root can leave groups", more)
 }
 
 func checkMakersGroups() atoll.Check {
 	c := atoll.Check{Name: "groups of the maker", OK: true, Detail: "sandboxes have none of them but its own"}
-	if note := groupNote(); note != "" {
+	if note := makerGroupsNote(); note != "" {
 		c.OK, c.Detail, c.Fix = false, note, "run atoll as root, or as a user that is in no other group"
 	}
 	return c

@@ -9,13 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/jail"
+	"github.com/atoll-sandbox/atoll/internal/guest"
+	"github.com/atoll-sandbox/atoll/internal/isolation/jail"
 )
 
-// mounts plans the directories of the host that a sandbox was given. Where there
-// are privileges for it, the owner of such a directory appears inside as the
-// sandbox's user, and what that user makes belongs to the owner.
-func (d *Driver) mounts(ctx context.Context, p *plan, list []atoll.Mount) error {
+// addMounts plans the directories of the host that a sandbox was given. With the privileges for it,
+// the owner of such a directory appears inside as the sandbox's user, and files that this user
+// creates belong to the owner.
+func (d *Driver) addMounts(ctx context.Context, p *plan, list []atoll.Mount) error {
 	for _, m := range list {
 		s := jail.Step{Do: jail.Tree, Path: m.Target[1:], ReadOnly: m.ReadOnly, Deep: true}
 		src, err := d.mountSource(ctx, p, m.Source, s)
@@ -23,13 +24,13 @@ func (d *Driver) mounts(ctx context.Context, p *plan, list []atoll.Mount) error 
 			return fmt.Errorf("mount of %s: %w", m.Source, err)
 		}
 		s.Source = src
-		p.step(s)
+		p.addStep(s)
 	}
 	return nil
 }
 
 func (d *Driver) mountSource(ctx context.Context, p *plan, source string, s jail.Step) (jail.Source, error) {
-	src, err := p.source(source, s)
+	src, err := p.openDir(source, s)
 	if errors.Is(err, os.ErrNotExist) {
 		err = fmt.Errorf("%w: %w", atoll.ErrNotFound, err)
 	}
@@ -44,7 +45,7 @@ func (d *Driver) mountSource(ctx context.Context, p *plan, source string, s jail
 	if err := unix.Fstat(int(mount.Fd()), &st); err != nil {
 		return src, os.NewSyscallError("fstat", err)
 	}
-	spawner, err := d.spawn(ctx)
+	spawner, err := d.startSpawner(ctx)
 	if err != nil {
 		return src, err
 	}
@@ -59,12 +60,12 @@ func (d *Driver) mountSource(ctx context.Context, p *plan, source string, s jail
 	return src, nil
 }
 
-// ownerMap maps the owner of a mounted directory to the sandbox's user, and the
-// sandbox's other users to themselves.
+// ownerMap maps the owner of a mounted directory to the sandbox's user, and the other users of the
+// sandbox to themselves.
 func ownerMap(owner, base int) []jail.IDs {
 	return []jail.IDs{
-		{Inside: owner, Outside: base + userID, Count: 1},
-		{Inside: base, Outside: base, Count: userID},
-		{Inside: base + userID + 1, Outside: base + userID + 1, Count: perID - userID - 1},
+		{Inside: owner, Outside: base + guest.UserID, Count: 1},
+		{Inside: base, Outside: base, Count: guest.UserID},
+		{Inside: base + guest.UserID + 1, Outside: base + guest.UserID + 1, Count: perID - guest.UserID - 1},
 	}
 }

@@ -7,10 +7,11 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/atolltest"
 	"github.com/atoll-sandbox/atoll/driver/namespace"
-	"github.com/atoll-sandbox/atoll/internal/helper/helpertest"
+	"github.com/atoll-sandbox/atoll/internal/testing/helpertest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-func TestMain(m *testing.M) { os.Exit(helpertest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(testenv.Main(m, "namespace", helpertest.Main)) }
 
 func newDriver(t testing.TB) *namespace.Driver {
 	t.Helper()

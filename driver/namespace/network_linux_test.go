@@ -9,21 +9,21 @@ import (
 	"testing"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/gate"
+	"github.com/atoll-sandbox/atoll/internal/egress"
 )
 
-// site is a server on a loopback address of this host.
-func site(t *testing.T, text string) (port string) {
+// startSite starts a server on a loopback address of this host.
+func startSite(t *testing.T, text string) (port string) {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, text) }))
 	t.Cleanup(s.Close)
 	return s.URL[strings.LastIndexByte(s.URL, ':')+1:]
 }
 
-// TestGate reaches what is allowed, through the gate, with a program that knows
-// no proxy, and nothing else; live, and after a restart.
+// TestGate checks that a program without proxy support reaches what is allowed through the egress proxy, and
+// nothing else, also after a restart.
 func TestGate(t *testing.T) {
-	yes, no := gate.HostName+":"+site(t, "allowed"), gate.HostName+":"+site(t, "denied")
+	yes, no := egress.HostName+":"+startSite(t, "allowed"), egress.HostName+":"+startSite(t, "denied")
 	sb, err := newDriver(t).Create(t.Context(), atoll.Spec{Network: atoll.Network{Allow: []string{yes}}})
 	if err != nil {
 		t.Fatal(err)

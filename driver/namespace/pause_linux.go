@@ -7,10 +7,10 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Pause stops every command where it is. The guest answers still: files can be
-// read, and deadlines end what is frozen.
+// Pause freezes every command. The guest still answers: files can be read, and deadlines end frozen
+// commands.
 func (s *Sandbox) Pause(ctx context.Context) error {
-	return s.change("pause", func(r *record) error {
+	return s.withLock(ctx, "pause", func(r *record) error {
 		switch r.State {
 		case atoll.Paused:
 			return nil
@@ -18,21 +18,21 @@ func (s *Sandbox) Pause(ctx context.Context) error {
 		default:
 			return fmt.Errorf("%w: it is %s", atoll.ErrState, r.State)
 		}
-		f, err := s.d.freezer(r)
+		f, err := s.d.openFreezer(r)
 		if err != nil {
 			return err
 		}
-		if err := f.freeze(ctx); err != nil {
+		if err := f.freezeCommands(ctx); err != nil {
 			return err
 		}
 		r.State = atoll.Paused
-		return r.save(s.d.dir(s.id))
+		return s.d.save(r)
 	})
 }
 
-// Resume lets the commands of a paused sandbox go on.
-func (s *Sandbox) Resume(context.Context) error {
-	return s.change("resume", func(r *record) error {
+// Resume lets the commands of a paused sandbox continue.
+func (s *Sandbox) Resume(ctx context.Context) error {
+	return s.withLock(ctx, "resume", func(r *record) error {
 		switch r.State {
 		case atoll.Running:
 			return nil
@@ -40,14 +40,14 @@ func (s *Sandbox) Resume(context.Context) error {
 		default:
 			return fmt.Errorf("%w: it is %s", atoll.ErrState, r.State)
 		}
-		f, err := s.d.freezer(r)
+		f, err := s.d.openFreezer(r)
 		if err == nil {
-			err = f.thaw()
+			err = f.thawCommands()
 		}
 		if err != nil {
 			return err
 		}
 		r.State = atoll.Running
-		return r.save(s.d.dir(s.id))
+		return s.d.save(r)
 	})
 }

@@ -9,53 +9,46 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/gate"
-	"github.com/atoll-sandbox/atoll/internal/jail"
+	"github.com/atoll-sandbox/atoll/internal/egress"
+	"github.com/atoll-sandbox/atoll/internal/guest"
+	"github.com/atoll-sandbox/atoll/internal/isolation/jail"
 )
 
-// The user of a sandbox's commands where none is named.
-const (
-	userID   = 1000
-	userName = "atoll"
-	userHome = "/home/atoll"
-)
-
-// plan collects what process 1 is told, with the files that go along.
+// plan collects the setup that process 1 performs, and the files that are sent with it.
 type plan struct {
 	setup jail.Setup
 	files []*os.File
-	root  bool // the maker has privileges
+	root  bool // the creator has privileges
 	base  int
 }
 
-func (p *plan) step(s ...jail.Step) { p.setup.Steps = append(p.setup.Steps, s...) }
+func (p *plan) addStep(s ...jail.Step) { p.setup.Steps = append(p.setup.Steps, s...) }
 
-// file adds a file and returns its number.
-func (p *plan) file(f *os.File) int {
+// addFile adds a file and returns its number.
+func (p *plan) addFile(f *os.File) int {
 	p.files = append(p.files, f)
 	return len(p.files) - 1
 }
 
 func (p *plan) close() {
 	for _, f := range p.files {
-		_ = f.Close() // they were lent
+		_ = f.Close() // process 1 has its own
 	}
 	p.files = nil
 }
 
-// system are the directories of the host that a sandbox sees: programs,
-// libraries and their settings. Everything else is its own.
-func system() []string {
+// systemDirs returns the directories of the host that a sandbox sees: programs, libraries and their
+// settings. All other directories are its own.
+func systemDirs() []string {
 	return []string{"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "nix/store", "gnu/store"}
 }
 
-// localSettings are of what was installed by hand: nobody knows what is there.
+// localSettings is the directory of settings of manually installed programs, which may be secret.
 const localSettings = "/usr/local/etc"
 
-// hostRoot plans the host's own root, without what is private, and more
-// directories of it.
-func (p *plan) hostRoot(show []string) error {
-	for _, name := range system() {
+// addHostRoot plans the host's own root without its private parts, and more directories of the host.
+func (p *plan) addHostRoot(show []string) error {
+	for _, name := range systemDirs() {
 		info, err := os.Lstat("/" + name)
 		switch {
 		case os.IsNotExist(err):
@@ -66,30 +59,30 @@ func (p *plan) hostRoot(show []string) error {
 			if err != nil {
 				return err
 			}
-			p.step(jail.Step{Do: jail.MakeLink, Path: name, Text: to})
+			p.addStep(jail.Step{Do: jail.MakeLink, Path: name, Text: to})
 		case info.IsDir():
-			if err := p.tree("/"+name, jail.Step{Path: name, ReadOnly: true}); err != nil {
+			if err := p.addTree("/"+name, jail.Step{Path: name, ReadOnly: true}); err != nil {
 				return err
 			}
 		}
 	}
-	p.step(jail.Step{Do: jail.Mask, Path: localSettings[1:]})
-	if err := p.etc(); err != nil {
+	p.addStep(jail.Step{Do: jail.Mask, Path: localSettings[1:]})
+	if err := p.addEtc(); err != nil {
 		return err
 	}
 	for _, dir := range show {
 		if !filepath.IsAbs(dir) || filepath.Clean(dir) == "/" {
 			return fmt.Errorf("%w: %q is no directory to show", atoll.ErrInvalid, dir)
 		}
-		if err := p.tree(dir, jail.Step{Path: filepath.Clean(dir)[1:], ReadOnly: true}); err != nil {
+		if err := p.addTree(dir, jail.Step{Path: filepath.Clean(dir)[1:], ReadOnly: true}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// directories plans what a root file system has besides its system.
-func (p *plan) directories() {
+// addDirs plans the directories of a root file system besides the system's.
+func (p *plan) addDirs() {
 	for _, s := range []jail.Step{
 		{Path: "tmp", Mode: 0o1777},
 		{Path: "var/tmp", Mode: 0o1777},
@@ -104,31 +97,31 @@ func (p *plan) directories() {
 		{Path: "media"},
 	} {
 		s.Do = jail.MakeDir
-		p.step(s)
+		p.addStep(s)
 	}
-	p.step(jail.Step{Do: jail.MakeLink, Path: "var/run", Text: "/run"}, jail.Step{Do: jail.MakeLink, Path: "var/lock", Text: "/run/lock"})
+	p.addStep(jail.Step{Do: jail.MakeLink, Path: "var/run", Text: "/run"}, jail.Step{Do: jail.MakeLink, Path: "var/lock", Text: "/run/lock"})
 }
 
-// tree plans a directory of the host at a path.
-func (p *plan) tree(source string, s jail.Step) error {
+// addTree plans a directory of the host at a path.
+func (p *plan) addTree(source string, s jail.Step) error {
 	s.Do = jail.Tree
-	src, err := p.source(source, s)
+	src, err := p.openDir(source, s)
 	if err != nil {
 		return err
 	}
 	s.Source = src
-	p.step(s)
+	p.addStep(s)
 	return nil
 }
 
-// source opens a directory of the host: as a mount of its own where this process
-// may make one, else as what process 1 has to find at its path.
-func (p *plan) source(name string, s jail.Step) (jail.Source, error) {
-	return p.open(name, unix.O_DIRECTORY, s)
+// openDir opens a directory of the host: as a mount of its own if this process may create one,
+// otherwise as a path that process 1 opens.
+func (p *plan) openDir(name string, s jail.Step) (jail.Source, error) {
+	return p.openSource(name, unix.O_DIRECTORY, s)
 }
 
-// open is source for what may be a file, with flags of its own.
-func (p *plan) open(name string, flags int, s jail.Step) (jail.Source, error) {
+// openSource opens a file or directory as openDir does, with more flags.
+func (p *plan) openSource(name string, flags int, s jail.Step) (jail.Source, error) {
 	fd, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC|flags, 0)
 	if err != nil {
 		return jail.Source{}, &os.PathError{Op: "open", Path: name, Err: err}
@@ -136,27 +129,26 @@ func (p *plan) open(name string, flags int, s jail.Step) (jail.Source, error) {
 	f := os.NewFile(uintptr(fd), name)
 	if !p.root {
 		real, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
-		return jail.Source{File: p.file(f), Path: real}, err
+		return jail.Source{File: p.addFile(f), Path: real}, err
 	}
 	defer f.Close()
 	m, err := jail.Detach(f, s)
 	if err != nil {
 		return jail.Source{}, err
 	}
-	return jail.Source{File: p.file(m)}, nil
+	return jail.Source{File: p.addFile(m)}, nil
 }
 
-// places plans what every root file system has: devices, processes, the user's
-// directories.
-func (p *plan) places(spec *atoll.Spec) {
-	p.step(jail.Step{Do: jail.Tmpfs, Path: "dev", Mode: 0o755, Size: 1 << 20, NoExec: true})
+// addCommonFiles plans what every root file system has: devices, processes, the user's directories.
+func (p *plan) addCommonFiles(spec *atoll.Spec) {
+	p.addStep(jail.Step{Do: jail.Tmpfs, Path: "dev", Mode: 0o755, Size: 1 << 20, NoExec: true})
 	for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
-		p.step(jail.Step{Do: jail.Device, Path: "dev/" + name})
+		p.addStep(jail.Step{Do: jail.Device, Path: "dev/" + name})
 	}
 	for name, to := range map[string]string{"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2", "ptmx": "pts/ptmx"} {
-		p.step(jail.Step{Do: jail.MakeLink, Path: "dev/" + name, Text: to})
+		p.addStep(jail.Step{Do: jail.MakeLink, Path: "dev/" + name, Text: to})
 	}
-	p.step(
+	p.addStep(
 		jail.Step{Do: jail.Devpts, Path: "dev/pts", NoExec: true},
 		jail.Step{Do: jail.Tmpfs, Path: "dev/shm", Mode: 0o1777, Size: 64 << 20, NoExec: true},
 		jail.Step{Do: jail.Seal, Path: "dev"},
@@ -170,48 +162,48 @@ func (p *plan) places(spec *atoll.Spec) {
 		"acpi", "asound", "config.gz", "interrupts", "kallsyms", "kcore", "key-users", "keys", "kmsg", "latency_stats", "modules", "sched_debug", "scsi", "softirqs",
 		"swaps", "timer_list", "timer_stats", "vmallocinfo", "slabinfo", "iomem", "ioports", "driver", "dynamic_debug",
 	} {
-		p.step(jail.Step{Do: jail.Mask, Path: "proc/" + name})
+		p.addStep(jail.Step{Do: jail.Mask, Path: "proc/" + name})
 	}
 	for _, name := range []string{"bus", "fs", "irq", "sys", "sysrq-trigger"} {
-		p.step(jail.Step{Do: jail.Freeze, Path: "proc/" + name})
+		p.addStep(jail.Step{Do: jail.Freeze, Path: "proc/" + name})
 	}
-	p.step(
-		jail.Step{Do: jail.MakeDir, Path: userHome[1:], Mode: 0o755, UID: userID, GID: userID},
-		jail.Step{Do: jail.MakeDir, Path: atoll.DefaultDir[1:], Mode: 0o755, UID: userID, GID: userID},
+	p.addStep(
+		jail.Step{Do: jail.MakeDir, Path: guest.UserHome[1:], Mode: 0o755, UID: guest.UserID, GID: guest.UserID},
+		jail.Step{Do: jail.MakeDir, Path: atoll.DefaultDir[1:], Mode: 0o755, UID: guest.UserID, GID: guest.UserID},
 	)
 	if dir := strings.TrimPrefix(filepath.Clean(spec.Dir), "/"); dir != "" && dir != "." {
-		p.step(jail.Step{Do: jail.MakeDir, Path: dir, Mode: 0o755, UID: userID, GID: userID})
+		p.addStep(jail.Step{Do: jail.MakeDir, Path: dir, Mode: 0o755, UID: guest.UserID, GID: guest.UserID})
 	}
 }
 
-// users plans the users of a sandbox that has the host's own root.
-func (p *plan) users() error {
-	users, groups, err := passwd()
+// addUsers plans the users of a sandbox with the host's own root.
+func (p *plan) addUsers() error {
+	users, groups, err := passwdFiles()
 	if err != nil {
 		return err
 	}
 	for _, f := range [][2]string{
 		{"passwd", users}, {"group", groups}, {"nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n"}, {"machine-id", ""},
 	} {
-		p.step(jail.Step{Do: jail.Own, Path: "etc/" + f[0], Text: f[1]})
+		p.addStep(jail.Step{Do: jail.Own, Path: "etc/" + f[0], Text: f[1]})
 	}
 	return nil
 }
 
-// names plans how names are found.
-func (p *plan) names(hostname string) {
+// addNameFiles plans the files that resolve names.
+func (p *plan) addNameFiles(hostname string) {
 	for _, f := range [][2]string{
 		{"hostname", hostname + "\n"},
 		{"hosts", "127.0.0.1 localhost " + hostname + "\n::1 localhost ip6-localhost\n"},
-		{"resolv.conf", gate.ResolvConf},
+		{"resolv.conf", egress.ResolvConf},
 	} {
-		p.step(jail.Step{Do: jail.Own, Path: "etc/" + f[0], Text: f[1]})
+		p.addStep(jail.Step{Do: jail.Own, Path: "etc/" + f[0], Text: f[1]})
 	}
 }
 
-// passwd returns the users and groups of a sandbox: those of the host's system,
-// without its people, and its own.
-func passwd() (users, groups string, err error) {
+// passwdFiles returns the users and groups of a sandbox: the system users of the host and the
+// sandbox's own.
+func passwdFiles() (users, groups string, err error) {
 	var out [2]strings.Builder
 	for i, name := range []string{"/etc/passwd", "/etc/group"} {
 		b, err := os.ReadFile(name)
@@ -220,23 +212,23 @@ func passwd() (users, groups string, err error) {
 		}
 		fmt.Fprintf(&out[i], "%s", systemEntries(string(b), i == 0))
 	}
-	fmt.Fprintf(&out[0], "%s:x:%d:%d::%s:/bin/sh\n", userName, userID, userID, userHome)
-	fmt.Fprintf(&out[1], "%s:x:%d:\n", userName, userID)
+	fmt.Fprintf(&out[0], "%s:x:%d:%d::%s:/bin/sh\n", guest.UserName, guest.UserID, guest.UserID, guest.UserHome)
+	fmt.Fprintf(&out[1], "%s:x:%d:\n", guest.UserName, guest.UserID)
 	return out[0].String(), out[1].String(), nil
 }
 
-// systemEntries are the lines of /etc/passwd or /etc/group of numbers below 1000
-// and of nobody, without passwords, full names and members.
+// systemEntries returns the lines of /etc/passwd or /etc/group with numbers below 1000 and the
+// ID of the user nobody, without passwords, full names and members.
 func systemEntries(text string, users bool) string {
 	var out strings.Builder
 	hasRoot := false
 	for line := range strings.Lines(text) {
 		f := strings.Split(strings.TrimSpace(line), ":")
 		var n int
-		if len(f) < 4 || f[0] == userName {
+		if len(f) < 4 || f[0] == guest.UserName {
 			continue
 		}
-		if _, err := fmt.Sscanf(f[2], "%d", &n); err != nil || n >= userID && n != 65534 || n < 0 {
+		if _, err := fmt.Sscanf(f[2], "%d", &n); err != nil || n >= guest.UserID && n != 65534 || n < 0 {
 			continue
 		}
 		hasRoot = hasRoot || f[0] == "root"

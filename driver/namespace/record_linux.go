@@ -2,120 +2,97 @@ package namespace
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/egress"
+	"github.com/atoll-sandbox/atoll/internal/state/statedir"
 )
 
-// The files of a sandbox's directory, which is the host's alone. What the
-// sandbox can write is only in rootDir.
+// The files of a sandbox's directory besides its record. Only the host uses that directory; what
+// the sandbox can write is only in rootDir.
 const (
-	recordFile = "sandbox.json"
 	socketFile = "guest.sock"
 	logFile    = "boot.log"
-	lockFile   = "lock"
 	rootDir    = "root"
+	egressDir  = "gate" // of its egress proxy
 )
 
-// record is what is kept of a sandbox.
+// record is the persistent state of a sandbox.
 type record struct {
 	ID      string      `json:"id"`
 	Spec    atoll.Spec  `json:"spec"`
 	Created time.Time   `json:"created"`
 	State   atoll.State `json:"state"` // starting, running, paused, stopped
 	PID     int         `json:"pid,omitempty"`
-	Start   uint64      `json:"start,omitempty"` // when PID began, as jail.StartTime tells it
-	Boot    string      `json:"boot,omitempty"`  // in which run of the kernel
-	Base    int         `json:"base,omitempty"`  // first user number of the host; 0: it has only the user who made it
+	Start   uint64      `json:"start,omitempty"` // when PID started, as jail.StartTime returns it
+	Boot    string      `json:"boot,omitempty"`  // statedir.BootID at that time
+	Base    int         `json:"base,omitempty"`  // first user ID of its range on the host; 0: it has only the user that created it
 
 	mount *os.File // of its disk, while that is made; nil: none
 }
 
-func (d *Driver) dir(id string) string { return filepath.Join(d.Dir, id) }
+// stateHome returns the store of this driver's sandboxes.
+func (d *Driver) stateHome() *statedir.Home[record] {
+	return &statedir.Home[record]{Dir: d.Dir, Clear: d.clearSandbox}
+}
+
+func (d *Driver) sandboxDir(id string) string { return filepath.Join(d.Dir, id) }
 
 // load reads the record of a sandbox.
-func (d *Driver) load(id string) (*record, error) {
-	if atoll.CheckID(id) != nil {
-		return nil, atoll.ErrNotFound
-	}
-	return readRecord(d.dir(id))
+func (d *Driver) load(id string) (*record, error) { return d.stateHome().Load(id) }
+
+// save replaces the record of a sandbox.
+func (d *Driver) save(r *record) error { return d.stateHome().Save(r.ID, r) }
+
+// The user IDs of the host that sandboxes get: each a range of its own, in a part that nothing
+// else hands out.
+const (
+	firstID = 0x70000000
+	perID   = 1 << 16
+	ranges  = 4000
+)
+
+// userIDs returns the ranges of user IDs.
+func (d *Driver) userIDs() statedir.Numbers {
+	return statedir.Numbers{Dir: filepath.Join(d.Dir, "ids"), First: firstID, Per: perID, Count: ranges}
 }
 
-func readRecord(dir string) (*record, error) {
-	b, err := os.ReadFile(filepath.Join(dir, recordFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, atoll.ErrNotFound
+// clearSandbox ends a sandbox that is being removed, whose directory is now dir, and releases all
+// its resources. r is nil when its record was never complete.
+func (d *Driver) clearSandbox(dir string, r *record) error {
+	if r == nil {
+		return removeAll(dir)
 	}
-	if err != nil {
-		return nil, err
+	if !statedir.Claimed(dir) {
+		return errors.Join(removeAll(dir), d.userIDs().Free(r.Base))
 	}
-	var r record
-	if err := json.Unmarshal(b, &r); err != nil {
-		return nil, fmt.Errorf("%s: %w", recordFile, err)
-	}
-	return &r, nil
-}
-
-// save replaces the record in a directory in one step.
-func (r *record) save(dir string) error {
-	b, err := json.Marshal(r)
-	if err != nil {
+	if err := d.killProcesses(r); err != nil {
 		return err
 	}
-	tmp := filepath.Join(dir, recordFile+".new")
-	if err := os.WriteFile(tmp, b, 0o600); err != nil {
-		return err
+	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
+	defer cancel()
+	if egress.Needed(r.Spec.Network) {
+		if err := egress.Open(filepath.Join(dir, egressDir)).Ended(ctx); err != nil {
+			return err
+		}
 	}
-	return os.Rename(tmp, filepath.Join(dir, recordFile))
+	return errors.Join(removeAll(dir), d.releaseImage(r), d.userIDs().Free(r.Base))
 }
 
-// share waits until nobody holds the lock of a sandbox's directory.
-func share(ctx context.Context, dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR, 0)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); err == nil {
-		return f, nil
-	}
-	done := make(chan error, 1)
-	go func() { done <- unix.Flock(int(f.Fd()), unix.LOCK_SH) }()
-	select {
-	case err := <-done:
+// bootID returns statedir.BootID, which is read once.
+func (d *Driver) bootID() (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.host.boot == "" {
+		boot, err := statedir.BootID()
 		if err != nil {
-			return nil, errors.Join(os.NewSyscallError("flock", err), f.Close())
+			return "", err
 		}
-		return f, nil
-	case <-ctx.Done():
-		go func() { // it can't be called back
-			<-done
-			_ = f.Close() // nobody waits for it
-		}()
-		return nil, context.Cause(ctx)
+		d.host.boot = boot
 	}
-}
-
-// lock takes the lock of a sandbox's directory: who holds it changes its life.
-func lock(dir string, flag int) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|flag)
-		if !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	if err != nil {
-		return nil, errors.Join(os.NewSyscallError("flock", err), f.Close())
-	}
-	return f, nil
+	return d.host.boot, nil
 }

@@ -11,13 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxDepth is how many directories below each other are open at a time, and may
-// be in what is copied.
+// maxDepth is the greatest depth of nested directories that are open at once, and that are copied.
 const maxDepth = 256
 
-// removeAll removes a tree in which users without privileges may have taken
-// rights from themselves, and nested directories without end: what is deep is
-// moved up first, so that few descriptors do. No link is followed.
+// removeAll removes a tree in which unprivileged users may have removed their own permissions, and
+// may have nested directories without limit: deep directories are moved up first, so that few
+// descriptors suffice. It follows no link.
 func removeAll(name string) error {
 	parent, err := os.OpenFile(filepath.Dir(name), unix.O_DIRECTORY|os.O_RDONLY, 0)
 	if errors.Is(err, os.ErrNotExist) {
@@ -28,7 +27,7 @@ func removeAll(name string) error {
 	}
 	defer parent.Close()
 	var r remover
-	err = r.remove(int(parent.Fd()), filepath.Base(name), 0)
+	err = r.removeEntry(int(parent.Fd()), filepath.Base(name), 0)
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return &os.PathError{Op: "remove", Path: name, Err: err}
 	}
@@ -36,18 +35,18 @@ func removeAll(name string) error {
 }
 
 type remover struct {
-	top int // the directory that what is deep is moved to
+	top int // the directory that deep directories are moved to
 }
 
-// remove removes a name in a directory that is depth below the parent of all.
-func (r *remover) remove(dir int, name string, depth int) error {
+// removeEntry removes a name in a directory at a depth below the top.
+func (r *remover) removeEntry(dir int, name string, depth int) error {
 	err := unix.Unlinkat(dir, name, 0)
 	if err == nil || errors.Is(err, unix.ENOENT) {
 		return err
 	}
-	fd, derr := openOwn(dir, name)
+	fd, derr := openOwned(dir, name)
 	if errors.Is(derr, unix.ENOTDIR) || errors.Is(derr, unix.ELOOP) {
-		return err // it is none: the first error counts
+		return err // not a directory: the first error counts
 	}
 	if derr != nil {
 		return derr
@@ -61,28 +60,27 @@ func (r *remover) remove(dir int, name string, depth int) error {
 		return unix.Renameat(dir, name, r.top, ".deep-"+rand.Text())
 	}
 	for {
-		n, err := r.empty(list, depth)
+		n, err := r.emptyDir(list, depth)
 		if err != nil {
 			return err
 		}
 		if n == 0 {
 			return unix.Unlinkat(dir, name, unix.AT_REMOVEDIR)
 		}
-		if _, err := list.Seek(0, io.SeekStart); err != nil { // anew: more may have come up
+		if _, err := list.Seek(0, io.SeekStart); err != nil { // again: entries may have been moved up
 			return err
 		}
 	}
 }
 
-// empty removes what is in a directory, once through, and returns how much that
-// was.
-func (r *remover) empty(list *os.File, depth int) (int, error) {
+// emptyDir removes the entries of a directory, once through, and returns their number.
+func (r *remover) emptyDir(list *os.File, depth int) (int, error) {
 	total := 0
 	for {
 		names, err := list.Readdirnames(1000)
 		total += len(names)
 		for _, n := range names {
-			if err := r.remove(int(list.Fd()), n, depth+1); err != nil && !errors.Is(err, unix.ENOENT) {
+			if err := r.removeEntry(int(list.Fd()), n, depth+1); err != nil && !errors.Is(err, unix.ENOENT) {
 				return total, err
 			}
 		}
@@ -95,8 +93,8 @@ func (r *remover) empty(list *os.File, depth int) (int, error) {
 	}
 }
 
-// openOwn opens a directory, with all rights for its owner.
-func openOwn(dir int, name string) (int, error) {
+// openOwned opens a directory after giving its owner all permissions.
+func openOwned(dir int, name string) (int, error) {
 	path, err := unix.Openat(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, err

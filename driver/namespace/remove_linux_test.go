@@ -12,8 +12,8 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// TestDeepDirectories has a sandbox nest more directories than anybody has
-// descriptors, closed to their owner here and there.
+// TestDeepDirectories removes more nested directories than a process can have descriptors, some without
+// permissions for their owner.
 func TestDeepDirectories(t *testing.T) {
 	const deep = `perl -e 'for (1..50000) { mkdir "d"; chdir "d" or die $! } mkdir "closed", 0; open F, ">file"; chmod 0500, "."; print "done"'`
 	d := newDriver(t)
@@ -58,8 +58,7 @@ func TestDeepDirectoriesRootless(t *testing.T) {
 	TestDeepDirectories(t)
 }
 
-// TestCancelledSnapshot has somebody leave while files are copied: nothing is
-// left, and the name is free.
+// TestCancelledSnapshot cancels while files are copied: nothing is left, and the name is free.
 func TestCancelledSnapshot(t *testing.T) {
 	d := newDriver(t)
 	sb, err := d.Create(t.Context(), atoll.Spec{})
@@ -96,7 +95,7 @@ func TestCancelledSnapshot(t *testing.T) {
 	}
 }
 
-// TestListGoesOn lists beside a sandbox whose record is broken.
+// TestListGoesOn lists sandboxes when the record of one is broken.
 func TestListGoesOn(t *testing.T) {
 	d := newDriver(t)
 	id := atoll.NewID()

@@ -10,7 +10,7 @@ import (
 	"github.com/atoll-sandbox/atoll/atolltest"
 )
 
-// ordinary is the user that tests without privileges run as.
+// ordinary is the user of tests without privileges.
 const ordinary = 23456
 
 // asOrdinary runs a test of this program again as an ordinary user.

@@ -13,51 +13,52 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/guest"
 )
 
-// bundle collects what an OCI runtime is told.
+// bundle collects the configuration and files of an OCI runtime.
 type bundle struct {
 	dir    string // for files of its own
 	root   string // the sandbox's private directory
-	base   int    // first user number of the host
+	base   int    // first user ID of the host
 	mounts []specs.Mount
-	lent   []*os.File // detached mounts, seen on the stage by their index
+	staged []*os.File // detached mounts, on the stage by their index
 	stage  string
 }
 
 func (b *bundle) close() {
-	for _, f := range b.lent {
-		_ = f.Close() // what was mounted stays
+	for _, f := range b.staged {
+		_ = f.Close() // the mounts themselves remain
 	}
 }
 
-// lend puts a file or directory that gVisor's processes have no way to on the
-// stage, and returns where it is there.
-func (b *bundle) lend(source string) (string, error) {
+// stagePath puts a file or directory that gVisor's processes can't reach on the stage, and returns
+// its path there.
+func (b *bundle) stagePath(source string) (string, error) {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil {
 		return "", &fs.PathError{Op: "open_tree", Path: source, Err: err}
 	}
-	return b.lendFile(os.NewFile(uintptr(fd), source)), nil
+	return b.stageFile(os.NewFile(uintptr(fd), source)), nil
 }
 
-func (b *bundle) lendFile(f *os.File) string {
-	b.lent = append(b.lent, f)
-	return filepath.Join(b.stage, strconv.Itoa(len(b.lent)-1))
+func (b *bundle) stageFile(f *os.File) string {
+	b.staged = append(b.staged, f)
+	return filepath.Join(b.stage, strconv.Itoa(len(b.staged)-1))
 }
 
-// bindLent adds what only we have a way to.
-func (b *bundle) bindLent(source, target string, readOnly bool) error {
-	at, err := b.lend(source)
+// bindStaged adds a file or directory that only this process can reach.
+func (b *bundle) bindStaged(source, target string, readOnly bool) error {
+	at, err := b.stagePath(source)
 	if err != nil {
 		return err
 	}
-	b.bind(at, target, readOnly)
+	b.addBind(at, target, readOnly)
 	return nil
 }
 
-// bind adds a file or directory of the host that everyone has a way to.
-func (b *bundle) bind(source, target string, readOnly bool) {
+// addBind adds a file or directory of the host that every process can reach.
+func (b *bundle) addBind(source, target string, readOnly bool) {
 	options := []string{"rbind", "nosuid", "nodev"}
 	if readOnly {
 		options = append(options, "ro")
@@ -65,18 +66,17 @@ func (b *bundle) bind(source, target string, readOnly bool) {
 	b.mounts = append(b.mounts, specs.Mount{Type: "bind", Source: source, Destination: target, Options: options})
 }
 
-// own adds a file with a text.
-func (b *bundle) own(target, text string) error {
+// addFile adds a file with a content.
+func (b *bundle) addFile(target, text string) error {
 	name := filepath.Join(b.dir, strings.ReplaceAll(target[1:], "/", "-"))
 	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 		return err
 	}
-	return b.bindLent(name, target, true)
+	return b.bindStaged(name, target, true)
 }
 
-// hide adds a mask over a file or directory of the host, where it is open to
-// others: who is in a sandbox is nobody else.
-func (b *bundle) hide(name string) error {
+// maskPath hides a file or directory of the host that users other than its owner can read.
+func (b *bundle) maskPath(name string) error {
 	info, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -96,17 +96,17 @@ func (b *bundle) hide(name string) error {
 	} else if err := os.WriteFile(empty, nil, 0o444); err != nil && !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
-	return b.bindLent(empty, name, true)
+	return b.bindStaged(empty, name, true)
 }
 
-// hostRoot adds the host's own root, without what is private.
-func (b *bundle) hostRoot(hostname string, show []string) error {
+// addHostRoot adds the host's own root without its private parts.
+func (b *bundle) addHostRoot(hostname string, show []string) error {
 	private, err := os.OpenRoot(b.root)
 	if err != nil {
 		return err
 	}
 	defer private.Close()
-	for _, name := range system() {
+	for _, name := range systemDirs() {
 		info, err := os.Lstat("/" + name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -121,16 +121,16 @@ func (b *bundle) hostRoot(hostname string, show []string) error {
 				return err
 			}
 		case info.IsDir():
-			b.bind("/"+name, "/"+name, true)
+			b.addBind("/"+name, "/"+name, true)
 		}
 	}
-	if err := errors.Join(b.hide(localSettings), b.etc(private)); err != nil {
+	if err := errors.Join(b.maskPath(localSettings), b.addEtc(private)); err != nil {
 		return err
 	}
 	for _, dir := range show {
-		b.bind(dir, dir, true)
+		b.addBind(dir, dir, true)
 	}
-	users, groups, err := passwd()
+	users, groups, err := passwdFiles()
 	if err != nil {
 		return err
 	}
@@ -138,23 +138,23 @@ func (b *bundle) hostRoot(hostname string, show []string) error {
 		"passwd": users, "group": groups, "hostname": hostname + "\n", "hosts": "127.0.0.1 localhost " + hostname + "\n::1 localhost\n",
 		"resolv.conf": "nameserver 127.0.0.1\n", "nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n",
 	} {
-		if err := b.own("/etc/"+name, text); err != nil {
+		if err := b.addFile("/etc/"+name, text); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// place is a directory of the sandbox's own.
-type place struct {
+// ownDir is a directory of the sandbox's own files.
+type ownDir struct {
 	name string
 	mode uint32
 	uid  int // inside
 }
 
-// places makes the directories that every root file system has.
-func (b *bundle) places(spec *atoll.Spec) error {
-	list := []place{
+// makeBaseDirs creates the directories of every root file system.
+func (b *bundle) makeBaseDirs(spec *atoll.Spec) error {
+	list := []ownDir{
 		{"tmp", 0o1777, 0},
 		{"var", 0o755, 0},
 		{"var/tmp", 0o1777, 0},
@@ -168,11 +168,11 @@ func (b *bundle) places(spec *atoll.Spec) error {
 		{"srv", 0o755, 0},
 		{"mnt", 0o755, 0},
 		{"media", 0o755, 0},
-		{userHome[1:], 0o755, userID},
-		{atoll.DefaultDir[1:], 0o755, userID},
+		{guest.UserHome[1:], 0o755, guest.UserID},
+		{atoll.DefaultDir[1:], 0o755, guest.UserID},
 	}
 	if dir := strings.TrimPrefix(path.Clean(spec.Dir), "/"); dir != "" && dir != "." {
-		list = append(list, place{dir, 0o755, userID})
+		list = append(list, ownDir{dir, 0o755, guest.UserID})
 	}
 	private, err := os.OpenRoot(b.root)
 	if err != nil {
@@ -180,11 +180,11 @@ func (b *bundle) places(spec *atoll.Spec) error {
 	}
 	defer private.Close()
 	for _, p := range list {
-		if err := b.place(private, p); err != nil {
+		if err := b.makeDir(private, p); err != nil {
 			return err
 		}
 	}
-	if err := b.bindLent(filepath.Join(b.root, "tmp"), "/tmp", false); err != nil { // else gVisor has its own, which doesn't stay
+	if err := b.bindStaged(filepath.Join(b.root, "tmp"), "/tmp", false); err != nil { // else gVisor mounts a temporary one of its own
 		return err
 	}
 	b.mounts = append(b.mounts,
@@ -195,9 +195,8 @@ func (b *bundle) places(spec *atoll.Spec) error {
 	return nil
 }
 
-// place makes a directory, if nothing is there. What the sandbox made of it
-// stays.
-func (b *bundle) place(private *os.Root, p place) error {
+// makeDir creates a directory if nothing exists at its path. Changes of the sandbox remain.
+func (b *bundle) makeDir(private *os.Root, p ownDir) error {
 	if _, err := private.Lstat(p.name); err == nil {
 		return nil
 	}
@@ -212,9 +211,9 @@ func (b *bundle) place(private *os.Root, p place) error {
 	return errors.Join(f.Chown(b.base+p.uid, b.base+p.uid), unix.Fchmod(int(f.Fd()), p.mode))
 }
 
-// start is what process 1 is: the guest, once gVisor's own kernel holds the
-// sandbox to its number of processes.
-func start(r *record) []string {
+// processArgs returns the arguments of process 1: the guest, after gVisor's kernel was told the
+// limit of processes.
+func processArgs(r *record) []string {
 	serve := []string{insideBin, "serve", path.Join(insideDir, wireFile)}
 	if r.Spec.Limits.PIDs < 0 {
 		return serve
@@ -226,19 +225,19 @@ func start(r *record) []string {
 	return append([]string{"/bin/sh", "-c", script, "sh", strconv.Itoa(DefaultPIDs + guestPIDs), group}, serve...)
 }
 
-// spec is the whole bundle.
-func (b *bundle) spec(r *record, root string, guest []byte) *specs.Spec {
+// ociSpec returns the configuration of the bundle.
+func (b *bundle) ociSpec(r *record, root string, config []byte) *specs.Spec {
 	caps := []string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_SETPCAP"}
 	ids := []specs.LinuxIDMapping{{ContainerID: 0, HostID: uint32(b.base), Size: perID}}
 	return &specs.Spec{
 		Version:  "1.0.2",
-		Hostname: hostname(&r.Spec),
+		Hostname: guest.Hostname(&r.Spec),
 		Root:     &specs.Root{Path: root},
 		Mounts:   b.mounts,
 		Process: &specs.Process{
-			Args: start(r),
+			Args: processArgs(r),
 			Cwd:  "/",
-			Env:  []string{"PATH=/usr/bin:/bin", "ATOLL_GUEST=" + string(guest)},
+			Env:  []string{"PATH=/usr/bin:/bin", "ATOLL_GUEST=" + string(config)},
 			Capabilities: &specs.LinuxCapabilities{
 				Bounding: caps, Effective: caps, Permitted: caps,
 			},

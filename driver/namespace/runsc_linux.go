@@ -17,16 +17,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/cgroup"
-	"github.com/atoll-sandbox/atoll/internal/jail"
-	"github.com/atoll-sandbox/atoll/internal/seccomp"
+	"github.com/atoll-sandbox/atoll/internal/guest"
+	"github.com/atoll-sandbox/atoll/internal/isolation/cgroup"
+	"github.com/atoll-sandbox/atoll/internal/isolation/jail"
+	"github.com/atoll-sandbox/atoll/internal/isolation/seccomp"
 )
 
-// runtimeRunsc is gVisor: a kernel of its own for each sandbox, in user space.
+// runtimeRunsc is gVisor, which gives each sandbox a kernel in user space.
 const runtimeRunsc = "runsc"
 
-// The files of a sandbox of gVisor, besides those of all. Its guest listens in
-// wireDir, which is all of the host that it can write beside its root and mounts.
+// The files of a gVisor sandbox besides those of every sandbox. Its guest listens in wireDir, the
+// only directory of the host that it can write besides its root and mounts.
 const (
 	runscDir  = "runsc" // runsc's own state, and the bundle
 	wireDir   = "wire"
@@ -35,9 +36,9 @@ const (
 	insideBin = "/run/atoll-guest"
 )
 
-// runsc returns gVisor's program, or why there is none for this user.
-func (d *Driver) runsc() (string, error) {
-	if !root() {
+// findRunsc returns the path of gVisor's program, or why this user can't use it.
+func (d *Driver) findRunsc() (string, error) {
+	if !isRoot() {
 		return "", fmt.Errorf("%w: the runtime runsc needs root", atoll.ErrUnavailable)
 	}
 	path, err := exec.LookPath("runsc")
@@ -47,9 +48,9 @@ func (d *Driver) runsc() (string, error) {
 	return filepath.Abs(path)
 }
 
-// checkRunsc reports what of a spec gVisor can't do here.
+// checkRunsc reports what of a spec gVisor does not support here.
 func (d *Driver) checkRunsc(spec *atoll.Spec) error {
-	if _, err := d.runsc(); err != nil {
+	if _, err := d.findRunsc(); err != nil {
 		return err
 	}
 	var errs []error
@@ -63,52 +64,52 @@ func (d *Driver) checkRunsc(spec *atoll.Spec) error {
 		no("limits.pids", "gVisor takes threads of the host as it needs them, and ends where there are no more")
 	}
 	if n := spec.Network; n.Mode != "" && n.Mode != atoll.NetworkNone || len(n.Allow)+len(n.Headers) > 0 {
-		no("network", "gVisor's own network stack can't lead every connection to the gate")
+		no("network", "gVisor's own network stack can't redirect every connection to the egress proxy")
 	}
 	return errors.Join(errs...)
 }
 
-// runtimes are those that sandboxes can have besides the driver's own.
-func (d *Driver) runtimes() []string {
-	if _, err := d.runsc(); err != nil {
+// extraRuntimes returns the runtimes that sandboxes can have besides the driver's own.
+func (d *Driver) extraRuntimes() []string {
+	if _, err := d.findRunsc(); err != nil {
 		return nil
 	}
 	return []string{runtimeRunsc}
 }
 
-// wall is the word for what keeps a sandbox in.
-func wall(r *record) string {
+// isolationName returns the name of a sandbox's isolation.
+func isolationName(r *record) string {
 	if r.Spec.Runtime == runtimeRunsc {
 		return "gvisor"
 	}
 	return isolation
 }
 
-// runscCommand is a call of runsc about one sandbox.
+// runscCommand returns a call of runsc for one sandbox.
 func (d *Driver) runscCommand(ctx context.Context, id string, args ...string) (*exec.Cmd, error) {
-	program, err := d.runsc()
+	program, err := d.findRunsc()
 	if err != nil {
 		return nil, err
 	}
 	global := []string{
-		"--root", filepath.Join(d.dir(id), runscDir, "state"), "--platform=systrap", "--network=none", "--host-uds=create", "--overlay2=none", "--ignore-cgroups",
-		"--gofer-network-namespace=new", // else one is kept, mounted, for all
+		"--root", filepath.Join(d.sandboxDir(id), runscDir, "state"), "--platform=systrap", "--network=none", "--host-uds=create", "--overlay2=none", "--ignore-cgroups",
+		"--gofer-network-namespace=new", // else one namespace stays mounted for all
 	}
 	cmd := exec.CommandContext(ctx, program, append(global, args...)...)
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
 	return cmd, nil
 }
 
-// bootRunsc starts a sandbox of gVisor whose files are there, and waits until
-// its guest listens. When it fails, nothing runs.
+// bootRunsc starts a gVisor sandbox whose files exist, and waits until its guest listens. When it
+// fails, nothing runs.
 func (d *Driver) bootRunsc(ctx context.Context, r *record) error {
-	dir := filepath.Join(d.dir(r.ID), runscDir)
-	wire := filepath.Join(d.dir(r.ID), wireDir)
+	dir := filepath.Join(d.sandboxDir(r.ID), runscDir)
+	wire := filepath.Join(d.sandboxDir(r.ID), wireDir)
 	err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700), os.RemoveAll(wire), os.Mkdir(wire, 0o700), os.Lchown(wire, r.Base, r.Base))
 	if err != nil {
 		return err
 	}
-	log, err := os.OpenFile(filepath.Join(d.dir(r.ID), logFile), os.O_CREATE|os.O_TRUNC|os.O_APPEND|os.O_RDWR, 0o600)
+	log, err := os.OpenFile(filepath.Join(d.sandboxDir(r.ID), logFile), os.O_CREATE|os.O_TRUNC|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
 	}
@@ -123,26 +124,26 @@ func (d *Driver) bootRunsc(ctx context.Context, r *record) error {
 		return err
 	}
 	if err := d.bootBundle(ctx, r, g, dir, log); err != nil {
-		return errors.Join(withLog(err, log), d.end(r))
+		return errors.Join(withLog(err, log), d.killProcesses(r))
 	}
 	return nil
 }
 
-// kernelMemory is what gVisor's kernel has for itself.
+// kernelMemory is the memory of gVisor's kernel in bytes.
 const kernelMemory = 64 << 20
 
-// hostTasks is how many threads of the host a sandbox of gVisor may have: a last
-// wall, which ends it. Its own kernel counts its processes.
+// hostTasks is how many threads of the host a gVisor sandbox may have. Exceeding it ends the
+// sandbox; the limit of processes is enforced by its own kernel.
 const hostTasks = 8192
 
 // bootBundle runs the bundle of a sandbox in a group, which may be nil.
 func (d *Driver) bootBundle(ctx context.Context, r *record, g *cgroup.Group, dir string, log *os.File) error {
-	b, err := d.bundle(ctx, r, dir)
+	b, err := d.writeBundle(ctx, r, dir)
 	if err != nil {
 		return err
 	}
 	defer b.close()
-	listens, err := watchWire(filepath.Join(d.dir(r.ID), wireDir))
+	listens, err := watchWire(filepath.Join(d.sandboxDir(r.ID), wireDir))
 	if err != nil {
 		return err
 	}
@@ -151,9 +152,9 @@ func (d *Driver) bootBundle(ctx context.Context, r *record, g *cgroup.Group, dir
 	if err != nil {
 		return err
 	}
-	entering(g, cmd)
+	enterGroup(g, cmd)
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := b.onStage(cmd); err != nil {
+	if err := b.runOnStage(cmd); err != nil {
 		return fmt.Errorf("runsc: %w", errors.Join(context.Cause(ctx), err))
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "pid"))
@@ -164,14 +165,14 @@ func (d *Driver) bootBundle(ctx context.Context, r *record, g *cgroup.Group, dir
 	if err != nil {
 		return err
 	}
-	if err := d.started(r, pid); err != nil {
+	if err := d.recordStarted(r, pid); err != nil {
 		return err
 	}
 	return listens.wait(ctx, d, r)
 }
 
-// entering makes a command enter a group before it is anything.
-func entering(g *cgroup.Group, cmd *exec.Cmd) {
+// enterGroup makes a command enter a control group before it executes.
+func enterGroup(g *cgroup.Group, cmd *exec.Cmd) {
 	if g == nil {
 		return
 	}
@@ -181,9 +182,9 @@ func entering(g *cgroup.Group, cmd *exec.Cmd) {
 	cmd.Path = args[0]
 }
 
-// bundle writes what runsc runs. The caller closes what it returns.
-func (d *Driver) bundle(ctx context.Context, r *record, dir string) (_ *bundle, err error) {
-	b := &bundle{dir: dir, root: filepath.Join(d.dir(r.ID), rootDir), base: r.Base, stage: d.stage()}
+// writeBundle writes the bundle that runsc runs. The caller closes it.
+func (d *Driver) writeBundle(ctx context.Context, r *record, dir string) (_ *bundle, err error) {
+	b := &bundle{dir: dir, root: filepath.Join(d.sandboxDir(r.ID), rootDir), base: r.Base, stage: d.chooseStage()}
 	defer func() {
 		if err != nil {
 			b.close()
@@ -193,42 +194,42 @@ func (d *Driver) bundle(ctx context.Context, r *record, dir string) (_ *bundle, 
 	if err != nil {
 		return nil, err
 	}
-	if err := b.hostRoot(hostname(&r.Spec), d.Show); err != nil {
+	if err := b.addHostRoot(guest.Hostname(&r.Spec), d.Show); err != nil {
 		return nil, err
 	}
-	if err := b.places(&r.Spec); err != nil {
+	if err := b.makeBaseDirs(&r.Spec); err != nil {
 		return nil, err
 	}
-	if err := d.mountsOf(ctx, r, b); err != nil {
+	if err := d.addBundleMounts(ctx, r, b); err != nil {
 		return nil, err
 	}
-	err = errors.Join(b.bindLent(filepath.Join(d.dir(r.ID), wireDir), insideDir, false), b.bindLent(helper, insideBin, true))
+	err = errors.Join(b.bindStaged(filepath.Join(d.sandboxDir(r.ID), wireDir), insideDir, false), b.bindStaged(helper, insideBin, true))
 	if err != nil {
 		return nil, err
 	}
-	root, err := b.lend(b.root)
+	root, err := b.stagePath(b.root)
 	if err != nil {
 		return nil, err
 	}
 	cfg := guestConfig(r)
-	cfg.Landlock, cfg.Cgroup = nil, 0                                    // gVisor is the wall
-	if cfg.Filter, err = seccomp.Filter(seccomp.Options{}); err != nil { // but for bits of mode on the host's files
+	cfg.Landlock, cfg.Cgroup = nil, 0                                    // gVisor isolates instead
+	if cfg.Filter, err = seccomp.Filter(seccomp.Options{}); err != nil { // for mode bits of files of the host
 		return nil, err
 	}
 	text, err := json.Marshal(cfg)
 	if err != nil {
 		return nil, err
 	}
-	spec, err := json.Marshal(b.spec(r, root, text))
+	spec, err := json.Marshal(b.ociSpec(r, root, text))
 	if err != nil {
 		return nil, err
 	}
 	return b, os.WriteFile(filepath.Join(dir, "config.json"), spec, 0o600)
 }
 
-// mountsOf adds the directories that a sandbox was given. Their owner appears
+// addBundleMounts adds the directories of the host that a sandbox was given. Their owner appears
 // inside as the sandbox's user.
-func (d *Driver) mountsOf(ctx context.Context, r *record, b *bundle) error {
+func (d *Driver) addBundleMounts(ctx context.Context, r *record, b *bundle) error {
 	p := &plan{root: true, base: r.Base}
 	for _, m := range r.Spec.Mounts {
 		src, err := d.mountSource(ctx, p, m.Source, jail.Step{Do: jail.Tree, ReadOnly: m.ReadOnly, Deep: true})
@@ -236,15 +237,15 @@ func (d *Driver) mountsOf(ctx context.Context, r *record, b *bundle) error {
 			p.close()
 			return fmt.Errorf("mount of %s: %w", m.Source, err)
 		}
-		b.bind(b.lendFile(p.files[src.File]), m.Target, m.ReadOnly)
+		b.addBind(b.stageFile(p.files[src.File]), m.Target, m.ReadOnly)
 	}
 	return nil
 }
 
-// stage is a directory that everyone finds the way to, and that is of no use
-// here: in a mount namespace of gVisor's processes it is where what they are lent
-// is seen.
-func (d *Driver) stage() string {
+// chooseStage returns the stage: a directory that every user can reach and that is not needed here.
+// In the mount namespace of gVisor's processes, files that they can't reach otherwise are mounted in
+// it.
+func (d *Driver) chooseStage() string {
 	for _, dir := range []string{"/dev/shm", "/mnt", "/media", "/srv"} {
 		rel, err := filepath.Rel(dir, d.Dir)
 		if info, serr := os.Stat(dir); serr == nil && info.IsDir() && (err != nil || strings.HasPrefix(rel, "..")) {
@@ -254,18 +255,17 @@ func (d *Driver) stage() string {
 	return "/run"
 }
 
-// onStage runs a command in a mount namespace of its own, in which the stage is
-// set.
-func (b *bundle) onStage(cmd *exec.Cmd) error {
+// runOnStage runs a command in a new mount namespace with the stage mounted.
+func (b *bundle) runOnStage(cmd *exec.Cmd) error {
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // never to be used again: it ends with the goroutine
+		runtime.LockOSThread() // not unlocked: the thread ends with the goroutine
 		if unix.Gettid() == os.Getpid() {
-			done <- b.onStage(cmd) // the first thread can't end: on another one, while this one is held
+			done <- b.runOnStage(cmd) // the first thread must not end: use another one while this one is locked
 			runtime.UnlockOSThread()
 			return
 		}
-		err := b.set()
+		err := b.mountStage()
 		if err == nil {
 			err = cmd.Run()
 		}
@@ -274,8 +274,8 @@ func (b *bundle) onStage(cmd *exec.Cmd) error {
 	return <-done
 }
 
-// set sets the stage for this thread.
-func (b *bundle) set() error {
+// mountStage moves this thread to a new mount namespace and mounts the stage there.
+func (b *bundle) mountStage() error {
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
 		return os.NewSyscallError("unshare", err)
 	}
@@ -285,7 +285,7 @@ func (b *bundle) set() error {
 	if err := unix.Mount("tmpfs", b.stage, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=1m"); err != nil {
 		return os.NewSyscallError("mount", err)
 	}
-	for i, f := range b.lent {
+	for i, f := range b.staged {
 		var st unix.Stat_t
 		if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 			return err
@@ -307,10 +307,10 @@ func (b *bundle) set() error {
 	return nil
 }
 
-// reachRunsc connects to the guest's socket, where a hostile one could have put
-// something else.
-func (d *Driver) reachRunsc(ctx context.Context, id string) (net.Conn, error) {
-	fd, err := unix.Open(filepath.Join(d.dir(id), wireDir, wireFile), unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+// connectRunsc connects to the guest's socket. A hostile guest may have replaced it with something
+// else.
+func (d *Driver) connectRunsc(ctx context.Context, id string) (net.Conn, error) {
+	fd, err := unix.Open(filepath.Join(d.sandboxDir(id), wireDir, wireFile), unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, fmt.Errorf("%w: the sandbox does not answer", atoll.ErrUnavailable)
 	}
@@ -330,7 +330,7 @@ func (d *Driver) reachRunsc(ctx context.Context, id string) (net.Conn, error) {
 	return c, nil
 }
 
-// wireWatch waits for a guest's socket.
+// wireWatch waits for the socket of a guest.
 type wireWatch struct{ *os.File }
 
 func watchWire(dir string) (wireWatch, error) {
@@ -345,15 +345,15 @@ func watchWire(dir string) (wireWatch, error) {
 	return wireWatch{f}, nil
 }
 
-// wait returns once the guest answers, or when process 1 has ended.
+// wait returns once the guest accepts connections, or when process 1 has exited.
 func (w wireWatch) wait(ctx context.Context, d *Driver, r *record) error {
-	p, err := d.process(r)
+	p, err := d.openProcess(r)
 	if err != nil {
 		return fmt.Errorf("%w: process 1 has ended", atoll.ErrUnavailable)
 	}
 	defer p.Close()
 	for {
-		c, err := d.reachRunsc(ctx, r.ID)
+		c, err := d.connectRunsc(ctx, r.ID)
 		if err == nil {
 			return c.Close()
 		}
@@ -372,6 +372,6 @@ func (w wireWatch) wait(ctx context.Context, d *Driver, r *record) error {
 			return fmt.Errorf("%w: process 1 has ended", atoll.ErrUnavailable)
 		}
 		var events [4096]byte
-		_, _ = unix.Read(int(w.Fd()), events[:]) // which ones doesn't matter
+		_, _ = unix.Read(int(w.Fd()), events[:]) // the content does not matter
 	}
 }

@@ -9,11 +9,10 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/atolltest"
 	"github.com/atoll-sandbox/atoll/driver/namespace"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// gvisor is the driver, whose sandboxes have the runtime runsc where none is
-// named.
+// gvisor is the driver with runsc as its default runtime.
 type gvisor struct{ *namespace.Driver }
 
 func (g gvisor) Probe(ctx context.Context) (atoll.Features, error) {
@@ -23,7 +22,7 @@ func (g gvisor) Probe(ctx context.Context) (atoll.Features, error) {
 	for law, reason := range map[string]string{
 		"FullDiskIsQuota":               "gVisor's sandboxes have a directory of the host, whose file system has no limit for it",
 		"ForkBombIsContained":           "gVisor takes threads of the host as it needs them, and ends where there are no more",
-		"WatchTellsMountChanges":        "gVisor holds a file of the host open for each directory that is watched: the whole root has too many",
+		"WatchReportsMountChanges":      "gVisor holds a file of the host open for each directory that is watched: the whole root has too many",
 		"WatchSeesRestore":              "gVisor is started anew to go back, which ends watches",
 		"TerminalInterrupts":            "gVisor's terminals don't show the control characters that are typed",
 		"TerminalsSmallestWindowCounts": "a shell in gVisor is not told of a new size of a terminal that it waits in",
@@ -47,7 +46,7 @@ func needRunsc(t *testing.T) {
 	if err == nil && os.Geteuid() == 0 {
 		return
 	}
-	musthave.Skip(t, "runsc", "runsc is not in $PATH, or this is not root: %v", err)
+	testenv.Skip(t, "runsc", "runsc is not in $PATH, or this is not root: %v", err)
 }
 
 func TestRunsc(t *testing.T) {
@@ -55,8 +54,7 @@ func TestRunsc(t *testing.T) {
 	atolltest.Run(t, gvisor{newDriver(t)})
 }
 
-// TestRunscSetsNoBits shows that programs in gVisor, too, leave no set-uid
-// files to the host.
+// TestRunscSetsNoBits checks that programs in gVisor leave no set-uid files on the host.
 func TestRunscSetsNoBits(t *testing.T) {
 	needRunsc(t)
 	dir := t.TempDir()

@@ -79,12 +79,12 @@ func compatKnown(t *testing.T) map[string]string {
 }
 
 // compatWants returns what bash does, now or as recorded.
-func compatWants(t *testing.T, cases []compatCase, live bool) []outcome {
+func compatWants(t *testing.T, cases []compatCase, live bool) []scriptOutcome {
 	t.Helper()
-	want := make([]outcome, len(cases))
+	want := make([]scriptOutcome, len(cases))
 	if live {
 		errs := make([]error, len(cases))
-		each(len(cases), func(i int) { want[i], errs[i] = runBash(cases[i].script) })
+		runForEach(len(cases), func(i int) { want[i], errs[i] = runBash(cases[i].script) })
 		for i, err := range errs {
 			if err != nil {
 				t.Fatalf("%s: %v", cases[i].name, err)
@@ -92,7 +92,7 @@ func compatWants(t *testing.T, cases []compatCase, live bool) []outcome {
 		}
 		return want
 	}
-	recorded := map[string]outcome{}
+	recorded := map[string]scriptOutcome{}
 	for _, file := range compatFiles(t, "*.want") {
 		readRecord(t, file, recorded)
 	}
@@ -110,8 +110,8 @@ func compatWants(t *testing.T, cases []compatCase, live bool) []outcome {
 // script that does not do the same twice can't be in the table.
 func compatRecord(t *testing.T, cases []compatCase) {
 	t.Helper()
-	out := make([]outcome, len(cases))
-	each(len(cases), func(i int) {
+	out := make([]scriptOutcome, len(cases))
+	runForEach(len(cases), func(i int) {
 		var err error
 		if out[i], err = runBash(cases[i].script); err != nil {
 			t.Errorf("%s: %v", cases[i].name, err)
@@ -137,7 +137,7 @@ func compatRecord(t *testing.T, cases []compatCase) {
 	}
 }
 
-func writeOutcome(b *strings.Builder, name string, o outcome) {
+func writeOutcome(b *strings.Builder, name string, o scriptOutcome) {
 	fmt.Fprintf(b, "## %s\nexit %d\n", name, o.code)
 	if o.stdout != "" {
 		fmt.Fprintf(b, "out %q\n", o.stdout)
@@ -151,7 +151,7 @@ func writeOutcome(b *strings.Builder, name string, o outcome) {
 }
 
 // readRecord adds what a .want file holds.
-func readRecord(t *testing.T, file string, all map[string]outcome) {
+func readRecord(t *testing.T, file string, all map[string]scriptOutcome) {
 	t.Helper()
 	f, err := os.Open(file)
 	if err != nil {
@@ -167,7 +167,7 @@ func readRecord(t *testing.T, file string, all map[string]outcome) {
 		switch key {
 		case "##":
 			name = rest
-			all[name] = outcome{files: map[string]string{}}
+			all[name] = scriptOutcome{files: map[string]string{}}
 			continue
 		case "exit":
 			o.code, err = strconv.Atoi(rest)

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"flag"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 var (
@@ -29,8 +31,7 @@ var (
 	compatOnly   = flag.String("compat", "", "only the cases whose name begins so, with all differences shown")
 )
 
-// compatDir is where the scripts run; in the outputs of the oracle, which ran
-// elsewhere, its name stands for that place.
+// compatDir is the directory of the scripts; outputs of the oracle, which ran elsewhere, have this name instead.
 const compatDir = "/work"
 
 // compatEnv is the environment of both sides.
@@ -44,13 +45,13 @@ const compatTimeout = 10 * time.Second
 func TestCompat(t *testing.T) {
 	cases := compatCases(t)
 	known := compatKnown(t)
-	live := !testing.Short() && hasOracle()
+	live := testenv.All() && !testing.Short() && hasOracle()
 	if *compatUpdate {
 		compatRecord(t, cases)
 	}
 	want := compatWants(t, cases, live)
-	got := make([]outcome, len(cases))
-	each(len(cases), func(i int) { got[i] = runVirtual(cases[i].script) })
+	got := make([]scriptOutcome, len(cases))
+	runForEach(len(cases), func(i int) { got[i] = runVirtual(cases[i].script) })
 
 	var equal, equalErr, counted int
 	for i, c := range cases {
@@ -80,8 +81,8 @@ func TestCompat(t *testing.T) {
 	}
 }
 
-// each runs f for every index, two at a time.
-func each(n int, f func(int)) {
+// runForEach runs f for every index, two at a time.
+func runForEach(n int, f func(int)) {
 	var wg sync.WaitGroup
 	next := make(chan int)
 	for range 2 {
@@ -98,9 +99,9 @@ func each(n int, f func(int)) {
 	wg.Wait()
 }
 
-// TestBackgroundIsHeard runs a background process that has still to read, hear
-// that its input has ended, and write, when the command's first process ends:
-// nothing of that may be taken for waiting in vain, however busy the machine.
+// TestBackgroundIsHeard runs a background process that still has to read to the end of its input and to write
+// when the command's first process exits: it must not be taken for one that waits forever, also on a busy
+// host.
 func TestBackgroundIsHeard(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
@@ -123,15 +124,15 @@ func hasOracle() bool {
 		strings.Contains(string(out), "GNU Awk")
 }
 
-// outcome is what a script did.
-type outcome struct {
+// scriptOutcome is the result of a script.
+type scriptOutcome struct {
 	stdout, stderr string
 	code           int
 	files          map[string]string // path to type, mode and content
 }
 
-// diff describes in what two outcomes differ, "" when they agree.
-func (want outcome) diff(got outcome) string {
+// diff describes the differences of two outcomes, "" when they are equal.
+func (want scriptOutcome) diff(got scriptOutcome) string {
 	var b strings.Builder
 	if want.code != got.code {
 		fmt.Fprintf(&b, "  exit %d, bash %d\n", got.code, want.code)
@@ -187,16 +188,16 @@ func indent(s string) string {
 }
 
 // runVirtual runs a script in a new sandbox.
-func runVirtual(script string) outcome {
+func runVirtual(script string) scriptOutcome {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*compatTimeout)
 	defer cancel()
 	sb, err := virtual.New().Create(ctx, atoll.Spec{Dir: compatDir, Env: append([]string{"HOME=" + compatDir}, compatEnv...)})
 	if err != nil {
-		return outcome{stderr: err.Error(), code: -1}
+		return scriptOutcome{stderr: err.Error(), code: -1}
 	}
 	defer sb.Destroy(ctx)
 	exit, err := sb.Exec(ctx, atoll.Cmd{Args: []string{"bash", "-c", script}, Timeout: compatTimeout})
-	o := outcome{stdout: string(exit.Stdout), stderr: string(exit.Stderr), code: exit.Code}
+	o := scriptOutcome{stdout: string(exit.Stdout), stderr: string(exit.Stderr), code: exit.Code}
 	if err != nil {
 		o.code = -1
 		o.stderr += err.Error()
@@ -240,6 +241,8 @@ func readTar(r io.Reader) map[string]string {
 
 var archive = regexp.MustCompile(`\.(tar|tgz|gz|zip|z|bz2|xz)$`)
 
+const longFile = 16 << 10 // bytes; a longer file is described by its sum
+
 // describe is a file in one line. Of an archive, which holds the times of its
 // members, only the mode counts.
 func describe(name string, mode fs.FileMode, target string, content []byte) string {
@@ -248,6 +251,8 @@ func describe(name string, mode fs.FileMode, target string, content []byte) stri
 		return mode.String()
 	case mode&fs.ModeSymlink != 0:
 		return "-> " + target
+	case mode.IsRegular() && len(content) > longFile:
+		return fmt.Sprintf("%v %d bytes, SHA-256 %x", mode, len(content), sha256.Sum256(content))
 	case mode.IsRegular():
 		return fmt.Sprintf("%v %s", mode, content)
 	}
@@ -255,19 +260,19 @@ func describe(name string, mode fs.FileMode, target string, content []byte) stri
 }
 
 // runBash runs a script in real bash, in a directory of its own.
-func runBash(script string) (outcome, error) {
+func runBash(script string) (scriptOutcome, error) {
 	top, err := os.MkdirTemp("", "compat")
 	if err != nil {
-		return outcome{}, err
+		return scriptOutcome{}, err
 	}
 	defer os.RemoveAll(top)
 	dir := filepath.Join(top, "w")
 	if err := os.Mkdir(dir, 0o755); err != nil {
-		return outcome{}, err
+		return scriptOutcome{}, err
 	}
 	if gawk, err := exec.LookPath("gawk"); err == nil {
 		if err := os.Symlink(gawk, filepath.Join(top, "awk")); err != nil {
-			return outcome{}, err
+			return scriptOutcome{}, err
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), compatTimeout)
@@ -283,11 +288,11 @@ func runBash(script string) (outcome, error) {
 	err = c.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay) {
-		return outcome{}, err
+		return scriptOutcome{}, err
 	}
 	_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
 	here := func(s string) string { return strings.ReplaceAll(s, dir, compatDir) }
-	o := outcome{stdout: here(stdout.String()), stderr: here(stderr.String()), code: c.ProcessState.ExitCode()}
+	o := scriptOutcome{stdout: here(stdout.String()), stderr: here(stderr.String()), code: c.ProcessState.ExitCode()}
 	if ws, ok := c.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		o.code = 128 + int(ws.Signal())
 	}

@@ -12,15 +12,15 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 	"github.com/atoll-sandbox/atoll/shell"
 )
 
-// Exec runs a command. With Session it runs in the sandbox's lasting shell,
-// one at a time; otherwise in processes of its own, any number at once.
+// Exec runs a command. With Session it runs in the sandbox's persistent shell, one at a time;
+// otherwise in processes of its own, any number at once.
 func (s *Sandbox) Exec(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, error) {
 	exit, err := s.exec(ctx, cmd)
-	return exit, s.fail("exec", err)
+	return exit, s.wrapError("exec", err)
 }
 
 func (s *Sandbox) exec(ctx context.Context, cmd atoll.Cmd) (exit atoll.Exit, err error) {
@@ -33,30 +33,30 @@ func (s *Sandbox) exec(ctx context.Context, cmd atoll.Cmd) (exit atoll.Exit, err
 	if cmd.Session && (cmd.Dir != "" || len(cmd.Env) > 0) {
 		return exit, fmt.Errorf("%w: a command of the session takes Dir and Env from it: use cd and export", atoll.ErrInvalid)
 	}
-	ctx, op, err := s.begin(ctx, true)
+	ctx, op, err := s.beginOperation(ctx, true)
 	if err != nil {
 		return exit, err
 	}
-	defer op.end()
-	if t := s.timeout(cmd); t > 0 {
+	defer op.close()
+	if t := s.commandTimeout(cmd); t > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, t, fmt.Errorf("%w after %v", atoll.ErrTimeout, t))
 		defer cancel()
 	}
-	start := s.d.now()
+	start := s.d.currentTime()
 	tap := newTap(&cmd)
 	if cmd.Session {
 		exit, err = s.execSession(ctx, cmd)
 	} else {
 		exit, err = s.execProcess(ctx, cmd)
 	}
-	exit.Duration = s.d.now().Sub(start)
-	err = outcome(ctx, err)
-	s.remember(start, cmd, exit, err, tap)
+	exit.Duration = s.d.currentTime().Sub(start)
+	err = commandError(ctx, err)
+	s.recordCommand(start, cmd, exit, err, tap)
 	return exit, errors.Join(err, s.save(context.WithoutCancel(ctx)))
 }
 
-func (s *Sandbox) timeout(cmd atoll.Cmd) time.Duration {
+func (s *Sandbox) commandTimeout(cmd atoll.Cmd) time.Duration {
 	for _, t := range []time.Duration{cmd.Timeout, s.spec.Timeouts.Exec} {
 		if t != 0 {
 			return t
@@ -65,27 +65,27 @@ func (s *Sandbox) timeout(cmd atoll.Cmd) time.Duration {
 	return DefaultTimeout
 }
 
-// outcome is the error of a command that ended with err.
-func outcome(ctx context.Context, err error) error {
+// commandError returns the error of a command that ended with err.
+func commandError(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, kernel.ErrSteps):
 		return fmt.Errorf("%w: %w", atoll.ErrQuota, err)
 	case ctx.Err() != nil:
-		return timedOut(context.Cause(ctx))
+		return wrapTimeout(context.Cause(ctx))
 	}
 	return err
 }
 
 func (s *Sandbox) execSession(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, error) {
 	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
+	case s.sessionLock <- struct{}{}:
+		defer func() { <-s.sessionLock }()
 	case <-ctx.Done():
 		return atoll.Exit{}, context.Cause(ctx)
 	}
-	_, _, sh := s.parts()
+	_, _, sh := s.currentParts()
 	r, err := sh.Execute(ctx, cmd.Shell, shell.IO{Stdin: cmd.Stdin, Stdout: cmd.Stdout, Stderr: cmd.Stderr, Output: cmd.MaxOutput, Signals: cmd.Signals})
 	s.noteSession(sh)
 	exit := atoll.Exit{Code: r.ExitCode, Stdout: r.Stdout, Stderr: r.Stderr, Truncated: r.Truncated}
@@ -95,24 +95,24 @@ func (s *Sandbox) execSession(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, e
 	return exit, err
 }
 
-// noteSession takes down what the session is after a command, so that nobody
-// who asks has to wait for the next one to end.
+// noteSession records the state of the session after a command, so that callers that ask for it
+// need not wait for the end of the next command.
 func (s *Sandbox) noteSession(sh *shell.Shell) {
 	dir := sh.Dir()
 	var state shell.State
-	if s.keep != nil {
+	if s.disk != nil {
 		state = sh.State()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.where, s.state = dir, state
+	s.sessionDir, s.state = dir, state
 }
 
 func (s *Sandbox) execProcess(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, error) {
-	files, k, _ := s.parts()
+	files, k, _ := s.currentParts()
 	dir := cmd.Dir
 	if dir == "" {
-		dir = s.dir()
+		dir = s.workingDir()
 	}
 	info, err := files.Stat(dir)
 	if err == nil && !info.IsDir() {
@@ -130,9 +130,9 @@ func (s *Sandbox) execProcess(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, e
 		extra = append(extra, "TERM=xterm")
 	}
 	r, err := k.Run(ctx, kernel.Run{
-		Args: args, Env: s.environ(append(extra, cmd.Env...)), Dir: dir, Umask: 0o022,
+		Args: args, Env: s.commandEnv(append(extra, cmd.Env...)), Dir: dir, Umask: 0o022,
 		Stdin: cmd.Stdin, Stdout: cmd.Stdout, Stderr: cmd.Stderr, Output: cmd.MaxOutput,
-		TTY: cmd.TTY, Signals: cmd.Signals, Main: program,
+		TTY: cmd.TTY, Signals: cmd.Signals, Main: runProgram,
 	})
 	exit := atoll.Exit{Code: r.Status.Code, Stdout: r.Stdout, Stderr: r.Stderr, Truncated: r.Truncated}
 	if r.Status.Signal != 0 {
@@ -141,8 +141,8 @@ func (s *Sandbox) execProcess(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, e
 	return exit, err
 }
 
-// program runs p.Args in the place of the first process.
-func program(p *kernel.Proc) int {
+// runProgram runs p.Args as the first process.
+func runProgram(p *kernel.Proc) int {
 	sp, err := p.Command(p.Args)
 	if err == nil {
 		return p.Exec(sp)
@@ -160,42 +160,41 @@ func program(p *kernel.Proc) int {
 	if hint := shell.Hint(p, name); code == 127 && hint != "" {
 		msg += "\n" + hint
 	}
-	_, _ = fmt.Fprintf(p.Stderr, "%s: %s\n", name, msg) // nobody to tell
+	_, _ = fmt.Fprintf(p.Stderr, "%s: %s\n", name, msg) // there is no other place to report it
 	return code
 }
 
-// Execute runs shell text in the sandbox's lasting shell and returns what
-// came of it; the error is not nil where the command was ended from outside.
+// Execute runs shell text in the sandbox's persistent shell and returns its result. The error is
+// not nil if the command was ended by a deadline, a cancellation or a limit.
 func (s *Sandbox) Execute(ctx context.Context, command string) (atoll.Result, error) {
 	return atoll.Execute(ctx, s, command)
 }
 
-// Complete returns what the word that ends at byte pos of a line could
-// become in the session: commands, variables, files. The candidates replace
-// line[start:pos].
+// Complete returns completions of the word that ends at byte pos of a line in the session:
+// commands, variables and files. The candidates replace line[start:pos].
 func (s *Sandbox) Complete(ctx context.Context, line string, pos int) (start int, list []string) {
-	ctx, op, err := s.begin(ctx, true)
+	ctx, op, err := s.beginOperation(ctx, true)
 	if err != nil {
 		return pos, nil
 	}
-	defer op.end()
-	if s.takeTurn(ctx) != nil {
+	defer op.close()
+	if s.lockSession(ctx) != nil {
 		return pos, nil
 	}
-	defer s.endTurn()
-	_, _, sh := s.parts()
+	defer s.unlockSession()
+	_, _, sh := s.currentParts()
 	return sh.Complete(ctx, line, pos)
 }
 
-// tap keeps the beginning of what a command writes to the caller's writers.
-type tap struct{ out, err *head }
+// outputTap copies the beginning of a command's output to the caller's writers.
+type outputTap struct{ out, err *headWriter }
 
-// newTap puts itself before the writers of a command.
-func newTap(cmd *atoll.Cmd) *tap {
-	t := &tap{}
-	same := one(cmd.Stdout, cmd.Stderr)
+// newTap puts a tap before the writers of a command.
+func newTap(cmd *atoll.Cmd) *outputTap {
+	t := &outputTap{}
+	same := isSameWriter(cmd.Stdout, cmd.Stderr)
 	if cmd.Stdout != nil {
-		t.out = &head{to: cmd.Stdout}
+		t.out = &headWriter{to: cmd.Stdout}
 		cmd.Stdout = t.out
 	}
 	switch {
@@ -203,34 +202,34 @@ func newTap(cmd *atoll.Cmd) *tap {
 	case same:
 		cmd.Stderr = cmd.Stdout
 	default:
-		t.err = &head{to: cmd.Stderr}
+		t.err = &headWriter{to: cmd.Stderr}
 		cmd.Stderr = t.err
 	}
 	return t
 }
 
-// one reports whether both writers are the same. Writers of a type that can't
-// be compared are not.
-func one(a, b io.Writer) bool {
+// isSameWriter reports whether both writers are the same. Writers of a type that can't be compared
+// are not.
+func isSameWriter(a, b io.Writer) bool {
 	return a != nil && b != nil && reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
-// head passes everything on and keeps the first bytes.
-type head struct {
+// headWriter passes all bytes on and stores the first ones.
+type headWriter struct {
 	to io.Writer
 
 	mu  sync.Mutex
 	buf bytes.Buffer // guarded by mu
 }
 
-func (h *head) Write(b []byte) (int, error) {
+func (h *headWriter) Write(b []byte) (int, error) {
 	h.mu.Lock()
 	h.buf.Write(b[:min(len(b), historyOutput+1-h.buf.Len())])
 	h.mu.Unlock()
 	return h.to.Write(b)
 }
 
-func (h *head) text(kept []byte) string {
+func (h *headWriter) capturedText(kept []byte) string {
 	if h == nil {
 		return string(kept)
 	}

@@ -22,38 +22,38 @@ func checkPath(name string) error {
 	return nil
 }
 
-// file begins an operation on a path.
-func (s *Sandbox) file(ctx context.Context, name string) (context.Context, *operation, *vfs.FS, error) {
+// beginFile begins an operation on a path and returns the files that it is in.
+func (s *Sandbox) beginFile(ctx context.Context, name string) (context.Context, *operation, *vfs.FS, error) {
 	if err := checkPath(name); err != nil {
 		return nil, nil, nil, err
 	}
-	ctx, op, err := s.begin(ctx, false)
+	ctx, op, err := s.beginOperation(ctx, false)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	files, _, _ := s.parts()
-	if err := s.mount(files); err != nil {
-		op.end()
+	files, _, _ := s.currentParts()
+	if err := s.mountAll(files); err != nil {
+		op.close()
 		return nil, nil, nil, err
 	}
 	return ctx, op, files, nil
 }
 
-// changed notes activity and keeps what was changed.
-func (s *Sandbox) changed(ctx context.Context) error {
+// saveChange notes activity and stores the sandbox after a change.
+func (s *Sandbox) saveChange(ctx context.Context) error {
 	s.mu.Lock()
-	s.active = s.d.now()
+	s.active = s.d.currentTime()
 	s.mu.Unlock()
 	return s.save(context.WithoutCancel(ctx))
 }
 
-// guarded is a reader that ends with a context.
-type guarded struct {
-	ctx context.Context //nolint:containedctx // it is the reader's whole purpose
+// contextReader is a reader that fails once its context is done.
+type contextReader struct {
+	ctx context.Context //nolint:containedctx // the reader has no other way to end with it
 	r   io.Reader
 }
 
-func (g *guarded) Read(b []byte) (int, error) {
+func (g *contextReader) Read(b []byte) (int, error) {
 	if err := context.Cause(g.ctx); err != nil {
 		return 0, err
 	}
@@ -64,52 +64,52 @@ func (g *guarded) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// await calls f and returns its error, or the context's once that is done:
-// f then goes on only as long as the reader that it is in.
-func await(ctx context.Context, f func() error) error {
+// callUntilDone calls f and returns its error, or the context's once that is done; f then ends with
+// the contextReader that it reads.
+func callUntilDone(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
 	select {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return timedOut(context.Cause(ctx))
+		return wrapTimeout(context.Cause(ctx))
 	}
 }
 
-// Import unpacks a tar stream. It appears as a whole, once the stream has
-// ended, or not at all; in a mount each file does, as the stream comes.
+// Import unpacks a tar stream. Its files appear together, once the stream has ended, or not at
+// all; in a mount each file appears as it is read.
 func (s *Sandbox) Import(ctx context.Context, dir string, tar io.Reader) error {
-	ctx, op, files, err := s.file(ctx, dir)
+	ctx, op, files, err := s.beginFile(ctx, dir)
 	if err != nil {
-		return s.fail("import", err)
+		return s.wrapError("import", err)
 	}
-	defer op.end()
-	if err := await(ctx, func() error { return files.ImportTar(dir, &guarded{ctx, tar}) }); err != nil {
-		return s.fail("import", err)
+	defer op.close()
+	if err := callUntilDone(ctx, func() error { return files.ImportTar(dir, &contextReader{ctx, tar}) }); err != nil {
+		return s.wrapError("import", err)
 	}
-	return s.fail("import", s.changed(ctx))
+	return s.wrapError("import", s.saveChange(ctx))
 }
 
-// Export packs a file or directory, as it is at this moment. What is mounted
-// beneath it is packed too, as it is when its turn comes.
+// Export packs a file or directory as it is now. Mounts below it are packed as they are when they
+// are read.
 func (s *Sandbox) Export(ctx context.Context, name string) (io.ReadCloser, error) {
-	ctx, op, files, err := s.file(ctx, name)
+	ctx, op, files, err := s.beginFile(ctx, name)
 	if err != nil {
-		return nil, s.fail("export", err)
+		return nil, s.wrapError("export", err)
 	}
 	tree, err := files.Export(name)
 	if err != nil {
-		op.end()
-		return nil, s.fail("export", err)
+		op.close()
+		return nil, s.wrapError("export", err)
 	}
 	r, w := io.Pipe()
-	x := &export{r: r, op: op}
-	stop := context.AfterFunc(ctx, func() { _ = r.CloseWithError(timedOut(context.Cause(ctx))) })
+	x := &exportStream{r: r, op: op}
+	stop := context.AfterFunc(ctx, func() { _ = r.CloseWithError(wrapTimeout(context.Cause(ctx))) })
 	x.wg.Go(func() {
 		defer stop()
 		err := tree.WriteTar(w)
-		_ = w.CloseWithError(s.fail("export", err))
+		_ = w.CloseWithError(s.wrapError("export", err))
 		if !errors.Is(err, io.ErrClosedPipe) {
 			x.err = err
 		}
@@ -117,8 +117,8 @@ func (s *Sandbox) Export(ctx context.Context, name string) (io.ReadCloser, error
 	return x, nil
 }
 
-// export is a tar stream under way.
-type export struct {
+// exportStream is a tar stream that is being written.
+type exportStream struct {
 	r    *io.PipeReader
 	op   *operation
 	wg   sync.WaitGroup
@@ -126,23 +126,23 @@ type export struct {
 	once sync.Once
 }
 
-func (x *export) Read(b []byte) (int, error) { return x.r.Read(b) }
+func (x *exportStream) Read(b []byte) (int, error) { return x.r.Read(b) }
 
-// Close ends the stream, read to its end or not.
-func (x *export) Close() error {
+// Close ends the stream, also before its end.
+func (x *exportStream) Close() error {
 	x.once.Do(func() {
 		_ = x.r.Close() // never fails
 		x.wg.Wait()
-		x.op.end()
+		x.op.close()
 	})
-	return x.op.s.fail("export", x.err)
+	return x.op.s.wrapError("export", x.err)
 }
 
 // OpenFile opens a file for reading.
 func (s *Sandbox) OpenFile(ctx context.Context, name string) (io.ReadCloser, error) {
-	_, op, files, err := s.file(ctx, name)
+	_, op, files, err := s.beginFile(ctx, name)
 	if err != nil {
-		return nil, s.fail("read", err)
+		return nil, s.wrapError("read", err)
 	}
 	f, err := files.OpenFile(name, os.O_RDONLY, 0)
 	if err == nil {
@@ -155,52 +155,52 @@ func (s *Sandbox) OpenFile(ctx context.Context, name string) (io.ReadCloser, err
 		}
 	}
 	if err != nil {
-		op.end()
-		return nil, s.fail("read", err)
+		op.close()
+		return nil, s.wrapError("read", err)
 	}
-	return &opened{File: f, op: op}, nil
+	return &openedFile{File: f, op: op}, nil
 }
 
-// opened is a file that holds its sandbox open.
-type opened struct {
+// openedFile is an open file that keeps its operation in progress.
+type openedFile struct {
 	*vfs.File
 	op   *operation
 	once sync.Once
 }
 
 // Close closes the file.
-func (o *opened) Close() error {
+func (o *openedFile) Close() error {
 	err := o.File.Close()
-	o.once.Do(o.op.end)
+	o.once.Do(o.op.close)
 	return err
 }
 
 // WriteFile replaces a file in one step.
 func (s *Sandbox) WriteFile(ctx context.Context, name string, content io.Reader, perm fs.FileMode) error {
-	ctx, op, files, err := s.file(ctx, name)
+	ctx, op, files, err := s.beginFile(ctx, name)
 	if err != nil {
-		return s.fail("write", err)
+		return s.wrapError("write", err)
 	}
-	defer op.end()
-	if err := await(ctx, func() error { return writeFile(files, path.Clean(name), &guarded{ctx, content}, perm) }); err != nil {
-		return s.fail("write", err)
+	defer op.close()
+	if err := callUntilDone(ctx, func() error { return writeFile(files, path.Clean(name), &contextReader{ctx, content}, perm) }); err != nil {
+		return s.wrapError("write", err)
 	}
-	return s.fail("write", s.changed(ctx))
+	return s.wrapError("write", s.saveChange(ctx))
 }
 
-// writeFile fills a file beside the one that is wanted and gives it its name.
+// writeFile writes a temporary file in the same directory and renames it.
 func writeFile(files *vfs.FS, name string, content io.Reader, perm fs.FileMode) (err error) {
 	if info, err := files.Stat(name); err == nil && info.IsDir() {
 		return &fs.PathError{Op: "write", Path: name, Err: vfs.EISDIR}
 	}
-	temp := path.Join(path.Dir(name), "."+newID()+".tmp")
+	temp := path.Join(path.Dir(name), "."+atoll.NewID()+".tmp")
 	f, err := files.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			_ = files.Unlink(temp) // the error that counts is there
+			_ = files.Unlink(temp) // the first error counts
 		}
 	}()
 	_, err = io.Copy(f, content)
@@ -213,30 +213,30 @@ func writeFile(files *vfs.FS, name string, content io.Reader, perm fs.FileMode) 
 	return files.Rename(temp, name)
 }
 
-// StatFile describes a name; a last symbolic link is not followed.
+// StatFile returns the information of a file; a final symbolic link is not followed.
 func (s *Sandbox) StatFile(ctx context.Context, name string) (fs.FileInfo, error) {
-	_, op, files, err := s.file(ctx, name)
+	_, op, files, err := s.beginFile(ctx, name)
 	if err != nil {
-		return nil, s.fail("stat", err)
+		return nil, s.wrapError("stat", err)
 	}
-	defer op.end()
+	defer op.close()
 	info, err := files.Lstat(name)
 	if err != nil {
-		return nil, s.fail("stat", err)
+		return nil, s.wrapError("stat", err)
 	}
 	return info, nil
 }
 
-// ReadDir lists a directory in the order of names.
+// ReadDir returns the entries of a directory, sorted by name.
 func (s *Sandbox) ReadDir(ctx context.Context, name string) ([]fs.FileInfo, error) {
-	_, op, files, err := s.file(ctx, name)
+	_, op, files, err := s.beginFile(ctx, name)
 	if err != nil {
-		return nil, s.fail("list", err)
+		return nil, s.wrapError("list", err)
 	}
-	defer op.end()
+	defer op.close()
 	entries, err := files.ReadDir(name)
 	if err != nil {
-		return nil, s.fail("list", err)
+		return nil, s.wrapError("list", err)
 	}
 	list := make([]fs.FileInfo, 0, len(entries))
 	for _, e := range entries {
@@ -245,44 +245,44 @@ func (s *Sandbox) ReadDir(ctx context.Context, name string) ([]fs.FileInfo, erro
 			continue // removed since
 		}
 		if err != nil {
-			return nil, s.fail("list", err)
+			return nil, s.wrapError("list", err)
 		}
 		list = append(list, info)
 	}
 	return list, nil
 }
 
-// Mkdir makes a directory and those above it.
+// Mkdir creates a directory and its parents.
 func (s *Sandbox) Mkdir(ctx context.Context, name string, perm fs.FileMode) error {
-	ctx, op, files, err := s.file(ctx, name)
+	ctx, op, files, err := s.beginFile(ctx, name)
 	if err != nil {
-		return s.fail("mkdir", err)
+		return s.wrapError("mkdir", err)
 	}
-	defer op.end()
+	defer op.close()
 	if info, err := files.Stat(name); err == nil && info.IsDir() {
 		return nil
 	}
 	if err := files.MkdirAll(name, perm); err != nil {
-		return s.fail("mkdir", err)
+		return s.wrapError("mkdir", err)
 	}
-	return s.fail("mkdir", s.changed(ctx))
+	return s.wrapError("mkdir", s.saveChange(ctx))
 }
 
-// Remove removes a name and all below it.
+// Remove removes a file or a directory with all its content.
 func (s *Sandbox) Remove(ctx context.Context, name string) error {
-	ctx, op, files, err := s.file(ctx, name)
+	ctx, op, files, err := s.beginFile(ctx, name)
 	if err != nil {
-		return s.fail("remove", err)
+		return s.wrapError("remove", err)
 	}
-	defer op.end()
+	defer op.close()
 	if path.Clean(name) == "/" {
-		return s.fail("remove", fmt.Errorf("%w: the root directory can't be removed", atoll.ErrInvalid))
+		return s.wrapError("remove", fmt.Errorf("%w: the root directory can't be removed", atoll.ErrInvalid))
 	}
 	if _, err := files.Lstat(name); err != nil {
-		return s.fail("remove", err)
+		return s.wrapError("remove", err)
 	}
 	if err := files.RemoveAll(name); err != nil {
-		return s.fail("remove", err)
+		return s.wrapError("remove", err)
 	}
-	return s.fail("remove", s.changed(ctx))
+	return s.wrapError("remove", s.saveChange(ctx))
 }

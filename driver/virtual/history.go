@@ -9,18 +9,17 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// What a sandbox remembers of its commands: the newest, and of each the
-// beginning of its output.
+// Bounds of the command history: the newest commands, and the beginning of their output.
 const (
 	historyLength  = 100
 	historyOutput  = 16 << 10
 	historyCommand = 16 << 10
 )
 
-// history is a ring of results.
+// history is a ring buffer of results.
 type history struct {
 	list []atoll.Result
-	next int // where the next one goes, once the ring is full
+	next int // index that the next result overwrites, once the ring is full
 }
 
 func (h *history) add(r atoll.Result) {
@@ -32,40 +31,40 @@ func (h *history) add(r atoll.Result) {
 	h.next = (h.next + 1) % historyLength
 }
 
-func (h *history) all() []atoll.Result {
+func (h *history) listResults() []atoll.Result {
 	return slices.Concat(h.list[h.next:], h.list[:h.next])
 }
 
-// cut bounds a text of the history.
-func cut(s string, most int) (string, bool) {
+// truncateText shortens a text of the history to a length in bytes.
+func truncateText(s string, most int) (string, bool) {
 	if len(s) <= most {
 		return s, false
 	}
 	return strings.Clone(s[:most]), true
 }
 
-// remember notes a command in the history.
-func (s *Sandbox) remember(start time.Time, cmd atoll.Cmd, exit atoll.Exit, err error, t *tap) {
+// recordCommand adds a command to the history.
+func (s *Sandbox) recordCommand(start time.Time, cmd atoll.Cmd, exit atoll.Exit, err error, t *outputTap) {
 	r := atoll.Result{
 		Command: commandText(cmd), ExitCode: exit.Code, Success: err == nil && exit.Code == 0, Duration: exit.Duration,
 		Truncated: exit.Truncated, Time: start,
 	}
 	var more [3]bool
-	r.Command, more[0] = cut(r.Command, historyCommand)
-	r.Stdout, more[1] = cut(t.out.text(exit.Stdout), historyOutput)
-	r.Stderr, more[2] = cut(t.err.text(exit.Stderr), historyOutput)
+	r.Command, more[0] = truncateText(r.Command, historyCommand)
+	r.Stdout, more[1] = truncateText(t.out.capturedText(exit.Stdout), historyOutput)
+	r.Stderr, more[2] = truncateText(t.err.capturedText(exit.Stderr), historyOutput)
 	r.Truncated = r.Truncated || more[0] || more[1] || more[2]
 	if err != nil {
 		r.Error = err.Error()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.past.add(r)
+	s.history.add(r)
 	s.commands++
-	s.active = s.d.now()
+	s.active = s.d.currentTime()
 }
 
-// commandText is a command as a person would type it.
+// commandText returns a command as it would be typed into a shell.
 func commandText(cmd atoll.Cmd) string {
 	if cmd.Shell != "" {
 		return cmd.Shell
@@ -84,19 +83,19 @@ func commandText(cmd atoll.Cmd) string {
 	return b.String()
 }
 
-// needsQuotes reports whether a character means something to a shell.
+// needsQuotes reports whether a character has a meaning in a shell.
 func needsQuotes(r rune) bool {
 	return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-", r)
 }
 
 // History returns the newest commands, oldest first.
 func (s *Sandbox) History(ctx context.Context) ([]atoll.Result, error) {
-	_, op, err := s.begin(ctx, false)
+	_, op, err := s.beginOperation(ctx, false)
 	if err != nil {
-		return nil, s.fail("history", err)
+		return nil, s.wrapError("history", err)
 	}
-	defer op.end()
+	defer op.close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.past.all(), nil
+	return s.history.listResults(), nil
 }

@@ -18,13 +18,13 @@ import (
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 )
 
-// What a hostile command may pass its limits by.
+// By how much a hostile command may exceed its limits.
 const (
 	overtime   = 50 * time.Millisecond
 	overmemory = 32 << 20
 )
 
-// The limits that it is given.
+// The limits of a hostile command.
 const (
 	hostileDeadline = 400 * time.Millisecond
 	hostileMemory   = 32 << 20
@@ -36,8 +36,7 @@ func nested(n int, open, middle, shut string) string {
 	return strings.Repeat(open, n) + middle + strings.Repeat(shut, n)
 }
 
-// hostile are commands that try to take more than they are given: each kind
-// of loop, growth, nesting and population.
+// hostile are commands that try to exceed their limits: each kind of loop, growth, nesting and population.
 var hostile = []struct{ name, script string }{
 	{"LoopWhile", "while :; do :; done"},
 	{"LoopFor", "for ((;;)); do :; done"},
@@ -189,8 +188,8 @@ var hostile = []struct{ name, script string }{
 	{"CrowdKillAll", "kill -9 -1; kill -9 0; kill -9 1; while :; do :; done"},
 }
 
-// peak watches the heap until it is told to stop.
-func peak(stop <-chan struct{}) <-chan uint64 {
+// watchHeap samples the size of the heap until stop is closed, and returns the largest.
+func watchHeap(stop <-chan struct{}) <-chan uint64 {
 	out := make(chan uint64, 1)
 	go func() {
 		most := uint64(0)
@@ -215,8 +214,8 @@ func heap() uint64 {
 	return s[0].Value.Uint64() + s[1].Value.Uint64()
 }
 
-// TestHostile runs every hostile command with limits of its own and sees
-// that none is passed, nothing is left, and the sandbox works on.
+// TestHostile runs every hostile command with limits and checks that none is exceeded, nothing is left, and the
+// sandbox still works.
 func TestHostile(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector multiplies memory and time, which this test measures; it runs without")
@@ -245,7 +244,7 @@ func attack(t *testing.T, script string) (problem string) {
 	goroutines, base := runtime.NumGoroutine(), heap()
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(base) + hostileMemory + hostileDisk + overmemory*3/4))
 	stop := make(chan struct{})
-	most := peak(stop)
+	most := watchHeap(stop)
 	start := time.Now()
 	exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: script, Timeout: hostileDeadline, MaxOutput: 64 << 10})
 	took := time.Since(start)

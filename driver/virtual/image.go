@@ -9,32 +9,31 @@ import (
 	"sync"
 	"time"
 
-	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 	"github.com/atoll-sandbox/atoll/shell"
 	"github.com/atoll-sandbox/atoll/shell/command"
 	"github.com/atoll-sandbox/atoll/vfs"
 )
 
-// image is what every sandbox of a driver starts from: the programs and the
-// tree with a file for each of them. It is made once and shared.
+// image is the initial state of every sandbox of a driver: the programs, and a tree with a file for
+// each of them. It is made once and shared.
 type image struct {
 	base     *vfs.Snapshot
 	programs map[string]kernel.Program
 }
 
-// home is the user's directory; the user is root of a machine that holds
-// nothing but the sandbox.
-const home = "/root"
+// homeDir is the home directory of root, the only user of the sandbox.
+const homeDir = "/root"
 
-// imageTime is when the files of the image say they were made.
+// imageTime is the modification time of the image's files.
 var imageTime = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // defaultEnv is the environment that every command starts with.
 var defaultEnv = []string{
-	"HOME=" + home, "PATH=/usr/local/bin:/usr/bin:/bin", "USER=root", "LOGNAME=root", "SHELL=/bin/bash", "LANG=C.UTF-8", "TERM=dumb",
+	"HOME=" + homeDir, "PATH=/usr/local/bin:/usr/bin:/bin", "USER=root", "LOGNAME=root", "SHELL=/bin/bash", "LANG=C.UTF-8", "TERM=dumb",
 }
 
-// plainImage is the image of a driver without extensions.
+// plainImage returns the image of a driver without extensions.
 var plainImage = sync.OnceValues(func() (*image, error) { return newImage(nil) })
 
 // newImage builds the image with a driver's extensions in /usr/local/bin.
@@ -47,7 +46,7 @@ func newImage(extensions []shell.Extension) (*image, error) {
 		im.programs[name] = run
 	}
 	f := vfs.New(vfs.Options{Now: func() time.Time { return imageTime }})
-	if err := skeleton(f); err != nil {
+	if err := makeSkeleton(f); err != nil {
 		return nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(im.programs)) { // in order: inode numbers are the same in every process
@@ -74,8 +73,8 @@ func newImage(extensions []shell.Extension) (*image, error) {
 	return im, nil
 }
 
-// skeleton makes the directories, devices and files of /etc.
-func skeleton(f *vfs.FS) error {
+// makeSkeleton creates the directories, devices and files of /etc.
+func makeSkeleton(f *vfs.FS) error {
 	for _, dir := range []string{"/dev", "/dev/pts", "/etc", "/home", "/mnt", "/opt", "/proc", "/root", "/sys", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/lib", "/usr/share", "/var/log", "/var/tmp", "/run", "/srv"} {
 		if err := f.MkdirAll(dir, 0o755); err != nil {
 			return err

@@ -8,9 +8,9 @@ import (
 	"github.com/atoll-sandbox/atoll/vfs"
 )
 
-// hosts are the directories of the host that sandboxes of a driver mount.
-// Those that mount the same share it, and so the count of its bytes.
-type hosts struct {
+// hostDirs are the directories of the host that sandboxes of a driver mount. Sandboxes that mount
+// the same directory share it, and so the count of its bytes.
+type hostDirs struct {
 	mu   sync.Mutex
 	open map[string]*hostUse // guarded by mu
 }
@@ -20,8 +20,8 @@ type hostUse struct {
 	users int
 }
 
-// take opens a directory, or finds it open, for one more give.
-func (h *hosts) take(dir string) (*vfs.Host, error) {
+// acquireDir opens a directory, or returns the open one. The caller releases it.
+func (h *hostDirs) acquireDir(dir string) (*vfs.Host, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	u := h.open[dir]
@@ -40,41 +40,41 @@ func (h *hosts) take(dir string) (*vfs.Host, error) {
 	return u.host, nil
 }
 
-func (h *hosts) give(dir string) {
+func (h *hostDirs) releaseDir(dir string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	u := h.open[dir]
 	if u.users--; u.users == 0 {
 		delete(h.open, dir)
-		_ = u.host.Close() // it was only a way to the directory
+		_ = u.host.Close() // it was only read through this handle
 	}
 }
 
-// mounts are what a sandbox has mounted.
+// mounts are the directories that a sandbox has mounted.
 type mounts struct {
-	mu    sync.Mutex
-	hosts []*vfs.Host // guarded by mu, as all below; of the first mounts of the spec
-	on    *vfs.FS     // the files that they are mounted on
-	done  int         // how many
-	gone  bool
+	mu       sync.Mutex
+	hosts    []*vfs.Host // guarded by mu, as all below; of the first mounts of the spec
+	on       *vfs.FS     // the files that they are mounted in
+	done     int         // how many are mounted
+	released bool
 }
 
-// mount makes sure that every mount of the sandbox is there: in its files,
-// which another process may have replaced, and on the host.
-func (s *Sandbox) mount(files *vfs.FS) error {
-	list := s.mountSpec()
+// mountAll mounts what is not mounted yet in the sandbox's files, which may have been replaced, and
+// checks that the mounted directories of the host still exist.
+func (s *Sandbox) mountAll(files *vfs.FS) error {
+	list := s.specMounts()
 	if len(list) == 0 {
 		return nil
 	}
 	m := &s.mounts
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.gone {
+	if m.released {
 		return nil // the operation is about to end
 	}
 	if m.on != files {
 		if m.on != nil {
-			m.on.Unmount() // what the session had open there, nobody will close
+			m.on.Unmount() // files that the session has open there will not be closed
 		}
 		m.on, m.done = files, 0
 	}
@@ -84,7 +84,7 @@ func (s *Sandbox) mount(files *vfs.FS) error {
 			err = m.hosts[i].Check()
 		} else {
 			var host *vfs.Host
-			if host, err = s.d.hosts.take(want.Source); err == nil {
+			if host, err = s.d.hosts.acquireDir(want.Source); err == nil {
 				m.hosts = append(m.hosts, host)
 			}
 		}
@@ -92,31 +92,31 @@ func (s *Sandbox) mount(files *vfs.FS) error {
 			err = files.Mount(vfs.Mount{Target: want.Target, Host: m.hosts[i], ReadOnly: want.ReadOnly, Limit: want.Limit})
 		}
 		if err != nil {
-			return fmt.Errorf("the directory %s of this host, mounted at %s: %w", want.Source, want.Target, err)
+			return fmt.Errorf("host directory %s, mounted at %s: %w", want.Source, want.Target, err)
 		}
 		m.done = max(m.done, i+1)
 	}
 	return nil
 }
 
-// mountSpec returns what is to be mounted.
-func (s *Sandbox) mountSpec() []atoll.Mount {
+// specMounts returns the mounts of the spec.
+func (s *Sandbox) specMounts() []atoll.Mount {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.spec.Mounts
 }
 
-// unmount lets go of what is mounted, for good.
-func (s *Sandbox) unmount() {
+// unmountAll releases all mounts for good.
+func (s *Sandbox) unmountAll() {
 	m := &s.mounts
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.gone = true
+	m.released = true
 	if m.on != nil {
 		m.on.Unmount()
 	}
 	for i := range m.hosts {
-		s.d.hosts.give(m.hosts[i].Dir())
+		s.d.hosts.releaseDir(m.hosts[i].Dir())
 	}
 	m.hosts = nil
 }

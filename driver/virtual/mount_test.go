@@ -14,26 +14,25 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 	"github.com/atoll-sandbox/atoll/vfs"
 )
 
 func needMounts(t *testing.T) {
 	t.Helper()
 	if !vfs.HostMounts() {
-		lacking(t, "needs a host whose directories can be mounted")
+		skipLacking(t, "needs a host whose directories can be mounted")
 	}
 }
 
-// lacking skips a test of mounts and watches for want of something; where
-// ATOLL_MUST has mounts it fails.
-func lacking(t *testing.T, format string, args ...any) {
+// skipLacking skips a test of mounts and watches that lacks something; it fails if ATOLL_MUST has mounts.
+func skipLacking(t *testing.T, format string, args ...any) {
 	t.Helper()
-	musthave.Skip(t, "mounts", format, args...)
+	testenv.Skip(t, "mounts", format, args...)
 }
 
-// mounted creates a sandbox with a directory of the host.
-func mounted(t *testing.T, d *virtual.Driver, spec atoll.Spec) atoll.Sandbox {
+// newMountedSandbox creates a sandbox with a directory of the host.
+func newMountedSandbox(t *testing.T, d *virtual.Driver, spec atoll.Spec) atoll.Sandbox {
 	t.Helper()
 	sb, err := d.Create(t.Context(), spec)
 	if err != nil {
@@ -47,13 +46,13 @@ func mounted(t *testing.T, d *virtual.Driver, spec atoll.Spec) atoll.Sandbox {
 	return sb
 }
 
-// share is a directory of the host that a spec mounts at compatDir.
-func share(dir string) atoll.Spec {
+// mountSpecOf is a directory of the host that a spec mounts at compatDir.
+func mountSpecOf(dir string) atoll.Spec {
 	return atoll.Spec{Dir: compatDir, Mounts: []atoll.Mount{{Source: dir, Target: compatDir}}}
 }
 
 // runMounted is runVirtual in a directory of the host.
-func runMounted(t *testing.T, script string) outcome {
+func runMounted(t *testing.T, script string) scriptOutcome {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*compatTimeout)
 	defer cancel()
 	dir, err := os.MkdirTemp(t.TempDir(), "m")
@@ -61,17 +60,17 @@ func runMounted(t *testing.T, script string) outcome {
 		err = os.Chmod(dir, 0o755)
 	}
 	if err != nil {
-		return outcome{stderr: err.Error(), code: -1}
+		return scriptOutcome{stderr: err.Error(), code: -1}
 	}
-	spec := share(dir)
+	spec := mountSpecOf(dir)
 	spec.Env = append([]string{"HOME=" + compatDir}, compatEnv...)
 	sb, err := virtual.New().Create(ctx, spec)
 	if err != nil {
-		return outcome{stderr: err.Error(), code: -1}
+		return scriptOutcome{stderr: err.Error(), code: -1}
 	}
 	defer sb.Destroy(ctx)
 	exit, err := sb.Exec(ctx, atoll.Cmd{Args: []string{"bash", "-c", script}, Timeout: compatTimeout})
-	o := outcome{stdout: string(exit.Stdout), stderr: string(exit.Stderr), code: exit.Code}
+	o := scriptOutcome{stdout: string(exit.Stdout), stderr: string(exit.Stderr), code: exit.Code}
 	if err != nil {
 		o.code = -1
 		o.stderr += err.Error()
@@ -80,18 +79,17 @@ func runMounted(t *testing.T, script string) outcome {
 	return o
 }
 
-// mountDiffers are the scripts that make what a mount refuses: pipes, other
-// owners, set-uid and set-gid bits.
+// mountDiffers are the scripts that create what a mount refuses: pipes, other owners, set-uid and set-gid bits.
 var mountDiffers = regexp.MustCompile(`mkfifo|mknod|chown|chgrp|chmod [2-7][0-7]{3}|[ug]\+s`)
 
-// TestCompatOnAMount runs each script of the table of bash in a directory of
-// the host: it must end as in the sandbox's own files, which is as in bash.
+// TestCompatOnAMount runs each script of the bash table in a directory of the host: the result must be the same as
+// in the sandbox's own files, and as in bash.
 func TestCompatOnAMount(t *testing.T) {
 	needMounts(t)
 	cases := compatCases(t)
 	known := compatKnown(t)
 	want := compatWants(t, cases, false)
-	each(len(cases), func(i int) {
+	runForEach(len(cases), func(i int) {
 		c := cases[i]
 		if _, listed := known[c.name]; listed || mountDiffers.MatchString(c.script) {
 			return
@@ -108,13 +106,14 @@ func TestCompatOnAMount(t *testing.T) {
 // TestMountAgreesWithBash runs scripts that cross the boundary of a mount, here
 // and with real bash between two file systems of the host.
 func TestMountAgreesWithBash(t *testing.T) {
+	testenv.Real(t, "bash")
 	needMounts(t)
 	if !hasOracle() {
-		musthave.Skip(t, "bash", "needs bash 5.2 and the GNU tools")
+		testenv.Skip(t, "bash", "needs bash 5.2 and the GNU tools")
 	}
 	other, err := os.MkdirTemp("/dev/shm", "atoll")
 	if err != nil {
-		lacking(t, "needs a second file system at /dev/shm: %v", err)
+		skipLacking(t, "needs a second file system at /dev/shm: %v", err)
 	}
 	t.Cleanup(func() { os.RemoveAll(other) })
 	for name, script := range map[string]string{
@@ -163,7 +162,7 @@ func TestMountAgreesWithBash(t *testing.T) {
 			if err != nil && !errors.As(err, &exit) {
 				t.Fatal(err)
 			}
-			sb := mounted(t, virtual.New(), atoll.Spec{Mounts: []atoll.Mount{{Source: t.TempDir(), Target: "/share"}}})
+			sb := newMountedSandbox(t, virtual.New(), atoll.Spec{Mounts: []atoll.Mount{{Source: t.TempDir(), Target: "/share"}}})
 			own, err := sb.Exec(t.Context(), atoll.Cmd{
 				Args: []string{"bash", "-c", "mkdir $A; chmod 755 $B; " + script}, Env: append([]string{"A=/tmp/a", "B=/share", "HOME=/"}, compatEnv...),
 			})
@@ -178,12 +177,11 @@ func TestMountAgreesWithBash(t *testing.T) {
 	}
 }
 
-// TestKeptSandboxMountsAgain opens a kept sandbox through another driver: its
-// session stands in the mount, as it did.
+// TestKeptSandboxMountsAgain opens a stored sandbox through another driver: its session is still in the mount.
 func TestKeptSandboxMountsAgain(t *testing.T) {
 	needMounts(t)
 	kept, dir := t.TempDir(), t.TempDir()
-	sb, err := (&virtual.Driver{Dir: kept}).Create(t.Context(), share(dir))
+	sb, err := (&virtual.Driver{Dir: kept}).Create(t.Context(), mountSpecOf(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +243,7 @@ func TestMountsLeaveNothingOpen(t *testing.T) {
 	count := func() int {
 		list, err := os.ReadDir("/proc/self/fd")
 		if err != nil {
-			lacking(t, "needs /proc: %v", err)
+			skipLacking(t, "needs /proc: %v", err)
 		}
 		return len(list)
 	}
@@ -253,7 +251,7 @@ func TestMountsLeaveNothingOpen(t *testing.T) {
 	d := virtual.New()
 	before := count()
 	for range 20 {
-		sb, err := d.Create(t.Context(), share(dir))
+		sb, err := d.Create(t.Context(), mountSpecOf(dir))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -276,15 +274,14 @@ func TestMountsLeaveNothingOpen(t *testing.T) {
 	}
 }
 
-// TestMountsAreShown looks at what df and /proc/mounts say of mounts, and what
-// they don't: where it is on the host.
+// TestMountsAreShown checks that df and /proc/mounts show mounts without their place on the host.
 func TestMountsAreShown(t *testing.T) {
 	needMounts(t)
 	dir := t.TempDir()
-	spec := share(dir)
+	spec := mountSpecOf(dir)
 	spec.Mounts[0].Limit = 10 << 20
 	spec.Mounts = append(spec.Mounts, atoll.Mount{Source: t.TempDir(), Target: "/mnt/a b", ReadOnly: true})
-	sb := mounted(t, virtual.New(), spec)
+	sb := newMountedSandbox(t, virtual.New(), spec)
 	exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: `head -c 3000000 /dev/zero > f; df -k --output=target,size,used,avail . | tail -1 | tr -s " "
 cd /; df --output=target; df --output=target /tmp '/mnt/a b' | tail -2; cat /proc/mounts; df -k --total --output=source,used / /work | tail -1 | wc -w`})
 	if err != nil {

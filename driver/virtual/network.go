@@ -10,24 +10,24 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/gate/policy"
+	"github.com/atoll-sandbox/atoll/internal/egress/policy"
 )
 
-// network is the way out of a sandbox: an HTTP transport that asks the rules
-// at every request and, once the name is resolved, at every dial.
+// network is the only connection of a sandbox to the outside: an HTTP transport that checks the
+// rules at every request and, once the name is resolved, at every dial.
 type network struct {
 	rules *policy.Rules
 	http  *http.Transport
 }
 
-// newNetwork returns nil where the spec allows nothing.
+// newNetwork returns the network for a policy; nil if the policy allows nothing.
 func newNetwork(n atoll.Network) (*network, error) {
 	rules, err := policy.New(n)
 	if err != nil {
 		return nil, err
 	}
 	if n.Mode == atoll.NetworkBridge {
-		return nil, fmt.Errorf("network mode %q: %w by the virtual driver, which knows none, nat and open", n.Mode, atoll.ErrUnsupported)
+		return nil, fmt.Errorf("network mode %q: %w by the virtual driver, which has none, nat and open", n.Mode, atoll.ErrUnsupported)
 	}
 	if n.Rate != 0 || n.Bytes != 0 {
 		return nil, fmt.Errorf("network rate and bytes: %w by the virtual driver", atoll.ErrUnsupported)
@@ -43,14 +43,13 @@ func newNetwork(n atoll.Network) (*network, error) {
 	return net, nil
 }
 
-// RoundTrip makes one request; redirects are the caller's, which come here
-// again.
+// RoundTrip sends one request. The caller follows redirects, which come through here again.
 func (n *network) RoundTrip(req *http.Request) (*http.Response, error) {
 	scheme := req.URL.Scheme
 	if scheme != policy.HTTP && scheme != policy.HTTPS {
 		return nil, fmt.Errorf("%w: protocol %q: only http and https leave this sandbox", atoll.ErrDenied, scheme)
 	}
-	host, port, err := place(req.URL.Host, scheme)
+	host, port, err := parseHostPort(req.URL.Host, scheme)
 	if err != nil {
 		return nil, err
 	}
@@ -62,8 +61,8 @@ func (n *network) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if req.Host != "" {
-		// What the server is asked for must be what the rules have seen.
-		asked, p, err := place(req.Host, scheme)
+		// The rules must have checked the host that the server is asked for.
+		asked, p, err := parseHostPort(req.Host, scheme)
 		if err != nil {
 			return nil, err
 		}
@@ -83,8 +82,8 @@ func (n *network) RoundTrip(req *http.Request) (*http.Response, error) {
 	return n.http.RoundTrip(req)
 }
 
-// place returns the host and port of a URL or a Host field.
-func place(text, scheme string) (string, uint16, error) {
+// parseHostPort returns the host and port of a URL or of a Host field.
+func parseHostPort(text, scheme string) (string, uint16, error) {
 	port := uint16(80)
 	if scheme == policy.HTTPS {
 		port = 443
@@ -103,14 +102,14 @@ func place(text, scheme string) (string, uint16, error) {
 	return host, port, nil
 }
 
-// dial resolves the name and connects to the first address that the rules
-// let pass. The address that was looked at is the one that is dialled.
+// dial resolves the name and connects to the first address that the rules allow. It dials the
+// address that was checked.
 func (n *network) dial(ctx context.Context, proto, address string) (net.Conn, error) {
-	host, port, err := place(address, policy.HTTP)
+	host, port, err := parseHostPort(address, policy.HTTP)
 	if err != nil {
 		return nil, err
 	}
-	addrs, err := resolve(ctx, host)
+	addrs, err := resolveHost(ctx, host)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +128,7 @@ func (n *network) dial(ctx context.Context, proto, address string) (net.Conn, er
 	return nil, err
 }
 
-func resolve(ctx context.Context, host string) ([]netip.Addr, error) {
+func resolveHost(ctx context.Context, host string) ([]netip.Addr, error) {
 	if host == policy.HostName {
 		return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}, nil
 	}

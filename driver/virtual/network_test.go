@@ -13,8 +13,8 @@ import (
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 )
 
-// site is a server on loopback that stands for the world outside.
-func site(t *testing.T) (*httptest.Server, *url.URL) {
+// startSite starts a server on loopback that stands for the internet.
+func startSite(t *testing.T) (*httptest.Server, *url.URL) {
 	t.Helper()
 	mux := http.NewServeMux()
 	mux.HandleFunc("/hello", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "hello %s\n", r.Host) })
@@ -67,7 +67,7 @@ func allowed(t *testing.T, n atoll.Network) func(script string) atoll.Exit {
 }
 
 func TestNetworkReachesWhatIsAllowed(t *testing.T) {
-	_, u := site(t)
+	_, u := startSite(t)
 	run := allowed(t, atoll.Network{Allow: []string{u.Host}})
 	for script, want := range map[string]string{
 		"curl -s http://" + u.Host + "/hello":                                                   "hello " + u.Host + "\n",
@@ -86,8 +86,8 @@ func TestNetworkReachesWhatIsAllowed(t *testing.T) {
 }
 
 func TestNetworkRefusesTheRest(t *testing.T) {
-	_, u := site(t)
-	_, other := site(t)
+	_, u := startSite(t)
+	_, other := startSite(t)
 	attacks := map[string]string{
 		"another port":            "curl -s http://" + other.Host + "/secret",
 		"a redirect to elsewhere": "curl -sL 'http://" + u.Host + "/to?u=http://" + other.Host + "/secret'",
@@ -116,7 +116,7 @@ func TestNetworkRefusesTheRest(t *testing.T) {
 }
 
 func TestNetworkNeverReachesPrivateAddressesByName(t *testing.T) {
-	_, u := site(t)
+	_, u := startSite(t)
 	for what, n := range map[string]atoll.Network{
 		"a name that resolves to loopback": {Allow: []string{"localhost:" + u.Port()}},
 		"nat":                              {Mode: atoll.NetworkNAT},
@@ -130,7 +130,7 @@ func TestNetworkNeverReachesPrivateAddressesByName(t *testing.T) {
 }
 
 func TestNetworkPathRules(t *testing.T) {
-	_, u := site(t)
+	_, u := startSite(t)
 	run := allowed(t, atoll.Network{Allow: []string{u.String() + "/hello"}})
 	if exit := run("curl -s " + u.String() + "/hello"); exit.Code != 0 {
 		t.Errorf("the allowed path: %s", exit.Stderr)
@@ -143,7 +143,7 @@ func TestNetworkPathRules(t *testing.T) {
 }
 
 func TestNetworkIsBounded(t *testing.T) {
-	_, u := site(t)
+	_, u := startSite(t)
 	run := allowed(t, atoll.Network{Allow: []string{u.Host}})
 	exit := run("curl -s -o /big http://" + u.Host + "/big; echo $?; wc -c < /big")
 	if lines := strings.Fields(string(exit.Stdout)); len(lines) != 2 || lines[0] != "23" || len(lines[1]) > 8 {

@@ -5,20 +5,21 @@ import (
 	"fmt"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 )
 
-// Pause makes every process of the sandbox stand still, and refuses commands
-// until Resume. Files can be read and written meanwhile. Time goes on: a
-// command may pass its deadline while it stands still.
-func (s *Sandbox) Pause(ctx context.Context) error { return s.fail("pause", s.pause(ctx)) }
+// Pause stops every process of the sandbox and refuses commands until Resume. Files can be read and
+// written meanwhile. Deadlines go on: a command may pass its deadline while it is paused.
+func (s *Sandbox) Pause(ctx context.Context) error {
+	return s.wrapError("pause", s.pauseProcesses(ctx))
+}
 
-func (s *Sandbox) pause(ctx context.Context) error {
-	ctx, op, err := s.begin(ctx, false)
+func (s *Sandbox) pauseProcesses(ctx context.Context) error {
+	ctx, op, err := s.beginOperation(ctx, false)
 	if err != nil {
 		return err
 	}
-	defer op.end()
+	defer op.close()
 	k, err := s.setPaused(true)
 	if k == nil || err != nil {
 		return err
@@ -27,21 +28,23 @@ func (s *Sandbox) pause(ctx context.Context) error {
 		err = s.save(ctx)
 	}
 	if err != nil {
-		_, _ = s.setPaused(false) // it was running a moment ago
+		_, _ = s.setPaused(false) // it was running before
 		k.Resume()
 	}
 	return err
 }
 
-// Resume lets the processes go on.
-func (s *Sandbox) Resume(ctx context.Context) error { return s.fail("resume", s.resume(ctx)) }
+// Resume lets the processes continue.
+func (s *Sandbox) Resume(ctx context.Context) error {
+	return s.wrapError("resume", s.resumeProcesses(ctx))
+}
 
-func (s *Sandbox) resume(ctx context.Context) error {
-	ctx, op, err := s.begin(ctx, false)
+func (s *Sandbox) resumeProcesses(ctx context.Context) error {
+	ctx, op, err := s.beginOperation(ctx, false)
 	if err != nil {
 		return err
 	}
-	defer op.end()
+	defer op.close()
 	k, err := s.setPaused(false)
 	if k == nil || err != nil {
 		return err
@@ -50,8 +53,8 @@ func (s *Sandbox) resume(ctx context.Context) error {
 	return s.save(ctx)
 }
 
-// setPaused notes what the sandbox is, and returns the kernel that has to
-// follow; nil where it is that already.
+// setPaused sets the state and returns the kernel that has to follow; nil if the sandbox is in that
+// state already.
 func (s *Sandbox) setPaused(paused bool) (*kernel.Kernel, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +64,7 @@ func (s *Sandbox) setPaused(paused bool) (*kernel.Kernel, error) {
 	case s.paused == paused:
 		return nil, nil
 	}
-	s.paused, s.active = paused, s.d.now()
+	s.paused, s.active = paused, s.d.currentTime()
 	return s.k, nil
 }
 
@@ -71,8 +74,8 @@ func (s *Sandbox) isPaused() bool {
 	return s.paused
 }
 
-// stateOf names what a sandbox is.
-func stateOf(stopped, paused bool) atoll.State {
+// sandboxState returns the state that two flags stand for.
+func sandboxState(stopped, paused bool) atoll.State {
 	switch {
 	case stopped:
 		return atoll.Stopped

@@ -8,8 +8,7 @@ import (
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 )
 
-// TestPausedIsKept: a process that opens a paused sandbox finds it paused,
-// reads its files, and resumes it.
+// TestPausedIsKept opens a paused sandbox in another process, reads its files, and resumes it.
 func TestPausedIsKept(t *testing.T) {
 	ctx := t.Context()
 	dir := t.TempDir()

@@ -9,44 +9,44 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/kernel"
-	"github.com/atoll-sandbox/atoll/internal/vt"
+	"github.com/atoll-sandbox/atoll/internal/guest/vt"
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 	"github.com/atoll-sandbox/atoll/shell"
 	"github.com/atoll-sandbox/atoll/vfs"
 )
 
-// Sandbox is a virtual computer.
+// Sandbox is a virtual computer. Its methods may be called from many goroutines at once.
 type Sandbox struct {
-	d       *Driver
-	id      string
-	spec    atoll.Spec
-	created time.Time
-	keep    *keeper       // nil when it is only in memory
-	turn    chan struct{} // holds a token while the session runs a command
-	mounts  mounts
-	gone    chan struct{} // closed when it is destroyed
+	d           *Driver
+	id          string
+	spec        atoll.Spec
+	created     time.Time
+	disk        *diskStore    // nil when it is only in memory
+	sessionLock chan struct{} // holds a token while the session runs a command
+	mounts      mounts
+	closed      chan struct{} // closed when it is destroyed
 
 	terminals vt.Set
 
-	mu        sync.Mutex
-	fs        *vfs.FS        // guarded by mu, as all below
-	k         *kernel.Kernel // likewise k and sh: Restore from disk replaces them
-	sh        *shell.Shell
-	where     string      // the session's directory
-	state     shell.State // of the session after its last command; only where it is kept
-	active    time.Time
-	commands  int64
-	stopped   bool
-	paused    bool
-	destroyed bool
-	running   map[*operation]struct{}
-	snapshots []snapshot
-	past      history
-	replaced  chan struct{} // closed when fs is another; nil while nobody watches
+	mu         sync.Mutex
+	fs         *vfs.FS        // guarded by mu, as all below
+	k          *kernel.Kernel // replaced, as fs and sh, when another process has changed the stored sandbox
+	sh         *shell.Shell
+	sessionDir string      // the session's directory
+	state      shell.State // of the session after its last command; set only if the sandbox is stored
+	active     time.Time
+	commands   int64
+	stopped    bool
+	paused     bool
+	destroyed  bool
+	running    map[*operation]struct{}
+	snapshots  []snapshot
+	history    history
+	replaced   chan struct{} // closed when fs is replaced; nil while nothing watches it
 }
 
-// assemble connects files, kernel and shell.
-func (s *Sandbox) assemble(im *image, net *network, files *vfs.FS) {
+// setUpKernel creates the kernel and the shell for the files of a sandbox.
+func (s *Sandbox) setUpKernel(im *image, net *network, files *vfs.FS) {
 	s.fs = files
 	if s.replaced != nil {
 		close(s.replaced)
@@ -61,27 +61,27 @@ func (s *Sandbox) assemble(im *image, net *network, files *vfs.FS) {
 		cfg.Network = net
 	}
 	s.k = kernel.New(cfg)
-	s.sh = shell.New(shell.Config{Kernel: s.k, Env: s.environ(nil), Dir: s.dir()})
-	s.where = s.dir()
+	s.sh = shell.New(shell.Config{Kernel: s.k, Env: s.commandEnv(nil), Dir: s.workingDir()})
+	s.sessionDir = s.workingDir()
 }
 
-func (s *Sandbox) dir() string {
+func (s *Sandbox) workingDir() string {
 	if s.spec.Dir != "" {
 		return s.spec.Dir
 	}
 	return DefaultDir
 }
 
-// environ is the environment of a command that is not the session's.
-func (s *Sandbox) environ(extra []string) []string {
+// commandEnv returns the environment of a command outside the session.
+func (s *Sandbox) commandEnv(extra []string) []string {
 	env := make([]string, 0, len(defaultEnv)+len(s.spec.Env)+len(extra))
 	env = append(append(env, defaultEnv...), s.spec.Env...)
 	return append(env, extra...)
 }
 
-// setUp makes what a new sandbox has of its own.
-func (s *Sandbox) setUp() error {
-	if dir := s.dir(); dir != DefaultDir {
+// makeInitialFiles creates the files of a new sandbox that depend on its spec.
+func (s *Sandbox) makeInitialFiles() error {
+	if dir := s.workingDir(); dir != DefaultDir {
 		if err := s.fs.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("dir %s: %w", dir, err)
 		}
@@ -95,7 +95,7 @@ func (s *Sandbox) setUp() error {
 // ID returns the sandbox's identifier.
 func (s *Sandbox) ID() string { return s.id }
 
-// operation is one call under way.
+// operation is one call in progress.
 type operation struct {
 	s      *Sandbox
 	cancel context.CancelCauseFunc
@@ -103,16 +103,16 @@ type operation struct {
 	held   bool
 }
 
-// begin starts an operation: the sandbox must be there, and running where
-// needs says so. The context ends when the sandbox is destroyed.
-func (s *Sandbox) begin(ctx context.Context, needs bool) (context.Context, *operation, error) {
+// beginOperation starts an operation. It fails if the sandbox was destroyed, or, with needs, if it
+// does not run. The context ends when the sandbox is destroyed. The caller closes the operation.
+func (s *Sandbox) beginOperation(ctx context.Context, needs bool) (context.Context, *operation, error) {
 	if err := context.Cause(ctx); err != nil {
-		return nil, nil, timedOut(err)
+		return nil, nil, wrapTimeout(err)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	op := &operation{s: s, cancel: cancel, done: make(chan struct{})}
 	s.mu.Lock()
-	err := s.refuse(needs && s.keep == nil) // another process may have changed what is kept
+	err := s.checkStateLocked(needs && s.disk == nil) // another process may have changed a stored sandbox
 	if err == nil {
 		if s.running == nil {
 			s.running = make(map[*operation]struct{})
@@ -120,31 +120,31 @@ func (s *Sandbox) begin(ctx context.Context, needs bool) (context.Context, *oper
 		s.running[op] = struct{}{}
 	}
 	s.mu.Unlock()
-	if err == nil && s.keep != nil {
-		if err = s.hold(ctx); err == nil {
+	if err == nil && s.disk != nil {
+		if err = s.acquireStore(ctx); err == nil {
 			op.held = true
-			err = s.refuseLocked(needs)
+			err = s.checkState(needs)
 		}
 	}
 	if err == nil && needs {
-		files, _, _ := s.parts()
-		err = s.mount(files)
+		files, _, _ := s.currentParts()
+		err = s.mountAll(files)
 	}
 	if err != nil {
-		op.end()
+		op.close()
 		return nil, nil, err
 	}
 	return ctx, op, nil
 }
 
-func (s *Sandbox) refuseLocked(needs bool) error {
+func (s *Sandbox) checkState(needs bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.refuse(needs)
+	return s.checkStateLocked(needs)
 }
 
-// refuse says why an operation can't begin; the caller holds mu.
-func (s *Sandbox) refuse(needs bool) error {
+// checkStateLocked reports why an operation can't begin; the caller holds mu.
+func (s *Sandbox) checkStateLocked(needs bool) error {
 	switch {
 	case s.destroyed:
 		return fmt.Errorf("%w: it was destroyed", atoll.ErrNotFound)
@@ -156,28 +156,28 @@ func (s *Sandbox) refuse(needs bool) error {
 	return nil
 }
 
-// end finishes an operation.
-func (op *operation) end() {
+// close ends an operation.
+func (op *operation) close() {
 	s := op.s
 	op.cancel(nil)
 	s.mu.Lock()
 	delete(s.running, op)
 	s.mu.Unlock()
 	if op.held {
-		s.release()
+		s.releaseStore()
 	}
 	close(op.done)
 }
 
-// parts returns what the sandbox is made of now.
-func (s *Sandbox) parts() (*vfs.FS, *kernel.Kernel, *shell.Shell) {
+// currentParts returns the files, kernel and shell of the sandbox.
+func (s *Sandbox) currentParts() (*vfs.FS, *kernel.Kernel, *shell.Shell) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.fs, s.k, s.sh
 }
 
-// fail wraps an error of an operation.
-func (s *Sandbox) fail(op string, err error) error {
+// wrapError adds the operation and the sandbox to an error.
+func (s *Sandbox) wrapError(op string, err error) error {
 	var e *atoll.Error
 	if err == nil || errors.As(err, &e) {
 		return err
@@ -185,32 +185,32 @@ func (s *Sandbox) fail(op string, err error) error {
 	return &atoll.Error{Op: op, ID: s.id, Err: err}
 }
 
-// timedOut makes a context's deadline an ErrTimeout.
-func timedOut(err error) error {
+// wrapTimeout makes the error of a passed deadline match atoll.ErrTimeout.
+func wrapTimeout(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, atoll.ErrTimeout) {
 		return fmt.Errorf("%w: %w", atoll.ErrTimeout, err)
 	}
 	return err
 }
 
-// Status returns the facts of this moment.
+// Status returns the state of the sandbox now.
 func (s *Sandbox) Status(ctx context.Context) (atoll.Status, error) {
-	_, op, err := s.begin(ctx, false)
+	_, op, err := s.beginOperation(ctx, false)
 	if err != nil {
-		return atoll.Status{}, s.fail("status", err)
+		return atoll.Status{}, s.wrapError("status", err)
 	}
-	defer op.end()
+	defer op.close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.status(), nil
+	return s.statusLocked(), nil
 }
 
-// status is Status; the caller holds mu.
-func (s *Sandbox) status() atoll.Status {
-	return statusOf(s.id, s.spec, s.created, s.active, stateOf(s.stopped, s.paused))
+// statusLocked returns the status; the caller holds mu.
+func (s *Sandbox) statusLocked() atoll.Status {
+	return sandboxStatus(s.id, s.spec, s.created, s.active, sandboxState(s.stopped, s.paused))
 }
 
-func statusOf(id string, spec atoll.Spec, created, active time.Time, state atoll.State) atoll.Status {
+func sandboxStatus(id string, spec atoll.Spec, created, active time.Time, state atoll.State) atoll.Status {
 	st := atoll.Status{
 		ID: id, Name: spec.Name, Driver: "virtual", State: state, Labels: spec.Labels, Isolation: isolation,
 		Created: created, Active: active,
@@ -226,39 +226,42 @@ func statusOf(id string, spec atoll.Spec, created, active time.Time, state atoll
 	return st
 }
 
-// Stop ends what runs and refuses commands until Start. Files, session and
-// snapshots stay.
-func (s *Sandbox) Stop(ctx context.Context) error { return s.fail("stop", s.setStopped(ctx, true)) }
+// Stop ends all processes and refuses commands until Start. Files, session and snapshots remain.
+func (s *Sandbox) Stop(ctx context.Context) error {
+	return s.wrapError("stop", s.setStopped(ctx, true))
+}
 
 // Start lets commands run again.
-func (s *Sandbox) Start(ctx context.Context) error { return s.fail("start", s.setStopped(ctx, false)) }
+func (s *Sandbox) Start(ctx context.Context) error {
+	return s.wrapError("start", s.setStopped(ctx, false))
+}
 
 func (s *Sandbox) setStopped(ctx context.Context, stopped bool) error {
-	_, op, err := s.begin(ctx, false)
+	_, op, err := s.beginOperation(ctx, false)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	if s.paused && !stopped {
 		s.mu.Unlock()
-		op.end()
+		op.close()
 		return fmt.Errorf("%w: it is paused, not stopped; resume it", atoll.ErrState)
 	}
 	s.stopped, s.paused = stopped, false
-	s.active = s.d.now()
-	others, k := s.others(op), s.k
+	s.active = s.d.currentTime()
+	others, k := s.otherOperations(op), s.k
 	s.mu.Unlock()
 	err = s.save(ctx)
-	op.end() // before the others are waited for: one of them may wait for this
+	op.close() // before waiting for the others: one of them may wait for this one
 	if stopped {
 		cancelAll(others, fmt.Errorf("%w: the sandbox was stopped", atoll.ErrState))
-		k.Resume() // what stood still has ended
+		k.Resume() // processes that were paused have ended
 	}
 	return err
 }
 
-// others returns the operations under way besides op; the caller holds mu.
-func (s *Sandbox) others(op *operation) []*operation {
+// otherOperations returns the operations in progress besides op; the caller holds mu.
+func (s *Sandbox) otherOperations(op *operation) []*operation {
 	var list []*operation
 	for o := range s.running {
 		if o != op {
@@ -268,8 +271,8 @@ func (s *Sandbox) others(op *operation) []*operation {
 	return list
 }
 
-// cancelAll ends operations and waits for them. Each ends soon: its context
-// is done, and nothing of it waits for anything else.
+// cancelAll ends operations and waits for them. Each ends soon: its context is done, and it waits
+// for nothing else.
 func cancelAll(list []*operation, cause error) {
 	for _, o := range list {
 		o.cancel(cause)
@@ -279,40 +282,40 @@ func cancelAll(list []*operation, cause error) {
 	}
 }
 
-// Destroy ends what runs and removes the sandbox.
+// Destroy ends all processes and removes the sandbox. Destroying it twice is not an error.
 func (s *Sandbox) Destroy(ctx context.Context) error {
 	s.mu.Lock()
 	first := !s.destroyed
 	s.destroyed = true
-	list := s.others(nil)
+	list := s.otherOperations(nil)
 	s.mu.Unlock()
 	cancelAll(list, fmt.Errorf("%w: the sandbox was destroyed", atoll.ErrNotFound))
 	if !first {
 		return nil
 	}
-	close(s.gone)
-	s.d.forget(s)
-	s.unmount()
-	if s.keep != nil {
-		if err := s.keep.remove(); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return s.fail("destroy", err)
+	close(s.closed)
+	s.d.unregister(s)
+	s.unmountAll()
+	if s.disk != nil {
+		if err := s.disk.removeDir(); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return s.wrapError("destroy", err)
 		}
 	}
 	return nil
 }
 
-// Stats returns what the sandbox uses now.
+// Stats returns the resources that the sandbox uses now.
 func (s *Sandbox) Stats(ctx context.Context) (atoll.Stats, error) {
-	_, op, err := s.begin(ctx, false)
+	_, op, err := s.beginOperation(ctx, false)
 	if err != nil {
-		return atoll.Stats{}, s.fail("stats", err)
+		return atoll.Stats{}, s.wrapError("stats", err)
 	}
-	defer op.end()
+	defer op.close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u := s.fs.Usage()
 	return atoll.Stats{
 		ID: s.id, Files: u.Nodes, DiskUsed: u.Bytes, DiskLimit: u.Quota.Bytes, MemoryUsed: s.k.Memory(), Processes: len(s.k.Procs()),
-		Commands: s.commands, Dir: s.where, Created: s.created, Active: s.active,
+		Commands: s.commands, Dir: s.sessionDir, Created: s.created, Active: s.active,
 	}, nil
 }

@@ -10,46 +10,45 @@ import (
 	"github.com/atoll-sandbox/atoll/vfs"
 )
 
-// snapshot is a point to go back to: files and session.
+// snapshot is a saved state of the files and the session.
 type snapshot struct {
-	info  atoll.SnapshotInfo
-	files *vfs.Snapshot
-	state shell.State
-	kept  *keptSnapshot // as it is on disk; nil where nothing is kept
+	info   atoll.SnapshotInfo
+	files  *vfs.Snapshot
+	state  shell.State
+	stored *storedSnapshot // as it is on disk; nil if it is not stored
 }
 
-// Snapshot keeps the state of this moment: all files and the session with
-// its directory, variables and functions. It costs the same whatever the
-// size.
+// Snapshot saves the current state: all files and the session with its directory, variables and
+// functions. Its cost does not depend on the size.
 func (s *Sandbox) Snapshot(ctx context.Context, name string) (atoll.SnapshotInfo, error) {
-	info, err := s.takeSnapshot(ctx, name)
-	return info, s.fail("snapshot", err)
+	info, err := s.createSnapshot(ctx, name)
+	return info, s.wrapError("snapshot", err)
 }
 
-func (s *Sandbox) takeSnapshot(ctx context.Context, name string) (atoll.SnapshotInfo, error) {
+func (s *Sandbox) createSnapshot(ctx context.Context, name string) (atoll.SnapshotInfo, error) {
 	if name != "" {
 		if err := atoll.CheckName(name); err != nil {
 			return atoll.SnapshotInfo{}, err
 		}
 	}
-	ctx, op, err := s.begin(ctx, false)
+	ctx, op, err := s.beginOperation(ctx, false)
 	if err != nil {
 		return atoll.SnapshotInfo{}, err
 	}
-	defer op.end()
-	if err := s.takeTurn(ctx); err != nil {
+	defer op.close()
+	if err := s.lockSession(ctx); err != nil {
 		return atoll.SnapshotInfo{}, err
 	}
-	defer s.endTurn()
+	defer s.unlockSession()
 	s.mu.Lock()
-	if name != "" && s.find(name) >= 0 {
+	if name != "" && s.findSnapshot(name) >= 0 {
 		s.mu.Unlock()
 		return atoll.SnapshotInfo{}, fmt.Errorf("%w: snapshot %s", atoll.ErrExists, name)
 	}
 	u := s.fs.Usage()
 	shot := snapshot{
 		info: atoll.SnapshotInfo{
-			ID: "p" + newID()[1:], Name: name, Sandbox: s.id, Created: s.d.now(), Size: u.Bytes, Files: u.Nodes,
+			ID: "p" + atoll.NewID()[1:], Name: name, Sandbox: s.id, Created: s.d.currentTime(), Size: u.Bytes, Files: u.Nodes,
 		},
 		files: s.fs.Snapshot(), state: s.sh.State(),
 	}
@@ -57,7 +56,7 @@ func (s *Sandbox) takeSnapshot(ctx context.Context, name string) (atoll.Snapshot
 	s.mu.Unlock()
 	if err := s.save(ctx); err != nil {
 		s.mu.Lock()
-		if i := s.find(shot.info.ID); i >= 0 {
+		if i := s.findSnapshot(shot.info.ID); i >= 0 {
 			s.snapshots = slices.Delete(s.snapshots, i, i+1)
 		}
 		s.mu.Unlock()
@@ -66,39 +65,38 @@ func (s *Sandbox) takeSnapshot(ctx context.Context, name string) (atoll.Snapshot
 	return shot.info, nil
 }
 
-// takeTurn waits until no command of the session runs.
-func (s *Sandbox) takeTurn(ctx context.Context) error {
+// lockSession waits until no command runs in the session, and keeps others from it.
+func (s *Sandbox) lockSession(ctx context.Context) error {
 	select {
-	case s.turn <- struct{}{}:
+	case s.sessionLock <- struct{}{}:
 		return nil
 	default:
 	}
 	if s.isPaused() {
-		return fmt.Errorf("%w: a command of the session stands still; resume it first", atoll.ErrState)
+		return fmt.Errorf("%w: a command of the session is paused; resume it first", atoll.ErrState)
 	}
 	select {
-	case s.turn <- struct{}{}:
+	case s.sessionLock <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return timedOut(context.Cause(ctx))
+		return wrapTimeout(context.Cause(ctx))
 	}
 }
 
-func (s *Sandbox) endTurn() { <-s.turn }
+func (s *Sandbox) unlockSession() { <-s.sessionLock }
 
-// find returns the index of a snapshot by id or name, or -1; the caller
-// holds mu.
-func (s *Sandbox) find(key string) int {
+// findSnapshot returns the index of a snapshot by id or name, or -1; the caller holds mu.
+func (s *Sandbox) findSnapshot(key string) int {
 	return slices.IndexFunc(s.snapshots, func(x snapshot) bool {
 		return x.info.ID == key || x.info.Name == key && key != ""
 	})
 }
 
-// lookup returns a snapshot with its files loaded.
-func (s *Sandbox) lookup(key string) (snapshot, error) {
+// getSnapshot returns a snapshot with its files loaded.
+func (s *Sandbox) getSnapshot(key string) (snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := s.find(key)
+	i := s.findSnapshot(key)
 	if i < 0 {
 		return snapshot{}, fmt.Errorf("%w: snapshot %q", atoll.ErrNotFound, key)
 	}
@@ -110,43 +108,42 @@ func (s *Sandbox) lookup(key string) (snapshot, error) {
 	return s.snapshots[i], nil
 }
 
-// Restore makes files and session exactly what they were. Commands that run
-// meanwhile go on with what is there then; files that they have open can't
-// be written any more.
+// Restore resets files and session to a snapshot. Commands that run meanwhile go on with the
+// restored files; they can no longer write to files that they have open.
 func (s *Sandbox) Restore(ctx context.Context, key string) error {
-	return s.fail("restore", s.restore(ctx, key))
+	return s.wrapError("restore", s.restoreSnapshot(ctx, key))
 }
 
-func (s *Sandbox) restore(ctx context.Context, key string) error {
-	ctx, op, err := s.begin(ctx, false)
+func (s *Sandbox) restoreSnapshot(ctx context.Context, key string) error {
+	ctx, op, err := s.beginOperation(ctx, false)
 	if err != nil {
 		return err
 	}
-	defer op.end()
-	if err := s.takeTurn(ctx); err != nil {
+	defer op.close()
+	if err := s.lockSession(ctx); err != nil {
 		return err
 	}
-	defer s.endTurn()
-	shot, err := s.lookup(key)
+	defer s.unlockSession()
+	shot, err := s.getSnapshot(key)
 	if err != nil {
 		return err
 	}
-	files, _, sh := s.parts()
+	files, _, sh := s.currentParts()
 	files.Restore(shot.files)
 	if err := sh.Restore(shot.state); err != nil {
 		return err
 	}
 	s.noteSession(sh)
-	return s.changed(ctx)
+	return s.saveChange(ctx)
 }
 
-// Snapshots lists the snapshots, oldest first.
+// Snapshots returns the snapshots, oldest first.
 func (s *Sandbox) Snapshots(ctx context.Context) ([]atoll.SnapshotInfo, error) {
-	_, op, err := s.begin(ctx, false)
+	_, op, err := s.beginOperation(ctx, false)
 	if err != nil {
-		return nil, s.fail("list snapshots", err)
+		return nil, s.wrapError("list snapshots", err)
 	}
-	defer op.end()
+	defer op.close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := make([]atoll.SnapshotInfo, 0, len(s.snapshots))
@@ -156,84 +153,83 @@ func (s *Sandbox) Snapshots(ctx context.Context) ([]atoll.SnapshotInfo, error) {
 	return list, nil
 }
 
-// RemoveSnapshot forgets a snapshot, by id or name.
+// RemoveSnapshot removes a snapshot, by id or name.
 func (s *Sandbox) RemoveSnapshot(ctx context.Context, key string) error {
-	ctx, op, err := s.begin(ctx, false)
+	ctx, op, err := s.beginOperation(ctx, false)
 	if err != nil {
-		return s.fail("remove snapshot", err)
+		return s.wrapError("remove snapshot", err)
 	}
-	defer op.end()
+	defer op.close()
 	s.mu.Lock()
-	i := s.find(key)
+	i := s.findSnapshot(key)
 	if i < 0 {
 		s.mu.Unlock()
-		return s.fail("remove snapshot", fmt.Errorf("%w: snapshot %q", atoll.ErrNotFound, key))
+		return s.wrapError("remove snapshot", fmt.Errorf("%w: snapshot %q", atoll.ErrNotFound, key))
 	}
 	s.snapshots = slices.Delete(s.snapshots, i, i+1)
 	s.mu.Unlock()
-	return s.fail("remove snapshot", s.save(ctx))
+	return s.wrapError("remove snapshot", s.save(ctx))
 }
 
-// Fork makes a sandbox that starts as this one is now, or was at a snapshot,
-// with the same specification but for what spec sets.
+// Fork creates a sandbox that starts as this one is now, or was at a snapshot, with the same
+// specification except for the fields that spec sets.
 func (s *Sandbox) Fork(ctx context.Context, key string, spec atoll.Spec) (atoll.Sandbox, error) {
-	fork, err := s.fork(ctx, key, spec)
+	fork, err := s.forkSandbox(ctx, key, spec)
 	if err != nil {
-		return nil, s.fail("fork", err)
+		return nil, s.wrapError("fork", err)
 	}
 	return fork, nil
 }
 
-func (s *Sandbox) fork(ctx context.Context, key string, spec atoll.Spec) (*Sandbox, error) {
-	if list := s.mountSpec(); len(spec.Mounts) > 0 && !slices.Equal(spec.Mounts, list) {
-		return nil, fmt.Errorf("%w: mounts: a fork has those of the sandbox that it is made of", atoll.ErrInvalid)
+func (s *Sandbox) forkSandbox(ctx context.Context, key string, spec atoll.Spec) (*Sandbox, error) {
+	if list := s.specMounts(); len(spec.Mounts) > 0 && !slices.Equal(spec.Mounts, list) {
+		return nil, fmt.Errorf("%w: mounts: a fork has the mounts of the sandbox that it is forked from", atoll.ErrInvalid)
 	}
-	spec = inherit(spec, s.spec)
+	spec = inheritSpec(spec, s.spec)
 	if err := check(&spec); err != nil {
 		return nil, err
 	}
-	ctx, op, err := s.begin(ctx, false)
+	ctx, op, err := s.beginOperation(ctx, false)
 	if err != nil {
 		return nil, err
 	}
-	defer op.end()
-	if err := s.takeTurn(ctx); err != nil {
+	defer op.close()
+	if err := s.lockSession(ctx); err != nil {
 		return nil, err
 	}
-	defer s.endTurn()
-	files, _, sh := s.parts()
+	defer s.unlockSession()
+	files, _, sh := s.currentParts()
 	var state shell.State
 	if key == "" {
 		files, state = files.ForkQuota(quotaOf(spec)), sh.State()
 	} else {
-		shot, err := s.lookup(key)
+		shot, err := s.getSnapshot(key)
 		if err != nil {
 			return nil, err
 		}
 		files, state = files.ForkQuota(quotaOf(spec)), shot.state
 		files.Restore(shot.files)
 	}
-	id, err := s.d.idFor(spec)
+	id, err := s.d.chooseID(spec)
 	if err != nil {
 		return nil, err
 	}
-	fork, err := s.d.build(id, spec, files)
+	fork, err := s.d.newSandbox(id, spec, files)
 	if err != nil {
 		return nil, err
 	}
-	if err := fork.mount(files); err != nil {
+	if err := fork.mountAll(files); err != nil {
 		return nil, err
 	}
 	if err := fork.sh.Restore(state); err != nil {
-		fork.unmount()
+		fork.unmountAll()
 		return nil, err
 	}
-	return fork, s.d.finish(fork)
+	return fork, s.d.setUpSandbox(fork)
 }
 
-// inherit fills what spec leaves open from another. The name and labels of a
-// sandbox are its own.
-func inherit(spec, from atoll.Spec) atoll.Spec {
+// inheritSpec fills the empty fields of a spec from another. Name and labels are not inherited.
+func inheritSpec(spec, from atoll.Spec) atoll.Spec {
 	if spec.Dir == "" {
 		spec.Dir = from.Dir
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 )
 
-// desk is somebody before a terminal of a sandbox.
-type desk struct {
+// terminalClient is a client of a terminal of a sandbox.
+type terminalClient struct {
 	t    *testing.T
 	in   *io.PipeWriter
 	news chan struct{}
@@ -28,7 +28,7 @@ type desk struct {
 	seen   int
 }
 
-func (d *desk) Write(b []byte) (int, error) {
+func (d *terminalClient) Write(b []byte) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	select {
@@ -38,19 +38,19 @@ func (d *desk) Write(b []byte) (int, error) {
 	return d.screen.Write(b)
 }
 
-// sits starts a command on a terminal of a new sandbox.
-func sits(t *testing.T, cmd atoll.Cmd) (*desk, atoll.Sandbox) {
+// openTerminalClient starts a command on a terminal of a new sandbox.
+func openTerminalClient(t *testing.T, cmd atoll.Cmd) (*terminalClient, atoll.Sandbox) {
 	t.Helper()
 	sb, err := virtual.New().Create(t.Context(), atoll.Spec{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return sitsAt(t, sb, cmd), sb
+	return openTerminalClientAt(t, sb, cmd), sb
 }
 
-func sitsAt(t *testing.T, sb atoll.Sandbox, cmd atoll.Cmd) *desk {
+func openTerminalClientAt(t *testing.T, sb atoll.Sandbox, cmd atoll.Cmd) *terminalClient {
 	r, w := io.Pipe()
-	d := &desk{t: t, in: w, news: make(chan struct{}, 1), done: make(chan struct{})}
+	d := &terminalClient{t: t, in: w, news: make(chan struct{}, 1), done: make(chan struct{})}
 	cmd.Stdin, cmd.Stdout, cmd.Timeout = r, d, time.Minute
 	if cmd.TTY == nil {
 		cmd.TTY = &atoll.TTY{}
@@ -69,11 +69,11 @@ func sitsAt(t *testing.T, sb atoll.Sandbox, cmd atoll.Cmd) *desk {
 	return d
 }
 
-// escapes are what a terminal obeys.
+// escapes matches the control sequences of a terminal.
 var escapes = regexp.MustCompile("\x1b\\[[?0-9;]*[A-Za-z]|\r")
 
-// sees waits until the screen shows text after what was seen before.
-func (d *desk) sees(text string) {
+// waitForText waits until the screen shows a text after the one before.
+func (d *terminalClient) waitForText(text string) {
 	d.t.Helper()
 	timeout := time.After(time.Minute)
 	for {
@@ -99,15 +99,15 @@ func (d *desk) sees(text string) {
 	}
 }
 
-func (d *desk) types(keys string) {
+func (d *terminalClient) typeKeys(keys string) {
 	d.t.Helper()
 	if _, err := io.WriteString(d.in, keys); err != nil {
 		d.t.Fatalf("typing %q: %v", keys, err)
 	}
 }
 
-// leaves waits for the end and returns the exit status.
-func (d *desk) leaves() int {
+// waitForExit waits for the end of the command and returns its exit status.
+func (d *terminalClient) waitForExit() int {
 	d.t.Helper()
 	select {
 	case <-d.done:
@@ -125,8 +125,8 @@ func bash() atoll.Cmd { return atoll.Cmd{Args: []string{"bash"}} }
 const prompt = "root@atoll:/# "
 
 func TestInteractiveShell(t *testing.T) {
-	d, _ := sits(t, bash())
-	d.sees(prompt)
+	d, _ := openTerminalClient(t, bash())
+	d.waitForText(prompt)
 	for _, c := range []struct{ keys, want string }{
 		{"echo hi\r", "hi\n" + prompt},
 		{"echo $-; [ -t 0 ] && tty\r", "himBs\n/dev/pts/0\n" + prompt},
@@ -165,17 +165,17 @@ func TestInteractiveShell(t *testing.T) {
 		{"\x03", "/tmp # "},
 		{"exit 3\r", "exit\n"},
 	} {
-		d.types(c.keys)
-		d.sees(c.want)
+		d.typeKeys(c.keys)
+		d.waitForText(c.want)
 	}
-	if code := d.leaves(); code != 3 {
+	if code := d.waitForExit(); code != 3 {
 		t.Errorf("exit status %d", code)
 	}
 }
 
 func TestInteractiveShellJobs(t *testing.T) {
-	d, _ := sits(t, bash())
-	d.sees(prompt)
+	d, _ := openTerminalClient(t, bash())
+	d.waitForText(prompt)
 	for _, c := range []struct{ keys, want string }{
 		{"printf '%s\\n' 'trap \"echo cont\" CONT' 'echo go; while :; do sleep 0.02; done' > s; chmod +x s\r", "\n" + prompt},
 		{"./s\r", "\ngo\n"},
@@ -209,76 +209,74 @@ func TestInteractiveShellJobs(t *testing.T) {
 		{"exit\r", "exit\n"},
 	} {
 		if c.keys != "" {
-			d.types(c.keys)
+			d.typeKeys(c.keys)
 		}
-		d.sees(c.want)
+		d.waitForText(c.want)
 	}
-	if code := d.leaves(); code != 0 {
+	if code := d.waitForExit(); code != 0 {
 		t.Errorf("exit status %d", code)
 	}
 }
 
-// TestInteractiveShellRemembers: history outlives the shell, and Tab knows the
-// files.
+// TestInteractiveShellRemembers checks that the history outlives the shell, and that Tab completes files.
 func TestInteractiveShellRemembers(t *testing.T) {
-	d, sb := sits(t, bash())
-	d.sees(prompt)
-	d.types("mkdir -p /w/alpha '/w/be ta'; echo remembered\r")
-	d.sees("remembered\n" + prompt)
-	d.types("cd /w/al\t\rpwd\r")
-	d.sees("/w/alpha\n")
-	d.types("cd ../b\t\rpwd\r")
-	d.sees("/w/be ta\n")
-	d.types("\x04")
-	if code := d.leaves(); code != 0 {
+	d, sb := openTerminalClient(t, bash())
+	d.waitForText(prompt)
+	d.typeKeys("mkdir -p /w/alpha '/w/be ta'; echo remembered\r")
+	d.waitForText("remembered\n" + prompt)
+	d.typeKeys("cd /w/al\t\rpwd\r")
+	d.waitForText("/w/alpha\n")
+	d.typeKeys("cd ../b\t\rpwd\r")
+	d.waitForText("/w/be ta\n")
+	d.typeKeys("\x04")
+	if code := d.waitForExit(); code != 0 {
 		t.Errorf("exit status %d", code)
 	}
-	d = sitsAt(t, sb, bash())
-	d.sees(prompt)
-	d.types("\x12reme\r")
-	d.sees("\nremembered\n" + prompt)
-	d.types("exit\r")
-	d.leaves()
+	d = openTerminalClientAt(t, sb, bash())
+	d.waitForText(prompt)
+	d.typeKeys("\x12reme\r")
+	d.waitForText("\nremembered\n" + prompt)
+	d.typeKeys("exit\r")
+	d.waitForExit()
 }
 
-// TestInteractiveShellResized: a new size of the screen disturbs nobody.
+// TestInteractiveShellResized checks that a new size of the screen does not disturb the line.
 func TestInteractiveShellResized(t *testing.T) {
 	sizes := make(chan atoll.Size)
 	cmd := bash()
 	cmd.TTY = &atoll.TTY{Resize: sizes}
-	d, _ := sits(t, cmd)
-	d.sees(prompt)
-	d.types("echo un")
+	d, _ := openTerminalClient(t, cmd)
+	d.waitForText(prompt)
+	d.typeKeys("echo un")
 	sizes <- atoll.Size{Rows: 10, Cols: 40}
 	sizes <- atoll.Size{Rows: 11, Cols: 41}
 	sizes <- atoll.Size{Rows: 11, Cols: 41} // when this is taken, the one before has been told
-	d.types("touched; echo $LINES $COLUMNS\r")
-	d.sees("untouched\n11 41\n" + prompt)
-	d.types("read x; echo \"<$x>\"\r")
-	d.sees("\n")
-	d.types("be")
+	d.typeKeys("touched; echo $LINES $COLUMNS\r")
+	d.waitForText("untouched\n11 41\n" + prompt)
+	d.typeKeys("read x; echo \"<$x>\"\r")
+	d.waitForText("\n")
+	d.typeKeys("be")
 	sizes <- atoll.Size{Rows: 12, Cols: 42}
 	sizes <- atoll.Size{Rows: 13, Cols: 43}
-	d.types("fore\r")
-	d.sees("<before>\n" + prompt)
-	d.types("sleep 0.2 & wait $!; echo $?\r")
+	d.typeKeys("fore\r")
+	d.waitForText("<before>\n" + prompt)
+	d.typeKeys("sleep 0.2 & wait $!; echo $?\r")
 	sizes <- atoll.Size{Rows: 14, Cols: 44}
-	d.sees("\n0\n" + prompt)
+	d.waitForText("\n0\n" + prompt)
 }
 
-// TestInteractiveShellPlain: where the terminal is dumb, the terminal's own
-// editing does.
+// TestInteractiveShellPlain checks that a dumb terminal uses the terminal's own line editing.
 func TestInteractiveShellPlain(t *testing.T) {
 	cmd := bash()
 	cmd.Env = []string{"TERM=dumb", "PS1=% "}
-	d, _ := sits(t, cmd)
-	d.sees("% ")
-	d.types("echo xy\x7f\x7fab\r")
-	d.sees("\nab\n% ")
-	d.types("half\x03")
-	d.sees("^C\n% ")
-	d.types("\x04")
-	if code := d.leaves(); code != 130 { // that of the last line
+	d, _ := openTerminalClient(t, cmd)
+	d.waitForText("% ")
+	d.typeKeys("echo xy\x7f\x7fab\r")
+	d.waitForText("\nab\n% ")
+	d.typeKeys("half\x03")
+	d.waitForText("^C\n% ")
+	d.typeKeys("\x04")
+	if code := d.waitForExit(); code != 130 { // that of the last line
 		t.Errorf("exit status %d", code)
 	}
 	if s := d.screen.String(); strings.Contains(s, "\x1b") {
@@ -286,30 +284,30 @@ func TestInteractiveShellPlain(t *testing.T) {
 	}
 }
 
-// TestInteractiveShellEnds: with its input, by a hang-up, and by nothing less.
+// TestInteractiveShellEnds checks that only the end of its input or a hang-up ends the shell.
 func TestInteractiveShellEnds(t *testing.T) {
-	d, _ := sits(t, bash())
-	d.sees(prompt)
+	d, _ := openTerminalClient(t, bash())
+	d.waitForText(prompt)
 	_ = d.in.Close()
-	if code := d.leaves(); code != 0 {
+	if code := d.waitForExit(); code != 0 {
 		t.Errorf("exit status at the end of the input: %d", code)
 	}
 	signals := make(chan string)
 	cmd := bash()
 	cmd.Signals = signals
-	d, _ = sits(t, cmd)
-	d.sees(prompt)
+	d, _ = openTerminalClient(t, cmd)
+	d.waitForText(prompt)
 	for _, name := range []string{"TERM", "QUIT", "TSTP", "INT"} {
 		signals <- name
 	}
-	d.sees("^C\n" + prompt)
+	d.waitForText("^C\n" + prompt)
 	signals <- "HUP"
-	if code := d.leaves(); code != 129 {
+	if code := d.waitForExit(); code != 129 {
 		t.Errorf("exit status after a hang-up: %d", code)
 	}
 }
 
-// TestCommandsKnowTerminals: what looks different where somebody looks.
+// TestCommandsKnowTerminals checks commands whose output differs on a terminal.
 func TestCommandsKnowTerminals(t *testing.T) {
 	sb, err := virtual.New().Create(t.Context(), atoll.Spec{})
 	if err != nil {

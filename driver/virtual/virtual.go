@@ -1,6 +1,6 @@
-// Package virtual builds sandboxes in this process: a shell, its commands
-// and a file system in memory, with no access to the host and nothing to
-// install. A sandbox costs microseconds and kilobytes.
+// Package virtual builds sandboxes in this process: a shell, its commands and a file system in
+// memory, without access to the host and without anything to install. A sandbox costs
+// microseconds and kilobytes.
 package virtual
 
 import (
@@ -16,12 +16,12 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/kernel"
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 	"github.com/atoll-sandbox/atoll/shell"
 	"github.com/atoll-sandbox/atoll/vfs"
 )
 
-// The defaults of a virtual sandbox, where its Spec has 0.
+// The limits of a virtual sandbox where its Spec has 0.
 const (
 	DefaultDisk     = vfs.DefaultBytes // bytes of all files
 	DefaultFileSize = vfs.DefaultFile  // bytes of one file
@@ -32,34 +32,34 @@ const (
 	DefaultDir      = "/"
 )
 
-// Driver builds virtual sandboxes. The zero Driver keeps them in memory.
-// Its fields are not changed once it is used.
+// Driver builds virtual sandboxes. The zero Driver keeps them in memory. Its fields must not
+// change once it is used.
 type Driver struct {
-	// Dir is a directory of the host to keep sandboxes in, so that they
-	// outlive the process; processes may share it. Empty: in memory only.
+	// Dir is a directory of the host that stores the sandboxes, so that they outlive the process.
+	// Processes may share it. Empty: sandboxes exist in memory only.
 	Dir string
 
-	// Extensions are commands besides those that are built in. One with the
-	// name of a built-in command comes before it in $PATH.
+	// Extensions are commands besides the built-in ones. One that has the name of a built-in
+	// command comes before it in $PATH.
 	Extensions []shell.Extension
 
-	// Policy sees each command before it runs; nil allows all.
+	// Policy is asked before each command runs; nil allows all.
 	Policy shell.Policy
 
 	Now  func() time.Time // nil: time.Now
 	Rand io.Reader        // nil: crypto/rand
 
 	once sync.Once
-	img  *image // set by once, as imgErr
+	img  *image // set by once, as err
 	err  error
 
-	hosts hosts
+	hosts hostDirs
 
-	mu   sync.Mutex
-	live map[string]*Sandbox // guarded by mu
+	mu        sync.Mutex
+	sandboxes map[string]*Sandbox // guarded by mu
 }
 
-// New returns a driver that keeps its sandboxes in memory.
+// New returns a driver whose sandboxes exist in memory only.
 func New() *Driver { return &Driver{} }
 
 var (
@@ -81,23 +81,23 @@ var (
 // Name returns "virtual".
 func (d *Driver) Name() string { return "virtual" }
 
-// isolation is the word for this wall: the memory safety of this process.
+// isolation names the isolation: the memory safety of this process.
 const isolation = "process"
 
-// Probe says what a virtual sandbox does. It works everywhere.
+// Probe reports what a virtual sandbox can do. It works on every host.
 func (d *Driver) Probe(context.Context) (atoll.Features, error) {
 	return atoll.Features{
 		Isolation: isolation, Session: true, Persist: d.Dir != "", Files: true, Stop: true, Snapshot: true, Fork: true,
 		Stats: true, History: true, TTY: true, Signals: true, Pause: true, Mounts: vfs.HostMounts(), Watch: true, Terminal: true,
 		Networks: []atoll.NetworkMode{atoll.NetworkNone, atoll.NetworkNAT, atoll.NetworkOpen},
 		Notes: []string{
-			"commands are atoll's own: a bash and its tools, no binaries of the host",
-			"every command runs as root of a machine that holds nothing else",
+			"runs atoll's built-in bash and tools; host binaries are not available",
+			"every command runs as root of the sandbox",
 		},
 	}, nil
 }
 
-func (d *Driver) image() (*image, error) {
+func (d *Driver) loadImage() (*image, error) {
 	d.once.Do(func() {
 		if len(d.Extensions) == 0 {
 			d.img, d.err = plainImage()
@@ -108,14 +108,14 @@ func (d *Driver) image() (*image, error) {
 	return d.img, d.err
 }
 
-func (d *Driver) now() time.Time {
+func (d *Driver) currentTime() time.Time {
 	if d.Now != nil {
 		return d.Now()
 	}
 	return time.Now()
 }
 
-// Create makes a sandbox.
+// Create creates a sandbox.
 func (d *Driver) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, error) {
 	s, err := d.create(ctx, spec)
 	if err != nil {
@@ -131,24 +131,24 @@ func (d *Driver) create(ctx context.Context, spec atoll.Spec) (*Sandbox, error) 
 	if err := check(&spec); err != nil {
 		return nil, err
 	}
-	id, err := d.idFor(spec)
+	id, err := d.chooseID(spec)
 	if err != nil {
 		return nil, err
 	}
-	s, err := d.build(id, spec, nil)
+	s, err := d.newSandbox(id, spec, nil)
 	if err != nil {
 		return nil, err
 	}
-	return s, d.finish(s)
+	return s, d.setUpSandbox(s)
 }
 
-// idFor returns the identifier of a new sandbox.
-func (d *Driver) idFor(spec atoll.Spec) (string, error) {
+// chooseID returns the id of a new sandbox: the one that was asked for, if it is free.
+func (d *Driver) chooseID(spec atoll.Spec) (string, error) {
 	if spec.ID == "" {
-		return newID(), nil
+		return atoll.NewID(), nil
 	}
 	d.mu.Lock()
-	_, taken := d.live[spec.ID]
+	_, taken := d.sandboxes[spec.ID]
 	d.mu.Unlock()
 	if !taken && d.Dir != "" {
 		_, err := os.Stat(filepath.Join(d.Dir, spec.ID))
@@ -160,7 +160,7 @@ func (d *Driver) idFor(spec atoll.Spec) (string, error) {
 	return spec.ID, nil
 }
 
-// check reports what is wrong with a spec, or beyond this driver.
+// check reports what is wrong with a spec, and what this driver does not support.
 func check(spec *atoll.Spec) error {
 	if err := spec.Check(); err != nil {
 		return err
@@ -182,10 +182,10 @@ func check(spec *atoll.Spec) error {
 		no("mounts", "they need Linux or macOS")
 	}
 	if spec.Machine != nil {
-		no("machine", "it is a process, not a machine")
+		no("machine", "it is a process, not a VM")
 	}
 	if spec.Pod != nil {
-		no("pod", "it is of no cluster")
+		no("pod", "it does not run in a cluster")
 	}
 	if spec.Limits.CPU > 0 {
 		no("limits.cpu", "a command has one goroutine for each of its processes; bound its time instead")
@@ -193,9 +193,9 @@ func check(spec *atoll.Spec) error {
 	return errors.Join(errs...)
 }
 
-// build makes the parts of a sandbox; files may be nil for those of the image.
-func (d *Driver) build(id string, spec atoll.Spec, files *vfs.FS) (*Sandbox, error) {
-	im, err := d.image()
+// newSandbox creates a sandbox with files; nil: those of the image.
+func (d *Driver) newSandbox(id string, spec atoll.Spec, files *vfs.FS) (*Sandbox, error) {
+	im, err := d.loadImage()
 	if err != nil {
 		return nil, err
 	}
@@ -203,13 +203,13 @@ func (d *Driver) build(id string, spec atoll.Spec, files *vfs.FS) (*Sandbox, err
 	if err != nil {
 		return nil, err
 	}
-	s := &Sandbox{d: d, id: id, spec: spec, created: d.now(), turn: make(chan struct{}, 1), gone: make(chan struct{})}
+	s := &Sandbox{d: d, id: id, spec: spec, created: d.currentTime(), sessionLock: make(chan struct{}, 1), closed: make(chan struct{})}
 	s.active = s.created
 	s.terminals.Start, s.terminals.Now = s.startTerminal, d.Now
 	if files == nil {
 		files = vfs.New(d.fileOptions(im, spec))
 	}
-	s.assemble(im, net, files)
+	s.setUpKernel(im, net, files)
 	return s, nil
 }
 
@@ -224,66 +224,66 @@ func quotaOf(spec atoll.Spec) vfs.Quota {
 	return vfs.Quota{Bytes: spec.Limits.Disk, File: spec.Limits.FileSize, Nodes: spec.Limits.Files}
 }
 
-// finish gives a new sandbox what it has of its own and makes it known.
-func (d *Driver) finish(s *Sandbox) error {
-	err := s.mount(s.fs)
+// setUpSandbox mounts and creates what a new sandbox has, and registers it.
+func (d *Driver) setUpSandbox(s *Sandbox) error {
+	err := s.mountAll(s.fs)
 	if err == nil {
-		err = s.setUp()
+		err = s.makeInitialFiles()
 	}
 	if err == nil {
-		err = d.enter(s)
+		err = d.register(s)
 	}
 	if err != nil {
-		s.unmount()
+		s.unmountAll()
 	}
 	return err
 }
 
-// enter makes a sandbox known, and kept where the driver keeps them.
-func (d *Driver) enter(s *Sandbox) error {
+// register makes a sandbox known to the driver, and stores it if the driver has a Dir.
+func (d *Driver) register(s *Sandbox) error {
 	if d.Dir != "" {
-		if err := s.keepNew(d.Dir); err != nil {
+		if err := s.saveNew(d.Dir); err != nil {
 			return err
 		}
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.live == nil {
-		d.live = make(map[string]*Sandbox)
+	if d.sandboxes == nil {
+		d.sandboxes = make(map[string]*Sandbox)
 	}
-	d.live[s.id] = s
+	d.sandboxes[s.id] = s
 	return nil
 }
 
-// Open finds a sandbox: one of this driver, or one that is kept in Dir.
+// Open returns a sandbox that this driver created or that is stored in Dir.
 func (d *Driver) Open(_ context.Context, id string) (atoll.Sandbox, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if s := d.live[id]; s != nil && (s.keep == nil || s.keep.exists()) {
+	if s := d.sandboxes[id]; s != nil && (s.disk == nil || s.disk.hasRecord()) {
 		return s, nil
 	}
-	if d.Dir == "" || !goodID(id) {
+	if d.Dir == "" || atoll.CheckID(id) != nil {
 		return nil, &atoll.Error{Op: "open", ID: id, Err: atoll.ErrNotFound}
 	}
-	s, err := d.reopen(id)
+	s, err := d.openStored(id)
 	if err != nil {
 		return nil, &atoll.Error{Op: "open", ID: id, Err: err}
 	}
-	if d.live == nil {
-		d.live = make(map[string]*Sandbox)
+	if d.sandboxes == nil {
+		d.sandboxes = make(map[string]*Sandbox)
 	}
-	d.live[id] = s
+	d.sandboxes[id] = s
 	return s, nil
 }
 
-// List returns the sandboxes of this driver and those kept in Dir.
+// List returns the sandboxes of this driver and those stored in Dir.
 func (d *Driver) List(ctx context.Context) ([]atoll.Status, error) {
 	if d.Dir != "" {
-		return d.listKept()
+		return d.listStored()
 	}
 	d.mu.Lock()
-	all := make([]*Sandbox, 0, len(d.live))
-	for _, s := range d.live {
+	all := make([]*Sandbox, 0, len(d.sandboxes))
+	for _, s := range d.sandboxes {
 		all = append(all, s)
 	}
 	d.mu.Unlock()
@@ -308,10 +308,10 @@ func sortStatus(list []atoll.Status) {
 	})
 }
 
-func (d *Driver) forget(s *Sandbox) {
+func (d *Driver) unregister(s *Sandbox) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.live[s.id] == s {
-		delete(d.live, s.id)
+	if d.sandboxes[s.id] == s {
+		delete(d.sandboxes, s.id)
 	}
 }

@@ -14,63 +14,62 @@ import (
 	"github.com/atoll-sandbox/atoll/vfs"
 )
 
-// settle is how long changes that follow each other are told together.
-const settle = 5 * time.Millisecond
+// settleTime is how long changes are collected before they are reported together.
+const settleTime = 5 * time.Millisecond
 
-// Watch calls f for each change below dir, until ctx is done or the sandbox
-// is destroyed. In a mount it tells who ever makes a change, elsewhere what
-// happens through this process; what another process has done to a kept
-// sandbox shows when it is next used here.
+// Watch calls f for each change below dir until ctx is done or the sandbox is destroyed. It reports
+// every change in a mount; in the sandbox's own files it reports what happens through this process,
+// and changes that another process made to a stored sandbox when it is next used here.
 func (s *Sandbox) Watch(ctx context.Context, dir string, f func(atoll.FileEvent) error) error {
 	w := &watch{s: s, f: f}
-	err := w.begin(ctx, dir)
+	err := w.open(ctx, dir)
 	if err == nil {
 		err = w.run(ctx)
 	}
-	w.end()
+	w.close()
 	var own *callerError
 	if errors.As(err, &own) {
 		return own.error // as it is
 	}
-	return s.fail("watch", err)
+	return s.wrapError("watch", err)
 }
 
-// callerError is an error of the function that is called for each change.
+// callerError is an error of the caller's function.
 type callerError struct{ error }
 
-// watch is one watch under way.
+// watch is one watch in progress.
 type watch struct {
 	s      *Sandbox
 	f      func(atoll.FileEvent) error
-	dir    string        // as it was asked for
-	full   string        // without links
-	native bool          // some of it is in the sandbox's own files
-	seen   *vfs.Snapshot // what was told so far
+	dir    string        // as the caller named it
+	full   string        // with links resolved
+	native bool          // part of it is in the sandbox's own files
+	seen   *vfs.Snapshot // state that was reported
 	files  *vfs.FS
 
-	changed <-chan struct{} // closed when files have changed
-	other   <-chan struct{} // closed when they are other files
+	changed  <-chan struct{} // closed when files have changed
+	replaced <-chan struct{} // closed when they are other files
 
-	mounts []*vfs.MountWatch
-	wg     sync.WaitGroup
-	done   chan struct{} // closed when the watch ends
-	news   chan batch    // from the mounts
+	mounts      []*vfs.MountWatch
+	wg          sync.WaitGroup
+	done        chan struct{} // closed when the watch ends
+	mountEvents chan batch    // from the mounts
 }
 
-// batch is what a mount tells at once.
+// batch is what a mount reports at once.
 type batch struct {
 	list []vfs.HostChange
 	err  error
 }
 
-// begin finds the directory and notes what it holds. The sandbox is in use
-// only for that long: a watch keeps nobody else out.
-func (w *watch) begin(ctx context.Context, dir string) error {
-	_, op, files, err := w.s.file(ctx, dir)
+// open finds the directory and notes its content. Its operation ends before it returns: a watch
+// does not keep other processes from a stored sandbox.
+func (w *watch) open(ctx context.Context, dir string) error {
+	_, op, files, err := w.s.beginFile(ctx, dir)
 	if err != nil {
 		return err
 	}
-	defer op.end()
+	defer op.close()
 	info, err := files.Stat(dir)
 	if err == nil && !info.IsDir() {
 		err = fmt.Errorf("%s: %w: it is not a directory", dir, atoll.ErrInvalid)
@@ -82,20 +81,20 @@ func (w *watch) begin(ctx context.Context, dir string) error {
 	if w.full, err = files.Resolve(dir); err != nil {
 		return err
 	}
-	w.done, w.news = make(chan struct{}), make(chan batch)
+	w.done, w.mountEvents = make(chan struct{}), make(chan batch)
 	if w.mounts, err = files.WatchMounts(w.dir); err != nil {
 		return err
 	}
 	for _, m := range w.mounts {
-		w.wg.Go(func() { w.follow(m) })
+		w.wg.Go(func() { w.forwardMount(m) })
 	}
-	w.look()
+	w.observeFiles()
 	info, err = w.seen.Lstat(w.full)
 	w.native = err == nil && info.IsDir() && !w.inMount()
 	return nil
 }
 
-// inMount reports whether the directory is a mount, or in one.
+// inMount reports whether the directory is in a mount.
 func (w *watch) inMount() bool {
 	for _, m := range w.files.Mounts() {
 		if w.full == m.Target || strings.HasPrefix(w.full, m.Target+"/") {
@@ -105,12 +104,12 @@ func (w *watch) inMount() bool {
 	return false
 }
 
-// follow passes on what a mount tells.
-func (w *watch) follow(m *vfs.MountWatch) {
+// forwardMount forwards the changes of a mount.
+func (w *watch) forwardMount(m *vfs.MountWatch) {
 	for {
 		list, err := m.Next()
 		select {
-		case w.news <- batch{list, err}:
+		case w.mountEvents <- batch{list, err}:
 		case <-w.done:
 			return
 		}
@@ -120,8 +119,8 @@ func (w *watch) follow(m *vfs.MountWatch) {
 	}
 }
 
-// end lets go of everything and waits for it.
-func (w *watch) end() {
+// close releases everything and waits for the goroutines of the watch.
+func (w *watch) close() {
 	if w.done != nil {
 		close(w.done)
 	}
@@ -131,15 +130,15 @@ func (w *watch) end() {
 	w.wg.Wait()
 }
 
-// look notes the present state of the files.
-func (w *watch) look() {
-	w.files, w.other = w.s.present()
+// observeFiles notes the current state of the files.
+func (w *watch) observeFiles() {
+	w.files, w.replaced = w.s.currentFiles()
 	w.seen, w.changed = w.files.Observe()
 }
 
-// run tells of changes until there is a reason to end.
+// run reports changes until the watch ends.
 func (w *watch) run(ctx context.Context) error {
-	if err := w.tell(atoll.FileReady, w.dir, true); err != nil {
+	if err := w.emitEvent(atoll.FileReady, w.dir, true); err != nil {
 		return err
 	}
 	if !w.native {
@@ -148,35 +147,35 @@ func (w *watch) run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return timedOut(context.Cause(ctx))
-		case <-w.s.gone:
+			return wrapTimeout(context.Cause(ctx))
+		case <-w.s.closed:
 			return fmt.Errorf("%w: the sandbox was destroyed", atoll.ErrNotFound)
-		case b := <-w.news:
-			if err := w.mounted(b); err != nil {
+		case b := <-w.mountEvents:
+			if err := w.emitMountChanges(b); err != nil {
 				return err
 			}
 			continue
 		case <-w.changed:
-		case <-w.other:
+		case <-w.replaced:
 		}
-		timer := time.NewTimer(settle)
+		timer := time.NewTimer(settleTime)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
-		case <-w.s.gone:
+		case <-w.s.closed:
 		}
 		timer.Stop()
-		if err := w.compare(); err != nil {
+		if err := w.emitChanges(); err != nil {
 			return err
 		}
 	}
 }
 
-// mounted tells what a mount has told. A mount beneath the directory that
-// goes away is not its end.
-func (w *watch) mounted(b batch) error {
+// emitMountChanges reports the changes of a mount. The watch goes on when a mount below its
+// directory disappears.
+func (w *watch) emitMountChanges(b batch) error {
 	for _, c := range b.list {
-		if err := w.tell(ops[c.Kind], c.Path, c.Dir); err != nil {
+		if err := w.emitEvent(ops[c.Kind], c.Path, c.Dir); err != nil {
 			return err
 		}
 	}
@@ -188,16 +187,16 @@ func (w *watch) mounted(b batch) error {
 
 var ops = map[vfs.ChangeKind]atoll.FileOp{vfs.Added: atoll.FileCreated, vfs.Modified: atoll.FileWritten, vfs.Deleted: atoll.FileRemoved}
 
-// compare tells what has changed in the sandbox's own files.
-func (w *watch) compare() error {
+// emitChanges reports what changed in the sandbox's own files.
+func (w *watch) emitChanges() error {
 	before := w.seen
-	w.look()
+	w.observeFiles()
 	if !w.native {
 		w.changed = nil
 		return nil
 	}
 	for _, c := range vfs.Diff(before, w.seen) {
-		if err := w.change(before, c); err != nil {
+		if err := w.emitChange(before, c); err != nil {
 			return err
 		}
 	}
@@ -207,8 +206,8 @@ func (w *watch) compare() error {
 	return nil
 }
 
-// change tells one difference, if it is below the directory.
-func (w *watch) change(before *vfs.Snapshot, c vfs.Change) error {
+// emitChange reports one difference, if it is below the directory.
+func (w *watch) emitChange(before *vfs.Snapshot, c vfs.Change) error {
 	rel, ok := strings.CutPrefix(c.Path, strings.TrimSuffix(w.full, "/")+"/")
 	if !ok || rel == "" {
 		return nil
@@ -217,29 +216,28 @@ func (w *watch) change(before *vfs.Snapshot, c vfs.Change) error {
 	old, oldErr := before.Lstat(c.Path)
 	now, nowErr := w.seen.Lstat(c.Path)
 	if oldErr == nil && nowErr == nil && old.Mode().Type() == now.Mode().Type() {
-		return w.tell(atoll.FileWritten, name, now.IsDir())
+		return w.emitEvent(atoll.FileWritten, name, now.IsDir())
 	}
 	if oldErr == nil {
-		if err := w.tell(atoll.FileRemoved, name, old.IsDir()); err != nil {
+		if err := w.emitEvent(atoll.FileRemoved, name, old.IsDir()); err != nil {
 			return err
 		}
 	}
 	if nowErr == nil {
-		return w.tell(atoll.FileCreated, name, now.IsDir())
+		return w.emitEvent(atoll.FileCreated, name, now.IsDir())
 	}
 	return nil
 }
 
-func (w *watch) tell(op atoll.FileOp, name string, dir bool) error {
+func (w *watch) emitEvent(op atoll.FileOp, name string, dir bool) error {
 	if err := w.f(atoll.FileEvent{Op: op, Path: name, Dir: dir}); err != nil {
 		return &callerError{err}
 	}
 	return nil
 }
 
-// present returns the files as they are now, and a channel that is closed
-// when others take their place.
-func (s *Sandbox) present() (*vfs.FS, <-chan struct{}) {
+// currentFiles returns the files, and a channel that is closed when they are replaced.
+func (s *Sandbox) currentFiles() (*vfs.FS, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.replaced == nil {

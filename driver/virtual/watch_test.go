@@ -13,7 +13,7 @@ import (
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 )
 
-// events begins a watch and returns what it tells; it ends with the test.
+// events starts a watch that ends with the test, and returns its events.
 func events(t *testing.T, sb atoll.Sandbox, dir string) <-chan atoll.FileEvent {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -42,8 +42,8 @@ func events(t *testing.T, sb atoll.Sandbox, dir string) <-chan atoll.FileEvent {
 	return told
 }
 
-// await takes events until one of them is wanted.
-func await(t *testing.T, told <-chan atoll.FileEvent, op atoll.FileOp, path string) {
+// awaitEvent reads events until the wanted one arrives.
+func awaitEvent(t *testing.T, told <-chan atoll.FileEvent, op atoll.FileOp, path string) {
 	t.Helper()
 	for {
 		select {
@@ -57,9 +57,8 @@ func await(t *testing.T, told <-chan atoll.FileEvent, op atoll.FileOp, path stri
 	}
 }
 
-// TestWatchSeesAnotherProcess changes a kept sandbox through another driver, as
-// another process does: the watch tells it when the sandbox is next used here.
-// The watch keeps nobody out.
+// TestWatchSeesAnotherProcess changes a stored sandbox through another driver, as another process does: the watch
+// reports it when the sandbox is next used here, and does not lock the sandbox.
 func TestWatchSeesAnotherProcess(t *testing.T) {
 	dir := t.TempDir()
 	here := &virtual.Driver{Dir: dir}
@@ -86,15 +85,15 @@ func TestWatchSeesAnotherProcess(t *testing.T) {
 	if _, err := sb.Status(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	await(t, told, atoll.FileCreated, "/w/d/f")
+	awaitEvent(t, told, atoll.FileCreated, "/w/d/f")
 	if err := atoll.WriteFile(t.Context(), sb, "/w/new", []byte("4"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	await(t, told, atoll.FileWritten, "/w/new")
+	awaitEvent(t, told, atoll.FileWritten, "/w/new")
 }
 
-// TestWatchersOfASharedMount lets sandboxes work in one directory at the same
-// time, each with a watch: every file is told to all of them.
+// TestWatchersOfASharedMount lets sandboxes write to one directory at the same time, each with a watch: all of them
+// report every file.
 func TestWatchersOfASharedMount(t *testing.T) {
 	needMounts(t)
 	const boxes, files = 4, 40
@@ -103,13 +102,13 @@ func TestWatchersOfASharedMount(t *testing.T) {
 	var told []<-chan atoll.FileEvent
 	var all []atoll.Sandbox
 	for range boxes {
-		sb := mounted(t, d, share(dir))
+		sb := newMountedSandbox(t, d, mountSpecOf(dir))
 		all = append(all, sb)
 	}
 	for _, sb := range all {
 		err := atoll.Watch(t.Context(), sb, compatDir, func(atoll.FileEvent) error { return context.Canceled })
 		if errors.Is(err, atoll.ErrUnsupported) {
-			lacking(t, "needs a host that tells of changes")
+			skipLacking(t, "needs a host that tells of changes")
 		}
 		told = append(told, events(t, sb, compatDir))
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
 )
 
 func auditOf(t testing.TB, a *Account, filter AuditFilter) []atoll.Audit {
@@ -93,13 +94,13 @@ func TestAuditFilters(t *testing.T) {
 	admin := f.For(LocalCaller())
 	a := f.For(Caller{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}, Token: "t1"})
 	for i := range 150 {
-		a.audited(fmt.Sprint("act", i%2), fmt.Sprint("o", i%3), strings.Repeat("é", i*50))(nil)
+		a.startAudit(fmt.Sprint("act", i%2), fmt.Sprint("o", i%3), strings.Repeat("é", i*50))(nil)
 	}
 	for _, k := range []struct {
 		err  error
 		want string
 	}{{nil, "ok"}, {atoll.ErrNotFound, "not_found"}, {&atoll.Error{Op: "x", Err: atoll.ErrQuota}, "quota"}, {errors.New("boom"), "internal"}} {
-		admin.audited("outcome", "", "")(k.err)
+		admin.startAudit("outcome", "", "")(k.err)
 		if e := auditOf(t, admin, AuditFilter{Limit: 1})[0]; e.Outcome != k.want || e.Owner != atoll.Local {
 			t.Errorf("%v is noted as %+v", k.err, e)
 		}
@@ -134,7 +135,7 @@ func TestAuditFilters(t *testing.T) {
 		}
 		before = list[len(list)-1].ID
 		for _, e := range list {
-			if len(e.Detail) > auditDetail || strings.ContainsRune(e.Detail, '\uFFFD') {
+			if len(e.Detail) > maxAuditDetail || strings.ContainsRune(e.Detail, '\uFFFD') {
 				t.Errorf("a detail of %d bytes", len(e.Detail))
 			}
 		}
@@ -159,13 +160,13 @@ func TestAuditIsBounded(t *testing.T) {
 	c := newClock()
 	f := memoryFleet(t, "", c.now)
 	a := f.For(LocalCaller())
-	a.audited("old", "", "")(nil)
+	a.startAudit("old", "", "")(nil)
 	if n := len(auditOf(t, a, AuditFilter{})); n != 1 {
 		t.Fatal(n)
 	}
-	c.pass(auditAge + time.Hour)
+	c.pass(auditRetention + time.Hour)
 	for i := range 1000 {
-		a.audited("new", fmt.Sprint(i), "")(nil)
+		a.startAudit("new", fmt.Sprint(i), "")(nil)
 	}
 	if list := auditOf(t, a, AuditFilter{Limit: 1000, Action: "old"}); len(list) != 0 {
 		t.Errorf("what is older than 90 days is still there: %+v", list)
@@ -173,7 +174,9 @@ func TestAuditIsBounded(t *testing.T) {
 	if n := len(auditOf(t, a, AuditFilter{Limit: 1000})); n != 1000 {
 		t.Errorf("%d entries, want 1000", n)
 	}
-	err := f.store.write(t.Context(), func(tx *sql.Tx) error { return trimRows(t.Context(), tx, "audit", c.now().Add(-auditAge), 7) })
+	err := f.registry.Write(t.Context(), func(tx *sql.Tx) error {
+		return registry.TrimRows(t.Context(), tx, "audit", c.now().Add(-auditRetention), 7)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,29 +191,29 @@ func TestAnAuditedNameIsBounded(t *testing.T) {
 	f := memoryFleet(t, "", nil)
 	a := f.For(LocalCaller())
 	huge := strings.Repeat("é", 15<<19)
-	a.audited(huge, huge, huge)(nil)
+	a.startAudit(huge, huge, huge)(nil)
 	e := auditOf(t, a, AuditFilter{})[0]
-	if len(e.Action) != auditName || len(e.Object) != auditName || len(e.Detail) != auditDetail {
+	if len(e.Action) != maxAuditName || len(e.Object) != maxAuditName || len(e.Detail) != maxAuditDetail {
 		t.Errorf("%d bytes of the action, %d of the object, %d of the detail are kept", len(e.Action), len(e.Object), len(e.Detail))
 	}
-	if n := (&auditEntry{Audit: e}).size(); n < 2*auditName+auditDetail {
+	if n := (&auditRecord{Audit: e}).size(); n < 2*maxAuditName+maxAuditDetail {
 		t.Errorf("it is counted as %d bytes", n)
 	}
 }
 
-// TestNobodyPushesOutOthersAudit has one owner with more calls than are kept of
+// TestAuditOfOneOwnerDisplacesNoOthers has one owner with more calls than are kept of
 // one, between another's.
-func TestNobodyPushesOutOthersAudit(t *testing.T) {
+func TestAuditOfOneOwnerDisplacesNoOthers(t *testing.T) {
 	f := memoryFleet(t, "", nil)
 	admin := f.For(LocalCaller())
 	a := f.For(Caller{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}})
-	admin.audited("victim", "", "")(nil)
+	admin.startAudit("victim", "", "")(nil)
 	auditOf(t, admin, AuditFilter{})
 	fill := func() {
 		t.Helper()
-		if err := f.store.write(t.Context(), func(tx *sql.Tx) error {
+		if err := f.registry.Write(t.Context(), func(tx *sql.Tx) error {
 			_, err := tx.Exec(`with recursive n (i) as (select 1 union all select i + 1 from n where i < ?)
-				insert into audit (time, app, user, action, outcome, duration) select ?, ?, ?, 'x', 'ok', 1 from n`, auditPerOwner, stamp(f.now()), alice.App, alice.User)
+				insert into audit (time, app, user, action, outcome, duration) select ?, ?, ?, 'x', 'ok', 1 from n`, maxAuditPerOwner, registry.Timestamp(f.now()), alice.App, alice.User)
 			return err
 		}); err != nil {
 			t.Fatal(err)
@@ -219,23 +222,23 @@ func TestNobodyPushesOutOthersAudit(t *testing.T) {
 	count := func() (mine, others int) {
 		t.Helper()
 		auditOf(t, admin, AuditFilter{})
-		if err := f.store.db.QueryRow(`select count(*) filter (where user = ?1), count(*) filter (where user <> ?1) from audit`, alice.User).Scan(&mine, &others); err != nil {
+		if err := f.registry.DB.QueryRow(`select count(*) filter (where user = ?1), count(*) filter (where user <> ?1) from audit`, alice.User).Scan(&mine, &others); err != nil {
 			t.Fatal(err)
 		}
 		return mine, others
 	}
 	fill()
 	for range 1000 {
-		a.audited("y", "", "")(nil)
+		a.startAudit("y", "", "")(nil)
 	}
-	if mine, others := count(); mine < auditPerOwner || mine >= auditPerOwner+1000 || others != 1 {
+	if mine, others := count(); mine < maxAuditPerOwner || mine >= maxAuditPerOwner+1000 || others != 1 {
 		t.Errorf("%d of one, %d of others", mine, others)
 	}
 	fill()
-	if err := f.trim(t.Context()); err != nil {
+	if err := f.trimRecords(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if mine, others := count(); mine != auditPerOwner || others != 1 {
+	if mine, others := count(); mine != maxAuditPerOwner || others != 1 {
 		t.Errorf("after trimming %d of one, %d of others", mine, others)
 	}
 }

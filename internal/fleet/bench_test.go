@@ -126,7 +126,7 @@ func BenchmarkUse(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		_, done, err := sb.use(b.Context(), "exec")
+		_, done, err := sb.beginCall(b.Context(), "exec")
 		if err != nil {
 			b.Fatal(err)
 		}

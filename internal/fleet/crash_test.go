@@ -18,6 +18,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // crashHome, in the environment, makes the test binary the child that a crash
@@ -116,12 +117,9 @@ type told struct {
 // had acknowledged is there, what it had not is whole or gone. It is settled by
 // the next process that opens the fleet, or by one that lives on.
 func TestCrash(t *testing.T) {
-	rounds := 12
+	rounds := testenv.Rounds(t, 6, 12, "ATOLL_CRASHES")
 	if os.Getenv(onPostgres) != "" {
-		rounds = 4 // each waits for a lease
-	}
-	if n, err := strconv.Atoi(os.Getenv("ATOLL_CRASHES")); err == nil {
-		rounds = n
+		rounds = min(rounds, 4) // each waits for a lease
 	}
 	home := t.TempDir()
 	all := make(map[string]*told)
@@ -233,7 +231,7 @@ func checkCrash(t *testing.T, f *Fleet, all map[string]*told) {
 		}
 		delete(there, i.ID)
 	}
-	ready, err := allRows(t.Context(), f.store.db, "pool <> '' and state <> 'destroyed'")
+	ready, err := queryRows(t.Context(), f.registry.DB, "pool <> '' and state <> 'destroyed'")
 	must(t, err)
 	for _, r := range ready {
 		if there[r.id] != r.state {
@@ -264,7 +262,7 @@ func checkCrash(t *testing.T, f *Fleet, all map[string]*told) {
 			t.Errorf("%s: it holds %q, %v; %d was acknowledged", id, b, err, s.wrote)
 		}
 	}
-	if dead, err := f.instance.dead(); err != nil || len(dead) != 0 {
+	if dead, err := f.member.Dead(); err != nil || len(dead) != 0 {
 		t.Errorf("%d dead processes are left, %v", len(dead), err)
 	}
 }

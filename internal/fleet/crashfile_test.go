@@ -19,6 +19,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
+	"github.com/atoll-sandbox/atoll/internal/fleet/workspace"
 )
 
 // crashFiles, in the environment, makes TestCrashOfFiles the child that it kills.
@@ -114,7 +115,7 @@ func TestCrashOfFiles(t *testing.T) {
 		crashFilesOnce(t, home, spaces, time.Duration(rand.IntN(150))*time.Millisecond)
 		f, err := Open(t.Context(), placed(Options{Home: home, Drivers: []atoll.Driver{virtual.New()}}))
 		must(t, err)
-		must(t, f.tidyShelf(t.Context()))
+		must(t, f.tidyWorkspaces(t.Context()))
 		checkSpaces(t, f, spaces)
 		closeFleet(t, f)
 		if t.Failed() {
@@ -181,8 +182,8 @@ func hearSpace(spaces map[string]*space, words []string) {
 func checkSpaces(t *testing.T, f *Fleet, spaces map[string]*space) {
 	t.Helper()
 	a := f.For(LocalCaller())
-	for _, dir := range []string{goneDir, newDir} {
-		if left, err := os.ReadDir(filepath.Join(f.shelf.dir, dir)); err != nil || len(left) != 0 {
+	for _, dir := range []string{workspace.RemovedDir, workspace.IncomingDir} {
+		if left, err := os.ReadDir(filepath.Join(f.workspaces.Dir, dir)); err != nil || len(left) != 0 {
 			t.Errorf("left in %s: %v, %v", dir, left, err)
 		}
 	}
@@ -210,7 +211,7 @@ func checkSpaces(t *testing.T, f *Fleet, spaces map[string]*space) {
 // checkSpace compares what a workspace holds with what was told.
 func checkSpace(t *testing.T, f *Fleet, name string, s *space) {
 	t.Helper()
-	files := dump(t, f.shelf.host(place{atoll.Local, name}))
+	files := dump(t, f.workspaces.HostPath(workspace.Key{Owner: atoll.Local, Name: name}))
 	held := func(file string, was, will int) {
 		text, ok := files[file]
 		delete(files, file)

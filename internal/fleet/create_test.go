@@ -48,19 +48,19 @@ func TestCreateNamesEveryProblemAtOnce(t *testing.T) {
 func TestMachinesHaveAMinimum(t *testing.T) {
 	ft := atoll.Features{Isolation: "machine"}
 	small := atoll.Config{Spec: atoll.Spec{Limits: atoll.Resources{Memory: 1023 << 20, CPU: 0.5}}}
-	if errs := fits(&small, ft); len(errs) != 2 {
+	if errs := checkLimits(&small, ft); len(errs) != 2 {
 		t.Errorf("too little: %v", errs)
 	}
-	if errs := fits(&small, atoll.Features{Isolation: "process"}); len(errs) != 0 {
+	if errs := checkLimits(&small, atoll.Features{Isolation: "process"}); len(errs) != 0 {
 		t.Errorf("not a machine: %v", errs)
 	}
 	least := atoll.Config{Spec: atoll.Spec{Limits: atoll.Resources{Memory: 1024 << 20, CPU: 1}}}
-	if errs := append(fits(&least, ft), fits(&atoll.Config{}, ft)...); len(errs) != 0 {
+	if errs := append(checkLimits(&least, ft), checkLimits(&atoll.Config{}, ft)...); len(errs) != 0 {
 		t.Errorf("enough: %v", errs)
 	}
 }
 
-// imaged is a virtual driver that says that it can more.
+// imaged is a virtual driver that claims to support images.
 type imaged struct{ *virtual.Driver }
 
 func (d imaged) Name() string { return "imaged" }
@@ -71,8 +71,9 @@ func (d imaged) Probe(ctx context.Context) (atoll.Features, error) {
 	return ft, err
 }
 
-// TestWhatADriverDoesNotDoIsToldAtOnce: with who does, and nothing is begun.
-func TestWhatADriverDoesNotDoIsToldAtOnce(t *testing.T) {
+// TestUnsupportedSettingsFailAtOnce: the error names the drivers that support the
+// setting, and nothing is created.
+func TestUnsupportedSettingsFailAtOnce(t *testing.T) {
 	f := openFleet(t, Options{Drivers: []atoll.Driver{virtual.New(), imaged{virtual.New()}}})
 	f.Drivers(t.Context())
 	a := f.For(LocalCaller())
@@ -188,7 +189,7 @@ func TestCreateThatFailsLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestSecretsReachCommandsAndNobodyElse(t *testing.T) {
+func TestSecretsReachCommandsOnly(t *testing.T) {
 	f := openFleet(t, Options{})
 	a := f.For(LocalCaller())
 	sb := mustCreate(t, a, atoll.Config{Spec: atoll.Spec{Name: "s", Env: []string{"PLAIN=yes", "API_TOKEN=hunter2hunter2"}}, Secrets: map[string]string{"S": "swordfish"}})

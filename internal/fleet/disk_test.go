@@ -11,6 +11,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
+	"github.com/atoll-sandbox/atoll/internal/fleet/event"
 )
 
 // disked is the virtual driver with kept disks, which hold nothing.
@@ -321,7 +322,7 @@ func TestProgressIsAnEvent(t *testing.T) {
 	a := f.For(LocalCaller())
 	sb := mustCreate(t, a, atoll.Config{Spec: atoll.Spec{Name: "box"}})
 	var told []atoll.Event
-	err := a.Events(t.Context(), EventFilter{Types: []string{"sandbox.progress"}}, false, func(e atoll.Event) error {
+	err := a.Events(t.Context(), event.Filter{Types: []string{"sandbox.progress"}}, false, func(e atoll.Event) error {
 		told = append(told, e)
 		return nil
 	})

@@ -1,6 +1,5 @@
-// Package fleet keeps all sandboxes of a host: whose they are, in which state,
-// for how long, within which quota, on which workspaces. It says who and when;
-// drivers say how.
+// Package fleet manages sandboxes: their owners, states, lifetimes, quotas and workspaces. It
+// decides who may do what and when; drivers do it.
 package fleet
 
 import (
@@ -14,93 +13,97 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/atoll-sandbox/atoll/internal/fleet/member"
+
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/fleet/event"
+	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
+	"github.com/atoll-sandbox/atoll/internal/fleet/workspace"
 )
 
-// Options say what a fleet consists of.
+// Options configure a Fleet.
 type Options struct {
-	// Home is the directory of the registry and of the workspaces. Any number
-	// of processes may share it.
+	// Home is the directory of the registry and the workspaces. Any number of processes may share
+	// it.
 	Home string
 
-	// Registry is the address of a database in PostgreSQL that several servers
-	// share, postgres://…; empty: a file in Home. Then only drivers can be used
-	// whose sandboxes all servers reach, which Shared names; and the directory
-	// workspaces in Home must be one that all servers have.
+	// Registry is the address of a PostgreSQL database that several servers share, postgres://…;
+	// empty: a file in Home. With a shared registry only the drivers named in Shared can be used,
+	// whose sandboxes all servers reach, and the directory workspaces in Home must be shared by
+	// all servers.
 	Registry string
 	Shared   []string
 
 	Drivers []atoll.Driver
-	Default string // name of the driver of a Config that names none; empty: the first
+	Default string // driver of a Config that names none; empty: the first
 
-	Quota     atoll.Quota // of an owner who has none of his own; zero fields: no limit
+	Quota     atoll.Quota // of owners without a quota of their own; zero fields: no limit
 	Retention Retention
 
-	// Rescue is called before a sandbox is ended since its time has come, with the
-	// sandbox of its driver: whoever has work in it saves that. Where it fails the
-	// sandbox is stopped instead of removed, and it is tried again later. Several
-	// calls may run at once; nil: there is nothing to save.
+	// Rescue is called with the driver's sandbox before an expired sandbox is stopped or
+	// destroyed, to save the work in it. If it fails, the sandbox is stopped instead of destroyed,
+	// and Rescue is tried again later. Calls may be concurrent. Nil: there is nothing to save.
 	Rescue func(ctx context.Context, info atoll.Info, sb atoll.Sandbox) error
 
-	Log *slog.Logger     // nil: nothing is logged
-	Now func() time.Time // nil: the clock of this host, or of the Registry
+	Log *slog.Logger     // nil: no log
+	Now func() time.Time // nil: the clock of this host, or of the registry
 
-	host   func() time.Time // the clock of this host; nil: time.Now
-	lease  time.Duration    // see member; 0: usualLease
-	settle time.Duration    // see settleShelf; 0: settleTime
+	hostClock   func() time.Time // the clock of this host; nil: time.Now
+	lease       time.Duration    // see member.LeaseOptions; 0: member.DefaultLease
+	tidyTimeout time.Duration    // see tidyAbandoned; 0: tidyTimeout
 }
 
-// Retention says which workspaces are removed, and when.
+// Retention configures when unused workspaces are removed.
 type Retention struct {
-	Keep time.Duration // after the last use; 0: 7 days; negative: for ever
-	Cron string        // when to look, five fields, local time; empty: "0 3 * * *"
+	Keep time.Duration // since the last use; 0: 7 days; negative: for ever
+	Cron string        // when to prune: five cron fields, local time; empty: "0 3 * * *"
 }
 
-// Fleet is all sandboxes of a host. Its methods may be called at once from many
-// goroutines.
+// Fleet manages the sandboxes of a host, or of all servers that share a registry. Its methods may
+// be called concurrently.
 type Fleet struct {
-	opts     Options
-	log      *slog.Logger
-	store    *store
-	instance *presence
-	bays     []*bay // one for each driver
-	shelf    *shelf // workspaces
-	rites    rites  // steps that are done once
-	commands counter
-	spending *Spending
+	opts          Options
+	log           *slog.Logger
+	registry      *registry.Store
+	member        member.Member
+	drivers       []*driverState
+	workspaces    *workspace.Store
+	onceSteps     onceStepTable // prepare steps that are done once
+	commandCounts commandCounter
+	spending      *Spending
 
-	feed      *feed      // wakes who follows events
-	ledger    *ledger    // audit and history on their way to the registry
-	processes *processes // commands of this process's sandboxes
-	bearers   bearers    // who bears which secret
+	events      *event.Log
+	recorder    *recorder     // writes audit and history in batches
+	processes   *processTable // commands in sandboxes of this process
+	tokenLookup tokenFinder   // finds the token of a secret
 
-	revocations revocations // who wants to know of them
+	revocations revocations // callbacks for revoked tokens
 
-	ops     turnstile     // calls that change something, and Run
-	wake    chan struct{} // the next due time has changed
-	refill  chan struct{} // a pool has changed
-	stirred chan struct{} // a sandbox has changed
-	stir    chan struct{} // a call has begun or ended
-	mend    chan struct{} // the registry is back: what this process holds may be half done
-	end     chan struct{} // closed by Close, last: ends the keeper
-	ended   chan struct{} // closed by the keeper
-	active  atomic.Int64  // calls under way in sandboxes
-	alarm   atomic.Int64  // when the reaper looks next, if this process leads
-	ahead   atomic.Int64  // how much further the registry's clock is than this host's
-	seen    atomic.Int64  // when others' changes were last looked for
+	operations       admission     // calls that change something, and Run
+	dueChanged       chan struct{} // notified when the next due time has changed
+	poolsChanged     chan struct{} // notified when a pool has changed
+	sandboxesChanged chan struct{} // notified when a sandbox has changed
+	callsChanged     chan struct{} // notified when a call has begun or ended
+	registryBack     chan struct{} // notified when the registry answers again: changes of this process may be unrecorded
+	keeperStop       chan struct{} // closed by Close, last: ends the keeper
+	keeperDone       chan struct{} // closed by the keeper
+	activeCalls      atomic.Int64  // calls in sandboxes
+	nextReap         atomic.Int64  // when the reaper runs next, if this process leads
+	clockOffset      atomic.Int64  // of the registry, ahead of this host
+	refreshedAt      atomic.Int64  // when changes of other processes were last read
 
-	closing sync.Once
-	closed  error // set by closing
+	closing  sync.Once
+	closeErr error // set by closing
 
-	look sync.Mutex // held while others' changes are looked for
+	refreshing sync.Mutex // held while changes of other processes are read
 
-	mu   sync.Mutex
-	live map[string]*box // sandboxes that this process works with; guarded by mu
-	over error           // why no call begins any more; guarded by mu
+	mu          sync.Mutex
+	live        map[string]*handle // sandboxes that this process has used; guarded by mu
+	closeReason error              // why no call begins any more; guarded by mu
 }
 
-// Open opens the registry of a fleet, brings it up to date, and settles what
-// processes that died have left half done.
+// Open opens the registry of a fleet, migrates it, and reconciles what processes that died have
+// left half done.
 func Open(ctx context.Context, opts Options) (*Fleet, error) {
 	f, err := open(ctx, opts)
 	if err != nil {
@@ -111,91 +114,97 @@ func Open(ctx context.Context, opts Options) (*Fleet, error) {
 
 func open(ctx context.Context, opts Options) (_ *Fleet, err error) {
 	f := &Fleet{
-		opts: opts, log: opts.Log, live: make(map[string]*box),
-		wake: make(chan struct{}, 1), refill: make(chan struct{}, 1), stirred: make(chan struct{}, 1), stir: make(chan struct{}, 1), mend: make(chan struct{}, 1), end: make(chan struct{}), ended: make(chan struct{}),
+		opts: opts, log: opts.Log, live: make(map[string]*handle),
+		dueChanged: make(chan struct{}, 1), poolsChanged: make(chan struct{}, 1), sandboxesChanged: make(chan struct{}, 1), callsChanged: make(chan struct{}, 1), registryBack: make(chan struct{}, 1), keeperStop: make(chan struct{}), keeperDone: make(chan struct{}),
 	}
 	f.spending = &Spending{f: f}
 	if f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)
 	}
-	if err := f.fill(); err != nil {
+	if err := f.checkOptions(); err != nil {
 		return nil, err
 	}
-	if err := f.furnish(ctx); err != nil {
-		return nil, errors.Join(err, f.dismantle(ctx))
+	if err := f.openParts(ctx); err != nil {
+		return nil, errors.Join(err, f.closeParts(ctx))
 	}
-	if f.store.fresh {
+	if f.registry.New {
 		err = f.Reconcile(ctx)
-		f.report("workspaces", f.tidyShelf(ctx))
+		f.logError("workspaces", f.tidyWorkspaces(ctx))
 	} else {
-		err = f.settleDead(ctx)
-		f.settleShelf(ctx)
+		err = f.reconcileDead(ctx)
+		f.tidyAbandoned(ctx)
 	}
 	if ctx.Err() != nil {
-		return nil, errors.Join(context.Cause(ctx), f.dismantle(context.WithoutCancel(ctx)))
+		return nil, errors.Join(context.Cause(ctx), f.closeParts(context.WithoutCancel(ctx)))
 	}
-	f.report("settle", err) // what one sandbox lacks must not keep all others from their owners
-	go f.keep()
+	f.logError("reconcile", err) // a broken sandbox must not keep the others from their owners
+	go f.runKeeper()
 	return f, nil
 }
 
-// furnish opens what the fleet consists of, as far as it can.
-func (f *Fleet) furnish(ctx context.Context) (err error) {
+// openParts opens the registry and the parts of the fleet in order. On error some are open.
+func (f *Fleet) openParts(ctx context.Context) (err error) {
 	if f.opts.Registry == "" {
-		f.store, err = openStore(ctx, f.opts.Home)
+		f.registry, err = registry.OpenSQLite(ctx, f.opts.Home)
 	} else {
-		f.store, err = openShared(ctx, f.opts.Registry)
+		f.registry, err = registry.OpenPostgres(ctx, f.opts.Registry)
 	}
 	if err != nil {
 		return err
 	}
-	if f.instance, err = f.join(ctx); err != nil {
+	if f.member, err = f.joinFleet(ctx); err != nil {
 		return err
 	}
-	f.feed = newFeed(f.store, f.now)
-	f.store.committed = f.feed.committed
-	f.ledger = newLedger(f.store, f.now, f.log)
+	f.events = event.NewLog(f.registry, f.now)
+	f.registry.OnCommit = f.events.NotifyCommit
+	f.recorder = newRecorder(f.registry, f.now, f.log)
 	f.processes = newProcesses(f.now)
-	f.shelf, err = openShelf(f.opts.Home)
+	f.workspaces, err = workspace.OpenStore(f.opts.Home)
 	return err
 }
 
-// join makes this process known to the others.
-func (f *Fleet) join(ctx context.Context) (*presence, error) {
-	if f.store.shared != nil {
-		m, err := newMember(ctx, f)
+// joinFleet makes this process known to the others.
+func (f *Fleet) joinFleet(ctx context.Context) (member.Member, error) {
+	if f.registry.Postgres == nil {
+		m, err := member.JoinHome(f.opts.Home)
 		if err != nil {
 			return nil, err
 		}
-		return &presence{m.id, m}, nil
+		return m, nil
 	}
-	in, err := newInstance(f.opts.Home)
-	if err != nil {
-		return nil, err
-	}
-	return &presence{in.id, in}, nil
+	return member.JoinRegistry(ctx, member.LeaseOptions{
+		Registry: f.registry.Postgres, Lease: f.opts.lease, Log: f.log, Now: f.hostNow, OnClock: f.setClock,
+		OnDue: func() { notify(f.dueChanged) }, OnRestored: func() { notify(f.registryBack) },
+	})
 }
 
-// dismantle closes what furnish has opened.
-func (f *Fleet) dismantle(ctx context.Context) error {
+// setClock sets the fleet's clock to the registry's, unless the change lies below the precision.
+func (f *Fleet) setClock(ahead, precision time.Duration) {
+	if d := ahead - time.Duration(f.clockOffset.Load()); d.Abs() > precision {
+		f.clockOffset.Store(int64(ahead))
+	}
+}
+
+// closeParts closes what openParts has opened.
+func (f *Fleet) closeParts(ctx context.Context) error {
 	var errs []error
-	if f.ledger != nil {
-		errs = append(errs, f.feed.close(ctx), f.processes.close(ctx), f.ledger.close(ctx))
+	if f.recorder != nil {
+		errs = append(errs, f.events.Close(ctx), f.processes.close(ctx), f.recorder.close(ctx))
 	}
-	if f.shelf != nil {
-		errs = append(errs, f.shelf.close())
+	if f.workspaces != nil {
+		errs = append(errs, f.workspaces.Close())
 	}
-	if f.instance != nil {
-		errs = append(errs, f.instance.end())
+	if f.member != nil {
+		errs = append(errs, f.member.Leave())
 	}
-	if f.store != nil {
-		errs = append(errs, f.store.close())
+	if f.registry != nil {
+		errs = append(errs, f.registry.Close())
 	}
 	return errors.Join(errs...)
 }
 
-// fill checks the options and completes them.
-func (f *Fleet) fill() error {
+// checkOptions checks the options and sets defaults.
+func (f *Fleet) checkOptions() error {
 	if f.opts.Home == "" || !filepath.IsAbs(f.opts.Home) {
 		return fmt.Errorf("%w: home %q: must be an absolute path", atoll.ErrInvalid, f.opts.Home)
 	}
@@ -203,146 +212,146 @@ func (f *Fleet) fill() error {
 		return fmt.Errorf("%w: a fleet needs a driver", atoll.ErrInvalid)
 	}
 	for _, d := range f.opts.Drivers {
-		if f.bay(d.Name()) != nil {
-			return fmt.Errorf("%w: two drivers are called %s", atoll.ErrInvalid, d.Name())
+		if f.findDriver(d.Name()) != nil {
+			return fmt.Errorf("%w: two drivers have the name %s", atoll.ErrInvalid, d.Name())
 		}
 		if f.opts.Registry != "" && !slices.Contains(f.opts.Shared, d.Name()) {
-			return fmt.Errorf("%w: driver %s: its sandboxes are on one host, which other servers of the registry don't reach: use another driver, or no shared registry", atoll.ErrUnsupported, d.Name())
+			return fmt.Errorf("%w: driver %s: its sandboxes are on one host, which the other servers of the registry can't reach: use another driver, or no shared registry", atoll.ErrUnsupported, d.Name())
 		}
-		f.bays = append(f.bays, &bay{driver: d, turn: make(chan struct{}, 1)})
+		f.drivers = append(f.drivers, &driverState{impl: d, probing: make(chan struct{}, 1)})
 	}
 	if f.opts.Default == "" {
-		f.opts.Default = f.bays[0].driver.Name()
+		f.opts.Default = f.drivers[0].impl.Name()
 	}
-	if f.bay(f.opts.Default) == nil {
+	if f.findDriver(f.opts.Default) == nil {
 		return fmt.Errorf("%w: default driver %q: must be one of %v", atoll.ErrInvalid, f.opts.Default, f.driverNames())
 	}
-	_, err := f.opts.Retention.timetable()
+	_, err := f.opts.Retention.parseSchedule()
 	return err
 }
 
-// Close ends this process's part in the fleet. Sandboxes go on as far as their
-// drivers can; commands of this process end. A second time changes nothing.
+// Close ends this process's part in the fleet. Sandboxes go on if their drivers can; commands of
+// this process end. A second Close returns the result of the first.
 func (f *Fleet) Close(ctx context.Context) error {
-	f.closing.Do(func() { f.closed = f.close(ctx) })
-	return f.closed
+	f.closing.Do(func() { f.closeErr = f.close(ctx) })
+	return f.closeErr
 }
 
 func (f *Fleet) close(ctx context.Context) error {
 	reason := fmt.Errorf("%w: the fleet is closing", atoll.ErrUnavailable)
-	f.ops.close(reason)
-	f.ops.expel(reason)
-	errs := []error{f.ops.wait(ctx)}
+	f.operations.close(reason)
+	f.operations.cancelAll(reason)
+	errs := []error{f.operations.wait(ctx)}
 	f.mu.Lock()
-	f.over = reason
+	f.closeReason = reason
 	f.mu.Unlock()
-	for _, b := range f.boxes() {
+	for _, b := range f.handles() {
 		b.calls.close(reason)
-		b.calls.expel(reason)
+		b.calls.cancelAll(reason)
 		errs = append(errs, b.calls.wait(ctx))
 	}
 	errs = append(errs, f.processes.close(ctx))
-	close(f.end)
-	<-f.ended
-	ctx = context.WithoutCancel(ctx) // what is left takes no longer than the disk
-	return errors.Join(append(errs, f.retire(ctx), f.dismantle(ctx))...)
+	close(f.keeperStop)
+	<-f.keeperDone
+	ctx = context.WithoutCancel(ctx) // the rest takes only as long as the disk
+	return errors.Join(append(errs, f.reconcileClosing(ctx), f.closeParts(ctx))...)
 }
 
-// now is the time.
+// now returns the present time in UTC, by the registry's clock if it is shared.
 func (f *Fleet) now() time.Time {
 	if f.opts.Now != nil {
 		return f.opts.Now().UTC()
 	}
-	return f.hostNow().Add(time.Duration(f.ahead.Load())).UTC()
+	return f.hostNow().Add(time.Duration(f.clockOffset.Load())).UTC()
 }
 
-// hostNow is the time of this host.
+// hostNow returns the time of this host's clock.
 func (f *Fleet) hostNow() time.Time {
-	if f.opts.host != nil {
-		return f.opts.host()
+	if f.opts.hostClock != nil {
+		return f.opts.hostClock()
 	}
 	return time.Now()
 }
 
-// operate begins a call that changes something: it ends with the fleet.
-func (f *Fleet) operate(ctx context.Context) (context.Context, func(), error) {
+// beginOperation begins a call that changes something. Its context ends when the fleet is closed.
+func (f *Fleet) beginOperation(ctx context.Context) (context.Context, func(), error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, nil, err
 	}
-	ctx, v, err := f.ops.enter(ctx)
+	ctx, v, err := f.operations.admit(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	return ctx, func() { f.ops.leave(v) }, nil
+	return ctx, func() { f.operations.release(v) }, nil
 }
 
-// bay is where the sandboxes of one driver are.
-type bay struct {
-	driver atoll.Driver
-	turn   chan struct{} // holds a token while features are asked for
+// driverState is a driver with its features, probed once.
+type driverState struct {
+	impl    atoll.Driver
+	probing chan struct{} // holds a token while the features are probed
 
-	mu       sync.Mutex
-	known    bool // guarded by mu, as all below
-	features atoll.Features
-	tried    time.Time // when it was asked last, in vain
-	err      error     // what it said
-	looked   time.Time // when its list was compared last, by patrol
+	mu        sync.Mutex
+	probed    bool // guarded by mu, as all below
+	features  atoll.Features
+	failedAt  time.Time // when the last probe failed
+	err       error     // the error of that probe
+	checkedAt time.Time // when health checks listed the sandboxes last
 }
 
-// probeAgain is how long a driver that can't work here is not asked again.
+// probeAgain is how long the error of a failed probe is returned without probing again.
 const probeAgain = 2 * time.Second
 
-// probe returns what the driver does here; one that can't work is asked again
-// the next time.
-func (b *bay) probe(ctx context.Context) (atoll.Features, error) {
-	if ft, ok := b.asked(); ok {
+// probe returns the features of the driver. They are cached; after an error the driver is probed
+// again.
+func (b *driverState) probe(ctx context.Context) (atoll.Features, error) {
+	if ft, ok := b.cachedFeatures(); ok {
 		return ft, nil
 	}
 	select {
-	case b.turn <- struct{}{}:
-		defer func() { <-b.turn }()
+	case b.probing <- struct{}{}:
+		defer func() { <-b.probing }()
 	case <-ctx.Done():
 		return atoll.Features{}, context.Cause(ctx)
 	}
-	if ft, ok := b.asked(); ok {
+	if ft, ok := b.cachedFeatures(); ok {
 		return ft, nil
 	}
 	b.mu.Lock()
 	err := b.err
-	if time.Since(b.tried) > probeAgain {
+	if time.Since(b.failedAt) > probeAgain {
 		err = nil
 	}
 	b.mu.Unlock()
 	if err != nil {
 		return atoll.Features{}, err
 	}
-	ft, err := b.driver.Probe(ctx)
+	ft, err := b.impl.Probe(ctx)
 	if err != nil {
-		err = fmt.Errorf("driver %s: %w", b.driver.Name(), err)
+		err = fmt.Errorf("driver %s: %w", b.impl.Name(), err)
 		if ctx.Err() == nil {
 			b.mu.Lock()
-			b.tried, b.err = time.Now(), err
+			b.failedAt, b.err = time.Now(), err
 			b.mu.Unlock()
 		}
 		return ft, err
 	}
-	ft.History = true // the fleet keeps it for all
+	ft.History = true // the fleet records it for every driver
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.known, b.features = true, ft
+	b.probed, b.features = true, ft
 	return ft, nil
 }
 
-func (b *bay) asked() (atoll.Features, bool) {
+func (b *driverState) cachedFeatures() (atoll.Features, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.features, b.known
+	return b.features, b.probed
 }
 
-// bay returns the driver of a name, or nil.
-func (f *Fleet) bay(name string) *bay {
-	for _, b := range f.bays {
-		if b.driver.Name() == name {
+// findDriver returns a driver by name, or nil.
+func (f *Fleet) findDriver(name string) *driverState {
+	for _, b := range f.drivers {
+		if b.impl.Name() == name {
 			return b
 		}
 	}
@@ -350,21 +359,21 @@ func (f *Fleet) bay(name string) *bay {
 }
 
 func (f *Fleet) driverNames() []string {
-	names := make([]string, len(f.bays))
-	for i, b := range f.bays {
-		names[i] = b.driver.Name()
+	names := make([]string, len(f.drivers))
+	for i, b := range f.drivers {
+		names[i] = b.impl.Name()
 	}
 	return names
 }
 
-// Drivers returns all drivers and what they do here.
+// Drivers returns all drivers with their features, or the errors of their probes.
 func (f *Fleet) Drivers(ctx context.Context) []DriverInfo {
-	list := make([]DriverInfo, len(f.bays))
+	list := make([]DriverInfo, len(f.drivers))
 	var wg sync.WaitGroup
-	for i, b := range f.bays {
-		list[i] = DriverInfo{Name: b.driver.Name(), Default: b.driver.Name() == f.opts.Default}
+	for i, b := range f.drivers {
+		list[i] = DriverInfo{Name: b.impl.Name(), Default: b.impl.Name() == f.opts.Default}
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeoutCause(ctx, surveyTime, fmt.Errorf("%w: it has not answered for %v", atoll.ErrTimeout, surveyTime))
+			ctx, cancel := context.WithTimeoutCause(ctx, driverListTimeout, fmt.Errorf("%w: no answer after %v", atoll.ErrTimeout, driverListTimeout))
 			defer cancel()
 			if ft, err := b.probe(ctx); err != nil {
 				list[i].Error = err.Error()
@@ -377,24 +386,24 @@ func (f *Fleet) Drivers(ctx context.Context) []DriverInfo {
 	return list
 }
 
-// Caller is somebody who uses a fleet.
+// Caller is a user of the fleet with its rights.
 type Caller struct {
 	Owner  atoll.Owner
 	Scopes []atoll.Scope
-	Token  string      // the id of the token shown; empty: none was needed
-	Link   *atoll.Link // what that token is good for, and nothing else; nil: all that the scopes allow
+	Token  string      // id of the token used; empty: none was needed
+	Link   *atoll.Link // the only resource that the token gives access to; nil: everything that the scopes allow
 }
 
-// LocalCaller is who works on this machine, without a token.
+// LocalCaller returns the caller with all rights that uses this host without a token.
 func LocalCaller() Caller {
 	return Caller{Owner: atoll.Local, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun, atoll.ScopeHost, atoll.ScopeAdmin}}
 }
 
-// can reports whether the caller has a scope.
-func (c *Caller) can(s atoll.Scope) bool { return slices.Contains(c.Scopes, s) }
+// hasScope reports whether the caller has a scope.
+func (c *Caller) hasScope(s atoll.Scope) bool { return slices.Contains(c.Scopes, s) }
 
-// Account is the fleet as one caller sees it: what belongs to others is
-// ErrNotFound, what the caller's scopes don't allow is ErrDenied.
+// Account is the fleet as one caller sees it: sandboxes of others are ErrNotFound, operations
+// without the scope are ErrDenied.
 type Account struct {
 	f      *Fleet
 	caller Caller
@@ -403,39 +412,41 @@ type Account struct {
 // For returns the fleet as c sees it.
 func (f *Fleet) For(c Caller) *Account { return &Account{f: f, caller: c} }
 
-// need refuses an operation that the caller has no scope for, or that his link
-// is not good for. That is noted in
-// the audit.
-func (a *Account) need(op string, s atoll.Scope) error {
-	if err := a.mayLink(op); err != nil {
+// checkScope refuses, with an audit entry, an operation that the caller has no scope for, or that
+// its link does not allow.
+func (a *Account) checkScope(op string, s atoll.Scope) error {
+	if err := a.checkLinkOp(op); err != nil {
 		return err
 	}
-	if a.caller.can(s) || s == atoll.ScopeRead && a.caller.can(atoll.ScopeRun) {
+	if a.caller.hasScope(s) || s == atoll.ScopeRead && a.caller.hasScope(atoll.ScopeRun) {
 		return nil
 	}
-	a.audited(op, "", "needs the scope "+string(s))(atoll.ErrDenied)
-	return &atoll.Error{Op: op, Err: &scopeless{s}}
+	a.startAudit(op, "", "needs the scope "+string(s))(atoll.ErrDenied)
+	return &atoll.Error{Op: op, Err: &scopeError{s}}
 }
 
-// find returns a sandbox of the caller by id or name; with ScopeAdmin by id
-// those of others too. What there is not, and what is not the caller's, is the
-// same error.
-func (a *Account) find(ctx context.Context, key string) (row, error) {
-	r, err := a.findAny(ctx, key)
-	if err == nil && !a.caller.reaches(r.id) {
+// findSandbox returns a sandbox of the caller by id or name, and with ScopeAdmin those of others
+// by id. A sandbox of another owner gives the same error as one that does not exist.
+func (a *Account) findSandbox(ctx context.Context, key string) (row, error) {
+	r, err := a.findAnySandbox(ctx, key)
+	if err == nil && !a.caller.canReach(r.id) {
 		return row{}, atoll.ErrNotFound
 	}
 	return r, err
 }
 
-func (a *Account) findAny(ctx context.Context, key string) (row, error) {
+func (a *Account) findAnySandbox(ctx context.Context, key string) (row, error) {
 	o := a.caller.Owner
-	r, err := oneRow(ctx, a.f.store.db, "id = ? and state <> 'destroyed'", key)
+	r, err := queryRow(ctx, a.f.registry.DB, "id = ? and state <> 'destroyed'", key)
 	switch {
-	case err == nil && (r.owner == o && r.pool == "" || a.caller.can(atoll.ScopeAdmin)):
+	case err == nil && (r.owner == o && r.pool == "" || a.caller.hasScope(atoll.ScopeAdmin)):
 		return r, nil
 	case err == nil || errors.Is(err, atoll.ErrNotFound):
-		return oneRow(ctx, a.f.store.db, "app = ? and user = ? and name = ? and name <> '' and pool = '' and state <> 'destroyed'", o.App, o.User, key)
+		return queryRow(ctx, a.f.registry.DB, "app = ? and user = ? and name = ? and name <> '' and pool = '' and state <> 'destroyed'", o.App, o.User, key)
 	}
 	return r, err
 }
+
+// CheckRegistry reports whether a text can be the address of a registry that
+// servers share; see [Options].
+func CheckRegistry(address string) error { return registry.CheckAddress(address) }

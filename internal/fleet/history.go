@@ -11,69 +11,67 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
 )
 
-// What is remembered of a sandbox's commands: the newest, and of each the
-// beginning.
+// Limits of the history of commands: the newest are kept, with the beginning of their output.
 const (
-	historyRows    = 1000
-	historyOutput  = 64 << 10 // bytes of each stream
-	historyCommand = 16 << 10
-	historyError   = 4 << 10
-	historySlack   = 64 // rows that may be there too many, until they are trimmed
+	maxHistoryRows    = 1000
+	maxHistoryOutput  = 64 << 10 // bytes of each stream
+	maxHistoryCommand = 16 << 10
+	maxHistoryError   = 4 << 10
+	historySlack      = 64 // excess rows tolerated until the next trim
 
-	historySandbox = 16 << 20  // bytes of output of a sandbox's commands
-	historyOwner   = 128 << 20 // bytes of output of all commands of an owner
-	historyPart    = 16        // what may be there too much of either, until it is dropped: a 16th
+	maxHistoryPerSandbox = 16 << 20  // bytes of output of a sandbox's commands
+	maxHistoryPerOwner   = 128 << 20 // bytes of output of all commands of an owner
+	historyPart          = 16        // excess tolerated until the next trim: a 16th
 )
 
-// What one answer tells of: beyond so many bytes, older commands come without
-// their output.
+// Limits of one answer. Beyond maxHistoryAnswer bytes, older commands come without their output.
 const (
-	historyLimit  = 100
-	historyAnswer = 8 << 20
-	historyBrief  = 1 << 10 // bytes of the command and of the error of those
+	defaultHistoryLimit = 100
+	maxHistoryAnswer    = 8 << 20
+	shortenedSize       = 1 << 10 // bytes of the command and of the error of a command without output
 )
 
-// History returns the newest commands of the sandbox, oldest first, with
-// secrets hidden. There is one for every driver.
+// History returns the newest commands of the sandbox, oldest first, with secrets hidden. It works
+// with every driver.
 func (s *Sandbox) History(ctx context.Context) ([]atoll.Result, error) {
-	return s.Commands(ctx, historyRows)
+	return s.Commands(ctx, maxHistoryRows)
 }
 
-// Commands returns some of the newest commands as History does: 100 if limit is
-// 0, at most 1,000. When the newest of them have filled 8 MiB, what is older
-// comes without output, and has Truncated set.
+// Commands returns the newest commands as History does: 100 if limit is 0, at most 1,000. When the
+// newest have filled 8 MiB, older ones come without output and with Truncated set.
 func (s *Sandbox) Commands(ctx context.Context, limit int) ([]atoll.Result, error) {
-	if err := s.need("history", atoll.ScopeRead); err != nil {
+	if err := s.checkAccess("history", atoll.ScopeRead); err != nil {
 		return nil, err
 	}
-	if err := s.gone(); err != nil {
-		return nil, s.fail("history", err)
+	if err := s.checkExists(); err != nil {
+		return nil, s.wrapError("history", err)
 	}
-	if limit < 0 || limit > historyRows {
-		return nil, s.fail("history", fmt.Errorf("%w: limit %d: it must be from 0 to %d", atoll.ErrInvalid, limit, historyRows))
+	if limit < 0 || limit > maxHistoryRows {
+		return nil, s.wrapError("history", fmt.Errorf("%w: limit %d: it must be from 0 to %d", atoll.ErrInvalid, limit, maxHistoryRows))
 	}
 	if limit == 0 {
-		limit = historyLimit
+		limit = defaultHistoryLimit
 	}
-	list, err := s.f.history(ctx, s.b.id, limit)
-	return list, s.fail("history", err)
+	list, err := s.f.queryHistory(ctx, s.b.id, limit)
+	return list, s.wrapError("history", err)
 }
 
-// gone is the error of a sandbox that is destroyed.
-func (s *Sandbox) gone() error {
-	if s.b.known().state == atoll.Destroyed {
+// checkExists returns the error of a destroyed sandbox; nil if it exists.
+func (s *Sandbox) checkExists() error {
+	if s.b.cachedRow().state == atoll.Destroyed {
 		return errDestroyed
 	}
 	return nil
 }
 
-func (f *Fleet) history(ctx context.Context, id string, limit int) ([]atoll.Result, error) {
-	if err := f.ledger.flush(ctx); err != nil {
+func (f *Fleet) queryHistory(ctx context.Context, id string, limit int) ([]atoll.Result, error) {
+	if err := f.recorder.flush(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := f.store.db.QueryContext(ctx, `select command, stdout, stderr, code, truncated, error, time, duration
+	rows, err := f.registry.DB.QueryContext(ctx, `select command, stdout, stderr, code, truncated, error, time, duration
 		from commands where sandbox = ? order by id desc limit ?`, id, limit)
 	if err != nil {
 		return nil, err
@@ -87,9 +85,9 @@ func (f *Fleet) history(ctx context.Context, id string, limit int) ([]atoll.Resu
 		if err := rows.Scan(&r.Command, &r.Stdout, &r.Stderr, &r.ExitCode, &r.Truncated, &r.Error, &at, &r.Duration); err != nil {
 			return nil, err
 		}
-		r.Time, r.Success = when(at), r.ExitCode == 0 && r.Error == ""
-		if bytes += len(r.Command) + len(r.Stdout) + len(r.Stderr) + len(r.Error); bytes > historyAnswer {
-			brief(&r)
+		r.Time, r.Success = registry.Time(at), r.ExitCode == 0 && r.Error == ""
+		if bytes += len(r.Command) + len(r.Stdout) + len(r.Stderr) + len(r.Error); bytes > maxHistoryAnswer {
+			shortenResult(&r)
 		}
 		list = append(list, r)
 	}
@@ -97,49 +95,49 @@ func (f *Fleet) history(ctx context.Context, id string, limit int) ([]atoll.Resu
 	return list, rows.Err()
 }
 
-// brief leaves of a command what makes it known.
-func brief(r *atoll.Result) {
+// shortenResult drops the output of a command and shortens its text.
+func shortenResult(r *atoll.Result) {
 	r.Truncated = r.Truncated || r.Stdout != "" || r.Stderr != ""
 	r.Stdout, r.Stderr = "", ""
-	r.Command, r.Error = clip(r.Command, historyBrief), clip(r.Error, historyBrief)
+	r.Command, r.Error = truncate(r.Command, shortenedSize), truncate(r.Error, shortenedSize)
 }
 
-// remember takes down a command that has ended: what the taps saw of its
-// output, or else what the exit holds.
-func (s *Sandbox) remember(p *process, cmd *atoll.Cmd, t *taps, exit atoll.Exit, err error) {
-	e := &commandEntry{
+// recordCommand queues a command that has ended for the history, with the output that the taps saw
+// or, without taps, that the exit holds.
+func (s *Sandbox) recordCommand(p *process, cmd *atoll.Cmd, t *outputTaps, exit atoll.Exit, err error) {
+	e := &commandRecord{
 		mask: p.mask, sandbox: s.b.id, owner: p.owner, process: p.id, command: p.command,
 		code: exit.Code, truncated: exit.Truncated, begun: p.started, duration: exit.Duration,
 	}
 	if err != nil {
 		e.failure = err.Error()
 	}
-	keep := historyOutput + p.mask.slack()
+	keep := maxHistoryOutput + p.mask.maxOverlap()
 	for i, kept := range [][]byte{exit.Stdout, exit.Stderr} {
 		h := &e.output[i]
 		if t.tap[i] != nil {
-			*h = t.tap[i].taken()
+			*h = t.tap[i].takeHead()
 		} else {
-			*h = head{buf: append([]byte(nil), kept[:min(len(kept), keep)]...), cut: len(kept) > keep}
+			*h = streamHead{buf: append([]byte(nil), kept[:min(len(kept), keep)]...), cut: len(kept) > keep}
 		}
 		h.cut = h.cut || exit.Truncated
 	}
-	s.f.ledger.add(e)
+	s.f.recorder.add(e)
 }
 
-// head is the beginning of a stream.
-type head struct {
+// streamHead is the beginning of a stream.
+type streamHead struct {
 	buf []byte
 	cut bool // there was more
 }
 
-// commandEntry is a command on its way to the history.
-type commandEntry struct {
+// commandRecord is a command to be written to the history.
+type commandRecord struct {
 	mask             *mask // hides the secrets
 	sandbox, process string
 	owner            atoll.Owner
 	command          string // without secrets
-	output           [2]head
+	output           [2]streamHead
 	code             int
 	truncated        bool
 	failure          string
@@ -148,78 +146,77 @@ type commandEntry struct {
 	bytes            int
 }
 
-func (e *commandEntry) size() int {
-	if e.bytes == 0 { // it stays what it was when it came
+func (e *commandRecord) size() int {
+	if e.bytes == 0 { // fixed: the queue is accounted with the size at the first call
 		e.bytes = 400 + len(e.command) + len(e.output[0].buf) + len(e.output[1].buf) + len(e.failure)
 	}
 	return e.bytes
 }
 
-func (e *commandEntry) add(b *batch) {
+func (e *commandRecord) add(b *batch) {
 	var out [2][]byte
 	truncated := e.truncated
 	for i, h := range e.output {
-		truncated = truncated || h.cut || len(h.buf) > historyOutput
-		out[i] = []byte(e.mask.head(string(h.buf), historyOutput, h.cut))
+		truncated = truncated || h.cut || len(h.buf) > maxHistoryOutput
+		out[i] = []byte(e.mask.redactHead(string(h.buf), maxHistoryOutput, h.cut))
 	}
-	b.grow(e.sandbox, e.owner, len(out[0])+len(out[1]))
-	b.history.add(e.sandbox, e.process, e.command, out[0], out[1], e.code, truncated, clip(e.mask.text(e.failure), historyError), stamp(e.begun), int64(e.duration))
+	b.addGrowth(e.sandbox, e.owner, len(out[0])+len(out[1]))
+	b.history.add(e.sandbox, e.process, e.command, out[0], out[1], e.code, truncated, truncate(e.mask.redact(e.failure), maxHistoryError), registry.Timestamp(e.begun), int64(e.duration))
 }
 
-// growth is what has come to the history.
+// growth is the amount added to the history since its last trimming.
 type growth struct {
 	rows, bytes int
 }
 
-// grow counts a command of a batch.
-func (b *batch) grow(sandbox string, owner atoll.Owner, bytes int) {
-	g := b.grown[sandbox]
-	b.grown[sandbox] = growth{g.rows + 1, g.bytes + bytes}
-	b.grownOf[owner] += bytes
+// addGrowth counts a command of the batch.
+func (b *batch) addGrowth(sandbox string, owner atoll.Owner, bytes int) {
+	g := b.historyGrowth[sandbox]
+	b.historyGrowth[sandbox] = growth{g.rows + 1, g.bytes + bytes}
+	b.outputGrowth[owner] += bytes
 }
 
-// trimHistory removes commands of sandboxes that have too many, and output of
-// those and of owners that have too much: of a sandbox at the first command that
-// this process writes, then when enough has come.
-func (l *ledger) trimHistory(ctx context.Context, tx *sql.Tx, b *batch) error {
-	if len(l.kept) > 10_000 {
-		clear(l.kept)
+// trimHistory removes commands and output beyond the limits of the sandboxes and owners in a
+// batch: of a sandbox at the first command that this process writes, then when enough was added.
+func (l *recorder) trimHistory(ctx context.Context, tx *sql.Tx, b *batch) error {
+	if len(l.historyGrowth) > 10_000 {
+		clear(l.historyGrowth)
 	}
-	for id, g := range b.grown {
-		before, seen := l.kept[id]
+	for id, g := range b.historyGrowth {
+		before, seen := l.historyGrowth[id]
 		g.rows += before.rows
 		g.bytes += before.bytes
-		if seen && g.rows < historySlack && g.bytes < historySandbox/historyPart {
-			l.kept[id] = g
+		if seen && g.rows < historySlack && g.bytes < maxHistoryPerSandbox/historyPart {
+			l.historyGrowth[id] = g
 			continue
 		}
-		if _, err := tx.ExecContext(ctx, `delete from commands where sandbox = ?1 and id <= (select id from commands where sandbox = ?1 order by id desc limit 1 offset ?2)`, id, historyRows); err != nil {
+		if _, err := tx.ExecContext(ctx, `delete from commands where sandbox = ?1 and id <= (select id from commands where sandbox = ?1 order by id desc limit 1 offset ?2)`, id, maxHistoryRows); err != nil {
 			return err
 		}
-		if err := dropOutput(ctx, tx, historySandbox, "sandbox = ?", id); err != nil {
+		if err := trimOutput(ctx, tx, maxHistoryPerSandbox, "sandbox = ?", id); err != nil {
 			return err
 		}
-		l.kept[id] = growth{}
+		l.historyGrowth[id] = growth{}
 	}
-	if len(l.keptOf) > 10_000 {
-		clear(l.keptOf)
+	if len(l.outputGrowth) > 10_000 {
+		clear(l.outputGrowth)
 	}
-	for o, bytes := range b.grownOf {
-		if l.keptOf[o] += bytes; l.keptOf[o] < historyOwner/historyPart {
+	for o, bytes := range b.outputGrowth {
+		if l.outputGrowth[o] += bytes; l.outputGrowth[o] < maxHistoryPerOwner/historyPart {
 			continue
 		}
-		if err := dropOutput(ctx, tx, historyOwner, "app = ? and user = ?", o.App, o.User); err != nil {
+		if err := trimOutput(ctx, tx, maxHistoryPerOwner, "app = ? and user = ?", o.App, o.User); err != nil {
 			return err
 		}
-		delete(l.keptOf, o)
+		delete(l.outputGrowth, o)
 	}
 	return nil
 }
 
-// dropOutput keeps the newest output of some owner's or sandbox's commands, so
-// many bytes, and drops the older: the commands stay.
-func dropOutput(ctx context.Context, tx *sql.Tx, most int, whose string, args ...any) error {
-	// The lengths are in the heads of the rows: no output is read.
+// trimOutput keeps the newest bytes of output of the commands that match a condition and clears
+// the older output. The commands stay.
+func trimOutput(ctx context.Context, tx *sql.Tx, most int, whose string, args ...any) error {
+	// The lengths are in the row headers: no output is read.
 	_, err := tx.ExecContext(ctx, `update commands set stdout = ?, stderr = ?, truncated = true where id in (
 		select id from (
 			select c.id, length(stdout) + length(stderr) as n, sum(length(stdout) + length(stderr)) over (partition by app, user order by c.id desc) as held
@@ -228,8 +225,7 @@ func dropOutput(ctx context.Context, tx *sql.Tx, most int, whose string, args ..
 	return err
 }
 
-// commandText is a command as a person would type it, not much longer than
-// limit.
+// commandText returns a command as typed into a shell, not much longer than limit.
 func commandText(cmd *atoll.Cmd, limit int) string {
 	if cmd.Shell != "" {
 		return cmd.Shell[:min(len(cmd.Shell), limit)]
@@ -252,24 +248,24 @@ func commandText(cmd *atoll.Cmd, limit int) string {
 	return b.String()
 }
 
-// needsQuotes reports whether a character means something to a shell.
+// needsQuotes reports whether a shell treats a character specially.
 func needsQuotes(r rune) bool {
 	return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-", r)
 }
 
-// tap passes what a command writes on to its writer, as fast as that takes it,
-// and lets the process's ring and the history see it.
-type tap struct {
-	to     io.Writer // nil: nobody wants it
-	ring   *ring
-	stream output
+// outputTap passes a command's output on to its writer, as fast as that accepts it, and copies it
+// to the ring buffer and the beginning of it to the history.
+type outputTap struct {
+	to     io.Writer // nil: none
+	ring   *ringBuffer
+	stream outStream
 	limit  int // bytes of head
 
 	mu   sync.Mutex
-	head head // guarded by mu
+	head streamHead // guarded by mu
 }
 
-func (t *tap) Write(b []byte) (int, error) {
+func (t *outputTap) Write(b []byte) (int, error) {
 	t.ring.write(t.stream, b)
 	t.mu.Lock()
 	n := min(len(b), t.limit-len(t.head.buf))
@@ -282,83 +278,82 @@ func (t *tap) Write(b []byte) (int, error) {
 	return t.to.Write(b)
 }
 
-// taken returns the beginning of what was written. What is written later, which
-// no driver should do, is not part of it.
-func (t *tap) taken() head {
+// takeHead returns the beginning of what was written. Later writes, which no driver should make,
+// are not part of it.
+func (t *outputTap) takeHead() streamHead {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.limit = len(t.head.buf)
 	return t.head
 }
 
-// taps are those of a command's streams.
-type taps struct {
-	tap  [2]*tap
-	keep [2]*keeper // what the caller of Run gets in Exit
+// outputTaps are the taps of a command's two streams.
+type outputTaps struct {
+	tap  [2]*outputTap
+	keep [2]*limitedBuffer // the output for the caller of Run
 }
 
-// audience says who wants to see what a command writes to a stream that it has
-// no writer for.
-type audience int
+// outputAudience selects the readers of a stream that the command has no writer for.
+type outputAudience int
 
 const (
-	callerOnly  audience = iota // who gets its Exit: the driver keeps it
-	othersToo                   // others, while it runs
-	othersAlone                 // nobody waits for the Exit
+	callerOnly  outputAudience = iota // only the caller, in its Exit: the driver keeps the output
+	othersToo                         // also clients that attach while it runs
+	othersAlone                       // only clients that attach
 )
 
-// tapped puts taps before the writers of a command.
-func tapped(cmd *atoll.Cmd, r *ring, m *mask, who audience) *taps {
-	t := &taps{}
+// attachTaps puts taps before the writers of a command.
+func attachTaps(cmd *atoll.Cmd, r *ringBuffer, m *mask, audience outputAudience) *outputTaps {
+	t := &outputTaps{}
 	writers := [2]*io.Writer{&cmd.Stdout, &cmd.Stderr}
 	one := sameWriter(cmd.Stdout, cmd.Stderr)
 	for i, w := range writers {
-		if *w == nil && who == othersToo {
+		if *w == nil && audience == othersToo {
 			limit := cmd.MaxOutput
 			if limit == 0 {
 				limit = atoll.DefaultMaxOutput
 			}
-			t.keep[i] = &keeper{limit: limit}
+			t.keep[i] = &limitedBuffer{limit: limit}
 			*w = t.keep[i]
 		}
 		switch {
-		case *w == nil && who == callerOnly:
+		case *w == nil && audience == callerOnly:
 		case i == 1 && one:
 			*w = cmd.Stdout
 		default:
-			t.tap[i] = &tap{to: *w, ring: r, stream: output(i), limit: historyOutput + m.slack()}
+			t.tap[i] = &outputTap{to: *w, ring: r, stream: outStream(i), limit: maxHistoryOutput + m.maxOverlap()}
 			*w = t.tap[i]
 		}
 	}
 	if one && t.tap[0] != nil {
-		t.tap[1] = &tap{} // all of it is in the other
+		t.tap[1] = &outputTap{} // the other tap gets all of it
 	}
 	return t
 }
 
-// sameWriter reports whether both streams go to one writer; those that can't be
-// compared are two.
+// sameWriter reports whether both streams go to one writer. Writers that can't be compared are
+// two.
 func sameWriter(a, b io.Writer) bool {
 	defer func() { _ = recover() }()
 	return a != nil && a == b
 }
 
-// fill puts into an exit what the keepers have, and lets the ring see what the
-// driver kept.
-func (t *taps) fill(exit *atoll.Exit, r *ring) {
+// fillExit stores the limited buffers in the exit, and copies output that the driver kept into the
+// ring buffer.
+func (t *outputTaps) fillExit(exit *atoll.Exit, r *ringBuffer) {
 	for i, kept := range []*[]byte{&exit.Stdout, &exit.Stderr} {
 		if k := t.keep[i]; k != nil {
 			var cut bool
-			*kept, cut = k.taken()
+			*kept, cut = k.takeContents()
 			exit.Truncated = exit.Truncated || cut
 		} else if t.tap[i] == nil {
-			r.write(output(i), *kept)
+			r.write(outStream(i), *kept)
 		}
 	}
 }
 
-// keeper keeps what is written, up to a limit.
-type keeper struct {
+// limitedBuffer keeps the beginning of what is written, up to a limit.
+type limitedBuffer struct {
 	limit int64
 
 	mu  sync.Mutex
@@ -366,7 +361,7 @@ type keeper struct {
 	cut bool   // guarded by mu
 }
 
-func (k *keeper) Write(b []byte) (int, error) {
+func (k *limitedBuffer) Write(b []byte) (int, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	n := min(int64(len(b)), k.limit-int64(len(k.buf)))
@@ -375,7 +370,7 @@ func (k *keeper) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (k *keeper) taken() ([]byte, bool) {
+func (k *limitedBuffer) takeContents() ([]byte, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.buf, k.cut

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/fleet/event"
 )
 
 func historyOf(t testing.TB, sb *Sandbox) []atoll.Result {
@@ -55,7 +56,7 @@ func TestHistory(t *testing.T) {
 		{Command: "echo out; echo err >&2; exit 3", Stdout: "out\n", Stderr: "err\n", ExitCode: 3},
 		{Command: "echo out; echo err >&2", Stdout: "out\n", Stderr: "err\n", Success: true},
 		{Command: "echo out; echo err >&2", Stdout: "out\nerr\n", Success: true},
-		{Command: "nosuchprogram", Stderr: "nosuchprogram: command not found\n`help' lists the commands there are\n", ExitCode: 127},
+		{Command: "nosuchprogram", Stderr: "nosuchprogram: command not found\n`help' lists the available commands\n", ExitCode: 127},
 		{Command: "cat; while :; do :; done", Stdout: "x", ExitCode: 137, Error: "timed out"},
 		{Command: "echo too much", Stdout: "too", Success: true, Truncated: true},
 		{Command: "echo detached", Stdout: "detached\n", Success: true},
@@ -95,17 +96,17 @@ func TestHistoryIsBounded(t *testing.T) {
 	if _, err := other.Exec(ctx, atoll.Cmd{Shell: "echo other"}); err != nil {
 		t.Fatal(err)
 	}
-	for i := range historyRows + historySlack + 20 {
+	for i := range maxHistoryRows + historySlack + 20 {
 		if _, err := sb.Exec(ctx, atoll.Cmd{Args: []string{"echo", fmt.Sprint(i)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	list := historyOf(t, sb)
-	if len(list) != historyRows || list[len(list)-1].Command != fmt.Sprint("echo ", historyRows+historySlack+19) {
+	if len(list) != maxHistoryRows || list[len(list)-1].Command != fmt.Sprint("echo ", maxHistoryRows+historySlack+19) {
 		t.Errorf("%d commands, the last is %q", len(list), list[len(list)-1].Command)
 	}
 	var n int
-	if err := f.store.db.QueryRow("select count(*) from commands where sandbox = ?", sb.ID()).Scan(&n); err != nil || n > historyRows+historySlack {
+	if err := f.registry.DB.QueryRow("select count(*) from commands where sandbox = ?", sb.ID()).Scan(&n); err != nil || n > maxHistoryRows+historySlack {
 		t.Errorf("%d rows, %v", n, err)
 	}
 	if list := historyOf(t, other); len(list) != 1 || list[0].Stdout != "other\n" {
@@ -118,11 +119,11 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 	list = historyOf(t, sb)
 	for _, r := range list[len(list)-3 : len(list)-1] {
-		if len(r.Stdout) != historyOutput || len(r.Stderr) != historyOutput || !r.Truncated || !strings.HasPrefix(r.Stdout, "1\n2\n") {
+		if len(r.Stdout) != maxHistoryOutput || len(r.Stderr) != maxHistoryOutput || !r.Truncated || !strings.HasPrefix(r.Stdout, "1\n2\n") {
 			t.Errorf("of much output %d and %d bytes are kept, truncated %v", len(r.Stdout), len(r.Stderr), r.Truncated)
 		}
 	}
-	if r := list[len(list)-1]; len(r.Command) > historyCommand || len(r.Command) < historyCommand-4 || strings.ContainsRune(r.Command, '\uFFFD') {
+	if r := list[len(list)-1]; len(r.Command) > maxHistoryCommand || len(r.Command) < maxHistoryCommand-4 || strings.ContainsRune(r.Command, '\uFFFD') {
 		t.Errorf("of a long command %d bytes are kept", len(r.Command))
 	}
 }
@@ -137,7 +138,7 @@ func TestSecretsStayOut(t *testing.T) {
 	sb := newSandbox(t, f, cfg)
 	secrets := []string{"hunter22-and-more", "ghp_0123456789", "sesame-open-99", "aHVudGVyMjItYW5kLW1vcmU"}
 	ctx := aMinute(t)
-	filler := strings.Repeat("x", historyOutput-5)
+	filler := strings.Repeat("x", maxHistoryOutput-5)
 	for _, cmd := range []atoll.Cmd{
 		{Args: []string{"echo", "hunter22-and-more", "ghp_0123456789"}},
 		{Shell: "for c in h u n t e r 2 2 - a n d - m o r e; do printf $c; done; echo", Stdout: writerFunc(func(b []byte) (int, error) { return len(b), nil })},
@@ -145,7 +146,7 @@ func TestSecretsStayOut(t *testing.T) {
 		{Shell: "cat", Stdin: strings.NewReader(filler + "hunter22-and-more" + filler)},
 		{Shell: "cat", Stdin: strings.NewReader(filler + "hunter22-and-more" + filler), Stdout: writerFunc(func(b []byte) (int, error) { return len(b), nil })},
 		{Shell: "echo hunter22-and-more", MaxOutput: 9},
-		{Args: []string{"true", strings.Repeat("x", historyCommand-8) + "hunter22-and-more"}},
+		{Args: []string{"true", strings.Repeat("x", maxHistoryCommand-8) + "hunter22-and-more"}},
 		{Args: []string{"echo"}, Dir: "/hunter22-and-more"},
 		{Args: []string{"echo"}, User: "hunter22-and-more"},
 	} {
@@ -172,7 +173,7 @@ func TestSecretsStayOut(t *testing.T) {
 	if len(list) != 10 || !strings.Contains(all, "echo *** ***") {
 		t.Errorf("%d processes: %.300s", len(list), all)
 	}
-	if err := f.For(LocalCaller()).Events(ctx, EventFilter{}, false, func(e atoll.Event) error { all += fmt.Sprintf("%+v", e); return nil }); err != nil {
+	if err := f.For(LocalCaller()).Events(ctx, event.Filter{}, false, func(e atoll.Event) error { all += fmt.Sprintf("%+v", e); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	audit, err := f.For(LocalCaller()).Audit(ctx, AuditFilter{})
@@ -191,16 +192,16 @@ func TestSecretsStayOut(t *testing.T) {
 // JSON. It lets the registry keep up: an entry that waits for too long is lost.
 func flood(t *testing.T, f *Fleet, sb *Sandbox, n int) {
 	t.Helper()
-	out := bytes.Repeat([]byte{1}, historyOutput)
+	out := bytes.Repeat([]byte{1}, maxHistoryOutput)
 	for i := range n {
 		if i%32 == 0 {
-			if err := f.ledger.flush(t.Context()); err != nil {
+			if err := f.recorder.flush(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
-		f.ledger.add(&commandEntry{
-			mask: sb.mask(nil), sandbox: sb.ID(), owner: sb.b.known().owner, process: "p", command: "flood",
-			output: [2]head{{buf: out}, {buf: out}}, begun: time.Now(),
+		f.recorder.add(&commandRecord{
+			mask: sb.secretMask(nil), sandbox: sb.ID(), owner: sb.b.cachedRow().owner, process: "p", command: "flood",
+			output: [2]streamHead{{buf: out}, {buf: out}}, begun: time.Now(),
 		})
 	}
 }
@@ -208,10 +209,10 @@ func flood(t *testing.T, f *Fleet, sb *Sandbox, n int) {
 // outputIn is how many bytes of output the registry holds that match.
 func outputIn(t *testing.T, f *Fleet, where string, args ...any) (bytes, rows int) {
 	t.Helper()
-	if err := f.ledger.flush(t.Context()); err != nil {
+	if err := f.recorder.flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.store.db.QueryRow("select coalesce(sum(length(stdout) + length(stderr)), 0), count(*) from commands where "+where, args...).Scan(&bytes, &rows); err != nil {
+	if err := f.registry.DB.QueryRow("select coalesce(sum(length(stdout) + length(stderr)), 0), count(*) from commands where "+where, args...).Scan(&bytes, &rows); err != nil {
 		t.Fatal(err)
 	}
 	return bytes, rows
@@ -223,7 +224,7 @@ func TestAnAnswerOfHistoryIsBounded(t *testing.T) {
 	f := memoryFleet(t, "", nil)
 	sb := newSandbox(t, f, atoll.Config{})
 	flood(t, f, sb, 200)
-	if bytes, rows := outputIn(t, f, "sandbox = ?", sb.ID()); rows != 200 || bytes > historySandbox+historySandbox/historyPart || bytes < historySandbox/2 {
+	if bytes, rows := outputIn(t, f, "sandbox = ?", sb.ID()); rows != 200 || bytes > maxHistoryPerSandbox+maxHistoryPerSandbox/historyPart || bytes < maxHistoryPerSandbox/2 {
 		t.Errorf("%d bytes in %d rows are kept", bytes, rows)
 	}
 	list := historyOf(t, sb)
@@ -234,15 +235,15 @@ func TestAnAnswerOfHistoryIsBounded(t *testing.T) {
 			t.Errorf("%d: %d bytes, truncated %v", i, len(r.Stdout), r.Truncated)
 		}
 	}
-	if len(list) != 200 || sum > historyAnswer || sum < historyAnswer/2 || list[199].Stdout == "" {
+	if len(list) != 200 || sum > maxHistoryAnswer || sum < maxHistoryAnswer/2 || list[199].Stdout == "" {
 		t.Errorf("%d commands with %d bytes", len(list), sum)
 	}
-	for limit, want := range map[int]int{0: historyLimit, 7: 7, historyRows: 200} {
+	for limit, want := range map[int]int{0: defaultHistoryLimit, 7: 7, maxHistoryRows: 200} {
 		if list, err := sb.Commands(t.Context(), limit); err != nil || len(list) != want {
 			t.Errorf("limit %d: %d commands, %v", limit, len(list), err)
 		}
 	}
-	for _, limit := range []int{-1, historyRows + 1} {
+	for _, limit := range []int{-1, maxHistoryRows + 1} {
 		if _, err := sb.Commands(t.Context(), limit); !errors.Is(err, atoll.ErrInvalid) {
 			t.Errorf("limit %d: %v", limit, err)
 		}
@@ -253,16 +254,16 @@ func TestAnAnswerOfHistoryIsBounded(t *testing.T) {
 // output of.
 func TestTheHistoryOfAnOwnerIsBounded(t *testing.T) {
 	f := memoryFleet(t, "", nil)
-	for range historyOwner/historySandbox + 2 {
-		flood(t, f, newSandbox(t, f, atoll.Config{}), historySandbox/(2*historyOutput))
+	for range maxHistoryPerOwner/maxHistoryPerSandbox + 2 {
+		flood(t, f, newSandbox(t, f, atoll.Config{}), maxHistoryPerSandbox/(2*maxHistoryOutput))
 	}
-	if bytes, rows := outputIn(t, f, "true"); bytes > historyOwner+historyOwner/historyPart || bytes < historyOwner/2 || rows != 10*128 {
+	if bytes, rows := outputIn(t, f, "true"); bytes > maxHistoryPerOwner+maxHistoryPerOwner/historyPart || bytes < maxHistoryPerOwner/2 || rows != 10*128 {
 		t.Errorf("%d bytes in %d rows are kept", bytes, rows)
 	}
-	if err := f.trim(t.Context()); err != nil {
+	if err := f.trimRecords(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if bytes, _ := outputIn(t, f, "true"); bytes > historyOwner {
+	if bytes, _ := outputIn(t, f, "true"); bytes > maxHistoryPerOwner {
 		t.Errorf("%d bytes are kept after trimming", bytes)
 	}
 }

@@ -11,31 +11,31 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Images returns the images that a driver has; of no driver, of all that keep
-// some and work here.
+// Images returns the images of a driver; with an empty driver, those of all drivers that keep
+// images and work here.
 func (a *Account) Images(ctx context.Context, driver string) ([]atoll.DriverImage, error) {
 	const op = "images"
-	if err := a.need(op, atoll.ScopeRead); err != nil {
+	if err := a.checkScope(op, atoll.ScopeRead); err != nil {
 		return nil, err
 	}
-	list, err := a.f.images(ctx, driver)
+	list, err := a.f.listImages(ctx, driver)
 	if err != nil {
 		return nil, &atoll.Error{Op: op, Err: err}
 	}
 	return list, nil
 }
 
-func (f *Fleet) images(ctx context.Context, driver string) ([]atoll.DriverImage, error) {
-	stores, err := stores[atoll.ImageStore](ctx, f, driver)
+func (f *Fleet) listImages(ctx context.Context, driver string) ([]atoll.DriverImage, error) {
+	stores, err := driversWith[atoll.ImageStore](ctx, f, driver)
 	if driver == "" && errors.Is(err, atoll.ErrUnsupported) {
-		return nil, nil // there is none where nobody keeps some
+		return nil, nil // no driver keeps images
 	}
 	if err != nil {
 		return nil, err
 	}
 	var list []atoll.DriverImage
 	for _, s := range stores {
-		images, err := s.does.Images(ctx)
+		images, err := s.impl.Images(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("driver %s: %w", s.name, err)
 		}
@@ -46,28 +46,27 @@ func (f *Fleet) images(ctx context.Context, driver string) ([]atoll.DriverImage,
 	return list, nil
 }
 
-// mayUse refuses an image that a driver would have to pull: which registries this
-// machine asks, and with its credentials, is for those who have ScopeAdmin or
-// ScopeHost.
-func (a *Account) mayUse(ctx context.Context, cfg *atoll.Config) error {
-	if cfg.Image == "" || a.caller.can(atoll.ScopeAdmin) || a.caller.can(atoll.ScopeHost) {
+// checkImage refuses an image that the driver would have to pull, unless the caller has ScopeAdmin
+// or ScopeHost: those decide which image registries this host contacts with its credentials.
+func (a *Account) checkImage(ctx context.Context, cfg *atoll.Config) error {
+	if cfg.Image == "" || a.caller.hasScope(atoll.ScopeAdmin) || a.caller.hasScope(atoll.ScopeHost) {
 		return nil
 	}
-	if store, ok := a.f.bay(cfg.Driver).driver.(atoll.ImageStore); ok {
+	if store, ok := a.f.findDriver(cfg.Driver).impl.(atoll.ImageStore); ok {
 		list, err := store.Images(ctx)
 		if err != nil {
 			return fmt.Errorf("driver %s: %w", cfg.Driver, err)
 		}
-		ref := wholeRef(cfg.Image)
-		if slices.ContainsFunc(list, func(i atoll.Image) bool { return wholeRef(i.Ref) == ref }) {
+		ref := fullImageRef(cfg.Image)
+		if slices.ContainsFunc(list, func(i atoll.Image) bool { return fullImageRef(i.Ref) == ref }) {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: image %s is not there: somebody with the scope %s pulls it first", atoll.ErrDenied, clip(cfg.Image, 200), atoll.ScopeAdmin)
+	return fmt.Errorf("%w: image %s has not been pulled: a caller with the scope %s must pull it first", atoll.ErrDenied, truncate(cfg.Image, 200), atoll.ScopeAdmin)
 }
 
-// wholeRef is an image's name with all that people leave out.
-func wholeRef(ref string) string {
+// fullImageRef returns an image reference with the default registry, namespace and tag filled in.
+func fullImageRef(ref string) string {
 	host, rest, ok := strings.Cut(ref, "/")
 	switch {
 	case !ok:
@@ -86,15 +85,15 @@ func wholeRef(ref string) string {
 	return ref
 }
 
-// PullImage gets an image from its registry. It needs ScopeAdmin, as all that
-// changes the images that everybody's sandboxes are made of.
+// PullImage pulls an image from its image registry. It needs ScopeAdmin, as do all changes of the
+// images that all owners use.
 func (a *Account) PullImage(ctx context.Context, driver, ref string, progress func(atoll.Progress)) (atoll.Image, error) {
 	return changeImage(ctx, a, "image pull", driver, ref, func(ctx context.Context, s atoll.ImageStore) (atoll.Image, error) {
 		return s.PullImage(ctx, ref, progress)
 	})
 }
 
-// ImportImage makes an image of an archive.
+// ImportImage creates an image from an archive.
 func (a *Account) ImportImage(ctx context.Context, driver, ref string, archive io.Reader, progress func(atoll.Progress)) (atoll.Image, error) {
 	return changeImage(ctx, a, "image import", driver, ref, func(ctx context.Context, s atoll.ImageImporter) (atoll.Image, error) {
 		return s.ImportImage(ctx, ref, archive, progress)
@@ -108,7 +107,7 @@ func (a *Account) BuildImage(ctx context.Context, driver string, b atoll.ImageBu
 	})
 }
 
-// RemoveImage forgets an image.
+// RemoveImage removes an image.
 func (a *Account) RemoveImage(ctx context.Context, driver, ref string) error {
 	_, err := changeImage(ctx, a, "image remove", driver, ref, func(ctx context.Context, s atoll.ImageStore) (atoll.Image, error) {
 		return atoll.Image{}, s.RemoveImage(ctx, ref)
@@ -116,52 +115,51 @@ func (a *Account) RemoveImage(ctx context.Context, driver, ref string) error {
 	return err
 }
 
-// changeImage does something to the images of the driver that is named, or else
-// of the first that can.
+// changeImage calls f with the named driver, or with the first that implements T.
 func changeImage[T any](ctx context.Context, a *Account, op, driver, ref string, f func(context.Context, T) (atoll.Image, error)) (atoll.Image, error) {
-	if err := a.need(op, atoll.ScopeAdmin); err != nil {
+	if err := a.checkScope(op, atoll.ScopeAdmin); err != nil {
 		return atoll.Image{}, err
 	}
-	noted := a.audited(op, clip(ref, 200), driver)
+	noted := a.startAudit(op, truncate(ref, 200), driver)
 	image, err := func() (atoll.Image, error) {
 		if ref == "" {
-			return atoll.Image{}, fmt.Errorf("%w: name the image", atoll.ErrInvalid)
+			return atoll.Image{}, fmt.Errorf("%w: the image has no name", atoll.ErrInvalid)
 		}
-		ctx, leave, err := a.f.operate(ctx)
+		ctx, leave, err := a.f.beginOperation(ctx)
 		if err != nil {
 			return atoll.Image{}, err
 		}
 		defer leave()
-		list, err := stores[T](ctx, a.f, driver)
+		list, err := driversWith[T](ctx, a.f, driver)
 		if err != nil {
 			return atoll.Image{}, err
 		}
-		return f(ctx, list[0].does)
+		return f(ctx, list[0].impl)
 	}()
 	noted(err)
 	if err != nil {
-		return image, failed(op, clip(ref, 200), late(err))
+		return image, wrapOpError(op, truncate(ref, 200), timeoutError(err))
 	}
 	return image, nil
 }
 
-// storing is a driver that can do something with images.
-type storing[T any] struct {
+// imageDriver is a driver that implements T.
+type imageDriver[T any] struct {
 	name string
-	does T
+	impl T
 }
 
-// stores returns the drivers that can do something with images and work here:
-// the one that is named, or all, the default first. None is an error.
-func stores[T any](ctx context.Context, f *Fleet, driver string) ([]storing[T], error) {
-	if driver != "" && f.bay(driver) == nil {
+// driversWith returns the drivers that implement T and work here: the named one, or all, the
+// default first. It returns an error rather than none.
+func driversWith[T any](ctx context.Context, f *Fleet, driver string) ([]imageDriver[T], error) {
+	if driver != "" && f.findDriver(driver) == nil {
 		return nil, fmt.Errorf("%w: driver %q: must be one of %v", atoll.ErrInvalid, driver, f.driverNames())
 	}
-	var list []storing[T]
+	var list []imageDriver[T]
 	var errs []error
-	for _, b := range f.bays {
-		name := b.driver.Name()
-		t, ok := b.driver.(T)
+	for _, b := range f.drivers {
+		name := b.impl.Name()
+		t, ok := b.impl.(T)
 		if driver != "" && name != driver || !ok {
 			continue
 		}
@@ -169,7 +167,7 @@ func stores[T any](ctx context.Context, f *Fleet, driver string) ([]storing[T], 
 			errs = append(errs, err)
 			continue
 		}
-		list = append(list, storing[T]{name, t})
+		list = append(list, imageDriver[T]{name, t})
 		if last := len(list) - 1; name == f.opts.Default {
 			list[0], list[last] = list[last], list[0]
 		}

@@ -28,8 +28,8 @@ func (d shelved) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, er
 	return d.imaged.Create(ctx, spec)
 }
 
-// TestTenantsHaveNothingPulled names images that are there, and others, which
-// this machine would get from whom a tenant names.
+// TestTenantsHaveNothingPulled names images that are present, and others, which this
+// host would have to pull from a registry that the tenant chooses.
 func TestTenantsHaveNothingPulled(t *testing.T) {
 	f := openFleet(t, Options{Drivers: []atoll.Driver{shelved{imaged{virtual.New()}}}, Default: "imaged"})
 	of := func(user string, scopes ...atoll.Scope) *Account {
@@ -43,7 +43,7 @@ func TestTenantsHaveNothingPulled(t *testing.T) {
 	}
 	for _, ref := range []string{"127.0.0.1:5000/x", "busybox:1", "busybox@sha256:" + strings.Repeat("0", 64), "evil.test/busybox", "registry.test:5000/a/b", "registry.test/a/b:v1", "localhost/busybox"} {
 		cfg := atoll.Config{Spec: atoll.Spec{Image: ref}}
-		if _, err := tenant.Create(t.Context(), cfg); !errors.Is(err, atoll.ErrDenied) || !strings.Contains(err.Error(), "scope admin pulls it first") {
+		if _, err := tenant.Create(t.Context(), cfg); !errors.Is(err, atoll.ErrDenied) || !strings.Contains(err.Error(), "scope admin must pull it first") {
 			t.Errorf("%s: %v", ref, err)
 		}
 		if _, err := of("host", atoll.ScopeHost).Create(t.Context(), cfg); err != nil {

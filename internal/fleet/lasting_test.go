@@ -257,7 +257,7 @@ func (s *lastingSandbox) Notices(ctx context.Context, f func(atoll.Notice) error
 	}
 }
 
-// tell gives a notice to all who listen.
+// tell sends a notice to all listeners.
 func (r *room) tell(n atoll.Notice) {
 	n.Time = time.Now()
 	r.mu.Lock()

@@ -190,7 +190,7 @@ func (w *world) exec(t *rapid.T) {
 		return
 	}
 	expect(t, "open", err, nil)
-	if err := sb.f.catchUp(context.Background()); err != nil {
+	if err := sb.f.refreshIfStale(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	exit, err := sb.Exec(context.Background(), atoll.Cmd{Shell: "echo hi"})

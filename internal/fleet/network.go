@@ -13,15 +13,14 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
-// SetNetwork replaces the rules of the sandbox's network, for later starts too.
-// The mode can't be changed. A header whose value is "***", as it is shown, keeps
-// the one that it has.
+// SetNetwork replaces the network rules of the sandbox, also for later starts. The mode can't be
+// changed. A header with the redacted value "***" keeps its value.
 func (s *Sandbox) SetNetwork(ctx context.Context, n atoll.Network) error {
-	return s.regulate(ctx, networkText(n), func(now *atoll.Network) error {
+	return s.changeRules(ctx, describeNetwork(n), func(now *atoll.Network) error {
 		if n.Mode != "" && n.Mode != now.Mode && (now.Mode != "" || n.Mode != atoll.NetworkNone) {
-			return fmt.Errorf("%w: network mode %s: a sandbox keeps the mode that it was created with", atoll.ErrInvalid, n.Mode)
+			return fmt.Errorf("%w: network mode %s: the mode can't be changed after creation", atoll.ErrInvalid, n.Mode)
 		}
-		headers, err := unveil(n.Headers, now.Headers)
+		headers, err := keepHeaderValues(n.Headers, now.Headers)
 		if err != nil {
 			return err
 		}
@@ -31,47 +30,47 @@ func (s *Sandbox) SetNetwork(ctx context.Context, n atoll.Network) error {
 	})
 }
 
-// ChangeNetwork adds entries to the rules of the sandbox's network, and takes
-// some away. What is added to one list leaves the other.
+// ChangeNetwork adds entries to the network rules and removes some. An entry added to one list is
+// removed from the other.
 func (s *Sandbox) ChangeNetwork(ctx context.Context, c wire.NetworkChange) (atoll.Network, error) {
 	var after atoll.Network
-	err := s.regulate(ctx, changeText(c), func(now *atoll.Network) error {
+	err := s.changeRules(ctx, describeChange(c), func(now *atoll.Network) error {
 		defer func() { after = *now }()
 		return applyChange(now, c)
 	})
 	if err != nil {
 		return atoll.Network{}, err
 	}
-	return shownNetwork(after), nil
+	return redactNetwork(after), nil
 }
 
-// applyChange makes of rules what a change says.
+// applyChange applies a change to rules.
 func applyChange(now *atoll.Network, c wire.NetworkChange) error {
 	n := *now
 	for _, entry := range c.Remove {
 		was := len(n.Allow) + len(n.Deny)
-		n.Allow, n.Deny = without(n.Allow, entry), without(n.Deny, entry)
+		n.Allow, n.Deny = removeEntry(n.Allow, entry), removeEntry(n.Deny, entry)
 		if was == len(n.Allow)+len(n.Deny) {
-			return fmt.Errorf("%w: %q is no entry of its rules", atoll.ErrNotFound, entry)
+			return fmt.Errorf("%w: %q is not in its rules", atoll.ErrNotFound, entry)
 		}
 	}
 	for _, entry := range c.Allow {
-		n.Allow, n.Deny = append(without(n.Allow, entry), entry), without(n.Deny, entry)
+		n.Allow, n.Deny = append(removeEntry(n.Allow, entry), entry), removeEntry(n.Deny, entry)
 	}
 	for _, entry := range c.Deny {
-		n.Deny, n.Allow = append(without(n.Deny, entry), entry), without(n.Allow, entry)
+		n.Deny, n.Allow = append(removeEntry(n.Deny, entry), entry), removeEntry(n.Allow, entry)
 	}
 	*now = n
 	return nil
 }
 
-// without returns a copy of a list without an entry.
-func without(list []string, entry string) []string {
+// removeEntry returns a copy of a list without an entry.
+func removeEntry(list []string, entry string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(e string) bool { return strings.EqualFold(e, entry) })
 }
 
-// unveil gives headers whose value is hidden the value that they have.
-func unveil(headers, now []atoll.Header) ([]atoll.Header, error) {
+// keepHeaderValues gives headers with a redacted value their present value.
+func keepHeaderValues(headers, now []atoll.Header) ([]atoll.Header, error) {
 	headers = slices.Clone(headers)
 	for i := range headers {
 		h := &headers[i]
@@ -80,33 +79,33 @@ func unveil(headers, now []atoll.Header) ([]atoll.Header, error) {
 		}
 		at := slices.IndexFunc(now, func(o atoll.Header) bool { return o.Host == h.Host && strings.EqualFold(o.Name, h.Name) })
 		if at < 0 {
-			return nil, fmt.Errorf("%w: network.headers[%d]: %s for %s has no value yet that could stay", atoll.ErrInvalid, i, h.Name, h.Host)
+			return nil, fmt.Errorf("%w: network.headers[%d]: %s for %s has no value to keep", atoll.ErrInvalid, i, h.Name, h.Host)
 		}
 		h.Value = now[at].Value
 	}
 	return headers, nil
 }
 
-// regulate changes the rules of the sandbox's network: those in force first,
-// then those that the registry has. Nobody else moves it meanwhile.
-func (s *Sandbox) regulate(ctx context.Context, detail string, change func(*atoll.Network) error) error {
+// changeRules changes the network rules of the sandbox: first the ones in force, then those in the
+// registry. It holds the sandbox's turn.
+func (s *Sandbox) changeRules(ctx context.Context, detail string, change func(*atoll.Network) error) error {
 	const op = "set network"
-	if err := s.need(op, atoll.ScopeRun); err != nil {
+	if err := s.checkAccess(op, atoll.ScopeRun); err != nil {
 		return err
 	}
-	noted := s.audited(op, detail)
-	err := s.setRules(ctx, op, change)
+	noted := s.startAudit(op, detail)
+	err := s.applyRules(ctx, op, change)
 	noted(err)
-	return s.fail(op, err)
+	return s.wrapError(op, err)
 }
 
-func (s *Sandbox) setRules(ctx context.Context, op string, change func(*atoll.Network) error) error {
-	ctx, leave, err := s.f.operate(ctx)
+func (s *Sandbox) applyRules(ctx context.Context, op string, change func(*atoll.Network) error) error {
+	ctx, leave, err := s.f.beginOperation(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	release, err := s.b.take(ctx)
+	release, err := s.b.acquireTurn(ctx)
 	if err != nil {
 		return err
 	}
@@ -115,39 +114,39 @@ func (s *Sandbox) setRules(ctx context.Context, op string, change func(*atoll.Ne
 	if err != nil {
 		return err
 	}
-	s.f.learn(r)
+	s.f.updateHandle(r)
 	next := r.cfg
 	if err := change(&next.Network); err != nil {
 		return err
 	}
-	if err := s.mayReach(&r.cfg.Network, &next.Network); err != nil {
+	if err := s.checkReach(&r.cfg.Network, &next.Network); err != nil {
 		return err
 	}
 	if err := errors.Join(next.Check(), checkNetwork(&next)); err != nil {
 		return err
 	}
-	err = with(ctx, s, op, func(ctx context.Context, g atoll.Gated) error { return g.SetNetwork(ctx, networkOf(&next)) })
+	err = callInner(ctx, s, op, func(ctx context.Context, g atoll.Gated) error { return g.SetNetwork(ctx, driverNetwork(&next)) })
 	if err != nil {
 		return err
 	}
-	_, err = s.f.change(ctx, r.id, func(tx *sql.Tx, now *row) error {
+	_, err = s.f.changeRow(ctx, r.id, func(tx *sql.Tx, now *row) error {
 		now.cfg.Network = next.Network
-		if err := s.f.save(ctx, tx, now); err != nil {
+		if err := s.f.saveRow(ctx, tx, now); err != nil {
 			return err
 		}
-		return s.f.emit(ctx, tx, atoll.Event{
-			Time: s.f.now(), Type: "sandbox.network", Owner: r.owner, Object: r.id, Name: r.name, Message: networkText(next.Network),
+		return s.f.events.Emit(ctx, tx, atoll.Event{
+			Time: s.f.now(), Type: "sandbox.network", Owner: r.owner, Object: r.id, Name: r.name, Message: describeNetwork(next.Network),
 		})
 	})
 	return err
 }
 
-// mayReach refuses rules that reach further into the host's network than those
-// of now, unless the caller could have created such a sandbox.
-func (s *Sandbox) mayReach(now, next *atoll.Network) error {
+// checkReach refuses rules that reach further into the host's network than the present ones,
+// unless the caller could have created such a sandbox.
+func (s *Sandbox) checkReach(now, next *atoll.Network) error {
 	for _, entry := range next.Allow {
 		one := atoll.Network{Allow: []string{entry}}
-		if one.Private() == "" || slices.Contains(now.Allow, entry) || s.a.caller.can(atoll.ScopeHost) {
+		if one.Private() == "" || slices.Contains(now.Allow, entry) || s.a.caller.hasScope(atoll.ScopeHost) {
 			continue
 		}
 		return fmt.Errorf("%w: network allow %s reaches this host or its network: that needs the scope %q", atoll.ErrDenied, entry, atoll.ScopeHost)
@@ -155,77 +154,77 @@ func (s *Sandbox) mayReach(now, next *atoll.Network) error {
 	return nil
 }
 
-// Network returns the rules of the sandbox's network, as they may be shown.
+// Network returns the network rules with secrets hidden.
 func (s *Sandbox) Network(ctx context.Context) (atoll.Network, error) {
 	info, err := s.Info(ctx)
 	return info.Config.Network, err
 }
 
-// Connections returns what was tried to reach from inside, oldest first.
+// Connections returns the connections that programs inside have tried, oldest first.
 func (s *Sandbox) Connections(ctx context.Context) (list []atoll.Connection, err error) {
-	err = with(ctx, s, "network log", func(ctx context.Context, g atoll.Gated) (err error) {
+	err = callInner(ctx, s, "network log", func(ctx context.Context, g atoll.Gated) (err error) {
 		list, err = g.Connections(ctx)
 		return err
 	})
-	m := s.mask(nil)
+	m := s.secretMask(nil)
 	for i := range list {
 		c := &list[i]
-		c.Host, c.Path, c.Reason = m.text(c.Host), m.text(c.Path), m.text(c.Reason)
+		c.Host, c.Path, c.Reason = m.redact(c.Host), m.redact(c.Path), m.redact(c.Reason)
 	}
 	return list, err
 }
 
-// AskNetwork says what the rules say of a target.
+// AskNetwork reports what the rules decide for a target.
 func (s *Sandbox) AskNetwork(ctx context.Context, target string) (c atoll.Connection, err error) {
-	err = with(ctx, s, "network test", func(ctx context.Context, g atoll.Gated) (err error) {
+	err = callInner(ctx, s, "network test", func(ctx context.Context, g atoll.Gated) (err error) {
 		c, err = g.AskNetwork(ctx, target)
 		return err
 	})
 	return c, err
 }
 
-// enforce puts the rules that the registry has into force, of a sandbox that was
-// just started: they may have been changed while its driver did not know.
-func (f *Fleet) enforce(ctx context.Context, b *box, sb atoll.Sandbox) error {
+// enforceNetwork applies the recorded rules to a sandbox that was just started: they may have been
+// changed while it was stopped.
+func (f *Fleet) enforceNetwork(ctx context.Context, b *handle, sb atoll.Sandbox) error {
 	g, ok := atoll.As[atoll.Gated](sb)
 	if !ok {
 		return nil
 	}
-	cfg := b.known().cfg
-	err := g.SetNetwork(ctx, networkOf(&cfg))
+	cfg := b.cachedRow().cfg
+	err := g.SetNetwork(ctx, driverNetwork(&cfg))
 	if reflect.ValueOf(cfg.Network).IsZero() && (errors.Is(err, atoll.ErrUnsupported) || errors.Is(err, atoll.ErrUnavailable)) {
-		return nil // there is no way out that rules could be for
+		return nil // without an egress proxy there is nothing to apply rules to
 	}
 	return err
 }
 
-// checkNetwork reports headers that refer to secrets that there are not.
+// checkNetwork reports headers that refer to secrets that don't exist.
 func checkNetwork(cfg *atoll.Config) error {
 	var errs []error
 	for i, h := range cfg.Network.Headers {
-		for _, name := range references(h.Value) {
+		for _, name := range secretNames(h.Value) {
 			if _, ok := cfg.Secrets[name]; !ok {
 				field := fmt.Sprintf("network.headers[%d].value", i)
-				errs = append(errs, &atoll.FieldError{Field: field, Err: fmt.Errorf("%w: %s: there is no secret %s", atoll.ErrInvalid, field, name)})
+				errs = append(errs, &atoll.FieldError{Field: field, Err: fmt.Errorf("%w: %s: no such secret: %s", atoll.ErrInvalid, field, name)})
 			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// networkOf returns the rules as the driver gets them: headers with the values
-// of the secrets that they refer to.
-func networkOf(cfg *atoll.Config) atoll.Network {
+// driverNetwork returns the rules for the driver: headers have the values of the secrets that they
+// refer to.
+func driverNetwork(cfg *atoll.Config) atoll.Network {
 	n := cfg.Network
 	n.Headers = slices.Clone(n.Headers)
 	for i := range n.Headers {
-		n.Headers[i].Value = resolve(n.Headers[i].Value, cfg.Secrets)
+		n.Headers[i].Value = expandSecrets(n.Headers[i].Value, cfg.Secrets)
 	}
 	return n
 }
 
-// resolve puts secrets in the place of "${NAME}".
-func resolve(value string, secrets map[string]string) string {
+// expandSecrets replaces each "${NAME}" by the secret of that name.
+func expandSecrets(value string, secrets map[string]string) string {
 	var b strings.Builder
 	eachPart(value, func(text, name string) {
 		v, ok := secrets[name]
@@ -238,8 +237,8 @@ func resolve(value string, secrets map[string]string) string {
 	return b.String()
 }
 
-// references returns the names of the secrets that a value refers to.
-func references(value string) []string {
+// secretNames returns the names of the secrets that a value refers to.
+func secretNames(value string) []string {
 	var names []string
 	eachPart(value, func(_, name string) {
 		if name != "" {
@@ -268,22 +267,22 @@ func eachPart(value string, f func(text, name string)) {
 	}
 }
 
-// gated returns the names of the secrets that only the gate gets: headers refer
-// to them.
-func gated(cfg *atoll.Config) map[string]bool {
+// proxyOnlySecrets returns the names of the secrets that headers refer to: only the egress proxy
+// gets them.
+func proxyOnlySecrets(cfg *atoll.Config) map[string]bool {
 	names := make(map[string]bool)
 	for _, h := range cfg.Network.Headers {
-		for _, name := range references(h.Value) {
+		for _, name := range secretNames(h.Value) {
 			names[name] = true
 		}
 	}
 	return names
 }
 
-// headerSecrets returns what of the values of headers is to be hidden in texts.
+// headerSecrets returns the header values, and their parts, that texts must not show.
 func headerSecrets(cfg *atoll.Config) []string {
 	var values []string
-	for _, h := range networkOf(cfg).Headers {
+	for _, h := range driverNetwork(cfg).Headers {
 		values = append(values, h.Value)
 		if _, credential, ok := strings.Cut(h.Value, " "); ok { // "Bearer …"
 			values = append(values, credential)
@@ -292,9 +291,8 @@ func headerSecrets(cfg *atoll.Config) []string {
 	return values
 }
 
-// shownNetwork returns rules as they may be shown: without the values of
-// headers.
-func shownNetwork(n atoll.Network) atoll.Network {
+// redactNetwork returns rules without the values of headers.
+func redactNetwork(n atoll.Network) atoll.Network {
 	n.Headers = slices.Clone(n.Headers)
 	for i := range n.Headers {
 		n.Headers[i].Value = hidden
@@ -302,8 +300,8 @@ func shownNetwork(n atoll.Network) atoll.Network {
 	return n
 }
 
-// networkText is rules in a line, for the audit.
-func networkText(n atoll.Network) string {
+// describeNetwork returns rules in one line, for the audit.
+func describeNetwork(n atoll.Network) string {
 	var words []string
 	for _, l := range []struct {
 		word string
@@ -322,9 +320,9 @@ func networkText(n atoll.Network) string {
 	return strings.Join(words, "; ")
 }
 
-// changeText is a change in a line, for the audit.
-func changeText(c wire.NetworkChange) string {
-	text := networkText(atoll.Network{Allow: c.Allow, Deny: c.Deny})
+// describeChange returns a change in one line, for the audit.
+func describeChange(c wire.NetworkChange) string {
+	text := describeNetwork(atoll.Network{Allow: c.Allow, Deny: c.Deny})
 	if len(c.Remove) > 0 {
 		text += "; remove " + strings.Join(c.Remove, " ")
 	}

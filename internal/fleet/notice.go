@@ -11,14 +11,14 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Notices tells what happens inside; see [atoll.Notifier].
+// Notices calls fn for each notice from inside the sandbox; see [atoll.Notifier].
 func (s *Sandbox) Notices(ctx context.Context, fn func(atoll.Notice) error) error {
-	m := s.mask(nil)
-	return with(ctx, s, "notices", func(ctx context.Context, n atoll.Notifier) error {
+	m := s.secretMask(nil)
+	return callInner(ctx, s, "notices", func(ctx context.Context, n atoll.Notifier) error {
 		return n.Notices(ctx, func(n atoll.Notice) (err error) {
-			n.Command, n.Message = m.text(n.Command), m.text(n.Message)
+			n.Command, n.Message = m.redact(n.Command), m.redact(n.Message)
 			if n.Kind == atoll.NoticeProcessEnded {
-				if n.Process, err = s.ours(ctx, n.Process); err != nil {
+				if n.Process, err = s.translateProcessID(ctx, n.Process); err != nil {
 					return err
 				}
 			}
@@ -27,11 +27,11 @@ func (s *Sandbox) Notices(ctx context.Context, fn func(atoll.Notice) error) erro
 	})
 }
 
-// ours returns our id of a command that the driver keeps, or the driver's of one
-// that it was not asked for by us.
-func (s *Sandbox) ours(ctx context.Context, inner string) (string, error) {
-	s.b.detaching.Lock() // one that has ended already may not be taken down yet
-	known, err := s.f.detachments(ctx, s.b.id)
+// translateProcessID returns the fleet's id of a command that the driver keeps, or the driver's id
+// if the fleet did not start it.
+func (s *Sandbox) translateProcessID(ctx context.Context, inner string) (string, error) {
+	s.b.detaching.Lock() // a command that has already ended may not be recorded yet
+	known, err := s.f.queryDetachments(ctx, s.b.id)
 	s.b.detaching.Unlock()
 	if d, ok := known[inner]; ok {
 		return d.id, nil
@@ -41,25 +41,25 @@ func (s *Sandbox) ours(ctx context.Context, inner string) (string, error) {
 
 // Ports returns the ports that programs inside listen on.
 func (s *Sandbox) Ports(ctx context.Context) (list []atoll.Port, err error) {
-	err = with(ctx, s, "ports", func(ctx context.Context, p atoll.Porter) (err error) {
+	err = callInner(ctx, s, "ports", func(ctx context.Context, p atoll.Porter) (err error) {
 		list, err = p.Ports(ctx)
 		return err
 	})
 	return list, err
 }
 
-// How the leading process listens to what happens in sandboxes.
+// Limits of listening to sandboxes, which the leader does.
 const (
-	listenBeat  = 5 * time.Second // between looks for sandboxes that other processes started
-	listenFirst = 100 * time.Millisecond
-	listenLast  = 30 * time.Second // between tries to listen to one that can't be heard
+	listenInterval = 5 * time.Second // between two searches for sandboxes that other processes have started
+	minListenRetry = 100 * time.Millisecond
+	maxListenRetry = 30 * time.Second // between two attempts to listen to a sandbox that fails
 
 	noticeBurst = 50 // events of a sandbox at once
-	noticeRate  = 5  // and a second
+	noticeRate  = 5  // and per second
 )
 
-// ears is who listens to which sandbox.
-type ears struct {
+// noticeListeners are the listeners of all running sandboxes.
+type noticeListeners struct {
 	f  *Fleet
 	wg sync.WaitGroup
 
@@ -67,22 +67,21 @@ type ears struct {
 	open map[string]context.CancelFunc // by sandbox; guarded by mu
 }
 
-// listen makes events of what happens in all running sandboxes, until ctx is
-// done.
-func (f *Fleet) listen(ctx context.Context) error {
-	e := &ears{f: f, open: make(map[string]context.CancelFunc)}
+// runListeners emits events for the notices of all running sandboxes until ctx is done.
+func (f *Fleet) runListeners(ctx context.Context) error {
+	e := &noticeListeners{f: f, open: make(map[string]context.CancelFunc)}
 	defer e.wg.Wait()
 	for {
-		wait := listenBeat
-		if f.hears() {
-			f.report("listen", e.look(ctx))
+		wait := listenInterval
+		if f.anyNotifier() {
+			f.logError("listen", e.updateListeners(ctx))
 		} else {
-			wait = beat
+			wait = leaderInterval
 		}
 		t := time.NewTimer(wait)
 		select {
 		case <-t.C:
-		case <-f.stirred:
+		case <-f.sandboxesChanged:
 		case <-ctx.Done():
 			t.Stop()
 			return nil
@@ -91,20 +90,20 @@ func (f *Fleet) listen(ctx context.Context) error {
 	}
 }
 
-// hears reports whether a driver of this fleet tells what happens inside. One
-// that nobody has asked yet has no sandboxes that run.
-func (f *Fleet) hears() bool {
-	for _, b := range f.bays {
-		if ft, ok := b.asked(); ok && ft.Notices {
+// anyNotifier reports whether a driver of this fleet sends notices. A driver that was never probed
+// has no running sandboxes.
+func (f *Fleet) anyNotifier() bool {
+	for _, b := range f.drivers {
+		if ft, ok := b.cachedFeatures(); ok && ft.Notices {
 			return true
 		}
 	}
 	return false
 }
 
-// look begins to listen to sandboxes that run, and ends it for others.
-func (e *ears) look(ctx context.Context) error {
-	rows, err := e.f.store.db.QueryContext(ctx, "select id, driver from sandboxes where state in ('running', 'paused') and pool = ''")
+// updateListeners starts listeners for running sandboxes and ends those of others.
+func (e *noticeListeners) updateListeners(ctx context.Context) error {
+	rows, err := e.f.registry.DB.QueryContext(ctx, "select id, driver from sandboxes where state in ('running', 'paused') and pool = ''")
 	if err != nil {
 		return err
 	}
@@ -115,8 +114,8 @@ func (e *ears) look(ctx context.Context) error {
 		if err := rows.Scan(&id, &driver); err != nil {
 			return err
 		}
-		if b := e.f.bay(driver); b != nil {
-			if ft, ok := b.asked(); ok && ft.Notices {
+		if b := e.f.findDriver(driver); b != nil {
+			if ft, ok := b.cachedFeatures(); ok && ft.Notices {
 				running[id] = true
 			}
 		}
@@ -144,29 +143,29 @@ func (e *ears) look(ctx context.Context) error {
 				delete(e.open, id)
 				e.mu.Unlock()
 			}()
-			e.hear(ctx, id)
+			e.listenTo(ctx, id)
 		})
 	}
 	return nil
 }
 
-// hear listens to one sandbox until ctx is done or it is no more.
-func (e *ears) hear(ctx context.Context, id string) {
+// listenTo listens to one sandbox until ctx is done or the sandbox has ended.
+func (e *noticeListeners) listenTo(ctx context.Context, id string) {
 	r, err := e.f.loadRow(ctx, id)
 	if err != nil {
-		return // it is asked for again
+		return // the next round tries again
 	}
-	l := &listener{f: e.f, b: e.f.enter(r), left: noticeBurst, filled: e.f.now()}
-	defer l.b.stir(false)
-	for wait := listenFirst; ; wait = min(2*wait, listenLast) {
-		heard, err := l.connect(ctx)
+	l := &sandboxListener{f: e.f, b: e.f.ensureHandle(r), left: noticeBurst, filled: e.f.now()}
+	defer l.b.setBusyInside(false)
+	for wait := minListenRetry; ; wait = min(2*wait, maxListenRetry) {
+		heard, err := l.listenOnce(ctx)
 		switch {
 		case ctx.Err() != nil, errors.Is(err, atoll.ErrNotFound), errors.Is(err, atoll.ErrUnsupported):
 			return
 		case heard:
-			wait = listenFirst
+			wait = minListenRetry
 		}
-		l.b.stir(false)
+		l.b.setBusyInside(false)
 		t := time.NewTimer(wait)
 		select {
 		case <-t.C:
@@ -177,19 +176,19 @@ func (e *ears) hear(ctx context.Context, id string) {
 	}
 }
 
-// listener hears one sandbox.
-type listener struct {
+// sandboxListener listens to one sandbox.
+type sandboxListener struct {
 	f *Fleet
-	b *box
+	b *handle
 
-	left   float64   // events that may come at once
+	left   float64   // events allowed at once
 	filled time.Time // when left was computed
-	lost   int       // events that were too many
+	lost   int       // events dropped by the limit
 }
 
-// connect listens until that breaks. It reports whether it heard anything.
-func (l *listener) connect(ctx context.Context) (heard bool, err error) {
-	sb, err := l.b.inner(ctx)
+// listenOnce listens until the connection ends, and reports whether a notice came.
+func (l *sandboxListener) listenOnce(ctx context.Context) (heard bool, err error) {
+	sb, err := l.b.openInner(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -199,43 +198,43 @@ func (l *listener) connect(ctx context.Context) (heard bool, err error) {
 	}
 	err = n.Notices(ctx, func(n atoll.Notice) error {
 		heard = true
-		l.take(ctx, n)
+		l.handleNotice(ctx, n)
 		return ctx.Err()
 	})
 	return heard, err
 }
 
-// noticed are the types of the events that notices become.
-var noticed = map[atoll.NoticeKind]string{
+// noticeEvents maps notices to event types.
+var noticeEvents = map[atoll.NoticeKind]string{
 	atoll.NoticePortOpened:  "sandbox.port.opened",
 	atoll.NoticePortClosed:  "sandbox.port.closed",
 	atoll.NoticeOutOfMemory: "sandbox.oom",
 	atoll.NoticeDenied:      "network.denied",
 }
 
-// take does what a notice asks for.
-func (l *listener) take(ctx context.Context, n atoll.Notice) {
+// handleNotice handles one notice.
+func (l *sandboxListener) handleNotice(ctx context.Context, n atoll.Notice) {
 	switch n.Kind {
 	case atoll.NoticeActive:
-		l.b.stir(true)
+		l.b.setBusyInside(true)
 		return
 	case atoll.NoticeIdle:
-		l.b.stir(false)
+		l.b.setBusyInside(false)
 		return
 	case atoll.NoticeProcessEnded:
-		l.ended(ctx, n.Process)
+		l.recordProcessEnd(ctx, n.Process)
 		return
 	}
-	what, ok := noticed[n.Kind]
-	if !ok || !l.may() {
+	what, ok := noticeEvents[n.Kind]
+	if !ok || !l.allowEvent() {
 		return
 	}
-	r := l.b.known()
-	m := l.b.secrets.of(l.b)
+	r := l.b.cachedRow()
+	m := l.b.masks.maskFor(l.b)
 	data := make(map[string]string)
-	for k, v := range map[string]string{"address": n.Address, "command": m.text(n.Command), "process": n.Process} {
+	for k, v := range map[string]string{"address": n.Address, "command": m.redact(n.Command), "process": n.Process} {
 		if v != "" {
-			data[k] = clip(v, 256)
+			data[k] = truncate(v, 256)
 		}
 	}
 	for k, v := range map[string]int{"port": n.Port, "pid": n.PID, "left_out": l.lost} {
@@ -244,15 +243,15 @@ func (l *listener) take(ctx context.Context, n atoll.Notice) {
 		}
 	}
 	l.lost = 0
-	err := l.f.store.write(ctx, func(tx *sql.Tx) error {
-		return l.f.emit(ctx, tx, atoll.Event{Type: what, Owner: r.owner, Object: r.id, Name: r.name, Message: clip(m.text(n.Message), 1<<10), Data: data})
+	err := l.f.registry.Write(ctx, func(tx *sql.Tx) error {
+		return l.f.events.Emit(ctx, tx, atoll.Event{Type: what, Owner: r.owner, Object: r.id, Name: r.name, Message: truncate(m.redact(n.Message), 1<<10), Data: data})
 	})
-	l.f.report("notice", err)
+	l.f.logError("notice", err)
 }
 
-// may reports whether one more event of the sandbox is taken down: programs
-// inside decide how many notices there are.
-func (l *listener) may() bool {
+// allowEvent reports whether one more event of the sandbox is within the limit: programs inside
+// decide how many notices come.
+func (l *sandboxListener) allowEvent() bool {
 	now := l.f.now()
 	l.left = min(noticeBurst, l.left+now.Sub(l.filled).Seconds()*noticeRate)
 	l.filled = now
@@ -264,26 +263,25 @@ func (l *listener) may() bool {
 	return true
 }
 
-// ended takes the end of a detached command down that no process of ours is
-// connected to.
-func (l *listener) ended(ctx context.Context, inner string) {
-	known, err := l.f.detachments(ctx, l.b.id)
+// recordProcessEnd records the end of a detached command that this process is not connected to.
+func (l *sandboxListener) recordProcessEnd(ctx context.Context, inner string) {
+	known, err := l.f.queryDetachments(ctx, l.b.id)
 	d, ok := known[inner]
 	if err != nil || !ok || l.f.processes.find(l.b.id, d.id) != nil {
-		return // whoever is connected to it sees it too
+		return // the connection to the command records its end
 	}
 	s := &Sandbox{a: l.f.For(LocalCaller()), f: l.f, b: l.b}
-	_, err = s.rejoin(ctx, d.id)
-	l.f.report("process", err)
+	_, err = s.rejoinDetached(ctx, d.id)
+	l.f.logError("process", err)
 }
 
-// stir notes whether something runs inside: as long as it does, the sandbox is
-// in use.
-func (b *box) stir(yes bool) {
+// setBusyInside records whether programs inside are active. As long as they are, the sandbox is in
+// use.
+func (b *handle) setBusyInside(yes bool) {
 	now := b.f.now()
 	b.mu.Lock()
-	changed := b.stirring != yes
-	b.stirring = yes
+	changed := b.busyInside != yes
+	b.busyInside = yes
 	first := changed && !b.unsaved
 	if changed {
 		b.unsaved = true
@@ -293,6 +291,6 @@ func (b *box) stir(yes bool) {
 	}
 	b.mu.Unlock()
 	if first {
-		poke(b.f.stir)
+		notify(b.f.callsChanged)
 	}
 }

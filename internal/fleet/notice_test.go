@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/fleet/event"
 )
 
 // leadFleet runs what a leading process does until the test ends.
@@ -28,7 +29,7 @@ func leadFleet(t *testing.T, f *Fleet) {
 var errSeen = errors.New("seen")
 
 // awaitEvent waits for an event that a function takes.
-func awaitEvent(t *testing.T, a *Account, filter EventFilter, is func(atoll.Event) bool) {
+func awaitEvent(t *testing.T, a *Account, filter event.Filter, is func(atoll.Event) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -71,11 +72,11 @@ func TestNoticesBecomeEvents(t *testing.T) {
 	r := d.room(sb.ID())
 	awaitListener(t, r)
 	r.tell(atoll.Notice{Kind: atoll.NoticePortOpened, Port: 8080, Address: "127.0.0.1", Command: "serve"})
-	awaitEvent(t, a, EventFilter{Types: []string{"sandbox.port.opened"}}, func(e atoll.Event) bool {
+	awaitEvent(t, a, event.Filter{Types: []string{"sandbox.port.opened"}}, func(e atoll.Event) bool {
 		return e.Object == sb.ID() && e.Data["port"] == "8080" && e.Data["address"] == "127.0.0.1" && e.Data["command"] == "serve"
 	})
 	r.tell(atoll.Notice{Kind: atoll.NoticeDenied, Message: "sesame-open.example.com is not allowed"})
-	awaitEvent(t, a, EventFilter{Types: []string{"network.denied"}}, func(e atoll.Event) bool { return e.Message == "***.example.com is not allowed" })
+	awaitEvent(t, a, event.Filter{Types: []string{"network.denied"}}, func(e atoll.Event) bool { return e.Message == "***.example.com is not allowed" })
 
 	for range 900 {
 		r.tell(atoll.Notice{Kind: atoll.NoticeDenied, Message: "flood"})
@@ -87,7 +88,7 @@ func TestNoticesBecomeEvents(t *testing.T) {
 		}
 	}
 	n := 0
-	if err := a.Events(t.Context(), EventFilter{Types: []string{"network.denied"}}, false, func(atoll.Event) error { n++; return nil }); err != nil {
+	if err := a.Events(t.Context(), event.Filter{Types: []string{"network.denied"}}, false, func(atoll.Event) error { n++; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if n < 10 || n > 300 {
@@ -98,14 +99,14 @@ func TestNoticesBecomeEvents(t *testing.T) {
 	}
 }
 
-func stirring(b *box) bool {
+func stirring(b *handle) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.stirring
+	return b.busyInside
 }
 
-// The end of a command that nobody of ours is connected to is told and
-// remembered all the same.
+// TestNoticeOfAProcess: the end of a command is reported and recorded even if no
+// server is connected to the command.
 func TestNoticeOfAProcess(t *testing.T) {
 	home := t.TempDir()
 	d := newLasting(home + "/sandboxes")
@@ -127,7 +128,7 @@ func TestNoticeOfAProcess(t *testing.T) {
 	if _, err := r.detached[0].in.Write([]byte("late\n")); err != nil {
 		t.Fatal(err)
 	}
-	awaitEvent(t, a, EventFilter{Types: []string{"process.exited"}}, func(e atoll.Event) bool {
+	awaitEvent(t, a, event.Filter{Types: []string{"process.exited"}}, func(e atoll.Event) bool {
 		return e.Data["process"] == p.ID && e.Data["code"] == strconv.Itoa(7)
 	})
 	if exit, err := sb.Attach(t.Context(), p.ID, Attachment{}); err != nil || exit.Code != 7 { // its end is behind it then

@@ -76,7 +76,7 @@ func TestPool(t *testing.T) {
 	if list, err := a.List(t.Context(), Filter{AllOwners: true}); err != nil || len(list) != 0 {
 		t.Errorf("who is ready is listed: %v, %v", list, err)
 	}
-	ready, err := allRows(t.Context(), f.store.db, "pool = 'warm'")
+	ready, err := queryRows(t.Context(), f.registry.DB, "pool = 'warm'")
 	must(t, err)
 	want(t, "open of one that is ready", second(f.For(Caller{Owner: poolOwner, Scopes: []atoll.Scope{atoll.ScopeRun}}).Open(t.Context(), ready[0].id)), atoll.ErrNotFound)
 
@@ -121,7 +121,7 @@ func TestPool(t *testing.T) {
 	must(t, a.RemovePool(t.Context(), "warm"))
 	want(t, "remove again", a.RemovePool(t.Context(), "warm"), atoll.ErrNotFound)
 	want(t, "claim of none", second(u.Create(t.Context(), atoll.Config{Pool: "warm"})), atoll.ErrInvalid)
-	left, err := allRows(t.Context(), f.store.db, "pool = 'warm' and state <> 'destroyed'")
+	left, err := queryRows(t.Context(), f.registry.DB, "pool = 'warm' and state <> 'destroyed'")
 	if err != nil || len(left) != 0 {
 		t.Errorf("left of the pool: %v, %v", left, err)
 	}
@@ -174,7 +174,7 @@ func TestClaimsAtOnce(t *testing.T) {
 	a := fleets[0].For(LocalCaller())
 	must(t, second(a.SetPool(t.Context(), atoll.Pool{Name: "p", Size: 10})))
 	eventually(t, "ten are ready", func() bool { return poolOf(t, a, "p").Ready == 10 })
-	ready, err := allRows(t.Context(), fleets[0].store.db, "pool = 'p' and state <> 'destroyed'")
+	ready, err := queryRows(t.Context(), fleets[0].registry.DB, "pool = 'p' and state <> 'destroyed'")
 	must(t, err)
 	warm := map[string]bool{}
 	for _, r := range ready {
@@ -223,7 +223,7 @@ func TestPoolOfAnotherConfiguration(t *testing.T) {
 		must(t, second(a.SetPool(t.Context(), atoll.Pool{Name: "p", Size: size, Config: atoll.Config{Spec: atoll.Spec{Env: []string{"V=" + v}}}})))
 	}
 	rows := func() []row {
-		list, err := allRows(t.Context(), f.store.db, "pool = 'p' and state <> 'destroyed'")
+		list, err := queryRows(t.Context(), f.registry.DB, "pool = 'p' and state <> 'destroyed'")
 		must(t, err)
 		return list
 	}
@@ -262,7 +262,7 @@ func TestPoolKeepsQuota(t *testing.T) {
 	}
 }
 
-// brittle is a driver whose sandboxes can't be made as long as it says so.
+// brittle is a driver that fails to create sandboxes while a flag is set.
 type brittle struct {
 	atoll.Driver
 	broken atomic.Bool
@@ -292,7 +292,7 @@ func TestPoolThatCantBeFilled(t *testing.T) {
 	if p := poolOf(t, a, "p"); strings.Contains(p.Error, "hunter2") || p.Ready != 0 {
 		t.Errorf("the pool: %+v", p)
 	}
-	if n := d.tries.Load(); n > fillers+1+int64(time.Since(start)/firstRetry) {
+	if n := d.tries.Load(); n > maxFilling+1+int64(time.Since(start)/minFillRetry) {
 		t.Errorf("%d tries within %v: it does not wait", n, time.Since(start))
 	}
 	d.broken.Store(false)
@@ -335,7 +335,7 @@ func TestClaimWhoseStepsFail(t *testing.T) {
 	a := f.For(LocalCaller())
 	must(t, second(a.SetPool(t.Context(), atoll.Pool{Name: "p", Size: 1})))
 	eventually(t, "one is ready", func() bool { return poolOf(t, a, "p").Ready == 1 })
-	ready, err := oneRow(t.Context(), f.store.db, "pool = 'p'")
+	ready, err := queryRow(t.Context(), f.registry.DB, "pool = 'p'")
 	must(t, err)
 	_, err = a.Create(t.Context(), atoll.Config{Pool: "p", Spec: atoll.Spec{Name: "x"}, Prepare: []atoll.Step{{Shell: "echo reason >&2; exit 4"}}})
 	want(t, "create", err, atoll.ErrInvalid)
@@ -371,11 +371,11 @@ func TestPoolOutlivesProcess(t *testing.T) {
 	eventually(t, "two are ready", func() bool { return poolOf(t, a, "p").Ready == 2 })
 	cancel()
 	must(t, <-done)
-	ready, err := allRows(t.Context(), f.store.db, "pool = 'p' order by created")
+	ready, err := queryRows(t.Context(), f.registry.DB, "pool = 'p' order by created")
 	must(t, err)
-	must(t, second(f.change(t.Context(), ready[0].id, func(tx *sql.Tx, r *row) error { // it dies while it does the steps of a claim
-		r.holder, r.goal = f.instance.id, goalCreate
-		return f.save(t.Context(), tx, r)
+	must(t, second(f.changeRow(t.Context(), ready[0].id, func(tx *sql.Tx, r *row) error { // it dies while it does the steps of a claim
+		r.holder, r.goal = f.member.ID(), goalCreate
+		return f.saveRow(t.Context(), tx, r)
 	})))
 	closeFleet(t, f)
 

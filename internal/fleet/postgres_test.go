@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/atoll-sandbox/atoll/internal/fleet/pgtest"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/fleet/registry/pgtest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // onPostgres, in the environment, is the address of the PostgreSQL that the tests
@@ -61,9 +61,10 @@ func filesOnly(t testing.TB, why string) {
 // startPostgres starts a PostgreSQL for a test.
 func startPostgres(t testing.TB) *pgtest.Cluster {
 	t.Helper()
+	testenv.Real(t, "postgres")
 	c, err := pgtest.Start(context.Background())
 	if errors.Is(err, pgtest.ErrMissing) {
-		musthave.Skip(t, "postgres", "%v", err)
+		testenv.Skip(t, "postgres", "%v", err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -128,8 +129,8 @@ func settled(t *testing.T, f *Fleet) {
 	defer cancel()
 	for n := 1; n > 0; {
 		must(t, f.Reconcile(ctx))
-		if n = 0; f.store.shared != nil {
-			must(t, f.store.db.QueryRowContext(ctx, "select count(*) from instances where id <> ?", f.instance.id).Scan(&n))
+		if n = 0; f.registry.Postgres != nil {
+			must(t, f.registry.DB.QueryRowContext(ctx, "select count(*) from instances where id <> ?", f.member.ID()).Scan(&n))
 			time.Sleep(f.opts.lease / 20) // the database tells nobody of time that passes
 		}
 	}

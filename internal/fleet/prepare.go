@@ -15,25 +15,26 @@ import (
 	"sync"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
 )
 
-// preparedIn and preparedBy are the places of steps that are done once.
-func preparedIn(workspace string) string { return "workspace " + workspace }
+// workspaceScope and sandboxScope return the scopes of prepare steps that are done once.
+func workspaceScope(workspace string) string { return "workspace " + workspace }
 
-func preparedBy(sandbox string) string { return "sandbox " + sandbox }
+func sandboxScope(sandbox string) string { return "sandbox " + sandbox }
 
-// prepare does the steps of a sandbox's configuration, in order, before its first
-// command. The first that fails ends it, unless its error is to be ignored.
-func (f *Fleet) prepare(ctx context.Context, sb atoll.Sandbox, r row) error {
-	return f.doSteps(ctx, sb, &r, r.cfg.Prepare)
+// prepareSandbox runs the prepare steps of a configuration in order, before the first command. The
+// first failure ends it, unless the step ignores errors.
+func (f *Fleet) prepareSandbox(ctx context.Context, sb atoll.Sandbox, r row) error {
+	return f.runSteps(ctx, sb, &r, r.cfg.Prepare)
 }
 
-// doSteps does steps in a sandbox, as its owner.
-func (f *Fleet) doSteps(ctx context.Context, sb atoll.Sandbox, r *row, steps []atoll.Step) error {
+// runSteps runs steps in a sandbox as its owner.
+func (f *Fleet) runSteps(ctx context.Context, sb atoll.Sandbox, r *row, steps []atoll.Step) error {
 	m := newMask(&r.cfg)
 	for i := range steps {
 		s := &steps[i]
-		err := f.step(ctx, sb, r, s)
+		err := f.runStepOnce(ctx, sb, r, s)
 		if err == nil {
 			continue
 		}
@@ -41,91 +42,90 @@ func (f *Fleet) doSteps(ctx context.Context, sb atoll.Sandbox, r *row, steps []a
 		if s.Name != "" {
 			name += fmt.Sprintf(" %q", s.Name)
 		}
-		err = m.error(fmt.Errorf("%s: %w", name, err))
+		err = m.redactError(fmt.Errorf("%s: %w", name, err))
 		if !s.IgnoreError || ctx.Err() != nil {
 			return err
 		}
-		f.log.Warn("a step failed, which is to be ignored", "id", r.id, "step", i)
+		f.log.Warn("a prepare step failed, and its errors are ignored", "id", r.id, "step", i)
 	}
 	return nil
 }
 
-// step does one step, unless it is to be done once and was.
-func (f *Fleet) step(ctx context.Context, sb atoll.Sandbox, r *row, s *atoll.Step) error {
+// runStepOnce runs a step, unless it is to be done once and was.
+func (f *Fleet) runStepOnce(ctx context.Context, sb atoll.Sandbox, r *row, s *atoll.Step) error {
 	if !s.Once {
-		return f.doStep(ctx, sb, r, s)
+		return f.runStep(ctx, sb, r, s)
 	}
-	at := stepOf(r, s)
-	done, err := f.rites.begin(ctx, at) // two sandboxes of one workspace don't do it at once
+	at := onceStepOf(r, s)
+	done, err := f.onceSteps.acquire(ctx, at) // two sandboxes of one workspace don't do it concurrently
 	if err != nil {
 		return err
 	}
 	defer done()
-	if was, err := f.wasDone(ctx, at); was || err != nil {
+	if was, err := f.isStepDone(ctx, at); was || err != nil {
 		return err
 	}
-	if err := f.doStep(ctx, sb, r, s); err != nil {
+	if err := f.runStep(ctx, sb, r, s); err != nil {
 		return err
 	}
-	return f.store.write(ctx, func(tx *sql.Tx) error {
+	return f.registry.Write(ctx, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "insert into prepared (app, user, place, hash, time) values (?, ?, ?, ?, ?) on conflict (app, user, place, hash) do update set time = excluded.time",
-			at.owner.App, at.owner.User, at.place, at.hash, stamp(f.now()))
+			at.owner.App, at.owner.User, at.scope, at.hash, registry.Timestamp(f.now()))
 		return err
 	})
 }
 
-// rite is a step that is done once: whose, where, and what.
-type rite struct {
+// onceStep identifies a step that is done once in a scope.
+type onceStep struct {
 	owner atoll.Owner
-	place string
+	scope string
 	hash  string
 }
 
-// stepOf says where a step is done once: in the first workspace that can be
-// written, else in the sandbox. What it is for people, and how long it may take,
-// makes it no other step.
-func stepOf(r *row, s *atoll.Step) rite {
-	at := rite{owner: r.owner, place: preparedBy(r.id)}
+// onceStepOf returns the identity of a step: its content, and as scope the first writable
+// workspace or else the sandbox. Its name and timeout don't count.
+func onceStepOf(r *row, s *atoll.Step) onceStep {
+	at := onceStep{owner: r.owner, scope: sandboxScope(r.id)}
 	for _, w := range r.cfg.Workspaces {
 		if !w.ReadOnly {
-			at.place = preparedIn(w.Workspace)
+			at.scope = workspaceScope(w.Workspace)
 			break
 		}
 	}
-	b, _ := json.Marshal(atoll.Step{Exec: s.Exec, Shell: s.Shell, File: s.File, Copy: s.Copy}) // of texts and numbers: never fails
+	b, _ := json.Marshal(atoll.Step{Exec: s.Exec, Shell: s.Shell, File: s.File, Copy: s.Copy}) // texts and numbers always encode
 	sum := sha256.Sum256(b)
 	at.hash = hex.EncodeToString(sum[:])
 	return at
 }
 
-func (f *Fleet) wasDone(ctx context.Context, at rite) (bool, error) {
+func (f *Fleet) isStepDone(ctx context.Context, at onceStep) (bool, error) {
 	var n int
-	err := f.store.db.QueryRowContext(ctx, "select count(*) from prepared where app = ? and user = ? and place = ? and hash = ?",
-		at.owner.App, at.owner.User, at.place, at.hash).Scan(&n)
+	err := f.registry.DB.QueryRowContext(ctx, "select count(*) from prepared where app = ? and user = ? and place = ? and hash = ?",
+		at.owner.App, at.owner.User, at.scope, at.hash).Scan(&n)
 	return n > 0, err
 }
 
-// rites are the steps that are under way in this process and are done once.
-type rites struct {
-	mu    sync.Mutex
-	doing map[rite]chan struct{} // closed when it has ended; guarded by mu
+// onceStepTable holds the once steps that this process is running.
+type onceStepTable struct {
+	mu      sync.Mutex
+	running map[onceStep]chan struct{} // closed at the end of the step; guarded by mu
 }
 
-// begin waits until nobody does a step, and returns how to end it.
-func (t *rites) begin(ctx context.Context, at rite) (func(), error) {
+// acquire waits until no other call runs a step, and returns its release.
+func (t *onceStepTable) acquire(ctx context.Context, at onceStep) (func(), error) {
 	for {
 		t.mu.Lock()
-		other := t.doing[at]
+		other := t.running[at]
 		if other == nil {
-			if t.doing == nil {
-				t.doing = make(map[rite]chan struct{})
+			if t.running == nil {
+				t.running = make(map[onceStep]chan struct{})
 			}
 			mine := make(chan struct{})
-			t.doing[at] = mine
+			t.running[at] = mine
 			t.mu.Unlock()
 			return func() {
 				t.mu.Lock()
-				delete(t.doing, at)
+				delete(t.running, at)
 				t.mu.Unlock()
 				close(mine)
 			}, nil
@@ -134,15 +134,15 @@ func (t *rites) begin(ctx context.Context, at rite) (func(), error) {
 		select {
 		case <-other:
 		case <-ctx.Done():
-			return nil, late(context.Cause(ctx))
+			return nil, timeoutError(context.Cause(ctx))
 		}
 	}
 }
 
-// doStep does what a step says.
-func (f *Fleet) doStep(ctx context.Context, sb atoll.Sandbox, r *row, s *atoll.Step) error {
+// runStep runs a step: it writes a file, copies from a workspace or runs a command.
+func (f *Fleet) runStep(ctx context.Context, sb atoll.Sandbox, r *row, s *atoll.Step) error {
 	if s.File == nil && s.Copy == nil {
-		return f.runStep(ctx, sb, r, s)
+		return f.runCommandStep(ctx, sb, r, s)
 	}
 	if s.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -159,18 +159,18 @@ func (f *Fleet) doStep(ctx context.Context, sb atoll.Sandbox, r *row, s *atoll.S
 	} else {
 		err = f.copyStep(ctx, sb, r.owner, s.Copy)
 	}
-	return late(err)
+	return timeoutError(err)
 }
 
-// runStep runs a command. Its error ends with the last that it wrote to stderr.
-func (f *Fleet) runStep(ctx context.Context, sb atoll.Sandbox, r *row, s *atoll.Step) error {
-	var stderr tail
+// runCommandStep runs a command. Its error includes the end of stderr.
+func (f *Fleet) runCommandStep(ctx context.Context, sb atoll.Sandbox, r *row, s *atoll.Step) error {
+	var stderr tailBuffer
 	cmd := atoll.Cmd{Args: s.Exec, Shell: s.Shell, Env: r.env, Timeout: s.Timeout, Stdout: io.Discard, Stderr: &stderr}
 	exit, err := sb.Exec(ctx, cmd)
 	if err == nil && exit.Success() {
 		return nil
 	}
-	said := stderr.text()
+	said := stderr.lastLines()
 	if said != "" {
 		said = ": " + said
 	}
@@ -183,12 +183,12 @@ func (f *Fleet) runStep(ctx context.Context, sb atoll.Sandbox, r *row, s *atoll.
 	return fmt.Errorf("%w: exit status %d%s", atoll.ErrInvalid, exit.Code, said)
 }
 
-// tail keeps the last of what is written to it.
-type tail struct{ b []byte }
+// tailBuffer keeps the last bytes that are written to it.
+type tailBuffer struct{ b []byte }
 
 const tailBytes = 2 << 10
 
-func (t *tail) Write(b []byte) (int, error) {
+func (t *tailBuffer) Write(b []byte) (int, error) {
 	n := len(b)
 	if len(b) > tailBytes {
 		b = b[len(b)-tailBytes:]
@@ -200,8 +200,8 @@ func (t *tail) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// text is the tail in one line.
-func (t *tail) text() string {
+// lastLines returns the content in one line.
+func (t *tailBuffer) lastLines() string {
 	lines := strings.Split(strings.TrimSpace(strings.ToValidUTF8(string(t.b), "?")), "\n")
 	for i := range lines {
 		lines[i] = strings.TrimSpace(lines[i])
@@ -209,7 +209,7 @@ func (t *tail) text() string {
 	return strings.Join(lines, " | ")
 }
 
-// copyStep copies from a workspace of the owner.
+// copyStep copies files from a workspace of the owner.
 func (f *Fleet) copyStep(ctx context.Context, sb atoll.Sandbox, o atoll.Owner, c *atoll.StepCopy) (err error) {
 	files, err := f.For(Caller{Owner: o, Scopes: []atoll.Scope{atoll.ScopeRead}}).Files(ctx, c.Workspace)
 	if err != nil {
@@ -226,7 +226,7 @@ func (f *Fleet) copyStep(ctx context.Context, sb atoll.Sandbox, o atoll.Owner, c
 		return nil
 	}
 	if cerr != nil {
-		return cerr // what the import failed for
+		return cerr // it is the cause of the import's error
 	}
 	return err
 }

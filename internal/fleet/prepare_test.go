@@ -147,22 +147,22 @@ func TestPrepareOnce(t *testing.T) {
 		must(t, sb.Destroy(t.Context()))
 	}
 	var n int
-	must(t, f.store.db.QueryRowContext(t.Context(), "select count(*) from prepared where place like 'sandbox %'").Scan(&n))
+	must(t, f.registry.DB.QueryRowContext(t.Context(), "select count(*) from prepared where place like 'sandbox %'").Scan(&n))
 	if n != 0 {
 		t.Errorf("%d notes are left of sandboxes that are destroyed", n)
 	}
 }
 
 func TestTail(t *testing.T) {
-	var w tail
+	var w tailBuffer
 	for i := range 5000 {
 		_, _ = fmt.Fprintln(&w, i)
 	}
-	if got := w.text(); !strings.HasSuffix(got, "| 4998 | 4999") || len(got) > 2*tailBytes {
+	if got := w.lastLines(); !strings.HasSuffix(got, "| 4998 | 4999") || len(got) > 2*tailBytes {
 		t.Errorf("%d bytes: %.100s", len(got), got)
 	}
 	_, _ = w.Write([]byte(strings.Repeat("y", 3*tailBytes)))
-	if got := w.text(); got != strings.Repeat("y", tailBytes) {
+	if got := w.lastLines(); got != strings.Repeat("y", tailBytes) {
 		t.Errorf("one long write: %d bytes", len(got))
 	}
 }

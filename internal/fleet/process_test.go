@@ -13,6 +13,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
+	"github.com/atoll-sandbox/atoll/internal/fleet/event"
 )
 
 func newSandbox(t testing.TB, f *Fleet, cfg atoll.Config) *Sandbox {
@@ -40,7 +41,7 @@ func mustStart(t testing.TB, sb *Sandbox, id string, cmd atoll.Cmd) atoll.Proces
 	return p
 }
 
-// attached is what somebody gets who attaches until the end.
+// attached is what a client receives that stays attached until the end.
 func attached(t testing.TB, sb *Sandbox, id string, a Attachment) (out, errs string, exit atoll.Exit, err error) {
 	t.Helper()
 	var o, e bytes.Buffer
@@ -420,7 +421,7 @@ func TestProcessEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	var list []atoll.Event
-	err := f.For(LocalCaller()).Events(aMinute(t), EventFilter{Types: []string{"process.*"}, Object: sb.ID()}, true, func(e atoll.Event) error {
+	err := f.For(LocalCaller()).Events(aMinute(t), event.Filter{Types: []string{"process.*"}, Object: sb.ID()}, true, func(e atoll.Event) error {
 		if list = append(list, e); len(list) == 2 {
 			return errEnough
 		}
@@ -440,7 +441,7 @@ func TestTheTableIsBounded(t *testing.T) {
 	sb := newSandbox(t, f, atoll.Config{})
 	mustStart(t, sb, "stays", atoll.Cmd{Shell: "cat", Timeout: -1})
 	var last string
-	for range endedPerSandbox + 20 {
+	for range maxEndedPerSandbox + 20 {
 		p, _, err := sb.Run(aMinute(t), "", atoll.Cmd{Shell: "echo x"})
 		if err != nil {
 			t.Fatal(err)
@@ -448,52 +449,52 @@ func TestTheTableIsBounded(t *testing.T) {
 		last = p.ID
 	}
 	list, err := sb.Processes(t.Context())
-	if err != nil || len(list) != endedPerSandbox+1 || list[0].ID != "stays" || list[len(list)-1].ID != last {
+	if err != nil || len(list) != maxEndedPerSandbox+1 || list[0].ID != "stays" || list[len(list)-1].ID != last {
 		t.Fatalf("%d processes, %v", len(list), err)
 	}
-	c.pass(processWait)
+	c.pass(endedRetention)
 	if list, err = sb.Processes(t.Context()); err != nil || len(list) != 1 {
 		t.Errorf("%d processes, %v, after ten minutes: want the one that runs", len(list), err)
 	}
-	if ps := f.processes; ps.old.Len() != 0 || ps.held != 0 {
-		t.Errorf("%d ended ones, %d bytes are still held", ps.old.Len(), ps.held)
+	if ps := f.processes; ps.endedList.Len() != 0 || ps.outputBytes != 0 {
+		t.Errorf("%d ended ones, %d bytes are still held", ps.endedList.Len(), ps.outputBytes)
 	}
 }
 
 func TestOldOutputIsForgottenBeforeItIsTooMuch(t *testing.T) {
 	ps := newProcesses(time.Now)
 	var all []*process
-	for range 3 * endedOutput / ringSize {
+	for range 3 * maxEndedOutput / ringSize {
 		p := &process{sandbox: fmt.Sprint(len(all)), owner: atoll.Owner{App: fmt.Sprint(len(all) % 8), User: "u"}}
 		if err := ps.add(p); err != nil {
 			t.Fatal(err)
 		}
 		p.out.write(stdout, make([]byte, 2*ringSize))
-		ps.ended(p, atoll.Exit{Code: 7}, nil)
+		ps.recordEnd(p, atoll.Exit{Code: 7}, nil)
 		all = append(all, p)
 	}
 	sum := 0
 	for _, p := range all {
-		_, held := p.out.written()
+		_, held := p.out.countWritten()
 		sum += held
 	}
-	if sum > endedOutput || sum < endedOutput/2 || ps.held != sum {
-		t.Errorf("%d bytes are held, counted as %d", sum, ps.held)
+	if sum > maxEndedOutput || sum < maxEndedOutput/2 || ps.outputBytes != sum {
+		t.Errorf("%d bytes are held, counted as %d", sum, ps.outputBytes)
 	}
-	if i := all[0].info(); i.Code != 7 || i.Output != 2*ringSize {
+	if i := all[0].describe(); i.Code != 7 || i.Output != 2*ringSize {
 		t.Errorf("the oldest: %+v", i)
 	}
 	for _, p := range all {
-		ps.forget(p.sandbox)
+		ps.forgetSandbox(p.sandbox)
 	}
-	if ps.held != 0 || len(ps.tables) != 0 || len(ps.owners) != 0 {
-		t.Errorf("%d bytes, %d tables, %d owners are left", ps.held, len(ps.tables), len(ps.owners))
+	if ps.outputBytes != 0 || len(ps.tables) != 0 || len(ps.owners) != 0 {
+		t.Errorf("%d bytes, %d tables, %d owners are left", ps.outputBytes, len(ps.tables), len(ps.owners))
 	}
 }
 
-// TestNobodyPushesOutOthersOutput has one owner whose processes write more than
+// TestOutputOfOneOwnerDisplacesNoOthers has one owner whose processes write more than
 // is kept of all, after another's.
-func TestNobodyPushesOutOthersOutput(t *testing.T) {
+func TestOutputOfOneOwnerDisplacesNoOthers(t *testing.T) {
 	ps := newProcesses(time.Now)
 	end := func(o atoll.Owner) *process {
 		p := &process{sandbox: o.App, owner: o}
@@ -501,21 +502,21 @@ func TestNobodyPushesOutOthersOutput(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.out.write(stdout, make([]byte, ringSize))
-		ps.ended(p, atoll.Exit{}, nil)
+		ps.recordEnd(p, atoll.Exit{}, nil)
 		return p
 	}
 	victim := end(bob)
 	var last *process
-	for range 2 * endedOutput / ringSize {
+	for range 2 * maxEndedOutput / ringSize {
 		last = end(alice)
 	}
 	for _, p := range []*process{victim, last} {
-		if _, held := p.out.written(); held == 0 {
+		if _, held := p.out.countWritten(); held == 0 {
 			t.Errorf("nothing is kept of %v", p.owner)
 		}
 	}
-	if most := ps.owners[alice].held; most > endedPerOwner || ps.held != most+victim.held {
-		t.Errorf("%d bytes of one owner, %d of all", most, ps.held)
+	if most := ps.owners[alice].held; most > maxEndedOutputPerOwner || ps.outputBytes != most+victim.outputBytes {
+		t.Errorf("%d bytes of one owner, %d of all", most, ps.outputBytes)
 	}
 }
 
@@ -527,12 +528,12 @@ func TestAProcessThatNeverBeganIsRemovedAfterItsSandbox(t *testing.T) {
 	if err := ps.add(p); err != nil {
 		t.Fatal(err)
 	}
-	ps.forget("s")
-	ps.remove(p)
+	ps.forgetSandbox("s")
+	ps.removeProcess(p)
 	if err := ps.add(other); err != nil {
 		t.Fatal(err)
 	}
-	ps.remove(p)
+	ps.removeProcess(p)
 	if ps.find("s", "p") != other {
 		t.Error("another process went with it")
 	}
@@ -573,10 +574,10 @@ func BenchmarkProcess(b *testing.B) {
 		sb   atoll.Sandbox
 		cmd  func() atoll.Cmd
 	}{
-		{"Driver", sb.inner(), func() atoll.Cmd { return atoll.Cmd{Args: []string{"true"}} }},
+		{"Driver", sb.innerSandbox(), func() atoll.Cmd { return atoll.Cmd{Args: []string{"true"}} }},
 		{"Fleet", sb, func() atoll.Cmd { return atoll.Cmd{Args: []string{"true"}} }},
 		{"FleetSecrets", masked, func() atoll.Cmd { return atoll.Cmd{Args: []string{"true"}} }},
-		{"DriverWriter", sb.inner(), func() atoll.Cmd { out.Reset(); return atoll.Cmd{Args: []string{"echo", "hello"}, Stdout: &out} }},
+		{"DriverWriter", sb.innerSandbox(), func() atoll.Cmd { out.Reset(); return atoll.Cmd{Args: []string{"echo", "hello"}, Stdout: &out} }},
 		{"FleetWriter", sb, func() atoll.Cmd { out.Reset(); return atoll.Cmd{Args: []string{"echo", "hello"}, Stdout: &out} }},
 	} {
 		b.Run(k.name, func(b *testing.B) {
@@ -590,16 +591,15 @@ func BenchmarkProcess(b *testing.B) {
 	}
 }
 
-// TestAStartThatIsThrownOut: whoever starts a process while its sandbox is
-// stopped, or somebody else kills it, hears of that, and not that a context of
-// the registry's has ended.
-func TestAStartThatIsThrownOut(t *testing.T) {
+// TestInterruptedStart: if the sandbox is stopped or the process is killed while the
+// process starts, the error says so, and not that a context was canceled.
+func TestInterruptedStart(t *testing.T) {
 	for _, k := range []struct {
 		name string
 		out  func(*Sandbox, *process)
 		want error
 	}{
-		{"stopped", func(sb *Sandbox, _ *process) { sb.b.calls.expel(errStopped) }, errStopped},
+		{"stopped", func(sb *Sandbox, _ *process) { sb.b.calls.cancelAll(errStopped) }, errStopped},
 		{"killed", func(_ *Sandbox, p *process) { (*p.cancel.Load())(errKilled) }, atoll.ErrState},
 	} {
 		t.Run(k.name, func(t *testing.T) {
@@ -612,8 +612,8 @@ func TestAStartThatIsThrownOut(t *testing.T) {
 				_, err := sb.StartProcess(ctx, "job", atoll.Cmd{Shell: "cat", Timeout: -1})
 				started <- err
 			}()
-			eventually(t, "the call under way", func() bool { return sb.b.calls.count() == 1 })
-			conn, err := f.store.w.Conn(ctx) // it can't write
+			eventually(t, "the call under way", func() bool { return sb.b.calls.activeCount() == 1 })
+			conn, err := f.registry.WriteDB.Conn(ctx) // it can't write
 			f.processes.mu.Unlock()
 			if err != nil {
 				t.Fatal(err)
@@ -685,8 +685,8 @@ func TestACrowdAtOneSandbox(t *testing.T) {
 		t.Errorf("of a sandbox that is destroyed: %v, %v", err, err2)
 	}
 	ps := f.processes
-	if len(ps.tables) != 0 || ps.held != 0 || ps.old.Len() != 0 {
-		t.Errorf("%d tables, %d bytes, %d ended ones are left", len(ps.tables), ps.held, ps.old.Len())
+	if len(ps.tables) != 0 || ps.outputBytes != 0 || ps.endedList.Len() != 0 {
+		t.Errorf("%d tables, %d bytes, %d ended ones are left", len(ps.tables), ps.outputBytes, ps.endedList.Len())
 	}
 }
 

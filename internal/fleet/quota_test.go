@@ -33,13 +33,13 @@ func TestFit(t *testing.T) {
 		{"NoCPUWhereThereIsNoLimit", with(func(q *atoll.Quota) { q.CPU = 4 }), atoll.Quota{CPU: 4}, atoll.Resources{}, atoll.Resources{}, false, true},
 	} {
 		l := c.asked
-		err := fit(c.quota, c.used, atoll.Features{CPULimit: c.cpu}, &l)
+		err := fitQuota(c.quota, c.used, atoll.Features{CPULimit: c.cpu}, &l)
 		if c.ok && (err != nil || l != c.got) || !c.ok && !errors.Is(err, atoll.ErrQuota) {
 			t.Errorf("%s: %v, limits %+v; want %v and %+v", c.name, err, l, c.ok, c.got)
 		}
 	}
 	all := atoll.Quota{Sandboxes: 1, CPU: 1, Memory: 1, Disk: 1}
-	err := fit(all, all, atoll.Features{CPULimit: true}, &atoll.Resources{CPU: 1, Memory: 1, Disk: 1})
+	err := fitQuota(all, all, atoll.Features{CPULimit: true}, &atoll.Resources{CPU: 1, Memory: 1, Disk: 1})
 	for _, what := range []string{"sandboxes", "cpu", "memory", "disk"} {
 		if err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("all over quota: %v does not name %s", err, what)
@@ -52,7 +52,7 @@ func TestNoSumPassesTheQuota(t *testing.T) {
 	quota := atoll.Quota{Sandboxes: -1, CPU: 4, Memory: 4 << 30, Disk: 4 << 30}
 	used := atoll.Quota{CPU: 1, Memory: 1, Disk: 1}
 	for what, l := range map[string]atoll.Resources{"memory": {Memory: math.MaxInt64}, "disk": {Disk: math.MaxInt64}, "cpu": {CPU: math.MaxFloat64}} {
-		if err := fit(quota, used, atoll.Features{CPULimit: true}, &l); !errors.Is(err, atoll.ErrQuota) {
+		if err := fitQuota(quota, used, atoll.Features{CPULimit: true}, &l); !errors.Is(err, atoll.ErrQuota) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -187,7 +187,7 @@ func TestQuotaOfCommands(t *testing.T) {
 	if err := outcome(t, two); err == nil {
 		t.Error("the command goes on")
 	}
-	if n := f.commands.of(atoll.Local); n != 0 {
+	if n := f.commandCounts.countOf(atoll.Local); n != 0 {
 		t.Errorf("%d commands are counted after all have ended", n)
 	}
 }

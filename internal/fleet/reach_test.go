@@ -7,8 +7,8 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// TestTenantsDontReachTheHost has somebody whose token does not name this host
-// ask for sandboxes that reach its services, its network, its files.
+// TestTenantsDontReachTheHost: a token without access to the host can't create
+// sandboxes that reach the host's services, network or files.
 func TestTenantsDontReachTheHost(t *testing.T) {
 	f := openFleet(t, Options{})
 	owner := atoll.Owner{App: "app", User: "mallory"}

@@ -12,88 +12,86 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// errDied is why a sandbox has to be settled that nobody failed to move.
-var errDied = fmt.Errorf("%w: the process that was moving it died", atoll.ErrUnavailable)
+// errDied is the failure of a state change whose process died.
+var errDied = fmt.Errorf("%w: the process that was changing it died", atoll.ErrUnavailable)
 
-// The reasons that reconciliation gives.
+// The reasons recorded by reconciliation.
 const (
-	reasonVanished = "vanished" // its driver does not have it any more
-	reasonDied     = "died"     // with the process that it lived in
-	reasonUnclear  = "unclear"  // its driver can't say how it is
+	reasonVanished = "vanished" // the driver does not have it any more
+	reasonDied     = "died"     // with the process whose memory it lived in
+	reasonUnclear  = "unclear"  // the driver fails to report its state
 )
 
-// settle brings a row whose move has failed to what is true: half made and half
-// destroyed ones go, of others the driver says how they are. The caller has the
-// turn.
-func (f *Fleet) settle(ctx context.Context, id string, failure error) (row, error) {
-	r, err := f.settleNow(ctx, id, failure)
-	if f.store.shared != nil && errors.Is(err, atoll.ErrUnavailable) {
-		f.store.shared.troubled.Store(true) // it is tried again when the registry is heard
+// reconcileHeld updates a row after a failed state change: half created and half destroyed
+// sandboxes are removed, others get the state that the driver reports. The caller holds the turn.
+func (f *Fleet) reconcileHeld(ctx context.Context, id string, failure error) (row, error) {
+	r, err := f.reconcileNow(ctx, id, failure)
+	if f.registry.Postgres != nil && errors.Is(err, atoll.ErrUnavailable) {
+		f.registry.Postgres.MarkTroubled() // reconcileOwn tries again when the registry answers
 	}
 	return r, err
 }
 
-func (f *Fleet) settleNow(ctx context.Context, id string, failure error) (row, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endurance)
+func (f *Fleet) reconcileNow(ctx context.Context, id string, failure error) (row, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), backgroundTimeout)
 	defer cancel()
 	r, err := f.loadRow(ctx, id)
 	if err != nil || r.state == atoll.Destroyed {
 		return r, err
 	}
-	if r.holder != "" && r.holder != f.instance.id {
-		if alive, err := f.instance.alive(r.holder); alive || err != nil {
+	if r.holder != "" && r.holder != f.member.ID() {
+		if alive, err := f.member.Alive(r.holder); alive || err != nil {
 			return r, errors.Join(errHeld, err)
 		}
 	}
-	b := f.enter(r)
-	if b.bay == nil {
+	b := f.ensureHandle(r)
+	if b.driver == nil {
 		return r, fmt.Errorf("%w: driver %q is not set up", errNotHere, r.driver)
 	}
 	if r.goal == goalCreate || r.goal == goalDestroy {
-		err := f.finish(ctx, b)
+		err := f.saveAndDestroyInner(ctx, b)
 		if errors.Is(err, errNotHere) {
 			return r, err
 		}
-		return f.change(ctx, id, func(tx *sql.Tx, r *row) error {
+		return f.changeRow(ctx, id, func(tx *sql.Tx, r *row) error {
 			r.holder = ""
 			if err != nil {
 				r.goal = goalDestroy
-				return f.stuck(ctx, tx, r, err)
+				return f.recordFailure(ctx, tx, r, err)
 			}
 			if r.goal == goalCreate {
-				r.reason, r.message = goalCreate, r.explain(failure)
+				r.reason, r.message = goalCreate, r.errorText(failure)
 			}
-			r.goal, r.host = "", ""
-			return f.gone(ctx, tx, r)
+			r.goal, r.process = "", ""
+			return f.recordGone(ctx, tx, r)
 		})
 	}
-	to, reason, message, err := f.truth(ctx, b, failure)
+	to, reason, message, err := f.observeState(ctx, b, failure)
 	if err != nil {
 		return r, err
 	}
-	return f.change(ctx, id, func(tx *sql.Tx, r *row) error {
+	return f.changeRow(ctx, id, func(tx *sql.Tx, r *row) error {
 		if r.state == atoll.Destroyed {
 			return nil
 		}
 		r.holder, r.goal = "", ""
 		r.reason, r.message = reason, message
 		if to != atoll.Running {
-			if err := f.unloaded(ctx, tx, r); err != nil {
+			if err := f.recordNotCopied(ctx, tx, r); err != nil {
 				return err
 			}
 		}
 		if r.state == to {
-			return f.save(ctx, tx, r)
+			return f.saveRow(ctx, tx, r)
 		}
-		return f.discover(ctx, tx, r, to)
+		return f.recordObserved(ctx, tx, r, to)
 	})
 }
 
-// truth is what the driver says of a sandbox: the state, and for a failed one
-// the reason.
-func (f *Fleet) truth(ctx context.Context, b *box, failure error) (to atoll.State, reason, message string, err error) {
-	b.hold(nil) // ask again
-	sb, err := b.inner(ctx)
+// observeState returns the state that the driver reports, and for a failed sandbox the reason.
+func (f *Fleet) observeState(ctx context.Context, b *handle, failure error) (to atoll.State, reason, message string, err error) {
+	b.setInner(nil) // open it again
+	sb, err := b.openInner(ctx)
 	var st atoll.Status
 	if err == nil {
 		st, err = sb.Status(ctx)
@@ -102,22 +100,22 @@ func (f *Fleet) truth(ctx context.Context, b *box, failure error) (to atoll.Stat
 	case errors.Is(err, errNotHere):
 		return "", "", "", err
 	case errors.Is(err, atoll.ErrNotFound):
-		return atoll.Failed, reasonVanished, "driver " + b.known().driver + " does not have it any more", nil
+		return atoll.Failed, reasonVanished, "driver " + b.cachedRow().driver + " does not have it any more", nil
 	case err != nil:
-		r := b.known()
-		return atoll.Failed, reasonUnclear, r.explain(errors.Join(failure, err)), nil
+		r := b.cachedRow()
+		return atoll.Failed, reasonUnclear, r.errorText(errors.Join(failure, err)), nil
 	}
-	to, reason, message = truthOf(st)
+	to, reason, message = stateFromStatus(st)
 	return to, reason, message, nil
 }
 
-// truthOf reads a driver's status.
-func truthOf(st atoll.Status) (to atoll.State, reason, message string) {
+// stateFromStatus returns the state that a driver's status means.
+func stateFromStatus(st atoll.Status) (to atoll.State, reason, message string) {
 	switch st.State {
 	case atoll.Running, atoll.Paused, atoll.Stopped:
 		return st.State, "", ""
 	}
-	reason, message = reasonUnclear, "its driver says that it is "+string(st.State)
+	reason, message = reasonUnclear, "its driver reports it as "+string(st.State)
 	for _, c := range st.Conditions {
 		if c.Type == "ready" && c.Message != "" {
 			message = c.Message
@@ -126,93 +124,94 @@ func truthOf(st atoll.Status) (to atoll.State, reason, message string) {
 	return atoll.Failed, reason, message
 }
 
-// settleRow is settle for a row that nobody may be moving.
-func (f *Fleet) settleRow(ctx context.Context, r row, failure error) error {
-	b := f.enter(r)
-	release, err := b.take(ctx)
+// reconcileRow is reconcileHeld for a row whose turn it acquires first. A row that has changed
+// meanwhile is left alone.
+func (f *Fleet) reconcileRow(ctx context.Context, r row, failure error) error {
+	b := f.ensureHandle(r)
+	release, err := b.acquireTurn(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
 	now, err := f.loadRow(ctx, r.id)
-	if err != nil || now.turn != r.turn {
-		return ignore(err, atoll.ErrNotFound) // somebody else has
+	if err != nil || now.revision != r.revision {
+		return ignoreError(err, atoll.ErrNotFound) // it was changed meanwhile
 	}
-	_, err = f.settle(ctx, r.id, failure)
+	_, err = f.reconcileHeld(ctx, r.id, failure)
 	return err
 }
 
-func ignore(err, what error) error {
+func ignoreError(err, what error) error {
 	if errors.Is(err, what) {
 		return nil
 	}
 	return err
 }
 
-// settleDead settles what processes that died have left half done, and
-// destroys or gives up what lived in them.
-func (f *Fleet) settleDead(ctx context.Context) error {
-	dead, err := f.instance.dead()
+// reconcileDead reconciles what processes that died have left half done, and ends the sandboxes
+// that lived in them.
+func (f *Fleet) reconcileDead(ctx context.Context) error {
+	dead, err := f.member.Dead()
 	for _, d := range dead {
-		if e := errors.Join(f.settleOf(ctx, d.id), f.destroyLone(ctx, d.id)); e != nil {
-			err = errors.Join(err, e, d.keep())
+		if e := errors.Join(f.reconcileInstance(ctx, d.ID), f.destroyStandalone(ctx, d.ID)); e != nil {
+			err = errors.Join(err, e, d.Release())
 			continue
 		}
-		err = errors.Join(err, d.bury())
+		err = errors.Join(err, d.Forget())
 	}
 	return err
 }
 
-// settleOf settles what one instance has left.
-func (f *Fleet) settleOf(ctx context.Context, id string) error {
-	rows, err := allRows(ctx, f.store.db, "(holder = ? or host = ?) and state <> 'destroyed'", id, id)
+// reconcileInstance reconciles the sandboxes that a process was changing or that lived in it.
+func (f *Fleet) reconcileInstance(ctx context.Context, id string) error {
+	rows, err := queryRows(ctx, f.registry.DB, "(holder = ? or host = ?) and state <> 'destroyed'", id, id)
 	if err != nil {
 		return err
 	}
-	half := make(map[*bay]bool) // who may have a part of what was being made or removed
+	half := make(map[*driverState]bool) // drivers that may have half created or half removed sandboxes
 	for _, r := range rows {
-		b := f.bay(r.driver)
+		b := f.findDriver(r.driver)
 		if b == nil {
-			continue // whoever has this driver will
+			continue // left to a process with this driver
 		}
 		if r.holder == id {
-			err = errors.Join(err, f.settleRow(ctx, r, errDied))
+			err = errors.Join(err, f.reconcileRow(ctx, r, errDied))
 			half[b] = half[b] || r.goal == goalCreate || r.goal == goalDestroy
 		}
-		if r.host == id {
-			err = errors.Join(err, f.outlived(ctx, r.id))
+		if r.process == id {
+			err = errors.Join(err, f.endWithProcess(ctx, r.id))
 		}
 	}
 	for b, yes := range half {
 		if yes {
-			f.report("sweep", b.sweep(ctx))
+			f.logError("sweep", b.triggerCleanup(ctx))
 		}
 	}
 	return err
 }
 
-// sweep has a driver remove what a process that died has half made or half removed:
-// it does so when it lists what is whole.
-func (b *bay) sweep(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, surveyTime)
+// triggerCleanup lists a driver's sandboxes, which makes it remove half created and half removed
+// ones.
+func (b *driverState) triggerCleanup(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, driverListTimeout)
 	defer cancel()
-	_, err := b.driver.List(ctx)
+	_, err := b.impl.List(ctx)
 	return err
 }
 
-// settleStrays settles what is left of instances that have no file any more.
-func (f *Fleet) settleStrays(ctx context.Context) error {
-	rows, err := allRows(ctx, f.store.db, "(holder <> '' or host <> '') and state <> 'destroyed'")
+// reconcileStrays reconciles the sandboxes of processes that are not known any more.
+func (f *Fleet) reconcileStrays(ctx context.Context) error {
+	rows, err := queryRows(ctx, f.registry.DB, "(holder <> '' or host <> '') and state <> 'destroyed'")
 	if err != nil {
 		return err
 	}
 	dead := make(map[string]bool)
 	for _, r := range rows {
-		for _, id := range []string{r.holder, r.host} {
+		for _, id := range []string{r.holder, r.process} {
 			if id == "" || dead[id] {
 				continue
 			}
-			alive, err := f.instance.alive(id)
+			alive, err := f.member.Alive(id)
 			if err != nil {
 				return err
 			}
@@ -221,104 +220,103 @@ func (f *Fleet) settleStrays(ctx context.Context) error {
 	}
 	for id, yes := range dead {
 		if yes {
-			err = errors.Join(err, f.settleOf(ctx, id))
+			err = errors.Join(err, f.reconcileInstance(ctx, id))
 		}
 	}
 	return err
 }
 
-// outlived ends a sandbox whose host, the process that it lived in or for, is
-// no more.
-func (f *Fleet) outlived(ctx context.Context, id string) error {
+// endWithProcess ends a sandbox that lived in, or was created for, a process that has ended.
+func (f *Fleet) endWithProcess(ctx context.Context, id string) error {
 	r, err := f.loadRow(ctx, id)
 	if err != nil || r.state == atoll.Destroyed {
 		return err
 	}
-	if r.cfg.Lifecycle.Policy == atoll.PolicyOneshot || r.pool != "" || r.host == f.instance.id {
-		return f.expire(ctx, r, "the process that it was made for has ended")
+	if r.cfg.Lifecycle.Policy == atoll.PolicyOneshot || r.pool != "" || r.process == f.member.ID() {
+		return f.expireSandbox(ctx, r, "the process that it was created for has ended")
 	}
-	_, err = f.change(ctx, id, func(tx *sql.Tx, now *row) error {
-		if now.turn != r.turn {
+	_, err = f.changeRow(ctx, id, func(tx *sql.Tx, now *row) error {
+		if now.revision != r.revision {
 			return nil
 		}
-		now.host, now.reason, now.message = "", reasonDied, "it was kept in the memory of a process that has ended"
+		now.process, now.reason, now.message = "", reasonDied, "it lived in the memory of a process that has ended"
 		if now.state == atoll.Failed {
-			return f.save(ctx, tx, now)
+			return f.saveRow(ctx, tx, now)
 		}
-		return f.discover(ctx, tx, now, atoll.Failed)
+		return f.recordObserved(ctx, tx, now, atoll.Failed)
 	})
 	return err
 }
 
-// expire destroys a sandbox in the fleet's own name.
-func (f *Fleet) expire(ctx context.Context, r row, why string) error {
-	b := f.enter(r)
-	release, err := b.take(ctx)
+// expireSandbox destroys a sandbox as the fleet.
+func (f *Fleet) expireSandbox(ctx context.Context, r row, why string) error {
+	b := f.ensureHandle(r)
+	release, err := b.acquireTurn(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return f.demolish(ctx, b, why)
+	return f.destroyHeld(ctx, b, why)
 }
 
-// retire settles what this process leaves behind when it closes: what lives in
-// its memory, or was made for it, ends with it.
-func (f *Fleet) retire(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, endurance)
+// reconcileClosing records the last uses and ends the sandboxes that live in this process or were
+// created for it.
+func (f *Fleet) reconcileClosing(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, backgroundTimeout)
 	defer cancel()
-	err := f.writeBack(ctx, true)
-	return errors.Join(err, f.settleOf(ctx, f.instance.id))
+	err := f.saveUses(ctx, true)
+	return errors.Join(err, f.reconcileInstance(ctx, f.member.ID()))
 }
 
-// Reconcile compares the registry with what the drivers say really exists, and
-// makes it true: it adopts what it did not know, removes what was destroyed,
-// and marks what has vanished. A driver that can't be asked changes nothing.
+// Reconcile makes the registry agree with the sandboxes that really exist: it adopts unknown ones,
+// removes destroyed ones, and marks those that have vanished. A driver that fails to list its
+// sandboxes changes nothing.
 func (f *Fleet) Reconcile(ctx context.Context) error {
-	ctx, leave, err := f.operate(ctx)
+	ctx, leave, err := f.beginOperation(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	errs := []error{f.settleDead(ctx), f.settleStrays(ctx)}
-	for _, b := range f.bays {
-		errs = append(errs, f.survey(ctx, b))
+	errs := []error{f.reconcileDead(ctx), f.reconcileStrays(ctx)}
+	for _, b := range f.drivers {
+		errs = append(errs, f.reconcileDriver(ctx, b))
 	}
 	return errors.Join(errs...)
 }
 
-// surveyTime is how long a driver may take to say what exists: one that waits
-// for an engine that is no more must not keep all others waiting.
-const surveyTime = 10 * time.Second
+// driverListTimeout bounds the listing of one driver: one that waits for a dead engine must not
+// delay the others.
+const driverListTimeout = 10 * time.Second
 
-// survey compares the registry with what one driver says really exists.
-func (f *Fleet) survey(ctx context.Context, b *bay) error {
-	asking, cancel := context.WithTimeout(ctx, surveyTime)
+// reconcileDriver reconciles the registry with the list of one driver.
+func (f *Fleet) reconcileDriver(ctx context.Context, b *driverState) error {
+	asking, cancel := context.WithTimeout(ctx, driverListTimeout)
 	defer cancel()
 	if _, err := b.probe(asking); err != nil {
-		f.log.Warn("driver can't work here", "driver", b.driver.Name(), "err", err)
+		f.log.Warn("driver does not work here", "driver", b.impl.Name(), "err", err)
 		return nil
 	}
-	lone, err := f.lone(b.driver.Name()) // those that end meanwhile
+	standalone, err := f.standaloneIDs(b.impl.Name()) // including those that end during the listing
 	if err != nil {
 		return err
 	}
-	there, err := b.driver.List(asking)
+	there, err := b.impl.List(asking)
 	if err != nil {
-		f.log.Warn("driver can't say what exists", "driver", b.driver.Name(), "err", err)
+		f.log.Warn("driver failed to list its sandboxes", "driver", b.impl.Name(), "err", err)
 		return nil
 	}
-	more, err := f.lone(b.driver.Name()) // and those that began
+	more, err := f.standaloneIDs(b.impl.Name()) // and those created during it
 	if err != nil {
 		return err
 	}
-	there = slices.DeleteFunc(there, func(st atoll.Status) bool { return lone[st.ID] || more[st.ID] })
-	return f.compare(ctx, b, there)
+	there = slices.DeleteFunc(there, func(st atoll.Status) bool { return standalone[st.ID] || more[st.ID] })
+	return f.reconcileWithList(ctx, b, there)
 }
 
-// compare makes the registry agree with the list of one driver, which is older
-// than what the registry says now.
-func (f *Fleet) compare(ctx context.Context, b *bay, there []atoll.Status) error {
-	rows, err := allRows(ctx, f.store.db, "driver = ?", b.driver.Name())
+// reconcileWithList reconciles the registry with the list of one driver. The list may be older
+// than the rows.
+func (f *Fleet) reconcileWithList(ctx context.Context, b *driverState, there []atoll.Status) error {
+	rows, err := queryRows(ctx, f.registry.DB, "driver = ?", b.impl.Name())
 	if err != nil {
 		return err
 	}
@@ -333,78 +331,77 @@ func (f *Fleet) compare(ctx context.Context, b *bay, there []atoll.Status) error
 		r, ok := known[st.ID]
 		switch {
 		case !ok:
-			errs = append(errs, f.adopt(ctx, b, st))
+			errs = append(errs, f.adoptSandbox(ctx, b, st))
 		case r.state == atoll.Destroyed:
-			errs = append(errs, f.remove(ctx, b, st.ID))
+			errs = append(errs, f.removeLeftover(ctx, b, st.ID))
 		case r.goal == goalDestroy && r.holder == "":
-			errs = append(errs, f.expire(ctx, r, ""))
-		case r.holder == "" && r.host == "":
-			if to, _, _ := truthOf(st); to != r.state {
-				errs = append(errs, f.settleRow(ctx, r, nil))
+			errs = append(errs, f.expireSandbox(ctx, r, ""))
+		case r.holder == "" && r.process == "":
+			if to, _, _ := stateFromStatus(st); to != r.state {
+				errs = append(errs, f.reconcileRow(ctx, r, nil))
 			}
 		}
 	}
 	for _, r := range rows {
-		if !listed[r.id] && r.state != atoll.Destroyed && r.holder == "" && r.host == "" {
-			errs = append(errs, f.lost(ctx, r))
+		if !listed[r.id] && r.state != atoll.Destroyed && r.holder == "" && r.process == "" {
+			errs = append(errs, f.reconcileUnlisted(ctx, r))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// lost looks after a sandbox that was not in its driver's list, which may be
-// older than the sandbox.
-func (f *Fleet) lost(ctx context.Context, r row) error {
+// reconcileUnlisted reconciles a sandbox that the driver did not list. The list may be older than
+// the sandbox.
+func (f *Fleet) reconcileUnlisted(ctx context.Context, r row) error {
 	switch {
 	case r.goal == goalDestroy:
-		return f.expire(ctx, r, "")
+		return f.expireSandbox(ctx, r, "")
 	case r.state == atoll.Failed && r.reason == reasonVanished:
 		return nil
 	}
-	return f.settleRow(ctx, r, nil)
+	return f.reconcileRow(ctx, r, nil)
 }
 
-// remove destroys what a driver has of a sandbox that the registry knows as
-// destroyed.
-func (f *Fleet) remove(ctx context.Context, b *bay, id string) error {
-	sb, err := b.driver.Open(ctx, id)
+// removeLeftover destroys a sandbox that the registry records as destroyed.
+func (f *Fleet) removeLeftover(ctx context.Context, b *driverState, id string) error {
+	sb, err := b.impl.Open(ctx, id)
 	if err == nil {
 		err = sb.Destroy(ctx)
 	}
-	if err = ignore(err, atoll.ErrNotFound); err != nil {
+	if err = ignoreError(err, atoll.ErrNotFound); err != nil {
 		return fmt.Errorf("remove %s: %w", id, err)
 	}
-	f.log.Info("sandbox removed that was destroyed before", "id", id)
+	f.log.Info("leftover of a destroyed sandbox removed", "id", id)
 	return nil
 }
 
-// adopt takes in a sandbox that the registry did not know, for those who work
-// on this machine. Its name is kept if it is free.
-func (f *Fleet) adopt(ctx context.Context, b *bay, st atoll.Status) error {
-	state, reason, message := truthOf(st)
+// adoptSandbox registers a sandbox that the registry did not know, for the local owner. It keeps
+// its name if that is free.
+func (f *Fleet) adoptSandbox(ctx context.Context, b *driverState, st atoll.Status) error {
+	state, reason, message := stateFromStatus(st)
 	now := f.now()
 	r := row{
-		id: st.ID, owner: atoll.Local, driver: b.driver.Name(), state: state, created: st.Created.UTC(), active: now, changed: now,
+		id: st.ID, owner: atoll.Local, driver: b.impl.Name(), state: state, created: st.Created.UTC(), active: now, changed: now,
 		reason: reason, message: message,
 	}
 	if st.Created.IsZero() {
 		r.created = now
 	}
 	r.cfg.Driver, r.cfg.Labels = r.driver, st.Labels
-	r.cfg.Lifecycle.Policy = atoll.PolicyPersistent // nobody said that it may go
-	err := f.store.write(ctx, func(tx *sql.Tx) error {
-		if _, err := oneRow(ctx, tx, "id = ?", r.id); !errors.Is(err, atoll.ErrNotFound) {
-			return err // nil: another process was quicker
+	r.cfg.Lifecycle.Policy = atoll.PolicyPersistent // it was given no end
+	err := f.registry.Write(ctx, func(tx *sql.Tx) error {
+		if _, err := queryRow(ctx, tx, "id = ?", r.id); !errors.Is(err, atoll.ErrNotFound) {
+			return err // nil: another process adopted it
 		}
-		name, err := freeName(ctx, tx, r.owner, st.Name)
+		name, err := uniqueName(ctx, tx, r.owner, st.Name)
 		if err != nil {
 			return err
 		}
 		r.name, r.cfg.Name = name, name
-		if err := f.insert(ctx, tx, &r); err != nil {
+		if err := f.insertRow(ctx, tx, &r); err != nil {
 			return err
 		}
-		return f.emit(ctx, tx, atoll.Event{Time: now, Type: "sandbox.adopted", Owner: r.owner, Object: r.id, Name: r.name})
+		return f.events.Emit(ctx, tx, atoll.Event{Time: now, Type: "sandbox.adopted", Owner: r.owner, Object: r.id, Name: r.name})
 	})
 	if err != nil {
 		return fmt.Errorf("adopt %s: %w", st.ID, err)
@@ -413,13 +410,13 @@ func (f *Fleet) adopt(ctx context.Context, b *bay, st atoll.Status) error {
 	return nil
 }
 
-// freeName returns the name, or name-2, name-3… that no sandbox of the owner
-// has.
-func freeName(ctx context.Context, tx *sql.Tx, o atoll.Owner, name string) (string, error) {
+// uniqueName returns name, or the first of name-2, name-3… that no sandbox of the owner has. A
+// name that is not valid gives none.
+func uniqueName(ctx context.Context, tx *sql.Tx, o atoll.Owner, name string) (string, error) {
 	if name == "" || atoll.CheckName(name) != nil {
 		return "", nil
 	}
-	rows, err := allRows(ctx, tx, "app = ? and user = ? and state <> 'destroyed' and pool = '' and name <> ''", o.App, o.User)
+	rows, err := queryRows(ctx, tx, "app = ? and user = ? and state <> 'destroyed' and pool = '' and name <> ''", o.App, o.User)
 	if err != nil {
 		return "", err
 	}
@@ -432,11 +429,10 @@ func freeName(ctx context.Context, tx *sql.Tx, o atoll.Owner, name string) (stri
 	return try, nil
 }
 
-// explain is an error's text as the registry keeps it, with no secrets of the
-// sandbox.
-func (r *row) explain(err error) string { return redactor(r.cfg)(oneLine(err)) }
+// errorText returns the text of an error for the registry, without the sandbox's secrets.
+func (r *row) errorText(err error) string { return redactFunc(r.cfg)(oneLine(err)) }
 
-// oneLine is an error's text on one line, of bounded length.
+// oneLine returns the text of an error in one line of at most 1000 bytes.
 func oneLine(err error) string {
 	if err == nil {
 		return ""
@@ -446,4 +442,32 @@ func oneLine(err error) string {
 		text = strings.ToValidUTF8(text[:1000], "") + "…"
 	}
 	return text
+}
+
+// errRegistryLost is the failure of a state change during which the registry was unavailable.
+var errRegistryLost = fmt.Errorf("%w: the registry was unavailable during the change", atoll.ErrUnavailable)
+
+// reconcileOwn reconciles the sandboxes that this process holds but is not changing: the registry
+// was unavailable when the end of the change was to be recorded.
+func (f *Fleet) reconcileOwn(ctx context.Context) error {
+	rows, err := queryRows(ctx, f.registry.DB, "holder = ? and state <> 'destroyed'", f.member.ID())
+	for _, r := range rows {
+		b := f.ensureHandle(r)
+		select {
+		case b.turn <- struct{}{}:
+		default:
+			f.registry.Postgres.MarkTroubled() // being changed; try again later
+			continue
+		}
+		now, e := f.loadRow(ctx, r.id)
+		if e == nil && now.revision == r.revision {
+			_, e = f.reconcileHeld(ctx, r.id, errRegistryLost)
+		}
+		<-b.turn
+		err = errors.Join(err, ignoreError(e, atoll.ErrNotFound))
+	}
+	if errors.Is(err, atoll.ErrUnavailable) {
+		f.registry.Postgres.MarkTroubled()
+	}
+	return err
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/atoll-sandbox/atoll/internal/fleet/member"
+
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 )
@@ -17,39 +19,39 @@ import (
 // a sandbox.
 func deadInstance(t *testing.T, f *Fleet) string {
 	t.Helper()
-	if s := f.store.shared; s != nil {
+	if s := f.registry.Postgres; s != nil {
 		id := atoll.NewID()
-		_, err := s.aside.ExecContext(t.Context(), "insert into instances (id, host, since, seen, fenced) values (?, '', now(), now(), true)", id)
+		_, err := s.MemberDB.ExecContext(t.Context(), "insert into instances (id, host, since, seen, fenced) values (?, '', now(), now(), true)", id)
 		must(t, err)
 		return id
 	}
-	in, err := newInstance(f.opts.Home)
+	in, err := member.JoinHome(f.opts.Home)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := in.lock.Close(); err != nil { // the kernel does that to one that dies
+	if err := in.Abandon(); err != nil { // the kernel does that to one that dies
 		t.Fatal(err)
 	}
-	return in.id
+	return in.ID()
 }
 
 // force writes a row down without asking the tables.
 func force(t *testing.T, f *Fleet, id string, change func(r *row)) {
 	t.Helper()
-	if _, err := f.change(t.Context(), id, func(tx *sql.Tx, r *row) error {
+	if _, err := f.changeRow(t.Context(), id, func(tx *sql.Tx, r *row) error {
 		change(r)
-		return f.save(t.Context(), tx, r)
+		return f.saveRow(t.Context(), tx, r)
 	}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// raze destroys a driver's sandbox.
-func raze(ctx context.Context, sb atoll.Sandbox) error { return sb.Destroy(ctx) }
+// destroySandbox destroys a driver's sandbox.
+func destroySandbox(ctx context.Context, sb atoll.Sandbox) error { return sb.Destroy(ctx) }
 
-// TestWhatTheDeadLeave: each state in which a process can die, settled by the
-// next Open.
-func TestWhatTheDeadLeave(t *testing.T) {
+// TestReconcileDeadProcesses leaves a sandbox in each state in which a process can
+// die, and expects the next Open to settle it.
+func TestReconcileDeadProcesses(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		state atoll.State
@@ -58,16 +60,16 @@ func TestWhatTheDeadLeave(t *testing.T) {
 		want  atoll.State
 		gone  bool // the driver has nothing of it
 	}{
-		{"CreatedNothingMade", atoll.Starting, goalCreate, raze, atoll.Destroyed, true},
+		{"CreatedNothingMade", atoll.Starting, goalCreate, destroySandbox, atoll.Destroyed, true},
 		{"CreatedNotAcknowledged", atoll.Starting, goalCreate, nil, atoll.Destroyed, true},
-		{"CreatedOnly", atoll.Created, goalCreate, raze, atoll.Destroyed, true},
+		{"CreatedOnly", atoll.Created, goalCreate, destroySandbox, atoll.Destroyed, true},
 		{"DestroyBegun", atoll.Stopping, goalDestroy, nil, atoll.Destroyed, true},
-		{"DestroyDone", atoll.Stopping, goalDestroy, raze, atoll.Destroyed, true},
+		{"DestroyDone", atoll.Stopping, goalDestroy, destroySandbox, atoll.Destroyed, true},
 		{"DestroyOfStopped", atoll.Stopped, goalDestroy, atoll.Stop, atoll.Destroyed, true},
 		{"DestroyOfFailed", atoll.Failed, goalDestroy, nil, atoll.Destroyed, true},
 		{"StopBegun", atoll.Stopping, "stop", nil, atoll.Running, false},
 		{"StopDone", atoll.Stopping, "stop", atoll.Stop, atoll.Stopped, false},
-		{"StopVanished", atoll.Stopping, "stop", raze, atoll.Failed, true},
+		{"StopVanished", atoll.Stopping, "stop", destroySandbox, atoll.Failed, true},
 		{"StartBegun", atoll.Starting, "start", atoll.Stop, atoll.Stopped, false},
 		{"StartDone", atoll.Starting, "start", nil, atoll.Running, false},
 		{"PauseBegun", atoll.Pausing, "pause", nil, atoll.Running, false},
@@ -95,15 +97,15 @@ func TestWhatTheDeadLeave(t *testing.T) {
 			if have := ids(t, again.opts.Drivers[0]); (len(have) == 0) != c.gone {
 				t.Errorf("the driver has %v", have)
 			}
-			if left, err := again.instance.dead(); err != nil || len(left) != 0 {
+			if left, err := again.member.Dead(); err != nil || len(left) != 0 {
 				t.Errorf("%d instances are not buried, %v", len(left), err)
 			}
 		})
 	}
 }
 
-// TestHalfRemovedIsSwept: a directory that a process was removing, or had begun to
-// fill, when it died, goes without a Reconcile, which only a server does.
+// TestHalfRemovedIsSwept: if a process dies while it removes or fills a directory,
+// the directory is removed even without Reconcile, which only a server runs.
 func TestHalfRemovedIsSwept(t *testing.T) {
 	for _, goal := range []string{goalCreate, goalDestroy} {
 		t.Run(goal, func(t *testing.T) {
@@ -124,8 +126,9 @@ func TestHalfRemovedIsSwept(t *testing.T) {
 	}
 }
 
-// TestTheLivingAreLeftAlone: what another process is moving is its own affair.
-func TestTheLivingAreLeftAlone(t *testing.T) {
+// TestReconcileSkipsLiveProcesses: a sandbox whose state a live process is changing
+// is left to that process.
+func TestReconcileSkipsLiveProcesses(t *testing.T) {
 	d := &faulty{Driver: &virtual.Driver{Dir: t.TempDir()}}
 	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
 	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
@@ -144,7 +147,7 @@ func TestTheLivingAreLeftAlone(t *testing.T) {
 	if err := other.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if r := rowOf(t, other, sb.ID()); r.state != atoll.Stopping || r.holder != f.instance.id {
+	if r := rowOf(t, other, sb.ID()); r.state != atoll.Stopping || r.holder != f.member.ID() {
 		t.Errorf("it is %s, held by %q", r.state, r.holder)
 	}
 	theirs, err := other.For(LocalCaller()).Open(t.Context(), sb.ID())
@@ -185,8 +188,8 @@ func TestOthersStopWhatRunsHere(t *testing.T) {
 	if err := theirs.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for sb.b.known().state != atoll.Running { // it learns of it at the next look
-		if err := f.catchUp(t.Context()); err != nil {
+	for sb.b.cachedRow().state != atoll.Running { // it learns of it at the next look
+		if err := f.refreshIfStale(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -199,8 +202,8 @@ func TestOthersStopWhatRunsHere(t *testing.T) {
 	}
 }
 
-// outliving says that what it has in memory outlives the process, as far as its
-// fleets are concerned.
+// outliving reports to fleets that its sandboxes, which are in memory, outlive the
+// process.
 type outliving struct{ *virtual.Driver }
 
 func (d outliving) Probe(ctx context.Context) (atoll.Features, error) {
@@ -342,7 +345,7 @@ func TestADriverThatCannotBeAskedChangesNothing(t *testing.T) {
 	if err := f.Reconcile(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if r := rowOf(t, f, sb.ID()); r.turn != before.turn {
+	if r := rowOf(t, f, sb.ID()); r.revision != before.revision {
 		t.Errorf("it was changed: %+v", r)
 	}
 	// A list that is older than a sandbox does not make it vanish.
@@ -376,7 +379,7 @@ func TestMemoryEndsWithItsProcess(t *testing.T) {
 		t.Errorf("where it lives: %v", err)
 	}
 	dead := deadInstance(t, f)
-	force(t, f, sb.ID(), func(r *row) { r.host = dead })
+	force(t, f, sb.ID(), func(r *row) { r.process = dead })
 	third := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{virtual.New()}})
 	if r := rowOf(t, third, sb.ID()); r.state != atoll.Failed || r.reason != reasonDied {
 		t.Errorf("after its process died it is %s (%s: %s)", r.state, r.reason, r.message)
@@ -394,7 +397,7 @@ func TestOneshotEndsWithItsMaker(t *testing.T) {
 	f := openFleet(t, Options{})
 	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyOneshot}})
 	dead := deadInstance(t, f)
-	force(t, f, sb.ID(), func(r *row) { r.host = dead })
+	force(t, f, sb.ID(), func(r *row) { r.process = dead })
 	again := openFleet(t, Options{Home: f.opts.Home})
 	if r := rowOf(t, again, sb.ID()); r.state != atoll.Destroyed {
 		t.Errorf("it is %s", r.state)
@@ -404,8 +407,8 @@ func TestOneshotEndsWithItsMaker(t *testing.T) {
 	}
 }
 
-// TestStraysAreSettled: an instance whose file is gone is dead.
-func TestStraysAreSettled(t *testing.T) {
+// TestStraysAreReconciled: an instance whose file is gone is dead.
+func TestStraysAreReconciled(t *testing.T) {
 	f := openFleet(t, Options{})
 	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
 	force(t, f, sb.ID(), func(r *row) { r.state, r.goal, r.holder = atoll.Stopping, "stop", "sneverwas0000" })
@@ -417,9 +420,9 @@ func TestStraysAreSettled(t *testing.T) {
 	}
 }
 
-// TestACommandFindsThatItVanished: who runs a command in what is no more learns
-// it, and so does the registry.
-func TestACommandFindsThatItVanished(t *testing.T) {
+// TestCommandInVanishedSandbox: a command in a sandbox that no longer exists fails
+// and the registry records that the sandbox is gone.
+func TestCommandInVanishedSandbox(t *testing.T) {
 	f := openFleet(t, Options{})
 	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
 	inner, err := f.opts.Drivers[0].Open(t.Context(), sb.ID())
@@ -483,9 +486,9 @@ func TestAnUpdateUnbindsAOneshot(t *testing.T) {
 	}
 }
 
-// TestOneBadSandboxKeepsNobodyOut: a fleet opens though a driver can't finish
-// what a dead process has begun.
-func TestOneBadSandboxKeepsNobodyOut(t *testing.T) {
+// TestBrokenSandboxDoesNotPreventOpen: a fleet opens even if a driver can't finish
+// what a dead process started.
+func TestBrokenSandboxDoesNotPreventOpen(t *testing.T) {
 	d := &faulty{Driver: &virtual.Driver{Dir: t.TempDir()}}
 	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
 	a := f.For(LocalCaller())

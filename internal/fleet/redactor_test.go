@@ -16,8 +16,8 @@ func redactorOf(secrets ...string) Redactor {
 	return Redactor{newMask(&cfg)}
 }
 
-// A secret is not told in pieces either, wherever a text is cut.
-func TestHoldTellsNoPieces(t *testing.T) {
+// A secret does not leak in pieces either, wherever the text is split.
+func TestHoldShowsNoPartialSecrets(t *testing.T) {
 	for _, c := range []struct {
 		secrets    []string
 		text, want string

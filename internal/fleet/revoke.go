@@ -7,40 +7,41 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
 )
 
-// revocations tells those who let callers in that tokens were revoked.
+// revocations calls listeners when tokens or links are revoked.
 type revocations struct {
-	mu   sync.Mutex
-	next int                           // guarded by mu
-	told map[int]func(context.Context) // guarded by mu
+	mu        sync.Mutex
+	next      int                           // guarded by mu
+	listeners map[int]func(context.Context) // guarded by mu
 }
 
-// OnRevoked calls fn each time this process has revoked tokens, before
-// RevokeToken returns, until forget is called. What other processes revoke only
-// [Fleet.GoodTokens] tells.
+// OnRevoked calls fn each time this process has revoked tokens or links, before the revoking call
+// returns, until forget is called. Revocations by other processes are seen by [Fleet.GoodTokens]
+// only.
 func (f *Fleet) OnRevoked(fn func(ctx context.Context)) (forget func()) {
 	r := &f.revocations
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.told == nil {
-		r.told = make(map[int]func(context.Context))
+	if r.listeners == nil {
+		r.listeners = make(map[int]func(context.Context))
 	}
 	r.next++
 	n := r.next
-	r.told[n] = fn
+	r.listeners[n] = fn
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		delete(r.told, n)
+		delete(r.listeners, n)
 	}
 }
 
-// tell calls all who want to know, also when the caller who revoked is gone.
-func (r *revocations) tell(ctx context.Context) {
+// notifyAll calls all listeners, with a context that does not end with the caller's.
+func (r *revocations) notifyAll(ctx context.Context) {
 	r.mu.Lock()
-	fns := make([]func(context.Context), 0, len(r.told))
-	for _, fn := range r.told {
+	fns := make([]func(context.Context), 0, len(r.listeners))
+	for _, fn := range r.listeners {
 		fns = append(fns, fn)
 	}
 	r.mu.Unlock()
@@ -49,29 +50,29 @@ func (r *revocations) tell(ctx context.Context) {
 	}
 }
 
-// GoodTokens returns those of some tokens that can still be used, each with the
-// time that it has left; 0 means for ever.
+// GoodTokens returns the given tokens that are still valid, with the time until they expire; 0:
+// never.
 func (f *Fleet) GoodTokens(ctx context.Context, ids []string) (map[string]time.Duration, error) {
-	good, err := f.goodTokens(ctx, ids)
+	good, err := f.queryGoodTokens(ctx, ids)
 	if err != nil {
 		return nil, &atoll.Error{Op: "look up tokens", Err: err}
 	}
 	return good, nil
 }
 
-func (f *Fleet) goodTokens(ctx context.Context, ids []string) (map[string]time.Duration, error) {
+func (f *Fleet) queryGoodTokens(ctx context.Context, ids []string) (map[string]time.Duration, error) {
 	good := make(map[string]time.Duration, len(ids))
-	for some := range slices.Chunk(ids, listed) {
-		if err := f.findGood(ctx, some, good); err != nil {
+	for some := range slices.Chunk(ids, registry.MaxListed) {
+		if err := f.queryGoodChunk(ctx, some, good); err != nil {
 			return nil, err
 		}
 	}
 	return good, nil
 }
 
-func (f *Fleet) findGood(ctx context.Context, ids []string, good map[string]time.Duration) error {
-	now := stamp(f.now())
-	rows, err := f.store.db.QueryContext(ctx, "select id, expires from tokens where id in "+places(len(ids))+" and"+liveToken, append(values(ids), now)...)
+func (f *Fleet) queryGoodChunk(ctx context.Context, ids []string, good map[string]time.Duration) error {
+	now := registry.Timestamp(f.now())
+	rows, err := f.registry.DB.QueryContext(ctx, "select id, expires from tokens where id in "+registry.Placeholders(len(ids))+" and"+liveToken, append(registry.Args(ids), now)...)
 	if err != nil {
 		return err
 	}

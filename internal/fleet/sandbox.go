@@ -12,20 +12,19 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Filter says which sandboxes to list. The zero Filter means all that are not
-// destroyed.
+// Filter selects the sandboxes to list. The zero Filter selects all that are not destroyed.
 type Filter struct {
 	States    []atoll.State
 	Labels    map[string]string
 	Name      string
-	All       bool // destroyed ones too, as long as they are remembered
+	All       bool // including destroyed ones, as long as they are remembered
 	AllOwners bool // needs ScopeAdmin
 }
 
-// Change is what can be changed of a sandbox later.
+// Change is a change of a sandbox's name, labels or lifecycle.
 type Change = atoll.Change
 
-// DriverInfo is a driver and what it does on this machine.
+// DriverInfo is a driver with its features on this host.
 type DriverInfo = atoll.DriverInfo
 
 // List returns sandboxes, oldest first.
@@ -34,22 +33,22 @@ func (a *Account) List(ctx context.Context, filter Filter) ([]atoll.Info, error)
 	if filter.AllOwners {
 		scope = atoll.ScopeAdmin
 	}
-	if err := a.need("list", scope); err != nil {
+	if err := a.checkScope("list", scope); err != nil {
 		return nil, err
 	}
 	if err := filter.check(); err != nil {
 		return nil, &atoll.Error{Op: "list", Err: err}
 	}
-	a.f.patrol(ctx)
-	where, args := filter.where(a.caller.Owner)
-	rows, err := allRows(ctx, a.f.store.db, where+" order by created, id", args...)
+	a.f.checkHealth(ctx)
+	where, args := filter.sqlCondition(a.caller.Owner)
+	rows, err := queryRows(ctx, a.f.registry.DB, where+" order by created, id", args...)
 	if err != nil {
 		return nil, &atoll.Error{Op: "list", Err: err}
 	}
 	infos := make([]atoll.Info, 0, len(rows))
 	for i := range rows {
-		if filter.matches(rows[i].cfg.Labels) {
-			infos = append(infos, a.f.info(ctx, &rows[i]))
+		if filter.matchesLabels(rows[i].cfg.Labels) {
+			infos = append(infos, a.f.describeSandbox(ctx, &rows[i]))
 		}
 	}
 	return infos, nil
@@ -59,14 +58,14 @@ func (f *Filter) check() error {
 	var errs []error
 	for i, s := range f.States {
 		if !slices.Contains(states, s) {
-			errs = append(errs, fmt.Errorf("%w: states[%d] %q: must be one of %s", atoll.ErrInvalid, i, s, enumerate(states)))
+			errs = append(errs, fmt.Errorf("%w: states[%d] %q: must be one of %s", atoll.ErrInvalid, i, s, joinStates(states)))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// where returns the condition of a filter, but for labels.
-func (f *Filter) where(o atoll.Owner) (string, []any) {
+// sqlCondition returns the SQL condition of a filter, without its labels.
+func (f *Filter) sqlCondition(o atoll.Owner) (string, []any) {
 	conds, args := []string{"pool = ''"}, []any(nil)
 	add := func(cond string, a ...any) { conds, args = append(conds, cond), append(args, a...) }
 	if !f.AllOwners {
@@ -88,7 +87,7 @@ func (f *Filter) where(o atoll.Owner) (string, []any) {
 	return strings.Join(conds, " and "), args
 }
 
-func (f *Filter) matches(labels map[string]string) bool {
+func (f *Filter) matchesLabels(labels map[string]string) bool {
 	for k, v := range f.Labels {
 		if have, ok := labels[k]; !ok || have != v {
 			return false
@@ -97,38 +96,38 @@ func (f *Filter) matches(labels map[string]string) bool {
 	return true
 }
 
-// info is all about a sandbox that the registry and this process know.
-func (f *Fleet) info(ctx context.Context, r *row) atoll.Info {
-	info := atoll.Info{Owner: r.owner, Config: f.shown(r), Started: r.started}
-	if b := f.lookup(r.id); b != nil {
+// describeSandbox returns everything that the registry and this process know about a sandbox.
+func (f *Fleet) describeSandbox(ctx context.Context, r *row) atoll.Info {
+	info := atoll.Info{Owner: r.owner, Config: f.redactedConfig(r), Started: r.started}
+	if b := f.findHandle(r.id); b != nil {
 		info.Commands = int(b.commands.Load())
 		if t := b.lastActive(f.now()); t.After(r.active) {
 			r.active = t
 		}
 	}
-	if b := f.bay(r.driver); b != nil {
-		info.Features, _ = b.probe(ctx) // one that can't be asked has none
-		info.Features.Stop = stops(r.cfg.Pod, info.Features.Stop)
+	if b := f.findDriver(r.driver); b != nil {
+		info.Features, _ = b.probe(ctx) // after an error it has none
+		info.Features.Stop = canStop(r.cfg.Pod, info.Features.Stop)
 	}
-	info.Status = r.status()
+	info.Status = r.buildStatus()
 	info.Isolation = info.Features.Isolation
-	if what, at := r.fate(); r.state != atoll.Destroyed && what != goesOn {
+	if what, at := r.nextExpiry(); r.state != atoll.Destroyed && what != expireRetry {
 		info.Expires = at
 	}
 	return info
 }
 
-// stops reports whether a sandbox can be stopped, where its driver's usual ones
-// can or can't.
-func stops(p *atoll.Pod, usual bool) bool {
+// canStop reports whether a sandbox can be stopped, given its pod settings and the usual ability
+// of its driver.
+func canStop(p *atoll.Pod, usual bool) bool {
 	if p == nil || p.StorageClass == "" && p.Template == "" {
 		return usual
 	}
 	return p.Template != "" || p.StorageClass != "none" && p.StorageClass != "memory"
 }
 
-// status is what the registry says of a sandbox.
-func (r *row) status() atoll.Status {
+// buildStatus returns the status of a sandbox as the registry records it.
+func (r *row) buildStatus() atoll.Status {
 	ready := atoll.Condition{Type: "ready", True: r.state == atoll.Running && r.goal == "", Reason: string(r.state), Since: r.changed}
 	switch {
 	case r.reason != "":
@@ -144,9 +143,9 @@ func (r *row) status() atoll.Status {
 	}
 }
 
-// Info returns all about the sandbox.
+// Info returns the recorded description of the sandbox. The driver is not asked.
 func (s *Sandbox) Info(ctx context.Context) (atoll.Info, error) {
-	if err := s.need("info", atoll.ScopeRead); err != nil {
+	if err := s.checkAccess("info", atoll.ScopeRead); err != nil {
 		return atoll.Info{}, err
 	}
 	r, err := s.f.loadRow(ctx, s.b.id)
@@ -154,23 +153,23 @@ func (s *Sandbox) Info(ctx context.Context) (atoll.Info, error) {
 		err = errDestroyed
 	}
 	if err != nil {
-		return atoll.Info{}, s.fail("info", err)
+		return atoll.Info{}, s.wrapError("info", err)
 	}
-	s.f.learn(r)
-	return s.f.info(ctx, &r), nil
+	s.f.updateHandle(r)
+	return s.f.describeSandbox(ctx, &r), nil
 }
 
-// Status returns the facts of this moment: of a sandbox that nobody is moving,
-// what its driver says, which the registry learns if it is news.
+// Status returns the present status. Unless the sandbox is being changed, the driver is asked, and
+// the registry updated if it reports another state.
 func (s *Sandbox) Status(ctx context.Context) (atoll.Status, error) {
-	if err := s.need("status", atoll.ScopeRead); err != nil {
+	if err := s.checkAccess("status", atoll.ScopeRead); err != nil {
 		return atoll.Status{}, err
 	}
-	st, err := s.status(ctx)
-	return st, s.fail("status", err)
+	st, err := s.queryStatus(ctx)
+	return st, s.wrapError("status", err)
 }
 
-func (s *Sandbox) status(ctx context.Context) (atoll.Status, error) {
+func (s *Sandbox) queryStatus(ctx context.Context) (atoll.Status, error) {
 	r, err := s.f.loadRow(ctx, s.b.id)
 	if err == nil && r.state == atoll.Destroyed {
 		err = errDestroyed
@@ -178,15 +177,15 @@ func (s *Sandbox) status(ctx context.Context) (atoll.Status, error) {
 	if err != nil {
 		return atoll.Status{}, err
 	}
-	s.f.learn(r)
+	s.f.updateHandle(r)
 	var facts atoll.Status
 	if r.goal == "" && r.state != atoll.Failed {
 		var sb atoll.Sandbox
-		if sb, err = s.b.inner(ctx); err == nil {
+		if sb, err = s.b.openInner(ctx); err == nil {
 			facts, err = sb.Status(ctx)
 		}
-		if to, _, _ := truthOf(facts); errors.Is(err, atoll.ErrNotFound) || err == nil && to != r.state {
-			if err = s.f.settleRow(ctx, r, nil); err == nil {
+		if to, _, _ := stateFromStatus(facts); errors.Is(err, atoll.ErrNotFound) || err == nil && to != r.state {
+			if err = s.f.reconcileRow(ctx, r, nil); err == nil {
 				r, err = s.f.loadRow(ctx, s.b.id)
 			}
 		}
@@ -194,7 +193,7 @@ func (s *Sandbox) status(ctx context.Context) (atoll.Status, error) {
 	if err != nil {
 		return atoll.Status{}, err
 	}
-	info := s.f.info(ctx, &r)
+	info := s.f.describeSandbox(ctx, &r)
 	if facts.Active.After(info.Active) {
 		info.Active = facts.Active
 	}
@@ -203,27 +202,27 @@ func (s *Sandbox) status(ctx context.Context) (atoll.Status, error) {
 
 // Update changes the name, labels or lifecycle of a sandbox.
 func (a *Account) Update(ctx context.Context, key string, c Change) (atoll.Info, error) {
-	if err := a.need("update", atoll.ScopeRun); err != nil {
+	if err := a.checkScope("update", atoll.ScopeRun); err != nil {
 		return atoll.Info{}, err
 	}
-	r, err := a.find(ctx, key)
+	r, err := a.findSandbox(ctx, key)
 	if err != nil {
 		return atoll.Info{}, &atoll.Error{Op: "update", ID: key, Err: err}
 	}
-	if err := a.mayEnter("update", r); err != nil {
+	if err := a.checkClosed("update", r); err != nil {
 		return atoll.Info{}, err
 	}
-	noted := a.audited("update", r.id, "")
-	r, err = a.f.update(ctx, r.id, c)
+	noted := a.startAudit("update", r.id, "")
+	r, err = a.f.updateSandbox(ctx, r.id, c)
 	noted(err)
 	if err != nil {
-		return atoll.Info{}, failed("update", r.id, err)
+		return atoll.Info{}, wrapOpError("update", r.id, err)
 	}
-	return a.f.info(ctx, &r), nil
+	return a.f.describeSandbox(ctx, &r), nil
 }
 
-func (f *Fleet) update(ctx context.Context, id string, c Change) (row, error) {
-	return f.change(ctx, id, func(tx *sql.Tx, r *row) error {
+func (f *Fleet) updateSandbox(ctx context.Context, id string, c Change) (row, error) {
+	return f.changeRow(ctx, id, func(tx *sql.Tx, r *row) error {
 		if r.state == atoll.Destroyed {
 			return errDestroyed
 		}
@@ -236,41 +235,41 @@ func (f *Fleet) update(ctx context.Context, id string, c Change) (row, error) {
 		}
 		if c.Lifecycle != nil {
 			cfg.Lifecycle = *c.Lifecycle
-			f.bind(r, cfg.Lifecycle.Policy)
+			f.bindToProcess(r, cfg.Lifecycle.Policy)
 		}
 		if err := cfg.Check(); err != nil {
 			return err
 		}
-		if err := f.freeOf(ctx, tx, r.owner, cfg.Name, id); err != nil {
+		if err := f.checkNameFree(ctx, tx, r.owner, cfg.Name, id); err != nil {
 			return err
 		}
 		r.name, r.cfg = cfg.Name, cfg
-		if err := f.save(ctx, tx, r); err != nil {
+		if err := f.saveRow(ctx, tx, r); err != nil {
 			return err
 		}
-		return f.emit(ctx, tx, atoll.Event{Time: f.now(), Type: "sandbox.updated", Owner: r.owner, Object: id, Name: r.name})
+		return f.events.Emit(ctx, tx, atoll.Event{Time: f.now(), Type: "sandbox.updated", Owner: r.owner, Object: id, Name: r.name})
 	})
 }
 
-// bind makes a process the one whose end is the sandbox's end, or none, as the
-// policy says. What lives in a process's memory stays bound to it.
-func (f *Fleet) bind(r *row, p atoll.Policy) {
-	if b := f.bay(r.driver); b == nil {
+// bindToProcess binds a sandbox to this process, with which it ends, or releases it, as the policy
+// demands. A sandbox in a process's memory stays bound.
+func (f *Fleet) bindToProcess(r *row, p atoll.Policy) {
+	if b := f.findDriver(r.driver); b == nil {
 		return
-	} else if ft, ok := b.asked(); !ok || !ft.Persist {
+	} else if ft, ok := b.cachedFeatures(); !ok || !ft.Persist {
 		return
 	}
 	switch {
 	case p != atoll.PolicyOneshot:
-		r.host = ""
-	case r.host == "":
-		r.host = f.instance.id
+		r.process = ""
+	case r.process == "":
+		r.process = f.member.ID()
 	}
 }
 
-// freeOf refuses a name that another sandbox of the owner has. It is asked in
-// the transaction that gives the name, so that nobody comes between.
-func (f *Fleet) freeOf(ctx context.Context, tx *sql.Tx, o atoll.Owner, name, but string) error {
+// checkNameFree refuses a name that another sandbox of the owner has. It runs in the transaction
+// that assigns the name.
+func (f *Fleet) checkNameFree(ctx context.Context, tx *sql.Tx, o atoll.Owner, name, but string) error {
 	if name == "" {
 		return nil
 	}
@@ -286,19 +285,23 @@ func (f *Fleet) freeOf(ctx context.Context, tx *sql.Tx, o atoll.Owner, name, but
 	return fmt.Errorf("name %q: %w: sandbox %s has it", name, atoll.ErrExists, id)
 }
 
-// absent stands for a sandbox that its driver does not have.
-type absent struct{ id string }
+// missingSandbox takes the place of a sandbox that its driver does not have.
+type missingSandbox struct{ id string }
 
-func (a absent) ID() string { return a.id }
+func (a missingSandbox) ID() string { return a.id }
 
-func (a absent) Status(context.Context) (atoll.Status, error) { return atoll.Status{}, errDestroyed }
+func (a missingSandbox) Status(context.Context) (atoll.Status, error) {
+	return atoll.Status{}, errDestroyed
+}
 
-func (a absent) Exec(context.Context, atoll.Cmd) (atoll.Exit, error) {
+func (a missingSandbox) Exec(context.Context, atoll.Cmd) (atoll.Exit, error) {
 	return atoll.Exit{}, errDestroyed
 }
 
-func (a absent) Import(context.Context, string, io.Reader) error { return errDestroyed }
+func (a missingSandbox) Import(context.Context, string, io.Reader) error { return errDestroyed }
 
-func (a absent) Export(context.Context, string) (io.ReadCloser, error) { return nil, errDestroyed }
+func (a missingSandbox) Export(context.Context, string) (io.ReadCloser, error) {
+	return nil, errDestroyed
+}
 
-func (a absent) Destroy(context.Context) error { return nil }
+func (a missingSandbox) Destroy(context.Context) error { return nil }

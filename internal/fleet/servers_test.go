@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"math/rand/v2"
 	"net"
@@ -10,14 +9,16 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
-	"github.com/atoll-sandbox/atoll/internal/fleet/pgtest"
+	"github.com/atoll-sandbox/atoll/internal/fleet/event"
+	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
+	"github.com/atoll-sandbox/atoll/internal/fleet/registry/pgtest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // site is where the servers of a test are: a PostgreSQL and the sandboxes that
@@ -58,9 +59,8 @@ func (s *site) server(t *testing.T, change func(*Options)) *Fleet {
 // exec runs one statement besides the fleets.
 func (s *site) exec(t *testing.T, text string, args ...any) {
 	t.Helper()
-	cfg, err := parsePostgres(s.URL("public"))
+	db, err := registry.OpenDB(s.URL("public"))
 	must(t, err)
-	db := sql.OpenDB(writing(cfg))
 	defer db.Close()
 	_, err = db.ExecContext(t.Context(), text, args...)
 	must(t, err)
@@ -79,12 +79,12 @@ func runs(t *testing.T, f *Fleet) <-chan error {
 func leads(t *testing.T, f *Fleet) bool {
 	t.Helper()
 	yes := false
-	err := f.store.db.QueryRowContext(t.Context(), "select leads and not fenced from instances where id = ?", f.instance.id).Scan(&yes)
+	err := f.registry.DB.QueryRowContext(t.Context(), "select leads and not fenced from instances where id = ?", f.member.ID()).Scan(&yes)
 	return err == nil && yes
 }
 
-// cable is the way of one server to the database, which can be cut: then nothing
-// comes through and nobody is told.
+// cable is the connection of one server to the database, which can be cut: then no
+// data passes, and neither end gets an error.
 type cable struct {
 	dir string
 	l   net.Listener
@@ -197,11 +197,6 @@ func TestServersRefuseLocalDrivers(t *testing.T) {
 	if _, err := Open(t.Context(), opts); !errors.Is(err, atoll.ErrUnsupported) {
 		t.Errorf("error %v", err)
 	}
-	for _, address := range []string{"mysql://x/y", "host=/tmp", "postgres://h:port/", "::"} {
-		if _, err := parsePostgres(address); !errors.Is(err, atoll.ErrInvalid) {
-			t.Errorf("%s: %v", address, err)
-		}
-	}
 }
 
 // TestServersFailOver: a leader that is not heard of any more writes nothing, ends,
@@ -220,7 +215,7 @@ func TestServersFailOver(t *testing.T) {
 	runs(t, two)
 	half := mustCreate(t, one.For(LocalCaller()), persistent())
 	force(t, one, half.ID(), func(r *row) {
-		r.state, r.holder, r.goal = atoll.Stopping, one.instance.id, "stop"
+		r.state, r.holder, r.goal = atoll.Stopping, one.member.ID(), "stop"
 	})
 	due := mustCreate(t, two.For(LocalCaller()), atoll.Config{Lifecycle: atoll.Lifecycle{TTL: 2 * testLease}})
 	heal := w.cut()
@@ -232,7 +227,7 @@ func TestServersFailOver(t *testing.T) {
 		t.Errorf("it led before the lease was over")
 	}
 	heal()
-	if _, err := one.For(LocalCaller()).Create(t.Context(), persistent()); !errors.Is(err, atoll.ErrUnavailable) || !errors.Is(err, errFenced) {
+	if _, err := one.For(LocalCaller()).Create(t.Context(), persistent()); !errors.Is(err, atoll.ErrUnavailable) || !errors.Is(err, registry.ErrFenced) {
 		t.Errorf("create by one that was taken for dead: %v", err)
 	}
 	eventually(t, "what it was doing is settled", func() bool { return rowOf(t, two, half.ID()).state == atoll.Running })
@@ -254,7 +249,7 @@ func TestServersStopLeadingInTime(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	f := s.server(t, nil)
-	led, resign, err := f.instance.lead(t.Context())
+	led, resign, err := f.member.Lead(t.Context())
 	must(t, err)
 	must(t, s.Down(t.Context()))
 	start := time.Now()
@@ -271,7 +266,7 @@ func TestServersStopLeadingInTime(t *testing.T) {
 	}
 	must(t, resign())
 	must(t, s.Up(t.Context()))
-	_, resign, err = f.instance.lead(t.Context())
+	_, resign, err = f.member.Lead(t.Context())
 	must(t, err)
 	must(t, resign())
 }
@@ -316,13 +311,13 @@ func TestServersOutliveTheDatabase(t *testing.T) {
 	t.Logf("%d sandboxes, %d of them destroyed; %d calls failed", len(there), gone, failed)
 	t.Cleanup(func() {
 		if t.Failed() {
-			rows, err := allRows(context.Background(), two.store.db, "holder <> '' or goal <> ''")
-			t.Logf("of %s and %s: %+v, %v", one.instance.id, two.instance.id, rows, err)
+			rows, err := queryRows(context.Background(), two.registry.DB, "holder <> '' or goal <> ''")
+			t.Logf("of %s and %s: %+v, %v", one.member.ID(), two.member.ID(), rows, err)
 		}
 	})
 	eventually(t, "nothing is half done", func() bool {
 		n := -1
-		err := two.store.db.QueryRowContext(t.Context(), "select count(*) from sandboxes where holder <> '' or goal <> '' and due > 0 and due < ?", stamp(two.now())).Scan(&n)
+		err := two.registry.DB.QueryRowContext(t.Context(), "select count(*) from sandboxes where holder <> '' or goal <> '' and due > 0 and due < ?", registry.Timestamp(two.now())).Scan(&n)
 		return err == nil && n == 0
 	})
 	must(t, two.Reconcile(t.Context()))
@@ -389,8 +384,8 @@ func TestServersClocksAreOne(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	right := s.server(t, nil)
-	wrong := s.server(t, func(o *Options) { o.host = func() time.Time { return time.Now().Add(time.Hour) } })
-	slow := s.server(t, func(o *Options) { o.host = func() time.Time { return time.Now().Add(-time.Hour) } })
+	wrong := s.server(t, func(o *Options) { o.hostClock = func() time.Time { return time.Now().Add(time.Hour) } })
+	slow := s.server(t, func(o *Options) { o.hostClock = func() time.Time { return time.Now().Add(-time.Hour) } })
 	runs(t, wrong)
 	eventually(t, "the wrong one leads", func() bool { return leads(t, wrong) })
 	for _, f := range []*Fleet{right, wrong, slow} {
@@ -444,7 +439,7 @@ func TestServersClaimOnce(t *testing.T) {
 	}
 }
 
-// TestServersEventsAreInOrder: who follows one server sees what the other does, each
+// TestServersEventsAreInOrder: a client of one server sees what the other does, each
 // once, in order.
 func TestServersEventsAreInOrder(t *testing.T) {
 	t.Parallel()
@@ -461,7 +456,7 @@ func TestServersEventsAreInOrder(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var seen []int64
-	err := two.For(LocalCaller()).Events(ctx, EventFilter{}, true, func(e atoll.Event) error {
+	err := two.For(LocalCaller()).Events(ctx, event.Filter{}, true, func(e atoll.Event) error {
 		if seen = append(seen, e.ID); len(seen) == 2*each {
 			return errEnough
 		}
@@ -476,13 +471,7 @@ func TestServersEventsAreInOrder(t *testing.T) {
 // any time: what they had acknowledged is there, given to one, and what they had
 // not is whole or gone.
 func TestServersCrash(t *testing.T) {
-	kills := 50
-	if testing.Short() {
-		kills = 5 // more of them show nothing to the race detector
-	}
-	if n, err := strconv.Atoi(os.Getenv("ATOLL_CRASHES")); err == nil {
-		kills = n
-	}
+	kills := testenv.Rounds(t, 5, 20, "ATOLL_CRASHES")
 	s := newSite(t)
 	t.Setenv(onPostgres, s.URL("public"))
 	home := t.TempDir()
@@ -515,31 +504,16 @@ func TestServersCrash(t *testing.T) {
 func TestServersHaveTheSameTables(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	file, base := testStore(t, t.TempDir()), s.server(t, nil).store
-	want, err := texts(t.Context(), file.db, `select m.name || '.' || p.name from sqlite_master m join pragma_table_info(m.name) p
+	file, base := testRegistry(t, t.TempDir()), s.server(t, nil).registry
+	want, err := registry.Strings(t.Context(), file.DB, `select m.name || '.' || p.name from sqlite_master m join pragma_table_info(m.name) p
 		where m.type = 'table' and m.name not like 'sqlite_%'`)
 	must(t, err)
-	got, err := texts(t.Context(), base.db, `select table_name || '.' || column_name from information_schema.columns
+	got, err := registry.Strings(t.Context(), base.DB, `select table_name || '.' || column_name from information_schema.columns
 		where table_schema = 'public' and table_name not in ('registry', 'instances', 'writes', 'sequences')`)
 	must(t, err)
 	slices.Sort(want)
 	slices.Sort(got)
 	if !slices.Equal(got, want) || len(want) < 90 {
 		t.Errorf("%d columns in PostgreSQL, %d in a file:\n%v\n%v", len(got), len(want), got, want)
-	}
-}
-
-func TestForPostgres(t *testing.T) {
-	for text, want := range map[string]string{
-		"a = ? and b = ?":                      "a = $1 and b = $2",
-		"a = ?2 or b = ?1 or c = ?":            "a = $2 or b = $1 or c = $3",
-		"user = 'user?' and m.user = \"user\"": "\"user\" = 'user?' and m.\"user\" = \"user\"",
-		"users, user_id, x.inner":              "users, user_id, x.\"inner\"",
-		"'it''s ?' || ?":                       "'it''s ?' || $1",
-		"'open":                                "'open",
-	} {
-		if got := forPostgres(text); got != want {
-			t.Errorf("%s: %s, want %s", text, got, want)
-		}
 	}
 }

@@ -30,7 +30,7 @@ func until(text string) (io.Writer, <-chan struct{}) {
 func TestSignalsReachAProcess(t *testing.T) {
 	f := memoryFleet(t, "", nil)
 	sb := newSandbox(t, f, atoll.Config{})
-	if !sb.features().Signals {
+	if !sb.driverFeatures().Signals {
 		t.Fatal("the virtual driver has no signals")
 	}
 	mustStart(t, sb, "p", atoll.Cmd{Shell: "trap 'echo caught' USR1; trap 'echo bye; exit 9' TERM; echo up; while :; do :; done", Timeout: -1})
@@ -83,7 +83,7 @@ func TestSignalsOfCallerAndOthers(t *testing.T) {
 	}
 }
 
-func TestACommandNobodyNamedTakesOnlyKill(t *testing.T) {
+func TestUnnamedCommandAcceptsOnlyKill(t *testing.T) {
 	f := memoryFleet(t, "", nil)
 	sb := newSandbox(t, f, atoll.Config{})
 	out, isUp := until("up\n")
@@ -111,10 +111,10 @@ func TestACommandNobodyNamedTakesOnlyKill(t *testing.T) {
 	}
 }
 
-func TestATerminalIsResizedByWhoIsAttached(t *testing.T) {
+func TestAttachedClientResizesTerminal(t *testing.T) {
 	f := memoryFleet(t, "", nil)
 	sb := newSandbox(t, f, atoll.Config{})
-	if !sb.features().TTY {
+	if !sb.driverFeatures().TTY {
 		t.Fatal("the virtual driver has no terminals")
 	}
 	p := mustStart(t, sb, "p", atoll.Cmd{Shell: "stty size; trap 'stty size; exit 0' WINCH; echo up; while :; do :; done", TTY: &atoll.TTY{Size: atoll.Size{Rows: 10, Cols: 20}}, Timeout: -1})
@@ -140,7 +140,7 @@ func TestATerminalIsResizedByWhoIsAttached(t *testing.T) {
 func TestADriverWithoutSignalsOrTerminals(t *testing.T) {
 	f := memoryFleet(t, "", nil)
 	sb := newSandbox(t, f, atoll.Config{})
-	b := sb.b.bay
+	b := sb.b.driver
 	b.mu.Lock()
 	b.features.Signals, b.features.TTY = false, false
 	b.mu.Unlock()

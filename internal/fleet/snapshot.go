@@ -6,15 +6,16 @@ import (
 	"errors"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
 )
 
-// Snapshot keeps the state of this moment under a name, which may be empty.
+// Snapshot takes a snapshot of the present state. The name may be empty.
 func (s *Sandbox) Snapshot(ctx context.Context, name string) (info atoll.SnapshotInfo, err error) {
-	if err := s.mayHave("snapshot"); err != nil {
-		return info, s.fail("snapshot", err)
+	if err := s.checkRecreate("snapshot"); err != nil {
+		return info, s.wrapError("snapshot", err)
 	}
-	noted := s.audited("snapshot", name)
-	err = with(ctx, s, "snapshot", func(ctx context.Context, t atoll.Snapshotter) (err error) {
+	noted := s.startAudit("snapshot", name)
+	err = callInner(ctx, s, "snapshot", func(ctx context.Context, t atoll.Snapshotter) (err error) {
 		if name != "" {
 			if err := atoll.CheckName(name); err != nil {
 				return err
@@ -23,26 +24,26 @@ func (s *Sandbox) Snapshot(ctx context.Context, name string) (info atoll.Snapsho
 		if info, err = t.Snapshot(ctx, name); err != nil {
 			return err
 		}
-		return s.f.store.write(context.WithoutCancel(ctx), func(tx *sql.Tx) error {
-			return errors.Join(keepSnapshot(ctx, tx, info), s.announce(ctx, tx, "sandbox.snapshot", info))
+		return s.f.registry.Write(context.WithoutCancel(ctx), func(tx *sql.Tx) error {
+			return errors.Join(insertSnapshot(ctx, tx, info), s.emitSnapshotEvent(ctx, tx, "sandbox.snapshot", info))
 		})
 	})
 	noted(err)
 	return info, err
 }
 
-// Restore makes the sandbox exactly what it was, by id or name.
+// Restore restores the sandbox to a snapshot, by id or name.
 func (s *Sandbox) Restore(ctx context.Context, snapshot string) error {
-	if err := s.mayHave("restore"); err != nil {
-		return s.fail("restore", err)
+	if err := s.checkRecreate("restore"); err != nil {
+		return s.wrapError("restore", err)
 	}
-	noted := s.audited("restore", snapshot)
-	err := with(ctx, s, "restore", func(ctx context.Context, t atoll.Snapshotter) error {
+	noted := s.startAudit("restore", snapshot)
+	err := callInner(ctx, s, "restore", func(ctx context.Context, t atoll.Snapshotter) error {
 		if err := t.Restore(ctx, snapshot); err != nil {
 			return err
 		}
-		return s.f.store.write(context.WithoutCancel(ctx), func(tx *sql.Tx) error {
-			return s.announce(ctx, tx, "sandbox.restored", atoll.SnapshotInfo{Name: snapshot})
+		return s.f.registry.Write(context.WithoutCancel(ctx), func(tx *sql.Tx) error {
+			return s.emitSnapshotEvent(ctx, tx, "sandbox.restored", atoll.SnapshotInfo{Name: snapshot})
 		})
 	})
 	noted(err)
@@ -51,23 +52,23 @@ func (s *Sandbox) Restore(ctx context.Context, snapshot string) error {
 
 // Snapshots lists the snapshots, oldest first.
 func (s *Sandbox) Snapshots(ctx context.Context) (list []atoll.SnapshotInfo, err error) {
-	err = with(ctx, s, "list snapshots", func(ctx context.Context, t atoll.SnapshotKeeper) (err error) {
+	err = callInner(ctx, s, "list snapshots", func(ctx context.Context, t atoll.SnapshotKeeper) (err error) {
 		if list, err = t.Snapshots(ctx); err != nil {
 			return err
 		}
-		return s.f.store.write(ctx, func(tx *sql.Tx) error { return mirror(ctx, tx, s.b.id, list) })
+		return s.f.registry.Write(ctx, func(tx *sql.Tx) error { return replaceSnapshots(ctx, tx, s.b.id, list) })
 	})
 	return list, err
 }
 
-// RemoveSnapshot forgets a snapshot, by id or name.
+// RemoveSnapshot removes a snapshot, by id or name.
 func (s *Sandbox) RemoveSnapshot(ctx context.Context, snapshot string) error {
-	noted := s.audited("remove snapshot", snapshot)
-	err := with(ctx, s, "remove snapshot", func(ctx context.Context, t atoll.SnapshotKeeper) error {
+	noted := s.startAudit("remove snapshot", snapshot)
+	err := callInner(ctx, s, "remove snapshot", func(ctx context.Context, t atoll.SnapshotKeeper) error {
 		if err := t.RemoveSnapshot(ctx, snapshot); err != nil {
 			return err
 		}
-		return s.f.store.write(context.WithoutCancel(ctx), func(tx *sql.Tx) error {
+		return s.f.registry.Write(context.WithoutCancel(ctx), func(tx *sql.Tx) error {
 			_, err := tx.ExecContext(ctx, "delete from snapshots where sandbox = ? and (id = ? or name = ? and name <> '')", s.b.id, snapshot, snapshot)
 			return err
 		})
@@ -76,28 +77,28 @@ func (s *Sandbox) RemoveSnapshot(ctx context.Context, snapshot string) error {
 	return err
 }
 
-// announce emits an event about the sandbox.
-func (s *Sandbox) announce(ctx context.Context, tx *sql.Tx, what string, info atoll.SnapshotInfo) error {
-	r := s.b.known()
-	return s.f.emit(ctx, tx, atoll.Event{
+// emitSnapshotEvent emits an event about a snapshot of the sandbox.
+func (s *Sandbox) emitSnapshotEvent(ctx context.Context, tx *sql.Tx, what string, info atoll.SnapshotInfo) error {
+	r := s.b.cachedRow()
+	return s.f.events.Emit(ctx, tx, atoll.Event{
 		Time: s.f.now(), Type: what, Owner: r.owner, Object: r.id, Name: r.name, Data: map[string]string{"snapshot": info.Name, "id": info.ID},
 	})
 }
 
-// keepSnapshot adds a snapshot to the registry.
-func keepSnapshot(ctx context.Context, tx *sql.Tx, i atoll.SnapshotInfo) error {
+// insertSnapshot adds a snapshot to the registry.
+func insertSnapshot(ctx context.Context, tx *sql.Tx, i atoll.SnapshotInfo) error {
 	_, err := tx.ExecContext(ctx, "insert into snapshots (id, sandbox, name, created, size, files) values (?, ?, ?, ?, ?, ?) on conflict do nothing",
-		i.ID, i.Sandbox, i.Name, stamp(i.Created), i.Size, i.Files)
+		i.ID, i.Sandbox, i.Name, registry.Timestamp(i.Created), i.Size, i.Files)
 	return err
 }
 
-// mirror makes the registry's snapshots of a sandbox what the driver says.
-func mirror(ctx context.Context, tx *sql.Tx, sandbox string, list []atoll.SnapshotInfo) error {
+// replaceSnapshots replaces the recorded snapshots of a sandbox by the driver's.
+func replaceSnapshots(ctx context.Context, tx *sql.Tx, sandbox string, list []atoll.SnapshotInfo) error {
 	if _, err := tx.ExecContext(ctx, "delete from snapshots where sandbox = ?", sandbox); err != nil {
 		return err
 	}
 	for _, i := range list {
-		if err := keepSnapshot(ctx, tx, i); err != nil {
+		if err := insertSnapshot(ctx, tx, i); err != nil {
 			return err
 		}
 	}
@@ -106,18 +107,18 @@ func mirror(ctx context.Context, tx *sql.Tx, sandbox string, list []atoll.Snapsh
 
 // Snapshots returns the snapshots of all the owner's sandboxes, oldest first.
 func (a *Account) Snapshots(ctx context.Context) ([]atoll.SnapshotInfo, error) {
-	if err := a.need("list snapshots", atoll.ScopeRead); err != nil {
+	if err := a.checkScope("list snapshots", atoll.ScopeRead); err != nil {
 		return nil, err
 	}
-	list, err := a.f.snapshots(ctx, a.caller.Owner)
+	list, err := a.f.listSnapshots(ctx, a.caller.Owner)
 	if err != nil {
 		return nil, &atoll.Error{Op: "list snapshots", Err: err}
 	}
 	return list, nil
 }
 
-func (f *Fleet) snapshots(ctx context.Context, o atoll.Owner) ([]atoll.SnapshotInfo, error) {
-	rows, err := f.store.db.QueryContext(ctx, `select s.id, s.name, s.sandbox, s.created, s.size, s.files from snapshots s join sandboxes b on b.id = s.sandbox
+func (f *Fleet) listSnapshots(ctx context.Context, o atoll.Owner) ([]atoll.SnapshotInfo, error) {
+	rows, err := f.registry.DB.QueryContext(ctx, `select s.id, s.name, s.sandbox, s.created, s.size, s.files from snapshots s join sandboxes b on b.id = s.sandbox
 		where b.app = ? and b.user = ? and b.state <> 'destroyed' order by s.created, s.id`, o.App, o.User)
 	if err != nil {
 		return nil, err
@@ -130,7 +131,7 @@ func (f *Fleet) snapshots(ctx context.Context, o atoll.Owner) ([]atoll.SnapshotI
 		if err := rows.Scan(&i.ID, &i.Name, &i.Sandbox, &created, &i.Size, &i.Files); err != nil {
 			return nil, err
 		}
-		i.Created = when(created)
+		i.Created = registry.Time(created)
 		list = append(list, i)
 	}
 	return list, rows.Err()

@@ -10,12 +10,12 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// next says which state may follow which when somebody asks for it. Nothing
-// else is possible but what a driver is found to say; see found.
+// allowedNext is the table of state changes on request. All other changes are those that drivers
+// report; see observable.
 //
-// A sandbox that is being destroyed is "stopping" if it ran or was paused, and
-// as it was (stopped, error) if not; the registry's column goal tells.
-var next = map[atoll.State][]atoll.State{
+// A sandbox that is being destroyed is "stopping" if it was running or paused, and unchanged
+// (stopped, error) otherwise; the column goal tells them apart.
+var allowedNext = map[atoll.State][]atoll.State{
 	atoll.Created:   {atoll.Starting},
 	atoll.Starting:  {atoll.Running, atoll.Failed},
 	atoll.Running:   {atoll.Pausing, atoll.Stopping, atoll.Failed},
@@ -27,9 +27,9 @@ var next = map[atoll.State][]atoll.State{
 	atoll.Destroyed: {},
 }
 
-// found says what may turn out to be true of a sandbox though nobody asked the
-// fleet for it: a change from outside, or what is left of one that failed.
-var found = map[atoll.State][]atoll.State{
+// observable is the table of state changes that a driver may report without a request: changes
+// from outside, and results of failed requests.
+var observable = map[atoll.State][]atoll.State{
 	atoll.Created:   {atoll.Failed},
 	atoll.Starting:  {atoll.Running, atoll.Paused, atoll.Stopped, atoll.Failed},
 	atoll.Running:   {atoll.Paused, atoll.Stopped, atoll.Failed},
@@ -41,42 +41,42 @@ var found = map[atoll.State][]atoll.State{
 	atoll.Destroyed: {},
 }
 
-// states lists every state, in the order of a life.
+// states lists every state in the order of a life.
 var states = []atoll.State{
 	atoll.Created, atoll.Starting, atoll.Running, atoll.Pausing, atoll.Paused, atoll.Stopping, atoll.Stopped, atoll.Failed, atoll.Destroyed,
 }
 
-// verb is what callers ask for.
-type verb struct {
-	name string
-	from []atoll.State // where it begins
-	via  atoll.State   // while it is under way; empty: the state stays
-	to   atoll.State   // where it leads; who is there already is done
-	hint string        // what would be right from elsewhere
-	anew bool          // it is something else than to be there already
+// stateChange is a change of state that callers can request.
+type stateChange struct {
+	name  string
+	from  []atoll.State // states that it starts from
+	via   atoll.State   // state in between; empty: it stays
+	to    atoll.State   // state that it ends in; a sandbox in it already needs nothing
+	hint  string        // what to do in other states
+	fresh bool          // it is necessary also in the final state
 }
 
 var (
-	starting = verb{"start", []atoll.State{atoll.Stopped, atoll.Failed}, atoll.Starting, atoll.Running, "resume it if it is paused", false}
-	stopping = verb{"stop", []atoll.State{atoll.Running, atoll.Paused}, atoll.Stopping, atoll.Stopped, "destroy or start it", false}
-	pausing  = verb{"pause", []atoll.State{atoll.Running}, atoll.Pausing, atoll.Paused, "start it first", false}
-	resuming = verb{"resume", []atoll.State{atoll.Paused}, "", atoll.Running, "start it", false}
+	startChange  = stateChange{"start", []atoll.State{atoll.Stopped, atoll.Failed}, atoll.Starting, atoll.Running, "resume it if it is paused", false}
+	stopChange   = stateChange{"stop", []atoll.State{atoll.Running, atoll.Paused}, atoll.Stopping, atoll.Stopped, "destroy or start it", false}
+	pauseChange  = stateChange{"pause", []atoll.State{atoll.Running}, atoll.Pausing, atoll.Paused, "start it first", false}
+	resumeChange = stateChange{"resume", []atoll.State{atoll.Paused}, "", atoll.Running, "start it", false}
 
-	// freshening is starting as what it was at first.
-	freshening = verb{"start", []atoll.State{atoll.Stopped, atoll.Failed}, atoll.Starting, atoll.Running, "stop it first", true}
+	// freshChange starts a sandbox as it was created.
+	freshChange = stateChange{"start", []atoll.State{atoll.Stopped, atoll.Failed}, atoll.Starting, atoll.Running, "stop it first", true}
 )
 
-// creating and destroying are the goals that are not verbs of that shape.
+// The goals that are not state changes.
 const (
 	goalCreate  = "create"
 	goalDestroy = "destroy"
 )
 
-// refusal is the error of a step that no table has.
-func refusal(from, to atoll.State, hint string) error {
+// transitionError returns the error of a change that the tables don't allow.
+func transitionError(from, to atoll.State, hint string) error {
 	err := fmt.Errorf("%w: it is %s and can't become %s", atoll.ErrState, from, to)
-	if after := next[from]; hint == "" && len(after) > 0 {
-		hint = "from here: " + enumerate(after)
+	if after := allowedNext[from]; hint == "" && len(after) > 0 {
+		hint = "from here: " + joinStates(after)
 	}
 	if hint != "" {
 		err = fmt.Errorf("%w; %s", err, hint)
@@ -84,7 +84,7 @@ func refusal(from, to atoll.State, hint string) error {
 	return err
 }
 
-func enumerate(states []atoll.State) string {
+func joinStates(states []atoll.State) string {
 	words := make([]string, len(states))
 	for i, s := range states {
 		words[i] = string(s)
@@ -92,40 +92,40 @@ func enumerate(states []atoll.State) string {
 	return strings.Join(words, ", ")
 }
 
-// transition takes a row through states that the table next allows, one after
-// another, and writes it. The last is told to those who follow events.
-func (f *Fleet) transition(ctx context.Context, tx *sql.Tx, r *row, path ...atoll.State) error {
+// transitionTo takes a row through states that allowedNext allows, one after another, and saves
+// the last, with an event.
+func (f *Fleet) transitionTo(ctx context.Context, tx *sql.Tx, r *row, path ...atoll.State) error {
 	for _, to := range path {
-		if !slices.Contains(next[r.state], to) {
-			return refusal(r.state, to, "")
+		if !slices.Contains(allowedNext[r.state], to) {
+			return transitionError(r.state, to, "")
 		}
 		r.state = to
 	}
-	return f.entered(ctx, tx, r)
+	return f.saveState(ctx, tx, r)
 }
 
-// discover writes down a state that was found to be true.
-func (f *Fleet) discover(ctx context.Context, tx *sql.Tx, r *row, to atoll.State) error {
-	if !slices.Contains(found[r.state], to) {
-		return refusal(r.state, to, "")
+// recordObserved saves a state that the driver has reported.
+func (f *Fleet) recordObserved(ctx context.Context, tx *sql.Tx, r *row, to atoll.State) error {
+	if !slices.Contains(observable[r.state], to) {
+		return transitionError(r.state, to, "")
 	}
 	r.state = to
-	return f.entered(ctx, tx, r)
+	return f.saveState(ctx, tx, r)
 }
 
-// entered notes that a row has come into its state.
-func (f *Fleet) entered(ctx context.Context, tx *sql.Tx, r *row) error {
+// saveState saves a row that has entered its state, and emits the event.
+func (f *Fleet) saveState(ctx context.Context, tx *sql.Tx, r *row) error {
 	r.changed = f.now()
 	if r.state == atoll.Running {
 		r.reason, r.message = "", ""
 	}
-	if err := f.save(ctx, tx, r); err != nil {
+	if err := f.saveRow(ctx, tx, r); err != nil {
 		return err
 	}
 	if r.pool != "" {
-		return nil // nobody's yet
+		return nil // it has no owner yet
 	}
-	return f.emit(ctx, tx, atoll.Event{
+	return f.events.Emit(ctx, tx, atoll.Event{
 		Time: r.changed, Type: "sandbox." + string(r.state), Owner: r.owner, Object: r.id, Name: r.name, Message: r.message,
 	})
 }

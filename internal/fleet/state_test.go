@@ -31,8 +31,8 @@ func TestStates(t *testing.T) {
 	for _, h := range strings.Fields(lines[0]) {
 		heads = append(heads, atoll.State(h))
 	}
-	if !slices.Equal(heads, states) || len(lines)-1 != len(states) || len(next) != len(states) || len(found) != len(states) {
-		t.Fatalf("the drawing has states %v, the tables %v, %d and %d rows", heads, states, len(next), len(found))
+	if !slices.Equal(heads, states) || len(lines)-1 != len(states) || len(allowedNext) != len(states) || len(observable) != len(states) {
+		t.Fatalf("the drawing has states %v, the tables %v, %d and %d rows", heads, states, len(allowedNext), len(observable))
 	}
 	for _, line := range lines[1:] {
 		fields := strings.Fields(line)
@@ -44,7 +44,7 @@ func TestStates(t *testing.T) {
 }
 
 func cell(t *testing.T, from, to atoll.State, want string) {
-	inNext, inFound := slices.Contains(next[from], to), slices.Contains(found[from], to)
+	inNext, inFound := slices.Contains(allowedNext[from], to), slices.Contains(observable[from], to)
 	if inNext != (want == "n" || want == "b") || inFound != (want == "f" || want == "b") {
 		t.Errorf("next has it: %v, found has it: %v; drawn is %q", inNext, inFound, want)
 	}
@@ -56,25 +56,25 @@ func TestTransitions(t *testing.T) {
 	for _, from := range states {
 		for _, to := range states {
 			r := row{id: atoll.NewID(), owner: atoll.Local, driver: "virtual", state: from, created: f.now(), active: f.now(), changed: f.now()}
-			err := f.store.write(t.Context(), func(tx *sql.Tx) error { return f.insert(t.Context(), tx, &r) })
+			err := f.registry.Write(t.Context(), func(tx *sql.Tx) error { return f.insertRow(t.Context(), tx, &r) })
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = f.change(t.Context(), r.id, func(tx *sql.Tx, r *row) error { return f.transition(t.Context(), tx, r, to) })
+			_, err = f.changeRow(t.Context(), r.id, func(tx *sql.Tx, r *row) error { return f.transitionTo(t.Context(), tx, r, to) })
 			got, lerr := f.loadRow(t.Context(), r.id)
 			if lerr != nil {
 				t.Fatal(lerr)
 			}
-			if slices.Contains(next[from], to) {
+			if slices.Contains(allowedNext[from], to) {
 				if err != nil || got.state != to {
 					t.Errorf("%s to %s: %v, and it is %s", from, to, err, got.state)
 				}
 			} else if !errors.Is(err, atoll.ErrState) || got.state != from || !strings.Contains(err.Error(), string(from)) || !strings.Contains(err.Error(), string(to)) {
 				t.Errorf("%s to %s: %v, and it is %s; want an ErrState that names both and nothing changed", from, to, err, got.state)
 			}
-			if _, err := f.change(t.Context(), r.id, func(tx *sql.Tx, r *row) error {
+			if _, err := f.changeRow(t.Context(), r.id, func(tx *sql.Tx, r *row) error {
 				r.state = atoll.Destroyed // so that closing has nothing to do with it
-				return f.save(t.Context(), tx, r)
+				return f.saveRow(t.Context(), tx, r)
 			}); err != nil {
 				t.Fatal(err)
 			}

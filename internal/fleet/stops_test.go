@@ -21,7 +21,7 @@ func TestStops(t *testing.T) {
 		{&atoll.Pod{StorageClass: "memory"}, true, false},
 		{&atoll.Pod{Template: "python"}, false, true},
 	} {
-		if got := stops(c.pod, c.usual); got != c.want {
+		if got := canStop(c.pod, c.usual); got != c.want {
 			t.Errorf("%+v, usually %v: %v", c.pod, c.usual, got)
 		}
 	}

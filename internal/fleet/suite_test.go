@@ -57,7 +57,7 @@ type asDriver struct{ a *Account }
 func (d asDriver) Name() string { return d.a.f.opts.Default }
 
 func (d asDriver) Probe(ctx context.Context) (atoll.Features, error) {
-	return d.a.f.bay(d.Name()).probe(ctx)
+	return d.a.f.findDriver(d.Name()).probe(ctx)
 }
 
 func (d asDriver) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, error) {

@@ -8,62 +8,62 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// OpenTerminal starts a command on a terminal that stays, or a shell. It does
-// not keep the sandbox in use: those who are attached do.
+// OpenTerminal starts a persistent terminal with a command or a shell. Only attached clients keep
+// the sandbox in use.
 func (s *Sandbox) OpenTerminal(ctx context.Context, spec atoll.TerminalSpec) (atoll.Terminal, error) {
-	if err := s.mayChoose("open terminal"); err != nil {
+	if err := s.checkTerminalChange("open terminal"); err != nil {
 		return atoll.Terminal{}, err
 	}
-	m := s.mask(spec.Env)
-	cmd := s.b.lend(atoll.Cmd{Args: spec.Args, Env: spec.Env})
-	noted := s.audited("open terminal", m.command(&cmd))
+	m := s.secretMask(spec.Env)
+	cmd := s.b.addClaimEnv(atoll.Cmd{Args: spec.Args, Env: spec.Env})
+	noted := s.startAudit("open terminal", m.redactCommand(&cmd))
 	spec.Env = cmd.Env
 	var t atoll.Terminal
-	err := with(ctx, s, "open terminal", func(ctx context.Context, d atoll.Terminals) (err error) {
+	err := callInner(ctx, s, "open terminal", func(ctx context.Context, d atoll.Terminals) (err error) {
 		if t, err = d.OpenTerminal(ctx, spec); err != nil {
 			return err
 		}
-		t.Command = m.text(t.Command)
-		return s.terminalEvent(ctx, "terminal.opened", t.Name, map[string]string{"command": clip(t.Command, 1<<10)})
+		t.Command = m.redact(t.Command)
+		return s.terminalEvent(ctx, "terminal.opened", t.Name, map[string]string{"command": truncate(t.Command, 1<<10)})
 	})
-	err = m.error(err)
+	err = m.redactError(err)
 	noted(err)
 	return t, err
 }
 
-// terminalEvent says what happened to a terminal.
+// terminalEvent emits an event about a terminal.
 func (s *Sandbox) terminalEvent(ctx context.Context, what, name string, data map[string]string) error {
-	r := s.b.known()
+	r := s.b.cachedRow()
 	if data == nil {
 		data = make(map[string]string)
 	}
 	data["terminal"] = name
-	return s.f.store.write(context.WithoutCancel(ctx), func(tx *sql.Tx) error {
-		return s.f.emit(ctx, tx, atoll.Event{Type: what, Owner: r.owner, Object: r.id, Name: r.name, Data: data})
+	return s.f.registry.Write(context.WithoutCancel(ctx), func(tx *sql.Tx) error {
+		return s.f.events.Emit(ctx, tx, atoll.Event{Type: what, Owner: r.owner, Object: r.id, Name: r.name, Data: data})
 	})
 }
 
 // ListTerminals returns the terminals, oldest first.
 func (s *Sandbox) ListTerminals(ctx context.Context) (list []atoll.Terminal, err error) {
-	m := s.mask(nil)
-	err = with(ctx, s, "list terminals", func(ctx context.Context, d atoll.Terminals) (err error) {
+	m := s.secretMask(nil)
+	err = callInner(ctx, s, "list terminals", func(ctx context.Context, d atoll.Terminals) (err error) {
 		list, err = d.ListTerminals(ctx)
-		list = slices.DeleteFunc(list, func(t atoll.Terminal) bool { return !s.a.caller.shows(t.Name) })
+		list = slices.DeleteFunc(list, func(t atoll.Terminal) bool { return !s.a.caller.canSee(t.Name) })
 		for i := range list {
-			list[i].Command = m.text(list[i].Command)
+			list[i].Command = m.redact(list[i].Command)
 		}
 		return err
 	})
 	return list, err
 }
 
-// CloseTerminal ends what runs on a terminal and forgets it.
+// CloseTerminal ends the program of a terminal and removes it.
 func (s *Sandbox) CloseTerminal(ctx context.Context, name string) error {
-	if err := s.mayChoose("close terminal"); err != nil {
+	if err := s.checkTerminalChange("close terminal"); err != nil {
 		return err
 	}
-	noted := s.audited("close terminal", name)
-	err := with(ctx, s, "close terminal", func(ctx context.Context, d atoll.Terminals) error {
+	noted := s.startAudit("close terminal", name)
+	err := callInner(ctx, s, "close terminal", func(ctx context.Context, d atoll.Terminals) error {
 		if err := d.CloseTerminal(ctx, name); err != nil {
 			return err
 		}
@@ -73,19 +73,18 @@ func (s *Sandbox) CloseTerminal(ctx context.Context, name string) error {
 	return err
 }
 
-// AttachTerminal shows a terminal; see [atoll.TerminalUser]. What it shows is
-// the owner's own: no secrets are hidden in it. Watching it needs only
-// [atoll.ScopeRead].
+// AttachTerminal attaches to a terminal; see [atoll.TerminalUser]. Secrets are not hidden in its
+// output: it is the owner's own. Watching needs only [atoll.ScopeRead].
 func (s *Sandbox) AttachTerminal(ctx context.Context, name string, a atoll.Attachment) (exit atoll.Exit, err error) {
 	op := "attach terminal"
 	if a.ReadOnly {
 		op = "watch terminal"
 	}
-	if err := s.mayShow(op, name); err != nil {
+	if err := s.checkTerminal(op, name); err != nil {
 		return exit, err
 	}
-	noted := s.audited(op, name)
-	err = with(ctx, s, op, func(ctx context.Context, d atoll.TerminalUser) (err error) {
+	noted := s.startAudit(op, name)
+	err = callInner(ctx, s, op, func(ctx context.Context, d atoll.TerminalUser) (err error) {
 		exit, err = d.AttachTerminal(ctx, name, a)
 		return err
 	})
@@ -93,26 +92,25 @@ func (s *Sandbox) AttachTerminal(ctx context.Context, name string, a atoll.Attac
 	return exit, err
 }
 
-// ReadTerminal returns a terminal's screen.
+// ReadTerminal returns the screen of a terminal.
 func (s *Sandbox) ReadTerminal(ctx context.Context, name string) (screen atoll.Screen, err error) {
-	if err := s.mayShow("read terminal", name); err != nil {
+	if err := s.checkTerminal("read terminal", name); err != nil {
 		return screen, err
 	}
-	err = with(ctx, s, "read terminal", func(ctx context.Context, d atoll.TerminalUser) (err error) {
+	err = callInner(ctx, s, "read terminal", func(ctx context.Context, d atoll.TerminalUser) (err error) {
 		screen, err = d.ReadTerminal(ctx, name)
 		return err
 	})
 	return screen, err
 }
 
-// SendTerminal types on a terminal. What is typed is noted nowhere: it may be a
-// password.
+// SendTerminal sends input to a terminal. The input is recorded nowhere: it may be a password.
 func (s *Sandbox) SendTerminal(ctx context.Context, name string, input []byte) error {
-	if err := s.mayShow("send to terminal", name); err != nil {
+	if err := s.checkTerminal("send to terminal", name); err != nil {
 		return err
 	}
-	noted := s.audited("send to terminal", name)
-	err := with(ctx, s, "send to terminal", func(ctx context.Context, d atoll.TerminalUser) error {
+	noted := s.startAudit("send to terminal", name)
+	err := callInner(ctx, s, "send to terminal", func(ctx context.Context, d atoll.TerminalUser) error {
 		return d.SendTerminal(ctx, name, input)
 	})
 	noted(err)

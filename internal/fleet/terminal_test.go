@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/fleet/event"
 )
 
 // Who may only read sees terminals and types on none; what is typed is in no
@@ -86,7 +87,7 @@ func noRecordOf(t *testing.T, a *Account, texts ...string) {
 	for _, e := range audit {
 		all.WriteString(e.Action + " " + e.Detail + "\n")
 	}
-	err = a.Events(t.Context(), EventFilter{}, false, func(e atoll.Event) error {
+	err = a.Events(t.Context(), event.Filter{}, false, func(e atoll.Event) error {
 		all.WriteString(e.Type + " " + e.Data["terminal"] + " " + e.Data["command"] + "\n")
 		return nil
 	})

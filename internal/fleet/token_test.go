@@ -87,7 +87,7 @@ func TestEveryBadSecretIsTheSameError(t *testing.T) {
 		}
 	}
 	names, err := filepath.Glob(filepath.Join(home, "atoll.db*"))
-	if err != nil || len(names) == 0 && f.store.shared == nil {
+	if err != nil || len(names) == 0 && f.registry.Postgres == nil {
 		t.Fatal(names, err)
 	}
 	for _, name := range names {
@@ -302,17 +302,17 @@ func TestDeadTokensAreForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	count := func() (n int) {
-		if err := f.store.db.QueryRow("select count(*) from tokens").Scan(&n); err != nil {
+		if err := f.registry.DB.QueryRow("select count(*) from tokens").Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		return n
 	}
-	c.pass(tokenAge + 1)
-	if err := f.trim(t.Context()); err != nil || count() != 2 {
+	c.pass(tokenRetention + 1)
+	if err := f.trimRecords(t.Context()); err != nil || count() != 2 {
 		t.Fatalf("%d rows, %v: want the live one and the one that expired an hour later", count(), err)
 	}
 	c.pass(2 * time.Hour)
-	if err := f.trim(t.Context()); err != nil || count() != 1 {
+	if err := f.trimRecords(t.Context()); err != nil || count() != 1 {
 		t.Fatalf("%d rows, %v: want the live one", count(), err)
 	}
 	mustAuthenticate(t, f, live.Secret)
@@ -334,9 +334,9 @@ func BenchmarkAuthenticate(b *testing.B) {
 	}
 }
 
-// TestNobodyFloodsTheRegistryWithTokens makes tokens without end, as an admin
+// TestTokensOfAnOwnerAreLimited makes tokens without end, as an admin
 // does for an owner too; those that are of no use any more don't count.
-func TestNobodyFloodsTheRegistryWithTokens(t *testing.T) {
+func TestTokensOfAnOwnerAreLimited(t *testing.T) {
 	c := newClock()
 	f := memoryFleet(t, "", c.now)
 	admin := f.For(LocalCaller())
@@ -344,7 +344,7 @@ func TestNobodyFloodsTheRegistryWithTokens(t *testing.T) {
 	read := []atoll.Scope{atoll.ScopeRead}
 	mustToken(t, a, atoll.Token{Scopes: read, Expires: c.now().Add(time.Hour)})
 	var last atoll.Token
-	for range ownerTokens - 1 {
+	for range maxTokens - 1 {
 		last = mustToken(t, a, atoll.Token{Scopes: read})
 	}
 	for _, maker := range []*Account{a, admin} {
@@ -366,8 +366,8 @@ func TestNobodyFloodsTheRegistryWithTokens(t *testing.T) {
 func TestListingsDoNotStarveAuthenticate(t *testing.T) {
 	f := memoryFleet(t, "", nil)
 	tok := mustToken(t, f.For(LocalCaller()), atoll.Token{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}})
-	for range f.store.db.Stats().MaxOpenConnections {
-		c, err := f.store.db.Conn(t.Context())
+	for range f.registry.DB.Stats().MaxOpenConnections {
+		c, err := f.registry.DB.Conn(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

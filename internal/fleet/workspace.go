@@ -11,14 +11,16 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
+	"github.com/atoll-sandbox/atoll/internal/fleet/workspace"
 )
 
-// useExact is how exact the registry knows when a workspace was last used.
-const useExact = time.Minute
+// workspaceUsePrecision is the precision of the recorded last use of a workspace.
+const workspaceUsePrecision = time.Minute
 
-// workspaceRow is what the registry says of a workspace.
+// workspaceRow is the registry's row of a workspace.
 type workspaceRow struct {
-	place
+	workspace.Key
 	labels        map[string]string
 	created, used time.Time
 	keep          time.Duration
@@ -26,22 +28,22 @@ type workspaceRow struct {
 
 const workspaceColumns = `app, user, name, labels, created, used, keep`
 
-func (w *workspaceRow) scan(from scanner) error {
+func (w *workspaceRow) scan(from registry.Scanner) error {
 	var labels []byte
 	var created, used int64
-	if err := from.Scan(&w.owner.App, &w.owner.User, &w.name, &labels, &created, &used, &w.keep); err != nil {
+	if err := from.Scan(&w.Owner.App, &w.Owner.User, &w.Name, &labels, &created, &used, &w.keep); err != nil {
 		return err
 	}
-	w.created, w.used = when(created), when(used)
+	w.created, w.used = registry.Time(created), registry.Time(used)
 	if err := json.Unmarshal(labels, &w.labels); err != nil {
-		return fmt.Errorf("registry: labels of workspace %s: %w", w.name, err)
+		return fmt.Errorf("registry: labels of workspace %s: %w", w.Name, err)
 	}
 	return nil
 }
 
-// workspaceRows returns the workspaces that a condition names; it may go on with
-// "order by".
-func workspaceRows(ctx context.Context, q querier, where string, args ...any) ([]workspaceRow, error) {
+// workspaceRows returns the workspaces that match a condition. The condition may end with "order
+// by".
+func workspaceRows(ctx context.Context, q registry.Querier, where string, args ...any) ([]workspaceRow, error) {
 	rows, err := q.QueryContext(ctx, "select "+workspaceColumns+" from workspaces where "+where, args...)
 	if err != nil {
 		return nil, err
@@ -58,9 +60,9 @@ func workspaceRows(ctx context.Context, q querier, where string, args ...any) ([
 	return list, rows.Err()
 }
 
-// lookUp returns the row of a workspace, or ErrNotFound.
-func lookUp(ctx context.Context, q querier, p place) (workspaceRow, error) {
-	list, err := workspaceRows(ctx, q, "app = ? and user = ? and name = ?", p.owner.App, p.owner.User, p.name)
+// queryWorkspace returns the row of a workspace, or ErrNotFound.
+func queryWorkspace(ctx context.Context, q registry.Querier, p workspace.Key) (workspaceRow, error) {
+	list, err := workspaceRows(ctx, q, "app = ? and user = ? and name = ?", p.Owner.App, p.Owner.User, p.Name)
 	if err == nil && len(list) == 0 {
 		err = atoll.ErrNotFound
 	}
@@ -70,10 +72,10 @@ func lookUp(ctx context.Context, q querier, p place) (workspaceRow, error) {
 	return list[0], nil
 }
 
-// mounting returns the sandboxes that mount a workspace, by name or else id.
-func mounting(ctx context.Context, q querier, p place) ([]string, error) {
+// mountingSandboxes returns the sandboxes that mount a workspace, by name or else id.
+func mountingSandboxes(ctx context.Context, q registry.Querier, p workspace.Key) ([]string, error) {
 	rows, err := q.QueryContext(ctx, `select distinct case s.name when '' then s.id else s.name end from mounts m join sandboxes s on s.id = m.sandbox
-		where m.app = ? and m.user = ? and m.workspace = ? and s.state <> 'destroyed' order by 1`, p.owner.App, p.owner.User, p.name)
+		where m.app = ? and m.user = ? and m.workspace = ? and s.state <> 'destroyed' order by 1`, p.Owner.App, p.Owner.User, p.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -89,37 +91,37 @@ func mounting(ctx context.Context, q querier, p place) ([]string, error) {
 	return list, rows.Err()
 }
 
-// CreateWorkspace makes a workspace; of w, the name, labels and keep count.
+// CreateWorkspace creates a workspace. The name, labels and keep of w are used.
 func (a *Account) CreateWorkspace(ctx context.Context, w atoll.Workspace) (atoll.Workspace, error) {
 	const op = "workspace create"
-	if err := a.need(op, atoll.ScopeRun); err != nil {
+	if err := a.checkScope(op, atoll.ScopeRun); err != nil {
 		return atoll.Workspace{}, err
 	}
-	noted := a.audited(op, clip(w.Name, 100), "")
-	p := place{a.caller.Owner, w.Name}
+	noted := a.startAudit(op, truncate(w.Name, 100), "")
+	p := workspace.Key{Owner: a.caller.Owner, Name: w.Name}
 	err := a.f.createWorkspace(ctx, p, w.Labels, w.Keep)
 	if err == nil {
-		w, err = a.f.describe(ctx, p)
+		w, err = a.f.describeWorkspace(ctx, p)
 	}
 	noted(err)
 	if err != nil {
-		return atoll.Workspace{}, &atoll.Error{Op: op, ID: clip(p.name, 100), Err: err}
+		return atoll.Workspace{}, &atoll.Error{Op: op, ID: truncate(p.Name, 100), Err: err}
 	}
 	return w, nil
 }
 
-func (f *Fleet) createWorkspace(ctx context.Context, p place, labels map[string]string, keep time.Duration) error {
+func (f *Fleet) createWorkspace(ctx context.Context, p workspace.Key, labels map[string]string, keep time.Duration) error {
 	spec := atoll.Spec{Labels: labels}
-	if err := errors.Join(p.check(), spec.Check()); err != nil {
+	if err := errors.Join(p.Check(), spec.Check()); err != nil {
 		return err
 	}
-	ctx, leave, err := f.operate(ctx)
+	ctx, leave, err := f.beginOperation(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	return f.store.write(ctx, func(tx *sql.Tx) error {
-		_, err := lookUp(ctx, tx, p)
+	return f.registry.Write(ctx, func(tx *sql.Tx) error {
+		_, err := queryWorkspace(ctx, tx, p)
 		if err == nil {
 			return atoll.ErrExists
 		}
@@ -130,28 +132,27 @@ func (f *Fleet) createWorkspace(ctx context.Context, p place, labels map[string]
 	})
 }
 
-// addWorkspace makes a workspace that is not there, if its owner may have one
-// more.
-func (f *Fleet) addWorkspace(ctx context.Context, tx *sql.Tx, p place, labels map[string]string, keep time.Duration) error {
-	q, err := f.quota(ctx, tx, p.owner)
+// addWorkspace creates a workspace within its owner's quota.
+func (f *Fleet) addWorkspace(ctx context.Context, tx *sql.Tx, p workspace.Key, labels map[string]string, keep time.Duration) error {
+	q, err := f.quotaOf(ctx, tx, p.Owner)
 	if err != nil {
 		return err
 	}
 	var n int
-	if err := tx.QueryRowContext(ctx, "select count(*) from workspaces where app = ? and user = ?", p.owner.App, p.owner.User).Scan(&n); err != nil {
+	if err := tx.QueryRowContext(ctx, "select count(*) from workspaces where app = ? and user = ?", p.Owner.App, p.Owner.User).Scan(&n); err != nil {
 		return err
 	}
 	if q.Workspaces >= 0 && n >= q.Workspaces {
-		return fmt.Errorf("%w: %d of %d workspaces are there; remove one", atoll.ErrQuota, n, q.Workspaces)
+		return fmt.Errorf("%w: %d of %d workspaces exist; remove one", atoll.ErrQuota, n, q.Workspaces)
 	}
-	if err := f.shelf.make(p); err != nil {
+	if err := f.workspaces.Create(p); err != nil {
 		return err
 	}
-	return f.enterWorkspace(ctx, tx, workspaceRow{place: p, labels: labels, created: f.now(), used: f.now(), keep: keep})
+	return f.insertWorkspace(ctx, tx, workspaceRow{Key: p, labels: labels, created: f.now(), used: f.now(), keep: keep})
 }
 
-// enterWorkspace adds a row.
-func (f *Fleet) enterWorkspace(ctx context.Context, tx *sql.Tx, w workspaceRow) error {
+// insertWorkspace inserts a row.
+func (f *Fleet) insertWorkspace(ctx context.Context, tx *sql.Tx, w workspaceRow) error {
 	if w.labels == nil {
 		w.labels = map[string]string{}
 	}
@@ -160,71 +161,71 @@ func (f *Fleet) enterWorkspace(ctx context.Context, tx *sql.Tx, w workspaceRow) 
 		return err
 	}
 	_, err = tx.ExecContext(ctx, "insert into workspaces (app, user, name, labels, created, used, keep) values (?, ?, ?, ?, ?, ?, ?)",
-		w.owner.App, w.owner.User, w.name, string(labels), stamp(w.created), stamp(w.used), w.keep)
+		w.Owner.App, w.Owner.User, w.Name, string(labels), registry.Timestamp(w.created), registry.Timestamp(w.used), w.keep)
 	if err != nil {
 		return err
 	}
-	return f.emit(ctx, tx, atoll.Event{Time: f.now(), Type: "workspace.created", Owner: w.owner, Object: w.name, Name: w.name})
+	return f.events.Emit(ctx, tx, atoll.Event{Time: f.now(), Type: "workspace.created", Owner: w.Owner, Object: w.Name, Name: w.Name})
 }
 
-// Workspace returns all about a workspace.
+// Workspace describes a workspace.
 func (a *Account) Workspace(ctx context.Context, name string) (atoll.Workspace, error) {
 	const op = "workspace"
-	if err := a.need(op, atoll.ScopeRead); err != nil {
+	if err := a.checkScope(op, atoll.ScopeRead); err != nil {
 		return atoll.Workspace{}, err
 	}
-	w, err := a.f.describe(ctx, place{a.caller.Owner, name})
+	w, err := a.f.describeWorkspace(ctx, workspace.Key{Owner: a.caller.Owner, Name: name})
 	if err != nil {
-		return w, &atoll.Error{Op: op, ID: clip(name, 100), Err: err}
+		return w, &atoll.Error{Op: op, ID: truncate(name, 100), Err: err}
 	}
 	return w, nil
 }
 
-func (f *Fleet) describe(ctx context.Context, p place) (atoll.Workspace, error) {
-	w, err := lookUp(ctx, f.store.db, p)
+func (f *Fleet) describeWorkspace(ctx context.Context, p workspace.Key) (atoll.Workspace, error) {
+	w, err := queryWorkspace(ctx, f.registry.DB, p)
 	if err != nil {
 		return atoll.Workspace{}, err
 	}
-	return f.full(ctx, &w, time.Now().Add(countTime))
+	return f.completeWorkspace(ctx, &w, time.Now().Add(workspace.MeasureTimeout))
 }
 
-// full adds to a row what is found out about the workspace, counting as far as it
-// gets in time.
-func (f *Fleet) full(ctx context.Context, w *workspaceRow, until time.Time) (atoll.Workspace, error) {
-	out := atoll.Workspace{Name: w.name, Owner: w.owner, Labels: w.labels, Created: w.created, Used: w.used, Keep: w.keep}
+// completeWorkspace adds the mounts, expiry and size to a row. The size is measured as far as
+// possible until a time.
+func (f *Fleet) completeWorkspace(ctx context.Context, w *workspaceRow, until time.Time) (atoll.Workspace, error) {
+	out := atoll.Workspace{Name: w.Name, Owner: w.Owner, Labels: w.labels, Created: w.created, Used: w.used, Keep: w.keep}
 	if len(out.Labels) == 0 {
 		out.Labels = nil
 	}
 	var err error
-	if out.Sandboxes, err = mounting(ctx, f.store.db, w.place); err != nil {
+	if out.Sandboxes, err = mountingSandboxes(ctx, f.registry.DB, w.Key); err != nil {
 		return out, err
 	}
 	if len(out.Sandboxes) == 0 {
-		out.Expires = f.expiry(w)
+		out.Expires = f.workspaceExpiry(w)
 	}
-	held, err := f.shelf.sizeBefore(ctx, w.place, until)
-	out.Bytes, out.Files = held.bytes, held.files
+	held, err := f.workspaces.MeasureUntil(ctx, w.Key, until)
+	out.Bytes, out.Files = held.Bytes, held.Files
 	return out, err
 }
 
-// listTime is how long a list of workspaces may take to measure them.
+// listTime bounds the measuring of all workspaces of a list.
 const listTime = 5 * time.Second
 
-// Workspaces returns the owner's workspaces in the order of names.
+// Workspaces returns the owner's workspaces, sorted by name.
 func (a *Account) Workspaces(ctx context.Context) ([]atoll.Workspace, error) {
 	const op = "workspaces"
-	if err := a.need(op, atoll.ScopeRead); err != nil {
+	if err := a.checkScope(op, atoll.ScopeRead); err != nil {
 		return nil, err
 	}
 	o := a.caller.Owner
-	rows, err := workspaceRows(ctx, a.f.store.db, "app = ? and user = ? order by name", o.App, o.User)
+	rows, err := workspaceRows(ctx, a.f.registry.DB, "app = ? and user = ? order by name", o.App, o.User)
 	if err != nil {
 		return nil, &atoll.Error{Op: op, Err: err}
 	}
 	until := time.Now().Add(listTime)
 	list := make([]atoll.Workspace, 0, len(rows))
 	for i := range rows {
-		w, err := a.f.full(ctx, &rows[i], until)
+		w, err := a.f.completeWorkspace(ctx, &rows[i], until)
 		if err != nil {
 			return nil, &atoll.Error{Op: op, Err: err}
 		}
@@ -233,153 +234,150 @@ func (a *Account) Workspaces(ctx context.Context) ([]atoll.Workspace, error) {
 	return list, nil
 }
 
-// RemoveWorkspace removes a workspace and its files. One that a sandbox mounts
-// is ErrState.
+// RemoveWorkspace removes a workspace and its files. A mounted one is ErrState.
 func (a *Account) RemoveWorkspace(ctx context.Context, name string) error {
 	const op = "workspace remove"
-	if err := a.need(op, atoll.ScopeRun); err != nil {
+	if err := a.checkScope(op, atoll.ScopeRun); err != nil {
 		return err
 	}
-	noted := a.audited(op, clip(name, 100), "")
-	_, err := a.f.removeWorkspace(ctx, place{a.caller.Owner, name}, "", nil)
+	noted := a.startAudit(op, truncate(name, 100), "")
+	_, err := a.f.removeWorkspace(ctx, workspace.Key{Owner: a.caller.Owner, Name: name}, "", nil)
 	noted(err)
 	if err != nil {
-		return &atoll.Error{Op: op, ID: clip(name, 100), Err: err}
+		return &atoll.Error{Op: op, ID: truncate(name, 100), Err: err}
 	}
 	return nil
 }
 
-// removeWorkspace removes a workspace that no sandbox mounts, if may agrees, who
-// is asked when nobody can mount it any more. It reports whether it did.
-func (f *Fleet) removeWorkspace(ctx context.Context, p place, why string, may func(*workspaceRow) bool) (removed bool, err error) {
-	ctx, leave, err := f.operate(ctx)
+// removeWorkspace removes a workspace that no sandbox mounts, if may, called when none can mount
+// it any more, agrees. It reports whether the workspace was removed.
+func (f *Fleet) removeWorkspace(ctx context.Context, p workspace.Key, why string, may func(*workspaceRow) bool) (removed bool, err error) {
+	ctx, leave, err := f.beginOperation(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer leave()
-	var d *desk
-	err = f.store.write(ctx, func(tx *sql.Tx) error {
-		w, err := lookUp(ctx, tx, p)
+	var d *workspace.Staging
+	err = f.registry.Write(ctx, func(tx *sql.Tx) error {
+		w, err := queryWorkspace(ctx, tx, p)
 		if err != nil {
 			return err
 		}
 		if may != nil && !may(&w) {
 			return nil
 		}
-		users, err := mounting(ctx, tx, p)
+		users, err := mountingSandboxes(ctx, tx, p)
 		if err != nil {
 			return err
 		}
 		if len(users) > 0 {
-			return fmt.Errorf("%w: mounted by %s; destroy what mounts it first", atoll.ErrState, strings.Join(users, ", "))
+			return fmt.Errorf("%w: mounted by %s; destroy that first", atoll.ErrState, strings.Join(users, ", "))
 		}
-		if err := f.strike(ctx, tx, p, why); err != nil {
+		if err := f.deleteWorkspaceRow(ctx, tx, p, why); err != nil {
 			return err
 		}
-		d, err = f.shelf.setAside(p) // last: only a commit that fails comes after
+		d, err = f.workspaces.SetAside(p) // last: only a failing commit can follow
 		return err
 	})
 	if d == nil {
 		return false, err
 	}
 	if err != nil {
-		return false, errors.Join(err, d.putBack(p), d.leave())
+		return false, errors.Join(err, d.PutBack(p), d.Release())
 	}
-	f.tidy(ctx, d)
+	f.removeStaging(ctx, d)
 	return true, nil
 }
 
-// strike takes a workspace out of the registry.
-func (f *Fleet) strike(ctx context.Context, tx *sql.Tx, p place, why string) error {
+// deleteWorkspaceRow deletes a workspace from the registry.
+func (f *Fleet) deleteWorkspaceRow(ctx context.Context, tx *sql.Tx, p workspace.Key, why string) error {
 	for _, s := range []struct{ what, name string }{
-		{"delete from workspaces where app = ? and user = ? and name = ?", p.name},
-		{"delete from mounts where app = ? and user = ? and workspace = ?", p.name}, // of sandboxes that are destroyed
-		{"delete from prepared where app = ? and user = ? and place = ?", preparedIn(p.name)},
+		{"delete from workspaces where app = ? and user = ? and name = ?", p.Name},
+		{"delete from mounts where app = ? and user = ? and workspace = ?", p.Name}, // mounts of destroyed sandboxes
+		{"delete from prepared where app = ? and user = ? and place = ?", workspaceScope(p.Name)},
 	} {
-		if _, err := tx.ExecContext(ctx, s.what, p.owner.App, p.owner.User, s.name); err != nil {
+		if _, err := tx.ExecContext(ctx, s.what, p.Owner.App, p.Owner.User, s.name); err != nil {
 			return err
 		}
 	}
-	return f.emit(ctx, tx, atoll.Event{Time: f.now(), Type: "workspace.removed", Owner: p.owner, Object: p.name, Name: p.name, Message: why})
+	return f.events.Emit(ctx, tx, atoll.Event{Time: f.now(), Type: "workspace.removed", Owner: p.Owner, Object: p.Name, Name: p.Name, Message: why})
 }
 
-// reach makes sure that a workspace and its directory are there, and returns
-// when it was last used.
-func (f *Fleet) reach(ctx context.Context, p place) (time.Time, error) {
-	w, err := lookUp(ctx, f.store.db, p)
+// ensureDirectory ensures that a registered workspace has its directory, and returns when it was
+// last used.
+func (f *Fleet) ensureDirectory(ctx context.Context, p workspace.Key) (time.Time, error) {
+	w, err := queryWorkspace(ctx, f.registry.DB, p)
 	if err != nil {
 		return time.Time{}, err
 	}
-	if ok, err := f.shelf.has(p); ok || err != nil {
+	if ok, err := f.workspaces.Exists(p); ok || err != nil {
 		return w.used, err
 	}
-	return w.used, f.store.write(ctx, func(tx *sql.Tx) error {
-		if w, err = lookUp(ctx, tx, p); err != nil {
+	return w.used, f.registry.Write(ctx, func(tx *sql.Tx) error {
+		if w, err = queryWorkspace(ctx, tx, p); err != nil {
 			return err
 		}
-		return f.restore(p)
+		return f.restoreDirectory(p)
 	})
 }
 
-// restore makes the directory of a workspace that the registry knows: of what a
-// process that died before it had removed it has left, or an empty one. The
-// caller keeps others from changing the registry.
-func (f *Fleet) restore(p place) error {
-	if ok, err := f.shelf.has(p); ok || err != nil {
+// restoreDirectory creates the directory of a registered workspace: it restores one that a process
+// that died was removing, or creates an empty one. The caller runs in a write of the registry.
+func (f *Fleet) restoreDirectory(p workspace.Key) error {
+	if ok, err := f.workspaces.Exists(p); ok || err != nil {
 		return err
 	}
-	desks, err := f.shelf.left(goneDir)
-	for _, d := range desks {
-		if found, ok, ferr := d.find(); ferr == nil && ok && found == p && err == nil {
-			err = d.putBack(p)
+	dirs, err := f.workspaces.Abandoned(workspace.RemovedDir)
+	for _, d := range dirs {
+		if found, ok, ferr := d.RemovedKey(); ferr == nil && ok && found == p && err == nil {
+			err = d.PutBack(p)
 		}
-		err = errors.Join(err, d.leave())
+		err = errors.Join(err, d.Release())
 	}
 	if err != nil {
 		return err
 	}
-	return f.shelf.make(p)
+	return f.workspaces.Create(p)
 }
 
-// markUsed notes that a workspace is in use.
-func (f *Fleet) markUsed(ctx context.Context, p place) error {
-	return f.store.write(ctx, func(tx *sql.Tx) error { return f.markUsedIn(ctx, tx, p) })
+// markUsed records that a workspace is in use.
+func (f *Fleet) markUsed(ctx context.Context, p workspace.Key) error {
+	return f.registry.Write(ctx, func(tx *sql.Tx) error { return f.markUsedIn(ctx, tx, p) })
 }
 
-func (f *Fleet) markUsedIn(ctx context.Context, tx *sql.Tx, p place) error {
+func (f *Fleet) markUsedIn(ctx context.Context, tx *sql.Tx, p workspace.Key) error {
 	_, err := tx.ExecContext(ctx, "update workspaces set used = case when used < ?1 then ?1 else used end where app = ?2 and user = ?3 and name = ?4",
-		stamp(f.now()), p.owner.App, p.owner.User, p.name)
+		registry.Timestamp(f.now()), p.Owner.App, p.Owner.User, p.Name)
 	return err
 }
 
-// mountsFor makes the workspaces of a configuration that are missing, notes in
-// the registry that the sandbox has them, whose row must be there, and returns
-// where they are on the host, if they are to be mounted and not carried.
-func (f *Fleet) mountsFor(ctx context.Context, tx *sql.Tx, owner atoll.Owner, sandbox string, cfg atoll.Config, carried bool) ([]atoll.Mount, error) {
+// prepareMounts creates the missing workspaces of a configuration, records the mounts of the
+// sandbox, whose row must exist, and returns the mounts, unless the workspaces are copied.
+func (f *Fleet) prepareMounts(ctx context.Context, tx *sql.Tx, owner atoll.Owner, sandbox string, cfg atoll.Config, copied bool) ([]atoll.Mount, error) {
 	for _, m := range cfg.Workspaces {
-		p := place{owner, m.Workspace}
-		err := f.mount(ctx, tx, p, sandbox, m)
+		p := workspace.Key{Owner: owner, Name: m.Workspace}
+		err := f.mountWorkspace(ctx, tx, p, sandbox, m)
 		if err == nil {
-			err = f.reserveFor(ctx, tx, p, sandbox, m, carried)
+			err = f.reserveCopy(ctx, tx, p, sandbox, m, copied)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("workspace %s: %w", m.Workspace, err)
 		}
 	}
-	if carried {
+	if copied {
 		return nil, nil
 	}
-	limit, used, err := f.diskUsed(ctx, tx, owner)
+	limit, used, err := f.queryDiskUsage(ctx, tx, owner)
 	if err != nil {
 		return nil, fmt.Errorf("workspaces: %w", err)
 	}
-	share := max(0, limit-used) / max(1, writable(cfg.Workspaces))
+	share := max(0, limit-used) / max(1, countWritable(cfg.Workspaces))
 	var list []atoll.Mount
 	for _, m := range cfg.Workspaces {
-		p := place{owner, m.Workspace}
-		mount := atoll.Mount{Source: f.shelf.host(p), Target: m.At(), ReadOnly: m.ReadOnly}
+		p := workspace.Key{Owner: owner, Name: m.Workspace}
+		mount := atoll.Mount{Source: f.workspaces.HostPath(p), Target: m.At(), ReadOnly: m.ReadOnly}
 		if limit >= 0 {
-			if mount.Limit, err = f.room(ctx, p, share); err != nil {
+			if mount.Limit, err = f.mountLimit(ctx, p, share); err != nil {
 				return nil, fmt.Errorf("workspace %s: %w", m.Workspace, err)
 			}
 		}
@@ -388,9 +386,8 @@ func (f *Fleet) mountsFor(ctx context.Context, tx *sql.Tx, owner atoll.Owner, sa
 	return list, nil
 }
 
-// writable counts mounts that something can be written through, each of which
-// counts for itself, though two may be of one workspace.
-func writable(mounts []atoll.WorkspaceMount) (n int64) {
+// countWritable counts the writable mounts. Two of one workspace count twice.
+func countWritable(mounts []atoll.WorkspaceMount) (n int64) {
 	for i := range mounts {
 		if !mounts[i].ReadOnly {
 			n++
@@ -399,13 +396,13 @@ func writable(mounts []atoll.WorkspaceMount) (n int64) {
 	return n
 }
 
-func (f *Fleet) mount(ctx context.Context, tx *sql.Tx, p place, sandbox string, m atoll.WorkspaceMount) error {
-	_, err := lookUp(ctx, tx, p)
+func (f *Fleet) mountWorkspace(ctx context.Context, tx *sql.Tx, p workspace.Key, sandbox string, m atoll.WorkspaceMount) error {
+	_, err := queryWorkspace(ctx, tx, p)
 	switch {
 	case errors.Is(err, atoll.ErrNotFound):
 		err = f.addWorkspace(ctx, tx, p, nil, 0)
 	case err == nil:
-		err = f.restore(p)
+		err = f.restoreDirectory(p)
 	}
 	if err == nil {
 		err = f.markUsedIn(ctx, tx, p)
@@ -414,87 +411,85 @@ func (f *Fleet) mount(ctx context.Context, tx *sql.Tx, p place, sandbox string, 
 		return err
 	}
 	_, err = tx.ExecContext(ctx, "insert into mounts (sandbox, app, user, workspace, target, read_only) values (?, ?, ?, ?, ?, ?)",
-		sandbox, p.owner.App, p.owner.User, p.name, m.At(), m.ReadOnly)
+		sandbox, p.Owner.App, p.Owner.User, p.Name, m.At(), m.ReadOnly)
 	return err
 }
 
-// room returns how many bytes a workspace may hold while a sandbox mounts it:
-// what it holds and its share of what is left of its owner's disk. Sandboxes
-// that are created later don't make it smaller.
-func (f *Fleet) room(ctx context.Context, p place, share int64) (int64, error) {
-	held, err := f.shelf.size(ctx, p)
-	return max(1, held.bytes+min(share, math.MaxInt64-held.bytes)), err
+// mountLimit returns how many bytes a workspace may hold while a sandbox mounts it: its present
+// size and a share of the owner's free disk quota. Later sandboxes don't reduce it.
+func (f *Fleet) mountLimit(ctx context.Context, p workspace.Key, share int64) (int64, error) {
+	held, err := f.workspaces.Measure(ctx, p)
+	return max(1, held.Bytes+min(share, math.MaxInt64-held.Bytes)), err
 }
 
-// unmount notes that a sandbox mounts nothing any more, and forgets which steps
-// were done in it.
-func (f *Fleet) unmount(ctx context.Context, tx *sql.Tx, sandbox string) error {
+// unmountAll records that a sandbox mounts nothing any more, and deletes the records of its
+// prepare steps.
+func (f *Fleet) unmountAll(ctx context.Context, tx *sql.Tx, sandbox string) error {
 	_, err := tx.ExecContext(ctx, `update workspaces set used = case when used < ?1 then ?1 else used end where exists
 		(select 1 from mounts m where m.sandbox = ?2 and m.app = workspaces.app and m.user = workspaces.user and m.workspace = workspaces.name)`,
-		stamp(f.now()), sandbox)
+		registry.Timestamp(f.now()), sandbox)
 	if err == nil {
 		_, err = tx.ExecContext(ctx, "delete from mounts where sandbox = ?", sandbox)
 	}
 	if err == nil {
-		_, err = tx.ExecContext(ctx, "delete from prepared where place = ?", preparedBy(sandbox))
+		_, err = tx.ExecContext(ctx, "delete from prepared where place = ?", sandboxScope(sandbox))
 	}
 	return err
 }
 
-// workspaceUsage returns how many workspaces an owner has, and the bytes in them.
+// workspaceUsage returns the number and total size of an owner's workspaces.
 func (f *Fleet) workspaceUsage(ctx context.Context, tx *sql.Tx, owner atoll.Owner) (n int, bytes int64, err error) {
-	n, held, err := f.held(ctx, tx, owner)
-	return n, held.bytes, err
+	n, held, err := f.workspaceSize(ctx, tx, owner)
+	return n, held.Bytes, err
 }
 
-// held returns what all workspaces of an owner hold, as far as it can be counted
-// in time.
-func (f *Fleet) held(ctx context.Context, q querier, owner atoll.Owner) (n int, all size, err error) {
+// workspaceSize returns the number and total size of an owner's workspaces, as far as they can be
+// measured in time.
+func (f *Fleet) workspaceSize(ctx context.Context, q registry.Querier, owner atoll.Owner) (n int, all workspace.Size, err error) {
 	list, err := workspaceRows(ctx, q, "app = ? and user = ?", owner.App, owner.User)
 	if err != nil {
 		return 0, all, err
 	}
-	all.whole = true
-	until := time.Now().Add(countTime)
+	all.Complete = true
+	until := time.Now().Add(workspace.MeasureTimeout)
 	for i := range list {
-		s, err := f.shelf.sizeBefore(ctx, list[i].place, until)
+		s, err := f.workspaces.MeasureUntil(ctx, list[i].Key, until)
 		if err != nil {
 			return 0, all, err
 		}
-		all.bytes, all.files = all.bytes+s.bytes, all.files+s.files
-		all.whole, all.deep = all.whole && s.whole, all.deep || s.deep
+		all.Bytes, all.Files = all.Bytes+s.Bytes, all.Files+s.Files
+		all.Complete, all.TooDeep = all.Complete && s.Complete, all.TooDeep || s.TooDeep
 	}
 	return len(list), all, nil
 }
 
-// weigh counts what an owner's workspaces hold, if that will be asked for, so that
-// it need not be counted while the registry waits.
-func (f *Fleet) weigh(ctx context.Context, o atoll.Owner) error {
-	q, err := f.quota(ctx, f.store.db, o)
+// measureAhead measures an owner's workspaces, if the quota needs that, before a write of the
+// registry holds others up.
+func (f *Fleet) measureAhead(ctx context.Context, o atoll.Owner) error {
+	q, err := f.quotaOf(ctx, f.registry.DB, o)
 	if err == nil && q.Disk >= 0 {
-		_, _, err = f.held(ctx, f.store.db, o)
+		_, _, err = f.workspaceSize(ctx, f.registry.DB, o)
 	}
 	return err
 }
 
-// diskUsage returns an owner's limit of the disk, negative for none, and what of
-// it is used.
+// diskUsage returns an owner's disk limit, negative for none, and the usage.
 func (f *Fleet) diskUsage(ctx context.Context, o atoll.Owner) (limit, used int64, err error) {
-	return f.diskUsed(ctx, f.store.db, o)
+	return f.queryDiskUsage(ctx, f.registry.DB, o)
 }
 
-func (f *Fleet) diskUsed(ctx context.Context, q querier, o atoll.Owner) (limit, used int64, err error) {
-	quota, err := f.quota(ctx, q, o)
+func (f *Fleet) queryDiskUsage(ctx context.Context, q registry.Querier, o atoll.Owner) (limit, used int64, err error) {
+	quota, err := f.quotaOf(ctx, q, o)
 	if err != nil || quota.Disk < 0 {
 		return -1, 0, err
 	}
-	u, err := f.usage(ctx, q, o)
+	u, err := f.sandboxUsage(ctx, q, o)
 	if err != nil {
 		return 0, 0, err
 	}
-	_, held, err := f.held(ctx, q, o)
-	if err == nil && held.deep {
-		err = fmt.Errorf("%w: a workspace has more than %d directories in each other, too many to count what is in them; remove those", atoll.ErrQuota, deepest)
+	_, held, err := f.workspaceSize(ctx, q, o)
+	if err == nil && held.TooDeep {
+		err = fmt.Errorf("%w: a workspace has directories nested more than %d deep, too deep to measure; remove those", atoll.ErrQuota, workspace.MaxDepth)
 	}
-	return quota.Disk, u.Disk + held.bytes, err
+	return quota.Disk, u.Disk + held.Bytes, err
 }

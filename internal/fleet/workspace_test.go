@@ -20,6 +20,8 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
+	"github.com/atoll-sandbox/atoll/internal/fleet/event"
+	"github.com/atoll-sandbox/atoll/internal/fleet/workspace"
 )
 
 func TestWorkspace(t *testing.T) {
@@ -27,7 +29,7 @@ func TestWorkspace(t *testing.T) {
 	a := f.For(LocalCaller())
 	w, err := a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w", Labels: map[string]string{"k": "v"}, Keep: time.Hour, Bytes: 7, Sandboxes: []string{"x"}})
 	must(t, err)
-	if w.Owner != atoll.Local || w.Labels["k"] != "v" || w.Bytes != 0 || w.Sandboxes != nil || !w.Expires.Equal(w.Used.Add(time.Hour+useExact)) {
+	if w.Owner != atoll.Local || w.Labels["k"] != "v" || w.Bytes != 0 || w.Sandboxes != nil || !w.Expires.Equal(w.Used.Add(time.Hour+workspaceUsePrecision)) {
 		t.Errorf("made %+v", w)
 	}
 	want(t, "the name again", second(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w"})), atoll.ErrExists)
@@ -39,7 +41,7 @@ func TestWorkspace(t *testing.T) {
 	if got := said(t, sb, "echo hi >/workspace/f; cat /ro/f; echo no 2>/dev/null >/ro/g || echo read-only; ls /made"); got != "hi\nread-only\n" {
 		t.Errorf("inside: %q", got)
 	}
-	f.shelf.forget(place{atoll.Local, "w"})
+	f.workspaces.ForgetSize(workspace.Key{Owner: atoll.Local, Name: "w"})
 	if w, err = a.Workspace(t.Context(), "w"); err != nil || !slices.Equal(w.Sandboxes, []string{"user"}) || !w.Expires.IsZero() || w.Bytes != 3 || w.Files != 1 {
 		t.Errorf("mounted: %+v, %v", w, err)
 	}
@@ -64,11 +66,11 @@ func TestWorkspace(t *testing.T) {
 	if list, err := reopen(t, a, "w").ReadDir(t.Context(), "/"); err != nil || len(list) != 0 {
 		t.Errorf("a new one holds what the old one held: %v, %v", list, err)
 	}
-	if left, err := os.ReadDir(filepath.Join(f.shelf.dir, goneDir)); err != nil || len(left) != 0 {
+	if left, err := os.ReadDir(filepath.Join(f.workspaces.Dir, workspace.RemovedDir)); err != nil || len(left) != 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
 	var types []string
-	must(t, a.Events(t.Context(), EventFilter{Types: []string{"workspace.*"}}, false, func(e atoll.Event) error {
+	must(t, a.Events(t.Context(), event.Filter{Types: []string{"workspace.*"}}, false, func(e atoll.Event) error {
 		types = append(types, strings.TrimPrefix(e.Type, "workspace.")+" "+e.Object)
 		return nil
 	}))
@@ -104,7 +106,7 @@ func TestFilesOfARemovedWorkspace(t *testing.T) {
 		want(t, "read", second(files.OpenFile(t.Context(), "/f")), atoll.ErrNotFound)
 		want(t, "write", files.WriteFile(t.Context(), "/f", strings.NewReader("lost"), 0o644), atoll.ErrNotFound)
 		want(t, "import", files.Import(t.Context(), "/", archiveOf(t, fileIn("g", "lost"))), atoll.ErrNotFound)
-		must(t, ignore(second(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w"})), atoll.ErrExists))
+		must(t, ignoreError(second(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w"})), atoll.ErrExists))
 	}
 	if list, err := reopen(t, a, "w").ReadDir(t.Context(), "/"); err != nil || len(list) != 0 {
 		t.Errorf("in the new one: %v, %v", list, err)
@@ -165,7 +167,7 @@ func TestRetention(t *testing.T) {
 	must(t, second(reopen(t, a, "read").ReadDir(t.Context(), "/")))
 	now.Add(int64(2 * time.Minute))
 	check("after 7 days, dry", PruneOptions{DryRun: true}, "usual")
-	f.shelf.forget(place{atoll.Local, "usual"})
+	f.workspaces.ForgetSize(workspace.Key{Owner: atoll.Local, Name: "usual"})
 	if p, err := a.Prune(t.Context(), PruneOptions{DryRun: true}); err != nil || p.Bytes != 5 || !p.DryRun {
 		t.Errorf("dry: %+v, %v", p, err)
 	}
@@ -216,7 +218,7 @@ func TestRetainByTheClock(t *testing.T) {
 	retaining := func(f *Fleet) (stop func()) {
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
-		go func() { done <- f.retain(ctx) }()
+		go func() { done <- f.runRetention(ctx) }()
 		synctest.Wait()
 		return func() {
 			cancel()
@@ -292,7 +294,7 @@ func TestPruneAgainstCreate(t *testing.T) {
 				if err != nil || string(exit.Stdout) != "data\n" {
 					t.Errorf("in a workspace that is mounted: %q %q, %v", exit.Stdout, exit.Stderr, err)
 				}
-				if got, err := os.ReadFile(filepath.Join(fleets[0].shelf.host(place{atoll.Local, name}), file)); err != nil || string(got) != "data\n" {
+				if got, err := os.ReadFile(filepath.Join(fleets[0].workspaces.HostPath(workspace.Key{Owner: atoll.Local, Name: name}), file)); err != nil || string(got) != "data\n" {
 					t.Errorf("a workspace was removed while it was mounted: %q, %v", got, err)
 				}
 				if err := sb.Destroy(context.Background()); err != nil {
@@ -314,19 +316,21 @@ func TestPruneAgainstCreate(t *testing.T) {
 func TestRemovalThatDied(t *testing.T) {
 	home := t.TempDir()
 	f := openFleet(t, Options{Home: home})
-	at := func(name string) place { return place{atoll.Owner{App: "App", User: "u"}, name} }
-	u := f.For(Caller{Owner: at("").owner, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeRead}})
+	at := func(name string) workspace.Key {
+		return workspace.Key{Owner: atoll.Owner{App: "App", User: "u"}, Name: name}
+	}
+	u := f.For(Caller{Owner: at("").Owner, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeRead}})
 	for _, name := range []string{"begun", "done", "again", "opened"} {
 		must(t, second(u.CreateWorkspace(t.Context(), atoll.Workspace{Name: name})))
 		put(t, reopen(t, u, name), "/f", name)
 	}
 	for _, name := range []string{"begun", "done", "again", "opened"} {
-		d, err := f.shelf.setAside(at(name))
+		d, err := f.workspaces.SetAside(at(name))
 		must(t, err)
 		if name == "done" || name == "again" { // the registry was written
-			must(t, f.store.write(t.Context(), func(tx *sql.Tx) error { return f.strike(t.Context(), tx, at(name), "") }))
+			must(t, f.registry.Write(t.Context(), func(tx *sql.Tx) error { return f.deleteWorkspaceRow(t.Context(), tx, at(name), "") }))
 		}
-		must(t, d.leave())
+		must(t, d.Release())
 	}
 	must(t, second(u.CreateWorkspace(t.Context(), atoll.Workspace{Name: "again"})))
 	put(t, reopen(t, u, "again"), "/f", "new")
@@ -339,42 +343,42 @@ func TestRemovalThatDied(t *testing.T) {
 			func(name string) error { return os.WriteFile(name, nil, 0o600) },
 			func(name string) error { return os.Symlink("/", name) },
 		} {
-			d, err := f.shelf.newDesk(goneDir)
+			d, err := f.workspaces.NewStaging(workspace.RemovedDir)
 			must(t, err)
-			at := filepath.Join(f.shelf.dir, d.name, dir)
+			at := filepath.Join(f.workspaces.Dir, d.Name, dir)
 			must(t, os.Mkdir(at, 0o700))
 			must(t, plant(filepath.Join(at, "x")))
-			must(t, d.leave())
+			must(t, d.Release())
 		}
 	}
-	d, err := f.shelf.newDesk(newDir) // an upload
+	d, err := f.workspaces.NewStaging(workspace.IncomingDir) // an upload
 	must(t, err)
-	must(t, f.shelf.root.WriteFile(d.name+"/half", []byte("x"), 0o600))
-	must(t, d.leave())
-	alive, err := f.shelf.newDesk(newDir) // one that goes on
+	must(t, f.workspaces.Root.WriteFile(d.Name+"/half", []byte("x"), 0o600))
+	must(t, d.Release())
+	alive, err := f.workspaces.NewStaging(workspace.IncomingDir) // one that goes on
 	must(t, err)
-	must(t, f.shelf.make(at("unknown"))) // made, but not written down
-	must(t, os.WriteFile(filepath.Join(f.shelf.host(at("unknown")), "f"), []byte("precious"), 0o600))
-	must(t, f.shelf.make(at("empty")))
-	must(t, os.WriteFile(filepath.Join(f.shelf.dir, "stray"), []byte("x"), 0o600))
-	must(t, os.MkdirAll(filepath.Join(f.shelf.dir, "Not!ours", "x", "y"), 0o700))
+	must(t, f.workspaces.Create(at("unknown"))) // made, but not written down
+	must(t, os.WriteFile(filepath.Join(f.workspaces.HostPath(at("unknown")), "f"), []byte("precious"), 0o600))
+	must(t, f.workspaces.Create(at("empty")))
+	must(t, os.WriteFile(filepath.Join(f.workspaces.Dir, "stray"), []byte("x"), 0o600))
+	must(t, os.MkdirAll(filepath.Join(f.workspaces.Dir, "Not!ours", "x", "y"), 0o700))
 
-	g := openFleet(t, Options{Home: home, settle: time.Minute}) // on a busy machine all of it takes longer than opening may
-	for _, dir := range []string{goneDir, newDir} {
-		left, err := os.ReadDir(filepath.Join(g.shelf.dir, dir))
+	g := openFleet(t, Options{Home: home, tidyTimeout: time.Minute}) // on a busy machine all of it takes longer than opening may
+	for _, dir := range []string{workspace.RemovedDir, workspace.IncomingDir} {
+		left, err := os.ReadDir(filepath.Join(g.workspaces.Dir, dir))
 		must(t, err)
-		if dir == newDir {
-			left = slices.DeleteFunc(left, func(e os.DirEntry) bool { return e.Name() == filepath.Base(alive.name) })
+		if dir == workspace.IncomingDir {
+			left = slices.DeleteFunc(left, func(e os.DirEntry) bool { return e.Name() == filepath.Base(alive.Name) })
 		}
 		if len(left) != 0 {
 			t.Errorf("left in %s: %v", dir, left)
 		}
 	}
-	if ok, err := alive.s.root.Lstat(alive.name); err != nil {
+	if ok, err := f.workspaces.Root.Lstat(alive.Name); err != nil {
 		t.Errorf("what was going on was swept: %v, %v", ok, err)
 	}
-	must(t, alive.clear(t.Context()))
-	must(t, g.tidyShelf(t.Context()))
+	must(t, alive.Remove(t.Context()))
+	must(t, g.tidyWorkspaces(t.Context()))
 	v := g.For(u.caller)
 	for name, content := range map[string]string{"begun": "begun", "again": "new", "opened": "opened", "unknown": "precious"} {
 		if got := get(t, reopen(t, v, name), "/f"); got != content {
@@ -383,7 +387,7 @@ func TestRemovalThatDied(t *testing.T) {
 	}
 	for _, name := range []string{"done", "empty"} {
 		want(t, name, second(v.Workspace(t.Context(), name)), atoll.ErrNotFound)
-		if ok, err := g.shelf.has(at(name)); ok || err != nil {
+		if ok, err := g.workspaces.Exists(at(name)); ok || err != nil {
 			t.Errorf("%s is still there: %v", name, err)
 		}
 	}

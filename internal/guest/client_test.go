@@ -75,7 +75,7 @@ func frames(list ...any) []byte {
 	var b []byte
 	for i := 0; i < len(list); i += 2 {
 		p := []byte(fmt.Sprint(list[i+1]))
-		b = append(appendFrame(b, list[i].(Frame), len(p)), p...)
+		b = append(appendFrameHead(b, list[i].(Frame), len(p)), p...)
 	}
 	return b
 }
@@ -166,7 +166,7 @@ func TestHostileGuest(t *testing.T) {
 			if err == nil {
 				t.Errorf("no error: %+v", exit)
 			}
-			if took := time.Since(start); took > guestPatience+10*time.Second {
+			if took := time.Since(start); took > guestTimeout+10*time.Second {
 				t.Errorf("it took %v", took)
 			}
 			if grown := heap() - before; grown > 40<<20 {

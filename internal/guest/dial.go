@@ -16,8 +16,8 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
-// OpDial connects to an address inside. After the answer the channel is the
-// connection; each end may close its half.
+// OpDial connects to an address inside. After the answer the channel carries the bytes of the
+// connection. Each end may close its half.
 const OpDial Op = "dial"
 
 // dialBody is the body of OpDial.
@@ -26,7 +26,7 @@ type dialBody struct {
 	Address string `json:"address"`
 }
 
-// check reports an address that is not one inside the sandbox.
+// check reports an address that is not inside the sandbox.
 func (d *dialBody) check() error {
 	switch d.Network {
 	case "tcp":
@@ -38,7 +38,7 @@ func (d *dialBody) check() error {
 			return fmt.Errorf("%w: dial %q: the port must be 1 to 65535", atoll.ErrInvalid, d.Address)
 		}
 		if a, err := netip.ParseAddr(host); host != "" && host != "localhost" && (err != nil || !a.Unmap().IsLoopback() && !a.IsUnspecified()) {
-			return fmt.Errorf("%w: dial %q: the host must be localhost: what is outside the sandbox is not reached through it", atoll.ErrInvalid, d.Address)
+			return fmt.Errorf("%w: dial %q: the host must be localhost: hosts outside of the sandbox can't be reached through it", atoll.ErrInvalid, d.Address)
 		}
 		return nil
 	case "unix":
@@ -50,7 +50,7 @@ func (d *dialBody) check() error {
 	return fmt.Errorf("%w: dial %q: the network must be tcp or unix", atoll.ErrInvalid, d.Network)
 }
 
-// Dial connects to an address inside; see atoll.Dialer. The connection has a
+// Dial connects to an address inside the sandbox; see atoll.Dialer. The connection has a
 // CloseWrite method.
 func (c *Client) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	d := dialBody{network, address}
@@ -64,17 +64,17 @@ func (c *Client) Dial(ctx context.Context, network, address string) (net.Conn, e
 	return wire.NewLine(st, target{network, address}), nil
 }
 
-// Dial connects to an address inside; see atoll.Dialer.
+// Dial connects to an address inside the sandbox; see atoll.Dialer.
 func (l *Link) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	var conn net.Conn
-	err := l.do(ctx, "dial", func(c *Client) (err error) {
+	err := l.runOp(ctx, "dial", func(c *Client) (err error) {
 		conn, err = c.Dial(ctx, network, address)
 		return err
 	})
 	return conn, err
 }
 
-// openBody begins an operation whose request has a body.
+// openBody opens an operation whose request has a body.
 func (c *Client) openBody(ctx context.Context, op Op, body any) (*yamux.Stream, error) {
 	b, err := json.Marshal(body)
 	if err != nil {
@@ -83,10 +83,10 @@ func (c *Client) openBody(ctx context.Context, op Op, body any) (*yamux.Stream, 
 	return c.open(ctx, &Request{Op: op, Body: b})
 }
 
-// target is an address inside.
+// target is an address inside the sandbox.
 type target struct{ network, address string }
 
-// Network is "tcp" or "unix".
+// Network returns "tcp" or "unix".
 func (t target) Network() string { return t.network }
 
 func (t target) String() string { return t.address }

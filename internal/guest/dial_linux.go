@@ -14,10 +14,10 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
-// dialTime is how long a connection to an address inside may take.
-const dialTime = 10 * time.Second
+// dialTimeout limits the time to connect to an address inside.
+const dialTimeout = 10 * time.Second
 
-// dial connects the host to an address inside.
+// dial handles OpDial.
 func (s *Server) dial(ctx context.Context, _ *host, st *yamux.Stream, q *Request) {
 	var d dialBody
 	err := q.Into(&d)
@@ -25,22 +25,22 @@ func (s *Server) dial(ctx context.Context, _ *host, st *yamux.Stream, q *Request
 		err = d.check()
 	}
 	if err != nil {
-		answer(st, err)
+		sendAnswer(st, err)
 		return
 	}
 	conn, err := dialInside(ctx, &d)
 	if err != nil {
-		answer(st, err)
+		sendAnswer(st, err)
 		return
 	}
 	defer conn.Close()
-	answer(st, nil)
+	sendAnswer(st, nil)
 	wire.Join(ctx, conn, st)
 }
 
 func dialInside(ctx context.Context, d *dialBody) (wire.Halver, error) {
 	var dialer net.Dialer
-	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	addresses := []string{d.Address}
 	if host, port, err := net.SplitHostPort(d.Address); err == nil && d.Network == "tcp" && (host == "" || host == "localhost") {
@@ -50,7 +50,7 @@ func dialInside(ctx context.Context, d *dialBody) (wire.Halver, error) {
 	for _, a := range addresses {
 		conn, err := dialer.DialContext(ctx, d.Network, a)
 		if err == nil {
-			return conn.(wire.Halver), nil // TCP and unix connections are
+			return conn.(wire.Halver), nil // TCP and unix connections implement it
 		}
 		errs = append(errs, err)
 	}

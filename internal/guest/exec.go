@@ -16,16 +16,15 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
-// What a host waits for after it has asked the guest to end a command: a writer
-// of the caller that takes nothing, and the guest itself, which may be paused,
-// or hostile.
+// Times that a host waits after it has asked the guest to kill a command: for a blocked writer of
+// the caller, and for the guest, which may be paused or hostile.
 const (
-	writerPatience = 250 * time.Millisecond
-	guestPatience  = 5 * time.Second
+	writerTimeout = 250 * time.Millisecond
+	guestTimeout  = 5 * time.Second
 )
 
-// Exec runs a command as atoll.Sandbox does; cmd is complete: directory,
-// environment, user and timeout are set.
+// Exec runs a command like atoll.Sandbox. cmd must be complete: its directory, environment, user
+// and timeout are used as they are.
 func (c *Client) Exec(ctx context.Context, cmd atoll.Cmd) (exit atoll.Exit, err error) {
 	start := time.Now()
 	if cmd.Timeout > 0 {
@@ -37,56 +36,56 @@ func (c *Client) Exec(ctx context.Context, cmd atoll.Cmd) (exit atoll.Exit, err 
 	if err != nil {
 		return exit, err
 	}
-	x := newConversation(st, &cmd)
-	exit, err = x.run(ctx, x.kill)
+	x := newExecStream(st, &cmd)
+	exit, err = x.runStreams(ctx, x.requestKill)
 	exit.Duration = time.Since(start)
 	return exit, err
 }
 
-// conversation is a host's end of a command's channel.
-type conversation struct {
-	st   *yamux.Stream
-	cmd  *atoll.Cmd
-	over chan struct{} // closed when it has ended
+// execStream is the host's end of a command's channel.
+type execStream struct {
+	st     *yamux.Stream
+	cmd    *atoll.Cmd
+	closed chan struct{} // closed when the stream has ended
 
-	leave func() // asks the guest to end the channel; set by run
+	requestEnd func() // asks the guest to end the channel; set by runStreams
 
-	signal func(name string) error // sends a signal; set before run
+	signal func(name string) error // sends a signal; set before runStreams
 
-	sized sizedWriter // takes the frames of sizes; nil: there are none
+	sized sizedWriter // receives the frames with sizes; nil: they are not expected
 
 	sending sync.Mutex // held while a frame is written
 
-	credit struct { // what may be sent of standard input
+	credit struct { // amount of standard input that may be sent
 		sync.Mutex
 		sync.Cond
-		n    int
-		over bool
+		n      int
+		closed bool
 	}
 
-	reading sync.Mutex // held while a frame is read and, if it is kept, taken
-	done    bool       // guarded by reading, as what follows
-	ended   bool       // the guest has said how
-	failed  bool       // err is that of a writer of the caller
+	reading sync.Mutex // held while a frame is read and handled
+	done    bool       // guarded by reading, like the fields below
+	ended   bool       // the guest has sent the command's End
+	failed  bool       // err is the error of a writer of the caller
 	exit    atoll.Exit
 	end     End
 	err     error
 }
 
-func newConversation(st *yamux.Stream, cmd *atoll.Cmd) *conversation {
-	x := &conversation{st: st, cmd: cmd, over: make(chan struct{})}
+func newExecStream(st *yamux.Stream, cmd *atoll.Cmd) *execStream {
+	x := &execStream{st: st, cmd: cmd, closed: make(chan struct{})}
 	x.credit.L, x.credit.n = &x.credit.Mutex, stdinWindow
-	x.signal = func(name string) error { return x.send(FrameSignal, []byte(name)) }
+	x.signal = func(name string) error { return x.sendFrame(FrameSignal, []byte(name)) }
 	return x
 }
 
-// run carries the streams until the command has ended. When ctx is done it
-// calls leave, and expects the guest to end the channel soon.
-func (x *conversation) run(ctx context.Context, leave func()) (atoll.Exit, error) {
+// runStreams copies the streams until the command has ended. When ctx is done it calls
+// requestEnd, after which the guest should end the channel soon.
+func (x *execStream) runStreams(ctx context.Context, leave func()) (atoll.Exit, error) {
 	defer x.close()
-	x.leave = leave
+	x.requestEnd = leave
 	stop := context.AfterFunc(ctx, func() {
-		_ = x.st.SetReadDeadline(time.Now().Add(guestPatience)) // it has one
+		_ = x.st.SetReadDeadline(time.Now().Add(guestTimeout)) // streams support deadlines
 		leave()
 	})
 	defer stop()
@@ -97,11 +96,11 @@ func (x *conversation) run(ctx context.Context, leave func()) (atoll.Exit, error
 		go x.sendEvents()
 	}
 	if x.cmd.Stdout == nil && x.cmd.Stderr == nil {
-		x.receive(false)
-	} else if !x.receiveApart(ctx) {
-		return x.exitSoFar(), context.Cause(ctx)
+		x.receiveFrames(false)
+	} else if !x.receiveConcurrently(ctx) {
+		return x.partialExit(), context.Cause(ctx)
 	}
-	x.reading.Lock() // it is ours: nobody reads any more
+	x.reading.Lock() // not held by anyone: reading has ended
 	defer x.reading.Unlock()
 	switch cause := context.Cause(ctx); {
 	case x.failed:
@@ -119,45 +118,44 @@ func (x *conversation) run(ctx context.Context, leave func()) (atoll.Exit, error
 	return x.exit, x.end.Problem.Err()
 }
 
-// close ends the channel and what waits on it.
-func (x *conversation) close() {
-	close(x.over)
+// close ends the channel and wakes the goroutines that wait on it.
+func (x *execStream) close() {
+	close(x.closed)
 	x.credit.Lock()
-	x.credit.over = true
+	x.credit.closed = true
 	x.credit.Broadcast()
 	x.credit.Unlock()
 	x.reading.Lock()
 	defer x.reading.Unlock()
 	if x.ended {
-		_ = x.st.Close() // both ends know
+		_ = x.st.Close() // both ends are done
 	} else {
-		_ = x.st.Reset() // the guest ends the command, if it is there
+		_ = x.st.Reset() // the guest, if it still runs, kills the command
 	}
 }
 
-// receiveApart receives beside this goroutine, because a writer of the caller
-// may block for ever. When ctx is done and it does, this goroutine reads on, to
-// see the command's end, and discards. It returns false if a writer is still
-// blocked.
-func (x *conversation) receiveApart(ctx context.Context) bool {
+// receiveConcurrently receives frames in another goroutine, because a writer of the caller may
+// block for ever. When ctx is done and a writer blocks, this goroutine reads on and discards
+// output until the command's end. It returns false if a writer is still blocked then.
+func (x *execStream) receiveConcurrently(ctx context.Context) bool {
 	received := make(chan struct{})
 	go func() {
 		defer close(received)
-		x.receive(false)
+		x.receiveFrames(false)
 	}()
 	select {
 	case <-received:
 		return true
 	case <-ctx.Done():
 	}
-	t := time.NewTimer(writerPatience)
+	t := time.NewTimer(writerTimeout)
 	defer t.Stop()
 	select {
 	case <-received:
 		return true
 	case <-t.C:
 	}
-	x.receive(true)
+	x.receiveFrames(true)
 	select {
 	case <-received:
 		return true
@@ -166,32 +164,32 @@ func (x *conversation) receiveApart(ctx context.Context) bool {
 	}
 }
 
-func (x *conversation) exitSoFar() atoll.Exit {
+func (x *execStream) partialExit() atoll.Exit {
 	x.reading.Lock()
 	defer x.reading.Unlock()
 	return atoll.Exit{Stdout: x.exit.Stdout, Stderr: x.exit.Stderr, Truncated: x.exit.Truncated, Code: x.end.Code, Signal: x.end.Signal}
 }
 
-// receive takes frames until the last; or discards what is for a writer.
-func (x *conversation) receive(discard bool) {
-	buf := buffers.Get().(*[frameSize + maxFrame]byte) //nolint:forcetypeassert // it holds no others
+// receiveFrames handles frames until the last one. With discard, output for writers is dropped.
+func (x *execStream) receiveFrames(discard bool) {
+	buf := buffers.Get().(*[frameHeadSize + maxFrame]byte) //nolint:forcetypeassert // the pool has no other type
 	defer buffers.Put(buf)
 	for {
-		w, p, more := x.next(buf, discard)
+		w, p, more := x.nextFrame(buf, discard)
 		if !more {
 			return
 		}
 		if w != nil {
 			if _, err := w.Write(p); err != nil {
-				x.fail(err)
+				x.failWriter(err)
 			}
 		}
 	}
 }
 
-// fail ends the command because a writer of the caller has failed. What it
-// still says is read, so that its end is seen.
-func (x *conversation) fail(err error) {
+// failWriter ends the command because a writer of the caller has failed. Reading continues until
+// the command's end.
+func (x *execStream) failWriter(err error) {
 	x.reading.Lock()
 	first := x.err == nil
 	if first {
@@ -199,13 +197,13 @@ func (x *conversation) fail(err error) {
 	}
 	x.reading.Unlock()
 	if first {
-		_ = x.st.SetReadDeadline(time.Now().Add(guestPatience)) // it has one
-		go x.leave()
+		_ = x.st.SetReadDeadline(time.Now().Add(guestTimeout)) // streams support deadlines
+		go x.requestEnd()
 	}
 }
 
-// next reads a frame and does what it says, but for what is for a writer.
-func (x *conversation) next(buf *[frameSize + maxFrame]byte, discard bool) (w io.Writer, p []byte, more bool) {
+// nextFrame reads a frame and handles it. If it is output for a writer, it returns both instead.
+func (x *execStream) nextFrame(buf *[frameHeadSize + maxFrame]byte, discard bool) (w io.Writer, p []byte, more bool) {
 	x.reading.Lock()
 	defer x.reading.Unlock()
 	if x.done {
@@ -214,31 +212,31 @@ func (x *conversation) next(buf *[frameSize + maxFrame]byte, discard bool) (w io
 	b := buf[:]
 	f, p, err := readFrame(x.st, &b)
 	if err != nil {
-		x.finish(fmt.Errorf("%w: the guest: %w", atoll.ErrUnavailable, err))
+		x.finishWith(fmt.Errorf("%w: the guest: %w", atoll.ErrUnavailable, err))
 		return nil, nil, false
 	}
 	switch f {
 	case FrameStdout:
-		w = x.keep(p, &x.exit.Stdout, x.cmd.Stdout)
+		w = x.collectOutput(p, &x.exit.Stdout, x.cmd.Stdout)
 	case FrameStderr:
-		w = x.keep(p, &x.exit.Stderr, x.cmd.Stderr)
+		w = x.collectOutput(p, &x.exit.Stderr, x.cmd.Stderr)
 	case FrameResize:
 		if x.sized == nil {
-			x.finish(errWire)
+			x.finishWith(errWire)
 			break
 		}
 		w = x.sized
 	case FrameAck:
-		if len(p) != 4 || !x.acknowledge(int64(binary.BigEndian.Uint32(p))) {
-			x.finish(errWire)
+		if len(p) != 4 || !x.addCredit(int64(binary.BigEndian.Uint32(p))) {
+			x.finishWith(errWire)
 		}
 	case FrameExit:
 		if err := json.Unmarshal(p, &x.end); err != nil {
-			x.finish(fmt.Errorf("%w: %w", errWire, err))
+			x.finishWith(fmt.Errorf("%w: %w", errWire, err))
 		}
 		x.done, x.ended = true, true
 	default:
-		x.finish(errWire)
+		x.finishWith(errWire)
 	}
 	if discard || x.err != nil {
 		w = nil
@@ -246,16 +244,15 @@ func (x *conversation) next(buf *[frameSize + maxFrame]byte, discard bool) (w io
 	return w, p, !x.done
 }
 
-func (x *conversation) finish(err error) {
+func (x *execStream) finishWith(err error) {
 	x.done = true
 	if x.err == nil {
 		x.err = err
 	}
 }
 
-// keep keeps output that no writer takes, up to the bound, or returns that
-// writer.
-func (x *conversation) keep(p []byte, kept *[]byte, w io.Writer) io.Writer {
+// collectOutput appends output to kept, up to the limit, if w is nil. Otherwise it returns w.
+func (x *execStream) collectOutput(p []byte, kept *[]byte, w io.Writer) io.Writer {
 	if w != nil {
 		return w
 	}
@@ -272,59 +269,58 @@ func (x *conversation) keep(p []byte, kept *[]byte, w io.Writer) io.Writer {
 	return nil
 }
 
-// sendStdin sends what the caller's reader gives, as far as the command takes
-// it.
-func (x *conversation) sendStdin() {
+// sendStdin sends the input of the caller's reader as fast as the command reads it.
+func (x *execStream) sendStdin() {
 	b := make([]byte, 32<<10)
 	for {
-		n, ok := x.await(len(b))
+		n, ok := x.waitForCredit(len(b))
 		if !ok {
 			return
 		}
 		n, err := x.cmd.Stdin.Read(b[:n])
 		if n > 0 {
-			x.spend(n)
-			if x.send(FrameStdin, b[:n]) != nil {
+			x.useCredit(n)
+			if x.sendFrame(FrameStdin, b[:n]) != nil {
 				return
 			}
 		}
 		if err != nil {
-			_ = x.send(FrameStdin, nil) // the command may have ended
+			_ = x.sendFrame(FrameStdin, nil) // fails if the command has ended
 			return
 		}
 	}
 }
 
-// await waits until some of at most n bytes may be sent; false: nothing any
-// more.
-func (x *conversation) await(n int) (int, bool) {
+// waitForCredit waits until at least one byte may be sent and returns the allowed number, at
+// most n. It returns false when the stream has ended.
+func (x *execStream) waitForCredit(n int) (int, bool) {
 	x.credit.Lock()
 	defer x.credit.Unlock()
-	for x.credit.n == 0 && !x.credit.over {
+	for x.credit.n == 0 && !x.credit.closed {
 		x.credit.Wait()
 	}
-	return min(n, x.credit.n), !x.credit.over
+	return min(n, x.credit.n), !x.credit.closed
 }
 
-func (x *conversation) spend(n int) {
+func (x *execStream) useCredit(n int) {
 	x.credit.Lock()
 	defer x.credit.Unlock()
 	x.credit.n -= n
 }
 
-func (x *conversation) acknowledge(n int64) bool {
+func (x *execStream) addCredit(n int64) bool {
 	x.credit.Lock()
 	defer x.credit.Unlock()
 	if n > int64(stdinWindow-x.credit.n) {
-		return false // more than was sent
+		return false // acknowledges more than was sent
 	}
 	x.credit.n += int(n)
 	x.credit.Broadcast()
 	return true
 }
 
-// sendEvents sends signals and sizes as they come.
-func (x *conversation) sendEvents() {
+// sendEvents sends signals and sizes as they arrive.
+func (x *execStream) sendEvents() {
 	signals := x.cmd.Signals
 	var sizes <-chan atoll.Size
 	if x.cmd.TTY != nil {
@@ -336,7 +332,7 @@ func (x *conversation) sendEvents() {
 		case name, ok := <-signals:
 			if !ok {
 				signals = nil
-			} else if name != "" && len(name) <= longestSignal {
+			} else if name != "" && len(name) <= maxSignalName {
 				err = x.signal(name)
 			}
 		case size, ok := <-sizes:
@@ -344,9 +340,9 @@ func (x *conversation) sendEvents() {
 				sizes = nil
 			} else {
 				b, _ := json.Marshal(size) // can't fail
-				err = x.send(FrameResize, b)
+				err = x.sendFrame(FrameResize, b)
 			}
-		case <-x.over:
+		case <-x.closed:
 			return
 		}
 		if err != nil {
@@ -355,16 +351,16 @@ func (x *conversation) sendEvents() {
 	}
 }
 
-// longestSignal is longer than every name of a signal.
-const longestSignal = 16
+// maxSignalName is larger than the length of every signal name.
+const maxSignalName = 16
 
-func (x *conversation) kill() { _ = x.send(FrameKill, nil) } // a guest that is gone has none
+func (x *execStream) requestKill() { _ = x.sendFrame(FrameKill, nil) } // fails if the guest has ended
 
-func (x *conversation) send(f Frame, p []byte) error {
+func (x *execStream) sendFrame(f Frame, p []byte) error {
 	x.sending.Lock()
 	defer x.sending.Unlock()
 	return writeFrame(x.st, f, p)
 }
 
-// buffers are for frames with what comes before them.
-var buffers = sync.Pool{New: func() any { return new([frameSize + maxFrame]byte) }}
+// buffers holds buffers for frames with their heads.
+var buffers = sync.Pool{New: func() any { return new([frameHeadSize + maxFrame]byte) }}

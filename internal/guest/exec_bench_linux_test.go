@@ -7,6 +7,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/guest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // BenchmarkBare is what BenchmarkExec is measured against.
@@ -79,6 +80,7 @@ func machines() map[string]*machine {
 // boot makes a sandbox for the time of a test.
 func (m *machine) boot(t testing.TB) *box {
 	t.Helper()
+	testenv.Real(t, "namespace")
 	m.made = make(map[string]*box)
 	sb, err := m.Create(t.Context(), atoll.Spec{})
 	if err != nil {

@@ -10,12 +10,12 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
-// The operations of commands that go on without their caller.
+// The operations of detached commands.
 const (
-	OpDetach   Op = "detach"   // a command; its atoll.Process is answered
-	OpAttach   Op = "attach"   // the id of one; then frames as of OpExec, without its end with the channel
-	OpDetached Op = "detached" // answers all of them
-	OpSignal   Op = "signal"   // a signalBody; answered when the signal is sent
+	OpDetach   Op = "detach"   // starts a command; the answer is its atoll.Process
+	OpAttach   Op = "attach"   // attaches to a command by id; frames follow as for OpExec, but the end of the channel does not end the command
+	OpDetached Op = "detached" // the answer lists all detached commands
+	OpSignal   Op = "signal"   // has a signalBody; answered when the signal was sent
 )
 
 // signalBody is a signal to a detached command.
@@ -26,22 +26,22 @@ type signalBody struct {
 
 var _ atoll.Detacher = (*Link)(nil)
 
-// Detach starts a command that goes on alone; see atoll.Detacher. Unless it has
-// a timeout, or the sandbox has, it has none.
+// Detach starts a detached command; see atoll.Detacher. It has no timeout unless cmd or the
+// sandbox's Spec sets one.
 func (l *Link) Detach(ctx context.Context, cmd atoll.Cmd) (p atoll.Process, err error) {
 	if err := cmd.Check(); err != nil {
-		return p, l.fail("detach", err)
+		return p, l.wrapError("detach", err)
 	}
-	own := timeout(cmd.Timeout, l.Spec.Timeouts.Exec)
-	l.complete(&cmd)
+	own := firstTimeout(cmd.Timeout, l.Spec.Timeouts.Exec)
+	l.completeCmd(&cmd)
 	cmd.Timeout = own
 	cmd.Signals = nil
-	err = l.do(ctx, "detach", func(c *Client) error {
+	err = l.runOp(ctx, "detach", func(c *Client) error {
 		st, err := c.mux.OpenStream(ctx)
 		if err != nil {
 			return fmt.Errorf("%w: %w: %w", atoll.ErrUnavailable, errUnsent, errors.Join(context.Cause(ctx), err))
 		}
-		if err := greet(ctx, st, &Request{Op: OpDetach, Command: wire.CommandOf(&cmd)}, &p); err != nil {
+		if err := exchangeHeads(ctx, st, &Request{Op: OpDetach, Command: wire.CommandOf(&cmd)}, &p); err != nil {
 			return err
 		}
 		return st.Close()
@@ -50,28 +50,28 @@ func (l *Link) Detach(ctx context.Context, cmd atoll.Cmd) (p atoll.Process, err 
 	return p, err
 }
 
-// Reattach joins the caller to a detached command; see atoll.Detacher.
+// Reattach attaches the caller to a detached command; see atoll.Detacher.
 func (l *Link) Reattach(ctx context.Context, id string, streams atoll.Cmd) (exit atoll.Exit, err error) {
 	body, err := json.Marshal(id)
 	if err != nil {
-		return exit, l.fail("attach", err)
+		return exit, l.wrapError("attach", err)
 	}
-	err = l.do(ctx, "attach", func(c *Client) error {
+	err = l.runOp(ctx, "attach", func(c *Client) error {
 		st, err := c.open(ctx, &Request{Op: OpAttach, Body: body, Input: streams.Stdin != nil})
 		if err != nil {
 			return err
 		}
-		x := newConversation(st, &streams)
-		// A frame could still be unread when the caller hangs up, and be lost with
-		// the connection: an answer can't come too early.
+		x := newExecStream(st, &streams)
+		// A signal frame could be lost with the connection if the caller disconnects
+		// right after it. OpSignal is acknowledged.
 		x.signal = func(name string) error {
-			err := c.call(ctx, OpSignal, signalBody{Process: id, Signal: name}, nil)
-			if errors.Is(err, atoll.ErrUnsupported) { // a guest of before
-				return x.send(FrameSignal, []byte(name))
+			err := c.callGuest(ctx, OpSignal, signalBody{Process: id, Signal: name}, nil)
+			if errors.Is(err, atoll.ErrUnsupported) { // an older guest
+				return x.sendFrame(FrameSignal, []byte(name))
 			}
 			return err
 		}
-		exit, err = x.run(ctx, func() { _ = st.Reset() }) // it goes on
+		exit, err = x.runStreams(ctx, func() { _ = st.Reset() }) // the command runs on
 		return err
 	})
 	return exit, err
@@ -80,9 +80,9 @@ func (l *Link) Reattach(ctx context.Context, id string, streams atoll.Cmd) (exit
 // Detached returns the detached commands, oldest first.
 func (l *Link) Detached(ctx context.Context) ([]atoll.Process, error) {
 	var list []atoll.Process
-	err := l.do(ctx, "processes", func(c *Client) error { return c.call(ctx, OpDetached, nil, &list) })
-	if len(list) > mostProcesses {
-		list = list[:mostProcesses]
+	err := l.runOp(ctx, "processes", func(c *Client) error { return c.callGuest(ctx, OpDetached, nil, &list) })
+	if len(list) > maxProcesses {
+		list = list[:maxProcesses]
 	}
 	for i := range list {
 		list[i].Sandbox, list[i].Detached = l.ID, true
@@ -90,5 +90,5 @@ func (l *Link) Detached(ctx context.Context) ([]atoll.Process, error) {
 	return list, err
 }
 
-// mostProcesses is how many processes of a guest are believed.
-const mostProcesses = 1024
+// maxProcesses is the largest number of processes accepted from a guest.
+const maxProcesses = 1024

@@ -110,7 +110,7 @@ func TestDetachedEnds(t *testing.T) {
 // arrived then, however late the guest reads.
 func TestDetachedSignalArrives(t *testing.T) {
 	s := &Server{}
-	s.begin()
+	s.init()
 	asked, read := make(chan struct{}), make(chan struct{})
 	signal := s.ops[OpSignal]
 	s.ops[OpSignal] = func(ctx context.Context, h *host, st *yamux.Stream, q *Request) {
@@ -173,16 +173,16 @@ func TestDetachedIsBounded(t *testing.T) {
 	if err != nil || len(exit.Stdout) != 1000 || !strings.HasSuffix(string(exit.Stdout), "y\nend\n") || !exit.Truncated {
 		t.Errorf("got %d bytes, truncated %v, %v", len(exit.Stdout), exit.Truncated, err)
 	}
-	for range mostEnded + mostDetached {
+	for range maxEnded + maxDetached {
 		if _, err = l.Detach(t.Context(), atoll.Cmd{Args: []string{"sleep", "60"}}); err != nil {
 			break
 		}
 	}
 	if !errors.Is(err, atoll.ErrQuota) {
-		t.Errorf("more than %d: %v", mostDetached, err)
+		t.Errorf("more than %d: %v", maxDetached, err)
 	}
 	list, err := l.Detached(t.Context())
-	if err != nil || len(list) != mostDetached+1 {
+	if err != nil || len(list) != maxDetached+1 {
 		t.Errorf("got %d, %v", len(list), err)
 	}
 	for _, p := range list {
@@ -196,7 +196,7 @@ func TestDetachedIsBounded(t *testing.T) {
 
 func TestRingKeepsTheLast(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		r := ring{most: rapid.IntRange(1, 20).Draw(rt, "most")}
+		r := ring{limit: rapid.IntRange(1, 20).Draw(rt, "most")}
 		var all []byte
 		var at int64
 		for _, n := range rapid.SliceOf(rapid.IntRange(0, 50)).Draw(rt, "writes") {
@@ -208,7 +208,7 @@ func TestRingKeepsTheLast(t *testing.T) {
 			if k, err := r.Write(p); k != n || err != nil {
 				rt.Fatalf("Write: %d, %v", k, err)
 			}
-			oldest := int64(max(0, len(all)-r.most))
+			oldest := int64(max(0, len(all)-r.limit))
 			wantLost := at < oldest
 			from := max(at, oldest)
 			b := make([]byte, rapid.IntRange(1, 30).Draw(rt, "read"))
@@ -239,7 +239,7 @@ func TestLinkConnectsAgain(t *testing.T) {
 	}
 	// A connection that dies between Client and the request: once more.
 	tries := 0
-	err := l.do(t.Context(), "exec", func(c *Client) error {
+	err := l.runOp(t.Context(), "exec", func(c *Client) error {
 		tries++
 		if tries == 1 {
 			_ = c.Close()
@@ -252,7 +252,7 @@ func TestLinkConnectsAgain(t *testing.T) {
 	}
 	// One that dies when the guest has the request: never twice.
 	tries = 0
-	err = l.do(t.Context(), "exec", func(c *Client) error {
+	err = l.runOp(t.Context(), "exec", func(c *Client) error {
 		tries++
 		_, err := c.Exec(t.Context(), atoll.Cmd{Shell: "echo started; sleep 60", Stdout: closer{c}})
 		return err

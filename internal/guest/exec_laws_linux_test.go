@@ -22,8 +22,8 @@ import (
 	"github.com/atoll-sandbox/atoll/atolltest"
 	"github.com/atoll-sandbox/atoll/internal/guest"
 	"github.com/atoll-sandbox/atoll/internal/helper"
-	"github.com/atoll-sandbox/atoll/internal/helper/helpertest"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/testing/helpertest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 func TestMain(m *testing.M) { os.Exit(helpertest.Main(m)) }
@@ -281,6 +281,7 @@ func removeCgroup(dir *os.File) error {
 
 // TestLaws runs the suite's laws of commands in a real guest.
 func TestLaws(t *testing.T) {
+	testenv.Real(t, "namespace")
 	if os.Getuid() != 0 {
 		missing(t, "root")
 	}
@@ -298,5 +299,5 @@ func TestLaws(t *testing.T) {
 // missing skips a test, or fails it where ATOLL_MUST says that it is there.
 func missing(t *testing.T, what string) {
 	t.Helper()
-	musthave.Skip(t, "namespace", "%s is missing", what)
+	testenv.Skip(t, "namespace", "%s is missing", what)
 }

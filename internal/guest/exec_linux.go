@@ -19,27 +19,27 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
-// command is a process with its streams, as a host sees it.
+// command is a process with its streams to the host.
 type command struct {
 	*process
-	pty  *pty       // nil: pipes
-	in   *os.File   // what the command reads; nil: nothing
-	outs []*os.File // what it writes: output and errors, or what the terminal shows
+	pty  *pty       // nil: the streams are pipes
+	in   *os.File   // standard input; nil: none
+	outs []*os.File // standard output and standard error, or the output of the terminal
 }
 
-// run starts a command with streams. input says that there is something to
-// read; a terminal always can be typed on.
-func (s *Server) run(cmd *atoll.Cmd, input bool) (*command, error) {
+// startCommand starts a command with streams. Without input, its standard input is empty; a
+// terminal always has input.
+func (s *Server) startCommand(cmd *atoll.Cmd, input bool) (*command, error) {
 	c := &command{}
-	files, err := c.open(cmd, input)
+	files, err := c.openStreams(cmd, input)
 	if err == nil {
 		c.process, err = s.start(cmd, files, c.pty != nil)
 	}
 	if c.pty != nil {
-		c.pty.handOver()
+		c.pty.closeSlave()
 	} else {
 		for _, fd := range files {
-			_ = unix.Close(fd) // they are the command's
+			_ = unix.Close(fd) // the command has its own copies
 		}
 	}
 	if err != nil {
@@ -49,8 +49,8 @@ func (s *Server) run(cmd *atoll.Cmd, input bool) (*command, error) {
 	return c, nil
 }
 
-// open makes the streams and returns the command's ends.
-func (c *command) open(cmd *atoll.Cmd, input bool) (files []int, err error) {
+// openStreams opens the streams and returns the command's ends.
+func (c *command) openStreams(cmd *atoll.Cmd, input bool) (files []int, err error) {
 	if cmd.TTY != nil {
 		if c.pty, err = openPty(cmd.TTY.Size); err != nil {
 			return nil, fmt.Errorf("%w: a terminal: %w", atoll.ErrUnavailable, err)
@@ -59,7 +59,7 @@ func (c *command) open(cmd *atoll.Cmd, input bool) (files []int, err error) {
 		return []int{c.pty.slave, c.pty.slave, c.pty.slave}, nil
 	}
 	if input {
-		fd, ours, err := pipe(1)
+		fd, ours, err := newPipe(1)
 		if err != nil {
 			return files, err
 		}
@@ -72,7 +72,7 @@ func (c *command) open(cmd *atoll.Cmd, input bool) (files []int, err error) {
 		files = append(files, fd)
 	}
 	for range 2 {
-		fd, ours, err := pipe(0)
+		fd, ours, err := newPipe(0)
 		if err != nil {
 			return files, err
 		}
@@ -81,8 +81,8 @@ func (c *command) open(cmd *atoll.Cmd, input bool) (files []int, err error) {
 	return files, nil
 }
 
-// pipe returns a pipe, of which one end is ours.
-func pipe(our int) (theirs int, ours *os.File, err error) {
+// newPipe returns a new pipe. The end with index our (0 reads, 1 writes) is the guest's.
+func newPipe(our int) (theirs int, ours *os.File, err error) {
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
 		return 0, nil, err
@@ -95,65 +95,63 @@ func pipe(our int) (theirs int, ours *os.File, err error) {
 
 func (c *command) close() {
 	if c.in != nil && c.pty == nil {
-		_ = c.in.Close() // the command's end tells of errors
+		_ = c.in.Close() // a write error is of no interest after the command's end
 	}
 	for _, f := range c.outs {
-		_ = f.Close() // nothing was written
+		_ = f.Close() // only read
 	}
 }
 
-// signal sends a signal, on a terminal to its foreground.
-func (c *command) signal(name string) {
-	if sig, ok := signalOf(name); ok && c.pty != nil && sig != unix.SIGKILL {
-		if pgid, err := c.pty.foreground(); err == nil && pgid > 0 {
-			_ = unix.Kill(-pgid, sig) // it may have ended
+// sendSignal sends a signal to the command, or to the foreground group of its terminal.
+func (c *command) sendSignal(name string) {
+	if sig, ok := parseSignal(name); ok && c.pty != nil && sig != unix.SIGKILL {
+		if pgid, err := c.pty.foregroundGroup(); err == nil && pgid > 0 {
+			_ = unix.Kill(-pgid, sig) // the group may have ended
 			return
 		}
 	}
-	c.process.signal(name)
+	c.process.sendSignal(name)
 }
 
-// pump gives what comes from a stream to f until all of its writers have
-// ended, or, once late is closed, it is empty. f's error ends it.
-func pump(r *os.File, f func(b []byte) error) error {
-	buf := buffers.Get().(*[frameSize + maxFrame]byte) //nolint:forcetypeassert // it holds no others
+// copyOutput calls f with the output of a stream until all its writers have ended, or until it
+// is empty after its read deadline. It returns early with the error of f.
+func copyOutput(r *os.File, f func(b []byte) error) error {
+	buf := buffers.Get().(*[frameHeadSize + maxFrame]byte) //nolint:forcetypeassert // the pool has no other type
 	defer buffers.Put(buf)
 	for full := 0; ; {
-		n, err := r.Read(buf[frameSize : frameSize+pumpSize])
-		if n == pumpSize {
+		n, err := r.Read(buf[frameHeadSize : frameHeadSize+readSize])
+		if n == readSize {
 			if full++; full == 4 {
-				widen(r)
+				growPipe(r)
 			}
 		}
 		if n > 0 {
-			if err := f(buf[:frameSize+n]); err != nil {
+			if err := f(buf[:frameHeadSize+n]); err != nil {
 				return err
 			}
 		}
 		switch {
 		case err == nil:
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return rest(r, buf, f)
-		default: // io.EOF; EIO of a terminal that nobody has open
+			return drainStream(r, buf, f)
+		default: // io.EOF, or EIO of a terminal without open descriptors
 			return nil
 		}
 	}
 }
 
-// widen makes a pipe that carries much hold more, so that its ends take fewer
-// turns.
-func widen(r *os.File) {
+// growPipe enlarges the buffer of a pipe with much output, so that its ends switch less often.
+func growPipe(r *os.File) {
 	if raw, err := r.SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, 1<<20) }) // a terminal has none; a user may have no more
+		_ = raw.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, 1<<20) }) // fails for a terminal, or past the user's limit
 	}
 }
 
-// pumpSize is what one read takes: with its heads, a frame of it is one message
-// of the multiplexer.
-const pumpSize = maxFrame - 64
+// readSize is the size of one read. A frame of this size fits in one message of the multiplexer.
+const readSize = maxFrame - 64
 
-// rest pumps what is in a stream now.
-func rest(r *os.File, buf *[frameSize + maxFrame]byte, f func(b []byte) error) error {
+// drainStream calls f with the data that a stream holds now.
+func drainStream(r *os.File, buf *[frameHeadSize + maxFrame]byte, f func(b []byte) error) error {
 	raw, err := r.SyscallConn()
 	if err != nil {
 		return err
@@ -161,72 +159,72 @@ func rest(r *os.File, buf *[frameSize + maxFrame]byte, f func(b []byte) error) e
 	for {
 		n := 0
 		var inner error
-		err := raw.Control(func(fd uintptr) { n, inner = syscall.Read(int(fd), buf[frameSize:frameSize+pumpSize]) })
+		err := raw.Control(func(fd uintptr) { n, inner = syscall.Read(int(fd), buf[frameHeadSize:frameHeadSize+readSize]) })
 		if err != nil || inner != nil || n <= 0 {
-			return nil // empty, or ended
+			return nil // empty, or at its end
 		}
-		if err := f(buf[:frameSize+n]); err != nil {
+		if err := f(buf[:frameHeadSize+n]); err != nil {
 			return err
 		}
 	}
 }
 
-// lateOutput is how long the streams of a command that has ended, with all that
-// it started, stay open for who holds them nevertheless.
-const lateOutput = time.Second
+// lateOutputTimeout is how long the streams of a command stay open after its end, in case a
+// process outside of its tree still holds them.
+const lateOutputTimeout = time.Second
 
-// await waits for the command's end, ends what it left, and lets its streams
-// run dry. Others are pumping them.
-func (c *command) await() End {
+// waitForEnd waits for the command's end, kills the processes it left, and sets a deadline for
+// the goroutines that copy its streams.
+func (c *command) waitForEnd() End {
 	<-c.ended
-	end := c.process.end()
-	c.finish()
+	end := c.process.buildEnd()
+	c.killRemaining()
 	for _, f := range c.outs {
-		_ = f.SetReadDeadline(time.Now().Add(lateOutput)) // pipes and terminals have them
+		_ = f.SetReadDeadline(time.Now().Add(lateOutputTimeout)) // pipes and terminals support deadlines
 	}
 	return end
 }
 
-// execution is a command of a host that waits for it.
+// execution is a command with a host that waits for its end.
 type execution struct {
 	*command
 	st *yamux.Stream
 
-	leave func()     // called when the host is gone
-	mu    sync.Mutex // held while a frame is written
-	stdin *wire.Pipe // what the host has sent for the command; nil: nothing
+	onHostGone func()     // called when the host has disconnected
+	mu         sync.Mutex // held while a frame is written
+	stdin      *wire.Pipe // standard input from the host; nil: none
 }
 
-// exec runs a command for the host.
+// exec handles OpExec.
 func (s *Server) exec(_ context.Context, _ *host, st *yamux.Stream, q *Request) {
-	cmd, err := q.command()
+	cmd, err := q.parseCommand()
 	if err != nil {
-		answer(st, err)
+		sendAnswer(st, err)
 		return
 	}
 	x := &execution{st: st}
-	x.command, err = s.run(&cmd, q.Input)
-	var not *notStarted
+	x.command, err = s.startCommand(&cmd, q.Input)
+	var not *startFailure
 	switch {
 	case errors.As(err, &not):
-		answer(st, nil)
+		sendAnswer(st, nil)
 		f := FrameStderr
 		if cmd.TTY != nil {
 			f = FrameStdout
 		}
-		x.send(f, []byte(not.Text))
-		x.exit(End{Code: not.Code})
+		x.sendFrame(f, []byte(not.Text))
+		x.sendExit(End{Code: not.Code})
 		return
 	case err != nil:
-		answer(st, err)
+		sendAnswer(st, err)
 		return
 	}
-	answer(st, nil)
-	x.serve(&cmd)
+	sendAnswer(st, nil)
+	x.runStreams(&cmd)
 }
 
-// command returns the command of a request.
-func (q *Request) command() (atoll.Cmd, error) {
+// parseCommand returns the command of a request.
+func (q *Request) parseCommand() (atoll.Cmd, error) {
 	if q.Command == nil {
 		return atoll.Cmd{}, fmt.Errorf("%w: no command", atoll.ErrInvalid)
 	}
@@ -235,74 +233,75 @@ func (q *Request) command() (atoll.Cmd, error) {
 		return cmd, err
 	}
 	if cmd.Session {
-		return cmd, fmt.Errorf("%w: lasting shells by this driver", atoll.ErrUnsupported)
+		return cmd, fmt.Errorf("%w: persistent shells by this driver", atoll.ErrUnsupported)
 	}
 	return cmd, nil
 }
 
-// serve carries the streams until the end.
-func (x *execution) serve(cmd *atoll.Cmd) {
+// runStreams copies the streams until the command has ended, and sends its End.
+func (x *execution) runStreams(cmd *atoll.Cmd) {
 	var late sync.WaitGroup
 	if x.in != nil {
-		x.stdin = wire.NewPipe(stdinWindow, x.acknowledge)
-		late.Go(x.feed)
+		x.stdin = wire.NewPipe(stdinWindow, x.ackStdin)
+		late.Go(x.copyStdin)
 	}
-	x.leave = x.kill
-	late.Go(x.listen)
+	x.onHostGone = x.kill
+	late.Go(x.handleFrames)
 	var expired *time.Timer
 	if cmd.Timeout > 0 {
-		// The host ends it at this time; it may be gone, or paused us.
-		expired = time.AfterFunc(cmd.Timeout+hostFirst, x.kill)
+		// The host kills the command at its deadline. This is for a host that has
+		// disconnected, or a guest that was paused.
+		expired = time.AfterFunc(cmd.Timeout+deadlineGrace, x.kill)
 	}
 	var pumps sync.WaitGroup
 	for i, f := range x.outs {
 		frame := []Frame{FrameStdout, FrameStderr}[i]
 		pumps.Go(func() {
-			if err := pump(f, func(b []byte) error { return x.sendIn(frame, b) }); err != nil {
-				x.kill() // the host is gone
+			if err := copyOutput(f, func(b []byte) error { return x.sendPrefixedFrame(frame, b) }); err != nil {
+				x.kill() // the host has disconnected
 			}
 		})
 	}
-	end := x.await()
+	end := x.waitForEnd()
 	pumps.Wait()
 	if expired != nil && !expired.Stop() {
 		end.Problem = wire.ProblemOf(fmt.Errorf("%w after %v", atoll.ErrTimeout, cmd.Timeout))
 	}
-	x.exit(end)
-	_ = x.st.Close() // so that listen ends
+	x.sendExit(end)
+	_ = x.st.Close() // ends handleFrames
 	if x.stdin != nil {
 		x.stdin.Stop()
-		_ = x.in.SetWriteDeadline(time.Now()) // so that feed ends
+		_ = x.in.SetWriteDeadline(time.Now()) // ends copyStdin
 	}
 	late.Wait()
 	x.close()
 }
 
-// hostFirst is how much longer than the host the guest waits for a deadline.
-const hostFirst = time.Second
+// deadlineGrace is how much longer than the host the guest waits for a deadline.
+const deadlineGrace = time.Second
 
-// acknowledge says that the command has taken of its input.
-func (x *execution) acknowledge(n int) {
-	x.send(FrameAck, binary.BigEndian.AppendUint32(nil, uint32(n)))
+// ackStdin acknowledges n bytes of input that the command has read.
+func (x *execution) ackStdin(n int) {
+	x.sendFrame(FrameAck, binary.BigEndian.AppendUint32(nil, uint32(n)))
 }
 
-// listen takes the host's frames until the channel ends.
-func (x *execution) listen() {
-	defer x.leave()
+// handleFrames handles the host's frames until the channel ends.
+func (x *execution) handleFrames() {
+	defer x.onHostGone()
 	if x.stdin != nil {
 		defer x.stdin.End(io.ErrUnexpectedEOF)
 	}
 	buf := make([]byte, 512)
 	for {
 		f, p, err := readFrame(x.st, &buf)
-		if err != nil || !x.take(f, p) {
+		if err != nil || !x.handleFrame(f, p) {
 			return
 		}
 	}
 }
 
-// take does what a frame says; false: the host breaks the protocol.
-func (x *execution) take(f Frame, p []byte) bool {
+// handleFrame handles one frame. It returns false if the host violates the protocol.
+func (x *execution) handleFrame(f Frame, p []byte) bool {
 	switch f {
 	case FrameStdin:
 		switch {
@@ -313,13 +312,13 @@ func (x *execution) take(f Frame, p []byte) bool {
 			return x.stdin.Offer(p)
 		}
 	case FrameKill:
-		go x.kill() // it may take a while; others hear of its end
+		go x.kill() // may take a while; waitForEnd notices the end
 	case FrameSignal:
-		x.signal(string(p))
+		x.sendSignal(string(p))
 	case FrameResize:
 		var size atoll.Size
 		if x.pty != nil && json.Unmarshal(p, &size) == nil {
-			_ = x.pty.resize(size) // a wish
+			_ = x.pty.setSize(size) // best effort
 		}
 	default:
 		return false
@@ -327,45 +326,46 @@ func (x *execution) take(f Frame, p []byte) bool {
 	return true
 }
 
-// feed gives the command what the host has sent for it.
-func (x *execution) feed() {
+// copyStdin copies input from the host to the command.
+func (x *execution) copyStdin() {
 	defer x.stdin.Stop()
 	_, err := io.Copy(onlyWriter{x.in}, onlyReader{x.stdin})
 	switch {
-	case err != nil: // one end is gone
+	case err != nil: // one end is closed
 	case x.pty == nil:
 		_ = x.in.Close() // the command sees the end
 	default:
-		_, _ = x.in.Write([]byte{4}) // ^D: a terminal has no other end
+		_, _ = x.in.Write([]byte{4}) // ^D ends the input of a terminal
 	}
 }
 
-// These hide the methods by which io.Copy would do it another way.
+// These types hide the methods with which io.Copy would bypass Read and Write.
 type (
 	onlyReader struct{ io.Reader }
 	onlyWriter struct{ io.Writer }
 )
 
-func (x *execution) send(f Frame, p []byte) {
-	_ = x.sendIn(f, append(make([]byte, frameSize, frameSize+len(p)), p...)) // a host that is gone needs none
+func (x *execution) sendFrame(f Frame, p []byte) {
+	_ = x.sendPrefixedFrame(f, append(make([]byte, frameHeadSize, frameHeadSize+len(p)), p...)) // fails if the host has disconnected
 }
 
-// sendIn sends a frame whose payload begins at frameSize of b.
-func (x *execution) sendIn(f Frame, b []byte) error {
-	appendFrame(b[:0], f, len(b)-frameSize)
+// sendPrefixedFrame sends a frame whose payload begins at b[frameHeadSize]. It overwrites the
+// bytes before it.
+func (x *execution) sendPrefixedFrame(f Frame, b []byte) error {
+	appendFrameHead(b[:0], f, len(b)-frameHeadSize)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	_, err := x.st.Write(b)
 	return err
 }
 
-// exit says how the command has ended. What the sandbox's own end has ended has
-// no status: the host learns from the connection what became of it.
-func (x *execution) exit(e End) {
-	if x.command != nil && x.s.quitting.Load() {
-		_ = x.st.Reset() // a host that is gone needs none
+// sendExit sends the end of the command. If the sandbox itself is being stopped there is no exit
+// status; the host then learns the cause from the end of the connection.
+func (x *execution) sendExit(e End) {
+	if x.command != nil && x.s.shuttingDown.Load() {
+		_ = x.st.Reset() // fails if the host has disconnected
 		return
 	}
 	b, _ := json.Marshal(e) // can't fail
-	x.send(FrameExit, b)
+	x.sendFrame(FrameExit, b)
 }

@@ -18,18 +18,18 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Bounds of what the host believes of a directory.
+// Limits on the data that the host accepts about a directory.
 const maxListing = 64 << 20 // bytes of its JSON
 
-// named checks a path and puts it in a request.
-func named(name string) (fileRequest, error) {
+// newFileRequest checks a path and returns a request for it.
+func newFileRequest(name string) (fileRequest, error) {
 	if !strings.HasPrefix(name, "/") || strings.IndexByte(name, 0) >= 0 {
 		return fileRequest{}, fmt.Errorf("%w: path %q must be absolute and without NUL bytes", atoll.ErrInvalid, name)
 	}
 	return fileRequest{Path: []byte(path.Clean(name))}, nil
 }
 
-// openFile begins an operation on a file.
+// openFile opens an operation on a file.
 func (c *Client) openFile(ctx context.Context, op Op, r fileRequest) (*yamux.Stream, error) {
 	b, err := json.Marshal(r)
 	if err != nil {
@@ -38,8 +38,8 @@ func (c *Client) openFile(ctx context.Context, op Op, r fileRequest) (*yamux.Str
 	return c.open(ctx, &Request{Op: op, Body: b})
 }
 
-// download begins to take bytes. cancel is called when it is over.
-func (c *Client) download(ctx context.Context, cancel context.CancelFunc, op Op, r fileRequest) (*download, error) {
+// startDownload opens an operation that sends bytes to the host. cancel is called at its end.
+func (c *Client) startDownload(ctx context.Context, cancel context.CancelFunc, op Op, r fileRequest) (*download, error) {
 	st, err := c.openFile(ctx, op, r)
 	if err != nil {
 		cancel()
@@ -50,53 +50,51 @@ func (c *Client) download(ctx context.Context, cancel context.CancelFunc, op Op,
 	return d, nil
 }
 
-// download is bytes that come from a guest.
+// download is a reader of bytes from a guest.
 type download struct {
-	ctx    context.Context //nolint:containedctx // it is the transfer's, which the reader is
+	ctx    context.Context //nolint:containedctx // of the transfer, which the reader represents
 	cancel context.CancelFunc
 	stop   func() bool
 	st     *yamux.Stream
 	data   dataReader
-	fail   func(error) error // dresses errors; may be nil
+	fail   func(error) error // wraps errors; may be nil
 
 	once sync.Once
-	err  error // what Close returns
+	err  error // result of Close
 }
 
-// Read takes bytes; after the last it returns io.EOF only if the guest has said
-// that it was the last.
+// Read reads bytes. It returns io.EOF only if the guest has sent the end of the stream.
 func (d *download) Read(p []byte) (int, error) {
 	n, err := d.data.Read(p)
-	if err == nil || err == io.EOF { //nolint:errorlint // it is as it is
+	if err == nil || err == io.EOF { //nolint:errorlint // never wrapped
 		return n, err
 	}
-	return n, d.dress(err)
+	return n, d.wrapError(err)
 }
 
-func (d *download) dress(err error) error {
-	err = ended(d.ctx, err)
+func (d *download) wrapError(err error) error {
+	err = preferCause(d.ctx, err)
 	if d.fail != nil {
 		err = d.fail(err)
 	}
 	return err
 }
 
-// Close ends the transfer, read to its end or not, and returns its first error.
+// Close ends the transfer, complete or not, and returns its first error.
 func (d *download) Close() error {
 	d.once.Do(func() {
-		if err := d.data.err; err != nil && err != io.EOF { //nolint:errorlint // as above
-			d.err = d.dress(err)
+		if err := d.data.err; err != nil && err != io.EOF { //nolint:errorlint // never wrapped
+			d.err = d.wrapError(err)
 		}
 		d.stop()
 		d.cancel()
-		_ = d.st.Reset() // nothing more is wanted
+		_ = d.st.Reset() // no more data is needed
 	})
 	return d.err
 }
 
-// ended returns why an operation has failed: its context's reason, if that is
-// done.
-func ended(ctx context.Context, err error) error {
+// preferCause returns the cause of ctx if an operation has failed and ctx is done, else err.
+func preferCause(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	switch {
 	case err == nil || cause == nil:
@@ -109,33 +107,32 @@ func ended(ctx context.Context, err error) error {
 	return cause
 }
 
-// upload sends bytes and waits for what the guest says to them. When ctx is
-// done it returns; the content is then read on only as long as the Read that it
-// is in.
-func (c *Client) upload(ctx context.Context, op Op, r fileRequest, content io.Reader) error {
+// sendContent sends bytes and waits for the guest's answer. When ctx is done it returns, although a
+// Read of content may still be running in another goroutine.
+func (c *Client) sendContent(ctx context.Context, op Op, r fileRequest, content io.Reader) error {
 	st, err := c.openFile(ctx, op, r)
 	if err != nil {
-		return ended(ctx, err)
+		return preferCause(ctx, err)
 	}
-	defer st.Reset() //nolint:errcheck // it is over, or nothing more is wanted
+	defer st.Reset() //nolint:errcheck // the operation has ended
 	stop := context.AfterFunc(ctx, func() { _ = st.Reset() })
 	defer stop()
 	sent := make(chan error, 1)
 	go func() {
 		w := newDataWriter(st)
-		_, err := w.ReadFrom(&honest{r: content})
+		_, err := w.ReadFrom(&contentReader{r: content})
 		sent <- err
-		if w.end(err) != nil {
-			_ = st.Reset() // there is nobody, or no end to be told
+		if w.finishStream(err) != nil {
+			_ = st.Reset() // the end can't be sent
 		}
 	}()
 	d := dataReader{r: st}
 	_, err = d.Read(make([]byte, 1))
-	if err == io.EOF { //nolint:errorlint // it is as it is
+	if err == io.EOF { //nolint:errorlint // never wrapped
 		return nil
 	}
 	if err == nil {
-		err = fmt.Errorf("%w: data where there should be none", errWire)
+		err = fmt.Errorf("%w: unexpected data", errWire)
 	}
 	select {
 	case serr := <-sent:
@@ -145,17 +142,17 @@ func (c *Client) upload(ctx context.Context, op Op, r fileRequest, content io.Re
 		}
 	default:
 	}
-	return ended(ctx, err)
+	return preferCause(ctx, err)
 }
 
-// honest tells the errors of a caller's reader from those of the wire.
-type honest struct{ r io.Reader }
+// contentReader marks the errors of the caller's reader, to tell them from errors of the wire.
+type contentReader struct{ r io.Reader }
 
 type contentError struct{ error }
 
-func (h *honest) Read(p []byte) (int, error) {
+func (h *contentReader) Read(p []byte) (int, error) {
 	n, err := h.r.Read(p)
-	if err != nil && err != io.EOF { //nolint:errorlint // readers return it as it is
+	if err != nil && err != io.EOF { //nolint:errorlint // readers don't wrap it
 		err = &contentError{err}
 	}
 	return n, err
@@ -163,91 +160,91 @@ func (h *honest) Read(p []byte) (int, error) {
 
 // OpenFile opens a file for reading; see atoll.FS.
 func (l *Link) OpenFile(ctx context.Context, name string) (io.ReadCloser, error) {
-	return l.take(ctx, "read", OpRead, name)
+	return l.startDownload(ctx, "read", OpRead, name)
 }
 
-// take begins a download.
-func (l *Link) take(ctx context.Context, verb string, op Op, name string) (io.ReadCloser, error) {
-	r, err := named(name)
+// startDownload opens a download.
+func (l *Link) startDownload(ctx context.Context, verb string, op Op, name string) (io.ReadCloser, error) {
+	r, err := newFileRequest(name)
 	if err != nil {
-		return nil, l.fail(verb, err)
+		return nil, l.wrapError(verb, err)
 	}
-	ctx, cancel := l.transfer(ctx)
+	ctx, cancel := l.withTransferTimeout(ctx)
 	var d *download
-	err = l.do(ctx, verb, func(c *Client) (err error) {
-		d, err = c.download(ctx, func() {}, op, r)
-		return ended(ctx, err)
+	err = l.runOp(ctx, verb, func(c *Client) (err error) {
+		d, err = c.startDownload(ctx, func() {}, op, r)
+		return preferCause(ctx, err)
 	})
 	if err != nil {
 		cancel()
 		return nil, err
 	}
 	d.cancel = cancel
-	d.fail = func(err error) error { return l.fail(verb, err) }
+	d.fail = func(err error) error { return l.wrapError(verb, err) }
 	return d, nil
 }
 
-// WriteFile replaces a file in one step; see atoll.FS.
+// WriteFile replaces a file atomically; see atoll.FS.
 func (l *Link) WriteFile(ctx context.Context, name string, content io.Reader, perm fs.FileMode) error {
-	return l.give(ctx, "write", OpWrite, name, perm, content)
+	return l.sendUpload(ctx, "write", OpWrite, name, perm, content)
 }
 
-// give does an upload. What has begun is not done again: its content is read.
-func (l *Link) give(ctx context.Context, verb string, op Op, name string, perm fs.FileMode, content io.Reader) error {
-	r, err := named(name)
+// sendUpload runs an upload. It is not repeated once its content has been read.
+func (l *Link) sendUpload(ctx context.Context, verb string, op Op, name string, perm fs.FileMode, content io.Reader) error {
+	r, err := newFileRequest(name)
 	if err != nil {
-		return l.fail(verb, err)
+		return l.wrapError(verb, err)
 	}
 	r.Perm = perm.Perm()
-	ctx, cancel := l.transfer(ctx)
+	ctx, cancel := l.withTransferTimeout(ctx)
 	defer cancel()
-	return l.do(ctx, verb, func(c *Client) error { return c.upload(ctx, op, r, content) })
+	return l.runOp(ctx, verb, func(c *Client) error { return c.sendContent(ctx, op, r, content) })
 }
 
-// transfer bounds a transfer by its sandbox's timeout.
-func (l *Link) transfer(ctx context.Context) (context.Context, context.CancelFunc) {
-	d := timeout(l.Spec.Timeouts.Transfer, atoll.DefaultTransferTimeout)
+// withTransferTimeout returns a context with the sandbox's timeout for transfers.
+func (l *Link) withTransferTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	d := firstTimeout(l.Spec.Timeouts.Transfer, atoll.DefaultTransferTimeout)
 	if d < 0 {
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeoutCause(ctx, d, fmt.Errorf("%w after %v", atoll.ErrTimeout, d))
 }
 
-// ask does an operation on a file that is a question and an answer.
-func (l *Link) ask(ctx context.Context, verb string, op Op, name string, perm fs.FileMode, value any) error {
-	r, err := named(name)
+// callFile runs an operation on a file that has no body besides its request and answer.
+func (l *Link) callFile(ctx context.Context, verb string, op Op, name string, perm fs.FileMode, value any) error {
+	r, err := newFileRequest(name)
 	if err != nil {
-		return l.fail(verb, err)
+		return l.wrapError(verb, err)
 	}
 	r.Perm = perm.Perm()
-	ctx, cancel := l.transfer(ctx)
+	ctx, cancel := l.withTransferTimeout(ctx)
 	defer cancel()
-	return l.do(ctx, verb, func(c *Client) error { return ended(ctx, c.call(ctx, op, r, value)) })
+	return l.runOp(ctx, verb, func(c *Client) error { return preferCause(ctx, c.callGuest(ctx, op, r, value)) })
 }
 
-// StatFile describes a name; a last symbolic link is not followed.
+// StatFile describes a file or directory. It does not follow a symbolic link.
 func (l *Link) StatFile(ctx context.Context, name string) (fs.FileInfo, error) {
 	var i fileInfo
-	if err := l.ask(ctx, "stat", OpStat, name, 0, &i); err != nil {
+	if err := l.callFile(ctx, "stat", OpStat, name, 0, &i); err != nil {
 		return nil, err
 	}
-	return i.info(), nil
+	return i.fsInfo(), nil
 }
 
 // ReadDir lists a directory in the order of names.
 func (l *Link) ReadDir(ctx context.Context, name string) ([]fs.FileInfo, error) {
-	rc, err := l.take(ctx, "list", OpList, name)
+	rc, err := l.startDownload(ctx, "list", OpList, name)
 	if err != nil {
 		return nil, err
 	}
 	list, err := readList(rc)
 	if err = errors.Join(err, rc.Close()); err != nil {
-		return nil, l.fail("list", err)
+		return nil, l.wrapError("list", err)
 	}
 	return list, nil
 }
 
-// readList reads what a guest says is in a directory.
+// readList reads the entries of a directory, ordered by name.
 func readList(r io.Reader) ([]fs.FileInfo, error) {
 	var list []fs.FileInfo
 	bounded := &io.LimitedReader{R: r, N: maxListing}
@@ -256,35 +253,35 @@ func readList(r io.Reader) ([]fs.FileInfo, error) {
 		err := dec.Decode(&i)
 		switch {
 		case bounded.N <= 0:
-			return nil, fmt.Errorf("%w: the directory is too big to be listed", atoll.ErrQuota)
-		case err == io.EOF: //nolint:errorlint // the decoder returns it as it is
+			return nil, fmt.Errorf("%w: the directory is too large to list", atoll.ErrQuota)
+		case err == io.EOF: //nolint:errorlint // the decoder does not wrap it
 			slices.SortFunc(list, func(a, b fs.FileInfo) int { return cmp.Compare(a.Name(), b.Name()) })
 			return list, nil
 		case err != nil:
 			return nil, err
 		}
-		list = append(list, i.info())
+		list = append(list, i.fsInfo())
 	}
 }
 
-// Mkdir makes a directory and those above it.
+// Mkdir creates a directory and its parents.
 func (l *Link) Mkdir(ctx context.Context, name string, perm fs.FileMode) error {
-	return l.ask(ctx, "mkdir", OpMkdir, name, perm, nil)
+	return l.callFile(ctx, "mkdir", OpMkdir, name, perm, nil)
 }
 
-// Remove removes a name and all below it.
+// Remove removes a file or directory tree.
 func (l *Link) Remove(ctx context.Context, name string) error {
-	return l.ask(ctx, "remove", OpRemove, name, 0, nil)
+	return l.callFile(ctx, "remove", OpRemove, name, 0, nil)
 }
 
-// Import unpacks a tar stream; see atoll.Sandbox. Each file appears as a whole.
+// Import unpacks a tar stream; see atoll.Sandbox. Each file appears atomically.
 func (l *Link) Import(ctx context.Context, dir string, tar io.Reader) error {
-	return l.give(ctx, "import", OpImport, dir, 0, tar)
+	return l.sendUpload(ctx, "import", OpImport, dir, 0, tar)
 }
 
 // Export packs a file or directory; see atoll.Sandbox.
 func (l *Link) Export(ctx context.Context, name string) (io.ReadCloser, error) {
-	return l.take(ctx, "export", OpExport, name)
+	return l.startDownload(ctx, "export", OpExport, name)
 }
 
 var _ interface {

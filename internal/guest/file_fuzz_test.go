@@ -38,8 +38,8 @@ func FuzzHostReadsFiles(f *testing.F) {
 		if len(list) > len(data) {
 			t.Fatalf("%d files of %d bytes", len(list), len(data))
 		}
-		_ = listen(bytes.NewReader(data), func(n atoll.Notice) error {
-			if n.Port < 0 || n.Port > 65535 || !known[n.Kind] {
+		_ = readNotices(bytes.NewReader(data), func(n atoll.Notice) error {
+			if n.Port < 0 || n.Port > 65535 || !knownKinds[n.Kind] {
 				t.Fatalf("passed on: %+v", n)
 			}
 			return nil

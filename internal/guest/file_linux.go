@@ -17,104 +17,102 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// fileOperations are the operations on files, and those that look.
+// fileOperations adds the handlers of files, watches, statistics and notices.
 func (s *Server) fileOperations(ops map[Op]handler) {
-	ops[OpRead] = s.sending(s.readFile)
-	ops[OpWrite] = s.taking(s.writeFile)
-	ops[OpStat] = s.asking(s.statFile)
-	ops[OpList] = s.sending(s.listDir)
-	ops[OpMkdir] = s.asking(s.makeDir)
-	ops[OpRemove] = s.asking(s.remove)
-	ops[OpImport] = s.taking(s.importTar)
-	ops[OpExport] = s.sending(s.exportTar)
+	ops[OpRead] = s.handleDownload(s.readFile)
+	ops[OpWrite] = s.handleUpload(s.writeFile)
+	ops[OpStat] = s.handleCall(s.statFile)
+	ops[OpList] = s.handleDownload(s.listDir)
+	ops[OpMkdir] = s.handleCall(s.makeDir)
+	ops[OpRemove] = s.handleCall(s.removeFile)
+	ops[OpImport] = s.handleUpload(s.importTar)
+	ops[OpExport] = s.handleDownload(s.exportTar)
 	ops[OpWatch] = s.watchFiles
-	ops[OpStats] = s.stats
-	ops[OpNotices] = s.notices
-	ops[OpPorts] = s.portsOf
+	ops[OpStats] = s.handleStats
+	ops[OpNotices] = s.handleNotices
+	ops[OpPorts] = s.handlePorts
 }
 
-// request reads what an operation on a file is about. Its errors have the
-// file's name.
-func request(q *Request) (fileRequest, string, error) {
+// parseFileRequest returns the body of a request about a file, and the cleaned path.
+func parseFileRequest(q *Request) (fileRequest, string, error) {
 	var r fileRequest
 	if err := q.Into(&r); err != nil {
 		return r, "", err
 	}
 	name := string(r.Path)
 	if !strings.HasPrefix(name, "/") || strings.IndexByte(name, 0) >= 0 {
-		return r, "", refuse("a path that is not absolute")
+		return r, "", newInvalid("a path that is not absolute")
 	}
 	return r, path.Clean(name), nil
 }
 
-// asking makes a handler of an operation that is a question and an answer.
-func (s *Server) asking(f func(w *walker, name string, perm fs.FileMode) (any, error)) handler {
+// handleCall returns the handler of an operation that has no body besides its answer.
+func (s *Server) handleCall(f func(w *walker, name string, perm fs.FileMode) (any, error)) handler {
 	return func(_ context.Context, _ *host, st *yamux.Stream, q *Request) {
-		r, name, err := request(q)
+		r, name, err := parseFileRequest(q)
 		var v any
 		if err == nil {
 			var w *walker
-			if w, err = s.walk(); err == nil {
+			if w, err = s.newWalker(); err == nil {
 				v, err = f(w, name, r.Perm)
 				w.close()
 			}
 		}
-		reply(st, v, explain(name, err))
+		sendReply(st, v, wrapPathError(name, err))
 	}
 }
 
-// sending makes a handler of an operation that sends bytes. begin opens what is
-// to be sent, and returns a function that sends it.
-func (s *Server) sending(begin func(w *walker, name string) (func(ctx context.Context, d *dataWriter) error, error)) handler {
+// handleDownload returns the handler of an operation that sends bytes. begin opens the file and
+// returns a function that sends it.
+func (s *Server) handleDownload(begin func(w *walker, name string) (func(ctx context.Context, d *dataWriter) error, error)) handler {
 	return func(ctx context.Context, _ *host, st *yamux.Stream, q *Request) {
-		_, name, err := request(q)
+		_, name, err := parseFileRequest(q)
 		var w *walker
 		if err == nil {
-			w, err = s.walk()
+			w, err = s.newWalker()
 		}
 		if err != nil {
-			answer(st, explain(name, err))
+			sendAnswer(st, wrapPathError(name, err))
 			return
 		}
 		defer w.close()
 		send, err := begin(w, name)
-		if err = explain(name, err); err != nil {
-			answer(st, err)
+		if err = wrapPathError(name, err); err != nil {
+			sendAnswer(st, err)
 			return
 		}
-		answer(st, nil)
+		sendAnswer(st, nil)
 		d := newDataWriter(st)
-		_ = d.end(explain(name, send(ctx, d))) // a host that is gone needs no end
+		_ = d.finishStream(wrapPathError(name, send(ctx, d))) // fails if the host has disconnected
 	}
 }
 
-// taking makes a handler of an operation that takes bytes.
-func (s *Server) taking(f func(w *walker, name string, perm fs.FileMode, content *dataReader) error) handler {
+// handleUpload returns the handler of an operation that receives bytes.
+func (s *Server) handleUpload(f func(w *walker, name string, perm fs.FileMode, content *dataReader) error) handler {
 	return func(_ context.Context, _ *host, st *yamux.Stream, q *Request) {
-		r, name, err := request(q)
+		r, name, err := parseFileRequest(q)
 		var w *walker
 		if err == nil {
-			w, err = s.walk()
+			w, err = s.newWalker()
 		}
 		if err != nil {
-			answer(st, explain(name, err))
+			sendAnswer(st, wrapPathError(name, err))
 			return
 		}
 		defer w.close()
-		answer(st, nil)
+		sendAnswer(st, nil)
 		content := &dataReader{r: st}
 		err = f(w, name, r.Perm, content)
 		if err == nil {
-			_, err = io.Copy(io.Discard, content) // only what is sent to its end counts
+			_, err = io.Copy(io.Discard, content) // the stream must be complete
 		}
-		if writeDone(st, explain(name, err)) == nil && err != nil {
-			_, _ = io.Copy(io.Discard, st) // until the host has read the error: closing now would overtake it
+		if writeDone(st, wrapPathError(name, err)) == nil && err != nil {
+			_, _ = io.Copy(io.Discard, st) // wait until the host has read the error: closing first would discard it
 		}
 	}
 }
 
-// openRegular opens a file for reading that is nothing but a file: nothing
-// blocks, and nothing happens in a device.
+// openRegular opens a regular file for reading. It never blocks and never opens a device.
 func openRegular(dir int, name string) (int, unix.Stat_t, error) {
 	var st unix.Stat_t
 	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -129,10 +127,10 @@ func openRegular(dir int, name string) (int, unix.Stat_t, error) {
 	}
 	err = unix.Fstat(fd, &st)
 	if err == nil {
-		err = wantRegular(&st) // it may be another by now
+		err = wantRegular(&st) // it may have been replaced
 	}
 	if err == nil {
-		err = fenced(fd)
+		err = refuseProc(fd)
 	}
 	if err != nil {
 		_ = unix.Close(fd)
@@ -141,9 +139,9 @@ func openRegular(dir int, name string) (int, unix.Stat_t, error) {
 	return fd, st, nil
 }
 
-// replaceable reports whether a file takes the place of what is there without
-// another look: a link, a pipe or a socket is only its name.
-func replaceable(st *unix.Stat_t) bool {
+// isReplaceable reports whether a write can replace a file without a further check: links, pipes
+// and sockets are only names.
+func isReplaceable(st *unix.Stat_t) bool {
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFLNK, unix.S_IFIFO, unix.S_IFSOCK:
 		return true
@@ -158,37 +156,37 @@ func wantRegular(st *unix.Stat_t) error {
 	case unix.S_IFDIR:
 		return unix.EISDIR
 	}
-	return refuse("it is not a file")
+	return newInvalid("it is not a file")
 }
 
-// readFile sends a file.
+// readFile opens a file and returns the function that sends it.
 func (s *Server) readFile(w *walker, name string) (func(context.Context, *dataWriter) error, error) {
-	base, err := w.to(name, asTarget)
+	base, err := w.walkTo(name, asTarget)
 	if err != nil {
 		return nil, err
 	}
-	fd, _, err := openRegular(w.at(), base)
+	fd, _, err := openRegular(w.currentFD(), base)
 	if err != nil {
 		return nil, err
 	}
 	return func(_ context.Context, d *dataWriter) error {
 		defer unix.Close(fd)
 		for {
-			n, err := readFull(fd, d.room())
+			n, err := readFull(fd, d.freeSpace())
 			if err != nil {
 				return err
 			}
 			if n == 0 {
 				return nil
 			}
-			if err := d.fill(n); err != nil {
+			if err := d.commitBytes(n); err != nil {
 				return err
 			}
 		}
 	}, nil
 }
 
-// readFull reads from a file until b is full or there is no more.
+// readFull reads from a file until b is full or the file ends.
 func readFull(fd int, b []byte) (int, error) {
 	done := 0
 	for done < len(b) {
@@ -222,9 +220,9 @@ func writeFull(fd int, b []byte) error {
 	return nil
 }
 
-// writeFile replaces a file in one step.
+// writeFile replaces a file atomically.
 func (s *Server) writeFile(w *walker, name string, perm fs.FileMode, content *dataReader) error {
-	base, err := w.to(name, asName)
+	base, err := w.walkTo(name, asName)
 	if err != nil {
 		return err
 	}
@@ -232,9 +230,9 @@ func (s *Server) writeFile(w *walker, name string, perm fs.FileMode, content *da
 		return unix.EISDIR
 	}
 	var st unix.Stat_t
-	if err := unix.Fstatat(w.at(), base, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil && !replaceable(&st) {
+	if err := unix.Fstatat(w.currentFD(), base, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil && !isReplaceable(&st) {
 		if err := wantRegular(&st); err != nil {
-			return err // a device would be missed
+			return err // a device must not be replaced
 		}
 	}
 	t, err := w.create()
@@ -242,21 +240,21 @@ func (s *Server) writeFile(w *walker, name string, perm fs.FileMode, content *da
 		return err
 	}
 	defer t.close()
-	if err := t.fill(content, make([]byte, maxData), content.alive); err != nil {
+	if err := t.writeContent(content, make([]byte, maxData), content.checkAlive); err != nil {
 		return err
 	}
-	return t.become(base, uint32(perm.Perm()), nil)
+	return t.commitAs(base, uint32(perm.Perm()), nil)
 }
 
-// temporary is a file that has no name of its own yet.
-type temporary struct {
+// tempFile is a file with a temporary name.
+type tempFile struct {
 	w    *walker
 	dir  int
-	name string // empty: it is gone, or has its own
+	name string // empty: it was removed or renamed
 	fd   int
 }
 
-// Names of files that aren't ready begin and end so. Watches don't tell of them.
+// Prefix and suffix of temporary names. Watches don't report such files.
 const tempPrefix, tempSuffix = ".atoll-", ".tmp"
 
 func tempName() string { return tempPrefix + strings.ToLower(rand.Text()) + tempSuffix }
@@ -265,36 +263,36 @@ func isTemp(name string) bool {
 	return len(name) == len(tempPrefix)+26+len(tempSuffix) && strings.HasPrefix(name, tempPrefix) && strings.HasSuffix(name, tempSuffix)
 }
 
-// create makes a file in the present directory.
-func (w *walker) create() (*temporary, error) {
-	t := &temporary{w: w, dir: w.at(), name: tempName()}
+// create creates a temporary file in the current directory.
+func (w *walker) create() (*tempFile, error) {
+	t := &tempFile{w: w, dir: w.currentFD(), name: tempName()}
 	var err error
 	t.fd, err = unix.Openat(t.dir, t.name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	return t, err
 }
 
-// close removes the file if it has no name of its own.
-func (t *temporary) close() {
-	_ = unix.Close(t.fd) // what counts was checked
+// close closes the file and removes it unless it was renamed.
+func (t *tempFile) close() {
+	_ = unix.Close(t.fd) // write errors were checked
 	if t.name != "" {
-		_ = unix.Unlinkat(t.dir, t.name, 0) // the error that counts is there
+		_ = unix.Unlinkat(t.dir, t.name, 0) // the first error counts
 	}
 }
 
-// hole is how many zeros are rather left out than written.
-const hole = 32 << 10
+// minHole is the number of zeros from which a hole is made instead.
+const minHole = 32 << 10
 
-// lifeEvery is after how many bytes it is seen to that somebody still wants a
-// file: an archive of a few bytes can hold one of petabytes.
-const lifeEvery = 64 << 20
+// aliveCheckBytes is the number of bytes after which writeContent checks that the host still waits:
+// a small archive can contain a file of petabytes.
+const aliveCheckBytes = 64 << 20
 
-// fill writes content to the file; long runs of zeros take no room on the disk.
-func (t *temporary) fill(content io.Reader, buf []byte, alive func() error) error {
+// writeContent writes content to the file, with holes for long runs of zeros.
+func (t *tempFile) writeContent(content io.Reader, buf []byte, alive func() error) error {
 	var size, seen int64
 	sparse := false
 	for {
 		n, err := readUp(content, buf)
-		if n >= hole && zero(buf[:n]) {
+		if n >= minHole && isZero(buf[:n]) {
 			_, serr := unix.Seek(t.fd, int64(n), unix.SEEK_CUR)
 			if sparse = true; serr != nil {
 				return serr
@@ -306,14 +304,14 @@ func (t *temporary) fill(content io.Reader, buf []byte, alive func() error) erro
 		}
 		size += int64(n)
 		switch {
-		case err == io.EOF && sparse: //nolint:errorlint // readers return it as it is
+		case err == io.EOF && sparse: //nolint:errorlint // readers don't wrap it
 			return unix.Ftruncate(t.fd, size)
-		case err == io.EOF: //nolint:errorlint // likewise
+		case err == io.EOF: //nolint:errorlint // readers don't wrap it
 			return nil
 		case err != nil:
 			return err
 		}
-		if size-seen >= lifeEvery {
+		if size-seen >= aliveCheckBytes {
 			if err := alive(); err != nil {
 				return err
 			}
@@ -322,8 +320,7 @@ func (t *temporary) fill(content io.Reader, buf []byte, alive func() error) erro
 	}
 }
 
-// readUp reads until b is full or there is an error, which may come with the
-// last bytes.
+// readUp reads until b is full or an error occurs, which may come with the last bytes.
 func readUp(r io.Reader, b []byte) (n int, err error) {
 	for n < len(b) && err == nil {
 		var k int
@@ -333,8 +330,8 @@ func readUp(r io.Reader, b []byte) (n int, err error) {
 	return n, err
 }
 
-// zero reports whether b holds nothing else.
-func zero(b []byte) bool {
+// isZero reports whether b contains only zeros.
+func isZero(b []byte) bool {
 	for len(b) >= 8 {
 		if b[0]|b[1]|b[2]|b[3]|b[4]|b[5]|b[6]|b[7] != 0 {
 			return false
@@ -349,10 +346,9 @@ func zero(b []byte) bool {
 	return true
 }
 
-// become gives the file its owner, mode, times and name, in place of what has
-// that name.
-func (t *temporary) become(name string, mode uint32, times []unix.Timespec) error {
-	if err := t.w.own(t.fd); err != nil {
+// commitAs sets the owner, mode and times of the file and renames it, replacing an existing file.
+func (t *tempFile) commitAs(name string, mode uint32, times []unix.Timespec) error {
+	if err := t.w.chownToUser(t.fd); err != nil {
 		return err
 	}
 	if err := unix.Fchmod(t.fd, mode); err != nil {
@@ -370,36 +366,36 @@ func (t *temporary) become(name string, mode uint32, times []unix.Timespec) erro
 	return nil
 }
 
-// own gives what was made to the sandbox's user. With another's rights it is
-// that one's already.
-func (w *walker) own(fd int) error {
+// chownToUser gives a new file to the sandbox's user. A file that was created with an assumed user
+// belongs to that user already.
+func (w *walker) chownToUser(fd int) error {
 	c := w.s.Config
-	if !c.Switch || w.lent || c.UID == 0 && c.GID == 0 {
+	if !c.Switch || w.assumed || c.UID == 0 && c.GID == 0 {
 		return nil
 	}
 	return unix.Fchownat(fd, "", c.UID, c.GID, unix.AT_EMPTY_PATH)
 }
 
-// statFile describes a name.
+// statFile describes a file or directory.
 func (s *Server) statFile(w *walker, name string, _ fs.FileMode) (any, error) {
-	base, err := w.to(name, asName)
+	base, err := w.walkTo(name, asName)
 	if err != nil {
 		return nil, err
 	}
-	i, err := describe(w.at(), base)
+	i, err := describeFile(w.currentFD(), base)
 	if err == nil && base == "." {
 		i.Name = []byte(path.Base(name))
 	}
 	return i, err
 }
 
-// describe describes a name in a directory.
-func describe(dir int, name string) (*fileInfo, error) {
+// describeFile describes an entry of a directory.
+func describeFile(dir int, name string) (*fileInfo, error) {
 	var st unix.Stat_t
 	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return nil, err
 	}
-	i := &fileInfo{Name: []byte(name), Size: st.Size, Mode: modeOf(st.Mode), Time: st.Mtim.Nano()}
+	i := &fileInfo{Name: []byte(name), Size: st.Size, Mode: fileModeOf(st.Mode), Time: st.Mtim.Nano()}
 	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
 		buf := make([]byte, unix.PathMax)
 		n, err := unix.Readlinkat(dir, name, buf)
@@ -411,8 +407,8 @@ func describe(dir int, name string) (*fileInfo, error) {
 	return i, nil
 }
 
-// modeOf reads the kernel's mode of a file.
-func modeOf(m uint32) fs.FileMode {
+// fileModeOf converts a mode of the kernel.
+func fileModeOf(m uint32) fs.FileMode {
 	mode := fs.FileMode(m & 0o777)
 	switch m & unix.S_IFMT {
 	case unix.S_IFDIR:
@@ -436,12 +432,12 @@ func modeOf(m uint32) fs.FileMode {
 	return mode
 }
 
-// listDir sends what is in a directory, in no order.
+// listDir opens a directory and returns the function that sends its entries, in no order.
 func (s *Server) listDir(w *walker, name string) (func(context.Context, *dataWriter) error, error) {
-	if _, err := w.to(name, asDirectory); err != nil {
+	if _, err := w.walkTo(name, asDirectory); err != nil {
 		return nil, err
 	}
-	l, err := openDir(w.at(), ".")
+	l, err := openDir(w.currentFD(), ".")
 	if err != nil {
 		return nil, err
 	}
@@ -454,9 +450,9 @@ func (s *Server) listDir(w *walker, name string) (func(context.Context, *dataWri
 				return err
 			}
 			for _, n := range names {
-				i, err := describe(l.fd, n)
+				i, err := describeFile(l.fd, n)
 				if errors.Is(err, unix.ENOENT) {
-					continue // removed since
+					continue // removed meanwhile
 				}
 				if err == nil {
 					err = enc.Encode(i)
@@ -469,13 +465,13 @@ func (s *Server) listDir(w *walker, name string) (func(context.Context, *dataWri
 	}, nil
 }
 
-// listing reads the names in a directory, some at a time.
+// listing reads the names in a directory in batches.
 type listing struct {
 	fd  int
 	buf []byte
 }
 
-// openDir opens a directory in another.
+// openDir opens a directory relative to another.
 func openDir(dir int, name string) (*listing, error) {
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -486,7 +482,7 @@ func openDir(dir int, name string) (*listing, error) {
 
 func (l *listing) close() { _ = unix.Close(l.fd) }
 
-// next returns more names, none after the last.
+// next returns more names, or none after the last.
 func (l *listing) next() ([]string, error) {
 	if l.buf == nil {
 		l.buf = make([]byte, 16<<10)
@@ -505,19 +501,18 @@ func (l *listing) next() ([]string, error) {
 	}
 }
 
-// makeDir makes a directory and those above it.
+// makeDir creates a directory and its parents.
 func (s *Server) makeDir(w *walker, name string, perm fs.FileMode) (any, error) {
-	return nil, w.mkdirs(name, uint32(perm.Perm()))
+	return nil, w.makeDirs(name, uint32(perm.Perm()))
 }
 
-// mkdirs makes a directory and those above it where they are not there, and
-// enters it.
-func (w *walker) mkdirs(name string, mode uint32) error {
-	w.s.making.Lock()
-	defer w.s.making.Unlock()
+// makeDirs walks to a directory and creates it and its parents if they are missing.
+func (w *walker) makeDirs(name string, mode uint32) error {
+	w.s.dirMu.Lock()
+	defer w.s.dirMu.Unlock()
 	missing := []string{}
 	for at := name; ; at = path.Dir(at) {
-		_, err := w.to(at, asDirectory)
+		_, err := w.walkTo(at, asDirectory)
 		if err == nil {
 			break
 		}
@@ -527,23 +522,23 @@ func (w *walker) mkdirs(name string, mode uint32) error {
 		missing = append(missing, path.Base(at))
 	}
 	for i := len(missing) - 1; i >= 0; i-- {
-		if err := w.mkdir(missing[i], mode); err != nil {
+		if err := w.makeDir(missing[i], mode); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// mkdir makes a directory, if it is not there, and enters it.
-func (w *walker) mkdir(name string, mode uint32) error {
-	err := unix.Mkdirat(w.at(), name, 0o700)
+// makeDir creates a directory if it is missing, and steps into it.
+func (w *walker) makeDir(name string, mode uint32) error {
+	err := unix.Mkdirat(w.currentFD(), name, 0o700)
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return err
 	}
 	fresh := err == nil
-	target, err := w.step(name, false)
+	target, err := w.stepInto(name, false)
 	if err == nil && target != "" {
-		err = unix.EEXIST // a link to what is not there
+		err = unix.EEXIST // a dangling link
 	}
 	if err != nil {
 		return err
@@ -551,23 +546,23 @@ func (w *walker) mkdir(name string, mode uint32) error {
 	if !fresh {
 		return nil
 	}
-	l, err := openDir(w.at(), ".")
+	l, err := openDir(w.currentFD(), ".")
 	if err != nil {
 		return err
 	}
 	defer l.close()
-	if err := l.mine(); err != nil {
+	if err := l.checkJustMade(); err != nil {
 		return err
 	}
-	if err := w.own(l.fd); err != nil {
+	if err := w.chownToUser(l.fd); err != nil {
 		return err
 	}
 	return unix.Fchmod(l.fd, mode)
 }
 
-// mine checks that a directory is the one that was just made, not one that was
-// put in its place: then it is empty, and of this process.
-func (l *listing) mine() error {
+// checkJustMade checks that a directory is the one that was just created and not a replacement: it
+// must be empty and belong to this process.
+func (l *listing) checkJustMade() error {
 	var st unix.Stat_t
 	if err := unix.Fstat(l.fd, &st); err != nil {
 		return err
@@ -577,23 +572,23 @@ func (l *listing) mine() error {
 		return err
 	}
 	uid, err := unix.SetfsuidRetUid(-1)
-	if err != nil { // gVisor's kernel has none
+	if err != nil { // gVisor does not support it
 		uid = unix.Geteuid()
 	}
 	if len(names) > 0 || int(st.Uid) != uid {
-		return fmt.Errorf("%w: somebody has changed it meanwhile", atoll.ErrState)
+		return fmt.Errorf("%w: another process has changed it meanwhile", atoll.ErrState)
 	}
 	return nil
 }
 
-// remove removes a name and all below it.
-func (s *Server) remove(w *walker, name string, _ fs.FileMode) (any, error) {
-	base, err := w.to(name, asName)
+// removeFile removes a file or directory tree.
+func (s *Server) removeFile(w *walker, name string, _ fs.FileMode) (any, error) {
+	base, err := w.walkTo(name, asName)
 	if err != nil {
 		return nil, err
 	}
 	if base == "." {
-		return nil, refuse("the root directory can't be removed")
+		return nil, newInvalid("the root directory can't be removed")
 	}
-	return nil, removeAll(w.at(), base)
+	return nil, removeAll(w.currentFD(), base)
 }

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// removeAll removes a name in a directory and all below it. No link is
-// followed; what others put there meanwhile is removed too. What is very deep
-// is brought up first, so that few descriptors do.
+// removeAll removes a file or directory tree. It follows no links. Entries that others create
+// meanwhile are removed too. Very deep directories are first moved up, so that few descriptors
+// suffice.
 func removeAll(dir int, name string) error {
 	err := unix.Unlinkat(dir, name, 0)
 	if err == nil || !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EPERM) {
@@ -17,7 +17,7 @@ func removeAll(dir int, name string) error {
 	l, derr := openDir(dir, name)
 	if derr != nil {
 		if errors.Is(derr, unix.ENOTDIR) || errors.Is(derr, unix.ELOOP) {
-			return err // it is none: the first error counts
+			return err // not a directory: the first error counts
 		}
 		return derr
 	}
@@ -33,17 +33,17 @@ func removeAll(dir int, name string) error {
 	return err
 }
 
-// maxRounds is how often a directory is emptied that somebody fills meanwhile.
+// maxRounds limits how often a directory is emptied that other processes fill meanwhile.
 const maxRounds = 1000
 
-// removeBelow empties a directory that is depth below top.
+// removeBelow empties a directory at the given depth below top.
 func removeBelow(top, dir, depth int) error {
 	for range maxRounds {
-		l, err := openDir(dir, ".") // anew: from the beginning
+		l, err := openDir(dir, ".") // opened again to read from the beginning
 		if err != nil {
 			return err
 		}
-		n, err := l.clear(top, depth)
+		n, err := l.removeEntries(top, depth)
 		l.close()
 		if err != nil || n == 0 {
 			return err
@@ -52,9 +52,8 @@ func removeBelow(top, dir, depth int) error {
 	return unix.ENOTEMPTY
 }
 
-// clear removes what is in a directory, once through, and returns how much
-// that was.
-func (l *listing) clear(top, depth int) (int, error) {
+// removeEntries reads a directory once and removes its entries. It returns their number.
+func (l *listing) removeEntries(top, depth int) (int, error) {
 	total := 0
 	for {
 		names, err := l.next()
@@ -63,14 +62,14 @@ func (l *listing) clear(top, depth int) (int, error) {
 		}
 		total += len(names)
 		for _, n := range names {
-			if err := l.clearOne(top, n, depth); err != nil && !errors.Is(err, unix.ENOENT) {
+			if err := l.removeEntry(top, n, depth); err != nil && !errors.Is(err, unix.ENOENT) {
 				return total, err
 			}
 		}
 	}
 }
 
-func (l *listing) clearOne(top int, name string, depth int) error {
+func (l *listing) removeEntry(top int, name string, depth int) error {
 	err := unix.Unlinkat(l.fd, name, 0)
 	if err == nil || !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EPERM) {
 		return err
@@ -91,7 +90,7 @@ func (l *listing) clearOne(top int, name string, depth int) error {
 	}
 	err = unix.Unlinkat(l.fd, name, unix.AT_REMOVEDIR)
 	if errors.Is(err, unix.ENOTEMPTY) {
-		return nil // somebody is quick: it is found again
+		return nil // another process has created an entry: the next round finds it
 	}
 	return err
 }

@@ -298,12 +298,12 @@ func FuzzImport(f *testing.F) {
 		must(t, os.Mkdir(dir+"/in", 0o755))
 		must(t, os.Symlink("../out", dir+"/in/a"))
 		s := &Server{}
-		w, err := s.walk()
+		w, err := s.newWalker()
 		must(t, err)
 		var stream bytes.Buffer
 		d := newDataWriter(&stream)
 		_, err = d.Write(data)
-		must(t, errors.Join(err, d.end(nil)))
+		must(t, errors.Join(err, d.finishStream(nil)))
 		_ = s.importTar(w, dir+"/in", 0, &dataReader{r: &impatient{&stream}}) // refused or inside: both are right
 		w.close()
 		check()

@@ -12,40 +12,38 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Bounds of a walk.
+// Limits of a walk.
 const (
-	maxLinks = 40  // as the kernel has it
-	maxDepth = 256 // directories below each other: each is a descriptor
+	maxLinks = 40  // as in the kernel
+	maxDepth = 256 // nested directories: each needs a descriptor
 )
 
-// walker finds files. It looks at each component of a path itself, so that
-//   - nothing of /proc is reached, where this process shows its memory and its
-//     descriptors: links there are text to it, and the way ends at the door;
-//   - whoever races it moves what it may move and nothing else;
-//   - where it goes through a link that somebody other than this process has
-//     made, it goes on with the rights of who made it: a program gets nothing
-//     done through a planted link that it couldn't do itself.
+// walker finds files. It resolves each component of a path itself, so that
+//   - it never enters /proc, which exposes the memory and descriptors of this process;
+//   - a process that races it can only affect files that it could change anyway;
+//   - after a symbolic link of another user it continues with the rights of that user: a program
+//     can't do more with a planted link than it could do itself.
 //
-// The descriptors it gives belong to it until it moves on or is closed.
+// The descriptors it returns belong to it until it moves on or is closed.
 type walker struct {
-	s       *Server
-	stack   []node // from the top down; never empty
-	beneath bool   // what leads out of the top is an error; else it leads to the top, as in /
-	links   int    // followed for this path
-	lent    bool   // this thread has another's rights, by this walker
-	kept    bool   // and for all that comes
-	within  bool   // it has them by another walker
-	groups  []int  // what it had
+	s        *Server
+	stack    []node // from the top down; never empty
+	confined bool   // leaving the top is an error; otherwise ".." at the top stays there, as in /
+	links    int    // links followed for this path
+	assumed  bool   // this walker has switched the thread to another user
+	keepUser bool   // the assumed user stays for all further walks
+	nested   bool   // another walker has switched the thread to another user
+	groups   []int  // supplementary groups before the switch
 }
 
-// node is a directory on the way.
+// node is a directory on the current path.
 type node struct {
 	fd  int
 	dev uint64
 }
 
-// walk returns a walker at the root directory. Its goroutine closes it.
-func (s *Server) walk() (*walker, error) {
+// newWalker returns a walker at the root directory. The same goroutine must close it.
+func (s *Server) newWalker() (*walker, error) {
 	w := &walker{s: s}
 	fd, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -60,76 +58,75 @@ func (s *Server) walk() (*walker, error) {
 	return w, nil
 }
 
-// confine makes the present directory the top that is not left any more, and
-// the rights that it was reached with those that are not passed any more.
-func (w *walker) confine() {
+// confineToDir makes the current directory the top that the walker can't leave, and keeps the user
+// with which it was reached.
+func (w *walker) confineToDir() {
 	last := len(w.stack) - 1
 	for _, n := range w.stack[:last] {
 		_ = unix.Close(n.fd)
 	}
 	w.stack = append(w.stack[:0], w.stack[last])
-	w.beneath, w.kept = true, w.lent
+	w.confined, w.keepUser = true, w.assumed
 }
 
-// twin returns a walker with the same top, for the same goroutine. It is closed
+// cloneAtTop returns a second walker with the same top for the same goroutine. It must be closed
 // before w moves.
-func (w *walker) twin() (*walker, error) {
+func (w *walker) cloneAtTop() (*walker, error) {
 	fd, err := unix.Openat(w.stack[0].fd, ".", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
-	return &walker{s: w.s, stack: []node{{fd, w.stack[0].dev}}, beneath: w.beneath, within: w.lent || w.within}, nil
+	return &walker{s: w.s, stack: []node{{fd, w.stack[0].dev}}, confined: w.confined, nested: w.assumed || w.nested}, nil
 }
 
-// close lets go of all it has.
+// close closes all descriptors and restores the user.
 func (w *walker) close() {
 	for _, n := range w.stack {
 		_ = unix.Close(n.fd)
 	}
 	w.stack = nil
-	w.giveBack()
+	w.restoreUser()
 }
 
-// at returns the present directory, which may be good for nothing but *at
-// calls.
-func (w *walker) at() int { return w.stack[len(w.stack)-1].fd }
+// currentFD returns the descriptor of the current directory. It may be usable only in *at calls.
+func (w *walker) currentFD() int { return w.stack[len(w.stack)-1].fd }
 
-// reset goes back to the top, with this process's own rights.
+// reset returns to the top, with the rights of this process.
 func (w *walker) reset() {
 	for len(w.stack) > 1 {
 		w.pop()
 	}
 	w.links = 0
-	if !w.kept {
-		w.giveBack()
+	if !w.keepUser {
+		w.restoreUser()
 	}
 }
 
 func (w *walker) pop() {
-	_ = unix.Close(w.at())
+	_ = unix.Close(w.currentFD())
 	w.stack = w.stack[:len(w.stack)-1]
 }
 
-// ending says what a walk does with the last component of a path.
-type ending int
+// pathEnd determines how a walk handles the last component of a path.
+type pathEnd int
 
 const (
-	asName      ending = iota // don't look: the name in its directory is what is wanted
-	asTarget                  // follow it where it is a link
-	asDirectory               // enter it
+	asName      pathEnd = iota // don't resolve it
+	asTarget                   // follow it if it is a link
+	asDirectory                // step into it
 )
 
-// to goes to a path from the top and returns the name of the last component in
-// the directory where the walk then is: "." for that directory itself. The last
-// component needn't be there, unless it is to be entered.
-func (w *walker) to(name string, end ending) (string, error) {
+// walkTo walks from the top to a path. It returns the name of the last component within the then
+// current directory, or "." for that directory itself. The last component may be missing, unless
+// it is to be entered.
+func (w *walker) walkTo(name string, end pathEnd) (string, error) {
 	w.reset()
-	todo := parts(name)
+	todo := splitPath(name)
 	for len(todo) > 0 {
 		c := todo[0]
 		todo = todo[1:]
 		if c == ".." {
-			if err := w.up(); err != nil {
+			if err := w.moveUp(); err != nil {
 				return "", err
 			}
 			continue
@@ -138,7 +135,7 @@ func (w *walker) to(name string, end ending) (string, error) {
 		if last && end == asName {
 			return c, nil
 		}
-		target, err := w.step(c, last && end == asTarget)
+		target, err := w.stepInto(c, last && end == asTarget)
 		switch {
 		case errors.Is(err, errLast):
 			return c, nil
@@ -148,31 +145,31 @@ func (w *walker) to(name string, end ending) (string, error) {
 			continue
 		}
 		if strings.HasPrefix(target, "/") {
-			if err := w.home(); err != nil {
+			if err := w.moveToTop(); err != nil {
 				return "", err
 			}
 		}
-		if todo = append(parts(target), todo...); len(todo) > 4*maxDepth {
+		if todo = append(splitPath(target), todo...); len(todo) > 4*maxDepth {
 			return "", unix.ENAMETOOLONG
 		}
 	}
 	return ".", nil
 }
 
-// parts returns the components of a path.
-func parts(name string) []string {
+// splitPath returns the components of a path.
+func splitPath(name string) []string {
 	return slices.DeleteFunc(strings.Split(name, "/"), func(c string) bool { return c == "" || c == "." })
 }
 
-// errLast says that the last component of a path is found.
+// errLast reports that the last component of a path was found.
 var errLast = errors.New("the last component")
 
-// step enters a directory, or returns where a link leads. If it is the last
-// that is left, it may be something else, or not there.
-func (w *walker) step(c string, last bool) (target string, err error) {
-	fd, err := unix.Openat(w.at(), c, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+// stepInto steps into a directory, or returns the target of a link. With last, the component may
+// also be missing or another kind of file, which it reports as errLast.
+func (w *walker) stepInto(c string, last bool) (target string, err error) {
+	fd, err := unix.Openat(w.currentFD(), c, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		if last && err == unix.ENOENT { //nolint:errorlint // it is the kernel's own
+		if last && err == unix.ENOENT { //nolint:errorlint // a system call's errno
 			return "", errLast
 		}
 		return "", err
@@ -181,7 +178,7 @@ func (w *walker) step(c string, last bool) (target string, err error) {
 	if err = unix.Fstat(fd, &st); err == nil {
 		switch st.Mode & unix.S_IFMT {
 		case unix.S_IFLNK:
-			target, err = w.follow(fd, &st)
+			target, err = w.followLink(fd, &st)
 		case unix.S_IFDIR:
 			if last {
 				err = errLast
@@ -199,14 +196,14 @@ func (w *walker) step(c string, last bool) (target string, err error) {
 	return target, err
 }
 
-// push goes on in a directory. The descriptor is the walker's, or closed.
+// push makes a directory the current one. It takes ownership of the descriptor.
 func (w *walker) push(fd int, dev uint64) error {
 	err := error(nil)
 	if len(w.stack) >= maxDepth {
 		err = unix.ENAMETOOLONG
 	}
 	if err == nil && dev != w.stack[len(w.stack)-1].dev {
-		err = fenced(fd)
+		err = refuseProc(fd)
 	}
 	if err != nil {
 		_ = unix.Close(fd)
@@ -216,20 +213,20 @@ func (w *walker) push(fd int, dev uint64) error {
 	return nil
 }
 
-// fenced refuses files of /proc.
-func fenced(fd int) error {
+// refuseProc returns an error for files of /proc.
+func refuseProc(fd int) error {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(fd, &st); err != nil {
 		return err
 	}
 	if st.Type == unix.PROC_SUPER_MAGIC {
-		return fmt.Errorf("%w: /proc shows the guest itself: run a command to read it", atoll.ErrDenied)
+		return fmt.Errorf("%w: /proc would expose the guest agent: run a command to read it", atoll.ErrDenied)
 	}
 	return nil
 }
 
-// follow returns where a link leads, and takes on the rights of its owner.
-func (w *walker) follow(fd int, st *unix.Stat_t) (string, error) {
+// followLink returns the target of a link and assumes the rights of its owner.
+func (w *walker) followLink(fd int, st *unix.Stat_t) (string, error) {
 	if w.links++; w.links > maxLinks {
 		return "", unix.ELOOP
 	}
@@ -241,26 +238,26 @@ func (w *walker) follow(fd int, st *unix.Stat_t) (string, error) {
 	if n == 0 {
 		return "", unix.ENOENT
 	}
-	if err := w.lend(st.Uid, st.Gid); err != nil {
+	if err := w.assumeUser(st.Uid, st.Gid); err != nil {
 		return "", err
 	}
 	return string(buf[:n]), nil
 }
 
-// errOutside says that a link or a name leads out of where the walk is to stay.
-var errOutside = refuse("it leads outside")
+// errOutside reports a link or a name that leaves the top of a confined walk.
+var errOutside = newInvalid("it leads outside")
 
-func (w *walker) up() error {
+func (w *walker) moveUp() error {
 	if len(w.stack) > 1 {
 		w.pop()
-	} else if w.beneath {
+	} else if w.confined {
 		return errOutside
 	}
 	return nil
 }
 
-func (w *walker) home() error {
-	if w.beneath {
+func (w *walker) moveToTop() error {
+	if w.confined {
 		return errOutside
 	}
 	for len(w.stack) > 1 {
@@ -269,11 +266,10 @@ func (w *walker) home() error {
 	return nil
 }
 
-// lend gives this thread the rights over files that a user has, until
-// giveBack. Where this process can't become others it is that user already, or
-// the walls keep both apart.
-func (w *walker) lend(uid, gid uint32) error {
-	if !w.s.Config.Switch || w.lent || w.within || int(uid) == unix.Getuid() {
+// assumeUser gives this thread the rights of a user for files, until restoreUser. If this process
+// can't switch users, it is that user already, or the isolation separates them.
+func (w *walker) assumeUser(uid, gid uint32) error {
+	if !w.s.Config.Switch || w.assumed || w.nested || int(uid) == unix.Getuid() {
 		return nil
 	}
 	if int(uid) == w.s.Config.UID {
@@ -284,20 +280,19 @@ func (w *walker) lend(uid, gid uint32) error {
 		return err
 	}
 	runtime.LockOSThread()
-	w.lent = true
+	w.assumed = true
 	if err := setGroups(nil); err != nil && len(w.groups) > 0 {
 		return fmt.Errorf("%w: groups stay: %w", atoll.ErrDenied, err)
 	}
 	return setFileUser(int(uid), int(gid))
 }
 
-// giveBack returns to this process's own rights. A thread that can't is not
-// used again.
-func (w *walker) giveBack() {
-	if !w.lent {
+// restoreUser restores the rights of this process. If that fails the thread is not reused.
+func (w *walker) restoreUser() {
+	if !w.assumed {
 		return
 	}
-	w.lent = false
+	w.assumed = false
 	err := setFileUser(unix.Getuid(), unix.Getgid())
 	if len(w.groups) > 0 {
 		err = errors.Join(err, setGroups(w.groups))
@@ -307,12 +302,12 @@ func (w *walker) giveBack() {
 	}
 }
 
-// setFileUser sets whose rights over files this thread has.
+// setFileUser sets the user and group of this thread for access to files.
 func setFileUser(uid, gid int) error {
 	if _, err := unix.SetfsgidRetGid(gid); errors.Is(err, unix.ENOSYS) {
-		return setEffective(uid, gid) // on gVisor's kernel
+		return setEffective(uid, gid) // gVisor
 	}
-	_, _ = unix.SetfsuidRetUid(uid) // it returns what was, never an error: so it is asked
+	_, _ = unix.SetfsuidRetUid(uid) // returns the previous value and never an error, so the result is read back
 	g, _ := unix.SetfsgidRetGid(-1)
 	u, _ := unix.SetfsuidRetUid(-1)
 	if u != uid || g != gid {

@@ -9,44 +9,44 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// child is all that a child needs between fork and exec, made before the fork:
-// there it can neither allocate nor call anything but the kernel. The walls are
-// those of the thread that forks.
+// child holds everything that a child needs between fork and exec. It is prepared before the
+// fork, because the child can neither allocate nor call anything but the kernel. The child has the
+// restrictions of the thread that forks.
 type child struct {
-	paths  []*byte // programs to try, the first that is there is taken
+	paths  []*byte // programs to try; the first that exists is executed
 	argv   []*byte
-	script []*byte // /bin/sh, a place for the path, and the arguments: for text without #!
+	script []*byte // /bin/sh, a place for the path, and the arguments: for a script without #!
 	envv   []*byte
 	dir    *byte
-	files  []int // its descriptors from 0 on, all above their number
+	files  []int // descriptors that become 0, 1, …; each is larger than its new number
 
 	terminal bool // descriptor 0 becomes its controlling terminal
-	become   bool // it becomes another user:
+	switches bool // it switches to another user:
 	uid, gid uintptr
 	groups   []uint32
-	oom      []byte // for its oom_score_adj; nil: ours
+	oom      []byte // oom_score_adj; nil: the guest's
 	nofile   unix.Rlimit
 	nproc    unix.Rlimit
 
-	cgroup int     // in which it starts; 0: ours
-	key    uintptr // the filter lets only this clone3 through
+	cgroup int     // descriptor of its cgroup; 0: the guest's
+	key    uintptr // the filter allows only clone3 with this key
 	clone3 cloneArgs
-	result *childResult // in memory that both share
+	result *childResult // in memory shared by both
 }
 
-// cloneArgs is struct clone_args of the kernel, as of Linux 5.7.
+// cloneArgs is the kernel's struct clone_args as of Linux 5.7.
 type cloneArgs struct {
 	flags, pidfd, childTID, parentTID, exitSignal, stack, stackSize, tls, setTID, setTIDSize, cgroup uint64
 }
 
-// childResult is what a child says when it can't become another program.
+// childResult reports why a child could not execute its program.
 type childResult struct {
 	pid   atomic.Int32 // set by the kernel before the child runs
 	step  childStep
 	errno syscall.Errno
 }
 
-// childStep says what a child could not do.
+// childStep is the step that failed in a child.
 type childStep int32
 
 const (
@@ -58,7 +58,7 @@ const (
 	stepExec
 )
 
-// These are the runtime's, as the syscall package uses them.
+// These functions belong to the runtime. The syscall package uses them in the same way.
 
 //go:linkname beforeFork syscall.runtime_BeforeFork
 func beforeFork()
@@ -69,9 +69,8 @@ func afterFork()
 //go:linkname afterForkInChild syscall.runtime_AfterForkInChild
 func afterForkInChild()
 
-// fork starts the child. It returns when that is another program, or could not
-// become one: then c.result says why, and its end must be waited for like any
-// other's.
+// fork starts the child. It returns when the child has executed its program or has failed to. On
+// failure c.result has the cause, and the child must be reaped like any other.
 func (c *child) fork() (pid int, err syscall.Errno) {
 	c.result.pid.Store(0)
 	c.result.step, c.result.errno = stepNone, 0
@@ -89,8 +88,8 @@ func (c *child) fork() (pid int, err syscall.Errno) {
 	return int(n), err
 }
 
-// forkAndExec forks; in the child it never returns. Its frame is the child's
-// until it is another program, which is why the parent leaves it at once.
+// forkAndExec forks. It never returns in the child, which uses its stack frame until the exec;
+// therefore the parent returns at once.
 //
 //go:noinline
 //go:norace
@@ -118,7 +117,7 @@ func (c *child) forkAndExec(args *cloneArgs) (pid uintptr, err syscall.Errno) {
 	if _, _, err = syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0); err != 0 {
 		goto failed
 	}
-	if c.oom != nil { // a wish
+	if c.oom != nil { // best effort
 		fd, _, err = syscall.RawSyscall6(unix.SYS_OPENAT, ^uintptr(99), uintptr(unsafe.Pointer(&oomPath[0])), unix.O_WRONLY, 0, 0, 0)
 		if err == 0 {
 			_, _, _ = syscall.RawSyscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(&c.oom[0])), uintptr(len(c.oom)))
@@ -144,7 +143,7 @@ func (c *child) forkAndExec(args *cloneArgs) (pid uintptr, err syscall.Errno) {
 	if c.nproc.Max != 0 {
 		_, _, _ = syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NPROC, uintptr(unsafe.Pointer(&c.nproc)), 0, 0, 0)
 	}
-	if c.become {
+	if c.switches {
 		step = stepUser
 		if err = c.switchUser(); err != 0 {
 			goto failed
@@ -164,7 +163,7 @@ failed:
 	}
 }
 
-// switchUser makes the child another user.
+// switchUser switches the child to another user.
 //
 //go:nosplit
 //go:norace
@@ -184,8 +183,8 @@ func (c *child) switchUser() (err syscall.Errno) {
 	return err
 }
 
-// exec makes the child the first program that is there, or text that sh runs.
-// It returns only an error: that which says most.
+// exec executes the first program that exists, or sh for a script without #!. It returns only on
+// failure, with the most informative error.
 //
 //go:nosplit
 //go:norace
@@ -194,7 +193,7 @@ func (c *child) exec() (best syscall.Errno) {
 	best = syscall.ENOENT
 	for i := range c.paths {
 		if len(c.paths) > 1 {
-			// To execute what is not there costs the kernel an address space first.
+			// An execve of a missing file first costs the kernel a new address space.
 			_, _, err = syscall.RawSyscall(unix.SYS_FACCESSAT, ^uintptr(99), uintptr(unsafe.Pointer(c.paths[i])), unix.F_OK)
 			if err == syscall.ENOENT || err == syscall.ENOTDIR {
 				continue
@@ -206,7 +205,7 @@ func (c *child) exec() (best syscall.Errno) {
 		case syscall.EACCES:
 			best = err
 		case syscall.ENOEXEC:
-			*(*uintptr)(unsafe.Pointer(&c.script[1])) = uintptr(unsafe.Pointer(c.paths[i])) // as a pointer, it would tell the collector
+			*(*uintptr)(unsafe.Pointer(&c.script[1])) = uintptr(unsafe.Pointer(c.paths[i])) // a pointer write would invoke the garbage collector's write barrier
 			_, _, _ = syscall.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(c.script[0])), uintptr(unsafe.Pointer(&c.script[0])), uintptr(unsafe.Pointer(&c.envv[0])))
 			return err
 		default:

@@ -4,10 +4,10 @@ package guest
 
 import "syscall"
 
-// forkFlags: the child has a copy of our memory; see vfork of other machines.
+// forkFlags: the child gets a copy of the memory; other architectures share it (fork_linux_vm.go).
 const (
 	forkFlags = syscall.CLONE_VFORK
-	auditArch = 0 // no filter of ours is for this machine
+	auditArch = 0 // there is no seccomp filter for this architecture
 )
 
 //go:nosplit

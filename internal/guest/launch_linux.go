@@ -19,142 +19,142 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// launcher is the thread that starts every command. It stands behind the walls
-// that they get, and that the guest itself doesn't have: no capability can be
-// gained, the filter, the domain. What it forks inherits them at no cost, where
-// a filter alone would cost each command more than its fork.
+// launcher runs the thread that starts every command. The thread has the restrictions that
+// commands get and the guest does not have: no way to gain capabilities, the seccomp filter, the
+// Landlock domain. Its children inherit them at no cost, while installing a filter would cost
+// each command more than its fork.
 type launcher struct {
 	requests chan *launch
-	over     chan struct{} // closed when the thread is to end
-	key      uintptr       // see guard
+	closed   chan struct{} // closed when the thread is to end
+	key      uintptr       // see prependCloneRule
 	result   *childResult
 
-	once   sync.Once
-	stands chan struct{} // closed when the walls stand, or can't
-	err    error         // why the walls don't stand; set before that
-	end    sync.Once
+	once      sync.Once
+	ready     chan struct{} // closed when the thread is restricted, or that has failed
+	err       error         // why it has failed; set before ready is closed
+	closeOnce sync.Once
 }
 
-// launch is one child to start.
+// launch is a request to start one child.
 type launch struct {
-	child *child
-	of    *process // whose pid is set
-	to    *reaper  // who then knows it
-	pid   int
-	errno syscall.Errno // of the fork
-	step  childStep
-	cause syscall.Errno // of the step
-	done  chan struct{}
+	child   *child
+	process *process // gets the pid
+	reaper  *reaper  // registers the process
+	pid     int
+	errno   syscall.Errno // of the fork
+	step    childStep
+	cause   syscall.Errno // of the failed step
+	done    chan struct{}
 }
 
 func newLauncher() *launcher {
-	return &launcher{requests: make(chan *launch), over: make(chan struct{}), stands: make(chan struct{})}
+	return &launcher{requests: make(chan *launch), closed: make(chan struct{}), ready: make(chan struct{})}
 }
 
-// prepare makes the thread, if there is none.
-func (l *launcher) prepare(cfg *Config) { l.once.Do(func() { go l.run(cfg) }) }
+// startThread starts the thread on the first call.
+func (l *launcher) startThread(cfg *Config) { l.once.Do(func() { go l.serveLaunches(cfg) }) }
 
-// start starts the child that becomes p. It may not have become a program.
+// start starts the child for p. The launch tells whether its exec failed.
 func (l *launcher) start(cfg *Config, to *reaper, c *child, p *process) (*launch, error) {
-	l.prepare(cfg)
-	<-l.stands
+	l.startThread(cfg)
+	<-l.ready
 	if l.err != nil {
-		return nil, fmt.Errorf("%w: the walls of commands: %w", atoll.ErrUnavailable, l.err)
+		return nil, fmt.Errorf("%w: restrict the thread that starts commands: %w", atoll.ErrUnavailable, l.err)
 	}
-	r := &launch{child: c, of: p, to: to, done: make(chan struct{})}
+	r := &launch{child: c, process: p, reaper: to, done: make(chan struct{})}
 	select {
 	case l.requests <- r:
-	case <-l.over:
+	case <-l.closed:
 		return nil, fmt.Errorf("%w: the guest is ending", atoll.ErrUnavailable)
 	}
 	<-r.done
 	return r, nil
 }
 
-// close ends the thread. It may be called twice.
+// close ends the thread. Further calls do nothing.
 func (l *launcher) close() {
 	l.once.Do(func() {
 		l.err = os.ErrClosed
-		close(l.stands)
+		close(l.ready)
 	})
-	l.end.Do(func() { close(l.over) })
+	l.closeOnce.Do(func() { close(l.closed) })
 }
 
-// run is the thread. It is never unlocked: it ends with its walls.
-func (l *launcher) run(cfg *Config) {
+// serveLaunches is the main function of the thread. It never unlocks the thread, which ends with
+// its restrictions.
+func (l *launcher) serveLaunches(cfg *Config) {
 	runtime.LockOSThread()
-	l.err = l.restrict(cfg)
-	close(l.stands)
+	l.err = l.restrictThread(cfg)
+	close(l.ready)
 	if l.err != nil {
 		return
 	}
 	for {
 		select {
 		case r := <-l.requests:
-			l.fork(r)
+			l.forkChild(r)
 			close(r.done)
-		case <-l.over:
-			_ = unix.Munmap(unsafe.Slice((*byte)(unsafe.Pointer(l.result)), os.Getpagesize())) // no more than a page
+		case <-l.closed:
+			_ = unix.Munmap(unsafe.Slice((*byte)(unsafe.Pointer(l.result)), os.Getpagesize())) // leaks one page at worst
 			return
 		}
 	}
 }
 
-// A child that is no program after launchLook is looked at again and again: one
-// that another program inside has stopped, which keeps this thread, is killed, and
-// one that is only slow, as on a busy host, after launchPatience.
+// A child that has not executed its program after launchCheckInterval is checked repeatedly. If
+// another program inside has stopped it, which blocks this thread, it is killed at once. If it is
+// only slow, as on a busy host, it is killed after launchTimeout.
 const (
-	launchLook     = 2 * time.Second
-	launchPatience = 15 * time.Second
+	launchCheckInterval = 2 * time.Second
+	launchTimeout       = 15 * time.Second
 )
 
-func (l *launcher) fork(r *launch) {
+func (l *launcher) forkChild(r *launch) {
 	r.child.result, r.child.key = l.result, l.key
 	forked := make(chan struct{})
-	t := time.AfterFunc(launchLook, func() { l.watch(forked) })
-	r.to.mu.Lock()
+	t := time.AfterFunc(launchCheckInterval, func() { l.killStuckChild(forked) })
+	r.reaper.mu.Lock()
 	r.pid, r.errno = r.child.fork()
 	if r.errno == 0 {
-		r.of.pid = r.pid
-		r.to.add(r.of)
+		r.process.pid = r.pid
+		r.reaper.add(r.process)
 	}
-	r.to.mu.Unlock()
+	r.reaper.mu.Unlock()
 	t.Stop()
 	close(forked)
 	r.step, r.cause = l.result.step, l.result.errno
 }
 
-// watch ends a child that is not going to become a program.
-func (l *launcher) watch(forked <-chan struct{}) {
-	for waited := launchLook; ; waited += launchLook {
-		if pid := int(l.result.pid.Load()); pid > 0 && (waited >= launchPatience || stopped(pid)) {
-			_ = unix.Kill(pid, unix.SIGKILL) // it can't be reaped before its fork returns
+// killStuckChild kills a child that does not reach its exec.
+func (l *launcher) killStuckChild(forked <-chan struct{}) {
+	for waited := launchCheckInterval; ; waited += launchCheckInterval {
+		if pid := int(l.result.pid.Load()); pid > 0 && (waited >= launchTimeout || isStopped(pid)) {
+			_ = unix.Kill(pid, unix.SIGKILL) // the pid can't be reused before the fork returns
 		}
 		select {
 		case <-forked:
 			return
-		case <-time.After(launchLook):
+		case <-time.After(launchCheckInterval):
 		}
 	}
 }
 
-// stopped reports whether a process stands still because a signal or a tracer
-// made it, or can't be looked at.
-func stopped(pid int) bool {
+// isStopped reports whether a process is stopped by a signal or a tracer, or can't be examined.
+func isStopped(pid int) bool {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	i := bytes.LastIndex(b, []byte(") ")) // the name before it may be anything
+	i := bytes.LastIndex(b, []byte(") ")) // the program's name before it may contain anything
 	return err != nil || i < 0 || i+2 >= len(b) || b[i+2] == 'T' || b[i+2] == 't'
 }
 
-// restrict puts this thread behind the walls.
-func (l *launcher) restrict(cfg *Config) error {
+// restrictThread applies the restrictions of commands to this thread.
+func (l *launcher) restrictThread(cfg *Config) error {
 	page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANONYMOUS)
 	if err != nil {
 		return err
 	}
 	l.result = (*childResult)(unsafe.Pointer(&page[0]))
 	if !cfg.Whole {
-		if err := giveUp(cfg); err != nil {
+		if err := dropPrivileges(cfg); err != nil {
 			return err
 		}
 	}
@@ -169,7 +169,7 @@ func (l *launcher) restrict(cfg *Config) error {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
 	l.key = uintptr(binary.NativeEndian.Uint64(b[:]))
-	prog, err := guard(cfg.Filter, uint64(l.key))
+	prog, err := prependCloneRule(cfg.Filter, uint64(l.key))
 	if err != nil {
 		return err
 	}
@@ -181,10 +181,10 @@ func (l *launcher) restrict(cfg *Config) error {
 	return nil
 }
 
-// giveUp leaves this thread, and what it starts, no way to a privilege.
-func giveUp(cfg *Config) error {
+// dropPrivileges removes every way for this thread and its children to gain privileges.
+func dropPrivileges(cfg *Config) error {
 	if err := emptyBoundingSet(); err != nil && (cfg.Switch || os.Geteuid() == 0) {
-		return fmt.Errorf("capabilities: %w", err) // other users have none, and can't gain any
+		return fmt.Errorf("capabilities: %w", err) // other users have none and can't gain any
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no_new_privs: %w", err)
@@ -192,13 +192,12 @@ func giveUp(cfg *Config) error {
 	return nil
 }
 
-// emptyBoundingSet takes from this thread, and what it starts, the hope for
-// every capability.
+// emptyBoundingSet removes every capability from the bounding set of this thread and its children.
 func emptyBoundingSet() error {
 	for c := uintptr(0); ; c++ {
 		has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0)
 		if errors.Is(err, unix.EINVAL) {
-			return nil // there are no more
+			return nil // past the last capability
 		}
 		if err != nil {
 			return err
@@ -212,12 +211,12 @@ func emptyBoundingSet() error {
 	}
 }
 
-// guard puts before a filter, which refuses clone3 because no filter sees its
-// flags, that this thread may call it: its third argument, of which the kernel
-// takes no notice, is a key that nobody inside can learn.
-func guard(filter []byte, key uint64) ([]unix.SockFilter, error) {
+// prependCloneRule allows this thread to call clone3, which the filter otherwise refuses because
+// filters can't see its flags. The third argument, which the kernel ignores, is a secret key
+// that programs inside can't learn.
+func prependCloneRule(filter []byte, key uint64) ([]unix.SockFilter, error) {
 	const (
-		number, arch, low, high = 0, 4, 32, 36 // in struct seccomp_data; of args[2] the halves
+		number, arch, low, high = 0, 4, 32, 36 // offsets in struct seccomp_data; low and high are the halves of args[2]
 		size                    = int(unsafe.Sizeof(unix.SockFilter{}))
 	)
 	if len(filter)%size != 0 || len(filter)/size > 4000 {

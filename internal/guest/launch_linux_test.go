@@ -16,8 +16,8 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/guest"
 	"github.com/atoll-sandbox/atoll/internal/helper"
-	"github.com/atoll-sandbox/atoll/internal/landlock"
-	"github.com/atoll-sandbox/atoll/internal/seccomp"
+	"github.com/atoll-sandbox/atoll/internal/isolation/landlock"
+	"github.com/atoll-sandbox/atoll/internal/isolation/seccomp"
 )
 
 // walled is a guest with every wall that a guest builds itself.

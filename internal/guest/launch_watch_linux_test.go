@@ -14,7 +14,7 @@ func TestStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := c.Process.Pid
-	if stopped(pid) {
+	if isStopped(pid) {
 		t.Error("a process that waits is stopped")
 	}
 	if err := c.Process.Signal(unix.SIGSTOP); err != nil {
@@ -23,11 +23,11 @@ func TestStopped(t *testing.T) {
 	if _, err := unix.Wait4(pid, nil, unix.WUNTRACED, nil); err != nil {
 		t.Fatal(err)
 	}
-	if !stopped(pid) {
+	if !isStopped(pid) {
 		t.Error("one that was stopped is not")
 	}
 	_, _ = c.Process.Kill(), c.Wait() // killed, as is said
-	if !stopped(pid) {
+	if !isStopped(pid) {
 		t.Error("one that can't be looked at counts as running")
 	}
 }

@@ -11,70 +11,69 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Link is a sandbox's connection to its guest, made when it is needed and made
-// again when it broke. Drivers embed it: its methods are those of atoll.Sandbox
-// and of the optional interfaces that a guest makes possible. They may be
-// called at once from many goroutines.
+// Link is the connection of a sandbox to its guest. It connects on demand and reconnects after a
+// failure. Drivers embed it: its methods are those of atoll.Sandbox and of the optional
+// interfaces that a guest makes possible. They may be called concurrently.
 type Link struct {
 	ID      string
-	Reach   func(ctx context.Context) (net.Conn, error) // a stream on which the guest greets
-	Spec    atoll.Spec                                  // its directory, environment, user and timeouts are the commands' defaults
+	Reach   func(ctx context.Context) (net.Conn, error) // opens a stream on which the guest sends its greeting
+	Spec    atoll.Spec                                  // defaults of commands: directory, environment, user, timeouts
 	Options Options
 
-	// Before, when not nil, is asked before each operation, by the user's verb;
-	// its error is the operation's.
+	// Before, when not nil, is called before each operation with its name. An error refuses
+	// the operation.
 	Before func(op string) error
 
-	// Explain, when not nil, adds to the error of a guest that does not answer what
-	// is known of why. It may take a moment, not more.
+	// Explain, when not nil, adds the known cause to the error of a guest that does not
+	// answer. It should return quickly.
 	Explain func(ctx context.Context, err error) error
 
-	Counted []string      // directories whose files Stats counts
-	Idle    time.Duration // after which a sandbox in which nothing is done is idle; 0: DefaultIdle
+	Counted []string      // directories whose files are counted by Stats
+	Idle    time.Duration // time without activity after which the sandbox is idle; 0: DefaultIdle
 
-	mu     sync.Mutex
-	client *Client  // guarded by mu
-	making *attempt // guarded by mu: at the next client; nil: nobody is
+	mu      sync.Mutex
+	client  *Client  // guarded by mu
+	pending *attempt // guarded by mu: the attempt to connect; nil: none
 }
 
-// attempt is one at a connection, for all who need it.
+// attempt is an attempt to connect, shared by all callers that need the connection.
 type attempt struct {
 	cancel context.CancelCauseFunc
-	over   chan struct{} // closed when client and err are there
+	done   chan struct{} // closed when client and err are set
 	client *Client
 	err    error
-	again  bool // it says nothing of the guest: who made it went away, or it was hung up
+	retry  bool // the result means nothing: the context of the attempt was cancelled, or HangUp was called
 }
 
-// errHungUp ends an attempt.
-var errHungUp = errors.New("the connection was hung up")
+// errDisconnected cancels an attempt.
+var errDisconnected = errors.New("the connection was closed by the host")
 
-// Client returns the connection, made if there is none. One caller makes it;
-// the others wait for that, each as long as it likes.
+// Client returns the connection and connects if there is none. One caller connects; the others
+// wait for the result, each until its own ctx is done.
 func (l *Link) Client(ctx context.Context) (*Client, error) {
 	for {
-		c, a, mine := l.claim(ctx)
+		c, a, mine := l.acquireAttempt(ctx)
 		switch {
 		case c != nil:
 			return c, nil
 		case mine != nil:
-			l.make(mine, a)
+			l.runAttempt(mine, a)
 		default:
 			select {
-			case <-a.over:
+			case <-a.done:
 			case <-ctx.Done():
 				return nil, fmt.Errorf("%w: the guest does not answer: %w", atoll.ErrUnavailable, context.Cause(ctx))
 			}
 		}
-		if !a.again || mine != nil && ctx.Err() != nil {
+		if !a.retry || mine != nil && ctx.Err() != nil {
 			return a.client, a.err
 		}
 	}
 }
 
-// claim returns the connection, or the attempt at one; with a context, it is
-// the caller's to make.
-func (l *Link) claim(ctx context.Context) (*Client, *attempt, context.Context) {
+// acquireAttempt returns the connection, or the attempt to connect. If it returns a context too,
+// the caller must run the attempt with it.
+func (l *Link) acquireAttempt(ctx context.Context) (*Client, *attempt, context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.client != nil {
@@ -85,108 +84,108 @@ func (l *Link) claim(ctx context.Context) (*Client, *attempt, context.Context) {
 			return l.client, nil, nil
 		}
 	}
-	if l.making != nil {
-		return nil, l.making, nil
+	if l.pending != nil {
+		return nil, l.pending, nil
 	}
-	a := &attempt{over: make(chan struct{})}
+	a := &attempt{done: make(chan struct{})}
 	ctx, a.cancel = context.WithCancelCause(ctx)
-	l.making = a
+	l.pending = a
 	return nil, a, ctx
 }
 
-// make does an attempt.
-func (l *Link) make(ctx context.Context, a *attempt) {
-	defer close(a.over)
+// runAttempt connects and sets the result of the attempt.
+func (l *Link) runAttempt(ctx context.Context, a *attempt) {
+	defer close(a.done)
 	defer a.cancel(nil)
 	conn, err := l.Reach(ctx)
 	if err == nil {
 		a.client, err = Connect(ctx, conn, l.Options)
-		err = l.explained(ctx, err)
+		err = l.explainError(ctx, err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	a.err, a.again = err, ctx.Err() != nil
-	if l.making == a {
-		l.making = nil
+	a.err, a.retry = err, ctx.Err() != nil
+	if l.pending == a {
+		l.pending = nil
 	}
 	switch {
 	case err != nil:
 		a.client = nil
-	case a.again: // too late
-		_ = a.client.Close() // nobody has it
+	case a.retry: // cancelled after the connection was made
+		_ = a.client.Close() // unused
 		a.client, a.err = nil, fmt.Errorf("%w: %w", atoll.ErrUnavailable, context.Cause(ctx))
 	default:
 		l.client = a.client
 	}
 }
 
-// HangUp closes the connection, if there is one, and has one that is being made
-// begin anew. It waits for nobody.
+// HangUp closes the connection if there is one, and restarts a running attempt to connect. It
+// does not block.
 func (l *Link) HangUp() {
 	l.mu.Lock()
-	c, a := l.client, l.making
-	l.client, l.making = nil, nil
+	c, a := l.client, l.pending
+	l.client, l.pending = nil, nil
 	if a != nil {
-		a.cancel(errHungUp)
+		a.cancel(errDisconnected)
 	}
 	l.mu.Unlock()
 	if c != nil {
-		_ = c.Close() // it is over anyway
+		_ = c.Close() // it is no longer needed
 	}
 }
 
 // Exec runs a command; see atoll.Sandbox.
 func (l *Link) Exec(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, error) {
 	if err := cmd.Check(); err != nil {
-		return atoll.Exit{}, l.fail("exec", err)
+		return atoll.Exit{}, l.wrapError("exec", err)
 	}
-	l.complete(&cmd)
+	l.completeCmd(&cmd)
 	var exit atoll.Exit
-	err := l.do(ctx, "exec", func(c *Client) (err error) {
+	err := l.runOp(ctx, "exec", func(c *Client) (err error) {
 		exit, err = c.Exec(ctx, cmd)
 		return err
 	})
 	return exit, err
 }
 
-// do does an operation, and does it again, once, on a new connection when the
-// guest has not seen the request because the old one was gone.
-func (l *Link) do(ctx context.Context, op string, f func(c *Client) error) error {
+// runOp runs an operation. It repeats the operation once on a new connection if the guest has
+// not received the request because the old connection had ended.
+func (l *Link) runOp(ctx context.Context, op string, f func(c *Client) error) error {
 	for again := false; ; again = true {
-		c, err := l.begin(ctx, op)
+		c, err := l.beginOp(ctx, op)
 		if err != nil {
 			return err
 		}
-		err = l.explained(ctx, f(c))
+		err = l.explainError(ctx, f(c))
 		if again || !errors.Is(err, errUnsent) || ctx.Err() != nil {
-			return l.fail(op, err)
+			return l.wrapError(op, err)
 		}
-		_ = c.Close() // so that the next is a new one
+		_ = c.Close() // forces a new connection
 	}
 }
 
-// begin asks Before and returns the connection.
-func (l *Link) begin(ctx context.Context, op string) (*Client, error) {
+// beginOp calls Before and returns the connection.
+func (l *Link) beginOp(ctx context.Context, op string) (*Client, error) {
 	if l.Before != nil {
 		if err := l.Before(op); err != nil {
-			return nil, l.fail(op, err)
+			return nil, l.wrapError(op, err)
 		}
 	}
 	c, err := l.Client(ctx)
-	return c, l.fail(op, err)
+	return c, l.wrapError(op, err)
 }
 
-// explained adds what is known of why a guest does not answer, unless nobody waits
-// for it any more.
-func (l *Link) explained(ctx context.Context, err error) error {
+// explainError adds the known cause to the error of a guest that does not answer, unless the
+// caller has cancelled.
+func (l *Link) explainError(ctx context.Context, err error) error {
 	if l.Explain == nil || !errors.Is(err, errNoAnswer) || errors.Is(ctx.Err(), context.Canceled) {
 		return err
 	}
 	return l.Explain(context.WithoutCancel(ctx), err)
 }
 
-// complete fills in what the sandbox has for all commands.
-func (l *Link) complete(cmd *atoll.Cmd) {
+// completeCmd fills in the sandbox's defaults for commands.
+func (l *Link) completeCmd(cmd *atoll.Cmd) {
 	if cmd.Dir == "" {
 		cmd.Dir = l.Spec.Dir
 	}
@@ -194,11 +193,11 @@ func (l *Link) complete(cmd *atoll.Cmd) {
 		cmd.User = l.Spec.User
 	}
 	cmd.Env = append(append([]string(nil), l.Spec.Env...), cmd.Env...)
-	cmd.Timeout = timeout(cmd.Timeout, l.Spec.Timeouts.Exec, atoll.DefaultExecTimeout)
+	cmd.Timeout = firstTimeout(cmd.Timeout, l.Spec.Timeouts.Exec, atoll.DefaultExecTimeout)
 }
 
-// timeout returns the first that is set.
-func timeout(list ...time.Duration) time.Duration {
+// firstTimeout returns the first duration that is not 0.
+func firstTimeout(list ...time.Duration) time.Duration {
 	for _, d := range list {
 		if d != 0 {
 			return d
@@ -207,8 +206,8 @@ func timeout(list ...time.Duration) time.Duration {
 	return 0
 }
 
-// fail says which operation on which sandbox an error is of.
-func (l *Link) fail(op string, err error) error {
+// wrapError adds the operation and the sandbox's id to an error.
+func (l *Link) wrapError(op string, err error) error {
 	var e *atoll.Error
 	if err == nil || errors.As(err, &e) {
 		return err

@@ -16,31 +16,30 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
-// OpListen makes an address inside lead to the host. After the answer, whose
-// body is a wire.Listening, the channel lasts as long as the listener: the host
-// ends it by closing its half, and the guest closes its own when the address is
-// free again. Each connection is a reverse channel, see opAccepted.
+// OpListen opens a listener inside whose connections go to the host. After the answer, whose body
+// is a wire.Listening, the channel lasts as long as the listener: the host ends it by closing its
+// half, and the guest closes the other half when the address is free again. Each connection is a
+// reverse channel; see opAccepted.
 const OpListen Op = "listen"
 
-// opAccepted is the head of a reverse channel that is a connection of a program
-// to an address that the host listens at.
+// opAccepted is the operation of a reverse channel for a connection to one of the host's
+// listeners.
 const opAccepted Op = "accepted"
 
-// Bounds of what is listened at.
+// Limits of one connection of a host.
 const (
-	maxListeners = 64  // of one host connection
-	maxAccepted  = 200 // connections of one host connection to all of them; less than guestStreams
+	maxListeners = 64  // listeners
+	maxAccepted  = 200 // connections to all its listeners; less than guestStreams
 )
 
 // listenBody is the body of OpListen.
 type listenBody struct {
-	ID      uint64 `json:"id"` // of the listener, chosen by the host
+	ID      uint64 `json:"id"` // id of the listener, chosen by the host
 	Network string `json:"network"`
 	Address string `json:"address"`
 }
 
-// check reports an address that is not one inside the sandbox, and completes
-// one without a host.
+// check reports an address that is not inside the sandbox. It fills in a missing host.
 func (b *listenBody) check() error {
 	if b.Network == "unix" {
 		d := dialBody{b.Network, b.Address}
@@ -66,28 +65,28 @@ func (b *listenBody) check() error {
 	return nil
 }
 
-// address reads what the guest says it listens at.
-func (b *listenBody) address(said string) (net.Addr, error) {
+// parseAddress parses and checks the listening address that the guest reports.
+func (b *listenBody) parseAddress(said string) (net.Addr, error) {
 	if b.Network == "unix" {
 		return &net.UnixAddr{Net: "unix", Name: b.Address}, nil
 	}
-	asked := netip.MustParseAddrPort(b.Address) // check has seen to that
+	asked := netip.MustParseAddrPort(b.Address) // check has validated it
 	a, err := netip.ParseAddrPort(said)
 	if err != nil || a.Addr() != asked.Addr() || a.Port() == 0 || asked.Port() != 0 && a.Port() != asked.Port() {
-		return nil, fmt.Errorf("%w: it listens at %q, not at %s", errWire, said, b.Address)
+		return nil, fmt.Errorf("%w: it listens on %q, not on %s", errWire, said, b.Address)
 	}
 	return net.TCPAddrFromAddrPort(a), nil
 }
 
-// landings are the listeners of one host connection. The zero landings is empty.
-type landings struct {
+// clientListeners holds the listeners of one connection to a guest. The zero value is empty.
+type clientListeners struct {
 	mu   sync.Mutex
 	last uint64                    // guarded by mu
 	byID map[uint64]*wire.Listener // guarded by mu
 }
 
 // add returns a new listener and its id.
-func (ls *landings) add() (*wire.Listener, uint64) {
+func (ls *clientListeners) add() (*wire.Listener, uint64) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if ls.byID == nil {
@@ -104,20 +103,20 @@ func (ls *landings) add() (*wire.Listener, uint64) {
 	return l, id
 }
 
-func (ls *landings) get(id uint64) *wire.Listener {
+func (ls *clientListeners) get(id uint64) *wire.Listener {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	return ls.byID[id]
 }
 
-// Listen makes an address inside lead here; see atoll.Listener. Its connections
-// have a CloseWrite method.
+// Listen opens a listener inside the sandbox; see atoll.Listener. Its connections have a
+// CloseWrite method.
 func (c *Client) Listen(ctx context.Context, network, address string) (net.Listener, error) {
 	b := listenBody{Network: network, Address: address}
 	if err := b.check(); err != nil {
 		return nil, err
 	}
-	l, id := c.landings.add()
+	l, id := c.listeners.add()
 	b.ID = id
 	st, addr, err := c.listenAt(ctx, &b)
 	if err != nil {
@@ -128,7 +127,7 @@ func (c *Client) Listen(ctx context.Context, network, address string) (net.Liste
 	return l, nil
 }
 
-// listenAt has the guest listen.
+// listenAt asks the guest to listen.
 func (c *Client) listenAt(ctx context.Context, b *listenBody) (*yamux.Stream, net.Addr, error) {
 	body, err := json.Marshal(b)
 	if err != nil {
@@ -139,20 +138,20 @@ func (c *Client) listenAt(ctx context.Context, b *listenBody) (*yamux.Stream, ne
 		return nil, nil, fmt.Errorf("%w: %w: %w", atoll.ErrUnavailable, errUnsent, errors.Join(context.Cause(ctx), err))
 	}
 	var a wire.Listening
-	if err := greet(ctx, st, &Request{Op: OpListen, Body: body}, &a); err != nil {
+	if err := exchangeHeads(ctx, st, &Request{Op: OpListen, Body: body}, &a); err != nil {
 		return nil, nil, err
 	}
-	addr, err := b.address(a.Address)
+	addr, err := b.parseAddress(a.Address)
 	if err != nil {
-		_ = st.Reset() // the error says more
+		_ = st.Reset() // the first error counts
 	}
 	return st, addr, err
 }
 
-// Listen makes an address inside lead here; see atoll.Listener.
+// Listen opens a listener inside the sandbox; see atoll.Listener.
 func (l *Link) Listen(ctx context.Context, network, address string) (net.Listener, error) {
 	var listener net.Listener
-	err := l.do(ctx, "listen", func(c *Client) (err error) {
+	err := l.runOp(ctx, "listen", func(c *Client) (err error) {
 		listener, err = c.Listen(ctx, network, address)
 		return err
 	})

@@ -16,7 +16,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
-// listen makes an address inside lead to the host until the channel ends.
+// listen handles OpListen. It returns when the channel ends.
 func (s *Server) listen(ctx context.Context, h *host, st *yamux.Stream, q *Request) {
 	defer h.listeners.Add(-1)
 	var b listenBody
@@ -27,41 +27,41 @@ func (s *Server) listen(ctx context.Context, h *host, st *yamux.Stream, q *Reque
 	if err == nil {
 		err = b.check()
 	}
-	var l *inlet
+	var l *insideListener
 	if err == nil {
-		l, err = s.openInlet(ctx, &b)
+		l, err = s.openInsideListener(ctx, &b)
 	}
 	if err != nil {
-		answer(st, err)
+		sendAnswer(st, err)
 		return
 	}
-	reply(st, wire.Listening{Address: l.Addr().String()}, nil)
+	sendReply(st, wire.Listening{Address: l.Addr().String()}, nil)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	h.work.Go(func() {
 		defer cancel()
-		_, _ = st.Read(make([]byte, 1)) // the host says nothing but that it is over
+		_, _ = st.Read(make([]byte, 1)) // returns when the host closes its half
 	})
 	defer context.AfterFunc(ctx, l.close)()
-	s.admit(ctx, h, l, b.ID)
+	s.acceptConns(ctx, h, l, b.ID)
 	l.close()
 }
 
-// inlet is a listener inside that leads to a host.
-type inlet struct {
+// insideListener is a listener inside whose connections go to a host.
+type insideListener struct {
 	net.Listener
 	s    *Server
 	path string // of a unix socket
 	once sync.Once
 }
 
-// openInlet listens. A unix socket is made with the rights of the sandbox's user.
-func (s *Server) openInlet(ctx context.Context, b *listenBody) (*inlet, error) {
-	l := &inlet{s: s}
+// openInsideListener listens. A unix socket is created with the rights of the sandbox's user.
+func (s *Server) openInsideListener(ctx context.Context, b *listenBody) (*insideListener, error) {
+	l := &insideListener{s: s}
 	var err error
 	if b.Network == "unix" {
 		l.path = b.Address
-		err = s.asUser(func() (err error) {
+		err = s.runAsUser(func() (err error) {
 			l.Listener, err = new(net.ListenConfig).Listen(ctx, b.Network, b.Address)
 			return err
 		})
@@ -73,7 +73,7 @@ func (s *Server) openInlet(ctx context.Context, b *listenBody) (*inlet, error) {
 	}
 	switch {
 	case errors.Is(err, unix.EADDRINUSE):
-		return nil, fmt.Errorf("%w: listen %s: the address is taken", atoll.ErrExists, b.Address)
+		return nil, fmt.Errorf("%w: listen %s: the address is in use", atoll.ErrExists, b.Address)
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.EROFS):
 		return nil, fmt.Errorf("%w: %w", atoll.ErrDenied, err)
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
@@ -86,36 +86,36 @@ func (s *Server) openInlet(ctx context.Context, b *listenBody) (*inlet, error) {
 	return l, nil
 }
 
-// asUser calls f on a thread that has the rights of the sandbox's user.
-func (s *Server) asUser(f func() error) error {
+// runAsUser calls f on a thread that has the rights of the sandbox's user.
+func (s *Server) runAsUser(f func() error) error {
 	w := &walker{s: s}
-	defer w.giveBack()
-	if err := w.lend(uint32(s.Config.UID), uint32(s.Config.GID)); err != nil {
+	defer w.restoreUser()
+	if err := w.assumeUser(uint32(s.Config.UID), uint32(s.Config.GID)); err != nil {
 		return err
 	}
 	return f()
 }
 
-// close gives up the address. It may be called often; when it returns, nobody
-// listens there, whichever call did it.
-func (l *inlet) close() {
+// close closes the listener and removes its unix socket. It may be called several times; after
+// each call the address is free.
+func (l *insideListener) close() {
 	l.once.Do(func() {
 		if l.Listener.Close() == nil && l.path != "" {
-			_ = l.s.asUser(func() error { return os.Remove(l.path) }) // who removed it before us did no harm
+			_ = l.s.runAsUser(func() error { return os.Remove(l.path) }) // it may have been removed already
 		}
 	})
 }
 
-// admit hands connections to the host until the listener is closed. While the
-// host has as many as it may, the others wait in the kernel.
-func (s *Server) admit(ctx context.Context, h *host, l *inlet, id uint64) {
+// acceptConns forwards connections to the host until the listener is closed. Past the host's
+// limit, further connections wait in the kernel's queue.
+func (s *Server) acceptConns(ctx context.Context, h *host, l *insideListener, id uint64) {
 	for {
 		c, err := l.Accept()
 		if err != nil {
 			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 				return
 			}
-			pause(ctx) // out of descriptors: there is nothing to do but wait for others to end
+			sleepBriefly(ctx) // out of descriptors: other connections must end first
 			continue
 		}
 		select {
@@ -126,38 +126,38 @@ func (s *Server) admit(ctx context.Context, h *host, l *inlet, id uint64) {
 		}
 		h.work.Go(func() {
 			defer func() { <-h.accepted }()
-			s.hand(ctx, h, c.(wire.Halver), id) // TCP and unix connections are
+			s.forwardConn(ctx, h, c.(wire.Halver), id) // TCP and unix connections implement it
 		})
 	}
 }
 
-// hand hands a connection of a program to the host.
-func (s *Server) hand(ctx context.Context, h *host, c wire.Halver, id uint64) {
-	s.touch()
-	defer s.touch()
+// forwardConn forwards a connection of a program to the host.
+func (s *Server) forwardConn(ctx context.Context, h *host, c wire.Halver, id uint64) {
+	s.markActive()
+	defer s.markActive()
 	defer c.Close()
-	st, err := reverseTo(ctx, h.mux, id)
+	st, err := openReverseTo(ctx, h.mux, id)
 	if err != nil {
 		wire.Abort(c)
 		return
 	}
 	defer st.Close()
-	wire.Join(context.WithoutCancel(ctx), c, st) // the listener may end, the host's connection ends the stream
+	wire.Join(context.WithoutCancel(ctx), c, st) // outlives the listener; the end of the host's connection ends the stream
 }
 
-func reverseTo(ctx context.Context, mux *yamux.Session, id uint64) (*yamux.Stream, error) {
-	body, err := json.Marshal(reverse{Listener: id})
+func openReverseTo(ctx context.Context, mux *yamux.Session, id uint64) (*yamux.Stream, error) {
+	body, err := json.Marshal(reverseBody{Listener: id})
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, openTime)
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	st, err := mux.OpenStream(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if err := writeMessage(st, &Request{Op: opAccepted, Body: body}); err != nil {
-		_ = st.Reset() // the error says more
+		_ = st.Reset() // the first error counts
 		return nil, err
 	}
 	return st, nil

@@ -285,7 +285,7 @@ func TestListenHostileGuest(t *testing.T) {
 				st, err := mux.AcceptStream()
 				var q Request
 				if err == nil && readMessage(st, &q) == nil {
-					reply(st, wire.Listening{Address: said}, nil)
+					sendReply(st, wire.Listening{Address: said}, nil)
 				}
 				<-mux.CloseChan()
 			})
@@ -305,7 +305,7 @@ func TestListenHostileGuest(t *testing.T) {
 			st, err := mux.AcceptStream()
 			var q Request
 			if err == nil && readMessage(st, &q) == nil {
-				reply(st, wire.Listening{Address: "127.0.0.1:80"}, nil)
+				sendReply(st, wire.Listening{Address: "127.0.0.1:80"}, nil)
 			}
 			sessions <- mux
 			<-mux.CloseChan()
@@ -321,7 +321,7 @@ func TestListenHostileGuest(t *testing.T) {
 		}
 		mux := <-sessions
 		for _, id := range []uint64{0, 2, 1 << 63} {
-			st, err := reverseTo(t.Context(), mux, id)
+			st, err := openReverseTo(t.Context(), mux, id)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -330,7 +330,7 @@ func TestListenHostileGuest(t *testing.T) {
 			}
 		}
 		for range 2 * guestStreams {
-			_, _ = reverseTo(t.Context(), mux, 1) // what is too much is reset
+			_, _ = openReverseTo(t.Context(), mux, 1) // what is too much is reset
 		}
 		if n := c.mux.NumStreams(); n > guestStreams+2 {
 			t.Errorf("the host holds %d channels", n)

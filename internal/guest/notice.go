@@ -11,66 +11,65 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// OpNotices tells what happens in a sandbox, each notice a FrameData with an
-// atoll.Notice as JSON; OpPorts answers with the ports of now.
+// OpNotices subscribes to events in a sandbox. Each is a FrameData with an atoll.Notice as JSON.
+// OpPorts asks for the open ports.
 const (
 	OpNotices Op = "notices"
 	OpPorts   Op = "ports"
 )
 
-// noticeRequest says after how long nothing happening is a notice.
+// noticeRequest is the body of OpNotices: the time without activity that makes a sandbox idle.
 type noticeRequest struct {
 	Idle time.Duration `json:"idle"`
 }
 
-// DefaultIdle is after how long a sandbox in which nothing is done is idle.
+// DefaultIdle is the default time without activity after which a sandbox is idle.
 const DefaultIdle = 30 * time.Second
 
-// Notices tells what happens in the sandbox; see atoll.Notifier. A listener
-// that was too slow gets a NoticeLost instead of what it has missed, and the
-// newest.
+// Notices subscribes to events in the sandbox; see atoll.Notifier. A listener that is too slow gets
+// a NoticeLost in place of the notices that it missed, and then the newest.
 func (l *Link) Notices(ctx context.Context, f func(atoll.Notice) error) error {
-	b, err := json.Marshal(noticeRequest{Idle: timeout(l.Idle, DefaultIdle)})
+	b, err := json.Marshal(noticeRequest{Idle: firstTimeout(l.Idle, DefaultIdle)})
 	if err != nil {
-		return l.fail("notices", err)
+		return l.wrapError("notices", err)
 	}
 	var own *callerError
-	err = l.do(ctx, "notices", func(c *Client) error {
+	err = l.runOp(ctx, "notices", func(c *Client) error {
 		st, err := c.open(ctx, &Request{Op: OpNotices, Body: b})
 		if err != nil {
-			return ended(ctx, err)
+			return preferCause(ctx, err)
 		}
-		defer st.Reset() //nolint:errcheck // nothing more is wanted
+		defer st.Reset() //nolint:errcheck // ends the subscription
 		stop := context.AfterFunc(ctx, func() { _ = st.Reset() })
 		defer stop()
-		return ended(ctx, listen(st, f))
+		return preferCause(ctx, readNotices(st, f))
 	})
 	if errors.As(err, &own) {
-		return own.error // as it is
+		return own.error // unwrapped
 	}
 	if l.Before != nil && ctx.Err() == nil {
 		if berr := l.Before("notices"); berr != nil {
-			return l.fail("notices", berr) // the sandbox is gone: that is the reason
+			return l.wrapError("notices", berr) // the sandbox is not running any more: the better error
 		}
 	}
 	return err
 }
 
-// listen takes notices.
-func listen(r io.Reader, f func(atoll.Notice) error) error {
+// readNotices calls f for each notice.
+func readNotices(r io.Reader, f func(atoll.Notice) error) error {
 	var buf []byte
 	for {
 		kind, p, err := readFrame(r, &buf)
 		if err != nil {
-			return broken(err)
+			return wrapBroken(err)
 		}
 		switch kind {
 		case FrameData:
 		case FrameDone:
-			if err := outcome(p); err != io.EOF { //nolint:errorlint // it is as it is
+			if err := parseOutcome(p); err != io.EOF { //nolint:errorlint // never wrapped
 				return err
 			}
-			return broken(io.EOF)
+			return wrapBroken(io.EOF)
 		default:
 			return fmt.Errorf("%w: frame %q", errWire, kind)
 		}
@@ -78,36 +77,36 @@ func listen(r io.Reader, f func(atoll.Notice) error) error {
 		if err := json.Unmarshal(p, &n); err != nil {
 			return fmt.Errorf("%w: %w", errWire, err)
 		}
-		if !known[n.Kind] || n.Port < 0 || n.Port > 65535 {
-			return fmt.Errorf("%w: a notice %q of port %d", errWire, n.Kind, n.Port)
+		if !knownKinds[n.Kind] || n.Port < 0 || n.Port > 65535 {
+			return fmt.Errorf("%w: notice %q with port %d", errWire, n.Kind, n.Port)
 		}
-		n.Time = time.Now() // of this clock, not of one inside
+		n.Time = time.Now() // the clock inside may differ
 		if err := f(n); err != nil {
 			return &callerError{err}
 		}
 	}
 }
 
-// known are the notices that guests send.
-var known = map[atoll.NoticeKind]bool{
+// knownKinds are the kinds of notices that guests send.
+var knownKinds = map[atoll.NoticeKind]bool{
 	atoll.NoticeReady: true, atoll.NoticePortOpened: true, atoll.NoticePortClosed: true, atoll.NoticeActive: true, atoll.NoticeIdle: true,
 	atoll.NoticeOutOfMemory: true, atoll.NoticeProcessEnded: true, atoll.NoticeDenied: true, atoll.NoticeLost: true,
 }
 
-// maxPorts is how many ports of a sandbox are believed.
+// maxPorts is the largest number of ports accepted from a guest.
 const maxPorts = 4096
 
-// Ports returns the ports that programs in the sandbox listen on.
+// Ports returns the ports on which programs in the sandbox listen.
 func (l *Link) Ports(ctx context.Context) ([]atoll.Port, error) {
-	ctx, cancel := l.transfer(ctx)
+	ctx, cancel := l.withTransferTimeout(ctx)
 	defer cancel()
 	var list []atoll.Port
-	if err := l.do(ctx, "ports", func(c *Client) error { return ended(ctx, c.call(ctx, OpPorts, nil, &list)) }); err != nil {
+	if err := l.runOp(ctx, "ports", func(c *Client) error { return preferCause(ctx, c.callGuest(ctx, OpPorts, nil, &list)) }); err != nil {
 		return nil, err
 	}
 	for i, p := range list {
 		if i >= maxPorts || p.Port < 1 || p.Port > 65535 {
-			return nil, l.fail("ports", fmt.Errorf("%w: port %d", errWire, p.Port))
+			return nil, l.wrapError("ports", fmt.Errorf("%w: port %d", errWire, p.Port))
 		}
 	}
 	return list, nil

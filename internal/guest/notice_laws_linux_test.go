@@ -13,11 +13,13 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/guest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // booted returns a sandbox whose guest has few rights.
 func booted(t *testing.T) *box {
 	t.Helper()
+	testenv.Real(t, "namespace")
 	if os.Getuid() != 0 {
 		missing(t, "root")
 	}

@@ -18,46 +18,46 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// hub passes notices to those who listen. While nobody does, it costs nothing.
+// hub distributes notices to listeners. Without listeners it costs nothing.
 //
-// The kernel tells nobody that a port is listened on, without privileges that a
-// guest doesn't have: so it is asked, often while something is done in the
-// sandbox and seldom else, and only while somebody listens.
+// The kernel does not report that a program listens on a port, except to a process with privileges
+// that a guest does not have. So the hub polls while there are listeners: often during activity in
+// the sandbox, otherwise seldom.
 type hub struct {
-	looking sync.Mutex              // held while it is looked; taken before mu
-	ports   map[endpoint]atoll.Port // guarded by looking
-	kills   int64                   // guarded by looking; of the kernel for want of memory
-	stop    func()                  // guarded by looking; ends the observer and waits for it
+	pollMu sync.Mutex              // held during a poll; locked before mu
+	ports  map[endpoint]atoll.Port // guarded by pollMu
+	kills  int64                   // guarded by pollMu; number of processes killed for lack of memory
+	stop   func()                  // guarded by pollMu; ends the polling goroutine and waits for it
 
-	mu        sync.Mutex         // never held for long
+	mu        sync.Mutex         // held only briefly
 	listeners map[*listener]bool // guarded by mu
 
-	kicked atomic.Pointer[chan struct{}] // something is done; nil while nobody listens
+	wake atomic.Pointer[chan struct{}] // signals activity; nil without listeners
 }
 
-// How often is looked: first, and when nothing happens.
+// The poll interval after activity, and its maximum.
 const (
-	lookSoon = 200 * time.Millisecond
-	lookLate = 2 * time.Second
+	minPollInterval = 200 * time.Millisecond
+	maxPollInterval = 2 * time.Second
 )
 
-// maxNotices is how many wait for a slow listener.
+// maxNotices is the number of notices that wait for a slow listener.
 const maxNotices = 256
 
-// listener is one who is told.
+// listener is a subscription of a host.
 type listener struct {
-	span time.Duration // of idleness
-	wake chan struct{} // holds one
+	idleAfter time.Duration // time without activity that is reported
+	wake      chan struct{} // has capacity 1
 
 	mu    sync.Mutex
 	queue []atoll.Notice // guarded by mu
-	lost  int            // guarded by mu; since the last that was taken
+	lost  int            // guarded by mu; dropped since the last drainQueue
 
-	idle bool // it was told so; guarded by hub.looking
+	idle bool // idleness was reported; guarded by hub.pollMu
 }
 
-// push queues a notice; where there is no room the oldest goes, of those that a
-// program can make as many of as it likes if there is one.
+// push queues a notice. If the queue is full it drops the oldest denial, of which a program can
+// cause any number, or else the oldest notice.
 func (l *listener) push(n atoll.Notice) {
 	l.mu.Lock()
 	if len(l.queue) >= maxNotices {
@@ -73,43 +73,43 @@ func (l *listener) push(n atoll.Notice) {
 	}
 }
 
-// take returns what is queued.
-func (l *listener) take() []atoll.Notice {
+// drainQueue returns the queued notices and empties the queue.
+func (l *listener) drainQueue() []atoll.Notice {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	list := l.queue
 	if l.lost > 0 {
-		n := atoll.Notice{Kind: atoll.NoticeLost, Time: time.Now(), Message: fmt.Sprintf("%d notices came too fast", l.lost)}
+		n := atoll.Notice{Kind: atoll.NoticeLost, Time: time.Now(), Message: fmt.Sprintf("%d notices were dropped", l.lost)}
 		list = append([]atoll.Notice{n}, list...)
 	}
 	l.queue, l.lost = nil, 0
 	return list
 }
 
-// notify tells all who listen. It never waits for any of them.
-func (s *Server) notify(n atoll.Notice) { s.news.tell(n) }
+// notifyHosts sends a notice to all listeners. It never blocks.
+func (s *Server) notifyHosts(n atoll.Notice) { s.news.emitNotice(n) }
 
-// tell tells all who listen.
-func (h *hub) tell(n atoll.Notice) {
+// emitNotice queues a notice for all listeners.
+func (h *hub) emitNotice(n atoll.Notice) {
 	if n.Time.IsZero() {
 		n.Time = time.Now()
 	}
-	const most = 1024 // names and messages come from programs
+	const most = 1024 // bytes; names and messages come from programs
 	n.Message, n.Command = n.Message[:min(len(n.Message), most)], n.Command[:min(len(n.Command), most)]
-	for _, l := range h.all() {
+	for _, l := range h.listListeners() {
 		l.push(n)
 	}
 }
 
-func (h *hub) all() []*listener {
+func (h *hub) listListeners() []*listener {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Collect(maps.Keys(h.listeners))
 }
 
-// kick says that something is done: it is worth looking soon.
-func (h *hub) kick() {
-	if c := h.kicked.Load(); c != nil {
+// wakePoller makes the next poll happen soon, because of activity.
+func (h *hub) wakePoller() {
+	if c := h.wake.Load(); c != nil {
 		select {
 		case *c <- struct{}{}:
 		default:
@@ -117,24 +117,24 @@ func (h *hub) kick() {
 	}
 }
 
-// join adds a listener, who is told from now on.
-func (s *Server) join(span time.Duration) *listener {
-	h, l := &s.news, &listener{span: max(span, lookSoon), wake: make(chan struct{}, 1)}
+// addListener adds a listener, which gets notices from now on.
+func (s *Server) addListener(span time.Duration) *listener {
+	h, l := &s.news, &listener{idleAfter: max(span, minPollInterval), wake: make(chan struct{}, 1)}
 	l.push(atoll.Notice{Kind: atoll.NoticeReady, Time: time.Now()})
-	h.looking.Lock()
-	defer h.looking.Unlock()
+	h.pollMu.Lock()
+	defer h.pollMu.Unlock()
 	if h.stop == nil {
 		h.ports = make(map[endpoint]atoll.Port)
-		h.kills, _ = s.kills()
+		h.kills, _ = s.readOOMKills()
 		stop, kicked, done := make(chan struct{}), make(chan struct{}, 1), make(chan struct{})
-		h.kicked.Store(&kicked)
+		h.wake.Store(&kicked)
 		h.stop = func() { close(stop); <-done }
 		go func() {
 			defer close(done)
-			s.observe(stop, kicked)
+			s.pollChanges(stop, kicked)
 		}()
 	}
-	s.look() // what there is now is not new to the one who comes
+	s.checkChanges() // so that the new listener is not notified of what exists already
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.listeners == nil {
@@ -144,10 +144,10 @@ func (s *Server) join(span time.Duration) *listener {
 	return l
 }
 
-// leave takes a listener away, and the observer after the last.
-func (s *Server) leave(l *listener) {
+// removeListener removes a listener. After the last it ends the polling.
+func (s *Server) removeListener(l *listener) {
 	h := &s.news
-	h.looking.Lock()
+	h.pollMu.Lock()
 	h.mu.Lock()
 	delete(h.listeners, l)
 	last := len(h.listeners) == 0
@@ -155,17 +155,17 @@ func (s *Server) leave(l *listener) {
 	var stop func()
 	if last {
 		stop, h.stop = h.stop, nil
-		h.kicked.Store(nil)
+		h.wake.Store(nil)
 	}
-	h.looking.Unlock()
+	h.pollMu.Unlock()
 	if stop != nil {
 		stop()
 	}
 }
 
-// observe looks from time to time until it is stopped.
-func (s *Server) observe(stop, kicked chan struct{}) {
-	pause := lookSoon
+// pollChanges polls until it is stopped.
+func (s *Server) pollChanges(stop, kicked chan struct{}) {
+	pause := minPollInterval
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	for {
@@ -173,69 +173,68 @@ func (s *Server) observe(stop, kicked chan struct{}) {
 		case <-stop:
 			return
 		case <-kicked:
-			if pause > lookSoon { // else one kick after the other would put it off for ever
-				pause = lookSoon
+			if pause > minPollInterval { // otherwise constant activity would postpone the poll for ever
+				pause = minPollInterval
 				timer.Reset(pause)
 			}
 			continue
 		case <-timer.C:
 		}
-		s.news.looking.Lock()
-		if s.look() {
-			pause = lookSoon
+		s.news.pollMu.Lock()
+		if s.checkChanges() {
+			pause = minPollInterval
 		} else {
-			pause = min(2*pause, lookLate)
+			pause = min(2*pause, maxPollInterval)
 		}
-		pause = s.rest(pause)
-		s.news.looking.Unlock()
+		pause = s.shortenPause(pause)
+		s.news.pollMu.Unlock()
 		timer.Reset(pause)
 	}
 }
 
-// look tells what is different since the last look, and reports whether
-// something is done in the sandbox. The caller holds news.looking.
-func (s *Server) look() bool {
+// checkChanges reports the changes since the last poll to the listeners. It returns whether there
+// is activity in the sandbox. The caller must hold news.pollMu.
+func (s *Server) checkChanges() bool {
 	h := &s.news
-	changed := s.lookAtPorts()
-	if n, err := s.kills(); err == nil && n > h.kills {
-		h.tell(atoll.Notice{Kind: atoll.NoticeOutOfMemory, Message: fmt.Sprintf("the kernel ended %d processes for want of memory", n-h.kills)})
+	changed := s.checkPorts()
+	if n, err := s.readOOMKills(); err == nil && n > h.kills {
+		h.emitNotice(atoll.Notice{Kind: atoll.NoticeOutOfMemory, Message: fmt.Sprintf("the kernel killed %d processes for lack of memory", n-h.kills)})
 		h.kills = n
 	}
-	u, err := usageOf(0)
+	u, err := readUsage(0)
 	if err != nil {
 		return changed
 	}
-	idle := s.idle(u.cpu)
-	for _, l := range h.all() {
+	idle := s.idleTime(u.cpu)
+	for _, l := range h.listListeners() {
 		switch {
-		case !l.idle && idle >= l.span:
+		case !l.idle && idle >= l.idleAfter:
 			l.idle = true
-			l.push(atoll.Notice{Kind: atoll.NoticeIdle, Time: time.Now(), Message: fmt.Sprintf("nothing was done for %v", idle.Round(time.Second))})
-		case l.idle && idle < l.span:
+			l.push(atoll.Notice{Kind: atoll.NoticeIdle, Time: time.Now(), Message: fmt.Sprintf("no activity for %v", idle.Round(time.Second))})
+		case l.idle && idle < l.idleAfter:
 			l.idle = false
 			l.push(atoll.Notice{Kind: atoll.NoticeActive, Time: time.Now()})
 		}
 	}
-	return changed || idle < lookEvery
+	return changed || idle < cpuSampleInterval
 }
 
-// rest shortens a pause where somebody is to be told before that nothing was
-// done. The caller holds
-// news.looking.
-func (s *Server) rest(pause time.Duration) time.Duration {
+// shortenPause shortens the pause before the next poll if a listener is to be notified of idleness
+// before. The caller must hold news.pollMu.
+func (s *Server) shortenPause(pause time.Duration) time.Duration {
 	since := time.Since(time.Unix(0, s.activity.last.Load()))
-	for _, l := range s.news.all() {
-		if left := l.span - since; !l.idle && left > 0 {
+	for _, l := range s.news.listListeners() {
+		if left := l.idleAfter - since; !l.idle && left > 0 {
 			pause = min(pause, left+time.Millisecond)
 		}
 	}
 	return pause
 }
 
-// kills returns how many processes the kernel has ended for want of memory,
-// where a cgroup counts them.
-func (s *Server) kills() (int64, error) {
-	b, err := cgroupFile(s.Config.Cgroup, "memory.events")
+// readOOMKills returns the number of processes that the kernel has killed for lack of memory, or 0
+// if the cgroup does not count them.
+func (s *Server) readOOMKills() (int64, error) {
+	b, err := readCgroupFile(s.Config.Cgroup, "memory.events")
 	if err != nil {
 		return 0, err
 	}
@@ -247,20 +246,20 @@ func (s *Server) kills() (int64, error) {
 	return 0, nil
 }
 
-// notices tells a host what happens, until it wants no more.
-func (s *Server) notices(ctx context.Context, _ *host, st *yamux.Stream, q *Request) {
+// handleNotices handles OpNotices.
+func (s *Server) handleNotices(ctx context.Context, _ *host, st *yamux.Stream, q *Request) {
 	var r noticeRequest
 	if err := q.Into(&r); err != nil {
-		answer(st, err)
+		sendAnswer(st, err)
 		return
 	}
-	answer(st, nil)
-	l := s.join(r.Idle)
-	defer s.leave(l)
+	sendAnswer(st, nil)
+	l := s.addListener(r.Idle)
+	defer s.removeListener(l)
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		_, _ = io.Copy(io.Discard, st) // until the host wants no more
+		_, _ = io.Copy(io.Discard, st) // returns when the host ends the subscription
 		cancel()
 	})
 	for ctx.Err() == nil {
@@ -268,7 +267,7 @@ func (s *Server) notices(ctx context.Context, _ *host, st *yamux.Stream, q *Requ
 		case <-l.wake:
 		case <-ctx.Done():
 		}
-		for _, n := range l.take() {
+		for _, n := range l.drainQueue() {
 			b, err := json.Marshal(n)
 			if err == nil {
 				err = writeFrame(st, FrameData, b)

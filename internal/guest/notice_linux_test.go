@@ -128,9 +128,9 @@ func TestBothWaysToFindPorts(t *testing.T) {
 		}
 		defer l.Close()
 	}
-	mine := func(list []socketOf, err error) []string {
+	mine := func(list []listenSocket, err error) []string {
 		must(t, err)
-		own := socketsOf("self")
+		own := listProcSockets("self")
 		var names []string
 		for _, k := range list {
 			if slices.Contains(own, k.inode) {
@@ -140,7 +140,7 @@ func TestBothWaysToFindPorts(t *testing.T) {
 		slices.Sort(names)
 		return names
 	}
-	asked, read := mine(askKernel()), mine(readTables())
+	asked, read := mine(dumpSockets()), mine(readProcTables())
 	if len(asked) < 2 {
 		t.Errorf("only %v", asked)
 	}
@@ -152,11 +152,11 @@ func TestBothWaysToFindPorts(t *testing.T) {
 func TestIdleAndActive(t *testing.T) {
 	s := &Server{}
 	s.activity.last.Store(time.Now().UnixNano())
-	l := s.join(time.Hour)
-	defer s.leave(l)
+	l := s.addListener(time.Hour)
+	defer s.removeListener(l)
 	h := &s.news
 	kinds := func() (list []atoll.NoticeKind) {
-		for _, n := range l.take() {
+		for _, n := range l.drainQueue() {
 			if n.Kind == atoll.NoticeIdle || n.Kind == atoll.NoticeActive {
 				list = append(list, n.Kind)
 			}
@@ -164,13 +164,13 @@ func TestIdleAndActive(t *testing.T) {
 		return list
 	}
 	look := func(cpu, passed, last time.Duration) {
-		h.looking.Lock()
-		defer h.looking.Unlock()
+		h.pollMu.Lock()
+		defer h.pollMu.Unlock()
 		s.activity.mu.Lock()
-		s.activity.cpu, s.activity.when = cpu, time.Now().Add(-passed)
+		s.activity.cpu, s.activity.sampled = cpu, time.Now().Add(-passed)
 		s.activity.mu.Unlock()
 		s.activity.last.Store(time.Now().Add(-last).UnixNano())
-		s.look()
+		s.checkChanges()
 	}
 	const much = 1 << 60 // more than all processes have used
 	look(much, time.Second, 59*time.Minute)
@@ -209,19 +209,19 @@ func TestOperationsAreActivity(t *testing.T) {
 // TestSlowListenerLosesTheOldest never holds up the guest.
 func TestSlowListenerLosesTheOldest(t *testing.T) {
 	s := &Server{}
-	l := s.join(time.Hour)
-	defer s.leave(l)
-	l.take()
+	l := s.addListener(time.Hour)
+	defer s.removeListener(l)
+	l.drainQueue()
 	const n = maxNotices + 50
 	for i := range n {
-		s.notify(atoll.Notice{Kind: atoll.NoticeProcessEnded, Code: i})
+		s.notifyHosts(atoll.Notice{Kind: atoll.NoticeProcessEnded, Code: i})
 	}
-	list := l.take()
+	list := l.drainQueue()
 	lost := slices.IndexFunc(list, func(n atoll.Notice) bool { return n.Kind == atoll.NoticeLost })
 	if lost != 0 || list[len(list)-1].Code != n-1 || len(list) != maxNotices+1 {
 		t.Errorf("%d notices, from %+v to %+v", len(list), list[0], list[len(list)-1])
 	}
-	if list := l.take(); len(list) > 0 && list[0].Kind == atoll.NoticeLost {
+	if list := l.drainQueue(); len(list) > 0 && list[0].Kind == atoll.NoticeLost {
 		t.Error("the loss is told twice")
 	}
 }
@@ -230,14 +230,14 @@ func TestSlowListenerLosesTheOldest(t *testing.T) {
 // at will.
 func TestDenialsDisplaceNothing(t *testing.T) {
 	s := &Server{}
-	l := s.join(time.Hour)
-	defer s.leave(l)
-	l.take()
-	s.notify(atoll.Notice{Kind: atoll.NoticeProcessEnded, Code: 7})
+	l := s.addListener(time.Hour)
+	defer s.removeListener(l)
+	l.drainQueue()
+	s.notifyHosts(atoll.Notice{Kind: atoll.NoticeProcessEnded, Code: 7})
 	for range 2 * maxNotices {
-		s.notify(atoll.Notice{Kind: atoll.NoticeDenied})
+		s.notifyHosts(atoll.Notice{Kind: atoll.NoticeDenied})
 	}
-	list := l.take()
+	list := l.drainQueue()
 	if !slices.ContainsFunc(list, func(n atoll.Notice) bool { return n.Code == 7 }) || len(list) != maxNotices+1 {
 		t.Errorf("%d notices, and the end of a process is not among them", len(list))
 	}
@@ -265,7 +265,7 @@ func TestHostileNotices(t *testing.T) {
 	} {
 		r, w := io.Pipe()
 		go func() { w.CloseWithError(writeFrame(w, FrameData, []byte(frame))) }()
-		err := listen(r, func(atoll.Notice) error { t.Errorf("%s is told", what); return nil })
+		err := readNotices(r, func(atoll.Notice) error { t.Errorf("%s is told", what); return nil })
 		want(t, err, errWire, what)
 	}
 }

@@ -20,36 +20,36 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// endpoint is where somebody listens.
+// endpoint is a listening address.
 type endpoint struct {
 	addr netip.Addr
 	port int
 }
 
-// socketOf is a socket that is listened on.
-type socketOf struct {
+// listenSocket is a listening socket.
+type listenSocket struct {
 	endpoint
 	inode uint32
 }
 
-// portsOf answers which ports programs inside listen on.
-func (s *Server) portsOf(_ context.Context, _ *host, st *yamux.Stream, _ *Request) {
-	sockets, err := listening()
+// handlePorts handles OpPorts.
+func (s *Server) handlePorts(_ context.Context, _ *host, st *yamux.Stream, _ *Request) {
+	sockets, err := listSockets()
 	list := []atoll.Port{}
 	if err == nil {
-		sockets = foreign(sockets)
-		owners := s.owners(sockets)
+		sockets = excludeOwn(sockets)
+		owners := s.findOwners(sockets)
 		for _, k := range sockets[:min(len(sockets), maxPorts)] {
-			list = append(list, owners[k.inode].at(k.endpoint))
+			list = append(list, owners[k.inode].buildPort(k.endpoint))
 		}
 	}
-	reply(st, list, err)
+	sendReply(st, list, err)
 }
 
-// lookAtPorts tells which ports were opened and closed since the last look, and
-// reports whether any was. The caller holds news.looking.
-func (s *Server) lookAtPorts() bool {
-	sockets, err := listening()
+// checkPorts reports ports that were opened or closed since the last poll. It returns whether
+// there were any. The caller must hold news.pollMu.
+func (s *Server) checkPorts() bool {
+	sockets, err := listSockets()
 	if err != nil {
 		return false
 	}
@@ -67,44 +67,44 @@ func (s *Server) lookAtPorts() bool {
 		if !now[e] {
 			changed = true
 			delete(h.ports, e)
-			h.tell(atoll.Notice{Kind: atoll.NoticePortClosed, Port: p.Port, Address: p.Address, PID: p.PID, Command: p.Command})
+			h.emitNotice(atoll.Notice{Kind: atoll.NoticePortClosed, Port: p.Port, Address: p.Address, PID: p.PID, Command: p.Command})
 		}
 	}
-	if fresh = foreign(fresh); len(fresh) == 0 {
+	if fresh = excludeOwn(fresh); len(fresh) == 0 {
 		return changed
 	}
-	owners := s.owners(fresh)
+	owners := s.findOwners(fresh)
 	for _, k := range fresh[:min(len(fresh), max(0, maxPorts-len(h.ports)))] {
-		p := owners[k.inode].at(k.endpoint)
+		p := owners[k.inode].buildPort(k.endpoint)
 		h.ports[k.endpoint] = p
-		h.tell(atoll.Notice{Kind: atoll.NoticePortOpened, Port: p.Port, Address: p.Address, PID: p.PID, Command: p.Command})
+		h.emitNotice(atoll.Notice{Kind: atoll.NoticePortOpened, Port: p.Port, Address: p.Address, PID: p.PID, Command: p.Command})
 	}
 	return true
 }
 
-// owner is a process that has a socket.
-type owner struct {
+// socketOwner is a process that has a socket open.
+type socketOwner struct {
 	pid  int
 	name string
 }
 
-func (o owner) at(e endpoint) atoll.Port {
+func (o socketOwner) buildPort(e endpoint) atoll.Port {
 	return atoll.Port{Port: e.port, Address: e.addr.String(), PID: o.pid, Command: o.name}
 }
 
-// listening asks the kernel which TCP ports are listened on, in their order.
-func listening() ([]socketOf, error) {
-	list, err := askKernel()
+// listSockets returns the listening TCP sockets, ordered by port and address.
+func listSockets() ([]listenSocket, error) {
+	list, err := dumpSockets()
 	if err != nil {
-		list, err = readTables()
+		list, err = readProcTables()
 	}
-	slices.SortFunc(list, func(a, b socketOf) int {
+	slices.SortFunc(list, func(a, b listenSocket) int {
 		return cmp.Or(cmp.Compare(a.port, b.port), a.addr.Compare(b.addr), cmp.Compare(a.inode, b.inode))
 	})
 	return list, err
 }
 
-// What a dump of sockets looks like; see linux/inet_diag.h.
+// Format of a dump of sockets; see linux/inet_diag.h.
 const (
 	diagByFamily   = 20
 	diagListen     = 1 << 10 // TCP_LISTEN
@@ -115,8 +115,8 @@ const (
 	diagInode      = 68
 )
 
-// askKernel dumps the listening sockets of this network namespace.
-func askKernel() ([]socketOf, error) {
+// dumpSockets returns the listening sockets of this network namespace over netlink.
+func dumpSockets() ([]listenSocket, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func askKernel() ([]socketOf, error) {
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 5}); err != nil {
 		return nil, err
 	}
-	var list []socketOf
+	var list []listenSocket
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
 		q := make([]byte, unix.NLMSG_HDRLEN+diagRequest)
 		binary.NativeEndian.PutUint32(q, uint32(len(q)))
@@ -136,15 +136,15 @@ func askKernel() ([]socketOf, error) {
 		if err := unix.Sendto(fd, q, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 			return nil, err
 		}
-		if list, err = dump(fd, list); err != nil {
+		if list, err = readDump(fd, list); err != nil {
 			return nil, err
 		}
 	}
 	return list, nil
 }
 
-// dump reads one answer to its end.
-func dump(fd int, list []socketOf) ([]socketOf, error) {
+// readDump reads one netlink answer to its end.
+func readDump(fd int, list []listenSocket) ([]listenSocket, error) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, _, err := unix.Recvfrom(fd, buf, 0)
@@ -171,15 +171,15 @@ func dump(fd int, list []socketOf) ([]socketOf, error) {
 					addr = netip.AddrFrom4([4]byte(d[diagSource:]))
 				}
 				port := int(binary.BigEndian.Uint16(d[diagSourcePort:]))
-				list = append(list, socketOf{endpoint{addr, port}, binary.NativeEndian.Uint32(d[diagInode:])})
+				list = append(list, listenSocket{endpoint{addr, port}, binary.NativeEndian.Uint32(d[diagInode:])})
 			}
 		}
 	}
 }
 
-// readTables is askKernel where its sockets are not to be had.
-func readTables() ([]socketOf, error) {
-	var list []socketOf
+// readProcTables returns the same as dumpSockets from /proc, for kernels without such sockets.
+func readProcTables() ([]listenSocket, error) {
+	var list []listenSocket
 	for _, name := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
 		b, err := os.ReadFile(name)
 		if errors.Is(err, os.ErrNotExist) && name != "/proc/self/net/tcp" {
@@ -189,7 +189,7 @@ func readTables() ([]socketOf, error) {
 			return nil, fmt.Errorf("%w: %w", atoll.ErrUnsupported, err)
 		}
 		for line := range strings.Lines(string(b)) {
-			if k, ok := tableLine(line); ok {
+			if k, ok := parseTableLine(line); ok {
 				list = append(list, k)
 			}
 		}
@@ -197,8 +197,8 @@ func readTables() ([]socketOf, error) {
 	return list, nil
 }
 
-// tableLine reads a line of /proc/net/tcp, if it is of a listening socket.
-func tableLine(line string) (k socketOf, ok bool) {
+// parseTableLine parses a line of /proc/net/tcp. It returns false unless the socket listens.
+func parseTableLine(line string) (k listenSocket, ok bool) {
 	f := strings.Fields(line)
 	if len(f) < 10 || f[3] != "0A" {
 		return k, false
@@ -210,27 +210,27 @@ func tableLine(line string) (k socketOf, ok bool) {
 	if errors.Join(err, perr, ierr) != nil {
 		return k, false
 	}
-	for i := 0; i+4 <= len(b); i += 4 { // words of the machine
+	for i := 0; i+4 <= len(b); i += 4 { // words in the machine's byte order
 		binary.BigEndian.PutUint32(b[i:], binary.NativeEndian.Uint32(b[i:]))
 	}
 	addr, ok := netip.AddrFromSlice(b)
-	return socketOf{endpoint{addr, int(p)}, uint32(inode)}, ok
+	return listenSocket{endpoint{addr, int(p)}, uint32(inode)}, ok
 }
 
-// foreign leaves out what this process itself listens on.
-func foreign(list []socketOf) []socketOf {
+// excludeOwn removes the sockets of this process.
+func excludeOwn(list []listenSocket) []listenSocket {
 	if len(list) == 0 {
 		return list
 	}
 	own := make(map[uint32]bool)
-	for _, inode := range socketsOf("self") {
+	for _, inode := range listProcSockets("self") {
 		own[inode] = true
 	}
-	return slices.DeleteFunc(list, func(k socketOf) bool { return own[k.inode] })
+	return slices.DeleteFunc(list, func(k listenSocket) bool { return own[k.inode] })
 }
 
-// socketsOf returns the sockets that a process has, as far as may be known.
-func socketsOf(pid string) []uint32 {
+// listProcSockets returns the sockets of a process, as far as they are readable.
+func listProcSockets(pid string) []uint32 {
 	names, err := os.ReadDir("/proc/" + pid + "/fd")
 	if err != nil {
 		return nil
@@ -250,27 +250,27 @@ func socketsOf(pid string) []uint32 {
 	return list
 }
 
-// owners finds out whose sockets they are, as far as may be known: with this
-// process's rights, then with those of the sandbox's user.
-func (s *Server) owners(sockets []socketOf) map[uint32]owner {
-	found := make(map[uint32]owner, len(sockets))
+// findOwners returns the owners of sockets, as far as they can be found: with the rights of this
+// process, then with those of the sandbox's user.
+func (s *Server) findOwners(sockets []listenSocket) map[uint32]socketOwner {
+	found := make(map[uint32]socketOwner, len(sockets))
 	open := make(map[uint32]bool, len(sockets))
 	for _, k := range sockets {
 		open[k.inode] = true
 	}
-	search(open, found)
+	searchOwners(open, found)
 	if len(open) > 0 && s.Config.Switch {
 		w := &walker{s: s}
-		if w.lend(uint32(s.Config.UID), uint32(s.Config.GID)) == nil {
-			search(open, found)
+		if w.assumeUser(uint32(s.Config.UID), uint32(s.Config.GID)) == nil {
+			searchOwners(open, found)
 		}
-		w.giveBack()
+		w.restoreUser()
 	}
 	return found
 }
 
-// search looks through all processes.
-func search(open map[uint32]bool, found map[uint32]owner) {
+// searchOwners searches all processes for open sockets and moves them to found.
+func searchOwners(open map[uint32]bool, found map[uint32]socketOwner) {
 	names, err := os.ReadDir("/proc")
 	if err != nil {
 		return
@@ -280,11 +280,11 @@ func search(open map[uint32]bool, found map[uint32]owner) {
 		if err != nil || len(open) == 0 {
 			continue
 		}
-		for _, inode := range socketsOf(n.Name()) {
+		for _, inode := range listProcSockets(n.Name()) {
 			if open[inode] {
 				delete(open, inode)
-				comm, _ := os.ReadFile("/proc/" + n.Name() + "/comm") // for people
-				found[inode] = owner{pid, strings.TrimSpace(string(comm))}
+				comm, _ := os.ReadFile("/proc/" + n.Name() + "/comm") // only for display
+				found[inode] = socketOwner{pid, strings.TrimSpace(string(comm))}
 			}
 		}
 	}

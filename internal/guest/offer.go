@@ -17,17 +17,16 @@ import (
 // OpOffer tells the guest which channels it may open to this host.
 const OpOffer Op = "offer"
 
-// The channels that a guest opens when they are offered. A reverse channel
-// begins with a Request, whose body is a reverse; there is no answer: what the
-// program sends follows at once. A reset channel resets the program's
-// connection.
+// The channels that a guest can open if they are offered. A reverse channel begins with a Request
+// whose body is a reverseBody. There is no answer: the program's data follows at once. A reset of
+// the channel resets the program's connection.
 const (
-	OfferGate  = "gate"  // a TCP connection of a program, to anywhere
+	OfferGate  = "gate"  // a redirected TCP connection of a program to any address
 	OfferProxy = "proxy" // a connection to the proxy at ProxyAddress
-	OfferDNS   = "dns"   // DNS messages, each after its length, as over TCP
+	OfferDNS   = "dns"   // DNS messages, each prefixed by its length, as over TCP
 )
 
-// ProxyAddress is where programs inside find the proxy, of HTTP and SOCKS5.
+// ProxyAddress is the address inside of the HTTP and SOCKS5 proxy.
 const ProxyAddress = "127.0.0.1:3128"
 
 // offerBody is the body of OpOffer.
@@ -35,18 +34,18 @@ type offerBody struct {
 	Names []string `json:"names"`
 }
 
-// reverse is the body of a reverse channel's head.
-type reverse struct {
+// reverseBody is the body of the first message on a reverse channel.
+type reverseBody struct {
 	To       string `json:"to,omitempty"`       // ip:port that the program connected to
-	Listener uint64 `json:"listener,omitempty"` // of opAccepted
+	Listener uint64 `json:"listener,omitempty"` // id of the listener, for opAccepted
 }
 
-// headTime is how long the head of a reverse channel may take.
-const headTime = 10 * time.Second
+// headTimeout limits the time until the first message of a reverse channel has arrived.
+const headTimeout = 10 * time.Second
 
-// offer tells the guest what is offered, and serves it from then on.
-func (c *Client) offer(ctx context.Context, offer map[string]func(net.Conn)) error {
-	go c.accept(offer)
+// sendOffer tells the guest which channels are offered, and starts to serve them.
+func (c *Client) sendOffer(ctx context.Context, offer map[string]func(net.Conn)) error {
+	go c.acceptReverse(offer)
 	if len(offer) == 0 {
 		return nil
 	}
@@ -54,12 +53,12 @@ func (c *Client) offer(ctx context.Context, offer map[string]func(net.Conn)) err
 	for name := range offer {
 		body.Names = append(body.Names, name)
 	}
-	return c.call(ctx, OpOffer, body, nil)
+	return c.callGuest(ctx, OpOffer, body, nil)
 }
 
-// accept answers the channels that the guest opens, until the connection ends.
-// Their number is bounded by the multiplexer.
-func (c *Client) accept(offer map[string]func(net.Conn)) {
+// acceptReverse serves the channels that the guest opens, until the connection ends. The
+// multiplexer limits their number.
+func (c *Client) acceptReverse(offer map[string]func(net.Conn)) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for {
@@ -67,22 +66,22 @@ func (c *Client) accept(offer map[string]func(net.Conn)) {
 		if err != nil {
 			return
 		}
-		wg.Go(func() { c.reversed(st, offer) })
+		wg.Go(func() { c.handleReverse(st, offer) })
 	}
 }
 
-// reversed serves one reverse channel.
-func (c *Client) reversed(st *yamux.Stream, offer map[string]func(net.Conn)) {
+// handleReverse serves one reverse channel.
+func (c *Client) handleReverse(st *yamux.Stream, offer map[string]func(net.Conn)) {
 	var q Request
-	var r reverse
-	_ = st.SetReadDeadline(time.Now().Add(headTime)) // never fails
+	var r reverseBody
+	_ = st.SetReadDeadline(time.Now().Add(headTimeout)) // never fails
 	err := readMessage(io.LimitReader(st, maxReverse), &q)
 	if err == nil {
 		err = q.Into(&r)
 	}
 	_ = st.SetReadDeadline(time.Time{}) // never fails
 	if err == nil && q.Op == opAccepted {
-		if l := c.landings.get(r.Listener); l != nil {
+		if l := c.listeners.get(r.Listener); l != nil {
 			l.Take(st, c.Done())
 			return
 		}
@@ -90,28 +89,27 @@ func (c *Client) reversed(st *yamux.Stream, offer map[string]func(net.Conn)) {
 	f := offer[string(q.Op)]
 	to, bad := netip.ParseAddrPort(r.To)
 	if err != nil || f == nil || bad != nil && r.To != "" {
-		_ = st.Reset() // that is the answer
+		_ = st.Reset() // refuses the channel
 		return
 	}
 	defer st.Close()
 	f(&channel{Stream: st, to: net.TCPAddrFromAddrPort(to)})
 }
 
-// maxReverse is how long the head of a reverse channel may be.
+// maxReverse is the largest first message of a reverse channel in bytes.
 const maxReverse = 1 << 10
 
-// channel is a reverse channel: its own address is what the program wanted.
+// channel is a reverse channel. Its local address is the target of the program.
 type channel struct {
 	*yamux.Stream
 	to *net.TCPAddr
 }
 
-// LocalAddr returns what the program connected to.
+// LocalAddr returns the address that the program connected to.
 func (c *channel) LocalAddr() net.Addr { return c.to }
 
-// offers are what hosts have offered, the newest last. The zero offers is
-// empty.
-type offers struct {
+// offerRegistry holds the offers of hosts, newest last. The zero value is empty.
+type offerRegistry struct {
 	mu   sync.Mutex
 	list []offered // guarded by mu
 }
@@ -121,10 +119,10 @@ type offered struct {
 	names []string
 }
 
-// maxOffers bounds what hosts make the guest remember.
+// maxOffers limits the number of offers that the guest stores.
 const maxOffers = 256
 
-func (o *offers) add(mux *yamux.Session, names []string) error {
+func (o *offerRegistry) add(mux *yamux.Session, names []string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.list) >= maxOffers || len(names) > maxOffers {
@@ -134,7 +132,7 @@ func (o *offers) add(mux *yamux.Session, names []string) error {
 	return nil
 }
 
-func (o *offers) remove(mux *yamux.Session) {
+func (o *offerRegistry) remove(mux *yamux.Session) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	kept := o.list[:0]
@@ -147,8 +145,8 @@ func (o *offers) remove(mux *yamux.Session) {
 	o.list = kept
 }
 
-// who returns the hosts that offer something, the newest first.
-func (o *offers) who(name string) []*yamux.Session {
+// findHosts returns the hosts that offer a channel, newest first.
+func (o *offerRegistry) findHosts(name string) []*yamux.Session {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var list []*yamux.Session
@@ -163,10 +161,10 @@ func (o *offers) who(name string) []*yamux.Session {
 	return list
 }
 
-// OpTell tells the guest what has happened, for all who listen to its notices.
+// OpTell passes an event on the host to all subscribers of the guest's notices.
 const OpTell Op = "tell"
 
-// Tell tells the guest what has happened to its sandbox outside.
+// Tell passes an event on the host to all subscribers of the guest's notices.
 func (c *Client) Tell(ctx context.Context, n atoll.Notice) error {
-	return c.call(ctx, OpTell, n, nil)
+	return c.callGuest(ctx, OpTell, n, nil)
 }

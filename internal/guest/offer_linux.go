@@ -11,8 +11,8 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// offer remembers what a host offers until its connection ends.
-func (s *Server) offer(ctx context.Context, h *host, st *yamux.Stream, q *Request) {
+// handleOffer handles OpOffer: it stores the offer until the host disconnects.
+func (s *Server) handleOffer(ctx context.Context, h *host, st *yamux.Stream, q *Request) {
 	var body offerBody
 	err := q.Into(&body)
 	if err == nil {
@@ -21,44 +21,44 @@ func (s *Server) offer(ctx context.Context, h *host, st *yamux.Stream, q *Reques
 	if err == nil {
 		context.AfterFunc(ctx, func() { s.offers.remove(h.mux) })
 	}
-	answer(st, err)
+	sendAnswer(st, err)
 }
 
-// openTime is how long a host may take to accept a reverse channel.
-const openTime = 5 * time.Second
+// openTimeout limits the time until a host accepts a reverse channel.
+const openTimeout = 5 * time.Second
 
-// reach opens a reverse channel to the newest host that offers it. Nobody does:
-// ErrDenied.
-func (s *Server) reach(ctx context.Context, offer, to string) (*yamux.Stream, error) {
-	body, err := json.Marshal(reverse{To: to})
+// openReverse opens a reverse channel to the newest host that offers it. Without an offer it
+// returns ErrDenied.
+func (s *Server) openReverse(ctx context.Context, offer, to string) (*yamux.Stream, error) {
+	body, err := json.Marshal(reverseBody{To: to})
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, openTime)
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	for _, mux := range s.offers.who(offer) {
+	for _, mux := range s.offers.findHosts(offer) {
 		st, err := mux.OpenStream(ctx)
 		if err != nil {
-			continue // its connection is ending
+			continue // the host is disconnecting
 		}
 		if err := writeMessage(st, &Request{Op: Op(offer), Body: body}); err == nil {
 			return st, nil
 		}
-		_ = st.Reset() // as above
+		_ = st.Reset() // the host is disconnecting
 	}
 	return nil, fmt.Errorf("%w: no host offers %q to this sandbox", atoll.ErrDenied, offer)
 }
 
-// told passes on what the host's gate has refused.
-func (s *Server) told(_ context.Context, _ *host, st *yamux.Stream, q *Request) {
+// relayNotice handles OpTell: it notifies subscribers of a denial by the host's egress proxy.
+func (s *Server) relayNotice(_ context.Context, _ *host, st *yamux.Stream, q *Request) {
 	var n atoll.Notice
 	err := q.Into(&n)
 	if err == nil && n.Kind != atoll.NoticeDenied {
-		err = fmt.Errorf("%w: a notice %q of a host", atoll.ErrInvalid, n.Kind)
+		err = fmt.Errorf("%w: notice %q from a host: only %q is accepted", atoll.ErrInvalid, n.Kind, atoll.NoticeDenied)
 	}
 	if err == nil {
 		n.Time = time.Now()
-		s.notify(n)
+		s.notifyHosts(n)
 	}
-	answer(st, err)
+	sendAnswer(st, err)
 }

@@ -15,36 +15,35 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// process is a command that was started, with all that it starts.
+// process is a started command with its process tree.
 type process struct {
 	s    *Server
 	pid  int
 	tree tree
 
-	ended  chan struct{}      // closed when the command itself has ended
-	status syscall.WaitStatus // since then
+	ended  chan struct{}      // closed when the command's first process has ended
+	status syscall.WaitStatus // valid after that
 
 	mu   sync.RWMutex // held for reading while tree is used
-	done bool         // guarded by mu; tree may be another's
+	done bool         // guarded by mu; the tree may be in use by another command
 }
 
-// notStarted is why there is no process, for the command's own output: the
-// program is missing, or is none.
-type notStarted struct {
+// startFailure reports a program that is missing or not executable. It becomes output of the
+// command.
+type startFailure struct {
 	Code int // 126 or 127
 	Text string
 }
 
-// Error returns what a shell says.
-func (e *notStarted) Error() string { return e.Text }
+// Error returns the message that a shell would print.
+func (e *startFailure) Error() string { return e.Text }
 
-// start starts a command behind the walls, in a session of its own. files are
-// its descriptors 0 to 2, and stay the caller's; with terminal, the first is
-// its controlling terminal. The error is a *notStarted when the program can't
-// be executed.
+// start starts a command in isolation, in a new session. files are its descriptors 0 to 2; the
+// caller keeps its copies. With terminal, the first becomes the controlling terminal. The error is
+// a *startFailure if the program can't be executed.
 func (s *Server) start(cmd *atoll.Cmd, files []int, terminal bool) (*process, error) {
-	s.begin()
-	who, err := s.account(cmd.User)
+	s.init()
+	who, err := s.lookupUser(cmd.User)
 	if err != nil {
 		return nil, err
 	}
@@ -57,9 +56,9 @@ func (s *Server) start(cmd *atoll.Cmd, files []int, terminal bool) (*process, er
 	if err != nil {
 		return nil, err
 	}
-	c, text, err := s.prepare(cmd, who, tree, terminal)
+	c, text, err := s.prepareChild(cmd, who, tree, terminal)
 	if err != nil {
-		tree.free()
+		tree.releaseTree()
 		return nil, err
 	}
 	c.files = append(c.files, files...)
@@ -70,39 +69,39 @@ func (s *Server) start(cmd *atoll.Cmd, files []int, terminal bool) (*process, er
 	p := &process{s: s, tree: tree, ended: make(chan struct{})}
 	done, err := s.launcher.start(&s.Config, s.reaper, c, p)
 	if err == nil {
-		err = done.fault(cmd)
+		err = done.startError(cmd)
 	}
 	if err != nil {
 		if done != nil && done.pid > 0 {
 			<-p.ended
 		}
-		tree.free()
+		tree.releaseTree()
 		return nil, err
 	}
 	return p, nil
 }
 
-// fault says why a child is no program.
-func (l *launch) fault(cmd *atoll.Cmd) error {
+// startError returns the error of a child that did not become the program; nil if it did.
+func (l *launch) startError(cmd *atoll.Cmd) error {
 	name := "sh"
 	if len(cmd.Args) > 0 {
 		name = cmd.Args[0]
 	}
 	switch {
 	case errors.Is(l.errno, unix.EAGAIN), errors.Is(l.errno, unix.ENOMEM):
-		return fmt.Errorf("%w: the sandbox has no room for another process: %w", atoll.ErrQuota, l.errno)
+		return fmt.Errorf("%w: the sandbox has reached its limit of processes or memory: %w", atoll.ErrQuota, l.errno)
 	case l.errno != 0:
 		return fmt.Errorf("fork: %w", l.errno)
 	case l.cause == 0:
 		return nil
 	case l.step == stepExec && (l.cause == unix.E2BIG || l.cause == unix.ENAMETOOLONG):
-		return fmt.Errorf("%w: the arguments and the environment are longer than a program can be given: one at most 128 KiB", atoll.ErrInvalid)
+		return fmt.Errorf("%w: the arguments and the environment are too long for a program: the limit is 128 KiB for one", atoll.ErrInvalid)
 	case l.step == stepExec && l.cause == unix.ENOENT:
-		return &notStarted{127, name + ": not found\n"}
+		return &startFailure{127, name + ": not found\n"}
 	case l.step == stepExec && (l.cause == unix.ENOMEM || l.cause == unix.EAGAIN):
 		return fmt.Errorf("%w: %s: %w", atoll.ErrQuota, name, l.cause)
 	case l.step == stepExec:
-		return &notStarted{126, name + ": " + l.cause.Error() + "\n"}
+		return &startFailure{126, name + ": " + l.cause.Error() + "\n"}
 	case l.step == stepDir:
 		return &os.PathError{Op: "chdir", Path: cmd.Dir, Err: l.cause}
 	case l.step == stepUser:
@@ -112,15 +111,15 @@ func (l *launch) fault(cmd *atoll.Cmd) error {
 	}
 }
 
-// defaultPath is where programs are looked for.
+// defaultPath is the search path for programs.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// longestArg is what Linux gives a program as one argument (MAX_ARG_STRLEN).
-const longestArg = 128 << 10
+// maxArgBytes is Linux's limit for one argument (MAX_ARG_STRLEN).
+const maxArgBytes = 128 << 10
 
-// prepare writes down what a child does. Shell text that is too long for an
-// argument comes in a file, which is the child's descriptor 3.
-func (s *Server) prepare(cmd *atoll.Cmd, who account, t tree, terminal bool) (c *child, text *os.File, err error) {
+// prepareChild computes everything that the child needs before its exec. Shell text that is too
+// long for an argument is passed in a file, which is the child's descriptor 3.
+func (s *Server) prepareChild(cmd *atoll.Cmd, who userInfo, t tree, terminal bool) (c *child, text *os.File, err error) {
 	shell := s.Config.Shell
 	if shell == "" {
 		shell = "/bin/sh"
@@ -128,8 +127,8 @@ func (s *Server) prepare(cmd *atoll.Cmd, who account, t tree, terminal bool) (c 
 	args := cmd.Args
 	if cmd.Shell != "" {
 		args = []string{shell, "-c", cmd.Shell}
-		if len(cmd.Shell) >= longestArg {
-			if text, err = memory(cmd.Shell); err != nil {
+		if len(cmd.Shell) >= maxArgBytes {
+			if text, err = newTextFile(cmd.Shell); err != nil {
 				return nil, nil, err
 			}
 			args[2] = ". /proc/self/fd/3"
@@ -139,18 +138,18 @@ func (s *Server) prepare(cmd *atoll.Cmd, who account, t tree, terminal bool) (c 
 	if dir == "" {
 		dir = "/"
 	}
-	env := s.environment(cmd, who, t, dir, terminal)
-	c = &child{terminal: terminal, cgroup: t.cgroup(), nofile: s.nofile, nproc: s.nproc, oom: []byte("300")}
+	env := s.buildEnv(cmd, who, t, dir, terminal)
+	c = &child{terminal: terminal, cgroup: t.cgroupFD(), nofile: s.nofile, nproc: s.nproc, oom: []byte("300")}
 	if s.Config.Switch {
-		c.become, c.uid, c.gid = true, uintptr(who.uid), uintptr(who.gid)
-		c.groups = t.mark(who.groups)
+		c.switches, c.uid, c.gid = true, uintptr(who.uid), uintptr(who.gid)
+		c.groups = t.addGroups(who.groups)
 	}
-	for _, p := range programs(args[0], env) {
-		if c.paths, err = appendText(c.paths, p); err != nil {
+	for _, p := range listProgramPaths(args[0], env) {
+		if c.paths, err = appendCString(c.paths, p); err != nil {
 			return nil, nil, err
 		}
 	}
-	err = errors.Join(texts(&c.argv, args...), texts(&c.envv, env...), texts(&c.script, append([]string{"/bin/sh", ""}, args[1:]...)...))
+	err = errors.Join(appendCStrings(&c.argv, args...), appendCStrings(&c.envv, env...), appendCStrings(&c.script, append([]string{"/bin/sh", ""}, args[1:]...)...))
 	if err == nil {
 		c.dir, err = syscall.BytePtrFromString(dir)
 	}
@@ -160,12 +159,12 @@ func (s *Server) prepare(cmd *atoll.Cmd, who account, t tree, terminal bool) (c 
 	return c, text, err
 }
 
-// texts makes a list for the kernel, which ends with nil.
-func texts(list *[]*byte, of ...string) error {
+// appendCStrings fills list with C strings and a final nil, as the kernel expects it.
+func appendCStrings(list *[]*byte, of ...string) error {
 	*list = make([]*byte, 0, len(of)+1)
 	for _, s := range of {
 		var err error
-		if *list, err = appendText(*list, s); err != nil {
+		if *list, err = appendCString(*list, s); err != nil {
 			return err
 		}
 	}
@@ -173,7 +172,7 @@ func texts(list *[]*byte, of ...string) error {
 	return nil
 }
 
-func appendText(list []*byte, s string) ([]*byte, error) {
+func appendCString(list []*byte, s string) ([]*byte, error) {
 	p, err := syscall.BytePtrFromString(s)
 	if err != nil {
 		return nil, fmt.Errorf("%w: text with a NUL byte", atoll.ErrInvalid)
@@ -181,8 +180,8 @@ func appendText(list []*byte, s string) ([]*byte, error) {
 	return append(list, p), nil
 }
 
-// programs returns where a program may be, in the command's own environment.
-func programs(name string, env []string) []string {
+// listProgramPaths returns the paths where a program may be, by PATH of the command's environment.
+func listProgramPaths(name string, env []string) []string {
 	if strings.Contains(name, "/") {
 		return []string{name}
 	}
@@ -202,8 +201,8 @@ func programs(name string, env []string) []string {
 	return list
 }
 
-// environment returns all variables of a command, each once.
-func (s *Server) environment(cmd *atoll.Cmd, who account, t tree, dir string, terminal bool) []string {
+// buildEnv returns the environment of a command. Each variable appears once.
+func (s *Server) buildEnv(cmd *atoll.Cmd, who userInfo, t tree, dir string, terminal bool) []string {
 	home, shell, name := who.home, who.shell, who.name
 	if home == "" {
 		home = "/"
@@ -220,7 +219,7 @@ func (s *Server) environment(cmd *atoll.Cmd, who account, t tree, dir string, te
 		env = append(env, "TERM=xterm-256color")
 	}
 	env = append(append(env, s.Config.Env...), cmd.Env...)
-	if m := t.variable(); m != "" {
+	if m := t.envVar(); m != "" {
 		env = append(env, m)
 	}
 	at := make(map[string]int, len(env))
@@ -237,15 +236,15 @@ func (s *Server) environment(cmd *atoll.Cmd, who account, t tree, dir string, te
 	return list
 }
 
-// memory returns text as a file that programs of every user can read.
-func memory(text string) (*os.File, error) {
+// newTextFile returns an anonymous file with the text that programs of every user can read.
+func newTextFile(text string) (*os.File, error) {
 	low, err := unix.MemfdCreate("command", unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, err
 	}
-	const above = 10 // the number that it gets in the child
+	const above = 10 // smallest descriptor number, above those of the child
 	fd, err := unix.FcntlInt(uintptr(low), unix.F_DUPFD_CLOEXEC, above)
-	_ = unix.Close(low) // nothing was written
+	_ = unix.Close(low) // not written to
 	if err != nil {
 		return nil, err
 	}
@@ -257,23 +256,23 @@ func memory(text string) (*os.File, error) {
 		_, err = f.Seek(0, 0)
 	}
 	if err != nil {
-		_ = f.Close() // the error says more
+		_ = f.Close() // the first error counts
 		return nil, err
 	}
 	return f, nil
 }
 
-// end says how the command ended; it has.
-func (p *process) end() End { return endOf(p.status) }
+// buildEnd returns the result of the command, which must have ended.
+func (p *process) buildEnd() End { return endFromStatus(p.status) }
 
-func endOf(ws syscall.WaitStatus) End {
+func endFromStatus(ws syscall.WaitStatus) End {
 	if ws.Signaled() {
 		return End{Code: 128 + int(ws.Signal()), Signal: signalName(ws.Signal())}
 	}
 	return End{Code: ws.ExitStatus()}
 }
 
-// kill ends the command and all that it has started, unless that is over.
+// kill kills the command and its process tree, unless the tree was released already.
 func (p *process) kill() {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -282,32 +281,32 @@ func (p *process) kill() {
 	}
 }
 
-// finish ends what is left of a command that has ended itself.
-func (p *process) finish() {
+// killRemaining kills the processes that an ended command has left, and releases its tree.
+func (p *process) killRemaining() {
 	p.kill()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.done {
 		p.done = true
-		p.tree.free()
+		p.tree.releaseTree()
 	}
 }
 
-// signal sends a signal by its name. What a terminal's keys send goes to the
-// whole group, as from a terminal; what programs send, to the command only.
-// KILL ends everything. Unknown names are no signals.
-func (p *process) signal(name string) {
-	sig, ok := signalOf(name)
+// sendSignal sends a signal by name. Signals that a terminal's keys can send go to the whole
+// process group, others only to the command's first process. KILL kills the tree. Unknown names
+// are ignored.
+func (p *process) sendSignal(name string) {
+	sig, ok := parseSignal(name)
 	switch {
 	case !ok:
 	case sig == unix.SIGKILL:
 		p.kill()
 	default:
-		p.s.reaper.kill(p, byKey(sig), sig)
+		p.s.reaper.kill(p, isTerminalSignal(sig), sig)
 	}
 }
 
-func byKey(sig syscall.Signal) bool {
+func isTerminalSignal(sig syscall.Signal) bool {
 	switch sig {
 	case unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGSTOP, unix.SIGCONT, unix.SIGHUP, unix.SIGWINCH:
 		return true
@@ -315,8 +314,8 @@ func byKey(sig syscall.Signal) bool {
 	return false
 }
 
-// signalOf reads "TERM", "SIGTERM".
-func signalOf(name string) (syscall.Signal, bool) {
+// parseSignal parses a name such as "TERM" or "SIGTERM".
+func parseSignal(name string) (syscall.Signal, bool) {
 	if !bytes.HasPrefix([]byte(name), []byte("SIG")) {
 		name = "SIG" + name
 	}

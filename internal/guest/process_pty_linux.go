@@ -8,8 +8,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// pty is a pseudo-terminal: its master, and a descriptor of the other side,
-// which is for a command.
+// pty is a pseudo-terminal: its master, and a descriptor of its slave for a command.
 type pty struct {
 	*os.File
 	slave int
@@ -31,38 +30,38 @@ func openPty(size atoll.Size) (*pty, error) {
 		p.slave = int(slave)
 	}
 	if err == nil {
-		err = p.resize(size)
+		err = p.setSize(size)
 	}
 	if err != nil {
-		_ = p.Close() // the error says more
+		_ = p.Close() // the first error counts
 		return nil, err
 	}
 	return p, nil
 }
 
-// resize sets the size, of which the foreground is told.
-func (p *pty) resize(size atoll.Size) error {
+// setSize sets the window size, which notifies the foreground group.
+func (p *pty) setSize(size atoll.Size) error {
 	if size.Rows == 0 {
 		size.Rows = 24
 	}
 	if size.Cols == 0 {
 		size.Cols = 80
 	}
-	return p.control(func(fd int) error {
+	return p.withFD(func(fd int) error {
 		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: size.Rows, Col: size.Cols})
 	})
 }
 
-// foreground returns the process group that keys go to.
-func (p *pty) foreground() (pgid int, err error) {
-	err = p.control(func(fd int) (err error) {
+// foregroundGroup returns the foreground process group.
+func (p *pty) foregroundGroup() (pgid int, err error) {
+	err = p.withFD(func(fd int) (err error) {
 		pgid, err = unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 		return err
 	})
 	return pgid, err
 }
 
-func (p *pty) control(f func(fd int) error) error {
+func (p *pty) withFD(f func(fd int) error) error {
 	raw, err := p.SyscallConn()
 	if err != nil {
 		return err
@@ -75,10 +74,10 @@ func (p *pty) control(f func(fd int) error) error {
 	return err
 }
 
-// handOver closes this process's descriptor of the command's side.
-func (p *pty) handOver() {
+// closeSlave closes the guest's descriptor of the slave.
+func (p *pty) closeSlave() {
 	if p.slave >= 0 {
-		_ = unix.Close(p.slave) // nothing was written
+		_ = unix.Close(p.slave) // not written to
 		p.slave = -1
 	}
 }

@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reaper learns of the end of processes: as process 1 of every one, orphans
-// too, else of those that were started.
+// reaper collects ended processes: all of them, orphans included, if the guest is process 1, else
+// only those that it started.
 type reaper struct {
-	all   bool
-	wake  chan struct{} // there may be a child again
-	begin sync.Once
+	all       bool
+	wake      chan struct{} // signals that there may be children again
+	startOnce sync.Once
 
-	mu    sync.Mutex // held while a process is started or reaped: pids don't change hands meanwhile
+	mu    sync.Mutex // held while a process is started or reaped, so that no pid is reused meanwhile
 	known map[int]*process
 }
 
@@ -24,39 +24,39 @@ func newReaper(all bool) *reaper {
 	return &reaper{all: all, wake: make(chan struct{}, 1), known: make(map[int]*process)}
 }
 
-// add makes a process known. mu is held since before it was forked.
+// add registers a process. The caller must have held mu since before the fork.
 func (r *reaper) add(p *process) {
 	r.known[p.pid] = p
 	if !r.all {
 		go func() {
-			_, _ = waitFor(unix.P_PID, p.pid) // it is our child, and nobody else waits for it
-			r.reap(p.pid)
+			_, _ = waitFor(unix.P_PID, p.pid) // our child, and this is its only waiter
+			r.reapProcess(p.pid)
 		}()
 		return
 	}
-	r.begin.Do(func() { go r.run() })
+	r.startOnce.Do(func() { go r.reapChildren() })
 	select {
 	case r.wake <- struct{}{}:
 	default:
 	}
 }
 
-// run waits for every end, as long as this process lives. Who has no children
-// has no orphans to come either: they are children of children.
-func (r *reaper) run() {
-	runtime.LockOSThread() // it would be its own thread's all the time anyway
+// reapChildren reaps every child until the guest ends. Without children there can't be orphans
+// either, so it waits for the next start.
+func (r *reaper) reapChildren() {
+	runtime.LockOSThread() // it blocks a thread all the time anyway
 	for {
 		pid, err := waitFor(unix.P_ALL, 0)
 		if err != nil {
 			<-r.wake
 			continue
 		}
-		r.reap(pid)
+		r.reapProcess(pid)
 	}
 }
 
-// reap takes a process that has ended out of the world.
-func (r *reaper) reap(pid int) {
+// reapProcess reaps an ended process and records its status.
+func (r *reaper) reapProcess(pid int) {
 	var ws syscall.WaitStatus
 	r.mu.Lock()
 	p := r.known[pid]
@@ -69,9 +69,9 @@ func (r *reaper) reap(pid int) {
 	}
 }
 
-// alone reports whether nothing is left of what was ever started, but for the
-// processes that are known. Only process 1 can tell.
-func (r *reaper) alone() bool {
+// hasNoChildren reports whether no process exists besides the known ones. It returns false if
+// the guest is not process 1, which can't know that.
+func (r *reaper) hasNoChildren() bool {
 	if !r.all {
 		return false
 	}
@@ -84,7 +84,7 @@ func (r *reaper) alone() bool {
 	return errno == unix.ECHILD
 }
 
-// kill sends a signal to a process, or its group, if it has not been reaped.
+// kill sends a signal to a process or its group, unless it has been reaped.
 func (r *reaper) kill(p *process, group bool, sig syscall.Signal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,17 +95,17 @@ func (r *reaper) kill(p *process, group bool, sig syscall.Signal) {
 	if group {
 		pid = -pid
 	}
-	_ = syscall.Kill(pid, sig) // it may have ended
+	_ = syscall.Kill(pid, sig) // the process may have ended
 }
 
-// waitFor waits for the end of a process and leaves it as it is.
+// waitFor waits for the end of a process without reaping it.
 func waitFor(kind, id int) (pid int, err error) {
 	var info [32]uint64 // siginfo_t
 	for {
 		_, _, errno := unix.Syscall6(unix.SYS_WAITID, uintptr(kind), uintptr(id), uintptr(unsafe.Pointer(&info)), unix.WEXITED|unix.WNOWAIT|unix.WALL, 0, 0)
 		switch errno {
 		case 0:
-			// Its members are three ints, and then, aligned as a pointer, the pid.
+			// The struct has three ints and then, aligned like a pointer, the pid.
 			at := (3*4 + unsafe.Sizeof(uintptr(0)) - 1) &^ (unsafe.Sizeof(uintptr(0)) - 1)
 			return int(*(*int32)(unsafe.Add(unsafe.Pointer(&info), at))), nil
 		case unix.EINTR:

@@ -15,54 +15,52 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree is how all that a command starts is found again.
+// tree identifies the processes that a command has started.
 type tree interface {
-	kill(p *process) // ends all of it, and returns when it has ended, or won't
-	free()           // it is not used any more
+	kill(p *process) // kills all of them and waits for their end, at most killTimeout
+	releaseTree()    // ends the use of the tree
 
-	cgroup() int                   // descriptor; 0: none
-	mark(groups []uint32) []uint32 // groups that the command has
-	variable() string              // of its environment; empty: none
+	cgroupFD() int                      // descriptor of the cgroup; 0: none
+	addGroups(groups []uint32) []uint32 // adds the marking group to the command's groups
+	envVar() string                     // marking environment variable; empty: none
 }
 
-// killPatience is how long the end of killed processes is waited for. They can
-// only be late in a kernel that is stuck.
-const killPatience = 10 * time.Second
+// killTimeout limits the wait for the end of killed processes. Only a stuck kernel reaches it.
+const killTimeout = 10 * time.Second
 
-// newTree returns what is best here: a cgroup of the command's own, else a mark.
+// newTree returns a cgroup for the command if possible, else a mark.
 func (s *Server) newTree() (tree, error) {
 	if s.Config.Cgroup != 0 {
-		if l := s.leaves.take(); l != nil {
+		if l := s.cgroups.acquireCgroup(); l != nil {
 			return l, nil
 		}
 	}
-	return s.marks.take(s.Config.Switch), nil
+	return s.marks.acquireMark(s.Config.Switch), nil
 }
 
-// leaves are cgroups for one command each. They are made when they are needed
-// and used again.
-type leaves struct {
-	dir int // in which they are
+// cgroupPool creates cgroups on demand, for one command each, and reuses them.
+type cgroupPool struct {
+	dir int // parent directory
 
 	mu   sync.Mutex
-	idle []*leaf
+	idle []*commandCgroup
 	made int
 }
 
-type leaf struct {
-	of          *leaves
+type commandCgroup struct {
+	pool        *cgroupPool
 	name        string
 	dir, events int
-	used        bool // it was killed: kernels kill again what is then cloned into it
+	dirty       bool // it was killed; some kernels also kill processes that are cloned into it later
 
-	killing sync.Mutex // one waits for events, which is told once
+	killing sync.Mutex // events reports each change to one waiter only
 }
 
-// mostIdle is how many cgroups wait for commands.
-const mostIdle = 16
+// maxIdleCgroups is the largest number of cgroups that are kept for reuse.
+const maxIdleCgroups = 16
 
-// take returns an empty cgroup; nil: none can be made.
-func (l *leaves) take() *leaf {
+// acquireCgroup returns an empty cgroup, or nil if none can be created.
+func (l *cgroupPool) acquireCgroup() *commandCgroup {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if n := len(l.idle); n > 0 {
@@ -72,7 +70,7 @@ func (l *leaves) take() *leaf {
 	}
 	l.made++
 	name := "c" + strconv.Itoa(l.made)
-	if err := unix.Mkdirat(l.dir, name, 0o755); err != nil && err != unix.EEXIST { //nolint:errorlint // the kernel's own
+	if err := unix.Mkdirat(l.dir, name, 0o755); err != nil && err != unix.EEXIST { //nolint:errorlint // a system call's errno
 		return nil
 	}
 	dir, err := unix.Openat(l.dir, name, unix.O_DIRECTORY|unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -81,41 +79,41 @@ func (l *leaves) take() *leaf {
 	}
 	events, err := unix.Openat(dir, "cgroup.events", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		_ = unix.Close(dir) // the error says more
+		_ = unix.Close(dir) // the first error counts
 		return nil
 	}
-	return &leaf{of: l, name: name, dir: dir, events: events}
+	return &commandCgroup{pool: l, name: name, dir: dir, events: events}
 }
 
-func (c *leaf) cgroup() int                   { return c.dir }
-func (c *leaf) mark(groups []uint32) []uint32 { return groups }
-func (c *leaf) variable() string              { return "" }
+func (c *commandCgroup) cgroupFD() int                      { return c.dir }
+func (c *commandCgroup) addGroups(groups []uint32) []uint32 { return groups }
+func (c *commandCgroup) envVar() string                     { return "" }
 
-// populated reports whether there is a process in it that has not ended.
-func (c *leaf) populated() bool {
+// hasProcesses reports whether the cgroup has a process that has not ended.
+func (c *commandCgroup) hasProcesses() bool {
 	var b [128]byte
 	n, err := unix.Pread(c.events, b[:], 0)
 	return err != nil || !bytes.Contains(b[:n], []byte("populated 0"))
 }
 
-func (c *leaf) kill(*process) {
+func (c *commandCgroup) kill(*process) {
 	c.killing.Lock()
 	defer c.killing.Unlock()
-	for end := time.Now().Add(killPatience); c.populated(); {
+	for end := time.Now().Add(killTimeout); c.hasProcesses(); {
 		left := time.Until(end)
 		if left <= 0 || c.write("cgroup.kill", "1") != nil {
 			return
 		}
-		if c.populated() { // reading it also says from when on changes are told
-			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(c.events), Events: unix.POLLPRI}}, int(left.Milliseconds())+1) // it is looked at again
+		if c.hasProcesses() { // reading the file also arms the notification
+			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(c.events), Events: unix.POLLPRI}}, int(left.Milliseconds())+1) // the loop checks again
 		}
 	}
 }
 
-func (c *leaf) write(name, value string) error {
-	c.of.mu.Lock()
-	c.used = true
-	c.of.mu.Unlock()
+func (c *commandCgroup) write(name, value string) error {
+	c.pool.mu.Lock()
+	c.dirty = true
+	c.pool.mu.Unlock()
 	fd, err := unix.Openat(c.dir, name, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -124,92 +122,91 @@ func (c *leaf) write(name, value string) error {
 	return errors.Join(err, unix.Close(fd))
 }
 
-func (c *leaf) free() {
-	c.of.mu.Lock()
-	defer c.of.mu.Unlock()
-	if !c.used && !c.populated() && len(c.of.idle) < mostIdle {
-		c.of.idle = append(c.of.idle, c)
+func (c *commandCgroup) releaseTree() {
+	c.pool.mu.Lock()
+	defer c.pool.mu.Unlock()
+	if !c.dirty && !c.hasProcesses() && len(c.pool.idle) < maxIdleCgroups {
+		c.pool.idle = append(c.pool.idle, c)
 		return
 	}
-	_ = unix.Close(c.events) // nothing was written
+	_ = unix.Close(c.events) // not written to
 	_ = unix.Close(c.dir)
-	_ = unix.Unlinkat(c.of.dir, c.name, unix.AT_REMOVEDIR) // it stays as long as what can't be killed
+	_ = unix.Unlinkat(c.pool.dir, c.name, unix.AT_REMOVEDIR) // fails as long as it has unkillable processes
 }
 
-// marks are what commands are known by where there are no cgroups: an
-// additional group, which nobody inside can leave, or a variable.
-type marks struct {
+// markPool assigns marks that identify commands where there are no cgroups: a supplementary group,
+// which processes inside can't leave, or an environment variable.
+type markPool struct {
 	mu   sync.Mutex
 	used map[uint32]bool
 }
 
-// The groups that mark commands: in every map of 65,536, and nobody's.
+// The groups that mark commands. They exist in every mapping of 65,536 groups and have no users.
 const (
 	firstMark = 61000
-	mostMarks = 4000
+	maxMarks  = 4000
 )
 
 type mark struct {
-	of    *marks
+	pool  *markPool
 	group uint32 // 0: none
 	text  string // NAME=VALUE; empty: none
 }
 
-// markVariable is the variable that marks commands of a guest that can't set
-// groups.
+// markVariable is the marking environment variable, for a guest that can't set groups.
 const markVariable = "ATOLL_COMMAND="
 
-func (m *marks) take(groups bool) *mark {
+func (m *markPool) acquireMark(groups bool) *mark {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if groups {
-		for g := uint32(firstMark); g < firstMark+mostMarks; g++ {
+		for g := uint32(firstMark); g < firstMark+maxMarks; g++ {
 			if !m.used[g] {
 				if m.used == nil {
 					m.used = make(map[uint32]bool)
 				}
 				m.used[g] = true
-				return &mark{of: m, group: g}
+				return &mark{pool: m, group: g}
 			}
 		}
 	}
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
-	return &mark{of: m, text: markVariable + hex.EncodeToString(b[:])}
+	return &mark{pool: m, text: markVariable + hex.EncodeToString(b[:])}
 }
 
-func (m *mark) free() {
-	m.of.mu.Lock()
-	defer m.of.mu.Unlock()
-	delete(m.of.used, m.group)
+func (m *mark) releaseTree() {
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	delete(m.pool.used, m.group)
 }
 
-func (m *mark) cgroup() int      { return 0 }
-func (m *mark) variable() string { return m.text }
+func (m *mark) cgroupFD() int  { return 0 }
+func (m *mark) envVar() string { return m.text }
 
-func (m *mark) mark(groups []uint32) []uint32 {
+func (m *mark) addGroups(groups []uint32) []uint32 {
 	if m.group == 0 {
 		return groups
 	}
 	return append(slices.Clone(groups), m.group)
 }
 
-// kill stops all of it, so that nothing is started any more, and then kills it,
-// until there is none.
+// kill stops the processes, so that they start no others, and then kills them, until there are
+// none.
 func (m *mark) kill(p *process) {
 	select {
 	case <-p.ended:
-		if p.s.reaper.alone() {
+		if p.s.reaper.hasNoChildren() {
 			return
 		}
 	default:
 	}
 	stopped := make(map[int]bool)
-	for end := time.Now().Add(killPatience); time.Now().Before(end); {
-		list, err := m.members(p)
+	for end := time.Now().Add(killTimeout); time.Now().Before(end); {
+		list, err := m.listMembers(p)
 		if err != nil || len(list) == 0 {
 			if err != nil {
-				p.s.reaper.kill(p, true, unix.SIGKILL) // no /proc: the least that can be done
+				p.s.reaper.kill(p, true, unix.SIGKILL) // without /proc only the group can be killed
 			}
 			return
 		}
@@ -217,53 +214,53 @@ func (m *mark) kill(p *process) {
 		for _, pid := range list {
 			if !stopped[pid] {
 				stopped[pid], news = true, true
-				_ = unix.Kill(pid, unix.SIGSTOP) // it may have ended
+				_ = unix.Kill(pid, unix.SIGSTOP) // the process may have ended
 			}
 		}
 		if news {
-			continue // what they started meanwhile
+			continue // look for processes that they started meanwhile
 		}
 		for _, pid := range list {
-			_ = unix.Kill(pid, unix.SIGKILL) // likewise
+			_ = unix.Kill(pid, unix.SIGKILL) // the process may have ended
 		}
 		clear(stopped)
-		awaitDeath(list, end)
+		waitForDeath(list, end)
 	}
 }
 
-// awaitDeath waits for the end of processes.
-func awaitDeath(pids []int, end time.Time) {
+// waitForDeath waits for the end of processes until the given time.
+func waitForDeath(pids []int, end time.Time) {
 	for _, pid := range pids {
 		fd, err := unix.PidfdOpen(pid, 0)
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
-		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(max(time.Until(end), 0).Milliseconds())) // it is looked for again
-		_ = unix.Close(fd)                                                                                                 // nothing was written
+		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(max(time.Until(end), 0).Milliseconds())) // the caller checks again
+		_ = unix.Close(fd)                                                                                                 // not written to
 	}
 }
 
-// found is a process as /proc shows it.
-type found struct {
+// procInfo is a process as read from /proc.
+type procInfo struct {
 	pid, parent, session int
 	marked               bool
 }
 
-// members returns the processes of a command that have not ended.
-func (m *mark) members(p *process) ([]int, error) {
-	names, err := procNumbers()
+// listMembers returns the processes of a command that have not ended.
+func (m *mark) listMembers(p *process) ([]int, error) {
+	names, err := listPIDs()
 	if err != nil {
 		return nil, err
 	}
 	p.s.reaper.mu.Lock()
-	others := make(map[int]bool) // commands that are not this one
+	others := make(map[int]bool) // first processes of other commands
 	for pid, o := range p.s.reaper.known {
 		others[pid] = o != p
 	}
 	p.s.reaper.mu.Unlock()
-	var all []found
+	var all []procInfo
 	for _, pid := range names {
-		if f, ok := m.look(pid); ok {
+		if f, ok := m.readProc(pid); ok {
 			all = append(all, f)
 		}
 	}
@@ -287,7 +284,7 @@ func (m *mark) members(p *process) ([]int, error) {
 	return list, nil
 }
 
-func procNumbers() ([]int, error) {
+func listPIDs() ([]int, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil, err
@@ -306,8 +303,8 @@ func procNumbers() ([]int, error) {
 	return list, nil
 }
 
-// look reads what /proc says of a process; false: it has ended.
-func (m *mark) look(pid int) (f found, ok bool) {
+// readProc reads a process from /proc. It returns false if the process has ended.
+func (m *mark) readProc(pid int) (f procInfo, ok bool) {
 	dir := "/proc/" + strconv.Itoa(pid)
 	b, err := os.ReadFile(dir + "/stat")
 	if err != nil {
@@ -316,15 +313,15 @@ func (m *mark) look(pid int) (f found, ok bool) {
 	f.pid = pid
 	var state byte
 	var group int
-	i := bytes.LastIndexByte(b, ')') // the name before it may be anything
+	i := bytes.LastIndexByte(b, ')') // the program's name before it may contain anything
 	if n, err := fmt.Sscanf(string(b[i+1:]), " %c %d %d %d", &state, &f.parent, &group, &f.session); err != nil || n < 4 || state == 'Z' || state == 'X' {
 		return f, false
 	}
 	if m.group != 0 {
-		b, _ = os.ReadFile(dir + "/status") // it may have ended
+		b, _ = os.ReadFile(dir + "/status") // the process may have ended
 		f.marked = hasGroup(b, m.group)
 	} else {
-		b, _ = os.ReadFile(dir + "/environ") // likewise, or it is another user's
+		b, _ = os.ReadFile(dir + "/environ") // the process may have ended, or belongs to another user
 		f.marked = slices.ContainsFunc(bytes.Split(b, []byte{0}), func(v []byte) bool { return string(v) == m.text })
 	}
 	return f, true

@@ -15,8 +15,8 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// account is who a command runs as.
-type account struct {
+// userInfo is the user that a command runs as.
+type userInfo struct {
 	uid, gid int
 	groups   []uint32 // besides gid
 	name     string   // may be empty
@@ -24,19 +24,19 @@ type account struct {
 	shell    string
 }
 
-// The files that know users and groups. They belong to the sandbox: nothing in
-// them is believed beyond it.
+// The files with users and groups. They belong to the sandbox, so their content is trusted only
+// for the sandbox itself.
 const (
-	passwdFile = "/etc/passwd"
-	groupFile  = "/etc/group"
-	mostLines  = 1 << 20 // bytes that are read of them
+	passwdFile  = "/etc/passwd"
+	groupFile   = "/etc/group"
+	maxUserFile = 1 << 20 // bytes read of each
 )
 
-// account finds a user: "name", "1000", and either with ":group". Empty is the
-// sandbox's own.
-func (s *Server) account(user string) (account, error) {
+// lookupUser looks up a user: "name" or "1000", either with ":group". Empty is the sandbox's
+// default user.
+func (s *Server) lookupUser(user string) (userInfo, error) {
 	name, group, _ := strings.Cut(user, ":")
-	own := account{uid: s.Config.UID, gid: s.Config.GID}
+	own := userInfo{uid: s.Config.UID, gid: s.Config.GID}
 	if !s.Config.Switch {
 		own.uid, own.gid = os.Geteuid(), os.Getegid()
 	}
@@ -58,37 +58,37 @@ func (s *Server) account(user string) (account, error) {
 		if err != nil {
 			return false
 		}
-		a = account{uid: int(uid), gid: int(gid), name: f[0], home: f[5], shell: f[6]}
+		a = userInfo{uid: int(uid), gid: int(gid), name: f[0], home: f[5], shell: f[6]}
 		return true
 	})
 	switch {
 	case name == "":
-		a.uid, a.gid = own.uid, own.gid // whatever the sandbox's file says
+		a.uid, a.gid = own.uid, own.gid // whatever passwdFile contains
 		if s.Config.Home != "" {
 			a.home = s.Config.Home
 		}
 	case !found && byName:
-		return account{}, fmt.Errorf("%w: user %q is not in the sandbox's %s", atoll.ErrInvalid, name, passwdFile)
+		return userInfo{}, fmt.Errorf("%w: user %q is not in the sandbox's %s", atoll.ErrInvalid, name, passwdFile)
 	case !found:
-		a = account{uid: int(id), gid: own.gid}
+		a = userInfo{uid: int(id), gid: own.gid}
 	}
 	if group != "" {
-		if a.gid, err = groupNumber(group); err != nil {
-			return account{}, err
+		if a.gid, err = lookupGroup(group); err != nil {
+			return userInfo{}, err
 		}
 	}
 	if !s.Config.Switch {
 		if a.uid != own.uid || group != "" && a.gid != own.gid {
-			return account{}, fmt.Errorf("%w: this sandbox has one user only, %d, and can't run commands as %q", atoll.ErrUnsupported, own.uid, user)
+			return userInfo{}, fmt.Errorf("%w: this sandbox has one user only, %d, and can't run commands as %q", atoll.ErrUnsupported, own.uid, user)
 		}
 		a.gid = own.gid
 		return a, nil
 	}
-	a.groups = groupsOf(a)
+	a.groups = listGroups(a)
 	return a, nil
 }
 
-func groupNumber(group string) (int, error) {
+func lookupGroup(group string) (int, error) {
 	if id, err := strconv.ParseUint(group, 10, 31); err == nil {
 		return int(id), nil
 	}
@@ -109,10 +109,10 @@ func groupNumber(group string) (int, error) {
 	return gid, nil
 }
 
-// mostGroups is how many groups of a user count.
-const mostGroups = 64
+// maxGroups is the largest number of supplementary groups of a user.
+const maxGroups = 64
 
-func groupsOf(a account) []uint32 {
+func listGroups(a userInfo) []uint32 {
 	var list []uint32
 	if a.name == "" {
 		return nil
@@ -128,13 +128,13 @@ func groupsOf(a account) []uint32 {
 				}
 			}
 		}
-		return len(list) >= mostGroups
+		return len(list) >= maxGroups
 	})
 	return list
 }
 
-// eachLine calls f with the fields of each line of a file until it returns
-// true. What can't be read has no lines.
+// eachLine calls f with the fields of each line of a file until f returns true. An unreadable
+// file has no lines.
 func eachLine(path string, f func(fields []string) bool) (found bool) {
 	b, err := readSmall(path)
 	if err != nil {
@@ -149,8 +149,8 @@ func eachLine(path string, f func(fields []string) bool) (found bool) {
 	return false
 }
 
-// readSmall reads the beginning of a regular file: programs inside may have put
-// anything in its place, such as a pipe that nobody writes to.
+// readSmall reads the beginning of a regular file. Programs inside may have replaced the file by
+// anything, such as a pipe without a writer.
 func readSmall(path string) ([]byte, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -164,5 +164,5 @@ func readSmall(path string) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, errors.ErrUnsupported
 	}
-	return io.ReadAll(io.LimitReader(file, mostLines))
+	return io.ReadAll(io.LimitReader(file, maxUserFile))
 }

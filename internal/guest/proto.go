@@ -11,14 +11,14 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
-// Version is that of the wire. Ends of different versions refuse each other.
+// Version is the version of the wire protocol. Ends of different versions refuse each other.
 const Version = 1
 
-// Greeting is what a guest says first on every stream, followed by the number
-// of its version and a newline.
+// Greeting is the beginning of the first line that a guest sends on every stream. The version
+// number and a newline follow it.
 const Greeting = "atoll-guest "
 
-// Bounds of what one end believes of the other.
+// Limits on messages of the other end.
 const (
 	maxHeader = 16 << 20 // bytes of a request or answer: arguments may be long
 	maxFrame  = 64 << 10 // bytes of a frame's payload
@@ -27,64 +27,64 @@ const (
 // Op names an operation.
 type Op string
 
-// The operations that the host asks for.
+// Operations that are common to all guests.
 const (
 	OpExec  Op = "exec"
 	OpReady Op = "ready"
 )
 
-// Request is the head of a channel.
+// Request is the first message on a channel.
 type Request struct {
 	Op      Op              `json:"op"`
 	Command *wire.Command   `json:"command,omitempty"`
 	Input   bool            `json:"input,omitempty"` // standard input follows
-	Body    json.RawMessage `json:"body,omitempty"`  // what other operations need; see Into
+	Body    json.RawMessage `json:"body,omitempty"`  // parameters of other operations; see Into
 }
 
-// Into reads the body of a request.
-func (q *Request) Into(v any) error { return into(q.Body, v) }
+// Into unmarshals the body of a request into v.
+func (q *Request) Into(v any) error { return unmarshalBody(q.Body, v) }
 
-// Answer says whether what was asked for begins, or all that came of it.
+// Answer is the response to a Request: the operation begins, or its whole result.
 type Answer struct {
 	Problem *wire.Problem   `json:"problem,omitempty"`
 	Body    json.RawMessage `json:"body,omitempty"`
 }
 
-func into(b json.RawMessage, v any) error {
+func unmarshalBody(b json.RawMessage, v any) error {
 	if err := json.Unmarshal(b, v); err != nil {
 		return fmt.Errorf("%w: %w", atoll.ErrInvalid, err)
 	}
 	return nil
 }
 
-// Frame is what a frame of a command's channel holds.
+// Frame is the kind of a frame on the channel of a command.
 type Frame byte
 
 // The frames of a command.
 const (
-	FrameStdin  Frame = 'i' // to the guest; an empty one is its end; see stdinWindow
+	FrameStdin  Frame = 'i' // to the guest; an empty frame is the end of input; see stdinWindow
 	FrameResize Frame = 'w' // to the guest: an atoll.Size as JSON
-	FrameSignal Frame = 's' // to the guest: its name
-	FrameKill   Frame = 'k' // to the guest: end all of it now
+	FrameSignal Frame = 's' // to the guest: name of the signal
+	FrameKill   Frame = 'k' // to the guest: kill all processes of the command now
 	FrameStdout Frame = 'o' // to the host
 	FrameStderr Frame = 'e' // to the host
-	FrameAck    Frame = 'a' // to the host: how many bytes of standard input were taken
-	FrameExit   Frame = 'x' // to the host, the last: an End as JSON
+	FrameAck    Frame = 'a' // to the host: number of bytes of standard input that were read
+	FrameExit   Frame = 'x' // to the host, last frame: an End as JSON
 )
 
-// stdinWindow is how much standard input may be under way: what else the host
-// has to say overtakes what the command does not read.
+// stdinWindow is the largest amount of unacknowledged standard input, in bytes. It lets other
+// frames overtake input that the command does not read.
 const stdinWindow = 128 << 10
 
-// End is how a command ended.
+// End is the result of a command.
 type End struct {
 	Code      int           `json:"code"`
 	Signal    string        `json:"signal,omitempty"`
-	Truncated bool          `json:"truncated,omitempty"` // of a detached command's output, the beginning is gone
-	Problem   *wire.Problem `json:"problem,omitempty"`   // why it was ended, if it was
+	Truncated bool          `json:"truncated,omitempty"` // the beginning of a detached command's output was dropped
+	Problem   *wire.Problem `json:"problem,omitempty"`   // why it was killed, if it was
 }
 
-// writeMessage writes a length and a JSON document, in one piece.
+// writeMessage writes a length and a JSON document with one call of Write.
 func writeMessage(w io.Writer, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -97,8 +97,8 @@ func writeMessage(w io.Writer, v any) error {
 	return err
 }
 
-// errWire says that the other end doesn't keep to the protocol.
-var errWire = errors.New("the other end of the wire does not keep to the protocol")
+// errWire reports that the other end violates the protocol.
+var errWire = errors.New("the other end violates the wire protocol")
 
 func readMessage(r io.Reader, v any) error {
 	var head [4]byte
@@ -109,7 +109,7 @@ func readMessage(r io.Reader, v any) error {
 	if n > maxHeader {
 		return fmt.Errorf("%w: a message of %d bytes", errWire, n)
 	}
-	b, err := io.ReadAll(io.LimitReader(r, int64(n))) // grows as it comes: the length alone allocates nothing
+	b, err := io.ReadAll(io.LimitReader(r, int64(n))) // allocates as data arrives, not by the announced length
 	if err != nil {
 		return err
 	}
@@ -122,22 +122,22 @@ func readMessage(r io.Reader, v any) error {
 	return nil
 }
 
-// appendFrame appends a frame's head: its kind and length.
-func appendFrame(b []byte, f Frame, n int) []byte {
+// appendFrameHead appends the head of a frame: its kind and the length of its payload.
+func appendFrameHead(b []byte, f Frame, n int) []byte {
 	return binary.BigEndian.AppendUint32(append(b, byte(f)), uint32(n))
 }
 
-// frameSize is the length of a frame's head.
-const frameSize = 5
+// frameHeadSize is the length of a frame's head in bytes.
+const frameHeadSize = 5
 
 func writeFrame(w io.Writer, f Frame, payload []byte) error {
-	_, err := w.Write(append(appendFrame(make([]byte, 0, frameSize+len(payload)), f, len(payload)), payload...))
+	_, err := w.Write(append(appendFrameHead(make([]byte, 0, frameHeadSize+len(payload)), f, len(payload)), payload...))
 	return err
 }
 
-// readFrame reads a frame into buf, which grows when it must.
+// readFrame reads a frame into buf, which grows if necessary.
 func readFrame(r io.Reader, buf *[]byte) (Frame, []byte, error) {
-	var head [frameSize]byte
+	var head [frameHeadSize]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return 0, nil, err
 	}

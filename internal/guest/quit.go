@@ -2,15 +2,15 @@ package guest
 
 import "context"
 
-// OpQuit asks the guest to end, and with it all that runs beside it. It answers
-// when it has ended the others.
+// OpQuit asks the guest to kill all other processes and to end. It answers when the others have
+// been killed.
 const OpQuit Op = "quit"
 
-// Quit ends the guest that there is a connection to, and reports whether nothing
-// else runs there any more. It makes no connection.
+// Quit ends the guest if there is a connection to it, and reports whether the guest has killed
+// all other processes. It does not connect.
 func (l *Link) Quit(ctx context.Context) bool {
 	l.mu.Lock()
 	c := l.client
 	l.mu.Unlock()
-	return c != nil && c.call(ctx, OpQuit, nil, nil) == nil
+	return c != nil && c.callGuest(ctx, OpQuit, nil, nil) == nil
 }

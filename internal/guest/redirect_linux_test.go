@@ -16,7 +16,7 @@ import (
 	"testing"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // inside is set in a test process that plays a guest in its own network.
@@ -46,6 +46,7 @@ func TestRedirectInside(t *testing.T) {
 // to it, offering what is given.
 func redirected(t *testing.T, offer map[string]func(net.Conn)) (*Client, string) {
 	t.Helper()
+	testenv.Real(t, "namespace")
 	path := filepath.Join(t.TempDir(), "guest.sock")
 	cmd := exec.Command(os.Args[0], "-test.run", "^TestRedirectInside$", "-test.v")
 	cmd.Env = append(os.Environ(), inside+"="+path)
@@ -62,7 +63,7 @@ func redirected(t *testing.T, offer map[string]func(net.Conn)) (*Client, string)
 	}
 	cmd.Stderr = cmd.Stdout
 	if err := cmd.Start(); err != nil {
-		musthave.Skip(t, "namespace", "no network namespace can be made here: %v", err)
+		testenv.Skip(t, "namespace", "no network namespace can be made here: %v", err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	var said bytes.Buffer
@@ -175,7 +176,7 @@ func TestRedirectTakesNames(t *testing.T) {
 		mu.Lock()
 		asked = append(asked, fmt.Sprintf("%x", q))
 		mu.Unlock()
-		a := refusal(q)
+		a := buildRefusal(q)
 		a[3] = 3
 		_, _ = c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(a))), a...))
 	}})
@@ -196,7 +197,7 @@ func TestRedirectRefusesANetworkOfAHost(t *testing.T) {
 	}
 	for _, i := range list {
 		if i.Flags&net.FlagLoopback == 0 && i.Flags&net.FlagUp != 0 {
-			if err := onlyLoopback(); !errors.Is(err, atoll.ErrState) {
+			if err := checkOnlyLoopback(); !errors.Is(err, atoll.ErrState) {
 				t.Errorf("got %v", err)
 			}
 			return

@@ -13,65 +13,66 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processes is what a Server needs to start commands.
+// processes is the state that a Server needs to start commands.
 type processes struct {
-	adopts   bool // orphans come to this process
+	adopts   bool // orphans become children of this process
 	launcher *launcher
 	reaper   *reaper
-	leaves   leaves
-	marks    marks
-	nofile   unix.Rlimit // of commands
-	nproc    unix.Rlimit // likewise; zero: this process's own
-	keeper   keeper
-	tidy     *time.Timer // gives memory back; nil: nobody does
+	cgroups  cgroupPool
+	marks    markPool
+	nofile   unix.Rlimit // limit of open files for commands
+	nproc    unix.Rlimit // limit of processes for commands; zero: the guest's own limit
+	detached detachedRegistry
+	tidy     *time.Timer // returns unused memory to the kernel; nil: never
 }
 
-// How many processors a guest takes at once: each costs memory, and the one
-// that starts a command does nothing else meanwhile.
+// Limits on the number of processors that the guest uses at once. Each costs memory, and a
+// thread that starts a command blocks until the child's exec.
 const (
-	leastThreads = 2
-	mostThreads  = 4
+	minThreads = 2
+	maxThreads = 4
 )
 
-// ownThreads is how many threads and processes of its own a guest may need.
+// ownThreads is the number of threads and processes that the guest itself may need.
 const ownThreads = 32
 
-// restAfter is how long after the last operation a guest gives memory back.
-const restAfter = 2 * time.Second
+// tidyDelay is the time after the last operation when the guest returns memory to the kernel.
+const tidyDelay = 2 * time.Second
 
-// worked says that an operation has ended.
-func (s *Server) worked() {
+// scheduleTidy schedules the return of memory after an operation has ended.
+func (s *Server) scheduleTidy() {
 	if s.tidy != nil {
-		s.tidy.Reset(restAfter)
+		s.tidy.Reset(tidyDelay)
 	}
 }
 
-// begin makes a Server ready. It may be called often.
-func (s *Server) begin() {
+// init initializes a Server. Further calls do nothing.
+func (s *Server) init() {
 	s.once.Do(func() {
 		s.ops = s.operations()
-		s.launcher, s.reaper, s.leaves.dir = newLauncher(), newReaper(s.adopts), s.Config.Cgroup
+		s.launcher, s.reaper, s.cgroups.dir = newLauncher(), newReaper(s.adopts), s.Config.Cgroup
 		var r unix.Rlimit
 		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err == nil {
-			// Go has raised our own; what is above this, select can't do.
+			// Go has raised the soft limit of the guest. Programs that use select
+			// need a limit of 1024.
 			s.nofile = unix.Rlimit{Cur: min(r.Max, 1024), Max: r.Max}
 		}
-		// Where a limit of processes is this one's too, it keeps some for its
-		// threads: without one more when it needs it, the runtime gives up.
+		// If the limit of processes includes the guest, it reserves some for its own
+		// threads: the Go runtime aborts if it can't create one.
 		if err := unix.Getrlimit(unix.RLIMIT_NPROC, &r); err == nil && r.Max != unix.RLIM_INFINITY && r.Max > 2*ownThreads {
 			s.nproc = unix.Rlimit{Cur: r.Max - ownThreads, Max: r.Max - ownThreads}
 		}
 	})
 }
 
-// Close ends the Server's threads. Its commands and connections go on.
+// Close ends the Server's threads. Its commands and connections continue.
 func (s *Server) Close() {
-	s.begin()
+	s.init()
 	s.launcher.close()
 }
 
-// Run is what process 1 of a sandbox does once its walls stand: it serves hosts
-// until the listener is closed, and takes in orphans.
+// Run serves hosts until the listener is closed, and adopts orphans. Process 1 of a sandbox calls
+// it once the isolation is set up.
 func Run(l net.Listener, cfg Config) error {
 	s, err := Prepare(cfg)
 	if err != nil {
@@ -81,49 +82,48 @@ func Run(l net.Listener, cfg Config) error {
 	return s.Serve(l)
 }
 
-// Rest gives back what memory this process has no use for now, as it does by itself
-// when nothing was done for a while. There must be work under way, which ends later.
+// Rest returns unused memory to the kernel now, as the guest does by itself after a time without
+// operations. It must be called during an operation, at whose end the timer is set again.
 func (s *Server) Rest() {
 	s.tidy.Stop()
 	debug.FreeOSMemory()
 }
 
-// Prepare makes process 1 of a sandbox ready to serve: what it returns takes in
-// orphans, and has the thread that starts commands.
+// Prepare makes process 1 of a sandbox ready to serve: it adopts orphans and starts the thread
+// that starts commands.
 func Prepare(cfg Config) (*Server, error) {
-	if err := hide(); err != nil {
+	if err := hideProcess(); err != nil {
 		return nil, err
 	}
-	if err := own(&cfg); err != nil {
+	if err := chownDir(&cfg); err != nil {
 		return nil, err
 	}
-	runtime.GOMAXPROCS(max(leastThreads, min(runtime.GOMAXPROCS(0), mostThreads)))
+	runtime.GOMAXPROCS(max(minThreads, min(runtime.GOMAXPROCS(0), maxThreads)))
 	s := &Server{Config: cfg}
 	s.adopts = os.Getpid() == 1 || unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil
-	s.tidy = time.AfterFunc(restAfter, debug.FreeOSMemory)
-	s.begin()
-	s.launcher.prepare(&s.Config)
+	s.tidy = time.AfterFunc(tidyDelay, debug.FreeOSMemory)
+	s.init()
+	s.launcher.startThread(&s.Config)
 	if cfg.Gate {
-		if err := s.listenOut(context.Background()); err != nil {
+		if err := s.listenEgress(context.Background()); err != nil {
 			return nil, err
 		}
 	}
 	return s, nil
 }
 
-// hide takes this process out of the reach of what it will start: nobody of the
-// same user can look into it or trace it, the kernel rather ends others when
-// memory is short, and signals from inside don't arrive: process 1 gets none
-// but those it has a handler for.
-func hide() error {
+// hideProcess protects this process from the programs that it will start. Processes of the same
+// user can't read its memory or trace it, the kernel kills others first when memory is short, and
+// signals from inside don't arrive: process 1 receives only signals for which it has a handler.
+func hideProcess() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return err
 	}
-	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-900"), 0) // where it may
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-900"), 0) // best effort
 	for sig := syscall.Signal(1); sig <= 64; sig++ {
 		switch sig {
-		case unix.SIGURG, unix.SIGPROF, unix.SIGCHLD, unix.SIGPIPE: // the runtime needs them, and they do no harm
-		case perThread: // without it a system call for all threads waits for ever; sent by others, it does nothing
+		case unix.SIGURG, unix.SIGPROF, unix.SIGCHLD, unix.SIGPIPE: // needed by the runtime, and harmless
+		case sigPerThread: // without it a system call on all threads would hang; sent by others it does nothing
 		case unix.SIGKILL, unix.SIGSTOP:
 		default:
 			resetSignal(sig)
@@ -132,12 +132,12 @@ func hide() error {
 	return nil
 }
 
-// perThread is the signal by which the runtime has all threads make a system
-// call (runtime/os_linux.go: sigPerThreadSyscall).
-const perThread = syscall.Signal(33)
+// sigPerThread is the signal with which the runtime makes all threads execute a system call
+// (runtime/os_linux.go: sigPerThreadSyscall).
+const sigPerThread = syscall.Signal(33)
 
-// resetSignal gives a signal its default action behind the back of the Go
-// runtime, which handles it or not, but never leaves it alone.
+// resetSignal restores the default action of a signal without the Go runtime, which has no such
+// function for signals that it handles itself.
 func resetSignal(sig syscall.Signal) {
 	var action [4]uintptr // struct sigaction of the kernel: SIG_DFL
 	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)

@@ -15,66 +15,65 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/vt"
+	"github.com/atoll-sandbox/atoll/internal/guest/vt"
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
-// Server is the guest's end of the wire.
+// Server is the guest's end of the wire protocol.
 type Server struct {
 	Config Config
-	Quit   func() // ends this process when a host says so; nil: none may; set before Serve
+	Quit   func() // ends this process at the request of a host; nil: such requests are refused; set before Serve
 
-	quitting atomic.Bool // what ends from now on is ended by this process's own end
+	shuttingDown atomic.Bool // commands that end from now on are killed by the end of the sandbox
 
 	once sync.Once
 	ops  map[Op]handler // written once
 	processes
 
-	offers    offers       // what hosts have offered
-	watches   atomic.Int32 // of files, under way
-	activity  activity
-	news      hub // for hosts that listen
-	stillness stillness
+	offers   offerRegistry // channels that hosts offer
+	watches  atomic.Int32  // running file watches
+	activity activity
+	news     hub // subscriptions of hosts to notices
+	freezer  freezer
 
 	terminals vt.Set
 
-	making sync.Mutex // held while directories are made: what one has just made must be empty
+	dirMu sync.Mutex // held while directories are created: a new one must be empty
 }
 
-// handler does one operation on a channel. It answers first (see answer), and
-// returns when the operation is over; then the channel is closed. ctx ends with
-// the host's connection.
+// handler runs one operation on a channel. It sends an answer first (see sendAnswer) and returns
+// when the operation has ended; then the channel is closed. ctx ends with the host's connection.
 type handler func(ctx context.Context, h *host, st *yamux.Stream, q *Request)
 
-// operations is the table of what this guest can do.
+// operations returns the handlers of this guest by operation.
 func (s *Server) operations() map[Op]handler {
 	ops := map[Op]handler{
-		OpReady:  func(_ context.Context, _ *host, st *yamux.Stream, _ *Request) { answer(st, nil) },
+		OpReady:  func(_ context.Context, _ *host, st *yamux.Stream, _ *Request) { sendAnswer(st, nil) },
 		OpExec:   s.exec,
 		OpDial:   s.dial,
-		OpOffer:  s.offer,
+		OpOffer:  s.handleOffer,
 		OpListen: s.listen,
-		OpTell:   s.told,
-		OpQuit:   s.quit,
-		OpPause:  s.pauses,
-		OpStill:  s.stills,
+		OpTell:   s.relayNotice,
+		OpQuit:   s.handleQuit,
+		OpPause:  s.handlePause,
+		OpStill:  s.handleStill,
 	}
 	s.fileOperations(ops)
 	s.terminalOperations(ops)
 	s.processOperations(ops)
-	s.noted(ops)
+	s.recordActivity(ops)
 	return ops
 }
 
 // host is one connection of a host.
 type host struct {
 	mux       *yamux.Session
-	work      sync.WaitGroup // what is done for it
-	listeners atomic.Int32   // of them
-	accepted  chan struct{}  // holds a token for each connection to them
+	work      sync.WaitGroup // goroutines that work for this connection
+	listeners atomic.Int32   // open listeners
+	accepted  chan struct{}  // holds a token for each open connection to these listeners
 }
 
-// Serve takes connections of hosts until the listener is closed.
+// Serve accepts connections of hosts until the listener is closed.
 func (s *Server) Serve(l net.Listener) error {
 	for {
 		conn, err := l.Accept()
@@ -82,7 +81,7 @@ func (s *Server) Serve(l net.Listener) error {
 		case err == nil:
 			go s.ServeConn(conn)
 		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOBUFS), errors.Is(err, unix.ENOMEM), errors.Is(err, unix.ECONNABORTED):
-			pause(context.Background()) // the sandbox must not end because there is no room now
+			sleepBriefly(context.Background()) // the sandbox must survive a shortage of resources
 		default:
 			return err
 		}
@@ -91,7 +90,7 @@ func (s *Server) Serve(l net.Listener) error {
 
 // ServeConn serves one host until its connection ends.
 func (s *Server) ServeConn(conn net.Conn) {
-	s.begin()
+	s.init()
 	defer conn.Close()
 	if _, err := io.WriteString(conn, Greeting+strconv.Itoa(Version)+"\n"); err != nil {
 		return
@@ -110,13 +109,13 @@ func (s *Server) ServeConn(conn net.Conn) {
 		if err != nil {
 			return
 		}
-		h.work.Go(func() { s.serve(ctx, h, st) })
+		h.work.Go(func() { s.serveStream(ctx, h, st) })
 	}
 }
 
-// serve does one operation.
-func (s *Server) serve(ctx context.Context, h *host, st *yamux.Stream) {
-	defer s.worked()
+// serveStream runs one operation.
+func (s *Server) serveStream(ctx context.Context, h *host, st *yamux.Stream) {
+	defer s.scheduleTidy()
 	defer st.Close()
 	var q Request
 	if err := readMessage(st, &q); err != nil {
@@ -124,24 +123,24 @@ func (s *Server) serve(ctx context.Context, h *host, st *yamux.Stream) {
 	}
 	op, ok := s.ops[q.Op]
 	if !ok {
-		answer(st, fmt.Errorf("%w: operation %q by this guest", atoll.ErrUnsupported, q.Op))
+		sendAnswer(st, fmt.Errorf("%w: operation %q by this guest", atoll.ErrUnsupported, q.Op))
 		return
 	}
 	op(ctx, h, st, &q)
 }
 
-// answer says that an operation begins, or why it does not.
-func answer(w io.Writer, err error) {
-	_ = writeMessage(w, Answer{Problem: wire.ProblemOf(err)}) // a host that is gone needs no answer
+// sendAnswer answers that an operation begins, or with the error that prevents it.
+func sendAnswer(w io.Writer, err error) {
+	_ = writeMessage(w, Answer{Problem: wire.ProblemOf(err)}) // fails if the host has disconnected
 }
 
-// reply answers with a value, or says why there is none.
-func reply(w io.Writer, v any, err error) {
+// sendReply answers with a value, or with an error.
+func sendReply(w io.Writer, v any, err error) {
 	a := Answer{Problem: wire.ProblemOf(err)}
 	if err == nil {
 		if a.Body, err = json.Marshal(v); err != nil {
 			a.Problem = wire.ProblemOf(err)
 		}
 	}
-	_ = writeMessage(w, a) // as above
+	_ = writeMessage(w, a) // fails if the host has disconnected
 }

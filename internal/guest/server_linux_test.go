@@ -23,20 +23,20 @@ import (
 // harmless is a guest that starts nothing: for hosts that send anything.
 func harmless() *Server {
 	s := &Server{}
-	s.begin()
+	s.init()
 	s.ops = map[Op]handler{
-		OpReady: func(_ context.Context, _ *host, st *yamux.Stream, _ *Request) { answer(st, nil) },
+		OpReady: func(_ context.Context, _ *host, st *yamux.Stream, _ *Request) { sendAnswer(st, nil) },
 		OpExec: func(_ context.Context, _ *host, st *yamux.Stream, q *Request) {
-			_, err := q.command()
-			answer(st, err)
-			x := &execution{command: &command{process: &process{s: s, done: true}}, st: st, leave: func() {}}
+			_, err := q.parseCommand()
+			sendAnswer(st, err)
+			x := &execution{command: &command{process: &process{s: s, done: true}}, st: st, onHostGone: func() {}}
 			x.stdin = wire.NewPipe(stdinWindow, nil)
-			x.listen()
+			x.handleFrames()
 		},
 		OpListen: func(ctx context.Context, h *host, st *yamux.Stream, q *Request) {
 			var b listenBody
 			if err := q.Into(&b); err == nil && b.Network == "unix" {
-				answer(st, atoll.ErrUnsupported) // it would be anywhere
+				sendAnswer(st, atoll.ErrUnsupported) // it would be anywhere
 				return
 			}
 			s.listen(ctx, h, st, q)
@@ -71,7 +71,7 @@ func FuzzGuest(f *testing.F) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if below {
-			if _, err := firstLine(ours, 64); err != nil {
+			if _, err := readFirstLine(ours, 64); err != nil {
 				t.Fatal(err)
 			}
 			go func() { _, _ = io.Copy(io.Discard, ours) }()
@@ -88,7 +88,7 @@ func FuzzGuest(f *testing.F) {
 				_ = st.SetReadDeadline(time.Now().Add(5 * time.Second))
 				_, _ = io.Copy(io.Discard, st)
 			}
-			if err := c.call(ctx, OpReady, nil, nil); err != nil {
+			if err := c.callGuest(ctx, OpReady, nil, nil); err != nil {
 				t.Errorf("afterwards the guest does not answer: %v", err)
 			}
 			_ = c.Close()
@@ -127,7 +127,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			{Shell: "sleep 60", Timeout: 20 * time.Millisecond, TTY: &atoll.TTY{}},
 			{Args: []string{"true"}, Dir: "/no/such"},
 			{Args: []string{"true"}, User: "no-such-user"},
-			{Shell: "true #" + strings.Repeat("x", longestArg)},
+			{Shell: "true #" + strings.Repeat("x", maxArgBytes)},
 		} {
 			_, _ = c.Exec(t.Context(), cmd) // how they end is of other tests
 		}
@@ -164,10 +164,10 @@ func settled(t *testing.T, what string, count func() int, round func()) {
 
 func TestGuardLetsOneThrough(t *testing.T) {
 	allow := []byte{6, 0, 0, 0, 0, 0, 0xff, 0x7f} // return ALLOW
-	if _, err := guard(allow[:7], 1); err == nil {
+	if _, err := prependCloneRule(allow[:7], 1); err == nil {
 		t.Error("half an instruction is taken")
 	}
-	prog, err := guard(allow, 0x1122334455667788)
+	prog, err := prependCloneRule(allow, 0x1122334455667788)
 	if err != nil || len(prog) != 10 {
 		t.Fatalf("got %d instructions, %v", len(prog), err)
 	}

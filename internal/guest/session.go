@@ -8,9 +8,9 @@ import (
 	"github.com/libp2p/go-yamux/v5"
 )
 
-// muxConfig is how both ends multiplex: no delay, no pings, no time limit on
-// writes (a paused sandbox reads nothing for hours), and bounds on what the
-// other end can make this one hold.
+// muxConfig returns the settings of the multiplexer for both ends: no delay, no pings, no
+// timeout for writes (a paused sandbox reads nothing for hours), and limits on the memory that
+// the other end can make this one allocate.
 func muxConfig(incoming uint32) *yamux.Config {
 	c := yamux.DefaultConfig()
 	c.EnableKeepAlive = false
@@ -24,8 +24,8 @@ func muxConfig(incoming uint32) *yamux.Config {
 	return c
 }
 
-// What one end lets the other open at once.
+// Limits on the number of streams that the other end can open at once.
 const (
-	hostStreams  = 4096 // operations of all hosts on one connection
+	hostStreams  = 4096 // operations on one connection of a host
 	guestStreams = 256  // reverse channels
 )

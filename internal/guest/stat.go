@@ -7,16 +7,16 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// OpStats asks what a sandbox uses.
+// OpStats asks for the resource usage of a sandbox.
 const OpStats Op = "stats"
 
-// statsRequest names the directories whose files are counted.
+// statsRequest lists the directories whose files are counted.
 type statsRequest struct {
 	Dirs [][]byte `json:"dirs,omitempty"`
 }
 
-// stats is what a guest knows of what its sandbox uses.
-type stats struct {
+// statsBody is the resource usage as the guest measures it.
+type statsBody struct {
 	Files     int           `json:"files"`
 	Disk      int64         `json:"disk"`
 	Memory    int64         `json:"memory"`
@@ -26,21 +26,21 @@ type stats struct {
 	Idle      time.Duration `json:"idle"` // since the last activity
 }
 
-// Stats returns what the sandbox uses; its guest and what the gate does for it
-// are not counted. Files are those in the directories of Counted.
+// Stats returns the resource usage of the sandbox, without the guest agent and the egress proxy.
+// Files are counted in the directories of Counted.
 func (l *Link) Stats(ctx context.Context) (atoll.Stats, error) {
 	var q statsRequest
 	for _, dir := range l.Counted {
-		r, err := named(dir)
+		r, err := newFileRequest(dir)
 		if err != nil {
-			return atoll.Stats{}, l.fail("stats", err)
+			return atoll.Stats{}, l.wrapError("stats", err)
 		}
 		q.Dirs = append(q.Dirs, r.Path)
 	}
-	ctx, cancel := l.transfer(ctx)
+	ctx, cancel := l.withTransferTimeout(ctx)
 	defer cancel()
-	var s stats
-	err := l.do(ctx, "stats", func(c *Client) error { return ended(ctx, c.call(ctx, OpStats, q, &s)) })
+	var s statsBody
+	err := l.runOp(ctx, "stats", func(c *Client) error { return preferCause(ctx, c.callGuest(ctx, OpStats, q, &s)) })
 	if err != nil {
 		return atoll.Stats{}, err
 	}

@@ -16,112 +16,111 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// activity is what a guest knows of what is done in its sandbox.
+// activity records the activity in the sandbox.
 type activity struct {
-	commands atomic.Int64 // begun
-	last     atomic.Int64 // when something was done for a host, or in a terminal; nanoseconds since 1970
+	commands atomic.Int64 // number of started commands
+	last     atomic.Int64 // last activity of a host or in a terminal; nanoseconds since 1970
 
-	mu   sync.Mutex
-	cpu  time.Duration // guarded by mu; when it was last looked at
-	when time.Time     // guarded by mu; likewise
+	mu      sync.Mutex
+	cpu     time.Duration // guarded by mu; processor time at the last sample
+	sampled time.Time     // guarded by mu; time of the last sample
 }
 
-// touch notes that something is done in the sandbox now.
-func (s *Server) touch() {
+// markActive records activity in the sandbox now.
+func (s *Server) markActive() {
 	s.activity.last.Store(time.Now().UnixNano())
-	s.news.kick()
+	s.news.wakePoller()
 }
 
-// passive are the operations that don't use a sandbox, but look at it.
-var passive = map[Op]bool{OpReady: true, OpStats: true, OpWatch: true, OpNotices: true, OpPorts: true, OpOffer: true, OpListen: true, OpDetached: true, OpTerminalList: true, OpPause: true, OpStill: true}
+// passiveOps are the operations that only observe a sandbox, which is no activity.
+var passiveOps = map[Op]bool{OpReady: true, OpStats: true, OpWatch: true, OpNotices: true, OpPorts: true, OpOffer: true, OpListen: true, OpDetached: true, OpTerminalList: true, OpPause: true, OpStill: true}
 
-// noted makes operations note that they are done.
-func (s *Server) noted(ops map[Op]handler) {
+// recordActivity wraps the handlers of all other operations so that they record activity.
+func (s *Server) recordActivity(ops map[Op]handler) {
 	for op, f := range ops {
-		if passive[op] {
+		if passiveOps[op] {
 			continue
 		}
 		ops[op] = func(ctx context.Context, h *host, st *yamux.Stream, q *Request) {
 			if q.Command != nil {
 				s.activity.commands.Add(1)
 			}
-			s.touch()
-			defer s.touch()
+			s.markActive()
+			defer s.markActive()
 			f(ctx, h, st, q)
 		}
 	}
 }
 
-// idle returns how long nothing was done, as far as is known: by hosts, in
-// terminals, or by processes since the last look.
-func (s *Server) idle(cpu time.Duration) time.Duration {
+// idleTime returns the time since the last known activity: of hosts, in terminals, or of
+// processes since the last sample.
+func (s *Server) idleTime(cpu time.Duration) time.Duration {
 	a := &s.activity
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
-	if a.when.IsZero() || cpu-a.cpu >= now.Sub(a.when)/50 { // 2 % of a processor
-		if !a.when.IsZero() && cpu > a.cpu {
+	if a.sampled.IsZero() || cpu-a.cpu >= now.Sub(a.sampled)/50 { // 2 % of a processor
+		if !a.sampled.IsZero() && cpu > a.cpu {
 			a.last.Store(now.UnixNano())
 		}
-		a.when, a.cpu = now, cpu
-	} else if now.Sub(a.when) >= lookEvery {
-		a.when, a.cpu = now, cpu
+		a.sampled, a.cpu = now, cpu
+	} else if now.Sub(a.sampled) >= cpuSampleInterval {
+		a.sampled, a.cpu = now, cpu
 	}
 	a.last.CompareAndSwap(0, now.UnixNano())
 	return max(0, now.Sub(time.Unix(0, a.last.Load())))
 }
 
-// lookEvery is over how long the use of processors is averaged.
-const lookEvery = time.Second
+// cpuSampleInterval is the time over which the use of processors is averaged.
+const cpuSampleInterval = time.Second
 
-// stats answers what the sandbox uses.
-func (s *Server) stats(ctx context.Context, _ *host, st *yamux.Stream, q *Request) {
-	v, err := s.measure(ctx, q)
-	reply(st, v, err)
+// handleStats handles OpStats.
+func (s *Server) handleStats(ctx context.Context, _ *host, st *yamux.Stream, q *Request) {
+	v, err := s.measureUsage(ctx, q)
+	sendReply(st, v, err)
 }
 
-func (s *Server) measure(ctx context.Context, q *Request) (*stats, error) {
+func (s *Server) measureUsage(ctx context.Context, q *Request) (*statsBody, error) {
 	var r statsRequest
 	if err := q.Into(&r); err != nil {
 		return nil, err
 	}
-	u, err := usageOf(s.Config.Cgroup)
+	u, err := readUsage(s.Config.Cgroup)
 	if err != nil {
 		return nil, err
 	}
-	v := &stats{Memory: u.memory, Processes: u.processes, Commands: s.activity.commands.Load(), CPU: u.cpu, Idle: s.idle(u.cpu)}
-	w, err := s.walk()
+	v := &statsBody{Memory: u.memory, Processes: u.processes, Commands: s.activity.commands.Load(), CPU: u.cpu, Idle: s.idleTime(u.cpu)}
+	w, err := s.newWalker()
 	if err != nil {
 		return nil, err
 	}
 	defer w.close()
-	c := counter{ctx: ctx, twins: make(map[inode]bool)}
+	c := counter{ctx: ctx, hardLinks: make(map[inode]bool)}
 	for _, dir := range r.Dirs {
-		if err := c.top(w, string(dir)); err != nil {
-			return nil, explain(string(dir), err)
+		if err := c.countTree(w, string(dir)); err != nil {
+			return nil, wrapPathError(string(dir), err)
 		}
 	}
 	v.Files, v.Disk = c.files, c.bytes
 	return v, nil
 }
 
-// usage is what the processes of a sandbox use, without this one.
+// usage is the resource usage of a sandbox's processes, without the guest.
 type usage struct {
 	processes int
 	memory    int64
-	cpu       time.Duration // also of those that have ended
+	cpu       time.Duration // includes processes that have ended
 }
 
-// tick is the unit of times in /proc, on every machine.
-const tick = 10 * time.Millisecond
+// clockTick is the unit of times in /proc on every architecture.
+const clockTick = 10 * time.Millisecond
 
-// kernelThread is a flag of a process that is none, but the kernel's own
-// (PF_KTHREAD): a machine of its own has dozens.
+// kernelThread is the flag of kernel threads (PF_KTHREAD), of which a VM has dozens.
 const kernelThread = 0x00200000
 
-// usageOf adds up what /proc says. Where there is a cgroup that counts memory,
-// that is the memory.
-func usageOf(cgroup int) (usage, error) {
+// readUsage adds up the processes in /proc. If the cgroup counts memory, its figure is used for
+// the memory.
+func readUsage(cgroup int) (usage, error) {
 	var u usage
 	names, err := os.ReadDir("/proc")
 	if err != nil {
@@ -132,34 +131,34 @@ func usageOf(cgroup int) (usage, error) {
 			u.add(pid)
 		}
 	}
-	if n, err := cgroupNumber(cgroup, "memory.current"); err == nil {
+	if n, err := readCgroupNumber(cgroup, "memory.current"); err == nil {
 		u.memory = n
 	}
 	return u, nil
 }
 
-// add counts a process, if it is still there.
+// add adds a process, if it still exists.
 func (u *usage) add(pid int) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return
 	}
-	f := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:]) // from the state on, which is the third
+	f := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:]) // begins with the state, which is field 3
 	if len(f) < 15 {
 		return
 	}
 	number := func(i int) int64 {
-		n, _ := strconv.ParseInt(string(f[i-3]), 10, 64) // the kernel's own
+		n, _ := strconv.ParseInt(string(f[i-3]), 10, 64) // the kernel's format
 		return n
 	}
 	if number(9)&kernelThread != 0 {
 		return
 	}
-	u.cpu += time.Duration(number(16)+number(17)) * tick
+	u.cpu += time.Duration(number(16)+number(17)) * clockTick
 	if pid == os.Getpid() {
 		return
 	}
-	u.cpu += time.Duration(number(14)+number(15)) * tick
+	u.cpu += time.Duration(number(14)+number(15)) * clockTick
 	if f[0][0] == 'Z' {
 		return
 	}
@@ -173,8 +172,8 @@ func (u *usage) add(pid int) {
 	}
 }
 
-// cgroupFile reads a file of the cgroup that a descriptor is of.
-func cgroupFile(cgroup int, name string) ([]byte, error) {
+// readCgroupFile reads a file of the cgroup with the given directory descriptor.
+func readCgroupFile(cgroup int, name string) ([]byte, error) {
 	if cgroup <= 0 {
 		return nil, unix.ENOENT
 	}
@@ -188,50 +187,50 @@ func cgroupFile(cgroup int, name string) ([]byte, error) {
 	return b[:n], err
 }
 
-func cgroupNumber(cgroup int, name string) (int64, error) {
-	b, err := cgroupFile(cgroup, name)
+func readCgroupNumber(cgroup int, name string) (int64, error) {
+	b, err := readCgroupFile(cgroup, name)
 	if err != nil {
 		return 0, err
 	}
 	return strconv.ParseInt(string(bytes.TrimSpace(b)), 10, 64)
 }
 
-// counter counts files. Those with several names count once.
+// counter counts files. A file with several names counts once.
 type counter struct {
-	ctx   context.Context //nolint:containedctx // it is one call's
-	files int
-	bytes int64
-	twins map[inode]bool
+	ctx       context.Context //nolint:containedctx // a counter is used by one call
+	files     int
+	bytes     int64
+	hardLinks map[inode]bool
 }
 
-// top counts what is in a directory; one that is not there holds nothing. A
-// file system in memory knows it without being walked through.
-func (c *counter) top(w *walker, name string) error {
-	_, err := w.to(name, asDirectory)
-	if err == unix.ENOENT { //nolint:errorlint // it is the kernel's own
+// countTree counts the files in a directory tree. A missing directory has none. A file system in
+// memory reports the numbers itself.
+func (c *counter) countTree(w *walker, name string) error {
+	_, err := w.walkTo(name, asDirectory)
+	if err == unix.ENOENT { //nolint:errorlint // a system call's errno
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	var fs unix.Statfs_t
-	if n := len(w.stack); n > 1 && w.stack[n-1].dev != w.stack[n-2].dev && unix.Fstatfs(w.at(), &fs) == nil &&
+	if n := len(w.stack); n > 1 && w.stack[n-1].dev != w.stack[n-2].dev && unix.Fstatfs(w.currentFD(), &fs) == nil &&
 		fs.Type == unix.TMPFS_MAGIC && fs.Files > 0 && fs.Blocks > 0 {
 		c.files += int(fs.Files-fs.Ffree) - 1 // without its root
 		c.bytes += int64(fs.Blocks-fs.Bfree) * fs.Bsize
 		return nil
 	}
-	l, err := openDir(w.at(), ".")
+	l, err := openDir(w.currentFD(), ".")
 	if err != nil {
 		return err
 	}
 	defer l.close()
-	return c.directory(l, w.stack[len(w.stack)-1].dev, 0)
+	return c.countDir(l, w.stack[len(w.stack)-1].dev, 0)
 }
 
-// directory counts what is in a directory, as far as it can be looked into. It
-// stays on its file system.
-func (c *counter) directory(l *listing, dev uint64, depth int) error {
+// countDir counts the files in a directory as far as it is readable, without those of other file
+// systems.
+func (c *counter) countDir(l *listing, dev uint64, depth int) error {
 	for {
 		names, err := l.next()
 		if err != nil || len(names) == 0 {
@@ -241,17 +240,17 @@ func (c *counter) directory(l *listing, dev uint64, depth int) error {
 			return err
 		}
 		for _, n := range names {
-			if err := c.entry(l, n, dev, depth); err != nil {
+			if err := c.countEntry(l, n, dev, depth); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-func (c *counter) entry(l *listing, name string, dev uint64, depth int) error {
+func (c *counter) countEntry(l *listing, name string, dev uint64, depth int) error {
 	var st unix.Stat_t
 	if unix.Fstatat(l.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
-		return nil // gone since
+		return nil // removed meanwhile
 	}
 	dir := st.Mode&unix.S_IFMT == unix.S_IFDIR
 	if dir && st.Dev != dev {
@@ -259,11 +258,11 @@ func (c *counter) entry(l *listing, name string, dev uint64, depth int) error {
 	}
 	if !dir && st.Nlink > 1 {
 		id := inode{st.Dev, st.Ino}
-		if c.twins[id] {
+		if c.hardLinks[id] {
 			return nil
 		}
-		if len(c.twins) < maxTwins {
-			c.twins[id] = true
+		if len(c.hardLinks) < maxHardLinks {
+			c.hardLinks[id] = true
 		}
 	}
 	c.files++
@@ -273,8 +272,8 @@ func (c *counter) entry(l *listing, name string, dev uint64, depth int) error {
 	}
 	below, err := openDir(l.fd, name)
 	if err != nil {
-		return nil //nolint:nilerr // closed to this process, or gone: it counts as one
+		return nil //nolint:nilerr // not readable, or removed: it counts as one
 	}
 	defer below.close()
-	return c.directory(below, dev, depth+1)
+	return c.countDir(below, dev, depth+1)
 }

@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// exportTar packs a file or a directory.
+// exportTar opens a file or directory and returns the function that sends it as tar.
 func (s *Server) exportTar(w *walker, name string) (func(context.Context, *dataWriter) error, error) {
-	base, err := w.to(name, asTarget)
+	base, err := w.walkTo(name, asTarget)
 	if err != nil {
 		return nil, err
 	}
 	var st unix.Stat_t
-	if err := unix.Fstatat(w.at(), base, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if err := unix.Fstatat(w.currentFD(), base, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return nil, err
 	}
 	top := path.Base(name)
@@ -29,44 +29,44 @@ func (s *Server) exportTar(w *walker, name string) (func(context.Context, *dataW
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 		if base != "." {
-			if _, err := w.step(base, false); err != nil {
+			if _, err := w.stepInto(base, false); err != nil {
 				return nil, err
 			}
 		}
-		l, err := openDir(w.at(), ".")
+		l, err := openDir(w.currentFD(), ".")
 		if err != nil {
 			return nil, err
 		}
-		return x.sender(func() error {
+		return x.wrapSend(func() error {
 			defer l.close()
-			return x.directory(l, top, &st, 0)
+			return x.exportDir(l, top, &st, 0)
 		}), nil
 	case unix.S_IFREG:
-		fd, st, err := openRegular(w.at(), base)
+		fd, st, err := openRegular(w.currentFD(), base)
 		if err != nil {
 			return nil, err
 		}
-		return x.sender(func() error { return x.file(fd, top, &st) }), nil
+		return x.wrapSend(func() error { return x.exportFile(fd, top, &st) }), nil
 	}
-	return nil, refuse("it is not a file or directory")
+	return nil, newInvalid("it is not a file or directory")
 }
 
-// exporter packs files.
+// exporter writes files to a tar stream.
 type exporter struct {
 	w     *walker
-	ctx   context.Context //nolint:containedctx // it is the transfer's
+	ctx   context.Context //nolint:containedctx // of the transfer
 	d     *dataWriter
 	tw    *tar.Writer
 	buf   []byte
-	links map[inode]string // the first names of files that have several
+	links map[inode]string // first exported name of each file with several names
 }
 
 type inode struct{ dev, ino uint64 }
 
-// maxTwins is how many files with several names are known to be the same.
-const maxTwins = 1 << 17
+// maxHardLinks is the number of files with several names that are remembered.
+const maxHardLinks = 1 << 17
 
-func (x *exporter) sender(f func() error) func(context.Context, *dataWriter) error {
+func (x *exporter) wrapSend(f func() error) func(context.Context, *dataWriter) error {
 	return func(ctx context.Context, d *dataWriter) error {
 		x.ctx, x.d, x.tw = ctx, d, tar.NewWriter(d)
 		if err := f(); err != nil {
@@ -76,15 +76,15 @@ func (x *exporter) sender(f func() error) func(context.Context, *dataWriter) err
 	}
 }
 
-// kinds are what is packed, with what it is in archives.
-var kinds = map[uint32]byte{
+// tarTypes maps the exported kinds of files to their types in archives.
+var tarTypes = map[uint32]byte{
 	unix.S_IFDIR: tar.TypeDir, unix.S_IFREG: tar.TypeReg, unix.S_IFLNK: tar.TypeSymlink, unix.S_IFIFO: tar.TypeFifo,
 }
 
-// header begins an entry.
-func (x *exporter) header(name string, st *unix.Stat_t, link string) error {
+// writeHeader writes the header of an entry.
+func (x *exporter) writeHeader(name string, st *unix.Stat_t, link string) error {
 	h := &tar.Header{
-		Typeflag: kinds[st.Mode&unix.S_IFMT], Name: name, Linkname: link, Mode: int64(st.Mode & 0o7777),
+		Typeflag: tarTypes[st.Mode&unix.S_IFMT], Name: name, Linkname: link, Mode: int64(st.Mode & 0o7777),
 		Uid: int(st.Uid), Gid: int(st.Gid), ModTime: time.Unix(st.Mtim.Unix()), Format: tar.FormatPAX,
 	}
 	switch h.Typeflag {
@@ -98,37 +98,37 @@ func (x *exporter) header(name string, st *unix.Stat_t, link string) error {
 	return x.tw.WriteHeader(h)
 }
 
-// directory packs a directory and all below it.
-func (x *exporter) directory(l *listing, name string, st *unix.Stat_t, depth int) error {
+// exportDir exports a directory tree.
+func (x *exporter) exportDir(l *listing, name string, st *unix.Stat_t, depth int) error {
 	if depth > maxDepth {
-		return explain(name, unix.ENAMETOOLONG)
+		return wrapPathError(name, unix.ENAMETOOLONG)
 	}
-	if err := x.header(name, st, ""); err != nil {
-		return explain(name, err)
+	if err := x.writeHeader(name, st, ""); err != nil {
+		return wrapPathError(name, err)
 	}
 	for {
 		names, err := l.next()
 		if err != nil || len(names) == 0 {
-			return explain(name, err)
+			return wrapPathError(name, err)
 		}
 		if err := context.Cause(x.ctx); err != nil {
 			return err
 		}
 		for _, n := range names {
-			err := x.entry(l.fd, n, name+"/"+n, st.Dev, depth)
+			err := x.exportEntry(l.fd, n, name+"/"+n, st.Dev, depth)
 			if errors.Is(err, unix.ENOENT) {
-				continue // removed since
+				continue // removed meanwhile
 			}
 			if err != nil {
-				return explain(name+"/"+n, err)
+				return wrapPathError(name+"/"+n, err)
 			}
 		}
 	}
 }
 
-// entry packs what has a name in a directory. What changes its kind meanwhile
-// is left out.
-func (x *exporter) entry(dir int, base, name string, dev uint64, depth int) error {
+// exportEntry exports an entry of a directory. An entry that changes its kind meanwhile is left
+// out.
+func (x *exporter) exportEntry(dir int, base, name string, dev uint64, depth int) error {
 	var st unix.Stat_t
 	if err := unix.Fstatat(dir, base, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil || isTemp(base) {
 		return err
@@ -146,35 +146,34 @@ func (x *exporter) entry(dir int, base, name string, dev uint64, depth int) erro
 		if err := unix.Fstat(l.fd, &st); err != nil {
 			return err
 		}
-		if st.Dev != dev && unreal(l.fd) {
-			return x.header(name, &st, "")
+		if st.Dev != dev && isKernelFS(l.fd) {
+			return x.writeHeader(name, &st, "")
 		}
-		return x.directory(l, name, &st, depth+1)
+		return x.exportDir(l, name, &st, depth+1)
 	case unix.S_IFREG:
 		if st.Nlink > 1 && x.links[inode{st.Dev, st.Ino}] != "" {
-			return x.header(name, &st, x.links[inode{st.Dev, st.Ino}])
+			return x.writeHeader(name, &st, x.links[inode{st.Dev, st.Ino}])
 		}
 		fd, st, err := openRegular(dir, base)
 		if err != nil {
 			return err
 		}
-		return x.file(fd, name, &st)
+		return x.exportFile(fd, name, &st)
 	case unix.S_IFLNK:
 		buf := make([]byte, unix.PathMax)
 		n, err := unix.Readlinkat(dir, base, buf)
 		if err != nil || n == 0 {
 			return err
 		}
-		return x.header(name, &st, string(buf[:n]))
+		return x.writeHeader(name, &st, string(buf[:n]))
 	case unix.S_IFIFO:
-		return x.header(name, &st, "")
+		return x.writeHeader(name, &st, "")
 	}
 	return nil
 }
 
-// unreal reports whether a directory is of a file system that holds no files,
-// but shows the kernel.
-func unreal(fd int) bool {
+// isKernelFS reports whether a directory belongs to a file system that only exposes kernel data.
+func isKernelFS(fd int) bool {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(fd, &st); err != nil {
 		return true
@@ -189,48 +188,48 @@ func unreal(fd int) bool {
 
 const mqueueMagic = 0x19800202
 
-// file packs an open file, and closes it. Exactly the size goes out that it had
-// at first: what it grows by is cut off, what it shrinks by is zeros.
-func (x *exporter) file(fd int, name string, st *unix.Stat_t) error {
+// exportFile exports an open file and closes it. It writes exactly the size at the beginning: growth
+// is cut off, and a file that shrinks is filled up with zeros.
+func (x *exporter) exportFile(fd int, name string, st *unix.Stat_t) error {
 	defer unix.Close(fd)
 	id := inode{st.Dev, st.Ino}
 	if st.Nlink > 1 {
 		if first := x.links[id]; first != "" {
-			return x.header(name, st, first)
+			return x.writeHeader(name, st, first)
 		}
-		if len(x.links) < maxTwins {
+		if len(x.links) < maxHardLinks {
 			x.links[id] = name
 		}
 	}
-	if err := x.header(name, st, ""); err != nil {
+	if err := x.writeHeader(name, st, ""); err != nil {
 		return err
 	}
 	if x.buf == nil {
 		x.buf = make([]byte, maxData)
 	}
-	_, err := io.CopyBuffer(x.tw, &exactly{fd: fd, left: st.Size}, x.buf)
+	_, err := io.CopyBuffer(x.tw, &exactReader{fd: fd, left: st.Size}, x.buf)
 	return err
 }
 
-// exactly reads so many bytes from a file, whatever becomes of it.
-type exactly struct {
-	fd   int
-	left int64
-	over bool
+// exactReader reads exactly left bytes from a file, with zeros after its end.
+type exactReader struct {
+	fd    int
+	left  int64
+	atEOF bool
 }
 
-func (e *exactly) Read(p []byte) (int, error) {
+func (e *exactReader) Read(p []byte) (int, error) {
 	if e.left == 0 {
 		return 0, io.EOF
 	}
 	p = p[:min(int64(len(p)), e.left)]
 	n := 0
-	if !e.over {
+	if !e.atEOF {
 		var err error
 		if n, err = readFull(e.fd, p); err != nil {
 			return n, err
 		}
-		e.over = n < len(p)
+		e.atEOF = n < len(p)
 	}
 	clear(p[n:])
 	e.left -= int64(len(p))

@@ -15,31 +15,31 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// importTar unpacks a tar stream into a directory, entry by entry.
+// importTar unpacks a tar stream into a directory.
 func (s *Server) importTar(w *walker, dir string, _ fs.FileMode, content *dataReader) error {
-	if err := w.mkdirs(dir, 0o755); err != nil {
+	if err := w.makeDirs(dir, 0o755); err != nil {
 		return err
 	}
-	w.confine()
-	im := &importer{w: w, buf: make([]byte, maxData), alive: content.alive}
+	w.confineToDir()
+	im := &importer{w: w, buf: make([]byte, maxData), alive: content.checkAlive}
 	tr := tar.NewReader(content)
 	for {
 		h, err := tr.Next()
-		if err == io.EOF { //nolint:errorlint // the reader returns it as it is
-			return im.settle(0)
+		if err == io.EOF { //nolint:errorlint // the reader does not wrap it
+			return im.applyPending(0)
 		}
 		if err != nil {
-			return errors.Join(bad(err), im.settle(0))
+			return errors.Join(wrapArchiveError(err), im.applyPending(0))
 		}
-		if err := im.entry(h, tr); err != nil {
-			return errors.Join(explain(h.Name, bad(err)), im.settle(0))
+		if err := im.importEntry(h, tr); err != nil {
+			return errors.Join(wrapPathError(h.Name, wrapArchiveError(err)), im.applyPending(0))
 		}
 	}
 }
 
-// bad says that errors of the archive are those of who made it.
-func bad(err error) error {
-	if errors.Is(err, tar.ErrHeader) || err == io.ErrUnexpectedEOF { //nolint:errorlint // one that is wrapped is of the wire
+// wrapArchiveError makes errors in the archive's format match ErrInvalid.
+func wrapArchiveError(err error) error {
+	if errors.Is(err, tar.ErrHeader) || err == io.ErrUnexpectedEOF { //nolint:errorlint // a wrapped one comes from the wire
 		return fmt.Errorf("%w: the archive is broken: %w", atoll.ErrInvalid, err)
 	}
 	return err
@@ -47,61 +47,61 @@ func bad(err error) error {
 
 // importer unpacks an archive below the walker's top.
 type importer struct {
-	w     *walker
-	buf   []byte
-	alive func() error // whether somebody still wants it
-	dir   string       // where the walker is, by the archive's names; "/" is nowhere
-	late  []later      // modes and times of directories, which what is put into them changes
+	w       *walker
+	buf     []byte
+	alive   func() error // returns an error if the host has disconnected
+	dir     string       // current directory of the walker, as named in the archive; "/": unknown
+	pending []pendingDir // modes and times of directories, set at the end because unpacking changes them
 }
 
-// later is what a directory gets in the end.
-type later struct {
+// pendingDir holds the final mode and times of a directory.
+type pendingDir struct {
 	name     string
 	dev, ino uint64
 	mode     uint32
 	times    []unix.Timespec
 }
 
-// maxLate is how many directories wait for their times.
-const maxLate = 1 << 16
+// maxPendingDirs is the number of directories whose mode and times can be pending.
+const maxPendingDirs = 1 << 16
 
-// entry unpacks one entry.
-func (im *importer) entry(h *tar.Header, content io.Reader) error {
+// importEntry unpacks one entry.
+func (im *importer) importEntry(h *tar.Header, content io.Reader) error {
 	if h.Typeflag == tar.TypeXGlobalHeader {
-		return nil // comments of git
+		return nil // written by git archive
 	}
 	name, err := entryName(h.Name)
 	if err != nil {
 		return err
 	}
 	if h.Typeflag == tar.TypeDir {
-		return im.directory(name, h)
+		return im.importDir(name, h)
 	}
 	if name == "." {
 		return unix.EISDIR
 	}
-	if err := im.enter(path.Dir(name)); err != nil {
+	if err := im.enterDir(path.Dir(name)); err != nil {
 		return err
 	}
 	switch base := path.Base(name); h.Typeflag {
-	case tar.TypeReg, tar.TypeRegA, tar.TypeCont, tar.TypeGNUSparse: //nolint:staticcheck // old archives have it
-		return im.file(base, h, content)
+	case tar.TypeReg, tar.TypeRegA, tar.TypeCont, tar.TypeGNUSparse: //nolint:staticcheck // for old archives
+		return im.importFile(base, h, content)
 	case tar.TypeSymlink:
-		return im.symlink(base, h)
+		return im.importSymlink(base, h)
 	case tar.TypeLink:
-		return im.link(base, h)
+		return im.importHardLink(base, h)
 	case tar.TypeFifo:
-		return im.pipe(base, h)
+		return im.importPipe(base, h)
 	case tar.TypeChar, tar.TypeBlock:
-		return refuse("devices are not unpacked")
+		return newInvalid("devices are not unpacked")
 	}
-	return refuse(fmt.Sprintf("an entry of kind %q", h.Typeflag))
+	return newInvalid(fmt.Sprintf("an entry of kind %q", h.Typeflag))
 }
 
-// entryName checks the name of an entry, or what a hard link leads to.
+// entryName checks the name of an entry or the target of a hard link, and cleans it.
 func entryName(name string) (string, error) {
 	if name == "" || strings.HasPrefix(name, "/") || strings.IndexByte(name, 0) >= 0 {
-		return "", refuse("names in an archive must be relative")
+		return "", newInvalid("names in an archive must be relative")
 	}
 	if strings.Count(name, "/") > 4*maxDepth {
 		return "", unix.ENAMETOOLONG
@@ -114,54 +114,54 @@ func entryName(name string) (string, error) {
 	return path.Clean(name), nil
 }
 
-// enter goes to a directory, making it if it is not there.
-func (im *importer) enter(dir string) error {
+// enterDir walks to a directory and creates it if it is missing.
+func (im *importer) enterDir(dir string) error {
 	if dir == im.dir {
 		return nil
 	}
 	im.dir = "/"
-	err := im.w.mkdirs(dir, 0o755)
+	err := im.w.makeDirs(dir, 0o755)
 	if err == nil {
 		im.dir = dir
 	}
 	return err
 }
 
-// directory makes a directory, or gives one that is there its mode. That of the
-// whole archive is left alone if it is not the sandbox's user's own.
-func (im *importer) directory(name string, h *tar.Header) error {
-	if err := im.enter(name); err != nil {
+// importDir creates a directory, or sets the mode of an existing one. The top directory of the
+// archive keeps its mode unless it belongs to the sandbox's user.
+func (im *importer) importDir(name string, h *tar.Header) error {
+	if err := im.enterDir(name); err != nil {
 		return err
 	}
 	var st unix.Stat_t
-	if err := unix.Fstat(im.w.at(), &st); err != nil {
+	if err := unix.Fstat(im.w.currentFD(), &st); err != nil {
 		return err
 	}
 	if c := im.w.s.Config; name == "." && c.Switch && int(st.Uid) != c.UID {
 		return nil
 	}
-	if len(im.late) >= maxLate {
-		if err := im.settle(maxLate / 2); err != nil {
+	if len(im.pending) >= maxPendingDirs {
+		if err := im.applyPending(maxPendingDirs / 2); err != nil {
 			return err
 		}
 	}
 	mode := uint32(h.Mode) & (0o777 | unix.S_ISVTX)
-	im.late = append(im.late, later{name, st.Dev, st.Ino, mode, timesOf(h)})
+	im.pending = append(im.pending, pendingDir{name, st.Dev, st.Ino, mode, timesOf(h)})
 	return nil
 }
 
-// settle gives directories their modes and times, the last first, until so many
-// are left. Those that are others by now, or gone, are left alone.
-func (im *importer) settle(left int) error {
+// applyPending sets the modes and times of pending directories, last first, until left remain. It
+// skips directories that were removed or replaced.
+func (im *importer) applyPending(left int) error {
 	var errs error
-	for len(im.late) > left {
-		d := im.late[len(im.late)-1]
-		im.late = im.late[:len(im.late)-1]
+	for len(im.pending) > left {
+		d := im.pending[len(im.pending)-1]
+		im.pending = im.pending[:len(im.pending)-1]
 		im.dir = "/"
-		if _, err := im.w.to(d.name, asDirectory); err != nil {
+		if _, err := im.w.walkTo(d.name, asDirectory); err != nil {
 			continue
 		}
-		l, err := openDir(im.w.at(), ".")
+		l, err := openDir(im.w.currentFD(), ".")
 		if err != nil {
 			continue
 		}
@@ -174,15 +174,15 @@ func (im *importer) settle(left int) error {
 		}
 		l.close()
 		if err != nil && errs == nil {
-			errs = explain(d.name, err)
+			errs = wrapPathError(d.name, err)
 		}
 	}
 	return errs
 }
 
-// file unpacks a file.
-func (im *importer) file(base string, h *tar.Header, content io.Reader) error {
-	if err := im.free(base); err != nil {
+// importFile unpacks a regular file.
+func (im *importer) importFile(base string, h *tar.Header, content io.Reader) error {
+	if err := im.checkReplaceable(base); err != nil {
 		return err
 	}
 	t, err := im.w.create()
@@ -190,144 +190,140 @@ func (im *importer) file(base string, h *tar.Header, content io.Reader) error {
 		return err
 	}
 	defer t.close()
-	if err := t.fill(content, im.buf, im.alive); err != nil {
+	if err := t.writeContent(content, im.buf, im.alive); err != nil {
 		return err
 	}
-	return t.become(base, uint32(h.Mode)&0o777, timesOf(h))
+	return t.commitAs(base, uint32(h.Mode)&0o777, timesOf(h))
 }
 
-// free checks that what has a name can be replaced: directories and devices
-// stay.
-func (im *importer) free(base string) error {
+// checkReplaceable checks that an existing entry may be replaced: directories and devices may not.
+func (im *importer) checkReplaceable(base string) error {
 	var st unix.Stat_t
-	err := unix.Fstatat(im.w.at(), base, &st, unix.AT_SYMLINK_NOFOLLOW)
+	err := unix.Fstatat(im.w.currentFD(), base, &st, unix.AT_SYMLINK_NOFOLLOW)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if replaceable(&st) {
+	if isReplaceable(&st) {
 		return nil
 	}
 	return wantRegular(&st)
 }
 
-// place gives what was made under a temporary name its owner, its times and
-// name.
-func (im *importer) place(temp, base string, h *tar.Header) error {
-	fd, err := unix.Openat(im.w.at(), temp, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+// commitTemp sets the owner and times of an entry with a temporary name, and renames it.
+func (im *importer) commitTemp(temp, base string, h *tar.Header) error {
+	fd, err := unix.Openat(im.w.currentFD(), temp, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err == nil {
 		if h.Typeflag != tar.TypeLink {
-			err = errors.Join(im.w.ownNew(fd), unix.UtimesNanoAt(im.w.at(), temp, timesOf(h), unix.AT_SYMLINK_NOFOLLOW))
+			err = errors.Join(im.w.chownNew(fd), unix.UtimesNanoAt(im.w.currentFD(), temp, timesOf(h), unix.AT_SYMLINK_NOFOLLOW))
 		}
-		_ = unix.Close(fd) // it was only a handle
+		_ = unix.Close(fd) // not written to
 	}
 	if err == nil {
-		err = unix.Renameat(im.w.at(), temp, im.w.at(), base)
+		err = unix.Renameat(im.w.currentFD(), temp, im.w.currentFD(), base)
 	}
-	if err != nil || h.Typeflag == tar.TypeLink { // a name for the same file: then nothing was renamed
-		_ = unix.Unlinkat(im.w.at(), temp, 0) // what counts is known
+	if err != nil || h.Typeflag == tar.TypeLink { // renaming one hard link over another does nothing
+		_ = unix.Unlinkat(im.w.currentFD(), temp, 0) // the first error counts
 	}
 	return err
 }
 
-// ownNew is own for what has no content: it is what was just made, or of a kind
-// that gives nothing away.
-func (w *walker) ownNew(fd int) error {
+// chownNew is chownToUser for links and pipes. It checks that the file is still one of them.
+func (w *walker) chownNew(fd int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
 	if k := st.Mode & unix.S_IFMT; k != unix.S_IFLNK && k != unix.S_IFIFO {
-		return fmt.Errorf("%w: somebody has changed it meanwhile", atoll.ErrState)
+		return fmt.Errorf("%w: another process has changed it meanwhile", atoll.ErrState)
 	}
-	return w.own(fd)
+	return w.chownToUser(fd)
 }
 
-// symlink makes a symbolic link. Where it leads doesn't matter: nothing goes
-// out through it.
-func (im *importer) symlink(base string, h *tar.Header) error {
+// importSymlink creates a symbolic link. Its target may be anything: the importer never follows it
+// out of the directory.
+func (im *importer) importSymlink(base string, h *tar.Header) error {
 	if h.Linkname == "" || strings.IndexByte(h.Linkname, 0) >= 0 {
-		return refuse("a link to nowhere")
+		return newInvalid("a link without a target")
 	}
-	if err := im.free(base); err != nil {
+	if err := im.checkReplaceable(base); err != nil {
 		return err
 	}
 	temp := tempName()
-	if err := unix.Symlinkat(h.Linkname, im.w.at(), temp); err != nil {
+	if err := unix.Symlinkat(h.Linkname, im.w.currentFD(), temp); err != nil {
 		return err
 	}
-	return im.place(temp, base, h)
+	return im.commitTemp(temp, base, h)
 }
 
-// link makes a hard link to another file of the directory.
-func (im *importer) link(base string, h *tar.Header) error {
+// importHardLink creates a hard link to another file below the top.
+func (im *importer) importHardLink(base string, h *tar.Header) error {
 	target, err := entryName(h.Linkname)
 	if err != nil {
 		return err
 	}
-	if err := im.free(base); err != nil {
+	if err := im.checkReplaceable(base); err != nil {
 		return err
 	}
-	other, err := im.w.twin()
+	other, err := im.w.cloneAtTop()
 	if err != nil {
 		return err
 	}
 	defer other.close()
-	old, err := other.to(target, asName)
+	old, err := other.walkTo(target, asName)
 	if err != nil {
 		return err
 	}
 	var st unix.Stat_t
-	if err := unix.Fstatat(other.at(), old, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if err := unix.Fstatat(other.currentFD(), old, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return err
 	}
 	if k := st.Mode & unix.S_IFMT; k != unix.S_IFREG && k != unix.S_IFLNK {
-		return refuse("a hard link to what is not a file")
+		return newInvalid("a hard link to something other than a file")
 	}
 	temp := tempName()
-	if err := unix.Linkat(other.at(), old, im.w.at(), temp, 0); err != nil {
+	if err := unix.Linkat(other.currentFD(), old, im.w.currentFD(), temp, 0); err != nil {
 		return err
 	}
-	return im.place(temp, base, h)
+	return im.commitTemp(temp, base, h)
 }
 
-// pipe makes a named pipe.
-func (im *importer) pipe(base string, h *tar.Header) error {
-	if err := im.free(base); err != nil {
+// importPipe creates a named pipe.
+func (im *importer) importPipe(base string, h *tar.Header) error {
+	if err := im.checkReplaceable(base); err != nil {
 		return err
 	}
 	temp := tempName()
-	if err := unix.Mknodat(im.w.at(), temp, unix.S_IFIFO|uint32(h.Mode)&0o777, 0); err != nil {
+	if err := unix.Mknodat(im.w.currentFD(), temp, unix.S_IFIFO|uint32(h.Mode)&0o777, 0); err != nil {
 		return err
 	}
-	return im.place(temp, base, h)
+	return im.commitTemp(temp, base, h)
 }
 
-// timesOf returns the times of access and change that an entry has.
+// timesOf returns the access and modification times of an entry.
 func timesOf(h *tar.Header) []unix.Timespec {
 	t := unix.Timespec{Nsec: unix.UTIME_OMIT}
 	if !h.ModTime.IsZero() {
-		t = timespec(h.ModTime)
+		t = toTimespec(h.ModTime)
 	}
 	a := t
 	if !h.AccessTime.IsZero() {
-		a = timespec(h.AccessTime)
+		a = toTimespec(h.AccessTime)
 	}
 	return []unix.Timespec{a, t}
 }
 
-// timespec returns a time that file systems take: what is out of their range
-// is at its edge.
-func timespec(t time.Time) unix.Timespec {
+// toTimespec converts a time, limited to the range that file systems support.
+func toTimespec(t time.Time) unix.Timespec {
 	sec := min(max(t.Unix(), -1<<33), 1<<34)
 	return unix.Timespec{Sec: sec, Nsec: int64(t.Nanosecond())}
 }
 
-// setTimes sets the times of an open file.
+// setTimes sets the times of an open file and reports unsupported times as ErrInvalid.
 func setTimes(fd int, times []unix.Timespec) error {
-	err := futimens(fd, times)
+	err := setFileTimes(fd, times)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOVERFLOW) {
 		return fmt.Errorf("%w: its time is none: %w", atoll.ErrInvalid, err)
 	}

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // entry is a file of an archive, its content in Linkname.
@@ -218,7 +218,7 @@ func describeTree(t testing.TB, dir string) string {
 			return err
 		}
 		rel := strings.TrimPrefix(name, dir)
-		b.WriteString(rel + " " + modeOf(st.Mode).String() + " " + time.Unix(st.Mtim.Unix()).UTC().Format(time.RFC3339))
+		b.WriteString(rel + " " + fileModeOf(st.Mode).String() + " " + time.Unix(st.Mtim.Unix()).UTC().Format(time.RFC3339))
 		switch {
 		case links[st.Ino] != "":
 			b.WriteString(" is " + links[st.Ino])
@@ -242,7 +242,7 @@ func describeTree(t testing.TB, dir string) string {
 // skip skips a test for what is missing, unless ATOLL_MUST asks for it.
 func skip(t testing.TB, what, why string) {
 	t.Helper()
-	musthave.Skip(t, what, "%s", why)
+	testenv.Skip(t, what, "%s", why)
 }
 
 func TestSparseFilesStaySmall(t *testing.T) {
@@ -282,8 +282,8 @@ func TestSparseBombEnds(t *testing.T) {
 	var stream bytes.Buffer
 	d := newDataWriter(&stream)
 	_, err := d.Write(append(head, make([]byte, 1024)...))
-	must(t, errors.Join(err, d.end(nil)))
-	w, err := s.walk()
+	must(t, errors.Join(err, d.finishStream(nil)))
+	w, err := s.newWalker()
 	must(t, err)
 	defer w.close()
 	want(t, s.importTar(w, dir, 0, &dataReader{r: &impatient{&stream}}), io.ErrClosedPipe, "import")
@@ -309,11 +309,11 @@ func TestAlive(t *testing.T) {
 	in, err := server.AcceptStream()
 	must(t, err)
 	d := &dataReader{r: in}
-	want(t, d.alive(), nil, "with data on its way")
+	want(t, d.checkAlive(), nil, "with data on its way")
 	buf := make([]byte, 4)
 	_, err = io.ReadFull(d, buf)
 	must(t, err)
-	want(t, d.alive(), nil, "with nothing on its way")
+	want(t, d.checkAlive(), nil, "with nothing on its way")
 	must(t, writeFrame(out, FrameData, []byte("more")))
 	_, err = io.ReadFull(d, buf)
 	must(t, err)
@@ -323,7 +323,7 @@ func TestAlive(t *testing.T) {
 	must(t, out.Reset())
 	_, err = d.Read(buf)
 	want(t, err, atoll.ErrUnavailable, "Read")
-	want(t, d.alive(), atoll.ErrUnavailable, "after it has given up")
+	want(t, d.checkAlive(), atoll.ErrUnavailable, "after it has given up")
 }
 
 type zeros struct{}
@@ -336,7 +336,7 @@ func TestExportOfFilesThatChange(t *testing.T) {
 	f, err := os.Open(dir + "/f")
 	must(t, err)
 	defer f.Close()
-	e := &exactly{fd: int(f.Fd()), left: 10}
+	e := &exactReader{fd: int(f.Fd()), left: 10}
 	b := make([]byte, 4)
 	_, err = io.ReadFull(e, b)
 	must(t, err)
@@ -349,7 +349,7 @@ func TestExportOfFilesThatChange(t *testing.T) {
 	must(t, os.WriteFile(dir+"/f", []byte("more than there was"), 0o600))
 	_, err = f.Seek(0, 0)
 	must(t, err)
-	rest, err = io.ReadAll(&exactly{fd: int(f.Fd()), left: 10})
+	rest, err = io.ReadAll(&exactReader{fd: int(f.Fd()), left: 10})
 	must(t, err)
 	if string(rest) != "more than " {
 		t.Errorf("after it grew: %q", rest)

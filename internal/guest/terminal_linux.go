@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/vt"
+	"github.com/atoll-sandbox/atoll/internal/guest/vt"
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
-// terminalOperations adds what is done with terminals.
+// terminalOperations adds the handlers of terminals.
 func (s *Server) terminalOperations(ops map[Op]handler) {
 	s.terminals.Start = s.startTerminal
 	set := &s.terminals
@@ -30,7 +30,7 @@ func (s *Server) terminalOperations(ops map[Op]handler) {
 			if err == nil {
 				v, err = f(ctx, &b)
 			}
-			reply(st, v, err)
+			sendReply(st, v, err)
 		}
 	}
 	ops[OpTerminalOpen] = func(ctx context.Context, _ *host, st *yamux.Stream, q *Request) {
@@ -40,11 +40,11 @@ func (s *Server) terminalOperations(ops map[Op]handler) {
 		if err == nil {
 			t, err = set.OpenTerminal(ctx, spec)
 		}
-		reply(st, t, err)
+		sendReply(st, t, err)
 	}
 	ops[OpTerminalList] = func(ctx context.Context, _ *host, st *yamux.Stream, _ *Request) {
 		list, err := set.ListTerminals(ctx)
-		reply(st, list, err)
+		sendReply(st, list, err)
 	}
 	ops[OpTerminalClose] = about(func(ctx context.Context, b *terminalBody) (any, error) { return nil, set.CloseTerminal(ctx, b.Name) })
 	ops[OpTerminalRead] = about(func(ctx context.Context, b *terminalBody) (any, error) { return set.ReadTerminal(ctx, b.Name) })
@@ -54,17 +54,17 @@ func (s *Server) terminalOperations(ops map[Op]handler) {
 	ops[OpTerminalAttach] = s.attachTerminal
 }
 
-// startTerminal starts a command on a terminal.
+// startTerminal starts the command of a terminal.
 func (s *Server) startTerminal(_ context.Context, spec *atoll.TerminalSpec, t *vt.Shared) (vt.Program, error) {
 	if len(spec.Args) == 0 {
-		spec.Args = []string{s.shellOf(spec.User)}
+		spec.Args = []string{s.findShell(spec.User)}
 	}
 	cmd := atoll.Cmd{
 		Args: spec.Args, Dir: spec.Dir, User: spec.User, Env: append([]string{"COLORTERM=truecolor"}, spec.Env...),
 		TTY: &atoll.TTY{Size: spec.Size},
 	}
-	c, err := s.run(&cmd, true)
-	var not *notStarted
+	c, err := s.startCommand(&cmd, true)
+	var not *startFailure
 	if errors.As(err, &not) {
 		go func() {
 			_, _ = t.Write([]byte(not.Text)) // never fails
@@ -75,50 +75,50 @@ func (s *Server) startTerminal(_ context.Context, spec *atoll.TerminalSpec, t *v
 	if err != nil {
 		return nil, err
 	}
-	go c.show(t)
-	return (*onTerminal)(c), nil
+	go c.showOutput(t)
+	return (*terminalProgram)(c), nil
 }
 
-// show shows what a command writes, until its end.
-func (c *command) show(t *vt.Shared) {
+// showOutput copies the command's output to the terminal until its end.
+func (c *command) showOutput(t *vt.Shared) {
 	var pumps sync.WaitGroup
 	pumps.Go(func() {
-		_ = pump(c.pty.File, func(b []byte) error { // a model takes everything
-			c.s.touch()
-			_, err := t.Write(b[frameSize:])
+		_ = copyOutput(c.pty.File, func(b []byte) error { // writing to the terminal never fails
+			c.s.markActive()
+			_, err := t.Write(b[frameHeadSize:])
 			return err
 		})
 	})
-	end := c.await()
+	end := c.waitForEnd()
 	pumps.Wait()
 	c.s.endTerminal(t, atoll.Exit{Code: end.Code, Signal: end.Signal}, c.pid)
-	_ = c.in.SetWriteDeadline(time.Now()) // so that nobody waits to type
+	_ = c.in.SetWriteDeadline(time.Now()) // ends blocked input
 	c.close()
 }
 
-// endTerminal says how the program of a terminal has ended.
+// endTerminal records the end of a terminal's command and notifies hosts.
 func (s *Server) endTerminal(t *vt.Shared, exit atoll.Exit, pid int) {
 	t.End(exit)
 	info := t.Info()
-	s.notify(atoll.Notice{Kind: atoll.NoticeProcessEnded, Process: info.Name, Command: info.Command, PID: pid, Code: exit.Code})
+	s.notifyHosts(atoll.Notice{Kind: atoll.NoticeProcessEnded, Process: info.Name, Command: info.Command, PID: pid, Code: exit.Code})
 }
 
-// onTerminal is a command that a terminal types for.
-type onTerminal command
+// terminalProgram is the command of a terminal as vt uses it.
+type terminalProgram command
 
-// Write types.
-func (c *onTerminal) Write(b []byte) (int, error) {
-	c.s.touch()
+// Write types input.
+func (c *terminalProgram) Write(b []byte) (int, error) {
+	c.s.markActive()
 	return c.in.Write(b)
 }
 
-// Resize tells a size.
-func (c *onTerminal) Resize(size atoll.Size) { _ = c.pty.resize(size) } // a wish
+// Resize sets the window size.
+func (c *terminalProgram) Resize(size atoll.Size) { _ = c.pty.setSize(size) } // best effort
 
-// Kill ends the command with its tree.
-func (c *onTerminal) Kill() { go (*command)(c).kill() } // others hear of its end
+// Kill kills the command and its process tree.
+func (c *terminalProgram) Kill() { go (*command)(c).kill() } // waitForEnd notices the end
 
-// noProgram stands for a program that is not there.
+// noProgram stands for a program that could not be started.
 type noProgram struct{}
 
 func (noProgram) Write(b []byte) (int, error) { return 0, os.ErrClosed }
@@ -127,10 +127,10 @@ func (noProgram) Resize(atoll.Size) {}
 
 func (noProgram) Kill() {}
 
-// shellOf returns the shell of a user that is made for people.
-func (s *Server) shellOf(user string) string {
+// findShell returns the login shell of a user, or the best interactive shell in the sandbox.
+func (s *Server) findShell(user string) string {
 	var list []string
-	if who, err := s.account(user); err == nil && chosen(who.shell) {
+	if who, err := s.lookupUser(user); err == nil && isUserShell(who.shell) {
 		list = append(list, who.shell)
 	}
 	for _, sh := range append(list, "/bin/bash", s.Config.Shell) {
@@ -141,9 +141,9 @@ func (s *Server) shellOf(user string) string {
 	return "/bin/sh"
 }
 
-// chosen reports whether a shell of /etc/passwd is one that somebody has chosen for
-// people: "sh" is the system's, and better ones may be there.
-func chosen(shell string) bool {
+// isUserShell reports whether a shell in /etc/passwd was chosen for interactive use. "sh" is the
+// default, and there may be a better one.
+func isUserShell(shell string) bool {
 	switch path.Base(shell) {
 	case "nologin", "false", "true", "sync", "sh":
 		return false
@@ -151,85 +151,85 @@ func chosen(shell string) bool {
 	return path.IsAbs(shell)
 }
 
-// window is a host's window before a terminal.
+// window is a host's window that is attached to a terminal.
 type window struct {
 	st      *yamux.Stream
 	sending sync.Mutex // held while a frame is written
 	stdin   *wire.Pipe
 	sizes   chan atoll.Size
 	cancel  context.CancelCauseFunc
-	ctx     context.Context //nolint:containedctx // of the channel
+	ctx     context.Context //nolint:containedctx // it ends with the channel
 
-	mu    sync.Mutex
-	room  sync.Cond
-	under int  // guarded by mu; bytes that are not acknowledged
-	over  bool // guarded by mu
+	mu      sync.Mutex
+	changed sync.Cond
+	unacked int  // guarded by mu; bytes that are not acknowledged
+	closed  bool // guarded by mu
 }
 
-// attachTerminal shows a terminal to a host.
+// attachTerminal handles OpTerminalAttach.
 func (s *Server) attachTerminal(ctx context.Context, _ *host, st *yamux.Stream, q *Request) {
 	var b terminalBody
 	err := q.Into(&b)
 	if err == nil {
 		_, err = s.terminals.ReadTerminal(ctx, b.Name)
 	}
-	answer(st, err)
+	sendAnswer(st, err)
 	if err != nil {
 		return
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	w := &window{st: st, sizes: make(chan atoll.Size), ctx: ctx, cancel: cancel}
-	w.room.L = &w.mu
-	w.stdin = wire.NewPipe(stdinWindow, func(n int) { _ = w.send(FrameAck, binary.BigEndian.AppendUint32(nil, uint32(n))) })
-	stop := context.AfterFunc(ctx, w.end)
+	w.changed.L = &w.mu
+	w.stdin = wire.NewPipe(stdinWindow, func(n int) { _ = w.sendFrame(FrameAck, binary.BigEndian.AppendUint32(nil, uint32(n))) })
+	stop := context.AfterFunc(ctx, w.markClosed)
 	defer stop()
 	var wg sync.WaitGroup
-	wg.Go(w.listen)
+	wg.Go(w.handleFrames)
 	a := atoll.Attachment{Stdout: w, Size: b.Size, Resize: w.sizes, ReadOnly: b.ReadOnly, History: b.History}
 	if !b.ReadOnly {
 		a.Stdin = w.stdin
 	}
 	if b.Sized {
 		a.Sized = func(size atoll.Size) {
-			p, _ := json.Marshal(size) // can't fail
-			_ = w.send(FrameResize, p) // listen says why
+			p, _ := json.Marshal(size)      // can't fail
+			_ = w.sendFrame(FrameResize, p) // handleFrames notices an error too
 		}
 	}
 	exit, err := s.terminals.AttachTerminal(ctx, b.Name, a)
-	if err == nil && !s.quitting.Load() {
+	if err == nil && !s.shuttingDown.Load() {
 		p, _ := json.Marshal(End{Code: exit.Code, Signal: exit.Signal}) // can't fail
-		_ = w.send(FrameExit, p)                                        // a host that is gone needs none
+		_ = w.sendFrame(FrameExit, p)                                   // fails if the host has disconnected
 		_ = st.Close()                                                  // likewise
 	} else {
-		_ = st.Reset() // the host knows why
+		_ = st.Reset() // the host knows the cause
 	}
 	w.stdin.Stop()
 	w.cancel(nil)
 	wg.Wait()
 }
 
-// end lets nobody wait for this window any more.
-func (w *window) end() {
+// markClosed ends blocked writes to this window.
+func (w *window) markClosed() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.over = true
-	w.room.Broadcast()
+	w.closed = true
+	w.changed.Broadcast()
 }
 
-// listen takes the host's frames until the channel ends.
-func (w *window) listen() {
+// handleFrames handles the host's frames until the channel ends.
+func (w *window) handleFrames() {
 	defer w.cancel(context.Canceled)
 	buf := make([]byte, 512)
 	for {
 		f, p, err := readFrame(w.st, &buf)
-		if err != nil || !w.take(f, p) {
+		if err != nil || !w.handleFrame(f, p) {
 			return
 		}
 	}
 }
 
-// take does what a frame says; false: the host breaks the protocol.
-func (w *window) take(f Frame, p []byte) bool {
+// handleFrame handles one frame. It returns false if the host violates the protocol.
+func (w *window) handleFrame(f Frame, p []byte) bool {
 	switch f {
 	case FrameStdin:
 		if len(p) == 0 {
@@ -254,32 +254,32 @@ func (w *window) take(f Frame, p []byte) bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		n := int(binary.BigEndian.Uint32(p))
-		if n > w.under {
+		if n > w.unacked {
 			return false
 		}
-		w.under -= n
-		w.room.Broadcast()
+		w.unacked -= n
+		w.changed.Broadcast()
 		return true
 	}
 	return false
 }
 
-// Write shows something, when there is room for it.
+// Write sends output to the host. It blocks while too much is unacknowledged.
 func (w *window) Write(p []byte) (int, error) {
 	done := 0
 	for done < len(p) {
 		w.mu.Lock()
-		for w.under >= showWindow && !w.over {
-			w.room.Wait()
+		for w.unacked >= maxUnacked && !w.closed {
+			w.changed.Wait()
 		}
-		n := min(len(p)-done, showWindow-w.under, maxFrame)
-		w.under += n
-		over := w.over
+		n := min(len(p)-done, maxUnacked-w.unacked, maxFrame)
+		w.unacked += n
+		over := w.closed
 		w.mu.Unlock()
 		if over {
 			return done, os.ErrClosed
 		}
-		if err := w.send(FrameStdout, p[done:done+n]); err != nil {
+		if err := w.sendFrame(FrameStdout, p[done:done+n]); err != nil {
 			return done, err
 		}
 		done += n
@@ -287,7 +287,7 @@ func (w *window) Write(p []byte) (int, error) {
 	return done, nil
 }
 
-func (w *window) send(f Frame, p []byte) error {
+func (w *window) sendFrame(f Frame, p []byte) error {
 	w.sending.Lock()
 	defer w.sending.Unlock()
 	return writeFrame(w.st, f, p)

@@ -157,7 +157,7 @@ func TestTerminalWithoutProgram(t *testing.T) {
 
 func TestChosenShells(t *testing.T) {
 	for shell, want := range map[string]bool{"/bin/zsh": true, "/usr/bin/fish": true, "/bin/bash": true, "/bin/sh": false, "/usr/sbin/nologin": false, "/bin/false": false, "bash": false, "": false} {
-		if got := chosen(shell); got != want {
+		if got := isUserShell(shell); got != want {
 			t.Errorf("%q: %v, want %v", shell, got, want)
 		}
 	}
@@ -201,7 +201,7 @@ func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 // told or done touches anything.
 func hears(t *testing.T, s *Server) *listener {
 	t.Helper()
-	l := &listener{span: time.Hour, wake: make(chan struct{}, 1)}
+	l := &listener{idleAfter: time.Hour, wake: make(chan struct{}, 1)}
 	s.news.mu.Lock()
 	defer s.news.mu.Unlock()
 	s.news.listeners = map[*listener]bool{l: true}
@@ -237,7 +237,7 @@ func TestTerminalIsActivity(t *testing.T) {
 	case <-ctx.Done():
 		t.Fatal("the end of a terminal's program is not told")
 	}
-	list := news.take()
+	list := news.drainQueue()
 	if len(list) != 1 || list[0].Kind != atoll.NoticeProcessEnded || list[0].Process != "build" || !strings.HasPrefix(list[0].Command, "/bin/sh") || list[0].Code != 3 || list[0].PID == 0 {
 		t.Errorf("notices %+v", list)
 	}
@@ -288,7 +288,7 @@ func TestTerminalWithoutProgramIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-news.wake
-	if list := news.take(); len(list) != 1 || list[0].Process != "none" || list[0].Code != 127 {
+	if list := news.drainQueue(); len(list) != 1 || list[0].Process != "none" || list[0].Code != 127 {
 		t.Errorf("notices %+v", list)
 	}
 }

@@ -13,151 +13,150 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Bounds of what a watch remembers.
+// Limits on the memory of a watch on the host.
 const (
-	maxKnown      = 1 << 18  // names; beyond, a watch ends with its connection
-	maxKnownBytes = 64 << 20 // of them, with glimpseCost for each; likewise
-	maxResumes    = 100      // connections after the first
+	maxFileStates   = 1 << 18  // names; a watch with more ends with its connection
+	maxWatchedBytes = 64 << 20 // bytes of these names, with fileStateCost for each
+	maxResumes      = 100      // reconnections
 )
 
-// Watch tells of changes below a directory; see atoll.Watcher. It outlives its
-// connection: when that breaks because the driver has put other files in place,
-// or the guest anew, it connects again and tells what is different.
+// Watch reports changes below a directory; see atoll.Watcher. It outlives its connection: if that
+// ends because the driver has replaced the files or restarted the guest, it reconnects and reports
+// the differences.
 func (l *Link) Watch(ctx context.Context, dir string, f func(atoll.FileEvent) error) error {
-	r, err := named(dir)
+	r, err := newFileRequest(dir)
 	if err != nil {
-		return l.fail("watch", err)
+		return l.wrapError("watch", err)
 	}
-	w := &watching{dir: string(r.Path), f: f, known: make(map[string]glimpse)}
+	w := &fileWatch{dir: string(r.Path), f: f, files: make(map[string]fileState)}
 	for range maxResumes {
-		c, err := l.begin(ctx, "watch")
+		c, err := l.beginOp(ctx, "watch")
 		if err != nil {
 			return err
 		}
-		err = w.follow(ctx, c, r)
+		err = w.readConnection(ctx, c, r)
 		var own *callerError
 		if errors.As(err, &own) {
-			return own.error // as it is
+			return own.error // unwrapped
 		}
 		select {
 		case <-c.Done():
 		default:
-			return l.fail("watch", ended(ctx, err))
+			return l.wrapError("watch", preferCause(ctx, err))
 		}
-		if cerr := context.Cause(ctx); cerr != nil || w.blind || !w.ready && !errors.Is(err, errUnsent) {
-			return l.fail("watch", ended(ctx, err))
+		if cerr := context.Cause(ctx); cerr != nil || w.overflow || !w.ready && !errors.Is(err, errUnsent) {
+			return l.wrapError("watch", preferCause(ctx, err))
 		}
 	}
-	return l.fail("watch", fmt.Errorf("%w: the connection breaks again and again", atoll.ErrUnavailable))
+	return l.wrapError("watch", fmt.Errorf("%w: the connection was lost too often", atoll.ErrUnavailable))
 }
 
-// callerError is an error of a function that is called for each event.
+// callerError is an error of the caller's function for events.
 type callerError struct{ error }
 
-// watching is a watch under way, over all its connections.
-type watching struct {
-	dir   string
-	f     func(atoll.FileEvent) error
-	ready bool               // the listener was told
-	known map[string]glimpse // what there is, as far as the listener knows
-	bytes int                // that known takes, and what a connection tells before it is ready
-	blind bool               // that would be too much
+// fileWatch is the state of a watch over all its connections.
+type fileWatch struct {
+	dir      string
+	f        func(atoll.FileEvent) error
+	ready    bool                 // FileReady was reported
+	files    map[string]fileState // files that the caller knows
+	bytes    int                  // size of files, or of a connection's initial list before it is ready
+	overflow bool                 // the limits were exceeded; files is not kept any more
 }
 
-// glimpseCost is what a name takes besides its bytes.
-const glimpseCost = 96
+// fileStateCost is the memory of a file's entry besides its name, in bytes.
+const fileStateCost = 96
 
-// glimpse is what is known of a file.
-type glimpse struct {
+// fileState is the last reported state of a file.
+type fileState struct {
 	stamp uint64
 	dir   bool
 }
 
-// follow tells what one connection has to say.
-func (w *watching) follow(ctx context.Context, c *Client, r fileRequest) error {
-	d, err := c.download(ctx, func() {}, OpWatch, r)
+// readConnection reports the events of one connection.
+func (w *fileWatch) readConnection(ctx context.Context, c *Client, r fileRequest) error {
+	d, err := c.startDownload(ctx, func() {}, OpWatch, r)
 	if err != nil {
 		return err
 	}
-	defer d.Close() //nolint:errcheck // what counts is what was read
-	sights := sightReader{r: bufio.NewReader(d)}
-	now := make(map[string]glimpse)
-	w.bytes = weight(w.known) // not what an earlier connection told in part
+	defer d.Close() //nolint:errcheck // read errors are returned
+	sights := watchEventReader{r: bufio.NewReader(d)}
+	now := make(map[string]fileState)
+	w.bytes = measureNames(w.files) // without the partial list of an earlier connection
 	for begun := false; ; {
 		e, err := sights.read()
 		if err != nil {
 			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-				err = broken(err)
+				err = wrapBroken(err)
 			}
 			return err
 		}
 		switch {
-		case e.kind == sightReady && !begun:
+		case e.kind == watchReady && !begun:
 			begun = true
-			if err := w.begin(now); err != nil {
+			if err := w.reportStart(now); err != nil {
 				return err
 			}
-		case e.kind == sightHave && !begun:
-			w.note(now, &e)
-		case begun && e.kind != sightReady && e.kind != sightHave:
-			w.note(w.known, &e)
-			if err := w.tell(sightOps[e.kind], e.path, e.dir); err != nil {
+		case e.kind == watchExisting && !begun:
+			w.rememberFile(now, &e)
+		case begun && e.kind != watchReady && e.kind != watchExisting:
+			w.rememberFile(w.files, &e)
+			if err := w.reportEvent(watchEventOps[e.kind], e.path, e.dir); err != nil {
 				return err
 			}
 		default:
-			return fmt.Errorf("%w: a sight %q now", errWire, e.kind)
+			return fmt.Errorf("%w: unexpected watch event %q", errWire, e.kind)
 		}
 	}
 }
 
-// note remembers what was seen, and nothing any more once that is too much.
-func (w *watching) note(known map[string]glimpse, e *sight) {
+// rememberFile updates the state of a file. Past the limits it drops all states.
+func (w *fileWatch) rememberFile(known map[string]fileState, e *watchEvent) {
 	_, have := known[e.path]
-	cost := len(e.path) + glimpseCost
+	cost := len(e.path) + fileStateCost
 	switch {
-	case w.blind:
-	case e.kind == sightRemoved:
+	case w.overflow:
+	case e.kind == watchRemoved:
 		if have {
 			delete(known, e.path)
 			w.bytes -= cost
 		}
 	case have:
-		known[e.path] = glimpse{e.stamp, e.dir}
-	case len(known) >= maxKnown || w.bytes+cost > maxKnownBytes:
-		w.blind, w.bytes = true, 0
+		known[e.path] = fileState{e.stamp, e.dir}
+	case len(known) >= maxFileStates || w.bytes+cost > maxWatchedBytes:
+		w.overflow, w.bytes = true, 0
 		clear(known)
-		w.known = nil // nothing is compared with it
+		w.files = nil // there is nothing to compare with any more
 	default:
-		known[e.path] = glimpse{e.stamp, e.dir}
+		known[e.path] = fileState{e.stamp, e.dir}
 		w.bytes += cost
 	}
 }
 
-// weight is what names take.
-func weight(known map[string]glimpse) int {
+// measureNames returns the memory that the entries take, in bytes.
+func measureNames(known map[string]fileState) int {
 	n := 0
 	for name := range known {
-		n += len(name) + glimpseCost
+		n += len(name) + fileStateCost
 	}
 	return n
 }
 
-// begin tells that the watch has begun, or what has become different since it
-// was interrupted.
-func (w *watching) begin(now map[string]glimpse) error {
-	before := w.known
-	w.known = now
-	w.bytes = weight(now)
+// reportStart reports that the watch is ready, or the differences since it was interrupted.
+func (w *fileWatch) reportStart(now map[string]fileState) error {
+	before := w.files
+	w.files = now
+	w.bytes = measureNames(now)
 	if !w.ready {
 		w.ready = true
-		return w.tell(atoll.FileReady, "", true)
+		return w.reportEvent(atoll.FileReady, "", true)
 	}
-	if w.blind {
-		return fmt.Errorf("%w: there are too many files to tell what has changed", atoll.ErrUnavailable)
+	if w.overflow {
+		return fmt.Errorf("%w: there are too many files to find the changes since the connection was lost", atoll.ErrUnavailable)
 	}
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(before))) {
 		if g, ok := now[name]; !ok || g.dir != before[name].dir {
-			if err := w.tell(atoll.FileRemoved, name, before[name].dir); err != nil {
+			if err := w.reportEvent(atoll.FileRemoved, name, before[name].dir); err != nil {
 				return err
 			}
 		}
@@ -169,14 +168,14 @@ func (w *watching) begin(now map[string]glimpse) error {
 				continue
 			}
 		}
-		if err := w.tell(op, name, g.dir); err != nil {
+		if err := w.reportEvent(op, name, g.dir); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (w *watching) tell(op atoll.FileOp, name string, dir bool) error {
+func (w *fileWatch) reportEvent(op atoll.FileOp, name string, dir bool) error {
 	full := w.dir
 	if name != "" {
 		full = strings.TrimSuffix(w.dir, "/") + "/" + name

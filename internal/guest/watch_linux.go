@@ -20,120 +20,119 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Bounds of a watch.
+// Limits of watches.
 const (
 	maxWatched = 1 << 19 // names
-	maxWatches = 32      // at once, of all hosts: each takes a queue of the kernel's, of which a user has few
+	maxWatches = 32      // at once, of all hosts: each needs an inotify instance, of which a user has few
 )
 
-// settle is how long changes that follow each other are gathered, and
-// settleMost how long at most.
+// Changes are collected until there is none for settleDelay, at most for maxSettleDelay.
 const (
-	settle     = 5 * time.Millisecond
-	settleMost = 50 * time.Millisecond
+	settleDelay    = 5 * time.Millisecond
+	maxSettleDelay = 50 * time.Millisecond
 )
 
 const watchMask = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_MODIFY | unix.IN_ATTRIB |
 	unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR | unix.IN_EXCL_UNLINK
 
-// watchFiles tells a host of changes below a directory.
+// watchFiles handles OpWatch.
 func (s *Server) watchFiles(_ context.Context, _ *host, st *yamux.Stream, q *Request) {
-	_, name, err := request(q)
+	_, name, err := parseFileRequest(q)
 	var w *watch
 	if err == nil {
 		w, err = s.newWatch(name)
 	}
 	if err != nil {
-		answer(st, explain(name, err))
+		sendAnswer(st, wrapPathError(name, err))
 		return
 	}
-	answer(st, nil)
+	sendAnswer(st, nil)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		_, _ = io.Copy(io.Discard, st) // until the host wants no more
+		_, _ = io.Copy(io.Discard, st) // returns when the host ends the watch
 		_ = w.queue.Close()            // ends run
 	})
 	d := newDataWriter(st)
-	w.out = sightWriter{w: d}
+	w.out = watchEventWriter{w: d}
 	err = w.run(d)
-	_ = d.end(explain(name, err))           // a host that is gone needs no end
-	_ = st.SetReadDeadline(time.Unix(1, 0)) // ends the goroutine
+	_ = d.finishStream(wrapPathError(name, err)) // fails if the host has disconnected
+	_ = st.SetReadDeadline(time.Unix(1, 0))      // ends the goroutine
 	wg.Wait()
 	w.close()
 }
 
-// watch is a watch under way. It holds no descriptors but its queue while it
-// waits: they would keep the kernel from telling that a directory is gone.
+// watch is a running watch. While it waits it holds no descriptors but its queue: the kernel would
+// not report the removal of a directory that is open.
 type watch struct {
-	s     *Server
-	w     *walker
-	name  string // of the directory, as it was asked for
-	id    inode
-	queue *os.File
-	buf   []byte
-	dirs  map[string]*watchedDir // by path from the directory on; "" is itself
-	marks map[int32]*watchedDir  // by the kernel's number
-	count int                    // names in all dirs
-	out   sightWriter
-	err   error // of out
-	mute  bool  // what is found was there before
+	s            *Server
+	w            *walker
+	name         string // path of the directory as requested
+	id           inode
+	queue        *os.File
+	buf          []byte
+	dirs         map[string]*watchedDir // by relative path; "" is the directory itself
+	byDescriptor map[int32]*watchedDir  // by inotify watch descriptor
+	count        int                    // names in all dirs
+	out          watchEventWriter
+	err          error // first error of out
+	initial      bool  // the initial scan is running: names existed before the watch
 }
 
-// watchedDir is a directory and what was last seen in it.
+// watchedDir is a directory with the last known state of its entries.
 type watchedDir struct {
-	rel   string
-	mark  int32
-	dead  bool // the kernel has ended the watch: the directory was removed
-	names map[string]seen
+	rel        string
+	descriptor int32
+	removed    bool // the kernel has ended the inotify watch, because the directory was removed
+	names      map[string]fileSnapshot
 }
 
-// seen is what was seen of a file.
-type seen struct {
+// fileSnapshot is the last known state of a file.
+type fileSnapshot struct {
 	mode, uid, gid uint32
 	size, mtime    int64
 	id             inode
 }
 
-func (s *seen) dir() bool { return s.mode&unix.S_IFMT == unix.S_IFDIR }
+func (s *fileSnapshot) isDir() bool { return s.mode&unix.S_IFMT == unix.S_IFDIR }
 
-func seenOf(st *unix.Stat_t) seen {
-	return seen{st.Mode, st.Uid, st.Gid, st.Size, st.Mtim.Nano(), inode{st.Dev, st.Ino}}
+func snapshotOf(st *unix.Stat_t) fileSnapshot {
+	return fileSnapshot{st.Mode, st.Uid, st.Gid, st.Size, st.Mtim.Nano(), inode{st.Dev, st.Ino}}
 }
 
-// stamp is another for another content, mode or owner. A directory's content is
-// not its own.
-func (s *seen) stamp() uint64 {
+// fingerprint returns a hash that changes with the content, mode or owner of a file. The content of
+// a directory does not count.
+func (s *fileSnapshot) fingerprint() uint64 {
 	h := uint64(14695981039346656037)
 	add := func(v uint64) { h = (h ^ v) * 1099511628211; h ^= h >> 29 }
 	add(uint64(s.mode))
 	add(uint64(s.uid)<<32 | uint64(s.gid))
-	if !s.dir() {
+	if !s.isDir() {
 		add(uint64(s.size))
 		add(uint64(s.mtime))
 	}
 	return h
 }
 
-// newWatch finds the directory and watches it.
+// newWatch opens a watch of a directory.
 func (s *Server) newWatch(name string) (_ *watch, err error) {
 	if s.watches.Add(1) > maxWatches {
 		s.watches.Add(-1)
 		return nil, fmt.Errorf("%w: %d watches at once", atoll.ErrQuota, maxWatches)
 	}
-	w := &watch{s: s, name: name, buf: make([]byte, 32<<10), dirs: make(map[string]*watchedDir), marks: make(map[int32]*watchedDir)}
+	w := &watch{s: s, name: name, buf: make([]byte, 32<<10), dirs: make(map[string]*watchedDir), byDescriptor: make(map[int32]*watchedDir)}
 	defer func() {
 		if err != nil {
 			w.close()
 		}
 	}()
-	if w.w, err = s.walk(); err != nil {
+	if w.w, err = s.newWalker(); err != nil {
 		return nil, err
 	}
 	defer w.w.reset()
-	if _, err := w.w.to(name, asDirectory); err != nil {
+	if _, err := w.w.walkTo(name, asDirectory); err != nil {
 		return nil, err
 	}
-	l, err := openDir(w.w.at(), ".") // one that is closed to this process can't be watched
+	l, err := openDir(w.w.currentFD(), ".") // fails if the directory is not readable
 	if err != nil {
 		return nil, err
 	}
@@ -157,45 +156,45 @@ func (w *watch) close() {
 		w.w.close()
 	}
 	if w.queue != nil {
-		_ = w.queue.Close() // it was only read
+		_ = w.queue.Close() // only read
 	}
 }
 
-// run tells what is there, then changes, until the host wants no more or the
-// directory is gone.
+// run reports the existing files and then changes, until the host ends the watch or the directory
+// is removed.
 func (w *watch) run(d *dataWriter) error {
 	err := w.start()
 	for err == nil {
 		if err = d.flush(); err == nil {
-			err = w.next()
+			err = w.reportChanges()
 		}
 	}
 	return err
 }
 
-// start looks at all there is.
+// start scans the directory tree.
 func (w *watch) start() error {
 	defer w.w.reset()
-	if err := w.there(); err != nil {
+	if err := w.checkDir(); err != nil {
 		return err
 	}
-	w.mute = true
-	if err := w.add(""); err != nil {
+	w.initial = true
+	if err := w.addTree(""); err != nil {
 		return err
 	}
-	w.mute = false
+	w.initial = false
 	if w.err == nil {
-		w.err = w.out.write(sight{kind: sightReady, dir: true})
+		w.err = w.out.write(watchEvent{kind: watchReady, dir: true})
 	}
 	return w.err
 }
 
-// there goes to the directory, if it is still that one.
-func (w *watch) there() error {
+// checkDir walks to the directory and checks that it is still the same.
+func (w *watch) checkDir() error {
 	var st unix.Stat_t
-	_, err := w.w.to(w.name, asDirectory)
+	_, err := w.w.walkTo(w.name, asDirectory)
 	if err == nil {
-		err = unix.Fstat(w.w.at(), &st)
+		err = unix.Fstat(w.w.currentFD(), &st)
 	}
 	if err != nil || w.id != (inode{st.Dev, st.Ino}) {
 		return fmt.Errorf("%w: it was removed", atoll.ErrNotFound)
@@ -203,32 +202,32 @@ func (w *watch) there() error {
 	return nil
 }
 
-// next waits for changes and tells them.
-func (w *watch) next() error {
-	got, lost, err := w.wait()
+// reportChanges waits for changes and reports them.
+func (w *watch) reportChanges() error {
+	got, lost, err := w.collectEvents()
 	if err != nil {
 		return err
 	}
 	defer w.w.reset()
-	if err := w.there(); err != nil {
-		w.leave("")
+	if err := w.checkDir(); err != nil {
+		w.removeDir("")
 		return errors.Join(err, w.err)
 	}
-	if err := w.learn(got, lost); err != nil {
+	if err := w.checkAll(got, lost); err != nil {
 		return err
 	}
 	return w.err
 }
 
-// news are the names that something happened to, with what, in each directory.
-type news map[*watchedDir]map[string]uint32
+// changedNames maps each directory to the names with events, and their inotify masks.
+type changedNames map[*watchedDir]map[string]uint32
 
-// wait gathers what the kernel tells, until it tells nothing for a moment.
-func (w *watch) wait() (got news, lost bool, err error) {
+// collectEvents collects events until there is none for settleDelay.
+func (w *watch) collectEvents() (got changedNames, lost bool, err error) {
 	if w.queue.SetReadDeadline(time.Time{}) != nil {
 		return nil, false, os.ErrClosed
 	}
-	got = make(news)
+	got = make(changedNames)
 	for until := (time.Time{}); ; {
 		n, err := w.queue.Read(w.buf)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -237,23 +236,22 @@ func (w *watch) wait() (got news, lost bool, err error) {
 		if err != nil {
 			return nil, false, err
 		}
-		lost = w.gather(got, w.buf[:n]) || lost
+		lost = w.parseEvents(got, w.buf[:n]) || lost
 		now := time.Now()
 		if until.IsZero() {
-			until = now.Add(settleMost)
+			until = now.Add(maxSettleDelay)
 		}
 		if !now.Before(until) {
 			return got, lost, nil
 		}
-		if w.queue.SetReadDeadline(now.Add(settle)) != nil {
+		if w.queue.SetReadDeadline(now.Add(settleDelay)) != nil {
 			return nil, false, os.ErrClosed
 		}
 	}
 }
 
-// gather reads what the kernel has queued, and reports whether that was not
-// all.
-func (w *watch) gather(got news, b []byte) (lost bool) {
+// parseEvents parses inotify events into got. It reports whether events were lost.
+func (w *watch) parseEvents(got changedNames, b []byte) (lost bool) {
 	const head = int(unsafe.Sizeof(unix.InotifyEvent{}))
 	for len(b) >= head {
 		mark, mask, n := int32(binary.NativeEndian.Uint32(b)), binary.NativeEndian.Uint32(b[4:]), int(binary.NativeEndian.Uint32(b[12:]))
@@ -263,10 +261,10 @@ func (w *watch) gather(got news, b []byte) (lost bool) {
 			lost = true
 			continue
 		}
-		d := w.marks[mark]
+		d := w.byDescriptor[mark]
 		if d != nil && mask&unix.IN_IGNORED != 0 {
-			d.dead = true
-			delete(w.marks, mark)
+			d.removed = true
+			delete(w.byDescriptor, mark)
 		}
 		if d == nil || name == "" || isTemp(name) {
 			continue
@@ -279,9 +277,8 @@ func (w *watch) gather(got news, b []byte) (lost bool) {
 	return lost
 }
 
-// learn finds out what has become of the names, directories before what is in
-// them.
-func (w *watch) learn(got news, lost bool) error {
+// checkAll checks the changed names, parent directories first. With lost, it checks everything.
+func (w *watch) checkAll(got changedNames, lost bool) error {
 	if lost {
 		for _, d := range w.dirs {
 			got[d] = nil
@@ -290,40 +287,40 @@ func (w *watch) learn(got news, lost bool) error {
 	dirs := slices.SortedFunc(maps.Keys(got), func(a, b *watchedDir) int { return strings.Compare(a.rel, b.rel) })
 	for _, d := range dirs {
 		if w.dirs[d.rel] != d {
-			continue // gone with a directory above
+			continue // removed together with a parent directory
 		}
-		if err := w.learnDir(d, got[d], lost); err != nil {
+		if err := w.checkDirNames(d, got[d], lost); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// learnDir finds out what has become of names in one directory. One that is not
-// there any more is looked at in the directory above.
-func (w *watch) learnDir(d *watchedDir, names map[string]uint32, lost bool) error {
-	l, err := w.open(d.rel)
+// checkDirNames checks names in one directory. A directory that was removed is handled by the check
+// of its parent.
+func (w *watch) checkDirNames(d *watchedDir, names map[string]uint32, lost bool) error {
+	l, err := w.openDir(d.rel)
 	if err != nil {
-		return unlessGone(err)
+		return ignoreRemoved(err)
 	}
 	defer l.close()
 	if lost {
-		if names, err = w.again(d, l); err != nil {
+		if names, err = w.rescanDir(d, l); err != nil {
 			return err
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if err := w.look(l, d, name, names[name]); err != nil {
+		if err := w.checkName(l, d, name, names[name]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// open opens a watched directory. Nothing on the way is a link.
-func (w *watch) open(rel string) (*listing, error) {
-	l, err := openDir(w.w.at(), ".")
-	for _, c := range parts(rel) {
+// openDir opens a watched directory. It follows no links below the watched top.
+func (w *watch) openDir(rel string) (*listing, error) {
+	l, err := openDir(w.w.currentFD(), ".")
+	for _, c := range splitPath(rel) {
 		if err != nil {
 			return nil, err
 		}
@@ -335,9 +332,9 @@ func (w *watch) open(rel string) (*listing, error) {
 	return l, err
 }
 
-// unlessGone is nil for what only says that a directory went away, or that its
-// owner keeps it closed.
-func unlessGone(err error) error {
+// ignoreRemoved returns nil for errors that only mean that a directory was removed or is not
+// readable.
+func ignoreRemoved(err error) error {
 	for _, e := range []error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EACCES} {
 		if errors.Is(err, e) {
 			return nil
@@ -346,41 +343,41 @@ func unlessGone(err error) error {
 	return err
 }
 
-// again watches a directory that may be another than it was, and returns all
-// names that it has or had.
-func (w *watch) again(d *watchedDir, l *listing) (map[string]uint32, error) {
-	mark, err := w.mark(l)
+// rescanDir renews the inotify watch of a directory, which may have been replaced, and returns all
+// its old and current names.
+func (w *watch) rescanDir(d *watchedDir, l *listing) (map[string]uint32, error) {
+	mark, err := w.addInotify(l)
 	if err != nil {
 		return nil, err
 	}
-	if mark != d.mark {
-		if w.marks[d.mark] == d {
-			delete(w.marks, d.mark)
+	if mark != d.descriptor {
+		if w.byDescriptor[d.descriptor] == d {
+			delete(w.byDescriptor, d.descriptor)
 		}
-		d.mark, d.dead, w.marks[mark] = mark, false, d
+		d.descriptor, d.removed, w.byDescriptor[mark] = mark, false, d
 	}
 	all := make(map[string]uint32, len(d.names))
 	for name := range d.names {
-		all[name] = unseen
+		all[name] = noMask
 	}
 	for {
 		names, err := l.next()
 		if err != nil || len(names) == 0 {
-			return all, unlessGone(err)
+			return all, ignoreRemoved(err)
 		}
 		for _, n := range names {
 			if !isTemp(n) {
-				all[n] = unseen
+				all[n] = noMask
 			}
 		}
 	}
 }
 
-// unseen is the mask of a name that is looked at because events were lost.
-const unseen = 0
+// noMask is the mask of a name that is checked because events were lost.
+const noMask = 0
 
-// mark makes the kernel tell of a directory.
-func (w *watch) mark(l *listing) (int32, error) {
+// addInotify adds an inotify watch for a directory.
+func (w *watch) addInotify(l *listing) (int32, error) {
 	c, err := w.queue.SyscallConn()
 	if err != nil {
 		return 0, err
@@ -396,15 +393,15 @@ func (w *watch) mark(l *listing) (int32, error) {
 	return int32(mark), errors.Join(err, fault)
 }
 
-// add watches a directory and all beneath it, telling what is in them. A
-// directory that is not there, or not any more, is none.
-func (w *watch) add(rel string) error {
+// addTree watches a directory tree and reports its content. A directory that is removed meanwhile
+// is skipped.
+func (w *watch) addTree(rel string) error {
 	todo := []string{rel}
 	for len(todo) > 0 && w.err == nil {
 		rel := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
-		below, err := w.enter(rel)
-		if err = unlessGone(err); err != nil {
+		below, err := w.addDir(rel)
+		if err = ignoreRemoved(err); err != nil {
 			return err
 		}
 		todo = append(todo, below...)
@@ -412,19 +409,19 @@ func (w *watch) add(rel string) error {
 	return w.err
 }
 
-// enter begins to watch one directory and then looks what is in it, so that
-// nothing is missed. It returns the directories in it.
-func (w *watch) enter(rel string) (below []string, err error) {
-	l, err := w.open(rel)
+// addDir starts to watch one directory and then scans it, so that no change is missed. It returns
+// its subdirectories.
+func (w *watch) addDir(rel string) (below []string, err error) {
+	l, err := w.openDir(rel)
 	if err != nil {
 		return nil, err
 	}
 	defer l.close()
-	d := &watchedDir{rel: rel, names: make(map[string]seen)}
-	if d.mark, err = w.mark(l); err != nil {
+	d := &watchedDir{rel: rel, names: make(map[string]fileSnapshot)}
+	if d.descriptor, err = w.addInotify(l); err != nil {
 		return nil, err
 	}
-	w.dirs[rel], w.marks[d.mark] = d, d
+	w.dirs[rel], w.byDescriptor[d.descriptor] = d, d
 	for {
 		names, err := l.next()
 		if err != nil || len(names) == 0 {
@@ -433,10 +430,10 @@ func (w *watch) enter(rel string) (below []string, err error) {
 		for _, n := range names {
 			var st unix.Stat_t
 			if isTemp(n) || unix.Fstatat(l.fd, n, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
-				continue // not yet, or gone again
+				continue // not complete yet, or removed again
 			}
-			if w.found(d, n, &st) && w.wanted(l, n, &st) {
-				below = append(below, under(rel, n))
+			if w.addName(d, n, &st) && w.isWatchable(l, n, &st) {
+				below = append(below, joinRel(rel, n))
 			}
 			if w.count > maxWatched {
 				return nil, fmt.Errorf("%w: more than %d files", atoll.ErrQuota, maxWatched)
@@ -445,27 +442,27 @@ func (w *watch) enter(rel string) (below []string, err error) {
 	}
 }
 
-func under(rel, name string) string {
+func joinRel(rel, name string) string {
 	if rel == "" {
 		return name
 	}
 	return rel + "/" + name
 }
 
-// found notes a new name, tells of it, and reports whether it is a directory.
-func (w *watch) found(d *watchedDir, name string, st *unix.Stat_t) bool {
-	s := seenOf(st)
+// addName records and reports a new name. It returns whether it is a directory.
+func (w *watch) addName(d *watchedDir, name string, st *unix.Stat_t) bool {
+	s := snapshotOf(st)
 	if _, known := d.names[name]; !known {
 		w.count++
 	}
 	d.names[name] = s
-	w.tell(sightCreated, under(d.rel, name), s)
-	return s.dir()
+	w.emitEvent(watchCreated, joinRel(d.rel, name), s)
+	return s.isDir()
 }
 
-// wanted reports whether a directory is watched: not too deep, and not of a
-// file system that only shows the kernel.
-func (w *watch) wanted(l *listing, name string, st *unix.Stat_t) bool {
+// isWatchable reports whether a subdirectory can be watched: it must not be on another file system
+// that only exposes kernel data.
+func (w *watch) isWatchable(l *listing, name string, st *unix.Stat_t) bool {
 	var at unix.Stat_t
 	if unix.Fstat(l.fd, &at) != nil {
 		return false
@@ -478,91 +475,91 @@ func (w *watch) wanted(l *listing, name string, st *unix.Stat_t) bool {
 		return false
 	}
 	defer below.close()
-	return !unreal(below.fd)
+	return !isKernelFS(below.fd)
 }
 
-// leave forgets a directory and all beneath it, telling that it is gone.
-func (w *watch) leave(rel string) {
+// removeDir drops a directory tree and reports its removal.
+func (w *watch) removeDir(rel string) {
 	d := w.dirs[rel]
 	if d == nil {
 		return
 	}
 	delete(w.dirs, rel)
-	if w.marks[d.mark] == d { // else it was found again elsewhere
-		delete(w.marks, d.mark)
-		w.unmark(d.mark)
+	if w.byDescriptor[d.descriptor] == d { // otherwise it was found again under another path
+		delete(w.byDescriptor, d.descriptor)
+		w.removeInotify(d.descriptor)
 	}
 	w.count -= len(d.names)
 	for _, name := range slices.Sorted(maps.Keys(d.names)) {
 		s := d.names[name]
-		if s.dir() {
-			w.leave(under(rel, name))
+		if s.isDir() {
+			w.removeDir(joinRel(rel, name))
 		}
-		w.tell(sightRemoved, under(rel, name), s)
+		w.emitEvent(watchRemoved, joinRel(rel, name), s)
 	}
 }
 
-func (w *watch) unmark(mark int32) {
+func (w *watch) removeInotify(mark int32) {
 	if c, err := w.queue.SyscallConn(); err == nil {
 		_ = c.Control(func(queue uintptr) {
-			_, _ = unix.InotifyRmWatch(int(queue), uint32(mark)) // it is gone with its directory
+			_, _ = unix.InotifyRmWatch(int(queue), uint32(mark)) // fails if the directory was removed
 		})
 	}
 }
 
-func (w *watch) tell(kind sightKind, rel string, s seen) {
-	if w.mute {
-		kind = sightHave
+func (w *watch) emitEvent(kind watchEventKind, rel string, s fileSnapshot) {
+	if w.initial {
+		kind = watchExisting
 	}
 	if w.err == nil {
-		w.err = w.out.write(sight{kind: kind, dir: s.dir(), stamp: s.stamp(), path: rel})
+		w.err = w.out.write(watchEvent{kind: kind, dir: s.isDir(), stamp: s.fingerprint(), path: rel})
 	}
 }
 
-// look compares a name with what it was.
-func (w *watch) look(l *listing, d *watchedDir, name string, mask uint32) error {
-	rel := under(d.rel, name)
+// checkName compares a name with its last known state and reports the difference.
+func (w *watch) checkName(l *listing, d *watchedDir, name string, mask uint32) error {
+	rel := joinRel(d.rel, name)
 	was, had := d.names[name]
 	var st unix.Stat_t
 	if err := unix.Fstatat(l.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		if had {
-			w.forget(d, name, was)
+			w.removeName(d, name, was)
 		}
 		return nil
 	}
-	now := seenOf(&st)
-	if had && (was.mode&unix.S_IFMT != now.mode&unix.S_IFMT || now.dir() && (was.id != now.id || w.dead(rel))) {
-		w.forget(d, name, was)
+	now := snapshotOf(&st)
+	if had && (was.mode&unix.S_IFMT != now.mode&unix.S_IFMT || now.isDir() && (was.id != now.id || w.isRemoved(rel))) {
+		w.removeName(d, name, was)
 		had = false
 	}
 	if !had {
 		if w.count >= maxWatched {
 			return fmt.Errorf("%w: more than %d files", atoll.ErrQuota, maxWatched)
 		}
-		if w.found(d, name, &st) && w.wanted(l, name, &st) {
-			return w.add(rel)
+		if w.addName(d, name, &st) && w.isWatchable(l, name, &st) {
+			return w.addTree(rel)
 		}
 		return nil
 	}
 	d.names[name] = now
-	if was.stamp() != now.stamp() || !now.dir() && (mask&(unix.IN_MODIFY|unix.IN_CREATE|unix.IN_MOVED_TO) != 0 || was.id != now.id) {
-		w.tell(sightWritten, rel, now)
+	if was.fingerprint() != now.fingerprint() || !now.isDir() && (mask&(unix.IN_MODIFY|unix.IN_CREATE|unix.IN_MOVED_TO) != 0 || was.id != now.id) {
+		w.emitEvent(watchWritten, rel, now)
 	}
 	return nil
 }
 
-// dead reports whether the directory that was watched under a path is gone.
-func (w *watch) dead(rel string) bool {
+// isRemoved reports whether the directory that was watched under a path has been removed.
+func (w *watch) isRemoved(rel string) bool {
 	d := w.dirs[rel]
-	return d != nil && d.dead
+	return d != nil && d.removed
 }
 
-// forget tells that a name is gone, with all beneath it.
-func (w *watch) forget(d *watchedDir, name string, was seen) {
+// removeName drops a name with everything below it and reports the removal.
+func (w *watch) removeName(d *watchedDir, name string, was fileSnapshot) {
 	delete(d.names, name)
 	w.count--
-	if was.dir() {
-		w.leave(under(d.rel, name))
+	if was.isDir() {
+		w.removeDir(joinRel(d.rel, name))
 	}
-	w.tell(sightRemoved, under(d.rel, name), was)
+	w.emitEvent(watchRemoved, joinRel(d.rel, name), was)
 }

@@ -281,13 +281,13 @@ func (w *follower) has(name string) bool { _, ok := w.seen[name]; return ok }
 
 func FuzzSights(f *testing.F) {
 	var b bytes.Buffer
-	w := sightWriter{w: &b}
-	for _, e := range []sight{{kind: sightHave, path: "a/b"}, {kind: sightReady}, {kind: sightCreated, dir: true, stamp: 7, path: "a/c"}} {
+	w := watchEventWriter{w: &b}
+	for _, e := range []watchEvent{{kind: watchExisting, path: "a/b"}, {kind: watchReady}, {kind: watchCreated, dir: true, stamp: 7, path: "a/c"}} {
 		must(f, w.write(e))
 	}
 	f.Add(b.Bytes())
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r := sightReader{r: bufio.NewReader(bytes.NewReader(data))}
+		r := watchEventReader{r: bufio.NewReader(bytes.NewReader(data))}
 		for {
 			e, err := r.read()
 			if err != nil {

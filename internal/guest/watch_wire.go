@@ -11,46 +11,45 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// OpWatch tells of changes to files. The request is a fileRequest; sights
-// follow, as bytes to the host, until it closes the channel.
+// OpWatch watches files. The request is a fileRequest. Watch events follow as bytes to the host
+// until it closes the channel.
 const OpWatch Op = "file.watch"
 
-// sightKind says what a sight is.
-type sightKind byte
+// watchEventKind is the kind of a watch event.
+type watchEventKind byte
 
-// The kinds of sights. First comes what is there, then that the watch is ready,
-// then changes.
+// The kinds of watch events. First come the existing files, then watchReady, then changes.
 const (
-	sightHave    sightKind = 'h'
-	sightReady   sightKind = 'r'
-	sightCreated sightKind = 'c'
-	sightWritten sightKind = 'w'
-	sightRemoved sightKind = 'd'
+	watchExisting watchEventKind = 'h'
+	watchReady    watchEventKind = 'r'
+	watchCreated  watchEventKind = 'c'
+	watchWritten  watchEventKind = 'w'
+	watchRemoved  watchEventKind = 'd'
 )
 
-var sightOps = map[sightKind]atoll.FileOp{
-	sightReady: atoll.FileReady, sightCreated: atoll.FileCreated, sightWritten: atoll.FileWritten, sightRemoved: atoll.FileRemoved,
+var watchEventOps = map[watchEventKind]atoll.FileOp{
+	watchReady: atoll.FileReady, watchCreated: atoll.FileCreated, watchWritten: atoll.FileWritten, watchRemoved: atoll.FileRemoved,
 }
 
-// sight is what a watch says of one file.
-type sight struct {
-	kind  sightKind
+// watchEvent is one message of a watch about one file.
+type watchEvent struct {
+	kind  watchEventKind
 	dir   bool
-	stamp uint64 // of what was seen: another if the file has changed
-	path  string // from the watched directory on; empty: that one
+	stamp uint64 // changes whenever the file changes
+	path  string // relative to the watched directory; empty: the directory itself
 }
 
-// maxSightPath is the longest path from the watched directory on.
-const maxSightPath = 64 << 10
+// maxWatchPath is the longest relative path in bytes.
+const maxWatchPath = 64 << 10
 
-// sightWriter writes sights. Each path begins with a part of the one before.
-type sightWriter struct {
+// watchEventWriter writes watch events. Each path omits the prefix it shares with the one before.
+type watchEventWriter struct {
 	w    io.Writer
 	last string
 	buf  []byte
 }
 
-func (s *sightWriter) write(e sight) error {
+func (s *watchEventWriter) write(e watchEvent) error {
 	common := 0
 	for common < min(len(e.path), len(s.last)) && e.path[common] == s.last[common] {
 		common++
@@ -68,18 +67,18 @@ func (s *sightWriter) write(e sight) error {
 	return err
 }
 
-// sightReader reads sights, of which it believes nothing.
-type sightReader struct {
+// watchEventReader reads and validates watch events of an untrusted guest.
+type watchEventReader struct {
 	r    *bufio.Reader
 	last string
 }
 
-func (s *sightReader) read() (sight, error) {
+func (s *watchEventReader) read() (watchEvent, error) {
 	var head [10]byte
 	if _, err := io.ReadFull(s.r, head[:]); err != nil {
-		return sight{}, err
+		return watchEvent{}, err
 	}
-	e := sight{kind: sightKind(head[0]), dir: head[1] == 1, stamp: binary.BigEndian.Uint64(head[2:])}
+	e := watchEvent{kind: watchEventKind(head[0]), dir: head[1] == 1, stamp: binary.BigEndian.Uint64(head[2:])}
 	common, err := binary.ReadUvarint(s.r)
 	if err != nil {
 		return e, err
@@ -88,7 +87,7 @@ func (s *sightReader) read() (sight, error) {
 	if err != nil {
 		return e, err
 	}
-	if common > uint64(len(s.last)) || n > maxSightPath || common+n > maxSightPath {
+	if common > uint64(len(s.last)) || n > maxWatchPath || common+n > maxWatchPath {
 		return e, fmt.Errorf("%w: a path of %d bytes", errWire, n)
 	}
 	rest := make([]byte, n)
@@ -100,17 +99,17 @@ func (s *sightReader) read() (sight, error) {
 	return e, e.check()
 }
 
-// check refuses what is no sight.
-func (e *sight) check() error {
+// check reports an invalid watch event.
+func (e *watchEvent) check() error {
 	switch e.kind {
-	case sightReady:
+	case watchReady:
 		if e.path == "" {
 			return nil
 		}
-	case sightHave, sightCreated, sightWritten, sightRemoved:
+	case watchExisting, watchCreated, watchWritten, watchRemoved:
 		if e.path != "" && path.Clean("/"+e.path) == "/"+e.path && strings.IndexByte(e.path, 0) < 0 {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: a sight %q of %q", errWire, e.kind, e.path)
+	return fmt.Errorf("%w: watch event %q of %q", errWire, e.kind, e.path)
 }

@@ -1,5 +1,5 @@
-// Package helper finds the small static programs that atoll runs beside itself:
-// atoll-guest, atoll-gate, atoll-sftp and atoll-tool.
+// Package helper finds the small static programs that atoll runs as separate processes:
+// atoll-guest, atoll-egress, atoll-sftp and atoll-tool.
 package helper
 
 import (
@@ -16,13 +16,13 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Finder looks for helpers. The zero Finder is a good one.
+// Finder finds helpers. The zero value is ready to use.
 type Finder struct {
-	// Dir is where helpers lie; empty: $ATOLL_HELPERS, what this program holds
-	// (see [Pack]), the directory of this program, $PATH.
+	// Dir is the directory of the helpers; empty: $ATOLL_HELPERS, the helpers packed into this
+	// program (see [Pack]), the directory of this program, and $PATH are searched in this order.
 	Dir string
-	// Cache is where helpers that this program holds are unpacked to; empty:
-	// the user's cache directory.
+	// Cache is the directory to which packed helpers are unpacked; empty: the user's cache
+	// directory.
 	Cache string
 }
 
@@ -41,7 +41,7 @@ func (f Finder) Find(name string) (string, error) {
 		}
 		return path, nil
 	}
-	path, err := f.held(name)
+	path, err := f.findPacked(name)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return path, err
 	}
@@ -61,30 +61,30 @@ func isProgram(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// mu lets one unpacking go on at a time.
+// mu serializes unpacking.
 var mu sync.Mutex
 
-// held unpacks a helper that this program holds into the cache, named after its
-// content, once. What it does not hold is fs.ErrNotExist.
-func (f Finder) held(name string) (string, error) {
+// findPacked unpacks a helper that is packed into this program, once, into the cache under the digest of
+// its content. If it is not packed, the error is fs.ErrNotExist.
+func (f Finder) findPacked(name string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", fs.ErrNotExist
 	}
 	archive, err := zip.OpenReader(self)
 	if err != nil {
-		return "", fs.ErrNotExist // a program as the compiler made it
+		return "", fs.ErrNotExist // a program without packed helpers
 	}
 	defer archive.Close()
 	for _, file := range archive.File {
 		if file.Name == name {
-			return f.unpack(file)
+			return f.unpackHelper(file)
 		}
 	}
 	return "", fs.ErrNotExist
 }
 
-func (f Finder) unpack(file *zip.File) (string, error) {
+func (f Finder) unpackHelper(file *zip.File) (string, error) {
 	dir, err := f.Cache, error(nil)
 	if dir == "" {
 		if dir, err = os.UserCacheDir(); err != nil {
@@ -101,11 +101,11 @@ func (f Finder) unpack(file *zip.File) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("unpacking %s: %w", file.Name, err)
 	}
-	return path, write(path, file)
+	return path, writeHelper(path, file)
 }
 
-// write unpacks a helper to a temporary name and renames it.
-func write(path string, file *zip.File) error {
+// writeHelper unpacks a helper to a temporary file, and renames it.
+func writeHelper(path string, file *zip.File) error {
 	r, err := file.Open()
 	if err != nil {
 		return fmt.Errorf("helper %s: %w", file.Name, err)
@@ -115,7 +115,7 @@ func write(path string, file *zip.File) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(tmp.Name()) // gone once it is renamed
+	defer os.Remove(tmp.Name()) // fails once it was renamed
 	_, err = io.Copy(tmp, r)
 	if err = errors.Join(err, tmp.Chmod(0o755), tmp.Close()); err != nil {
 		return fmt.Errorf("unpacking %s: %w", file.Name, err)

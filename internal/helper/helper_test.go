@@ -12,7 +12,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/helper"
 )
 
-// finds makes this test binary a program that looks for a helper.
+// finds makes this test binary look for a helper.
 const finds = "ATOLL_HELPER_FINDS"
 
 func TestMain(m *testing.M) {
@@ -55,7 +55,7 @@ func TestPacked(t *testing.T) {
 	if err := helper.Pack(program, small); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second time it is there
+	for range 2 { // the second time it is in the cache
 		path, err := find()
 		if err != nil {
 			t.Fatalf("%v: %s", err, path)
@@ -73,14 +73,14 @@ func TestNamedDirectoryIsBelieved(t *testing.T) {
 	}
 }
 
-// TestEveryHelperIsPacked: what stands in cmd beside atoll is built and packed
-// into it, and is there for tests.
+// TestEveryHelperIsPacked checks that all helpers in cmd are built and packed into atoll, and built
+// for tests.
 func TestEveryHelperIsPacked(t *testing.T) {
 	dirs, err := filepath.Glob("../../cmd/atoll-*")
 	if err != nil || len(dirs) < 3 {
 		t.Fatalf("helpers: %v, %v", dirs, err)
 	}
-	for file, mark := range map[string]string{"../../Makefile": "$(CACHE)/helpers/%s", "helpertest/build.go": `"./cmd/%s"`} {
+	for file, mark := range map[string]string{"../../Makefile": "$(CACHE)/helpers/%s", "../testing/helpertest/build.go": `"./cmd/%s"`} {
 		b, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

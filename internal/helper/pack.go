@@ -11,9 +11,7 @@ import (
 	"path/filepath"
 )
 
-// Pack appends helpers to a program, as a zip archive behind it, where Find of
-// that program finds them. So a program that was not packed holds none, rather
-// than old ones.
+// Pack appends helpers to a program as a zip archive, where the program's Finder finds them.
 func Pack(program string, helpers ...string) (err error) {
 	out, err := os.OpenFile(program, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {

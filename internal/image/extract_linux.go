@@ -20,42 +20,42 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// What a layer's archive calls the removal of what lies below it.
+// Names in a layer's archive that remove files of the layers below.
 const (
 	whiteout      = ".wh."
 	whiteoutMeta  = ".wh..wh."
 	whiteoutWhole = ".wh..wh..opq"
 )
 
-// Bounds of one name.
+// Limits of a name.
 const (
-	mostPath  = 4096 // bytes
-	mostLinks = 64   // symbolic links on the way to a directory
+	maxPath  = 4096 // bytes
+	maxLinks = 64   // symbolic links while a directory is resolved
 )
 
-// extractor unpacks one layer. It writes through root only, and follows the
-// layer's own links by itself, so that none leads anywhere else.
+// extractor unpacks one layer. It writes through root only, and resolves the layer's own links
+// itself, so that no link leads outside.
 type extractor struct {
 	root   *os.Root
 	limits Limits
-	owners bool // owners are those of the archive
+	owners bool // set the owners of the archive
 
-	bytes int64
-	files int
-	dirs  []*tar.Header   // whose modes and times are set last
-	lost  map[string]Lost // by name
+	bytes     int64
+	files     int
+	dirs      []*tar.Header       // their modes and times are set last
+	overrides map[string]Override // by name
 }
 
-// extract unpacks an archive into an empty directory and returns the bytes of
-// its files, and what that directory doesn't hold of them.
-func extract(ctx context.Context, root *os.Root, archive io.Reader, limits Limits) (int64, map[string]Lost, error) {
+// extractLayer unpacks an archive into an empty directory. It returns the bytes of its files, and
+// the attributes that the directory could not store.
+func extractLayer(ctx context.Context, root *os.Root, archive io.Reader, limits Limits) (int64, map[string]Override, error) {
 	if limits.Bytes == 0 {
 		limits.Bytes = DefaultBytes
 	}
 	if limits.Files == 0 {
 		limits.Files = DefaultFiles
 	}
-	x := &extractor{root: root, limits: limits, owners: os.Geteuid() == 0, lost: make(map[string]Lost)}
+	x := &extractor{root: root, limits: limits, owners: os.Geteuid() == 0, overrides: make(map[string]Override)}
 	tr := tar.NewReader(archive)
 	for {
 		if err := context.Cause(ctx); err != nil {
@@ -63,41 +63,41 @@ func extract(ctx context.Context, root *os.Root, archive io.Reader, limits Limit
 		}
 		h, err := tr.Next()
 		if errors.Is(err, io.EOF) {
-			return x.bytes, x.lost, x.finish()
+			return x.bytes, x.overrides, x.finishDirs()
 		}
 		if err != nil {
-			return 0, nil, broken(err)
+			return 0, nil, wrapArchiveError(err)
 		}
-		if err := x.entry(h, tr); err != nil {
-			return 0, nil, fmt.Errorf("%q in the layer: %w", clip(h.Name), err)
+		if err := x.extractEntry(h, tr); err != nil {
+			return 0, nil, fmt.Errorf("%q in the layer: %w", clipText(h.Name), err)
 		}
 	}
 }
 
-// broken says that an archive is no archive; other errors are what they are.
-func broken(err error) error {
+// wrapArchiveError adds ErrInvalid to errors of a broken archive.
+func wrapArchiveError(err error) error {
 	if errors.Is(err, tar.ErrHeader) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, tar.ErrInsecurePath) {
 		return fmt.Errorf("%w: the archive is broken: %w", atoll.ErrInvalid, err)
 	}
 	return err
 }
 
-// clip shortens what a stranger wrote.
-func clip(s string) string {
+// clipText shortens untrusted text.
+func clipText(s string) string {
 	if len(s) > 200 {
 		return s[:200] + "…"
 	}
 	return s
 }
 
-// clean returns a name as a path below the root: "." for the root itself.
-func clean(name string) (string, error) {
-	if len(name) > mostPath || strings.ContainsRune(name, 0) {
-		return "", fmt.Errorf("%w: a name of %d bytes", atoll.ErrInvalid, len(name))
+// cleanName returns a name as a path below the root; "." is the root itself.
+func cleanName(name string) (string, error) {
+	if len(name) > maxPath || strings.ContainsRune(name, 0) {
+		return "", fmt.Errorf("%w: the name has %d bytes", atoll.ErrInvalid, len(name))
 	}
 	for part := range strings.SplitSeq(name, "/") {
 		if part == ".." {
-			return "", fmt.Errorf("%w: the name leads out", atoll.ErrInvalid)
+			return "", fmt.Errorf("%w: the name contains \"..\"", atoll.ErrInvalid)
 		}
 	}
 	if p := strings.TrimPrefix(path.Clean("/"+name), "/"); p != "" {
@@ -106,9 +106,9 @@ func clean(name string) (string, error) {
 	return ".", nil
 }
 
-// entry unpacks one entry.
-func (x *extractor) entry(h *tar.Header, content io.Reader) error {
-	name, err := clean(h.Name)
+// extractEntry unpacks one entry.
+func (x *extractor) extractEntry(h *tar.Header, content io.Reader) error {
+	name, err := cleanName(h.Name)
 	if err != nil {
 		return err
 	}
@@ -116,59 +116,58 @@ func (x *extractor) entry(h *tar.Header, content io.Reader) error {
 		return fmt.Errorf("%w: more than %d files in a layer", atoll.ErrQuota, x.limits.Files)
 	}
 	dir, base := path.Split(name)
-	dir, err = x.directory(path.Clean(dir), new(int))
+	dir, err = x.resolveDir(path.Clean(dir), new(int))
 	if err != nil {
 		return err
 	}
 	if strings.HasPrefix(base, whiteout) {
-		return x.whiteout(dir, base)
+		return x.applyWhiteout(dir, base)
 	}
 	name = path.Join(dir, base)
 	switch h.Typeflag {
 	case tar.TypeGNUSparse, tar.TypeCont:
 		h.Typeflag = tar.TypeReg
 	case tar.TypeDir, tar.TypeReg, tar.TypeSymlink, tar.TypeLink, tar.TypeFifo:
-	default: // devices would be the host's; sockets are nobody's
+	default: // devices would be the host's; sockets have no use
 		return nil
 	}
-	if err := x.make(name, h, content); err != nil {
-		return quota(err)
+	if err := x.makeEntry(name, h, content); err != nil {
+		return wrapDiskFull(err)
 	}
 	return nil
 }
 
-// quota says that a full disk is one.
-func quota(err error) error {
+// wrapDiskFull adds ErrQuota to the error of a full disk.
+func wrapDiskFull(err error) error {
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		return fmt.Errorf("%w: %w", atoll.ErrQuota, err)
 	}
 	return err
 }
 
-// directory makes a directory and those above it where they are missing, and
-// returns its path without links: an absolute one begins at the root. links
-// counts the links on the way.
-func (x *extractor) directory(name string, links *int) (string, error) {
+// resolveDir makes a directory and its missing parents, and returns its path without links;
+// absolute links begin at the root. links counts the links that were followed.
+func (x *extractor) resolveDir(name string, links *int) (string, error) {
 	done := "."
 	for part := range strings.SplitSeq(name, "/") {
 		switch part {
 		case "", ".":
 			continue
 		case "..":
-			done = path.Dir(done) // that of "." is "."
+			done = path.Dir(done) // the parent of "." is "."
 			continue
 		}
 		if strings.HasPrefix(part, whiteout) {
-			return "", fmt.Errorf("%w: a directory with the name of a whiteout", atoll.ErrInvalid)
+			return "", fmt.Errorf("%w: a directory is named like a whiteout", atoll.ErrInvalid)
 		}
 		next := path.Join(done, part)
 		info, err := x.root.Lstat(next)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			err = x.mkdir(next)
+			err = x.mkdirCounted(next)
 		case err != nil:
 		case info.Mode()&fs.ModeSymlink != 0:
-			if *links++; *links > mostLinks {
+			if *links++; *links > maxLinks {
 				return "", fmt.Errorf("%w: too many symbolic links", atoll.ErrInvalid)
 			}
 			var target string
@@ -176,32 +175,32 @@ func (x *extractor) directory(name string, links *int) (string, error) {
 				break
 			}
 			if !path.IsAbs(target) {
-				target = done + "/" + target // not cleaned: ".." counts after links
+				target = done + "/" + target // not cleaned: ".." applies after links are resolved
 			}
-			next, err = x.directory(target, links)
+			next, err = x.resolveDir(target, links)
 		case !info.IsDir():
-			err = x.replace(next)
+			err = x.removeExisting(next)
 			if err == nil {
-				err = x.mkdir(next)
+				err = x.mkdirCounted(next)
 			}
 		}
 		if err != nil {
-			return "", quota(err)
+			return "", wrapDiskFull(err)
 		}
 		done = next
 	}
 	return done, nil
 }
 
-func (x *extractor) mkdir(name string) error {
+func (x *extractor) mkdirCounted(name string) error {
 	if x.files++; x.files > x.limits.Files {
 		return fmt.Errorf("%w: more than %d files in a layer", atoll.ErrQuota, x.limits.Files)
 	}
 	return x.root.Mkdir(name, 0o755)
 }
 
-// replace removes what an entry takes the place of.
-func (x *extractor) replace(name string) error {
+// removeExisting removes the file or directory that an entry replaces.
+func (x *extractor) removeExisting(name string) error {
 	info, err := x.root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -215,8 +214,8 @@ func (x *extractor) replace(name string) error {
 	return x.root.Remove(name)
 }
 
-// make makes a file, directory or link.
-func (x *extractor) make(name string, h *tar.Header, content io.Reader) error {
+// makeEntry makes a file, directory or link.
+func (x *extractor) makeEntry(name string, h *tar.Header, content io.Reader) error {
 	if h.Typeflag == tar.TypeDir {
 		return x.makeDir(name, h)
 	}
@@ -226,58 +225,58 @@ func (x *extractor) make(name string, h *tar.Header, content io.Reader) error {
 	target := ""
 	if h.Typeflag == tar.TypeLink {
 		var err error
-		if target, err = x.linked(h.Linkname); err != nil || target == name {
+		if target, err = x.resolveLinkTarget(h.Linkname); err != nil || target == name {
 			return err
 		}
 	}
-	if err := x.replace(name); err != nil {
+	if err := x.removeExisting(name); err != nil {
 		return err
 	}
 	if h.Typeflag == tar.TypeLink {
-		if l, ok := x.lost[target]; ok {
-			x.lost[name] = l
+		if l, ok := x.overrides[target]; ok {
+			x.overrides[name] = l
 		}
 		return x.root.Link(target, name)
 	}
-	if err := x.lose(name, h); err != nil {
+	if err := x.recordOverride(name, h); err != nil {
 		return err
 	}
 	switch h.Typeflag {
 	case tar.TypeReg:
-		return x.file(name, h, content)
+		return x.writeFile(name, h, content)
 	case tar.TypeSymlink:
-		if len(h.Linkname) > mostPath {
+		if len(h.Linkname) > maxPath {
 			return fmt.Errorf("%w: a link of %d bytes", atoll.ErrInvalid, len(h.Linkname))
 		}
 		if err := x.root.Symlink(h.Linkname, name); err != nil || !x.owners {
 			return err
 		}
-		return x.own(x.root.Lchown(name, h.Uid, h.Gid))
+		return x.ignoreOwnerError(x.root.Lchown(name, h.Uid, h.Gid))
 	default: // a FIFO
-		return x.node(name, unix.S_IFIFO, h)
+		return x.makeNode(name, unix.S_IFIFO, h)
 	}
 }
 
-// linked returns the path of a hard link's target, which must be there.
-func (x *extractor) linked(name string) (string, error) {
-	name, err := clean(name)
+// resolveLinkTarget returns the path of a hard link's target, which must exist.
+func (x *extractor) resolveLinkTarget(name string) (string, error) {
+	name, err := cleanName(name)
 	if err != nil {
 		return "", err
 	}
 	dir, base := path.Split(name)
-	if dir, err = x.directory(path.Clean(dir), new(int)); err != nil {
+	if dir, err = x.resolveDir(path.Clean(dir), new(int)); err != nil {
 		return "", err
 	}
 	name = path.Join(dir, base)
 	info, err := x.root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && (info.IsDir() || info.Mode()&fs.ModeDevice != 0) {
-		return "", fmt.Errorf("%w: a hard link to %q, which is no file of the layer", atoll.ErrInvalid, clip(name))
+		return "", fmt.Errorf("%w: hard link to %q, which is not a file of the layer", atoll.ErrInvalid, clipText(name))
 	}
 	return name, err
 }
 
-// own passes over that owners can't be given in a user namespace.
-func (x *extractor) own(err error) error {
+// ignoreOwnerError drops errors about owners that do not exist in a user namespace.
+func (x *extractor) ignoreOwnerError(err error) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL) {
 		return nil
 	}
@@ -287,27 +286,27 @@ func (x *extractor) own(err error) error {
 func (x *extractor) makeDir(name string, h *tar.Header) error {
 	h.Name = name
 	x.dirs = append(x.dirs, h)
-	if err := x.lose(name, h); err != nil {
+	if err := x.recordOverride(name, h); err != nil {
 		return err
 	}
 	info, err := x.root.Lstat(name)
 	if err == nil && info.IsDir() {
 		return nil
 	}
-	hidden := err == nil && info.Mode()&fs.ModeCharDevice != 0 // a whiteout came first
-	if err := x.replace(name); err != nil {
+	hidden := err == nil && info.Mode()&fs.ModeCharDevice != 0 // an earlier whiteout
+	if err := x.removeExisting(name); err != nil {
 		return err
 	}
 	if err := x.root.Mkdir(name, 0o755); err != nil {
 		return err
 	}
 	if hidden {
-		return x.opaque(name)
+		return x.markOpaque(name)
 	}
 	return nil
 }
 
-func (x *extractor) file(name string, h *tar.Header, content io.Reader) (err error) {
+func (x *extractor) writeFile(name string, h *tar.Header, content io.Reader) (err error) {
 	if x.bytes += h.Size; h.Size < 0 || x.bytes > x.limits.Bytes || x.bytes < 0 {
 		return fmt.Errorf("%w: more than %d bytes in a layer", atoll.ErrQuota, x.limits.Bytes)
 	}
@@ -317,12 +316,12 @@ func (x *extractor) file(name string, h *tar.Header, content io.Reader) (err err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	if err := copySparse(f, content, h.Size); err != nil {
-		return broken(err)
+		return wrapArchiveError(err)
 	}
-	return x.dress(f, h)
+	return x.setAttributes(f, h)
 }
 
-// copySparse writes content and leaves holes where it is zero.
+// copySparse writes content, with holes instead of zeros.
 func copySparse(f *os.File, content io.Reader, size int64) error {
 	var buf, zero [64 << 10]byte
 	for at := int64(0); ; {
@@ -342,20 +341,20 @@ func copySparse(f *os.File, content io.Reader, size int64) error {
 	}
 }
 
-// dress gives a file or directory its owner, mode, attributes and time.
-func (x *extractor) dress(f *os.File, h *tar.Header) error {
+// setAttributes sets owner, mode, extended attributes and time of a file or directory.
+func (x *extractor) setAttributes(f *os.File, h *tar.Header) error {
 	if x.owners {
-		if err := x.own(f.Chown(h.Uid, h.Gid)); err != nil {
+		if err := x.ignoreOwnerError(f.Chown(h.Uid, h.Gid)); err != nil {
 			return err
 		}
 	}
-	if err := unix.Fchmod(int(f.Fd()), x.mode(h)); err != nil {
+	if err := unix.Fchmod(int(f.Fd()), x.storedMode(h)); err != nil {
 		return err
 	}
 	for key, value := range h.PAXRecords {
 		attr, ok := strings.CutPrefix(key, "SCHILY.xattr.")
 		if !ok || !strings.HasPrefix(attr, "user.") || strings.HasPrefix(attr, "user.overlay.") {
-			continue // neither capabilities nor what means something to overlayfs
+			continue // no capabilities, and no attributes of overlayfs
 		}
 		if err := unix.Fsetxattr(int(f.Fd()), attr, []byte(value), 0); err != nil && !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.E2BIG) && !errors.Is(err, unix.ERANGE) {
 			return err
@@ -364,19 +363,18 @@ func (x *extractor) dress(f *os.File, h *tar.Header) error {
 	return setTime(f, h.ModTime)
 }
 
-// setTime sets the time of change; one that no file system knows is passed over.
+// setTime sets the modification time. A time that the file system can't store is ignored.
 func setTime(f *os.File, t time.Time) error {
 	ts, err := unix.TimeToTimespec(t)
 	if err != nil {
 		return nil
 	}
 	tv := []unix.Timeval{unix.NsecToTimeval(ts.Nano()), unix.NsecToTimeval(ts.Nano())}
-	return ignore(unix.Futimes(int(f.Fd()), tv), unix.EINVAL)
+	return ignoreError(unix.Futimes(int(f.Fd()), tv), unix.EINVAL)
 }
 
-// node makes a FIFO, or a device with the number 0/0: the one that everyone
-// may make, which is a whiteout.
-func (x *extractor) node(name string, kind uint32, h *tar.Header) error {
+// makeNode makes a FIFO, or the character device 0/0, which every user may make: it is a whiteout.
+func (x *extractor) makeNode(name string, kind uint32, h *tar.Header) error {
 	dir, err := x.root.Open(path.Dir(name))
 	if err != nil {
 		return err
@@ -392,13 +390,13 @@ func (x *extractor) node(name string, kind uint32, h *tar.Header) error {
 	if h == nil || !x.owners {
 		return nil
 	}
-	return x.own(x.root.Lchown(name, h.Uid, h.Gid))
+	return x.ignoreOwnerError(x.root.Lchown(name, h.Uid, h.Gid))
 }
 
-// whiteout removes what lies below. It doesn't touch what the same layer has.
-func (x *extractor) whiteout(dir, base string) error {
+// applyWhiteout hides a file of the layers below. Files of the same layer stay.
+func (x *extractor) applyWhiteout(dir, base string) error {
 	if base == whiteoutWhole {
-		return x.opaque(dir)
+		return x.markOpaque(dir)
 	}
 	victim := strings.TrimPrefix(base, whiteout)
 	if strings.HasPrefix(base, whiteoutMeta) { // of AUFS
@@ -411,17 +409,17 @@ func (x *extractor) whiteout(dir, base string) error {
 	info, err := x.root.Lstat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return quota(x.node(name, unix.S_IFCHR, nil))
+		return wrapDiskFull(x.makeNode(name, unix.S_IFCHR, nil))
 	case err != nil:
 		return err
 	case info.IsDir():
-		return x.opaque(name)
+		return x.markOpaque(name)
 	}
 	return nil
 }
 
-// opaque lets nothing of the layers below be seen in a directory.
-func (x *extractor) opaque(name string) error {
+// markOpaque hides the content of a directory in the layers below.
+func (x *extractor) markOpaque(name string) error {
 	f, err := x.root.Open(name)
 	if err != nil {
 		return err
@@ -430,7 +428,7 @@ func (x *extractor) opaque(name string) error {
 	const yes = "y"
 	err = unix.Fsetxattr(int(f.Fd()), "user.overlay.opaque", []byte(yes), 0)
 	if trusted := unix.Fsetxattr(int(f.Fd()), "trusted.overlay.opaque", []byte(yes), 0); trusted == nil {
-		return ignore(err, unix.EOPNOTSUPP)
+		return ignoreError(err, unix.EOPNOTSUPP)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: the images' directory is on a file system without extended attributes: %w", atoll.ErrUnavailable, err)
@@ -438,9 +436,9 @@ func (x *extractor) opaque(name string) error {
 	return nil
 }
 
-// finish gives the directories their owners, modes and times: the last of a
-// name counts, and inner ones come first.
-func (x *extractor) finish() error {
+// finishDirs sets owners, modes and times of the directories, inner ones first. The last entry of a
+// name counts.
+func (x *extractor) finishDirs() error {
 	last := make(map[string]*tar.Header)
 	for _, h := range x.dirs {
 		last[h.Name] = h
@@ -448,11 +446,11 @@ func (x *extractor) finish() error {
 	names := slices.SortedFunc(maps.Keys(last), func(a, b string) int { return len(b) - len(a) })
 	for _, name := range names {
 		info, err := x.root.Lstat(name)
-		if err != nil || !info.IsDir() { // a later entry took its place
+		if err != nil || !info.IsDir() { // a later entry replaced it
 			continue
 		}
 		if err := x.finishDir(last[name]); err != nil {
-			return fmt.Errorf("%q in the layer: %w", clip(name), err)
+			return fmt.Errorf("%q in the layer: %w", clipText(name), err)
 		}
 	}
 	return nil
@@ -463,5 +461,5 @@ func (x *extractor) finishDir(h *tar.Header) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(x.dress(f, h), f.Close())
+	return errors.Join(x.setAttributes(f, h), f.Close())
 }

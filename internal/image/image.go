@@ -1,10 +1,10 @@
-// Package image keeps root file systems: pulled from registries or imported
-// from archives, unpacked layer by layer into directories that images share.
+// Package image stores root file systems. They are pulled from registries or imported from
+// archives, and unpacked into directories, one for each layer, which images share.
 package image
 
 import "github.com/atoll-sandbox/atoll"
 
-// Config is what an image says about the programs that run in it.
+// Config is the part of an image's configuration that concerns its programs.
 type Config struct {
 	Env        []string `json:"env,omitempty"`
 	User       string   `json:"user,omitempty"`
@@ -13,23 +13,23 @@ type Config struct {
 	Command    []string `json:"command,omitempty"`
 }
 
-// Root is an image as a file system: what overlayfs puts together.
+// Root is an image as a file system for overlayfs.
 type Root struct {
 	Image  atoll.Image `json:"image"`
 	Config Config      `json:"config"`
-	// Layers are directories, the upper ones first. Whiteouts and opaque
-	// directories in them are those of overlayfs, in the attributes that
-	// mounts with userxattr read and, made by root, in those of others too.
+	// Layers are directories, topmost first. Whiteouts and opaque directories have the form of
+	// overlayfs, in the attributes for mounts with userxattr; if root made them, also in those for
+	// other mounts.
 	Layers []string `json:"layers"`
 }
 
-// Limits bound what an image may unpack to; 0 is the default.
+// Limits are the limits of unpacked layers; 0 is the default.
 type Limits struct {
 	Bytes int64 // of all files of a layer
-	Files int   // of a layer, directories and links too
+	Files int   // of a layer, with directories and links
 }
 
-// The defaults of Limits.
+// Default values of Limits.
 const (
 	DefaultBytes = 64 << 30
 	DefaultFiles = 4 << 20

@@ -37,7 +37,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// archive makes a tar of entries; regular files have their Linkname as content.
+// archive returns a tar of entries; the Linkname of a regular file is its content.
 func archive(t testing.TB, entries ...tar.Header) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -70,11 +70,11 @@ func link(name, to string) tar.Header {
 	return tar.Header{Name: name, Linkname: to, Typeflag: tar.TypeSymlink}
 }
 
-func hard(name, to string) tar.Header {
+func hardLink(name, to string) tar.Header {
 	return tar.Header{Name: name, Linkname: to, Typeflag: tar.TypeLink}
 }
 
-// imageOf makes an image of layers, the lowest first.
+// imageOf returns an image of layers, lowest first.
 func imageOf(t testing.TB, layers ...[]byte) v1.Image {
 	t.Helper()
 	im := v1.Image(empty.Image)
@@ -99,17 +99,17 @@ func imageOf(t testing.TB, layers ...[]byte) v1.Image {
 	return im
 }
 
-// hub is a registry on loopback. wrap may break it.
-type hub struct {
+// fakeRegistry is a registry on loopback.
+type fakeRegistry struct {
 	host    string
-	blobs   atomic.Int64 // answers with a layer or configuration
+	blobs   atomic.Int64 // responses with a layer or a configuration
 	handler atomic.Pointer[http.Handler]
 }
 
-func newHub(t testing.TB) *hub {
+func newRegistry(t testing.TB) *fakeRegistry {
 	t.Helper()
 	reg := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
-	h := &hub{}
+	h := &fakeRegistry{}
 	h.handler.Store(&reg)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/blobs/") {
@@ -122,7 +122,7 @@ func newHub(t testing.TB) *hub {
 	return h
 }
 
-func (h *hub) push(t testing.TB, at string, im v1.Image) string {
+func (h *fakeRegistry) push(t testing.TB, at string, im v1.Image) string {
 	t.Helper()
 	ref := h.host + "/" + at
 	parsed, err := name.ParseReference(ref)
@@ -135,7 +135,7 @@ func (h *hub) push(t testing.TB, at string, im v1.Image) string {
 	return ref
 }
 
-// read returns a file as the layers show it, without whiteouts.
+// read returns a file as it is in the stacked layers, without regard to whiteouts.
 func read(root Root, name string) string {
 	for _, l := range root.Layers {
 		if b, err := os.ReadFile(filepath.Join(l, name)); err == nil {
@@ -158,7 +158,7 @@ func pull(t testing.TB, s *Store, ref string) Root {
 }
 
 func TestPull(t *testing.T) {
-	h, s := newHub(t), &Store{Dir: filepath.Join(t.TempDir(), "images")}
+	h, s := newRegistry(t), &Store{Dir: filepath.Join(t.TempDir(), "images")}
 	base := archive(t, dir("etc/"), file("etc/name", "base"), file("bin/sh", strings.Repeat("x", 3<<20)))
 	ref := h.push(t, "a/b:1", imageOf(t, base, archive(t, file("etc/name", "upper"))))
 	var seen []atoll.Progress
@@ -191,7 +191,7 @@ func TestPull(t *testing.T) {
 	if c := root.Config; c.User != "1000" || c.Dir != "/src" || !slices.Equal(c.Env, []string{"A=b"}) || !slices.Equal(c.Entrypoint, []string{"/init"}) || !slices.Equal(c.Command, []string{"sh"}) {
 		t.Errorf("%+v", c)
 	}
-	// The same layer is not fetched again: for the same image, or another.
+	// The same layer is not fetched again, neither for the same image nor for another.
 	other := h.push(t, "c:latest", imageOf(t, base))
 	before := h.blobs.Load()
 	again := pull(t, s, other)
@@ -210,13 +210,13 @@ func TestPull(t *testing.T) {
 }
 
 func TestPullSaysWhyNot(t *testing.T) {
-	h, s := newHub(t), &Store{Dir: t.TempDir()}
+	h, s := newRegistry(t), &Store{Dir: t.TempDir()}
 	for ref, want := range map[string]error{
-		h.host + "/none:1":                 atoll.ErrNotFound,
-		"UPPER":                            atoll.ErrInvalid,
-		"a b":                              atoll.ErrInvalid,
-		"127.0.0.1:1/x":                    atoll.ErrUnavailable,
-		h.push(t, "foreign:1", foreign(t)): atoll.ErrUnsupported,
+		h.host + "/none:1":                      atoll.ErrNotFound,
+		"UPPER":                                 atoll.ErrInvalid,
+		"a b":                                   atoll.ErrInvalid,
+		"127.0.0.1:1/x":                         atoll.ErrUnavailable,
+		h.push(t, "foreign:1", foreignImage(t)): atoll.ErrUnsupported,
 		h.host + "/x@sha256:" + strings.Repeat("0", 64):            atoll.ErrNotFound,
 		h.push(t, "artifact:1", mutate.MediaType(empty.Image, "")): atoll.ErrInvalid,
 	} {
@@ -234,7 +234,7 @@ func TestPullSaysWhyNot(t *testing.T) {
 	}
 }
 
-// TestRegistriesLeadNowhereInside asks for what a registry may answer with.
+// TestRegistriesLeadNowhereInside sends requests that a registry may cause.
 func TestRegistriesLeadNowhereInside(t *testing.T) {
 	for _, c := range []struct {
 		registry, url    string
@@ -261,7 +261,7 @@ func TestRegistriesLeadNowhereInside(t *testing.T) {
 		{"192.0.2.7", "https://198.51.100.1/blob", true, true},
 	} {
 		sent := errors.New("sent")
-		tr := warden{roundTrip(func(*http.Request) (*http.Response, error) { return nil, sent }), c.registry}
+		tr := restrictedTransport{roundTrip(func(*http.Request) (*http.Response, error) { return nil, sent }), c.registry}
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.url, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -279,7 +279,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func foreign(t *testing.T) v1.Image {
+func foreignImage(t *testing.T) v1.Image {
 	im := imageOf(t, archive(t, file("a", "b")))
 	cf, err := im.ConfigFile()
 	if err != nil {
@@ -293,8 +293,8 @@ func foreign(t *testing.T) v1.Image {
 	return im
 }
 
-// noise is a layer that doesn't compress.
-func noise(t testing.TB, n int) []byte {
+// noiseLayer returns a layer that can't be compressed.
+func noiseLayer(t testing.TB, n int) []byte {
 	b := make([]byte, n)
 	x := uint32(1)
 	for i := range b {
@@ -304,8 +304,8 @@ func noise(t testing.TB, n int) []byte {
 	return archive(t, file("noise", string(b)))
 }
 
-// cut answers blobs with half of what is asked for, a few times.
-func (h *hub) cut(times int64, then func(w http.ResponseWriter, r *http.Request, inner http.Handler)) {
+// cut makes the registry abort the first responses with a blob in the middle.
+func (h *fakeRegistry) cut(times int64, then func(w http.ResponseWriter, r *http.Request, inner http.Handler)) {
 	inner := *h.handler.Load()
 	var n atomic.Int64
 	var broken http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -334,8 +334,8 @@ func (h *hub) cut(times int64, then func(w http.ResponseWriter, r *http.Request,
 }
 
 func TestBrokenDownloadsGoOn(t *testing.T) {
-	h, s := newHub(t), &Store{Dir: t.TempDir()}
-	ref := h.push(t, "big:1", imageOf(t, noise(t, 4<<20)))
+	h, s := newRegistry(t), &Store{Dir: t.TempDir()}
+	ref := h.push(t, "big:1", imageOf(t, noiseLayer(t, 4<<20)))
 	var ranges []string
 	h.cut(2, func(w http.ResponseWriter, r *http.Request, inner http.Handler) {
 		ranges = append(ranges, r.Header.Get("Range"))
@@ -348,8 +348,8 @@ func TestBrokenDownloadsGoOn(t *testing.T) {
 }
 
 func TestWrongContentIsRefused(t *testing.T) {
-	h, s := newHub(t), &Store{Dir: t.TempDir()}
-	ref := h.push(t, "big:1", imageOf(t, noise(t, 4<<20)))
+	h, s := newRegistry(t), &Store{Dir: t.TempDir()}
+	ref := h.push(t, "big:1", imageOf(t, noiseLayer(t, 4<<20)))
 	h.cut(0, func(w http.ResponseWriter, r *http.Request, inner http.Handler) {
 		rec := httptest.NewRecorder()
 		inner.ServeHTTP(rec, r)
@@ -360,13 +360,13 @@ func TestWrongContentIsRefused(t *testing.T) {
 	if _, err := s.PullImage(t.Context(), ref, nil); !errors.Is(err, atoll.ErrInvalid) {
 		t.Errorf("a layer with a wrong bit: %v", err)
 	}
-	if names, err := s.list(layersDir); err != nil || len(names) > 0 {
+	if names, err := listLayers(s); err != nil || len(names) > 0 {
 		t.Errorf("layers: %v, %v", names, err)
 	}
 }
 
 func TestManyPullAtOnce(t *testing.T) {
-	h, at := newHub(t), t.TempDir()
+	h, at := newRegistry(t), t.TempDir()
 	var layers [][]byte
 	for i := range 5 {
 		layers = append(layers, archive(t, file(fmt.Sprint("f", i), fmt.Sprint(i))))
@@ -376,7 +376,7 @@ func TestManyPullAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			s := &Store{Dir: at} // as another process has it
+			s := &Store{Dir: at} // as in another process
 			if _, err := s.PullImage(t.Context(), ref, nil); err != nil {
 				t.Error(err)
 			}
@@ -392,7 +392,7 @@ func TestManyPullAtOnce(t *testing.T) {
 }
 
 func TestUseKeepsAndRemoveRemoves(t *testing.T) {
-	h, s := newHub(t), &Store{Dir: t.TempDir()}
+	h, s := newRegistry(t), &Store{Dir: t.TempDir()}
 	shared := archive(t, file("shared", "x"))
 	one := h.push(t, "one", imageOf(t, shared, archive(t, file("one", "1"))))
 	two := h.push(t, "two", imageOf(t, shared, archive(t, dir("closed/"), file("closed/two", "2"), tar.Header{Name: "closed/", Typeflag: tar.TypeDir, Mode: 0o500})))
@@ -408,7 +408,7 @@ func TestUseKeepsAndRemoveRemoves(t *testing.T) {
 	if _, err := s.Share(t.Context(), "sb-1", "sb-2"); err != nil {
 		t.Fatal(err)
 	}
-	// The name means another image by now, which may go; the old layers stay.
+	// The name belongs to another image now, which can be removed; the old layers stay.
 	h.push(t, "two", imageOf(t, archive(t, file("new", "n"))))
 	pull(t, s, two)
 	if err := s.RemoveImage(t.Context(), two); err != nil {
@@ -423,7 +423,7 @@ func TestUseKeepsAndRemoveRemoves(t *testing.T) {
 	if err := errors.Join(s.Release("sb-1"), s.Release("sb-2"), s.Release("sb-2"), s.Collect(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	if names, err := s.list(layersDir); err != nil || len(names) != 2 {
+	if names, err := listLayers(s); err != nil || len(names) != 2 {
 		t.Errorf("%d layers are left of an image of two: %v", len(names), err)
 	}
 	if err := s.RemoveImage(t.Context(), one); err != nil {
@@ -433,7 +433,7 @@ func TestUseKeepsAndRemoveRemoves(t *testing.T) {
 		t.Errorf("twice: %v", err)
 	}
 	for _, d := range []string{layersDir, partsDir, imagesDir, usesDir} {
-		if left, err := os.ReadDir(s.path(d)); err != nil || len(left) > 0 {
+		if left, err := os.ReadDir(s.pathTo(d)); err != nil || len(left) > 0 {
 			t.Errorf("%s: %v, %v", d, left, err)
 		}
 	}
@@ -460,7 +460,7 @@ func TestImport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.AppendImage(foreign(t), layout.WithPlatform(v1.Platform{OS: "linux", Architecture: "s390x"})); err != nil {
+	if err := p.AppendImage(foreignImage(t), layout.WithPlatform(v1.Platform{OS: "linux", Architecture: "s390x"})); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.AppendImage(im, layout.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}),
@@ -477,11 +477,11 @@ func TestImport(t *testing.T) {
 		want      string
 	}{
 		{"Docker", "", docker.Bytes(), "upper"},
-		{"DockerGzip", "other", zip(t, docker.Bytes()), "upper"},
+		{"DockerGzip", "other", gzipBytes(t, docker.Bytes()), "upper"},
 		{"Layout", "", oci, "upper"},
 		{"Root", "plain", files, "root"},
-		{"RootGzip", "plain:gz", zip(t, files), "root"},
-		{"RootZstd", "plain:zst", zstandard(t, files), "root"},
+		{"RootGzip", "plain:gz", gzipBytes(t, files), "root"},
+		{"RootZstd", "plain:zst", zstdBytes(t, files), "root"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := &Store{Dir: t.TempDir()}
@@ -502,7 +502,7 @@ func TestImport(t *testing.T) {
 			if read(root, "etc/name") != c.want {
 				t.Errorf("%+v", root)
 			}
-			if left, err := os.ReadDir(s.path(partsDir)); err != nil || slices.ContainsFunc(left, func(e fs.DirEntry) bool { return !strings.HasSuffix(e.Name(), ".lock") }) {
+			if left, err := os.ReadDir(s.pathTo(partsDir)); err != nil || slices.ContainsFunc(left, func(e fs.DirEntry) bool { return !strings.HasSuffix(e.Name(), ".lock") }) {
 				t.Errorf("left: %v, %v", left, err)
 			}
 		})
@@ -533,13 +533,13 @@ func TestImportRefuses(t *testing.T) {
 		"NoName":       {"", files, Limits{}, atoll.ErrInvalid},
 		"Text":         {"a", []byte(strings.Repeat("no archive ", 100)), Limits{}, atoll.ErrInvalid},
 		"Cut":          {"a", files[:512], Limits{}, atoll.ErrInvalid},
-		"CutGzip":      {"a", zip(t, files)[:40], Limits{}, atoll.ErrInvalid},
+		"CutGzip":      {"a", gzipBytes(t, files)[:40], Limits{}, atoll.ErrInvalid},
 		"BrokenLayer":  {"a", bad.Bytes(), Limits{}, atoll.ErrInvalid},
 		"EmptyList":    {"a", archive(t, file("manifest.json", "[]")), Limits{}, atoll.ErrInvalid},
 		"LeadsOut":     {"a", archive(t, file("manifest.json", `[{"Config":"../../etc/passwd","Layers":[]}]`)), Limits{}, atoll.ErrInvalid},
 		"LayoutOut":    {"a", archive(t, file("oci-layout", "{}"), file("index.json", `{"manifests":[{"digest":"sha256:../../x"}]}`)), Limits{}, atoll.ErrInvalid},
-		"Bomb":         {"a", zip(t, archive(t, file("zeros", strings.Repeat("\x00", 8<<20)))), Limits{Bytes: 1 << 20, Files: 10}, atoll.ErrQuota},
-		"SparseBomb":   {"a", sparse(t), Limits{Bytes: 1 << 20, Files: 10}, atoll.ErrQuota},
+		"Bomb":         {"a", gzipBytes(t, archive(t, file("zeros", strings.Repeat("\x00", 8<<20)))), Limits{Bytes: 1 << 20, Files: 10}, atoll.ErrQuota},
+		"SparseBomb":   {"a", sparseArchive(t), Limits{Bytes: 1 << 20, Files: 10}, atoll.ErrQuota},
 		"ManyFiles":    {"a", archive(t, dir("a"), dir("b"), dir("c")), Limits{Files: 2}, atoll.ErrQuota},
 		"ManyImplicit": {"a", archive(t, file("a/b/c/d/e/f", "")), Limits{Files: 3}, atoll.ErrQuota},
 		"XZ":           {"a", []byte("\xfd7zXZ\x00 and more"), Limits{}, atoll.ErrUnsupported},
@@ -552,14 +552,14 @@ func TestImportRefuses(t *testing.T) {
 			if list, err := s.Images(t.Context()); err != nil || len(list) > 0 {
 				t.Errorf("%v, %v", list, err)
 			}
-			if names, err := s.list(layersDir); err != nil || len(names) > 0 && what != "BrokenLayer" {
+			if names, err := listLayers(s); err != nil || len(names) > 0 && what != "BrokenLayer" {
 				t.Errorf("layers: %v, %v", names, err)
 			}
 		})
 	}
 }
 
-func zip(t testing.TB, b []byte) []byte {
+func gzipBytes(t testing.TB, b []byte) []byte {
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
 	if _, err := w.Write(b); err != nil {
@@ -571,7 +571,7 @@ func zip(t testing.TB, b []byte) []byte {
 	return out.Bytes()
 }
 
-func zstandard(t testing.TB, b []byte) []byte {
+func zstdBytes(t testing.TB, b []byte) []byte {
 	w, err := zstd.NewWriter(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -580,8 +580,8 @@ func zstandard(t testing.TB, b []byte) []byte {
 	return w.EncodeAll(b, nil)
 }
 
-// sparse is a small archive of a file of 64 GB, made of a hole.
-func sparse(t testing.TB) []byte {
+// sparseArchive returns a small archive of a file of 64 GB, which is a hole.
+func sparseArchive(t testing.TB) []byte {
 	t.Helper()
 	dir := t.TempDir()
 	f, err := os.Create(filepath.Join(dir, "hole"))
@@ -596,4 +596,17 @@ func sparse(t testing.TB) []byte {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// listLayers returns the names of the layers of a store.
+func listLayers(s *Store) ([]string, error) {
+	entries, err := os.ReadDir(s.pathTo(layersDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names, err
 }

@@ -24,120 +24,120 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// ImportImage takes an archive of `docker save`, of an OCI layout, or of the
-// files of a root directory, compressed or not. An empty ref is the first one
-// that the archive names. progress may be nil.
+// ImportImage imports an archive of `docker save`, of an OCI layout, or of the files of a root
+// directory, compressed or not. If ref is empty, it is the first name in the archive. progress may
+// be nil.
 func (s *Store) ImportImage(ctx context.Context, ref string, archive io.Reader, progress func(atoll.Progress)) (atoll.Image, error) {
-	unlock, err := s.open(ctx, unix.LOCK_SH)
+	unlock, err := s.lockStore(ctx, unix.LOCK_SH)
 	if err != nil {
 		return atoll.Image{}, err
 	}
 	defer unlock()
-	im, err := s.take(ctx, ref, archive, &reporter{f: progress})
+	im, err := s.importArchive(ctx, ref, archive, &reporter{f: progress})
 	if err != nil {
-		return atoll.Image{}, fmt.Errorf("image %s: %w", ref, timeout(ctx, err))
+		return atoll.Image{}, fmt.Errorf("image %s: %w", ref, wrapTimeout(ctx, err))
 	}
 	return im, nil
 }
 
-func (s *Store) take(ctx context.Context, ref string, archive io.Reader, r *reporter) (atoll.Image, error) {
+func (s *Store) importArchive(ctx context.Context, ref string, archive io.Reader, r *reporter) (atoll.Image, error) {
 	if ref != "" {
-		if _, err := parse(ref); err != nil {
+		if _, err := parseReference(ref); err != nil {
 			return atoll.Image{}, err
 		}
 	}
-	spool, err := os.CreateTemp(s.path(partsDir), "import-*")
+	spool, err := os.CreateTemp(s.pathTo(partsDir), "import-*")
 	if err != nil {
 		return atoll.Image{}, err
 	}
-	defer func() { _ = errors.Join(spool.Close(), os.Remove(spool.Name())) }() // nobody else knows it
-	if err := s.spool(ctx, spool, archive, r); err != nil {
+	defer func() { _ = errors.Join(spool.Close(), os.Remove(spool.Name())) }() // the file has no other users
+	if err := s.spoolArchive(ctx, spool, archive, r); err != nil {
 		return atoll.Image{}, err
 	}
-	b, err := bundleOf(spool)
+	b, err := indexArchive(spool)
 	if err != nil {
 		return atoll.Image{}, err
 	}
-	src, named, err := b.source()
+	src, named, err := b.detectSource()
 	if err != nil {
 		return atoll.Image{}, err
 	}
 	if ref == "" {
 		ref = named
 	}
-	parsed, err := parse(ref)
+	parsed, err := parseReference(ref)
 	if err != nil {
-		return atoll.Image{}, fmt.Errorf("the archive names no image: %w", err)
+		return atoll.Image{}, fmt.Errorf("the archive has no image name: %w", err)
 	}
 	return s.installImport(ctx, parsed, src, r)
 }
 
 func (s *Store) installImport(ctx context.Context, ref name.Reference, src source, r *reporter) (atoll.Image, error) {
-	im, err := s.install(ctx, s.recordPath(ref), familiar(ref), src, r)
+	im, err := s.installSource(ctx, recordName(ref), familiarName(ref), src, r)
 	if err != nil || src.digest != "" {
 		return im, err
 	}
-	// Files of a root directory: the image is its one layer.
+	// The archive has the files of a root directory: the image has one layer.
 	var rec record
-	if err := readJSON(s.recordPath(ref), &rec); err != nil {
+	if err := s.imageDir().Read(recordName(ref), &rec); err != nil {
 		return atoll.Image{}, err
 	}
 	rec.Image.Digest = "sha256:" + rec.Layers[0]
-	return rec.Image, writeJSON(s.recordPath(ref), rec)
+	return rec.Image, s.imageDir().Write(recordName(ref), rec)
 }
 
-// spool writes the plain archive to a file, in which it can be searched.
-func (s *Store) spool(ctx context.Context, to *os.File, archive io.Reader, r *reporter) error {
-	plain, err := decompress(&meter{Reader: leashed{ctx, archive}, report: func(done int64) {
-		r.report(atoll.Progress{Message: "reading", Done: done})
+// spoolArchive writes the decompressed archive to a file, to read it in any order.
+func (s *Store) spoolArchive(ctx context.Context, to *os.File, archive io.Reader, r *reporter) error {
+	plain, err := openDecompressed(&progressReader{Reader: contextReader{ctx, archive}, report: func(done int64) {
+		r.reportProgress(atoll.Progress{Message: "reading", Done: done})
 	}})
 	if err != nil {
 		return err
 	}
 	defer plain.Close()
-	most := s.most()
+	most := s.maxArchiveSize()
 	n, err := io.Copy(to, io.LimitReader(plain, most))
 	if err == nil && n == most {
-		err = fmt.Errorf("%w: an archive of more than %d bytes", atoll.ErrQuota, most)
+		err = fmt.Errorf("%w: the archive has more than %d bytes", atoll.ErrQuota, most)
 	}
-	return quota(err)
+	return wrapDiskFull(err)
 }
 
-// leashed ends a copy when its context does.
-type leashed struct {
-	ctx context.Context //nolint:containedctx // of the copy
+// contextReader fails once its context is done.
+type contextReader struct {
+	ctx context.Context //nolint:containedctx // it lives as long as the copy
 	r   io.Reader
 }
 
-func (l leashed) Read(p []byte) (int, error) {
+func (l contextReader) Read(p []byte) (int, error) {
 	if err := context.Cause(l.ctx); err != nil {
 		return 0, err
 	}
 	return l.r.Read(p)
 }
 
-// bundle is an archive that was looked through.
-type bundle struct {
+// archiveIndex is the index of an archive.
+type archiveIndex struct {
 	file  *os.File
 	files map[string]span
 	links map[string]string
 	size  int64
 }
 
-// span is where a file's content lies in the archive.
+// span is the position of a file's content in the archive.
 type span struct{ from, size int64 }
 
-// Bounds of a bundle of an image.
+// Limits of an image's archive.
 const (
-	mostBlobs    = 10_000
-	mostDocument = 16 << 20 // bytes of JSON
-	mostLayers   = 500
+	maxBlobs    = 10_000
+	maxDocument = 16 << 20 // bytes of JSON
+	maxLayers   = 500
 )
 
-// bundleOf looks through an archive. What is no image's is a root directory's,
-// of which no more is read than it takes to see that.
-func bundleOf(f *os.File) (*bundle, error) {
-	b := &bundle{file: f, files: make(map[string]span), links: make(map[string]string)}
+// indexArchive indexes the first files of an archive. An archive that is no image is that of a root
+// directory: the rest of it is not read.
+func indexArchive(f *os.File) (*archiveIndex, error) {
+	b := &archiveIndex{file: f, files: make(map[string]span), links: make(map[string]string)}
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
@@ -147,13 +147,13 @@ func bundleOf(f *os.File) (*bundle, error) {
 		return nil, err
 	}
 	tr := tar.NewReader(f)
-	for range mostBlobs {
+	for range maxBlobs {
 		h, err := tr.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return nil, broken(err)
+			return nil, wrapArchiveError(err)
 		}
 		at, err := f.Seek(0, io.SeekCurrent)
 		if err != nil {
@@ -163,17 +163,17 @@ func bundleOf(f *os.File) (*bundle, error) {
 		switch h.Typeflag {
 		case tar.TypeReg:
 			b.files[name] = span{at, h.Size}
-		case tar.TypeSymlink: // old archives name a layer twice so
+		case tar.TypeSymlink: // old archives refer to a repeated layer by a link
 			b.links[name] = path.Join(path.Dir(name), h.Linkname)
 		}
 	}
 	return b, nil
 }
 
-// open returns a file of the bundle.
-func (b *bundle) open(name string) (*io.SectionReader, error) {
+// open returns a file of the archive.
+func (b *archiveIndex) open(name string) (*io.SectionReader, error) {
 	name = path.Clean(name)
-	for range mostLinks {
+	for range maxLinks {
 		if s, ok := b.files[name]; ok {
 			if s.from+s.size > b.size {
 				return nil, io.ErrUnexpectedEOF
@@ -186,38 +186,38 @@ func (b *bundle) open(name string) (*io.SectionReader, error) {
 		}
 		name = to
 	}
-	return nil, fmt.Errorf("%w: the archive has no %q", atoll.ErrInvalid, clip(name))
+	return nil, fmt.Errorf("%w: the archive has no %q", atoll.ErrInvalid, clipText(name))
 }
 
-// document reads a JSON file of the bundle.
-func (b *bundle) document(name string, v any) ([]byte, error) {
+// readDocument decodes a JSON file of the archive, and returns its bytes.
+func (b *archiveIndex) readDocument(name string, v any) ([]byte, error) {
 	r, err := b.open(name)
 	if err != nil {
 		return nil, err
 	}
-	if r.Size() > mostDocument {
-		return nil, fmt.Errorf("%w: %q of %d bytes", atoll.ErrInvalid, clip(name), r.Size())
+	if r.Size() > maxDocument {
+		return nil, fmt.Errorf("%w: %q of %d bytes", atoll.ErrInvalid, clipText(name), r.Size())
 	}
 	data, err := io.ReadAll(r)
 	if err != nil {
 		return nil, err
 	}
 	if err := json.Unmarshal(data, v); err != nil {
-		return nil, fmt.Errorf("%w: %q: %w", atoll.ErrInvalid, clip(name), err)
+		return nil, fmt.Errorf("%w: %q: %w", atoll.ErrInvalid, clipText(name), err)
 	}
 	return data, nil
 }
 
-// source finds out what the archive is.
-func (b *bundle) source() (src source, named string, err error) {
+// detectSource detects the format of the archive, and returns its image and the image's name.
+func (b *archiveIndex) detectSource() (src source, named string, err error) {
 	_, docker := b.files["manifest.json"]
 	_, layout := b.files["index.json"]
 	_, marked := b.files["oci-layout"]
 	switch {
 	case docker:
-		return b.docker()
+		return b.readDockerArchive()
 	case layout && marked:
-		return b.layout()
+		return b.readLayout()
 	}
 	fetch := func(context.Context, string, func(atoll.Progress)) (io.ReadCloser, error) {
 		return io.NopCloser(io.NewSectionReader(b.file, 0, b.size)), nil
@@ -228,37 +228,37 @@ func (b *bundle) source() (src source, named string, err error) {
 	return source{platform: "linux/" + runtime.GOARCH, created: time.Now().UTC(), layers: []layer{{short: "files", size: b.size, fetch: fetch}}}, "", nil
 }
 
-// docker reads what `docker save` writes.
-func (b *bundle) docker() (source, string, error) {
+// readDockerArchive reads the format of `docker save`.
+func (b *archiveIndex) readDockerArchive() (source, string, error) {
 	var list []struct {
 		Config   string
 		RepoTags []string
 		Layers   []string
 	}
-	if _, err := b.document("manifest.json", &list); err != nil {
+	if _, err := b.readDocument("manifest.json", &list); err != nil {
 		return source{}, "", err
 	}
 	if len(list) == 0 {
-		return source{}, "", fmt.Errorf("%w: the archive holds no image", atoll.ErrInvalid)
+		return source{}, "", fmt.Errorf("%w: the archive has no image", atoll.ErrInvalid)
 	}
 	m, named := list[0], ""
 	if len(m.RepoTags) > 0 {
 		named = m.RepoTags[0]
 	}
 	var cf v1.ConfigFile
-	raw, err := b.document(m.Config, &cf)
+	raw, err := b.readDocument(m.Config, &cf)
 	if err != nil {
 		return source{}, "", err
 	}
-	src, err := b.sourceOf(digestOf(raw), &cf, m.Layers)
+	src, err := b.buildSource(computeDigest(raw), &cf, m.Layers)
 	return src, named, err
 }
 
-func (b *bundle) sourceOf(digest string, cf *v1.ConfigFile, names []string) (source, error) {
-	if len(names) > mostLayers {
+func (b *archiveIndex) buildSource(digest string, cf *v1.ConfigFile, names []string) (source, error) {
+	if len(names) > maxLayers {
 		return source{}, fmt.Errorf("%w: %d layers", atoll.ErrInvalid, len(names))
 	}
-	src, err := sourceOf(digest, cf, len(names))
+	src, err := newSource(digest, cf, len(names))
 	if err != nil {
 		return source{}, err
 	}
@@ -268,7 +268,7 @@ func (b *bundle) sourceOf(digest string, cf *v1.ConfigFile, names []string) (sou
 			return source{}, err
 		}
 		l := &src.layers[i]
-		l.short, l.size = short(l.diffID), r.Size()
+		l.short, l.size = shortDigest(l.diffID), r.Size()
 		l.fetch = func(context.Context, string, func(atoll.Progress)) (io.ReadCloser, error) {
 			return io.NopCloser(io.NewSectionReader(r, 0, r.Size())), nil
 		}
@@ -276,7 +276,7 @@ func (b *bundle) sourceOf(digest string, cf *v1.ConfigFile, names []string) (sou
 	return src, nil
 }
 
-func digestOf(b []byte) string {
+func computeDigest(b []byte) string {
 	h, _, err := v1.SHA256(bytes.NewReader(b))
 	if err != nil { // reading from memory can't fail
 		return ""
@@ -284,42 +284,42 @@ func digestOf(b []byte) string {
 	return h.String()
 }
 
-// blobName is where an OCI layout has a blob.
+// blobName returns the name of a blob in an OCI layout.
 func blobName(h v1.Hash) (string, error) {
 	if b, err := hex.DecodeString(h.Hex); h.Algorithm != "sha256" || err != nil || len(b) != 32 {
-		return "", fmt.Errorf("%w: a blob named %q", atoll.ErrInvalid, clip(h.String()))
+		return "", fmt.Errorf("%w: a blob named %q", atoll.ErrInvalid, clipText(h.String()))
 	}
 	return "blobs/sha256/" + h.Hex, nil
 }
 
-// layout reads an OCI layout. Indexes may lie in indexes.
-func (b *bundle) layout() (source, string, error) {
+// readLayout reads an OCI layout. An index may refer to another index.
+func (b *archiveIndex) readLayout() (source, string, error) {
 	named, at := "", "index.json"
 	for range 4 {
 		var ix v1.IndexManifest
-		if _, err := b.document(at, &ix); err != nil {
+		if _, err := b.readDocument(at, &ix); err != nil {
 			return source{}, "", err
 		}
-		d, err := pick(ix.Manifests)
+		d, err := pickPlatform(ix.Manifests)
 		if err != nil {
 			return source{}, "", err
 		}
-		if n := nameOf(d); n != "" {
+		if n := imageName(d); n != "" {
 			named = n
 		}
 		if at, err = blobName(d.Digest); err != nil {
 			return source{}, "", err
 		}
 		if !d.MediaType.IsIndex() {
-			src, err := b.manifest(at)
+			src, err := b.readManifest(at)
 			return src, named, err
 		}
 	}
-	return source{}, "", fmt.Errorf("%w: indexes in indexes", atoll.ErrInvalid)
+	return source{}, "", fmt.Errorf("%w: too many nested indexes", atoll.ErrInvalid)
 }
 
-// nameOf is the name that a layout has for an image.
-func nameOf(d v1.Descriptor) string {
+// imageName returns the name of an image in a layout; empty if it has none.
+func imageName(d v1.Descriptor) string {
 	if n := d.Annotations["io.containerd.image.name"]; n != "" {
 		return n
 	}
@@ -329,8 +329,8 @@ func nameOf(d v1.Descriptor) string {
 	return ""
 }
 
-// pick chooses what is for this machine.
-func pick(list []v1.Descriptor) (v1.Descriptor, error) {
+// pickPlatform returns the entry for this host's platform.
+func pickPlatform(list []v1.Descriptor) (v1.Descriptor, error) {
 	i := slices.IndexFunc(list, func(d v1.Descriptor) bool {
 		return d.Platform != nil && d.Platform.OS == "linux" && d.Platform.Architecture == runtime.GOARCH
 	})
@@ -338,32 +338,32 @@ func pick(list []v1.Descriptor) (v1.Descriptor, error) {
 		i = slices.IndexFunc(list, func(d v1.Descriptor) bool { return d.Platform == nil || d.Platform.Architecture == "" })
 	}
 	if i < 0 {
-		return v1.Descriptor{}, fmt.Errorf("%w: the archive holds nothing for linux/%s", atoll.ErrUnsupported, runtime.GOARCH)
+		return v1.Descriptor{}, fmt.Errorf("%w: the archive has no image for linux/%s", atoll.ErrUnsupported, runtime.GOARCH)
 	}
 	return list[i], nil
 }
 
-func (b *bundle) manifest(at string) (source, error) {
+func (b *archiveIndex) readManifest(at string) (source, error) {
 	var m v1.Manifest
-	raw, err := b.document(at, &m)
+	raw, err := b.readDocument(at, &m)
 	if err != nil {
 		return source{}, err
 	}
-	if d := digestOf(raw); at != "blobs/sha256/"+strings.TrimPrefix(d, "sha256:") {
-		return source{}, fmt.Errorf("%w: the manifest is %s, not what it is called", atoll.ErrInvalid, d)
+	if d := computeDigest(raw); at != "blobs/sha256/"+strings.TrimPrefix(d, "sha256:") {
+		return source{}, fmt.Errorf("%w: the manifest has the digest %s, not that of its name", atoll.ErrInvalid, d)
 	}
 	if m.Config.MediaType != types.OCIConfigJSON && m.Config.MediaType != types.DockerConfigJSON {
-		return source{}, fmt.Errorf("%w: %q is no image's", atoll.ErrInvalid, clip(string(m.Config.MediaType)))
+		return source{}, fmt.Errorf("%w: %q is not the type of an image configuration", atoll.ErrInvalid, clipText(string(m.Config.MediaType)))
 	}
 	config, err := blobName(m.Config.Digest)
 	if err != nil {
 		return source{}, err
 	}
 	var cf v1.ConfigFile
-	if raw, err = b.document(config, &cf); err != nil {
+	if raw, err = b.readDocument(config, &cf); err != nil {
 		return source{}, err
 	}
-	if d := digestOf(raw); d != m.Config.Digest.String() {
+	if d := computeDigest(raw); d != m.Config.Digest.String() {
 		return source{}, fmt.Errorf("%w: the configuration is %s, not %s", atoll.ErrInvalid, d, m.Config.Digest)
 	}
 	var names []string
@@ -374,5 +374,5 @@ func (b *bundle) manifest(at string) (source, error) {
 		}
 		names = append(names, n)
 	}
-	return b.sourceOf("sha256:"+path.Base(at), &cf, names)
+	return b.buildSource("sha256:"+path.Base(at), &cf, names)
 }

@@ -24,30 +24,31 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/filelock"
+	"github.com/atoll-sandbox/atoll/internal/state/filelock"
+	"github.com/atoll-sandbox/atoll/internal/state/jsondir"
 )
 
-// source is an image to be had.
+// source is an image to install.
 type source struct {
 	digest   string // of the manifest or configuration
 	platform string
 	created  time.Time
 	config   Config
-	layers   []layer // upper ones last, as manifests have them
+	layers   []layer // topmost last, as in manifests
 }
 
-// layer is one of its layers.
+// layer is a layer of a source.
 type layer struct {
-	diffID string // hexadecimal SHA-256 of its archive; empty: not known before
-	short  string // for people
-	size   int64  // of what is fetched; 0: unknown
-	// fetch gives the archive, compressed or not. The path is where a part of
-	// it may be kept for a next time.
+	diffID string // hexadecimal SHA-256 of its uncompressed archive; empty: not known yet
+	short  string // short digest for users
+	size   int64  // bytes to fetch; 0: unknown
+	// fetch returns the archive, compressed or not. A partial download may be kept in the file part
+	// for the next try.
 	fetch func(ctx context.Context, part string, report func(atoll.Progress)) (io.ReadCloser, error)
 }
 
-// describe takes from an image's configuration what is kept of it.
-func describe(cf *v1.ConfigFile) (Config, string) {
+// convertConfig returns the used part of an image's configuration, and its platform.
+func convertConfig(cf *v1.ConfigFile) (Config, string) {
 	c := cf.Config
 	platform := cf.OS + "/" + cf.Architecture
 	if cf.Variant != "" {
@@ -56,33 +57,33 @@ func describe(cf *v1.ConfigFile) (Config, string) {
 	return Config{Env: c.Env, User: c.User, Dir: c.WorkingDir, Entrypoint: c.Entrypoint, Command: c.Cmd}, platform
 }
 
-// atOnce is how many layers are fetched and unpacked at once.
-const atOnce = 3
+// maxParallel is the number of layers that are fetched and unpacked at the same time.
+const maxParallel = 3
 
-// install makes a source's layers be there, then gives it its name. The caller
-// has the shared lock.
-func (s *Store) install(ctx context.Context, path, ref string, src source, r *reporter) (atoll.Image, error) {
+// installSource installs the layers of a source, and then records the image under its name. The
+// caller holds the shared lock.
+func (s *Store) installSource(ctx context.Context, name, ref string, src source, r *reporter) (atoll.Image, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var (
 		wg    sync.WaitGroup
 		ids   = make([]string, len(src.layers))
 		sizes = make([]int64, len(src.layers))
-		slots = make(chan struct{}, atOnce)
+		slots = make(chan struct{}, maxParallel)
 	)
 	for i, l := range src.layers {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
 			var err error
-			if ids[i], sizes[i], err = s.layer(ctx, l, r); err != nil {
+			if ids[i], sizes[i], err = s.installLayer(ctx, l, r); err != nil {
 				cancel(fmt.Errorf("layer %s: %w", l.short, err))
 			}
 		})
 	}
 	wg.Wait()
 	if err := context.Cause(ctx); err != nil {
-		return atoll.Image{}, timeout(ctx, err)
+		return atoll.Image{}, wrapTimeout(ctx, err)
 	}
 	rec := record{Config: src.config, Image: atoll.Image{
 		Ref: ref, Digest: src.digest, Layers: len(ids), Platform: src.platform, Created: src.created,
@@ -91,22 +92,22 @@ func (s *Store) install(ctx context.Context, path, ref string, src source, r *re
 		rec.Layers = append(rec.Layers, ids[len(ids)-1-i])
 		rec.Image.Size += sizes[i]
 	}
-	if err := writeJSON(path, rec); err != nil {
+	if err := s.imageDir().Write(name, rec); err != nil {
 		return atoll.Image{}, err
 	}
 	return rec.Image, nil
 }
 
-// timeout says that it was a deadline, where it was.
-func timeout(ctx context.Context, err error) error {
+// wrapTimeout adds ErrTimeout to the error of an exceeded deadline.
+func wrapTimeout(ctx context.Context, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, atoll.ErrTimeout) {
 		return fmt.Errorf("%w: %w", atoll.ErrTimeout, err)
 	}
 	return err
 }
 
-// unpacked is what is written beside an unpacked layer.
-type unpacked struct {
+// layerInfo is written next to an unpacked layer.
+type layerInfo struct {
 	Size int64 `json:"size"`
 }
 
@@ -115,22 +116,21 @@ const (
 	filesDir = "fs"
 )
 
-// layer makes a layer be there, once for all processes, and returns its name
-// and size.
-func (s *Store) layer(ctx context.Context, l layer, r *reporter) (id string, size int64, err error) {
+// installLayer installs a layer, once for all processes, and returns its id and size.
+func (s *Store) installLayer(ctx context.Context, l layer, r *reporter) (id string, size int64, err error) {
 	report := func(p atoll.Progress) {
 		p.ID = l.short
-		r.report(p)
+		r.reportProgress(p)
 	}
 	part := ""
 	if l.diffID != "" {
-		part = s.path(partsDir, l.diffID)
+		part = s.pathTo(partsDir, l.diffID)
 		unlock, err := filelock.Wait(ctx, part+".lock", filelock.Exclusive)
 		if err != nil {
 			return "", 0, err
 		}
 		defer unlock()
-		if size, err := s.have(l.diffID); err == nil {
+		if size, err := s.layerSize(l.diffID); err == nil {
 			report(atoll.Progress{Message: "already there", Done: l.size, Total: l.size})
 			return l.diffID, size, nil
 		}
@@ -140,32 +140,32 @@ func (s *Store) layer(ctx context.Context, l layer, r *reporter) (id string, siz
 		return "", 0, err
 	}
 	defer blob.Close()
-	id, size, err = s.unpack(ctx, l, blob, report)
+	id, size, err = s.unpackLayer(ctx, l, blob, report)
 	if err != nil {
 		return "", 0, err
 	}
 	if part != "" {
-		err = ignore(os.Remove(part), fs.ErrNotExist)
+		err = ignoreError(os.Remove(part), fs.ErrNotExist)
 	}
 	report(atoll.Progress{Message: "done", Done: l.size, Total: l.size})
 	return id, size, err
 }
 
-// have returns the size of a layer that is there.
-func (s *Store) have(id string) (int64, error) {
-	var u unpacked
-	err := readJSON(s.path(layersDir, id, sizeFile), &u)
+// layerSize returns the size of an installed layer.
+func (s *Store) layerSize(id string) (int64, error) {
+	var u layerInfo
+	err := jsondir.ReadFile(s.pathTo(layersDir, id, sizeFile), &u)
 	return u.Size, err
 }
 
-// unpack unpacks an archive beside the layers, sees that it is what it should
-// be, and renames it.
-func (s *Store) unpack(ctx context.Context, l layer, blob io.Reader, report func(atoll.Progress)) (id string, size int64, err error) {
-	tmp, err := os.MkdirTemp(s.path(partsDir), "unpacking-*")
+// unpackLayer unpacks an archive into a temporary directory, verifies its digest, and stores it as
+// a layer.
+func (s *Store) unpackLayer(ctx context.Context, l layer, blob io.Reader, report func(atoll.Progress)) (id string, size int64, err error) {
+	tmp, err := os.MkdirTemp(s.pathTo(partsDir), "unpacking-*")
 	if err != nil {
 		return "", 0, err
 	}
-	defer func() { err = errors.Join(err, discard(tmp)) }()
+	defer func() { err = errors.Join(err, removeTree(tmp)) }()
 	if err := os.Mkdir(tmp+"/"+filesDir, 0o755); err != nil {
 		return "", 0, err
 	}
@@ -175,34 +175,34 @@ func (s *Store) unpack(ctx context.Context, l layer, blob io.Reader, report func
 	}
 	defer root.Close()
 	report(atoll.Progress{Message: "unpacking", Total: l.size})
-	archive, err := decompress(&meter{Reader: blob, report: func(done int64) {
+	archive, err := openDecompressed(&progressReader{Reader: blob, report: func(done int64) {
 		report(atoll.Progress{Message: "unpacking", Done: done, Total: l.size})
 	}})
 	if err != nil {
 		return "", 0, err
 	}
 	defer archive.Close()
-	sum := &hashing{r: io.LimitReader(archive, s.most()), h: sha256.New()}
-	size, lost, err := extract(ctx, root, sum, s.Limits)
+	sum := &hashReader{r: io.LimitReader(archive, s.maxArchiveSize()), h: sha256.New()}
+	size, lost, err := extractLayer(ctx, root, sum, s.Limits)
 	if err != nil {
-		return "", 0, timeout(ctx, err)
+		return "", 0, wrapTimeout(ctx, err)
 	}
-	if _, err := io.Copy(io.Discard, sum); err != nil { // what follows the end, of the digest too
-		return "", 0, broken(err)
+	if _, err := io.Copy(io.Discard, sum); err != nil { // the digest includes the bytes after the end of the archive
+		return "", 0, wrapArchiveError(err)
 	}
 	id = hex.EncodeToString(sum.h.Sum(nil))
 	if l.diffID != "" && l.diffID != id {
-		return "", 0, fmt.Errorf("%w: its content is %s, not what the image says: %s", atoll.ErrInvalid, id, l.diffID)
+		return "", 0, fmt.Errorf("%w: its digest is %s, want %s", atoll.ErrInvalid, id, l.diffID)
 	}
-	if err := keepLost(tmp, lost); err != nil {
-		return "", 0, quota(err)
+	if err := writeOverrides(tmp, lost); err != nil {
+		return "", 0, wrapDiskFull(err)
 	}
-	return id, size, s.keep(root, tmp, id, size)
+	return id, size, s.storeLayer(root, tmp, id, size)
 }
 
-// most is how long an archive may be that unpacks to what is allowed: its
-// files, and of each what comes around it.
-func (s *Store) most() int64 {
+// maxArchiveSize returns the size limit of an archive: that of its files, and of the headers around
+// them.
+func (s *Store) maxArchiveSize() int64 {
 	l := s.Limits
 	if l.Bytes == 0 {
 		l.Bytes = DefaultBytes
@@ -213,43 +213,42 @@ func (s *Store) most() int64 {
 	return l.Bytes + int64(l.Files)*(16<<10) + 1<<20
 }
 
-// keep makes an unpacked directory a layer, for good. Another process may have
-// been faster.
-func (s *Store) keep(root *os.Root, tmp, id string, size int64) error {
-	b, err := json.Marshal(unpacked{size})
+// storeLayer renames an unpacked directory to a layer. Another process may have been faster.
+func (s *Store) storeLayer(root *os.Root, tmp, id string, size int64) error {
+	b, err := json.Marshal(layerInfo{size})
 	if err != nil {
 		return err
 	}
 	if err := os.WriteFile(tmp+"/"+sizeFile, b, 0o600); err != nil {
-		return quota(err)
+		return wrapDiskFull(err)
 	}
 	dir, err := root.Open(".")
 	if err != nil {
 		return err
 	}
 	if err := errors.Join(unix.Syncfs(int(dir.Fd())), dir.Close()); err != nil {
-		return quota(err)
+		return wrapDiskFull(err)
 	}
-	err = os.Rename(tmp, s.path(layersDir, id))
+	err = os.Rename(tmp, s.pathTo(layersDir, id))
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, unix.ENOTEMPTY) {
 		return nil
 	}
 	return err
 }
 
-// hashing adds up what is read.
-type hashing struct {
+// hashReader hashes the bytes that are read through it.
+type hashReader struct {
 	r io.Reader
 	h hash.Hash
 }
 
-func (s *hashing) Read(p []byte) (int, error) {
+func (s *hashReader) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
 	s.h.Write(p[:n])
 	return n, err
 }
 
-// How compressed streams begin.
+// magics are the first bytes of compressed streams.
 var magics = map[string][]byte{
 	"gzip":  {0x1f, 0x8b},
 	"zstd":  {0x28, 0xb5, 0x2f, 0xfd},
@@ -257,11 +256,11 @@ var magics = map[string][]byte{
 	"xz":    {0xfd, '7', 'z', 'X', 'Z', 0},
 }
 
-// mostWindow is how much memory a zstd stream may ask for.
-const mostWindow = 128 << 20
+// maxWindow is the memory limit of a zstd stream in bytes.
+const maxWindow = 128 << 20
 
-// decompress returns the plain stream of one that may be compressed.
-func decompress(r io.Reader) (io.ReadCloser, error) {
+// openDecompressed returns the decompressed stream; uncompressed streams are not changed.
+func openDecompressed(r io.Reader) (io.ReadCloser, error) {
 	b := bufio.NewReaderSize(r, 64<<10)
 	head, err := b.Peek(6)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -273,26 +272,25 @@ func decompress(r io.Reader) (io.ReadCloser, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", atoll.ErrInvalid, err)
 		}
-		return broke{z}, nil
+		return archiveErrorReader{z}, nil
 	case bytes.HasPrefix(head, magics["zstd"]):
-		z, err := zstd.NewReader(b, zstd.WithDecoderMaxWindow(mostWindow), zstd.WithDecoderConcurrency(1))
+		z, err := zstd.NewReader(b, zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderConcurrency(1))
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", atoll.ErrInvalid, err)
 		}
-		return broke{z.IOReadCloser()}, nil
+		return archiveErrorReader{z.IOReadCloser()}, nil
 	case bytes.HasPrefix(head, magics["bzip2"]):
-		return broke{io.NopCloser(bzip2.NewReader(b))}, nil
+		return archiveErrorReader{io.NopCloser(bzip2.NewReader(b))}, nil
 	case bytes.HasPrefix(head, magics["xz"]):
 		return nil, fmt.Errorf("%w: archives in xz: use gzip or zstd", atoll.ErrUnsupported)
 	}
 	return io.NopCloser(b), nil
 }
 
-// broke says of a stream that can't be decompressed that it is the archive's
-// fault.
-type broke struct{ io.ReadCloser }
+// archiveErrorReader adds ErrInvalid to decompression errors.
+type archiveErrorReader struct{ io.ReadCloser }
 
-func (b broke) Read(p []byte) (int, error) {
+func (b archiveErrorReader) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err == nil || errors.Is(err, io.EOF) {
 		return n, err
@@ -305,8 +303,8 @@ func (b broke) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// short is a digest for people.
-func short(digest string) string {
+// shortDigest returns the first digits of a digest, for users.
+func shortDigest(digest string) string {
 	_, hexa, ok := strings.Cut(digest, ":")
 	if !ok {
 		hexa = digest

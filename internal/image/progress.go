@@ -7,14 +7,14 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// reporter passes progress on, one call at a time.
+// reporter reports progress, one call at a time.
 type reporter struct {
 	mu sync.Mutex
 
-	f func(atoll.Progress) // nil: nobody asks
+	f func(atoll.Progress) // nil: progress is not reported
 }
 
-func (r *reporter) report(p atoll.Progress) {
+func (r *reporter) reportProgress(p atoll.Progress) {
 	if r.f == nil {
 		return
 	}
@@ -23,21 +23,21 @@ func (r *reporter) report(p atoll.Progress) {
 	r.f(p)
 }
 
-// step is how many bytes come between two reports.
-const step = 1 << 20
+// reportStep is the number of bytes between two reports.
+const reportStep = 1 << 20
 
-// meter reports what is read through it.
-type meter struct {
+// progressReader reports the bytes that are read through it.
+type progressReader struct {
 	io.Reader
 	report func(done int64)
 
-	done, said int64
+	done, reported int64
 }
 
-func (m *meter) Read(p []byte) (int, error) {
+func (m *progressReader) Read(p []byte) (int, error) {
 	n, err := m.Reader.Read(p)
-	if m.done += int64(n); m.done-m.said >= step || err == io.EOF && m.done > m.said {
-		m.said = m.done
+	if m.done += int64(n); m.done-m.reported >= reportStep || err == io.EOF && m.done > m.reported {
+		m.reported = m.done
 		m.report(m.done)
 	}
 	return n, err

@@ -3,7 +3,6 @@ package image
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,21 +14,21 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/filelock"
-	"github.com/atoll-sandbox/atoll/internal/whole"
+	"github.com/atoll-sandbox/atoll/internal/state/filelock"
+	"github.com/atoll-sandbox/atoll/internal/state/jsondir"
 )
 
-// Store keeps images in a directory. Any number of processes may use it, and
-// any number of goroutines.
+// Store stores images in a directory. It is safe for concurrent use by any number of processes and
+// goroutines.
 type Store struct {
-	Dir    string // made when it is needed
+	Dir    string // created if it is missing
 	Limits Limits
 }
 
-// Below Dir: layers/HEX of a layer's uncompressed content, images/HEX.json of
-// an image's name, uses/ID.json of who uses one, parts/HEX of what is being
-// fetched, and the lock: shared while images come and are taken, exclusive
-// while something is removed.
+// Directories below Dir: layers/HEX by the digest of a layer's uncompressed archive,
+// images/HEX.json by the hash of an image's name, uses/ID.json by the user of an image, and
+// parts/HEX for downloads. The file "lock" is locked shared while images are installed and used,
+// and exclusive while something is removed.
 const (
 	layersDir = "layers"
 	imagesDir = "images"
@@ -37,30 +36,30 @@ const (
 	partsDir  = "parts"
 )
 
-// record is an image as it is kept.
+// record is the stored description of an image.
 type record struct {
 	Image  atoll.Image `json:"image"`
 	Config Config      `json:"config"`
-	Layers []string    `json:"layers"` // upper ones first, in hexadecimal
+	Layers []string    `json:"layers"` // topmost first, in hexadecimal
 }
 
-func (s *Store) path(elem ...string) string {
+func (s *Store) pathTo(elem ...string) string {
 	return filepath.Join(append([]string{s.Dir}, elem...)...)
 }
 
-// open makes the directories and takes the lock.
-func (s *Store) open(ctx context.Context, how int) (unlock func(), err error) {
+// lockStore makes the directories and locks the store.
+func (s *Store) lockStore(ctx context.Context, how int) (unlock func(), err error) {
 	for _, dir := range []string{layersDir, imagesDir, usesDir, partsDir} {
-		// Layers hold set-uid files: nobody else gets in.
-		if err := os.MkdirAll(s.path(dir), 0o700); err != nil {
+		// Layers contain set-uid files: other users must not reach them.
+		if err := os.MkdirAll(s.pathTo(dir), 0o700); err != nil {
 			return nil, fmt.Errorf("images: %w", err)
 		}
 	}
-	return filelock.Wait(ctx, s.path("lock"), how)
+	return filelock.Wait(ctx, s.pathTo("lock"), how)
 }
 
-// parse reads a reference as Docker does: "busybox" is that of Docker Hub.
-func parse(ref string) (name.Reference, error) {
+// parseReference parses a reference as Docker does: "busybox" belongs to Docker Hub.
+func parseReference(ref string) (name.Reference, error) {
 	r, err := name.ParseReference(ref)
 	if err != nil {
 		return nil, fmt.Errorf("%w: image %q: %w", atoll.ErrInvalid, ref, err)
@@ -68,8 +67,8 @@ func parse(ref string) (name.Reference, error) {
 	return r, nil
 }
 
-// familiar is a reference as people write it, with its tag.
-func familiar(r name.Reference) string {
+// familiarName returns a reference in its usual short form, with its tag.
+func familiarName(r name.Reference) string {
 	s := r.Name()
 	if rest, ok := strings.CutPrefix(s, name.DefaultRegistry+"/"); ok {
 		s = strings.TrimPrefix(rest, "library/")
@@ -77,74 +76,42 @@ func familiar(r name.Reference) string {
 	return s
 }
 
-// recordPath is where an image's record lies.
-func (s *Store) recordPath(ref name.Reference) string {
-	return s.path(imagesDir, fmt.Sprintf("%x.json", sha256.Sum256([]byte(ref.Name()))))
+// imageDir returns the directory of the records of the images, by recordName.
+func (s *Store) imageDir() jsondir.Dir { return jsondir.Dir(s.pathTo(imagesDir)) }
+
+// recordName returns the name of an image's record.
+func recordName(ref name.Reference) string {
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(ref.Name())))
 }
 
-// readJSON reads a file of the store; one that isn't there is ErrNotFound.
-func readJSON(path string, v any) error {
-	b, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return atoll.ErrNotFound
-	}
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(b, v); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return nil
-}
+// useDir returns the directory of the records of the images in use, by user.
+func (s *Store) useDir() jsondir.Dir { return jsondir.Dir(s.pathTo(usesDir)) }
 
-// writeJSON writes a file of the store, whole or not at all.
-func writeJSON(path string, v any) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	return whole.Replace(path, b, 0o600)
-}
-
-// list returns the names of a directory's finished files.
-func (s *Store) list(dir string) ([]string, error) {
-	entries, err := os.ReadDir(s.path(dir))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	var names []string
-	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), ".") {
-			names = append(names, e.Name())
-		}
-	}
-	return names, err
-}
-
-// records returns what is kept of a kind: an image's, or a use of one.
-func (s *Store) records(dir string) (map[string]record, error) {
-	names, err := s.list(dir)
+// readRecords returns the records of a directory, by name. Records that are removed meanwhile are
+// left out.
+func readRecords(dir jsondir.Dir) (map[string]record, error) {
+	names, err := dir.Names()
 	if err != nil {
 		return nil, err
 	}
 	m := make(map[string]record)
-	for _, n := range names {
+	for _, name := range names {
 		var r record
-		err := readJSON(s.path(dir, n), &r)
-		if errors.Is(err, atoll.ErrNotFound) { // removed meanwhile
+		err := dir.Read(name, &r)
+		if errors.Is(err, atoll.ErrNotFound) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		m[strings.TrimSuffix(n, ".json")] = r
+		m[name] = r
 	}
 	return m, nil
 }
 
-// Images returns what is there, by name.
+// Images returns the installed images, sorted by name.
 func (s *Store) Images(ctx context.Context) ([]atoll.Image, error) {
-	all, err := s.records(imagesDir)
+	all, err := readRecords(s.imageDir())
 	if err != nil {
 		return nil, fmt.Errorf("images: %w", err)
 	}
@@ -156,178 +123,151 @@ func (s *Store) Images(ctx context.Context) ([]atoll.Image, error) {
 	return list, nil
 }
 
-// Resolve returns an image that is there; else ErrNotFound.
+// Resolve returns an installed image; otherwise ErrNotFound.
 func (s *Store) Resolve(ctx context.Context, ref string) (Root, error) {
-	r, err := s.find(ref)
+	r, err := s.findRecord(ref)
 	if err != nil {
 		return Root{}, err
 	}
-	return s.root(r), nil
+	return s.rootOf(r), nil
 }
 
-func (s *Store) find(ref string) (record, error) {
-	parsed, err := parse(ref)
+func (s *Store) findRecord(ref string) (record, error) {
+	parsed, err := parseReference(ref)
 	if err != nil {
 		return record{}, err
 	}
 	var r record
-	if err := readJSON(s.recordPath(parsed), &r); err != nil {
-		return record{}, fmt.Errorf("image %s: %w", familiar(parsed), err)
+	if err := s.imageDir().Read(recordName(parsed), &r); err != nil {
+		return record{}, fmt.Errorf("image %s: %w", familiarName(parsed), err)
 	}
 	return r, nil
 }
 
-func (s *Store) root(r record) Root {
+func (s *Store) rootOf(r record) Root {
 	root := Root{Image: r.Image, Config: r.Config}
 	for _, l := range r.Layers {
-		root.Layers = append(root.Layers, s.path(layersDir, l, "fs"))
+		root.Layers = append(root.Layers, s.pathTo(layersDir, l, "fs"))
 	}
 	return root
 }
 
-// Use returns an image and keeps it, and its layers, from being removed until
-// Release. Who uses it is named as files are; again with the same name counts
-// once.
+// Use returns an image, and protects it and its layers from removal until Release. The user is a
+// file name; using an image twice counts once.
 func (s *Store) Use(ctx context.Context, ref, user string) (Root, error) {
-	path, err := s.usePath(user)
-	if err != nil {
+	if err := s.useDir().CheckName(user); err != nil {
 		return Root{}, err
 	}
-	unlock, err := s.open(ctx, filelock.Shared)
+	unlock, err := s.lockStore(ctx, filelock.Shared)
 	if err != nil {
 		return Root{}, err
 	}
 	defer unlock()
-	r, err := s.find(ref)
+	r, err := s.findRecord(ref)
 	if err != nil {
 		return Root{}, err
 	}
-	if err := writeJSON(path, r); err != nil {
+	if err := s.useDir().Write(user, r); err != nil {
 		return Root{}, fmt.Errorf("image %s: %w", ref, err)
 	}
-	return s.root(r), nil
+	return s.rootOf(r), nil
 }
 
-// Share lets a second user use what a first one uses, such as a fork, even
-// where the image's name means another by now.
+// Share makes a second user, such as a fork, use the image of a first one, even if its name belongs
+// to another image by now.
 func (s *Store) Share(ctx context.Context, from, to string) (Root, error) {
-	path, err := s.usePath(to)
-	if err != nil {
+	if err := s.useDir().CheckName(to); err != nil {
 		return Root{}, err
 	}
-	unlock, err := s.open(ctx, filelock.Shared)
+	unlock, err := s.lockStore(ctx, filelock.Shared)
 	if err != nil {
 		return Root{}, err
 	}
 	defer unlock()
-	r, err := s.used(from)
+	r, err := s.usedRecord(from)
 	if err != nil {
 		return Root{}, err
 	}
-	if err := writeJSON(path, r); err != nil {
+	if err := s.useDir().Write(to, r); err != nil {
 		return Root{}, fmt.Errorf("image of %s: %w", from, err)
 	}
-	return s.root(r), nil
+	return s.rootOf(r), nil
 }
 
-// Used returns the image that a user uses.
+// Used returns the image of a user.
 func (s *Store) Used(user string) (Root, error) {
-	r, err := s.used(user)
+	r, err := s.usedRecord(user)
 	if err != nil {
 		return Root{}, err
 	}
-	return s.root(r), nil
+	return s.rootOf(r), nil
 }
 
-func (s *Store) used(user string) (record, error) {
-	path, err := s.usePath(user)
-	if err != nil {
+func (s *Store) usedRecord(user string) (record, error) {
+	if err := s.useDir().CheckName(user); err != nil {
 		return record{}, err
 	}
 	var r record
-	if err := readJSON(path, &r); err != nil {
+	if err := s.useDir().Read(user, &r); err != nil {
 		return record{}, fmt.Errorf("image of %s: %w", user, err)
 	}
 	return r, nil
 }
 
-// Users returns who uses images.
-func (s *Store) Users() ([]string, error) {
-	names, err := s.list(usesDir)
-	for i, n := range names {
-		names[i] = strings.TrimSuffix(n, ".json")
-	}
-	return names, err
-}
+// Users returns the users of images.
+func (s *Store) Users() ([]string, error) { return s.useDir().Names() }
 
-// Release ends a use. Twice is fine.
-func (s *Store) Release(user string) error {
-	path, err := s.usePath(user)
-	if err != nil {
-		return err
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
-}
+// Release ends the use of a user. Twice is no error.
+func (s *Store) Release(user string) error { return s.useDir().Remove(user) }
 
-func (s *Store) usePath(user string) (string, error) {
-	if user == "" || strings.ContainsAny(user, "/\x00") || strings.HasPrefix(user, ".") {
-		return "", fmt.Errorf("%w: a user named %q", atoll.ErrInvalid, user)
-	}
-	return s.path(usesDir, user+".json"), nil
-}
-
-// RemoveImage forgets an image, and removes the layers that no other image and
-// nobody uses. One that is in use is ErrState.
+// RemoveImage removes an image, and the layers that no other image and no user needs. An image in
+// use is ErrState.
 func (s *Store) RemoveImage(ctx context.Context, ref string) error {
-	parsed, err := parse(ref)
+	parsed, err := parseReference(ref)
 	if err != nil {
 		return err
 	}
-	unlock, err := s.open(ctx, filelock.Exclusive)
+	unlock, err := s.lockStore(ctx, filelock.Exclusive)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	r, err := s.find(ref)
+	r, err := s.findRecord(ref)
 	if err != nil {
 		return err
 	}
-	uses, err := s.records(usesDir)
+	uses, err := readRecords(s.useDir())
 	if err != nil {
-		return fmt.Errorf("image %s: %w", familiar(parsed), err)
+		return fmt.Errorf("image %s: %w", familiarName(parsed), err)
 	}
 	for user, u := range uses {
 		if u.Image.Ref == r.Image.Ref && u.Image.Digest == r.Image.Digest {
-			return fmt.Errorf("image %s: %w: %s uses it", familiar(parsed), atoll.ErrState, user)
+			return fmt.Errorf("image %s: %w: %s uses it", familiarName(parsed), atoll.ErrState, user)
 		}
 	}
-	if err := os.Remove(s.recordPath(parsed)); err != nil {
-		return fmt.Errorf("image %s: %w", familiar(parsed), err)
+	if err := s.imageDir().Remove(recordName(parsed)); err != nil {
+		return fmt.Errorf("image %s: %w", familiarName(parsed), err)
 	}
-	return s.collect(uses)
+	return s.collectUnused(uses)
 }
 
-// Collect removes layers that no image and nobody uses, and what broken pulls
-// left.
+// Collect removes unused layers, and the files of interrupted pulls.
 func (s *Store) Collect(ctx context.Context) error {
-	unlock, err := s.open(ctx, filelock.Exclusive)
+	unlock, err := s.lockStore(ctx, filelock.Exclusive)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	uses, err := s.records(usesDir)
+	uses, err := readRecords(s.useDir())
 	if err != nil {
 		return fmt.Errorf("images: %w", err)
 	}
-	return s.collect(uses)
+	return s.collectUnused(uses)
 }
 
-// collect is called with the exclusive lock.
-func (s *Store) collect(uses map[string]record) error {
-	images, err := s.records(imagesDir)
+// collectUnused implements Collect. The caller holds the exclusive lock.
+func (s *Store) collectUnused(uses map[string]record) error {
+	images, err := readRecords(s.imageDir())
 	if err != nil {
 		return fmt.Errorf("images: %w", err)
 	}
@@ -341,26 +281,20 @@ func (s *Store) collect(uses map[string]record) error {
 	}
 	var errs []error
 	for _, dir := range []string{layersDir, partsDir} {
-		entries, err := os.ReadDir(s.path(dir))
+		entries, err := os.ReadDir(s.pathTo(dir))
 		errs = append(errs, err)
 		for _, e := range entries {
 			if dir == partsDir || !keep[e.Name()] {
-				errs = append(errs, discard(s.path(dir, e.Name())))
+				errs = append(errs, removeTree(s.pathTo(dir, e.Name())))
 			}
 		}
 	}
-	for _, dir := range []string{imagesDir, usesDir} { // what writeJSON left when it was killed
-		left, err := filepath.Glob(s.path(dir, whole.Pattern))
-		errs = append(errs, err)
-		for _, path := range left {
-			errs = append(errs, os.Remove(path))
-		}
-	}
+	errs = append(errs, s.imageDir().Sweep(), s.useDir().Sweep()) // left by killed writers
 	return errors.Join(errs...)
 }
 
-// discard removes a tree, also one with directories that nobody may write.
-func discard(path string) error {
+// removeTree removes a tree, even if it has directories without write permission.
+func removeTree(path string) error {
 	if err := os.RemoveAll(path); err == nil {
 		return nil
 	}
@@ -370,10 +304,10 @@ func discard(path string) error {
 		}
 		return err
 	})
-	return errors.Join(ignore(err, fs.ErrNotExist), os.RemoveAll(path))
+	return errors.Join(ignoreError(err, fs.ErrNotExist), os.RemoveAll(path))
 }
 
-func ignore(err, which error) error {
+func ignoreError(err, which error) error {
 	if errors.Is(err, which) {
 		return nil
 	}

@@ -10,51 +10,50 @@ import (
 	"sync"
 	"time"
 
-	"github.com/atoll-sandbox/atoll/internal/dialect"
+	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 )
 
-// state is what an Access keeps for itself.
+// state is the internal state of an Access.
 type state struct {
 	once   sync.Once
 	ledger Ledger
 	holds  *Holds
 	client *http.Client
-	inHand inHand
+	memory bodyMemory
 
 	mu    sync.Mutex
 	spent Spend // guarded by mu
 }
 
-// ready makes what was left open.
-func (a *Access) ready() {
+// prepareOnce initializes the state, once.
+func (a *Access) prepareOnce() {
 	a.state.once.Do(func() {
 		s := &a.state
-		s.inHand.most = mostOfOne
+		s.memory.max = maxAccessBytes
 		if s.ledger = a.Ledger; s.ledger == nil {
 			s.ledger = NewLedger()
 		}
 		s.holds = &Holds{}
-		if l, ok := s.ledger.(interface{ shared() *Holds }); ok {
-			s.holds = l.shared()
+		if l, ok := s.ledger.(interface{ sharedHolds() *Holds }); ok {
+			s.holds = l.sharedHolds()
 		}
 		c := a.Client
 		if c == nil {
 			c = NewClient()
 		}
 		own := *c
-		own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the key goes nowhere else
+		own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the key is sent nowhere else
 		own.Timeout, own.Jar = 0, nil
 		s.client = &own
 	})
 }
 
-// NewClient returns a client that many an Access may share, and its
-// connections with it.
+// NewClient returns a client for several Accesses, which then share its connections.
 func NewClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment, // none for loopback
 		ForceAttemptHTTP2:      true,
-		DisableCompression:     true, // what is counted is what came
+		DisableCompression:     true, // usage is read from the bytes
 		MaxIdleConnsPerHost:    16,
 		IdleConnTimeout:        30 * time.Second,
 		TLSHandshakeTimeout:    15 * time.Second,
@@ -62,32 +61,32 @@ func NewClient() *http.Client {
 	}}
 }
 
-func (a *Access) now() time.Time {
+func (a *Access) currentTime() time.Time {
 	if a.Now != nil {
 		return a.Now()
 	}
 	return time.Now()
 }
 
-// Spent returns what this access was used for.
+// Spent returns the usage of this Access.
 func (a *Access) Spent() Spend {
 	a.state.mu.Lock()
 	defer a.state.mu.Unlock()
 	return a.state.spent
 }
 
-// usual is how long an API may say nothing.
-const usual = 10 * time.Minute
+// defaultTimeout is how long an API may be silent.
+const defaultTimeout = 10 * time.Minute
 
-func (c *Connector) timeout() time.Duration {
+func (c *Connector) responseTimeout() time.Duration {
 	if c.Timeout > 0 {
 		return c.Timeout
 	}
-	return usual
+	return defaultTimeout
 }
 
-// resolve returns the model that is asked for one that was named.
-func (a *Access) resolve(name string) (string, *dialect.Error) {
+// resolveModel returns the model to use for a requested name.
+func (a *Access) resolveModel(name string) (string, *dialect.Error) {
 	if to, ok := a.Aliases[name]; ok {
 		name = to
 	}
@@ -104,8 +103,8 @@ func (a *Access) resolve(name string) (string, *dialect.Error) {
 	return "", &dialect.Error{Status: http.StatusForbidden, Code: "permission", Message: fmt.Sprintf("atoll: connector %s: the model %q is not allowed", c.Name, name)}
 }
 
-// models are those that may be asked for, by name.
-func (a *Access) models() []string {
+// modelNames returns the names that may be requested.
+func (a *Access) modelNames() []string {
 	var list []string
 	add := func(name string) {
 		if name != "" && name != "*" && !slices.Contains(list, name) {
@@ -124,8 +123,8 @@ func (a *Access) models() []string {
 	return list
 }
 
-// base is the URL of the connector's API.
-func (c *Connector) base() string {
+// baseURL returns the URL of the connector's API.
+func (c *Connector) baseURL() string {
 	if c.Base != "" {
 		return c.Base
 	}
@@ -140,9 +139,9 @@ func (c *Connector) base() string {
 	return ""
 }
 
-// first reports whether the API is that of the dialect's own makers.
-func (c *Connector) first() bool {
-	u, err := url.Parse(c.base())
+// isFirstParty reports whether the API is that of the dialect's own company.
+func (c *Connector) isFirstParty() bool {
+	u, err := url.Parse(c.baseURL())
 	if err != nil {
 		return false
 	}
@@ -157,31 +156,31 @@ func (c *Connector) first() bool {
 	return false
 }
 
-// failure makes an *Error of whatever went wrong; secrets are taken out.
-func (a *Access) failure(err error) *dialect.Error {
+// toError converts any error to an *Error without secrets.
+func (a *Access) toError(err error) *dialect.Error {
 	var e *dialect.Error
 	if errors.As(err, &e) {
 		c := *e
-		c.Message = a.Connector.redact(c.Message)
-		if c.Code == "authentication" { // some APIs tell half of the key
+		c.Message = a.Connector.redactText(c.Message)
+		if c.Code == "authentication" { // some APIs print a part of the key
 			c.Message = "atoll: connector " + a.Connector.Name + ": the API refused its key"
 		}
 		return &c
 	}
 	if t := (interface{ Timeout() bool })(nil); errors.As(err, &t) && t.Timeout() {
-		return &dialect.Error{Status: http.StatusGatewayTimeout, Code: "timeout", Message: a.Connector.redact("atoll: connector " + a.Connector.Name + ": " + err.Error())}
+		return &dialect.Error{Status: http.StatusGatewayTimeout, Code: "timeout", Message: a.Connector.redactText("atoll: connector " + a.Connector.Name + ": " + err.Error())}
 	}
-	return &dialect.Error{Status: http.StatusBadGateway, Code: "internal", Message: a.Connector.redact("atoll: connector " + a.Connector.Name + ": " + err.Error())}
+	return &dialect.Error{Status: http.StatusBadGateway, Code: "internal", Message: a.Connector.redactText("atoll: connector " + a.Connector.Name + ": " + err.Error())}
 }
 
-// leastSecret is how long a secret is at least, so that words are not taken for one.
-const leastSecret = 6
+// minSecret is the shortest redacted secret, so that common words are not redacted.
+const minSecret = 6
 
-// secrets are what must not be shown.
-func (c *Connector) secrets() []string {
+// secretValues returns the texts to redact.
+func (c *Connector) secretValues() []string {
 	var list []string
 	add := func(s string) {
-		if len(s) >= leastSecret {
+		if len(s) >= minSecret {
 			list = append(list, s)
 		}
 	}
@@ -206,9 +205,9 @@ func isSecretHeader(name string) bool {
 	return false
 }
 
-// redact takes secrets out of a text.
-func (c *Connector) redact(s string) string {
-	for _, secret := range c.secrets() {
+// redactText removes secrets from a text.
+func (c *Connector) redactText(s string) string {
+	for _, secret := range c.secretValues() {
 		s = strings.ReplaceAll(s, secret, "***")
 	}
 	return s

@@ -8,59 +8,59 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/atoll-sandbox/atoll/internal/dialect"
+	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 )
 
-// Ask asks the model. f gets the answer as it comes; it may be nil. An error
-// of the API, and a budget that is used up, is a *[dialect.Error].
+// Ask calls the model. f receives the answer as it is streamed; it may be nil. An error
+// of the API, and a used up budget, is a *[dialect.Error].
 func (a *Access) Ask(ctx context.Context, q *dialect.Request, f func(dialect.Delta) error) (*dialect.Response, error) {
 	own := *q
 	own.Stream = f != nil
-	name, e := a.resolve(q.Model)
+	name, e := a.resolveModel(q.Model)
 	if e != nil {
 		return nil, e
 	}
 	own.Model = name
-	if !a.Connector.first() {
-		own.User = "" // whom it is for is nobody's business
+	if !a.Connector.isFirstParty() {
+		own.User = "" // other companies do not get the user's name
 	}
-	c, e := a.admit(ctx, name, wish{input: dialect.Estimate(q), output: int64(q.MaxTokens), stream: own.Stream})
+	c, e := a.admitCall(ctx, name, requestSize{input: dialect.Estimate(q), output: int64(q.MaxTokens), stream: own.Stream})
 	if e != nil {
 		return nil, e
 	}
-	var g dialect.Gathering
-	status, err := c.answer(ctx, &own, func(d dialect.Delta) error {
+	var g dialect.ResponseBuilder
+	status, err := c.callAPI(ctx, &own, func(d dialect.Delta) error {
 		g.Add(d)
 		if f != nil {
 			return f(d)
 		}
 		return nil
 	})
-	c.end(ctx, status)
+	c.finishCall(ctx, status)
 	if err != nil {
 		return nil, err
 	}
 	return &g.Response, nil
 }
 
-// answer asks the API for q, and gives f the answer, counted before. The
-// status is the API's, 0 without an answer.
-func (c *call) answer(ctx context.Context, q *dialect.Request, f func(dialect.Delta) error) (int, error) {
-	fitted, back := dialect.Fit(q)
-	r, d, err := c.a.ask(fitted)
+// callAPI calls the API with q, counts the answer and passes it to f. The status is the
+// API's; 0 without an answer.
+func (c *call) callAPI(ctx context.Context, q *dialect.Request, f func(dialect.Delta) error) (int, error) {
+	fitted, back := dialect.FitToolNames(q)
+	r, d, err := c.a.buildRequest(fitted)
 	if err != nil {
-		return 0, c.a.failure(err)
+		return 0, c.a.toError(err)
 	}
-	l := c.leash(ctx)
+	l := c.startTimer(ctx)
 	defer l.close()
 	p, err := c.a.send(l, r)
 	if err != nil {
-		return 0, c.a.failure(err)
+		return 0, c.a.toError(err)
 	}
 	defer p.Body.Close()
-	c.first()
-	t := teller{c: c, back: back, f: f, secrets: c.a.Connector.secrets()}
-	tell := func(x dialect.Delta) error { return t.tell(ctx, x) }
+	c.noteFirstByte()
+	t := deltaCounter{c: c, originalName: back, f: f, secrets: c.a.Connector.secretValues()}
+	tell := func(x dialect.Delta) error { return t.handleDelta(ctx, x) }
 	if p.StatusCode/100 == 2 && isStream(p.Header) {
 		err = d.ReadStream(p.Body, tell)
 	} else {
@@ -69,74 +69,74 @@ func (c *call) answer(ctx context.Context, q *dialect.Request, f func(dialect.De
 			err = dialect.Replay(a, tell)
 		}
 	}
-	if err != nil && t.own == nil {
-		return p.StatusCode, c.a.failure(l.cause(err))
+	if err != nil && t.ownErr == nil {
+		return p.StatusCode, c.a.toError(l.errorCause(err))
 	}
-	return p.StatusCode, t.own
+	return p.StatusCode, t.ownErr
 }
 
-// teller counts pieces of an answer and passes them on.
-type teller struct {
-	c     *call
-	back  func(string) string
-	f     func(dialect.Delta) error
-	usage dialect.Usage
-	told  bool
-	text  int
-	own   error // of a budget, or f's: not the API's
+// deltaCounter counts the deltas of an answer and passes them on.
+type deltaCounter struct {
+	c            *call
+	originalName func(string) string
+	f            func(dialect.Delta) error
+	usage        dialect.Usage
+	usageKnown   bool
+	text         int
+	ownErr       error // of a budget, or of f; nil: errors are the API's
 
 	secrets []string
 }
 
-// mostText bounds an answer, in bytes, whatever the budgets say.
-const mostText = 64 << 20
+// maxText limits an answer, in bytes, independent of budgets.
+const maxText = 64 << 20
 
-func (t *teller) tell(ctx context.Context, d dialect.Delta) error {
+func (t *deltaCounter) handleDelta(ctx context.Context, d dialect.Delta) error {
 	for _, secret := range t.secrets {
 		for _, s := range []*string{&d.ID, &d.Model, &d.Name, &d.Text} {
-			*s = strings.ReplaceAll(*s, secret, hiding)
+			*s = strings.ReplaceAll(*s, secret, redactedValue)
 		}
 	}
 	switch d.Type {
 	case dialect.TextDelta, dialect.ThinkingDelta, dialect.ToolDelta:
 		t.text += len(d.Text)
 	case dialect.ToolBegin:
-		d.Name = t.back(d.Name)
+		d.Name = t.originalName(d.Name)
 		t.text += len(d.Name)
-	case dialect.UsageTold, dialect.End:
+	case dialect.UsageReported, dialect.End:
 		if d.Usage.Output > 0 {
-			t.told = true
+			t.usageKnown = true
 		}
 		t.usage = d.Usage
 	}
-	if t.text > mostText {
-		t.own = &dialect.Error{Status: http.StatusBadGateway, Code: "internal", Message: "atoll: the answer has too many bytes"}
-		return t.own
+	if t.text > maxText {
+		t.ownErr = &dialect.Error{Status: http.StatusBadGateway, Code: "internal", Message: "atoll: the answer has too many bytes"}
+		return t.ownErr
 	}
 	if d.Type == dialect.End {
-		if !t.told {
-			t.c.guess(&d.Usage, t.text)
+		if !t.usageKnown {
+			t.c.estimateMissing(&d.Usage, t.text)
 		}
-		if err := t.c.settle(ctx, d.Usage, true); err != nil {
-			t.own = t.c.a.failure(err)
-			return t.own
+		if err := t.c.chargeOnce(ctx, d.Usage, true); err != nil {
+			t.ownErr = t.c.a.toError(err)
+			return t.ownErr
 		}
-	} else if e := t.c.count(ctx, t.usage, t.text); e != nil {
+	} else if e := t.c.countUsage(ctx, t.usage, t.text); e != nil {
 		t.c.line.Refused = e.Message
-		t.own = e
+		t.ownErr = e
 		return e
 	}
 	if err := t.f(d); err != nil {
-		t.own = err
+		t.ownErr = err
 		return err
 	}
 	return nil
 }
 
-// guess fills in what an API does not tell.
-func (c *call) guess(u *dialect.Usage, text int) {
+// estimateMissing estimates usage that an API does not report.
+func (c *call) estimateMissing(u *dialect.Usage, text int) {
 	if u.Input+u.CacheRead+u.CacheWrite == 0 {
-		u.Input = c.h.uses.Input
+		u.Input = c.hold.usage.Input
 	}
 	u.Output = max(u.Output, dialect.Tokens(text))
 }

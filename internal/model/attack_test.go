@@ -15,13 +15,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/atoll-sandbox/atoll/internal/dialect"
 	"github.com/atoll-sandbox/atoll/internal/model"
+	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
 )
 
-// raw sends bytes as they are and returns the status line and what follows.
-func (s *site) raw(t *testing.T, text string) string {
+// sendRaw sends bytes unchanged and returns the status line and the rest of the answer.
+func (s *testEndpoint) sendRaw(t *testing.T, text string) string {
 	t.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *site) raw(t *testing.T, text string) string {
 
 const small = `{"model":"claude","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}`
 
-func post(target, headers string) string {
+func postRequest(target, headers string) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n%s\r\n%s", target, len(small), headers, small)
 }
 
@@ -56,12 +56,12 @@ func TestOnlyKnownPathsReachTheAPI(t *testing.T) {
 		"/v1/messages/../files", "/%2e%2e/v1/messages", "/v1/files", "/v1/organizations/api_keys", "/v1/messages;x=1", "/v1/messages%00", "/V1/messages",
 		"/v1beta/models/x:batchGenerateContent", "/v1beta/models/:generateContent", "/v1/embeddings", "/v1/responses/resp_1", "/admin",
 	} {
-		if got := s.raw(t, post(path, "")); !strings.HasPrefix(got, "404") && !strings.HasPrefix(got, "400") {
+		if got := s.sendRaw(t, postRequest(path, "")); !strings.HasPrefix(got, "404") && !strings.HasPrefix(got, "400") {
 			t.Errorf("%s: %s", path, got)
 		}
 	}
 	for _, method := range []string{"GET", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT"} {
-		if got := s.raw(t, strings.Replace(post("/v1/messages", ""), "POST", method, 1)); !strings.HasPrefix(got, "40") {
+		if got := s.sendRaw(t, strings.Replace(postRequest("/v1/messages", ""), "POST", method, 1)); !strings.HasPrefix(got, "40") {
 			t.Errorf("%s: %s", method, got)
 		}
 	}
@@ -69,7 +69,7 @@ func TestOnlyKnownPathsReachTheAPI(t *testing.T) {
 		t.Fatalf("%d requests reached the API", n)
 	}
 	// The host of an absolute form says nothing: the connector's API is asked.
-	if got := s.raw(t, post("http://evil.example/v1/messages", "")); !strings.HasPrefix(got, "200") {
+	if got := s.sendRaw(t, postRequest("http://evil.example/v1/messages", "")); !strings.HasPrefix(got, "200") {
 		t.Errorf("absolute form: %s", got)
 	}
 	if n := len(s.api.Requests()); n != 1 {
@@ -79,7 +79,7 @@ func TestOnlyKnownPathsReachTheAPI(t *testing.T) {
 
 func TestHeadersOfTheClientStayBehind(t *testing.T) {
 	s := open(t, dialect.Anthropic, modeltest.Script{Turns: []modeltest.Turn{{Text: "x"}}}, nil)
-	got := s.raw(t, post("/v1/messages?beta=true&x=1", "X-Api-Key: mine\r\nAuthorization: Bearer mine\r\nCookie: mine\r\nX-Goog-Api-Key: mine\r\nConnection: x-api-key\r\n"+
+	got := s.sendRaw(t, postRequest("/v1/messages?beta=true&x=1", "X-Api-Key: mine\r\nAuthorization: Bearer mine\r\nCookie: mine\r\nX-Goog-Api-Key: mine\r\nConnection: x-api-key\r\n"+
 		"X-Forwarded-For: mine\r\nProxy-Authorization: mine\r\nAnthropic-Beta: one\r\nX-Other: mine\r\nAnthropic-Version: 2023-06-01\r\n"))
 	if !strings.HasPrefix(got, "200") {
 		t.Fatal(got)
@@ -92,7 +92,7 @@ func TestHeadersOfTheClientStayBehind(t *testing.T) {
 		t.Errorf("%v", r.Header)
 	}
 	for _, smuggled := range []string{"Content-Length: 5\r\n", "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n", "X-Api-Key : a\r\n"} {
-		if got := s.raw(t, post("/v1/messages", smuggled)); !strings.HasPrefix(got, "40") && !strings.HasPrefix(got, "501") {
+		if got := s.sendRaw(t, postRequest("/v1/messages", smuggled)); !strings.HasPrefix(got, "40") && !strings.HasPrefix(got, "501") {
 			t.Errorf("%q: %s", smuggled, got)
 		}
 	}
@@ -146,7 +146,7 @@ func TestBodiesAreBounded(t *testing.T) {
 		"list":   "POST /v1/messages HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 2\r\n\r\n[]",
 		"more":   "POST /v1/messages HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 4\r\n\r\n{}{}",
 	} {
-		if got := s.raw(t, text); !strings.HasPrefix(got, "4") || !strings.Contains(got, "invalid_request_error") {
+		if got := s.sendRaw(t, text); !strings.HasPrefix(got, "4") || !strings.Contains(got, "invalid_request_error") {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
@@ -175,8 +175,8 @@ func (letters) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// hostile is an endpoint before an API that does what it likes.
-func hostile(t *testing.T, api dialect.Name, serve http.HandlerFunc, change func(*model.Access)) *site {
+// newHostileAPI returns an endpoint for an API that a function implements.
+func newHostileAPI(t *testing.T, api dialect.Name, serve http.HandlerFunc, change func(*model.Access)) *testEndpoint {
 	t.Helper()
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, err := io.ReadAll(r.Body) // else nobody sees a client leave
@@ -218,7 +218,7 @@ func TestTheKeyIsNeverEchoed(t *testing.T) {
 	}
 	for _, api := range []dialect.Name{dialect.Anthropic, dialect.OpenAI, dialect.Responses, dialect.Gemini} {
 		for client, q := range questions {
-			s := hostile(t, api, echo, nil)
+			s := newHostileAPI(t, api, echo, nil)
 			for _, as := range []string{"as-400", "as-401", "as-200", "as-stream"} {
 				b := strings.Replace(q.stream, "hi", as, 1)
 				r, err := http.Post(s.url+pathOf(q.path, true), "application/json", strings.NewReader(b))
@@ -242,7 +242,7 @@ func TestTheKeyGoesNowhereElse(t *testing.T) {
 	var seen []string
 	thief := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = append(seen, r.Header.Get("X-Api-Key")) }))
 	defer thief.Close()
-	s := hostile(t, dialect.Anthropic, func(w http.ResponseWriter, r *http.Request) {
+	s := newHostileAPI(t, dialect.Anthropic, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, thief.URL+"/v1/messages", http.StatusTemporaryRedirect)
 	}, nil)
 	status, text := s.post(t, "/v1/messages", small)
@@ -270,8 +270,8 @@ func TestUpstreamsThatMisbehave(t *testing.T) {
 			z := gzip.NewWriter(w)
 			_, _ = io.Copy(z, io.LimitReader(letters{}, 1<<28))
 			_ = z.Close()
-		}, []int{502}, "packed"},
-		{"Hangs", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, []int{504}, "said nothing"},
+		}, []int{502}, "compressed"},
+		{"Hangs", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, []int{504}, "was silent"},
 		{"HangsInTheMiddle", stream(func(w io.Writer, flush func()) {
 			_, _ = io.WriteString(w, "data: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":5}}}\n\n")
 			flush()
@@ -297,7 +297,7 @@ func TestUpstreamsThatMisbehave(t *testing.T) {
 	} {
 		for _, client := range []dialect.Name{dialect.Anthropic, dialect.OpenAI} {
 			t.Run(c.name+" "+string(client), func(t *testing.T) {
-				s := hostile(t, dialect.Anthropic, c.serve, func(a *model.Access) {
+				s := newHostileAPI(t, dialect.Anthropic, c.serve, func(a *model.Access) {
 					if a.Connector.Timeout = time.Minute; strings.HasPrefix(c.name, "Hangs") {
 						a.Connector.Timeout = 200 * time.Millisecond
 					}
@@ -317,7 +317,7 @@ func TestUpstreamsThatMisbehave(t *testing.T) {
 func TestAClientThatLeavesEndsTheRequest(t *testing.T) {
 	for _, client := range []dialect.Name{dialect.Anthropic, dialect.OpenAI} {
 		gone := make(chan bool, 1)
-		s := hostile(t, dialect.Anthropic, func(w http.ResponseWriter, r *http.Request) {
+		s := newHostileAPI(t, dialect.Anthropic, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			_, _ = io.WriteString(w, "data: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":5}}}\n\n"+
 				"data: {\"type\":\"content_block_delta\",\"delta\":{\"type\":\"text_delta\",\"text\":\"0123456789012345678901234567890123456789\"}}\n\n")

@@ -10,18 +10,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/atoll-sandbox/atoll/internal/dialect"
 	"github.com/atoll-sandbox/atoll/internal/model"
+	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 )
 
-// large is a question as an agent's: 86 kB of instructions and tools.
-func large() string {
+// largeRequest is a question as an agent's: 86 kB of instructions and tools.
+func largeRequest() string {
 	return `{"model":"claude","max_tokens":100,"stream":true,"system":"` + strings.Repeat("instruct ", 8000) + `","messages":[{"role":"user","content":"hi"}],` +
 		`"tools":[{"name":"get","description":"` + strings.Repeat("describe ", 1500) + `","input_schema":{"type":"object"}}]}`
 }
 
-// clock is an API that tells when it spoke its first word.
-func clock(b *testing.B, api dialect.Name) (*httptest.Server, chan time.Time) {
+// newTimedAPI returns an API that reports when it wrote its first word.
+func newTimedAPI(b *testing.B, api dialect.Name) (*httptest.Server, chan time.Time) {
 	b.Helper()
 	at := make(chan time.Time, 1)
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -47,8 +47,8 @@ func clock(b *testing.B, api dialect.Name) (*httptest.Server, chan time.Time) {
 	return up, at
 }
 
-// BenchmarkFirstToken is how long a word is on its way: told is from the API's
-// mouth to the client's ear, ns/op all of the request.
+// BenchmarkFirstToken measures the latency of a word from the API to the client as told,
+// and the whole request as ns/op.
 func BenchmarkFirstToken(b *testing.B) {
 	for _, c := range []struct {
 		name string
@@ -56,7 +56,7 @@ func BenchmarkFirstToken(b *testing.B) {
 		bare bool
 	}{{"bare", dialect.Anthropic, true}, {"passed", dialect.Anthropic, false}, {"translated", dialect.OpenAI, false}} {
 		b.Run(c.name, func(b *testing.B) {
-			up, at := clock(b, c.api)
+			up, at := newTimedAPI(b, c.api)
 			url := up.URL
 			if !c.bare {
 				a := &model.Access{Connector: model.Connector{Name: "t", API: c.api, Base: up.URL, Key: key, Model: "m"}}
@@ -64,7 +64,7 @@ func BenchmarkFirstToken(b *testing.B) {
 				defer srv.Close()
 				url = srv.URL
 			}
-			body := large()
+			body := largeRequest()
 			var told time.Duration
 			for b.Loop() {
 				r, err := http.Post(url+"/v1/messages", "application/json", strings.NewReader(body))

@@ -10,24 +10,23 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// body is a JSON object whose fields are looked at and set without touching the
-// others.
+// body is a JSON object whose fields can be read and set without changing the others.
 type body struct {
 	names  []string
 	values []json.RawMessage
 }
 
-// governed are the fields that the endpoint decides by; spelled otherwise they
-// could mean something to the API and nothing here.
-var governed = []string{
+// checkedFields are the fields that the endpoint checks; in another case the API might
+// accept them and the endpoint would miss them.
+var checkedFields = []string{
 	"model", "stream", "stream_options", "metadata", "max_tokens", "max_completion_tokens", "max_output_tokens", "n", "user", "safety_identifier",
 	"previous_response_id", "background", "store", "container", "mcp_servers", "generationConfig", "candidateCount", "service_tier",
 	"tools", "tool_choice", "toolConfig", "parallel_tool_calls", "web_search_options", "plugins", "conversation", "prompt", "cachedContent", "cached_content",
 	"messages", "system", "input", "contents", "systemInstruction", "system_instruction", "instructions", "thinking",
 }
 
-// parse reads an object. One that names a field twice is ErrInvalid: the API
-// might believe the other.
+// parse parses an object. A repeated field is ErrInvalid: the API might use the other
+// value.
 func parse(b []byte) (*body, error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	t, err := d.Token()
@@ -48,11 +47,11 @@ func parse(b []byte) (*body, error) {
 		if slices.Contains(o.names, name) {
 			return nil, fmt.Errorf("%w: %s: it is there twice", atoll.ErrInvalid, name)
 		}
-		if i := slices.IndexFunc(governed, func(g string) bool { return g != name && strings.EqualFold(g, name) }); i >= 0 {
-			return nil, fmt.Errorf("%w: %s: it is spelled %s", atoll.ErrInvalid, name, governed[i])
+		if i := slices.IndexFunc(checkedFields, func(g string) bool { return g != name && strings.EqualFold(g, name) }); i >= 0 {
+			return nil, fmt.Errorf("%w: %s: it is spelled %s", atoll.ErrInvalid, name, checkedFields[i])
 		}
-		if len(o.names) >= mostFields {
-			return nil, fmt.Errorf("%w: the body: it has more than %d fields", atoll.ErrInvalid, mostFields)
+		if len(o.names) >= maxFields {
+			return nil, fmt.Errorf("%w: the body: it has more than %d fields", atoll.ErrInvalid, maxFields)
 		}
 		o.names, o.values = append(o.names, name), append(o.values, v)
 	}
@@ -65,12 +64,12 @@ func parse(b []byte) (*body, error) {
 	return o, nil
 }
 
-const mostFields = 200
+const maxFields = 200
 
-// get reads a field into v; one that is not there, or not of v's type, leaves it.
+// get decodes a field into v; a missing field, or another type, leaves v unchanged.
 func (o *body) get(name string, v any) {
 	if i := slices.Index(o.names, name); i >= 0 {
-		_ = json.Unmarshal(o.values[i], v) // the API will tell
+		_ = json.Unmarshal(o.values[i], v) // the API reports errors
 	}
 }
 
@@ -88,10 +87,10 @@ func (o *body) set(name string, v any) error {
 	return nil
 }
 
-// most is how much output is asked for, in tokens; 0: it is not said.
-func (o *body) most() int64 {
+// maxOutput returns the requested limit of output tokens; 0: there is none.
+func (o *body) maxOutput() int64 {
 	n := int64(0)
-	for _, name := range outputs {
+	for _, name := range outputFields {
 		o.get(name, &n)
 	}
 	config := struct{ MaxOutputTokens int64 }{}
@@ -99,31 +98,31 @@ func (o *body) most() int64 {
 	return max(n, config.MaxOutputTokens)
 }
 
-// lower lowers how much output is asked for to what there is; where it is not
-// said, and where thoughts have a share of it, it stays.
-func (o *body) lower(to int64) {
+// lowerOutput lowers the requested limit of output tokens. It does nothing without a
+// limit, and where thinking has a share of it.
+func (o *body) lowerOutput(to int64) {
 	if slices.Contains(o.names, "thinking") {
 		return
 	}
-	for _, name := range outputs {
+	for _, name := range outputFields {
 		n := int64(0)
 		if o.get(name, &n); n > to {
-			_ = o.set(name, to) // a number is always written
+			_ = o.set(name, to) // can't fail for a number
 		}
 	}
 }
 
-// outputs are the names of what bounds an answer.
-var outputs = []string{"max_tokens", "max_completion_tokens", "max_output_tokens"}
+// outputFields are the fields with the limit of output tokens.
+var outputFields = []string{"max_tokens", "max_completion_tokens", "max_output_tokens"}
 
-func (o *body) remove(name string) {
+func (o *body) removeField(name string) {
 	if i := slices.Index(o.names, name); i >= 0 {
 		o.names, o.values = slices.Delete(o.names, i, i+1), slices.Delete(o.values, i, i+1)
 	}
 }
 
-// bytes writes the object, fields in their order.
-func (o *body) bytes() []byte {
+// encode returns the object as JSON, its fields in their order.
+func (o *body) encode() []byte {
 	n := 2
 	for i := range o.names {
 		n += len(o.names[i]) + len(o.values[i]) + 8
@@ -133,7 +132,7 @@ func (o *body) bytes() []byte {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		k, _ := json.Marshal(name) // a string is always written
+		k, _ := json.Marshal(name) // can't fail for a string
 		b = append(append(append(b, k...), ':'), o.values[i]...)
 	}
 	return append(b, '}')

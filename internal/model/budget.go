@@ -9,52 +9,52 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/dialect"
+	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 )
 
 // call is one request to a model, from its admission until it is charged.
 type call struct {
-	a       *Access
-	h       hold
-	price   *Price
-	line    Line
-	ended   bool
-	left    bool  // the client did
-	checked int64 // tokens when the budgets were looked at last
-	limits  []Limit
+	a          *Access
+	hold       hold
+	price      *Price
+	line       LogEntry
+	ended      bool
+	clientGone bool  // the client disconnected
+	checked    int64 // tokens at the last check of the budgets
+	limits     []Limit
 }
 
-// step is after how many tokens the budgets are looked at again.
-const step = 128
+// checkStep is the number of tokens between two checks of the budgets.
+const checkStep = 128
 
-// mostRefused is how many refusals of an access the ledger gets: a caller who
-// does not stop should not keep it busy.
-const mostRefused = 100
+// maxRefused limits the refusals of an Access that are stored, since a caller may repeat
+// its requests without end.
+const maxRefused = 100
 
-// wish is what a request asks for, in tokens.
-type wish struct {
-	input, output int64 // output 0: it does not say
+// requestSize is the size of a request, in tokens.
+type requestSize struct {
+	input, output int64 // output 0: it has no limit
 	stream        bool
 }
 
-// unsaid is how much output a request that does not say is taken to ask for.
-const unsaid = 32_000
+// defaultOutput is the reserved output of a request without a limit.
+const defaultOutput = 32_000
 
-// newCall makes a call that has not begun.
+// newCall returns a call that is not admitted yet.
 func (a *Access) newCall(ctx context.Context, model string) (*call, *dialect.Error) {
-	a.ready()
-	now := a.now()
-	c := &call{a: a, price: a.Connector.price(model), line: Line{Time: now, Who: a.Who, Connector: a.Connector.Name, Model: model}}
-	limits, err := a.limits(ctx)
+	a.prepareOnce()
+	now := a.currentTime()
+	c := &call{a: a, price: a.Connector.priceOf(model), line: LogEntry{Time: now, Who: a.Who, Connector: a.Connector.Name, Model: model}}
+	limits, err := a.allLimits(ctx)
 	if err != nil {
-		return nil, a.failure(fmt.Errorf("limits: %w", err))
+		return nil, a.toError(fmt.Errorf("limits: %w", err))
 	}
 	c.limits = limits
 	return c, nil
 }
 
-// open says whether a budget is used up already; nil: not.
-func (a *Access) open(ctx context.Context) *dialect.Error {
+// checkBudgets returns an error if a budget is used up already.
+func (a *Access) checkBudgets(ctx context.Context) *dialect.Error {
 	c, e := a.newCall(ctx, "")
 	if e != nil {
 		return e
@@ -62,50 +62,50 @@ func (a *Access) open(ctx context.Context) *dialect.Error {
 	h := a.state.holds
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if e := c.over(ctx, true); e != nil {
-		c.refused(ctx, e)
+	if e := c.exceededBudget(ctx, true); e != nil {
+		c.recordRefusal(ctx, e)
 		return e
 	}
 	return nil
 }
 
-// admit lets a request begin, or says why not. Who is let in calls end.
+// admitCall admits a request, or returns why not. The caller of an admitted call calls
+// finishCall.
 //
-// What a stream gives is counted as it comes. All others hold what they may
-// give until it is known, so that those beside them don't pass a budget
-// together.
-func (a *Access) admit(ctx context.Context, model string, q wish) (*call, *dialect.Error) {
+// The output of a stream is counted as it comes. Other calls reserve their maximum
+// output until it is known, so that concurrent calls do not exceed a budget together.
+func (a *Access) admitCall(ctx context.Context, model string, q requestSize) (*call, *dialect.Error) {
 	c, e := a.newCall(ctx, model)
 	if e != nil {
 		return nil, e
 	}
 	now := c.line.Time
-	c.h = hold{who: a.Who, stream: q.stream, price: c.price, uses: Spend{Requests: 1, First: now, Last: now}}
-	c.h.uses.Input = q.input
-	c.h.uses.Cost = c.price.of(c.h.uses.Usage)
-	if c.h.ahead = q.output; c.h.ahead <= 0 {
-		c.h.ahead = unsaid
+	c.hold = hold{who: a.Who, stream: q.stream, price: c.price, usage: Spend{Requests: 1, First: now, Last: now}}
+	c.hold.usage.Input = q.input
+	c.hold.usage.Cost = c.price.costOf(c.hold.usage.Usage)
+	if c.hold.maxOutput = q.output; c.hold.maxOutput <= 0 {
+		c.hold.maxOutput = defaultOutput
 	}
 	h := a.state.holds
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	e = c.over(ctx, true)
-	if e == nil && !c.h.stream {
-		e = c.reserve(ctx)
+	e = c.exceededBudget(ctx, true)
+	if e == nil && !c.hold.stream {
+		e = c.reserveOutput(ctx)
 	}
 	if e != nil {
-		c.refused(ctx, e)
+		c.recordRefusal(ctx, e)
 		return nil, e
 	}
 	if h.holds == nil {
 		h.holds = map[*hold]bool{}
 	}
-	h.holds[&c.h] = true
+	h.holds[&c.hold] = true
 	return c, nil
 }
 
-// limits are those of the access, and those that the ledger knows.
-func (a *Access) limits(ctx context.Context) ([]Limit, error) {
+// allLimits returns the limits of the Access and of the ledger.
+func (a *Access) allLimits(ctx context.Context) ([]Limit, error) {
 	b, ok := a.state.ledger.(Bounds)
 	if !ok || a.Who.Owner == (atoll.Owner{}) {
 		return a.Limits, nil
@@ -114,71 +114,72 @@ func (a *Access) limits(ctx context.Context) ([]Limit, error) {
 	return append(slices.Clip(a.Limits), more...), err
 }
 
-// over returns the budget that is passed; nil: none. Holds.mu is held.
-func (c *call) over(ctx context.Context, begin bool) *dialect.Error {
+// exceededBudget returns the error of an exceeded budget, or nil. The caller holds Holds.mu.
+func (c *call) exceededBudget(ctx context.Context, begin bool) *dialect.Error {
 	for _, l := range c.limits {
 		if l.Budget == (Budget{}) {
 			continue
 		}
 		if l.Budget.Cost > 0 && c.price == nil && c.line.Model != "" {
-			return &dialect.Error{Status: http.StatusForbidden, Code: "budget", Message: fmt.Sprintf("atoll: budget of %s: it is in US dollars, and connector %s has no price for the model %s", l.Who.noun(), c.a.Connector.Name, c.line.Model)}
+			return &dialect.Error{Status: http.StatusForbidden, Code: "budget", Message: fmt.Sprintf("atoll: budget of %s: it is in US dollars, and connector %s has no price for the model %s", l.Who.displayName(), c.a.Connector.Name, c.line.Model)}
 		}
-		sum, e := c.used(ctx, l)
+		sum, e := c.currentUsage(ctx, l)
 		if e != nil {
 			return e
 		}
-		if e := room(l, sum, c.a.now(), begin); e != nil {
+		if e := checkLimit(l, sum, c.a.currentTime(), begin); e != nil {
 			return e
 		}
 	}
 	return nil
 }
 
-// used is what was spent of a limit and what requests under way use so far.
-func (c *call) used(ctx context.Context, l Limit) (Spend, *dialect.Error) {
+// currentUsage returns the usage of a limit, including calls in flight.
+func (c *call) currentUsage(ctx context.Context, l Limit) (Spend, *dialect.Error) {
 	sum, err := c.a.sum(ctx, l)
 	if err != nil {
-		return sum, &dialect.Error{Status: http.StatusServiceUnavailable, Code: "overloaded", Message: "atoll: what was spent can't be read: " + c.a.Connector.redact(err.Error())}
+		return sum, &dialect.Error{Status: http.StatusServiceUnavailable, Code: "overloaded", Message: "atoll: what was spent can't be read: " + c.a.Connector.redactText(err.Error())}
 	}
 	for h := range c.a.state.holds.holds {
-		if h.who.within(l.Who) {
-			sum.Add(h.uses)
+		if h.who.isWithin(l.Who) {
+			sum.Add(h.usage)
 		}
 	}
 	return sum, nil
 }
 
-// reserve lowers what a request may give to what the budgets have left. Where
-// others under way hold all of it, it may come again. Holds.mu is held.
-func (c *call) reserve(ctx context.Context) *dialect.Error {
+// reserveOutput lowers the call's maximum output to the rest of the budgets. If other
+// calls in flight have reserved all of it, the error asks for a retry. The caller holds
+// Holds.mu.
+func (c *call) reserveOutput(ctx context.Context) *dialect.Error {
 	for _, l := range c.limits {
 		if l.Budget.Output <= 0 && l.Budget.Tokens <= 0 && l.Budget.Cost <= 0 {
 			continue
 		}
-		sum, e := c.used(ctx, l)
+		sum, e := c.currentUsage(ctx, l)
 		if e != nil {
 			return e
 		}
 		held := false
 		for h := range c.a.state.holds.holds {
-			if h.who.within(l.Who) && h.ahead > 0 && !h.stream {
+			if h.who.isWithin(l.Who) && h.maxOutput > 0 && !h.stream {
 				held = true
-				sum.Output += h.ahead
-				sum.Cost += h.price.of(dialect.Usage{Output: h.ahead})
+				sum.Output += h.maxOutput
+				sum.Cost += h.price.costOf(dialect.Usage{Output: h.maxOutput})
 			}
 		}
-		sum.Add(Spend{Usage: c.h.uses.Usage, Cost: c.h.uses.Cost})
-		c.h.ahead = min(c.h.ahead, leftOf(l.Budget, sum, c.price))
-		if c.h.ahead <= 0 && held {
-			return &dialect.Error{Status: http.StatusTooManyRequests, Code: "rate_limit", Retry: 2, Message: "atoll: budget of " + l.Who.noun() + ": requests under way hold what is left of it"}
+		sum.Add(Spend{Usage: c.hold.usage.Usage, Cost: c.hold.usage.Cost})
+		c.hold.maxOutput = min(c.hold.maxOutput, remainingOutput(l.Budget, sum, c.price))
+		if c.hold.maxOutput <= 0 && held {
+			return &dialect.Error{Status: http.StatusTooManyRequests, Code: "rate_limit", Retry: 2, Message: "atoll: budget of " + l.Who.displayName() + ": requests under way hold what is left of it"}
 		}
-		c.h.ahead = max(c.h.ahead, 1) // the input alone takes the rest: it may be less than was guessed
+		c.hold.maxOutput = max(c.hold.maxOutput, 1) // the estimated input alone uses the rest: it may be too high
 	}
 	return nil
 }
 
-// leftOf is how many tokens of output a budget has left.
-func leftOf(b Budget, s Spend, p *Price) int64 {
+// remainingOutput returns the output tokens that remain in a budget.
+func remainingOutput(b Budget, s Spend, p *Price) int64 {
 	left := int64(math.MaxInt64)
 	if b.Output > 0 {
 		left = min(left, b.Output-s.Output)
@@ -192,7 +193,7 @@ func leftOf(b Budget, s Spend, p *Price) int64 {
 	return left
 }
 
-// sum is what was spent of what a limit bounds.
+// sum returns the stored usage of a limit.
 func (a *Access) sum(ctx context.Context, l Limit) (Spend, error) {
 	if d, ok := a.state.ledger.(Diary); ok && !l.Since.IsZero() {
 		return d.SpentSince(ctx, l.Who, l.Since)
@@ -200,29 +201,29 @@ func (a *Access) sum(ctx context.Context, l Limit) (Spend, error) {
 	return a.state.ledger.Spent(ctx, l.Who)
 }
 
-// refused writes down that a request was refused.
-func (c *call) refused(ctx context.Context, e *dialect.Error) {
+// recordRefusal stores and logs a refused request.
+func (c *call) recordRefusal(ctx context.Context, e *dialect.Error) {
 	a := c.a
-	now := a.now()
+	now := a.currentTime()
 	a.state.mu.Lock()
 	a.state.spent.Add(Spend{Refused: 1, Last: now})
 	n := a.state.spent.Refused
 	a.state.mu.Unlock()
-	if n <= mostRefused {
-		_ = a.state.ledger.Charge(context.WithoutCancel(ctx), a.Who, Spend{Refused: 1, Last: now}) // it is refused anyhow
+	if n <= maxRefused {
+		_ = a.state.ledger.Charge(context.WithoutCancel(ctx), a.Who, Spend{Refused: 1, Last: now}) // the request is refused anyway
 	}
 	c.line.Status, c.line.Refused, c.line.Duration = e.Status, e.Message, now.Sub(c.line.Time)
-	c.log()
+	c.logLine()
 }
 
-func (c *call) log() {
+func (c *call) logLine() {
 	if c.a.Log != nil {
 		c.a.Log(c.line)
 	}
 }
 
-// deadline is when a budget of time ends, of those that have one.
-func (c *call) deadline(ctx context.Context) (time.Time, *Limit) {
+// timeDeadline returns the earliest end of a budget of time, and its limit; nil: none.
+func (c *call) timeDeadline(ctx context.Context) (time.Time, *Limit) {
 	a := c.a
 	var at time.Time
 	var of *Limit
@@ -230,7 +231,7 @@ func (c *call) deadline(ctx context.Context) (time.Time, *Limit) {
 		if l.Budget.Time <= 0 {
 			continue
 		}
-		first := a.now()
+		first := a.currentTime()
 		if sum, err := a.sum(ctx, l); err == nil && !sum.First.IsZero() {
 			first = sum.First
 		}
@@ -241,32 +242,32 @@ func (c *call) deadline(ctx context.Context) (time.Time, *Limit) {
 	return at, of
 }
 
-// count takes over what the answer used so far: what is told, and at least
-// what its text is. It returns the budget that is passed, if one is.
-func (c *call) count(ctx context.Context, u dialect.Usage, text int) *dialect.Error {
+// countUsage updates the call's usage from what the API reported, and at least from the
+// text. It returns the error of an exceeded budget, or nil.
+func (c *call) countUsage(ctx context.Context, u dialect.Usage, text int) *dialect.Error {
 	if c.ended {
 		return nil
 	}
 	h := c.a.state.holds
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	uses := &c.h.uses
+	uses := &c.hold.usage
 	if u.Input+u.CacheRead+u.CacheWrite > 0 {
 		uses.Input, uses.CacheRead, uses.CacheWrite = u.Input, u.CacheRead, u.CacheWrite
 	}
 	uses.Output = max(u.Output, dialect.Tokens(text))
-	uses.Cost = c.price.of(uses.Usage)
+	uses.Cost = c.price.costOf(uses.Usage)
 	all := uses.Input + uses.CacheRead + uses.CacheWrite + uses.Output
-	if c.checked > 0 && all-c.checked < step {
+	if c.checked > 0 && all-c.checked < checkStep {
 		return nil
 	}
 	c.checked = all
-	return c.over(ctx, false)
+	return c.exceededBudget(ctx, false)
 }
 
-// settle charges what was used, once. It takes u where told, which may be less
-// than was guessed.
-func (c *call) settle(ctx context.Context, u dialect.Usage, told bool) error {
+// chargeOnce charges the call's usage, once. With told, u replaces the estimate, and may
+// be less.
+func (c *call) chargeOnce(ctx context.Context, u dialect.Usage, told bool) error {
 	if c.ended {
 		return nil
 	}
@@ -274,68 +275,68 @@ func (c *call) settle(ctx context.Context, u dialect.Usage, told bool) error {
 	h := c.a.state.holds
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	uses := c.h.uses
+	uses := c.hold.usage
 	if told {
 		uses.Usage = u
 	}
-	uses.Cost = c.price.of(uses.Usage)
-	uses.Last = c.a.now()
+	uses.Cost = c.price.costOf(uses.Usage)
+	uses.Last = c.a.currentTime()
 	c.line.Usage, c.line.Cost = uses.Usage, uses.Cost
 	c.a.state.mu.Lock()
 	c.a.state.spent.Add(uses)
 	c.a.state.mu.Unlock()
 	err := c.a.state.ledger.Charge(context.WithoutCancel(ctx), c.a.Who, uses)
 	if err == nil {
-		delete(h.holds, &c.h) // else it is held as used for as long as this process lives
+		delete(h.holds, &c.hold) // else it counts as used while this process lives
 	} else {
 		err = fmt.Errorf("charge: %w", err)
 	}
 	return err
 }
 
-// end ends the call, whatever it came to, and logs it. The status is the API's.
-func (c *call) end(ctx context.Context, status int) {
+// finishCall ends the call with any result, and logs it. The status is the API's.
+func (c *call) finishCall(ctx context.Context, status int) {
 	if c.line.Status == 0 {
 		c.line.Status = status
 	}
-	left := c.left || ctx.Err() != nil // the API may have been at work
+	left := c.clientGone || ctx.Err() != nil // the API may have used tokens
 	if !c.ended && left && (status == 0 || status/100 == 2) {
-		c.abandoned()
+		c.countAbandoned()
 	}
 	if !c.ended && status/100 != 2 && (status != 0 || !left) {
-		_ = c.settle(ctx, dialect.Usage{}, true) // what can't be charged stays held
+		_ = c.chargeOnce(ctx, dialect.Usage{}, true) // on an error it remains reserved
 	}
-	_ = c.settle(ctx, dialect.Usage{}, false)
-	c.line.Duration = c.a.now().Sub(c.line.Time)
-	c.log()
+	_ = c.chargeOnce(ctx, dialect.Usage{}, false)
+	c.line.Duration = c.a.currentTime().Sub(c.line.Time)
+	c.logLine()
 }
 
-// pace is how many tokens a second a model gives at most that nobody sees.
-const pace = 200
+// unseenRate is the highest assumed rate of unseen output, in tokens per second.
+const unseenRate = 200
 
-// abandoned counts what the API has made for a client that did not wait: all
-// that it may give, of what is not a stream; else what came, or could have
-// come unseen, thoughts for one.
-func (c *call) abandoned() {
+// countAbandoned counts the output of the API for a client that disconnected: the maximum
+// output of a call without a stream; else the received output, or what could have been
+// generated unseen in that time, such as thoughts.
+func (c *call) countAbandoned() {
 	h := c.a.state.holds
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	made := c.h.ahead
-	if c.h.stream {
-		made = min(made, int64(pace*c.a.now().Sub(c.line.Time).Seconds()))
+	made := c.hold.maxOutput
+	if c.hold.stream {
+		made = min(made, int64(unseenRate*c.a.currentTime().Sub(c.line.Time).Seconds()))
 	}
-	c.h.uses.Output = max(c.h.uses.Output, made)
+	c.hold.usage.Output = max(c.hold.usage.Output, made)
 }
 
-// first notes the first byte of an answer.
-func (c *call) first() {
+// noteFirstByte records the time of the first byte of an answer.
+func (c *call) noteFirstByte() {
 	if c.line.First == 0 {
-		c.line.First = c.a.now().Sub(c.line.Time)
+		c.line.First = c.a.currentTime().Sub(c.line.Time)
 	}
 }
 
-// price is what a model costs; nil: nobody knows.
-func (c *Connector) price(model string) *Price {
+// priceOf returns the price of a model; nil: it is unknown.
+func (c *Connector) priceOf(model string) *Price {
 	for _, name := range []string{model, "*"} {
 		if p, ok := c.Prices[name]; ok {
 			return &p
@@ -344,9 +345,9 @@ func (c *Connector) price(model string) *Price {
 	return nil
 }
 
-// of is what so many tokens cost. Tokens of the cache that have no price of
-// their own cost what others do.
-func (p *Price) of(u dialect.Usage) float64 {
+// costOf returns the cost of tokens. Cache tokens without a price of their own have the
+// price of input.
+func (p *Price) costOf(u dialect.Usage) float64 {
 	if p == nil {
 		return 0
 	}

@@ -15,8 +15,8 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/agent"
-	"github.com/atoll-sandbox/atoll/internal/dialect"
 	"github.com/atoll-sandbox/atoll/internal/model"
+	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
 )
 
@@ -96,8 +96,8 @@ func TestParallelRequestsDontPassABudgetOfRequests(t *testing.T) {
 	}
 }
 
-// drip is an API that says a word each time it is let.
-func drip(let <-chan bool) http.HandlerFunc {
+// dripAnswer is an API that writes a word each time a channel allows it.
+func dripAnswer(let <-chan bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		say := func(v any) {
@@ -126,7 +126,7 @@ func TestAStreamIsCutWhenABudgetIsPassed(t *testing.T) {
 			for range 100 {
 				let <- true
 			}
-			s := hostile(t, dialect.Anthropic, drip(let), func(a *model.Access) {
+			s := newHostileAPI(t, dialect.Anthropic, dripAnswer(let), func(a *model.Access) {
 				a.Limits = []model.Limit{{Who: model.Who{Turn: "t"}, Budget: agent.Budget{Output: 1000}}}
 			})
 			q := questions[client]
@@ -146,7 +146,7 @@ func TestAStreamIsCutWhenABudgetIsPassed(t *testing.T) {
 
 func TestAStreamIsCutWhenItsTimeIsOver(t *testing.T) {
 	for _, client := range []dialect.Name{dialect.Anthropic, dialect.OpenAI} {
-		s := hostile(t, dialect.Anthropic, drip(nil), func(a *model.Access) {
+		s := newHostileAPI(t, dialect.Anthropic, dripAnswer(nil), func(a *model.Access) {
 			a.Limits = []model.Limit{{Who: model.Who{Turn: "t"}, Budget: agent.Budget{Time: 100 * time.Millisecond}}}
 		})
 		status, text := s.post(t, questions[client].path, questions[client].stream)
@@ -159,7 +159,7 @@ func TestAStreamIsCutWhenItsTimeIsOver(t *testing.T) {
 func TestWhatAnAPIDoesNotTellIsGuessed(t *testing.T) {
 	for _, client := range []dialect.Name{dialect.OpenAI, dialect.Anthropic} {
 		for _, stream := range []bool{true, false} {
-			s := hostile(t, dialect.OpenAI, func(w http.ResponseWriter, r *http.Request) {
+			s := newHostileAPI(t, dialect.OpenAI, func(w http.ResponseWriter, r *http.Request) {
 				if !stream {
 					_, _ = io.WriteString(w, `{"choices":[{"message":{"content":"`+strings.Repeat("word", 100)+`"}}]}`)
 					return
@@ -182,16 +182,16 @@ func TestWhatAnAPIDoesNotTellIsGuessed(t *testing.T) {
 	}
 }
 
-// broken is a Ledger that can't be written, or read.
-type broken struct{ read, write error }
+// brokenLedger is a Ledger that can't be written, or read.
+type brokenLedger struct{ read, write error }
 
-func (b broken) Charge(context.Context, model.Who, model.Spend) error { return b.write }
-func (b broken) Spent(context.Context, model.Who) (model.Spend, error) {
+func (b brokenLedger) Charge(context.Context, model.Who, model.Spend) error { return b.write }
+func (b brokenLedger) Spent(context.Context, model.Who) (model.Spend, error) {
 	return model.Spend{}, b.read
 }
 
 func TestALedgerThatFailsLetsNothingThrough(t *testing.T) {
-	for _, l := range []broken{{read: errors.New("disk")}, {write: errors.New("disk")}} {
+	for _, l := range []brokenLedger{{read: errors.New("disk")}, {write: errors.New("disk")}} {
 		for client, q := range questions {
 			s := open(t, dialect.Anthropic, modeltest.Script{Turns: []modeltest.Turn{{Text: "x"}}}, func(a *model.Access) {
 				a.Ledger, a.Limits = l, []model.Limit{{Budget: agent.Budget{Requests: 5}}}
@@ -210,9 +210,9 @@ func TestALedgerThatFailsLetsNothingThrough(t *testing.T) {
 
 func TestLogLinesHoldNoText(t *testing.T) {
 	var mu sync.Mutex
-	var lines []model.Line
+	var lines []model.LogEntry
 	s := open(t, dialect.OpenAI, modeltest.Script{Turns: []modeltest.Turn{{Text: "a secret answer"}}}, func(a *model.Access) {
-		a.Log = func(l model.Line) { mu.Lock(); defer mu.Unlock(); lines = append(lines, l) }
+		a.Log = func(l model.LogEntry) { mu.Lock(); defer mu.Unlock(); lines = append(lines, l) }
 		a.Limits = []model.Limit{{Budget: agent.Budget{Requests: 4}}}
 		a.Connector.Prices = map[string]model.Price{"big": {Input: 1e4}}
 	})

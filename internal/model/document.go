@@ -16,28 +16,28 @@ import (
 	"github.com/tailscale/hujson"
 	yaml "go.yaml.in/yaml/v4"
 
-	"github.com/atoll-sandbox/atoll/internal/dialect"
+	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 )
 
 // node is a value of a document, and its line.
 type node struct {
 	line   int
-	value  any // as encoding/json has it
-	fields []named
+	value  any // in the types of encoding/json
+	fields []namedNode
 }
 
-type named struct {
+type namedNode struct {
 	name string
 	line int
 	node node
 }
 
-const mostDepth = 32
+const maxDepth = 32
 
 func parseJSON(b []byte) (node, error) {
 	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
-	if depth(b) > mostDepth {
-		return node{}, &Problem{Text: fmt.Sprintf("it is nested more than %d deep", mostDepth)}
+	if nestingDepth(b) > maxDepth {
+		return node{}, &Problem{Text: fmt.Sprintf("it is nested more than %d deep", maxDepth)}
 	}
 	v, err := hujson.Parse(b)
 	if err != nil {
@@ -49,11 +49,11 @@ func parseJSON(b []byte) (node, error) {
 			starts = append(starts, i+1)
 		}
 	}
-	return ofJSON(&v, func(offset int) int { return sort.SearchInts(starts, offset+1) }), nil
+	return nodeFromJSON(&v, func(offset int) int { return sort.SearchInts(starts, offset+1) }), nil
 }
 
-// depth is how deep brackets are nested at most, those in texts too.
-func depth(b []byte) int {
+// nestingDepth returns the depth of nested brackets, including those in texts.
+func nestingDepth(b []byte) int {
 	n, most := 0, 0
 	for _, c := range b {
 		switch c {
@@ -67,7 +67,7 @@ func depth(b []byte) int {
 	return most
 }
 
-func ofJSON(v *hujson.Value, line func(int) int) node {
+func nodeFromJSON(v *hujson.Value, line func(int) int) node {
 	n := node{line: line(v.StartOffset)}
 	switch t := v.Value.(type) {
 	case *hujson.Object:
@@ -75,7 +75,7 @@ func ofJSON(v *hujson.Value, line func(int) int) node {
 		for i := range t.Members {
 			e := &t.Members[i]
 			name, _ := e.Name.Value.(hujson.Literal)
-			f := named{name: name.String(), line: line(e.Name.StartOffset), node: ofJSON(&e.Value, line)}
+			f := namedNode{name: name.String(), line: line(e.Name.StartOffset), node: nodeFromJSON(&e.Value, line)}
 			n.fields = append(n.fields, f)
 			m[f.name] = f.node.value
 		}
@@ -83,7 +83,7 @@ func ofJSON(v *hujson.Value, line func(int) int) node {
 	case *hujson.Array:
 		list := []any{}
 		for i := range t.Elements {
-			list = append(list, ofJSON(&t.Elements[i], line).value)
+			list = append(list, nodeFromJSON(&t.Elements[i], line).value)
 		}
 		n.value = list
 	case hujson.Literal:
@@ -117,25 +117,25 @@ func parseYAML(b []byte) (node, error) {
 		return node{}, p
 	}
 	budget := 10_000
-	return ofYAML(doc.Content[0], 0, &budget)
+	return nodeFromYAML(doc.Content[0], 0, &budget)
 }
 
-func ofYAML(v *yaml.Node, deep int, budget *int) (node, error) {
+func nodeFromYAML(v *yaml.Node, deep int, budget *int) (node, error) {
 	n := node{line: v.Line}
-	if *budget--; *budget < 0 || deep > mostDepth {
+	if *budget--; *budget < 0 || deep > maxDepth {
 		return n, &Problem{Line: v.Line, Text: "it has too many values, or too deep"}
 	}
 	switch v.Kind {
 	case yaml.AliasNode:
-		return ofYAML(v.Alias, deep+1, budget)
+		return nodeFromYAML(v.Alias, deep+1, budget)
 	case yaml.MappingNode:
 		m := map[string]any{}
 		for i := 0; i+1 < len(v.Content); i += 2 {
-			e, err := ofYAML(v.Content[i+1], deep+1, budget)
+			e, err := nodeFromYAML(v.Content[i+1], deep+1, budget)
 			if err != nil {
 				return n, err
 			}
-			f := named{name: v.Content[i].Value, line: v.Content[i].Line, node: e}
+			f := namedNode{name: v.Content[i].Value, line: v.Content[i].Line, node: e}
 			n.fields = append(n.fields, f)
 			m[f.name] = e.value
 		}
@@ -143,7 +143,7 @@ func ofYAML(v *yaml.Node, deep int, budget *int) (node, error) {
 	case yaml.SequenceNode:
 		list := []any{}
 		for _, c := range v.Content {
-			e, err := ofYAML(c, deep+1, budget)
+			e, err := nodeFromYAML(c, deep+1, budget)
 			if err != nil {
 				return n, err
 			}
@@ -161,8 +161,8 @@ func ofYAML(v *yaml.Node, deep int, budget *int) (node, error) {
 	return n, nil
 }
 
-// reader reads the fields of a connector.
-type reader struct {
+// connectorReader decodes the fields of a connector.
+type connectorReader struct {
 	c        Connector
 	file     string
 	env      func(string) (string, bool)
@@ -171,130 +171,130 @@ type reader struct {
 	problems []error
 }
 
-func (r *reader) wrong(line int, field, text string, args ...any) {
+func (r *connectorReader) addProblem(line int, field, text string, args ...any) {
 	r.problems = append(r.problems, &Problem{File: r.file, Line: line, Field: field, Text: fmt.Sprintf(text, args...)})
 }
 
-// ignored are fields of the files of other programs that say nothing here.
-var ignored = []string{
+// ignoredFields are fields for other programs.
+var ignoredFields = []string{
 	"name", "version", "description", "tags", "sort", "readonly", "builtin", "capabilities", "protocols", "supported_params", "$schema",
 }
 
-// fields reads the fields of an object; those within options mean the same
-// outside.
-func (r *reader) fields(within string, n node) {
+// readFields decodes the fields of an object; fields within options have the same meaning
+// as outside.
+func (r *connectorReader) readFields(within string, n node) {
 	if _, ok := n.value.(map[string]any); !ok {
-		r.wrong(n.line, strings.TrimSuffix(within, "."), "it must be an object")
+		r.addProblem(n.line, strings.TrimSuffix(within, "."), "it must be an object")
 		return
 	}
 	seen := map[string]bool{}
 	for _, f := range n.fields {
 		field := within + f.name
 		if seen[f.name] {
-			r.wrong(f.line, field, "it is there twice")
+			r.addProblem(f.line, field, "it is there twice")
 			continue
 		}
 		seen[f.name] = true
 		switch {
-		case slices.Contains(ignored, f.name):
+		case slices.Contains(ignoredFields, f.name):
 		case f.name == "options" && within == "":
-			r.fields("options.", f.node)
+			r.readFields("options.", f.node)
 		default:
-			r.field(f, field)
+			r.readField(f, field)
 		}
 	}
 }
 
-func (r *reader) field(f named, field string) {
+func (r *connectorReader) readField(f namedNode, field string) {
 	switch f.name {
 	case "label":
-		r.text(f, field, &r.c.Label)
+		r.readText(f, field, &r.c.Label)
 	case "type", "api":
 		r.line = f.line
-		r.text(f, field, &r.api)
+		r.readText(f, field, &r.api)
 	case "host", "proxy", "base", "url":
-		if r.text(f, field, &r.c.Base); r.c.Base != "" {
+		if r.readText(f, field, &r.c.Base); r.c.Base != "" {
 			if u, err := url.Parse(r.c.Base); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
-				r.wrong(f.line, field, "it must be a URL of http or https, without a user")
+				r.addProblem(f.line, field, "it must be a URL of http or https, without a user")
 			}
 		}
 	case "key":
-		r.text(f, field, &r.c.Key)
+		r.readText(f, field, &r.c.Key)
 		r.c.Key = strings.TrimSpace(r.c.Key)
 		if strings.ContainsFunc(r.c.Key, func(c rune) bool { return c < ' ' || c >= 0x7f }) {
-			r.wrong(f.line, field, "a key has printable letters of ASCII only")
+			r.addProblem(f.line, field, "a key has printable letters of ASCII only")
 		}
 	case "model":
-		r.text(f, field, &r.c.Model)
+		r.readText(f, field, &r.c.Model)
 	case "models":
-		r.models(f, field)
+		r.readModels(f, field)
 	case "headers":
-		r.headers(f, field)
+		r.readHeaders(f, field)
 	case "extra", "extra_body":
 		m, ok := f.node.value.(map[string]any)
 		if !ok {
-			r.wrong(f.line, field, "it must be an object")
+			r.addProblem(f.line, field, "it must be an object")
 			return
 		}
 		for k, v := range m {
-			r.extra(k, v)
+			r.setExtra(k, v)
 		}
 	case "thinking", "temperature", "max_tokens":
-		r.extra(f.name, f.node.value)
+		r.setExtra(f.name, f.node.value)
 	case "hosted":
 		var ok bool
 		if r.c.Hosted, ok = f.node.value.(bool); !ok {
-			r.wrong(f.line, field, "it must be true or false")
+			r.addProblem(f.line, field, "it must be true or false")
 		}
 	case "prices":
-		r.prices(f, field)
+		r.readPrices(f, field)
 	case "timeout":
-		r.timeout(f, field)
+		r.readTimeout(f, field)
 	case "auth_mode":
 		var mode string
-		if r.text(f, field, &mode); mode != "" && mode != "bearer" {
-			r.wrong(f.line, field, "%q is not known: keys are sent as the API of the type wants them; use headers for others", mode)
+		if r.readText(f, field, &mode); mode != "" && mode != "bearer" {
+			r.addProblem(f.line, field, "%q is not known: keys are sent as the API of the type wants them; use headers for others", mode)
 		}
 	default:
-		r.wrong(f.line, field, "there is no such field; there are label, type, host, key, model, models, headers, extra, prices, hosted and timeout")
+		r.addProblem(f.line, field, "unknown field; known are label, type, host, key, model, models, headers, extra, prices, hosted and timeout")
 	}
 }
 
-func (r *reader) extra(name string, v any) {
+func (r *connectorReader) setExtra(name string, v any) {
 	if r.c.Extra == nil {
 		r.c.Extra = map[string]any{}
 	}
 	r.c.Extra[name] = v
 }
 
-// inText is a variable of the environment within a text.
-var inText = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
+// envVariable matches a variable of the environment within a text.
+var envVariable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
 
-// text reads a text, with variables of the environment.
-func (r *reader) text(f named, field string, to *string) {
+// readText decodes a text, with variables of the environment.
+func (r *connectorReader) readText(f namedNode, field string, to *string) {
 	s, ok := f.node.value.(string)
 	if !ok {
-		r.wrong(f.line, field, "it must be a text")
+		r.addProblem(f.line, field, "it must be a text")
 		return
 	}
-	*to = r.expanded(f.line, field, s)
+	*to = r.expandEnv(f.line, field, s)
 }
 
-func (r *reader) expanded(line int, field, s string) string {
+func (r *connectorReader) expandEnv(line int, field, s string) string {
 	get := func(name string) string {
 		v, ok := r.env(name)
 		if !ok || v == "" {
-			r.wrong(line, field, "the environment has no %s", name)
+			r.addProblem(line, field, "the environment has no %s", name)
 		}
 		return v
 	}
 	if name, ok := strings.CutPrefix(s, "$ENV."); ok {
 		return get(name)
 	}
-	return inText.ReplaceAllStringFunc(s, func(m string) string { return get(m[2 : len(m)-1]) })
+	return envVariable.ReplaceAllStringFunc(s, func(m string) string { return get(m[2 : len(m)-1]) })
 }
 
-func (r *reader) models(f named, field string) {
+func (r *connectorReader) readModels(f namedNode, field string) {
 	list, ok := f.node.value.([]any)
 	for _, v := range list {
 		s, isText := v.(string)
@@ -304,38 +304,38 @@ func (r *reader) models(f named, field string) {
 		r.c.Models = append(r.c.Models, s)
 	}
 	if !ok {
-		r.wrong(f.line, field, "it must be a list of texts")
+		r.addProblem(f.line, field, "it must be a list of texts")
 	}
 }
 
-// headerName is what a header may be called.
+// headerName matches a valid name of a header.
 var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 
-func (r *reader) headers(f named, field string) {
+func (r *connectorReader) readHeaders(f namedNode, field string) {
 	if _, ok := f.node.value.(map[string]any); !ok {
-		r.wrong(f.line, field, "it must be an object of texts")
+		r.addProblem(f.line, field, "it must be an object of texts")
 		return
 	}
 	r.c.Headers = map[string]string{}
 	for _, h := range f.node.fields {
 		var v string
-		r.text(h, field+"."+h.name, &v)
+		r.readText(h, field+"."+h.name, &v)
 		if !headerName.MatchString(h.name) || strings.ContainsAny(v, "\r\n\x00") {
-			r.wrong(h.line, field+"."+h.name, "that can't be a header")
+			r.addProblem(h.line, field+"."+h.name, "that can't be a header")
 		}
 		r.c.Headers[h.name] = v
 	}
 }
 
-func (r *reader) prices(f named, field string) {
+func (r *connectorReader) readPrices(f namedNode, field string) {
 	if _, ok := f.node.value.(map[string]any); !ok {
-		r.wrong(f.line, field, "it must be an object: of models, or of input, output, cache_read and cache_write")
+		r.addProblem(f.line, field, "it must be an object: of models, or of input, output, cache_read and cache_write")
 		return
 	}
 	models := f.node.fields
 	for _, m := range models {
-		if _, ok := m.node.value.(float64); ok { // of all models
-			models = []named{{name: "*", line: f.line, node: f.node}}
+		if _, ok := m.node.value.(float64); ok { // one price for all models
+			models = []namedNode{{name: "*", line: f.line, node: f.node}}
 			break
 		}
 	}
@@ -343,13 +343,13 @@ func (r *reader) prices(f named, field string) {
 	for _, m := range models {
 		var p Price
 		if _, ok := m.node.value.(map[string]any); !ok {
-			r.wrong(m.line, field+"."+m.name, "it must be an object")
+			r.addProblem(m.line, field+"."+m.name, "it must be an object")
 		}
 		for _, e := range m.node.fields {
 			to := map[string]*float64{"input": &p.Input, "output": &p.Output, "cache_read": &p.CacheRead, "cache_write": &p.CacheWrite}[e.name]
 			v, ok := e.node.value.(float64)
 			if to == nil || !ok || v < 0 {
-				r.wrong(e.line, field+"."+m.name+"."+e.name, "a price is a number of US dollars for a million tokens: input, output, cache_read or cache_write")
+				r.addProblem(e.line, field+"."+m.name+"."+e.name, "a price is a number of US dollars for a million tokens: input, output, cache_read or cache_write")
 				continue
 			}
 			*to = v
@@ -358,7 +358,7 @@ func (r *reader) prices(f named, field string) {
 	}
 }
 
-func (r *reader) timeout(f named, field string) {
+func (r *connectorReader) readTimeout(f namedNode, field string) {
 	switch v := f.node.value.(type) {
 	case float64:
 		r.c.Timeout = time.Duration(v * float64(time.Second))
@@ -368,27 +368,27 @@ func (r *reader) timeout(f named, field string) {
 			d, err = time.Duration(n*float64(time.Second)), nil
 		}
 		if err != nil {
-			r.wrong(f.line, field, "%q is not a time such as 90s or 10m", v)
+			r.addProblem(f.line, field, "%q is not a time such as 90s or 10m", v)
 		}
 		r.c.Timeout = d
 	default:
-		r.wrong(f.line, field, "it must be a time such as 90s or 10m")
+		r.addProblem(f.line, field, "it must be a time such as 90s or 10m")
 		return
 	}
 	if r.c.Timeout < 0 {
-		r.wrong(f.line, field, "it must not be negative")
+		r.addProblem(f.line, field, "it must not be negative")
 	}
 }
 
-// complete looks at the connector as a whole.
-func (r *reader) complete() {
+// checkConnector checks the connector as a whole.
+func (r *connectorReader) checkConnector() {
 	if r.api == "" {
-		r.wrong(0, "type", "it is missing: anthropic, openai, responses, gemini or deepseek")
+		r.addProblem(0, "type", "it is missing: anthropic, openai, responses, gemini or deepseek")
 		return
 	}
-	m, ok := makerOf(strings.ToLower(r.api))
+	m, ok := knownAPIOf(strings.ToLower(r.api))
 	if !ok {
-		r.wrong(r.line, "type", "%q is not known; there are anthropic, openai, responses, gemini and deepseek", r.api)
+		r.addProblem(r.line, "type", "%q is not known; there are anthropic, openai, responses, gemini and deepseek", r.api)
 		return
 	}
 	r.c.API = m.api
@@ -396,9 +396,9 @@ func (r *reader) complete() {
 		r.c.Base = m.base
 	}
 	if _, err := dialect.NewTarget(r.c.API, r.c.Base, "", "m", false); err != nil {
-		r.wrong(0, "host", "%v", err)
+		r.addProblem(0, "host", "%v", err)
 	}
 	if r.c.Model == "" && len(r.c.Models) == 0 {
-		r.wrong(0, "model", "it is missing, and so is models")
+		r.addProblem(0, "model", "it is missing, and so is models")
 	}
 }

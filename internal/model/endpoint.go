@@ -7,18 +7,18 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll/agent"
-	"github.com/atoll-sandbox/atoll/internal/dialect"
+	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 )
 
-// MaxRequest bounds what is sent to a model, in bytes.
+// MaxRequest is the largest request to a model, in bytes.
 const MaxRequest = 64 << 20
 
-// Endpoint answers as every dialect's API would, with the connector's models:
-// translated where the dialects differ, else passed on. It adds the key, looks
-// at path, model and budget first (403 when one is passed), and counts before
-// the last byte of an answer is passed on.
+// Endpoint returns a handler that serves every dialect with the connector's models. It
+// forwards requests in the connector's own dialect and translates others. It adds the
+// key, checks path, model and budget first (403 over a budget), and counts the usage
+// before it writes the last byte of an answer.
 func (a *Access) Endpoint() http.Handler {
-	a.ready()
+	a.prepareOnce()
 	return http.HandlerFunc(a.serve)
 }
 
@@ -26,39 +26,39 @@ func (a *Access) serve(w http.ResponseWriter, r *http.Request) {
 	t := routeOf(r.Method, r.URL)
 	d, err := dialect.Of(t.api)
 	if err != nil {
-		d, _ = dialect.Of(dialect.OpenAI) // how paths without a dialect are answered
+		d, _ = dialect.Of(dialect.OpenAI) // for paths without a dialect
 	}
-	switch t.what {
+	switch t.kind {
 	case "answer", "count":
 	case "models":
-		a.list(w, t)
+		a.listModels(w, t)
 		return
 	case "model":
-		a.tellModel(w, t, d)
+		a.writeModel(w, t, d)
 		return
 	case "hello":
 		w.WriteHeader(http.StatusOK)
 		return
 	default:
-		d.WriteError(w, &dialect.Error{Status: http.StatusNotFound, Code: "not_found", Message: "atoll: models are not asked here; POST /v1/messages, /v1/chat/completions, /v1/responses or /v1beta/models/M:generateContent"})
+		d.WriteError(w, &dialect.Error{Status: http.StatusNotFound, Code: "not_found", Message: "atoll: unknown path; POST /v1/messages, /v1/chat/completions, /v1/responses or /v1beta/models/M:generateContent"})
 		return
 	}
 	x := &exchange{a: a, w: w, r: r, d: d, route: t}
-	e := a.open(r.Context()) // before memory goes into a body
+	e := a.checkBudgets(r.Context()) // before a body is read into memory
 	if e == nil {
 		e = x.serve()
 	}
 	if e != nil {
-		x.spent(e)
+		x.reportBudget(e)
 		d.WriteError(w, e)
 	}
 }
 
-// spent tells who serves the endpoint that a budget is used up: agents make of
-// the answer what they like. In the middle of an answer nobody else sees it.
-func (x *exchange) spent(e *dialect.Error) {
+// reportBudget sets the header for a used up budget, for the server of the endpoint:
+// agents may hide the error, and in the middle of an answer only they see it.
+func (x *exchange) reportBudget(e *dialect.Error) {
 	if e.Code == "budget" {
-		x.w.Header().Set(agent.SpentHeader, e.Message)
+		x.w.Header().Set(agent.BudgetHeader, e.Message)
 	}
 }
 
@@ -67,12 +67,12 @@ type exchange struct {
 	a     *Access
 	w     http.ResponseWriter
 	r     *http.Request
-	d     dialect.Dialect // that the client speaks
+	d     dialect.Dialect // of the client
 	route route
 }
 
-// slow is how long a client may take to take what is written.
-const slow = 2 * time.Minute
+// writeTimeout is how long a client may take to read what is written.
+const writeTimeout = 2 * time.Minute
 
 // serve reads the body and answers.
 func (x *exchange) serve() *dialect.Error {
@@ -81,15 +81,15 @@ func (x *exchange) serve() *dialect.Error {
 	if e != nil {
 		return e
 	}
-	return x.answer(b)
+	return x.answerRequest(b)
 }
 
-// read reads the body, which is in hand until done is called.
+// read reads the body. Its memory is reserved until done is called.
 func (x *exchange) read() (b []byte, done func(), e *dialect.Error) {
 	if e := x.r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
-		return nil, func() {}, &dialect.Error{Status: http.StatusUnsupportedMediaType, Code: "invalid_request", Message: "atoll: the body is packed, which is not read"}
+		return nil, func() {}, &dialect.Error{Status: http.StatusUnsupportedMediaType, Code: "invalid_request", Message: "atoll: compressed bodies are not supported"}
 	}
-	b, done, err := readBody(x.w, x.r, MaxRequest, &x.a.state.inHand, everybodys)
+	b, done, err := readBody(x.w, x.r, MaxRequest, &x.a.state.memory, processMemory)
 	if errors.As(err, &e) {
 		if e == errTooLarge {
 			x.w.Header().Set("Connection", "close") // the rest is not read
@@ -102,47 +102,47 @@ func (x *exchange) read() (b []byte, done func(), e *dialect.Error) {
 	return b, done, nil
 }
 
-func (x *exchange) answer(b []byte) *dialect.Error {
-	if err := dialect.Bound(b); err != nil {
-		return invalid(err)
+func (x *exchange) answerRequest(b []byte) *dialect.Error {
+	if err := dialect.CheckLimits(b); err != nil {
+		return invalidError(err)
 	}
 	o, err := parse(b)
 	if err != nil {
-		return invalid(err)
+		return invalidError(err)
 	}
-	if err := x.a.Connector.alone(b, o); err != nil {
-		return invalid(err)
+	if err := x.a.Connector.refuseRemote(b, o); err != nil {
+		return invalidError(err)
 	}
 	name := x.route.model
 	if name == "" {
 		o.get("model", &name)
 	}
-	model, e := x.a.resolve(name)
+	model, e := x.a.resolveModel(name)
 	if e != nil {
 		return e
 	}
-	if x.route.what == "count" {
-		return x.count(b, o, model)
+	if x.route.kind == "count" {
+		return x.countTokens(b, o, model)
 	}
 	if x.d.Name() == x.a.Connector.API {
-		return x.pass(b, o, model)
+		return x.passThrough(b, o, model)
 	}
-	return x.translate(b, model)
+	return x.translateRequest(b, model)
 }
 
-// invalid is the error of a client's mistake.
-func invalid(err error) *dialect.Error {
+// invalidError returns the error for an invalid request.
+func invalidError(err error) *dialect.Error {
 	return &dialect.Error{Status: http.StatusBadRequest, Code: "invalid_request", Message: "atoll: " + err.Error()}
 }
 
-// count tells about how many tokens a request has.
-func (x *exchange) count(b []byte, o *body, model string) *dialect.Error {
-	if x.a.Connector.API == dialect.Anthropic && x.d.Name() == dialect.Anthropic && x.a.Connector.first() {
+// countTokens writes the approximate number of tokens of a request.
+func (x *exchange) countTokens(b []byte, o *body, model string) *dialect.Error {
+	if x.a.Connector.API == dialect.Anthropic && x.d.Name() == dialect.Anthropic && x.a.Connector.isFirstParty() {
 		return x.passCount(o, model)
 	}
 	q, err := x.d.ReadRequest(x.r, b)
 	if err != nil {
-		return invalid(err)
+		return invalidError(err)
 	}
 	n := dialect.Estimate(q)
 	doc := map[string]any{"input_tokens": n}
@@ -155,73 +155,73 @@ func (x *exchange) count(b []byte, o *body, model string) *dialect.Error {
 
 func writeJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // a client that is gone needs no answer
+	_ = json.NewEncoder(w).Encode(v) // the client may have disconnected
 }
 
-// translate asks an API of another dialect.
-func (x *exchange) translate(b []byte, model string) *dialect.Error {
+// translateRequest calls an API of another dialect.
+func (x *exchange) translateRequest(b []byte, model string) *dialect.Error {
 	q, err := x.d.ReadRequest(x.r, b)
 	if err != nil {
-		return invalid(err)
+		return invalidError(err)
 	}
 	for i := range q.Messages {
-		if err := x.a.Connector.aloneOf(q.Messages[i].Parts); err != nil {
-			return invalid(err)
+		if err := x.a.Connector.refuseRemoteParts(q.Messages[i].Parts); err != nil {
+			return invalidError(err)
 		}
 	}
 	q.Stream = q.Stream || x.route.stream
 	asked := *q
-	asked.Model, asked.User = model, "" // whom it is for is nobody's business
+	asked.Model, asked.User = model, "" // other companies do not get the user's name
 	ctx := x.r.Context()
-	c, e := x.a.admit(ctx, model, wish{input: dialect.Estimate(q), output: int64(q.MaxTokens), stream: q.Stream})
+	c, e := x.a.admitCall(ctx, model, requestSize{input: dialect.Estimate(q), output: int64(q.MaxTokens), stream: q.Stream})
 	if e != nil {
 		return e
 	}
 	if !q.Stream {
-		if q.Think == 0 && c.h.ahead < int64(q.MaxTokens) {
-			asked.MaxTokens = int(c.h.ahead)
+		if q.Think == 0 && c.hold.maxOutput < int64(q.MaxTokens) {
+			asked.MaxTokens = int(c.hold.maxOutput)
 		}
-		var g dialect.Gathering
-		status, err := c.answer(ctx, &asked, func(d dialect.Delta) error { g.Add(d); return nil })
-		c.end(ctx, status)
+		var g dialect.ResponseBuilder
+		status, err := c.callAPI(ctx, &asked, func(d dialect.Delta) error { g.Add(d); return nil })
+		c.finishCall(ctx, status)
 		if err != nil {
-			return x.a.failure(err)
+			return x.a.toError(err)
 		}
-		_ = x.d.WriteResponse(x.w, q, &g.Response) // a client that is gone needs no answer
+		_ = x.d.WriteResponse(x.w, q, &g.Response) // the client may have disconnected
 		return nil
 	}
-	out := &reply{w: x.d.NewWriter(x.w, q), c: http.NewResponseController(x.w)}
+	out := &replyWriter{w: x.d.NewWriter(x.w, q), c: http.NewResponseController(x.w)}
 	defer func() { _ = out.c.SetWriteDeadline(time.Time{}) }() // of the next answer, where it can be
-	status, err := c.answer(ctx, &asked, out.write)
-	c.left = out.gone != nil
-	if err == nil || c.left {
-		c.end(ctx, status)
+	status, err := c.callAPI(ctx, &asked, out.write)
+	c.clientGone = out.writeErr != nil
+	if err == nil || c.clientGone {
+		c.finishCall(ctx, status)
 		return nil
 	}
-	e = x.a.failure(err)
+	e = x.a.toError(err)
 	c.line.Status = e.Status
-	c.end(ctx, status)
+	c.finishCall(ctx, status)
 	if !out.begun {
 		return e
 	}
-	x.spent(e)
+	x.reportBudget(e)
 	_ = out.write(dialect.Delta{Type: dialect.Failed, Err: e})
 	return nil
 }
 
-// reply writes to a client that may be slow, or gone.
-type reply struct {
-	w     dialect.Writer
-	c     *http.ResponseController
-	begun bool
-	gone  error
+// replyWriter writes to a client that may be slow, or disconnected.
+type replyWriter struct {
+	w        dialect.Writer
+	c        *http.ResponseController
+	begun    bool
+	writeErr error
 }
 
-func (o *reply) write(d dialect.Delta) error {
+func (o *replyWriter) write(d dialect.Delta) error {
 	o.begun = true
-	_ = o.c.SetWriteDeadline(time.Now().Add(slow)) // where it can be
+	_ = o.c.SetWriteDeadline(time.Now().Add(writeTimeout)) // where it can be
 	if err := o.w.Write(d); err != nil {
-		o.gone = err
+		o.writeErr = err
 		return err
 	}
 	return nil

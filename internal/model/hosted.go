@@ -8,70 +8,70 @@ import (
 	"strings"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/dialect"
+	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 )
 
-// hostedFields are those of a body that make an API reach out by itself.
+// hostedFields are fields that make an API connect to other servers itself.
 var hostedFields = []string{"mcp_servers", "container", "web_search_options", "plugins", "background"}
 
-// keptFields are those of a body that name what an API keeps, which may be
-// anybody's who has the same key.
-var keptFields = []string{"previous_response_id", "conversation", "prompt", "cachedContent", "cached_content"}
+// storedFields are fields that refer to data stored by the API, which may belong to other
+// users of the same key.
+var storedFields = []string{"previous_response_id", "conversation", "prompt", "cachedContent", "cached_content"}
 
-// own are the tools that a client runs, by their types, or the beginnings of
-// them that end with "_"; all others an API may run.
-var own = map[dialect.Name][]string{
+// clientToolTypes are the types of tools that a client runs; a type that ends with "_" is
+// a prefix. The API may run tools of all other types.
+var clientToolTypes = map[dialect.Name][]string{
 	dialect.Anthropic: {"custom", "bash_", "text_editor_", "computer_", "memory_"},
 	dialect.OpenAI:    {"function", "custom"},
 	dialect.Responses: {"function", "custom", "namespace", "local_shell", "apply_patch", "tool_search"},
 }
 
-// alone refuses a body that has the API fetch something, or name what it keeps.
-func (c *Connector) alone(b []byte, o *body) error {
+// refuseRemote refuses a body that makes the API fetch a URL, or refers to stored data.
+func (c *Connector) refuseRemote(b []byte, o *body) error {
 	if c.Hosted {
 		return nil
 	}
-	for _, name := range keptFields {
+	for _, name := range storedFields {
 		var v json.RawMessage
 		if o.get(name, &v); len(v) > 0 && string(v) != "null" {
 			return fmt.Errorf("%w: %s: what the API keeps may not be named here: send all of it", atoll.ErrInvalid, name)
 		}
 	}
-	name, err := dialect.Reaches(b)
+	name, err := dialect.FindRemoteURL(b)
 	if err == nil && name != "" {
-		err = fmt.Errorf("%w: %s: the API may not fetch from elsewhere here: send a picture or a file as data", atoll.ErrInvalid, name)
+		err = fmt.Errorf("%w: %s: the API may not fetch URLs: send an image or a file as data", atoll.ErrInvalid, name)
 	}
 	return err
 }
 
-// aloneOf is alone for a request that was read.
-func (c *Connector) aloneOf(parts []dialect.Part) error {
+// refuseRemoteParts is refuseRemote for a decoded request.
+func (c *Connector) refuseRemoteParts(parts []dialect.Part) error {
 	for i := range parts {
 		if c.Hosted {
 			return nil
 		}
 		if parts[i].URL != "" {
-			return fmt.Errorf("%w: url: the API may not fetch from elsewhere here: send a picture or a file as data", atoll.ErrInvalid)
+			return fmt.Errorf("%w: url: the API may not fetch URLs: send an image or a file as data", atoll.ErrInvalid)
 		}
-		if err := c.aloneOf(parts[i].Parts); err != nil {
+		if err := c.refuseRemoteParts(parts[i].Parts); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// unhost takes out of a body what an API would run itself, with a network that
-// the one who asks may not have: searches, fetches, servers of tools.
-func (c *Connector) unhost(api dialect.Name, o *body) error {
+// removeHostedTools removes tools that an API would run itself with its own network, which
+// the sandbox may not have: searches, fetches, MCP servers.
+func (c *Connector) removeHostedTools(api dialect.Name, o *body) error {
 	if c.Hosted {
 		return nil
 	}
 	for _, name := range hostedFields {
-		o.remove(name)
+		o.removeField(name)
 	}
 	tier := ""
 	if o.get("service_tier", &tier); tier != "default" && tier != "auto" {
-		o.remove("service_tier")
+		o.removeField("service_tier")
 	}
 	left, err := clientTools(api, o)
 	if err != nil {
@@ -79,14 +79,14 @@ func (c *Connector) unhost(api dialect.Name, o *body) error {
 	}
 	if left == 0 {
 		for _, name := range []string{"tools", "tool_choice", "toolConfig", "tool_config", "parallel_tool_calls"} {
-			o.remove(name)
+			o.removeField(name)
 		}
 	}
 	return nil
 }
 
-// clientTools leaves the tools in an object that the client runs. It returns
-// how many; -1: there were none before.
+// clientTools keeps only the tools that the client runs, and returns their number; -1:
+// the object has no tools.
 func clientTools(api dialect.Name, o *body) (int, error) {
 	i := slices.Index(o.names, "tools")
 	if i < 0 || string(o.values[i]) == "null" {
@@ -100,7 +100,7 @@ func clientTools(api dialect.Name, o *body) (int, error) {
 		return -1, nil
 	}
 	for _, t := range tools {
-		k, err := kept(api, t)
+		k, err := keepClientTool(api, t)
 		if err != nil {
 			return 0, fmt.Errorf("tools: %w", err)
 		}
@@ -114,9 +114,9 @@ func clientTools(api dialect.Name, o *body) (int, error) {
 	return len(keep), o.set("tools", keep)
 }
 
-// kept is what of a tool the client runs; nil: nothing. A tool whose fields
-// could mean something else to the API is ErrInvalid.
-func kept(api dialect.Name, tool json.RawMessage) (json.RawMessage, error) {
+// keepClientTool returns the part of a tool that the client runs; nil: there is none. A
+// tool whose fields could have another meaning for the API is ErrInvalid.
+func keepClientTool(api dialect.Name, tool json.RawMessage) (json.RawMessage, error) {
 	o, err := parse(tool)
 	if err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ func kept(api dialect.Name, tool json.RawMessage) (json.RawMessage, error) {
 		}
 	}
 	if api == dialect.Gemini {
-		return keptOfGemini(o), nil
+		return keepGeminiFunctions(o), nil
 	}
 	kind := ""
 	if i := slices.Index(o.names, "type"); i >= 0 && json.Unmarshal(o.values[i], &kind) != nil {
@@ -136,7 +136,7 @@ func kept(api dialect.Name, tool json.RawMessage) (json.RawMessage, error) {
 	switch {
 	case kind == "" && api == dialect.Anthropic:
 		return tool, nil
-	case !slices.ContainsFunc(own[api], func(s string) bool { return s == kind || strings.HasSuffix(s, "_") && strings.HasPrefix(kind, s) }):
+	case !slices.ContainsFunc(clientToolTypes[api], func(s string) bool { return s == kind || strings.HasSuffix(s, "_") && strings.HasPrefix(kind, s) }):
 		return nil, nil
 	case kind != "namespace":
 		return tool, nil
@@ -144,18 +144,18 @@ func kept(api dialect.Name, tool json.RawMessage) (json.RawMessage, error) {
 	if n, err := clientTools(api, o); err != nil || n == 0 {
 		return nil, err
 	}
-	return o.bytes(), nil
+	return o.encode(), nil
 }
 
-// keptOfGemini keeps the functions of a tool.
-func keptOfGemini(o *body) json.RawMessage {
+// keepGeminiFunctions keeps only the functions of a tool.
+func keepGeminiFunctions(o *body) json.RawMessage {
 	for _, name := range slices.Clone(o.names) {
 		if name != "functionDeclarations" && name != "function_declarations" {
-			o.remove(name)
+			o.removeField(name)
 		}
 	}
 	if len(o.names) == 0 {
 		return nil
 	}
-	return o.bytes()
+	return o.encode()
 }

@@ -7,37 +7,37 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/dialect"
+	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 )
 
-// Holds knows what requests under way use before it is charged, so that those
-// beside them don't pass a budget together. A Ledger that embeds one is shared
-// by all that use it. The zero Holds is ready.
+// Holds has the usage of calls in flight until it is charged, so that concurrent calls do
+// not exceed a budget together. A Ledger that embeds one shares it with all its users.
+// The zero Holds is ready to use.
 type Holds struct {
 	mu    sync.Mutex
 	holds map[*hold]bool // guarded by mu, as what they hold
 }
 
-// holds is how an Access finds what its Ledger embeds.
-func (h *Holds) shared() *Holds { return h }
+// sharedHolds returns the Holds that a Ledger embeds.
+func (h *Holds) sharedHolds() *Holds { return h }
 
-// hold is one request under way.
+// hold is the reservation of a call in flight.
 type hold struct {
-	who  Who
-	uses Spend // so far
+	who   Who
+	usage Spend // so far
 
-	ahead  int64 // tokens of output that it may give at most
-	stream bool  // that are counted as they come
-	price  *Price
+	maxOutput int64 // tokens
+	stream    bool  // output is counted as it comes
+	price     *Price
 }
 
-// within reports whether w is one of those that o means.
-func (w Who) within(o Who) bool {
+// isWithin reports whether w matches the non-empty fields of o.
+func (w Who) isWithin(o Who) bool {
 	return (o.Owner == atoll.Owner{} || o.Owner == w.Owner) && (o.Chat == "" || o.Chat == w.Chat) &&
 		(o.Assistant == "" || o.Assistant == w.Assistant) && (o.Turn == "" || o.Turn == w.Turn)
 }
 
-// Add adds what another spent.
+// Add adds o.
 func (s *Spend) Add(o Spend) {
 	s.Input += o.Input
 	s.Output += o.Output
@@ -54,8 +54,8 @@ func (s *Spend) Add(o Spend) {
 	}
 }
 
-// memory is a Ledger that ends with the process.
-type memory struct {
+// memoryLedger is a Ledger in memory.
+type memoryLedger struct {
 	Holds
 
 	mu   sync.Mutex
@@ -63,9 +63,9 @@ type memory struct {
 }
 
 // NewLedger returns a Ledger in memory.
-func NewLedger() Ledger { return &memory{sums: map[Who]Spend{}} }
+func NewLedger() Ledger { return &memoryLedger{sums: map[Who]Spend{}} }
 
-func (m *memory) Charge(_ context.Context, w Who, s Spend) error {
+func (m *memoryLedger) Charge(_ context.Context, w Who, s Spend) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	sum := m.sums[w]
@@ -74,21 +74,21 @@ func (m *memory) Charge(_ context.Context, w Who, s Spend) error {
 	return nil
 }
 
-func (m *memory) Spent(_ context.Context, w Who) (Spend, error) {
+func (m *memoryLedger) Spent(_ context.Context, w Who) (Spend, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var sum Spend
 	for who, s := range m.sums {
-		if who.within(w) {
+		if who.isWithin(w) {
 			sum.Add(s)
 		}
 	}
 	return sum, nil
 }
 
-// room returns what is wrong with a limit when s was spent; nil: nothing. With
-// begin set another request is to begin, else one goes on.
-func room(l Limit, s Spend, now time.Time, begin bool) *dialect.Error {
+// checkLimit returns the error of a limit that is exceeded with the usage s, or nil. With
+// begin set, a further request must fit.
+func checkLimit(l Limit, s Spend, now time.Time, begin bool) *dialect.Error {
 	b := l.Budget
 	in := s.Input + s.CacheRead + s.CacheWrite
 	more := int64(0)
@@ -112,16 +112,16 @@ func room(l Limit, s Spend, now time.Time, begin bool) *dialect.Error {
 	default:
 		return nil
 	}
-	return refusal(l.Who, what)
+	return budgetError(l.Who, what)
 }
 
-// refusal is the error of a budget that is used up.
-func refusal(w Who, what string) *dialect.Error {
-	return &dialect.Error{Status: 403, Code: "budget", Message: fmt.Sprintf("atoll: budget of %s used up: %s", w.noun(), what)}
+// budgetError returns the error of a used up budget.
+func budgetError(w Who, what string) *dialect.Error {
+	return &dialect.Error{Status: 403, Code: "budget", Message: fmt.Sprintf("atoll: budget of %s used up: %s", w.displayName(), what)}
 }
 
-// noun says whose a budget is.
-func (w Who) noun() string {
+// displayName returns the holder of a budget for messages.
+func (w Who) displayName() string {
 	switch {
 	case w.Turn != "":
 		return "the turn"

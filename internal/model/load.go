@@ -12,19 +12,19 @@ import (
 	"strings"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/dialect"
+	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 )
 
-// Bounds of connectors' files.
+// Limits of connector files.
 const (
-	mostFile  = 256 << 10 // bytes of one
-	mostFiles = 1000
+	maxFile  = 256 << 10 // bytes of one
+	maxFiles = 1000
 )
 
-// Problem is what is wrong with a connector's file.
+// Problem is a fault of a connector file.
 type Problem struct {
 	File  string
-	Line  int    // from 1; 0: of the file
+	Line  int    // from 1; 0: the whole file
 	Field string // "options.key"
 	Text  string
 }
@@ -43,17 +43,16 @@ func (p *Problem) Error() string {
 // Unwrap returns ErrInvalid.
 func (p *Problem) Unwrap() error { return atoll.ErrInvalid }
 
-// endings are those of connectors' files, and how they are written.
-var endings = []struct {
+// fileSuffixes are the suffixes of connector files, and their formats.
+var fileSuffixes = []struct {
 	ending string
 	yaml   bool
 }{{".conn.yao", false}, {".conn.jsonc", false}, {".conn.json", false}, {".conn.yaml", true}, {".conn.yml", true}, {".yaml", true}, {".yml", true}}
 
-// Load reads the connectors of a directory: NAME.conn.yao, NAME.yaml; in
-// subdirectories their names are joined by dots. Files that are wrong are left
-// out of the map and told in the error, with file, line and field. A directory
-// that is not there has none. Those of [Known] are added, by names that no file
-// has.
+// Load loads the connectors of a directory: NAME.conn.yao, NAME.yaml; names in
+// subdirectories are joined by dots. Invalid files are left out and reported in the error
+// with file, line and field. A missing directory has no connectors. The connectors of
+// [KnownConnectors] are added unless a file has their name.
 func Load(dir string, env func(string) (string, bool)) (map[string]Connector, error) {
 	all := map[string]Connector{}
 	var problems []error
@@ -62,8 +61,8 @@ func Load(dir string, env func(string) (string, bool)) (map[string]Connector, er
 		if err != nil || d.IsDir() {
 			return err
 		}
-		if len(all)+len(problems) > mostFiles {
-			return fmt.Errorf("%w: %s: it has more than %d files", atoll.ErrInvalid, dir, mostFiles)
+		if len(all)+len(problems) > maxFiles {
+			return fmt.Errorf("%w: %s: it has more than %d files", atoll.ErrInvalid, dir, maxFiles)
 		}
 		rel, err := filepath.Rel(dir, name)
 		if err != nil {
@@ -87,7 +86,7 @@ func Load(dir string, env func(string) (string, bool)) (map[string]Connector, er
 	if err != nil && !(errors.Is(err, fs.ErrNotExist) && len(all)+len(problems) == 0) {
 		problems = append(problems, fmt.Errorf("connectors: %w", err))
 	}
-	for name, c := range Known(env) {
+	for name, c := range KnownConnectors(env) {
 		if _, ok := all[name]; !ok && !wrong[name] {
 			all[name] = c
 		}
@@ -95,9 +94,9 @@ func Load(dir string, env func(string) (string, bool)) (map[string]Connector, er
 	return all, errors.Join(problems...)
 }
 
-// nameOf is the name of the connector in a file, if it is one.
+// nameOf returns the name of the connector in a file; ok: it is a connector file.
 func nameOf(rel string) (name string, isYAML, ok bool) {
-	for _, e := range endings {
+	for _, e := range fileSuffixes {
 		if stem, ok := strings.CutSuffix(rel, e.ending); ok && stem != "" && !strings.HasPrefix(path.Base(rel), ".") {
 			return strings.ReplaceAll(stem, "/", "."), e.yaml, true
 		}
@@ -106,7 +105,7 @@ func nameOf(rel string) (name string, isYAML, ok bool) {
 }
 
 func readFile(name, id string, isYAML bool, env func(string) (string, bool)) (Connector, error) {
-	info, err := os.Stat(name) // a link leads to a file
+	info, err := os.Stat(name) // follows links
 	if err != nil {
 		return Connector{}, err
 	}
@@ -118,23 +117,23 @@ func readFile(name, id string, isYAML bool, env func(string) (string, bool)) (Co
 		return Connector{}, err
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, mostFile+1))
+	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return Connector{}, fmt.Errorf("%s: %w", name, err)
 	}
-	if len(b) > mostFile {
-		return Connector{}, &Problem{File: name, Text: fmt.Sprintf("it has more than %d bytes", mostFile)}
+	if len(b) > maxFile {
+		return Connector{}, &Problem{File: name, Text: fmt.Sprintf("it has more than %d bytes", maxFile)}
 	}
 	return Parse(b, name, id, isYAML, env)
 }
 
-// Parse reads a connector's file: YAML, or JSON with comments.
+// Parse parses a connector file: YAML, or JSON with comments.
 func Parse(b []byte, file, name string, isYAML bool, env func(string) (string, bool)) (Connector, error) {
 	doc, err := parseJSON(b)
 	if isYAML {
 		doc, err = parseYAML(b)
 	}
-	r := reader{c: Connector{Name: name, Source: file}, file: file, env: env}
+	r := connectorReader{c: Connector{Name: name, Source: file}, file: file, env: env}
 	if err != nil {
 		var p *Problem
 		if errors.As(err, &p) {
@@ -142,23 +141,23 @@ func Parse(b []byte, file, name string, isYAML bool, env func(string) (string, b
 		}
 		return r.c, err
 	}
-	r.fields("", doc)
+	r.readFields("", doc)
 	if len(r.problems) == 0 {
-		r.complete()
+		r.checkConnector()
 	}
 	return r.c, errors.Join(r.problems...)
 }
 
-// A maker is an API that is known without a file.
-type maker struct {
-	name string
-	api  dialect.Name
-	base string
-	key  string // of the environment
-	at   string // of the environment: its base
+// knownAPI is an API that needs no connector file.
+type knownAPI struct {
+	name    string
+	api     dialect.Name
+	base    string
+	keyEnv  string // environment variable of the key
+	baseEnv string // environment variable of the base
 }
 
-var makers = []maker{
+var knownAPIs = []knownAPI{
 	{"anthropic", dialect.Anthropic, "https://api.anthropic.com", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"},
 	{"openai", dialect.OpenAI, "https://api.openai.com/v1", "OPENAI_API_KEY", "OPENAI_BASE_URL"},
 	{"responses", dialect.Responses, "https://api.openai.com/v1", "OPENAI_API_KEY", "OPENAI_BASE_URL"},
@@ -166,23 +165,22 @@ var makers = []maker{
 	{"deepseek", dialect.OpenAI, "https://api.deepseek.com", "DEEPSEEK_API_KEY", ""},
 }
 
-func makerOf(name string) (maker, bool) {
-	i := slices.IndexFunc(makers, func(m maker) bool { return m.name == name })
+func knownAPIOf(name string) (knownAPI, bool) {
+	i := slices.IndexFunc(knownAPIs, func(m knownAPI) bool { return m.name == name })
 	if i < 0 {
-		return maker{}, false
+		return knownAPI{}, false
 	}
-	return makers[i], true
+	return knownAPIs[i], true
 }
 
-// Default is the name of the connector that ATOLL_MODEL_* describe, and that
-// comes before all others where none is named.
+// Default is the name of the connector from the ATOLL_MODEL_* variables, which is
+// preferred where no connector is named.
 const Default = "default"
 
-// Known returns the connectors that the environment gives the keys of:
-// anthropic, openai, responses, gemini and deepseek, with whatever model is
-// asked for; and default, of ATOLL_MODEL_API (a name of those), ATOLL_MODEL_BASE,
-// ATOLL_MODEL_KEY and ATOLL_MODEL.
-func Known(env func(string) (string, bool)) map[string]Connector {
+// KnownConnectors returns the connectors whose keys are in the environment: anthropic,
+// openai, responses, gemini and deepseek, with any model; and default, from
+// ATOLL_MODEL_API (one of these names), ATOLL_MODEL_BASE, ATOLL_MODEL_KEY and ATOLL_MODEL.
+func KnownConnectors(env func(string) (string, bool)) map[string]Connector {
 	all := map[string]Connector{}
 	get := func(name string) string {
 		if name == "" {
@@ -191,9 +189,9 @@ func Known(env func(string) (string, bool)) map[string]Connector {
 		v, _ := env(name)
 		return v
 	}
-	for _, m := range makers {
-		c := Connector{Name: m.name, API: m.api, Base: m.base, Key: get(m.key), Models: []string{"*"}, Source: "$" + m.key}
-		if b := get(m.at); b != "" {
+	for _, m := range knownAPIs {
+		c := Connector{Name: m.name, API: m.api, Base: m.base, Key: get(m.keyEnv), Models: []string{"*"}, Source: "$" + m.keyEnv}
+		if b := get(m.baseEnv); b != "" {
 			c.Base = b
 		}
 		if c.Key != "" {
@@ -201,7 +199,7 @@ func Known(env func(string) (string, bool)) map[string]Connector {
 		}
 	}
 	kind := get("ATOLL_MODEL_API")
-	m, ok := makerOf(kind)
+	m, ok := knownAPIOf(kind)
 	if !ok {
 		return all
 	}
@@ -215,29 +213,28 @@ func Known(env func(string) (string, bool)) map[string]Connector {
 		c.Base = b
 	}
 	if c.Key == "" {
-		c.Key = get(m.key)
+		c.Key = get(m.keyEnv)
 	}
 	all[Default] = c
 	return all
 }
 
-// Pick returns the connector of a name, which may be written with slashes, as
-// its file. Without a name it is the default one, else one that speaks the
-// first of the dialects that the caller likes, else the only one. What is not
-// there is ErrNotFound.
-func Pick(all map[string]Connector, name string, likes ...dialect.Name) (Connector, error) {
+// SelectConnector returns the connector with a name, which may have slashes like its file.
+// Without a name it is the default one, else one with the first of the preferred
+// dialects, else the only one. A missing connector is ErrNotFound.
+func SelectConnector(all map[string]Connector, name string, likes ...dialect.Name) (Connector, error) {
 	if name != "" {
 		c, ok := all[strings.ReplaceAll(strings.TrimPrefix(name, "connectors/"), "/", ".")]
 		if !ok {
-			return c, fmt.Errorf("%w: connector %q; there are: %s", atoll.ErrNotFound, name, listed(all))
+			return c, fmt.Errorf("%w: connector %q; there are: %s", atoll.ErrNotFound, name, listNames(all))
 		}
 		return c, nil
 	}
 	if c, ok := all[Default]; ok {
 		return c, nil
 	}
-	names := sorted(all)
-	for _, own := range []bool{true, false} { // a file's before the environment's
+	names := sortedNames(all)
+	for _, own := range []bool{true, false} { // files before the environment
 		for _, api := range likes {
 			for _, n := range names {
 				if c := all[n]; c.API == api && own == !strings.HasPrefix(c.Source, "$") {
@@ -249,15 +246,15 @@ func Pick(all map[string]Connector, name string, likes ...dialect.Name) (Connect
 	if len(names) == 1 {
 		return all[names[0]], nil
 	}
-	for _, m := range makers {
+	for _, m := range knownAPIs {
 		if c, ok := all[m.name]; ok {
 			return c, nil
 		}
 	}
-	return Connector{}, fmt.Errorf("%w: a connector must be named; there are: %s", atoll.ErrNotFound, listed(all))
+	return Connector{}, fmt.Errorf("%w: a connector must be named; there are: %s", atoll.ErrNotFound, listNames(all))
 }
 
-func sorted(all map[string]Connector) []string {
+func sortedNames(all map[string]Connector) []string {
 	var names []string
 	for n := range all {
 		names = append(names, n)
@@ -266,9 +263,9 @@ func sorted(all map[string]Connector) []string {
 	return names
 }
 
-func listed(all map[string]Connector) string {
+func listNames(all map[string]Connector) string {
 	if len(all) == 0 {
 		return "none (set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or add a file to connectors/)"
 	}
-	return strings.Join(sorted(all), ", ")
+	return strings.Join(sortedNames(all), ", ")
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/dialect"
 	"github.com/atoll-sandbox/atoll/internal/model"
+	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 )
 
-func env(vars ...string) func(string) (string, bool) {
+func testEnv(vars ...string) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		for i := 0; i+1 < len(vars); i += 2 {
 			if vars[i] == name {
@@ -73,7 +73,7 @@ headers: {X-Team: blue}
 		"readme.md":    "no connector",
 		".hidden.yaml": "no: connector",
 	})
-	got, err := model.Load(dir, env("DEEPSEEK_KEY", "sk-deep", "MY_KEY", "sk-mine"))
+	got, err := model.Load(dir, testEnv("DEEPSEEK_KEY", "sk-deep", "MY_KEY", "sk-mine"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,22 +92,22 @@ headers: {X-Team: blue}
 		t.Error(d)
 	}
 	for _, name := range []string{"deepseek.v3", "deepseek/v3"} {
-		if c, err := model.Pick(got, name); err != nil || c.Model != "deepseek-chat" {
+		if c, err := model.SelectConnector(got, name); err != nil || c.Model != "deepseek-chat" {
 			t.Errorf("%s: %v, %v", name, c, err)
 		}
 	}
-	if _, err := model.Pick(got, "nobody"); !errors.Is(err, atoll.ErrNotFound) || !strings.Contains(err.Error(), "claude, deepseek.v3") {
+	if _, err := model.SelectConnector(got, "nobody"); !errors.Is(err, atoll.ErrNotFound) || !strings.Contains(err.Error(), "claude, deepseek.v3") {
 		t.Error(err)
 	}
-	if c, err := model.Pick(got, "", dialect.Anthropic); err != nil || c.Name != "claude" {
+	if c, err := model.SelectConnector(got, "", dialect.Anthropic); err != nil || c.Name != "claude" {
 		t.Errorf("%v, %v", c, err)
 	}
 }
 
 func TestLoadTellsFileLineAndField(t *testing.T) {
 	for _, c := range []struct{ name, file, text, want string }{
-		{"Unknown", "a.conn.yao", "{\n\"type\":\"openai\",\n\"options\":{\"model\":\"m\",\n\"moddel\":\"x\"}}", "a.conn.yao:4: options.moddel: there is no such field"},
-		{"UnknownYAML", "a.yaml", "type: openai\nmodel: m\nkye: x\n", "a.yaml:3: kye: there is no such field"},
+		{"Unknown", "a.conn.yao", "{\n\"type\":\"openai\",\n\"options\":{\"model\":\"m\",\n\"moddel\":\"x\"}}", "a.conn.yao:4: options.moddel: unknown field"},
+		{"UnknownYAML", "a.yaml", "type: openai\nmodel: m\nkye: x\n", "a.yaml:3: kye: unknown field"},
 		{"NoVariable", "a.yaml", "type: openai\nmodel: m\nkey: $ENV.NONE\n", "a.yaml:3: key: the environment has no NONE"},
 		{"NoType", "a.yaml", "model: m\n", "a.yaml: type: it is missing"},
 		{"WrongType", "a.yaml", "model: m\ntype: mysql\n", `a.yaml:2: type: "mysql" is not known`},
@@ -128,7 +128,7 @@ func TestLoadTellsFileLineAndField(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := write(t, map[string]string{c.file: c.text, "good.yaml": "type: openai\nmodel: m\n"})
-			got, err := model.Load(dir, env())
+			got, err := model.Load(dir, testEnv())
 			if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, c.want)) || !errors.Is(err, atoll.ErrInvalid) {
 				t.Errorf("%v, want %s", err, c.want)
 			}
@@ -141,7 +141,7 @@ func TestLoadTellsFileLineAndField(t *testing.T) {
 
 func TestConnectorsOfTheEnvironment(t *testing.T) {
 	nowhere := filepath.Join(t.TempDir(), "none")
-	got, err := model.Load(nowhere, env("ANTHROPIC_API_KEY", "sk-a", "OPENAI_API_KEY", "sk-o", "OPENAI_BASE_URL", "http://127.0.0.1:1/v1"))
+	got, err := model.Load(nowhere, testEnv("ANTHROPIC_API_KEY", "sk-a", "OPENAI_API_KEY", "sk-o", "OPENAI_BASE_URL", "http://127.0.0.1:1/v1"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,15 +157,15 @@ func TestConnectorsOfTheEnvironment(t *testing.T) {
 		likes dialect.Name
 		want  string
 	}{{dialect.Anthropic, "anthropic"}, {dialect.Responses, "responses"}, {dialect.Gemini, "anthropic"}} {
-		if p, err := model.Pick(got, "", c.likes); err != nil || p.Name != c.want {
+		if p, err := model.SelectConnector(got, "", c.likes); err != nil || p.Name != c.want {
 			t.Errorf("%s: %v, %v", c.likes, p, err)
 		}
 	}
-	got, err = model.Load(nowhere, env("ATOLL_MODEL_API", "deepseek", "ATOLL_MODEL_KEY", "sk-d", "ATOLL_MODEL", "m", "ANTHROPIC_API_KEY", "sk-a"))
-	if p, perr := model.Pick(got, "", dialect.Anthropic); err != nil || perr != nil || p.Name != model.Default || p.Key != "sk-d" || p.Base != "https://api.deepseek.com" {
+	got, err = model.Load(nowhere, testEnv("ATOLL_MODEL_API", "deepseek", "ATOLL_MODEL_KEY", "sk-d", "ATOLL_MODEL", "m", "ANTHROPIC_API_KEY", "sk-a"))
+	if p, perr := model.SelectConnector(got, "", dialect.Anthropic); err != nil || perr != nil || p.Name != model.Default || p.Key != "sk-d" || p.Base != "https://api.deepseek.com" {
 		t.Errorf("%v, %v, %v", p, err, perr)
 	}
-	if _, err := model.Pick(nil, ""); !errors.Is(err, atoll.ErrNotFound) || !strings.Contains(err.Error(), "ANTHROPIC_API_KEY") {
+	if _, err := model.SelectConnector(nil, ""); !errors.Is(err, atoll.ErrNotFound) || !strings.Contains(err.Error(), "ANTHROPIC_API_KEY") {
 		t.Error(err)
 	}
 }

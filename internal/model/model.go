@@ -1,6 +1,6 @@
-// Package model is the way to models: connectors, which name an API and its
-// key, the endpoint that sandboxes ask in place of it, and the budgets that
-// bound both. Keys are added here and nowhere else.
+// Package model calls models: it has connectors, which name an API and its key, the
+// endpoint that sandboxes use in place of the API, and the budgets that limit both.
+// Keys are added here and nowhere else.
 package model
 
 import (
@@ -10,30 +10,30 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/agent"
-	"github.com/atoll-sandbox/atoll/internal/dialect"
+	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 )
 
-// Connector is an API that models are asked at.
+// Connector is an API of models.
 type Connector struct {
-	Name    string            // "deepseek.v3": of the file connectors/deepseek/v3.conn.yao
-	Label   string            // for people
-	API     dialect.Name      // that it speaks
-	Base    string            // URL; empty: the API's own
-	Key     string            // never shown
-	Model   string            // that is asked when none is named, and in place of those not in Models
-	Models  []string          // that may be asked for besides; "*": any
+	Name    string            // "deepseek.v3" for the file connectors/deepseek/v3.conn.yao
+	Label   string            // for display
+	API     dialect.Name      // dialect of the API
+	Base    string            // URL; empty: the dialect's default
+	Key     string            // never printed
+	Model   string            // default, which also replaces models that are not allowed
+	Models  []string          // further allowed models; "*": any
 	Headers map[string]string // set on every request
 	Extra   map[string]any    // set in the body of every request
-	Hosted  bool              // tools that the API runs itself, such as searches of the web, may be asked for
+	Hosted  bool              // allow tools that the API runs itself, such as web search
 	Prices  map[string]Price  // by model; "*": all others
 	Timeout time.Duration     // until the first byte of an answer; 0: 10 min
-	Source  string            // the file that it is from, for errors
+	Source  string            // its file, for errors
 }
 
-// Price is what a model costs, in US dollars a million tokens.
+// Price is the price of a model, in US dollars per million tokens.
 type Price struct{ Input, Output, CacheRead, CacheWrite float64 }
 
-// Who asks.
+// Who identifies the turn that calls a model.
 type Who struct {
 	Owner     atoll.Owner
 	Chat      string
@@ -41,10 +41,10 @@ type Who struct {
 	Turn      string
 }
 
-// Budget bounds what is asked for.
+// Budget limits the usage of models.
 type Budget = agent.Budget
 
-// Spend is what was asked for.
+// Spend is the usage of models.
 type Spend struct {
 	dialect.Usage
 	Requests int64
@@ -54,37 +54,36 @@ type Spend struct {
 	Last     time.Time
 }
 
-// Ledger keeps what everybody spent. Its methods may be called at once from
-// many goroutines.
+// Ledger stores the usage of all callers. Its methods are safe for concurrent use.
 type Ledger interface {
-	// Charge adds to what w spent: to the sums of the owner, the chat, the
-	// assistant and the turn.
+	// Charge adds to the usage of w: to the sums of its owner, chat, assistant
+	// and turn.
 	Charge(ctx context.Context, w Who, s Spend) error
-	// Spent returns a sum: of all that in w is not empty.
+	// Spent returns the usage of everything that matches the non-empty fields of w.
 	Spent(ctx context.Context, w Who) (Spend, error)
 }
 
-// Diary is a Ledger that knows days.
+// Diary is a Ledger that stores usage by day.
 type Diary interface {
-	// SpentSince returns a sum of an owner or an assistant without the days
-	// before that of a time.
+	// SpentSince returns the usage of an owner or an assistant since the day of a
+	// time.
 	SpentSince(ctx context.Context, w Who, since time.Time) (Spend, error)
 }
 
-// Bounds is a Ledger that knows limits of owners, beside those of an Access.
+// Bounds is a Ledger with limits of owners, in addition to those of an Access.
 type Bounds interface {
 	Limits(ctx context.Context, o atoll.Owner) ([]Limit, error)
 }
 
-// Limit is a budget and whose it is: that of all that in Who is not empty.
+// Limit is a budget for everything that matches the non-empty fields of Who.
 type Limit struct {
 	Who    Who
 	Budget Budget
-	Since  time.Time // only what was spent since that day counts, where the Ledger is a Diary
+	Since  time.Time // count only usage since that day, if the Ledger is a Diary
 }
 
-// Line is one request to a model, for logs and audit. It holds no text of it.
-type Line struct {
+// LogEntry describes one request to a model, for logs and audit, without its text.
+type LogEntry struct {
 	Time      time.Time
 	Who       Who
 	Connector string
@@ -94,20 +93,20 @@ type Line struct {
 	Cost      float64
 	Duration  time.Duration
 	First     time.Duration // until the first byte
-	Refused   string        // why, if it was
+	Refused   string        // why the request was refused; empty: it was not
 }
 
-// Access is a connector as one caller may use it. Its methods may be called at
-// once from many goroutines.
+// Access is a connector with the limits of one caller. Its methods are safe for
+// concurrent use.
 type Access struct {
 	Connector Connector
 	Who       Who
 	Limits    []Limit
-	Ledger    Ledger            // nil: in memory, of this Access
+	Ledger    Ledger            // nil: in memory, for this Access
 	Client    *http.Client      // nil: one without a proxy for loopback addresses
-	Log       func(Line)        // nil: nobody
+	Log       func(LogEntry)    // nil: nothing is logged
 	Now       func() time.Time  // nil: time.Now
-	Aliases   map[string]string // names of models that mean others: "sonnet" -> "deepseek-chat"
+	Aliases   map[string]string // other names of models: "sonnet" -> "deepseek-chat"
 
 	state state
 }

@@ -13,21 +13,21 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/agent"
-	"github.com/atoll-sandbox/atoll/internal/dialect"
 	"github.com/atoll-sandbox/atoll/internal/model"
+	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
 )
 
 const key = "sk-real-secret-0123456789"
 
-// site is an endpoint with a model behind it.
-type site struct {
+// testEndpoint is an endpoint with a model behind it.
+type testEndpoint struct {
 	*model.Access
 	api *modeltest.Server
 	url string
 }
 
-func open(t *testing.T, api dialect.Name, s modeltest.Script, change func(*model.Access)) *site {
+func open(t *testing.T, api dialect.Name, s modeltest.Script, change func(*model.Access)) *testEndpoint {
 	t.Helper()
 	up := modeltest.New(t, s)
 	a := &model.Access{
@@ -39,10 +39,10 @@ func open(t *testing.T, api dialect.Name, s modeltest.Script, change func(*model
 	}
 	srv := httptest.NewServer(a.Endpoint())
 	t.Cleanup(srv.Close)
-	return &site{Access: a, api: up, url: srv.URL}
+	return &testEndpoint{Access: a, api: up, url: srv.URL}
 }
 
-func (s *site) post(t *testing.T, path, body string) (int, string) {
+func (s *testEndpoint) post(t *testing.T, path, body string) (int, string) {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+path, strings.NewReader(body))
 	if err != nil {
@@ -107,7 +107,7 @@ func read(t *testing.T, n dialect.Name, stream bool, text string) *dialect.Respo
 		}
 		return a
 	}
-	var g dialect.Gathering
+	var g dialect.ResponseBuilder
 	if err := d.ReadStream(strings.NewReader(text), func(d dialect.Delta) error { g.Add(d); return nil }); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
@@ -162,7 +162,7 @@ func TestEveryDialectAnswersForEveryOther(t *testing.T) {
 }
 
 // keySeen wants the API to have seen the key, and nothing of the client's.
-func (s *site) keySeen(t *testing.T) {
+func (s *testEndpoint) keySeen(t *testing.T) {
 	t.Helper()
 	for _, r := range s.api.Requests() {
 		h, err := json.Marshal(r.Header)

@@ -9,14 +9,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/atoll-sandbox/atoll/internal/dialect"
 	"github.com/atoll-sandbox/atoll/internal/model"
+	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// cli is an agent that asks an endpoint, as its people ship it.
-type cli struct {
+// agentCLI is an agent that asks an endpoint, as its people ship it.
+type agentCLI struct {
 	name  string // the variable ATOLL_NAME names its program
 	shell string // the tool that runs commands
 	input string
@@ -24,7 +24,7 @@ type cli struct {
 	env   func(home, url string) []string
 }
 
-var clis = []cli{
+var clis = []agentCLI{
 	{
 		name: "claude", shell: "Bash", input: `{"command":"echo o''k > made"}`,
 		args: func(*testing.T, string, string) []string {
@@ -63,10 +63,10 @@ var clis = []cli{
 	},
 }
 
-func (c cli) command(t *testing.T, url, work string) *exec.Cmd {
+func (c agentCLI) command(t *testing.T, url, work string) *exec.Cmd {
 	t.Helper()
 	v := "ATOLL_" + strings.ToUpper(c.name)
-	file := musthave.Program(t, c.name, v)
+	file := testenv.Program(t, c.name, v)
 	home, err := os.MkdirTemp(".", "home-") // codex wants none below /tmp
 	if err != nil {
 		t.Fatal(err)
@@ -85,8 +85,8 @@ func (c cli) command(t *testing.T, url, work string) *exec.Cmd {
 	return cmd
 }
 
-// TestAgentsWorkWithEveryAPI: what an agent speaks is translated so that it
-// calls its tools and goes on, with their results, in every other dialect.
+// TestAgentsWorkWithEveryAPI: an agent's requests are translated so that it calls its tools
+// and continues with their results in every other dialect.
 func TestAgentsWorkWithEveryAPI(t *testing.T) {
 	for _, c := range clis {
 		for _, api := range []dialect.Name{dialect.Anthropic, dialect.OpenAI, dialect.Responses, dialect.Gemini} {

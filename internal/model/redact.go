@@ -7,23 +7,23 @@ import (
 	"strings"
 )
 
-// hiding is what is shown in place of a secret.
-const hiding = "***"
+// redactedValue replaces a secret.
+const redactedValue = "***"
 
-// bare is a Connector that is printed as it is.
-type bare Connector
+// plainConnector is a Connector that is printed without redaction.
+type plainConnector Connector
 
-// shown is the connector as it may be seen.
-func (c Connector) shown() bare {
-	b := bare(c)
+// withoutSecrets returns the connector with redacted secrets.
+func (c Connector) withoutSecrets() plainConnector {
+	b := plainConnector(c)
 	if b.Key != "" {
-		b.Key = hiding
+		b.Key = redactedValue
 	}
 	if len(c.Headers) > 0 {
 		b.Headers = make(map[string]string, len(c.Headers))
 		for name, v := range c.Headers {
 			if isSecretHeader(name) {
-				v = hiding
+				v = redactedValue
 			}
 			b.Headers[name] = v
 		}
@@ -31,18 +31,18 @@ func (c Connector) shown() bare {
 	return b
 }
 
-// String tells about the connector without its key.
-func (c Connector) String() string { return fmt.Sprintf("%+v", c.shown()) }
+// String returns the connector without its key.
+func (c Connector) String() string { return fmt.Sprintf("%+v", c.withoutSecrets()) }
 
-// GoString tells about the connector without its key.
+// GoString returns the connector without its key.
 func (c Connector) GoString() string {
-	return "model.Connector" + strings.TrimPrefix(fmt.Sprintf("%#v", c.shown()), "model.bare")
+	return "model.Connector" + strings.TrimPrefix(fmt.Sprintf("%#v", c.withoutSecrets()), "model.plainConnector")
 }
 
-// LogValue tells about the connector without its key.
+// LogValue returns the connector without its key.
 func (c Connector) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("name", c.Name), slog.String("api", string(c.API)), slog.String("base", c.Base), slog.String("model", c.Model))
 }
 
 // MarshalJSON writes the connector without its key.
-func (c Connector) MarshalJSON() ([]byte, error) { return json.Marshal(c.shown()) }
+func (c Connector) MarshalJSON() ([]byte, error) { return json.Marshal(c.withoutSecrets()) }

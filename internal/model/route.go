@@ -5,46 +5,45 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/atoll-sandbox/atoll/internal/dialect"
+	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 )
 
-// route is what a path asks for.
+// route is the operation of a request.
 type route struct {
 	api    dialect.Name
-	what   string // "answer", "count", "models", "model", "hello"; empty: nothing that is known
-	model  string // of the path
-	stream bool   // of the path
+	kind   string // "answer", "count", "models", "model", "hello"; empty: unknown
+	model  string // from the path
+	stream bool   // from the path
 }
 
-// paths are those that may be asked for, each exactly so. Nothing of a path is
-// ever passed on.
-var paths = map[string]route{
-	"POST /v1/messages":              {api: dialect.Anthropic, what: "answer"},
-	"POST /messages":                 {api: dialect.Anthropic, what: "answer"},
-	"POST /v1/messages/count_tokens": {api: dialect.Anthropic, what: "count"},
-	"POST /messages/count_tokens":    {api: dialect.Anthropic, what: "count"},
-	"POST /v1/chat/completions":      {api: dialect.OpenAI, what: "answer"},
-	"POST /chat/completions":         {api: dialect.OpenAI, what: "answer"},
-	"POST /v1/responses":             {api: dialect.Responses, what: "answer"},
-	"POST /responses":                {api: dialect.Responses, what: "answer"},
-	"GET /v1/models":                 {what: "models"},
-	"GET /models":                    {what: "models"},
-	"GET /v1beta/models":             {api: dialect.Gemini, what: "models"},
-	"GET /":                          {what: "hello"},
-	"HEAD /":                         {what: "hello"},
+// routes are the exact paths of operations. A path is never forwarded to an API.
+var routes = map[string]route{
+	"POST /v1/messages":              {api: dialect.Anthropic, kind: "answer"},
+	"POST /messages":                 {api: dialect.Anthropic, kind: "answer"},
+	"POST /v1/messages/count_tokens": {api: dialect.Anthropic, kind: "count"},
+	"POST /messages/count_tokens":    {api: dialect.Anthropic, kind: "count"},
+	"POST /v1/chat/completions":      {api: dialect.OpenAI, kind: "answer"},
+	"POST /chat/completions":         {api: dialect.OpenAI, kind: "answer"},
+	"POST /v1/responses":             {api: dialect.Responses, kind: "answer"},
+	"POST /responses":                {api: dialect.Responses, kind: "answer"},
+	"GET /v1/models":                 {kind: "models"},
+	"GET /models":                    {kind: "models"},
+	"GET /v1beta/models":             {api: dialect.Gemini, kind: "models"},
+	"GET /":                          {kind: "hello"},
+	"HEAD /":                         {kind: "hello"},
 }
 
-// verbs are what Gemini's paths end with.
-var verbs = map[string]route{
-	"generateContent":       {api: dialect.Gemini, what: "answer"},
-	"streamGenerateContent": {api: dialect.Gemini, what: "answer", stream: true},
-	"countTokens":           {api: dialect.Gemini, what: "count"},
+// geminiMethods are the suffixes of Gemini's paths.
+var geminiMethods = map[string]route{
+	"generateContent":       {api: dialect.Gemini, kind: "answer"},
+	"streamGenerateContent": {api: dialect.Gemini, kind: "answer", stream: true},
+	"countTokens":           {api: dialect.Gemini, kind: "count"},
 }
 
-// routeOf reads a path as it was sent.
+// routeOf returns the operation of a request's path.
 func routeOf(method string, u *url.URL) route {
 	path := u.EscapedPath()
-	if r, ok := paths[method+" "+path]; ok {
+	if r, ok := routes[method+" "+path]; ok {
 		return r
 	}
 	for _, prefix := range []string{"/v1beta/models/", "/v1/models/", "/models/"} {
@@ -53,21 +52,21 @@ func routeOf(method string, u *url.URL) route {
 			continue
 		}
 		name, err := url.PathUnescape(rest)
-		if err != nil || len(name) > mostName {
+		if err != nil || len(name) > maxName {
 			return route{}
 		}
 		if method == http.MethodGet {
-			return route{what: "model", model: name}
+			return route{kind: "model", model: name}
 		}
 		i := strings.LastIndexByte(name, ':')
 		if i <= 0 || method != http.MethodPost {
 			return route{}
 		}
-		r := verbs[name[i+1:]]
+		r := geminiMethods[name[i+1:]]
 		r.model = name[:i]
 		return r
 	}
 	return route{}
 }
 
-const mostName = 256 // bytes of a model's name
+const maxName = 256 // bytes of a model's name

@@ -9,41 +9,41 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/dialect"
+	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 )
 
-// silence is the cause of a request that ended because its API said nothing.
-type silence struct{ after time.Duration }
+// silenceError is the cause of a request's end after its API was silent.
+type silenceError struct{ after time.Duration }
 
-func (s *silence) Error() string { return fmt.Sprintf("the API said nothing for %v", s.after) }
-func (s *silence) Timeout() bool { return true }
-func (s *silence) Unwrap() error { return atoll.ErrTimeout }
+func (s *silenceError) Error() string { return fmt.Sprintf("the API was silent for %v", s.after) }
+func (s *silenceError) Timeout() bool { return true }
+func (s *silenceError) Unwrap() error { return atoll.ErrTimeout }
 
-// leash ends a request to an API when it says nothing for too long, or a budget
-// of time is used up.
-type leash struct {
-	ctx    context.Context //nolint:containedctx // it is the leash
+// requestTimer cancels a request to an API when it is silent for too long, or when a
+// budget of time is used up.
+type requestTimer struct {
+	ctx    context.Context //nolint:containedctx // the context that the timer cancels
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
 	after  time.Duration
 	end    *time.Timer
 }
 
-func (c *call) leash(ctx context.Context) *leash {
-	l := &leash{after: c.a.Connector.timeout()}
+func (c *call) startTimer(ctx context.Context) *requestTimer {
+	l := &requestTimer{after: c.a.Connector.responseTimeout()}
 	l.ctx, l.cancel = context.WithCancelCause(ctx)
-	l.timer = time.AfterFunc(l.after, func() { l.cancel(&silence{l.after}) })
-	if at, of := c.deadline(ctx); of != nil {
-		e := refusal(of.Who, of.Budget.Time.String())
-		l.end = time.AfterFunc(max(at.Sub(c.a.now()), 0), func() { l.cancel(e) })
+	l.timer = time.AfterFunc(l.after, func() { l.cancel(&silenceError{l.after}) })
+	if at, of := c.timeDeadline(ctx); of != nil {
+		e := budgetError(of.Who, of.Budget.Time.String())
+		l.end = time.AfterFunc(max(at.Sub(c.a.currentTime()), 0), func() { l.cancel(e) })
 	}
 	return l
 }
 
-// heard gives the API its time anew.
-func (l *leash) heard() { l.timer.Reset(l.after) }
+// noteActivity restarts the silence timer.
+func (l *requestTimer) noteActivity() { l.timer.Reset(l.after) }
 
-func (l *leash) close() {
+func (l *requestTimer) close() {
 	l.timer.Stop()
 	if l.end != nil {
 		l.end.Stop()
@@ -51,16 +51,17 @@ func (l *leash) close() {
 	l.cancel(context.Canceled)
 }
 
-// cause is why a request failed: what the leash says, else err.
-func (l *leash) cause(err error) error {
+// errorCause returns why a request failed: the timer's cause, else err.
+func (l *requestTimer) errorCause(err error) error {
 	if err != nil && l.ctx.Err() != nil {
 		return context.Cause(l.ctx)
 	}
 	return err
 }
 
-// send asks the API. Its answer is of a type that is known, and not packed.
-func (a *Access) send(l *leash, q *http.Request) (*http.Response, error) {
+// send sends a request to the API. It returns an error for a compressed answer and for
+// a redirect.
+func (a *Access) send(l *requestTimer, q *http.Request) (*http.Response, error) {
 	for name, v := range a.Connector.Headers {
 		q.Header.Set(name, v)
 	}
@@ -69,13 +70,13 @@ func (a *Access) send(l *leash, q *http.Request) (*http.Response, error) {
 	}
 	r, err := a.state.client.Do(q.WithContext(l.ctx))
 	if err != nil {
-		return nil, l.cause(err)
+		return nil, l.errorCause(err)
 	}
-	l.heard()
-	r.Body = &heardBody{r.Body, l}
+	l.noteActivity()
+	r.Body = &activityBody{r.Body, l}
 	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
 		_ = r.Body.Close()
-		return nil, fmt.Errorf("%w: the API packed its answer (%q), which was not asked for", atoll.ErrUnavailable, e)
+		return nil, fmt.Errorf("%w: the API compressed its answer (%q) without being asked", atoll.ErrUnavailable, e)
 	}
 	if r.StatusCode/100 == 3 {
 		_ = r.Body.Close()
@@ -84,30 +85,30 @@ func (a *Access) send(l *leash, q *http.Request) (*http.Response, error) {
 	return r, nil
 }
 
-// heardBody gives the API its time anew with all that comes.
-type heardBody struct {
+// activityBody restarts the silence timer with each read.
+type activityBody struct {
 	io.ReadCloser
-	l *leash
+	l *requestTimer
 }
 
-func (b *heardBody) Read(p []byte) (int, error) {
+func (b *activityBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if n > 0 {
-		b.l.heard()
+		b.l.noteActivity()
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = b.l.cause(err)
+		err = b.l.errorCause(err)
 	}
 	return n, err
 }
 
-// ask makes the request for q in the connector's dialect.
-func (a *Access) ask(q *dialect.Request) (*http.Request, dialect.Dialect, error) {
+// buildRequest builds the request for q in the connector's dialect.
+func (a *Access) buildRequest(q *dialect.Request) (*http.Request, dialect.Dialect, error) {
 	d, err := dialect.Of(a.Connector.API)
 	if err != nil {
 		return nil, nil, err
 	}
-	r, err := d.NewRequest(a.Connector.base(), a.Connector.Key, q)
+	r, err := d.NewRequest(a.Connector.baseURL(), a.Connector.Key, q)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -122,17 +123,17 @@ func (a *Access) ask(q *dialect.Request) (*http.Request, dialect.Dialect, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := a.Connector.extra(o); err != nil {
+	if err := a.Connector.applyExtra(o); err != nil {
 		return nil, nil, err
 	}
-	setBody(r, o.bytes())
+	setBody(r, o.encode())
 	return r, d, nil
 }
 
-func (c *Connector) extra(o *body) error {
+func (c *Connector) applyExtra(o *body) error {
 	for name, v := range c.Extra {
 		if v == nil {
-			o.remove(name)
+			o.removeField(name)
 			continue
 		}
 		if err := o.set(name, v); err != nil {

@@ -32,9 +32,9 @@ echo theirs >out/mine; echo theirs >dist/tracked; echo d >dist/d; echo t >target
 		if err != nil {
 			t.Fatal(err)
 		}
-		same(t, "skipped", strings.Join(taken.Skipped, "\n"), `build/.git/config: it is not the name of a file
-build/link: it is not a regular file
-build/pipe: it is not a regular file
+		same(t, "skipped", strings.Join(taken.Skipped, "\n"), `build/.git/config: invalid file name
+build/link: not a regular file
+build/pipe: not a regular file
 dist/tracked: git tracks it
 out/mine: the host has it, and git does not ignore it
 target/t: target of the host is not a directory`)

@@ -10,17 +10,17 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Mode says when work comes home.
+// Mode sets when work is synced to the host.
 type Mode string
 
 // The modes.
 const (
-	Manual     Mode = "manual"      // when somebody asks; the default
-	AutoCommit Mode = "auto-commit" // soon after a commit inside, too
-	AutoIdle   Mode = "auto-idle"   // when the sandbox is idle, too
+	Manual     Mode = "manual"      // only on request; the default
+	AutoCommit Mode = "auto-commit" // also soon after each commit inside
+	AutoIdle   Mode = "auto-idle"   // also when the sandbox becomes idle
 )
 
-// CheckMode reports a mode that there is not; empty is Manual.
+// CheckMode reports an unknown mode. Empty means Manual.
 func CheckMode(m Mode) error {
 	switch m {
 	case "", Manual, AutoCommit, AutoIdle:
@@ -29,26 +29,26 @@ func CheckMode(m Mode) error {
 	return fmt.Errorf("%w: mode %q: it must be %s, %s or %s", atoll.ErrInvalid, m, Manual, AutoCommit, AutoIdle)
 }
 
-// Auto brings work home as it is done. The sandbox tells what happens in it and
-// calls nobody; what it tells is only a reason to look.
+// Auto syncs work automatically. It follows events of the sandbox, which are untrusted: they only trigger
+// a sync.
 type Auto struct {
 	Mode  Mode
-	Quiet time.Duration // how long nothing more happens before Sync; 0: 2 s
+	Quiet time.Duration // time without further events before Sync; 0: 2 s
 
-	// Sync is called, one call at a time. ErrNothing and what atoll.ErrState
-	// matches are answers, which Report is told; another error ends Run.
+	// Sync is called, one call at a time. ErrNothing and errors that match atoll.ErrState are
+	// normal results, which are passed to Report. Another error ends Run.
 	Sync   func(ctx context.Context) error
-	Report func(error) // of such answers but ErrNothing; nil: nobody
+	Report func(error) // gets such results except ErrNothing; may be nil
 }
 
 const (
 	defaultQuiet = 2 * time.Second
-	mostQuiets   = 10 // of them pass before Sync, however busy it is inside
+	maxQuiets    = 10 // Sync is called after so many periods at the latest
 )
 
-// Run follows a sandbox until ctx is done, whose error it returns, or until the
-// sandbox can't be followed. With Manual there is nothing to do, and it returns
-// nil. The driver must have notices; for AutoCommit it must have watches.
+// Run follows a sandbox until ctx is done, whose cause it returns, or until the sandbox can't be followed
+// any more. With Manual it returns nil at once. The driver must support notices, and for AutoCommit also
+// watches.
 func (a *Auto) Run(ctx context.Context, sb atoll.Sandbox) error {
 	if err := CheckMode(a.Mode); err != nil {
 		return err
@@ -67,14 +67,14 @@ func (a *Auto) Run(ctx context.Context, sb atoll.Sandbox) error {
 	ended := make(chan error, 1)
 	var wg sync.WaitGroup
 	wg.Go(func() { ended <- follow(ctx, happened) })
-	err := a.loop(ctx, happened, ended)
+	err := a.waitAndSync(ctx, happened, ended)
 	cancel()
 	wg.Wait()
 	return err
 }
 
-// loop waits for what happens: true is a reason to sync, false one not to.
-func (a *Auto) loop(ctx context.Context, happened <-chan bool, ended <-chan error) error {
+// waitAndSync handles events: true triggers a sync, false cancels it.
+func (a *Auto) waitAndSync(ctx context.Context, happened <-chan bool, ended <-chan error) error {
 	quiet := a.Quiet
 	if quiet <= 0 {
 		quiet = defaultQuiet
@@ -82,7 +82,7 @@ func (a *Auto) loop(ctx context.Context, happened <-chan bool, ended <-chan erro
 	timer := time.NewTimer(quiet)
 	timer.Stop()
 	defer timer.Stop()
-	var since time.Time // when the first reason came; zero: there is none
+	var since time.Time // time of the first trigger; zero: none
 	for {
 		select {
 		case <-ctx.Done():
@@ -100,19 +100,19 @@ func (a *Auto) loop(ctx context.Context, happened <-chan bool, ended <-chan erro
 			case since.IsZero():
 				since = time.Now()
 				timer.Reset(quiet)
-			case time.Since(since) < (mostQuiets-1)*quiet:
+			case time.Since(since) < (maxQuiets-1)*quiet:
 				timer.Reset(quiet)
 			}
 		case <-timer.C:
 			since = time.Time{}
-			if err := a.sync(ctx); err != nil {
+			if err := a.syncOnce(ctx); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-func (a *Auto) sync(ctx context.Context) error {
+func (a *Auto) syncOnce(ctx context.Context) error {
 	err := a.Sync(ctx)
 	switch {
 	case err == nil, errors.Is(err, ErrNothing):
@@ -126,8 +126,8 @@ func (a *Auto) sync(ctx context.Context) error {
 	return err
 }
 
-// tell hands one thing over, or returns when ctx is done.
-func tell(ctx context.Context, happened chan<- bool, reason bool) error {
+// sendReason sends one event, or returns when ctx is done.
+func sendReason(ctx context.Context, happened chan<- bool, reason bool) error {
 	select {
 	case happened <- reason:
 		return nil
@@ -136,28 +136,28 @@ func tell(ctx context.Context, happened chan<- bool, reason bool) error {
 	}
 }
 
-// followIdle tells when a sandbox becomes idle, and when it is not any more. At
-// the beginning, and after a gap, nobody knows: it counts as idle.
+// followIdle sends an event when a sandbox becomes idle or active. At the beginning and after missed
+// notices it counts as idle.
 func followIdle(ctx context.Context, sb atoll.Sandbox, happened chan<- bool) error {
 	return atoll.Notices(ctx, sb, func(n atoll.Notice) error {
 		switch n.Kind {
 		case atoll.NoticeReady, atoll.NoticeIdle, atoll.NoticeLost:
-			return tell(ctx, happened, true)
+			return sendReason(ctx, happened, true)
 		case atoll.NoticeActive:
-			return tell(ctx, happened, false)
+			return sendReason(ctx, happened, false)
 		}
 		return nil
 	})
 }
 
-// commits is where git logs what happens to branches, a line for each commit of
-// any working tree.
-const commits = Workspace + "/.git/logs"
+// refLogDir is the directory in which git logs changes of branches, with a line for each commit in any
+// working tree.
+const refLogDir = Workspace + "/.git/logs"
 
-// followCommits tells when a branch of the workspace moves, as git's own log of
-// them does, and when the sandbox is idle, for what was not logged.
+// followCommits sends an event when git logs a change of a branch, and when the sandbox is idle, for
+// changes that were not logged.
 func followCommits(ctx context.Context, sb atoll.Sandbox, happened chan<- bool) error {
-	if err := atoll.Mkdir(ctx, sb, commits, 0o755); err != nil { // an empty repository has none yet
+	if err := atoll.Mkdir(ctx, sb, refLogDir, 0o755); err != nil { // missing in an empty repository
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -167,12 +167,12 @@ func followCommits(ctx context.Context, sb atoll.Sandbox, happened chan<- bool) 
 		defer cancel()
 		idle <- atoll.Notices(ctx, sb, func(n atoll.Notice) error {
 			if n.Kind == atoll.NoticeIdle || n.Kind == atoll.NoticeLost {
-				return tell(ctx, happened, true)
+				return sendReason(ctx, happened, true)
 			}
 			return nil
 		})
 	}()
-	err := atoll.Watch(ctx, sb, commits, func(atoll.FileEvent) error { return tell(ctx, happened, true) })
+	err := atoll.Watch(ctx, sb, refLogDir, func(atoll.FileEvent) error { return sendReason(ctx, happened, true) })
 	cancel()
 	if ierr := <-idle; ierr != nil && !errors.Is(ierr, context.Canceled) {
 		return ierr

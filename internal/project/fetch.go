@@ -13,77 +13,77 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Fetch says what comes out of a sandbox.
+// Fetch describes what to fetch from a sandbox.
 type Fetch struct {
-	Name   string // of the sandbox: what comes is beneath refs/sandbox/Name/
-	Branch string // of the sandbox, which Sync lands; empty: that of its main working tree
-	DryRun bool   // look and check, change nothing
+	Name   string // name of the sandbox; refs are stored below refs/sandbox/Name/
+	Branch string // branch of the sandbox that Sync applies; empty: that of its main working tree
+	DryRun bool   // examine and check, but change nothing
 	Limits Limits
 
-	// Carried is Plan.Tree of what went in; empty: nobody knows. For Sync, which then
-	// may go over files of the host that are as they went in (see Plan.Keep), and in a
-	// dry run says in Result.Waits whether work inside is news.
+	// Carried is Plan.Tree of the import; empty: unknown. With it, Sync may overwrite files of
+	// the host that still equal what was imported (see Plan.Keep), and a dry run sets
+	// Result.Waits.
 	Carried string
 }
 
-// Update is a ref of the host that changed, or would.
+// Update is a change of a ref on the host, made or planned.
 type Update struct {
 	Ref   string
-	What  string // what the sandbox calls it, as people may see it: "main", "wip/main"
-	Old   string // the commit it was at; empty: new
-	New   string // the commit it is at; empty: removed
-	Force bool   // the old commit is not part of the new one; it stays in the ref's log
-	Odd   bool   // the sandbox's name can't be the ref's
+	What  string // name in the sandbox, safe to print: "main", "wip/main"
+	Old   string // previous commit; empty: a new ref
+	New   string // new commit; empty: the ref is removed
+	Force bool   // the old commit is not an ancestor of the new one; it stays in the reflog
+	Odd   bool   // the name in the sandbox can't be a ref here
 }
 
-// Fetched is what came out of a sandbox.
+// Fetched is the result of a fetch.
 type Fetched struct {
 	Updates []Update
-	Branch  string             // of the main working tree inside; empty: none
+	Branch  string             // branch of the main working tree inside; empty: none
 	Tip     string             // its commit; empty: none yet
-	Work    string             // the commit of its uncommitted work; empty: there is none
-	Stashed bool               // something is stashed inside
-	Others  int                // working trees, besides the main one, that have uncommitted work
-	Heads   map[string]string  // the commits of the branches inside whose names can be a branch's here
-	Modules map[string]Fetched // what came out of repositories inside, by path
+	Work    string             // commit of its uncommitted work; empty: none
+	Stashed bool               // there are stashes inside
+	Others  int                // number of other working trees with uncommitted work
+	Heads   map[string]string  // commits of the branches inside whose names are valid here
+	Modules map[string]Fetched // results for nested repositories, by path
 }
 
-// wanted is what is to be fetched of one repository inside.
-type wanted struct {
+// remoteState is the state of one repository inside, to be fetched.
+type remoteState struct {
 	Fetched
-	refs   map[string]string // of the host: object
-	what   map[string]string // of those: see Update.What
+	refs   map[string]string // objects by ref of the host
+	what   map[string]string // Update.What by ref of the host
 	odd    map[string]bool
 	nested []nestedTree
-	names  *names
+	names  *refNames
 }
 
-// nestedTree is a repository inside of a working tree.
+// nestedTree is a repository inside a working tree.
 type nestedTree struct {
-	dir  string // inside
-	name string // by the top of the workspace
+	dir  string // path inside
+	name string // path relative to the workspace
 }
 
-func newWanted(base string) *wanted {
-	return &wanted{refs: make(map[string]string), what: make(map[string]string), odd: make(map[string]bool), names: newNames(base), Fetched: Fetched{Heads: make(map[string]string)}}
+func newRemoteState(base string) *remoteState {
+	return &remoteState{refs: make(map[string]string), what: make(map[string]string), odd: make(map[string]bool), names: newRefNames(base), Fetched: Fetched{Heads: make(map[string]string)}}
 }
 
-func (w *wanted) add(kind, name, object string) {
-	r, odd := w.names.ref(kind, name)
-	w.refs[r], w.what[r] = object, shown(kind+name)
+func (w *remoteState) add(kind, name, object string) {
+	r, odd := w.names.assignRef(kind, name)
+	w.refs[r], w.what[r] = object, printable(kind+name)
 	if odd {
 		w.odd[r] = true
 	}
 }
 
-// look finds out what a repository inside has: branches, and what is uncommitted
-// or on no branch in each of its working trees.
-func (w *wanted) look(ctx context.Context, g guest) error {
-	trees, err := g.trees(ctx)
+// readRepository reads the state of a repository inside: its branches, and for each working tree its
+// uncommitted work and detached HEAD.
+func (w *remoteState) readRepository(ctx context.Context, g guest) error {
+	trees, err := g.listTrees(ctx)
 	if err != nil {
 		return err
 	}
-	heads, err := g.refs(ctx, "refs/", "refs/heads/", "refs/stash")
+	heads, err := g.listRefs(ctx, "refs/", "refs/heads/", "refs/stash")
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (w *wanted) look(ctx context.Context, g guest) error {
 		}
 		name, ok := strings.CutPrefix(r.name, "heads/")
 		if !ok {
-			return fmt.Errorf("%w: the sandbox's git was asked for branches, and listed %q", ErrUnsafe, shown("refs/"+r.name))
+			return fmt.Errorf("%w: the sandbox's git listed %q as a branch", ErrUnsafe, printable("refs/"+r.name))
 		}
 		w.add(kindBranch, name, r.object)
 		if CheckBranch(name) == nil {
@@ -103,7 +103,7 @@ func (w *wanted) look(ctx context.Context, g guest) error {
 	}
 	w.Branch, w.Tip = trees[0].Branch, trees[0].Commit
 	for i, t := range trees {
-		commit, nested, err := g.work(ctx, t)
+		commit, nested, err := g.commitUncommitted(ctx, t)
 		if err != nil {
 			return err
 		}
@@ -130,35 +130,35 @@ func (w *wanted) look(ctx context.Context, g guest) error {
 	return nil
 }
 
-// Fetch brings what is new in a sandbox to refs/sandbox/NAME/…, also its
-// uncommitted work; nothing else of the host changes. What git's checks refuse
-// is ErrUnsafe, what is more than the limits ErrTooLarge: then no ref has changed.
+// Fetch fetches new work of a sandbox to refs/sandbox/NAME/…, including uncommitted work. Nothing else
+// of the host changes. Objects that git's checks refuse are ErrUnsafe, more data than the limits is
+// ErrTooLarge; in both cases no ref has changed.
 func (r *Repo) Fetch(ctx context.Context, sb atoll.Sandbox, f Fetch) (*Fetched, error) {
 	if err := checkSandboxName(f.Name); err != nil {
 		return nil, err
 	}
-	got, q, err := r.fetch(ctx, guest{sb: sb, dir: Workspace}, f, base(f.Name))
+	got, q, err := r.fetchRepository(ctx, guest{sb: sb, dir: Workspace}, f, refPrefix(f.Name))
 	if err != nil {
 		return nil, &atoll.Error{Op: "sync", ID: f.Name, Err: err}
 	}
 	return got, q.remove()
 }
 
-// fetch is Fetch of one repository inside, and those in it. The caller removes
-// the quarantine, in which all objects are, or were.
-func (r *Repo) fetch(ctx context.Context, g guest, f Fetch, base string) (*Fetched, *quarantine, error) {
-	w := newWanted(base)
+// fetchRepository fetches one repository inside and its nested ones. The caller must remove the
+// quarantine.
+func (r *Repo) fetchRepository(ctx context.Context, g guest, f Fetch, base string) (*Fetched, *quarantine, error) {
+	w := newRemoteState(base)
 	if err := r.sameFormat(ctx, g); err != nil {
 		return nil, nil, err
 	}
-	if err := w.look(ctx, g); err != nil {
+	if err := w.readRepository(ctx, g); err != nil {
 		return nil, nil, err
 	}
-	q, err := r.quarantine()
+	q, err := r.newQuarantine()
 	if err != nil {
 		return nil, nil, err
 	}
-	if err = r.bring(ctx, g, q, w, f); err == nil {
+	if err = r.receiveObjects(ctx, g, q, w, f); err == nil {
 		err = r.fetchNested(ctx, g, w, f)
 	}
 	if err != nil {
@@ -167,22 +167,22 @@ func (r *Repo) fetch(ctx context.Context, g guest, f Fetch, base string) (*Fetch
 	return &w.Fetched, q, nil
 }
 
-// sameFormat reports a sandbox whose objects have other names than the host's.
+// sameFormat reports a sandbox whose object format differs from the host's.
 func (r *Repo) sameFormat(ctx context.Context, g guest) error {
-	format, err := g.word(ctx, "rev-parse", "--show-object-format")
+	format, err := g.runLine(ctx, "rev-parse", "--show-object-format")
 	if isGuestError(err) {
 		return fmt.Errorf("%s of the sandbox: %w: %w", g.dir, ErrNoRepository, err)
 	}
 	if err == nil && format != r.format {
-		err = fmt.Errorf("%w: the objects of %s in the sandbox are of format %q, those of %s are %q", atoll.ErrState, g.dir, shown(format), r.Dir, r.format)
+		err = fmt.Errorf("%w: the objects of %s in the sandbox are of format %q, those of %s are %q", atoll.ErrState, g.dir, printable(format), r.Dir, r.format)
 	}
 	return err
 }
 
-// bring takes the objects of what is wanted, checks them, and names them.
-func (r *Repo) bring(ctx context.Context, g guest, q *quarantine, w *wanted, f Fetch) error {
+// receiveObjects receives and checks the missing objects, and updates the refs.
+func (r *Repo) receiveObjects(ctx context.Context, g guest, q *quarantine, w *remoteState, f Fetch) error {
 	limits := f.Limits.orDefault()
-	known, err := r.known(ctx, f.Name)
+	known, err := r.listKnownCommits(ctx, f.Name)
 	if err != nil {
 		return err
 	}
@@ -196,32 +196,32 @@ func (r *Repo) bring(ctx context.Context, g guest, q *quarantine, w *wanted, f F
 			commits = append(commits, object)
 		}
 	}
-	if err := q.take(ctx, g, tips, known, limits); err != nil {
+	if err := q.receivePack(ctx, g, tips, known, limits); err != nil {
 		return err
 	}
-	if err := q.commits(ctx, commits); err != nil {
+	if err := q.checkCommits(ctx, commits); err != nil {
 		return err
 	}
-	if w.Updates, err = r.updates(ctx, q, w, f); err != nil || f.DryRun {
+	if w.Updates, err = r.computeUpdates(ctx, q, w, f); err != nil || f.DryRun {
 		return err
 	}
-	if err := q.keep(); err != nil {
+	if err := q.moveToRepository(); err != nil {
 		return err
 	}
-	return r.update(ctx, w.Updates, "atoll: fetched from the sandbox")
+	return r.updateRefs(ctx, w.Updates, "atoll: fetched from the sandbox")
 }
 
-// mostKnown is how many commits a sandbox is told that the host has.
-const mostKnown = 5000
+// maxKnown is the largest number of the host's commits that a sandbox is asked for.
+const maxKnown = 5000
 
-// known returns commits that the host and the sandbox may both have: of
-// branches, tags, and of what came out before. Nothing else is told.
-func (r *Repo) known(ctx context.Context, name string) ([]string, error) {
-	list, err := r.host.lines(ctx, "for-each-ref", "--sort=-creatordate", fmt.Sprintf("--count=%d", mostKnown), "--format=%(objectname)", "refs/heads/", "refs/tags/", base(name))
+// listKnownCommits returns commits that the sandbox may have too: those of branches, tags and earlier
+// fetches. Other commits are not revealed to it.
+func (r *Repo) listKnownCommits(ctx context.Context, name string) ([]string, error) {
+	list, err := r.host.runLines(ctx, "for-each-ref", "--sort=-creatordate", fmt.Sprintf("--count=%d", maxKnown), "--format=%(objectname)", "refs/heads/", "refs/tags/", refPrefix(name))
 	if err != nil {
 		return nil, err
 	}
-	head, err := r.resolve(ctx, "HEAD^{commit}")
+	head, err := r.resolveRevision(ctx, "HEAD^{commit}")
 	if err != nil {
 		return nil, err
 	}
@@ -232,9 +232,9 @@ func (r *Repo) known(ctx context.Context, name string) ([]string, error) {
 	return slices.Compact(list), nil
 }
 
-// current are the refs of the host below a prefix.
-func (r *Repo) current(ctx context.Context, prefix string) (map[string]string, error) {
-	lines, err := r.host.lines(ctx, "for-each-ref", "--format=%(objectname) %(refname)", prefix)
+// listRefs returns the objects of the host's refs below a prefix.
+func (r *Repo) listRefs(ctx context.Context, prefix string) (map[string]string, error) {
+	lines, err := r.host.runLines(ctx, "for-each-ref", "--format=%(objectname) %(refname)", prefix)
 	if err != nil {
 		return nil, err
 	}
@@ -246,15 +246,15 @@ func (r *Repo) current(ctx context.Context, prefix string) (map[string]string, e
 	return refs, nil
 }
 
-// updates compares what is wanted with what there is. A branch that the sandbox
-// has no more stays; work that it has no more is kept as a rescue, unless it
-// was committed as it was.
-func (r *Repo) updates(ctx context.Context, q *quarantine, w *wanted, f Fetch) ([]Update, error) {
-	old, err := r.current(ctx, w.names.base)
+// computeUpdates compares the sandbox's state with the refs of the host. A branch that was removed
+// inside stays on the host. Uncommitted work that no longer exists inside is kept as a rescue, unless it
+// was committed unchanged.
+func (r *Repo) computeUpdates(ctx context.Context, q *quarantine, w *remoteState, f Fetch) ([]Update, error) {
+	old, err := r.listRefs(ctx, w.names.base)
 	if err != nil {
 		return nil, err
 	}
-	w.makeWay(old)
+	w.renameBlocked(old)
 	var list []Update
 	for name, object := range w.refs {
 		if object == "" || old[name] == object {
@@ -262,7 +262,7 @@ func (r *Repo) updates(ctx context.Context, q *quarantine, w *wanted, f Fetch) (
 		}
 		u := Update{Ref: name, What: w.what[name], Old: old[name], New: object, Odd: w.odd[name]}
 		if u.Old != "" && !strings.HasPrefix(name, w.names.base+kindWork) {
-			if u.Force, err = q.forced(ctx, u.Old, u.New); err != nil {
+			if u.Force, err = q.isNotAncestor(ctx, u.Old, u.New); err != nil {
 				return nil, err
 			}
 		}
@@ -273,63 +273,62 @@ func (r *Repo) updates(ctx context.Context, q *quarantine, w *wanted, f Fetch) (
 		if _, still := w.refs[name]; !ok || still {
 			continue
 		}
-		list = append(list, Update{Ref: name, What: shown(kindWork + work), Old: object})
+		list = append(list, Update{Ref: name, What: printable(kindWork + work), Old: object})
 		same, err := q.sameTree(ctx, object, w.refs[w.names.base+work])
 		if err != nil {
 			return nil, err
 		}
 		if !same {
-			list = append(list, Update{Ref: w.names.base + kindRescue + stamp(time.Now()) + "/" + kindWork + work, What: shown(kindRescue + kindWork + work), New: object})
+			list = append(list, Update{Ref: w.names.base + kindRescue + formatTime(time.Now()) + "/" + kindWork + work, What: printable(kindRescue + kindWork + work), New: object})
 		}
 	}
 	slices.SortFunc(list, func(a, b Update) int { return strings.Compare(a.Ref, b.Ref) })
 	return list, nil
 }
 
-// makeWay gives wanted refs other names, where one that stays is in their way:
-// a branch "a" that is gone inside, where there is "a/b" now.
-func (w *wanted) makeWay(old map[string]string) {
-	there := newNames(w.names.base)
+// renameBlocked renames refs that collide with one that stays: such as "a/b" with a branch "a" that was
+// removed inside.
+func (w *remoteState) renameBlocked(old map[string]string) {
+	there := newRefNames(w.names.base)
 	for name := range old {
 		if _, same := w.refs[name]; !same {
-			there.take(name)
+			there.markUsed(name)
 		}
 	}
 	for name, object := range w.refs {
-		if !there.blocked(name) {
+		if !there.isBlocked(name) {
 			continue
 		}
-		moved := w.names.base + kindOdd + digest(strings.TrimPrefix(name, w.names.base))
+		moved := w.names.base + kindOdd + hashName(strings.TrimPrefix(name, w.names.base))
 		w.refs[moved], w.what[moved], w.odd[moved] = object, w.what[name], true
 		delete(w.refs, name)
 	}
 }
 
-// forced reports whether a commit is not part of another.
-func (h host) forced(ctx context.Context, old, new string) (bool, error) {
-	_, code, err := h.status(ctx, "merge-base", "--is-ancestor", old, new)
+// isNotAncestor reports whether commit old is not an ancestor of commit new.
+func (h host) isNotAncestor(ctx context.Context, old, new string) (bool, error) {
+	_, code, err := h.runStatus(ctx, "merge-base", "--is-ancestor", old, new)
 	return code != 0, err
 }
 
-// sameTree reports whether two commits hold the same files; none holds none.
+// sameTree reports whether two commits have the same files. It returns false if b is empty.
 func (h host) sameTree(ctx context.Context, a, b string) (bool, error) {
 	if b == "" {
 		return false, nil
 	}
-	trees, err := h.lines(ctx, "rev-parse", "--verify", a+"^{tree}")
+	trees, err := h.runLines(ctx, "rev-parse", "--verify", a+"^{tree}")
 	if err != nil {
 		return false, err
 	}
-	others, err := h.lines(ctx, "rev-parse", "--verify", b+"^{tree}")
+	others, err := h.runLines(ctx, "rev-parse", "--verify", b+"^{tree}")
 	return slices.Equal(trees, others), err
 }
 
-// stamp is a time as part of a ref.
-func stamp(t time.Time) string { return t.UTC().Format("20060102T150405.000000000Z") }
+// formatTime formats a time as part of a ref.
+func formatTime(t time.Time) string { return t.UTC().Format("20060102T150405.000000000Z") }
 
-// update changes refs, all or none. One that is not any more what was looked at
-// is ErrMoved.
-func (r *Repo) update(ctx context.Context, list []Update, reason string) error {
+// updateRefs changes refs, all or none. A ref that has changed meanwhile is ErrMoved.
+func (r *Repo) updateRefs(ctx context.Context, list []Update, reason string) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -355,37 +354,37 @@ func (r *Repo) update(ctx context.Context, list []Update, reason string) error {
 	for _, u := range list {
 		refs = append(refs, u.Ref)
 	}
-	err := r.writing(ctx, refs, func(r *Repo) error {
-		_, err := r.host.with(identity...).feed(ctx, b.String(), "update-ref", "-m", reason, "--create-reflog", "--stdin")
+	err := r.withLock(ctx, refs, func(r *Repo) error {
+		_, err := r.host.withEnv(identity...).runWithInput(ctx, b.String(), "update-ref", "-m", reason, "--create-reflog", "--stdin")
 		return err
 	})
 	if err == nil || errors.Is(err, ErrLocked) {
 		return err
 	}
 	for _, u := range list {
-		now, rerr := r.resolve(ctx, u.Ref)
+		now, rerr := r.resolveRevision(ctx, u.Ref)
 		if rerr == nil && now != u.Old {
 			return fmt.Errorf("%w: %s is at %q, not at %q: %w", ErrMoved, u.Ref, now, u.Old, err)
 		}
 	}
-	return r.full(err)
+	return r.wrapFull(err)
 }
 
-// fetchNested fetches from the repositories inside: into the submodule of the
-// host that is at the same path, else beside the rest.
-func (r *Repo) fetchNested(ctx context.Context, g guest, w *wanted, f Fetch) error {
+// fetchNested fetches nested repositories: into the host's submodule at the same path, else into refs of
+// this repository.
+func (r *Repo) fetchNested(ctx context.Context, g guest, w *remoteState, f Fetch) error {
 	for _, n := range w.nested {
-		into, err := r.module(ctx, n.name)
+		into, err := r.openSubmodule(ctx, n.name)
 		if err != nil {
 			return err
 		}
-		below := base(f.Name)
+		below := refPrefix(f.Name)
 		if into == nil {
-			into, below = r, strings.TrimSuffix(w.names.base, "/")+"/"+kindNested+digest(n.name)+"/"
+			into, below = r, strings.TrimSuffix(w.names.base, "/")+"/"+kindNested+hashName(n.name)+"/"
 		}
-		got, q, err := into.fetch(ctx, g.in(n.dir), f, below)
+		got, q, err := into.fetchRepository(ctx, g.inDir(n.dir), f, below)
 		if err != nil {
-			return fmt.Errorf("repository %s: %w", shown(n.name), err)
+			return fmt.Errorf("repository %s: %w", printable(n.name), err)
 		}
 		if err := q.remove(); err != nil {
 			return err
@@ -393,13 +392,14 @@ func (r *Repo) fetchNested(ctx context.Context, g guest, w *wanted, f Fetch) err
 		if w.Modules == nil {
 			w.Modules = make(map[string]Fetched)
 		}
-		w.Modules[shown(n.name)] = *got
+		w.Modules[printable(n.name)] = *got
 	}
 	return nil
 }
 
-// module returns the repository that the host has at a path inside of this one.
-func (r *Repo) module(ctx context.Context, name string) (*Repo, error) {
+// openSubmodule opens the repository that the host has at a path inside this one. It returns nil if
+// there is none.
+func (r *Repo) openSubmodule(ctx context.Context, name string) (*Repo, error) {
 	if !filepath.IsLocal(filepath.FromSlash(name)) {
 		return nil, nil
 	}
@@ -409,7 +409,7 @@ func (r *Repo) module(ctx context.Context, name string) (*Repo, error) {
 		return nil, err
 	}
 	if real, err := filepath.EvalSymlinks(dir); err != nil || real != filepath.Join(top, filepath.FromSlash(name)) {
-		return nil, nil // nothing, or a link to elsewhere
+		return nil, nil // missing, or reached through a link
 	}
 	m, err := Open(ctx, dir)
 	switch {
@@ -418,7 +418,7 @@ func (r *Repo) module(ctx context.Context, name string) (*Repo, error) {
 	case err != nil:
 		return nil, err
 	case m.common == r.common:
-		return nil, nil // a directory, or another working tree, of this one
+		return nil, nil // a directory or another working tree of this repository
 	}
 	return m, nil
 }

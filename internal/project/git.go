@@ -15,32 +15,32 @@ import (
 	"unicode"
 )
 
-// oldest is the oldest git that has all that is used on the host:
-// merge-tree --write-tree came with it.
-var oldest = [2]int{2, 38}
+// oldestGit is the oldest supported version of git on the host. It introduced
+// merge-tree --write-tree.
+var oldestGit = [2]int{2, 38}
 
-// findGit returns the host's git.
+// findGit returns the path of the host's git.
 func findGit(ctx context.Context) (string, error) {
 	path, err := exec.LookPath("git")
 	if err != nil {
-		return "", fmt.Errorf("%w on this host: install git %d.%d or newer (%w)", ErrNoGit, oldest[0], oldest[1], err)
+		return "", fmt.Errorf("%w on this host: install git %d.%d or newer (%w)", ErrNoGit, oldestGit[0], oldestGit[1], err)
 	}
-	out, err := host{path: path, dir: "/"}.output(ctx, "version")
+	out, err := host{path: path, dir: "/"}.runOutput(ctx, "version")
 	switch {
 	case ctx.Err() != nil:
 		return "", err
 	case err != nil:
 		return "", fmt.Errorf("%w on this host: %w", ErrNoGit, err)
 	}
-	v, ok := version(out)
-	if !ok || slices.Compare(v[:], oldest[:]) < 0 {
-		return "", fmt.Errorf("%w that is new enough on this host: %s is %q, and must be %d.%d or newer", ErrNoGit, path, shown(strings.TrimSpace(out)), oldest[0], oldest[1])
+	v, ok := parseVersion(out)
+	if !ok || slices.Compare(v[:], oldestGit[:]) < 0 {
+		return "", fmt.Errorf("%w that is recent enough on this host: %s is %q, and must be %d.%d or newer", ErrNoGit, path, printable(strings.TrimSpace(out)), oldestGit[0], oldestGit[1])
 	}
 	return path, nil
 }
 
-// version reads what 'git version' says.
-func version(s string) (v [2]int, ok bool) {
+// parseVersion parses the output of 'git version'.
+func parseVersion(s string) (v [2]int, ok bool) {
 	s, ok = strings.CutPrefix(s, "git version ")
 	major, rest, dot := strings.Cut(s, ".")
 	minor, _, _ := strings.Cut(rest, ".")
@@ -49,9 +49,9 @@ func version(s string) (v [2]int, ok bool) {
 	return [2]int{a, b}, ok && dot && err1 == nil && err2 == nil
 }
 
-// harmless are settings for every call of the host's git: no hook, helper,
-// pager, editor, credential, signature, transport or upkeep.
-var harmless = []string{
+// safeConfig holds the settings for every call of the host's git: no hooks, helpers, pagers, editors,
+// credentials, signatures, transports or maintenance.
+var safeConfig = []string{
 	"core.hooksPath=/dev/null", "core.fsmonitor=false", "core.untrackedCache=keep", "core.splitIndex=false",
 	"core.pager=cat", "core.editor=false", "sequence.editor=false", "core.askPass=false", "core.sshCommand=false", "core.gitProxy=false",
 	"core.alternateRefsCommand=true", "core.protectHFS=true", "core.protectNTFS=true", "core.quotePath=false",
@@ -66,33 +66,33 @@ var harmless = []string{
 
 // host runs the host's git.
 type host struct {
-	path     string // of the program
-	dir      string // where it runs
-	gitDir   string // empty: git looks for it
+	path     string // path of git
+	dir      string // working directory
+	gitDir   string // empty: git finds it
 	workTree string
 
-	config []string // more settings
-	env    []string // more variables
-	turn   *os.File // that git has, too, as long as it runs; nil: none. See Repo.writing
+	config   []string // further settings
+	env      []string // further variables
+	lockFile *os.File // locked file that git inherits, so that the lock lasts as long as git; nil: none. See Repo.writing
 }
 
-// gitError is a git that ended with an error.
+// gitError is a failed call of the host's git.
 type gitError struct {
 	command string
 	code    int
-	said    string
+	stderr  string
 }
 
 func (e *gitError) Error() string {
-	if e.said == "" {
+	if e.stderr == "" {
 		return fmt.Sprintf("git %s: exit status %d", e.command, e.code)
 	}
-	return fmt.Sprintf("git %s: exit status %d: %s", e.command, e.code, e.said)
+	return fmt.Sprintf("git %s: exit status %d: %s", e.command, e.code, e.stderr)
 }
 
-// environment is what git of the host sees: the user's, without what would
-// change where and how it works.
-func environment() []string {
+// hostEnv returns the environment of the host's git: the user's, without variables that would change
+// where and how git works.
+func hostEnv() []string {
 	var env []string
 	for _, e := range os.Environ() {
 		name, _, _ := strings.Cut(e, "=")
@@ -108,43 +108,43 @@ func environment() []string {
 		"GIT_EDITOR=false", "GIT_PAGER=cat", "GIT_NO_REPLACE_OBJECTS=1", "GIT_NO_LAZY_FETCH=1", "GIT_LITERAL_PATHSPECS=1", "GIT_MERGE_AUTOEDIT=no")
 }
 
-// with returns a host with more variables.
-func (h host) with(env ...string) host {
+// withEnv returns a host with further variables.
+func (h host) withEnv(env ...string) host {
 	h.env = append(slices.Clip(h.env), env...)
 	return h
 }
 
-// set returns a host with more settings, "name=value".
-func (h host) set(config ...string) host {
+// withConfig returns a host with further settings, "name=value".
+func (h host) withConfig(config ...string) host {
 	h.config = append(slices.Clip(h.config), config...)
 	return h
 }
 
-func (h host) command(ctx context.Context, args []string) *exec.Cmd {
+func (h host) newCmd(ctx context.Context, args []string) *exec.Cmd {
 	var all []string
 	if h.gitDir != "" {
 		all = append(all, "--git-dir="+h.gitDir, "--work-tree="+h.workTree)
 	}
-	for _, c := range slices.Concat(harmless, h.config) {
+	for _, c := range slices.Concat(safeConfig, h.config) {
 		all = append(all, "-c", c)
 	}
 	cmd := exec.CommandContext(ctx, h.path, append(all, args...)...)
 	cmd.Dir = h.dir
-	cmd.Env = append(environment(), h.env...)
-	// A git that is ended in the middle takes its locks and temporary files away.
+	cmd.Env = append(hostEnv(), h.env...)
+	// An interrupted git removes its locks and temporary files.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
-	if h.turn != nil {
-		cmd.ExtraFiles = []*os.File{h.turn}
+	if h.lockFile != nil {
+		cmd.ExtraFiles = []*os.File{h.lockFile}
 	}
 	return cmd
 }
 
-// run runs git to its end; a nil in or out is empty or dropped.
-// What it says to an exit status other than 0 is a *gitError.
+// run runs git. Without in, its input is empty; without out, its output is discarded. A non-zero exit
+// status is a *gitError.
 func (h host) run(ctx context.Context, in io.Reader, out io.Writer, args ...string) error {
-	cmd := h.command(ctx, args)
-	said := &tail{max: 2000}
+	cmd := h.newCmd(ctx, args)
+	said := &tailBuffer{max: 2000}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, said
 	err := cmd.Run()
 	if ctx.Err() != nil {
@@ -152,7 +152,7 @@ func (h host) run(ctx context.Context, in io.Reader, out io.Writer, args ...stri
 	}
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
-		return &gitError{command: args[0], code: exit.ExitCode(), said: said.text()}
+		return &gitError{command: args[0], code: exit.ExitCode(), stderr: said.printable()}
 	}
 	if err != nil {
 		return fmt.Errorf("git %s: %w", args[0], err)
@@ -160,26 +160,25 @@ func (h host) run(ctx context.Context, in io.Reader, out io.Writer, args ...stri
 	return nil
 }
 
-// mostOutput is how much of what git prints is kept; none of the lists that are
-// read comes near.
-const mostOutput = 256 << 20
+// maxOutput limits the output of git in bytes. No list that is read comes near it.
+const maxOutput = 256 << 20
 
-func (h host) feed(ctx context.Context, in string, args ...string) (string, error) {
-	out := &bounded{max: mostOutput}
+func (h host) runWithInput(ctx context.Context, in string, args ...string) (string, error) {
+	out := &limitedBuffer{max: maxOutput}
 	err := h.run(ctx, strings.NewReader(in), out, args...)
 	if out.over {
-		return "", fmt.Errorf("git %s: %w: it printed more than %d bytes", args[0], ErrTooLarge, int64(mostOutput))
+		return "", fmt.Errorf("git %s: %w: it printed more than %d bytes", args[0], ErrTooLarge, int64(maxOutput))
 	}
 	return out.buf.String(), err
 }
 
-func (h host) output(ctx context.Context, args ...string) (string, error) {
-	return h.feed(ctx, "", args...)
+func (h host) runOutput(ctx context.Context, args ...string) (string, error) {
+	return h.runWithInput(ctx, "", args...)
 }
 
-// status is output of a command whose exit status 1 is an answer; code is 0 or 1.
-func (h host) status(ctx context.Context, args ...string) (string, int, error) {
-	out, err := h.output(ctx, args...)
+// runStatus is runOutput for a command whose exit status 1 is an answer. code is 0 or 1.
+func (h host) runStatus(ctx context.Context, args ...string) (string, int, error) {
+	out, err := h.runOutput(ctx, args...)
 	var bad *gitError
 	if errors.As(err, &bad) && bad.code == 1 {
 		return out, 1, nil
@@ -187,30 +186,30 @@ func (h host) status(ctx context.Context, args ...string) (string, int, error) {
 	return out, 0, err
 }
 
-func (h host) lines(ctx context.Context, args ...string) ([]string, error) {
-	out, err := h.output(ctx, args...)
+func (h host) runLines(ctx context.Context, args ...string) ([]string, error) {
+	out, err := h.runOutput(ctx, args...)
 	return splitLines(out), err
 }
 
-// split parts what ends with a byte each.
-func split(s, end string) []string {
+// splitTerminated splits a text whose parts each end with the given string.
+func splitTerminated(s, end string) []string {
 	if s == "" {
 		return nil
 	}
 	return strings.Split(strings.TrimSuffix(s, end), end)
 }
 
-func splitLines(s string) []string { return split(s, "\n") }
+func splitLines(s string) []string { return splitTerminated(s, "\n") }
 
-// bounded keeps what is written up to a bound, and fails past it.
-type bounded struct {
+// limitedBuffer is a buffer of limited size. A write past the limit fails.
+type limitedBuffer struct {
 	buf  bytes.Buffer
 	max  int64
 	over bool
-	full func() // called past the bound; nil: nothing
+	full func() // called past the limit; may be nil
 }
 
-func (b *bounded) Write(p []byte) (int, error) {
+func (b *limitedBuffer) Write(p []byte) (int, error) {
 	if int64(b.buf.Len()+len(p)) > b.max {
 		b.over = true
 		if b.full != nil {
@@ -221,13 +220,13 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.buf.Write(p)
 }
 
-// tail keeps the last bytes of what is written.
-type tail struct {
+// tailBuffer keeps the last bytes that are written to it.
+type tailBuffer struct {
 	buf []byte
 	max int
 }
 
-func (t *tail) Write(p []byte) (int, error) {
+func (t *tailBuffer) Write(p []byte) (int, error) {
 	t.buf = append(t.buf, p...)
 	if over := len(t.buf) - t.max; over > 0 {
 		t.buf = slices.Delete(t.buf, 0, over)
@@ -235,20 +234,20 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// text is the kept bytes as one line that any terminal can be shown.
-func (t *tail) text() string {
+// printable returns the bytes as one line that is safe to print on a terminal.
+func (t *tailBuffer) printable() string {
 	var said []string
 	for line := range strings.Lines(string(t.buf)) {
 		if line = strings.TrimSpace(line); line != "" {
 			said = append(said, line)
 		}
 	}
-	return shown(strings.Join(said, "; "))
+	return printable(strings.Join(said, "; "))
 }
 
-// shown is a text out of a sandbox as people may see it: without control
-// characters, those that turn the direction of writing, and what is too long.
-func shown(s string) string {
+// printable makes text from a sandbox safe for terminals: it replaces control characters and those
+// that change the writing direction, and truncates long text.
+func printable(s string) string {
 	const most = 1000
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	s = strings.Map(func(c rune) rune {
@@ -263,8 +262,8 @@ func shown(s string) string {
 	return s
 }
 
-// closed joins the error of work with that of taking its traces away.
-func closed(err *error, f func() error) {
+// joinClose calls f, which cleans up, and joins its error to err.
+func joinClose(err *error, f func() error) {
 	if e := f(); e != nil {
 		*err = errors.Join(*err, e)
 	}

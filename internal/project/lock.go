@@ -13,73 +13,71 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/filelock"
+	"github.com/atoll-sandbox/atoll/internal/state/filelock"
 )
 
-// turnFile is in a repository of the host: it is flock'ed by each atoll, and its
-// gits, while they change what git locks there. It says which of git's lock files
-// were not there when they began. Who has the lock and finds such a list knows
-// that its writer, and each git of his, has been killed, and that those of the
-// files that are there now were made since.
-const turnFile = "atoll-at-work"
+// lockFileName is a file in a repository of the host. Each atoll and its gits hold an exclusive lock on it
+// while they change anything for which git uses lock files. It lists those of git's lock files that did
+// not exist when they began. A process that acquires the lock and finds such a list knows that the writer
+// and all its gits have been killed, and that lock files of the list were created since.
+const lockFileName = "atoll-at-work"
 
-// turn is what is in the file.
-type turn struct {
+// lockRecord is the content of the file.
+type lockRecord struct {
 	Host   string   `json:"host"`
-	Absent []string `json:"absent"` // below the repository's common directory
+	Absent []string `json:"absent"` // relative to the repository's common directory
 }
 
-// writing has git change refs, and what else it locks: the index, HEAD, its
-// configuration. What it is given is the repository, with the turn to do so. What
-// gits of an atoll that was killed have left is taken away first. A lock file of
-// somebody else is ErrLocked, before anything has changed.
-func (r *Repo) writing(ctx context.Context, refs []string, do func(*Repo) error) (err error) {
-	if r.host.turn != nil {
-		return do(r) // it is this one's turn already
+// withLock calls do, which may change refs, the index, HEAD and the configuration, with a Repo that holds
+// the lock. It first removes lock files that gits of a killed atoll have left. A lock file of another
+// process is ErrLocked, before anything has changed.
+func (r *Repo) withLock(ctx context.Context, refs []string, do func(*Repo) error) (err error) {
+	if r.host.lockFile != nil {
+		return do(r) // the lock is held already
 	}
-	f, err := r.takeTurn(ctx)
+	f, err := r.acquireLock(ctx)
 	if errors.Is(err, atoll.ErrUnsupported) || errors.Is(err, fs.ErrPermission) {
-		return do(r) // git itself says what may not be; what was left stays
+		return do(r) // git reports missing permissions itself; stale lock files stay
 	}
 	if err != nil {
 		return err
 	}
-	defer closed(&err, f.Close)
-	if err := r.clear(f); err != nil {
+	defer joinClose(&err, f.Close)
+	if err := r.removeStaleLocks(f); err != nil {
 		return err
 	}
-	names := r.lockFiles(refs)
-	if err := r.locked(names); err != nil {
+	names := r.listLockFiles(refs)
+	if err := r.checkUnlocked(names); err != nil {
 		return err
 	}
-	if err := r.noteTurn(f, names); err != nil {
-		return r.spaced(err)
+	if err := r.writeLockRecord(f, names); err != nil {
+		return r.wrapFullDisk(err)
 	}
 	own := *r
-	own.host.turn = f
+	own.host.lockFile = f
 	err = do(&own)
-	// All gits of this one have ended, also those that were killed.
-	err = errors.Join(err, r.clear(f))
+	// All gits of do have ended, also killed ones.
+	err = errors.Join(err, r.removeStaleLocks(f))
 	var bad *gitError
-	if lerr := r.locked(names); lerr != nil && errors.As(err, &bad) && ctx.Err() == nil {
-		err = fmt.Errorf("%w (%w)", lerr, err) // somebody was faster
+	if lerr := r.checkUnlocked(names); lerr != nil && errors.As(err, &bad) && ctx.Err() == nil {
+		err = fmt.Errorf("%w (%w)", lerr, err) // another process was faster
 	}
 	return err
 }
 
-// spaced makes an error of a full disk ErrFull.
-func (r *Repo) spaced(err error) error {
-	if serr := r.writable(); serr != nil {
+// wrapFullDisk makes an error of a full disk ErrFull.
+func (r *Repo) wrapFullDisk(err error) error {
+	if serr := r.checkWritable(); serr != nil {
 		return fmt.Errorf("%w: it can't be written: %w", ErrFull, errors.Join(err, serr))
 	}
 	return err
 }
 
-// takeTurn waits until no other atoll changes the repository.
-func (r *Repo) takeTurn(ctx context.Context) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(r.common, turnFile), os.O_RDWR|os.O_CREATE, 0o600)
+// acquireLock waits until no other atoll changes the repository.
+func (r *Repo) acquireLock(ctx context.Context) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(r.common, lockFileName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, r.spaced(err)
+		return nil, r.wrapFullDisk(err)
 	}
 	if err := filelock.Poll(ctx, f); err != nil {
 		if ctx.Err() != nil {
@@ -90,8 +88,8 @@ func (r *Repo) takeTurn(ctx context.Context) (*os.File, error) {
 	return f, nil
 }
 
-// lockFiles are the files by which git locks refs, and what goes with them.
-func (r *Repo) lockFiles(refs []string) []string {
+// listLockFiles returns the files with which git locks refs, and those that it locks together with them.
+func (r *Repo) listLockFiles(refs []string) []string {
 	var names []string
 	for _, name := range []string{"index", "HEAD", "ORIG_HEAD"} {
 		names = append(names, filepath.Join(r.gitDir, name+".lock"))
@@ -102,30 +100,29 @@ func (r *Repo) lockFiles(refs []string) []string {
 	return names
 }
 
-// locked is ErrLocked if one of the files is there; it says who has it, and what
-// to do.
-func (r *Repo) locked(names []string) error {
+// checkUnlocked returns ErrLocked if one of the files exists, with its holder and a remedy.
+func (r *Repo) checkUnlocked(names []string) error {
 	for _, name := range names {
 		info, err := os.Lstat(name)
 		if err != nil {
-			continue // it is not there, or git will say what is the matter
+			continue // it does not exist, or git will report the error
 		}
-		who, known := r.holders(name)
+		who, known := r.findLockHolders(name)
 		since := info.ModTime().Format(time.DateTime)
 		switch {
 		case len(who) > 0:
-			return fmt.Errorf("%w: %s is there since %s, and of %s: say it again when that is done", ErrLocked, name, since, shown(strings.Join(who, ", ")))
+			return fmt.Errorf("%w: %s exists since %s and belongs to %s: try again when that has ended", ErrLocked, name, since, printable(strings.Join(who, ", ")))
 		case known:
-			return fmt.Errorf("%w: %s is there since %s, and no process of this machine has it: a git that was killed has left it; unless one works there from another machine, remove it, and say it again", ErrLocked, name, since)
+			return fmt.Errorf("%w: %s exists since %s and no process of this host has it open: a killed git left it there; unless git runs there from another host, remove it and try again", ErrLocked, name, since)
 		}
-		return fmt.Errorf("%w: %s is there since %s: if no git is at work there, remove it, and say it again", ErrLocked, name, since)
+		return fmt.Errorf("%w: %s exists since %s: if no git is running there, remove it and try again", ErrLocked, name, since)
 	}
 	return nil
 }
 
-// noteTurn writes which of the files, all of them, are not there.
-func (r *Repo) noteTurn(f *os.File, names []string) error {
-	var t turn
+// writeLockRecord records that none of the files exists.
+func (r *Repo) writeLockRecord(f *os.File, names []string) error {
+	var t lockRecord
 	var err error
 	if t.Host, err = os.Hostname(); err != nil {
 		return err
@@ -144,33 +141,32 @@ func (r *Repo) noteTurn(f *os.File, names []string) error {
 	return err
 }
 
-// clear takes away the lock files that gits of the last turn have left, since they
-// were killed, and ends that turn. One that a process may have, or that
-// somebody on another machine may have made, stays.
-func (r *Repo) clear(f *os.File) error {
+// removeStaleLocks removes the lock files that killed gits of the previous holder have left, and clears
+// its record. A file that a process may be using, or that may come from another machine, stays.
+func (r *Repo) removeStaleLocks(f *os.File) error {
 	const most = 4 << 20
 	b, err := io.ReadAll(io.NewSectionReader(f, 0, most))
 	if err != nil {
 		return err
 	}
-	var t turn
+	var t lockRecord
 	here, err := os.Hostname()
-	if err == nil && json.Unmarshal(b, &t) == nil && t.Host == here { // else it was half written: before git began
+	if err == nil && json.Unmarshal(b, &t) == nil && t.Host == here { // a partial record was written before any git started
 		for _, rel := range t.Absent {
 			if filepath.IsLocal(rel) && strings.HasSuffix(rel, ".lock") {
-				err = errors.Join(err, r.clearOne(filepath.Join(r.common, rel)))
+				err = errors.Join(err, r.removeStaleLock(filepath.Join(r.common, rel)))
 			}
 		}
 	}
 	return errors.Join(err, f.Truncate(0))
 }
 
-func (r *Repo) clearOne(name string) error {
+func (r *Repo) removeStaleLock(name string) error {
 	info, err := os.Lstat(name)
 	if err != nil || !info.Mode().IsRegular() {
-		return nil //nolint:nilerr // nothing is there that git could have made
+		return nil //nolint:nilerr // not a lock file of git
 	}
-	if who, known := r.holders(name); !known || len(who) > 0 {
+	if who, known := r.findLockHolders(name); !known || len(who) > 0 {
 		return nil
 	}
 	if err := os.Remove(name); !errors.Is(err, fs.ErrNotExist) {

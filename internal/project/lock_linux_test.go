@@ -56,16 +56,16 @@ func TestLockedRepository(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused("of a process that lives", "of process "+strconv.Itoa(cmd.Process.Pid)+" (sleep 1000): say it again when that is done")
+	refused("of a process that lives", "of process "+strconv.Itoa(cmd.Process.Pid)+" (sleep 1000): try again when that has ended")
 	left(here)
 	refused("of a process that lives, after a turn", "of process "+strconv.Itoa(cmd.Process.Pid))
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // it was killed
-	refused("of one that was killed", "no process of this machine has it: a git that was killed has left it")
+	refused("of one that was killed", "no process of this host has it open: a killed git left it there")
 	left("another-machine")
-	refused("of another machine's atoll", "no process of this machine has it")
+	refused("of another machine's atoll", "no process of this host has it open")
 
 	left(here)
 	write(t, dir, ".git/HEAD.lock", "")

@@ -2,5 +2,5 @@
 
 package project
 
-// holders are not to be found out here.
-func (r *Repo) holders(string) (who []string, known bool) { return nil, false }
+// findLockHolders are not to be found out here.
+func (r *Repo) findLockHolders(string) (who []string, known bool) { return nil, false }

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,19 +18,13 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/namespace"
 	"github.com/atoll-sandbox/atoll/internal/project"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // kills is how many instants the loss tests try: more by hand.
 func kills(t *testing.T) int {
 	t.Helper()
-	n, err := strconv.Atoi(os.Getenv("ATOLL_PROJECT_KILLS"))
-	switch {
-	case err == nil:
-		return n
-	case testing.Short():
-		return 3 // more show nothing to the race detector
-	}
-	return 12
+	return testenv.Rounds(t, 3, 8, "ATOLL_PROJECT_KILLS")
 }
 
 // lossChild is what the loss test kills.

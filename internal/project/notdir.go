@@ -5,5 +5,5 @@ import (
 	"syscall"
 )
 
-// isNotDir reports a path through what is no directory.
+// isNotDir reports whether an error is that of a path through something other than a directory.
 func isNotDir(err error) bool { return errors.Is(err, syscall.ENOTDIR) }

@@ -1,11 +1,9 @@
-// Package project carries a git repository into a sandbox and its work back
-// home. The host's git does git's work, on objects that are checked before they
-// are the repository's; nothing that a repository holds is run on the host, and
-// nothing inside is ever given a way to reach it.
+// Package project imports a git repository into a sandbox and brings the work back home. The host's
+// git checks all objects before they become part of the repository. Nothing that a repository
+// contains is executed on the host, and nothing inside gets a way to reach the host's repository.
 //
-// What comes out of a sandbox is kept beneath refs/sandbox/NAME: a branch as
-// NAME/BRANCH, uncommitted work as NAME/wip/BRANCH, what was rescued as
-// NAME/rescue/TIME/….
+// Work that is fetched from a sandbox is stored below refs/sandbox/NAME: a branch as NAME/BRANCH,
+// uncommitted work as NAME/wip/BRANCH, rescued work as NAME/rescue/TIME/….
 package project
 
 import (
@@ -23,28 +21,27 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// The reasons that only projects have; each matches one of atoll's too.
+// The errors of projects. Each matches one of atoll's errors too.
 var (
 	ErrNoRepository error = &reason{"no git repository", atoll.ErrNotFound}
-	ErrUnreadable   error = &reason{"git can't use this repository", ErrNoRepository} // there is one, but it is another's, damaged or closed
+	ErrUnreadable   error = &reason{"git can't use this repository", ErrNoRepository} // it belongs to another user, is damaged or not readable
 	ErrNoGit        error = &reason{"no git", atoll.ErrUnavailable}                   // on the host, or in the sandbox
 	ErrNoShell      error = &reason{"no shell", atoll.ErrUnavailable}                 // in the sandbox
-	ErrBare         error = &reason{"bare repository", atoll.ErrInvalid}              // it has no files to work on
-	ErrNothing      error = &reason{"nothing new", atoll.ErrNotFound}                 // there is nothing to bring home
-	ErrDirty        error = &reason{"uncommitted work", atoll.ErrState}               // on the host, where something would be written
+	ErrBare         error = &reason{"bare repository", atoll.ErrInvalid}              // it has no working tree
+	ErrNothing      error = &reason{"nothing new", atoll.ErrNotFound}                 // the sandbox has no new work
+	ErrDirty        error = &reason{"uncommitted work", atoll.ErrState}               // on the host, in files that would be written
 	ErrDiverged     error = &reason{"branches diverged", atoll.ErrState}              // both sides have commits
-	ErrConflict     error = &reason{"merge conflict", atoll.ErrState}                 // git can't join the two
-	ErrUnsaved      error = &reason{"unsaved work", atoll.ErrState}                   // inside, in what would be removed
+	ErrConflict     error = &reason{"merge conflict", atoll.ErrState}                 // git can't merge the two
+	ErrUnsaved      error = &reason{"unsaved work", atoll.ErrState}                   // inside, in files that would be removed
 	ErrDetached     error = &reason{"no branch", atoll.ErrState}                      // HEAD is a commit
-	ErrUnsafe       error = &reason{"unsafe content", atoll.ErrDenied}                // git's checks refuse what came out
-	ErrTooLarge     error = &reason{"more than is taken", atoll.ErrQuota}             // what came out, or would go in
-	ErrFull         error = &reason{"no room on the host", ErrTooLarge}               // its disk is full
-	ErrLocked       error = &reason{"locked", atoll.ErrState}                         // another git is at work on the host's repository, or was killed
-	ErrMoved        error = &reason{"changed meanwhile", atoll.ErrState}              // somebody else was at work; again may work
+	ErrUnsafe       error = &reason{"unsafe content", atoll.ErrDenied}                // git's checks refuse what the sandbox sent
+	ErrTooLarge     error = &reason{"too large", atoll.ErrQuota}                      // more data than the limits allow
+	ErrFull         error = &reason{"no space on the host", ErrTooLarge}              // the host's disk is full
+	ErrLocked       error = &reason{"locked", atoll.ErrState}                         // another git works on the host's repository, or was killed
+	ErrMoved        error = &reason{"changed meanwhile", atoll.ErrState}              // by another process; trying again may work
 )
 
-// reason is an error that says more than the one of atoll's that it matches, and
-// so does not repeat that.
+// reason is an error that matches another one without repeating its text.
 type reason struct {
 	text string
 	kind error
@@ -53,25 +50,25 @@ type reason struct {
 func (r *reason) Error() string { return r.text }
 func (r *reason) Unwrap() error { return r.kind }
 
-// Workspace is where the repository is in a sandbox.
+// Workspace is the path of the repository in a sandbox.
 const Workspace = atoll.DefaultDir
 
-// Repo is a repository of the host, at one of its working trees. Its methods
-// may be called at once from many goroutines and processes.
+// Repo is one working tree of a repository on the host. Its methods may be called concurrently, also
+// from several processes.
 type Repo struct {
 	Dir string // top of the working tree
 
 	host    host
-	gitDir  string // of this working tree: .git, or .git/worktrees/x
-	common  string // of all working trees
+	gitDir  string // git directory of this working tree: .git, or .git/worktrees/x
+	common  string // git directory that all working trees share
 	format  string // "sha1" or "sha256"
 	shallow bool
-	prefix  string // inside the repository it is a submodule of, with a slash at its end; empty: it is none
+	prefix  string // path of this submodule in the outer repository, with a trailing slash; empty: not a submodule
 }
 
-// Open finds the repository that a directory of the host is in; a linked
-// working tree and a submodule are one of their own. ErrNoRepository, ErrBare
-// and ErrNoGit say why there is none.
+// Open opens the repository that contains a directory of the host. A linked working tree and a
+// submodule are repositories of their own. If there is none, the error is ErrNoRepository, ErrBare or
+// ErrNoGit.
 func Open(ctx context.Context, path string) (*Repo, error) {
 	git, err := findGit(ctx)
 	if err != nil {
@@ -85,27 +82,27 @@ func Open(ctx context.Context, path string) (*Repo, error) {
 		return nil, fmt.Errorf("%s: %w: it must be a directory (%w)", abs, ErrNoRepository, orNotDir(err))
 	}
 	h := host{path: git, dir: abs}
-	facts, err := h.lines(ctx, "rev-parse", "--is-bare-repository", "--is-inside-work-tree", "--show-object-format", "--is-shallow-repository")
+	facts, err := h.runLines(ctx, "rev-parse", "--is-bare-repository", "--is-inside-work-tree", "--show-object-format", "--is-shallow-repository")
 	var bad *gitError
 	switch {
 	case errors.As(err, &bad):
-		return nil, fmt.Errorf("%s: %w", abs, notOne(abs, bad))
+		return nil, fmt.Errorf("%s: %w", abs, explainNoRepository(abs, bad))
 	case err != nil:
 		return nil, err
 	case len(facts) != 4:
-		return nil, fmt.Errorf("%s: git rev-parse said %d lines, 4 were expected", abs, len(facts))
+		return nil, fmt.Errorf("%s: git rev-parse printed %d lines instead of 4", abs, len(facts))
 	case facts[0] == "true":
-		return nil, fmt.Errorf("%s: %w: 'git worktree add' makes a working tree of it", abs, ErrBare)
+		return nil, fmt.Errorf("%s: %w: create a working tree with 'git worktree add'", abs, ErrBare)
 	case facts[1] != "true":
 		return nil, fmt.Errorf("%s: %w: it is inside of a .git directory; open the working tree", abs, ErrNoRepository)
 	}
 	r := &Repo{host: h, format: facts[2], shallow: facts[3] == "true"}
-	// One path a call: any may hold newlines.
+	// One path per call: a path can contain newlines.
 	for _, p := range []struct {
 		to   *string
 		flag string
 	}{{&r.Dir, "--show-toplevel"}, {&r.gitDir, "--absolute-git-dir"}, {&r.common, "--git-common-dir"}} {
-		out, err := h.output(ctx, "rev-parse", "--path-format=absolute", p.flag)
+		out, err := h.runOutput(ctx, "rev-parse", "--path-format=absolute", p.flag)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", abs, err)
 		}
@@ -115,14 +112,14 @@ func Open(ctx context.Context, path string) (*Repo, error) {
 	return r, nil
 }
 
-// notOne says why git finds no repository at a directory.
-func notOne(dir string, bad *gitError) error {
+// explainNoRepository returns the reason why git finds no repository in a directory.
+func explainNoRepository(dir string, bad *gitError) error {
 	for at := dir; ; at = filepath.Dir(at) {
 		if _, err := os.Lstat(filepath.Join(at, ".git")); err == nil {
 			if _, err := os.ReadDir(filepath.Join(at, ".git")); errors.Is(err, fs.ErrPermission) {
 				return fmt.Errorf("%w: %w", ErrUnreadable, err)
 			}
-			return fmt.Errorf("%w: %s", ErrUnreadable, strings.TrimPrefix(bad.said, "fatal: "))
+			return fmt.Errorf("%w: %s", ErrUnreadable, strings.TrimPrefix(bad.stderr, "fatal: "))
 		}
 		if at == filepath.Dir(at) {
 			return fmt.Errorf("%w, nor is it in one", ErrNoRepository)
@@ -137,13 +134,13 @@ func orNotDir(err error) error {
 	return errors.New("a file")
 }
 
-// Name proposes a name for the repository's sandbox: that of its directory, in
-// the characters that names have.
+// Name suggests a name for the repository's sandbox: the name of its directory, reduced to the
+// characters that names may have.
 func (r *Repo) Name() string {
 	var b strings.Builder
 	for _, c := range norm.NFKD.String(strings.ToLower(filepath.Base(r.Dir))) {
 		switch {
-		case unicode.Is(unicode.Mn, c): // ü is u and two dots
+		case unicode.Is(unicode.Mn, c): // ü is decomposed into u and two dots
 		case c >= 'a' && c <= 'z' || c >= '0' && c <= '9':
 			b.WriteRune(c)
 		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
@@ -159,19 +156,19 @@ func (r *Repo) Name() string {
 	return "project"
 }
 
-// ObjectFormat is how the repository names objects: "sha1" or "sha256".
+// ObjectFormat returns the hash of the repository's object ids: "sha1" or "sha256".
 func (r *Repo) ObjectFormat() string { return r.format }
 
-// Head is where a working tree is.
+// Head is the current position of a working tree.
 type Head struct {
-	Branch string // short; empty: detached
-	Commit string // empty: the branch has none yet
+	Branch string // short name; empty: detached
+	Commit string // empty: the branch has no commit yet
 }
 
-// Head returns where the working tree of the host is.
+// Head returns the current branch and commit of the host's working tree.
 func (r *Repo) Head(ctx context.Context) (Head, error) {
 	var h Head
-	out, code, err := r.host.status(ctx, "symbolic-ref", "-q", "HEAD")
+	out, code, err := r.host.runStatus(ctx, "symbolic-ref", "-q", "HEAD")
 	if err != nil {
 		return h, err
 	}
@@ -179,29 +176,29 @@ func (r *Repo) Head(ctx context.Context) (Head, error) {
 		ref := strings.TrimSuffix(out, "\n")
 		branch, ok := strings.CutPrefix(ref, "refs/heads/")
 		if !ok {
-			return h, fmt.Errorf("%w: HEAD is %s, which is no branch", atoll.ErrState, shown(ref))
+			return h, fmt.Errorf("%w: HEAD is %s, which is not a branch", atoll.ErrState, printable(ref))
 		}
 		h.Branch = branch
 	}
-	h.Commit, err = r.resolve(ctx, "HEAD^{commit}")
+	h.Commit, err = r.resolveRevision(ctx, "HEAD^{commit}")
 	if err == nil && h.Branch == "" && h.Commit == "" {
 		err = fmt.Errorf("%w: HEAD names no commit", atoll.ErrState)
 	}
 	return h, err
 }
 
-// resolve returns the object that a revision names; empty: there is none.
-func (r *Repo) resolve(ctx context.Context, rev string) (string, error) {
-	out, code, err := r.host.status(ctx, "rev-parse", "-q", "--verify", "--end-of-options", rev)
+// resolveRevision returns the object id of a revision, or "" if it does not exist.
+func (r *Repo) resolveRevision(ctx context.Context, rev string) (string, error) {
+	out, code, err := r.host.runStatus(ctx, "rev-parse", "-q", "--verify", "--end-of-options", rev)
 	if err != nil || code != 0 {
 		return "", err
 	}
 	return strings.TrimSuffix(out, "\n"), nil
 }
 
-// config returns a setting of the user or of the repository; empty: none.
-func (r *Repo) config(ctx context.Context, key string) (string, error) {
-	out, code, err := r.host.status(ctx, "config", "--get", key)
+// readConfig returns a git setting of the user or the repository, or "" if it is not set.
+func (r *Repo) readConfig(ctx context.Context, key string) (string, error) {
+	out, code, err := r.host.runStatus(ctx, "config", "--get", key)
 	if err != nil || code != 0 {
 		return "", err
 	}

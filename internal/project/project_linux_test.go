@@ -12,18 +12,18 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/namespace"
-	"github.com/atoll-sandbox/atoll/internal/helper/helpertest"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
 	"github.com/atoll-sandbox/atoll/internal/project"
+	"github.com/atoll-sandbox/atoll/internal/testing/helpertest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-func TestMain(m *testing.M) { os.Exit(helpertest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(helpertest.Build(m)) }
 
 // newSandbox makes a sandbox that sees the host's programs, git among them.
 func newSandbox(t testing.TB) atoll.Sandbox {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
-		musthave.Skip(t, "git", "no git: %v", err)
+		testenv.Skip(t, "git", "no git: %v", err)
 	}
 	d := &namespace.Driver{Dir: t.TempDir()}
 	t.Cleanup(func() {
@@ -32,7 +32,7 @@ func newSandbox(t testing.TB) atoll.Sandbox {
 		}
 	})
 	if _, err := d.Probe(t.Context()); err != nil {
-		musthave.Skip(t, "namespace", "no namespaces: %v", err)
+		testenv.Skip(t, "namespace", "no namespaces: %v", err)
 	}
 	sb, err := d.Create(t.Context(), atoll.Spec{})
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 	"strings"
 )
 
-// Limits bound what is taken out of a sandbox. Zero fields are the defaults.
+// Limits limit the data that is accepted from a sandbox. Zero fields mean the defaults.
 type Limits struct {
-	Pack  int64 // bytes over the wire; default 2 GiB
-	Files int64 // of one commit; default 1,000,000
-	Bytes int64 // of the files of one commit; default 16 GiB
+	Pack  int64 // bytes of a pack; default 2 GiB
+	Files int64 // files of one commit; default 1,000,000
+	Bytes int64 // bytes of the files of one commit; default 16 GiB
 }
 
 func (l Limits) orDefault() Limits {
@@ -32,34 +32,34 @@ func (l Limits) orDefault() Limits {
 	return l
 }
 
-// allocation is the most that git may ask memory for at once while it looks at
-// what came out: a few bytes can say that they are an object of terabytes.
-const allocation = "GIT_ALLOC_LIMIT=1073741824"
+// allocLimit limits single memory allocations of git while it examines untrusted objects: a few bytes can
+// claim to be an object of terabytes.
+const allocLimit = "GIT_ALLOC_LIMIT=1073741824"
 
-// quarantine holds objects that came out of a sandbox and are not yet the
-// repository's. Git's own upkeep takes one away that nobody came back for.
+// quarantine holds objects from a sandbox that are not part of the repository yet. If it is left behind,
+// git's own maintenance removes it.
 type quarantine struct {
-	host // sees the repository and these objects
+	host // with the objects of both the repository and the quarantine
 	repo *Repo
 	dir  string
 }
 
-func (r *Repo) quarantine() (*quarantine, error) {
-	dir, err := r.scratch()
+func (r *Repo) newQuarantine() (*quarantine, error) {
+	dir, err := r.makeTempDir()
 	if err != nil {
 		return nil, err
 	}
 	if err := os.Mkdir(filepath.Join(dir, "pack"), 0o777); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	return &quarantine{host: r.at(dir).with(allocation), repo: r, dir: dir}, nil
+	return &quarantine{host: r.withObjects(dir).withEnv(allocLimit), repo: r, dir: dir}, nil
 }
 
 func (q *quarantine) remove() error { return os.RemoveAll(q.dir) }
 
-// keep makes the objects the repository's: the index of each pack last, so that
-// whoever sees it has all. Objects without a ref are harmless.
-func (q *quarantine) keep() error {
+// moveToRepository moves the objects to the repository: the index of each pack last, so that readers see
+// only complete packs. Objects without a ref are harmless.
+func (q *quarantine) moveToRepository() error {
 	from, to := filepath.Join(q.dir, "pack"), filepath.Join(q.repo.common, "objects", "pack")
 	entries, err := os.ReadDir(from)
 	if err != nil {
@@ -85,19 +85,19 @@ func syncDir(name string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer closed(&err, d.Close)
+	defer joinClose(&err, d.Close)
 	return d.Sync()
 }
 
-// take has the sandbox pack what its tips have and the host has not, and checks
-// it on the way in. Then all of tips are there, and whole.
-func (q *quarantine) take(ctx context.Context, g guest, tips []string, known []string, l Limits) error {
+// receivePack makes the sandbox pack the objects of tips that the host does not have, and checks them as
+// they arrive. Afterwards all tips are complete.
+func (q *quarantine) receivePack(ctx context.Context, g guest, tips []string, known []string, l Limits) error {
 	slices.Sort(tips)
 	tips = slices.Compact(tips)
-	if len(tips) == 0 || q.connected(ctx, tips) == nil {
+	if len(tips) == 0 || q.checkConnected(ctx, tips) == nil {
 		return nil
 	}
-	have, err := g.has(ctx, known)
+	have, err := g.filterKnown(ctx, known)
 	if err != nil {
 		return err
 	}
@@ -108,10 +108,10 @@ func (q *quarantine) take(ctx context.Context, g guest, tips []string, known []s
 	for _, h := range have {
 		revs.WriteString("^" + h + "\n")
 	}
-	err = piped(ctx, func(ctx context.Context, w io.Writer) error {
+	err = runPiped(ctx, func(ctx context.Context, w io.Writer) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		lim := &limited{w: w, left: l.Pack, full: cancel}
+		lim := &limitedWriter{w: w, left: l.Pack, full: cancel}
 		err := g.run(ctx, strings.NewReader(revs.String()), lim, "pack-objects", "--revs", "--stdout", "--thin", "--delta-base-offset", "-q")
 		if lim.over {
 			return fmt.Errorf("%w: the sandbox's new objects are more than %d bytes", ErrTooLarge, l.Pack)
@@ -119,42 +119,41 @@ func (q *quarantine) take(ctx context.Context, g guest, tips []string, known []s
 		return err
 	}, func(ctx context.Context, r io.Reader) error {
 		err := q.run(ctx, r, nil, "index-pack", "--stdin", "--fix-thin", "--strict", "--fsck-objects", fmt.Sprintf("--max-input-size=%d", l.Pack))
-		return q.refused(err)
+		return q.wrapUnsafe(err)
 	})
 	if err != nil {
 		return err
 	}
-	if err := q.connected(ctx, tips); err != nil {
-		return fmt.Errorf("what the sandbox sent is not whole: %w", q.refused(err))
+	if err := q.checkConnected(ctx, tips); err != nil {
+		return fmt.Errorf("the sandbox sent an incomplete pack: %w", q.wrapUnsafe(err))
 	}
 	return nil
 }
 
-// refused makes an error of git's that of unsafe content, unless it is the host
-// that can't take it.
-func (q *quarantine) refused(err error) error {
+// wrapUnsafe makes an error of git ErrUnsafe, unless the cause is the host.
+func (q *quarantine) wrapUnsafe(err error) error {
 	var bad *gitError
 	switch {
 	case !errors.As(err, &bad):
 		return err
-	case bad.code < 0: // a signal, such as of a limit
+	case bad.code < 0: // killed by a signal, such as for a resource limit
 		return err
 	}
-	if ferr := q.repo.full(err); errors.Is(ferr, ErrFull) {
+	if ferr := q.repo.wrapFull(err); errors.Is(ferr, ErrFull) {
 		return ferr
 	}
 	return fmt.Errorf("%w: %w", ErrUnsafe, err)
 }
 
-// limited is a writer that ends what writes to it past a bound.
-type limited struct {
+// limitedWriter is a writer that calls full past its limit.
+type limitedWriter struct {
 	w    io.Writer
 	left int64
 	over bool
 	full func()
 }
 
-func (l *limited) Write(p []byte) (int, error) {
+func (l *limitedWriter) Write(p []byte) (int, error) {
 	if l.left -= int64(len(p)); l.left < 0 {
 		l.over = true
 		l.full()
@@ -163,17 +162,17 @@ func (l *limited) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
-// connected reports whether everything that tips need is there.
-func (q *quarantine) connected(ctx context.Context, tips []string) error {
+// checkConnected returns an error unless all objects that tips need exist.
+func (q *quarantine) checkConnected(ctx context.Context, tips []string) error {
 	return q.run(ctx, strings.NewReader(strings.Join(tips, "\n")+"\n"), nil, "rev-list", "--objects", "--stdin", "--not", "--all", "--quiet")
 }
 
-// commits reports a tip that is no commit.
-func (q *quarantine) commits(ctx context.Context, tips []string) error {
+// checkCommits reports a tip that is not a commit.
+func (q *quarantine) checkCommits(ctx context.Context, tips []string) error {
 	if len(tips) == 0 {
 		return nil
 	}
-	out, err := q.feed(ctx, strings.Join(tips, "\n")+"\n", "cat-file", "--batch-check=%(objecttype)")
+	out, err := q.runWithInput(ctx, strings.Join(tips, "\n")+"\n", "cat-file", "--batch-check=%(objecttype)")
 	if err != nil {
 		return err
 	}
@@ -185,12 +184,12 @@ func (q *quarantine) commits(ctx context.Context, tips []string) error {
 	return nil
 }
 
-// has returns which commits of the host the sandbox has.
-func (g guest) has(ctx context.Context, known []string) ([]string, error) {
+// filterKnown returns those of the host's commits that the sandbox has.
+func (g guest) filterKnown(ctx context.Context, known []string) ([]string, error) {
 	if len(known) == 0 {
 		return nil, nil
 	}
-	out, err := g.feed(ctx, strings.Join(known, "\n")+"\n", "cat-file", "--batch-check=%(objectname) %(objecttype)")
+	out, err := g.runWithInput(ctx, strings.Join(known, "\n")+"\n", "cat-file", "--batch-check=%(objectname) %(objecttype)")
 	if err != nil {
 		return nil, err
 	}
@@ -208,26 +207,26 @@ func (g guest) has(ctx context.Context, known []string) ([]string, error) {
 	return list, nil
 }
 
-// measure reports a commit whose files are more than is taken. Trees that hold
-// each other many times over make billions of files of a few objects, so each
-// is counted once, and its sum added wherever it is.
-func (q *quarantine) measure(ctx context.Context, commit string, l Limits) error {
-	out, err := q.feed(ctx, commit+"\n", "rev-list", "--objects", "--no-object-names", "--stdin", "--no-walk")
+// checkSize reports a commit whose files exceed the limits. Nested references to the same trees can make
+// billions of files out of a few objects, so each tree is measured once, and its sum is added at each
+// reference.
+func (q *quarantine) checkSize(ctx context.Context, commit string, l Limits) error {
+	out, err := q.runWithInput(ctx, commit+"\n", "rev-list", "--objects", "--no-object-names", "--stdin", "--no-walk")
 	if err != nil {
 		return err
 	}
-	sizes, err := q.feed(ctx, out, "cat-file", "--batch-check=%(objectname) %(objecttype) %(objectsize)")
+	sizes, err := q.runWithInput(ctx, out, "cat-file", "--batch-check=%(objectname) %(objecttype) %(objectsize)")
 	if err != nil {
 		return err
 	}
-	m := measure{size: make(map[string]sum), limits: l}
+	m := treeSizes{size: make(map[string]sum), limits: l}
 	var trees []string
 	for _, line := range splitLines(sizes) {
 		id, rest, _ := strings.Cut(line, " ")
 		kind, size, _ := strings.Cut(rest, " ")
 		n, err := strconv.ParseInt(size, 10, 64)
 		if err != nil {
-			return fmt.Errorf("git cat-file printed %q", shown(line))
+			return fmt.Errorf("git cat-file printed %q", printable(line))
 		}
 		switch kind {
 		case "blob":
@@ -243,40 +242,40 @@ func (q *quarantine) measure(ctx context.Context, commit string, l Limits) error
 	if err := q.readTrees(ctx, trees, m.entries); err != nil {
 		return err
 	}
-	root, err := q.output(ctx, "rev-parse", "--verify", commit+"^{tree}")
+	root, err := q.runOutput(ctx, "rev-parse", "--verify", commit+"^{tree}")
 	if err != nil {
 		return err
 	}
-	total := m.of(strings.TrimSuffix(root, "\n"), 0)
+	total := m.sumTree(strings.TrimSuffix(root, "\n"), 0)
 	if total.files > l.Files || total.bytes > l.Bytes {
 		return fmt.Errorf("%w: commit %s has more than %d files or %d bytes of files", ErrTooLarge, commit, l.Files, l.Bytes)
 	}
 	return nil
 }
 
-// sum is how much something is.
+// sum is a size: a number of files and bytes.
 type sum struct{ files, bytes int64 }
 
-type measure struct {
+type treeSizes struct {
 	size    map[string]sum
-	entries map[string][]string // of trees
+	entries map[string][]string // entries of trees
 	limits  Limits
 }
 
-// deepest is how far directories go; a path can't be longer than systems take.
-const deepest = 2048
+// maxTreeDepth limits the nesting of directories. Systems don't support longer paths.
+const maxTreeDepth = 2048
 
-// of adds up a tree, each once; sums stop growing past the limits.
-func (m *measure) of(id string, depth int) sum {
+// sumTree adds up a tree. Sums stop growing past the limits.
+func (m *treeSizes) sumTree(id string, depth int) sum {
 	if s, ok := m.size[id]; ok {
 		return s
 	}
-	if depth > deepest {
+	if depth > maxTreeDepth {
 		return sum{m.limits.Files + 1, 0}
 	}
 	var s sum
 	for _, e := range m.entries[id] {
-		o := m.of(e, depth+1)
+		o := m.sumTree(e, depth+1)
 		s.files = min(s.files+o.files, m.limits.Files+1)
 		s.bytes = min(s.bytes+o.bytes, m.limits.Bytes+1)
 	}
@@ -286,7 +285,7 @@ func (m *measure) of(id string, depth int) sum {
 
 // readTrees reads the entries of trees.
 func (q *quarantine) readTrees(ctx context.Context, trees []string, into map[string][]string) error {
-	out, err := q.feed(ctx, strings.Join(trees, "\n")+"\n", "cat-file", "--batch=%(objectname) %(objectsize)")
+	out, err := q.runWithInput(ctx, strings.Join(trees, "\n")+"\n", "cat-file", "--batch=%(objectname) %(objectsize)")
 	if err != nil {
 		return err
 	}
@@ -301,13 +300,13 @@ func (q *quarantine) readTrees(ctx context.Context, trees []string, into map[str
 	})
 }
 
-// treeEntries are the objects that a tree names, whose ids have raw bytes.
+// treeEntries returns the objects in a tree. raw is the size of an object id in bytes.
 func treeEntries(tree string, raw int) ([]string, error) {
 	var list []string
 	for tree != "" {
 		mode, rest, ok := strings.Cut(tree, "\x00")
 		if !ok || len(rest) < raw {
-			return nil, fmt.Errorf("%w: it ends in the middle", ErrUnsafe)
+			return nil, fmt.Errorf("%w: it is truncated", ErrUnsafe)
 		}
 		if !strings.HasPrefix(mode, "160000 ") {
 			list = append(list, hex.EncodeToString([]byte(rest[:raw])))

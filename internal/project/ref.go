@@ -12,52 +12,51 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// base is where the refs of a sandbox are.
-func base(name string) string { return "refs/sandbox/" + name + "/" }
+// refPrefix returns the prefix of the refs of a sandbox.
+func refPrefix(name string) string { return "refs/sandbox/" + name + "/" }
 
-// Kinds of refs beside branches. A branch whose name begins like one of them is
-// odd.
+// Kinds of refs besides branches. A branch whose name begins like one of them becomes kindOdd.
 const (
-	kindBranch  = ""
-	kindWork    = "wip/"    // uncommitted work
-	kindHead    = "head/"   // working trees that are on no branch
-	kindStash   = "stash/"  // in a rescue
-	kindTag     = "tag/"    // likewise
-	kindNested  = "nested/" // repositories inside of the repository
-	kindRescue  = "rescue/"
-	kindCarried = "carried/" // what went in
-	kindOdd     = "odd/"     // what can't have its name
+	kindBranch   = ""
+	kindWork     = "wip/"    // uncommitted work
+	kindHead     = "head/"   // working trees with a detached HEAD
+	kindStash    = "stash/"  // in a rescue
+	kindTag      = "tag/"    // in a rescue
+	kindNested   = "nested/" // nested repositories
+	kindRescue   = "rescue/"
+	kindImported = "carried/" // imported work
+	kindOdd      = "odd/"     // names that can't be refs of the host
 )
 
-var kinds = []string{kindWork, kindHead, kindStash, kindTag, kindNested, kindRescue, kindCarried, kindOdd}
+var refKinds = []string{kindWork, kindHead, kindStash, kindTag, kindNested, kindRescue, kindImported, kindOdd}
 
-// checkSandboxName reports why a sandbox's name can't be part of a ref.
+// checkSandboxName reports why the name of a sandbox can't be part of a ref.
 func checkSandboxName(name string) error {
 	if err := atoll.CheckName(name); err != nil {
 		return err
 	}
-	if err := refFault(name); err != nil {
+	if err := checkRefName(name); err != nil {
 		return fmt.Errorf("%w: name %q of a sandbox: %w", atoll.ErrInvalid, name, err)
 	}
 	return nil
 }
 
-// CheckBranch reports why a name can't be a branch's, here or in any file system.
+// CheckBranch reports why a name can't be a branch here or on any file system.
 func CheckBranch(name string) error {
-	if err := refFault(name); err != nil {
-		return fmt.Errorf("%w: branch %q: %w", atoll.ErrInvalid, shown(name), err)
+	if err := checkRefName(name); err != nil {
+		return fmt.Errorf("%w: branch %q: %w", atoll.ErrInvalid, printable(name), err)
 	}
 	return nil
 }
 
-// refFault is git's own rule (git-check-ref-format), and more: what is shown as
-// it is, and what every file system can hold as a file.
-func refFault(name string) error {
+// checkRefName applies git's own rule (git-check-ref-format) and more: names must be printable and valid
+// file names on every file system.
+func checkRefName(name string) error {
 	switch {
 	case name == "" || len(name) > 180:
 		return fmt.Errorf("it has %d bytes, and must have 1 to 180", len(name))
 	case !utf8.ValidString(name) || strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsPrint(c) }):
-		return fmt.Errorf("it has characters that can't be seen")
+		return fmt.Errorf("it has unprintable characters")
 	case strings.ContainsAny(name, " ~^:?*[\\<>|\""):
 		return fmt.Errorf("it has a space or one of ~^:?*[\\<>|\"")
 	case strings.Contains(name, "..") || strings.Contains(name, "@{") || name == "@":
@@ -76,29 +75,29 @@ func refFault(name string) error {
 	return nil
 }
 
-// names gives refs of the host to what a sandbox calls its own, so that none
-// stands in the way of another: not by letters' case either.
-type names struct {
+// refNames assigns refs on the host to the names in a sandbox, so that no two collide, not even in
+// case-insensitive file systems.
+type refNames struct {
 	base  string
-	taken map[string]bool // by lower case
-	above map[string]bool // directories of those
+	taken map[string]bool // in lower case
+	above map[string]bool // their parent directories
 }
 
-func newNames(base string) *names {
-	return &names{base: base, taken: make(map[string]bool), above: make(map[string]bool)}
+func newRefNames(base string) *refNames {
+	return &refNames{base: base, taken: make(map[string]bool), above: make(map[string]bool)}
 }
 
-// ref returns the ref for a name; odd if it can't have that name.
-func (n *names) ref(kind, name string) (ref string, odd bool) {
+// assignRef returns the ref for a name. odd reports that it could not keep its name.
+func (n *refNames) assignRef(kind, name string) (ref string, odd bool) {
 	ref = n.base + kind + name
-	if refFault(name) != nil || len(kind+name) > 180 || kind == kindBranch && slices.ContainsFunc(kinds, func(k string) bool { return strings.HasPrefix(strings.ToLower(name)+"/", k) }) || n.blocked(ref) {
-		ref, odd = n.base+kindOdd+digest(kind+name), true
+	if checkRefName(name) != nil || len(kind+name) > 180 || kind == kindBranch && slices.ContainsFunc(refKinds, func(k string) bool { return strings.HasPrefix(strings.ToLower(name)+"/", k) }) || n.isBlocked(ref) {
+		ref, odd = n.base+kindOdd+hashName(kind+name), true
 	}
-	n.take(ref)
+	n.markUsed(ref)
 	return ref, odd
 }
 
-func (n *names) take(ref string) {
+func (n *refNames) markUsed(ref string) {
 	ref = strings.ToLower(ref)
 	n.taken[ref] = true
 	for i, c := range ref {
@@ -108,7 +107,7 @@ func (n *names) take(ref string) {
 	}
 }
 
-func (n *names) blocked(ref string) bool {
+func (n *refNames) isBlocked(ref string) bool {
 	ref = strings.ToLower(ref)
 	if n.taken[ref] || n.above[ref] {
 		return true
@@ -121,8 +120,8 @@ func (n *names) blocked(ref string) bool {
 	return false
 }
 
-// digest stands for a name that no ref can have.
-func digest(name string) string {
+// hashName returns a short hash of a name that can't be a ref.
+func hashName(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return hex.EncodeToString(sum[:10])
 }

@@ -8,31 +8,30 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// remoteName is what git of the host calls a sandbox.
+// remoteName returns the name of a sandbox's remote in the host's repository.
 func remoteName(name string) string { return "sandbox-" + name }
 
-// remoteURL leads git to git-remote-atoll, which is atoll itself.
+// remoteURL returns a URL for which git uses git-remote-atoll, which is atoll itself.
 func remoteURL(name string) string { return "atoll::" + name }
 
-// AddRemote gives the repository the remote sandbox-NAME, by which 'git fetch'
-// brings the sandbox's branches to refs/remotes/sandbox-NAME. One that is there
-// stays as it is; if it leads to elsewhere, it is ErrExists.
+// AddRemote adds the remote sandbox-NAME, with which 'git fetch' fetches the sandbox's branches to
+// refs/remotes/sandbox-NAME. An equal remote stays as it is; one with another URL is ErrExists.
 func (r *Repo) AddRemote(ctx context.Context, name string) error {
-	url, err := r.remote(ctx, name)
+	url, err := r.readRemote(ctx, name)
 	switch {
 	case err != nil:
 		return err
 	case url == remoteURL(name):
 		return nil
 	case url != "":
-		return fmt.Errorf("remote %s of %s: %w, and leads to %s", remoteName(name), r.Dir, atoll.ErrExists, shown(url))
+		return fmt.Errorf("remote %s of %s: %w with the URL %s", remoteName(name), r.Dir, atoll.ErrExists, printable(url))
 	}
 	section := "remote." + remoteName(name)
-	return r.writing(ctx, nil, func(r *Repo) error {
+	return r.withLock(ctx, nil, func(r *Repo) error {
 		for _, s := range [][2]string{
 			{"tagOpt", "--no-tags"},
 			{"fetch", "+refs/heads/*:refs/remotes/" + remoteName(name) + "/*"},
-			{"url", remoteURL(name)}, // last: with it, it is one
+			{"url", remoteURL(name)}, // last: it makes the remote complete
 		} {
 			if err := r.host.run(ctx, nil, nil, "config", "--local", "--replace-all", section+"."+s[0], s[1]); err != nil {
 				return err
@@ -42,27 +41,26 @@ func (r *Repo) AddRemote(ctx context.Context, name string) error {
 	})
 }
 
-// RemoveRemote removes what AddRemote has made, and nothing else of that name.
-// What was fetched below refs/sandbox stays.
+// RemoveRemote removes a remote of AddRemote, and no other of that name. Refs below refs/sandbox stay.
 func (r *Repo) RemoveRemote(ctx context.Context, name string) error {
-	url, err := r.remote(ctx, name)
+	url, err := r.readRemote(ctx, name)
 	if err != nil || url != remoteURL(name) {
 		return err
 	}
-	return r.writing(ctx, nil, func(r *Repo) error {
+	return r.withLock(ctx, nil, func(r *Repo) error {
 		return r.host.run(ctx, nil, nil, "remote", "remove", remoteName(name))
 	})
 }
 
-// remote returns where the remote of a sandbox leads; empty: there is none.
-func (r *Repo) remote(ctx context.Context, name string) (string, error) {
+// readRemote returns the URL of a sandbox's remote, or "" if there is none.
+func (r *Repo) readRemote(ctx context.Context, name string) (string, error) {
 	if err := checkSandboxName(name); err != nil {
 		return "", err
 	}
-	url, code, err := r.host.status(ctx, "config", "--local", "--get", "remote."+remoteName(name)+".url")
+	url, code, err := r.host.runStatus(ctx, "config", "--local", "--get", "remote."+remoteName(name)+".url")
 	var bad *gitError
 	if errors.As(err, &bad) && bad.code == 2 {
-		return "", fmt.Errorf("remote %s of %s: %w, and leads to several places", remoteName(name), r.Dir, atoll.ErrExists)
+		return "", fmt.Errorf("remote %s of %s: %w with several URLs", remoteName(name), r.Dir, atoll.ErrExists)
 	}
 	if err != nil || code != 0 {
 		return "", err

@@ -12,25 +12,24 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Rescued is what was saved of a sandbox at one time.
+// Rescued is what was saved from a sandbox at one time.
 type Rescued struct {
 	Time time.Time
-	Refs []string // of the host, by name
+	Refs []string // refs of the host, by name
 }
 
-// Rescue saves everything that git has in a sandbox to
-// refs/sandbox/NAME/rescue/TIME/…: all branches, tags, stashes, and the uncommitted
-// work of every working tree, also of the repositories inside. It is for whoever
-// is about to remove the sandbox, and must not when this fails. Files that git
-// ignores are not saved. What the host has already on a branch or a tag of its own
-// is saved by those. ErrNothing: all of it is there, or nothing was ever carried in.
+// Rescue saves everything that git has in a sandbox to refs/sandbox/NAME/rescue/TIME/…: all branches,
+// tags, stashes, and the uncommitted work of every working tree, also of nested repositories. It is for
+// callers that are about to remove the sandbox; they must not if it fails. Files that git ignores are not
+// saved. Commits that the host has on its own branches or tags are left out. ErrNothing: there is nothing
+// to save, or nothing was imported.
 func (r *Repo) Rescue(ctx context.Context, sb atoll.Sandbox, f Fetch) (Rescued, error) {
 	res := Rescued{Time: time.Now().UTC()}
 	err := checkSandboxName(f.Name)
 	if err == nil {
 		g := guest{sb: sb, dir: Workspace}
-		if err = g.worked(ctx); err == nil {
-			res.Refs, err = r.rescue(ctx, g, f, base(f.Name)+kindRescue+stamp(res.Time)+"/")
+		if err = g.checkWorked(ctx); err == nil {
+			res.Refs, err = r.rescueRepository(ctx, g, f, refPrefix(f.Name)+kindRescue+formatTime(res.Time)+"/")
 		}
 		if err == nil && len(res.Refs) == 0 {
 			err = ErrNothing
@@ -42,10 +41,10 @@ func (r *Repo) Rescue(ctx context.Context, sb atoll.Sandbox, f Fetch) (Rescued, 
 	return res, nil
 }
 
-// worked is ErrNothing if nobody can have worked in the workspace: nothing came
-// in, or not all of it.
-func (g guest) worked(ctx context.Context) error {
-	_, err := unused(ctx, g)
+// checkWorked returns ErrNothing if nothing can have been done in the workspace, because no import was
+// completed.
+func (g guest) checkWorked(ctx context.Context) error {
+	_, err := listUnused(ctx, g)
 	switch {
 	case err == nil, errors.Is(err, atoll.ErrNotFound):
 		return ErrNothing
@@ -55,37 +54,37 @@ func (g guest) worked(ctx context.Context) error {
 	return err
 }
 
-// rescue is Rescue of one repository inside, and those in it.
-func (r *Repo) rescue(ctx context.Context, g guest, f Fetch, below string) ([]string, error) {
+// rescueRepository rescues one repository inside and its nested ones.
+func (r *Repo) rescueRepository(ctx context.Context, g guest, f Fetch, below string) ([]string, error) {
 	if err := r.sameFormat(ctx, g); err != nil {
 		return nil, err
 	}
-	w := newWanted(below)
-	if err := w.look(ctx, g); err != nil {
+	w := newRemoteState(below)
+	if err := w.readRepository(ctx, g); err != nil {
 		return nil, err
 	}
-	tags, err := g.refs(ctx, "refs/tags/", "refs/tags/")
+	tags, err := g.listRefs(ctx, "refs/tags/", "refs/tags/")
 	if err != nil {
 		return nil, err
 	}
 	for _, t := range tags {
 		w.add(kindTag, t.name, t.object)
 	}
-	stashes, err := g.stashes(ctx)
+	stashes, err := g.listStashes(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for i, s := range stashes {
 		w.add(kindStash, fmt.Sprint(i), s)
 	}
-	if err := r.leaveOut(ctx, w); err != nil {
+	if err := r.dropKnown(ctx, w); err != nil {
 		return nil, err
 	}
-	q, err := r.quarantine()
+	q, err := r.newQuarantine()
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(r.bring(ctx, g, q, w, f), q.remove()); err != nil {
+	if err := errors.Join(r.receiveObjects(ctx, g, q, w, f), q.remove()); err != nil {
 		return nil, err
 	}
 	var refs []string
@@ -93,9 +92,9 @@ func (r *Repo) rescue(ctx context.Context, g guest, f Fetch, below string) ([]st
 		refs = append(refs, u.Ref)
 	}
 	for _, n := range w.nested {
-		inner, err := r.rescueNested(ctx, g.in(n.dir), n.name, f, below)
+		inner, err := r.rescueNested(ctx, g.inDir(n.dir), n.name, f, below)
 		if err != nil {
-			return refs, fmt.Errorf("repository %s: %w", shown(n.name), err)
+			return refs, fmt.Errorf("repository %s: %w", printable(n.name), err)
 		}
 		refs = append(refs, inner...)
 	}
@@ -103,20 +102,20 @@ func (r *Repo) rescue(ctx context.Context, g guest, f Fetch, below string) ([]st
 }
 
 func (r *Repo) rescueNested(ctx context.Context, g guest, name string, f Fetch, below string) ([]string, error) {
-	into, err := r.module(ctx, name)
+	into, err := r.openSubmodule(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	if into == nil {
-		return r.rescue(ctx, g, f, below+kindNested+digest(name)+"/")
+		return r.rescueRepository(ctx, g, f, below+kindNested+hashName(name)+"/")
 	}
-	stamped, _, _ := strings.Cut(strings.TrimPrefix(below, base(f.Name)+kindRescue), "/")
-	return into.rescue(ctx, g, f, base(f.Name)+kindRescue+stamped+"/")
+	stamped, _, _ := strings.Cut(strings.TrimPrefix(below, refPrefix(f.Name)+kindRescue), "/")
+	return into.rescueRepository(ctx, g, f, refPrefix(f.Name)+kindRescue+stamped+"/")
 }
 
-// leaveOut drops what the host's own branches and tags hold.
-func (r *Repo) leaveOut(ctx context.Context, w *wanted) error {
-	ours, err := r.own(ctx)
+// dropKnown drops the objects that the host's own branches and tags have.
+func (r *Repo) dropKnown(ctx context.Context, w *remoteState) error {
+	ours, err := r.listOwnObjects(ctx)
 	if err != nil {
 		return err
 	}
@@ -128,11 +127,11 @@ func (r *Repo) leaveOut(ctx context.Context, w *wanted) error {
 	return nil
 }
 
-// own are the objects that the host's own branches and tags are at.
-func (r *Repo) own(ctx context.Context) (map[string]bool, error) {
+// listOwnObjects returns the objects of the host's own branches and tags.
+func (r *Repo) listOwnObjects(ctx context.Context) (map[string]bool, error) {
 	ours := make(map[string]bool)
 	for _, prefix := range []string{"refs/heads/", "refs/tags/"} {
-		refs, err := r.current(ctx, prefix)
+		refs, err := r.listRefs(ctx, prefix)
 		if err != nil {
 			return nil, err
 		}
@@ -143,9 +142,9 @@ func (r *Repo) own(ctx context.Context) (map[string]bool, error) {
 	return ours, nil
 }
 
-// RescuedNames lists the sandboxes of which something was rescued, by name.
+// RescuedNames lists the names of sandboxes that have rescued work.
 func (r *Repo) RescuedNames(ctx context.Context) ([]string, error) {
-	refs, err := r.host.lines(ctx, "for-each-ref", "--format=%(refname)", "refs/sandbox/*/"+kindRescue+"**")
+	refs, err := r.host.runLines(ctx, "for-each-ref", "--format=%(refname)", "refs/sandbox/*/"+kindRescue+"**")
 	var names []string
 	for _, ref := range refs {
 		name, _, _ := strings.Cut(strings.TrimPrefix(ref, "refs/sandbox/"), "/")
@@ -157,14 +156,13 @@ func (r *Repo) RescuedNames(ctx context.Context) ([]string, error) {
 	return slices.Compact(names), err
 }
 
-// Rescues lists what was rescued of a sandbox, newest first. No sandbox need be
-// there.
+// Rescues lists the rescues of a sandbox, newest first. The sandbox itself may have been removed.
 func (r *Repo) Rescues(ctx context.Context, name string) ([]Rescued, error) {
 	if err := checkSandboxName(name); err != nil {
 		return nil, err
 	}
-	prefix := base(name) + kindRescue
-	refs, err := r.host.lines(ctx, "for-each-ref", "--format=%(refname)", prefix)
+	prefix := refPrefix(name) + kindRescue
+	refs, err := r.host.runLines(ctx, "for-each-ref", "--format=%(refname)", prefix)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +171,7 @@ func (r *Repo) Rescues(ctx context.Context, name string) ([]Rescued, error) {
 		at, _, _ := strings.Cut(strings.TrimPrefix(ref, prefix), "/")
 		when, err := time.Parse("20060102T150405.000000000Z", at)
 		if err != nil {
-			continue // somebody else's
+			continue // not a rescue of atoll
 		}
 		if n := len(all); n == 0 || !all[n-1].Time.Equal(when) {
 			all = append(all, Rescued{Time: when})
@@ -185,16 +183,15 @@ func (r *Repo) Rescues(ctx context.Context, name string) ([]Rescued, error) {
 	return all, nil
 }
 
-// Restore makes branches of the host of what was rescued at a time, each with a
-// prefix before its name: "rescued/" makes rescued/main, rescued/wip/main. It returns
-// them by name. One that is there and has another commit is ErrExists, and then
-// nothing has changed. What was rescued stays.
+// Restore creates branches of the host from a rescue. prefix is prepended to their names: "rescued/" gives
+// rescued/main, rescued/wip/main. It returns their names. A branch that exists with another commit is
+// ErrExists; then nothing has changed. The rescue stays.
 func (r *Repo) Restore(ctx context.Context, name string, at time.Time, prefix string) ([]string, error) {
 	if err := checkSandboxName(name); err != nil {
 		return nil, err
 	}
-	below := base(name) + kindRescue + stamp(at) + "/"
-	refs, err := r.current(ctx, below)
+	below := refPrefix(name) + kindRescue + formatTime(at) + "/"
+	refs, err := r.listRefs(ctx, below)
 	if err != nil {
 		return nil, err
 	}
@@ -205,13 +202,13 @@ func (r *Repo) Restore(ctx context.Context, name string, at time.Time, prefix st
 	var branches []string
 	for ref, object := range refs {
 		if strings.HasPrefix(ref, below+kindTag) {
-			continue // it may be no commit
+			continue // a tag may not be a commit
 		}
 		branch := path.Join(prefix, strings.TrimPrefix(ref, below))
 		if err := CheckBranch(branch); err != nil {
 			return nil, err
 		}
-		is, err := r.resolve(ctx, "refs/heads/"+branch)
+		is, err := r.resolveRevision(ctx, "refs/heads/"+branch)
 		if err != nil {
 			return nil, err
 		}
@@ -225,46 +222,45 @@ func (r *Repo) Restore(ctx context.Context, name string, at time.Time, prefix st
 		}
 	}
 	slices.Sort(branches)
-	return branches, r.update(ctx, updates, "atoll: restored")
+	return branches, r.updateRefs(ctx, updates, "atoll: restored")
 }
 
-// ForgetOld removes what was rescued of any sandbox before a time, also from the
-// repositories inside: submodules, and others that are in the working tree.
+// ForgetOld removes rescues of any sandbox before a time, also those of nested repositories.
 func (r *Repo) ForgetOld(ctx context.Context, before time.Time) error {
 	names, err := r.RescuedNames(ctx)
 	for _, name := range names {
 		_, ferr := r.Forget(ctx, name, before)
 		err = errors.Join(err, ferr)
 	}
-	inside, lerr := r.inside(ctx)
+	inside, lerr := r.listNested(ctx)
 	err = errors.Join(err, lerr)
 	for _, name := range inside {
-		m, merr := r.module(ctx, name)
+		m, merr := r.openSubmodule(ctx, name)
 		if m != nil && merr == nil {
 			merr = m.ForgetOld(ctx, before)
 		}
 		if merr != nil {
-			err = errors.Join(err, fmt.Errorf("repository %s: %w", shown(name), merr))
+			err = errors.Join(err, fmt.Errorf("repository %s: %w", printable(name), merr))
 		}
 	}
 	return err
 }
 
-// inside lists where repositories are in the working tree of the host: those that
-// git tracks, and others that it does not ignore.
-func (r *Repo) inside(ctx context.Context) ([]string, error) {
-	tracked, err := r.host.output(ctx, "ls-files", "-z", "--stage")
+// listNested lists the nested repositories in the host's working tree: those that git tracks, and others
+// that it does not ignore.
+func (r *Repo) listNested(ctx context.Context) ([]string, error) {
+	tracked, err := r.host.runOutput(ctx, "ls-files", "-z", "--stage")
 	if err != nil {
 		return nil, err
 	}
 	var list []string
-	for _, e := range split(tracked, "\x00") {
+	for _, e := range splitTerminated(tracked, "\x00") {
 		if info, name, ok := strings.Cut(e, "\t"); ok && strings.HasPrefix(info, "160000 ") {
 			list = append(list, name)
 		}
 	}
-	others, err := r.host.output(ctx, "ls-files", "-z", "--others", "--exclude-standard")
-	for _, e := range split(others, "\x00") {
+	others, err := r.host.runOutput(ctx, "ls-files", "-z", "--others", "--exclude-standard")
+	for _, e := range splitTerminated(others, "\x00") {
 		if name, ok := strings.CutSuffix(e, "/"); ok {
 			list = append(list, name)
 		}
@@ -272,14 +268,13 @@ func (r *Repo) inside(ctx context.Context) ([]string, error) {
 	return list, err
 }
 
-// Forget removes what was rescued of a sandbox before a time, and returns how
-// many rescues that were.
+// Forget removes the rescues of a sandbox before a time, and returns their number.
 func (r *Repo) Forget(ctx context.Context, name string, before time.Time) (int, error) {
 	all, err := r.Rescues(ctx, name)
 	if err != nil {
 		return 0, err
 	}
-	old, err := r.current(ctx, base(name)+kindRescue)
+	old, err := r.listRefs(ctx, refPrefix(name)+kindRescue)
 	if err != nil {
 		return 0, err
 	}
@@ -294,5 +289,5 @@ func (r *Repo) Forget(ctx context.Context, name string, before time.Time) (int, 
 			updates = append(updates, Update{Ref: ref, Old: old[ref]})
 		}
 	}
-	return n, r.update(ctx, updates, "atoll: forgotten")
+	return n, r.updateRefs(ctx, updates, "atoll: forgotten")
 }

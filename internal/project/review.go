@@ -9,43 +9,43 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Review says what of a sandbox's branch is looked at.
+// Review describes a review of a fetched branch.
 type Review struct {
-	Name   string // of the sandbox
-	Branch string // of it, as it was fetched; "wip/BRANCH": with uncommitted work
-	Brief  bool   // Diff: only how many lines of each file
-	Patch  bool   // Log: also what each commit changes
+	Name   string // name of the sandbox
+	Branch string // fetched branch of the sandbox; "wip/BRANCH": with uncommitted work
+	Brief  bool   // for Diff: only the number of changed lines of each file
+	Patch  bool   // for Log: also the changes of each commit
 	Limits Limits
 }
 
-// reviewed is what a review begins from, and its tip. from is where the branch
-// parted from the host's HEAD; empty: they have nothing in common.
-func (r *Repo) reviewed(ctx context.Context, v Review) (q *quarantine, from, tip string, err error) {
-	if tip, err = r.fetched(ctx, Merge{Name: v.Name, Branch: v.Branch}); err != nil {
+// prepareReview returns the commit from which a review begins, and its tip. from is the merge base with
+// the host's HEAD; empty: there is none.
+func (r *Repo) prepareReview(ctx context.Context, v Review) (q *quarantine, from, tip string, err error) {
+	if tip, err = r.resolveFetched(ctx, Merge{Name: v.Name, Branch: v.Branch}); err != nil {
 		return nil, "", "", err
 	}
 	head, err := r.Head(ctx)
 	if err != nil {
 		return nil, "", "", err
 	}
-	q = &quarantine{host: r.host.with(allocation), repo: r} // all is there already
+	q = &quarantine{host: r.host.withEnv(allocLimit), repo: r} // all objects are in the repository already
 	if head.Commit != "" {
-		out, _, err := q.status(ctx, "merge-base", head.Commit, tip)
+		out, _, err := q.runStatus(ctx, "merge-base", head.Commit, tip)
 		if err != nil {
 			return nil, "", "", err
 		}
 		from = strings.TrimSuffix(out, "\n")
 	}
-	return q, from, tip, q.measure(ctx, tip, v.Limits.orDefault())
+	return q, from, tip, q.checkSize(ctx, tip, v.Limits.orDefault())
 }
 
-// Diff writes what a branch, as it was fetched, has since it parted from the
-// host's HEAD, as git writes a patch. What it writes is as the sandbox made it:
-// whoever shows it to people looks after that. ErrNothing: there is nothing.
+// Diff writes the changes of a fetched branch since the merge base with the host's HEAD, in git's patch
+// format. The text is untrusted: callers must make it safe for a terminal. ErrNothing: there are no
+// changes.
 func (r *Repo) Diff(ctx context.Context, w io.Writer, v Review) error {
-	q, from, tip, err := r.reviewed(ctx, v)
+	q, from, tip, err := r.prepareReview(ctx, v)
 	if err == nil && from == "" {
-		from, err = r.tree(ctx, "")
+		from, err = r.treeOf(ctx, "")
 	}
 	if err == nil {
 		var same bool
@@ -66,10 +66,10 @@ func (r *Repo) Diff(ctx context.Context, w io.Writer, v Review) error {
 	return nil
 }
 
-// Log writes the commits of a branch, as it was fetched, that the host's HEAD has
-// not, newest first. It is with what it writes as with Diff.
+// Log writes the commits of a fetched branch that the host's HEAD does not have, newest first. The text is
+// untrusted, as with Diff.
 func (r *Repo) Log(ctx context.Context, w io.Writer, v Review) error {
-	q, _, tip, err := r.reviewed(ctx, v)
+	q, _, tip, err := r.prepareReview(ctx, v)
 	head := Head{}
 	if err == nil {
 		head, err = r.Head(ctx)
@@ -83,7 +83,7 @@ func (r *Repo) Log(ctx context.Context, w io.Writer, v Review) error {
 		if head.Commit != "" {
 			args = append(args, "^"+head.Commit)
 		}
-		out := &counting{w: w}
+		out := &countingWriter{w: w}
 		if err = q.run(ctx, nil, out, args...); err == nil && out.n == 0 {
 			err = ErrNothing
 		}
@@ -94,32 +94,32 @@ func (r *Repo) Log(ctx context.Context, w io.Writer, v Review) error {
 	return nil
 }
 
-// counting is a writer that knows how much went through it.
-type counting struct {
+// countingWriter counts the bytes that are written.
+type countingWriter struct {
 	w io.Writer
 	n int64
 }
 
-func (c *counting) Write(p []byte) (int, error) {
+func (c *countingWriter) Write(p []byte) (int, error) {
 	n, err := c.w.Write(p)
 	c.n += int64(n)
 	return n, err
 }
 
-// Branches lists what was fetched of a sandbox that can be merged, applied and
-// looked at: branches, and "wip/BRANCH".
+// Branches lists the fetched branches of a sandbox that can be merged, applied and reviewed: branches and
+// "wip/BRANCH".
 func (r *Repo) Branches(ctx context.Context, name string) ([]string, error) {
 	if err := checkSandboxName(name); err != nil {
 		return nil, err
 	}
-	refs, err := r.current(ctx, base(name))
+	refs, err := r.listRefs(ctx, refPrefix(name))
 	if err != nil {
 		return nil, err
 	}
 	var list []string
 	for ref := range refs {
-		branch := strings.TrimPrefix(ref, base(name))
-		other := slices.ContainsFunc(kinds, func(k string) bool { return k != kindWork && strings.HasPrefix(branch, k) })
+		branch := strings.TrimPrefix(ref, refPrefix(name))
+		other := slices.ContainsFunc(refKinds, func(k string) bool { return k != kindWork && strings.HasPrefix(branch, k) })
 		if !other && CheckBranch(branch) == nil {
 			list = append(list, branch)
 		}

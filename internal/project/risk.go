@@ -11,17 +11,16 @@ import (
 	"strings"
 )
 
-// Risk is a file out of a sandbox that can make something run on the host, or
-// reach out of the repository.
+// Risk is a file from a sandbox that could make the host execute something, or that leads out of the
+// repository.
 type Risk struct {
-	Path string // as people may see it
+	Path string // safe to print
 	Why  string
 }
 
-// risky are names of files that programs of a developer's machine run, or
-// follow, by themselves; a slash at the end: all below that directory, wherever
-// it is.
-var risky = []struct{ name, why string }{
+// riskyNames are names of files that programs on a developer's machine execute or read automatically. A
+// trailing slash means everything below such a directory, wherever it is.
+var riskyNames = []struct{ name, why string }{
 	{".githooks/", "git hook"},
 	{".husky/", "git hook"},
 	{"hooks/", "may be a git hook"},
@@ -31,8 +30,8 @@ var risky = []struct{ name, why string }{
 	{".pre-commit-config.yaml", "git hook"},
 	{".overcommit.yml", "git hook"},
 	{".gitattributes", "chooses filters and drivers of git"},
-	{".gitmodules", "says where submodules come from"},
-	{".lfsconfig", "says where git-lfs goes"},
+	{".gitmodules", "sets the sources of submodules"},
+	{".lfsconfig", "sets the server of git-lfs"},
 	{".gitconfig", "settings of git"},
 	{".envrc", "run by direnv"},
 	{".env", "read by tools as environment"},
@@ -107,35 +106,36 @@ var risky = []struct{ name, why string }{
 	{"compose.yaml", "run by docker"},
 }
 
-// mostRisks is how many risks a result names; the last says that there are more.
-const mostRisks = 1000
+// maxRisks limits the number of risks in a result. The last entry then reports that there are more.
+const maxRisks = 1000
 
-// How large files are that are read to judge them, each and all.
+// Limits of the files that are read for judging them: bytes of each, and of all.
 const (
-	mostSmall = 1 << 20
-	mostTexts = 64 << 20
+	maxTextBytes  = 1 << 20
+	maxTextsBytes = 64 << 20
 )
 
-// risks marks changes.
-func (q *quarantine) risks(ctx context.Context, changes []change) ([]Risk, error) {
-	texts, err := q.texts(ctx, changes)
+// findRisks returns the risks of changes.
+func (q *quarantine) findRisks(ctx context.Context, changes []change) ([]Risk, error) {
+	texts, err := q.readTexts(ctx, changes)
 	if err != nil {
 		return nil, err
 	}
 	var list []Risk
 	for _, c := range changes {
-		for _, why := range risk(c, texts) {
-			if len(list) == mostRisks {
+		for _, why := range explainRisks(c, texts) {
+			if len(list) == maxRisks {
 				return append(list, Risk{"…", "there are more"}), nil
 			}
-			list = append(list, Risk{shown(c.name), why})
+			list = append(list, Risk{printable(c.name), why})
 		}
 	}
 	return list, nil
 }
 
-// risk says why a change is one. texts are the contents of small files, by object.
-func risk(c change, texts map[string]string) []string {
+// explainRisks returns the reasons why a change is a risk. texts are the contents of small files by
+// object.
+func explainRisks(c change, texts map[string]string) []string {
 	if c.mode == "000000" {
 		return nil
 	}
@@ -144,15 +144,15 @@ func risk(c change, texts map[string]string) []string {
 	case c.mode == "160000":
 		why = append(why, "a repository in the repository")
 	case c.mode == "120000":
-		if to, ok := texts[c.object]; !ok || leaves(c.name, to) {
-			why = append(why, "a link that leads out of the repository, to "+shown(to))
+		if to, ok := texts[c.object]; !ok || leavesTree(c.name, to) {
+			why = append(why, "a link that leads out of the repository, to "+printable(to))
 		}
 	case c.mode == "100755" && c.oldMode != "100755":
 		why = append(why, "a new program: its executable bit is set")
 	}
 	if isPackage(c) {
 		if scripts := newScripts(c, texts); len(scripts) > 0 {
-			why = append(why, "scripts of npm: "+shown(strings.Join(scripts, ", ")))
+			why = append(why, "scripts of npm: "+printable(strings.Join(scripts, ", ")))
 		}
 	}
 	return why
@@ -162,8 +162,8 @@ func isPackage(c change) bool {
 	return path.Base(c.name) == "package.json" && strings.HasPrefix(c.mode, "100")
 }
 
-// texts reads links and package.json, old and new, those that are small.
-func (q *quarantine) texts(ctx context.Context, changes []change) (map[string]string, error) {
+// readTexts reads symbolic links and old and new versions of package.json, as far as they are small.
+func (q *quarantine) readTexts(ctx context.Context, changes []change) (map[string]string, error) {
 	var ids []string
 	for _, c := range changes {
 		if c.mode == "120000" || isPackage(c) {
@@ -178,19 +178,19 @@ func (q *quarantine) texts(ctx context.Context, changes []change) (map[string]st
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	out, err := q.feed(ctx, strings.Join(ids, "\n")+"\n", "cat-file", "--batch-check=%(objectsize)")
+	out, err := q.runWithInput(ctx, strings.Join(ids, "\n")+"\n", "cat-file", "--batch-check=%(objectsize)")
 	if err != nil {
 		return nil, err
 	}
 	var small strings.Builder
-	left := int64(mostTexts)
+	left := int64(maxTextsBytes)
 	for i, size := range splitLines(out) {
-		if n, err := strconv.ParseInt(size, 10, 64); err == nil && n <= mostSmall && n <= left {
+		if n, err := strconv.ParseInt(size, 10, 64); err == nil && n <= maxTextBytes && n <= left {
 			small.WriteString(ids[i] + "\n")
 			left -= n
 		}
 	}
-	if out, err = q.feed(ctx, small.String(), "cat-file", "--batch=%(objectname) %(objectsize)"); err != nil {
+	if out, err = q.runWithInput(ctx, small.String(), "cat-file", "--batch=%(objectname) %(objectsize)"); err != nil {
 		return nil, err
 	}
 	texts := make(map[string]string)
@@ -200,14 +200,14 @@ func (q *quarantine) texts(ctx context.Context, changes []change) (map[string]st
 	})
 }
 
-// eachObject reads what 'cat-file --batch="%(objectname) %(objectsize)"' prints.
+// eachObject parses the output of 'cat-file --batch="%(objectname) %(objectsize)"'.
 func eachObject(out string, f func(id, content string) error) error {
 	for out != "" {
 		head, rest, _ := strings.Cut(out, "\n")
 		id, size, _ := strings.Cut(head, " ")
 		n, err := strconv.Atoi(size)
 		if err != nil || n < 0 || n+1 > len(rest) {
-			return fmt.Errorf("git cat-file printed %q", shown(head))
+			return fmt.Errorf("git cat-file printed %q", printable(head))
 		}
 		if err := f(id, rest[:n]); err != nil {
 			return err
@@ -217,10 +217,10 @@ func eachObject(out string, f func(id, content string) error) error {
 	return nil
 }
 
-// riskyName judges a file by its name, in any case of letters.
+// riskyName returns the risk of a file's name, regardless of case.
 func riskyName(name string) []string {
 	lower := strings.ToLower(name)
-	for _, r := range risky {
+	for _, r := range riskyNames {
 		want := strings.ToLower(r.name)
 		if dir, ok := strings.CutSuffix(want, "/"); ok && slices.Contains(strings.Split(path.Dir(lower), "/"), dir) || path.Base(lower) == want {
 			return []string{r.why}
@@ -232,9 +232,8 @@ func riskyName(name string) []string {
 	return nil
 }
 
-// leaves reports whether a symbolic link leads out of the tree it is in, or
-// into its .git.
-func leaves(name, to string) bool {
+// leavesTree reports whether a symbolic link leads out of its tree or into .git.
+func leavesTree(name, to string) bool {
 	if path.IsAbs(to) || strings.ContainsAny(to, "\\\x00") {
 		return true
 	}
@@ -243,8 +242,8 @@ func leaves(name, to string) bool {
 	return at == ".." || strings.HasPrefix(at, "../") || strings.EqualFold(first, ".git")
 }
 
-// newScripts are the scripts of a package.json that it has not had as they are.
-// What can't be read has some.
+// newScripts returns the scripts of a package.json that are new or changed. An unreadable file counts as
+// changed.
 func newScripts(c change, texts map[string]string) []string {
 	read := func(object string) (scripts map[string]any, ok bool) {
 		var p struct{ Scripts map[string]any }

@@ -11,16 +11,16 @@ import (
 	"strings"
 )
 
-// snapshot is the state of a working tree as objects, made without touching
-// its index or the repository's own objects.
+// snapshot is the state of a working tree as git objects. Taking it touches neither the index nor the
+// repository's objects.
 type snapshot struct {
 	Head
-	index string // commit of what is staged; empty: as HEAD
-	work  string // commit of all that is there, on index; empty: as index
-	tree  string // of all that is there
+	index string // commit of the staged changes; empty: none
+	work  string // commit of all files, on top of index; empty: no further changes
+	tree  string // tree of all files
 
 	objects string // directory of the new objects
-	dir     string // that holds all of the above
+	dir     string // temporary directory with all of it
 }
 
 func (s *snapshot) remove() error {
@@ -30,7 +30,7 @@ func (s *snapshot) remove() error {
 	return os.RemoveAll(s.dir)
 }
 
-// tip is the newest commit that there is; empty: none at all.
+// tip returns the last of the commits, or "" if there is none.
 func (s *snapshot) tip() string {
 	for _, c := range []string{s.work, s.index} {
 		if c != "" {
@@ -40,41 +40,41 @@ func (s *snapshot) tip() string {
 	return s.Commit
 }
 
-// alternates is a value of $GIT_ALTERNATE_OBJECT_DIRECTORIES that names one
-// directory, whatever characters it has.
-func alternates(dir string) string {
+// alternatesEnv returns $GIT_ALTERNATE_OBJECT_DIRECTORIES for one directory, with any characters
+// quoted.
+func alternatesEnv(dir string) string {
 	return `GIT_ALTERNATE_OBJECT_DIRECTORIES="` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(dir) + `"`
 }
 
-// at is the host's git with its new objects in a directory of their own.
-func (r *Repo) at(objects string) host {
-	return r.host.with("GIT_OBJECT_DIRECTORY="+objects, alternates(filepath.Join(r.common, "objects")))
+// withObjects returns the host's git with a separate directory for new objects.
+func (r *Repo) withObjects(objects string) host {
+	return r.host.withEnv("GIT_OBJECT_DIRECTORY="+objects, alternatesEnv(filepath.Join(r.common, "objects")))
 }
 
-// identity are variables for commits that atoll makes.
+// identity holds the variables for commits that atoll creates.
 var identity = []string{
 	"GIT_AUTHOR_NAME=atoll", "GIT_AUTHOR_EMAIL=atoll@localhost", "GIT_COMMITTER_NAME=atoll", "GIT_COMMITTER_EMAIL=atoll@localhost",
 }
 
-// snapshot takes the state of the host's working tree. Files in leave are left
-// out of what is not staged. The caller removes it, also after an error.
+// snapshot takes a snapshot of the host's working tree, without the files in leave. The caller must
+// remove it, also after an error.
 func (r *Repo) snapshot(ctx context.Context, leave []string) (s *snapshot, err error) {
-	dir, err := r.scratch()
+	dir, err := r.makeTempDir()
 	if err != nil {
 		return nil, err
 	}
 	s = &snapshot{dir: dir, objects: filepath.Join(dir, "objects")}
-	return s, r.fill(ctx, s, leave)
+	return s, r.readWorkTree(ctx, s, leave)
 }
 
-// scratch makes a directory for what is of no use later. Git's own upkeep takes
-// one away that nobody came back for.
-func (r *Repo) scratch() (string, error) {
+// makeTempDir creates a temporary directory below the objects. If it is left behind, git's own
+// maintenance removes it.
+func (r *Repo) makeTempDir() (string, error) {
 	return os.MkdirTemp(filepath.Join(r.common, "objects"), "tmp_objdir-atoll-")
 }
 
-// fill takes the state into a snapshot.
-func (r *Repo) fill(ctx context.Context, s *snapshot, leave []string) (err error) {
+// readWorkTree reads the state of the working tree into a snapshot.
+func (r *Repo) readWorkTree(ctx context.Context, s *snapshot, leave []string) (err error) {
 	if err := os.Mkdir(s.objects, 0o700); err != nil {
 		return err
 	}
@@ -85,15 +85,15 @@ func (r *Repo) fill(ctx context.Context, s *snapshot, leave []string) (err error
 	if err := copyIndex(filepath.Join(r.gitDir, "index"), index); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	git := r.at(s.objects).with(append(identity, "GIT_INDEX_FILE="+index)...)
-	unmerged, err := git.output(ctx, "ls-files", "-z", "--unmerged")
+	git := r.withObjects(s.objects).withEnv(append(identity, "GIT_INDEX_FILE="+index)...)
+	unmerged, err := git.runOutput(ctx, "ls-files", "-z", "--unmerged")
 	if err != nil {
 		return err
 	}
 	if unmerged != "" {
 		return fmt.Errorf("%s: %w: finish or abort the merge first: %s", r.Dir, ErrConflict, unmergedNames(unmerged))
 	}
-	base, err := r.tree(ctx, s.Commit)
+	base, err := r.treeOf(ctx, s.Commit)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (r *Repo) fill(ctx context.Context, s *snapshot, leave []string) (err error
 		return fmt.Errorf("%s: %w", r.Dir, err)
 	}
 	if len(leave) > 0 {
-		if _, err := git.feed(ctx, nul(leave), "update-index", "--force-remove", "-z", "--stdin"); err != nil {
+		if _, err := git.runWithInput(ctx, joinNUL(leave), "update-index", "--force-remove", "-z", "--stdin"); err != nil {
 			return err
 		}
 	}
@@ -112,35 +112,35 @@ func (r *Repo) fill(ctx context.Context, s *snapshot, leave []string) (err error
 	return err
 }
 
-// Uncommitted is how much uncommitted work there is in a working tree.
+// Uncommitted is the amount of uncommitted work in a working tree.
 type Uncommitted struct {
 	Files   int
 	Bytes   int64
-	Largest string // of the files, by path, as people may see it
+	Largest string // path of the largest file, safe to print
 }
 
-// Uncommitted looks how much work a snapshot has to read: files that are changed,
-// or that git neither tracks nor ignores.
+// Uncommitted measures the files that a snapshot would have to read: modified ones, and new ones that
+// git does not ignore.
 func (r *Repo) Uncommitted(ctx context.Context) (u Uncommitted, err error) {
-	out, err := r.host.output(ctx, "ls-files", "-z", "--others", "--modified", "--exclude-standard")
+	out, err := r.host.runOutput(ctx, "ls-files", "-z", "--others", "--modified", "--exclude-standard")
 	most := int64(-1)
-	for _, name := range split(out, "\x00") {
+	for _, name := range splitTerminated(out, "\x00") {
 		info, err := os.Lstat(filepath.Join(r.Dir, filepath.FromSlash(name)))
 		if err != nil || !info.Mode().IsRegular() {
-			continue // removed, a link, or a repository of its own
+			continue // removed, a link, or a nested repository
 		}
 		u.Files++
 		u.Bytes += info.Size()
 		if info.Size() > most {
-			u.Largest, most = shown(name), info.Size()
+			u.Largest, most = printable(name), info.Size()
 		}
 	}
 	return u, err
 }
 
-// commitIndex makes a commit of an index, or none if it is the tree base.
+// commitIndex creates a commit of an index, unless its tree equals base.
 func (h host) commitIndex(ctx context.Context, base, parent, message string) (commit, tree string, err error) {
-	if tree, err = h.output(ctx, "write-tree"); err != nil {
+	if tree, err = h.runOutput(ctx, "write-tree"); err != nil {
 		return "", "", err
 	}
 	tree = strings.TrimSuffix(tree, "\n")
@@ -151,42 +151,42 @@ func (h host) commitIndex(ctx context.Context, base, parent, message string) (co
 	if parent != "" {
 		args = append(args, "-p", parent)
 	}
-	commit, err = h.output(ctx, args...)
+	commit, err = h.runOutput(ctx, args...)
 	return strings.TrimSuffix(commit, "\n"), tree, err
 }
 
-// tree returns the tree of a commit; that of none is empty.
-func (r *Repo) tree(ctx context.Context, commit string) (string, error) {
+// treeOf returns the tree of a commit; for "" the empty tree.
+func (r *Repo) treeOf(ctx context.Context, commit string) (string, error) {
 	if commit == "" {
-		out, err := r.host.output(ctx, "hash-object", "-t", "tree", "--stdin")
+		out, err := r.host.runOutput(ctx, "hash-object", "-t", "tree", "--stdin")
 		return strings.TrimSuffix(out, "\n"), err
 	}
-	return r.resolve(ctx, commit+"^{tree}")
+	return r.resolveRevision(ctx, commit+"^{tree}")
 }
 
-// unmergedNames are the files of 'ls-files -z --unmerged', for people.
+// unmergedNames returns the names in the output of 'ls-files -z --unmerged' for display.
 func unmergedNames(out string) string {
 	var names []string
 	last := ""
-	for _, e := range split(out, "\x00") {
+	for _, e := range splitTerminated(out, "\x00") {
 		if _, name, ok := strings.Cut(e, "\t"); ok && name != last {
 			names, last = append(names, name), name
 		}
 	}
-	return list(names)
+	return summarizeNames(names)
 }
 
-// list is names for people, the first few.
-func list(names []string) string {
+// summarizeNames returns the first few names for display.
+func summarizeNames(names []string) string {
 	const most = 5
 	if len(names) > most {
-		return shown(strings.Join(names[:most], ", ")) + fmt.Sprintf(" and %d more", len(names)-most)
+		return printable(strings.Join(names[:most], ", ")) + fmt.Sprintf(" and %d more", len(names)-most)
 	}
-	return shown(strings.Join(names, ", "))
+	return printable(strings.Join(names, ", "))
 }
 
-// copyIndex copies an index with its time: git takes files that are no older
-// than their index for changed, until it has looked.
+// copyIndex copies an index with its modification time: git compares the content of files that are not
+// older than their index.
 func copyIndex(from, to string) (err error) {
 	in, err := os.Open(from)
 	if err != nil {

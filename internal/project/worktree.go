@@ -12,36 +12,34 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Trees is where the working trees of branches are in a sandbox: each at its
-// branch's name.
+// Trees is the directory of the working trees of branches in a sandbox. Each has its branch's name.
 const Trees = Workspace + "/.worktrees"
 
 // Tree is a working tree of a sandbox.
 type Tree struct {
-	Branch string // empty: on none; as people may see it
-	Path   string // likewise
+	Branch string // safe to print; empty: detached
+	Path   string // safe to print
 	Commit string // empty: none yet
-	Main   bool   // the workspace itself
+	Main   bool   // it is the workspace itself
 }
 
 // Worktrees lists the working trees of a sandbox's repository, the main one
 // first.
 func Worktrees(ctx context.Context, sb atoll.Sandbox) ([]Tree, error) {
-	trees, err := guest{sb: sb, dir: Workspace}.trees(ctx)
+	trees, err := guest{sb: sb, dir: Workspace}.listTrees(ctx)
 	if err != nil {
 		return nil, &atoll.Error{Op: "list worktrees", ID: sb.ID(), Err: err}
 	}
 	list := make([]Tree, len(trees))
 	for i, t := range trees {
-		list[i] = Tree{Branch: shown(t.Branch), Path: shown(t.Path), Commit: t.Commit, Main: i == 0}
+		list[i] = Tree{Branch: printable(t.Branch), Path: printable(t.Path), Commit: t.Commit, Main: i == 0}
 	}
 	return list, nil
 }
 
-// AddWorktree makes a working tree for a branch of the sandbox, and the branch,
-// at the commit of the main working tree, if it is missing. It has the files of
-// the main one that git does not track and that were carried in. A branch that has
-// a working tree is ErrExists.
+// AddWorktree creates a working tree for a branch of the sandbox. A missing branch is created at the
+// commit of the main working tree. The new tree gets the imported files that git does not track. A branch
+// that has a working tree is ErrExists.
 func AddWorktree(ctx context.Context, sb atoll.Sandbox, branch string) (Tree, error) {
 	t, err := addWorktree(ctx, guest{sb: sb, dir: Workspace}, branch)
 	if err != nil {
@@ -54,7 +52,7 @@ func addWorktree(ctx context.Context, g guest, branch string) (Tree, error) {
 	if err := CheckBranch(branch); err != nil {
 		return Tree{}, err
 	}
-	trees, err := g.trees(ctx)
+	trees, err := g.listTrees(ctx)
 	if err != nil {
 		return Tree{}, err
 	}
@@ -62,9 +60,9 @@ func addWorktree(ctx context.Context, g guest, branch string) (Tree, error) {
 	for _, t := range trees {
 		switch {
 		case t.Branch == branch:
-			return Tree{}, fmt.Errorf("%w: branch %s has the working tree %s", atoll.ErrExists, branch, shown(t.Path))
+			return Tree{}, fmt.Errorf("%w: branch %s has the working tree %s", atoll.ErrExists, branch, printable(t.Path))
 		case strings.HasPrefix(where, t.Path+"/") && strings.HasPrefix(t.Path, Trees+"/"):
-			return Tree{}, fmt.Errorf("%w: %s would be inside of the working tree %s", atoll.ErrExists, where, shown(t.Path))
+			return Tree{}, fmt.Errorf("%w: %s would be inside of the working tree %s", atoll.ErrExists, where, printable(t.Path))
 		}
 	}
 	if trees[0].Commit == "" {
@@ -72,11 +70,11 @@ func addWorktree(ctx context.Context, g guest, branch string) (Tree, error) {
 	}
 	if _, err := atoll.Stat(ctx, g.sb, where); !errors.Is(err, atoll.ErrNotFound) {
 		if err == nil {
-			err = fmt.Errorf("%w: %s is something else already", atoll.ErrExists, where)
+			err = fmt.Errorf("%w: %s is another file or directory", atoll.ErrExists, where)
 		}
 		return Tree{}, err
 	}
-	_, code, err := g.status(ctx, "show-ref", "--verify", "--quiet", "refs/heads/"+branch)
+	_, code, err := g.runStatus(ctx, "show-ref", "--verify", "--quiet", "refs/heads/"+branch)
 	if err != nil {
 		return Tree{}, err
 	}
@@ -88,20 +86,19 @@ func addWorktree(ctx context.Context, g guest, branch string) (Tree, error) {
 	}
 	if err := g.run(ctx, nil, nil, args...); err != nil {
 		if isGuestError(err) {
-			err = g.orLocked(ctx, branch, err)
+			err = g.wrapLocked(ctx, branch, err)
 		}
 		return Tree{}, err
 	}
-	if err := g.copyCarried(ctx, where); err != nil {
+	if err := g.copyImported(ctx, where); err != nil {
 		return Tree{}, err
 	}
-	commit, err := g.object(ctx, "rev-parse", "--verify", "refs/heads/"+branch)
+	commit, err := g.runObjectID(ctx, "rev-parse", "--verify", "refs/heads/"+branch)
 	return Tree{Branch: branch, Path: where, Commit: commit}, err
 }
 
-// orLocked makes an error of git's inside ErrLocked, if a lock file is there that is in
-// the way of a new working tree for a branch. Who has it only the sandbox knows.
-func (g guest) orLocked(ctx context.Context, branch string, err error) error {
+// wrapLocked makes an error of git inside ErrLocked if a lock file exists that prevents a new working tree.
+func (g guest) wrapLocked(ctx context.Context, branch string, err error) error {
 	dir := path.Join(g.dir, ".git")
 	for _, name := range []string{"index", "HEAD", "config", "packed-refs", "refs/heads/" + branch, "worktrees/" + path.Base(branch) + "/index", "worktrees/" + path.Base(branch) + "/HEAD"} {
 		lock := path.Join(dir, name+".lock")
@@ -117,7 +114,7 @@ func HasBranch(ctx context.Context, sb atoll.Sandbox, branch string) (bool, erro
 	err := CheckBranch(branch)
 	code := 0
 	if err == nil {
-		_, code, err = guest{sb: sb, dir: Workspace}.status(ctx, "show-ref", "--verify", "--quiet", "refs/heads/"+branch)
+		_, code, err = guest{sb: sb, dir: Workspace}.runStatus(ctx, "show-ref", "--verify", "--quiet", "refs/heads/"+branch)
 	}
 	if err != nil {
 		return false, &atoll.Error{Op: "find branch", ID: sb.ID(), Err: err}
@@ -125,25 +122,25 @@ func HasBranch(ctx context.Context, sb atoll.Sandbox, branch string) (bool, erro
 	return code == 0, nil
 }
 
-// mostCarried is how many carried files a new working tree gets.
-const mostCarried = 1000
+// maxImportedFiles limits the number of imported files that a new working tree gets.
+const maxImportedFiles = 1000
 
-// copyCarried copies what was carried in beside git to another working tree. What
-// somebody has removed since is left out.
-func (g guest) copyCarried(ctx context.Context, where string) error {
-	rc, err := atoll.OpenFile(ctx, g.sb, path.Join(g.dir, carriedFile))
+// copyImported copies the imported files that git does not track to another working tree. Files that were
+// removed since are skipped.
+func (g guest) copyImported(ctx context.Context, where string) error {
+	rc, err := atoll.OpenFile(ctx, g.sb, path.Join(g.dir, importedFilesName))
 	if errors.Is(err, atoll.ErrNotFound) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	names, err := io.ReadAll(io.LimitReader(rc, mostAnswer))
+	names, err := io.ReadAll(io.LimitReader(rc, maxGuestOutput))
 	if err = errors.Join(err, rc.Close()); err != nil {
 		return err
 	}
-	list := split(string(names), "\x00")
-	for _, name := range list[:min(len(list), mostCarried)] {
+	list := splitTerminated(string(names), "\x00")
+	for _, name := range list[:min(len(list), maxImportedFiles)] {
 		from, to := path.Join(g.dir, name), path.Join(where, name)
 		if !strings.HasPrefix(to, where+"/") {
 			continue
@@ -158,9 +155,9 @@ func (g guest) copyCarried(ctx context.Context, where string) error {
 		if err := atoll.Mkdir(ctx, g.sb, path.Dir(to), 0o755); err != nil {
 			return err
 		}
-		exit, err := g.sb.Exec(ctx, atoll.Cmd{Args: []string{"cp", "-p", "--", from, to}, Timeout: guestTime})
+		exit, err := g.sb.Exec(ctx, atoll.Cmd{Args: []string{"cp", "-p", "--", from, to}, Timeout: guestTimeout})
 		if err == nil && exit.Code != 0 {
-			err = fmt.Errorf("copy %s in the sandbox: exit status %d: %s", shown(name), exit.Code, shown(string(exit.Stderr)))
+			err = fmt.Errorf("copy %s in the sandbox: exit status %d: %s", printable(name), exit.Code, printable(string(exit.Stderr)))
 		}
 		if err != nil {
 			return err
@@ -169,8 +166,8 @@ func (g guest) copyCarried(ctx context.Context, where string) error {
 	return nil
 }
 
-// RemoveWorktree removes the working tree of a branch; the branch stays. One
-// with uncommitted work is ErrUnsaved, unless force; the main one is ErrInvalid.
+// RemoveWorktree removes the working tree of a branch and keeps the branch. Uncommitted work is ErrUnsaved
+// unless force is Discard; the main working tree is ErrInvalid.
 func RemoveWorktree(ctx context.Context, sb atoll.Sandbox, branch string, force Force) error {
 	if err := removeWorktree(ctx, guest{sb: sb, dir: Workspace}, branch, force); err != nil {
 		return &atoll.Error{Op: "remove worktree", ID: sb.ID(), Err: err}
@@ -178,20 +175,20 @@ func RemoveWorktree(ctx context.Context, sb atoll.Sandbox, branch string, force 
 	return nil
 }
 
-// Force says what is done although something would be lost.
+// Force is a permission to lose something.
 type Force string
 
-// What can be forced.
+// The permissions.
 const (
-	Keep    Force = ""        // nothing is lost
-	Discard Force = "discard" // uncommitted work goes
+	Keep    Force = ""        // lose nothing
+	Discard Force = "discard" // discard uncommitted work
 )
 
 func removeWorktree(ctx context.Context, g guest, branch string, force Force) error {
 	if err := CheckBranch(branch); err != nil {
 		return err
 	}
-	trees, err := g.trees(ctx)
+	trees, err := g.listTrees(ctx)
 	if err != nil {
 		return err
 	}
@@ -200,37 +197,37 @@ func removeWorktree(ctx context.Context, g guest, branch string, force Force) er
 			continue
 		}
 		if i == 0 {
-			return fmt.Errorf("%w: branch %s is that of the workspace itself", atoll.ErrInvalid, branch)
+			return fmt.Errorf("%w: branch %s is checked out in the workspace itself", atoll.ErrInvalid, branch)
 		}
 		if force != Discard {
-			if err := g.saved(ctx, t); err != nil {
+			if err := g.checkSaved(ctx, t); err != nil {
 				return err
 			}
 		}
-		// Twice: one that somebody has locked, too.
+		// --force twice also removes a locked working tree.
 		if err := g.run(ctx, nil, nil, "worktree", "remove", "--force", "--force", t.Path); err != nil {
 			return err
 		}
-		return g.forget(ctx, branch, "port", "terminal")
+		return g.unsetBranchKeys(ctx, branch, "port", "terminal")
 	}
 	return fmt.Errorf("branch %s has no working tree: %w", branch, atoll.ErrNotFound)
 }
 
-// saved reports a working tree that holds what no commit has: changes, untracked
-// files, also in repositories inside.
-func (g guest) saved(ctx context.Context, t insideTree) error {
-	out, err := g.in(t.Path).output(ctx, "status", "--porcelain=v1", "-z", "--untracked-files=all", "--ignore-submodules=none")
+// checkSaved reports a working tree with uncommitted changes or untracked files, also in nested
+// repositories.
+func (g guest) checkSaved(ctx context.Context, t insideTree) error {
+	out, err := g.inDir(t.Path).runOutput(ctx, "status", "--porcelain=v1", "-z", "--untracked-files=all", "--ignore-submodules=none")
 	if err != nil {
 		return err
 	}
 	var names []string
-	for _, e := range split(out, "\x00") {
+	for _, e := range splitTerminated(out, "\x00") {
 		if len(e) > 3 {
 			names = append(names, e[3:])
 		}
 	}
 	if len(names) > 0 {
-		return fmt.Errorf("%w: the working tree %s of branch %s has %s", ErrUnsaved, shown(t.Path), t.Branch, list(names))
+		return fmt.Errorf("%w: the working tree %s of branch %s has %s", ErrUnsaved, printable(t.Path), t.Branch, summarizeNames(names))
 	}
 	return nil
 }

@@ -2,35 +2,35 @@ package wire
 
 import "github.com/atoll-sandbox/atoll"
 
-// List is several of a kind.
+// List is a list in a response.
 type List[T any] struct {
 	Items []T `json:"items"`
 }
 
-// Snapshot asks for a snapshot, or names the one to restore.
+// Snapshot is a request to take or to restore a snapshot.
 type Snapshot struct {
-	Name     string `json:"name,omitempty"`     // of the one to make; may be empty
-	Snapshot string `json:"snapshot,omitempty"` // id or name of the one to go back to
+	Name     string `json:"name,omitempty"`     // name of the new snapshot; may be empty
+	Snapshot string `json:"snapshot,omitempty"` // id or name of the snapshot to restore
 }
 
-// Fork asks for a second sandbox that starts as the first.
+// Fork is a request to duplicate a sandbox.
 type Fork struct {
-	Snapshot string     `json:"snapshot,omitempty"` // id or name; empty: as it is now
-	Spec     atoll.Spec `json:"spec,omitzero"`      // name, labels, environment and limits, where they are set
+	Snapshot string     `json:"snapshot,omitempty"` // id or name; empty: the current state
+	Spec     atoll.Spec `json:"spec,omitzero"`      // name, labels, environment and limits of the fork, where they are set
 }
 
-// Prune asks for the removal of workspaces whose time is over.
+// Prune is a request to remove expired workspaces.
 type Prune struct {
 	DryRun bool `json:"dry_run,omitempty"`
-	All    bool `json:"all,omitempty"` // those of all owners
+	All    bool `json:"all,omitempty"` // of all owners
 }
 
-// Input is what is typed on a terminal.
+// Input is input for a terminal.
 type Input struct {
 	Input []byte `json:"input"` // base64
 }
 
-// Signal asks for a signal to a process.
+// Signal is a request to send a signal to a process.
 type Signal struct {
 	Signal string `json:"signal"` // "INT", "TERM", "KILL"…
 }

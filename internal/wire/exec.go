@@ -7,9 +7,9 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Command is an atoll.Cmd as the wire carries it.
+// Command is an atoll.Cmd in JSON.
 type Command struct {
-	Process string   `json:"process,omitempty"` // the id that it gets; empty: the server makes one
+	Process string   `json:"process,omitempty"` // id of the new process; empty: the server makes one
 	Args    []string `json:"args,omitempty"`
 	Shell   string   `json:"shell,omitempty"`
 	Session bool     `json:"session,omitempty"`
@@ -17,19 +17,19 @@ type Command struct {
 	Env     []string `json:"env,omitempty"`
 	User    string   `json:"user,omitempty"`
 
-	Raw *Raw `json:"raw,omitempty"` // instead of args, shell, dir and env, where they are not UTF-8
+	Raw *Raw `json:"raw,omitempty"` // replaces args, shell, dir and env if they are not UTF-8
 
-	Stdin  []byte `json:"stdin,omitempty"`  // all of it, base64; on a stream: what comes first
-	Detach bool   `json:"detach,omitempty"` // go on when the caller is gone
+	Stdin  []byte `json:"stdin,omitempty"`  // whole standard input, base64; on a stream: its beginning
+	Detach bool   `json:"detach,omitempty"` // run on when the caller disconnects
 
-	Merged    bool          `json:"merged,omitempty"`  // errors are written to the output, in order
-	Signals   bool          `json:"signals,omitempty"` // some may come on the stream; needs a driver that has them
+	Merged    bool          `json:"merged,omitempty"`  // standard error goes to standard output, in order
+	Signals   bool          `json:"signals,omitempty"` // signals may follow on the stream; the driver must support them
 	TTY       *atoll.Size   `json:"tty,omitempty"`
-	Timeout   time.Duration `json:"timeout,omitempty"`    // nanoseconds; 0: the sandbox's; negative: none
+	Timeout   time.Duration `json:"timeout,omitempty"`    // nanoseconds; 0: the sandbox's default; negative: none
 	MaxOutput int64         `json:"max_output,omitempty"` // bytes kept of each stream; 0: 10 MiB
 }
 
-// Raw is the text of a command that JSON can't carry, in base64.
+// Raw is the text of a command that is not UTF-8, in base64.
 type Raw struct {
 	Args  [][]byte `json:"args,omitempty"`
 	Shell []byte   `json:"shell,omitempty"`
@@ -37,7 +37,7 @@ type Raw struct {
 	Env   [][]byte `json:"env,omitempty"`
 }
 
-// CommandOf writes a command down, without its streams.
+// CommandOf converts a command, without its streams.
 func CommandOf(cmd *atoll.Cmd) *Command {
 	c := &Command{Session: cmd.Session, User: cmd.User, Timeout: cmd.Timeout, MaxOutput: cmd.MaxOutput}
 	c.Signals = cmd.Signals != nil
@@ -53,12 +53,12 @@ func CommandOf(cmd *atoll.Cmd) *Command {
 	if plain {
 		c.Args, c.Shell, c.Dir, c.Env = cmd.Args, cmd.Shell, cmd.Dir, cmd.Env
 	} else {
-		c.Raw = &Raw{Args: bytesOf(cmd.Args), Shell: []byte(cmd.Shell), Dir: []byte(cmd.Dir), Env: bytesOf(cmd.Env)}
+		c.Raw = &Raw{Args: toByteSlices(cmd.Args), Shell: []byte(cmd.Shell), Dir: []byte(cmd.Dir), Env: toByteSlices(cmd.Env)}
 	}
 	return c
 }
 
-// Cmd reads a command, without its streams.
+// Cmd converts back to an atoll.Cmd, without streams.
 func (c *Command) Cmd() atoll.Cmd {
 	cmd := atoll.Cmd{
 		Args: c.Args, Shell: c.Shell, Session: c.Session, Dir: c.Dir, Env: c.Env, User: c.User,
@@ -68,12 +68,12 @@ func (c *Command) Cmd() atoll.Cmd {
 		cmd.TTY = &atoll.TTY{Size: *c.TTY}
 	}
 	if r := c.Raw; r != nil {
-		cmd.Args, cmd.Shell, cmd.Dir, cmd.Env = stringsOf(r.Args), string(r.Shell), string(r.Dir), stringsOf(r.Env)
+		cmd.Args, cmd.Shell, cmd.Dir, cmd.Env = toStrings(r.Args), string(r.Shell), string(r.Dir), toStrings(r.Env)
 	}
 	return cmd
 }
 
-func bytesOf(list []string) [][]byte {
+func toByteSlices(list []string) [][]byte {
 	b := make([][]byte, len(list))
 	for i, s := range list {
 		b[i] = []byte(s)
@@ -81,7 +81,7 @@ func bytesOf(list []string) [][]byte {
 	return b
 }
 
-func stringsOf(list [][]byte) []string {
+func toStrings(list [][]byte) []string {
 	s := make([]string, len(list))
 	for i, b := range list {
 		s[i] = string(b)
@@ -89,7 +89,7 @@ func stringsOf(list [][]byte) []string {
 	return s
 }
 
-// Exit is an atoll.Exit as the wire carries it.
+// Exit is an atoll.Exit in JSON.
 type Exit struct {
 	Process   string        `json:"process,omitempty"`
 	Code      int           `json:"code"`
@@ -98,35 +98,33 @@ type Exit struct {
 	Stderr    []byte        `json:"stderr,omitempty"` // base64
 	Truncated bool          `json:"truncated,omitempty"`
 	Duration  time.Duration `json:"duration"`        // nanoseconds
-	Error     *Problem      `json:"error,omitempty"` // why it was ended, if it was
+	Error     *Problem      `json:"error,omitempty"` // why it was killed, if it was
 }
 
-// Stream is the first byte of each binary message of an exec stream
-// (WebSocket subprotocol [ExecProtocol]); the rest is its payload.
+// Stream is the first byte of each binary message on the WebSocket of a command (subprotocol
+// [ExecProtocol]). The payload follows.
 type Stream byte
 
 // The streams.
 const (
-	Stdin   Stream = 0 // to the server; never more than Window bytes that are not acknowledged
+	Stdin   Stream = 0 // to the server; at most Window unacknowledged bytes
 	Stdout  Stream = 1 // from the server
 	Stderr  Stream = 2 // from the server
-	Control Stream = 3 // both ways: a JSON ClientControl or ServerControl
+	Control Stream = 3 // in both directions: a ClientControl or ServerControl as JSON
 )
 
-// ExecProtocol is the WebSocket subprotocol of commands and attached
-// processes, DialProtocol that of connections to addresses inside (whose
-// messages are plain bytes), ListenProtocol that of listeners inside (whose
-// first message is a [Listening], and the others what [Multiplexed] makes of
-// them).
+// The WebSocket subprotocols: ExecProtocol for commands and attached processes, DialProtocol for
+// connections to addresses inside (messages are plain bytes), and ListenProtocol for listeners inside
+// (the first message is a [Listening], the others are multiplexed by [Multiplexed]).
 const (
 	ExecProtocol   = "exec.v1.atoll"
 	DialProtocol   = "dial.v1.atoll"
 	ListenProtocol = "listen.v1.atoll"
 )
 
-// Window is how much standard input may be under way, MaxPayload the longest
-// payload of a message, MaxStart the longest first message, MaxKept how much of
-// each output stream one answer holds.
+// Sizes in bytes: Window is the most unacknowledged standard input, MaxPayload the longest payload of
+// a message, MaxStart the longest first message, MaxKept the most output of each stream in one
+// response.
 const (
 	Window     = 256 << 10
 	MaxPayload = 32 << 10
@@ -134,30 +132,29 @@ const (
 	MaxKept    = 16 << 20
 )
 
-// OutputWindow is how much output a client of ours lets come before it has
-// acknowledged any. A stream has such a window if its request asks for one
-// (?window=BYTES): then messages of the server, such as how the command ended,
-// overtake output that nobody takes. Without it, the connection's own flow is
-// all that holds a command back.
+// OutputWindow is the most unacknowledged output in bytes that our clients allow. A stream has such a
+// window if its request asks for it (?window=BYTES). Then other messages of the server, such as the
+// exit status, overtake output that the client does not read. Without it, only the connection's own
+// flow control slows down a command.
 const OutputWindow = 1 << 20
 
-// ClientControl is what a client says besides standard input. The first
-// message of an exec stream has Start; one of the other members is set later.
+// ClientControl is a control message of a client. The first message on the WebSocket of a command has
+// Start; each later one has one of the other fields.
 type ClientControl struct {
 	Start  *Command    `json:"start,omitempty"`
 	Resize *atoll.Size `json:"resize,omitempty"`
 	Signal string      `json:"signal,omitempty"`
 	EOF    bool        `json:"eof,omitempty"`    // standard input has ended; may come with Start
-	Ack    int         `json:"ack,omitempty"`    // bytes of output that were taken, if the stream has a window
-	Cancel bool        `json:"cancel,omitempty"` // end the command with all its processes; Exit follows
-	Detach bool        `json:"detach,omitempty"` // leave it running and close the stream
+	Ack    int         `json:"ack,omitempty"`    // bytes of output that were read, if the stream has a window
+	Cancel bool        `json:"cancel,omitempty"` // kill the command with all its processes; Exit follows
+	Detach bool        `json:"detach,omitempty"` // close the stream and leave the command running
 }
 
-// ServerControl is what a server says besides output.
+// ServerControl is a control message of a server.
 type ServerControl struct {
 	Process *atoll.Process `json:"process,omitempty"` // once, at the start
-	Ack     int            `json:"ack,omitempty"`     // bytes of standard input that were taken
-	Lost    int64          `json:"lost,omitempty"`    // bytes of output that are no longer kept, before what follows
-	Size    *atoll.Size    `json:"size,omitempty"`    // of the terminal, before what is shown in it
-	Exit    *Exit          `json:"exit,omitempty"`    // last; output comes before it
+	Ack     int            `json:"ack,omitempty"`     // bytes of standard input that were read
+	Lost    int64          `json:"lost,omitempty"`    // bytes of dropped output before the following output
+	Size    *atoll.Size    `json:"size,omitempty"`    // size of the terminal for the following output
+	Exit    *Exit          `json:"exit,omitempty"`    // last message, after all output
 }

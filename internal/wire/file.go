@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// FileInfo is an fs.FileInfo as the wire carries it.
+// FileInfo is an fs.FileInfo in JSON.
 type FileInfo struct {
 	Name     string      `json:"name"`
 	Size     int64       `json:"size"`
-	Mode     fs.FileMode `json:"mode"` // with the bits of the type
+	Mode     fs.FileMode `json:"mode"` // includes the type bits
 	Modified time.Time   `json:"modified"`
-	Target   string      `json:"target,omitempty"` // of a symbolic link
+	Target   string      `json:"target,omitempty"` // target of a symbolic link
 }
 
-// InfoOf writes an fs.FileInfo down; target is that of a symbolic link.
+// InfoOf converts an fs.FileInfo. target is the target of a symbolic link.
 func InfoOf(i fs.FileInfo, target string) FileInfo {
 	return FileInfo{Name: i.Name(), Size: i.Size(), Mode: i.Mode(), Modified: i.ModTime(), Target: target}
 }
 
-// Info returns it as an fs.FileInfo, whose Sys is the FileInfo and whose
-// Linkname is the target.
+// Info converts back to an fs.FileInfo. Its Sys method returns the FileInfo, its Linkname method the
+// target.
 func (f FileInfo) Info() fs.FileInfo { return fileInfo{f} }
 
 type fileInfo struct{ f FileInfo }
@@ -33,8 +33,7 @@ func (i fileInfo) IsDir() bool        { return i.f.Mode.IsDir() }
 func (i fileInfo) Sys() any           { return i.f }
 func (i fileInfo) Linkname() string   { return i.f.Target }
 
-// FailureTrailer is the HTTP trailer that holds the Problem, as JSON, that cut
-// a download short. Servers send it to those whose request has "TE: trailers";
-// to others they break the connection, so that nobody takes a part for the
-// whole.
+// FailureTrailer is the HTTP trailer with the Problem, as JSON, that ended a download early. Servers
+// send it to clients whose request has "TE: trailers". For other clients they abort the connection, so
+// that a part is not mistaken for the whole.
 const FailureTrailer = "Atoll-Problem"

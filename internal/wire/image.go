@@ -1,7 +1,7 @@
 package wire
 
-// Pull is what image to get.
+// Pull is a request to pull an image.
 type Pull struct {
 	Ref    string `json:"ref"`
-	Driver string `json:"driver,omitempty"` // empty: the first that keeps images
+	Driver string `json:"driver,omitempty"` // empty: the first driver that stores images
 }

@@ -8,61 +8,61 @@ import (
 	"github.com/libp2p/go-yamux/v5"
 )
 
-// Listening is where somebody listens.
+// Listening is the address of a listener inside.
 type Listening struct {
 	Address string `json:"address"`
 }
 
-// Listener is the near end of a listener at the other end of a multiplexed
-// connection. It has a channel there: this end closes its half when the address
-// is to be given up; the other says a byte, or closes its own half, when that is
-// done, and closes it when all that was accepted has ended too.
+// Listener is the local end of a listener at the other end of a multiplexed connection. Both ends
+// share a control channel: this end closes its half to close the listener. The other end sends a byte,
+// or closes its half, when the address is free again, and closes its half when all accepted
+// connections have ended too.
 type Listener struct {
-	ended func()
-	conns chan *yamux.Stream
+	onClose func()
+	conns   chan *yamux.Stream
 
-	st   *yamux.Stream // set by Lead, as addr
+	st   *yamux.Stream // set by Lead, like addr
 	addr net.Addr
 
-	once   sync.Once
-	closed chan struct{} // by Close, or by the other end
-	over   chan struct{} // the channel has ended
+	once         sync.Once
+	closed       chan struct{} // closed by Close or by the other end
+	channelEnded chan struct{}
 }
 
-// NewListener returns a listener that listens once Lead was called. ended is
-// called once, when no more connections are wanted.
+// NewListener returns a listener. It accepts connections once Lead was called. onClose is called once,
+// when the listener is closed.
 func NewListener(ended func()) *Listener {
-	return &Listener{ended: ended, conns: make(chan *yamux.Stream), closed: make(chan struct{}), over: make(chan struct{})}
+	return &Listener{onClose: ended, conns: make(chan *yamux.Stream), closed: make(chan struct{}), channelEnded: make(chan struct{})}
 }
 
-// Lead gives the listener its channel, and the address at the other end. It
-// calls last when that closes its half, or the channel breaks.
+// Lead sets the control channel and the address at the other end. It calls last when the other end
+// closes the channel, or the channel fails.
 func (l *Listener) Lead(st *yamux.Stream, addr net.Addr, last func()) {
 	l.st, l.addr = st, addr
 	go func() {
 		defer last()
 		_, err := st.Read(make([]byte, 1))
-		l.end()
-		close(l.over)
+		l.markClosed()
+		close(l.channelEnded)
 		if err == nil {
-			_, _ = st.Read(make([]byte, 1)) // whatever comes: it is over
+			_, _ = st.Read(make([]byte, 1)) // returns at the end of the channel
 		}
-		_ = st.Reset() // likewise
+		_ = st.Reset() // the listener has ended
 	}()
 }
 
-// Drop ends a listener that gets no channel.
-func (l *Listener) Drop() { l.end() }
+// Drop closes a listener without a channel.
+func (l *Listener) Drop() { l.markClosed() }
 
-func (l *Listener) end() {
+func (l *Listener) markClosed() {
 	l.once.Do(func() {
 		close(l.closed)
-		l.ended()
+		l.onClose()
 	})
 }
 
-// Take hands a connection to who accepts, and waits for him; the multiplexer
-// bounds how many wait. gone ends with the multiplexed connection.
+// Take passes a connection to Accept and waits for it; the multiplexer limits how many can wait. gone
+// is closed when the multiplexed connection ends.
 func (l *Listener) Take(st *yamux.Stream, gone <-chan struct{}) {
 	select {
 	case <-l.closed:
@@ -74,13 +74,13 @@ func (l *Listener) Take(st *yamux.Stream, gone <-chan struct{}) {
 		case <-gone:
 		}
 	}
-	_ = st.Reset() // nobody wants it
+	_ = st.Reset() // the listener is closed
 }
 
 // Accept waits for the next connection.
 func (l *Listener) Accept() (net.Conn, error) {
 	select {
-	case <-l.closed: // even if there are connections
+	case <-l.closed: // takes precedence over waiting connections
 	default:
 		select {
 		case st := <-l.conns:
@@ -91,17 +91,16 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return nil, &net.OpError{Op: "accept", Net: l.addr.Network(), Addr: l.addr, Err: net.ErrClosed}
 }
 
-// closeTime is how long the other end may take to give up an address.
-const closeTime = 2 * time.Second
+// closeTimeout limits the time until the other end has released the address.
+const closeTimeout = 2 * time.Second
 
-// Close gives up the address: when it returns, another may have it. Connections
-// that were accepted go on.
+// Close closes the listener. When it returns, the address is free. Accepted connections stay open.
 func (l *Listener) Close() error {
-	l.end()
-	_ = l.st.CloseWrite() // where it breaks, the listener has ended
-	t := time.AfterFunc(closeTime, func() { _ = l.st.Reset() })
+	l.markClosed()
+	_ = l.st.CloseWrite() // fails if the channel has ended
+	t := time.AfterFunc(closeTimeout, func() { _ = l.st.Reset() })
 	defer t.Stop()
-	<-l.over
+	<-l.channelEnded
 	return nil
 }
 

@@ -1,9 +1,9 @@
 package wire
 
-// NetworkChange is what is to become different in the rules of a sandbox's
-// network. What is added to one list leaves the other.
+// NetworkChange is a change of a sandbox's network rules. An entry that is added to one list is
+// removed from the other.
 type NetworkChange struct {
 	Allow  []string `json:"allow,omitempty"`  // entries to allow
 	Deny   []string `json:"deny,omitempty"`   // entries to deny
-	Remove []string `json:"remove,omitempty"` // entries to take away, of both lists
+	Remove []string `json:"remove,omitempty"` // entries to remove from both lists
 }

@@ -7,55 +7,54 @@ import (
 	"time"
 )
 
-// Pipe is a byte pipe in memory that holds a bounded number of bytes. Each end
-// has a deadline, as that of a net.Conn. Its methods may be called at once from
-// many goroutines.
+// Pipe is a pipe in memory with a buffer of limited size. Each end has a deadline like a net.Conn. Its
+// methods may be called concurrently.
 type Pipe struct {
 	size     int
-	consumed func(n int) // called with what was read, without mu
+	consumed func(n int) // called after reads, without mu
 
 	mu      sync.Mutex
 	cond    sync.Cond
 	buf     []byte // guarded by mu; a ring of up to size bytes
 	head, n int    // guarded by mu
-	ended   error  // guarded by mu; what the reader gets after the last byte; nil: more may come
-	deaf    bool   // guarded by mu; nobody reads any more
+	ended   error  // guarded by mu; error after the last byte; nil: more bytes may come
+	stopped bool   // guarded by mu; the reader has stopped
 	reading deadline
 	writing deadline
 }
 
-// deadline is the end of an end's patience. Pipe.mu guards it.
+// deadline is the deadline of one end. Pipe.mu guards it.
 type deadline struct {
-	timer  *time.Timer
-	passed bool
-	serial int // of the deadline set last
+	timer   *time.Timer
+	expired bool
+	serial  int // number of the current deadline
 }
 
-// NewPipe returns a pipe that holds up to size bytes. consumed, which may be
-// nil, is called after each read with the number of bytes taken.
+// NewPipe returns a pipe that buffers up to size bytes. consumed, if not nil, is called after each
+// read with the number of bytes.
 func NewPipe(size int, consumed func(n int)) *Pipe {
 	p := &Pipe{size: size, consumed: consumed}
 	p.cond.L = &p.mu
 	return p
 }
 
-// Read takes bytes, waiting for some.
+// Read reads bytes. It blocks until there are some.
 func (p *Pipe) Read(b []byte) (int, error) {
-	n, err := p.read(b)
+	n, err := p.readBytes(b)
 	if n > 0 && p.consumed != nil {
 		p.consumed(n)
 	}
 	return n, err
 }
 
-func (p *Pipe) read(b []byte) (int, error) {
+func (p *Pipe) readBytes(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for {
 		switch {
-		case p.deaf:
+		case p.stopped:
 			return 0, io.ErrClosedPipe
-		case p.reading.passed:
+		case p.reading.expired:
 			return 0, os.ErrDeadlineExceeded
 		case len(b) == 0:
 			return 0, nil
@@ -72,19 +71,19 @@ func (p *Pipe) read(b []byte) (int, error) {
 	}
 }
 
-// Write puts bytes, waiting for room.
+// Write writes bytes. It blocks until there is room for all.
 func (p *Pipe) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	done := 0
 	for {
 		switch {
-		case p.deaf || p.ended != nil:
+		case p.stopped || p.ended != nil:
 			return done, io.ErrClosedPipe
-		case p.writing.passed:
+		case p.writing.expired:
 			return done, os.ErrDeadlineExceeded
 		}
-		done += p.put(b[done:])
+		done += p.fillBuffer(b[done:])
 		if done == len(b) {
 			return done, nil
 		}
@@ -92,28 +91,28 @@ func (p *Pipe) Write(b []byte) (int, error) {
 	}
 }
 
-// Offer puts all of b if there is room for it now, and reports whether there
-// was. What nobody will read is taken too.
+// Offer writes all of b if there is room for it, and reports whether it did. It never blocks. After
+// Stop or End it discards b and returns true.
 func (p *Pipe) Offer(b []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.deaf || p.ended != nil {
+	if p.stopped || p.ended != nil {
 		return true
 	}
 	if len(b) > p.size-p.n {
 		return false
 	}
-	p.put(b)
+	p.fillBuffer(b)
 	return true
 }
 
-// put takes what there is room for. The caller holds mu.
-func (p *Pipe) put(b []byte) int {
+// fillBuffer appends as much of b as fits. The caller must hold mu.
+func (p *Pipe) fillBuffer(b []byte) int {
 	b = b[:min(len(b), p.size-p.n)]
 	if len(b) == 0 {
 		return 0
 	}
-	p.grow(p.n + len(b))
+	p.growBuffer(p.n + len(b))
 	tail := (p.head + p.n) % len(p.buf)
 	n := copy(p.buf[tail:], b)
 	copy(p.buf, b[n:])
@@ -122,8 +121,8 @@ func (p *Pipe) put(b []byte) int {
 	return len(b)
 }
 
-// grow makes room for n bytes in all. The caller holds mu.
-func (p *Pipe) grow(n int) {
+// growBuffer makes room for n bytes in total. The caller must hold mu.
+func (p *Pipe) growBuffer(n int) {
 	if n <= len(p.buf) {
 		return
 	}
@@ -133,8 +132,8 @@ func (p *Pipe) grow(n int) {
 	p.buf, p.head = buf, 0
 }
 
-// End says that nothing more is written: the reader gets what there is and then
-// err; nil means io.EOF. Only the first End counts.
+// End closes the writing end. The reader gets the buffered bytes and then err; nil means io.EOF. Only
+// the first call counts.
 func (p *Pipe) End(err error) {
 	if err == nil {
 		err = io.EOF
@@ -147,22 +146,22 @@ func (p *Pipe) End(err error) {
 	p.cond.Broadcast()
 }
 
-// Stop says that nothing more is read: what there is, is forgotten.
+// Stop closes the reading end and discards the buffered bytes.
 func (p *Pipe) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.deaf, p.n, p.buf, p.head = true, 0, nil, 0
+	p.stopped, p.n, p.buf, p.head = true, 0, nil, 0
 	p.cond.Broadcast()
 }
 
-// SetReadDeadline sets when reads give up with os.ErrDeadlineExceeded; the zero
-// time means never.
-func (p *Pipe) SetReadDeadline(t time.Time) { p.set(&p.reading, t) }
+// SetReadDeadline sets the deadline of reads, after which they return os.ErrDeadlineExceeded. The zero
+// time means no deadline.
+func (p *Pipe) SetReadDeadline(t time.Time) { p.setDeadline(&p.reading, t) }
 
-// SetWriteDeadline sets when writes give up.
-func (p *Pipe) SetWriteDeadline(t time.Time) { p.set(&p.writing, t) }
+// SetWriteDeadline sets the deadline of writes.
+func (p *Pipe) SetWriteDeadline(t time.Time) { p.setDeadline(&p.writing, t) }
 
-func (p *Pipe) set(d *deadline, t time.Time) {
+func (p *Pipe) setDeadline(d *deadline, t time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if d.timer != nil {
@@ -171,14 +170,14 @@ func (p *Pipe) set(d *deadline, t time.Time) {
 	}
 	d.serial++
 	left := time.Until(t)
-	d.passed = !t.IsZero() && left <= 0
+	d.expired = !t.IsZero() && left <= 0
 	if !t.IsZero() && left > 0 {
 		serial := d.serial
 		d.timer = time.AfterFunc(left, func() {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			if d.serial == serial {
-				d.passed = true
+				d.expired = true
 				p.cond.Broadcast()
 			}
 		})

@@ -8,43 +8,42 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Problem is an error as the wire carries it: an RFC 9457 document with
-// members of ours.
+// Problem is an error in JSON: an RFC 9457 document with further members.
 type Problem struct {
 	Type   string   `json:"type,omitempty"` // empty: about:blank
 	Title  string   `json:"title"`
 	Status int      `json:"status"`
 	Detail string   `json:"detail,omitempty"`
-	Kind   string   `json:"kind"`              // the reason, for programs
-	Op     string   `json:"op,omitempty"`      // what was tried
-	ID     string   `json:"id,omitempty"`      // on what
-	Call   string   `json:"request,omitempty"` // the request's id, as in the server's log
-	Errors []Detail `json:"errors,omitempty"`  // each single problem
+	Kind   string   `json:"kind"`              // the reason, machine-readable
+	Op     string   `json:"op,omitempty"`      // the operation
+	ID     string   `json:"id,omitempty"`      // the object of the operation
+	Call   string   `json:"request,omitempty"` // id of the request, as in the server's log
+	Errors []Detail `json:"errors,omitempty"`  // every single mistake in a request
 }
 
-// Detail is one of several problems.
+// Detail is one of several mistakes.
 type Detail struct {
 	Message  string `json:"message"`
 	Location string `json:"location,omitempty"` // "body.limits.memory"
 	Value    any    `json:"value,omitempty"`
 }
 
-// ContentType is that of a Problem on its own.
+// ContentType is the media type of a Problem.
 const ContentType = "application/problem+json"
 
-// ProblemOf writes an error down; nil for nil.
+// ProblemOf converts an error; nil for nil.
 func ProblemOf(err error) *Problem {
 	if err == nil {
 		return nil
 	}
 	r := ReasonOf(err)
-	p := &Problem{Title: title(r), Status: r.Status, Kind: r.Kind, Detail: err.Error()}
+	p := &Problem{Title: titleOf(r), Status: r.Status, Kind: r.Kind, Detail: err.Error()}
 	var e *atoll.Error
 	if errors.As(err, &e) {
 		p.Op, p.ID, p.Detail = e.Op, e.ID, e.Err.Error()
 	}
-	if r.Err == atoll.ErrInvalid { //nolint:errorlint // it is the table's own value
-		for _, part := range parts(err) {
+	if r.Err == atoll.ErrInvalid { //nolint:errorlint // a value of the table
+		for _, part := range splitErrors(err) {
 			d := Detail{Message: part.Error()}
 			if f := (*atoll.FieldError)(nil); errors.As(part, &f) {
 				d.Location = f.Field
@@ -55,21 +54,21 @@ func ProblemOf(err error) *Problem {
 	return p
 }
 
-func title(r Reason) string {
+func titleOf(r Reason) string {
 	if r.Err == nil {
 		return "internal error"
 	}
 	return r.Err.Error()
 }
 
-// parts returns the single problems that errors.Join has put together.
-func parts(err error) []error {
+// splitErrors returns the single errors that errors.Join has joined.
+func splitErrors(err error) []error {
 	for err != nil {
 		if u, ok := err.(interface{ Unwrap() []error }); ok {
 			var list []error
 			for _, e := range u.Unwrap() {
-				if e != atoll.ErrInvalid { //nolint:errorlint // it is the mark itself that is left out
-					if more := parts(e); len(more) > 0 {
+				if e != atoll.ErrInvalid { //nolint:errorlint // the sentinel itself is left out
+					if more := splitErrors(e); len(more) > 0 {
 						list = append(list, more...)
 					} else {
 						list = append(list, e)
@@ -83,7 +82,7 @@ func parts(err error) []error {
 	return nil
 }
 
-// Error returns what was tried and why it failed.
+// Error returns the detail, or the title if there is none.
 func (p *Problem) Error() string {
 	if p.Detail != "" {
 		return p.Detail
@@ -91,20 +90,19 @@ func (p *Problem) Error() string {
 	return p.Title
 }
 
-// Err returns the error that a Problem was made of, as far as the wire
-// carries it: errors.Is holds for the reasons, errors.As for *atoll.Error.
+// Err converts back to an error: errors.Is works for the reasons, errors.As for *atoll.Error.
 func (p *Problem) Err() error {
 	if p == nil {
 		return nil
 	}
-	var err error = &remote{text: p.text(), reason: sentinel(p.Kind)}
+	var err error = &remoteError{text: p.fullText(), reason: sentinelOf(p.Kind)}
 	if p.Op != "" {
 		return &atoll.Error{Op: p.Op, ID: p.ID, Err: err}
 	}
 	return err
 }
 
-func (p *Problem) text() string {
+func (p *Problem) fullText() string {
 	text := p.Error()
 	for _, d := range p.Errors {
 		if d.Location != "" && !strings.Contains(text, d.Message) {
@@ -114,11 +112,11 @@ func (p *Problem) text() string {
 	return text
 }
 
-// remote is an error from the other end.
-type remote struct {
+// remoteError is an error from the other end.
+type remoteError struct {
 	text   string
 	reason error // may be nil
 }
 
-func (r *remote) Error() string { return r.text }
-func (r *remote) Unwrap() error { return r.reason }
+func (r *remoteError) Error() string { return r.text }
+func (r *remoteError) Unwrap() error { return r.reason }

@@ -1,5 +1,5 @@
-// Package wire holds what both ends of any wire must know: how errors, commands
-// and their streams are written down.
+// Package wire defines the formats that both ends of a connection share: errors, commands and their
+// streams.
 package wire
 
 import (
@@ -10,15 +10,15 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Reason is one kind of error: its sentinel, its name on the wire and its
-// HTTP status (RFC 9110; a number, so that the guest needs no net/http).
+// Reason is one kind of error: its sentinel, its name on the wire and its HTTP status (RFC 9110; a
+// number, so that the guest does not need net/http).
 type Reason struct {
 	Err    error
 	Kind   string
 	Status int
 }
 
-// reasons is the one table of them; the first that matches is taken.
+// reasons is the only table of reasons. The first match counts.
 var reasons = []Reason{
 	{atoll.ErrNotFound, "not_found", 404},
 	{atoll.ErrExists, "exists", 409},
@@ -36,8 +36,8 @@ var reasons = []Reason{
 	{fs.ErrPermission, "denied", 403},
 }
 
-// unknown is the reason of all other errors.
-var unknown = Reason{Kind: "internal", Status: 500}
+// internalError is the reason of all other errors.
+var internalError = Reason{Kind: "internal", Status: 500}
 
 // ReasonOf returns the reason of an error that is not nil.
 func ReasonOf(err error) Reason {
@@ -46,11 +46,11 @@ func ReasonOf(err error) Reason {
 			return r
 		}
 	}
-	return unknown
+	return internalError
 }
 
-// sentinel returns the error that a kind stands for; nil for an unknown one.
-func sentinel(kind string) error {
+// sentinelOf returns the sentinel of a kind, or nil if it is unknown.
+func sentinelOf(kind string) error {
 	for _, r := range reasons {
 		if r.Kind == kind {
 			return r.Err

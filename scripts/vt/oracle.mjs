@@ -1,7 +1,7 @@
-// Writes what xterm.js makes of each recording, next to it, for internal/vt's
+// Writes what xterm.js makes of each recording, next to it, for internal/guest/vt's
 // tests. Needs: npm install --no-save @xterm/headless@6 @xterm/addon-unicode11
 //
-// usage: node scripts/vt/oracle.mjs internal/vt/testdata
+// usage: node scripts/vt/oracle.mjs internal/guest/vt/testdata
 import fs from 'node:fs'
 import path from 'node:path'
 import { createRequire } from 'node:module'

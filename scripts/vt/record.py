@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Records programs on a terminal for internal/vt's tests: what they write, as it is.
+"""Records programs on a terminal for internal/guest/vt's tests: what they write, as it is.
 
-usage: scripts/vt/record.py internal/vt/testdata
+usage: scripts/vt/record.py internal/guest/vt/testdata
 """
 import fcntl, os, pty, select, signal, struct, sys, tempfile, termios, time
 

@@ -1,4 +1,4 @@
-package command
+package command_test
 
 import (
 	"context"
@@ -9,9 +9,11 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/atoll-sandbox/atoll/shell/command/internal/commandtest"
 )
 
-// logText makes about n bytes of lines as servers log them.
+// logText returns about n bytes of lines of a server's log.
 func logText(n int) string {
 	r := rand.New(rand.NewPCG(7, 11))
 	var b strings.Builder
@@ -46,9 +48,9 @@ func benchInputs() map[string]string {
 // the same with the tools of the host.
 func BenchmarkText(b *testing.B) {
 	inputs := benchInputs()
-	s := newSandbox(b, "/work")
+	s := commandtest.New(b, "/work")
 	for name, text := range inputs {
-		s.write(name, text)
+		s.WriteFile(name, text)
 	}
 	for _, line := range textBenchmarks {
 		b.Run(line, func(b *testing.B) {
@@ -59,7 +61,7 @@ func BenchmarkText(b *testing.B) {
 				if strings.HasPrefix(line, "tr ") {
 					in = strings.NewReader(inputs["log"])
 				}
-				if _, err := s.run(context.Background(), in, io.Discard, words(line)...); err != nil {
+				if _, err := s.Run(context.Background(), in, io.Discard, commandtest.SplitWords(line)...); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -76,8 +78,8 @@ func BenchmarkHostText(b *testing.B) {
 		}
 	}
 	for _, line := range textBenchmarks {
-		args := words(line)
-		requireTool(b, args[0])
+		args := commandtest.SplitWords(line)
+		commandtest.RequireTool(b, args[0])
 		b.Run(line, func(b *testing.B) {
 			b.SetBytes(int64(len(inputs["log"])))
 			for b.Loop() {
@@ -109,21 +111,21 @@ func BenchmarkHostText(b *testing.B) {
 func BenchmarkFiles(b *testing.B) {
 	for _, line := range []string{"find .", "find . -name f1* -type f -size -2k", "find . -name *.txt -printf %p\\n", "ls -lR", "ls -R", "du -a", "tree", "chmod -R u+w .", "cp -r . /copy"} {
 		b.Run(line, func(b *testing.B) {
-			s := newSandbox(b, "/work")
+			s := commandtest.New(b, "/work")
 			for d := range 90 {
-				s.must(s.fs.MkdirAll(fmt.Sprintf("/work/dir%d/sub", d), 0o755))
+				s.Must(s.FS.MkdirAll(fmt.Sprintf("/work/dir%d/sub", d), 0o755))
 				for f := range 100 {
-					s.write(fmt.Sprintf("dir%d/sub/f%d.txt", d, f), "some text\n")
+					s.WriteFile(fmt.Sprintf("dir%d/sub/f%d.txt", d, f), "some text\n")
 				}
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				o, err := s.run(context.Background(), nil, io.Discard, words(line)...)
+				o, err := s.Run(context.Background(), nil, io.Discard, commandtest.SplitWords(line)...)
 				if err != nil || o.Code != 0 {
 					b.Fatal(err, o.Stderr)
 				}
 				if strings.HasPrefix(line, "cp") {
-					s.must(s.fs.RemoveAll("/copy"))
+					s.Must(s.FS.RemoveAll("/copy"))
 				}
 			}
 		})

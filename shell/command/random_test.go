@@ -1,23 +1,21 @@
-package command
+package command_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/atoll-sandbox/atoll/shell/command/internal/commandtest"
 )
 
-// pickOne returns one of a list.
-func pickOne(r *rand.Rand, list ...string) string { return list[r.IntN(len(list))] }
-
-// oddText makes a few lines of what fields, numbers and words are made of.
+// oddText returns a few lines of random words, numbers and separators.
 func oddText(r *rand.Rand) string {
 	var b strings.Builder
 	for range r.IntN(12) {
 		for range r.IntN(9) {
-			b.WriteString(pickOne(r, "a", "b", "A", "c", " ", "  ", "\t", ":", ",", "1", "2", "10", "-", ".", "é", "z", "x y", "K", "\x00", "\xff"))
+			b.WriteString(commandtest.Pick(r, "a", "b", "A", "c", " ", "  ", "\t", ":", ",", "1", "2", "10", "-", ".", "é", "z", "x y", "K", "\x00", "\xff"))
 		}
 		if r.IntN(8) > 0 {
 			b.WriteByte('\n')
@@ -26,7 +24,7 @@ func oddText(r *rand.Rand) string {
 	return b.String()
 }
 
-// odd gathers arguments made by chance, most of them sensible.
+// odd builds random arguments, most of them sensible.
 type odd struct {
 	r    *rand.Rand
 	args []string
@@ -34,7 +32,7 @@ type odd struct {
 
 func (o *odd) add(s ...string) { o.args = append(o.args, s...) }
 
-// maybe adds once in n times.
+// maybe adds s with a probability of 1/n.
 func (o *odd) maybe(n int, s ...string) {
 	if o.r.IntN(n) == 0 {
 		o.add(s...)
@@ -106,7 +104,7 @@ var oddArgs = map[string]func(o *odd){
 	"mkdir": func(o *odd) { o.add("-m", oddMode(o), "n") },
 }
 
-// oddEnd makes arguments of head and tail.
+// oddEnd adds random arguments of head and tail.
 func oddEnd(o *odd) {
 	o.maybe(2, o.pick("-n", "-c")+o.pick("", "-", "+")+o.pick("0", "1", "2", "3", "10", "1k"))
 	o.some("-q", "-v", "-z")
@@ -129,28 +127,22 @@ func oddMode(o *odd) string {
 	return strings.Join(clauses, ",")
 }
 
-// TestRandomArguments compares with GNU on arguments and texts made by chance,
-// the same ones every time.
+// TestRandomArguments compares with GNU for random arguments and texts. The seed
+// is fixed.
 func TestRandomArguments(t *testing.T) {
 	tools := []string{"sort", "cut", "uniq", "tr", "head", "tail", "paste", "join", "wc", "cat", "chmod", "mkdir"}
+	var cases []commandtest.Case
 	for i := range 240 {
 		r := rand.New(rand.NewPCG(31, uint64(i)))
 		tool := tools[i%len(tools)]
-		requireTool(t, tool)
 		o := &odd{r: r, args: []string{tool}}
 		oddArgs[tool](o)
-		args := o.args
-		c := deed{stdin: oddText(r), loose: true}
-		c.tree = []string{"f=" + oddText(r), "g=" + oddText(r), "0750 d/", "0755 x=1", "6755 s=1"}
-		dir := t.TempDir()
-		s := newSandbox(t, dir)
-		plant(t, hostSide{}, dir, c.tree)
-		plant(t, s.fs, dir, c.tree)
-		want, got := hostExec(t, dir, c, args), s.exec(c.stdin, args...)
-		settle(c, &want)
-		settle(c, &got)
-		if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("%d: %q on %q, %q, %q (-GNU +ours)\n%s", i, args, c.stdin, c.tree[0], c.tree[1], d)
+		c := commandtest.Case{Name: fmt.Sprint(i), Stdin: oddText(r), Loose: true, NoFiles: tool == "mkdir"}
+		c.Tree = []string{"f=" + oddText(r), "g=" + oddText(r), "0750 d/", "0755 x=1", "6755 s=1"}
+		for _, a := range o.args {
+			c.Run += "'" + a + "' "
 		}
+		cases = append(cases, c)
 	}
+	commandtest.Compare(t, cases)
 }

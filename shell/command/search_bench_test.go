@@ -1,4 +1,4 @@
-package command
+package command_test
 
 import (
 	"bytes"
@@ -8,9 +8,11 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/atoll-sandbox/atoll/shell/command/internal/commandtest"
 )
 
-// serverLog makes lines like those of a server's log.
+// serverLog returns lines like those of a server's log.
 func serverLog(size int) string {
 	var b strings.Builder
 	levels := []string{"INFO", "DEBUG", "WARN", "ERROR", "INFO", "INFO", "DEBUG"}
@@ -23,26 +25,26 @@ func serverLog(size int) string {
 
 // BenchmarkSearch runs commands over 10 MB, here and with GNU's tools.
 func BenchmarkSearch(b *testing.B) {
-	s := newSandbox(b, "/work")
+	s := commandtest.New(b, "/work")
 	text := serverLog(10 << 20)
 	for _, run := range []string{
 		"grep -c ERROR", "grep ERROR", "grep -cE '[0-9]+ms user=[a-z]+99@'", "grep -cE 'ERROR|WARN'", "grep -vc INFO", "grep -o 'user[0-9]*'", "grep -n -i error", "grep -cP '\\d{3}ms'", "grep -C2 -n 'took 99.ms'",
 		"sed s/ERROR/error/", "sed -E 's/([0-9]+)ms/\\1 ms/'", "sed -n '/ERROR/p'", "sed 's/[0-9]/#/g'", "sed -n '$p'", "sed 5000q", "sed y/abc/xyz/", "sed '/INFO/d;s/worker-//'",
 	} {
-		args := words(run)
-		if _, known := s.k.Programs()[args[0]]; !known {
+		args := commandtest.SplitWords(run)
+		if _, known := s.Kernel.Programs()[args[0]]; !known {
 			continue
 		}
 		b.Run("atoll/"+run, func(b *testing.B) {
 			b.SetBytes(int64(len(text)))
 			for b.Loop() {
-				if _, err := s.run(context.Background(), strings.NewReader(text), io.Discard, args...); err != nil {
+				if _, err := s.Run(context.Background(), strings.NewReader(text), io.Discard, args...); err != nil {
 					b.Fatal(err)
 				}
 			}
 		})
 		b.Run("GNU/"+run, func(b *testing.B) {
-			requireTool(b, args[0])
+			commandtest.RequireTool(b, args[0])
 			b.SetBytes(int64(len(text)))
 			for b.Loop() {
 				cmd := exec.Command(args[0], args[1:]...)

@@ -2,23 +2,23 @@ package syntax
 
 import "strings"
 
-// maxArith bounds the operators of one expression, and with them the depth of
-// its tree; maxParens bounds what its parser recurses for.
+// maxArith limits the operators of one expression, and so the depth of its
+// tree; maxParens limits the recursion of the parser.
 const (
 	maxArith  = 10000
 	maxParens = 1000
 )
 
-// placeholder stands for an expansion in the text of an expression.
+// placeholder represents an expansion in the text of an expression.
 const placeholder = 0
 
-// arithOf reads the expression in the window from offset at to end, whose
-// parts have been read.
+// arithOf parses the expression in the window from offset at to end, whose
+// parts were parsed before.
 func (p *parser) arithOf(at, end int, parts []Part) *Arith {
-	p.node()
+	p.countNode()
 	raw := p.src[at:end]
-	a := &Arith{Pos: p.pos(at), Raw: raw, Word: &Word{Pos: p.pos(at), Parts: parts, Raw: raw}}
-	text, subs, ok := template(parts)
+	a := &Arith{Pos: p.posAt(at), Raw: raw, Word: &Word{Pos: p.posAt(at), Parts: parts, Raw: raw}}
+	text, subs, ok := arithTemplate(parts)
 	if !ok {
 		return a
 	}
@@ -33,10 +33,10 @@ func (p *parser) arithOf(at, end int, parts []Part) *Arith {
 	return a
 }
 
-// template returns the text of an expression with a placeholder for each
-// expansion. ok is false when there are quotes, or when an expansion touches
-// a name or number.
-func template(parts []Part) (text string, subs []Part, ok bool) {
+// arithTemplate returns the text of an expression with a placeholder for each
+// expansion. ok is false if there are quotes, or if an expansion is adjacent
+// to a name or number.
+func arithTemplate(parts []Part) (text string, subs []Part, ok bool) {
 	if len(parts) == 0 {
 		return "", nil, true
 	}
@@ -46,7 +46,7 @@ func template(parts []Part) (text string, subs []Part, ok bool) {
 		}
 	}
 	var b strings.Builder
-	glued := false // the last byte would join what follows
+	glued := false // the last byte would join the next operand
 	for _, part := range parts {
 		switch part := part.(type) {
 		case *Lit:
@@ -54,11 +54,11 @@ func template(parts []Part) (text string, subs []Part, ok bool) {
 			if v == "" {
 				continue
 			}
-			if strings.IndexByte(v, '\'') >= 0 || len(subs) > 0 && glued && joins(v[0]) {
+			if strings.IndexByte(v, '\'') >= 0 || len(subs) > 0 && glued && joinsOperand(v[0]) {
 				return "", nil, false
 			}
 			b.WriteString(v)
-			glued = joins(v[len(v)-1])
+			glued = joinsOperand(v[len(v)-1])
 		case *ParamExp, *CmdSubst, *ArithExp:
 			if glued {
 				return "", nil, false
@@ -73,24 +73,25 @@ func template(parts []Part) (text string, subs []Part, ok bool) {
 	return b.String(), subs, true
 }
 
-func joins(c byte) bool { return isName(c) || c == '#' || c == '@' || c == '$' || c >= 0x80 }
+func joinsOperand(c byte) bool { return isName(c) || c == '#' || c == '@' || c == '$' || c >= 0x80 }
 
-// arithParser parses one expression by precedence, as bash's does, so that
-// errors name the same text.
+// arithParser parses one expression by operator precedence, in the order of
+// bash's parser, so that errors show the same text. Its methods are named for
+// the grammar rules.
 type arithParser struct {
 	p       *parser
 	text    string
 	line    int32
-	subs    []Part // what the placeholders stand for
-	nsub    int    // placeholders read
+	subs    []Part // expansions of the placeholders
+	nsub    int    // number of placeholders read
 	dollars []Part
 
 	i     int // next byte
-	start int // of the last token: what errors point at
+	start int // of the last token, which errors show
 	op    ArithOp
 	kind  arithToken
 	val   int64
-	node  ArithExpr // of an operand that is no number
+	node  ArithExpr // of an operand that is not a number
 	ops   int
 	depth int
 	err   *ArithError
@@ -113,13 +114,13 @@ const (
 )
 
 func (x *arithParser) parse() (ArithExpr, *ArithError) {
-	x.lex()
+	x.nextToken()
 	if x.kind == arithEnd && x.err == nil {
 		return nil, nil
 	}
 	e := x.comma()
 	if x.err == nil && x.kind != arithEnd {
-		x.fail("syntax error in expression")
+		x.setError("syntax error in expression")
 	}
 	if x.err != nil {
 		return nil, x.err
@@ -127,7 +128,8 @@ func (x *arithParser) parse() (ArithExpr, *ArithError) {
 	return e, nil
 }
 
-func (x *arithParser) fail(msg string) {
+// setError records the first error, at the current token, and ends the input.
+func (x *arithParser) setError(msg string) {
 	if x.err == nil {
 		tok := ""
 		if x.start < len(x.text) {
@@ -139,16 +141,16 @@ func (x *arithParser) fail(msg string) {
 	x.kind = arithEnd
 }
 
-// grow counts an operator.
-func (x *arithParser) grow() {
+// countOperator counts an operator against the limit.
+func (x *arithParser) countOperator() {
 	x.ops++
-	x.p.node()
+	x.p.countNode()
 	if x.ops > maxArith {
-		x.fail("expression recursion level exceeded")
+		x.setError("expression recursion level exceeded")
 	}
 }
 
-// prec is the binding strength of the binary operators.
+// prec is the precedence of the binary operators.
 var prec = [...]int8{
 	ArithComma: 1, ArithLOr: 4, ArithLAnd: 5, ArithOr: 6, ArithXor: 7, ArithAnd: 8,
 	ArithEq: 9, ArithNe: 9, ArithLt: 10, ArithLe: 10, ArithGt: 10, ArithGe: 10,
@@ -159,8 +161,8 @@ var prec = [...]int8{
 func (x *arithParser) comma() ArithExpr {
 	e := x.assign()
 	for x.kind == arithOp && x.op == ArithComma {
-		x.grow()
-		x.lex()
+		x.countOperator()
+		x.nextToken()
 		e = &ArithBinary{Op: ArithComma, X: e, Y: x.assign()}
 	}
 	return e
@@ -170,7 +172,7 @@ func (x *arithParser) assign() ArithExpr {
 	x.depth++
 	defer func() { x.depth-- }()
 	if x.depth > maxParens {
-		x.fail("expression recursion level exceeded")
+		x.setError("expression recursion level exceeded")
 		return nil
 	}
 	e := x.ternary()
@@ -179,14 +181,14 @@ func (x *arithParser) assign() ArithExpr {
 	}
 	v, ok := e.(*ArithVar)
 	if !ok {
-		x.fail("attempted assignment to non-variable")
+		x.setError("attempted assignment to non-variable")
 		return nil
 	}
 	op := x.op
-	x.grow()
-	x.lex()
+	x.countOperator()
+	x.nextToken()
 	if x.kind == arithEnd {
-		x.fail("syntax error: operand expected")
+		x.setError("syntax error: operand expected")
 	}
 	return &ArithAssign{Op: op, X: v, Y: x.assign()}
 }
@@ -196,48 +198,48 @@ func (x *arithParser) ternary() ArithExpr {
 	if x.kind != arithQuestion {
 		return cond
 	}
-	x.grow()
-	x.lex()
+	x.countOperator()
+	x.nextToken()
 	if x.kind == arithEnd || x.kind == arithColon {
-		x.fail("expression expected")
+		x.setError("expression expected")
 		return nil
 	}
 	yes := x.comma()
 	if x.kind != arithColon {
-		x.fail("`:' expected for conditional expression")
+		x.setError("`:' expected for conditional expression")
 		return nil
 	}
-	x.lex()
+	x.nextToken()
 	if x.kind == arithEnd {
-		x.fail("expression expected")
+		x.setError("expression expected")
 		return nil
 	}
 	x.depth++
 	defer func() { x.depth-- }()
 	if x.depth > maxParens {
-		x.fail("expression recursion level exceeded")
+		x.setError("expression recursion level exceeded")
 		return nil
 	}
 	return &ArithTernary{Cond: cond, X: yes, Y: x.ternary()}
 }
 
-// binary reads operators that bind at least as strongly as low.
+// binary parses operators of at least precedence low.
 func (x *arithParser) binary(low int8) ArithExpr {
 	e := x.unary()
 	for x.kind == arithOp && prec1(x.op) >= low {
 		op := x.op
-		x.grow()
+		x.countOperator()
 		from := x.i
-		x.lex()
+		x.nextToken()
 		b := &ArithBinary{Op: op, X: e}
 		if op == ArithPow {
 			b.Y = x.power()
-			b.Rest = x.rest(x.start)
+			b.Rest = x.textFrom(x.start)
 		} else {
 			b.Y = x.binary(prec1(op) + 1)
 		}
 		if op == ArithDiv || op == ArithRem {
-			b.Rest = x.rest(from)
+			b.Rest = x.textFrom(from)
 		}
 		e = b
 	}
@@ -251,20 +253,20 @@ func prec1(op ArithOp) int8 {
 	return prec[op]
 }
 
-// rest returns the text from an offset on, without leading blanks.
-func (x *arithParser) rest(from int) string {
+// textFrom returns the text from an offset on, without leading blanks.
+func (x *arithParser) textFrom(from int) string {
 	if from >= len(x.text) {
 		return ""
 	}
 	return strings.TrimLeft(x.text[from:], " \t\n")
 }
 
-// power reads the right side of **, which groups to the right.
+// power parses the right side of **, which is right-associative.
 func (x *arithParser) power() ArithExpr {
 	x.depth++
 	defer func() { x.depth-- }()
 	if x.depth > maxParens {
-		x.fail("expression recursion level exceeded")
+		x.setError("expression recursion level exceeded")
 		return nil
 	}
 	return x.binary(prec[ArithPow])
@@ -274,7 +276,7 @@ func (x *arithParser) unary() ArithExpr {
 	x.depth++
 	defer func() { x.depth-- }()
 	if x.depth > maxParens {
-		x.fail("expression recursion level exceeded")
+		x.setError("expression recursion level exceeded")
 		return nil
 	}
 	switch x.kind {
@@ -282,20 +284,20 @@ func (x *arithParser) unary() ArithExpr {
 		switch x.op {
 		case ArithLNot, ArithNot, ArithAdd, ArithSub:
 			op := x.op
-			x.grow()
-			x.lex()
+			x.countOperator()
+			x.nextToken()
 			return &ArithUnary{Op: op, X: x.unary()}
 		}
 	case arithInc, arithDec:
 		dec := x.kind == arithDec
-		x.lex()
+		x.nextToken()
 		v, ok := x.node.(*ArithVar)
 		if x.kind != arithOperand || !ok {
-			x.fail("identifier expected after pre-increment or pre-decrement")
+			x.setError("identifier expected after pre-increment or pre-decrement")
 			return nil
 		}
-		x.lex()
-		x.grow()
+		x.nextToken()
+		x.countOperator()
 		return &ArithIncDec{X: v, Dec: dec}
 	}
 	return x.primary()
@@ -304,30 +306,30 @@ func (x *arithParser) unary() ArithExpr {
 func (x *arithParser) primary() ArithExpr {
 	switch x.kind {
 	case arithOpen:
-		x.lex()
+		x.nextToken()
 		e := x.comma()
 		if x.kind != arithClose {
-			x.fail("missing `)'")
+			x.setError("missing `)'")
 			return nil
 		}
-		x.lex()
+		x.nextToken()
 		return e
 	case arithNumber:
 		n := &ArithNum{Value: x.val}
-		x.grow()
-		x.lex()
+		x.countOperator()
+		x.nextToken()
 		return n
 	case arithOperand:
 		e := x.node
-		x.grow()
-		x.lex()
+		x.countOperator()
+		x.nextToken()
 		v, ok := e.(*ArithVar)
 		if ok && (x.kind == arithInc || x.kind == arithDec) {
 			e = &ArithIncDec{X: v, Dec: x.kind == arithDec, Post: true}
-			x.lex()
+			x.nextToken()
 		}
 		return e
 	}
-	x.fail("syntax error: operand expected")
+	x.setError("syntax error: operand expected")
 	return nil
 }

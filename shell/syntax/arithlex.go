@@ -2,8 +2,8 @@ package syntax
 
 import "strings"
 
-// lex reads the next token of an expression.
-func (x *arithParser) lex() {
+// nextToken reads the next token of an expression.
+func (x *arithParser) nextToken() {
 	if x.err != nil {
 		return
 	}
@@ -26,18 +26,18 @@ func (x *arithParser) lex() {
 		x.dollars = append(x.dollars, x.subs[x.nsub])
 		x.nsub++
 	case isDigit(c):
-		x.number()
+		x.lexNumber()
 	case isNameStart(c):
-		x.variable()
+		x.lexVariable()
 	default:
-		x.operator(c, last)
+		x.lexOperator(c, last)
 	}
 }
 
 func isArithBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
-// variable reads a name and its subscript.
-func (x *arithParser) variable() {
+// lexVariable reads a name and its subscript.
+func (x *arithParser) lexVariable() {
 	from := x.i
 	for x.i < len(x.text) && isName(x.text[x.i]) {
 		x.i++
@@ -47,23 +47,23 @@ func (x *arithParser) variable() {
 	if x.i >= len(x.text) || x.text[x.i] != '[' {
 		return
 	}
-	end := x.subscript()
+	end := x.subscriptEnd()
 	if end < 0 {
 		x.kind = arithOperand
-		x.fail("bad array subscript")
+		x.setError("bad array subscript")
 		return
 	}
-	raw := x.original(x.text[x.i+1 : end])
+	raw := x.restoreExpansions(x.text[x.i+1 : end])
 	x.i = end + 1
 	v.Index = x.p.indexOf(raw, x.line)
 	if v.Index == nil {
-		x.fail("bad array subscript")
+		x.setError("bad array subscript")
 	}
 }
 
-// subscript returns the offset of the bracket that closes the one at the
-// position, or -1.
-func (x *arithParser) subscript() int {
+// subscriptEnd returns the offset of the bracket that closes the one at the
+// current position, or -1.
+func (x *arithParser) subscriptEnd() int {
 	open := 0
 	for j := x.i; j < len(x.text); j++ {
 		switch x.text[j] {
@@ -87,8 +87,8 @@ func (x *arithParser) subscript() int {
 	return -1
 }
 
-// original puts the source of the expansions back into a piece of the text.
-func (x *arithParser) original(s string) string {
+// restoreExpansions replaces placeholders by the source of their expansions.
+func (x *arithParser) restoreExpansions(s string) string {
 	if len(x.subs) == 0 || strings.IndexByte(s, placeholder) < 0 {
 		return s
 	}
@@ -111,20 +111,20 @@ func (x *arithParser) original(s string) string {
 	return b.String()
 }
 
-// indexOf reads the text between the brackets of a subscript.
+// indexOf parses the text between the brackets of a subscript.
 func (p *parser) indexOf(text string, line int32) *Index {
-	if !p.enter() {
+	if !p.enterLevel() {
 		return nil
 	}
-	defer p.leave()
+	defer p.leaveLevel()
 	switch text {
 	case "@":
 		return &Index{Kind: IndexAt}
 	case "*":
 		return &Index{Kind: IndexStar}
 	}
-	c := p.child(text, line)
-	w := c.word(ctxIndex)
+	c := p.newChild(text, line)
+	w := c.parseWord(ctxIndex)
 	if c.err == nil && c.i < len(c.src) {
 		c.failAt(c.i, "bad array subscript")
 	}
@@ -132,19 +132,19 @@ func (p *parser) indexOf(text string, line int32) *Index {
 	if c.err == nil {
 		idx = &Index{Word: w, Arith: c.arithOf(0, len(text), w.Parts)}
 	}
-	p.adopt(c)
+	p.adoptCosts(c)
 	return idx
 }
 
-// number reads a constant: decimal, 0octal, 0xhex or base#digits.
-func (x *arithParser) number() {
+// lexNumber reads a constant: decimal, 0octal, 0xhex or base#digits.
+func (x *arithParser) lexNumber() {
 	from := x.i
 	for x.i < len(x.text) && isNumberByte(x.text[x.i]) {
 		x.i++
 	}
 	v, msg := parseConstant(x.text[from:x.i])
 	if msg != "" {
-		x.fail(msg)
+		x.setError(msg)
 		return
 	}
 	x.kind, x.val = arithNumber, v
@@ -152,7 +152,7 @@ func (x *arithParser) number() {
 
 func isNumberByte(c byte) bool { return isName(c) || c == '#' || c == '@' }
 
-// parseConstant returns the value of a constant, or what is wrong with it.
+// parseConstant returns the value of a constant, or an error message.
 func parseConstant(s string) (v int64, msg string) {
 	base := uint64(10)
 	if s[0] == '0' {
@@ -253,9 +253,9 @@ var arithOps = []struct {
 	{":", 0, arithColon},
 }
 
-func (x *arithParser) operator(c byte, last arithToken) {
+func (x *arithParser) lexOperator(c byte, last arithToken) {
 	rest := x.text[x.i:]
-	if len(rest) > 1 && rest[1] == c && (c == '+' || c == '-') && x.stepping(last) {
+	if len(rest) > 1 && rest[1] == c && (c == '+' || c == '-') && x.isIncDec(last) {
 		x.i += 2
 		x.kind = arithInc
 		if c == '-' {
@@ -271,15 +271,15 @@ func (x *arithParser) operator(c byte, last arithToken) {
 		}
 	}
 	if last == arithNumber || last == arithOperand {
-		x.fail("syntax error: invalid arithmetic operator")
+		x.setError("syntax error: invalid arithmetic operator")
 		return
 	}
-	x.fail("syntax error: operand expected")
+	x.setError("syntax error: operand expected")
 }
 
-// stepping reports whether ++ or -- at the position is a step of a variable:
-// after one, or before one. Else it is two signs.
-func (x *arithParser) stepping(last arithToken) bool {
+// isIncDec reports whether ++ or -- at the current position is an increment or
+// decrement: after or before a variable. Otherwise it is two signs.
+func (x *arithParser) isIncDec(last arithToken) bool {
 	if last == arithOperand {
 		return true
 	}

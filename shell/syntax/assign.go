@@ -1,27 +1,27 @@
 package syntax
 
-// assignment reads name=…, name+=… or name[…]=… . It returns nil, and
-// consumes nothing, when there is none.
-func (p *parser) assignment() *Assign {
+// parseAssignment parses name=…, name+=… or name[…]=… . It returns nil, and
+// consumes nothing, for other text.
+func (p *parser) parseAssignment() *Assign {
 	start := p.i
-	if !isNameStart(p.peek()) {
+	if !isNameStart(p.peekByte()) {
 		return nil
 	}
 	j := p.i + 1
-	for isName(p.at(j)) {
+	for isName(p.byteAt(j)) {
 		j++
 	}
-	switch c := p.at(j); {
-	case c == '=', c == '[', c == '+' && p.at(j+1) == '=':
-	case c == '\\' && p.at(j+1) == '\n':
+	switch c := p.byteAt(j); {
+	case c == '=', c == '[', c == '+' && p.byteAt(j+1) == '=':
+	case c == '\\' && p.byteAt(j+1) == '\n':
 	default:
 		return nil
 	}
-	a := &Assign{Pos: p.pos(start), Name: p.name()}
-	p.node()
-	if p.peek() == '[' {
+	a := &Assign{Pos: p.posAt(start), Name: p.name()}
+	p.countNode()
+	if p.peekByte() == '[' {
 		p.i++
-		a.Index = p.index()
+		a.Index = p.parseIndex()
 		if p.err != nil {
 			return nil
 		}
@@ -37,9 +37,9 @@ func (p *parser) assignment() *Assign {
 // assignOp consumes = or +=.
 func (p *parser) assignOp(a *Assign) bool {
 	switch {
-	case p.peek() == '=':
+	case p.peekByte() == '=':
 		p.i++
-	case p.peek() == '+' && p.at(p.i+1) == '=':
+	case p.peekByte() == '+' && p.byteAt(p.i+1) == '=':
 		a.Append = true
 		p.i += 2
 	default:
@@ -49,32 +49,32 @@ func (p *parser) assignOp(a *Assign) bool {
 }
 
 func (p *parser) assignValue(a *Assign) {
-	switch c := p.peek(); {
+	switch c := p.peekByte(); {
 	case c == '(':
 		p.i++
-		a.Array = p.array()
+		a.Array = p.parseArray()
 	case c == 0 || c == ' ' || c == '\t' || c == '\n' || c == ';' || c == '&' || c == '|' || c == ')':
 	default:
-		if v := p.word(ctxWord); v.Raw != "" {
+		if v := p.parseWord(ctxWord); v.Raw != "" {
 			a.Value = v
 		}
 	}
 }
 
-// array reads a compound value, the position being after the parenthesis.
-func (p *parser) array() *Array {
+// parseArray parses a compound value from the position after the parenthesis.
+func (p *parser) parseArray() *Array {
 	paren := p.i - 1
-	arr := &Array{Pos: p.pos(paren)}
-	if !p.enter() {
+	arr := &Array{Pos: p.posAt(paren)}
+	if !p.enterLevel() {
 		return arr
 	}
-	defer p.leave()
-	tok, have, outer := p.tok, p.have, p.inArray
-	p.have, p.inArray = false, true
+	defer p.leaveLevel()
+	tok, have, outer := p.tok, p.haveToken, p.inArray
+	p.haveToken, p.inArray = false, true
 	for p.err == nil {
 		p.skipBlanks()
-		if p.peek() == '[' {
-			if a := p.element(); a != nil {
+		if p.peekByte() == '[' {
+			if a := p.parseElement(); a != nil {
 				arr.Elems = append(arr.Elems, ArrayElem{Assign: a})
 				continue
 			}
@@ -85,25 +85,25 @@ func (p *parser) array() *Array {
 			arr.Elems = append(arr.Elems, ArrayElem{Word: t.word})
 		case tokNewline:
 		case tokRParen:
-			p.tok, p.have, p.inArray = tok, have, outer
+			p.tok, p.haveToken, p.inArray = tok, have, outer
 			return arr
 		case tokEOF:
-			p.unclosed(paren, ")")
+			p.failUnclosed(paren, ")")
 		default:
-			p.unexpected()
+			p.failUnexpected()
 		}
-		p.take()
+		p.consumeToken()
 	}
 	return arr
 }
 
-// element reads [index]=value; it returns nil, and consumes nothing, when the
-// text is a plain word.
-func (p *parser) element() *Assign {
+// parseElement parses [index]=value; it returns nil, and consumes nothing, if
+// the text is a plain word.
+func (p *parser) parseElement() *Assign {
 	start := p.i
-	a := &Assign{Pos: p.pos(start)}
+	a := &Assign{Pos: p.posAt(start)}
 	p.i++
-	a.Index = p.index()
+	a.Index = p.parseIndex()
 	if p.err != nil {
 		return nil
 	}
@@ -111,8 +111,8 @@ func (p *parser) element() *Assign {
 		p.i = start
 		return nil
 	}
-	p.node()
-	if v := p.word(ctxWord); v.Raw != "" {
+	p.countNode()
+	if v := p.parseWord(ctxWord); v.Raw != "" {
 		a.Value = v
 	}
 	return a

@@ -1,10 +1,10 @@
-// Package syntax reads and prints the language of bash 5.2: lexer, parser,
-// syntax tree, printer and a small analyzer. It runs nothing and knows no
-// file system; every input, however hostile, is answered within its budget.
+// Package syntax parses and prints the language of bash 5.2: lexer, parser,
+// syntax tree, printer and a small analyzer. It runs nothing and uses no file
+// system. Limits bound the time and memory for every input, however hostile.
 package syntax
 
-// Pos is a place in the source. Lines and columns count from 1; the zero Pos
-// means unknown. Columns count bytes.
+// Pos is a position in the source. Lines and columns count from 1; the zero
+// Pos means unknown. Columns count bytes.
 type Pos struct {
 	Line, Col int32
 }
@@ -12,7 +12,7 @@ type Pos struct {
 // Node is any node of the tree: *File, *Stmt, *Pipeline, *Cmd, every Command,
 // *Assign, *Array, *Word, every Part, *Index, *Redir, *Heredoc, *CaseItem,
 // every CondExpr, *Arith and every ArithExpr.
-type Node interface{ node() }
+type Node interface{ isNode() }
 
 // File is a whole script.
 type File struct {
@@ -27,29 +27,29 @@ type Stmt struct {
 	Background bool    // ended by '&'
 }
 
-// AndOr is one link of an and-or list.
+// AndOr is an element of an and-or list after the first.
 type AndOr struct {
 	Or       bool // `||`; else `&&`
 	Pipeline *Pipeline
 }
 
-// Pipeline is one or more commands joined by '|', perhaps timed or negated.
+// Pipeline is one or more commands joined by '|', optionally timed or negated.
 // Cmds is empty for a bare `!` or `time`.
 type Pipeline struct {
 	Pos    Pos
-	Bangs  int // how many '!' stand before it
+	Bangs  int // number of '!' before it
 	Time   TimeMode
 	Cmds   []*Cmd
-	Stderr []bool // Stderr[i]: Cmds[i] is followed by `|&`; nil when no pipe is
+	Stderr []bool // Stderr[i]: Cmds[i] is followed by `|&`; nil if there is no `|&`
 }
 
 // Negated reports whether the exit status is inverted.
 func (p *Pipeline) Negated() bool { return p.Bangs%2 == 1 }
 
-// TimeMode says whether a pipeline is timed.
+// TimeMode is the kind of timing of a pipeline.
 type TimeMode uint8
 
-// The ways of timing.
+// The kinds of timing.
 const (
 	NoTime    TimeMode = iota
 	TimeBash           // time
@@ -63,21 +63,21 @@ type Cmd struct {
 	Redirs   []*Redir
 }
 
-// Command is what a Cmd does: *Simple, *Subshell, *Group, *If, *While, *For,
+// Command is the body of a Cmd: *Simple, *Subshell, *Group, *If, *While, *For,
 // *ArithFor, *Select, *Case, *ArithCmd, *CondCmd, *FuncDecl or *Coproc.
 type Command interface {
 	Node
-	command()
+	isCommand()
 }
 
-// Simple is assignments, then words. Both may be empty when the Cmd has only
-// redirections.
+// Simple is a simple command: assignments, then words. Both are empty if the
+// Cmd has only redirections.
 type Simple struct {
 	Assigns []*Assign
 	Args    []*Word
-	// Decl is set when the first word is, literally, a declaration builtin
-	// (alias declare export local readonly typeset), so that words of the
-	// form name=value carry their Assign.
+	// Decl is set if the first word is, literally, a declaration builtin
+	// (alias declare export local readonly typeset). Words of the form
+	// name=value then have their Assign set.
 	Decl bool
 }
 
@@ -87,13 +87,13 @@ type Subshell struct{ Body []*Stmt }
 // Group is { list; }.
 type Group struct{ Body []*Stmt }
 
-// If is an if command: the first clause, then one for each elif.
+// If is an if command: one clause for if and one for each elif.
 type If struct {
 	Clauses []IfClause
 	Else    []*Stmt // nil without else
 }
 
-// IfClause is a condition and what runs when it holds.
+// IfClause is a condition and the list that runs if it is true.
 type IfClause struct{ Cond, Then []*Stmt }
 
 // While is a while or until loop.
@@ -141,7 +141,7 @@ type CaseItem struct {
 	Term     CaseTerm
 }
 
-// CaseTerm says what happens after a clause.
+// CaseTerm is the terminator of a case clause.
 type CaseTerm uint8
 
 // The terminators of a case clause.
@@ -157,13 +157,13 @@ type ArithCmd struct{ X *Arith }
 // CondCmd is [[ expression ]].
 type CondCmd struct{ X CondExpr }
 
-// FuncDecl defines a function. Printing Body gives the text that recreates
-// it; redirections of the definition are in Body.Redirs.
+// FuncDecl defines a function. Redirections of the definition are in
+// Body.Redirs.
 type FuncDecl struct {
 	Name    string
 	Keyword bool   // written with `function`
 	Body    *Cmd   // a compound command
-	Source  string // the definition as written, "" when an alias was expanded in it
+	Source  string // the definition as written; "" if an alias was expanded in it
 }
 
 // Coproc is coproc [name] command.
@@ -179,7 +179,7 @@ type Assign struct {
 	Index  *Index // nil without subscript
 	Append bool
 	Value  *Word  // nil when Array is set, or for an empty value
-	Array  *Array // name=( … ); with Index it is an error at run time
+	Array  *Array // name=( … ); with Index it is a run-time error
 }
 
 // Array is the compound value of an array assignment.
@@ -188,25 +188,26 @@ type Array struct {
 	Elems []ArrayElem
 }
 
-// ArrayElem is one element of a compound assignment: a word that is split,
+// ArrayElem is an element of a compound assignment: a word that is split,
 // globbed and brace-expanded like an argument, or [index]=value.
 type ArrayElem struct {
 	Word   *Word   // nil when Assign is set
 	Assign *Assign // [index]=value or [index]+=value
 }
 
-// Word is one shell word. Brace and tilde expansion, splitting, and pathname
-// expansion are the expander's: text in a Lit part is unquoted and active,
-// all other text is not. The pieces of an extended glob such as `@(a|"b")`
-// stay in the word as they are: Lit `@(a|`, DblQuoted, Lit `)`.
+// Word is a shell word. Brace and tilde expansion, splitting and pathname
+// expansion are left to the expander: text in a Lit part is unquoted and
+// active, all other text is not. The pieces of an extended glob such as
+// `@(a|"b")` are parts of the word: Lit `@(a|`, DblQuoted, Lit `)`.
 type Word struct {
 	Pos    Pos
 	Parts  []Part
 	Raw    string  // as in the source
-	Assign *Assign // an assignment as argument of a declaration builtin; Parts is nil then
+	Assign *Assign // set for an assignment as argument of a declaration builtin; Parts is nil then
 }
 
-// Literal returns the word's text when it is one unquoted, unexpanded piece.
+// Literal returns the word's text if the word is one unquoted part without
+// expansions.
 func (w *Word) Literal() (string, bool) {
 	if w == nil || len(w.Parts) != 1 {
 		return "", false
@@ -222,25 +223,25 @@ func (w *Word) Literal() (string, bool) {
 // *ArithExp or *ProcSubst.
 type Part interface {
 	Node
-	part()
+	isPart()
 }
 
 // Lit is unquoted text. Inside DblQuoted (and here-documents, and operands of
-// a quoted ${ }) it is text with its backslashes resolved, and not active.
-// A backslash-newline is gone from Value.
+// a quoted ${ }) it is inactive text with its backslashes resolved. Value does
+// not contain backslash-newlines.
 type Lit struct {
 	Value string
 	Raw   string // as in the source
 }
 
-// Quoted is text that stands for itself.
+// Quoted is literal text.
 type Quoted struct {
 	Kind  QuoteKind
 	Value string // with escapes decoded
 	Raw   string // as in the source, with the quotes
 }
 
-// QuoteKind says how text was quoted.
+// QuoteKind is the kind of quoting of a Quoted.
 type QuoteKind uint8
 
 // The kinds of quoting without expansion.
@@ -268,7 +269,7 @@ type ParamExp struct {
 	Arg      *Word  // operand; nil when absent. Quoting: see Quoted
 	Repl     *Word  // ParamReplace…: the replacement; nil when absent
 	Off, Len *Arith // ParamSlice; Len nil when absent
-	Quoted   bool   // stands within double quotes or a here-document
+	Quoted   bool   // is within double quotes or a here-document
 	Bad      bool   // "bad substitution", which is an error when it is expanded
 	Raw      string // as in the source
 }
@@ -307,15 +308,15 @@ const (
 	ParamTransform             // ${x@Q}: the letter is Arg's text
 )
 
-// Index is a subscript. Whether its text is arithmetic or a key depends on
-// the array, so both readings are here.
+// Index is a subscript. Whether its text is an arithmetic expression or a key
+// depends on the array, so it has both forms.
 type Index struct {
 	Kind  IndexKind
 	Word  *Word  // the key of an associative array; for IndexExpr
 	Arith *Arith // for IndexExpr
 }
 
-// IndexKind tells [@] and [*] from an expression.
+// IndexKind distinguishes [@] and [*] from an expression.
 type IndexKind uint8
 
 // The kinds of subscript.
@@ -325,8 +326,8 @@ const (
 	IndexStar           // [*]
 )
 
-// CmdSubst is $( ) or ` `. A syntax error inside backquotes is an error only
-// when it is expanded: Err then holds it.
+// CmdSubst is $( ) or ` `. A syntax error inside backquotes is stored in Err;
+// it is an error only when the substitution is expanded.
 type CmdSubst struct {
 	Pos       Pos
 	Stmts     []*Stmt
@@ -350,7 +351,7 @@ type ProcSubst struct {
 	Raw   string
 }
 
-// Redir is one redirection.
+// Redir is a redirection.
 type Redir struct {
 	Pos    Pos
 	Op     RedirOp
@@ -384,7 +385,7 @@ var redirText = [...]string{"<", ">", ">>", ">|", "<>", "<&", ">&", "&>", "&>>",
 // String returns the operator as written.
 func (op RedirOp) String() string { return redirText[op] }
 
-// DefaultFd returns the descriptor the operator means without a number.
+// DefaultFd returns the descriptor of the operator without a number.
 func (op RedirOp) DefaultFd() int {
 	switch op {
 	case RedirIn, RedirInOut, RedirDupIn, RedirHere, RedirHereStrip, RedirString:
@@ -393,35 +394,35 @@ func (op RedirOp) DefaultFd() int {
 	return 1
 }
 
-// Heredoc is the body of a here-document. Tabs are stripped already for <<-.
+// Heredoc is the body of a here-document. For <<- its tabs are removed.
 type Heredoc struct {
 	Pos      Pos
 	Delim    string // quotes removed
 	RawDelim string // as in the source
 	Quoted   bool   // the delimiter was quoted: Body is one Lit
 	Body     *Word  // expanded as if in double quotes; never nil
-	EOF      bool   // ended by the end of the input (bash warns)
+	EOF      bool   // ended by the end of the input (bash prints a warning)
 }
 
 // CondExpr is an expression of [[ ]]: *CondWord, *CondUnary, *CondBinary,
 // *CondNot, *CondLogic or *CondParen.
 type CondExpr interface {
 	Node
-	cond()
+	isCond()
 }
 
-// CondWord is a lone word: true when it is not empty.
+// CondWord is a single word: true if it is not empty.
 type CondWord struct{ X *Word }
 
-// CondUnary is -f x and the like.
+// CondUnary is a test with one operand, such as -f x.
 type CondUnary struct {
 	Op string
 	X  *Word
 }
 
-// CondBinary is x == y and the like. For == != = the right side is a pattern
-// and for =~ a regular expression, both with quoted parts standing for
-// themselves.
+// CondBinary is a test with two operands, such as x == y. For == != = the
+// right side is a pattern and for =~ a regular expression; quoted parts of
+// either are literal.
 type CondBinary struct {
 	Op   string
 	X, Y *Word
@@ -439,21 +440,21 @@ type CondLogic struct {
 // CondParen is ( x ).
 type CondParen struct{ X CondExpr }
 
-// Arith is an arithmetic expression as the shell sees it: text that is first
-// expanded, then evaluated.
+// Arith is an arithmetic expression as the shell treats it: text that is first
+// expanded and then evaluated.
 //
-// Run it so: when Expr is nil, expand Word as in double quotes and hand the
-// result to ParseArith. When Expr is set and Dollars is empty, evaluate Expr.
-// When Dollars is not empty, expand each of them in order; if all results are
-// plain decimal numbers (digits without a leading zero, no sign) evaluate
-// Expr with them, else expand Word and use ParseArith on that.
+// To evaluate it: if Expr is nil, expand Word as in double quotes and pass the
+// result to ParseArith. If Expr is set and Dollars is empty, evaluate Expr. If
+// Dollars is not empty, expand its parts in order; if all results are plain
+// decimal numbers (digits without a leading zero, no sign) evaluate Expr with
+// them, else expand Word and use ParseArith on the result.
 type Arith struct {
 	Pos     Pos
 	Raw     string
 	Word    *Word       // never nil
-	Expr    ArithExpr   // nil when it can't be known before expansion
-	Dollars []Part      // the expansions that ArithDollar nodes stand for
-	Err     *ArithError // why a text without expansions is invalid; an error at run time
+	Expr    ArithExpr   // nil if it is unknown before expansion
+	Dollars []Part      // expansions that the ArithDollar nodes refer to
+	Err     *ArithError // why text without expansions is invalid; an error at run time
 }
 
 // ArithExpr is a node of an arithmetic expression: *ArithNum, *ArithVar,
@@ -461,13 +462,13 @@ type Arith struct {
 // *ArithTernary. A nil expression (empty text) is 0.
 type ArithExpr interface {
 	Node
-	arith()
+	isArith()
 }
 
 // ArithNum is a constant.
 type ArithNum struct{ Value int64 }
 
-// ArithVar is a variable, whose value is evaluated as an expression again.
+// ArithVar is a variable; its value is evaluated as an expression.
 type ArithVar struct {
 	Name  string
 	Index *Index
@@ -489,11 +490,11 @@ type ArithIncDec struct {
 	Post bool
 }
 
-// ArithBinary is x op y; && and || evaluate y only when needed.
+// ArithBinary is x op y; && and || evaluate y only if needed.
 type ArithBinary struct {
 	Op   ArithOp
 	X, Y ArithExpr
-	// Rest is, for / % and **, the text that bash names as the error token
+	// Rest is, for / % and **, the text that bash shows as the error token
 	// of "division by 0" and "exponent less than 0".
 	Rest string
 }
@@ -546,87 +547,87 @@ var arithText = [...]string{
 // String returns the operator as written.
 func (op ArithOp) String() string { return arithText[op] }
 
-func (*File) node()         {}
-func (*Stmt) node()         {}
-func (*Pipeline) node()     {}
-func (*Cmd) node()          {}
-func (*Simple) node()       {}
-func (*Subshell) node()     {}
-func (*Group) node()        {}
-func (*If) node()           {}
-func (*While) node()        {}
-func (*For) node()          {}
-func (*Select) node()       {}
-func (*ArithFor) node()     {}
-func (*Case) node()         {}
-func (*CaseItem) node()     {}
-func (*ArithCmd) node()     {}
-func (*CondCmd) node()      {}
-func (*FuncDecl) node()     {}
-func (*Coproc) node()       {}
-func (*Assign) node()       {}
-func (*Array) node()        {}
-func (*Word) node()         {}
-func (*Lit) node()          {}
-func (*Quoted) node()       {}
-func (*DblQuoted) node()    {}
-func (*ParamExp) node()     {}
-func (*Index) node()        {}
-func (*CmdSubst) node()     {}
-func (*ArithExp) node()     {}
-func (*ProcSubst) node()    {}
-func (*Redir) node()        {}
-func (*Heredoc) node()      {}
-func (*CondWord) node()     {}
-func (*CondUnary) node()    {}
-func (*CondBinary) node()   {}
-func (*CondNot) node()      {}
-func (*CondLogic) node()    {}
-func (*CondParen) node()    {}
-func (*Arith) node()        {}
-func (*ArithNum) node()     {}
-func (*ArithVar) node()     {}
-func (*ArithDollar) node()  {}
-func (*ArithUnary) node()   {}
-func (*ArithIncDec) node()  {}
-func (*ArithBinary) node()  {}
-func (*ArithAssign) node()  {}
-func (*ArithTernary) node() {}
+func (*File) isNode()         {}
+func (*Stmt) isNode()         {}
+func (*Pipeline) isNode()     {}
+func (*Cmd) isNode()          {}
+func (*Simple) isNode()       {}
+func (*Subshell) isNode()     {}
+func (*Group) isNode()        {}
+func (*If) isNode()           {}
+func (*While) isNode()        {}
+func (*For) isNode()          {}
+func (*Select) isNode()       {}
+func (*ArithFor) isNode()     {}
+func (*Case) isNode()         {}
+func (*CaseItem) isNode()     {}
+func (*ArithCmd) isNode()     {}
+func (*CondCmd) isNode()      {}
+func (*FuncDecl) isNode()     {}
+func (*Coproc) isNode()       {}
+func (*Assign) isNode()       {}
+func (*Array) isNode()        {}
+func (*Word) isNode()         {}
+func (*Lit) isNode()          {}
+func (*Quoted) isNode()       {}
+func (*DblQuoted) isNode()    {}
+func (*ParamExp) isNode()     {}
+func (*Index) isNode()        {}
+func (*CmdSubst) isNode()     {}
+func (*ArithExp) isNode()     {}
+func (*ProcSubst) isNode()    {}
+func (*Redir) isNode()        {}
+func (*Heredoc) isNode()      {}
+func (*CondWord) isNode()     {}
+func (*CondUnary) isNode()    {}
+func (*CondBinary) isNode()   {}
+func (*CondNot) isNode()      {}
+func (*CondLogic) isNode()    {}
+func (*CondParen) isNode()    {}
+func (*Arith) isNode()        {}
+func (*ArithNum) isNode()     {}
+func (*ArithVar) isNode()     {}
+func (*ArithDollar) isNode()  {}
+func (*ArithUnary) isNode()   {}
+func (*ArithIncDec) isNode()  {}
+func (*ArithBinary) isNode()  {}
+func (*ArithAssign) isNode()  {}
+func (*ArithTernary) isNode() {}
 
-func (*Simple) command()   {}
-func (*Subshell) command() {}
-func (*Group) command()    {}
-func (*If) command()       {}
-func (*While) command()    {}
-func (*For) command()      {}
-func (*Select) command()   {}
-func (*ArithFor) command() {}
-func (*Case) command()     {}
-func (*ArithCmd) command() {}
-func (*CondCmd) command()  {}
-func (*FuncDecl) command() {}
-func (*Coproc) command()   {}
+func (*Simple) isCommand()   {}
+func (*Subshell) isCommand() {}
+func (*Group) isCommand()    {}
+func (*If) isCommand()       {}
+func (*While) isCommand()    {}
+func (*For) isCommand()      {}
+func (*Select) isCommand()   {}
+func (*ArithFor) isCommand() {}
+func (*Case) isCommand()     {}
+func (*ArithCmd) isCommand() {}
+func (*CondCmd) isCommand()  {}
+func (*FuncDecl) isCommand() {}
+func (*Coproc) isCommand()   {}
 
-func (*Lit) part()       {}
-func (*Quoted) part()    {}
-func (*DblQuoted) part() {}
-func (*ParamExp) part()  {}
-func (*CmdSubst) part()  {}
-func (*ArithExp) part()  {}
-func (*ProcSubst) part() {}
+func (*Lit) isPart()       {}
+func (*Quoted) isPart()    {}
+func (*DblQuoted) isPart() {}
+func (*ParamExp) isPart()  {}
+func (*CmdSubst) isPart()  {}
+func (*ArithExp) isPart()  {}
+func (*ProcSubst) isPart() {}
 
-func (*CondWord) cond()   {}
-func (*CondUnary) cond()  {}
-func (*CondBinary) cond() {}
-func (*CondNot) cond()    {}
-func (*CondLogic) cond()  {}
-func (*CondParen) cond()  {}
+func (*CondWord) isCond()   {}
+func (*CondUnary) isCond()  {}
+func (*CondBinary) isCond() {}
+func (*CondNot) isCond()    {}
+func (*CondLogic) isCond()  {}
+func (*CondParen) isCond()  {}
 
-func (*ArithNum) arith()     {}
-func (*ArithVar) arith()     {}
-func (*ArithDollar) arith()  {}
-func (*ArithUnary) arith()   {}
-func (*ArithIncDec) arith()  {}
-func (*ArithBinary) arith()  {}
-func (*ArithAssign) arith()  {}
-func (*ArithTernary) arith() {}
+func (*ArithNum) isArith()     {}
+func (*ArithVar) isArith()     {}
+func (*ArithDollar) isArith()  {}
+func (*ArithUnary) isArith()   {}
+func (*ArithIncDec) isArith()  {}
+func (*ArithBinary) isArith()  {}
+func (*ArithAssign) isArith()  {}
+func (*ArithTernary) isArith() {}

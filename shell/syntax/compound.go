@@ -1,36 +1,36 @@
 package syntax
 
-// compound reads a compound command or a definition, without the redirections
-// after it. It returns nil, and consumes nothing, when the token begins a
-// simple command.
-func (p *parser) compound(t *token) Command {
+// parseCompound parses a compound command or a function definition, without
+// the redirections after it. It returns nil, and consumes nothing, if the token
+// begins a simple command.
+func (p *parser) parseCompound(t *token) Command {
 	if t.kind == tokLParen {
-		return p.paren()
+		return p.parseParen()
 	}
-	word := reserved(t)
+	word := reservedWord(t)
 	switch word {
 	case "":
 		return nil
 	case "!", "then", "else", "elif", "fi", "do", "done", "esac", "}", "in", "]]":
-		p.unexpected()
+		p.failUnexpected()
 		return nil
 	case "time": // after a pipe it is an ordinary word
 		return nil
 	}
 	start := t.start
-	p.take()
+	p.consumeToken()
 	switch word {
 	case "{":
-		body := p.body()
-		p.expect("}")
+		body := p.parseBody()
+		p.expectWord("}")
 		return &Group{Body: body}
 	case "if":
 		return p.ifCommand()
 	case "while", "until":
-		cond := p.body()
-		p.expect("do")
-		body := p.body()
-		p.expect("done")
+		cond := p.parseBody()
+		p.expectWord("do")
+		body := p.parseBody()
+		p.expectWord("done")
 		return &While{Until: word == "until", Cond: cond, Body: body}
 	case "for":
 		return p.forCommand()
@@ -46,28 +46,28 @@ func (p *parser) compound(t *token) Command {
 	case "function":
 		return p.keywordFunction(start)
 	}
-	return p.coproc()
+	return p.parseCoproc()
 }
 
-// expect consumes a reserved word.
-func (p *parser) expect(word string) {
+// expectWord consumes a reserved word.
+func (p *parser) expectWord(word string) {
 	if p.err != nil {
 		return
 	}
-	if !p.is(lexCmd, word) {
-		p.unexpected()
+	if !p.nextIs(lexCmd, word) {
+		p.failUnexpected()
 		return
 	}
-	p.take()
+	p.consumeToken()
 }
 
-// paren reads (( )) or ( ).
-func (p *parser) paren() Command {
+// parseParen parses (( )) or ( ).
+func (p *parser) parseParen() Command {
 	start := p.tok.start
-	if p.at(p.i) == '(' && !p.notAr[start] {
+	if p.byteAt(p.i) == '(' && !p.notArith[start] {
 		back := p.i
 		p.i++
-		p.have = false
+		p.haveToken = false
 		if x, ok := p.tryArith(start); ok {
 			p.tok.end = p.i
 			return &ArithCmd{X: x}
@@ -77,90 +77,90 @@ func (p *parser) paren() Command {
 		}
 		p.i = back
 	}
-	p.take()
-	body := p.body()
+	p.consumeToken()
+	body := p.parseBody()
 	if p.err == nil && p.next(lexCmd).kind != tokRParen {
-		p.unexpected()
+		p.failUnexpected()
 	}
-	p.take()
+	p.consumeToken()
 	return &Subshell{Body: body}
 }
 
 func (p *parser) ifCommand() Command {
 	c := &If{}
 	for {
-		cond := p.body()
-		p.expect("then")
-		then := p.body()
+		cond := p.parseBody()
+		p.expectWord("then")
+		then := p.parseBody()
 		c.Clauses = append(c.Clauses, IfClause{cond, then})
-		if p.err != nil || !p.is(lexCmd, "elif") {
+		if p.err != nil || !p.nextIs(lexCmd, "elif") {
 			break
 		}
-		p.take()
+		p.consumeToken()
 	}
-	if p.is(lexCmd, "else") {
-		p.take()
-		c.Else = p.body()
+	if p.nextIs(lexCmd, "else") {
+		p.consumeToken()
+		c.Else = p.parseBody()
 	}
-	p.expect("fi")
+	p.expectWord("fi")
 	return c
 }
 
-// loopName reads the variable of a for or select command.
+// loopName parses the variable of a for or select command.
 func (p *parser) loopName() string {
 	t := p.next(lexPlain)
 	if t.kind != tokWord {
-		p.unexpected()
+		p.failUnexpected()
 		return ""
 	}
-	p.take()
+	p.consumeToken()
 	return t.word.Raw
 }
 
-// loopWords reads `in words` and the separator, if they are there.
+// loopWords parses `in words` and the separator, if present.
 func (p *parser) loopWords() (words []*Word, in bool) {
 	if p.next(lexPlain).kind == tokSemi {
-		p.take()
+		p.consumeToken()
 		return nil, false
 	}
 	p.skipNewlines(lexPlain)
-	if !p.is(lexPlain, "in") {
+	if !p.nextIs(lexPlain, "in") {
 		return nil, false
 	}
-	p.take()
+	p.consumeToken()
 	for p.err == nil {
 		t := p.next(lexPlain)
 		switch t.kind {
 		case tokWord:
 			words = append(words, t.word)
 		case tokSemi, tokNewline:
-			p.take()
+			p.consumeToken()
 			return words, true
 		default:
-			p.unexpected()
+			p.failUnexpected()
 		}
-		p.take()
+		p.consumeToken()
 	}
 	return words, true
 }
 
-// loopBody reads do done or { }.
+// loopBody parses do done or { }.
 func (p *parser) loopBody() (body []*Stmt, brace bool) {
 	p.skipNewlines(lexCmd)
-	if p.is(lexCmd, "{") {
-		p.take()
-		body = p.body()
-		p.expect("}")
+	if p.nextIs(lexCmd, "{") {
+		p.consumeToken()
+		body = p.parseBody()
+		p.expectWord("}")
 		return body, true
 	}
-	p.expect("do")
-	body = p.body()
-	p.expect("done")
+	p.expectWord("do")
+	body = p.parseBody()
+	p.expectWord("done")
 	return body, false
 }
 
 func (p *parser) forCommand() Command {
-	if p.next(lexPlain).kind == tokLParen && p.at(p.i) == '(' {
+	if p.next(lexPlain).kind == tokLParen && p.byteAt(p.i) == '(' {
 		return p.arithFor()
 	}
 	c := &For{Name: p.loopName()}
@@ -176,27 +176,27 @@ func (p *parser) selectCommand() Command {
 	return c
 }
 
-// arithFor reads for (( ; ; )), the first parenthesis being the next token.
+// arithFor parses for (( ; ; )); the first parenthesis is the next token.
 func (p *parser) arithFor() Command {
 	c := &ArithFor{}
 	start := p.tok.start
-	p.take()
+	p.consumeToken()
 	p.i++
 	var parts [3]*Arith
 	n := 0
 	for ; p.err == nil; n++ {
-		for b := p.peek(); b == ' ' || b == '\t' || b == '\n'; b = p.peek() {
+		for b := p.peekByte(); b == ' ' || b == '\t' || b == '\n'; b = p.peekByte() {
 			p.i++
 		}
 		at := p.i
-		got := p.parts(ctxFor)
+		got := p.parseParts(ctxFor)
 		if p.err != nil {
 			return nil
 		}
 		if n < len(parts) && p.i > at {
 			parts[n] = p.arithOf(at, p.i, got)
 		}
-		if p.peek() != ';' {
+		if p.peekByte() != ';' {
 			break
 		}
 		p.i++
@@ -206,21 +206,21 @@ func (p *parser) arithFor() Command {
 	}
 	c.Init, c.Cond, c.Post = parts[0], parts[1], parts[2]
 	if p.next(lexCmd).kind == tokSemi {
-		p.take()
+		p.consumeToken()
 	}
 	c.Body, c.Brace = p.loopBody()
 	return c
 }
 
-// arithForEnd reads the "))" after n+1 expressions.
+// arithForEnd parses the "))" after n+1 expressions.
 func (p *parser) arithForEnd(start, n int) bool {
-	if p.peek() != ')' {
-		p.unclosed(start, ")")
+	if p.peekByte() != ')' {
+		p.failUnclosed(start, ")")
 		return false
 	}
-	if p.at(p.i+1) != ')' {
+	if p.byteAt(p.i+1) != ')' {
 		p.i++
-		p.unexpected()
+		p.failUnexpected()
 		return false
 	}
 	p.i += 2
@@ -240,21 +240,21 @@ func (p *parser) arithForEnd(start, n int) bool {
 func (p *parser) caseCommand() Command {
 	t := p.next(lexPlain)
 	if t.kind != tokWord {
-		p.unexpected()
+		p.failUnexpected()
 		return nil
 	}
 	c := &Case{Word: t.word}
-	p.take()
+	p.consumeToken()
 	p.skipNewlines(lexPlain)
-	if !p.is(lexPlain, "in") {
-		p.unexpected()
+	if !p.nextIs(lexPlain, "in") {
+		p.failUnexpected()
 		return nil
 	}
-	p.take()
+	p.consumeToken()
 	for p.err == nil {
 		p.skipNewlines(lexPlain)
-		if p.is(lexPlain, "esac") {
-			p.take()
+		if p.nextIs(lexPlain, "esac") {
+			p.consumeToken()
 			return c
 		}
 		item := p.caseItem()
@@ -263,7 +263,7 @@ func (p *parser) caseCommand() Command {
 		}
 		c.Items = append(c.Items, item)
 		if t := p.next(lexCmd); t.kind == tokWord {
-			p.expect("esac")
+			p.expectWord("esac")
 			return c
 		}
 		switch p.next(lexCmd).kind {
@@ -273,106 +273,107 @@ func (p *parser) caseCommand() Command {
 		case tokDSemiAmp:
 			item.Term = CaseNext
 		default:
-			p.unexpected()
+			p.failUnexpected()
 		}
-		p.take()
+		p.consumeToken()
 	}
 	return c
 }
 
-// caseItem reads patterns and their list, up to the terminator.
+// caseItem parses patterns and their list, up to the terminator.
 func (p *parser) caseItem() *CaseItem {
 	t := p.next(lexPlain)
-	item := &CaseItem{Pos: p.pos(t.start)}
-	p.node()
+	item := &CaseItem{Pos: p.posAt(t.start)}
+	p.countNode()
 	if t.kind == tokLParen {
-		p.take()
+		p.consumeToken()
 	}
 	for p.err == nil {
 		t := p.next(lexPlain)
 		if t.kind != tokWord {
-			p.unexpected()
+			p.failUnexpected()
 			return nil
 		}
 		item.Patterns = append(item.Patterns, t.word)
-		p.take()
+		p.consumeToken()
 		switch p.next(lexPlain).kind {
 		case tokPipe:
-			p.take()
+			p.consumeToken()
 			continue
 		case tokRParen:
-			p.take()
+			p.consumeToken()
 			item.Body = p.list()
 			return item
 		}
-		p.unexpected()
+		p.failUnexpected()
 	}
 	return nil
 }
 
-// keywordFunction reads `function name`, the keyword being consumed.
+// keywordFunction parses `function name`; the keyword is already consumed.
 func (p *parser) keywordFunction(from int) Command {
 	splices := p.splices
 	t := p.next(lexPlain)
 	if t.kind != tokWord {
-		p.unexpected()
+		p.failUnexpected()
 		return nil
 	}
 	f := &FuncDecl{Name: t.word.Raw, Keyword: true}
-	p.take()
-	if p.next(lexPlain).kind == tokLParen && p.at(p.skipBlanksAt(p.i)) == ')' {
-		p.take()
+	p.consumeToken()
+	if p.next(lexPlain).kind == tokLParen && p.byteAt(p.skipBlanksAt(p.i)) == ')' {
+		p.consumeToken()
 		p.next(lexPlain)
-		p.take()
+		p.consumeToken()
 	}
 	p.functionBody(f)
 	if p.err != nil {
 		return nil
 	}
 	if p.splices == splices {
-		f.Source = p.source(f, from)
+		f.Source = p.sourceFrom(f, from)
 	}
 	return f
 }
 
-// skipBlanksAt returns the first offset from j on that holds no blank.
+// skipBlanksAt returns the first offset at or after j without a blank.
 func (p *parser) skipBlanksAt(j int) int {
 	for {
 		j = p.skipCont(j)
-		if c := p.at(j); c != ' ' && c != '\t' {
+		if c := p.byteAt(j); c != ' ' && c != '\t' {
 			return j
 		}
 		j++
 	}
 }
 
-// coproc reads what follows the word coproc.
-func (p *parser) coproc() Command {
-	if !p.enter() {
+// parseCoproc parses the text after the word coproc.
+func (p *parser) parseCoproc() Command {
+	if !p.enterLevel() {
 		return nil
 	}
-	defer p.leave()
+	defer p.leaveLevel()
 	t := p.next(lexCmd)
-	if t.kind == tokLParen || startsCompound(reserved(t)) {
-		return &Coproc{Body: p.command()}
+	if t.kind == tokLParen || startsCompound(reservedWord(t)) {
+		return &Coproc{Body: p.parseCommand()}
 	}
 	if t.kind == tokWord {
 		if j := p.skipBlanksAt(p.i); p.coprocNamed(j) {
 			name := t.word
-			p.take()
-			return &Coproc{Name: name, Body: p.command()}
+			p.consumeToken()
+			return &Coproc{Name: name, Body: p.parseCommand()}
 		}
 	}
-	return &Coproc{Body: p.command()}
+	return &Coproc{Body: p.parseCommand()}
 }
 
-// coprocNamed reports whether a compound command begins at offset j.
+// coprocNamed reports whether a compound command begins at offset j, so that
+// the word before it is a name.
 func (p *parser) coprocNamed(j int) bool {
-	if p.at(j) == '(' {
+	if p.byteAt(j) == '(' {
 		return true
 	}
 	end := j
-	for c := p.at(end); c > ' ' && c != ';' && c != '&' && c != '|' && c != '(' && c != '<' && c != '>' && end-j < 9; c = p.at(end) {
+	for c := p.byteAt(end); c > ' ' && c != ';' && c != '&' && c != '|' && c != '(' && c != '<' && c != '>' && end-j < 9; c = p.byteAt(end) {
 		end++
 	}
 	return startsCompound(p.src[j:end])

@@ -1,27 +1,26 @@
 package syntax
 
-// condCommand reads [[ ]], the "[[" being consumed.
+// condCommand parses [[ ]]; the "[[" is already consumed.
 func (p *parser) condCommand() *CondCmd {
-	if !p.enter() {
+	if !p.enterLevel() {
 		return nil
 	}
-	defer p.leave()
+	defer p.leaveLevel()
 	glob := p.extglob
 	x := p.condOr()
 	p.extglob = glob
 	if p.err != nil {
 		return nil
 	}
-	if !p.is(lexPlain, "]]") {
+	if !p.nextIs(lexPlain, "]]") {
 		p.condError("syntax error in conditional expression: unexpected token `%'")
 		return nil
 	}
-	p.take()
+	p.consumeToken()
 	return &CondCmd{X: x}
 }
 
-// condError is an error at the token that comes next, which replaces the '%'
-// of the message.
+// condError sets an error at the next token, which replaces the '%' in msg.
 func (p *parser) condError(msg string) {
 	if p.err != nil {
 		return
@@ -30,7 +29,7 @@ func (p *parser) condError(msg string) {
 	if p.err != nil {
 		return
 	}
-	text := p.text(t)
+	text := p.textOf(t)
 	if t.kind == tokEOF {
 		text = "newline"
 	}
@@ -42,9 +41,9 @@ func (p *parser) condError(msg string) {
 		}
 		out = append(out, msg[i])
 	}
-	at := p.pos(t.start)
+	at := p.posAt(t.start)
 	p.inCond = true
-	p.fail(&Error{
+	p.setError(&Error{
 		Line: int(at.Line), Col: int(at.Col), Token: text, Msg: string(out),
 		Incomplete: t.kind == tokEOF,
 	})
@@ -52,7 +51,7 @@ func (p *parser) condError(msg string) {
 
 func (p *parser) skipNewlines(m lexMode) {
 	for p.next(m).kind == tokNewline {
-		p.take()
+		p.consumeToken()
 	}
 	p.ended = p.ended || p.tok.kind == tokEOF
 }
@@ -62,11 +61,11 @@ func (p *parser) condOr() CondExpr {
 	if p.err != nil || p.next(lexPlain).kind != tokOrIf {
 		return x
 	}
-	if !p.enter() {
+	if !p.enterLevel() {
 		return nil
 	}
-	defer p.leave()
-	p.take()
+	defer p.leaveLevel()
+	p.consumeToken()
 	return &CondLogic{Or: true, X: x, Y: p.condOr()}
 }
 
@@ -75,11 +74,11 @@ func (p *parser) condAnd() CondExpr {
 	if p.err != nil || p.next(lexPlain).kind != tokAndIf {
 		return x
 	}
-	if !p.enter() {
+	if !p.enterLevel() {
 		return nil
 	}
-	defer p.leave()
-	p.take()
+	defer p.leaveLevel()
+	p.consumeToken()
 	return &CondLogic{X: x, Y: p.condAnd()}
 }
 
@@ -89,23 +88,23 @@ func (p *parser) condTerm() CondExpr {
 	if p.err != nil {
 		return nil
 	}
-	p.node()
+	p.countNode()
 	switch {
 	case t.kind == tokLParen:
 		return p.condParen()
-	case t.kind != tokWord || p.is(lexPlain, "]]"):
+	case t.kind != tokWord || p.nextIs(lexPlain, "]]"):
 		p.condError("unexpected token `%' in conditional command")
 		return nil
-	case p.is(lexPlain, "!"):
-		if !p.enter() {
+	case p.nextIs(lexPlain, "!"):
+		if !p.enterLevel() {
 			return nil
 		}
-		defer p.leave()
-		p.take()
+		defer p.leaveLevel()
+		p.consumeToken()
 		return &CondNot{X: p.condTerm()}
 	}
 	w := t.word
-	p.take()
+	p.consumeToken()
 	if op, ok := w.Literal(); ok && isUnary(op) {
 		return p.condUnary(op)
 	}
@@ -113,37 +112,36 @@ func (p *parser) condTerm() CondExpr {
 }
 
 func (p *parser) condParen() CondExpr {
-	if !p.enter() {
+	if !p.enterLevel() {
 		return nil
 	}
-	defer p.leave()
-	p.take()
+	defer p.leaveLevel()
+	p.consumeToken()
 	x := p.condOr()
 	p.skipNewlines(lexPlain)
 	if p.next(lexPlain).kind != tokRParen {
 		p.condError("unexpected token `%', expected `)'")
 		return nil
 	}
-	p.take()
+	p.consumeToken()
 	p.skipNewlines(lexPlain)
 	return &CondParen{X: x}
 }
 
-// condUnary reads the operand of a unary operator.
+// condUnary parses the operand of a unary operator.
 func (p *parser) condUnary(op string) CondExpr {
 	t := p.next(lexPlain)
-	if t.kind != tokWord || p.is(lexPlain, "]]") {
+	if t.kind != tokWord || p.nextIs(lexPlain, "]]") {
 		p.condError("unexpected argument `%' to conditional unary operator")
 		return nil
 	}
 	w := t.word
-	p.take()
+	p.consumeToken()
 	p.skipNewlines(lexPlain)
 	return &CondUnary{Op: op, X: w}
 }
 
-// condBinary reads what comes after a word: an operator and its right side,
-// or nothing.
+// condBinary parses the operator and right side after a word, if present.
 func (p *parser) condBinary(left *Word) CondExpr {
 	t := p.next(lexPlain)
 	if p.err != nil {
@@ -156,7 +154,7 @@ func (p *parser) condBinary(left *Word) CondExpr {
 	case tokRedir:
 		op = condRedir(t.redir)
 	case tokWord:
-		if p.is(lexPlain, "]]") {
+		if p.nextIs(lexPlain, "]]") {
 			return &CondWord{X: left}
 		}
 		if l, ok := t.word.Literal(); ok && isBinary(l) {
@@ -171,7 +169,7 @@ func (p *parser) condBinary(left *Word) CondExpr {
 		p.condError("unexpected token `%', conditional binary operator expected")
 		return nil
 	}
-	p.take()
+	p.consumeToken()
 	right := p.condRight(op)
 	if right == nil {
 		return nil
@@ -187,7 +185,7 @@ func condRedir(r *Redir) string {
 	return r.Op.String()
 }
 
-// condRight reads the right side of a binary operator.
+// condRight parses the right side of a binary operator.
 func (p *parser) condRight(op string) *Word {
 	glob := p.extglob
 	switch op {
@@ -198,12 +196,12 @@ func (p *parser) condRight(op string) *Word {
 	}
 	t := p.next(lexPlain)
 	p.extglob, p.regex = glob, false
-	if t.kind != tokWord || p.is(lexPlain, "]]") {
+	if t.kind != tokWord || p.nextIs(lexPlain, "]]") {
 		p.condError("unexpected argument `%' to conditional binary operator")
 		return nil
 	}
 	w := t.word
-	p.take()
+	p.consumeToken()
 	return w
 }
 

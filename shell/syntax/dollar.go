@@ -1,23 +1,23 @@
 package syntax
 
-// dollar reads what a '$' begins; alone it is text.
-func (p *parser) dollar(w *pieces) {
+// parseDollar parses an expansion that begins with '$'; a single '$' is text.
+func (p *parser) parseDollar(w *pieces) {
 	start := p.i
 	j := p.skipCont(p.i + 1)
-	c := p.at(j)
+	c := p.byteAt(j)
 	switch {
 	case isNameStart(c):
 		p.i = j
 		name := p.name()
 		p.add(w, start, &ParamExp{
-			Pos: p.pos(start), Name: name, Short: true,
-			Quoted: w.c.quoted(), Raw: p.src[start:p.i],
+			Pos: p.posAt(start), Name: name, Short: true,
+			Quoted: w.c.isQuoted(), Raw: p.src[start:p.i],
 		})
 	case isDigit(c) || isSpecialParam(c):
 		p.i = j + 1
 		p.add(w, start, &ParamExp{
-			Pos: p.pos(start), Name: p.src[j : j+1], Short: true,
-			Quoted: w.c.quoted(), Raw: p.src[start:p.i],
+			Pos: p.posAt(start), Name: p.src[j : j+1], Short: true,
+			Quoted: w.c.isQuoted(), Raw: p.src[start:p.i],
 		})
 	case c == '{':
 		p.i = j + 1
@@ -28,10 +28,10 @@ func (p *parser) dollar(w *pieces) {
 	case c == '[':
 		p.i = j + 1
 		p.add(w, start, p.dollarBracket(start))
-	case c == '\'' && !w.c.quoted():
+	case c == '\'' && !w.c.isQuoted():
 		p.i = j
 		p.add(w, start, p.dollarSingle(start))
-	case c == '"' && (!w.c.quoted() || w.c == ctxParamQ):
+	case c == '"' && (!w.c.isQuoted() || w.c == ctxParamQ):
 		p.i = j
 		part := p.dblQuoted()
 		if d, ok := part.(*DblQuoted); ok {
@@ -51,19 +51,19 @@ func isSpecialParam(c byte) bool {
 	return false
 }
 
-// name reads a name, which a line continuation may interrupt.
+// name reads a name, which may contain line continuations.
 func (p *parser) name() string {
 	start := p.i
-	for isName(p.peek()) {
+	for isName(p.peekByte()) {
 		p.i++
 	}
-	if p.peek() != '\\' || p.at(p.i+1) != '\n' {
+	if p.peekByte() != '\\' || p.byteAt(p.i+1) != '\n' {
 		return p.src[start:p.i]
 	}
 	buf := []byte(p.src[start:p.i])
 	for {
 		p.i = p.skipCont(p.i)
-		if !isName(p.peek()) {
+		if !isName(p.peekByte()) {
 			return string(buf)
 		}
 		buf = append(buf, p.src[p.i])
@@ -71,24 +71,24 @@ func (p *parser) name() string {
 	}
 }
 
-// dollarParen reads $(( )) or $( ), the position being on the parenthesis.
+// dollarParen parses $(( )) or $( ) from the parenthesis on.
 func (p *parser) dollarParen(start int) Part {
-	if !p.enter() {
+	if !p.enterLevel() {
 		return nil
 	}
-	defer p.leave()
-	if m, ok := p.memo[start]; ok && (p.spec > 0 || !m.alias) {
+	defer p.leaveLevel()
+	if m, ok := p.memo[start]; ok && (p.speculative > 0 || !m.alias) {
 		p.i = m.end
 		return m.part
 	}
 	p.i++
 	inner := p.skipCont(p.i)
-	if p.at(inner) == '(' && !p.notAr[start] {
+	if p.byteAt(inner) == '(' && !p.notArith[start] {
 		back := p.i
 		p.i = inner + 1
 		if x, ok := p.tryArith(start); ok {
-			part := &ArithExp{Pos: p.pos(start), X: x}
-			p.remember(start, part, false)
+			part := &ArithExp{Pos: p.posAt(start), X: x}
+			p.rememberSubst(start, part, false)
 			return part
 		}
 		if p.err != nil {
@@ -99,8 +99,8 @@ func (p *parser) dollarParen(start int) Part {
 	return p.cmdSubst(start)
 }
 
-// remember keeps a substitution that was read while trying.
-func (p *parser) remember(start int, part Part, alias bool) {
+// rememberSubst caches a substitution that was parsed speculatively.
+func (p *parser) rememberSubst(start int, part Part, alias bool) {
 	if p.trying == 0 || p.err != nil {
 		return
 	}
@@ -110,97 +110,97 @@ func (p *parser) remember(start int, part Part, alias bool) {
 	p.memo[start] = memoSub{part, p.i, alias}
 }
 
-// tryArith reads an expression and its "))"; start is where the construct
-// began. ok is false when it is no expression but commands.
+// tryArith parses an expression and its "))"; start is the beginning of the
+// construct. ok is false if the text is not an expression but commands.
 func (p *parser) tryArith(start int) (x *Arith, ok bool) {
 	docs := len(p.pending)
 	at := p.i
 	p.trying++
-	p.spec++
-	parts := p.parts(ctxArith)
-	p.spec--
+	p.speculative++
+	parts := p.parseParts(ctxArith)
+	p.speculative--
 	p.trying--
 	if p.err != nil {
 		return nil, false
 	}
-	if p.peek() != ')' {
-		p.unclosed(start, ")")
+	if p.peekByte() != ')' {
+		p.failUnclosed(start, ")")
 		return nil, false
 	}
 	end := p.i
 	p.i = p.skipCont(p.i + 1)
-	if p.peek() == 0 && p.src[start] == '$' {
-		p.unclosed(start, ")")
+	if p.peekByte() == 0 && p.src[start] == '$' {
+		p.failUnclosed(start, ")")
 		return nil, false
 	}
-	if p.peek() != ')' {
+	if p.peekByte() != ')' {
 		p.pending = p.pending[:docs]
-		if p.notAr == nil {
-			p.notAr = make(map[int]bool)
+		if p.notArith == nil {
+			p.notArith = make(map[int]bool)
 		}
-		p.notAr[start] = true
+		p.notArith[start] = true
 		return nil, false
 	}
 	p.i++
 	return p.arithOf(at, end, parts), true
 }
 
-// dollarBracket reads $[ ], the position being after the bracket.
+// dollarBracket parses $[ ] from the position after the bracket.
 func (p *parser) dollarBracket(start int) Part {
-	if !p.enter() {
+	if !p.enterLevel() {
 		return nil
 	}
-	defer p.leave()
+	defer p.leaveLevel()
 	at := p.i
-	parts := p.parts(ctxBracket)
-	if p.peek() != ']' {
-		p.unclosed(start, "]")
+	parts := p.parseParts(ctxBracket)
+	if p.peekByte() != ']' {
+		p.failUnclosed(start, "]")
 		return nil
 	}
 	x := p.arithOf(at, p.i, parts)
 	p.i++
-	return &ArithExp{Pos: p.pos(start), X: x, Bracket: true}
+	return &ArithExp{Pos: p.posAt(start), X: x, Bracket: true}
 }
 
-// cmdSubst reads $( ), the position being after the parenthesis.
+// cmdSubst parses $( ) from the position after the parenthesis.
 func (p *parser) cmdSubst(start int) Part {
-	s := &CmdSubst{Pos: p.pos(start)}
+	s := &CmdSubst{Pos: p.posAt(start)}
 	first := p.i
 	hit := p.aliasHit
 	p.aliasHit = false
-	s.Stmts = p.nested()
+	s.Stmts = p.parseNested()
 	if p.err != nil {
 		return nil
 	}
 	s.Raw = p.src[start:p.i]
-	if p.aliasHit && p.spec == 0 {
-		p.again(s, p.src[first:p.i-1])
+	if p.aliasHit && p.speculative == 0 {
+		p.reparseSubst(s, p.src[first:p.i-1])
 	}
-	p.remember(start, s, p.aliasHit)
+	p.rememberSubst(start, s, p.aliasHit)
 	p.aliasHit = p.aliasHit || hit
 	return s
 }
 
-// again reads the text of a substitution with its aliases, whose mistakes are
-// then found when it is expanded.
-func (p *parser) again(s *CmdSubst, text string) {
-	c := p.child(text, s.Pos.Line)
-	s.Stmts = c.script()
-	p.adopt(c)
+// reparseSubst parses the text of a substitution again, with its aliases; its
+// errors are then reported when it is expanded.
+func (p *parser) reparseSubst(s *CmdSubst, text string) {
+	c := p.newChild(text, s.Pos.Line)
+	s.Stmts = c.parseScript()
+	p.adoptCosts(c)
 	s.Err = c.err
 	p.aliasHit = false
 }
 
-// procSubst reads <( ) or >( ) from the position.
+// procSubst parses <( ) or >( ).
 func (p *parser) procSubst() Part {
-	if !p.enter() {
+	if !p.enterLevel() {
 		return nil
 	}
-	defer p.leave()
+	defer p.leaveLevel()
 	start := p.i
-	s := &ProcSubst{Pos: p.pos(start), Out: p.src[p.i] == '>'}
+	s := &ProcSubst{Pos: p.posAt(start), Out: p.src[p.i] == '>'}
 	p.i += 2
-	s.Stmts = p.nested()
+	s.Stmts = p.parseNested()
 	if p.err != nil {
 		return nil
 	}
@@ -208,40 +208,40 @@ func (p *parser) procSubst() Part {
 	return s
 }
 
-// nested reads statements up to the parenthesis that ends a substitution.
-// Here-documents of the line around wait until it is read.
-func (p *parser) nested() []*Stmt {
-	tok, have, words := p.tok, p.have, p.words
+// parseNested parses statements up to the parenthesis that ends a
+// substitution. Pending here-documents of the enclosing line wait until then.
+func (p *parser) parseNested() []*Stmt {
+	tok, have, words := p.tok, p.haveToken, p.words
 	outer := p.pending
 	regex, glob, array := p.regex, p.extglob, p.inArray
 	p.inArray = false
-	p.have, p.pending, p.regex, p.extglob = false, nil, false, p.shopt
-	p.spec++
+	p.haveToken, p.pending, p.regex, p.extglob = false, nil, false, p.shopt
+	p.speculative++
 	p.subst++
 	stmts := p.list()
 	if t := p.next(lexCmd); p.err == nil && t.kind == tokEOF {
-		p.endOfSubst()
+		p.failInSubst()
 	} else if t.kind != tokRParen {
-		p.unexpected()
+		p.failUnexpected()
 	}
 	p.subst--
-	p.spec--
+	p.speculative--
 	if p.err != nil {
 		return nil
 	}
-	p.tok, p.have, p.words = tok, have, words
+	p.tok, p.haveToken, p.words = tok, have, words
 	p.pending = append(outer, p.pending...)
 	p.regex, p.extglob, p.inArray = regex, glob, array
 	return stmts
 }
 
-// endOfSubst is an input that ends within $( ).
-func (p *parser) endOfSubst() {
-	at := p.pos(len(p.src))
+// failInSubst sets the error for an input that ends within $( ).
+func (p *parser) failInSubst() {
+	at := p.posAt(len(p.src))
 	if at.Col > 1 {
 		at.Line++
 	}
-	p.fail(&Error{
+	p.setError(&Error{
 		Line: int(at.Line), Col: int(at.Col), Incomplete: true, Token: ")",
 		Msg: "unexpected EOF while looking for matching `)'",
 	})

@@ -9,8 +9,8 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// message returns an error as bash -c prints it, without the prefix.
-func message(err error) string {
+// errorText returns an error as bash -c prints it, without the prefix.
+func errorText(err error) string {
 	var e *Error
 	if !errors.As(err, &e) {
 		return ""
@@ -26,8 +26,8 @@ func message(err error) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestErrorsAreWordedAsInBash compares every error message with bash's.
-func TestErrorsAreWordedAsInBash(t *testing.T) {
+// TestErrorsMatchBash compares every error message with bash's.
+func TestErrorsMatchBash(t *testing.T) {
 	needBash(t)
 	differ := map[string]string{
 		"echo \"${x:-'}\"\n": "another of two open quotes is named",
@@ -48,14 +48,14 @@ func TestErrorsAreWordedAsInBash(t *testing.T) {
 			continue
 		}
 		want := strings.TrimSpace(strings.ReplaceAll(stderr.String(), "bash: -c: ", ""))
-		if got := message(err); got != want {
+		if got := errorText(err); got != want {
 			t.Errorf("%q\n got %s\nbash %s", s, got, want)
 		}
 	}
 }
 
-// TestLimitsAreErrors: what nests too deeply or is too long fails at once, and
-// says so.
+// TestLimitsAreErrors: what nests too deeply or is too long fails at once with
+// an error about the limit.
 func TestLimitsAreErrors(t *testing.T) {
 	const n = 1 << 20
 	for _, unit := range []string{

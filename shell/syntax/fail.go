@@ -2,8 +2,8 @@ package syntax
 
 import "strings"
 
-// fail notes the first error and hides the rest of the source.
-func (p *parser) fail(e *Error) {
+// setError records the first error and hides the rest of the source.
+func (p *parser) setError(e *Error) {
 	if p.err == nil {
 		e.Status, e.CommandStatus = 2, 2
 		switch {
@@ -19,40 +19,42 @@ func (p *parser) fail(e *Error) {
 	p.stopped = true
 	p.i = len(p.src)
 	p.tok = token{kind: tokEOF, start: p.i, end: p.i}
-	p.have = true
+	p.haveToken = true
 }
 
-func (p *parser) tooBig(msg string) {
+// failTooBig sets the error for an exceeded limit.
+func (p *parser) failTooBig(msg string) {
 	if p.err != nil {
 		return
 	}
-	at := p.pos(p.i)
-	p.fail(&Error{Line: int(at.Line), Col: int(at.Col), Msg: msg, TooBig: true})
+	at := p.posAt(p.i)
+	p.setError(&Error{Line: int(at.Line), Col: int(at.Col), Msg: msg, TooBig: true})
 }
 
-// failAt is an error at an offset, with the message only.
+// failAt sets an error with a message at an offset.
 func (p *parser) failAt(off int, msg string) {
 	if p.err != nil {
 		return
 	}
-	at := p.pos(off)
-	p.fail(&Error{Line: int(at.Line), Col: int(at.Col), Msg: msg})
+	at := p.posAt(off)
+	p.setError(&Error{Line: int(at.Line), Col: int(at.Col), Msg: msg})
 }
 
-// unclosed is the end of the input within a quotation that began at off.
-func (p *parser) unclosed(off int, want string) {
+// failUnclosed sets the error for an input that ends within a quotation that
+// began at off.
+func (p *parser) failUnclosed(off int, want string) {
 	if p.err != nil {
 		return
 	}
-	at := p.pos(off)
-	p.fail(&Error{
+	at := p.posAt(off)
+	p.setError(&Error{
 		Line: int(at.Line), Col: int(at.Col), Incomplete: true, Token: want,
 		Msg: "unexpected EOF while looking for matching `" + want + "'",
 	})
 }
 
-// unexpected is an error at the token that comes next.
-func (p *parser) unexpected() {
+// failUnexpected sets the error for an unexpected next token.
+func (p *parser) failUnexpected() {
 	if p.err != nil {
 		return
 	}
@@ -60,29 +62,29 @@ func (p *parser) unexpected() {
 	if p.err != nil {
 		return
 	}
-	text := p.text(t)
+	text := p.textOf(t)
 	if t.kind == tokEOF {
 		if p.ended || p.src == "" || p.src[len(p.src)-1] == '\n' {
-			p.endOfFile()
+			p.failAtEOF()
 			return
 		}
-		text = "newline" // which the end of the input stands for
+		text = "newline" // bash shows the end of input like this
 	}
-	at := p.pos(t.start)
-	p.fail(&Error{
+	at := p.posAt(t.start)
+	p.setError(&Error{
 		Line: int(at.Line), Col: int(at.Col), Token: text,
 		Msg:    "syntax error near unexpected token `" + text + "'",
 		Source: p.lineAt(t.start),
 	})
 }
 
-// endOfFile is an input that ends within a command.
-func (p *parser) endOfFile() {
-	at := p.pos(len(p.src))
+// failAtEOF sets the error for an input that ends within a command.
+func (p *parser) failAtEOF() {
+	at := p.posAt(len(p.src))
 	if at.Col > 1 {
 		at.Line++
 	}
-	p.fail(&Error{
+	p.setError(&Error{
 		Line: int(at.Line), Col: int(at.Col), Incomplete: true,
 		Msg: "syntax error: unexpected end of file",
 	})

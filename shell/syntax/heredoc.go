@@ -2,28 +2,28 @@ package syntax
 
 import "strings"
 
-// redirTarget reads the word after a redirection operator.
+// redirTarget parses the word after a redirection operator.
 func (p *parser) redirTarget(r *Redir) {
 	t := p.next(lexPlain)
 	if t.kind != tokWord {
-		p.unexpected()
+		p.failUnexpected()
 		return
 	}
-	p.take()
+	p.consumeToken()
 	if r.Op != RedirHere && r.Op != RedirHereStrip {
 		r.Target = t.word
 		return
 	}
-	// What holds it may end before any line of it comes.
+	// The enclosing text may end before the body begins.
 	d := &Heredoc{RawDelim: t.word.Raw, Body: &Word{Pos: t.word.Pos}, EOF: true}
-	d.Delim, d.Quoted = unquoted(t.word.Parts)
+	d.Delim, d.Quoted = removeQuotes(t.word.Parts)
 	r.Doc = d
 	p.pending = append(p.pending, r)
 }
 
-// unquoted removes the quotes of a here-document's delimiter, in which nothing
-// is expanded.
-func unquoted(parts []Part) (text string, quoted bool) {
+// removeQuotes removes the quotes of a here-document's delimiter. Nothing is
+// expanded in it.
+func removeQuotes(parts []Part) (text string, quoted bool) {
 	var b strings.Builder
 	for _, part := range parts {
 		switch part := part.(type) {
@@ -33,7 +33,7 @@ func unquoted(parts []Part) (text string, quoted bool) {
 			b.WriteString(part.Value)
 			quoted = true
 		case *DblQuoted:
-			s, _ := unquoted(part.Parts)
+			s, _ := removeQuotes(part.Parts)
 			b.WriteString(s)
 			quoted = true
 		case *ParamExp:
@@ -62,12 +62,12 @@ func (p *parser) readDocs() {
 	}
 }
 
-// readDoc reads one body and its delimiter.
+// readDoc reads a body and its delimiter.
 func (p *parser) readDoc(d *Heredoc, strip bool) {
 	start := p.i
-	d.Pos = p.pos(start)
+	d.Pos = p.posAt(start)
 	d.EOF = false
-	var cut []byte // the body without the tabs that are stripped
+	var cut []byte // the body without its leading tabs, for <<-
 	for {
 		from, to, ok := p.docLine(d.Quoted)
 		if strip {
@@ -86,21 +86,21 @@ func (p *parser) readDoc(d *Heredoc, strip bool) {
 			p.docBody(d, start, p.i, cut, strip)
 			return
 		}
-		p.work(p.i - from)
+		p.chargeWork(p.i - from)
 	}
 	p.docBody(d, start, p.i-p.lastLine, cut, strip)
 }
 
-// docLine passes over one line, with its continuations when they count, and
-// returns where it begins and where its text ends. ok is false at the end of
-// the input.
+// docLine skips one line, with its continuations unless the delimiter is
+// quoted, and returns the start and the end of its text. ok is false at the end
+// of the input.
 func (p *parser) docLine(quoted bool) (from, to int, ok bool) {
 	from = p.i
 	for {
 		nl := strings.IndexByte(p.src[p.i:], '\n')
 		if nl < 0 {
 			p.i = len(p.src)
-			if p.fill() {
+			if p.fillWindow() {
 				p.i = max(from, p.i-1)
 				continue
 			}
@@ -109,15 +109,15 @@ func (p *parser) docLine(quoted bool) (from, to int, ok bool) {
 			return from, p.i, false
 		}
 		p.i += nl + 1
-		if quoted || !continued(p.src[from:p.i-1]) {
+		if quoted || !endsInBackslash(p.src[from:p.i-1]) {
 			p.lastLine = p.i - from
 			return from, p.i - 1, true
 		}
 	}
 }
 
-// continued reports whether a line ends in an unquoted backslash.
-func continued(s string) bool {
+// endsInBackslash reports whether a line ends in an unquoted backslash.
+func endsInBackslash(s string) bool {
 	n := len(s)
 	for n > 0 && s[n-1] == '\\' {
 		n--
@@ -137,7 +137,7 @@ func (p *parser) docEnds(d *Heredoc, from, to int) bool {
 	return strings.ReplaceAll(line, "\\\n", "") == d.Delim
 }
 
-// docBody parses a body, which is the window from start to end, or cut.
+// docBody parses a body: the window from start to end, or cut.
 func (p *parser) docBody(d *Heredoc, start, end int, cut []byte, strip bool) {
 	text := p.src[start:end]
 	if strip {
@@ -147,24 +147,24 @@ func (p *parser) docBody(d *Heredoc, start, end int, cut []byte, strip bool) {
 	if text == "" {
 		return
 	}
-	p.node()
+	p.countNode()
 	if d.Quoted {
 		d.Body.Parts = []Part{&Lit{Value: text, Raw: text}}
 		return
 	}
-	c := p.child(text, d.Pos.Line)
-	if c.enter() {
+	c := p.newChild(text, d.Pos.Line)
+	if c.enterLevel() {
 		d.Body.Parts = c.docText()
 	}
-	p.adopt(c)
+	p.adoptCosts(c)
 	if c.err != nil && c.err.TooBig {
-		p.fail(c.err)
+		p.setError(c.err)
 	}
 }
 
-// docText reads all of the source as the inside of double quotes in which a
-// quote is an ordinary character. A mistake becomes a substitution that fails
-// when it is expanded.
+// docText parses all of the source as the content of double quotes in which a
+// quote is an ordinary character. A syntax error becomes a substitution that
+// fails when it is expanded.
 func (p *parser) docText() []Part {
 	w := pieces{c: ctxDoc}
 	p.scan(&w)

@@ -2,15 +2,14 @@ package syntax
 
 import "github.com/atoll-sandbox/atoll"
 
-// depthCeiling is the deepest nesting any Options can ask for: a parser, a
-// printer or a compiler that recurses this deep stays far from the end of a
-// Go stack.
+// depthCeiling is the upper limit of nesting for all Options: a parser, a
+// printer or a compiler that recurses this deep does not exhaust a Go stack.
 const depthCeiling = 2000
 
-// nodeCost is what a node is charged for: about its size with what it points to.
+// nodeCost is the charge in bytes for a node: about its size with its contents.
 const nodeCost = 112
 
-// Unwrap lets errors.Is tell a passed limit from a mistake in the script.
+// Unwrap returns atoll.ErrQuota for an exceeded limit, else atoll.ErrInvalid.
 func (e *Error) Unwrap() error {
 	if e.TooBig {
 		return atoll.ErrQuota
@@ -18,26 +17,27 @@ func (e *Error) Unwrap() error {
 	return atoll.ErrInvalid
 }
 
-// enter goes one level down and reports whether that was allowed.
-func (p *parser) enter() bool {
+// enterLevel enters a level of nesting and reports whether that is allowed.
+func (p *parser) enterLevel() bool {
 	p.depth++
 	if p.depth > p.o.MaxDepth {
-		p.tooBig("maximum nesting depth exceeded")
+		p.failTooBig("maximum nesting depth exceeded")
 		return false
 	}
 	return p.err == nil
 }
 
-func (p *parser) leave() { p.depth-- }
+// leaveLevel leaves a level of nesting.
+func (p *parser) leaveLevel() { p.depth-- }
 
-// node counts a node of the tree.
-func (p *parser) node() {
+// countNode charges a node of the tree.
+func (p *parser) countNode() {
 	p.nodes++
 	if p.nodes%64 != 0 {
 		return
 	}
 	if p.o.MaxNodes > 0 && p.nodes > p.o.MaxNodes {
-		p.tooBig("script is too complex")
+		p.failTooBig("script is too complex")
 	}
 	if p.o.Budget != nil {
 		p.o.Budget.Alloc(64 * nodeCost)
@@ -45,8 +45,8 @@ func (p *parser) node() {
 	}
 }
 
-// work counts n bytes looked at.
-func (p *parser) work(n int) {
+// chargeWork charges the reading of n bytes.
+func (p *parser) chargeWork(n int) {
 	p.ticks += n
 	if p.ticks < 4096 {
 		return
@@ -57,8 +57,8 @@ func (p *parser) work(n int) {
 	p.ticks = 0
 }
 
-// refund gives back what was charged for a tree that nobody gets or keeps.
-func (p *parser) refund() {
+// refundCost refunds the charge for a tree that is discarded.
+func (p *parser) refundCost() {
 	if p.o.Budget != nil {
 		p.o.Budget.Free(p.cost)
 	}

@@ -1,10 +1,10 @@
 package syntax
 
-// script reads all statements up to the end of the source.
-func (p *parser) script() []*Stmt {
+// parseScript parses all statements up to the end of the source.
+func (p *parser) parseScript() []*Stmt {
 	var all []*Stmt
 	for p.err == nil {
-		s := p.line1()
+		s := p.parseLine()
 		if s == nil {
 			return all
 		}
@@ -13,10 +13,10 @@ func (p *parser) script() []*Stmt {
 	return all
 }
 
-// line1 reads the statements of one complete line. It returns nil at the end
-// of the source.
-func (p *parser) line1() []*Stmt {
-	p.memo, p.notAr = nil, nil
+// parseLine parses the statements of one complete line. It returns nil at the
+// end of the source.
+func (p *parser) parseLine() []*Stmt {
+	p.memo, p.notArith = nil, nil
 	p.skipNewlines(lexCmd)
 	if p.next(lexCmd).kind == tokEOF {
 		if len(p.pending) > 0 {
@@ -26,36 +26,36 @@ func (p *parser) line1() []*Stmt {
 	}
 	var out []*Stmt
 	for {
-		s := p.stmt()
+		s := p.parseStmt()
 		if p.err != nil {
 			return nil
 		}
 		out = append(out, s)
-		sep := p.sep // before the next token is read, which may hold statements itself
+		sep := p.sep // read before the next token, which may contain statements
 		switch p.next(lexCmd).kind {
 		case tokNewline:
-			p.take()
+			p.consumeToken()
 			return out
 		case tokEOF:
 			p.readDocs()
 			return out
 		}
-		if !sep || p.closes(p.next(lexCmd)) {
-			p.unexpected()
+		if !sep || p.closesList(p.next(lexCmd)) {
+			p.failUnexpected()
 			return nil
 		}
 	}
 }
 
-// list reads statements up to a token that can't begin one. It may be empty.
+// list parses statements up to a token that can't begin one. It may be empty.
 func (p *parser) list() []*Stmt {
 	var out []*Stmt
 	for p.err == nil {
 		p.skipNewlines(lexCmd)
-		if p.closes(p.next(lexCmd)) {
+		if p.closesList(p.next(lexCmd)) {
 			return out
 		}
-		s := p.stmt()
+		s := p.parseStmt()
 		if p.err != nil {
 			return nil
 		}
@@ -71,24 +71,24 @@ func (p *parser) list() []*Stmt {
 	return out
 }
 
-// closes reports whether a token at the start of a command ends the list.
-func (p *parser) closes(t *token) bool {
+// closesList reports whether a token at the start of a command ends the list.
+func (p *parser) closesList(t *token) bool {
 	switch t.kind {
 	case tokEOF, tokRParen, tokDSemi, tokSemiAmp, tokDSemiAmp:
 		return true
 	}
-	switch reserved(t) {
+	switch reservedWord(t) {
 	case "then", "else", "elif", "fi", "do", "done", "esac", "}":
 		return true
 	}
 	return false
 }
 
-// body reads a list that must not be empty.
-func (p *parser) body() []*Stmt {
+// parseBody parses a list that must not be empty.
+func (p *parser) parseBody() []*Stmt {
 	out := p.list()
 	if len(out) == 0 {
-		p.unexpected()
+		p.failUnexpected()
 	}
 	return out
 }
@@ -98,52 +98,52 @@ type stmtPipe struct {
 	first Pipeline
 }
 
-// stmt reads an and-or list and its terminator; sep tells whether there was
-// a ; or &.
-func (p *parser) stmt() *Stmt {
+// parseStmt parses an and-or list and its terminator; it sets p.sep if the
+// terminator is ; or &.
+func (p *parser) parseStmt() *Stmt {
 	n := &stmtPipe{}
 	s := &n.Stmt
-	p.node()
+	p.countNode()
 	t := p.next(lexCmd)
-	s.Pos = p.pos(t.start)
+	s.Pos = p.posAt(t.start)
 	s.First = &n.first
-	p.pipeline(s.First)
+	p.parsePipeline(s.First)
 	for p.err == nil {
 		k := p.next(lexArg).kind
 		if k != tokAndIf && k != tokOrIf {
 			break
 		}
-		p.take()
+		p.consumeToken()
 		p.skipNewlines(lexCmd)
 		next := &Pipeline{}
-		p.pipeline(next)
+		p.parsePipeline(next)
 		s.Rest = append(s.Rest, AndOr{Or: k == tokOrIf, Pipeline: next})
 	}
 	if p.err != nil {
 		return s
 	}
 	t = p.next(lexArg)
-	s.End = p.pos(t.start)
+	s.End = p.posAt(t.start)
 	p.sep = t.kind == tokSemi || t.kind == tokAmp
 	s.Background = t.kind == tokAmp
 	if p.sep {
-		p.take()
+		p.consumeToken()
 	}
 	return s
 }
 
-// pipeline reads commands joined by | with what stands before them.
-func (p *parser) pipeline(l *Pipeline) {
+// parsePipeline parses commands joined by | with their prefixes.
+func (p *parser) parsePipeline(l *Pipeline) {
 	t := p.next(lexCmd)
 	if p.err != nil {
 		return
 	}
-	l.Pos = p.pos(t.start)
-	if p.prefixes(l) {
+	l.Pos = p.posAt(t.start)
+	if p.parsePrefixes(l) {
 		return
 	}
 	for p.err == nil {
-		c := p.command()
+		c := p.parseCommand()
 		if p.err != nil {
 			return
 		}
@@ -156,7 +156,7 @@ func (p *parser) pipeline(l *Pipeline) {
 			if l.Stderr != nil {
 				l.Stderr = append(l.Stderr, k == tokPipeAmp)
 			}
-			p.take()
+			p.consumeToken()
 			p.skipNewlines(lexCmd)
 			continue
 		}
@@ -164,19 +164,19 @@ func (p *parser) pipeline(l *Pipeline) {
 	}
 }
 
-// prefixes reads ! and time; it reports whether that is all there is.
-func (p *parser) prefixes(l *Pipeline) bool {
+// parsePrefixes parses ! and time; it reports whether no command follows.
+func (p *parser) parsePrefixes(l *Pipeline) bool {
 	for {
 		t := p.next(lexCmd)
-		switch reserved(t) {
+		switch reservedWord(t) {
 		case "!":
 			l.Bangs++
-			p.take()
+			p.consumeToken()
 		case "time":
 			if l.Time == NoTime {
 				l.Time = TimeBash
 			}
-			p.take()
+			p.consumeToken()
 			p.timeOptions(l)
 		default:
 			if l.Bangs == 0 && l.Time == NoTime {
@@ -191,15 +191,15 @@ func (p *parser) prefixes(l *Pipeline) bool {
 	}
 }
 
-// timeOptions reads -p and --.
+// timeOptions parses the options -p and -- of time.
 func (p *parser) timeOptions(l *Pipeline) {
-	if p.is(lexCmd, "-p") {
+	if p.nextIs(lexCmd, "-p") {
 		l.Time = TimePosix
-		p.take()
+		p.consumeToken()
 	}
-	if p.is(lexCmd, "--") {
+	if p.nextIs(lexCmd, "--") {
 		l.Time = TimePosix
-		p.take()
+		p.consumeToken()
 	}
 }
 
@@ -208,48 +208,48 @@ type cmdSimple struct {
 	simple Simple
 }
 
-// command reads one command with its redirections.
-func (p *parser) command() *Cmd {
-	if !p.enter() {
+// parseCommand parses one command with its redirections.
+func (p *parser) parseCommand() *Cmd {
+	if !p.enterLevel() {
 		return nil
 	}
-	defer p.leave()
+	defer p.leaveLevel()
 	t := p.next(lexCmd)
-	start := p.pos(t.start)
-	body := p.compound(t)
+	start := p.posAt(t.start)
+	body := p.parseCompound(t)
 	if p.err != nil {
 		return nil
 	}
 	if body == nil {
-		return p.simple(start)
+		return p.parseSimple(start)
 	}
 	c := &Cmd{Pos: start, Body: body}
 	if f, ok := body.(*FuncDecl); ok {
 		c.End = f.Body.End
 		return c
 	}
-	p.redirs(c)
-	c.End = p.pos(p.next(lexArg).start)
+	p.parseRedirs(c)
+	c.End = p.posAt(p.next(lexArg).start)
 	return c
 }
 
-// redirs reads the redirections after a compound command.
-func (p *parser) redirs(c *Cmd) {
+// parseRedirs parses the redirections after a compound command.
+func (p *parser) parseRedirs(c *Cmd) {
 	for p.err == nil {
 		t := p.next(lexArg)
 		if t.kind != tokRedir {
 			return
 		}
 		r := t.redir
-		p.take()
+		p.consumeToken()
 		p.redirTarget(r)
 		c.Redirs = append(c.Redirs, r)
 	}
 }
 
-// simple reads assignments, words and redirections, or a function definition
-// that begins with its name.
-func (p *parser) simple(start Pos) *Cmd {
+// parseSimple parses assignments, words and redirections, or a function
+// definition that begins with its name.
+func (p *parser) parseSimple(start Pos) *Cmd {
 	n := &cmdSimple{}
 	c, s := &n.Cmd, &n.simple
 	c.Pos, c.Body = start, s
@@ -262,20 +262,20 @@ loop:
 		switch t.kind {
 		case tokRedir:
 			r := t.redir
-			p.take()
+			p.consumeToken()
 			p.redirTarget(r)
 			c.Redirs = append(c.Redirs, r)
 		case tokAssign:
 			s.Assigns = append(s.Assigns, t.assign)
-			p.take()
+			p.consumeToken()
 		case tokWord:
 			w := t.word
 			p.words = append(p.words, w)
-			p.take()
+			p.consumeToken()
 			if mode == lexCmd {
 				mode = p.argMode(s, w)
 				if p.isFunction(mode, c, s, base) {
-					return p.function(c, w, from)
+					return p.parseFunction(c, w, from)
 				}
 			}
 		default:
@@ -287,13 +287,13 @@ loop:
 	}
 	p.words = p.words[:base]
 	if p.err == nil && len(s.Args)+len(s.Assigns)+len(c.Redirs) == 0 {
-		p.unexpected()
+		p.failUnexpected()
 	}
-	c.End = p.pos(p.tok.start)
+	c.End = p.posAt(p.tok.start)
 	return c
 }
 
-// isFunction reports whether the first word is followed by a parenthesis.
+// isFunction reports whether a parenthesis follows the first word.
 func (p *parser) isFunction(mode lexMode, c *Cmd, s *Simple, base int) bool {
 	if len(p.words)-base != 1 || len(s.Assigns)+len(c.Redirs) > 0 {
 		return false
@@ -305,7 +305,7 @@ func (p *parser) isFunction(mode lexMode, c *Cmd, s *Simple, base int) bool {
 	return true
 }
 
-// argMode returns how the words after the first one are read.
+// argMode returns the lexer mode for the words after the first one.
 func (p *parser) argMode(s *Simple, first *Word) lexMode {
 	name, ok := first.Literal()
 	if !ok {
@@ -321,61 +321,61 @@ func (p *parser) argMode(s *Simple, first *Word) lexMode {
 	return lexArg
 }
 
-// function reads ( ) and the body of a definition.
-func (p *parser) function(c *Cmd, name *Word, from int) *Cmd {
+// parseFunction parses ( ) and the body of a function definition.
+func (p *parser) parseFunction(c *Cmd, name *Word, from int) *Cmd {
 	splices := p.splices
 	f := &FuncDecl{Name: name.Raw}
-	p.take()
+	p.consumeToken()
 	if p.next(lexPlain).kind != tokRParen {
-		p.unexpected()
+		p.failUnexpected()
 		return nil
 	}
-	p.take()
+	p.consumeToken()
 	p.functionBody(f)
 	if p.err != nil {
 		return nil
 	}
 	if p.splices == splices {
-		f.Source = p.source(f, from)
+		f.Source = p.sourceFrom(f, from)
 	}
 	c.Body = f
 	c.End = f.Body.End
 	return c
 }
 
-// functionBody reads the compound command that is the body, with its
+// functionBody parses the compound command that is the body, with its
 // redirections.
 func (p *parser) functionBody(f *FuncDecl) {
 	p.skipNewlines(lexCmd)
 	t := p.next(lexCmd)
-	start := p.pos(t.start)
+	start := p.posAt(t.start)
 	if t.kind == tokWord {
-		switch reserved(t) {
+		switch reservedWord(t) {
 		case "", "function", "coproc", "time", "!":
-			p.unexpected()
+			p.failUnexpected()
 			return
 		}
 	}
-	body := p.compound(t)
+	body := p.parseCompound(t)
 	if body == nil {
-		p.unexpected()
+		p.failUnexpected()
 		return
 	}
 	f.Body = &Cmd{Pos: start, Body: body}
 	p.bodyEnd = p.tok.end
 	for p.err == nil && p.next(lexArg).kind == tokRedir {
 		r := p.tok.redir
-		p.take()
+		p.consumeToken()
 		p.redirTarget(r)
 		p.bodyEnd = p.tok.end
 		f.Body.Redirs = append(f.Body.Redirs, r)
 	}
-	f.Body.End = p.pos(p.tok.start)
+	f.Body.End = p.posAt(p.tok.start)
 }
 
-// source returns the text of a definition that began at offset from, unless
-// the body of a here-document is still to come.
-func (p *parser) source(f *FuncDecl, from int) string {
+// sourceFrom returns the text of a definition that began at offset from, or ""
+// if the body of a here-document is still unread.
+func (p *parser) sourceFrom(f *FuncDecl, from int) string {
 	for _, r := range f.Body.Redirs {
 		if r.Doc != nil {
 			return ""

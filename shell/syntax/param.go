@@ -2,21 +2,21 @@ package syntax
 
 import "strings"
 
-// paramExp reads ${ }, the position being after the brace.
-func (p *parser) paramExp(start int, c ctx) Part {
-	if !p.enter() {
+// paramExp parses ${ } from the position after the brace.
+func (p *parser) paramExp(start int, c context) Part {
+	if !p.enterLevel() {
 		return nil
 	}
-	defer p.leave()
-	e := &ParamExp{Pos: p.pos(start), Quoted: c.quoted()}
-	if !p.paramName(e) || !p.paramIndex(e) || !p.paramOp(e, c) || p.peek() != '}' {
+	defer p.leaveLevel()
+	e := &ParamExp{Pos: p.posAt(start), Quoted: c.isQuoted()}
+	if !p.paramName(e) || !p.paramIndex(e) || !p.paramOp(e, c) || p.peekByte() != '}' {
 		if p.err != nil {
 			return nil
 		}
 		p.badParam(e, c)
 	}
-	if p.peek() != '}' {
-		p.unclosed(start, "}")
+	if p.peekByte() != '}' {
+		p.failUnclosed(start, "}")
 		return nil
 	}
 	p.i++
@@ -24,14 +24,14 @@ func (p *parser) paramExp(start int, c ctx) Part {
 	return e
 }
 
-// badParam passes over the rest of what is no parameter expansion.
-func (p *parser) badParam(e *ParamExp, c ctx) {
+// badParam skips the rest of an invalid parameter expansion.
+func (p *parser) badParam(e *ParamExp, c context) {
 	*e = ParamExp{Pos: e.Pos, Quoted: e.Quoted, Bad: true}
-	p.parts(operandCtx(c))
+	p.parseParts(operandCtx(c))
 }
 
-// operandCtx is the context of the word in ${x-word} found in c.
-func operandCtx(c ctx) ctx {
+// operandCtx returns the context of the word in ${x-word} within c.
+func operandCtx(c context) context {
 	switch c {
 	case ctxDoc, ctxParamD:
 		return ctxParamD
@@ -41,24 +41,24 @@ func operandCtx(c ctx) ctx {
 	return ctxParam
 }
 
-// paramName reads prefixes and the name.
+// paramName parses the prefixes # and !, and the name.
 func (p *parser) paramName(e *ParamExp) bool {
 	p.i = p.skipCont(p.i)
-	switch c := p.peek(); {
+	switch c := p.peekByte(); {
 	case c == '#' && p.lengthOf(p.skipCont(p.i+1)):
 		e.Length = true
 		p.i = p.skipCont(p.i + 1)
-	case c == '!' && indirectOf(p.at(p.skipCont(p.i+1))):
+	case c == '!' && indirectOf(p.byteAt(p.skipCont(p.i+1))):
 		e.Indirect = true
 		p.i = p.skipCont(p.i + 1)
 	}
-	c := p.peek()
+	c := p.peekByte()
 	switch {
 	case isNameStart(c):
 		e.Name = p.name()
 	case isDigit(c):
 		from := p.i
-		for isDigit(p.peek()) {
+		for isDigit(p.peekByte()) {
 			p.i++
 		}
 		e.Name = p.src[from:p.i]
@@ -72,45 +72,45 @@ func (p *parser) paramName(e *ParamExp) bool {
 	return true
 }
 
-// lengthOf reports whether the '#' before offset j asks for a length; else it
-// is the parameter '#'.
+// lengthOf reports whether the '#' before offset j requests a length; otherwise
+// it is the parameter '#'.
 func (p *parser) lengthOf(j int) bool {
-	c := p.at(j)
+	c := p.byteAt(j)
 	if isName(c) {
 		return true
 	}
 	if c == '@' || c == '*' {
-		n := p.at(j + 1)
+		n := p.byteAt(j + 1)
 		return n == '}' || n == '['
 	}
-	return isSpecialParam(c) && p.at(j+1) == '}'
+	return isSpecialParam(c) && p.byteAt(j+1) == '}'
 }
 
 func indirectOf(c byte) bool {
 	return isName(c) || c == '@' || c == '*' || c == '#' || c == '?'
 }
 
-// paramIndex reads a subscript.
+// paramIndex parses a subscript.
 func (p *parser) paramIndex(e *ParamExp) bool {
-	if p.peek() != '[' {
+	if p.peekByte() != '[' {
 		return true
 	}
 	if !isNameStart(e.Name[0]) {
 		return false
 	}
 	p.i++
-	e.Index = p.index()
+	e.Index = p.parseIndex()
 	return e.Index != nil
 }
 
-// index reads a subscript and its closing bracket. It returns nil when there
-// is none.
-func (p *parser) index() *Index {
-	if !p.enter() {
+// parseIndex parses a subscript and its closing bracket. It returns nil if
+// there is none.
+func (p *parser) parseIndex() *Index {
+	if !p.enterLevel() {
 		return nil
 	}
-	defer p.leave()
-	if k := p.peek(); (k == '@' || k == '*') && p.at(p.i+1) == ']' {
+	defer p.leaveLevel()
+	if k := p.peekByte(); (k == '@' || k == '*') && p.byteAt(p.i+1) == ']' {
 		p.i += 2
 		if k == '@' {
 			return &Index{Kind: IndexAt}
@@ -118,12 +118,12 @@ func (p *parser) index() *Index {
 		return &Index{Kind: IndexStar}
 	}
 	at := p.i
-	w := p.word(ctxIndex)
+	w := p.parseWord(ctxIndex)
 	if p.err != nil {
 		return nil
 	}
-	if p.peek() != ']' {
-		p.unclosed(at-1, "]")
+	if p.peekByte() != ']' {
+		p.failUnclosed(at-1, "]")
 		return nil
 	}
 	x := &Index{Word: w, Arith: p.arithOf(at, p.i, w.Parts)}
@@ -131,44 +131,44 @@ func (p *parser) index() *Index {
 	return x
 }
 
-// paramOp reads the operation and its operands.
-func (p *parser) paramOp(e *ParamExp, c ctx) bool {
-	b := p.peek()
+// paramOp parses the operation and its operands.
+func (p *parser) paramOp(e *ParamExp, c context) bool {
+	b := p.peekByte()
 	if b == '}' || e.Length {
 		return b == '}'
 	}
 	switch b {
 	case ':':
 		p.i++
-		if op := defaultOp(p.peek()); op != ParamNone {
+		if op := defaultOp(p.peekByte()); op != ParamNone {
 			p.i++
-			return p.operand(e, op+1, operandCtx(c))
+			return p.parseOperand(e, op+1, operandCtx(c))
 		}
-		return p.slice(e)
+		return p.parseSlice(e)
 	case '-', '=', '?', '+':
 		p.i++
-		return p.operand(e, defaultOp(b), operandCtx(c))
+		return p.parseOperand(e, defaultOp(b), operandCtx(c))
 	case '#', '%':
 		p.i++
 		op := ParamTrimPrefix
 		if b == '%' {
 			op = ParamTrimSuffix
 		}
-		if p.follow(b) {
+		if p.acceptByte(b) {
 			op++
 		}
-		return p.operand(e, op, ctxParam)
+		return p.parseOperand(e, op, ctxParam)
 	case '/':
 		p.i++
-		return p.replace(e)
+		return p.parseReplace(e)
 	case '^', ',', '~':
 		p.i++
 		return p.caseOp(e, b)
 	case '@':
 		p.i++
-		return p.transform(e)
+		return p.parseTransform(e)
 	case '*':
-		if e.Indirect && e.Index == nil && p.at(p.i+1) == '}' && isNameStart(e.Name[0]) {
+		if e.Indirect && e.Index == nil && p.byteAt(p.i+1) == '}' && isNameStart(e.Name[0]) {
 			e.Op = ParamNames
 			p.i++
 			return true
@@ -199,25 +199,25 @@ func (p *parser) caseOp(e *ParamExp, b byte) bool {
 	case '~':
 		op = ParamToggle
 	}
-	if p.follow(b) {
+	if p.acceptByte(b) {
 		op++
 	}
-	return p.operand(e, op, ctxParam)
+	return p.parseOperand(e, op, ctxParam)
 }
 
-// operand reads the word of an operation.
-func (p *parser) operand(e *ParamExp, op ParamOp, c ctx) bool {
+// parseOperand parses the word of an operation.
+func (p *parser) parseOperand(e *ParamExp, op ParamOp, c context) bool {
 	e.Op = op
-	if p.peek() != '}' {
-		e.Arg = p.word(c)
+	if p.peekByte() != '}' {
+		e.Arg = p.parseWord(c)
 	}
 	return p.err == nil
 }
 
-// replace reads ${x/…}, the position being after the first slash.
-func (p *parser) replace(e *ParamExp) bool {
+// parseReplace parses ${x/…} from the position after the first slash.
+func (p *parser) parseReplace(e *ParamExp) bool {
 	e.Op = ParamReplace
-	switch p.peek() {
+	switch p.peekByte() {
 	case '/':
 		e.Op = ParamReplaceAll
 		p.i++
@@ -228,26 +228,26 @@ func (p *parser) replace(e *ParamExp) bool {
 		e.Op = ParamReplaceEnd
 		p.i++
 	}
-	if p.peek() == '}' {
+	if p.peekByte() == '}' {
 		return true
 	}
-	if p.peek() != '/' {
-		e.Arg = p.word(ctxRepl)
+	if p.peekByte() != '/' {
+		e.Arg = p.parseWord(ctxRepl)
 	} else if e.Op == ParamReplaceAll {
 		e.Arg = p.slashFirst()
 	}
 	if p.err != nil {
 		return false
 	}
-	if p.peek() != '/' {
+	if p.peekByte() != '/' {
 		return true
 	}
 	p.i++
-	e.Repl = p.word(ctxParam)
+	e.Repl = p.parseWord(ctxParam)
 	return p.err == nil
 }
 
-// slashFirst reads a pattern that begins with a slash, as in ${x////-}.
+// slashFirst parses a pattern that begins with a slash, as in ${x////-}.
 func (p *parser) slashFirst() *Word {
 	start := p.i
 	w := pieces{c: ctxRepl, start: start, seg: start}
@@ -256,32 +256,32 @@ func (p *parser) slashFirst() *Word {
 	if p.err != nil {
 		return nil
 	}
-	return &Word{Pos: p.pos(start), Parts: w.parts, Raw: p.src[start:p.i]}
+	return &Word{Pos: p.posAt(start), Parts: w.parts, Raw: p.src[start:p.i]}
 }
 
-// slice reads ${x:off:len}, the position being after the first colon.
-func (p *parser) slice(e *ParamExp) bool {
+// parseSlice parses ${x:off:len} from the position after the first colon.
+func (p *parser) parseSlice(e *ParamExp) bool {
 	e.Op = ParamSlice
-	e.Off = p.offset()
-	if p.err == nil && p.peek() == ':' {
+	e.Off = p.parseOffset()
+	if p.err == nil && p.peekByte() == ':' {
 		p.i++
-		e.Len = p.offset()
+		e.Len = p.parseOffset()
 	}
 	return p.err == nil
 }
 
-func (p *parser) offset() *Arith {
+func (p *parser) parseOffset() *Arith {
 	at := p.i
-	parts := p.parts(ctxOffset)
+	parts := p.parseParts(ctxOffset)
 	if p.err != nil {
 		return nil
 	}
 	return p.arithOf(at, p.i, parts)
 }
 
-// transform reads ${x@Q} and ${!x@}.
-func (p *parser) transform(e *ParamExp) bool {
-	if p.peek() == '}' {
+// parseTransform parses ${x@Q} and ${!x@}.
+func (p *parser) parseTransform(e *ParamExp) bool {
+	if p.peekByte() == '}' {
 		if !e.Indirect || e.Index != nil || !isNameStart(e.Name[0]) {
 			return false
 		}
@@ -289,10 +289,10 @@ func (p *parser) transform(e *ParamExp) bool {
 		return true
 	}
 	e.Op = ParamTransform
-	c := p.peek()
-	if strings.IndexByte("QEPAakKuUL", c) < 0 || p.at(p.i+1) != '}' {
+	c := p.peekByte()
+	if strings.IndexByte("QEPAakKuUL", c) < 0 || p.byteAt(p.i+1) != '}' {
 		return false
 	}
-	e.Arg = p.word(ctxParam)
+	e.Arg = p.parseWord(ctxParam)
 	return p.err == nil
 }

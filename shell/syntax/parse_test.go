@@ -34,7 +34,7 @@ func TestLinesBeforeAnErrorAreReturned(t *testing.T) {
 	}
 }
 
-// TestAliases follows bash's rules: no recursion, a trailing blank goes on,
+// TestAliases follows bash's rules: no recursion, a trailing blank continues,
 // quotes prevent, a definition counts from the next line on.
 func TestAliases(t *testing.T) {
 	alias := map[string]string{
@@ -65,7 +65,7 @@ func TestAliases(t *testing.T) {
 			s, ok := alias[name]
 			return s, ok
 		}})
-		got, err := all(p)
+		got, err := readAll(p)
 		if err != nil {
 			t.Errorf("%s: %v", c.src, err)
 		}
@@ -123,13 +123,13 @@ func TestArithmetic(t *testing.T) {
 			t.Errorf("%s: %v", in, err)
 			continue
 		}
-		if got := shape(e); got != want {
+		if got := describeArith(e); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)
 		}
 	}
 }
 
-func shape(e ArithExpr) string {
+func describeArith(e ArithExpr) string {
 	switch e := e.(type) {
 	case *ArithNum:
 		return strings.TrimSpace(itoa(e.Value))
@@ -139,22 +139,22 @@ func shape(e ArithExpr) string {
 		}
 		return e.Name
 	case *ArithUnary:
-		return "(" + e.Op.String() + shape(e.X) + ")"
+		return "(" + e.Op.String() + describeArith(e.X) + ")"
 	case *ArithIncDec:
 		op := "++"
 		if e.Dec {
 			op = "--"
 		}
 		if e.Post {
-			return shape(e.X) + op
+			return describeArith(e.X) + op
 		}
-		return op + shape(e.X)
+		return op + describeArith(e.X)
 	case *ArithBinary:
-		return "(" + shape(e.X) + e.Op.String() + shape(e.Y) + ")"
+		return "(" + describeArith(e.X) + e.Op.String() + describeArith(e.Y) + ")"
 	case *ArithAssign:
-		return shape(e.X) + e.Op.String() + "=" + shape(e.Y)
+		return describeArith(e.X) + e.Op.String() + "=" + describeArith(e.Y)
 	case *ArithTernary:
-		return "(" + shape(e.Cond) + "?" + shape(e.X) + ":" + shape(e.Y) + ")"
+		return "(" + describeArith(e.Cond) + "?" + describeArith(e.X) + ":" + describeArith(e.Y) + ")"
 	}
 	return ""
 }

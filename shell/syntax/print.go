@@ -4,168 +4,167 @@ import (
 	"strings"
 )
 
-// Print writes a node as bash writes it: for a *FuncDecl the output of
-// `declare -f`, for other commands what `jobs` shows. It parses back to an
-// equal tree.
+// Print formats a node as bash does: a *FuncDecl like `declare -f`, other
+// commands like `jobs`. The text parses back to an equal tree.
 func Print(n Node) string {
 	var p printer
 	switch n := n.(type) {
 	case *File:
 		for _, s := range n.Stmts {
-			p.stmt(s)
-			p.docs("")
+			p.printStmt(s)
+			p.printDocs("")
 			p.afterDoc = false
-			p.byte('\n')
+			p.writeByte('\n')
 		}
 	case *Stmt:
-		p.stmt(n)
-		p.docs("")
+		p.printStmt(n)
+		p.printDocs("")
 	case *Pipeline:
-		p.pipeline(n)
-		p.docs("")
+		p.printPipeline(n)
+		p.printDocs("")
 	case *Cmd:
-		p.cmd(n)
-		p.docs("")
+		p.printCmd(n)
+		p.printDocs("")
 	case *FuncDecl:
-		p.function(n)
+		p.printFunction(n)
 	case Command:
-		p.cmd(&Cmd{Body: n})
+		p.printCmd(&Cmd{Body: n})
 	case *Word:
-		p.word(n)
+		p.printWord(n)
 	case *Assign:
-		p.assign(n)
+		p.printAssign(n)
 	case *Array:
-		p.array(n)
+		p.printArray(n)
 	case *Redir:
-		p.redir(n)
-		p.docs("")
+		p.printRedir(n)
+		p.printDocs("")
 	case *Arith:
-		p.str(n.Raw)
+		p.writeString(n.Raw)
 	case CondExpr:
-		p.cond(n)
+		p.printCond(n)
 	case Part:
-		p.word(&Word{Parts: []Part{n}})
+		p.printWord(&Word{Parts: []Part{n}})
 	}
 	return string(p.buf)
 }
 
-// indentStep is how far the inside of a construct is moved to the right.
+// indentStep is the indentation of a nested construct.
 const indentStep = 4
 
-// printer holds the text and where the next command goes.
+// printer collects the text.
 type printer struct {
 	buf      []byte
 	indent   int
-	inline   bool // the next command goes on in the line
-	inFunc   int  // depth of function definitions, in which lists are broken into lines
+	inline   bool // the next command continues the line
+	inFunc   int  // nesting of function definitions, in which lists have one line per command
 	pending  []*Redir
 	afterDoc bool // a here-document has ended the line
 }
 
-func (p *printer) str(s string) { p.buf = append(p.buf, s...) }
+func (p *printer) writeString(s string) { p.buf = append(p.buf, s...) }
 
-func (p *printer) byte(b byte) { p.buf = append(p.buf, b) }
+func (p *printer) writeByte(b byte) { p.buf = append(p.buf, b) }
 
-// pad indents, unless the command goes on in the line.
-func (p *printer) pad() {
+// writeIndent writes the indentation, unless the command continues the line.
+func (p *printer) writeIndent() {
 	if p.inline {
 		p.inline = false
 		return
 	}
 	for range p.indent {
-		p.byte(' ')
+		p.writeByte(' ')
 	}
 }
 
-// newline begins a line with s.
-func (p *printer) newline(s string) {
-	p.byte('\n')
-	p.pad()
-	p.str(s)
+// startLine begins a line with s.
+func (p *printer) startLine(s string) {
+	p.writeByte('\n')
+	p.writeIndent()
+	p.writeString(s)
 }
 
-// semicolon ends a list, unless & or a line end does already.
-func (p *printer) semicolon() {
+// endList writes a semicolon after a list, unless it ends in & or a newline.
+func (p *printer) endList() {
 	if n := len(p.buf); n > 0 && p.buf[n-1] != '&' && p.buf[n-1] != '\n' {
-		p.byte(';')
+		p.writeByte(';')
 	}
 }
 
-// list prints statements from the current place on.
-func (p *printer) list(stmts []*Stmt) {
+// printList prints statements from the current position on.
+func (p *printer) printList(stmts []*Stmt) {
 	for i, s := range stmts {
-		p.stmt(s)
+		p.printStmt(s)
 		if i == len(stmts)-1 {
 			return
 		}
 		if s.Background {
-			p.byte(' ')
+			p.writeByte(' ')
 			p.inline = true
 			continue
 		}
-		p.docs("")
+		p.printDocs("")
 		if !p.afterDoc {
-			p.byte(';')
+			p.writeByte(';')
 		}
 		p.afterDoc = false
 		if p.inFunc > 0 {
-			p.byte('\n')
+			p.writeByte('\n')
 		} else {
-			p.byte(' ')
+			p.writeByte(' ')
 			p.inline = true
 		}
 	}
 }
 
-// block prints a list one step to the right.
-func (p *printer) block(stmts []*Stmt) {
+// printBlock prints an indented list.
+func (p *printer) printBlock(stmts []*Stmt) {
 	p.indent += indentStep
-	p.list(stmts)
-	p.docs("")
+	p.printList(stmts)
+	p.printDocs("")
 	p.indent -= indentStep
-	p.semicolon()
+	p.endList()
 	p.afterDoc = false
 }
 
-func (p *printer) stmt(s *Stmt) {
-	p.pipeline(s.First)
+func (p *printer) printStmt(s *Stmt) {
+	p.printPipeline(s.First)
 	for _, a := range s.Rest {
 		op := " && "
 		if a.Or {
 			op = " || "
 		}
-		if p.docs(op) {
-			p.byte(' ')
+		if p.printDocs(op) {
+			p.writeByte(' ')
 		} else {
-			p.str(op)
+			p.writeString(op)
 		}
 		p.afterDoc = false
 		p.inline = true
-		p.pipeline(a.Pipeline)
+		p.printPipeline(a.Pipeline)
 	}
 	if s.Background {
-		if !p.docs(" &") {
-			p.str(" &")
+		if !p.printDocs(" &") {
+			p.writeString(" &")
 		}
 	}
 }
 
-func (p *printer) pipeline(l *Pipeline) {
-	p.pad()
+func (p *printer) printPipeline(l *Pipeline) {
+	p.writeIndent()
 	switch l.Time {
 	case TimeBash:
-		p.str("time ")
+		p.writeString("time ")
 	case TimePosix:
-		p.str("time -p ")
+		p.writeString("time -p ")
 	}
 	if l.Negated() {
-		p.str("! ")
+		p.writeString("! ")
 	} else if len(l.Cmds) == 0 && l.Time == NoTime {
-		p.str("! ! ")
+		p.writeString("! ! ")
 	}
 	for i, c := range l.Cmds {
 		p.inline = true
-		p.cmd(c)
+		p.printCmd(c)
 		if i == len(l.Cmds)-1 {
 			return
 		}
@@ -173,74 +172,74 @@ func (p *printer) pipeline(l *Pipeline) {
 		if i < len(l.Stderr) && l.Stderr[i] {
 			op = " 2>&1 | "
 		}
-		if p.docs(strings.TrimRight(op, " ")) {
-			p.str("  ")
+		if p.printDocs(strings.TrimRight(op, " ")) {
+			p.writeString("  ")
 		} else {
-			p.str(op)
+			p.writeString(op)
 		}
 		p.afterDoc = false
 	}
 }
 
-func (p *printer) cmd(c *Cmd) {
-	p.pad()
+func (p *printer) printCmd(c *Cmd) {
+	p.writeIndent()
 	switch b := c.Body.(type) {
 	case *Simple:
 		if len(c.Redirs) > 0 && reservedFirst(b) {
-			p.redirs(c)
-			p.byte(' ')
-			p.simple(b)
+			p.printRedirs(c)
+			p.writeByte(' ')
+			p.printSimple(b)
 			return
 		}
-		p.simple(b)
+		p.printSimple(b)
 	case *FuncDecl:
 		p.nestedFunction(b)
 	default:
-		p.compound(c.Body)
+		p.printCompound(c.Body)
 	}
-	p.redirs(c)
+	p.printRedirs(c)
 }
 
-// reservedFirst reports whether the first word would be a reserved word if
-// nothing stood before it.
+// reservedFirst reports whether the first word would be a reserved word if no
+// redirection preceded it.
 func reservedFirst(s *Simple) bool {
-	return len(s.Assigns) == 0 && len(s.Args) > 0 && reserved(&token{kind: tokWord, word: s.Args[0]}) != ""
+	return len(s.Assigns) == 0 && len(s.Args) > 0 && reservedWord(&token{kind: tokWord, word: s.Args[0]}) != ""
 }
 
-func (p *printer) redirs(c *Cmd) {
+func (p *printer) printRedirs(c *Cmd) {
 	for _, r := range c.Redirs {
 		if n := len(p.buf); n > 0 && p.buf[n-1] != ' ' && p.buf[n-1] != '\n' {
-			p.byte(' ')
+			p.writeByte(' ')
 		}
-		p.redir(r)
+		p.printRedir(r)
 	}
 }
 
-func (p *printer) simple(s *Simple) {
+func (p *printer) printSimple(s *Simple) {
 	sep := ""
 	for _, a := range s.Assigns {
-		p.str(sep)
-		p.assign(a)
+		p.writeString(sep)
+		p.printAssign(a)
 		sep = " "
 	}
 	for _, w := range s.Args {
-		p.str(sep)
-		p.word(w)
+		p.writeString(sep)
+		p.printWord(w)
 		sep = " "
 	}
 }
 
-func (p *printer) compound(c Command) {
+func (p *printer) printCompound(c Command) {
 	switch c := c.(type) {
 	case *Subshell:
-		p.str("( ")
+		p.writeString("( ")
 		p.inline = true
-		p.list(c.Body)
-		p.docs("")
+		p.printList(c.Body)
+		p.printDocs("")
 		p.afterDoc = false
-		p.str(" )")
+		p.writeString(" )")
 	case *Group:
-		p.group(c.Body)
+		p.printGroup(c.Body)
 	case *If:
 		p.ifClauses(c.Clauses, c.Else)
 	case *While:
@@ -248,67 +247,67 @@ func (p *printer) compound(c Command) {
 		if c.Until {
 			word = "until "
 		}
-		p.str(word)
-		p.condition(c.Cond)
-		p.str(" do\n")
-		p.block(c.Body)
-		p.newline("done")
+		p.writeString(word)
+		p.printCondition(c.Cond)
+		p.writeString(" do\n")
+		p.printBlock(c.Body)
+		p.startLine("done")
 	case *For:
-		p.loop("for ", c.Name, c.In, c.Words, c.Body)
+		p.printLoop("for ", c.Name, c.In, c.Words, c.Body)
 	case *Select:
-		p.loop("select ", c.Name, c.In, c.Words, c.Body)
+		p.printLoop("select ", c.Name, c.In, c.Words, c.Body)
 	case *ArithFor:
 		p.arithFor(c)
 	case *Case:
 		p.caseCommand(c)
 	case *ArithCmd:
-		p.str("((" + c.X.Raw + "))")
+		p.writeString("((" + c.X.Raw + "))")
 	case *CondCmd:
-		p.str("[[ ")
-		p.cond(c.X)
-		p.str(" ]]")
+		p.writeString("[[ ")
+		p.printCond(c.X)
+		p.writeString(" ]]")
 	case *Coproc:
-		p.str("coproc ")
+		p.writeString("coproc ")
 		if _, simple := c.Body.Body.(*Simple); !simple {
 			if c.Name != nil {
-				p.word(c.Name)
+				p.printWord(c.Name)
 			} else {
-				p.str("COPROC")
+				p.writeString("COPROC")
 			}
-			p.byte(' ')
+			p.writeByte(' ')
 		}
 		p.inline = true
-		p.cmd(c.Body)
+		p.printCmd(c.Body)
 	}
 }
 
-// condition prints the list before then or do.
-func (p *printer) condition(stmts []*Stmt) {
+// printCondition prints the list before then or do.
+func (p *printer) printCondition(stmts []*Stmt) {
 	p.inline = true
-	p.list(stmts)
-	p.docs("")
+	p.printList(stmts)
+	p.printDocs("")
 	p.afterDoc = false
-	p.semicolon()
+	p.endList()
 }
 
-func (p *printer) group(body []*Stmt) {
-	p.str("{ ")
+func (p *printer) printGroup(body []*Stmt) {
+	p.writeString("{ ")
 	if p.inFunc == 0 {
 		p.inline = true
-		p.list(body)
-		p.docs("")
+		p.printList(body)
+		p.printDocs("")
 		p.afterDoc = false
-		p.semicolon()
-		p.str(" }")
+		p.endList()
+		p.writeString(" }")
 		return
 	}
-	p.byte('\n')
+	p.writeByte('\n')
 	p.indent += indentStep
-	p.list(body)
-	p.docs("")
+	p.printList(body)
+	p.printDocs("")
 	p.afterDoc = false
 	p.indent -= indentStep
-	p.newline("}")
+	p.startLine("}")
 }
 
 // ifClauses prints an elif as an if within the else, as bash does.
@@ -316,131 +315,132 @@ func (p *printer) ifClauses(clauses []IfClause, last []*Stmt) {
 	start := p.indent
 	for i, c := range clauses {
 		if i > 0 {
-			p.newline("else\n")
+			p.startLine("else\n")
 			p.indent += indentStep
-			p.pad()
+			p.writeIndent()
 		}
-		p.str("if ")
-		p.condition(c.Cond)
-		p.str(" then\n")
-		p.block(c.Then)
+		p.writeString("if ")
+		p.printCondition(c.Cond)
+		p.writeString(" then\n")
+		p.printBlock(c.Then)
 	}
 	if last != nil {
-		p.newline("else\n")
-		p.block(last)
+		p.startLine("else\n")
+		p.printBlock(last)
 	}
-	p.newline("fi")
+	p.startLine("fi")
 	for p.indent > start {
 		p.indent -= indentStep
-		p.semicolon()
-		p.newline("fi")
+		p.endList()
+		p.startLine("fi")
 	}
 }
 
-func (p *printer) loop(word, name string, in bool, words []*Word, body []*Stmt) {
-	p.str(word + name + " in ")
+func (p *printer) printLoop(word, name string, in bool, words []*Word, body []*Stmt) {
+	p.writeString(word + name + " in ")
 	if !in {
-		p.str(`"$@"`)
+		p.writeString(`"$@"`)
 	}
 	for i, w := range words {
 		if i > 0 {
-			p.byte(' ')
+			p.writeByte(' ')
 		}
-		p.word(w)
+		p.printWord(w)
 	}
-	p.byte(';')
-	p.newline("do\n")
-	p.block(body)
-	p.newline("done")
+	p.writeByte(';')
+	p.startLine("do\n")
+	p.printBlock(body)
+	p.startLine("done")
 }
 
 func (p *printer) arithFor(c *ArithFor) {
-	p.str("for ((")
+	p.writeString("for ((")
 	for i, x := range []*Arith{c.Init, c.Cond, c.Post} {
 		if i > 0 {
-			p.str("; ")
+			p.writeString("; ")
 		}
 		if x == nil {
-			p.byte('1')
+			p.writeByte('1')
 		} else {
-			p.str(x.Raw)
+			p.writeString(x.Raw)
 		}
 	}
-	p.str("))")
-	p.newline("do\n")
-	p.block(c.Body)
-	p.newline("done")
+	p.writeString("))")
+	p.startLine("do\n")
+	p.printBlock(c.Body)
+	p.startLine("done")
 }
 
 var caseTerms = [...]string{CaseBreak: ";;", CaseFall: ";&", CaseNext: ";;&"}
 
 func (p *printer) caseCommand(c *Case) {
-	p.str("case ")
-	p.word(c.Word)
-	p.str(" in ")
+	p.writeString("case ")
+	p.printWord(c.Word)
+	p.writeString(" in ")
 	p.indent += indentStep
 	for _, item := range c.Items {
-		p.newline("")
+		p.startLine("")
 		if l, ok := item.Patterns[0].Literal(); ok && l == "esac" {
-			p.byte('(')
+			p.writeByte('(')
 		}
 		for i, w := range item.Patterns {
 			if i > 0 {
-				p.str(" | ")
+				p.writeString(" | ")
 			}
-			p.word(w)
+			p.printWord(w)
 		}
-		p.str(")\n")
+		p.writeString(")\n")
 		p.indent += indentStep
-		p.list(item.Body)
-		p.docs("")
+		p.printList(item.Body)
+		p.printDocs("")
 		p.afterDoc = false
 		p.indent -= indentStep
-		p.newline(caseTerms[item.Term])
+		p.startLine(caseTerms[item.Term])
 	}
 	p.indent -= indentStep
-	p.newline("esac")
+	p.startLine("esac")
 }
 
-// function prints a definition as declare -f does.
-func (p *printer) function(f *FuncDecl) {
-	if notName(f.Name) {
-		p.str("function ")
+// printFunction prints a definition as declare -f does.
+func (p *printer) printFunction(f *FuncDecl) {
+	if needsKeyword(f.Name) {
+		p.writeString("function ")
 	}
-	p.str(f.Name + " () \n")
+	p.writeString(f.Name + " () \n")
 	p.funcBody(f)
 }
 
 func (p *printer) nestedFunction(f *FuncDecl) {
-	p.str("function " + f.Name + " () \n")
-	p.pad()
+	p.writeString("function " + f.Name + " () \n")
+	p.writeIndent()
 	p.funcBody(f)
 }
 
-// notName reports whether a definition of that name needs the word function.
-func notName(name string) bool {
-	return reserved(&token{kind: tokWord, word: &Word{Parts: []Part{&Lit{Value: name}}}}) != "" ||
+// needsKeyword reports whether the definition of a function with the name
+// needs the word function.
+func needsKeyword(name string) bool {
+	return reservedWord(&token{kind: tokWord, word: &Word{Parts: []Part{&Lit{Value: name}}}}) != "" ||
 		strings.ContainsAny(name, "=")
 }
 
 func (p *printer) funcBody(f *FuncDecl) {
 	p.inFunc++
-	p.str("{ \n")
+	p.writeString("{ \n")
 	p.indent += indentStep
 	group, isGroup := f.Body.Body.(*Group)
 	if isGroup {
-		p.list(group.Body)
+		p.printList(group.Body)
 	} else {
-		p.cmd(f.Body)
+		p.printCmd(f.Body)
 	}
-	p.docs("")
+	p.printDocs("")
 	p.afterDoc = false
 	p.indent -= indentStep
-	p.newline("}")
+	p.startLine("}")
 	if isGroup {
 		for _, r := range f.Body.Redirs {
-			p.byte(' ')
-			p.redir(r)
+			p.writeByte(' ')
+			p.printRedir(r)
 		}
 	}
 	p.inFunc--

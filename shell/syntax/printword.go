@@ -5,130 +5,129 @@ import (
 	"strings"
 )
 
-func (p *printer) assign(a *Assign) {
-	p.str(a.Name)
+func (p *printer) printAssign(a *Assign) {
+	p.writeString(a.Name)
 	if a.Index != nil {
-		p.byte('[')
-		p.index(a.Index)
-		p.byte(']')
+		p.writeByte('[')
+		p.printIndex(a.Index)
+		p.writeByte(']')
 	}
 	if a.Append {
-		p.byte('+')
+		p.writeByte('+')
 	}
-	p.byte('=')
+	p.writeByte('=')
 	switch {
 	case a.Array != nil:
-		p.array(a.Array)
+		p.printArray(a.Array)
 	case a.Value != nil:
-		p.word(a.Value)
+		p.printWord(a.Value)
 	}
 }
 
-func (p *printer) index(x *Index) {
+func (p *printer) printIndex(x *Index) {
 	switch x.Kind {
 	case IndexAt:
-		p.byte('@')
+		p.writeByte('@')
 	case IndexStar:
-		p.byte('*')
+		p.writeByte('*')
 	default:
-		p.word(x.Word)
+		p.printWord(x.Word)
 	}
 }
 
-func (p *printer) array(a *Array) {
-	p.byte('(')
+func (p *printer) printArray(a *Array) {
+	p.writeByte('(')
 	for i, e := range a.Elems {
 		if i > 0 {
-			p.byte(' ')
+			p.writeByte(' ')
 		}
 		if e.Assign != nil {
-			p.assign(e.Assign)
+			p.printAssign(e.Assign)
 		} else {
-			p.word(e.Word)
+			p.printWord(e.Word)
 		}
 	}
-	p.byte(')')
+	p.writeByte(')')
 }
 
-// word prints a word as it was written, with the commands of substitutions in
-// the printer's form.
-func (p *printer) word(w *Word) {
+// printWord prints a word as in the source, but the commands of substitutions
+// in the printer's form.
+func (p *printer) printWord(w *Word) {
 	if w.Assign != nil {
-		p.assign(w.Assign)
+		p.printAssign(w.Assign)
 		return
 	}
 	for _, part := range w.Parts {
-		p.part(part)
+		p.printPart(part)
 	}
 }
 
-func (p *printer) part(part Part) {
+func (p *printer) printPart(part Part) {
 	switch part := part.(type) {
 	case *Lit:
-		p.str(joined(part.Raw))
+		p.writeString(joinLines(part.Raw))
 	case *Quoted:
 		if part.Kind == DollarSingle {
-			p.str("'" + strings.ReplaceAll(part.Value, "'", `'\''`) + "'")
+			p.writeString("'" + strings.ReplaceAll(part.Value, "'", `'\''`) + "'")
 			return
 		}
-		p.str(part.Raw)
+		p.writeString(part.Raw)
 	case *DblQuoted:
-		p.byte('"')
+		p.writeByte('"')
 		for _, q := range part.Parts {
-			p.part(q)
+			p.printPart(q)
 		}
-		p.byte('"')
+		p.writeByte('"')
 	case *ParamExp:
 		if part.Short {
-			p.str("$" + part.Name)
+			p.writeString("$" + part.Name)
 			return
 		}
-		p.spliced(part.Raw, part)
+		p.printSpliced(part.Raw, part)
 	case *CmdSubst:
 		asIs := part.Backquote || part.Err != nil || strings.HasPrefix(part.Raw, "$((")
-		p.substitution("$(", part.Raw, part.Stmts, asIs)
+		p.printSubst("$(", part.Raw, part.Stmts, asIs)
 	case *ProcSubst:
 		open := "<("
 		if part.Out {
 			open = ">("
 		}
-		p.substitution(open, part.Raw, part.Stmts, false)
+		p.printSubst(open, part.Raw, part.Stmts, false)
 	case *ArithExp:
 		if part.Bracket {
-			p.str("$[")
-			p.spliced(part.X.Raw, part.X)
-			p.byte(']')
+			p.writeString("$[")
+			p.printSpliced(part.X.Raw, part.X)
+			p.writeByte(']')
 			return
 		}
-		p.str("$((")
-		p.spliced(part.X.Raw, part.X)
-		p.str("))")
+		p.writeString("$((")
+		p.printSpliced(part.X.Raw, part.X)
+		p.writeString("))")
 	}
 }
 
-// substitution prints the commands of $( ), or its source when that is kept
-// as it is.
-func (p *printer) substitution(open, raw string, stmts []*Stmt, asIs bool) {
+// printSubst prints the commands of $( ), or its source if asIs is set.
+func (p *printer) printSubst(open, raw string, stmts []*Stmt, asIs bool) {
 	if asIs {
-		p.str(raw)
+		p.writeString(raw)
 		return
 	}
-	p.str(open)
+	p.writeString(open)
 	var q printer
-	q.list(stmts)
-	q.docs("")
+	q.printList(stmts)
+	q.printDocs("")
 	if len(q.buf) > 0 && q.buf[0] == '(' {
-		p.byte(' ')
+		p.writeByte(' ')
 	}
 	p.buf = append(p.buf, q.buf...)
-	p.byte(')')
+	p.writeByte(')')
 }
 
-// spliced prints source in which substitutions are replaced by their printed
-// form.
-func (p *printer) spliced(raw string, n Node) {
+// printSpliced prints source in which substitutions are replaced by their
+// printed form.
+func (p *printer) printSpliced(raw string, n Node) {
 	if strings.IndexByte(raw, '\'') < 0 {
-		raw = joined(raw)
+		raw = joinLines(raw)
 	}
 	Walk(n, func(n Node) bool {
 		var own string
@@ -145,17 +144,17 @@ func (p *printer) spliced(raw string, n Node) {
 		if i < 0 || own == "" {
 			return false
 		}
-		p.str(raw[:i])
-		p.part(part)
+		p.writeString(raw[:i])
+		p.printPart(part)
 		raw = raw[i+len(own):]
 		return false
 	})
-	p.str(raw)
+	p.writeString(raw)
 }
 
-// redir prints a redirection; the body of a here-document waits for the end
-// of the line.
-func (p *printer) redir(r *Redir) {
+// printRedir prints a redirection; the body of a here-document is printed at
+// the end of the line.
+func (p *printer) printRedir(r *Redir) {
 	fd := r.Fd
 	if fd < 0 {
 		fd = r.Op.DefaultFd()
@@ -191,14 +190,14 @@ func (p *printer) redir(r *Redir) {
 	}
 	switch {
 	case r.FdVar != "":
-		p.str("{" + r.FdVar + "}")
+		p.writeString("{" + r.FdVar + "}")
 	case shown && r.Op != RedirBoth && r.Op != RedirBothApp:
 		p.buf = strconv.AppendInt(p.buf, int64(fd), 10)
 	}
-	p.str(op + target)
+	p.writeString(op + target)
 }
 
-// isFd reports whether the word of a >& names or closes a descriptor.
+// isFd reports whether the target of >& is a descriptor.
 func isFd(s string) bool {
 	s = strings.TrimSuffix(s, "-")
 	for i := range len(s) {
@@ -209,8 +208,8 @@ func isFd(s string) bool {
 	return true
 }
 
-// joined removes the line continuations of unquoted text.
-func joined(s string) string {
+// joinLines removes the line continuations of unquoted text.
+func joinLines(s string) string {
 	if !strings.Contains(s, "\\\n") {
 		return s
 	}
@@ -229,54 +228,54 @@ func joined(s string) string {
 	return b.String()
 }
 
-// docs prints the bodies of here-documents whose line ends here, after what
-// still belongs to the line. It reports whether there were any.
-func (p *printer) docs(rest string) bool {
+// printDocs prints the bodies of pending here-documents, after the rest of
+// their line. It reports whether there were any.
+func (p *printer) printDocs(rest string) bool {
 	if len(p.pending) == 0 {
 		return false
 	}
-	p.str(rest)
-	p.byte('\n')
+	p.writeString(rest)
+	p.writeByte('\n')
 	for _, r := range p.pending {
 		if r.Doc.Quoted {
-			p.str(r.Doc.Body.Raw)
+			p.writeString(r.Doc.Body.Raw)
 		} else {
-			p.str(joined(r.Doc.Body.Raw))
+			p.writeString(joinLines(r.Doc.Body.Raw))
 		}
-		p.str(r.Doc.Delim)
-		p.byte('\n')
+		p.writeString(r.Doc.Delim)
+		p.writeByte('\n')
 	}
 	p.pending = p.pending[:0]
 	p.afterDoc = true
 	return true
 }
 
-func (p *printer) cond(x CondExpr) {
+func (p *printer) printCond(x CondExpr) {
 	switch x := x.(type) {
 	case *CondWord:
-		p.str("-n ")
-		p.word(x.X)
+		p.writeString("-n ")
+		p.printWord(x.X)
 	case *CondUnary:
-		p.str(x.Op + " ")
-		p.word(x.X)
+		p.writeString(x.Op + " ")
+		p.printWord(x.X)
 	case *CondBinary:
-		p.word(x.X)
-		p.str(" " + x.Op + " ")
-		p.word(x.Y)
+		p.printWord(x.X)
+		p.writeString(" " + x.Op + " ")
+		p.printWord(x.Y)
 	case *CondNot:
-		p.str("! ")
-		p.cond(x.X)
+		p.writeString("! ")
+		p.printCond(x.X)
 	case *CondLogic:
-		p.cond(x.X)
+		p.printCond(x.X)
 		if x.Or {
-			p.str(" || ")
+			p.writeString(" || ")
 		} else {
-			p.str(" && ")
+			p.writeString(" && ")
 		}
-		p.cond(x.Y)
+		p.printCond(x.Y)
 	case *CondParen:
-		p.str("( ")
-		p.cond(x.X)
-		p.str(" )")
+		p.writeString("( ")
+		p.printCond(x.X)
+		p.writeString(" )")
 	}
 }

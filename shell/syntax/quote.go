@@ -5,32 +5,32 @@ import (
 	"unicode/utf8"
 )
 
-// dollarSingle reads $'…', the position being on the quote.
+// dollarSingle parses $'…' from the quote on.
 func (p *parser) dollarSingle(start int) Part {
 	p.i++
 	body := p.i
 	for {
-		c := p.peek()
+		c := p.peekByte()
 		if c == 0 {
-			p.unclosed(start, "'")
+			p.failUnclosed(start, "'")
 			return nil
 		}
 		if c == '\'' {
 			break
 		}
-		if c == '\\' && p.at(p.i+1) != 0 {
+		if c == '\\' && p.byteAt(p.i+1) != 0 {
 			p.i++
 		}
 		p.i++
 	}
 	text := p.src[body:p.i]
 	p.i++
-	p.work(len(text))
+	p.chargeWork(len(text))
 	return &Quoted{Kind: DollarSingle, Value: Unescape(text), Raw: p.src[start:p.i]}
 }
 
-// Unescape decodes the backslash escapes of $'…'. Text after a NUL escape up
-// to the end is dropped, as bash does.
+// Unescape decodes the backslash escapes of $'…'. It drops the text after a
+// NUL escape, as bash does.
 func Unescape(s string) string {
 	if strings.IndexByte(s, '\\') < 0 {
 		return s
@@ -45,7 +45,7 @@ func Unescape(s string) string {
 		}
 		b.WriteString(s[:n])
 		s = s[n+1:]
-		r, size := escape(&b, s)
+		r, size := decodeEscape(&b, s)
 		if r == nul {
 			break
 		}
@@ -66,19 +66,19 @@ var simpleEscapes = [256]byte{
 	'\\': '\\', '\'': '\'', '"': '"', '?': '?',
 }
 
-// escape decodes the escape at the start of s, its backslash being cut off,
+// decodeEscape decodes the escape at the start of s, without its backslash,
 // and returns the number of bytes used.
-func escape(b *strings.Builder, s string) (escaped, int) {
+func decodeEscape(b *strings.Builder, s string) (escaped, int) {
 	if c := simpleEscapes[s[0]]; c != 0 {
 		b.WriteByte(c)
 		return written, 1
 	}
 	switch c := s[0]; {
 	case c >= '0' && c <= '7':
-		v, n := digits(s, 3, 8)
+		v, n := parseDigits(s, 3, 8)
 		return writeByte(b, byte(v)), n
 	case c == 'x' && len(s) > 1 && s[1] == '{':
-		v, n := digits(s[2:], len(s), 16)
+		v, n := parseDigits(s[2:], len(s), 16)
 		if n == 0 {
 			return nul, 0
 		}
@@ -87,15 +87,15 @@ func escape(b *strings.Builder, s string) (escaped, int) {
 		}
 		return writeByte(b, byte(v)), 2 + n
 	case c == 'x':
-		if v, n := digits(s[1:], 2, 16); n > 0 {
+		if v, n := parseDigits(s[1:], 2, 16); n > 0 {
 			return writeByte(b, byte(v)), 1 + n
 		}
 	case c == 'u' || c == 'U':
-		most := 4
+		limit := 4
 		if c == 'U' {
-			most = 8
+			limit = 8
 		}
-		if v, n := digits(s[1:], most, 16); n > 0 {
+		if v, n := parseDigits(s[1:], limit, 16); n > 0 {
 			if v == 0 {
 				return nul, 0
 			}
@@ -107,14 +107,14 @@ func escape(b *strings.Builder, s string) (escaped, int) {
 		if s[1] == '\\' && len(s) > 2 && s[2] == '\\' {
 			n = 3
 		}
-		return writeByte(b, control(s[1])), n
+		return writeByte(b, controlChar(s[1])), n
 	}
 	b.WriteByte('\\')
 	b.WriteByte(s[0])
 	return written, 1
 }
 
-func control(c byte) byte {
+func controlChar(c byte) byte {
 	if c == '?' {
 		return 127
 	}
@@ -132,8 +132,8 @@ func writeByte(b *strings.Builder, c byte) escaped {
 	return written
 }
 
-// writeRune writes a code point; one beyond Unicode is encoded as UTF-8 once
-// was, in up to six bytes.
+// writeRune writes a code point; one beyond Unicode is encoded in the original
+// form of UTF-8, in up to six bytes.
 func writeRune(b *strings.Builder, v uint64) {
 	if v <= utf8.MaxRune && (v < 0xd800 || v > 0xdfff) {
 		b.WriteRune(rune(v))
@@ -151,10 +151,10 @@ func writeRune(b *strings.Builder, v uint64) {
 	}
 }
 
-// digits reads up to most digits of a base and returns how many there were.
-func digits(s string, most, base int) (v uint64, n int) {
-	for n < len(s) && n < most {
-		d := digit(s[n])
+// parseDigits parses up to limit digits of a base and returns their number.
+func parseDigits(s string, limit, base int) (v uint64, n int) {
+	for n < len(s) && n < limit {
+		d := digitValue(s[n])
 		if d >= base {
 			break
 		}
@@ -164,7 +164,7 @@ func digits(s string, most, base int) (v uint64, n int) {
 	return v, n
 }
 
-func digit(c byte) int {
+func digitValue(c byte) int {
 	switch {
 	case isDigit(c):
 		return int(c - '0')
@@ -174,18 +174,18 @@ func digit(c byte) int {
 	return 99
 }
 
-// backquote reads ` ` from the position.
-func (p *parser) backquote(c ctx) Part {
-	if !p.enter() {
+// parseBackquote parses ` `.
+func (p *parser) parseBackquote(c context) Part {
+	if !p.enterLevel() {
 		return nil
 	}
-	defer p.leave()
+	defer p.leaveLevel()
 	start := p.i
 	if m, ok := p.memo[start]; ok {
 		p.i = m.end
 		return m.part
 	}
-	s := &CmdSubst{Pos: p.pos(start), Backquote: true}
+	s := &CmdSubst{Pos: p.posAt(start), Backquote: true}
 	p.i++
 	body := p.i
 	escaped := false
@@ -193,8 +193,8 @@ func (p *parser) backquote(c ctx) Part {
 		n := strings.IndexAny(p.src[p.i:], "`\\")
 		if n < 0 {
 			p.i = len(p.src)
-			if !p.fill() {
-				p.unclosed(start, "`")
+			if !p.fillWindow() {
+				p.failUnclosed(start, "`")
 				return nil
 			}
 			continue
@@ -205,7 +205,7 @@ func (p *parser) backquote(c ctx) Part {
 		}
 		escaped = true
 		p.i++
-		if p.peek() != 0 {
+		if p.peekByte() != 0 {
 			p.i++
 		}
 	}
@@ -213,22 +213,22 @@ func (p *parser) backquote(c ctx) Part {
 	p.i++
 	s.Raw = p.src[start:p.i]
 	if escaped {
-		text = unbackquote(text, c.quoted())
+		text = removeBackslashes(text, c.isQuoted())
 	}
-	p.work(len(text))
-	sub := p.child(text, s.Pos.Line)
-	s.Stmts = sub.script()
-	p.adopt(sub)
+	p.chargeWork(len(text))
+	sub := p.newChild(text, s.Pos.Line)
+	s.Stmts = sub.parseScript()
+	p.adoptCosts(sub)
 	s.Err = sub.err
 	if s.Err != nil && s.Err.TooBig {
-		p.fail(s.Err)
+		p.setError(s.Err)
 	}
-	p.remember(start, s, false)
+	p.rememberSubst(start, s, false)
 	return s
 }
 
-// unbackquote removes the backslashes that protect text between backquotes.
-func unbackquote(s string, quoted bool) string {
+// removeBackslashes removes the backslashes that quote text within backquotes.
+func removeBackslashes(s string, quoted bool) string {
 	var b strings.Builder
 	b.Grow(len(s))
 	for i := 0; i < len(s); i++ {

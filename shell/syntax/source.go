@@ -6,24 +6,24 @@ import (
 	"strings"
 )
 
-// parser is the state shared by all parts of the grammar: a window of source,
-// a position in it, one token of look-ahead.
+// parser is the state of all parts of the parser: a window of source, a
+// position in it, one token of look-ahead.
 //
-// A failure is sticky: fail notes the first error and makes the rest of the
-// source invisible, so that every loop ends as it does at the end of input.
+// An error is sticky: setError records the first one and hides the rest of the
+// source, so that every loop ends as at the end of input.
 type parser struct {
 	o    Options
-	src  string   // the window; only ever appended to, except by splice
+	src  string   // the window; it is only appended to, except by spliceText
 	i    int      // next byte of src
-	tail []string // source after the window, cut off by splice; the last comes first
+	tail []string // source after the window, removed by spliceText; the last comes first
 	grow *strings.Builder
-	size int // bytes of source seen so far
+	size int // bytes of source read so far
 
-	curOff, curBol int // a place whose line is known, and where that line starts
+	curOff, curBol int // an offset whose line is known, and the start of that line
 	curLine        int32
 
-	tok  token
-	have bool // tok is read but not consumed
+	tok       token
+	haveToken bool // tok was read but not consumed
 
 	depth   int
 	nodes   int
@@ -32,40 +32,39 @@ type parser struct {
 	err     *Error
 	stopped bool
 	failed  bool // Next has returned the error
-	ended   bool // the newline that the end of the input stands for was used
+	ended   bool // the end of the input was used as a newline
 
-	pending  []*Redir // here-documents whose body comes after this line
-	lastLine int      // length of the last line docLine read
+	pending  []*Redir // here-documents whose bodies follow this line
+	lastLine int      // length of the last line that docLine read
 	words    []*Word  // scratch stack
-	inArray  bool     // reads a compound assignment
-	inCond   bool     // has failed within [[ ]]
-	subst    int      // depth of $( )
-	sep      bool     // the last statement had a ; or &
-	bodyEnd  int      // where the last function body ended
+	inArray  bool     // within a compound assignment
+	inCond   bool     // the error is within [[ ]]
+	subst    int      // nesting of $( )
+	sep      bool     // the last statement ended in ; or &
+	bodyEnd  int      // end of the last function body
 	shopt    bool     // extglob is set
-	extglob  bool     // extended globs are read here
-	regex    bool     // reads the right side of =~
+	extglob  bool     // extended globs are recognized here
+	regex    bool     // on the right side of =~
 
-	spec   int             // >0: aliases are not expanded
-	trying int             // >0: trying a reading that may be given up
-	memo   map[int]memoSub // substitutions read while trying
-	notAr  map[int]bool    // places where (( is not arithmetic
-
-	aliases  []activeAlias
-	blankEnd int // an alias text that ends in a blank ends here, and blank is set
-	blank    bool
-	nextToo  bool // the next word is looked up like the first of a command
-	splices  int
-	aliasHit bool // an alias was seen while trying
+	speculative int             // >0: aliases are not expanded
+	trying      int             // >0: parsing something that may be reinterpreted
+	memo        map[int]memoSub // substitutions that were parsed while trying
+	notArith    map[int]bool    // positions where (( does not begin arithmetic
+	aliases     []activeAlias
+	blankEnd    int // end of an alias text that ends in a blank, if blank is set
+	blank       bool
+	aliasNext   bool // the next word may be an alias, like the first of a command
+	splices     int
+	aliasHit    bool // an alias was found while trying
 }
 
 type memoSub struct {
 	part  Part
 	end   int
-	alias bool // holds an alias that is not expanded
+	alias bool // contains an alias that is not expanded
 }
 
-// newParser prepares a parser; the source is checked against the limits.
+// newParser returns a parser; it checks the source against the limits.
 func newParser(src string, o Options) *parser {
 	if o.MaxBytes == 0 {
 		o.MaxBytes = DefaultMaxBytes
@@ -81,13 +80,13 @@ func newParser(src string, o Options) *parser {
 	if o.Line > 0 {
 		p.curLine = int32(o.Line)
 	}
-	p.src = p.admit(src)
+	p.src = p.admitSource(src)
 	return p
 }
 
-// child returns a parser for text found inside the source, with what is left
-// of the budget.
-func (p *parser) child(text string, line int32) *parser {
+// newChild returns a parser for text within the source, with the remaining
+// limits.
+func (p *parser) newChild(text string, line int32) *parser {
 	o := p.o
 	o.More = nil
 	o.Line = int(line)
@@ -96,18 +95,18 @@ func (p *parser) child(text string, line int32) *parser {
 	return c
 }
 
-// adopt takes back what a child has used.
-func (p *parser) adopt(c *parser) {
+// adoptCosts adds the costs of a child.
+func (p *parser) adoptCosts(c *parser) {
 	p.nodes = c.nodes
 	p.cost += c.cost
 	p.ticks += c.ticks
 }
 
-// admit counts new source and drops NUL bytes, which bash ignores.
-func (p *parser) admit(s string) string {
+// admitSource counts new source and removes NUL bytes, which bash ignores.
+func (p *parser) admitSource(s string) string {
 	p.size += len(s)
 	if p.o.MaxBytes > 0 && p.size > p.o.MaxBytes {
-		p.tooBig("script is too long")
+		p.failTooBig("script is too long")
 		return ""
 	}
 	if strings.IndexByte(s, 0) >= 0 {
@@ -116,8 +115,8 @@ func (p *parser) admit(s string) string {
 	return s
 }
 
-// fill appends source to the window and reports whether there was any.
-func (p *parser) fill() bool {
+// fillWindow appends source to the window and reports whether there was any.
+func (p *parser) fillWindow() bool {
 	if p.err != nil || p.stopped {
 		return false
 	}
@@ -127,7 +126,7 @@ func (p *parser) fill() bool {
 			return false
 		}
 		if next != "" {
-			p.append(next)
+			p.appendSource(next)
 			return true
 		}
 		if p.stopped {
@@ -152,10 +151,10 @@ func (p *parser) nextPiece() string {
 			return ""
 		}
 	}
-	return p.admit(s)
+	return p.admitSource(s)
 }
 
-// fromTail takes some lines of what splice has cut off.
+// fromTail returns some lines of the source that spliceText removed.
 func (p *parser) fromTail() string {
 	last := &p.tail[len(p.tail)-1]
 	s := *last
@@ -173,7 +172,7 @@ func (p *parser) fromTail() string {
 	return s[:n]
 }
 
-func (p *parser) append(s string) {
+func (p *parser) appendSource(s string) {
 	if p.grow == nil {
 		p.grow = new(strings.Builder)
 		p.grow.WriteString(p.src)
@@ -182,17 +181,17 @@ func (p *parser) append(s string) {
 	p.src = p.grow.String()
 }
 
-// trim forgets the part of the window that is consumed.
-func (p *parser) trim() {
+// dropConsumed removes the consumed part of the window.
+func (p *parser) dropConsumed() {
 	if p.grow == nil || p.i == 0 {
 		return
 	}
-	p.pos(p.i)
-	p.shift(p.src[p.i:])
+	p.posAt(p.i)
+	p.replaceWindow(p.src[p.i:])
 }
 
-// shift replaces the window: rest is what follows the current position.
-func (p *parser) shift(rest string) {
+// replaceWindow replaces the window; rest begins at the current position.
+func (p *parser) replaceWindow(rest string) {
 	p.curBol -= p.i
 	p.curOff = 0
 	for i := range p.aliases {
@@ -204,35 +203,35 @@ func (p *parser) shift(rest string) {
 	p.i = 0
 }
 
-// at returns the byte at offset j of the window, 0 at the end of the source.
-func (p *parser) at(j int) byte {
+// byteAt returns the byte at offset j of the window; 0 at the end of the source.
+func (p *parser) byteAt(j int) byte {
 	for j >= len(p.src) {
-		if !p.fill() {
+		if !p.fillWindow() {
 			return 0
 		}
 	}
 	return p.src[j]
 }
 
-// peek returns the next byte, 0 at the end.
-func (p *parser) peek() byte {
+// peekByte returns the next byte; 0 at the end.
+func (p *parser) peekByte() byte {
 	if p.i < len(p.src) {
 		return p.src[p.i]
 	}
-	return p.at(p.i)
+	return p.byteAt(p.i)
 }
 
-// skipCont returns the first offset from j on that is not within a
+// skipCont returns the first offset at or after j that is not within a
 // backslash-newline.
 func (p *parser) skipCont(j int) int {
-	for p.at(j) == '\\' && p.at(j+1) == '\n' {
+	for p.byteAt(j) == '\\' && p.byteAt(j+1) == '\n' {
 		j += 2
 	}
 	return j
 }
 
-// pos returns line and column of an offset of the window.
-func (p *parser) pos(off int) Pos {
+// posAt returns the line and column of an offset of the window.
+func (p *parser) posAt(off int) Pos {
 	if off > len(p.src) {
 		off = len(p.src)
 	}
@@ -255,5 +254,5 @@ func (p *parser) pos(off int) Pos {
 	return Pos{p.curLine, int32(off-p.curBol) + 1}
 }
 
-// line returns the line of the current position.
-func (p *parser) line() int { return int(p.pos(p.i).Line) }
+// currentLine returns the line of the current position.
+func (p *parser) currentLine() int { return int(p.posAt(p.i).Line) }

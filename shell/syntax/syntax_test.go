@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 var update = flag.Bool("update", false, "record the verdicts of the bash on this machine")
@@ -46,7 +46,7 @@ func hasBash() bool {
 func TestAcceptsWhatBashAccepts(t *testing.T) {
 	const file = "testdata/verdicts.txt"
 	all := scripts(t)
-	live := hasBash()
+	live := testenv.All() && hasBash()
 	if *update {
 		var b strings.Builder
 		for _, s := range all {
@@ -80,12 +80,13 @@ func TestAcceptsWhatBashAccepts(t *testing.T) {
 	}
 }
 
-// needBash skips a test that compares with bash 5.2 where there is none, or
-// fails it where ATOLL_MUST says that it is there.
+// needBash skips a test that compares with bash 5.2 where it is missing, or
+// fails it where ATOLL_MUST requires it.
 func needBash(t *testing.T) {
 	t.Helper()
+	testenv.Real(t, "bash")
 	if hasBash() {
 		return
 	}
-	musthave.Skip(t, "bash", "bash 5.2 is missing")
+	testenv.Skip(t, "bash", "bash 5.2 is missing")
 }

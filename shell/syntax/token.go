@@ -30,7 +30,7 @@ var tokenText = [...]string{
 	tokLParen: "(", tokRParen: ")",
 }
 
-// token is one token; start and end are offsets of the window.
+// token is a token; start and end are offsets of the window.
 type token struct {
 	kind       tokenKind
 	start, end int
@@ -39,7 +39,7 @@ type token struct {
 	redir      *Redir
 }
 
-// lexMode says what the grammar would accept next.
+// lexMode selects what the lexer recognizes.
 type lexMode uint8
 
 const (
@@ -50,21 +50,21 @@ const (
 	lexPlain                // a pattern, a delimiter, a name: no alias
 )
 
-// token returns the next token without consuming it. The mode counts only
-// when the token is not read yet.
+// next returns the next token without consuming it. The mode has no effect if
+// the token was read before.
 func (p *parser) next(m lexMode) *token {
-	if !p.have {
-		p.lex(m)
-		p.have = true
+	if !p.haveToken {
+		p.readToken(m)
+		p.haveToken = true
 	}
 	return &p.tok
 }
 
-// take consumes the token that next returned.
-func (p *parser) take() { p.have = false }
+// consumeToken consumes the token that next returned.
+func (p *parser) consumeToken() { p.haveToken = false }
 
-// is reports whether the next token is the unquoted word s.
-func (p *parser) is(m lexMode, s string) bool {
+// nextIs reports whether the next token is the unquoted word s.
+func (p *parser) nextIs(m lexMode, s string) bool {
 	t := p.next(m)
 	if t.kind != tokWord {
 		return false
@@ -73,14 +73,14 @@ func (p *parser) is(m lexMode, s string) bool {
 	return ok && l == s
 }
 
-func (p *parser) lex(m lexMode) {
+func (p *parser) readToken(m lexMode) {
 	for {
 		p.skipBlanks()
 		p.tok = token{start: p.i}
-		if p.operator() {
+		if p.readOperator() {
 			break
 		}
-		if p.number() {
+		if p.readFdPrefix() {
 			break
 		}
 		if p.wordToken(m) {
@@ -88,17 +88,17 @@ func (p *parser) lex(m lexMode) {
 		}
 	}
 	p.tok.end = p.i
-	p.work(p.tok.end - p.tok.start + 16)
+	p.chargeWork(p.tok.end - p.tok.start + 16)
 }
 
-// skipBlanks passes over blanks, line continuations and comments.
+// skipBlanks skips blanks, line continuations and comments.
 func (p *parser) skipBlanks() {
 	for {
-		switch p.peek() {
+		switch p.peekByte() {
 		case ' ', '\t':
 			p.i++
 		case '\\':
-			if p.at(p.i+1) != '\n' {
+			if p.byteAt(p.i+1) != '\n' {
 				return
 			}
 			p.i += 2
@@ -118,25 +118,25 @@ func (p *parser) skipComment() {
 			return
 		}
 		p.i = len(p.src)
-		if !p.fill() {
+		if !p.fillWindow() {
 			return
 		}
 	}
 }
 
-// follow consumes b when it comes next.
-func (p *parser) follow(b byte) bool {
+// acceptByte consumes b if it is the next byte, and reports whether it was.
+func (p *parser) acceptByte(b byte) bool {
 	j := p.skipCont(p.i)
-	if p.at(j) != b {
+	if p.byteAt(j) != b {
 		return false
 	}
 	p.i = j + 1
 	return true
 }
 
-// operator reads a control or redirection operator.
-func (p *parser) operator() bool {
-	c := p.peek()
+// readOperator reads a control or redirection operator.
+func (p *parser) readOperator() bool {
+	c := p.peekByte()
 	if c == '(' && p.regex {
 		return false
 	}
@@ -152,46 +152,46 @@ func (p *parser) operator() bool {
 		}
 		return true
 	case '<', '>':
-		if p.at(p.skipCont(p.i+1)) == '(' {
+		if p.byteAt(p.skipCont(p.i+1)) == '(' {
 			return false
 		}
 		p.i++
-		p.redirection(c, -1, "")
+		p.readRedirection(c, -1, "")
 		return true
 	case ';', '&', '|', '(', ')':
 		p.i++
-		p.tok.kind = p.control(c)
+		p.tok.kind = p.controlOperator(c)
 		return true
 	}
 	return false
 }
 
-func (p *parser) control(c byte) tokenKind {
+func (p *parser) controlOperator(c byte) tokenKind {
 	switch c {
 	case ';':
 		switch {
-		case p.follow(';'):
-			if p.follow('&') {
+		case p.acceptByte(';'):
+			if p.acceptByte('&') {
 				return tokDSemiAmp
 			}
 			return tokDSemi
-		case p.follow('&'):
+		case p.acceptByte('&'):
 			return tokSemiAmp
 		}
 		return tokSemi
 	case '&':
 		switch {
-		case p.follow('&'):
+		case p.acceptByte('&'):
 			return tokAndIf
-		case p.follow('>'):
-			return p.both()
+		case p.acceptByte('>'):
+			return p.bothRedir()
 		}
 		return tokAmp
 	case '|':
 		switch {
-		case p.follow('|'):
+		case p.acceptByte('|'):
 			return tokOrIf
-		case p.follow('&'):
+		case p.acceptByte('&'):
 			return tokPipeAmp
 		}
 		return tokPipe
@@ -201,54 +201,54 @@ func (p *parser) control(c byte) tokenKind {
 	return tokRParen
 }
 
-// both is &> or &>>, the '&>' being consumed.
-func (p *parser) both() tokenKind {
+// bothRedir reads &> or &>>; the '&>' is already consumed.
+func (p *parser) bothRedir() tokenKind {
 	op := RedirBoth
-	if p.follow('>') {
+	if p.acceptByte('>') {
 		op = RedirBothApp
 	}
-	p.tok.redir = &Redir{Pos: p.pos(p.tok.start), Op: op, Fd: -1}
+	p.tok.redir = &Redir{Pos: p.posAt(p.tok.start), Op: op, Fd: -1}
 	return tokRedir
 }
 
-// redirection reads an operator whose first byte is consumed.
-func (p *parser) redirection(c byte, fd int, name string) {
+// readRedirection reads an operator whose first byte is already consumed.
+func (p *parser) readRedirection(c byte, fd int, name string) {
 	op := RedirOut
 	switch {
-	case c == '>' && p.follow('>'):
+	case c == '>' && p.acceptByte('>'):
 		op = RedirAppend
-	case c == '>' && p.follow('&'):
+	case c == '>' && p.acceptByte('&'):
 		op = RedirDupOut
-	case c == '>' && p.follow('|'):
+	case c == '>' && p.acceptByte('|'):
 		op = RedirClobber
 	case c == '>':
-	case p.follow('&'):
+	case p.acceptByte('&'):
 		op = RedirDupIn
-	case p.follow('>'):
+	case p.acceptByte('>'):
 		op = RedirInOut
-	case !p.follow('<'):
+	case !p.acceptByte('<'):
 		op = RedirIn
-	case p.follow('<'):
+	case p.acceptByte('<'):
 		op = RedirString
-	case p.follow('-'):
+	case p.acceptByte('-'):
 		op = RedirHereStrip
 	default:
 		op = RedirHere
 	}
-	p.node()
+	p.countNode()
 	p.tok.kind = tokRedir
-	p.tok.redir = &Redir{Pos: p.pos(p.tok.start), Op: op, Fd: fd, FdVar: name}
+	p.tok.redir = &Redir{Pos: p.posAt(p.tok.start), Op: op, Fd: fd, FdVar: name}
 }
 
-// number reads `2>` and `{name}>`.
-func (p *parser) number() bool {
-	c := p.peek()
+// readFdPrefix reads `2>` and `{name}>`.
+func (p *parser) readFdPrefix() bool {
+	c := p.peekByte()
 	j := p.i
 	fd, name := -1, ""
 	switch {
 	case c >= '0' && c <= '9':
 		fd = 0
-		for ; isDigit(p.at(j)); j++ {
+		for ; isDigit(p.byteAt(j)); j++ {
 			if fd > 1<<24 {
 				return false
 			}
@@ -256,13 +256,13 @@ func (p *parser) number() bool {
 		}
 	case c == '{':
 		j++
-		for isName(p.at(j)) {
+		for isName(p.byteAt(j)) {
 			j++
 		}
-		if j > p.i+1 && p.at(j) == '[' {
+		if j > p.i+1 && p.byteAt(j) == '[' {
 			j = p.subscriptEnd(j)
 		}
-		if j == p.i+1 || isDigit(p.src[p.i+1]) || p.at(j) != '}' {
+		if j == p.i+1 || isDigit(p.src[p.i+1]) || p.byteAt(j) != '}' {
 			return false
 		}
 		name = p.src[p.i+1 : j]
@@ -270,26 +270,26 @@ func (p *parser) number() bool {
 	default:
 		return false
 	}
-	c = p.at(j)
+	c = p.byteAt(j)
 	if c != '<' && c != '>' {
 		return false
 	}
-	if p.at(j+1) == '(' {
+	if p.byteAt(j+1) == '(' {
 		return false
 	}
 	p.i = j + 1
-	p.redirection(c, fd, name)
+	p.readRedirection(c, fd, name)
 	return true
 }
 
-// maxFdIndex bounds the subscript of `{name[index]}>`.
+// maxFdIndex limits the subscript of `{name[index]}>`.
 const maxFdIndex = 64
 
-// subscriptEnd returns where a simple subscript that begins at j ends: just
-// after its bracket, or j itself.
+// subscriptEnd returns the end of a simple subscript that begins at j, just
+// after its bracket; j itself if there is none.
 func (p *parser) subscriptEnd(j int) int {
 	for k := j + 1; k-j < maxFdIndex; k++ {
-		switch c := p.at(k); {
+		switch c := p.byteAt(k); {
 		case c == ']':
 			return k + 1
 		case !isName(c) && c != '+' && c != '-' && c != '@' && c != '*':
@@ -299,8 +299,8 @@ func (p *parser) subscriptEnd(j int) int {
 	return j
 }
 
-// wordToken reads a word or an assignment. It reports false when an alias has
-// put other text in its place.
+// wordToken reads a word or an assignment. It returns false if an alias has
+// replaced the word by other text.
 func (p *parser) wordToken(m lexMode) bool {
 	start := p.i
 	if m != lexArg && m != lexPlain {
@@ -309,7 +309,7 @@ func (p *parser) wordToken(m lexMode) bool {
 			p.tok.kind = tokWord
 			return true
 		}
-		if a := p.assignment(); a != nil {
+		if a := p.parseAssignment(); a != nil {
 			p.tok.kind = tokAssign
 			p.tok.assign = a
 			if m == lexDecl {
@@ -319,8 +319,8 @@ func (p *parser) wordToken(m lexMode) bool {
 			return true
 		}
 	}
-	w := p.word(ctxWord)
-	if p.o.Alias != nil && m != lexPlain && p.unalias(m, start, w) {
+	w := p.parseWord(ctxWord)
+	if p.o.Alias != nil && m != lexPlain && p.expandAlias(m, start, w) {
 		return false
 	}
 	p.tok.kind = tokWord
@@ -328,9 +328,9 @@ func (p *parser) wordToken(m lexMode) bool {
 	return true
 }
 
-// reserved returns the reserved word that a token is at the start of a
-// command, "" when it is none.
-func reserved(t *token) string {
+// reservedWord returns the reserved word of a token at the start of a command;
+// "" if it is none.
+func reservedWord(t *token) string {
 	if t.kind != tokWord {
 		return ""
 	}
@@ -346,8 +346,8 @@ func reserved(t *token) string {
 	return ""
 }
 
-// text returns a token as an error message names it.
-func (p *parser) text(t *token) string {
+// textOf returns the text of a token for an error message.
+func (p *parser) textOf(t *token) string {
 	switch t.kind {
 	case tokWord:
 		return t.word.Raw

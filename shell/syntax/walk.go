@@ -1,7 +1,7 @@
 package syntax
 
-// Walk calls f for n and, when f returns true, for the nodes below it, in
-// source order. The depth of a tree is bounded by its parser.
+// Walk calls f for n and, if f returns true, for the nodes below it, in source
+// order. The parser limits the depth of a tree.
 func Walk(n Node, f func(Node) bool) {
 	if !f(n) {
 		return
@@ -154,7 +154,7 @@ func walkArith(n ArithExpr, f func(Node) bool) {
 	}
 }
 
-// walkWord walks words and what is in them. The expansions of an arithmetic
+// walkWord walks words and their contents. The expansions of an arithmetic
 // expression are found in its Word; the nodes of its Expr are not visited.
 func walkWord(n Node, f func(Node) bool) {
 	switch n := n.(type) {
@@ -229,13 +229,13 @@ func walkParam(n *ParamExp, f func(Node) bool) {
 
 // Call is a statically known command of a script.
 type Call struct {
-	Name string // "" when the name is only known after expansion
+	Name string // "" if the name is known only after expansion
 	Pos  Pos
 	Args []*Word // all words, the name first
 }
 
-// Commands lists the commands that a script may run, in source order, those
-// in functions and substitutions included.
+// Commands returns the commands that a script may run, in source order,
+// including those in functions and substitutions.
 func Commands(n Node) []Call {
 	var calls []Call
 	Walk(n, func(n Node) bool {
@@ -253,9 +253,8 @@ func Commands(n Node) []Call {
 	return calls
 }
 
-// Static returns the text of a word when it is known without running
-// anything: literal and quoted text only, nothing that a glob, a brace or a
-// tilde could change.
+// Static returns the text of a word if it is known without running anything:
+// literal and quoted text only, without globs, braces and tildes.
 func (w *Word) Static() (string, bool) {
 	var out []byte
 	for i, part := range w.Parts {

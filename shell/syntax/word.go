@@ -5,28 +5,28 @@ import (
 	"unicode/utf8"
 )
 
-// ctx says where text stands, which decides what is special in it and where
-// it ends.
-type ctx uint8
+// context is the kind of text being parsed. It determines which characters are
+// special and where the text ends.
+type context uint8
 
 const (
-	ctxWord    ctx = iota // a shell word
-	ctxDbl                // between double quotes
-	ctxDoc                // a here-document, a prompt
-	ctxParam              // an operand of ${ }
-	ctxRepl               // the pattern of ${x/pattern/text}
-	ctxParamQ             // an operand of "${x-…}"
-	ctxParamD             // the same in a here-document
-	ctxIndex              // a subscript
-	ctxOffset             // the offset or length of a slice
-	ctxArith              // $(( )) and (( ))
-	ctxBracket            // $[ ]
-	ctxFor                // a part of for (( ; ; ))
+	ctxWord    context = iota // a shell word
+	ctxDbl                    // between double quotes
+	ctxDoc                    // a here-document, a prompt
+	ctxParam                  // an operand of ${ }
+	ctxRepl                   // the pattern of ${x/pattern/text}
+	ctxParamQ                 // an operand of "${x-…}"
+	ctxParamD                 // an operand of ${x-…} in a here-document
+	ctxIndex                  // a subscript
+	ctxOffset                 // the offset or length of a slice
+	ctxArith                  // $(( )) and (( ))
+	ctxBracket                // $[ ]
+	ctxFor                    // a part of for (( ; ; ))
 	ctxCount
 )
 
-// quoted reports whether expansions in c are within double quotes.
-func (c ctx) quoted() bool {
+// isQuoted reports whether expansions in c are within double quotes.
+func (c context) isQuoted() bool {
 	switch c {
 	case ctxDbl, ctxDoc, ctxParamQ, ctxParamD, ctxArith, ctxBracket, ctxFor, ctxOffset:
 		return true
@@ -34,7 +34,7 @@ func (c ctx) quoted() bool {
 	return false
 }
 
-// special holds, for each byte, the contexts in which it isn't plain text.
+// special holds, for each byte, the contexts in which it is special.
 var special = makeSpecial()
 
 func makeSpecial() *[256]uint16 {
@@ -62,17 +62,17 @@ func makeSpecial() *[256]uint16 {
 
 // pieces collects the parts of a word. Text from start on is not yet a part.
 type pieces struct {
-	c     ctx
+	c     context
 	parts []Part
 	start int    // of the current literal
-	seg   int    // of its text that is not in buf
-	buf   []byte // its text before seg, when it is not a slice of the source
+	seg   int    // start of its text that is not in buf
+	buf   []byte // its text before seg, if it is not a slice of the source
 	cut   bool
-	open  int // parentheses or brackets open in the literal
-	tern  int // '?' open; in ctxParamQ 1 after a single quote, which open then locates
+	open  int // number of open parentheses or brackets in the literal
+	tern  int // number of open '?'; in ctxParamQ 1 after a single quote, at offset open
 }
 
-// flush ends the current literal at the position.
+// flush ends the current literal at the current position.
 func (p *parser) flush(w *pieces) {
 	if p.i > w.start {
 		raw := p.src[w.start:p.i]
@@ -81,43 +81,43 @@ func (p *parser) flush(w *pieces) {
 			val = string(append(w.buf, p.src[w.seg:p.i]...))
 		}
 		if val != "" {
-			p.node()
+			p.countNode()
 			w.parts = append(w.parts, &Lit{Value: val, Raw: raw})
 		}
-		p.work(len(raw))
+		p.chargeWork(len(raw))
 	}
-	p.restart(w)
+	p.restartLiteral(w)
 }
 
-// restart begins a new literal at the position.
-func (p *parser) restart(w *pieces) {
+// restartLiteral begins a new literal at the current position.
+func (p *parser) restartLiteral(w *pieces) {
 	w.start, w.seg, w.buf, w.cut = p.i, p.i, nil, false
 }
 
-// drop leaves n bytes of the source out of the literal's text.
-func (p *parser) drop(w *pieces, n int) {
+// dropBytes omits n bytes of the source from the literal's text.
+func (p *parser) dropBytes(w *pieces, n int) {
 	w.buf = append(w.buf, p.src[w.seg:p.i]...)
 	w.cut = true
 	p.i += n
 	w.seg = p.i
 }
 
-// add ends the literal before offset start and appends a part, which has been
-// read already.
+// add ends the literal before offset start and appends a part that was already
+// parsed.
 func (p *parser) add(w *pieces, start int, part Part) {
 	end := p.i
 	p.i = start
 	p.flush(w)
 	p.i = end
 	if part != nil {
-		p.node()
+		p.countNode()
 		w.parts = append(w.parts, part)
 	}
-	p.restart(w)
+	p.restartLiteral(w)
 }
 
-// parts reads text up to what ends it in context c, which is not consumed.
-func (p *parser) parts(c ctx) []Part {
+// parseParts parses text up to the end of context c, which is not consumed.
+func (p *parser) parseParts(c context) []Part {
 	w := pieces{c: c, start: p.i, seg: p.i}
 	p.scan(&w)
 	return w.parts
@@ -132,18 +132,18 @@ func (p *parser) scan(w *pieces) {
 		}
 		p.i = i
 		if i >= len(src) {
-			if p.fill() {
+			if p.fillWindow() {
 				continue
 			}
 			break
 		}
 		switch b := src[i]; b {
 		case '\\':
-			p.backslash(w)
+			p.parseBackslash(w)
 		case '$':
-			p.dollar(w)
+			p.parseDollar(w)
 		case '`':
-			p.add(w, i, p.backquote(w.c))
+			p.add(w, i, p.parseBackquote(w.c))
 		case '"':
 			if w.c == ctxDbl {
 				p.flush(w)
@@ -151,30 +151,30 @@ func (p *parser) scan(w *pieces) {
 			}
 			p.add(w, i, p.dblQuoted())
 		case '\'':
-			p.quote(w)
+			p.parseQuote(w)
 		default:
-			if p.ends(w, b) {
+			if p.endsText(w, b) {
 				p.flush(w)
 				return
 			}
 		}
 	}
 	if w.c == ctxParamQ && w.tern > 0 {
-		p.unclosed(w.open, "'")
+		p.failUnclosed(w.open, "'")
 	}
 	if p.err == nil {
 		p.flush(w)
 	}
 }
 
-// ends decides about a byte that may end the text of its context. If it does
-// not, it is consumed.
-func (p *parser) ends(w *pieces, b byte) bool {
+// endsText reports whether a special byte ends the text of its context. If
+// not, it consumes the byte.
+func (p *parser) endsText(w *pieces, b byte) bool {
 	switch w.c {
 	case ctxWord:
 		return p.endsWord(w, b)
 	case ctxParam, ctxRepl:
-		if (b == '<' || b == '>') && p.at(p.i+1) == '(' {
+		if (b == '<' || b == '>') && p.byteAt(p.i+1) == '(' {
 			start := p.i
 			p.add(w, start, p.procSubst())
 			return false
@@ -213,8 +213,8 @@ func (p *parser) ends(w *pieces, b byte) bool {
 	return false
 }
 
-// endsWord is ends for a shell word, which goes on within the parentheses of
-// an extended glob or a regular expression.
+// endsWord is endsText for a shell word, which continues within the parentheses
+// of an extended glob or a regular expression.
 func (p *parser) endsWord(w *pieces, b byte) bool {
 	switch {
 	case b == '(':
@@ -222,7 +222,7 @@ func (p *parser) endsWord(w *pieces, b byte) bool {
 			return true
 		}
 		w.open++
-	case (b == '<' || b == '>') && p.at(p.i+1) == '(' && !p.regex:
+	case (b == '<' || b == '>') && p.byteAt(p.i+1) == '(' && !p.regex:
 		start := p.i
 		p.add(w, start, p.procSubst())
 		return false
@@ -236,7 +236,8 @@ func (p *parser) endsWord(w *pieces, b byte) bool {
 	return false
 }
 
-// globParen reports whether the '(' at the position opens an extended glob.
+// globParen reports whether the '(' at the current position opens an extended
+// glob.
 func (p *parser) globParen(w *pieces) bool {
 	if !p.extglob || p.i == w.start {
 		return false
@@ -254,8 +255,8 @@ type litWord struct {
 	only [1]Part
 }
 
-// word reads a word in context ctxWord, as a shell word, or another.
-func (p *parser) word(c ctx) *Word {
+// parseWord parses a word in a context; the fast path is a plain shell word.
+func (p *parser) parseWord(c context) *Word {
 	start := p.i
 	bit := uint16(1) << c
 	src, i := p.src, p.i
@@ -264,29 +265,29 @@ func (p *parser) word(c ctx) *Word {
 	}
 	if c == ctxWord && i < len(src) && i > start && endsPlain[src[i]] {
 		p.i = i
-		p.node()
+		p.countNode()
 		w := &litWord{}
-		w.Pos = p.pos(start)
+		w.Pos = p.posAt(start)
 		w.Raw = src[start:i]
 		w.lit.Value, w.lit.Raw = w.Raw, w.Raw
 		w.only[0] = &w.lit
 		w.Parts = w.only[:]
 		return &w.Word
 	}
-	return p.slowWord(c)
+	return p.parseAnyWord(c)
 }
 
-// endsPlain holds the bytes that end a word whatever comes before them.
+// endsPlain holds the bytes that end a plain word.
 var endsPlain = [256]bool{' ': true, '\t': true, '\n': true, ';': true, '&': true, ')': true}
 
-func (p *parser) slowWord(c ctx) *Word {
+func (p *parser) parseAnyWord(c context) *Word {
 	start := p.i
-	w := &Word{Pos: p.pos(start)}
-	p.node()
+	w := &Word{Pos: p.posAt(start)}
+	p.countNode()
 	ps := pieces{c: c, start: start, seg: start}
 	p.scan(&ps)
 	if c == ctxWord && ps.open > 0 {
-		p.unclosed(start, ")")
+		p.failUnclosed(start, ")")
 	}
 	w.Parts = ps.parts
 	if p.err == nil {
@@ -295,24 +296,24 @@ func (p *parser) slowWord(c ctx) *Word {
 	return w
 }
 
-// parenWord reads a word in which name=( opens a parenthesis that belongs to
+// parenWord parses a word in which name=( opens a parenthesis that is part of
 // it, as in `let x=(1+2)`.
 func (p *parser) parenWord() *Word {
 	start := p.i
 	j := p.i
-	for isName(p.at(j)) {
+	for isName(p.byteAt(j)) {
 		j++
 	}
-	w := &Word{Pos: p.pos(start)}
-	p.node()
+	w := &Word{Pos: p.posAt(start)}
+	p.countNode()
 	ps := pieces{c: ctxWord, start: start, seg: start}
-	if j > start && p.at(j) == '=' && p.at(j+1) == '(' {
+	if j > start && p.byteAt(j) == '=' && p.byteAt(j+1) == '(' {
 		p.i = j + 2
 		ps.open = 1
 	}
 	p.scan(&ps)
 	if ps.open > 0 {
-		p.unclosed(start, ")")
+		p.failUnclosed(start, ")")
 	}
 	w.Parts = ps.parts
 	if p.err == nil {
@@ -321,19 +322,19 @@ func (p *parser) parenWord() *Word {
 	return w
 }
 
-// backslash reads a backslash and what it quotes.
-func (p *parser) backslash(w *pieces) {
-	n := p.at(p.i + 1)
+// parseBackslash parses a backslash and the character that it quotes.
+func (p *parser) parseBackslash(w *pieces) {
+	n := p.byteAt(p.i + 1)
 	switch {
 	case n == '\n':
-		p.drop(w, 2)
+		p.dropBytes(w, 2)
 		return
 	case n == 0:
 		p.i++
 		return
-	case w.c.quoted():
-		if escapes(w.c, n) {
-			p.drop(w, 1)
+	case w.c.isQuoted():
+		if isEscapable(w.c, n) {
+			p.dropBytes(w, 1)
 			p.i++
 			return
 		}
@@ -347,8 +348,8 @@ func (p *parser) backslash(w *pieces) {
 	p.add(w, start, &Quoted{Kind: Backslash, Value: raw[1:], Raw: raw})
 }
 
-// escapes reports whether a backslash quotes n within double quotes.
-func escapes(c ctx, n byte) bool {
+// isEscapable reports whether a backslash quotes n within double quotes.
+func isEscapable(c context, n byte) bool {
 	switch n {
 	case '$', '`', '\\':
 		return true
@@ -360,9 +361,9 @@ func escapes(c ctx, n byte) bool {
 	return false
 }
 
-// quote reads from a single quote.
-func (p *parser) quote(w *pieces) {
-	if w.c == ctxParamQ { // it is text, but hides a brace
+// parseQuote parses text in single quotes.
+func (p *parser) parseQuote(w *pieces) {
+	if w.c == ctxParamQ { // it is text, but braces within it don't count
 		w.tern ^= 1
 		w.open = p.i
 		p.i++
@@ -377,16 +378,16 @@ func (p *parser) quote(w *pieces) {
 			break
 		}
 		p.i = len(p.src)
-		if !p.fill() {
-			p.unclosed(start, "'")
+		if !p.fillWindow() {
+			p.failUnclosed(start, "'")
 			return
 		}
 	}
-	if w.c.quoted() {
-		return // in arithmetic the quotes only hide what is between them
+	if w.c.isQuoted() {
+		return // in arithmetic, quotes only protect their content
 	}
 	raw := p.src[start:p.i]
-	p.work(len(raw))
+	p.chargeWork(len(raw))
 	p.add(w, start, &Quoted{Kind: SingleQuote, Value: raw[1 : len(raw)-1], Raw: raw})
 }
 
@@ -396,7 +397,7 @@ type litDbl struct {
 	only [1]Part
 }
 
-// dblQuoted reads "…" from the position.
+// dblQuoted parses "…".
 func (p *parser) dblQuoted() Part {
 	start := p.i
 	p.i++
@@ -410,18 +411,18 @@ func (p *parser) dblQuoted() Part {
 		d.lit.Raw = d.lit.Value
 		d.only[0] = &d.lit
 		d.Parts = d.only[:]
-		p.work(i - p.i)
+		p.chargeWork(i - p.i)
 		p.i = i + 1
 		return &d.DblQuoted
 	}
-	if !p.enter() {
+	if !p.enterLevel() {
 		return nil
 	}
-	defer p.leave()
+	defer p.leaveLevel()
 	w := pieces{c: ctxDbl, start: p.i, seg: p.i}
 	p.scan(&w)
-	if p.peek() != '"' {
-		p.unclosed(start, `"`)
+	if p.peekByte() != '"' {
+		p.failUnclosed(start, `"`)
 		return nil
 	}
 	p.i++

@@ -6,24 +6,22 @@ package agents
 
 import (
 	"cmp"
-	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/docker"
 	"github.com/atoll-sandbox/atoll/driver/namespace"
-	"github.com/atoll-sandbox/atoll/internal/helper/helpertest"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/testing/enginetest"
+	"github.com/atoll-sandbox/atoll/internal/testing/helpertest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // kept holds what lives as long as this test binary.
 var kept string
 
-func TestMain(m *testing.M) { os.Exit(prepare(m)) }
+func TestMain(m *testing.M) { os.Exit(testenv.Main(m, "agents and their programs", prepare)) }
 
 func prepare(m *testing.M) int {
 	var err error
@@ -34,15 +32,14 @@ func prepare(m *testing.M) int {
 	if err := os.Chmod(kept, 0o755); err != nil {
 		panic(err)
 	}
-	defer stopEngine()
-	return helpertest.Main(m)
+	return enginetest.Main(m, helpertest.Main)
 }
 
 // program returns the file that a variable of scripts/agents names: the program
 // of an agent.
 func program(t testing.TB, name string) string {
 	t.Helper()
-	return musthave.Program(t, name, "ATOLL_"+strings.ToUpper(name))
+	return testenv.Program(t, name, "ATOLL_"+strings.ToUpper(name))
 }
 
 // place is where sandboxes are made.
@@ -62,14 +59,14 @@ func each(t *testing.T, test func(t *testing.T, p place)) {
 			}
 		})
 		if _, err := d.Probe(t.Context()); err != nil {
-			musthave.Skip(t, "namespace", "%v", err)
+			testenv.Skip(t, "namespace", "%v", err)
 		}
 		test(t, place{driver: d})
 	})
 	t.Run("docker", func(t *testing.T) {
-		d := &docker.Driver{Host: engine(t), Dir: scratch(t)}
+		d := &docker.Driver{Host: enginetest.Host(t), Dir: scratch(t)}
 		if _, err := d.Probe(t.Context()); err != nil {
-			musthave.Skip(t, "docker", "%v", err)
+			testenv.Skip(t, "docker", "%v", err)
 		}
 		test(t, place{driver: d, image: rootFS(t, d)})
 	})
@@ -88,42 +85,7 @@ func scratch(t testing.TB) string {
 	return dir
 }
 
-// private is the Docker engine of these tests, and the image in it.
+// private is what the tests of one engine share.
 var private struct {
-	dir, host, image string
-}
-
-// engine returns the address of a Docker engine: that which ATOLL_ENGINE names,
-// or one that the first test starts.
-func engine(t testing.TB) string {
-	t.Helper()
-	if host := os.Getenv("ATOLL_ENGINE"); host != "" {
-		return host
-	}
-	if private.host != "" {
-		return private.host
-	}
-	if _, err := exec.LookPath("dockerd"); err != nil || os.Geteuid() != 0 {
-		musthave.Skip(t, "docker", "dockerd (apt-get install docker.io busybox-static) and root to run it are missing")
-	}
-	private.dir = filepath.Join(kept, "engine")
-	cmd := exec.Command("../../scripts/engine", "start", private.dir) //nolint:noctx // it has a deadline of its own
-	cmd.Env = append(os.Environ(), fmt.Sprintf("ENGINE_OWNER=%d", os.Getpid()))
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
-	_, host, found := strings.Cut(strings.TrimSpace(string(out)), "DOCKER_HOST=")
-	if err != nil || !found {
-		t.Fatalf("starting a private engine: %v: %s", err, out)
-	}
-	private.host = host
-	return host
-}
-
-func stopEngine() {
-	if private.dir == "" {
-		return
-	}
-	if out, err := exec.Command("../../scripts/engine", "stop", private.dir).CombinedOutput(); err != nil { //nolint:noctx // likewise
-		panic("stopping the engine: " + string(out))
-	}
+	image string // empty: not imported
 }

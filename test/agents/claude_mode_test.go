@@ -10,7 +10,7 @@ import (
 	"testing/fstest"
 
 	"github.com/atoll-sandbox/atoll/agent"
-	"github.com/atoll-sandbox/atoll/internal/tool"
+	"github.com/atoll-sandbox/atoll/internal/agents/tool"
 )
 
 // With acceptEdits nobody is asked: what the host offers, and skills, are there

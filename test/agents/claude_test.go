@@ -11,8 +11,8 @@ import (
 
 	"github.com/atoll-sandbox/atoll/agent"
 	"github.com/atoll-sandbox/atoll/agent/claude"
-	"github.com/atoll-sandbox/atoll/internal/dialect"
-	"github.com/atoll-sandbox/atoll/internal/tool"
+	"github.com/atoll-sandbox/atoll/internal/agents/tool"
+	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 )
 
 // claudes runs a test with Claude Code in each place.

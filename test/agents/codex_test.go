@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/atoll-sandbox/atoll/agent/codex"
-	"github.com/atoll-sandbox/atoll/internal/dialect"
+	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
 )
 

@@ -19,8 +19,8 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/agent"
 	"github.com/atoll-sandbox/atoll/agent/command"
-	"github.com/atoll-sandbox/atoll/internal/agenttest"
-	"github.com/atoll-sandbox/atoll/internal/dialect"
+	"github.com/atoll-sandbox/atoll/internal/model/dialect"
+	"github.com/atoll-sandbox/atoll/internal/testing/agenttest"
 )
 
 // shell makes a turn of shell text in a sandbox, with no program besides.

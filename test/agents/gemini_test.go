@@ -8,15 +8,15 @@ import (
 	"testing"
 
 	"github.com/atoll-sandbox/atoll/agent/gemini"
-	"github.com/atoll-sandbox/atoll/internal/dialect"
+	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 func geminiAgent(t *testing.T) *other {
 	node, err := exec.LookPath("node")
 	if err != nil {
-		musthave.Skip(t, "gemini", "node is missing, which the Gemini CLI runs in")
+		testenv.Skip(t, "gemini", "node is missing, which the Gemini CLI runs in")
 	}
 	return &other{
 		agent: gemini.Agent{}, api: dialect.Gemini,

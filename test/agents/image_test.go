@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // programs of the host that make an image in which agents find what they need.
@@ -34,7 +34,7 @@ func rootFS(t *testing.T, images atoll.ImageImporter) string {
 	for _, name := range programs {
 		file, err := exec.LookPath(name)
 		if err != nil {
-			musthave.Skip(t, "docker", "%v", err)
+			testenv.Skip(t, "docker", "%v", err)
 		}
 		b.program(t, file, "usr/bin/"+name)
 	}

@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/atoll-sandbox/atoll/agent/opencode"
-	"github.com/atoll-sandbox/atoll/internal/dialect"
+	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 func opencodeAgent(t *testing.T) *other {
@@ -48,7 +48,7 @@ func ripgrep(t *testing.T) string {
 	}
 	dir := filepath.Join(filepath.Dir(filepath.Dir(program(t, "codex"))), "codex-path")
 	if _, err := os.Stat(filepath.Join(dir, "rg")); err != nil {
-		musthave.Skip(t, "opencode", "%v", err)
+		testenv.Skip(t, "opencode", "%v", err)
 	}
 	return dir
 }

@@ -18,11 +18,11 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/agent"
-	"github.com/atoll-sandbox/atoll/internal/dialect"
+	"github.com/atoll-sandbox/atoll/internal/agents/tool"
 	"github.com/atoll-sandbox/atoll/internal/helper"
 	"github.com/atoll-sandbox/atoll/internal/model"
+	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
-	"github.com/atoll-sandbox/atoll/internal/tool"
 )
 
 // Where things are inside.
@@ -114,7 +114,7 @@ func (w *world) job(t *testing.T, sb atoll.Sandbox, turn agent.Turn) (agent.Job,
 		if err != nil {
 			t.Fatal(err)
 		}
-		offer := &tool.Offer{Who: tool.Who{Owner: w.access.Who.Owner}, Tools: w.tools}
+		offer := &tool.Offer{Who: tool.Caller{Owner: w.access.Who.Owner}, Tools: w.tools}
 		j.ToolProgram = file
 		j.Tools = func(c net.Conn) { _ = offer.Serve(context.WithoutCancel(t.Context()), c) } // a client that is gone is no failure
 	}

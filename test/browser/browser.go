@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 //go:embed driver.mjs
@@ -41,14 +41,14 @@ type Browser struct {
 // skipped; ATOLL_MUST=chromium makes that a failure.
 func Start(t testing.TB) *Browser {
 	t.Helper()
-	playwright := musthave.Program(t, "chromium", "ATOLL_PLAYWRIGHT")
+	playwright := testenv.Program(t, "chromium", "ATOLL_PLAYWRIGHT")
 	node, err := exec.LookPath("node")
 	if err != nil {
-		musthave.Skip(t, "chromium", "no node: %v", err)
+		testenv.Skip(t, "chromium", "no node: %v", err)
 	}
 	chromium, err := exec.LookPath("chromium")
 	if err != nil {
-		musthave.Skip(t, "chromium", "no chromium (apt-get install chromium): %v", err)
+		testenv.Skip(t, "chromium", "no chromium (apt-get install chromium): %v", err)
 	}
 	script := filepath.Join(t.TempDir(), "driver.mjs")
 	if err := os.WriteFile(script, driver, 0o600); err != nil {

@@ -3,7 +3,6 @@ package browser_test
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -13,7 +12,8 @@ import (
 	"github.com/creack/pty"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/vt"
+	"github.com/atoll-sandbox/atoll/internal/guest/vt"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 	"github.com/atoll-sandbox/atoll/test/browser"
 )
 
@@ -33,10 +33,7 @@ type window struct {
 func (s *site) attached(name string, like *browser.Page) *window {
 	s.Helper()
 	dir := s.TempDir()
-	bin := filepath.Join(dir, "atoll")
-	if out, err := exec.CommandContext(s.Context(), "go", "build", "-trimpath", "-o", bin, "../../cmd/atoll").CombinedOutput(); err != nil {
-		s.Fatalf("building atoll: %v\n%s", err, out)
-	}
+	bin := testenv.Atoll(s)
 	var size atoll.Size
 	like.Eval(`({cols: window.atoll.term.cols, rows: window.atoll.term.rows})`, &size)
 	cmd := exec.CommandContext(s.Context(), bin, "attach", s.box, name)

@@ -16,9 +16,9 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
-	"github.com/atoll-sandbox/atoll/internal/proxy"
-	"github.com/atoll-sandbox/atoll/internal/route"
+	"github.com/atoll-sandbox/atoll/internal/preview"
+	"github.com/atoll-sandbox/atoll/internal/preview/proxy"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 	"github.com/atoll-sandbox/atoll/test/browser"
 )
 
@@ -30,7 +30,7 @@ func (s *site) names() string {
 	if err != nil {
 		s.Fatal(err)
 	}
-	desk := &route.Desk{Fleet: s.fleet}
+	desk := &preview.Desk{Fleet: s.fleet}
 	p := &proxy.Proxy{Finder: desk.Finder()}
 	ctx, end := context.WithCancel(context.Background())
 	served := make(chan error, 1)
@@ -64,7 +64,7 @@ func packed(t *testing.T, dir string) *bytes.Buffer {
 // nothing yet, and a development server that changes its page without loading it
 // again.
 func TestRoutes(t *testing.T) {
-	vite := musthave.Program(t, "chromium", "ATOLL_VITE")
+	vite := testenv.Program(t, "chromium", "ATOLL_VITE")
 	b := browser.Start(t)
 	s := newSite(t)
 	port := s.names()

@@ -18,14 +18,14 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/client"
 	"github.com/atoll-sandbox/atoll/driver/namespace"
+	"github.com/atoll-sandbox/atoll/internal/api"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
-	"github.com/atoll-sandbox/atoll/internal/helper/helpertest"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
-	"github.com/atoll-sandbox/atoll/internal/server"
+	"github.com/atoll-sandbox/atoll/internal/testing/helpertest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 	"github.com/atoll-sandbox/atoll/test/browser"
 )
 
-func TestMain(m *testing.M) { os.Exit(helpertest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(testenv.Main(m, "chromium and namespace", helpertest.Main)) }
 
 // site is a server of sandboxes that run real programs, with one of them.
 type site struct {
@@ -34,7 +34,7 @@ type site struct {
 	address string
 	driver  *namespace.Driver
 	fleet   *fleet.Fleet
-	server  *server.Server
+	server  *api.Server
 	served  chan error
 
 	box   string // the sandbox
@@ -51,7 +51,7 @@ func newSite(t testing.TB) *site {
 		}
 	})
 	if _, err := s.driver.Probe(t.Context()); err != nil {
-		musthave.Skip(t, "namespace", "%v", err)
+		testenv.Skip(t, "namespace", "%v", err)
 	}
 	s.start()
 	t.Cleanup(s.stop)
@@ -93,8 +93,8 @@ func (s *site) start() {
 		s.Fatal(err)
 	}
 	s.address = l.Addr().String()
-	s.fleet, s.server, s.served = f, server.New(server.Options{Fleet: f}), make(chan error, 1)
-	go func(srv *server.Server, served chan error) { served <- srv.Serve(l) }(s.server, s.served)
+	s.fleet, s.server, s.served = f, api.New(api.Options{Fleet: f}), make(chan error, 1)
+	go func(srv *api.Server, served chan error) { served <- srv.Serve(l) }(s.server, s.served)
 }
 
 // stop ends the server; what runs in sandboxes goes on.

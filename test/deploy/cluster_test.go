@@ -23,21 +23,26 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 	"sigs.k8s.io/yaml"
 
-	"github.com/atoll-sandbox/atoll/internal/clustertest"
+	"github.com/atoll-sandbox/atoll/driver/kubernetes/kubeapi"
 	"github.com/atoll-sandbox/atoll/internal/helper"
-	"github.com/atoll-sandbox/atoll/internal/kubeapi"
+	"github.com/atoll-sandbox/atoll/internal/testing/clustertest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-func TestMain(m *testing.M) {
-	if os.Getenv("ATOLL_CLUSTER") != "" && os.Getenv("ATOLL_CLUSTER_STATE") == "" { // in the cluster there is no network to fetch modules from
+func TestMain(m *testing.M) { os.Exit(testenv.Main(m, "kubernetes", prepare)) }
+
+// prepare fetches the modules of the renderer, for which there is no network in
+// the cluster, and runs the tests.
+func prepare(m *testing.M) int {
+	if os.Getenv("ATOLL_CLUSTER") != "" && os.Getenv("ATOLL_CLUSTER_STATE") == "" {
 		cmd := exec.Command("go", "build", "-o", os.DevNull, ".")
 		cmd.Dir = "render"
 		if out, err := cmd.CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "building the renderer: %v: %s\n", err, out)
-			os.Exit(1)
+			return 1
 		}
 	}
-	os.Exit(clustertest.Main(m))
+	return clustertest.Main(m)
 }
 
 // The namespaces of the manifests.
@@ -65,13 +70,15 @@ func newPlace(t testing.TB) *place {
 	clustertest.RemoveNamespace(t, system) // and skips where there is no cluster
 	clustertest.RemoveNamespace(t, boxes)
 	p := &place{t: t, api: clustertest.API(t), bin: filepath.Join(t.TempDir(), "atoll"), home: t.TempDir()}
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", p.bin, "github.com/atoll-sandbox/atoll/cmd/atoll")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building atoll: %v: %s", err, out)
+	binary, err := os.ReadFile(testenv.Atoll(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(p.bin, binary, 0o755); err != nil {
+		t.Fatal(err)
 	}
 	var helpers []string
-	for _, name := range []string{"atoll-guest", "atoll-gate", "atoll-tool"} {
+	for _, name := range []string{"atoll-guest", "atoll-egress", "atoll-tool"} {
 		path, err := helper.Finder{}.Find(name)
 		if err != nil {
 			t.Fatal(err)

@@ -17,9 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/atoll-sandbox/atoll/internal/clustertest"
-	"github.com/atoll-sandbox/atoll/internal/fleet/pgtest"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/fleet/registry/pgtest"
+	"github.com/atoll-sandbox/atoll/internal/testing/clustertest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // TestDeploy installs one server, and then what the overlays make of it, in the
@@ -334,7 +334,7 @@ func (p *place) postgres() string {
 	p.t.Helper()
 	pg, err := pgtest.Start(p.t.Context())
 	if err != nil {
-		musthave.Skip(p.t, "postgres", "%v", err)
+		testenv.Skip(p.t, "postgres", "%v", err)
 	}
 	p.t.Cleanup(func() {
 		if err := pg.Stop(context.WithoutCancel(p.t.Context())); err != nil {

@@ -24,8 +24,9 @@ import (
 	"github.com/creack/pty"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/helper/helpertest"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/testing/enginetest"
+	"github.com/atoll-sandbox/atoll/internal/testing/helpertest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // Exit codes of the probe.
@@ -40,7 +41,7 @@ const word = "atoll-escape-word"
 // probePath is where the attacks' program was built.
 var probePath string
 
-func TestMain(m *testing.M) { os.Exit(build(m)) }
+func TestMain(m *testing.M) { os.Exit(testenv.Main(m, "namespace, docker, qemu or kubernetes", build)) }
 
 func build(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "atoll-escape-")
@@ -61,8 +62,7 @@ func build(m *testing.M) int {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		panic("building the probe: " + string(out))
 	}
-	defer engine(filepath.Join(dir, "engine"))()
-	return helpertest.Main(m)
+	return enginetest.Main(m, helpertest.Main)
 }
 
 // probeThere names the probe to a test binary that another has started.
@@ -82,7 +82,7 @@ func TestRootless(t *testing.T) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", "-test.run=^TestWalls$/^namespace$", "-test.v")
 	cmd.Dir = home
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + home, probeThere + "=" + probePath, "ATOLL_HELPERS=" + os.Getenv("ATOLL_HELPERS"), "ATOLL_MUST=" + os.Getenv("ATOLL_MUST")}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + home, probeThere + "=" + probePath, "ATOLL_HELPERS=" + os.Getenv("ATOLL_HELPERS"), "ATOLL_TEST=" + os.Getenv("ATOLL_TEST"), "ATOLL_MUST=" + os.Getenv("ATOLL_MUST")}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}, Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.CombinedOutput()
 	if n := bytes.Count(out, []byte("--- PASS: TestWalls/namespace/")); err != nil || n < least {
@@ -97,7 +97,7 @@ func TestCluster(t *testing.T) {
 	case os.Getenv("ATOLL_CLUSTER_STATE") != "":
 		t.Skip("this is in the cluster: TestWalls has tried them")
 	case tool == "":
-		musthave.Skip(t, "kubernetes", `there is no cluster: eval "$(scripts/cluster)" makes the tool that makes one`)
+		testenv.Skip(t, "kubernetes", `there is no cluster: eval "$(scripts/cluster)" makes the tool that makes one`)
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -175,7 +175,7 @@ const least = 60
 // TestWeak shows that the attacks can succeed.
 func TestWeak(t *testing.T) {
 	if os.Geteuid() != 0 {
-		musthave.Skip(t, "escape", "weak walls are made by root")
+		testenv.Skip(t, "escape", "weak walls are made by root")
 	}
 	f := newFar(t)
 	shown := 0

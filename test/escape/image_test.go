@@ -11,7 +11,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/namespace"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // TestImage tries every attack in a namespace sandbox made of an image, whose
@@ -24,7 +24,7 @@ func TestImage(t *testing.T) {
 		}
 	})
 	if _, err := d.Probe(t.Context()); err != nil {
-		musthave.Skip(t, "namespace", "%v", err)
+		testenv.Skip(t, "namespace", "%v", err)
 	}
 	importImage(t, d)
 	sb := place{driver: d}.sandbox(t, atoll.Spec{Image: escapeImage})
@@ -42,7 +42,7 @@ func importImage(t *testing.T, d atoll.ImageImporter) {
 	t.Helper()
 	busybox, err := exec.LookPath("busybox")
 	if err != nil {
-		musthave.Skip(t, "escape", "busybox is missing: apt-get install busybox-static")
+		testenv.Skip(t, "escape", "busybox is missing: apt-get install busybox-static")
 	}
 	root := t.TempDir()
 	for _, dir := range []string{"bin", "etc", "tmp", "usr/bin"} {

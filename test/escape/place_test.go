@@ -3,10 +3,7 @@
 package escape
 
 import (
-	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,8 +11,9 @@ import (
 	"github.com/atoll-sandbox/atoll/driver/kubernetes"
 	"github.com/atoll-sandbox/atoll/driver/microvm"
 	"github.com/atoll-sandbox/atoll/driver/namespace"
-	"github.com/atoll-sandbox/atoll/internal/clustertest"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/testing/clustertest"
+	"github.com/atoll-sandbox/atoll/internal/testing/enginetest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // each runs a test for every driver that can be tried here. What is missing of
@@ -30,17 +28,14 @@ func each(t *testing.T, test func(t *testing.T, p place)) {
 			}
 		})
 		if _, err := d.Probe(t.Context()); err != nil {
-			musthave.Skip(t, "namespace", "%v", err)
+			testenv.Skip(t, "namespace", "%v", err)
 		}
 		test(t, place{driver: d})
 	})
 	t.Run("docker", func(t *testing.T) {
-		if os.Getenv("ATOLL_ENGINE") == "" {
-			musthave.Skip(t, "docker", "no engine: $ATOLL_ENGINE names that of the tests, which scripts/engine starts")
-		}
-		d := &docker.Driver{Host: os.Getenv("ATOLL_ENGINE"), Dir: scratch(t)}
+		d := &docker.Driver{Host: enginetest.Host(t), Dir: scratch(t)}
 		if _, err := d.Probe(t.Context()); err != nil {
-			musthave.Skip(t, "docker", "%v", err)
+			testenv.Skip(t, "docker", "%v", err)
 		}
 		test(t, place{driver: d, weaker: map[string]string{
 			"user-is-the-hosts": "an engine without userns-remap has no user namespaces for containers",
@@ -50,11 +45,11 @@ func each(t *testing.T, test func(t *testing.T, p place)) {
 	})
 	t.Run("microvm", func(t *testing.T) {
 		if os.Getenv("ATOLL_MACHINE_KERNEL") == "" {
-			musthave.Skip(t, "qemu", `no kernel for machines: eval "$(scripts/machine)"`)
+			testenv.Skip(t, "qemu", `no kernel for machines: eval "$(scripts/machine)"`)
 		}
 		d := &microvm.Driver{Dir: scratch(t), Image: escapeImage, Memory: 512 << 20, LeastMemory: 16 << 20, CPUs: 1}
 		if _, err := d.Probe(t.Context()); err != nil {
-			musthave.Skip(t, "qemu", "%v", err)
+			testenv.Skip(t, "qemu", "%v", err)
 		}
 		importImage(t, d)
 		test(t, place{driver: d, apart: true, lacks: []string{"bomb-inodes"}, weaker: ofItsOwnKernel()})
@@ -105,32 +100,4 @@ func scratch(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return dir
-}
-
-// engine starts the tests' own Docker engine, where it can be, and names it in
-// $ATOLL_ENGINE.
-func engine(dir string) (stop func()) {
-	if os.Getenv("ATOLL_ENGINE") != "" || os.Geteuid() != 0 {
-		return func() {}
-	}
-	script, err := filepath.Abs("../../scripts/engine")
-	if err != nil {
-		panic(err)
-	}
-	cmd := exec.Command(script, "start", dir) //nolint:noctx // it has a deadline of its own
-	cmd.Env = append(os.Environ(), fmt.Sprintf("ENGINE_OWNER=%d", os.Getpid()))
-	out, err := cmd.CombinedOutput()
-	_, host, found := strings.Cut(strings.TrimSpace(string(out)), "DOCKER_HOST=")
-	if err != nil || !found {
-		_, _ = os.Stderr.Write(out)
-		return func() {}
-	}
-	if err := os.Setenv("ATOLL_ENGINE", host); err != nil {
-		panic(err)
-	}
-	return func() {
-		if out, err := exec.Command(script, "stop", dir).CombinedOutput(); err != nil { //nolint:noctx // likewise
-			panic("the engine: " + string(out))
-		}
-	}
 }

@@ -32,7 +32,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // agentKey is the key of a maker's API, which must be nowhere inside.
@@ -116,7 +116,7 @@ func upAgent(t *testing.T, r resident) {
 	if testing.Short() {
 		t.Skip("a real agent: left out by -short")
 	}
-	programs := musthave.Program(t, r.name, "ATOLL_AGENTS")
+	programs := testenv.Program(t, r.name, "ATOLL_AGENTS")
 	w := onNamespaces(t)
 	o := newOutside(t, r)
 	o.model.Play(modeltest.Script{Aux: cmp.Or(r.aux, title), Turns: []modeltest.Turn{
@@ -274,16 +274,16 @@ const public = "93.184.216.34"
 func newOutside(t *testing.T, r resident) *outside {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		musthave.Skip(t, "root", "only root makes networks")
+		testenv.Skip(t, "root", "only root makes networks")
 	}
 	const bundle = "/etc/ssl/certs/ca-certificates.crt"
 	trusted, err := os.ReadFile(bundle)
 	if err != nil {
-		musthave.Skip(t, "root", "ca-certificates: %v", err)
+		testenv.Skip(t, "root", "ca-certificates: %v", err)
 	}
 	runtime.LockOSThread() // for ever: the thread ends with the test
 	if err := unix.Unshare(unix.CLONE_NEWNET | unix.CLONE_NEWNS); err != nil {
-		musthave.Skip(t, "namespace", "no network of its own: %v", err)
+		testenv.Skip(t, "namespace", "no network of its own: %v", err)
 	}
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {

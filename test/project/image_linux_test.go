@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // gitImage is the name of an image with a shell and git.
@@ -33,7 +33,7 @@ func rootFS(t testing.TB, what string) []byte {
 	t.Helper()
 	busybox, err := exec.LookPath("busybox")
 	if err != nil {
-		musthave.Skip(t, what, "no busybox (apt-get install busybox-static): %v", err)
+		testenv.Skip(t, what, "no busybox (apt-get install busybox-static): %v", err)
 	}
 	list, err := exec.CommandContext(t.Context(), busybox, "--list").Output()
 	if err != nil {
@@ -117,7 +117,7 @@ func gitPrograms(t testing.TB) []placed {
 	t.Helper()
 	git, err := exec.LookPath("git")
 	if err != nil {
-		musthave.Skip(t, "git", "no git: %v", err)
+		testenv.Skip(t, "git", "no git: %v", err)
 	}
 	core, err := exec.CommandContext(t.Context(), git, "--exec-path").Output()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // Nothing is lost: not when what works is killed in any instant, not on a full
@@ -24,15 +24,7 @@ import (
 // rounds is how often each command is killed; ATOLL_PROJECT_KILLS=100 is by hand.
 func rounds(t *testing.T) int {
 	t.Helper()
-	text := os.Getenv("ATOLL_PROJECT_KILLS")
-	if text == "" {
-		return 3
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
+	return testenv.Rounds(t, 2, 2, "ATOLL_PROJECT_KILLS")
 }
 
 // victim is what is killed in the middle of a command.
@@ -152,7 +144,7 @@ func (w *world) awake(dir, name string) {
 	w.t.Helper()
 	args := append([]string{w.bin, "up", "--no-attach", "--name", name}, w.up...)
 	w.until("the sandbox runs", func() bool {
-		if r := w.try(dir, args...); r.code != 0 && r.code != 2 {
+		if r := w.try(dir, args...); r.code != 0 && r.code != 3 {
 			w.t.Fatalf("up: %d\n%s", r.code, r.stderr)
 		}
 		return w.try("/", w.bin, "exec", name, "--", "true").code == 0
@@ -304,7 +296,7 @@ func (f *fates) again(v victim, what string) {
 		f.must(exec.Command("sh", "-c", `cd "$0" && rm -f made*.txt && git ls-files -z "made*" | xargs -0r git checkout -q HEAD --`, f.path("r")).Run())
 		r = f.try("r", f.bin, "sync")
 	}
-	if r.code != 0 && r.code != 2 {
+	if r.code != 0 {
 		f.t.Fatalf("sync after %s: %d\n%s%s", what, r.code, r.stdout, r.stderr)
 	}
 }
@@ -320,7 +312,7 @@ func (f *fates) mine() string {
 func small(t *testing.T) bool {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		musthave.Skip(t, "root", "a small file system needs root to be mounted")
+		testenv.Skip(t, "root", "a small file system needs root to be mounted")
 	}
 	if os.Getenv("ATOLL_PROJECT_ALONE") == t.Name() {
 		return true
@@ -382,7 +374,7 @@ func TestRepositoryOnAFullDisk(t *testing.T) {
 		w.fill("disk/fill", left)
 		w.full(fmt.Sprint("a sync with bytes left: ", left), w.atoll(3, "disk/r", "sync"))
 		if left == 0 {
-			w.full("rm without room", w.atoll(125, "disk/r", "rm", "r"))
+			w.full("rm without room", w.atoll(3, "disk/r", "rm", "r"))
 		}
 		w.must(os.Remove(w.path("disk/fill")))
 		w.unchanged(fmt.Sprint("a sync with bytes left: ", left), "disk/r", before)

@@ -15,8 +15,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/atoll-sandbox/atoll/internal/clustertest"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/testing/clustertest"
+	"github.com/atoll-sandbox/atoll/internal/testing/enginetest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // The same way through a project, on every wall that is here.
@@ -66,33 +67,12 @@ func onKubernetes(t testing.TB) *world {
 	return w
 }
 
-// onDocker is a world with an engine of its own, and an image.
+// onDocker is a world with the tests' engine, and an image.
 func onDocker(t testing.TB) *world {
 	t.Helper()
-	script, err := filepath.Abs("../../scripts/engine")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, err := os.MkdirTemp("", "ae")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(script, "start", dir)
-	cmd.Env = append(os.Environ(), "ENGINE_OWNER="+strconv.Itoa(os.Getpid()))
-	out, err := cmd.Output()
-	t.Cleanup(func() {
-		if out, err := exec.Command(script, "stop", dir).CombinedOutput(); err != nil {
-			t.Errorf("%v: %s", err, out)
-		}
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	if err != nil {
-		musthave.Skip(t, "docker", "no engine: %v", err)
-	}
+	host := enginetest.Host(t)
 	w := newWorld(t, "docker")
-	w.env = append(w.env, "ATOLL_DOCKER_HOST="+strings.TrimPrefix(strings.TrimSpace(string(out)), "export DOCKER_HOST="))
+	w.env = append(w.env, "ATOLL_DOCKER_HOST="+host)
 	w.imports("docker")
 	return w
 }
@@ -101,7 +81,7 @@ func onDocker(t testing.TB) *world {
 func onMachines(t testing.TB) *world {
 	t.Helper()
 	if os.Getenv("ATOLL_MACHINE_KERNEL") == "" {
-		musthave.Skip(t, "qemu", `no kernel for machines: eval "$(scripts/machine)"`)
+		testenv.Skip(t, "qemu", `no kernel for machines: eval "$(scripts/machine)"`)
 	}
 	w := newWorld(t, "microvm")
 	for _, name := range []string{"ATOLL_MACHINE_KERNEL", "ATOLL_MACHINE_MODULES"} {
@@ -118,7 +98,7 @@ func onNamespaces(t testing.TB) *world {
 	w := newWorld(t, "namespace")
 	r := w.try("/", w.bin, "run", "--", "true")
 	if r.code != 0 {
-		musthave.Skip(t, "namespace", "no namespaces: %s", r.stderr)
+		testenv.Skip(t, "namespace", "no namespaces: %s", r.stderr)
 	}
 	return w
 }
@@ -278,7 +258,7 @@ func journey(t testing.TB, w *world) {
 	w.carried("Shop Front", "shop")
 	same(t, "the submodule", w.inside("shop", "/workspace/lib", "cat b.txt; git rev-parse HEAD"), "b\n"+w.git("Shop Front/lib", "rev-parse", "HEAD"))
 	same(t, "the port", w.inside("shop", "/workspace", "echo $ATOLL_PORT"), "3000")
-	w.atoll(2, "Shop Front", append([]string{"up", "--no-attach"}, w.up...)...) // it runs already
+	w.atoll(3, "Shop Front", append([]string{"up", "--no-attach"}, w.up...)...) // it runs already
 	if r := w.atoll(0, "Shop Front/src", "status"); !strings.Contains(r.stdout, "shop") {
 		t.Errorf("status: %s", r.stdout)
 	}
@@ -316,7 +296,7 @@ func (w *world) agent(dir, name string) {
 		return w.try("/", w.bin, "exec", name, "--", "test", "-e", "/workspace/.worktrees/fix/.git-done").code == 0
 	})
 	same(w.t, "what the agent on the terminal did", w.inside(name, "/workspace/.worktrees/fix", "rm .git-done; git log -1 --format=%s; git status --porcelain"), "fix on port 3020")
-	w.atoll(2, dir, "worktree", "remove", "feature/login") // half-done.txt is nowhere else
+	w.atoll(3, dir, "worktree", "remove", "feature/login") // half-done.txt is nowhere else
 }
 
 // refused are syncs that find the host's files in their way.
@@ -366,7 +346,7 @@ func (w *world) landed(dir, name string) {
 	same(w.t, "the host's commit", w.git(dir, "rev-parse", "HEAD"), w.inside(name, "/workspace", "git rev-parse fix"))
 	same(w.t, "the host's files", w.git(dir, "status", "--porcelain"), "")
 	same(w.t, "main meanwhile", w.git(dir, "rev-parse", "main"), main)
-	w.atoll(2, dir, "sync", "--branch", "fix") // nothing new
+	w.atoll(0, dir, "sync", "--branch", "fix") // nothing new
 	w.git(dir, "checkout", "-q", "main")
 }
 
@@ -563,7 +543,7 @@ func TestCtrlCInUp(t *testing.T) {
 		_ = cmd.Run()                                                                          // it may have been done already
 		w.unchanged("up and Ctrl-C", "r", before)
 	}
-	if r := w.try("r", append([]string{w.bin, "up", "--no-attach", "--name", "r"}, w.up...)...); r.code != 0 && r.code != 2 {
+	if r := w.try("r", append([]string{w.bin, "up", "--no-attach", "--name", "r"}, w.up...)...); r.code != 0 && r.code != 3 {
 		t.Fatalf("up after Ctrl-C: %d %s", r.code, r.stderr)
 	}
 	w.carried("r", "r")

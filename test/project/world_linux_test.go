@@ -9,14 +9,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/atoll-sandbox/atoll/internal/clustertest"
-	"github.com/atoll-sandbox/atoll/internal/helper/helpertest"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/testing/clustertest"
+	"github.com/atoll-sandbox/atoll/internal/testing/enginetest"
+	"github.com/atoll-sandbox/atoll/internal/testing/helpertest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // patience is the deadline of one command, on a loaded machine and inside of an
@@ -26,32 +26,14 @@ const patience = 5 * time.Minute
 // clusterVar lets the tests run beside a cluster of their own.
 const clusterVar = "ATOLL_PROJECT_CLUSTER"
 
-func TestMain(m *testing.M) { os.Exit(within(m)) }
-
-// binDir is where atoll is built to.
-var binDir string
+func TestMain(m *testing.M) { os.Exit(testenv.Main(m, "git and namespace", within)) }
 
 func within(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "atoll-bin-")
-	if err != nil {
-		panic(err)
-	}
-	defer os.RemoveAll(dir)
-	binDir = dir
 	if os.Getenv(clusterVar) != "" {
 		return clustertest.Main(m)
 	}
-	return helpertest.Main(m)
+	return enginetest.Main(m, helpertest.Main)
 }
-
-// buildAtoll builds the binary, once.
-var buildAtoll = sync.OnceValues(func() (string, error) {
-	file := filepath.Join(binDir, "atoll")
-	if out, err := exec.Command("go", "build", "-trimpath", "-o", file, "../../cmd/atoll").CombinedOutput(); err != nil {
-		return "", errors.New(string(out))
-	}
-	return file, nil
-})
 
 // world is a user of this machine, who has a home, repositories and atoll.
 type world struct {
@@ -73,12 +55,9 @@ type ran struct {
 func newWorld(t testing.TB, wall string) *world {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
-		musthave.Skip(t, "git", "no git: %v", err)
+		testenv.Skip(t, "git", "no git: %v", err)
 	}
-	bin, err := buildAtoll()
-	if err != nil {
-		t.Fatalf("building atoll: %v", err)
-	}
+	bin := testenv.Atoll(t)
 	dir, err := os.MkdirTemp("", "ap") // short: names of sockets are
 	if err != nil {
 		t.Fatal(err)

@@ -21,11 +21,11 @@ import (
 	"github.com/atoll-sandbox/atoll/client"
 	"github.com/atoll-sandbox/atoll/driver/kubernetes"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
-	"github.com/atoll-sandbox/atoll/internal/clustertest"
+	"github.com/atoll-sandbox/atoll/internal/api"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
-	"github.com/atoll-sandbox/atoll/internal/fleet/pgtest"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
-	"github.com/atoll-sandbox/atoll/internal/server"
+	"github.com/atoll-sandbox/atoll/internal/fleet/registry/pgtest"
+	"github.com/atoll-sandbox/atoll/internal/testing/clustertest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // The variables that make the test binary a server: its home, the registry, the
@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "a server has ended:", serve(home))
 		os.Exit(1)
 	}
-	os.Exit(clustertest.Main(m))
+	os.Exit(testenv.Main(m, "kubernetes or postgres", clustertest.Main))
 }
 
 // driver makes the driver that is asked for.
@@ -65,11 +65,11 @@ func serve(home string) error {
 	if err != nil {
 		return err
 	}
-	l, err := server.ListenUnix(filepath.Join(home, "atoll.sock"))
+	l, err := api.ListenUnix(filepath.Join(home, "atoll.sock"))
 	if err != nil {
 		return err
 	}
-	s := server.New(server.Options{Fleet: f, Version: "replica", Limits: server.Limits{Rate: -1, Concurrent: -1}})
+	s := api.New(api.Options{Fleet: f, Version: "replica", Limits: api.Limits{Rate: -1, Concurrent: -1}})
 	ended := make(chan error, 3)
 	go func() { ended <- f.Run(ctx) }()
 	go func() { ended <- s.Serve(l) }()
@@ -147,15 +147,10 @@ func TestReplicasOnKubernetes(t *testing.T) {
 // crash loads two servers and kills one of them, again and again: what was
 // acknowledged is there, what was not is whole or gone, and nothing else is.
 func crash(t *testing.T, driver, place string, kills int) {
-	if testing.Short() {
-		kills = 4
-	}
-	if n, err := strconv.Atoi(os.Getenv(killsVar)); err == nil {
-		kills = n
-	}
+	kills = testenv.Rounds(t, 4, kills, killsVar)
 	db, err := pgtest.Start(context.Background())
 	if errors.Is(err, pgtest.ErrMissing) {
-		musthave.Skip(t, "postgres", "%v", err)
+		testenv.Skip(t, "postgres", "%v", err)
 	}
 	must(t, err)
 	t.Cleanup(func() { must(t, db.Stop(context.Background())) })

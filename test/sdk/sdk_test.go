@@ -18,28 +18,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/atoll-sandbox/atoll/internal/helper/helpertest"
 	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/testing/helpertest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-var programDir string // where the program is built; set by TestMain
-
-func TestMain(m *testing.M) {
-	var err error
-	if programDir, err = os.MkdirTemp("", "atoll-sdk-"); err != nil {
-		panic(err)
-	}
-	code := helpertest.Main(m)
-	_ = os.RemoveAll(programDir) // nobody to tell
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(testenv.Main(m, "sdks", helpertest.Main)) }
 
 // need skips a test for what is missing, unless ATOLL_MUST asks for it.
 func need(t *testing.T, ok bool, name, what string) {
 	t.Helper()
 	if !ok {
-		musthave.Skip(t, name, "%s", what)
+		testenv.Skip(t, name, "%s", what)
 	}
 }
 
@@ -179,26 +169,13 @@ func write(t *testing.T, name, text string) {
 	}
 }
 
-// built is the program, built once for all tests.
-var built = sync.OnceValues(func() (string, error) {
-	program := filepath.Join(programDir, "atoll")
-	out, err := exec.Command("go", "build", "-o", program, "../../cmd/atoll").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("go build: %w: %s", err, out)
-	}
-	return program, nil
-})
-
 // listening is the line by which a server says where it is.
 var listening = regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
 
 // start starts atoll serve, which ends with the test.
 func (w *world) start(t *testing.T, app string) {
 	t.Helper()
-	program, err := built()
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := testenv.Atoll(t)
 	env := append(os.Environ(), "ATOLL_HOME="+filepath.Join(w.dir, "home"), "ATOLL_APP="+app, "ATOLL_CONFIG="+filepath.Join(w.dir, "none.yaml"))
 	if agents := os.Getenv("ATOLL_AGENTS"); agents != "" { // as 'atoll agent install' leaves them
 		if err := os.MkdirAll(filepath.Join(w.dir, "home"), 0o700); err != nil {

@@ -13,10 +13,10 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/agent"
-	"github.com/atoll-sandbox/atoll/internal/assistant"
+	"github.com/atoll-sandbox/atoll/internal/agents/assistant"
+	"github.com/atoll-sandbox/atoll/internal/agents/hook"
+	"github.com/atoll-sandbox/atoll/internal/agents/turn"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
-	"github.com/atoll-sandbox/atoll/internal/hook"
-	"github.com/atoll-sandbox/atoll/internal/turn"
 )
 
 // double is an agent that is a shell script, which has sessions and asks for
@@ -50,7 +50,7 @@ func (double) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
 	return p, nil
 }
 
-func (double) Talk(t *agent.Turn, _ agent.Site) agent.Talk { return &talk{t: t} }
+func (double) NewConversation(t *agent.Turn, _ agent.Site) agent.Conversation { return &talk{t: t} }
 
 type talk struct {
 	t    *agent.Turn
@@ -59,11 +59,11 @@ type talk struct {
 }
 
 func (k *talk) Begin(x agent.Exchange) {
-	line, _, _ := strings.Cut(agent.Plain(k.t.Prompt), "\n")
+	line, _, _ := strings.Cut(agent.PlainText(k.t.Prompt), "\n")
 	x.Send([]byte(line + "\n"))
 }
 
-func (k *talk) Line(x agent.Exchange, line []byte) {
+func (k *talk) HandleLine(x agent.Exchange, line []byte) {
 	word, rest, _ := strings.Cut(string(line), " ")
 	switch word {
 	case "text":
@@ -142,7 +142,7 @@ func TestApprovals(t *testing.T) {
 		t.Errorf("allowed: %+v", rec.Result)
 	}
 	s.clean()
-	s = newSite(t, options{agents: doubles(), desk: turn.Options{Patience: 200 * time.Millisecond}})
+	s = newSite(t, options{agents: doubles(), desk: turn.Options{PermissionTimeout: 200 * time.Millisecond}})
 	if rec, _ = s.do(ask("ask")); !strings.HasPrefix(rec.Result.Text, "the answer was no") {
 		t.Errorf("nobody answered: %+v", rec.Result)
 	}
@@ -166,7 +166,7 @@ func TestInterrupt(t *testing.T) {
 }
 
 // A chat goes on with the agent's session in a new sandbox; one that is lost
-// begins anew, with what was said as a file; a second turn at once is refused.
+// starts a new one, with the conversation as a file; a second turn at once is refused.
 func TestChats(t *testing.T) {
 	s := newSite(t, options{agents: doubles()})
 	r := ask("one")
@@ -187,10 +187,10 @@ func TestChats(t *testing.T) {
 	}
 	warned := false
 	for _, e := range events {
-		warned = warned || e.Type == agent.Warning && strings.Contains(e.Text, "session is gone")
+		warned = warned || e.Type == agent.Warning && strings.Contains(e.Text, "session does not exist")
 	}
 	if !warned {
-		t.Errorf("nobody was told that the session is gone: %+v", events)
+		t.Errorf("no warning about the missing session: %+v", events)
 	}
 	r.Session, r.Prompt = "", agent.Text("wait")
 	rec, err := s.client.StartTurn(t.Context(), r)

@@ -16,13 +16,13 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/agent"
-	"github.com/atoll-sandbox/atoll/internal/assistant"
-	"github.com/atoll-sandbox/atoll/internal/dialect"
-	"github.com/atoll-sandbox/atoll/internal/hook"
+	"github.com/atoll-sandbox/atoll/agent/skill"
+	"github.com/atoll-sandbox/atoll/internal/agents/assistant"
+	"github.com/atoll-sandbox/atoll/internal/agents/hook"
+	"github.com/atoll-sandbox/atoll/internal/agents/tool"
 	"github.com/atoll-sandbox/atoll/internal/model"
+	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
-	"github.com/atoll-sandbox/atoll/internal/skill"
-	"github.com/atoll-sandbox/atoll/internal/tool"
 )
 
 // object is JSON.
@@ -136,7 +136,7 @@ func TestErrorsHaveTheApisForm(t *testing.T) {
 }
 
 // clock is a tool of the host.
-func clock(called *[]tool.Who) tool.Tool {
+func clock(called *[]tool.Caller) tool.Tool {
 	return tool.Tool{Server: "clock", Name: "time", Description: "the time", Call: func(_ context.Context, c tool.Call) (tool.Result, error) {
 		*called = append(*called, c.Who)
 		return tool.Result{Text: "it is noon"}, nil
@@ -153,8 +153,8 @@ func TestToolsOfHostAndClient(t *testing.T) {
 		{Text: "Let me ask.", Tools: []modeltest.Use{{Name: "weather", Input: json.RawMessage(`{"city":"Rome"}`)}}},
 		{Text: "All done."},
 	}}})
-	var called []tool.Who
-	s.app.Tools = tool.Made(map[string][]tool.Tool{"clock": {clock(&called)}})
+	var called []tool.Caller
+	s.app.Tools = tool.NewServers(map[string][]tool.Tool{"clock": {clock(&called)}})
 	s.app.Assistants["helper"] = &assistant.Assistant{
 		ID: "helper", Connector: "test", Tools: []assistant.ServerTools{{Server: "clock"}},
 		Skills: []skill.Skill{{Name: "greet", Description: "How to greet.", Body: "Bow deeply."}},
@@ -323,7 +323,7 @@ func TestBudget(t *testing.T) {
 	if rec, _ := s.do(r); rec.Result.Outcome != agent.OK || !rec.Result.Usage.Counted || rec.Result.Usage.Requests != 1 || rec.Chat != "mine" {
 		t.Errorf("%+v %+v", rec, rec.Result)
 	}
-	if rec, _ := s.do(r); rec.Result.Outcome != agent.Spent || rec.Result.Code != "budget" {
+	if rec, _ := s.do(r); rec.Result.Outcome != agent.BudgetExceeded || rec.Result.Code != "budget" {
 		t.Errorf("past the budget of the chat: %+v", rec.Result)
 	}
 	c, resp := s.complete(object{"model": "greeter", "messages": []object{user("hi")}}, "X-Atoll-Chat: mine")

@@ -11,16 +11,16 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/agent"
 	"github.com/atoll-sandbox/atoll/agent/claude"
-	"github.com/atoll-sandbox/atoll/internal/assistant"
+	"github.com/atoll-sandbox/atoll/internal/agents/assistant"
+	"github.com/atoll-sandbox/atoll/internal/agents/tool"
 	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
-	"github.com/atoll-sandbox/atoll/internal/tool"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // claudeProgram returns Claude Code as sandboxes get to see it.
 func claudeProgram(t *testing.T) assistant.Program {
 	t.Helper()
-	file := musthave.Program(t, "claude", "ATOLL_CLAUDE")
+	file := testenv.Program(t, "claude", "ATOLL_CLAUDE")
 	const inside = "/opt/atoll/agents/claude"
 	return assistant.Program{Mounts: []atoll.Mount{{Source: filepath.Dir(file), Target: inside, ReadOnly: true}}, Path: []string{inside}}
 }
@@ -43,8 +43,8 @@ func TestClaude(t *testing.T) {
 			{Text: "As I said."},
 		}},
 	})
-	var called []tool.Who
-	s.app.Tools = tool.Made(map[string][]tool.Tool{"clock": {clock(&called)}})
+	var called []tool.Caller
+	s.app.Tools = tool.NewServers(map[string][]tool.Tool{"clock": {clock(&called)}})
 	s.app.Assistants["coder"] = &assistant.Assistant{ID: "coder", Sandbox: &assistant.Sandbox{Command: "claude"}, Tools: []assistant.ServerTools{{Server: "clock"}}}
 	messages := []object{user("Write hello.txt.")}
 	c, resp := s.complete(object{"model": "coder", "messages": messages})

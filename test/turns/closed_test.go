@@ -10,7 +10,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/agent"
-	"github.com/atoll-sandbox/atoll/internal/assistant"
+	"github.com/atoll-sandbox/atoll/internal/agents/assistant"
 	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
 )
 

@@ -5,10 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/atoll-sandbox/atoll/agent"
-	"github.com/atoll-sandbox/atoll/internal/assistant"
+	"github.com/atoll-sandbox/atoll/internal/agents/assistant"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 )
 
@@ -53,10 +52,9 @@ func TestFilesApply(t *testing.T) {
 	if rec.Workspace != "user" {
 		t.Errorf("the workspace is %q", rec.Workspace)
 	}
-	start := time.Now()
 	rec, events := s.end(rec.ID)
-	if took := time.Since(start); rec.Result.Outcome != agent.Timeout || took > time.Minute {
-		t.Errorf("after %v: %+v", took, rec.Result)
+	if rec.Result.Outcome != agent.Timeout {
+		t.Errorf("%+v", rec.Result)
 	}
 	for _, want := range []string{"You write code.", "hello", "I am coder"} {
 		if !strings.Contains(describe(events), want) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/atoll-sandbox/atoll/internal/assistant"
+	"github.com/atoll-sandbox/atoll/internal/agents/assistant"
 	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
 )
 
@@ -18,7 +18,7 @@ import (
 func TestFirstPiece(t *testing.T) {
 	const n = 21
 	told := make(chan time.Time, 1)
-	s := newSite(t, options{script: modeltest.Script{Turns: []modeltest.Turn{{Text: "Hello there.", Told: told, Pause: modeltest.Duration(20 * time.Millisecond)}}}})
+	s := newSite(t, options{script: modeltest.Script{Turns: []modeltest.Turn{{Text: "Hello there.", FirstPiece: told, Pause: modeltest.Duration(20 * time.Millisecond)}}}})
 	s.app.Assistants["greeter"] = &assistant.Assistant{ID: "greeter", Connector: "test"}
 	body, _ := json.Marshal(object{"model": "greeter", "stream": true, "messages": []object{user("hi")}})
 	var took []time.Duration

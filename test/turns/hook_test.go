@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/atoll-sandbox/atoll/agent"
-	"github.com/atoll-sandbox/atoll/internal/assistant"
+	"github.com/atoll-sandbox/atoll/internal/agents/assistant"
 	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
 )
 

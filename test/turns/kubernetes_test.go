@@ -17,10 +17,10 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/agent"
 	"github.com/atoll-sandbox/atoll/driver/kubernetes"
-	"github.com/atoll-sandbox/atoll/internal/assistant"
-	"github.com/atoll-sandbox/atoll/internal/clustertest"
+	"github.com/atoll-sandbox/atoll/internal/agents/assistant"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/testing/clustertest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // TestOnKubernetes runs itself again within a cluster: turns in pods, whose
@@ -29,7 +29,7 @@ func TestOnKubernetes(t *testing.T) {
 	if os.Getenv("ATOLL_CLUSTER_STATE") == "" {
 		tool := os.Getenv("ATOLL_CLUSTER")
 		if tool == "" {
-			musthave.Skip(t, "kubernetes", `there is no cluster: eval "$(scripts/cluster)" makes the tool that makes one`)
+			testenv.Skip(t, "kubernetes", `there is no cluster: eval "$(scripts/cluster)" makes the tool that makes one`)
 		}
 		cmd := exec.CommandContext(t.Context(), tool, "run", "--", os.Args[0], "-test.run=^TestOnKubernetes$", "-test.v") //nolint:gosec // the tool that was named
 		out, err := cmd.CombinedOutput()

@@ -20,31 +20,31 @@ import (
 	"github.com/atoll-sandbox/atoll/agent/command"
 	"github.com/atoll-sandbox/atoll/client"
 	"github.com/atoll-sandbox/atoll/driver/namespace"
-	"github.com/atoll-sandbox/atoll/internal/assistant"
-	"github.com/atoll-sandbox/atoll/internal/dialect"
+	"github.com/atoll-sandbox/atoll/internal/agents/assistant"
+	"github.com/atoll-sandbox/atoll/internal/agents/turn"
+	"github.com/atoll-sandbox/atoll/internal/api"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 	"github.com/atoll-sandbox/atoll/internal/helper"
-	"github.com/atoll-sandbox/atoll/internal/helper/helpertest"
 	"github.com/atoll-sandbox/atoll/internal/model"
+	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
-	"github.com/atoll-sandbox/atoll/internal/server"
-	"github.com/atoll-sandbox/atoll/internal/turn"
+	"github.com/atoll-sandbox/atoll/internal/testing/helpertest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-func TestMain(m *testing.M) { os.Exit(helpertest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(testenv.Main(m, "namespace", helpertest.Main)) }
 
 // site is a server with agents, over a fleet of namespace sandboxes.
 type site struct {
 	*testing.T
 	home   string
 	fleet  *fleet.Fleet
-	desk   *turn.Desk
+	desk   *turn.Registry
 	app    *assistant.App
 	url    string
 	token  string
 	client *client.Client
-	server *server.Server
+	server *api.Server
 	model  *modeltest.Server
 	told   *strings.Builder
 }
@@ -65,7 +65,7 @@ func newSite(t *testing.T, o options) *site {
 	if o.driver == nil {
 		d := &namespace.Driver{Dir: filepath.Join(t.TempDir(), "namespace")}
 		if _, err := d.Probe(t.Context()); err != nil {
-			musthave.Skip(t, "namespace", "no namespace sandboxes here: %v", err)
+			testenv.Skip(t, "namespace", "no namespace sandboxes here: %v", err)
 		}
 		t.Cleanup(func() { // after the fleet
 			if err := d.Close(); err != nil {
@@ -98,12 +98,12 @@ func newSite(t *testing.T, o options) *site {
 		"test": {Name: "test", API: dialect.OpenAI, Base: s.model.URL + "/v1", Key: "sk-secret", Model: "tiny", Models: []string{"*"}},
 	}}
 	p, err := assistant.New(assistant.Options{
-		Agents: o.agents, App: func(context.Context) (*assistant.App, error) { return s.app, nil }, Dir: filepath.Join(s.home, "chats"), Log: log, Timeout: o.timeout, Patience: o.desk.Patience, Ledger: s.fleet.Spending(),
+		Agents: o.agents, App: func(context.Context) (*assistant.App, error) { return s.app, nil }, Dir: filepath.Join(s.home, "chats"), Log: log, Timeout: o.timeout, PermissionTimeout: o.desk.PermissionTimeout, Ledger: s.fleet.Spending(),
 		Program:     func(agent.Agent) (assistant.Program, error) { return o.program, nil },
 		ToolProgram: func() (string, error) { return helper.Finder{}.Find("atoll-tool") },
 	})
 	s.must(err)
-	srv := server.New(server.Options{Fleet: s.fleet, Log: log, Agents: func() (*server.Agents, error) { return &server.Agents{Pipeline: p, Desk: s.desk}, nil }})
+	srv := api.New(api.Options{Fleet: s.fleet, Log: log, Agents: func() (*api.Agents, error) { return &api.Agents{Pipeline: p, Desk: s.desk}, nil }})
 	web := httptest.NewServer(srv.Handler())
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/namespace"
-	"github.com/atoll-sandbox/atoll/internal/musthave"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // driver returns the namespace driver, or skips where there is none; where
@@ -21,7 +21,7 @@ func driver(t *testing.T) atoll.Driver {
 		}
 	})
 	if _, err := d.Probe(t.Context()); err != nil {
-		musthave.Skip(t, "namespace", "%v", err)
+		testenv.Skip(t, "namespace", "%v", err)
 	}
 	return d
 }

@@ -14,10 +14,11 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/helper/helpertest"
+	"github.com/atoll-sandbox/atoll/internal/testing/helpertest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-func TestMain(m *testing.M) { os.Exit(helpertest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(testenv.Main(m, "namespace", helpertest.Main)) }
 
 // goEnv returns a setting of the go command.
 func goEnv(t *testing.T, name string) string {
@@ -57,7 +58,7 @@ func TestBuildsItself(t *testing.T) {
 	})
 	var out bytes.Buffer
 	exit, err := sb.Exec(t.Context(), atoll.Cmd{
-		Shell:  "mkdir -p /workspace/tmp /workspace/out && cd /src && PATH=/goroot/bin:$PATH && go build -o /workspace/out/ ./cmd/atoll && /workspace/out/atoll run -- echo built && go test ./internal/regex ./vfs ./shell/syntax ./internal/wire",
+		Shell:  "mkdir -p /workspace/tmp /workspace/out && cd /src && PATH=/goroot/bin:$PATH && go build -o /workspace/out/ ./cmd/atoll && /workspace/out/atoll run -- echo built && go test ./internal/unix/regex ./vfs ./shell/syntax ./internal/wire",
 		Stdout: &out, Stderr: &out, Timeout: 15 * time.Minute,
 	})
 	if err != nil || exit.Code != 0 {

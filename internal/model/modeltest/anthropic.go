@@ -9,8 +9,8 @@ type object = map[string]any
 
 func (a *answer) callID(i int) string { return fmt.Sprintf("toolu_%04d_%d", a.n, i) }
 
-// anthropic answers POST /v1/messages.
-func (a *answer) anthropic() {
+// answerAnthropic answers POST /v1/messages.
+func (a *answer) answerAnthropic() {
 	stop := "end_turn"
 	if len(a.Tools) > 0 {
 		stop = "tool_use"
@@ -31,26 +31,26 @@ func (a *answer) anthropic() {
 			content = append(content, object{"type": "text", "text": a.Text})
 		}
 		for i, u := range a.Tools {
-			content = append(content, object{"type": "tool_use", "id": a.callID(i), "name": u.Name, "input": json.RawMessage(u.input())})
+			content = append(content, object{"type": "tool_use", "id": a.callID(i), "name": u.Name, "input": json.RawMessage(u.inputJSON())})
 		}
-		a.over()
+		a.endCut()
 		message["content"], message["stop_reason"] = content, stop
 		message["usage"] = object{"input_tokens": a.Input, "output_tokens": a.Output}
 		writeJSON(a, message)
 		return
 	}
-	a.event("message_start", object{"type": "message_start", "message": message})
-	a.event("ping", object{"type": "ping"})
+	a.writeEvent("message_start", object{"type": "message_start", "message": message})
+	a.writeEvent("ping", object{"type": "ping"})
 	n := 0
 	block := func(start object, deltas []object) {
-		a.event("content_block_start", object{"type": "content_block_start", "index": n, "content_block": start})
+		a.writeEvent("content_block_start", object{"type": "content_block_start", "index": n, "content_block": start})
 		for _, d := range deltas {
-			a.event("content_block_delta", object{"type": "content_block_delta", "index": n, "delta": d})
+			a.writeEvent("content_block_delta", object{"type": "content_block_delta", "index": n, "delta": d})
 			if d["type"] == "text_delta" {
-				a.piece()
+				a.pauseAfterPiece()
 			}
 		}
-		a.event("content_block_stop", object{"type": "content_block_stop", "index": n})
+		a.writeEvent("content_block_stop", object{"type": "content_block_stop", "index": n})
 		n++
 	}
 	if a.Thinking != "" {
@@ -58,26 +58,26 @@ func (a *answer) anthropic() {
 	}
 	if a.Text != "" {
 		var deltas []object
-		for _, p := range a.pieces(a.Text) {
+		for _, p := range a.splitText(a.Text) {
 			deltas = append(deltas, object{"type": "text_delta", "text": p})
 		}
 		block(object{"type": "text", "text": ""}, deltas)
 	}
 	for i, u := range a.Tools {
 		var deltas []object
-		for _, p := range a.pieces(u.input()) {
+		for _, p := range a.splitText(u.inputJSON()) {
 			deltas = append(deltas, object{"type": "input_json_delta", "partial_json": p})
 		}
 		block(object{"type": "tool_use", "id": a.callID(i), "name": u.Name, "input": object{}}, deltas)
 	}
-	a.over()
-	a.event("message_delta", object{"type": "message_delta", "delta": object{"stop_reason": stop, "stop_sequence": nil}, "usage": object{"output_tokens": a.Output}})
-	a.event("message_stop", object{"type": "message_stop"})
+	a.endCut()
+	a.writeEvent("message_delta", object{"type": "message_delta", "delta": object{"stop_reason": stop, "stop_sequence": nil}, "usage": object{"output_tokens": a.Output}})
+	a.writeEvent("message_stop", object{"type": "message_stop"})
 }
 
-// gemini answers POST /v1beta/models/M:generateContent and
+// answerGemini answers POST /v1beta/models/M:generateContent and
 // :streamGenerateContent.
-func (a *answer) gemini() {
+func (a *answer) answerGemini() {
 	stop := "STOP"
 	if s := map[string]string{"length": "MAX_TOKENS", "refused": "SAFETY"}[a.Stop]; s != "" {
 		stop = s
@@ -93,7 +93,7 @@ func (a *answer) gemini() {
 	}
 	var calls []any
 	for i, u := range a.Tools {
-		calls = append(calls, object{"functionCall": object{"id": a.callID(i), "name": u.Name, "args": json.RawMessage(u.input())}})
+		calls = append(calls, object{"functionCall": object{"id": a.callID(i), "name": u.Name, "args": json.RawMessage(u.inputJSON())}})
 	}
 	var thought []any
 	if a.Thinking != "" {
@@ -104,20 +104,20 @@ func (a *answer) gemini() {
 		if a.Text != "" {
 			parts = append(parts, object{"text": a.Text})
 		}
-		a.over()
+		a.endCut()
 		writeJSON(a, chunk(append(parts, calls...), true))
 		return
 	}
 	if thought != nil {
-		a.event("", chunk(thought, false))
+		a.writeEvent("", chunk(thought, false))
 	}
-	for _, p := range a.pieces(a.Text) {
-		a.event("", chunk([]any{object{"text": p}}, false))
-		a.piece()
+	for _, p := range a.splitText(a.Text) {
+		a.writeEvent("", chunk([]any{object{"text": p}}, false))
+		a.pauseAfterPiece()
 	}
-	a.over()
+	a.endCut()
 	if calls == nil {
 		calls = []any{object{"text": ""}}
 	}
-	a.event("", chunk(calls, true))
+	a.writeEvent("", chunk(calls, true))
 }

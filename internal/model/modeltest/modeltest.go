@@ -1,5 +1,5 @@
-// Package modeltest is a model for tests: it answers what a script says, in
-// every dialect.
+// Package modeltest is a fake model API for tests: it answers from a script, in every
+// dialect.
 package modeltest
 
 import (
@@ -15,14 +15,13 @@ import (
 	"time"
 )
 
-// Script is what the model says, one Turn for each request; those beyond the
-// last get the last again. It is read from JSON as the script.json of recorded
-// transcripts.
+// Script is the list of the model's answers, one Turn for each request; further requests
+// repeat the last one. It is decoded from the script.json of recorded transcripts.
 type Script struct {
 	Turns []Turn `json:"turns"`
 
-	// Aux, if it is set, is the answer to requests without tools, such as those
-	// for titles and summaries; they then take no Turn.
+	// Aux, if set, is the answer to requests without tools, such as those for
+	// titles and summaries; they then use no Turn.
 	Aux string `json:"aux,omitempty"`
 }
 
@@ -31,57 +30,57 @@ type Turn struct {
 	Text     string   `json:"text,omitempty"`
 	Thinking string   `json:"thinking,omitempty"`
 	Tools    []Use    `json:"tools,omitempty"`
-	Status   int      `json:"status,omitempty"` // of an error in place of an answer
+	Status   int      `json:"status,omitempty"` // of an error instead of an answer
 	Error    string   `json:"error,omitempty"`  // its message
-	Hang     Duration `json:"hang,omitempty"`   // before anything is said
-	Pause    Duration `json:"pause,omitempty"`  // between pieces of the text
-	Cut      bool     `json:"cut,omitempty"`    // the connection ends in the middle
-	Stop     string   `json:"stop,omitempty"`   // "length", "refused"; empty: what fits
-	Input    int64    `json:"input,omitempty"`  // tokens told; 0: 100
-	Output   int64    `json:"output,omitempty"` // tokens told; 0: 25
+	Hang     Duration `json:"hang,omitempty"`   // before the answer begins
+	Pause    Duration `json:"pause,omitempty"`  // between parts of the text
+	Cut      bool     `json:"cut,omitempty"`    // close the connection in the middle
+	Stop     string   `json:"stop,omitempty"`   // "length", "refused"; empty: the usual one
+	Input    int64    `json:"input,omitempty"`  // reported tokens; 0: 100
+	Output   int64    `json:"output,omitempty"` // reported tokens; 0: 25
 
-	// Told, when not nil, gets the time at which the first piece of the answer
-	// was written.
-	Told chan<- time.Time `json:"-"`
+	// FirstPiece, when not nil, receives the time at which the first part of the
+	// answer was written.
+	FirstPiece chan<- time.Time `json:"-"`
 }
 
-// Use is a call of a tool.
+// Use is a tool call.
 type Use struct {
 	Name      string          `json:"name"`
 	Namespace string          `json:"namespace,omitempty"` // of responses only
 	Input     json.RawMessage `json:"input"`
 }
 
-func (u Use) input() string {
+func (u Use) inputJSON() string {
 	if len(u.Input) == 0 {
 		return "{}"
 	}
 	return string(u.Input)
 }
 
-// Duration is written as "1.5s".
+// Duration is encoded as "1.5s".
 type Duration time.Duration
 
-// UnmarshalText reads "1.5s".
+// UnmarshalText decodes "1.5s".
 func (d *Duration) UnmarshalText(b []byte) error {
 	v, err := time.ParseDuration(string(b))
 	*d = Duration(v)
 	return err
 }
 
-// Server is the model. URL is its base, for every dialect; what a version puts
-// before a path ("/v1") does not matter.
+// Server is the fake API. URL is its base, for every dialect; a version before a path
+// ("/v1") is ignored.
 type Server struct {
 	*httptest.Server
 
 	mu       sync.Mutex
 	script   Script    // guarded by mu
-	next     int       // guarded by mu: of script.Turns
-	made     int       // guarded by mu: numbers of answers
+	next     int       // guarded by mu: index in script.Turns
+	made     int       // guarded by mu: number of answers
 	requests []Request // guarded by mu
 }
 
-// Request is one that was answered.
+// Request is a received request.
 type Request struct {
 	Method string
 	Path   string
@@ -92,7 +91,7 @@ type Request struct {
 	Time   time.Time
 }
 
-// New starts a model that ends with the test.
+// New starts a server that is closed with the test.
 func New(t testing.TB, s Script) *Server {
 	t.Helper()
 	m := &Server{script: s}
@@ -104,7 +103,7 @@ func New(t testing.TB, s Script) *Server {
 	return m
 }
 
-// Requests returns what was asked so far.
+// Requests returns the requests so far.
 func (m *Server) Requests() []Request {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -118,69 +117,69 @@ func (m *Server) Play(script Script) {
 	m.script, m.next = script, 0
 }
 
-// answer is one turn on its way to a client.
+// answer is one turn that is written to a client.
 type answer struct {
 	Turn
 	http.ResponseWriter
-	n      int    // of the answer
-	model  string // as it was asked for
-	stream bool
-	done   <-chan struct{}
-	told   bool
+	n        int    // of the answer
+	model    string // as it was asked for
+	stream   bool
+	done     <-chan struct{}
+	reported bool
 }
 
-// question is what is read of a request, whatever the dialect.
-type question struct {
+// requestBody has the members of a request that the server reads.
+type requestBody struct {
 	Model  string            `json:"model"`
 	Stream bool              `json:"stream"`
 	Tools  []json.RawMessage `json:"tools"`
 }
 
-// maxBody is how much of a request is kept.
+// maxBody limits the stored bytes of a request.
 const maxBody = 256 << 20
 
 func (m *Server) serve(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
 	if err != nil {
-		return // the client is gone
+		return // the client disconnected
 	}
 	path := r.URL.Path
 	var say func(*answer)
-	var q question
-	_ = json.Unmarshal(body, &q) // what is wrong shows as an empty model
+	var q requestBody
+	_ = json.Unmarshal(body, &q) // an error shows as an empty model
 	switch {
 	case r.Method == http.MethodGet && strings.HasSuffix(path, "/models"):
 		writeJSON(w, map[string]any{"object": "list", "data": []any{map[string]any{"id": "scripted", "object": "model", "type": "model"}}})
 	case strings.HasSuffix(path, "/count_tokens"):
 		writeJSON(w, map[string]any{"input_tokens": 100})
 	case strings.HasSuffix(path, "/messages"):
-		say = (*answer).anthropic
+		say = (*answer).answerAnthropic
 	case strings.HasSuffix(path, "/chat/completions"):
-		say = (*answer).chat
+		say = (*answer).answerChat
 	case strings.HasSuffix(path, "/responses"):
-		say = (*answer).responses
+		say = (*answer).answerResponses
 	case strings.HasSuffix(path, "enerateContent"): // also streamGenerateContent
 		model, method, _ := strings.Cut(path[strings.LastIndex(path, "/")+1:], ":")
 		q.Model, q.Stream = model, method == "streamGenerateContent"
-		say = (*answer).gemini
+		say = (*answer).answerGemini
 	default:
 		http.NotFound(w, r)
 	}
-	a := m.take(r, body, q, say != nil)
+	a := m.recordRequest(r, body, q, say != nil)
 	if say == nil {
 		return
 	}
 	a.ResponseWriter, a.done = w, r.Context().Done()
 	a.wait(a.Hang)
 	if a.Status != 0 {
-		a.fail(path)
+		a.writeError(path)
 		return
 	}
 	say(a)
 }
 
-// take records a request and returns its answer.
-func (m *Server) take(r *http.Request, body []byte, q question, asks bool) *answer {
+// recordRequest records a request and returns its answer.
+func (m *Server) recordRequest(r *http.Request, body []byte, q requestBody, asks bool) *answer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	rec := Request{Method: r.Method, Path: r.URL.Path, Header: r.Header.Clone(), Body: body, Time: time.Now(), Turn: -1}
@@ -208,8 +207,8 @@ func (m *Server) take(r *http.Request, body []byte, q question, asks bool) *answ
 	return a
 }
 
-// fail answers with an error, in the dialect of the path.
-func (a *answer) fail(path string) {
+// writeError writes an error, in the dialect of the path.
+func (a *answer) writeError(path string) {
 	kinds := map[int]string{400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error", 500: "api_error", 529: "overloaded_error"}
 	kind := kinds[a.Status]
 	text := a.Error
@@ -225,11 +224,11 @@ func (a *answer) fail(path string) {
 	}
 	a.Header().Set("Content-Type", "application/json")
 	a.WriteHeader(a.Status)
-	_ = json.NewEncoder(a).Encode(v) // the client may be gone
+	_ = json.NewEncoder(a).Encode(v) // the client may have disconnected
 }
 
-// pieces cuts a text into what comes at once.
-func (a *answer) pieces(text string) []string {
+// splitText splits a text into parts to write one by one.
+func (a *answer) splitText(text string) []string {
 	if text == "" {
 		return nil
 	}
@@ -245,7 +244,7 @@ func (a *answer) pieces(text string) []string {
 	return append(list, text)
 }
 
-// wait lets time pass, unless the client goes.
+// wait waits, unless the client disconnects.
 func (a *answer) wait(d Duration) {
 	if d <= 0 {
 		return
@@ -257,8 +256,8 @@ func (a *answer) wait(d Duration) {
 	}
 }
 
-// event writes one server-sent event; with no name only its data.
-func (a *answer) event(name string, v any) {
+// writeEvent writes one server-sent event; without a name only its data.
+func (a *answer) writeEvent(name string, v any) {
 	data, ok := v.(string)
 	if !ok {
 		b, err := json.Marshal(v)
@@ -271,27 +270,27 @@ func (a *answer) event(name string, v any) {
 	if name != "" {
 		name = "event: " + name + "\n"
 	}
-	_, _ = fmt.Fprintf(a, "%sdata: %s\n\n", name, data) // the client may be gone
+	_, _ = fmt.Fprintf(a, "%sdata: %s\n\n", name, data) // the client may have disconnected
 	if f, ok := a.ResponseWriter.(http.Flusher); ok {
 		f.Flush()
 	}
 }
 
-// piece tells that a piece of text was written, and waits; a cut answer ends
-// after the first.
-func (a *answer) piece() {
-	if !a.told && a.Told != nil {
-		a.Told <- time.Now()
+// pauseAfterPiece reports that a part of the text was written, and waits; a cut answer
+// ends after the first part.
+func (a *answer) pauseAfterPiece() {
+	if !a.reported && a.FirstPiece != nil {
+		a.FirstPiece <- time.Now()
 	}
-	a.told = true
+	a.reported = true
 	if a.Cut {
 		panic(http.ErrAbortHandler)
 	}
 	a.wait(a.Pause)
 }
 
-// over ends an answer that had no text to be cut in.
-func (a *answer) over() {
+// endCut ends a cut answer that had no text.
+func (a *answer) endCut() {
 	if a.Cut {
 		panic(http.ErrAbortHandler)
 	}
@@ -299,5 +298,5 @@ func (a *answer) over() {
 
 func writeJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // the client may be gone
+	_ = json.NewEncoder(w).Encode(v) // the client may have disconnected
 }

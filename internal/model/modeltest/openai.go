@@ -18,8 +18,8 @@ func (a *answer) openAIStop() string {
 	return "stop"
 }
 
-// chat answers POST /v1/chat/completions.
-func (a *answer) chat() {
+// answerChat answers POST /v1/chat/completions.
+func (a *answer) answerChat() {
 	id := fmt.Sprintf("chatcmpl-%04d", a.n)
 	if !a.stream {
 		message := object{"role": "assistant", "content": nil}
@@ -31,12 +31,12 @@ func (a *answer) chat() {
 		}
 		var calls []any
 		for i, u := range a.Tools {
-			calls = append(calls, object{"id": a.callID(i), "type": "function", "function": object{"name": u.Name, "arguments": u.input()}})
+			calls = append(calls, object{"id": a.callID(i), "type": "function", "function": object{"name": u.Name, "arguments": u.inputJSON()}})
 		}
 		if calls != nil {
 			message["tool_calls"] = calls
 		}
-		a.over()
+		a.endCut()
 		writeJSON(a, object{
 			"id": id, "object": "chat.completion", "created": 1, "model": a.model, "usage": a.openAIUsage(),
 			"choices": []any{object{"index": 0, "message": message, "finish_reason": a.openAIStop()}},
@@ -44,7 +44,7 @@ func (a *answer) chat() {
 		return
 	}
 	chunk := func(delta object, stop any) {
-		a.event("", object{
+		a.writeEvent("", object{
 			"id": id, "object": "chat.completion.chunk", "created": 1, "model": a.model,
 			"choices": []any{object{"index": 0, "delta": delta, "finish_reason": stop}},
 		})
@@ -53,37 +53,37 @@ func (a *answer) chat() {
 	if a.Thinking != "" {
 		chunk(object{"reasoning_content": a.Thinking}, nil)
 	}
-	for _, p := range a.pieces(a.Text) {
+	for _, p := range a.splitText(a.Text) {
 		chunk(object{"content": p}, nil)
-		a.piece()
+		a.pauseAfterPiece()
 	}
 	for i, u := range a.Tools {
 		chunk(object{"tool_calls": []any{object{"index": i, "id": a.callID(i), "type": "function", "function": object{"name": u.Name, "arguments": ""}}}}, nil)
-		for _, p := range a.pieces(u.input()) {
+		for _, p := range a.splitText(u.inputJSON()) {
 			chunk(object{"tool_calls": []any{object{"index": i, "function": object{"arguments": p}}}}, nil)
 		}
 	}
-	a.over()
+	a.endCut()
 	chunk(object{}, a.openAIStop())
-	a.event("", object{"id": id, "object": "chat.completion.chunk", "created": 1, "model": a.model, "choices": []any{}, "usage": a.openAIUsage()})
-	a.event("", "[DONE]")
+	a.writeEvent("", object{"id": id, "object": "chat.completion.chunk", "created": 1, "model": a.model, "choices": []any{}, "usage": a.openAIUsage()})
+	a.writeEvent("", "[DONE]")
 }
 
-// responses answers POST /v1/responses.
-func (a *answer) responses() {
+// answerResponses answers POST /v1/responses.
+func (a *answer) answerResponses() {
 	r := object{"id": fmt.Sprintf("resp_%04d", a.n), "object": "response", "created_at": 1, "model": a.model, "status": "in_progress", "output": []any{}}
 	var output []any
 	item := func(v object, whole object, deltas func(n int)) {
 		n := len(output)
 		output = append(output, whole)
 		if a.stream {
-			a.event("response.output_item.added", object{"type": "response.output_item.added", "output_index": n, "item": v})
+			a.writeEvent("response.output_item.added", object{"type": "response.output_item.added", "output_index": n, "item": v})
 			deltas(n)
-			a.event("response.output_item.done", object{"type": "response.output_item.done", "output_index": n, "item": whole})
+			a.writeEvent("response.output_item.done", object{"type": "response.output_item.done", "output_index": n, "item": whole})
 		}
 	}
 	if a.stream {
-		a.event("response.created", object{"type": "response.created", "response": r})
+		a.writeEvent("response.created", object{"type": "response.created", "response": r})
 	}
 	if a.Text != "" {
 		id := fmt.Sprintf("msg_%04d", a.n)
@@ -91,13 +91,13 @@ func (a *answer) responses() {
 		message := object{"id": id, "type": "message", "role": "assistant", "status": "completed", "content": []any{part}}
 		item(object{"id": id, "type": "message", "role": "assistant", "status": "in_progress", "content": []any{}}, message, func(n int) {
 			at := object{"item_id": id, "output_index": n, "content_index": 0}
-			a.at("response.content_part.added", at, object{"part": object{"type": "output_text", "text": "", "annotations": []any{}}})
-			for _, p := range a.pieces(a.Text) {
-				a.at("response.output_text.delta", at, object{"delta": p})
-				a.piece()
+			a.writeEventAt("response.content_part.added", at, object{"part": object{"type": "output_text", "text": "", "annotations": []any{}}})
+			for _, p := range a.splitText(a.Text) {
+				a.writeEventAt("response.output_text.delta", at, object{"delta": p})
+				a.pauseAfterPiece()
 			}
-			a.at("response.output_text.done", at, object{"text": a.Text})
-			a.at("response.content_part.done", at, object{"part": part})
+			a.writeEventAt("response.output_text.done", at, object{"text": a.Text})
+			a.writeEventAt("response.content_part.done", at, object{"part": part})
 		})
 	}
 	for i, u := range a.Tools {
@@ -109,15 +109,15 @@ func (a *answer) responses() {
 			}
 			return v
 		}
-		item(call("in_progress", ""), call("completed", u.input()), func(n int) {
+		item(call("in_progress", ""), call("completed", u.inputJSON()), func(n int) {
 			at := object{"item_id": id, "output_index": n}
-			for _, p := range a.pieces(u.input()) {
-				a.at("response.function_call_arguments.delta", at, object{"delta": p})
+			for _, p := range a.splitText(u.inputJSON()) {
+				a.writeEventAt("response.function_call_arguments.delta", at, object{"delta": p})
 			}
-			a.at("response.function_call_arguments.done", at, object{"arguments": u.input()})
+			a.writeEventAt("response.function_call_arguments.done", at, object{"arguments": u.inputJSON()})
 		})
 	}
-	a.over()
+	a.endCut()
 	r["status"], r["output"] = "completed", output
 	r["usage"] = object{"input_tokens": a.Input, "output_tokens": a.Output, "total_tokens": a.Input + a.Output}
 	if a.Stop == "length" {
@@ -127,16 +127,16 @@ func (a *answer) responses() {
 		writeJSON(a, r)
 		return
 	}
-	a.event("response.completed", object{"type": "response.completed", "response": r})
+	a.writeEvent("response.completed", object{"type": "response.completed", "response": r})
 }
 
-// at writes an event of a place in the output.
-func (a *answer) at(name string, at, v object) {
+// writeEventAt writes an event of a place in the output.
+func (a *answer) writeEventAt(name string, at, v object) {
 	all := object{"type": name}
 	for _, m := range []object{at, v} {
 		for k, e := range m {
 			all[k] = e
 		}
 	}
-	a.event(name, all)
+	a.writeEvent(name, all)
 }

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"path/filepath"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/driver/docker"
+	"github.com/atoll-sandbox/atoll/driver/kubernetes"
+	"github.com/atoll-sandbox/atoll/driver/microvm"
+	"github.com/atoll-sandbox/atoll/driver/namespace"
+	"github.com/atoll-sandbox/atoll/driver/virtual"
+	"github.com/atoll-sandbox/atoll/internal/cli/app"
+	"github.com/atoll-sandbox/atoll/internal/cli/config"
+	"github.com/atoll-sandbox/atoll/internal/cli/pairing"
+)
+
+// wiring returns what the commands use without importing it.
+func wiring() app.Wiring {
+	return app.Wiring{
+		NewDrivers:  drivers,
+		NewInMemory: func() atoll.Driver { return virtual.New() },
+		NewRescuer:  pairing.NewRescuer,
+	}
+}
+
+// drivers returns all drivers, configured by c. They keep their files in home, so that
+// the next run of atoll finds them. No driver does anything before it is used.
+func drivers(c *config.Config, home string) []atoll.Driver {
+	return []atoll.Driver{
+		&virtual.Driver{Dir: filepath.Join(home, "sandboxes")},
+		&namespace.Driver{Dir: filepath.Join(home, "namespace"), ImageDir: filepath.Join(home, "images")},
+		microvmDriver(c, home),
+		&docker.Driver{Dir: filepath.Join(home, "docker"), Host: config.Get[string](c, "docker.host")},
+		kubernetesDriver(c, home),
+	}
+}
+
+func microvmDriver(c *config.Config, home string) *microvm.Driver {
+	return &microvm.Driver{
+		Dir: filepath.Join(home, "microvm"), ImageDir: filepath.Join(home, "images"),
+		QEMU: config.Get[string](c, "microvm.qemu"), Kernel: config.Get[string](c, "microvm.kernel"), Modules: config.Get[string](c, "microvm.modules"),
+		Accel: config.Get[string](c, "microvm.accel"), Type: config.Get[string](c, "microvm.type"),
+		Bridge: config.Get[string](c, "microvm.bridge"), Roots: config.List[string](c, "microvm.roots"),
+		NoTemplates: c.IsSet("microvm.templates") && !config.Get[bool](c, "microvm.templates"),
+	}
+}
+
+func kubernetesDriver(c *config.Config, home string) *kubernetes.Driver {
+	placement := kubernetes.Placement(config.Get[string](c, "kubernetes.placement"))
+	if placement == "auto" {
+		placement = kubernetes.PlaceAuto
+	}
+	apps := make(map[string]kubernetes.Target)
+	for app, t := range config.Get[map[string]config.PodTarget](c, "kubernetes.apps") {
+		apps[app] = kubernetes.Target{Context: t.Context, Namespace: t.Namespace, Quota: t.Quota}
+	}
+	return &kubernetes.Driver{
+		Dir:        filepath.Join(home, "kubernetes"),
+		Home:       config.Get[string](c, "kubernetes.home"),
+		Kubeconfig: config.Get[string](c, "kubernetes.kubeconfig"), Context: config.Get[string](c, "kubernetes.context"),
+		Namespace: config.Get[string](c, "kubernetes.namespace"), Apart: config.Get[bool](c, "kubernetes.apart"),
+		Apps: apps, Quota: config.Get[map[string]string](c, "kubernetes.quota"),
+		Placement:  placement,
+		GuestImage: config.Get[string](c, "kubernetes.guest_image"), GuestPath: config.Get[string](c, "kubernetes.guest_path"), Key: config.Get[string](c, "kubernetes.key"),
+		StorageClass: config.Get[string](c, "kubernetes.storage_class"),
+		Direct:       config.Get[bool](c, "kubernetes.direct"), Privileged: config.Get[bool](c, "kubernetes.privileged"),
+	}
+}

@@ -1,0 +1,207 @@
+package docker_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/moby/moby/client"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/driver/docker"
+)
+
+// TestFoundAgain checks that another process finds a sandbox by its container alone, without its
+// directory.
+func TestFoundAgain(t *testing.T) {
+	d := local(t)
+	spec := atoll.Spec{Name: "kept", Labels: map[string]string{"color": "green"}, Env: []string{"A=1"}, Dir: "/srv", Timeouts: atoll.Timeouts{Exec: time.Hour}}
+	sb := create(t, d, spec)
+	st, err := sb.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := &docker.Driver{Host: d.Host, Dir: d.Dir}
+	again, err := later.Open(t.Context(), sb.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := runShell(t, again, atoll.Cmd{Shell: "pwd; echo $A"}); got != "/srv\n1\n" {
+		t.Errorf("got %q", got)
+	}
+	now, err := again.Status(t.Context())
+	if err != nil || now.Name != "kept" || now.Labels["color"] != "green" || !now.Created.Equal(st.Created) {
+		t.Errorf("%+v, %v", now, err)
+	}
+	stranger := &docker.Driver{Host: d.Host, Dir: t.TempDir()}
+	if list, err := stranger.List(t.Context()); err != nil || len(list) > 0 {
+		t.Errorf("another home lists %+v, %v", list, err)
+	}
+	if _, err := stranger.Open(t.Context(), sb.ID()); !errors.Is(err, atoll.ErrNotFound) {
+		t.Errorf("another home opens it: %v", err)
+	}
+	if _, err := stranger.Create(t.Context(), atoll.Spec{ID: sb.ID()}); !errors.Is(err, atoll.ErrExists) {
+		t.Errorf("another home makes it: %v", err)
+	}
+	if got := runShell(t, again, atoll.Cmd{Shell: "echo works"}); got != "works\n" {
+		t.Errorf("afterwards: %q", got)
+	}
+}
+
+// TestRestoreInterrupted checks that a sandbox exists after a process died while it replaced the container.
+func TestRestoreInterrupted(t *testing.T) {
+	d, c := local(t), engineClient(t)
+	sb := create(t, d, atoll.Spec{})
+	runShell(t, sb, atoll.Cmd{Shell: "echo kept > /tmp/f"})
+	name := "atoll-" + sb.ID()
+	if _, err := c.ContainerRename(t.Context(), name, client.ContainerRenameOptions{NewName: name + ".new"}); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := d.List(t.Context()); err != nil || len(list) != 1 || list[0].ID != sb.ID() {
+		t.Errorf("List: %+v, %v", list, err)
+	}
+	again, err := (&docker.Driver{Host: d.Host, Dir: d.Dir}).Open(t.Context(), sb.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := runShell(t, again, atoll.Cmd{Shell: "cat /tmp/f"}); got != "kept\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestEndedFromOutside checks the status after other clients of the engine changed a container.
+func TestEndedFromOutside(t *testing.T) {
+	d, c := local(t), engineClient(t)
+	sb := create(t, d, atoll.Spec{})
+	name := "atoll-" + sb.ID()
+	if _, err := c.ContainerKill(t.Context(), name, client.ContainerKillOptions{Signal: "KILL"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sb.Exec(t.Context(), atoll.Cmd{Args: []string{"true"}}); !errors.Is(err, atoll.ErrState) {
+		t.Errorf("Exec in one that was killed: %v", err)
+	}
+	if st, err := sb.Status(t.Context()); err != nil || st.State != atoll.Stopped || st.Ready() {
+		t.Errorf("%+v, %v", st, err)
+	}
+	if err := atoll.Start(t.Context(), sb); err != nil {
+		t.Fatal(err)
+	}
+	if got := runShell(t, sb, atoll.Cmd{Shell: "echo works"}); got != "works\n" {
+		t.Errorf("got %q", got)
+	}
+	if _, err := c.ContainerRemove(t.Context(), name, client.ContainerRemoveOptions{Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sb.Exec(t.Context(), atoll.Cmd{Args: []string{"true"}}); !errors.Is(err, atoll.ErrNotFound) {
+		t.Errorf("Exec in one that was removed: %v", err)
+	}
+	if err := sb.Destroy(t.Context()); err != nil {
+		t.Errorf("Destroy: %v", err)
+	}
+	checkNothingLeft(t, d.Dir)
+}
+
+// TestDestroyWithoutItsDir destroys a sandbox whose directory on this host is lost.
+func TestDestroyWithoutItsDir(t *testing.T) {
+	d := local(t)
+	sb := create(t, d, atoll.Spec{})
+	if err := os.RemoveAll(filepath.Join(d.Dir, sb.ID())); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sb.Status(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := sb.Destroy(t.Context()); err != nil {
+		t.Error(err)
+	}
+	checkNothingLeft(t, d.Dir)
+}
+
+// TestMemoryIsTheSandboxes checks that a command that uses too much memory is ended, and the guest is not.
+func TestMemoryIsTheSandboxes(t *testing.T) {
+	sb := create(t, local(t), atoll.Spec{Limits: atoll.Resources{Memory: 32 << 20}})
+	exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: `x=0123456789abcdef; while :; do x="$x$x"; done`, Timeout: time.Minute})
+	if err != nil || exit.Signal != "KILL" {
+		t.Errorf("%+v, %v", exit, err)
+	}
+	if st, err := sb.Status(t.Context()); err != nil || !st.Ready() {
+		t.Errorf("%+v, %v", st, err)
+	}
+}
+
+// TestRuntimes uses a runtime besides the engine's default.
+func TestRuntimes(t *testing.T) {
+	d := local(t)
+	f, err := d.Probe(t.Context())
+	if err != nil || len(f.Runtimes) != 1 || f.Runtimes[0] != "crun" {
+		t.Errorf("%v, %v", f.Runtimes, err)
+	}
+	for _, note := range f.Notes {
+		t.Log(note)
+	}
+	sb := create(t, d, atoll.Spec{Runtime: "runc"})
+	if got := runShell(t, sb, atoll.Cmd{Shell: "echo works"}); got != "works\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestPausedElsewhere checks that a pause by another process is respected.
+func TestPausedElsewhere(t *testing.T) {
+	d := local(t)
+	sb := create(t, d, atoll.Spec{})
+	runShell(t, sb, atoll.Cmd{Shell: "echo here"})
+	other, err := (&docker.Driver{Host: d.Host, Dir: d.Dir}).Open(t.Context(), sb.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := atoll.Pause(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sb.Exec(t.Context(), atoll.Cmd{Shell: "echo x", Timeout: time.Second}); !errors.Is(err, atoll.ErrTimeout) && !errors.Is(err, atoll.ErrState) {
+		t.Errorf("Exec in one that another has paused: %v", err)
+	}
+	if st, err := sb.Status(t.Context()); err != nil || st.State != atoll.Paused {
+		t.Errorf("%+v, %v", st, err)
+	}
+	if err := errors.Join(atoll.Resume(t.Context(), other), atoll.Pause(t.Context(), sb), atoll.Resume(t.Context(), other)); err != nil {
+		t.Fatal(err)
+	}
+	if got := runShell(t, sb, atoll.Cmd{Shell: "echo works"}); got != "works\n" {
+		t.Errorf("got %q", got)
+	}
+	if err := errors.Join(atoll.Stop(t.Context(), sb), atoll.Start(t.Context(), other)); err != nil {
+		t.Fatal(err)
+	}
+	if got := runShell(t, sb, atoll.Cmd{Shell: "echo works"}); got != "works\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestPausedInTurns pauses and resumes a sandbox through two handles in turns, as fast as they can: neither
+// gets an outdated state of the engine. After a resume without an error the sandbox runs.
+func TestPausedInTurns(t *testing.T) {
+	d := local(t)
+	sb := create(t, d, atoll.Spec{})
+	other, err := (&docker.Driver{Host: d.Host, Dir: d.Dir}).Open(t.Context(), sb.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for round := range 20 {
+		if err := atoll.Pause(t.Context(), sb); err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		if err := atoll.Resume(t.Context(), other); err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+	}
+	for range 2 {
+		if err := atoll.Resume(t.Context(), sb); err != nil {
+			t.Fatal(err)
+		}
+		if got := runShell(t, sb, atoll.Cmd{Shell: "echo works"}); got != "works\n" {
+			t.Errorf("got %q", got)
+		}
+	}
+}

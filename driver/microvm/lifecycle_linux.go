@@ -1,0 +1,190 @@
+package microvm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/guest"
+	"github.com/atoll-sandbox/atoll/internal/vm/hypervisor"
+)
+
+// endTimeout bounds how long the end of a sandbox may take.
+const endTimeout = time.Minute
+
+// quitTimeout bounds how long a guest may take to write its files and power off.
+const quitTimeout = 15 * time.Second
+
+// newEndContext returns a context for ends that callers must not cancel.
+func newEndContext() (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(context.Background(), endTimeout, fmt.Errorf("%w: the VM does not end", atoll.ErrTimeout))
+}
+
+// killVMIn kills the VM that runs in a directory, and removes its control group.
+func (d *Driver) killVMIn(ctx context.Context, dir string, r *record) error {
+	m, err := hypervisor.Open(dir)
+	if err == nil {
+		err = errors.Join(m.Kill(ctx), m.Close())
+	}
+	if err != nil && !errors.Is(err, atoll.ErrNotFound) {
+		return err
+	}
+	return d.removeGroup(ctx, r)
+}
+
+// killVM kills the VM of a sandbox.
+func (d *Driver) killVM(r *record) error {
+	ctx, cancel := newEndContext()
+	defer cancel()
+	return d.killVMIn(ctx, d.sandboxDir(r.ID), r)
+}
+
+// Destroy removes the sandbox and all its files. A kept disk is released and remains. Destroying it
+// twice is not an error.
+func (s *Sandbox) Destroy(ctx context.Context) error {
+	err := s.withLock(context.WithoutCancel(ctx), "destroy", func(r *record) error { return s.d.stateHome().Erase(s.id, r) })
+	s.HangUp()
+	if errors.Is(err, atoll.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// Stop powers the VM off. Its files remain, unless its spec has persist off.
+func (s *Sandbox) Stop(ctx context.Context) error {
+	err := s.withLock(ctx, "stop", func(r *record) error {
+		if err := s.powerOff(ctx, r); err != nil {
+			return err
+		}
+		r.State = atoll.Stopped
+		return s.d.save(r)
+	})
+	s.HangUp()
+	return err
+}
+
+// powerOff asks the guest to write its files and to power off; a VM that does not is killed.
+func (s *Sandbox) powerOff(ctx context.Context, r *record) error {
+	m, err := s.d.openVM(r.ID)
+	if errors.Is(err, atoll.ErrNotFound) {
+		return s.d.killVM(r)
+	}
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), quitTimeout)
+	defer cancel()
+	if s.d.quitGuest(ctx, r) {
+		err = m.PowerOff(ctx)
+	} else {
+		err = m.Kill(ctx)
+	}
+	return errors.Join(err, s.d.killVM(r))
+}
+
+// quitGuest asks a guest to end, over a connection of its own, so that it need not wait for requests
+// on others. It reports whether the guest has agreed.
+func (d *Driver) quitGuest(ctx context.Context, r *record) bool {
+	if discardsDisks(r) {
+		return false // its files are not needed again
+	}
+	l := d.directLink(r)
+	defer l.HangUp()
+	if _, err := l.Client(ctx); err != nil {
+		return false
+	}
+	return l.Quit(ctx)
+}
+
+// Start starts a stopped sandbox.
+func (s *Sandbox) Start(ctx context.Context) error {
+	err := s.withLock(ctx, "start", func(r *record) error { return s.d.start(ctx, r, discardsDisks(r)) })
+	s.HangUp()
+	return err
+}
+
+// start starts a sandbox that does not run. A running one is resumed if it is stuck.
+func (d *Driver) start(ctx context.Context, r *record, fresh bool) error {
+	if m, err := d.openVM(r.ID); err == nil && r.State != atoll.Starting {
+		return errors.Join(resumeStuck(ctx, m), m.Close())
+	} else if err == nil {
+		_ = m.Close() // an interrupted start: its remains are ended
+	}
+	ctx, cancel := guest.WithCreateTimeout(ctx, r.Spec.Timeouts.Create)
+	defer cancel()
+	if err := d.killVM(r); err != nil { // it may have died and left its control group
+		return err
+	}
+	if fresh {
+		r.Restoring = ""
+		if err := d.resetDisks(ctx, r); err != nil {
+			return err
+		}
+	}
+	if err := d.finishRestore(ctx, r); err != nil {
+		return err
+	}
+	if err := d.bootSandbox(ctx, r); err != nil {
+		r.State = atoll.Stopped
+		return errors.Join(err, d.save(r))
+	}
+	return nil
+}
+
+// settledTime is how long a resumed VM must continue: it tries at once what it was waiting for, but
+// on a busy host its guest may answer before that fails again.
+const settledTime = time.Second
+
+// resumeStuck resumes a VM that waits for something of the host, such as disk space. It returns when
+// the guest has answered for a while, or when the VM waits again.
+func resumeStuck(ctx context.Context, m *hypervisor.Machine) error {
+	now, err := m.Status(ctx)
+	if err != nil || now.Phase != hypervisor.Stuck {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, quitTimeout, fmt.Errorf("%w after %v", atoll.ErrTimeout, quitTimeout))
+	defer cancel()
+	if err := m.Resume(ctx); err != nil {
+		return err
+	}
+	resumed := time.Now()
+	for {
+		switch now, err = m.Status(ctx); { // it waits for the guest
+		case err != nil:
+			return err
+		case now.Phase == hypervisor.Stuck:
+			_, why := diagnoseVM(m, now)
+			return fmt.Errorf("%w: %s", atoll.ErrUnavailable, why)
+		case now.Answers && time.Since(resumed) >= settledTime:
+			return nil
+		case now.Answers:
+			select {
+			case <-time.After(settledTime / 10):
+			case <-ctx.Done():
+			}
+		case ctx.Err() != nil:
+			return fmt.Errorf("%w: the VM continues, but its guest does not answer: %w", atoll.ErrUnavailable, context.Cause(ctx))
+		}
+	}
+}
+
+// Fresh starts a stopped sandbox with new disks, as it was after its creation.
+func (s *Sandbox) Fresh(ctx context.Context) error {
+	err := s.withLock(ctx, "fresh start", func(r *record) error {
+		if m, err := s.d.openVM(r.ID); err == nil {
+			return errors.Join(m.Close(), fmt.Errorf("%w: it runs; stop it first", atoll.ErrState))
+		}
+		return s.d.start(ctx, r, true)
+	})
+	s.HangUp()
+	return err
+}
+
+// discardsDisks reports whether each start of a sandbox has new disks.
+func discardsDisks(r *record) bool {
+	m := r.Spec.Machine
+	return m != nil && m.Persist != nil && !*m.Persist
+}

@@ -1,0 +1,162 @@
+package assistant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"strings"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/agent"
+	"github.com/atoll-sandbox/atoll/internal/model/dialect"
+)
+
+// codeSessionNotFound is the code of a result whose session does not exist any more.
+const codeSessionNotFound = "session_not_found"
+
+// runAgentTurn runs the turn's agent in the sandbox.
+func (r *turnRun) runAgentTurn(ctx context.Context) (agent.Result, error) {
+	if err := r.ensureSandbox(ctx); err != nil {
+		return agent.Result{}, err
+	}
+	system, before, last := splitConversation(r.messages)
+	session := r.resumableSession(before)
+	res, err := r.runAgent(ctx, session, system, before, last)
+	if err != nil || session == "" || res.Outcome != agent.Failed || res.Code != codeSessionNotFound {
+		return res, err
+	}
+	r.emitEvent(agent.Event{Type: agent.Warning, Text: "the agent's session does not exist any more: a new one starts, with the conversation as a file"})
+	return r.runAgent(ctx, "", system, before, last)
+}
+
+// resumableSession returns the agent's session that knows the earlier conversation;
+// empty: a new session is needed.
+func (r *turnRun) resumableSession(before []dialect.Message) string {
+	if s := r.request.Turn.Session; s != "" {
+		return s
+	}
+	if r.chat.diverged || !r.agent.Features().Resume {
+		return ""
+	}
+	return r.chat.Sessions[r.targetName()]
+}
+
+// runAgent runs one turn of the agent.
+func (r *turnRun) runAgent(ctx context.Context, session, system string, before []dialect.Message, last dialect.Message) (agent.Result, error) {
+	f := r.agent.Features()
+	turn := r.request.Turn
+	turn.ID, turn.Session, turn.Model = r.id, session, r.query.Model
+	if turn.Model == "" && r.connector != nil {
+		turn.Model = r.connector.Model
+	}
+	turn.Prompt = promptOf(last)
+	turn.System = r.systemPrompt(system)
+	if !f.System && turn.System != "" {
+		turn.Prompt = append([]agent.Content{{Text: turn.System}}, turn.Prompt...)
+		turn.System = ""
+	}
+	if session == "" && len(before) > 0 {
+		turn.Prompt = append(turn.Prompt,
+			agent.Content{Name: "conversation.md", Type: "text/markdown", Data: formatTranscript(before)},
+			agent.Content{Text: "(conversation.md has the earlier messages of this conversation.)"})
+	}
+	box := r.assistant.Sandbox
+	turn.Ask, turn.Trust = turn.Ask || box.Ask, box.Trust
+	if r.assistant.ID != "" {
+		turn.Command, turn.Arguments = box.Program, maps.Clone(box.Arguments)
+	}
+	turn.MaxTurns = r.maxTurns()
+	if !f.MaxTurns {
+		turn.MaxTurns = 0 // newAccess limits the requests to its model
+	}
+	for _, s := range r.assistant.Skills {
+		turn.Skills = append(turn.Skills, agent.Skill{Name: s.Name, Files: s.Files})
+	}
+	job := agent.Job{
+		Sandbox: r.sb, Agent: r.agent, Turn: turn, Dir: r.placement.dir, State: r.placement.state, Path: r.placement.path, PermissionTimeout: r.pipeline.opts.PermissionTimeout,
+		Decide: r.handle.Decide, Emit: r.emitEvent, Timeout: -1, Idle: box.Idle, Once: true,
+	}
+	if _, leads := atoll.As[atoll.Listener](r.sb); r.access != nil && (leads || !r.connectorOptional) {
+		job.Model = r.access.Endpoint()
+	}
+	if err := r.addTools(ctx, &job); err != nil {
+		return agent.Result{}, err
+	}
+	return r.runSession(ctx, job)
+}
+
+// maxTurns returns the lower limit of request and assistant; 0: no limit.
+func (r *turnRun) maxTurns() int {
+	n, box := r.request.Turn.MaxTurns, r.assistant.Sandbox.MaxTurns
+	if n == 0 || box > 0 && box < n {
+		return box
+	}
+	return n
+}
+
+// systemPrompt returns the text to add to the agent's own system prompt.
+func (r *turnRun) systemPrompt(asked string) string {
+	var parts []string
+	if r.assistant.Sandbox.System != "" {
+		parts = append(parts, r.assistant.Sandbox.System)
+	}
+	for _, m := range r.assistant.Prompts {
+		if m.Role == dialect.System {
+			parts = append(parts, messageText(m))
+		}
+	}
+	if asked != "" {
+		parts = append(parts, asked)
+	}
+	return strings.Join(parts, "\n\n")
+}
+
+// addTools adds the tools of this turn to the job.
+func (r *turnRun) addTools(ctx context.Context, job *agent.Job) error {
+	offer := r.toolOffer(ctx, r.clientTools()...)
+	if len(offer.Tools) == 0 {
+		return nil
+	}
+	if r.pipeline.opts.ToolProgram == nil {
+		return fmt.Errorf("%w: atoll-tool is missing, which tools require", atoll.ErrUnsupported)
+	}
+	name, err := r.pipeline.opts.ToolProgram()
+	if err != nil {
+		return err
+	}
+	job.ToolProgram = name
+	job.Tools = func(conn net.Conn) {
+		if err := offer.Serve(ctx, conn); err != nil && ctx.Err() == nil {
+			r.pipeline.log.Debug("tools", "turn", r.id, "err", err)
+		}
+	}
+	return nil
+}
+
+// runSession runs the agent until its result, and forwards interrupts to it.
+func (r *turnRun) runSession(ctx context.Context, job agent.Job) (res agent.Result, err error) {
+	s, err := agent.StartSession(ctx, job)
+	if err != nil {
+		return agent.Result{}, err
+	}
+	over := make(chan struct{})
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case <-r.handle.Interrupted():
+			if err := s.Interrupt(ctx); err != nil && ctx.Err() == nil {
+				r.emitEvent(agent.Event{Type: agent.Warning, Text: "the agent could not be interrupted: " + err.Error()})
+			}
+		case <-over:
+		}
+	}()
+	defer func() {
+		close(over)
+		<-watched
+		err = errors.Join(err, s.Close())
+	}()
+	return s.Wait(ctx)
+}

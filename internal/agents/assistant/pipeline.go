@@ -1,0 +1,402 @@
+package assistant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/agent"
+	"github.com/atoll-sandbox/atoll/agent/skill"
+	"github.com/atoll-sandbox/atoll/internal/agents/hook"
+	"github.com/atoll-sandbox/atoll/internal/agents/tool"
+	"github.com/atoll-sandbox/atoll/internal/fleet"
+	"github.com/atoll-sandbox/atoll/internal/model"
+	"github.com/atoll-sandbox/atoll/internal/model/dialect"
+	"github.com/atoll-sandbox/atoll/internal/suggest"
+)
+
+// App is the content of an app directory at one moment.
+type App struct {
+	Assistants map[string]*Assistant
+	Connectors map[string]model.Connector
+	Tools      *tool.Servers
+	Skills     []skill.Skill // for agents that are requested without an assistant
+}
+
+// Program is an agent's program on this host, as sandboxes mount it.
+type Program struct {
+	Mounts []atoll.Mount
+	Path   []string // directories inside to prepend to PATH
+}
+
+// Options configure a pipeline.
+type Options struct {
+	Agents map[string]agent.Agent
+	App    func(ctx context.Context) (*App, error) // returns the current app; faults of single files are no error
+
+	// Program finds an agent's program. Nil, or a Program without mounts: it
+	// is looked up on PATH in the sandbox.
+	Program func(a agent.Agent) (Program, error)
+
+	ToolProgram func() (string, error) // returns the file to place as atoll-tool
+	Processes   tool.Processes         // that hooks may call
+	Ledger      model.Ledger           // nil: in memory of each turn
+	Client      *http.Client           // for requests to models; nil: the default
+
+	Dir               string                                                  // of chats and memories; it is created
+	Connector         string                                                  // default of requests and assistants that name none
+	Driver            func(ctx context.Context, asked string) (string, error) // returns the driver for agents with programs of their own, or an error if asked can't run them. Nil: the driver that is asked for
+	Timeout           time.Duration                                           // default of a turn; 0: 1 hour, negative: none
+	PermissionTimeout time.Duration                                           // until an unanswered permission is denied; 0: that of agents
+	ChatRetention     time.Duration                                           // of chats after their last turn; 0: 30 days
+
+	Log *slog.Logger     // nil: nothing is logged
+	Now func() time.Time // nil: time.Now
+}
+
+// Pipeline is the path of every request: it resolves the request, calls the hook
+// Create, a model or an agent, and the hook Next. Its methods are safe for concurrent
+// use.
+type Pipeline struct {
+	opts  Options
+	log   *slog.Logger
+	chats *chatStore
+}
+
+// TurnHandle is a running turn: it receives events and answers permission requests.
+type TurnHandle interface {
+	Emit(e agent.Event)
+	Update(f func(r *agent.Record))
+	Decide(ctx context.Context, p agent.Permission) (agent.Decision, error)
+	// CallClientTool has the client run one of its own tools.
+	CallClientTool(ctx context.Context, call agent.ToolCall) (text string, failed bool, err error)
+	Interrupted() <-chan struct{}
+}
+
+// TurnRequest is a request and its caller.
+type TurnRequest struct {
+	agent.Request
+
+	Account *fleet.Account
+
+	// Messages is the whole conversation that the client sent, the newest message
+	// last; nil: Prompt is the newest message, and the chat's stored messages are
+	// the earlier ones.
+	Messages []dialect.Message
+	Model    dialect.Request // temperature and the like; its messages and tools are ignored
+	Tools    []dialect.Tool  // that the client runs itself
+	Metadata map[string]string
+	Locale   string
+}
+
+// New returns a pipeline.
+func New(o Options) (*Pipeline, error) {
+	if o.Timeout == 0 {
+		o.Timeout = time.Hour
+	}
+	const forEver = 100 * 365 * 24 * time.Hour
+	for _, d := range []*time.Duration{&o.Timeout, &o.PermissionTimeout, &o.ChatRetention} {
+		if *d < 0 {
+			*d = forEver
+		}
+	}
+	if o.ChatRetention == 0 {
+		o.ChatRetention = 30 * 24 * time.Hour
+	}
+	p := &Pipeline{opts: o, log: o.Log}
+	if p.log == nil {
+		p.log = slog.New(slog.DiscardHandler)
+	}
+	var err error
+	if p.chats, err = openChats(o.Dir, o.ChatRetention, p.currentTime, p.log); err != nil {
+		return nil, fmt.Errorf("chats: %w", err)
+	}
+	return p, nil
+}
+
+func (p *Pipeline) currentTime() time.Time {
+	if p.opts.Now != nil {
+		return p.opts.Now().UTC()
+	}
+	return time.Now().UTC()
+}
+
+// Agents returns the agents that requests may name.
+func (p *Pipeline) Agents() map[string]agent.Agent { return p.opts.Agents }
+
+// Assistants returns the current assistants by their ids.
+func (p *Pipeline) Assistants(ctx context.Context) (map[string]*Assistant, error) {
+	app, err := p.opts.App(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return app.Assistants, nil
+}
+
+// Turn is a resolved request. It can be run once.
+type Turn struct {
+	pipeline          *Pipeline
+	request           *TurnRequest
+	app               *App
+	assistant         *Assistant  // the target; not nil
+	agent             agent.Agent // nil: the model is called directly
+	connector         *model.Connector
+	connectorOptional bool // no connector was named, and the agent can run without one
+	chat              *chat
+	placement         placement
+	release           func() // unlocks the chat
+}
+
+// Prepare resolves a request: everything that it names must exist, and its chat must
+// not be busy. The caller then calls Do or Drop of the result.
+func (p *Pipeline) Prepare(ctx context.Context, ask *TurnRequest) (*Turn, error) {
+	t, err := p.prepareTurn(ctx, ask)
+	var known *atoll.Error
+	if err != nil && !errors.As(err, &known) {
+		return nil, &atoll.Error{Op: "turn", Err: err}
+	}
+	return t, err
+}
+
+func (p *Pipeline) prepareTurn(ctx context.Context, ask *TurnRequest) (_ *Turn, err error) {
+	if err := ask.Account.May("turn", atoll.ScopeRun); err != nil {
+		return nil, err
+	}
+	app, err := p.opts.App(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t := &Turn{pipeline: p, request: ask, app: app}
+	if err := t.resolveNames(); err != nil {
+		return nil, err
+	}
+	if err := t.checkRequest(); err != nil {
+		return nil, err
+	}
+	owner := ask.Account.Caller().Owner
+	if t.chat, t.release, err = p.chats.acquireChat(owner, ask.Chat, t.chatContext(), ask.Messages); err != nil {
+		return nil, err
+	}
+	ask.Chat = t.chat.ID
+	if t.placement, err = t.planPlacement(); err != nil {
+		t.release()
+		return nil, err
+	}
+	return t, nil
+}
+
+// targetName returns the name of the assistant or agent, for chats and the audit log.
+func (t *Turn) targetName() string {
+	if t.assistant.ID != "" {
+		return t.assistant.ID
+	}
+	return "agent/" + t.assistant.Sandbox.Command
+}
+
+// chatContext returns the context of the turn's conversation.
+func (t *Turn) chatContext() chatContext {
+	return chatContext{target: t.targetName(), user: t.request.Model.User, metadata: t.request.Metadata}
+}
+
+// resolveNames finds the assistant, agent and connector of the request.
+func (t *Turn) resolveNames() error {
+	r := &t.request.Request
+	switch {
+	case r.Agent == "" && r.Assistant == "":
+		return fieldError("agent", "%w: one of agent and assistant must be set", atoll.ErrInvalid)
+	case r.Agent != "" && r.Assistant != "":
+		return fieldError("agent", "%w: agent and assistant: only one of them may be set", atoll.ErrInvalid)
+	case r.Assistant != "":
+		t.assistant = t.app.Assistants[r.Assistant]
+		if t.assistant == nil {
+			return notFoundError("assistant", r.Assistant, t.app.Assistants)
+		}
+	default:
+		t.assistant = &Assistant{Skills: t.app.Skills, Sandbox: &Sandbox{Command: r.Agent, Ask: r.Ask, Trust: r.Trust}}
+	}
+	if box := t.assistant.Sandbox; box != nil && box.Command != "" {
+		t.agent = t.pipeline.opts.Agents[box.Command]
+		if t.agent == nil {
+			return notFoundError("agent", box.Command, t.pipeline.opts.Agents)
+		}
+	}
+	return t.findConnector()
+}
+
+// findConnector finds the connector.
+func (t *Turn) findConnector() error {
+	name := t.request.Connector
+	if name == "" {
+		name = t.assistant.Connector
+	}
+	if name == "" {
+		name = t.pipeline.opts.Connector
+	}
+	need, likes := t.agent == nil, []dialect.Name(nil)
+	if !need {
+		f := t.agent.Features()
+		need = f.API != "" && f.Package != nil && len(t.request.Command) == 0 // other commands may need none
+		likes = append(likes, dialect.Name(f.API))
+	}
+	if name == "" && !need && len(t.app.Connectors) == 0 {
+		return nil
+	}
+	if name == "" && len(t.app.Connectors) == 0 {
+		return fieldError("connector", "%w: no connector: set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY for atoll, or put a file into connectors/ of its app directory", atoll.ErrInvalid)
+	}
+	c, err := model.SelectConnector(t.app.Connectors, name, likes...)
+	if err != nil && name == "" && !need {
+		return nil
+	}
+	if err != nil {
+		return fieldError("connector", "%w", err)
+	}
+	t.connector, t.connectorOptional = &c, name == "" && !need
+	return nil
+}
+
+// notFoundError returns ErrNotFound with a similar name, or with the existing names.
+func notFoundError[T any](what, name string, all map[string]T) error {
+	known := slices.Sorted(maps.Keys(all))
+	hint := suggest.Hint(name, known)
+	if hint == "" && len(known) > 0 {
+		hint = "; there is: " + strings.Join(known[:min(20, len(known))], ", ")
+	}
+	return fmt.Errorf("%s %q: %w%s", what, truncateName(name), atoll.ErrNotFound, hint)
+}
+
+// tryPlan checks with the agent that it can run the turn, before anything is created
+// for it.
+func (t *Turn) tryPlan() error {
+	if t.agent == nil {
+		return nil
+	}
+	turn := t.request.Turn
+	turn.Prompt, turn.Skills, turn.System = agent.Text("?"), nil, ""
+	box := t.assistant.Sandbox
+	turn.Ask = turn.Ask || box.Ask
+	if t.assistant.ID != "" {
+		turn.Command, turn.Arguments = box.Program, box.Arguments
+	}
+	if !t.agent.Features().MaxTurns {
+		turn.MaxTurns = 0 // newAccess limits the requests to its model
+	}
+	_, err := t.agent.Plan(&turn, agent.Site{Dir: atoll.DefaultDir, State: stateDir, Model: "http://127.0.0.1:1"})
+	return err
+}
+
+// checkRequest returns an error for fields that the request must not have.
+func (t *Turn) checkRequest() error {
+	r := &t.request.Request
+	var errs []error
+	bad := func(field, format string, a ...any) { errs = append(errs, fieldError(field, format, a...)) }
+	if len(r.Prompt) == 0 && len(t.request.Messages) == 0 {
+		bad("prompt", "prompt: it is empty")
+	}
+	for i, c := range r.Prompt {
+		if c.Path != "" {
+			bad(fmt.Sprintf("prompt[%d].path", i), "prompt[%d].path: must not be set in a request", i)
+		}
+	}
+	if t.assistant.ID != "" && (r.Config != nil || len(r.Command) > 0 || r.Trust) {
+		bad("config", "config, command, trust: they are set by the assistant")
+	}
+	if t.agent == nil && r.Sandbox != "" {
+		bad("sandbox", "sandbox: this assistant uses none")
+	}
+	if r.Sandbox != "" && (r.Config != nil || r.Workspace != "") {
+		bad("sandbox", "sandbox: an existing sandbox has its own config and workspaces")
+	}
+	if r.Workspace != "" {
+		if err := atoll.CheckName(r.Workspace); err != nil {
+			bad("workspace", "workspace: %w", err)
+		}
+	}
+	if r.Config != nil {
+		if err := r.Config.Check(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if b := r.Budget; b.Requests < 0 || b.Input < 0 || b.Output < 0 || b.Tokens < 0 || b.Cost < 0 || b.Time < 0 {
+		bad("budget", "budget: must not be negative; 0 means no limit")
+	}
+	if r.Timeout < 0 || r.MaxTurns < 0 {
+		bad("timeout", "timeout, max_turns: must not be negative")
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("%w: %w", atoll.ErrInvalid, errors.Join(errs...))
+	}
+	return t.tryPlan()
+}
+
+// fieldError returns an error of one field of a request.
+func fieldError(field, format string, a ...any) error {
+	return &atoll.FieldError{Field: field, Err: fmt.Errorf(format, a...)}
+}
+
+// truncateName cuts a name for a message.
+func truncateName(s string) string { return s[:min(len(s), 100)] }
+
+// Record returns the turn's record before it starts.
+func (t *Turn) Record() agent.Record {
+	r := agent.Record{
+		ID: t.request.ID, Owner: t.request.Account.Caller().Owner, Assistant: t.assistant.ID, Chat: t.chat.ID, Sandbox: t.request.Sandbox, Workspace: t.placement.workspace,
+	}
+	if t.agent != nil {
+		r.Agent = t.agent.Name()
+	}
+	return r
+}
+
+// Drop releases the chat of a turn that is not run.
+func (t *Turn) Drop() { t.release() }
+
+// modelOptions returns the options of requests to the model, from the request or else
+// from the assistant.
+func (t *Turn) modelOptions() dialect.Request {
+	q, own := t.request.Model, t.assistant.Options
+	q.Messages, q.Tools = nil, nil
+	if q.Model = t.request.Request.Model; q.Model == "" {
+		q.Model = own.Model
+	}
+	if q.Temperature == nil {
+		q.Temperature = own.Temperature
+	}
+	if q.TopP == nil {
+		q.TopP = own.TopP
+	}
+	if q.MaxTokens == 0 {
+		q.MaxTokens = own.MaxTokens
+	}
+	if q.Think == 0 {
+		q.Think = own.Think
+	}
+	if q.Effort == "" {
+		q.Effort = own.Effort
+	}
+	if q.Stop == nil {
+		q.Stop = slices.Clone(own.Stop)
+	}
+	if q.Schema == nil {
+		q.Schema = own.Schema
+	}
+	if t.request.Schema != nil {
+		q.Schema = t.request.Schema
+	}
+	return q
+}
+
+// hasHook reports whether the assistant has a hook.
+func (t *Turn) hasHook(name string) bool {
+	return t.assistant.Hooks != nil && t.assistant.Hooks.HasFunction(name)
+}
+
+// interface guards
+var _ hook.Memory = (*hookMemory)(nil)

@@ -1,0 +1,403 @@
+package assistant
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/agent"
+	"github.com/atoll-sandbox/atoll/internal/agents/hook"
+	"github.com/atoll-sandbox/atoll/internal/agents/tool"
+	"github.com/atoll-sandbox/atoll/internal/fleet"
+	"github.com/atoll-sandbox/atoll/internal/model"
+	"github.com/atoll-sandbox/atoll/internal/model/dialect"
+)
+
+// turnRun is a running turn.
+type turnRun struct {
+	*Turn
+	id     string
+	handle *redactingTurn
+	out    *hookOutput
+
+	messages []dialect.Message // the conversation, as the Create hook returned it
+	query    dialect.Request   // the request to the model
+	access   *model.Access     // nil: no model
+	text     strings.Builder   // text of all events, to recognize the chat later
+
+	sb      *fleet.Sandbox // nil: not created yet
+	destroy func(context.Context) error
+
+	mu      sync.Mutex
+	refused string // why the model endpoint refused a request; guarded by mu
+}
+
+// errTurnTime is the cause that cancels a turn over its time limit.
+var errTurnTime = fmt.Errorf("%w: the turn took too long", atoll.ErrTimeout)
+
+// cleanupTimeout limits the removal of a turn's sandbox.
+const cleanupTimeout = time.Minute
+
+// Do runs the turn with its id. Failures of the agent are in the Result; an error means
+// that no turn was run. When Do returns, the turn's own sandbox is removed and the chat
+// is unlocked.
+func (t *Turn) Do(ctx context.Context, id string, handle TurnHandle) (res agent.Result, err error) {
+	defer t.release()
+	noted := t.request.Account.Note("turn", id, t.targetName())
+	defer func() {
+		if p := recover(); p != nil {
+			noted(fmt.Errorf("panic: %v", p))
+			panic(p)
+		}
+		noted(errors.Join(err, auditError(res)))
+	}()
+	r := &turnRun{Turn: t, id: id, handle: &redactingTurn{TurnHandle: handle}, destroy: func(context.Context) error { return nil }}
+	r.out = &hookOutput{emit: r.emitEvent, open: make(map[string]*message)}
+	ctx, cancel := context.WithTimeoutCause(ctx, t.timeLimit(), errTurnTime)
+	defer cancel()
+	defer r.removeSandbox(ctx)
+	res, err = r.handle.finishTurn(r.runSteps(ctx))
+	return r.saveChat(ctx, res, err)
+}
+
+// auditError returns the error of a turn's result for the audit log.
+func auditError(res agent.Result) error {
+	switch res.Outcome {
+	case agent.OK, "":
+		return nil
+	case agent.Timeout:
+		return atoll.ErrTimeout
+	case agent.BudgetExceeded:
+		return atoll.ErrQuota
+	case agent.Aborted:
+		return context.Canceled
+	}
+	return fmt.Errorf("%w: %s", atoll.ErrUnavailable, res.Code)
+}
+
+// timeLimit returns the turn's time limit: the assistant's or the default, or the
+// request's if that is less. A caller with the scope of the host may request more for
+// an agent without an assistant.
+func (t *Turn) timeLimit() time.Duration {
+	d := t.pipeline.opts.Timeout
+	if s := t.assistant.Sandbox; s != nil && s.Timeout > 0 {
+		d = s.Timeout
+	}
+	mayMore := t.assistant.ID == "" && slices.Contains(t.request.Account.Caller().Scopes, atoll.ScopeHost)
+	if own := t.request.Timeout; own > 0 && (own < d || mayMore) {
+		d = own
+	}
+	return d
+}
+
+// emitEvent emits an event, and stores its text.
+func (r *turnRun) emitEvent(e agent.Event) {
+	if e.Result != nil && e.Result.Code == "program" && r.agent.Features().Package != nil && r.placement.path == nil {
+		told := *e.Result
+		told.Message += fmt.Sprintf(" ('atoll agent install %s' gets it for sandboxes)", r.agent.Name())
+		e.Result = &told
+	}
+	if e.Type == agent.TextDone && e.Parent == "" && r.text.Len() < chatBytes {
+		r.text.WriteString(r.handle.lockedRedactor().Text(e.Text) + "\n\n")
+	}
+	r.handle.Emit(e)
+}
+
+// removeSandbox removes the turn's own sandbox; the workspace remains.
+func (r *turnRun) removeSandbox(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	if err := r.destroy(ctx); err != nil && !errors.Is(err, atoll.ErrNotFound) {
+		r.pipeline.log.Error("sandbox of a turn not removed", "turn", r.id, "err", err)
+	}
+}
+
+// runSteps runs the steps of the turn: Create hook, model or agent, Next hook.
+func (r *turnRun) runSteps(ctx context.Context) (agent.Result, error) {
+	r.query, r.messages = r.modelOptions(), r.allMessages()
+	if r.hasHook("Create") || r.hasHook("Next") {
+		if err := r.ensureSandbox(ctx); err != nil { // hooks can use it
+			return agent.Result{}, err
+		}
+	}
+	res, skip, err := r.callCreateHook(ctx)
+	if err != nil {
+		return res, err
+	}
+	if !skip {
+		if r.access, err = r.newAccess(); err != nil {
+			return res, err
+		}
+		if r.agent != nil {
+			res, err = r.runAgentTurn(ctx)
+		} else {
+			res, err = r.runModelTurn(ctx)
+		}
+		r.addCountedUsage(&res)
+	}
+	return r.callNextHook(ctx, res, err)
+}
+
+// ensureSandbox creates the sandbox, if the assistant has one and it is not created yet.
+func (r *turnRun) ensureSandbox(ctx context.Context) error {
+	if r.assistant.Sandbox == nil || r.sb != nil {
+		return nil
+	}
+	sb, gone, err := r.openSandbox(ctx, r.id)
+	r.destroy = gone
+	if err != nil {
+		return err
+	}
+	r.sb = sb
+	r.handle.setSandbox(sb)
+	r.handle.Update(func(rec *agent.Record) { rec.Sandbox = sb.ID() })
+	return nil
+}
+
+// newAccess returns the access to the model with the turn's budgets; nil: no model.
+func (r *turnRun) newAccess() (*model.Access, error) {
+	if r.connector == nil {
+		return nil, nil
+	}
+	owner := r.chat.Owner
+	who := model.Who{Owner: owner, Chat: r.chat.ID, Assistant: r.targetName(), Turn: r.id}
+	b := r.assistant.Budget
+	a := &model.Access{Connector: *r.connector, Who: who, Ledger: r.pipeline.opts.Ledger, Client: r.pipeline.opts.Client, Log: r.logModelUse, Now: r.pipeline.opts.Now}
+	if r.agent != nil && !r.agent.Features().MaxTurns {
+		if n := int64(r.maxTurns()); n > 0 && (b.Turn.Requests == 0 || n < b.Turn.Requests) {
+			b.Turn.Requests = n
+		}
+	}
+	for _, l := range []model.Limit{
+		{Who: model.Who{Owner: owner, Turn: r.id}, Budget: r.request.Budget},
+		{Who: model.Who{Owner: owner, Turn: r.id}, Budget: b.Turn},
+		{Who: model.Who{Owner: owner, Chat: r.chat.ID}, Budget: b.Chat},
+		{Who: model.Who{Owner: owner}, Budget: b.Owner},
+		{Who: model.Who{Assistant: r.targetName()}, Budget: b.Assistant},
+	} {
+		if l.Budget != (model.Budget{}) {
+			a.Limits = append(a.Limits, l)
+		}
+	}
+	return a, nil
+}
+
+// logModelUse logs a request to the model, and stores the reason of a refusal.
+func (r *turnRun) logModelUse(l model.LogEntry) {
+	if l.Refused != "" {
+		r.mu.Lock()
+		r.refused = l.Refused
+		r.mu.Unlock()
+	}
+	r.pipeline.log.Debug("model asked", "turn", r.id, "connector", l.Connector, "model", l.Model, "status", l.Status, "input", l.Usage.Input,
+		"output", l.Usage.Output, "took", l.Duration, "first", l.First, "refused", l.Refused)
+}
+
+// addCountedUsage replaces the agent's reported usage in the result by the counted one.
+func (r *turnRun) addCountedUsage(res *agent.Result) {
+	if r.access == nil {
+		return
+	}
+	s := r.access.Spent()
+	if s.Requests > 0 {
+		name := res.Usage.Model
+		res.Usage = agent.Usage{
+			Model: name, Input: s.Input, Output: s.Output, CacheRead: s.CacheRead, CacheWrite: s.CacheWrite, Requests: s.Requests, Cost: s.Cost, Counted: true,
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.refused != "" && res.Outcome == agent.Failed && s.Refused > 0 {
+		res.Outcome, res.Code, res.Message = agent.BudgetExceeded, "budget", r.refused
+	}
+}
+
+// callCreateHook calls the hook Create. skip: the model is not called, and res is the
+// answer.
+func (r *turnRun) callCreateHook(ctx context.Context) (res agent.Result, skip bool, err error) {
+	if !r.hasHook("Create") {
+		return res, false, nil
+	}
+	raw, err := r.assistant.Hooks.Call(ctx, "Create", r.hookScope(), encodeForHook(r.messages), r.hookOptions())
+	r.out.closeOpen()
+	if err != nil {
+		return res, false, hookError(err)
+	}
+	if raw == nil || string(raw) == "null" {
+		return res, false, nil
+	}
+	var c createResult
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return res, false, fmt.Errorf("%w: hook Create returned an invalid request: %w", atoll.ErrInvalid, err)
+	}
+	if len(c.Messages) > 0 && string(c.Messages) != "null" {
+		if r.messages, err = decodeFromHook(c.Messages, r.messages); err != nil {
+			return res, false, err
+		}
+	}
+	if err := r.applyCreateResult(&c); err != nil {
+		return res, false, err
+	}
+	if c.Skip || c.Content != nil {
+		res.Outcome = agent.OK
+		if c.Content != nil {
+			res.Text = *c.Content
+			r.emitEvent(agent.Event{Type: agent.TextDone, Text: res.Text})
+		}
+		return res, true, nil
+	}
+	return res, false, nil
+}
+
+// applyCreateResult applies the model options of the hook's result.
+func (r *turnRun) applyCreateResult(c *createResult) error {
+	if c.Connector != "" {
+		conn, err := model.SelectConnector(r.app.Connectors, c.Connector)
+		if err != nil {
+			return fmt.Errorf("hook Create: %w", err)
+		}
+		r.connector, r.connectorOptional = &conn, false
+	}
+	if c.Model != "" {
+		r.query.Model = c.Model
+	}
+	if c.Temperature != nil {
+		r.query.Temperature = c.Temperature
+	}
+	if c.TopP != nil {
+		r.query.TopP = c.TopP
+	}
+	if c.MaxTokens > 0 {
+		r.query.MaxTokens = c.MaxTokens
+	}
+	return nil
+}
+
+// hookError returns the error of a request that the Create hook rejected.
+func hookError(err error) error {
+	var thrown *hook.ThrownError
+	if errors.As(err, &thrown) {
+		return &atoll.Error{Op: "hook Create", Err: fmt.Errorf("%w: %w", atoll.ErrDenied, thrown)}
+	}
+	return fmt.Errorf("hook Create: %w", err)
+}
+
+// hookOptions returns the model options for hooks.
+func (r *turnRun) hookOptions() map[string]any {
+	o := map[string]any{"model": r.query.Model, "metadata": r.request.Metadata}
+	if r.connector != nil {
+		o["connector"] = r.connector.Name
+	}
+	return o
+}
+
+// hookScope returns the ctx of hooks.
+func (r *turnRun) hookScope() *hook.Scope {
+	owner := r.chat.Owner
+	s := &hook.Scope{
+		Values: map[string]any{
+			"chat_id": r.chat.ID, "assistant_id": r.assistant.ID, "turn_id": r.id, "locale": r.request.Locale, "metadata": r.request.Metadata,
+			"authorized": map[string]any{"user_id": owner.User, "team_id": owner.App, "app": owner.App},
+		},
+		Dir: r.placement.dir, Output: r.out, Memory: r.openMemory(), Limits: r.assistant.HookLimits, Log: r.pipeline.log.With("turn", r.id, "assistant", r.assistant.ID),
+	}
+	if r.sb != nil {
+		s.Sandbox = r.sb
+	}
+	if procs := r.pipeline.opts.Processes; procs != nil {
+		who := tool.Caller{Owner: owner, Chat: r.chat.ID, Assistant: r.targetName(), Turn: r.id}
+		s.Process = func(ctx context.Context, name string, args []any) (any, error) {
+			f := procs[name]
+			if f == nil {
+				return nil, fmt.Errorf("process %q: %w", truncateName(name), atoll.ErrNotFound)
+			}
+			return f(ctx, who, args)
+		}
+	}
+	return s
+}
+
+// nextPayload is the argument of the hook Next.
+type nextPayload struct {
+	Messages   []hookMessage `json:"messages"`
+	Completion any           `json:"completion"`
+	Error      any           `json:"error,omitempty"`
+}
+
+// callNextHook calls the hook Next, which may replace the answer. A failure of the hook
+// is emitted as a warning and changes nothing.
+func (r *turnRun) callNextHook(ctx context.Context, res agent.Result, err error) (agent.Result, error) {
+	if !r.hasHook("Next") {
+		return res, err
+	}
+	p := nextPayload{Messages: encodeForHook(r.messages)}
+	switch {
+	case err != nil:
+		p.Error = err.Error()
+	case res.Outcome != agent.OK && res.Outcome != "":
+		p.Error = strings.TrimSpace(string(res.Outcome) + " " + res.Message)
+	}
+	p.Completion = map[string]any{
+		"content": res.Text, "structured": res.Structured, "outcome": res.Outcome, "session": res.Session, "model": res.Usage.Model,
+		"usage": map[string]any{"prompt_tokens": res.Usage.Input, "completion_tokens": res.Usage.Output, "total_tokens": res.Usage.Input + res.Usage.Output},
+	}
+	raw, herr := r.assistant.Hooks.Call(ctx, "Next", r.hookScope(), p, r.hookOptions())
+	r.out.closeOpen()
+	if herr != nil {
+		r.pipeline.log.Warn("hook Next failed", "turn", r.id, "assistant", r.assistant.ID, "err", herr)
+		r.emitEvent(agent.Event{Type: agent.Warning, Text: "hook Next: " + herr.Error()})
+		return res, err
+	}
+	if text, structured, ok := replacementAnswer(raw); ok && err == nil {
+		res.Text = text
+		if structured != nil {
+			res.Structured = structured
+		}
+		r.emitEvent(agent.Event{Type: agent.TextDone, Text: text})
+	}
+	return res, err
+}
+
+// saveChat stores the chat for its next turn.
+func (r *turnRun) saveChat(ctx context.Context, res agent.Result, err error) (agent.Result, error) {
+	if err != nil {
+		return res, err
+	}
+	if ctx.Err() != nil && res.Outcome == agent.Aborted && errors.Is(context.Cause(ctx), atoll.ErrTimeout) {
+		res.Outcome, res.Code = agent.Timeout, "timeout"
+	}
+	if res.Session != "" && r.agent != nil {
+		r.chat.Sessions[r.targetName()] = res.Session
+	}
+	said := r.request.Messages
+	if said == nil {
+		said = r.allMessages()
+	}
+	var prints []fingerprints
+	for _, text := range []string{res.Text, strings.TrimSpace(r.text.String())} {
+		if strings.TrimSpace(text) == "" {
+			continue
+		}
+		answer := dialect.Message{Role: dialect.Assistant, Parts: textParts(text)}
+		prints = append(prints, r.chatContext().computeFingerprints(append(said[:len(said):len(said)], answer)))
+	}
+	if len(prints) > 0 {
+		answer := dialect.Message{Role: dialect.Assistant, Parts: textParts(res.Text)}
+		_, before, last := splitConversation(said)
+		if r.request.Messages == nil {
+			before = r.chat.Messages
+		}
+		r.chat.Messages = append(append(before[:len(before):len(before)], last), answer)
+	}
+	if serr := r.pipeline.chats.save(r.chat, prints); serr != nil {
+		r.pipeline.log.Error("chat not kept", "chat", r.chat.ID, "err", serr)
+		r.emitEvent(agent.Event{Type: agent.Warning, Text: "the chat could not be saved: its next turn starts a new conversation"})
+	}
+	return res, nil
+}

@@ -1,0 +1,474 @@
+package turn
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/agent"
+	"github.com/atoll-sandbox/atoll/internal/state/filelock"
+)
+
+// Options configure a Registry.
+type Options struct {
+	Dir string // directory of the logs; it is created
+
+	PerOwner          int           // running turns of an owner; 0: 16
+	LogBytes          int64         // of one turn's log; 0: 64 MiB
+	Retention         time.Duration // of finished turns; 0: 7 days, negative: unlimited
+	MaxTurns          int           // stored turns of an owner; 0: 1,000
+	MaxBytes          int64         // of an owner's stored turns, above which the oldest are removed; 0: 512 MiB
+	PermissionTimeout time.Duration // until an unanswered permission is denied; 0: 5 min, negative: unlimited
+
+	Log *slog.Logger     // nil: nothing is logged
+	Now func() time.Time // nil: time.Now
+}
+
+// Registry holds the running turns of this process and stores finished ones. Its
+// methods are safe for concurrent use. Several processes may share a directory;
+// each runs only its own turns.
+type Registry struct {
+	opts      Options
+	slog      *slog.Logger
+	ctx       context.Context //nolint:containedctx // parent of the contexts of all turns
+	cancelAll context.CancelCauseFunc
+	work      sync.WaitGroup
+
+	mu           sync.Mutex
+	running      map[turnKey]*Turn // guarded by mu, as all below
+	waiting      map[turnKey]*Turn // by the id of a pending client call
+	startedCount map[string]int64  // by owner: turns started
+	grownBytes   map[string]int64  // by owner: bytes written since the last removal of expired turns
+	closed       bool
+}
+
+// turnKey is the owner of a turn and its id.
+type turnKey struct {
+	owner atoll.Owner
+	id    string
+}
+
+// Open opens a registry. Stored turns whose process has exited without an end are
+// marked as crashed.
+func Open(o Options) (*Registry, error) {
+	def := func(v *time.Duration, d time.Duration) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	def(&o.Retention, defaultRetention)
+	def(&o.PermissionTimeout, defaultPermissionTimeout)
+	if o.PermissionTimeout < 0 {
+		o.PermissionTimeout = unlimited
+	}
+	if o.Retention < 0 {
+		o.Retention = unlimited
+	}
+	if o.PerOwner == 0 {
+		o.PerOwner = 16
+	}
+	if o.LogBytes == 0 {
+		o.LogBytes = 64 << 20
+	}
+	if o.MaxTurns == 0 {
+		o.MaxTurns = 1000
+	}
+	if o.MaxBytes == 0 {
+		o.MaxBytes = 512 << 20
+	}
+	d := &Registry{opts: o, grownBytes: make(map[string]int64), slog: o.Log, running: make(map[turnKey]*Turn), waiting: make(map[turnKey]*Turn), startedCount: make(map[string]int64)}
+	if d.slog == nil {
+		d.slog = slog.New(slog.DiscardHandler)
+	}
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("turns: %w", err)
+	}
+	d.ctx, d.cancelAll = context.WithCancelCause(context.Background())
+	d.recoverCrashed()
+	return d, nil
+}
+
+func (d *Registry) currentTime() time.Time {
+	if d.opts.Now != nil {
+		return d.opts.Now().UTC()
+	}
+	return time.Now().UTC()
+}
+
+// CountRunning returns the number of turns that this process runs.
+func (d *Registry) CountRunning() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.running)
+}
+
+// Start starts a turn in the background. It runs until work returns, the turn is
+// cancelled, or the registry is closed. If r.ID is empty, a new id is made. Start
+// returns ErrExists for an id that the owner has used, and ErrQuota over the
+// owner's limit of running turns.
+func (d *Registry) Start(r agent.Record, work Work) (*Turn, error) {
+	t, ctx, err := d.startTurn(r)
+	if err != nil {
+		return nil, &atoll.Error{Op: "start turn", ID: clipText(r.ID), Err: err}
+	}
+	go func() {
+		defer d.work.Done()
+		defer t.cancel(nil)
+		t.runToEnd(ctx, work)
+	}()
+	return t, nil
+}
+
+func (d *Registry) startTurn(r agent.Record) (*Turn, context.Context, error) {
+	if r.ID == "" {
+		r.ID = "t" + strings.TrimPrefix(atoll.NewID(), "s")
+	}
+	if err := errors.Join(atoll.CheckName(r.ID), r.Owner.Check()); err != nil {
+		return nil, nil, err
+	}
+	r.State, r.Started = Running, d.currentTime()
+	p := turnKey{r.Owner, r.ID}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, nil, errClosing
+	}
+	n := 0
+	for at := range d.running {
+		if at.owner == r.Owner {
+			n++
+		}
+	}
+	if n >= d.opts.PerOwner {
+		return nil, nil, fmt.Errorf("%w: %d turns are under way, as many as there may be: wait until one has ended", atoll.ErrQuota, n)
+	}
+	if d.running[p] != nil {
+		return nil, nil, atoll.ErrExists
+	}
+	file, err := d.create(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	t := &Turn{
+		registry: d, log: newLog(file, d.opts.LogBytes), done: make(chan struct{}), rec: r,
+		permissions: make(map[string]*permissionRequest), clientCalls: make(map[string]*clientCall), interrupt: make(chan struct{}),
+	}
+	ctx, cancel := context.WithCancelCause(d.ctx)
+	t.cancel = cancel
+	d.running[p] = t
+	d.work.Add(1)
+	d.save(r)
+	d.removeExpiredSometimes(r.Owner)
+	return t, ctx, nil
+}
+
+// ownerDir returns the directory of an owner's turns.
+func (d *Registry) ownerDir(o atoll.Owner) string { return filepath.Join(d.opts.Dir, o.App, o.User) }
+
+func (d *Registry) logName(p turnKey) string {
+	return filepath.Join(d.ownerDir(p.owner), p.id+".jsonl")
+}
+func (d *Registry) recordName(p turnKey) string {
+	return filepath.Join(d.ownerDir(p.owner), p.id+".json")
+}
+
+// create creates the log of a turn, locked while this process runs the turn.
+func (d *Registry) create(p turnKey) (*os.File, error) {
+	if err := os.MkdirAll(d.ownerDir(p.owner), 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(d.logName(p), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return nil, atoll.ErrExists
+	}
+	if err != nil {
+		return nil, err
+	}
+	if _, err := filelock.Try(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// save stores a turn's record. An error is logged and does not end the turn.
+func (d *Registry) save(r agent.Record) {
+	r.Permissions = nil // they exist in this process only
+	b, err := encode(r)
+	p := turnKey{r.Owner, r.ID}
+	name := d.recordName(p)
+	if err == nil {
+		err = os.WriteFile(name+".new", b, 0o600)
+	}
+	if err == nil { // listEntries reads the turn's start from it
+		err = os.Chtimes(name+".new", r.Started, r.Started)
+	}
+	if err == nil {
+		err = os.Rename(name+".new", name)
+	}
+	if err != nil {
+		d.slog.Warn("turn not noted", "turn", r.ID, "err", err)
+	}
+}
+
+// removeRunning saves a finished turn and removes it from the running ones.
+func (d *Registry) removeRunning(t *Turn, r agent.Record) {
+	d.save(r)
+	size, _, _, _ := t.log.readState()
+	d.mu.Lock()
+	delete(d.running, turnKey{r.Owner, r.ID})
+	d.grownBytes[r.Owner.String()] += size
+	d.mu.Unlock()
+	if err := t.log.file.Close(); err != nil {
+		d.slog.Warn("turn's log not closed", "turn", r.ID, "err", err)
+	}
+	d.slog.Info("turn ended", "turn", r.ID, "owner", r.Owner.String(), "agent", r.Agent, "assistant", r.Assistant, "outcome", r.Result.Outcome,
+		"code", r.Result.Code, "took", r.Result.Duration, "input", r.Result.Usage.Input, "output", r.Result.Usage.Output)
+}
+
+// logPanic logs a panic of a turn's work.
+func (d *Registry) logPanic(id string, p any) {
+	d.slog.Error("panic", "turn", id, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+}
+
+// addWaiting records the turn that waits for a client call. The caller holds the
+// turn's mu.
+func (d *Registry) addWaiting(t *Turn, call string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.waiting[turnKey{t.rec.Owner, call}] = t
+}
+
+func (d *Registry) removeWaiting(t *Turn, call string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.waiting, turnKey{t.rec.Owner, call})
+}
+
+// find returns a running turn of this process, or nil.
+func (d *Registry) find(p turnKey) *Turn {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.running[p]
+}
+
+// Get returns the record of a turn.
+func (d *Registry) Get(o atoll.Owner, id string) (agent.Record, error) {
+	if t := d.find(turnKey{o, id}); t != nil {
+		return t.Record(), nil
+	}
+	r, err := d.load(turnKey{o, id})
+	if err != nil {
+		return r, &atoll.Error{Op: "turn", ID: clipText(id), Err: err}
+	}
+	return r, nil
+}
+
+// load reads the stored record of a turn.
+func (d *Registry) load(p turnKey) (r agent.Record, err error) {
+	if atoll.CheckName(p.id) != nil || p.owner.Check() != nil {
+		return r, atoll.ErrNotFound
+	}
+	f, err := os.Open(d.recordName(p))
+	if errors.Is(err, os.ErrNotExist) {
+		return r, atoll.ErrNotFound
+	}
+	if err != nil {
+		return r, err
+	}
+	defer f.Close()
+	if err = json.NewDecoder(io.LimitReader(f, 2*maxEvent)).Decode(&r); err == nil && r.Owner != p.owner {
+		err = atoll.ErrNotFound
+	}
+	return r, err
+}
+
+// Follow calls f for each event of a turn with a higher number than after: first
+// the logged ones, then new ones as they happen. It returns after the last event,
+// when ctx is done, or with the error that f returns.
+func (d *Registry) Follow(ctx context.Context, o atoll.Owner, id string, after int64, f func(agent.Event) error) error {
+	err := d.followTurn(ctx, turnKey{o, id}, after, f)
+	var known *atoll.Error
+	if err == nil || errors.As(err, &known) || ctx.Err() != nil {
+		return err
+	}
+	return &atoll.Error{Op: "turn events", ID: clipText(id), Err: err}
+}
+
+func (d *Registry) followTurn(ctx context.Context, p turnKey, after int64, f func(agent.Event) error) error {
+	t := d.find(p)
+	if t == nil {
+		if _, err := d.load(p); err != nil {
+			return err
+		}
+	}
+	file, err := os.Open(d.logName(p))
+	if errors.Is(err, os.ErrNotExist) {
+		return atoll.ErrNotFound
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if t != nil {
+		return t.log.followEvents(ctx, file, after, f)
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	over := false
+	_, err = replayEvents(file, 0, info.Size(), after, func(e agent.Event) error {
+		over = e.Type == agent.Finished
+		return f(e)
+	})
+	if err == nil && !over && !d.hasEnded(p) {
+		err = fmt.Errorf("%w: another process runs the turn; these are its events so far", atoll.ErrUnavailable)
+	}
+	return err
+}
+
+// hasEnded reports whether a turn that is not running here has ended.
+func (d *Registry) hasEnded(p turnKey) bool {
+	r, err := d.load(p)
+	return err != nil || r.State == Finished
+}
+
+// findRunning returns a running turn of this process, or an error that explains
+// why it is not running here.
+func (d *Registry) findRunning(op string, o atoll.Owner, id string) (*Turn, error) {
+	if t := d.find(turnKey{o, id}); t != nil {
+		return t, nil
+	}
+	r, err := d.load(turnKey{o, id})
+	switch {
+	case err != nil:
+	case r.State == Finished:
+		err = fmt.Errorf("%w: the turn has ended", atoll.ErrState)
+	default:
+		err = fmt.Errorf("%w: another process runs the turn", atoll.ErrUnavailable)
+	}
+	return nil, &atoll.Error{Op: op, ID: clipText(id), Err: err}
+}
+
+// Decide answers a permission request of a turn; by names what decided.
+func (d *Registry) Decide(o atoll.Owner, id, permission, by string, answer agent.Decision) error {
+	t, err := d.findRunning("decide", o, id)
+	if err != nil {
+		return err
+	}
+	if err := t.decidePermission(permission, by, answer); err != nil {
+		return &atoll.Error{Op: "decide", ID: id, Err: err}
+	}
+	return nil
+}
+
+// Interrupt asks the work of a turn to stop.
+func (d *Registry) Interrupt(o atoll.Owner, id string) error {
+	t, err := d.findRunning("interrupt", o, id)
+	if err != nil {
+		return err
+	}
+	if err := t.requestInterrupt(); err != nil {
+		return &atoll.Error{Op: "interrupt", ID: id, Err: err}
+	}
+	return nil
+}
+
+// Answer passes the result of a client's tool to the turn that waits for it, and
+// returns that turn; nil if none of the owner's turns waits for the call.
+func (d *Registry) Answer(o atoll.Owner, call string, a Answer) *Turn {
+	d.mu.Lock()
+	t := d.waiting[turnKey{o, call}]
+	d.mu.Unlock()
+	if t == nil || !t.answerToolCall(call, a) {
+		return nil
+	}
+	return t
+}
+
+// CancelWaiting cancels the owner's turns of a chat that wait for results of client
+// tools, since the client will not send them. It reports whether there was one.
+func (d *Registry) CancelWaiting(ctx context.Context, o atoll.Owner, chat string) bool {
+	d.mu.Lock()
+	var waiting []*Turn
+	for at, t := range d.waiting {
+		if at.owner == o && !slices.Contains(waiting, t) {
+			waiting = append(waiting, t)
+		}
+	}
+	d.mu.Unlock()
+	any := false
+	for _, t := range waiting {
+		if t.Record().Chat == chat {
+			any = d.cancelCause(ctx, o, t.ID(), errAbandoned) == nil || any
+		}
+	}
+	return any
+}
+
+// errAbandoned is the cause that cancels a turn whose client continued without it.
+var errAbandoned = errors.New("the client continued without the results of its tools")
+
+// Cancel cancels a turn and waits for its end. It removes a turn that has ended.
+func (d *Registry) Cancel(ctx context.Context, o atoll.Owner, id string) error {
+	return d.cancelCause(ctx, o, id, errCancelled)
+}
+
+// cancelCause is Cancel with a cause.
+func (d *Registry) cancelCause(ctx context.Context, o atoll.Owner, id string, cause error) error {
+	t, err := d.findRunning("cancel turn", o, id)
+	if errors.Is(err, atoll.ErrState) {
+		return d.removeFiles(turnKey{o, id})
+	}
+	if err != nil {
+		return err
+	}
+	t.cancel(cause)
+	select {
+	case <-t.done:
+		return nil
+	case <-ctx.Done():
+		return &atoll.Error{Op: "cancel turn", ID: id, Err: context.Cause(ctx)}
+	}
+}
+
+// removeFiles removes the files of a finished turn.
+func (d *Registry) removeFiles(p turnKey) error {
+	return errors.Join(os.Remove(d.recordName(p)), os.Remove(d.logName(p)))
+}
+
+// Done returns a channel that is closed after the turn's last event.
+func (t *Turn) Done() <-chan struct{} { return t.done }
+
+// Cancel cancels the turn; it does not wait.
+func (t *Turn) Cancel(cause error) { t.cancel(cause) }
+
+// Close cancels all turns and waits for their end, or returns ErrTimeout with ctx.
+func (d *Registry) Close(ctx context.Context) error {
+	d.mu.Lock()
+	d.closed = true
+	d.mu.Unlock()
+	d.cancelAll(errClosing)
+	over := make(chan struct{})
+	go func() {
+		d.work.Wait()
+		close(over)
+	}()
+	select {
+	case <-over:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: turns did not end in time", atoll.ErrTimeout)
+	}
+}

@@ -1,0 +1,407 @@
+// Package turn is the turn registry: it runs turns of agents, keeps their event
+// logs, and lets clients follow a turn from any event on.
+package turn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/agent"
+)
+
+// The states of a turn.
+const (
+	Running  = "running"
+	Waiting  = "waiting"
+	Finished = "finished"
+)
+
+// Work runs a turn. Its result becomes the turn's last event; an error means that
+// the turn failed.
+type Work func(ctx context.Context, t *Turn) (agent.Result, error)
+
+// Turn is a running turn. Its methods are safe for concurrent use.
+type Turn struct {
+	registry *Registry
+	log      *log
+	cancel   context.CancelCauseFunc
+	done     chan struct{} // closed after the last event
+
+	mu          sync.Mutex
+	rec         agent.Record                  // guarded by mu, as all below
+	permissions map[string]*permissionRequest // undecided, or not yet claimed by Decide
+	clientCalls map[string]*clientCall        // calls of the client's tools without a result
+	interrupt   chan struct{}                 // closed by Interrupt
+	interrupted bool
+	finished    bool
+	lastSeen    int64
+}
+
+// permissionRequest is a request for permission.
+type permissionRequest struct {
+	permission agent.Permission
+	answer     chan agent.Decision // has a buffer of one
+	by         string              // what decided; set before answer
+	answered   bool
+	claimed    bool // Decide waits for the answer, or has received it
+}
+
+// clientCall is a pending call of a tool of the client.
+type clientCall struct {
+	call   agent.ToolCall
+	answer chan Answer // has a buffer of one
+}
+
+// Answer is the result of a client's tool.
+type Answer struct {
+	Text   string
+	Failed bool
+}
+
+// ID returns the turn's id.
+func (t *Turn) ID() string { return t.rec.ID }
+
+// Record returns the current state of the turn.
+func (t *Turn) Record() agent.Record {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.currentRecord()
+}
+
+// currentRecord returns the record with its current state. The caller holds mu.
+func (t *Turn) currentRecord() agent.Record {
+	r := t.rec
+	r.Events = t.log.lastSeq()
+	r.State = t.currentState()
+	for _, id := range slices.Sorted(maps.Keys(t.permissions)) {
+		if q := t.permissions[id]; !q.answered {
+			r.Permissions = append(r.Permissions, q.permission)
+		}
+	}
+	return r
+}
+
+// currentState returns the turn's state. The caller holds mu.
+func (t *Turn) currentState() string {
+	switch {
+	case t.finished:
+		return Finished
+	case len(t.clientCalls) > 0:
+		return Waiting
+	}
+	for _, q := range t.permissions {
+		if !q.answered {
+			return Waiting
+		}
+	}
+	return Running
+}
+
+// Update changes the turn's record, such as its sandbox and workspace, and saves it.
+func (t *Turn) Update(f func(r *agent.Record)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f(&t.rec)
+	t.registry.save(t.currentRecord())
+}
+
+// Emit numbers and logs an event. Events of type Finished are dropped: the turn's
+// result becomes the last event.
+func (t *Turn) Emit(e agent.Event) {
+	switch {
+	case e.Type == agent.Finished:
+		return
+	case e.Type == agent.PermissionRequested && e.Permission != nil:
+		t.expectPermission(*e.Permission)
+	case e.Type == agent.PermissionResolved && e.Permission != nil:
+		t.dropPermission(e.Permission.ID)
+	}
+	t.emitEvent(e)
+}
+
+func (t *Turn) emitEvent(e agent.Event) {
+	e.Turn = t.rec.ID
+	if e.Time.IsZero() {
+		e.Time = t.registry.currentTime()
+	}
+	t.log.append(e)
+}
+
+// Interrupted returns a channel that is closed when the turn is to be interrupted.
+func (t *Turn) Interrupted() <-chan struct{} { return t.interrupt }
+
+// Decide waits for the owner's decision about a permission. The deadline and the
+// end of ctx deny.
+func (t *Turn) Decide(ctx context.Context, p agent.Permission) (agent.Decision, error) {
+	ctx, cancel := context.WithTimeout(ctx, t.registry.opts.PermissionTimeout)
+	defer cancel()
+	p.Deadline, _ = ctx.Deadline()
+	q, err := t.openRequest(p)
+	if err != nil {
+		return agent.Decision{Message: "no request can be made"}, err
+	}
+	select {
+	case d := <-q.answer:
+		return d, nil
+	case <-ctx.Done():
+	}
+	t.mu.Lock()
+	answered := q.answered
+	if !answered {
+		delete(t.permissions, p.ID)
+	}
+	t.mu.Unlock()
+	if answered { // the answer came at the same moment
+		return <-q.answer, nil
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return agent.Decision{Message: "no answer before the deadline"}, nil
+	}
+	return agent.Decision{Message: "the turn was ended"}, context.Cause(ctx)
+}
+
+// openRequest returns the request that Decide waits for; expectPermission may have
+// created it before.
+func (t *Turn) openRequest(p agent.Permission) (*permissionRequest, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	q := t.permissions[p.ID]
+	switch {
+	case t.finished:
+		return nil, fmt.Errorf("%w: the turn has ended", atoll.ErrState)
+	case q != nil && q.claimed:
+		return nil, fmt.Errorf("permission %s: %w", p.ID, atoll.ErrExists)
+	case q == nil && len(t.permissions) >= maxOpen:
+		return nil, fmt.Errorf("%w: %d permission requests are pending", atoll.ErrQuota, len(t.permissions))
+	case q == nil:
+		q = &permissionRequest{answer: make(chan agent.Decision, 1)}
+		t.permissions[p.ID] = q
+	}
+	q.permission, q.claimed = p, true
+	if q.answered {
+		delete(t.permissions, p.ID)
+	}
+	return q, nil
+}
+
+// expectPermission accepts a decision from the moment of the request's event,
+// which is before Decide is called.
+func (t *Turn) expectPermission(p agent.Permission) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.finished && t.permissions[p.ID] == nil && len(t.permissions) < maxOpen {
+		t.permissions[p.ID] = &permissionRequest{permission: p, answer: make(chan agent.Decision, 1)}
+	}
+}
+
+// dropPermission removes a permission that was resolved without Decide.
+func (t *Turn) dropPermission(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if q := t.permissions[id]; q != nil && !q.claimed {
+		delete(t.permissions, id)
+	}
+}
+
+// maxOpen limits the pending permissions, and the pending client calls, of a turn.
+const maxOpen = 64
+
+// CallClientTool emits a call of one of the client's own tools and waits for its
+// result. The call fails after the deadline.
+func (t *Turn) CallClientTool(ctx context.Context, call agent.ToolCall) (text string, failed bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, t.registry.opts.PermissionTimeout)
+	defer cancel()
+	w := &clientCall{call: call, answer: make(chan Answer, 1)}
+	t.mu.Lock()
+	if t.finished || t.clientCalls[call.ID] != nil || len(t.clientCalls) >= maxOpen {
+		t.mu.Unlock()
+		return "", true, fmt.Errorf("%w: tool call %s", atoll.ErrState, call.ID)
+	}
+	t.clientCalls[call.ID] = w
+	t.registry.addWaiting(t, call.ID)
+	t.mu.Unlock()
+	t.emitEvent(agent.Event{Type: agent.ClientToolCalled, Tool: &call})
+	defer t.removeToolCall(call.ID)
+	select {
+	case a := <-w.answer:
+		return a.Text, a.Failed, nil
+	case <-ctx.Done():
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return "the client did not send a result in time", true, nil
+	}
+	return "", true, context.Cause(ctx)
+}
+
+func (t *Turn) removeToolCall(id string) {
+	t.mu.Lock()
+	delete(t.clientCalls, id)
+	t.mu.Unlock()
+	t.registry.removeWaiting(t, id)
+}
+
+// SetLastSeen records the last event that a client received before it disconnects
+// to run a tool and come back with its result.
+func (t *Turn) SetLastSeen(seq int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lastSeen = seq
+}
+
+// LastSeen returns the number that SetLastSeen recorded.
+func (t *Turn) LastSeen() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lastSeen
+}
+
+// answerToolCall passes the result of a client's tool to the waiting call; false:
+// no call waits for it.
+func (t *Turn) answerToolCall(id string, a Answer) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	w := t.clientCalls[id]
+	if w == nil {
+		return false
+	}
+	delete(t.clientCalls, id)
+	w.answer <- a
+	return true
+}
+
+// decidePermission answers a permission request.
+func (t *Turn) decidePermission(id, by string, d agent.Decision) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	q := t.permissions[id]
+	if q == nil || q.answered {
+		return fmt.Errorf("permission %s: %w: it was not requested, or is decided", clipText(id), atoll.ErrNotFound)
+	}
+	if q.claimed {
+		delete(t.permissions, id)
+	}
+	q.by, q.answered = by, true
+	q.answer <- d
+	return nil
+}
+
+// requestInterrupt closes the channel of Interrupted.
+func (t *Turn) requestInterrupt() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.finished {
+		return fmt.Errorf("%w: the turn has ended", atoll.ErrState)
+	}
+	if !t.interrupted {
+		t.interrupted = true
+		close(t.interrupt)
+	}
+	return nil
+}
+
+// runToEnd runs the work and finishes the turn.
+func (t *Turn) runToEnd(ctx context.Context, work Work) {
+	defer close(t.done)
+	begun := t.registry.currentTime()
+	res := t.callWork(ctx, work)
+	if res.Duration == 0 {
+		res.Duration = t.registry.currentTime().Sub(begun)
+	}
+	t.finishTurn(res)
+}
+
+// callWork calls work; a panic becomes a crashed result.
+func (t *Turn) callWork(ctx context.Context, work Work) (res agent.Result) {
+	defer func() {
+		if p := recover(); p != nil {
+			t.registry.logPanic(t.rec.ID, p)
+			res = agent.Result{Outcome: agent.Crashed, Code: "internal", Message: "the server failed; its log says more under turn " + t.rec.ID}
+		}
+	}()
+	res, err := work(ctx, t)
+	if err != nil {
+		return failedResult(ctx, err)
+	}
+	if res.Outcome == "" {
+		res.Outcome = agent.OK
+	}
+	return res
+}
+
+// failedResult returns the result for an error of the work.
+func failedResult(ctx context.Context, err error) agent.Result {
+	res := agent.Result{Outcome: agent.Failed, Code: codeOf(err), Message: err.Error()}
+	switch {
+	case ctx.Err() != nil && !errors.Is(context.Cause(ctx), atoll.ErrTimeout):
+		res.Outcome, res.Code = agent.Aborted, "aborted"
+		res.Message = context.Cause(ctx).Error()
+	case errors.Is(err, atoll.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
+		res.Outcome = agent.Timeout
+	}
+	return res
+}
+
+// codeByError maps errors to codes of results.
+var codeByError = []struct {
+	err  error
+	code string
+}{
+	{atoll.ErrNotFound, "not_found"}, {atoll.ErrExists, "exists"}, {atoll.ErrInvalid, "invalid_request"}, {atoll.ErrState, "state"},
+	{atoll.ErrQuota, "quota"}, {atoll.ErrUnsupported, "unsupported"}, {atoll.ErrTimeout, "timeout"}, {atoll.ErrDenied, "denied"}, {atoll.ErrUnavailable, "unavailable"},
+}
+
+func codeOf(err error) string {
+	for _, c := range codeByError {
+		if errors.Is(err, c.err) {
+			return c.code
+		}
+	}
+	return "internal"
+}
+
+// finishTurn denies pending permissions and writes the turn's last event.
+func (t *Turn) finishTurn(res agent.Result) {
+	t.mu.Lock()
+	t.finished = true
+	for id, q := range t.permissions { // nothing waits for them any more: deny
+		delete(t.permissions, id)
+		if !q.answered {
+			q.answered = true
+			q.answer <- agent.Decision{Message: "the turn has ended"}
+		}
+	}
+	t.rec.Ended, t.rec.Result = t.registry.currentTime(), &res
+	t.mu.Unlock()
+	t.emitEvent(agent.Event{Type: agent.Finished, Result: &res, Session: res.Session})
+	t.mu.Lock()
+	rec := t.currentRecord()
+	t.mu.Unlock()
+	t.registry.removeRunning(t, rec)
+}
+
+// clipText shortens a client's text for a message.
+func clipText(s string) string {
+	const most = 100
+	if len(s) > most {
+		return fmt.Sprintf("%.*q…", most, s[:most])
+	}
+	return s
+}
+
+// errClosing is the cause that cancels the turns of a closing registry.
+var errClosing = fmt.Errorf("%w: the server is shutting down", atoll.ErrUnavailable)
+
+// errCancelled is the cause that cancels a turn for its owner.
+var errCancelled = errors.New("the turn was cancelled")
+
+const (
+	defaultPermissionTimeout = 5 * time.Minute
+	defaultRetention         = 7 * 24 * time.Hour
+	unlimited                = 100 * 365 * 24 * time.Hour
+)

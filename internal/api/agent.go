@@ -1,0 +1,141 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/agent"
+	"github.com/atoll-sandbox/atoll/internal/agents/assistant"
+	"github.com/atoll-sandbox/atoll/internal/agents/turn"
+	"github.com/atoll-sandbox/atoll/internal/fleet"
+	"github.com/atoll-sandbox/atoll/internal/wire"
+)
+
+// Agents are the parts that turns need: the pipeline of requests, and the registry of turns, which
+// the server closes when it ends.
+type Agents struct {
+	Pipeline *assistant.Pipeline
+	Desk     *turn.Registry
+
+	// Version returns the version of an agent's program that sandboxes are given; nil: they are
+	// given none.
+	Version func(name string) string
+}
+
+// errNoAgents is the error of turns on a server without agents.
+var errNoAgents = &atoll.Error{Op: "turn", Err: fmt.Errorf("%w: this server has no agents", atoll.ErrUnsupported)}
+
+// lazyAgents returns a function that makes the agents at its first call. After an error, the next
+// call tries again.
+func (s *Server) lazyAgents() func() (*Agents, error) {
+	var mu sync.Mutex
+	var made *Agents
+	return func() (*Agents, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if made != nil {
+			return made, nil
+		}
+		if s.opts.Agents == nil {
+			return nil, errNoAgents
+		}
+		a, err := s.opts.Agents()
+		if err != nil {
+			return nil, err
+		}
+		made = a
+		s.agentsUsed.Store(true)
+		s.removeDeadTurns(a.Desk)
+		return made, nil
+	}
+}
+
+// Settle ends the turns whose server has died, now rather than at the first turn.
+func (s *Server) Settle() error {
+	_, err := s.agents()
+	if errors.Is(err, errNoAgents) {
+		return nil
+	}
+	return err
+}
+
+// tidyTimeout bounds the search for sandboxes of dead turns.
+const tidyTimeout = 30 * time.Second
+
+// removeDeadTurns removes the sandboxes of turns whose process has died. The ones that fail to be
+// removed expire later.
+func (s *Server) removeDeadTurns(d *turn.Registry) {
+	ctx, cancel := context.WithTimeout(s.lifetime, tidyTimeout)
+	defer cancel()
+	all := s.fleet.For(fleet.LocalCaller())
+	list, err := all.List(ctx, fleet.Filter{AllOwners: true})
+	if err != nil {
+		s.log.WarnContext(ctx, "list sandboxes of dead turns", "err", err)
+		return
+	}
+	for _, i := range list {
+		id := i.Labels[assistant.TurnLabel]
+		if id == "" || i.Config.Lifecycle.Policy != atoll.PolicyOneshot {
+			continue
+		}
+		if r, err := d.Get(i.Owner, id); !errors.Is(err, atoll.ErrNotFound) && (err != nil || r.State != turn.Finished) {
+			continue // the turn is in progress
+		}
+		sb, err := all.Open(ctx, i.ID)
+		if err == nil {
+			err = sb.Destroy(ctx)
+		}
+		if err != nil && !errors.Is(err, atoll.ErrNotFound) {
+			s.log.WarnContext(ctx, "remove sandbox of a dead turn", "id", i.ID, "turn", id, "err", err)
+		}
+	}
+}
+
+// closeTurns ends all turns.
+func (s *Server) closeTurns(ctx context.Context) error {
+	if !s.agentsUsed.Load() {
+		return nil
+	}
+	a, err := s.agents()
+	if err != nil {
+		return nil //nolint:nilerror // there is nothing to close
+	}
+	return a.Desk.Close(ctx)
+}
+
+// registerAgents registers the list of agents.
+func (s *Server) registerAgents(api huma.API) {
+	registerJSON(s, api, huma.Operation{
+		OperationID: "list-agents", Method: http.MethodGet, Path: "/v1/agents", Tags: []string{"agents"}, Summary: "List the agents of the server",
+	}, func(_ context.Context, a *fleet.Account, _ *struct{}) (*reply[wire.List[agent.Info]], error) {
+		if err := a.May("list agents", atoll.ScopeRead); err != nil {
+			return nil, err
+		}
+		if s.opts.Agents == nil {
+			return listReply[agent.Info](nil, nil)
+		}
+		has, err := s.agents()
+		if err != nil {
+			return nil, err
+		}
+		all := has.Pipeline.Agents()
+		infos := make([]agent.Info, 0, len(all))
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			i := agent.Info{Name: name, Features: all[name].Features()}
+			if has.Version != nil {
+				i.Version = has.Version(name)
+			}
+			infos = append(infos, i)
+		}
+		return listReply(infos, nil)
+	})
+}

@@ -1,0 +1,32 @@
+package api
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/atoll-sandbox/atoll/internal/api/web"
+)
+
+// consolePath is the path of the web console.
+const consolePath = "/ui/"
+
+// isConsole reports whether a request is for the web console. The console is public: it gets its
+// data with the user's token.
+func isConsole(r *http.Request) bool {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return false
+	}
+	return strings.HasPrefix(r.URL.Path, consolePath) || r.URL.Path == "/" && strings.Contains(r.Header.Get("Accept"), "text/html")
+}
+
+// newConsole returns the handler of requests for which isConsole is true.
+func newConsole() http.Handler {
+	page := http.StripPrefix(consolePath, web.Handler())
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" {
+			http.Redirect(w, r, consolePath, http.StatusFound)
+			return
+		}
+		page.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,178 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// Serve serves the connections of a listener until Shutdown, which closes it. Connections of a
+// Unix socket, and of [Pipe], belong to local users and need no token; all others do.
+func (s *Server) Serve(l net.Listener) error {
+	if tcp, ok := l.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
+		if _, plain := l.(*net.TCPListener); plain {
+			s.log.Warn("tokens are sent over the network unencrypted: use TLS, or a proxy with TLS", "address", l.Addr().String())
+		}
+	}
+	srv := s.newHTTP(l)
+	s.mu.Lock()
+	if s.stopping.Err() != nil {
+		s.mu.Unlock()
+		return l.Close()
+	}
+	s.served[srv], s.urls[srv] = true, s.listenURL(l)
+	s.mu.Unlock()
+	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+// newHTTP returns the HTTP server of one listener.
+func (s *Server) newHTTP(l net.Listener) *http.Server {
+	network := l.Addr().Network()
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true) // required by WebSockets
+	return &http.Server{
+		Handler:                      s.Handler(),
+		Protocols:                    protocols,
+		ReadHeaderTimeout:            s.limits.HeaderTime,
+		IdleTimeout:                  s.limits.Idle,
+		MaxHeaderBytes:               8*s.limits.Header + maxURL, // net/http refuses more; checkSize refuses less
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		BaseContext:                  func(net.Listener) context.Context { return s.lifetime },
+		ConnState:                    s.limitConns(),
+		ConnContext: func(ctx context.Context, _ net.Conn) context.Context {
+			if network == pipeNetwork {
+				ctx = context.WithValue(ctx, pipeKey{}, true)
+			}
+			return context.WithValue(ctx, localKey{}, network == "unix" || network == pipeNetwork)
+		},
+	}
+}
+
+// limitConns returns a function that counts the connections of a listener and closes those beyond
+// the limit before they are read: in all, or from one address, which gets a quarter.
+func (s *Server) limitConns() func(net.Conn, http.ConnState) {
+	open := &connLimiter{limit: s.limits.Connections, from: make(map[netip.Prefix]int)}
+	return func(c net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			s.metrics.connections.Inc()
+			if !open.addConn(c) {
+				s.metrics.refused.WithLabelValues("connections").Inc()
+				_ = c.Close() // its reader gets the error
+			}
+		case http.StateClosed, http.StateHijacked:
+			open.removeConn(c)
+			s.metrics.connections.Dec()
+		}
+	}
+}
+
+// connLimiter counts the connections of a listener.
+type connLimiter struct {
+	limit int // negative: unlimited
+
+	mu   sync.Mutex
+	all  int                  // guarded by mu
+	from map[netip.Prefix]int // by address; guarded by mu
+}
+
+// addConn counts a connection, and reports whether it is within the limit.
+func (d *connLimiter) addConn(c net.Conn) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.all++
+	ok := d.limit < 0 || d.all <= d.limit
+	if p := connPrefix(c); p.IsValid() {
+		d.from[p]++
+		ok = ok && (d.limit < 0 || d.from[p] <= max(d.limit/4, 1))
+	}
+	return ok
+}
+
+// removeConn ends the count of a connection.
+func (d *connLimiter) removeConn(c net.Conn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.all--
+	if p := connPrefix(c); p.IsValid() {
+		if d.from[p]--; d.from[p] == 0 {
+			delete(d.from, p)
+		}
+	}
+}
+
+// connPrefix returns the address of a connection, or for IPv6 the /64 network; invalid if it has
+// none.
+func connPrefix(c net.Conn) netip.Prefix {
+	tcp, ok := c.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return netip.Prefix{}
+	}
+	addr := tcp.AddrPort().Addr().Unmap().WithZone("")
+	p, _ := addr.Prefix(min(addr.BitLen(), 64)) // the length is valid
+	return p
+}
+
+// Shutdown shuts the server down: it stops accepting connections, ends streams, and waits for the
+// requests in progress. When ctx is done, the rest is aborted and the error reports that.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.beginStop()
+	servers := make([]*http.Server, 0, len(s.served))
+	for srv := range s.served {
+		servers = append(servers, srv)
+	}
+	s.mu.Unlock()
+	var errs []error
+	for _, srv := range servers {
+		errs = append(errs, srv.Shutdown(ctx))
+	}
+	select {
+	case <-s.active.idleChan():
+		s.endLifetime()
+		return errors.Join(ignoreBusy(errors.Join(errs...)), s.closeSessions(ctx))
+	case <-ctx.Done():
+	}
+	s.endLifetime()
+	for _, srv := range servers {
+		errs = append(errs, srv.Close())
+	}
+	last := time.NewTimer(abortTimeout)
+	defer last.Stop()
+	select {
+	case <-s.active.idleChan():
+	case <-last.C:
+	}
+	return errors.Join(fmt.Errorf("%w: requests were aborted that had not ended in time", atoll.ErrTimeout), s.closeSessions(ctx))
+}
+
+// closeSessions closes the sessions of MCP clients and the turns, after the last request.
+func (s *Server) closeSessions(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
+	defer cancel()
+	return errors.Join(s.closeTurns(ctx), s.mcpSessions.close(ctx))
+}
+
+// abortTimeout is how long aborted requests may take to end.
+const abortTimeout = 5 * time.Second
+
+// ignoreBusy drops the error that connections were still busy when ctx ended: the wait for their
+// requests has ended since.
+func ignoreBusy(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}

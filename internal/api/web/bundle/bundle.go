@@ -1,0 +1,89 @@
+// Bundle builds internal/api/web/static from internal/api/web/source and the packages that
+// scripts/web installs:
+//
+//	eval "$(scripts/web)" && go run ./internal/api/web/bundle
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/evanw/esbuild/pkg/api"
+)
+
+// packages are the npm packages of the console. Their licences are included.
+var packages = []string{"@xterm/xterm", "@xterm/addon-fit", "@xterm/addon-unicode11", "@xterm/addon-web-links"}
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "bundle:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	modules := os.Getenv("ATOLL_WEB_MODULES")
+	if modules == "" {
+		return errors.New(`$ATOLL_WEB_MODULES is not set: eval "$(scripts/web)"`)
+	}
+	files, err := build("internal/api/web/source", modules)
+	if err != nil {
+		return err
+	}
+	for name, data := range files {
+		if err := os.WriteFile(filepath.Join("internal/api/web/static", name), data, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// build returns the files of the console by name. The same source and packages give the same
+// files.
+func build(source, modules string) (map[string][]byte, error) {
+	source, err := filepath.Abs(source)
+	if err != nil {
+		return nil, err
+	}
+	if modules, err = filepath.Abs(modules); err != nil {
+		return nil, err
+	}
+	out := api.Build(api.BuildOptions{
+		AbsWorkingDir: source, EntryPoints: []string{"app.ts", "app.css"}, Outdir: filepath.Join(source, "out"), NodePaths: []string{modules},
+		Bundle: true, Format: api.FormatESModule, Target: api.ES2022, Platform: api.PlatformBrowser, Charset: api.CharsetUTF8,
+		MinifyWhitespace: true, MinifySyntax: true, MinifyIdentifiers: true, LegalComments: api.LegalCommentsNone,
+	})
+	var errs []error
+	for _, m := range slices.Concat(out.Errors, out.Warnings) {
+		at := ""
+		if m.Location != nil {
+			at = fmt.Sprintf("%s:%d: ", m.Location.File, m.Location.Line)
+		}
+		errs = append(errs, errors.New(at+m.Text))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	files := make(map[string][]byte)
+	for _, f := range out.OutputFiles {
+		files[filepath.Base(f.Path)] = f.Contents
+	}
+	for _, name := range []string{"index.html", "icon.svg"} {
+		if files[name], err = os.ReadFile(filepath.Join(source, name)); err != nil {
+			return nil, err
+		}
+	}
+	var licences []byte
+	for _, p := range packages {
+		text, err := os.ReadFile(filepath.Join(modules, p, "LICENSE"))
+		if err != nil {
+			return nil, err
+		}
+		licences = append(licences, p+"\n\n"+string(text)+"\n"...)
+	}
+	files["LICENSES.txt"] = licences
+	return files, nil
+}

@@ -1,0 +1,77 @@
+// Package web serves the web console: static files that use the server's API in a browser.
+package web
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"strings"
+)
+
+// static holds the console as bundle builds it from source, including the licences of its
+// packages.
+//
+//go:embed static
+var static embed.FS
+
+// styleMark is replaced in the page by the nonce of its styles: the terminal creates style
+// elements for its colors.
+const styleMark = "{{nonce}}"
+
+// kept are the files besides the page.
+var kept = []string{"app.js", "app.css", "icon.svg", "LICENSES.txt"}
+
+// policy allows the page its own files and its own server only: nothing inline, no other origins,
+// no frames.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-" + styleMark + "'; connect-src 'self'; img-src 'self' data:; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// Handler serves the console below its mount point. It needs no authentication: the files hold no
+// data of any owner.
+func Handler() http.Handler {
+	files, err := fs.Sub(static, "static")
+	if err != nil {
+		panic(err) // the embedded directory exists
+	}
+	page, err := fs.ReadFile(files, "index.html")
+	if err != nil {
+		panic(err) // likewise
+	}
+	tags := make(map[string]string) // for caching by browsers
+	for _, name := range kept {
+		b, err := fs.ReadFile(files, name)
+		if err != nil {
+			panic(err) // likewise
+		}
+		tags[name] = fmt.Sprintf(`"%x"`, sha256.Sum256(b))
+	}
+	rest := http.FileServerFS(files)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		head := w.Header()
+		head.Set("Content-Security-Policy", strings.ReplaceAll(policy, " 'nonce-"+styleMark+"'", ""))
+		head.Set("X-Content-Type-Options", "nosniff")
+		head.Set("Referrer-Policy", "no-referrer")
+		head.Set("Cross-Origin-Opener-Policy", "same-origin")
+		head.Set("Cross-Origin-Resource-Policy", "same-origin")
+		head.Set("Cache-Control", "no-cache")
+		switch {
+		case r.URL.Path == "":
+			nonce := make([]byte, 16)
+			_, _ = rand.Read(nonce) // never fails
+			text := base64.StdEncoding.EncodeToString(nonce)
+			head.Set("Content-Security-Policy", strings.ReplaceAll(policy, styleMark, text))
+			head.Set("Content-Type", "text/html; charset=utf-8")
+			_, _ = w.Write(bytes.ReplaceAll(page, []byte(styleMark), []byte(text))) // write errors mean that the client is gone
+		case tags[r.URL.Path] != "":
+			head.Set("ETag", tags[r.URL.Path])
+			rest.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}

@@ -1,7 +1,0 @@
-//go:build !linux
-
-package boot
-
-import "io/fs"
-
-func stampOf(fs.FileInfo) string { return "" }

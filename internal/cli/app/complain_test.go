@@ -1,0 +1,21 @@
+package app
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/atoll-sandbox/atoll/internal/cli/tty"
+)
+
+// TestErrorsDoNothingToTheTerminal prints what a hostile server may answer.
+func TestErrorsDoNothingToTheTerminal(t *testing.T) {
+	var out bytes.Buffer
+	a := &App{Streams: tty.Streams{Err: &out}}
+	a.PrintError(errors.New("exec \x1b]0;PWNED\x07box\x1b[2J: \tsecond\nline\u202e\r\n"))
+	a.Progress("server %s", "\x1b[31mred")
+	want := "atoll: exec ·]0;PWNED·box·[2J:     second\n       line··\nserver ·[31mred\n"
+	if out.String() != want {
+		t.Errorf("printed\n%q\nwant\n%q", out.String(), want)
+	}
+}

@@ -1,0 +1,47 @@
+package app
+
+import (
+	"runtime"
+	"runtime/debug"
+)
+
+// versionInfo describes the build of this binary.
+type versionInfo struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"`
+	Time     string `json:"time,omitempty"`
+	Modified bool   `json:"modified,omitempty"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+func BuildVersion() versionInfo {
+	v := versionInfo{Version: "devel", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return v
+	}
+	if info.Main.Version != "" && info.Main.Version != "(devel)" {
+		v.Version = info.Main.Version
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			v.Revision = s.Value
+		case "vcs.time":
+			v.Time = s.Value
+		case "vcs.modified":
+			v.Modified = s.Value == "true"
+		}
+	}
+	return v
+}
+
+// String returns the version on one line.
+func (v versionInfo) String() string {
+	revision := ""
+	if v.Revision != "" {
+		revision = " (" + v.Revision[:min(12, len(v.Revision))] + ")"
+	}
+	return "atoll " + v.Version + revision + " " + v.Go + " " + v.Platform
+}

@@ -1,0 +1,597 @@
+// Package config reads and edits the configuration: flags, environment, files and
+// defaults.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+	"github.com/spf13/cobra"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/fleet"
+	"github.com/atoll-sandbox/atoll/internal/guest"
+	"github.com/atoll-sandbox/atoll/internal/preview/proxy"
+	"github.com/atoll-sandbox/atoll/internal/project"
+	"github.com/atoll-sandbox/atoll/internal/project/projectfile"
+	"github.com/atoll-sandbox/atoll/internal/suggest"
+)
+
+// key is one thing that can be configured. Its value is the first of: a flag,
+// the environment, the project's file, the user's file, the machine's, the default.
+type key struct {
+	Name    string
+	Form    form
+	def     string // of a list, separated by commas; empty: none
+	Flag    string // the flag that sets it, on commands that have it
+	Project bool   // a project's file may set it: nothing that opens a wall or names a place
+	shell   bool   // only flags and the environment set it
+	Secret  bool   // its value is never shown
+	Help    string
+}
+
+// form describes the syntax of a value.
+type form struct {
+	parse func(text string) (any, error)
+	List  bool
+	tree  bool // keys and values of its own, in a file as YAML, elsewhere as JSON
+	space bool // in the environment, a list is separated by blanks, since what is in it may hold commas
+}
+
+// forms of values.
+var (
+	formText     = form{parse: func(s string) (any, error) { return s, nil }}
+	formName     = form{parse: func(s string) (any, error) { return s, atoll.CheckName(s) }}
+	formPath     = form{parse: func(s string) (any, error) { return ParsePath(s) }}
+	formHost     = form{parse: func(s string) (any, error) { return ParseHost(s) }}
+	formRegistry = form{parse: func(s string) (any, error) { return s, fleet.CheckRegistry(s) }}
+	formToken    = form{parse: func(s string) (any, error) { return ParseToken(s) }}
+	formSize     = form{parse: func(s string) (any, error) { return ParseSize(s) }}
+	formDuration = form{parse: func(s string) (any, error) { return ParseDuration(s) }}
+	formCount    = form{parse: func(s string) (any, error) { return ParseCount(s) }}
+	formAmount   = form{parse: func(s string) (any, error) { return parseAmount(s) }}
+	formNetwork  = form{parse: func(s string) (any, error) {
+		return ParseOneOf(s, atoll.NetworkNone, atoll.NetworkNAT, atoll.NetworkBridge, atoll.NetworkOpen)
+	}}
+	formPolicy = form{parse: func(s string) (any, error) {
+		return ParseOneOf(s, atoll.PolicyOneshot, atoll.PolicySession, atoll.PolicyLongrunning, atoll.PolicyPersistent)
+	}}
+	formAccel      = form{parse: func(s string) (any, error) { return ParseOneOf(s, "kvm", "tcg") }}
+	formType       = form{parse: func(s string) (any, error) { return ParseOneOf(s, "microvm", "q35") }}
+	formBridge     = form{parse: func(s string) (any, error) { return parseInterface(s) }}
+	formPaths      = form{List: true, parse: func(s string) (any, error) { return ParsePath(s) }}
+	formShare      = form{parse: func(s string) (any, error) { return ParseOneOf(s, "virtiofs", "9p") }}
+	formOutput     = form{parse: func(s string) (any, error) { return ParseOneOf(s, "text", "json") }}
+	formWorkspaces = form{List: true, parse: func(s string) (any, error) { return ParseWorkspace(s) }}
+	formHosts      = form{List: true, parse: func(s string) (any, error) { return s, nil }}
+	formWords      = form{List: true, space: true, parse: func(s string) (any, error) { return s, nil }}
+	formListen     = form{List: true, parse: func(s string) (any, error) { return parseListen(s) }}
+	formProxy      = form{parse: func(s string) (any, error) { return parseProxy(s) }}
+	formDomains    = form{List: true, parse: func(s string) (any, error) { return s, proxy.Names{Domains: []string{s}}.Check() }}
+	formAccess     = form{parse: func(s string) (any, error) { return ParseOneOf(s, accessAuto, AccessLinks, AccessOpen) }}
+	formOutside    = form{parse: func(s string) (any, error) { return parseOutside(s) }}
+	formCaddy      = form{parse: func(s string) (any, error) { return parseCaddy(s) }}
+	formInterfaces = form{List: true, parse: func(s string) (any, error) { return parseInterface(s) }}
+	formSwitch     = form{parse: func(s string) (any, error) { return parseSwitch(s) }}
+	formNamespace  = form{parse: func(s string) (any, error) { return parseNamespace(s) }}
+	formInside     = form{parse: func(s string) (any, error) { return parseInside(s) }}
+	formPlacement  = form{parse: func(s string) (any, error) { return parsePlacement(s) }}
+	formTargets    = form{tree: true, parse: func(s string) (any, error) { return parseTargets(s) }}
+	formAmounts    = form{tree: true, parse: func(s string) (any, error) { return parseQuota(s) }}
+	formSync       = form{parse: func(s string) (any, error) {
+		return ParseOneOf(s, project.Manual, project.AutoCommit, project.AutoIdle)
+	}}
+	formSyncIdle = form{parse: func(s string) (any, error) { return parseSyncIdle(s) }}
+	formPatterns = form{List: true, parse: func(s string) (any, error) { return s, projectfile.CheckPattern(s) }}
+	formProvider = form{parse: func(s string) (any, error) { return ParseOneOf(s, projectfile.Providers()...) }}
+	formCron     = form{parse: func(s string) (any, error) {
+		if _, err := cron.ParseStandard(s); err != nil {
+			return s, errors.New("must be five fields: minute, hour, day, month, weekday, like \"0 3 * * *\"")
+		}
+		return s, nil
+	}}
+)
+
+// Keys is the whole list of them.
+var Keys = []key{
+	{Name: "home", Form: formPath, Flag: "home", Help: "state directory"},
+	{Name: "registry", Form: formRegistry, Secret: true, Help: "PostgreSQL that several servers of one fleet share: postgres://USER:PASSWORD@HOST/DATABASE (default: a file in home)"},
+	{Name: "driver", Form: formName, Flag: "driver", Help: "driver of new sandboxes"},
+	{Name: "host", Form: formHost, Flag: "host", shell: true, Help: "URL of the server: https://HOST[:PORT], http://… or unix:///PATH"},
+	{Name: "token", Form: formToken, shell: true, Secret: true, Help: "token for host"},
+	{Name: "context", Form: formName, Flag: "context", Help: "current context"},
+	{Name: "output", Form: formOutput, def: "text", Flag: "json", Help: "text or json"},
+
+	{Name: "defaults.image", Form: formText, Flag: "image", Project: true, Help: "image of new sandboxes"},
+	{Name: "defaults.memory", Form: formSize, Flag: "memory", Project: true, Help: "limit of memory, like 64m"},
+	{Name: "defaults.disk", Form: formSize, Flag: "disk", Project: true, Help: "limit of all files, like 100m; of a VM, of each of its two disks"},
+	{Name: "defaults.cpus", Form: formAmount, Flag: "cpus", Project: true, Help: "limit of processors, like 1.5"},
+	{Name: "defaults.exec_timeout", Form: formDuration, def: "5m", Flag: "exec-timeout", Project: true, Help: "limit of each command, like 30s; \"never\": none"},
+	{Name: "defaults.network", Form: formNetwork, Flag: "network", Help: "none, nat, bridge or open"},
+	{Name: "defaults.allow", Form: formHosts, Flag: "allow", Help: "allowed hosts: NAME, *.NAME:PORT or a URL prefix"},
+	{Name: "defaults.workspaces", Form: formWorkspaces, Flag: "workspace", Help: "workspaces to mount: NAME[:TARGET[:ro]]"},
+	{Name: "defaults.lifecycle.policy", Form: formPolicy, def: "persistent", Flag: "policy", Project: true, Help: "oneshot, session, longrunning or persistent"},
+	{Name: "defaults.lifecycle.idle", Form: formDuration, Flag: "idle", Project: true, Help: "idle time until it ends, like 30m; \"never\""},
+	{Name: "defaults.lifecycle.ttl", Form: formDuration, Flag: "ttl", Project: true, Help: "until it is removed, used or not"},
+	{Name: "defaults.lifecycle.lifetime", Form: formDuration, Flag: "lifetime", Project: true, Help: "until it is removed, once it is not in use"},
+
+	{Name: "defaults.machine.nested_virt", Form: formSwitch, Flag: "nested", Help: "allow nested VMs, if this host can (default true)"},
+	{Name: "defaults.machine.persist", Form: formSwitch, Flag: "persist", Project: true, Help: "keep the disks of a VM when it stops (default true)"},
+	{Name: "defaults.machine.share_proto", Form: formShare, Flag: "share", Project: true, Help: "file sharing protocol of VMs: virtiofs or 9p (default: the best available)"},
+	{Name: "defaults.machine.qemu_extra_args", Form: formWords, Flag: "qemu-arg", Help: "extra arguments of QEMU, of those that the driver allows"},
+
+	{Name: "env_files", Form: formPatterns, Help: "patterns of ignored files that 'atoll up' uploads, like .env*"},
+	{Name: "sync.mode", Form: formSync, Flag: "sync-mode", Help: "sync mode of new projects: manual, auto-commit or auto-idle (default manual)"},
+	{Name: "sync.idle", Form: formSyncIdle, Help: "idle time until auto-idle syncs, 30s or more (default 30s)"},
+	{Name: "terminal.shell", Form: formText, Help: "shell of projects' terminals (default: bash, else the user's shell)"},
+	{Name: "terminal.provider", Form: formProvider, Help: "page of 'atoll attach --web': builtin or zellij (default builtin)"},
+
+	{Name: "docker.host", Form: formText, Help: "Docker's or Podman's engine: unix:///PATH, tcp://HOST:PORT or ssh://USER@HOST (default: as docker itself finds it)"},
+
+	{Name: "microvm.qemu", Form: formPath, Help: "program of QEMU (default: qemu-system-x86_64 in $PATH)"},
+	{Name: "microvm.kernel", Form: formPath, Help: "kernel of VMs, a bzImage or vmlinux (default $ATOLL_MACHINE_KERNEL, else the newest in /boot)"},
+	{Name: "microvm.modules", Form: formPath, Help: "directory of its modules (default $ATOLL_MACHINE_MODULES, else those of its version in /lib/modules)"},
+	{Name: "microvm.accel", Form: formAccel, Help: "kvm, or tcg for emulation (default: kvm where it works)"},
+	{Name: "microvm.type", Form: formType, Help: "machine type, microvm or q35 (default microvm)"},
+	{Name: "microvm.bridge", Form: formBridge, Help: "bridge for VMs with the network mode bridge (default: none)"},
+	{Name: "microvm.roots", Form: formPaths, Help: "directories of this host that can be used as images"},
+	{Name: "microvm.templates", Form: formSwitch, def: "true", Help: "start VMs as copies of a booted one"},
+
+	{Name: "kubernetes.kubeconfig", Form: formPath, Help: "kubeconfig file (default $KUBECONFIG, ~/.kube/config, in a pod its own cluster)"},
+	{Name: "kubernetes.context", Form: formText, Help: "context of the kubeconfig (default: its current one)"},
+	{Name: "kubernetes.namespace", Form: formNamespace, Help: "namespace of the sandboxes' pods (default atoll)"},
+	{Name: "kubernetes.apart", Form: formSwitch, Help: "give each app its own namespace, NAMESPACE-APP"},
+	{Name: "kubernetes.apps", Form: formTargets, Help: "contexts and namespaces of apps: {APP: {context: NAME, namespace: NAME, quota: {pods: 20}}}"},
+	{Name: "kubernetes.quota", Form: formAmounts, Help: "limits of the namespaces that atoll makes: {pods: 20, limits.cpu: 16}"},
+	{Name: "kubernetes.placement", Form: formPlacement, def: "auto", Help: "how pods get the guest agent: auto, image, volume, init, copy or none"},
+	{Name: "kubernetes.guest_image", Form: formText, Help: "image with the guest agent, for volume and init"},
+	{Name: "kubernetes.guest_path", Form: formInside, Help: "path of the guest agent in images (default /atoll-guest)"},
+	{Name: "kubernetes.key", Form: formPath, Help: "file of the key by which pods know this host, the same for all servers of a fleet (default kubernetes/host.key in home)"},
+	{Name: "kubernetes.storage_class", Form: formText, Help: "volume of working directories: a class of the cluster, default, none or memory (default none)"},
+	{Name: "kubernetes.direct", Form: formSwitch, Help: "connect to pods by their addresses, since atoll runs in the cluster"},
+	{Name: "kubernetes.privileged", Form: formSwitch, Help: "keep the users of images, including root"},
+	{Name: "kubernetes.home", Form: formText, Help: "name of the fleet that pods belong to, the same for all servers of one (default: of this host's key)"},
+
+	{Name: "retention.keep", Form: formDuration, def: "7d", Help: "retention of unused workspaces; \"never\": for ever"},
+	{Name: "retention.cron", Form: formCron, def: "0 3 * * *", Help: "when unused workspaces are removed"},
+	{Name: "quota.sandboxes", Form: formCount, Help: "sandboxes of an owner"},
+	{Name: "quota.cpu", Form: formAmount, Help: "processors of an owner's running sandboxes"},
+	{Name: "quota.memory", Form: formSize, Help: "memory of an owner's running sandboxes"},
+	{Name: "quota.disk", Form: formSize, Help: "disk of an owner's sandboxes and workspaces"},
+	{Name: "quota.workspaces", Form: formCount, Help: "workspaces of an owner"},
+	{Name: "quota.processes", Form: formCount, Help: "running commands of an owner"},
+	{Name: "quota.tokens", Form: formCount, Help: "tokens that models read and write for an owner in a month"},
+	{Name: "quota.cost", Form: formAmount, Help: "US dollars for an owner's models in a month"},
+
+	{Name: "app", Form: formPath, Flag: "app", Help: "directory of assistants, connectors, mcps and skills (default ~/.config/atoll)"},
+	{Name: "agents.connector", Form: formText, Help: "default connector to models (default: that of an API key in the environment, like ANTHROPIC_API_KEY)"},
+	{Name: "agents.driver", Form: formName, Help: "driver of agents' sandboxes (default: driver, if it runs real programs)"},
+	{Name: "agents.timeout", Form: formDuration, def: "1h", Help: "time limit of a turn"},
+	{Name: "agents.patience", Form: formDuration, def: "5m", Help: "time until a permission request is denied"},
+	{Name: "agents.turns", Form: formCount, def: "16", Help: "turns of an owner at once"},
+	{Name: "agents.keep", Form: formDuration, def: "7d", Help: "how long a turn's events are kept"},
+
+	{Name: "serve.listen", Form: formListen, Flag: "listen", Help: "addresses to listen on, like 127.0.0.1:8484"},
+	{Name: "serve.socket", Form: formPath, Flag: "socket", Help: "unix socket to listen on (default atoll.sock in home)"},
+	{Name: "serve.tls.cert", Form: formPath, Flag: "tls-cert", Help: "PEM file of the certificates for listen"},
+	{Name: "serve.tls.key", Form: formPath, Flag: "tls-key", Help: "PEM file of their key"},
+	{Name: "serve.host_names", Form: formHosts, Flag: "host-name", Help: "host names of the server, besides addresses and localhost"},
+	{Name: "serve.origins", Form: formHosts, Flag: "origin", Help: "web pages that may call it from a browser"},
+	{Name: "serve.rate", Form: formAmount, Flag: "rate", Help: "requests a second that one caller may make (default 1000)"},
+	{Name: "serve.grace", Form: formDuration, def: "10s", Flag: "grace", Help: "time that commands may run on when the server ends"},
+
+	{Name: "server.autostart", Form: formSwitch, def: "true", Help: "let 'atoll up' start a server in the background, if none runs"},
+	{Name: "proxy.listen", Form: formProxy, def: defaultProxy, Flag: "proxy", Help: "address of the proxy for host names of ports, or off"},
+	{Name: "proxy.domains", Form: formDomains, Flag: "domain", Help: "what these names end in (default localhost)"},
+	{Name: "proxy.access", Form: formAccess, def: accessAuto, Flag: "proxy-access", Help: "access by host names: links, open, or auto: links unless only this machine reaches them"},
+	{Name: "proxy.behind", Form: formSwitch, Flag: "proxy-behind", Help: "the proxy is behind your web server, whose X-Forwarded-For and -Proto are trusted"},
+	{Name: "proxy.public", Form: formOutside, Flag: "proxy-public", Help: "public scheme and port of host names, like https:8443 (default: as the proxy listens; https behind a web server)"},
+	{Name: "proxy.tls.cert", Form: formPath, Flag: "proxy-tls-cert", Help: "PEM file of the certificates for the names (default serve.tls.cert, where others reach the proxy)"},
+	{Name: "proxy.tls.key", Form: formPath, Flag: "proxy-tls-key", Help: "PEM file of their key"},
+	{Name: "proxy.caddy", Form: formCaddy, Flag: "caddy", Help: "admin URL of a Caddy that routes the names here, like http://localhost:2019"},
+	{Name: "proxy.mdns", Form: formInterfaces, Flag: "mdns", Help: "network interfaces to announce NAME.sandbox.local on, by multicast DNS"},
+}
+
+// envName is the name of the environment variable that sets the key.
+func (k *key) envName() string {
+	return "ATOLL_" + strings.ToUpper(strings.ReplaceAll(k.Name, ".", "_"))
+}
+
+// maskSecret is a value as people may see it.
+func (k *key) maskSecret(text string) string {
+	if k.Secret || k.Name == "host" && strings.Contains(text, "@") {
+		return "***"
+	}
+	return strconv.Quote(text)
+}
+
+func FindKey(name string) *key {
+	for i := range Keys {
+		if Keys[i].Name == name {
+			return &Keys[i]
+		}
+	}
+	return nil
+}
+
+// Problem is one mistake in the configuration.
+type Problem struct{ Where, What string }
+
+func (p Problem) Error() string { return p.Where + ": " + p.What }
+
+func (p Problem) Unwrap() error { return atoll.ErrInvalid }
+
+// Setting is the value of a key.
+type Setting struct {
+	Key    *key
+	Texts  []string // as they were written; one unless it is a list
+	values []any    // what they mean
+	Origin string   // "default", "FILE:LINE", "$NAME", "--flag"
+}
+
+// Read fills in what the texts mean.
+func (s *Setting) Read() error {
+	var errs []error
+	for _, t := range s.Texts {
+		v, err := s.Key.Form.parse(t)
+		if err != nil {
+			what := s.Key.Name + " " + s.Key.maskSecret(t)
+			if strings.HasPrefix(s.Origin, "--") {
+				what = s.Key.maskSecret(t) // the flag says which key it is
+			}
+			errs = append(errs, Problem{s.Origin, what + ": " + Bare(err)})
+		}
+		s.values = append(s.values, v)
+	}
+	return errors.Join(errs...)
+}
+
+// Bare is an error's text without the mark that is added again.
+func Bare(err error) string {
+	return strings.TrimPrefix(err.Error(), atoll.ErrInvalid.Error()+": ")
+}
+
+// Config is everything that is configured, and where each value comes from.
+type Config struct {
+	System   string // the machine's, which may not be there; empty: this system has none
+	File     string // the user's, which may not be there
+	Project  string // empty: there is none
+	Settings map[string]Setting
+	Contexts map[string]Endpoint
+}
+
+// Get returns the value of a key, or the zero T where it has none.
+func Get[T any](c *Config, name string) T {
+	var zero T
+	if list := List[T](c, name); len(list) > 0 {
+		return list[0]
+	}
+	return zero
+}
+
+// List returns the values of a key that is a list.
+func List[T any](c *Config, name string) []T {
+	if FindKey(name) == nil {
+		panic("no key " + name)
+	}
+	var list []T
+	for _, v := range c.Settings[name].values {
+		list = append(list, v.(T))
+	}
+	return list
+}
+
+// FlagsOnly returns what the flags of this call say.
+func (c *Config) FlagsOnly() *Config {
+	only := &Config{Settings: make(map[string]Setting)}
+	for name, s := range c.Settings {
+		if strings.HasPrefix(s.Origin, "--") {
+			only.Settings[name] = s
+		}
+	}
+	return only
+}
+
+// Load reads all sources and reports what is wrong with any of them.
+func Load(flags map[string][]string) (*Config, error) { return LoadAt(".", flags) }
+
+// LoadAt is load for who stands in another directory.
+func LoadAt(dir string, flags map[string][]string) (*Config, error) {
+	c := &Config{Settings: make(map[string]Setting)}
+	var errs []error
+	var err error
+	if c.File, err = UserFile(); err != nil {
+		errs = append(errs, err)
+	}
+	if c.Project, err = findProject(dir); err != nil {
+		errs = append(errs, err)
+	}
+	take := func(layer map[string]Setting, err error) { // the later one is the stronger
+		if err != nil {
+			errs = append(errs, err)
+		}
+		for name, s := range layer {
+			c.Settings[name] = s
+		}
+	}
+	take(defaultLayer())
+	c.Contexts = make(map[string]Endpoint)
+	c.System = systemConfig()
+	for _, name := range slices.Compact([]string{c.System, c.File}) { // a container may say that the one is the other
+		if name == "" {
+			continue
+		}
+		f, err := ReadFile(name, false)
+		take(f.Settings, err)
+		maps.Copy(c.Contexts, f.contexts)
+	}
+	if c.Project != "" {
+		f, err := ReadFile(c.Project, true)
+		take(f.Settings, err)
+	}
+	take(envLayer())
+	take(flagLayer(flags))
+	return c, errors.Join(errs...)
+}
+
+func defaultLayer() (map[string]Setting, error) {
+	layer := make(map[string]Setting)
+	var errs []error
+	for i := range Keys {
+		k := &Keys[i]
+		text := k.def
+		if k.Name == "home" {
+			home, err := DefaultHome()
+			if err != nil {
+				continue // told when it is needed
+			}
+			text = home
+		}
+		if text != "" {
+			s := Setting{Key: k, Texts: []string{text}, Origin: "default"}
+			errs = append(errs, s.Read())
+			layer[k.Name] = s
+		}
+	}
+	return layer, errors.Join(errs...)
+}
+
+func envLayer() (map[string]Setting, error) {
+	layer := make(map[string]Setting)
+	var errs []error
+	for i := range Keys {
+		k := &Keys[i]
+		text := os.Getenv(k.envName())
+		if text == "" {
+			continue
+		}
+		s := Setting{Key: k, Texts: []string{text}, Origin: "$" + k.envName()}
+		if k.Form.List {
+			s.Texts = strings.Split(text, ",")
+		}
+		if k.Form.space {
+			s.Texts = strings.Fields(text)
+		}
+		errs = append(errs, s.Read())
+		layer[k.Name] = s
+	}
+	return layer, errors.Join(errs...)
+}
+
+func flagLayer(flags map[string][]string) (map[string]Setting, error) {
+	layer := make(map[string]Setting)
+	var errs []error
+	for i := range Keys {
+		k := &Keys[i]
+		if texts, ok := flags[k.Name]; ok {
+			s := Setting{Key: k, Texts: texts, Origin: "--" + k.Flag}
+			errs = append(errs, s.Read())
+			layer[k.Name] = s
+		}
+	}
+	return layer, errors.Join(errs...)
+}
+
+// ownFlag marks a flag that is called like one of keys and means another thing.
+const ownFlag = "own"
+
+// MarkOwnFlag marks flags of a command with ownFlag.
+func MarkOwnFlag(cmd *cobra.Command, names ...string) {
+	for _, name := range names {
+		if err := cmd.Flags().SetAnnotation(name, ownFlag, []string{"true"}); err != nil {
+			panic(err) // there is no such flag
+		}
+	}
+}
+
+// FromFlags returns what the flags of a command set.
+func FromFlags(cmd *cobra.Command) map[string][]string {
+	set := make(map[string][]string)
+	for i := range Keys {
+		k := &Keys[i]
+		f := cmd.Flags().Lookup(k.Flag)
+		if k.Flag == "" || f == nil || !f.Changed || f.Annotations[ownFlag] != nil {
+			continue
+		}
+		list, isList := f.Value.(interface{ GetSlice() []string })
+		switch {
+		case isList:
+			set[k.Name] = list.GetSlice()
+		case k.Name == "output":
+			set[k.Name] = []string{map[string]string{"true": "json", "false": "text"}[f.Value.String()]}
+		case f.Value.String() != "": // an empty one is one that is not given
+			set[k.Name] = []string{f.Value.String()}
+		}
+	}
+	return set
+}
+
+// systemConfig returns the machine's configuration file, which may not exist.
+func systemConfig() string {
+	if name := os.Getenv("ATOLL_SYSTEM_CONFIG"); name != "" {
+		return name
+	}
+	return systemFile
+}
+
+// UserFile is the user's file, which may not be there.
+func UserFile() (string, error) {
+	if name := os.Getenv("ATOLL_CONFIG"); name != "" {
+		return filepath.Abs(name)
+	}
+	dir := os.Getenv("XDG_CONFIG_HOME")
+	if !filepath.IsAbs(dir) {
+		home, err := os.UserHomeDir()
+		if err != nil || !filepath.IsAbs(home) {
+			return "", nil //nolint:nilerror // who has no home has no file there
+		}
+		dir = filepath.Join(home, ".config")
+	}
+	return filepath.Join(dir, "atoll", "atoll.yaml"), nil
+}
+
+func ParseOneOf[T ~string](text string, all ...T) (T, error) {
+	names := make([]string, len(all))
+	for i, a := range all {
+		if text == string(a) {
+			return a, nil
+		}
+		names[i] = string(a)
+	}
+	last := len(names) - 1
+	return "", fmt.Errorf("must be %s or %s%s", strings.Join(names[:last], ", "), names[last], suggest.Hint(text, names))
+}
+
+func parseSwitch(text string) (bool, error) {
+	if text != "true" && text != "false" {
+		return false, errors.New("must be true or false")
+	}
+	return text == "true", nil
+}
+
+// ParsePath makes a path absolute: "~/" is the home directory, others are
+// relative to the working directory.
+func ParsePath(text string) (string, error) {
+	if rest, ok := strings.CutPrefix(text, "~/"); ok {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", err
+		}
+		return filepath.Join(home, rest), nil
+	}
+	return filepath.Abs(text)
+}
+
+// ParseDuration reads 500ms, 30s, 1h30m, 7d, or "never" as a negative one.
+func ParseDuration(text string) (time.Duration, error) {
+	if text == "never" {
+		return -1, nil
+	}
+	rest, days := text, time.Duration(0)
+	if n, after, ok := strings.Cut(text, "d"); ok {
+		i, err := strconv.ParseUint(n, 10, 16)
+		if err != nil {
+			return 0, errDuration
+		}
+		days, rest = time.Duration(i)*24*time.Hour, after
+	}
+	if rest == "" && days > 0 {
+		return days, nil
+	}
+	d, err := time.ParseDuration(rest)
+	if err != nil || d < 0 || d+days <= 0 {
+		return 0, errDuration
+	}
+	return d + days, nil
+}
+
+// parseSyncIdle parses the idle time before a sync. It must be at least guest.DefaultIdle,
+// since sandboxes report idleness only then.
+func parseSyncIdle(text string) (time.Duration, error) {
+	d, err := ParseDuration(text)
+	if err == nil && d < guest.DefaultIdle {
+		err = fmt.Errorf("must be %v or more, which is when a sandbox tells that nothing is done in it", guest.DefaultIdle)
+	}
+	return d, err
+}
+
+var errDuration = errors.New("a duration is a number above 0 with ms, s, m, h or d, like 30s or 1h30m, or never")
+
+// parseInterface reads the name of a network interface.
+func parseInterface(text string) (string, error) {
+	if len(text) > 15 || strings.ContainsAny(text, "/ \t\n:") || text == "." || text == ".." || text == "" {
+		return "", errors.New("must be the name of a network interface, at most 15 characters, like br0")
+	}
+	return text, nil
+}
+
+func ParseCount(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n <= 0 {
+		return 0, errors.New("must be a whole number above 0")
+	}
+	return n, nil
+}
+
+func parseAmount(text string) (float64, error) {
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(n > 0) || n > 1e6 {
+		return 0, errors.New("must be a number above 0, like 1.5")
+	}
+	return n, nil
+}
+
+// ParseWorkspace reads NAME[:TARGET[:ro]].
+func ParseWorkspace(text string) (atoll.WorkspaceMount, error) {
+	name, target, ro, err := SplitMount(text)
+	w := atoll.WorkspaceMount{Workspace: name, Target: target, ReadOnly: ro}
+	if err == nil {
+		err = atoll.CheckName(name)
+	}
+	if err == nil && target != "" {
+		err = atoll.CheckTarget(target)
+	}
+	return w, err
+}
+
+// SplitMount splits FIRST[:TARGET][:ro|:rw].
+func SplitMount(text string) (first, target string, ro bool, err error) {
+	parts := strings.Split(text, ":")
+	switch last := parts[len(parts)-1]; {
+	case len(parts) > 1 && (last == "ro" || last == "rw"):
+		ro, parts = last == "ro", parts[:len(parts)-1]
+	}
+	switch len(parts) {
+	case 1:
+		return parts[0], "", ro, nil
+	case 2:
+		return parts[0], parts[1], ro, nil
+	}
+	return "", "", false, errors.New("must be NAME[:TARGET[:ro]]")
+}
+
+// IsSet reports whether the key has a value, be it a default.
+func (c *Config) IsSet(name string) bool { return c.Settings[name].Key != nil }
+
+// IsChosen reports whether a key is said by a flag or the environment.
+func (c *Config) IsChosen(name string) bool { return Precedence(c.Settings[name]) > 0 }
+
+// SetFromProject sets a key as a project's file says it, unless a flag or the environment
+// says it.
+func (c *Config) SetFromProject(name, origin string, texts ...string) error {
+	if c.IsChosen(name) || len(texts) == 0 || texts[0] == "" {
+		return nil
+	}
+	s := Setting{Key: FindKey(name), Texts: texts, Origin: origin}
+	err := s.Read()
+	c.Settings[name] = s
+	return err
+}

@@ -1,0 +1,50 @@
+package pairing
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/cli/app"
+)
+
+// RemoteHelper is the name under which git calls atoll for remotes atoll::NAME.
+const RemoteHelper = "git-remote-atoll"
+
+// AddRemote gives the repository of a project the remote of its sandbox, and
+// this machine the program that git needs for it.
+func AddRemote(ctx context.Context, a *app.App, w *Pair) error {
+	if err := w.Repo.AddRemote(ctx, w.Name()); err != nil {
+		if errors.Is(err, atoll.ErrExists) {
+			return nil // the user's own; it stays
+		}
+		return err
+	}
+	if _, err := exec.LookPath(RemoteHelper); err == nil {
+		return nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	bin := filepath.Join(a.Home, "bin")
+	link := filepath.Join(bin, RemoteHelper)
+	if to, err := os.Readlink(link); err == nil && to == self {
+		return nil
+	}
+	if err := os.MkdirAll(bin, 0o700); err != nil {
+		return err
+	}
+	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Symlink(self, link); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	a.Progress("atoll: 'git fetch sandbox-%s' works when %s is in your PATH", w.Name(), bin)
+	return nil
+}

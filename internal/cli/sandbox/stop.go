@@ -1,0 +1,83 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/cli/app"
+	"github.com/atoll-sandbox/atoll/internal/cli/pairing"
+)
+
+func (a commands) stopCommand() *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "stop SANDBOX...",
+		Short: "Stop sandboxes and keep their files",
+		Long: `Stop sandboxes and keep their files. The work of a project's sandbox is saved
+in the repository first; 'atoll restore' restores it.`,
+		Args:              app.TakeArgs(1, -1, "sandboxes"),
+		ValidArgsFunction: a.CompleteSandboxes(-1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var errs []error
+			for _, key := range args {
+				info, err := pairing.Stop(cmd.Context(), a.App, key, force)
+				if err == nil {
+					err = a.PrintChange(app.Change{Action: "stopped", Kind: "sandbox", ID: info.ID, Name: info.Name})
+				}
+				errs = append(errs, err)
+			}
+			return errors.Join(errs...)
+		},
+	}
+	cmd.Flags().BoolVarP(&force, "force", "f", false, "do not save the work of a project first")
+	return cmd
+}
+
+func (a commands) startCommand() *cobra.Command {
+	var fresh bool
+	cmd := a.switchCommand("start", "started", "Start stopped sandboxes", func(ctx context.Context, sb atoll.Sandbox) error {
+		if fresh {
+			return atoll.Fresh(ctx, sb)
+		}
+		return atoll.Start(ctx, sb)
+	})
+	cmd.Flags().BoolVar(&fresh, "fresh", false, "discard their disks and start from the image (driver microvm)")
+	return cmd
+}
+
+func (a commands) pauseCommand() *cobra.Command {
+	return a.switchCommand("pause", "paused", "Pause all processes in sandboxes", atoll.Pause)
+}
+
+func (a commands) resumeCommand() *cobra.Command {
+	return a.switchCommand("resume", "resumed", "Resume paused sandboxes", atoll.Resume)
+}
+
+func (a commands) switchCommand(verb, done, short string, do func(context.Context, atoll.Sandbox) error) *cobra.Command {
+	return &cobra.Command{
+		Use:               verb + " SANDBOX...",
+		Short:             short,
+		Args:              app.TakeArgs(1, -1, "sandboxes"),
+		ValidArgsFunction: a.CompleteSandboxes(-1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var errs []error
+			for _, key := range args {
+				sb, err := a.OpenSandbox(cmd.Context(), key)
+				if err == nil {
+					err = do(cmd.Context(), sb)
+				}
+				if err == nil && a.JSON {
+					var info atoll.Info
+					if info, err = sb.Info(cmd.Context()); err == nil {
+						err = a.PrintChange(app.Change{Action: done, Kind: "sandbox", ID: info.ID, Name: info.Name})
+					}
+				}
+				errs = append(errs, err)
+			}
+			return errors.Join(errs...)
+		},
+	}
+}

@@ -1,0 +1,142 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/client"
+	"github.com/atoll-sandbox/atoll/internal/cli/app"
+	"github.com/atoll-sandbox/atoll/internal/cli/attach"
+	"github.com/atoll-sandbox/atoll/internal/cli/config"
+	"github.com/atoll-sandbox/atoll/internal/cli/output"
+	"github.com/atoll-sandbox/atoll/internal/project/projectfile"
+)
+
+// webLink holds the flags of 'atoll attach --web'.
+type webLink struct {
+	wanted   bool
+	readOnly bool
+	life     string // duration
+	lifeSaid bool   // life is not the default
+	provider string // whose page; empty: what the project says
+}
+
+// madeLink is a link as --json prints it.
+type madeLink struct {
+	URL     string    `json:"url"`
+	Token   string    `json:"token"` // its id
+	Expires time.Time `json:"expires"`
+}
+
+// linkLife is the default lifetime of a link.
+const linkLife = "12h"
+
+// attachWeb prints a link to the page of a sandbox's terminals, or of one terminal. args are
+// the sandbox and optionally the terminal.
+func (a commands) attachWeb(ctx context.Context, args []string, w webLink) error {
+	life, err := config.ParseDuration(w.life)
+	if err != nil || life <= 0 {
+		return fmt.Errorf("%w: --for %q: must be a time like 1h or 7d: a link has an end", atoll.ErrInvalid, w.life)
+	}
+	if err := a.EnsureServer(ctx); err != nil {
+		return err
+	}
+	sb, err := a.OpenSandbox(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	info, err := sb.Info(ctx)
+	if err != nil {
+		return err
+	}
+	switch provider, err := a.terminalProvider(ctx, w.provider, info); {
+	case err != nil:
+		return err
+	case provider == projectfile.Zellij && w.lifeSaid:
+		return fmt.Errorf("%w: --for: a token of Zellij has no end: 'zellij web --revoke-token' in the sandbox is its end", atoll.ErrInvalid)
+	case provider == projectfile.Zellij:
+		return a.attachZellij(ctx, sb, args, output.SandboxName(info.Status), w.readOnly)
+	}
+	c, err := a.Client(ctx)
+	if err != nil {
+		return err
+	}
+	base, err := a.pageOf(ctx, c)
+	if err != nil {
+		return err
+	}
+	shown, err := a.webTerminal(ctx, sb, args, w.readOnly)
+	if err != nil {
+		return err
+	}
+	t := atoll.Token{Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}, Expires: time.Now().Add(life).UTC(), Link: &atoll.Link{Sandbox: sb.ID()}}
+	may := "types in"
+	if w.readOnly {
+		t.Scopes, may = t.Scopes[:1], "looks at"
+	}
+	what := "the terminals of " + args[0]
+	if len(args) > 1 {
+		t.Link.Terminal, what = shown, "terminal "+shown+" of "+args[0]
+	}
+	t.Owner = info.Owner
+	made, err := c.CreateToken(ctx, t)
+	if err != nil {
+		return err
+	}
+	at := url.Values{"token": {made.Secret}, "sandbox": {sb.ID()}}
+	if shown != "" {
+		at.Set("terminal", shown)
+	}
+	link := strings.TrimSuffix(base, "/") + "/ui/#" + at.Encode()
+	if a.JSON {
+		return a.PrintJSON(madeLink{link, made.ID, made.Expires})
+	}
+	a.Progress("atoll: the bearer of this link %s %s; it %s; 'atoll token rm %s' revokes it", may, what, output.FormatExpiry(made.Expires), made.ID)
+	_, err = fmt.Fprintln(a.Out, link)
+	return err
+}
+
+// webTerminal returns the terminal that a page shows first: the terminal in args, or the first
+// that runs, or a new one. It returns "" if there is none and readOnly forbids a new one.
+func (a commands) webTerminal(ctx context.Context, sb *client.Sandbox, args []string, readOnly bool) (string, error) {
+	list, err := sb.ListTerminals(ctx)
+	if err != nil {
+		return "", err
+	}
+	var names []string
+	for _, t := range list {
+		if len(args) > 1 && t.Name == args[1] || len(args) == 1 && t.Running {
+			return t.Name, nil
+		}
+		names = append(names, t.Name)
+	}
+	switch {
+	case len(args) > 1 && len(names) == 0:
+		return "", fmt.Errorf("terminal %s: %w: %s has none; 'atoll terminal new --name %s %s' opens it", args[1], atoll.ErrNotFound, args[0], args[1], args[0])
+	case len(args) > 1:
+		return "", fmt.Errorf("terminal %s: %w: %s has %s", args[1], atoll.ErrNotFound, args[0], strings.Join(names, ", "))
+	case readOnly:
+		return "", nil
+	}
+	t, err := attach.OpenTerminal(ctx, a.App, sb, atoll.TerminalSpec{})
+	return t.Name, err
+}
+
+// pageOf returns where a browser finds the server that commands go to.
+func (a commands) pageOf(ctx context.Context, c *app.Connection) (string, error) {
+	if strings.HasPrefix(c.Host, "https://") || strings.HasPrefix(c.Host, "http://") {
+		return c.Host, nil
+	}
+	info, err := c.Info(ctx)
+	if err != nil {
+		return "", err
+	}
+	if len(info.Addresses) == 0 {
+		return "", fmt.Errorf("%w: no server listens for browsers: stop the one that runs, if there is one, with 'atoll serve --stop', and start 'atoll serve --listen %s'", atoll.ErrUnavailable, app.DefaultPagesAddress)
+	}
+	return info.Addresses[0], nil
+}

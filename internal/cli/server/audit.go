@@ -1,0 +1,47 @@
+package server
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/atoll-sandbox/atoll/client"
+	"github.com/atoll-sandbox/atoll/internal/cli/app"
+	"github.com/atoll-sandbox/atoll/internal/cli/output"
+)
+
+func (a commands) auditCommand() *cobra.Command {
+	f := client.AuditFilter{Limit: 50}
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "Show the audit log, newest first",
+		Example: `  atoll audit --action exec --limit 10
+  atoll audit --json --all-owners`,
+		Args: app.TakeArgs(0, 0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.Client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			list, err := c.Audit(cmd.Context(), f)
+			if err != nil {
+				return err
+			}
+			if a.JSON {
+				return a.PrintJSON(output.NonNil(list))
+			}
+			rows := [][]string{{"TIME", "OWNER", "TOKEN", "ACTION", "OBJECT", "OUTCOME", "TOOK", "DETAIL"}}
+			for _, e := range list {
+				rows = append(rows, []string{e.Time.Local().Format(time.DateTime), e.Owner.String(), e.Token, e.Action, e.Object, e.Outcome, output.RoundDuration(e.Duration).String(), output.OneLine(e.Detail)})
+			}
+			return a.PrintTable(rows)
+		},
+	}
+	fl := cmd.Flags()
+	fl.IntVar(&f.Limit, "limit", f.Limit, "how many")
+	fl.Int64Var(&f.Before, "before", 0, "only those before this id, for the next page")
+	fl.StringVar(&f.Action, "action", "", "only this `ACTION`: create, exec, …")
+	fl.StringVar(&f.Object, "object", "", "only those about this `OBJECT`")
+	fl.BoolVar(&f.AllOwners, "all-owners", false, "those of all owners (needs the scope admin)")
+	return cmd
+}

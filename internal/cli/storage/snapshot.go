@@ -1,0 +1,127 @@
+package storage
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/cli/app"
+	"github.com/atoll-sandbox/atoll/internal/cli/output"
+)
+
+func (a commands) snapshotCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "snapshot", Aliases: []string{"snap"},
+		Short: "Manage snapshots of sandboxes",
+		Args:  app.UnknownCommand,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.snapshotCreate(), a.snapshotLs(), a.snapshotRestore(), a.snapshotRm())
+	return cmd
+}
+
+func (a commands) snapshotCreate() *cobra.Command {
+	return &cobra.Command{
+		Use:               "create SANDBOX [NAME]",
+		Short:             "Create a snapshot and print its name",
+		Args:              app.TakeArgs(1, 2, "a sandbox and perhaps a name"),
+		ValidArgsFunction: a.CompleteSandboxes(0),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			sb, err := a.OpenSandbox(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			name := ""
+			if len(args) > 1 {
+				name = args[1]
+			}
+			info, err := atoll.Snapshot(cmd.Context(), sb, name)
+			if err != nil {
+				return err
+			}
+			if a.JSON {
+				return a.PrintJSON(info)
+			}
+			if name == "" {
+				name = info.ID
+			}
+			_, err = fmt.Fprintln(a.Out, name)
+			return err
+		},
+	}
+}
+
+func (a commands) snapshotLs() *cobra.Command {
+	return &cobra.Command{
+		Use: "ls SANDBOX", Aliases: []string{"list"},
+		Short:             "List the snapshots of a sandbox",
+		Args:              app.TakeArgs(1, 1, "one sandbox"),
+		ValidArgsFunction: a.CompleteSandboxes(0),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			sb, err := a.OpenSandbox(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			list, err := atoll.Snapshots(cmd.Context(), sb)
+			if err != nil {
+				return err
+			}
+			if a.JSON {
+				if list == nil {
+					list = []atoll.SnapshotInfo{}
+				}
+				return a.PrintJSON(list)
+			}
+			rows := [][]string{{"NAME", "ID", "CREATED", "SIZE", "FILES"}}
+			for _, s := range list {
+				rows = append(rows, []string{s.Name, s.ID, output.FormatAge(s.Created) + " ago", output.FormatBytes(s.Size), strconv.Itoa(s.Files)})
+			}
+			return a.PrintTable(rows)
+		},
+	}
+}
+
+func (a commands) snapshotRestore() *cobra.Command {
+	return &cobra.Command{
+		Use:               "restore SANDBOX SNAPSHOT",
+		Short:             "Restore a sandbox to a snapshot",
+		Args:              app.TakeArgs(2, 2, "a sandbox and a snapshot"),
+		ValidArgsFunction: a.CompleteSandboxes(0),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			sb, err := a.OpenSandbox(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if err := atoll.Restore(cmd.Context(), sb, args[1]); err != nil {
+				return err
+			}
+			return a.PrintChange(app.Change{Action: "restored", Kind: "snapshot", ID: sb.ID(), Name: args[1]})
+		},
+	}
+}
+
+func (a commands) snapshotRm() *cobra.Command {
+	return &cobra.Command{
+		Use: "rm SANDBOX SNAPSHOT...", Aliases: []string{"remove"},
+		Short:             "Remove snapshots",
+		Args:              app.TakeArgs(2, -1, "a sandbox and snapshots"),
+		ValidArgsFunction: a.CompleteSandboxes(0),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			sb, err := a.OpenSandbox(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			for _, key := range args[1:] {
+				if err := atoll.RemoveSnapshot(cmd.Context(), sb, key); err != nil {
+					return err
+				}
+				if err := a.PrintChange(app.Change{Action: "removed", Kind: "snapshot", ID: sb.ID(), Name: key}); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,396 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// Rules are the compiled rules of a network. They are immutable, so their methods may be called
+// concurrently.
+type Rules struct {
+	mode        atoll.NetworkMode
+	allow, deny []rule
+	headers     []header
+	inspect     bool
+}
+
+// header is a header that is set on matching requests.
+type header struct {
+	rule
+	name, value string
+}
+
+// Limits of the rules.
+const (
+	maxRules       = 4096
+	maxHeaders     = 256
+	maxHeaderValue = 16 << 10
+)
+
+// New compiles the rules of a network. Its error names every mistake and matches ErrInvalid.
+func New(n atoll.Network) (*Rules, error) {
+	r := &Rules{mode: n.Mode, inspect: n.Inspect}
+	var errs []error
+	bad := func(format string, a ...any) {
+		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{atoll.ErrInvalid}, a...)...))
+	}
+	switch n.Mode {
+	case "":
+		r.mode = atoll.NetworkNone
+	case atoll.NetworkNone, atoll.NetworkNAT, atoll.NetworkBridge, atoll.NetworkOpen:
+	default:
+		bad("network mode %q: must be none, nat, bridge or open", n.Mode)
+	}
+	if len(n.Allow)+len(n.Deny) > maxRules || len(n.Headers) > maxHeaders {
+		bad("network: at most %d rules and %d headers", maxRules, maxHeaders)
+		return nil, errors.Join(errs...)
+	}
+	list := func(of string, entries []string) (rules []rule) {
+		for i, text := range entries {
+			one, err := parse(text)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("network %s[%d] %w", of, i, err))
+			}
+			rules = append(rules, one)
+		}
+		return rules
+	}
+	r.allow, r.deny = list("allow", n.Allow), list("deny", n.Deny)
+	for i, h := range n.Headers {
+		one, err := parse(h.Host)
+		if err == nil {
+			err = checkHeader(h)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("network headers[%d] %w", i, err))
+		}
+		r.headers = append(r.headers, header{one, h.Name, h.Value})
+	}
+	if n.Rate < 0 || n.Bytes < 0 {
+		bad("network rate %d, bytes %d: must not be negative", n.Rate, n.Bytes)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// framingHeaders determine how a message is read, and can't be set.
+var framingHeaders = []string{
+	"connection", "content-length", "expect", "host", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
+}
+
+// checkHeader reports a header that can't be set.
+func checkHeader(h atoll.Header) error {
+	switch {
+	case !httpguts.ValidHeaderFieldName(h.Name):
+		return fmt.Errorf("%w: %q is not a valid header name", atoll.ErrInvalid, truncate(h.Name))
+	case slices.Contains(framingHeaders, strings.ToLower(h.Name)):
+		return fmt.Errorf("%w: %s determines how a request is read and can't be set", atoll.ErrInvalid, h.Name)
+	case len(h.Value) > maxHeaderValue || !httpguts.ValidHeaderFieldValue(h.Value):
+		return fmt.Errorf("%w: the value of %s has line breaks or is too long", atoll.ErrInvalid, h.Name) // without the value
+	}
+	return nil
+}
+
+// Check reports every mistake in the rules for an egress proxy. Rules about paths of https need
+// Inspect, since otherwise the proxy sees only encrypted data.
+func Check(n atoll.Network) error {
+	r, err := New(n)
+	if err != nil || n.Inspect {
+		return err
+	}
+	var errs []error
+	for of, list := range map[string][]rule{"allow": r.allow, "deny": r.deny} {
+		for i := range list {
+			if list[i].scheme == "https" && list[i].isNarrow() {
+				errs = append(errs, fmt.Errorf("%w: network %s[%d] %q: rules with paths or methods of https need inspect", atoll.ErrInvalid, of, i, list[i].text))
+			}
+		}
+	}
+	for i := range r.headers {
+		if r.headers[i].scheme == "https" {
+			errs = append(errs, fmt.Errorf("%w: network headers[%d] %q: headers of https need inspect", atoll.ErrInvalid, i, r.headers[i].text))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Nothing reports whether the rules allow nothing.
+func (r *Rules) Nothing() bool { return r.mode == atoll.NetworkNone && len(r.allow) == 0 }
+
+// Inspects reports whether the egress proxy may decrypt TLS.
+func (r *Rules) Inspects() bool { return r.inspect }
+
+// Verdict is a decision of the rules.
+type Verdict struct {
+	Allowed bool
+	Rule    string // entry that decided; empty: the mode
+	Reason  string // why it is denied
+}
+
+// Err returns nil if the verdict allows, else a *Denial.
+func (v Verdict) Err() error {
+	if v.Allowed {
+		return nil
+	}
+	return &Denial{v}
+}
+
+// Denial is a verdict as an error. It matches ErrDenied.
+type Denial struct{ Verdict }
+
+func (d *Denial) Error() string { return atoll.ErrDenied.Error() + ": " + d.Reason }
+
+// Unwrap returns ErrDenied.
+func (d *Denial) Unwrap() error { return atoll.ErrDenied }
+
+func newDenial(rule, format string, a ...any) Verdict {
+	return Verdict{Rule: rule, Reason: fmt.Sprintf(format, a...)}
+}
+
+// Name returns the verdict on looking up a name, in the form of Host. If it is denied, nothing of
+// this name can be reached.
+func (r *Rules) Name(host string) Verdict {
+	for i := range r.deny {
+		if d := &r.deny[i]; d.matchesHost(host) && d.port == 0 && d.scheme == "" {
+			return newDenial(d.text, "%s is denied by %q", host, d.text)
+		}
+	}
+	for i := range r.allow {
+		if r.allow[i].matchesHost(host) {
+			return Verdict{Allowed: true, Rule: r.allow[i].text}
+		}
+	}
+	return r.decideByMode(host, "")
+}
+
+// decideByMode returns the verdict of the mode on a host that no rule matches.
+func (r *Rules) decideByMode(host, port string) Verdict {
+	if host == HostName && r.mode != atoll.NetworkOpen {
+		return newDenial("", "%s is not on this sandbox's list of allowed hosts", joinHostPort(host, port))
+	}
+	a, err := netip.ParseAddr(host)
+	a = unwrapNAT64(a)
+	switch {
+	case r.mode == atoll.NetworkNAT && (err != nil || isPublic(a)):
+		return Verdict{Allowed: true}
+	case (r.mode == atoll.NetworkOpen || r.mode == atoll.NetworkBridge) && (err != nil || !containsAddr(metadataRanges, a)):
+		return Verdict{Allowed: true}
+	case r.mode != atoll.NetworkNone:
+		return newDenial("", "%s is not a public address, and no rule names it", joinHostPort(host, port))
+	}
+	return newDenial("", "%s is not on this sandbox's list of allowed hosts", joinHostPort(host, port))
+}
+
+func joinHostPort(host, port string) string {
+	if port == "" {
+		return host
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// Connect returns the verdict on a connection to a port of a host before its protocol is known.
+func (r *Rules) Connect(host string, port uint16) Verdict {
+	text := strconv.Itoa(int(port))
+	for i := range r.deny {
+		if d := &r.deny[i]; d.matches(host, port) && d.scheme == "" {
+			return newDenial(d.text, "%s is denied by %q", joinHostPort(host, text), d.text)
+		}
+	}
+	for i := range r.allow {
+		if r.allow[i].matches(host, port) {
+			return Verdict{Allowed: true, Rule: r.allow[i].text}
+		}
+	}
+	return r.decideByMode(host, text)
+}
+
+func (r *rule) matches(host string, port uint16) bool {
+	return (r.port == 0 || r.port == port) && r.matchesHost(host)
+}
+
+// Protocols of a connection.
+const (
+	HTTP  = "http"
+	HTTPS = "https"
+	Other = "other" // a protocol that the egress proxy does not parse
+)
+
+// Opaque returns the verdict on a connection whose content is not parsed: https without inspection,
+// or another protocol.
+func (r *Rules) Opaque(scheme, host string, port uint16) Verdict {
+	place := joinHostPort(host, strconv.Itoa(int(port)))
+	for i := range r.deny {
+		d := &r.deny[i]
+		if d.matches(host, port) && (d.scheme == "" || d.scheme == scheme || scheme == Other) {
+			return newDenial(d.text, "%s is denied by %q", place, d.text)
+		}
+	}
+	var near string
+	for i := range r.allow {
+		a := &r.allow[i]
+		if !a.matches(host, port) {
+			continue
+		}
+		if (a.scheme == "" || a.scheme == scheme) && !a.isNarrow() {
+			return Verdict{Allowed: true, Rule: a.text}
+		}
+		near = a.text
+	}
+	if v := r.decideByMode(host, strconv.Itoa(int(port))); v.Allowed || near == "" {
+		return v
+	}
+	if scheme == HTTPS {
+		return newDenial(near, "%s is allowed only as %q, which the egress proxy can't check in TLS: it needs inspect", place, near)
+	}
+	return newDenial(near, "%s is allowed only as %q, which is another protocol", place, near)
+}
+
+// Request returns the verdict on an HTTP request. path is the path as sent, without the query.
+func (r *Rules) Request(scheme, host string, port uint16, method, path string) Verdict {
+	what := method + " " + scheme + "://" + joinHostPort(host, strconv.Itoa(int(port))) + truncate(path)
+	for i := range r.deny {
+		if d := &r.deny[i]; d.matches(host, port) && (d.scheme == "" || d.scheme == scheme) && d.deniesRequest(method, path) {
+			return newDenial(d.text, "%s is denied by %q", what, d.text)
+		}
+	}
+	var near string
+	for i := range r.allow {
+		a := &r.allow[i]
+		if !a.matches(host, port) || a.scheme != "" && a.scheme != scheme {
+			continue
+		}
+		if a.allowsRequest(method, path) {
+			return Verdict{Allowed: true, Rule: a.text}
+		}
+		near = a.text
+	}
+	v := r.decideByMode(host, strconv.Itoa(int(port)))
+	if !v.Allowed && near != "" {
+		return newDenial(near, "%s: only %q is allowed on this host", what, near)
+	}
+	return v
+}
+
+// Look reports whether https to a host is to be inspected, because of headers or of rules about some
+// requests only.
+func (r *Rules) Look(host string, port uint16) bool {
+	if !r.inspect {
+		return false
+	}
+	about := func(x *rule) bool { return x.matches(host, port) && x.scheme != HTTP }
+	return slices.ContainsFunc(r.headers, func(h header) bool { return about(&h.rule) && h.appliesToPort(HTTPS, port) }) ||
+		slices.ContainsFunc(r.allow, func(x rule) bool { return x.isNarrow() && about(&x) }) ||
+		slices.ContainsFunc(r.deny, func(x rule) bool { return x.isNarrow() && about(&x) })
+}
+
+// Headers returns the headers to set on a request. If https is inspected, a header is sent over plain
+// http only if its rule says http. Without a port in its rule it is sent to the default port of the
+// scheme only, since another port may belong to another service.
+func (r *Rules) Headers(scheme, host string, port uint16, method, path string) []atoll.Header {
+	var list []atoll.Header
+	for i := range r.headers {
+		h := &r.headers[i]
+		plain := h.scheme == "" && (scheme == HTTPS || !r.inspect)
+		if (plain || h.scheme == scheme) && h.matches(host, port) && h.appliesToPort(scheme, port) && h.allowsRequest(method, path) {
+			list = append(list, atoll.Header{Host: host, Name: h.name, Value: h.value})
+		}
+	}
+	return list
+}
+
+// appliesToPort reports whether a header may be sent to a port of its host.
+func (h *header) appliesToPort(scheme string, port uint16) bool {
+	return h.port != 0 || scheme == HTTP && port == 80 || scheme == HTTPS && port == 443
+}
+
+// Address returns the verdict on dialling an address of an allowed host. This is the last step, after
+// name resolution.
+func (r *Rules) Address(host string, a netip.Addr, port uint16) Verdict {
+	if a.Zone() != "" {
+		return newDenial("", "%s has a zone", a)
+	}
+	a = unwrapNAT64(a)
+	for i := range r.deny {
+		if d := &r.deny[i]; d.prefix.IsValid() && d.prefix.Contains(a) && (d.port == 0 || d.port == port) && !d.isNarrow() {
+			return newDenial(d.text, "%s leads to %s, which is denied by %q", host, a, d.text)
+		}
+	}
+	if isPublic(a) {
+		return Verdict{Allowed: true}
+	}
+	literal, err := netip.ParseAddr(host)
+	itself := err == nil && unwrapNAT64(literal) == a
+	for i := range r.allow {
+		x := &r.allow[i]
+		if (x.port == 0 || x.port == port) && (x.namesAddress(a) && (itself || x.scheme == "" && !x.isNarrow()) || x.host == HostName && host == HostName && a.IsLoopback()) {
+			return Verdict{Allowed: true, Rule: x.text}
+		}
+	}
+	if (r.mode == atoll.NetworkOpen || r.mode == atoll.NetworkBridge) && !containsAddr(metadataRanges, a) {
+		return Verdict{Allowed: true}
+	}
+	if itself {
+		return newDenial("", "%s is not a public address, and no rule names it", a)
+	}
+	return newDenial("", "%s has no address that this sandbox may connect to: %s is not a public one", host, a)
+}
+
+// Redact hides the values of headers in a text.
+func (r *Rules) Redact(text string) string {
+	for i := range r.headers {
+		for _, v := range append(strings.Fields(r.headers[i].value), r.headers[i].value) { // also the credential alone in "Bearer …"
+			if len(v) >= 4 && !strings.EqualFold(v, "bearer") && !strings.EqualFold(v, "basic") {
+				text = strings.ReplaceAll(text, v, "***")
+			}
+		}
+	}
+	return text
+}
+
+// Ask returns the verdict on a target as users write it: a host, a host and a port, or a URL.
+func Ask(r *Rules, target string) (atoll.Connection, error) {
+	one, err := parse(target)
+	if err != nil || one.host != "" && strings.HasPrefix(one.host, "*") || one.prefix.IsValid() && !one.prefix.IsSingleIP() {
+		return atoll.Connection{}, fmt.Errorf("%w: target %q: must be HOST, HOST:PORT or a URL", atoll.ErrInvalid, truncate(target))
+	}
+	host := one.host
+	if one.prefix.IsValid() {
+		host = one.prefix.Addr().String()
+	}
+	c := atoll.Connection{Protocol: "tcp", Host: host, Port: int(one.port)}
+	var v Verdict
+	switch {
+	case one.scheme != "":
+		c.Protocol, c.Method, c.Path = one.scheme, "GET", one.path
+		if one.methods != nil {
+			c.Method = one.methods[0]
+		}
+		if c.Path == "" {
+			c.Path = "/"
+		}
+		v = r.Request(one.scheme, host, one.port, c.Method, c.Path)
+		if v.Allowed && one.scheme == HTTPS && !r.Look(host, one.port) {
+			v = r.Opaque(HTTPS, host, one.port)
+		}
+	case one.port != 0:
+		v = r.Connect(host, one.port)
+	default:
+		v = r.Name(host)
+	}
+	if a, err := netip.ParseAddr(host); err == nil && v.Allowed && one.port != 0 {
+		v = r.Address(host, a, one.port)
+	}
+	c.Allowed, c.Rule, c.Reason = v.Allowed, v.Rule, v.Reason
+	return c, nil
+}

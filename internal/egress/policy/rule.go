@@ -1,0 +1,190 @@
+package policy
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// rule is one entry of a list.
+type rule struct {
+	text    string
+	methods []string     // empty: any
+	scheme  string       // "http", "https"; empty: any protocol
+	host    string       // a name, or "*." and a name; empty if prefix is set
+	prefix  netip.Prefix // one address, or a range
+	port    uint16       // 0: any
+	path    string       // path prefix; empty: any
+}
+
+// parse parses an entry:
+//
+//	example.com  *.example.com:443  192.0.2.7:8080  10.0.0.0/8  [2001:db8::/32]:443
+//	https://example.com/api/  GET,HEAD https://example.com/api/
+func parse(text string) (rule, error) {
+	bad := func(why string) (rule, error) {
+		return rule{}, fmt.Errorf("%w: %q: %s", atoll.ErrInvalid, truncate(text), why)
+	}
+	if len(text) > 2048 {
+		return bad("too long")
+	}
+	r := rule{text: text}
+	rest := text
+	if methods, after, ok := strings.Cut(text, " "); ok {
+		r.methods, rest = strings.Split(methods, ","), after
+		if slices.ContainsFunc(r.methods, func(m string) bool { return m == "" || strings.Trim(m, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") != "" }) {
+			return bad("only methods such as GET,HEAD can precede the URL")
+		}
+	}
+	if scheme, after, ok := strings.Cut(rest, "://"); ok {
+		u, err := url.Parse(rest)
+		if err != nil || (scheme != "http" && scheme != "https") || u.User != nil || strings.ContainsAny(rest, "?#") {
+			return bad("a URL must be http(s)://HOST[:PORT][/PATH]")
+		}
+		r.scheme = scheme
+		var path string
+		if rest, path, ok = strings.Cut(after, "/"); ok && path != "" {
+			r.path = "/" + path
+			if isAmbiguousPath(r.path) {
+				return bad("the path must not have dot segments, or doubled or encoded slashes")
+			}
+		}
+		if r.port = 80; scheme == "https" {
+			r.port = 443
+		}
+	} else if r.methods != nil {
+		return bad("methods must precede a URL")
+	}
+	if why := r.parseHostPort(rest); why != "" {
+		return bad(why)
+	}
+	return r, nil
+}
+
+// parseHostPort parses HOST[:PORT]. It returns what is wrong, or "".
+func (r *rule) parseHostPort(text string) string {
+	host, port := text, ""
+	if h, p, err := net.SplitHostPort(text); err == nil {
+		host, port = h, p
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || n == 0 || port[0] == '0' || port[0] == '+' {
+			return "the port must be 1 to 65535"
+		}
+		r.port = uint16(n)
+	}
+	if strings.Contains(host, "/") {
+		p, err := netip.ParsePrefix(strings.Trim(host, "[]"))
+		switch {
+		case err != nil:
+			return "must be HOST, HOST:PORT, ADDRESS/BITS or a URL"
+		case p.Masked() != p:
+			return "the range must begin at " + p.Masked().String()
+		case p.Addr().Is4In6():
+			return "write it as an IPv4 range"
+		}
+		r.prefix = p
+		return ""
+	}
+	name, wild := strings.CutPrefix(host, "*.")
+	h, err := Host(name)
+	if err != nil {
+		return "the host must be a name, *.NAME or an address"
+	}
+	if h == HostName && !strings.EqualFold(strings.TrimSuffix(name, "."), HostName) {
+		return "write " + HostName + " literally" // other code searches rules for it
+	}
+	if a, err := netip.ParseAddr(h); err == nil {
+		if wild {
+			return "an address can't have a wildcard"
+		}
+		r.prefix = netip.PrefixFrom(a, a.BitLen())
+		return ""
+	}
+	if r.host = h; wild {
+		r.host = "*." + h
+	}
+	return ""
+}
+
+// matchesHost reports whether the rule applies to a host, which must be in the form of Host.
+func (r *rule) matchesHost(host string) bool {
+	if r.prefix.IsValid() {
+		a, err := netip.ParseAddr(host)
+		return err == nil && r.prefix.Contains(unwrapNAT64(a))
+	}
+	if suffix, ok := strings.CutPrefix(r.host, "*"); ok {
+		return strings.HasSuffix(host, suffix) && len(host) > len(suffix)
+	}
+	return host == r.host
+}
+
+// isNarrow reports whether the rule applies only to some requests.
+func (r *rule) isNarrow() bool { return r.path != "" || r.methods != nil }
+
+// namesAddress reports whether the rule explicitly names an address that is not public: the address
+// itself, or a range of only such addresses.
+func (r *rule) namesAddress(a netip.Addr) bool {
+	if !r.prefix.IsValid() || !r.prefix.Contains(a) {
+		return false
+	}
+	return r.prefix.IsSingleIP() || slices.ContainsFunc(reservedRanges, func(p netip.Prefix) bool {
+		return p.Bits() <= r.prefix.Bits() && p.Contains(r.prefix.Addr())
+	})
+}
+
+// allowsRequest reports whether a request matches the rule as the server will read its path. An
+// ambiguous path does not match.
+func (r *rule) allowsRequest(method, path string) bool {
+	if r.methods != nil && !slices.Contains(r.methods, method) {
+		return false
+	}
+	return r.path == "" || !isAmbiguousPath(path) && isBeneath(path, r.path)
+}
+
+// deniesRequest reports whether a request could match the rule.
+func (r *rule) deniesRequest(method, path string) bool {
+	if r.methods != nil && !slices.Contains(r.methods, strings.ToUpper(method)) {
+		return false
+	}
+	if r.path == "" || isAmbiguousPath(path) {
+		return true
+	}
+	plain, err := url.PathUnescape(path)
+	if err != nil {
+		return true
+	}
+	own, err := url.PathUnescape(r.path)
+	if err != nil {
+		own = r.path
+	}
+	return isBeneath(path, r.path) || isBeneath(strings.ToLower(plain), strings.ToLower(own))
+}
+
+func isBeneath(path, prefix string) bool {
+	return path == prefix || strings.HasPrefix(path, strings.TrimSuffix(prefix, "/")+"/")
+}
+
+// isAmbiguousPath reports whether servers could read a path differently.
+func isAmbiguousPath(p string) bool {
+	if !strings.HasPrefix(p, "/") || strings.Contains(p, "//") || strings.ContainsAny(p, "\\\x00") {
+		return true
+	}
+	lower := strings.ToLower(p)
+	for _, code := range []string{"%2e", "%2f", "%5c", "%25", "%00", "%3b", "%u"} {
+		if strings.Contains(lower, code) {
+			return true
+		}
+	}
+	for part := range strings.SplitSeq(p, "/") {
+		if part, _, _ = strings.Cut(part, ";"); part == "." || part == ".." {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,121 @@
+package egress
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/time/rate"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/egress/policy"
+)
+
+// maxFlows limits the connections from inside at once. The wire protocol has a lower limit.
+const maxFlows = 1024
+
+// server is a running egress proxy.
+type server struct {
+	ctx      context.Context //nolint:containedctx // ends with the proxy
+	rules    atomic.Pointer[policy.Rules]
+	net      *network
+	names    names
+	resolver resolver
+	meter    meter
+	journal  journal
+	ca       *authority               // nil: TLS is never inspected
+	roots    *x509.CertPool           // nil: the system's
+	notify   func(c atoll.Connection) // reports a refusal to the sandbox's subscribers; nil: no reports
+
+	mu    sync.Mutex
+	flows map[*flow]struct{} // guarded by mu
+}
+
+// newServer returns a proxy with the rules of n and the host's network.
+func newServer(ctx context.Context, n atoll.Network, world *network, file io.Writer) (*server, error) {
+	s := &server{ctx: ctx, net: world, flows: make(map[*flow]struct{})}
+	s.journal.setFile(file)
+	s.journal.redact = func(text string) string { return s.rules.Load().Redact(text) }
+	s.resolver = resolver{
+		rules: s.rules.Load, names: &s.names, note: s.recordDeniedName, limit: rate.NewLimiter(namesRate, namesBurst),
+	}
+	return s, s.setRules(n)
+}
+
+// setRules replaces the rules and aborts connections that they forbid.
+func (s *server) setRules(n atoll.Network) error {
+	if err := policy.Check(n); err != nil {
+		return err
+	}
+	r, err := policy.New(n)
+	if err != nil {
+		return err
+	}
+	if r.Inspects() && s.ca == nil && s.rules.Load() != nil {
+		return fmt.Errorf("%w: inspect: this sandbox was created without a certificate authority", atoll.ErrUnsupported)
+	}
+	s.meter.set(&n)
+	s.rules.Store(r)
+	s.mu.Lock()
+	flows := make([]*flow, 0, len(s.flows))
+	for f := range s.flows {
+		flows = append(flows, f)
+	}
+	s.mu.Unlock()
+	for _, f := range flows {
+		f.recheck(r)
+	}
+	return nil
+}
+
+// recordRefusal records a refused connection and reports it.
+func (s *server) recordRefusal(c atoll.Connection, t *traffic) {
+	c.Allowed = false
+	e := s.journal.addEntry(c, t)
+	if s.notify != nil {
+		s.notify(e.copy())
+	}
+}
+
+// buildOffers returns the channels that the proxy offers to the guest.
+func (s *server) buildOffers() map[string]func(net.Conn) {
+	return map[string]func(net.Conn){"gate": s.serveRedirected, "proxy": s.serveProxy, "dns": s.serveDNS}
+}
+
+// serveRedirected serves a connection that a program made to an address.
+func (s *server) serveRedirected(c net.Conn) {
+	f := s.newFlow(c, "tcp")
+	if f == nil {
+		return
+	}
+	defer f.closeFlow()
+	to, err := netip.ParseAddrPort(c.LocalAddr().String())
+	if err != nil || to.Port() == 0 {
+		f.abortWith(errClosed)
+		return
+	}
+	a := to.Addr().Unmap().WithZone("")
+	f.port, f.host = to.Port(), a.String()
+	if synthetic.Contains(a) {
+		name, ok := s.names.lookupName(a)
+		if !ok && !s.rules.Load().Connect(f.host, f.port).Allowed {
+			f.recordRefusal("tcp", policy.Verdict{Reason: "the address does not belong to a name that was looked up"})
+			f.abortWith(errClosed)
+			return
+		}
+		if ok {
+			f.host = name
+		}
+	}
+	f.serveTunnel(nil)
+}
+
+// evaluate returns the verdict of the rules on a target, without connecting.
+func (s *server) evaluate(target string) (atoll.Connection, error) {
+	return policy.Ask(s.rules.Load(), target)
+}

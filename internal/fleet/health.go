@@ -1,0 +1,92 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// Cost limits of a health check: the time between two checks of a driver, and the time that one
+// may take.
+const (
+	healthInterval = time.Second
+	healthTimeout  = 2 * time.Second
+)
+
+// shouldRun reports whether a row records a running or paused sandbox that no process is changing,
+// and that may have died without the fleet.
+func (r *row) shouldRun() bool {
+	return (r.state == atoll.Running || r.state == atoll.Paused) && r.goal == "" && r.holder == "" && r.process == ""
+}
+
+// checkHealth asks the drivers of running and paused sandboxes whether they still run: process 1
+// may have been killed, or the host restarted. A driver that fails to answer changes nothing.
+func (f *Fleet) checkHealth(ctx context.Context) {
+	rows, err := queryRows(ctx, f.registry.DB, "state in ('running', 'paused') and goal = '' and holder = '' and host = ''")
+	if err != nil {
+		return // the caller's own query fails as well
+	}
+	should := make(map[*driverState]map[string]row)
+	for _, r := range rows {
+		b := f.findDriver(r.driver)
+		if b == nil {
+			continue
+		}
+		if should[b] == nil {
+			should[b] = make(map[string]row)
+		}
+		should[b][r.id] = r
+	}
+	for b, rows := range should {
+		f.logError("look", f.checkDriver(ctx, b, rows))
+	}
+}
+
+// checkDriver reconciles the rows of one driver that differ from its list.
+func (f *Fleet) checkDriver(ctx context.Context, b *driverState, rows map[string]row) error {
+	if !b.claimCheck(f.now()) {
+		return nil
+	}
+	asking, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	if _, err := b.probe(asking); err != nil {
+		return nil //nolint:nilerr // it can't say
+	}
+	there, err := b.impl.List(asking)
+	if err != nil {
+		return nil //nolint:nilerr // it can't say
+	}
+	for _, st := range there {
+		r, ok := rows[st.ID]
+		if to, _, _ := stateFromStatus(st); ok && to != r.state {
+			err = errors.Join(err, f.reconcileRow(ctx, r, nil))
+		}
+	}
+	return err
+}
+
+// claimCheck reports whether a driver is due for a check, and records that it is checked now.
+func (b *driverState) claimCheck(now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if since := now.Sub(b.checkedAt); since >= 0 && since < healthInterval {
+		return false
+	}
+	b.checkedAt = now
+	return true
+}
+
+// recheckHeld reconciles a sandbox that should run and does not. The caller holds its turn.
+func (f *Fleet) recheckHeld(ctx context.Context, b *handle) {
+	r, err := f.loadRow(ctx, b.id)
+	if err != nil || !r.shouldRun() {
+		return
+	}
+	if to, _, _, err := f.observeState(ctx, b, nil); err != nil || to == r.state {
+		return
+	}
+	_, err = f.reconcileHeld(ctx, b.id, nil)
+	f.logError("reconcile", err)
+}

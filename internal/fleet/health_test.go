@@ -1,0 +1,53 @@
+package fleet
+
+import (
+	"context"
+	"testing"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/driver/virtual"
+)
+
+// fallen makes a sandbox that ended behind the fleet's back.
+func fallen(t *testing.T) (*Fleet, *Sandbox) {
+	t.Helper()
+	d := &faulty{Driver: &virtual.Driver{Dir: t.TempDir()}}
+	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
+	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
+	if _, err := sb.Exec(t.Context(), atoll.Cmd{Shell: "echo kept >file"}); err != nil {
+		t.Fatal(err)
+	}
+	inner, err := d.Driver.Open(t.Context(), sb.ID())
+	if err == nil {
+		err = atoll.Stop(t.Context(), inner)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := rowOf(t, f, sb.ID()); r.state != atoll.Running {
+		t.Fatalf("the registry knows already: %s", r.state)
+	}
+	return f, sb
+}
+
+// TestStartOfOneThatDied: what died behind the fleet's back is started, not
+// believed to run.
+func TestStartOfOneThatDied(t *testing.T) {
+	_, sb := fallen(t)
+	if err := sb.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	res, err := sb.Exec(t.Context(), atoll.Cmd{Shell: "cat file"})
+	if err != nil || res.Code != 0 {
+		t.Errorf("after the start: %+v, %v", res, err)
+	}
+}
+
+// TestListReportsDeadSandboxes: listing sandboxes asks the drivers for their states.
+func TestListReportsDeadSandboxes(t *testing.T) {
+	f, sb := fallen(t)
+	list, err := f.For(LocalCaller()).List(context.Background(), Filter{})
+	if err != nil || len(list) != 1 || list[0].ID != sb.ID() || list[0].State != atoll.Stopped {
+		t.Errorf("the list says %+v, %v", list, err)
+	}
+}

@@ -1,0 +1,42 @@
+package fleet
+
+import (
+	"context"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// Census holds the numbers of sandboxes of all owners, without those ready in pools, and of
+// commands that run in them through this process.
+type Census struct {
+	Sandboxes map[Kind]int
+	Commands  int
+}
+
+// Kind is a group of counted sandboxes.
+type Kind struct {
+	State  atoll.State
+	Driver string
+}
+
+// Census counts the sandboxes with one query; no driver is asked.
+func (f *Fleet) Census(ctx context.Context) (Census, error) {
+	c := Census{Sandboxes: make(map[Kind]int)}
+	rows, err := f.registry.DB.QueryContext(ctx, "select state, driver, count(*) from sandboxes where pool = '' and state <> 'destroyed' group by state, driver")
+	if err != nil {
+		return c, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var k Kind
+		var n int
+		if err := rows.Scan(&k.State, &k.Driver, &n); err != nil {
+			return c, err
+		}
+		c.Sandboxes[k] = n
+	}
+	for _, b := range f.handles() {
+		c.Commands += int(b.commands.Load())
+	}
+	return c, rows.Err()
+}

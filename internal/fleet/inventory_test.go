@@ -1,0 +1,36 @@
+package fleet
+
+import (
+	"database/sql"
+	"maps"
+	"testing"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// TestInventoryReadsNoConfiguration: the cost of a scrape must not depend on the
+// sizes of the sandboxes' configurations.
+func TestInventoryReadsNoConfiguration(t *testing.T) {
+	f := openFleet(t, Options{})
+	a := f.For(LocalCaller())
+	other := f.For(Caller{Owner: atoll.Owner{App: "app", User: "u"}, Scopes: []atoll.Scope{atoll.ScopeRun}})
+	sb, stopped, gone := mustCreate(t, other, atoll.Config{}), mustCreate(t, a, atoll.Config{}), mustCreate(t, a, atoll.Config{})
+	must(t, stopped.Stop(t.Context()))
+	must(t, gone.Destroy(t.Context()))
+	one := endless(t, sb)
+	must(t, f.registry.Write(t.Context(), func(tx *sql.Tx) error { // nobody reads it
+		_, err := tx.ExecContext(t.Context(), "update sandboxes set config = 'none' where id = ?", stopped.ID())
+		return err
+	}))
+	c, err := f.Census(t.Context())
+	must(t, err)
+	driver := f.opts.Drivers[0].Name()
+	wanted := map[Kind]int{{atoll.Running, driver}: 1, {atoll.Stopped, driver}: 1}
+	if !maps.Equal(c.Sandboxes, wanted) || c.Commands != 1 {
+		t.Errorf("%+v, want %v and 1 command", c, wanted)
+	}
+	must(t, sb.Destroy(t.Context()))
+	if err := outcome(t, one); err == nil {
+		t.Error("the command goes on")
+	}
+}

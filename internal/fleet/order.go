@@ -1,0 +1,100 @@
+package fleet
+
+import (
+	"context"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// Order describes a sandbox for a turn: partly the wishes of its owner, partly those of the
+// operator.
+type Order struct {
+	Config  atoll.Config  // complete, but for Program
+	Asked   atoll.Config  // the part of Config chosen by the owner, whose scopes must allow it
+	Program []atoll.Mount // mounts of an agent's programs, read-only; any owner may read them
+}
+
+// CreateFor creates a sandbox for a turn. If it has mounts, networks or secrets that its owner did
+// not ask for, it is closed: except through the returned value, and for callers with ScopeHost,
+// only its state can be read, and it can be stopped and destroyed.
+func (a *Account) CreateFor(ctx context.Context, o Order) (*Sandbox, error) {
+	if err := a.checkCreate("create", &o.Asked); err != nil {
+		return nil, err
+	}
+	if o.Asked.Driver = o.Config.Driver; o.Asked.Driver == "" {
+		o.Asked.Driver = a.f.opts.Default
+	}
+	if a.f.findDriver(o.Asked.Driver) != nil { // an unknown driver fails below
+		if err := a.checkImage(ctx, &o.Asked); err != nil {
+			return nil, wrapOpError("create", o.Config.Name, err)
+		}
+	}
+	host := *a
+	host.caller.Scopes = []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun, atoll.ScopeHost}
+	r := row{owner: a.caller.Owner, cfg: o.Config, closed: o.exceedsAsked()}
+	if copied, err := a.f.copiesProgram(ctx, &o); err != nil {
+		return nil, wrapOpError("create", o.Config.Name, err)
+	} else if copied {
+		r.imports, o.Program = o.Program, nil
+	}
+	r.cfg.Mounts = slices.Concat(o.Config.Mounts, o.Program)
+	sb, err := host.createAudited(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	sb.a, sb.madeForTurn = a, true // calls on it have the caller's rights again
+	return sb, nil
+}
+
+// copiesProgram reports whether the agent's program has to be copied into the sandbox.
+func (f *Fleet) copiesProgram(ctx context.Context, o *Order) (bool, error) {
+	if len(o.Program) == 0 {
+		return false, nil
+	}
+	driver := o.Asked.Driver
+	if o.Config.Pool != "" {
+		all, err := f.poolConfig(ctx, o.Config)
+		if err != nil {
+			return false, nil // createAudited returns the error
+		}
+		driver = all.Driver
+	}
+	b := f.findDriver(driver)
+	if b == nil {
+		return false, nil // createAudited returns the error
+	}
+	ft, err := b.probe(ctx)
+	return copiesWorkspaces(&ft), err
+}
+
+// exceedsAsked reports whether the order has more than its owner asked for that needs a scope or
+// is secret.
+func (o *Order) exceedsAsked() bool {
+	c, asked := &o.Config, &o.Asked
+	private := func(n atoll.Network) bool { return n.Private() != "" || len(n.Headers) > 0 }
+	return slices.ContainsFunc(c.Mounts, func(m atoll.Mount) bool { return !slices.Contains(asked.Mounts, m) }) ||
+		slices.ContainsFunc(o.Program, func(m atoll.Mount) bool { return !m.ReadOnly }) ||
+		c.ID != asked.ID || !reflect.DeepEqual(c.Project, asked.Project) ||
+		private(c.Network) && !reflect.DeepEqual(c.Network, asked.Network) ||
+		!maps.Equal(c.Secrets, asked.Secrets) ||
+		slices.ContainsFunc(c.Env, func(e string) bool {
+			name, _, _ := strings.Cut(e, "=")
+			return secretName(name) && !slices.Contains(asked.Env, e)
+		})
+}
+
+// Note begins an audited call that is not one of the fleet, such as a turn. The returned function
+// records how the call ended and is called exactly once. Detail must hold no secrets.
+func (a *Account) Note(action, object, detail string) func(error) {
+	return a.startAudit(action, object, detail)
+}
+
+// Caller returns the user of the account.
+func (a *Account) Caller() Caller { return a.caller }
+
+// May refuses, with an audit entry, an operation that the caller has no scope for.
+func (a *Account) May(op string, s atoll.Scope) error { return a.checkScope(op, s) }

@@ -1,0 +1,160 @@
+package fleet
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/driver/virtual"
+	"github.com/atoll-sandbox/atoll/internal/wire"
+)
+
+// TestTurnsSandboxIsClosed tries everything on a sandbox that has what its owner
+// could not ask for.
+func TestTurnsSandboxIsClosed(t *testing.T) {
+	home := t.TempDir()
+	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{&virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}})
+	owner := atoll.Owner{App: "app", User: "alice"}
+	alice := f.For(Caller{Owner: owner, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
+	host := f.For(Caller{Owner: owner, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeHost}})
+	own := opened(alice.CreateFor(t.Context(), Order{Config: atoll.Config{Secrets: map[string]string{"OPKEY": "operator-secret"}}}))
+	if x, err := own.Exec(t.Context(), atoll.Cmd{Shell: "echo $OPKEY"}); err != nil || string(x.Stdout) != "operator-secret\n" {
+		t.Fatalf("the turn's own: %q %v", x.Stdout, err)
+	}
+	p, err := own.StartProcess(t.Context(), "p1", atoll.Cmd{Shell: "sleep 100"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sb := opened(alice.Open(t.Context(), own.ID()))
+	ctx := t.Context()
+	for what, do := range map[string]func() error{
+		"exec":          func() error { _, err := sb.Exec(ctx, atoll.Cmd{Shell: "env"}); return err },
+		"detach":        func() error { _, err := sb.Detach(ctx, atoll.Cmd{Shell: "env"}); return err },
+		"start process": func() error { _, err := sb.StartProcess(ctx, "", atoll.Cmd{Shell: "env"}); return err },
+		"attach":        func() error { _, err := sb.Attach(ctx, p.ID, Attachment{}); return err },
+		"signal":        func() error { return sb.Signal(ctx, p.ID, "KILL") },
+		"processes":     func() error { _, err := sb.Processes(ctx); return err },
+		"history":       func() error { _, err := sb.History(ctx); return err },
+		"read":          func() error { _, err := sb.OpenFile(ctx, "/etc/passwd"); return err },
+		"list":          func() error { _, err := sb.ReadDir(ctx, "/"); return err },
+		"write":         func() error { return sb.WriteFile(ctx, "/tmp/x", strings.NewReader("x"), 0o600) },
+		"remove":        func() error { return sb.Remove(ctx, "/tmp/x") },
+		"watch":         func() error { return sb.Watch(ctx, "/", func(atoll.FileEvent) error { return nil }) },
+		"import":        func() error { return sb.Import(ctx, "/tmp", strings.NewReader("")) },
+		"export":        func() error { _, err := sb.Export(ctx, "/"); return err },
+		"dial":          func() error { _, err := sb.Dial(ctx, "tcp", "localhost:1"); return err },
+		"listen":        func() error { _, err := sb.Listen(ctx, "tcp", "localhost:1"); return err },
+		"terminal":      func() error { _, err := sb.OpenTerminal(ctx, atoll.TerminalSpec{}); return err },
+		"read terminal": func() error { _, err := sb.ReadTerminal(ctx, "x"); return err },
+		"fork":          func() error { _, err := sb.Fork(ctx, "", atoll.Spec{}); return err },
+		"snapshot":      func() error { _, err := sb.Snapshot(ctx, ""); return err },
+		"restore":       func() error { return sb.Restore(ctx, "x") },
+		"notices":       func() error { return sb.Notices(ctx, func(atoll.Notice) error { return nil }) },
+		"network": func() error {
+			_, err := sb.ChangeNetwork(ctx, wire.NetworkChange{Allow: []string{"evil.test"}})
+			return err
+		},
+		"set network": func() error { return sb.SetNetwork(ctx, atoll.Network{}) },
+		"start":       func() error { return sb.Start(ctx) },
+		"update": func() error {
+			_, err := alice.Update(ctx, sb.ID(), Change{Lifecycle: &atoll.Lifecycle{Policy: atoll.PolicyPersistent}})
+			return err
+		},
+	} {
+		if err := do(); !errors.Is(err, atoll.ErrDenied) || !strings.Contains(err.Error(), `the scope "host"`) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if info, err := sb.Info(ctx); err != nil || info.Config.Secrets["OPKEY"] != hidden {
+		t.Errorf("info: %v %v", info.Config.Secrets, err)
+	}
+	if _, err := sb.Status(ctx); err != nil {
+		t.Errorf("status: %v", err)
+	}
+	k, err := opened(host.Open(ctx, own.ID())).Fork(ctx, "", atoll.Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := opened(alice.Open(ctx, k.ID())).Exec(ctx, atoll.Cmd{Shell: "env"}); !errors.Is(err, atoll.ErrDenied) {
+		t.Errorf("in a fork that host made: %v", err)
+	}
+	if err := errors.Join(sb.Stop(ctx), sb.Destroy(ctx)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWhatExceeds says what closes a turn's sandbox.
+func TestWhatExceeds(t *testing.T) {
+	mount := []atoll.Mount{{Source: "/srv/x", Target: "/x", ReadOnly: true}}
+	with := func(f func(c *atoll.Config)) (c atoll.Config) { f(&c); return c }
+	mounts := with(func(c *atoll.Config) { c.Mounts = mount })
+	secret := with(func(c *atoll.Config) { c.Secrets = map[string]string{"A": "b"} })
+	open := with(func(c *atoll.Config) { c.Network.Mode = atoll.NetworkOpen })
+	for what, c := range map[string]struct {
+		o    Order
+		want bool
+	}{
+		"nothing":         {Order{}, false},
+		"program":         {Order{Program: mount}, false},
+		"program written": {Order{Program: []atoll.Mount{{Source: "/a", Target: "/b"}}}, true},
+		"mounts":          {Order{Config: mounts}, true},
+		"mounts asked":    {Order{Config: mounts, Asked: mounts}, false},
+		"secret":          {Order{Config: secret}, true},
+		"secret asked":    {Order{Config: secret, Asked: secret}, false},
+		"open":            {Order{Config: open}, true},
+		"open asked":      {Order{Config: open, Asked: open}, false},
+		"header":          {Order{Config: with(func(c *atoll.Config) { c.Network.Headers = []atoll.Header{{Host: "a.test"}} })}, true},
+		"public host":     {Order{Config: with(func(c *atoll.Config) { c.Network.Allow = []string{"example.com"} })}, false},
+		"env":             {Order{Config: with(func(c *atoll.Config) { c.Env = []string{"LANG=C"} })}, false},
+		"secret in env":   {Order{Config: with(func(c *atoll.Config) { c.Env = []string{"API_KEY=x"} })}, true},
+	} {
+		if got := c.o.exceedsAsked(); got != c.want {
+			t.Errorf("%s: %v", what, got)
+		}
+	}
+}
+
+// TestForkOfWhatTheHostGave is by a token that could not have made the first.
+func TestForkOfWhatTheHostGave(t *testing.T) {
+	f := openFleet(t, Options{})
+	owner := atoll.Owner{App: "app", User: "alice"}
+	host := f.For(Caller{Owner: owner, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeHost}})
+	first := opened(host.Create(t.Context(), atoll.Config{Spec: atoll.Spec{ID: atoll.NewID(), Mounts: []atoll.Mount{{Source: t.TempDir(), Target: "/op"}}}}))
+	plain := opened(host.Create(t.Context(), atoll.Config{Spec: atoll.Spec{ID: atoll.NewID()}}))
+	alice := f.For(Caller{Owner: owner, Scopes: []atoll.Scope{atoll.ScopeRun}})
+	sb := opened(alice.Open(t.Context(), first.ID()))
+	_, err := sb.Fork(t.Context(), "", atoll.Spec{})
+	_, serr := sb.Snapshot(t.Context(), "")
+	for _, err := range []error{err, serr, sb.Restore(t.Context(), "x")} {
+		if !errors.Is(err, atoll.ErrDenied) {
+			t.Errorf("with mounts of host: %v", err)
+		}
+	}
+	if _, err := opened(alice.Open(t.Context(), plain.ID())).Fork(t.Context(), "", atoll.Spec{}); err != nil {
+		t.Errorf("without: %v", err)
+	}
+}
+
+// TestImageIsLookedForWhereItIsUsed has an image at another driver than the
+// default.
+func TestImageIsLookedForWhereItIsUsed(t *testing.T) {
+	f := openFleet(t, Options{Drivers: []atoll.Driver{shelved{imaged{virtual.New()}}, virtual.New()}, Default: virtual.New().Name()})
+	alice := f.For(Caller{Owner: atoll.Owner{App: "app", User: "alice"}, Scopes: []atoll.Scope{atoll.ScopeRun}})
+	for ref, want := range map[string]error{"busybox": nil, "evil.test/busybox": atoll.ErrDenied} {
+		asked := atoll.Config{Spec: atoll.Spec{Image: ref}}
+		cfg := asked
+		cfg.Driver = "imaged"
+		if _, err := alice.CreateFor(t.Context(), Order{Config: cfg, Asked: asked}); !errors.Is(err, want) {
+			t.Errorf("%s: %v", ref, err)
+		}
+	}
+}
+
+func opened(sb *Sandbox, err error) *Sandbox {
+	if err != nil {
+		panic(err)
+	}
+	return sb
+}

@@ -1,0 +1,218 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
+)
+
+func entryNo(i int) record {
+	return &auditRecord{Audit: atoll.Audit{Time: time.Now(), Action: "test", Object: fmt.Sprint(i), Outcome: "ok"}}
+}
+
+// entries returns which entries are in the registry, in their order.
+func entries(t *testing.T, s *registry.Store) (objects []string) {
+	t.Helper()
+	rows, err := s.DB.Query("select action || ' ' || object || detail from audit order by id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var o string
+		if err := rows.Scan(&o); err != nil {
+			t.Fatal(err)
+		}
+		objects = append(objects, o)
+	}
+	return objects
+}
+
+func wantEntries(t *testing.T, s *registry.Store, n int) {
+	t.Helper()
+	got := entries(t, s)
+	if len(got) != n {
+		t.Fatalf("%d entries are in the registry, want %d", len(got), n)
+	}
+	for i, o := range got {
+		if o != fmt.Sprint("test ", i) {
+			t.Fatalf("entry %d is %q", i, o)
+		}
+	}
+}
+
+func TestRecorderWritesAfterDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := testRegistry(t, t.TempDir())
+		l := newRecorder(s, time.Now, nil)
+		for i := range 5 {
+			l.add(entryNo(i))
+		}
+		time.Sleep(writeDelay - 1)
+		synctest.Wait()
+		wantEntries(t, s, 0)
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		wantEntries(t, s, 5)
+		if err := l.close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestFlushAndCloseWriteAll(t *testing.T) {
+	s := testRegistry(t, t.TempDir())
+	l := newRecorder(s, time.Now, nil)
+	const n = 3*batchSize + 7
+	for i := range n {
+		l.add(entryNo(i))
+	}
+	if err := l.flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantEntries(t, s, n)
+	for i := range n {
+		l.add(entryNo(n + i))
+	}
+	if err := l.close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantEntries(t, s, 2*n)
+	l.add(entryNo(0)) // nobody listens any more; it does not hang
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.bytes != 0 || len(l.queue) != 0 {
+		t.Errorf("%d entries of %d bytes are left", len(l.queue), l.bytes)
+	}
+}
+
+func TestFullRecorderBlocksAdd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := testRegistry(t, t.TempDir())
+		l := newRecorder(s, time.Now, nil)
+		s.WriteTurn <- struct{}{} // the registry is another's
+		for i := range maxQueued {
+			l.add(entryNo(i))
+		}
+		var wg sync.WaitGroup
+		added := make(chan struct{})
+		wg.Go(func() { l.add(entryNo(maxQueued)); close(added) })
+		time.Sleep(queueTimeout / 2)
+		synctest.Wait()
+		select {
+		case <-added:
+			t.Error("an entry is taken that there is no room for")
+		default:
+		}
+		<-s.WriteTurn
+		wg.Wait()
+		if err := l.close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		wantEntries(t, s, maxQueued+1)
+	})
+}
+
+func TestRecorderReportsLostRecords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := testRegistry(t, t.TempDir())
+		l := newRecorder(s, time.Now, nil)
+		s.WriteTurn <- struct{}{}
+		for i := range maxQueued {
+			l.add(entryNo(i))
+		}
+		start := time.Now()
+		l.add(entryNo(-1))
+		l.add(entryNo(-1))
+		if d := time.Since(start); d != 2*queueTimeout {
+			t.Errorf("it waited %v", d)
+		}
+		<-s.WriteTurn
+		if err := l.close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		got := entries(t, s)
+		if len(got) != maxQueued+1 || !slices.Contains(got, "audit 2 entries were lost") {
+			t.Errorf("%d entries, and none tells of the two that are lost", len(got))
+		}
+	})
+}
+
+func TestRecorderSurvivesFailingRegistry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := testRegistry(t, t.TempDir())
+		l := newRecorder(s, time.Now, nil)
+		if _, err := s.WriteDB.Exec("alter table audit rename to elsewhere"); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3 {
+			l.add(entryNo(i))
+		}
+		if err := l.flush(t.Context()); err == nil {
+			t.Error("flush to no table succeeds")
+		}
+		if _, err := s.WriteDB.Exec("alter table elsewhere rename to audit"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * writeRetry)
+		synctest.Wait()
+		wantEntries(t, s, 3)
+		if _, err := s.WriteDB.Exec("alter table audit rename to elsewhere"); err != nil {
+			t.Fatal(err)
+		}
+		l.add(entryNo(3))
+		if err := l.close(t.Context()); err == nil {
+			t.Error("close says nothing of an entry that is lost")
+		}
+	})
+}
+
+func TestRecorderCloseEndsWithContext(t *testing.T) {
+	s := testRegistry(t, t.TempDir())
+	l := newRecorder(s, time.Now, nil)
+	s.WriteTurn <- struct{}{}
+	l.add(entryNo(0))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := l.close(ctx); err == nil {
+		t.Error("close says nothing of an entry that is lost")
+	}
+	<-s.WriteTurn
+}
+
+func TestRecorderCloseWaitsForCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := testRegistry(t, t.TempDir())
+		l := newRecorder(s, time.Now, nil)
+		a := &Account{f: &Fleet{recorder: l}}
+		first, second := a.startAudit("test", "0", ""), a.startAudit("test", "1", "")
+		closed := make(chan error)
+		go func() { closed <- l.close(t.Context()) }()
+		synctest.Wait()
+		first(nil)
+		second(nil)
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		wantEntries(t, s, 2)
+	})
+}
+
+func TestRecorderCloseGivesUpOnHangingCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := testRegistry(t, t.TempDir())
+		l := newRecorder(s, time.Now, nil)
+		(&Account{f: &Fleet{recorder: l}}).startAudit("panic", "", "")
+		start := time.Now()
+		if err := l.close(t.Context()); err != nil || time.Since(start) != queueTimeout {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+	})
+}

@@ -1,0 +1,238 @@
+// Package registry opens the database in which a fleet records its state: a SQLite
+// file that the processes of one host share, or a PostgreSQL database that several
+// servers share. It migrates the schema and serializes writes.
+package registry
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"modernc.org/sqlite"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+//go:embed migrations
+var migrations embed.FS
+
+// Store is an open registry: a SQLite file or a PostgreSQL database. Its methods may be called
+// concurrently.
+type Store struct {
+	DB        *sql.DB       // for reading
+	TokenDB   *sql.DB       // for authentication: long reads don't delay it
+	WriteDB   *sql.DB       // for writing, one connection
+	WriteTurn chan struct{} // holds a token during a write: writers of this process queue here
+
+	OnCommit func() // called after each write, if set; it must not block
+	New      bool   // the schema was created by this Open
+
+	NewestEvent string    // query for the id of the newest event ever
+	Postgres    *Postgres // nil: SQLite
+	dataVersion int64     // of SQLite's data at the last Changed; guarded by WriteTurn
+}
+
+const busyTimeout = 10 * time.Second // to wait for the write lock of another process
+
+// OpenSQLite opens the registry in a directory, which is created if it is missing, and migrates
+// its schema.
+func OpenSQLite(ctx context.Context, home string) (*Store, error) {
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return nil, fmt.Errorf("home: %w", err)
+	}
+	name := filepath.Join(home, "atoll.db")
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600) // SQLite would create it readable for all users
+	if err != nil {
+		return nil, fmt.Errorf("registry: %w", err)
+	}
+	if err := f.Close(); err != nil {
+		return nil, fmt.Errorf("registry: %w", err)
+	}
+	pragmas := url.Values{"_pragma": {
+		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()), "journal_mode(wal)", "synchronous(normal)", "foreign_keys(on)", "temp_store(memory)",
+	}}
+	open := func(lock string) *sql.DB {
+		q := url.Values{"_txlock": {lock}, "_pragma": pragmas["_pragma"]}
+		return sql.OpenDB(&sqliteConnector{name: (&url.URL{Scheme: "file", Opaque: url.PathEscape(name), RawQuery: q.Encode()}).String()})
+	}
+	s := &Store{
+		WriteTurn: make(chan struct{}, 1), WriteDB: open("immediate"), DB: open("deferred"), TokenDB: open("deferred"),
+		NewestEvent: `select coalesce((select seq from sqlite_sequence where name = 'events'), 0)`,
+	}
+	s.WriteDB.SetMaxOpenConns(1)
+	s.DB.SetMaxOpenConns(4)
+	s.DB.SetMaxIdleConns(4)
+	s.TokenDB.SetMaxOpenConns(2)
+	if err := s.migrate(ctx); err != nil {
+		if full := probeSpace(home); full != nil {
+			err = fmt.Errorf("%w (%w)", full, err)
+		}
+		return nil, errors.Join(fmt.Errorf("registry %s: %w", name, err), s.Close())
+	}
+	return s, nil
+}
+
+// probeSpace returns the error of writing to a directory, since SQLite reports a full disk by
+// number only.
+func probeSpace(dir string) error {
+	f, err := os.CreateTemp(dir, ".room-")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(make([]byte, 64<<10))
+	return errors.Join(err, f.Close(), os.Remove(f.Name()))
+}
+
+// sqliteConnector opens connections to a SQLite file.
+type sqliteConnector struct {
+	name string
+	d    sqlite.Driver
+}
+
+// Connect opens a connection.
+func (c *sqliteConnector) Connect(context.Context) (driver.Conn, error) { return c.d.Open(c.name) }
+
+// Driver returns the driver of the connections.
+func (c *sqliteConnector) Driver() driver.Driver { return &c.d }
+
+func (s *Store) Close() error {
+	err := errors.Join(s.TokenDB.Close(), s.DB.Close(), s.WriteDB.Close())
+	if s.Postgres != nil {
+		err = errors.Join(err, s.Postgres.MemberDB.Close())
+	}
+	return err
+}
+
+// Changed reports whether other processes have written since the last call.
+func (s *Store) Changed(ctx context.Context) (bool, error) {
+	if s.Postgres != nil {
+		return s.Postgres.hasChanged(ctx, s.DB)
+	}
+	select {
+	case s.WriteTurn <- struct{}{}:
+		defer func() { <-s.WriteTurn }()
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+	var v int64 // seen through the connection that makes all writes of this process
+	if err := s.WriteDB.QueryRowContext(ctx, "pragma data_version").Scan(&v); err != nil {
+		return false, fmt.Errorf("registry: %w", err)
+	}
+	before := s.dataVersion
+	s.dataVersion = v
+	return v != before, nil
+}
+
+// Write runs f in a transaction that excludes all other writes. If f or the commit fails, nothing
+// is written.
+func (s *Store) Write(ctx context.Context, f func(tx *sql.Tx) error) error {
+	return s.writeGuarded(ctx, (*Postgres).allowMember, f)
+}
+
+// WriteFenced is Write for facts that have happened already: a fenced server may record them too.
+func (s *Store) WriteFenced(ctx context.Context, f func(tx *sql.Tx) error) error {
+	return s.writeGuarded(ctx, (*Postgres).allowFenced, f)
+}
+
+// writeGuard returns the guard of a write.
+type writeGuard func(*Postgres, context.Context, *sql.Tx, *writeMark) error
+
+func (s *Store) writeGuarded(ctx context.Context, as writeGuard, f func(tx *sql.Tx) error) error {
+	select {
+	case s.WriteTurn <- struct{}{}:
+		defer func() { <-s.WriteTurn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	err := s.writeTx(ctx, as, f)
+	if s.Postgres != nil && errors.Is(err, atoll.ErrUnavailable) {
+		s.Postgres.troubled.Store(true)
+	}
+	return err
+}
+
+func (s *Store) writeTx(ctx context.Context, as writeGuard, f func(tx *sql.Tx) error) error {
+	tx, m, err := s.beginWrite(ctx, as)
+	if err != nil {
+		return fmt.Errorf("registry: %w", err)
+	}
+	if err := f(tx); err != nil {
+		rerr := ignoreTxDone(tx.Rollback())
+		if errors.Is(err, atoll.ErrUnavailable) {
+			return err // the connection is lost, and the transaction with it
+		}
+		return errors.Join(err, rerr)
+	}
+	if err := tx.Commit(); err != nil {
+		if s.Postgres != nil {
+			err = s.Postgres.resolveCommit(ctx, m, err)
+		}
+		if err != nil {
+			return fmt.Errorf("registry: %w", err)
+		}
+	}
+	if s.Postgres != nil {
+		s.Postgres.noteRevision(m)
+	}
+	if s.OnCommit != nil {
+		s.OnCommit()
+	}
+	return nil
+}
+
+// beginWrite begins a write.
+func (s *Store) beginWrite(ctx context.Context, as writeGuard) (*sql.Tx, writeMark, error) {
+	if s.Postgres != nil {
+		return s.Postgres.beginWrite(ctx, s.WriteDB, func(ctx context.Context, tx *sql.Tx, m *writeMark) error { return as(s.Postgres, ctx, tx, m) })
+	}
+	tx, err := s.WriteDB.BeginTx(ctx, nil)
+	return tx, writeMark{}, err
+}
+
+// ignoreTxDone drops the error of a rollback of a transaction that its context has ended.
+func ignoreTxDone(err error) error {
+	if errors.Is(err, sql.ErrTxDone) {
+		return nil
+	}
+	return err
+}
+
+// migrate migrates the schema to the newest version, in one transaction.
+func (s *Store) migrate(ctx context.Context) error {
+	files, err := fs.Glob(migrations, "migrations/*.sql") // sorted
+	if err != nil {
+		return err
+	}
+	var at int
+	if err := s.DB.QueryRowContext(ctx, "pragma user_version").Scan(&at); err != nil || at == len(files) {
+		return err
+	}
+	if at > len(files) {
+		return fmt.Errorf("%w: its schema has version %d, this atoll supports version %d: use a newer atoll", atoll.ErrUnsupported, at, len(files))
+	}
+	return s.Write(ctx, func(tx *sql.Tx) error {
+		if err := tx.QueryRowContext(ctx, "pragma user_version").Scan(&at); err != nil {
+			return err
+		}
+		s.New = at == 0
+		for ; at < len(files); at++ {
+			b, err := migrations.ReadFile(files[at])
+			if err != nil {
+				return err
+			}
+			if _, err := tx.ExecContext(ctx, string(b)); err != nil {
+				return fmt.Errorf("%s: %w", files[at], err)
+			}
+		}
+		_, err := tx.ExecContext(ctx, fmt.Sprintf("pragma user_version = %d", at))
+		return err
+	})
+}

@@ -1,0 +1,444 @@
+package fleet
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/fleet/workspace"
+)
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// want fails unless an error is of a kind; nil for none.
+func want(t testing.TB, what string, err, kind error) {
+	t.Helper()
+	if !errors.Is(err, kind) || kind == nil && err != nil {
+		t.Errorf("%s: %v, want %v", what, err, kind)
+	}
+}
+
+// testFiles returns the files of a new workspace "w" of atoll.Local and where it
+// is on the host.
+func testFiles(t testing.TB, f *Fleet) (*Files, string) {
+	t.Helper()
+	a := f.For(LocalCaller())
+	_, err := a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w"})
+	must(t, err)
+	return reopen(t, a, "w"), f.workspaces.HostPath(workspace.Key{Owner: atoll.Local, Name: "w"})
+}
+
+func reopen(t testing.TB, a *Account, name string) *Files {
+	t.Helper()
+	files, err := a.Files(t.Context(), name)
+	must(t, err)
+	t.Cleanup(func() { must(t, files.Close()) })
+	return files
+}
+
+func put(t testing.TB, f *Files, name, content string) {
+	t.Helper()
+	must(t, f.WriteFile(t.Context(), name, strings.NewReader(content), 0o644))
+}
+
+func get(t testing.TB, f *Files, name string) string {
+	t.Helper()
+	rc, err := f.OpenFile(t.Context(), name)
+	must(t, err)
+	b, err := io.ReadAll(rc)
+	must(t, errors.Join(err, rc.Close()))
+	return string(b)
+}
+
+// dump describes all that a directory of the host holds.
+func dump(t testing.TB, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	must(t, filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(dir, name)
+		if err != nil {
+			return err
+		}
+		all[rel] = info.Mode().String()
+		switch {
+		case info.Mode().IsRegular():
+			b, err := os.ReadFile(name)
+			if err != nil {
+				return err
+			}
+			all[rel] += " " + string(b)
+		case info.Mode()&fs.ModeSymlink != 0:
+			target, err := os.Readlink(name)
+			if err != nil {
+				return err
+			}
+			all[rel] += " -> " + target
+		}
+		return nil
+	}))
+	return all
+}
+
+func TestFilesWithoutSandbox(t *testing.T) {
+	f := openFleet(t, Options{})
+	files, host := testFiles(t, f)
+	ctx := t.Context()
+	want(t, "write without a directory", files.WriteFile(ctx, "/a/b/c", strings.NewReader("x"), 0o640), atoll.ErrNotFound)
+	must(t, files.Mkdir(ctx, "/a/b", 0o711))
+	must(t, files.Mkdir(ctx, "/a/b", 0o700)) // it is there
+	must(t, files.WriteFile(ctx, "/a/b/c", strings.NewReader("one"), 0o4755))
+	must(t, files.WriteFile(ctx, "/a/b/c", strings.NewReader("two"), 0o4755))
+	if got := get(t, files, "/a/b/../b/c"); got != "two" {
+		t.Errorf("read %q", got)
+	}
+	info, err := files.StatFile(ctx, "/a/b/c")
+	if err != nil || info.Mode() != 0o755 || info.Size() != 3 {
+		t.Errorf("stat: %v, %v: want -rwxr-xr-x without the set-uid bit", info, err)
+	}
+	if info, err := files.StatFile(ctx, "/a/b"); err != nil || info.Mode() != fs.ModeDir|0o711 {
+		t.Errorf("stat of the directory: %v, %v", info, err)
+	}
+	put(t, files, "/z", "")
+	list, err := files.ReadDir(ctx, "/")
+	if err != nil || len(list) != 2 || list[0].Name() != "a" || list[1].Name() != "z" {
+		t.Errorf("list: %v, %v", list, err)
+	}
+	rc, err := files.OpenFile(ctx, "/a/b/c")
+	must(t, err)
+	if s, ok := rc.(io.Seeker); !ok {
+		t.Error("what is opened can't seek, so no range of it can be served")
+	} else if _, err := s.Seek(1, io.SeekStart); err != nil {
+		t.Error(err)
+	}
+	must(t, rc.Close())
+	must(t, files.Remove(ctx, "/a"))
+	want(t, "remove twice", files.Remove(ctx, "/a"), atoll.ErrNotFound)
+	if got := dump(t, host); len(got) != 2 {
+		t.Errorf("there is more than /z: %v", got)
+	}
+	for name, c := range map[string]struct {
+		err  error
+		kind error
+	}{
+		"read missing":         {second(files.OpenFile(ctx, "/none")), atoll.ErrNotFound},
+		"read directory":       {second(files.OpenFile(ctx, "/")), atoll.ErrInvalid},
+		"read relative":        {second(files.OpenFile(ctx, "z")), atoll.ErrInvalid},
+		"read NUL":             {second(files.OpenFile(ctx, "/z\x00")), atoll.ErrInvalid},
+		"read beneath file":    {second(files.OpenFile(ctx, "/z/z")), atoll.ErrInvalid},
+		"read endless name":    {second(files.OpenFile(ctx, "/"+strings.Repeat("x/", 5000))), atoll.ErrInvalid},
+		"read long name":       {second(files.OpenFile(ctx, "/"+strings.Repeat("x", 300))), atoll.ErrInvalid},
+		"list file":            {second(files.ReadDir(ctx, "/z")), atoll.ErrInvalid},
+		"list missing":         {second(files.ReadDir(ctx, "/none")), atoll.ErrNotFound},
+		"mkdir over file":      {files.Mkdir(ctx, "/z", 0o755), atoll.ErrExists},
+		"mkdir beneath file":   {files.Mkdir(ctx, "/z/y", 0o755), atoll.ErrInvalid},
+		"write over directory": {files.WriteFile(ctx, "/", strings.NewReader("x"), 0o644), atoll.ErrInvalid},
+		"remove all":           {files.Remove(ctx, "/x/.."), atoll.ErrInvalid},
+		"export missing":       {second(files.Export(ctx, "/none")), atoll.ErrNotFound},
+	} {
+		want(t, name, c.err, c.kind)
+		var e *atoll.Error
+		if !errors.As(c.err, &e) || e.ID != "w" || strings.Contains(c.err.Error(), f.opts.Home) {
+			t.Errorf("%s: %v: want an *atoll.Error of w that does not name the host's directories", name, c.err)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// TestPlantedFiles looks at what a sandbox can leave in a workspace to make the
+// fleet touch the host.
+func TestPlantedFiles(t *testing.T) {
+	f := openFleet(t, Options{})
+	files, host := testFiles(t, f)
+	ctx := t.Context()
+	outside := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(outside, "secret"), []byte("secret"), 0o600))
+	_, err := f.For(LocalCaller()).CreateWorkspace(ctx, atoll.Workspace{Name: "other"})
+	must(t, err)
+	other := reopen(t, f.For(LocalCaller()), "other")
+	put(t, other, "/secret", "secret")
+	up := strings.Repeat("../", 20)
+	for name, target := range map[string]string{
+		"absolute": outside, "relative": up + outside[1:], "neighbour": "../other", "file": filepath.Join(outside, "secret"),
+		"root": "/", "proc": "/proc/self/root", "dangling": filepath.Join(outside, "new"), "dot": "..",
+	} {
+		must(t, os.Symlink(target, filepath.Join(host, name)))
+	}
+	before, neighbour := dump(t, outside), dump(t, f.workspaces.HostPath(workspace.Key{Owner: atoll.Local, Name: "other"}))
+	for _, name := range []string{
+		"/absolute/secret", "/relative/secret", "/neighbour/secret", "/file", "/root" + outside + "/secret",
+		"/proc" + outside + "/secret", "/dot/other/secret", "/absolute/../absolute/secret",
+	} {
+		if rc, err := files.OpenFile(ctx, name); err == nil {
+			t.Errorf("read %s: it is possible", name)
+			must(t, rc.Close())
+		}
+	}
+	for _, name := range []string{"absolute", "relative", "neighbour", "dot", "root"} {
+		if _, err := files.ReadDir(ctx, "/"+name); err == nil {
+			t.Errorf("list %s: it is possible", name)
+		}
+		if files.WriteFile(ctx, "/"+name+"/planted", strings.NewReader("x"), 0o644) == nil {
+			t.Errorf("write beneath %s: it is possible", name)
+		}
+		if files.Mkdir(ctx, "/"+name+"/planted/x", 0o755) == nil {
+			t.Errorf("mkdir beneath %s: it is possible", name)
+		}
+		if files.Import(ctx, "/"+name, archiveOf(t, tar.Header{Name: "planted"})) == nil {
+			t.Errorf("import into %s: it is possible", name)
+		}
+		if rc, err := files.Export(ctx, "/"+name); err == nil {
+			t.Errorf("export of %s: it is possible", name)
+			_ = rc.Close()
+		}
+		if files.Remove(ctx, "/"+name+"/secret") == nil {
+			t.Errorf("remove beneath %s: it is possible", name)
+		}
+		want(t, "stat of the link "+name, second(files.StatFile(ctx, "/"+name)), nil)
+	}
+	put(t, files, "/dangling", "here") // replaces the link itself
+	put(t, files, "/file", "here")
+	must(t, files.Remove(ctx, "/absolute"))
+	if d := cmp.Diff(before, dump(t, outside)); d != "" {
+		t.Errorf("the host has changed: %s", d)
+	}
+	if d := cmp.Diff(neighbour, dump(t, f.workspaces.HostPath(workspace.Key{Owner: atoll.Local, Name: "other"}))); d != "" {
+		t.Errorf("the neighbour has changed: %s", d)
+	}
+	must(t, os.MkdirAll(filepath.Join(host, "real", "dir"), 0o755))
+	must(t, os.Symlink("real/dir", filepath.Join(host, "inner")))
+	put(t, files, "/inner/x", "inside")
+	if got := get(t, files, "/real/dir/x"); got != "inside" {
+		t.Errorf("a link that stays inside: %q", got)
+	}
+}
+
+// TestPlantedPipes reads files whose opening blocks until another process opens them.
+func TestPlantedPipes(t *testing.T) {
+	f := openFleet(t, Options{})
+	files, host := testFiles(t, f)
+	ctx := t.Context()
+	must(t, syscall.Mkfifo(filepath.Join(host, "pipe"), 0o666))
+	short := filepath.Join(t.TempDir(), "s")
+	must(t, os.Symlink(host, short))
+	l, err := net.Listen("unix", filepath.Join(short, "socket"))
+	must(t, err)
+	defer l.Close()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for _, name := range []string{"/pipe", "/socket"} {
+			want(t, "read "+name, second(files.OpenFile(ctx, name)), atoll.ErrInvalid)
+			want(t, "list "+name, second(files.ReadDir(ctx, name)), atoll.ErrInvalid)
+			want(t, "beneath "+name, second(files.OpenFile(ctx, name+"/x")), atoll.ErrInvalid)
+			want(t, "import into "+name, files.Import(ctx, name, archiveOf(t, tar.Header{Name: "x"})), atoll.ErrInvalid)
+			want(t, "export "+name, second(files.Export(ctx, name)), atoll.ErrInvalid)
+			if root, err := workspace.OpenDir(files.root, name[1:]); err == nil {
+				t.Errorf("%s is taken for a directory", name)
+				must(t, root.Close())
+			}
+		}
+		if names := entriesOf(t, files, "/"); !slices.Equal(names, []string{"./", "./pipe"}) {
+			t.Errorf("exported %v: want the pipe, as a pipe, and no socket", names)
+		}
+		f.workspaces.ForgetSize(files.key)
+		if held, err := f.workspaces.Measure(ctx, files.key); err != nil || held.Files != 2 || !held.Complete {
+			t.Errorf("size: %+v, %v", held, err)
+		}
+		put(t, files, "/pipe", "a file now")
+		must(t, files.Remove(ctx, "/socket"))
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Fatal("something waits for the other end of a pipe")
+	}
+}
+
+// TestRacingLinks swaps a directory for a link out of the workspace, over and
+// over, while files are written, imported and removed through it.
+func TestRacingLinks(t *testing.T) {
+	f := openFleet(t, Options{})
+	files, host := testFiles(t, f)
+	outside := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(host, "real"), 0o755))
+	must(t, os.Symlink(outside, filepath.Join(host, "evil")))
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() { // the sandbox
+		d, x := filepath.Join(host, "d"), filepath.Join(host, "x")
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			for _, kind := range []string{"real", "evil"} {
+				if kind == "real" {
+					_ = os.Mkdir(x, 0o755)
+				} else {
+					_ = os.Symlink(outside, x)
+				}
+				_ = os.RemoveAll(d)
+				_ = os.Rename(x, d)
+				runtime.Gosched()
+			}
+		}
+	})
+	for i := range 300 {
+		_ = files.WriteFile(t.Context(), "/d/f", strings.NewReader("x"), 0o644)
+		_ = files.Mkdir(t.Context(), "/d/sub/sub", 0o755)
+		_ = files.Import(t.Context(), "/d", archiveOf(t, tar.Header{Name: fmt.Sprint("i", i)}, tar.Header{Typeflag: tar.TypeDir, Name: "sub/dir/"}))
+		_ = files.Remove(t.Context(), "/d/sub")
+		if rc, err := files.Export(t.Context(), "/d"); err == nil {
+			_, _ = io.Copy(io.Discard, rc)
+			_ = rc.Close()
+		}
+	}
+	close(stop)
+	wg.Wait()
+	if got := dump(t, outside); len(got) != 1 {
+		t.Errorf("outside of the workspace: %v", got)
+	}
+}
+
+func TestAbandonedWriteChangesNothing(t *testing.T) {
+	f := openFleet(t, Options{})
+	files, host := testFiles(t, f)
+	put(t, files, "/a", "before")
+	before := dump(t, host)
+	boom := errors.New("line is dead")
+	err := files.WriteFile(t.Context(), "/a", io.MultiReader(strings.NewReader("half"), &failing{boom}), 0o644)
+	want(t, "write", err, boom)
+	want(t, "import", files.Import(t.Context(), "/", io.MultiReader(bytes.NewReader(archiveOf(t, tar.Header{Name: "b"}).Bytes()[:512]), &failing{boom})), boom)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	r, w := io.Pipe()
+	want(t, "write that hangs", files.WriteFile(ctx, "/a", r, 0o644), atoll.ErrTimeout)
+	must(t, w.Close())
+	if d := cmp.Diff(before, dump(t, host)); d != "" || before["a"] != "-rw-r--r-- before" {
+		t.Error(d)
+	}
+	for _, dir := range []string{workspace.IncomingDir, workspace.RemovedDir} {
+		if left, err := os.ReadDir(filepath.Join(f.workspaces.Dir, dir)); err != nil || len(left) != 0 {
+			t.Errorf("left in %s: %v, %v", dir, left, err)
+		}
+	}
+}
+
+type failing struct{ err error }
+
+func (f *failing) Read([]byte) (int, error) { return 0, f.err }
+
+// TestDeepTrees plants directories that are deeper than any path, and counts,
+// exports and removes them.
+func TestDeepTrees(t *testing.T) {
+	f := openFleet(t, Options{})
+	files, host := testFiles(t, f)
+	const depth = 3000
+	d, err := os.OpenRoot(host)
+	must(t, err)
+	for i := range depth {
+		must(t, d.Mkdir("deeper-and-deeper", 0o700))
+		if i%2 == 1 {
+			must(t, d.WriteFile("f", []byte("x"), 0o400))
+		}
+		next, err := d.OpenRoot("deeper-and-deeper")
+		must(t, errors.Join(err, d.Close()))
+		d = next
+	}
+	must(t, d.Close())
+	f.workspaces.ForgetSize(files.key)
+	held, err := f.workspaces.Measure(t.Context(), files.key)
+	if err != nil || held.Complete || !held.TooDeep {
+		t.Errorf("size: %+v, %v: want it said that it is not all", held, err)
+	}
+	rc, err := files.Export(t.Context(), "/")
+	must(t, err)
+	_, err = io.Copy(io.Discard, rc)
+	want(t, "export", err, atoll.ErrInvalid)
+	want(t, "close of the export", rc.Close(), atoll.ErrInvalid)
+	must(t, files.Remove(t.Context(), "/deeper-and-deeper"))
+	if got := dump(t, f.workspaces.Dir); len(got) != 6 {
+		t.Errorf("something is left: %v", got)
+	}
+}
+
+func TestOwnersDontMeet(t *testing.T) {
+	f := openFleet(t, Options{})
+	mallory := f.For(Caller{Owner: atoll.Owner{App: "app", User: "mallory"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
+	alice := f.For(Caller{Owner: atoll.Owner{App: "app", User: "alice"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
+	_, err := alice.CreateWorkspace(t.Context(), atoll.Workspace{Name: "mine"})
+	must(t, err)
+	put(t, reopen(t, alice, "mine"), "/secret", "secret")
+	missing := second(mallory.Workspace(t.Context(), "nothing"))
+	for _, name := range []string{"mine", "../alice/mine", "../../app/alice/mine", "/mine", "mine/", ".", "..", "", "mine\x00", "MINE", strings.Repeat("x", 1000), "%2e%2e/alice/mine", "' or 1=1 --"} {
+		for what, err := range map[string]error{
+			"workspace": second(mallory.Workspace(t.Context(), name)),
+			"remove":    mallory.RemoveWorkspace(t.Context(), name),
+			"files":     second(mallory.Files(t.Context(), name)),
+		} {
+			var e, m *atoll.Error
+			if !errors.Is(err, atoll.ErrNotFound) || !errors.As(err, &e) || !errors.As(missing, &m) || e.Err.Error() != m.Err.Error() {
+				t.Errorf("%s %q: %v, want what there is for one that is not there: %v", what, name, err, missing)
+			}
+		}
+		if name == "mine" {
+			continue
+		}
+		want(t, "create "+name, second(mallory.CreateWorkspace(t.Context(), atoll.Workspace{Name: name})), atoll.ErrInvalid)
+		want(t, "mount "+name, second(mallory.Create(t.Context(), atoll.Config{Workspaces: []atoll.WorkspaceMount{{Workspace: name}}})), atoll.ErrInvalid)
+	}
+	if list, err := mallory.Workspaces(t.Context()); err != nil || len(list) != 0 {
+		t.Errorf("mallory sees %v, %v", list, err)
+	}
+	for _, c := range []Caller{{Owner: mallory.caller.Owner}, {Owner: alice.caller.Owner, Scopes: []atoll.Scope{atoll.ScopeRead}}} {
+		a := f.For(c)
+		want(t, "create without the scope", second(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "x"})), atoll.ErrDenied)
+		want(t, "remove without the scope", a.RemoveWorkspace(t.Context(), "mine"), atoll.ErrDenied)
+		want(t, "prune without the scope", second(a.Prune(t.Context(), PruneOptions{})), atoll.ErrDenied)
+		want(t, "prune of all without the scope", second(a.Prune(t.Context(), PruneOptions{AllOwners: true, DryRun: true})), atoll.ErrDenied)
+	}
+	files := reopen(t, f.For(Caller{Owner: alice.caller.Owner, Scopes: []atoll.Scope{atoll.ScopeRead}}), "mine")
+	if got := get(t, files, "/secret"); got != "secret" {
+		t.Errorf("read with the scope: %q", got)
+	}
+	for what, err := range map[string]error{
+		"write":  files.WriteFile(t.Context(), "/x", strings.NewReader("x"), 0o644),
+		"mkdir":  files.Mkdir(t.Context(), "/x", 0o755),
+		"remove": files.Remove(t.Context(), "/secret"),
+		"import": files.Import(t.Context(), "/", archiveOf(t)),
+	} {
+		want(t, what+" without the scope", err, atoll.ErrDenied)
+	}
+}

@@ -1,0 +1,15 @@
+package helper
+
+import "github.com/atoll-sandbox/atoll"
+
+// Check reports whether a helper is found. without says what does not work when it is missing.
+func (f Finder) Check(name string, needed bool, without string) atoll.Check {
+	c := atoll.Check{Name: "helper " + name, Needed: needed}
+	path, err := f.Find(name)
+	if err != nil {
+		c.Detail, c.Fix = "without it "+without, "build atoll with `make build`, or put "+name+" beside atoll or into $ATOLL_HELPERS"
+		return c
+	}
+	c.OK, c.Detail = true, path
+	return c
+}

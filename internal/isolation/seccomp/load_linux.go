@@ -1,0 +1,29 @@
+package seccomp
+
+import (
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// Load puts the calling thread, and the threads and processes that it starts from now on, under a
+// filter for good, and sets no_new_privs. The caller must have locked its goroutine to the thread.
+func Load(prog []byte) error {
+	const size = int(unsafe.Sizeof(unix.SockFilter{}))
+	if len(prog) == 0 || len(prog)%size != 0 || len(prog)/size > unix.BPF_MAXINSNS {
+		return fmt.Errorf("%w: a filter of %d bytes", atoll.ErrInvalid, len(prog))
+	}
+	code := make([]unix.SockFilter, len(prog)/size)
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(&code[0])), len(prog)), prog)
+	fprog := unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("no_new_privs: %w", err)
+	}
+	if _, _, e := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&fprog))); e != 0 {
+		return fmt.Errorf("seccomp: %w", e)
+	}
+	return nil
+}

@@ -1,0 +1,41 @@
+package filelock_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/atoll-sandbox/atoll/internal/state/filelock"
+)
+
+func TestOneHasIt(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "lock")
+	open := func() *os.File {
+		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = f.Close() })
+		return f
+	}
+	first, second := open(), open()
+	if ok, err := filelock.Try(first); !ok || err != nil {
+		t.Fatalf("the first: %v, %v", ok, err)
+	}
+	if ok, err := filelock.Try(second); ok || err != nil {
+		t.Fatalf("the second: %v, %v", ok, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := filelock.Poll(ctx, second); !errors.Is(err, context.Canceled) {
+		t.Fatalf("the second, which need not wait any longer: %v", err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := filelock.Poll(t.Context(), second); err != nil {
+		t.Fatalf("the second, when the first is closed: %v", err)
+	}
+}

@@ -1,0 +1,93 @@
+package kernel
+
+import (
+	"os"
+	"sync"
+
+	"github.com/atoll-sandbox/atoll/vfs"
+)
+
+// Memory returns an open file that reads b, like a here-document. The caller owns the reference.
+func (p *Proc) Memory(b []byte) *Open {
+	return newOpen(static{&content{b: b}}, "/dev/fd/63", os.O_RDONLY)
+}
+
+// Buffer collects the output of processes, charged to the sandbox as it grows. It replaces a pipe
+// whose reader would only collect the bytes.
+type Buffer struct {
+	owner *Proc
+
+	mu   sync.Mutex
+	b    []byte // guarded by mu, as are all fields below
+	cost int64
+	open bool
+}
+
+// Buffer returns a new buffer and the file that writes to it. The caller owns the reference, and
+// must call Close.
+func (p *Proc) Buffer() (*Buffer, *Open) {
+	b := &Buffer{owner: p, open: true}
+	return b, newOpen(bufferEnd{b}, "pipe:[0]", os.O_WRONLY)
+}
+
+// Wait waits until all writers have closed the file, and returns what was written. The bytes are
+// valid until Close.
+func (b *Buffer) Wait() []byte {
+	for {
+		b.mu.Lock()
+		if !b.open {
+			b.mu.Unlock()
+			return b.b
+		}
+		b.mu.Unlock()
+		b.owner.blockUntilWoken(blockInner)
+	}
+}
+
+// Close frees the memory.
+func (b *Buffer) Close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.owner.k.mem.Add(-b.cost)
+	b.cost, b.b, b.open = 0, nil, false
+}
+
+type bufferEnd struct{ b *Buffer }
+
+func (bufferEnd) read(*Proc, []byte) (int, error) { return 0, vfs.EBADF }
+
+func (e bufferEnd) write(p *Proc, data []byte) (int, error) {
+	if !e.b.add(data) {
+		p.oom = true
+		p.exitBySignal(SIGKILL)
+	}
+	return len(data), nil
+}
+
+// add appends data, and reports whether the memory was available.
+func (b *Buffer) add(data []byte) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if need := len(b.b) + len(data); need > cap(b.b) {
+		size := max(2*cap(b.b), need)
+		if size < 512 {
+			size = max(64, need)
+		}
+		k, grow := b.owner.k, int64(size-cap(b.b))
+		if k.mem.Add(grow) > k.limits.Memory {
+			k.mem.Add(-grow)
+			return false
+		}
+		b.cost += grow
+		b.b = append(make([]byte, 0, size), b.b...)
+	}
+	b.b = append(b.b, data...)
+	return true
+}
+
+func (e bufferEnd) close() {
+	e.b.mu.Lock()
+	e.b.open = false
+	e.b.mu.Unlock()
+	e.b.owner.wakeUp()
+}

@@ -1,0 +1,536 @@
+package kernel
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"path"
+	"runtime/debug"
+	"sort"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/atoll-sandbox/atoll/vfs"
+)
+
+// Status describes how a process ended.
+type Status struct {
+	Code   int    // 0-255; 128+signal if a signal ended it
+	Signal Signal // 0 if it ended by itself
+}
+
+// Proc is a virtual process, the receiver of every system call of a program.
+//
+// Its methods must be called on the goroutine that runs the program, except Kill, PID and the
+// accessors that document otherwise. When a process must end (a signal, the deadline, the memory
+// limit), its next call unwinds it by a panic that only the kernel recovers, so programs need not
+// check for it.
+type Proc struct {
+	Args   []string // Args[0] is the name of the command
+	Env    []string // "K=V"
+	Stdin  *Handle
+	Stdout *Handle
+	Stderr *Handle
+
+	public atomic.Pointer[publicInfo] // visible to other processes
+
+	k      *Kernel
+	t      *task
+	parent *Proc
+	pid    int
+	pgid   atomic.Int32
+	path   string // of the executable
+	main   Program
+	dir    string
+	umask  uint32
+	start  time.Time
+	depth  int
+	left   int   // units of work until the next check
+	mem    int64 // bytes charged
+	fds    []slot
+	std    [3]Handle
+	out    *bufio.Writer
+
+	wakeMu   sync.Mutex
+	woken    bool          // guarded by wakeMu; wakeUp was called while the process did not wait
+	wake     chan struct{} // one for each wait
+	pending  atomic.Uint64 // signals to deliver
+	caught   atomic.Uint64 // signals delivered to a handler
+	ignored  atomic.Uint64
+	handled  atomic.Uint64
+	blocked  atomic.Int32 // a blockKind, for draining and ps; written with wakeMu held
+	wakeAt   atomic.Int64 // unix nanoseconds of the end of a sleep
+	exited   atomic.Bool
+	stopped  atomic.Bool
+	status   Status
+	oom      bool
+	killedBy Signal
+	callee   atomic.Pointer[Proc] // the child that Call runs on this goroutine
+
+	mu       sync.Mutex
+	children []*Proc // guarded by mu; spawned and not waited for
+}
+
+type blockKind = int32
+
+const (
+	blockNone  blockKind = iota
+	blockInner           // by another process, a pipe or a signal
+	blockSleep           // until wakeAt
+	blockHost            // by the host's end of a stream
+)
+
+// unwind is the panic value that ends a process.
+type unwind struct{ p *Proc }
+
+// PID returns the process id. It is safe for concurrent use.
+func (p *Proc) PID() int { return p.pid }
+
+// PPID returns the parent's process id: 1 if the parent has ended, and 0 for the first process of a
+// command.
+func (p *Proc) PPID() int {
+	switch {
+	case p.parent == nil:
+		return 0
+	case p.parent.exited.Load():
+		return 1
+	}
+	return p.parent.pid
+}
+
+// Group returns the process group.
+func (p *Proc) Group() int { return int(p.pgid.Load()) }
+
+// SetGroup moves the process to a group; 0 makes it the leader of a new one.
+func (p *Proc) SetGroup(id int) {
+	if id == 0 {
+		id = p.pid
+	}
+	p.pgid.Store(int32(id))
+}
+
+// Kernel returns the kernel that runs the process.
+func (p *Proc) Kernel() *Kernel { return p.k }
+
+// FS returns the file system. Prefer the process's own methods, which apply its directory, its
+// umask and devices.
+func (p *Proc) FS() *vfs.FS { return p.k.fs }
+
+// publicInfo is the information that other processes may read; it is replaced, never changed.
+type publicInfo struct {
+	args []string
+	path string
+}
+
+// publishArgs makes the present arguments and executable visible to other processes.
+func (p *Proc) publishArgs() { p.public.Store(&publicInfo{args: p.Args, path: p.path}) }
+
+// Name returns the base name of Args[0].
+func (p *Proc) Name() string {
+	args := p.public.Load().args
+	if len(args) == 0 {
+		return ""
+	}
+	return path.Base(args[0])
+}
+
+// Executable returns the path of the executable.
+func (p *Proc) Executable() string { return p.public.Load().path }
+
+// Started returns the start time of the process.
+func (p *Proc) Started() time.Time { return p.start }
+
+// State returns the state letter of ps: R, S, T or Z.
+func (p *Proc) State() byte {
+	switch {
+	case p.exited.Load():
+		return 'Z'
+	case p.stopped.Load():
+		return 'T'
+	case p.blocked.Load() != blockNone:
+		return 'S'
+	}
+	return 'R'
+}
+
+// Now returns the sandbox's time.
+func (p *Proc) Now() time.Time { return p.k.now() }
+
+// Rand fills b with random bytes.
+func (p *Proc) Rand(b []byte) {
+	if _, err := io.ReadFull(p.k.rand, b); err != nil {
+		panic(fmt.Errorf("random source: %w", err))
+	}
+}
+
+// Network returns the sandbox's network, or nil if it has none.
+func (p *Proc) Network() Network { return p.k.network }
+
+// Getenv returns the value of an environment variable, or "".
+func (p *Proc) Getenv(name string) string {
+	v, _ := p.LookupEnv(name)
+	return v
+}
+
+// LookupEnv returns the value of an environment variable and whether it is set.
+func (p *Proc) LookupEnv(name string) (string, bool) {
+	for i := len(p.Env) - 1; i >= 0; i-- {
+		if e := p.Env[i]; len(e) > len(name) && e[len(name)] == '=' && e[:len(name)] == name {
+			return e[len(name)+1:], true
+		}
+	}
+	return "", false
+}
+
+// Out returns a buffered writer to standard output, which the kernel flushes when the program
+// returns.
+func (p *Proc) Out() *bufio.Writer {
+	if p.out == nil {
+		p.out = writers.Get().(*bufio.Writer)
+		p.out.Reset(p.Stdout)
+	}
+	return p.out
+}
+
+var writers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 16<<10) }}
+
+// Errorf writes one line to standard error: the process's name, a colon and the message. It flushes
+// standard output first.
+func (p *Proc) Errorf(format string, a ...any) {
+	if p.out != nil {
+		_ = p.out.Flush() // an error shows at the next write
+	}
+	msg := fmt.Sprintf(format, a...)
+	_, _ = io.WriteString(p.Stderr, p.Name()+": "+msg+"\n") // an error can't be reported
+}
+
+// Spawn describes a child to start.
+type Spawn struct {
+	Args   []string // Args[0] is the visible name
+	Env    []string // nil: the parent's
+	Dir    string   // empty: the parent's
+	Path   string   // of the executable, for /proc
+	Main   Program
+	Stdin  *Open // nil: the parent's, also below
+	Stdout *Open
+	Stderr *Open
+	Group  int               // process group to join; 0: the parent's; -1: a new one
+	Setup  func(child *Proc) // runs before the child starts, on the parent's goroutine
+}
+
+// Spawn starts a child in a new goroutine. The parent must Wait for it. If there are too many
+// processes, the error is [vfs.EAGAIN].
+func (p *Proc) Spawn(s Spawn) (*Proc, error) {
+	c, err := p.newChild(s)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	p.children = append(p.children, c)
+	p.mu.Unlock()
+	c.t.add()
+	go func() {
+		defer c.t.done()
+		c.run()
+	}()
+	return c, nil
+}
+
+// Call runs a child on the caller's goroutine, and returns how it ended.
+func (p *Proc) Call(s Spawn) (Status, error) {
+	c, err := p.newChild(s)
+	if err != nil {
+		return Status{}, err
+	}
+	c.t.add()
+	p.callee.Store(c)
+	p.passPending(c)
+	c.run()
+	p.callee.Store(nil)
+	c.t.done()
+	p.check()
+	return c.status, nil
+}
+
+func (p *Proc) newChild(s Spawn) (*Proc, error) {
+	if p.depth+1 >= p.k.limits.Depth {
+		return nil, vfs.EAGAIN
+	}
+	c := &Proc{
+		Args: s.Args, Env: s.Env, k: p.k, t: p.t, parent: p, path: s.Path, main: s.Main,
+		dir: p.dir, umask: p.umask, depth: p.depth + 1, left: tickEvery, start: p.k.now(),
+		wake: make(chan struct{}, 1),
+	}
+	if s.Env == nil {
+		c.Env = p.Env
+	}
+	if s.Dir != "" {
+		c.dir = p.Path(s.Dir)
+	}
+	c.publishArgs()
+	c.ignored.Store(p.ignored.Load())
+	if err := p.k.addProc(c, 0); err != nil {
+		return nil, err
+	}
+	switch s.Group {
+	case 0:
+		c.pgid.Store(p.pgid.Load())
+	case -1:
+		c.pgid.Store(int32(c.pid))
+	default:
+		c.pgid.Store(int32(s.Group))
+	}
+	c.inheritFiles(p, [3]*Open{s.Stdin, s.Stdout, s.Stderr})
+	c.bindStreams()
+	if s.Setup != nil {
+		s.Setup(c)
+	}
+	if c.t.dead.Load() {
+		c.pending.Or(SIGKILL.bit())
+	}
+	return c, nil
+}
+
+// bindStreams makes the three stream handles.
+func (p *Proc) bindStreams() {
+	for i := range p.std {
+		p.std[i] = Handle{p: p, fd: i}
+	}
+	p.Stdin, p.Stdout, p.Stderr = &p.std[0], &p.std[1], &p.std[2]
+}
+
+// run runs the program until it ends, and releases its resources.
+func (p *Proc) run() {
+	code := 128 + int(SIGKILL)
+	defer func() { p.finishProc(code) }()
+	code = p.runGuarded(p.main)
+}
+
+// runGuarded calls f, and converts a panic to an exit status.
+func (p *Proc) runGuarded(f Program) (code int) {
+	defer func() {
+		switch v := recover().(type) {
+		case nil:
+		case unwind:
+			if v.p != p {
+				panic(v) // the unwinding of the process that owns this goroutine
+			}
+			code = 128 + int(p.killedBy)
+		default:
+			code = 134
+			p.k.recordIncident(Incident{Time: p.k.now(), Program: p.Name(), Value: fmt.Sprint(v), Stack: string(debug.Stack())})
+			p.runQuietly(func() { p.Errorf("internal error: %v", v) })
+		}
+	}()
+	p.check()
+	code = f(p) & 0xff
+	if p.out != nil {
+		_ = p.out.Flush() // a broken pipe has ended the process already
+	}
+	return code
+}
+
+// runQuietly runs f, and recovers if that ends the process.
+func (p *Proc) runQuietly(f func()) {
+	defer func() {
+		if v := recover(); v != nil {
+			if u, ok := v.(unwind); !ok || u.p != p {
+				panic(v)
+			}
+		}
+	}()
+	f()
+}
+
+func (p *Proc) finishProc(code int) {
+	if p.out != nil {
+		p.out.Reset(nil)
+		writers.Put(p.out)
+		p.out = nil
+	}
+	if p.oom {
+		p.reportOOM()
+	}
+	p.closeAll()
+	p.k.mem.Add(-p.mem)
+	p.mem = 0
+	p.status = Status{Code: code, Signal: p.killedBy}
+	p.k.removeProc(p)
+	p.exited.Store(true)
+	if p.parent != nil {
+		p.parent.wakeUp()
+		p.parent.raiseSignal(SIGCHLD)
+	}
+}
+
+// reportOOM writes to standard error that the process ran out of memory, if that is possible.
+func (p *Proc) reportOOM() {
+	if len(p.fds) > 2 && p.fds[2].f != nil && !p.t.dead.Load() {
+		msg := fmt.Sprintf("%s: memory limit of %d MiB exceeded\n", p.Name(), p.k.limits.Memory>>20)
+		p.fds[2].f.tryWrite([]byte(msg))
+	}
+}
+
+// Exited reports whether the process has ended. It is safe for concurrent use.
+func (p *Proc) Exited() bool { return p.exited.Load() }
+
+// Result returns how the process ended; the zero Status if it has not.
+func (p *Proc) Result() Status {
+	if !p.exited.Load() {
+		return Status{}
+	}
+	return p.status
+}
+
+// Children returns the children that were spawned and not waited for.
+func (p *Proc) Children() []*Proc {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]*Proc(nil), p.children...)
+}
+
+// Wait waits until a child ends. With intr it returns [vfs.EINTR] when a signal arrives that the
+// process handles.
+func (p *Proc) Wait(c *Proc, intr bool) (Status, error) {
+	for {
+		if intr && p.caught.Load() != 0 {
+			return Status{}, vfs.EINTR
+		}
+		if c.exited.Load() {
+			break
+		}
+		p.blockUntilWoken(blockInner)
+	}
+	p.removeChild(c)
+	return c.status, nil
+}
+
+// WaitJob waits until a child ends, or is stopped by a signal.
+func (p *Proc) WaitJob(c *Proc) (st Status, stopped bool) {
+	for !c.exited.Load() {
+		if c.Stopped() {
+			return Status{}, true
+		}
+		p.blockUntilWoken(blockInner)
+	}
+	p.removeChild(c)
+	return c.status, false
+}
+
+// WaitAny waits until one of the children in list ends, and returns it; [vfs.ECHILD] if the list is
+// empty. It returns [vfs.EINTR] as Wait does.
+func (p *Proc) WaitAny(list []*Proc, intr bool) (*Proc, error) {
+	if len(list) == 0 {
+		return nil, vfs.ECHILD
+	}
+	for {
+		for _, c := range list {
+			if c.exited.Load() {
+				p.removeChild(c)
+				return c, nil
+			}
+		}
+		if intr && p.caught.Load() != 0 {
+			return nil, vfs.EINTR
+		}
+		p.blockUntilWoken(blockInner)
+	}
+}
+
+func (p *Proc) removeChild(c *Proc) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, x := range p.children {
+		if x == c {
+			p.children = append(p.children[:i], p.children[i+1:]...)
+			return
+		}
+	}
+}
+
+// Sleep waits for a duration. With intr it also returns when a signal arrives that the process
+// handles. It returns the remaining time.
+func (p *Proc) Sleep(d time.Duration, intr bool) time.Duration {
+	if d <= 0 {
+		p.check()
+		return 0
+	}
+	end := time.Now().Add(d)
+	timer := time.AfterFunc(d, p.wakeUp)
+	defer timer.Stop()
+	p.wakeAt.Store(end.UnixNano())
+	for {
+		rest := time.Until(end)
+		if rest <= 0 {
+			return 0
+		}
+		if intr && p.caught.Load() != 0 {
+			return rest
+		}
+		p.blockUntilWoken(blockSleep)
+	}
+}
+
+// Pause waits until the process is woken, by a signal that it handles or a child that ends. It may
+// return early.
+func (p *Proc) Pause() { p.blockUntilWoken(blockInner) }
+
+// wakeUp wakes the process if it waits; otherwise its next wait returns at once. It is safe for
+// concurrent use.
+func (p *Proc) wakeUp() {
+	p.wakeMu.Lock()
+	asleep := p.blocked.Load() != blockNone
+	if asleep {
+		p.blocked.Store(blockNone) // it counts as running from here, although it has not noticed yet
+		p.t.moved.Add(1)
+	}
+	p.woken = !asleep
+	p.wakeMu.Unlock()
+	if asleep {
+		p.wake <- struct{}{} // does not block: one for each sleep
+	}
+}
+
+// sleepUntilWoken sleeps until the next wakeUp, unless there was one since the last sleep.
+func (p *Proc) sleepUntilWoken(kind blockKind) {
+	p.wakeMu.Lock()
+	kicked := p.woken
+	p.woken = false
+	if !kicked {
+		p.blocked.Store(kind)
+	}
+	p.wakeMu.Unlock()
+	if !kicked {
+		p.t.notifyIdle()
+		<-p.wake
+	}
+}
+
+// blockUntilWoken waits for the next wakeUp, and then delivers signals.
+func (p *Proc) blockUntilWoken(kind blockKind) {
+	p.check()
+	p.sleepUntilWoken(kind)
+	p.check()
+}
+
+// Enter adds a level of nesting, and reports whether that is allowed. Every Enter that returns true
+// needs a Leave.
+func (p *Proc) Enter() bool {
+	if p.depth+1 >= p.k.limits.Depth {
+		return false
+	}
+	p.depth++
+	return true
+}
+
+// Leave ends a level of nesting.
+func (p *Proc) Leave() { p.depth-- }
+
+func sortProcs(list []*Proc) {
+	sort.Slice(list, func(i, j int) bool { return list[i].pid < list[j].pid })
+}
+
+// Cmdline returns the arguments in the form of ps.
+func (p *Proc) Cmdline() string { return strings.Join(p.public.Load().args, " ") }

@@ -1,0 +1,287 @@
+package atoll_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/atoll-sandbox/atoll"
+
+// layers is the table of docs/architecture.md: imports go to lower layers only.
+// The longest matching directory counts. A directory that is not listed
+// belongs to the district of its parent.
+var layers = map[string]int{
+	".": 0,
+
+	"vfs": 1, "atolltest": 1, "agent": 1, "internal/wire": 1, "internal/state": 1, "internal/isolation": 1,
+	"internal/suggest": 1, "internal/helper": 1, "shell/syntax": 1,
+
+	"client": 2, "internal/guest": 2, "internal/image": 2, "internal/model": 2, "internal/unix": 2,
+
+	"shell": 3, "internal/egress": 3, "internal/vm": 3, "internal/project": 3, "internal/fleet": 3,
+	"shell/command/internal/commandtest": 7, // imported by tests only
+
+	"driver": 4, "internal/agents": 4, "internal/preview": 4,
+
+	"internal/api": 5, "internal/testing": 5,
+
+	"internal/cli": 6,
+
+	"cmd": 7,
+
+	"examples": 8, "bench": 8, "test": 8,
+}
+
+// wiring is the layer from which on packages may import drivers; internal/testing may,
+// too.
+const wiring = 7
+
+// layerOf returns the layer of a directory and the district that decides it.
+func layerOf(dir string) (layer int, district string) {
+	for d := dir; d != "."; d = path.Dir(d) {
+		if f, ok := layers[d]; ok {
+			return f, d
+		}
+	}
+	if dir == "." {
+		return 0, "."
+	}
+	return -1, ""
+}
+
+// source is one Go file of this repository.
+type source struct {
+	name string // from the root, slash separated
+	dir  string
+	test bool
+	file *ast.File
+	fset *token.FileSet
+}
+
+func sources(t *testing.T) []source {
+	t.Helper()
+	var list []source
+	fset := token.NewFileSet()
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && name != "." || d.Name() == "testdata" || d.Name() == "node_modules") {
+			return fs.SkipDir
+		}
+		if d.IsDir() || filepath.Ext(name) != ".go" {
+			return nil
+		}
+		f, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		slash := filepath.ToSlash(name)
+		list = append(list, source{slash, path.Dir(slash), strings.HasSuffix(name, "_test.go"), f, fset})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list) < 50 {
+		t.Fatalf("only %d Go files found: the walk is wrong", len(list))
+	}
+	return list
+}
+
+func (s source) imports() []string {
+	var list []string
+	for _, im := range s.file.Imports {
+		if p, err := strconv.Unquote(im.Path.Value); err == nil {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+func TestImportsGoDown(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test {
+			continue
+		}
+		from, district := layerOf(s.dir)
+		if from < 0 {
+			t.Errorf("%s: directory %s belongs to no district: add it to docs/architecture.md and to this table", s.name, s.dir)
+			continue
+		}
+		for _, p := range s.imports() {
+			inner, ours := strings.CutPrefix(p, module)
+			if !ours {
+				continue
+			}
+			inner = strings.TrimPrefix(inner, "/")
+			if inner == "" {
+				inner = "."
+			}
+			to, other := layerOf(inner)
+			if to >= from && other != district && from < layers["test"] {
+				t.Errorf("%s (layer %d) imports %s (layer %d)", s.name, from, inner, to)
+			}
+		}
+	}
+}
+
+func TestRootKnowsOnlyTheStandardLibrary(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.dir != "." || s.test {
+			continue
+		}
+		for _, p := range s.imports() {
+			if first, _, _ := strings.Cut(p, "/"); strings.Contains(first, ".") {
+				t.Errorf("%s imports %s", s.name, p)
+			}
+		}
+	}
+}
+
+func TestOnlyTheWiringNamesDrivers(t *testing.T) {
+	for _, s := range sources(t) {
+		from, _ := layerOf(s.dir)
+		if s.test || from >= wiring || strings.HasPrefix(s.dir, "driver/") || strings.HasPrefix(s.dir, "internal/testing/") {
+			continue
+		}
+		for _, p := range s.imports() {
+			if strings.HasPrefix(p, module+"/driver/") {
+				t.Errorf("%s imports %s: only cmd and tests name drivers", s.name, p)
+			}
+		}
+	}
+}
+
+func TestOnePackageComment(t *testing.T) {
+	comments := make(map[string][]string)
+	packages := make(map[string]bool)
+	for _, s := range sources(t) {
+		if s.test {
+			continue
+		}
+		packages[s.dir] = true
+		if s.file.Doc != nil {
+			comments[s.dir] = append(comments[s.dir], s.name)
+		}
+	}
+	for dir := range packages {
+		if n := len(comments[dir]); n != 1 {
+			t.Errorf("package %s has %d package comments (%s), want 1", dir, n, strings.Join(comments[dir], ", "))
+		}
+	}
+}
+
+// calls reports every call of a package function or method by its name.
+func (s source) calls(visit func(pos token.Position, call *ast.CallExpr, receiver, name string)) {
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok {
+			if sel, ok := call.Fun.(*ast.SelectorExpr); ok {
+				recv := ""
+				if id, ok := sel.X.(*ast.Ident); ok {
+					recv = id.Name
+				}
+				visit(s.fset.Position(call.Pos()), call, recv, sel.Sel.Name)
+			}
+		}
+		return true
+	})
+}
+
+func TestNobodyDecidesByAnErrorsText(t *testing.T) {
+	matchers := []string{"Contains", "HasPrefix", "HasSuffix", "EqualFold", "Index"}
+	for _, s := range sources(t) {
+		if s.test {
+			continue
+		}
+		s.calls(func(pos token.Position, call *ast.CallExpr, recv, name string) {
+			if recv != "strings" || !slices.Contains(matchers, name) || len(call.Args) == 0 {
+				return
+			}
+			if inner, ok := call.Args[0].(*ast.CallExpr); ok {
+				if sel, ok := inner.Fun.(*ast.SelectorExpr); ok && sel.Sel.Name == "Error" && len(inner.Args) == 0 {
+					t.Errorf("%s: strings.%s of an error's text: use errors.Is", pos, name)
+				}
+			}
+		})
+	}
+}
+
+func TestOnlyTheKernelStartsGoroutines(t *testing.T) {
+	dirs := []string{"shell", "vfs", "internal/unix/regex", "internal/unix/awk", "internal/unix/jq"} // with the packages below them
+	for _, s := range sources(t) {
+		if s.test || path.Base(s.dir) == "commandtest" || !slices.ContainsFunc(dirs, func(d string) bool { return s.dir == d || strings.HasPrefix(s.dir, d+"/") }) {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if g, ok := n.(*ast.GoStmt); ok {
+				t.Errorf("%s: a goroutine outside of the kernel, which can't end it", s.fset.Position(g.Pos()))
+			}
+			return true
+		})
+	}
+}
+
+// TestCommandFamiliesAreIndependent checks that a family of commands imports no
+// other family, and that the packages they share import none.
+func TestCommandFamiliesAreIndependent(t *testing.T) {
+	const dir = "shell/command/"
+	shared := func(p string) bool {
+		return p == "program" || strings.HasPrefix(p, "internal/")
+	}
+	for _, s := range sources(t) {
+		if s.test || !strings.HasPrefix(s.dir, dir) || s.dir == dir+"internal/commandtest" {
+			continue
+		}
+		for _, p := range s.imports() {
+			other, ours := strings.CutPrefix(p, module+"/"+dir)
+			if ours && !shared(other) || p == module+"/"+strings.TrimSuffix(dir, "/") {
+				t.Errorf("%s imports %s: move what they share below shell/command/internal", s.name, p)
+			}
+		}
+	}
+}
+
+func TestNoHiddenWiring(t *testing.T) {
+	for _, s := range sources(t) {
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
+				t.Errorf("%s: func init", s.name)
+			}
+		}
+		for _, im := range s.file.Imports {
+			if im.Name != nil && im.Name.Name == "_" && im.Path.Value != `"embed"` && im.Path.Value != `"time/tzdata"` {
+				t.Errorf("%s: blank import of %s", s.name, im.Path.Value)
+			}
+		}
+	}
+}
+
+func TestFilesAreOfReadableLength(t *testing.T) {
+	for _, s := range sources(t) {
+		if n := s.fset.File(s.file.Pos()).LineCount(); n > 700 && !s.test {
+			t.Errorf("%s has %d lines; a file has at most 700", s.name, n)
+		}
+	}
+}
+
+func TestModuleStandsAlone(t *testing.T) {
+	b, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if strings.HasPrefix(strings.TrimSpace(line), "replace") {
+			t.Errorf("go.mod: %s", line)
+		}
+	}
+}

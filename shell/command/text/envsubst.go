@@ -1,0 +1,110 @@
+package text
+
+import (
+	"slices"
+
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
+	"github.com/atoll-sandbox/atoll/shell/command/internal/character"
+	"github.com/atoll-sandbox/atoll/shell/command/internal/option"
+	"github.com/atoll-sandbox/atoll/shell/command/internal/stream"
+	"github.com/atoll-sandbox/atoll/shell/command/program"
+)
+
+const envsubstUsage = `Usage: envsubst [OPTION] [SHELL-FORMAT]
+Substitutes the values of environment variables.
+
+  -v, --variables   output the variables occurring in SHELL-FORMAT
+      --help        display this help and exit
+
+In normal operation mode, standard input is copied to standard output,
+with references to environment variables of the form $VARIABLE or ${VARIABLE}
+being replaced with the corresponding values.  If a SHELL-FORMAT is given,
+only those environment variables that are referenced in SHELL-FORMAT are
+substituted.
+`
+
+func runEnvsubst(p *kernel.Proc) int {
+	opts, args, ok := option.Parser{Options: []option.Option{{Short: 'v', Long: "variables"}}}.Parse(p)
+	if !ok {
+		return 1
+	}
+	if len(args) > 1 {
+		p.Errorf("too many arguments")
+		return 1
+	}
+	if len(opts) > 0 {
+		if len(args) == 0 {
+			p.Errorf("missing arguments")
+			return 1
+		}
+		expandVars([]byte(args[0]), func(name string) (string, bool) {
+			_, _ = p.Out().WriteString(name + "\n") // Flush reports the error
+			return "", false
+		})
+		return 0
+	}
+	var only []string
+	if len(args) == 1 {
+		expandVars([]byte(args[0]), func(name string) (string, bool) {
+			only = append(only, name)
+			return "", false
+		})
+	}
+	l := stream.NewLineReader(p, p.Stdin, '\n')
+	defer l.Close()
+	for line := l.Next(); line != nil; line = l.Next() {
+		out := expandVars(line, func(name string) (string, bool) {
+			if len(args) == 1 && !slices.Contains(only, name) {
+				return "", false
+			}
+			return p.Getenv(name), true
+		})
+		_, _ = p.Out().Write(out) // Flush reports the error
+	}
+	if err := l.Err(); err != nil {
+		p.Errorf("error while reading \"standard input\": %s", program.Reason(err))
+		return 1
+	}
+	return 0
+}
+
+// expandVars replaces $NAME and ${NAME} by the result of value; where value returns false,
+// the reference stays.
+func expandVars(s []byte, value func(name string) (string, bool)) []byte {
+	var out []byte
+	for i := 0; i < len(s); {
+		if s[i] != '$' {
+			out = append(out, s[i])
+			i++
+			continue
+		}
+		j := i + 1
+		braces := j < len(s) && s[j] == '{'
+		if braces {
+			j++
+		}
+		start := j
+		for j < len(s) && (s[j] == '_' || character.IsLetter(s[j]) || j > start && s[j] >= '0' && s[j] <= '9') {
+			j++
+		}
+		name, end := string(s[start:j]), j
+		if braces {
+			if j == len(s) || s[j] != '}' {
+				name = ""
+			}
+			end++
+		}
+		if name == "" {
+			out = append(out, s[i])
+			i++
+			continue
+		}
+		if v, ok := value(name); ok {
+			out = append(out, v...)
+		} else {
+			out = append(out, s[i:end]...)
+		}
+		i = end
+	}
+	return out
+}
