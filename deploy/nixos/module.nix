@@ -1,9 +1,9 @@
-# atoll on NixOS: `programs.atoll` gives it to everybody on this machine, with a
-# configuration to begin with in /etc/atoll/atoll.yaml; `services.atoll` is a server
-# of sandboxes. docs/nixos.md shows how to use it.
+# atoll on NixOS: `programs.atoll` installs it for all users, with defaults in
+# /etc/atoll/atoll.yaml; `services.atoll` runs the server. docs/nixos.md shows how to
+# use it.
 #
-# Every option writes one key of the configuration (`atoll config --help`); what has no
-# option goes into `settings`, under its own name. Options that are null are left to atoll.
+# Every option writes one key of the configuration (`atoll config --help`); keys without
+# an option go into `settings`. Options that are null write nothing.
 {
   config,
   lib,
@@ -24,7 +24,7 @@ let
   cfg = config.programs.atoll;
   srv = config.services.atoll;
 
-  # What an option is: its type, what it says, and the key that it writes.
+  # Returns an option that may be null.
   opt =
     type: example: description:
     mkOption {
@@ -33,14 +33,14 @@ let
       inherit example description;
     };
 
-  # A memory size in MiB, as the seeds of this project have it.
+  # Formats a memory size in MiB.
   mib = n: if n == null then null else "${toString n}m";
   seconds = n: if n == null then null else "${toString n}s";
 
-  # The first of a list that somebody has set.
+  # Returns the first value of a list that is not null.
   first = list: lib.foldl' (a: b: if a == null then b else a) null list;
 
-  # Removes what nobody has set.
+  # Removes unset values.
   said =
     attrs:
     lib.filterAttrs (_: v: v != null && v != { }) (
@@ -123,8 +123,8 @@ let
     };
   };
 
-  # JSON is YAML. What atoll would refuse fails the build of the system, not the
-  # first command on it.
+  # JSON is YAML. A configuration that atoll would refuse fails the build of the system,
+  # not the first command on it.
   render =
     name: settings:
     pkgs.runCommand name
@@ -141,9 +141,9 @@ let
   service = lib.recursiveUpdate fromService srv.settings;
   both = lib.recursiveUpdate programs service;
 
-  # Sandboxes of these are elsewhere, or in the server itself: it can give up all
-  # rights. The others build walls of namespaces, control groups and mounts, and
-  # their sandboxes inherit what the server may not do.
+  # Sandboxes of these are elsewhere, or in the server itself: it can drop all rights. The
+  # others create namespaces, control groups and mounts, and their sandboxes inherit the
+  # server's restrictions.
   apart = builtins.elem cfg.backend [
     "kubernetes"
     "virtual"
@@ -158,7 +158,7 @@ let
     ];
   onlyLoopback = lib.all loopback srv.listen;
 
-  # An address that others reach, of the proxy; null: there is none.
+  # The proxy's address that other machines can reach, or null.
   proxyOutside =
     let
       a = programs.proxy.listen or "127.0.0.1:7080";
@@ -402,9 +402,9 @@ in
       ) "services.atoll.listen: without services.atoll.tls, tokens can be read on the way.";
 
       networking.firewall.allowedTCPPorts = mkIf srv.openFirewall (map portOf (srv.listen ++ optional (proxyOutside != null) proxyOutside));
-      # Of multicast DNS; Avahi's module opens it for Avahi.
+      # The port of multicast DNS; Avahi's module opens it for Avahi.
       networking.firewall.interfaces = mkIf (srv.openFirewall && !avahi) (lib.genAttrs mdns (_: { allowedUDPPorts = [ 5353 ]; }));
-      # Without these two Avahi refuses names of others.
+      # Without these two options Avahi refuses names of other programs.
       services.avahi.publish = mkIf (avahi && mdns != [ ]) {
         enable = lib.mkDefault true;
         userServices = lib.mkDefault true;
@@ -445,7 +445,7 @@ in
             StateDirectory = "atoll";
             StateDirectoryMode = "0700";
             UMask = "0077";
-            # Sandboxes outlive the server: a new one finds them again.
+            # Sandboxes outlive the server; the next server finds them.
             KillMode = "process";
             Delegate = true;
 
@@ -486,10 +486,10 @@ in
             ];
           })
           (mkIf (!apart) {
-            # Rights that sandboxes are built with stay. So do all of /proc and /sys:
-            # where a part of them is hidden or read-only, a sandbox can't mount its
-            # own. And no filter of system calls, which sandboxes would inherit: they
-            # have their own.
+            # The unit keeps rights that creating sandboxes needs, and all of /proc and
+            # /sys: where a part of them is hidden or read-only, a sandbox can't mount
+            # its own. It sets no system call filter, which sandboxes would inherit;
+            # they have their own.
             CapabilityBoundingSet = "~CAP_AUDIT_CONTROL CAP_AUDIT_READ CAP_BLOCK_SUSPEND CAP_LEASE CAP_LINUX_IMMUTABLE CAP_MAC_ADMIN CAP_MAC_OVERRIDE CAP_SYSLOG CAP_SYS_BOOT CAP_SYS_MODULE CAP_SYS_PACCT CAP_SYS_RAWIO CAP_SYS_TIME CAP_SYS_TTY_CONFIG CAP_WAKE_ALARM";
             DevicePolicy = "closed";
             DeviceAllow = [

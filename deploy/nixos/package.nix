@@ -18,8 +18,8 @@ buildGoModule {
     );
   };
 
-  # Of what 'go mod vendor' makes: TestNixOSPackage in cmd/atoll says another when that
-  # has changed.
+  # The hash of the output of 'go mod vendor'; TestNixOSPackage in cmd/atoll prints the new
+  # one when that has changed.
   vendorHash = "sha256-g5mhkOX+2k5QG2SkpYg4uvaQHZlB9QDUN7eUlftp0p8=";
 
   env.CGO_ENABLED = 0;
@@ -35,15 +35,15 @@ buildGoModule {
     "cmd/atoll-tool"
   ];
 
-  # The helpers go into atoll, as 'make build' does it, and what is put behind a
-  # program would be lost by stripping it.
+  # The helpers are appended to atoll, as by 'make build'; stripping the program would
+  # remove them.
   postInstall = ''
     GOOS= GOARCH= go run ./internal/helper/pack "$out/bin/atoll" "$out"/bin/atoll-{guest,gate,sftp,tool}
     rm "$out"/bin/atoll-{guest,gate,sftp,tool}
   '';
   dontStrip = true;
 
-  doCheck = false; # the tests build sandboxes, which a build's own sandbox is not for
+  doCheck = false; # the tests create sandboxes, which Nix' build sandbox does not allow
 
   meta = {
     description = "Sandboxes for people and coding agents";
