@@ -56,9 +56,9 @@ func TestLockedRepository(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused("of a process that lives", "of process "+strconv.Itoa(cmd.Process.Pid)+" (sleep 1000): try again when that has ended")
+	refused("of a process that lives", "belongs to process "+strconv.Itoa(cmd.Process.Pid)+" (sleep 1000): try again when that has ended")
 	left(here)
-	refused("of a process that lives, after a turn", "of process "+strconv.Itoa(cmd.Process.Pid))
+	refused("of a process that lives, after a turn", "belongs to process "+strconv.Itoa(cmd.Process.Pid))
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
