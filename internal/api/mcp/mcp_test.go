@@ -168,8 +168,8 @@ func TestTools(t *testing.T) {
 		{"CreateTaken", "create_sandbox", args{"name": "other"}, "…already exists", true},
 		{"CreateBadName", "create_sandbox", args{"name": "No Good"}, "…invalid", true},
 		{"CreateReachesWhatIsAllowed", "create_sandbox", args{"name": "net", "allow": []string{"api.example.com"}}, "Sandbox net is running…", false},
-		{"CreateReachesNoMore", "create_sandbox", args{"allow": []string{"api.example.com", "127.0.0.1:5432"}}, `…allow "127.0.0.1:5432": the person you work for has allowed only api.example.com`, true},
-		{"Destroy", "destroy_sandbox", args{"sandbox": "other"}, "Sandbox other is gone.", false},
+		{"CreateReachesNoMore", "create_sandbox", args{"allow": []string{"api.example.com", "127.0.0.1:5432"}}, `…allow "127.0.0.1:5432": your user has allowed only api.example.com`, true},
+		{"Destroy", "destroy_sandbox", args{"sandbox": "other"}, "Sandbox other was destroyed.", false},
 		{"DestroyedIsGone", "exec", args{"command": "true", "sandbox": "other"}, "…not found", true},
 	} {
 		if !t.Run(c.law, func(t *testing.T) {
