@@ -220,7 +220,7 @@ func removeDeadClusters() {
 	entries, _ := os.ReadDir(baseDir())
 	for _, e := range entries {
 		if s := stateDir(filepath.Join(baseDir(), e.Name())); strings.HasPrefix(e.Name(), statePrefix) && !isAlive(s) {
-			_ = removeCgroups(s.cgroup())
+			_ = removeCgroups(s.cgroupName())
 			_ = os.RemoveAll(string(s))
 		}
 	}
