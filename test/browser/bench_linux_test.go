@@ -45,7 +45,7 @@ func BenchmarkAttach(b *testing.B) {
 		link, _ := s.link("bench", both...)
 		var all float64
 		for b.Loop() {
-			p := web.Open(b, link, browser.Look{})
+			p := web.Open(b, link, browser.Window{})
 			shows(p, "$")
 			b.StopTimer()
 			var ms float64

@@ -64,7 +64,7 @@ func (s *site) attached(name string, like *browser.Page) *window {
 func (w *window) shows(t *testing.T, p *browser.Page) {
 	t.Helper()
 	var page, here []string
-	for end := time.Now().Add(browser.Patience); time.Now().Before(end); {
+	for end := time.Now().Add(browser.Timeout); time.Now().Before(end); {
 		p.Eval(`(() => { const t = window.atoll.term, b = t.buffer.active
 			return Array.from({length: t.rows}, (_, y) => b.getLine(b.baseY + y).translateToString(true).trimEnd()) })()`, &page)
 		w.mu.Lock()
@@ -87,7 +87,7 @@ func (w *window) leave(t *testing.T) {
 	if _, err := w.Write([]byte{'P' & 0x1f, 'Q' & 0x1f}); err != nil {
 		t.Fatal(err)
 	}
-	timer := time.AfterFunc(browser.Patience, func() { _ = w.cmd.Process.Kill() })
+	timer := time.AfterFunc(browser.Timeout, func() { _ = w.cmd.Process.Kill() })
 	defer timer.Stop()
 	if err := w.cmd.Wait(); err != nil {
 		t.Errorf("atoll attach, left: %v", err)

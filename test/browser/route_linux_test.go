@@ -68,7 +68,7 @@ func TestRoutes(t *testing.T) {
 	b := browser.Start(t)
 	s := newSite(t)
 	port := s.names()
-	page := b.Open(t, "http://web.localhost:"+port+"/", browser.Look{})
+	page := b.Open(t, "http://web.localhost:"+port+"/", browser.Window{})
 	defer page.Close()
 	page.WaitText("h1", "Nothing listens in web yet")
 	page.Screenshot("route-empty")
@@ -77,7 +77,7 @@ func TestRoutes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*browser.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*browser.Timeout)
 	defer cancel()
 	if err := sb.Import(ctx, atoll.DefaultDir, packed(t, vite)); err != nil {
 		t.Fatal(err)

@@ -85,7 +85,7 @@ func (s *site) start() {
 		s.Fatal(err)
 	}
 	l, err := net.Listen("tcp", s.address)
-	for end := time.Now().Add(browser.Patience); errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(end); { // somebody's connection had the port given
+	for end := time.Now().Add(browser.Timeout); errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(end); { // somebody's connection had the port given
 		<-time.After(100 * time.Millisecond)
 		l, err = net.Listen("tcp", s.address)
 	}
@@ -182,7 +182,7 @@ const cells = `(() => {
 func same(t *testing.T, a, b *browser.Page) {
 	t.Helper()
 	var one, two []string
-	for end := time.Now().Add(browser.Patience); ; {
+	for end := time.Now().Add(browser.Timeout); ; {
 		a.Eval(cells, &one)
 		b.Eval(cells, &two)
 		if slices.Equal(one, two) {

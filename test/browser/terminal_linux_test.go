@@ -57,7 +57,7 @@ func enter(p *browser.Page, line string) {
 func shared(t *testing.T, s *site, b *browser.Browser) {
 	s.open("shared")
 	link, _ := s.link("shared", both...)
-	one, two := b.Open(t, link, browser.Look{}), b.Open(t, link, browser.Look{})
+	one, two := b.Open(t, link, browser.Window{}), b.Open(t, link, browser.Window{})
 	defer one.Close()
 	defer two.Close()
 	shows(one, "$")
@@ -82,7 +82,7 @@ func shared(t *testing.T, s *site, b *browser.Browser) {
 	if strings.Contains(kept, "atoll_") {
 		t.Errorf("the token is kept where it must not be: %s", kept)
 	}
-	if said := one.Said(); len(said) > 0 {
+	if said := one.ConsoleMessages(); len(said) > 0 {
 		t.Errorf("the page said: %q", said)
 	}
 }
@@ -90,12 +90,12 @@ func shared(t *testing.T, s *site, b *browser.Browser) {
 func late(t *testing.T, s *site, b *browser.Browser) {
 	s.open("late")
 	link, _ := s.link("late", both...)
-	first := b.Open(t, link, browser.Look{})
+	first := b.Open(t, link, browser.Window{})
 	defer first.Close()
 	shows(first, "$")
 	join := func(name string) {
 		t.Helper()
-		other := b.Open(t, link, browser.Look{})
+		other := b.Open(t, link, browser.Window{})
 		defer other.Close()
 		connected(other)
 		same(t, first, other)
@@ -128,7 +128,7 @@ func late(t *testing.T, s *site, b *browser.Browser) {
 func flood(t *testing.T, s *site, b *browser.Browser) {
 	s.open("flood")
 	link, _ := s.link("flood", both...)
-	p, looks := b.Open(t, link, browser.Look{}), b.Open(t, link, browser.Look{})
+	p, looks := b.Open(t, link, browser.Window{}), b.Open(t, link, browser.Window{})
 	defer p.Close()
 	defer looks.Close()
 	shows(p, "$")
@@ -144,13 +144,13 @@ func sizes(t *testing.T, s *site, b *browser.Browser) {
 	s.open("sizes")
 	link, _ := s.link("sizes", both...)
 	look, _ := s.link("sizes", atoll.ScopeRead)
-	big := b.Open(t, link, browser.Look{Width: 1200, Height: 700})
+	big := b.Open(t, link, browser.Window{Width: 1200, Height: 700})
 	defer big.Close()
 	shows(big, "$")
 	size := `window.atoll.term.cols + 'x' + window.atoll.term.rows`
 	var alone string
 	big.Eval(size, &alone)
-	viewer := b.Open(t, look, browser.Look{Width: 500, Height: 400}) // does not count
+	viewer := b.Open(t, look, browser.Window{Width: 500, Height: 400}) // does not count
 	defer viewer.Close()
 	shows(viewer, "$")
 	enter(big, "stty size")
@@ -160,7 +160,7 @@ func sizes(t *testing.T, s *site, b *browser.Browser) {
 	}
 	shows(big, fmt.Sprintf("%d %d", rows, cols))
 	viewer.Wait(size + ` === '` + alone + `'`)
-	phone := b.Open(t, link, browser.Look{Width: 420, Height: 700, Touch: true})
+	phone := b.Open(t, link, browser.Window{Width: 420, Height: 700, Touch: true})
 	connected(phone)
 	big.Wait(size + ` !== '` + alone + `'`)
 	big.WaitText(".note", "×")
@@ -178,7 +178,7 @@ func sizes(t *testing.T, s *site, b *browser.Browser) {
 func readOnly(t *testing.T, s *site, b *browser.Browser) {
 	s.open("watched")
 	link, _ := s.link("watched", atoll.ScopeRead)
-	p := b.Open(t, link, browser.Look{Light: true})
+	p := b.Open(t, link, browser.Window{Light: true})
 	defer p.Close()
 	shows(p, "$")
 	p.WaitText(".only", "read-only")
@@ -213,7 +213,7 @@ func readOnly(t *testing.T, s *site, b *browser.Browser) {
 func revoked(t *testing.T, s *site, b *browser.Browser) {
 	s.open("revoked")
 	link, token := s.link("revoked", both...)
-	p := b.Open(t, link, browser.Look{})
+	p := b.Open(t, link, browser.Window{})
 	defer p.Close()
 	shows(p, "$")
 	if err := s.fleet.For(fleet.LocalCaller()).RevokeToken(t.Context(), token.ID); err != nil {
@@ -226,7 +226,7 @@ func revoked(t *testing.T, s *site, b *browser.Browser) {
 func hostile(t *testing.T, s *site, b *browser.Browser) {
 	s.open("hostile")
 	link, _ := s.link("hostile", both...)
-	p := b.Open(t, link, browser.Look{})
+	p := b.Open(t, link, browser.Window{})
 	defer p.Close()
 	shows(p, "$")
 	p.Eval(`(window.opened = [], window.open = (u) => { window.opened.push(String(u)) }, window.copied = [],
@@ -266,7 +266,7 @@ func hostile(t *testing.T, s *site, b *browser.Browser) {
 
 func choose(t *testing.T, s *site, b *browser.Browser) {
 	s.open("chosen")
-	p := b.Open(t, "http://"+s.address+"/ui/#token="+s.token, browser.Look{})
+	p := b.Open(t, "http://"+s.address+"/ui/#token="+s.token, browser.Window{})
 	defer p.Close()
 	p.WaitText("nav", "chosen")
 	p.Click(`nav [title="bash --norc --noprofile"] >> nth=0`)
@@ -292,7 +292,7 @@ func choose(t *testing.T, s *site, b *browser.Browser) {
 func ended(t *testing.T, s *site, b *browser.Browser) {
 	s.open("ends")
 	link, _ := s.link("ends", both...)
-	p := b.Open(t, link, browser.Look{})
+	p := b.Open(t, link, browser.Window{})
 	defer p.Close()
 	shows(p, "$")
 	enter(p, "exit 3")
@@ -301,7 +301,7 @@ func ended(t *testing.T, s *site, b *browser.Browser) {
 }
 
 func badToken(t *testing.T, s *site, b *browser.Browser) {
-	p := b.Open(t, "http://"+s.address+"/ui/#token=atoll_nope", browser.Look{})
+	p := b.Open(t, "http://"+s.address+"/ui/#token=atoll_nope", browser.Window{})
 	defer p.Close()
 	p.WaitText(".knock", "not good")
 	p.Screenshot("knock")
@@ -317,7 +317,7 @@ func slow(t *testing.T, s *site, b *browser.Browser) {
 	s.open("slow")
 	link, _ := s.link("slow", both...)
 	wire := newRelay(t, s.address)
-	p := b.Open(t, strings.Replace(link, s.address, wire.listener.Addr().String(), 1), browser.Look{})
+	p := b.Open(t, strings.Replace(link, s.address, wire.listener.Addr().String(), 1), browser.Window{})
 	defer p.Close()
 	shows(p, "$")
 	enter(p, `echo "be"fore`)
@@ -336,7 +336,7 @@ func slow(t *testing.T, s *site, b *browser.Browser) {
 func restart(t *testing.T, s *site, b *browser.Browser) {
 	s.open("stays")
 	link, _ := s.link("stays", both...)
-	p := b.Open(t, link, browser.Look{})
+	p := b.Open(t, link, browser.Window{})
 	defer p.Close()
 	shows(p, "$")
 	enter(p, `for i in 1 2 3; do printf "\e[3${i}mline $i\e[0m\n"; done; echo "be"fore`)
@@ -349,7 +349,7 @@ func restart(t *testing.T, s *site, b *browser.Browser) {
 	enter(p, `echo "af"ter`)
 	shows(p, "after")
 	shows(p, "before")
-	other := b.Open(t, link, browser.Look{})
+	other := b.Open(t, link, browser.Window{})
 	defer other.Close()
 	connected(other)
 	same(t, p, other)
