@@ -32,12 +32,12 @@ const (
 	programsDir = "/opt/atoll/agents"
 )
 
-// secret is the key of the model's API, which must be nowhere inside.
-const secret = "sk-real-7f2c9e51d04b"
+// modelKey is the key of the model's API, which must be nowhere inside.
+const modelKey = "sk-real-7f2c9e51d04b"
 
-// world is an agent, a model, and what outlives sandboxes.
-type world struct {
-	place
+// fixture is an agent, a model, and what outlives sandboxes.
+type fixture struct {
+	testDriver
 
 	agent agent.Agent
 	model *modeltest.Server
@@ -48,26 +48,26 @@ type world struct {
 	// tools are offered to the agent.
 	tools []tool.Tool
 
-	user  string            // who it runs as; empty: 1000
-	dirs  map[string]string // inside, and where they are on the host
-	fixed []atoll.Mount
-	path  []string // inside, where the agent's program is
+	user   string            // who it runs as; empty: 1000
+	dirs   map[string]string // inside, and where they are on the host
+	mounts []atoll.Mount
+	path   []string // inside, where the agent's program is
 }
 
-// newWorld returns a world of an agent whose program lies in a directory of the
+// newFixture returns a world of an agent whose program lies in a directory of the
 // host, beneath which bin is what is looked in.
-func newWorld(t *testing.T, p place, a agent.Agent, api dialect.Name, dir, bin string) *world {
+func newFixture(t *testing.T, p testDriver, a agent.Agent, api dialect.Name, dir, bin string) *fixture {
 	t.Helper()
-	w := &world{place: p, agent: a, model: modeltest.New(t, modeltest.Script{}), dirs: map[string]string{}}
+	w := &fixture{testDriver: p, agent: a, model: modeltest.New(t, modeltest.Script{}), dirs: map[string]string{}}
 	w.access = &model.Access{
 		Connector: model.Connector{
-			Name: "test", API: api, Base: w.model.URL, Key: secret, Model: "scripted-1", Models: []string{"*"},
+			Name: "test", API: api, Base: w.model.URL, Key: modelKey, Model: "scripted-1", Models: []string{"*"},
 			Prices: map[string]model.Price{"*": {Input: 1, Output: 2}},
 		},
 		Who: model.Who{Owner: atoll.Owner{App: "test", User: "ann"}, Turn: "turn"},
 	}
 	for _, inside := range []string{workspace, stateDir} {
-		host := filepath.Join(scratch(t), filepath.Base(inside))
+		host := filepath.Join(makeTempDir(t), filepath.Base(inside))
 		if err := os.Mkdir(host, 0o777); err != nil {
 			t.Fatal(err)
 		}
@@ -77,15 +77,15 @@ func newWorld(t *testing.T, p place, a agent.Agent, api dialect.Name, dir, bin s
 		w.dirs[inside] = host
 	}
 	inside := programsDir + "/" + a.Name()
-	w.fixed = []atoll.Mount{{Source: dir, Target: inside, ReadOnly: true}}
+	w.mounts = []atoll.Mount{{Source: dir, Target: inside, ReadOnly: true}}
 	w.path = []string{filepath.Join(inside, bin)}
 	return w
 }
 
-// sandbox makes a sandbox with the world's directories in it, and no network.
-func (w *world) sandbox(t *testing.T) atoll.Sandbox {
+// createSandbox makes a sandbox with the world's directories in it, and no network.
+func (w *fixture) createSandbox(t *testing.T) atoll.Sandbox {
 	t.Helper()
-	spec := atoll.Spec{Image: w.image, User: cmp.Or(w.user, "1000"), Mounts: slices.Clone(w.fixed), Timeouts: atoll.Timeouts{Exec: -1}}
+	spec := atoll.Spec{Image: w.image, User: cmp.Or(w.user, "1000"), Mounts: slices.Clone(w.mounts), Timeouts: atoll.Timeouts{Exec: -1}}
 	for inside, host := range w.dirs {
 		spec.Mounts = append(spec.Mounts, atoll.Mount{Source: host, Target: inside})
 	}
@@ -101,13 +101,13 @@ func (w *world) sandbox(t *testing.T) atoll.Sandbox {
 	return sb
 }
 
-// job is a turn in a sandbox of this world.
-func (w *world) job(t *testing.T, sb atoll.Sandbox, turn agent.Turn) (agent.Job, *record) {
+// newJob is a turn in a sandbox of this world.
+func (w *fixture) newJob(t *testing.T, sb atoll.Sandbox, turn agent.Turn) (agent.Job, *eventRecorder) {
 	t.Helper()
-	r := &record{t: t, seen: make(chan struct{}, 1)}
+	r := &eventRecorder{t: t, seen: make(chan struct{}, 1)}
 	j := agent.Job{
 		Sandbox: sb, Agent: w.agent, Turn: turn, Dir: workspace, State: stateDir, Path: w.path,
-		Model: w.access.Endpoint(), Emit: r.add, Log: &r.log, Timeout: 2 * time.Minute, Idle: time.Minute,
+		Model: w.access.Endpoint(), Emit: r.addEvent, Log: &r.log, Timeout: 2 * time.Minute, Idle: time.Minute,
 	}
 	if w.tools != nil {
 		file, err := helper.Finder{}.Find("atoll-tool")
@@ -121,20 +121,20 @@ func (w *world) job(t *testing.T, sb atoll.Sandbox, turn agent.Turn) (agent.Job,
 	return j, r
 }
 
-// run does a turn that must be possible, in a sandbox of its own.
-func (w *world) run(t *testing.T, turn agent.Turn) (agent.Result, *record) {
+// runTurn does a turn that must be possible, in a sandbox of its own.
+func (w *fixture) runTurn(t *testing.T, turn agent.Turn) (agent.Result, *eventRecorder) {
 	t.Helper()
-	j, r := w.job(t, w.sandbox(t), turn)
+	j, r := w.newJob(t, w.createSandbox(t), turn)
 	res, err := agent.Run(t.Context(), j)
 	if err != nil {
 		t.Fatalf("Run: %v", err)
 	}
-	r.laws()
+	r.checkLaws()
 	return res, r
 }
 
-// file returns a file as it is on the host.
-func (w *world) file(t *testing.T, name string) string {
+// readFile returns a file as it is on the host.
+func (w *fixture) readFile(t *testing.T, name string) string {
 	t.Helper()
 	for inside, host := range w.dirs {
 		if rest, ok := strings.CutPrefix(name, inside+"/"); ok {
@@ -149,9 +149,9 @@ func (w *world) file(t *testing.T, name string) string {
 	return ""
 }
 
-// names returns the names in a directory that outlives sandboxes, without those
+// listNames returns the names in a directory that outlives sandboxes, without those
 // that begin with a dot.
-func (w *world) names(t *testing.T, dir string) []string {
+func (w *fixture) listNames(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(w.dirs[dir])
 	if err != nil {
@@ -166,8 +166,8 @@ func (w *world) names(t *testing.T, dir string) []string {
 	return names
 }
 
-// write writes a file on the host, for sandboxes to see.
-func (w *world) write(t *testing.T, name, text string) {
+// writeFile writes a file on the host, for sandboxes to see.
+func (w *fixture) writeFile(t *testing.T, name, text string) {
 	t.Helper()
 	for inside, host := range w.dirs {
 		if rest, ok := strings.CutPrefix(name, inside+"/"); ok {
@@ -184,9 +184,9 @@ func (w *world) write(t *testing.T, name, text string) {
 	t.Fatalf("%s is not in a directory that outlives sandboxes", name)
 }
 
-// noSecret looks for the key in all that outlives the sandbox, and in what the
+// checkNoKey looks for the key in all that outlives the sandbox, and in what the
 // agent told.
-func (w *world) noSecret(t *testing.T, r *record) {
+func (w *fixture) checkNoKey(t *testing.T, r *eventRecorder) {
 	t.Helper()
 	for inside, host := range w.dirs {
 		err := filepath.WalkDir(host, func(name string, d os.DirEntry, err error) error {
@@ -194,7 +194,7 @@ func (w *world) noSecret(t *testing.T, r *record) {
 				return err
 			}
 			b, err := os.ReadFile(name)
-			if strings.Contains(string(b), secret) {
+			if strings.Contains(string(b), modelKey) {
 				t.Errorf("the key is in a file of %s: %s", inside, name)
 			}
 			return err
@@ -203,14 +203,14 @@ func (w *world) noSecret(t *testing.T, r *record) {
 			t.Error(err)
 		}
 	}
-	if strings.Contains(r.log.String(), secret) {
+	if strings.Contains(r.log.String(), modelKey) {
 		t.Error("the key is in the events")
 	}
 }
 
-// noSecretRuns looks for the key in the arguments and the environment of every
+// checkNoKeyInProcesses looks for the key in the arguments and the environment of every
 // process of this host, those in sandboxes among them.
-func noSecretRuns(t *testing.T) {
+func checkNoKeyInProcesses(t *testing.T) {
 	t.Helper()
 	for _, pattern := range []string{"/proc/[0-9]*/environ", "/proc/[0-9]*/cmdline"} {
 		files, err := filepath.Glob(pattern)
@@ -218,34 +218,34 @@ func noSecretRuns(t *testing.T) {
 			t.Errorf("%s: %d, %v", pattern, len(files), err)
 		}
 		for _, file := range files {
-			if b, err := os.ReadFile(file); err == nil && strings.Contains(string(b), secret) { // others' processes can't be read, or are gone
+			if b, err := os.ReadFile(file); err == nil && strings.Contains(string(b), modelKey) { // others' processes can't be read, or are gone
 				t.Errorf("the key is in %s", file)
 			}
 		}
 	}
 }
 
-// noSecretInside looks for the key in the files of a sandbox that programs can
+// checkNoKeyInSandbox looks for the key in the files of a sandbox that programs can
 // have written.
-func noSecretInside(t *testing.T, sb atoll.Sandbox) {
+func checkNoKeyInSandbox(t *testing.T, sb atoll.Sandbox) {
 	t.Helper()
-	half := len(secret) / 2
-	search := fmt.Sprintf(`grep -rlsF "$(printf %%s%%s '%s' '%s')" /tmp /var/tmp /run /home /root /opt/atoll/run /srv %s`, secret[:half], secret[half:], workspace)
-	if found := lines(t, sb, search); len(found) != 0 {
+	half := len(modelKey) / 2
+	search := fmt.Sprintf(`grep -rlsF "$(printf %%s%%s '%s' '%s')" /tmp /var/tmp /run /home /root /opt/atoll/run /srv %s`, modelKey[:half], modelKey[half:], workspace)
+	if found := runLines(t, sb, search); len(found) != 0 {
 		t.Errorf("the key is in %q", found)
 	}
-	if found := lines(t, sb, strings.ReplaceAll(search, secret[:half], "Hello")+"; echo "+secret[:4]+" > /tmp/x; grep -rlsF "+secret[:4]+" /tmp"); len(found) == 0 {
+	if found := runLines(t, sb, strings.ReplaceAll(search, modelKey[:half], "Hello")+"; echo "+modelKey[:4]+" > /tmp/x; grep -rlsF "+modelKey[:4]+" /tmp"); len(found) == 0 {
 		t.Error("the search finds nothing at all")
 	}
 }
 
-// asked returns what the model was sent: the bodies of requests, and that they
+// requestBodies returns what the model was sent: the bodies of requests, and that they
 // had the real key.
-func (w *world) asked(t *testing.T) []string {
+func (w *fixture) requestBodies(t *testing.T) []string {
 	t.Helper()
 	var bodies []string
 	for _, q := range w.model.Requests() {
-		if key := q.Header.Get("X-Api-Key") + q.Header.Get("Authorization") + q.Header.Get("X-Goog-Api-Key"); !strings.Contains(key, secret) {
+		if key := q.Header.Get("X-Api-Key") + q.Header.Get("Authorization") + q.Header.Get("X-Goog-Api-Key"); !strings.Contains(key, modelKey) {
 			t.Errorf("%s was asked with the key %q", q.Path, key)
 		}
 		bodies = append(bodies, string(q.Body))
@@ -253,8 +253,8 @@ func (w *world) asked(t *testing.T) []string {
 	return bodies
 }
 
-// record is what a turn told.
-type record struct {
+// eventRecorder is what a turn told.
+type eventRecorder struct {
 	t    *testing.T
 	log  syncBuffer
 	seen chan struct{}
@@ -263,7 +263,7 @@ type record struct {
 	events []agent.Event // guarded by mu
 }
 
-func (r *record) add(e agent.Event) {
+func (r *eventRecorder) addEvent(e agent.Event) {
 	r.mu.Lock()
 	r.events = append(r.events, e)
 	r.mu.Unlock()
@@ -273,32 +273,32 @@ func (r *record) add(e agent.Event) {
 	}
 }
 
-func (r *record) all() []agent.Event {
+func (r *eventRecorder) allEvents() []agent.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.events)
 }
 
-// wait waits for an event.
-func (r *record) wait(is func(agent.Event) bool) agent.Event {
+// waitForEvent waits for an event.
+func (r *eventRecorder) waitForEvent(is func(agent.Event) bool) agent.Event {
 	r.t.Helper()
 	late := time.After(time.Minute)
 	for {
-		if list := r.of(is); len(list) > 0 {
+		if list := r.filterEvents(is); len(list) > 0 {
 			return list[0]
 		}
 		select {
 		case <-r.seen:
 		case <-late:
-			r.t.Fatalf("an event did not come; these did:\n%s", r.text())
+			r.t.Fatalf("an event did not come; these did:\n%s", r.formatEvents())
 		}
 	}
 }
 
-// of returns the events that are something.
-func (r *record) of(is func(agent.Event) bool) []agent.Event {
+// filterEvents returns the events that are something.
+func (r *eventRecorder) filterEvents(is func(agent.Event) bool) []agent.Event {
 	var list []agent.Event
-	for _, e := range r.all() {
+	for _, e := range r.allEvents() {
 		if is(e) {
 			list = append(list, e)
 		}
@@ -306,15 +306,15 @@ func (r *record) of(is func(agent.Event) bool) []agent.Event {
 	return list
 }
 
-// typed returns the events of a type.
-func (r *record) typed(typ agent.Type) []agent.Event {
-	return r.of(func(e agent.Event) bool { return e.Type == typ })
+// eventsOfType returns the events of a type.
+func (r *eventRecorder) eventsOfType(typ agent.Type) []agent.Event {
+	return r.filterEvents(func(e agent.Event) bool { return e.Type == typ })
 }
 
-// ended returns how calls of a tool ended.
-func (r *record) ended(name string) []agent.ToolCall {
+// finishedCalls returns how calls of a tool ended.
+func (r *eventRecorder) finishedCalls(name string) []agent.ToolCall {
 	var calls []agent.ToolCall
-	for _, e := range r.typed(agent.ToolFinished) {
+	for _, e := range r.eventsOfType(agent.ToolFinished) {
 		if e.Tool.Name == name {
 			calls = append(calls, *e.Tool)
 		}
@@ -322,10 +322,10 @@ func (r *record) ended(name string) []agent.ToolCall {
 	return calls
 }
 
-// text returns all events as JSON.
-func (r *record) text() string {
+// formatEvents returns all events as JSON.
+func (r *eventRecorder) formatEvents() string {
 	var b strings.Builder
-	for _, e := range r.all() {
+	for _, e := range r.allEvents() {
 		line, err := json.Marshal(e)
 		if err != nil {
 			r.t.Error(err)
@@ -335,17 +335,17 @@ func (r *record) text() string {
 	return b.String()
 }
 
-// laws checks what is true of every turn: numbers without gaps, one result, the
+// checkLaws checks what is true of every turn: numbers without gaps, one result, the
 // last, and a log that has the same.
-func (r *record) laws() {
+func (r *eventRecorder) checkLaws() {
 	r.t.Helper()
-	events := r.all()
+	events := r.allEvents()
 	for i, e := range events {
 		if e.Seq != int64(i+1) {
 			r.t.Errorf("event %d has the number %d", i+1, e.Seq)
 		}
 	}
-	if n := len(r.typed(agent.Finished)); n != 1 || events[len(events)-1].Type != agent.Finished {
+	if n := len(r.eventsOfType(agent.Finished)); n != 1 || events[len(events)-1].Type != agent.Finished {
 		r.t.Errorf("%d results; the last event is %s", n, events[len(events)-1].Type)
 	}
 	if n := strings.Count(r.log.String(), "\n"); n != len(events) {
@@ -371,11 +371,11 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-// play is a script of answers.
-func play(turns ...modeltest.Turn) modeltest.Script { return modeltest.Script{Turns: turns} }
+// newScript is a script of answers.
+func newScript(turns ...modeltest.Turn) modeltest.Script { return modeltest.Script{Turns: turns} }
 
-// uses is an answer that calls a tool.
-func uses(text, name string, input map[string]any) modeltest.Turn {
+// answerWithTool is an answer that calls a tool.
+func answerWithTool(text, name string, input map[string]any) modeltest.Turn {
 	b, err := json.Marshal(input)
 	if err != nil {
 		panic(err)
@@ -383,19 +383,19 @@ func uses(text, name string, input map[string]any) modeltest.Turn {
 	return modeltest.Turn{Text: text, Tools: []modeltest.Use{{Name: name, Input: b}}}
 }
 
-// says is an answer that is text.
-func says(text string) modeltest.Turn { return modeltest.Turn{Text: text} }
+// answerWithText is an answer that is text.
+func answerWithText(text string) modeltest.Turn { return modeltest.Turn{Text: text} }
 
-// want checks how a turn ended.
-func want(t *testing.T, r *record, got agent.Result, o agent.Outcome, code string) {
+// checkOutcome checks how a turn ended.
+func checkOutcome(t *testing.T, r *eventRecorder, got agent.Result, o agent.Outcome, code string) {
 	t.Helper()
 	if got.Outcome != o || got.Code != code {
-		t.Fatalf("it ended as %q (%s): %s\n%s\n%s", got.Outcome, got.Code, got.Message, got.Stderr, r.text())
+		t.Fatalf("it ended as %q (%s): %s\n%s\n%s", got.Outcome, got.Code, got.Message, got.Stderr, r.formatEvents())
 	}
 }
 
-// lines runs a command in a sandbox and returns what it says.
-func lines(t *testing.T, sb atoll.Sandbox, text string) []string {
+// runLines runs a command in a sandbox and returns what it says.
+func runLines(t *testing.T, sb atoll.Sandbox, text string) []string {
 	t.Helper()
 	exit, err := sb.Exec(t.Context(), atoll.Cmd{Args: []string{"bash", "-c", text}})
 	if err != nil {

@@ -17,9 +17,9 @@ import (
 	"github.com/atoll-sandbox/atoll/test/browser"
 )
 
-// window is a terminal of this machine with 'atoll attach' on it, the binary that
+// terminalWindow is a terminal of this machine with 'atoll attach' on it, the binary that
 // people have.
-type window struct {
+type terminalWindow struct {
 	*os.File
 	cmd   *exec.Cmd
 	drawn chan struct{} // closed when all is
@@ -28,21 +28,21 @@ type window struct {
 	screen *vt.Model // what a person sees; guarded by mu
 }
 
-// attached puts the command line before a terminal of the sandbox, in a window as
+// attachCommandLine puts the command line before a terminal of the sandbox, in a window as
 // large as a page's.
-func (s *site) attached(name string, like *browser.Page) *window {
+func (s *testServer) attachCommandLine(name string, like *browser.Page) *terminalWindow {
 	s.Helper()
 	dir := s.TempDir()
 	bin := testenv.Atoll(s)
 	var size atoll.Size
 	like.Eval(`({cols: window.atoll.term.cols, rows: window.atoll.term.rows})`, &size)
-	cmd := exec.CommandContext(s.Context(), bin, "attach", s.box, name)
+	cmd := exec.CommandContext(s.Context(), bin, "attach", s.sandboxID, name)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "ATOLL_HOME=" + dir, "ATOLL_HOST=http://" + s.address, "ATOLL_TOKEN=" + s.token, "TERM=xterm-256color", "LANG=C.UTF-8"}
 	master, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: uint16(size.Rows), Cols: uint16(size.Cols)})
 	if err != nil {
 		s.Fatal(err)
 	}
-	w := &window{File: master, cmd: cmd, drawn: make(chan struct{}), screen: vt.New(size, 0)}
+	w := &terminalWindow{File: master, cmd: cmd, drawn: make(chan struct{}), screen: vt.New(size, 0)}
 	go func() {
 		defer close(w.drawn)
 		buf := make([]byte, 4<<10)
@@ -60,8 +60,8 @@ func (s *site) attached(name string, like *browser.Page) *window {
 	return w
 }
 
-// shows waits until the window has what a page has, line by line.
-func (w *window) shows(t *testing.T, p *browser.Page) {
+// waitForSameScreen waits until the window has what a page has, line by line.
+func (w *terminalWindow) waitForSameScreen(t *testing.T, p *browser.Page) {
 	t.Helper()
 	var page, here []string
 	for end := time.Now().Add(browser.Timeout); time.Now().Before(end); {
@@ -81,8 +81,8 @@ func (w *window) shows(t *testing.T, p *browser.Page) {
 	t.Fatalf("on the page\n%s\nin the window\n%s", strings.Join(page, "\n"), strings.Join(here, "\n"))
 }
 
-// leave leaves by the keys for that, and waits until atoll has ended.
-func (w *window) leave(t *testing.T) {
+// detach leaves by the keys for that, and waits until atoll has ended.
+func (w *terminalWindow) detach(t *testing.T) {
 	t.Helper()
 	if _, err := w.Write([]byte{'P' & 0x1f, 'Q' & 0x1f}); err != nil {
 		t.Fatal(err)

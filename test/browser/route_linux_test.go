@@ -22,9 +22,9 @@ import (
 	"github.com/atoll-sandbox/atoll/test/browser"
 )
 
-// names serves the names of ports of a site's sandboxes, and returns the port
+// servePreviews serves the names of ports of a site's sandboxes, and returns the port
 // where.
-func (s *site) names() string {
+func (s *testServer) servePreviews() string {
 	s.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -48,8 +48,8 @@ func (s *site) names() string {
 	return port
 }
 
-// packed is a tar stream of a directory of this machine.
-func packed(t *testing.T, dir string) *bytes.Buffer {
+// packDir is a tar stream of a directory of this machine.
+func packDir(t *testing.T, dir string) *bytes.Buffer {
 	t.Helper()
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -66,20 +66,20 @@ func packed(t *testing.T, dir string) *bytes.Buffer {
 func TestRoutes(t *testing.T) {
 	vite := testenv.Program(t, "chromium", "ATOLL_VITE")
 	b := browser.Start(t)
-	s := newSite(t)
-	port := s.names()
+	s := newTestServer(t)
+	port := s.servePreviews()
 	page := b.Open(t, "http://web.localhost:"+port+"/", browser.Window{})
 	defer page.Close()
 	page.WaitText("h1", "Nothing listens in web yet")
 	page.Screenshot("route-empty")
 
-	sb, err := s.fleet.For(fleet.LocalCaller()).Open(t.Context(), s.box)
+	sb, err := s.fleet.For(fleet.LocalCaller()).Open(t.Context(), s.sandboxID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*browser.Timeout)
 	defer cancel()
-	if err := sb.Import(ctx, atoll.DefaultDir, packed(t, vite)); err != nil {
+	if err := sb.Import(ctx, atoll.DefaultDir, packDir(t, vite)); err != nil {
 		t.Fatal(err)
 	}
 	write := func(name, text string) {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// hostKey is what `openssl genpkey -algorithm ed25519` prints.
-func hostKey(t testing.TB) string {
+// newHostKey is what `openssl genpkey -algorithm ed25519` prints.
+func newHostKey(t testing.TB) string {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {

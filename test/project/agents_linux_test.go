@@ -38,8 +38,8 @@ import (
 // agentKey is the key of a maker's API, which must be nowhere inside.
 const agentKey = "sk-real-0c2d7be1f9a84"
 
-// resident is an agent as a user of 'atoll up' knows it.
-type resident struct {
+// agentCase is an agent as a user of 'atoll up' knows it.
+type agentCase struct {
 	name     string
 	variable string // of the host, with the key
 	host     string // of its maker's API
@@ -52,8 +52,8 @@ type resident struct {
 	settings map[string]string // files of the repository that it would ask about elsewhere
 }
 
-// uses is a call of a tool.
-func uses(name string, input map[string]any) modeltest.Use {
+// newToolUse is a call of a tool.
+func newToolUse(name string, input map[string]any) modeltest.Use {
 	b, err := json.Marshal(input)
 	if err != nil {
 		panic(err)
@@ -67,18 +67,18 @@ const title = "A title"
 const commits = "printf 'written by an agent\\n' >agent.txt && git add agent.txt && git commit -qm 'by an agent'"
 
 func TestUpClaude(t *testing.T) {
-	upAgent(t, resident{
+	testUpAgent(t, agentCase{
 		name: "claude", variable: "ANTHROPIC_API_KEY", host: "api.anthropic.com", header: "X-Api-Key", ready: "bypass permissions on",
 		settings: map[string]string{
 			".mcp.json":             `{"mcpServers":{"own":{"command":"true"}}}`,
 			".claude/settings.json": `{"hooks":{"SessionStart":[{"hooks":[{"type":"command","command":"true"}]}]}}`,
 		},
-		write: uses("Bash", map[string]any{"command": commits, "description": "write it"}),
+		write: newToolUse("Bash", map[string]any{"command": commits, "description": "write it"}),
 	})
 }
 
 func TestUpCodex(t *testing.T) {
-	upAgent(t, resident{
+	testUpAgent(t, agentCase{
 		// The API's own models have it write JavaScript, which modeltest does not.
 		file: "prepare: ['mkdir ~/.codex && echo model=\\\"scripted\\\" >~/.codex/config.toml']\n",
 		settings: map[string]string{
@@ -87,105 +87,105 @@ func TestUpCodex(t *testing.T) {
 		},
 		aside: "single-line task title",
 		name:  "codex", variable: "OPENAI_API_KEY", host: "api.openai.com", header: "Authorization", ready: "permissions: YOLO mode",
-		write: uses("exec_command", map[string]any{"cmd": commits}),
+		write: newToolUse("exec_command", map[string]any{"cmd": commits}),
 	})
 }
 
 func TestUpGemini(t *testing.T) {
-	upAgent(t, resident{
+	testUpAgent(t, agentCase{
 		name: "gemini", variable: "GEMINI_API_KEY", host: "generativelanguage.googleapis.com", header: "X-Goog-Api-Key", ready: "YOLO",
 		settings: map[string]string{
 			".gemini/settings.json": `{"mcpServers":{"own":{"command":"true"}},"hooks":{"SessionStart":[{"hooks":[{"type":"command","command":"true"}]}]}}`,
 		},
 		aux:   `{"complexity_reasoning":"none","complexity_score":90}`, // which of its models is to answer
-		write: uses("run_shell_command", map[string]any{"command": commits, "description": "write it"}),
+		write: newToolUse("run_shell_command", map[string]any{"command": commits, "description": "write it"}),
 	})
 }
 
 func TestUpOpencode(t *testing.T) {
-	upAgent(t, resident{
+	testUpAgent(t, agentCase{
 		name: "opencode", variable: "ANTHROPIC_API_KEY", host: "api.anthropic.com", header: "X-Api-Key", ready: "Ask anything",
 		settings: map[string]string{"opencode.json": `{"mcp":{"own":{"type":"local","command":["true"]}},"permission":{"bash":"ask"}}`},
-		write:    uses("bash", map[string]any{"command": commits, "description": "write it"}),
+		write:    newToolUse("bash", map[string]any{"command": commits, "description": "write it"}),
 	})
 }
 
-// upAgent starts an agent with 'atoll up', types a task, and brings home what it
+// testUpAgent starts an agent with 'atoll up', types a task, and brings home what it
 // has done. Nobody answers a question: there must be none.
-func upAgent(t *testing.T, r resident) {
+func testUpAgent(t *testing.T, r agentCase) {
 	if testing.Short() {
 		t.Skip("a real agent: left out by -short")
 	}
 	programs := testenv.Program(t, r.name, "ATOLL_AGENTS")
-	w := onNamespaces(t)
-	o := newOutside(t, r)
+	w := newNamespaceFixture(t)
+	o := newFakeInternet(t, r)
 	o.model.Play(modeltest.Script{Aux: cmp.Or(r.aux, title), Turns: []modeltest.Turn{
 		{Text: "I write it.", Tools: []modeltest.Use{r.write}}, {Text: "All is done."},
 	}})
 	w.env = append(w.env, r.variable+"="+agentKey)
-	w.must(os.Symlink(programs, w.path("h/agents")))
-	w.repo("web")
-	w.write("web/.atoll.yaml", r.file)
+	w.must(os.Symlink(programs, w.joinPath("h/agents")))
+	w.createRepository("web")
+	w.writeFile("web/.atoll.yaml", r.file)
 	for name, text := range r.settings {
-		w.write("web/"+name, text)
+		w.writeFile("web/"+name, text)
 	}
-	w.commit("web", "how it is worked on")
-	w.atoll(0, "web", "up", r.name, "--no-attach", "--name", "web")
+	w.commitAll("web", "how it is worked on")
+	w.runAtoll(0, "web", "up", r.name, "--no-attach", "--name", "web")
 	screen := ""
 	shows := func(what, text string) {
 		t.Helper()
-		w.until(what, func() bool {
-			screen = w.atoll(0, "/", "terminal", "read", "web", "web").stdout
+		w.waitFor(what, func() bool {
+			screen = w.runAtoll(0, "/", "terminal", "read", "web", "web").stdout
 			return strings.Contains(screen, text)
 		})
 	}
 	defer func() {
 		if t.Failed() {
-			t.Logf("the screen:\n%s\nrequests:\n%s", screen, o.text())
+			t.Logf("the screen:\n%s\nrequests:\n%s", screen, o.requestText())
 		}
 	}()
 	shows("it waits for a task", r.ready)
 	typed := time.Time{}
-	w.until("what is typed shows", func() bool {
+	w.waitFor("what is typed shows", func() bool {
 		if time.Since(typed) > again { // one that is still starting drops it: gemini
-			w.atoll(0, "/", "terminal", "send", "web", "web", "make agent.txt")
+			w.runAtoll(0, "/", "terminal", "send", "web", "web", "make agent.txt")
 			typed = time.Now()
 		}
-		screen = w.atoll(0, "/", "terminal", "read", "web", "web").stdout
+		screen = w.runAtoll(0, "/", "terminal", "read", "web", "web").stdout
 		return strings.Contains(screen, "make agent.txt")
 	})
 	pressed := time.Time{}
-	w.until("it says that it is done", func() bool {
-		if !o.begun() && time.Since(pressed) > again { // likewise
-			w.atoll(0, "/", "terminal", "send", "web", "web", "Enter")
+	w.waitFor("it says that it is done", func() bool {
+		if !o.taskRequested() && time.Since(pressed) > again { // likewise
+			w.runAtoll(0, "/", "terminal", "send", "web", "web", "Enter")
 			pressed = time.Now()
 		}
-		screen = w.atoll(0, "/", "terminal", "read", "web", "web").stdout
+		screen = w.runAtoll(0, "/", "terminal", "read", "web", "web").stdout
 		return strings.Contains(screen, "All is done.")
 	})
-	o.keyed()
-	w.keyless("web")
-	w.atoll(0, "web", "sync")
-	same(t, "what came home", w.read("web/agent.txt"), "written by an agent")
+	o.checkRealKey()
+	w.checkNoKey("web")
+	w.runAtoll(0, "web", "sync")
+	checkEqual(t, "what came home", w.readFile("web/agent.txt"), "written by an agent")
 }
 
 // again is when somebody whose agent does nothing types again, or presses Enter.
 const again = 10 * time.Second
 
-// keyless looks for the key in all that a sandbox's programs can read: files,
+// checkNoKey looks for the key in all that a sandbox's programs can read: files,
 // arguments, environments, memory.
-func (w *world) keyless(name string) {
+func (w *fixture) checkNoKey(name string) {
 	w.t.Helper()
 	half := len(agentKey) / 2
 	for text, found := range map[string]bool{agentKey: false, placeholder: true} { // that the search finds what is there
-		got := w.inside(name, "/", fmt.Sprintf(`key=$(printf %%s%%s '%s' '%s')
+		got := w.runInSandbox(name, "/", fmt.Sprintf(`key=$(printf %%s%%s '%s' '%s')
 			grep -lsaF "$key" /proc/[0-9]*/environ /proc/[0-9]*/cmdline || true
 			grep -rlsaF "$key" /etc /home /opt/atoll/run /root /run /srv /tmp /var /workspace || true`, text[:half], text[half:]))
 		if (got != "") != found {
 			w.t.Errorf("%s is in %q", text, strings.Fields(got))
 		}
 	}
-	space := w.inside(name, "/", "readlink /proc/self/ns/pid")
+	space := w.runInSandbox(name, "/", "readlink /proc/self/ns/pid")
 	links, err := filepath.Glob("/proc/[0-9]*/ns/pid")
 	w.must(err)
 	held := 0
@@ -194,7 +194,7 @@ func (w *world) keyless(name string) {
 			continue
 		}
 		dir := filepath.Dir(filepath.Dir(link))
-		in := inMemory(dir, agentKey, placeholder)
+		in := searchMemory(dir, agentKey, placeholder)
 		if in[0] {
 			exe, _ := os.Readlink(dir + "/exe")
 			w.t.Errorf("the key is in the memory of %s", exe)
@@ -211,9 +211,9 @@ func (w *world) keyless(name string) {
 // placeholder stands inside where the key would.
 const placeholder = "added-on-the-way-out"
 
-// inMemory reports which texts are in the memory that a process, by its directory
+// searchMemory reports which texts are in the memory that a process, by its directory
 // in /proc, has written.
-func inMemory(dir string, texts ...string) []bool {
+func searchMemory(dir string, texts ...string) []bool {
 	found := make([]bool, len(texts))
 	maps, err := os.ReadFile(dir + "/maps")
 	mem, err1 := os.Open(dir + "/mem")
@@ -255,23 +255,23 @@ func inMemory(dir string, texts ...string) []bool {
 	return found
 }
 
-// outside is a network of the test's own that plays the internet: the API of
+// fakeInternet is a network of the test's own that plays the internet: the API of
 // an agent's maker, behind which is a model.
-type outside struct {
+type fakeInternet struct {
 	t           testing.TB
-	r           resident
+	r           agentCase
 	model, side *modeltest.Server // side answers what is not the task
 
 	mu    sync.Mutex
 	asked []*http.Request // guarded by mu
 }
 
-// public is where it is: the address of nobody here.
-const public = "93.184.216.34"
+// publicAddress is where it is: the address of nobody here.
+const publicAddress = "93.184.216.34"
 
-// newOutside makes it for the thread of a test and all that it starts. No other
+// newFakeInternet makes it for the thread of a test and all that it starts. No other
 // host can be reached.
-func newOutside(t *testing.T, r resident) *outside {
+func newFakeInternet(t *testing.T, r agentCase) *fakeInternet {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		testenv.Skip(t, "root", "only root makes networks")
@@ -289,7 +289,7 @@ func newOutside(t *testing.T, r resident) *outside {
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr, err := netlink.ParseAddr(public + "/32")
+	addr, err := netlink.ParseAddr(publicAddress + "/32")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,22 +300,22 @@ func newOutside(t *testing.T, r resident) *outside {
 	}
 	for name, text := range map[string]string{
 		bundle: string(trusted) + "\n" + string(ca), "/etc/resolv.conf": "nameserver 127.0.0.1\n",
-		"/etc/hosts": "127.0.0.1 localhost\n" + public + " " + r.host + "\n",
+		"/etc/hosts": "127.0.0.1 localhost\n" + publicAddress + " " + r.host + "\n",
 	} {
 		file := filepath.Join(t.TempDir(), filepath.Base(name))
 		if err := errors.Join(os.WriteFile(file, []byte(text), 0o644), unix.Mount(file, name, "", unix.MS_BIND, "")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	o := &outside{
+	o := &fakeInternet{
 		t: t, r: r, model: modeltest.New(t, modeltest.Script{}),
 		side: modeltest.New(t, modeltest.Script{Turns: []modeltest.Turn{{Text: title}}}),
 	}
-	l, err := net.Listen("tcp", public+":443")
+	l, err := net.Listen("tcp", publicAddress+":443")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := httptest.NewUnstartedServer(http.HandlerFunc(o.serve))
+	s := httptest.NewUnstartedServer(http.HandlerFunc(o.serveRequest))
 	s.Config.ErrorLog = log.New(io.Discard, "", 0) // the gate goes away in the middle
 	s.Listener.Close()
 	s.Listener, s.TLS = l, &tls.Config{Certificates: []tls.Certificate{cert}}
@@ -327,7 +327,7 @@ func newOutside(t *testing.T, r resident) *outside {
 	return o
 }
 
-func (o *outside) serve(w http.ResponseWriter, r *http.Request) {
+func (o *fakeInternet) serveRequest(w http.ResponseWriter, r *http.Request) {
 	o.mu.Lock()
 	o.asked = append(o.asked, r)
 	o.mu.Unlock()
@@ -343,8 +343,8 @@ func (o *outside) serve(w http.ResponseWriter, r *http.Request) {
 	model.Config.Handler.ServeHTTP(w, r)
 }
 
-// text is what was asked.
-func (o *outside) text() string {
+// requestText is what was asked.
+func (o *fakeInternet) requestText() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var b strings.Builder
@@ -354,13 +354,13 @@ func (o *outside) text() string {
 	return b.String()
 }
 
-// begun reports whether the model was asked for the task.
-func (o *outside) begun() bool {
+// taskRequested reports whether the model was asked for the task.
+func (o *fakeInternet) taskRequested() bool {
 	return slices.ContainsFunc(o.model.Requests(), func(r modeltest.Request) bool { return r.Turn >= 0 })
 }
 
-// keyed holds what asked the model to the real key.
-func (o *outside) keyed() {
+// checkRealKey holds what asked the model to the real key.
+func (o *fakeInternet) checkRealKey() {
 	o.t.Helper()
 	o.mu.Lock()
 	defer o.mu.Unlock()

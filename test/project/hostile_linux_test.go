@@ -22,9 +22,9 @@ import (
 // cleared, an answer that is typed, C1 controls, text that runs backwards.
 var obeyed = []string{"\x1b]0;pwned\x07", "\x1b]52;c;cHduZWQ=\x07", "\x1b[2J", "\x1b[6n", "\x1bP+q\x1b\\", "\u009b2J", "\u202e", "\r\x1b[K"}
 
-// raw reports what a terminal would obey in what it is sent, besides colours,
+// findControls reports what a terminal would obey in what it is sent, besides colours,
 // and movements of the cursor where a program of ours draws progress.
-func raw(text string, terminal bool) string {
+func findControls(text string, terminal bool) string {
 	for _, p := range obeyed {
 		if terminal && p == "\r\x1b[K" {
 			continue // progress is drawn so
@@ -44,11 +44,11 @@ func raw(text string, terminal bool) string {
 	return ""
 }
 
-// before runs atoll before a terminal, and returns all that it was sent.
-func (w *world) before(dir string, args ...string) string {
+// runOnTerminal runs atoll before a terminal, and returns all that it was sent.
+func (w *fixture) runOnTerminal(dir string, args ...string) string {
 	w.t.Helper()
 	cmd := exec.CommandContext(w.t.Context(), w.bin, args...)
-	cmd.Dir, cmd.Env = w.path(dir), append(w.env, "TERM=xterm-256color", "PAGER=cat")
+	cmd.Dir, cmd.Env = w.joinPath(dir), append(w.env, "TERM=xterm-256color", "PAGER=cat")
 	f, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 80})
 	if err != nil {
 		w.t.Fatal(err)
@@ -64,15 +64,15 @@ func (w *world) before(dir string, args ...string) string {
 
 // Names of branches and files, texts of commits, people's names: nothing of it
 // reaches a terminal, or who reads the output, raw.
-func TestNothingIsShownRaw(t *testing.T) {
-	w := onNamespaces(t)
-	w.repo("r")
-	w.start("r", "r")
+func TestOutputIsEscaped(t *testing.T) {
+	w := newNamespaceFixture(t)
+	w.createRepository("r")
+	w.upSandbox("r", "r")
 	all := strings.Join(obeyed, "x")
-	w.write("payload", all)
-	w.atoll(0, "/", "cp", w.path("payload"), "r:/tmp/payload")
+	w.writeFile("payload", all)
+	w.runAtoll(0, "/", "cp", w.joinPath("payload"), "r:/tmp/payload")
 	// git refuses control characters in names of refs; who writes the files himself does not ask it.
-	w.inside("r", "/workspace", `p="$(cat /tmp/payload)"
+	w.runInSandbox("r", "/workspace", `p="$(cat /tmp/payload)"
 		mkdir "dir$p"; echo x >"dir$p/file$p"; ln -s "/etc/passwd$p" "link$p"; mkdir -p .husky; echo x >".husky/post-$p"; printf 'all:\n\ttrue%s\n' "$p" >Makefile
 		git add -A; git -c user.name="Eve$p" -c user.email="eve$p@example.com" commit -qm "subject $p
 body $p"
@@ -81,8 +81,8 @@ body $p"
 		d=$(printf '.git/refs/heads/evil\033]0;pwned\007'); echo $c >"$d" || true
 		printf '%s refs/heads/packed\033[2J\n' $c >>.git/packed-refs
 		git update-ref refs/heads/plain $c; git worktree add -q ".worktrees/w$p" plain || true`)
-	copied := w.inside("r", "/workspace", "git log -1 --format=%B%an; cat Makefile")
-	if raw(copied, false) == "" {
+	copied := w.runInSandbox("r", "/workspace", "git log -1 --format=%B%an; cat Makefile")
+	if findControls(copied, false) == "" {
 		t.Fatal("the naive way does not show the hole")
 	}
 
@@ -97,19 +97,19 @@ body $p"
 			continue // what a command writes is what somebody asked for; events are followed
 		}
 		words := strings.Fields(args)
-		r := w.try("r", append([]string{w.bin}, words...)...)
-		if bad := raw(r.stdout+r.stderr, false); bad != "" {
+		r := w.runProgram("r", append([]string{w.bin}, words...)...)
+		if bad := findControls(r.stdout+r.stderr, false); bad != "" {
 			leaks = append(leaks, args+": "+bad)
 		}
-		r = w.try("r", append(append([]string{w.bin}, words...), "--json")...)
+		r = w.runProgram("r", append(append([]string{w.bin}, words...), "--json")...)
 		said := strings.NewReplacer("\u009b", "", "\u202e", "").Replace(r.stdout) + r.stderr // JSON is for programs: in texts it says what is there
-		if bad := raw(said, false); bad != "" && words[0] != "history" {                     // that has what commands wrote, byte for byte
+		if bad := findControls(said, false); bad != "" && words[0] != "history" {            // that has what commands wrote, byte for byte
 			leaks = append(leaks, args+" --json: "+bad)
 		}
 		if !looks[words[0]] {
 			continue
 		}
-		if bad := raw(w.before("r", words...), true); bad != "" {
+		if bad := findControls(w.runOnTerminal("r", words...), true); bad != "" {
 			leaks = append(leaks, args+" before a terminal: "+bad)
 		}
 	}
@@ -121,9 +121,9 @@ body $p"
 // What the host's own configuration starts on content out of a sandbox, for a
 // user of git: hooks in the tree, drivers of merges and diffs, filters, pagers,
 // editors, signatures. None of atoll's commands starts any of it.
-func TestNothingIsRunOnTheHost(t *testing.T) {
-	w := onNamespaces(t)
-	w.repo("r")
+func TestContentRunsNothingOnHost(t *testing.T) {
+	w := newNamespaceFixture(t)
+	w.createRepository("r")
 	for _, setting := range [][2]string{
 		{"core.hooksPath", ".husky"}, {"core.fsmonitor", "./monitor"}, {"filter.x.smudge", "./run-me smudge; cat"}, {"filter.x.clean", "./run-me clean; cat"},
 		{"diff.x.textconv", "./run-me textconv; cat"}, {"diff.x.command", "./run-me diff"}, {"merge.x.driver", "./run-me merge"},
@@ -132,49 +132,49 @@ func TestNothingIsRunOnTheHost(t *testing.T) {
 		{"submodule.recurse", "true"}, {"fetch.recurseSubmodules", "true"}, {"protocol.ext.allow", "always"},
 		{"alias.merge-tree", "!./run-me alias"}, {"uploadpack.packObjectsHook", "./run-me hook"}, {"gc.auto", "1"},
 	} {
-		w.git("r", "config", setting[0], setting[1])
+		w.runGit("r", "config", setting[0], setting[1])
 	}
-	w.start("r", "r")
-	sprung := w.path("sprung")
+	w.upSandbox("r", "r")
+	sprung := w.joinPath("sprung")
 	script := "#!/bin/sh\necho $0 $* >>" + sprung + "\n"
-	w.write("script", script)
-	w.atoll(0, "/", "cp", w.path("script"), "r:/tmp/script")
-	w.inside("r", "/workspace", `
+	w.writeFile("script", script)
+	w.runAtoll(0, "/", "cp", w.joinPath("script"), "r:/tmp/script")
+	w.runInSandbox("r", "/workspace", `
 		mkdir .husky; for n in .husky/post-merge .husky/post-checkout .husky/post-index-change .husky/reference-transaction .husky/pre-merge-commit .husky/commit-msg .husky/pre-auto-gc run-me monitor; do cp /tmp/script $n; chmod +x $n; done
 		printf '* filter=x diff=x merge=x\n' >.gitattributes
 		printf '[submodule "m"]\n\tpath = m\n\turl = ext::./run-me\n' >.gitmodules
 		sed -i s/two/zwei/ a.txt
 		git add -A; git commit -qm work; git update-ref refs/heads/side HEAD; sed -i s/six/sechs/ a.txt`)
-	w.naive("r", "r", sprung)
+	w.checkUnsafePull("r", "r", sprung)
 
-	before := w.state("r")
+	before := w.repositoryState("r")
 	for _, args := range []string{"status", "sync --dry-run", "diff r", "log -p r", "merge r main --dry-run"} {
-		w.try("r", append([]string{w.bin}, strings.Fields(args)...)...)
-		w.sprung(args, sprung)
+		w.runProgram("r", append([]string{w.bin}, strings.Fields(args)...)...)
+		w.checkNotRun(args, sprung)
 	}
-	w.unchanged("looking", "r", before)
-	w.write("r/a.txt", strings.Replace(w.read("r/a.txt"), "seven", "sieben", 1))
-	w.git("r", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "commit", "-qam", "mine")
+	w.checkUnchanged("looking", "r", before)
+	w.writeFile("r/a.txt", strings.Replace(w.readFile("r/a.txt"), "seven", "sieben", 1))
+	w.runGit("r", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "commit", "-qam", "mine")
 	_ = os.Remove(sprung)
 	for i, args := range []string{"merge r side --yes", "apply r wip/main --yes", "sync", "sync --branch side", "restore r", "worktree list", "down --sync", "up --no-attach", "down --rm --force"} {
 		if i == 1 { // from here on .gitattributes is the host's own, and every 'git status' starts this filter
-			w.git("r", "config", "--unset", "filter.x.clean")
+			w.runGit("r", "config", "--unset", "filter.x.clean")
 		}
-		w.try("r", append([]string{w.bin}, strings.Fields(args)...)...)
-		w.sprung(args, sprung)
+		w.runProgram("r", append([]string{w.bin}, strings.Fields(args)...)...)
+		w.checkNotRun(args, sprung)
 	}
 }
 
-// naive shows that what is planted works for who pulls from a directory that the
+// checkUnsafePull shows that what is planted works for who pulls from a directory that the
 // sandbox shares.
-func (w *world) naive(dir, name, sprung string) {
+func (w *fixture) checkUnsafePull(dir, name, sprung string) {
 	w.t.Helper()
-	w.must(os.Mkdir(w.path("out"), 0o755))
-	r := w.try("out", "sh", "-ec", `"$0" exec "$1" -- tar -C /workspace -cf - . | tar -xf - --no-same-owner; cp -a "$2" ../twin`, w.bin, name, w.path(dir))
+	w.must(os.Mkdir(w.joinPath("out"), 0o755))
+	r := w.runProgram("out", "sh", "-ec", `"$0" exec "$1" -- tar -C /workspace -cf - . | tar -xf - --no-same-owner; cp -a "$2" ../twin`, w.bin, name, w.joinPath(dir))
 	if r.code != 0 {
 		w.t.Fatal(r.stderr)
 	}
-	r = w.try("twin", "git", "pull", "-q", w.path("out"), "main")
+	r = w.runProgram("twin", "git", "pull", "-q", w.joinPath("out"), "main")
 	b, err := os.ReadFile(sprung)
 	if err != nil || !strings.Contains(string(b), "post-merge") {
 		w.t.Fatalf("the naive way does not show the hole: %v %s %s", err, b, r.stderr)
@@ -182,8 +182,8 @@ func (w *world) naive(dir, name, sprung string) {
 	w.must(os.Remove(sprung))
 }
 
-// sprung fails the test if something planted has run.
-func (w *world) sprung(what, file string) {
+// checkNotRun fails the test if something planted has run.
+func (w *fixture) checkNotRun(what, file string) {
 	w.t.Helper()
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -195,20 +195,20 @@ func (w *world) sprung(what, file string) {
 
 // Links in the tree that lead out of it, in the place of what the host has, and
 // of what is written next.
-func TestLinksLeadNowhere(t *testing.T) {
-	w := onNamespaces(t)
-	w.repo("r")
-	w.write("victim/keep", "keep\n")
-	w.write("r/build/old", "ignored here\n")
-	w.start("r", "r")
-	w.inside("r", "/workspace", fmt.Sprintf(`
+func TestSyncFollowsNoLinks(t *testing.T) {
+	w := newNamespaceFixture(t)
+	w.createRepository("r")
+	w.writeFile("victim/keep", "keep\n")
+	w.writeFile("r/build/old", "ignored here\n")
+	w.upSandbox("r", "r")
+	w.runInSandbox("r", "/workspace", fmt.Sprintf(`
 		rm -rf src build; ln -s %[1]s src; ln -s %[1]s build; ln -s %[1]s/made a-link; git add -A -f; git commit -qm links
-		git worktree add -q -b second .worktrees/second; cd .worktrees/second; rm src a-link; mkdir src; echo x >src/keep; echo x >a-link; git add -A; git commit -qm through`, w.path("victim")))
+		git worktree add -q -b second .worktrees/second; cd .worktrees/second; rm src a-link; mkdir src; echo x >src/keep; echo x >a-link; git add -A; git commit -qm through`, w.joinPath("victim")))
 	for _, args := range []string{"sync", "merge r second --yes", "sync --branch second", "sync --artifacts build", "sync --artifacts", "apply r second --yes"} {
-		w.try("r", append([]string{w.bin}, strings.Fields(args)...)...)
-		same(t, "outside, after "+args, w.try("victim", "sh", "-c", "ls -A; cat keep").stdout, "keep\nkeep")
+		w.runProgram("r", append([]string{w.bin}, strings.Fields(args)...)...)
+		checkEqual(t, "outside, after "+args, w.runProgram("victim", "sh", "-c", "ls -A; cat keep").stdout, "keep\nkeep")
 	}
-	if strings.Contains(w.try("r", "sh", "-c", "test -L build || cat build/old").stdout, "x") {
+	if strings.Contains(w.runProgram("r", "sh", "-c", "test -L build || cat build/old").stdout, "x") {
 		t.Error("what the host ignores was written over")
 	}
 }

@@ -19,40 +19,40 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// patience is the deadline of one command, on a loaded machine and inside of an
+// commandTimeout is the deadline of one command, on a loaded machine and inside of an
 // emulated one.
-const patience = 5 * time.Minute
+const commandTimeout = 5 * time.Minute
 
 // clusterVar lets the tests run beside a cluster of their own.
 const clusterVar = "ATOLL_PROJECT_CLUSTER"
 
-func TestMain(m *testing.M) { os.Exit(testenv.Main(m, "git and namespace", within)) }
+func TestMain(m *testing.M) { os.Exit(testenv.Main(m, "git and namespace", setUpAndRun)) }
 
-func within(m *testing.M) int {
+func setUpAndRun(m *testing.M) int {
 	if os.Getenv(clusterVar) != "" {
 		return clustertest.Main(m)
 	}
 	return enginetest.Main(m, helpertest.Main)
 }
 
-// world is a user of this machine, who has a home, repositories and atoll.
-type world struct {
-	t    testing.TB
-	dir  string // everything is in it
-	bin  string
-	wall string // the driver
-	env  []string
-	up   []string // further arguments of each up, such as the image
+// fixture is a user of this machine, who has a home, repositories and atoll.
+type fixture struct {
+	t      testing.TB
+	dir    string // everything is in it
+	bin    string
+	driver string // the driver
+	env    []string
+	up     []string // further arguments of each up, such as the image
 }
 
-// ran is what a command did.
-type ran struct {
+// result is what a command did.
+type result struct {
 	stdout, stderr string
 	code           int
 }
 
-// newWorld makes a user whose sandboxes a driver builds.
-func newWorld(t testing.TB, wall string) *world {
+// newFixture makes a user whose sandboxes a driver builds.
+func newFixture(t testing.TB, wall string) *fixture {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
 		testenv.Skip(t, "git", "no git: %v", err)
@@ -62,42 +62,42 @@ func newWorld(t testing.TB, wall string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, dir: dir, bin: bin, wall: wall}
+	w := &fixture{t: t, dir: dir, bin: bin, driver: wall}
 	w.env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "me"), "TMPDIR=" + os.TempDir(), "LANG=C.UTF-8", "TERM=dumb",
 		"GIT_CONFIG_NOSYSTEM=1", "ATOLL_HOME=" + filepath.Join(dir, "h"), "ATOLL_SYSTEM_CONFIG=" + filepath.Join(dir, "none"),
 		"ATOLL_DRIVER=" + wall, "ATOLL_HELPERS=" + os.Getenv("ATOLL_HELPERS"),
 		"ATOLL_SERVE_LISTEN=127.0.0.1:0", "ATOLL_PROXY_LISTEN=127.0.0.1:0",
 	}
-	w.write("me/.gitconfig", "[user]\n\tname = Ada\n\temail = ada@example.com\n[init]\n\tdefaultBranch = main\n[protocol \"file\"]\n\tallow = always\n[advice]\n\tdetachedHead = false\n")
-	t.Cleanup(w.end)
+	w.writeFile("me/.gitconfig", "[user]\n\tname = Ada\n\temail = ada@example.com\n[init]\n\tdefaultBranch = main\n[protocol \"file\"]\n\tallow = always\n[advice]\n\tdetachedHead = false\n")
+	t.Cleanup(w.cleanUp)
 	return w
 }
 
-// end removes all sandboxes, ends the server and looks for what is left.
-func (w *world) end() {
+// cleanUp removes all sandboxes, ends the server and looks for what is left.
+func (w *fixture) cleanUp() {
 	var list []struct {
 		Name string `json:"name"`
 		ID   string `json:"id"`
 	}
-	if r := w.try("/", w.bin, "ls", "--json"); r.code == 0 {
+	if r := w.runProgram("/", w.bin, "ls", "--json"); r.code == 0 {
 		if err := json.Unmarshal([]byte(r.stdout), &list); err != nil {
 			w.t.Error(err)
 		}
 	}
 	for _, sb := range list {
-		if r := w.try("/", w.bin, "rm", "--force", "--discard", sb.ID); r.code != 0 {
+		if r := w.runProgram("/", w.bin, "rm", "--force", "--discard", sb.ID); r.code != 0 {
 			w.t.Errorf("rm %s: %d %s", sb.Name, r.code, r.stderr)
 		}
 	}
-	w.endServer()
+	w.stopServer()
 	if err := os.RemoveAll(w.dir); err != nil {
 		w.t.Error(err)
 	}
 }
 
-// endServer ends the server in the background, if there is one.
-func (w *world) endServer() {
+// stopServer ends the server in the background, if there is one.
+func (w *fixture) stopServer() {
 	b, err := os.ReadFile(filepath.Join(w.dir, "h", "server.json"))
 	if err != nil {
 		return
@@ -116,38 +116,38 @@ func (w *world) endServer() {
 	if err := p.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		w.t.Error(err)
 	}
-	w.until("the server has ended", func() bool {
+	w.waitFor("the server has ended", func() bool {
 		return errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone)
 	})
 }
 
-// until waits for something that happens by itself.
-func (w *world) until(what string, done func() bool) {
+// waitFor waits for something that happens by itself.
+func (w *fixture) waitFor(what string, done func() bool) {
 	w.t.Helper()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	late := time.NewTimer(patience / 2)
+	late := time.NewTimer(commandTimeout / 2)
 	defer late.Stop()
 	for !done() {
 		select {
 		case <-tick.C:
 		case <-late.C:
-			w.t.Fatalf("not after %v: %s", patience/2, what)
+			w.t.Fatalf("not after %v: %s", commandTimeout/2, what)
 		}
 	}
 }
 
-// path returns a place in the world; what is absolute stays.
-func (w *world) path(name string) string {
+// joinPath returns a place in the world; what is absolute stays.
+func (w *fixture) joinPath(name string) string {
 	if filepath.IsAbs(name) {
 		return name
 	}
 	return filepath.Join(w.dir, name)
 }
 
-func (w *world) write(name, text string) {
+func (w *fixture) writeFile(name, text string) {
 	w.t.Helper()
-	file := w.path(name)
+	file := w.joinPath(name)
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		w.t.Fatal(err)
 	}
@@ -156,27 +156,27 @@ func (w *world) write(name, text string) {
 	}
 }
 
-func (w *world) read(name string) string {
+func (w *fixture) readFile(name string) string {
 	w.t.Helper()
-	b, err := os.ReadFile(w.path(name))
+	b, err := os.ReadFile(w.joinPath(name))
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return string(b)
 }
 
-// try runs a program of the host.
-func (w *world) try(dir string, args ...string) ran {
+// runProgram runs a program of the host.
+func (w *fixture) runProgram(dir string, args ...string) result {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience) // at the end, the test's own is done
+	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout) // at the end, the test's own is done
 	defer cancel()
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Dir, cmd.Env = w.path(dir), w.env
+	cmd.Dir, cmd.Env = w.joinPath(dir), w.env
 	cmd.WaitDelay = 10 * time.Second // a server that it has started has none of its pipes
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
-	r := ran{stdout: stdout.String(), stderr: stderr.String(), code: cmd.ProcessState.ExitCode()}
+	r := result{stdout: stdout.String(), stderr: stderr.String(), code: cmd.ProcessState.ExitCode()}
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) || ctx.Err() != nil {
 		w.t.Fatalf("%q: %v %v\n%s%s", args, err, ctx.Err(), r.stdout, r.stderr)
@@ -184,42 +184,42 @@ func (w *world) try(dir string, args ...string) ran {
 	return r
 }
 
-// git runs git on the host and returns what it says.
-func (w *world) git(dir string, args ...string) string {
+// runGit runs git on the host and returns what it says.
+func (w *fixture) runGit(dir string, args ...string) string {
 	w.t.Helper()
-	r := w.try(dir, append([]string{"git"}, args...)...)
+	r := w.runProgram(dir, append([]string{"git"}, args...)...)
 	if r.code != 0 {
 		w.t.Fatalf("git %q in %s: %d\n%s%s", args, dir, r.code, r.stdout, r.stderr)
 	}
 	return strings.TrimSuffix(r.stdout, "\n")
 }
 
-func (w *world) commit(dir, message string) {
+func (w *fixture) commitAll(dir, message string) {
 	w.t.Helper()
-	w.git(dir, "add", "-A")
-	w.git(dir, "commit", "-q", "-m", message)
+	w.runGit(dir, "add", "-A")
+	w.runGit(dir, "commit", "-q", "-m", message)
 }
 
-// atoll runs atoll, which must exit with a status.
-func (w *world) atoll(code int, dir string, args ...string) ran {
+// runAtoll runs atoll, which must exit with a status.
+func (w *fixture) runAtoll(code int, dir string, args ...string) result {
 	w.t.Helper()
-	r := w.try(dir, append([]string{w.bin}, args...)...)
+	r := w.runProgram(dir, append([]string{w.bin}, args...)...)
 	if r.code != code {
 		w.t.Fatalf("atoll %q in %s: exit status %d, want %d\n%s%s", args, dir, r.code, code, r.stdout, r.stderr)
 	}
 	return r
 }
 
-// start does up in a repository, with a name.
-func (w *world) start(dir, name string, args ...string) {
+// upSandbox does up in a repository, with a name.
+func (w *fixture) upSandbox(dir, name string, args ...string) {
 	w.t.Helper()
 	args = append([]string{"up", "--no-attach", "--name", name}, args...)
-	w.atoll(0, dir, append(args, w.up...)...)
+	w.runAtoll(0, dir, append(args, w.up...)...)
 }
 
-// inside runs shell text in a sandbox's working tree.
-func (w *world) inside(name, dir, text string) string {
+// runInSandbox runs shell text in a sandbox's working tree.
+func (w *fixture) runInSandbox(name, dir, text string) string {
 	w.t.Helper()
-	r := w.atoll(0, "/", "exec", name, "--", "sh", "-ec", "cd "+dir+"; "+text)
+	r := w.runAtoll(0, "/", "exec", name, "--", "sh", "-ec", "cd "+dir+"; "+text)
 	return strings.TrimSuffix(r.stdout, "\n")
 }

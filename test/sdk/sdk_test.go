@@ -25,16 +25,16 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testenv.Main(m, "sdks", helpertest.Main)) }
 
-// need skips a test for what is missing, unless ATOLL_MUST asks for it.
-func need(t *testing.T, ok bool, name, what string) {
+// skipUnless skips a test for what is missing, unless ATOLL_MUST asks for it.
+func skipUnless(t *testing.T, ok bool, name, what string) {
 	t.Helper()
 	if !ok {
 		testenv.Skip(t, name, "%s", what)
 	}
 }
 
-// world is a server with two assistants, and the model behind them.
-type world struct {
+// fixture is a server with two assistants, and the model behind them.
+type fixture struct {
 	model *modeltest.Server
 	base  string
 	token string
@@ -43,45 +43,45 @@ type world struct {
 
 const weather = `{"city":"Suva"}`
 
-func hello() modeltest.Script {
+func newHelloScript() modeltest.Script {
 	return modeltest.Script{Turns: []modeltest.Turn{{Text: "Hello from the scripted model."}}}
 }
 
-// tools is a script that calls the client's tool under its name, twice.
-func tools(name string) modeltest.Script {
+// newToolsScript is a script that calls the client's tool under its name, twice.
+func newToolsScript(name string) modeltest.Script {
 	call := modeltest.Turn{Tools: []modeltest.Use{{Name: name, Input: json.RawMessage(weather)}}}
 	done := modeltest.Turn{Text: "It is warm in Suva."}
 	return modeltest.Script{Turns: []modeltest.Turn{call, done, call, done}}
 }
 
-// TestDirect talks to an assistant whose model is asked directly, behind
+// TestModelAssistant talks to an assistant whose model is asked directly, behind
 // connectors of both dialects.
-func TestDirect(t *testing.T) {
+func TestModelAssistant(t *testing.T) {
 	for _, api := range []string{"openai", "anthropic"} {
 		t.Run(api, func(t *testing.T) {
-			w := serve(t, api, false)
+			w := newFixture(t, api, false)
 			for _, sdk := range []string{"openai", "anthropic"} {
-				w.all(t, sdk, "qa", map[string]modeltest.Script{
-					"models": hello(), "whole": hello(), "stream": hello(), "image": hello(), "errors": hello(), "tools": tools("get_weather"),
+				w.runScenarios(t, sdk, "qa", map[string]modeltest.Script{
+					"models": newHelloScript(), "whole": newHelloScript(), "stream": newHelloScript(), "image": newHelloScript(), "errors": newHelloScript(), "tools": newToolsScript("get_weather"),
 					"failure": {Turns: []modeltest.Turn{{Status: 500}}},
 				})
 			}
-			w.run(t, "anthropic", "count", "qa", hello())
-			w.run(t, "openai", "abort", "qa", modeltest.Script{Turns: []modeltest.Turn{{Text: strings.Repeat("a long text ", 100), Pause: modeltest.Duration(100 * time.Millisecond)}}})
+			w.runScenario(t, "anthropic", "count", "qa", newHelloScript())
+			w.runScenario(t, "openai", "abort", "qa", modeltest.Script{Turns: []modeltest.Turn{{Text: strings.Repeat("a long text ", 100), Pause: modeltest.Duration(100 * time.Millisecond)}}})
 		})
 	}
 }
 
-// TestAgent talks to an assistant that is Claude Code in a sandbox. The model
+// TestAgentAssistant talks to an assistant that is Claude Code in a sandbox. The model
 // sees the client's tools as those of the sandbox's wire.
-func TestAgent(t *testing.T) {
-	need(t, os.Getenv("ATOLL_CLAUDE") != "", "claude", "no ATOLL_CLAUDE: scripts/agents installs it")
+func TestAgentAssistant(t *testing.T) {
+	skipUnless(t, os.Getenv("ATOLL_CLAUDE") != "", "claude", "no ATOLL_CLAUDE: scripts/agents installs it")
 	for _, api := range []string{"openai", "anthropic"} {
 		t.Run(api, func(t *testing.T) {
-			w := serve(t, api, true)
+			w := newFixture(t, api, true)
 			for _, sdk := range []string{"openai", "anthropic"} {
-				w.all(t, sdk, "coder", map[string]modeltest.Script{
-					"whole": hello(), "stream": hello(), "image": hello(), "errors": hello(), "tools": tools("mcp__atoll__get_weather"),
+				w.runScenarios(t, sdk, "coder", map[string]modeltest.Script{
+					"whole": newHelloScript(), "stream": newHelloScript(), "image": newHelloScript(), "errors": newHelloScript(), "tools": newToolsScript("mcp__atoll__get_weather"),
 					"failure": {Turns: []modeltest.Turn{{Status: 400, Error: "not today"}}},
 				})
 			}
@@ -89,8 +89,8 @@ func TestAgent(t *testing.T) {
 	}
 }
 
-// all runs scenarios in the order of their names.
-func (w *world) all(t *testing.T, sdk, assistant string, scripts map[string]modeltest.Script) {
+// runScenarios runs scenarios in the order of their names.
+func (w *fixture) runScenarios(t *testing.T, sdk, assistant string, scripts map[string]modeltest.Script) {
 	t.Helper()
 	for _, name := range slices.Sorted(func(yield func(string) bool) {
 		for n := range scripts {
@@ -99,12 +99,12 @@ func (w *world) all(t *testing.T, sdk, assistant string, scripts map[string]mode
 			}
 		}
 	}) {
-		w.run(t, sdk, name, assistant, scripts[name])
+		w.runScenario(t, sdk, name, assistant, scripts[name])
 	}
 }
 
-// run runs a scenario.
-func (w *world) run(t *testing.T, sdk, scenario, assistant string, script modeltest.Script) {
+// runScenario runs a scenario.
+func (w *fixture) runScenario(t *testing.T, sdk, scenario, assistant string, script modeltest.Script) {
 	t.Helper()
 	t.Run(sdk+"/"+scenario, func(t *testing.T) {
 		if len(script.Turns) > 0 {
@@ -127,17 +127,17 @@ func (w *world) run(t *testing.T, sdk, scenario, assistant string, script modelt
 	})
 }
 
-// serve starts a server with the assistants qa and, if there is an agent,
+// newFixture starts a server with the assistants qa and, if there is an agent,
 // coder; both ask a scripted model in the dialect api.
-func serve(t *testing.T, api string, agent bool) *world {
+func newFixture(t *testing.T, api string, agent bool) *fixture {
 	sdks := os.Getenv("ATOLL_SDKS")
-	need(t, sdks != "", "sdks", "no ATOLL_SDKS: scripts/agents installs them")
+	skipUnless(t, sdks != "", "sdks", "no ATOLL_SDKS: scripts/agents installs them")
 	_, err := exec.LookPath("node")
-	need(t, err == nil, "sdks", "no node")
+	skipUnless(t, err == nil, "sdks", "no node")
 	if agent {
-		need(t, os.Geteuid() == 0, "namespace", "no root: the walls of this test need it")
+		skipUnless(t, os.Geteuid() == 0, "namespace", "no root: the walls of this test need it")
 	}
-	w := &world{model: modeltest.New(t, modeltest.Script{}), dir: t.TempDir()}
+	w := &fixture{model: modeltest.New(t, modeltest.Script{}), dir: t.TempDir()}
 	for _, name := range []string{"openai.mjs", "anthropic.mjs"} {
 		b, err := os.ReadFile(filepath.Join("testdata", name))
 		if err == nil {
@@ -151,14 +151,14 @@ func serve(t *testing.T, api string, agent bool) *world {
 		t.Fatal(err)
 	}
 	app := filepath.Join(w.dir, "app")
-	write(t, filepath.Join(app, "connectors", "scripted.conn.yao"), fmt.Sprintf(`{"type":%q,"options":{"host":%q,"key":"real-key","model":"scripted"}}`, api, w.model.URL))
-	write(t, filepath.Join(app, "assistants", "qa", "package.yao"), `{"name":"Questions","connector":"scripted"}`)
-	write(t, filepath.Join(app, "assistants", "coder", "package.yao"), `{"name":"Coder","connector":"scripted","sandbox":{"command":"claude","timeout":"1m"}}`)
-	w.start(t, app)
+	writeFile(t, filepath.Join(app, "connectors", "scripted.conn.yao"), fmt.Sprintf(`{"type":%q,"options":{"host":%q,"key":"real-key","model":"scripted"}}`, api, w.model.URL))
+	writeFile(t, filepath.Join(app, "assistants", "qa", "package.yao"), `{"name":"Questions","connector":"scripted"}`)
+	writeFile(t, filepath.Join(app, "assistants", "coder", "package.yao"), `{"name":"Coder","connector":"scripted","sandbox":{"command":"claude","timeout":"1m"}}`)
+	w.startServer(t, app)
 	return w
 }
 
-func write(t *testing.T, name, text string) {
+func writeFile(t *testing.T, name, text string) {
 	t.Helper()
 	err := os.MkdirAll(filepath.Dir(name), 0o755)
 	if err == nil {
@@ -169,11 +169,11 @@ func write(t *testing.T, name, text string) {
 	}
 }
 
-// listening is the line by which a server says where it is.
-var listening = regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
+// listeningLine is the line by which a server says where it is.
+var listeningLine = regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
 
-// start starts atoll serve, which ends with the test.
-func (w *world) start(t *testing.T, app string) {
+// startServer starts atoll serve, which ends with the test.
+func (w *fixture) startServer(t *testing.T, app string) {
 	t.Helper()
 	program := testenv.Atoll(t)
 	env := append(os.Environ(), "ATOLL_HOME="+filepath.Join(w.dir, "home"), "ATOLL_APP="+app, "ATOLL_CONFIG="+filepath.Join(w.dir, "none.yaml"))
@@ -206,7 +206,7 @@ func (w *world) start(t *testing.T, app string) {
 		}
 	})
 	for deadline := time.Now().Add(time.Minute); w.base == ""; {
-		w.base = listening.FindString(log.String())
+		w.base = listeningLine.FindString(log.String())
 		select {
 		case err := <-over:
 			over <- err

@@ -14,11 +14,11 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
 )
 
-// TestTenantsDontEnterAnAssistantsSandbox has an assistant that works with a
+// TestTenantsCannotAccessAssistantSandbox has an assistant that works with a
 // directory and a secret of the operator's, and a tenant's token that looks for
 // both.
-func TestTenantsDontEnterAnAssistantsSandbox(t *testing.T) {
-	s := newSite(t, options{script: modeltest.Script{Turns: []modeltest.Turn{{Text: "x"}}}})
+func TestTenantsCannotAccessAssistantSandbox(t *testing.T) {
+	s := newTestServer(t, serverOptions{script: modeltest.Script{Turns: []modeltest.Turn{{Text: "x"}}}})
 	host := t.TempDir()
 	s.must(os.Chmod(host, 0o755)) //nolint:gosec // the sandbox's user reads it
 	s.must(os.WriteFile(filepath.Join(host, "op.txt"), []byte("operators-file"), 0o600))
@@ -30,7 +30,7 @@ func TestTenantsDontEnterAnAssistantsSandbox(t *testing.T) {
 	}}
 	rec, err := s.client.StartTurn(t.Context(), agent.Request{Assistant: "coder", Turn: agent.Turn{Prompt: agent.Text("x")}})
 	s.must(err)
-	s.until(rec.ID, agent.TextDelta)
+	s.waitForEvent(rec.ID, agent.TextDelta)
 	list, err := s.client.List(t.Context())
 	s.must(err)
 	if len(list) != 1 {
@@ -50,7 +50,7 @@ func TestTenantsDontEnterAnAssistantsSandbox(t *testing.T) {
 			t.Errorf("a tenant in it: %v", err)
 		}
 	}
-	s.until(rec.ID, agent.Finished)
+	s.waitForEvent(rec.ID, agent.Finished)
 	rec, err = s.client.Turn(t.Context(), rec.ID)
 	s.must(err)
 	if !strings.Contains(rec.Result.Text, "said ***") || rec.Result.Outcome != agent.OK {
@@ -58,7 +58,7 @@ func TestTenantsDontEnterAnAssistantsSandbox(t *testing.T) {
 	}
 	for _, dir := range []string{"turns", "chats"} {
 		for try := 0; ; try++ {
-			err := tellsNot(t, filepath.Join(s.home, dir), secret, "123456")
+			err := findSecrets(t, filepath.Join(s.home, dir), secret, "123456")
 			if err == nil {
 				break
 			}
@@ -69,8 +69,8 @@ func TestTenantsDontEnterAnAssistantsSandbox(t *testing.T) {
 	}
 }
 
-// tellsNot reports the files beneath a directory that hold any of some secrets.
-func tellsNot(t *testing.T, dir string, secrets ...string) error {
+// findSecrets reports the files beneath a directory that hold any of some secrets.
+func findSecrets(t *testing.T, dir string, secrets ...string) error {
 	return filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
@@ -85,13 +85,13 @@ func tellsNot(t *testing.T, dir string, secrets ...string) error {
 	})
 }
 
-// TestTenantsSeeTheirAgentsSandbox has nothing of the operator's in it but the
+// TestTenantsCanAccessAgentSandbox has nothing of the operator's in it but the
 // agent's program.
-func TestTenantsSeeTheirAgentsSandbox(t *testing.T) {
-	s := newSite(t, options{script: modeltest.Script{Turns: []modeltest.Turn{{Text: "x"}}}})
+func TestTenantsCanAccessAgentSandbox(t *testing.T) {
+	s := newTestServer(t, serverOptions{script: modeltest.Script{Turns: []modeltest.Turn{{Text: "x"}}}})
 	rec, err := s.client.StartTurn(t.Context(), agent.Request{Agent: "command", Turn: agent.Turn{Command: []string{"sh", "-c", "echo hi; sleep 1"}, Prompt: agent.Text("x")}})
 	s.must(err)
-	s.until(rec.ID, agent.TextDelta)
+	s.waitForEvent(rec.ID, agent.TextDelta)
 	list, err := s.client.List(t.Context())
 	s.must(err)
 	sb, err := s.client.Open(t.Context(), list[0].ID)
@@ -99,5 +99,5 @@ func TestTenantsSeeTheirAgentsSandbox(t *testing.T) {
 	if x, err := sb.Exec(t.Context(), atoll.Cmd{Shell: "echo in"}); err != nil || string(x.Stdout) != "in\n" {
 		t.Errorf("%q %v", x.Stdout, err)
 	}
-	s.until(rec.ID, agent.Finished)
+	s.waitForEvent(rec.ID, agent.Finished)
 }

@@ -15,12 +15,12 @@ import (
 
 // The first piece of an answer is passed on at once, on its way from the model
 // through translation, log and stream to the client of another API.
-func TestFirstPiece(t *testing.T) {
+func TestStreamsFirstDeltaAtOnce(t *testing.T) {
 	const n = 21
 	told := make(chan time.Time, 1)
-	s := newSite(t, options{script: modeltest.Script{Turns: []modeltest.Turn{{Text: "Hello there.", FirstPiece: told, Pause: modeltest.Duration(20 * time.Millisecond)}}}})
+	s := newTestServer(t, serverOptions{script: modeltest.Script{Turns: []modeltest.Turn{{Text: "Hello there.", FirstPiece: told, Pause: modeltest.Duration(20 * time.Millisecond)}}}})
 	s.app.Assistants["greeter"] = &assistant.Assistant{ID: "greeter", Connector: "test"}
-	body, _ := json.Marshal(object{"model": "greeter", "stream": true, "messages": []object{user("hi")}})
+	body, _ := json.Marshal(jsonObject{"model": "greeter", "stream": true, "messages": []jsonObject{userMessage("hi")}})
 	var took []time.Duration
 	for range n {
 		r, err := http.NewRequestWithContext(t.Context(), "POST", s.url+"/v1/chat/completions", strings.NewReader(string(body)))

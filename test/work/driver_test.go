@@ -10,9 +10,9 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// driver returns the namespace driver, or skips where there is none; where
+// newDriver returns the namespace driver, or skips where there is none; where
 // ATOLL_MUST names it, it fails.
-func driver(t *testing.T) atoll.Driver {
+func newDriver(t *testing.T) atoll.Driver {
 	t.Helper()
 	d := &namespace.Driver{Dir: t.TempDir()}
 	t.Cleanup(func() {

@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testenv.Main(m, "namespace", helpertest.Main)) }
 
-// goEnv returns a setting of the go command.
-func goEnv(t *testing.T, name string) string {
+// readGoEnv returns a setting of the go command.
+func readGoEnv(t *testing.T, name string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "env", name).Output()
 	if err != nil {
@@ -34,17 +34,17 @@ func goEnv(t *testing.T, name string) string {
 // walls, without a network: the source is read-only, modules come from the
 // host's cache, read-only too; the cache of what is compiled is shared.
 func TestBuildsItself(t *testing.T) {
-	d := driver(t)
+	d := newDriver(t)
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	gomod, goroot := goEnv(t, "GOMODCACHE"), goEnv(t, "GOROOT")
+	gomod, goroot := readGoEnv(t, "GOMODCACHE"), readGoEnv(t, "GOROOT")
 	sb, err := d.Create(t.Context(), atoll.Spec{
 		Env: []string{"GOFLAGS=-mod=readonly -buildvcs=false -trimpath", "GOPROXY=off", "GOSUMDB=off", "CGO_ENABLED=0", "GOMODCACHE=/modules", "GOCACHE=/cache", "GOTMPDIR=/workspace/tmp", "GOROOT=/goroot", "GOTOOLCHAIN=local"},
 		Mounts: []atoll.Mount{
 			{Source: root, Target: "/src", ReadOnly: true}, {Source: gomod, Target: "/modules", ReadOnly: true}, {Source: goroot, Target: "/goroot", ReadOnly: true},
-			{Source: goEnv(t, "GOCACHE"), Target: "/cache"}, // what is compiled already
+			{Source: readGoEnv(t, "GOCACHE"), Target: "/cache"}, // what is compiled already
 		},
 		Limits: atoll.Resources{Memory: 4 << 30, PIDs: 1000},
 	})
