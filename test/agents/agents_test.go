@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package agents runs real coding agents in real sandboxes, against a model
-// that says what a script has.
+// Package agents tests real coding agents in real sandboxes with a model whose answers
+// are scripted.
 package agents
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// tempRoot holds what lives as long as this test binary.
+// tempRoot is a directory that is removed when this test binary exits.
 var tempRoot string
 
 func TestMain(m *testing.M) { os.Exit(testenv.Main(m, "agents and their programs", setUpAndRun)) }
@@ -35,20 +35,20 @@ func setUpAndRun(m *testing.M) int {
 	return enginetest.Main(m, helpertest.Main)
 }
 
-// findProgram returns the file that a variable of scripts/agents names: the program
-// of an agent.
+// findProgram returns the path of an agent's program, from a variable that
+// scripts/agents sets.
 func findProgram(t testing.TB, name string) string {
 	t.Helper()
 	return testenv.Program(t, name, "ATOLL_"+strings.ToUpper(name))
 }
 
-// testDriver is where sandboxes are made.
+// testDriver is a driver with an image for its sandboxes.
 type testDriver struct {
 	driver atoll.Driver
-	image  string // empty: the driver's own has what agents need
+	image  string // empty: the driver's default image
 }
 
-// forEachDriver runs a test for every driver that can be tried here.
+// forEachDriver runs a test for every driver that works on this machine.
 func forEachDriver(t *testing.T, test func(t *testing.T, p testDriver)) {
 	t.Helper()
 	t.Run("namespace", func(t *testing.T) {
@@ -72,7 +72,7 @@ func forEachDriver(t *testing.T, test func(t *testing.T, p testDriver)) {
 	})
 }
 
-// makeTempDir makes a directory that ends with the test.
+// makeTempDir creates a directory below tempRoot.
 func makeTempDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(tempRoot, "place-")
@@ -85,7 +85,7 @@ func makeTempDir(t testing.TB) string {
 	return dir
 }
 
-// sharedImage is what the tests of one engine share.
+// sharedImage is the image that the tests of the Docker driver share.
 var sharedImage struct {
 	image string // empty: not imported
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/agents/tool"
 )
 
-// With acceptEdits nobody is asked: what the host offers, and skills, are there
-// to be used; not so every command.
+// TestClaudeAcceptsEdits checks that in the mode acceptEdits Claude Code edits files
+// and uses skills and the host's tools without asking, but does not run every command.
 func TestClaudeAcceptsEdits(t *testing.T) {
 	forEachDriverWithClaude(t, func(t *testing.T, w *fixture) {
 		called := 0

@@ -21,7 +21,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
 )
 
-// isBashStarted are the events of a command that has begun.
+// isBashStarted reports whether an event is the start of a command.
 func isBashStarted(e agent.Event) bool { return e.Type == agent.ToolStarted && e.Tool.Name == "Bash" }
 
 func TestClaudePermissions(t *testing.T) {
@@ -80,12 +80,12 @@ func TestClaudePermissions(t *testing.T) {
 			t.Errorf("%d answers", n)
 		}
 
-		// Nobody answers: denied.
+		// Without an answer the call is denied.
 		w.model.Play(newScript(write("unanswered", "x"), answerWithText("done")))
 		j, r = w.newJob(t, w.createSandbox(t), agent.Turn{Prompt: agent.Text("go"), Ask: true})
 		res, err = agent.Run(t.Context(), j)
 		if err != nil || len(res.Denials) != 1 || slices.Contains(w.listNames(t, workspace), "unanswered") {
-			t.Errorf("nobody decided: %+v, %v\n%s", res, err, r.formatEvents())
+			t.Errorf("without an answer: %+v, %v\n%s", res, err, r.formatEvents())
 		}
 	})
 }
@@ -135,7 +135,7 @@ func TestClaudeFollowUpPrompts(t *testing.T) {
 			t.Errorf("%d results", n)
 		}
 		if left := findProcesses(t, sb, "987654"); len(left) != 0 {
-			t.Errorf("what was interrupted still runs: %q", left)
+			t.Errorf("the interrupted command still runs: %q", left)
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
@@ -146,17 +146,17 @@ func TestClaudeFollowUpPrompts(t *testing.T) {
 	})
 }
 
-// waitForProcesses waits for processes of a command that was announced.
+// waitForProcesses waits until n processes of a command run.
 func waitForProcesses(t *testing.T, sb atoll.Sandbox, word string, n int) {
 	t.Helper()
 	for late := time.Now().Add(time.Minute); len(findProcesses(t, sb, word)) < n; {
 		if time.Now().After(late) {
-			t.Fatalf("there are no %d processes %s: %q", n, word, findProcesses(t, sb, ""))
+			t.Fatalf("not %d processes %s: %q", n, word, findProcesses(t, sb, ""))
 		}
 	}
 }
 
-// findProcesses are processes in a sandbox whose command line has a word.
+// findProcesses returns the command lines in a sandbox that contain a word.
 func findProcesses(t *testing.T, sb atoll.Sandbox, word string) []string {
 	t.Helper()
 	list := runLines(t, sb, `for p in /proc/[0-9]*; do tr '\0' '_' < $p/cmdline && echo; done 2>/dev/null`)
@@ -188,7 +188,7 @@ func TestClaudeIsKilled(t *testing.T) {
 			t.Errorf("still there: %q", left)
 		}
 
-		// The session goes on in another sandbox.
+		// The session continues in another sandbox.
 		w.model.Play(newScript(answerWithText("I was interrupted.")))
 		res, r = w.runTurn(t, agent.Turn{Prompt: agent.Text("what happened?"), Session: res.Session})
 		checkOutcome(t, r, res, agent.OK, "")
@@ -205,7 +205,7 @@ func TestClaudeBudget(t *testing.T) {
 			t.Errorf("%d requests of 125 tokens with a budget of 300", n)
 		}
 		res, r = w.runTurn(t, agent.Turn{Prompt: agent.Text("go on"), MaxTurns: 2})
-		checkOutcome(t, r, res, agent.BudgetExceeded, "budget") // it is still used up
+		checkOutcome(t, r, res, agent.BudgetExceeded, "budget") // the budget is still used up
 		w.access.Limits = nil
 		res, r = w.runTurn(t, agent.Turn{Prompt: agent.Text("go on"), MaxTurns: 2})
 		checkOutcome(t, r, res, agent.MaxTurns, "")
@@ -235,10 +235,10 @@ func TestClaudeModelErrors(t *testing.T) {
 				res, r := w.runTurn(t, agent.Turn{Prompt: agent.Text("go"), Env: c.env})
 				checkOutcome(t, r, res, c.outcome, c.code)
 				if res.Message == "" {
-					t.Error("it has no message")
+					t.Error("the result has no message")
 				}
 				if c.env != nil && len(r.eventsOfType(agent.Retrying)) == 0 {
-					t.Error("no retry was told")
+					t.Error("no event reports a retry")
 				}
 				w.checkNoKey(t, r)
 			})
@@ -327,7 +327,7 @@ func TestClaudeTasksAndSubagents(t *testing.T) {
 			t.Errorf("the subagent: %s\n%s", res.Text, r.formatEvents())
 		}
 		if said := r.filterEvents(func(e agent.Event) bool { return e.Type == agent.TextDone && e.Parent != "" }); len(said) != 2 {
-			t.Errorf("what the subagent said: %+v", said)
+			t.Errorf("texts of the subagent: %+v", said)
 		}
 		if res.Usage.Input != 400 || res.Usage.Requests != 4 {
 			t.Errorf("usage: %+v", res.Usage)
@@ -335,7 +335,8 @@ func TestClaudeTasksAndSubagents(t *testing.T) {
 	})
 }
 
-// Every argument is one that the program takes.
+// TestClaudeArguments checks that Claude Code takes every argument that the plan can
+// contain.
 func TestClaudeArguments(t *testing.T) {
 	forEachDriverWithClaude(t, func(t *testing.T, w *fixture) {
 		w.model.Play(newScript(answerWithTool("", "StructuredOutput", map[string]any{"name": "Ann"}), answerWithText("There she is.")))
@@ -379,7 +380,7 @@ func TestClaudeArguments(t *testing.T) {
 			}
 		}
 
-		// What is not permitted, where nobody is asked, is told.
+		// A denied call without a question is in the result.
 		w.model.Play(newScript(answerWithTool("I try.", "Bash", bashInput("touch not-permitted")), answerWithText("I could not.")))
 		res, r = w.runTurn(t, agent.Turn{Prompt: agent.Text("go"), Arguments: map[string]any{"permission_mode": "dontAsk"}})
 		checkOutcome(t, r, res, agent.OK, "")
@@ -389,11 +390,12 @@ func TestClaudeArguments(t *testing.T) {
 	})
 }
 
-// It refuses to work as user 0, unless it is told that there are walls.
+// TestClaudeAsRoot checks that Claude Code works as user 0, which it refuses unless it
+// knows that it is in a sandbox.
 func TestClaudeAsRoot(t *testing.T) {
 	forEachDriverWithClaude(t, func(t *testing.T, w *fixture) {
 		if w.image == "" {
-			return // what is placed in a mount of a namespace is user 1000's, and user 0 has no rights over it
+			return // mounted directories belong to user 1000, and user 0 of a namespace sandbox can't write to them
 		}
 		w.user = "0"
 		w.model.Play(newScript(answerWithTool("I look.", "Bash", bashInput("id -u")), answerWithText("done")))

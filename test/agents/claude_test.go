@@ -15,7 +15,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 )
 
-// forEachDriverWithClaude runs a test with Claude Code in each place.
+// forEachDriverWithClaude runs a test with Claude Code for every driver.
 func forEachDriverWithClaude(t *testing.T, test func(t *testing.T, w *fixture)) {
 	file := findProgram(t, "claude")
 	forEachDriver(t, func(t *testing.T, p testDriver) {
@@ -23,10 +23,10 @@ func forEachDriverWithClaude(t *testing.T, test func(t *testing.T, w *fixture)) 
 	})
 }
 
-// quickFailures are arguments that keep failures short.
+// quickFailures are environment variables that limit retries.
 var quickFailures = []string{"CLAUDE_CODE_MAX_RETRIES=1"}
 
-// bashInput is an answer that runs a command.
+// bashInput returns the input of the tool Bash for a command.
 func bashInput(command string) map[string]any {
 	return map[string]any{"command": command, "description": "run it"}
 }
@@ -104,7 +104,7 @@ func TestClaudeTask(t *testing.T) {
 		w.checkNoKey(t, r)
 		checkNoKeyInSandbox(t, sb)
 
-		// Another sandbox goes on with the session.
+		// Another sandbox resumes the session.
 		w.model.Play(newScript(answerWithText("You asked for hello.sh.")))
 		res2, r2 := w.runTurn(t, agent.Turn{Prompt: agent.Text("what did I ask for?"), Session: res.Session, System: "You are the assistant of EMCA."})
 		checkOutcome(t, r2, res2, agent.OK, "")
@@ -114,7 +114,7 @@ func TestClaudeTask(t *testing.T) {
 		last := w.requestBodies(t)[5]
 		for _, text := range []string{"write hello.sh and run it", "Done: the file says hello.", "what did I ask for?", "You are the assistant of EMCA."} {
 			if !strings.Contains(last, text) {
-				t.Errorf("the request of the resumed session has not %q", text)
+				t.Errorf("the request of the resumed session does not contain %q", text)
 			}
 		}
 		if strings.Contains(last, "of ACME") {
@@ -126,7 +126,7 @@ func TestClaudeTask(t *testing.T) {
 
 		_, r3 := w.runTurn(t, agent.Turn{Prompt: agent.Text("hello?"), Session: "11111111-2222-4333-8444-555555555555"})
 		if got := r3.eventsOfType(agent.Finished)[0].Result; got.Outcome != agent.Failed || got.Code != "session_not_found" {
-			t.Errorf("a session that is not there: %+v", got)
+			t.Errorf("a session that does not exist: %+v", got)
 		}
 	})
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/agenttest"
 )
 
-// newShellJob makes a turn of shell text in a sandbox, with no program besides.
+// newShellJob returns a turn that runs shell text in a new sandbox.
 func newShellJob(t *testing.T, w *fixture, text string) (agent.Job, *eventRecorder) {
 	t.Helper()
 	return w.newJob(t, w.createSandbox(t), agent.Turn{Prompt: agent.Text("go on"), Command: []string{"sh", "-c", text}})
@@ -34,7 +34,7 @@ func newShellFixture(t *testing.T, p testDriver) *fixture {
 	return newFixture(t, p, command.Agent{}, dialect.Anthropic, makeTempDir(t), ".")
 }
 
-// heartbeatScript is a tree of processes of every kind, whose beat is a file that grows.
+// heartbeatScript starts processes of every kind that append to a file.
 const heartbeatScript = `
 beat() { while :; do echo $1 >> /workspace/beat; sleep 0.02; done; }
 ( (beat grandchild) & ) &
@@ -44,7 +44,7 @@ until grep -q grandchild /workspace/beat && grep -q deaf /workspace/beat && grep
 echo started
 `
 
-// checkHeartStopped fails if the heart beats.
+// checkHeartStopped fails the test if a process of heartbeatScript still runs.
 func checkHeartStopped(t *testing.T, w *fixture) {
 	t.Helper()
 	beat := filepath.Join(w.dirs[workspace], "beat")
@@ -56,7 +56,7 @@ func checkHeartStopped(t *testing.T, w *fixture) {
 		return info.Size()
 	}
 	before := size()
-	time.Sleep(200 * time.Millisecond) // only passing time shows that nothing beats
+	time.Sleep(200 * time.Millisecond) // there is no event for a stopped process
 	if after := size(); before == 0 || after != before {
 		t.Errorf("the file of beats grew from %d to %d bytes after the end", before, after)
 	}
@@ -64,7 +64,7 @@ func checkHeartStopped(t *testing.T, w *fixture) {
 
 func isStarted(e agent.Event) bool { return strings.Contains(e.Text, "started") }
 
-// However a turn ends, nothing of it is left.
+// TestRunLeavesNothing checks that no process of a turn is left, however the turn ends.
 func TestRunLeavesNothing(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, p testDriver) {
 		for name, c := range map[string]struct {
@@ -111,7 +111,7 @@ func TestRunLeavesNothing(t *testing.T) {
 	})
 }
 
-// A sandbox that goes away in the middle ends the turn.
+// TestSandboxRemovedDuringTurn checks that a turn ends when its sandbox is removed.
 func TestSandboxRemovedDuringTurn(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, p testDriver) {
 		w := newShellFixture(t, p)
@@ -131,13 +131,13 @@ func TestSandboxRemovedDuringTurn(t *testing.T) {
 		r.checkLaws()
 		checkHeartStopped(t, w)
 		if _, err := agent.Run(t.Context(), j); !errors.Is(err, atoll.ErrNotFound) {
-			t.Errorf("a turn in a sandbox that is gone: %v", err)
+			t.Errorf("a turn in a removed sandbox: %v", err)
 		}
 	})
 }
 
-// An agent that floods is slowed down by who watches, not kept in memory; and
-// one that reads nothing blocks nobody.
+// TestRunBoundsOutput checks that much output of an agent waits for a slow consumer
+// instead of filling memory, and that an agent that reads no input blocks nothing.
 func TestRunBoundsOutput(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, p testDriver) {
 		w := newShellFixture(t, p)
@@ -170,8 +170,8 @@ func TestRunBoundsOutput(t *testing.T) {
 	})
 }
 
-// The model is reached with no network, at an address that is gone afterwards,
-// by this turn only.
+// TestRunReachesTheModel checks that only this turn can reach the model, without a
+// network, and that its address does not work afterwards.
 func TestRunReachesTheModel(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, p testDriver) {
 		w := newShellFixture(t, p)
@@ -196,12 +196,13 @@ func TestRunReachesTheModel(t *testing.T) {
 		host, port, _ := strings.Cut(address, ":")
 		exit, err := sb.Exec(t.Context(), atoll.Cmd{Args: []string{"bash", "-c", fmt.Sprintf("exec 3<>/dev/tcp/%s/%s", host, port)}})
 		if err != nil || exit.Code == 0 {
-			t.Errorf("the address %s leads on after the turn: %+v %v", address, exit, err)
+			t.Errorf("the address %s still works after the turn: %+v %v", address, exit, err)
 		}
 	})
 }
 
-// Links that a workspace holds lead no file of a prompt away.
+// TestPromptFilesFollowNoLinks checks that links in a workspace do not redirect files
+// of a prompt.
 func TestPromptFilesFollowNoLinks(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, p testDriver) {
 		w := newShellFixture(t, p)
@@ -224,7 +225,8 @@ func TestPromptFilesFollowNoLinks(t *testing.T) {
 	})
 }
 
-// A double of an agent says in a real sandbox what its transcript has.
+// TestRunScriptedAgent runs a script that prints a transcript as an agent in a real
+// sandbox.
 func TestRunScriptedAgent(t *testing.T) {
 	dirs, err := filepath.Glob("../../agent/cursor/testdata/*/stdout.jsonl")
 	if err != nil || len(dirs) == 0 {

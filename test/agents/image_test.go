@@ -16,11 +16,11 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// programs of the host that make an image in which agents find what they need.
+// programs are the programs of the host in the image: what agents need.
 var programs = strings.Fields("bash cat chmod cp cut env false grep head id ls mkdir mv rm sed setsid sleep sort stat tail tee touch tr true uname wc")
 
-// importProgramsImage makes an image of programs of this host and the libraries that they
-// need, once.
+// importProgramsImage imports an image with programs of this host and their libraries,
+// once, and returns its name.
 func importProgramsImage(t *testing.T, images atoll.ImageImporter) string {
 	t.Helper()
 	if sharedImage.image != "" {
@@ -38,7 +38,7 @@ func importProgramsImage(t *testing.T, images atoll.ImageImporter) string {
 		}
 		b.addProgram(t, file, "usr/bin/"+name)
 	}
-	for _, name := range []string{"librt.so.1", "libdl.so.2", "libpthread.so.0", "libm.so.6", "libgcc_s.so.1", "libstdc++.so.6"} { // that agents need besides
+	for _, name := range []string{"librt.so.1", "libdl.so.2", "libpthread.so.0", "libm.so.6", "libgcc_s.so.1", "libstdc++.so.6"} { // agents also need these
 		if file := findLibrary(name); file != "" {
 			b.addProgram(t, file, strings.TrimPrefix(file, "/"))
 		}
@@ -57,7 +57,7 @@ func importProgramsImage(t *testing.T, images atoll.ImageImporter) string {
 	return sharedImage.image
 }
 
-// findLibrary finds a library of this host.
+// findLibrary returns the path of a library of this host.
 func findLibrary(name string) string {
 	for _, dir := range []string{"/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/lib64", "/usr/lib"} {
 		if file := filepath.Join(dir, name); fileExists(file) {
@@ -69,7 +69,7 @@ func findLibrary(name string) string {
 
 func fileExists(file string) bool { _, err := os.Stat(file); return err == nil }
 
-// imageBuilder makes the archive of an image.
+// imageBuilder builds the archive of an image.
 type imageBuilder struct {
 	*tar.Writer
 
@@ -114,8 +114,7 @@ func (b *imageBuilder) addText(t *testing.T, name, text string) {
 	b.writeEntry(t, tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644}, []byte(text))
 }
 
-// addProgram puts a program or a library of the host in, and the libraries that it
-// needs.
+// addProgram adds a program or library of the host, and the libraries that it needs.
 func (b *imageBuilder) addProgram(t *testing.T, file, name string) {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -125,7 +124,7 @@ func (b *imageBuilder) addProgram(t *testing.T, file, name string) {
 	b.writeEntry(t, tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o755}, data)
 	out, err := exec.CommandContext(t.Context(), "ldd", file).Output()
 	if err != nil {
-		return // it is static
+		return // a static program
 	}
 	for _, word := range strings.Fields(string(out)) {
 		if !strings.HasPrefix(word, "/") || b.made[strings.TrimPrefix(word, "/")] {

@@ -41,7 +41,7 @@ func newOpencodeSuite(t *testing.T) *agentSuite {
 	}
 }
 
-// findRipgrep returns a directory with rg, which Codex brings along.
+// findRipgrep returns the directory of the rg that is part of Codex.
 func findRipgrep(t *testing.T) string {
 	if file, err := exec.LookPath("rg"); err == nil {
 		return filepath.Dir(file)

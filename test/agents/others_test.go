@@ -24,13 +24,14 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// agentSuite is an agent besides Claude Code, and how a model talks with it.
+// agentSuite has the tests of an agent other than Claude Code, and how a model calls
+// its tools.
 type agentSuite struct {
 	agent   agent.Agent
 	api     dialect.Name
-	dir     string   // of the host, with its program
-	binDir  string   // beneath it, on PATH
-	command []string // inside, if it is not on PATH
+	dir     string   // on the host, with its program
+	binDir  string   // below dir, on PATH
+	command []string // in the sandbox, if it is not on PATH
 	tools   string   // directory of the host with programs that it needs
 
 	shellAnswer func(text, command string) modeltest.Turn // runs a command
@@ -38,11 +39,11 @@ type agentSuite struct {
 	skillAnswer func(text, name string) modeltest.Turn // reads a skill
 
 	shellName, toolName string            // of the tools, as events have them
-	hostileFiles        map[string]string // files of a workspace that mean ill; ATTACKER is replaced
-	retriesForever      bool              // it asks again for ever where the model fails with 500
+	hostileFiles        map[string]string // hostile files for a workspace; ATTACKER is replaced by a URL
+	retriesForever      bool              // it retries without end if the model returns status 500
 }
 
-// newFixture is one for the agent, in a namespace sandbox.
+// newFixture returns a fixture with the agent and the namespace driver.
 func (o *agentSuite) newFixture(t *testing.T) *fixture {
 	t.Helper()
 	d := &namespace.Driver{Dir: makeTempDir(t)}
@@ -66,7 +67,7 @@ func (o *agentSuite) newTurn(prompt string) agent.Turn {
 	return agent.Turn{Prompt: agent.Text(prompt), Command: o.command}
 }
 
-// playScript is a script; side requests are answered besides.
+// playScript sets the model's answers; the agent's side requests get other answers.
 func (o *agentSuite) playScript(w *fixture, turns ...modeltest.Turn) {
 	w.model.Play(modeltest.Script{Turns: turns, Aux: "A title"})
 }
@@ -84,11 +85,12 @@ func (w *fixture) scriptedRequests(t *testing.T) []string {
 	return bodies
 }
 
-// dumpEnvironment dumps what a program inside can see of its environment.
+// dumpEnvironment prints what a program in the sandbox can read of environments and
+// command lines.
 const dumpEnvironment = "bash hello.sh | tee out.txt; env; for p in /proc/[0-9]*; do tr '\\0' '\\n' < $p/environ; tr '\\0' ' ' < $p/cmdline; done 2>/dev/null"
 
-// testTask is a task that writes files, runs them, calls a tool of the host and
-// uses a skill; another sandbox goes on with it.
+// testTask runs a task that writes files, runs them, calls a tool of the host and uses
+// a skill, and resumes its session in another sandbox.
 func (o *agentSuite) testTask(t *testing.T) {
 	w := o.newFixture(t)
 	called := make(chan tool.Call, 10)
@@ -139,7 +141,7 @@ func (o *agentSuite) testTask(t *testing.T) {
 	o.testResume(t, w, res)
 }
 
-// checkRequests checks what the model was told.
+// checkRequests checks the requests to the model in testTask.
 func (o *agentSuite) checkRequests(t *testing.T, w *fixture) {
 	t.Helper()
 	bodies := w.scriptedRequests(t)
@@ -164,8 +166,7 @@ func (o *agentSuite) checkRequests(t *testing.T, w *fixture) {
 	}
 }
 
-// testResume goes on with a session in another sandbox, and with one that is not
-// there.
+// testResume resumes a session in another sandbox, and tries one that does not exist.
 func (o *agentSuite) testResume(t *testing.T, w *fixture, before agent.Result) {
 	t.Helper()
 	o.playScript(w, answerWithText("You asked for hello.sh."))
@@ -180,7 +181,7 @@ func (o *agentSuite) testResume(t *testing.T, w *fixture, before agent.Result) {
 	last := bodies[len(bodies)-1]
 	for _, text := range []string{"write hello.sh and run it", "Done: the file says hello.", "what did I ask for?"} {
 		if !strings.Contains(last, text) {
-			t.Errorf("the request of the resumed session has not %q", text)
+			t.Errorf("the request of the resumed session does not contain %q", text)
 		}
 	}
 	turn.Session = "11111111-2222-4333-8444-555555555555"
@@ -191,7 +192,7 @@ func (o *agentSuite) testResume(t *testing.T, w *fixture, before agent.Result) {
 	checkOutcome(t, r, res, agent.Failed, "session_not_found")
 }
 
-// testModelErrors is a model that can't be had.
+// testModelErrors checks turns whose model returns errors.
 func (o *agentSuite) testModelErrors(t *testing.T) {
 	w := o.newFixture(t)
 	o.playScript(w, modeltest.Turn{Status: 401, Error: "no such key"})
@@ -214,7 +215,7 @@ func (o *agentSuite) testModelErrors(t *testing.T) {
 	w.checkNoKey(t, r)
 }
 
-// testBudget is a budget that is used up in the middle.
+// testBudget checks that a turn ends when its budget is used up.
 func (o *agentSuite) testBudget(t *testing.T) {
 	w := o.newFixture(t)
 	w.access.Limits = []model.Limit{{Who: w.access.Who, Budget: agent.Budget{Requests: 3}}}
@@ -229,7 +230,7 @@ func (o *agentSuite) testBudget(t *testing.T) {
 	}
 }
 
-// testCancel is a turn that is given up while a tool is used: nothing of it stays.
+// testCancel cancels a turn while a tool runs, and checks that no process is left.
 func (o *agentSuite) testCancel(t *testing.T) {
 	w := o.newFixture(t)
 	o.playScript(w, o.shellAnswer("I wait.", "sleep 4711 & setsid sleep 4712 & touch begun; sleep 4713"), answerWithText("over"))
@@ -252,7 +253,7 @@ func (o *agentSuite) testCancel(t *testing.T) {
 	for waiting := true; waiting; {
 		select {
 		case e := <-over:
-			t.Fatalf("it ended before it was given up: %+v, %v\n%s", e.res, e.err, r.formatEvents())
+			t.Fatalf("the turn ended before it was cancelled: %+v, %v\n%s", e.res, e.err, r.formatEvents())
 		case <-tick.C:
 			_, err := os.Stat(begun)
 			waiting = err != nil
@@ -261,16 +262,16 @@ func (o *agentSuite) testCancel(t *testing.T) {
 	cancel()
 	e := <-over
 	if e.err != nil || e.res.Outcome != agent.Aborted {
-		t.Errorf("it ended as %+v, %v", e.res, e.err)
+		t.Errorf("result %+v, %v", e.res, e.err)
 	}
 	if left := runLines(t, sb, `for p in /proc/[0-9]*; do tr '\0' _ < $p/cmdline; echo; done 2>/dev/null | grep -E '^sleep_47|codex|gemini|opencode' | grep -v grep`); len(left) > 0 {
-		t.Errorf("these are left: %q", left)
+		t.Errorf("processes are left: %q", left)
 	}
 	r.checkLaws()
 }
 
-// testHostileWorkspace is a workspace whose files mean ill: none of them leads the agent
-// elsewhere, or makes it run a thing.
+// testHostileWorkspace checks that hostile files in the workspace neither redirect the
+// agent nor make it run commands.
 func (o *agentSuite) testHostileWorkspace(t *testing.T) {
 	w := o.newFixture(t)
 	sb := w.createSandbox(t)
@@ -302,7 +303,7 @@ func (o *agentSuite) testHostileWorkspace(t *testing.T) {
 	checkOutcome(t, r, res, agent.OK, "")
 	select {
 	case q := <-caught:
-		t.Errorf("the attacker was asked: %s", q)
+		t.Errorf("the attacker got a request: %s", q)
 	default:
 	}
 	left, err := filepath.Glob(filepath.Join(w.dirs[workspace], "pwned*"))
@@ -311,12 +312,13 @@ func (o *agentSuite) testHostileWorkspace(t *testing.T) {
 	}
 	for _, body := range w.scriptedRequests(t) {
 		if strings.Contains(body, "EVIL") {
-			t.Error("the model was told what the workspace's instructions say")
+			t.Error("the workspace's instructions reached the model")
 		}
 	}
 }
 
-// testPermissions is an agent that asks before it uses tools: what is denied is not done.
+// testPermissions checks that an agent asks before it uses tools and does not do what
+// is denied.
 func (o *agentSuite) testPermissions(t *testing.T) {
 	w := o.newFixture(t)
 	o.playScript(w, o.shellAnswer("First.", "touch denied"), o.shellAnswer("Second.", "touch allowed"), answerWithText("One of them."))
@@ -334,13 +336,13 @@ func (o *agentSuite) testPermissions(t *testing.T) {
 	}
 	r.checkLaws()
 	if _, err := os.Stat(filepath.Join(w.dirs[workspace], "denied")); err == nil {
-		t.Error("what was denied was done")
+		t.Error("the denied command ran")
 	}
 	if asked == 0 || len(res.Denials) == 0 {
 		t.Errorf("it asked %d times; denials: %+v\n%s", asked, res.Denials, r.formatEvents())
 	}
 	checkOutcome(t, r, res, agent.OK, "")
 	if _, err := os.Stat(filepath.Join(w.dirs[workspace], "allowed")); err != nil || res.Text != "One of them." {
-		t.Errorf("what was allowed was not done: %v; %q\n%s", err, res.Text, r.formatEvents())
+		t.Errorf("the allowed command did not run: %v; %q\n%s", err, res.Text, r.formatEvents())
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/atoll-sandbox/atoll/test/browser"
 )
 
-// firstWrite is a window that tells when something is shown in it.
+// firstWrite is a channel that is closed at the first write.
 type firstWrite chan struct{}
 
 func (f firstWrite) Write(p []byte) (int, error) {
@@ -19,8 +19,8 @@ func (f firstWrite) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// BenchmarkAttach is from the call to the first screen, which the aim of SC-004
-// is 500 ms for: by a client, and by a browser that was given a link.
+// BenchmarkAttach measures the time from the call to the first screen, for which the
+// goal of SC-004 is 500 ms: with a client, and with a browser that opens a link.
 func BenchmarkAttach(b *testing.B) {
 	b.Run("Client", func(b *testing.B) {
 		s := newTestServer(b)
@@ -49,7 +49,7 @@ func BenchmarkAttach(b *testing.B) {
 			waitForText(p, "$")
 			b.StopTimer()
 			var ms float64
-			p.Eval(`performance.now()`, &ms) // since it was asked for, without the browser's making of a window
+			p.Eval(`performance.now()`, &ms) // since the navigation, without the time for opening a window
 			all += ms
 			p.Close()
 			b.StartTimer()

@@ -215,7 +215,10 @@ func (p *Page) Eval(expression string, v any) {
 }
 
 // Wait waits until an expression is true.
-func (p *Page) Wait(expression string) { p.t.Helper(); p.runCommand(command{Do: "wait", Text: expression}) }
+func (p *Page) Wait(expression string) {
+	p.t.Helper()
+	p.runCommand(command{Do: "wait", Text: expression})
+}
 
 // WaitText waits until the element that a CSS selector selects contains a text.
 func (p *Page) WaitText(selector, text string) {
@@ -224,7 +227,10 @@ func (p *Page) WaitText(selector, text string) {
 }
 
 // Click clicks on an element.
-func (p *Page) Click(selector string) { p.t.Helper(); p.runCommand(command{Do: "click", Text: selector}) }
+func (p *Page) Click(selector string) {
+	p.t.Helper()
+	p.runCommand(command{Do: "click", Text: selector})
+}
 
 // Type types text into the focused element.
 func (p *Page) Type(text string) { p.t.Helper(); p.runCommand(command{Do: "type", Text: text}) }

@@ -17,19 +17,18 @@ import (
 	"github.com/atoll-sandbox/atoll/test/browser"
 )
 
-// terminalWindow is a terminal of this machine with 'atoll attach' on it, the binary that
-// people have.
+// terminalWindow is a terminal of this machine in which 'atoll attach' runs.
 type terminalWindow struct {
 	*os.File
 	cmd   *exec.Cmd
 	drawn chan struct{} // closed when all is
 
 	mu     sync.Mutex
-	screen *vt.Model // what a person sees; guarded by mu
+	screen *vt.Model // the visible screen; guarded by mu
 }
 
-// attachCommandLine puts the command line before a terminal of the sandbox, in a window as
-// large as a page's.
+// attachCommandLine runs 'atoll attach' with a terminal of the sandbox in a window of
+// the same size as a page's.
 func (s *testServer) attachCommandLine(name string, like *browser.Page) *terminalWindow {
 	s.Helper()
 	dir := s.TempDir()
@@ -60,7 +59,7 @@ func (s *testServer) attachCommandLine(name string, like *browser.Page) *termina
 	return w
 }
 
-// waitForSameScreen waits until the window has what a page has, line by line.
+// waitForSameScreen waits until the window shows the same lines as a page.
 func (w *terminalWindow) waitForSameScreen(t *testing.T, p *browser.Page) {
 	t.Helper()
 	var page, here []string
@@ -81,7 +80,7 @@ func (w *terminalWindow) waitForSameScreen(t *testing.T, p *browser.Page) {
 	t.Fatalf("on the page\n%s\nin the window\n%s", strings.Join(page, "\n"), strings.Join(here, "\n"))
 }
 
-// detach leaves by the keys for that, and waits until atoll has ended.
+// detach presses the detach keys and waits until atoll has exited.
 func (w *terminalWindow) detach(t *testing.T) {
 	t.Helper()
 	if _, err := w.Write([]byte{'P' & 0x1f, 'Q' & 0x1f}); err != nil {
@@ -90,7 +89,7 @@ func (w *terminalWindow) detach(t *testing.T) {
 	timer := time.AfterFunc(browser.Timeout, func() { _ = w.cmd.Process.Kill() })
 	defer timer.Stop()
 	if err := w.cmd.Wait(); err != nil {
-		t.Errorf("atoll attach, left: %v", err)
+		t.Errorf("atoll attach after detaching: %v", err)
 	}
 	<-w.drawn
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// relay stands between a browser and a server, as a network does that may be slow.
+// relay forwards connections between a browser and a server and can interrupt them.
 type relay struct {
 	listener net.Listener
 	to       string
@@ -15,7 +15,7 @@ type relay struct {
 
 	mu    sync.Mutex
 	held  chan struct{}     // closed when what waits goes on; guarded by mu, as conns
-	conns map[net.Conn]bool // both ends; nil: it has ended
+	conns map[net.Conn]bool // both ends; nil: the relay has stopped
 }
 
 // newRelay starts a relay that ends with the test.
@@ -45,7 +45,7 @@ func newRelay(t *testing.T, to string) *relay {
 	return r
 }
 
-// forwardConnection carries what comes of one connection, both ways.
+// forwardConnection forwards one connection in both directions.
 func (r *relay) forwardConnection(c net.Conn) {
 	s, err := net.Dial("tcp", r.to)
 	if err != nil {
@@ -68,7 +68,7 @@ func (r *relay) forwardConnection(c net.Conn) {
 	_, _ = c.Close(), s.Close()
 }
 
-// pause breaks all connections, and has new ones wait until release.
+// pause closes all connections and holds new ones until resume is called.
 func (r *relay) pause() {
 	r.mu.Lock()
 	r.held = make(chan struct{})
@@ -76,7 +76,7 @@ func (r *relay) pause() {
 	r.closeConnections(false)
 }
 
-// resume lets go on what waits.
+// resume continues the connections that pause holds.
 func (r *relay) resume() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testenv.Main(m, "chromium and namespace", helpertest.Main)) }
 
-// testServer is a server of sandboxes that run real programs, with one of them.
+// testServer is a server of sandboxes that run real programs, with one sandbox.
 type testServer struct {
 	testing.TB
 	home    string
@@ -74,7 +74,7 @@ func newTestServer(t testing.TB) *testServer {
 	return s
 }
 
-// startServer serves the home, on the address of last time.
+// startServer starts the server, on the same address as before.
 func (s *testServer) startServer() {
 	s.Helper()
 	f, err := fleet.Open(s.Context(), fleet.Options{Home: s.home, Drivers: []atoll.Driver{s.driver}})
@@ -85,7 +85,7 @@ func (s *testServer) startServer() {
 		s.Fatal(err)
 	}
 	l, err := net.Listen("tcp", s.address)
-	for end := time.Now().Add(browser.Timeout); errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(end); { // somebody's connection had the port given
+	for end := time.Now().Add(browser.Timeout); errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(end); { // another connection uses the port
 		<-time.After(100 * time.Millisecond)
 		l, err = net.Listen("tcp", s.address)
 	}
@@ -97,11 +97,11 @@ func (s *testServer) startServer() {
 	go func(srv *api.Server, served chan error) { served <- srv.Serve(l) }(s.server, s.served)
 }
 
-// stopServer ends the server; what runs in sandboxes goes on.
+// stopServer stops the server; programs in sandboxes continue.
 func (s *testServer) stopServer() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	_ = s.server.Shutdown(ctx) // pages are broken off
+	_ = s.server.Shutdown(ctx) // closes the pages' connections
 	if err := <-s.served; err != nil {
 		s.Error(err)
 	}
@@ -140,7 +140,7 @@ func (s *testServer) openSandbox() *client.Sandbox {
 	return sb
 }
 
-// openTerminal opens a terminal of a shell that says little.
+// openTerminal opens a terminal; without args it runs a shell without startup files.
 func (s *testServer) openTerminal(name string, args ...string) {
 	s.Helper()
 	if len(args) == 0 {
@@ -152,7 +152,7 @@ func (s *testServer) openTerminal(name string, args ...string) {
 	}
 }
 
-// waitForText waits until a page's terminal has a text on its screen.
+// waitForText waits until the screen of a page's terminal contains a text.
 func waitForText(p *browser.Page, text string) {
 	b, _ := json.Marshal(text) // never fails
 	p.Wait(fmt.Sprintf(`(() => { const t = window.atoll?.term; if (!t) return false; const b = t.buffer.active
@@ -160,8 +160,8 @@ func waitForText(p *browser.Page, text string) {
 		return false })()`, b))
 }
 
-// screenScript is a script that gives a screen cell by cell, with the cursor's place
-// and what kind of screen it is.
+// screenScript is a script that returns the cells of a screen, its cursor position and
+// whether it is the alternate screen.
 const screenScript = `(() => {
 	const t = window.atoll.term, b = t.buffer.active, rows = []
 	for (let y = 0; y < t.rows; y++) {
@@ -177,8 +177,8 @@ const screenScript = `(() => {
 	return [t.cols + 'x' + t.rows, b.type, b.cursorX + ',' + b.cursorY, ...rows]
 })()`
 
-// waitForEqualScreens waits until two pages show the same, cell by cell: neither is told when
-// the other has drawn.
+// waitForEqualScreens waits until two pages have equal cells. There is no event when a
+// page has drawn.
 func waitForEqualScreens(t *testing.T, a, b *browser.Page) {
 	t.Helper()
 	var one, two []string

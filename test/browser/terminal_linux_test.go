@@ -13,8 +13,8 @@ import (
 
 var readAndRun = []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}
 
-// TestTerminals uses the page of terminals as people do. The cases share a
-// browser and a sandbox, each has terminals of its own.
+// TestTerminals uses the terminal page in a browser. The cases share a browser and a
+// sandbox; each has its own terminals.
 func TestTerminals(t *testing.T) {
 	b := browser.Start(t)
 	s := newTestServer(t)
@@ -33,7 +33,7 @@ func TestTerminals(t *testing.T) {
 		{"EndIsShown", testEnd},
 		{"BadToken", testBadToken},
 		{"SlowNetwork", testSlowNetwork},
-		{"ServerRestart", testServerRestart}, // last: others would be broken off
+		{"ServerRestart", testServerRestart}, // last, because it closes the connections of others
 	} {
 		t.Run(c.law, func(t *testing.T) {
 			outer := s.TB
@@ -44,10 +44,10 @@ func TestTerminals(t *testing.T) {
 	}
 }
 
-// waitForConnected waits until a page is.
+// waitForConnected waits until a page is connected.
 func waitForConnected(p *browser.Page) { p.Wait(`Boolean(document.querySelector('.badge.connected'))`) }
 
-// typeLine types a line.
+// typeLine types a line and presses Enter.
 func typeLine(p *browser.Page, line string) {
 	p.Click(".box .xterm")
 	p.Type(line)
@@ -80,10 +80,10 @@ func testShared(t *testing.T, s *testServer, b *browser.Browser) {
 	var kept string
 	one.Eval(`document.cookie + location.href + JSON.stringify(localStorage)`, &kept)
 	if strings.Contains(kept, "atoll_") {
-		t.Errorf("the token is kept where it must not be: %s", kept)
+		t.Errorf("the token is stored where it must not be: %s", kept)
 	}
 	if said := one.ConsoleMessages(); len(said) > 0 {
-		t.Errorf("the page said: %q", said)
+		t.Errorf("console messages: %q", said)
 	}
 }
 
@@ -133,7 +133,7 @@ func testFlood(t *testing.T, s *testServer, b *browser.Browser) {
 	defer looks.Close()
 	waitForText(p, "$")
 	waitForConnected(looks)
-	// 26 MB, and at its end a screen that says that it is one.
+	// 26 MB, followed by a text that marks the end.
 	typeLine(p, `yes 'all work and no play makes a dull terminal, line after line' | head -c 26000000; seq 1 9; echo "the "end`)
 	waitForText(p, "the end")
 	waitForText(looks, "the end")
@@ -150,7 +150,7 @@ func testSizes(t *testing.T, s *testServer, b *browser.Browser) {
 	size := `window.atoll.term.cols + 'x' + window.atoll.term.rows`
 	var alone string
 	big.Eval(size, &alone)
-	viewer := b.Open(t, look, browser.Window{Width: 500, Height: 400}) // does not count
+	viewer := b.Open(t, look, browser.Window{Width: 500, Height: 400}) // read-only: does not limit the size
 	defer viewer.Close()
 	waitForText(viewer, "$")
 	typeLine(big, "stty size")
@@ -172,7 +172,7 @@ func testSizes(t *testing.T, s *testServer, b *browser.Browser) {
 	waitForEqualScreens(t, big, phone)
 	phone.Close()
 	big.Wait(size + ` === '` + alone + `'`)
-	big.Wait(`document.querySelector('.note').textContent === ''`) // nobody else counts
+	big.Wait(`document.querySelector('.note').textContent === ''`) // no other window limits the size
 }
 
 func testReadOnly(t *testing.T, s *testServer, b *browser.Browser) {
@@ -189,10 +189,10 @@ func testReadOnly(t *testing.T, s *testServer, b *browser.Browser) {
 	waitForText(p, "right")
 	screen, err := s.openSandbox().ReadTerminal(t.Context(), "watched")
 	if err != nil || strings.Contains(strings.Join(screen.Lines, "\n"), "wrong") {
-		t.Errorf("a link that only looks typed: %q, %v", screen.Lines, err)
+		t.Errorf("a read-only link could type: %q, %v", screen.Lines, err)
 	}
 	p.Screenshot("read-only-light")
-	// What its page would not do its token can't.
+	// The token has no other rights.
 	var status []int
 	p.Eval(`(async () => {
 		const headers = { Authorization: 'Bearer ' + sessionStorage.getItem('atoll-token'), 'Content-Type': 'application/json' }
@@ -233,7 +233,7 @@ func testHostileOutput(t *testing.T, s *testServer, b *browser.Browser) {
 		navigator.clipboard && (navigator.clipboard.writeText = async (x) => { window.copied.push(x) }), null)`, nil)
 	typeLine(p, `printf '\e]0;<img src=x onerror=alert(1)>\u202egpj.exe\a'; printf '\e]52;c;c3RvbGVu\a'; printf '\e]8;;javascript:alert(1)\e\\bad\e]8;;\e\\ http://example.com/x\n'; echo "tricks "done`)
 	waitForText(p, "tricks done")
-	p.Wait(`document.querySelector('.title').textContent === '<img src=x onerror=alert(1)>gpj.exe'`) // nothing turns its end around
+	p.Wait(`document.querySelector('.title').textContent === '<img src=x onerror=alert(1)>gpj.exe'`) // the reversed text was removed
 	var n int
 	p.Eval(`document.querySelectorAll('img').length + window.copied.length`, &n)
 	if n != 0 {
@@ -260,7 +260,7 @@ func testHostileOutput(t *testing.T, s *testServer, b *browser.Browser) {
 	p.Wait(`!document.querySelector('dialog')`)
 	p.Eval(`window.opened.length`, &n)
 	if n != 0 {
-		t.Error("a link was opened that was not wanted")
+		t.Error("a link was opened without confirmation")
 	}
 }
 
@@ -273,7 +273,7 @@ func testOpenAndClose(t *testing.T, s *testServer, b *browser.Browser) {
 	waitForConnected(p)
 	p.Eval(`window.former = window.atoll.term, null`, nil)
 	p.Click("nav .add")
-	p.Wait(`window.atoll.term !== window.former`) // what is typed before goes to that one
+	p.Wait(`window.atoll.term !== window.former`) // input typed before would go to the former terminal
 	waitForConnected(p)
 	waitForText(p, "$")
 	typeLine(p, `echo "ne"w`)
@@ -311,8 +311,8 @@ func testBadToken(t *testing.T, s *testServer, b *browser.Browser) {
 	p.WaitText("nav", "web")
 }
 
-// testSlowNetwork has the network stand still: the page says what it waits for, and what was
-// typed meanwhile arrives.
+// testSlowNetwork pauses the network: the page must show that it waits, and text that
+// was typed meanwhile must arrive.
 func testSlowNetwork(t *testing.T, s *testServer, b *browser.Browser) {
 	s.openTerminal("slow")
 	link, _ := s.createLink("slow", readAndRun...)
@@ -353,7 +353,7 @@ func testServerRestart(t *testing.T, s *testServer, b *browser.Browser) {
 	defer other.Close()
 	waitForConnected(other)
 	waitForEqualScreens(t, p, other)
-	// The wire is cut, and comes back.
+	// The connection breaks and is restored.
 	p.Offline(true)
 	p.Offline(false)
 	typeLine(p, `echo "aga"in`)

@@ -31,8 +31,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testenv.Main(m, "kubernetes", fetchModulesAndRun)) }
 
-// fetchModulesAndRun fetches the modules of the renderer, for which there is no network in
-// the cluster, and runs the tests.
+// fetchModulesAndRun downloads the modules of the renderer, because the cluster has no
+// network, and runs the tests.
 func fetchModulesAndRun(m *testing.M) int {
 	if os.Getenv("ATOLL_CLUSTER") != "" && os.Getenv("ATOLL_CLUSTER_STATE") == "" {
 		cmd := exec.Command("go", "build", "-o", os.DevNull, ".")
@@ -53,21 +53,21 @@ const (
 	port    = "8484"
 )
 
-const clusterTimeout = time.Minute // with what the cluster is to do
+const clusterTimeout = time.Minute // for one operation of the cluster
 
-// installation is a cluster that atoll is installed in.
+// installation is a cluster in which atoll is installed.
 type installation struct {
 	t    testing.TB
 	api  *kubeapi.API
-	bin  string // atoll, with its helpers in it
-	home string // of the clients
+	bin  string // path of atoll, with packed helpers
+	home string // home directory of the clients
 }
 
-// newInstallation builds the server and gives its image to the cluster. What is
-// installed is removed when the test ends.
+// newInstallation builds the server and imports its image into the cluster. Installed
+// objects are removed when the test ends.
 func newInstallation(t testing.TB) *installation {
 	t.Helper()
-	clustertest.RemoveNamespace(t, system) // and skips where there is no cluster
+	clustertest.RemoveNamespace(t, system) // skips the test without a cluster
 	clustertest.RemoveNamespace(t, boxes)
 	p := &installation{t: t, api: clustertest.API(t), bin: filepath.Join(t.TempDir(), "atoll"), home: t.TempDir()}
 	binary, err := os.ReadFile(testenv.Atoll(t))
@@ -92,7 +92,7 @@ func newInstallation(t testing.TB) *installation {
 	return p
 }
 
-// applyManifests renders a directory of deploy/kubernetes and makes the cluster as it says.
+// applyManifests renders a directory of deploy/kubernetes and applies its objects.
 func (p *installation) applyManifests(dir string) {
 	p.t.Helper()
 	cmd := exec.CommandContext(p.t.Context(), "go", "run", ".", "../../../deploy/kubernetes/"+dir)
@@ -139,8 +139,8 @@ func (p *installation) applyObject(doc []byte) {
 	}
 }
 
-// waitForServers waits until n pods of the newest Deployment are ready, and no others
-// are there.
+// waitForServers waits until n pods of the newest Deployment are ready and no others
+// exist.
 func (p *installation) waitForServers(n int) []corev1.Pod {
 	p.t.Helper()
 	var list []corev1.Pod
@@ -165,14 +165,14 @@ func (p *installation) waitForServers(n int) []corev1.Pod {
 		}
 		list = pods.Items
 		if s := d.Status; s.ObservedGeneration < d.Metadata.Generation || s.UpdatedReplicas != n || s.ReadyReplicas != n || len(list) != n {
-			return fmt.Errorf("%d of %d pods are ready, %d are there: %s", s.ReadyReplicas, n, len(list), p.describePods(ctx, list))
+			return fmt.Errorf("%d of %d pods are ready, %d exist: %s", s.ReadyReplicas, n, len(list), p.describePods(ctx, list))
 		}
 		return nil
 	})
 	return list
 }
 
-// describePods says what pods complain of.
+// describePods returns the problems of pods.
 func (p *installation) describePods(ctx context.Context, pods []corev1.Pod) string {
 	var b strings.Builder
 	for _, pod := range pods {
@@ -186,20 +186,20 @@ func (p *installation) describePods(ctx context.Context, pods []corev1.Pod) stri
 	return b.String()
 }
 
-// waitFor asks again and again until there is no error.
-func (p *installation) waitFor(what string, ask func(ctx context.Context) error) {
+// waitFor calls check repeatedly until it returns nil.
+func (p *installation) waitFor(what string, check func(ctx context.Context) error) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), clusterTimeout)
 	defer cancel()
 	for {
-		err := ask(ctx)
+		err := check(ctx)
 		if err == nil {
 			return
 		}
 		select {
 		case <-ctx.Done():
-			p.t.Fatalf("not so: %s: %v", what, err)
-		case <-time.After(50 * time.Millisecond): // another's process: nothing to wait on
+			p.t.Fatalf("timeout: %s: %v", what, err)
+		case <-time.After(50 * time.Millisecond): // there is no event
 		}
 	}
 }
@@ -224,15 +224,15 @@ func (p *installation) execInPod(pod string, args ...string) (stdout string, err
 	return out.String(), err
 }
 
-// remoteClient is somebody outside who uses a server.
+// remoteClient is a client of a server outside of the cluster.
 type remoteClient struct {
 	p     *installation
 	host  string
 	token string
 }
 
-// logIn is what the documents say: a token is made in the server's pod, and the
-// server is reached through a tunnel to it.
+// logIn logs in as the documentation describes: it creates a token in the server's pod
+// and connects to the server through a tunnel.
 func (p *installation) logIn(pod corev1.Pod, owner string) *remoteClient {
 	p.t.Helper()
 	token, err := p.execInPod(pod.Name, program, "token", "create", "--owner", owner, "--quiet")
@@ -242,7 +242,8 @@ func (p *installation) logIn(pod corev1.Pod, owner string) *remoteClient {
 	return &remoteClient{p, p.openTunnel(net.JoinHostPort(pod.Status.PodIP, port)), strings.TrimSpace(token)}
 }
 
-// openTunnel leads from a port of this machine to an address of the cluster.
+// openTunnel forwards a port of this machine to an address in the cluster and returns
+// its address.
 func (p *installation) openTunnel(address string) string {
 	p.t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(p.t.Context(), "tcp", "127.0.0.1:0")
@@ -253,7 +254,8 @@ func (p *installation) openTunnel(address string) string {
 	return "http://" + l.Addr().String()
 }
 
-// forwardConnections joins what connects to a listener with an address, until the test ends.
+// forwardConnections forwards connections of a listener to an address until the test
+// ends.
 func (p *installation) forwardConnections(l net.Listener, network, address string) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -274,14 +276,14 @@ func (p *installation) forwardConnections(l net.Listener, network, address strin
 				defer from.Close()
 				to, err := net.DialTimeout(network, address, 10*time.Second)
 				if err != nil {
-					return // who called sees that nobody is there
+					return // the client sees the closed connection
 				}
 				keep(to)
 				defer to.Close()
 				wg.Go(func() {
 					defer from.Close()
 					defer to.Close()
-					_, _ = io.Copy(to, from) // either end may go when it likes
+					_, _ = io.Copy(to, from) // either end may close first
 				})
 				_, _ = io.Copy(from, to)
 			})
@@ -300,7 +302,7 @@ func (p *installation) forwardConnections(l net.Listener, network, address strin
 	})
 }
 
-// runAtoll runs the command line against the server, and returns what it prints.
+// runAtoll runs the atoll command against the server and returns its output.
 func (c *remoteClient) runAtoll(args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(c.p.t.Context(), clusterTimeout)
 	defer cancel()
@@ -315,15 +317,15 @@ func (c *remoteClient) runAtoll(args ...string) (string, error) {
 	return out.String(), err
 }
 
-// checkOutput runs a command that must succeed, and say this.
-func (c *remoteClient) checkOutput(says string, args ...string) {
+// checkOutput runs a command that must succeed and print a text.
+func (c *remoteClient) checkOutput(want string, args ...string) {
 	c.p.t.Helper()
 	out, err := c.runAtoll(args...)
 	if err != nil {
 		c.p.t.Fatal(err)
 	}
-	if out != says {
-		c.p.t.Fatalf("atoll %s says %q, want %q", strings.Join(args, " "), out, says)
+	if out != want {
+		c.p.t.Fatalf("atoll %s prints %q, want %q", strings.Join(args, " "), out, want)
 	}
 }
 
@@ -339,13 +341,13 @@ func (p *installation) checkEmpty(namespace string) {
 			return err
 		}
 		if n := len(pods.Items) + len(volumes.Items) + len(secrets.Items); n > 0 {
-			return fmt.Errorf("%d things are left", n)
+			return fmt.Errorf("%d objects are left", n)
 		}
 		return nil
 	})
 }
 
-// deleteObject removes an object that may not be there.
+// deleteObject deletes an object, which may not exist.
 func (p *installation) deleteObject(path ...string) {
 	p.t.Helper()
 	err := p.api.Core.RESTClient().Delete().AbsPath(path...).Do(p.t.Context()).Error()

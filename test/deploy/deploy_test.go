@@ -22,8 +22,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// TestDeploy installs one server, and then what the overlays make of it, in the
-// order in which somebody might.
+// TestDeploy installs one server and then each of the overlays.
 func TestDeploy(t *testing.T) {
 	p := newInstallation(t)
 	t.Run("Demo", func(t *testing.T) { p.withTest(t).testDemo() })
@@ -36,14 +35,14 @@ func TestDeploy(t *testing.T) {
 	t.Run("Replicas", func(t *testing.T) { p.withTest(t).testReplicas() })
 }
 
-// withTest is the place for a part of a test.
+// withTest returns the installation for a subtest.
 func (p *installation) withTest(t *testing.T) *installation {
 	q := *p
 	q.t = t
 	return &q
 }
 
-// testDemo is what somebody tries first: no server, only a kubeconfig.
+// testDemo runs the demonstration, which needs only a kubeconfig and no server.
 func (p *installation) testDemo() {
 	namespace := clustertest.Namespace(p.t, nil)
 	ctx, cancel := context.WithTimeout(p.t.Context(), clusterTimeout)
@@ -56,13 +55,13 @@ func (p *installation) testDemo() {
 	}
 	for _, want := range []string{"create a sandbox (kubernetes, isolation container)", "put ", "get the report back out", `beginning "# report"`, "destroy it"} {
 		if !strings.Contains(string(out), want) {
-			p.t.Errorf("the demonstration does not say %q: %s", want, out)
+			p.t.Errorf("the demonstration does not print %q: %s", want, out)
 		}
 	}
 	p.checkEmpty(namespace)
 }
 
-// useSandbox does with a sandbox what everybody does.
+// useSandbox creates a sandbox and uses it in common ways.
 func (c *remoteClient) useSandbox(name string) {
 	c.p.t.Helper()
 	c.checkOutput(name+"\n", "create", "--name", name, "--env", "SECRET=xyzzy")
@@ -75,14 +74,14 @@ func (c *remoteClient) useSandbox(name string) {
 	c.checkOutput("to and fro\n", "exec", name, "--", "cat", "in.txt")
 	c.checkOutput("", "cp", name+":/workspace/in.txt", file+".out")
 	if b, err := os.ReadFile(file + ".out"); err != nil || string(b) != "to and fro\n" {
-		c.p.t.Errorf("what came back is %q, %v", b, err)
+		c.p.t.Errorf("the file is %q, %v", b, err)
 	}
 	if _, err := c.runAtoll("exec", name, "--", "sh", "-c", "exit 7"); err == nil || !strings.Contains(err.Error(), "exit status 7") {
 		c.p.t.Errorf("exit 7 ends with %v", err)
 	}
 }
 
-// testOneServer is the base: with its small Role everything works.
+// testOneServer checks that everything works with the base and its minimal Role.
 func (p *installation) testOneServer() {
 	server := p.waitForServers(1)[0]
 	c := p.logIn(server, "web/alice")
@@ -108,7 +107,7 @@ func (p *installation) testOneServer() {
 	p.checkEmpty(boxes)
 }
 
-// serviceAddress is the address of the Service.
+// serviceAddress returns the address of the Service.
 func (p *installation) serviceAddress() string {
 	p.t.Helper()
 	s, err := p.api.Core.Services(system).Get(p.t.Context(), "atoll", metav1.GetOptions{})
@@ -118,7 +117,7 @@ func (p *installation) serviceAddress() string {
 	return net.JoinHostPort(s.Spec.ClusterIP, port)
 }
 
-// finding is what the doctor says.
+// finding is a line of the doctor's report.
 type finding struct {
 	Check    string
 	Driver   string
@@ -128,13 +127,13 @@ type finding struct {
 	Fix      string
 }
 
-// runDoctor asks the doctor in a server's pod about the cluster.
+// runDoctor runs 'atoll doctor' in a server's pod.
 func (p *installation) runDoctor(pod string) []finding {
 	p.t.Helper()
-	out, _ := p.execInPod(pod, program, "doctor", "--driver", "kubernetes", "--json") // it ends with 1 where something is bad
+	out, _ := p.execInPod(pod, program, "doctor", "--driver", "kubernetes", "--json") // it exits with 1 if a check fails
 	var list []finding
 	if err := json.Unmarshal([]byte(out), &list); err != nil {
-		p.t.Fatalf("the doctor says %q: %v", out, err)
+		p.t.Fatalf("the doctor's report %q: %v", out, err)
 	}
 	return slices.DeleteFunc(list, func(f finding) bool { return f.Driver != "kubernetes" && f.Check != "driver kubernetes" })
 }
@@ -142,8 +141,9 @@ func (p *installation) runDoctor(pod string) []finding {
 // rolePath is the path of the Role in the API.
 const rolePath = "/apis/rbac.authorization.k8s.io/v1/namespaces/" + boxes + "/roles/atoll"
 
-// testDoctor finds nothing missing at first. Without any rights it says what the
-// driver needs, in words that can be pasted: with those everything works again.
+// testDoctor checks that the doctor reports nothing missing at first. Without any
+// rights it must print the rules that the driver needs, and with exactly these rules
+// everything must work.
 func (p *installation) testDoctor() {
 	server := p.waitForServers(1)[0]
 	for _, f := range p.runDoctor(server.Name) {
@@ -167,19 +167,19 @@ func (p *installation) testDoctor() {
 			}
 			var r rbacv1.PolicyRule
 			if err := yaml.UnmarshalStrict([]byte(text), &r); err != nil {
-				p.t.Fatalf("%q can't be pasted: %v", text, err)
+				p.t.Fatalf("%q is not valid: %v", text, err)
 			}
 			pasted = append(pasted, r)
 		}
 		if !slices.ContainsFunc(pasted, func(r rbacv1.PolicyRule) bool { return r.Resources[0] == "pods" }) {
-			return fmt.Errorf("it wants %+v", pasted)
+			return fmt.Errorf("missing rules %+v", pasted)
 		}
 		return nil
 	})
 	for _, r := range whole.Rules {
 		for _, what := range r.Resources {
-			if what != "namespaces" && !allowsVerbs(pasted, what, r.Verbs) { // those are taken to be there
-				p.t.Errorf("the Role allows %s of %s, which the doctor does not miss: %+v", r.Verbs, what, pasted)
+			if what != "namespaces" && !allowsVerbs(pasted, what, r.Verbs) { // namespaces are assumed to exist
+				p.t.Errorf("the Role allows %s of %s, which the doctor does not report as missing: %+v", r.Verbs, what, pasted)
 			}
 		}
 	}
@@ -194,10 +194,10 @@ func (p *installation) testDoctor() {
 	p.checkEmpty(boxes)
 }
 
-// patchPrefix begins what the doctor says is to be pasted.
+// patchPrefix precedes the rules in the doctor's report.
 const patchPrefix = "add to the Role: "
 
-// allowsVerbs reports whether rules allow all verbs of something.
+// allowsVerbs reports whether rules allow all verbs for a resource.
 func allowsVerbs(rules []rbacv1.PolicyRule, what string, verbs []string) bool {
 	var allowed []string
 	for _, r := range rules {
@@ -208,7 +208,7 @@ func allowsVerbs(rules []rbacv1.PolicyRule, what string, verbs []string) bool {
 	return !slices.ContainsFunc(verbs, func(v string) bool { return !slices.Contains(allowed, v) })
 }
 
-// readRole returns the Role as it is.
+// readRole returns the current Role.
 func (p *installation) readRole() rbacv1.Role {
 	p.t.Helper()
 	var r rbacv1.Role
@@ -235,7 +235,7 @@ func (p *installation) replaceRules(r rbacv1.Role, rules []rbacv1.PolicyRule) {
 	}
 }
 
-// testRestart ends the server: its sandboxes are there afterwards.
+// testRestart restarts the server and checks that its sandboxes still exist.
 func (p *installation) testRestart() {
 	server := p.waitForServers(1)[0]
 	c := p.logIn(server, "web/carol")
@@ -243,7 +243,7 @@ func (p *installation) testRestart() {
 	p.deleteObject("/api/v1/namespaces", system, "pods", server.Name)
 	p.waitFor("another server runs", func(context.Context) error {
 		if now := p.waitForServers(1)[0]; now.Name == server.Name {
-			return fmt.Errorf("it is still %s", now.Name)
+			return fmt.Errorf("the pod is still %s", now.Name)
 		}
 		return nil
 	})
@@ -253,8 +253,8 @@ func (p *installation) testRestart() {
 	p.checkEmpty(boxes)
 }
 
-// testDirectConnections is with connections to pods' addresses; that they are used, and not the
-// tunnel, is tested with the driver.
+// testDirectConnections checks the overlay with direct connections to pods. The
+// driver's tests check that they are used.
 func (p *installation) testDirectConnections() {
 	p.applyManifests("direct")
 	server := p.waitForServers(1)[0]
@@ -264,7 +264,7 @@ func (p *installation) testDirectConnections() {
 	p.checkEmpty(boxes)
 }
 
-// testNamespacePerApp gives each app a namespace of its own.
+// testNamespacePerApp checks the overlay that gives each app its own namespace.
 func (p *installation) testNamespacePerApp() {
 	p.applyManifests("apart")
 	for _, app := range []string{"red", "blue"} {
@@ -286,7 +286,8 @@ func (p *installation) testNamespacePerApp() {
 	p.deleteObject("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/atoll-apart")
 }
 
-// testReplicas is two servers with one registry: what one makes, the other uses.
+// testReplicas checks two servers with a common registry: each can use the sandboxes of
+// the other.
 func (p *installation) testReplicas() {
 	key := map[string]string{"host.key": newHostKey(p.t)}
 	p.createSecret("atoll-host-key", key)
@@ -306,8 +307,8 @@ func (p *installation) testReplicas() {
 		}
 	}
 
-	if out, err := one.runAtoll("create", "--name", "gated", "--allow", "example.com"); err != nil { // its gate is on the server's side
-		p.t.Errorf("a sandbox with a gate: %v: %s", err, out)
+	if out, err := one.runAtoll("create", "--name", "gated", "--allow", "example.com"); err != nil { // its egress proxy runs in the server
+		p.t.Errorf("a sandbox with an egress proxy: %v: %s", err, out)
 	}
 
 	p.deleteObject("/api/v1/namespaces", system, "pods", servers[0].Name)
@@ -317,7 +318,7 @@ func (p *installation) testReplicas() {
 	p.checkEmpty(boxes)
 }
 
-// createSecret makes a Secret of the servers.
+// createSecret creates a Secret for the servers.
 func (p *installation) createSecret(name string, data map[string]string) {
 	p.t.Helper()
 	b, err := json.Marshal(map[string]any{
@@ -329,7 +330,7 @@ func (p *installation) createSecret(name string, data map[string]string) {
 	p.applyObject(b)
 }
 
-// startPostgres starts a PostgreSQL that pods reach at the node's address.
+// startPostgres starts a PostgreSQL server that pods reach at the node's address.
 func (p *installation) startPostgres() string {
 	p.t.Helper()
 	pg, err := pgtest.Start(p.t.Context())

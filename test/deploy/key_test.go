@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// newHostKey is what `openssl genpkey -algorithm ed25519` prints.
+// newHostKey returns a private key in the format of `openssl genpkey -algorithm
+// ed25519`.
 func newHostKey(t testing.TB) string {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(nil)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// readSyncStatus is what 'atoll status' says of a sandbox's work.
+// readSyncStatus returns the sync mode and the last refusal from 'atoll status'.
 func (w *fixture) readSyncStatus(name string) (s struct{ Mode, Refused string }) {
 	w.t.Helper()
 	var all struct {
@@ -19,9 +19,9 @@ func (w *fixture) readSyncStatus(name string) (s struct{ Mode, Refused string })
 	return s
 }
 
-// TestAutoSync has an agent commit and dirty, in each mode: what
-// 'up' has left behind brings it home, and nobody says anything. A sandbox is idle
-// after a minute: to wait for that, ATOLL_PROJECT_IDLE=1, is by hand.
+// TestAutoSync checks for each sync mode whether the background process of 'up' syncs
+// commits and uncommitted changes of an agent by itself. Modes that wait until the
+// sandbox is idle take minutes and run only with ATOLL_PROJECT_IDLE=1.
 func TestAutoSync(t *testing.T) {
 	w := newNamespaceFixture(t)
 	w.createRepository("r")
@@ -48,17 +48,17 @@ func TestAutoSync(t *testing.T) {
 
 	agent("1")
 	if left, err := filepath.Glob(w.joinPath("h/sync/*")); err != nil || len(left) > 0 || w.runGit("r", "for-each-ref", "refs/sandbox") != "" {
-		t.Fatalf("manual: somebody is at work: %q, %v", left, err)
+		t.Fatalf("manual: a watcher runs: %q, %v", left, err)
 	}
 	mode("auto-commit")
 	home("auto-commit", agent("2"), "loose 2")
 
-	// What can't come home is said once to who comes by.
+	// A refused sync is reported once, by the next command.
 	w.writeFile("r/mine", "mine\n")
 	w.commitAll("r", "mine")
 	mine := w.runGit("r", "rev-parse", "main")
 	theirs := agent("3")
-	w.waitFor("it is refused", func() bool { // to ask inside would be work there
+	w.waitFor("it is refused", func() bool { // not by exec, which would make the sandbox busy
 		list, err := filepath.Glob(w.joinPath("h/sync/*.json"))
 		return err == nil && len(list) == 1 && strings.Contains(w.readFile(list[0]), `"refused"`)
 	})
@@ -66,12 +66,12 @@ func TestAutoSync(t *testing.T) {
 	checkEqual(t, "what was fetched", w.runGit("r", "rev-parse", "refs/sandbox/r/main"), theirs)
 	for _, want := range []bool{true, false} {
 		if said := w.runAtoll(0, "r", "up", "--name", "r").stderr; strings.Contains(said, "could not come home by itself") != want {
-			t.Errorf("a refusal is told once: %q", said)
+			t.Errorf("want a refusal once: %q", said)
 		}
 	}
 
 	mode("manual")
-	last := agent("4") // the watcher sees the mode when it would sync
+	last := agent("4") // the watcher reads the mode when it wants to sync
 	log, err := filepath.Glob(w.joinPath("h/sync/*.log"))
 	if err != nil || len(log) != 1 {
 		t.Fatalf("logs of watchers: %q, %v", log, err)
@@ -83,7 +83,7 @@ func TestAutoSync(t *testing.T) {
 	checkEqual(t, "what was fetched", w.runGit("r", "rev-parse", "refs/sandbox/r/main"), theirs)
 
 	w.runGit("r", "reset", "-q", "--hard", theirs)
-	mode("auto-idle") // whether it is idle nobody knows at the beginning: it counts as such
+	mode("auto-idle") // at the beginning it is unknown whether it is idle, which counts as idle
 	home("auto-idle, at the beginning", last, "loose 4")
 	if os.Getenv("ATOLL_PROJECT_IDLE") != "" {
 		home("auto-idle", agent("5"), "loose 5")

@@ -13,18 +13,18 @@ import (
 	"github.com/creack/pty"
 )
 
-// BenchmarkDrivers measures what people wait for, by the commands that they type,
-// on every wall that is here: from up to an agent that says it works, when the
-// image is there; the sync of one changed line; the way before a terminal. It
-// stands beside git's own clone and pull between two directories.
+// BenchmarkDrivers measures, for every driver on this machine, the commands that users
+// wait for: from up to an agent that prints something, with the image present; the sync
+// of one changed line; attaching to a terminal. git clone and git pull between two
+// directories are the baseline.
 //
-//	go test ./test/project -run '^$' -bench Walls -benchtime 5x
+//	go test ./test/project -run '^$' -bench Drivers -benchtime 5x
 func BenchmarkDrivers(b *testing.B) {
 	for name, on := range map[string]func(testing.TB) *fixture{"namespace": newNamespaceFixture, "docker": newDockerFixture, "microvm": newMicroVMFixture} {
 		b.Run(name, func(b *testing.B) {
 			w := on(b)
 			w.createRepository("warm")
-			w.upSandbox("warm", "warm") // what is made once for an image is made
+			w.upSandbox("warm", "warm") // so that everything that is created once for an image exists
 			w.runAtoll(0, "/", "rm", "--force", "--discard", "warm")
 			var start, sync, attach, nothing time.Duration
 			for i := range b.N {
@@ -54,7 +54,8 @@ func (w *fixture) measure(f func()) time.Duration {
 	return time.Since(began)
 }
 
-// measureAttach is the time from the command to the first screen with something on it.
+// measureAttach returns the time from the attach command to the first prompt on the
+// screen.
 func (w *fixture) measureAttach(name string) time.Duration {
 	w.t.Helper()
 	cmd := exec.CommandContext(w.t.Context(), w.bin, "attach", name)
@@ -76,7 +77,7 @@ func (w *fixture) measureAttach(name string) time.Duration {
 	d := time.Since(began)
 	_, err = f.WriteString("\x10\x11") // Ctrl-P Ctrl-Q
 	if err == nil {
-		_, _ = io.Copy(io.Discard, f) // the end of a terminal is an error
+		_, _ = io.Copy(io.Discard, f) // a closed terminal returns an error
 	}
 	var exit *exec.ExitError
 	if err := errors.Join(err, cmd.Wait(), f.Close()); err != nil && !errors.As(err, &exit) && !errors.Is(err, os.ErrClosed) {

@@ -14,20 +14,20 @@ import (
 	"github.com/creack/pty"
 )
 
-// What a sandbox that is out for its user's machine can do to him through the
-// commands that he types. The rooms below have the attacks on git's objects and
-// the wire; here are those on what the commands show and start.
+// These tests check what a hostile sandbox can do to its user through atoll's commands:
+// what the commands print and which programs they start. Lower packages test attacks on
+// git objects and the wire protocol.
 
-// The payloads that a terminal obeys: a title, a clipboard, a screen that is
-// cleared, an answer that is typed, C1 controls, text that runs backwards.
+// obeyed are payloads that a terminal acts on: a title, a clipboard, a cleared screen,
+// a typed answer, C1 controls, reversed text.
 var obeyed = []string{"\x1b]0;pwned\x07", "\x1b]52;c;cHduZWQ=\x07", "\x1b[2J", "\x1b[6n", "\x1bP+q\x1b\\", "\u009b2J", "\u202e", "\r\x1b[K"}
 
-// findControls reports what a terminal would obey in what it is sent, besides colours,
-// and movements of the cursor where a program of ours draws progress.
+// findControls returns the control sequences in text other than colors and, on a
+// terminal, the cursor movements of progress bars.
 func findControls(text string, terminal bool) string {
 	for _, p := range obeyed {
 		if terminal && p == "\r\x1b[K" {
-			continue // progress is drawn so
+			continue // a progress bar
 		}
 		if strings.Contains(text, p) {
 			return fmt.Sprintf("%q", p)
@@ -44,7 +44,7 @@ func findControls(text string, terminal bool) string {
 	return ""
 }
 
-// runOnTerminal runs atoll before a terminal, and returns all that it was sent.
+// runOnTerminal runs atoll on a terminal and returns all its output.
 func (w *fixture) runOnTerminal(dir string, args ...string) string {
 	w.t.Helper()
 	cmd := exec.CommandContext(w.t.Context(), w.bin, args...)
@@ -54,7 +54,7 @@ func (w *fixture) runOnTerminal(dir string, args ...string) string {
 		w.t.Fatal(err)
 	}
 	var b bytes.Buffer
-	_, _ = io.Copy(&b, f) // the end of a terminal is an error
+	_, _ = io.Copy(&b, f) // a closed terminal returns an error
 	var exit *exec.ExitError
 	if err := errors.Join(cmd.Wait(), f.Close()); err != nil && !errors.As(err, &exit) {
 		w.t.Fatal(err)
@@ -62,8 +62,8 @@ func (w *fixture) runOnTerminal(dir string, args ...string) string {
 	return b.String()
 }
 
-// Names of branches and files, texts of commits, people's names: nothing of it
-// reaches a terminal, or who reads the output, raw.
+// TestOutputIsEscaped checks that commands print no control sequences from names of
+// branches, files and people and from commit messages, whether on a terminal or not.
 func TestOutputIsEscaped(t *testing.T) {
 	w := newNamespaceFixture(t)
 	w.createRepository("r")
@@ -71,7 +71,7 @@ func TestOutputIsEscaped(t *testing.T) {
 	all := strings.Join(obeyed, "x")
 	w.writeFile("payload", all)
 	w.runAtoll(0, "/", "cp", w.joinPath("payload"), "r:/tmp/payload")
-	// git refuses control characters in names of refs; who writes the files himself does not ask it.
+	// git refuses control characters in names of refs, so the files are written directly.
 	w.runInSandbox("r", "/workspace", `p="$(cat /tmp/payload)"
 		mkdir "dir$p"; echo x >"dir$p/file$p"; ln -s "/etc/passwd$p" "link$p"; mkdir -p .husky; echo x >".husky/post-$p"; printf 'all:\n\ttrue%s\n' "$p" >Makefile
 		git add -A; git -c user.name="Eve$p" -c user.email="eve$p@example.com" commit -qm "subject $p
@@ -83,10 +83,10 @@ body $p"
 		git update-ref refs/heads/plain $c; git worktree add -q ".worktrees/w$p" plain || true`)
 	copied := w.runInSandbox("r", "/workspace", "git log -1 --format=%B%an; cat Makefile")
 	if findControls(copied, false) == "" {
-		t.Fatal("the naive way does not show the hole")
+		t.Fatal("unescaped output does not contain the payload")
 	}
 
-	looks := map[string]bool{"status": true, "worktree": true, "diff": true, "log": true, "restore": true, "proxy": true} // these paint, and page
+	looks := map[string]bool{"status": true, "worktree": true, "diff": true, "log": true, "restore": true, "proxy": true} // these use colors and a pager
 	var leaks []string
 	for _, args := range []string{
 		"status", "status --all", "worktree list", "sync --dry-run", "sync", "diff r", "diff r plain", "log r", "log -p r", "log r plain", "merge r plain --dry-run",
@@ -94,7 +94,7 @@ body $p"
 		"exec r -- git log -1 --format=%s", "down", "restore r",
 	} {
 		if strings.HasPrefix(args, "exec") || args == "events" || strings.HasPrefix(args, "logs") {
-			continue // what a command writes is what somebody asked for; events are followed
+			continue // the output of a command is not escaped, and events has no end
 		}
 		words := strings.Fields(args)
 		r := w.runProgram("r", append([]string{w.bin}, words...)...)
@@ -102,8 +102,8 @@ body $p"
 			leaks = append(leaks, args+": "+bad)
 		}
 		r = w.runProgram("r", append(append([]string{w.bin}, words...), "--json")...)
-		said := strings.NewReplacer("\u009b", "", "\u202e", "").Replace(r.stdout) + r.stderr // JSON is for programs: in texts it says what is there
-		if bad := findControls(said, false); bad != "" && words[0] != "history" {            // that has what commands wrote, byte for byte
+		said := strings.NewReplacer("\u009b", "", "\u202e", "").Replace(r.stdout) + r.stderr // JSON may contain other characters
+		if bad := findControls(said, false); bad != "" && words[0] != "history" {            // history has the unchanged output of commands
 			leaks = append(leaks, args+" --json: "+bad)
 		}
 		if !looks[words[0]] {
@@ -118,9 +118,9 @@ body $p"
 	}
 }
 
-// What the host's own configuration starts on content out of a sandbox, for a
-// user of git: hooks in the tree, drivers of merges and diffs, filters, pagers,
-// editors, signatures. None of atoll's commands starts any of it.
+// TestContentRunsNothingOnHost checks that no command of atoll starts programs that the
+// host's git configuration would start for content of a sandbox: hooks in the tree,
+// merge and diff drivers, filters, pagers, editors, signatures.
 func TestContentRunsNothingOnHost(t *testing.T) {
 	w := newNamespaceFixture(t)
 	w.createRepository("r")
@@ -157,7 +157,7 @@ func TestContentRunsNothingOnHost(t *testing.T) {
 	w.runGit("r", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "commit", "-qam", "mine")
 	_ = os.Remove(sprung)
 	for i, args := range []string{"merge r side --yes", "apply r wip/main --yes", "sync", "sync --branch side", "restore r", "worktree list", "down --sync", "up --no-attach", "down --rm --force"} {
-		if i == 1 { // from here on .gitattributes is the host's own, and every 'git status' starts this filter
+		if i == 1 { // .gitattributes is now on the host, where every 'git status' starts this filter
 			w.runGit("r", "config", "--unset", "filter.x.clean")
 		}
 		w.runProgram("r", append([]string{w.bin}, strings.Fields(args)...)...)
@@ -165,8 +165,8 @@ func TestContentRunsNothingOnHost(t *testing.T) {
 	}
 }
 
-// checkUnsafePull shows that what is planted works for who pulls from a directory that the
-// sandbox shares.
+// checkUnsafePull checks that the attack works against a user who pulls from a
+// directory that is shared with the sandbox.
 func (w *fixture) checkUnsafePull(dir, name, sprung string) {
 	w.t.Helper()
 	w.must(os.Mkdir(w.joinPath("out"), 0o755))
@@ -177,12 +177,12 @@ func (w *fixture) checkUnsafePull(dir, name, sprung string) {
 	r = w.runProgram("twin", "git", "pull", "-q", w.joinPath("out"), "main")
 	b, err := os.ReadFile(sprung)
 	if err != nil || !strings.Contains(string(b), "post-merge") {
-		w.t.Fatalf("the naive way does not show the hole: %v %s %s", err, b, r.stderr)
+		w.t.Fatalf("the unsafe pull does not run the attack: %v %s %s", err, b, r.stderr)
 	}
 	w.must(os.Remove(sprung))
 }
 
-// checkNotRun fails the test if something planted has run.
+// checkNotRun fails the test if an attack has run.
 func (w *fixture) checkNotRun(what, file string) {
 	w.t.Helper()
 	b, err := os.ReadFile(file)
@@ -193,8 +193,8 @@ func (w *fixture) checkNotRun(what, file string) {
 	_ = os.Remove(file)
 }
 
-// Links in the tree that lead out of it, in the place of what the host has, and
-// of what is written next.
+// TestSyncFollowsNoLinks checks that sync writes nothing through links in the tree that
+// lead out of it.
 func TestSyncFollowsNoLinks(t *testing.T) {
 	w := newNamespaceFixture(t)
 	w.createRepository("r")
@@ -209,6 +209,6 @@ func TestSyncFollowsNoLinks(t *testing.T) {
 		checkEqual(t, "outside, after "+args, w.runProgram("victim", "sh", "-c", "ls -A; cat keep").stdout, "keep\nkeep")
 	}
 	if strings.Contains(w.runProgram("r", "sh", "-c", "test -L build || cat build/old").stdout, "x") {
-		t.Error("what the host ignores was written over")
+		t.Error("a file that the host ignores was overwritten")
 	}
 }

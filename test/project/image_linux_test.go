@@ -16,8 +16,8 @@ import (
 // gitImage is the name of an image with a shell and git.
 const gitImage = "atoll-project:test"
 
-// importImage gives the world's driver an image of this host's static busybox and
-// git; every up is made of it.
+// importImage imports an image of this host's static busybox and git into the fixture's
+// driver; every up uses it.
 func (w *fixture) importImage(what string) {
 	w.t.Helper()
 	file := w.joinPath("image.tar")
@@ -28,7 +28,7 @@ func (w *fixture) importImage(what string) {
 	w.up = append(w.up, "--image", gitImage)
 }
 
-// buildRootFS is the archive of such an image.
+// buildRootFS returns the archive of the image.
 func buildRootFS(t testing.TB, what string) []byte {
 	t.Helper()
 	busybox, err := exec.LookPath("busybox")
@@ -71,7 +71,7 @@ func buildRootFS(t testing.TB, what string) []byte {
 	return b.bytes.Bytes()
 }
 
-// archiveBuilder is a root file system in the making.
+// archiveBuilder builds the archive of a root file system.
 type archiveBuilder struct {
 	t     testing.TB
 	tar   *tar.Writer
@@ -109,10 +109,11 @@ func (b *archiveBuilder) addText(name, text string) {
 	b.writeEntry(tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644}, []byte(text))
 }
 
-// imageFile is a file of the host in an image.
+// imageFile is a file of the host that is copied into an image.
 type imageFile struct{ name, file string }
 
-// listGitFiles are this host's git, where it looks for itself too, and its libraries.
+// listGitFiles returns this host's git programs, at the paths where git looks for them,
+// and their libraries.
 func listGitFiles(t testing.TB) []imageFile {
 	t.Helper()
 	git, err := exec.LookPath("git")
@@ -126,7 +127,7 @@ func listGitFiles(t testing.TB) []imageFile {
 	list := []imageFile{{"usr/bin/git", git}, {strings.TrimPrefix(strings.TrimSpace(string(core)), "/") + "/git", git}}
 	out, err := exec.CommandContext(t.Context(), "ldd", git).Output()
 	if err != nil {
-		return list // it is static
+		return list // a static program
 	}
 	for _, word := range strings.Fields(string(out)) {
 		if filepath.IsAbs(word) {

@@ -28,8 +28,8 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// The variables that make the test binary a server: its home, the registry, the
-// driver, and where the driver's sandboxes are (a directory or a namespace).
+// Environment variables that make the test binary a server: its home, the registry, the
+// driver, and the directory or namespace of the driver's sandboxes.
 const (
 	homeVar      = "ATOLL_REPLICA_HOME"
 	registryVar  = "ATOLL_REPLICA_REGISTRY"
@@ -37,18 +37,18 @@ const (
 	sandboxesVar = "ATOLL_REPLICA_PLACE"
 )
 
-// killsVar says how many servers are killed.
+// killsVar is the environment variable with the number of servers to kill.
 const killsVar = "ATOLL_REPLICAS_KILLS"
 
 func TestMain(m *testing.M) {
 	if home := os.Getenv(homeVar); home != "" {
-		fmt.Fprintln(os.Stderr, "a server has ended:", runServer(home))
+		fmt.Fprintln(os.Stderr, "a server has exited:", runServer(home))
 		os.Exit(1)
 	}
 	os.Exit(testenv.Main(m, "kubernetes or postgres", clustertest.Main))
 }
 
-// newDriver makes the driver that is asked for.
+// newDriver returns the driver that the environment variables select.
 func newDriver(home string) atoll.Driver {
 	place := os.Getenv(sandboxesVar)
 	if os.Getenv(driverVar) == "kubernetes" {
@@ -57,7 +57,7 @@ func newDriver(home string) atoll.Driver {
 	return &virtual.Driver{Dir: place}
 }
 
-// runServer is what a server does until it is killed, or its parent is gone.
+// runServer runs a server until the process is killed or its parent exits.
 func runServer(home string) error {
 	ctx := context.Background()
 	d := newDriver(home)
@@ -75,27 +75,27 @@ func runServer(home string) error {
 	go func() { ended <- s.Serve(l) }()
 	go func() {
 		_, err := io.Copy(io.Discard, os.Stdin)
-		ended <- errors.Join(err, errors.New("its parent is gone"))
+		ended <- errors.Join(err, errors.New("its parent has exited"))
 	}()
 	fmt.Println("ready")
 	return <-ended
 }
 
-// replica is a server in a process of its own.
+// replica is a server in a separate process.
 type replica struct {
 	home   string
 	env    []string
 	cmd    *exec.Cmd
 	stdin  io.Closer
-	exited chan struct{} // closed when it has ended
+	exited chan struct{} // closed when the process has exited
 }
 
-// start starts the server and waits until it serves.
+// start starts the server and waits until it is ready.
 func (r *replica) start() error {
 	r.cmd = exec.Command(os.Args[0])
 	r.cmd.Env = append(append(os.Environ(), r.env...), homeVar+"="+r.home)
-	var said strings.Builder
-	r.cmd.Stderr = &said
+	var stderr strings.Builder
+	r.cmd.Stderr = &stderr
 	out, err := r.cmd.StdoutPipe()
 	if err == nil {
 		r.stdin, err = r.cmd.StdinPipe()
@@ -113,27 +113,27 @@ func (r *replica) start() error {
 	cmd, dead := r.cmd, r.exited
 	go func() {
 		defer close(dead)
-		_ = cmd.Wait() // it is killed
+		_ = cmd.Wait() // an error: it was killed
 	}()
 	if err != nil || line != "ready\n" {
 		<-dead
-		return fmt.Errorf("a server does not come up: %q, %w: %s", line, err, said.String())
+		return fmt.Errorf("a server does not start: %q, %w: %s", line, err, stderr.String())
 	}
 	return nil
 }
 
-// kill ends the server at once. It reports whether it lived until then.
+// kill kills the server. It reports whether it was still running.
 func (r *replica) kill() bool {
-	lived := true
+	running := true
 	select {
 	case <-r.exited:
-		lived = false
+		running = false
 	default:
 	}
-	_ = r.cmd.Process.Kill() // or it has ended
+	_ = r.cmd.Process.Kill() // fails if it has exited
 	<-r.exited
 	_ = r.stdin.Close()
-	return lived
+	return running
 }
 
 func TestReplicas(t *testing.T) {
@@ -144,8 +144,9 @@ func TestReplicasOnKubernetes(t *testing.T) {
 	testCrashes(t, "kubernetes", clustertest.Namespace(t, nil), 50)
 }
 
-// testCrashes loads two servers and kills one of them, again and again: what was
-// acknowledged is there, what was not is whole or gone, and nothing else is.
+// testCrashes puts load on two servers and kills one of them repeatedly. Acknowledged
+// changes must be kept, others must be complete or have no effect, and nothing else may
+// exist.
 func testCrashes(t *testing.T, driver, place string, kills int) {
 	kills = testenv.Rounds(t, 4, kills, killsVar)
 	db, err := pgtest.Start(context.Background())
@@ -154,12 +155,12 @@ func testCrashes(t *testing.T, driver, place string, kills int) {
 	}
 	must(t, err)
 	t.Cleanup(func() { must(t, db.Stop(context.Background())) })
-	shelf, key := t.TempDir(), t.TempDir() // what all servers share besides
+	workspaces, key := t.TempDir(), t.TempDir() // shared by all servers
 	var replicas []*replica
 	var clients []*client.Client
 	for range 2 {
 		r := &replica{home: t.TempDir(), env: []string{registryVar + "=" + db.URL("public"), driverVar + "=" + driver, sandboxesVar + "=" + place}}
-		must(t, os.Symlink(shelf, filepath.Join(r.home, "workspaces")))
+		must(t, os.Symlink(workspaces, filepath.Join(r.home, "workspaces")))
 		must(t, os.Symlink(key, filepath.Join(r.home, "kubernetes")))
 		must(t, r.start())
 		t.Cleanup(func() { r.kill() })
@@ -185,10 +186,10 @@ func testCrashes(t *testing.T, driver, place string, kills int) {
 	}
 	for n := range kills {
 		waitForProgress(t, workers)
-		time.Sleep(time.Duration(50+rand.IntN(700)) * time.Millisecond) // the random instant
+		time.Sleep(time.Duration(50+rand.IntN(700)) * time.Millisecond) // kill at a random time
 		r := replicas[rand.IntN(2)]
 		if !r.kill() {
-			t.Errorf("a server had ended by itself before kill %d", n)
+			t.Errorf("a server had exited before kill %d", n)
 		}
 		if err := r.start(); err != nil {
 			t.Error(err)
@@ -202,20 +203,20 @@ func testCrashes(t *testing.T, driver, place string, kills int) {
 	for _, w := range workers {
 		acked, doubtful = acked+int(w.acknowledged.Load()), doubtful+w.uncertain
 	}
-	t.Logf("%s: %d kills; %d changes were acknowledged and kept, %d were under way when their server was killed", driver, kills, acked, doubtful)
+	t.Logf("%s: %d kills; %d changes were acknowledged and kept, %d were interrupted", driver, kills, acked, doubtful)
 	if acked < kills || doubtful == 0 {
-		t.Error("that is no load")
+		t.Error("too few changes")
 	}
 }
 
-// sandboxModel is what a worker knows of a sandbox of its own.
+// sandboxModel is the expected state of a sandbox.
 type sandboxModel struct {
 	name, id                string
-	exists, uncertain       bool // it was acknowledged that it is there; the other may be true as well
-	acknowledged, attempted int  // what /n holds: at least, at most
+	exists, uncertain       bool // exists was acknowledged; uncertain: the opposite may be true
+	acknowledged, attempted int  // bounds of the number in the file
 }
 
-// worker is a client of both servers.
+// worker is a client of both servers that changes sandboxes.
 type worker struct {
 	n         int
 	clients   []*client.Client
@@ -223,10 +224,10 @@ type worker struct {
 
 	acknowledged atomic.Int64 // changes
 	uncertain    int
-	lastError    atomic.Value // why the last change was doubtful, as text
+	lastError    atomic.Value // error of the last uncertain change, as text
 }
 
-// waitForProgress waits until something more was acknowledged.
+// waitForProgress waits until another change was acknowledged.
 func waitForProgress(t *testing.T, workers []*worker) {
 	t.Helper()
 	sum := func() (n int64) {
@@ -240,11 +241,12 @@ func waitForProgress(t *testing.T, workers []*worker) {
 		if time.Now().After(late) {
 			t.Fatalf("nothing was acknowledged for a minute: %v", workers[0].lastError.Load())
 		}
-		time.Sleep(5 * time.Millisecond) // no event tells of it
+		time.Sleep(5 * time.Millisecond) // there is no event
 	}
 }
 
-// makeChanges changes things until ctx is done. A server that is gone is no failure.
+// makeChanges makes random changes until ctx is done. An unavailable server is not a
+// failure.
 func (w *worker) makeChanges(ctx context.Context) error {
 	for turn := w.n; ctx.Err() == nil; {
 		err := w.makeChange(ctx, w.clients[turn%len(w.clients)])
@@ -263,8 +265,9 @@ func (w *worker) makeChanges(ctx context.Context) error {
 	return nil
 }
 
+// makeChange creates a sandbox, or changes or destroys one whose state is certain.
 func (w *worker) makeChange(ctx context.Context, c *client.Client) error {
-	var sure []*sandboxModel // those of which it is known how they are
+	var sure []*sandboxModel // whose state is certain
 	for _, b := range w.sandboxes {
 		if b.exists && !b.uncertain {
 			sure = append(sure, b)
@@ -316,12 +319,12 @@ func (w *worker) createSandbox(ctx context.Context, c *client.Client) error {
 	return nil
 }
 
-// checkAll compares what the servers have with what they have acknowledged, once what
-// was under way in those that were killed is settled.
+// checkAll compares the sandboxes of the servers with the acknowledged changes, after
+// operations of killed servers were reconciled.
 func checkAll(ctx context.Context, t *testing.T, clients []*client.Client, workers []*worker) {
 	t.Helper()
 	all := make(map[string]atoll.Info)
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) { // nothing tells that all is settled
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) { // there is no event after reconciling
 		list, err := clients[0].Sandboxes(ctx, client.Filter{})
 		must(t, err)
 		clear(all)
@@ -331,7 +334,7 @@ func checkAll(ctx context.Context, t *testing.T, clients []*client.Client, worke
 				half = fmt.Sprintf("%s (%s) is left %s: %+v", i.Name, i.ID, i.State, i.Conditions)
 			}
 			if _, twice := all[i.Name]; twice {
-				t.Errorf("%s is there twice", i.Name)
+				t.Errorf("%s exists twice", i.Name)
 			}
 			all[i.Name] = i
 		}
@@ -350,15 +353,16 @@ func checkAll(ctx context.Context, t *testing.T, clients []*client.Client, worke
 		}
 	}
 	for name := range all {
-		t.Errorf("%s is there, and nobody has made it", name)
+		t.Errorf("%s exists, but no worker created it", name)
 	}
 }
 
+// checkSandbox compares a sandbox with its model and destroys it.
 func (w *worker) checkSandbox(ctx context.Context, t *testing.T, c *client.Client, b *sandboxModel, all map[string]atoll.Info) {
 	t.Helper()
 	i, there := all[b.name]
 	if there != b.exists && !b.uncertain {
-		t.Errorf("%s: it is there: %t; acknowledged was %t", b.name, there, b.exists)
+		t.Errorf("%s: exists is %t, acknowledged was %t", b.name, there, b.exists)
 	}
 	if !there {
 		return
@@ -373,13 +377,14 @@ func (w *worker) checkSandbox(ctx context.Context, t *testing.T, c *client.Clien
 	}
 	text, err := readCounter(ctx, sb)
 	if n, nerr := strconv.Atoi(text); b.acknowledged > 0 && (err != nil || nerr != nil || n < b.acknowledged || n > b.attempted) {
-		t.Errorf("%s holds %q, %v: acknowledged was %d, and %d was tried", b.name, text, err, b.acknowledged, b.attempted)
+		t.Errorf("%s holds %q, %v: %d was acknowledged, %d was attempted", b.name, text, err, b.acknowledged, b.attempted)
 	}
 	if err := sb.Destroy(ctx); err != nil {
 		t.Errorf("%s: %v", b.name, err)
 	}
 }
 
+// readCounter returns the content of the file that makeChange writes.
 func readCounter(ctx context.Context, sb *client.Sandbox) (string, error) {
 	b, err := atoll.ReadFile(ctx, sb, "/tmp/n")
 	return string(b), err

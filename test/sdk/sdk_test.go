@@ -1,5 +1,5 @@
-// Package sdk holds tests of assistants with the SDKs that people have: those
-// of OpenAI and Anthropic for JavaScript, as they come from npm.
+// Package sdk tests assistants with the JavaScript SDKs of OpenAI and Anthropic from
+// npm.
 package sdk
 
 import (
@@ -25,7 +25,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testenv.Main(m, "sdks", helpertest.Main)) }
 
-// skipUnless skips a test for what is missing, unless ATOLL_MUST asks for it.
+// skipUnless skips the test unless ok; it fails the test if ATOLL_MUST names the
+// missing thing.
 func skipUnless(t *testing.T, ok bool, name, what string) {
 	t.Helper()
 	if !ok {
@@ -33,7 +34,7 @@ func skipUnless(t *testing.T, ok bool, name, what string) {
 	}
 }
 
-// fixture is a server with two assistants, and the model behind them.
+// fixture is a server with two assistants and their model.
 type fixture struct {
 	model *modeltest.Server
 	base  string
@@ -47,15 +48,15 @@ func newHelloScript() modeltest.Script {
 	return modeltest.Script{Turns: []modeltest.Turn{{Text: "Hello from the scripted model."}}}
 }
 
-// newToolsScript is a script that calls the client's tool under its name, twice.
+// newToolsScript returns a script that calls the client's tool twice.
 func newToolsScript(name string) modeltest.Script {
 	call := modeltest.Turn{Tools: []modeltest.Use{{Name: name, Input: json.RawMessage(weather)}}}
 	done := modeltest.Turn{Text: "It is warm in Suva."}
 	return modeltest.Script{Turns: []modeltest.Turn{call, done, call, done}}
 }
 
-// TestModelAssistant talks to an assistant whose model is asked directly, behind
-// connectors of both dialects.
+// TestModelAssistant uses an assistant without a sandbox, whose connector has either
+// API dialect.
 func TestModelAssistant(t *testing.T) {
 	for _, api := range []string{"openai", "anthropic"} {
 		t.Run(api, func(t *testing.T) {
@@ -72,8 +73,8 @@ func TestModelAssistant(t *testing.T) {
 	}
 }
 
-// TestAgentAssistant talks to an assistant that is Claude Code in a sandbox. The model
-// sees the client's tools as those of the sandbox's wire.
+// TestAgentAssistant uses an assistant that is Claude Code in a sandbox, to which the
+// client's tools are passed.
 func TestAgentAssistant(t *testing.T) {
 	skipUnless(t, os.Getenv("ATOLL_CLAUDE") != "", "claude", "no ATOLL_CLAUDE: scripts/agents installs it")
 	for _, api := range []string{"openai", "anthropic"} {
@@ -103,7 +104,7 @@ func (w *fixture) runScenarios(t *testing.T, sdk, assistant string, scripts map[
 	}
 }
 
-// runScenario runs a scenario.
+// runScenario runs a scenario, a program that uses an SDK.
 func (w *fixture) runScenario(t *testing.T, sdk, scenario, assistant string, script modeltest.Script) {
 	t.Helper()
 	t.Run(sdk+"/"+scenario, func(t *testing.T) {
@@ -127,8 +128,8 @@ func (w *fixture) runScenario(t *testing.T, sdk, scenario, assistant string, scr
 	})
 }
 
-// newFixture starts a server with the assistants qa and, if there is an agent,
-// coder; both ask a scripted model in the dialect api.
+// newFixture starts a server with the assistant qa and, with agent, the assistant
+// coder; both use a scripted model with the dialect api.
 func newFixture(t *testing.T, api string, agent bool) *fixture {
 	sdks := os.Getenv("ATOLL_SDKS")
 	skipUnless(t, sdks != "", "sdks", "no ATOLL_SDKS: scripts/agents installs them")
@@ -169,10 +170,10 @@ func writeFile(t *testing.T, name, text string) {
 	}
 }
 
-// listeningLine is the line by which a server says where it is.
+// listeningLine is the line in which a server prints its address.
 var listeningLine = regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
 
-// startServer starts atoll serve, which ends with the test.
+// startServer starts 'atoll serve', which ends with the test.
 func (w *fixture) startServer(t *testing.T, app string) {
 	t.Helper()
 	program := testenv.Atoll(t)
@@ -194,12 +195,12 @@ func (w *fixture) startServer(t *testing.T, app string) {
 	over := make(chan error, 1)
 	go func() { over <- cmd.Wait() }()
 	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have exited
 		select {
 		case <-over:
 		case <-time.After(time.Minute):
 			_ = cmd.Process.Kill()
-			t.Error("the server does not end")
+			t.Error("the server does not stop")
 		}
 		if t.Failed() {
 			t.Logf("the server:\n%s", log.String())
@@ -210,11 +211,11 @@ func (w *fixture) startServer(t *testing.T, app string) {
 		select {
 		case err := <-over:
 			over <- err
-			t.Fatalf("the server ended: %v\n%s", err, log.String())
+			t.Fatalf("the server exited: %v\n%s", err, log.String())
 		case <-time.After(20 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the server does not say where it is:\n%s", log.String())
+			t.Fatalf("the server does not print its address:\n%s", log.String())
 		}
 	}
 	token := exec.Command(program, "token", "create", "--quiet", "--name", "sdk")
@@ -226,7 +227,7 @@ func (w *fixture) startServer(t *testing.T, app string) {
 	w.token = strings.TrimSpace(string(out))
 }
 
-// lockedBuffer is a buffer that is read while it is written.
+// lockedBuffer is a buffer for concurrent use.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

@@ -19,8 +19,8 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 )
 
-// scriptedAgent is an agent that is a shell script, which has sessions and asks for
-// permissions.
+// scriptedAgent is an agent whose program is a shell script. It has sessions and
+// requests permissions.
 type scriptedAgent struct{}
 
 func (scriptedAgent) Name() string { return "double" }
@@ -29,7 +29,7 @@ func (scriptedAgent) Features() agent.Features {
 	return agent.Features{Approvals: true, Interrupt: true, Resume: true, System: true, Tools: true}
 }
 
-// agentScript reads its prompt as a line and does what it says.
+// agentScript reads its prompt as one line; the first word selects what it does.
 const agentScript = `
 read -r prompt
 case "$prompt" in
@@ -54,6 +54,7 @@ func (scriptedAgent) NewConversation(t *agent.Turn, _ agent.Site) agent.Conversa
 	return &scriptedConversation{t: t}
 }
 
+// scriptedConversation converts the output of agentScript to events.
 type scriptedConversation struct {
 	t    *agent.Turn
 	text []string
@@ -111,7 +112,7 @@ func newRequest(prompt string) agent.Request {
 	return agent.Request{Agent: "double", Turn: agent.Turn{Prompt: agent.Text(prompt), Ask: true}}
 }
 
-// waitForEvent waits for an event of a type.
+// waitForEvent waits for an event of a type and returns it.
 func (s *testServer) waitForEvent(id string, typ agent.Type) agent.Event {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
@@ -130,8 +131,8 @@ func (s *testServer) waitForEvent(id string, typ agent.Type) agent.Event {
 	return found
 }
 
-// A permission is answered over the network, by the owner only; what nobody
-// answers is denied.
+// TestApprovals checks that only the owner can answer a permission request over the
+// network, and that a request without an answer is denied.
 func TestApprovals(t *testing.T) {
 	s := newTestServer(t, serverOptions{agents: scriptedAgents()})
 	rec, err := s.client.StartTurn(t.Context(), newRequest("ask"))
@@ -141,7 +142,7 @@ func TestApprovals(t *testing.T) {
 		t.Errorf("another owner decides: %v", err)
 	}
 	if err := s.newClient(s.createToken("alice", atoll.ScopeRead)).DecideTurn(t.Context(), rec.ID, p.ID, agent.Decision{Allow: true}); !errors.Is(err, atoll.ErrDenied) {
-		t.Errorf("who may only read decides: %v", err)
+		t.Errorf("a token with only the scope read decides: %v", err)
 	}
 	s.must(s.client.DecideTurn(t.Context(), rec.ID, p.ID, agent.Decision{Allow: true}))
 	if rec, _ = s.waitForEnd(rec.ID); rec.Result.Text != "the answer was yes" {
@@ -150,12 +151,13 @@ func TestApprovals(t *testing.T) {
 	s.checkNoSandboxes()
 	s = newTestServer(t, serverOptions{agents: scriptedAgents(), registry: turn.Options{PermissionTimeout: 200 * time.Millisecond}})
 	if rec, _ = s.runTurn(newRequest("ask")); !strings.HasPrefix(rec.Result.Text, "the answer was no") {
-		t.Errorf("nobody answered: %+v", rec.Result)
+		t.Errorf("without an answer: %+v", rec.Result)
 	}
 	s.checkNoSandboxes()
 }
 
-// An interrupt ends what the agent does, and is its result.
+// TestInterrupt checks that an interrupt stops the agent and that the turn's result is
+// Aborted.
 func TestInterrupt(t *testing.T) {
 	s := newTestServer(t, serverOptions{agents: scriptedAgents()})
 	rec, err := s.client.StartTurn(t.Context(), newRequest("wait"))
@@ -171,8 +173,9 @@ func TestInterrupt(t *testing.T) {
 	s.checkNoSandboxes()
 }
 
-// A chat goes on with the agent's session in a new sandbox; one that is lost
-// starts a new one, with the conversation as a file; a second turn at once is refused.
+// TestChats checks that a chat resumes the agent's session in a new sandbox, that a
+// lost session is replaced by a new one with the conversation as a file, and that a
+// chat refuses a second turn at once.
 func TestChats(t *testing.T) {
 	s := newTestServer(t, serverOptions{agents: scriptedAgents()})
 	r := newRequest("one")
@@ -209,7 +212,8 @@ func TestChats(t *testing.T) {
 	s.checkNoSandboxes()
 }
 
-// A chat stays in the workspace that its first turn named.
+// TestChatStaysInItsWorkspace checks that all turns of a chat use the workspace of its
+// first turn.
 func TestChatStaysInItsWorkspace(t *testing.T) {
 	s := newTestServer(t, serverOptions{agents: scriptedAgents()})
 	r := newRequest("one")
@@ -224,15 +228,15 @@ func TestChatStaysInItsWorkspace(t *testing.T) {
 	s.checkNoSandboxes()
 }
 
-// Clients that repeat the whole conversation go on in its chat; one that changes
-// what was said begins another.
+// TestHistorySelectsChat checks that a client that repeats the whole conversation
+// continues its chat, and that a changed history starts another one.
 func TestHistorySelectsChat(t *testing.T) {
 	s := newTestServer(t, serverOptions{agents: scriptedAgents()})
 	s.app.Assistants["coder"] = &assistant.Assistant{ID: "coder", Sandbox: &assistant.Sandbox{Command: "double"}}
 	messages := []jsonObject{{"role": "system", "content": "Be brief."}, userMessage("one")}
 	c, resp := s.requestCompletion(jsonObject{"model": "coder", "messages": messages})
 	chat, text := resp.Header.Get("X-Atoll-Chat"), c.Choices[0].Message.Content
-	for i, space := range []string{"\n", "\n\n "} { // spaces don't count
+	for i, space := range []string{"\n", "\n\n "} { // the comparison ignores spaces
 		messages = append(messages, jsonObject{"role": "assistant", "content": strings.ReplaceAll(text, "\n", space)}, userMessage("two"))
 		c, resp = s.requestCompletion(jsonObject{"model": "coder", "messages": messages})
 		if got := c.Choices[0].Message.Content; resp.Header.Get("X-Atoll-Chat") != chat || !strings.HasPrefix(got, "s1: two") {
@@ -247,13 +251,14 @@ func TestHistorySelectsChat(t *testing.T) {
 	}
 	mallory := "Authorization: Bearer " + s.createToken("mallory", atoll.ScopeRun)
 	if _, resp = s.requestCompletion(jsonObject{"model": "coder", "messages": messages}, mallory); resp.Header.Get("X-Atoll-Chat") == chat {
-		t.Error("another owner is in the chat")
+		t.Error("another owner continues the chat")
 	}
 	s.checkNoSandboxes()
 }
 
-// An agent calls the tools of the client over its own request: the answer ends
-// with the call, the next request brings the result, and the agent goes on.
+// TestClientToolsOfAgent checks that an agent can call the client's tools over the
+// client's own requests: the response ends with the call, the next request brings the
+// result, and the agent continues.
 func TestClientToolsOfAgent(t *testing.T) {
 	s := newTestServer(t, serverOptions{agents: scriptedAgents()})
 	s.app.Assistants["coder"] = &assistant.Assistant{ID: "coder", Sandbox: &assistant.Sandbox{Command: "double"}}
@@ -294,7 +299,8 @@ func TestClientToolsOfAgent(t *testing.T) {
 	s.checkNoSandboxes()
 }
 
-// The client of another API that goes away ends the turn.
+// TestDisconnectEndsTurn checks that a turn ends when the client of the OpenAI API
+// disconnects.
 func TestDisconnectEndsTurn(t *testing.T) {
 	s := newTestServer(t, serverOptions{agents: scriptedAgents()})
 	s.app.Assistants["coder"] = &assistant.Assistant{ID: "coder", Sandbox: &assistant.Sandbox{Command: "double"}}
@@ -304,7 +310,7 @@ func TestDisconnectEndsTurn(t *testing.T) {
 	s.must(err)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Authorization", "Bearer "+s.token)
-	resp, err := http.DefaultClient.Do(r) //nolint:bodyclose // the client goes away
+	resp, err := http.DefaultClient.Do(r) //nolint:bodyclose // the client disconnects
 	s.must(err)
 	cancel()
 	_ = resp.Body.Close()
@@ -314,7 +320,8 @@ func TestDisconnectEndsTurn(t *testing.T) {
 	s.checkNoSandboxes()
 }
 
-// The token that asked for a turn is revoked: the turn ends.
+// TestRevokedTokenEndsTurns checks that revoking a token ends the turns that it
+// started.
 func TestRevokedTokenEndsTurns(t *testing.T) {
 	s := newTestServer(t, serverOptions{agents: scriptedAgents()})
 	tok, err := s.adminAccount().CreateToken(t.Context(), atoll.Token{Owner: atoll.Owner{App: "app", User: "alice"}, Scopes: []atoll.Scope{atoll.ScopeRun}})
@@ -329,7 +336,8 @@ func TestRevokedTokenEndsTurns(t *testing.T) {
 	s.checkNoSandboxes()
 }
 
-// What a caller may not ask of a sandbox he may not ask of a turn's.
+// TestScopes checks that a caller cannot get more from the sandbox of a turn than from
+// any other sandbox.
 func TestScopes(t *testing.T) {
 	s := newTestServer(t, serverOptions{agents: scriptedAgents()})
 	for name, change := range map[string]func(r *agent.Request){
@@ -350,7 +358,7 @@ func TestScopes(t *testing.T) {
 		}
 	}
 	if _, err := s.newClient(s.createToken("alice", atoll.ScopeRead)).StartTurn(t.Context(), newRequest("hello")); !errors.Is(err, atoll.ErrDenied) {
-		t.Errorf("who may only read: %v", err)
+		t.Errorf("a token with only the scope read: %v", err)
 	}
 	for name, r := range map[string]agent.Request{
 		"Nothing": {}, "Both": {Agent: "double", Assistant: "x"}, "NoPrompt": {Agent: "double"}, "NoChat": {Agent: "double", Workspace: "../x", Turn: agent.Turn{Prompt: agent.Text("a")}},
@@ -360,13 +368,13 @@ func TestScopes(t *testing.T) {
 		}
 	}
 	if _, err := s.client.StartTurn(t.Context(), agent.Request{Agent: "nobody", Turn: agent.Turn{Prompt: agent.Text("a")}}); !errors.Is(err, atoll.ErrNotFound) {
-		t.Errorf("an agent that is not there: %v", err)
+		t.Errorf("an unknown agent: %v", err)
 	}
 	s.checkNoSandboxes()
 }
 
-// The example hooks of an assistant run unchanged around an agent in a real
-// sandbox.
+// TestExampleHooks checks that the example hooks of an assistant work unchanged with an
+// agent in a real sandbox.
 func TestExampleHooks(t *testing.T) {
 	dir := "../../examples/assistants/coder/src"
 	if _, err := os.Stat(dir); err != nil {
@@ -390,10 +398,10 @@ func TestExampleHooks(t *testing.T) {
 	}
 	b, err := os.ReadFile(filepath.Join(s.home, "chats", "app", "alice", rec.Chat, "context-coder.json"))
 	if err != nil || !strings.Contains(string(b), `"generated_result":{"value":{"made":1}`) {
-		t.Errorf("the hook remembers %s, %v", b, err)
+		t.Errorf("the hook has stored %s, %v", b, err)
 	}
 	if _, err := s.client.Files(rec.Workspace).StatFile(t.Context(), "/tmp/x"); !errors.Is(err, atoll.ErrNotFound) {
-		t.Errorf("the hook has not cleaned up: %v", err)
+		t.Errorf("the hook has not removed its files: %v", err)
 	}
 	s.checkNoSandboxes()
 }
@@ -403,8 +411,8 @@ func formatEvents(events []agent.Event) string {
 	return string(b)
 }
 
-// What a server that died has left of its turns the next one removes; what
-// somebody is at, or was not made for a turn, stays.
+// TestRemovesSandboxesOfDeadServer checks that a server removes the sandboxes of turns
+// that a dead server left, but no sandbox that is in use or was not created for a turn.
 func TestRemovesSandboxesOfDeadServer(t *testing.T) {
 	s := newTestServer(t, serverOptions{agents: scriptedAgents()})
 	alice := s.fleet.For(fleet.Caller{Owner: atoll.Owner{App: "app", User: "alice"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
@@ -428,7 +436,7 @@ func TestRemovesSandboxesOfDeadServer(t *testing.T) {
 	close(held)
 	<-x.Done()
 	if _, err := s.adminAccount().Open(t.Context(), gone); !errors.Is(err, atoll.ErrNotFound) {
-		t.Errorf("what was left is there: %v", err)
+		t.Errorf("a sandbox of the dead server is left: %v", err)
 	}
 	for _, id := range kept {
 		sb, err := s.adminAccount().Open(t.Context(), id)

@@ -25,12 +25,12 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
 )
 
-// jsonObject is JSON.
+// jsonObject is a JSON object.
 type jsonObject = map[string]any
 
 func userMessage(text string) jsonObject { return jsonObject{"role": "user", "content": text} }
 
-// completion is what is looked at of an answer of OpenAI's API.
+// completion has the fields of an OpenAI chat completion that the tests check.
 type completion struct {
 	Choices []struct {
 		Message struct {
@@ -61,8 +61,9 @@ func (s *testServer) requestCompletion(body jsonObject, headers ...string) (comp
 	return c, resp
 }
 
-// A request to an assistant without a sandbox asks its model, with its prompts,
-// in either dialect, whole and as a stream; its usage is told.
+// TestAssistantWithoutSandbox checks that a request to an assistant without a sandbox
+// reaches its model with its prompts, in both API dialects, whole and as a stream, and
+// that the response reports the usage.
 func TestAssistantWithoutSandbox(t *testing.T) {
 	s := newTestServer(t, serverOptions{script: modeltest.Script{Turns: []modeltest.Turn{{Text: "Hello there."}}}})
 	s.app.Assistants["greeter"] = &assistant.Assistant{
@@ -93,7 +94,7 @@ func TestAssistantWithoutSandbox(t *testing.T) {
 	}
 }
 
-// joinStreamText is the text of a stream of completions.
+// joinStreamText returns the text of a stream of completions.
 func joinStreamText(stream string) string {
 	var b strings.Builder
 	for in := bufio.NewScanner(strings.NewReader(stream)); in.Scan(); {
@@ -107,13 +108,13 @@ func joinStreamText(stream string) string {
 	return b.String()
 }
 
-// Mistakes and refusals have the form of the API that was asked.
+// TestErrorFormats checks that errors have the format of the API that was called.
 func TestErrorFormats(t *testing.T) {
 	s := newTestServer(t, serverOptions{script: modeltest.Script{Turns: []modeltest.Turn{{Status: 429, Error: "slow down"}}}})
 	s.app.Assistants["greeter"] = &assistant.Assistant{ID: "greeter", Connector: "test"}
 	c, resp := s.requestCompletion(jsonObject{"model": "nobody", "messages": []jsonObject{userMessage("hi")}})
 	if resp.StatusCode != 404 || c.Error.Message == "" {
-		t.Errorf("no such assistant: %d %+v", resp.StatusCode, c)
+		t.Errorf("an unknown assistant: %d %+v", resp.StatusCode, c)
 	}
 	if c, resp = s.requestCompletion(jsonObject{"model": "greeter", "messages": []jsonObject{userMessage("hi")}}); resp.StatusCode != 429 || !strings.Contains(c.Error.Message, "slow down") {
 		t.Errorf("a busy model: %d %+v", resp.StatusCode, c)
@@ -131,11 +132,11 @@ func TestErrorFormats(t *testing.T) {
 	}
 	reader := s.createToken("reader", atoll.ScopeRead)
 	if c, resp = s.requestCompletion(jsonObject{"model": "greeter", "messages": []jsonObject{userMessage("hi")}}, "Authorization: Bearer "+reader); resp.StatusCode != 403 {
-		t.Errorf("who may only read: %d %+v", resp.StatusCode, c)
+		t.Errorf("a token with only the scope read: %d %+v", resp.StatusCode, c)
 	}
 }
 
-// newClockTool is a tool of the host.
+// newClockTool returns a tool of the host that records its callers.
 func newClockTool(called *[]tool.Caller) tool.Tool {
 	return tool.Tool{Server: "clock", Name: "time", Description: "the time", Call: func(_ context.Context, c tool.Call) (tool.Result, error) {
 		*called = append(*called, c.Who)
@@ -143,9 +144,9 @@ func newClockTool(called *[]tool.Caller) tool.Tool {
 	}}
 }
 
-// The host calls what the assistant may call, skills are read when they are
-// needed, and the client gets its own tools' calls; what was done for it before
-// is not lost when it brings the results.
+// TestToolsOfHostAndClient checks that the assistant can call tools of the host, read
+// skills, and call tools of the client, and that the results of host tools are kept
+// until the client sends its results.
 func TestToolsOfHostAndClient(t *testing.T) {
 	s := newTestServer(t, serverOptions{script: modeltest.Script{Turns: []modeltest.Turn{
 		{Tools: []modeltest.Use{{Name: "time", Input: json.RawMessage(`{}`)}}},
@@ -175,7 +176,7 @@ func TestToolsOfHostAndClient(t *testing.T) {
 	}
 	turnID := resp.Header.Get("X-Atoll-Turn")
 	mallory := s.createToken("mallory", atoll.ScopeRead, atoll.ScopeRun)
-	s.requestCompletion(ask, "Authorization: Bearer "+mallory) // begins a turn of his own
+	s.requestCompletion(ask, "Authorization: Bearer "+mallory) // starts a separate turn
 	if r, err := s.client.Turn(t.Context(), turnID); err != nil || r.State != "waiting" {
 		t.Errorf("after another's answer the turn is %+v, %v", r, err)
 	}
@@ -187,13 +188,13 @@ func TestToolsOfHostAndClient(t *testing.T) {
 	asked := s.model.Requests()
 	for _, want := range []string{"it is noon", "Bow deeply.", "sunny"} {
 		if last := string(asked[len(asked)-1].Body); !strings.Contains(last, want) {
-			t.Errorf("the model was not told %q: %s", want, last)
+			t.Errorf("the request to the model does not contain %q: %s", want, last)
 		}
 	}
 }
 
-// The hooks run around the agent, in its sandbox: what the first writes the
-// agent reads, and what the agent leaves the second reads.
+// TestHooksAroundAnAgent checks that hooks run in the agent's sandbox: the agent reads
+// a file of the Create hook, and the Next hook reads a file of the agent.
 func TestHooksAroundAnAgent(t *testing.T) {
 	s := newTestServer(t, serverOptions{})
 	hooks := compileHook(t, `
@@ -222,7 +223,7 @@ function Next(ctx, payload, options) {
 		t.Errorf("%+v", rec.Result)
 	}
 	if !slices.ContainsFunc(events, func(e agent.Event) bool { return e.Type == agent.TextDone && e.Text == "Sandbox ready ok" }) {
-		t.Errorf("the hook's message was not told: %+v", events)
+		t.Errorf("the hook's message is not in the events: %+v", events)
 	}
 	r.Chat = rec.Chat
 	if rec, _ = s.runTurn(r); !strings.HasSuffix(rec.Result.Text, "/ left / 2") {
@@ -244,8 +245,8 @@ func compileHook(t *testing.T, text string) *hook.Script {
 	return s
 }
 
-// A hook that throws rejects the request; one that loops is ended; a program that
-// panics, hangs or is cancelled leaves nothing behind either.
+// TestFailedHooksLeaveNothing checks that no sandbox is left after a hook that throws
+// or loops and after a program that panics, hangs or is cancelled.
 func TestFailedHooksLeaveNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		hooks string
@@ -279,15 +280,15 @@ func TestFailedHooksLeaveNothing(t *testing.T) {
 				t.Errorf("%+v", rec.Result)
 			}
 			if name == "HookThrows" && !strings.Contains(rec.Result.Message, "Node.js is required") {
-				t.Errorf("what the hook threw is not told: %+v", rec.Result)
+				t.Errorf("the result does not contain the hook's error: %+v", rec.Result)
 			}
 			s.checkNoSandboxes()
 		})
 	}
 }
 
-// A turn that its owner cancels, and one whose client of another API is gone,
-// end at once, and their sandboxes with them.
+// TestCancelled checks that a turn and its sandbox end at once when the owner cancels
+// the turn or the client of the OpenAI API disconnects.
 func TestCancelled(t *testing.T) {
 	s := newTestServer(t, serverOptions{})
 	rec, err := s.client.StartTurn(t.Context(), shellRequest("echo begun; sleep 100"))
@@ -307,15 +308,16 @@ func TestCancelled(t *testing.T) {
 		t.Errorf("%+v", rec.Result)
 	}
 	s.checkNoSandboxes()
-	s.must(s.client.CancelTurn(t.Context(), rec.ID)) // it is forgotten
+	s.must(s.client.CancelTurn(t.Context(), rec.ID)) // removes its record
 	if _, err := s.client.Turn(t.Context(), rec.ID); !errors.Is(err, atoll.ErrNotFound) {
-		t.Errorf("a turn that was forgotten: %v", err)
+		t.Errorf("a removed turn: %v", err)
 	}
 }
 
 var errSeen = errors.New("seen")
 
-// What a budget does not allow is refused, and the turn says so.
+// TestBudget checks that a request over its budget is refused and that the turn reports
+// it.
 func TestBudget(t *testing.T) {
 	s := newTestServer(t, serverOptions{script: modeltest.Script{Turns: []modeltest.Turn{{Text: "Hello."}}}})
 	s.app.Assistants["greeter"] = &assistant.Assistant{ID: "greeter", Connector: "test", Budget: assistant.Budgets{Chat: model.Budget{Requests: 1}}}
@@ -335,7 +337,8 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// The assistants are the models of both APIs, to those who may see them.
+// TestModels checks that both APIs list the assistants as models to callers with the
+// right scope.
 func TestModels(t *testing.T) {
 	s := newTestServer(t, serverOptions{})
 	s.app.Assistants["team.greeter"] = &assistant.Assistant{ID: "team.greeter", Name: "Greeter", Connector: "test"}

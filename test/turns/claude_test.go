@@ -17,7 +17,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// newClaudeProgram returns Claude Code as sandboxes get to see it.
+// newClaudeProgram returns Claude Code as it is mounted into sandboxes.
 func newClaudeProgram(t *testing.T) assistant.Program {
 	t.Helper()
 	file := testenv.Program(t, "claude", "ATOLL_CLAUDE")
@@ -30,9 +30,9 @@ func newToolUse(name string, input jsonObject) modeltest.Use {
 	return modeltest.Use{Name: name, Input: b}
 }
 
-// Claude Code in a sandbox without a network answers a client of OpenAI's API
-// with a model of that API: it writes a file, calls a tool of the host, and goes
-// on in the chat that the client's history names.
+// TestClaude checks that Claude Code in a sandbox without a network answers a client of
+// OpenAI's API with a model of that API: it writes a file, calls a tool of the host,
+// and continues the chat that the client's history selects.
 func TestClaude(t *testing.T) {
 	s := newTestServer(t, serverOptions{
 		agents: map[string]agent.Agent{"claude": claude.Agent{}}, program: newClaudeProgram(t),
@@ -78,7 +78,7 @@ func TestClaude(t *testing.T) {
 	}
 	asked := s.model.Requests()
 	if last := string(asked[len(asked)-1].Body); !strings.Contains(last, "Write hello.txt.") || !strings.Contains(last, "And again?") {
-		t.Errorf("the model was not told what was said before: %.2000s", last)
+		t.Errorf("the request to the model does not contain the conversation: %.2000s", last)
 	}
 	s.checkNoSandboxes()
 }

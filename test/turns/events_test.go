@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A client that comes again gets what it has not had: it says the id of the last
-// event, in either way.
+// TestEventStreamResumes checks that a client that reconnects with the id of its last
+// event gets the later ones, whichever way it sends the id.
 func TestEventStreamResumes(t *testing.T) {
 	s := newTestServer(t, serverOptions{})
 	rec, events := s.runTurn(shellRequest("echo one; echo two"))

@@ -11,8 +11,9 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 )
 
-// What an assistant's directory says holds for its sandbox: limits, time, files
-// of the workspace, the prompts; and each request is in the audit once.
+// TestAssistantDirectory checks that the settings in an assistant's directory apply to
+// its sandbox: limits, timeout, workspace files and prompts, and that the audit log has
+// each request once.
 func TestAssistantDirectory(t *testing.T) {
 	s := newTestServer(t, serverOptions{})
 	dir := t.TempDir()
@@ -58,7 +59,7 @@ func TestAssistantDirectory(t *testing.T) {
 	}
 	for _, want := range []string{"You write code.", "hello", "I am coder"} {
 		if !strings.Contains(formatEvents(events), want) {
-			t.Errorf("the agent was not told %q: %s", want, formatEvents(events))
+			t.Errorf("the agent's prompt does not contain %q: %s", want, formatEvents(events))
 		}
 	}
 	s.checkNoSandboxes()

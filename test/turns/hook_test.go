@@ -8,8 +8,8 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
 )
 
-// A hook has another model asked, whose connector it names as its file is
-// named.
+// TestHookChoosesTheModel checks that a hook can select another model by the name of
+// its connector.
 func TestHookChoosesTheModel(t *testing.T) {
 	s := newTestServer(t, serverOptions{script: modeltest.Script{Turns: []modeltest.Turn{{Text: "Hello."}}}})
 	other := s.app.Connectors["test"]

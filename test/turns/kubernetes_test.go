@@ -23,8 +23,8 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// TestOnKubernetes runs itself again within a cluster: turns in pods, whose
-// workspaces are carried.
+// TestOnKubernetes runs itself again in a cluster, where turns run in pods and
+// workspaces are copied.
 func TestOnKubernetes(t *testing.T) {
 	if os.Getenv("ATOLL_CLUSTER_STATE") == "" {
 		tool := os.Getenv("ATOLL_CLUSTER")
@@ -59,25 +59,24 @@ func testTurnsOnKubernetes(t *testing.T) {
 		t.Logf("%q took %v: %+v", prompt, time.Since(begin).Round(time.Millisecond), rec.Result)
 		return rec
 	}
-	// What agents remember, and what is in the workspace, goes from pod to pod.
+	// The agent's state and the workspace are copied from pod to pod.
 	chat("c", "one", nil)
 	if rec := chat("c", "two", nil); !strings.HasPrefix(rec.Result.Text, "s1: two") || !strings.HasSuffix(rec.Result.Text, "knows one") {
 		t.Errorf("the second turn: %+v", rec.Result)
 	}
-	// The same with a pool: a turn claims a pod.
+	// The same with a pool, from which the turn claims a pod.
 	s.keepPoolFull(t, 2)
 	if rec := chat("c", "three", &atoll.Config{Pool: "warm"}); !strings.HasPrefix(rec.Result.Text, "s1: three") || !strings.HasSuffix(rec.Result.Text, "knows one") {
 		t.Errorf("the third turn, of a pool: %+v", rec.Result)
 	}
 	if got := s.readAgentState(); got != "one\ntwo\nthree\n" {
-		t.Errorf("at home: %q", got)
+		t.Errorf("stored state: %q", got)
 	}
 	s.must(s.adminAccount().RemovePool(t.Context(), "warm"))
 	s.checkNoSandboxes()
 }
 
-// keepPoolFull fills a pool, and keeps it full until what it returns is called or the test
-// ends.
+// keepPoolFull fills a pool, and keeps it full until stop is called or the test ends.
 func (s *testServer) keepPoolFull(t *testing.T, size int) (stop func()) {
 	t.Helper()
 	_, err := s.adminAccount().SetPool(t.Context(), atoll.Pool{Name: "warm", Size: size, Config: atoll.Config{
@@ -101,8 +100,8 @@ func (s *testServer) keepPoolFull(t *testing.T, size int) (stop func()) {
 	}
 }
 
-// measureClaims measures claims through the fleet with their first command,
-// one at a time and all at once. $ATOLL_CLAIMS says how many.
+// measureClaims measures claims through the fleet with their first command, one at a
+// time and all at once. $ATOLL_CLAIMS is their number.
 func measureClaims(t *testing.T) {
 	n := 6
 	if text := os.Getenv("ATOLL_CLAIMS"); text != "" {
@@ -112,7 +111,7 @@ func measureClaims(t *testing.T) {
 		}
 	}
 	s := newTestServer(t, serverOptions{driver: newClusterDriver(t)})
-	s.keepPoolFull(t, 2*n)() // what is claimed is not made anew meanwhile: that would be measured too
+	s.keepPoolFull(t, 2*n)() // stop refilling, which would disturb the measurement
 	claim := func() time.Duration {
 		begin := time.Now()
 		sb, err := s.adminAccount().Create(context.Background(), atoll.Config{Pool: "warm", Spec: atoll.Spec{Env: []string{"A=b"}}})
@@ -154,8 +153,7 @@ func measureClaims(t *testing.T) {
 	}
 }
 
-// readAgentState returns what the agents of alice's one chat remember, as it is at
-// home.
+// readAgentState returns the stored state of the agents in alice's only chat.
 func (s *testServer) readAgentState() string {
 	s.Helper()
 	a := s.fleet.For(fleet.Caller{Owner: atoll.Owner{App: "app", User: "alice"}, Scopes: []atoll.Scope{atoll.ScopeRead}})
@@ -184,7 +182,7 @@ func (s *testServer) readAgentState() string {
 	return ""
 }
 
-// makeProgramDir is a directory with a program.
+// makeProgramDir returns a directory with a program.
 func makeProgramDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

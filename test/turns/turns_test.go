@@ -1,5 +1,5 @@
 // Package turns tests turns from the client to a real sandbox and back: agents,
-// assistants, hooks, tools, and what is left behind.
+// assistants, hooks, tools, and that nothing is left behind.
 package turns
 
 import (
@@ -34,7 +34,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testenv.Main(m, "namespace", helpertest.Main)) }
 
-// testServer is a server with agents, over a fleet of namespace sandboxes.
+// testServer is a server with agents over a fleet of namespace sandboxes.
 type testServer struct {
 	*testing.T
 	home     string
@@ -49,10 +49,10 @@ type testServer struct {
 	output   *strings.Builder
 }
 
-// serverOptions say what a site has.
+// serverOptions are the options of a testServer.
 type serverOptions struct {
 	agents   map[string]agent.Agent
-	program  assistant.Program // of all of them
+	program  assistant.Program // of all agents
 	script   modeltest.Script
 	registry turn.Options
 	timeout  time.Duration
@@ -67,7 +67,7 @@ func newTestServer(t *testing.T, o serverOptions) *testServer {
 		if _, err := d.Probe(t.Context()); err != nil {
 			testenv.Skip(t, "namespace", "no namespace sandboxes here: %v", err)
 		}
-		t.Cleanup(func() { // after the fleet
+		t.Cleanup(func() { // runs after the fleet is closed
 			if err := d.Close(); err != nil {
 				t.Error(err)
 			}
@@ -156,7 +156,7 @@ func (s *testServer) newClient(token string) *client.Client {
 	return c
 }
 
-// runTurn asks for a turn and returns its events.
+// runTurn starts a turn and returns its record and events when it has ended.
 func (s *testServer) runTurn(r agent.Request) (agent.Record, []agent.Event) {
 	s.Helper()
 	rec, err := s.client.StartTurn(s.Context(), r)
@@ -164,7 +164,7 @@ func (s *testServer) runTurn(r agent.Request) (agent.Record, []agent.Event) {
 	return s.waitForEnd(rec.ID)
 }
 
-// waitForEnd waits for the end of a turn.
+// waitForEnd waits for the end of a turn and returns its record and events.
 func (s *testServer) waitForEnd(id string) (agent.Record, []agent.Event) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), 60*time.Second)
@@ -180,7 +180,7 @@ func (s *testServer) waitForEnd(id string) (agent.Record, []agent.Event) {
 	return rec, events
 }
 
-// checkEvents checks what holds of all events.
+// checkEvents checks what must be true of the events of every turn.
 func (s *testServer) checkEvents(id string, events []agent.Event) {
 	s.Helper()
 	for i, e := range events {
@@ -193,7 +193,7 @@ func (s *testServer) checkEvents(id string, events []agent.Event) {
 	}
 }
 
-// checkNoSandboxes fails if a sandbox is left.
+// checkNoSandboxes fails the test if a sandbox is left.
 func (s *testServer) checkNoSandboxes() {
 	s.Helper()
 	list, err := s.adminAccount().List(s.Context(), fleet.Filter{AllOwners: true})
@@ -203,13 +203,13 @@ func (s *testServer) checkNoSandboxes() {
 	}
 }
 
-// shellRequest is a request to run shell text as an agent.
+// shellRequest returns a request that runs shell text as an agent.
 func shellRequest(text string) agent.Request {
 	return agent.Request{Agent: "command", Turn: agent.Turn{Prompt: agent.Text("hello"), Command: []string{"sh", "-c", text}}}
 }
 
-// A turn of an agent, from the client to a sandbox and back; nothing is left but
-// the files.
+// TestCommand checks a turn from the client to a sandbox and back, and that only its
+// files are left.
 func TestCommand(t *testing.T) {
 	s := newTestServer(t, serverOptions{})
 	rec, events := s.runTurn(shellRequest("cat; echo; pwd; id -u; echo made >file; ls -d /srv/agents"))
@@ -242,7 +242,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// postJSON sends a request to an API of others.
+// postJSON sends a request to the OpenAI or Anthropic API and returns the response.
 func (s *testServer) postJSON(path string, body any, headers ...string) (*http.Response, string) {
 	s.Helper()
 	b, err := json.Marshal(body)

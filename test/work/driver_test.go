@@ -10,8 +10,8 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// newDriver returns the namespace driver, or skips where there is none; where
-// ATOLL_MUST names it, it fails.
+// newDriver returns the namespace driver. It skips the test if it does not work, or
+// fails it if ATOLL_MUST names it.
 func newDriver(t *testing.T) atoll.Driver {
 	t.Helper()
 	d := &namespace.Driver{Dir: t.TempDir()}

@@ -26,15 +26,16 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// insideVar says to this test binary that it is in a network namespace of its own.
+// insideVar is the environment variable that is set when the test runs in its own
+// network namespace.
 const insideVar = "ATOLL_WORK_NETNS"
 
-// serverAddress is that of the servers, in the test's own network namespace.
+// serverAddress is the address of the servers in the test's own network namespace.
 const serverAddress = "10.66.0.1"
 
-// TestPackages gets packages through the gate with programs as they are, and is
-// refused what is not allowed. The servers have an address of the test's own
-// network namespace, in which the gate runs, too.
+// TestPackages installs packages through the egress proxy with unmodified programs, and
+// checks that other connections are denied. The servers and the egress proxy run in the
+// test's own network namespace.
 func TestPackages(t *testing.T) {
 	if os.Getenv(insideVar) == "" {
 		rerunInNetworkNamespace(t)
@@ -79,7 +80,7 @@ func TestPackages(t *testing.T) {
 	checkDenials(t, sb, strings.TrimPrefix(other, "http://"))
 }
 
-// checkDenials looks for the refusals in what the gate tells.
+// checkDenials checks the denied connections that the egress proxy reports.
 func checkDenials(t *testing.T, sb atoll.Sandbox, target string) {
 	t.Helper()
 	list, err := atoll.Connections(t.Context(), sb)
@@ -93,11 +94,11 @@ func checkDenials(t *testing.T, sb atoll.Sandbox, target string) {
 		}
 	}
 	if n < 4 {
-		t.Errorf("the gate tells of %d refused connections to %s with a reason, want 4 at least: %+v", n, target, list)
+		t.Errorf("the egress proxy reports %d denied connections to %s with a reason, want at least 4: %+v", n, target, list)
 	}
 }
 
-// rerunInNetworkNamespace runs this test in a network namespace of its own.
+// rerunInNetworkNamespace runs this test again in a new network namespace.
 func rerunInNetworkNamespace(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("a network namespace with an address is made by root")
@@ -120,7 +121,7 @@ func rerunInNetworkNamespace(t *testing.T) {
 	}
 }
 
-// createSandbox creates a sandbox that may reach one server.
+// createSandbox creates a sandbox that may connect to one server.
 func createSandbox(t *testing.T, server string) atoll.Sandbox {
 	t.Helper()
 	sb, err := newDriver(t).Create(t.Context(), atoll.Spec{Network: atoll.Network{Allow: []string{strings.TrimPrefix(server, "http://")}}, Limits: atoll.Resources{Memory: 2 << 30}})
@@ -136,7 +137,7 @@ func createSandbox(t *testing.T, server string) atoll.Sandbox {
 	return sb
 }
 
-// serveRepositories offers a git repository and an npm registry, and returns its URL.
+// serveRepositories serves a git repository and an npm registry, and returns the URL.
 func serveRepositories(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -163,7 +164,7 @@ func serveRepositories(t *testing.T) string {
 	return base
 }
 
-// createRepository makes a bare repository that can be served as plain files.
+// createRepository creates a bare repository that can be served as plain files.
 func createRepository(t *testing.T, dir string) {
 	t.Helper()
 	work := t.TempDir()
@@ -185,7 +186,7 @@ func createRepository(t *testing.T, dir string) {
 	}
 }
 
-// buildPackage is an npm package.
+// buildPackage returns the archive of an npm package.
 func buildPackage(t *testing.T) []byte {
 	t.Helper()
 	var b bytes.Buffer

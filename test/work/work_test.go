@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package work does real work in real sandboxes: it builds and tests this
-// project, and gets packages through the gate.
+// Package work tests real work in real sandboxes: it builds and tests this project, and
+// installs packages through the egress proxy.
 package work
 
 import (
@@ -30,9 +30,9 @@ func readGoEnv(t *testing.T, name string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestBuildsItself builds this project and runs some of its tests behind the
-// walls, without a network: the source is read-only, modules come from the
-// host's cache, read-only too; the cache of what is compiled is shared.
+// TestBuildsItself builds this project and runs some of its tests in a sandbox without
+// a network. The source and the host's module cache are read-only, the build cache is
+// shared.
 func TestBuildsItself(t *testing.T) {
 	d := newDriver(t)
 	root, err := filepath.Abs("../..")
@@ -65,7 +65,7 @@ func TestBuildsItself(t *testing.T) {
 		t.Fatalf("exit status %d, %v:\n%s", exit.Code, err, &out)
 	}
 	if !strings.HasPrefix(out.String(), "built\n") {
-		t.Errorf("what was built says %q", &out)
+		t.Errorf("the built program prints %q", &out)
 	}
 	t.Logf("%s", &out)
 }

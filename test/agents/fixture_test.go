@@ -25,17 +25,17 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
 )
 
-// Where things are inside.
+// Paths in the sandbox.
 const (
 	workspace   = "/workspace"
 	stateDir    = "/srv/agents"
 	programsDir = "/opt/atoll/agents"
 )
 
-// modelKey is the key of the model's API, which must be nowhere inside.
+// modelKey is the key of the model's API, which must not get into sandboxes.
 const modelKey = "sk-real-7f2c9e51d04b"
 
-// fixture is an agent, a model, and what outlives sandboxes.
+// fixture has an agent, a model, and directories that outlive sandboxes.
 type fixture struct {
 	testDriver
 
@@ -48,14 +48,14 @@ type fixture struct {
 	// tools are offered to the agent.
 	tools []tool.Tool
 
-	user   string            // who it runs as; empty: 1000
-	dirs   map[string]string // inside, and where they are on the host
+	user   string            // user of the commands; empty: 1000
+	dirs   map[string]string // paths in the sandbox and on the host
 	mounts []atoll.Mount
-	path   []string // inside, where the agent's program is
+	path   []string // directories in the sandbox with the agent's program
 }
 
-// newFixture returns a world of an agent whose program lies in a directory of the
-// host, beneath which bin is what is looked in.
+// newFixture returns a fixture for an agent whose program is in dir, a directory of the
+// host; bin is the directory below it that is added to PATH.
 func newFixture(t *testing.T, p testDriver, a agent.Agent, api dialect.Name, dir, bin string) *fixture {
 	t.Helper()
 	w := &fixture{testDriver: p, agent: a, model: modeltest.New(t, modeltest.Script{}), dirs: map[string]string{}}
@@ -71,7 +71,7 @@ func newFixture(t *testing.T, p testDriver, a agent.Agent, api dialect.Name, dir
 		if err := os.Mkdir(host, 0o777); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Chmod(host, 0o777); err != nil { // sandboxes have users of their own
+		if err := os.Chmod(host, 0o777); err != nil { // sandboxes run as other users
 			t.Fatal(err)
 		}
 		w.dirs[inside] = host
@@ -82,7 +82,7 @@ func newFixture(t *testing.T, p testDriver, a agent.Agent, api dialect.Name, dir
 	return w
 }
 
-// createSandbox makes a sandbox with the world's directories in it, and no network.
+// createSandbox creates a sandbox with the fixture's directories and no network.
 func (w *fixture) createSandbox(t *testing.T) atoll.Sandbox {
 	t.Helper()
 	spec := atoll.Spec{Image: w.image, User: cmp.Or(w.user, "1000"), Mounts: slices.Clone(w.mounts), Timeouts: atoll.Timeouts{Exec: -1}}
@@ -101,7 +101,7 @@ func (w *fixture) createSandbox(t *testing.T) atoll.Sandbox {
 	return sb
 }
 
-// newJob is a turn in a sandbox of this world.
+// newJob returns the job of a turn in a sandbox, and the recorder of its events.
 func (w *fixture) newJob(t *testing.T, sb atoll.Sandbox, turn agent.Turn) (agent.Job, *eventRecorder) {
 	t.Helper()
 	r := &eventRecorder{t: t, seen: make(chan struct{}, 1)}
@@ -116,12 +116,12 @@ func (w *fixture) newJob(t *testing.T, sb atoll.Sandbox, turn agent.Turn) (agent
 		}
 		offer := &tool.Offer{Who: tool.Caller{Owner: w.access.Who.Owner}, Tools: w.tools}
 		j.ToolProgram = file
-		j.Tools = func(c net.Conn) { _ = offer.Serve(context.WithoutCancel(t.Context()), c) } // a client that is gone is no failure
+		j.Tools = func(c net.Conn) { _ = offer.Serve(context.WithoutCancel(t.Context()), c) } // a client may disconnect
 	}
 	return j, r
 }
 
-// runTurn does a turn that must be possible, in a sandbox of its own.
+// runTurn runs a turn in a new sandbox. It fails the test if Run returns an error.
 func (w *fixture) runTurn(t *testing.T, turn agent.Turn) (agent.Result, *eventRecorder) {
 	t.Helper()
 	j, r := w.newJob(t, w.createSandbox(t), turn)
@@ -133,7 +133,7 @@ func (w *fixture) runTurn(t *testing.T, turn agent.Turn) (agent.Result, *eventRe
 	return res, r
 }
 
-// readFile returns a file as it is on the host.
+// readFile returns a file of the sandboxes from its directory on the host.
 func (w *fixture) readFile(t *testing.T, name string) string {
 	t.Helper()
 	for inside, host := range w.dirs {
@@ -149,8 +149,8 @@ func (w *fixture) readFile(t *testing.T, name string) string {
 	return ""
 }
 
-// listNames returns the names in a directory that outlives sandboxes, without those
-// that begin with a dot.
+// listNames returns the names in a directory that outlives sandboxes, without hidden
+// ones.
 func (w *fixture) listNames(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(w.dirs[dir])
@@ -166,7 +166,7 @@ func (w *fixture) listNames(t *testing.T, dir string) []string {
 	return names
 }
 
-// writeFile writes a file on the host, for sandboxes to see.
+// writeFile writes a file of the sandboxes to its directory on the host.
 func (w *fixture) writeFile(t *testing.T, name, text string) {
 	t.Helper()
 	for inside, host := range w.dirs {
@@ -184,8 +184,8 @@ func (w *fixture) writeFile(t *testing.T, name, text string) {
 	t.Fatalf("%s is not in a directory that outlives sandboxes", name)
 }
 
-// checkNoKey looks for the key in all that outlives the sandbox, and in what the
-// agent told.
+// checkNoKey checks that the key is neither in directories that outlive the sandbox nor
+// in the events.
 func (w *fixture) checkNoKey(t *testing.T, r *eventRecorder) {
 	t.Helper()
 	for inside, host := range w.dirs {
@@ -208,8 +208,8 @@ func (w *fixture) checkNoKey(t *testing.T, r *eventRecorder) {
 	}
 }
 
-// checkNoKeyInProcesses looks for the key in the arguments and the environment of every
-// process of this host, those in sandboxes among them.
+// checkNoKeyInProcesses checks that the key is not in the arguments and environment of
+// any process of this host, including those in sandboxes.
 func checkNoKeyInProcesses(t *testing.T) {
 	t.Helper()
 	for _, pattern := range []string{"/proc/[0-9]*/environ", "/proc/[0-9]*/cmdline"} {
@@ -218,15 +218,15 @@ func checkNoKeyInProcesses(t *testing.T) {
 			t.Errorf("%s: %d, %v", pattern, len(files), err)
 		}
 		for _, file := range files {
-			if b, err := os.ReadFile(file); err == nil && strings.Contains(string(b), modelKey) { // others' processes can't be read, or are gone
+			if b, err := os.ReadFile(file); err == nil && strings.Contains(string(b), modelKey) { // other processes can't be read or have exited
 				t.Errorf("the key is in %s", file)
 			}
 		}
 	}
 }
 
-// checkNoKeyInSandbox looks for the key in the files of a sandbox that programs can
-// have written.
+// checkNoKeyInSandbox checks that the key is not in files of a sandbox that programs
+// can write.
 func checkNoKeyInSandbox(t *testing.T, sb atoll.Sandbox) {
 	t.Helper()
 	half := len(modelKey) / 2
@@ -239,7 +239,7 @@ func checkNoKeyInSandbox(t *testing.T, sb atoll.Sandbox) {
 	}
 }
 
-// requestBodies returns what the model was sent: the bodies of requests, and that they
+// requestBodies returns the bodies of all requests to the model, and checks that they
 // had the real key.
 func (w *fixture) requestBodies(t *testing.T) []string {
 	t.Helper()
@@ -253,7 +253,7 @@ func (w *fixture) requestBodies(t *testing.T) []string {
 	return bodies
 }
 
-// eventRecorder is what a turn told.
+// eventRecorder collects the events of a turn.
 type eventRecorder struct {
 	t    *testing.T
 	log  syncBuffer
@@ -279,7 +279,7 @@ func (r *eventRecorder) allEvents() []agent.Event {
 	return slices.Clone(r.events)
 }
 
-// waitForEvent waits for an event.
+// waitForEvent waits for an event for which is returns true.
 func (r *eventRecorder) waitForEvent(is func(agent.Event) bool) agent.Event {
 	r.t.Helper()
 	late := time.After(time.Minute)
@@ -290,12 +290,12 @@ func (r *eventRecorder) waitForEvent(is func(agent.Event) bool) agent.Event {
 		select {
 		case <-r.seen:
 		case <-late:
-			r.t.Fatalf("an event did not come; these did:\n%s", r.formatEvents())
+			r.t.Fatalf("an event is missing; these were recorded:\n%s", r.formatEvents())
 		}
 	}
 }
 
-// filterEvents returns the events that are something.
+// filterEvents returns the events for which is returns true.
 func (r *eventRecorder) filterEvents(is func(agent.Event) bool) []agent.Event {
 	var list []agent.Event
 	for _, e := range r.allEvents() {
@@ -311,7 +311,7 @@ func (r *eventRecorder) eventsOfType(typ agent.Type) []agent.Event {
 	return r.filterEvents(func(e agent.Event) bool { return e.Type == typ })
 }
 
-// finishedCalls returns how calls of a tool ended.
+// finishedCalls returns the finished calls of a tool.
 func (r *eventRecorder) finishedCalls(name string) []agent.ToolCall {
 	var calls []agent.ToolCall
 	for _, e := range r.eventsOfType(agent.ToolFinished) {
@@ -322,7 +322,7 @@ func (r *eventRecorder) finishedCalls(name string) []agent.ToolCall {
 	return calls
 }
 
-// formatEvents returns all events as JSON.
+// formatEvents returns all events as JSON lines.
 func (r *eventRecorder) formatEvents() string {
 	var b strings.Builder
 	for _, e := range r.allEvents() {
@@ -335,8 +335,8 @@ func (r *eventRecorder) formatEvents() string {
 	return b.String()
 }
 
-// checkLaws checks what is true of every turn: numbers without gaps, one result, the
-// last, and a log that has the same.
+// checkLaws checks what is true of every turn: event numbers without gaps, one result
+// as the last event, and a log with the same events.
 func (r *eventRecorder) checkLaws() {
 	r.t.Helper()
 	events := r.allEvents()
@@ -353,7 +353,7 @@ func (r *eventRecorder) checkLaws() {
 	}
 }
 
-// syncBuffer is a log.
+// syncBuffer is a buffer for concurrent use.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  strings.Builder // guarded by mu
@@ -371,10 +371,10 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-// newScript is a script of answers.
+// newScript returns a script of answers.
 func newScript(turns ...modeltest.Turn) modeltest.Script { return modeltest.Script{Turns: turns} }
 
-// answerWithTool is an answer that calls a tool.
+// answerWithTool returns an answer that calls a tool.
 func answerWithTool(text, name string, input map[string]any) modeltest.Turn {
 	b, err := json.Marshal(input)
 	if err != nil {
@@ -383,18 +383,18 @@ func answerWithTool(text, name string, input map[string]any) modeltest.Turn {
 	return modeltest.Turn{Text: text, Tools: []modeltest.Use{{Name: name, Input: b}}}
 }
 
-// answerWithText is an answer that is text.
+// answerWithText returns an answer that is text.
 func answerWithText(text string) modeltest.Turn { return modeltest.Turn{Text: text} }
 
-// checkOutcome checks how a turn ended.
+// checkOutcome checks the outcome and code of a result.
 func checkOutcome(t *testing.T, r *eventRecorder, got agent.Result, o agent.Outcome, code string) {
 	t.Helper()
 	if got.Outcome != o || got.Code != code {
-		t.Fatalf("it ended as %q (%s): %s\n%s\n%s", got.Outcome, got.Code, got.Message, got.Stderr, r.formatEvents())
+		t.Fatalf("the turn ended as %q (%s): %s\n%s\n%s", got.Outcome, got.Code, got.Message, got.Stderr, r.formatEvents())
 	}
 }
 
-// runLines runs a command in a sandbox and returns what it says.
+// runLines runs a command in a sandbox and returns the words of its output.
 func runLines(t *testing.T, sb atoll.Sandbox, text string) []string {
 	t.Helper()
 	exit, err := sb.Exec(t.Context(), atoll.Cmd{Args: []string{"bash", "-c", text}})

@@ -13,8 +13,9 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
 )
 
-// The first piece of an answer is passed on at once, on its way from the model
-// through translation, log and stream to the client of another API.
+// TestStreamsFirstDeltaAtOnce checks that the first delta of an answer is passed on at
+// once, from the model through translation, journal and stream to the client of the
+// OpenAI API.
 func TestStreamsFirstDeltaAtOnce(t *testing.T) {
 	const n = 21
 	told := make(chan time.Time, 1)
@@ -35,12 +36,12 @@ func TestStreamsFirstDeltaAtOnce(t *testing.T) {
 				first = time.Now()
 			}
 		}
-		_ = resp.Body.Close() // all was read
+		_ = resp.Body.Close() // read to its end
 		took = append(took, first.Sub(<-told))
 	}
 	slices.Sort(took)
 	t.Logf("median %v, worst %v", took[n/2], took[n-1])
-	if took[n/2] > 2*time.Second { // the machine may be busy: far above the promise
+	if took[n/2] > 2*time.Second { // far above the promise, because the machine may be busy
 		t.Errorf("the first piece was passed on after %v", took)
 	}
 }

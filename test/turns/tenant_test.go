@@ -14,9 +14,8 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
 )
 
-// TestTenantsCannotAccessAssistantSandbox has an assistant that works with a
-// directory and a secret of the operator's, and a tenant's token that looks for
-// both.
+// TestTenantsCannotAccessAssistantSandbox checks that a tenant cannot read a directory
+// and a secret of the operator through the sandbox of an assistant that uses them.
 func TestTenantsCannotAccessAssistantSandbox(t *testing.T) {
 	s := newTestServer(t, serverOptions{script: modeltest.Script{Turns: []modeltest.Turn{{Text: "x"}}}})
 	host := t.TempDir()
@@ -47,7 +46,7 @@ func TestTenantsCannotAccessAssistantSandbox(t *testing.T) {
 	}
 	for _, err := range errs {
 		if !errors.Is(err, atoll.ErrDenied) {
-			t.Errorf("a tenant in it: %v", err)
+			t.Errorf("a tenant has access: %v", err)
 		}
 	}
 	s.waitForEvent(rec.ID, agent.Finished)
@@ -62,14 +61,14 @@ func TestTenantsCannotAccessAssistantSandbox(t *testing.T) {
 			if err == nil {
 				break
 			}
-			if !errors.Is(err, fs.ErrNotExist) || try == 100 { // a file that was replaced while it was looked for
+			if !errors.Is(err, fs.ErrNotExist) || try == 100 { // a file was replaced during the search
 				t.Fatal(err)
 			}
 		}
 	}
 }
 
-// findSecrets reports the files beneath a directory that hold any of some secrets.
+// findSecrets reports the files below a directory that contain one of the secrets.
 func findSecrets(t *testing.T, dir string, secrets ...string) error {
 	return filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
@@ -78,15 +77,15 @@ func findSecrets(t *testing.T, dir string, secrets ...string) error {
 		b, err := os.ReadFile(name)
 		for _, secret := range secrets {
 			if strings.Contains(string(b), secret) {
-				t.Errorf("the secret, or its end, is in %s:\n%s", strings.TrimPrefix(name, dir), b)
+				t.Errorf("the secret or its end is in %s:\n%s", strings.TrimPrefix(name, dir), b)
 			}
 		}
 		return err
 	})
 }
 
-// TestTenantsCanAccessAgentSandbox has nothing of the operator's in it but the
-// agent's program.
+// TestTenantsCanAccessAgentSandbox checks that a tenant can access the sandbox of its
+// own agent, which has nothing of the operator but the agent's program.
 func TestTenantsCanAccessAgentSandbox(t *testing.T) {
 	s := newTestServer(t, serverOptions{script: modeltest.Script{Turns: []modeltest.Turn{{Text: "x"}}}})
 	rec, err := s.client.StartTurn(t.Context(), agent.Request{Agent: "command", Turn: agent.Turn{Command: []string{"sh", "-c", "echo hi; sleep 1"}, Prompt: agent.Text("x")}})

@@ -19,11 +19,11 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// commandTimeout is the deadline of one command, on a loaded machine and inside of an
-// emulated one.
+// commandTimeout is the time limit of one command, on a busy machine or in an emulated
+// one.
 const commandTimeout = 5 * time.Minute
 
-// clusterVar lets the tests run beside a cluster of their own.
+// clusterVar is the environment variable that enables TestOnKubernetes.
 const clusterVar = "ATOLL_PROJECT_CLUSTER"
 
 func TestMain(m *testing.M) { os.Exit(testenv.Main(m, "git and namespace", setUpAndRun)) }
@@ -35,38 +35,38 @@ func setUpAndRun(m *testing.M) int {
 	return enginetest.Main(m, helpertest.Main)
 }
 
-// fixture is a user of this machine, who has a home, repositories and atoll.
+// fixture is a user of atoll with a home directory and repositories.
 type fixture struct {
 	t      testing.TB
-	dir    string // everything is in it
+	dir    string // holds all files of the fixture
 	bin    string
-	driver string // the driver
+	driver string
 	env    []string
-	up     []string // further arguments of each up, such as the image
+	up     []string // additional arguments of up, such as the image
 }
 
-// result is what a command did.
+// result is the result of a command.
 type result struct {
 	stdout, stderr string
 	code           int
 }
 
-// newFixture makes a user whose sandboxes a driver builds.
-func newFixture(t testing.TB, wall string) *fixture {
+// newFixture returns a fixture whose sandboxes use a driver.
+func newFixture(t testing.TB, driver string) *fixture {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
 		testenv.Skip(t, "git", "no git: %v", err)
 	}
 	bin := testenv.Atoll(t)
-	dir, err := os.MkdirTemp("", "ap") // short: names of sockets are
+	dir, err := os.MkdirTemp("", "ap") // short, because socket paths are limited
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &fixture{t: t, dir: dir, bin: bin, driver: wall}
+	w := &fixture{t: t, dir: dir, bin: bin, driver: driver}
 	w.env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "me"), "TMPDIR=" + os.TempDir(), "LANG=C.UTF-8", "TERM=dumb",
 		"GIT_CONFIG_NOSYSTEM=1", "ATOLL_HOME=" + filepath.Join(dir, "h"), "ATOLL_SYSTEM_CONFIG=" + filepath.Join(dir, "none"),
-		"ATOLL_DRIVER=" + wall, "ATOLL_HELPERS=" + os.Getenv("ATOLL_HELPERS"),
+		"ATOLL_DRIVER=" + driver, "ATOLL_HELPERS=" + os.Getenv("ATOLL_HELPERS"),
 		"ATOLL_SERVE_LISTEN=127.0.0.1:0", "ATOLL_PROXY_LISTEN=127.0.0.1:0",
 	}
 	w.writeFile("me/.gitconfig", "[user]\n\tname = Ada\n\temail = ada@example.com\n[init]\n\tdefaultBranch = main\n[protocol \"file\"]\n\tallow = always\n[advice]\n\tdetachedHead = false\n")
@@ -74,7 +74,7 @@ func newFixture(t testing.TB, wall string) *fixture {
 	return w
 }
 
-// cleanUp removes all sandboxes, ends the server and looks for what is left.
+// cleanUp removes all sandboxes, stops the server and checks that nothing is left.
 func (w *fixture) cleanUp() {
 	var list []struct {
 		Name string `json:"name"`
@@ -96,7 +96,7 @@ func (w *fixture) cleanUp() {
 	}
 }
 
-// stopServer ends the server in the background, if there is one.
+// stopServer stops the background server, if there is one.
 func (w *fixture) stopServer() {
 	b, err := os.ReadFile(filepath.Join(w.dir, "h", "server.json"))
 	if err != nil {
@@ -109,7 +109,7 @@ func (w *fixture) stopServer() {
 		w.t.Errorf("server.json: %s", b)
 		return
 	}
-	p, err := os.FindProcess(s.PID) // a pidfd
+	p, err := os.FindProcess(s.PID) // uses a pidfd
 	if err != nil {
 		return
 	}
@@ -121,7 +121,7 @@ func (w *fixture) stopServer() {
 	})
 }
 
-// waitFor waits for something that happens by itself.
+// waitFor waits until done returns true.
 func (w *fixture) waitFor(what string, done func() bool) {
 	w.t.Helper()
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -132,12 +132,12 @@ func (w *fixture) waitFor(what string, done func() bool) {
 		select {
 		case <-tick.C:
 		case <-late.C:
-			w.t.Fatalf("not after %v: %s", commandTimeout/2, what)
+			w.t.Fatalf("timeout after %v: %s", commandTimeout/2, what)
 		}
 	}
 }
 
-// joinPath returns a place in the world; what is absolute stays.
+// joinPath returns a path below the fixture's directory; absolute paths are unchanged.
 func (w *fixture) joinPath(name string) string {
 	if filepath.IsAbs(name) {
 		return name
@@ -165,14 +165,14 @@ func (w *fixture) readFile(name string) string {
 	return string(b)
 }
 
-// runProgram runs a program of the host.
+// runProgram runs a program of the host in a directory of the fixture.
 func (w *fixture) runProgram(dir string, args ...string) result {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout) // at the end, the test's own is done
+	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout) // t.Context is done during cleanup
 	defer cancel()
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir, cmd.Env = w.joinPath(dir), w.env
-	cmd.WaitDelay = 10 * time.Second // a server that it has started has none of its pipes
+	cmd.WaitDelay = 10 * time.Second // a server that it starts does not inherit its pipes
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
@@ -184,7 +184,7 @@ func (w *fixture) runProgram(dir string, args ...string) result {
 	return r
 }
 
-// runGit runs git on the host and returns what it says.
+// runGit runs git on the host and returns its output.
 func (w *fixture) runGit(dir string, args ...string) string {
 	w.t.Helper()
 	r := w.runProgram(dir, append([]string{"git"}, args...)...)
@@ -200,7 +200,7 @@ func (w *fixture) commitAll(dir, message string) {
 	w.runGit(dir, "commit", "-q", "-m", message)
 }
 
-// runAtoll runs atoll, which must exit with a status.
+// runAtoll runs atoll, which must exit with the status code.
 func (w *fixture) runAtoll(code int, dir string, args ...string) result {
 	w.t.Helper()
 	r := w.runProgram(dir, append([]string{w.bin}, args...)...)
@@ -210,14 +210,14 @@ func (w *fixture) runAtoll(code int, dir string, args ...string) result {
 	return r
 }
 
-// upSandbox does up in a repository, with a name.
+// upSandbox runs up in a repository with a name for the sandbox.
 func (w *fixture) upSandbox(dir, name string, args ...string) {
 	w.t.Helper()
 	args = append([]string{"up", "--no-attach", "--name", name}, args...)
 	w.runAtoll(0, dir, append(args, w.up...)...)
 }
 
-// runInSandbox runs shell text in a sandbox's working tree.
+// runInSandbox runs shell text in a directory of a sandbox and returns its output.
 func (w *fixture) runInSandbox(name, dir, text string) string {
 	w.t.Helper()
 	r := w.runAtoll(0, "/", "exec", name, "--", "sh", "-ec", "cd "+dir+"; "+text)

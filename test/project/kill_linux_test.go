@@ -18,23 +18,24 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// Nothing is lost: not when what works is killed in any instant, not on a full
-// disk, not without a wire.
+// These tests check that nothing is lost when processes are killed at any time, on a
+// full disk, and when the connection breaks.
 
-// killRounds is how often each command is killed; ATOLL_PROJECT_KILLS=100 is by hand.
+// killRounds returns how often each command is killed: $ATOLL_PROJECT_KILLS if it is
+// set.
 func killRounds(t *testing.T) int {
 	t.Helper()
 	return testenv.Rounds(t, 2, 2, "ATOLL_PROJECT_KILLS")
 }
 
-// killTarget is what is killed in the middle of a command.
+// killTarget is the process that is killed during a command.
 type killTarget int
 
 const (
-	command killTarget = iota // atoll; the programs that it has started end by themselves, or go on
-	group                     // and those
-	server                    // the server in the background: the command loses its wire
-	guest                     // the first process of the sandbox, and with it all in there
+	command killTarget = iota // atoll; programs that it started continue or exit by themselves
+	group                     // atoll and the programs that it started
+	server                    // the background server: the command loses its connection
+	guest                     // the first process of the sandbox, and so all its processes
 	victims
 )
 
@@ -42,15 +43,15 @@ func (v killTarget) String() string {
 	return [...]string{"the command", "the command and its gits", "the server", "the sandbox"}[v]
 }
 
-// runAndKill starts a command, and kills somebody after a while. It returns how long
-// the command ran, and what it wrote.
+// runAndKill starts a command and kills a process after a while. It returns how long
+// the command ran, and its output.
 func (w *fixture) runAndKill(v killTarget, after time.Duration, dir string, args ...string) (time.Duration, string) {
 	w.t.Helper()
 	out, err := os.Create(w.joinPath("said"))
 	w.must(err)
 	defer out.Close()
 	cmd := exec.Command(w.bin, args...)
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = w.joinPath(dir), w.env, out, out // files: nobody waits for who has them, too
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = w.joinPath(dir), w.env, out, out // files: Wait does not wait for children that have them open
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	began := time.Now()
 	w.must(cmd.Start())
@@ -76,7 +77,7 @@ func (w *fixture) runAndKill(v killTarget, after time.Duration, dir string, args
 	select {
 	case <-ended:
 	case <-time.After(commandTimeout):
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // or it stays after the test
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // so that it does not outlive the test
 		w.t.Fatalf("%q does not end without %v:\n%s", args, v, w.readFile("said"))
 	}
 	w.waitFor("what it has started has ended", func() bool {
@@ -85,7 +86,7 @@ func (w *fixture) runAndKill(v killTarget, after time.Duration, dir string, args
 	return time.Since(began), w.readFile("said")
 }
 
-// serverPID is the process of the server in the background; 0: there is none.
+// serverPID returns the process ID of the background server, or 0 if there is none.
 func (w *fixture) serverPID() int {
 	var s struct {
 		PID int `json:"pid"`
@@ -95,13 +96,13 @@ func (w *fixture) serverPID() int {
 		return 0
 	}
 	if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", s.PID)); err != nil || exe != w.bin {
-		return 0 // of one that was killed
+		return 0 // the file is of a server that was killed
 	}
 	return s.PID
 }
 
-// guestPID is the first process of a sandbox that a server has, which is its child's
-// child; 0: there is none.
+// guestPID returns the process ID of the first process of a sandbox, which is a
+// grandchild of the server, or 0 if there is none.
 func (w *fixture) guestPID(server int) int {
 	w.t.Helper()
 	if server == 0 {
@@ -117,17 +118,17 @@ func (w *fixture) guestPID(server int) int {
 	return 0
 }
 
-// childPIDs are the processes that a process has started, with any of its threads.
+// childPIDs returns the children of all threads of a process.
 func childPIDs(pid int) []int {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	if err != nil {
-		panic(err) // the pattern
+		panic(err) // an invalid pattern
 	}
 	var list []int
 	for _, name := range files {
 		b, err := os.ReadFile(name)
 		if err != nil {
-			continue // a thread that has ended
+			continue // the thread has exited
 		}
 		for text := range strings.FieldsSeq(string(b)) {
 			if id, err := strconv.Atoi(text); err == nil {
@@ -138,8 +139,8 @@ func childPIDs(pid int) []int {
 	return list
 }
 
-// ensureRunning makes the sandbox of a repository run, as people do. One whose end nobody
-// has noticed yet says that it runs.
+// ensureRunning runs up until the sandbox of a repository runs. Its status may still be
+// running shortly after it was killed.
 func (w *fixture) ensureRunning(dir, name string) {
 	w.t.Helper()
 	args := append([]string{w.bin, "up", "--no-attach", "--name", name}, w.up...)
@@ -151,13 +152,13 @@ func (w *fixture) ensureRunning(dir, name string) {
 	})
 }
 
-// stateScript prints what a sandbox's repository has, to the byte.
+// stateScript prints the complete state of a sandbox's repository.
 const stateScript = `export LC_ALL=C; git for-each-ref; git symbolic-ref HEAD; git stash list --format=%H; git ls-files --stage
 find . -name .git -prune -o -type f -print0 | sort -z | xargs -0 sha256sum`
 
-// makeWork leaves work of all kinds in a sandbox. It returns the objects that must be
-// somewhere on the host when the sandbox is gone: commits of branches and stashes,
-// and the trees of what is not committed.
+// makeWork creates work of all kinds in a sandbox. It returns the objects that must be
+// on the host after the sandbox is removed: commits of branches and stashes, and the
+// trees of uncommitted work.
 func (w *fixture) makeWork(name string, n int) []string {
 	w.t.Helper()
 	return strings.Fields(w.runInSandbox(name, "/workspace", fmt.Sprintf(`n=%d
@@ -173,7 +174,8 @@ func (w *fixture) makeWork(name string, n int) []string {
 		git rev-parse stash@{0}`, n)))
 }
 
-// checkObjectsOnHost holds the host to objects: each is reached by a ref.
+// checkObjectsOnHost checks that a ref of the host's repository reaches each of the
+// objects.
 func (w *fixture) checkObjectsOnHost(what, dir string, objects []string) {
 	w.t.Helper()
 	all := strings.Fields(w.runGit(dir, "for-each-ref", "--format=%(objectname) %(tree)"))
@@ -186,7 +188,7 @@ func (w *fixture) checkObjectsOnHost(what, dir string, objects []string) {
 			reached = strings.Fields(w.runGit(dir, "log", "--all", "--format=%H %T"))
 		}
 		if !slices.Contains(reached, o) {
-			w.t.Errorf("%s: %s is not at home:\n%s", what, o, w.runGit(dir, "for-each-ref"))
+			w.t.Errorf("%s: %s is not on the host:\n%s", what, o, w.runGit(dir, "for-each-ref"))
 		}
 	}
 	if r := w.runProgram(dir, "git", "fsck", "--strict", "--no-dangling", "--no-progress"); r.code != 0 {
@@ -194,15 +196,14 @@ func (w *fixture) checkObjectsOnHost(what, dir string, objects []string) {
 	}
 }
 
-// killTest is a project on its way through all commands, each of which is killed at
-// random instants.
+// killTest runs all commands on a project and kills each at random times.
 type killTest struct {
 	*fixture
 	random    *rand.Rand
-	durations map[string]time.Duration // how long a command takes that nobody kills
+	durations map[string]time.Duration // of commands that were not killed
 }
 
-// killCommand kills a command, or the server, at an instant.
+// killCommand runs a command and kills it, or another process, at a random time.
 func (f *killTest) killCommand(v killTarget, args ...string) string {
 	f.t.Helper()
 	after := time.Duration(f.random.Int64N(int64(f.durations[args[0]])))
@@ -211,9 +212,9 @@ func (f *killTest) killCommand(v killTarget, args ...string) string {
 	return fmt.Sprintf("%s, %v killed after %v", args[0], v, after)
 }
 
-// TestKillCommandsAndServer kills atoll, its gits and its server at random instants of up, sync,
-// down and rm. The next command goes on, and no commit and no byte of either side
-// is lost.
+// TestKillCommandsAndServer kills atoll, its git processes, its server and the sandbox
+// at random times during up, sync, down and rm. The next command must succeed, and no
+// commit and no byte of either side may be lost.
 func TestKillCommandsAndServer(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -232,7 +233,7 @@ func (f *killTest) runRound(n int) {
 		if n >= 0 {
 			return f.killCommand(v(k), args...)
 		}
-		d, said := f.runAndKill(command, time.Hour, "r", args...) // this one is measured
+		d, said := f.runAndKill(command, time.Hour, "r", args...) // not killed: measures the duration
 		f.durations[args[0]] = d
 		return args[0] + " that nobody kills: " + said
 	}
@@ -251,7 +252,7 @@ func (f *killTest) runRound(n int) {
 	checkEqual(f.t, "inside after "+what, f.runInSandbox("r", "/workspace", stateScript), inside)
 	checkEqual(f.t, "the host's own work after "+what, f.hostChanges(), mine)
 	checkEqual(f.t, "main after "+what, f.runGit("r", "rev-parse", "main"), objects[0])
-	f.checkObjectsOnHost("sync after "+what, "r", objects[:4]) // not the stash
+	f.checkObjectsOnHost("sync after "+what, "r", objects[:4]) // without the stash
 
 	objects = append(objects, f.makeWork("r", n+1000)...)
 	inside = f.runInSandbox("r", "/workspace", stateScript)
@@ -273,8 +274,9 @@ func (f *killTest) runRound(n int) {
 	checkEqual(f.t, "sandboxes after "+what, f.runAtoll(0, "/", "ls", "--json").stdout, "[]")
 }
 
-// runNext runs a command after something was killed. If that was what its sandbox
-// runs on, it may say that it does not run, and then it is started.
+// runNext runs a command after a process was killed. If that ended the sandbox, the
+// command may fail because it does not run; then runNext starts the sandbox and tries
+// again.
 func (f *killTest) runNext(v killTarget, what string, args ...string) result {
 	f.t.Helper()
 	for {
@@ -287,11 +289,11 @@ func (f *killTest) runNext(v killTarget, what string, args ...string) result {
 	}
 }
 
-// syncAgain syncs after a sync that was killed.
+// syncAgain runs sync after a sync that was killed.
 func (f *killTest) syncAgain(v killTarget, what string) {
 	f.t.Helper()
 	r := f.runNext(v, what, "sync")
-	if r.code == 3 { // half of a file is there that git was writing, and it says so
+	if r.code == 3 { // git was writing a file, which is incomplete; sync reports it
 		f.t.Logf("sync after %s: %s", what, r.stderr)
 		f.must(exec.Command("sh", "-c", `cd "$0" && rm -f made*.txt && git ls-files -z "made*" | xargs -0r git checkout -q HEAD --`, f.joinPath("r")).Run())
 		r = f.runProgram("r", f.bin, "sync")
@@ -301,14 +303,15 @@ func (f *killTest) syncAgain(v killTarget, what string) {
 	}
 }
 
-// hostChanges is the uncommitted work of the host.
+// hostChanges returns the uncommitted work on the host.
 func (f *killTest) hostChanges() string {
 	f.t.Helper()
 	return f.runGit("r", "diff", "--", ":!made*") + f.runGit("r", "diff", "--cached", "--", ":!made*") + f.runGit("r", "stash", "list", "--format=%H") + f.readFile("r/untracked/deep.txt") + f.readFile("r/.env")
 }
 
-// enterMountNamespace mounts a file system with little room, which only this test's own process
-// and its children see. It reports false in the process that has started that one.
+// enterMountNamespace runs the test again in a new mount namespace, so that it can
+// mount small file systems. It returns true in that process, and false in the one that
+// started it.
 func enterMountNamespace(t *testing.T) bool {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -319,7 +322,7 @@ func enterMountNamespace(t *testing.T) bool {
 	}
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run", "^"+t.Name()+"$", "-test.v")
 	cmd.Env = append(os.Environ(), "ATOLL_PROJECT_ALONE="+t.Name())
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS} // which makes all mounts private
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS} // it also makes all mounts private
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -330,31 +333,31 @@ func enterMountNamespace(t *testing.T) bool {
 	return false
 }
 
-// mountSmallDisk puts a file system of a few bytes at a directory of the world.
+// mountSmallDisk mounts a file system of size bytes on a directory of the fixture.
 func (w *fixture) mountSmallDisk(dir string, size int) {
 	w.t.Helper()
 	w.must(os.MkdirAll(w.joinPath(dir), 0o700))
 	w.must(syscall.Mount("tmpfs", w.joinPath(dir), "tmpfs", 0, fmt.Sprintf("size=%d", size)))
 	w.t.Cleanup(func() {
-		w.stopServer() // whose file may be there
+		w.stopServer() // it may have a file there open
 		_ = syscall.Unmount(w.joinPath(dir), syscall.MNT_DETACH)
 	})
 }
 
-// fillDisk leaves so many bytes on the file system of a file, which it makes.
+// fillDisk creates a file that leaves only some bytes free on its file system.
 func (w *fixture) fillDisk(file string, left int64) {
 	w.t.Helper()
 	var fs syscall.Statfs_t
 	w.must(syscall.Statfs(filepath.Dir(w.joinPath(file)), &fs))
 	err := os.WriteFile(w.joinPath(file), make([]byte, max(0, int64(fs.Bavail)*fs.Bsize-left)), 0o600)
-	if err != nil && !errors.Is(err, syscall.ENOSPC) { // others write there, too: it is full
+	if err != nil && !errors.Is(err, syscall.ENOSPC) { // other processes also write there
 		w.t.Fatal(err)
 	}
 }
 
-// TestRepositoryOnFullDisk leaves less and less room for what comes home: none,
-// enough for the objects but not for the files. The error says why, nothing of
-// either side is lost, and with room it comes.
+// TestRepositoryOnFullDisk syncs to a disk with too little space: none, or enough for
+// the objects but not for the files. The error must give the reason, nothing of either
+// side may be lost, and sync must succeed when there is space.
 func TestRepositoryOnFullDisk(t *testing.T) {
 	if !enterMountNamespace(t) {
 		return
@@ -387,16 +390,16 @@ func TestRepositoryOnFullDisk(t *testing.T) {
 	checkEqual(t, "what was not committed", w.runGit("disk/r", "show", "refs/sandbox/r/wip/main:a.txt"), w.readFile("disk/r/a.txt")+"dirty")
 }
 
-// checkDiskFullError holds a refusal to its reason.
+// checkDiskFullError checks that a command failed because the disk is full.
 func (w *fixture) checkDiskFullError(what string, r result) {
 	w.t.Helper()
 	if !strings.Contains(r.stderr, "no room on the host") && !strings.Contains(r.stderr, "no space left") && !strings.Contains(r.stderr, "No space left") {
-		w.t.Errorf("%s does not say why: %s", what, r.stderr)
+		w.t.Errorf("%s does not print the reason: %s", what, r.stderr)
 	}
 }
 
-// TestStateDirOnFullDisk has no room for what atoll itself writes, nor has the
-// sandbox, whose files are there.
+// TestStateDirOnFullDisk leaves no space for atoll's own files and for the sandbox,
+// whose files are on the same disk.
 func TestStateDirOnFullDisk(t *testing.T) {
 	if !enterMountNamespace(t) {
 		return
@@ -410,7 +413,7 @@ func TestStateDirOnFullDisk(t *testing.T) {
 	objects := w.makeWork("r", 1)
 	inside := w.runInSandbox("r", "/workspace", stateScript)
 	before := w.repositoryState("r")
-	for range 2 { // with a server that runs, and one that can't begin
+	for range 2 { // with a running server, and with one that can't start
 		w.fillDisk("h/fill", 0)
 		for _, args := range [][]string{{"sync"}, {"rm", "r"}} {
 			w.checkDiskFullError(args[0]+" without room", w.runAtoll(125, "r", args...))
@@ -426,19 +429,19 @@ func TestStateDirOnFullDisk(t *testing.T) {
 	w.checkObjectsOnHost("with room", "r", objects)
 }
 
-// TestIdlePolicySyncsFirst has a server end a project's sandbox, since nobody uses it:
-// its work is at home before.
+// TestIdlePolicySyncsFirst checks that a server that ends an idle sandbox of a project
+// syncs its work first.
 func TestIdlePolicySyncsFirst(t *testing.T) {
 	w := newNamespaceFixture(t)
 	w.createRepository("r")
 	w.writeFile("r/.atoll.yaml", "prepare: ['echo made >made.txt; git add made.txt; git commit -qm made; echo loose >loose.txt; git rev-parse HEAD >/tmp/made; cat /tmp/made']\n")
 	w.commitAll("r", "with a file for atoll")
 	before := w.repositoryState("r")
-	w.env = append(w.env, "ATOLL_DEFAULTS_LIFECYCLE_POLICY=session", "ATOLL_DEFAULTS_LIFECYCLE_IDLE=1s") // it can't end while 'up' is at work in it
+	w.env = append(w.env, "ATOLL_DEFAULTS_LIFECYCLE_POLICY=session", "ATOLL_DEFAULTS_LIFECYCLE_IDLE=1s") // the sandbox does not end while 'up' uses it
 	w.upSandbox("r", "r")
 	w.stopServer()
 	w.createRepository("other")
-	w.upSandbox("other", "other") // by a new server, which looks at once what is due
+	w.upSandbox("other", "other") // starts a new server, which checks deadlines at once
 	w.waitFor("the server has ended it", func() bool {
 		return w.runProgram("/", w.bin, "inspect", "r").code != 0
 	})

@@ -20,7 +20,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// The same way through a project, on every wall that is here.
+// These tests run the same workflow with every driver.
 
 func TestOnNamespaces(t *testing.T) { testWorkflow(t, newNamespaceFixture(t)) }
 
@@ -31,8 +31,8 @@ func TestOnDocker(t *testing.T) {
 	testWorkflow(t, newDockerFixture(t))
 }
 
-// TestOnMicroVMs is by hand, with ATOLL_PROJECT_MACHINES=1: minutes, where
-// machines are emulated.
+// TestOnMicroVMs runs only with ATOLL_PROJECT_MACHINES=1, because it takes minutes
+// where VMs are emulated.
 func TestOnMicroVMs(t *testing.T) {
 	if os.Getenv("ATOLL_PROJECT_MACHINES") == "" {
 		t.Skip("machines: ATOLL_PROJECT_MACHINES=1 is by hand")
@@ -40,15 +40,15 @@ func TestOnMicroVMs(t *testing.T) {
 	testWorkflow(t, newMicroVMFixture(t))
 }
 
-// TestOnKubernetes is by hand, with ATOLL_PROJECT_CLUSTER=1 and the variable of
-// scripts/cluster: a cluster for one test is too much each time.
+// TestOnKubernetes runs only with ATOLL_PROJECT_CLUSTER=1 and $ATOLL_CLUSTER, because
+// it needs a cluster of its own.
 func TestOnKubernetes(t *testing.T) {
 	w := newKubernetesFixture(t)
 	testWorkflow(t, w)
 	w.testAccess()
 }
 
-// newKubernetesFixture is a world whose sandboxes are pods of a cluster of the test's own.
+// newKubernetesFixture returns a fixture whose sandboxes are pods of a new cluster.
 func newKubernetesFixture(t testing.TB) *fixture {
 	t.Helper()
 	if os.Getenv(clusterVar) == "" {
@@ -67,7 +67,7 @@ func newKubernetesFixture(t testing.TB) *fixture {
 	return w
 }
 
-// newDockerFixture is a world with the tests' engine, and an image.
+// newDockerFixture returns a fixture with the tests' Docker engine and an image.
 func newDockerFixture(t testing.TB) *fixture {
 	t.Helper()
 	host := enginetest.Host(t)
@@ -77,7 +77,7 @@ func newDockerFixture(t testing.TB) *fixture {
 	return w
 }
 
-// newMicroVMFixture is a world of machines, small ones.
+// newMicroVMFixture returns a fixture whose sandboxes are small VMs.
 func newMicroVMFixture(t testing.TB) *fixture {
 	t.Helper()
 	if os.Getenv("ATOLL_MACHINE_KERNEL") == "" {
@@ -92,7 +92,7 @@ func newMicroVMFixture(t testing.TB) *fixture {
 	return w
 }
 
-// newNamespaceFixture is a world whose sandboxes see the host's programs.
+// newNamespaceFixture returns a fixture whose sandboxes use the host's programs.
 func newNamespaceFixture(t testing.TB) *fixture {
 	t.Helper()
 	w := newFixture(t, "namespace")
@@ -103,8 +103,8 @@ func newNamespaceFixture(t testing.TB) *fixture {
 	return w
 }
 
-// repositoryState is a repository to the byte: files with modes, the index, HEAD, its own
-// refs and the stash.
+// repositoryState returns the complete state of a repository: files with modes, the
+// index, HEAD, its own refs and the stash.
 func (w *fixture) repositoryState(dir string) string {
 	w.t.Helper()
 	var b strings.Builder
@@ -146,13 +146,13 @@ func (w *fixture) repositoryState(dir string) string {
 		{"ls-files", "--stage"}, {"symbolic-ref", "-q", "HEAD"}, {"stash", "list", "--format=%H"},
 		{"for-each-ref", "--format=%(refname) %(objectname)", "refs/heads", "refs/tags", "refs/stash"},
 	} {
-		r := w.runProgram(dir, append([]string{"git"}, args...)...) // on no branch, HEAD is no symbol
+		r := w.runProgram(dir, append([]string{"git"}, args...)...) // symbolic-ref fails for a detached HEAD
 		fmt.Fprintf(&b, "%v\n%s", args, r.stdout)
 	}
 	return b.String()
 }
 
-// checkUnchanged holds a repository to a state.
+// checkUnchanged checks that the state of a repository is the same as before.
 func (w *fixture) checkUnchanged(what, dir, want string) {
 	w.t.Helper()
 	if got := w.repositoryState(dir); got != want {
@@ -160,7 +160,7 @@ func (w *fixture) checkUnchanged(what, dir, want string) {
 	}
 }
 
-// diffLines is the lines that only one of two texts has.
+// diffLines returns the lines that are in only one of two texts.
 func diffLines(a, b string) string {
 	var out strings.Builder
 	for _, side := range []struct{ mark, text, other string }{{"- ", a, b}, {"+ ", b, a}} {
@@ -177,7 +177,7 @@ func diffLines(a, b string) string {
 	return out.String()
 }
 
-// checkEqual compares two texts, without what is empty at their ends.
+// checkEqual compares two texts without leading and trailing white space.
 func checkEqual(t testing.TB, what, got, want string) {
 	t.Helper()
 	if strings.TrimSpace(got) != strings.TrimSpace(want) {
@@ -185,7 +185,7 @@ func checkEqual(t testing.TB, what, got, want string) {
 	}
 }
 
-// createRepository makes a repository with a few commits.
+// createRepository creates a repository with a few commits.
 func (w *fixture) createRepository(dir string, args ...string) {
 	w.t.Helper()
 	w.runGit("/", append(append([]string{"init", "-q"}, args...), w.joinPath(dir))...)
@@ -207,7 +207,7 @@ func (w *fixture) must(err error) {
 	}
 }
 
-// makeUncommittedWork leaves work of every kind uncommitted.
+// makeUncommittedWork creates uncommitted work of every kind.
 func (w *fixture) makeUncommittedWork(dir string) {
 	w.t.Helper()
 	w.writeFile(dir+"/parked.txt", "for later\n")
@@ -224,8 +224,8 @@ func (w *fixture) makeUncommittedWork(dir string) {
 	w.writeFile(dir+"/.env", "SECRET=of-mine\n")
 }
 
-// checkImported holds a sandbox's working tree to the host's: what is committed, staged,
-// changed and untracked.
+// checkImported checks that a sandbox has the host's working tree: committed, staged,
+// changed and untracked files.
 func (w *fixture) checkImported(dir, name string) {
 	w.t.Helper()
 	for _, args := range []string{
@@ -241,9 +241,9 @@ func (w *fixture) checkImported(dir, name string) {
 	checkEqual(w.t, "who commits inside", w.runInSandbox(name, "/workspace", "git config user.name; git config user.email"), "Ada\nada@example.com")
 }
 
-// testWorkflow goes through all that people do with a project: a repository with
-// uncommitted work, a submodule and a linked working tree; an agent at work on
-// two branches; its work back home.
+// testWorkflow runs the whole workflow of a project: a repository with uncommitted
+// work, a submodule and a linked working tree; an agent that works on two branches;
+// syncing its work to the host.
 func testWorkflow(t testing.TB, w *fixture) {
 	w.createRepository("lib")
 	w.createRepository("Shop Front")
@@ -258,7 +258,7 @@ func testWorkflow(t testing.TB, w *fixture) {
 	w.checkImported("Shop Front", "shop")
 	checkEqual(t, "the submodule", w.runInSandbox("shop", "/workspace/lib", "cat b.txt; git rev-parse HEAD"), "b\n"+w.runGit("Shop Front/lib", "rev-parse", "HEAD"))
 	checkEqual(t, "the port", w.runInSandbox("shop", "/workspace", "echo $ATOLL_PORT"), "3000")
-	w.runAtoll(3, "Shop Front", append([]string{"up", "--no-attach"}, w.up...)...) // it runs already
+	w.runAtoll(3, "Shop Front", append([]string{"up", "--no-attach"}, w.up...)...) // it is running already
 	if r := w.runAtoll(0, "Shop Front/src", "status"); !strings.Contains(r.stdout, "shop") {
 		t.Errorf("status: %s", r.stdout)
 	}
@@ -275,7 +275,8 @@ func testWorkflow(t testing.TB, w *fixture) {
 	w.testAutoModes()
 }
 
-// testAgentWork is a script at work in two working trees, by exec and on a terminal.
+// testAgentWork runs a script that works in two working trees, by exec and on a
+// terminal.
 func (w *fixture) testAgentWork(dir, name string) {
 	w.t.Helper()
 	w.runAtoll(0, dir, "worktree", "add", "feature/login", "--create")
@@ -290,20 +291,20 @@ func (w *fixture) testAgentWork(dir, name string) {
 			w.t.Errorf("worktree list has no %s:\n%s", want, list)
 		}
 	}
-	// On its terminal an agent has the working tree as its directory, and its port.
+	// An agent's terminal starts in the working tree and has its port.
 	w.runAtoll(0, "/", "terminal", "send", name, name+"-fix", "--", "sed -i s/three/drei/ a.txt && git commit -qam \"fix on port $ATOLL_PORT\" && touch .git-done\n")
 	w.waitFor("the agent on the terminal is done", func() bool {
 		return w.runProgram("/", w.bin, "exec", name, "--", "test", "-e", "/workspace/.worktrees/fix/.git-done").code == 0
 	})
 	checkEqual(w.t, "what the agent on the terminal did", w.runInSandbox(name, "/workspace/.worktrees/fix", "rm .git-done; git log -1 --format=%s; git status --porcelain"), "fix on port 3020")
-	w.runAtoll(3, dir, "worktree", "remove", "feature/login") // half-done.txt is nowhere else
+	w.runAtoll(3, dir, "worktree", "remove", "feature/login") // refused, because half-done.txt exists nowhere else
 }
 
-// testRefusedSyncs are syncs that find the host's files in their way.
+// testRefusedSyncs runs syncs that are refused because of the host's files.
 func (w *fixture) testRefusedSyncs(dir, name string) {
 	w.t.Helper()
 	before := w.runGit(dir, "for-each-ref")
-	w.runAtoll(3, dir, "sync", "--branch", "feature/login", "--dry-run") // says what a sync would do
+	w.runAtoll(3, dir, "sync", "--branch", "feature/login", "--dry-run") // prints what a sync would do
 	checkEqual(w.t, "refs after a dry run", w.runGit(dir, "for-each-ref"), before)
 	w.runAtoll(3, dir, "sync", "--branch", "feature/login") // another branch, and the host has uncommitted work
 	inside := w.runInSandbox(name, "/workspace", "git rev-parse feature/login fix")
@@ -311,7 +312,8 @@ func (w *fixture) testRefusedSyncs(dir, name string) {
 	checkEqual(w.t, "what was not committed", w.runGit(dir, "show", "refs/sandbox/"+name+"/wip/feature/login:half-done.txt"), "half")
 }
 
-// testMerges joins one branch beside uncommitted work, and finds a conflict in another.
+// testMerges merges one branch next to uncommitted work, and another one with a
+// conflict.
 func (w *fixture) testMerges(dir, name string) {
 	w.t.Helper()
 	work := w.runGit(dir, "diff") + w.runGit(dir, "diff", "--cached") + w.runGit(dir, "stash", "list", "--format=%H")
@@ -334,7 +336,7 @@ func (w *fixture) testMerges(dir, name string) {
 	w.checkUnchanged("a merge with a conflict", dir, before)
 }
 
-// testFastForwards are syncs that move the host forward.
+// testFastForwards runs syncs that fast-forward the host's branch.
 func (w *fixture) testFastForwards(dir, name string) {
 	w.t.Helper()
 	w.runInSandbox(name, "/workspace", "echo agent >agent.txt; git add agent.txt; git commit -qm 'on main' --only agent.txt")
@@ -350,7 +352,8 @@ func (w *fixture) testFastForwards(dir, name string) {
 	w.runGit(dir, "checkout", "-q", "main")
 }
 
-// testRemove takes a sandbox away. What was only in it is at home.
+// testRemove removes a sandbox and checks that the host has everything that was only in
+// it.
 func (w *fixture) testRemove(dir, name string) {
 	w.t.Helper()
 	w.runInSandbox(name, "/workspace", "git stash -q; echo of-main >only-here.txt; git stash -q -u; echo loose >loose.txt")
@@ -359,14 +362,14 @@ func (w *fixture) testRemove(dir, name string) {
 	var found []string
 	for ref := range strings.Lines(rescued) {
 		ref = strings.TrimSpace(ref)
-		for _, commit := range strings.Fields(ref + " " + ref + "^3") { // a stash has what nobody tracked as its third parent
+		for _, commit := range strings.Fields(ref + " " + ref + "^3") { // the third parent of a stash has the untracked files
 			r := w.runProgram(dir, "git", "ls-tree", "-r", "--name-only", commit)
 			found = append(found, strings.Fields(r.stdout)...)
 		}
 	}
 	for _, want := range []string{"only-here.txt", "loose.txt", "half-done.txt"} {
 		if !strings.Contains(" "+strings.Join(found, " ")+" ", " "+want+" ") {
-			w.t.Errorf("%s is lost; rescued are\n%s", want, rescued)
+			w.t.Errorf("%s is lost; rescued refs:\n%s", want, rescued)
 		}
 	}
 	if r := w.runAtoll(0, dir, "restore", name); strings.TrimSpace(r.stdout) == "" {
@@ -375,8 +378,8 @@ func (w *fixture) testRemove(dir, name string) {
 	checkEqual(w.t, "sandboxes that are left", w.runAtoll(0, "/", "ls", "--json").stdout, "[]")
 }
 
-// testAccess is what a project's programs are reached by: a terminal, the names of
-// ports, and what was saved before it ended.
+// testAccess checks access to a project's programs: by a terminal and by the names of
+// ports; and that work is saved when the sandbox is removed.
 func (w *fixture) testAccess() {
 	w.t.Helper()
 	w.createRepository("site")
@@ -393,11 +396,11 @@ func (w *fixture) testAccess() {
 	w.runAtoll(0, "site", "down", "--rm", "--force")
 	rescued := w.runGit("site", "for-each-ref", "--format=%(refname)", "refs/sandbox/site/rescue/")
 	if !strings.Contains(rescued, "refs/") {
-		w.t.Errorf("an end saved nothing: %q", rescued)
+		w.t.Errorf("removing the sandbox saved nothing: %q", rescued)
 	}
 }
 
-// fetchPage fetches a page by the name of a port, as browsers resolve it.
+// fetchPage fetches a page by the name of a port, resolving it as browsers do.
 func (w *fixture) fetchPage(at string) string {
 	w.t.Helper()
 	u, err := url.Parse(at)
@@ -413,7 +416,7 @@ func (w *fixture) fetchPage(at string) string {
 	return string(b)
 }
 
-// testLinkedWorktree is a project that is a linked working tree.
+// testLinkedWorktree checks a project that is a linked working tree.
 func (w *fixture) testLinkedWorktree(dir, name string) {
 	w.t.Helper()
 	w.upSandbox(dir, name)
@@ -424,7 +427,7 @@ func (w *fixture) testLinkedWorktree(dir, name string) {
 	w.runAtoll(0, dir, "down", "--rm", "--force")
 }
 
-// testAutoModes are the two in which work comes home by itself.
+// testAutoModes checks the two modes in which work is synced automatically.
 func (w *fixture) testAutoModes() {
 	w.t.Helper()
 	for _, mode := range []string{"auto-commit", "auto-idle"} {
@@ -435,12 +438,13 @@ func (w *fixture) testAutoModes() {
 			b, err := os.ReadFile(w.joinPath(mode + "/auto.txt"))
 			return err == nil && string(b) == "by-itself\n"
 		})
-		w.waitFor("the host is whole", func() bool { return w.runGit(mode, "--no-optional-locks", "status", "--porcelain") == "" }) // what lands needs the lock
+		w.waitFor("the host is whole", func() bool { return w.runGit(mode, "--no-optional-locks", "status", "--porcelain") == "" }) // a fast-forward needs the lock
 		w.runAtoll(0, mode, "down", "--rm", "--force")
 	}
 }
 
-// Repositories of other kinds go there and back on namespaces.
+// TestRepositoryKinds syncs other kinds of repositories both ways with the namespace
+// driver.
 func TestRepositoryKinds(t *testing.T) {
 	w := newNamespaceFixture(t)
 	for name, made := range map[string]func(dir string){
@@ -470,7 +474,7 @@ func TestRepositoryKinds(t *testing.T) {
 			w.checkUnchanged("up", name, before)
 			checkEqual(t, "status inside", w.runInSandbox(name, "/workspace", "git status --porcelain"), w.runGit(name, "status", "--porcelain"))
 			if name == "newlines" {
-				w.must(os.Remove(w.joinPath(name + "/un\ntracked"))) // it is inside, and would be in its own way
+				w.must(os.Remove(w.joinPath(name + "/un\ntracked"))) // the sandbox has it, and it would prevent the sync
 			}
 			if name == "unborn" {
 				w.must(os.Remove(w.joinPath(name + "/x")))
@@ -487,8 +491,8 @@ func TestRepositoryKinds(t *testing.T) {
 	w.t = t
 }
 
-// Where the host, or the sandbox, is on no branch, nothing is moved; work is
-// fetched and can be merged by name.
+// TestDetachedHead checks that sync moves no branch if the host or the sandbox has a
+// detached HEAD, but fetches the work, which can be merged by name.
 func TestDetachedHead(t *testing.T) {
 	w := newNamespaceFixture(t)
 	w.createRepository("r")
@@ -503,7 +507,7 @@ func TestDetachedHead(t *testing.T) {
 	checkEqual(t, "the host's branch", w.runGit("r", "symbolic-ref", "HEAD"), "refs/heads/named")
 }
 
-// ATOLL_PROJECT_FILES=50000 is by hand.
+// TestManyFiles syncs a repository with many files: $ATOLL_PROJECT_FILES if it is set.
 func TestManyFiles(t *testing.T) {
 	n := 2000
 	if text := os.Getenv("ATOLL_PROJECT_FILES"); text != "" {
@@ -530,7 +534,8 @@ func TestManyFiles(t *testing.T) {
 	checkEqual(t, "status at home", w.runGit("many", "status", "--porcelain"), "")
 }
 
-// Ctrl-C in the middle of up leaves the host as it was, and the next up works.
+// TestInterruptUp checks that Ctrl-C during up leaves the host unchanged and that the
+// next up succeeds.
 func TestInterruptUp(t *testing.T) {
 	w := newNamespaceFixture(t)
 	w.createRepository("r")
@@ -539,8 +544,8 @@ func TestInterruptUp(t *testing.T) {
 	for i := range 3 {
 		cmd := exec.CommandContext(t.Context(), w.bin, append([]string{"up", "--no-attach", "--name", "r"}, w.up...)...)
 		cmd.Dir, cmd.Env, cmd.WaitDelay = w.joinPath("r"), w.env, commandTimeout
-		cmd.Stderr = &onceWriter{at: 40 * i, do: func() { _ = cmd.Process.Signal(os.Interrupt) }} // each time it has come further
-		_ = cmd.Run()                                                                             // it may have been done already
+		cmd.Stderr = &onceWriter{at: 40 * i, do: func() { _ = cmd.Process.Signal(os.Interrupt) }} // interrupts later each time
+		_ = cmd.Run()                                                                             // it may have finished already
 		w.checkUnchanged("up and Ctrl-C", "r", before)
 	}
 	if r := w.runProgram("r", append([]string{w.bin, "up", "--no-attach", "--name", "r"}, w.up...)...); r.code != 0 && r.code != 3 {
@@ -549,7 +554,7 @@ func TestInterruptUp(t *testing.T) {
 	w.checkImported("r", "r")
 }
 
-// onceWriter does something once, as soon as more than so many bytes were written.
+// onceWriter calls a function once, when more than a number of bytes were written.
 type onceWriter struct {
 	at   int
 	do   func()
