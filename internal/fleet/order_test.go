@@ -11,9 +11,9 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
-// TestTurnsSandboxIsClosed tries everything on a sandbox that has what its owner
-// could not ask for.
-func TestTurnsSandboxIsClosed(t *testing.T) {
+// TestPrivilegedTurnSandboxIsClosed tries every call as the owner of a turn's sandbox
+// that has more rights than the owner could request.
+func TestPrivilegedTurnSandboxIsClosed(t *testing.T) {
 	home := t.TempDir()
 	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{&virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}})
 	owner := atoll.Owner{App: "app", User: "alice"}
@@ -85,8 +85,8 @@ func TestTurnsSandboxIsClosed(t *testing.T) {
 	}
 }
 
-// TestWhatExceeds says what closes a turn's sandbox.
-func TestWhatExceeds(t *testing.T) {
+// TestExceedsOwnerRights checks which settings close a turn's sandbox to its owner.
+func TestExceedsOwnerRights(t *testing.T) {
 	mount := []atoll.Mount{{Source: "/srv/x", Target: "/x", ReadOnly: true}}
 	with := func(f func(c *atoll.Config)) (c atoll.Config) { f(&c); return c }
 	mounts := with(func(c *atoll.Config) { c.Mounts = mount })
@@ -116,8 +116,8 @@ func TestWhatExceeds(t *testing.T) {
 	}
 }
 
-// TestForkOfWhatTheHostGave is by a token that could not have made the first.
-func TestForkOfWhatTheHostGave(t *testing.T) {
+// TestForkOfHostResources forks a sandbox with a token that could not have created it.
+func TestForkOfHostResources(t *testing.T) {
 	f := openFleet(t, Options{})
 	owner := atoll.Owner{App: "app", User: "alice"}
 	host := f.For(Caller{Owner: owner, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeHost}})
@@ -137,10 +137,9 @@ func TestForkOfWhatTheHostGave(t *testing.T) {
 	}
 }
 
-// TestImageIsLookedForWhereItIsUsed has an image at another driver than the
-// default.
-func TestImageIsLookedForWhereItIsUsed(t *testing.T) {
-	f := openFleet(t, Options{Drivers: []atoll.Driver{shelved{imaged{virtual.New()}}, virtual.New()}, Default: virtual.New().Name()})
+// TestImageOfOtherDriver uses an image of a driver that is not the default.
+func TestImageOfOtherDriver(t *testing.T) {
+	f := openFleet(t, Options{Drivers: []atoll.Driver{imageStoreDriver{fakeImageDriver{virtual.New()}}, virtual.New()}, Default: virtual.New().Name()})
 	alice := f.For(Caller{Owner: atoll.Owner{App: "app", User: "alice"}, Scopes: []atoll.Scope{atoll.ScopeRun}})
 	for ref, want := range map[string]error{"busybox": nil, "evil.test/busybox": atoll.ErrDenied} {
 		asked := atoll.Config{Spec: atoll.Spec{Image: ref}}

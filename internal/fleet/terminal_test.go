@@ -10,8 +10,8 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/fleet/event"
 )
 
-// Who may only read sees terminals and types on none; what is typed is in no
-// record; secrets of a command are hidden.
+// TestTerminalRights: the scope read allows looking at terminals but not typing; input
+// is not recorded; secrets in commands are hidden.
 func TestTerminalRights(t *testing.T) {
 	f := openFleet(t, Options{})
 	mine := f.For(LocalCaller())
@@ -72,12 +72,12 @@ func TestTerminalRights(t *testing.T) {
 	if err := errors.Join(sb.Resume(ctx), sb.CloseTerminal(ctx, "main")); err != nil {
 		t.Error(err)
 	}
-	noRecordOf(t, mine, "hush-hush-42", "pass-word-7")
+	checkNotRecorded(t, mine, "hush-hush-42", "pass-word-7")
 }
 
-// noRecordOf fails if events or the audit hold any of the texts, or nothing of
-// terminals.
-func noRecordOf(t *testing.T, a *Account, texts ...string) {
+// checkNotRecorded fails the test if events or the audit log contain one of the texts,
+// or nothing about terminals.
+func checkNotRecorded(t *testing.T, a *Account, texts ...string) {
 	t.Helper()
 	audit, err := a.Audit(t.Context(), AuditFilter{})
 	if err != nil {
