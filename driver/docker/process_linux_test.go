@@ -10,7 +10,8 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// TestHoldsTheRightProcess restarts a container between two requests.
+// TestHoldsTheRightProcess restarts a container between two requests, so that the process ID
+// changes.
 func TestHoldsTheRightProcess(t *testing.T) {
 	first := container.State{Pid: os.Getpid(), StartedAt: "1"}
 	for name, c := range map[string]struct {

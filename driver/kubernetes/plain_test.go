@@ -37,7 +37,7 @@ func (w writer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// requireNoProcesses fails when a pod has processes besides the first, its sleep, and those of the check.
+// requireNoProcesses fails the test if a pod has processes other than its sleep and those of the check.
 func requireNoProcesses(t *testing.T, sb atoll.Sandbox) {
 	t.Helper()
 	const text = `for f in /proc/[0-9]*; do read -r s 2>/dev/null <$f/stat && case ${s##*) } in [ZX]*) ;; *" 1 1 "*) ;; *) case $(tr '\0' ' ' <$f/environ) in *ATOLL_CALL="$ATOLL_CALL"*) ;; *) echo "$s";; esac;; esac; done`

@@ -78,7 +78,7 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-func TestClaimOfOneThatIsGone(t *testing.T) {
+func TestClaimRemovedPod(t *testing.T) {
 	d := newDriver(t)
 	sb := createPooled(t, d)
 	pods := clustertest.API(t).Core.Pods(d.Namespace)
@@ -91,8 +91,8 @@ func TestClaimOfOneThatIsGone(t *testing.T) {
 	}
 }
 
-// TestClaimAtOnce lets a hundred callers claim three pods through two servers: each pod gets one owner.
-func TestClaimAtOnce(t *testing.T) {
+// TestConcurrentClaims lets a hundred callers claim three pods through two servers: each pod gets one owner.
+func TestConcurrentClaims(t *testing.T) {
 	d := newDriver(t)
 	other := &kubernetes.Driver{Kubeconfig: d.Kubeconfig, Namespace: d.Namespace, Dir: d.Dir}
 	for range 3 {

@@ -24,7 +24,7 @@ func TestKinds(t *testing.T) {
 		"a PC, booted": func(d *microvm.Driver) { d.Type, d.NoTemplates = hypervisor.Q35, true },
 	} {
 		t.Run(name, func(t *testing.T) {
-			other := driverIn(t, d.Dir)
+			other := newDriverIn(t, d.Dir)
 			change(other)
 			sb := createTestSandbox(t, other, atoll.Spec{Machine: &atoll.Machine{Args: []string{"-rtc", "base=utc"}}})
 			if got := runShell(t, sb, "echo hi > /workspace/x; cat /workspace/x"); got != "hi\n" {

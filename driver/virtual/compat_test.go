@@ -99,10 +99,10 @@ func runForEach(n int, f func(int)) {
 	wg.Wait()
 }
 
-// TestBackgroundIsHeard runs a background process that still has to read to the end of its input and to write
+// TestBackgroundOutput runs a background process that still has to read to the end of its input and to write
 // when the command's first process exits: it must not be taken for one that waits forever, also on a busy
 // host.
-func TestBackgroundIsHeard(t *testing.T) {
+func TestBackgroundOutput(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {

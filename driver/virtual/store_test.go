@@ -56,7 +56,7 @@ func TestKilledWhileSaving(t *testing.T) {
 	}
 	acked := 0
 	for range 20 {
-		acked = max(acked, killedWorker(t, dir))
+		acked = max(acked, killWorker(t, dir))
 		fresh := &virtual.Driver{Dir: dir}
 		again, err := fresh.Open(t.Context(), sb.ID())
 		if err != nil {
@@ -80,8 +80,8 @@ func TestKilledWhileSaving(t *testing.T) {
 	}
 }
 
-// killedWorker runs a worker, kills it at a random time after its first number, and returns the last number.
-func killedWorker(t *testing.T, dir string) int {
+// killWorker runs a worker, kills it at a random time after its first number, and returns the last number.
+func killWorker(t *testing.T, dir string) int {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestWorker$", "-test.v")
 	cmd.Env = append(os.Environ(), workerDir+"="+dir)
@@ -114,7 +114,7 @@ func killedWorker(t *testing.T, dir string) int {
 	return last
 }
 
-func TestKeptOutlivesTheDriver(t *testing.T) {
+func TestStoredSandboxOutlivesDriver(t *testing.T) {
 	dir := t.TempDir()
 	one := &virtual.Driver{Dir: dir}
 	sb, err := one.Create(t.Context(), atoll.Spec{Name: "box", Env: []string{"A=1"}})
@@ -170,7 +170,7 @@ func TestKeptOutlivesTheDriver(t *testing.T) {
 	}
 }
 
-func TestOldContentsAreSwept(t *testing.T) {
+func TestOldContentsAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	sb, err := (&virtual.Driver{Dir: dir}).Create(t.Context(), atoll.Spec{})
 	if err != nil {
@@ -243,7 +243,7 @@ func TestDamagedRecordIsReported(t *testing.T) {
 	}
 }
 
-func TestBusyElsewhereWaitsAndEnds(t *testing.T) {
+func TestWaitForOtherProcess(t *testing.T) {
 	dir := t.TempDir()
 	d := &virtual.Driver{Dir: dir}
 	sb, err := d.Create(t.Context(), atoll.Spec{})

@@ -45,7 +45,7 @@ func TestCreateReportsAllProblems(t *testing.T) {
 	}
 }
 
-func TestMachinesHaveAMinimum(t *testing.T) {
+func TestVMMinimumLimits(t *testing.T) {
 	ft := atoll.Features{Isolation: "machine"}
 	small := atoll.Config{Spec: atoll.Spec{Limits: atoll.Resources{Memory: 1023 << 20, CPU: 0.5}}}
 	if errs := checkLimits(&small, ft); len(errs) != 2 {

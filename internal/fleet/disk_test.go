@@ -335,7 +335,7 @@ func TestProgressIsAnEvent(t *testing.T) {
 	}
 }
 
-func TestMachineLimits(t *testing.T) {
+func TestVMLimits(t *testing.T) {
 	f := openFleet(t, Options{Drivers: []atoll.Driver{newDiskDriver(t.TempDir())}})
 	a := f.For(LocalCaller())
 	for _, c := range []struct {

@@ -36,7 +36,7 @@ func listEvents(t testing.TB, a *Account, filter event.Filter) []atoll.Event {
 	return list
 }
 
-func names(list []atoll.Event) string {
+func joinNames(list []atoll.Event) string {
 	var all []string
 	for _, e := range list {
 		all = append(all, e.Name)
@@ -83,7 +83,7 @@ func TestEventFilters(t *testing.T) {
 		{"ObjectOfAnother", a, event.Filter{Object: "s2"}, ""},
 		{"Together", a, event.Filter{After: 1, Object: "one", Types: []string{"sandbox.*"}}, "one"},
 	} {
-		if got := names(listEvents(t, k.a, k.filter)); got != k.want {
+		if got := joinNames(listEvents(t, k.a, k.filter)); got != k.want {
 			t.Errorf("%s: %q, want %q", k.law, got, k.want)
 		}
 	}
@@ -119,7 +119,7 @@ func TestRolledBackTransactionEmitsNoEvent(t *testing.T) {
 		return errors.Join(f.events.Emit(t.Context(), tx, atoll.Event{Owner: atoll.Local, Type: "x", Name: "never"}), boom)
 	})
 	emitEvents(t, f, atoll.Event{Owner: atoll.Local, Type: "x", Name: "real"})
-	if got := names(listEvents(t, a, event.Filter{})); got != "real" || !errors.Is(err, boom) {
+	if got := joinNames(listEvents(t, a, event.Filter{})); got != "real" || !errors.Is(err, boom) {
 		t.Errorf("%q, %v", got, err)
 	}
 }
@@ -264,15 +264,15 @@ func TestGapIsReported(t *testing.T) {
 			t.Fatalf("%+v: want a gap from %s to %s", list, from, to)
 		}
 	}
-	if got := names(listEvents(t, a, event.Filter{})); got != "5 6" {
+	if got := joinNames(listEvents(t, a, event.Filter{})); got != "5 6" {
 		t.Errorf("from the beginning: %q", got)
 	}
 	list := listEvents(t, a, event.Filter{After: 2})
 	gap(list, "3", "4")
-	if list[0].ID != 4 || names(list) != " 5 6" {
+	if list[0].ID != 4 || joinNames(list) != " 5 6" {
 		t.Errorf("after 2: %+v", list)
 	}
-	if got := names(listEvents(t, a, event.Filter{After: list[0].ID})); got != "5 6" {
+	if got := joinNames(listEvents(t, a, event.Filter{After: list[0].ID})); got != "5 6" {
 		t.Errorf("resumed from the gap: %q", got)
 	}
 	gap(listEvents(t, a, event.Filter{After: 3, Types: []string{"y"}}), "4", "4")
@@ -281,7 +281,7 @@ func TestGapIsReported(t *testing.T) {
 	if err := f.trimRecords(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := names(listEvents(t, a, event.Filter{})); got != "6" {
+	if got := joinNames(listEvents(t, a, event.Filter{})); got != "6" {
 		t.Errorf("all are old: %q is kept, want the newest", got)
 	}
 }
@@ -328,7 +328,7 @@ func TestEventsOfOneOwnerDisplaceNoOthers(t *testing.T) {
 	emitEvents(t, f, atoll.Event{Owner: bob, Type: "x", Name: "victim"}, atoll.Event{Owner: alice, Type: "x"})
 	insertEvents(t, f, event.MaxRows+997, func(int) atoll.Owner { return alice })
 	emitEvents(t, f, atoll.Event{Owner: alice, Type: "x"}) // the thousandth
-	if got := names(listEvents(t, b, event.Filter{})); got != "victim" {
+	if got := joinNames(listEvents(t, b, event.Filter{})); got != "victim" {
 		t.Errorf("%q is kept", got)
 	}
 	list := listEvents(t, a, event.Filter{After: 2})

@@ -369,7 +369,7 @@ func TestMemoryEndsWithItsProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, serr := theirs.Status(t.Context())
-	for name, err := range map[string]error{"Exec": execError(theirs), "Status": serr, "Stop": theirs.Stop(t.Context()), "Destroy": theirs.Destroy(t.Context()), "Reconcile": withDefaultError(other.Reconcile(t.Context()))} {
+	for name, err := range map[string]error{"Exec": execError(theirs), "Status": serr, "Stop": theirs.Stop(t.Context()), "Destroy": theirs.Destroy(t.Context()), "Reconcile": orUnavailable(other.Reconcile(t.Context()))} {
 		if !errors.Is(err, atoll.ErrUnavailable) {
 			t.Errorf("%s from another process: %v", name, err)
 		}
@@ -385,9 +385,10 @@ func TestMemoryEndsWithItsProcess(t *testing.T) {
 	}
 }
 
-func withDefaultError(err error) error {
+// orUnavailable returns err, or ErrUnavailable if it is nil.
+func orUnavailable(err error) error {
 	if err == nil {
-		return atoll.ErrUnavailable // it changed nothing and said nothing
+		return atoll.ErrUnavailable // the driver changed nothing and returned no error
 	}
 	return err
 }

@@ -239,9 +239,9 @@ func countStaging(t testing.TB, f *Fleet) (n int) {
 	return n
 }
 
-// TestWorkspaceCopyOfDeadProcess: the last stored copy is kept, and a condition reports
-// it.
-func TestWorkspaceCopyOfDeadProcess(t *testing.T) {
+// TestWorkspaceCopyOfLostSandbox: if a sandbox is lost, the last saved copy is kept,
+// and an event reports it.
+func TestWorkspaceCopyOfLostSandbox(t *testing.T) {
 	f, d := openRemote(t)
 	a := f.For(LocalCaller())
 	sb := mustCreate(t, a, persistentConfig(atoll.WorkspaceMount{Workspace: "w"}))
@@ -268,9 +268,9 @@ func TestWorkspaceCopyOfDeadProcess(t *testing.T) {
 	must(t, again.Destroy(t.Context()))
 }
 
-// TestWorkspaceCopyByForeignGuest: files from a sandbox that no longer belongs to this
-// process change nothing.
-func TestWorkspaceCopyByForeignGuest(t *testing.T) {
+// TestWorkspaceCopyOfHostileArchive: a hostile archive from a sandbox changes no stored
+// file, and stopping the sandbox fails.
+func TestWorkspaceCopyOfHostileArchive(t *testing.T) {
 	f, d := openRemote(t)
 	a := f.For(LocalCaller())
 	entry := func(h tar.Header) tar.Header { h.Mode = 0o644; return h }

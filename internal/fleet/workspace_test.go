@@ -79,9 +79,9 @@ func TestWorkspace(t *testing.T) {
 	}
 }
 
-// TestManyWorkspacesDontMultiplyTheDisk mounts all of a sandbox's at once, one
-// of them twice.
-func TestManyWorkspacesDontMultiplyTheDisk(t *testing.T) {
+// TestWorkspacesShareTheDiskQuota mounts several workspaces in one sandbox, one of them
+// twice: together they are within the owner's quota.
+func TestWorkspacesShareTheDiskQuota(t *testing.T) {
 	const quota, own = 8 << 20, 2 << 20
 	f := openFleet(t, Options{Quota: atoll.Quota{Disk: quota}})
 	cfg := atoll.Config{Spec: atoll.Spec{Limits: atoll.Resources{Disk: own}}, Workspaces: []atoll.WorkspaceMount{
