@@ -115,7 +115,7 @@ func TestManySandboxesLeaveNothing(t *testing.T) {
 	useOnce(t, d, true, func() { during = countProcesses(t) })
 	before, descriptors := countLeaks(t, c, d.Dir), countEntries(t, "/proc/self/fd")
 	if during < before.processes+3 {
-		t.Errorf("with a sandbox there are %d processes, without %d: its shim, guest and gate are not seen", during, before.processes)
+		t.Errorf("with a sandbox there are %d processes, without %d: its shim, guest and egress proxy are not detected", during, before.processes)
 	}
 	start := time.Now()
 	var wg sync.WaitGroup

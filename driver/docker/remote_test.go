@@ -78,7 +78,7 @@ func useEverything(t *testing.T, d *docker.Driver) {
 		t.Fatalf("Probe: %v", err)
 	}
 	if f.Mounts || f.Gate {
-		t.Errorf("a remote engine promises mounts or a gate: %+v", f)
+		t.Errorf("a remote engine reports mounts or an egress proxy: %+v", f)
 	}
 	sb, err := d.Create(ctx, atoll.Spec{})
 	if err != nil {

@@ -153,7 +153,7 @@ func TestAgentSandbox(t *testing.T) {
 		}
 	}
 	if _, err := again.Status(t.Context()); !errors.Is(err, atoll.ErrNotFound) {
-		t.Errorf("status of what is gone: %v", err)
+		t.Errorf("status of a removed sandbox: %v", err)
 	}
 	if secrets, err := clustertest.API(t).Core.Secrets(d.Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "atoll.dev/id"}); err != nil || len(secrets.Items) != 0 {
 		t.Errorf("secrets are left: %d, %v", len(secrets.Items), err)
@@ -234,7 +234,7 @@ func TestAgentSandboxRefuses(t *testing.T) {
 	full := template("none")
 	full.Image, full.Limits.Memory = "x", 1<<30
 	if _, err := d.Create(t.Context(), full); !errors.Is(err, atoll.ErrUnsupported) || !strings.Contains(err.Error(), "image") || !strings.Contains(err.Error(), "limits") {
-		t.Errorf("what the template says: %v", err)
+		t.Errorf("the template's error: %v", err)
 	}
 	// A template with a missing image: the error has the reason, and nothing is left.
 	text, err := d.Template(t.Context(), "broken", atoll.Spec{Image: "localhost/none:1"}, 0)

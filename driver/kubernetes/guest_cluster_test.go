@@ -160,7 +160,7 @@ func TestDirectConnections(t *testing.T) {
 	}
 	out := runShell(t, sb, "cat /proc/net/tcp /proc/net/tcp6")
 	if !strings.Contains(out, fmt.Sprintf(":%04X ", 41999)) {
-		t.Errorf("nobody is connected to the direct port:\n%s", out)
+		t.Errorf("no connection to the direct port:\n%s", out)
 	}
 }
 
@@ -224,7 +224,7 @@ func TestEgressProxyOfPod(t *testing.T) {
 		exit, err := sb.Exec(t.Context(), atoll.Cmd{Args: []string{"true"}})
 		if err == nil && exit.Code == 0 {
 			if out := askProxy(t, sb, badURL); !strings.Contains(out, "this is not") {
-				err = fmt.Errorf("the gate does not come back: %s", out)
+				err = fmt.Errorf("the egress proxy does not answer again: %s", out)
 			}
 		}
 		return err

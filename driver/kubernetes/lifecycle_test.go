@@ -120,7 +120,7 @@ func TestEnvironmentIsASecret(t *testing.T) {
 			t.Fatal(err)
 		}
 		if text := pod.String(); strings.Contains(text, "hush") || !strings.Contains(text, "TOKEN") {
-			t.Errorf("%s: the pod tells it: %s", how, text)
+			t.Errorf("%s: the pod contains it: %s", how, text)
 		}
 		secret, err := api.Core.Secrets(d.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
 		if err != nil {

@@ -128,7 +128,7 @@ func TestConcurrentClaims(t *testing.T) {
 			t.Fatal(err)
 		}
 		if st, err = fresh.Status(t.Context()); err != nil || st.Name != won[0] {
-			t.Errorf("it is %s's, who won is %s: %v", st.Name, won[0], err)
+			t.Errorf("it belongs to %s, the winner is %s: %v", st.Name, won[0], err)
 		}
 	}
 }

@@ -76,7 +76,7 @@ func TestRecordInPodMetadata(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text := meta.String(); strings.Contains(text, "hush") {
-		t.Errorf("it tells secrets: %s", text)
+		t.Errorf("it contains secrets: %s", text)
 	}
 	got, err := readPod(d, at, &meta)
 	if err != nil {

@@ -235,7 +235,7 @@ func TestTunnelToClosedPort(t *testing.T) {
 		defer conn.Close()
 		_, err = conn.Read(make([]byte, 1))
 		if !errors.Is(err, atoll.ErrUnavailable) || !strings.Contains(err.Error(), "nobody listens on 1") {
-			t.Errorf("what the other end says is lost: %v", err)
+			t.Errorf("data of the other end is lost: %v", err)
 		}
 		if _, err := tg.openTunnel(t.Context(), "atoll-other", 1); !errors.Is(err, atoll.ErrNotFound) {
 			t.Errorf("a pod that is not there: %v", err)
@@ -344,7 +344,7 @@ func TestDeadTunnel(t *testing.T) {
 	c.sendPing()
 	c.sendPing()
 	if err := c.SetDeadline(time.Now()); !errors.Is(err, atoll.ErrUnavailable) {
-		t.Errorf("nobody answers: %v", err)
+		t.Errorf("without an answer: %v", err)
 	}
 }
 

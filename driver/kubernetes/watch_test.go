@@ -32,9 +32,9 @@ type fakeAPI struct {
 	version int
 	streams map[*io.PipeWriter]bool
 	asked   map[string]int // "list", "watch", "get"
-	deaf    bool           // watches are taken and told nothing
+	deaf    bool           // watches are accepted and get no events
 	refuse  int            // this status, for everything
-	gone    int            // watches that are told that their version is too old
+	gone    int            // watches get the error that their version is too old
 }
 
 func newAPI() *fakeAPI {
@@ -124,7 +124,7 @@ func (a *fakeAPI) setPod(name string, uid types.UID, phase corev1.PodPhase) *cor
 	}
 	a.mu.Unlock()
 	for _, w := range told {
-		_, _ = w.Write(append(event, '\n')) // who has gone is not told
+		_, _ = w.Write(append(event, '\n')) // closed watches get no event
 	}
 	return pod
 }
@@ -216,7 +216,7 @@ func TestAwait(t *testing.T) {
 		first := a.setPod("pod", "1", corev1.PodPending)
 		done, end := waitForPhase(t.Context(), p, first, corev1.PodRunning), waitForPhase(t.Context(), p, first, "")
 		synctest.Wait()
-		a.endWatches() // its end is seen by nobody
+		a.endWatches() // no watch sees its end
 		a.setPod("pod", "1", "")
 		time.Sleep(time.Second)
 		a.setPod("pod", "2", corev1.PodRunning)

@@ -234,7 +234,7 @@ func TestHungGuest(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := runShell(t, again, "echo works"); got != "works\n" {
-		t.Errorf("once it goes on: %q", got)
+		t.Errorf("after it continues: %q", got)
 	}
 	if err := m.Pause(t.Context()); err != nil {
 		t.Fatal(err)

@@ -153,7 +153,7 @@ func waitForFullDisk(t *testing.T, d *microvm.Driver, sb atoll.Sandbox, l *small
 		t.Errorf("it is %+v", c)
 	}
 	if err := atoll.Start(ctx, sb); !errors.Is(err, atoll.ErrUnavailable) || !strings.Contains(err.Error(), full) {
-		t.Errorf("Start without room: %v", err)
+		t.Errorf("Start without free space: %v", err)
 	}
 	again, err := d.Open(ctx, sb.ID())
 	if err != nil {

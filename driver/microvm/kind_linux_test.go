@@ -62,7 +62,7 @@ func TestRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := d.Create(t.Context(), atoll.Spec{Image: dir}); !errors.Is(err, atoll.ErrDenied) {
-		t.Errorf("a directory that nobody has named: %v", err)
+		t.Errorf("a directory that is not configured: %v", err)
 	}
 	d.Roots = []string{dir}
 	sb := createTestSandbox(t, d, atoll.Spec{Image: dir})

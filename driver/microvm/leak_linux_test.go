@@ -59,7 +59,7 @@ func TestMountsLeaveNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		if now := leaktest.Count(t, d.Dir, nil); now.Children == before.Children {
-			t.Error("nobody serves the mount")
+			t.Error("no process serves the mount")
 		}
 		runShell(t, sb, "echo x > /share/x")
 		if err := sb.Destroy(t.Context()); err != nil {

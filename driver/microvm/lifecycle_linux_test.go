@@ -48,7 +48,7 @@ func TestSpecIsChecked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := d.Create(t.Context(), c.spec)
 			if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
-				t.Errorf("got %v, want one that is %v and says %q", err, c.want, c.text)
+				t.Errorf("got %v, want %v with the text %q", err, c.want, c.text)
 			}
 		})
 	}
@@ -251,7 +251,7 @@ func TestNetwork(t *testing.T) {
 	rules := atoll.Network{Allow: []string{"host.atoll.internal:" + port}}
 	sb := createTestSandbox(t, d, atoll.Spec{Network: rules})
 	if got := runShell(t, sb, get); got != "reached" {
-		t.Errorf("through the gate: %q", got)
+		t.Errorf("through the egress proxy: %q", got)
 	}
 	if got := runShell(t, sb, "ls /sys/class/net"); got != "lo\n" {
 		t.Errorf("its interfaces: %q", got)

@@ -75,7 +75,7 @@ func checkLimitsHeld(t *testing.T, sb atoll.Sandbox) {
 	runShell(t, sb, "! dd if=/dev/zero of=/tmp/fill bs=65536 count=64 2>/tmp/err && rm /tmp/fill")
 	// 64 files are reserved for the system itself; how many it uses depends on the host.
 	if got := runShell(t, sb, "i=0; mkdir /tmp/many; while [ $i -lt 400 ] && (: >/tmp/many/$i) 2>/dev/null; do i=$((i+1)); done; rm -r /tmp/many; [ $i -gt 200 ] && [ $i -lt 365 ] && echo held || echo $i"); got != "held\n" {
-		t.Errorf("with room for 300 files there are %s", got)
+		t.Errorf("with a limit of 300 files there are %s", got)
 	}
 	if err := atoll.WriteFile(t.Context(), sb, "/workspace/small", bytes.Repeat([]byte("x"), 1<<20), 0o644); err != nil {
 		t.Errorf("1 MB: %v", err)

@@ -9,7 +9,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// TestDefaultLimits checks the limits of a sandbox of an ordinary user, who has no control groups.
+// TestDefaultLimits checks the limits of a sandbox of an unprivileged user, which has no control groups.
 func TestDefaultLimits(t *testing.T) {
 	if os.Geteuid() == 0 {
 		rerunUnprivileged(t, "TestDefaultLimits")

@@ -278,7 +278,7 @@ func runBash(script string) (scriptOutcome, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), compatTimeout)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
-	c := exec.CommandContext(ctx, "env", "--default-signal", "bash", "-c", script) // whoever runs the test may ignore some
+	c := exec.CommandContext(ctx, "env", "--default-signal", "bash", "-c", script) // the parent process may ignore some
 	c.Dir = dir
 	c.Env = append([]string{"HOME=" + dir, "PATH=" + top + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}, compatEnv...)
 	c.Stdout, c.Stderr = &stdout, &stderr

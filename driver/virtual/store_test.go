@@ -19,7 +19,8 @@ import (
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 )
 
-// workerDir tells the test binary that it is the worker of TestKilledWhileSaving.
+// workerDir is the environment variable that makes the test binary the worker of
+// TestKilledWhileSaving.
 const workerDir = "ATOLL_TEST_WORKER_DIR"
 
 // TestWorker is no test: it is the process that the test below kills. It counts in a file and a variable of a

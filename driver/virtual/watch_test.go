@@ -52,7 +52,7 @@ func waitForEvent(t *testing.T, told <-chan atoll.FileEvent, op atoll.FileOp, pa
 				return
 			}
 		case <-t.Context().Done():
-			t.Fatalf("%s %s is not told", op, path)
+			t.Fatalf("%s %s is not reported", op, path)
 		}
 	}
 }
@@ -134,7 +134,7 @@ func TestWatchersOfASharedMount(t *testing.T) {
 				case ev := <-told[i]:
 					delete(want, ev.Path)
 				case <-t.Context().Done():
-					t.Errorf("%d files are not told", len(want))
+					t.Errorf("%d files are not reported", len(want))
 					return
 				}
 			}

@@ -58,7 +58,7 @@ func TestConcurrentCallers(t *testing.T) {
 	there := driverStates(t, &virtual.Driver{Dir: filepath.Join(home, "sandboxes")})
 	for _, r := range rows {
 		if there[r.id] != r.state || r.goal != "" || r.holder != "" {
-			t.Errorf("%s is %s (goal %q, holder %q), its driver says %q", r.id, r.state, r.goal, r.holder, there[r.id])
+			t.Errorf("%s is %s (goal %q, holder %q), its driver has %q", r.id, r.state, r.goal, r.holder, there[r.id])
 		}
 		delete(there, r.id)
 	}

@@ -40,7 +40,7 @@ func runCrashChild(home string) error {
 	for range 4 {
 		wg.Go(func() { errs <- useSandboxes(a, say) })
 	}
-	return <-errs // any end is a failure
+	return <-errs // returning is always a failure
 }
 
 // lineWriter writes whole lines.
@@ -52,7 +52,7 @@ type lineWriter struct {
 func (t *lineWriter) writeLine(words ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	_, _ = fmt.Fprintln(t.w, words...) // a parent that is gone kills us
+	_, _ = fmt.Fprintln(t.w, words...) // a write to a closed pipe ends this process
 }
 
 // useSandboxes creates, uses and destroys sandboxes without end.
@@ -110,7 +110,7 @@ type reportedSandbox struct {
 	wrote      int // -1: nothing
 	destroying bool
 	destroyed  bool
-	twice      bool // it was given to two
+	twice      bool // it was claimed twice
 }
 
 // TestCrash kills a process repeatedly during its work. Acknowledged changes must be
@@ -119,7 +119,7 @@ type reportedSandbox struct {
 func TestCrash(t *testing.T) {
 	rounds := testenv.Rounds(t, 6, 12, "ATOLL_CRASHES")
 	if os.Getenv(postgresVar) != "" {
-		rounds = min(rounds, 4) // each waits for a lease
+		rounds = min(rounds, 4) // each round waits for a lease
 	}
 	home := t.TempDir()
 	all := make(map[string]*reportedSandbox)
@@ -164,13 +164,13 @@ func runAndKillChild(home string, mu *sync.Mutex, all map[string]*reportedSandbo
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	kill := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }) // for one that says nothing
+	kill := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }) // if it prints nothing
 	r := bufio.NewReader(out)
 	first := true
 	for {
 		line, err := r.ReadString('\n')
 		if err != nil {
-			break // what has no end was cut off
+			break // an incomplete line was cut off
 		}
 		if first {
 			kill.Reset(after)
@@ -224,7 +224,7 @@ func checkAfterCrash(t *testing.T, f *Fleet, all map[string]*reportedSandbox) {
 			t.Errorf("%s is %s: %+v", i.ID, i.State, i.Conditions)
 		}
 		if there[i.ID] != i.State {
-			t.Errorf("%s is %s, and its driver says %q", i.ID, i.State, there[i.ID])
+			t.Errorf("%s is %s, and its driver has %q", i.ID, i.State, there[i.ID])
 		}
 		if s := all[i.ID]; s != nil && s.destroyed {
 			t.Errorf("%s was destroyed and is %s", i.ID, i.State)
@@ -235,7 +235,7 @@ func checkAfterCrash(t *testing.T, f *Fleet, all map[string]*reportedSandbox) {
 	must(t, err)
 	for _, r := range ready {
 		if there[r.id] != r.state {
-			t.Errorf("%s of a pool is %s (goal %q, holder %q), and its driver says %q", r.id, r.state, r.goal, r.holder, there[r.id])
+			t.Errorf("%s of a pool is %s (goal %q, holder %q), and its driver has %q", r.id, r.state, r.goal, r.holder, there[r.id])
 		}
 		delete(there, r.id)
 	}

@@ -140,7 +140,7 @@ func crashFileChildOnce(t *testing.T, home string, spaces map[string]*reportedWo
 	for {
 		line, err := r.ReadString('\n')
 		if err != nil {
-			break // what has no end was cut off
+			break // an incomplete line was cut off
 		}
 		if first {
 			kill.Reset(after)
@@ -194,7 +194,7 @@ func checkWorkspaces(t *testing.T, f *Fleet, spaces map[string]*reportedWorkspac
 		s := spaces[w.Name]
 		if s == nil || s.removed { // it was being made (again)
 			if w.Files != 0 {
-				t.Errorf("%s has files, and nobody made it", w.Name)
+				t.Errorf("%s has files, but was not created", w.Name)
 			}
 			must(t, a.RemoveWorkspace(t.Context(), w.Name))
 			continue

@@ -181,7 +181,7 @@ func TestFailedCreateLeavesNothing(t *testing.T) {
 			}
 			all, err := a.List(t.Context(), Filter{All: true})
 			if err != nil || len(all) != 1 || all[0].State != atoll.Destroyed || all[0].Conditions[0].Message == "" || strings.Contains(all[0].Conditions[0].Message, "\n") {
-				t.Errorf("the registry remembers %+v, %v; want one destroyed that says why on a line", all, err)
+				t.Errorf("the registry has %+v, %v; want one destroyed sandbox with the reason on one line", all, err)
 			}
 			d.setHooks(func(d *faultyDriver) { d.create = nil })
 			mustCreate(t, a, namedConfig("x")) // the name is free

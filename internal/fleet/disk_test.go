@@ -201,7 +201,7 @@ func TestKeptDisk(t *testing.T) {
 		t.Errorf("the driver was given %+v", spec.Machine)
 	}
 	if info, err := second.Info(ctx); err != nil || info.Config.Machine.Disk != "data" {
-		t.Errorf("its configuration says %+v, %v", info.Config.Machine, err)
+		t.Errorf("its configuration is %+v, %v", info.Config.Machine, err)
 	}
 	if u, err := a.Allowance(ctx); err != nil || u.Used.Disk != 0 {
 		t.Errorf("it counts twice: %d, %v", u.Used.Disk, err)

@@ -336,7 +336,7 @@ func TestEventsOfOneOwnerDisplaceNoOthers(t *testing.T) {
 		t.Errorf("%d events, the first is %+v", len(list), list[0])
 	}
 	if list := listEvents(t, b, event.Filter{After: 1}); len(list) != 0 {
-		t.Errorf("the other is told of a gap: %+v", list)
+		t.Errorf("the other owner gets a gap: %+v", list)
 	}
 }
 

@@ -48,6 +48,6 @@ func TestListReportsDeadSandboxes(t *testing.T) {
 	f, sb := newDeadSandbox(t)
 	list, err := f.For(LocalCaller()).List(context.Background(), Filter{})
 	if err != nil || len(list) != 1 || list[0].ID != sb.ID() || list[0].State != atoll.Stopped {
-		t.Errorf("the list says %+v, %v", list, err)
+		t.Errorf("the list is %+v, %v", list, err)
 	}
 }

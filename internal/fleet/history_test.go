@@ -67,7 +67,7 @@ func TestHistory(t *testing.T) {
 		}
 		got.Time, got.Duration, got.Error = time.Time{}, 0, want.Error
 		if want.Error != "" {
-			got.ExitCode = want.ExitCode // what a command that was ended says is the driver's
+			got.ExitCode = want.ExitCode // the exit code of a killed command depends on the driver
 		}
 		if got != want {
 			t.Errorf("%d: %+v, want %+v", i, got, want)
@@ -163,7 +163,7 @@ func TestHistoryHidesSecrets(t *testing.T) {
 	}
 	mustStart(t, sb, "p", atoll.Cmd{Shell: "echo hunter22-and-more; exit 3"})
 	if out, _, _, _ := attachToEnd(t, sb, "p", Attachment{}); out != "hunter22-and-more\n" {
-		t.Errorf("who is attached gets %q", out)
+		t.Errorf("an attached client gets %q", out)
 	}
 	list, err := sb.Processes(ctx)
 	if err != nil {

@@ -18,7 +18,7 @@ func TestInventoryReadsNoConfiguration(t *testing.T) {
 	must(t, stopped.Stop(t.Context()))
 	must(t, gone.Destroy(t.Context()))
 	one := startEndlessCommand(t, sb)
-	must(t, f.registry.Write(t.Context(), func(tx *sql.Tx) error { // nobody reads it
+	must(t, f.registry.Write(t.Context(), func(tx *sql.Tx) error { // configurations must not be read
 		_, err := tx.ExecContext(t.Context(), "update sandboxes set config = 'none' where id = ?", stopped.ID())
 		return err
 	}))
@@ -31,6 +31,6 @@ func TestInventoryReadsNoConfiguration(t *testing.T) {
 	}
 	must(t, sb.Destroy(t.Context()))
 	if err := waitForResult(t, one); err == nil {
-		t.Error("the command goes on")
+		t.Error("the command still runs")
 	}
 }

@@ -126,7 +126,7 @@ func TestSecondStopWaits(t *testing.T) {
 	stops := 0
 	d.setHooks(func(d *faultyDriver) {
 		d.stop = func(ctx context.Context, sb *virtual.Sandbox) error {
-			stops++ // one at a time, or the race detector tells
+			stops++ // not locked: the race detector reports concurrent stops
 			close(entered)
 			<-gate
 			return sb.Stop(ctx)
@@ -139,7 +139,7 @@ func TestSecondStopWaits(t *testing.T) {
 		t.Errorf("Exec while it is being stopped: %v", err)
 	}
 	if st := readRow(t, f, sb.ID()).state; st != atoll.Stopping {
-		t.Errorf("the registry says %s", st)
+		t.Errorf("the registry has %s", st)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -182,7 +182,7 @@ func TestConcurrentTransitions(t *testing.T) {
 	r := readRow(t, fleets[0], id)
 	st := driverStates(t, fleets[0].opts.Drivers[0])[id]
 	if r.state != st || r.goal != "" || r.holder != "" {
-		t.Errorf("the registry says %s (%q by %q), the driver %s", r.state, r.goal, r.holder, st)
+		t.Errorf("the registry has %s (%q by %q), the driver %s", r.state, r.goal, r.holder, st)
 	}
 }
 
@@ -392,7 +392,7 @@ func TestSnapshotsAreMirrored(t *testing.T) {
 func TestHangingCallDelaysNoStop(t *testing.T) {
 	runWithFakeClock(t, newDriverOnDisk, func(t *testing.T, f *Fleet) {
 		sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
-		_, done, err := sb.beginCall(t.Context(), "exec") // whose context nobody looks at
+		_, done, err := sb.beginCall(t.Context(), "exec") // a call that ignores its context
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -256,7 +256,7 @@ func (w *fleetModel) check(t *rapid.T) {
 		}
 		for id, s := range want {
 			if got[id] != s {
-				t.Fatalf("the registry says %q of %s, the model %q", got[id], id, s)
+				t.Fatalf("the registry has %q for %s, the model %q", got[id], id, s)
 			}
 		}
 	}

@@ -36,7 +36,7 @@ func TestNetworkRulesStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	closeFleet(t, f)
-	d.stateOf(sb.ID()).rules = atoll.Network{} // as if it had been told while nobody looked
+	d.stateOf(sb.ID()).rules = atoll.Network{} // as if another process had changed them
 	f = openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
 	if sb, err = f.For(LocalCaller()).Open(t.Context(), "box"); err != nil {
 		t.Fatal(err)

@@ -47,7 +47,7 @@ func waitForEvent(t *testing.T, a *Account, filter event.Filter, is func(atoll.E
 // waitForListener waits until the fleet listens to a sandbox.
 func waitForListener(t *testing.T, r *lastingState) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // the double has no way to tell
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // there is no event
 		r.mu.Lock()
 		n := len(r.listeners)
 		r.mu.Unlock()
@@ -55,7 +55,7 @@ func waitForListener(t *testing.T, r *lastingState) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatal("nobody listens")
+			t.Fatal("no listener")
 		}
 	}
 }
@@ -82,7 +82,7 @@ func TestNoticesBecomeEvents(t *testing.T) {
 		r.notifyListeners(atoll.Notice{Kind: atoll.NoticeDenied, Message: "flood"})
 	}
 	r.notifyListeners(atoll.Notice{Kind: atoll.NoticeActive})
-	for end := time.Now().Add(time.Minute); !reportsActivity(sb.b); time.Sleep(time.Millisecond) { // nothing tells
+	for end := time.Now().Add(time.Minute); !reportsActivity(sb.b); time.Sleep(time.Millisecond) { // there is no event
 		if time.Now().After(end) {
 			t.Fatal("what runs inside is not seen")
 		}

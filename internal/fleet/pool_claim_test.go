@@ -61,7 +61,7 @@ func TestClaimer(t *testing.T) {
 	}
 	must(t, sb.Destroy(t.Context()))
 	if got := readStored(t, u, "w", "/new"); got != "new\n" {
-		t.Errorf("at home: %q", got)
+		t.Errorf("stored: %q", got)
 	}
 }
 

@@ -73,7 +73,7 @@ func TestPool(t *testing.T) {
 	}
 	waitFor(t, "two are ready", func() bool { return getPool(t, a, "warm").Ready == 2 })
 	if list, err := a.List(t.Context(), Filter{AllOwners: true}); err != nil || len(list) != 0 {
-		t.Errorf("who is ready is listed: %v, %v", list, err)
+		t.Errorf("ready sandboxes are listed: %v, %v", list, err)
 	}
 	ready, err := queryRows(t.Context(), f.registry.DB, "pool = 'warm'")
 	must(t, err)
@@ -125,7 +125,7 @@ func TestPool(t *testing.T) {
 		t.Errorf("left of the pool: %v, %v", left, err)
 	}
 	if got := shellOutput(t, sb, "cat /prepared"); got != "done\n" {
-		t.Errorf("who was claimed is hit by the pool's end: %q", got)
+		t.Errorf("removing the pool affects a claimed sandbox: %q", got)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestPoolRefuses(t *testing.T) {
 	checkError(t, "a bad pool", err, atoll.ErrInvalid)
 	for _, part := range []string{"name:", "size -1", "config.name", "config.id", "config.secrets", "config.workspaces", "config.lifecycle", "config.pool", `dir "z"`} {
 		if err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("a bad pool: %v: says nothing of %s", err, part)
+			t.Errorf("a bad pool: %v: does not name %s", err, part)
 		}
 	}
 	must(t, errorOf(a.SetPool(t.Context(), atoll.Pool{Name: "p", Config: atoll.Config{Spec: atoll.Spec{Env: []string{"API_KEY=hide-me-please"}}}})))

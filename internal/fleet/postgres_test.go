@@ -91,12 +91,12 @@ func TestOnPostgres(t *testing.T) {
 	args := []string{"-test.v", "-test.skip=" + strings.Join(testsWithoutPostgres, "|"), "-test.timeout=20m", "-rapid.checks=10"}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
 	cmd.Env = append(os.Environ(), postgresVar+"="+c.URL("public"))
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
 	err := cmd.Run()
 	passed, skipped := 0, 0
 	var failed []string
-	for line := range strings.Lines(said.String()) {
+	for line := range strings.Lines(output.String()) {
 		switch {
 		case strings.HasPrefix(line, "--- PASS"):
 			passed++
@@ -108,7 +108,7 @@ func TestOnPostgres(t *testing.T) {
 	}
 	t.Logf("%d tests passed, %d were skipped", passed, skipped)
 	if err != nil {
-		t.Errorf("%v: %s\n%s", err, strings.Join(failed, "\n"), said.String())
+		t.Errorf("%v: %s\n%s", err, strings.Join(failed, "\n"), output.String())
 	}
 	if passed < 120 {
 		t.Errorf("only %d tests ran", passed)
@@ -131,7 +131,7 @@ func waitUntilReconciled(t *testing.T, f *Fleet) {
 		must(t, f.Reconcile(ctx))
 		if n = 0; f.registry.Postgres != nil {
 			must(t, f.registry.DB.QueryRowContext(ctx, "select count(*) from instances where id <> ?", f.member.ID()).Scan(&n))
-			time.Sleep(f.opts.lease / 20) // the database tells nobody of time that passes
+			time.Sleep(f.opts.lease / 20) // there is no event when a lease expires
 		}
 	}
 }

@@ -72,7 +72,7 @@ func TestPrepareThatFails(t *testing.T) {
 				}
 			}
 			if c.not != "" && strings.Contains(err.Error(), c.not) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("%v: says too much", err)
+				t.Errorf("%v: too long", err)
 			}
 		})
 	}

@@ -67,7 +67,7 @@ func TestDetachedOutlivesTheFleet(t *testing.T) {
 		return nil
 	})
 	if err != nil || exits != 1 {
-		t.Errorf("its end was told %d times, %v", exits, err)
+		t.Errorf("its end was reported %d times, %v", exits, err)
 	}
 }
 

@@ -68,7 +68,7 @@ func TestDetachedProcess(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || first.String() != "got one\n" {
 		t.Fatalf("%q, %v", &first, err)
 	}
-	feed.Close() // of one who has left: the process does not see it
+	feed.Close() // the input of a client that disconnected, which the process does not notice
 	out, errs, exit, err := attachToEnd(t, sb, "job", Attachment{Stdin: strings.NewReader("two\n")})
 	if out != "got one\n" || errs != "two\n" || exit.Code != 3 || err != nil {
 		t.Errorf("a late one gets %q, %q, %+v, %v", out, errs, exit, err)
@@ -190,7 +190,7 @@ func TestSlowAttachmentMissesOutput(t *testing.T) {
 	}()
 	<-held
 	if exit, err := sb.Attach(minuteContext(t), "p", Attachment{}); err != nil || exit.Code != 0 {
-		t.Fatalf("the process waits for who is slow: %+v, %v", exit, err)
+		t.Fatalf("the process waits for a slow client: %+v, %v", exit, err)
 	}
 	p, err := sb.Process(t.Context(), "p")
 	if err != nil {
@@ -201,7 +201,7 @@ func TestSlowAttachmentMissesOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	if lost == 0 || lost+int64(got.Len()) != p.Output || !strings.HasSuffix(got.String(), "600000\nend\n") {
-		t.Errorf("of %d bytes %d came and %d were told lost", p.Output, got.Len(), lost)
+		t.Errorf("of %d bytes %d arrived and %d were reported lost", p.Output, got.Len(), lost)
 	}
 	if kept := p.Output - lost; kept > ringSize+64<<10 || kept < ringSize/2 {
 		t.Errorf("%d bytes were kept", kept)
@@ -223,7 +223,7 @@ func TestSlowCallerBlocksItsCommand(t *testing.T) {
 	}
 	p, err := sb.Process(t.Context(), "p")
 	if err != nil || !p.Running || p.Output > 1<<20 {
-		t.Errorf("while nobody reads: %+v, %v", p, err)
+		t.Errorf("without a reader: %+v, %v", p, err)
 	}
 	rest, err := io.ReadAll(r)
 	if err != nil || !bytes.HasSuffix(rest, []byte("\n600000\n")) {
@@ -372,7 +372,7 @@ func TestProcessesEndWithTheirSandbox(t *testing.T) {
 			}
 			err := <-ended
 			if !errors.Is(err, k.want) {
-				t.Errorf("who is attached gets %v, want %v", err, k.want)
+				t.Errorf("an attached client gets %v, want %v", err, k.want)
 			}
 			in.close()
 			if _, err := sb.StartProcess(t.Context(), "q", atoll.Cmd{Shell: ":"}); err == nil {
@@ -394,7 +394,7 @@ func TestDetachedProcessOutlivesCaller(t *testing.T) {
 		t.Errorf("%q, %+v, %v", out, exit, err)
 	}
 	if _, err := sb.StartProcess(ctx, "q", atoll.Cmd{Shell: ":"}); !errors.Is(err, context.Canceled) {
-		t.Errorf("a caller that is gone: %v", err)
+		t.Errorf("a caller that disconnected: %v", err)
 	}
 }
 
@@ -648,7 +648,7 @@ func TestConcurrentProcessCalls(t *testing.T) {
 					if !errors.Is(err, atoll.ErrNotFound) && !errors.Is(err, atoll.ErrState) {
 						t.Error(err)
 					}
-					return // it is gone
+					return // the sandbox was destroyed
 				}
 				var in io.Reader
 				if i%3 > 0 {

@@ -171,7 +171,7 @@ func TestQuotaOfCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := waitForResult(t, one); err == nil {
-		t.Error("the command goes on")
+		t.Error("the command still runs")
 	}
 	if err := execError(other); err != nil {
 		t.Errorf("with one ended: %v", err)
@@ -186,7 +186,7 @@ func TestQuotaOfCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := waitForResult(t, two); err == nil {
-		t.Error("the command goes on")
+		t.Error("the command still runs")
 	}
 	if n := f.commandCounts.countOf(atoll.Local); n != 0 {
 		t.Errorf("%d commands are counted after all have ended", n)

@@ -69,6 +69,6 @@ func TestForkRefusesUnrecordedSettings(t *testing.T) {
 	fork, err := sb.Fork(t.Context(), "", own)
 	must(t, err)
 	if out := shellOutput(t, fork, "echo $A"); out != "b\n" || fork.ID() != own.ID {
-		t.Errorf("the fork %s says %q", fork.ID(), out)
+		t.Errorf("the fork %s prints %q", fork.ID(), out)
 	}
 }

@@ -412,7 +412,7 @@ func leadAsOtherProcess(t *testing.T, f *Fleet) (func() error, error) {
 	other := openFleet(t, Options{Home: f.opts.Home})
 	resign, err := other.member.TryLead(t.Context())
 	if resign == nil {
-		t.Fatalf("somebody leads: %v", err)
+		t.Fatalf("another process leads: %v", err)
 	}
 	return resign, err
 }

@@ -461,7 +461,7 @@ func TestMessagesHideSecrets(t *testing.T) {
 		t.Fatal(list, err)
 	}
 	if m := list[0].Conditions[0].Message; !strings.Contains(m, "environment") || strings.Contains(m, "swordfish") {
-		t.Errorf("the registry says %q", m)
+		t.Errorf("the registry has %q", m)
 	}
 }
 

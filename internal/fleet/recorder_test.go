@@ -85,7 +85,7 @@ func TestFlushAndCloseWriteAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkEntries(t, s, 2*n)
-	l.add(newTestRecord(0)) // nobody listens any more; it does not hang
+	l.add(newTestRecord(0)) // must not hang without a writer
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.bytes != 0 || len(l.queue) != 0 {
@@ -108,7 +108,7 @@ func TestFullRecorderBlocksAdd(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-added:
-			t.Error("an entry is taken that there is no room for")
+			t.Error("add accepted an entry although the queue is full")
 		default:
 		}
 		<-s.WriteTurn
@@ -140,7 +140,7 @@ func TestRecorderReportsLostRecords(t *testing.T) {
 		}
 		got := listObjects(t, s)
 		if len(got) != maxQueued+1 || !slices.Contains(got, "audit 2 entries were lost") {
-			t.Errorf("%d entries, and none tells of the two that are lost", len(got))
+			t.Errorf("%d entries, none of which reports the two lost ones", len(got))
 		}
 	})
 }
@@ -169,7 +169,7 @@ func TestRecorderSurvivesFailingRegistry(t *testing.T) {
 		}
 		l.add(newTestRecord(3))
 		if err := l.close(t.Context()); err == nil {
-			t.Error("close says nothing of an entry that is lost")
+			t.Error("close does not report a lost entry")
 		}
 	})
 }
@@ -182,7 +182,7 @@ func TestRecorderCloseEndsWithContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := l.close(ctx); err == nil {
-		t.Error("close says nothing of an entry that is lost")
+		t.Error("close does not report a lost entry")
 	}
 	<-s.WriteTurn
 }

@@ -48,7 +48,7 @@ func TestRouteLinks(t *testing.T) {
 		}
 	}
 	if _, err := reader.CreateRouteLink(t.Context(), "web", c.after(time.Hour)); !errors.Is(err, atoll.ErrDenied) {
-		t.Errorf("who may only read makes a link: %v", err)
+		t.Errorf("a token with only the scope read creates a link: %v", err)
 	}
 	for _, at := range []time.Time{c.now(), {}, c.after(atoll.MaxRouteLink + time.Second)} {
 		if _, err := hers.CreateRouteLink(t.Context(), "web", at); !errors.Is(err, atoll.ErrInvalid) {
@@ -65,7 +65,7 @@ func TestRouteLinks(t *testing.T) {
 	told := 0
 	defer f.OnRevoked(func(_ context.Context) { told++ })()
 	if err := hers.RevokeRouteLink(t.Context(), one); err != nil || good(one) || told != 1 {
-		t.Errorf("revoked: %v, good %v, told %d times", err, good(one), told)
+		t.Errorf("revoked: %v, good %v, reported %d times", err, good(one), told)
 	}
 	two := made()
 	c.advance(time.Hour)

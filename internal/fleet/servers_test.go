@@ -238,7 +238,7 @@ func TestServersFailOver(t *testing.T) {
 			t.Errorf("Run of the first ended with %v", err)
 		}
 	case <-time.After(time.Minute):
-		t.Error("Run of the first goes on")
+		t.Error("Run of the first does not return")
 	}
 	_ = one.Close(t.Context()) // it could not write all
 }
@@ -324,12 +324,12 @@ func TestServersSurviveDatabaseRestart(t *testing.T) {
 	has := driverStates(t, two.opts.Drivers[0])
 	for id, lives := range there {
 		if r, err := two.loadRow(t.Context(), id); err != nil || (r.state == atoll.Running) != lives || (has[id] == atoll.Running) != lives {
-			t.Errorf("%s: acknowledged as living: %t; it is %s, its driver says %q, %v", id, lives, r.state, has[id], err)
+			t.Errorf("%s: acknowledged as existing: %t; it is %s, its driver has %q, %v", id, lives, r.state, has[id], err)
 		}
 	}
 	for id, state := range has {
 		if r, err := two.loadRow(t.Context(), id); err != nil || r.state != state {
-			t.Errorf("%s: its driver says %s, the registry %s, %v", id, state, r.state, err)
+			t.Errorf("%s: its driver has %s, the registry %s, %v", id, state, r.state, err)
 		}
 	}
 	if failed == 0 || len(there) == 0 {

@@ -40,7 +40,7 @@ func TestTerminalRights(t *testing.T) {
 		}(),
 	} {
 		if !errors.Is(err, atoll.ErrDenied) {
-			t.Errorf("%s by one who may only read: %v", what, err)
+			t.Errorf("%s with only the scope read: %v", what, err)
 		}
 	}
 	if _, err := reader.ReadTerminal(ctx, "main"); err != nil {
@@ -61,7 +61,7 @@ func TestTerminalRights(t *testing.T) {
 		t.Error(err)
 	}
 	if exit := <-watched; exit.Code != 4 {
-		t.Errorf("who watched got %+v", exit)
+		t.Errorf("a watching client got %+v", exit)
 	}
 	if err := sb.Pause(ctx); err != nil {
 		t.Fatal(err)

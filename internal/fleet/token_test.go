@@ -289,7 +289,7 @@ func TestTokenUseIsStoredOnceAMinute(t *testing.T) {
 	c.advance(time.Minute)
 	mustAuthenticate(t, f, tok.Secret)
 	if at := used(); !at.Equal(c.now()) {
-		t.Errorf("used %v, the registry says %v", c.now(), at)
+		t.Errorf("used %v, the registry has %v", c.now(), at)
 	}
 }
 

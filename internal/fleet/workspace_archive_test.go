@@ -207,7 +207,7 @@ func TestImportReplaces(t *testing.T) {
 	if b, err := os.ReadFile(victim); err != nil || string(b) != "untouched" {
 		t.Errorf("the victim: %q, %v", b, err)
 	}
-	must(t, files.Remove(t.Context(), "/locked")) // whoever we are
+	must(t, files.Remove(t.Context(), "/locked")) // as any user
 }
 
 func second2(info fs.FileInfo, _ error) fs.FileInfo { return info }
@@ -320,7 +320,7 @@ func TestDiskQuota(t *testing.T) {
 	if z.n > 2*disk {
 		t.Errorf("%d bytes of an endless stream were read", z.n)
 	}
-	bomb := func(size int64) io.Reader { // an archive whose one entry says how big it is
+	bomb := func(size int64) io.Reader { // an archive whose only entry has this size
 		var b bytes.Buffer
 		must(t, tar.NewWriter(&b).WriteHeader(&tar.Header{Name: "bomb", Size: size, Mode: 0o644}))
 		return io.MultiReader(&b, &z)
@@ -328,7 +328,7 @@ func TestDiskQuota(t *testing.T) {
 	z.n = 0
 	checkError(t, "2 GB in an archive", files.Import(t.Context(), "/", bomb(2<<30)), atoll.ErrQuota)
 	if z.n > disk {
-		t.Errorf("%d bytes were read of an entry that says that it is too big", z.n)
+		t.Errorf("%d bytes were read of an entry whose size is over the limit", z.n)
 	}
 	small := makeArchive(t, fileHeader("b", strings.Repeat("x", disk/4))).Bytes()
 	small = small[:len(small)-1024] // without its end
@@ -350,7 +350,7 @@ func TestDiskQuota(t *testing.T) {
 	if d := cmp.Diff(before, dumpDir(t, host)); d != "" {
 		t.Errorf("what was there before is not there as it was: %s", d)
 	}
-	writeTestFile(t, files, "/old", strings.Repeat("n", disk)) // what is replaced makes room
+	writeTestFile(t, files, "/old", strings.Repeat("n", disk)) // replacing frees the old content
 	must(t, files.Import(t.Context(), "/", makeArchive(t, fileHeader("old", strings.Repeat("i", disk)))))
 	checkError(t, "import of one byte more", files.Import(t.Context(), "/", makeArchive(t, fileHeader("old", strings.Repeat("i", disk+1)))), atoll.ErrQuota)
 	checkError(t, "import beside it", files.Import(t.Context(), "/", makeArchive(t, fileHeader("new", strings.Repeat("i", disk)))), atoll.ErrQuota)

@@ -123,7 +123,7 @@ func crashCopyChildOnce(t *testing.T, home string, wrote map[string]int, after t
 	out, err := cmd.StdoutPipe()
 	must(t, err)
 	must(t, cmd.Start())
-	kill := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }) // for one that says nothing
+	kill := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }) // if it prints nothing
 	lines, first := bufio.NewScanner(out), true
 	for lines.Scan() {
 		if first {

@@ -28,7 +28,7 @@ type remoteDriver struct {
 	mu      sync.Mutex
 	claimed map[string]atoll.Spec
 	refuse  func(id string) error                                             // instead of a claim; nil: none
-	export  func(sb *faultySandbox, name string) (io.ReadCloser, error, bool) // instead of an export, if it says so
+	export  func(sb *faultySandbox, name string) (io.ReadCloser, error, bool) // replaces the export if it returns true
 }
 
 func newRemoteDriver(home string) *remoteDriver {
@@ -138,11 +138,11 @@ func TestWorkspaceCopy(t *testing.T) {
 	shellOutput(t, sb, `cd /workspace; rm -r dir/gone; echo new >new; chmod 700 new; ln new twin; ln -s /etc/passwd out; ln -s new in; echo s >/srv/agents/s`)
 	checkError(t, "a write at home", reopenFiles(t, a, "w").WriteFile(t.Context(), "/x", strings.NewReader("x"), 0o644), atoll.ErrState)
 	if got := readStored(t, a, "w", "/new"); got != "error: true" {
-		t.Errorf("at home too early: %q", got)
+		t.Errorf("stored too early: %q", got)
 	}
 	must(t, sb.Stop(t.Context()))
 	if got := readStored(t, a, "w", "/new") + readStored(t, a, "w", "/twin") + readStored(t, a, "w", "/in") + readStored(t, a, "w", "/dir/gone"); got != "new\nnew\nnew\nerror: true" {
-		t.Errorf("at home: %q", got)
+		t.Errorf("stored: %q", got)
 	}
 	files = reopenFiles(t, a, "w")
 	if info, err := files.StatFile(t.Context(), "/new"); err != nil || info.Mode().Perm() != 0o700 {
@@ -214,12 +214,12 @@ func TestWorkspaceCopyOverQuota(t *testing.T) {
 	checkError(t, "save", sb.Save(t.Context()), atoll.ErrQuota)
 	checkError(t, "destroy", sb.Destroy(t.Context()), atoll.ErrQuota)
 	if got := readStored(t, a, "w", "/f"); got != "small\n" {
-		t.Errorf("at home: %q", got)
+		t.Errorf("stored: %q", got)
 	}
 	must(t, a.SetQuota(t.Context(), atoll.Local, atoll.Quota{Disk: 200 << 20}))
 	must(t, sb.Destroy(t.Context()))
 	if got := readStored(t, a, "w", "/f"); got != "large\n" {
-		t.Errorf("at home, with room: %q", got)
+		t.Errorf("stored, with free space: %q", got)
 	}
 	if left := countStaging(t, f); left != 0 {
 		t.Errorf("%d desks are left", left)
@@ -254,7 +254,7 @@ func TestWorkspaceCopyOfLostSandbox(t *testing.T) {
 	must(t, f.Reconcile(t.Context()))
 	must(t, sb.Destroy(t.Context()))
 	if got := readStored(t, a, "w", "/f"); got != "saved\n" {
-		t.Errorf("at home: %q", got)
+		t.Errorf("stored: %q", got)
 	}
 	var told []string
 	must(t, a.Events(t.Context(), event.Filter{Types: []string{"workspace.outdated"}}, false, func(e atoll.Event) error {
@@ -262,7 +262,7 @@ func TestWorkspaceCopyOfLostSandbox(t *testing.T) {
 		return nil
 	}))
 	if len(told) != 1 || !strings.Contains(told[0], "w: sandbox "+sb.ID()) {
-		t.Errorf("told: %q", told)
+		t.Errorf("events: %q", told)
 	}
 	again := mustCreate(t, a, persistentConfig(atoll.WorkspaceMount{Workspace: "w"}))
 	must(t, again.Destroy(t.Context()))
@@ -302,7 +302,7 @@ func TestWorkspaceCopyOfHostileArchive(t *testing.T) {
 			d.mu.Unlock()
 			checkError(t, "stop", sb.Stop(t.Context()), atoll.ErrInvalid)
 			if got := readStored(t, a, ws, "/f"); got != "home" {
-				t.Errorf("at home: %q", got)
+				t.Errorf("stored: %q", got)
 			}
 			d.mu.Lock()
 			d.export = nil
@@ -332,7 +332,7 @@ func TestWorkspaceCopyAtSandboxEnd(t *testing.T) {
 		return len(list) == 0
 	})
 	if got := readStored(t, a, "oneshot", "/f") + readStored(t, a, "session", "/f"); got != "here\nhere\n" {
-		t.Errorf("at home: %q", got)
+		t.Errorf("stored: %q", got)
 	}
 }
 

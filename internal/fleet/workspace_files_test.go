@@ -381,7 +381,7 @@ func TestDeepTrees(t *testing.T) {
 	f.workspaces.ForgetSize(files.key)
 	held, err := f.workspaces.Measure(t.Context(), files.key)
 	if err != nil || held.Complete || !held.TooDeep {
-		t.Errorf("size: %+v, %v: want it said that it is not all", held, err)
+		t.Errorf("size: %+v, %v: want it marked as incomplete", held, err)
 	}
 	rc, err := files.Export(t.Context(), "/")
 	must(t, err)

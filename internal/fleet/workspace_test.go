@@ -200,7 +200,7 @@ func TestTimetables(t *testing.T) {
 // TestRetentionOverDays checks retention with a clock that advances by days.
 func TestRetentionOverDays(t *testing.T) {
 	home := t.TempDir()
-	day := func(f *Fleet, a *Account, names ...string) { // what is there at noon of the next day
+	day := func(f *Fleet, a *Account, names ...string) { // checks the workspaces at noon of the next day
 		t.Helper()
 		now := time.Now()
 		time.Sleep(time.Date(now.Year(), now.Month(), now.Day()+1, 12, 0, 0, 0, time.Local).Sub(now))
@@ -235,7 +235,7 @@ func TestRetentionOverDays(t *testing.T) {
 		must(t, errorOf(a.CreateWorkspace(context.Background(), atoll.Workspace{Name: "b"})))
 		day(f, a, "b") // at 03:00, a has gone
 		stop()
-		day(f, a, "b") // nobody looks
+		day(f, a, "b") // without a prune
 		day(f, a, "b")
 		stop = retaining(f)
 		list, err := a.Workspaces(context.Background())
@@ -337,7 +337,7 @@ func TestInterruptedRemoval(t *testing.T) {
 	if got := readTestFile(t, reopenFiles(t, u, "opened"), "/f"); got != "opened" { // by a process that was there all the time
 		t.Errorf("opened: %q", got)
 	}
-	for _, dir := range []string{".lifted", "app"} { // deletions under way, of what sandboxes planted
+	for _, dir := range []string{".lifted", "app"} { // unfinished deletions of hostile files
 		for _, plant := range []func(string) error{
 			func(name string) error { return syscall.Mkfifo(name, 0o600) },
 			func(name string) error { return os.WriteFile(name, nil, 0o600) },
@@ -355,7 +355,7 @@ func TestInterruptedRemoval(t *testing.T) {
 	must(t, err)
 	must(t, f.workspaces.Root.WriteFile(d.Name+"/half", []byte("x"), 0o600))
 	must(t, d.Release())
-	alive, err := f.workspaces.NewStaging(workspace.IncomingDir) // one that goes on
+	alive, err := f.workspaces.NewStaging(workspace.IncomingDir) // one of a running process
 	must(t, err)
 	must(t, f.workspaces.Create(at("unknown"))) // made, but not written down
 	must(t, os.WriteFile(filepath.Join(f.workspaces.HostPath(at("unknown")), "f"), []byte("precious"), 0o600))

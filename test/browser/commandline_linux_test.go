@@ -45,7 +45,7 @@ func (s *testServer) attachCommandLine(name string, like *browser.Page) *termina
 	go func() {
 		defer close(w.drawn)
 		buf := make([]byte, 4<<10)
-		for { // until the last of those who have it open is gone: an error
+		for { // until the last process has closed it, which is an error here
 			n, err := master.Read(buf)
 			w.mu.Lock()
 			_, _ = w.screen.Write(buf[:n]) // it never fails

@@ -14,7 +14,7 @@ type relay struct {
 	wg       sync.WaitGroup
 
 	mu    sync.Mutex
-	held  chan struct{}     // closed when what waits goes on; guarded by mu, as conns
+	held  chan struct{}     // closed by resume; guarded by mu, as conns
 	conns map[net.Conn]bool // both ends; nil: the relay has stopped
 }
 

@@ -377,7 +377,7 @@ func TestRepositoryOnFullDisk(t *testing.T) {
 		w.fillDisk("disk/fill", left)
 		w.checkDiskFullError(fmt.Sprint("a sync with bytes left: ", left), w.runAtoll(3, "disk/r", "sync"))
 		if left == 0 {
-			w.checkDiskFullError("rm without room", w.runAtoll(3, "disk/r", "rm", "r"))
+			w.checkDiskFullError("rm without free space", w.runAtoll(3, "disk/r", "rm", "r"))
 		}
 		w.must(os.Remove(w.joinPath("disk/fill")))
 		w.checkUnchanged(fmt.Sprint("a sync with bytes left: ", left), "disk/r", before)

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package trial tries the test cluster itself: it starts, runs pods, keeps
-// what it promises of them, breaks where told, and leaves nothing.
+// Package trial tests the test cluster itself: that it starts, runs pods, provisions
+// volumes, enforces policies, restarts components and leaves nothing behind.
 package trial
 
 import (
@@ -31,11 +31,11 @@ import (
 	utilexec "k8s.io/client-go/util/exec"
 )
 
-// insideVar says that the test runs in a cluster.
+// insideVar is the environment variable that is set when the test runs in a cluster.
 const insideVar = "ATOLL_CLUSTER_TRIAL"
 
-// findTool is the path of the cluster's tool; without it the test is skipped, or
-// fails where ATOLL_MUST says that there is one.
+// findTool returns the path of the cluster tool. Without it the test is skipped, or
+// fails if ATOLL_MUST names "kubernetes".
 func findTool(t *testing.T) string {
 	t.Helper()
 	if path := os.Getenv("ATOLL_CLUSTER"); path != "" {
@@ -49,8 +49,8 @@ func findTool(t *testing.T) string {
 	return ""
 }
 
-// TestLeavesNothing runs the tests below in a cluster, and then looks for what
-// is left of it.
+// TestLeavesNothing runs TestInsideCluster in a cluster, and then checks that no files,
+// processes, mounts or cgroups of the cluster are left.
 func TestLeavesNothing(t *testing.T) {
 	if os.Getenv(insideVar) != "" {
 		t.Skip("runs outside of the cluster only")
@@ -59,7 +59,7 @@ func TestLeavesNothing(t *testing.T) {
 	before := listTraces(t)
 	dir := filepath.Join(t.TempDir(), "cluster-trial")
 	c := exec.CommandContext(t.Context(), cluster, "run", "--state", dir, "--",
-		os.Args[0], "-test.run=^TestInside$", "-test.v="+fmt.Sprint(testing.Verbose()))
+		os.Args[0], "-test.run=^TestInsideCluster$", "-test.v="+fmt.Sprint(testing.Verbose()))
 	c.Env = append(os.Environ(), insideVar+"=1")
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -91,8 +91,8 @@ func TestExitCodeOfCommand(t *testing.T) {
 	}
 }
 
-// TestKillingTheToolEndsTheCluster: there is no way to end it that leaves
-// processes behind.
+// TestKillingTheToolEndsTheCluster checks that a cluster has no processes left after
+// its tool was killed.
 func TestKillingTheToolEndsTheCluster(t *testing.T) {
 	if os.Getenv(insideVar) != "" {
 		t.Skip("runs outside of the cluster only")
@@ -108,10 +108,10 @@ func TestKillingTheToolEndsTheCluster(t *testing.T) {
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil || line != "up\n" {
-		t.Errorf("got %q, %v; want that it is up", line, err)
+		t.Errorf("got %q, %v; want up", line, err)
 	}
 	if exec.Command("pgrep", "-f", dir).Run() != nil {
-		t.Error("no process names the directory: this test sees nothing")
+		t.Error("no process has the directory in its arguments: the test cannot detect any")
 	}
 	if err := c.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ func TestKillingTheToolEndsTheCluster(t *testing.T) {
 	}
 }
 
-// listTraces are the mounts and cgroups of this machine.
+// listTraces returns the mounts, cgroups and network namespaces of this machine.
 func listTraces(t *testing.T) map[string]bool {
 	t.Helper()
 	set := make(map[string]bool)
@@ -166,12 +166,13 @@ func TestInsideCluster(t *testing.T) {
 	t.Run("Restart", b.testRestart)
 }
 
+// testCluster is the cluster in which the test runs.
 type testCluster struct {
 	client *kubernetes.Clientset
 	config *rest.Config
 }
 
-// createPod makes a pod of busybox and waits until it is ready.
+// createPod creates a pod of busybox and waits until it is ready.
 func (b testCluster) createPod(t *testing.T, name string, change func(*corev1.PodSpec), args ...string) *corev1.Pod {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -200,7 +201,8 @@ func (b testCluster) createPod(t *testing.T, name string, change func(*corev1.Po
 	})
 }
 
-// waitForPod watches a pod until it is as wanted; a nil pod is one that is gone.
+// waitForPod watches a pod until wanted returns true. Its argument is nil if the pod
+// does not exist.
 func (b testCluster) waitForPod(t *testing.T, name string, wanted func(*corev1.Pod) bool) *corev1.Pod {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
@@ -235,7 +237,7 @@ func (b testCluster) waitForPod(t *testing.T, name string, wanted func(*corev1.P
 			return pod
 		}
 	}
-	t.Fatalf("pod %s is not as wanted in 30 s", name)
+	t.Fatalf("pod %s does not reach the wanted state in 30 s", name)
 	return nil
 }
 
@@ -259,7 +261,7 @@ func (b testCluster) execInPod(t *testing.T, pod string, args ...string) (string
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	var out, errOut bytes.Buffer // of their own: both are written at once
+	var out, errOut bytes.Buffer // two buffers, because both are written at once
 	err = e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &errOut})
 	var code utilexec.CodeExitError
 	switch {
@@ -274,11 +276,12 @@ func (b testCluster) execInPod(t *testing.T, pod string, args ...string) (string
 func (b testCluster) testExec(t *testing.T) {
 	b.createPod(t, "exec", nil, "sleep", "1000")
 	if out, code := b.execInPod(t, "exec", "sh", "-c", "echo said; exit 7"); out != "said\n" || code != 7 {
-		t.Errorf("got %q and code %d, want what was said and 7", out, code)
+		t.Errorf("got %q and code %d, want its output and 7", out, code)
 	}
 }
 
-// testVolume: a claim's files are its pod's group's, outlive pods, and go with it.
+// testVolume checks that a claim's files are writable for its pod's fsGroup, outlive
+// pods, and are removed with the claim.
 func (b testCluster) testVolume(t *testing.T) {
 	claims := b.client.CoreV1().PersistentVolumeClaims("default")
 	_, err := claims.Create(t.Context(), &corev1.PersistentVolumeClaim{
@@ -345,7 +348,8 @@ func (b testCluster) waitForNoVolumes(t *testing.T) {
 	}
 }
 
-// testPolicy: what no policy allows does not come through, what one allows does.
+// testPolicy checks that a policy blocks connections that it does not allow, and no
+// others.
 func (b testCluster) testPolicy(t *testing.T) {
 	web := b.createPod(t, "web", nil, "httpd", "-f", "-p", "80")
 	b.createPod(t, "friend", nil, "sleep", "1000")
@@ -355,7 +359,7 @@ func (b testCluster) testPolicy(t *testing.T) {
 		return code == 0
 	}
 	if !reach("friend") || !reach("stranger") {
-		t.Fatal("pods don't reach each other without a policy")
+		t.Fatal("pods can't connect to each other without a policy")
 	}
 	_, err := b.client.NetworkingV1().NetworkPolicies("default").Create(t.Context(), &networkingv1.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
@@ -370,17 +374,18 @@ func (b testCluster) testPolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); reach("stranger"); { // nothing tells when it is in force
+	for deadline := time.Now().Add(10 * time.Second); reach("stranger"); { // there is no event when it is in force
 		if time.Now().After(deadline) {
-			t.Fatal("the stranger reaches the pod in spite of the policy")
+			t.Fatal("the stranger can connect in spite of the policy")
 		}
 	}
 	if !reach("friend") {
-		t.Error("the policy keeps out whom it lets in")
+		t.Error("the policy blocks a connection that it allows")
 	}
 }
 
-// testRestart: pods outlive what runs them.
+// testRestart checks that pods survive restarts of containerd, the kubelet and the API
+// server.
 func (b testCluster) testRestart(t *testing.T) {
 	b.createPod(t, "lasting", nil, "sleep", "1000")
 	for _, name := range []string{"containerd", "kubelet", "apiserver"} {
@@ -395,6 +400,6 @@ func (b testCluster) testRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s := pod.Status.ContainerStatuses; len(s) != 1 || s[0].RestartCount != 0 || s[0].State.Running == nil {
-		t.Errorf("the pod has not lasted: %v", s)
+		t.Errorf("the pod was restarted: %v", s)
 	}
 }
