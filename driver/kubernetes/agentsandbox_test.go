@@ -94,13 +94,13 @@ func waitForPods(t testing.TB, d *kubernetes.Driver, pool string, n int) {
 	}
 }
 
-func template(name string) atoll.Spec { return atoll.Spec{Pod: &atoll.Pod{Template: name}} }
+func templateSpec(name string) atoll.Spec { return atoll.Spec{Pod: &atoll.Pod{Template: name}} }
 
 func TestAgentSandbox(t *testing.T) {
 	d := agentSandboxDriver(t)
 	// The first sandbox creates the namespace with its network policy.
 	createPool(t, d, "warm", 2)
-	spec := template("warm")
+	spec := templateSpec("warm")
 	spec.Name, spec.Labels, spec.Env, spec.Owner = "mine", map[string]string{"a": "b"}, []string{"TOKEN=secret value"}, atoll.Owner{App: "app", User: "u"}
 	begin := time.Now()
 	sb, err := d.Create(t.Context(), spec)
@@ -170,7 +170,7 @@ func TestAgentSandboxCold(t *testing.T) {
 	first, _, _ := strings.Cut(string(text), "---\n")
 	applyYAML(t, d, []byte(first))
 	for _, name := range []string{"cold", "template/cold"} {
-		sb, err := d.Create(t.Context(), template(name))
+		sb, err := d.Create(t.Context(), templateSpec(name))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -203,7 +203,7 @@ spec:
         command: [sleep, "3600"]
         securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
 `))
-	sb, err := d.Create(t.Context(), template("theirs"))
+	sb, err := d.Create(t.Context(), templateSpec("theirs"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ spec:
 	if err := sb.Destroy(t.Context()); err != nil {
 		t.Error(err)
 	}
-	withEnv := template("theirs")
+	withEnv := templateSpec("theirs")
 	withEnv.Env = []string{"A=b"}
 	if _, err := d.Create(t.Context(), withEnv); !errors.Is(err, atoll.ErrUnsupported) {
 		t.Errorf("env without a guest: %v", err)
@@ -222,16 +222,16 @@ spec:
 
 func TestAgentSandboxRefuses(t *testing.T) {
 	d := newDriver(t)
-	if _, err := d.Create(t.Context(), template("none")); err == nil || !errors.Is(err, atoll.ErrUnsupported) && !errors.Is(err, atoll.ErrNotFound) {
+	if _, err := d.Create(t.Context(), templateSpec("none")); err == nil || !errors.Is(err, atoll.ErrUnsupported) && !errors.Is(err, atoll.ErrNotFound) {
 		t.Errorf("not installed: %v", err) // another test may have installed it
 	}
 	d = agentSandboxDriver(t)
 	for name, want := range map[string]error{"none": atoll.ErrNotFound, "pool/none": atoll.ErrNotFound, "template/none": atoll.ErrNotFound, "x/none": atoll.ErrInvalid, "../none": atoll.ErrInvalid} {
-		if _, err := d.Create(t.Context(), template(name)); !errors.Is(err, want) {
+		if _, err := d.Create(t.Context(), templateSpec(name)); !errors.Is(err, want) {
 			t.Errorf("%s: %v; want %v", name, err, want)
 		}
 	}
-	full := template("none")
+	full := templateSpec("none")
 	full.Image, full.Limits.Memory = "x", 1<<30
 	if _, err := d.Create(t.Context(), full); !errors.Is(err, atoll.ErrUnsupported) || !strings.Contains(err.Error(), "image") || !strings.Contains(err.Error(), "limits") {
 		t.Errorf("the template's error: %v", err)
@@ -242,7 +242,7 @@ func TestAgentSandboxRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	applyYAML(t, d, text)
-	broken := template("broken")
+	broken := templateSpec("broken")
 	broken.Timeouts.Create = 20 * time.Second
 	_, err = d.Create(t.Context(), broken)
 	if !errors.Is(err, atoll.ErrTimeout) && !errors.Is(err, atoll.ErrUnavailable) || !strings.Contains(err.Error(), "localhost/none:1") {

@@ -51,7 +51,7 @@ func startHeartbeat(t *testing.T, sb atoll.Sandbox) {
 func checkHeartbeat(t *testing.T, sb atoll.Sandbox) {
 	t.Helper()
 	first := -1
-	eventually(t, func() error {
+	waitFor(t, func() error {
 		b, err := atoll.ReadFile(t.Context(), sb, "/workspace/beat")
 		if err == nil && (first < 0 || len(b) <= first) {
 			first, err = len(b), fmt.Errorf("what was detached does not go on: %d bytes", len(b))
@@ -60,8 +60,8 @@ func checkHeartbeat(t *testing.T, sb atoll.Sandbox) {
 	})
 }
 
-// eventually calls f until it returns nil, for conditions without an event to wait for.
-func eventually(t *testing.T, f func() error) {
+// waitFor calls f until it returns nil, for conditions without an event to wait for.
+func waitFor(t *testing.T, f func() error) {
 	t.Helper()
 	const within = time.Minute // the machine may be busy
 	var err error
@@ -77,7 +77,7 @@ func eventually(t *testing.T, f func() error) {
 func checkNothingLeft(t *testing.T, d *kubernetes.Driver) {
 	t.Helper()
 	api := clustertest.API(t)
-	eventually(t, func() error {
+	waitFor(t, func() error {
 		pods, err := api.Core.Pods(d.Namespace).List(t.Context(), metav1.ListOptions{})
 		if err != nil || len(pods.Items) > 0 {
 			return fmt.Errorf("%d pods, %w", len(pods.Items), err)
@@ -93,7 +93,7 @@ func checkNothingLeft(t *testing.T, d *kubernetes.Driver) {
 // waitForAnswer waits until a sandbox runs commands.
 func waitForAnswer(t *testing.T, sb atoll.Sandbox) {
 	t.Helper()
-	eventually(t, func() error {
+	waitFor(t, func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		exit, err := sb.Exec(ctx, atoll.Cmd{Args: []string{"echo", "well"}})
@@ -212,7 +212,7 @@ func TestEviction(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("the command hangs")
 	}
-	eventually(t, func() error {
+	waitFor(t, func() error {
 		st, err := sb.Status(t.Context())
 		if err != nil || st.State == atoll.Running {
 			return fmt.Errorf("%+v, %w", st, err)
@@ -295,7 +295,7 @@ func TestCutStream(t *testing.T) {
 		t.Run(string(placement), func(t *testing.T) {
 			p := newAPIProxy(t, 0)
 			d := newDriver(t)
-			d.Kubeconfig, d.Placement = p.kubeconfig(t), placement
+			d.Kubeconfig, d.Placement = p.writeKubeconfig(t), placement
 			sb := createTestSandbox(t, d, atoll.Spec{})
 			for what, f := range map[string]func(ctx context.Context) error{
 				"a command": func(ctx context.Context) error {
@@ -349,7 +349,7 @@ func TestClockSkew(t *testing.T) {
 	for _, skew := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
 		t.Run(skew.String(), func(t *testing.T) {
 			d := newDriver(t)
-			d.Kubeconfig = newAPIProxy(t, skew).kubeconfig(t)
+			d.Kubeconfig = newAPIProxy(t, skew).writeKubeconfig(t)
 			sb := createTestSandbox(t, d, atoll.Spec{})
 			waitForAnswer(t, sb)
 			st, err := sb.Status(t.Context())

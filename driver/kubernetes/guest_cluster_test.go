@@ -220,7 +220,7 @@ func TestEgressProxyOfPod(t *testing.T) {
 		t.Errorf("%+v, %v", c, err)
 	}
 	runClusterTool(t, "restart", "apiserver") // this closes all tunnels
-	eventually(t, func() error {
+	waitFor(t, func() error {
 		exit, err := sb.Exec(t.Context(), atoll.Cmd{Args: []string{"true"}})
 		if err == nil && exit.Code == 0 {
 			if out := askProxy(t, sb, badURL); !strings.Contains(out, "this is not") {
@@ -266,7 +266,7 @@ func TestEgressProxiesOfTwoHosts(t *testing.T) {
 	if err := atoll.SetNetwork(t.Context(), sb, atoll.Network{Allow: []string{"example.com"}}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() error {
+	waitFor(t, func() error {
 		if out := askProxy(t, other, "http://"+allowed+"/"); strings.Contains(out, "this is there") {
 			return errors.New("the other host's gate lets it out")
 		}

@@ -105,7 +105,7 @@ func TestForeignQuota(t *testing.T) {
 	if _, err := api.Core.ResourceQuotas(d.Namespace).Create(t.Context(), quota, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() error { // until the quota controller has counted
+	waitFor(t, func() error { // until the quota controller has counted
 		q, err := api.Core.ResourceQuotas(d.Namespace).Get(t.Context(), "tight", metav1.GetOptions{})
 		if err == nil && len(q.Status.Hard) == 0 {
 			err = errors.New("it is not in force")
@@ -193,7 +193,7 @@ func TestNetworkIsolation(t *testing.T) {
 		t.Fatal(err)
 	}
 	var address string
-	eventually(t, func() error {
+	waitFor(t, func() error {
 		p, err := api.Core.Pods(d.Namespace).Get(t.Context(), "server", metav1.GetOptions{})
 		if err == nil && (p.Status.PodIP == "" || p.Status.Phase != corev1.PodRunning) {
 			err = errors.New("the server does not run")
@@ -210,7 +210,7 @@ func TestNetworkIsolation(t *testing.T) {
 			return err == nil && exit.Code == 0
 		}
 		if reaches {
-			eventually(t, func() error {
+			waitFor(t, func() error {
 				if !try() {
 					return errors.New("it does not")
 				}
@@ -283,7 +283,7 @@ func TestLeastPermissions(t *testing.T) {
 		return &kube.Driver{Kubeconfig: restrictedKubeconfig(t, namespace, rules), Dir: t.TempDir(), Namespace: namespace, Placement: kube.PlaceCopy}
 	}
 	d := with(leastPermissions)
-	eventually(t, func() error { // permissions apply after a moment
+	waitFor(t, func() error { // permissions apply after a moment
 		_, err := d.Probe(t.Context())
 		return err
 	})
@@ -329,7 +329,7 @@ func TestLeastPermissions(t *testing.T) {
 func checkMissing(t *testing.T, d *kube.Driver, rule rbacv1.PolicyRule, verb string) {
 	t.Helper()
 	var last []atoll.Check
-	eventually(t, func() error {
+	waitFor(t, func() error {
 		last = d.Checks(t.Context())
 		bad := 0
 		for _, c := range last {

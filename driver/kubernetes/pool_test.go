@@ -28,7 +28,7 @@ func createPooled(t testing.TB, d *kubernetes.Driver) atoll.Sandbox {
 	return sb
 }
 
-func claim(ctx context.Context, t testing.TB, sb atoll.Sandbox, spec atoll.Spec) error {
+func claimSandbox(ctx context.Context, t testing.TB, sb atoll.Sandbox, spec atoll.Spec) error {
 	t.Helper()
 	c, ok := atoll.As[atoll.Claimer](sb)
 	if !ok {
@@ -49,13 +49,13 @@ func TestClaim(t *testing.T) {
 	spec := atoll.Spec{Name: "mine", Labels: map[string]string{"a/b c": "d"}, Owner: atoll.Owner{App: "app", User: "u"}}
 	elsewhere := spec
 	elsewhere.Owner.App = "apart"
-	if err := claim(t.Context(), t, sb, elsewhere); !errors.Is(err, atoll.ErrUnsupported) {
+	if err := claimSandbox(t.Context(), t, sb, elsewhere); !errors.Is(err, atoll.ErrUnsupported) {
 		t.Errorf("for an app elsewhere: %v", err)
 	}
-	if err := claim(t.Context(), t, sb, spec); err != nil {
+	if err := claimSandbox(t.Context(), t, sb, spec); err != nil {
 		t.Fatal(err)
 	}
-	if err := claim(t.Context(), t, sb, spec); !errors.Is(err, atoll.ErrExists) {
+	if err := claimSandbox(t.Context(), t, sb, spec); !errors.Is(err, atoll.ErrExists) {
 		t.Errorf("again: %v", err)
 	}
 	pod, err := pods.Get(t.Context(), ready.Items[0].Name, metav1.GetOptions{})
@@ -86,7 +86,7 @@ func TestClaimRemovedPod(t *testing.T) {
 	if err := pods.Delete(t.Context(), "atoll-"+sb.ID(), metav1.DeleteOptions{GracePeriodSeconds: &grace}); err != nil {
 		t.Fatal(err)
 	}
-	if err := claim(t.Context(), t, sb, atoll.Spec{Owner: atoll.Local}); !errors.Is(err, atoll.ErrState) {
+	if err := claimSandbox(t.Context(), t, sb, atoll.Spec{Owner: atoll.Local}); !errors.Is(err, atoll.ErrState) {
 		t.Errorf("claim: %v", err)
 	}
 }
@@ -108,7 +108,7 @@ func TestConcurrentClaims(t *testing.T) {
 			wg.Go(func() {
 				user := "u" + string(rune('a'+i%26))
 				handle := []atoll.Sandbox{sb, theirs}[i%2]
-				switch err := claim(context.Background(), t, handle, atoll.Spec{Name: user, Owner: atoll.Owner{App: "app", User: user}}); {
+				switch err := claimSandbox(context.Background(), t, handle, atoll.Spec{Name: user, Owner: atoll.Owner{App: "app", User: user}}); {
 				case err == nil:
 					mu.Lock()
 					won = append(won, user)

@@ -124,8 +124,8 @@ func (b *apiProxy) cutConnections() {
 	}
 }
 
-// kubeconfig writes a kubeconfig for this proxy.
-func (b *apiProxy) kubeconfig(t *testing.T) string {
+// writeKubeconfig writes a kubeconfig for this proxy.
+func (b *apiProxy) writeKubeconfig(t *testing.T) string {
 	t.Helper()
 	text := strings.ReplaceAll(`apiVersion: v1
 kind: Config

@@ -27,18 +27,18 @@ import (
 
 // fakeAPI is an in-memory API of pods, so that a test can control time.
 type fakeAPI struct {
-	mu      sync.Mutex
-	pods    map[string]*corev1.Pod // guarded by mu, as all below
-	version int
-	streams map[*io.PipeWriter]bool
-	asked   map[string]int // "list", "watch", "get"
-	deaf    bool           // watches are accepted and get no events
-	refuse  int            // this status, for everything
-	gone    int            // watches get the error that their version is too old
+	mu         sync.Mutex
+	pods       map[string]*corev1.Pod // guarded by mu, as all below
+	version    int
+	streams    map[*io.PipeWriter]bool
+	requests   map[string]int // "list", "watch", "get"
+	dropEvents bool           // watches are accepted and get no events
+	refuse     int            // this status, for everything
+	gone       int            // watches get the error that their version is too old
 }
 
 func newAPI() *fakeAPI {
-	return &fakeAPI{pods: map[string]*corev1.Pod{}, streams: map[*io.PipeWriter]bool{}, asked: map[string]int{}}
+	return &fakeAPI{pods: map[string]*corev1.Pod{}, streams: map[*io.PipeWriter]bool{}, requests: map[string]int{}}
 }
 
 // pods returns a watch of the API's pods.
@@ -71,20 +71,20 @@ func (a *fakeAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 	case a.refuse != 0:
 		return nil, fmt.Errorf("connection refused")
 	case name != "pods":
-		a.asked["get"]++
+		a.requests["get"]++
 		if pod := a.pods[name]; pod != nil {
 			return answer(http.StatusOK, pod), nil
 		}
 		return failure(http.StatusNotFound, metav1.StatusReasonNotFound), nil
 	case req.URL.Query().Get("watch") == "":
-		a.asked["list"]++
+		a.requests["list"]++
 		list := &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(a.version)}}
 		for _, pod := range a.pods {
 			list.Items = append(list.Items, *pod)
 		}
 		return answer(http.StatusOK, list), nil
 	}
-	a.asked["watch"]++
+	a.requests["watch"]++
 	if a.gone > 0 {
 		a.gone--
 		return failure(http.StatusGone, metav1.StatusReasonExpired), nil
@@ -118,7 +118,7 @@ func (a *fakeAPI) setPod(name string, uid types.UID, phase corev1.PodPhase) *cor
 	event, _ := json.Marshal(&metav1.WatchEvent{Type: kind, Object: runtime.RawExtension{Raw: raw}})
 	var told []*io.PipeWriter
 	for w := range a.streams {
-		if !a.deaf {
+		if !a.dropEvents {
 			told = append(told, w)
 		}
 	}
@@ -142,7 +142,7 @@ func (a *fakeAPI) endWatches() {
 func (a *fakeAPI) countRequests(what string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.asked[what]
+	return a.requests[what]
 }
 
 // waitForPhase waits for a phase of a pod, or for its removal if the phase is "".
@@ -200,11 +200,11 @@ func TestAwait(t *testing.T) {
 		a.setPod("other", "o", corev1.PodPending)
 		other := waitForPhase(t.Context(), p, a.pods["other"], corev1.PodRunning)
 		synctest.Wait() // there is a watch
-		a.deaf = true
+		a.dropEvents = true
 		first := a.setPod("pod", "1", corev1.PodPending) // its addition is on its way
 		done := waitForPhase(t.Context(), p, first, corev1.PodRunning)
 		synctest.Wait()
-		a.deaf = false
+		a.dropEvents = false
 		a.setPod("pod", "1", corev1.PodRunning)
 		if err := <-done; err != nil {
 			t.Error(err)
@@ -252,7 +252,7 @@ func TestAwait(t *testing.T) {
 		first := a.setPod("pod", "1", corev1.PodPending)
 		done := waitForPhase(t.Context(), p, first, corev1.PodRunning)
 		synctest.Wait()
-		a.deaf = true
+		a.dropEvents = true
 		a.setPod("pod", "1", corev1.PodRunning)
 		begin := time.Now()
 		if err := <-done; err != nil || time.Since(begin) > checkTime {

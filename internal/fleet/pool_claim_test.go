@@ -36,7 +36,7 @@ func fillPool(t testing.TB, f *Fleet, size int) []row {
 func TestClaimer(t *testing.T) {
 	f, d := openRemote(t)
 	ready := fillPool(t, f, 1)
-	st, err := second3(d.Driver.Open(t.Context(), ready[0].id)).Status(t.Context())
+	st, err := valueOf(d.Driver.Open(t.Context(), ready[0].id)).Status(t.Context())
 	if err != nil || st.Labels[atoll.PoolLabel] != "p" || st.Labels["from"] != "pool" {
 		t.Errorf("while it waits: %v, %v", st.Labels, err)
 	}
@@ -65,7 +65,7 @@ func TestClaimer(t *testing.T) {
 	}
 }
 
-func second3[T any](v T, _ error) T { return v }
+func valueOf[T any](v T, _ error) T { return v }
 
 // TestDriverRefusesClaim: if a driver refuses to claim a sandbox, the next one is
 // tried.

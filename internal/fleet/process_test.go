@@ -520,8 +520,8 @@ func TestOutputOfOneOwnerDisplacesNoOthers(t *testing.T) {
 	}
 }
 
-// TestRemoveUnstartedProcessTwice removes a process from a table that was removed, and
-// from one that has a new process with its ID. It once panicked.
+// TestRemoveUnstartedProcessTwice removes a process after its sandbox was removed, and
+// again when another process has its ID. It once panicked.
 func TestRemoveUnstartedProcessTwice(t *testing.T) {
 	ps := newProcesses(time.Now)
 	p, other := &process{sandbox: "s", id: "p"}, &process{sandbox: "s", id: "p"}

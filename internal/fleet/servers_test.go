@@ -21,8 +21,8 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// serverGroup is where the servers of a test are: a PostgreSQL and the sandboxes that
-// all of them reach.
+// serverGroup has a PostgreSQL server and a directory of sandboxes that several servers
+// share.
 type serverGroup struct {
 	*pgtest.Cluster
 
@@ -37,26 +37,27 @@ func newServerGroup(t *testing.T) *serverGroup {
 	return &serverGroup{startPostgres(t), t.TempDir()}
 }
 
-// options are those of a server, which has a home of its own; the directory of
-// workspaces is the same for all.
-func (s *serverGroup) options(home string) Options {
+// newOptions returns the options of a server with its own home; all share the
+// sandboxes.
+func (s *serverGroup) newOptions(home string) Options {
 	d := &virtual.Driver{Dir: filepath.Join(s.dir, "sandboxes")}
 	return Options{Home: home, Registry: s.URL("public"), Shared: []string{d.Name()}, Drivers: []atoll.Driver{d}, lease: testLease}
 }
 
-func (s *serverGroup) server(t *testing.T, change func(*Options)) *Fleet {
+// startServer opens a fleet with a new home and the common directory of workspaces.
+func (s *serverGroup) startServer(t *testing.T, change func(*Options)) *Fleet {
 	t.Helper()
 	home := t.TempDir()
 	must(t, os.MkdirAll(filepath.Join(s.dir, "workspaces"), 0o700))
 	must(t, os.Symlink(filepath.Join(s.dir, "workspaces"), filepath.Join(home, "workspaces")))
-	opts := s.options(home)
+	opts := s.newOptions(home)
 	if change != nil {
 		change(&opts)
 	}
 	return openFleet(t, opts)
 }
 
-// exec runs one statement besides the fleets.
+// exec runs an SQL statement outside of the fleets.
 func (s *serverGroup) exec(t *testing.T, text string, args ...any) {
 	t.Helper()
 	db, err := registry.OpenDB(s.URL("public"))
@@ -83,20 +84,20 @@ func isLeader(t *testing.T, f *Fleet) bool {
 	return err == nil && yes
 }
 
-// breakableProxy is the connection of one server to the database, which can be cut: then no
-// data passes, and neither end gets an error.
+// breakableProxy forwards connections of one server to the database and can stall them:
+// then no data passes, and neither end gets an error.
 type breakableProxy struct {
 	dir string
 	l   net.Listener
 
-	mu    sync.Mutex
-	whole chan struct{} // closed while the wire is whole; guarded by mu
+	mu     sync.Mutex
+	healed chan struct{} // closed unless connections are stalled; guarded by mu
 }
 
 func newBreakableProxy(t *testing.T, s *serverGroup) *breakableProxy {
 	t.Helper()
-	w := &breakableProxy{dir: s.dir, whole: make(chan struct{})}
-	close(w.whole)
+	w := &breakableProxy{dir: s.dir, healed: make(chan struct{})}
+	close(w.healed)
 	var err error
 	w.l, err = net.Listen("unix", filepath.Join(w.dir, ".s.PGSQL.5432"))
 	must(t, err)
@@ -110,14 +111,14 @@ func newBreakableProxy(t *testing.T, s *serverGroup) *breakableProxy {
 			if err != nil {
 				return
 			}
-			go w.forward(c, to)
+			go w.forwardConn(c, to)
 		}
 	}()
 	return w
 }
 
-func (w *breakableProxy) forward(c net.Conn, to string) {
-	w.wait()
+func (w *breakableProxy) forwardConn(c net.Conn, to string) {
+	w.waitForRepair()
 	d, err := net.Dial("unix", to)
 	if err != nil {
 		_ = c.Close()
@@ -132,7 +133,7 @@ func (w *breakableProxy) copyBytes(to, from net.Conn) {
 	b := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(b)
-		w.wait()
+		w.waitForRepair()
 		if n > 0 {
 			if _, err := to.Write(b[:n]); err != nil {
 				return
@@ -144,26 +145,27 @@ func (w *breakableProxy) copyBytes(to, from net.Conn) {
 	}
 }
 
-func (w *breakableProxy) wait() {
+// waitForRepair waits while connections are stalled.
+func (w *breakableProxy) waitForRepair() {
 	w.mu.Lock()
-	whole := w.whole
+	whole := w.healed
 	w.mu.Unlock()
 	<-whole
 }
 
-// cutConnections lets nothing through until heal is called.
-func (w *breakableProxy) cutConnections() (heal func()) {
+// stallConnections stops all data until heal is called.
+func (w *breakableProxy) stallConnections() (heal func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	whole := make(chan struct{})
-	w.whole = whole
+	w.healed = whole
 	return func() { close(whole) }
 }
 
 func TestServersShareOneFleet(t *testing.T) {
 	t.Parallel()
 	s := newServerGroup(t)
-	one, two := s.server(t, nil), s.server(t, nil)
+	one, two := s.startServer(t, nil), s.startServer(t, nil)
 	a, b := one.For(LocalCaller()), two.For(LocalCaller())
 
 	sb := mustCreate(t, a, atoll.Config{Spec: atoll.Spec{Name: "web"}, Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent}, Workspaces: []atoll.WorkspaceMount{{Workspace: "w"}}})
@@ -192,7 +194,7 @@ func TestServersShareOneFleet(t *testing.T) {
 
 // TestServersRefuseLocalDrivers: the sandboxes of one host are not all servers'.
 func TestServersRefuseLocalDrivers(t *testing.T) {
-	opts := (&serverGroup{&pgtest.Cluster{}, t.TempDir()}).options(t.TempDir())
+	opts := (&serverGroup{&pgtest.Cluster{}, t.TempDir()}).newOptions(t.TempDir())
 	opts.Shared = nil
 	if _, err := Open(t.Context(), opts); !errors.Is(err, atoll.ErrUnsupported) {
 		t.Errorf("error %v", err)
@@ -205,8 +207,8 @@ func TestServersFailOver(t *testing.T) {
 	t.Parallel()
 	s := newServerGroup(t)
 	w := newBreakableProxy(t, s)
-	two := s.server(t, nil)
-	opts := s.options(t.TempDir())
+	two := s.startServer(t, nil)
+	opts := s.newOptions(t.TempDir())
 	opts.Registry = (&url.URL{Scheme: "postgres", User: url.User("atoll"), Path: "/postgres", RawQuery: "host=" + w.dir + "&search_path=public"}).String()
 	one, err := Open(t.Context(), opts)
 	must(t, err)
@@ -218,7 +220,7 @@ func TestServersFailOver(t *testing.T) {
 		r.state, r.holder, r.goal = atoll.Stopping, one.member.ID(), "stop"
 	})
 	due := mustCreate(t, two.For(LocalCaller()), atoll.Config{Lifecycle: atoll.Lifecycle{TTL: 2 * testLease}})
-	heal := w.cutConnections()
+	heal := w.stallConnections()
 	start := time.Now()
 	waitFor(t, "the second leads", func() bool { return isLeader(t, two) })
 	took := time.Since(start)
@@ -248,7 +250,7 @@ func TestServersFailOver(t *testing.T) {
 func TestServersStopLeadingInTime(t *testing.T) {
 	t.Parallel()
 	s := newServerGroup(t)
-	f := s.server(t, nil)
+	f := s.startServer(t, nil)
 	led, resign, err := f.member.Lead(t.Context())
 	must(t, err)
 	must(t, s.Down(t.Context()))
@@ -277,7 +279,7 @@ func TestServersStopLeadingInTime(t *testing.T) {
 func TestServersSurviveDatabaseRestart(t *testing.T) {
 	t.Parallel()
 	s := newServerGroup(t)
-	one, two := s.server(t, nil), s.server(t, nil)
+	one, two := s.startServer(t, nil), s.startServer(t, nil)
 	runServer(t, one)
 	runServer(t, two)
 	stop := make(chan struct{})
@@ -383,9 +385,9 @@ func createAndDestroy(t *testing.T, f *Fleet, stop <-chan struct{}) workResult {
 func TestServersUseDatabaseClock(t *testing.T) {
 	t.Parallel()
 	s := newServerGroup(t)
-	right := s.server(t, nil)
-	wrong := s.server(t, func(o *Options) { o.hostClock = func() time.Time { return time.Now().Add(time.Hour) } })
-	slow := s.server(t, func(o *Options) { o.hostClock = func() time.Time { return time.Now().Add(-time.Hour) } })
+	right := s.startServer(t, nil)
+	wrong := s.startServer(t, func(o *Options) { o.hostClock = func() time.Time { return time.Now().Add(time.Hour) } })
+	slow := s.startServer(t, func(o *Options) { o.hostClock = func() time.Time { return time.Now().Add(-time.Hour) } })
 	runServer(t, wrong)
 	waitFor(t, "the wrong one leads", func() bool { return isLeader(t, wrong) })
 	for _, f := range []*Fleet{right, wrong, slow} {
@@ -409,7 +411,7 @@ func TestServersUseDatabaseClock(t *testing.T) {
 func TestServersClaimOnce(t *testing.T) {
 	t.Parallel()
 	s := newServerGroup(t)
-	one, two := s.server(t, nil), s.server(t, nil)
+	one, two := s.startServer(t, nil), s.startServer(t, nil)
 	runServer(t, one)
 	must(t, errorOf(one.For(LocalCaller()).SetPool(t.Context(), atoll.Pool{Name: "p", Size: 20})))
 	waitFor(t, "the pool is full", func() bool {
@@ -444,7 +446,7 @@ func TestServersClaimOnce(t *testing.T) {
 func TestServersEventsAreInOrder(t *testing.T) {
 	t.Parallel()
 	s := newServerGroup(t)
-	one, two := s.server(t, nil), s.server(t, nil)
+	one, two := s.startServer(t, nil), s.startServer(t, nil)
 	const each = 200
 	for _, f := range []*Fleet{one, two} {
 		go func() {
@@ -503,7 +505,7 @@ func TestServersCrash(t *testing.T) {
 func TestServersHaveSameTables(t *testing.T) {
 	t.Parallel()
 	s := newServerGroup(t)
-	file, base := testRegistry(t, t.TempDir()), s.server(t, nil).registry
+	file, base := testRegistry(t, t.TempDir()), s.startServer(t, nil).registry
 	want, err := registry.Strings(t.Context(), file.DB, `select m.name || '.' || p.name from sqlite_master m join pragma_table_info(m.name) p
 		where m.type = 'table' and m.name not like 'sqlite_%'`)
 	must(t, err)

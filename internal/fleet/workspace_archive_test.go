@@ -197,7 +197,7 @@ func TestImportReplaces(t *testing.T) {
 			t.Errorf("%s: %v, %v, want %d", name, info.ModTime(), err, sec)
 		}
 	}
-	if a, b := second2(os.Stat(filepath.Join(host, "hard"))), second2(os.Stat(filepath.Join(host, "dir/new"))); !os.SameFile(a, b) {
+	if a, b := infoOf(os.Stat(filepath.Join(host, "hard"))), infoOf(os.Stat(filepath.Join(host, "dir/new"))); !os.SameFile(a, b) {
 		t.Error("the hard link is lost")
 	}
 	if b, err := io.ReadAll(rc); err != nil || string(b) != "before" {
@@ -210,7 +210,7 @@ func TestImportReplaces(t *testing.T) {
 	must(t, files.Remove(t.Context(), "/locked")) // as any user
 }
 
-func second2(info fs.FileInfo, _ error) fs.FileInfo { return info }
+func infoOf(info fs.FileInfo, _ error) fs.FileInfo { return info }
 
 func TestExportThenImportKeepsAllOfAWorkspace(t *testing.T) {
 	f := openFleet(t, Options{})
@@ -244,7 +244,7 @@ func TestExportThenImportKeepsAllOfAWorkspace(t *testing.T) {
 	if d := cmp.Diff(describe(filepath.Join(host, "src")), describe(filepath.Join(host, "new/place/src"))); d != "" {
 		t.Error(d)
 	}
-	if a, b := second2(os.Stat(filepath.Join(host, "new/place/src/big"))), second2(os.Stat(filepath.Join(host, "new/place/src/empty/hard"))); !os.SameFile(a, b) {
+	if a, b := infoOf(os.Stat(filepath.Join(host, "new/place/src/big"))), infoOf(os.Stat(filepath.Join(host, "new/place/src/empty/hard"))); !os.SameFile(a, b) {
 		t.Error("the hard link is lost")
 	}
 	must(t, os.RemoveAll(filepath.Join(host, "src", long)))

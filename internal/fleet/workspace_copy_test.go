@@ -226,7 +226,8 @@ func TestWorkspaceCopyOverQuota(t *testing.T) {
 	}
 }
 
-// countStaging returns the number of unfinished copies in the workspace store.
+// countStaging returns the number of unfinished uploads and removals in the workspace
+// store.
 func countStaging(t testing.TB, f *Fleet) (n int) {
 	t.Helper()
 	for _, in := range []string{workspace.IncomingDir, workspace.RemovedDir} {

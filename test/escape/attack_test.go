@@ -24,7 +24,7 @@ type attack struct {
 	args              func(f *hostTargets) []string // nil: none
 }
 
-func (a attack) arguments(f *hostTargets) []string {
+func (a attack) buildArgs(f *hostTargets) []string {
 	if a.args == nil {
 		return nil
 	}

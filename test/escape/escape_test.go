@@ -184,7 +184,7 @@ func TestAttacksSucceedWithWeakIsolation(t *testing.T) {
 	shown := 0
 	for _, a := range listAttacks() {
 		t.Run(a.name, func(t *testing.T) {
-			code, out := runWeaklyIsolated(t, a, a.arguments(f))
+			code, out := runWeaklyIsolated(t, a, a.buildArgs(f))
 			switch {
 			case code == crossed, a.name == "init-signals" && code != held:
 				shown++
@@ -231,7 +231,7 @@ func runAttack(t *testing.T, sb atoll.Sandbox, a attack, f *hostTargets, excepti
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var out bytes.Buffer
-	cmd := atoll.Cmd{Args: append([]string{"/workspace/probe", f.namespaceName("mnt"), a.name}, a.arguments(f)...), Env: []string{"ATOLL_WORD=" + secretWord}, Timeout: time.Minute}
+	cmd := atoll.Cmd{Args: append([]string{"/workspace/probe", f.namespaceName("mnt"), a.name}, a.buildArgs(f)...), Env: []string{"ATOLL_WORD=" + secretWord}, Timeout: time.Minute}
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if a.tty {
 		cmd.TTY = &atoll.TTY{}
