@@ -35,7 +35,7 @@ const (
 // modelKey is the key of the model's API, which must not get into sandboxes.
 const modelKey = "sk-real-7f2c9e51d04b"
 
-// fixture has an agent, a model, and directories that outlive sandboxes.
+// fixture has an agent, a model, and directories that sandboxes share and that outlive them.
 type fixture struct {
 	testDriver
 
@@ -145,11 +145,11 @@ func (w *fixture) readFile(t *testing.T, name string) string {
 			return string(b)
 		}
 	}
-	t.Fatalf("%s is not in a directory that outlives sandboxes", name)
+	t.Fatalf("%s is not in one of the directories that are shared with sandboxes", name)
 	return ""
 }
 
-// listNames returns the names in a directory that outlives sandboxes, without hidden
+// listNames returns the names in a shared directory, without hidden
 // ones.
 func (w *fixture) listNames(t *testing.T, dir string) []string {
 	t.Helper()
@@ -181,7 +181,7 @@ func (w *fixture) writeFile(t *testing.T, name, text string) {
 			return
 		}
 	}
-	t.Fatalf("%s is not in a directory that outlives sandboxes", name)
+	t.Fatalf("%s is not in one of the directories that are shared with sandboxes", name)
 }
 
 // checkNoKey checks that the key is neither in directories that outlive the sandbox nor
