@@ -46,7 +46,6 @@ type testServer struct {
 	client   *client.Client
 	server   *api.Server
 	model    *modeltest.Server
-	output   *strings.Builder
 }
 
 // serverOptions are the options of a testServer.
@@ -74,7 +73,7 @@ func newTestServer(t *testing.T, o serverOptions) *testServer {
 		})
 		o.driver = d
 	}
-	s := &testServer{T: t, home: t.TempDir(), output: &strings.Builder{}}
+	s := &testServer{T: t, home: t.TempDir()}
 	s.model = modeltest.New(t, o.script)
 	var err error
 	log := slog.New(slog.NewTextHandler(testLog{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
