@@ -34,9 +34,9 @@ func TestArchitectureNamesRealPaths(t *testing.T) {
 	}
 }
 
-// TestArchitectureNamesEveryDistrict checks that docs/architecture.md has each directory of the
-// table of layers.
-func TestArchitectureNamesEveryDistrict(t *testing.T) {
+// TestArchitectureNamesEveryDirectory checks that docs/architecture.md has each directory of
+// the table of layers.
+func TestArchitectureNamesEveryDirectory(t *testing.T) {
 	text, err := os.ReadFile("docs/architecture.md")
 	if err != nil {
 		t.Fatal(err)

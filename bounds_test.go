@@ -11,8 +11,8 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// TestNothingPassesTheBounds asks for amounts whose sums overflow.
-func TestNothingPassesTheBounds(t *testing.T) {
+// TestAmountsAreBounded checks amounts at their bounds and amounts whose sums overflow.
+func TestAmountsAreBounded(t *testing.T) {
 	const century = 100 * 365 * 24 * time.Hour
 	least := atoll.Resources{CPU: -1, Memory: math.MinInt64, PIDs: -1, Disk: -1, FileSize: -1, Files: -1}
 	most := atoll.Resources{CPU: 1 << 16, Memory: 1 << 50, PIDs: math.MaxInt32, Disk: 1 << 50, FileSize: 1 << 50, Files: math.MaxInt32}
@@ -27,20 +27,21 @@ func TestNothingPassesTheBounds(t *testing.T) {
 		"memory": {Memory: math.MaxInt64}, "disk": {Disk: 1<<50 + 1}, "file_size": {FileSize: math.MaxInt64},
 		"pids": {PIDs: math.MaxInt}, "files": {Files: math.MaxInt}, "cpu": {CPU: 1<<16 + 0.5},
 	} {
-		bounded(t, "limits."+field, atoll.Config{Spec: atoll.Spec{Limits: r}})
-		bounded(t, "requests."+field, atoll.Config{Spec: atoll.Spec{Requests: r}})
+		checkRefused(t, "limits."+field, atoll.Config{Spec: atoll.Spec{Limits: r}})
+		checkRefused(t, "requests."+field, atoll.Config{Spec: atoll.Spec{Requests: r}})
 	}
 	for _, cpu := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
-		bounded(t, "limits.cpu", atoll.Config{Spec: atoll.Spec{Limits: atoll.Resources{CPU: cpu}}})
+		checkRefused(t, "limits.cpu", atoll.Config{Spec: atoll.Spec{Limits: atoll.Resources{CPU: cpu}}})
 	}
-	bounded(t, "timeouts.create", atoll.Config{Spec: atoll.Spec{Timeouts: atoll.Timeouts{Create: century + 1}}})
-	bounded(t, "timeouts.exec", atoll.Config{Spec: atoll.Spec{Timeouts: atoll.Timeouts{Exec: math.MaxInt64}}})
-	bounded(t, "timeouts.transfer", atoll.Config{Spec: atoll.Spec{Timeouts: atoll.Timeouts{Transfer: math.MaxInt64}}})
-	bounded(t, "lifecycle.ttl", atoll.Config{Lifecycle: atoll.Lifecycle{TTL: math.MaxInt64}})
+	checkRefused(t, "timeouts.create", atoll.Config{Spec: atoll.Spec{Timeouts: atoll.Timeouts{Create: century + 1}}})
+	checkRefused(t, "timeouts.exec", atoll.Config{Spec: atoll.Spec{Timeouts: atoll.Timeouts{Exec: math.MaxInt64}}})
+	checkRefused(t, "timeouts.transfer", atoll.Config{Spec: atoll.Spec{Timeouts: atoll.Timeouts{Transfer: math.MaxInt64}}})
+	checkRefused(t, "lifecycle.ttl", atoll.Config{Lifecycle: atoll.Lifecycle{TTL: math.MaxInt64}})
 }
 
-// TestNoEnvironmentIsEndless: 45,000 secrets fit into one body.
-func TestNoEnvironmentIsEndless(t *testing.T) {
+// TestEnvironmentIsBounded checks environments and secrets that are too large. One request can
+// have 45,000 secrets.
+func TestEnvironmentIsBounded(t *testing.T) {
 	variables := func(n int) (list []string, secrets map[string]string) {
 		secrets = make(map[string]string)
 		for i := range n {
@@ -60,20 +61,20 @@ func TestNoEnvironmentIsEndless(t *testing.T) {
 	}
 	many, secrets := variables(45_000)
 	for _, env := range [][]string{many, {large, "B="}, append(thousand[:1000:1000], "malformed")} {
-		bounded(t, "env", atoll.Config{Spec: atoll.Spec{Env: env}})
+		checkRefused(t, "env", atoll.Config{Spec: atoll.Spec{Env: env}})
 		cmd := atoll.Cmd{Shell: "env", Env: env}
 		if err := cmd.Check(); !errors.Is(err, atoll.ErrInvalid) || len(err.Error()) > 1000 {
 			t.Errorf("a command with %d: %.100v", len(env), err)
 		}
 	}
-	bounded(t, "secrets", atoll.Config{Secrets: secrets})
-	bounded(t, "secrets", atoll.Config{Secrets: map[string]string{"S": large}})
+	checkRefused(t, "secrets", atoll.Config{Secrets: secrets})
+	checkRefused(t, "secrets", atoll.Config{Secrets: map[string]string{"S": large}})
 	more["ONE"] = "more"
-	bounded(t, "secrets", atoll.Config{Spec: atoll.Spec{Env: half}, Secrets: more})
+	checkRefused(t, "secrets", atoll.Config{Spec: atoll.Spec{Env: half}, Secrets: more})
 }
 
-// bounded checks that a configuration is refused for one field, and says which.
-func bounded(t *testing.T, field string, cfg atoll.Config) {
+// checkRefused checks that a configuration is refused with an error that names the field.
+func checkRefused(t *testing.T, field string, cfg atoll.Config) {
 	t.Helper()
 	err := cfg.Check()
 	var e *atoll.FieldError

@@ -16,9 +16,8 @@ import (
 
 const module = "github.com/atoll-sandbox/atoll"
 
-// layers is the table of docs/architecture.md: imports go to lower layers only.
-// The longest matching directory counts. A directory that is not listed
-// belongs to the district of its parent.
+// layers is the table of docs/architecture.md: packages import only lower layers. The longest
+// matching directory counts. A directory that is not listed belongs to the layer of its parent.
 var layers = map[string]int{
 	".": 0,
 
@@ -41,12 +40,11 @@ var layers = map[string]int{
 	"examples": 8, "bench": 8, "test": 8,
 }
 
-// wiring is the layer from which on packages may import drivers; internal/testing may,
-// too.
+// wiring is the lowest layer whose packages may import drivers; internal/testing may, too.
 const wiring = 7
 
-// layerOf returns the layer of a directory and the district that decides it.
-func layerOf(dir string) (layer int, district string) {
+// layerOf returns the layer of a directory, and the directory of the table that it belongs to.
+func layerOf(dir string) (layer int, listed string) {
 	for d := dir; d != "."; d = path.Dir(d) {
 		if f, ok := layers[d]; ok {
 			return f, d
@@ -58,7 +56,7 @@ func layerOf(dir string) (layer int, district string) {
 	return -1, ""
 }
 
-// source is one Go file of this repository.
+// source is a Go file of this repository.
 type source struct {
 	name string // from the root, slash separated
 	dir  string
@@ -67,7 +65,7 @@ type source struct {
 	fset *token.FileSet
 }
 
-func sources(t *testing.T) []source {
+func listSources(t *testing.T) []source {
 	t.Helper()
 	var list []source
 	fset := token.NewFileSet()
@@ -98,7 +96,7 @@ func sources(t *testing.T) []source {
 	return list
 }
 
-func (s source) imports() []string {
+func (s source) listImports() []string {
 	var list []string
 	for _, im := range s.file.Imports {
 		if p, err := strconv.Unquote(im.Path.Value); err == nil {
@@ -109,16 +107,16 @@ func (s source) imports() []string {
 }
 
 func TestImportsGoDown(t *testing.T) {
-	for _, s := range sources(t) {
+	for _, s := range listSources(t) {
 		if s.test {
 			continue
 		}
-		from, district := layerOf(s.dir)
+		from, listed := layerOf(s.dir)
 		if from < 0 {
-			t.Errorf("%s: directory %s belongs to no district: add it to docs/architecture.md and to this table", s.name, s.dir)
+			t.Errorf("%s: directory %s has no layer: add it to docs/architecture.md and to this table", s.name, s.dir)
 			continue
 		}
-		for _, p := range s.imports() {
+		for _, p := range s.listImports() {
 			inner, ours := strings.CutPrefix(p, module)
 			if !ours {
 				continue
@@ -128,19 +126,19 @@ func TestImportsGoDown(t *testing.T) {
 				inner = "."
 			}
 			to, other := layerOf(inner)
-			if to >= from && other != district && from < layers["test"] {
+			if to >= from && other != listed && from < layers["test"] {
 				t.Errorf("%s (layer %d) imports %s (layer %d)", s.name, from, inner, to)
 			}
 		}
 	}
 }
 
-func TestRootKnowsOnlyTheStandardLibrary(t *testing.T) {
-	for _, s := range sources(t) {
+func TestRootImportsOnlyStandardLibrary(t *testing.T) {
+	for _, s := range listSources(t) {
 		if s.dir != "." || s.test {
 			continue
 		}
-		for _, p := range s.imports() {
+		for _, p := range s.listImports() {
 			if first, _, _ := strings.Cut(p, "/"); strings.Contains(first, ".") {
 				t.Errorf("%s imports %s", s.name, p)
 			}
@@ -148,13 +146,13 @@ func TestRootKnowsOnlyTheStandardLibrary(t *testing.T) {
 	}
 }
 
-func TestOnlyTheWiringNamesDrivers(t *testing.T) {
-	for _, s := range sources(t) {
+func TestOnlyWiringImportsDrivers(t *testing.T) {
+	for _, s := range listSources(t) {
 		from, _ := layerOf(s.dir)
 		if s.test || from >= wiring || strings.HasPrefix(s.dir, "driver/") || strings.HasPrefix(s.dir, "internal/testing/") {
 			continue
 		}
-		for _, p := range s.imports() {
+		for _, p := range s.listImports() {
 			if strings.HasPrefix(p, module+"/driver/") {
 				t.Errorf("%s imports %s: only cmd and tests name drivers", s.name, p)
 			}
@@ -165,7 +163,7 @@ func TestOnlyTheWiringNamesDrivers(t *testing.T) {
 func TestOnePackageComment(t *testing.T) {
 	comments := make(map[string][]string)
 	packages := make(map[string]bool)
-	for _, s := range sources(t) {
+	for _, s := range listSources(t) {
 		if s.test {
 			continue
 		}
@@ -181,8 +179,8 @@ func TestOnePackageComment(t *testing.T) {
 	}
 }
 
-// calls reports every call of a package function or method by its name.
-func (s source) calls(visit func(pos token.Position, call *ast.CallExpr, receiver, name string)) {
+// visitCalls calls visit for every call of a package function or method.
+func (s source) visitCalls(visit func(pos token.Position, call *ast.CallExpr, receiver, name string)) {
 	ast.Inspect(s.file, func(n ast.Node) bool {
 		if call, ok := n.(*ast.CallExpr); ok {
 			if sel, ok := call.Fun.(*ast.SelectorExpr); ok {
@@ -197,13 +195,13 @@ func (s source) calls(visit func(pos token.Position, call *ast.CallExpr, receive
 	})
 }
 
-func TestNobodyDecidesByAnErrorsText(t *testing.T) {
+func TestNoDecisionByErrorText(t *testing.T) {
 	matchers := []string{"Contains", "HasPrefix", "HasSuffix", "EqualFold", "Index"}
-	for _, s := range sources(t) {
+	for _, s := range listSources(t) {
 		if s.test {
 			continue
 		}
-		s.calls(func(pos token.Position, call *ast.CallExpr, recv, name string) {
+		s.visitCalls(func(pos token.Position, call *ast.CallExpr, recv, name string) {
 			if recv != "strings" || !slices.Contains(matchers, name) || len(call.Args) == 0 {
 				return
 			}
@@ -216,9 +214,9 @@ func TestNobodyDecidesByAnErrorsText(t *testing.T) {
 	}
 }
 
-func TestOnlyTheKernelStartsGoroutines(t *testing.T) {
-	dirs := []string{"shell", "vfs", "internal/unix/regex", "internal/unix/awk", "internal/unix/jq"} // with the packages below them
-	for _, s := range sources(t) {
+func TestOnlyKernelStartsGoroutines(t *testing.T) {
+	dirs := []string{"shell", "vfs", "internal/unix/regex", "internal/unix/awk", "internal/unix/jq"} // and the packages below them
+	for _, s := range listSources(t) {
 		if s.test || path.Base(s.dir) == "commandtest" || !slices.ContainsFunc(dirs, func(d string) bool { return s.dir == d || strings.HasPrefix(s.dir, d+"/") }) {
 			continue
 		}
@@ -238,11 +236,11 @@ func TestCommandFamiliesAreIndependent(t *testing.T) {
 	shared := func(p string) bool {
 		return p == "program" || strings.HasPrefix(p, "internal/")
 	}
-	for _, s := range sources(t) {
+	for _, s := range listSources(t) {
 		if s.test || !strings.HasPrefix(s.dir, dir) || s.dir == dir+"internal/commandtest" {
 			continue
 		}
-		for _, p := range s.imports() {
+		for _, p := range s.listImports() {
 			other, ours := strings.CutPrefix(p, module+"/"+dir)
 			if ours && !shared(other) || p == module+"/"+strings.TrimSuffix(dir, "/") {
 				t.Errorf("%s imports %s: move what they share below shell/command/internal", s.name, p)
@@ -252,7 +250,7 @@ func TestCommandFamiliesAreIndependent(t *testing.T) {
 }
 
 func TestNoHiddenWiring(t *testing.T) {
-	for _, s := range sources(t) {
+	for _, s := range listSources(t) {
 		for _, d := range s.file.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
 				t.Errorf("%s: func init", s.name)
@@ -266,8 +264,8 @@ func TestNoHiddenWiring(t *testing.T) {
 	}
 }
 
-func TestFilesAreOfReadableLength(t *testing.T) {
-	for _, s := range sources(t) {
+func TestFileLength(t *testing.T) {
+	for _, s := range listSources(t) {
 		if n := s.fset.File(s.file.Pos()).LineCount(); n > 700 && !s.test {
 			t.Errorf("%s has %d lines; a file has at most 700", s.name, n)
 		}

@@ -82,8 +82,8 @@ type Watcher interface {
 // Claimer is a sandbox that was created in advance and can be assigned to one owner, once.
 type Claimer interface {
 	// Claim assigns the sandbox to the Owner of spec, with its name and labels. (The
-	// environment of a claim is added to each command.) A sandbox that is claimed already is
-	// ErrExists, one that is not running ErrState, one that can't belong to this owner
+	// environment of a claim is added to each command.) A sandbox that is claimed already returns
+	// ErrExists, a stopped one ErrState, and a sandbox that can't belong to this owner
 	// ErrUnsupported. After an error nothing has changed.
 	Claim(ctx context.Context, spec Spec) error
 }
@@ -116,8 +116,8 @@ type Unwrapper interface {
 	Unwrap() Sandbox
 }
 
-// Chooser is a sandbox with the methods of more abilities than it has, such as one that is
-// reached over a network. [As] asks it for each ability.
+// Chooser is a sandbox with the methods of more abilities than it has, such as a sandbox on
+// a remote server. [As] asks it for each ability.
 type Chooser interface {
 	// Has reports whether the sandbox has an ability, given as a nil *Stopper, *Pauser…
 	Has(ability any) bool

@@ -136,7 +136,7 @@ func (from *hostLocation) makeLink(to *hostLocation) Errno {
 	return hostErrno(from.rootDir().Link(from.rel, to.rel))
 }
 
-// renameTo moves a file to another location and replaces what is there.
+// renameTo moves a file to another location and replaces a file that exists there.
 func (from *hostLocation) renameTo(to *hostLocation) Errno {
 	switch {
 	case from.last != lastName || to.last != lastName:

@@ -185,8 +185,7 @@ func (x *exporter) writeEntry(in *inode, name string) error {
 	return err
 }
 
-// buildHeader returns the header for an inode, or nil for one that is left
-// out.
+// buildHeader returns the header for an inode, or nil if it is omitted.
 func (x *exporter) buildHeader(in *inode, name string) *tar.Header {
 	h := &tar.Header{
 		Format: tar.FormatPAX, Name: name, Mode: unixMode(in.mode), ModTime: fromNanos(in.mtime),

@@ -10,19 +10,19 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/helpertest"
 )
 
-// TestMain has helpers that only these tests run: leaks are looked for among the
-// processes that run them.
+// TestMain runs the tests with their own copy of the helpers, so that they recognize leaked
+// processes by their program.
 func TestMain(m *testing.M) { os.Exit(enginetest.Main(m, helpertest.Own)) }
 
-// local returns a driver of the tests' engine.
-func local(t testing.TB) *docker.Driver {
+// newDriver returns a driver of the tests' engine.
+func newDriver(t testing.TB) *docker.Driver {
 	t.Helper()
 	return &docker.Driver{Host: enginetest.Host(t), Dir: t.TempDir()}
 }
 
 func TestDriver(t *testing.T) {
-	t.Parallel() // beside TestRemote: both wait for the engine more than they work
-	atolltest.Run(t, local(t))
+	t.Parallel() // at the same time as TestRemote: both mostly wait for the engine
+	atolltest.Run(t, newDriver(t))
 }
 
-func BenchmarkDocker(b *testing.B) { atolltest.Bench(b, local(b)) }
+func BenchmarkDocker(b *testing.B) { atolltest.Bench(b, newDriver(b)) }

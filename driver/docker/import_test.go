@@ -23,10 +23,10 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// small returns an image with a shell.
-func small(t *testing.T) v1.Image {
+// newTestImage returns an image with a shell.
+func newTestImage(t *testing.T) v1.Image {
 	t.Helper()
-	root := archive(t, map[string]string{"bin/sh": "/bin/busybox"}).Bytes()
+	root := makeRootFS(t, map[string]string{"bin/sh": "/bin/busybox"}).Bytes()
 	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(root)), nil })
 	if err != nil {
 		t.Fatal(err)
@@ -47,29 +47,29 @@ func small(t *testing.T) v1.Image {
 	return image
 }
 
-// dockerArchiveOf returns an image as `docker save` gives it, under a name.
-func dockerArchiveOf(t *testing.T, ref string) []byte {
+// makeDockerArchive returns the test image in the format of `docker save`, with a name.
+func makeDockerArchive(t *testing.T, ref string) []byte {
 	t.Helper()
 	tag, err := name.NewTag(ref)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	if err := tarball.Write(tag, small(t), &b); err != nil {
+	if err := tarball.Write(tag, newTestImage(t), &b); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
 }
 
-// ociLayoutOf returns an image as an OCI layout in a tar stream.
-func ociLayoutOf(t *testing.T) []byte {
+// makeOCILayout returns an image as an OCI layout in a tar stream.
+func makeOCILayout(t *testing.T) []byte {
 	t.Helper()
 	dir := t.TempDir()
 	p, err := layout.Write(dir, empty.Index)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.AppendImage(small(t)); err != nil {
+	if err := p.AppendImage(newTestImage(t)); err != nil {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
@@ -96,7 +96,7 @@ func ociLayoutOf(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-func zipped(t *testing.T, b []byte) []byte {
+func compress(t *testing.T, b []byte) []byte {
 	t.Helper()
 	var z bytes.Buffer
 	w := gzip.NewWriter(&z)
@@ -108,14 +108,14 @@ func zipped(t *testing.T, b []byte) []byte {
 }
 
 func TestImport(t *testing.T) {
-	d := local(t)
-	root := archive(t, map[string]string{"bin/sh": "/bin/busybox"}).Bytes()
+	d := newDriver(t)
+	root := makeRootFS(t, map[string]string{"bin/sh": "/bin/busybox"}).Bytes()
 	busybox, err := engineClient(t).ImageInspect(t.Context(), "busybox:latest")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for what, archive := range map[string][]byte{
-		"root": root, "root.gz": zipped(t, root), "save": dockerArchiveOf(t, "busybox:latest"), "save.gz": zipped(t, dockerArchiveOf(t, "busybox:latest")), "oci": ociLayoutOf(t), "oci.gz": zipped(t, ociLayoutOf(t)),
+		"root": root, "root.gz": compress(t, root), "save": makeDockerArchive(t, "busybox:latest"), "save.gz": compress(t, makeDockerArchive(t, "busybox:latest")), "oci": makeOCILayout(t), "oci.gz": compress(t, makeOCILayout(t)),
 	} {
 		ref := "atolltest/" + strings.ReplaceAll(what, ".", "-") + ":1"
 		im, err := d.ImportImage(t.Context(), ref, bytes.NewReader(archive), nil)
@@ -123,7 +123,7 @@ func TestImport(t *testing.T) {
 			t.Errorf("%s: %+v, %v", what, im, err)
 			continue
 		}
-		sb := create(t, d, atoll.Spec{Image: ref})
+		sb := createTestSandbox(t, d, atoll.Spec{Image: ref})
 		if got := runShell(t, sb, atoll.Cmd{Shell: "echo hi"}); got != "hi\n" {
 			t.Errorf("%s: %q", what, got)
 		}
@@ -137,12 +137,12 @@ func TestImport(t *testing.T) {
 }
 
 func TestImportRefuses(t *testing.T) {
-	d := local(t)
+	d := newDriver(t)
 	for what, archive := range map[string][]byte{
-		"garbage": []byte(strings.Repeat("garbage ", 1000)), "half a gzip": zipped(t, dockerArchiveOf(t, "x:1"))[:1000], "half": dockerArchiveOf(t, "x:1")[:5000],
-		"no blobs": tarOf(t, map[string]string{"oci-layout": `{}`, "index.json": `{"manifests":[]}`}),
-		"a loop":   tarOf(t, map[string]string{"oci-layout": `{}`, "index.json": `{"manifests":[{"mediaType":"application/vnd.oci.image.index.v1+json","digest":"sha256:` + strings.Repeat("0", 64) + `"}]}`}),
-		"no image": tarOf(t, map[string]string{"manifest.json": `[]`}),
+		"garbage": []byte(strings.Repeat("garbage ", 1000)), "half a gzip": compress(t, makeDockerArchive(t, "x:1"))[:1000], "half": makeDockerArchive(t, "x:1")[:5000],
+		"no blobs": makeTar(t, map[string]string{"oci-layout": `{}`, "index.json": `{"manifests":[]}`}),
+		"a loop":   makeTar(t, map[string]string{"oci-layout": `{}`, "index.json": `{"manifests":[{"mediaType":"application/vnd.oci.image.index.v1+json","digest":"sha256:` + strings.Repeat("0", 64) + `"}]}`}),
+		"no image": makeTar(t, map[string]string{"manifest.json": `[]`}),
 	} {
 		im, err := d.ImportImage(t.Context(), "atolltest/bad:1", bytes.NewReader(archive), nil)
 		if !errors.Is(err, atoll.ErrInvalid) && !errors.Is(err, atoll.ErrUnavailable) {
@@ -154,8 +154,8 @@ func TestImportRefuses(t *testing.T) {
 	}
 }
 
-// tarOf returns small files as a tar stream.
-func tarOf(t *testing.T, files map[string]string) []byte {
+// makeTar returns small files as a tar stream.
+func makeTar(t *testing.T, files map[string]string) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -173,9 +173,9 @@ func tarOf(t *testing.T, files map[string]string) []byte {
 }
 
 func TestBuild(t *testing.T) {
-	d := local(t)
+	d := newDriver(t)
 	const ref = "atolltest/built:1"
-	source := tarOf(t, map[string]string{"Dockerfile": "FROM busybox:latest\nARG WHO\nRUN echo built for $WHO > /made\n"})
+	source := makeTar(t, map[string]string{"Dockerfile": "FROM busybox:latest\nARG WHO\nRUN echo built for $WHO > /made\n"})
 	var said strings.Builder
 	im, err := d.BuildImage(t.Context(), atoll.ImageBuild{Ref: ref, Args: map[string]string{"WHO": "you"}, Network: "none"}, bytes.NewReader(source), func(p atoll.Progress) {
 		said.WriteString(p.Message + "\n")
@@ -183,14 +183,14 @@ func TestBuild(t *testing.T) {
 	if err != nil || im.Ref != ref || im.Layers != 2 || !strings.Contains(said.String(), "Step 3/3") {
 		t.Fatalf("%+v, %v, %s", im, err, said.String())
 	}
-	sb := create(t, d, atoll.Spec{Image: ref})
+	sb := createTestSandbox(t, d, atoll.Spec{Image: ref})
 	if got := runShell(t, sb, atoll.Cmd{Shell: "cat /made"}); got != "built for you\n" {
 		t.Errorf("got %q", got)
 	}
 	if err := errors.Join(sb.Destroy(context.Background()), d.RemoveImage(t.Context(), ref)); err != nil {
 		t.Error(err)
 	}
-	bad := tarOf(t, map[string]string{"Dockerfile": "FROM busybox:latest\nRUN echo why; exit 3\n"})
+	bad := makeTar(t, map[string]string{"Dockerfile": "FROM busybox:latest\nRUN echo why; exit 3\n"})
 	said.Reset()
 	_, err = d.BuildImage(t.Context(), atoll.ImageBuild{Ref: ref, Network: "none"}, bytes.NewReader(bad), func(p atoll.Progress) { said.WriteString(p.Message + "\n") })
 	if err == nil || !strings.Contains(err.Error(), "3") || !strings.Contains(said.String(), "why") {

@@ -19,8 +19,8 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/enginetest"
 )
 
-// create creates a sandbox that is destroyed when the test ends.
-func create(t *testing.T, d *docker.Driver, spec atoll.Spec) atoll.Sandbox {
+// createTestSandbox creates a sandbox that is destroyed when the test ends.
+func createTestSandbox(t *testing.T, d *docker.Driver, spec atoll.Spec) atoll.Sandbox {
 	t.Helper()
 	sb, err := d.Create(t.Context(), spec)
 	if err != nil {
@@ -56,9 +56,9 @@ func engineClient(t *testing.T) *client.Client {
 	return c
 }
 
-func TestWallsAsTheEngineSeesThem(t *testing.T) {
-	d := local(t)
-	sb := create(t, d, atoll.Spec{Name: "walls", Env: []string{"TOKEN=secret-value"}})
+func TestIsolationSettings(t *testing.T) {
+	d := newDriver(t)
+	sb := createTestSandbox(t, d, atoll.Spec{Name: "walls", Env: []string{"TOKEN=secret-value"}})
 	r, err := engineClient(t).ContainerInspect(t.Context(), "atoll-"+sb.ID(), client.ContainerInspectOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func TestWallsAsTheEngineSeesThem(t *testing.T) {
 		"masked paths":                  slices.Contains(h.MaskedPaths, "/proc/kcore") && slices.Contains(h.ReadonlyPaths, "/proc/sys"),
 		"no devices":                    len(h.Devices) == 0,
 		"labels":                        c.Config.Labels["atoll.id"] == sb.ID() && c.Config.Labels["atoll.name"] == "walls",
-		"no secret in labels":           !strings.Contains(strings.Join(values(c.Config.Labels), " "), "secret-value"),
+		"no secret in labels":           !strings.Contains(strings.Join(mapValues(c.Config.Labels), " "), "secret-value"),
 		"no health check":               c.Config.Healthcheck == nil || slices.Equal(c.Config.Healthcheck.Test, []string{"NONE"}),
 	} {
 		if !ok {
@@ -91,7 +91,7 @@ func TestWallsAsTheEngineSeesThem(t *testing.T) {
 
 // TestMasks checks that at least the files are masked that the engine masks by default.
 func TestMasks(t *testing.T) {
-	sb, c := create(t, local(t), atoll.Spec{}), engineClient(t)
+	sb, c := createTestSandbox(t, newDriver(t), atoll.Spec{}), engineClient(t)
 	plain, err := c.ContainerCreate(t.Context(), client.ContainerCreateOptions{Image: "busybox:latest"})
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func TestMasks(t *testing.T) {
 	}
 }
 
-func values(m map[string]string) []string {
+func mapValues(m map[string]string) []string {
 	var list []string
 	for _, v := range m {
 		list = append(list, v)
@@ -136,9 +136,9 @@ func values(m map[string]string) []string {
 	return list
 }
 
-func TestWallsFromInside(t *testing.T) {
+func TestIsolationFromInside(t *testing.T) {
 	t.Setenv("ATOLL_TEST_OF_THE_HOST", "secret-of-the-host")
-	sb := create(t, local(t), atoll.Spec{Env: []string{"GIVEN=yes"}})
+	sb := createTestSandbox(t, newDriver(t), atoll.Spec{Env: []string{"GIVEN=yes"}})
 	status := runShell(t, sb, atoll.Cmd{Shell: "cat /proc/self/status"})
 	for _, want := range []string{
 		"Uid:\t1000\t1000\t1000\t1000", "Gid:\t1000\t1000\t1000\t1000", "NoNewPrivs:\t1", "Seccomp:\t2",
@@ -169,9 +169,9 @@ func TestWallsFromInside(t *testing.T) {
 }
 
 func TestUsers(t *testing.T) {
-	d := local(t)
+	d := newDriver(t)
 	for _, c := range []struct{ user, want string }{{"", "1000:1000"}, {"root", "0:0"}, {"1234", "1234:1234"}, {"1234:99", "1234:99"}, {"nobody", "65534:65534"}} {
-		sb := create(t, d, atoll.Spec{User: c.user})
+		sb := createTestSandbox(t, d, atoll.Spec{User: c.user})
 		if got := strings.TrimSpace(runShell(t, sb, atoll.Cmd{Shell: `echo "$(id -u):$(id -g)"`})); got != c.want {
 			t.Errorf("user %q is %s, want %s", c.user, got, c.want)
 		}
@@ -184,10 +184,10 @@ func TestUsers(t *testing.T) {
 // TestDirOfTheImage checks that the working directory belongs to the commands' user, and its content in
 // the image does not.
 func TestDirOfTheImage(t *testing.T) {
-	d := local(t)
+	d := newDriver(t)
 	const ref = "atolltest/dir:latest"
 	files := map[string]string{"bin/sh": "/bin/busybox", "bin/id": "/bin/busybox", "bin/stat": "/bin/busybox", "workspace/old": "/etc/hostname", "src/old": "/etc/hostname"}
-	if _, err := d.ImportImage(t.Context(), ref, archive(t, files), nil); err != nil {
+	if _, err := d.ImportImage(t.Context(), ref, makeRootFS(t, files), nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -203,7 +203,7 @@ func TestDirOfTheImage(t *testing.T) {
 		{atoll.Spec{Image: ref, User: "1234"}, "/workspace 1234:1234 0:0\nx\n"},
 		{atoll.Spec{Image: ref, Dir: "/src"}, "/src 1000:1000 0:0\nx\n"},
 	} {
-		sb := create(t, d, c.spec)
+		sb := createTestSandbox(t, d, c.spec)
 		got := runShell(t, sb, atoll.Cmd{Shell: `echo "$(pwd) $(stat -c %u:%g .) $(stat -c %u:%g old)"; echo x >new && read x <new && echo $x`})
 		if got != c.want {
 			t.Errorf("%+v: %q, want %q", c.spec, got, c.want)
@@ -220,7 +220,7 @@ func TestMountBelongsToItsOwner(t *testing.T) {
 	if err := errors.Join(os.Chmod(dir, 0o700), os.Chown(dir, 4321, 4322)); err != nil {
 		t.Skipf("giving a directory away: %v", err) // without root there is no engine either
 	}
-	sb := create(t, local(t), atoll.Spec{Mounts: []atoll.Mount{{Source: dir, Target: "/workspace"}}})
+	sb := createTestSandbox(t, newDriver(t), atoll.Spec{Mounts: []atoll.Mount{{Source: dir, Target: "/workspace"}}})
 	if got := runShell(t, sb, atoll.Cmd{Shell: "id -u; id -g; echo x > f; ls -ln f | cut -c1-10"}); got != "4321\n4322\n-rw-r--r--\n" {
 		t.Errorf("got %q", got)
 	}
@@ -232,7 +232,7 @@ func TestMountOfRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("the directory must be root's") // without root there is no engine either
 	}
-	home := t.TempDir() // 0700 above it, as the fleet's workspaces have
+	home := t.TempDir() // its parent has mode 0700, as the fleet's workspaces have
 	dir := filepath.Join(home, "work")
 	err := errors.Join(os.Chmod(home, 0o700), os.Mkdir(dir, 0o700), os.Chmod(dir, 0o777))
 	for name, perm := range map[string]os.FileMode{"private": 0o600, "shown": 0o644, "open": 0o666} {
@@ -241,7 +241,7 @@ func TestMountOfRoot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sb := create(t, local(t), atoll.Spec{Mounts: []atoll.Mount{{Source: dir, Target: "/workspace"}}})
+	sb := createTestSandbox(t, newDriver(t), atoll.Spec{Mounts: []atoll.Mount{{Source: dir, Target: "/workspace"}}})
 	got := runShell(t, sb, atoll.Cmd{Shell: `id -u; echo inside > made; cat made shown
 for f in private shown open; do { echo inside >> $f; } 2>/dev/null && echo "$f: edited" || echo "$f: refused"; done
 cp shown copy && mv -f copy shown && echo inside >> shown && cat shown`})
@@ -258,8 +258,8 @@ cp shown copy && mv -f copy shown && echo inside >> shown && cat shown`})
 	}
 }
 
-// archive returns a root directory as a tar stream.
-func archive(t *testing.T, files map[string]string) *bytes.Buffer {
+// makeRootFS returns a root directory as a tar stream.
+func makeRootFS(t *testing.T, files map[string]string) *bytes.Buffer {
 	t.Helper()
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -281,9 +281,9 @@ func archive(t *testing.T, files map[string]string) *bytes.Buffer {
 
 // TestImageWithoutShell runs a program in an image that has no shell.
 func TestImageWithoutShell(t *testing.T) {
-	d := local(t)
+	d := newDriver(t)
 	const ref = "atolltest/scratch:latest"
-	im, err := d.ImportImage(t.Context(), ref, archive(t, map[string]string{"echo": "/bin/busybox"}), nil)
+	im, err := d.ImportImage(t.Context(), ref, makeRootFS(t, map[string]string{"echo": "/bin/busybox"}), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +295,7 @@ func TestImageWithoutShell(t *testing.T) {
 	if im.Ref != ref || im.Layers != 1 || im.Size < 1<<20 || !strings.HasPrefix(im.Digest, "sha256:") || im.Platform != "linux/amd64" && im.Platform != "linux/arm64" {
 		t.Errorf("the image is %+v", im)
 	}
-	sb := create(t, d, atoll.Spec{Image: ref})
+	sb := createTestSandbox(t, d, atoll.Spec{Image: ref})
 	if got := runShell(t, sb, atoll.Cmd{Args: []string{"/echo", "hi"}}); got != "hi\n" {
 		t.Errorf("got %q", got)
 	}
@@ -335,8 +335,8 @@ func checkNothingLeft(t *testing.T, dir string) {
 	}
 }
 
-func TestNothingIsLeft(t *testing.T) {
-	d := local(t)
+func TestSandboxesLeaveNothing(t *testing.T) {
+	d := newDriver(t)
 	if _, err := d.List(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -368,9 +368,9 @@ func TestNothingIsLeft(t *testing.T) {
 	checkNothingLeft(t, d.Dir)
 }
 
-// TestCreateSaysWhyItFailed checks that Create returns the log of a guest that exits at once, and leaves
+// TestCreateReturnsGuestLog checks that Create returns the log of a guest that exits at once, and leaves
 // nothing behind.
-func TestCreateSaysWhyItFailed(t *testing.T) {
+func TestCreateReturnsGuestLog(t *testing.T) {
 	bin := t.TempDir()
 	b, err := os.ReadFile("/bin/busybox")
 	if err != nil {
@@ -396,7 +396,7 @@ func TestCreateSaysWhyItFailed(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	d := local(t)
+	d := newDriver(t)
 	for _, spec := range []atoll.Spec{
 		{Limits: atoll.Resources{CPU: 4096}},
 		{Limits: atoll.Resources{Files: 10}},
@@ -426,9 +426,9 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestReadOnlyRoot(t *testing.T) {
-	d := local(t)
+	d := newDriver(t)
 	d.ReadOnly = true
-	sb := create(t, d, atoll.Spec{})
+	sb := createTestSandbox(t, d, atoll.Spec{})
 	if got := runShell(t, sb, atoll.Cmd{Shell: "echo x > /tmp/f && echo x > f && cat /tmp/f f; { echo x > /etc/f; } 2>/dev/null || echo refused"}); got != "x\nx\nrefused\n" {
 		t.Errorf("got %q", got)
 	}
@@ -438,7 +438,7 @@ func TestReadOnlyRoot(t *testing.T) {
 	if _, err := atoll.Snapshot(t.Context(), sb, ""); !errors.Is(err, atoll.ErrUnsupported) {
 		t.Errorf("Snapshot: %v", err)
 	}
-	d = local(t)
+	d = newDriver(t)
 	d.ReadOnly, d.Remote = true, true
 	if _, err := d.Create(t.Context(), atoll.Spec{}); !errors.Is(err, atoll.ErrUnsupported) {
 		t.Errorf("with a remote engine: %v", err)

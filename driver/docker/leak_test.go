@@ -38,10 +38,10 @@ func countLeaks(t *testing.T, c *client.Client, dir string) leaks {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return leaks{len(containers.Items), len(images.Items), len(volumes.Items), entries(t, dir), processes(t)}
+	return leaks{len(containers.Items), len(images.Items), len(volumes.Items), countEntries(t, dir), countProcesses(t)}
 }
 
-func entries(t *testing.T, dir string) int {
+func countEntries(t *testing.T, dir string) int {
 	t.Helper()
 	list, err := os.ReadDir(dir)
 	if err != nil {
@@ -50,8 +50,8 @@ func entries(t *testing.T, dir string) int {
 	return len(list)
 }
 
-// processes counts the processes of this test's guests and egress proxies, and the engine's shims.
-func processes(t *testing.T) int {
+// countProcesses counts the processes of this test's guests and egress proxies, and the engine's shims.
+func countProcesses(t *testing.T) int {
 	t.Helper()
 	var programs []os.FileInfo
 	for _, name := range []string{"atoll-guest", "atoll-egress"} {
@@ -71,8 +71,8 @@ func processes(t *testing.T) int {
 	}
 	n := 0
 	for _, dir := range list {
-		line, _ := os.ReadFile(filepath.Join(dir, "cmdline")) // it may have ended
-		info, _ := os.Stat(filepath.Join(dir, "exe"))         // likewise
+		line, _ := os.ReadFile(filepath.Join(dir, "cmdline")) // it may have exited
+		info, _ := os.Stat(filepath.Join(dir, "exe"))         // it may have exited
 		if bytes.Contains(line, []byte("-shim-")) && bytes.Contains(line, []byte(enginetest.Dir(t)+"/")) {
 			n++
 		}
@@ -85,8 +85,8 @@ func processes(t *testing.T) int {
 	return n
 }
 
-// goroutines returns the stacks of goroutines in atoll's code, except for tests.
-func goroutines(t *testing.T) string {
+// listGoroutines returns the stacks of goroutines in atoll's code, except for tests.
+func listGoroutines(t *testing.T) string {
 	t.Helper()
 	var b, ours bytes.Buffer
 	if err := pprof.Lookup("goroutine").WriteTo(&b, 2); err != nil {
@@ -100,9 +100,9 @@ func goroutines(t *testing.T) string {
 	return ours.String()
 }
 
-// TestManyLeaveNothing creates, uses and destroys many sandboxes, four at once; every third has an egress
+// TestManySandboxesLeaveNothing creates, uses and destroys many sandboxes, four at once; every third has an egress
 // proxy. ATOLL_LEAKS sets their number.
-func TestManyLeaveNothing(t *testing.T) {
+func TestManySandboxesLeaveNothing(t *testing.T) {
 	n, workers := 20, 4
 	if text := os.Getenv("ATOLL_LEAKS"); text != "" {
 		var err error
@@ -110,12 +110,12 @@ func TestManyLeaveNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d, c := local(t), engineClient(t)
+	d, c := newDriver(t), engineClient(t)
 	var during int
-	useOnce(t, d, true, func() { during = processes(t) })
-	before, descriptors := countLeaks(t, c, d.Dir), entries(t, "/proc/self/fd")
+	useOnce(t, d, true, func() { during = countProcesses(t) })
+	before, descriptors := countLeaks(t, c, d.Dir), countEntries(t, "/proc/self/fd")
 	if during < before.processes+3 {
-		t.Errorf("with a sandbox there are %d processes, without %d: its shim, guest and gate are not seen", during, before.processes)
+		t.Errorf("with a sandbox there are %d processes, without %d: its shim, guest and egress proxy are not detected", during, before.processes)
 	}
 	start := time.Now()
 	var wg sync.WaitGroup
@@ -131,10 +131,10 @@ func TestManyLeaveNothing(t *testing.T) {
 	if after := countLeaks(t, c, d.Dir); after != before {
 		t.Errorf("before there were %+v, now %+v", before, after)
 	}
-	if now := entries(t, "/proc/self/fd"); now > descriptors+2*workers { // the engine's client keeps some
+	if now := countEntries(t, "/proc/self/fd"); now > descriptors+2*workers { // the engine's client keeps some open
 		t.Errorf("before there were %d descriptors, now %d", descriptors, now)
 	}
-	if stacks := goroutines(t); stacks != "" {
+	if stacks := listGoroutines(t); stacks != "" {
 		t.Errorf("goroutines are left:\n%s", stacks)
 	}
 }

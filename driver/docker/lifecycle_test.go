@@ -13,12 +13,12 @@ import (
 	"github.com/atoll-sandbox/atoll/driver/docker"
 )
 
-// TestFoundAgain checks that another process finds a sandbox by its container alone, without its
+// TestFindWithoutDirectory checks that another process finds a sandbox by its container alone, without its
 // directory.
-func TestFoundAgain(t *testing.T) {
-	d := local(t)
+func TestFindWithoutDirectory(t *testing.T) {
+	d := newDriver(t)
 	spec := atoll.Spec{Name: "kept", Labels: map[string]string{"color": "green"}, Env: []string{"A=1"}, Dir: "/srv", Timeouts: atoll.Timeouts{Exec: time.Hour}}
-	sb := create(t, d, spec)
+	sb := createTestSandbox(t, d, spec)
 	st, err := sb.Status(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -52,8 +52,8 @@ func TestFoundAgain(t *testing.T) {
 
 // TestRestoreInterrupted checks that a sandbox exists after a process died while it replaced the container.
 func TestRestoreInterrupted(t *testing.T) {
-	d, c := local(t), engineClient(t)
-	sb := create(t, d, atoll.Spec{})
+	d, c := newDriver(t), engineClient(t)
+	sb := createTestSandbox(t, d, atoll.Spec{})
 	runShell(t, sb, atoll.Cmd{Shell: "echo kept > /tmp/f"})
 	name := "atoll-" + sb.ID()
 	if _, err := c.ContainerRename(t.Context(), name, client.ContainerRenameOptions{NewName: name + ".new"}); err != nil {
@@ -71,10 +71,10 @@ func TestRestoreInterrupted(t *testing.T) {
 	}
 }
 
-// TestEndedFromOutside checks the status after other clients of the engine changed a container.
-func TestEndedFromOutside(t *testing.T) {
-	d, c := local(t), engineClient(t)
-	sb := create(t, d, atoll.Spec{})
+// TestContainerChangedExternally checks the status after other clients of the engine changed a container.
+func TestContainerChangedExternally(t *testing.T) {
+	d, c := newDriver(t), engineClient(t)
+	sb := createTestSandbox(t, d, atoll.Spec{})
 	name := "atoll-" + sb.ID()
 	if _, err := c.ContainerKill(t.Context(), name, client.ContainerKillOptions{Signal: "KILL"}); err != nil {
 		t.Fatal(err)
@@ -103,10 +103,10 @@ func TestEndedFromOutside(t *testing.T) {
 	checkNothingLeft(t, d.Dir)
 }
 
-// TestDestroyWithoutItsDir destroys a sandbox whose directory on this host is lost.
-func TestDestroyWithoutItsDir(t *testing.T) {
-	d := local(t)
-	sb := create(t, d, atoll.Spec{})
+// TestDestroyWithoutDirectory destroys a sandbox whose directory on this host is lost.
+func TestDestroyWithoutDirectory(t *testing.T) {
+	d := newDriver(t)
+	sb := createTestSandbox(t, d, atoll.Spec{})
 	if err := os.RemoveAll(filepath.Join(d.Dir, sb.ID())); err != nil {
 		t.Fatal(err)
 	}
@@ -119,9 +119,9 @@ func TestDestroyWithoutItsDir(t *testing.T) {
 	checkNothingLeft(t, d.Dir)
 }
 
-// TestMemoryIsTheSandboxes checks that a command that uses too much memory is ended, and the guest is not.
-func TestMemoryIsTheSandboxes(t *testing.T) {
-	sb := create(t, local(t), atoll.Spec{Limits: atoll.Resources{Memory: 32 << 20}})
+// TestMemoryLimitSparesGuest checks that a command that uses too much memory is ended, and the guest is not.
+func TestMemoryLimitSparesGuest(t *testing.T) {
+	sb := createTestSandbox(t, newDriver(t), atoll.Spec{Limits: atoll.Resources{Memory: 32 << 20}})
 	exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: `x=0123456789abcdef; while :; do x="$x$x"; done`, Timeout: time.Minute})
 	if err != nil || exit.Signal != "KILL" {
 		t.Errorf("%+v, %v", exit, err)
@@ -133,7 +133,7 @@ func TestMemoryIsTheSandboxes(t *testing.T) {
 
 // TestRuntimes uses a runtime besides the engine's default.
 func TestRuntimes(t *testing.T) {
-	d := local(t)
+	d := newDriver(t)
 	f, err := d.Probe(t.Context())
 	if err != nil || len(f.Runtimes) != 1 || f.Runtimes[0] != "crun" {
 		t.Errorf("%v, %v", f.Runtimes, err)
@@ -141,16 +141,16 @@ func TestRuntimes(t *testing.T) {
 	for _, note := range f.Notes {
 		t.Log(note)
 	}
-	sb := create(t, d, atoll.Spec{Runtime: "runc"})
+	sb := createTestSandbox(t, d, atoll.Spec{Runtime: "runc"})
 	if got := runShell(t, sb, atoll.Cmd{Shell: "echo works"}); got != "works\n" {
 		t.Errorf("got %q", got)
 	}
 }
 
-// TestPausedElsewhere checks that a pause by another process is respected.
-func TestPausedElsewhere(t *testing.T) {
-	d := local(t)
-	sb := create(t, d, atoll.Spec{})
+// TestPausedByOtherProcess checks that a pause by another process stays in effect.
+func TestPausedByOtherProcess(t *testing.T) {
+	d := newDriver(t)
+	sb := createTestSandbox(t, d, atoll.Spec{})
 	runShell(t, sb, atoll.Cmd{Shell: "echo here"})
 	other, err := (&docker.Driver{Host: d.Host, Dir: d.Dir}).Open(t.Context(), sb.ID())
 	if err != nil {
@@ -182,8 +182,8 @@ func TestPausedElsewhere(t *testing.T) {
 // TestPausedInTurns pauses and resumes a sandbox through two handles in turns, as fast as they can: neither
 // gets an outdated state of the engine. After a resume without an error the sandbox runs.
 func TestPausedInTurns(t *testing.T) {
-	d := local(t)
-	sb := create(t, d, atoll.Spec{})
+	d := newDriver(t)
+	sb := createTestSandbox(t, d, atoll.Spec{})
 	other, err := (&docker.Driver{Host: d.Host, Dir: d.Dir}).Open(t.Context(), sb.ID())
 	if err != nil {
 		t.Fatal(err)

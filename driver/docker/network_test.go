@@ -29,9 +29,9 @@ func startWebsite(t *testing.T, says string) string {
 }
 
 func TestGate(t *testing.T) {
-	d := local(t)
+	d := newDriver(t)
 	yes, no := egress.HostName+":"+startWebsite(t, "allowed "), egress.HostName+":"+startWebsite(t, "denied ")
-	sb := create(t, d, atoll.Spec{Network: atoll.Network{Allow: []string{yes}, Headers: []atoll.Header{{Host: yes, Name: "X-Key", Value: "secret-key"}}}})
+	sb := createTestSandbox(t, d, atoll.Spec{Network: atoll.Network{Allow: []string{yes}, Headers: []atoll.Header{{Host: yes, Name: "X-Key", Value: "secret-key"}}}})
 	get := func(sb atoll.Sandbox, at string) string {
 		t.Helper()
 		return runShell(t, sb, atoll.Cmd{Shell: "unset http_proxy HTTP_PROXY all_proxy ALL_PROXY; wget -q -O - http://" + at + "/ 2>&1"})
@@ -95,11 +95,11 @@ func restoreNewest(t *testing.T, sb atoll.Sandbox) error {
 	return atoll.Restore(t.Context(), sb, list[len(list)-1].ID)
 }
 
-// TestGateComesLater gives rules to a running sandbox without a network.
-func TestGateComesLater(t *testing.T) {
-	d := local(t)
+// TestNetworkRulesForRunningSandbox gives rules to a running sandbox without a network.
+func TestNetworkRulesForRunningSandbox(t *testing.T) {
+	d := newDriver(t)
 	at := egress.HostName + ":" + startWebsite(t, "hello")
-	sb := create(t, d, atoll.Spec{})
+	sb := createTestSandbox(t, d, atoll.Spec{})
 	get := atoll.Cmd{Shell: "wget -q -O - http://" + at + "/ 2>&1"}
 	if got := runShell(t, sb, get); strings.Contains(got, "hello") {
 		t.Errorf("without a network: %q", got)

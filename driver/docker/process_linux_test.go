@@ -10,8 +10,9 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// TestHoldsTheRightProcess restarts a container between two requests.
-func TestHoldsTheRightProcess(t *testing.T) {
+// TestOpenProcessOfChangedContainer checks that openProcess returns an error if the container was
+// restarted or has exited between its two requests.
+func TestOpenProcessOfChangedContainer(t *testing.T) {
 	first := container.State{Pid: os.Getpid(), StartedAt: "1"}
 	for name, c := range map[string]struct {
 		then container.State
@@ -32,7 +33,7 @@ func TestHoldsTheRightProcess(t *testing.T) {
 			t.Errorf("%s: %v, %d, %v", name, f, pid, err)
 		}
 		if f != nil {
-			_ = f.Close() // only looked at
+			_ = f.Close() // opened only for the check
 		}
 	}
 }

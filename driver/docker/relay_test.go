@@ -24,13 +24,13 @@ func startRelay(t *testing.T, host string) string {
 			if err != nil {
 				return
 			}
-			go join(conn.(*net.TCPConn), strings.TrimPrefix(host, "unix://"))
+			go forwardTo(conn.(*net.TCPConn), strings.TrimPrefix(host, "unix://"))
 		}
 	})
 	return "tcp://" + l.Addr().String()
 }
 
-func join(conn *net.TCPConn, path string) {
+func forwardTo(conn *net.TCPConn, path string) {
 	defer conn.Close()
 	there, err := net.Dial("unix", path)
 	if err != nil {

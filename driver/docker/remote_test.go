@@ -34,7 +34,7 @@ func TestRemote(t *testing.T) {
 		t.Skip("the whole suite, a second time")
 	}
 	t.Parallel()
-	d := local(t)
+	d := newDriver(t)
 	d.Remote = true
 	atolltest.Run(t, d)
 }
@@ -78,7 +78,7 @@ func useEverything(t *testing.T, d *docker.Driver) {
 		t.Fatalf("Probe: %v", err)
 	}
 	if f.Mounts || f.Gate {
-		t.Errorf("a remote engine promises mounts or a gate: %+v", f)
+		t.Errorf("a remote engine reports mounts or an egress proxy: %+v", f)
 	}
 	sb, err := d.Create(ctx, atoll.Spec{})
 	if err != nil {
@@ -156,7 +156,7 @@ DOCKER_HOST=%s exec docker system dial-stdio
 	t.Setenv("DOCKER_HOST", "")
 }
 
-func TestProbeSaysWhatIsMissing(t *testing.T) {
+func TestProbeReportsMissing(t *testing.T) {
 	dir := t.TempDir()
 	for host, want := range map[string]string{
 		"unix://" + dir + "/none.sock":         "does not exist; install one",
@@ -172,8 +172,8 @@ func TestProbeSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// registryWith returns the name of an image in a registry on loopback.
-func registryWith(t *testing.T) (ref string) {
+// startRegistry starts a registry on loopback and returns the name of an image in it.
+func startRegistry(t *testing.T) (ref string) {
 	t.Helper()
 	srv := httptest.NewServer(registry.New())
 	t.Cleanup(srv.Close)
@@ -181,7 +181,7 @@ func registryWith(t *testing.T) (ref string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root := archive(t, map[string]string{"bin/sh": "/bin/busybox", "bin/busybox": "/bin/busybox"}).Bytes()
+	root := makeRootFS(t, map[string]string{"bin/sh": "/bin/busybox", "bin/busybox": "/bin/busybox"}).Bytes()
 	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(string(root))), nil })
 	if err != nil {
 		t.Fatal(err)
@@ -217,7 +217,7 @@ func registryWith(t *testing.T) (ref string) {
 }
 
 func TestPull(t *testing.T) {
-	d, ref := local(t), registryWith(t)
+	d, ref := newDriver(t), startRegistry(t)
 	t.Cleanup(func() {
 		if err := d.RemoveImage(context.Background(), ref); err != nil {
 			t.Error(err)
@@ -245,7 +245,7 @@ func TestPull(t *testing.T) {
 	if err != nil || !found {
 		t.Errorf("%+v, %v", list, err)
 	}
-	sb := create(t, d, atoll.Spec{Image: ref, Env: []string{"BOTH=spec"}})
+	sb := createTestSandbox(t, d, atoll.Spec{Image: ref, Env: []string{"BOTH=spec"}})
 	if got := runShell(t, sb, atoll.Cmd{Shell: "busybox id -u; echo $OF_THE_IMAGE $BOTH"}); got != "4242\nyes spec\n" {
 		t.Errorf("the image's user and environment: %q", got)
 	}
@@ -253,8 +253,8 @@ func TestPull(t *testing.T) {
 
 // TestCreatePulls checks that Create pulls a missing image.
 func TestCreatePulls(t *testing.T) {
-	d, ref := local(t), registryWith(t)
-	sb := create(t, d, atoll.Spec{Image: ref})
+	d, ref := newDriver(t), startRegistry(t)
+	sb := createTestSandbox(t, d, atoll.Spec{Image: ref})
 	if got := runShell(t, sb, atoll.Cmd{Shell: "echo hi"}); got != "hi\n" {
 		t.Errorf("got %q", got)
 	}

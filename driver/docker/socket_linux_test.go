@@ -13,8 +13,9 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// TestSocketIsNoTrap puts other files in place of the guest's socket, whose directory the sandbox can write.
-func TestSocketIsNoTrap(t *testing.T) {
+// TestReplacedGuestSocket replaces the guest's socket, whose directory the sandbox can write, by
+// other files.
+func TestReplacedGuestSocket(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "engine.sock")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: outside, Net: "unix"})
 	if err != nil {
@@ -61,7 +62,7 @@ func TestSocketIsNoTrap(t *testing.T) {
 	}
 	conn, err := dialSocket(t.Context(), filepath.Dir(filepath.Dir(outside)), filepath.Base(filepath.Dir(outside)), "engine.sock")
 	if err != nil {
-		t.Fatalf("a socket that is one: %v", err) // else none of the above says anything
+		t.Fatalf("a real socket: %v", err) // otherwise the cases above prove nothing
 	}
 	_ = conn.Close()
 }
@@ -93,7 +94,7 @@ func FuzzPipe(f *testing.F) {
 	})
 }
 
-func TestPipeTellsWhyItEnds(t *testing.T) {
+func TestPipeReturnsReason(t *testing.T) {
 	c := &pipeConn{r: strings.NewReader("\x01\x00\x00\x00\x00\x00\x00\x02hi\x01\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x08no guest")}
 	got, err := io.ReadAll(c)
 	if string(got) != "hi" || !errors.Is(err, atoll.ErrUnavailable) || !strings.Contains(err.Error(), "no guest") {

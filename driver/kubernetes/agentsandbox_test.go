@@ -21,7 +21,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// controller is started by the first test that needs it.
+// controller starts the agent-sandbox controller in the first test that needs it.
 var controller sync.Once
 
 // agentSandboxDriver returns a driver of a cluster with kubernetes-sigs/agent-sandbox.
@@ -56,19 +56,19 @@ func applyYAML(t testing.TB, d *kubernetes.Driver, text []byte) {
 	}
 }
 
-// readyPool creates a template and waits until some of its pods are ready.
-func readyPool(t testing.TB, d *kubernetes.Driver, name string, n int) {
+// createPool creates a template and waits until some of its pods are ready.
+func createPool(t testing.TB, d *kubernetes.Driver, name string, n int) {
 	t.Helper()
 	text, err := d.Template(t.Context(), name, atoll.Spec{}, n)
 	if err != nil {
 		t.Fatal(err)
 	}
 	applyYAML(t, d, text)
-	awaitPods(t, d, name, n)
+	waitForPods(t, d, name, n)
 }
 
-// awaitPods waits until a pool has a number of ready pods.
-func awaitPods(t testing.TB, d *kubernetes.Driver, pool string, n int) {
+// waitForPods waits until a pool has a number of ready pods.
+func waitForPods(t testing.TB, d *kubernetes.Driver, pool string, n int) {
 	t.Helper()
 	c := clustertest.API(t).Core.RESTClient()
 	for until := time.Now().Add(time.Minute); ; <-time.After(100 * time.Millisecond) {
@@ -94,13 +94,13 @@ func awaitPods(t testing.TB, d *kubernetes.Driver, pool string, n int) {
 	}
 }
 
-func template(name string) atoll.Spec { return atoll.Spec{Pod: &atoll.Pod{Template: name}} }
+func templateSpec(name string) atoll.Spec { return atoll.Spec{Pod: &atoll.Pod{Template: name}} }
 
 func TestAgentSandbox(t *testing.T) {
 	d := agentSandboxDriver(t)
-	// The namespace is made with its walls by the first sandbox.
-	readyPool(t, d, "warm", 2)
-	spec := template("warm")
+	// The first sandbox creates the namespace with its network policy.
+	createPool(t, d, "warm", 2)
+	spec := templateSpec("warm")
 	spec.Name, spec.Labels, spec.Env, spec.Owner = "mine", map[string]string{"a": "b"}, []string{"TOKEN=secret value"}, atoll.Owner{App: "app", User: "u"}
 	begin := time.Now()
 	sb, err := d.Create(t.Context(), spec)
@@ -153,7 +153,7 @@ func TestAgentSandbox(t *testing.T) {
 		}
 	}
 	if _, err := again.Status(t.Context()); !errors.Is(err, atoll.ErrNotFound) {
-		t.Errorf("status of what is gone: %v", err)
+		t.Errorf("status of a removed sandbox: %v", err)
 	}
 	if secrets, err := clustertest.API(t).Core.Secrets(d.Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "atoll.dev/id"}); err != nil || len(secrets.Items) != 0 {
 		t.Errorf("secrets are left: %d, %v", len(secrets.Items), err)
@@ -170,7 +170,7 @@ func TestAgentSandboxCold(t *testing.T) {
 	first, _, _ := strings.Cut(string(text), "---\n")
 	applyYAML(t, d, []byte(first))
 	for _, name := range []string{"cold", "template/cold"} {
-		sb, err := d.Create(t.Context(), template(name))
+		sb, err := d.Create(t.Context(), templateSpec(name))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -183,8 +183,8 @@ func TestAgentSandboxCold(t *testing.T) {
 	}
 }
 
-// TestAgentSandboxOfOthers uses a template without anything of atoll.
-func TestAgentSandboxOfOthers(t *testing.T) {
+// TestAgentSandboxForeignTemplate uses a template without anything of atoll.
+func TestAgentSandboxForeignTemplate(t *testing.T) {
 	d := agentSandboxDriver(t)
 	applyYAML(t, d, []byte(`apiVersion: extensions.agents.x-k8s.io/v1beta1
 kind: SandboxTemplate
@@ -203,7 +203,7 @@ spec:
         command: [sleep, "3600"]
         securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
 `))
-	sb, err := d.Create(t.Context(), template("theirs"))
+	sb, err := d.Create(t.Context(), templateSpec("theirs"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ spec:
 	if err := sb.Destroy(t.Context()); err != nil {
 		t.Error(err)
 	}
-	withEnv := template("theirs")
+	withEnv := templateSpec("theirs")
 	withEnv.Env = []string{"A=b"}
 	if _, err := d.Create(t.Context(), withEnv); !errors.Is(err, atoll.ErrUnsupported) {
 		t.Errorf("env without a guest: %v", err)
@@ -222,27 +222,27 @@ spec:
 
 func TestAgentSandboxRefuses(t *testing.T) {
 	d := newDriver(t)
-	if _, err := d.Create(t.Context(), template("none")); err == nil || !errors.Is(err, atoll.ErrUnsupported) && !errors.Is(err, atoll.ErrNotFound) {
-		t.Errorf("perhaps not installed: %v", err) // another test may have installed it
+	if _, err := d.Create(t.Context(), templateSpec("none")); err == nil || !errors.Is(err, atoll.ErrUnsupported) && !errors.Is(err, atoll.ErrNotFound) {
+		t.Errorf("not installed: %v", err) // another test may have installed it
 	}
 	d = agentSandboxDriver(t)
 	for name, want := range map[string]error{"none": atoll.ErrNotFound, "pool/none": atoll.ErrNotFound, "template/none": atoll.ErrNotFound, "x/none": atoll.ErrInvalid, "../none": atoll.ErrInvalid} {
-		if _, err := d.Create(t.Context(), template(name)); !errors.Is(err, want) {
+		if _, err := d.Create(t.Context(), templateSpec(name)); !errors.Is(err, want) {
 			t.Errorf("%s: %v; want %v", name, err, want)
 		}
 	}
-	full := template("none")
+	full := templateSpec("none")
 	full.Image, full.Limits.Memory = "x", 1<<30
 	if _, err := d.Create(t.Context(), full); !errors.Is(err, atoll.ErrUnsupported) || !strings.Contains(err.Error(), "image") || !strings.Contains(err.Error(), "limits") {
-		t.Errorf("what the template says: %v", err)
+		t.Errorf("the template's error: %v", err)
 	}
-	// A template whose image is not there: the reason is told, nothing is left.
+	// A template with a missing image: the error has the reason, and nothing is left.
 	text, err := d.Template(t.Context(), "broken", atoll.Spec{Image: "localhost/none:1"}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	applyYAML(t, d, text)
-	broken := template("broken")
+	broken := templateSpec("broken")
 	broken.Timeouts.Create = 20 * time.Second
 	_, err = d.Create(t.Context(), broken)
 	if !errors.Is(err, atoll.ErrTimeout) && !errors.Is(err, atoll.ErrUnavailable) || !strings.Contains(err.Error(), "localhost/none:1") {

@@ -51,7 +51,7 @@ func startHeartbeat(t *testing.T, sb atoll.Sandbox) {
 func checkHeartbeat(t *testing.T, sb atoll.Sandbox) {
 	t.Helper()
 	first := -1
-	eventually(t, func() error {
+	waitFor(t, func() error {
 		b, err := atoll.ReadFile(t.Context(), sb, "/workspace/beat")
 		if err == nil && (first < 0 || len(b) <= first) {
 			first, err = len(b), fmt.Errorf("what was detached does not go on: %d bytes", len(b))
@@ -60,10 +60,10 @@ func checkHeartbeat(t *testing.T, sb atoll.Sandbox) {
 	})
 }
 
-// eventually calls f until it returns nil, for conditions without an event to wait for.
-func eventually(t *testing.T, f func() error) {
+// waitFor calls f until it returns nil, for conditions without an event to wait for.
+func waitFor(t *testing.T, f func() error) {
 	t.Helper()
-	const within = time.Minute // the cluster shares a machine with all else
+	const within = time.Minute // the machine may be busy
 	var err error
 	for end := time.Now().Add(within); time.Now().Before(end); <-time.After(100 * time.Millisecond) {
 		if err = f(); err == nil {
@@ -77,7 +77,7 @@ func eventually(t *testing.T, f func() error) {
 func checkNothingLeft(t *testing.T, d *kubernetes.Driver) {
 	t.Helper()
 	api := clustertest.API(t)
-	eventually(t, func() error {
+	waitFor(t, func() error {
 		pods, err := api.Core.Pods(d.Namespace).List(t.Context(), metav1.ListOptions{})
 		if err != nil || len(pods.Items) > 0 {
 			return fmt.Errorf("%d pods, %w", len(pods.Items), err)
@@ -93,7 +93,7 @@ func checkNothingLeft(t *testing.T, d *kubernetes.Driver) {
 // waitForAnswer waits until a sandbox runs commands.
 func waitForAnswer(t *testing.T, sb atoll.Sandbox) {
 	t.Helper()
-	eventually(t, func() error {
+	waitFor(t, func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		exit, err := sb.Exec(ctx, atoll.Cmd{Args: []string{"echo", "well"}})
@@ -120,7 +120,7 @@ func TestServerRestarts(t *testing.T) {
 		}
 		ended <- err
 	}()
-	<-time.After(time.Second) // the command probably runs; it need not
+	<-time.After(time.Second) // the command probably runs now
 	clustertest.Tool(t, "restart", "apiserver")
 	if err := <-ended; err != nil && !errors.Is(err, atoll.ErrUnavailable) {
 		t.Errorf("a command under way: %v", err)
@@ -131,9 +131,9 @@ func TestServerRestarts(t *testing.T) {
 	waitForAnswer(t, another)
 }
 
-// TestServerAway checks that calls fail with ErrUnavailable within their deadline while the API server is
+// TestServerStopped checks that calls fail with ErrUnavailable within their deadline while the API server is
 // stopped.
-func TestServerAway(t *testing.T) {
+func TestServerStopped(t *testing.T) {
 	d := newDriver(t)
 	sb := createTestSandbox(t, d, atoll.Spec{})
 	clustertest.Tool(t, "stop", "apiserver")
@@ -162,10 +162,10 @@ func TestServerAway(t *testing.T) {
 	clustertest.Tool(t, "start", "apiserver")
 	back = true
 	waitForAnswer(t, sb)
-	createTestSandbox(t, d, atoll.Spec{}) // the scheduler and the controllers take longer to come back
+	createTestSandbox(t, d, atoll.Spec{}) // waits for the scheduler and the controllers
 }
 
-// The restart of a kubelet or a container runtime does not affect sandboxes.
+// TestNodeRestarts checks that restarting the kubelet or the container runtime does not affect sandboxes.
 func TestNodeRestarts(t *testing.T) {
 	for _, what := range [][]string{{"restart", "kubelet"}, {"kill", "containerd"}} {
 		t.Run(strings.Join(what, " "), func(t *testing.T) {
@@ -197,11 +197,11 @@ func TestEviction(t *testing.T) {
 		_, err := sb.Exec(t.Context(), atoll.Cmd{Args: []string{"sleep", "60"}})
 		ended <- err
 	}()
-	<-time.After(500 * time.Millisecond) // it runs, or will fail at once: both are fine
+	<-time.After(500 * time.Millisecond) // it may run or fail at once
 	name := "atoll-" + sb.ID()
 	eviction := fmt.Appendf(nil, `{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":%q,"namespace":%q}}`, name, d.Namespace)
 	api := clustertest.API(t).Core.RESTClient().Post().Namespace(d.Namespace).Resource("pods").Name(name).SubResource("eviction")
-	if err := api.Body(eviction).Do(t.Context()).Error(); err != nil { // what draining a node does to each of its pods
+	if err := api.Body(eviction).Do(t.Context()).Error(); err != nil { // as draining a node does
 		t.Fatal(err)
 	}
 	select {
@@ -212,7 +212,7 @@ func TestEviction(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("the command hangs")
 	}
-	eventually(t, func() error {
+	waitFor(t, func() error {
 		st, err := sb.Status(t.Context())
 		if err != nil || st.State == atoll.Running {
 			return fmt.Errorf("%+v, %w", st, err)
@@ -227,7 +227,7 @@ func TestEviction(t *testing.T) {
 	}
 }
 
-// The error of Create names a cordoned node as its cause.
+// TestCordonedNode checks that the error of Create names a cordoned node as its cause.
 func TestCordonedNode(t *testing.T) {
 	d := newDriver(t)
 	nodes, err := clustertest.API(t).Core.Nodes().List(t.Context(), metav1.ListOptions{})
@@ -243,13 +243,13 @@ func TestCordonedNode(t *testing.T) {
 	}
 	cordon(true)
 	t.Cleanup(func() { cordon(false) })
-	for range 10 { // the scheduler hears of it by and by
+	for range 10 { // the scheduler notices it after a while
 		var sb atoll.Sandbox
 		if sb, err = d.Create(t.Context(), atoll.Spec{Timeouts: atoll.Timeouts{Create: 3 * time.Second}}); err != nil {
 			if !errors.Is(err, atoll.ErrTimeout) || strings.Contains(err.Error(), "unschedulable") {
 				break
 			}
-			continue // it has said nothing yet
+			continue // no error yet
 		}
 		if err := sb.Destroy(t.Context()); err != nil {
 			t.Fatal(err)
@@ -283,7 +283,7 @@ func TestMemoryRunsOut(t *testing.T) {
 			return
 		}
 		if exit, err := sb.Exec(ctx, atoll.Cmd{Args: []string{"true"}}); err == nil && exit.Code == 0 {
-			return // the kernel has ended the command alone
+			return // the kernel has killed only the command
 		}
 	}
 }
@@ -295,7 +295,7 @@ func TestCutStream(t *testing.T) {
 		t.Run(string(placement), func(t *testing.T) {
 			p := newAPIProxy(t, 0)
 			d := newDriver(t)
-			d.Kubeconfig, d.Placement = p.kubeconfig(t), placement
+			d.Kubeconfig, d.Placement = p.writeKubeconfig(t), placement
 			sb := createTestSandbox(t, d, atoll.Spec{})
 			for what, f := range map[string]func(ctx context.Context) error{
 				"a command": func(ctx context.Context) error {
@@ -318,11 +318,11 @@ func TestCutStream(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				ended := make(chan error, 1)
 				go func() { ended <- f(ctx) }()
-				p.after(t, 256<<10) // in the middle
-				p.cut()
+				p.waitForBytes(t, 256<<10) // during the transfer
+				p.cutConnections()
 				select {
 				case err := <-ended:
-					if err == nil && what != "a download" { // it may have been over: /bin is small
+					if err == nil && what != "a download" { // it may have finished: /bin is small
 						t.Errorf("%s that was cut went well", what)
 					}
 				case <-time.After(time.Minute):
@@ -349,7 +349,7 @@ func TestClockSkew(t *testing.T) {
 	for _, skew := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
 		t.Run(skew.String(), func(t *testing.T) {
 			d := newDriver(t)
-			d.Kubeconfig = newAPIProxy(t, skew).kubeconfig(t)
+			d.Kubeconfig = newAPIProxy(t, skew).writeKubeconfig(t)
 			sb := createTestSandbox(t, d, atoll.Spec{})
 			waitForAnswer(t, sb)
 			st, err := sb.Status(t.Context())

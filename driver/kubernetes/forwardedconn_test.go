@@ -53,7 +53,7 @@ func TestGuestSpeaksFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	if b, err := io.ReadAll(c); err != nil || string(b) != "hello host" {
-		t.Errorf("the port says %q, %v", b, err)
+		t.Errorf("the port sends %q, %v", b, err)
 	}
 	if err := <-done; err != nil {
 		t.Error(err)

@@ -42,8 +42,8 @@ const (
 	withGuest  = "test.local/with-guest:1"
 )
 
-// run runs a command that must succeed.
-func run(t *testing.T, sb atoll.Sandbox, shell string) string {
+// runShell runs a command that must succeed.
+func runShell(t *testing.T, sb atoll.Sandbox, shell string) string {
 	t.Helper()
 	exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: shell, Timeout: time.Minute})
 	if err != nil || exit.Code != 0 {
@@ -64,7 +64,7 @@ func TestPlacements(t *testing.T) {
 			begun := time.Now()
 			sb := createTestSandbox(t, one, atoll.Spec{Image: c.image, Env: []string{"HOME=/workspace", "A=b c"}})
 			t.Logf("made in %v", time.Since(begun))
-			if out := run(t, sb, "tr '\\0' ' ' </proc/1/cmdline; echo $HOME $A $ATOLL_KEY $ATOLL_ID; id -u >/workspace/f"); !strings.HasSuffix(out, "atoll-guest pod /workspace b c\n") {
+			if out := runShell(t, sb, "tr '\\0' ' ' </proc/1/cmdline; echo $HOME $A $ATOLL_KEY $ATOLL_ID; id -u >/workspace/f"); !strings.HasSuffix(out, "atoll-guest pod /workspace b c\n") {
 				t.Errorf("%q", out)
 			}
 			b, err := atoll.ReadFile(t.Context(), sb, "/workspace/f")
@@ -105,7 +105,7 @@ func TestHostileProgram(t *testing.T) {
 			if err := atoll.WriteFile(t.Context(), sb, "/workspace/hostile", b, 0o755); err != nil {
 				t.Fatal(err)
 			}
-			out := run(t, sb, "/workspace/hostile")
+			out := runShell(t, sb, "/workspace/hostile")
 			lines := strings.Split(strings.TrimSpace(out), "\n")
 			if len(lines) != 21 {
 				t.Errorf("%d lines", len(lines))
@@ -117,19 +117,19 @@ func TestHostileProgram(t *testing.T) {
 			}
 			t.Log(out)
 			crowd := "for i in $(seq 300); do (sleep 5 | nc 127.0.0.1 41998 >/dev/null 2>&1 &) ; done"
-			run(t, sb, crowd)
+			runShell(t, sb, crowd)
 			other, err := one.Open(t.Context(), sb.ID())
 			if err != nil {
 				t.Fatal(err)
 			}
-			run(t, other, "true")
+			runShell(t, other, "true")
 		})
 	}
 }
 
-// TestAnotherHost checks that a host with the cluster's permissions, but without the host's key, can't use the
+// TestOtherHostCannotUseGuest checks that a host with the cluster's permissions, but without the host's key, can't use the
 // guest.
-func TestAnotherHost(t *testing.T) {
+func TestOtherHostCannotUseGuest(t *testing.T) {
 	d := newDriver(t)
 	d.Home = "shared"
 	sb := createTestSandbox(t, d, atoll.Spec{})
@@ -141,15 +141,15 @@ func TestAnotherHost(t *testing.T) {
 	if _, err := again.Exec(t.Context(), atoll.Cmd{Args: []string{"true"}}); !errors.Is(err, atoll.ErrDenied) {
 		t.Errorf("a command of another host: %v", err)
 	}
-	run(t, sb, "true")
+	runShell(t, sb, "true")
 }
 
-// TestDirectly checks that commands don't go through the API server with Direct.
-func TestDirectly(t *testing.T) {
+// TestDirectConnections checks that commands don't go through the API server with Direct.
+func TestDirectConnections(t *testing.T) {
 	d := newDriver(t)
 	d.Direct = true
 	sb := createTestSandbox(t, d, atoll.Spec{})
-	run(t, sb, "true")
+	runShell(t, sb, "true")
 	runClusterTool(t, "freeze", "apiserver")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -158,9 +158,9 @@ func TestDirectly(t *testing.T) {
 	if err != nil || exit.Code != 0 {
 		t.Errorf("while the API server stands still: %d, %v", exit.Code, err)
 	}
-	out := run(t, sb, "cat /proc/net/tcp /proc/net/tcp6")
+	out := runShell(t, sb, "cat /proc/net/tcp /proc/net/tcp6")
 	if !strings.Contains(out, fmt.Sprintf(":%04X ", 41999)) {
-		t.Errorf("nobody is connected to the direct port:\n%s", out)
+		t.Errorf("no connection to the direct port:\n%s", out)
 	}
 }
 
@@ -178,8 +178,8 @@ func askProxy(t *testing.T, sb atoll.Sandbox, url string) string {
 	return string(exit.Stdout) + string(exit.Stderr)
 }
 
-// TestGateOfPod checks that only what the rules allow is reached through the tunnel, also with several hosts.
-func TestGateOfPod(t *testing.T) {
+// TestEgressProxyOfPod checks that only what the rules allow is reached through the tunnel, also with several hosts.
+func TestEgressProxyOfPod(t *testing.T) {
 	d := newDriver(t)
 	serve := func(text string) *httptest.Server {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, text) }))
@@ -219,20 +219,20 @@ func TestGateOfPod(t *testing.T) {
 	if c, err := atoll.AskNetwork(t.Context(), again, allow(good)); err != nil || c.Allowed {
 		t.Errorf("%+v, %v", c, err)
 	}
-	runClusterTool(t, "restart", "apiserver") // with it all tunnels end
-	eventually(t, func() error {
+	runClusterTool(t, "restart", "apiserver") // this closes all tunnels
+	waitFor(t, func() error {
 		exit, err := sb.Exec(t.Context(), atoll.Cmd{Args: []string{"true"}})
 		if err == nil && exit.Code == 0 {
 			if out := askProxy(t, sb, badURL); !strings.Contains(out, "this is not") {
-				err = fmt.Errorf("the gate does not come back: %s", out)
+				err = fmt.Errorf("the egress proxy does not answer again: %s", out)
 			}
 		}
 		return err
 	})
 }
 
-// TestGatesOfTwoHosts checks that the egress proxy of one host applies the rules that another has set.
-func TestGatesOfTwoHosts(t *testing.T) {
+// TestEgressProxiesOfTwoHosts checks that the egress proxy of one host applies the rules that another has set.
+func TestEgressProxiesOfTwoHosts(t *testing.T) {
 	d := newDriver(t)
 	d.Home = "shared"
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "this is there") }))
@@ -251,7 +251,7 @@ func TestGatesOfTwoHosts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // before its directory goes: its gate is in there
+	t.Cleanup(func() { // before its directory is removed, which its egress proxy uses
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := other.Destroy(ctx); err != nil {
@@ -266,7 +266,7 @@ func TestGatesOfTwoHosts(t *testing.T) {
 	if err := atoll.SetNetwork(t.Context(), sb, atoll.Network{Allow: []string{"example.com"}}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() error {
+	waitFor(t, func() error {
 		if out := askProxy(t, other, "http://"+allowed+"/"); strings.Contains(out, "this is there") {
 			return errors.New("the other host's gate lets it out")
 		}
@@ -274,11 +274,11 @@ func TestGatesOfTwoHosts(t *testing.T) {
 	})
 }
 
-// TestNoGate checks that nothing is reached without rules.
-func TestNoGate(t *testing.T) {
+// TestNoNetworkWithoutRules checks that nothing is reached without rules.
+func TestNoNetworkWithoutRules(t *testing.T) {
 	d := newDriver(t)
 	sb := createTestSandbox(t, d, atoll.Spec{})
-	if out := run(t, sb, "env | grep -i proxy; echo; cat /etc/resolv.conf"); strings.Contains(out, "3128") || !strings.Contains(out, "127.0.0.1") {
+	if out := runShell(t, sb, "env | grep -i proxy; echo; cat /etc/resolv.conf"); strings.Contains(out, "3128") || !strings.Contains(out, "127.0.0.1") {
 		t.Errorf("%s", out)
 	}
 	exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: "printf 'GET http://example.com/ HTTP/1.1\\r\\n\\r\\n' | nc -w 5 127.0.0.1 3128"})

@@ -108,7 +108,7 @@ func TestCreateIsCancelled(t *testing.T) {
 	}
 }
 
-// TestEnvironmentIsASecret searches a value in all objects besides secrets.
+// TestEnvironmentIsASecret searches a value of the environment in all objects except Secrets.
 func TestEnvironmentIsASecret(t *testing.T) {
 	d := newDriver(t)
 	for _, how := range []kubernetes.Placement{kubernetes.PlaceNone, kubernetes.PlaceCopy} {
@@ -120,7 +120,7 @@ func TestEnvironmentIsASecret(t *testing.T) {
 			t.Fatal(err)
 		}
 		if text := pod.String(); strings.Contains(text, "hush") || !strings.Contains(text, "TOKEN") {
-			t.Errorf("%s: the pod tells it: %s", how, text)
+			t.Errorf("%s: the pod contains it: %s", how, text)
 		}
 		secret, err := api.Core.Secrets(d.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
 		if err != nil {
@@ -157,8 +157,8 @@ func TestNoServiceAccount(t *testing.T) {
 	}
 }
 
-// TestHomesAreApart has two fleets in one namespace.
-func TestHomesAreApart(t *testing.T) {
+// TestTwoHomesInOneNamespace uses two fleets in one namespace.
+func TestTwoHomesInOneNamespace(t *testing.T) {
 	d := plainDriver(t)
 	d.Home = "one"
 	other := plainDriver(t)
@@ -179,7 +179,7 @@ func TestHomesAreApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := found.(*kubernetes.Plain); !ok { // as it was made, however others are made now
+	if _, ok := found.(*kubernetes.Plain); !ok { // of the same kind, although new ones are different
 		t.Errorf("it is a %T", found)
 	}
 	if err := found.Destroy(t.Context()); err != nil {
@@ -188,7 +188,7 @@ func TestHomesAreApart(t *testing.T) {
 	requireEmptyNamespace(t, d.Namespace)
 }
 
-// TestDeletedFromOutside removes the pod under a sandbox.
+// TestDeletedFromOutside deletes the pod of a running sandbox.
 func TestDeletedFromOutside(t *testing.T) {
 	d := plainDriver(t)
 	api := clustertest.API(t)
@@ -255,7 +255,7 @@ func TestStoppedIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range []atoll.Sandbox{again, sb} {
-		if err := atoll.Start(t.Context(), s); err != nil { // twice is fine, and from whoever has stopped it
+		if err := atoll.Start(t.Context(), s); err != nil { // starting twice is no error, in any process
 			t.Error(err)
 		}
 		exit, err := s.Exec(t.Context(), atoll.Cmd{Shell: "cat file; echo $A"})
@@ -269,7 +269,7 @@ func TestStoppedIsFound(t *testing.T) {
 	requireEmptyNamespace(t, d.Namespace)
 }
 
-// TestStorageInMemory checks the only hard limit of all files.
+// TestStorageInMemory checks memory volumes, the only storage with a hard limit for all files.
 func TestStorageInMemory(t *testing.T) {
 	d := newDriver(t)
 	d.StorageClass = "memory"

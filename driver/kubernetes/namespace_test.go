@@ -25,8 +25,8 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/clustertest"
 )
 
-// TestAppsAreApart checks that each app gets a namespace with a quota when it needs one.
-func TestAppsAreApart(t *testing.T) {
+// TestNamespacePerApp checks that each app gets a namespace with a quota when it needs one.
+func TestNamespacePerApp(t *testing.T) {
 	d := plainDriver(t)
 	d.Namespace, d.Apart, d.Quota = "apart-"+atoll.NewID(), true, map[string]string{"pods": "2", "limits.memory": "4Gi"}
 	one, two := d.Namespace+"-one", d.Namespace+"-two"
@@ -34,7 +34,7 @@ func TestAppsAreApart(t *testing.T) {
 		clustertest.RemoveNamespace(t, ns)
 	}
 	of := func(app string) atoll.Spec { return atoll.Spec{Owner: atoll.Owner{App: app, User: "u"}} }
-	var wg sync.WaitGroup // the first of an app may be several at once
+	var wg sync.WaitGroup // the first sandboxes of an app may be created at once
 	for range 3 {
 		wg.Go(func() {
 			sb, err := d.Create(t.Context(), of("one"))
@@ -60,7 +60,7 @@ func TestAppsAreApart(t *testing.T) {
 	if err != nil || len(policies.Items) != 3 {
 		t.Errorf("%d policies, %v", len(policies.Items), err)
 	}
-	// Another process knows nothing of the apps.
+	// Another process does not know the apps.
 	other := &kube.Driver{Kubeconfig: d.Kubeconfig, Dir: d.Dir, Namespace: d.Namespace, Apart: true, Placement: kube.PlaceNone}
 	list, err := other.List(t.Context())
 	if err != nil || len(list) != 3 {
@@ -76,8 +76,8 @@ func TestAppsAreApart(t *testing.T) {
 	requireEmptyNamespace(t, two)
 }
 
-// TestAppsHavePlaces uses an existing namespace for an app and does not change its labels.
-func TestAppsHavePlaces(t *testing.T) {
+// TestExistingNamespaceForApp uses an existing namespace for an app and does not change its labels.
+func TestExistingNamespaceForApp(t *testing.T) {
 	d := plainDriver(t)
 	theirs := clustertest.Namespace(t, map[string]string{"team": "theirs"})
 	d.Apps = map[string]kube.Target{"x": {Namespace: theirs, Quota: map[string]string{"pods": "0"}}}
@@ -97,15 +97,15 @@ func TestAppsHavePlaces(t *testing.T) {
 	}
 }
 
-// TestQuotaOfOthers exceeds a quota that atoll has not created.
-func TestQuotaOfOthers(t *testing.T) {
+// TestForeignQuota exceeds a quota that atoll has not created.
+func TestForeignQuota(t *testing.T) {
 	d := plainDriver(t)
 	api := clustertest.API(t)
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "tight"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"limits.cpu": resource.MustParse("1")}}}
 	if _, err := api.Core.ResourceQuotas(d.Namespace).Create(t.Context(), quota, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() error { // the quota controller has counted
+	waitFor(t, func() error { // until the quota controller has counted
 		q, err := api.Core.ResourceQuotas(d.Namespace).Get(t.Context(), "tight", metav1.GetOptions{})
 		if err == nil && len(q.Status.Hard) == 0 {
 			err = errors.New("it is not in force")
@@ -124,7 +124,7 @@ func TestQuotaOfOthers(t *testing.T) {
 func TestNamespaceIsBeingDeleted(t *testing.T) {
 	d := plainDriver(t)
 	api := clustertest.API(t)
-	// A pod with a finalizer keeps the namespace from going.
+	// A pod with a finalizer delays the deletion of the namespace.
 	hold := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "hold", Finalizers: []string{"test.atoll.dev/hold"}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}, NodeSelector: map[string]string{"no": "such"}},
@@ -141,7 +141,7 @@ func TestNamespaceIsBeingDeleted(t *testing.T) {
 		}
 	}
 	defer free()
-	warm := createTestSandbox(t, d, atoll.Spec{}) // this driver has seen it alive
+	warm := createTestSandbox(t, d, atoll.Spec{}) // so that the driver has seen the namespace
 	if err := api.Core.Namespaces().Delete(t.Context(), loose, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -175,8 +175,8 @@ func TestPodSecurityRefuses(t *testing.T) {
 	}
 }
 
-// TestNetworkIsWalled tests what a sandbox can reach in a cluster that enforces policies.
-func TestNetworkIsWalled(t *testing.T) {
+// TestNetworkIsolation tests what a sandbox can reach in a cluster that enforces policies.
+func TestNetworkIsolation(t *testing.T) {
 	d := plainDriver(t)
 	api := clustertest.API(t)
 	yes := true
@@ -193,7 +193,7 @@ func TestNetworkIsWalled(t *testing.T) {
 		t.Fatal(err)
 	}
 	var address string
-	eventually(t, func() error {
+	waitFor(t, func() error {
 		p, err := api.Core.Pods(d.Namespace).Get(t.Context(), "server", metav1.GetOptions{})
 		if err == nil && (p.Status.PodIP == "" || p.Status.Phase != corev1.PodRunning) {
 			err = errors.New("the server does not run")
@@ -210,7 +210,7 @@ func TestNetworkIsWalled(t *testing.T) {
 			return err == nil && exit.Code == 0
 		}
 		if reaches {
-			eventually(t, func() error {
+			waitFor(t, func() error {
 				if !try() {
 					return errors.New("it does not")
 				}
@@ -227,8 +227,8 @@ func TestNetworkIsWalled(t *testing.T) {
 	}
 }
 
-// leastRules are the permissions that a driver needs in a prepared namespace.
-var leastRules = []rbacv1.PolicyRule{
+// leastPermissions are the permissions that a driver needs in a prepared namespace.
+var leastPermissions = []rbacv1.PolicyRule{
 	{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"create", "get", "list", "watch", "delete"}},
 	{APIGroups: []string{""}, Resources: []string{"pods/exec", "pods/portforward"}, Verbs: []string{"create", "get"}},
 	{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}, Verbs: []string{"create", "get", "patch"}},
@@ -276,14 +276,14 @@ func restrictedKubeconfig(t *testing.T, namespace string, rules []rbacv1.PolicyR
 	return path
 }
 
-// TestSmallRights works with the least permissions, and checks that each missing one is named.
-func TestSmallRights(t *testing.T) {
+// TestLeastPermissions works with the least permissions, and checks that each missing one is named.
+func TestLeastPermissions(t *testing.T) {
 	namespace := clustertest.Namespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
 	with := func(rules []rbacv1.PolicyRule) *kube.Driver {
 		return &kube.Driver{Kubeconfig: restrictedKubeconfig(t, namespace, rules), Dir: t.TempDir(), Namespace: namespace, Placement: kube.PlaceCopy}
 	}
-	d := with(leastRules)
-	eventually(t, func() error { // rights take a moment to be known
+	d := with(leastPermissions)
+	waitFor(t, func() error { // permissions apply after a moment
 		_, err := d.Probe(t.Context())
 		return err
 	})
@@ -301,7 +301,7 @@ func TestSmallRights(t *testing.T) {
 		t.Error(err)
 	}
 	var rest []rbacv1.PolicyRule
-	for _, r := range leastRules {
+	for _, r := range leastPermissions {
 		r.Resources = slices.DeleteFunc(slices.Clone(r.Resources), func(name string) bool { return name == "pods/portforward" })
 		if len(r.Resources) > 0 {
 			rest = append(rest, r)
@@ -316,9 +316,9 @@ func TestSmallRights(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
-	for i, rule := range leastRules {
+	for i, rule := range leastPermissions {
 		for j, verb := range rule.Verbs {
-			less := slices.Clone(leastRules)
+			less := slices.Clone(leastPermissions)
 			less[i].Verbs = slices.Delete(slices.Clone(rule.Verbs), j, j+1)
 			checkMissing(t, with(less), rule, verb)
 		}
@@ -329,7 +329,7 @@ func TestSmallRights(t *testing.T) {
 func checkMissing(t *testing.T, d *kube.Driver, rule rbacv1.PolicyRule, verb string) {
 	t.Helper()
 	var last []atoll.Check
-	eventually(t, func() error {
+	waitFor(t, func() error {
 		last = d.Checks(t.Context())
 		bad := 0
 		for _, c := range last {

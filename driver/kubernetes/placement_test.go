@@ -36,7 +36,7 @@ func TestPlacementOfVersions(t *testing.T) {
 			fmt.Fprintf(w, `{"major":"1","minor":%q}`, minor)
 		}))
 		defer s.Close()
-		tg := targetOf(t, s.URL)
+		tg := newTarget(t, s.URL)
 		d := &Driver{GuestImage: "guest:1"}
 		for range 2 {
 			if how, err := d.choosePlacement(t.Context(), tg); err != nil || how != want {
@@ -61,7 +61,7 @@ func TestPlacementOfVersions(t *testing.T) {
 	}
 }
 
-func TestPlacementAsTold(t *testing.T) {
+func TestConfiguredPlacement(t *testing.T) {
 	d := &Driver{Placement: PlaceVolume}
 	if _, err := d.choosePlacement(t.Context(), &target{}); !errors.Is(err, atoll.ErrInvalid) {
 		t.Errorf("a volume of no image: %v", err)

@@ -37,11 +37,11 @@ func (w writer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// requireNoProcesses fails when a pod has processes besides the first, its sleep, and those of the check.
+// requireNoProcesses fails the test if a pod has processes other than its sleep and those of the check.
 func requireNoProcesses(t *testing.T, sb atoll.Sandbox) {
 	t.Helper()
 	const text = `for f in /proc/[0-9]*; do read -r s 2>/dev/null <$f/stat && case ${s##*) } in [ZX]*) ;; *" 1 1 "*) ;; *) case $(tr '\0' ' ' <$f/environ) in *ATOLL_CALL="$ATOLL_CALL"*) ;; *) echo "$s";; esac;; esac; done`
-	eventually(t, func() error {
+	waitFor(t, func() error {
 		exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: text})
 		lines := strings.Split(strings.TrimSpace(string(exit.Stdout)), "\n")
 		if err == nil && len(lines) > 5 { // 1, what it waits with, and the script with its pump and its subshell

@@ -28,7 +28,7 @@ func createPooled(t testing.TB, d *kubernetes.Driver) atoll.Sandbox {
 	return sb
 }
 
-func claim(ctx context.Context, t testing.TB, sb atoll.Sandbox, spec atoll.Spec) error {
+func claimSandbox(ctx context.Context, t testing.TB, sb atoll.Sandbox, spec atoll.Spec) error {
 	t.Helper()
 	c, ok := atoll.As[atoll.Claimer](sb)
 	if !ok {
@@ -49,13 +49,13 @@ func TestClaim(t *testing.T) {
 	spec := atoll.Spec{Name: "mine", Labels: map[string]string{"a/b c": "d"}, Owner: atoll.Owner{App: "app", User: "u"}}
 	elsewhere := spec
 	elsewhere.Owner.App = "apart"
-	if err := claim(t.Context(), t, sb, elsewhere); !errors.Is(err, atoll.ErrUnsupported) {
+	if err := claimSandbox(t.Context(), t, sb, elsewhere); !errors.Is(err, atoll.ErrUnsupported) {
 		t.Errorf("for an app elsewhere: %v", err)
 	}
-	if err := claim(t.Context(), t, sb, spec); err != nil {
+	if err := claimSandbox(t.Context(), t, sb, spec); err != nil {
 		t.Fatal(err)
 	}
-	if err := claim(t.Context(), t, sb, spec); !errors.Is(err, atoll.ErrExists) {
+	if err := claimSandbox(t.Context(), t, sb, spec); !errors.Is(err, atoll.ErrExists) {
 		t.Errorf("again: %v", err)
 	}
 	pod, err := pods.Get(t.Context(), ready.Items[0].Name, metav1.GetOptions{})
@@ -78,7 +78,7 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-func TestClaimOfOneThatIsGone(t *testing.T) {
+func TestClaimRemovedPod(t *testing.T) {
 	d := newDriver(t)
 	sb := createPooled(t, d)
 	pods := clustertest.API(t).Core.Pods(d.Namespace)
@@ -86,13 +86,13 @@ func TestClaimOfOneThatIsGone(t *testing.T) {
 	if err := pods.Delete(t.Context(), "atoll-"+sb.ID(), metav1.DeleteOptions{GracePeriodSeconds: &grace}); err != nil {
 		t.Fatal(err)
 	}
-	if err := claim(t.Context(), t, sb, atoll.Spec{Owner: atoll.Local}); !errors.Is(err, atoll.ErrState) {
+	if err := claimSandbox(t.Context(), t, sb, atoll.Spec{Owner: atoll.Local}); !errors.Is(err, atoll.ErrState) {
 		t.Errorf("claim: %v", err)
 	}
 }
 
-// TestClaimAtOnce lets a hundred callers claim three pods through two servers: each pod gets one owner.
-func TestClaimAtOnce(t *testing.T) {
+// TestConcurrentClaims lets a hundred callers claim three pods through two servers: each pod gets one owner.
+func TestConcurrentClaims(t *testing.T) {
 	d := newDriver(t)
 	other := &kubernetes.Driver{Kubeconfig: d.Kubeconfig, Namespace: d.Namespace, Dir: d.Dir}
 	for range 3 {
@@ -108,7 +108,7 @@ func TestClaimAtOnce(t *testing.T) {
 			wg.Go(func() {
 				user := "u" + string(rune('a'+i%26))
 				handle := []atoll.Sandbox{sb, theirs}[i%2]
-				switch err := claim(context.Background(), t, handle, atoll.Spec{Name: user, Owner: atoll.Owner{App: "app", User: user}}); {
+				switch err := claimSandbox(context.Background(), t, handle, atoll.Spec{Name: user, Owner: atoll.Owner{App: "app", User: user}}); {
 				case err == nil:
 					mu.Lock()
 					won = append(won, user)
@@ -128,7 +128,7 @@ func TestClaimAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		if st, err = fresh.Status(t.Context()); err != nil || st.Name != won[0] {
-			t.Errorf("it is %s's, who won is %s: %v", st.Name, won[0], err)
+			t.Errorf("it belongs to %s, the winner is %s: %v", st.Name, won[0], err)
 		}
 	}
 }

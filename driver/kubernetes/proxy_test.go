@@ -26,9 +26,9 @@ import (
 type apiProxy struct {
 	net.Listener
 
-	skew   time.Duration // that the cluster's clock seems to be ahead
+	skew   time.Duration // by which the cluster's clock seems to be ahead
 	url    string
-	flowed atomic.Int64 // bytes, both ways
+	flowed atomic.Int64 // bytes in both directions
 
 	mu    sync.Mutex
 	conns map[net.Conn]bool // guarded by mu
@@ -64,8 +64,8 @@ func (c *countedConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// after waits until n more bytes were transferred.
-func (b *apiProxy) after(t *testing.T, n int64) {
+// waitForBytes waits until n more bytes were transferred.
+func (b *apiProxy) waitForBytes(t *testing.T, n int64) {
 	t.Helper()
 	begun := b.flowed.Load()
 	for end := time.Now().Add(time.Minute); b.flowed.Load() < begun+n; <-time.After(time.Millisecond) { // there is no event to wait for
@@ -100,32 +100,32 @@ func newAPIProxy(t *testing.T, skew time.Duration) *apiProxy {
 			}
 		},
 		Transport: transport, FlushInterval: -1,
-		ModifyResponse: b.shift,
+		ModifyResponse: b.shiftTimes,
 		ErrorHandler:   func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	}
 	s := &http.Server{Handler: proxy, ReadHeaderTimeout: time.Minute}
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = s.Serve(b) })
 	t.Cleanup(func() {
-		_ = s.Close() // nobody waits for it
-		b.cut()
+		_ = s.Close() // there is no one to report an error to
+		b.cutConnections()
 		serving.Wait()
 	})
 	return b
 }
 
-// cut closes all connections.
-func (b *apiProxy) cut() {
+// cutConnections closes all connections.
+func (b *apiProxy) cutConnections() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for c := range b.conns {
-		_ = c.Close() // that is what is wanted
+		_ = c.Close() // as intended
 		delete(b.conns, c)
 	}
 }
 
-// kubeconfig writes a kubeconfig for this proxy.
-func (b *apiProxy) kubeconfig(t *testing.T) string {
+// writeKubeconfig writes a kubeconfig for this proxy.
+func (b *apiProxy) writeKubeconfig(t *testing.T) string {
 	t.Helper()
 	text := strings.ReplaceAll(`apiVersion: v1
 kind: Config
@@ -144,8 +144,8 @@ contexts: [{name: between, context: {cluster: between, user: nobody}}]
 // stamp is a time as the API writes it.
 var stamp = regexp.MustCompile(`"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)"`)
 
-// shift moves the times in the API's responses.
-func (b *apiProxy) shift(r *http.Response) error {
+// shiftTimes moves the times in the API's responses.
+func (b *apiProxy) shiftTimes(r *http.Response) error {
 	if b.skew == 0 || r.StatusCode == http.StatusSwitchingProtocols || !strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
 		return nil
 	}
@@ -153,7 +153,7 @@ func (b *apiProxy) shift(r *http.Response) error {
 	in, out := io.Pipe()
 	go func() {
 		defer body.Close()
-		lines := bufio.NewReader(body) // a watch has an event a line
+		lines := bufio.NewReader(body) // a watch sends one event per line
 		for {
 			line, err := lines.ReadBytes('\n')
 			line = stamp.ReplaceAllFunc(line, func(m []byte) []byte {

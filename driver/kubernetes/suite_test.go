@@ -8,9 +8,9 @@ import (
 )
 
 func TestSuiteGuest(t *testing.T) {
-	t.Parallel() // both wait more than they work, and so nothing restarts the cluster meanwhile
+	t.Parallel() // both mostly wait; no other test restarts the cluster meanwhile
 	d := newDriver(t)
-	d.Placement, d.StorageClass = kubernetes.PlaceCopy, "default" // so that a stop has something to keep
+	d.Placement, d.StorageClass = kubernetes.PlaceCopy, "default" // so that a stopped sandbox keeps its files
 	atolltest.Run(t, d)
 }
 

@@ -16,7 +16,7 @@ func TestAppsNeverShareANamespace(t *testing.T) {
 		"a", "A", "a.b", "a-b", "a_b", "a@b", "a+b", "-x", "x-", "0", "local", strings.Repeat("a", 128), strings.Repeat("a", 127) + "b", strings.Repeat("A", 60),
 	}
 	for _, app := range apps[:len(apps):len(apps)] {
-		apps = append(apps, strings.TrimPrefix(appNamespace("atoll", app), "atoll-")) // who is called like another's namespace
+		apps = append(apps, strings.TrimPrefix(appNamespace("atoll", app), "atoll-")) // an app with the name of another's namespace
 	}
 	for _, app := range apps {
 		ns := appNamespace("atoll", app)
@@ -62,8 +62,8 @@ func TestResources(t *testing.T) {
 	}
 }
 
-// TestRecordIsKept reads a sandbox from the metadata of its pod.
-func TestRecordIsKept(t *testing.T) {
+// TestRecordInPodMetadata reads a sandbox from the metadata of its pod.
+func TestRecordInPodMetadata(t *testing.T) {
 	d := &Driver{Dir: t.TempDir()}
 	at := &target{d: d, home: "h", place: place{namespace: "ns"}}
 	p := &pod{d: d, t: at, id: atoll.NewID(), how: PlaceInit, isolation: "emulated", secret: true, owner: hash("a/b")}
@@ -76,7 +76,7 @@ func TestRecordIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text := meta.String(); strings.Contains(text, "hush") {
-		t.Errorf("it tells secrets: %s", text)
+		t.Errorf("it contains secrets: %s", text)
 	}
 	got, err := readPod(d, at, &meta)
 	if err != nil {
@@ -92,8 +92,8 @@ func TestRecordIsKept(t *testing.T) {
 	}
 }
 
-// TestEndings checks the reasons of ended pods.
-func TestEndings(t *testing.T) {
+// TestPodEndReasons checks the reasons of ended pods.
+func TestPodEndReasons(t *testing.T) {
 	running := corev1.ContainerStatus{Name: container, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
 	terminated := func(reason string, code int32) corev1.ContainerStatus {
 		return corev1.ContainerStatus{Name: container, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: reason, ExitCode: code}}}

@@ -38,14 +38,14 @@ type portForwarder struct {
 	conns []io.Closer // guarded by mu
 }
 
-func (f *portForwarder) keep(c io.Closer) {
+func (f *portForwarder) addConn(c io.Closer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.conns = append(f.conns, c)
 }
 
-// cut ends all connections.
-func (f *portForwarder) cut() {
+// cutConnections ends all connections.
+func (f *portForwarder) cutConnections() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, c := range f.conns {
@@ -74,8 +74,8 @@ func (f *portForwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			f.t.Error(err)
 			return
 		}
-		f.keep(ws.UnderlyingConn())
-		conn, err = spdy.NewServerConnection(portforward.NewTunnelingConnection("server", ws), pairs.take)
+		f.addConn(ws.UnderlyingConn())
+		conn, err = spdy.NewServerConnection(portforward.NewTunnelingConnection("server", ws), pairs.addStream)
 		if err != nil {
 			f.t.Error(err)
 			return
@@ -84,11 +84,11 @@ func (f *portForwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get(httpstream.HeaderProtocolVersion) != portforward.PortForwardProtocolV1Name {
 			f.t.Errorf("protocol %q", r.Header.Get(httpstream.HeaderProtocolVersion))
 		}
-		conn = spdy.NewResponseUpgrader().UpgradeResponse(w, r, pairs.take)
+		conn = spdy.NewResponseUpgrader().UpgradeResponse(w, r, pairs.addStream)
 		if conn == nil {
 			return
 		}
-		f.keep(conn)
+		f.addConn(conn)
 	}
 	defer conn.Close()
 	<-conn.CloseChan()
@@ -101,7 +101,7 @@ type portPairs struct {
 	data httpstream.Stream
 }
 
-func (p *portPairs) take(s httpstream.Stream, replied <-chan struct{}) error {
+func (p *portPairs) addStream(s httpstream.Stream, replied <-chan struct{}) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s.Headers().Get(corev1.StreamType) == corev1.StreamTypeError {
@@ -114,12 +114,12 @@ func (p *portPairs) take(s httpstream.Stream, replied <-chan struct{}) error {
 	}
 	go func() {
 		<-replied
-		p.join()
+		p.connectPairs()
 	}()
 	return nil
 }
 
-func (p *portPairs) join() {
+func (p *portPairs) connectPairs() {
 	defer p.errs.Close()
 	defer p.data.Close()
 	port := p.data.Headers().Get(corev1.PortHeader)
@@ -142,12 +142,12 @@ func newForwardTarget(t testing.TB, sockets bool) (*target, *portForwarder) {
 	f := &portForwarder{t: t, sockets: sockets}
 	s := httptest.NewTLSServer(f)
 	t.Cleanup(s.Close)
-	t.Cleanup(f.cut)
-	return targetOf(t, s.URL), f
+	t.Cleanup(f.cutConnections)
+	return newTarget(t, s.URL), f
 }
 
-// targetOf returns the target that is the namespace "here" of an API server.
-func targetOf(t testing.TB, server string) *target {
+// newTarget returns the target that is the namespace "here" of an API server.
+func newTarget(t testing.TB, server string) *target {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config")
 	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],
@@ -226,7 +226,7 @@ func TestTunnel(t *testing.T) {
 	})
 }
 
-func TestTunnelToNobody(t *testing.T) {
+func TestTunnelToClosedPort(t *testing.T) {
 	runBothWays(t, func(t *testing.T, tg *target, _ *portForwarder) {
 		conn, err := tg.openTunnel(t.Context(), "atoll-s", 1)
 		if err != nil {
@@ -235,7 +235,7 @@ func TestTunnelToNobody(t *testing.T) {
 		defer conn.Close()
 		_, err = conn.Read(make([]byte, 1))
 		if !errors.Is(err, atoll.ErrUnavailable) || !strings.Contains(err.Error(), "nobody listens on 1") {
-			t.Errorf("what the other end says is lost: %v", err)
+			t.Errorf("data of the other end is lost: %v", err)
 		}
 		if _, err := tg.openTunnel(t.Context(), "atoll-other", 1); !errors.Is(err, atoll.ErrNotFound) {
 			t.Errorf("a pod that is not there: %v", err)
@@ -256,7 +256,7 @@ func TestTunnelIsCut(t *testing.T) {
 		if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
 			t.Fatal(err)
 		}
-		fw.cut()
+		fw.cutConnections()
 		if _, err := conn.Read(make([]byte, 1)); err == nil {
 			t.Error("a tunnel that was cut is read")
 		}
@@ -292,7 +292,7 @@ func TestTunnelEnds(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	tg := targetOf(t, "https://127.0.0.1:"+strconv.Itoa(startServer(t, func(*net.TCPConn) { <-t.Context().Done() })))
+	tg := newTarget(t, "https://127.0.0.1:"+strconv.Itoa(startServer(t, func(*net.TCPConn) { <-t.Context().Done() })))
 	if _, err := tg.openTunnel(ctx, "atoll-s", 1); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a server that sends nothing: %v", err)
 	}
@@ -303,8 +303,8 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// TestTunnelsCostLittle checks that an idle tunnel needs no goroutine, and that a closed one leaves nothing.
-func TestTunnelsCostLittle(t *testing.T) {
+// TestIdleTunnelCost checks that an idle tunnel needs no goroutine, and that a closed one leaves nothing.
+func TestIdleTunnelCost(t *testing.T) {
 	tg, _ := newForwardTarget(t, true)
 	port := startEcho(t)
 	own := func() int {
@@ -344,7 +344,7 @@ func TestDeadTunnel(t *testing.T) {
 	c.sendPing()
 	c.sendPing()
 	if err := c.SetDeadline(time.Now()); !errors.Is(err, atoll.ErrUnavailable) {
-		t.Errorf("nobody answers: %v", err)
+		t.Errorf("without an answer: %v", err)
 	}
 }
 

@@ -25,24 +25,24 @@ import (
 	"github.com/atoll-sandbox/atoll/driver/kubernetes/kubeapi"
 )
 
-// api is an in-memory API of pods, so that a test can control time.
-type api struct {
-	mu      sync.Mutex
-	pods    map[string]*corev1.Pod // guarded by mu, as all below
-	version int
-	streams map[*io.PipeWriter]bool
-	asked   map[string]int // "list", "watch", "get"
-	deaf    bool           // watches are taken and told nothing
-	refuse  int            // this status, for everything
-	gone    int            // watches that are told that their version is too old
+// fakeAPI is an in-memory API of pods, so that a test can control time.
+type fakeAPI struct {
+	mu         sync.Mutex
+	pods       map[string]*corev1.Pod // guarded by mu, as all below
+	version    int
+	streams    map[*io.PipeWriter]bool
+	requests   map[string]int // "list", "watch", "get"
+	dropEvents bool           // watches are accepted and get no events
+	refuse     int            // this status, for everything
+	gone       int            // watches get the error that their version is too old
 }
 
-func newAPI() *api {
-	return &api{pods: map[string]*corev1.Pod{}, streams: map[*io.PipeWriter]bool{}, asked: map[string]int{}}
+func newAPI() *fakeAPI {
+	return &fakeAPI{pods: map[string]*corev1.Pod{}, streams: map[*io.PipeWriter]bool{}, requests: map[string]int{}}
 }
 
 // pods returns a watch of the API's pods.
-func (a *api) known(t *testing.T) *podWatch {
+func (a *fakeAPI) newWatch(t *testing.T) *podWatch {
 	t.Helper()
 	set, err := kubeapi.New(&rest.Config{Host: "http://api", QPS: -1}, &http.Client{Transport: a})
 	if err != nil {
@@ -54,7 +54,7 @@ func (a *api) known(t *testing.T) *podWatch {
 }
 
 // RoundTrip answers a request.
-func (a *api) RoundTrip(req *http.Request) (*http.Response, error) {
+func (a *fakeAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	answer := func(status int, v any) *http.Response {
@@ -71,20 +71,20 @@ func (a *api) RoundTrip(req *http.Request) (*http.Response, error) {
 	case a.refuse != 0:
 		return nil, fmt.Errorf("connection refused")
 	case name != "pods":
-		a.asked["get"]++
+		a.requests["get"]++
 		if pod := a.pods[name]; pod != nil {
 			return answer(http.StatusOK, pod), nil
 		}
 		return failure(http.StatusNotFound, metav1.StatusReasonNotFound), nil
 	case req.URL.Query().Get("watch") == "":
-		a.asked["list"]++
+		a.requests["list"]++
 		list := &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(a.version)}}
 		for _, pod := range a.pods {
 			list.Items = append(list.Items, *pod)
 		}
 		return answer(http.StatusOK, list), nil
 	}
-	a.asked["watch"]++
+	a.requests["watch"]++
 	if a.gone > 0 {
 		a.gone--
 		return failure(http.StatusGone, metav1.StatusReasonExpired), nil
@@ -95,8 +95,8 @@ func (a *api) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: r, Request: req}, nil
 }
 
-// set creates, changes or removes a pod, and notifies the watchers.
-func (a *api) set(name string, uid types.UID, phase corev1.PodPhase) *corev1.Pod {
+// setPod creates, changes or removes a pod, and notifies the watchers.
+func (a *fakeAPI) setPod(name string, uid types.UID, phase corev1.PodPhase) *corev1.Pod {
 	a.mu.Lock()
 	a.version++
 	kind := "MODIFIED"
@@ -118,19 +118,19 @@ func (a *api) set(name string, uid types.UID, phase corev1.PodPhase) *corev1.Pod
 	event, _ := json.Marshal(&metav1.WatchEvent{Type: kind, Object: runtime.RawExtension{Raw: raw}})
 	var told []*io.PipeWriter
 	for w := range a.streams {
-		if !a.deaf {
+		if !a.dropEvents {
 			told = append(told, w)
 		}
 	}
 	a.mu.Unlock()
 	for _, w := range told {
-		_, _ = w.Write(append(event, '\n')) // who has gone is not told
+		_, _ = w.Write(append(event, '\n')) // closed watches get no event
 	}
 	return pod
 }
 
-// cut ends all watches.
-func (a *api) cut() {
+// endWatches ends all watches.
+func (a *fakeAPI) endWatches() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for w := range a.streams {
@@ -139,10 +139,10 @@ func (a *api) cut() {
 	}
 }
 
-func (a *api) count(what string) int {
+func (a *fakeAPI) countRequests(what string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.asked[what]
+	return a.requests[what]
 }
 
 // waitForPhase waits for a phase of a pod, or for its removal if the phase is "".
@@ -164,62 +164,62 @@ func waitForPhase(ctx context.Context, p *podWatch, first *corev1.Pod, phase cor
 }
 
 func TestAwait(t *testing.T) {
-	in := func(f func(t *testing.T, a *api, p *podWatch)) func(t *testing.T) {
+	in := func(f func(t *testing.T, a *fakeAPI, p *podWatch)) func(t *testing.T) {
 		return func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := newAPI()
-				p := a.known(t)
+				p := a.newWatch(t)
 				f(t, a, p)
 				p.stopIdle()
-				a.cut()
+				a.endWatches()
 			})
 		}
 	}
-	t.Run("OneWatchForAll", in(func(t *testing.T, a *api, p *podWatch) {
+	t.Run("OneWatchForAll", in(func(t *testing.T, a *fakeAPI, p *podWatch) {
 		var all []<-chan error
 		for i := range 20 {
-			a.set(fmt.Sprint("pod", i), types.UID(fmt.Sprint(i)), corev1.PodPending)
+			a.setPod(fmt.Sprint("pod", i), types.UID(fmt.Sprint(i)), corev1.PodPending)
 		}
 		for _, first := range a.pods {
 			all = append(all, waitForPhase(t.Context(), p, first, corev1.PodRunning))
 		}
 		synctest.Wait()
 		for i := range 20 {
-			a.set(fmt.Sprint("pod", i), types.UID(fmt.Sprint(i)), corev1.PodRunning)
+			a.setPod(fmt.Sprint("pod", i), types.UID(fmt.Sprint(i)), corev1.PodRunning)
 		}
 		for _, one := range all {
 			if err := <-one; err != nil {
 				t.Error(err)
 			}
 		}
-		if l, w, g := a.count("list"), a.count("watch"), a.count("get"); l != 1 || w != 1 || g != 0 {
+		if l, w, g := a.countRequests("list"), a.countRequests("watch"), a.countRequests("get"); l != 1 || w != 1 || g != 0 {
 			t.Errorf("%d lists, %d watches, %d gets", l, w, g)
 		}
 	}))
-	t.Run("NewerThanTheList", in(func(t *testing.T, a *api, p *podWatch) {
-		a.set("other", "o", corev1.PodPending)
+	t.Run("NewerThanTheList", in(func(t *testing.T, a *fakeAPI, p *podWatch) {
+		a.setPod("other", "o", corev1.PodPending)
 		other := waitForPhase(t.Context(), p, a.pods["other"], corev1.PodRunning)
 		synctest.Wait() // there is a watch
-		a.deaf = true
-		first := a.set("pod", "1", corev1.PodPending) // its addition is on its way
+		a.dropEvents = true
+		first := a.setPod("pod", "1", corev1.PodPending) // its addition is on its way
 		done := waitForPhase(t.Context(), p, first, corev1.PodRunning)
 		synctest.Wait()
-		a.deaf = false
-		a.set("pod", "1", corev1.PodRunning)
+		a.dropEvents = false
+		a.setPod("pod", "1", corev1.PodRunning)
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		a.set("other", "o", corev1.PodRunning)
+		a.setPod("other", "o", corev1.PodRunning)
 		<-other
 	}))
-	t.Run("AnotherTakesItsName", in(func(t *testing.T, a *api, p *podWatch) {
-		first := a.set("pod", "1", corev1.PodPending)
+	t.Run("AnotherTakesItsName", in(func(t *testing.T, a *fakeAPI, p *podWatch) {
+		first := a.setPod("pod", "1", corev1.PodPending)
 		done, end := waitForPhase(t.Context(), p, first, corev1.PodRunning), waitForPhase(t.Context(), p, first, "")
 		synctest.Wait()
-		a.cut() // its end is seen by nobody
-		a.set("pod", "1", "")
+		a.endWatches() // no watch sees its end
+		a.setPod("pod", "1", "")
 		time.Sleep(time.Second)
-		a.set("pod", "2", corev1.PodRunning)
+		a.setPod("pod", "2", corev1.PodRunning)
 		if err := <-done; err == nil || err.Error() != "gone" {
 			t.Errorf("the phase of another: %v", err)
 		}
@@ -227,15 +227,15 @@ func TestAwait(t *testing.T) {
 			t.Error(err)
 		}
 	}))
-	t.Run("EndsWhileNobodyLooks", in(func(t *testing.T, a *api, p *podWatch) {
-		first := a.set("pod", "1", corev1.PodRunning)
+	t.Run("EndsWhileNobodyLooks", in(func(t *testing.T, a *fakeAPI, p *podWatch) {
+		first := a.setPod("pod", "1", corev1.PodRunning)
 		end := waitForPhase(t.Context(), p, first, "")
 		synctest.Wait()
 		a.mu.Lock()
 		a.refuse, a.gone = -1, 1 // the API server is being restarted, and forgets versions
 		a.mu.Unlock()
-		a.cut()
-		a.set("pod", "1", "")
+		a.endWatches()
+		a.setPod("pod", "1", "")
 		time.Sleep(5 * time.Second)
 		a.mu.Lock()
 		a.refuse = 0
@@ -248,18 +248,18 @@ func TestAwait(t *testing.T) {
 			t.Errorf("known %v after the API was there again", d)
 		}
 	}))
-	t.Run("EventThatNeverComes", in(func(t *testing.T, a *api, p *podWatch) {
-		first := a.set("pod", "1", corev1.PodPending)
+	t.Run("EventThatNeverComes", in(func(t *testing.T, a *fakeAPI, p *podWatch) {
+		first := a.setPod("pod", "1", corev1.PodPending)
 		done := waitForPhase(t.Context(), p, first, corev1.PodRunning)
 		synctest.Wait()
-		a.deaf = true
-		a.set("pod", "1", corev1.PodRunning)
+		a.dropEvents = true
+		a.setPod("pod", "1", corev1.PodRunning)
 		begin := time.Now()
 		if err := <-done; err != nil || time.Since(begin) > checkTime {
 			t.Errorf("%v after %v", err, time.Since(begin))
 		}
 	}))
-	t.Run("NotAllowed", in(func(t *testing.T, a *api, p *podWatch) {
+	t.Run("NotAllowed", in(func(t *testing.T, a *fakeAPI, p *podWatch) {
 		a.refuse = http.StatusForbidden
 		first := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", UID: "1"}}
 		if err := <-waitForPhase(t.Context(), p, first, corev1.PodRunning); !errors.Is(err, atoll.ErrDenied) {
@@ -268,17 +268,17 @@ func TestAwait(t *testing.T) {
 		a.mu.Lock()
 		a.refuse = 0
 		a.mu.Unlock()
-		first = a.set("pod", "1", corev1.PodPending)
+		first = a.setPod("pod", "1", corev1.PodPending)
 		done := waitForPhase(t.Context(), p, first, corev1.PodRunning)
 		synctest.Wait()
-		a.set("pod", "1", corev1.PodRunning)
+		a.setPod("pod", "1", corev1.PodRunning)
 		if err := <-done; err != nil {
 			t.Errorf("once it is: %v", err)
 		}
 	}))
-	t.Run("Context", in(func(t *testing.T, a *api, p *podWatch) {
+	t.Run("Context", in(func(t *testing.T, a *fakeAPI, p *podWatch) {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		done := waitForPhase(ctx, p, a.set("pod", "1", corev1.PodPending), corev1.PodRunning)
+		done := waitForPhase(ctx, p, a.setPod("pod", "1", corev1.PodPending), corev1.PodRunning)
 		synctest.Wait()
 		why := errors.New("enough")
 		cancel(why)
@@ -286,12 +286,12 @@ func TestAwait(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}))
-	t.Run("EndsInALull", in(func(t *testing.T, a *api, p *podWatch) {
-		first := a.set("pod", "1", corev1.PodPending)
+	t.Run("EndsInALull", in(func(t *testing.T, a *fakeAPI, p *podWatch) {
+		first := a.setPod("pod", "1", corev1.PodPending)
 		wait := func() {
 			done := waitForPhase(t.Context(), p, first, corev1.PodRunning)
 			synctest.Wait()
-			a.set("pod", "1", corev1.PodRunning)
+			a.setPod("pod", "1", corev1.PodRunning)
 			if err := <-done; err != nil {
 				t.Error(err)
 			}
@@ -299,13 +299,13 @@ func TestAwait(t *testing.T) {
 		wait()
 		time.Sleep(idleTime / 2)
 		wait()
-		if n := a.count("list"); n != 1 {
+		if n := a.countRequests("list"); n != 1 {
 			t.Errorf("%d watches within a lull", n)
 		}
 		time.Sleep(idleTime + time.Second)
 		synctest.Wait()
 		wait()
-		if n := a.count("list"); n != 2 {
+		if n := a.countRequests("list"); n != 2 {
 			t.Errorf("%d watches after a lull", n)
 		}
 	}))

@@ -13,8 +13,8 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// TestTapIsAtItsBridge makes a bridge in a network namespace of the test's own.
-func TestTapIsAtItsBridge(t *testing.T) {
+// TestTapOnBridge creates a tap device on a bridge in a network namespace of the test.
+func TestTapOnBridge(t *testing.T) {
 	testenv.Real(t, "root")
 	if os.Geteuid() != 0 {
 		testenv.Skip(t, "root", "only root makes bridges")

@@ -20,9 +20,9 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// inOwnNamespaces runs the calling test again in a process with namespaces of its own. It reports whether this
+// rerunInNamespaces runs the calling test again in a process with its own namespaces. It reports whether this
 // is that process.
-func inOwnNamespaces(t *testing.T, flags uintptr) bool {
+func rerunInNamespaces(t *testing.T, flags uintptr) bool {
 	t.Helper()
 	testenv.Real(t, "root")
 	if os.Getenv("ATOLL_MICROVM_ALONE") == t.Name() {
@@ -46,8 +46,8 @@ func inOwnNamespaces(t *testing.T, flags uintptr) bool {
 	return false
 }
 
-// ip runs iproute2.
-func ip(t *testing.T, args ...string) string {
+// runIP runs iproute2.
+func runIP(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "ip", args...).CombinedOutput()
 	if err != nil {
@@ -56,33 +56,33 @@ func ip(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// ownNetwork mounts this process's network in /sys, and adds a bridge with the address 10.77.0.1.
-func ownNetwork(t *testing.T) {
+// setUpBridge mounts this process's network in /sys, and adds a bridge with the address 10.77.0.1.
+func setUpBridge(t *testing.T) {
 	t.Helper()
 	sys := t.TempDir()
 	if err := unix.Mount("sysfs", sys, "sysfs", 0, ""); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(sys, unix.MNT_DETACH) })
-	for _, dir := range []string{"/class/net", "/devices/virtual/net"} { // not all of it: control groups are mounted below
+	for _, dir := range []string{"/class/net", "/devices/virtual/net"} { // not all of /sys: control groups are mounted below it
 		if err := unix.Mount(sys+dir, "/sys"+dir, "", unix.MS_BIND, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
-	ip(t, "link", "set", "lo", "up")
-	ip(t, "link", "add", "br0", "type", "bridge")
-	ip(t, "address", "add", "10.77.0.1/24", "dev", "br0")
-	ip(t, "link", "set", "br0", "up")
+	runIP(t, "link", "set", "lo", "up")
+	runIP(t, "link", "add", "br0", "type", "bridge")
+	runIP(t, "address", "add", "10.77.0.1/24", "dev", "br0")
+	runIP(t, "link", "set", "br0", "up")
 }
 
 // dhcpServer is a DHCP server on br0 with one address.
 type dhcpServer struct {
-	asked atomic.Pointer[net.HardwareAddr] // who asked last
-	lent  atomic.Int32                     // how often
+	lastClient atomic.Pointer[net.HardwareAddr] // that sent the last request
+	count      atomic.Int32                     // number of acknowledgements
 }
 
-// lend serves until the test ends.
-func lend(t *testing.T) *dhcpServer {
+// startDHCPServer starts a DHCP server that ends with the test.
+func startDHCPServer(t *testing.T) *dhcpServer {
 	t.Helper()
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var failed error
@@ -102,8 +102,8 @@ func lend(t *testing.T) *dhcpServer {
 			if err != nil {
 				return // it was closed
 			}
-			if answer := l.answer(b[:n]); answer != nil {
-				_, _ = c.WriteTo(answer, &net.UDPAddr{IP: net.IPv4bcast, Port: 68}) // who gets none asks again
+			if answer := l.buildReply(b[:n]); answer != nil {
+				_, _ = c.WriteTo(answer, &net.UDPAddr{IP: net.IPv4bcast, Port: 68}) // a client without a reply asks again
 			}
 		}
 	}()
@@ -111,17 +111,17 @@ func lend(t *testing.T) *dhcpServer {
 	return l
 }
 
-// answer returns the reply to a request: an offer or an acknowledgement.
-func (l *dhcpServer) answer(q []byte) []byte {
+// buildReply returns the reply to a request: an offer or an acknowledgement.
+func (l *dhcpServer) buildReply(q []byte) []byte {
 	if len(q) < 243 || q[0] != 1 || q[240] != 53 {
 		return nil
 	}
 	mac := net.HardwareAddr(append([]byte(nil), q[28:34]...))
-	l.asked.Store(&mac)
+	l.lastClient.Store(&mac)
 	kind := byte(2)
 	if q[242] == 3 {
 		kind = 5
-		l.lent.Add(1)
+		l.count.Add(1)
 	}
 	a := append([]byte(nil), q[:240]...)
 	a[0] = 2
@@ -143,7 +143,7 @@ func serveText(t *testing.T, address, word string) (port string) {
 			if err != nil {
 				return // it was closed
 			}
-			_, _ = io.WriteString(c, word) // who doesn't listen misses it
+			_, _ = io.WriteString(c, word) // the client may have disconnected
 			_ = c.Close()
 		}
 	}()
@@ -160,11 +160,11 @@ func TestBridge(t *testing.T) {
 	if _, err := exec.LookPath("ip"); err != nil {
 		testenv.Skip(t, "qemu", "no iproute2: %v", err)
 	}
-	if !inOwnNamespaces(t, syscall.CLONE_NEWNET|syscall.CLONE_NEWNS) {
+	if !rerunInNamespaces(t, syscall.CLONE_NEWNET|syscall.CLONE_NEWNS) {
 		return
 	}
-	ownNetwork(t)
-	l := lend(t)
+	setUpBridge(t)
+	l := startDHCPServer(t)
 	d := newDriver(t)
 	d.Bridge = "br0"
 	if f, err := d.Probe(t.Context()); err != nil || !strings.Contains(fmt.Sprint(f.Networks), "bridge") {
@@ -178,8 +178,8 @@ func TestBridge(t *testing.T) {
 		"10.77.0.50/24\ndefault via 10.77.0.1 dev eth0 \n10.77.0.0/24 dev eth0 scope link  src 10.77.0.50 \nnameserver 10.77.0.1\neth0 lo " {
 		t.Errorf("it has %q", got)
 	}
-	if got := strings.TrimSpace(runShell(t, sb, "cat /sys/class/net/eth0/address")); got != l.asked.Load().String() {
-		t.Errorf("its hardware address is %s, asked has %v", got, l.asked.Load())
+	if got := strings.TrimSpace(runShell(t, sb, "cat /sys/class/net/eth0/address")); got != l.lastClient.Load().String() {
+		t.Errorf("its hardware address is %s, asked has %v", got, l.lastClient.Load())
 	}
 	if got := runShell(t, sb, "nc -w 20 10.77.0.1 "+bridged+" < /dev/null"); got != "reached" {
 		t.Errorf("from the bridge: %q", got)
@@ -193,17 +193,17 @@ func TestBridge(t *testing.T) {
 	if err := atoll.SetNetwork(ctx, sb, atoll.Network{Mode: atoll.NetworkBridge, Deny: []string{"example.com"}}); !errors.Is(err, atoll.ErrUnsupported) {
 		t.Errorf("rules: %v", err)
 	}
-	before := l.lent.Load()
+	before := l.count.Load()
 	if err := errors.Join(atoll.Stop(ctx, sb), atoll.Start(ctx, sb)); err != nil {
 		t.Fatal(err)
 	}
-	if got := runShell(t, sb, "nc -w 20 10.77.0.1 "+bridged+" < /dev/null"); got != "reached" || l.lent.Load() == before {
-		t.Errorf("started again: %q, lent %d times after %d", got, l.lent.Load(), before)
+	if got := runShell(t, sb, "nc -w 20 10.77.0.1 "+bridged+" < /dev/null"); got != "reached" || l.count.Load() == before {
+		t.Errorf("started again: %q, lent %d times after %d", got, l.count.Load(), before)
 	}
 	if err := sb.Destroy(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if left := ip(t, "-o", "link", "show", "master", "br0"); left != "" {
+	if left := runIP(t, "-o", "link", "show", "master", "br0"); left != "" {
 		t.Errorf("at the bridge are left %q", left)
 	}
 }

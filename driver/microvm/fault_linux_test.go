@@ -63,8 +63,8 @@ func TestDeath(t *testing.T) {
 		state  atoll.State
 		reason hypervisor.Reason
 	}{
-		{"the hypervisor is killed", func() { kill(t, vmFacts(t, d, sb).PID) }, atoll.Failed, hypervisor.BySignal},
-		{"the monitor is killed", func() { kill(t, vmFacts(t, d, sb).Monitor) }, atoll.Failed, hypervisor.ByMonitor},
+		{"the hypervisor is killed", func() { killProcess(t, vmFacts(t, d, sb).PID) }, atoll.Failed, hypervisor.BySignal},
+		{"the monitor is killed", func() { killProcess(t, vmFacts(t, d, sb).Monitor) }, atoll.Failed, hypervisor.ByMonitor},
 		{"its kernel gives up", func() {
 			_, _ = sb.Exec(t.Context(), atoll.Cmd{Shell: "echo 1 > /proc/sys/kernel/sysrq; echo c > /proc/sysrq-trigger", User: "root", Timeout: time.Minute})
 		}, atoll.Failed, hypervisor.ByPanic},
@@ -96,7 +96,7 @@ func TestDeath(t *testing.T) {
 	}
 }
 
-func kill(t *testing.T, pid int) {
+func killProcess(t *testing.T, pid int) {
 	t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -218,7 +218,7 @@ func TestHungGuest(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	again, err := driverIn(t, d.Dir).Open(t.Context(), sb.ID()) // whose connection is a new one
+	again, err := newDriverIn(t, d.Dir).Open(t.Context(), sb.ID()) // with a new connection
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func TestHungGuest(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := runShell(t, again, "echo works"); got != "works\n" {
-		t.Errorf("once it goes on: %q", got)
+		t.Errorf("after it continues: %q", got)
 	}
 	if err := m.Pause(t.Context()); err != nil {
 		t.Fatal(err)
@@ -275,8 +275,8 @@ func TestStoppedGuest(t *testing.T) {
 	}
 }
 
-// TestStopGivesRoomBack checks that the space of removed files is freed on the host's disk.
-func TestStopGivesRoomBack(t *testing.T) {
+// TestStopFreesDiskSpace checks that the space of removed files is freed on the host's disk.
+func TestStopFreesDiskSpace(t *testing.T) {
 	skipIfRace(t)
 	d := newDriver(t)
 	sb := createTestSandbox(t, d, atoll.Spec{})

@@ -25,14 +25,14 @@ type smallDisk struct {
 	dir string
 }
 
-// newSmallDisk mounts one. It is no tmpfs, on which reading holes takes space.
+// newSmallDisk mounts a small file system. It is not a tmpfs, because reading holes of a tmpfs takes space.
 func newSmallDisk(t *testing.T, bytes int64) *smallDisk {
 	t.Helper()
 	testenv.Real(t, "namespace")
 	if err := quotadisk.Missing(); err != nil {
 		testenv.Skip(t, "namespace", "no file system of a size: %v", err)
 	}
-	file := filepath.Join(shortDir(t), "little")
+	file := filepath.Join(makeShortDir(t), "little")
 	if err := quotadisk.Make(t.Context(), file, quotadisk.Size{Bytes: bytes}, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func newSmallDisk(t *testing.T, bytes int64) *smallDisk {
 		t.Fatal(err)
 	}
 	defer mounted.Close()
-	dir := shortDir(t)
+	dir := makeShortDir(t)
 	if err := unix.MoveMount(int(mounted.Fd()), "", unix.AT_FDCWD, dir, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		t.Fatal(err)
 	}
@@ -53,17 +53,17 @@ func newSmallDisk(t *testing.T, bytes int64) *smallDisk {
 	return &smallDisk{t, dir}
 }
 
-// leave fills it except for some bytes.
-func (l *smallDisk) leave(room int64) {
+// fillExcept fills the disk except for some bytes.
+func (l *smallDisk) fillExcept(room int64) {
 	l.t.Helper()
-	l.makeRoom()
+	l.freeSpace()
 	f, err := os.Create(filepath.Join(l.dir, "ballast"))
 	if err != nil {
 		l.t.Fatal(err)
 	}
 	defer f.Close()
 	var st unix.Statfs_t
-	for err = unix.ENOSPC; errors.Is(err, unix.ENOSPC); { // other processes may use some at this moment
+	for err = unix.ENOSPC; errors.Is(err, unix.ENOSPC); { // other processes may use space meanwhile
 		if err = unix.Statfs(l.dir, &st); err == nil {
 			err = unix.Fallocate(int(f.Fd()), 0, 0, max(1, int64(st.Bavail)*st.Bsize-room))
 		}
@@ -73,7 +73,7 @@ func (l *smallDisk) leave(room int64) {
 	}
 }
 
-func (l *smallDisk) makeRoom() {
+func (l *smallDisk) freeSpace() {
 	l.t.Helper()
 	if err := os.Remove(filepath.Join(l.dir, "ballast")); err != nil && !errors.Is(err, os.ErrNotExist) {
 		l.t.Fatal(err)
@@ -84,16 +84,16 @@ func (l *smallDisk) makeRoom() {
 // existing VMs continue at the latest when there is space again.
 func TestHostDiskIsFull(t *testing.T) {
 	skipIfRace(t)
-	if !inOwnNamespaces(t, syscall.CLONE_NEWNS) {
+	if !rerunInNamespaces(t, syscall.CLONE_NEWNS) {
 		return
 	}
 	l := newSmallDisk(t, 512<<20)
-	d := driverIn(t, filepath.Join(l.dir, "d"))
+	d := newDriverIn(t, filepath.Join(l.dir, "d"))
 	ctx := t.Context()
 	sb := createTestSandbox(t, d, atoll.Spec{})
 	runShell(t, sb, "echo kept > /workspace/kept; sync")
 	before := leaktest.Count(t, d.Dir, nil)
-	l.leave(0)
+	l.fillExcept(0)
 	for what, f := range map[string]func() error{
 		"Create":   func() error { _, err := d.Create(ctx, atoll.Spec{}); return err },
 		"Snapshot": func() error { _, err := atoll.Snapshot(ctx, sb, "point"); return err },
@@ -118,7 +118,7 @@ func TestHostDiskIsFull(t *testing.T) {
 	if err := atoll.Start(ctx, sb); err != nil && !errors.Is(err, atoll.ErrQuota) {
 		t.Errorf("Start: %v", err)
 	}
-	l.makeRoom()
+	l.freeSpace()
 	if err := atoll.Start(ctx, sb); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestHostDiskIsFull(t *testing.T) {
 		t.Errorf("started again: %q", got)
 	}
 	waitForFullDisk(t, d, sb, l)
-	l.leave(0)
+	l.fillExcept(0)
 	if err := sb.Destroy(ctx); err != nil {
 		t.Errorf("Destroy: %v", err)
 	}
@@ -138,7 +138,7 @@ func TestHostDiskIsFull(t *testing.T) {
 // waitForFullDisk makes a VM write more than the host has space for: the VM waits, and its status shows it.
 func waitForFullDisk(t *testing.T, d *microvm.Driver, sb atoll.Sandbox, l *smallDisk) {
 	t.Helper()
-	l.leave(4 << 20)
+	l.fillExcept(4 << 20)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if _, err := sb.(atoll.Detacher).Detach(ctx, atoll.Cmd{Shell: "head -c 20000000 /dev/urandom > /workspace/big; sync; echo written > /workspace/done"}); err != nil {
@@ -153,7 +153,7 @@ func waitForFullDisk(t *testing.T, d *microvm.Driver, sb atoll.Sandbox, l *small
 		t.Errorf("it is %+v", c)
 	}
 	if err := atoll.Start(ctx, sb); !errors.Is(err, atoll.ErrUnavailable) || !strings.Contains(err.Error(), full) {
-		t.Errorf("Start without room: %v", err)
+		t.Errorf("Start without free space: %v", err)
 	}
 	again, err := d.Open(ctx, sb.ID())
 	if err != nil {
@@ -164,7 +164,7 @@ func waitForFullDisk(t *testing.T, d *microvm.Driver, sb atoll.Sandbox, l *small
 	if _, err := again.Exec(brief, atoll.Cmd{Shell: "true"}); !errors.Is(err, atoll.ErrUnavailable) || !strings.Contains(err.Error(), full) {
 		t.Errorf("Exec: %v", err)
 	}
-	l.makeRoom()
+	l.freeSpace()
 	if err := atoll.Start(ctx, sb); err != nil {
 		t.Fatal(err)
 	}

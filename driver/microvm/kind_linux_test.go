@@ -24,7 +24,7 @@ func TestKinds(t *testing.T) {
 		"a PC, booted": func(d *microvm.Driver) { d.Type, d.NoTemplates = hypervisor.Q35, true },
 	} {
 		t.Run(name, func(t *testing.T) {
-			other := driverIn(t, d.Dir)
+			other := newDriverIn(t, d.Dir)
 			change(other)
 			sb := createTestSandbox(t, other, atoll.Spec{Machine: &atoll.Machine{Args: []string{"-rtc", "base=utc"}}})
 			if got := runShell(t, sb, "echo hi > /workspace/x; cat /workspace/x"); got != "hi\n" {
@@ -62,7 +62,7 @@ func TestRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := d.Create(t.Context(), atoll.Spec{Image: dir}); !errors.Is(err, atoll.ErrDenied) {
-		t.Errorf("a directory that nobody has named: %v", err)
+		t.Errorf("a directory that is not configured: %v", err)
 	}
 	d.Roots = []string{dir}
 	sb := createTestSandbox(t, d, atoll.Spec{Image: dir})

@@ -10,18 +10,18 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// TestNothingIsLeft creates, uses and destroys many VMs, three at once.
-func TestNothingIsLeft(t *testing.T) {
+// TestSandboxesLeaveNothing creates, uses and destroys many VMs, three at once.
+func TestSandboxesLeaveNothing(t *testing.T) {
 	d := newDriver(t)
 	leaktest.UseMany(t, d, d.Dir, leaktest.Rounds(t, 6), 3)
 }
 
-// TestMakerIsKilled kills processes that create VMs, and checks what the next process finds: VMs that work, and
+// TestCreatorIsKilled kills processes that create VMs, and checks what the next process finds: VMs that work, and
 // nothing else.
-func TestMakerIsKilled(t *testing.T) {
+func TestCreatorIsKilled(t *testing.T) {
 	skipIfRace(t)
 	if dir := leaktest.MakerDir(); dir != "" {
-		d := driverIn(t, dir)
+		d := newDriverIn(t, dir)
 		_, _ = os.Stdout.WriteString("begun\n") // the reader kills this process after a while
 		for {
 			if _, err := d.Create(t.Context(), atoll.Spec{}); err != nil {
@@ -33,11 +33,11 @@ func TestMakerIsKilled(t *testing.T) {
 	leaktest.UseOnce(t, d)
 	before := leaktest.Count(t, d.Dir, nil)
 	for i := range leaktest.Rounds(t, 4) {
-		leaktest.KillMaker(t, "TestMakerIsKilled", d.Dir, "begun\n", time.Duration(i)*437*time.Millisecond%(3*time.Second))
+		leaktest.KillMaker(t, "TestCreatorIsKilled", d.Dir, "begun\n", time.Duration(i)*437*time.Millisecond%(3*time.Second))
 	}
 	leaktest.DestroyAll(t, d, d.Dir, true)
 	after := leaktest.Count(t, d.Dir, nil)
-	before.Files, after.Files = 0, 0 // directories on their way in stay for a minute
+	before.Files, after.Files = 0, 0 // unfinished directories are kept for a minute
 	if after != before {
 		t.Errorf("before there were %+v, now %+v: %v", before, after, leaktest.Processes(t, d.Dir))
 	}
@@ -59,7 +59,7 @@ func TestMountsLeaveNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		if now := leaktest.Count(t, d.Dir, nil); now.Children == before.Children {
-			t.Error("nobody serves the mount")
+			t.Error("no process serves the mount")
 		}
 		runShell(t, sb, "echo x > /share/x")
 		if err := sb.Destroy(t.Context()); err != nil {
@@ -67,7 +67,7 @@ func TestMountsLeaveNothing(t *testing.T) {
 		}
 	}
 	var after leaktest.Leaks
-	for range 1200 { // they have to be reaped
+	for range 1200 { // until they are reaped
 		if after = leaktest.Count(t, d.Dir, nil); after == before {
 			return
 		}

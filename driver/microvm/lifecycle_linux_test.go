@@ -48,7 +48,7 @@ func TestSpecIsChecked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := d.Create(t.Context(), c.spec)
 			if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
-				t.Errorf("got %v, want one that is %v and says %q", err, c.want, c.text)
+				t.Errorf("got %v, want %v with the text %q", err, c.want, c.text)
 			}
 		})
 	}
@@ -60,7 +60,7 @@ func TestSpecIsChecked(t *testing.T) {
 	}
 }
 
-func TestSizeIsTheMachines(t *testing.T) {
+func TestVMSize(t *testing.T) {
 	skipIfRace(t)
 	d := newDriver(t)
 	sb := createTestSandbox(t, d, atoll.Spec{Name: "my.box_1", Limits: atoll.Resources{Memory: 400 << 20, CPU: 2, PIDs: 77}, Env: []string{"OF=spec"}, Dir: "/srv/work"})
@@ -79,8 +79,8 @@ func TestSizeIsTheMachines(t *testing.T) {
 	}
 }
 
-// TestClonesDiffer checks that VMs of one template share no secret and no identity.
-func TestClonesDiffer(t *testing.T) {
+// TestClonesShareNoIdentity checks that VMs of one template share no secret and no identity.
+func TestClonesShareNoIdentity(t *testing.T) {
 	d := newDriver(t)
 	seen := make(map[string]string)
 	for range 3 {
@@ -100,7 +100,7 @@ func TestClonesDiffer(t *testing.T) {
 			t.Errorf("its clock is off by %v, %v", off, err)
 		}
 	}
-	if n := leaktest.CountEntries(filepath.Join(d.Dir, "templates")); n != 2 { // and its lock
+	if n := leaktest.CountEntries(filepath.Join(d.Dir, "templates")); n != 2 { // the template and its lock
 		t.Errorf("there are %d templates", n)
 	}
 }
@@ -251,7 +251,7 @@ func TestNetwork(t *testing.T) {
 	rules := atoll.Network{Allow: []string{"host.atoll.internal:" + port}}
 	sb := createTestSandbox(t, d, atoll.Spec{Network: rules})
 	if got := runShell(t, sb, get); got != "reached" {
-		t.Errorf("through the gate: %q", got)
+		t.Errorf("through the egress proxy: %q", got)
 	}
 	if got := runShell(t, sb, "ls /sys/class/net"); got != "lo\n" {
 		t.Errorf("its interfaces: %q", got)
@@ -287,11 +287,11 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// TestOthersFindIt uses and destroys a sandbox from another process with the same directory.
-func TestOthersFindIt(t *testing.T) {
+// TestUseFromOtherProcess uses and destroys a sandbox from another process with the same directory.
+func TestUseFromOtherProcess(t *testing.T) {
 	d := newDriver(t)
 	sb := createTestSandbox(t, d, atoll.Spec{Name: "one"})
-	other := driverIn(t, d.Dir)
+	other := newDriverIn(t, d.Dir)
 	again, err := other.Open(t.Context(), sb.ID())
 	if err != nil {
 		t.Fatal(err)

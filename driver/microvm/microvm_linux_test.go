@@ -28,11 +28,11 @@ func newDriver(t testing.TB) *microvm.Driver {
 	if os.Getenv("ATOLL_MACHINE_KERNEL") == "" {
 		testenv.Skip(t, "qemu", `no kernel for machines: eval "$(scripts/machine)"`)
 	}
-	return driverIn(t, shortDir(t))
+	return newDriverIn(t, makeShortDir(t))
 }
 
-// driverIn is newDriver with a directory.
-func driverIn(t testing.TB, dir string) *microvm.Driver {
+// newDriverIn is newDriver with a directory.
+func newDriverIn(t testing.TB, dir string) *microvm.Driver {
 	t.Helper()
 	d := &microvm.Driver{Dir: dir, Image: testImage, Memory: 256 << 20, LeastMemory: 16 << 20, CPUs: 1}
 	if _, err := d.Probe(t.Context()); err != nil {
@@ -41,14 +41,14 @@ func driverIn(t testing.TB, dir string) *microvm.Driver {
 	if images, err := d.Images(t.Context()); err != nil || len(images) > 0 {
 		return d
 	}
-	if _, err := d.ImportImage(t.Context(), testImage, busybox(t), nil); err != nil {
+	if _, err := d.ImportImage(t.Context(), testImage, makeBusyboxArchive(t), nil); err != nil {
 		t.Fatal(err)
 	}
 	return d
 }
 
-// shortDir returns a directory with a name short enough for sockets in it.
-func shortDir(t testing.TB) string {
+// makeShortDir returns a directory with a name short enough for sockets in it.
+func makeShortDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "mv")
 	if err != nil {
@@ -62,9 +62,8 @@ func shortDir(t testing.TB) string {
 	return dir
 }
 
-// busybox is an archive of a root file system with a static shell and its
-// programs.
-func busybox(t testing.TB) *bytes.Buffer {
+// makeBusyboxArchive returns an archive of a root file system with a static shell and its programs.
+func makeBusyboxArchive(t testing.TB) *bytes.Buffer {
 	t.Helper()
 	path, err := exec.LookPath("busybox")
 	if err != nil {

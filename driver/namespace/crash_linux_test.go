@@ -9,9 +9,9 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/leaktest"
 )
 
-// TestMakerIsKilled kills processes that create sandboxes, and checks what the next process finds:
+// TestCreatorIsKilled kills processes that create sandboxes, and checks what the next process finds:
 // sandboxes that work, and nothing else.
-func TestMakerIsKilled(t *testing.T) {
+func TestCreatorIsKilled(t *testing.T) {
 	if dir := leaktest.MakerDir(); dir != "" {
 		d := &namespace.Driver{Dir: dir}
 		for {
@@ -23,7 +23,7 @@ func TestMakerIsKilled(t *testing.T) {
 	}
 	d := newDriver(t)
 	for range 5 {
-		leaktest.KillMaker(t, "TestMakerIsKilled", d.Dir, "made\n", 0)
+		leaktest.KillMaker(t, "TestCreatorIsKilled", d.Dir, "made\n", 0)
 	}
 	leaktest.DestroyAll(t, d, d.Dir, false)
 }

@@ -26,7 +26,7 @@ func TestPrograms(t *testing.T) {
 	} {
 		if _, err := os.Stat("/usr/bin/" + program); err != nil {
 			if _, err := exec.LookPath(program); err != nil || program != "go" {
-				continue // the host has none
+				continue // the host does not have it
 			}
 		}
 		if exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: text}); err != nil || exit.Code != 0 {
@@ -51,7 +51,7 @@ func TestShow(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer sb.Destroy(context.WithoutCancel(t.Context()))
-	if got := run(t, sb, "cat "+dir+"/file; touch "+dir+"/x 2>/dev/null || echo ' only'; ls "+filepath.Dir(dir)); got != "shown only\n"+filepath.Base(dir)+"\n" && strings.TrimSpace(got) != "shown only\n"+filepath.Base(dir) {
+	if got := runShell(t, sb, "cat "+dir+"/file; touch "+dir+"/x 2>/dev/null || echo ' only'; ls "+filepath.Dir(dir)); got != "shown only\n"+filepath.Base(dir)+"\n" && strings.TrimSpace(got) != "shown only\n"+filepath.Base(dir) {
 		t.Errorf("%q", got)
 	}
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// busybox is an archive of a root file system with nothing but a static shell.
-func busybox(t *testing.T) *bytes.Buffer {
+// makeBusyboxArchive returns an archive of a root file system that has only a static shell.
+func makeBusyboxArchive(t *testing.T) *bytes.Buffer {
 	t.Helper()
 	path, err := exec.LookPath("busybox")
 	if err != nil {
-		skipLacking(t, "needs busybox: apt install busybox-static")
+		skipUnlessRequired(t, "needs busybox: apt install busybox-static")
 	}
 	program, err := os.ReadFile(path)
 	if err != nil {
@@ -50,14 +50,15 @@ func busybox(t *testing.T) *bytes.Buffer {
 	return &b
 }
 
-// skipLacking skips a test that lacks something; it fails if ATOLL_MUST has namespace.
-func skipLacking(t *testing.T, format string, args ...any) {
+// skipUnlessRequired skips a test because something is missing; it fails the test if ATOLL_MUST
+// names "namespace".
+func skipUnlessRequired(t *testing.T, format string, args ...any) {
 	t.Helper()
 	testenv.Skip(t, "namespace", format, args...)
 }
 
-// run runs shell text that must succeed.
-func run(t *testing.T, sb atoll.Sandbox, text string) string {
+// runShell runs shell text that must succeed.
+func runShell(t *testing.T, sb atoll.Sandbox, text string) string {
 	t.Helper()
 	exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: text})
 	if err != nil || exit.Code != 0 {
@@ -66,10 +67,10 @@ func run(t *testing.T, sb atoll.Sandbox, text string) string {
 	return string(exit.Stdout)
 }
 
-// TestImageRootless runs it as a user that may not read the overlay's own directory.
+// TestImageRootless runs TestImage as a user that may not read the overlay's own directory.
 func TestImageRootless(t *testing.T) {
 	if os.Geteuid() == 0 {
-		asOrdinary(t, "TestImage")
+		rerunUnprivileged(t, "TestImage")
 		return
 	}
 	t.Skip("TestImage does so")
@@ -77,7 +78,7 @@ func TestImageRootless(t *testing.T) {
 
 func TestImage(t *testing.T) {
 	d := newDriver(t)
-	if _, err := d.ImportImage(t.Context(), "test/busybox:1", busybox(t), nil); err != nil {
+	if _, err := d.ImportImage(t.Context(), "test/busybox:1", makeBusyboxArchive(t), nil); err != nil {
 		t.Fatal(err)
 	}
 	sb, err := d.Create(t.Context(), atoll.Spec{Image: "test/busybox:1"})
@@ -85,10 +86,10 @@ func TestImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer sb.Destroy(t.Context())
-	if got := run(t, sb, "busybox cat /etc/of-the-image; busybox stat -c ' %u %g' /etc/of-the-image"); got != "yes 1000 1000\n" {
+	if got := runShell(t, sb, "busybox cat /etc/of-the-image; busybox stat -c ' %u %g' /etc/of-the-image"); got != "yes 1000 1000\n" {
 		t.Errorf("a file of the image: %q", got)
 	}
-	run(t, sb, "busybox rm -f /workspace/x; echo kept > /workspace/x; busybox test ! -e /usr/bin/env; busybox test ! -e /etc/shadow")
+	runShell(t, sb, "busybox rm -f /workspace/x; echo kept > /workspace/x; busybox test ! -e /usr/bin/env; busybox test ! -e /etc/shadow")
 	if err := d.RemoveImage(t.Context(), "test/busybox:1"); err == nil {
 		t.Error("an image that is in use was removed")
 	}
@@ -99,7 +100,7 @@ func TestImage(t *testing.T) {
 	if err := sb.Destroy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := run(t, fork, "busybox cat /workspace/x /etc/of-the-image"); got != "kept\nyes" {
+	if got := runShell(t, fork, "busybox cat /workspace/x /etc/of-the-image"); got != "kept\nyes" {
 		t.Errorf("in the fork: %q", got)
 	}
 	if err := fork.Destroy(t.Context()); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// TestWalls checks each layer of isolation from inside.
-func TestWalls(t *testing.T) {
+// TestIsolation checks each layer of isolation from inside.
+func TestIsolation(t *testing.T) {
 	sb, err := newDriver(t).Create(t.Context(), atoll.Spec{Name: "walls"})
 	if err != nil {
 		t.Fatal(err)
@@ -47,18 +47,18 @@ func TestWalls(t *testing.T) {
 	}
 }
 
-func TestWallsRootless(t *testing.T) {
+func TestIsolationRootless(t *testing.T) {
 	if os.Geteuid() != 0 {
-		TestWalls(t)
+		TestIsolation(t)
 		return
 	}
-	asOrdinary(t, "TestWallsRootless")
+	rerunUnprivileged(t, "TestIsolationRootless")
 }
 
-// TestUsersAreApart checks that two sandboxes have different user IDs on the host.
-func TestUsersAreApart(t *testing.T) {
+// TestSandboxesHaveDifferentUsers checks that two sandboxes have different user IDs on the host.
+func TestSandboxesHaveDifferentUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
-		skipLacking(t, "needs root: sandboxes of others have only their own user")
+		skipUnlessRequired(t, "needs root: sandboxes of others have only their own user")
 	}
 	d := newDriver(t)
 	seen := make(map[string]bool)
@@ -68,7 +68,7 @@ func TestUsersAreApart(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer sb.Destroy(context.WithoutCancel(t.Context()))
-		f := strings.Fields(run(t, sb, "cat /proc/self/uid_map"))
+		f := strings.Fields(runShell(t, sb, "cat /proc/self/uid_map"))
 		first, err := strconv.Atoi(f[1])
 		if err != nil || f[0] != "0" || first < 1<<16 || f[2] != "65536" || seen[f[1]] {
 			t.Errorf("map of users: %q, %v", f, err)

@@ -6,8 +6,8 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/leaktest"
 )
 
-// TestNothingIsLeft creates, uses and destroys many sandboxes, eight at once.
-func TestNothingIsLeft(t *testing.T) {
+// TestSandboxesLeaveNothing creates, uses and destroys many sandboxes, eight at once.
+func TestSandboxesLeaveNothing(t *testing.T) {
 	d := newDriver(t)
 	leaktest.UseMany(t, d, d.Dir, leaktest.Rounds(t, 40), 8)
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// TestDefaultLimits checks the limits of a sandbox of an ordinary user, who has no control groups.
+// TestDefaultLimits checks the limits of a sandbox of an unprivileged user, which has no control groups.
 func TestDefaultLimits(t *testing.T) {
 	if os.Geteuid() == 0 {
-		asOrdinary(t, "TestDefaultLimits")
+		rerunUnprivileged(t, "TestDefaultLimits")
 		return
 	}
 	d := newDriver(t)
@@ -21,7 +21,7 @@ func TestDefaultLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	if notes := strings.Join(f.Notes, "\n"); !strings.Contains(notes, "for each process") {
-		skipLacking(t, "this user has control groups: %s", notes)
+		skipUnlessRequired(t, "this user has control groups: %s", notes)
 	}
 	const look = `awk '/^Max (processes|data size)/ {print $(NF-1)}' /proc/self/limits`
 	limits := func(l atoll.Resources) []string {
@@ -30,7 +30,7 @@ func TestDefaultLimits(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer sb.Destroy(context.WithoutCancel(t.Context()))
-		return strings.Fields(run(t, sb, look))
+		return strings.Fields(runShell(t, sb, look))
 	}
 	held, lifted := limits(atoll.Resources{}), limits(atoll.Resources{PIDs: -1, Memory: -1})
 	if len(held) != 2 || held[0] != "1090519040" || len(held[1]) > 5 {

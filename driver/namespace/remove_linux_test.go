@@ -52,7 +52,7 @@ func TestDeepDirectoriesRootless(t *testing.T) {
 		t.Skip("the same, a second time")
 	}
 	if os.Geteuid() == 0 {
-		asOrdinary(t, "TestDeepDirectoriesRootless")
+		rerunUnprivileged(t, "TestDeepDirectoriesRootless")
 		return
 	}
 	TestDeepDirectories(t)
@@ -95,8 +95,8 @@ func TestCancelledSnapshot(t *testing.T) {
 	}
 }
 
-// TestListGoesOn lists sandboxes when the record of one is broken.
-func TestListGoesOn(t *testing.T) {
+// TestListWithBrokenRecord lists sandboxes when the record of one is broken.
+func TestListWithBrokenRecord(t *testing.T) {
 	d := newDriver(t)
 	id := atoll.NewID()
 	if err := os.Mkdir(filepath.Join(d.Dir, id), 0o700); err != nil {

@@ -10,11 +10,11 @@ import (
 	"github.com/atoll-sandbox/atoll/atolltest"
 )
 
-// ordinary is the user of tests without privileges.
-const ordinary = 23456
+// unprivilegedUser is the user of tests without privileges.
+const unprivilegedUser = 23456
 
-// asOrdinary runs a test of this program again as an ordinary user.
-func asOrdinary(t *testing.T, name string) {
+// rerunUnprivileged runs a test of this binary again as an unprivileged user.
+func rerunUnprivileged(t *testing.T, name string) {
 	t.Helper()
 	dir := t.TempDir()
 	for _, d := range []string{dir, filepath.Dir(dir)} {
@@ -26,7 +26,7 @@ func asOrdinary(t *testing.T, name string) {
 	if err := os.Mkdir(home, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chown(home, ordinary, ordinary); err != nil {
+	if err := os.Chown(home, unprivilegedUser, unprivilegedUser); err != nil {
 		t.Fatal(err)
 	}
 	self, err := os.ReadFile("/proc/self/exe")
@@ -40,10 +40,10 @@ func asOrdinary(t *testing.T, name string) {
 	cmd := exec.CommandContext(t.Context(), program, "-test.run=^"+name+"$", "-test.v", "-test.timeout=20m")
 	cmd.Dir = home
 	cmd.Env = append(os.Environ(), "HOME="+home, "TMPDIR="+home)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinary, Gid: ordinary}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivilegedUser, Gid: unprivilegedUser}}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Errorf("as user %d: %v\n%s", ordinary, err, out)
+		t.Errorf("as user %d: %v\n%s", unprivilegedUser, err, out)
 	}
 }
 
@@ -52,7 +52,7 @@ func TestRootless(t *testing.T) {
 		t.Skip("the whole suite, a second time")
 	}
 	if os.Geteuid() == 0 {
-		asOrdinary(t, "TestRootless")
+		rerunUnprivileged(t, "TestRootless")
 		return
 	}
 	atolltest.Run(t, newDriver(t))

@@ -39,8 +39,8 @@ func (g gvisor) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, err
 	return g.Driver.Create(ctx, spec)
 }
 
-// needRunsc skips a test where gVisor is missing.
-func needRunsc(t *testing.T) {
+// skipWithoutRunsc skips a test where gVisor is missing.
+func skipWithoutRunsc(t *testing.T) {
 	t.Helper()
 	_, err := exec.LookPath("runsc")
 	if err == nil && os.Geteuid() == 0 {
@@ -50,13 +50,13 @@ func needRunsc(t *testing.T) {
 }
 
 func TestRunsc(t *testing.T) {
-	needRunsc(t)
+	skipWithoutRunsc(t)
 	atolltest.Run(t, gvisor{newDriver(t)})
 }
 
 // TestRunscSetsNoBits checks that programs in gVisor leave no set-uid files on the host.
 func TestRunscSetsNoBits(t *testing.T) {
-	needRunsc(t)
+	skipWithoutRunsc(t)
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)

@@ -99,10 +99,10 @@ func runForEach(n int, f func(int)) {
 	wg.Wait()
 }
 
-// TestBackgroundIsHeard runs a background process that still has to read to the end of its input and to write
+// TestBackgroundOutput runs a background process that still has to read to the end of its input and to write
 // when the command's first process exits: it must not be taken for one that waits forever, also on a busy
 // host.
-func TestBackgroundIsHeard(t *testing.T) {
+func TestBackgroundOutput(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -278,7 +278,7 @@ func runBash(script string) (scriptOutcome, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), compatTimeout)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
-	c := exec.CommandContext(ctx, "env", "--default-signal", "bash", "-c", script) // whoever runs the test may ignore some
+	c := exec.CommandContext(ctx, "env", "--default-signal", "bash", "-c", script) // the parent process may ignore some
 	c.Dir = dir
 	c.Env = append([]string{"HOME=" + dir, "PATH=" + top + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}, compatEnv...)
 	c.Stdout, c.Stderr = &stdout, &stderr

@@ -31,8 +31,8 @@ const (
 	hostileDisk     = 8 << 20
 )
 
-// nested returns open, n times, then middle, then shut, n times.
-func nested(n int, open, middle, shut string) string {
+// nestText returns open, n times, then middle, then shut, n times.
+func nestText(n int, open, middle, shut string) string {
 	return strings.Repeat(open, n) + middle + strings.Repeat(shut, n)
 }
 
@@ -139,31 +139,31 @@ var hostile = []struct{ name, script string }{
 	{"DeepShell", "export x='sh -c \"$x\"'; sh -c \"$x\"; while :; do :; done"},
 	{"DeepArithmetic", "a=b; b=a; echo $((a)); while :; do :; done"},
 	{"DeepNameref", "declare -n a=b b=a; echo $a; while :; do :; done"},
-	{"DeepParens", nested(100_000, "(", ":", ")")},
+	{"DeepParens", nestText(100_000, "(", ":", ")")},
 	{"DeepParensOpen", strings.Repeat("(", 900_000)},
-	{"DeepBraces", nested(50_000, "{ ", ":", "; }")},
-	{"DeepSubstitutions", nested(50_000, "$(", ":", ")")},
-	{"DeepQuotes", nested(50_000, `"$(`, ":", `)"`)},
-	{"DeepArith", "echo $((" + nested(200_000, "(", "1", ")") + "))"},
+	{"DeepBraces", nestText(50_000, "{ ", ":", "; }")},
+	{"DeepSubstitutions", nestText(50_000, "$(", ":", ")")},
+	{"DeepQuotes", nestText(50_000, `"$(`, ":", `)"`)},
+	{"DeepArith", "echo $((" + nestText(200_000, "(", "1", ")") + "))"},
 	{"DeepArithUnary", "echo $((" + strings.Repeat("- ", 200_000) + "1))"},
 	{"DeepTernary", "echo $((" + strings.Repeat("1?1:", 100_000) + "1))"},
-	{"DeepIf", nested(20_000, "if :; then ", ":", "; fi")},
-	{"DeepExtglob", "shopt -s extglob; [[ x == " + nested(20_000, "@(", "x", ")") + " ]]"},
-	{"DeepParam", nested(50_000, "${x:-", "y", "}")},
-	{"DeepBraceExpansion", "echo " + nested(50_000, "{a,", "b", "}") + " > /dev/null"},
+	{"DeepIf", nestText(20_000, "if :; then ", ":", "; fi")},
+	{"DeepExtglob", "shopt -s extglob; [[ x == " + nestText(20_000, "@(", "x", ")") + " ]]"},
+	{"DeepParam", nestText(50_000, "${x:-", "y", "}")},
+	{"DeepBraceExpansion", "echo " + nestText(50_000, "{a,", "b", "}") + " > /dev/null"},
 	{"DeepHereDocs", strings.Repeat("cat <<E <<E\nx\nE\nx\nE\n", 10_000)},
-	{"DeepCase", nested(20_000, "case x in x) ", ":", ";; esac")},
-	{"DeepAwk", "awk 'BEGIN { print " + nested(50_000, "(", "1", ")") + " }'"},
+	{"DeepCase", nestText(20_000, "case x in x) ", ":", ";; esac")},
+	{"DeepAwk", "awk 'BEGIN { print " + nestText(50_000, "(", "1", ")") + " }'"},
 	{"DeepAwkRecursion", "awk 'function f(n) { return f(n + 1) } BEGIN { f(1) }'; while :; do :; done"},
-	{"DeepJq", "jq -n '" + nested(50_000, "[", "1", "]") + "'"},
+	{"DeepJq", "jq -n '" + nestText(50_000, "[", "1", "]") + "'"},
 	{"DeepJSON", "printf '%0100000d' 0 | tr 0 '[' | jq ."},
 	{"DeepJqRecursion", "jq -n 'def f: 1 + f; f'; while :; do :; done"},
-	{"DeepRegex", "echo x | grep -E '" + nested(20_000, "(", "x", ")") + "'"},
-	{"DeepRegexSed", "echo x | sed -E 's/" + nested(20_000, "(", "x", ")") + "/y/'"},
-	{"DeepBc", "echo '" + nested(50_000, "(", "1", ")") + "' | bc"},
-	{"DeepExpr", "expr " + nested(5_000, "\\( ", "1", " \\)")},
-	{"DeepFind", "find /tmp " + nested(5_000, "\\( ", "-true", " \\)")},
-	{"DeepTest", "test " + nested(5_000, "\\( ", "x", " \\)")},
+	{"DeepRegex", "echo x | grep -E '" + nestText(20_000, "(", "x", ")") + "'"},
+	{"DeepRegexSed", "echo x | sed -E 's/" + nestText(20_000, "(", "x", ")") + "/y/'"},
+	{"DeepBc", "echo '" + nestText(50_000, "(", "1", ")") + "' | bc"},
+	{"DeepExpr", "expr " + nestText(5_000, "\\( ", "1", " \\)")},
+	{"DeepFind", "find /tmp " + nestText(5_000, "\\( ", "-true", " \\)")},
+	{"DeepTest", "test " + nestText(5_000, "\\( ", "x", " \\)")},
 	{"DeepSource", "for i in {1..1500}; do echo \". /tmp/n$((i+1))\" > /tmp/n$i; done; . /tmp/n1; while :; do :; done"},
 
 	{"RegexExponential", "printf '%0100d' 0 | grep -E '^(0|00|0+)*1$'"},
@@ -196,10 +196,10 @@ func watchHeap(stop <-chan struct{}) <-chan uint64 {
 		tick := time.NewTicker(time.Millisecond)
 		defer tick.Stop()
 		for {
-			most = max(most, heap())
+			most = max(most, heapSize())
 			select {
 			case <-stop:
-				out <- max(most, heap())
+				out <- max(most, heapSize())
 				return
 			case <-tick.C:
 			}
@@ -208,7 +208,7 @@ func watchHeap(stop <-chan struct{}) <-chan uint64 {
 	return out
 }
 
-func heap() uint64 {
+func heapSize() uint64 {
 	s := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
 	metrics.Read(s)
 	return s[0].Value.Uint64() + s[1].Value.Uint64()
@@ -225,7 +225,7 @@ func TestHostile(t *testing.T) {
 		t.Run(h.name, func(t *testing.T) {
 			var problem string
 			for range 10 { // the machine may be busy with something else for a while, not always
-				if problem = attack(t, h.script); problem == "" {
+				if problem = runHostileScript(t, h.script); problem == "" {
 					return
 				}
 			}
@@ -234,14 +234,14 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-func attack(t *testing.T, script string) (problem string) {
+func runHostileScript(t *testing.T, script string) (problem string) {
 	t.Helper()
 	sb, err := virtual.New().Create(t.Context(), atoll.Spec{Limits: atoll.Resources{Memory: hostileMemory, Disk: hostileDisk, PIDs: 128}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	runtime.GC()
-	goroutines, base := runtime.NumGoroutine(), heap()
+	goroutines, base := runtime.NumGoroutine(), heapSize()
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(base) + hostileMemory + hostileDisk + overmemory*3/4))
 	stop := make(chan struct{})
 	most := watchHeap(stop)
@@ -289,7 +289,7 @@ func TestHostileStdin(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer sb.Destroy(context.Background())
-			exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: prog + " > /dev/null", Stdin: &noise{rand.New(rand.NewPCG(1, 2))}, Timeout: hostileDeadline})
+			exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: prog + " > /dev/null", Stdin: &randomInput{rand.New(rand.NewPCG(1, 2))}, Timeout: hostileDeadline})
 			if err != nil && !errors.Is(err, atoll.ErrTimeout) {
 				t.Errorf("Exec: %v", err)
 			}
@@ -300,14 +300,14 @@ func TestHostileStdin(t *testing.T) {
 	}
 }
 
-// noise is endless random input.
-type noise struct{ r *rand.Rand }
+// randomInput is endless random input.
+type randomInput struct{ r *rand.Rand }
 
-func (n *noise) Read(b []byte) (int, error) {
+func (n *randomInput) Read(b []byte) (int, error) {
 	for i := range b {
 		b[i] = byte(n.r.Uint32())
 	}
 	return len(b), nil
 }
 
-var _ io.Reader = (*noise)(nil)
+var _ io.Reader = (*randomInput)(nil)

@@ -49,7 +49,7 @@ func startSite(t *testing.T) (*httptest.Server, *url.URL) {
 	return srv, u
 }
 
-func allowed(t *testing.T, n atoll.Network) func(script string) atoll.Exit {
+func newNetworkRunner(t *testing.T, n atoll.Network) func(script string) atoll.Exit {
 	t.Helper()
 	sb, err := virtual.New().Create(t.Context(), atoll.Spec{Network: n})
 	if err != nil {
@@ -68,7 +68,7 @@ func allowed(t *testing.T, n atoll.Network) func(script string) atoll.Exit {
 
 func TestNetworkReachesWhatIsAllowed(t *testing.T) {
 	_, u := startSite(t)
-	run := allowed(t, atoll.Network{Allow: []string{u.Host}})
+	run := newNetworkRunner(t, atoll.Network{Allow: []string{u.Host}})
 	for script, want := range map[string]string{
 		"curl -s http://" + u.Host + "/hello":                                                   "hello " + u.Host + "\n",
 		"curl -sL 'http://" + u.Host + "/to?u=/hello'":                                          "hello " + u.Host + "\n",
@@ -100,14 +100,14 @@ func TestNetworkRefusesTheRest(t *testing.T) {
 		"another protocol":        "curl -s file:///etc/passwd || curl -s gopher://" + other.Host + "/secret",
 		"a device of the shell":   "exec 3<>/dev/tcp/127.0.0.1/" + other.Port() + "; echo GET /secret >&3; cat <&3",
 	}
-	run := allowed(t, atoll.Network{Allow: []string{u.Host}})
+	run := newNetworkRunner(t, atoll.Network{Allow: []string{u.Host}})
 	for what, script := range attacks {
 		if exit := run(script); strings.Contains(string(exit.Stdout), "secret\n") || exit.Code == 0 {
 			t.Errorf("%s: status %d, %q", what, exit.Code, exit.Stdout)
 		}
 	}
-	// Each would work where the wall is weaker.
-	open := allowed(t, atoll.Network{Mode: atoll.NetworkOpen})
+	// Each request succeeds with an open network.
+	open := newNetworkRunner(t, atoll.Network{Mode: atoll.NetworkOpen})
 	for _, what := range []string{"another port", "a redirect to elsewhere", "a name of the address"} {
 		if exit := open(attacks[what]); string(exit.Stdout) != "secret\n" {
 			t.Errorf("%s does not work with an open network either: the test shows nothing (%s)", what, exit.Stderr)
@@ -121,7 +121,7 @@ func TestNetworkNeverReachesPrivateAddressesByName(t *testing.T) {
 		"a name that resolves to loopback": {Allow: []string{"localhost:" + u.Port()}},
 		"nat":                              {Mode: atoll.NetworkNAT},
 	} {
-		run := allowed(t, n)
+		run := newNetworkRunner(t, n)
 		exit := run("curl -sS http://localhost:" + u.Port() + "/secret")
 		if exit.Code == 0 || !strings.Contains(string(exit.Stderr), "denied") {
 			t.Errorf("%s: status %d, %q %q", what, exit.Code, exit.Stdout, exit.Stderr)
@@ -131,7 +131,7 @@ func TestNetworkNeverReachesPrivateAddressesByName(t *testing.T) {
 
 func TestNetworkPathRules(t *testing.T) {
 	_, u := startSite(t)
-	run := allowed(t, atoll.Network{Allow: []string{u.String() + "/hello"}})
+	run := newNetworkRunner(t, atoll.Network{Allow: []string{u.String() + "/hello"}})
 	if exit := run("curl -s " + u.String() + "/hello"); exit.Code != 0 {
 		t.Errorf("the allowed path: %s", exit.Stderr)
 	}
@@ -144,7 +144,7 @@ func TestNetworkPathRules(t *testing.T) {
 
 func TestNetworkIsBounded(t *testing.T) {
 	_, u := startSite(t)
-	run := allowed(t, atoll.Network{Allow: []string{u.Host}})
+	run := newNetworkRunner(t, atoll.Network{Allow: []string{u.Host}})
 	exit := run("curl -s -o /big http://" + u.Host + "/big; echo $?; wc -c < /big")
 	if lines := strings.Fields(string(exit.Stdout)); len(lines) != 2 || lines[0] != "23" || len(lines[1]) > 8 {
 		t.Errorf("a body of 12 MB into a file of at most 10: %q", exit.Stdout)
@@ -168,7 +168,7 @@ func TestNetworkIsBounded(t *testing.T) {
 }
 
 func TestNoNetworkNoCurl(t *testing.T) {
-	run := allowed(t, atoll.Network{})
+	run := newNetworkRunner(t, atoll.Network{})
 	if exit := run("command -v curl; ls /bin/curl /usr/bin/curl 2>/dev/null"); len(exit.Stdout) != 0 {
 		t.Errorf("curl is there: %q", exit.Stdout)
 	}

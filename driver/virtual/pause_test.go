@@ -8,8 +8,8 @@ import (
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 )
 
-// TestPausedIsKept opens a paused sandbox in another process, reads its files, and resumes it.
-func TestPausedIsKept(t *testing.T) {
+// TestPausedSandboxIsStored opens a paused sandbox in another process, reads its files, and resumes it.
+func TestPausedSandboxIsStored(t *testing.T) {
 	ctx := t.Context()
 	dir := t.TempDir()
 	first, err := (&virtual.Driver{Dir: dir}).Create(ctx, atoll.Spec{})

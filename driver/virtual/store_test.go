@@ -19,7 +19,8 @@ import (
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 )
 
-// workerDir tells the test binary that it is the worker of TestKilledWhileSaving.
+// workerDir is the environment variable that makes the test binary the worker of
+// TestKilledWhileSaving.
 const workerDir = "ATOLL_TEST_WORKER_DIR"
 
 // TestWorker is no test: it is the process that the test below kills. It counts in a file and a variable of a
@@ -56,7 +57,7 @@ func TestKilledWhileSaving(t *testing.T) {
 	}
 	acked := 0
 	for range 20 {
-		acked = max(acked, killedWorker(t, dir))
+		acked = max(acked, killWorker(t, dir))
 		fresh := &virtual.Driver{Dir: dir}
 		again, err := fresh.Open(t.Context(), sb.ID())
 		if err != nil {
@@ -80,8 +81,8 @@ func TestKilledWhileSaving(t *testing.T) {
 	}
 }
 
-// killedWorker runs a worker, kills it at a random time after its first number, and returns the last number.
-func killedWorker(t *testing.T, dir string) int {
+// killWorker runs a worker, kills it at a random time after its first number, and returns the last number.
+func killWorker(t *testing.T, dir string) int {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestWorker$", "-test.v")
 	cmd.Env = append(os.Environ(), workerDir+"="+dir)
@@ -114,7 +115,7 @@ func killedWorker(t *testing.T, dir string) int {
 	return last
 }
 
-func TestKeptOutlivesTheDriver(t *testing.T) {
+func TestStoredSandboxOutlivesDriver(t *testing.T) {
 	dir := t.TempDir()
 	one := &virtual.Driver{Dir: dir}
 	sb, err := one.Create(t.Context(), atoll.Spec{Name: "box", Env: []string{"A=1"}})
@@ -170,7 +171,7 @@ func TestKeptOutlivesTheDriver(t *testing.T) {
 	}
 }
 
-func TestOldContentsAreSwept(t *testing.T) {
+func TestOldContentsAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	sb, err := (&virtual.Driver{Dir: dir}).Create(t.Context(), atoll.Spec{})
 	if err != nil {
@@ -243,7 +244,7 @@ func TestDamagedRecordIsReported(t *testing.T) {
 	}
 }
 
-func TestBusyElsewhereWaitsAndEnds(t *testing.T) {
+func TestWaitForOtherProcess(t *testing.T) {
 	dir := t.TempDir()
 	d := &virtual.Driver{Dir: dir}
 	sb, err := d.Create(t.Context(), atoll.Spec{})

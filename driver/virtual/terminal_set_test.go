@@ -40,7 +40,7 @@ func TestTerminalEndsWithItsSandbox(t *testing.T) {
 	}
 	wg.Wait()
 	if err != nil || exit.Code != 137 {
-		t.Errorf("who was attached got %+v, %v", exit, err)
+		t.Errorf("the attached client got %+v, %v", exit, err)
 	}
 }
 

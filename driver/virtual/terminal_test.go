@@ -59,7 +59,7 @@ func openTerminalClientAt(t *testing.T, sb atoll.Sandbox, cmd atoll.Cmd) *termin
 	go func() {
 		defer close(d.done)
 		d.exit, d.err = sb.Exec(ctx, cmd)
-		_ = r.Close() // so that nobody waits to be read
+		_ = r.Close() // unblocks writers
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -120,12 +120,12 @@ func (d *terminalClient) waitForExit() int {
 	return d.exit.Code
 }
 
-func bash() atoll.Cmd { return atoll.Cmd{Args: []string{"bash"}} }
+func bashCommand() atoll.Cmd { return atoll.Cmd{Args: []string{"bash"}} }
 
 const prompt = "root@atoll:/# "
 
 func TestInteractiveShell(t *testing.T) {
-	d, _ := openTerminalClient(t, bash())
+	d, _ := openTerminalClient(t, bashCommand())
 	d.waitForText(prompt)
 	for _, c := range []struct{ keys, want string }{
 		{"echo hi\r", "hi\n" + prompt},
@@ -174,7 +174,7 @@ func TestInteractiveShell(t *testing.T) {
 }
 
 func TestInteractiveShellJobs(t *testing.T) {
-	d, _ := openTerminalClient(t, bash())
+	d, _ := openTerminalClient(t, bashCommand())
 	d.waitForText(prompt)
 	for _, c := range []struct{ keys, want string }{
 		{"printf '%s\\n' 'trap \"echo cont\" CONT' 'echo go; while :; do sleep 0.02; done' > s; chmod +x s\r", "\n" + prompt},
@@ -220,7 +220,7 @@ func TestInteractiveShellJobs(t *testing.T) {
 
 // TestInteractiveShellRemembers checks that the history outlives the shell, and that Tab completes files.
 func TestInteractiveShellRemembers(t *testing.T) {
-	d, sb := openTerminalClient(t, bash())
+	d, sb := openTerminalClient(t, bashCommand())
 	d.waitForText(prompt)
 	d.typeKeys("mkdir -p /w/alpha '/w/be ta'; echo remembered\r")
 	d.waitForText("remembered\n" + prompt)
@@ -232,7 +232,7 @@ func TestInteractiveShellRemembers(t *testing.T) {
 	if code := d.waitForExit(); code != 0 {
 		t.Errorf("exit status %d", code)
 	}
-	d = openTerminalClientAt(t, sb, bash())
+	d = openTerminalClientAt(t, sb, bashCommand())
 	d.waitForText(prompt)
 	d.typeKeys("\x12reme\r")
 	d.waitForText("\nremembered\n" + prompt)
@@ -243,14 +243,14 @@ func TestInteractiveShellRemembers(t *testing.T) {
 // TestInteractiveShellResized checks that a new size of the screen does not disturb the line.
 func TestInteractiveShellResized(t *testing.T) {
 	sizes := make(chan atoll.Size)
-	cmd := bash()
+	cmd := bashCommand()
 	cmd.TTY = &atoll.TTY{Resize: sizes}
 	d, _ := openTerminalClient(t, cmd)
 	d.waitForText(prompt)
 	d.typeKeys("echo un")
 	sizes <- atoll.Size{Rows: 10, Cols: 40}
 	sizes <- atoll.Size{Rows: 11, Cols: 41}
-	sizes <- atoll.Size{Rows: 11, Cols: 41} // when this is taken, the one before has been told
+	sizes <- atoll.Size{Rows: 11, Cols: 41} // when this is received, the size before was handled
 	d.typeKeys("touched; echo $LINES $COLUMNS\r")
 	d.waitForText("untouched\n11 41\n" + prompt)
 	d.typeKeys("read x; echo \"<$x>\"\r")
@@ -267,7 +267,7 @@ func TestInteractiveShellResized(t *testing.T) {
 
 // TestInteractiveShellPlain checks that a dumb terminal uses the terminal's own line editing.
 func TestInteractiveShellPlain(t *testing.T) {
-	cmd := bash()
+	cmd := bashCommand()
 	cmd.Env = []string{"TERM=dumb", "PS1=% "}
 	d, _ := openTerminalClient(t, cmd)
 	d.waitForText("% ")
@@ -276,7 +276,7 @@ func TestInteractiveShellPlain(t *testing.T) {
 	d.typeKeys("half\x03")
 	d.waitForText("^C\n% ")
 	d.typeKeys("\x04")
-	if code := d.waitForExit(); code != 130 { // that of the last line
+	if code := d.waitForExit(); code != 130 { // the exit status of the last line
 		t.Errorf("exit status %d", code)
 	}
 	if s := d.screen.String(); strings.Contains(s, "\x1b") {
@@ -286,14 +286,14 @@ func TestInteractiveShellPlain(t *testing.T) {
 
 // TestInteractiveShellEnds checks that only the end of its input or a hang-up ends the shell.
 func TestInteractiveShellEnds(t *testing.T) {
-	d, _ := openTerminalClient(t, bash())
+	d, _ := openTerminalClient(t, bashCommand())
 	d.waitForText(prompt)
 	_ = d.in.Close()
 	if code := d.waitForExit(); code != 0 {
 		t.Errorf("exit status at the end of the input: %d", code)
 	}
 	signals := make(chan string)
-	cmd := bash()
+	cmd := bashCommand()
 	cmd.Signals = signals
 	d, _ = openTerminalClient(t, cmd)
 	d.waitForText(prompt)

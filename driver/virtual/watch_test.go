@@ -13,8 +13,8 @@ import (
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 )
 
-// events starts a watch that ends with the test, and returns its events.
-func events(t *testing.T, sb atoll.Sandbox, dir string) <-chan atoll.FileEvent {
+// watchEvents starts a watch that ends with the test, and returns its events.
+func watchEvents(t *testing.T, sb atoll.Sandbox, dir string) <-chan atoll.FileEvent {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	told := make(chan atoll.FileEvent)
@@ -42,8 +42,8 @@ func events(t *testing.T, sb atoll.Sandbox, dir string) <-chan atoll.FileEvent {
 	return told
 }
 
-// awaitEvent reads events until the wanted one arrives.
-func awaitEvent(t *testing.T, told <-chan atoll.FileEvent, op atoll.FileOp, path string) {
+// waitForEvent reads events until the wanted one arrives.
+func waitForEvent(t *testing.T, told <-chan atoll.FileEvent, op atoll.FileOp, path string) {
 	t.Helper()
 	for {
 		select {
@@ -52,7 +52,7 @@ func awaitEvent(t *testing.T, told <-chan atoll.FileEvent, op atoll.FileOp, path
 				return
 			}
 		case <-t.Context().Done():
-			t.Fatalf("%s %s is not told", op, path)
+			t.Fatalf("%s %s is not reported", op, path)
 		}
 	}
 }
@@ -74,7 +74,7 @@ func TestWatchSeesAnotherProcess(t *testing.T) {
 	if err := atoll.WriteFile(t.Context(), sb, "/w/old", []byte("1"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	told := events(t, sb, "/w")
+	told := watchEvents(t, sb, "/w")
 	other, err := (&virtual.Driver{Dir: dir}).Open(t.Context(), sb.ID())
 	if err != nil {
 		t.Fatal(err)
@@ -85,11 +85,11 @@ func TestWatchSeesAnotherProcess(t *testing.T) {
 	if _, err := sb.Status(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	awaitEvent(t, told, atoll.FileCreated, "/w/d/f")
+	waitForEvent(t, told, atoll.FileCreated, "/w/d/f")
 	if err := atoll.WriteFile(t.Context(), sb, "/w/new", []byte("4"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	awaitEvent(t, told, atoll.FileWritten, "/w/new")
+	waitForEvent(t, told, atoll.FileWritten, "/w/new")
 }
 
 // TestWatchersOfASharedMount lets sandboxes write to one directory at the same time, each with a watch: all of them
@@ -110,7 +110,7 @@ func TestWatchersOfASharedMount(t *testing.T) {
 		if errors.Is(err, atoll.ErrUnsupported) {
 			skipLacking(t, "needs a host that tells of changes")
 		}
-		told = append(told, events(t, sb, compatDir))
+		told = append(told, watchEvents(t, sb, compatDir))
 	}
 	var wg sync.WaitGroup
 	for i, sb := range all {
@@ -134,7 +134,7 @@ func TestWatchersOfASharedMount(t *testing.T) {
 				case ev := <-told[i]:
 					delete(want, ev.Path)
 				case <-t.Context().Done():
-					t.Errorf("%d files are not told", len(want))
+					t.Errorf("%d files are not reported", len(want))
 					return
 				}
 			}

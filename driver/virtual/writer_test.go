@@ -8,10 +8,10 @@ import (
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 )
 
-// bundle is a writer of a type that can't be compared.
-type bundle struct{ to []*bytes.Buffer }
+// incomparableWriter is a writer of a type that is not comparable.
+type incomparableWriter struct{ to []*bytes.Buffer }
 
-func (b bundle) Write(p []byte) (int, error) {
+func (b incomparableWriter) Write(p []byte) (int, error) {
 	for _, w := range b.to {
 		_, _ = w.Write(p) // never fails
 	}
@@ -24,7 +24,7 @@ func TestWritersThatCantBeCompared(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	w := bundle{[]*bytes.Buffer{&out}}
+	w := incomparableWriter{[]*bytes.Buffer{&out}}
 	exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: "echo hi", Stdout: w, Stderr: w})
 	if err != nil || exit.Code != 0 || out.String() != "hi\n" {
 		t.Errorf("%+v, %v, %q", exit, err, out.String())

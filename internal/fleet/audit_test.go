@@ -13,7 +13,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
 )
 
-func auditOf(t testing.TB, a *Account, filter AuditFilter) []atoll.Audit {
+func listAudit(t testing.TB, a *Account, filter AuditFilter) []atoll.Audit {
 	t.Helper()
 	list, err := a.Audit(t.Context(), filter)
 	if err != nil {
@@ -22,14 +22,14 @@ func auditOf(t testing.TB, a *Account, filter AuditFilter) []atoll.Audit {
 	return list
 }
 
-// TestEveryCallIsInTheAudit makes each call that changes something or shows
-// content, and looks for it.
-func TestEveryCallIsInTheAudit(t *testing.T) {
-	f := memoryFleet(t, "", nil)
+// TestAuditHasEveryCall makes each call that changes something or returns content, and
+// checks that the audit log has it.
+func TestAuditHasEveryCall(t *testing.T) {
+	f := openMemoryFleet(t, "", nil)
 	admin := f.For(LocalCaller())
 	tok := mustToken(t, admin, atoll.Token{Name: "ci", Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRun}})
 	a := mustAuthenticate(t, f, tok.Secret)
-	ctx := aMinute(t)
+	ctx := minuteContext(t)
 	sb, err := a.Create(ctx, atoll.Config{Spec: atoll.Spec{Name: "box"}})
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func TestEveryCallIsInTheAudit(t *testing.T) {
 		t.Error(err)
 	}
 	var got []string
-	for _, e := range auditOf(t, a, AuditFilter{}) {
+	for _, e := range listAudit(t, a, AuditFilter{}) {
 		if e.Owner != alice || e.Token != tok.ID || e.Time.IsZero() || e.Duration < 0 || e.ID == 0 {
 			t.Errorf("%+v", e)
 		}
@@ -84,13 +84,13 @@ func TestEveryCallIsInTheAudit(t *testing.T) {
 	if last := got[len(got)-1]; last != "quota denied" || slices.Index(got, last) != len(got)-1 {
 		t.Errorf("what was refused is noted as %q", last)
 	}
-	if list := auditOf(t, a, AuditFilter{Action: "exec"}); len(list) != 1 || list[0].Object != sb.ID() || list[0].Detail != "exit 3" {
+	if list := listAudit(t, a, AuditFilter{Action: "exec"}); len(list) != 1 || list[0].Object != sb.ID() || list[0].Detail != "exit 3" {
 		t.Errorf("the command: %+v", list)
 	}
 }
 
 func TestAuditFilters(t *testing.T) {
-	f := memoryFleet(t, "", nil)
+	f := openMemoryFleet(t, "", nil)
 	admin := f.For(LocalCaller())
 	a := f.For(Caller{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}, Token: "t1"})
 	for i := range 150 {
@@ -101,7 +101,7 @@ func TestAuditFilters(t *testing.T) {
 		want string
 	}{{nil, "ok"}, {atoll.ErrNotFound, "not_found"}, {&atoll.Error{Op: "x", Err: atoll.ErrQuota}, "quota"}, {errors.New("boom"), "internal"}} {
 		admin.startAudit("outcome", "", "")(k.err)
-		if e := auditOf(t, admin, AuditFilter{Limit: 1})[0]; e.Outcome != k.want || e.Owner != atoll.Local {
+		if e := listAudit(t, admin, AuditFilter{Limit: 1})[0]; e.Outcome != k.want || e.Owner != atoll.Local {
 			t.Errorf("%v is noted as %+v", k.err, e)
 		}
 	}
@@ -117,7 +117,7 @@ func TestAuditFilters(t *testing.T) {
 		{"Both", AuditFilter{Object: "o2", Action: "act1"}, 25},
 		{"OfOthers", AuditFilter{Action: "outcome"}, 0},
 	} {
-		list := auditOf(t, a, k.filter)
+		list := listAudit(t, a, k.filter)
 		if len(list) != k.n {
 			t.Errorf("%s: %d entries, want %d", k.law, len(list), k.n)
 		}
@@ -129,7 +129,7 @@ func TestAuditFilters(t *testing.T) {
 	}
 	all := 0
 	for before := int64(0); ; {
-		list := auditOf(t, a, AuditFilter{Limit: 40, Before: before})
+		list := listAudit(t, a, AuditFilter{Limit: 40, Before: before})
 		if all += len(list); len(list) == 0 {
 			break
 		}
@@ -143,7 +143,7 @@ func TestAuditFilters(t *testing.T) {
 	if all != 150 {
 		t.Errorf("%d entries page by page", all)
 	}
-	if n := len(auditOf(t, admin, AuditFilter{AllOwners: true, Limit: 1000})); n != 154 {
+	if n := len(listAudit(t, admin, AuditFilter{AllOwners: true, Limit: 1000})); n != 154 {
 		t.Errorf("%d entries of all owners", n)
 	}
 	for want, filter := range map[error]AuditFilter{atoll.ErrDenied: {AllOwners: true}, atoll.ErrInvalid: {Limit: 5000}} {
@@ -157,21 +157,21 @@ func TestAuditFilters(t *testing.T) {
 }
 
 func TestAuditIsBounded(t *testing.T) {
-	c := newClock()
-	f := memoryFleet(t, "", c.now)
+	c := newFakeClock()
+	f := openMemoryFleet(t, "", c.now)
 	a := f.For(LocalCaller())
 	a.startAudit("old", "", "")(nil)
-	if n := len(auditOf(t, a, AuditFilter{})); n != 1 {
+	if n := len(listAudit(t, a, AuditFilter{})); n != 1 {
 		t.Fatal(n)
 	}
-	c.pass(auditRetention + time.Hour)
+	c.advance(auditRetention + time.Hour)
 	for i := range 1000 {
 		a.startAudit("new", fmt.Sprint(i), "")(nil)
 	}
-	if list := auditOf(t, a, AuditFilter{Limit: 1000, Action: "old"}); len(list) != 0 {
+	if list := listAudit(t, a, AuditFilter{Limit: 1000, Action: "old"}); len(list) != 0 {
 		t.Errorf("what is older than 90 days is still there: %+v", list)
 	}
-	if n := len(auditOf(t, a, AuditFilter{Limit: 1000})); n != 1000 {
+	if n := len(listAudit(t, a, AuditFilter{Limit: 1000})); n != 1000 {
 		t.Errorf("%d entries, want 1000", n)
 	}
 	err := f.registry.Write(t.Context(), func(tx *sql.Tx) error {
@@ -180,19 +180,19 @@ func TestAuditIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if list := auditOf(t, a, AuditFilter{Limit: 1000}); len(list) != 7 || list[0].Object != "999" {
+	if list := listAudit(t, a, AuditFilter{Limit: 1000}); len(list) != 7 || list[0].Object != "999" {
 		t.Errorf("%d entries are kept of the newest 7: %+v", len(list), list)
 	}
 }
 
-// TestAnAuditedNameIsBounded calls with a name of 15 MB, which made the registry
-// grow by four times as much.
-func TestAnAuditedNameIsBounded(t *testing.T) {
-	f := memoryFleet(t, "", nil)
+// TestAuditBoundsNames calls with a name of 15 MB, which once made the registry grow by
+// four times as much.
+func TestAuditBoundsNames(t *testing.T) {
+	f := openMemoryFleet(t, "", nil)
 	a := f.For(LocalCaller())
 	huge := strings.Repeat("é", 15<<19)
 	a.startAudit(huge, huge, huge)(nil)
-	e := auditOf(t, a, AuditFilter{})[0]
+	e := listAudit(t, a, AuditFilter{})[0]
 	if len(e.Action) != maxAuditName || len(e.Object) != maxAuditName || len(e.Detail) != maxAuditDetail {
 		t.Errorf("%d bytes of the action, %d of the object, %d of the detail are kept", len(e.Action), len(e.Object), len(e.Detail))
 	}
@@ -201,14 +201,14 @@ func TestAnAuditedNameIsBounded(t *testing.T) {
 	}
 }
 
-// TestAuditOfOneOwnerDisplacesNoOthers has one owner with more calls than are kept of
-// one, between another's.
+// TestAuditOfOneOwnerDisplacesNoOthers makes more calls as one owner than the log
+// keeps, between calls of another.
 func TestAuditOfOneOwnerDisplacesNoOthers(t *testing.T) {
-	f := memoryFleet(t, "", nil)
+	f := openMemoryFleet(t, "", nil)
 	admin := f.For(LocalCaller())
 	a := f.For(Caller{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}})
 	admin.startAudit("victim", "", "")(nil)
-	auditOf(t, admin, AuditFilter{})
+	listAudit(t, admin, AuditFilter{})
 	fill := func() {
 		t.Helper()
 		if err := f.registry.Write(t.Context(), func(tx *sql.Tx) error {
@@ -221,7 +221,7 @@ func TestAuditOfOneOwnerDisplacesNoOthers(t *testing.T) {
 	}
 	count := func() (mine, others int) {
 		t.Helper()
-		auditOf(t, admin, AuditFilter{})
+		listAudit(t, admin, AuditFilter{})
 		if err := f.registry.DB.QueryRow(`select count(*) filter (where user = ?1), count(*) filter (where user <> ?1) from audit`, alice.User).Scan(&mine, &others); err != nil {
 			t.Fatal(err)
 		}

@@ -77,7 +77,7 @@ func BenchmarkCreate(b *testing.B) {
 	b.Run("Quota", func(b *testing.B) { run(b, atoll.Quota{Sandboxes: 10, Memory: 64 << 30}) })
 }
 
-// BenchmarkThousand measures what is asked of a fleet with 1,000 sandboxes.
+// BenchmarkThousand measures calls of a fleet with 1,000 sandboxes.
 func BenchmarkThousand(b *testing.B) {
 	f := openFleet(b, Options{Drivers: []atoll.Driver{virtual.New()}, Quota: atoll.Quota{Sandboxes: 2000}})
 	a := f.For(LocalCaller())

@@ -14,10 +14,10 @@ import (
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 )
 
-// TestCrowd: many callers of two owners do what they like through two processes
-// at once, while one reconciles. Quotas are kept at every moment, names are
-// unique, and in the end registry and driver agree.
-func TestCrowd(t *testing.T) {
+// TestConcurrentCallers has callers of two owners make random calls through two
+// processes at once, while one process reconciles. Quotas must hold at every moment,
+// names must be unique, and in the end registry and driver must agree.
+func TestConcurrentCallers(t *testing.T) {
 	const callers, deeds, room = 8, 30, 6
 	home := t.TempDir()
 	opts := Options{Home: home, Quota: atoll.Quota{Sandboxes: room}}
@@ -31,7 +31,7 @@ func TestCrowd(t *testing.T) {
 	watcher.Go(func() {
 		for !over.Load() {
 			for _, o := range owners {
-				checkCrowd(t, fleets[1].For(o), room)
+				checkQuotaAndNames(t, fleets[1].For(o), room)
 			}
 			if err := fleets[0].Reconcile(t.Context()); err != nil {
 				t.Errorf("Reconcile: %v", err)
@@ -42,7 +42,7 @@ func TestCrowd(t *testing.T) {
 		wg.Go(func() {
 			a := fleets[i%2].For(owners[i/2%2])
 			for range deeds {
-				if err := deed(t.Context(), a); err != nil {
+				if err := doRandomCall(t.Context(), a); err != nil {
 					t.Error(err)
 				}
 			}
@@ -55,10 +55,10 @@ func TestCrowd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	there := ids(t, &virtual.Driver{Dir: filepath.Join(home, "sandboxes")})
+	there := driverStates(t, &virtual.Driver{Dir: filepath.Join(home, "sandboxes")})
 	for _, r := range rows {
 		if there[r.id] != r.state || r.goal != "" || r.holder != "" {
-			t.Errorf("%s is %s (goal %q, holder %q), its driver says %q", r.id, r.state, r.goal, r.holder, there[r.id])
+			t.Errorf("%s is %s (goal %q, holder %q), its driver has %q", r.id, r.state, r.goal, r.holder, there[r.id])
 		}
 		delete(there, r.id)
 	}
@@ -77,8 +77,9 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-// checkCrowd looks at what one owner has at this moment.
-func checkCrowd(t *testing.T, a *Account, room int) {
+// checkQuotaAndNames checks the quota and the names of one owner's sandboxes at this
+// moment.
+func checkQuotaAndNames(t *testing.T, a *Account, room int) {
 	list, err := a.List(t.Context(), Filter{})
 	if err != nil {
 		t.Error(err)
@@ -96,17 +97,16 @@ func checkCrowd(t *testing.T, a *Account, room int) {
 	}
 }
 
-// deed does something at random, which may be refused for a reason that is right
-// when others do things at the same time.
-func deed(ctx context.Context, a *Account) error {
+// doRandomCall makes a random call. It ignores errors that concurrent calls can cause.
+func doRandomCall(ctx context.Context, a *Account) error {
 	name := fmt.Sprintf("n%d", rand.IntN(4))
 	if rand.IntN(3) == 0 {
-		_, err := a.Create(ctx, named(name))
-		return but(err, atoll.ErrExists, atoll.ErrQuota, atoll.ErrNotFound) // another destroyed it at once
+		_, err := a.Create(ctx, namedConfig(name))
+		return ignoreErrors(err, atoll.ErrExists, atoll.ErrQuota, atoll.ErrNotFound) // another destroyed it at once
 	}
 	sb, err := a.Open(ctx, name)
 	if err != nil {
-		return but(err, atoll.ErrNotFound)
+		return ignoreErrors(err, atoll.ErrNotFound)
 	}
 	switch rand.IntN(6) {
 	case 0:
@@ -117,19 +117,19 @@ func deed(ctx context.Context, a *Account) error {
 		err = sb.Destroy(ctx)
 	case 3:
 		_, err = sb.Fork(ctx, "", atoll.Spec{Name: name + "f"})
-		return but(err, atoll.ErrExists, atoll.ErrQuota, atoll.ErrState, atoll.ErrNotFound)
+		return ignoreErrors(err, atoll.ErrExists, atoll.ErrQuota, atoll.ErrState, atoll.ErrNotFound)
 	case 4:
 		other := name + "u"
 		_, err = a.Update(ctx, sb.ID(), Change{Name: &other})
-		return but(err, atoll.ErrExists, atoll.ErrNotFound)
+		return ignoreErrors(err, atoll.ErrExists, atoll.ErrNotFound)
 	default:
-		err = execErr(sb)
+		err = execError(sb)
 	}
-	return but(err, atoll.ErrState, atoll.ErrNotFound)
+	return ignoreErrors(err, atoll.ErrState, atoll.ErrNotFound)
 }
 
-// but returns err unless it is one of those that are right.
-func but(err error, right ...error) error {
+// ignoreErrors returns err, or nil if it is one of the expected errors.
+func ignoreErrors(err error, right ...error) error {
 	for _, r := range right {
 		if errors.Is(err, r) {
 			return nil

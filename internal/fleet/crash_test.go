@@ -21,42 +21,42 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// crashHome, in the environment, makes the test binary the child that a crash
-// test kills.
-const crashHome = "ATOLL_FLEET_CRASH_HOME"
+// crashHomeVar is the environment variable that makes the test binary the child process
+// of a crash test.
+const crashHomeVar = "ATOLL_FLEET_CRASH_HOME"
 
-// crashChild works on a fleet until it is killed, and says on standard output
-// what it begins and what was acknowledged.
-func crashChild(home string) error {
-	f, err := Open(context.Background(), placed(Options{Home: home, Drivers: []atoll.Driver{&virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}}))
+// runCrashChild uses a fleet until it is killed, and prints what it begins and what was
+// acknowledged.
+func runCrashChild(home string) error {
+	f, err := Open(context.Background(), withPostgres(Options{Home: home, Drivers: []atoll.Driver{&virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}}))
 	if err != nil {
 		return err
 	}
 	go func() { _ = f.Run(context.Background()) }() // it ends with the process
-	say := &teller{w: os.Stdout}
+	say := &lineWriter{w: os.Stdout}
 	a := f.For(LocalCaller())
 	var wg sync.WaitGroup
 	errs := make(chan error, 4)
 	for range 4 {
-		wg.Go(func() { errs <- crashWork(a, say) })
+		wg.Go(func() { errs <- useSandboxes(a, say) })
 	}
-	return <-errs // any end is a failure
+	return <-errs // returning is always a failure
 }
 
-// teller writes whole lines.
-type teller struct {
+// lineWriter writes whole lines.
+type lineWriter struct {
 	mu sync.Mutex
 	w  io.Writer
 }
 
-func (t *teller) say(words ...any) {
+func (t *lineWriter) writeLine(words ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	_, _ = fmt.Fprintln(t.w, words...) // a parent that is gone kills us
+	_, _ = fmt.Fprintln(t.w, words...) // a write to a closed pipe ends this process
 }
 
-// crashWork makes sandboxes, works in them and destroys them, for ever.
-func crashWork(a *Account, say *teller) error {
+// useSandboxes creates, uses and destroys sandboxes without end.
+func useSandboxes(a *Account, say *lineWriter) error {
 	ctx := context.Background()
 	pools, err := a.Pools(ctx)
 	if err != nil {
@@ -71,19 +71,19 @@ func crashWork(a *Account, say *teller) error {
 		if err != nil {
 			return err
 		}
-		say.say("created", sb.ID())
+		say.writeLine("created", sb.ID())
 		for n := range rand.IntN(4) {
 			if _, err := sb.Exec(ctx, atoll.Cmd{Shell: fmt.Sprintf("echo %d > /n; sync", n)}); err != nil {
 				return err
 			}
-			say.say("wrote", sb.ID(), n)
+			say.writeLine("wrote", sb.ID(), n)
 		}
 		if rand.IntN(3) == 0 {
-			say.say("stopping", sb.ID())
+			say.writeLine("stopping", sb.ID())
 			if err := sb.Stop(ctx); err != nil {
 				return err
 			}
-			say.say("stopped", sb.ID())
+			say.writeLine("stopped", sb.ID())
 			if err := sb.Start(ctx); err != nil {
 				return err
 			}
@@ -93,48 +93,48 @@ func crashWork(a *Account, say *teller) error {
 			if err != nil {
 				return err
 			}
-			say.say("created", fork.ID())
+			say.writeLine("created", fork.ID())
 		}
 		if rand.IntN(2) == 0 {
-			say.say("destroying", sb.ID())
+			say.writeLine("destroying", sb.ID())
 			if err := sb.Destroy(ctx); err != nil {
 				return err
 			}
-			say.say("destroyed", sb.ID())
+			say.writeLine("destroyed", sb.ID())
 		}
 	}
 }
 
-// fate of a sandbox as far as the child told.
-type told struct {
+// reportedSandbox is the state of a sandbox as the child process reported it.
+type reportedSandbox struct {
 	wrote      int // -1: nothing
 	destroying bool
 	destroyed  bool
-	twice      bool // it was given to two
+	twice      bool // it was claimed twice
 }
 
-// TestCrash kills a process in the middle of its work, again and again: what it
-// had acknowledged is there, what it had not is whole or gone. It is settled by
-// the next process that opens the fleet, or by one that lives on.
+// TestCrash kills a process repeatedly during its work. Acknowledged changes must be
+// kept, others must be complete or have no effect. The next process that opens the
+// fleet reconciles them, or one that is still running.
 func TestCrash(t *testing.T) {
 	rounds := testenv.Rounds(t, 6, 12, "ATOLL_CRASHES")
-	if os.Getenv(onPostgres) != "" {
-		rounds = min(rounds, 4) // each waits for a lease
+	if os.Getenv(postgresVar) != "" {
+		rounds = min(rounds, 4) // each round waits for a lease
 	}
 	home := t.TempDir()
-	all := make(map[string]*told)
+	all := make(map[string]*reportedSandbox)
 	for round := range rounds {
 		t.Run(strconv.Itoa(round), func(t *testing.T) {
 			var survivor *Fleet
 			if round%2 == 1 {
 				survivor = openFleet(t, Options{Home: home})
 			}
-			crashOnce(t, home, all, time.Duration(5+rand.IntN(250))*time.Millisecond)
+			crashChildOnce(t, home, all, time.Duration(5+rand.IntN(250))*time.Millisecond)
 			if survivor == nil {
 				survivor = openFleet(t, Options{Home: home})
 			}
-			settled(t, survivor)
-			checkCrash(t, survivor, all)
+			waitUntilReconciled(t, survivor)
+			checkAfterCrash(t, survivor, all)
 		})
 		if t.Failed() {
 			t.Fatalf("in round %d", round)
@@ -143,19 +143,19 @@ func TestCrash(t *testing.T) {
 	t.Logf("%d crashes, %d sandboxes", rounds, len(all))
 }
 
-// crashOnce runs a child and kills it a while after its first word.
-func crashOnce(t *testing.T, home string, all map[string]*told, after time.Duration) {
+// crashChildOnce starts a child and kills it some time after its first line.
+func crashChildOnce(t *testing.T, home string, all map[string]*reportedSandbox, after time.Duration) {
 	t.Helper()
 	var mu sync.Mutex
-	if err := crashing(home, &mu, all, after); err != nil {
+	if err := runAndKillChild(home, &mu, all, after); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// crashing is crashOnce for several at once, of which mu guards what they said.
-func crashing(home string, mu *sync.Mutex, all map[string]*told, after time.Duration) error {
+// runAndKillChild is crashChildOnce for concurrent children; mu guards all.
+func runAndKillChild(home string, mu *sync.Mutex, all map[string]*reportedSandbox, after time.Duration) error {
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), crashHome+"="+home)
+	cmd.Env = append(os.Environ(), crashHomeVar+"="+home)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -164,20 +164,20 @@ func crashing(home string, mu *sync.Mutex, all map[string]*told, after time.Dura
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	kill := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }) // for one that says nothing
+	kill := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }) // if it prints nothing
 	r := bufio.NewReader(out)
 	first := true
 	for {
 		line, err := r.ReadString('\n')
 		if err != nil {
-			break // what has no end was cut off
+			break // an incomplete line was cut off
 		}
 		if first {
 			kill.Reset(after)
 			first = false
 		}
 		mu.Lock()
-		hear(all, line)
+		recordLine(all, line)
 		mu.Unlock()
 	}
 	kill.Stop()
@@ -189,8 +189,8 @@ func crashing(home string, mu *sync.Mutex, all map[string]*told, after time.Dura
 	return nil
 }
 
-// hear takes down what the child said.
-func hear(all map[string]*told, line string) {
+// recordLine records a line of a child.
+func recordLine(all map[string]*reportedSandbox, line string) {
 	words := strings.Fields(line)
 	if len(words) < 2 {
 		return // cut off by the kill
@@ -198,7 +198,7 @@ func hear(all map[string]*told, line string) {
 	s := all[words[1]]
 	switch words[0] {
 	case "created":
-		all[words[1]] = &told{wrote: -1, twice: s != nil}
+		all[words[1]] = &reportedSandbox{wrote: -1, twice: s != nil}
 	case "wrote":
 		if n, err := strconv.Atoi(words[len(words)-1]); err == nil && s != nil {
 			s.wrote = n
@@ -210,21 +210,21 @@ func hear(all map[string]*told, line string) {
 	}
 }
 
-// checkCrash compares a fleet after a crash with what was told.
-func checkCrash(t *testing.T, f *Fleet, all map[string]*told) {
+// checkAfterCrash compares a fleet after a crash with the reported states.
+func checkAfterCrash(t *testing.T, f *Fleet, all map[string]*reportedSandbox) {
 	t.Helper()
 	a := f.For(LocalCaller())
 	list, err := a.List(t.Context(), Filter{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	there := ids(t, f.opts.Drivers[0])
+	there := driverStates(t, f.opts.Drivers[0])
 	for _, i := range list {
 		if i.State != atoll.Running && i.State != atoll.Stopped {
 			t.Errorf("%s is %s: %+v", i.ID, i.State, i.Conditions)
 		}
 		if there[i.ID] != i.State {
-			t.Errorf("%s is %s, and its driver says %q", i.ID, i.State, there[i.ID])
+			t.Errorf("%s is %s, and its driver has %q", i.ID, i.State, there[i.ID])
 		}
 		if s := all[i.ID]; s != nil && s.destroyed {
 			t.Errorf("%s was destroyed and is %s", i.ID, i.State)
@@ -235,7 +235,7 @@ func checkCrash(t *testing.T, f *Fleet, all map[string]*told) {
 	must(t, err)
 	for _, r := range ready {
 		if there[r.id] != r.state {
-			t.Errorf("%s of a pool is %s (goal %q, holder %q), and its driver says %q", r.id, r.state, r.goal, r.holder, there[r.id])
+			t.Errorf("%s of a pool is %s (goal %q, holder %q), and its driver has %q", r.id, r.state, r.goal, r.holder, there[r.id])
 		}
 		delete(there, r.id)
 	}

@@ -22,29 +22,30 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/fleet/workspace"
 )
 
-// crashFiles, in the environment, makes TestCrashOfFiles the child that it kills.
-const crashFiles = "ATOLL_FLEET_CRASH_FILES"
+// crashFilesVar is the environment variable that makes TestCrashWithWorkspaces the
+// child process that it kills.
+const crashFilesVar = "ATOLL_FLEET_CRASH_FILES"
 
-// space is a workspace as far as the child told. Of what it said it would do, the
-// last may be done or not.
-type space struct {
+// reportedWorkspace is the state of a workspace as the child process reported it. The
+// last announced change may have been made or not.
+type reportedWorkspace struct {
 	made, removing, removed bool
 	writing, wrote          int // content of /f; 0: none
 	importing, imported     int // content of the files in /d; 0: none
 }
 
-// crashWorkFiles changes workspaces until it is killed. It says before each step what
-// it will do, and after it that it did.
-func crashWorkFiles(t *testing.T, home string) {
-	f, err := Open(context.Background(), placed(Options{Home: home, Drivers: []atoll.Driver{virtual.New()}}))
+// changeWorkspaces changes workspaces until it is killed. It prints a line before and
+// after each change.
+func changeWorkspaces(t *testing.T, home string) {
+	f, err := Open(context.Background(), withPostgres(Options{Home: home, Drivers: []atoll.Driver{virtual.New()}}))
 	must(t, err)
 	a := f.For(LocalCaller())
-	say := &teller{w: os.Stdout}
+	say := &lineWriter{w: os.Stdout}
 	for worker := range 3 {
 		go func() {
 			for n := 1; ; n++ {
 				name := fmt.Sprintf("w%d-%d-%d", os.Getpid(), worker, n%3)
-				if err := crashSpace(t, a, say, name); err != nil {
+				if err := changeWorkspace(t, a, say, name); err != nil {
 					fmt.Fprintln(os.Stderr, err)
 					os.Exit(1)
 				}
@@ -54,69 +55,69 @@ func crashWorkFiles(t *testing.T, home string) {
 	select {}
 }
 
-func crashSpace(t *testing.T, a *Account, say *teller, name string) error {
+func changeWorkspace(t *testing.T, a *Account, say *lineWriter, name string) error {
 	ctx := context.Background()
 	_, err := a.CreateWorkspace(ctx, atoll.Workspace{Name: name})
 	if err != nil {
 		return err
 	}
-	say.say("made", name)
+	say.writeLine("made", name)
 	files, err := a.Files(ctx, name)
 	if err != nil {
 		return err
 	}
 	for range 1 + rand.IntN(4) {
 		n := 1 + rand.IntN(1000)
-		text := content(n)
-		say.say("writing", name, n)
+		text := fileContent(n)
+		say.writeLine("writing", name, n)
 		if err := files.WriteFile(ctx, "/f", strings.NewReader(text), 0o644); err != nil {
 			return err
 		}
-		say.say("wrote", name, n)
-		say.say("importing", name, n)
-		if err := files.Import(ctx, "/", crashArchive(t, n)); err != nil {
+		say.writeLine("wrote", name, n)
+		say.writeLine("importing", name, n)
+		if err := files.Import(ctx, "/", makeCrashArchive(t, n)); err != nil {
 			return err
 		}
-		say.say("imported", name, n)
+		say.writeLine("imported", name, n)
 	}
 	if err := files.Close(); err != nil {
 		return err
 	}
-	say.say("removing", name)
+	say.writeLine("removing", name)
 	if err := a.RemoveWorkspace(ctx, name); err != nil {
 		return err
 	}
-	say.say("removed", name)
+	say.writeLine("removed", name)
 	return nil
 }
 
-// content is what a file of the number n holds.
-func content(n int) string { return strings.Repeat(strconv.Itoa(n)+"\n", 3000) }
+// fileContent returns the content of the file with the number n.
+func fileContent(n int) string { return strings.Repeat(strconv.Itoa(n)+"\n", 3000) }
 
-// crashArchive makes a tar stream of /d/0 to /d/9.
-func crashArchive(t *testing.T, n int) io.Reader {
+// makeCrashArchive returns a tar stream of /d/0 to /d/9.
+func makeCrashArchive(t *testing.T, n int) io.Reader {
 	var entries []tar.Header
 	for i := range 10 {
-		entries = append(entries, fileIn(fmt.Sprint("d/", i), content(n)))
+		entries = append(entries, fileHeader(fmt.Sprint("d/", i), fileContent(n)))
 	}
-	return archiveOf(t, entries...)
+	return makeArchive(t, entries...)
 }
 
-// TestCrashOfFiles kills a process while it makes, fills and removes workspaces.
-// What it had acknowledged is there; what it had not is whole or gone; nothing
-// else is anywhere.
-func TestCrashOfFiles(t *testing.T) {
-	if home := os.Getenv(crashFiles); home != "" {
-		crashWorkFiles(t, home)
+// TestCrashWithWorkspaces kills a process while it creates, fills and removes
+// workspaces. Acknowledged changes must be kept, others must be complete or have no
+// effect, and nothing else may exist.
+func TestCrashWithWorkspaces(t *testing.T) {
+	if home := os.Getenv(crashFilesVar); home != "" {
+		changeWorkspaces(t, home)
 	}
 	home := t.TempDir()
-	spaces := map[string]*space{}
+	spaces := map[string]*reportedWorkspace{}
 	for round := range 10 {
-		crashFilesOnce(t, home, spaces, time.Duration(rand.IntN(150))*time.Millisecond)
-		f, err := Open(t.Context(), placed(Options{Home: home, Drivers: []atoll.Driver{virtual.New()}}))
+		crashFileChildOnce(t, home, spaces, time.Duration(rand.IntN(150))*time.Millisecond)
+		f, err := Open(t.Context(), withPostgres(Options{Home: home, Drivers: []atoll.Driver{virtual.New()}}))
 		must(t, err)
 		must(t, f.tidyWorkspaces(t.Context()))
-		checkSpaces(t, f, spaces)
+		checkWorkspaces(t, f, spaces)
 		closeFleet(t, f)
 		if t.Failed() {
 			t.Fatalf("in round %d", round)
@@ -125,10 +126,10 @@ func TestCrashOfFiles(t *testing.T) {
 	t.Logf("%d workspaces", len(spaces))
 }
 
-func crashFilesOnce(t *testing.T, home string, spaces map[string]*space, after time.Duration) {
+func crashFileChildOnce(t *testing.T, home string, spaces map[string]*reportedWorkspace, after time.Duration) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestCrashOfFiles$")
-	cmd.Env = append(os.Environ(), crashFiles+"="+home)
+	cmd := exec.Command(os.Args[0], "-test.run=^TestCrashWithWorkspaces$")
+	cmd.Env = append(os.Environ(), crashFilesVar+"="+home)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	must(t, err)
@@ -139,13 +140,13 @@ func crashFilesOnce(t *testing.T, home string, spaces map[string]*space, after t
 	for {
 		line, err := r.ReadString('\n')
 		if err != nil {
-			break // what has no end was cut off
+			break // an incomplete line was cut off
 		}
 		if first {
 			kill.Reset(after)
 			first = false
 		}
-		hearSpace(spaces, strings.Fields(line))
+		recordWorkspaceLine(spaces, strings.Fields(line))
 	}
 	kill.Stop()
 	var exit *exec.ExitError
@@ -154,9 +155,9 @@ func crashFilesOnce(t *testing.T, home string, spaces map[string]*space, after t
 	}
 }
 
-func hearSpace(spaces map[string]*space, words []string) {
+func recordWorkspaceLine(spaces map[string]*reportedWorkspace, words []string) {
 	if words[0] == "made" {
-		spaces[words[1]] = &space{made: true}
+		spaces[words[1]] = &reportedWorkspace{made: true}
 		return
 	}
 	s, n := spaces[words[1]], 0
@@ -179,7 +180,7 @@ func hearSpace(spaces map[string]*space, words []string) {
 	}
 }
 
-func checkSpaces(t *testing.T, f *Fleet, spaces map[string]*space) {
+func checkWorkspaces(t *testing.T, f *Fleet, spaces map[string]*reportedWorkspace) {
 	t.Helper()
 	a := f.For(LocalCaller())
 	for _, dir := range []string{workspace.RemovedDir, workspace.IncomingDir} {
@@ -193,12 +194,12 @@ func checkSpaces(t *testing.T, f *Fleet, spaces map[string]*space) {
 		s := spaces[w.Name]
 		if s == nil || s.removed { // it was being made (again)
 			if w.Files != 0 {
-				t.Errorf("%s has files, and nobody made it", w.Name)
+				t.Errorf("%s has files, but was not created", w.Name)
 			}
 			must(t, a.RemoveWorkspace(t.Context(), w.Name))
 			continue
 		}
-		checkSpace(t, f, w.Name, s)
+		checkWorkspace(t, f, w.Name, s)
 	}
 	for name, s := range spaces {
 		if s.removing || slices.ContainsFunc(list, func(w atoll.Workspace) bool { return w.Name == name }) {
@@ -208,16 +209,16 @@ func checkSpaces(t *testing.T, f *Fleet, spaces map[string]*space) {
 	}
 }
 
-// checkSpace compares what a workspace holds with what was told.
-func checkSpace(t *testing.T, f *Fleet, name string, s *space) {
+// checkWorkspace compares the content of a workspace with the reported state.
+func checkWorkspace(t *testing.T, f *Fleet, name string, s *reportedWorkspace) {
 	t.Helper()
-	files := dump(t, f.workspaces.HostPath(workspace.Key{Owner: atoll.Local, Name: name}))
+	files := dumpDir(t, f.workspaces.HostPath(workspace.Key{Owner: atoll.Local, Name: name}))
 	held := func(file string, was, will int) {
 		text, ok := files[file]
 		delete(files, file)
 		_, text, _ = strings.Cut(text, " ")
 		for _, n := range []int{was, will} {
-			if n == 0 && !ok || n != 0 && text == content(n) {
+			if n == 0 && !ok || n != 0 && text == fileContent(n) {
 				return
 			}
 		}

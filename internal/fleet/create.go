@@ -504,7 +504,7 @@ func forkConfig(cfg atoll.Config, spec atoll.Spec) atoll.Config {
 	return cfg
 }
 
-// override replaces a value by one that is set.
+// override replaces a value unless given is zero.
 func override[T int | int64 | float64](v *T, given T) {
 	if given != 0 {
 		*v = given

@@ -14,7 +14,7 @@ import (
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 )
 
-func TestCreateNamesEveryProblemAtOnce(t *testing.T) {
+func TestCreateReportsAllProblems(t *testing.T) {
 	f := openFleet(t, Options{})
 	a := f.For(LocalCaller())
 	cfg := atoll.Config{
@@ -45,7 +45,7 @@ func TestCreateNamesEveryProblemAtOnce(t *testing.T) {
 	}
 }
 
-func TestMachinesHaveAMinimum(t *testing.T) {
+func TestVMMinimumLimits(t *testing.T) {
 	ft := atoll.Features{Isolation: "machine"}
 	small := atoll.Config{Spec: atoll.Spec{Limits: atoll.Resources{Memory: 1023 << 20, CPU: 0.5}}}
 	if errs := checkLimits(&small, ft); len(errs) != 2 {
@@ -60,12 +60,12 @@ func TestMachinesHaveAMinimum(t *testing.T) {
 	}
 }
 
-// imaged is a virtual driver that claims to support images.
-type imaged struct{ *virtual.Driver }
+// fakeImageDriver is a virtual driver that claims to support images.
+type fakeImageDriver struct{ *virtual.Driver }
 
-func (d imaged) Name() string { return "imaged" }
+func (d fakeImageDriver) Name() string { return "imaged" }
 
-func (d imaged) Probe(ctx context.Context) (atoll.Features, error) {
+func (d fakeImageDriver) Probe(ctx context.Context) (atoll.Features, error) {
 	ft, err := d.Driver.Probe(ctx)
 	ft.Images = true
 	return ft, err
@@ -74,7 +74,7 @@ func (d imaged) Probe(ctx context.Context) (atoll.Features, error) {
 // TestUnsupportedSettingsFailAtOnce: the error names the drivers that support the
 // setting, and nothing is created.
 func TestUnsupportedSettingsFailAtOnce(t *testing.T) {
-	f := openFleet(t, Options{Drivers: []atoll.Driver{virtual.New(), imaged{virtual.New()}}})
+	f := openFleet(t, Options{Drivers: []atoll.Driver{virtual.New(), fakeImageDriver{virtual.New()}}})
 	f.Drivers(t.Context())
 	a := f.For(LocalCaller())
 	spec := atoll.Spec{Image: "busybox", Limits: atoll.Resources{CPU: 1}, Machine: &atoll.Machine{}, Network: atoll.Network{Mode: atoll.NetworkBridge}}
@@ -96,24 +96,24 @@ func TestUnsupportedSettingsFailAtOnce(t *testing.T) {
 	}
 }
 
-func TestNamesAreUniqueAmongAnOwnersOwn(t *testing.T) {
+func TestNamesAreUniquePerOwner(t *testing.T) {
 	f := openFleet(t, Options{})
 	a, other := f.For(LocalCaller()), f.For(Caller{Owner: atoll.Owner{App: "app", User: "other"}, Scopes: []atoll.Scope{atoll.ScopeRun}})
-	sb := mustCreate(t, a, named("web"))
-	_, err := a.Create(t.Context(), named("web"))
+	sb := mustCreate(t, a, namedConfig("web"))
+	_, err := a.Create(t.Context(), namedConfig("web"))
 	if !errors.Is(err, atoll.ErrExists) || !strings.Contains(err.Error(), sb.ID()) {
 		t.Errorf("a second web: %v; it must name %s", err, sb.ID())
 	}
-	mustCreate(t, other, named("web"))
+	mustCreate(t, other, namedConfig("web"))
 	if err := sb.Destroy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	mustCreate(t, a, named("web"))
+	mustCreate(t, a, namedConfig("web"))
 }
 
-func named(name string) atoll.Config { return atoll.Config{Spec: atoll.Spec{Name: name}} }
+func namedConfig(name string) atoll.Config { return atoll.Config{Spec: atoll.Spec{Name: name}} }
 
-func TestOneOfManyGetsTheName(t *testing.T) {
+func TestConcurrentCreatesWithOneName(t *testing.T) {
 	home := t.TempDir()
 	fleets := []*Fleet{openFleet(t, Options{Home: home}), openFleet(t, Options{Home: home})}
 	var mu sync.Mutex
@@ -121,7 +121,7 @@ func TestOneOfManyGetsTheName(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 16 {
 		wg.Go(func() {
-			_, err := fleets[i%2].For(LocalCaller()).Create(t.Context(), named("one"))
+			_, err := fleets[i%2].For(LocalCaller()).Create(t.Context(), namedConfig("one"))
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
@@ -135,23 +135,23 @@ func TestOneOfManyGetsTheName(t *testing.T) {
 	if got != 1 {
 		t.Errorf("%d sandboxes got the name", got)
 	}
-	if n := len(ids(t, fleets[0].opts.Drivers[0])); n != 1 {
+	if n := len(driverStates(t, fleets[0].opts.Drivers[0])); n != 1 {
 		t.Errorf("the driver has %d sandboxes", n)
 	}
 }
 
-func TestCreateThatFailsLeavesNothing(t *testing.T) {
+func TestFailedCreateLeavesNothing(t *testing.T) {
 	home := t.TempDir()
 	boom := errors.New("boom\nsecond line")
 	for _, c := range []struct {
 		name   string
-		create func(d *faulty) func(context.Context, atoll.Spec) (atoll.Sandbox, error)
+		create func(d *faultyDriver) func(context.Context, atoll.Spec) (atoll.Sandbox, error)
 		want   error
 	}{
-		{"AtOnce", func(*faulty) func(context.Context, atoll.Spec) (atoll.Sandbox, error) {
+		{"AtOnce", func(*faultyDriver) func(context.Context, atoll.Spec) (atoll.Sandbox, error) {
 			return func(context.Context, atoll.Spec) (atoll.Sandbox, error) { return nil, boom }
 		}, boom},
-		{"AfterMakingSomething", func(d *faulty) func(context.Context, atoll.Spec) (atoll.Sandbox, error) {
+		{"AfterMakingSomething", func(d *faultyDriver) func(context.Context, atoll.Spec) (atoll.Sandbox, error) {
 			return func(ctx context.Context, s atoll.Spec) (atoll.Sandbox, error) {
 				if _, err := d.Driver.Create(ctx, s); err != nil {
 					t.Error(err)
@@ -159,7 +159,7 @@ func TestCreateThatFailsLeavesNothing(t *testing.T) {
 				return nil, boom
 			}
 		}, boom},
-		{"Late", func(d *faulty) func(context.Context, atoll.Spec) (atoll.Sandbox, error) {
+		{"Late", func(d *faultyDriver) func(context.Context, atoll.Spec) (atoll.Sandbox, error) {
 			return func(ctx context.Context, s atoll.Spec) (atoll.Sandbox, error) {
 				<-ctx.Done()
 				return nil, context.Cause(ctx)
@@ -167,24 +167,24 @@ func TestCreateThatFailsLeavesNothing(t *testing.T) {
 		}, atoll.ErrTimeout},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d := &faulty{Driver: &virtual.Driver{Dir: filepath.Join(home, c.name)}}
+			d := &faultyDriver{Driver: &virtual.Driver{Dir: filepath.Join(home, c.name)}}
 			f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
 			a := f.For(LocalCaller())
-			d.set(func(d *faulty) { d.create = c.create(d) })
-			cfg := named("x")
+			d.setHooks(func(d *faultyDriver) { d.create = c.create(d) })
+			cfg := namedConfig("x")
 			cfg.Timeouts.Create = 50 * time.Millisecond
 			if _, err := a.Create(t.Context(), cfg); !errors.Is(err, c.want) {
 				t.Errorf("Create: %v", err)
 			}
-			if have := ids(t, d); len(have) != 0 {
+			if have := driverStates(t, d); len(have) != 0 {
 				t.Errorf("left behind: %v", have)
 			}
 			all, err := a.List(t.Context(), Filter{All: true})
 			if err != nil || len(all) != 1 || all[0].State != atoll.Destroyed || all[0].Conditions[0].Message == "" || strings.Contains(all[0].Conditions[0].Message, "\n") {
-				t.Errorf("the registry remembers %+v, %v; want one destroyed that says why on a line", all, err)
+				t.Errorf("the registry has %+v, %v; want one destroyed sandbox with the reason on one line", all, err)
 			}
-			d.set(func(d *faulty) { d.create = nil })
-			mustCreate(t, a, named("x")) // the name is free
+			d.setHooks(func(d *faultyDriver) { d.create = nil })
+			mustCreate(t, a, namedConfig("x")) // the name is free
 		})
 	}
 }
@@ -223,10 +223,10 @@ func TestSecretsReachCommandsOnly(t *testing.T) {
 	}
 }
 
-func TestScopesAreAskedFirst(t *testing.T) {
+func TestScopesAreCheckedFirst(t *testing.T) {
 	f := openFleet(t, Options{})
 	caller := func(s ...atoll.Scope) *Account { return f.For(Caller{Owner: atoll.Local, Scopes: s}) }
-	sb := mustCreate(t, caller(atoll.ScopeRun), named("web"))
+	sb := mustCreate(t, caller(atoll.ScopeRun), namedConfig("web"))
 	if err := caller(atoll.ScopeRun).destroyAs(t.Context(), sb.ID(), "stop"); err != nil {
 		t.Error(err)
 	}
@@ -238,7 +238,7 @@ func TestScopesAreAskedFirst(t *testing.T) {
 	host := atoll.Config{Spec: atoll.Spec{Mounts: []atoll.Mount{{Source: "/nowhere", Target: "/mnt"}}}}
 	project := atoll.Config{Project: &atoll.Project{Path: "/nowhere"}}
 	for name, call := range map[string]func() error{
-		"CreateNeedsRun":   func() error { _, err := read.Create(t.Context(), named("x")); return err },
+		"CreateNeedsRun":   func() error { _, err := read.Create(t.Context(), namedConfig("x")); return err },
 		"ExecNeedsRun":     func() error { _, err := reader.Exec(t.Context(), atoll.Cmd{Shell: "true"}); return err },
 		"WriteNeedsRun":    func() error { return reader.WriteFile(t.Context(), "/x", strings.NewReader(""), 0o644) },
 		"DestroyNeedsRun":  func() error { return reader.Destroy(t.Context()) },
@@ -277,10 +277,10 @@ func (a *Account) destroyAs(ctx context.Context, key, what string) error {
 	return sb.Destroy(ctx)
 }
 
-func TestWhatBelongsToOthersIsNotFound(t *testing.T) {
+func TestForeignSandboxesAreNotFound(t *testing.T) {
 	f := openFleet(t, Options{})
-	mine := mustCreate(t, f.For(LocalCaller()), named("web"))
-	gone := mustCreate(t, f.For(LocalCaller()), named("gone"))
+	mine := mustCreate(t, f.For(LocalCaller()), namedConfig("web"))
+	gone := mustCreate(t, f.For(LocalCaller()), namedConfig("gone"))
 	if err := gone.Destroy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -314,7 +314,7 @@ func TestListFilters(t *testing.T) {
 	a := f.For(LocalCaller())
 	one := mustCreate(t, a, atoll.Config{Spec: atoll.Spec{Name: "one", Labels: map[string]string{"k": "v", "l": "1"}}})
 	two := mustCreate(t, a, atoll.Config{Spec: atoll.Spec{Name: "two", Labels: map[string]string{"k": "v"}}})
-	three := mustCreate(t, a, named("three"))
+	three := mustCreate(t, a, namedConfig("three"))
 	if err := errors.Join(two.Stop(t.Context()), three.Destroy(t.Context())); err != nil {
 		t.Fatal(err)
 	}

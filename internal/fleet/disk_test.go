@@ -14,31 +14,31 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/fleet/event"
 )
 
-// disked is the virtual driver with kept disks, which hold nothing.
-type disked struct {
+// diskDriver is the virtual driver with kept disks, which have no content.
+type diskDriver struct {
 	*virtual.Driver
 
-	mu    sync.Mutex
-	disks map[string]*atoll.Disk           // guarded by mu, as all below
-	fail  func(id string, kept bool) error // of DestroyKeeping, before and after it has kept the disk
-	says  []atoll.Progress                 // of Create
-	specs map[string]atoll.Spec            // by sandbox
+	mu       sync.Mutex
+	disks    map[string]*atoll.Disk           // guarded by mu, as all below
+	fail     func(id string, kept bool) error // of DestroyKeeping, before and after it has kept the disk
+	progress []atoll.Progress                 // of Create
+	specs    map[string]atoll.Spec            // by sandbox
 }
 
-func newDisked(dir string) *disked {
-	return &disked{Driver: &virtual.Driver{Dir: dir}, disks: make(map[string]*atoll.Disk), specs: make(map[string]atoll.Spec)}
+func newDiskDriver(dir string) *diskDriver {
+	return &diskDriver{Driver: &virtual.Driver{Dir: dir}, disks: make(map[string]*atoll.Disk), specs: make(map[string]atoll.Spec)}
 }
 
-func (d *disked) Probe(ctx context.Context) (atoll.Features, error) {
+func (d *diskDriver) Probe(ctx context.Context) (atoll.Features, error) {
 	ft, err := d.Driver.Probe(ctx)
 	ft.Isolation, ft.Fresh, ft.Disks = "emulated", true, true
 	return ft, err
 }
 
-func (d *disked) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, error) {
+func (d *diskDriver) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, p := range d.says {
+	for _, p := range d.progress {
 		spec.Progress(p)
 	}
 	d.specs[spec.ID] = spec
@@ -50,21 +50,21 @@ func (d *disked) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, er
 		disk.Sandbox = spec.ID
 	}
 	spec.Machine = nil
-	return d.wrap(d.Driver.Create(ctx, spec))
+	return d.wrapSandbox(d.Driver.Create(ctx, spec))
 }
 
-func (d *disked) Open(ctx context.Context, id string) (atoll.Sandbox, error) {
-	return d.wrap(d.Driver.Open(ctx, id))
+func (d *diskDriver) Open(ctx context.Context, id string) (atoll.Sandbox, error) {
+	return d.wrapSandbox(d.Driver.Open(ctx, id))
 }
 
-func (d *disked) wrap(sb atoll.Sandbox, err error) (atoll.Sandbox, error) {
+func (d *diskDriver) wrapSandbox(sb atoll.Sandbox, err error) (atoll.Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &diskedSandbox{sb.(*virtual.Sandbox), d}, nil
+	return &diskSandbox{sb.(*virtual.Sandbox), d}, nil
 }
 
-func (d *disked) Disks(context.Context) ([]atoll.Disk, error) {
+func (d *diskDriver) Disks(context.Context) ([]atoll.Disk, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var list []atoll.Disk
@@ -74,7 +74,7 @@ func (d *disked) Disks(context.Context) ([]atoll.Disk, error) {
 	return list, nil
 }
 
-func (d *disked) RemoveDisk(_ context.Context, name string) error {
+func (d *diskDriver) RemoveDisk(_ context.Context, name string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	disk := d.disks[name]
@@ -88,13 +88,13 @@ func (d *disked) RemoveDisk(_ context.Context, name string) error {
 	return nil
 }
 
-type diskedSandbox struct {
+type diskSandbox struct {
 	*virtual.Sandbox
-	d *disked
+	d *diskDriver
 }
 
-// free gives back the disk that the sandbox has, and returns it.
-func (s *diskedSandbox) free() *atoll.Disk {
+// releaseDisk detaches the sandbox's disk and returns it.
+func (s *diskSandbox) releaseDisk() *atoll.Disk {
 	for _, disk := range s.d.disks {
 		if disk.Sandbox == s.ID() {
 			disk.Sandbox = ""
@@ -104,14 +104,14 @@ func (s *diskedSandbox) free() *atoll.Disk {
 	return nil
 }
 
-func (s *diskedSandbox) Destroy(ctx context.Context) error {
+func (s *diskSandbox) Destroy(ctx context.Context) error {
 	s.d.mu.Lock()
-	s.free()
+	s.releaseDisk()
 	s.d.mu.Unlock()
 	return s.Sandbox.Destroy(ctx)
 }
 
-func (s *diskedSandbox) DestroyKeeping(ctx context.Context, name string) error {
+func (s *diskSandbox) DestroyKeeping(ctx context.Context, name string) error {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
 	hook := s.d.fail
@@ -121,7 +121,7 @@ func (s *diskedSandbox) DestroyKeeping(ctx context.Context, name string) error {
 	if err := hook(name, false); err != nil {
 		return err
 	}
-	if disk := s.free(); disk != nil {
+	if disk := s.releaseDisk(); disk != nil {
 		delete(s.d.disks, disk.Name)
 		disk.Name = name
 		s.d.disks[name] = disk
@@ -134,7 +134,7 @@ func (s *diskedSandbox) DestroyKeeping(ctx context.Context, name string) error {
 	return s.Sandbox.Destroy(ctx)
 }
 
-func (s *diskedSandbox) Fresh(ctx context.Context) error {
+func (s *diskSandbox) Fresh(ctx context.Context) error {
 	if err := s.Sandbox.Start(ctx); err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (s *diskedSandbox) Fresh(ctx context.Context) error {
 	return err
 }
 
-func namesOf(t *testing.T, a *Account) []string {
+func listDiskNames(t *testing.T, a *Account) []string {
 	t.Helper()
 	list, err := a.Disks(t.Context())
 	if err != nil {
@@ -155,12 +155,12 @@ func namesOf(t *testing.T, a *Account) []string {
 	return names
 }
 
-func withDisk(name string) atoll.Config {
+func configWithDisk(name string) atoll.Config {
 	return atoll.Config{Spec: atoll.Spec{Machine: &atoll.Machine{Disk: name}}}
 }
 
 func TestKeptDisk(t *testing.T) {
-	d := newDisked(t.TempDir())
+	d := newDiskDriver(t.TempDir())
 	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
 	a := f.For(LocalCaller())
 	other := f.For(Caller{Owner: atoll.Owner{App: "app", User: "other"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
@@ -173,7 +173,7 @@ func TestKeptDisk(t *testing.T) {
 	if err := atoll.DestroyKeeping(ctx, sb, "data"); err != nil {
 		t.Fatal(err)
 	}
-	if rowOf(t, f, sb.ID()).state != atoll.Destroyed || len(ids(t, d)) != 0 {
+	if readRow(t, f, sb.ID()).state != atoll.Destroyed || len(driverStates(t, d)) != 0 {
 		t.Error("the sandbox is still there")
 	}
 	list, err := a.Disks(ctx)
@@ -186,54 +186,54 @@ func TestKeptDisk(t *testing.T) {
 	if u, err := a.Allowance(ctx); err != nil || u.Used.Disk != 1<<20 {
 		t.Errorf("it counts %d, %v", u.Used.Disk, err)
 	}
-	if names := namesOf(t, other); len(names) != 0 {
+	if names := listDiskNames(t, other); len(names) != 0 {
 		t.Errorf("another owner sees %v", names)
 	}
-	want(t, "another owner removes it", other.RemoveDisk(ctx, "data"), atoll.ErrNotFound)
-	_, err = other.Create(ctx, withDisk("data"))
-	want(t, "another owner uses it", err, atoll.ErrNotFound)
+	checkError(t, "another owner removes it", other.RemoveDisk(ctx, "data"), atoll.ErrNotFound)
+	_, err = other.Create(ctx, configWithDisk("data"))
+	checkError(t, "another owner uses it", err, atoll.ErrNotFound)
 	if err := mustCreate(t, other, atoll.Config{}).DestroyKeeping(ctx, "data"); err != nil {
 		t.Errorf("another owner's of the same name: %v", err)
 	}
 
-	second := mustCreate(t, a, withDisk("data"))
+	second := mustCreate(t, a, configWithDisk("data"))
 	if spec := d.specs[second.ID()]; spec.Machine.Disk == "data" || d.disks[spec.Machine.Disk] == nil {
 		t.Errorf("the driver was given %+v", spec.Machine)
 	}
 	if info, err := second.Info(ctx); err != nil || info.Config.Machine.Disk != "data" {
-		t.Errorf("its configuration says %+v, %v", info.Config.Machine, err)
+		t.Errorf("its configuration is %+v, %v", info.Config.Machine, err)
 	}
 	if u, err := a.Allowance(ctx); err != nil || u.Used.Disk != 0 {
 		t.Errorf("it counts twice: %d, %v", u.Used.Disk, err)
 	}
-	_, err = a.Create(ctx, withDisk("data"))
-	want(t, "a second one at once", err, atoll.ErrState)
-	want(t, "removing it while it is used", a.RemoveDisk(ctx, "data"), atoll.ErrState)
+	_, err = a.Create(ctx, configWithDisk("data"))
+	checkError(t, "a second one at once", err, atoll.ErrState)
+	checkError(t, "removing it while it is used", a.RemoveDisk(ctx, "data"), atoll.ErrState)
 	if err := second.Destroy(ctx); err != nil {
 		t.Fatal(err)
 	}
-	third := mustCreate(t, a, withDisk("data"))
+	third := mustCreate(t, a, configWithDisk("data"))
 	if err := third.Stop(ctx); err != nil {
 		t.Fatal(err)
 	}
-	want(t, "discarding a kept disk", third.Fresh(ctx), atoll.ErrState)
+	checkError(t, "discarding a kept disk", third.Fresh(ctx), atoll.ErrState)
 	if err := third.DestroyKeeping(ctx, "renamed"); err != nil {
 		t.Fatal(err)
 	}
-	if names := namesOf(t, a); !slices.Equal(names, []string{"renamed"}) {
+	if names := listDiskNames(t, a); !slices.Equal(names, []string{"renamed"}) {
 		t.Errorf("after a rename: %v", names)
 	}
 	if err := a.RemoveDisk(ctx, "renamed"); err != nil {
 		t.Error(err)
 	}
-	if names := namesOf(t, a); len(names) != 0 || len(d.disks) != 1 {
+	if names := listDiskNames(t, a); len(names) != 0 || len(d.disks) != 1 {
 		t.Errorf("after the removal: %v, the driver has %d", names, len(d.disks))
 	}
 }
 
-// TestDiskThatCantBeKept: the sandbox stays as it was.
-func TestDiskThatCantBeKept(t *testing.T) {
-	d := newDisked(t.TempDir())
+// TestDiskCannotBeKept: if the disk can't be kept, the sandbox is unchanged.
+func TestDiskCannotBeKept(t *testing.T) {
+	d := newDiskDriver(t.TempDir())
 	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
 	a := f.For(LocalCaller())
 	ctx := t.Context()
@@ -241,32 +241,32 @@ func TestDiskThatCantBeKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	sb := mustCreate(t, a, atoll.Config{})
-	want(t, "a name that is taken", sb.DestroyKeeping(ctx, "data"), atoll.ErrExists)
+	checkError(t, "a name that is taken", sb.DestroyKeeping(ctx, "data"), atoll.ErrExists)
 	d.mu.Lock()
 	d.fail = func(string, bool) error { return fmt.Errorf("%w: it has a share there", atoll.ErrState) }
 	d.mu.Unlock()
-	want(t, "what the driver refuses", sb.DestroyKeeping(ctx, "more"), atoll.ErrState)
+	checkError(t, "what the driver refuses", sb.DestroyKeeping(ctx, "more"), atoll.ErrState)
 	if exit, err := sb.Exec(ctx, atoll.Cmd{Shell: "echo alive"}); err != nil || string(exit.Stdout) != "alive\n" {
 		t.Errorf("afterwards: %q, %v", exit.Stdout, err)
 	}
-	if names := namesOf(t, a); !slices.Equal(names, []string{"data"}) {
+	if names := listDiskNames(t, a); !slices.Equal(names, []string{"data"}) {
 		t.Errorf("there is %v", names)
 	}
 	off := false
 	brief := mustCreate(t, a, atoll.Config{Spec: atoll.Spec{Machine: &atoll.Machine{Persist: &off}}})
-	want(t, "one that does not persist", brief.DestroyKeeping(ctx, "brief"), atoll.ErrState)
+	checkError(t, "one that does not persist", brief.DestroyKeeping(ctx, "brief"), atoll.ErrState)
 
 	g := openFleet(t, Options{})
-	want(t, "a driver without disks", mustCreate(t, g.For(LocalCaller()), atoll.Config{}).DestroyKeeping(ctx, "data"), atoll.ErrUnsupported)
+	checkError(t, "a driver without disks", mustCreate(t, g.For(LocalCaller()), atoll.Config{}).DestroyKeeping(ctx, "data"), atoll.ErrUnsupported)
 }
 
-// TestKeepingOutlivesFailure: once it has begun, no failure loses the disk.
-func TestKeepingOutlivesFailure(t *testing.T) {
+// TestKeepDiskAfterFailure: once keeping a disk has begun, no failure loses it.
+func TestKeepDiskAfterFailure(t *testing.T) {
 	boom := errors.New("boom")
 	for _, after := range []bool{false, true} {
 		t.Run(fmt.Sprintf("after=%v", after), func(t *testing.T) {
 			home := t.TempDir()
-			d := newDisked(home)
+			d := newDiskDriver(home)
 			f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
 			a := f.For(LocalCaller())
 			sb := mustCreate(t, a, atoll.Config{})
@@ -276,29 +276,29 @@ func TestKeepingOutlivesFailure(t *testing.T) {
 				}
 				return nil
 			}
-			want(t, "a failure", sb.DestroyKeeping(t.Context(), "data"), boom)
-			_, err := a.Create(t.Context(), withDisk("data"))
-			want(t, "using it before it is kept", err, atoll.ErrState)
+			checkError(t, "a failure", sb.DestroyKeeping(t.Context(), "data"), boom)
+			_, err := a.Create(t.Context(), configWithDisk("data"))
+			checkError(t, "using it before it is kept", err, atoll.ErrState)
 			d.mu.Lock()
 			d.fail = nil
 			d.mu.Unlock()
 			if err := sb.Destroy(t.Context()); err != nil { // as the fleet itself does again
 				t.Fatal(err)
 			}
-			mustCreate(t, a, withDisk("data"))
+			mustCreate(t, a, configWithDisk("data"))
 		})
 	}
 }
 
 func TestFreshStart(t *testing.T) {
-	d := newDisked(t.TempDir())
+	d := newDiskDriver(t.TempDir())
 	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
 	ctx := t.Context()
 	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{Prepare: []atoll.Step{{Shell: "mkdir -p /w && echo ready > /w/made", Once: true}}})
 	if _, err := sb.Exec(ctx, atoll.Cmd{Shell: "echo more > /w/later"}); err != nil {
 		t.Fatal(err)
 	}
-	want(t, "one that runs", atoll.Fresh(ctx, sb), atoll.ErrState)
+	checkError(t, "one that runs", atoll.Fresh(ctx, sb), atoll.ErrState)
 	if err := errors.Join(sb.Stop(ctx), atoll.Fresh(ctx, sb)); err != nil {
 		t.Fatal(err)
 	}
@@ -310,13 +310,13 @@ func TestFreshStart(t *testing.T) {
 	if err := plain.Stop(ctx); err != nil {
 		t.Fatal(err)
 	}
-	want(t, "a driver without disks", atoll.Fresh(ctx, plain), atoll.ErrUnsupported)
+	checkError(t, "a driver without disks", atoll.Fresh(ctx, plain), atoll.ErrUnsupported)
 }
 
 func TestProgressIsAnEvent(t *testing.T) {
-	d := newDisked(t.TempDir())
+	d := newDiskDriver(t.TempDir())
 	for i := range 1000 {
-		d.says = append(d.says, atoll.Progress{ID: "root", Message: "making a disk", Done: int64(i + 1), Total: 1000})
+		d.progress = append(d.progress, atoll.Progress{ID: "root", Message: "making a disk", Done: int64(i + 1), Total: 1000})
 	}
 	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
 	a := f.For(LocalCaller())
@@ -335,8 +335,8 @@ func TestProgressIsAnEvent(t *testing.T) {
 	}
 }
 
-func TestMachineLimits(t *testing.T) {
-	f := openFleet(t, Options{Drivers: []atoll.Driver{newDisked(t.TempDir())}})
+func TestVMLimits(t *testing.T) {
+	f := openFleet(t, Options{Drivers: []atoll.Driver{newDiskDriver(t.TempDir())}})
 	a := f.For(LocalCaller())
 	for _, c := range []struct {
 		field string
@@ -344,7 +344,7 @@ func TestMachineLimits(t *testing.T) {
 	}{
 		{"limits.memory", atoll.Spec{Limits: atoll.Resources{Memory: 1023 << 20}}},
 		{"limits.cpu", atoll.Spec{Limits: atoll.Resources{CPU: 0.5}}},
-		{"machine.disk", withDisk("none").Spec},
+		{"machine.disk", configWithDisk("none").Spec},
 	} {
 		_, err := a.Create(t.Context(), atoll.Config{Spec: c.spec})
 		var field *atoll.FieldError

@@ -16,8 +16,8 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
 )
 
-// happen emits events, each in a transaction of its own.
-func happen(t testing.TB, f *Fleet, events ...atoll.Event) {
+// emitEvents emits events, each in its own transaction.
+func emitEvents(t testing.TB, f *Fleet, events ...atoll.Event) {
 	t.Helper()
 	for _, e := range events {
 		if err := f.registry.Write(t.Context(), func(tx *sql.Tx) error { return f.events.Emit(t.Context(), tx, e) }); err != nil {
@@ -26,8 +26,8 @@ func happen(t testing.TB, f *Fleet, events ...atoll.Event) {
 	}
 }
 
-// kept returns the events that a filter lets through now.
-func kept(t testing.TB, a *Account, filter event.Filter) []atoll.Event {
+// listEvents returns the stored events that match a filter.
+func listEvents(t testing.TB, a *Account, filter event.Filter) []atoll.Event {
 	t.Helper()
 	var list []atoll.Event
 	if err := a.Events(t.Context(), filter, false, func(e atoll.Event) error { list = append(list, e); return nil }); err != nil {
@@ -36,7 +36,7 @@ func kept(t testing.TB, a *Account, filter event.Filter) []atoll.Event {
 	return list
 }
 
-func names(list []atoll.Event) string {
+func joinNames(list []atoll.Event) string {
 	var all []string
 	for _, e := range list {
 		all = append(all, e.Name)
@@ -45,13 +45,13 @@ func names(list []atoll.Event) string {
 }
 
 func TestEventFilters(t *testing.T) {
-	c := newClock()
-	f := memoryFleet(t, "", c.now)
+	c := newFakeClock()
+	f := openMemoryFleet(t, "", c.now)
 	a := f.For(Caller{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}})
 	admin := f.For(LocalCaller())
 	ev := func(o atoll.Owner, typ, object, name string) {
-		happen(t, f, atoll.Event{Owner: o, Type: typ, Object: object, Name: name, Message: "m", Data: map[string]string{"k": name}})
-		c.pass(time.Minute)
+		emitEvents(t, f, atoll.Event{Owner: o, Type: typ, Object: object, Name: name, Message: "m", Data: map[string]string{"k": name}})
+		c.advance(time.Minute)
 	}
 	ev(alice, "sandbox.created", "s1", "one")
 	ev(bob, "sandbox.created", "s2", "two")
@@ -59,7 +59,7 @@ func TestEventFilters(t *testing.T) {
 	ev(alice, "sandbox.running", "s1", "one")
 	ev(alice, "workspace.created", "w", "w")
 	ev(alice, "process.exited", "s1", "one")
-	first := kept(t, a, event.Filter{})[0]
+	first := listEvents(t, a, event.Filter{})[0]
 	if first.ID != 1 || first.Type != "sandbox.created" || first.Owner != alice || first.Object != "s1" || first.Message != "m" || first.Data["k"] != "one" || first.Time.IsZero() {
 		t.Errorf("the first event is %+v", first)
 	}
@@ -83,7 +83,7 @@ func TestEventFilters(t *testing.T) {
 		{"ObjectOfAnother", a, event.Filter{Object: "s2"}, ""},
 		{"Together", a, event.Filter{After: 1, Object: "one", Types: []string{"sandbox.*"}}, "one"},
 	} {
-		if got := names(kept(t, k.a, k.filter)); got != k.want {
+		if got := joinNames(listEvents(t, k.a, k.filter)); got != k.want {
 			t.Errorf("%s: %q, want %q", k.law, got, k.want)
 		}
 	}
@@ -111,36 +111,36 @@ func TestEventFilters(t *testing.T) {
 	}
 }
 
-func TestWhatIsRolledBackDidNotHappen(t *testing.T) {
-	f := memoryFleet(t, "", nil)
+func TestRolledBackTransactionEmitsNoEvent(t *testing.T) {
+	f := openMemoryFleet(t, "", nil)
 	a := f.For(LocalCaller())
 	boom := errors.New("boom")
 	err := f.registry.Write(t.Context(), func(tx *sql.Tx) error {
 		return errors.Join(f.events.Emit(t.Context(), tx, atoll.Event{Owner: atoll.Local, Type: "x", Name: "never"}), boom)
 	})
-	happen(t, f, atoll.Event{Owner: atoll.Local, Type: "x", Name: "real"})
-	if got := names(kept(t, a, event.Filter{})); got != "real" || !errors.Is(err, boom) {
+	emitEvents(t, f, atoll.Event{Owner: atoll.Local, Type: "x", Name: "real"})
+	if got := joinNames(listEvents(t, a, event.Filter{})); got != "real" || !errors.Is(err, boom) {
 		t.Errorf("%q, %v", got, err)
 	}
 }
 
-// TestNoEventIsLostOrDoubled has writers in two processes and listeners in
-// both, one of them slow, one that comes and goes.
-func TestNoEventIsLostOrDoubled(t *testing.T) {
+// TestEventsArriveOnce has writers and followers in two processes. One follower is
+// slow, one disconnects and resumes.
+func TestEventsArriveOnce(t *testing.T) {
 	home := t.TempDir()
-	fleets := []*Fleet{memoryFleet(t, home, nil), memoryFleet(t, home, nil)}
+	fleets := []*Fleet{openMemoryFleet(t, home, nil), openMemoryFleet(t, home, nil)}
 	const writers, each = 4, 150
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var wg sync.WaitGroup
 	for i := range 6 {
-		wg.Go(func() { listen(ctx, t, fleets[i%2].For(LocalCaller()), i, writers*each) })
+		wg.Go(func() { followEvents(ctx, t, fleets[i%2].For(LocalCaller()), i, writers*each) })
 	}
 	var writing sync.WaitGroup
 	for w := range writers {
 		writing.Go(func() {
 			for i := range each {
-				happen(t, fleets[w%2], atoll.Event{Owner: atoll.Local, Type: "x", Name: fmt.Sprintf("%d-%d", w, i)})
+				emitEvents(t, fleets[w%2], atoll.Event{Owner: atoll.Local, Type: "x", Name: fmt.Sprintf("%d-%d", w, i)})
 			}
 		})
 	}
@@ -150,8 +150,8 @@ func TestNoEventIsLostOrDoubled(t *testing.T) {
 
 var errEnough = errors.New("enough")
 
-// listen follows until it has seen all events, and resumes now and then.
-func listen(ctx context.Context, t *testing.T, a *Account, kind, want int) {
+// followEvents follows until it has seen all events, and sometimes resumes.
+func followEvents(ctx context.Context, t *testing.T, a *Account, kind, want int) {
 	seen := make(map[string]bool)
 	filter := event.Filter{Types: []string{"x"}}
 	for len(seen) < want {
@@ -175,11 +175,11 @@ func listen(ctx context.Context, t *testing.T, a *Account, kind, want int) {
 
 func TestEventsOfAnotherProcessArrive(t *testing.T) {
 	home := t.TempDir()
-	f, other := memoryFleet(t, home, nil), memoryFleet(t, home, nil)
+	f, other := openMemoryFleet(t, home, nil), openMemoryFleet(t, home, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	seen := 0
-	next := func() { happen(t, other, atoll.Event{Owner: atoll.Local, Type: "x"}) }
+	next := func() { emitEvents(t, other, atoll.Event{Owner: atoll.Local, Type: "x"}) }
 	next()
 	err := f.For(LocalCaller()).Events(ctx, event.Filter{}, true, func(atoll.Event) error {
 		if seen++; seen == 8 {
@@ -194,11 +194,11 @@ func TestEventsOfAnotherProcessArrive(t *testing.T) {
 }
 
 func TestSlowFollowerDelaysNoOthers(t *testing.T) {
-	f := memoryFleet(t, "", nil)
+	f := openMemoryFleet(t, "", nil)
 	a := f.For(LocalCaller())
 	ctx, cancel := context.WithCancel(t.Context())
 	stuck, release, ended := make(chan struct{}), make(chan struct{}), make(chan error)
-	happen(t, f, atoll.Event{Owner: atoll.Local, Type: "x"})
+	emitEvents(t, f, atoll.Event{Owner: atoll.Local, Type: "x"})
 	for range 8 { // more than there are connections
 		go func() {
 			ended <- a.Events(ctx, event.Filter{}, true, func(atoll.Event) error {
@@ -210,9 +210,9 @@ func TestSlowFollowerDelaysNoOthers(t *testing.T) {
 		<-stuck
 	}
 	for range 300 {
-		happen(t, f, atoll.Event{Owner: atoll.Local, Type: "x"})
+		emitEvents(t, f, atoll.Event{Owner: atoll.Local, Type: "x"})
 	}
-	if n := len(kept(t, a, event.Filter{})); n != 301 {
+	if n := len(listEvents(t, a, event.Filter{})); n != 301 {
 		t.Errorf("%d events, want 301", n)
 	}
 	cancel()
@@ -227,9 +227,9 @@ func TestSlowFollowerDelaysNoOthers(t *testing.T) {
 	}
 }
 
-func TestListenersEndWithTheFleet(t *testing.T) {
-	f := memoryFleet(t, "", nil)
-	happen(t, f, atoll.Event{Owner: atoll.Local, Type: "x"})
+func TestFollowersEndWithFleet(t *testing.T) {
+	f := openMemoryFleet(t, "", nil)
+	emitEvents(t, f, atoll.Event{Owner: atoll.Local, Type: "x"})
 	there, ended := make(chan struct{}), make(chan error)
 	go func() {
 		ended <- f.For(LocalCaller()).Events(context.Background(), event.Filter{}, true, func(atoll.Event) error { close(there); return nil })
@@ -245,14 +245,14 @@ func TestListenersEndWithTheFleet(t *testing.T) {
 }
 
 func TestGapIsReported(t *testing.T) {
-	c := newClock()
-	f := memoryFleet(t, "", c.now)
+	c := newFakeClock()
+	f := openMemoryFleet(t, "", c.now)
 	a := f.For(LocalCaller())
-	ev := func(name string) { happen(t, f, atoll.Event{Owner: atoll.Local, Type: "x", Name: name}) }
+	ev := func(name string) { emitEvents(t, f, atoll.Event{Owner: atoll.Local, Type: "x", Name: name}) }
 	for _, n := range []string{"1", "2", "3", "4"} {
 		ev(n)
 	}
-	c.pass(event.MaxAge + time.Hour)
+	c.advance(event.MaxAge + time.Hour)
 	ev("5")
 	ev("6")
 	if err := f.trimRecords(t.Context()); err != nil {
@@ -264,33 +264,33 @@ func TestGapIsReported(t *testing.T) {
 			t.Fatalf("%+v: want a gap from %s to %s", list, from, to)
 		}
 	}
-	if got := names(kept(t, a, event.Filter{})); got != "5 6" {
+	if got := joinNames(listEvents(t, a, event.Filter{})); got != "5 6" {
 		t.Errorf("from the beginning: %q", got)
 	}
-	list := kept(t, a, event.Filter{After: 2})
+	list := listEvents(t, a, event.Filter{After: 2})
 	gap(list, "3", "4")
-	if list[0].ID != 4 || names(list) != " 5 6" {
+	if list[0].ID != 4 || joinNames(list) != " 5 6" {
 		t.Errorf("after 2: %+v", list)
 	}
-	if got := names(kept(t, a, event.Filter{After: list[0].ID})); got != "5 6" {
+	if got := joinNames(listEvents(t, a, event.Filter{After: list[0].ID})); got != "5 6" {
 		t.Errorf("resumed from the gap: %q", got)
 	}
-	gap(kept(t, a, event.Filter{After: 3, Types: []string{"y"}}), "4", "4")
-	gap(kept(t, a, event.Filter{After: 99}), "1", "4") // of another registry
-	c.pass(event.MaxAge + time.Hour)
+	gap(listEvents(t, a, event.Filter{After: 3, Types: []string{"y"}}), "4", "4")
+	gap(listEvents(t, a, event.Filter{After: 99}), "1", "4") // of another registry
+	c.advance(event.MaxAge + time.Hour)
 	if err := f.trimRecords(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := names(kept(t, a, event.Filter{})); got != "6" {
+	if got := joinNames(listEvents(t, a, event.Filter{})); got != "6" {
 		t.Errorf("all are old: %q is kept, want the newest", got)
 	}
 }
 
 func TestOvertakenFollowerGetsGap(t *testing.T) {
-	f := memoryFleet(t, "", nil)
+	f := openMemoryFleet(t, "", nil)
 	a := f.For(LocalCaller())
 	for range event.PageSize + 10 {
-		happen(t, f, atoll.Event{Owner: atoll.Local, Type: "x"})
+		emitEvents(t, f, atoll.Event{Owner: atoll.Local, Type: "x"})
 	}
 	var got []atoll.Event
 	err := a.Events(t.Context(), event.Filter{}, true, func(e atoll.Event) error {
@@ -310,38 +310,38 @@ func TestOvertakenFollowerGetsGap(t *testing.T) {
 }
 
 func TestEventsAreBounded(t *testing.T) {
-	f := memoryFleet(t, "", nil)
-	manyEvents(t, f, event.MaxRows+999, func(i int) atoll.Owner { return atoll.Owner{App: "local", User: fmt.Sprint("u", i%20)} })
-	happen(t, f, atoll.Event{Owner: atoll.Local, Type: "x"}) // the thousandth
+	f := openMemoryFleet(t, "", nil)
+	insertEvents(t, f, event.MaxRows+999, func(i int) atoll.Owner { return atoll.Owner{App: "local", User: fmt.Sprint("u", i%20)} })
+	emitEvents(t, f, atoll.Event{Owner: atoll.Local, Type: "x"}) // the thousandth
 	var n, oldest int64
 	if err := f.registry.DB.QueryRow("select count(*), min(id) from events").Scan(&n, &oldest); err != nil || n != event.MaxRows || oldest != 1001 {
 		t.Errorf("%d rows from %d on, %v", n, oldest, err)
 	}
 }
 
-// TestEventsOfOneOwnerDisplaceNoOthers has one owner with more events than are kept of
-// all, after another's.
+// TestEventsOfOneOwnerDisplaceNoOthers emits more events of one owner than the fleet
+// keeps in total, after an event of another.
 func TestEventsOfOneOwnerDisplaceNoOthers(t *testing.T) {
-	f := memoryFleet(t, "", nil)
+	f := openMemoryFleet(t, "", nil)
 	a := f.For(Caller{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}})
 	b := f.For(Caller{Owner: bob, Scopes: []atoll.Scope{atoll.ScopeRead}})
-	happen(t, f, atoll.Event{Owner: bob, Type: "x", Name: "victim"}, atoll.Event{Owner: alice, Type: "x"})
-	manyEvents(t, f, event.MaxRows+997, func(int) atoll.Owner { return alice })
-	happen(t, f, atoll.Event{Owner: alice, Type: "x"}) // the thousandth
-	if got := names(kept(t, b, event.Filter{})); got != "victim" {
+	emitEvents(t, f, atoll.Event{Owner: bob, Type: "x", Name: "victim"}, atoll.Event{Owner: alice, Type: "x"})
+	insertEvents(t, f, event.MaxRows+997, func(int) atoll.Owner { return alice })
+	emitEvents(t, f, atoll.Event{Owner: alice, Type: "x"}) // the thousandth
+	if got := joinNames(listEvents(t, b, event.Filter{})); got != "victim" {
 		t.Errorf("%q is kept", got)
 	}
-	list := kept(t, a, event.Filter{After: 2})
+	list := listEvents(t, a, event.Filter{After: 2})
 	if len(list) != 1+event.MaxPerOwner || list[0].Type != event.Lost || list[0].Data["from"] != "3" || list[0].Data["to"] != fmt.Sprint(event.MaxRows+1000-event.MaxPerOwner) || list[1].ID != list[0].ID+1 {
 		t.Errorf("%d events, the first is %+v", len(list), list[0])
 	}
-	if list := kept(t, b, event.Filter{After: 1}); len(list) != 0 {
-		t.Errorf("the other is told of a gap: %+v", list)
+	if list := listEvents(t, b, event.Filter{After: 1}); len(list) != 0 {
+		t.Errorf("the other owner gets a gap: %+v", list)
 	}
 }
 
-// manyEvents puts events into the registry without the fleet's trimming them.
-func manyEvents(t *testing.T, f *Fleet, n int, of func(i int) atoll.Owner) {
+// insertEvents inserts events into the registry without trimming old ones.
+func insertEvents(t *testing.T, f *Fleet, n int, of func(i int) atoll.Owner) {
 	t.Helper()
 	at := registry.Timestamp(f.now())
 	for i := 1; i <= n; {

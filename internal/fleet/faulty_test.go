@@ -9,9 +9,9 @@ import (
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 )
 
-// faulty is the virtual driver with the failures that it can't have itself. Each
-// hook, if set, comes in the place of the call and may go on with it.
-type faulty struct {
+// faultyDriver is the virtual driver with injected failures. A hook that is set
+// replaces the call and may make it.
+type faultyDriver struct {
 	*virtual.Driver
 
 	mu      sync.Mutex
@@ -22,35 +22,35 @@ type faulty struct {
 	status  func(ctx context.Context, sb *virtual.Sandbox) (atoll.Status, error)
 }
 
-// set changes hooks.
-func (d *faulty) set(change func(d *faulty)) {
+// setHooks changes the hooks.
+func (d *faultyDriver) setHooks(change func(d *faultyDriver)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	change(d)
 }
 
-func (d *faulty) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, error) {
+func (d *faultyDriver) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, error) {
 	d.mu.Lock()
 	hook := d.create
 	d.mu.Unlock()
 	if hook != nil {
 		return hook(ctx, spec)
 	}
-	return d.wrap(d.Driver.Create(ctx, spec))
+	return d.wrapSandbox(d.Driver.Create(ctx, spec))
 }
 
-func (d *faulty) Open(ctx context.Context, id string) (atoll.Sandbox, error) {
-	return d.wrap(d.Driver.Open(ctx, id))
+func (d *faultyDriver) Open(ctx context.Context, id string) (atoll.Sandbox, error) {
+	return d.wrapSandbox(d.Driver.Open(ctx, id))
 }
 
-func (d *faulty) wrap(sb atoll.Sandbox, err error) (atoll.Sandbox, error) {
+func (d *faultyDriver) wrapSandbox(sb atoll.Sandbox, err error) (atoll.Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
 	return &faultySandbox{sb.(*virtual.Sandbox), d}, nil
 }
 
-func (d *faulty) List(ctx context.Context) ([]atoll.Status, error) {
+func (d *faultyDriver) List(ctx context.Context) ([]atoll.Status, error) {
 	d.mu.Lock()
 	hook := d.list
 	d.mu.Unlock()
@@ -62,7 +62,7 @@ func (d *faulty) List(ctx context.Context) ([]atoll.Status, error) {
 
 type faultySandbox struct {
 	*virtual.Sandbox
-	d *faulty
+	d *faultyDriver
 }
 
 func (s *faultySandbox) Destroy(ctx context.Context) error {
@@ -95,8 +95,8 @@ func (s *faultySandbox) Status(ctx context.Context) (atoll.Status, error) {
 	return s.Sandbox.Status(ctx)
 }
 
-// ids returns what the driver has, by id.
-func ids(t *testing.T, d atoll.Driver) map[string]atoll.State {
+// driverStates returns the states of the driver's sandboxes by ID.
+func driverStates(t *testing.T, d atoll.Driver) map[string]atoll.State {
 	t.Helper()
 	list, err := d.List(t.Context())
 	if err != nil {
@@ -109,7 +109,7 @@ func ids(t *testing.T, d atoll.Driver) map[string]atoll.State {
 	return m
 }
 
-// mustCreate makes a sandbox.
+// mustCreate creates a sandbox.
 func mustCreate(t testing.TB, a *Account, cfg atoll.Config) *Sandbox {
 	t.Helper()
 	sb, err := a.Create(t.Context(), cfg)
@@ -119,8 +119,8 @@ func mustCreate(t testing.TB, a *Account, cfg atoll.Config) *Sandbox {
 	return sb
 }
 
-// rowOf returns what the registry says.
-func rowOf(t testing.TB, f *Fleet, id string) row {
+// readRow returns a sandbox's row in the registry.
+func readRow(t testing.TB, f *Fleet, id string) row {
 	t.Helper()
 	r, err := f.loadRow(t.Context(), id)
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 )
 
-// fallen makes a sandbox that ended behind the fleet's back.
-func fallen(t *testing.T) (*Fleet, *Sandbox) {
+// newDeadSandbox returns a sandbox that ended without the fleet's knowledge.
+func newDeadSandbox(t *testing.T) (*Fleet, *Sandbox) {
 	t.Helper()
-	d := &faulty{Driver: &virtual.Driver{Dir: t.TempDir()}}
+	d := &faultyDriver{Driver: &virtual.Driver{Dir: t.TempDir()}}
 	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
 	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
 	if _, err := sb.Exec(t.Context(), atoll.Cmd{Shell: "echo kept >file"}); err != nil {
@@ -24,16 +24,16 @@ func fallen(t *testing.T) (*Fleet, *Sandbox) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := rowOf(t, f, sb.ID()); r.state != atoll.Running {
+	if r := readRow(t, f, sb.ID()); r.state != atoll.Running {
 		t.Fatalf("the registry knows already: %s", r.state)
 	}
 	return f, sb
 }
 
-// TestStartOfOneThatDied: what died behind the fleet's back is started, not
-// believed to run.
-func TestStartOfOneThatDied(t *testing.T) {
-	_, sb := fallen(t)
+// TestStartDeadSandbox: Start starts a sandbox that ended without the fleet's
+// knowledge.
+func TestStartDeadSandbox(t *testing.T) {
+	_, sb := newDeadSandbox(t)
 	if err := sb.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -45,9 +45,9 @@ func TestStartOfOneThatDied(t *testing.T) {
 
 // TestListReportsDeadSandboxes: listing sandboxes asks the drivers for their states.
 func TestListReportsDeadSandboxes(t *testing.T) {
-	f, sb := fallen(t)
+	f, sb := newDeadSandbox(t)
 	list, err := f.For(LocalCaller()).List(context.Background(), Filter{})
 	if err != nil || len(list) != 1 || list[0].ID != sb.ID() || list[0].State != atoll.Stopped {
-		t.Errorf("the list says %+v, %v", list, err)
+		t.Errorf("the list is %+v, %v", list, err)
 	}
 }

@@ -278,7 +278,7 @@ func (t *outputTap) Write(b []byte) (int, error) {
 	return t.to.Write(b)
 }
 
-// takeHead returns the beginning of what was written. Later writes, which no driver should make,
+// takeHead returns the beginning of the output. Later writes, which no driver should make,
 // are not part of it.
 func (t *outputTap) takeHead() streamHead {
 	t.mu.Lock()
@@ -352,7 +352,7 @@ func (t *outputTaps) fillExit(exit *atoll.Exit, r *ringBuffer) {
 	}
 }
 
-// limitedBuffer keeps the beginning of what is written, up to a limit.
+// limitedBuffer keeps the beginning of its input, up to a limit.
 type limitedBuffer struct {
 	limit int64
 

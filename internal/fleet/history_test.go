@@ -13,7 +13,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/fleet/event"
 )
 
-func historyOf(t testing.TB, sb *Sandbox) []atoll.Result {
+func readHistory(t testing.TB, sb *Sandbox) []atoll.Result {
 	t.Helper()
 	list, err := sb.History(t.Context())
 	if err != nil {
@@ -26,10 +26,10 @@ func TestHistory(t *testing.T) {
 	home := t.TempDir()
 	f := openFleet(t, Options{Home: home})
 	sb := newSandbox(t, f, atoll.Config{})
-	if list := historyOf(t, sb); list == nil || len(list) != 0 {
+	if list := readHistory(t, sb); list == nil || len(list) != 0 {
 		t.Errorf("of a new sandbox: %+v", list)
 	}
-	ctx := aMinute(t)
+	ctx := minuteContext(t)
 	var out bytes.Buffer
 	both := io.MultiWriter(&out)
 	before := time.Now()
@@ -50,7 +50,7 @@ func TestHistory(t *testing.T) {
 	if _, err := sb.Attach(ctx, "p", Attachment{}); err != nil {
 		t.Fatal(err)
 	}
-	list := historyOf(t, sb)
+	list := readHistory(t, sb)
 	for i, want := range []atoll.Result{
 		{Command: `echo 'a b' '' 'it'\''s'`, Stdout: "a b  it's\n", Success: true},
 		{Command: "echo out; echo err >&2; exit 3", Stdout: "out\n", Stderr: "err\n", ExitCode: 3},
@@ -67,7 +67,7 @@ func TestHistory(t *testing.T) {
 		}
 		got.Time, got.Duration, got.Error = time.Time{}, 0, want.Error
 		if want.Error != "" {
-			got.ExitCode = want.ExitCode // what a command that was ended says is the driver's
+			got.ExitCode = want.ExitCode // the exit code of a killed command depends on the driver
 		}
 		if got != want {
 			t.Errorf("%d: %+v, want %+v", i, got, want)
@@ -81,7 +81,7 @@ func TestHistory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(historyOf(t, again)); n != 8 {
+	if n := len(readHistory(t, again)); n != 8 {
 		t.Errorf("%d commands are remembered after a restart", n)
 	}
 	if viaRoot, err := atoll.History(t.Context(), again); err != nil || len(viaRoot) != 8 {
@@ -90,9 +90,9 @@ func TestHistory(t *testing.T) {
 }
 
 func TestHistoryIsBounded(t *testing.T) {
-	f := memoryFleet(t, "", nil)
+	f := openMemoryFleet(t, "", nil)
 	sb, other := newSandbox(t, f, atoll.Config{}), newSandbox(t, f, atoll.Config{})
-	ctx := aMinute(t)
+	ctx := minuteContext(t)
 	if _, err := other.Exec(ctx, atoll.Cmd{Shell: "echo other"}); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestHistoryIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	list := historyOf(t, sb)
+	list := readHistory(t, sb)
 	if len(list) != maxHistoryRows || list[len(list)-1].Command != fmt.Sprint("echo ", maxHistoryRows+historySlack+19) {
 		t.Errorf("%d commands, the last is %q", len(list), list[len(list)-1].Command)
 	}
@@ -109,7 +109,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	if err := f.registry.DB.QueryRow("select count(*) from commands where sandbox = ?", sb.ID()).Scan(&n); err != nil || n > maxHistoryRows+historySlack {
 		t.Errorf("%d rows, %v", n, err)
 	}
-	if list := historyOf(t, other); len(list) != 1 || list[0].Stdout != "other\n" {
+	if list := readHistory(t, other); len(list) != 1 || list[0].Stdout != "other\n" {
 		t.Errorf("another sandbox's: %+v", list)
 	}
 	for _, cmd := range []atoll.Cmd{{Shell: "seq 1 100000; seq 1 100000 >&2"}, {Shell: "seq 1 100000; seq 1 100000 >&2", Stdout: io.Discard, Stderr: writerFunc(func(b []byte) (int, error) { return len(b), nil })}, {Args: []string{"true", strings.Repeat("é", 200_000)}}} {
@@ -117,7 +117,7 @@ func TestHistoryIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	list = historyOf(t, sb)
+	list = readHistory(t, sb)
 	for _, r := range list[len(list)-3 : len(list)-1] {
 		if len(r.Stdout) != maxHistoryOutput || len(r.Stderr) != maxHistoryOutput || !r.Truncated || !strings.HasPrefix(r.Stdout, "1\n2\n") {
 			t.Errorf("of much output %d and %d bytes are kept, truncated %v", len(r.Stdout), len(r.Stderr), r.Truncated)
@@ -128,16 +128,16 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestSecretsStayOut runs commands that show secrets in every way they can, and
-// looks for them in all that is kept.
-func TestSecretsStayOut(t *testing.T) {
+// TestHistoryHidesSecrets runs commands that print secrets in many forms, and checks
+// that nothing stored contains them.
+func TestHistoryHidesSecrets(t *testing.T) {
 	home := t.TempDir()
-	f := memoryFleet(t, home, nil)
+	f := openMemoryFleet(t, home, nil)
 	cfg := atoll.Config{Secrets: map[string]string{"PW": "hunter22-and-more"}}
 	cfg.Env = []string{"GITHUB_TOKEN=ghp_0123456789"}
 	sb := newSandbox(t, f, cfg)
 	secrets := []string{"hunter22-and-more", "ghp_0123456789", "sesame-open-99", "aHVudGVyMjItYW5kLW1vcmU"}
-	ctx := aMinute(t)
+	ctx := minuteContext(t)
 	filler := strings.Repeat("x", maxHistoryOutput-5)
 	for _, cmd := range []atoll.Cmd{
 		{Args: []string{"echo", "hunter22-and-more", "ghp_0123456789"}},
@@ -162,14 +162,14 @@ func TestSecretsStayOut(t *testing.T) {
 		}
 	}
 	mustStart(t, sb, "p", atoll.Cmd{Shell: "echo hunter22-and-more; exit 3"})
-	if out, _, _, _ := attached(t, sb, "p", Attachment{}); out != "hunter22-and-more\n" {
-		t.Errorf("who is attached gets %q", out)
+	if out, _, _, _ := attachToEnd(t, sb, "p", Attachment{}); out != "hunter22-and-more\n" {
+		t.Errorf("an attached client gets %q", out)
 	}
 	list, err := sb.Processes(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := fmt.Sprintf("%+v %+v", list, historyOf(t, sb))
+	all := fmt.Sprintf("%+v %+v", list, readHistory(t, sb))
 	if len(list) != 10 || !strings.Contains(all, "echo *** ***") {
 		t.Errorf("%d processes: %.300s", len(list), all)
 	}
@@ -188,9 +188,10 @@ func TestSecretsStayOut(t *testing.T) {
 	}
 }
 
-// flood takes down commands that wrote 64 KiB of 0x01 on both streams, which are six times as long in
-// JSON. It lets the registry keep up: an entry that waits for too long is lost.
-func flood(t *testing.T, f *Fleet, sb *Sandbox, n int) {
+// recordLargeOutput records commands that wrote 64 KiB of 0x01 to both streams, which
+// is six times as long in JSON. It waits for the registry, because entries that wait
+// too long are dropped.
+func recordLargeOutput(t *testing.T, f *Fleet, sb *Sandbox, n int) {
 	t.Helper()
 	out := bytes.Repeat([]byte{1}, maxHistoryOutput)
 	for i := range n {
@@ -206,8 +207,9 @@ func flood(t *testing.T, f *Fleet, sb *Sandbox, n int) {
 	}
 }
 
-// outputIn is how many bytes of output the registry holds that match.
-func outputIn(t *testing.T, f *Fleet, where string, args ...any) (bytes, rows int) {
+// countOutput returns how many bytes of output match in the registry, and how many
+// rows.
+func countOutput(t *testing.T, f *Fleet, where string, args ...any) (bytes, rows int) {
 	t.Helper()
 	if err := f.recorder.flush(t.Context()); err != nil {
 		t.Fatal(err)
@@ -218,16 +220,16 @@ func outputIn(t *testing.T, f *Fleet, where string, args ...any) (bytes, rows in
 	return bytes, rows
 }
 
-// TestAnAnswerOfHistoryIsBounded asks for commands that wrote much: it was 583
-// MB of JSON.
-func TestAnAnswerOfHistoryIsBounded(t *testing.T) {
-	f := memoryFleet(t, "", nil)
+// TestHistoryResponseIsBounded requests the history of commands with much output, which
+// once returned 583 MB of JSON.
+func TestHistoryResponseIsBounded(t *testing.T) {
+	f := openMemoryFleet(t, "", nil)
 	sb := newSandbox(t, f, atoll.Config{})
-	flood(t, f, sb, 200)
-	if bytes, rows := outputIn(t, f, "sandbox = ?", sb.ID()); rows != 200 || bytes > maxHistoryPerSandbox+maxHistoryPerSandbox/historyPart || bytes < maxHistoryPerSandbox/2 {
+	recordLargeOutput(t, f, sb, 200)
+	if bytes, rows := countOutput(t, f, "sandbox = ?", sb.ID()); rows != 200 || bytes > maxHistoryPerSandbox+maxHistoryPerSandbox/historyPart || bytes < maxHistoryPerSandbox/2 {
 		t.Errorf("%d bytes in %d rows are kept", bytes, rows)
 	}
-	list := historyOf(t, sb)
+	list := readHistory(t, sb)
 	sum := 0
 	for i, r := range list {
 		sum += len(r.Stdout) + len(r.Stderr)
@@ -250,20 +252,20 @@ func TestAnAnswerOfHistoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestTheHistoryOfAnOwnerIsBounded fills more sandboxes than an owner may have
-// output of.
-func TestTheHistoryOfAnOwnerIsBounded(t *testing.T) {
-	f := memoryFleet(t, "", nil)
+// TestHistoryOfOwnerIsBounded fills more sandboxes than the output limit of an owner
+// allows.
+func TestHistoryOfOwnerIsBounded(t *testing.T) {
+	f := openMemoryFleet(t, "", nil)
 	for range maxHistoryPerOwner/maxHistoryPerSandbox + 2 {
-		flood(t, f, newSandbox(t, f, atoll.Config{}), maxHistoryPerSandbox/(2*maxHistoryOutput))
+		recordLargeOutput(t, f, newSandbox(t, f, atoll.Config{}), maxHistoryPerSandbox/(2*maxHistoryOutput))
 	}
-	if bytes, rows := outputIn(t, f, "true"); bytes > maxHistoryPerOwner+maxHistoryPerOwner/historyPart || bytes < maxHistoryPerOwner/2 || rows != 10*128 {
+	if bytes, rows := countOutput(t, f, "true"); bytes > maxHistoryPerOwner+maxHistoryPerOwner/historyPart || bytes < maxHistoryPerOwner/2 || rows != 10*128 {
 		t.Errorf("%d bytes in %d rows are kept", bytes, rows)
 	}
 	if err := f.trimRecords(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if bytes, _ := outputIn(t, f, "true"); bytes > maxHistoryPerOwner {
+	if bytes, _ := countOutput(t, f, "true"); bytes > maxHistoryPerOwner {
 		t.Errorf("%d bytes are kept after trimming", bytes)
 	}
 }

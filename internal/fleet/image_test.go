@@ -10,28 +10,28 @@ import (
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 )
 
-// shelved is a virtual driver with images, which its sandboxes don't really use.
-type shelved struct{ imaged }
+// imageStoreDriver is a virtual driver with images, which its sandboxes do not use.
+type imageStoreDriver struct{ fakeImageDriver }
 
-func (d shelved) Images(context.Context) ([]atoll.Image, error) {
+func (d imageStoreDriver) Images(context.Context) ([]atoll.Image, error) {
 	return []atoll.Image{{Ref: "busybox:latest"}, {Ref: "registry.test:5000/a/b:v1"}}, nil
 }
 
-func (d shelved) PullImage(context.Context, string, func(atoll.Progress)) (atoll.Image, error) {
+func (d imageStoreDriver) PullImage(context.Context, string, func(atoll.Progress)) (atoll.Image, error) {
 	return atoll.Image{}, errors.ErrUnsupported
 }
 
-func (d shelved) RemoveImage(context.Context, string) error { return errors.ErrUnsupported }
+func (d imageStoreDriver) RemoveImage(context.Context, string) error { return errors.ErrUnsupported }
 
-func (d shelved) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, error) {
+func (d imageStoreDriver) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, error) {
 	spec.Image = ""
-	return d.imaged.Create(ctx, spec)
+	return d.fakeImageDriver.Create(ctx, spec)
 }
 
-// TestTenantsHaveNothingPulled names images that are present, and others, which this
-// host would have to pull from a registry that the tenant chooses.
-func TestTenantsHaveNothingPulled(t *testing.T) {
-	f := openFleet(t, Options{Drivers: []atoll.Driver{shelved{imaged{virtual.New()}}}, Default: "imaged"})
+// TestTenantsCannotPullImages creates sandboxes with images that are present and with
+// ones that the host would have to pull from a registry of the tenant's choice.
+func TestTenantsCannotPullImages(t *testing.T) {
+	f := openFleet(t, Options{Drivers: []atoll.Driver{imageStoreDriver{fakeImageDriver{virtual.New()}}}, Default: "imaged"})
 	of := func(user string, scopes ...atoll.Scope) *Account {
 		return f.For(Caller{Owner: atoll.Owner{App: "app", User: user}, Scopes: append(scopes, atoll.ScopeRun)})
 	}

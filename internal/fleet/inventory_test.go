@@ -17,8 +17,8 @@ func TestInventoryReadsNoConfiguration(t *testing.T) {
 	sb, stopped, gone := mustCreate(t, other, atoll.Config{}), mustCreate(t, a, atoll.Config{}), mustCreate(t, a, atoll.Config{})
 	must(t, stopped.Stop(t.Context()))
 	must(t, gone.Destroy(t.Context()))
-	one := endless(t, sb)
-	must(t, f.registry.Write(t.Context(), func(tx *sql.Tx) error { // nobody reads it
+	one := startEndlessCommand(t, sb)
+	must(t, f.registry.Write(t.Context(), func(tx *sql.Tx) error { // configurations must not be read
 		_, err := tx.ExecContext(t.Context(), "update sandboxes set config = 'none' where id = ?", stopped.ID())
 		return err
 	}))
@@ -30,7 +30,7 @@ func TestInventoryReadsNoConfiguration(t *testing.T) {
 		t.Errorf("%+v, want %v and 1 command", c, wanted)
 	}
 	must(t, sb.Destroy(t.Context()))
-	if err := outcome(t, one); err == nil {
-		t.Error("the command goes on")
+	if err := waitForResult(t, one); err == nil {
+		t.Error("the command still runs")
 	}
 }

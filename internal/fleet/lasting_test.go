@@ -14,29 +14,29 @@ import (
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 )
 
-// lasting is the virtual driver with what drivers of real sandboxes have: what
-// goes on inside outlives the fleet that asked for it.
-type lasting struct {
+// detachingDriver is the virtual driver with abilities of real drivers: detached
+// commands, network rules and notices outlive the fleet.
+type detachingDriver struct {
 	*virtual.Driver
 
-	mu    sync.Mutex
-	rooms map[string]*room // by sandbox; guarded by mu
+	mu     sync.Mutex
+	states map[string]*lastingState // by sandbox; guarded by mu
 }
 
-// room is what lasts of a sandbox.
-type room struct {
+// lastingState is the state of a sandbox that outlives the fleet.
+type lastingState struct {
 	mu        sync.Mutex
-	detached  []*errand // guarded by mu, as all below
+	detached  []*detachedCommand // guarded by mu, as all below
 	rules     atoll.Network
 	set       int // times that rules were set
 	refuse    error
 	listeners []chan atoll.Notice
 }
 
-// errand is a detached command.
-type errand struct {
+// detachedCommand is a detached command.
+type detachedCommand struct {
 	info    atoll.Process
-	out     lastingBuffer
+	out     sharedOutput
 	in      *io.PipeWriter
 	signals chan string
 	ended   chan struct{}
@@ -44,14 +44,14 @@ type errand struct {
 	err     error
 }
 
-// lastingBuffer is output that any number read.
-type lastingBuffer struct {
+// sharedOutput is output with any number of readers.
+type sharedOutput struct {
 	mu   sync.Mutex
 	data []byte
 	more chan struct{}
 }
 
-func (b *lastingBuffer) Write(p []byte) (int, error) {
+func (b *sharedOutput) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.data = append(b.data, p...)
@@ -62,7 +62,7 @@ func (b *lastingBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (b *lastingBuffer) from(at int) ([]byte, <-chan struct{}) {
+func (b *sharedOutput) readFrom(at int) ([]byte, <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.more == nil {
@@ -71,31 +71,31 @@ func (b *lastingBuffer) from(at int) ([]byte, <-chan struct{}) {
 	return slices.Clone(b.data[at:]), b.more
 }
 
-func newLasting(dir string) *lasting {
-	return &lasting{Driver: &virtual.Driver{Dir: dir}, rooms: make(map[string]*room)}
+func newDetachingDriver(dir string) *detachingDriver {
+	return &detachingDriver{Driver: &virtual.Driver{Dir: dir}, states: make(map[string]*lastingState)}
 }
 
-func (d *lasting) Probe(ctx context.Context) (atoll.Features, error) {
+func (d *detachingDriver) Probe(ctx context.Context) (atoll.Features, error) {
 	ft, err := d.Driver.Probe(ctx)
 	ft.Detach, ft.Notices, ft.Gate = true, true, true
 	return ft, err
 }
 
-func (d *lasting) room(id string) *room {
+func (d *detachingDriver) stateOf(id string) *lastingState {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.rooms[id] == nil {
-		d.rooms[id] = &room{}
+	if d.states[id] == nil {
+		d.states[id] = &lastingState{}
 	}
-	return d.rooms[id]
+	return d.states[id]
 }
 
-func (d *lasting) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, error) {
+func (d *detachingDriver) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, error) {
 	rules := spec.Network
 	spec.Network = atoll.Network{}
-	sb, err := d.wrap(d.Driver.Create(ctx, spec))
+	sb, err := d.wrapSandbox(d.Driver.Create(ctx, spec))
 	if err == nil {
-		r := d.room(sb.ID())
+		r := d.stateOf(sb.ID())
 		r.mu.Lock()
 		r.rules = rules
 		r.mu.Unlock()
@@ -103,24 +103,24 @@ func (d *lasting) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, e
 	return sb, err
 }
 
-func (d *lasting) Open(ctx context.Context, id string) (atoll.Sandbox, error) {
-	return d.wrap(d.Driver.Open(ctx, id))
+func (d *detachingDriver) Open(ctx context.Context, id string) (atoll.Sandbox, error) {
+	return d.wrapSandbox(d.Driver.Open(ctx, id))
 }
 
-func (d *lasting) wrap(sb atoll.Sandbox, err error) (atoll.Sandbox, error) {
+func (d *detachingDriver) wrapSandbox(sb atoll.Sandbox, err error) (atoll.Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &lastingSandbox{sb.(*virtual.Sandbox), d.room(sb.ID())}, nil
+	return &detachingSandbox{sb.(*virtual.Sandbox), d.stateOf(sb.ID())}, nil
 }
 
-type lastingSandbox struct {
+type detachingSandbox struct {
 	*virtual.Sandbox
-	r *room
+	r *lastingState
 }
 
-func (s *lastingSandbox) Detach(ctx context.Context, cmd atoll.Cmd) (atoll.Process, error) {
-	e := &errand{signals: make(chan string), ended: make(chan struct{})}
+func (s *detachingSandbox) Detach(ctx context.Context, cmd atoll.Cmd) (atoll.Process, error) {
+	e := &detachedCommand{signals: make(chan string), ended: make(chan struct{})}
 	in, w := io.Pipe()
 	e.in = w
 	s.r.mu.Lock()
@@ -152,14 +152,14 @@ func (s *lastingSandbox) Detach(ctx context.Context, cmd atoll.Cmd) (atoll.Proce
 		s.r.mu.Unlock()
 		close(e.ended)
 		_ = in.Close()
-		s.r.tell(atoll.Notice{Kind: atoll.NoticeProcessEnded, Process: e.info.ID, Code: exit.Code})
+		s.r.notifyListeners(atoll.Notice{Kind: atoll.NoticeProcessEnded, Process: e.info.ID, Code: exit.Code})
 	}()
 	return e.info, nil
 }
 
-func (s *lastingSandbox) Reattach(ctx context.Context, id string, streams atoll.Cmd) (atoll.Exit, error) {
+func (s *detachingSandbox) Reattach(ctx context.Context, id string, streams atoll.Cmd) (atoll.Exit, error) {
 	s.r.mu.Lock()
-	i := slices.IndexFunc(s.r.detached, func(e *errand) bool { return e.info.ID == id })
+	i := slices.IndexFunc(s.r.detached, func(e *detachedCommand) bool { return e.info.ID == id })
 	if i < 0 {
 		s.r.mu.Unlock()
 		return atoll.Exit{}, atoll.ErrNotFound
@@ -175,7 +175,7 @@ func (s *lastingSandbox) Reattach(ctx context.Context, id string, streams atoll.
 	}
 	ended := e.ended
 	for at := 0; ; {
-		b, more := e.out.from(at)
+		b, more := e.out.readFrom(at)
 		if len(b) > 0 && streams.Stdout != nil {
 			if _, err := streams.Stdout.Write(b); err != nil {
 				return atoll.Exit{}, err
@@ -197,20 +197,20 @@ func (s *lastingSandbox) Reattach(ctx context.Context, id string, streams atoll.
 	}
 }
 
-func (s *lastingSandbox) Detached(context.Context) ([]atoll.Process, error) {
+func (s *detachingSandbox) Detached(context.Context) ([]atoll.Process, error) {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
 	var list []atoll.Process
 	for _, e := range s.r.detached {
 		info := e.info
-		kept, _ := e.out.from(0)
+		kept, _ := e.out.readFrom(0)
 		info.Output = int64(len(kept))
 		list = append(list, info)
 	}
 	return list, nil
 }
 
-func (s *lastingSandbox) SetNetwork(_ context.Context, n atoll.Network) error {
+func (s *detachingSandbox) SetNetwork(_ context.Context, n atoll.Network) error {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
 	if s.r.refuse != nil {
@@ -221,7 +221,7 @@ func (s *lastingSandbox) SetNetwork(_ context.Context, n atoll.Network) error {
 	return nil
 }
 
-func (s *lastingSandbox) Connections(context.Context) ([]atoll.Connection, error) {
+func (s *detachingSandbox) Connections(context.Context) ([]atoll.Connection, error) {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
 	var list []atoll.Connection
@@ -231,13 +231,13 @@ func (s *lastingSandbox) Connections(context.Context) ([]atoll.Connection, error
 	return list, nil
 }
 
-func (s *lastingSandbox) AskNetwork(_ context.Context, target string) (atoll.Connection, error) {
+func (s *detachingSandbox) AskNetwork(_ context.Context, target string) (atoll.Connection, error) {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
 	return atoll.Connection{Host: target, Allowed: slices.Contains(s.r.rules.Allow, target)}, nil
 }
 
-func (s *lastingSandbox) Notices(ctx context.Context, f func(atoll.Notice) error) error {
+func (s *detachingSandbox) Notices(ctx context.Context, f func(atoll.Notice) error) error {
 	c := make(chan atoll.Notice, 1000)
 	s.r.mu.Lock()
 	s.r.listeners = append(s.r.listeners, c)
@@ -257,8 +257,8 @@ func (s *lastingSandbox) Notices(ctx context.Context, f func(atoll.Notice) error
 	}
 }
 
-// tell sends a notice to all listeners.
-func (r *room) tell(n atoll.Notice) {
+// notifyListeners sends a notice to all listeners.
+func (r *lastingState) notifyListeners(n atoll.Notice) {
 	n.Time = time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -267,19 +267,19 @@ func (r *room) tell(n atoll.Notice) {
 	}
 }
 
-// text reads a buffer that others write to.
-type text struct {
+// lockedBuffer is a buffer for concurrent use.
+type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-func (t *text) Write(p []byte) (int, error) {
+func (t *lockedBuffer) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.b.Write(p)
 }
 
-func (t *text) String() string {
+func (t *lockedBuffer) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.b.String()

@@ -12,13 +12,14 @@ import (
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 )
 
-// endless starts a command that ends only with its sandbox, and returns how it did.
-func endless(t *testing.T, sb *Sandbox) <-chan error {
+// startEndlessCommand starts a command that ends only with its sandbox. The channel
+// receives its error.
+func startEndlessCommand(t *testing.T, sb *Sandbox) <-chan error {
 	t.Helper()
 	begun := make(chan struct{})
 	result := make(chan error, 1)
 	go func() {
-		_, err := sb.Exec(context.Background(), atoll.Cmd{Shell: "echo begun; while :; do sleep 1; done", Stdout: &signaller{c: begun}, Timeout: -1})
+		_, err := sb.Exec(context.Background(), atoll.Cmd{Shell: "echo begun; while :; do sleep 1; done", Stdout: &firstWriteSignal{c: begun}, Timeout: -1})
 		result <- err
 	}()
 	select {
@@ -31,18 +32,18 @@ func endless(t *testing.T, sb *Sandbox) <-chan error {
 	return result
 }
 
-// signaller closes a channel at the first write.
-type signaller struct {
+// firstWriteSignal closes a channel at the first write.
+type firstWriteSignal struct {
 	c    chan struct{}
 	once sync.Once
 }
 
-func (s *signaller) Write(b []byte) (int, error) {
+func (s *firstWriteSignal) Write(b []byte) (int, error) {
 	s.once.Do(func() { close(s.c) })
 	return len(b), nil
 }
 
-func outcome(t *testing.T, c <-chan error) error {
+func waitForResult(t *testing.T, c <-chan error) error {
 	t.Helper()
 	select {
 	case err := <-c:
@@ -53,10 +54,10 @@ func outcome(t *testing.T, c <-chan error) error {
 	}
 }
 
-func TestStopEndsWhatRuns(t *testing.T) {
+func TestStopEndsCommands(t *testing.T) {
 	f := openFleet(t, Options{})
 	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
-	r := endless(t, sb)
+	r := startEndlessCommand(t, sb)
 	info, err := sb.Info(t.Context())
 	if err != nil || info.Commands != 1 {
 		t.Errorf("commands: %d, %v", info.Commands, err)
@@ -64,13 +65,13 @@ func TestStopEndsWhatRuns(t *testing.T) {
 	if err := sb.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := outcome(t, r); !errors.Is(err, atoll.ErrState) {
+	if err := waitForResult(t, r); !errors.Is(err, atoll.ErrState) {
 		t.Errorf("the command ended with %v, want ErrState", err)
 	}
 	if info, err = sb.Info(t.Context()); err != nil || info.Commands != 0 || info.State != atoll.Stopped {
 		t.Errorf("%s with %d commands, %v", info.State, info.Commands, err)
 	}
-	for name, err := range map[string]error{"Exec": execErr(sb), "Pause": sb.Pause(t.Context()), "Resume": sb.Resume(t.Context())} {
+	for name, err := range map[string]error{"Exec": execError(sb), "Pause": sb.Pause(t.Context()), "Resume": sb.Resume(t.Context())} {
 		if !errors.Is(err, atoll.ErrState) || !strings.Contains(err.Error(), "stopped") || !strings.Contains(err.Error(), "start") {
 			t.Errorf("%s in a stopped one: %v; want ErrState that names the state and what would be right", name, err)
 		}
@@ -78,17 +79,17 @@ func TestStopEndsWhatRuns(t *testing.T) {
 	if err := atoll.WriteFile(t.Context(), sb, "/tmp/x", []byte("while it is off"), 0o644); err != nil {
 		t.Errorf("files of a stopped one: %v", err)
 	}
-	if err := errors.Join(sb.Start(t.Context()), execErr(sb)); err != nil {
+	if err := errors.Join(sb.Start(t.Context()), execError(sb)); err != nil {
 		t.Error(err)
 	}
 }
 
-func execErr(sb *Sandbox) error {
+func execError(sb *Sandbox) error {
 	_, err := sb.Exec(context.Background(), atoll.Cmd{Shell: "true"})
 	return err
 }
 
-func TestDestroyEndsWhatRuns(t *testing.T) {
+func TestDestroyEndsCommands(t *testing.T) {
 	f := openFleet(t, Options{})
 	a := f.For(LocalCaller())
 	sb := mustCreate(t, a, atoll.Config{})
@@ -96,16 +97,16 @@ func TestDestroyEndsWhatRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := endless(t, sb)
+	r := startEndlessCommand(t, sb)
 	if err := handle.Destroy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := outcome(t, r); !errors.Is(err, atoll.ErrNotFound) {
+	if err := waitForResult(t, r); !errors.Is(err, atoll.ErrNotFound) {
 		t.Errorf("the command ended with %v, want ErrNotFound", err)
 	}
 	_, serr := sb.Status(t.Context())
 	_, ierr := sb.Info(t.Context())
-	for name, err := range map[string]error{"Exec": execErr(sb), "Status": serr, "Info": ierr, "Stop": sb.Stop(t.Context()), "Start": sb.Start(t.Context())} {
+	for name, err := range map[string]error{"Exec": execError(sb), "Status": serr, "Info": ierr, "Stop": sb.Stop(t.Context()), "Start": sb.Start(t.Context())} {
 		if !errors.Is(err, atoll.ErrNotFound) {
 			t.Errorf("%s of a destroyed one: %v", name, err)
 		}
@@ -115,17 +116,17 @@ func TestDestroyEndsWhatRuns(t *testing.T) {
 	}
 }
 
-// TestSecondStopWaits: stopping a sandbox that is being stopped waits until that
-// has ended, and succeeds.
+// TestSecondStopWaits: stopping a sandbox that is being stopped waits for the first
+// stop, and succeeds.
 func TestSecondStopWaits(t *testing.T) {
-	d := &faulty{Driver: virtual.New()}
+	d := &faultyDriver{Driver: virtual.New()}
 	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
 	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
 	entered, gate := make(chan struct{}), make(chan struct{})
 	stops := 0
-	d.set(func(d *faulty) {
+	d.setHooks(func(d *faultyDriver) {
 		d.stop = func(ctx context.Context, sb *virtual.Sandbox) error {
-			stops++ // one at a time, or the race detector tells
+			stops++ // not locked: the race detector reports concurrent stops
 			close(entered)
 			<-gate
 			return sb.Stop(ctx)
@@ -134,11 +135,11 @@ func TestSecondStopWaits(t *testing.T) {
 	first, second, start := make(chan error, 1), make(chan error, 1), make(chan error, 1)
 	go func() { first <- sb.Stop(context.Background()) }()
 	<-entered
-	if err := execErr(sb); !errors.Is(err, atoll.ErrState) {
+	if err := execError(sb); !errors.Is(err, atoll.ErrState) {
 		t.Errorf("Exec while it is being stopped: %v", err)
 	}
-	if st := rowOf(t, f, sb.ID()).state; st != atoll.Stopping {
-		t.Errorf("the registry says %s", st)
+	if st := readRow(t, f, sb.ID()).state; st != atoll.Stopping {
+		t.Errorf("the registry has %s", st)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -147,11 +148,11 @@ func TestSecondStopWaits(t *testing.T) {
 	}
 	go func() { second <- sb.Stop(context.Background()) }()
 	close(gate)
-	if err := errors.Join(outcome(t, first), outcome(t, second)); err != nil {
+	if err := errors.Join(waitForResult(t, first), waitForResult(t, second)); err != nil {
 		t.Error(err)
 	}
 	go func() { start <- sb.Start(context.Background()) }()
-	if err := outcome(t, start); err != nil {
+	if err := waitForResult(t, start); err != nil {
 		t.Error(err)
 	}
 	if stops != 1 {
@@ -159,7 +160,7 @@ func TestSecondStopWaits(t *testing.T) {
 	}
 }
 
-func TestMovesAtOnceEndInOneState(t *testing.T) {
+func TestConcurrentTransitions(t *testing.T) {
 	home := t.TempDir()
 	fleets := []*Fleet{openFleet(t, Options{Home: home}), openFleet(t, Options{Home: home})}
 	id := mustCreate(t, fleets[0].For(LocalCaller()), atoll.Config{}).ID()
@@ -178,10 +179,10 @@ func TestMovesAtOnceEndInOneState(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	r := rowOf(t, fleets[0], id)
-	st := ids(t, fleets[0].opts.Drivers[0])[id]
+	r := readRow(t, fleets[0], id)
+	st := driverStates(t, fleets[0].opts.Drivers[0])[id]
 	if r.state != st || r.goal != "" || r.holder != "" {
-		t.Errorf("the registry says %s (%q by %q), the driver %s", r.state, r.goal, r.holder, st)
+		t.Errorf("the registry has %s (%q by %q), the driver %s", r.state, r.goal, r.holder, st)
 	}
 }
 
@@ -202,25 +203,25 @@ func TestFailedStopGetsDriverState(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d := &faulty{Driver: virtual.New()}
+			d := &faultyDriver{Driver: virtual.New()}
 			f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
 			sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
-			d.set(func(d *faulty) { d.stop, d.status = c.stop, c.status })
+			d.setHooks(func(d *faultyDriver) { d.stop, d.status = c.stop, c.status })
 			if err := sb.Stop(t.Context()); !errors.Is(err, boom) {
 				t.Errorf("Stop: %v", err)
 			}
-			r := rowOf(t, f, sb.ID())
+			r := readRow(t, f, sb.ID())
 			if r.state != c.want || r.goal != "" || r.holder != "" || (c.want == atoll.Failed) != (r.message != "") {
 				t.Errorf("it is %s (%s: %s), goal %q; want %s", r.state, r.reason, r.message, r.goal, c.want)
 			}
-			d.set(func(d *faulty) { d.stop, d.status = nil, nil })
+			d.setHooks(func(d *faultyDriver) { d.stop, d.status = nil, nil })
 			switch c.want {
 			case atoll.Running:
-				if err := execErr(sb); err != nil {
+				if err := execError(sb); err != nil {
 					t.Error(err)
 				}
 			case atoll.Failed:
-				if err := execErr(sb); !errors.Is(err, atoll.ErrState) {
+				if err := execError(sb); !errors.Is(err, atoll.ErrState) {
 					t.Errorf("Exec in one in error: %v", err)
 				}
 			}
@@ -231,46 +232,46 @@ func TestFailedStopGetsDriverState(t *testing.T) {
 	}
 }
 
-func TestStartMendsWhatIsInError(t *testing.T) {
-	d := &faulty{Driver: virtual.New()}
+func TestStartRepairsErrorState(t *testing.T) {
+	d := &faultyDriver{Driver: virtual.New()}
 	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
 	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
 	boom := errors.New("boom")
-	d.set(func(d *faulty) {
+	d.setHooks(func(d *faultyDriver) {
 		d.stop = func(context.Context, *virtual.Sandbox) error { return boom }
 		d.status = func(context.Context, *virtual.Sandbox) (atoll.Status, error) { return atoll.Status{}, boom }
 	})
 	if err := sb.Stop(t.Context()); !errors.Is(err, boom) {
 		t.Error(err)
 	}
-	d.set(func(d *faulty) { d.stop, d.status = nil, nil })
-	if err := errors.Join(sb.Start(t.Context()), execErr(sb)); err != nil {
+	d.setHooks(func(d *faultyDriver) { d.stop, d.status = nil, nil })
+	if err := errors.Join(sb.Start(t.Context()), execError(sb)); err != nil {
 		t.Error(err)
 	}
-	if r := rowOf(t, f, sb.ID()); r.state != atoll.Running || r.message != "" {
+	if r := readRow(t, f, sb.ID()); r.state != atoll.Running || r.message != "" {
 		t.Errorf("it is %s: %s", r.state, r.message)
 	}
 }
 
-// TestDestroyThatFailsOnceIsTriedAgain: nothing is forgotten that still exists.
-func TestDestroyThatFailsOnceIsTriedAgain(t *testing.T) {
-	d := &faulty{Driver: virtual.New()}
+// TestFailedDestroyIsRetried: a sandbox that could not be destroyed is not forgotten.
+func TestFailedDestroyIsRetried(t *testing.T) {
+	d := &faultyDriver{Driver: virtual.New()}
 	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
 	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
 	boom := errors.New("boom")
-	d.set(func(d *faulty) { d.destroy = func(context.Context, *virtual.Sandbox) error { return boom } })
+	d.setHooks(func(d *faultyDriver) { d.destroy = func(context.Context, *virtual.Sandbox) error { return boom } })
 	if err := sb.Destroy(t.Context()); !errors.Is(err, boom) {
 		t.Errorf("Destroy: %v", err)
 	}
-	r := rowOf(t, f, sb.ID())
+	r := readRow(t, f, sb.ID())
 	if r.state != atoll.Failed || r.goal != goalDestroy || r.holder != "" || r.message != "boom" || r.due.IsZero() {
 		t.Errorf("after the failure: %+v", r)
 	}
-	d.set(func(d *faulty) { d.destroy = nil })
+	d.setHooks(func(d *faultyDriver) { d.destroy = nil })
 	if err := sb.Destroy(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if have := ids(t, d); len(have) != 0 || rowOf(t, f, sb.ID()).state != atoll.Destroyed {
+	if have := driverStates(t, d); len(have) != 0 || readRow(t, f, sb.ID()).state != atoll.Destroyed {
 		t.Errorf("after the second: %v", have)
 	}
 }
@@ -278,11 +279,11 @@ func TestDestroyThatFailsOnceIsTriedAgain(t *testing.T) {
 // TestDestroyCancelsCreate: destroying a sandbox cancels its creation instead of
 // waiting for it.
 func TestDestroyCancelsCreate(t *testing.T) {
-	d := &faulty{Driver: virtual.New()}
+	d := &faultyDriver{Driver: virtual.New()}
 	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
 	a := f.For(LocalCaller())
 	entered := make(chan struct{})
-	d.set(func(d *faulty) {
+	d.setHooks(func(d *faultyDriver) {
 		d.create = func(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, error) {
 			close(entered)
 			<-ctx.Done()
@@ -291,7 +292,7 @@ func TestDestroyCancelsCreate(t *testing.T) {
 	})
 	created := make(chan error, 1)
 	go func() {
-		_, err := a.Create(context.Background(), named("slow"))
+		_, err := a.Create(context.Background(), namedConfig("slow"))
 		created <- err
 	}()
 	<-entered
@@ -302,40 +303,40 @@ func TestDestroyCancelsCreate(t *testing.T) {
 	if err := sb.Destroy(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := outcome(t, created); !errors.Is(err, atoll.ErrNotFound) {
+	if err := waitForResult(t, created); !errors.Is(err, atoll.ErrNotFound) {
 		t.Errorf("Create: %v", err)
 	}
-	if st := rowOf(t, f, sb.ID()).state; st != atoll.Destroyed {
+	if st := readRow(t, f, sb.ID()).state; st != atoll.Destroyed {
 		t.Errorf("it is %s", st)
 	}
 }
 
-func TestCloseEndsWhatRuns(t *testing.T) {
+func TestCloseEndsCommands(t *testing.T) {
 	home := t.TempDir()
-	f, err := Open(t.Context(), placed(Options{Home: home, Drivers: []atoll.Driver{virtual.New()}}))
+	f, err := Open(t.Context(), withPostgres(Options{Home: home, Drivers: []atoll.Driver{virtual.New()}}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
-	r := endless(t, sb)
+	r := startEndlessCommand(t, sb)
 	run := make(chan error, 1)
 	go func() { run <- f.Run(context.Background()) }()
 	closeFleet(t, f)
-	if err := outcome(t, r); !errors.Is(err, atoll.ErrUnavailable) {
+	if err := waitForResult(t, r); !errors.Is(err, atoll.ErrUnavailable) {
 		t.Errorf("the command ended with %v", err)
 	}
-	if err := outcome(t, run); err != nil && !errors.Is(err, atoll.ErrUnavailable) {
+	if err := waitForResult(t, run); err != nil && !errors.Is(err, atoll.ErrUnavailable) {
 		t.Errorf("Run: %v", err)
 	}
 	_, cerr := f.For(LocalCaller()).Create(t.Context(), atoll.Config{})
-	for name, err := range map[string]error{"Create": cerr, "Exec": execErr(sb), "Run": f.Run(t.Context())} {
+	for name, err := range map[string]error{"Create": cerr, "Exec": execError(sb), "Run": f.Run(t.Context())} {
 		if err == nil {
 			t.Errorf("%s after Close works", name)
 		}
 	}
 	closeFleet(t, f)
 	again := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{virtual.New()}})
-	if st := rowOf(t, again, sb.ID()); st.state != atoll.Destroyed {
+	if st := readRow(t, again, sb.ID()); st.state != atoll.Destroyed {
 		t.Errorf("what was in the memory of the first is %s", st.state)
 	}
 }
@@ -343,7 +344,7 @@ func TestCloseEndsWhatRuns(t *testing.T) {
 func TestSnapshotsAreMirrored(t *testing.T) {
 	f := openFleet(t, Options{})
 	a := f.For(LocalCaller())
-	one, two := mustCreate(t, a, named("one")), mustCreate(t, a, named("two"))
+	one, two := mustCreate(t, a, namedConfig("one")), mustCreate(t, a, namedConfig("two"))
 	for _, sb := range []*Sandbox{one, two} {
 		if _, err := sb.Snapshot(t.Context(), "p"); err != nil {
 			t.Fatal(err)
@@ -386,12 +387,12 @@ func TestSnapshotsAreMirrored(t *testing.T) {
 	count(2)
 }
 
-// TestHangingCallDelaysNoStop: even if a driver does not end a command whose context
-// is done, it is asked to destroy the sandbox.
+// TestHangingCallDelaysNoStop: the driver is told to destroy the sandbox even if it
+// does not end a command whose context is done.
 func TestHangingCallDelaysNoStop(t *testing.T) {
-	clocked(t, onDisk, func(t *testing.T, f *Fleet) {
+	runWithFakeClock(t, newDriverOnDisk, func(t *testing.T, f *Fleet) {
 		sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
-		_, done, err := sb.beginCall(t.Context(), "exec") // whose context nobody looks at
+		_, done, err := sb.beginCall(t.Context(), "exec") // a call that ignores its context
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -403,7 +404,7 @@ func TestHangingCallDelaysNoStop(t *testing.T) {
 		if d := time.Since(start); d != callGrace {
 			t.Errorf("it took %v", d)
 		}
-		if have := ids(t, f.opts.Drivers[0]); len(have) != 0 {
+		if have := driverStates(t, f.opts.Drivers[0]); len(have) != 0 {
 			t.Errorf("the driver has %v", have)
 		}
 		done(nil)

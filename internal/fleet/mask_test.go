@@ -42,7 +42,7 @@ func TestMask(t *testing.T) {
 	}
 }
 
-func TestMaskHidesWhatOverlaps(t *testing.T) {
+func TestMaskOverlappingSecrets(t *testing.T) {
 	m := maskOfValues([]string{"abcd", "cdefgh", "a***b"})
 	for text, want := range map[string]string{"abcdefgh": "***", "xabcdefghy": "x***y", "aabcdb": "***", "abcabcd": "abc***"} {
 		if got := m.redact(text); got != want {
@@ -65,8 +65,8 @@ func TestManySecrets(t *testing.T) {
 	}
 }
 
-// TestNestedSecretsEnd: each time that one is hidden, another one appears.
-func TestNestedSecretsEnd(t *testing.T) {
+// TestMaskNestedSecrets: replacing one secret may create another one.
+func TestMaskNestedSecrets(t *testing.T) {
 	m := maskOfValues([]string{"a***b", "hunter22"})
 	deep := strings.Repeat("a", 100_000) + "hunter22" + strings.Repeat("b", 100_000)
 	if got := m.redact(deep); got != hidden {
@@ -77,7 +77,8 @@ func TestNestedSecretsEnd(t *testing.T) {
 	}
 }
 
-// TestMaskIsCachedInHandle and is another when the sandbox is another.
+// TestMaskIsCachedInHandle: the handle caches the mask until the sandbox's secrets
+// change.
 func TestMaskIsCachedInHandle(t *testing.T) {
 	f := openFleet(t, Options{})
 	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{Secrets: map[string]string{"S": "hunter22"}})
@@ -102,7 +103,7 @@ func TestMaskIsCachedInHandle(t *testing.T) {
 	shown()
 }
 
-func TestMaskOfWhatIsCutOff(t *testing.T) {
+func TestMaskTruncatedOutput(t *testing.T) {
 	m := maskOfValues([]string{"hunter22"})
 	for _, c := range []struct {
 		law, text string
@@ -124,7 +125,7 @@ func TestMaskOfWhatIsCutOff(t *testing.T) {
 	}
 }
 
-func TestRedactedErrorsMatchWhatTheyMatched(t *testing.T) {
+func TestRedactedErrorsKeepTheirKind(t *testing.T) {
 	m := maskOfValues([]string{"hunter22"})
 	inner := fmt.Errorf("%w: %w", atoll.ErrInvalid, errors.Join(
 		&fs.PathError{Op: "open", Path: "/hunter22", Err: fs.ErrNotExist}, fmt.Errorf("env hunter22: %w", atoll.ErrQuota)))
@@ -186,8 +187,8 @@ func TestRedactedConfig(t *testing.T) {
 	}
 }
 
-// FuzzMask looks for a secret, in any of its forms, in what is shown of a text
-// that is full of it.
+// FuzzMask checks that no form of a secret is in the masked form of a text that
+// contains it.
 func FuzzMask(f *testing.F) {
 	f.Add("hunter22", "other", "text", uint8(0), uint16(3))
 	f.Add("a'b\"c\\d<&>", "a'b", "\n", uint8(1), uint16(70))
@@ -203,7 +204,7 @@ func FuzzMask(f *testing.F) {
 			return
 		}
 		pad := strings.Repeat("p", int(lead%7))
-		full := text + written(pad, a) + text + written(pad, b) + a + b + text
+		full := text + encodeForms(pad, a) + text + encodeForms(pad, b) + a + b + text
 		shown := []string{m.redact(full), m.redactHead(full, int(limit), true), m.redactHead(full[:len(full)-int(lead)%len(full)], int(limit), true)}
 		for _, s := range shown {
 			for _, v := range m.values {
@@ -217,8 +218,8 @@ func FuzzMask(f *testing.F) {
 	})
 }
 
-// written is a value in all the ways in which a text may hold it.
-func written(pad, v string) string {
+// encodeForms returns a value in all forms in which a text may contain it.
+func encodeForms(pad, v string) string {
 	js, _ := json.Marshal(pad + v)
 	return strings.Join([]string{
 		pad + v, "'" + strings.ReplaceAll(v, "'", `'\''`) + "'", string(js), url.QueryEscape(pad + v), url.PathEscape(v),

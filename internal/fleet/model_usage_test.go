@@ -15,7 +15,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
 )
 
-func spender(t *testing.T) (*Spending, *time.Time) {
+func newTestSpending(t *testing.T) (*Spending, *time.Time) {
 	t.Helper()
 	now := time.Date(2026, 3, 31, 23, 0, 0, 0, time.UTC)
 	f := &Fleet{registry: testRegistry(t, t.TempDir())}
@@ -23,8 +23,8 @@ func spender(t *testing.T) (*Spending, *time.Time) {
 	return &Spending{f: f}, &now
 }
 
-func TestSpendingSumsForAllThatAsk(t *testing.T) {
-	l, now := spender(t)
+func TestSpendingSums(t *testing.T) {
+	l, now := newTestSpending(t)
 	ann, bob := atoll.Owner{App: "x", User: "ann"}, atoll.Owner{App: "x", User: "bob"}
 	one := model.Spend{Usage: dialect.Usage{Input: 10, Output: 2, CacheRead: 3, CacheWrite: 4}, Requests: 1, Cost: 0.5, First: *now, Last: now.Add(time.Second)}
 	for _, w := range []model.Who{
@@ -70,8 +70,8 @@ func TestSpendingSumsForAllThatAsk(t *testing.T) {
 	}
 }
 
-func TestSpendingKnowsDaysOfOwners(t *testing.T) {
-	l, now := spender(t)
+func TestSpendingPerOwnerAndDay(t *testing.T) {
+	l, now := newTestSpending(t)
 	w := model.Who{Owner: atoll.Local, Assistant: "a", Chat: "c", Turn: "t"}
 	for range 3 {
 		if err := l.Charge(t.Context(), w, model.Spend{Requests: 1, First: *now, Last: *now}); err != nil {
@@ -92,7 +92,7 @@ func TestSpendingKnowsDaysOfOwners(t *testing.T) {
 }
 
 func TestSpendingForgetsOldTurnsButNotOwners(t *testing.T) {
-	l, now := spender(t)
+	l, now := newTestSpending(t)
 	charge := func(turn string) {
 		t.Helper()
 		if err := l.Charge(t.Context(), model.Who{Owner: atoll.Local, Chat: "c" + turn, Turn: turn}, model.Spend{Requests: 1, First: *now, Last: *now}); err != nil {
@@ -112,8 +112,8 @@ func TestSpendingForgetsOldTurnsButNotOwners(t *testing.T) {
 	}
 }
 
-func TestSpendingIsChargedFromManyAtOnce(t *testing.T) {
-	l, now := spender(t)
+func TestConcurrentCharges(t *testing.T) {
+	l, now := newTestSpending(t)
 	var g sync.WaitGroup
 	for i := range 8 {
 		g.Go(func() {
@@ -131,8 +131,8 @@ func TestSpendingIsChargedFromManyAtOnce(t *testing.T) {
 	}
 }
 
-func TestQuotaOfModelsIsOfTheMonth(t *testing.T) {
-	l, now := spender(t) // on the last day of March
+func TestModelQuotaIsMonthly(t *testing.T) {
+	l, now := newTestSpending(t) // on the last day of March
 	l.f.spending = l
 	if err := l.f.setQuota(t.Context(), atoll.Local, atoll.Quota{Tokens: 100}); err != nil {
 		t.Fatal(err)

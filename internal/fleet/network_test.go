@@ -10,11 +10,11 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
-// Rules that were changed hold after stop and start, in the next fleet too, and
-// the registry has them.
+// TestNetworkRulesStay: changed rules apply after stop and start and in the next fleet,
+// and are in the registry.
 func TestNetworkRulesStay(t *testing.T) {
 	home := t.TempDir()
-	d := newLasting(home + "/sandboxes")
+	d := newDetachingDriver(home + "/sandboxes")
 	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
 	a := f.For(LocalCaller())
 	sb := mustCreate(t, a, atoll.Config{
@@ -26,7 +26,7 @@ func TestNetworkRulesStay(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(after, want) {
 		t.Fatalf("%+v, %v", after, err)
 	}
-	if got := d.room(sb.ID()).rules; !reflect.DeepEqual(got, want) {
+	if got := d.stateOf(sb.ID()).rules; !reflect.DeepEqual(got, want) {
 		t.Errorf("in force: %+v", got)
 	}
 	if _, err := sb.ChangeNetwork(t.Context(), wire.NetworkChange{Remove: []string{"example.net"}}); !errors.Is(err, atoll.ErrNotFound) {
@@ -36,7 +36,7 @@ func TestNetworkRulesStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	closeFleet(t, f)
-	d.room(sb.ID()).rules = atoll.Network{} // as if it had been told while nobody looked
+	d.stateOf(sb.ID()).rules = atoll.Network{} // as if another process had changed them
 	f = openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
 	if sb, err = f.For(LocalCaller()).Open(t.Context(), "box"); err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func TestNetworkRulesStay(t *testing.T) {
 	if err := sb.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := d.room(sb.ID()).rules; !reflect.DeepEqual(got, want) {
+	if got := d.stateOf(sb.ID()).rules; !reflect.DeepEqual(got, want) {
 		t.Errorf("in force after the start: %+v", got)
 	}
 	if n, err := sb.Network(t.Context()); err != nil || !reflect.DeepEqual(n, want) {
@@ -52,15 +52,15 @@ func TestNetworkRulesStay(t *testing.T) {
 	}
 }
 
-// A driver that refuses rules leaves those of before; a start that can't put
-// them into force leaves the sandbox stopped.
+// TestNetworkRulesFailClosed: if a driver refuses rules, the former ones apply; if they
+// can't be applied at start, the sandbox stays stopped.
 func TestNetworkRulesFailClosed(t *testing.T) {
 	home := t.TempDir()
-	d := newLasting(home + "/sandboxes")
+	d := newDetachingDriver(home + "/sandboxes")
 	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
 	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{Spec: atoll.Spec{Network: atoll.Network{Deny: []string{"example.com"}}}})
 	boom := errors.New("boom")
-	d.room(sb.ID()).refuse = boom
+	d.stateOf(sb.ID()).refuse = boom
 	if _, err := sb.ChangeNetwork(t.Context(), wire.NetworkChange{Allow: []string{"example.org"}}); !errors.Is(err, boom) {
 		t.Errorf("change: %v", err)
 	}
@@ -73,16 +73,16 @@ func TestNetworkRulesFailClosed(t *testing.T) {
 	if err := sb.Start(t.Context()); !errors.Is(err, boom) {
 		t.Errorf("start: %v", err)
 	}
-	if r := rowOf(t, f, sb.ID()); r.state != atoll.Stopped {
+	if r := readRow(t, f, sb.ID()); r.state != atoll.Stopped {
 		t.Errorf("after a start without rules it is %s", r.state)
 	}
 }
 
-// The value of a header reaches the driver, and nobody else: not the commands,
-// the registry's answers, the log of connections.
+// TestNetworkHeadersAreSecret: only the driver gets the value of a header. It is not in
+// commands, answers of the registry or the log of connections.
 func TestNetworkHeadersAreSecret(t *testing.T) {
 	home := t.TempDir()
-	d := newLasting(home + "/sandboxes")
+	d := newDetachingDriver(home + "/sandboxes")
 	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
 	a := f.For(LocalCaller())
 	cfg := atoll.Config{
@@ -92,7 +92,7 @@ func TestNetworkHeadersAreSecret(t *testing.T) {
 		Secrets: map[string]string{"API_TOKEN": "sesame-open", "OTHER": "inside-too"},
 	}
 	sb := mustCreate(t, a, cfg)
-	headers := d.room(sb.ID()).rules.Headers
+	headers := d.stateOf(sb.ID()).rules.Headers
 	if headers[0].Value != "Bearer sesame-open" || headers[1].Value != "literal-one" {
 		t.Errorf("the driver got %+v", headers)
 	}
@@ -123,7 +123,7 @@ func TestNetworkHeadersAreSecret(t *testing.T) {
 	if err := sb.SetNetwork(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
-	if got := d.room(sb.ID()).rules; got.Headers[0].Value != "Bearer sesame-open" || len(got.Allow) != 1 {
+	if got := d.stateOf(sb.ID()).rules; got.Headers[0].Value != "Bearer sesame-open" || len(got.Allow) != 1 {
 		t.Errorf("after SetNetwork the driver has %+v", got)
 	}
 	n.Headers = append(n.Headers, atoll.Header{Host: "c.example.com", Name: "X", Value: hidden})
@@ -136,11 +136,11 @@ func TestNetworkHeadersAreSecret(t *testing.T) {
 	}
 }
 
-// Who could not create a sandbox that reaches the host's network can't make one
-// reach it later.
+// TestNetworkChangeNeedsTheScope: a caller that can't create a sandbox with the host's
+// network can't change the rules of one to reach it.
 func TestNetworkChangeNeedsTheScope(t *testing.T) {
 	home := t.TempDir()
-	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{newLasting(home + "/sandboxes")}})
+	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{newDetachingDriver(home + "/sandboxes")}})
 	a := f.For(Caller{Owner: atoll.Owner{App: "a", User: "u"}, Scopes: []atoll.Scope{atoll.ScopeRun}})
 	sb := mustCreate(t, a, atoll.Config{})
 	for _, entry := range []string{"127.0.0.1:80", "localhost", "169.254.169.254", "10.0.0.1"} {

@@ -11,8 +11,8 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/fleet/event"
 )
 
-// leadFleet runs what a leading process does until the test ends.
-func leadFleet(t *testing.T, f *Fleet) {
+// runLeader runs the tasks of a leading process until the test ends.
+func runLeader(t *testing.T, f *Fleet) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -25,11 +25,11 @@ func leadFleet(t *testing.T, f *Fleet) {
 	})
 }
 
-// errSeen ends following.
+// errSeen ends following events.
 var errSeen = errors.New("seen")
 
-// awaitEvent waits for an event that a function takes.
-func awaitEvent(t *testing.T, a *Account, filter event.Filter, is func(atoll.Event) bool) {
+// waitForEvent waits for an event for which is returns true.
+func waitForEvent(t *testing.T, a *Account, filter event.Filter, is func(atoll.Event) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -44,10 +44,10 @@ func awaitEvent(t *testing.T, a *Account, filter event.Filter, is func(atoll.Eve
 	}
 }
 
-// awaitListener waits until somebody listens to a sandbox.
-func awaitListener(t *testing.T, r *room) {
+// waitForListener waits until the fleet listens to a sandbox.
+func waitForListener(t *testing.T, r *lastingState) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // the double has no way to tell
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // there is no event
 		r.mu.Lock()
 		n := len(r.listeners)
 		r.mu.Unlock()
@@ -55,34 +55,34 @@ func awaitListener(t *testing.T, r *room) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatal("nobody listens")
+			t.Fatal("no listener")
 		}
 	}
 }
 
-// What happens inside becomes events, as many as are good for a registry; what
-// runs inside keeps a sandbox in use.
+// TestNoticesBecomeEvents: notices of a sandbox become events, with a limit, and
+// running programs keep the sandbox in use.
 func TestNoticesBecomeEvents(t *testing.T) {
 	home := t.TempDir()
-	d := newLasting(home + "/sandboxes")
+	d := newDetachingDriver(home + "/sandboxes")
 	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
-	leadFleet(t, f)
+	runLeader(t, f)
 	a := f.For(LocalCaller())
 	sb := mustCreate(t, a, atoll.Config{Spec: atoll.Spec{Name: "box"}, Secrets: map[string]string{"S": "sesame-open"}})
-	r := d.room(sb.ID())
-	awaitListener(t, r)
-	r.tell(atoll.Notice{Kind: atoll.NoticePortOpened, Port: 8080, Address: "127.0.0.1", Command: "serve"})
-	awaitEvent(t, a, event.Filter{Types: []string{"sandbox.port.opened"}}, func(e atoll.Event) bool {
+	r := d.stateOf(sb.ID())
+	waitForListener(t, r)
+	r.notifyListeners(atoll.Notice{Kind: atoll.NoticePortOpened, Port: 8080, Address: "127.0.0.1", Command: "serve"})
+	waitForEvent(t, a, event.Filter{Types: []string{"sandbox.port.opened"}}, func(e atoll.Event) bool {
 		return e.Object == sb.ID() && e.Data["port"] == "8080" && e.Data["address"] == "127.0.0.1" && e.Data["command"] == "serve"
 	})
-	r.tell(atoll.Notice{Kind: atoll.NoticeDenied, Message: "sesame-open.example.com is not allowed"})
-	awaitEvent(t, a, event.Filter{Types: []string{"network.denied"}}, func(e atoll.Event) bool { return e.Message == "***.example.com is not allowed" })
+	r.notifyListeners(atoll.Notice{Kind: atoll.NoticeDenied, Message: "sesame-open.example.com is not allowed"})
+	waitForEvent(t, a, event.Filter{Types: []string{"network.denied"}}, func(e atoll.Event) bool { return e.Message == "***.example.com is not allowed" })
 
 	for range 900 {
-		r.tell(atoll.Notice{Kind: atoll.NoticeDenied, Message: "flood"})
+		r.notifyListeners(atoll.Notice{Kind: atoll.NoticeDenied, Message: "flood"})
 	}
-	r.tell(atoll.Notice{Kind: atoll.NoticeActive})
-	for end := time.Now().Add(time.Minute); !stirring(sb.b); time.Sleep(time.Millisecond) { // nothing tells
+	r.notifyListeners(atoll.Notice{Kind: atoll.NoticeActive})
+	for end := time.Now().Add(time.Minute); !reportsActivity(sb.b); time.Sleep(time.Millisecond) { // there is no event
 		if time.Now().After(end) {
 			t.Fatal("what runs inside is not seen")
 		}
@@ -99,7 +99,7 @@ func TestNoticesBecomeEvents(t *testing.T) {
 	}
 }
 
-func stirring(b *handle) bool {
+func reportsActivity(b *handle) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.busyInside
@@ -109,7 +109,7 @@ func stirring(b *handle) bool {
 // server is connected to the command.
 func TestNoticeOfAProcess(t *testing.T) {
 	home := t.TempDir()
-	d := newLasting(home + "/sandboxes")
+	d := newDetachingDriver(home + "/sandboxes")
 	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
 	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{Spec: atoll.Spec{Name: "box"}, Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent}})
 	p, err := sb.StartProcess(t.Context(), "", atoll.Cmd{Shell: "read x; echo $x; exit 7", Timeout: -1})
@@ -118,17 +118,17 @@ func TestNoticeOfAProcess(t *testing.T) {
 	}
 	closeFleet(t, f)
 	f = openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
-	leadFleet(t, f)
+	runLeader(t, f)
 	a := f.For(LocalCaller())
 	if sb, err = a.Open(t.Context(), "box"); err != nil {
 		t.Fatal(err)
 	}
-	r := d.room(sb.ID())
-	awaitListener(t, r)
+	r := d.stateOf(sb.ID())
+	waitForListener(t, r)
 	if _, err := r.detached[0].in.Write([]byte("late\n")); err != nil {
 		t.Fatal(err)
 	}
-	awaitEvent(t, a, event.Filter{Types: []string{"process.exited"}}, func(e atoll.Event) bool {
+	waitForEvent(t, a, event.Filter{Types: []string{"process.exited"}}, func(e atoll.Event) bool {
 		return e.Data["process"] == p.ID && e.Data["code"] == strconv.Itoa(7)
 	})
 	if exit, err := sb.Attach(t.Context(), p.ID, Attachment{}); err != nil || exit.Code != 7 { // its end is behind it then

@@ -11,15 +11,15 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
-// TestTurnsSandboxIsClosed tries everything on a sandbox that has what its owner
-// could not ask for.
-func TestTurnsSandboxIsClosed(t *testing.T) {
+// TestPrivilegedTurnSandboxIsClosed tries every call as the owner of a turn's sandbox
+// that has more rights than the owner could request.
+func TestPrivilegedTurnSandboxIsClosed(t *testing.T) {
 	home := t.TempDir()
 	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{&virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}})
 	owner := atoll.Owner{App: "app", User: "alice"}
 	alice := f.For(Caller{Owner: owner, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
 	host := f.For(Caller{Owner: owner, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeHost}})
-	own := opened(alice.CreateFor(t.Context(), Order{Config: atoll.Config{Secrets: map[string]string{"OPKEY": "operator-secret"}}}))
+	own := mustOpen(alice.CreateFor(t.Context(), Order{Config: atoll.Config{Secrets: map[string]string{"OPKEY": "operator-secret"}}}))
 	if x, err := own.Exec(t.Context(), atoll.Cmd{Shell: "echo $OPKEY"}); err != nil || string(x.Stdout) != "operator-secret\n" {
 		t.Fatalf("the turn's own: %q %v", x.Stdout, err)
 	}
@@ -27,7 +27,7 @@ func TestTurnsSandboxIsClosed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sb := opened(alice.Open(t.Context(), own.ID()))
+	sb := mustOpen(alice.Open(t.Context(), own.ID()))
 	ctx := t.Context()
 	for what, do := range map[string]func() error{
 		"exec":          func() error { _, err := sb.Exec(ctx, atoll.Cmd{Shell: "env"}); return err },
@@ -73,11 +73,11 @@ func TestTurnsSandboxIsClosed(t *testing.T) {
 	if _, err := sb.Status(ctx); err != nil {
 		t.Errorf("status: %v", err)
 	}
-	k, err := opened(host.Open(ctx, own.ID())).Fork(ctx, "", atoll.Spec{})
+	k, err := mustOpen(host.Open(ctx, own.ID())).Fork(ctx, "", atoll.Spec{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := opened(alice.Open(ctx, k.ID())).Exec(ctx, atoll.Cmd{Shell: "env"}); !errors.Is(err, atoll.ErrDenied) {
+	if _, err := mustOpen(alice.Open(ctx, k.ID())).Exec(ctx, atoll.Cmd{Shell: "env"}); !errors.Is(err, atoll.ErrDenied) {
 		t.Errorf("in a fork that host made: %v", err)
 	}
 	if err := errors.Join(sb.Stop(ctx), sb.Destroy(ctx)); err != nil {
@@ -85,8 +85,8 @@ func TestTurnsSandboxIsClosed(t *testing.T) {
 	}
 }
 
-// TestWhatExceeds says what closes a turn's sandbox.
-func TestWhatExceeds(t *testing.T) {
+// TestExceedsOwnerRights checks which settings close a turn's sandbox to its owner.
+func TestExceedsOwnerRights(t *testing.T) {
 	mount := []atoll.Mount{{Source: "/srv/x", Target: "/x", ReadOnly: true}}
 	with := func(f func(c *atoll.Config)) (c atoll.Config) { f(&c); return c }
 	mounts := with(func(c *atoll.Config) { c.Mounts = mount })
@@ -116,15 +116,15 @@ func TestWhatExceeds(t *testing.T) {
 	}
 }
 
-// TestForkOfWhatTheHostGave is by a token that could not have made the first.
-func TestForkOfWhatTheHostGave(t *testing.T) {
+// TestForkOfHostResources forks a sandbox with a token that could not have created it.
+func TestForkOfHostResources(t *testing.T) {
 	f := openFleet(t, Options{})
 	owner := atoll.Owner{App: "app", User: "alice"}
 	host := f.For(Caller{Owner: owner, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeHost}})
-	first := opened(host.Create(t.Context(), atoll.Config{Spec: atoll.Spec{ID: atoll.NewID(), Mounts: []atoll.Mount{{Source: t.TempDir(), Target: "/op"}}}}))
-	plain := opened(host.Create(t.Context(), atoll.Config{Spec: atoll.Spec{ID: atoll.NewID()}}))
+	first := mustOpen(host.Create(t.Context(), atoll.Config{Spec: atoll.Spec{ID: atoll.NewID(), Mounts: []atoll.Mount{{Source: t.TempDir(), Target: "/op"}}}}))
+	plain := mustOpen(host.Create(t.Context(), atoll.Config{Spec: atoll.Spec{ID: atoll.NewID()}}))
 	alice := f.For(Caller{Owner: owner, Scopes: []atoll.Scope{atoll.ScopeRun}})
-	sb := opened(alice.Open(t.Context(), first.ID()))
+	sb := mustOpen(alice.Open(t.Context(), first.ID()))
 	_, err := sb.Fork(t.Context(), "", atoll.Spec{})
 	_, serr := sb.Snapshot(t.Context(), "")
 	for _, err := range []error{err, serr, sb.Restore(t.Context(), "x")} {
@@ -132,15 +132,14 @@ func TestForkOfWhatTheHostGave(t *testing.T) {
 			t.Errorf("with mounts of host: %v", err)
 		}
 	}
-	if _, err := opened(alice.Open(t.Context(), plain.ID())).Fork(t.Context(), "", atoll.Spec{}); err != nil {
+	if _, err := mustOpen(alice.Open(t.Context(), plain.ID())).Fork(t.Context(), "", atoll.Spec{}); err != nil {
 		t.Errorf("without: %v", err)
 	}
 }
 
-// TestImageIsLookedForWhereItIsUsed has an image at another driver than the
-// default.
-func TestImageIsLookedForWhereItIsUsed(t *testing.T) {
-	f := openFleet(t, Options{Drivers: []atoll.Driver{shelved{imaged{virtual.New()}}, virtual.New()}, Default: virtual.New().Name()})
+// TestImageOfOtherDriver uses an image of a driver that is not the default.
+func TestImageOfOtherDriver(t *testing.T) {
+	f := openFleet(t, Options{Drivers: []atoll.Driver{imageStoreDriver{fakeImageDriver{virtual.New()}}, virtual.New()}, Default: virtual.New().Name()})
 	alice := f.For(Caller{Owner: atoll.Owner{App: "app", User: "alice"}, Scopes: []atoll.Scope{atoll.ScopeRun}})
 	for ref, want := range map[string]error{"busybox": nil, "evil.test/busybox": atoll.ErrDenied} {
 		asked := atoll.Config{Spec: atoll.Spec{Image: ref}}
@@ -152,7 +151,8 @@ func TestImageIsLookedForWhereItIsUsed(t *testing.T) {
 	}
 }
 
-func opened(sb *Sandbox, err error) *Sandbox {
+// mustOpen returns a sandbox, and panics if there is an error.
+func mustOpen(sb *Sandbox, err error) *Sandbox {
 	if err != nil {
 		panic(err)
 	}

@@ -10,24 +10,24 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// poolOfRemote makes a pool of a size and waits until it is ready.
-func poolOfRemote(t testing.TB, f *Fleet, size int) []row {
+// newRemotePool creates a pool and waits until it is full.
+func newRemotePool(t testing.TB, f *Fleet, size int) []row {
 	t.Helper()
 	a := f.For(LocalCaller())
-	must(t, second(a.SetPool(t.Context(), atoll.Pool{Name: "p", Size: size, Config: atoll.Config{Spec: atoll.Spec{Labels: map[string]string{"from": "pool"}}}})))
-	eventually(t, "all are ready", func() bool { return poolOf(t, a, "p").Ready == size })
+	must(t, errorOf(a.SetPool(t.Context(), atoll.Pool{Name: "p", Size: size, Config: atoll.Config{Spec: atoll.Spec{Labels: map[string]string{"from": "pool"}}}})))
+	waitFor(t, "all are ready", func() bool { return getPool(t, a, "p").Ready == size })
 	rows, err := queryRows(t.Context(), f.registry.DB, "pool = 'p' and state = 'running' order by created")
 	must(t, err)
 	return rows
 }
 
-// filled runs a fleet until its pool is full, and then stops what fills it.
-func filled(t testing.TB, f *Fleet, size int) []row {
+// fillPool runs a fleet until its pool is full, and then stops it.
+func fillPool(t testing.TB, f *Fleet, size int) []row {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- f.Run(ctx) }()
-	rows := poolOfRemote(t, f, size)
+	rows := newRemotePool(t, f, size)
 	cancel()
 	must(t, <-done)
 	return rows
@@ -35,14 +35,14 @@ func filled(t testing.TB, f *Fleet, size int) []row {
 
 func TestClaimer(t *testing.T) {
 	f, d := openRemote(t)
-	ready := filled(t, f, 1)
-	st, err := second3(d.Driver.Open(t.Context(), ready[0].id)).Status(t.Context())
+	ready := fillPool(t, f, 1)
+	st, err := valueOf(d.Driver.Open(t.Context(), ready[0].id)).Status(t.Context())
 	if err != nil || st.Labels[atoll.PoolLabel] != "p" || st.Labels["from"] != "pool" {
 		t.Errorf("while it waits: %v, %v", st.Labels, err)
 	}
 	u := f.For(Caller{Owner: atoll.Owner{App: "app", User: "u"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
-	must(t, second(u.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w"})))
-	put(t, reopen(t, u, "w"), "/f", "carried")
+	must(t, errorOf(u.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w"})))
+	writeTestFile(t, reopenFiles(t, u, "w"), "/f", "carried")
 	sb, err := u.Create(t.Context(), atoll.Config{
 		Spec: atoll.Spec{Name: "mine", Labels: map[string]string{"to": "me"}, Env: []string{"A=b"}}, Pool: "p",
 		Workspaces: []atoll.WorkspaceMount{{Workspace: "w"}}, Secrets: map[string]string{"TOKEN": "tttttttt"},
@@ -56,19 +56,20 @@ func TestClaimer(t *testing.T) {
 	if spec.Owner != u.caller.Owner || spec.Name != "mine" || spec.Labels["to"] != "me" || spec.Labels["from"] != "pool" || spec.Labels[atoll.PoolLabel] != "" {
 		t.Errorf("claimed for %+v", spec)
 	}
-	if got := said(t, sb, "cat /prepared; echo $A $TOKEN; echo new >/workspace/new"); got != "carriedb tttttttt\n" {
+	if got := shellOutput(t, sb, "cat /prepared; echo $A $TOKEN; echo new >/workspace/new"); got != "carriedb tttttttt\n" {
 		t.Errorf("inside: %q", got)
 	}
 	must(t, sb.Destroy(t.Context()))
-	if got := atHomeOf(t, u, "w", "/new"); got != "new\n" {
-		t.Errorf("at home: %q", got)
+	if got := readStored(t, u, "w", "/new"); got != "new\n" {
+		t.Errorf("stored: %q", got)
 	}
 }
 
-func second3[T any](v T, _ error) T { return v }
+func valueOf[T any](v T, _ error) T { return v }
 
-// TestClaimerRefuses: if a driver refuses a sandbox, the next one is tried.
-func TestClaimerRefuses(t *testing.T) {
+// TestDriverRefusesClaim: if a driver refuses to claim a sandbox, the next one is
+// tried.
+func TestDriverRefusesClaim(t *testing.T) {
 	for name, c := range map[string]struct {
 		err   error
 		next  bool // the second one is claimed, else a new one is made
@@ -81,7 +82,7 @@ func TestClaimerRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, d := openRemote(t)
-			ready := filled(t, f, 2)
+			ready := fillPool(t, f, 2)
 			d.mu.Lock()
 			d.refuse = func(id string) error {
 				if id == ready[0].id {
@@ -94,7 +95,7 @@ func TestClaimerRefuses(t *testing.T) {
 			if next := sb.ID() == ready[1].id; next != c.next || sb.ID() == ready[0].id {
 				t.Errorf("%s was given: ready were %s, %s", sb.ID(), ready[0].id, ready[1].id)
 			}
-			_, there := ids(t, d)[ready[0].id]
+			_, there := driverStates(t, d)[ready[0].id]
 			if there != c.there {
 				t.Errorf("the first is there: %v", there)
 			}
@@ -106,27 +107,28 @@ func TestClaimerRefuses(t *testing.T) {
 	}
 }
 
-// TestClaimerOutOfReach: a sandbox is destroyed if the outcome of its claim is unknown.
-func TestClaimerOutOfReach(t *testing.T) {
+// TestClaimWithUnknownOutcome: a sandbox is destroyed if the outcome of its claim is
+// unknown.
+func TestClaimWithUnknownOutcome(t *testing.T) {
 	f, d := openRemote(t)
-	ready := filled(t, f, 1)
+	ready := fillPool(t, f, 1)
 	d.mu.Lock()
 	d.refuse = func(string) error { return atoll.ErrUnavailable }
 	d.mu.Unlock()
-	want(t, "claim", second(f.For(LocalCaller()).Create(t.Context(), atoll.Config{Pool: "p"})), atoll.ErrUnavailable)
-	if _, there := ids(t, d)[ready[0].id]; there {
+	checkError(t, "claim", errorOf(f.For(LocalCaller()).Create(t.Context(), atoll.Config{Pool: "p"})), atoll.ErrUnavailable)
+	if _, there := driverStates(t, d)[ready[0].id]; there {
 		t.Error("it is still there")
 	}
 }
 
-// TestClaimersAtOnce has more claims than ready sandboxes, from two fleets that
-// share a home: none is given twice.
-func TestClaimersAtOnce(t *testing.T) {
+// TestConcurrentDriverClaims makes more claims than there are ready sandboxes, from two
+// fleets with the same home: no sandbox may be claimed twice.
+func TestConcurrentDriverClaims(t *testing.T) {
 	home := t.TempDir()
-	d := newRemote(home)
+	d := newRemoteDriver(home)
 	fleets := [2]*Fleet{openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}}), openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})}
 	const size, claims = 30, 100
-	ready := filled(t, fleets[0], size)
+	ready := fillPool(t, fleets[0], size)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	seen := make(map[string]int)

@@ -16,27 +16,27 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// onPostgres, in the environment, is the address of the PostgreSQL that the tests
-// of this package have their registries in. Empty: they are files.
-const onPostgres = "ATOLL_FLEET_POSTGRES"
+// postgresVar is the environment variable with the address of the PostgreSQL server for
+// the registries of this package's tests. If it is empty, registries are files.
+const postgresVar = "ATOLL_FLEET_POSTGRES"
 
-// testLease is how long a server of a test may not be heard of.
+// testLease is the duration of a server's lease in tests.
 const testLease = 3 * time.Second
 
-// schemaOf names the registry of a home.
-func schemaOf(home string) string {
+// schemaName returns the PostgreSQL schema for the registry of a home.
+func schemaName(home string) string {
 	sum := sha256.Sum256([]byte(home))
 	return "home_" + hex.EncodeToString(sum[:8])
 }
 
-// placed puts the registry of a test into PostgreSQL, if that is where they are:
-// one for each home.
-func placed(opts Options) Options {
-	base := os.Getenv(onPostgres)
+// withPostgres sets a PostgreSQL registry in opts if $ATOLL_FLEET_POSTGRES is set: one
+// for each home.
+func withPostgres(opts Options) Options {
+	base := os.Getenv(postgresVar)
 	if base == "" || opts.Registry != "" {
 		return opts
 	}
-	address, err := pgtest.Schema(context.Background(), base, schemaOf(opts.Home))
+	address, err := pgtest.Schema(context.Background(), base, schemaName(opts.Home))
 	if err != nil {
 		panic(err)
 	}
@@ -50,15 +50,15 @@ func placed(opts Options) Options {
 	return opts
 }
 
-// filesOnly skips a test where registries are in PostgreSQL.
-func filesOnly(t testing.TB, why string) {
+// skipOnPostgres skips a test if registries are in PostgreSQL.
+func skipOnPostgres(t testing.TB, why string) {
 	t.Helper()
-	if os.Getenv(onPostgres) != "" {
+	if os.Getenv(postgresVar) != "" {
 		t.Skip(why)
 	}
 }
 
-// startPostgres starts a PostgreSQL for a test.
+// startPostgres starts a PostgreSQL server for a test.
 func startPostgres(t testing.TB) *pgtest.Cluster {
 	t.Helper()
 	testenv.Real(t, "postgres")
@@ -77,26 +77,26 @@ func startPostgres(t testing.TB) *pgtest.Cluster {
 	return c
 }
 
-// TestOnPostgres runs the other tests of this package once more, with their
-// registries in PostgreSQL.
+// TestOnPostgres runs the other tests of this package again with registries in
+// PostgreSQL.
 func TestOnPostgres(t *testing.T) {
 	t.Parallel()
-	if os.Getenv(onPostgres) != "" {
+	if os.Getenv(postgresVar) != "" {
 		t.Skip("it is what runs now")
 	}
 	if testing.Short() {
 		t.Skip("the race detector has seen these tests with SQLite, and several servers at one PostgreSQL by TestServers*: left out by -short")
 	}
 	c := startPostgres(t)
-	args := []string{"-test.v", "-test.skip=" + strings.Join(apart, "|"), "-test.timeout=20m", "-rapid.checks=10"}
+	args := []string{"-test.v", "-test.skip=" + strings.Join(testsWithoutPostgres, "|"), "-test.timeout=20m", "-rapid.checks=10"}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
-	cmd.Env = append(os.Environ(), onPostgres+"="+c.URL("public"))
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
+	cmd.Env = append(os.Environ(), postgresVar+"="+c.URL("public"))
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
 	err := cmd.Run()
 	passed, skipped := 0, 0
 	var failed []string
-	for line := range strings.Lines(said.String()) {
+	for line := range strings.Lines(output.String()) {
 		switch {
 		case strings.HasPrefix(line, "--- PASS"):
 			passed++
@@ -108,22 +108,22 @@ func TestOnPostgres(t *testing.T) {
 	}
 	t.Logf("%d tests passed, %d were skipped", passed, skipped)
 	if err != nil {
-		t.Errorf("%v: %s\n%s", err, strings.Join(failed, "\n"), said.String())
+		t.Errorf("%v: %s\n%s", err, strings.Join(failed, "\n"), output.String())
 	}
 	if passed < 120 {
 		t.Errorf("only %d tests ran", passed)
 	}
 }
 
-// apart are tests that have nothing to do with a registry, or have one of their
-// own.
-var apart = []string{
-	"^TestOnPostgres$", "^TestServers", "^TestSuiteInMemory$", "^Test(Deep|Racing|DiskQuota|ManySecrets|Tenants)", "^TestTheHistoryOfAnOwnerIsBounded$", "^Fuzz",
+// testsWithoutPostgres are patterns of tests that do not use the registry or start
+// their own PostgreSQL.
+var testsWithoutPostgres = []string{
+	"^TestOnPostgres$", "^TestServers", "^TestSuiteInMemory$", "^Test(Deep|Racing|DiskQuota|ManySecrets|Tenants)", "^TestHistoryOfOwnerIsBounded$", "^Fuzz",
 }
 
-// settled waits until the fleet has settled what all other processes have left:
-// they died.
-func settled(t *testing.T, f *Fleet) {
+// waitUntilReconciled waits until the fleet has reconciled everything that dead
+// processes left.
+func waitUntilReconciled(t *testing.T, f *Fleet) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 15*f.opts.lease+time.Minute)
 	defer cancel()
@@ -131,7 +131,7 @@ func settled(t *testing.T, f *Fleet) {
 		must(t, f.Reconcile(ctx))
 		if n = 0; f.registry.Postgres != nil {
 			must(t, f.registry.DB.QueryRowContext(ctx, "select count(*) from instances where id <> ?", f.member.ID()).Scan(&n))
-			time.Sleep(f.opts.lease / 20) // the database tells nobody of time that passes
+			time.Sleep(f.opts.lease / 20) // there is no event when a lease expires
 		}
 	}
 }

@@ -16,9 +16,9 @@ import (
 func TestPrepare(t *testing.T) {
 	f := openFleet(t, Options{})
 	a := f.For(LocalCaller())
-	must(t, second(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "lib"})))
-	lib := reopen(t, a, "lib")
-	must(t, lib.Import(t.Context(), "/", archiveOf(t, fileIn("src/a/b", "ab"), tar.Header{Name: "src/run", Linkname: "echo ran", Mode: 0o755})))
+	must(t, errorOf(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "lib"})))
+	lib := reopenFiles(t, a, "lib")
+	must(t, lib.Import(t.Context(), "/", makeArchive(t, fileHeader("src/a/b", "ab"), tar.Header{Name: "src/run", Linkname: "echo ran", Mode: 0o755})))
 	sb, err := a.Create(t.Context(), atoll.Config{
 		Secrets: map[string]string{"TOKEN": "hush-hush"},
 		Prepare: []atoll.Step{
@@ -31,7 +31,7 @@ func TestPrepare(t *testing.T) {
 		},
 	})
 	must(t, err)
-	got := said(t, sb, `cat "/copied it" /secret /opt/src/a/b; echo; cat /opt/one/b; echo; cat /ran; stat -c %a /made/for/it`)
+	got := shellOutput(t, sb, `cat "/copied it" /secret /opt/src/a/b; echo; cat /opt/one/b; echo; cat /ran; stat -c %a /made/for/it`)
 	if got != "$HOME 'as is'\nhush-hush\nab\nab\nran\n600\n" {
 		t.Errorf("inside: %q", got)
 	}
@@ -40,9 +40,9 @@ func TestPrepare(t *testing.T) {
 func TestPrepareThatFails(t *testing.T) {
 	f := openFleet(t, Options{})
 	a := f.For(LocalCaller())
-	must(t, second(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "mine"})))
+	must(t, errorOf(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "mine"})))
 	other := f.For(Caller{Owner: atoll.Owner{App: "app", User: "other"}, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeRead}})
-	must(t, second(other.CreateWorkspace(t.Context(), atoll.Workspace{Name: "theirs"})))
+	must(t, errorOf(other.CreateWorkspace(t.Context(), atoll.Workspace{Name: "theirs"})))
 	noise := "i=0; while [ $i -lt 500 ]; do echo early noise $i >&2; i=$((i+1)); done; "
 	for name, c := range map[string]struct {
 		step atoll.Step
@@ -72,7 +72,7 @@ func TestPrepareThatFails(t *testing.T) {
 				}
 			}
 			if c.not != "" && strings.Contains(err.Error(), c.not) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("%v: says too much", err)
+				t.Errorf("%v: too long", err)
 			}
 		})
 	}
@@ -85,7 +85,7 @@ func TestPrepareThatFails(t *testing.T) {
 	}
 }
 
-// TestPrepareOnce counts in the workspace how often a step was done.
+// TestPrepareOnce counts in the workspace how often a step ran.
 func TestPrepareOnce(t *testing.T) {
 	f := openFleet(t, Options{})
 	a := f.For(LocalCaller())
@@ -97,7 +97,9 @@ func TestPrepareOnce(t *testing.T) {
 		}
 		return sb.Destroy(context.Background())
 	}
-	count := func(workspace string) int { return strings.Count(get(t, reopen(t, a, workspace), "/log"), "x") }
+	count := func(workspace string) int {
+		return strings.Count(readTestFile(t, reopenFiles(t, a, workspace), "/log"), "x")
+	}
 	step := atoll.Step{Shell: "echo x >>/workspace/log", Once: true}
 	var wg sync.WaitGroup
 	for range 8 {
@@ -126,8 +128,8 @@ func TestPrepareOnce(t *testing.T) {
 		t.Errorf("%d and %d times, want 3 and 1", n, m)
 	}
 	failing := atoll.Step{Shell: "echo x >>/workspace/log; test -e /workspace/ok", Once: true}
-	want(t, "a step that fails", create("c", failing), atoll.ErrInvalid)
-	put(t, reopen(t, a, "c"), "/ok", "")
+	checkError(t, "a step that fails", create("c", failing), atoll.ErrInvalid)
+	writeTestFile(t, reopenFiles(t, a, "c"), "/ok", "")
 	must(t, create("c", failing))
 	must(t, create("c", failing))
 	if n := count("c"); n != 2 {
@@ -141,7 +143,7 @@ func TestPrepareOnce(t *testing.T) {
 	for range 2 { // no workspace: once for each sandbox
 		sb, err := a.Create(t.Context(), atoll.Config{Prepare: []atoll.Step{{Shell: "echo x >>/log", Once: true}, {Shell: "echo x >>/log", Once: true}}})
 		must(t, err)
-		if got := said(t, sb, "cat /log"); got != "x\n" {
+		if got := shellOutput(t, sb, "cat /log"); got != "x\n" {
 			t.Errorf("in a sandbox: %q", got)
 		}
 		must(t, sb.Destroy(t.Context()))

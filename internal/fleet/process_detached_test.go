@@ -9,11 +9,11 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/fleet/event"
 )
 
-// A command that its driver keeps outlives the fleet: the next one finds it, by
-// its id, with its output; its end is told and remembered once.
+// TestDetachedOutlivesTheFleet: a detached command outlives the fleet. The next fleet
+// finds it by its ID, with its output, and records its end once.
 func TestDetachedOutlivesTheFleet(t *testing.T) {
 	home := t.TempDir()
-	d := newLasting(home + "/sandboxes")
+	d := newDetachingDriver(home + "/sandboxes")
 	open := func() (*Fleet, *Account) {
 		f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
 		return f, f.For(LocalCaller())
@@ -37,7 +37,7 @@ func TestDetachedOutlivesTheFleet(t *testing.T) {
 	if now, err := sb.Process(t.Context(), "work"); err != nil || now.Output != int64(len("one\n")) {
 		t.Errorf("what it has written is not there at once: %+v, %v", now, err)
 	}
-	var out text
+	var out lockedBuffer
 	exit, err := sb.Attach(t.Context(), "work", Attachment{Stdout: &out, Stdin: strings.NewReader("x\n")})
 	if err != nil || exit.Code != 3 || out.String() != "one\ntwo x\n" {
 		t.Errorf("attach: %+v, %v, %q", exit, err, out.String())
@@ -67,14 +67,15 @@ func TestDetachedOutlivesTheFleet(t *testing.T) {
 		return nil
 	})
 	if err != nil || exits != 1 {
-		t.Errorf("its end was told %d times, %v", exits, err)
+		t.Errorf("its end was reported %d times, %v", exits, err)
 	}
 }
 
-// KILL ends a command that the driver keeps, and is its result, whoever sends it.
+// TestDetachedIsKilled: KILL ends a detached command and is its result, whichever
+// process sends it.
 func TestDetachedIsKilled(t *testing.T) {
 	home := t.TempDir()
-	d := newLasting(home + "/sandboxes")
+	d := newDetachingDriver(home + "/sandboxes")
 	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
 	a := f.For(LocalCaller())
 	sb := mustCreate(t, a, atoll.Config{Spec: atoll.Spec{Name: "box"}, Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent}})
@@ -102,10 +103,10 @@ func TestDetachedIsKilled(t *testing.T) {
 	}
 }
 
-// Stop ends the commands that the driver keeps; their end is remembered.
+// TestDetachedEndsWithStop: Stop ends detached commands, and their end is recorded.
 func TestDetachedEndsWithStop(t *testing.T) {
 	home := t.TempDir()
-	d := newLasting(home + "/sandboxes")
+	d := newDetachingDriver(home + "/sandboxes")
 	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
 	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
 	if _, err := sb.StartProcess(t.Context(), "work", atoll.Cmd{Shell: "sleep 1000", Timeout: -1}); err != nil {

@@ -38,7 +38,7 @@ func TestInputDoesNotMixWriters(t *testing.T) {
 	}
 }
 
-func TestInputHoldsUpTheWriterNotTheProcess(t *testing.T) {
+func TestFullInputBlocksWriter(t *testing.T) {
 	in := newInput()
 	ctx, cancel := context.WithCancel(t.Context())
 	if err := in.write(ctx, make([]byte, inputSize)); err != nil {

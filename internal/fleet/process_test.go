@@ -25,8 +25,8 @@ func newSandbox(t testing.TB, f *Fleet, cfg atoll.Config) *Sandbox {
 	return sb
 }
 
-// aMinute is a context that ends a test which hangs.
-func aMinute(t testing.TB) context.Context {
+// minuteContext returns a context that ends after a minute, so that no test hangs.
+func minuteContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
@@ -41,17 +41,17 @@ func mustStart(t testing.TB, sb *Sandbox, id string, cmd atoll.Cmd) atoll.Proces
 	return p
 }
 
-// attached is what a client receives that stays attached until the end.
-func attached(t testing.TB, sb *Sandbox, id string, a Attachment) (out, errs string, exit atoll.Exit, err error) {
+// attachToEnd attaches to a process until its end and returns its output and result.
+func attachToEnd(t testing.TB, sb *Sandbox, id string, a Attachment) (out, errs string, exit atoll.Exit, err error) {
 	t.Helper()
 	var o, e bytes.Buffer
 	a.Stdout, a.Stderr = &o, &e
-	exit, err = sb.Attach(aMinute(t), id, a)
+	exit, err = sb.Attach(minuteContext(t), id, a)
 	return o.String(), e.String(), exit, err
 }
 
-func TestADetachedProcess(t *testing.T) {
-	f := memoryFleet(t, "", nil)
+func TestDetachedProcess(t *testing.T) {
+	f := openMemoryFleet(t, "", nil)
 	sb := newSandbox(t, f, atoll.Config{})
 	p := mustStart(t, sb, "job", atoll.Cmd{Args: []string{"sh", "-c", "read a; echo got $a; read b; echo $b >&2; exit 3"}})
 	if p.ID != "job" || !p.Running || !p.Detached || p.Sandbox != sb.ID() || p.Command != "sh -c 'read a; echo got $a; read b; echo $b >&2; exit 3'" {
@@ -68,12 +68,12 @@ func TestADetachedProcess(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || first.String() != "got one\n" {
 		t.Fatalf("%q, %v", &first, err)
 	}
-	feed.Close() // of one who has left: the process does not see it
-	out, errs, exit, err := attached(t, sb, "job", Attachment{Stdin: strings.NewReader("two\n")})
+	feed.Close() // the input of a client that disconnected, which the process does not notice
+	out, errs, exit, err := attachToEnd(t, sb, "job", Attachment{Stdin: strings.NewReader("two\n")})
 	if out != "got one\n" || errs != "two\n" || exit.Code != 3 || err != nil {
 		t.Errorf("a late one gets %q, %q, %+v, %v", out, errs, exit, err)
 	}
-	if out, _, _, _ := attached(t, sb, "job", Attachment{Offset: 4}); out != "one\n" {
+	if out, _, _, _ := attachToEnd(t, sb, "job", Attachment{Offset: 4}); out != "one\n" {
 		t.Errorf("from offset 4: %q", out)
 	}
 	p, err = sb.Process(t.Context(), "job")
@@ -97,9 +97,9 @@ type writerFunc func([]byte) (int, error)
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 func TestProcessIDs(t *testing.T) {
-	f := memoryFleet(t, "", nil)
+	f := openMemoryFleet(t, "", nil)
 	sb, other := newSandbox(t, f, atoll.Config{}), newSandbox(t, f, atoll.Config{})
-	ctx := aMinute(t)
+	ctx := minuteContext(t)
 	if p, _, err := sb.Run(ctx, "mine", atoll.Cmd{Shell: ":"}); err != nil || p.ID != "mine" || p.Running || p.Detached {
 		t.Fatalf("%+v, %v", p, err)
 	}
@@ -140,7 +140,7 @@ func TestProcessIDs(t *testing.T) {
 }
 
 func TestManyAttach(t *testing.T) {
-	f := memoryFleet(t, "", nil)
+	f := openMemoryFleet(t, "", nil)
 	sb := newSandbox(t, f, atoll.Config{})
 	mustStart(t, sb, "p", atoll.Cmd{Shell: `while read l; do echo "<$l>"; echo "$l" >&2; done`})
 	var wg sync.WaitGroup
@@ -150,7 +150,7 @@ func TestManyAttach(t *testing.T) {
 	}
 	for range 8 {
 		wg.Go(func() {
-			out, errs, exit, err := attached(t, sb, "p", Attachment{})
+			out, errs, exit, err := attachToEnd(t, sb, "p", Attachment{})
 			if out != want.String() || len(errs) == 0 || exit.Code != 0 || err != nil {
 				t.Errorf("%d and %d bytes, %+v, %v", len(out), len(errs), exit, err)
 			}
@@ -158,7 +158,7 @@ func TestManyAttach(t *testing.T) {
 	}
 	in, feed := io.Pipe()
 	wg.Go(func() {
-		if _, err := sb.Attach(aMinute(t), "p", Attachment{Stdin: in}); err != nil {
+		if _, err := sb.Attach(minuteContext(t), "p", Attachment{Stdin: in}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -169,8 +169,8 @@ func TestManyAttach(t *testing.T) {
 	wg.Wait()
 }
 
-func TestASlowAttachmentMissesOutput(t *testing.T) {
-	f := memoryFleet(t, "", nil)
+func TestSlowAttachmentMissesOutput(t *testing.T) {
+	f := openMemoryFleet(t, "", nil)
 	sb := newSandbox(t, f, atoll.Config{})
 	mustStart(t, sb, "p", atoll.Cmd{Shell: `read go; seq 1 600000; echo end`})
 	held, release := make(chan struct{}), make(chan struct{})
@@ -179,7 +179,7 @@ func TestASlowAttachmentMissesOutput(t *testing.T) {
 	var once sync.Once
 	done := make(chan error)
 	go func() {
-		_, err := sb.Attach(aMinute(t), "p", Attachment{
+		_, err := sb.Attach(minuteContext(t), "p", Attachment{
 			Stdin: strings.NewReader("\n"), Lost: func(n int64) { lost += n },
 			Stdout: writerFunc(func(b []byte) (int, error) {
 				once.Do(func() { close(held); <-release })
@@ -189,8 +189,8 @@ func TestASlowAttachmentMissesOutput(t *testing.T) {
 		done <- err
 	}()
 	<-held
-	if exit, err := sb.Attach(aMinute(t), "p", Attachment{}); err != nil || exit.Code != 0 {
-		t.Fatalf("the process waits for who is slow: %+v, %v", exit, err)
+	if exit, err := sb.Attach(minuteContext(t), "p", Attachment{}); err != nil || exit.Code != 0 {
+		t.Fatalf("the process waits for a slow client: %+v, %v", exit, err)
 	}
 	p, err := sb.Process(t.Context(), "p")
 	if err != nil {
@@ -201,20 +201,20 @@ func TestASlowAttachmentMissesOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	if lost == 0 || lost+int64(got.Len()) != p.Output || !strings.HasSuffix(got.String(), "600000\nend\n") {
-		t.Errorf("of %d bytes %d came and %d were told lost", p.Output, got.Len(), lost)
+		t.Errorf("of %d bytes %d arrived and %d were reported lost", p.Output, got.Len(), lost)
 	}
 	if kept := p.Output - lost; kept > ringSize+64<<10 || kept < ringSize/2 {
 		t.Errorf("%d bytes were kept", kept)
 	}
 }
 
-func TestASlowCallerHoldsUpItsCommand(t *testing.T) {
-	f := memoryFleet(t, "", nil)
+func TestSlowCallerBlocksItsCommand(t *testing.T) {
+	f := openMemoryFleet(t, "", nil)
 	sb := newSandbox(t, f, atoll.Config{})
 	r, w := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		_, _, err := sb.Run(aMinute(t), "p", atoll.Cmd{Shell: "seq 1 600000", Stdout: w})
+		_, _, err := sb.Run(minuteContext(t), "p", atoll.Cmd{Shell: "seq 1 600000", Stdout: w})
 		w.Close()
 		ended <- err
 	}()
@@ -223,7 +223,7 @@ func TestASlowCallerHoldsUpItsCommand(t *testing.T) {
 	}
 	p, err := sb.Process(t.Context(), "p")
 	if err != nil || !p.Running || p.Output > 1<<20 {
-		t.Errorf("while nobody reads: %+v, %v", p, err)
+		t.Errorf("without a reader: %+v, %v", p, err)
 	}
 	rest, err := io.ReadAll(r)
 	if err != nil || !bytes.HasSuffix(rest, []byte("\n600000\n")) {
@@ -234,15 +234,15 @@ func TestASlowCallerHoldsUpItsCommand(t *testing.T) {
 	}
 }
 
-func TestOthersSeeWhatACallerRuns(t *testing.T) {
-	f := memoryFleet(t, "", nil)
+func TestAttachToCallersProcess(t *testing.T) {
+	f := openMemoryFleet(t, "", nil)
 	sb := newSandbox(t, f, atoll.Config{})
 	in, feed := io.Pipe()
 	asked := make(chan struct{})
 	var once sync.Once
 	ended := make(chan atoll.Exit)
 	go func() {
-		_, exit, err := sb.Run(aMinute(t), "p", atoll.Cmd{Shell: "echo first; echo second >&2; cat; exit 4", MaxOutput: 12, Stdin: readerFunc(func(b []byte) (int, error) {
+		_, exit, err := sb.Run(minuteContext(t), "p", atoll.Cmd{Shell: "echo first; echo second >&2; cat; exit 4", MaxOutput: 12, Stdin: readerFunc(func(b []byte) (int, error) {
 			once.Do(func() { close(asked) })
 			return in.Read(b)
 		})})
@@ -256,7 +256,7 @@ func TestOthersSeeWhatACallerRuns(t *testing.T) {
 	var saw sync.Once
 	var errs bytes.Buffer
 	go func() {
-		exit, err := sb.Attach(aMinute(t), "p", Attachment{Stdout: writerFunc(func(b []byte) (int, error) {
+		exit, err := sb.Attach(minuteContext(t), "p", Attachment{Stdout: writerFunc(func(b []byte) (int, error) {
 			saw.Do(func() { close(seen) })
 			return len(b), nil
 		}), Stderr: &errs})
@@ -284,13 +284,13 @@ func TestOthersSeeWhatACallerRuns(t *testing.T) {
 }
 
 func TestKill(t *testing.T) {
-	f := memoryFleet(t, "", nil)
+	f := openMemoryFleet(t, "", nil)
 	sb := newSandbox(t, f, atoll.Config{})
 	mustStart(t, sb, "p", atoll.Cmd{Shell: "(while :; do echo beat >> /beat; done) & echo up; wait", Timeout: -1})
 	up := make(chan struct{})
 	ended := make(chan error)
 	go func() {
-		exit, err := sb.Attach(aMinute(t), "p", Attachment{Stdout: writerFunc(func(b []byte) (int, error) { close(up); return len(b), nil })})
+		exit, err := sb.Attach(minuteContext(t), "p", Attachment{Stdout: writerFunc(func(b []byte) (int, error) { close(up); return len(b), nil })})
 		if exit.Code != 137 || exit.Signal != "KILL" {
 			t.Errorf("killed: %+v", exit)
 		}
@@ -300,7 +300,7 @@ func TestKill(t *testing.T) {
 	if err := sb.Signal(t.Context(), "p", "SIGINT"); !errors.Is(err, atoll.ErrInvalid) {
 		t.Errorf("a signal that there is not: %v", err)
 	}
-	if err := sb.Signal(aMinute(t), "p", "KILL"); err != nil {
+	if err := sb.Signal(minuteContext(t), "p", "KILL"); err != nil {
 		t.Fatal(err)
 	}
 	if p, err := sb.Process(t.Context(), "p"); err != nil || p.Running || p.Code != 137 || p.Error != "" {
@@ -310,7 +310,7 @@ func TestKill(t *testing.T) {
 		t.Error(err)
 	}
 	size := func() string {
-		exit, err := sb.Exec(aMinute(t), atoll.Cmd{Shell: "wc -c < /beat"})
+		exit, err := sb.Exec(minuteContext(t), atoll.Cmd{Shell: "wc -c < /beat"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -321,15 +321,15 @@ func TestKill(t *testing.T) {
 	}
 }
 
-func TestKillOfAnothersRun(t *testing.T) {
-	f := memoryFleet(t, "", nil)
+func TestKillCallersProcess(t *testing.T) {
+	f := openMemoryFleet(t, "", nil)
 	sb := newSandbox(t, f, atoll.Config{})
 	up := make(chan struct{})
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		var once sync.Once
-		_, exit, err := sb.Run(aMinute(t), "p", atoll.Cmd{Shell: "echo up; while :; do :; done", Stdout: writerFunc(func(b []byte) (int, error) {
+		_, exit, err := sb.Run(minuteContext(t), "p", atoll.Cmd{Shell: "echo up; while :; do :; done", Stdout: writerFunc(func(b []byte) (int, error) {
 			once.Do(func() { close(up) })
 			return len(b), nil
 		})})
@@ -338,7 +338,7 @@ func TestKillOfAnothersRun(t *testing.T) {
 		}
 	}()
 	<-up
-	if err := sb.Signal(aMinute(t), "p", "KILL"); err != nil {
+	if err := sb.Signal(minuteContext(t), "p", "KILL"); err != nil {
 		t.Fatal(err)
 	}
 	<-ended
@@ -355,7 +355,7 @@ func TestProcessesEndWithTheirSandbox(t *testing.T) {
 		{"Close", func(f *Fleet, _ *Sandbox, ctx context.Context) error { return f.Close(ctx) }, atoll.ErrUnavailable},
 	} {
 		t.Run(k.law, func(t *testing.T) {
-			f := memoryFleet(t, "", nil)
+			f := openMemoryFleet(t, "", nil)
 			sb := newSandbox(t, f, atoll.Config{})
 			mustStart(t, sb, "p", atoll.Cmd{Shell: "cat", Timeout: -1})
 			in := newInput() // a client that is silent
@@ -363,16 +363,16 @@ func TestProcessesEndWithTheirSandbox(t *testing.T) {
 			ended := make(chan error)
 			go func() {
 				close(there)
-				_, err := sb.Attach(aMinute(t), "p", Attachment{Stdin: in})
+				_, err := sb.Attach(minuteContext(t), "p", Attachment{Stdin: in})
 				ended <- err
 			}()
 			<-there
-			if err := k.do(f, sb, aMinute(t)); err != nil {
+			if err := k.do(f, sb, minuteContext(t)); err != nil {
 				t.Fatal(err)
 			}
 			err := <-ended
 			if !errors.Is(err, k.want) {
-				t.Errorf("who is attached gets %v, want %v", err, k.want)
+				t.Errorf("an attached client gets %v, want %v", err, k.want)
 			}
 			in.close()
 			if _, err := sb.StartProcess(t.Context(), "q", atoll.Cmd{Shell: ":"}); err == nil {
@@ -382,29 +382,29 @@ func TestProcessesEndWithTheirSandbox(t *testing.T) {
 	}
 }
 
-func TestADetachedProcessOutlivesItsCaller(t *testing.T) {
-	f := memoryFleet(t, "", nil)
+func TestDetachedProcessOutlivesCaller(t *testing.T) {
+	f := openMemoryFleet(t, "", nil)
 	sb := newSandbox(t, f, atoll.Config{})
 	ctx, cancel := context.WithCancel(t.Context())
 	if _, err := sb.StartProcess(ctx, "p", atoll.Cmd{Shell: "read l; echo $l"}); err != nil {
 		t.Fatal(err)
 	}
 	cancel()
-	if out, _, exit, err := attached(t, sb, "p", Attachment{Stdin: strings.NewReader("hello\n")}); out != "hello\n" || exit.Code != 0 || err != nil {
+	if out, _, exit, err := attachToEnd(t, sb, "p", Attachment{Stdin: strings.NewReader("hello\n")}); out != "hello\n" || exit.Code != 0 || err != nil {
 		t.Errorf("%q, %+v, %v", out, exit, err)
 	}
 	if _, err := sb.StartProcess(ctx, "q", atoll.Cmd{Shell: ":"}); !errors.Is(err, context.Canceled) {
-		t.Errorf("a caller that is gone: %v", err)
+		t.Errorf("a caller that disconnected: %v", err)
 	}
 }
 
-func TestADetachedProcessHasTheSandboxsTimeout(t *testing.T) {
-	f := memoryFleet(t, "", nil)
+func TestDetachedProcessTimeout(t *testing.T) {
+	f := openMemoryFleet(t, "", nil)
 	cfg := atoll.Config{}
 	cfg.Timeouts.Exec = 20 * time.Millisecond
 	sb := newSandbox(t, f, cfg)
 	mustStart(t, sb, "p", atoll.Cmd{Shell: "cat"})
-	_, _, _, err := attached(t, sb, "p", Attachment{})
+	_, _, _, err := attachToEnd(t, sb, "p", Attachment{})
 	if !errors.Is(err, atoll.ErrTimeout) {
 		t.Errorf("it ended with %v", err)
 	}
@@ -414,14 +414,14 @@ func TestADetachedProcessHasTheSandboxsTimeout(t *testing.T) {
 }
 
 func TestProcessEvents(t *testing.T) {
-	f := memoryFleet(t, "", nil)
+	f := openMemoryFleet(t, "", nil)
 	sb := newSandbox(t, f, atoll.Config{Secrets: map[string]string{"PW": "hunter22"}})
 	mustStart(t, sb, "p", atoll.Cmd{Shell: "echo hunter22; exit 5"})
-	if _, err := sb.Exec(aMinute(t), atoll.Cmd{Shell: "echo attached"}); err != nil {
+	if _, err := sb.Exec(minuteContext(t), atoll.Cmd{Shell: "echo attached"}); err != nil {
 		t.Fatal(err)
 	}
 	var list []atoll.Event
-	err := f.For(LocalCaller()).Events(aMinute(t), event.Filter{Types: []string{"process.*"}, Object: sb.ID()}, true, func(e atoll.Event) error {
+	err := f.For(LocalCaller()).Events(minuteContext(t), event.Filter{Types: []string{"process.*"}, Object: sb.ID()}, true, func(e atoll.Event) error {
 		if list = append(list, e); len(list) == 2 {
 			return errEnough
 		}
@@ -435,14 +435,14 @@ func TestProcessEvents(t *testing.T) {
 	}
 }
 
-func TestTheTableIsBounded(t *testing.T) {
-	c := newClock()
-	f := memoryFleet(t, "", c.now)
+func TestProcessTableIsBounded(t *testing.T) {
+	c := newFakeClock()
+	f := openMemoryFleet(t, "", c.now)
 	sb := newSandbox(t, f, atoll.Config{})
 	mustStart(t, sb, "stays", atoll.Cmd{Shell: "cat", Timeout: -1})
 	var last string
 	for range maxEndedPerSandbox + 20 {
-		p, _, err := sb.Run(aMinute(t), "", atoll.Cmd{Shell: "echo x"})
+		p, _, err := sb.Run(minuteContext(t), "", atoll.Cmd{Shell: "echo x"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -452,7 +452,7 @@ func TestTheTableIsBounded(t *testing.T) {
 	if err != nil || len(list) != maxEndedPerSandbox+1 || list[0].ID != "stays" || list[len(list)-1].ID != last {
 		t.Fatalf("%d processes, %v", len(list), err)
 	}
-	c.pass(endedRetention)
+	c.advance(endedRetention)
 	if list, err = sb.Processes(t.Context()); err != nil || len(list) != 1 {
 		t.Errorf("%d processes, %v, after ten minutes: want the one that runs", len(list), err)
 	}
@@ -461,7 +461,7 @@ func TestTheTableIsBounded(t *testing.T) {
 	}
 }
 
-func TestOldOutputIsForgottenBeforeItIsTooMuch(t *testing.T) {
+func TestOldOutputIsDropped(t *testing.T) {
 	ps := newProcesses(time.Now)
 	var all []*process
 	for range 3 * maxEndedOutput / ringSize {
@@ -492,8 +492,8 @@ func TestOldOutputIsForgottenBeforeItIsTooMuch(t *testing.T) {
 	}
 }
 
-// TestOutputOfOneOwnerDisplacesNoOthers has one owner whose processes write more than
-// is kept of all, after another's.
+// TestOutputOfOneOwnerDisplacesNoOthers has processes of one owner write more than is
+// kept in total, after one of another owner.
 func TestOutputOfOneOwnerDisplacesNoOthers(t *testing.T) {
 	ps := newProcesses(time.Now)
 	end := func(o atoll.Owner) *process {
@@ -520,9 +520,9 @@ func TestOutputOfOneOwnerDisplacesNoOthers(t *testing.T) {
 	}
 }
 
-// TestAProcessThatNeverBeganIsRemovedAfterItsSandbox takes a process out of a
-// table that is gone, and of one that is another's by now: it panicked.
-func TestAProcessThatNeverBeganIsRemovedAfterItsSandbox(t *testing.T) {
+// TestRemoveUnstartedProcessTwice removes a process after its sandbox was removed, and
+// again when another process has its ID. It once panicked.
+func TestRemoveUnstartedProcessTwice(t *testing.T) {
 	ps := newProcesses(time.Now)
 	p, other := &process{sandbox: "s", id: "p"}, &process{sandbox: "s", id: "p"}
 	if err := ps.add(p); err != nil {
@@ -540,9 +540,9 @@ func TestAProcessThatNeverBeganIsRemovedAfterItsSandbox(t *testing.T) {
 }
 
 func TestScopesOfProcesses(t *testing.T) {
-	f := memoryFleet(t, "", nil)
+	f := openMemoryFleet(t, "", nil)
 	sb := newSandbox(t, f, atoll.Config{})
-	ctx := aMinute(t)
+	ctx := minuteContext(t)
 	if _, _, err := sb.Run(ctx, "p", atoll.Cmd{Shell: "echo x"}); err != nil {
 		t.Fatal(err)
 	}
@@ -550,7 +550,7 @@ func TestScopesOfProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, _, _, err := attached(t, reader, "p", Attachment{}); out != "x\n" || err != nil {
+	if out, _, _, err := attachToEnd(t, reader, "p", Attachment{}); out != "x\n" || err != nil {
 		t.Errorf("a reader sees %q, %v", out, err)
 	}
 	_, _, err = reader.Run(ctx, "", atoll.Cmd{Shell: ":"})
@@ -603,22 +603,22 @@ func TestInterruptedStart(t *testing.T) {
 		{"killed", func(_ *Sandbox, p *process) { (*p.cancel.Load())(errKilled) }, atoll.ErrState},
 	} {
 		t.Run(k.name, func(t *testing.T) {
-			f := memoryFleet(t, "", nil)
+			f := openMemoryFleet(t, "", nil)
 			sb := newSandbox(t, f, atoll.Config{})
-			ctx := aMinute(t)
+			ctx := minuteContext(t)
 			f.processes.mu.Lock() // it waits there
 			started := make(chan error, 1)
 			go func() {
 				_, err := sb.StartProcess(ctx, "job", atoll.Cmd{Shell: "cat", Timeout: -1})
 				started <- err
 			}()
-			eventually(t, "the call under way", func() bool { return sb.b.calls.activeCount() == 1 })
+			waitFor(t, "the call under way", func() bool { return sb.b.calls.activeCount() == 1 })
 			conn, err := f.registry.WriteDB.Conn(ctx) // it can't write
 			f.processes.mu.Unlock()
 			if err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "a process in the table", func() bool { return f.processes.find(sb.ID(), "job") != nil })
+			waitFor(t, "a process in the table", func() bool { return f.processes.find(sb.ID(), "job") != nil })
 			k.out(sb, f.processes.find(sb.ID(), "job"))
 			err = <-started
 			if cerr := conn.Close(); cerr != nil {
@@ -631,12 +631,12 @@ func TestInterruptedStart(t *testing.T) {
 	}
 }
 
-// TestACrowdAtOneSandbox starts, attaches to, feeds, lists and kills processes of one
-// sandbox at once, and destroys it in the middle.
-func TestACrowdAtOneSandbox(t *testing.T) {
-	f := memoryFleet(t, "", nil)
+// TestConcurrentProcessCalls starts, attaches to, lists and kills processes of one
+// sandbox at once, and destroys the sandbox meanwhile.
+func TestConcurrentProcessCalls(t *testing.T) {
+	f := openMemoryFleet(t, "", nil)
 	sb := newSandbox(t, f, atoll.Config{})
-	ctx := aMinute(t)
+	ctx := minuteContext(t)
 	var wg sync.WaitGroup
 	half := make(chan struct{}, 200)
 	for w := range 8 {
@@ -648,7 +648,7 @@ func TestACrowdAtOneSandbox(t *testing.T) {
 					if !errors.Is(err, atoll.ErrNotFound) && !errors.Is(err, atoll.ErrState) {
 						t.Error(err)
 					}
-					return // it is gone
+					return // the sandbox was destroyed
 				}
 				var in io.Reader
 				if i%3 > 0 {
@@ -690,16 +690,16 @@ func TestACrowdAtOneSandbox(t *testing.T) {
 	}
 }
 
-// slice is a writer that can't be compared with another.
-type slice []*bytes.Buffer
+// bufferSlice is a writer that is not comparable.
+type bufferSlice []*bytes.Buffer
 
-func (s slice) Write(b []byte) (int, error) { return s[0].Write(b) }
+func (s bufferSlice) Write(b []byte) (int, error) { return s[0].Write(b) }
 
-func TestWritersThatCannotBeCompared(t *testing.T) {
-	f := memoryFleet(t, "", nil)
+func TestIncomparableWriters(t *testing.T) {
+	f := openMemoryFleet(t, "", nil)
 	sb := newSandbox(t, f, atoll.Config{})
-	out, errs := slice{new(bytes.Buffer)}, slice{new(bytes.Buffer)}
-	if _, err := sb.Exec(aMinute(t), atoll.Cmd{Shell: "echo out; echo err >&2", Stdout: out, Stderr: errs}); err != nil {
+	out, errs := bufferSlice{new(bytes.Buffer)}, bufferSlice{new(bytes.Buffer)}
+	if _, err := sb.Exec(minuteContext(t), atoll.Cmd{Shell: "echo out; echo err >&2", Stdout: out, Stderr: errs}); err != nil {
 		t.Fatal(err)
 	}
 	if out[0].String() != "out\n" || errs[0].String() != "err\n" {

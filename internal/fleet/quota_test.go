@@ -47,8 +47,8 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// TestNoSumPassesTheQuota: limits that an int64 can't hold the sum of.
-func TestNoSumPassesTheQuota(t *testing.T) {
+// TestQuotaSumsDoNotOverflow requests limits whose sum overflows an int64.
+func TestQuotaSumsDoNotOverflow(t *testing.T) {
 	quota := atoll.Quota{Sandboxes: -1, CPU: 4, Memory: 4 << 30, Disk: 4 << 30}
 	used := atoll.Quota{CPU: 1, Memory: 1, Disk: 1}
 	for what, l := range map[string]atoll.Resources{"memory": {Memory: math.MaxInt64}, "disk": {Disk: math.MaxInt64}, "cpu": {CPU: math.MaxFloat64}} {
@@ -58,12 +58,13 @@ func TestNoSumPassesTheQuota(t *testing.T) {
 	}
 }
 
-// TestNoSumLocksAnOwnerOut: a registry has limits from when they had no bounds.
-func TestNoSumLocksAnOwnerOut(t *testing.T) {
+// TestStoredOverflowLocksNoOwnerOut: a registry may have limits from before limits had
+// bounds.
+func TestStoredOverflowLocksNoOwnerOut(t *testing.T) {
 	f := openFleet(t, Options{})
 	a := f.For(LocalCaller())
 	for range 2 {
-		force(t, f, mustCreate(t, a, atoll.Config{}).ID(), func(r *row) {
+		forceRow(t, f, mustCreate(t, a, atoll.Config{}).ID(), func(r *row) {
 			r.cfg.Limits.Disk, r.cfg.Limits.Memory, r.cfg.Limits.CPU = math.MaxInt64, math.MaxInt64, 1.7e308
 		})
 	}
@@ -77,8 +78,8 @@ func TestNoSumLocksAnOwnerOut(t *testing.T) {
 	}
 }
 
-// TestNoRacePassesTheQuota: many at once, from two processes.
-func TestNoRacePassesTheQuota(t *testing.T) {
+// TestConcurrentCreatesKeepQuota creates many sandboxes at once from two processes.
+func TestConcurrentCreatesKeepQuota(t *testing.T) {
 	home := t.TempDir()
 	fleets := []*Fleet{openFleet(t, Options{Home: home}), openFleet(t, Options{Home: home})}
 	eve := Caller{Owner: atoll.Owner{App: "app", User: "eve"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}}
@@ -102,7 +103,7 @@ func TestNoRacePassesTheQuota(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if made != 5 || len(ids(t, fleets[0].opts.Drivers[0])) != 5 {
+	if made != 5 || len(driverStates(t, fleets[0].opts.Drivers[0])) != 5 {
 		t.Errorf("%d were made", made)
 	}
 	got, err := fleets[1].For(eve).Allowance(t.Context())
@@ -156,8 +157,8 @@ func TestQuotaOfCommands(t *testing.T) {
 	f := openFleet(t, Options{Quota: atoll.Quota{Processes: 2}})
 	a := f.For(LocalCaller())
 	sb, other := mustCreate(t, a, atoll.Config{}), mustCreate(t, a, atoll.Config{})
-	one, two := endless(t, sb), endless(t, other)
-	if err := execErr(sb); !errors.Is(err, atoll.ErrQuota) {
+	one, two := startEndlessCommand(t, sb), startEndlessCommand(t, other)
+	if err := execError(sb); !errors.Is(err, atoll.ErrQuota) {
 		t.Errorf("a third command: %v", err)
 	}
 	if _, err := atoll.ReadFile(t.Context(), sb, "/etc/passwd"); err != nil {
@@ -169,23 +170,23 @@ func TestQuotaOfCommands(t *testing.T) {
 	if err := sb.Destroy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := outcome(t, one); err == nil {
-		t.Error("the command goes on")
+	if err := waitForResult(t, one); err == nil {
+		t.Error("the command still runs")
 	}
-	if err := execErr(other); err != nil {
+	if err := execError(other); err != nil {
 		t.Errorf("with one ended: %v", err)
 	}
 	if err := a.SetQuota(context.Background(), atoll.Local, atoll.Quota{Processes: 1}); err != nil {
 		t.Fatal(err)
 	}
-	if err := execErr(other); !errors.Is(err, atoll.ErrQuota) {
+	if err := execError(other); !errors.Is(err, atoll.ErrQuota) {
 		t.Errorf("with a lower quota: %v", err)
 	}
 	if err := other.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := outcome(t, two); err == nil {
-		t.Error("the command goes on")
+	if err := waitForResult(t, two); err == nil {
+		t.Error("the command still runs")
 	}
 	if n := f.commandCounts.countOf(atoll.Local); n != 0 {
 		t.Errorf("%d commands are counted after all have ended", n)

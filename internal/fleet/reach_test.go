@@ -7,9 +7,9 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// TestTenantsDontReachTheHost: a token without access to the host can't create
-// sandboxes that reach the host's services, network or files.
-func TestTenantsDontReachTheHost(t *testing.T) {
+// TestTenantsCannotReachHost: a token without access to the host can't create sandboxes
+// that reach the host's services, network or files.
+func TestTenantsCannotReachHost(t *testing.T) {
 	f := openFleet(t, Options{})
 	owner := atoll.Owner{App: "app", User: "mallory"}
 	tenant := f.For(Caller{Owner: owner, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
@@ -39,9 +39,9 @@ func TestTenantsDontReachTheHost(t *testing.T) {
 	}
 }
 
-// TestForkTakesNothingTheRegistryDoesNotKnow asks for each thing that only the
-// driver would know of.
-func TestForkTakesNothingTheRegistryDoesNotKnow(t *testing.T) {
+// TestForkRefusesUnrecordedSettings: a fork can't request settings that only the driver
+// would know.
+func TestForkRefusesUnrecordedSettings(t *testing.T) {
 	f := openFleet(t, Options{})
 	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
 	for field, spec := range map[string]atoll.Spec{
@@ -68,7 +68,7 @@ func TestForkTakesNothingTheRegistryDoesNotKnow(t *testing.T) {
 	own := atoll.Spec{ID: atoll.NewID(), Name: "own", Labels: map[string]string{"k": "v"}, Env: []string{"A=b"}, Limits: atoll.Resources{Memory: 64 << 20}}
 	fork, err := sb.Fork(t.Context(), "", own)
 	must(t, err)
-	if out := said(t, fork, "echo $A"); out != "b\n" || fork.ID() != own.ID {
-		t.Errorf("the fork %s says %q", fork.ID(), out)
+	if out := shellOutput(t, fork, "echo $A"); out != "b\n" || fork.ID() != own.ID {
+		t.Errorf("the fork %s prints %q", fork.ID(), out)
 	}
 }

@@ -16,8 +16,8 @@ import (
 
 const day = 24 * time.Hour
 
-// TestFate is the lifecycle as a table.
-func TestFate(t *testing.T) {
+// TestExpiry checks the table of lifecycle policies.
+func TestExpiry(t *testing.T) {
 	at := func(d time.Duration) time.Time { return time.Unix(1e9, 0).UTC().Add(d) }
 	running := func(l atoll.Lifecycle, active time.Duration) row {
 		return row{state: atoll.Running, created: at(0), changed: at(0), active: at(active), cfg: atoll.Config{Lifecycle: l}}
@@ -55,10 +55,9 @@ func TestFate(t *testing.T) {
 	}
 }
 
-// clocked runs a test in a bubble whose time passes at once, with a fleet that
-// is led.
-func clocked(t *testing.T, drivers func(home string) atoll.Driver, test func(t *testing.T, f *Fleet)) {
-	filesOnly(t, "no database is in the bubble")
+// runWithFakeClock runs a test in a synctest bubble, with a fleet that leads.
+func runWithFakeClock(t *testing.T, drivers func(home string) atoll.Driver, test func(t *testing.T, f *Fleet)) {
+	skipOnPostgres(t, "no database is in the bubble")
 	home := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		f, err := Open(context.Background(), Options{Home: home, Drivers: []atoll.Driver{drivers(home)}})
@@ -76,25 +75,27 @@ func clocked(t *testing.T, drivers func(home string) atoll.Driver, test func(t *
 	})
 }
 
-func onDisk(home string) atoll.Driver { return &virtual.Driver{Dir: filepath.Join(home, "sandboxes")} }
+func newDriverOnDisk(home string) atoll.Driver {
+	return &virtual.Driver{Dir: filepath.Join(home, "sandboxes")}
+}
 
-// pass waits until a time has passed and what it brings is over.
-func pass(d time.Duration) {
+// advance lets time pass and waits until the fleet is idle again.
+func advance(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
 func (f *Fleet) stateNow(t *testing.T, sb *Sandbox) atoll.State {
 	t.Helper()
-	return rowOf(t, f, sb.ID()).state
+	return readRow(t, f, sb.ID()).state
 }
 
 func TestSessionEndsAfterItsLastUse(t *testing.T) {
-	clocked(t, onDisk, func(t *testing.T, f *Fleet) {
+	runWithFakeClock(t, newDriverOnDisk, func(t *testing.T, f *Fleet) {
 		sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
 		for range 4 { // it is used again and again
-			pass(29 * time.Minute)
-			if err := execErr(sb); err != nil {
+			advance(29 * time.Minute)
+			if err := execError(sb); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -102,56 +103,56 @@ func TestSessionEndsAfterItsLastUse(t *testing.T) {
 		if left := time.Until(info.Expires); err != nil || left != 30*time.Minute {
 			t.Errorf("it expires in %v, %v", left, err)
 		}
-		pass(29 * time.Minute)
+		advance(29 * time.Minute)
 		if s := f.stateNow(t, sb); s != atoll.Running {
 			t.Errorf("before its time it is %s", s)
 		}
-		pass(2 * time.Minute)
+		advance(2 * time.Minute)
 		if s := f.stateNow(t, sb); s != atoll.Destroyed {
 			t.Errorf("after its time it is %s", s)
 		}
-		if have := ids(t, f.opts.Drivers[0]); len(have) != 0 {
+		if have := driverStates(t, f.opts.Drivers[0]); len(have) != 0 {
 			t.Errorf("the driver has %v", have)
 		}
-		force(t, f, sb.ID(), func(r *row) { r.changed = r.changed.Add(-7 * day) })
-		pass(time.Second)
+		forceRow(t, f, sb.ID(), func(r *row) { r.changed = r.changed.Add(-7 * day) })
+		advance(time.Second)
 		if _, err := f.loadRow(t.Context(), sb.ID()); !errors.Is(err, atoll.ErrNotFound) {
 			t.Errorf("after 7 days it is remembered: %v", err)
 		}
 	})
 }
 
-func TestACommandUnderWayIsUse(t *testing.T) {
-	clocked(t, onDisk, func(t *testing.T, f *Fleet) {
+func TestRunningCommandIsUse(t *testing.T) {
+	runWithFakeClock(t, newDriverOnDisk, func(t *testing.T, f *Fleet) {
 		sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{Lifecycle: atoll.Lifecycle{Idle: time.Minute}})
 		done := make(chan error, 1)
 		go func() {
 			_, err := sb.Exec(context.Background(), atoll.Cmd{Shell: "sleep 900", Timeout: -1})
 			done <- err
 		}()
-		pass(14 * time.Minute)
+		advance(14 * time.Minute)
 		if s := f.stateNow(t, sb); s != atoll.Running {
 			t.Errorf("under way it is %s", s)
 		}
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		pass(2 * time.Minute)
+		advance(2 * time.Minute)
 		if s := f.stateNow(t, sb); s != atoll.Destroyed {
 			t.Errorf("afterwards it is %s", s)
 		}
 	})
 }
 
-func TestTTLEndsWhatIsInUse(t *testing.T) {
-	clocked(t, onDisk, func(t *testing.T, f *Fleet) {
+func TestTTLEndsSandboxInUse(t *testing.T) {
+	runWithFakeClock(t, newDriverOnDisk, func(t *testing.T, f *Fleet) {
 		sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{Lifecycle: atoll.Lifecycle{TTL: 10 * time.Minute, Idle: -1}})
 		done := make(chan error, 1)
 		go func() {
 			_, err := sb.Exec(context.Background(), atoll.Cmd{Shell: "sleep 86400", Timeout: -1})
 			done <- err
 		}()
-		pass(11 * time.Minute)
+		advance(11 * time.Minute)
 		if err := <-done; !errors.Is(err, atoll.ErrNotFound) {
 			t.Errorf("the command ended with %v", err)
 		}
@@ -161,11 +162,11 @@ func TestTTLEndsWhatIsInUse(t *testing.T) {
 	})
 }
 
-func TestLongrunningRestsAndEnds(t *testing.T) {
-	clocked(t, onDisk, func(t *testing.T, f *Fleet) {
+func TestLongrunningStopsAndEnds(t *testing.T) {
+	runWithFakeClock(t, newDriverOnDisk, func(t *testing.T, f *Fleet) {
 		cfg := atoll.Config{Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyLongrunning, Idle: 20 * time.Minute, Lifetime: time.Hour}}
 		sb, busy := mustCreate(t, f.For(LocalCaller()), cfg), mustCreate(t, f.For(LocalCaller()), cfg)
-		pass(21 * time.Minute)
+		advance(21 * time.Minute)
 		if s := f.stateNow(t, sb); s != atoll.Stopped {
 			t.Errorf("after 20 idle minutes it is %s", s)
 		}
@@ -177,7 +178,7 @@ func TestLongrunningRestsAndEnds(t *testing.T) {
 			_, err := busy.Exec(context.Background(), atoll.Cmd{Shell: "sleep 2700", Timeout: -1}) // beyond its lifetime
 			done <- err
 		}()
-		pass(40 * time.Minute)
+		advance(40 * time.Minute)
 		if s := f.stateNow(t, sb); s != atoll.Destroyed {
 			t.Errorf("after its lifetime it is %s", s)
 		}
@@ -187,28 +188,28 @@ func TestLongrunningRestsAndEnds(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Errorf("its command: %v", err)
 		}
-		pass(4 * time.Minute)
+		advance(4 * time.Minute)
 		if s := f.stateNow(t, busy); s != atoll.Running {
 			t.Errorf("4 minutes after its last use it is %s", s)
 		}
-		pass(2 * time.Minute)
+		advance(2 * time.Minute)
 		if s := f.stateNow(t, busy); s != atoll.Destroyed {
 			t.Errorf("6 minutes after its last use it is %s", s)
 		}
 	})
 }
 
-// TestActivityInsideIsUse: the driver is asked when a sandbox looks idle, and
-// not before.
-func TestActivityInsideIsUse(t *testing.T) {
-	var d *faulty
-	clocked(t, func(home string) atoll.Driver {
-		d = &faulty{Driver: &virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}
+// TestActivityInSandboxIsUse: the driver is asked about activity only when a sandbox
+// looks idle.
+func TestActivityInSandboxIsUse(t *testing.T) {
+	var d *faultyDriver
+	runWithFakeClock(t, func(home string) atoll.Driver {
+		d = &faultyDriver{Driver: &virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}
 		return d
 	}, func(t *testing.T, f *Fleet) {
 		var mu sync.Mutex
 		asked, busyUntil := 0, time.Now().Add(time.Hour)
-		d.set(func(d *faulty) {
+		d.setHooks(func(d *faultyDriver) {
 			d.status = func(ctx context.Context, sb *virtual.Sandbox) (atoll.Status, error) {
 				st, err := sb.Status(ctx)
 				mu.Lock()
@@ -222,17 +223,17 @@ func TestActivityInsideIsUse(t *testing.T) {
 			}
 		})
 		sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
-		pass(29 * time.Minute)
+		advance(29 * time.Minute)
 		mu.Lock()
 		if asked != 0 {
 			t.Errorf("the driver was asked %d times though nothing was due", asked)
 		}
 		mu.Unlock()
-		pass(time.Hour)
+		advance(time.Hour)
 		if s := f.stateNow(t, sb); s != atoll.Running {
 			t.Errorf("29 minutes after the last activity it is %s", s)
 		}
-		pass(2 * time.Minute)
+		advance(2 * time.Minute)
 		if s := f.stateNow(t, sb); s != atoll.Destroyed {
 			t.Errorf("31 minutes after the last activity it is %s", s)
 		}
@@ -244,48 +245,49 @@ func TestActivityInsideIsUse(t *testing.T) {
 	})
 }
 
-func TestWhatCouldNotGoGoesLater(t *testing.T) {
-	var d *faulty
-	clocked(t, func(home string) atoll.Driver {
-		d = &faulty{Driver: &virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}
+func TestFailedExpiryIsRetried(t *testing.T) {
+	var d *faultyDriver
+	runWithFakeClock(t, func(home string) atoll.Driver {
+		d = &faultyDriver{Driver: &virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}
 		return d
 	}, func(t *testing.T, f *Fleet) {
 		sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
-		d.set(func(d *faulty) {
+		d.setHooks(func(d *faultyDriver) {
 			d.destroy = func(context.Context, *virtual.Sandbox) error { return errors.New("not now") }
 		})
-		pass(40 * time.Minute)
-		if r := rowOf(t, f, sb.ID()); r.state != atoll.Failed || r.goal != goalDestroy || r.message != "not now" {
+		advance(40 * time.Minute)
+		if r := readRow(t, f, sb.ID()); r.state != atoll.Failed || r.goal != goalDestroy || r.message != "not now" {
 			t.Errorf("it is %s (%s: %s), goal %q", r.state, r.reason, r.message, r.goal)
 		}
-		d.set(func(d *faulty) { d.destroy = nil })
-		pass(2 * time.Minute)
+		d.setHooks(func(d *faultyDriver) { d.destroy = nil })
+		advance(2 * time.Minute)
 		if s := f.stateNow(t, sb); s != atoll.Destroyed {
 			t.Errorf("it is %s", s)
 		}
 	})
 }
 
-func TestUpdatedLifecycleCounts(t *testing.T) {
-	clocked(t, onDisk, func(t *testing.T, f *Fleet) {
+func TestUpdatedLifecycleApplies(t *testing.T) {
+	runWithFakeClock(t, newDriverOnDisk, func(t *testing.T, f *Fleet) {
 		a := f.For(LocalCaller())
 		sb := mustCreate(t, a, atoll.Config{Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent}})
-		pass(time.Hour)
+		advance(time.Hour)
 		if _, err := a.Update(t.Context(), sb.ID(), Change{Lifecycle: &atoll.Lifecycle{TTL: time.Hour + 10*time.Second, Idle: -1}}); err != nil {
 			t.Fatal(err)
 		}
-		pass(11 * time.Second) // sooner than a beat: it was woken
+		advance(11 * time.Second) // sooner than a beat: it was woken
 		if s := f.stateNow(t, sb); s != atoll.Destroyed {
 			t.Errorf("it is %s", s)
 		}
 	})
 }
 
-// TestOneLeads: of those that share a home one leads, and another takes over.
-func TestOneLeads(t *testing.T) {
+// TestSingleLeader: one of the processes with the same home leads, and another takes
+// over.
+func TestSingleLeader(t *testing.T) {
 	home := t.TempDir()
 	one, two := openFleet(t, Options{Home: home}), openFleet(t, Options{Home: home})
-	resign, err := leadAside(t, one)
+	resign, err := leadAsOtherProcess(t, one)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +296,7 @@ func TestOneLeads(t *testing.T) {
 	ctx2, cancel2 := context.WithCancel(t.Context())
 	go func() { runs <- one.Run(ctx1) }()
 	cancel1() // who waits can go
-	if err := outcome(t, runs); err != nil {
+	if err := waitForResult(t, runs); err != nil {
 		t.Errorf("Run of one that waits: %v", err)
 	}
 	go func() { runs <- two.Run(ctx2) }()
@@ -308,77 +310,79 @@ func TestOneLeads(t *testing.T) {
 			return nil
 		})
 	}()
-	if s := rowOf(t, one, sb.ID()).state; s != atoll.Running {
+	if s := readRow(t, one, sb.ID()).state; s != atoll.Running {
 		t.Errorf("with no leader it is %s", s)
 	}
 	if err := resign(); err != nil {
 		t.Fatal(err)
 	}
-	if err := outcome(t, ended); !errors.Is(err, errFound) {
+	if err := waitForResult(t, ended); !errors.Is(err, errFound) {
 		t.Errorf("the other has not taken over: %v", err)
 	}
 	cancel2()
-	if err := outcome(t, runs); err != nil {
+	if err := waitForResult(t, runs); err != nil {
 		t.Errorf("Run of the leader: %v", err)
 	}
 }
 
 var errFound = errors.New("found")
 
-// limp is a driver that can't stop its sandboxes.
-type limp struct{ *virtual.Driver }
+// unstoppableDriver is a driver that can't stop its sandboxes.
+type unstoppableDriver struct{ *virtual.Driver }
 
-func (d limp) Probe(ctx context.Context) (atoll.Features, error) {
+func (d unstoppableDriver) Probe(ctx context.Context) (atoll.Features, error) {
 	ft, err := d.Driver.Probe(ctx)
 	ft.Stop = false
 	return ft, err
 }
 
-// TestWhatCannotRestGoesOn: a sandbox that is to be stopped by a driver that
-// can't stays as it is, and the fleet does not ask every minute.
-func TestWhatCannotRestGoesOn(t *testing.T) {
-	clocked(t, func(home string) atoll.Driver { return limp{&virtual.Driver{Dir: filepath.Join(home, "sandboxes")}} }, func(t *testing.T, f *Fleet) {
+// TestUnstoppableSandboxKeepsRunning: a sandbox that should be stopped by a driver that
+// can't keeps running, and the fleet does not try every minute.
+func TestUnstoppableSandboxKeepsRunning(t *testing.T) {
+	runWithFakeClock(t, func(home string) atoll.Driver {
+		return unstoppableDriver{&virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}
+	}, func(t *testing.T, f *Fleet) {
 		sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent, Idle: time.Minute}})
-		pass(9 * time.Minute)
-		if r := rowOf(t, f, sb.ID()); r.state != atoll.Running || r.goal != "" || r.due.Sub(r.active) < reconcileInterval {
+		advance(9 * time.Minute)
+		if r := readRow(t, f, sb.ID()); r.state != atoll.Running || r.goal != "" || r.due.Sub(r.active) < reconcileInterval {
 			t.Errorf("it is %s, goal %q, due %v", r.state, r.goal, r.due)
 		}
 	})
 }
 
-// TestOthersMemoryIsLeftAlone: the leader does not end what only another process
-// can reach.
-func TestOthersMemoryIsLeftAlone(t *testing.T) {
+// TestLeaderSkipsMemoryOfOtherProcess: the leader does not end sandboxes in the memory
+// of another process.
+func TestLeaderSkipsMemoryOfOtherProcess(t *testing.T) {
 	home := t.TempDir()
 	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{virtual.New()}})
 	leader := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{virtual.New()}})
 	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{Lifecycle: atoll.Lifecycle{TTL: time.Nanosecond}})
-	r := rowOf(t, f, sb.ID())
+	r := readRow(t, f, sb.ID())
 	if err := leader.applyExpiry(t.Context(), r); err != nil {
 		t.Error(err)
 	}
-	now := rowOf(t, f, sb.ID())
+	now := readRow(t, f, sb.ID())
 	if now.state != atoll.Running || now.goal != "" || !now.due.After(r.due) {
 		t.Errorf("it is %s, goal %q, due %v", now.state, now.goal, now.due)
 	}
 	if err := f.applyExpiry(t.Context(), r); err != nil {
 		t.Error(err)
 	}
-	if s := rowOf(t, f, sb.ID()).state; s != atoll.Destroyed {
+	if s := readRow(t, f, sb.ID()).state; s != atoll.Destroyed {
 		t.Errorf("where it lives it is %s", s)
 	}
 }
 
-// TestTidyEndsWhatIsDue: a short-lived program ends what has expired, unless a server
-// leads.
-func TestTidyEndsWhatIsDue(t *testing.T) {
+// TestTidyEndsExpiredSandboxes: a short-lived program ends expired sandboxes, unless a
+// server leads.
+func TestTidyEndsExpiredSandboxes(t *testing.T) {
 	now := time.Now()
 	f := openFleet(t, Options{Now: func() time.Time { return now }})
 	a := f.For(LocalCaller())
 	due := mustCreate(t, a, atoll.Config{Lifecycle: atoll.Lifecycle{TTL: time.Hour}})
 	stays := mustCreate(t, a, atoll.Config{Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent}})
 	now = now.Add(2 * time.Hour)
-	resign, err := leadAside(t, f)
+	resign, err := leadAsOtherProcess(t, f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -402,20 +406,21 @@ func TestTidyEndsWhatIsDue(t *testing.T) {
 	}
 }
 
-// leadAside becomes the leader as another process of a fleet's would.
-func leadAside(t *testing.T, f *Fleet) (func() error, error) {
+// leadAsOtherProcess becomes the leader as another process would.
+func leadAsOtherProcess(t *testing.T, f *Fleet) (func() error, error) {
 	t.Helper()
 	other := openFleet(t, Options{Home: f.opts.Home})
 	resign, err := other.member.TryLead(t.Context())
 	if resign == nil {
-		t.Fatalf("somebody leads: %v", err)
+		t.Fatalf("another process leads: %v", err)
 	}
 	return resign, err
 }
 
-// TestWorkIsSavedFirst: what can't be saved is stopped instead, and tried again.
-func TestWorkIsSavedFirst(t *testing.T) {
-	clocked(t, onDisk, func(t *testing.T, f *Fleet) {
+// TestExpirySavesWorkFirst: an expired sandbox whose work can't be saved is stopped
+// instead, and saving is tried again.
+func TestExpirySavesWorkFirst(t *testing.T) {
+	runWithFakeClock(t, newDriverOnDisk, func(t *testing.T, f *Fleet) {
 		var mu sync.Mutex
 		var asked []atoll.Info
 		failure := errors.New("no repository")
@@ -429,11 +434,11 @@ func TestWorkIsSavedFirst(t *testing.T) {
 			return failure
 		}
 		sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{Spec: atoll.Spec{Labels: map[string]string{"a": "b"}}})
-		pass(31 * time.Minute)
+		advance(31 * time.Minute)
 		if s := f.stateNow(t, sb); s != atoll.Stopped {
 			t.Errorf("unsaved it is %s", s)
 		}
-		pass(2 * time.Hour)
+		advance(2 * time.Hour)
 		mu.Lock()
 		n := len(asked)
 		if n != 3 || asked[0].State != atoll.Running || asked[1].State != atoll.Stopped || asked[0].ID != sb.ID() || asked[0].Labels["a"] != "b" {
@@ -441,7 +446,7 @@ func TestWorkIsSavedFirst(t *testing.T) {
 		}
 		failure = nil
 		mu.Unlock()
-		pass(time.Hour)
+		advance(time.Hour)
 		if s := f.stateNow(t, sb); s != atoll.Destroyed {
 			t.Errorf("saved it is %s", s)
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 )
 
-// deadInstance makes the registry look as if a process had died that was moving
-// a sandbox.
+// deadInstance makes the registry look as if a process had died while it moved a
+// sandbox to another state.
 func deadInstance(t *testing.T, f *Fleet) string {
 	t.Helper()
 	if s := f.registry.Postgres; s != nil {
@@ -35,8 +35,8 @@ func deadInstance(t *testing.T, f *Fleet) string {
 	return in.ID()
 }
 
-// force writes a row down without asking the tables.
-func force(t *testing.T, f *Fleet, id string, change func(r *row)) {
+// forceRow changes a row without checking the transition.
+func forceRow(t *testing.T, f *Fleet, id string, change func(r *row)) {
 	t.Helper()
 	if _, err := f.changeRow(t.Context(), id, func(tx *sql.Tx, r *row) error {
 		change(r)
@@ -77,7 +77,7 @@ func TestReconcileDeadProcesses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := openFleet(t, Options{})
-			sb := mustCreate(t, f.For(LocalCaller()), named("x"))
+			sb := mustCreate(t, f.For(LocalCaller()), namedConfig("x"))
 			if c.act != nil {
 				inner, err := f.opts.Drivers[0].Open(t.Context(), sb.ID())
 				if err == nil {
@@ -88,13 +88,13 @@ func TestReconcileDeadProcesses(t *testing.T) {
 				}
 			}
 			dead := deadInstance(t, f)
-			force(t, f, sb.ID(), func(r *row) { r.state, r.goal, r.holder = c.state, c.goal, dead })
+			forceRow(t, f, sb.ID(), func(r *row) { r.state, r.goal, r.holder = c.state, c.goal, dead })
 			again := openFleet(t, Options{Home: f.opts.Home})
-			r := rowOf(t, again, sb.ID())
+			r := readRow(t, again, sb.ID())
 			if r.state != c.want || r.goal != "" || r.holder != "" || (r.state == atoll.Failed && r.reason != reasonVanished) {
 				t.Errorf("it is %s (%s: %s), goal %q; want %s", r.state, r.reason, r.message, r.goal, c.want)
 			}
-			if have := ids(t, again.opts.Drivers[0]); (len(have) == 0) != c.gone {
+			if have := driverStates(t, again.opts.Drivers[0]); (len(have) == 0) != c.gone {
 				t.Errorf("the driver has %v", have)
 			}
 			if left, err := again.member.Dead(); err != nil || len(left) != 0 {
@@ -104,19 +104,19 @@ func TestReconcileDeadProcesses(t *testing.T) {
 	}
 }
 
-// TestHalfRemovedIsSwept: if a process dies while it removes or fills a directory,
-// the directory is removed even without Reconcile, which only a server runs.
-func TestHalfRemovedIsSwept(t *testing.T) {
+// TestPartlyRemovedDirectoriesAreRemoved: if a process dies while it removes or fills a
+// directory, the directory is removed even without Reconcile, which only a server runs.
+func TestPartlyRemovedDirectoriesAreRemoved(t *testing.T) {
 	for _, goal := range []string{goalCreate, goalDestroy} {
 		t.Run(goal, func(t *testing.T) {
 			f := openFleet(t, Options{})
-			sb := mustCreate(t, f.For(LocalCaller()), named("x"))
+			sb := mustCreate(t, f.For(LocalCaller()), namedConfig("x"))
 			dir := f.opts.Drivers[0].(*virtual.Driver).Dir
 			must(t, os.Rename(filepath.Join(dir, sb.ID()), filepath.Join(dir, ".gone-"+sb.ID()+"-x")))
 			dead := deadInstance(t, f)
-			force(t, f, sb.ID(), func(r *row) { r.state, r.goal, r.holder = atoll.Stopping, goal, dead })
+			forceRow(t, f, sb.ID(), func(r *row) { r.state, r.goal, r.holder = atoll.Stopping, goal, dead })
 			again := openFleet(t, Options{Home: f.opts.Home})
-			if r := rowOf(t, again, sb.ID()); r.state != atoll.Destroyed {
+			if r := readRow(t, again, sb.ID()); r.state != atoll.Destroyed {
 				t.Errorf("it is %s", r.state)
 			}
 			if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
@@ -129,11 +129,11 @@ func TestHalfRemovedIsSwept(t *testing.T) {
 // TestReconcileSkipsLiveProcesses: a sandbox whose state a live process is changing
 // is left to that process.
 func TestReconcileSkipsLiveProcesses(t *testing.T) {
-	d := &faulty{Driver: &virtual.Driver{Dir: t.TempDir()}}
+	d := &faultyDriver{Driver: &virtual.Driver{Dir: t.TempDir()}}
 	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
 	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
 	entered, gate := make(chan struct{}), make(chan struct{})
-	d.set(func(d *faulty) {
+	d.setHooks(func(d *faultyDriver) {
 		d.stop = func(ctx context.Context, sb *virtual.Sandbox) error {
 			close(entered)
 			<-gate
@@ -147,42 +147,42 @@ func TestReconcileSkipsLiveProcesses(t *testing.T) {
 	if err := other.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if r := rowOf(t, other, sb.ID()); r.state != atoll.Stopping || r.holder != f.member.ID() {
+	if r := readRow(t, other, sb.ID()); r.state != atoll.Stopping || r.holder != f.member.ID() {
 		t.Errorf("it is %s, held by %q", r.state, r.holder)
 	}
 	theirs, err := other.For(LocalCaller()).Open(t.Context(), sb.ID())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := execErr(theirs); !errors.Is(err, atoll.ErrState) {
+	if err := execError(theirs); !errors.Is(err, atoll.ErrState) {
 		t.Errorf("Exec: %v", err)
 	}
 	go func() { second <- theirs.Start(context.Background()) }() // waits for the other process
 	close(gate)
-	if err := errors.Join(outcome(t, first), outcome(t, second)); err != nil {
+	if err := errors.Join(waitForResult(t, first), waitForResult(t, second)); err != nil {
 		t.Error(err)
 	}
-	if r := rowOf(t, f, sb.ID()); r.state != atoll.Running {
+	if r := readRow(t, f, sb.ID()); r.state != atoll.Running {
 		t.Errorf("in the end it is %s", r.state)
 	}
 }
 
-// TestOthersStopWhatRunsHere: a sandbox that another process stops, or destroys, ends
-// here too.
-func TestOthersStopWhatRunsHere(t *testing.T) {
+// TestOtherProcessStopsRunningSandbox: if another process stops or destroys a sandbox,
+// its commands in this process end too.
+func TestOtherProcessStopsRunningSandbox(t *testing.T) {
 	home := t.TempDir()
 	shared := virtual.New() // a driver whose sandboxes both see, with no lock of its own
-	f, other := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{outliving{shared}}}), openFleet(t, Options{Home: home, Drivers: []atoll.Driver{outliving{shared}}})
+	f, other := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{persistentDriver{shared}}}), openFleet(t, Options{Home: home, Drivers: []atoll.Driver{persistentDriver{shared}}})
 	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
 	theirs, err := other.For(LocalCaller()).Open(t.Context(), sb.ID())
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := endless(t, sb)
+	r := startEndlessCommand(t, sb)
 	if err := theirs.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := outcome(t, r); !errors.Is(err, atoll.ErrState) {
+	if err := waitForResult(t, r); !errors.Is(err, atoll.ErrState) {
 		t.Errorf("the command here ended with %v", err)
 	}
 	if err := theirs.Start(t.Context()); err != nil {
@@ -193,20 +193,19 @@ func TestOthersStopWhatRunsHere(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r = endless(t, sb)
+	r = startEndlessCommand(t, sb)
 	if err := theirs.Destroy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := outcome(t, r); !errors.Is(err, atoll.ErrNotFound) && !errors.Is(err, atoll.ErrState) {
+	if err := waitForResult(t, r); !errors.Is(err, atoll.ErrNotFound) && !errors.Is(err, atoll.ErrState) {
 		t.Errorf("the command here ended with %v", err)
 	}
 }
 
-// outliving reports to fleets that its sandboxes, which are in memory, outlive the
-// process.
-type outliving struct{ *virtual.Driver }
+// persistentDriver claims that its sandboxes, which are in memory, outlive the process.
+type persistentDriver struct{ *virtual.Driver }
 
-func (d outliving) Probe(ctx context.Context) (atoll.Features, error) {
+func (d persistentDriver) Probe(ctx context.Context) (atoll.Features, error) {
 	ft, err := d.Driver.Probe(ctx)
 	ft.Persist = true
 	return ft, err
@@ -250,27 +249,27 @@ func TestOrphansAreAdopted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := execErr(sb); err != nil {
+	if err := execError(sb); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestTheDestroyedAreRemoved(t *testing.T) {
+func TestDestroyedSandboxesAreRemoved(t *testing.T) {
 	f := openFleet(t, Options{})
 	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
-	force(t, f, sb.ID(), func(r *row) { r.state = atoll.Destroyed })
+	forceRow(t, f, sb.ID(), func(r *row) { r.state = atoll.Destroyed })
 	if err := f.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if have := ids(t, f.opts.Drivers[0]); len(have) != 0 {
+	if have := driverStates(t, f.opts.Drivers[0]); len(have) != 0 {
 		t.Errorf("the driver still has %v", have)
 	}
 }
 
-func TestTheVanishedAreMarked(t *testing.T) {
+func TestVanishedSandboxesAreMarked(t *testing.T) {
 	f := openFleet(t, Options{})
 	a := f.For(LocalCaller())
-	one, two, three := mustCreate(t, a, named("one")), mustCreate(t, a, named("two")), mustCreate(t, a, named("three"))
+	one, two, three := mustCreate(t, a, namedConfig("one")), mustCreate(t, a, namedConfig("two")), mustCreate(t, a, namedConfig("three"))
 	for _, sb := range []*Sandbox{one, two} {
 		inner, err := f.opts.Drivers[0].Open(t.Context(), sb.ID())
 		if err == nil {
@@ -288,10 +287,10 @@ func TestTheVanishedAreMarked(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, sb := range []*Sandbox{one, two} {
-		if r := rowOf(t, f, sb.ID()); r.state != atoll.Failed || r.reason != reasonVanished || !strings.Contains(r.message, "virtual") {
+		if r := readRow(t, f, sb.ID()); r.state != atoll.Failed || r.reason != reasonVanished || !strings.Contains(r.message, "virtual") {
 			t.Errorf("it is %s (%s: %s)", r.state, r.reason, r.message)
 		}
-		if err := execErr(sb); !errors.Is(err, atoll.ErrState) {
+		if err := execError(sb); !errors.Is(err, atoll.ErrState) {
 			t.Errorf("Exec: %v", err)
 		}
 		if err := sb.Start(t.Context()); !errors.Is(err, atoll.ErrState) {
@@ -301,12 +300,12 @@ func TestTheVanishedAreMarked(t *testing.T) {
 			t.Errorf("Destroy: %v", err)
 		}
 	}
-	if err := execErr(three); err != nil {
+	if err := execError(three); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestChangesFromOutsideAreSeen(t *testing.T) {
+func TestExternalChangesAreNoticed(t *testing.T) {
 	f := openFleet(t, Options{})
 	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
 	inner, err := f.opts.Drivers[0].Open(t.Context(), sb.ID())
@@ -319,7 +318,7 @@ func TestChangesFromOutsideAreSeen(t *testing.T) {
 	if err := f.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if r := rowOf(t, f, sb.ID()); r.state != atoll.Stopped {
+	if r := readRow(t, f, sb.ID()); r.state != atoll.Stopped {
 		t.Errorf("it is %s", r.state)
 	}
 	if err := atoll.Start(t.Context(), inner); err != nil {
@@ -328,94 +327,96 @@ func TestChangesFromOutsideAreSeen(t *testing.T) {
 	if st, err := sb.Status(t.Context()); err != nil || st.State != atoll.Running {
 		t.Errorf("%s, %v", st.State, err)
 	}
-	if err := execErr(sb); err != nil {
+	if err := execError(sb); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestADriverThatCannotBeAskedChangesNothing(t *testing.T) {
+func TestUnavailableDriverChangesNothing(t *testing.T) {
 	home := t.TempDir()
-	d := &faulty{Driver: &virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}
+	d := &faultyDriver{Driver: &virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}
 	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
 	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
-	before := rowOf(t, f, sb.ID())
-	d.set(func(d *faulty) {
+	before := readRow(t, f, sb.ID())
+	d.setHooks(func(d *faultyDriver) {
 		d.list = func(context.Context) ([]atoll.Status, error) { return nil, errors.New("no connection") }
 	})
 	if err := f.Reconcile(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if r := rowOf(t, f, sb.ID()); r.revision != before.revision {
+	if r := readRow(t, f, sb.ID()); r.revision != before.revision {
 		t.Errorf("it was changed: %+v", r)
 	}
 	// A list that is older than a sandbox does not make it vanish.
-	d.set(func(d *faulty) { d.list = func(context.Context) ([]atoll.Status, error) { return nil, nil } })
+	d.setHooks(func(d *faultyDriver) { d.list = func(context.Context) ([]atoll.Status, error) { return nil, nil } })
 	if err := f.Reconcile(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if r := rowOf(t, f, sb.ID()); r.state != atoll.Running {
+	if r := readRow(t, f, sb.ID()); r.state != atoll.Running {
 		t.Errorf("it is %s", r.state)
 	}
 }
 
-// TestMemoryEndsWithItsProcess: what a driver keeps in memory is out of reach
-// for other processes, and given up when its process has died.
+// TestMemoryEndsWithItsProcess: sandboxes in a driver's memory are unavailable to other
+// processes, and lost when the process has died.
 func TestMemoryEndsWithItsProcess(t *testing.T) {
 	home := t.TempDir()
 	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{virtual.New()}})
-	sb := mustCreate(t, f.For(LocalCaller()), named("x"))
+	sb := mustCreate(t, f.For(LocalCaller()), namedConfig("x"))
 	other := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{virtual.New()}})
 	theirs, err := other.For(LocalCaller()).Open(t.Context(), "x")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, serr := theirs.Status(t.Context())
-	for name, err := range map[string]error{"Exec": execErr(theirs), "Status": serr, "Stop": theirs.Stop(t.Context()), "Destroy": theirs.Destroy(t.Context()), "Reconcile": nilOr(other.Reconcile(t.Context()))} {
+	for name, err := range map[string]error{"Exec": execError(theirs), "Status": serr, "Stop": theirs.Stop(t.Context()), "Destroy": theirs.Destroy(t.Context()), "Reconcile": orUnavailable(other.Reconcile(t.Context()))} {
 		if !errors.Is(err, atoll.ErrUnavailable) {
 			t.Errorf("%s from another process: %v", name, err)
 		}
 	}
-	if err := execErr(sb); err != nil {
+	if err := execError(sb); err != nil {
 		t.Errorf("where it lives: %v", err)
 	}
 	dead := deadInstance(t, f)
-	force(t, f, sb.ID(), func(r *row) { r.process = dead })
+	forceRow(t, f, sb.ID(), func(r *row) { r.process = dead })
 	third := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{virtual.New()}})
-	if r := rowOf(t, third, sb.ID()); r.state != atoll.Failed || r.reason != reasonDied {
+	if r := readRow(t, third, sb.ID()); r.state != atoll.Failed || r.reason != reasonDied {
 		t.Errorf("after its process died it is %s (%s: %s)", r.state, r.reason, r.message)
 	}
 }
 
-func nilOr(err error) error {
+// orUnavailable returns err, or ErrUnavailable if it is nil.
+func orUnavailable(err error) error {
 	if err == nil {
-		return atoll.ErrUnavailable // it changed nothing and said nothing
+		return atoll.ErrUnavailable // the driver changed nothing and returned no error
 	}
 	return err
 }
 
-func TestOneshotEndsWithItsMaker(t *testing.T) {
+func TestOneshotEndsWithCreator(t *testing.T) {
 	f := openFleet(t, Options{})
 	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyOneshot}})
 	dead := deadInstance(t, f)
-	force(t, f, sb.ID(), func(r *row) { r.process = dead })
+	forceRow(t, f, sb.ID(), func(r *row) { r.process = dead })
 	again := openFleet(t, Options{Home: f.opts.Home})
-	if r := rowOf(t, again, sb.ID()); r.state != atoll.Destroyed {
+	if r := readRow(t, again, sb.ID()); r.state != atoll.Destroyed {
 		t.Errorf("it is %s", r.state)
 	}
-	if have := ids(t, again.opts.Drivers[0]); len(have) != 0 {
+	if have := driverStates(t, again.opts.Drivers[0]); len(have) != 0 {
 		t.Errorf("the driver has %v", have)
 	}
 }
 
-// TestStraysAreReconciled: an instance whose file is gone is dead.
-func TestStraysAreReconciled(t *testing.T) {
+// TestInstanceWithoutFileIsDead: a process whose instance file is missing counts as
+// dead.
+func TestInstanceWithoutFileIsDead(t *testing.T) {
 	f := openFleet(t, Options{})
 	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
-	force(t, f, sb.ID(), func(r *row) { r.state, r.goal, r.holder = atoll.Stopping, "stop", "sneverwas0000" })
+	forceRow(t, f, sb.ID(), func(r *row) { r.state, r.goal, r.holder = atoll.Stopping, "stop", "sneverwas0000" })
 	if err := f.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if r := rowOf(t, f, sb.ID()); r.state != atoll.Running || r.holder != "" {
+	if r := readRow(t, f, sb.ID()); r.state != atoll.Running || r.holder != "" {
 		t.Errorf("it is %s, held by %q", r.state, r.holder)
 	}
 }
@@ -432,22 +433,22 @@ func TestCommandInVanishedSandbox(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := execErr(sb); !errors.Is(err, atoll.ErrNotFound) {
+	if err := execError(sb); !errors.Is(err, atoll.ErrNotFound) {
 		t.Errorf("the first: %v", err)
 	}
-	if r := rowOf(t, f, sb.ID()); r.state != atoll.Failed || r.reason != reasonVanished {
+	if r := readRow(t, f, sb.ID()); r.state != atoll.Failed || r.reason != reasonVanished {
 		t.Errorf("it is %s (%s: %s)", r.state, r.reason, r.message)
 	}
-	if err := execErr(sb); !errors.Is(err, atoll.ErrState) {
+	if err := execError(sb); !errors.Is(err, atoll.ErrState) {
 		t.Errorf("the second: %v", err)
 	}
 }
 
-func TestMessagesHoldNoSecrets(t *testing.T) {
-	d := &faulty{Driver: virtual.New()}
+func TestMessagesHideSecrets(t *testing.T) {
+	d := &faultyDriver{Driver: virtual.New()}
 	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
 	a := f.For(LocalCaller())
-	d.set(func(d *faulty) {
+	d.setHooks(func(d *faultyDriver) {
 		d.create = func(_ context.Context, s atoll.Spec) (atoll.Sandbox, error) {
 			return nil, errors.New("environment " + strings.Join(s.Env, " "))
 		}
@@ -460,13 +461,13 @@ func TestMessagesHoldNoSecrets(t *testing.T) {
 		t.Fatal(list, err)
 	}
 	if m := list[0].Conditions[0].Message; !strings.Contains(m, "environment") || strings.Contains(m, "swordfish") {
-		t.Errorf("the registry says %q", m)
+		t.Errorf("the registry has %q", m)
 	}
 }
 
-func TestAnUpdateUnbindsAOneshot(t *testing.T) {
+func TestUpdateUnbindsOneshot(t *testing.T) {
 	home := t.TempDir()
-	f, err := Open(t.Context(), placed(Options{Home: home, Drivers: []atoll.Driver{onDisk(home)}}))
+	f, err := Open(t.Context(), withPostgres(Options{Home: home, Drivers: []atoll.Driver{newDriverOnDisk(home)}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -478,10 +479,10 @@ func TestAnUpdateUnbindsAOneshot(t *testing.T) {
 	}
 	closeFleet(t, f)
 	again := openFleet(t, Options{Home: home})
-	if s := rowOf(t, again, one.ID()).state; s != atoll.Running {
+	if s := readRow(t, again, one.ID()).state; s != atoll.Running {
 		t.Errorf("the one that is to stay is %s", s)
 	}
-	if s := rowOf(t, again, two.ID()).state; s != atoll.Destroyed {
+	if s := readRow(t, again, two.ID()).state; s != atoll.Destroyed {
 		t.Errorf("the oneshot is %s", s)
 	}
 }
@@ -489,38 +490,38 @@ func TestAnUpdateUnbindsAOneshot(t *testing.T) {
 // TestBrokenSandboxDoesNotPreventOpen: a fleet opens even if a driver can't finish
 // what a dead process started.
 func TestBrokenSandboxDoesNotPreventOpen(t *testing.T) {
-	d := &faulty{Driver: &virtual.Driver{Dir: t.TempDir()}}
+	d := &faultyDriver{Driver: &virtual.Driver{Dir: t.TempDir()}}
 	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
 	a := f.For(LocalCaller())
-	bad, good := mustCreate(t, a, named("bad")), mustCreate(t, a, named("good"))
+	bad, good := mustCreate(t, a, namedConfig("bad")), mustCreate(t, a, namedConfig("good"))
 	dead := deadInstance(t, f)
-	force(t, f, bad.ID(), func(r *row) { r.state, r.goal, r.holder = atoll.Stopping, goalDestroy, dead })
-	d.set(func(d *faulty) {
+	forceRow(t, f, bad.ID(), func(r *row) { r.state, r.goal, r.holder = atoll.Stopping, goalDestroy, dead })
+	d.setHooks(func(d *faultyDriver) {
 		d.destroy = func(context.Context, *virtual.Sandbox) error { return errors.New("not now") }
 	})
 	again := openFleet(t, Options{Home: f.opts.Home, Drivers: []atoll.Driver{d}})
-	if r := rowOf(t, again, bad.ID()); r.state != atoll.Failed || r.goal != goalDestroy || r.message != "not now" {
+	if r := readRow(t, again, bad.ID()); r.state != atoll.Failed || r.goal != goalDestroy || r.message != "not now" {
 		t.Errorf("it is %s (%s), goal %q", r.state, r.message, r.goal)
 	}
 	sb, err := again.For(LocalCaller()).Open(t.Context(), good.ID())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := execErr(sb); err != nil {
+	if err := execError(sb); err != nil {
 		t.Error(err)
 	}
-	d.set(func(d *faulty) { d.destroy = nil })
+	d.setHooks(func(d *faultyDriver) { d.destroy = nil })
 	if err := again.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if s := rowOf(t, again, bad.ID()).state; s != atoll.Destroyed {
+	if s := readRow(t, again, bad.ID()).state; s != atoll.Destroyed {
 		t.Errorf("when it works again it is %s", s)
 	}
 }
 
-// TestOthersStopWhatHoldsTheFiles: a kept sandbox is locked by the process that
-// runs a command in it; another that stops or destroys it gets through.
-func TestOthersStopWhatHoldsTheFiles(t *testing.T) {
+// TestOtherProcessStopsLockedSandbox: a process can stop or destroy a kept sandbox that
+// another process has locked to run a command.
+func TestOtherProcessStopsLockedSandbox(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		act  func(*Sandbox, context.Context) error
@@ -530,7 +531,7 @@ func TestOthersStopWhatHoldsTheFiles(t *testing.T) {
 			home := t.TempDir()
 			f, other := openFleet(t, Options{Home: home}), openFleet(t, Options{Home: home})
 			sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
-			r := endless(t, sb)
+			r := startEndlessCommand(t, sb)
 			theirs, err := other.For(LocalCaller()).Open(t.Context(), sb.ID())
 			if err != nil {
 				t.Fatal(err)
@@ -538,7 +539,7 @@ func TestOthersStopWhatHoldsTheFiles(t *testing.T) {
 			if err := c.act(theirs, t.Context()); err != nil {
 				t.Error(err)
 			}
-			if err := outcome(t, r); !errors.Is(err, c.want) {
+			if err := waitForResult(t, r); !errors.Is(err, c.want) {
 				t.Errorf("the command here ended with %v", err)
 			}
 		})

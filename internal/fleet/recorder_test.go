@@ -13,12 +13,12 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
 )
 
-func entryNo(i int) record {
+func newTestRecord(i int) record {
 	return &auditRecord{Audit: atoll.Audit{Time: time.Now(), Action: "test", Object: fmt.Sprint(i), Outcome: "ok"}}
 }
 
-// entries returns which entries are in the registry, in their order.
-func entries(t *testing.T, s *registry.Store) (objects []string) {
+// listObjects returns the objects of the registry's audit entries in their order.
+func listObjects(t *testing.T, s *registry.Store) (objects []string) {
 	t.Helper()
 	rows, err := s.DB.Query("select action || ' ' || object || detail from audit order by id")
 	if err != nil {
@@ -35,9 +35,9 @@ func entries(t *testing.T, s *registry.Store) (objects []string) {
 	return objects
 }
 
-func wantEntries(t *testing.T, s *registry.Store, n int) {
+func checkEntries(t *testing.T, s *registry.Store, n int) {
 	t.Helper()
-	got := entries(t, s)
+	got := listObjects(t, s)
 	if len(got) != n {
 		t.Fatalf("%d entries are in the registry, want %d", len(got), n)
 	}
@@ -53,14 +53,14 @@ func TestRecorderWritesAfterDelay(t *testing.T) {
 		s := testRegistry(t, t.TempDir())
 		l := newRecorder(s, time.Now, nil)
 		for i := range 5 {
-			l.add(entryNo(i))
+			l.add(newTestRecord(i))
 		}
 		time.Sleep(writeDelay - 1)
 		synctest.Wait()
-		wantEntries(t, s, 0)
+		checkEntries(t, s, 0)
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		wantEntries(t, s, 5)
+		checkEntries(t, s, 5)
 		if err := l.close(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -72,20 +72,20 @@ func TestFlushAndCloseWriteAll(t *testing.T) {
 	l := newRecorder(s, time.Now, nil)
 	const n = 3*batchSize + 7
 	for i := range n {
-		l.add(entryNo(i))
+		l.add(newTestRecord(i))
 	}
 	if err := l.flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	wantEntries(t, s, n)
+	checkEntries(t, s, n)
 	for i := range n {
-		l.add(entryNo(n + i))
+		l.add(newTestRecord(n + i))
 	}
 	if err := l.close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	wantEntries(t, s, 2*n)
-	l.add(entryNo(0)) // nobody listens any more; it does not hang
+	checkEntries(t, s, 2*n)
+	l.add(newTestRecord(0)) // must not hang without a writer
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.bytes != 0 || len(l.queue) != 0 {
@@ -99,16 +99,16 @@ func TestFullRecorderBlocksAdd(t *testing.T) {
 		l := newRecorder(s, time.Now, nil)
 		s.WriteTurn <- struct{}{} // the registry is another's
 		for i := range maxQueued {
-			l.add(entryNo(i))
+			l.add(newTestRecord(i))
 		}
 		var wg sync.WaitGroup
 		added := make(chan struct{})
-		wg.Go(func() { l.add(entryNo(maxQueued)); close(added) })
+		wg.Go(func() { l.add(newTestRecord(maxQueued)); close(added) })
 		time.Sleep(queueTimeout / 2)
 		synctest.Wait()
 		select {
 		case <-added:
-			t.Error("an entry is taken that there is no room for")
+			t.Error("add accepted an entry although the queue is full")
 		default:
 		}
 		<-s.WriteTurn
@@ -116,7 +116,7 @@ func TestFullRecorderBlocksAdd(t *testing.T) {
 		if err := l.close(t.Context()); err != nil {
 			t.Error(err)
 		}
-		wantEntries(t, s, maxQueued+1)
+		checkEntries(t, s, maxQueued+1)
 	})
 }
 
@@ -126,11 +126,11 @@ func TestRecorderReportsLostRecords(t *testing.T) {
 		l := newRecorder(s, time.Now, nil)
 		s.WriteTurn <- struct{}{}
 		for i := range maxQueued {
-			l.add(entryNo(i))
+			l.add(newTestRecord(i))
 		}
 		start := time.Now()
-		l.add(entryNo(-1))
-		l.add(entryNo(-1))
+		l.add(newTestRecord(-1))
+		l.add(newTestRecord(-1))
 		if d := time.Since(start); d != 2*queueTimeout {
 			t.Errorf("it waited %v", d)
 		}
@@ -138,9 +138,9 @@ func TestRecorderReportsLostRecords(t *testing.T) {
 		if err := l.close(t.Context()); err != nil {
 			t.Error(err)
 		}
-		got := entries(t, s)
+		got := listObjects(t, s)
 		if len(got) != maxQueued+1 || !slices.Contains(got, "audit 2 entries were lost") {
-			t.Errorf("%d entries, and none tells of the two that are lost", len(got))
+			t.Errorf("%d entries, none of which reports the two lost ones", len(got))
 		}
 	})
 }
@@ -153,7 +153,7 @@ func TestRecorderSurvivesFailingRegistry(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 3 {
-			l.add(entryNo(i))
+			l.add(newTestRecord(i))
 		}
 		if err := l.flush(t.Context()); err == nil {
 			t.Error("flush to no table succeeds")
@@ -163,13 +163,13 @@ func TestRecorderSurvivesFailingRegistry(t *testing.T) {
 		}
 		time.Sleep(2 * writeRetry)
 		synctest.Wait()
-		wantEntries(t, s, 3)
+		checkEntries(t, s, 3)
 		if _, err := s.WriteDB.Exec("alter table audit rename to elsewhere"); err != nil {
 			t.Fatal(err)
 		}
-		l.add(entryNo(3))
+		l.add(newTestRecord(3))
 		if err := l.close(t.Context()); err == nil {
-			t.Error("close says nothing of an entry that is lost")
+			t.Error("close does not report a lost entry")
 		}
 	})
 }
@@ -178,11 +178,11 @@ func TestRecorderCloseEndsWithContext(t *testing.T) {
 	s := testRegistry(t, t.TempDir())
 	l := newRecorder(s, time.Now, nil)
 	s.WriteTurn <- struct{}{}
-	l.add(entryNo(0))
+	l.add(newTestRecord(0))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := l.close(ctx); err == nil {
-		t.Error("close says nothing of an entry that is lost")
+		t.Error("close does not report a lost entry")
 	}
 	<-s.WriteTurn
 }
@@ -201,7 +201,7 @@ func TestRecorderCloseWaitsForCalls(t *testing.T) {
 		if err := <-closed; err != nil {
 			t.Error(err)
 		}
-		wantEntries(t, s, 2)
+		checkEntries(t, s, 2)
 	})
 }
 

@@ -54,7 +54,7 @@ func checkRing(t *rapid.T, r *ringBuffer, m *ringModel, offset int64, size int) 
 		stream, from, n, more := r.read(at, buf)
 		if from > at {
 			if lost || from != r.start {
-				t.Fatalf("a gap from %d to %d in a ring that nobody writes to; it keeps %d and later", at, from, r.start)
+				t.Fatalf("a gap from %d to %d without writes; the ring keeps %d and later", at, from, r.start)
 			}
 		}
 		if n == 0 {

@@ -12,8 +12,8 @@ import (
 // Links to ports are one owner's, end with their time, with the token that they
 // were made with, and when they are revoked; then nobody has their keys.
 func TestRouteLinks(t *testing.T) {
-	c := newClock()
-	f := memoryFleet(t, t.TempDir(), c.now)
+	c := newFakeClock()
+	f := openMemoryFleet(t, t.TempDir(), c.now)
 	admin := f.For(LocalCaller())
 	token := func(o atoll.Owner, scopes ...atoll.Scope) (*Account, atoll.Token) {
 		tok := mustToken(t, admin, atoll.Token{Owner: o, Scopes: scopes})
@@ -36,21 +36,21 @@ func TestRouteLinks(t *testing.T) {
 	}
 	made := func() string {
 		t.Helper()
-		l, err := hers.CreateRouteLink(t.Context(), "web", c.in(time.Hour))
+		l, err := hers.CreateRouteLink(t.Context(), "web", c.after(time.Hour))
 		if err != nil || l.Sandbox != sb.ID() || l.Owner != alice || !good(l.ID) {
 			t.Fatalf("made %+v, %v", l, err)
 		}
 		return l.ID
 	}
 	for _, key := range []string{sb.ID(), "web"} {
-		if _, err := his.CreateRouteLink(t.Context(), key, c.in(time.Hour)); !errors.Is(err, atoll.ErrNotFound) {
+		if _, err := his.CreateRouteLink(t.Context(), key, c.after(time.Hour)); !errors.Is(err, atoll.ErrNotFound) {
 			t.Errorf("a link to another owner's %s: %v", key, err)
 		}
 	}
-	if _, err := reader.CreateRouteLink(t.Context(), "web", c.in(time.Hour)); !errors.Is(err, atoll.ErrDenied) {
-		t.Errorf("who may only read makes a link: %v", err)
+	if _, err := reader.CreateRouteLink(t.Context(), "web", c.after(time.Hour)); !errors.Is(err, atoll.ErrDenied) {
+		t.Errorf("a token with only the scope read creates a link: %v", err)
 	}
-	for _, at := range []time.Time{c.now(), {}, c.in(atoll.MaxRouteLink + time.Second)} {
+	for _, at := range []time.Time{c.now(), {}, c.after(atoll.MaxRouteLink + time.Second)} {
 		if _, err := hers.CreateRouteLink(t.Context(), "web", at); !errors.Is(err, atoll.ErrInvalid) {
 			t.Errorf("good until %v: %v", at, err)
 		}
@@ -65,10 +65,10 @@ func TestRouteLinks(t *testing.T) {
 	told := 0
 	defer f.OnRevoked(func(_ context.Context) { told++ })()
 	if err := hers.RevokeRouteLink(t.Context(), one); err != nil || good(one) || told != 1 {
-		t.Errorf("revoked: %v, good %v, told %d times", err, good(one), told)
+		t.Errorf("revoked: %v, good %v, reported %d times", err, good(one), told)
 	}
 	two := made()
-	c.pass(time.Hour)
+	c.advance(time.Hour)
 	if good(two) {
 		t.Error("it is good beyond its time")
 	}

@@ -21,43 +21,44 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// site is where the servers of a test are: a PostgreSQL and the sandboxes that
-// all of them reach.
-type site struct {
+// serverGroup has a PostgreSQL server and a directory of sandboxes that several servers
+// share.
+type serverGroup struct {
 	*pgtest.Cluster
 
 	dir string
 }
 
-func newSite(t *testing.T) *site {
+func newServerGroup(t *testing.T) *serverGroup {
 	t.Helper()
-	if os.Getenv(onPostgres) != "" {
+	if os.Getenv(postgresVar) != "" {
 		t.Skip("it has a PostgreSQL of its own")
 	}
-	return &site{startPostgres(t), t.TempDir()}
+	return &serverGroup{startPostgres(t), t.TempDir()}
 }
 
-// options are those of a server, which has a home of its own; the directory of
-// workspaces is the same for all.
-func (s *site) options(home string) Options {
+// newOptions returns the options of a server with its own home; all share the
+// sandboxes.
+func (s *serverGroup) newOptions(home string) Options {
 	d := &virtual.Driver{Dir: filepath.Join(s.dir, "sandboxes")}
 	return Options{Home: home, Registry: s.URL("public"), Shared: []string{d.Name()}, Drivers: []atoll.Driver{d}, lease: testLease}
 }
 
-func (s *site) server(t *testing.T, change func(*Options)) *Fleet {
+// startServer opens a fleet with a new home and the common directory of workspaces.
+func (s *serverGroup) startServer(t *testing.T, change func(*Options)) *Fleet {
 	t.Helper()
 	home := t.TempDir()
 	must(t, os.MkdirAll(filepath.Join(s.dir, "workspaces"), 0o700))
 	must(t, os.Symlink(filepath.Join(s.dir, "workspaces"), filepath.Join(home, "workspaces")))
-	opts := s.options(home)
+	opts := s.newOptions(home)
 	if change != nil {
 		change(&opts)
 	}
 	return openFleet(t, opts)
 }
 
-// exec runs one statement besides the fleets.
-func (s *site) exec(t *testing.T, text string, args ...any) {
+// exec runs an SQL statement outside of the fleets.
+func (s *serverGroup) exec(t *testing.T, text string, args ...any) {
 	t.Helper()
 	db, err := registry.OpenDB(s.URL("public"))
 	must(t, err)
@@ -66,8 +67,8 @@ func (s *site) exec(t *testing.T, text string, args ...any) {
 	must(t, err)
 }
 
-// runs begins the Run of a server, and returns its end.
-func runs(t *testing.T, f *Fleet) <-chan error {
+// runServer begins the Run of a server, and returns its end.
+func runServer(t *testing.T, f *Fleet) <-chan error {
 	t.Helper()
 	done := make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -76,27 +77,27 @@ func runs(t *testing.T, f *Fleet) <-chan error {
 	return done
 }
 
-func leads(t *testing.T, f *Fleet) bool {
+func isLeader(t *testing.T, f *Fleet) bool {
 	t.Helper()
 	yes := false
 	err := f.registry.DB.QueryRowContext(t.Context(), "select leads and not fenced from instances where id = ?", f.member.ID()).Scan(&yes)
 	return err == nil && yes
 }
 
-// cable is the connection of one server to the database, which can be cut: then no
-// data passes, and neither end gets an error.
-type cable struct {
+// breakableProxy forwards connections of one server to the database and can stall them:
+// then no data passes, and neither end gets an error.
+type breakableProxy struct {
 	dir string
 	l   net.Listener
 
-	mu    sync.Mutex
-	whole chan struct{} // closed while the wire is whole; guarded by mu
+	mu     sync.Mutex
+	healed chan struct{} // closed unless connections are stalled; guarded by mu
 }
 
-func newCable(t *testing.T, s *site) *cable {
+func newBreakableProxy(t *testing.T, s *serverGroup) *breakableProxy {
 	t.Helper()
-	w := &cable{dir: s.dir, whole: make(chan struct{})}
-	close(w.whole)
+	w := &breakableProxy{dir: s.dir, healed: make(chan struct{})}
+	close(w.healed)
 	var err error
 	w.l, err = net.Listen("unix", filepath.Join(w.dir, ".s.PGSQL.5432"))
 	must(t, err)
@@ -110,29 +111,29 @@ func newCable(t *testing.T, s *site) *cable {
 			if err != nil {
 				return
 			}
-			go w.carry(c, to)
+			go w.forwardConn(c, to)
 		}
 	}()
 	return w
 }
 
-func (w *cable) carry(c net.Conn, to string) {
-	w.wait()
+func (w *breakableProxy) forwardConn(c net.Conn, to string) {
+	w.waitForRepair()
 	d, err := net.Dial("unix", to)
 	if err != nil {
 		_ = c.Close()
 		return
 	}
-	go w.copy(c, d)
-	w.copy(d, c)
+	go w.copyBytes(c, d)
+	w.copyBytes(d, c)
 }
 
-func (w *cable) copy(to, from net.Conn) {
+func (w *breakableProxy) copyBytes(to, from net.Conn) {
 	defer to.Close()
 	b := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(b)
-		w.wait()
+		w.waitForRepair()
 		if n > 0 {
 			if _, err := to.Write(b[:n]); err != nil {
 				return
@@ -144,42 +145,43 @@ func (w *cable) copy(to, from net.Conn) {
 	}
 }
 
-func (w *cable) wait() {
+// waitForRepair waits while connections are stalled.
+func (w *breakableProxy) waitForRepair() {
 	w.mu.Lock()
-	whole := w.whole
+	whole := w.healed
 	w.mu.Unlock()
 	<-whole
 }
 
-// cut lets nothing through until heal is called.
-func (w *cable) cut() (heal func()) {
+// stallConnections stops all data until heal is called.
+func (w *breakableProxy) stallConnections() (heal func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	whole := make(chan struct{})
-	w.whole = whole
+	w.healed = whole
 	return func() { close(whole) }
 }
 
 func TestServersShareOneFleet(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	one, two := s.server(t, nil), s.server(t, nil)
+	s := newServerGroup(t)
+	one, two := s.startServer(t, nil), s.startServer(t, nil)
 	a, b := one.For(LocalCaller()), two.For(LocalCaller())
 
 	sb := mustCreate(t, a, atoll.Config{Spec: atoll.Spec{Name: "web"}, Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent}, Workspaces: []atoll.WorkspaceMount{{Workspace: "w"}}})
 	other, err := b.Open(t.Context(), "web")
 	must(t, err)
-	must(t, second(other.Exec(t.Context(), atoll.Cmd{Shell: "echo hi > /n"})))
+	must(t, errorOf(other.Exec(t.Context(), atoll.Cmd{Shell: "echo hi > /n"})))
 	must(t, sb.Stop(t.Context()))
-	eventually(t, "the other knows that it is stopped", func() bool {
-		return errors.Is(execErr(other), atoll.ErrState)
+	waitFor(t, "the other knows that it is stopped", func() bool {
+		return errors.Is(execError(other), atoll.ErrState)
 	})
 	if _, err := b.Create(t.Context(), atoll.Config{Spec: atoll.Spec{Name: "web"}}); !errors.Is(err, atoll.ErrExists) {
 		t.Errorf("a second of that name: %v", err)
 	}
 
 	tok := mustToken(t, a, atoll.Token{Name: "t", Scopes: []atoll.Scope{atoll.ScopeRun}})
-	must(t, second(two.Authenticate(t.Context(), tok.Secret)))
+	must(t, errorOf(two.Authenticate(t.Context(), tok.Secret)))
 	must(t, a.RevokeToken(t.Context(), "t"))
 	if _, err := two.Authenticate(t.Context(), tok.Secret); !errors.Is(err, atoll.ErrDenied) {
 		t.Errorf("a token that the other server has revoked: %v", err)
@@ -192,63 +194,63 @@ func TestServersShareOneFleet(t *testing.T) {
 
 // TestServersRefuseLocalDrivers: the sandboxes of one host are not all servers'.
 func TestServersRefuseLocalDrivers(t *testing.T) {
-	opts := (&site{&pgtest.Cluster{}, t.TempDir()}).options(t.TempDir())
+	opts := (&serverGroup{&pgtest.Cluster{}, t.TempDir()}).newOptions(t.TempDir())
 	opts.Shared = nil
 	if _, err := Open(t.Context(), opts); !errors.Is(err, atoll.ErrUnsupported) {
 		t.Errorf("error %v", err)
 	}
 }
 
-// TestServersFailOver: a leader that is not heard of any more writes nothing, ends,
-// and another does what it was to do, and settles what it was doing.
+// TestServersFailOver: a leader that lost its lease writes nothing and ends, and
+// another server takes over and reconciles its unfinished work.
 func TestServersFailOver(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	w := newCable(t, s)
-	two := s.server(t, nil)
-	opts := s.options(t.TempDir())
+	s := newServerGroup(t)
+	w := newBreakableProxy(t, s)
+	two := s.startServer(t, nil)
+	opts := s.newOptions(t.TempDir())
 	opts.Registry = (&url.URL{Scheme: "postgres", User: url.User("atoll"), Path: "/postgres", RawQuery: "host=" + w.dir + "&search_path=public"}).String()
 	one, err := Open(t.Context(), opts)
 	must(t, err)
-	ended := runs(t, one)
-	eventually(t, "the first leads", func() bool { return leads(t, one) })
-	runs(t, two)
-	half := mustCreate(t, one.For(LocalCaller()), persistent())
-	force(t, one, half.ID(), func(r *row) {
+	ended := runServer(t, one)
+	waitFor(t, "the first leads", func() bool { return isLeader(t, one) })
+	runServer(t, two)
+	half := mustCreate(t, one.For(LocalCaller()), persistentConfig())
+	forceRow(t, one, half.ID(), func(r *row) {
 		r.state, r.holder, r.goal = atoll.Stopping, one.member.ID(), "stop"
 	})
 	due := mustCreate(t, two.For(LocalCaller()), atoll.Config{Lifecycle: atoll.Lifecycle{TTL: 2 * testLease}})
-	heal := w.cut()
+	heal := w.stallConnections()
 	start := time.Now()
-	eventually(t, "the second leads", func() bool { return leads(t, two) })
+	waitFor(t, "the second leads", func() bool { return isLeader(t, two) })
 	took := time.Since(start)
 	t.Logf("the second led after %v, with a lease of %v", took, testLease)
 	if took < testLease/2 {
 		t.Errorf("it led before the lease was over")
 	}
 	heal()
-	if _, err := one.For(LocalCaller()).Create(t.Context(), persistent()); !errors.Is(err, atoll.ErrUnavailable) || !errors.Is(err, registry.ErrFenced) {
+	if _, err := one.For(LocalCaller()).Create(t.Context(), persistentConfig()); !errors.Is(err, atoll.ErrUnavailable) || !errors.Is(err, registry.ErrFenced) {
 		t.Errorf("create by one that was taken for dead: %v", err)
 	}
-	eventually(t, "what it was doing is settled", func() bool { return rowOf(t, two, half.ID()).state == atoll.Running })
-	eventually(t, "what is due is ended by the second", func() bool { return rowOf(t, two, due.ID()).state == atoll.Destroyed })
+	waitFor(t, "what it was doing is settled", func() bool { return readRow(t, two, half.ID()).state == atoll.Running })
+	waitFor(t, "what is due is ended by the second", func() bool { return readRow(t, two, due.ID()).state == atoll.Destroyed })
 	select {
 	case err := <-ended:
 		if !errors.Is(err, atoll.ErrUnavailable) {
 			t.Errorf("Run of the first ended with %v", err)
 		}
 	case <-time.After(time.Minute):
-		t.Error("Run of the first goes on")
+		t.Error("Run of the first does not return")
 	}
 	_ = one.Close(t.Context()) // it could not write all
 }
 
-// TestServersStopLeadingInTime: a leader whose registry does not answer ends what
-// it does before another may lead, and leads on when the registry is back.
+// TestServersStopLeadingInTime: a leader whose registry does not answer stops leading
+// before another may start, and leads again when the registry is back.
 func TestServersStopLeadingInTime(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	f := s.server(t, nil)
+	s := newServerGroup(t)
+	f := s.startServer(t, nil)
 	led, resign, err := f.member.Lead(t.Context())
 	must(t, err)
 	must(t, s.Down(t.Context()))
@@ -271,19 +273,19 @@ func TestServersStopLeadingInTime(t *testing.T) {
 	must(t, resign())
 }
 
-// TestServersOutliveTheDatabase restarts the database, as a crash would, and cuts
-// connections, while two servers work: nothing that was acknowledged is lost, no
-// server is taken for dead, and what could not be taken down is settled.
-func TestServersOutliveTheDatabase(t *testing.T) {
+// TestServersSurviveDatabaseRestart restarts the database and cuts connections while
+// two servers work: nothing acknowledged may be lost, no server may count as dead, and
+// changes that could not be written must be reconciled.
+func TestServersSurviveDatabaseRestart(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	one, two := s.server(t, nil), s.server(t, nil)
-	runs(t, one)
-	runs(t, two)
+	s := newServerGroup(t)
+	one, two := s.startServer(t, nil), s.startServer(t, nil)
+	runServer(t, one)
+	runServer(t, two)
 	stop := make(chan struct{})
-	results := make(chan worked, 4)
+	results := make(chan workResult, 4)
 	for i := range 4 {
-		go func() { results <- work(t, []*Fleet{one, two}[i%2], stop) }()
+		go func() { results <- createAndDestroy(t, []*Fleet{one, two}[i%2], stop) }()
 	}
 	for range 3 {
 		time.Sleep(300 * time.Millisecond) // of work
@@ -315,21 +317,21 @@ func TestServersOutliveTheDatabase(t *testing.T) {
 			t.Logf("of %s and %s: %+v, %v", one.member.ID(), two.member.ID(), rows, err)
 		}
 	})
-	eventually(t, "nothing is half done", func() bool {
+	waitFor(t, "nothing is half done", func() bool {
 		n := -1
 		err := two.registry.DB.QueryRowContext(t.Context(), "select count(*) from sandboxes where holder <> '' or goal <> '' and due > 0 and due < ?", registry.Timestamp(two.now())).Scan(&n)
 		return err == nil && n == 0
 	})
 	must(t, two.Reconcile(t.Context()))
-	has := ids(t, two.opts.Drivers[0])
+	has := driverStates(t, two.opts.Drivers[0])
 	for id, lives := range there {
 		if r, err := two.loadRow(t.Context(), id); err != nil || (r.state == atoll.Running) != lives || (has[id] == atoll.Running) != lives {
-			t.Errorf("%s: acknowledged as living: %t; it is %s, its driver says %q, %v", id, lives, r.state, has[id], err)
+			t.Errorf("%s: acknowledged as existing: %t; it is %s, its driver has %q, %v", id, lives, r.state, has[id], err)
 		}
 	}
 	for id, state := range has {
 		if r, err := two.loadRow(t.Context(), id); err != nil || r.state != state {
-			t.Errorf("%s: its driver says %s, the registry %s, %v", id, state, r.state, err)
+			t.Errorf("%s: its driver has %s, the registry %s, %v", id, state, r.state, err)
 		}
 	}
 	if failed == 0 || len(there) == 0 {
@@ -337,16 +339,16 @@ func TestServersOutliveTheDatabase(t *testing.T) {
 	}
 }
 
-// worked is what a worker did.
-type worked struct {
+// workResult is what createAndDestroy did.
+type workResult struct {
 	acked  map[string]bool // by id: it was made, and not destroyed
 	failed int
 	wrong  []error // failures that should not be
 }
 
-// work makes and destroys sandboxes until it is to stop.
-func work(t *testing.T, f *Fleet, stop <-chan struct{}) worked {
-	w := worked{acked: make(map[string]bool)}
+// createAndDestroy creates and destroys sandboxes until stop is closed.
+func createAndDestroy(t *testing.T, f *Fleet, stop <-chan struct{}) workResult {
+	w := workResult{acked: make(map[string]bool)}
 	a := f.For(LocalCaller())
 	failed := func(err error) {
 		w.failed++
@@ -360,7 +362,7 @@ func work(t *testing.T, f *Fleet, stop <-chan struct{}) worked {
 			return w
 		default:
 		}
-		sb, err := a.Create(t.Context(), persistent())
+		sb, err := a.Create(t.Context(), persistentConfig())
 		if err != nil {
 			failed(err)
 			continue
@@ -378,16 +380,16 @@ func work(t *testing.T, f *Fleet, stop <-chan struct{}) worked {
 	}
 }
 
-// TestServersClocksAreOne: a server whose clock is an hour ahead ends nothing that
-// was in use a moment ago, and what it writes is of now.
-func TestServersClocksAreOne(t *testing.T) {
+// TestServersUseDatabaseClock: a server whose clock is an hour ahead ends no sandbox
+// that was just used, and its rows have the database's time.
+func TestServersUseDatabaseClock(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	right := s.server(t, nil)
-	wrong := s.server(t, func(o *Options) { o.hostClock = func() time.Time { return time.Now().Add(time.Hour) } })
-	slow := s.server(t, func(o *Options) { o.hostClock = func() time.Time { return time.Now().Add(-time.Hour) } })
-	runs(t, wrong)
-	eventually(t, "the wrong one leads", func() bool { return leads(t, wrong) })
+	s := newServerGroup(t)
+	right := s.startServer(t, nil)
+	wrong := s.startServer(t, func(o *Options) { o.hostClock = func() time.Time { return time.Now().Add(time.Hour) } })
+	slow := s.startServer(t, func(o *Options) { o.hostClock = func() time.Time { return time.Now().Add(-time.Hour) } })
+	runServer(t, wrong)
+	waitFor(t, "the wrong one leads", func() bool { return isLeader(t, wrong) })
 	for _, f := range []*Fleet{right, wrong, slow} {
 		if d := time.Until(f.now()).Abs(); d > time.Second {
 			t.Errorf("its now is %v away", d)
@@ -395,24 +397,24 @@ func TestServersClocksAreOne(t *testing.T) {
 	}
 	sb := mustCreate(t, right.For(LocalCaller()), atoll.Config{Lifecycle: atoll.Lifecycle{Idle: 10 * time.Minute}})
 	late := mustCreate(t, slow.For(LocalCaller()), atoll.Config{Lifecycle: atoll.Lifecycle{TTL: time.Second}})
-	eventually(t, "what is due is ended", func() bool { return rowOf(t, right, late.ID()).state == atoll.Destroyed })
+	waitFor(t, "what is due is ended", func() bool { return readRow(t, right, late.ID()).state == atoll.Destroyed })
 	must(t, wrong.Tidy(t.Context()))
-	if r := rowOf(t, right, sb.ID()); r.state != atoll.Running {
+	if r := readRow(t, right, sb.ID()); r.state != atoll.Running {
 		t.Errorf("what was in use is %s", r.state)
 	}
 	tok := mustToken(t, slow.For(LocalCaller()), atoll.Token{Name: "t", Scopes: []atoll.Scope{atoll.ScopeRead}, Expires: time.Now().Add(time.Minute)})
-	must(t, second(wrong.Authenticate(t.Context(), tok.Secret)))
+	must(t, errorOf(wrong.Authenticate(t.Context(), tok.Secret)))
 }
 
 // TestServersClaimOnce: two servers claim from one pool at once, and no sandbox is
-// given twice.
+// claimed twice.
 func TestServersClaimOnce(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	one, two := s.server(t, nil), s.server(t, nil)
-	runs(t, one)
-	must(t, second(one.For(LocalCaller()).SetPool(t.Context(), atoll.Pool{Name: "p", Size: 20})))
-	eventually(t, "the pool is full", func() bool {
+	s := newServerGroup(t)
+	one, two := s.startServer(t, nil), s.startServer(t, nil)
+	runServer(t, one)
+	must(t, errorOf(one.For(LocalCaller()).SetPool(t.Context(), atoll.Pool{Name: "p", Size: 20})))
+	waitFor(t, "the pool is full", func() bool {
 		list, err := two.For(LocalCaller()).Pools(t.Context())
 		return err == nil && len(list) == 1 && list[0].Ready == 20
 	})
@@ -439,17 +441,17 @@ func TestServersClaimOnce(t *testing.T) {
 	}
 }
 
-// TestServersEventsAreInOrder: a client of one server sees what the other does, each
-// once, in order.
+// TestServersEventsAreInOrder: a client of one server gets the events of the other,
+// each once and in order.
 func TestServersEventsAreInOrder(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	one, two := s.server(t, nil), s.server(t, nil)
+	s := newServerGroup(t)
+	one, two := s.startServer(t, nil), s.startServer(t, nil)
 	const each = 200
 	for _, f := range []*Fleet{one, two} {
 		go func() {
 			for range each {
-				happen(t, f, atoll.Event{Owner: atoll.Local, Type: "x"})
+				emitEvents(t, f, atoll.Event{Owner: atoll.Local, Type: "x"})
 			}
 		}()
 	}
@@ -467,17 +469,16 @@ func TestServersEventsAreInOrder(t *testing.T) {
 	}
 }
 
-// TestServersCrash kills servers at random instants, of which two are at work at
-// any time: what they had acknowledged is there, given to one, and what they had
-// not is whole or gone.
+// TestServersCrash kills servers at random times while two are running. Acknowledged
+// sandboxes must be kept and claimed once, others must be complete or not exist.
 func TestServersCrash(t *testing.T) {
 	kills := testenv.Rounds(t, 5, 20, "ATOLL_CRASHES")
-	s := newSite(t)
-	t.Setenv(onPostgres, s.URL("public"))
+	s := newServerGroup(t)
+	t.Setenv(postgresVar, s.URL("public"))
 	home := t.TempDir()
 	f := openFleet(t, Options{Home: home})
-	must(t, second(f.For(LocalCaller()).SetPool(t.Context(), atoll.Pool{Name: "p", Size: 4})))
-	all := make(map[string]*told)
+	must(t, errorOf(f.For(LocalCaller()).SetPool(t.Context(), atoll.Pool{Name: "p", Size: 4})))
+	all := make(map[string]*reportedSandbox)
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	left := make(chan struct{}, kills)
@@ -488,23 +489,23 @@ func TestServersCrash(t *testing.T) {
 	for range 2 {
 		wg.Go(func() {
 			for range left {
-				if err := crashing(home, &mu, all, time.Duration(5+rand.IntN(400))*time.Millisecond); err != nil {
+				if err := runAndKillChild(home, &mu, all, time.Duration(5+rand.IntN(400))*time.Millisecond); err != nil {
 					t.Error(err)
 				}
 			}
 		})
 	}
 	wg.Wait()
-	settled(t, f)
-	checkCrash(t, f, all)
+	waitUntilReconciled(t, f)
+	checkAfterCrash(t, f, all)
 	t.Logf("%d kills, %d sandboxes", kills, len(all))
 }
 
-// TestServersHaveTheSameTables compares the tables of the two kinds of registry.
-func TestServersHaveTheSameTables(t *testing.T) {
+// TestServersHaveSameTables compares the tables of the two kinds of registry.
+func TestServersHaveSameTables(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	file, base := testRegistry(t, t.TempDir()), s.server(t, nil).registry
+	s := newServerGroup(t)
+	file, base := testRegistry(t, t.TempDir()), s.startServer(t, nil).registry
 	want, err := registry.Strings(t.Context(), file.DB, `select m.name || '.' || p.name from sqlite_master m join pragma_table_info(m.name) p
 		where m.type = 'table' and m.name not like 'sqlite_%'`)
 	must(t, err)

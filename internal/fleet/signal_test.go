@@ -10,8 +10,8 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// until returns a writer that closes a channel when a text has come by.
-func until(text string) (io.Writer, <-chan struct{}) {
+// notifyOnText returns a writer that closes a channel when a text was written.
+func notifyOnText(text string) (io.Writer, <-chan struct{}) {
 	seen := make(chan struct{})
 	var mu sync.Mutex
 	var all strings.Builder
@@ -28,43 +28,43 @@ func until(text string) (io.Writer, <-chan struct{}) {
 }
 
 func TestSignalsReachAProcess(t *testing.T) {
-	f := memoryFleet(t, "", nil)
+	f := openMemoryFleet(t, "", nil)
 	sb := newSandbox(t, f, atoll.Config{})
 	if !sb.driverFeatures().Signals {
 		t.Fatal("the virtual driver has no signals")
 	}
 	mustStart(t, sb, "p", atoll.Cmd{Shell: "trap 'echo caught' USR1; trap 'echo bye; exit 9' TERM; echo up; while :; do :; done", Timeout: -1})
-	up, isUp := until("up\n")
-	caught, isCaught := until("caught\n")
+	up, isUp := notifyOnText("up\n")
+	caught, isCaught := notifyOnText("caught\n")
 	var wg sync.WaitGroup
 	for _, w := range []io.Writer{up, caught} {
 		wg.Go(func() {
-			exit, err := sb.Attach(aMinute(t), "p", Attachment{Stdout: w})
+			exit, err := sb.Attach(minuteContext(t), "p", Attachment{Stdout: w})
 			if err != nil || exit.Code != 9 {
 				t.Errorf("%+v, %v", exit, err)
 			}
 		})
 	}
 	<-isUp
-	if err := sb.Signal(aMinute(t), "p", "USR1"); err != nil {
+	if err := sb.Signal(minuteContext(t), "p", "USR1"); err != nil {
 		t.Fatal(err)
 	}
 	<-isCaught
-	if err := sb.Signal(aMinute(t), "p", "TERM"); err != nil {
+	if err := sb.Signal(minuteContext(t), "p", "TERM"); err != nil {
 		t.Fatal(err)
 	}
 	wg.Wait()
 }
 
 func TestSignalsOfCallerAndOthers(t *testing.T) {
-	f := memoryFleet(t, "", nil)
+	f := openMemoryFleet(t, "", nil)
 	sb := newSandbox(t, f, atoll.Config{})
 	signals := make(chan string)
-	out, isUp := until("up\n")
-	one, isOne := until("one\n")
+	out, isUp := notifyOnText("up\n")
+	one, isOne := notifyOnText("one\n")
 	ended := make(chan atoll.Exit)
 	go func() {
-		_, exit, err := sb.Run(aMinute(t), "p", atoll.Cmd{
+		_, exit, err := sb.Run(minuteContext(t), "p", atoll.Cmd{
 			Shell: "trap 'echo one' USR1; trap 'exit 4' TERM; echo up; while :; do :; done", Stdout: io.MultiWriter(out, one), Signals: signals,
 		})
 		if err != nil {
@@ -75,7 +75,7 @@ func TestSignalsOfCallerAndOthers(t *testing.T) {
 	<-isUp
 	signals <- "USR1"
 	<-isOne
-	if err := sb.Signal(aMinute(t), "p", "TERM"); err != nil {
+	if err := sb.Signal(minuteContext(t), "p", "TERM"); err != nil {
 		t.Fatal(err)
 	}
 	if exit := <-ended; exit.Code != 4 {
@@ -84,12 +84,12 @@ func TestSignalsOfCallerAndOthers(t *testing.T) {
 }
 
 func TestUnnamedCommandAcceptsOnlyKill(t *testing.T) {
-	f := memoryFleet(t, "", nil)
+	f := openMemoryFleet(t, "", nil)
 	sb := newSandbox(t, f, atoll.Config{})
-	out, isUp := until("up\n")
+	out, isUp := notifyOnText("up\n")
 	ended := make(chan atoll.Exit)
 	go func() {
-		exit, err := sb.Exec(aMinute(t), atoll.Cmd{Shell: "echo up; while :; do :; done", Stdout: out})
+		exit, err := sb.Exec(minuteContext(t), atoll.Cmd{Shell: "echo up; while :; do :; done", Stdout: out})
 		if err != nil {
 			t.Error(err)
 		}
@@ -100,10 +100,10 @@ func TestUnnamedCommandAcceptsOnlyKill(t *testing.T) {
 	if err != nil || len(list) != 1 || !list[0].Running {
 		t.Fatal(list, err)
 	}
-	if err := sb.Signal(aMinute(t), list[0].ID, "INT"); !errors.Is(err, atoll.ErrUnsupported) {
+	if err := sb.Signal(minuteContext(t), list[0].ID, "INT"); !errors.Is(err, atoll.ErrUnsupported) {
 		t.Errorf("INT: %v", err)
 	}
-	if err := sb.Signal(aMinute(t), list[0].ID, "KILL"); err != nil {
+	if err := sb.Signal(minuteContext(t), list[0].ID, "KILL"); err != nil {
 		t.Fatal(err)
 	}
 	if exit := <-ended; exit.Signal != "KILL" {
@@ -112,7 +112,7 @@ func TestUnnamedCommandAcceptsOnlyKill(t *testing.T) {
 }
 
 func TestAttachedClientResizesTerminal(t *testing.T) {
-	f := memoryFleet(t, "", nil)
+	f := openMemoryFleet(t, "", nil)
 	sb := newSandbox(t, f, atoll.Config{})
 	if !sb.driverFeatures().TTY {
 		t.Fatal("the virtual driver has no terminals")
@@ -122,33 +122,33 @@ func TestAttachedClientResizesTerminal(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	resize := make(chan atoll.Size, 1)
-	out, isUp := until("up\r\n")
+	out, isUp := notifyOnText("up\r\n")
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if exit, err := sb.Attach(aMinute(t), "p", Attachment{Stdout: out, Resize: resize}); err != nil || exit.Code != 0 {
+		if exit, err := sb.Attach(minuteContext(t), "p", Attachment{Stdout: out, Resize: resize}); err != nil || exit.Code != 0 {
 			t.Errorf("%+v, %v", exit, err)
 		}
 	})
 	<-isUp
 	resize <- atoll.Size{Rows: 30, Cols: 40}
 	wg.Wait()
-	if out, errs, _, _ := attached(t, sb, "p", Attachment{}); out != "10 20\r\nup\r\n30 40\r\n" || errs != "" {
+	if out, errs, _, _ := attachToEnd(t, sb, "p", Attachment{}); out != "10 20\r\nup\r\n30 40\r\n" || errs != "" {
 		t.Errorf("%q, %q", out, errs)
 	}
 }
 
 func TestADriverWithoutSignalsOrTerminals(t *testing.T) {
-	f := memoryFleet(t, "", nil)
+	f := openMemoryFleet(t, "", nil)
 	sb := newSandbox(t, f, atoll.Config{})
 	b := sb.b.driver
 	b.mu.Lock()
 	b.features.Signals, b.features.TTY = false, false
 	b.mu.Unlock()
 	mustStart(t, sb, "p", atoll.Cmd{Shell: "cat", Timeout: -1})
-	if err := sb.Signal(aMinute(t), "p", "INT"); !errors.Is(err, atoll.ErrUnsupported) {
+	if err := sb.Signal(minuteContext(t), "p", "INT"); !errors.Is(err, atoll.ErrUnsupported) {
 		t.Errorf("INT: %v", err)
 	}
-	if err := sb.Signal(aMinute(t), "p", "KILL"); err != nil {
+	if err := sb.Signal(minuteContext(t), "p", "KILL"); err != nil {
 		t.Errorf("KILL: %v", err)
 	}
 	if _, err := sb.StartProcess(t.Context(), "q", atoll.Cmd{Shell: "cat", TTY: &atoll.TTY{}}); !errors.Is(err, atoll.ErrUnsupported) {

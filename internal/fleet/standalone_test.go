@@ -9,9 +9,9 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// dieAlone leaves what a process leaves that is killed while it works with a
-// sandbox that no registry knows.
-func dieAlone(t *testing.T, home string, d atoll.Driver) string {
+// leaveStandaloneSandbox leaves what a killed process leaves that used a sandbox
+// without a registry.
+func leaveStandaloneSandbox(t *testing.T, home string, d atoll.Driver) string {
 	t.Helper()
 	in, err := member.JoinHome(home)
 	if err != nil {
@@ -30,12 +30,12 @@ func dieAlone(t *testing.T, home string, d atoll.Driver) string {
 	return sb.ID()
 }
 
-// TestStandalone: no process adopts a sandbox without a registry while it is in use,
-// and it is gone afterwards.
+// TestStandalone: no process adopts a standalone sandbox while it is in use, and it is
+// removed afterwards.
 func TestStandalone(t *testing.T) {
-	filesOnly(t, "with a registry that servers share none are made")
+	skipOnPostgres(t, "with a registry that servers share none are made")
 	home := t.TempDir()
-	d := newLasting(home + "/sandboxes")
+	d := newDetachingDriver(home + "/sandboxes")
 	sb, end, err := Lone(t.Context(), home, d, atoll.Spec{Name: "alone"})
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func TestStandalone(t *testing.T) {
 	if err := end(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if left := ids(t, d.Driver); len(left) != 0 {
+	if left := driverStates(t, d.Driver); len(left) != 0 {
 		t.Errorf("left: %v", left)
 	}
 	if files, err := member.List(home); err != nil || len(files) != 1 {
@@ -61,13 +61,13 @@ func TestStandalone(t *testing.T) {
 	}
 }
 
-// What a process leaves that was killed, the next one destroys: one without a
-// registry, or a fleet.
+// TestStandaloneOfDeadProcess: the next process, standalone or with a fleet, destroys
+// the sandbox of a killed process.
 func TestStandaloneOfDeadProcess(t *testing.T) {
-	filesOnly(t, "with a registry that servers share none are made")
+	skipOnPostgres(t, "with a registry that servers share none are made")
 	home := t.TempDir()
-	d := newLasting(home + "/sandboxes")
-	first := dieAlone(t, home, d)
+	d := newDetachingDriver(home + "/sandboxes")
+	first := leaveStandaloneSandbox(t, home, d)
 	_, end, err := Lone(t.Context(), home, d, atoll.Spec{})
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +78,7 @@ func TestStandaloneOfDeadProcess(t *testing.T) {
 	if err := end(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	second := dieAlone(t, home, d)
+	second := leaveStandaloneSandbox(t, home, d)
 	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
 	if _, err := d.Open(t.Context(), second); !errors.Is(err, atoll.ErrNotFound) {
 		t.Errorf("after a fleet: %v", err)
@@ -91,10 +91,10 @@ func TestStandaloneOfDeadProcess(t *testing.T) {
 	}
 }
 
-// A Create that fails leaves nothing of it.
+// TestStandaloneThatFails: a failed Create leaves nothing.
 func TestStandaloneThatFails(t *testing.T) {
 	home := t.TempDir()
-	d := newLasting(home + "/sandboxes")
+	d := newDetachingDriver(home + "/sandboxes")
 	if _, _, err := Lone(t.Context(), home, d, atoll.Spec{Name: "Bad Name"}); !errors.Is(err, atoll.ErrInvalid) {
 		t.Errorf("error %v", err)
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// cells are the tables next and found, drawn: a row for each state to leave, a
-// column for each to come into. n is next, f found, b both.
-const cells = `
+// transitionTable shows the tables next and found: a row for each state to leave, a
+// column for each to enter. n is next, f found, b both.
+const transitionTable = `
              created starting running pausing paused stopping stopped error destroyed
 created         .       n        .       .      .       .        .      f       .
 starting        .       .        b       .      f       .        f      b       .
@@ -26,7 +26,7 @@ destroyed       .       .        .       .      .       .        .      .       
 `
 
 func TestStates(t *testing.T) {
-	lines := strings.Split(strings.TrimSpace(cells), "\n")
+	lines := strings.Split(strings.TrimSpace(transitionTable), "\n")
 	var heads []atoll.State
 	for _, h := range strings.Fields(lines[0]) {
 		heads = append(heads, atoll.State(h))
@@ -38,19 +38,19 @@ func TestStates(t *testing.T) {
 		fields := strings.Fields(line)
 		for i, want := range fields[1:] {
 			from, to := atoll.State(fields[0]), heads[i]
-			t.Run(string(from)+" to "+string(to), func(t *testing.T) { cell(t, from, to, want) })
+			t.Run(string(from)+" to "+string(to), func(t *testing.T) { checkCell(t, from, to, want) })
 		}
 	}
 }
 
-func cell(t *testing.T, from, to atoll.State, want string) {
+func checkCell(t *testing.T, from, to atoll.State, want string) {
 	inNext, inFound := slices.Contains(allowedNext[from], to), slices.Contains(observable[from], to)
 	if inNext != (want == "n" || want == "b") || inFound != (want == "f" || want == "b") {
 		t.Errorf("next has it: %v, found has it: %v; drawn is %q", inNext, inFound, want)
 	}
 }
 
-// TestTransitions puts a row into each state and tries to take it to each.
+// TestTransitions tries to move a row from each state to each other state.
 func TestTransitions(t *testing.T) {
 	f := openFleet(t, Options{})
 	for _, from := range states {

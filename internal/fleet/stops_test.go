@@ -6,7 +6,8 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// What is kept of a pod, not its driver alone, says whether it can be stopped.
+// TestStops: whether a pod can be stopped depends on its stored settings, not only on
+// its driver.
 func TestStops(t *testing.T) {
 	for _, c := range []struct {
 		pod         *atoll.Pod

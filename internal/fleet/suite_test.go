@@ -16,8 +16,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if home := os.Getenv(crashHome); home != "" {
-		fmt.Fprintln(os.Stderr, "the child of a crash test ended:", crashChild(home))
+	if home := os.Getenv(crashHomeVar); home != "" {
+		fmt.Fprintln(os.Stderr, "the child of a crash test ended:", runCrashChild(home))
 		os.Exit(1)
 	}
 	// A directory that vfs.Host no longer needs is closed by its finalizer, whenever that runs.
@@ -34,7 +34,7 @@ func openFleet(t testing.TB, opts Options) *Fleet {
 	if opts.Drivers == nil {
 		opts.Drivers = []atoll.Driver{&virtual.Driver{Dir: filepath.Join(opts.Home, "sandboxes")}}
 	}
-	f, err := Open(context.Background(), placed(opts))
+	f, err := Open(context.Background(), withPostgres(opts))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func closeFleet(t testing.TB, f *Fleet) {
 	}
 }
 
-// asDriver is an account as a driver, for the suite.
+// asDriver makes an account a driver for atolltest.
 type asDriver struct{ a *Account }
 
 func (d asDriver) Name() string { return d.a.f.opts.Default }

@@ -10,8 +10,8 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/fleet/event"
 )
 
-// Who may only read sees terminals and types on none; what is typed is in no
-// record; secrets of a command are hidden.
+// TestTerminalRights: the scope read allows looking at terminals but not typing; input
+// is not recorded; secrets in commands are hidden.
 func TestTerminalRights(t *testing.T) {
 	f := openFleet(t, Options{})
 	mine := f.For(LocalCaller())
@@ -40,7 +40,7 @@ func TestTerminalRights(t *testing.T) {
 		}(),
 	} {
 		if !errors.Is(err, atoll.ErrDenied) {
-			t.Errorf("%s by one who may only read: %v", what, err)
+			t.Errorf("%s with only the scope read: %v", what, err)
 		}
 	}
 	if _, err := reader.ReadTerminal(ctx, "main"); err != nil {
@@ -61,7 +61,7 @@ func TestTerminalRights(t *testing.T) {
 		t.Error(err)
 	}
 	if exit := <-watched; exit.Code != 4 {
-		t.Errorf("who watched got %+v", exit)
+		t.Errorf("a watching client got %+v", exit)
 	}
 	if err := sb.Pause(ctx); err != nil {
 		t.Fatal(err)
@@ -72,12 +72,12 @@ func TestTerminalRights(t *testing.T) {
 	if err := errors.Join(sb.Resume(ctx), sb.CloseTerminal(ctx, "main")); err != nil {
 		t.Error(err)
 	}
-	noRecordOf(t, mine, "hush-hush-42", "pass-word-7")
+	checkNotRecorded(t, mine, "hush-hush-42", "pass-word-7")
 }
 
-// noRecordOf fails if events or the audit hold any of the texts, or nothing of
-// terminals.
-func noRecordOf(t *testing.T, a *Account, texts ...string) {
+// checkNotRecorded fails the test if events or the audit log contain one of the texts,
+// or nothing about terminals.
+func checkNotRecorded(t *testing.T, a *Account, texts ...string) {
 	t.Helper()
 	audit, err := a.Audit(t.Context(), AuditFilter{})
 	if err != nil {

@@ -17,21 +17,21 @@ import (
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 )
 
-// clock is a time that only the test moves.
-type clock struct{ at atomic.Int64 }
+// fakeClock is a clock that only the test advances.
+type fakeClock struct{ at atomic.Int64 }
 
-func newClock() *clock {
-	c := &clock{}
+func newFakeClock() *fakeClock {
+	c := &fakeClock{}
 	c.at.Store(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC).UnixNano())
 	return c
 }
 
-func (c *clock) now() time.Time               { return time.Unix(0, c.at.Load()).UTC() }
-func (c *clock) pass(d time.Duration)         { c.at.Add(int64(d)) }
-func (c *clock) in(d time.Duration) time.Time { return c.now().Add(d) }
+func (c *fakeClock) now() time.Time                  { return time.Unix(0, c.at.Load()).UTC() }
+func (c *fakeClock) advance(d time.Duration)         { c.at.Add(int64(d)) }
+func (c *fakeClock) after(d time.Duration) time.Time { return c.now().Add(d) }
 
-// memoryFleet is a fleet whose sandboxes are in memory.
-func memoryFleet(t testing.TB, home string, now func() time.Time) *Fleet {
+// openMemoryFleet opens a fleet whose sandboxes are in memory.
+func openMemoryFleet(t testing.TB, home string, now func() time.Time) *Fleet {
 	return openFleet(t, Options{Home: home, Drivers: []atoll.Driver{virtual.New()}, Now: now})
 }
 
@@ -59,16 +59,16 @@ var (
 )
 
 func TestEveryBadSecretIsTheSameError(t *testing.T) {
-	home, c := t.TempDir(), newClock()
-	f := memoryFleet(t, home, c.now)
+	home, c := t.TempDir(), newFakeClock()
+	f := openMemoryFleet(t, home, c.now)
 	admin := f.For(LocalCaller())
 	good := mustToken(t, admin, atoll.Token{Name: "good", Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeRun, atoll.ScopeRead}})
-	old := mustToken(t, admin, atoll.Token{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}, Expires: c.in(time.Hour)})
+	old := mustToken(t, admin, atoll.Token{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}, Expires: c.after(time.Hour)})
 	gone := mustToken(t, admin, atoll.Token{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}})
 	if err := admin.RevokeToken(t.Context(), gone.ID); err != nil {
 		t.Fatal(err)
 	}
-	c.pass(time.Hour)
+	c.advance(time.Hour)
 	who, err := f.Authenticate(t.Context(), good.Secret)
 	if err != nil || who.Owner != alice || who.Token != good.ID || !slices.Equal(who.Scopes, []atoll.Scope{atoll.ScopeRun, atoll.ScopeRead}) {
 		t.Fatalf("a good token's bearer is %+v, %v", who, err)
@@ -99,7 +99,7 @@ func TestEveryBadSecretIsTheSameError(t *testing.T) {
 
 func TestRevocationHoldsAtOnceInEveryProcess(t *testing.T) {
 	home := t.TempDir()
-	f, other := memoryFleet(t, home, nil), memoryFleet(t, home, nil)
+	f, other := openMemoryFleet(t, home, nil), openMemoryFleet(t, home, nil)
 	admin := f.For(LocalCaller())
 	for range 20 {
 		tok := mustToken(t, admin, atoll.Token{Name: "again", Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRun}})
@@ -123,11 +123,11 @@ func TestRevocationHoldsAtOnceInEveryProcess(t *testing.T) {
 	}
 }
 
-func TestATokenGivesOnlyWhatItHas(t *testing.T) {
-	c := newClock()
-	f := memoryFleet(t, "", c.now)
+func TestTokenScopes(t *testing.T) {
+	c := newFakeClock()
+	f := openMemoryFleet(t, "", c.now)
 	admin := f.For(LocalCaller())
-	limited := mustAuthenticate(t, f, mustToken(t, admin, atoll.Token{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRun}, Expires: c.in(time.Hour)}).Secret)
+	limited := mustAuthenticate(t, f, mustToken(t, admin, atoll.Token{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRun}, Expires: c.after(time.Hour)}).Secret)
 	free := mustAuthenticate(t, f, mustToken(t, admin, atoll.Token{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeHost}}).Secret)
 	reader := mustAuthenticate(t, f, mustToken(t, admin, atoll.Token{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}}).Secret)
 	run, read := []atoll.Scope{atoll.ScopeRun}, []atoll.Scope{atoll.ScopeRead}
@@ -146,9 +146,9 @@ func TestATokenGivesOnlyWhatItHas(t *testing.T) {
 		{"OtherOwner", free, atoll.Token{Owner: bob, Scopes: run}, atoll.ErrDenied, time.Time{}},
 		{"OwnOwnerNamed", free, atoll.Token{Owner: alice, Scopes: run}, nil, time.Time{}},
 		{"ReaderMakesNone", reader, atoll.Token{Scopes: read}, atoll.ErrDenied, time.Time{}},
-		{"EndsWithItsMaker", limited, atoll.Token{Scopes: run}, nil, c.in(time.Hour)},
-		{"BeforeItsMaker", limited, atoll.Token{Scopes: run, Expires: c.in(time.Minute)}, nil, c.in(time.Minute)},
-		{"AfterItsMaker", limited, atoll.Token{Scopes: run, Expires: c.in(time.Hour + 1)}, atoll.ErrDenied, time.Time{}},
+		{"EndsWithItsMaker", limited, atoll.Token{Scopes: run}, nil, c.after(time.Hour)},
+		{"BeforeItsMaker", limited, atoll.Token{Scopes: run, Expires: c.after(time.Minute)}, nil, c.after(time.Minute)},
+		{"AfterItsMaker", limited, atoll.Token{Scopes: run, Expires: c.after(time.Hour + 1)}, atoll.ErrDenied, time.Time{}},
 		{"AdminForOthers", admin, atoll.Token{Owner: bob, Scopes: []atoll.Scope{atoll.ScopeAdmin}}, nil, time.Time{}},
 		{"InThePast", admin, atoll.Token{Scopes: run, Expires: c.now()}, atoll.ErrInvalid, time.Time{}},
 		{"NoScopes", admin, atoll.Token{}, atoll.ErrInvalid, time.Time{}},
@@ -161,7 +161,7 @@ func TestATokenGivesOnlyWhatItHas(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want %v", k.law, tok, err, k.want)
 		}
 	}
-	_, err := admin.CreateToken(t.Context(), atoll.Token{Name: "A b", Scopes: []atoll.Scope{"all"}, Expires: c.in(-time.Hour)})
+	_, err := admin.CreateToken(t.Context(), atoll.Token{Name: "A b", Scopes: []atoll.Scope{"all"}, Expires: c.after(-time.Hour)})
 	for _, part := range []string{`"A b"`, `"all"`, "expires"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("of three mistakes %v does not name %s", err, part)
@@ -169,9 +169,10 @@ func TestATokenGivesOnlyWhatItHas(t *testing.T) {
 	}
 }
 
-// TestARunTokenRevokesNoAdmin: an agent's token must not lock its owner out.
-func TestARunTokenRevokesNoAdmin(t *testing.T) {
-	f := memoryFleet(t, t.TempDir(), nil)
+// TestRunTokenCannotRevokeAdmin: an agent's token must not be able to lock its owner
+// out.
+func TestRunTokenCannotRevokeAdmin(t *testing.T) {
+	f := openMemoryFleet(t, t.TempDir(), nil)
 	local := f.For(LocalCaller())
 	run := []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}
 	agent := mustAuthenticate(t, f, mustToken(t, local, atoll.Token{Owner: alice, Scopes: run}).Secret)
@@ -194,8 +195,8 @@ func TestARunTokenRevokesNoAdmin(t *testing.T) {
 	}
 }
 
-func TestTokensOfOthersAreNotThere(t *testing.T) {
-	f := memoryFleet(t, "", nil)
+func TestForeignTokensAreNotFound(t *testing.T) {
+	f := openMemoryFleet(t, "", nil)
 	admin := f.For(LocalCaller())
 	run := []atoll.Scope{atoll.ScopeRun}
 	a := mustToken(t, admin, atoll.Token{Name: "laptop", Owner: alice, Scopes: run})
@@ -226,9 +227,9 @@ func TestTokensOfOthersAreNotThere(t *testing.T) {
 }
 
 func TestTokenNamesAreUniqueWhileTheyLive(t *testing.T) {
-	home, c := t.TempDir(), newClock()
-	fleets := []*Fleet{memoryFleet(t, home, c.now), memoryFleet(t, home, c.now)}
-	tok := atoll.Token{Name: "ci", Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRun}, Expires: c.in(time.Hour)}
+	home, c := t.TempDir(), newFakeClock()
+	fleets := []*Fleet{openMemoryFleet(t, home, c.now), openMemoryFleet(t, home, c.now)}
+	tok := atoll.Token{Name: "ci", Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRun}, Expires: c.after(time.Hour)}
 	create := func() (made int) {
 		var wg sync.WaitGroup
 		var n atomic.Int32
@@ -248,7 +249,7 @@ func TestTokenNamesAreUniqueWhileTheyLive(t *testing.T) {
 	if n := create(); n != 1 {
 		t.Fatalf("%d tokens of one name", n)
 	}
-	c.pass(time.Hour)
+	c.advance(time.Hour)
 	tok.Expires = time.Time{}
 	if n := create(); n != 1 {
 		t.Fatalf("%d tokens of the name of one that expired", n)
@@ -262,9 +263,9 @@ func TestTokenNamesAreUniqueWhileTheyLive(t *testing.T) {
 	}
 }
 
-func TestTheUseOfATokenIsWrittenOnceAMinute(t *testing.T) {
-	c := newClock()
-	f := memoryFleet(t, "", c.now)
+func TestTokenUseIsStoredOnceAMinute(t *testing.T) {
+	c := newFakeClock()
+	f := openMemoryFleet(t, "", c.now)
 	admin := f.For(LocalCaller())
 	tok := mustToken(t, admin, atoll.Token{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRun}})
 	used := func() time.Time {
@@ -280,24 +281,24 @@ func TestTheUseOfATokenIsWrittenOnceAMinute(t *testing.T) {
 	first := c.now()
 	for range 60 {
 		mustAuthenticate(t, f, tok.Secret)
-		c.pass(time.Second - 1)
+		c.advance(time.Second - 1)
 	}
 	if at := used(); !at.Equal(first) {
 		t.Errorf("used %v, within a minute %v", first, at)
 	}
-	c.pass(time.Minute)
+	c.advance(time.Minute)
 	mustAuthenticate(t, f, tok.Secret)
 	if at := used(); !at.Equal(c.now()) {
-		t.Errorf("used %v, the registry says %v", c.now(), at)
+		t.Errorf("used %v, the registry has %v", c.now(), at)
 	}
 }
 
-func TestDeadTokensAreForgotten(t *testing.T) {
-	c := newClock()
-	f := memoryFleet(t, "", c.now)
+func TestExpiredTokensAreRemoved(t *testing.T) {
+	c := newFakeClock()
+	f := openMemoryFleet(t, "", c.now)
 	admin := f.For(LocalCaller())
 	live := mustToken(t, admin, atoll.Token{Scopes: []atoll.Scope{atoll.ScopeRun}})
-	mustToken(t, admin, atoll.Token{Scopes: []atoll.Scope{atoll.ScopeRun}, Expires: c.in(time.Hour)})
+	mustToken(t, admin, atoll.Token{Scopes: []atoll.Scope{atoll.ScopeRun}, Expires: c.after(time.Hour)})
 	if err := admin.RevokeToken(t.Context(), mustToken(t, admin, atoll.Token{Scopes: []atoll.Scope{atoll.ScopeRun}}).ID); err != nil {
 		t.Fatal(err)
 	}
@@ -307,11 +308,11 @@ func TestDeadTokensAreForgotten(t *testing.T) {
 		}
 		return n
 	}
-	c.pass(tokenRetention + 1)
+	c.advance(tokenRetention + 1)
 	if err := f.trimRecords(t.Context()); err != nil || count() != 2 {
 		t.Fatalf("%d rows, %v: want the live one and the one that expired an hour later", count(), err)
 	}
-	c.pass(2 * time.Hour)
+	c.advance(2 * time.Hour)
 	if err := f.trimRecords(t.Context()); err != nil || count() != 1 {
 		t.Fatalf("%d rows, %v: want the live one", count(), err)
 	}
@@ -319,7 +320,7 @@ func TestDeadTokensAreForgotten(t *testing.T) {
 }
 
 func BenchmarkAuthenticate(b *testing.B) {
-	f := memoryFleet(b, b.TempDir(), nil)
+	f := openMemoryFleet(b, b.TempDir(), nil)
 	admin := f.For(LocalCaller())
 	tok := mustToken(b, admin, atoll.Token{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRun}})
 	for range 1000 {
@@ -334,11 +335,11 @@ func BenchmarkAuthenticate(b *testing.B) {
 	}
 }
 
-// TestTokensOfAnOwnerAreLimited makes tokens without end, as an admin
-// does for an owner too; those that are of no use any more don't count.
+// TestTokensOfAnOwnerAreLimited creates tokens until the limit, also as an admin for an
+// owner. Expired and revoked tokens do not count.
 func TestTokensOfAnOwnerAreLimited(t *testing.T) {
-	c := newClock()
-	f := memoryFleet(t, "", c.now)
+	c := newFakeClock()
+	f := openMemoryFleet(t, "", c.now)
 	admin := f.For(LocalCaller())
 	a := f.For(Caller{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeRead}})
 	read := []atoll.Scope{atoll.ScopeRead}
@@ -357,14 +358,13 @@ func TestTokensOfAnOwnerAreLimited(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustToken(t, a, atoll.Token{Scopes: read})
-	c.pass(2 * time.Hour)
+	c.advance(2 * time.Hour)
 	mustToken(t, admin, atoll.Token{Owner: alice, Scopes: read})
 }
 
-// TestListingsDoNotStarveAuthenticate keeps every connection that lists are read
-// over busy.
+// TestListingsDoNotStarveAuthenticate keeps all connections for listings busy.
 func TestListingsDoNotStarveAuthenticate(t *testing.T) {
-	f := memoryFleet(t, "", nil)
+	f := openMemoryFleet(t, "", nil)
 	tok := mustToken(t, f.For(LocalCaller()), atoll.Token{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}})
 	for range f.registry.DB.Stats().MaxOpenConnections {
 		c, err := f.registry.DB.Conn(t.Context())

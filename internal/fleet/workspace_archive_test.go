@@ -24,8 +24,8 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/fleet/workspace"
 )
 
-// archiveOf makes a tar stream. The content of a file is in its Linkname.
-func archiveOf(t testing.TB, entries ...tar.Header) *bytes.Buffer {
+// makeArchive returns a tar stream. The content of a file is in its Linkname.
+func makeArchive(t testing.TB, entries ...tar.Header) *bytes.Buffer {
 	t.Helper()
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -53,8 +53,8 @@ func archiveOf(t testing.TB, entries ...tar.Header) *bytes.Buffer {
 	return &b
 }
 
-// entriesOf returns the names of an export.
-func entriesOf(t testing.TB, f *Files, name string) (names []string) {
+// listEntries returns the names in an export.
+func listEntries(t testing.TB, f *Files, name string) (names []string) {
 	t.Helper()
 	rc, err := f.Export(t.Context(), name)
 	must(t, err)
@@ -69,20 +69,20 @@ func entriesOf(t testing.TB, f *Files, name string) (names []string) {
 	}
 }
 
-func fileIn(name, content string) tar.Header { return tar.Header{Name: name, Linkname: content} }
-func dirIn(name string) tar.Header           { return tar.Header{Typeflag: tar.TypeDir, Name: name} }
-func linkIn(name, to string) tar.Header {
+func fileHeader(name, content string) tar.Header { return tar.Header{Name: name, Linkname: content} }
+func dirHeader(name string) tar.Header           { return tar.Header{Typeflag: tar.TypeDir, Name: name} }
+func linkHeader(name, to string) tar.Header {
 	return tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: to}
 }
-func hardIn(name, to string) tar.Header {
+func hardLinkHeader(name, to string) tar.Header {
 	return tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: to}
 }
 
-// TestHostileImports imports what must be refused. Nothing may change, and the
+// TestHostileImports imports archives that must be refused. Nothing may change, and the
 // error must name the entry.
 func TestHostileImports(t *testing.T) {
 	f := openFleet(t, Options{})
-	files, host := testFiles(t, f)
+	files, host := newTestFiles(t, f)
 	outside := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(outside, "secret"), []byte("secret"), 0o600))
 	must(t, os.Symlink(outside, filepath.Join(host, "out")))
@@ -96,51 +96,51 @@ func TestHostileImports(t *testing.T) {
 		bad     string
 		err     error
 	}{
-		"AbsoluteName":         {[]tar.Header{fileIn("ok", "x"), fileIn("/etc/passwd", "x")}, "/etc/passwd", atoll.ErrInvalid},
-		"DotDotName":           {[]tar.Header{fileIn("a/../../b", "x")}, "a/../../b", atoll.ErrInvalid},
-		"DotDotAlone":          {[]tar.Header{dirIn("..")}, "..", atoll.ErrInvalid},
-		"DotDotInside":         {[]tar.Header{fileIn("a/../b", "x")}, "a/../b", atoll.ErrInvalid},
-		"ThroughPlantedLink":   {[]tar.Header{linkIn("l", "/etc"), fileIn("l/x", "x")}, "l/x", atoll.ErrInvalid},
-		"ThroughPlantedInside": {[]tar.Header{dirIn("d"), linkIn("l", "d"), fileIn("l/x", "x")}, "l/x", atoll.ErrInvalid},
-		"ThroughLinkOfLink":    {[]tar.Header{linkIn("a", ".."), linkIn("b", "a"), dirIn("b/c")}, "b/c", atoll.ErrInvalid},
-		"DirThroughPlanted":    {[]tar.Header{linkIn("l", "/"), dirIn("l/x/y")}, "l/x/y", atoll.ErrInvalid},
-		"ThroughOldLinkOut":    {[]tar.Header{fileIn("out/x", "x")}, "out", atoll.ErrInvalid},
-		"ThroughOldLinkInside": {[]tar.Header{fileIn("in/x", "changed")}, "in", atoll.ErrInvalid},
-		"HardLinkAbsolute":     {[]tar.Header{hardIn("h", "/secret")}, "h", atoll.ErrInvalid},
-		"HardLinkDotDot":       {[]tar.Header{hardIn("h", "../secret")}, "h", atoll.ErrInvalid},
-		"HardLinkThroughOld":   {[]tar.Header{hardIn("h", "out/secret")}, "h", atoll.ErrInvalid},
-		"HardLinkToOld":        {[]tar.Header{hardIn("h", "old")}, "h", atoll.ErrInvalid},
-		"HardLinkThroughNew":   {[]tar.Header{linkIn("l", "/"), hardIn("h", "l/secret")}, "h", atoll.ErrInvalid},
-		"HardLinkToDirectory":  {[]tar.Header{dirIn("d"), hardIn("h", "d")}, "h", atoll.ErrInvalid},
-		"HardLinkToNothing":    {[]tar.Header{hardIn("h", "nothing")}, "h", atoll.ErrInvalid},
-		"HardLinkToRoot":       {[]tar.Header{hardIn("h", ".")}, "h", atoll.ErrInvalid},
+		"AbsoluteName":         {[]tar.Header{fileHeader("ok", "x"), fileHeader("/etc/passwd", "x")}, "/etc/passwd", atoll.ErrInvalid},
+		"DotDotName":           {[]tar.Header{fileHeader("a/../../b", "x")}, "a/../../b", atoll.ErrInvalid},
+		"DotDotAlone":          {[]tar.Header{dirHeader("..")}, "..", atoll.ErrInvalid},
+		"DotDotInside":         {[]tar.Header{fileHeader("a/../b", "x")}, "a/../b", atoll.ErrInvalid},
+		"ThroughPlantedLink":   {[]tar.Header{linkHeader("l", "/etc"), fileHeader("l/x", "x")}, "l/x", atoll.ErrInvalid},
+		"ThroughPlantedInside": {[]tar.Header{dirHeader("d"), linkHeader("l", "d"), fileHeader("l/x", "x")}, "l/x", atoll.ErrInvalid},
+		"ThroughLinkOfLink":    {[]tar.Header{linkHeader("a", ".."), linkHeader("b", "a"), dirHeader("b/c")}, "b/c", atoll.ErrInvalid},
+		"DirThroughPlanted":    {[]tar.Header{linkHeader("l", "/"), dirHeader("l/x/y")}, "l/x/y", atoll.ErrInvalid},
+		"ThroughOldLinkOut":    {[]tar.Header{fileHeader("out/x", "x")}, "out", atoll.ErrInvalid},
+		"ThroughOldLinkInside": {[]tar.Header{fileHeader("in/x", "changed")}, "in", atoll.ErrInvalid},
+		"HardLinkAbsolute":     {[]tar.Header{hardLinkHeader("h", "/secret")}, "h", atoll.ErrInvalid},
+		"HardLinkDotDot":       {[]tar.Header{hardLinkHeader("h", "../secret")}, "h", atoll.ErrInvalid},
+		"HardLinkThroughOld":   {[]tar.Header{hardLinkHeader("h", "out/secret")}, "h", atoll.ErrInvalid},
+		"HardLinkToOld":        {[]tar.Header{hardLinkHeader("h", "old")}, "h", atoll.ErrInvalid},
+		"HardLinkThroughNew":   {[]tar.Header{linkHeader("l", "/"), hardLinkHeader("h", "l/secret")}, "h", atoll.ErrInvalid},
+		"HardLinkToDirectory":  {[]tar.Header{dirHeader("d"), hardLinkHeader("h", "d")}, "h", atoll.ErrInvalid},
+		"HardLinkToNothing":    {[]tar.Header{hardLinkHeader("h", "nothing")}, "h", atoll.ErrInvalid},
+		"HardLinkToRoot":       {[]tar.Header{hardLinkHeader("h", ".")}, "h", atoll.ErrInvalid},
 		"CharDevice":           {[]tar.Header{{Typeflag: tar.TypeChar, Name: "null"}}, "null", atoll.ErrInvalid},
 		"BlockDevice":          {[]tar.Header{{Typeflag: tar.TypeBlock, Name: "sda"}}, "sda", atoll.ErrInvalid},
 		"UnknownKind":          {[]tar.Header{{Typeflag: 'Z', Name: "odd"}}, "odd", atoll.ErrInvalid},
-		"FileOverDirectory":    {[]tar.Header{fileIn("ok", "x"), fileIn("keep", "x")}, "keep", atoll.ErrInvalid},
-		"FileOverNewDirectory": {[]tar.Header{dirIn("d"), fileIn("d", "x")}, "d", atoll.ErrInvalid},
-		"FileOverRoot":         {[]tar.Header{fileIn(".", "x")}, ".", atoll.ErrInvalid},
-		"BeneathFile":          {[]tar.Header{fileIn("f", "x"), fileIn("f/x", "x")}, "f/x", atoll.ErrInvalid},
-		"BeneathOldFile":       {[]tar.Header{fileIn("old/x", "x")}, "old", atoll.ErrInvalid},
-		"BeneathOldPipe":       {[]tar.Header{fileIn("pipe/x", "x")}, "pipe", atoll.ErrInvalid},
-		"EmptyLink":            {[]tar.Header{linkIn("l", "")}, "l", atoll.ErrInvalid},
-		"TooDeep":              {[]tar.Header{fileIn(strings.Repeat("d/", 300)+"x", "")}, "d/d/d/", atoll.ErrInvalid},
-		"TooLongAName":         {[]tar.Header{fileIn(strings.Repeat("x", 5000), "")}, "xxx", atoll.ErrInvalid},
-		"TooLongAPart":         {[]tar.Header{fileIn(strings.Repeat("x", 300), "")}, "xxx", atoll.ErrInvalid},
+		"FileOverDirectory":    {[]tar.Header{fileHeader("ok", "x"), fileHeader("keep", "x")}, "keep", atoll.ErrInvalid},
+		"FileOverNewDirectory": {[]tar.Header{dirHeader("d"), fileHeader("d", "x")}, "d", atoll.ErrInvalid},
+		"FileOverRoot":         {[]tar.Header{fileHeader(".", "x")}, ".", atoll.ErrInvalid},
+		"BeneathFile":          {[]tar.Header{fileHeader("f", "x"), fileHeader("f/x", "x")}, "f/x", atoll.ErrInvalid},
+		"BeneathOldFile":       {[]tar.Header{fileHeader("old/x", "x")}, "old", atoll.ErrInvalid},
+		"BeneathOldPipe":       {[]tar.Header{fileHeader("pipe/x", "x")}, "pipe", atoll.ErrInvalid},
+		"EmptyLink":            {[]tar.Header{linkHeader("l", "")}, "l", atoll.ErrInvalid},
+		"TooDeep":              {[]tar.Header{fileHeader(strings.Repeat("d/", 300)+"x", "")}, "d/d/d/", atoll.ErrInvalid},
+		"TooLongAName":         {[]tar.Header{fileHeader(strings.Repeat("x", 5000), "")}, "xxx", atoll.ErrInvalid},
+		"TooLongAPart":         {[]tar.Header{fileHeader(strings.Repeat("x", 300), "")}, "xxx", atoll.ErrInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
-			before, beyond := dump(t, host), dump(t, outside)
-			err := files.Import(t.Context(), "/", archiveOf(t, c.entries...))
+			before, beyond := dumpDir(t, host), dumpDir(t, outside)
+			err := files.Import(t.Context(), "/", makeArchive(t, c.entries...))
 			if !errors.Is(err, c.err) {
 				t.Fatalf("Import = %v, want %v", err, c.err)
 			}
 			if !strings.Contains(err.Error(), `entry "`+c.bad) {
 				t.Errorf("%v: does not name %q", err, c.bad)
 			}
-			if d := cmp.Diff(before, dump(t, host)); d != "" {
+			if d := cmp.Diff(before, dumpDir(t, host)); d != "" {
 				t.Errorf("something has changed:\n%s", d)
 			}
-			if d := cmp.Diff(beyond, dump(t, outside)); d != "" {
+			if d := cmp.Diff(beyond, dumpDir(t, outside)); d != "" {
 				t.Errorf("something outside has changed:\n%s", d)
 			}
 			if left, err := os.ReadDir(filepath.Join(f.workspaces.Dir, workspace.IncomingDir)); err != nil || len(left) != 0 {
@@ -148,13 +148,13 @@ func TestHostileImports(t *testing.T) {
 			}
 		})
 	}
-	good := archiveOf(t, fileIn("a", strings.Repeat("a", 5000)), fileIn("b", "b")).Bytes()
+	good := makeArchive(t, fileHeader("a", strings.Repeat("a", 5000)), fileHeader("b", "b")).Bytes()
 	for name, data := range map[string][]byte{
 		"CutInHeader": good[:300], "CutInContent": good[:2000], "NotATar": bytes.Repeat([]byte("garbage "), 500), "BadChecksum": append([]byte{'x'}, good[1:]...),
 	} {
-		before := dump(t, host)
-		want(t, name, files.Import(t.Context(), "/new", bytes.NewReader(data)), atoll.ErrInvalid)
-		if d := cmp.Diff(before, dump(t, host)); d != "" {
+		before := dumpDir(t, host)
+		checkError(t, name, files.Import(t.Context(), "/new", bytes.NewReader(data)), atoll.ErrInvalid)
+		if d := cmp.Diff(before, dumpDir(t, host)); d != "" {
 			t.Errorf("%s: something has changed:\n%s", name, d)
 		}
 	}
@@ -162,27 +162,27 @@ func TestHostileImports(t *testing.T) {
 
 func TestImportReplaces(t *testing.T) {
 	f := openFleet(t, Options{})
-	files, host := testFiles(t, f)
+	files, host := newTestFiles(t, f)
 	victim := filepath.Join(t.TempDir(), "victim")
 	must(t, os.WriteFile(victim, []byte("untouched"), 0o600))
 	must(t, os.MkdirAll(filepath.Join(host, "dir", "old"), 0o700))
 	must(t, os.Symlink(victim, filepath.Join(host, "link")))
 	must(t, os.Symlink(filepath.Dir(victim), filepath.Join(host, "linked")))
-	put(t, files, "/file", "before")
+	writeTestFile(t, files, "/file", "before")
 	must(t, os.Link(filepath.Join(host, "file"), filepath.Join(host, "twin")))
 	must(t, os.Mkdir(filepath.Join(host, "implied"), 0o700))
 	rc, err := files.OpenFile(t.Context(), "/file")
 	must(t, err)
-	must(t, files.Import(t.Context(), "/", archiveOf(t,
-		fileIn("link", "not followed"), fileIn("file", "first"), fileIn("file", "after"),
-		tar.Header{Typeflag: tar.TypeDir, Name: "dir/", Mode: 0o2751, ModTime: time.Unix(77, 0)}, fileIn("dir/new", "n"),
-		dirIn("linked/"), fileIn("linked/x", "x"), fileIn("implied/sub/x", "x"),
-		tar.Header{Typeflag: tar.TypeDir, Name: "locked/", Mode: 0o500, ModTime: time.Unix(79, 0)}, fileIn("locked/in/x", "x"),
+	must(t, files.Import(t.Context(), "/", makeArchive(t,
+		fileHeader("link", "not followed"), fileHeader("file", "first"), fileHeader("file", "after"),
+		tar.Header{Typeflag: tar.TypeDir, Name: "dir/", Mode: 0o2751, ModTime: time.Unix(77, 0)}, fileHeader("dir/new", "n"),
+		dirHeader("linked/"), fileHeader("linked/x", "x"), fileHeader("implied/sub/x", "x"),
+		tar.Header{Typeflag: tar.TypeDir, Name: "locked/", Mode: 0o500, ModTime: time.Unix(79, 0)}, fileHeader("locked/in/x", "x"),
 		tar.Header{Name: "suid", Mode: 0o6711, ModTime: time.Unix(80, 0)},
-		hardIn("hard", "dir/new"), linkIn("soft", "/anywhere"), tar.Header{Typeflag: tar.TypeFifo, Name: "pipe", Mode: 0o640},
+		hardLinkHeader("hard", "dir/new"), linkHeader("soft", "/anywhere"), tar.Header{Typeflag: tar.TypeFifo, Name: "pipe", Mode: 0o640},
 		tar.Header{Typeflag: tar.TypeDir, Name: "./", Mode: 0o111, ModTime: time.Unix(78, 0)},
 	)))
-	got := dump(t, host)
+	got := dumpDir(t, host)
 	wanted := map[string]string{
 		".": "drwx--x--x", "link": "-rw-r--r-- not followed", "linked": "drwxr-xr-x", "linked/x": "-rw-r--r-- x", "file": "-rw-r--r-- after",
 		"twin": "-rw-r--r-- before", "dir": "drwxr-x--x", "dir/old": "drwx------", "dir/new": "-rw-r--r-- n", "implied": "drwx------",
@@ -197,7 +197,7 @@ func TestImportReplaces(t *testing.T) {
 			t.Errorf("%s: %v, %v, want %d", name, info.ModTime(), err, sec)
 		}
 	}
-	if a, b := second2(os.Stat(filepath.Join(host, "hard"))), second2(os.Stat(filepath.Join(host, "dir/new"))); !os.SameFile(a, b) {
+	if a, b := infoOf(os.Stat(filepath.Join(host, "hard"))), infoOf(os.Stat(filepath.Join(host, "dir/new"))); !os.SameFile(a, b) {
 		t.Error("the hard link is lost")
 	}
 	if b, err := io.ReadAll(rc); err != nil || string(b) != "before" {
@@ -207,14 +207,14 @@ func TestImportReplaces(t *testing.T) {
 	if b, err := os.ReadFile(victim); err != nil || string(b) != "untouched" {
 		t.Errorf("the victim: %q, %v", b, err)
 	}
-	must(t, files.Remove(t.Context(), "/locked")) // whoever we are
+	must(t, files.Remove(t.Context(), "/locked")) // as any user
 }
 
-func second2(info fs.FileInfo, _ error) fs.FileInfo { return info }
+func infoOf(info fs.FileInfo, _ error) fs.FileInfo { return info }
 
 func TestExportThenImportKeepsAllOfAWorkspace(t *testing.T) {
 	f := openFleet(t, Options{})
-	files, host := testFiles(t, f)
+	files, host := newTestFiles(t, f)
 	long := strings.Repeat("long", 60)
 	must(t, os.MkdirAll(filepath.Join(host, "src", "empty"), 0o750))
 	must(t, os.MkdirAll(filepath.Join(host, "src", long, long), 0o755))
@@ -233,7 +233,7 @@ func TestExportThenImportKeepsAllOfAWorkspace(t *testing.T) {
 	must(t, files.Import(t.Context(), "/new/place", rc))
 	must(t, rc.Close())
 	describe := func(dir string) map[string]string {
-		all := dump(t, dir)
+		all := dumpDir(t, dir)
 		for name := range all {
 			info, err := os.Lstat(filepath.Join(dir, name))
 			must(t, err)
@@ -244,7 +244,7 @@ func TestExportThenImportKeepsAllOfAWorkspace(t *testing.T) {
 	if d := cmp.Diff(describe(filepath.Join(host, "src")), describe(filepath.Join(host, "new/place/src"))); d != "" {
 		t.Error(d)
 	}
-	if a, b := second2(os.Stat(filepath.Join(host, "new/place/src/big"))), second2(os.Stat(filepath.Join(host, "new/place/src/empty/hard"))); !os.SameFile(a, b) {
+	if a, b := infoOf(os.Stat(filepath.Join(host, "new/place/src/big"))), infoOf(os.Stat(filepath.Join(host, "new/place/src/empty/hard"))); !os.SameFile(a, b) {
 		t.Error("the hard link is lost")
 	}
 	must(t, os.RemoveAll(filepath.Join(host, "src", long)))
@@ -252,18 +252,18 @@ func TestExportThenImportKeepsAllOfAWorkspace(t *testing.T) {
 	for name, wanted := range map[string][]string{
 		"/src/big": {"big"}, "/src/empty": {"empty/", "empty/hard"}, "/way": {"way/", "way/hard"}, "/src/../src/empty/": {"empty/", "empty/hard"},
 	} {
-		if got := entriesOf(t, files, name); !slices.Equal(got, wanted) {
+		if got := listEntries(t, files, name); !slices.Equal(got, wanted) {
 			t.Errorf("export %s: %q, want %q", name, got, wanted)
 		}
 	}
-	if got := entriesOf(t, files, "/"); got[0] != "./" || !slices.Contains(got, "./src/empty/hard") {
+	if got := listEntries(t, files, "/"); got[0] != "./" || !slices.Contains(got, "./src/empty/hard") {
 		t.Errorf("export of all: %q", got)
 	}
 }
 
 func TestExportEnds(t *testing.T) {
 	f := openFleet(t, Options{})
-	files, host := testFiles(t, f)
+	files, host := newTestFiles(t, f)
 	must(t, os.WriteFile(filepath.Join(host, "big"), make([]byte, 8<<20), 0o644))
 	rc, err := files.Export(t.Context(), "/") // closed before it is read
 	must(t, err)
@@ -277,8 +277,8 @@ func TestExportEnds(t *testing.T) {
 	must(t, err)
 	cancel()
 	_, err = io.Copy(io.Discard, rc)
-	want(t, "read of what was cancelled", err, context.Canceled)
-	want(t, "its close", rc.Close(), context.Canceled)
+	checkError(t, "read of what was cancelled", err, context.Canceled)
+	checkError(t, "its close", rc.Close(), context.Canceled)
 
 	rc, err = files.Export(t.Context(), "/big")
 	must(t, err)
@@ -286,22 +286,22 @@ func TestExportEnds(t *testing.T) {
 	must(t, err)
 	must(t, os.Truncate(filepath.Join(host, "big"), 1<<20)) // the sandbox
 	_, err = io.Copy(io.Discard, rc)
-	want(t, "read of what was cut meanwhile", err, atoll.ErrUnavailable)
-	want(t, "its close", rc.Close(), atoll.ErrUnavailable)
+	checkError(t, "read of what was cut meanwhile", err, atoll.ErrUnavailable)
+	checkError(t, "its close", rc.Close(), atoll.ErrUnavailable)
 }
 
-// quotaFiles returns the files of a workspace whose owner has a quota of the disk.
-func quotaFiles(t *testing.T, disk int64) (*Fleet, *Account, *Files, string) {
+// newQuotaFiles returns the files of a workspace whose owner has a disk quota.
+func newQuotaFiles(t *testing.T, disk int64) (*Fleet, *Account, *Files, string) {
 	t.Helper()
 	f := openFleet(t, Options{})
 	o := atoll.Owner{App: "app", User: "u"}
 	must(t, f.For(LocalCaller()).SetQuota(t.Context(), o, atoll.Quota{Disk: disk, Workspaces: 2}))
 	a := f.For(Caller{Owner: o, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeRead}})
-	must(t, second(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w"})))
-	return f, a, reopen(t, a, "w"), f.workspaces.HostPath(workspace.Key{Owner: o, Name: "w"})
+	must(t, errorOf(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w"})))
+	return f, a, reopenFiles(t, a, "w"), f.workspaces.HostPath(workspace.Key{Owner: o, Name: "w"})
 }
 
-// zeros is an endless stream that counts what was read of it.
+// zeros is an endless stream that counts the bytes that were read.
 type zeros struct{ n int64 }
 
 func (z *zeros) Read(b []byte) (int, error) {
@@ -312,65 +312,65 @@ func (z *zeros) Read(b []byte) (int, error) {
 
 func TestDiskQuota(t *testing.T) {
 	const disk = 1 << 20
-	f, a, files, host := quotaFiles(t, disk)
-	put(t, files, "/old", strings.Repeat("o", disk/2))
-	before := dump(t, host)
+	f, a, files, host := newQuotaFiles(t, disk)
+	writeTestFile(t, files, "/old", strings.Repeat("o", disk/2))
+	before := dumpDir(t, host)
 	var z zeros
-	want(t, "endless write", files.WriteFile(t.Context(), "/x", &z, 0o644), atoll.ErrQuota)
+	checkError(t, "endless write", files.WriteFile(t.Context(), "/x", &z, 0o644), atoll.ErrQuota)
 	if z.n > 2*disk {
 		t.Errorf("%d bytes of an endless stream were read", z.n)
 	}
-	bomb := func(size int64) io.Reader { // an archive whose one entry says how big it is
+	bomb := func(size int64) io.Reader { // an archive whose only entry has this size
 		var b bytes.Buffer
 		must(t, tar.NewWriter(&b).WriteHeader(&tar.Header{Name: "bomb", Size: size, Mode: 0o644}))
 		return io.MultiReader(&b, &z)
 	}
 	z.n = 0
-	want(t, "2 GB in an archive", files.Import(t.Context(), "/", bomb(2<<30)), atoll.ErrQuota)
+	checkError(t, "2 GB in an archive", files.Import(t.Context(), "/", bomb(2<<30)), atoll.ErrQuota)
 	if z.n > disk {
-		t.Errorf("%d bytes were read of an entry that says that it is too big", z.n)
+		t.Errorf("%d bytes were read of an entry whose size is over the limit", z.n)
 	}
-	small := archiveOf(t, fileIn("b", strings.Repeat("x", disk/4))).Bytes()
+	small := makeArchive(t, fileHeader("b", strings.Repeat("x", disk/4))).Bytes()
 	small = small[:len(small)-1024] // without its end
-	want(t, "many entries that are too big together", files.Import(t.Context(), "/", io.MultiReader(
+	checkError(t, "many entries that are too big together", files.Import(t.Context(), "/", io.MultiReader(
 		bytes.NewReader(small), bytes.NewReader(small), bytes.NewReader(small), bytes.NewReader(small), bytes.NewReader(small))), atoll.ErrQuota)
 	many := make([]tar.Header, workspace.MinEntries+1)
 	for i := range many {
 		many[i] = tar.Header{Name: fmt.Sprint("d/", i)}
 	}
-	want(t, "too many entries", files.Import(t.Context(), "/", archiveOf(t, many...)), atoll.ErrQuota)
+	checkError(t, "too many entries", files.Import(t.Context(), "/", makeArchive(t, many...)), atoll.ErrQuota)
 	deep := make([]tar.Header, 200)
 	for i := range deep {
 		deep[i] = tar.Header{Name: fmt.Sprint(i, strings.Repeat("/d", 100), "/f")}
 	}
-	want(t, "too many directories that have no entry", files.Import(t.Context(), "/", archiveOf(t, deep...)), atoll.ErrQuota)
-	sparse := archiveOf(t, tar.Header{Name: "s", PAXRecords: map[string]string{"GNU.sparse.x": "1"}})
+	checkError(t, "too many directories that have no entry", files.Import(t.Context(), "/", makeArchive(t, deep...)), atoll.ErrQuota)
+	sparse := makeArchive(t, tar.Header{Name: "s", PAXRecords: map[string]string{"GNU.sparse.x": "1"}})
 	must(t, files.Import(t.Context(), "/s", sparse))
 	must(t, files.Remove(t.Context(), "/s"))
-	if d := cmp.Diff(before, dump(t, host)); d != "" {
+	if d := cmp.Diff(before, dumpDir(t, host)); d != "" {
 		t.Errorf("what was there before is not there as it was: %s", d)
 	}
-	put(t, files, "/old", strings.Repeat("n", disk)) // what is replaced makes room
-	must(t, files.Import(t.Context(), "/", archiveOf(t, fileIn("old", strings.Repeat("i", disk)))))
-	want(t, "import of one byte more", files.Import(t.Context(), "/", archiveOf(t, fileIn("old", strings.Repeat("i", disk+1)))), atoll.ErrQuota)
-	want(t, "import beside it", files.Import(t.Context(), "/", archiveOf(t, fileIn("new", strings.Repeat("i", disk)))), atoll.ErrQuota)
+	writeTestFile(t, files, "/old", strings.Repeat("n", disk)) // replacing frees the old content
+	must(t, files.Import(t.Context(), "/", makeArchive(t, fileHeader("old", strings.Repeat("i", disk)))))
+	checkError(t, "import of one byte more", files.Import(t.Context(), "/", makeArchive(t, fileHeader("old", strings.Repeat("i", disk+1)))), atoll.ErrQuota)
+	checkError(t, "import beside it", files.Import(t.Context(), "/", makeArchive(t, fileHeader("new", strings.Repeat("i", disk)))), atoll.ErrQuota)
 	must(t, files.Remove(t.Context(), "/old"))
-	put(t, files, "/new", strings.Repeat("n", disk))
+	writeTestFile(t, files, "/new", strings.Repeat("n", disk))
 	f.workspaces.ForgetSize(files.key)
 	if l, err := a.Allowance(t.Context()); err != nil || l.Used.Disk != disk || l.Used.Workspaces != 1 {
 		t.Errorf("allowance: %+v, %v", l, err)
 	}
-	must(t, second(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w2"})))
-	want(t, "one workspace too many", second(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w3"})), atoll.ErrQuota)
-	want(t, "one too many by a mount", second(a.Create(t.Context(), atoll.Config{Workspaces: []atoll.WorkspaceMount{{Workspace: "w3"}}})), atoll.ErrQuota)
-	want(t, "write into another workspace", reopen(t, a, "w2").WriteFile(t.Context(), "/x", strings.NewReader("x"), 0o644), atoll.ErrQuota)
+	must(t, errorOf(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w2"})))
+	checkError(t, "one workspace too many", errorOf(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w3"})), atoll.ErrQuota)
+	checkError(t, "one too many by a mount", errorOf(a.Create(t.Context(), atoll.Config{Workspaces: []atoll.WorkspaceMount{{Workspace: "w3"}}})), atoll.ErrQuota)
+	checkError(t, "write into another workspace", reopenFiles(t, a, "w2").WriteFile(t.Context(), "/x", strings.NewReader("x"), 0o644), atoll.ErrQuota)
 }
 
-// TestWritersAtOnce has many writers who each keep within the quota, but not
-// together.
-func TestWritersAtOnce(t *testing.T) {
+// TestConcurrentWritersKeepQuota has many writers that are within the quota alone, but
+// not together.
+func TestConcurrentWritersKeepQuota(t *testing.T) {
 	const disk = 1 << 20
-	_, _, files, host := quotaFiles(t, disk)
+	_, _, files, host := newQuotaFiles(t, disk)
 	data := make([]byte, disk/3)
 	_, _ = rand.Read(data)
 	var wg sync.WaitGroup
@@ -380,7 +380,7 @@ func TestWritersAtOnce(t *testing.T) {
 			if name := fmt.Sprint("f", i); i%2 == 0 {
 				err = files.WriteFile(context.Background(), "/"+name, bytes.NewReader(data), 0o644)
 			} else {
-				err = files.Import(context.Background(), "/", archiveOf(t, fileIn(name, string(data))))
+				err = files.Import(context.Background(), "/", makeArchive(t, fileHeader(name, string(data))))
 			}
 			if err != nil && !errors.Is(err, atoll.ErrQuota) {
 				t.Error(err)
@@ -396,12 +396,12 @@ func TestWritersAtOnce(t *testing.T) {
 	}
 }
 
-// TestSandboxWithinQuota gives what a sandbox writes into a workspace no more
-// room than its owner has.
+// TestSandboxWithinQuota: a sandbox can't write more to a workspace than its owner's
+// quota allows.
 func TestSandboxWithinQuota(t *testing.T) {
 	const disk = 4 << 20
-	_, a, files, host := quotaFiles(t, disk)
-	put(t, files, "/old", strings.Repeat("o", 1<<20))
+	_, a, files, host := newQuotaFiles(t, disk)
+	writeTestFile(t, files, "/old", strings.Repeat("o", 1<<20))
 	sb, err := a.Create(t.Context(), atoll.Config{
 		Spec: atoll.Spec{Limits: atoll.Resources{Disk: 1 << 20}}, Workspaces: []atoll.WorkspaceMount{{Workspace: "w"}},
 	})
@@ -418,21 +418,21 @@ func TestSandboxWithinQuota(t *testing.T) {
 	}
 }
 
-// FuzzImport unpacks what anybody may send. Whatever it is, nothing outside of
-// the directory changes, and nothing at all if it is refused.
+// FuzzImport imports any archive. Nothing outside of the directory may change, and
+// nothing at all if the archive is refused.
 func FuzzImport(f *testing.F) {
-	seed := func(entries ...tar.Header) { f.Add(archiveOf(f, entries...).Bytes()) }
-	seed(fileIn("a", "x"), dirIn("d/"), fileIn("d/f", "y"), linkIn("l", "d"), hardIn("h", "a"))
-	seed(linkIn("l", "../../.."), fileIn("l/x", "x"))
-	seed(fileIn("../x", "x"))
-	seed(tar.Header{Typeflag: tar.TypeFifo, Name: "p"}, fileIn("p", "x"), dirIn("p"), dirIn("old"))
-	seed(fileIn("old", "new"), fileIn("dir", "over a directory"))
-	seed(dirIn("./"), tar.Header{Typeflag: tar.TypeDir, Name: "dir", Mode: 0o7000})
+	seed := func(entries ...tar.Header) { f.Add(makeArchive(f, entries...).Bytes()) }
+	seed(fileHeader("a", "x"), dirHeader("d/"), fileHeader("d/f", "y"), linkHeader("l", "d"), hardLinkHeader("h", "a"))
+	seed(linkHeader("l", "../../.."), fileHeader("l/x", "x"))
+	seed(fileHeader("../x", "x"))
+	seed(tar.Header{Typeflag: tar.TypeFifo, Name: "p"}, fileHeader("p", "x"), dirHeader("p"), dirHeader("old"))
+	seed(fileHeader("old", "new"), fileHeader("dir", "over a directory"))
+	seed(dirHeader("./"), tar.Header{Typeflag: tar.TypeDir, Name: "dir", Mode: 0o7000})
 	fl := openFleet(f, Options{})
 	a := fl.For(LocalCaller())
-	must(f, second(a.CreateWorkspace(f.Context(), atoll.Workspace{Name: "w"})))
-	must(f, second(a.CreateWorkspace(f.Context(), atoll.Workspace{Name: "beside"})))
-	files, beside := reopen(f, a, "w"), fl.workspaces.HostPath(workspace.Key{Owner: atoll.Local, Name: "beside"})
+	must(f, errorOf(a.CreateWorkspace(f.Context(), atoll.Workspace{Name: "w"})))
+	must(f, errorOf(a.CreateWorkspace(f.Context(), atoll.Workspace{Name: "beside"})))
+	files, beside := reopenFiles(f, a, "w"), fl.workspaces.HostPath(workspace.Key{Owner: atoll.Local, Name: "beside"})
 	host := fl.workspaces.HostPath(workspace.Key{Owner: atoll.Local, Name: "w"})
 	must(f, os.WriteFile(filepath.Join(beside, "secret"), []byte("secret"), 0o600))
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -442,16 +442,16 @@ func FuzzImport(f *testing.F) {
 			must(t, files.Remove(t.Context(), "/"+info.Name()))
 		}
 		must(t, files.Mkdir(t.Context(), "/in/dir/x", 0o755))
-		put(t, files, "/in/old", "old")
-		put(t, files, "/top", "top")
+		writeTestFile(t, files, "/in/old", "old")
+		writeTestFile(t, files, "/top", "top")
 		must(t, os.Symlink(beside, filepath.Join(host, "in", "out")))
-		before, outside := dump(t, host), dump(t, beside)
+		before, outside := dumpDir(t, host), dumpDir(t, beside)
 		err = files.Import(t.Context(), "/in", bytes.NewReader(data))
-		if d := cmp.Diff(outside, dump(t, beside)); d != "" {
+		if d := cmp.Diff(outside, dumpDir(t, beside)); d != "" {
 			t.Fatalf("outside of the workspace: %s", d)
 		}
 		must(t, os.Chmod(filepath.Join(host, "in"), 0o755)) // an archive may say what it likes
-		after := dump(t, host)
+		after := dumpDir(t, host)
 		if err != nil {
 			if d := cmp.Diff(before, after); d != "" {
 				t.Fatalf("refused with %v, and yet: %s", err, d)
@@ -473,7 +473,7 @@ func FuzzImport(f *testing.F) {
 }
 
 func BenchmarkWriteFile4KiB(b *testing.B) {
-	files, _ := testFiles(b, openFleet(b, Options{}))
+	files, _ := newTestFiles(b, openFleet(b, Options{}))
 	data := bytes.Repeat([]byte("x"), 4<<10)
 	for b.Loop() {
 		must(b, files.WriteFile(b.Context(), "/f", bytes.NewReader(data), 0o644))
@@ -482,8 +482,8 @@ func BenchmarkWriteFile4KiB(b *testing.B) {
 
 func BenchmarkOpenFile4KiB(b *testing.B) {
 	f := openFleet(b, Options{})
-	files, _ := testFiles(b, f)
-	put(b, files, "/f", strings.Repeat("x", 4<<10))
+	files, _ := newTestFiles(b, f)
+	writeTestFile(b, files, "/f", strings.Repeat("x", 4<<10))
 	a := f.For(LocalCaller())
 	for b.Loop() { // as a request does
 		files, err := a.Files(b.Context(), "w")
@@ -497,12 +497,12 @@ func BenchmarkOpenFile4KiB(b *testing.B) {
 
 func BenchmarkImportExport1000Files(b *testing.B) {
 	f := openFleet(b, Options{})
-	files, _ := testFiles(b, f)
+	files, _ := newTestFiles(b, f)
 	entries := make([]tar.Header, 1000)
 	for i := range entries {
-		entries[i] = fileIn(fmt.Sprintf("d%d/e/f%d", i%30, i), strings.Repeat("x", 2000))
+		entries[i] = fileHeader(fmt.Sprintf("d%d/e/f%d", i%30, i), strings.Repeat("x", 2000))
 	}
-	data := archiveOf(b, entries...).Bytes()
+	data := makeArchive(b, entries...).Bytes()
 	b.Run("Import", func(b *testing.B) {
 		n := 0
 		for b.Loop() {
@@ -529,7 +529,7 @@ func BenchmarkImportExport1000Files(b *testing.B) {
 	b.Run("Size", func(b *testing.B) {
 		for b.Loop() {
 			f.workspaces.ForgetSize(files.key)
-			must(b, second(f.workspaces.Measure(b.Context(), files.key)))
+			must(b, errorOf(f.workspaces.Measure(b.Context(), files.key)))
 		}
 	})
 }

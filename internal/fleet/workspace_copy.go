@@ -314,7 +314,7 @@ func (f *Fleet) handleFetchFailure(ctx context.Context, b *handle, sb atoll.Sand
 	return why
 }
 
-// isDead reports whether the driver says that a sandbox does not run any more.
+// isDead reports whether a sandbox does not run any more, according to its driver.
 func isDead(ctx context.Context, sb atoll.Sandbox) bool {
 	st, err := sb.Status(ctx)
 	return errors.Is(err, atoll.ErrNotFound) || err == nil && st.State != atoll.Running && st.State != atoll.Paused

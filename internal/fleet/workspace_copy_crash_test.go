@@ -17,37 +17,38 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// carryHomeOf, in the environment, makes TestCarryChild the child that the crash
-// test kills.
-const carryHomeOf = "ATOLL_FLEET_CRASH_CARRY"
+// copyCrashVar is the environment variable that makes TestWorkspaceCopyChild the child
+// process of the crash test.
+const copyCrashVar = "ATOLL_FLEET_CRASH_CARRY"
 
-func TestCarryChild(t *testing.T) {
-	if home := os.Getenv(carryHomeOf); home != "" {
-		t.Fatal("the child of a crash test ended: ", carryChild(home))
+func TestWorkspaceCopyChild(t *testing.T) {
+	if home := os.Getenv(copyCrashVar); home != "" {
+		t.Fatal("the child of a crash test ended: ", runCopyChild(home))
 	}
 }
 
-// carryChild works on carried workspaces until it is killed.
-func carryChild(home string) error {
-	f, err := Open(context.Background(), placed(Options{Home: home, Drivers: []atoll.Driver{newRemote(home)}}))
+// runCopyChild uses copied workspaces until it is killed.
+func runCopyChild(home string) error {
+	f, err := Open(context.Background(), withPostgres(Options{Home: home, Drivers: []atoll.Driver{newRemoteDriver(home)}}))
 	if err != nil {
 		return err
 	}
-	say := &teller{w: os.Stdout}
+	say := &lineWriter{w: os.Stdout}
 	a := f.For(LocalCaller())
 	var wg sync.WaitGroup
 	errs := make(chan error, 3)
 	for i := range 3 {
-		wg.Go(func() { errs <- carryWork(a, say, fmt.Sprint("w", i)) })
+		wg.Go(func() { errs <- countInSandboxes(a, say, fmt.Sprint("w", i)) })
 	}
 	return <-errs // any end is a failure
 }
 
-// carryWork counts in a workspace, in one sandbox after another, for ever.
-func carryWork(a *Account, say *teller, ws string) error {
+// countInSandboxes counts in a file of a workspace, in one sandbox after another,
+// without end.
+func countInSandboxes(a *Account, say *lineWriter, ws string) error {
 	ctx := context.Background()
 	for {
-		sb, err := a.Create(ctx, persistent(atoll.WorkspaceMount{Workspace: ws}))
+		sb, err := a.Create(ctx, persistentConfig(atoll.WorkspaceMount{Workspace: ws}))
 		if err != nil {
 			return err
 		}
@@ -56,7 +57,7 @@ func carryWork(a *Account, say *teller, ws string) error {
 			if err != nil {
 				return err
 			}
-			say.say("wrote", ws, strings.TrimSpace(string(exit.Stdout)))
+			say.writeLine("wrote", ws, strings.TrimSpace(string(exit.Stdout)))
 			switch rand.IntN(4) {
 			case 0:
 				err = sb.Save(ctx)
@@ -75,19 +76,20 @@ func carryWork(a *Account, say *teller, ws string) error {
 	}
 }
 
-// TestCarryCrash kills a process that carries workspaces: what was written in a
-// sandbox is at home once the sandbox is gone, whoever ends it.
-func TestCarryCrash(t *testing.T) {
+// TestWorkspaceCopyCrash kills a process that copies workspaces: files that were
+// written in a sandbox must be stored when the sandbox is gone, whichever process ended
+// it.
+func TestWorkspaceCopyCrash(t *testing.T) {
 	rounds := testenv.Rounds(t, 4, 8, "ATOLL_CRASHES")
-	if os.Getenv(onPostgres) != "" {
+	if os.Getenv(postgresVar) != "" {
 		rounds = min(rounds, 2) // each waits for a lease
 	}
 	home := t.TempDir()
 	wrote := make(map[string]int)
 	for round := range rounds {
-		carryCrashOnce(t, home, wrote, time.Duration(5+rand.IntN(250))*time.Millisecond)
-		f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{newRemote(home)}})
-		settled(t, f)
+		crashCopyChildOnce(t, home, wrote, time.Duration(5+rand.IntN(250))*time.Millisecond)
+		f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{newRemoteDriver(home)}})
+		waitUntilReconciled(t, f)
 		a := f.For(LocalCaller())
 		list, err := a.List(t.Context(), Filter{})
 		must(t, err)
@@ -97,10 +99,10 @@ func TestCarryCrash(t *testing.T) {
 			must(t, sb.Destroy(t.Context()))
 		}
 		for ws, n := range wrote {
-			got := strings.TrimSpace(atHomeOf(t, a, ws, "/n"))
+			got := strings.TrimSpace(readStored(t, a, ws, "/n"))
 			if at, err := strconv.Atoi(got); err != nil || at < n {
 				t.Errorf("round %d: %s holds %q; %d was acknowledged", round, ws, got, n)
-			} else if info, err := reopen(t, a, ws).StatFile(t.Context(), fmt.Sprintf("/d/%d", at)); err != nil || !info.IsDir() {
+			} else if info, err := reopenFiles(t, a, ws).StatFile(t.Context(), fmt.Sprintf("/d/%d", at)); err != nil || !info.IsDir() {
 				t.Errorf("round %d: %s is not whole: %v", round, ws, err)
 			}
 		}
@@ -112,16 +114,16 @@ func TestCarryCrash(t *testing.T) {
 	t.Logf("%d crashes, counted to %v", rounds, wrote)
 }
 
-// carryCrashOnce runs a child and kills it a while after its first word.
-func carryCrashOnce(t *testing.T, home string, wrote map[string]int, after time.Duration) {
+// crashCopyChildOnce starts a child and kills it some time after its first line.
+func crashCopyChildOnce(t *testing.T, home string, wrote map[string]int, after time.Duration) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestCarryChild$")
-	cmd.Env = append(os.Environ(), carryHomeOf+"="+home)
+	cmd := exec.Command(os.Args[0], "-test.run=^TestWorkspaceCopyChild$")
+	cmd.Env = append(os.Environ(), copyCrashVar+"="+home)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	must(t, err)
 	must(t, cmd.Start())
-	kill := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }) // for one that says nothing
+	kill := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }) // if it prints nothing
 	lines, first := bufio.NewScanner(out), true
 	for lines.Scan() {
 		if first {

@@ -20,39 +20,39 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/fleet/workspace"
 )
 
-// remote is a driver that can't mount what this host has, and has a say in
+// remoteDriver is a driver that can't mount directories of this host, and can refuse
 // claims.
-type remote struct {
-	*faulty
+type remoteDriver struct {
+	*faultyDriver
 
 	mu      sync.Mutex
 	claimed map[string]atoll.Spec
 	refuse  func(id string) error                                             // instead of a claim; nil: none
-	export  func(sb *faultySandbox, name string) (io.ReadCloser, error, bool) // instead of an export, if it says so
+	export  func(sb *faultySandbox, name string) (io.ReadCloser, error, bool) // replaces the export if it returns true
 }
 
-func newRemote(home string) *remote {
-	return &remote{faulty: &faulty{Driver: &virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}, claimed: make(map[string]atoll.Spec)}
+func newRemoteDriver(home string) *remoteDriver {
+	return &remoteDriver{faultyDriver: &faultyDriver{Driver: &virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}, claimed: make(map[string]atoll.Spec)}
 }
 
-func (d *remote) Probe(ctx context.Context) (atoll.Features, error) {
-	ft, err := d.faulty.Probe(ctx)
+func (d *remoteDriver) Probe(ctx context.Context) (atoll.Features, error) {
+	ft, err := d.faultyDriver.Probe(ctx)
 	ft.Mounts, ft.Programs = false, true
 	return ft, err
 }
 
-func (d *remote) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, error) {
+func (d *remoteDriver) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, error) {
 	if len(spec.Mounts) > 0 {
 		return nil, atoll.ErrUnsupported
 	}
-	return d.afar(d.faulty.Create(ctx, spec))
+	return d.wrapRemote(d.faultyDriver.Create(ctx, spec))
 }
 
-func (d *remote) Open(ctx context.Context, id string) (atoll.Sandbox, error) {
-	return d.afar(d.faulty.Open(ctx, id))
+func (d *remoteDriver) Open(ctx context.Context, id string) (atoll.Sandbox, error) {
+	return d.wrapRemote(d.faultyDriver.Open(ctx, id))
 }
 
-func (d *remote) afar(sb atoll.Sandbox, err error) (atoll.Sandbox, error) {
+func (d *remoteDriver) wrapRemote(sb atoll.Sandbox, err error) (atoll.Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (d *remote) afar(sb atoll.Sandbox, err error) (atoll.Sandbox, error) {
 
 type remoteSandbox struct {
 	*faultySandbox
-	r *remote
+	r *remoteDriver
 }
 
 func (s *remoteSandbox) Claim(_ context.Context, spec atoll.Spec) error {
@@ -91,17 +91,17 @@ func (s *remoteSandbox) Export(ctx context.Context, name string) (io.ReadCloser,
 	return s.faultySandbox.Export(ctx, name)
 }
 
-func openRemote(t testing.TB) (*Fleet, *remote) {
+func openRemote(t testing.TB) (*Fleet, *remoteDriver) {
 	t.Helper()
 	home := t.TempDir()
-	d := newRemote(home)
+	d := newRemoteDriver(home)
 	return openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}}), d
 }
 
-// atHomeOf returns a file of a workspace, or why there is none.
-func atHomeOf(t testing.TB, a *Account, workspace, name string) string {
+// readStored returns a stored file of a workspace, or the error as text.
+func readStored(t testing.TB, a *Account, workspace, name string) string {
 	t.Helper()
-	f := reopen(t, a, workspace)
+	f := reopenFiles(t, a, workspace)
 	b, err := atoll.ReadFile(t.Context(), filesAsSandbox{f}, name)
 	if err != nil {
 		return "error: " + fmt.Sprint(errors.Is(err, atoll.ErrNotFound))
@@ -109,7 +109,8 @@ func atHomeOf(t testing.TB, a *Account, workspace, name string) string {
 	return string(b)
 }
 
-// filesAsSandbox is the files of a workspace for what reads sandboxes.
+// filesAsSandbox makes the files of a workspace a sandbox for functions that read
+// files.
 type filesAsSandbox struct{ *Files }
 
 func (f filesAsSandbox) ID() string                                          { return "files" }
@@ -117,115 +118,117 @@ func (f filesAsSandbox) Status(context.Context) (atoll.Status, error)        { p
 func (f filesAsSandbox) Exec(context.Context, atoll.Cmd) (atoll.Exit, error) { panic("not asked") }
 func (f filesAsSandbox) Destroy(context.Context) error                       { panic("not asked") }
 
-func persistent(ws ...atoll.WorkspaceMount) atoll.Config {
+func persistentConfig(ws ...atoll.WorkspaceMount) atoll.Config {
 	return atoll.Config{Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent}, Workspaces: ws}
 }
 
-func TestCarried(t *testing.T) {
+func TestWorkspaceCopy(t *testing.T) {
 	f, _ := openRemote(t)
 	a := f.For(LocalCaller())
-	must(t, second(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w"})))
-	files := reopen(t, a, "w")
-	put(t, files, "/old", "old")
+	must(t, errorOf(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w"})))
+	files := reopenFiles(t, a, "w")
+	writeTestFile(t, files, "/old", "old")
 	must(t, files.Mkdir(t.Context(), "/dir/empty", 0o750))
-	put(t, files, "/dir/gone", "gone")
+	writeTestFile(t, files, "/dir/gone", "gone")
 
-	sb := mustCreate(t, a, persistent(atoll.WorkspaceMount{Workspace: "w"}, atoll.WorkspaceMount{Workspace: "state", Target: "/srv/agents"}))
-	if got := said(t, sb, "cd /workspace; cat old; ls -d dir/empty; stat -c %a dir/empty"); got != "olddir/empty\n750\n" {
+	sb := mustCreate(t, a, persistentConfig(atoll.WorkspaceMount{Workspace: "w"}, atoll.WorkspaceMount{Workspace: "state", Target: "/srv/agents"}))
+	if got := shellOutput(t, sb, "cd /workspace; cat old; ls -d dir/empty; stat -c %a dir/empty"); got != "olddir/empty\n750\n" {
 		t.Errorf("inside: %q", got)
 	}
-	said(t, sb, `cd /workspace; rm -r dir/gone; echo new >new; chmod 700 new; ln new twin; ln -s /etc/passwd out; ln -s new in; echo s >/srv/agents/s`)
-	want(t, "a write at home", reopen(t, a, "w").WriteFile(t.Context(), "/x", strings.NewReader("x"), 0o644), atoll.ErrState)
-	if got := atHomeOf(t, a, "w", "/new"); got != "error: true" {
-		t.Errorf("at home too early: %q", got)
+	shellOutput(t, sb, `cd /workspace; rm -r dir/gone; echo new >new; chmod 700 new; ln new twin; ln -s /etc/passwd out; ln -s new in; echo s >/srv/agents/s`)
+	checkError(t, "a write at home", reopenFiles(t, a, "w").WriteFile(t.Context(), "/x", strings.NewReader("x"), 0o644), atoll.ErrState)
+	if got := readStored(t, a, "w", "/new"); got != "error: true" {
+		t.Errorf("stored too early: %q", got)
 	}
 	must(t, sb.Stop(t.Context()))
-	if got := atHomeOf(t, a, "w", "/new") + atHomeOf(t, a, "w", "/twin") + atHomeOf(t, a, "w", "/in") + atHomeOf(t, a, "w", "/dir/gone"); got != "new\nnew\nnew\nerror: true" {
-		t.Errorf("at home: %q", got)
+	if got := readStored(t, a, "w", "/new") + readStored(t, a, "w", "/twin") + readStored(t, a, "w", "/in") + readStored(t, a, "w", "/dir/gone"); got != "new\nnew\nnew\nerror: true" {
+		t.Errorf("stored: %q", got)
 	}
-	files = reopen(t, a, "w")
+	files = reopenFiles(t, a, "w")
 	if info, err := files.StatFile(t.Context(), "/new"); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the mode: %v, %v", info, err)
 	}
-	want(t, "a link that leads out", second(files.OpenFile(t.Context(), "/out")), atoll.ErrInvalid)
-	put(t, files, "/meanwhile", "yes")
+	checkError(t, "a link that leads out", errorOf(files.OpenFile(t.Context(), "/out")), atoll.ErrInvalid)
+	writeTestFile(t, files, "/meanwhile", "yes")
 	must(t, files.Remove(t.Context(), "/old"))
 
 	must(t, sb.Start(t.Context()))
-	if got := said(t, sb, "cd /workspace; cat meanwhile; cat old 2>/dev/null || echo no; cat /srv/agents/s; echo last >last"); got != "yesno\ns\n" {
+	if got := shellOutput(t, sb, "cd /workspace; cat meanwhile; cat old 2>/dev/null || echo no; cat /srv/agents/s; echo last >last"); got != "yesno\ns\n" {
 		t.Errorf("after a start: %q", got)
 	}
 	must(t, sb.Destroy(t.Context()))
-	if got := atHomeOf(t, a, "w", "/last") + atHomeOf(t, a, "state", "/s"); got != "last\ns\n" {
+	if got := readStored(t, a, "w", "/last") + readStored(t, a, "state", "/s"); got != "last\ns\n" {
 		t.Errorf("after the end: %q", got)
 	}
 	must(t, a.RemoveWorkspace(t.Context(), "w"))
 	must(t, a.RemoveWorkspace(t.Context(), "state"))
 }
 
-func TestCarriedOnce(t *testing.T) {
+func TestWorkspaceCopyOnce(t *testing.T) {
 	f, _ := openRemote(t)
 	a := f.For(LocalCaller())
 	w := atoll.WorkspaceMount{Workspace: "w"}
-	cfg := persistent(w)
+	cfg := persistentConfig(w)
 	cfg.Name = "first"
 	first := mustCreate(t, a, cfg)
-	said(t, first, "echo 1 >/workspace/f")
-	err := second(a.Create(t.Context(), persistent(w)))
-	want(t, "a second that writes", err, atoll.ErrState)
+	shellOutput(t, first, "echo 1 >/workspace/f")
+	err := errorOf(a.Create(t.Context(), persistentConfig(w)))
+	checkError(t, "a second that writes", err, atoll.ErrState)
 	if err == nil || !strings.Contains(err.Error(), "first") {
 		t.Errorf("%v: does not name the first", err)
 	}
-	want(t, "two copies in one", second(a.Create(t.Context(), persistent(atoll.WorkspaceMount{Workspace: "x"}, atoll.WorkspaceMount{Workspace: "x", Target: "/x"}))), atoll.ErrState)
-	reader := mustCreate(t, a, persistent(atoll.WorkspaceMount{Workspace: "w", ReadOnly: true}))
-	said(t, reader, "echo mine >/workspace/mine")
+	checkError(t, "two copies in one", errorOf(a.Create(t.Context(), persistentConfig(atoll.WorkspaceMount{Workspace: "x"}, atoll.WorkspaceMount{Workspace: "x", Target: "/x"}))), atoll.ErrState)
+	reader := mustCreate(t, a, persistentConfig(atoll.WorkspaceMount{Workspace: "w", ReadOnly: true}))
+	shellOutput(t, reader, "echo mine >/workspace/mine")
 	must(t, reader.Destroy(t.Context()))
-	if got := atHomeOf(t, a, "w", "/mine"); got != "error: true" {
+	if got := readStored(t, a, "w", "/mine"); got != "error: true" {
 		t.Errorf("a read-only copy came back: %q", got)
 	}
 	must(t, first.Stop(t.Context()))
-	second2 := mustCreate(t, a, persistent(w))
-	if got := said(t, second2, "cat /workspace/f; echo 2 >/workspace/f"); got != "1\n" {
+	second2 := mustCreate(t, a, persistentConfig(w))
+	if got := shellOutput(t, second2, "cat /workspace/f; echo 2 >/workspace/f"); got != "1\n" {
 		t.Errorf("in the second: %q", got)
 	}
-	want(t, "a start while another has it", first.Start(t.Context()), atoll.ErrState)
+	checkError(t, "a start while another has it", first.Start(t.Context()), atoll.ErrState)
 	must(t, second2.Destroy(t.Context()))
 	must(t, first.Start(t.Context()))
-	if got := said(t, first, "cat /workspace/f"); got != "2\n" {
+	if got := shellOutput(t, first, "cat /workspace/f"); got != "2\n" {
 		t.Errorf("in the first: %q", got)
 	}
 	must(t, first.Destroy(t.Context()))
 }
 
-// TestCarriedOverQuota keeps the sandbox and what is at home until there is room.
-func TestCarriedOverQuota(t *testing.T) {
+// TestWorkspaceCopyOverQuota: the sandbox and the stored files are kept until there is
+// space.
+func TestWorkspaceCopyOverQuota(t *testing.T) {
 	f, _ := openRemote(t)
 	a := f.For(LocalCaller())
 	must(t, a.SetQuota(t.Context(), atoll.Local, atoll.Quota{Disk: 200 << 20}))
-	cfg := persistent(atoll.WorkspaceMount{Workspace: "w"})
+	cfg := persistentConfig(atoll.WorkspaceMount{Workspace: "w"})
 	cfg.Limits.Disk = 10 << 20
 	sb := mustCreate(t, a, cfg)
-	said(t, sb, "echo small >/workspace/f")
+	shellOutput(t, sb, "echo small >/workspace/f")
 	must(t, sb.Save(t.Context()))
-	said(t, sb, "head -c 2000000 /dev/zero >/workspace/big; echo large >/workspace/f")
+	shellOutput(t, sb, "head -c 2000000 /dev/zero >/workspace/big; echo large >/workspace/f")
 	must(t, a.SetQuota(t.Context(), atoll.Local, atoll.Quota{Disk: 11 << 20}))
-	want(t, "save", sb.Save(t.Context()), atoll.ErrQuota)
-	want(t, "destroy", sb.Destroy(t.Context()), atoll.ErrQuota)
-	if got := atHomeOf(t, a, "w", "/f"); got != "small\n" {
-		t.Errorf("at home: %q", got)
+	checkError(t, "save", sb.Save(t.Context()), atoll.ErrQuota)
+	checkError(t, "destroy", sb.Destroy(t.Context()), atoll.ErrQuota)
+	if got := readStored(t, a, "w", "/f"); got != "small\n" {
+		t.Errorf("stored: %q", got)
 	}
 	must(t, a.SetQuota(t.Context(), atoll.Local, atoll.Quota{Disk: 200 << 20}))
 	must(t, sb.Destroy(t.Context()))
-	if got := atHomeOf(t, a, "w", "/f"); got != "large\n" {
-		t.Errorf("at home, with room: %q", got)
+	if got := readStored(t, a, "w", "/f"); got != "large\n" {
+		t.Errorf("stored, with free space: %q", got)
 	}
-	if left := desks(t, f); left != 0 {
+	if left := countStaging(t, f); left != 0 {
 		t.Errorf("%d desks are left", left)
 	}
 }
 
-// desks counts what is left of work on the shelf.
-func desks(t testing.TB, f *Fleet) (n int) {
+// countStaging returns the number of unfinished uploads and removals in the workspace
+// store.
+func countStaging(t testing.TB, f *Fleet) (n int) {
 	t.Helper()
 	for _, in := range []string{workspace.IncomingDir, workspace.RemovedDir} {
 		dir, err := f.workspaces.Root.Open(in)
@@ -237,21 +240,22 @@ func desks(t testing.TB, f *Fleet) (n int) {
 	return n
 }
 
-// TestCarriedByOneThatDied keeps what was saved last, and says so.
-func TestCarriedByOneThatDied(t *testing.T) {
+// TestWorkspaceCopyOfLostSandbox: if a sandbox is lost, the last saved copy is kept,
+// and an event reports it.
+func TestWorkspaceCopyOfLostSandbox(t *testing.T) {
 	f, d := openRemote(t)
 	a := f.For(LocalCaller())
-	sb := mustCreate(t, a, persistent(atoll.WorkspaceMount{Workspace: "w"}))
-	said(t, sb, "echo saved >/workspace/f")
+	sb := mustCreate(t, a, persistentConfig(atoll.WorkspaceMount{Workspace: "w"}))
+	shellOutput(t, sb, "echo saved >/workspace/f")
 	must(t, sb.Save(t.Context()))
-	said(t, sb, "echo lost >/workspace/f")
+	shellOutput(t, sb, "echo lost >/workspace/f")
 	inner, err := d.Driver.Open(t.Context(), sb.ID())
 	must(t, err)
 	must(t, inner.Destroy(t.Context()))
 	must(t, f.Reconcile(t.Context()))
 	must(t, sb.Destroy(t.Context()))
-	if got := atHomeOf(t, a, "w", "/f"); got != "saved\n" {
-		t.Errorf("at home: %q", got)
+	if got := readStored(t, a, "w", "/f"); got != "saved\n" {
+		t.Errorf("stored: %q", got)
 	}
 	var told []string
 	must(t, a.Events(t.Context(), event.Filter{Types: []string{"workspace.outdated"}}, false, func(e atoll.Event) error {
@@ -259,15 +263,15 @@ func TestCarriedByOneThatDied(t *testing.T) {
 		return nil
 	}))
 	if len(told) != 1 || !strings.Contains(told[0], "w: sandbox "+sb.ID()) {
-		t.Errorf("told: %q", told)
+		t.Errorf("events: %q", told)
 	}
-	again := mustCreate(t, a, persistent(atoll.WorkspaceMount{Workspace: "w"}))
+	again := mustCreate(t, a, persistentConfig(atoll.WorkspaceMount{Workspace: "w"}))
 	must(t, again.Destroy(t.Context()))
 }
 
-// TestCarriedFiles that are sent home by a guest that is not ours any more change
-// nothing.
-func TestCarriedFiles(t *testing.T) {
+// TestWorkspaceCopyOfHostileArchive: a hostile archive from a sandbox changes no stored
+// file, and stopping the sandbox fails.
+func TestWorkspaceCopyOfHostileArchive(t *testing.T) {
 	f, d := openRemote(t)
 	a := f.For(LocalCaller())
 	entry := func(h tar.Header) tar.Header { h.Mode = 0o644; return h }
@@ -283,9 +287,9 @@ func TestCarriedFiles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ws := strings.ToLower(name)
-			must(t, second(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: ws})))
-			put(t, reopen(t, a, ws), "/f", "home")
-			sb := mustCreate(t, a, persistent(atoll.WorkspaceMount{Workspace: ws}))
+			must(t, errorOf(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: ws})))
+			writeTestFile(t, reopenFiles(t, a, ws), "/f", "home")
+			sb := mustCreate(t, a, persistentConfig(atoll.WorkspaceMount{Workspace: ws}))
 			var b bytes.Buffer
 			tw := tar.NewWriter(&b)
 			for _, h := range list {
@@ -297,9 +301,9 @@ func TestCarriedFiles(t *testing.T) {
 				return io.NopCloser(bytes.NewReader(b.Bytes())), nil, true
 			}
 			d.mu.Unlock()
-			want(t, "stop", sb.Stop(t.Context()), atoll.ErrInvalid)
-			if got := atHomeOf(t, a, ws, "/f"); got != "home" {
-				t.Errorf("at home: %q", got)
+			checkError(t, "stop", sb.Stop(t.Context()), atoll.ErrInvalid)
+			if got := readStored(t, a, ws, "/f"); got != "home" {
+				t.Errorf("stored: %q", got)
 			}
 			d.mu.Lock()
 			d.export = nil
@@ -312,39 +316,39 @@ func TestCarriedFiles(t *testing.T) {
 	}
 }
 
-// TestCarriedToTheEnd brings home what sandboxes have that end by themselves.
-func TestCarriedToTheEnd(t *testing.T) {
+// TestWorkspaceCopyAtSandboxEnd copies the files of sandboxes that end by themselves.
+func TestWorkspaceCopyAtSandboxEnd(t *testing.T) {
 	f, _ := openRemote(t)
 	a := f.For(LocalCaller())
 	for _, policy := range []atoll.Policy{atoll.PolicyOneshot, atoll.PolicySession} {
-		cfg := persistent(atoll.WorkspaceMount{Workspace: string(policy)})
+		cfg := persistentConfig(atoll.WorkspaceMount{Workspace: string(policy)})
 		cfg.Lifecycle = atoll.Lifecycle{Policy: policy, TTL: time.Millisecond}
 		sb := mustCreate(t, a, cfg)
-		said(t, sb, "echo here >/workspace/f")
+		shellOutput(t, sb, "echo here >/workspace/f")
 	}
-	eventually(t, "their time is over", func() bool {
+	waitFor(t, "their time is over", func() bool {
 		must(t, f.Tidy(t.Context()))
 		list, err := a.List(t.Context(), Filter{})
 		must(t, err)
 		return len(list) == 0
 	})
-	if got := atHomeOf(t, a, "oneshot", "/f") + atHomeOf(t, a, "session", "/f"); got != "here\nhere\n" {
-		t.Errorf("at home: %q", got)
+	if got := readStored(t, a, "oneshot", "/f") + readStored(t, a, "session", "/f"); got != "here\nhere\n" {
+		t.Errorf("stored: %q", got)
 	}
 }
 
-// TestCarriedProgram copies an agent's program into what a turn is done in.
-func TestCarriedProgram(t *testing.T) {
+// TestCopyProgram copies an agent's program into a turn's sandbox.
+func TestCopyProgram(t *testing.T) {
 	f, _ := openRemote(t)
 	a := f.For(Caller{Owner: atoll.Owner{App: "app", User: "u"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "agent"), []byte("#!/bin/sh\necho runs\n"), 0o755))
 	sb, err := a.CreateFor(t.Context(), Order{
-		Config:  persistent(atoll.WorkspaceMount{Workspace: "w"}),
+		Config:  persistentConfig(atoll.WorkspaceMount{Workspace: "w"}),
 		Program: []atoll.Mount{{Source: dir, Target: "/opt/agent", ReadOnly: true}},
 	})
 	must(t, err)
-	if got := said(t, sb, "/opt/agent/agent"); got != "runs\n" {
+	if got := shellOutput(t, sb, "/opt/agent/agent"); got != "runs\n" {
 		t.Errorf("inside: %q", got)
 	}
 	must(t, sb.Destroy(t.Context()))

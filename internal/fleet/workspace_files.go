@@ -399,7 +399,7 @@ func (f *Files) useMarker() func(context.Context) error {
 	return f.markUse
 }
 
-// newMeter starts a meter of what is written into a workspace.
+// newMeter starts a meter of the bytes that are written to a workspace.
 func (f *Fleet) newMeter(ctx context.Context, p workspace.Key) (*workspace.Meter, error) {
 	return f.workspaces.NewMeter(p, func() (limit, used int64, err error) { return f.diskUsage(ctx, p.Owner) })
 }

@@ -32,25 +32,25 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// want fails unless an error is of a kind; nil for none.
-func want(t testing.TB, what string, err, kind error) {
+// checkError fails the test unless an error is of a kind; nil means no error.
+func checkError(t testing.TB, what string, err, kind error) {
 	t.Helper()
 	if !errors.Is(err, kind) || kind == nil && err != nil {
 		t.Errorf("%s: %v, want %v", what, err, kind)
 	}
 }
 
-// testFiles returns the files of a new workspace "w" of atoll.Local and where it
-// is on the host.
-func testFiles(t testing.TB, f *Fleet) (*Files, string) {
+// newTestFiles returns the files of a new workspace "w" of atoll.Local and its
+// directory on the host.
+func newTestFiles(t testing.TB, f *Fleet) (*Files, string) {
 	t.Helper()
 	a := f.For(LocalCaller())
 	_, err := a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w"})
 	must(t, err)
-	return reopen(t, a, "w"), f.workspaces.HostPath(workspace.Key{Owner: atoll.Local, Name: "w"})
+	return reopenFiles(t, a, "w"), f.workspaces.HostPath(workspace.Key{Owner: atoll.Local, Name: "w"})
 }
 
-func reopen(t testing.TB, a *Account, name string) *Files {
+func reopenFiles(t testing.TB, a *Account, name string) *Files {
 	t.Helper()
 	files, err := a.Files(t.Context(), name)
 	must(t, err)
@@ -58,12 +58,12 @@ func reopen(t testing.TB, a *Account, name string) *Files {
 	return files
 }
 
-func put(t testing.TB, f *Files, name, content string) {
+func writeTestFile(t testing.TB, f *Files, name, content string) {
 	t.Helper()
 	must(t, f.WriteFile(t.Context(), name, strings.NewReader(content), 0o644))
 }
 
-func get(t testing.TB, f *Files, name string) string {
+func readTestFile(t testing.TB, f *Files, name string) string {
 	t.Helper()
 	rc, err := f.OpenFile(t.Context(), name)
 	must(t, err)
@@ -72,8 +72,8 @@ func get(t testing.TB, f *Files, name string) string {
 	return string(b)
 }
 
-// dump describes all that a directory of the host holds.
-func dump(t testing.TB, dir string) map[string]string {
+// dumpDir describes everything in a directory of the host.
+func dumpDir(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	must(t, filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
@@ -110,14 +110,14 @@ func dump(t testing.TB, dir string) map[string]string {
 
 func TestFilesWithoutSandbox(t *testing.T) {
 	f := openFleet(t, Options{})
-	files, host := testFiles(t, f)
+	files, host := newTestFiles(t, f)
 	ctx := t.Context()
-	want(t, "write without a directory", files.WriteFile(ctx, "/a/b/c", strings.NewReader("x"), 0o640), atoll.ErrNotFound)
+	checkError(t, "write without a directory", files.WriteFile(ctx, "/a/b/c", strings.NewReader("x"), 0o640), atoll.ErrNotFound)
 	must(t, files.Mkdir(ctx, "/a/b", 0o711))
 	must(t, files.Mkdir(ctx, "/a/b", 0o700)) // it is there
 	must(t, files.WriteFile(ctx, "/a/b/c", strings.NewReader("one"), 0o4755))
 	must(t, files.WriteFile(ctx, "/a/b/c", strings.NewReader("two"), 0o4755))
-	if got := get(t, files, "/a/b/../b/c"); got != "two" {
+	if got := readTestFile(t, files, "/a/b/../b/c"); got != "two" {
 		t.Errorf("read %q", got)
 	}
 	info, err := files.StatFile(ctx, "/a/b/c")
@@ -127,7 +127,7 @@ func TestFilesWithoutSandbox(t *testing.T) {
 	if info, err := files.StatFile(ctx, "/a/b"); err != nil || info.Mode() != fs.ModeDir|0o711 {
 		t.Errorf("stat of the directory: %v, %v", info, err)
 	}
-	put(t, files, "/z", "")
+	writeTestFile(t, files, "/z", "")
 	list, err := files.ReadDir(ctx, "/")
 	if err != nil || len(list) != 2 || list[0].Name() != "a" || list[1].Name() != "z" {
 		t.Errorf("list: %v, %v", list, err)
@@ -141,30 +141,30 @@ func TestFilesWithoutSandbox(t *testing.T) {
 	}
 	must(t, rc.Close())
 	must(t, files.Remove(ctx, "/a"))
-	want(t, "remove twice", files.Remove(ctx, "/a"), atoll.ErrNotFound)
-	if got := dump(t, host); len(got) != 2 {
+	checkError(t, "remove twice", files.Remove(ctx, "/a"), atoll.ErrNotFound)
+	if got := dumpDir(t, host); len(got) != 2 {
 		t.Errorf("there is more than /z: %v", got)
 	}
 	for name, c := range map[string]struct {
 		err  error
 		kind error
 	}{
-		"read missing":         {second(files.OpenFile(ctx, "/none")), atoll.ErrNotFound},
-		"read directory":       {second(files.OpenFile(ctx, "/")), atoll.ErrInvalid},
-		"read relative":        {second(files.OpenFile(ctx, "z")), atoll.ErrInvalid},
-		"read NUL":             {second(files.OpenFile(ctx, "/z\x00")), atoll.ErrInvalid},
-		"read beneath file":    {second(files.OpenFile(ctx, "/z/z")), atoll.ErrInvalid},
-		"read endless name":    {second(files.OpenFile(ctx, "/"+strings.Repeat("x/", 5000))), atoll.ErrInvalid},
-		"read long name":       {second(files.OpenFile(ctx, "/"+strings.Repeat("x", 300))), atoll.ErrInvalid},
-		"list file":            {second(files.ReadDir(ctx, "/z")), atoll.ErrInvalid},
-		"list missing":         {second(files.ReadDir(ctx, "/none")), atoll.ErrNotFound},
+		"read missing":         {errorOf(files.OpenFile(ctx, "/none")), atoll.ErrNotFound},
+		"read directory":       {errorOf(files.OpenFile(ctx, "/")), atoll.ErrInvalid},
+		"read relative":        {errorOf(files.OpenFile(ctx, "z")), atoll.ErrInvalid},
+		"read NUL":             {errorOf(files.OpenFile(ctx, "/z\x00")), atoll.ErrInvalid},
+		"read beneath file":    {errorOf(files.OpenFile(ctx, "/z/z")), atoll.ErrInvalid},
+		"read endless name":    {errorOf(files.OpenFile(ctx, "/"+strings.Repeat("x/", 5000))), atoll.ErrInvalid},
+		"read long name":       {errorOf(files.OpenFile(ctx, "/"+strings.Repeat("x", 300))), atoll.ErrInvalid},
+		"list file":            {errorOf(files.ReadDir(ctx, "/z")), atoll.ErrInvalid},
+		"list missing":         {errorOf(files.ReadDir(ctx, "/none")), atoll.ErrNotFound},
 		"mkdir over file":      {files.Mkdir(ctx, "/z", 0o755), atoll.ErrExists},
 		"mkdir beneath file":   {files.Mkdir(ctx, "/z/y", 0o755), atoll.ErrInvalid},
 		"write over directory": {files.WriteFile(ctx, "/", strings.NewReader("x"), 0o644), atoll.ErrInvalid},
 		"remove all":           {files.Remove(ctx, "/x/.."), atoll.ErrInvalid},
-		"export missing":       {second(files.Export(ctx, "/none")), atoll.ErrNotFound},
+		"export missing":       {errorOf(files.Export(ctx, "/none")), atoll.ErrNotFound},
 	} {
-		want(t, name, c.err, c.kind)
+		checkError(t, name, c.err, c.kind)
 		var e *atoll.Error
 		if !errors.As(c.err, &e) || e.ID != "w" || strings.Contains(c.err.Error(), f.opts.Home) {
 			t.Errorf("%s: %v: want an *atoll.Error of w that does not name the host's directories", name, c.err)
@@ -172,20 +172,20 @@ func TestFilesWithoutSandbox(t *testing.T) {
 	}
 }
 
-func second[T any](_ T, err error) error { return err }
+func errorOf[T any](_ T, err error) error { return err }
 
-// TestPlantedFiles looks at what a sandbox can leave in a workspace to make the
-// fleet touch the host.
-func TestPlantedFiles(t *testing.T) {
+// TestHostileFiles checks files that a sandbox can leave in a workspace to make the
+// fleet access the host.
+func TestHostileFiles(t *testing.T) {
 	f := openFleet(t, Options{})
-	files, host := testFiles(t, f)
+	files, host := newTestFiles(t, f)
 	ctx := t.Context()
 	outside := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(outside, "secret"), []byte("secret"), 0o600))
 	_, err := f.For(LocalCaller()).CreateWorkspace(ctx, atoll.Workspace{Name: "other"})
 	must(t, err)
-	other := reopen(t, f.For(LocalCaller()), "other")
-	put(t, other, "/secret", "secret")
+	other := reopenFiles(t, f.For(LocalCaller()), "other")
+	writeTestFile(t, other, "/secret", "secret")
 	up := strings.Repeat("../", 20)
 	for name, target := range map[string]string{
 		"absolute": outside, "relative": up + outside[1:], "neighbour": "../other", "file": filepath.Join(outside, "secret"),
@@ -193,7 +193,7 @@ func TestPlantedFiles(t *testing.T) {
 	} {
 		must(t, os.Symlink(target, filepath.Join(host, name)))
 	}
-	before, neighbour := dump(t, outside), dump(t, f.workspaces.HostPath(workspace.Key{Owner: atoll.Local, Name: "other"}))
+	before, neighbour := dumpDir(t, outside), dumpDir(t, f.workspaces.HostPath(workspace.Key{Owner: atoll.Local, Name: "other"}))
 	for _, name := range []string{
 		"/absolute/secret", "/relative/secret", "/neighbour/secret", "/file", "/root" + outside + "/secret",
 		"/proc" + outside + "/secret", "/dot/other/secret", "/absolute/../absolute/secret",
@@ -213,7 +213,7 @@ func TestPlantedFiles(t *testing.T) {
 		if files.Mkdir(ctx, "/"+name+"/planted/x", 0o755) == nil {
 			t.Errorf("mkdir beneath %s: it is possible", name)
 		}
-		if files.Import(ctx, "/"+name, archiveOf(t, tar.Header{Name: "planted"})) == nil {
+		if files.Import(ctx, "/"+name, makeArchive(t, tar.Header{Name: "planted"})) == nil {
 			t.Errorf("import into %s: it is possible", name)
 		}
 		if rc, err := files.Export(ctx, "/"+name); err == nil {
@@ -223,29 +223,29 @@ func TestPlantedFiles(t *testing.T) {
 		if files.Remove(ctx, "/"+name+"/secret") == nil {
 			t.Errorf("remove beneath %s: it is possible", name)
 		}
-		want(t, "stat of the link "+name, second(files.StatFile(ctx, "/"+name)), nil)
+		checkError(t, "stat of the link "+name, errorOf(files.StatFile(ctx, "/"+name)), nil)
 	}
-	put(t, files, "/dangling", "here") // replaces the link itself
-	put(t, files, "/file", "here")
+	writeTestFile(t, files, "/dangling", "here") // replaces the link itself
+	writeTestFile(t, files, "/file", "here")
 	must(t, files.Remove(ctx, "/absolute"))
-	if d := cmp.Diff(before, dump(t, outside)); d != "" {
+	if d := cmp.Diff(before, dumpDir(t, outside)); d != "" {
 		t.Errorf("the host has changed: %s", d)
 	}
-	if d := cmp.Diff(neighbour, dump(t, f.workspaces.HostPath(workspace.Key{Owner: atoll.Local, Name: "other"}))); d != "" {
+	if d := cmp.Diff(neighbour, dumpDir(t, f.workspaces.HostPath(workspace.Key{Owner: atoll.Local, Name: "other"}))); d != "" {
 		t.Errorf("the neighbour has changed: %s", d)
 	}
 	must(t, os.MkdirAll(filepath.Join(host, "real", "dir"), 0o755))
 	must(t, os.Symlink("real/dir", filepath.Join(host, "inner")))
-	put(t, files, "/inner/x", "inside")
-	if got := get(t, files, "/real/dir/x"); got != "inside" {
+	writeTestFile(t, files, "/inner/x", "inside")
+	if got := readTestFile(t, files, "/real/dir/x"); got != "inside" {
 		t.Errorf("a link that stays inside: %q", got)
 	}
 }
 
-// TestPlantedPipes reads files whose opening blocks until another process opens them.
-func TestPlantedPipes(t *testing.T) {
+// TestHostilePipes reads files whose opening blocks until another process opens them.
+func TestHostilePipes(t *testing.T) {
 	f := openFleet(t, Options{})
-	files, host := testFiles(t, f)
+	files, host := newTestFiles(t, f)
 	ctx := t.Context()
 	must(t, syscall.Mkfifo(filepath.Join(host, "pipe"), 0o666))
 	short := filepath.Join(t.TempDir(), "s")
@@ -257,24 +257,24 @@ func TestPlantedPipes(t *testing.T) {
 	go func() {
 		defer close(done)
 		for _, name := range []string{"/pipe", "/socket"} {
-			want(t, "read "+name, second(files.OpenFile(ctx, name)), atoll.ErrInvalid)
-			want(t, "list "+name, second(files.ReadDir(ctx, name)), atoll.ErrInvalid)
-			want(t, "beneath "+name, second(files.OpenFile(ctx, name+"/x")), atoll.ErrInvalid)
-			want(t, "import into "+name, files.Import(ctx, name, archiveOf(t, tar.Header{Name: "x"})), atoll.ErrInvalid)
-			want(t, "export "+name, second(files.Export(ctx, name)), atoll.ErrInvalid)
+			checkError(t, "read "+name, errorOf(files.OpenFile(ctx, name)), atoll.ErrInvalid)
+			checkError(t, "list "+name, errorOf(files.ReadDir(ctx, name)), atoll.ErrInvalid)
+			checkError(t, "beneath "+name, errorOf(files.OpenFile(ctx, name+"/x")), atoll.ErrInvalid)
+			checkError(t, "import into "+name, files.Import(ctx, name, makeArchive(t, tar.Header{Name: "x"})), atoll.ErrInvalid)
+			checkError(t, "export "+name, errorOf(files.Export(ctx, name)), atoll.ErrInvalid)
 			if root, err := workspace.OpenDir(files.root, name[1:]); err == nil {
 				t.Errorf("%s is taken for a directory", name)
 				must(t, root.Close())
 			}
 		}
-		if names := entriesOf(t, files, "/"); !slices.Equal(names, []string{"./", "./pipe"}) {
+		if names := listEntries(t, files, "/"); !slices.Equal(names, []string{"./", "./pipe"}) {
 			t.Errorf("exported %v: want the pipe, as a pipe, and no socket", names)
 		}
 		f.workspaces.ForgetSize(files.key)
 		if held, err := f.workspaces.Measure(ctx, files.key); err != nil || held.Files != 2 || !held.Complete {
 			t.Errorf("size: %+v, %v", held, err)
 		}
-		put(t, files, "/pipe", "a file now")
+		writeTestFile(t, files, "/pipe", "a file now")
 		must(t, files.Remove(ctx, "/socket"))
 	}()
 	select {
@@ -284,11 +284,11 @@ func TestPlantedPipes(t *testing.T) {
 	}
 }
 
-// TestRacingLinks swaps a directory for a link out of the workspace, over and
-// over, while files are written, imported and removed through it.
+// TestRacingLinks repeatedly replaces a directory by a link out of the workspace while
+// files are written, imported and removed through it.
 func TestRacingLinks(t *testing.T) {
 	f := openFleet(t, Options{})
-	files, host := testFiles(t, f)
+	files, host := newTestFiles(t, f)
 	outside := t.TempDir()
 	must(t, os.Mkdir(filepath.Join(host, "real"), 0o755))
 	must(t, os.Symlink(outside, filepath.Join(host, "evil")))
@@ -317,7 +317,7 @@ func TestRacingLinks(t *testing.T) {
 	for i := range 300 {
 		_ = files.WriteFile(t.Context(), "/d/f", strings.NewReader("x"), 0o644)
 		_ = files.Mkdir(t.Context(), "/d/sub/sub", 0o755)
-		_ = files.Import(t.Context(), "/d", archiveOf(t, tar.Header{Name: fmt.Sprint("i", i)}, tar.Header{Typeflag: tar.TypeDir, Name: "sub/dir/"}))
+		_ = files.Import(t.Context(), "/d", makeArchive(t, tar.Header{Name: fmt.Sprint("i", i)}, tar.Header{Typeflag: tar.TypeDir, Name: "sub/dir/"}))
 		_ = files.Remove(t.Context(), "/d/sub")
 		if rc, err := files.Export(t.Context(), "/d"); err == nil {
 			_, _ = io.Copy(io.Discard, rc)
@@ -326,27 +326,27 @@ func TestRacingLinks(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
-	if got := dump(t, outside); len(got) != 1 {
+	if got := dumpDir(t, outside); len(got) != 1 {
 		t.Errorf("outside of the workspace: %v", got)
 	}
 }
 
 func TestAbandonedWriteChangesNothing(t *testing.T) {
 	f := openFleet(t, Options{})
-	files, host := testFiles(t, f)
-	put(t, files, "/a", "before")
-	before := dump(t, host)
+	files, host := newTestFiles(t, f)
+	writeTestFile(t, files, "/a", "before")
+	before := dumpDir(t, host)
 	boom := errors.New("line is dead")
-	err := files.WriteFile(t.Context(), "/a", io.MultiReader(strings.NewReader("half"), &failing{boom}), 0o644)
-	want(t, "write", err, boom)
-	want(t, "import", files.Import(t.Context(), "/", io.MultiReader(bytes.NewReader(archiveOf(t, tar.Header{Name: "b"}).Bytes()[:512]), &failing{boom})), boom)
+	err := files.WriteFile(t.Context(), "/a", io.MultiReader(strings.NewReader("half"), &failingReader{boom}), 0o644)
+	checkError(t, "write", err, boom)
+	checkError(t, "import", files.Import(t.Context(), "/", io.MultiReader(bytes.NewReader(makeArchive(t, tar.Header{Name: "b"}).Bytes()[:512]), &failingReader{boom})), boom)
 
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	r, w := io.Pipe()
-	want(t, "write that hangs", files.WriteFile(ctx, "/a", r, 0o644), atoll.ErrTimeout)
+	checkError(t, "write that hangs", files.WriteFile(ctx, "/a", r, 0o644), atoll.ErrTimeout)
 	must(t, w.Close())
-	if d := cmp.Diff(before, dump(t, host)); d != "" || before["a"] != "-rw-r--r-- before" {
+	if d := cmp.Diff(before, dumpDir(t, host)); d != "" || before["a"] != "-rw-r--r-- before" {
 		t.Error(d)
 	}
 	for _, dir := range []string{workspace.IncomingDir, workspace.RemovedDir} {
@@ -356,15 +356,15 @@ func TestAbandonedWriteChangesNothing(t *testing.T) {
 	}
 }
 
-type failing struct{ err error }
+type failingReader struct{ err error }
 
-func (f *failing) Read([]byte) (int, error) { return 0, f.err }
+func (f *failingReader) Read([]byte) (int, error) { return 0, f.err }
 
-// TestDeepTrees plants directories that are deeper than any path, and counts,
-// exports and removes them.
+// TestDeepTrees counts, exports and removes directories that are deeper than the
+// longest path.
 func TestDeepTrees(t *testing.T) {
 	f := openFleet(t, Options{})
-	files, host := testFiles(t, f)
+	files, host := newTestFiles(t, f)
 	const depth = 3000
 	d, err := os.OpenRoot(host)
 	must(t, err)
@@ -381,32 +381,32 @@ func TestDeepTrees(t *testing.T) {
 	f.workspaces.ForgetSize(files.key)
 	held, err := f.workspaces.Measure(t.Context(), files.key)
 	if err != nil || held.Complete || !held.TooDeep {
-		t.Errorf("size: %+v, %v: want it said that it is not all", held, err)
+		t.Errorf("size: %+v, %v: want it marked as incomplete", held, err)
 	}
 	rc, err := files.Export(t.Context(), "/")
 	must(t, err)
 	_, err = io.Copy(io.Discard, rc)
-	want(t, "export", err, atoll.ErrInvalid)
-	want(t, "close of the export", rc.Close(), atoll.ErrInvalid)
+	checkError(t, "export", err, atoll.ErrInvalid)
+	checkError(t, "close of the export", rc.Close(), atoll.ErrInvalid)
 	must(t, files.Remove(t.Context(), "/deeper-and-deeper"))
-	if got := dump(t, f.workspaces.Dir); len(got) != 6 {
+	if got := dumpDir(t, f.workspaces.Dir); len(got) != 6 {
 		t.Errorf("something is left: %v", got)
 	}
 }
 
-func TestOwnersDontMeet(t *testing.T) {
+func TestOwnersAreSeparate(t *testing.T) {
 	f := openFleet(t, Options{})
 	mallory := f.For(Caller{Owner: atoll.Owner{App: "app", User: "mallory"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
 	alice := f.For(Caller{Owner: atoll.Owner{App: "app", User: "alice"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
 	_, err := alice.CreateWorkspace(t.Context(), atoll.Workspace{Name: "mine"})
 	must(t, err)
-	put(t, reopen(t, alice, "mine"), "/secret", "secret")
-	missing := second(mallory.Workspace(t.Context(), "nothing"))
+	writeTestFile(t, reopenFiles(t, alice, "mine"), "/secret", "secret")
+	missing := errorOf(mallory.Workspace(t.Context(), "nothing"))
 	for _, name := range []string{"mine", "../alice/mine", "../../app/alice/mine", "/mine", "mine/", ".", "..", "", "mine\x00", "MINE", strings.Repeat("x", 1000), "%2e%2e/alice/mine", "' or 1=1 --"} {
 		for what, err := range map[string]error{
-			"workspace": second(mallory.Workspace(t.Context(), name)),
+			"workspace": errorOf(mallory.Workspace(t.Context(), name)),
 			"remove":    mallory.RemoveWorkspace(t.Context(), name),
-			"files":     second(mallory.Files(t.Context(), name)),
+			"files":     errorOf(mallory.Files(t.Context(), name)),
 		} {
 			var e, m *atoll.Error
 			if !errors.Is(err, atoll.ErrNotFound) || !errors.As(err, &e) || !errors.As(missing, &m) || e.Err.Error() != m.Err.Error() {
@@ -416,29 +416,29 @@ func TestOwnersDontMeet(t *testing.T) {
 		if name == "mine" {
 			continue
 		}
-		want(t, "create "+name, second(mallory.CreateWorkspace(t.Context(), atoll.Workspace{Name: name})), atoll.ErrInvalid)
-		want(t, "mount "+name, second(mallory.Create(t.Context(), atoll.Config{Workspaces: []atoll.WorkspaceMount{{Workspace: name}}})), atoll.ErrInvalid)
+		checkError(t, "create "+name, errorOf(mallory.CreateWorkspace(t.Context(), atoll.Workspace{Name: name})), atoll.ErrInvalid)
+		checkError(t, "mount "+name, errorOf(mallory.Create(t.Context(), atoll.Config{Workspaces: []atoll.WorkspaceMount{{Workspace: name}}})), atoll.ErrInvalid)
 	}
 	if list, err := mallory.Workspaces(t.Context()); err != nil || len(list) != 0 {
 		t.Errorf("mallory sees %v, %v", list, err)
 	}
 	for _, c := range []Caller{{Owner: mallory.caller.Owner}, {Owner: alice.caller.Owner, Scopes: []atoll.Scope{atoll.ScopeRead}}} {
 		a := f.For(c)
-		want(t, "create without the scope", second(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "x"})), atoll.ErrDenied)
-		want(t, "remove without the scope", a.RemoveWorkspace(t.Context(), "mine"), atoll.ErrDenied)
-		want(t, "prune without the scope", second(a.Prune(t.Context(), PruneOptions{})), atoll.ErrDenied)
-		want(t, "prune of all without the scope", second(a.Prune(t.Context(), PruneOptions{AllOwners: true, DryRun: true})), atoll.ErrDenied)
+		checkError(t, "create without the scope", errorOf(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "x"})), atoll.ErrDenied)
+		checkError(t, "remove without the scope", a.RemoveWorkspace(t.Context(), "mine"), atoll.ErrDenied)
+		checkError(t, "prune without the scope", errorOf(a.Prune(t.Context(), PruneOptions{})), atoll.ErrDenied)
+		checkError(t, "prune of all without the scope", errorOf(a.Prune(t.Context(), PruneOptions{AllOwners: true, DryRun: true})), atoll.ErrDenied)
 	}
-	files := reopen(t, f.For(Caller{Owner: alice.caller.Owner, Scopes: []atoll.Scope{atoll.ScopeRead}}), "mine")
-	if got := get(t, files, "/secret"); got != "secret" {
+	files := reopenFiles(t, f.For(Caller{Owner: alice.caller.Owner, Scopes: []atoll.Scope{atoll.ScopeRead}}), "mine")
+	if got := readTestFile(t, files, "/secret"); got != "secret" {
 		t.Errorf("read with the scope: %q", got)
 	}
 	for what, err := range map[string]error{
 		"write":  files.WriteFile(t.Context(), "/x", strings.NewReader("x"), 0o644),
 		"mkdir":  files.Mkdir(t.Context(), "/x", 0o755),
 		"remove": files.Remove(t.Context(), "/secret"),
-		"import": files.Import(t.Context(), "/", archiveOf(t)),
+		"import": files.Import(t.Context(), "/", makeArchive(t)),
 	} {
-		want(t, what+" without the scope", err, atoll.ErrDenied)
+		checkError(t, what+" without the scope", err, atoll.ErrDenied)
 	}
 }

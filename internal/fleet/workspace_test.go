@@ -32,13 +32,13 @@ func TestWorkspace(t *testing.T) {
 	if w.Owner != atoll.Local || w.Labels["k"] != "v" || w.Bytes != 0 || w.Sandboxes != nil || !w.Expires.Equal(w.Used.Add(time.Hour+workspaceUsePrecision)) {
 		t.Errorf("made %+v", w)
 	}
-	want(t, "the name again", second(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w"})), atoll.ErrExists)
-	want(t, "bad labels", second(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "x", Labels: map[string]string{"": "v"}})), atoll.ErrInvalid)
+	checkError(t, "the name again", errorOf(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w"})), atoll.ErrExists)
+	checkError(t, "bad labels", errorOf(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "x", Labels: map[string]string{"": "v"}})), atoll.ErrInvalid)
 	sb, err := a.Create(t.Context(), atoll.Config{Spec: atoll.Spec{Name: "user"}, Workspaces: []atoll.WorkspaceMount{
 		{Workspace: "w"}, {Workspace: "w", Target: "/ro", ReadOnly: true}, {Workspace: "made", Target: "/made"},
 	}})
 	must(t, err)
-	if got := said(t, sb, "echo hi >/workspace/f; cat /ro/f; echo no 2>/dev/null >/ro/g || echo read-only; ls /made"); got != "hi\nread-only\n" {
+	if got := shellOutput(t, sb, "echo hi >/workspace/f; cat /ro/f; echo no 2>/dev/null >/ro/g || echo read-only; ls /made"); got != "hi\nread-only\n" {
 		t.Errorf("inside: %q", got)
 	}
 	f.workspaces.ForgetSize(workspace.Key{Owner: atoll.Local, Name: "w"})
@@ -46,7 +46,7 @@ func TestWorkspace(t *testing.T) {
 		t.Errorf("mounted: %+v, %v", w, err)
 	}
 	err = a.RemoveWorkspace(t.Context(), "w")
-	want(t, "remove one that is mounted", err, atoll.ErrState)
+	checkError(t, "remove one that is mounted", err, atoll.ErrState)
 	if err == nil || !strings.Contains(err.Error(), "user") {
 		t.Errorf("%v: does not name the sandbox", err)
 	}
@@ -55,15 +55,15 @@ func TestWorkspace(t *testing.T) {
 		t.Errorf("list: %v, %v", list, err)
 	}
 	must(t, sb.Stop(t.Context()))
-	want(t, "remove one that a stopped sandbox mounts", a.RemoveWorkspace(t.Context(), "w"), atoll.ErrState)
+	checkError(t, "remove one that a stopped sandbox mounts", a.RemoveWorkspace(t.Context(), "w"), atoll.ErrState)
 	must(t, sb.Destroy(t.Context()))
-	if got := get(t, reopen(t, a, "w"), "/f"); got != "hi\n" {
+	if got := readTestFile(t, reopenFiles(t, a, "w"), "/f"); got != "hi\n" {
 		t.Errorf("after the sandbox: %q", got)
 	}
 	must(t, a.RemoveWorkspace(t.Context(), "w"))
-	want(t, "remove twice", a.RemoveWorkspace(t.Context(), "w"), atoll.ErrNotFound)
-	must(t, second(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w"})))
-	if list, err := reopen(t, a, "w").ReadDir(t.Context(), "/"); err != nil || len(list) != 0 {
+	checkError(t, "remove twice", a.RemoveWorkspace(t.Context(), "w"), atoll.ErrNotFound)
+	must(t, errorOf(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w"})))
+	if list, err := reopenFiles(t, a, "w").ReadDir(t.Context(), "/"); err != nil || len(list) != 0 {
 		t.Errorf("a new one holds what the old one held: %v, %v", list, err)
 	}
 	if left, err := os.ReadDir(filepath.Join(f.workspaces.Dir, workspace.RemovedDir)); err != nil || len(left) != 0 {
@@ -79,9 +79,9 @@ func TestWorkspace(t *testing.T) {
 	}
 }
 
-// TestManyWorkspacesDontMultiplyTheDisk mounts all of a sandbox's at once, one
-// of them twice.
-func TestManyWorkspacesDontMultiplyTheDisk(t *testing.T) {
+// TestWorkspacesShareTheDiskQuota mounts several workspaces in one sandbox, one of them
+// twice: together they are within the owner's quota.
+func TestWorkspacesShareTheDiskQuota(t *testing.T) {
 	const quota, own = 8 << 20, 2 << 20
 	f := openFleet(t, Options{Quota: atoll.Quota{Disk: quota}})
 	cfg := atoll.Config{Spec: atoll.Spec{Limits: atoll.Resources{Disk: own}}, Workspaces: []atoll.WorkspaceMount{
@@ -90,42 +90,42 @@ func TestManyWorkspacesDontMultiplyTheDisk(t *testing.T) {
 	sb := mustCreate(t, f.For(LocalCaller()), cfg)
 	text := "for d in /workspace /b /again; do head -c 8000000 /dev/zero >$d/f$RANDOM; done 2>/dev/null; wc -c /workspace/* /b/* | tail -n 1"
 	var total int64
-	if _, err := fmt.Sscan(said(t, sb, text), &total); err != nil || total > quota-own || total < (quota-own)/4 {
+	if _, err := fmt.Sscan(shellOutput(t, sb, text), &total); err != nil || total > quota-own || total < (quota-own)/4 {
 		t.Errorf("%d bytes, %v; want at most %d", total, err, quota-own)
 	}
 }
 
-// TestFilesOfARemovedWorkspace uses what was opened before.
+// TestFilesOfARemovedWorkspace uses the files of a workspace that was removed after
+// they were opened.
 func TestFilesOfARemovedWorkspace(t *testing.T) {
 	f := openFleet(t, Options{})
-	files, _ := testFiles(t, f)
+	files, _ := newTestFiles(t, f)
 	a := f.For(LocalCaller())
-	put(t, files, "/f", "x")
+	writeTestFile(t, files, "/f", "x")
 	must(t, a.RemoveWorkspace(t.Context(), "w"))
 	for range 2 {
-		want(t, "read", second(files.OpenFile(t.Context(), "/f")), atoll.ErrNotFound)
-		want(t, "write", files.WriteFile(t.Context(), "/f", strings.NewReader("lost"), 0o644), atoll.ErrNotFound)
-		want(t, "import", files.Import(t.Context(), "/", archiveOf(t, fileIn("g", "lost"))), atoll.ErrNotFound)
-		must(t, ignoreError(second(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w"})), atoll.ErrExists))
+		checkError(t, "read", errorOf(files.OpenFile(t.Context(), "/f")), atoll.ErrNotFound)
+		checkError(t, "write", files.WriteFile(t.Context(), "/f", strings.NewReader("lost"), 0o644), atoll.ErrNotFound)
+		checkError(t, "import", files.Import(t.Context(), "/", makeArchive(t, fileHeader("g", "lost"))), atoll.ErrNotFound)
+		must(t, ignoreError(errorOf(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w"})), atoll.ErrExists))
 	}
-	if list, err := reopen(t, a, "w").ReadDir(t.Context(), "/"); err != nil || len(list) != 0 {
+	if list, err := reopenFiles(t, a, "w").ReadDir(t.Context(), "/"); err != nil || len(list) != 0 {
 		t.Errorf("in the new one: %v, %v", list, err)
 	}
 }
 
-// TestCreateThatFailsLeavesWorkspacesAlone makes workspaces only with their
-// sandbox.
-func TestCreateThatFailsLeavesWorkspacesAlone(t *testing.T) {
+// TestFailedCreateLeavesWorkspaces: a failed Create creates no workspaces.
+func TestFailedCreateLeavesWorkspaces(t *testing.T) {
 	home := t.TempDir()
-	d := &brittle{Driver: &virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}
+	d := &failingDriver{Driver: &virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}
 	d.broken.Store(true)
 	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
 	a := f.For(LocalCaller())
-	want(t, "create", second(a.Create(t.Context(), atoll.Config{Workspaces: []atoll.WorkspaceMount{{Workspace: "w"}}})), errBrittle)
+	checkError(t, "create", errorOf(a.Create(t.Context(), atoll.Config{Workspaces: []atoll.WorkspaceMount{{Workspace: "w"}}})), errBrittle)
 	if w, err := a.Workspace(t.Context(), "w"); err == nil && len(w.Sandboxes) > 0 {
 		t.Errorf("a sandbox that is not there mounts it: %+v", w)
 	}
-	want(t, "remove", a.RemoveWorkspace(t.Context(), "w"), nil)
+	checkError(t, "remove", a.RemoveWorkspace(t.Context(), "w"), nil)
 }
 
 func TestRetention(t *testing.T) {
@@ -135,11 +135,11 @@ func TestRetention(t *testing.T) {
 	f := openFleet(t, Options{Now: func() time.Time { return time.Unix(0, now.Load()) }})
 	a := f.For(LocalCaller())
 	for name, keep := range map[string]time.Duration{"usual": 0, "short": time.Hour, "forever": -1, "used": 0, "read": 0, "mounted": 0} {
-		must(t, second(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: name, Keep: keep})))
+		must(t, errorOf(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: name, Keep: keep})))
 	}
 	other := f.For(Caller{Owner: atoll.Owner{App: "app", User: "u"}, Scopes: []atoll.Scope{atoll.ScopeRun}})
-	must(t, second(other.CreateWorkspace(t.Context(), atoll.Workspace{Name: "others"})))
-	put(t, reopen(t, a, "usual"), "/f", "12345")
+	must(t, errorOf(other.CreateWorkspace(t.Context(), atoll.Workspace{Name: "others"})))
+	writeTestFile(t, reopenFiles(t, a, "usual"), "/f", "12345")
 	sb, err := a.Create(t.Context(), atoll.Config{Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent}, Workspaces: []atoll.WorkspaceMount{{Workspace: "mounted"}}})
 	must(t, err)
 	names := func(p atoll.Pruned, err error) []string {
@@ -158,13 +158,13 @@ func TestRetention(t *testing.T) {
 	}
 	check("at once", PruneOptions{})
 	day(4)
-	put(t, reopen(t, a, "used"), "/f", "x")
+	writeTestFile(t, reopenFiles(t, a, "used"), "/f", "x")
 	check("after 4 days, dry", PruneOptions{DryRun: true}, "short")
 	check("after 4 days", PruneOptions{}, "short")
 	check("again", PruneOptions{})
 	day(3)
 	check("after exactly 7 days", PruneOptions{})
-	must(t, second(reopen(t, a, "read").ReadDir(t.Context(), "/")))
+	must(t, errorOf(reopenFiles(t, a, "read").ReadDir(t.Context(), "/")))
 	now.Add(int64(2 * time.Minute))
 	check("after 7 days, dry", PruneOptions{DryRun: true}, "usual")
 	f.workspaces.ForgetSize(workspace.Key{Owner: atoll.Local, Name: "usual"})
@@ -197,10 +197,10 @@ func TestTimetables(t *testing.T) {
 	}
 }
 
-// TestRetainByTheClock lets days pass.
-func TestRetainByTheClock(t *testing.T) {
+// TestRetentionOverDays checks retention with a clock that advances by days.
+func TestRetentionOverDays(t *testing.T) {
 	home := t.TempDir()
-	day := func(f *Fleet, a *Account, names ...string) { // what is there at noon of the next day
+	day := func(f *Fleet, a *Account, names ...string) { // checks the workspaces at noon of the next day
 		t.Helper()
 		now := time.Now()
 		time.Sleep(time.Date(now.Year(), now.Month(), now.Day()+1, 12, 0, 0, 0, time.Local).Sub(now))
@@ -225,24 +225,24 @@ func TestRetainByTheClock(t *testing.T) {
 			must(t, <-done)
 		}
 	}
-	filesOnly(t, "no database is in the bubble")
+	skipOnPostgres(t, "no database is in the bubble")
 	synctest.Test(t, func(t *testing.T) {
 		f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{virtual.New()}, Retention: Retention{Keep: 36 * time.Hour}})
 		a := f.For(LocalCaller())
 		stop := retaining(f)
-		must(t, second(a.CreateWorkspace(context.Background(), atoll.Workspace{Name: "a"})))
+		must(t, errorOf(a.CreateWorkspace(context.Background(), atoll.Workspace{Name: "a"})))
 		day(f, a, "a") // 27 hours or less
-		must(t, second(a.CreateWorkspace(context.Background(), atoll.Workspace{Name: "b"})))
+		must(t, errorOf(a.CreateWorkspace(context.Background(), atoll.Workspace{Name: "b"})))
 		day(f, a, "b") // at 03:00, a has gone
 		stop()
-		day(f, a, "b") // nobody looks
+		day(f, a, "b") // without a prune
 		day(f, a, "b")
 		stop = retaining(f)
 		list, err := a.Workspaces(context.Background())
 		if err != nil || len(list) != 0 {
 			t.Errorf("a run that was missed is not made up for: %v, %v", list, err)
 		}
-		must(t, second(a.CreateWorkspace(context.Background(), atoll.Workspace{Name: "c", Keep: time.Minute})))
+		must(t, errorOf(a.CreateWorkspace(context.Background(), atoll.Workspace{Name: "c", Keep: time.Minute})))
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if list, err = a.Workspaces(context.Background()); err != nil || len(list) != 1 {
@@ -253,9 +253,9 @@ func TestRetainByTheClock(t *testing.T) {
 	})
 }
 
-// TestPruneAgainstCreate removes workspaces while sandboxes begin to use them:
-// whoever is second sees what the first did.
-func TestPruneAgainstCreate(t *testing.T) {
+// TestConcurrentPruneAndCreate removes workspaces while sandboxes start to use them:
+// the second operation must see the result of the first.
+func TestConcurrentPruneAndCreate(t *testing.T) {
 	home := t.TempDir()
 	fleets := [2]*Fleet{openFleet(t, Options{Home: home, Retention: Retention{Keep: time.Nanosecond}}), openFleet(t, Options{Home: home})}
 	later := func() time.Time { return time.Now().Add(2 * time.Minute) } // everything is old
@@ -311,9 +311,9 @@ func TestPruneAgainstCreate(t *testing.T) {
 	}
 }
 
-// TestRemovalThatDied opens a fleet after processes that died at every point of
-// removing, writing and making a workspace.
-func TestRemovalThatDied(t *testing.T) {
+// TestInterruptedRemoval opens a fleet after processes died at every step of removing,
+// writing and creating a workspace.
+func TestInterruptedRemoval(t *testing.T) {
 	home := t.TempDir()
 	f := openFleet(t, Options{Home: home})
 	at := func(name string) workspace.Key {
@@ -321,8 +321,8 @@ func TestRemovalThatDied(t *testing.T) {
 	}
 	u := f.For(Caller{Owner: at("").Owner, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeRead}})
 	for _, name := range []string{"begun", "done", "again", "opened"} {
-		must(t, second(u.CreateWorkspace(t.Context(), atoll.Workspace{Name: name})))
-		put(t, reopen(t, u, name), "/f", name)
+		must(t, errorOf(u.CreateWorkspace(t.Context(), atoll.Workspace{Name: name})))
+		writeTestFile(t, reopenFiles(t, u, name), "/f", name)
 	}
 	for _, name := range []string{"begun", "done", "again", "opened"} {
 		d, err := f.workspaces.SetAside(at(name))
@@ -332,12 +332,12 @@ func TestRemovalThatDied(t *testing.T) {
 		}
 		must(t, d.Release())
 	}
-	must(t, second(u.CreateWorkspace(t.Context(), atoll.Workspace{Name: "again"})))
-	put(t, reopen(t, u, "again"), "/f", "new")
-	if got := get(t, reopen(t, u, "opened"), "/f"); got != "opened" { // by a process that was there all the time
+	must(t, errorOf(u.CreateWorkspace(t.Context(), atoll.Workspace{Name: "again"})))
+	writeTestFile(t, reopenFiles(t, u, "again"), "/f", "new")
+	if got := readTestFile(t, reopenFiles(t, u, "opened"), "/f"); got != "opened" { // by a process that was there all the time
 		t.Errorf("opened: %q", got)
 	}
-	for _, dir := range []string{".lifted", "app"} { // deletions under way, of what sandboxes planted
+	for _, dir := range []string{".lifted", "app"} { // unfinished deletions of hostile files
 		for _, plant := range []func(string) error{
 			func(name string) error { return syscall.Mkfifo(name, 0o600) },
 			func(name string) error { return os.WriteFile(name, nil, 0o600) },
@@ -355,7 +355,7 @@ func TestRemovalThatDied(t *testing.T) {
 	must(t, err)
 	must(t, f.workspaces.Root.WriteFile(d.Name+"/half", []byte("x"), 0o600))
 	must(t, d.Release())
-	alive, err := f.workspaces.NewStaging(workspace.IncomingDir) // one that goes on
+	alive, err := f.workspaces.NewStaging(workspace.IncomingDir) // one of a running process
 	must(t, err)
 	must(t, f.workspaces.Create(at("unknown"))) // made, but not written down
 	must(t, os.WriteFile(filepath.Join(f.workspaces.HostPath(at("unknown")), "f"), []byte("precious"), 0o600))
@@ -381,28 +381,28 @@ func TestRemovalThatDied(t *testing.T) {
 	must(t, g.tidyWorkspaces(t.Context()))
 	v := g.For(u.caller)
 	for name, content := range map[string]string{"begun": "begun", "again": "new", "opened": "opened", "unknown": "precious"} {
-		if got := get(t, reopen(t, v, name), "/f"); got != content {
+		if got := readTestFile(t, reopenFiles(t, v, name), "/f"); got != content {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
 	for _, name := range []string{"done", "empty"} {
-		want(t, name, second(v.Workspace(t.Context(), name)), atoll.ErrNotFound)
+		checkError(t, name, errorOf(v.Workspace(t.Context(), name)), atoll.ErrNotFound)
 		if ok, err := g.workspaces.Exists(at(name)); ok || err != nil {
 			t.Errorf("%s is still there: %v", name, err)
 		}
 	}
 }
 
-// TestLostRegistry opens a fleet whose registry is gone: its workspaces are not.
+// TestLostRegistry opens a fleet whose registry was lost: its workspaces must be kept.
 func TestLostRegistry(t *testing.T) {
 	home := t.TempDir()
-	f, err := Open(t.Context(), placed(Options{Home: home, Drivers: []atoll.Driver{virtual.New()}}))
+	f, err := Open(t.Context(), withPostgres(Options{Home: home, Drivers: []atoll.Driver{virtual.New()}}))
 	must(t, err)
 	u := f.For(Caller{Owner: atoll.Owner{App: "App", User: "u@x.y"}, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeRead}})
-	must(t, second(u.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w"})))
+	must(t, errorOf(u.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w"})))
 	files, err := u.Files(t.Context(), "w")
 	must(t, err)
-	put(t, files, "/f", "precious")
+	writeTestFile(t, files, "/f", "precious")
 	must(t, files.Close())
 	closeFleet(t, f)
 	for _, name := range []string{"atoll.db", "atoll.db-wal", "atoll.db-shm"} {
@@ -411,7 +411,7 @@ func TestLostRegistry(t *testing.T) {
 		}
 	}
 	g := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{virtual.New()}})
-	if got := get(t, reopen(t, g.For(u.caller), "w"), "/f"); got != "precious" {
+	if got := readTestFile(t, reopenFiles(t, g.For(u.caller), "w"), "/f"); got != "precious" {
 		t.Errorf("after the registry was lost: %q", got)
 	}
 }

@@ -54,7 +54,7 @@ func newLauncher() *launcher {
 // startThread starts the thread on the first call.
 func (l *launcher) startThread(cfg *Config) { l.once.Do(func() { go l.serveLaunches(cfg) }) }
 
-// start starts the child for p. The launch tells whether its exec failed.
+// start starts the child for p. The launch reports whether its exec failed.
 func (l *launcher) start(cfg *Config, to *reaper, c *child, p *process) (*launch, error) {
 	l.startThread(cfg)
 	<-l.ready

@@ -56,8 +56,8 @@ type listener struct {
 	idle bool // idleness was reported; guarded by hub.pollMu
 }
 
-// push queues a notice. If the queue is full it drops the oldest denial, of which a program can
-// cause any number, or else the oldest notice.
+// push queues a notice. If the queue is full it drops the oldest denial, because a program can
+// cause any number of them, or else the oldest notice.
 func (l *listener) push(n atoll.Notice) {
 	l.mu.Lock()
 	if len(l.queue) >= maxNotices {

@@ -2,7 +2,7 @@ package helper
 
 import "github.com/atoll-sandbox/atoll"
 
-// Check reports whether a helper is found. without says what does not work when it is missing.
+// Check reports whether a helper is found. without describes what does not work without it.
 func (f Finder) Check(name string, needed bool, without string) atoll.Check {
 	c := atoll.Check{Name: "helper " + name, Needed: needed}
 	path, err := f.Find(name)

@@ -21,7 +21,7 @@ type Problem struct {
 	Errors []Detail `json:"errors,omitempty"`  // every single mistake in a request
 }
 
-// Detail is one of several mistakes.
+// Detail describes one mistake in a request.
 type Detail struct {
 	Message  string `json:"message"`
 	Location string `json:"location,omitempty"` // "body.limits.memory"

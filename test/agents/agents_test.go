@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package agents runs real coding agents in real sandboxes, against a model
-// that says what a script has.
+// Package agents tests real coding agents in real sandboxes with a model whose answers
+// are scripted.
 package agents
 
 import (
@@ -18,41 +18,41 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// kept holds what lives as long as this test binary.
-var kept string
+// tempRoot is a directory that is removed when this test binary exits.
+var tempRoot string
 
-func TestMain(m *testing.M) { os.Exit(testenv.Main(m, "agents and their programs", prepare)) }
+func TestMain(m *testing.M) { os.Exit(testenv.Main(m, "agents and their programs", setUpAndRun)) }
 
-func prepare(m *testing.M) int {
+func setUpAndRun(m *testing.M) int {
 	var err error
-	if kept, err = os.MkdirTemp(cmp.Or(os.Getenv("ATOLL_TEST_DIR"), "/var/tmp"), "atoll-agents-"); err != nil {
+	if tempRoot, err = os.MkdirTemp(cmp.Or(os.Getenv("ATOLL_TEST_DIR"), "/var/tmp"), "atoll-agents-"); err != nil {
 		panic(err)
 	}
-	defer os.RemoveAll(kept)
-	if err := os.Chmod(kept, 0o755); err != nil {
+	defer os.RemoveAll(tempRoot)
+	if err := os.Chmod(tempRoot, 0o755); err != nil {
 		panic(err)
 	}
 	return enginetest.Main(m, helpertest.Main)
 }
 
-// program returns the file that a variable of scripts/agents names: the program
-// of an agent.
-func program(t testing.TB, name string) string {
+// findProgram returns the path of an agent's program, from a variable that
+// scripts/agents sets.
+func findProgram(t testing.TB, name string) string {
 	t.Helper()
 	return testenv.Program(t, name, "ATOLL_"+strings.ToUpper(name))
 }
 
-// place is where sandboxes are made.
-type place struct {
+// testDriver is a driver with an image for its sandboxes.
+type testDriver struct {
 	driver atoll.Driver
-	image  string // empty: the driver's own has what agents need
+	image  string // empty: the driver's default image
 }
 
-// each runs a test for every driver that can be tried here.
-func each(t *testing.T, test func(t *testing.T, p place)) {
+// forEachDriver runs a test for every driver that works on this machine.
+func forEachDriver(t *testing.T, test func(t *testing.T, p testDriver)) {
 	t.Helper()
 	t.Run("namespace", func(t *testing.T) {
-		d := &namespace.Driver{Dir: scratch(t)}
+		d := &namespace.Driver{Dir: makeTempDir(t)}
 		t.Cleanup(func() {
 			if err := d.Close(); err != nil {
 				t.Error(err)
@@ -61,21 +61,21 @@ func each(t *testing.T, test func(t *testing.T, p place)) {
 		if _, err := d.Probe(t.Context()); err != nil {
 			testenv.Skip(t, "namespace", "%v", err)
 		}
-		test(t, place{driver: d})
+		test(t, testDriver{driver: d})
 	})
 	t.Run("docker", func(t *testing.T) {
-		d := &docker.Driver{Host: enginetest.Host(t), Dir: scratch(t)}
+		d := &docker.Driver{Host: enginetest.Host(t), Dir: makeTempDir(t)}
 		if _, err := d.Probe(t.Context()); err != nil {
 			testenv.Skip(t, "docker", "%v", err)
 		}
-		test(t, place{driver: d, image: rootFS(t, d)})
+		test(t, testDriver{driver: d, image: importProgramsImage(t, d)})
 	})
 }
 
-// scratch makes a directory that ends with the test.
-func scratch(t testing.TB) string {
+// makeTempDir creates a directory below tempRoot.
+func makeTempDir(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(kept, "place-")
+	dir, err := os.MkdirTemp(tempRoot, "place-")
 	if err == nil {
 		err = os.Chmod(dir, 0o755)
 	}
@@ -85,7 +85,7 @@ func scratch(t testing.TB) string {
 	return dir
 }
 
-// private is what the tests of one engine share.
-var private struct {
+// sharedImage is the image that the tests of the Docker driver share.
+var sharedImage struct {
 	image string // empty: not imported
 }

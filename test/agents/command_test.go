@@ -23,19 +23,19 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/agenttest"
 )
 
-// shell makes a turn of shell text in a sandbox, with no program besides.
-func shell(t *testing.T, w *world, text string) (agent.Job, *record) {
+// newShellJob returns a turn that runs shell text in a new sandbox.
+func newShellJob(t *testing.T, w *fixture, text string) (agent.Job, *eventRecorder) {
 	t.Helper()
-	return w.job(t, w.sandbox(t), agent.Turn{Prompt: agent.Text("go on"), Command: []string{"sh", "-c", text}})
+	return w.newJob(t, w.createSandbox(t), agent.Turn{Prompt: agent.Text("go on"), Command: []string{"sh", "-c", text}})
 }
 
-func newShell(t *testing.T, p place) *world {
+func newShellFixture(t *testing.T, p testDriver) *fixture {
 	t.Helper()
-	return newWorld(t, p, command.Agent{}, dialect.Anthropic, scratch(t), ".")
+	return newFixture(t, p, command.Agent{}, dialect.Anthropic, makeTempDir(t), ".")
 }
 
-// heart is a tree of processes of every kind, whose beat is a file that grows.
-const heart = `
+// heartbeatScript starts processes of every kind that append to a file.
+const heartbeatScript = `
 beat() { while :; do echo $1 >> /workspace/beat; sleep 0.02; done; }
 ( (beat grandchild) & ) &
 (trap '' TERM INT HUP; beat deaf) &
@@ -44,8 +44,8 @@ until grep -q grandchild /workspace/beat && grep -q deaf /workspace/beat && grep
 echo started
 `
 
-// still fails if the heart beats.
-func still(t *testing.T, w *world) {
+// checkHeartStopped fails the test if a process of heartbeatScript still runs.
+func checkHeartStopped(t *testing.T, w *fixture) {
 	t.Helper()
 	beat := filepath.Join(w.dirs[workspace], "beat")
 	size := func() int64 {
@@ -56,36 +56,36 @@ func still(t *testing.T, w *world) {
 		return info.Size()
 	}
 	before := size()
-	time.Sleep(200 * time.Millisecond) // only passing time shows that nothing beats
+	time.Sleep(200 * time.Millisecond) // there is no event for a stopped process
 	if after := size(); before == 0 || after != before {
 		t.Errorf("the file of beats grew from %d to %d bytes after the end", before, after)
 	}
 }
 
-func started(e agent.Event) bool { return strings.Contains(e.Text, "started") }
+func isStarted(e agent.Event) bool { return strings.Contains(e.Text, "started") }
 
-// However a turn ends, nothing of it is left.
+// TestRunLeavesNothing checks that no process of a turn is left, however the turn ends.
 func TestRunLeavesNothing(t *testing.T) {
-	each(t, func(t *testing.T, p place) {
+	forEachDriver(t, func(t *testing.T, p testDriver) {
 		for name, c := range map[string]struct {
 			text string
 			end  func(t *testing.T, j *agent.Job, cancel context.CancelFunc) // when it has started
 			want agent.Outcome
 		}{
-			"ItEnds":    {heart, nil, agent.OK},
-			"Cancelled": {heart + "beat main", func(_ *testing.T, _ *agent.Job, cancel context.CancelFunc) { cancel() }, agent.Aborted},
-			"KilledFromOutside": {heart + "echo $$ > /workspace/pid; beat main", func(t *testing.T, j *agent.Job, _ context.CancelFunc) {
+			"ItEnds":    {heartbeatScript, nil, agent.OK},
+			"Cancelled": {heartbeatScript + "beat main", func(_ *testing.T, _ *agent.Job, cancel context.CancelFunc) { cancel() }, agent.Aborted},
+			"KilledFromOutside": {heartbeatScript + "echo $$ > /workspace/pid; beat main", func(t *testing.T, j *agent.Job, _ context.CancelFunc) {
 				exit, err := j.Sandbox.Exec(t.Context(), atoll.Cmd{Shell: "until test -s /workspace/pid; do sleep 0.02; done; kill -KILL $(cat /workspace/pid)"})
 				if err != nil || exit.Code != 0 {
 					t.Errorf("kill: %+v %v", exit, err)
 				}
 			}, agent.Failed},
-			"OutputClosed": {heart + "exec >&- 2>&-; beat main", func(_ *testing.T, _ *agent.Job, cancel context.CancelFunc) { cancel() }, agent.Aborted},
-			"Silent":       {heart + "beat main", func(_ *testing.T, _ *agent.Job, _ context.CancelFunc) {}, agent.Timeout},
+			"OutputClosed": {heartbeatScript + "exec >&- 2>&-; beat main", func(_ *testing.T, _ *agent.Job, cancel context.CancelFunc) { cancel() }, agent.Aborted},
+			"Silent":       {heartbeatScript + "beat main", func(_ *testing.T, _ *agent.Job, _ context.CancelFunc) {}, agent.Timeout},
 		} {
 			t.Run(name, func(t *testing.T) {
-				w := newShell(t, p)
-				j, r := shell(t, w, c.text)
+				w := newShellFixture(t, p)
+				j, r := newShellJob(t, w, c.text)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				if c.want == agent.Timeout {
@@ -95,7 +95,7 @@ func TestRunLeavesNothing(t *testing.T) {
 				go func() {
 					defer close(ended)
 					if c.end != nil {
-						r.wait(started)
+						r.waitForEvent(isStarted)
 						c.end(t, &j, cancel)
 					}
 				}()
@@ -104,21 +104,21 @@ func TestRunLeavesNothing(t *testing.T) {
 				if err != nil || res.Outcome != c.want {
 					t.Errorf("%+v %v, want %s", res, err, c.want)
 				}
-				r.laws()
-				still(t, w)
+				r.checkLaws()
+				checkHeartStopped(t, w)
 			})
 		}
 	})
 }
 
-// A sandbox that goes away in the middle ends the turn.
-func TestRunOutlivesItsSandbox(t *testing.T) {
-	each(t, func(t *testing.T, p place) {
-		w := newShell(t, p)
-		j, r := shell(t, w, heart+"beat main")
+// TestSandboxRemovedDuringTurn checks that a turn ends when its sandbox is removed.
+func TestSandboxRemovedDuringTurn(t *testing.T) {
+	forEachDriver(t, func(t *testing.T, p testDriver) {
+		w := newShellFixture(t, p)
+		j, r := newShellJob(t, w, heartbeatScript+"beat main")
 		ended := make(chan error, 1)
 		go func() {
-			r.wait(started)
+			r.waitForEvent(isStarted)
 			ended <- j.Sandbox.Destroy(context.WithoutCancel(t.Context()))
 		}()
 		res, err := agent.Run(t.Context(), j)
@@ -128,20 +128,20 @@ func TestRunOutlivesItsSandbox(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		r.laws()
-		still(t, w)
+		r.checkLaws()
+		checkHeartStopped(t, w)
 		if _, err := agent.Run(t.Context(), j); !errors.Is(err, atoll.ErrNotFound) {
-			t.Errorf("a turn in a sandbox that is gone: %v", err)
+			t.Errorf("a turn in a removed sandbox: %v", err)
 		}
 	})
 }
 
-// An agent that floods is slowed down by who watches, not kept in memory; and
-// one that reads nothing blocks nobody.
-func TestRunIsBounded(t *testing.T) {
-	each(t, func(t *testing.T, p place) {
-		w := newShell(t, p)
-		j, _ := shell(t, w, `i=0; while [ $i -lt 64 ]; do head -c 16777216 /dev/zero | tr '\0' x; echo; i=$((i+1)); done`)
+// TestRunBoundsOutput checks that much output of an agent waits for a slow consumer
+// instead of filling memory, and that an agent that reads no input blocks nothing.
+func TestRunBoundsOutput(t *testing.T) {
+	forEachDriver(t, func(t *testing.T, p testDriver) {
+		w := newShellFixture(t, p)
+		j, _ := newShellJob(t, w, `i=0; while [ $i -lt 64 ]; do head -c 16777216 /dev/zero | tr '\0' x; echo; i=$((i+1)); done`)
 		j.Turn.Prompt = agent.Text(strings.Repeat("unread ", 2<<20))
 		j.Log = nil
 		var lines int
@@ -170,19 +170,19 @@ func TestRunIsBounded(t *testing.T) {
 	})
 }
 
-// The model is reached with no network, at an address that is gone afterwards,
-// by this turn only.
+// TestRunReachesTheModel checks that only this turn can reach the model, without a
+// network, and that its address does not work afterwards.
 func TestRunReachesTheModel(t *testing.T) {
-	each(t, func(t *testing.T, p place) {
-		w := newShell(t, p)
+	forEachDriver(t, func(t *testing.T, p testDriver) {
+		w := newShellFixture(t, p)
 		var served atomic.Int64
-		sb := w.sandbox(t)
+		sb := w.createSandbox(t)
 		turn := agent.Turn{Prompt: agent.Text("go on"), Command: []string{"bash", "-c", `
 			base=${ANTHROPIC_BASE_URL#http://}; echo "$base" > /workspace/address
 			exec 3<>/dev/tcp/${base%:*}/${base#*:}
 			printf 'GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n' >&3
 			cat <&3 | tail -n 1`}}
-		j, r := w.job(t, sb, turn)
+		j, r := w.newJob(t, sb, turn)
 		j.Model = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			served.Add(1)
 			_, _ = io.WriteString(w, "from the host\n")
@@ -191,32 +191,33 @@ func TestRunReachesTheModel(t *testing.T) {
 		if err != nil || res.Text != "from the host" || served.Load() != 1 {
 			t.Fatalf("%+v %v; %d requests", res, err, served.Load())
 		}
-		r.laws()
-		address := strings.TrimSpace(w.file(t, workspace+"/address"))
+		r.checkLaws()
+		address := strings.TrimSpace(w.readFile(t, workspace+"/address"))
 		host, port, _ := strings.Cut(address, ":")
 		exit, err := sb.Exec(t.Context(), atoll.Cmd{Args: []string{"bash", "-c", fmt.Sprintf("exec 3<>/dev/tcp/%s/%s", host, port)}})
 		if err != nil || exit.Code == 0 {
-			t.Errorf("the address %s leads on after the turn: %+v %v", address, exit, err)
+			t.Errorf("the address %s still works after the turn: %+v %v", address, exit, err)
 		}
 	})
 }
 
-// Links that a workspace holds lead no file of a prompt away.
-func TestRunPlacesFilesWhereTheyBelong(t *testing.T) {
-	each(t, func(t *testing.T, p place) {
-		w := newShell(t, p)
+// TestPromptFilesFollowNoLinks checks that links in a workspace do not redirect files
+// of a prompt.
+func TestPromptFilesFollowNoLinks(t *testing.T) {
+	forEachDriver(t, func(t *testing.T, p testDriver) {
+		w := newShellFixture(t, p)
 		for _, target := range []string{stateDir + "/command", "/etc", "../.."} {
 			link := filepath.Join(w.dirs[workspace], ".attachments")
 			if err := errors.Join(os.RemoveAll(link), os.Symlink(target, link)); err != nil {
 				t.Fatal(err)
 			}
-			j, r := shell(t, w, `cat; cat /workspace/.attachments/*`)
+			j, r := newShellJob(t, w, `cat; cat /workspace/.attachments/*`)
 			j.Turn.Prompt = append(j.Turn.Prompt, agent.Content{Name: "../passwd", Data: []byte("attached")})
 			res, err := agent.Run(t.Context(), j)
 			if err != nil || !strings.HasSuffix(res.Text, "[Attached file: /workspace/.attachments/passwd (8 bytes)]attached") {
 				t.Errorf("%s: %+v %v", target, res, err)
 			}
-			r.laws()
+			r.checkLaws()
 			if info, err := os.Lstat(link); err != nil || !info.IsDir() {
 				t.Errorf("%s: %v %v", target, info, err)
 			}
@@ -224,21 +225,22 @@ func TestRunPlacesFilesWhereTheyBelong(t *testing.T) {
 	})
 }
 
-// A double of an agent says in a real sandbox what its transcript has.
-func TestRunOfADouble(t *testing.T) {
+// TestRunScriptedAgent runs a script that prints a transcript as an agent in a real
+// sandbox.
+func TestRunScriptedAgent(t *testing.T) {
 	dirs, err := filepath.Glob("../../agent/cursor/testdata/*/stdout.jsonl")
 	if err != nil || len(dirs) == 0 {
 		t.Skip("there are no transcripts")
 	}
-	each(t, func(t *testing.T, p place) {
-		w := newShell(t, p)
-		w.write(t, workspace+"/double", string(agenttest.Script(t, filepath.Dir(dirs[0]))))
-		j, r := shell(t, w, "sh /workspace/double </dev/null")
+	forEachDriver(t, func(t *testing.T, p testDriver) {
+		w := newShellFixture(t, p)
+		w.writeFile(t, workspace+"/double", string(agenttest.Script(t, filepath.Dir(dirs[0]))))
+		j, r := newShellJob(t, w, "sh /workspace/double </dev/null")
 		if _, err := agent.Run(t.Context(), j); err != nil {
 			t.Fatal(err)
 		}
-		r.laws()
-		if n := len(r.typed(agent.TextDelta)); n < 2 {
+		r.checkLaws()
+		if n := len(r.eventsOfType(agent.TextDelta)); n < 2 {
 			t.Errorf("%d lines", n)
 		}
 	})

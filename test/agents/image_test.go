@@ -16,75 +16,75 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// programs of the host that make an image in which agents find what they need.
+// programs are the programs of the host in the image: what agents need.
 var programs = strings.Fields("bash cat chmod cp cut env false grep head id ls mkdir mv rm sed setsid sleep sort stat tail tee touch tr true uname wc")
 
-// rootFS makes an image of programs of this host and the libraries that they
-// need, once.
-func rootFS(t *testing.T, images atoll.ImageImporter) string {
+// importProgramsImage imports an image with programs of this host and their libraries,
+// once, and returns its name.
+func importProgramsImage(t *testing.T, images atoll.ImageImporter) string {
 	t.Helper()
-	if private.image != "" {
-		return private.image
+	if sharedImage.image != "" {
+		return sharedImage.image
 	}
-	b := &builder{made: map[string]bool{}}
+	b := &imageBuilder{made: map[string]bool{}}
 	b.Writer = tar.NewWriter(&b.archive)
 	for _, dir := range []string{"tmp", "workspace", "var/lib", "opt", "home"} {
-		b.dir(t, dir)
+		b.addDir(t, dir)
 	}
 	for _, name := range programs {
 		file, err := exec.LookPath(name)
 		if err != nil {
 			testenv.Skip(t, "docker", "%v", err)
 		}
-		b.program(t, file, "usr/bin/"+name)
+		b.addProgram(t, file, "usr/bin/"+name)
 	}
-	for _, name := range []string{"librt.so.1", "libdl.so.2", "libpthread.so.0", "libm.so.6", "libgcc_s.so.1", "libstdc++.so.6"} { // that agents need besides
-		if file := library(name); file != "" {
-			b.program(t, file, strings.TrimPrefix(file, "/"))
+	for _, name := range []string{"librt.so.1", "libdl.so.2", "libpthread.so.0", "libm.so.6", "libgcc_s.so.1", "libstdc++.so.6"} { // agents also need these
+		if file := findLibrary(name); file != "" {
+			b.addProgram(t, file, strings.TrimPrefix(file, "/"))
 		}
 	}
-	b.link(t, "bash", "usr/bin/sh")
-	b.link(t, "usr/bin", "bin")
-	b.text(t, "etc/passwd", "root:x:0:0:root:/root:/bin/sh\natoll:x:1000:1000::/home:/bin/bash\n")
-	b.text(t, "etc/group", "root:x:0:\natoll:x:1000:\n")
+	b.addLink(t, "bash", "usr/bin/sh")
+	b.addLink(t, "usr/bin", "bin")
+	b.addText(t, "etc/passwd", "root:x:0:0:root:/root:/bin/sh\natoll:x:1000:1000::/home:/bin/bash\n")
+	b.addText(t, "etc/group", "root:x:0:\natoll:x:1000:\n")
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := images.ImportImage(t.Context(), "atoll-agents:test", &b.archive, nil); err != nil {
 		t.Fatalf("ImportImage: %v", err)
 	}
-	private.image = "atoll-agents:test"
-	return private.image
+	sharedImage.image = "atoll-agents:test"
+	return sharedImage.image
 }
 
-// library finds a library of this host.
-func library(name string) string {
+// findLibrary returns the path of a library of this host.
+func findLibrary(name string) string {
 	for _, dir := range []string{"/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/lib64", "/usr/lib"} {
-		if file := filepath.Join(dir, name); exists(file) {
+		if file := filepath.Join(dir, name); fileExists(file) {
 			return file
 		}
 	}
 	return ""
 }
 
-func exists(file string) bool { _, err := os.Stat(file); return err == nil }
+func fileExists(file string) bool { _, err := os.Stat(file); return err == nil }
 
-// builder makes the archive of an image.
-type builder struct {
+// imageBuilder builds the archive of an image.
+type imageBuilder struct {
 	*tar.Writer
 
 	archive bytes.Buffer
 	made    map[string]bool
 }
 
-func (b *builder) put(t *testing.T, h tar.Header, data []byte) {
+func (b *imageBuilder) writeEntry(t *testing.T, h tar.Header, data []byte) {
 	t.Helper()
 	if b.made[h.Name] {
 		return
 	}
 	b.made[h.Name] = true
 	if dir := path.Dir(strings.TrimSuffix(h.Name, "/")); dir != "." {
-		b.dir(t, dir)
+		b.addDir(t, dir)
 	}
 	h.Size = int64(len(data))
 	if err := b.WriteHeader(&h); err != nil {
@@ -95,37 +95,36 @@ func (b *builder) put(t *testing.T, h tar.Header, data []byte) {
 	}
 }
 
-func (b *builder) dir(t *testing.T, name string) {
+func (b *imageBuilder) addDir(t *testing.T, name string) {
 	t.Helper()
 	mode := int64(0o755)
 	if name == "tmp" {
 		mode = 0o1777
 	}
-	b.put(t, tar.Header{Name: name + "/", Typeflag: tar.TypeDir, Mode: mode}, nil)
+	b.writeEntry(t, tar.Header{Name: name + "/", Typeflag: tar.TypeDir, Mode: mode}, nil)
 }
 
-func (b *builder) link(t *testing.T, to, name string) {
+func (b *imageBuilder) addLink(t *testing.T, to, name string) {
 	t.Helper()
-	b.put(t, tar.Header{Name: name, Typeflag: tar.TypeSymlink, Linkname: to, Mode: 0o777}, nil)
+	b.writeEntry(t, tar.Header{Name: name, Typeflag: tar.TypeSymlink, Linkname: to, Mode: 0o777}, nil)
 }
 
-func (b *builder) text(t *testing.T, name, text string) {
+func (b *imageBuilder) addText(t *testing.T, name, text string) {
 	t.Helper()
-	b.put(t, tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644}, []byte(text))
+	b.writeEntry(t, tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644}, []byte(text))
 }
 
-// program puts a program or a library of the host in, and the libraries that it
-// needs.
-func (b *builder) program(t *testing.T, file, name string) {
+// addProgram adds a program or library of the host, and the libraries that it needs.
+func (b *imageBuilder) addProgram(t *testing.T, file, name string) {
 	t.Helper()
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.put(t, tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o755}, data)
+	b.writeEntry(t, tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o755}, data)
 	out, err := exec.CommandContext(t.Context(), "ldd", file).Output()
 	if err != nil {
-		return // it is static
+		return // a static program
 	}
 	for _, word := range strings.Fields(string(out)) {
 		if !strings.HasPrefix(word, "/") || b.made[strings.TrimPrefix(word, "/")] {
@@ -135,6 +134,6 @@ func (b *builder) program(t *testing.T, file, name string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.put(t, tar.Header{Name: strings.TrimPrefix(word, "/"), Typeflag: tar.TypeReg, Mode: 0o755}, lib)
+		b.writeEntry(t, tar.Header{Name: strings.TrimPrefix(word, "/"), Typeflag: tar.TypeReg, Mode: 0o755}, lib)
 	}
 }

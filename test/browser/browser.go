@@ -1,5 +1,5 @@
-// Package browser drives a real browser for tests of what atoll shows in one:
-// Debian's chromium, by playwright-core on Node.
+// Package browser drives a real browser for tests of atoll's pages: Debian's chromium,
+// with playwright-core on Node.
 package browser
 
 import (
@@ -24,21 +24,21 @@ import (
 //go:embed driver.mjs
 var driver []byte
 
-// Patience is how long a page may take to come to what a test waits for, also
-// on a machine that is busy with other things.
-const Patience = 60 * time.Second
+// Timeout is how long a page may take to reach the state that a test waits for, also on
+// a busy machine.
+const Timeout = 60 * time.Second
 
 // Browser is a browser that ends with its test.
 type Browser struct {
 	in  io.Writer
 	out *bufio.Reader
 
-	mu   sync.Mutex // held while a command is on its way and answered
-	last int        // page; guarded by mu
+	mu   sync.Mutex // held while a command is sent and answered
+	last int        // number of the newest page; guarded by mu
 }
 
-// Start starts a browser without a window. Where there is none the test is
-// skipped; ATOLL_MUST=chromium makes that a failure.
+// Start starts a headless browser. Without one the test is skipped, or fails if
+// ATOLL_MUST names "chromium".
 func Start(t testing.TB) *Browser {
 	t.Helper()
 	playwright := testenv.Program(t, "chromium", "ATOLL_PLAYWRIGHT")
@@ -54,9 +54,9 @@ func Start(t testing.TB) *Browser {
 	if err := os.WriteFile(script, driver, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(node, script, playwright, chromium) //nolint:noctx // it ends with its standard input
+	cmd := exec.Command(node, script, playwright, chromium) //nolint:noctx // it exits when its standard input is closed
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
-	stderr := new(tail)
+	stderr := new(tailBuffer)
 	cmd.Stderr = stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -71,26 +71,26 @@ func Start(t testing.TB) *Browser {
 	}
 	b := &Browser{in: in, out: bufio.NewReaderSize(out, 64<<10)}
 	t.Cleanup(func() {
-		_ = in.Close() // the driver ends the browser, then itself
-		kill := time.AfterFunc(Patience, func() { _ = cmd.Process.Kill() })
+		_ = in.Close() // the driver then stops the browser and exits
+		kill := time.AfterFunc(Timeout, func() { _ = cmd.Process.Kill() })
 		defer kill.Stop()
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("browser: %v\n%s", err, stderr)
 		}
 	})
-	if _, err := b.call(command{Do: "start"}); err != nil {
+	if _, err := b.sendCommand(command{Do: "start"}); err != nil {
 		t.Fatalf("browser: %v\n%s", err, stderr)
 	}
 	return b
 }
 
-// tail keeps the end of what is written.
-type tail struct {
+// tailBuffer keeps the last 4 KB of its input.
+type tailBuffer struct {
 	mu sync.Mutex
 	b  []byte // guarded by mu
 }
 
-func (w *tail) Write(p []byte) (int, error) {
+func (w *tailBuffer) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.b = append(w.b, p...)
@@ -98,17 +98,17 @@ func (w *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (w *tail) String() string {
+func (w *tailBuffer) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return string(w.b)
 }
 
-// Look says how a page's window is; the zero one is 1000 by 640, dark.
-type Look struct {
+// Window describes a page's window; the zero value is 1000 by 640 with dark colors.
+type Window struct {
 	Width, Height int
 	Light         bool
-	Touch         bool // a phone's: a finger, no mouse
+	Touch         bool // a touch screen and no mouse
 }
 
 type command struct {
@@ -128,8 +128,8 @@ type answer struct {
 	Error string          `json:"error"`
 }
 
-// call has the driver do something.
-func (b *Browser) call(c command) (json.RawMessage, error) {
+// sendCommand sends a command to the driver and returns its answer.
+func (b *Browser) sendCommand(c command) (json.RawMessage, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	line, err := json.Marshal(c)
@@ -141,7 +141,7 @@ func (b *Browser) call(c command) (json.RawMessage, error) {
 	}
 	text, err := b.out.ReadBytes('\n')
 	if err != nil {
-		return nil, fmt.Errorf("%s: the browser's driver has ended: %w", c.Do, err)
+		return nil, fmt.Errorf("%s: the browser's driver has exited: %w", c.Do, err)
 	}
 	var a answer
 	if err := json.Unmarshal(text, &a); err != nil {
@@ -153,16 +153,16 @@ func (b *Browser) call(c command) (json.RawMessage, error) {
 	return a.Value, nil
 }
 
-// Page is one window, of a person of its own: nothing is shared with others.
-// A method that fails fails the test.
+// Page is a window in a browser profile of its own: pages share nothing. A method that
+// fails ends the test.
 type Page struct {
 	b *Browser
 	t testing.TB
 	n int
 }
 
-// Open opens a page of an address, for a test that ends before the browser's.
-func (b *Browser) Open(t testing.TB, address string, look Look) *Page {
+// Open opens a page with an address. The test t must end before the browser's.
+func (b *Browser) Open(t testing.TB, address string, look Window) *Page {
 	t.Helper()
 	if look.Width == 0 {
 		look.Width, look.Height = 1000, 640
@@ -171,40 +171,41 @@ func (b *Browser) Open(t testing.TB, address string, look Look) *Page {
 	b.last++
 	p := &Page{b: b, t: t, n: b.last}
 	b.mu.Unlock()
-	p.do(command{Do: "open", Text: address, Width: look.Width, Height: look.Height, Light: look.Light, Touch: look.Touch})
+	p.runCommand(command{Do: "open", Text: address, Width: look.Width, Height: look.Height, Light: look.Light, Touch: look.Touch})
 	return p
 }
 
-// shownText is a script that gives a page's text, with what its terminal shows.
+// shownText is a script that returns a page's text and its terminal's screen.
 const shownText = `document.body.innerText + (window.atoll?.term ? Array.from({ length: window.atoll.term.rows }, (_, y) => {
 	const b = window.atoll.term.buffer.active
 	return b.getLine(b.baseY + y)?.translateToString(true) ?? ''
 }).join('\n').trimEnd() + '\n' + window.atoll.term.cols + 'x' + window.atoll.term.rows : '')`
 
-func (p *Page) do(c command) json.RawMessage {
+// runCommand runs a command of the driver on the page. A failure ends the test.
+func (p *Page) runCommand(c command) json.RawMessage {
 	p.t.Helper()
-	c.Page, c.Timeout = p.n, Patience.Milliseconds()
-	v, err := p.b.call(c)
+	c.Page, c.Timeout = p.n, Timeout.Milliseconds()
+	v, err := p.b.sendCommand(c)
 	if err != nil {
 		if pic := os.Getenv("ATOLL_SCREENSHOTS"); pic != "" {
-			if b, err := p.b.call(command{Do: "screenshot", Page: p.n, Timeout: 5000}); err == nil {
+			if b, err := p.b.sendCommand(command{Do: "screenshot", Page: p.n, Timeout: 5000}); err == nil {
 				_ = savePNG(filepath.Join(pic, "failed.png"), b)
 			}
 		}
-		said, _ := p.b.call(command{Do: "console", Page: p.n}) // it explains, if it can
-		shown, _ := p.b.call(command{Do: "eval", Page: p.n, Text: shownText})
-		p.t.Fatalf("page %d: %s %s: %v\nthe page said: %s\nand shows: %s", p.n, c.Do, c.Text, err, said, shown)
+		console, _ := p.b.sendCommand(command{Do: "console", Page: p.n}) // they may explain the failure
+		shown, _ := p.b.sendCommand(command{Do: "eval", Page: p.n, Text: shownText})
+		p.t.Fatalf("page %d: %s %s: %v\nconsole: %s\ntext: %s", p.n, c.Do, c.Text, err, console, shown)
 	}
 	return v
 }
 
 // Goto loads another address.
-func (p *Page) Goto(address string) { p.t.Helper(); p.do(command{Do: "goto", Text: address}) }
+func (p *Page) Goto(address string) { p.t.Helper(); p.runCommand(command{Do: "goto", Text: address}) }
 
-// Eval stores in v, unless it is nil, what an expression of JavaScript gives.
+// Eval evaluates a JavaScript expression and stores its value in v, unless v is nil.
 func (p *Page) Eval(expression string, v any) {
 	p.t.Helper()
-	got := p.do(command{Do: "eval", Text: expression})
+	got := p.runCommand(command{Do: "eval", Text: expression})
 	if v == nil {
 		return
 	}
@@ -214,55 +215,61 @@ func (p *Page) Eval(expression string, v any) {
 }
 
 // Wait waits until an expression is true.
-func (p *Page) Wait(expression string) { p.t.Helper(); p.do(command{Do: "wait", Text: expression}) }
+func (p *Page) Wait(expression string) {
+	p.t.Helper()
+	p.runCommand(command{Do: "wait", Text: expression})
+}
 
-// WaitText waits until an element that a CSS selector names has a text in it.
+// WaitText waits until the element that a CSS selector selects contains a text.
 func (p *Page) WaitText(selector, text string) {
 	p.t.Helper()
-	p.Wait(fmt.Sprintf("(document.querySelector(%s)?.textContent ?? '').includes(%s)", quoted(selector), quoted(text)))
+	p.Wait(fmt.Sprintf("(document.querySelector(%s)?.textContent ?? '').includes(%s)", quoteJS(selector), quoteJS(text)))
 }
 
 // Click clicks on an element.
-func (p *Page) Click(selector string) { p.t.Helper(); p.do(command{Do: "click", Text: selector}) }
-
-// Type types text where the focus is.
-func (p *Page) Type(text string) { p.t.Helper(); p.do(command{Do: "type", Text: text}) }
-
-// Press presses a key, like "Enter" or "Control+C".
-func (p *Page) Press(key string) { p.t.Helper(); p.do(command{Do: "press", Text: key}) }
-
-// Resize gives the window another size.
-func (p *Page) Resize(width, height int) {
+func (p *Page) Click(selector string) {
 	p.t.Helper()
-	p.do(command{Do: "resize", Width: width, Height: height})
+	p.runCommand(command{Do: "click", Text: selector})
 }
 
-// Offline cuts the page off the network, or connects it again.
-func (p *Page) Offline(off bool) { p.t.Helper(); p.do(command{Do: "offline", On: off}) }
+// Type types text into the focused element.
+func (p *Page) Type(text string) { p.t.Helper(); p.runCommand(command{Do: "type", Text: text}) }
 
-// Said returns the warnings and errors of the page so far, what its policy
-// refused among them.
-func (p *Page) Said() []string {
+// Press presses a key, like "Enter" or "Control+C".
+func (p *Page) Press(key string) { p.t.Helper(); p.runCommand(command{Do: "press", Text: key}) }
+
+// Resize changes the window's size.
+func (p *Page) Resize(width, height int) {
+	p.t.Helper()
+	p.runCommand(command{Do: "resize", Width: width, Height: height})
+}
+
+// Offline disconnects the page from the network, or connects it again.
+func (p *Page) Offline(off bool) { p.t.Helper(); p.runCommand(command{Do: "offline", On: off}) }
+
+// ConsoleMessages returns the page's warnings and errors so far, including violations
+// of its content security policy.
+func (p *Page) ConsoleMessages() []string {
 	p.t.Helper()
 	var list []string
-	if err := json.Unmarshal(p.do(command{Do: "console"}), &list); err != nil {
+	if err := json.Unmarshal(p.runCommand(command{Do: "console"}), &list); err != nil {
 		p.t.Fatal(err)
 	}
 	return list
 }
 
 // Close closes the page.
-func (p *Page) Close() { p.t.Helper(); p.do(command{Do: "close"}) }
+func (p *Page) Close() { p.t.Helper(); p.runCommand(command{Do: "close"}) }
 
-// Screenshot writes a picture of the page to $ATOLL_SCREENSHOTS/name.png, for
-// people to look at, if that is set.
+// Screenshot writes an image of the page to $ATOLL_SCREENSHOTS/name.png for manual
+// review, if that variable is set.
 func (p *Page) Screenshot(name string) {
 	p.t.Helper()
 	dir := os.Getenv("ATOLL_SCREENSHOTS")
 	if dir == "" {
 		return
 	}
-	if err := savePNG(filepath.Join(dir, name+".png"), p.do(command{Do: "screenshot"})); err != nil {
+	if err := savePNG(filepath.Join(dir, name+".png"), p.runCommand(command{Do: "screenshot"})); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -279,8 +286,8 @@ func savePNG(file string, value json.RawMessage) error {
 	return os.WriteFile(file, b, 0o644)
 }
 
-// quoted is a string as JavaScript reads it.
-func quoted(s string) string {
+// quoteJS returns a string as a JavaScript literal.
+func quoteJS(s string) string {
 	b, _ := json.Marshal(s) // never fails
 	return strings.ReplaceAll(strings.ReplaceAll(string(b), "\u2028", `\u2028`), "\u2029", `\u2029`)
 }

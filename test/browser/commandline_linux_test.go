@@ -17,36 +17,35 @@ import (
 	"github.com/atoll-sandbox/atoll/test/browser"
 )
 
-// window is a terminal of this machine with 'atoll attach' on it, the binary that
-// people have.
-type window struct {
+// terminalWindow is a terminal of this machine in which 'atoll attach' runs.
+type terminalWindow struct {
 	*os.File
 	cmd   *exec.Cmd
 	drawn chan struct{} // closed when all is
 
 	mu     sync.Mutex
-	screen *vt.Model // what a person sees; guarded by mu
+	screen *vt.Model // the visible screen; guarded by mu
 }
 
-// attached puts the command line before a terminal of the sandbox, in a window as
-// large as a page's.
-func (s *site) attached(name string, like *browser.Page) *window {
+// attachCommandLine runs 'atoll attach' with a terminal of the sandbox in a window of
+// the same size as a page's.
+func (s *testServer) attachCommandLine(name string, like *browser.Page) *terminalWindow {
 	s.Helper()
 	dir := s.TempDir()
 	bin := testenv.Atoll(s)
 	var size atoll.Size
 	like.Eval(`({cols: window.atoll.term.cols, rows: window.atoll.term.rows})`, &size)
-	cmd := exec.CommandContext(s.Context(), bin, "attach", s.box, name)
+	cmd := exec.CommandContext(s.Context(), bin, "attach", s.sandboxID, name)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "ATOLL_HOME=" + dir, "ATOLL_HOST=http://" + s.address, "ATOLL_TOKEN=" + s.token, "TERM=xterm-256color", "LANG=C.UTF-8"}
 	master, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: uint16(size.Rows), Cols: uint16(size.Cols)})
 	if err != nil {
 		s.Fatal(err)
 	}
-	w := &window{File: master, cmd: cmd, drawn: make(chan struct{}), screen: vt.New(size, 0)}
+	w := &terminalWindow{File: master, cmd: cmd, drawn: make(chan struct{}), screen: vt.New(size, 0)}
 	go func() {
 		defer close(w.drawn)
 		buf := make([]byte, 4<<10)
-		for { // until the last of those who have it open is gone: an error
+		for { // until the last process has closed it, which is an error here
 			n, err := master.Read(buf)
 			w.mu.Lock()
 			_, _ = w.screen.Write(buf[:n]) // it never fails
@@ -60,11 +59,11 @@ func (s *site) attached(name string, like *browser.Page) *window {
 	return w
 }
 
-// shows waits until the window has what a page has, line by line.
-func (w *window) shows(t *testing.T, p *browser.Page) {
+// waitForSameScreen waits until the window shows the same lines as a page.
+func (w *terminalWindow) waitForSameScreen(t *testing.T, p *browser.Page) {
 	t.Helper()
 	var page, here []string
-	for end := time.Now().Add(browser.Patience); time.Now().Before(end); {
+	for end := time.Now().Add(browser.Timeout); time.Now().Before(end); {
 		p.Eval(`(() => { const t = window.atoll.term, b = t.buffer.active
 			return Array.from({length: t.rows}, (_, y) => b.getLine(b.baseY + y).translateToString(true).trimEnd()) })()`, &page)
 		w.mu.Lock()
@@ -81,16 +80,16 @@ func (w *window) shows(t *testing.T, p *browser.Page) {
 	t.Fatalf("on the page\n%s\nin the window\n%s", strings.Join(page, "\n"), strings.Join(here, "\n"))
 }
 
-// leave leaves by the keys for that, and waits until atoll has ended.
-func (w *window) leave(t *testing.T) {
+// detach presses the detach keys and waits until atoll has exited.
+func (w *terminalWindow) detach(t *testing.T) {
 	t.Helper()
 	if _, err := w.Write([]byte{'P' & 0x1f, 'Q' & 0x1f}); err != nil {
 		t.Fatal(err)
 	}
-	timer := time.AfterFunc(browser.Patience, func() { _ = w.cmd.Process.Kill() })
+	timer := time.AfterFunc(browser.Timeout, func() { _ = w.cmd.Process.Kill() })
 	defer timer.Stop()
 	if err := w.cmd.Wait(); err != nil {
-		t.Errorf("atoll attach, left: %v", err)
+		t.Errorf("atoll attach after detaching: %v", err)
 	}
 	<-w.drawn
 }

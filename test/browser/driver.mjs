@@ -1,4 +1,4 @@
-// Does in a browser what browser.go says: a JSON object a line, one answer each.
+// Runs the commands of browser.go in a browser: one JSON object per line, one answer for each.
 import { createRequire } from 'node:module'
 import readline from 'node:readline'
 
@@ -7,7 +7,7 @@ const { chromium: engine } = createRequire(import.meta.url)(playwright)
 const pages = new Map()
 let browser
 
-const does = {
+const commands = {
   async start() {
     browser = await engine.launch({ executablePath: chromium, headless: true, args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'] })
   },
@@ -17,10 +17,10 @@ const does = {
       ignoreHTTPSErrors: true, permissions: [],
     })
     const page = await context.newPage()
-    const said = []
-    page.on('console', (m) => { if (['warning', 'error'].includes(m.type())) said.push(m.text()) })
-    page.on('pageerror', (e) => said.push(String(e)))
-    pages.set(c.page, { page, context, said })
+    const messages = []
+    page.on('console', (m) => { if (['warning', 'error'].includes(m.type())) messages.push(m.text()) })
+    page.on('pageerror', (e) => messages.push(String(e)))
+    pages.set(c.page, { page, context, messages })
     await page.goto(c.text, { timeout: c.timeout })
   },
   goto: (c, p) => p.page.goto(c.text, { timeout: c.timeout }).then(() => null),
@@ -28,7 +28,7 @@ const does = {
   // Playwright's own waiting evaluates text in the page, which a strict policy forbids.
   async wait(c, p) {
     let why = 'it did not become true'
-    const holds = () => p.page.evaluate(c.text).catch((e) => { why = e }) // a page may load itself again meanwhile
+    const holds = () => p.page.evaluate(c.text).catch((e) => { why = e }) // a page may reload meanwhile
     for (const end = Date.now() + c.timeout; !(await holds()); ) {
       if (Date.now() > end) throw new Error(why)
       await new Promise((done) => setTimeout(done, 30))
@@ -39,7 +39,7 @@ const does = {
   press: (c, p) => p.page.keyboard.press(c.text),
   resize: (c, p) => p.page.setViewportSize({ width: c.width, height: c.height }),
   offline: (c, p) => p.context.setOffline(Boolean(c.on)),
-  console: (c, p) => p?.said ?? [],
+  console: (c, p) => p?.messages ?? [],
   screenshot: async (c, p) => (await p.page.screenshot({ timeout: c.timeout })).toString('base64'),
   async close(c, p) {
     pages.delete(c.page)
@@ -51,7 +51,7 @@ for await (const line of readline.createInterface({ input: process.stdin })) {
   const c = JSON.parse(line)
   let answer
   try {
-    answer = { value: (await does[c.do](c, pages.get(c.page))) ?? null }
+    answer = { value: (await commands[c.do](c, pages.get(c.page))) ?? null }
   } catch (e) {
     answer = { error: String(e?.message ?? e) }
   }

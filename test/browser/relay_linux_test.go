@@ -7,15 +7,15 @@ import (
 	"testing"
 )
 
-// relay stands between a browser and a server, as a network does that may be slow.
+// relay forwards connections between a browser and a server and can interrupt them.
 type relay struct {
 	listener net.Listener
 	to       string
 	wg       sync.WaitGroup
 
 	mu    sync.Mutex
-	held  chan struct{}     // closed when what waits goes on; guarded by mu, as conns
-	conns map[net.Conn]bool // both ends; nil: it has ended
+	held  chan struct{}     // closed by resume; guarded by mu, as conns
+	conns map[net.Conn]bool // both ends; nil: the relay has stopped
 }
 
 // newRelay starts a relay that ends with the test.
@@ -33,20 +33,20 @@ func newRelay(t *testing.T, to string) *relay {
 			if err != nil {
 				return
 			}
-			r.wg.Go(func() { r.carry(c) })
+			r.wg.Go(func() { r.forwardConnection(c) })
 		}
 	})
 	t.Cleanup(func() {
 		_ = l.Close()
-		r.drop(true)
-		r.release()
+		r.closeConnections(true)
+		r.resume()
 		r.wg.Wait()
 	})
 	return r
 }
 
-// carry carries what comes of one connection, both ways.
-func (r *relay) carry(c net.Conn) {
+// forwardConnection forwards one connection in both directions.
+func (r *relay) forwardConnection(c net.Conn) {
 	s, err := net.Dial("tcp", r.to)
 	if err != nil {
 		_ = c.Close()
@@ -68,16 +68,16 @@ func (r *relay) carry(c net.Conn) {
 	_, _ = c.Close(), s.Close()
 }
 
-// hold breaks all connections, and has new ones wait until release.
-func (r *relay) hold() {
+// pause closes all connections and holds new ones until resume is called.
+func (r *relay) pause() {
 	r.mu.Lock()
 	r.held = make(chan struct{})
 	r.mu.Unlock()
-	r.drop(false)
+	r.closeConnections(false)
 }
 
-// release lets go on what waits.
-func (r *relay) release() {
+// resume continues the connections that pause holds.
+func (r *relay) resume() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	select {
@@ -87,7 +87,7 @@ func (r *relay) release() {
 	}
 }
 
-func (r *relay) drop(last bool) {
+func (r *relay) closeConnections(last bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for c := range r.conns {

@@ -22,9 +22,8 @@ import (
 	"github.com/atoll-sandbox/atoll/test/browser"
 )
 
-// names serves the names of ports of a site's sandboxes, and returns the port
-// where.
-func (s *site) names() string {
+// servePreviews serves the preview names of a server's sandboxes, and returns the port.
+func (s *testServer) servePreviews() string {
 	s.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -48,8 +47,8 @@ func (s *site) names() string {
 	return port
 }
 
-// packed is a tar stream of a directory of this machine.
-func packed(t *testing.T, dir string) *bytes.Buffer {
+// packDir returns a tar stream of a directory of this machine.
+func packDir(t *testing.T, dir string) *bytes.Buffer {
 	t.Helper()
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -60,26 +59,25 @@ func packed(t *testing.T, dir string) *bytes.Buffer {
 	return &b
 }
 
-// TestRoutes uses names of ports in a browser: pages that say why there is
-// nothing yet, and a development server that changes its page without loading it
-// again.
+// TestRoutes uses previews in a browser: pages that explain why there is no server yet,
+// and a development server that updates its page without reloading it.
 func TestRoutes(t *testing.T) {
 	vite := testenv.Program(t, "chromium", "ATOLL_VITE")
 	b := browser.Start(t)
-	s := newSite(t)
-	port := s.names()
-	page := b.Open(t, "http://web.localhost:"+port+"/", browser.Look{})
+	s := newTestServer(t)
+	port := s.servePreviews()
+	page := b.Open(t, "http://web.localhost:"+port+"/", browser.Window{})
 	defer page.Close()
 	page.WaitText("h1", "Nothing listens in web yet")
 	page.Screenshot("route-empty")
 
-	sb, err := s.fleet.For(fleet.LocalCaller()).Open(t.Context(), s.box)
+	sb, err := s.fleet.For(fleet.LocalCaller()).Open(t.Context(), s.sandboxID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*browser.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*browser.Timeout)
 	defer cancel()
-	if err := sb.Import(ctx, atoll.DefaultDir, packed(t, vite)); err != nil {
+	if err := sb.Import(ctx, atoll.DefaultDir, packDir(t, vite)); err != nil {
 		t.Fatal(err)
 	}
 	write := func(name, text string) {
@@ -99,12 +97,12 @@ import.meta.hot.accept('./text.js', (m) => show(m.text))
 	if _, err := sb.Detach(ctx, atoll.Cmd{Args: []string{"node", "node_modules/vite/bin/vite.js", "--port", "5173", "--strictPort"}, Dir: atoll.DefaultDir}); err != nil {
 		t.Fatal(err)
 	}
-	page.WaitText("h1", "first") // the page of before looks again by itself
+	page.WaitText("h1", "first") // the error page reloads by itself
 	page.Goto("http://5173-web.localhost:" + port + "/")
 	page.WaitText("h1", "first")
 	page.Eval("window.same = true", nil)
-	// A page hears of no change from before its WebSocket was there, which it does not
-	// tell of.
+	// A page does not get changes from before its WebSocket was connected, and there is
+	// no event when it is.
 	for n, shown := 0, ""; shown != "second"; n++ {
 		if n%20 == 0 {
 			write("text.js", fmt.Sprintf("export const text = 'second' // %d\n", n))

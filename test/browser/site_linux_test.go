@@ -27,8 +27,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testenv.Main(m, "chromium and namespace", helpertest.Main)) }
 
-// site is a server of sandboxes that run real programs, with one of them.
-type site struct {
+// testServer is a server of sandboxes that run real programs, with one sandbox.
+type testServer struct {
 	testing.TB
 	home    string
 	address string
@@ -37,13 +37,13 @@ type site struct {
 	server  *api.Server
 	served  chan error
 
-	box   string // the sandbox
-	token string // of the owner
+	sandboxID string // the sandbox
+	token     string // of the owner
 }
 
-func newSite(t testing.TB) *site {
+func newTestServer(t testing.TB) *testServer {
 	t.Helper()
-	s := &site{TB: t, home: t.TempDir(), address: "127.0.0.1:0"}
+	s := &testServer{TB: t, home: t.TempDir(), address: "127.0.0.1:0"}
 	s.driver = &namespace.Driver{Dir: filepath.Join(s.home, "namespace")}
 	t.Cleanup(func() {
 		if err := s.driver.Close(); err != nil {
@@ -53,16 +53,16 @@ func newSite(t testing.TB) *site {
 	if _, err := s.driver.Probe(t.Context()); err != nil {
 		testenv.Skip(t, "namespace", "%v", err)
 	}
-	s.start()
-	t.Cleanup(s.stop)
+	s.startServer()
+	t.Cleanup(s.stopServer)
 	all := s.fleet.For(fleet.LocalCaller())
 	sb, err := all.Create(t.Context(), atoll.Config{Spec: atoll.Spec{Name: "web"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.box = sb.ID()
+	s.sandboxID = sb.ID()
 	t.Cleanup(func() {
-		sb, err := s.fleet.For(fleet.LocalCaller()).Open(context.Background(), s.box)
+		sb, err := s.fleet.For(fleet.LocalCaller()).Open(context.Background(), s.sandboxID)
 		if err == nil {
 			err = sb.Destroy(context.Background())
 		}
@@ -70,12 +70,12 @@ func newSite(t testing.TB) *site {
 			t.Error(err)
 		}
 	})
-	s.token = s.mint(atoll.Token{Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}}).Secret
+	s.token = s.createToken(atoll.Token{Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}}).Secret
 	return s
 }
 
-// start serves the home, on the address of last time.
-func (s *site) start() {
+// startServer starts the server, on the same address as before.
+func (s *testServer) startServer() {
 	s.Helper()
 	f, err := fleet.Open(s.Context(), fleet.Options{Home: s.home, Drivers: []atoll.Driver{s.driver}})
 	if err == nil {
@@ -85,7 +85,7 @@ func (s *site) start() {
 		s.Fatal(err)
 	}
 	l, err := net.Listen("tcp", s.address)
-	for end := time.Now().Add(browser.Patience); errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(end); { // somebody's connection had the port given
+	for end := time.Now().Add(browser.Timeout); errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(end); { // another connection uses the port
 		<-time.After(100 * time.Millisecond)
 		l, err = net.Listen("tcp", s.address)
 	}
@@ -97,11 +97,11 @@ func (s *site) start() {
 	go func(srv *api.Server, served chan error) { served <- srv.Serve(l) }(s.server, s.served)
 }
 
-// stop ends the server; what runs in sandboxes goes on.
-func (s *site) stop() {
+// stopServer stops the server; programs in sandboxes continue.
+func (s *testServer) stopServer() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	_ = s.server.Shutdown(ctx) // pages are broken off
+	_ = s.server.Shutdown(ctx) // closes the pages' connections
 	if err := <-s.served; err != nil {
 		s.Error(err)
 	}
@@ -110,7 +110,7 @@ func (s *site) stop() {
 	}
 }
 
-func (s *site) mint(t atoll.Token) atoll.Token {
+func (s *testServer) createToken(t atoll.Token) atoll.Token {
 	s.Helper()
 	t, err := s.fleet.For(fleet.LocalCaller()).CreateToken(s.Context(), t)
 	if err != nil {
@@ -119,50 +119,50 @@ func (s *site) mint(t atoll.Token) atoll.Token {
 	return t
 }
 
-// link returns a link to a terminal, as 'atoll attach --web' prints it.
-func (s *site) link(terminal string, scopes ...atoll.Scope) (string, atoll.Token) {
+// createLink returns a link to a terminal, as 'atoll attach --web' prints it.
+func (s *testServer) createLink(terminal string, scopes ...atoll.Scope) (string, atoll.Token) {
 	s.Helper()
-	t := s.mint(atoll.Token{Scopes: scopes, Expires: time.Now().Add(time.Hour), Link: &atoll.Link{Sandbox: s.box, Terminal: terminal}})
+	t := s.createToken(atoll.Token{Scopes: scopes, Expires: time.Now().Add(time.Hour), Link: &atoll.Link{Sandbox: s.sandboxID, Terminal: terminal}})
 	return "http://" + s.address + "/ui/#" + url.Values{"token": {t.Secret}, "terminal": {terminal}}.Encode(), t
 }
 
-func (s *site) sandbox() *client.Sandbox {
+func (s *testServer) openSandbox() *client.Sandbox {
 	s.Helper()
 	c, err := client.New(client.Options{Host: "http://" + s.address, Token: s.token})
 	if err != nil {
 		s.Fatal(err)
 	}
 	s.Cleanup(func() { _ = c.Close() }) // only its idle connections
-	sb, err := c.Sandbox(s.Context(), s.box)
+	sb, err := c.Sandbox(s.Context(), s.sandboxID)
 	if err != nil {
 		s.Fatal(err)
 	}
 	return sb
 }
 
-// open opens a terminal of a shell that says little.
-func (s *site) open(name string, args ...string) {
+// openTerminal opens a terminal; without args it runs a shell without startup files.
+func (s *testServer) openTerminal(name string, args ...string) {
 	s.Helper()
 	if len(args) == 0 {
 		args = []string{"bash", "--norc", "--noprofile"}
 	}
-	_, err := s.sandbox().OpenTerminal(s.Context(), atoll.TerminalSpec{Name: name, Args: args, Env: []string{"PS1=$ ", "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TERM=xterm-256color", "HISTFILE="}})
+	_, err := s.openSandbox().OpenTerminal(s.Context(), atoll.TerminalSpec{Name: name, Args: args, Env: []string{"PS1=$ ", "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TERM=xterm-256color", "HISTFILE="}})
 	if err != nil {
 		s.Fatal(err)
 	}
 }
 
-// shows waits until a page's terminal has a text on its screen.
-func shows(p *browser.Page, text string) {
+// waitForText waits until the screen of a page's terminal contains a text.
+func waitForText(p *browser.Page, text string) {
 	b, _ := json.Marshal(text) // never fails
 	p.Wait(fmt.Sprintf(`(() => { const t = window.atoll?.term; if (!t) return false; const b = t.buffer.active
 		for (let y = 0; y < t.rows; y++) if (b.getLine(b.baseY + y)?.translateToString(true).includes(%s)) return true
 		return false })()`, b))
 }
 
-// cells is a script that gives a screen cell by cell, with the cursor's place
-// and what kind of screen it is.
-const cells = `(() => {
+// screenScript is a script that returns the cells of a screen, its cursor position and
+// whether it is the alternate screen.
+const screenScript = `(() => {
 	const t = window.atoll.term, b = t.buffer.active, rows = []
 	for (let y = 0; y < t.rows; y++) {
 		const line = b.getLine(b.baseY + y), row = []
@@ -177,14 +177,14 @@ const cells = `(() => {
 	return [t.cols + 'x' + t.rows, b.type, b.cursorX + ',' + b.cursorY, ...rows]
 })()`
 
-// same waits until two pages show the same, cell by cell: neither is told when
-// the other has drawn.
-func same(t *testing.T, a, b *browser.Page) {
+// waitForEqualScreens waits until two pages have equal cells. There is no event when a
+// page has drawn.
+func waitForEqualScreens(t *testing.T, a, b *browser.Page) {
 	t.Helper()
 	var one, two []string
-	for end := time.Now().Add(browser.Patience); ; {
-		a.Eval(cells, &one)
-		b.Eval(cells, &two)
+	for end := time.Now().Add(browser.Timeout); ; {
+		a.Eval(screenScript, &one)
+		b.Eval(screenScript, &two)
 		if slices.Equal(one, two) {
 			return
 		}

@@ -11,29 +11,29 @@ import (
 	"github.com/atoll-sandbox/atoll/test/browser"
 )
 
-var both = []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}
+var readAndRun = []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}
 
-// TestTerminals uses the page of terminals as people do. The cases share a
-// browser and a sandbox, each has terminals of its own.
+// TestTerminals uses the terminal page in a browser. The cases share a browser and a
+// sandbox; each has its own terminals.
 func TestTerminals(t *testing.T) {
 	b := browser.Start(t)
-	s := newSite(t)
+	s := newTestServer(t)
 	for _, c := range []struct {
 		law string
-		try func(*testing.T, *site, *browser.Browser)
+		try func(*testing.T, *testServer, *browser.Browser)
 	}{
-		{"SharedByTwoBrowsersAndACommandLine", shared},
-		{"LateJoinerSeesTheSameCells", late},
-		{"MuchOutputEndsOnTheExactScreen", flood},
-		{"SmallestWindowThatTypesCounts", sizes},
-		{"ReadOnlyLinkOnlyLooks", readOnly},
-		{"RevokedWhileAttached", revoked},
-		{"LinksAndTitlesOfPrograms", hostile},
-		{"OpenAndClose", choose},
-		{"EndIsShown", ended},
-		{"BadToken", badToken},
-		{"SlowNetwork", slow},
-		{"ServerRestart", restart}, // last: others would be broken off
+		{"SharedByTwoBrowsersAndACommandLine", testShared},
+		{"LateJoinerSeesTheSameCells", testLateJoiner},
+		{"MuchOutputEndsOnTheExactScreen", testFlood},
+		{"SmallestWindowThatTypesCounts", testSizes},
+		{"ReadOnlyLinkOnlyLooks", testReadOnly},
+		{"RevokedWhileAttached", testRevokedToken},
+		{"LinksAndTitlesOfPrograms", testHostileOutput},
+		{"OpenAndClose", testOpenAndClose},
+		{"EndIsShown", testEnd},
+		{"BadToken", testBadToken},
+		{"SlowNetwork", testSlowNetwork},
+		{"ServerRestart", testServerRestart}, // last, because it closes the connections of others
 	} {
 		t.Run(c.law, func(t *testing.T) {
 			outer := s.TB
@@ -44,78 +44,78 @@ func TestTerminals(t *testing.T) {
 	}
 }
 
-// connected waits until a page is.
-func connected(p *browser.Page) { p.Wait(`Boolean(document.querySelector('.badge.connected'))`) }
+// waitForConnected waits until a page is connected.
+func waitForConnected(p *browser.Page) { p.Wait(`Boolean(document.querySelector('.badge.connected'))`) }
 
-// enter types a line.
-func enter(p *browser.Page, line string) {
+// typeLine types a line and presses Enter.
+func typeLine(p *browser.Page, line string) {
 	p.Click(".box .xterm")
 	p.Type(line)
 	p.Press("Enter")
 }
 
-func shared(t *testing.T, s *site, b *browser.Browser) {
-	s.open("shared")
-	link, _ := s.link("shared", both...)
-	one, two := b.Open(t, link, browser.Look{}), b.Open(t, link, browser.Look{})
+func testShared(t *testing.T, s *testServer, b *browser.Browser) {
+	s.openTerminal("shared")
+	link, _ := s.createLink("shared", readAndRun...)
+	one, two := b.Open(t, link, browser.Window{}), b.Open(t, link, browser.Window{})
 	defer one.Close()
 	defer two.Close()
-	shows(one, "$")
-	cli := s.attached("shared", one)
-	enter(one, `echo "<$((6*7))>"`)
-	shows(two, "<42>")
+	waitForText(one, "$")
+	cli := s.attachCommandLine("shared", one)
+	typeLine(one, `echo "<$((6*7))>"`)
+	waitForText(two, "<42>")
 	if _, err := cli.Write([]byte("echo '{'typed'}'\r")); err != nil {
 		t.Fatal(err)
 	}
-	shows(one, "{typed}")
-	shows(two, "{typed}")
-	enter(two, `echo "grüße 漢字 $((1+1))"`)
-	shows(one, "grüße 漢字 2")
+	waitForText(one, "{typed}")
+	waitForText(two, "{typed}")
+	typeLine(two, `echo "grüße 漢字 $((1+1))"`)
+	waitForText(one, "grüße 漢字 2")
 	one.Screenshot("shared")
-	same(t, one, two)
-	cli.shows(t, one)
-	cli.leave(t)
-	enter(one, `echo "left to $((1+1))"`)
-	shows(two, "left to 2")
+	waitForEqualScreens(t, one, two)
+	cli.waitForSameScreen(t, one)
+	cli.detach(t)
+	typeLine(one, `echo "left to $((1+1))"`)
+	waitForText(two, "left to 2")
 	var kept string
 	one.Eval(`document.cookie + location.href + JSON.stringify(localStorage)`, &kept)
 	if strings.Contains(kept, "atoll_") {
-		t.Errorf("the token is kept where it must not be: %s", kept)
+		t.Errorf("the token is stored where it must not be: %s", kept)
 	}
-	if said := one.Said(); len(said) > 0 {
-		t.Errorf("the page said: %q", said)
+	if said := one.ConsoleMessages(); len(said) > 0 {
+		t.Errorf("console messages: %q", said)
 	}
 }
 
-func late(t *testing.T, s *site, b *browser.Browser) {
-	s.open("late")
-	link, _ := s.link("late", both...)
-	first := b.Open(t, link, browser.Look{})
+func testLateJoiner(t *testing.T, s *testServer, b *browser.Browser) {
+	s.openTerminal("late")
+	link, _ := s.createLink("late", readAndRun...)
+	first := b.Open(t, link, browser.Window{})
 	defer first.Close()
-	shows(first, "$")
+	waitForText(first, "$")
 	join := func(name string) {
 		t.Helper()
-		other := b.Open(t, link, browser.Look{})
+		other := b.Open(t, link, browser.Window{})
 		defer other.Close()
-		connected(other)
-		same(t, first, other)
+		waitForConnected(other)
+		waitForEqualScreens(t, first, other)
 		other.Screenshot("late-" + name)
 	}
-	enter(first, `printf '\e[1;31mred\e[0m \e[48;5;24m blue \e[0m \e[38;2;255;120;0mtrue\e[0m \e[4munder\e[7mrev\e[0m 漢字ｱ e\u0301 👍 |\n'; seq 1 100 | tail -12; echo colours''done`)
-	shows(first, "coloursdone")
+	typeLine(first, `printf '\e[1;31mred\e[0m \e[48;5;24m blue \e[0m \e[38;2;255;120;0mtrue\e[0m \e[4munder\e[7mrev\e[0m 漢字ｱ e\u0301 👍 |\n'; seq 1 100 | tail -12; echo colours''done`)
+	waitForText(first, "coloursdone")
 	join("main")
 	for _, c := range []struct{ name, line, shown, quit string }{
 		{"vi", "vi /etc/passwd", "root:", "Escape : q ! Enter"},
 		{"less", "less /etc/passwd", "root:", "q"},
 		{"top", "top -d 600 -b -n 1 | head -20 | less", "PID", "q"},
 	} {
-		if exit, err := s.sandbox().Exec(t.Context(), atoll.Cmd{Shell: "command -v " + c.name}); err != nil || exit.Code != 0 {
+		if exit, err := s.openSandbox().Exec(t.Context(), atoll.Cmd{Shell: "command -v " + c.name}); err != nil || exit.Code != 0 {
 			t.Logf("no %s inside: %v", c.name, err)
 			continue
 		}
-		enter(first, c.line)
+		typeLine(first, c.line)
 		first.Wait(`window.atoll.term.buffer.active.type === 'alternate'`)
-		shows(first, c.shown)
+		waitForText(first, c.shown)
 		join(c.name)
 		for _, key := range strings.Fields(c.quit) {
 			first.Press(key)
@@ -125,78 +125,78 @@ func late(t *testing.T, s *site, b *browser.Browser) {
 	}
 }
 
-func flood(t *testing.T, s *site, b *browser.Browser) {
-	s.open("flood")
-	link, _ := s.link("flood", both...)
-	p, looks := b.Open(t, link, browser.Look{}), b.Open(t, link, browser.Look{})
+func testFlood(t *testing.T, s *testServer, b *browser.Browser) {
+	s.openTerminal("flood")
+	link, _ := s.createLink("flood", readAndRun...)
+	p, looks := b.Open(t, link, browser.Window{}), b.Open(t, link, browser.Window{})
 	defer p.Close()
 	defer looks.Close()
-	shows(p, "$")
-	connected(looks)
-	// 26 MB, and at its end a screen that says that it is one.
-	enter(p, `yes 'all work and no play makes a dull terminal, line after line' | head -c 26000000; seq 1 9; echo "the "end`)
-	shows(p, "the end")
-	shows(looks, "the end")
-	same(t, p, looks)
+	waitForText(p, "$")
+	waitForConnected(looks)
+	// 26 MB, followed by a text that marks the end.
+	typeLine(p, `yes 'all work and no play makes a dull terminal, line after line' | head -c 26000000; seq 1 9; echo "the "end`)
+	waitForText(p, "the end")
+	waitForText(looks, "the end")
+	waitForEqualScreens(t, p, looks)
 }
 
-func sizes(t *testing.T, s *site, b *browser.Browser) {
-	s.open("sizes")
-	link, _ := s.link("sizes", both...)
-	look, _ := s.link("sizes", atoll.ScopeRead)
-	big := b.Open(t, link, browser.Look{Width: 1200, Height: 700})
+func testSizes(t *testing.T, s *testServer, b *browser.Browser) {
+	s.openTerminal("sizes")
+	link, _ := s.createLink("sizes", readAndRun...)
+	look, _ := s.createLink("sizes", atoll.ScopeRead)
+	big := b.Open(t, link, browser.Window{Width: 1200, Height: 700})
 	defer big.Close()
-	shows(big, "$")
+	waitForText(big, "$")
 	size := `window.atoll.term.cols + 'x' + window.atoll.term.rows`
 	var alone string
 	big.Eval(size, &alone)
-	viewer := b.Open(t, look, browser.Look{Width: 500, Height: 400}) // does not count
+	viewer := b.Open(t, look, browser.Window{Width: 500, Height: 400}) // read-only: does not limit the size
 	defer viewer.Close()
-	shows(viewer, "$")
-	enter(big, "stty size")
+	waitForText(viewer, "$")
+	typeLine(big, "stty size")
 	var cols, rows int
 	if _, err := fmt.Sscanf(alone, "%dx%d", &cols, &rows); err != nil {
 		t.Fatal(err)
 	}
-	shows(big, fmt.Sprintf("%d %d", rows, cols))
+	waitForText(big, fmt.Sprintf("%d %d", rows, cols))
 	viewer.Wait(size + ` === '` + alone + `'`)
-	phone := b.Open(t, link, browser.Look{Width: 420, Height: 700, Touch: true})
-	connected(phone)
+	phone := b.Open(t, link, browser.Window{Width: 420, Height: 700, Touch: true})
+	waitForConnected(phone)
 	big.Wait(size + ` !== '` + alone + `'`)
 	big.WaitText(".note", "×")
-	same(t, big, phone)
+	waitForEqualScreens(t, big, phone)
 	big.Screenshot("smaller")
 	phone.Screenshot("phone")
 	phone.Resize(600, 500)
 	phone.Wait(`window.atoll.term.rows < 40 && window.atoll.term.cols > 55`)
-	same(t, big, phone)
+	waitForEqualScreens(t, big, phone)
 	phone.Close()
 	big.Wait(size + ` === '` + alone + `'`)
-	big.Wait(`document.querySelector('.note').textContent === ''`) // nobody else counts
+	big.Wait(`document.querySelector('.note').textContent === ''`) // no other window limits the size
 }
 
-func readOnly(t *testing.T, s *site, b *browser.Browser) {
-	s.open("watched")
-	link, _ := s.link("watched", atoll.ScopeRead)
-	p := b.Open(t, link, browser.Look{Light: true})
+func testReadOnly(t *testing.T, s *testServer, b *browser.Browser) {
+	s.openTerminal("watched")
+	link, _ := s.createLink("watched", atoll.ScopeRead)
+	p := b.Open(t, link, browser.Window{Light: true})
 	defer p.Close()
-	shows(p, "$")
+	waitForText(p, "$")
 	p.WaitText(".only", "read-only")
-	enter(p, "echo wrong")
-	if err := s.sandbox().SendTerminal(t.Context(), "watched", []byte("echo right\r")); err != nil {
+	typeLine(p, "echo wrong")
+	if err := s.openSandbox().SendTerminal(t.Context(), "watched", []byte("echo right\r")); err != nil {
 		t.Fatal(err)
 	}
-	shows(p, "right")
-	screen, err := s.sandbox().ReadTerminal(t.Context(), "watched")
+	waitForText(p, "right")
+	screen, err := s.openSandbox().ReadTerminal(t.Context(), "watched")
 	if err != nil || strings.Contains(strings.Join(screen.Lines, "\n"), "wrong") {
-		t.Errorf("a link that only looks typed: %q, %v", screen.Lines, err)
+		t.Errorf("a read-only link could type: %q, %v", screen.Lines, err)
 	}
 	p.Screenshot("read-only-light")
-	// What its page would not do its token can't.
+	// The token has no other rights.
 	var status []int
 	p.Eval(`(async () => {
 		const headers = { Authorization: 'Bearer ' + sessionStorage.getItem('atoll-token'), 'Content-Type': 'application/json' }
-		const at = '/v1/sandboxes/`+s.box+`'
+		const at = '/v1/sandboxes/`+s.sandboxID+`'
 		const list = []
 		for (const [method, path, body] of [['POST', at + '/terminals', '{}'], ['POST', at + '/terminals/watched/input', '{"input":"eA=="}'], ['DELETE', at + '/terminals/watched'],
 			['GET', at + '/files?path=/etc/passwd'], ['POST', at + '/exec', '{"shell":"id"}'], ['GET', '/v1/tokens'], ['GET', '/v1/sandboxes'], ['GET', at + '/terminals/late/screen']])
@@ -210,12 +210,12 @@ func readOnly(t *testing.T, s *site, b *browser.Browser) {
 	}
 }
 
-func revoked(t *testing.T, s *site, b *browser.Browser) {
-	s.open("revoked")
-	link, token := s.link("revoked", both...)
-	p := b.Open(t, link, browser.Look{})
+func testRevokedToken(t *testing.T, s *testServer, b *browser.Browser) {
+	s.openTerminal("revoked")
+	link, token := s.createLink("revoked", readAndRun...)
+	p := b.Open(t, link, browser.Window{})
 	defer p.Close()
-	shows(p, "$")
+	waitForText(p, "$")
 	if err := s.fleet.For(fleet.LocalCaller()).RevokeToken(t.Context(), token.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -223,17 +223,17 @@ func revoked(t *testing.T, s *site, b *browser.Browser) {
 	p.Screenshot("revoked")
 }
 
-func hostile(t *testing.T, s *site, b *browser.Browser) {
-	s.open("hostile")
-	link, _ := s.link("hostile", both...)
-	p := b.Open(t, link, browser.Look{})
+func testHostileOutput(t *testing.T, s *testServer, b *browser.Browser) {
+	s.openTerminal("hostile")
+	link, _ := s.createLink("hostile", readAndRun...)
+	p := b.Open(t, link, browser.Window{})
 	defer p.Close()
-	shows(p, "$")
+	waitForText(p, "$")
 	p.Eval(`(window.opened = [], window.open = (u) => { window.opened.push(String(u)) }, window.copied = [],
 		navigator.clipboard && (navigator.clipboard.writeText = async (x) => { window.copied.push(x) }), null)`, nil)
-	enter(p, `printf '\e]0;<img src=x onerror=alert(1)>\u202egpj.exe\a'; printf '\e]52;c;c3RvbGVu\a'; printf '\e]8;;javascript:alert(1)\e\\bad\e]8;;\e\\ http://example.com/x\n'; echo "tricks "done`)
-	shows(p, "tricks done")
-	p.Wait(`document.querySelector('.title').textContent === '<img src=x onerror=alert(1)>gpj.exe'`) // nothing turns its end around
+	typeLine(p, `printf '\e]0;<img src=x onerror=alert(1)>\u202egpj.exe\a'; printf '\e]52;c;c3RvbGVu\a'; printf '\e]8;;javascript:alert(1)\e\\bad\e]8;;\e\\ http://example.com/x\n'; echo "tricks "done`)
+	waitForText(p, "tricks done")
+	p.Wait(`document.querySelector('.title').textContent === '<img src=x onerror=alert(1)>gpj.exe'`) // the reversed text was removed
 	var n int
 	p.Eval(`document.querySelectorAll('img').length + window.copied.length`, &n)
 	if n != 0 {
@@ -260,26 +260,26 @@ func hostile(t *testing.T, s *site, b *browser.Browser) {
 	p.Wait(`!document.querySelector('dialog')`)
 	p.Eval(`window.opened.length`, &n)
 	if n != 0 {
-		t.Error("a link was opened that was not wanted")
+		t.Error("a link was opened without confirmation")
 	}
 }
 
-func choose(t *testing.T, s *site, b *browser.Browser) {
-	s.open("chosen")
-	p := b.Open(t, "http://"+s.address+"/ui/#token="+s.token, browser.Look{})
+func testOpenAndClose(t *testing.T, s *testServer, b *browser.Browser) {
+	s.openTerminal("chosen")
+	p := b.Open(t, "http://"+s.address+"/ui/#token="+s.token, browser.Window{})
 	defer p.Close()
 	p.WaitText("nav", "chosen")
 	p.Click(`nav [title="bash --norc --noprofile"] >> nth=0`)
-	connected(p)
+	waitForConnected(p)
 	p.Eval(`window.former = window.atoll.term, null`, nil)
 	p.Click("nav .add")
-	p.Wait(`window.atoll.term !== window.former`) // what is typed before goes to that one
-	connected(p)
-	shows(p, "$")
-	enter(p, `echo "ne"w`)
-	shows(p, "new")
+	p.Wait(`window.atoll.term !== window.former`) // input typed before would go to the former terminal
+	waitForConnected(p)
+	waitForText(p, "$")
+	typeLine(p, `echo "ne"w`)
+	waitForText(p, "new")
 	p.Screenshot("list")
-	list, err := s.sandbox().ListTerminals(t.Context())
+	list, err := s.openSandbox().ListTerminals(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,19 +289,19 @@ func choose(t *testing.T, s *site, b *browser.Browser) {
 	p.Wait(fmt.Sprintf(`!document.querySelector('nav [aria-label="Close %s"]')`, last))
 }
 
-func ended(t *testing.T, s *site, b *browser.Browser) {
-	s.open("ends")
-	link, _ := s.link("ends", both...)
-	p := b.Open(t, link, browser.Look{})
+func testEnd(t *testing.T, s *testServer, b *browser.Browser) {
+	s.openTerminal("ends")
+	link, _ := s.createLink("ends", readAndRun...)
+	p := b.Open(t, link, browser.Window{})
 	defer p.Close()
-	shows(p, "$")
-	enter(p, "exit 3")
+	waitForText(p, "$")
+	typeLine(p, "exit 3")
 	p.WaitText(".bar", "Ended with status 3")
 	p.Screenshot("ended")
 }
 
-func badToken(t *testing.T, s *site, b *browser.Browser) {
-	p := b.Open(t, "http://"+s.address+"/ui/#token=atoll_nope", browser.Look{})
+func testBadToken(t *testing.T, s *testServer, b *browser.Browser) {
+	p := b.Open(t, "http://"+s.address+"/ui/#token=atoll_nope", browser.Window{})
 	defer p.Close()
 	p.WaitText(".knock", "not good")
 	p.Screenshot("knock")
@@ -311,51 +311,51 @@ func badToken(t *testing.T, s *site, b *browser.Browser) {
 	p.WaitText("nav", "web")
 }
 
-// slow has the network stand still: the page says what it waits for, and what was
-// typed meanwhile arrives.
-func slow(t *testing.T, s *site, b *browser.Browser) {
-	s.open("slow")
-	link, _ := s.link("slow", both...)
+// testSlowNetwork pauses the network: the page must show that it waits, and text that
+// was typed meanwhile must arrive.
+func testSlowNetwork(t *testing.T, s *testServer, b *browser.Browser) {
+	s.openTerminal("slow")
+	link, _ := s.createLink("slow", readAndRun...)
 	wire := newRelay(t, s.address)
-	p := b.Open(t, strings.Replace(link, s.address, wire.listener.Addr().String(), 1), browser.Look{})
+	p := b.Open(t, strings.Replace(link, s.address, wire.listener.Addr().String(), 1), browser.Window{})
 	defer p.Close()
-	shows(p, "$")
-	enter(p, `echo "be"fore`)
-	shows(p, "before")
-	wire.hold()
+	waitForText(p, "$")
+	typeLine(p, `echo "be"fore`)
+	waitForText(p, "before")
+	wire.pause()
 	p.WaitText(".bar", "what you type is sent then")
-	enter(p, `echo "whi"le`)
+	typeLine(p, `echo "whi"le`)
 	p.WaitText(".bar", "Waiting for the server to answer")
 	p.Screenshot("slow")
-	wire.release()
-	connected(p)
-	shows(p, "while")
-	shows(p, "before")
+	wire.resume()
+	waitForConnected(p)
+	waitForText(p, "while")
+	waitForText(p, "before")
 }
 
-func restart(t *testing.T, s *site, b *browser.Browser) {
-	s.open("stays")
-	link, _ := s.link("stays", both...)
-	p := b.Open(t, link, browser.Look{})
+func testServerRestart(t *testing.T, s *testServer, b *browser.Browser) {
+	s.openTerminal("stays")
+	link, _ := s.createLink("stays", readAndRun...)
+	p := b.Open(t, link, browser.Window{})
 	defer p.Close()
-	shows(p, "$")
-	enter(p, `for i in 1 2 3; do printf "\e[3${i}mline $i\e[0m\n"; done; echo "be"fore`)
-	shows(p, "before")
-	s.stop()
+	waitForText(p, "$")
+	typeLine(p, `for i in 1 2 3; do printf "\e[3${i}mline $i\e[0m\n"; done; echo "be"fore`)
+	waitForText(p, "before")
+	s.stopServer()
 	p.WaitText(".bar", "trying again")
 	p.Screenshot("restart")
-	s.start()
-	connected(p)
-	enter(p, `echo "af"ter`)
-	shows(p, "after")
-	shows(p, "before")
-	other := b.Open(t, link, browser.Look{})
+	s.startServer()
+	waitForConnected(p)
+	typeLine(p, `echo "af"ter`)
+	waitForText(p, "after")
+	waitForText(p, "before")
+	other := b.Open(t, link, browser.Window{})
 	defer other.Close()
-	connected(other)
-	same(t, p, other)
-	// The wire is cut, and comes back.
+	waitForConnected(other)
+	waitForEqualScreens(t, p, other)
+	// The connection breaks and is restored.
 	p.Offline(true)
 	p.Offline(false)
-	enter(p, `echo "aga"in`)
-	shows(p, "again")
+	typeLine(p, `echo "aga"in`)
+	waitForText(p, "again")
 }

@@ -18,32 +18,32 @@ import (
 
 const agentSandbox = "agent-sandbox"
 
-// agentSandboxComponent is the controller of kubernetes-sigs/agent-sandbox,
-// with claims, templates and warm pools. It runs beside the cluster's own
-// controllers, not in a pod, so it needs no image.
-func agentSandboxComponent(s state) component {
+// agentSandboxComponent returns the controller of kubernetes-sigs/agent-sandbox,
+// with claims, templates and warm pools. It runs as a process like the cluster's
+// own controllers, not in a pod, so it needs no image.
+func agentSandboxComponent(s stateDir) component {
 	return component{
 		name: agentSandbox,
 		args: []string{
-			beside("agent-sandbox-controller"), "--kubeconfig=" + s.kubeconfig("admin"),
+			helperPath("agent-sandbox-controller"), "--kubeconfig=" + s.kubeconfigPath("admin"),
 			"--extensions", "--leader-elect=false",
 			"--metrics-bind-address=127.0.0.1:18080", "--health-probe-bind-address=127.0.0.1:18081",
 		},
-		probe: healthy("http://127.0.0.1:18081/readyz"),
+		probe: newHealthProbe("http://127.0.0.1:18081/readyz"),
 	}
 }
 
-// installAgentSandbox applies the definitions, waits until they are served, as
-// the controller does not, and starts it.
+// installAgentSandbox creates the custom resource definitions, waits until they are
+// established, because the controller does not, and starts the controller.
 func (sv *supervisor) installAgentSandbox(ctx context.Context) error {
-	files, err := filepath.Glob(beside("agent-sandbox-crds") + "/*.yaml")
+	files, err := filepath.Glob(helperPath("agent-sandbox-crds") + "/*.yaml")
 	if err != nil {
 		return err
 	}
 	if len(files) == 0 {
 		return errors.New("agent-sandbox is not built: run 'scripts/cluster --agent-sandbox'")
 	}
-	c, err := clientcmd.BuildConfigFromFlags("", sv.state.kubeconfig("admin"))
+	c, err := clientcmd.BuildConfigFromFlags("", sv.state.kubeconfigPath("admin"))
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (sv *supervisor) installAgentSandbox(ctx context.Context) error {
 	g, all := errgroup.WithContext(ctx)
 	for _, file := range files {
 		g.Go(func() error {
-			if err := define(all, api, file); err != nil {
+			if err := installDefinition(all, api, file); err != nil {
 				return fmt.Errorf("%s: %w", filepath.Base(file), err)
 			}
 			return nil
@@ -63,11 +63,12 @@ func (sv *supervisor) installAgentSandbox(ctx context.Context) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	return sv.start(ctx, agentSandbox)
+	return sv.startComponent(ctx, agentSandbox)
 }
 
-// define creates one definition, unless it is there, and waits until it is served.
-func define(ctx context.Context, api client.Interface, file string) error {
+// installDefinition creates the custom resource definition in a file, unless it
+// exists, and waits until it is established.
+func installDefinition(ctx context.Context, api client.Interface, file string) error {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -80,7 +81,7 @@ func define(ctx context.Context, api client.Interface, file string) error {
 	if _, err := definitions.Create(ctx, &def, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	return until(ctx, func(ctx context.Context) error {
+	return pollUntil(ctx, func(ctx context.Context) error {
 		d, err := definitions.Get(ctx, def.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -90,6 +91,6 @@ func define(ctx context.Context, api client.Interface, file string) error {
 				return nil
 			}
 		}
-		return errors.New("it is not established yet")
+		return errors.New("not established yet")
 	})
 }

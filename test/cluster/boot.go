@@ -16,11 +16,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// boot starts everything and returns when pods can be made.
-func (sv *supervisor) boot(ctx context.Context) error {
+// bootCluster starts all components and returns when pods can be created.
+func (sv *supervisor) bootCluster(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sv.options.Timeout)
 	defer cancel()
-	if err := os.MkdirAll(sv.state.path("logs"), 0o755); err != nil {
+	if err := os.MkdirAll(sv.state.joinPath("logs"), 0o755); err != nil {
 		return err
 	}
 	if err := setUpNetwork(); err != nil {
@@ -30,22 +30,22 @@ func (sv *supervisor) boot(ctx context.Context) error {
 		return fmt.Errorf("keys: %w", err)
 	}
 	runtime := make(chan error, 1)
-	go func() { runtime <- sv.bootRuntime(ctx) }()
-	err := sv.bootControl(ctx)
+	go func() { runtime <- sv.startRuntime(ctx) }()
+	err := sv.startControlPlane(ctx)
 	if err == nil {
-		err = sv.bootNode(ctx, runtime)
+		err = sv.startRemaining(ctx, runtime)
 	}
 	if err != nil {
 		return err
 	}
-	client, err := sv.client("admin")
+	client, err := sv.newClient("admin")
 	if err != nil {
 		return err
 	}
-	if err := sv.serve(ctx, client); err != nil {
+	if err := sv.startControllers(ctx, client); err != nil {
 		return err
 	}
-	if err := sv.awaitUsable(ctx, client); err != nil {
+	if err := sv.waitUntilUsable(ctx, client); err != nil {
 		return err
 	}
 	if sv.options.AgentSandbox {
@@ -53,83 +53,87 @@ func (sv *supervisor) boot(ctx context.Context) error {
 			return err
 		}
 	}
-	sv.say("the cluster is ready")
+	sv.logf("the cluster is ready")
 	return nil
 }
 
-// bootControl starts etcd and the API server, then what only calls that.
-func (sv *supervisor) bootControl(ctx context.Context) error {
+// startControlPlane starts etcd and the API server, and serves the API on a unix
+// socket in the state directory.
+func (sv *supervisor) startControlPlane(ctx context.Context) error {
 	for _, name := range []string{"etcd", "apiserver"} {
-		if err := sv.start(ctx, name); err != nil {
+		if err := sv.startComponent(ctx, name); err != nil {
 			return err
 		}
 	}
-	l, err := net.Listen("unix", sv.state.path("api.sock"))
+	l, err := net.Listen("unix", sv.state.joinPath("api.sock"))
 	if err != nil {
 		return err
 	}
-	go relay(l, "tcp", "127.0.0.1:6443") // until the namespaces end
+	go relayConnections(l, "tcp", "127.0.0.1:6443") // until the namespaces end
 	return nil
 }
 
-// bootRuntime starts containerd and gives it the images that pods need.
-func (sv *supervisor) bootRuntime(ctx context.Context) error {
+// startRuntime starts containerd and imports the pause and busybox images. Without
+// a node it does nothing.
+func (sv *supervisor) startRuntime(ctx context.Context) error {
 	if !sv.options.Node {
 		return nil
 	}
-	if err := writeNode(sv.state, sv.options); err != nil {
+	if err := writeNodeConfig(sv.state, sv.options); err != nil {
 		return err
 	}
-	if err := sv.start(ctx, "containerd"); err != nil {
+	if err := sv.startComponent(ctx, "containerd"); err != nil {
 		return err
 	}
-	pause := image{name: pauseImage, cmd: []string{"/pause"}, files: []string{"/pause=" + beside("pause")}}
-	if err := pause.load(ctx, sv.state); err != nil {
+	pause := image{name: pauseImage, cmd: []string{"/pause"}, files: []string{"/pause=" + helperPath("pause")}}
+	if err := pause.loadIntoNode(ctx, sv.state); err != nil {
 		return err
 	}
 	busybox := image{name: "docker.io/library/busybox:latest", cmd: []string{"sh"}, busybox: true}
-	return busybox.load(ctx, sv.state)
+	return busybox.loadIntoNode(ctx, sv.state)
 }
 
-// bootNode starts the rest at once, the kubelet when its runtime is there.
-func (sv *supervisor) bootNode(ctx context.Context, runtime <-chan error) error {
+// startRemaining starts the other components concurrently; the kubelet starts when
+// runtime reports that containerd is ready.
+func (sv *supervisor) startRemaining(ctx context.Context, runtime <-chan error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	names := []string{"controller-manager", "scheduler"}
 	if sv.options.Node {
 		names = append(names, "proxy")
 	}
 	for _, name := range names {
-		g.Go(func() error { return sv.start(ctx, name) })
+		g.Go(func() error { return sv.startComponent(ctx, name) })
 	}
 	g.Go(func() error {
 		if err := <-runtime; err != nil || !sv.options.Node {
 			return err
 		}
-		return sv.start(ctx, "kubelet")
+		return sv.startComponent(ctx, "kubelet")
 	})
 	return g.Wait()
 }
 
-// client calls the API server as one of the users.
-func (sv *supervisor) client(user string) (*kubernetes.Clientset, error) {
-	c, err := clientcmd.BuildConfigFromFlags("", sv.state.kubeconfig(user))
+// newClient returns a client of the API server that authenticates as a user.
+func (sv *supervisor) newClient(user string) (*kubernetes.Clientset, error) {
+	c, err := clientcmd.BuildConfigFromFlags("", sv.state.kubeconfigPath(user))
 	if err != nil {
 		return nil, err
 	}
-	c.QPS = -1 // the server limits
+	c.QPS = -1 // the server limits the rate
 	return kubernetes.NewForConfig(c)
 }
 
-// awaitUsable waits for what the first pod needs.
-func (sv *supervisor) awaitUsable(ctx context.Context, client *kubernetes.Clientset) error {
-	err := until(ctx, func(ctx context.Context) error {
+// waitUntilUsable waits for what a pod needs: the default service account and a
+// ready node. It creates the runtime class gvisor if gVisor is installed.
+func (sv *supervisor) waitUntilUsable(ctx context.Context, client *kubernetes.Clientset) error {
+	err := pollUntil(ctx, func(ctx context.Context) error {
 		_, err := client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("service account default: %w", err)
 	}
-	sv.say("the service account default is there")
+	sv.logf("the service account default exists")
 	if !sv.options.Node {
 		return nil
 	}
@@ -139,22 +143,23 @@ func (sv *supervisor) awaitUsable(ctx context.Context, client *kubernetes.Client
 			return fmt.Errorf("runtime class gvisor: %w", err)
 		}
 	}
-	err = until(ctx, func(ctx context.Context) error {
+	err = pollUntil(ctx, func(ctx context.Context) error {
 		node, err := client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		return nodeReady(node)
+		return checkNodeReady(node)
 	})
 	if err != nil {
-		return fmt.Errorf("node: %w\n%s", err, sv.tail("kubelet"))
+		return fmt.Errorf("node: %w\n%s", err, sv.readLogTail("kubelet"))
 	}
-	sv.say("the node is ready")
+	sv.logf("the node is ready")
 	return nil
 }
 
-// nodeReady says what a node lacks to take pods.
-func nodeReady(node *corev1.Node) error {
+// checkNodeReady returns nil if pods can be scheduled on a node, else the reason
+// why not.
+func checkNodeReady(node *corev1.Node) error {
 	for _, t := range node.Spec.Taints {
 		return fmt.Errorf("it has the taint %s", t.Key)
 	}
@@ -166,13 +171,13 @@ func nodeReady(node *corev1.Node) error {
 			return fmt.Errorf("it is not ready: %s", c.Message)
 		}
 	}
-	return errors.New("it has not said whether it is ready")
+	return errors.New("it has no condition Ready")
 }
 
-// ctr calls containerd's own client.
-func ctr(ctx context.Context, s state, args ...string) error {
-	args = append([]string{"--address", s.containerd(), "--namespace", "k8s.io"}, args...)
-	out, err := exec.CommandContext(ctx, beside("ctr"), args...).CombinedOutput()
+// runCtr runs ctr, containerd's command line client.
+func runCtr(ctx context.Context, s stateDir, args ...string) error {
+	args = append([]string{"--address", s.containerdSocket(), "--namespace", "k8s.io"}, args...)
+	out, err := exec.CommandContext(ctx, helperPath("ctr"), args...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("ctr: %w: %s", err, out)
 	}

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// hierarchies are the mount points of all cgroup hierarchies, v1 and v2.
-func hierarchies() ([]string, error) {
+// listHierarchies returns the mount points of all cgroup hierarchies, v1 and v2.
+func listHierarchies() ([]string, error) {
 	f, err := os.Open("/proc/self/mounts")
 	if err != nil {
 		return nil, err
@@ -27,9 +27,9 @@ func hierarchies() ([]string, error) {
 	return list, nil
 }
 
-// makeCgroups makes the cluster's own cgroup in every hierarchy.
+// makeCgroups creates a cluster's cgroup in every hierarchy.
 func makeCgroups(name string) error {
-	roots, err := hierarchies()
+	roots, err := listHierarchies()
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func makeCgroups(name string) error {
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // v1: empty until told
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // cgroup v1: empty until set, and then no process can join
 			if b, err := os.ReadFile(filepath.Join(root, file)); err == nil {
 				if err := os.WriteFile(filepath.Join(dir, file), b, 0); err != nil {
 					return err
@@ -49,10 +49,10 @@ func makeCgroups(name string) error {
 	return nil
 }
 
-// removeCgroups removes the cluster's cgroups with all below them, whose
-// processes have ended or are about to.
+// removeCgroups removes a cluster's cgroups and those below them. It waits up to
+// 5 s for their processes to exit.
 func removeCgroups(name string) error {
-	roots, err := hierarchies()
+	roots, err := listHierarchies()
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,8 @@ func removeCgroups(name string) error {
 	}
 }
 
-// removeTree removes directories from the leaves up: a cgroup's files go with it.
+// removeTree removes directories from the leaves up: the kernel removes a cgroup's
+// files together with its directory.
 func removeTree(dir string) error {
 	var dirs []string
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

@@ -16,17 +16,17 @@ import (
 	"time"
 )
 
-// listen serves the supervisor's commands on the cluster's socket, whose
-// presence says that the cluster is ready.
-func (sv *supervisor) listen(ctx context.Context) (net.Listener, error) {
+// serveControl serves the supervisor's commands on the control socket. The socket
+// exists only when the cluster is ready.
+func (sv *supervisor) serveControl(ctx context.Context) (net.Listener, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /{component}/{verb}", func(w http.ResponseWriter, r *http.Request) {
-		if err := sv.obey(ctx, r.PathValue("verb"), r.PathValue("component")); err != nil {
+		if err := sv.runVerb(ctx, r.PathValue("verb"), r.PathValue("component")); err != nil {
 			http.Error(w, err.Error(), http.StatusConflict)
 		}
 	})
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { sv.writeStatus(w) })
-	l, err := net.Listen("unix", sv.state.control())
+	l, err := net.Listen("unix", sv.state.controlSocket())
 	if err != nil {
 		return nil, err
 	}
@@ -34,25 +34,25 @@ func (sv *supervisor) listen(ctx context.Context) (net.Listener, error) {
 	return l, nil
 }
 
-// obey does one command of another process.
-func (sv *supervisor) obey(ctx context.Context, verb, name string) error {
+// runVerb executes a command for a component.
+func (sv *supervisor) runVerb(ctx context.Context, verb, name string) error {
 	switch verb {
 	case "start":
-		return sv.start(ctx, name)
+		return sv.startComponent(ctx, name)
 	case "stop":
-		return sv.stop(name, syscall.SIGTERM)
+		return sv.stopComponent(name, syscall.SIGTERM)
 	case "kill":
-		return sv.stop(name, syscall.SIGKILL)
+		return sv.stopComponent(name, syscall.SIGKILL)
 	case "restart":
-		if err := sv.stop(name, syscall.SIGTERM); err != nil {
+		if err := sv.stopComponent(name, syscall.SIGTERM); err != nil {
 			return err
 		}
-		return sv.start(ctx, name)
+		return sv.startComponent(ctx, name)
 	case "freeze":
-		_, err := sv.send(name, syscall.SIGSTOP, false)
+		_, err := sv.signalComponent(name, syscall.SIGSTOP, false)
 		return err
 	case "thaw":
-		_, err := sv.send(name, syscall.SIGCONT, false)
+		_, err := sv.signalComponent(name, syscall.SIGCONT, false)
 		return err
 	case "install":
 		return sv.installAgentSandbox(ctx)
@@ -63,23 +63,24 @@ func (sv *supervisor) obey(ctx context.Context, verb, name string) error {
 func (sv *supervisor) writeStatus(w io.Writer) {
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
-	fmt.Fprintf(w, "state       %s\nkubeconfig  %s\nage         %s\n", sv.state, sv.state.kubeconfig("admin"), time.Since(sv.began).Round(time.Second))
-	for _, c := range sv.all {
+	fmt.Fprintf(w, "state       %s\nkubeconfig  %s\nage         %s\n", sv.state, sv.state.kubeconfigPath("admin"), time.Since(sv.started).Round(time.Second))
+	for _, c := range sv.components {
 		if p := sv.running[c.name]; p != nil {
 			fmt.Fprintf(w, "%-20s process %d\n", c.name, p.cmd.Process.Pid)
 		} else {
-			fmt.Fprintf(w, "%-20s does not run\n", c.name)
+			fmt.Fprintf(w, "%-20s not running\n", c.name)
 		}
 	}
 }
 
-// call asks the supervisor of a cluster.
-func call(ctx context.Context, s state, method, path string) ([]byte, error) {
+// callSupervisor sends a request to the supervisor of a cluster and returns the
+// response body.
+func callSupervisor(ctx context.Context, s stateDir, method, path string) ([]byte, error) {
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			var d net.Dialer
-			return d.DialContext(ctx, "unix", s.control())
+			return d.DialContext(ctx, "unix", s.controlSocket())
 		},
 	}}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
@@ -104,20 +105,20 @@ func faultCommand(ctx context.Context, verb string, args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("usage: cluster %s COMPONENT", verb)
 	}
-	s, err := current()
+	s, err := currentState()
 	if err != nil {
 		return err
 	}
-	_, err = call(ctx, s, http.MethodPost, "/"+args[0]+"/"+verb)
+	_, err = callSupervisor(ctx, s, http.MethodPost, "/"+args[0]+"/"+verb)
 	return err
 }
 
 func statusCommand([]string) error {
-	s, err := current()
+	s, err := currentState()
 	if err != nil {
 		return err
 	}
-	body, err := call(context.Background(), s, http.MethodGet, "/status")
+	body, err := callSupervisor(context.Background(), s, http.MethodGet, "/status")
 	if err != nil {
 		return err
 	}
@@ -129,11 +130,11 @@ func logsCommand(args []string) error {
 	if len(args) != 1 || strings.ContainsRune(args[0], '/') {
 		return errors.New("usage: cluster logs COMPONENT")
 	}
-	s, err := current()
+	s, err := currentState()
 	if err != nil {
 		return err
 	}
-	f, err := os.Open(s.log(args[0]))
+	f, err := os.Open(s.logPath(args[0]))
 	if err != nil {
 		return err
 	}
@@ -142,17 +143,17 @@ func logsCommand(args []string) error {
 	return err
 }
 
-// execCommand runs a program in the namespaces of the cluster that is up.
+// execCommand runs a program in the namespaces of the current cluster.
 func execCommand(args []string) error {
 	cmd, err := splitArgs(flag.NewFlagSet("cluster exec", flag.ContinueOnError), args)
 	if err != nil {
 		return err
 	}
-	s, err := current()
+	s, err := currentState()
 	if err != nil {
 		return err
 	}
-	pid, err := os.ReadFile(s.path("init.pid"))
+	pid, err := os.ReadFile(s.joinPath("init.pid"))
 	if err != nil {
 		return err
 	}
@@ -161,6 +162,6 @@ func execCommand(args []string) error {
 		return err
 	}
 	c := exec.Command("nsenter", append([]string{"--target", string(pid), "--mount", "--net", "--pid", "--ipc", "--uts", "--wd=" + dir, "--"}, cmd...)...)
-	c.Stdin, c.Stdout, c.Stderr, c.Env = os.Stdin, os.Stdout, os.Stderr, s.environ()
-	return asExit(c.Run())
+	c.Stdin, c.Stdout, c.Stderr, c.Env = os.Stdin, os.Stdout, os.Stderr, s.buildEnv()
+	return toExitCode(c.Run())
 }

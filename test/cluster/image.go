@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// image is a container image of files of this machine, in one layer.
+// image is a container image with one layer, built from files of this machine.
 type image struct {
 	name       string
 	entrypoint []string
@@ -34,22 +34,22 @@ type image struct {
 	files      []string // PATH=FILE
 }
 
-// list is a flag that may be given several times.
-type list []string
+// stringList is a flag that may be repeated.
+type stringList []string
 
-func (l *list) String() string     { return strings.Join(*l, " ") }
-func (l *list) Set(s string) error { *l = append(*l, s); return nil }
+func (l *stringList) String() string     { return strings.Join(*l, " ") }
+func (l *stringList) Set(s string) error { *l = append(*l, s); return nil }
 
 func imageCommand(ctx context.Context, args []string) error {
 	var im image
 	fs := flag.NewFlagSet("cluster image", flag.ContinueOnError)
-	fs.Var((*list)(&im.cmd), "cmd", "a word of the default command (repeat it)")
-	fs.Var((*list)(&im.entrypoint), "entrypoint", "a word of the entry point (repeat it)")
-	fs.Var((*list)(&im.env), "env", "NAME=VALUE (repeat it)")
+	fs.Var((*stringList)(&im.cmd), "cmd", "a word of the default command (repeat it)")
+	fs.Var((*stringList)(&im.entrypoint), "entrypoint", "a word of the entry point (repeat it)")
+	fs.Var((*stringList)(&im.env), "env", "NAME=VALUE (repeat it)")
 	fs.StringVar(&im.user, "user", "", "user, as UID or UID:GID")
 	fs.StringVar(&im.workdir, "workdir", "", "working directory")
-	fs.BoolVar(&im.busybox, "busybox", false, "with the static busybox and links for its applets below")
-	output := fs.String("output", "", "write the archive to this file, and give it to no node")
+	fs.BoolVar(&im.busybox, "busybox", false, "add the static busybox and links for its applets")
+	output := fs.String("output", "", "write the archive to this file instead of importing it into the node")
 	rest, err := splitArgs(fs, args)
 	if err != nil {
 		return err
@@ -61,15 +61,15 @@ func imageCommand(ctx context.Context, args []string) error {
 	if *output != "" {
 		return im.writeFile(*output)
 	}
-	s, err := current()
+	s, err := currentState()
 	if err != nil {
 		return err
 	}
-	return im.load(ctx, s)
+	return im.loadIntoNode(ctx, s)
 }
 
-// load gives the image to the node.
-func (im image) load(ctx context.Context, s state) error {
+// loadIntoNode imports the image into the node's containerd.
+func (im image) loadIntoNode(ctx context.Context, s stateDir) error {
 	f, err := os.CreateTemp(string(s), "image-*.tar")
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func (im image) load(ctx context.Context, s state) error {
 	if err := im.write(f, string(s)); err != nil {
 		return fmt.Errorf("image %s: %w", im.name, err)
 	}
-	if err := ctr(ctx, s, "images", "import", f.Name()); err != nil {
+	if err := runCtr(ctx, s, "images", "import", f.Name()); err != nil {
 		return fmt.Errorf("image %s: %w", im.name, err)
 	}
 	return nil
@@ -93,8 +93,8 @@ func (im image) writeFile(name string) error {
 	return errors.Join(im.write(f, filepath.Dir(name)), f.Close())
 }
 
-// write writes the image as docker save does: layer, configuration, manifest.
-// The layer is put together in a file of the directory.
+// write writes the image in the format of docker save: layer, configuration,
+// manifest. It builds the layer in a temporary file in dir.
 func (im image) write(w io.Writer, dir string) error {
 	layer, err := os.CreateTemp(dir, "layer-*.tar")
 	if err != nil {
@@ -114,7 +114,7 @@ func (im image) write(w io.Writer, dir string) error {
 		return err
 	}
 	id := hex.EncodeToString(digest.Sum(nil))
-	config, err := im.config(id)
+	config, err := im.marshalConfig(id)
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,8 @@ func (im image) write(w io.Writer, dir string) error {
 	return out.Close()
 }
 
-func (im image) config(layer string) ([]byte, error) {
+// marshalConfig returns the image's configuration; layer is its layer's SHA-256.
+func (im image) marshalConfig(layer string) ([]byte, error) {
 	return json.Marshal(map[string]any{
 		"architecture": runtime.GOARCH, "os": "linux",
 		"config": map[string]any{
@@ -155,20 +156,21 @@ func (im image) config(layer string) ([]byte, error) {
 	})
 }
 
-// layer writes files into a tar, each once, after its directories.
-type layer struct {
+// layerWriter writes files to a tar archive, each once and after its parent
+// directories.
+type layerWriter struct {
 	*tar.Writer
 	seen map[string]bool
 }
 
 func (im image) writeLayer(w io.Writer) error {
-	l := layer{tar.NewWriter(w), make(map[string]bool)}
+	l := layerWriter{tar.NewWriter(w), make(map[string]bool)}
 	for _, f := range im.files {
 		name, file, ok := strings.Cut(f, "=")
 		if !ok || !path.IsAbs(name) {
 			return fmt.Errorf("%q: want /PATH=FILE", f)
 		}
-		if err := l.add(name, file); err != nil {
+		if err := l.addTree(name, file); err != nil {
 			return err
 		}
 	}
@@ -180,14 +182,14 @@ func (im image) writeLayer(w io.Writer) error {
 	return l.Close()
 }
 
-// add adds a file, or a directory with all in it.
-func (l layer) add(name, file string) error {
+// addTree adds a file, or a directory with everything in it.
+func (l layerWriter) addTree(name, file string) error {
 	return filepath.WalkDir(file, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		info, err := os.Lstat(p)
-		if p == file { // what is named may be a link to what is meant
+		if p == file { // an argument may be a symbolic link
 			info, err = os.Stat(p)
 		}
 		if err != nil {
@@ -197,11 +199,11 @@ func (l layer) add(name, file string) error {
 		if err != nil {
 			return err
 		}
-		return l.addOne(path.Join(name, filepath.ToSlash(rel)), p, info)
+		return l.addFile(path.Join(name, filepath.ToSlash(rel)), p, info)
 	})
 }
 
-func (l layer) addOne(name, file string, info fs.FileInfo) error {
+func (l layerWriter) addFile(name, file string, info fs.FileInfo) error {
 	target := ""
 	if info.Mode().Type() == fs.ModeSymlink {
 		t, err := os.Readlink(file)
@@ -215,7 +217,7 @@ func (l layer) addOne(name, file string, info fs.FileInfo) error {
 		return err
 	}
 	h.Name, h.Uname, h.Gname, h.Uid, h.Gid = name, "", "", 0, 0
-	if err := l.put(h); err != nil || !info.Mode().IsRegular() {
+	if err := l.writeEntry(h); err != nil || !info.Mode().IsRegular() {
 		return err
 	}
 	f, err := os.Open(file)
@@ -227,8 +229,9 @@ func (l layer) addOne(name, file string, info fs.FileInfo) error {
 	return err
 }
 
-// put writes a header, after those of the directories above it.
-func (l layer) put(h *tar.Header) error {
+// writeEntry writes a header after those of its parent directories. It skips
+// directories that are in the archive already.
+func (l layerWriter) writeEntry(h *tar.Header) error {
 	name := strings.TrimPrefix(path.Clean("/"+h.Name), "/")
 	for i, c := range name {
 		if dir := name[:i]; c == '/' && !l.seen[dir] {
@@ -246,14 +249,14 @@ func (l layer) put(h *tar.Header) error {
 	return l.WriteHeader(h)
 }
 
-// addBusybox adds a small system: busybox, its applets, and the files that
-// programs look for.
-func (l layer) addBusybox() error {
+// addBusybox adds a minimal system: busybox, links for its applets, the usual
+// directories, /etc/passwd and /etc/group.
+func (l layerWriter) addBusybox() error {
 	file, err := exec.LookPath("busybox")
 	if err != nil {
 		return fmt.Errorf("busybox: %w (Debian: apt-get install busybox-static)", err)
 	}
-	if err := l.add("/bin/busybox", file); err != nil {
+	if err := l.addTree("/bin/busybox", file); err != nil {
 		return err
 	}
 	applets, err := exec.Command(file, "--list").Output()
@@ -265,7 +268,7 @@ func (l layer) addBusybox() error {
 			continue
 		}
 		h := &tar.Header{Typeflag: tar.TypeSymlink, Name: "/bin/" + a, Linkname: "/bin/busybox", Mode: 0o777}
-		if err := l.put(h); err != nil {
+		if err := l.writeEntry(h); err != nil {
 			return err
 		}
 	}
@@ -274,7 +277,7 @@ func (l layer) addBusybox() error {
 		if d == "/tmp" {
 			mode = 0o1777
 		}
-		if err := l.put(&tar.Header{Typeflag: tar.TypeDir, Name: d, Mode: mode}); err != nil {
+		if err := l.writeEntry(&tar.Header{Typeflag: tar.TypeDir, Name: d, Mode: mode}); err != nil {
 			return err
 		}
 	}
@@ -286,7 +289,7 @@ func (l layer) addBusybox() error {
 		if l.seen[name[1:]] {
 			continue
 		}
-		if err := l.put(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(texts[name]))}); err != nil {
+		if err := l.writeEntry(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(texts[name]))}); err != nil {
 			return err
 		}
 		if _, err := io.WriteString(l, texts[name]); err != nil {

@@ -8,21 +8,21 @@ import (
 	"syscall"
 )
 
-// initMain is process 1 of the namespaces: it makes the mounts, starts the
-// supervisor, reaps everybody's orphans, and ends when the supervisor does;
-// then the kernel ends the rest.
+// initMain runs as process 1 of the namespaces: it sets up the mounts, starts the
+// supervisor, reaps orphaned processes, and exits when the supervisor exits. The
+// kernel then kills the other processes.
 func initMain(args []string) error {
 	if os.Getpid() != 1 || len(args) < 1 {
-		return errors.New("init is not for people: see 'cluster help'")
+		return errors.New("init is an internal command: see 'cluster help'")
 	}
-	s := state(args[0])
+	s := stateDir(args[0])
 	if err := setUpMounts(s); err != nil {
 		return err
 	}
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	p, err := os.StartProcess("/proc/self/exe", append([]string{"cluster", "supervise"}, args...), &os.ProcAttr{
-		Env: s.environ(), Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+		Env: s.buildEnv(), Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
 	})
 	if err != nil {
 		return err
@@ -45,7 +45,7 @@ func initMain(args []string) error {
 		}
 		if pid == p.Pid {
 			if status.Signaled() {
-				return exit(128 + int(status.Signal()))
+				return exitCode(128 + int(status.Signal()))
 			}
 			return exitOrNil(status.ExitStatus())
 		}
@@ -56,12 +56,13 @@ func exitOrNil(code int) error {
 	if code == 0 {
 		return nil
 	}
-	return exit(code)
+	return exitCode(code)
 }
 
-// setUpMounts makes the mount namespace private, then gives it a /proc of its
-// processes, an empty /run, and names that are resolved by nobody.
-func setUpMounts(s state) error {
+// setUpMounts makes the mount namespace private and mounts /proc, an empty /run,
+// writable copies of /var/lib and /var/log, and an /etc/resolv.conf whose name
+// server does not exist.
+func setUpMounts(s stateDir) error {
 	if err := syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make / private: %w", err)
 	}
@@ -74,16 +75,16 @@ func setUpMounts(s state) error {
 	if err := os.MkdirAll("/run/lock", 0o777); err != nil {
 		return err
 	}
-	for _, dir := range []string{"/var/lib", "/var/log"} { // the kubelet and CNI know paths in them by heart
-		if err := cover(s, dir); err != nil {
+	for _, dir := range []string{"/var/lib", "/var/log"} { // the kubelet and CNI have fixed paths in them
+		if err := mountOverlay(s, dir); err != nil {
 			return err
 		}
 	}
-	names := s.path("resolv.conf")
+	names := s.joinPath("resolv.conf")
 	if err := os.WriteFile(names, []byte("nameserver "+outsideAddress+"\noptions attempts:1\n"), 0o644); err != nil {
 		return err
 	}
-	if _, err := os.Stat("/etc/resolv.conf"); err == nil { // a link into /run leads nowhere now
+	if _, err := os.Stat("/etc/resolv.conf"); err == nil { // it does not if it was a link into /run
 		if err := syscall.Mount(names, "/etc/resolv.conf", "", syscall.MS_BIND, ""); err != nil {
 			return fmt.Errorf("mount /etc/resolv.conf: %w", err)
 		}
@@ -95,9 +96,10 @@ func setUpMounts(s state) error {
 	return syscall.Sethostname([]byte(nodeName))
 }
 
-// cover lets what is written below dir go into the cluster's directory.
-func cover(s state, dir string) error {
-	upper, work := s.path("cover", dir), s.path("cover", dir+".work")
+// mountOverlay mounts an overlay on dir, so that changes below it are stored in the
+// state directory.
+func mountOverlay(s stateDir, dir string) error {
+	upper, work := s.joinPath("cover", dir), s.joinPath("cover", dir+".work")
 	for _, d := range []string{upper, work} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			return err

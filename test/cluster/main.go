@@ -1,7 +1,7 @@
 // Command cluster runs a real Kubernetes on this machine for tests: etcd, API
-// server, controller manager, scheduler, kube-proxy, containerd and a kubelet,
-// in network, mount and process namespaces of their own, so that nothing is
-// left of it. README.md says how to use it.
+// server, controller manager, scheduler, kube-proxy, containerd and a kubelet, in
+// their own network, mount and process namespaces, so that it leaves nothing
+// behind. README.md explains its use.
 package main
 
 import (
@@ -16,34 +16,35 @@ import (
 
 const usage = `usage: cluster COMMAND
 
-  run [OPTIONS] -- CMD ARG...   start a cluster, run CMD inside, end the cluster
+  run [OPTIONS] -- CMD ARG...   start a cluster, run CMD in it, stop the cluster
   up [OPTIONS]                  start a cluster and leave it running
-  down                          end it
-  status                        what runs, and where
-  exec -- CMD ARG...            run CMD inside the running cluster
+  down                          stop the cluster that 'up' started
+  status                        show the components and the state directory
+  exec -- CMD ARG...            run CMD in the running cluster
   image [OPTIONS] NAME:TAG PATH=FILE...
-                                make an image of files and give it to the node
+                                build an image of files and import it into the node
   start|stop|kill|restart|freeze|thaw COMPONENT
                                 COMPONENT: etcd apiserver controller-manager scheduler
                                 proxy containerd kubelet agent-sandbox
-  logs COMPONENT                what it has written
-  agent-sandbox                 install kubernetes-sigs/agent-sandbox and run its controller
+  logs COMPONENT                print a component's log
+  agent-sandbox                 install kubernetes-sigs/agent-sandbox and start its controller
 
 'cluster COMMAND -h' lists the options.
 `
 
-// exit is an exit code that is not an error of ours.
-type exit int
+// exitCode is the exit code of a program that this command ran; main exits with it
+// and prints no error.
+type exitCode int
 
-func (e exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 func main() {
 	if len(os.Args) < 2 {
 		fmt.Fprint(os.Stderr, usage)
 		os.Exit(2)
 	}
-	err := command(os.Args[1], os.Args[2:])
-	var code exit
+	err := dispatchCommand(os.Args[1], os.Args[2:])
+	var code exitCode
 	switch {
 	case err == nil:
 	case errors.As(err, &code):
@@ -56,8 +57,8 @@ func main() {
 	}
 }
 
-func command(name string, args []string) error {
-	if run, ok := programs()[name]; ok {
+func dispatchCommand(name string, args []string) error {
+	if run, ok := listPrograms()[name]; ok {
 		os.Args = append([]string{name}, args...)
 		return run()
 	}
@@ -92,7 +93,7 @@ func command(name string, args []string) error {
 	return fmt.Errorf("no command %q; 'cluster help' lists them", name)
 }
 
-// splitArgs parses the options before "--" and returns what follows it.
+// splitArgs parses the options before "--" and returns the arguments after it.
 func splitArgs(fs *flag.FlagSet, args []string) ([]string, error) {
 	if err := fs.Parse(args); err != nil {
 		return nil, err
@@ -100,51 +101,52 @@ func splitArgs(fs *flag.FlagSet, args []string) ([]string, error) {
 	return fs.Args(), nil
 }
 
-// state is the directory of one cluster; its methods say what is where.
-type state string
+// stateDir is the directory of a cluster; its methods return the paths in it.
+type stateDir string
 
-func (s state) path(elem ...string) string {
+func (s stateDir) joinPath(elem ...string) string {
 	return filepath.Join(append([]string{string(s)}, elem...)...)
 }
 
-func (s state) kubeconfig(user string) string { return s.path("kubeconfig", user) }
-func (s state) log(component string) string   { return s.path("logs", component+".log") }
-func (s state) control() string               { return s.path("control.sock") }
-func (s state) containerd() string            { return s.path("containerd.sock") }
+func (s stateDir) kubeconfigPath(user string) string { return s.joinPath("kubeconfig", user) }
+func (s stateDir) logPath(component string) string   { return s.joinPath("logs", component+".log") }
+func (s stateDir) controlSocket() string             { return s.joinPath("control.sock") }
+func (s stateDir) containerdSocket() string          { return s.joinPath("containerd.sock") }
 
-// cgroup is the name of the cluster's own cgroup in every hierarchy, so that
-// several clusters, and the host's own, don't tidy each other's away.
-func (s state) cgroup() string { return "atoll-" + filepath.Base(string(s)) }
+// cgroupName returns the name of the cluster's cgroup in every hierarchy. Each
+// cluster has its own, so that kubelets don't remove cgroups of other clusters or of
+// the host.
+func (s stateDir) cgroupName() string { return "atoll-" + filepath.Base(string(s)) }
 
 const statePrefix = "cluster-"
 
-// base is the directory of all clusters of this user.
-func base() string {
+// baseDir returns the directory of all clusters of this user.
+func baseDir() string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("atoll-cluster-%d", os.Getuid()))
 }
 
-// lasting is where 'cluster up' keeps its cluster.
-func lasting() state { return state(filepath.Join(base(), statePrefix+"up")) }
+// upState returns the state directory of the cluster that 'cluster up' starts.
+func upState() stateDir { return stateDir(filepath.Join(baseDir(), statePrefix+"up")) }
 
-// current is the cluster that commands without options mean: the one they run
-// in, else the one that is up.
-func current() (state, error) {
-	s := lasting()
+// currentState returns the state directory of the cluster in which this command
+// runs, else of the one that 'cluster up' started.
+func currentState() (stateDir, error) {
+	s := upState()
 	if dir := os.Getenv("ATOLL_CLUSTER_STATE"); dir != "" {
-		s = state(dir)
+		s = stateDir(dir)
 	}
-	if _, err := os.Stat(s.control()); err != nil {
-		return "", fmt.Errorf("no cluster runs at %s: start one with 'cluster up' or 'cluster run'", s)
+	if _, err := os.Stat(s.controlSocket()); err != nil {
+		return "", fmt.Errorf("no cluster is running at %s: start one with 'cluster up' or 'cluster run'", s)
 	}
 	return s, nil
 }
 
-// environ is what programs in the cluster see.
-func (s state) environ() []string {
+// buildEnv returns the environment of programs in the cluster.
+func (s stateDir) buildEnv() []string {
 	env := []string{
-		"KUBECONFIG=" + s.kubeconfig("admin"),
+		"KUBECONFIG=" + s.kubeconfigPath("admin"),
 		"ATOLL_CLUSTER_STATE=" + string(s),
-		"ATOLL_CLUSTER=" + self(),
+		"ATOLL_CLUSTER=" + executablePath(),
 	}
 	for _, v := range os.Environ() {
 		if name, _, _ := strings.Cut(v, "="); name != "KUBECONFIG" && name != "ATOLL_CLUSTER_STATE" && name != "ATOLL_CLUSTER" {
@@ -154,8 +156,8 @@ func (s state) environ() []string {
 	return env
 }
 
-// self is the path of this program; its helpers are beside it.
-func self() string {
+// executablePath returns the path of this program.
+func executablePath() string {
 	exe, err := os.Executable()
 	if err != nil {
 		return os.Args[0]
@@ -163,4 +165,5 @@ func self() string {
 	return exe
 }
 
-func beside(name string) string { return filepath.Join(filepath.Dir(self()), name) }
+// helperPath returns the path of a file in this program's directory.
+func helperPath(name string) string { return filepath.Join(filepath.Dir(executablePath()), name) }

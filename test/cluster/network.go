@@ -11,42 +11,42 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// The network of every cluster is the same, because each has its own.
+// Every cluster has its own network namespace, so all use the same addresses.
 const (
-	nodeName       = "node"
-	nodeAddress    = "192.168.77.2"
-	outsideAddress = "192.168.77.1"
-	podNetwork     = "10.244.0.0/16"
-	serviceNetwork = "10.96.0.0/16"
-	serviceAddress = "10.96.0.1" // of the service kubernetes
-	etcdAddress    = "127.0.0.1:2379"
-	outside        = "outside" // the network namespace that plays the rest of the world
+	nodeName         = "node"
+	nodeAddress      = "192.168.77.2"
+	outsideAddress   = "192.168.77.1"
+	podNetwork       = "10.244.0.0/16"
+	serviceNetwork   = "10.96.0.0/16"
+	serviceAddress   = "10.96.0.1" // of the service kubernetes
+	etcdAddress      = "127.0.0.1:2379"
+	outsideNamespace = "outside" // the network namespace that stands for the rest of the world
 )
 
-// setUpNetwork gives the private network namespace a loopback and an uplink
-// whose other end is in a second namespace, "outside". Nothing listens there:
-// it answers "unreachable" at once, unless a test puts addresses and servers
-// into it ('ip -n outside address add …').
+// setUpNetwork sets up the loopback interface and an uplink whose other end is in a
+// second network namespace, "outside". That answers "unreachable" at once to all
+// packets, unless a test adds addresses and servers to it
+// ('ip -n outside address add …').
 func setUpNetwork() error {
-	if err := raise("lo"); err != nil {
+	if err := setLinkUp("lo"); err != nil {
 		return err
 	}
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0); err != nil {
 		return err
 	}
-	there, err := outsideNamespace()
+	there, err := createOutsideNamespace()
 	if err != nil {
-		return fmt.Errorf("network namespace %s: %w", outside, err)
+		return fmt.Errorf("network namespace %s: %w", outsideNamespace, err)
 	}
 	defer there.Close()
 	pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "uplink"}, PeerName: "inside", PeerNamespace: netlink.NsFd(there)}
 	if err := netlink.LinkAdd(pair); err != nil {
 		return fmt.Errorf("veth pair: %w", err)
 	}
-	if err := address(nil, "uplink", nodeAddress+"/24"); err != nil {
+	if err := configureLink(nil, "uplink", nodeAddress+"/24"); err != nil {
 		return err
 	}
-	route := &netlink.Route{Dst: all(), Gw: net.ParseIP(outsideAddress)}
+	route := &netlink.Route{Dst: allAddresses(), Gw: net.ParseIP(outsideAddress)}
 	if err := netlink.RouteAdd(route); err != nil {
 		return fmt.Errorf("default route: %w", err)
 	}
@@ -55,22 +55,23 @@ func setUpNetwork() error {
 		return err
 	}
 	defer h.Close()
-	if err := address(h, "lo", ""); err != nil {
+	if err := configureLink(h, "lo", ""); err != nil {
 		return err
 	}
-	if err := address(h, "inside", outsideAddress+"/24"); err != nil {
+	if err := configureLink(h, "inside", outsideAddress+"/24"); err != nil {
 		return err
 	}
-	return h.RouteAdd(&netlink.Route{Dst: all(), Type: unreachable})
+	return h.RouteAdd(&netlink.Route{Dst: allAddresses(), Type: unreachable})
 }
 
 const unreachable = 7 // RTN_UNREACHABLE
 
-func all() *net.IPNet { return &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)} }
+// allAddresses returns 0.0.0.0/0.
+func allAddresses() *net.IPNet { return &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)} }
 
-// outsideNamespace makes the second namespace, which routes and answers
-// however often it is asked.
-func outsideNamespace() (netns.NsHandle, error) {
+// createOutsideNamespace creates the second namespace, with IP forwarding and without
+// a rate limit for ICMP errors.
+func createOutsideNamespace() (netns.NsHandle, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	here, err := netns.Get()
@@ -78,7 +79,7 @@ func outsideNamespace() (netns.NsHandle, error) {
 		return netns.None(), err
 	}
 	defer here.Close()
-	there, err := netns.NewNamed(outside) // and this thread is in it
+	there, err := netns.NewNamed(outsideNamespace) // it also moves this thread into it
 	if err != nil {
 		return netns.None(), err
 	}
@@ -91,10 +92,11 @@ func outsideNamespace() (netns.NsHandle, error) {
 	return there, err
 }
 
-func raise(name string) error { return address(nil, name, "") }
+func setLinkUp(name string) error { return configureLink(nil, name, "") }
 
-// address brings a link up, with an address if one is given.
-func address(h *netlink.Handle, name, cidr string) error {
+// configureLink sets a link up and adds an address, unless cidr is empty. A nil
+// handle means the current network namespace.
+func configureLink(h *netlink.Handle, name, cidr string) error {
 	if h == nil {
 		h = &netlink.Handle{}
 	}

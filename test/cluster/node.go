@@ -11,50 +11,51 @@ import (
 
 const pauseImage = "localhost/pause:1"
 
-func containerdComponent(s state) component {
+func containerdComponent(s stateDir) component {
 	return component{
 		name:  "containerd",
-		args:  []string{beside("containerd"), "--config", s.path("containerd.toml")},
-		probe: listening(s.containerd()),
+		args:  []string{helperPath("containerd"), "--config", s.joinPath("containerd.toml")},
+		probe: newSocketProbe(s.containerdSocket()),
 	}
 }
 
-func kubeletComponent(s state, o options) component {
+func kubeletComponent(s stateDir, o options) component {
 	return kubernetesComponent("kubelet", "kubelet", "http://127.0.0.1:10248/healthz", o, []string{
-		"--config=" + s.path("kubelet.json"), "--kubeconfig=" + s.kubeconfig("kubelet"),
+		"--config=" + s.joinPath("kubelet.json"), "--kubeconfig=" + s.kubeconfigPath("kubelet"),
 		"--hostname-override=" + nodeName, "--node-ip=" + nodeAddress,
-		"--root-dir=" + s.path("kubelet"), "--cert-dir=" + s.path("kubelet", "pki"),
+		"--root-dir=" + s.joinPath("kubelet"), "--cert-dir=" + s.joinPath("kubelet", "pki"),
 	})
 }
 
-// writeNode writes the configuration of what runs pods.
-func writeNode(s state, o options) error {
+// writeNodeConfig writes the configuration files of containerd, CNI and the kubelet.
+func writeNodeConfig(s stateDir, o options) error {
 	runc, err := exec.LookPath("runc")
 	if err != nil {
 		return fmt.Errorf("runc: %w (Debian: apt-get install runc)", err)
 	}
-	plugins, err := pluginDir()
+	plugins, err := findPluginDir()
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(s.path("containerd.toml"), []byte(containerdConfig(s, runc, plugins)), 0o600); err != nil {
+	if err := os.WriteFile(s.joinPath("containerd.toml"), []byte(formatContainerdConfig(s, runc, plugins)), 0o600); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(s.path("cni"), 0o755); err != nil {
+	if err := os.MkdirAll(s.joinPath("cni"), 0o755); err != nil {
 		return err
 	}
-	if err := os.WriteFile(s.path("cni", "10-atoll.conflist"), []byte(pluginConfig(s)), 0o600); err != nil {
+	if err := os.WriteFile(s.joinPath("cni", "10-atoll.conflist"), []byte(formatCNIConfig(s)), 0o600); err != nil {
 		return err
 	}
-	b, err := json.MarshalIndent(kubeletConfig(s, o), "", "\t")
+	b, err := json.MarshalIndent(buildKubeletConfig(s, o), "", "\t")
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(s.path("kubelet.json"), b, 0o600)
+	return os.WriteFile(s.joinPath("kubelet.json"), b, 0o600)
 }
 
-// pluginDir finds the CNI plugins: Debian's place first, then everybody's.
-func pluginDir() (string, error) {
+// findPluginDir returns the directory of the CNI plugins: Debian's, else one of the
+// other common ones.
+func findPluginDir() (string, error) {
 	dirs := []string{"/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"}
 	for _, dir := range dirs {
 		if _, err := os.Stat(filepath.Join(dir, "ptp")); err == nil {
@@ -64,9 +65,9 @@ func pluginDir() (string, error) {
 	return "", fmt.Errorf("no CNI plugins (ptp, portmap, host-local) in %s (Debian: apt-get install containernetworking-plugins)", strings.Join(dirs, ", "))
 }
 
-// containerdConfig: pods may not ask for an OOM score below ours, because
-// machines without CAP_SYS_RESOURCE can't give them one.
-func containerdConfig(s state, runc, plugins string) string {
+// formatContainerdConfig returns containerd's configuration. It restricts the OOM
+// score of pods to that of containerd, because lowering it needs CAP_SYS_RESOURCE.
+func formatContainerdConfig(s stateDir, runc, plugins string) string {
 	c := fmt.Sprintf(`version = 3
 root = %q
 state = "/run/containerd"
@@ -93,7 +94,7 @@ disabled_plugins = [
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
 	BinaryName = %q
 	SystemdCgroup = false
-`, s.path("containerd"), s.containerd(), pauseImage, plugins, s.path("cni"), runc)
+`, s.joinPath("containerd"), s.containerdSocket(), pauseImage, plugins, s.joinPath("cni"), runc)
 	if hasGVisor() {
 		c += `[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runsc]
 	runtime_type = "io.containerd.runsc.v1"
@@ -102,11 +103,11 @@ disabled_plugins = [
 	return c
 }
 
-// hasGVisor says whether pods can ask for the runtime class gvisor: runsc and
-// its shim are beside this program or in $PATH.
+// hasGVisor reports whether pods can use the runtime class gvisor: runsc and its
+// shim are in this program's directory or in $PATH.
 func hasGVisor() bool {
 	for _, name := range []string{"runsc", "containerd-shim-runsc-v1"} {
-		_, here := os.Stat(beside(name))
+		_, here := os.Stat(helperPath(name))
 		if _, err := exec.LookPath(name); err != nil && here != nil {
 			return false
 		}
@@ -114,10 +115,10 @@ func hasGVisor() bool {
 	return true
 }
 
-// pluginConfig gives each pod a link of its own to the node, which routes:
-// so everything between pods passes the node's tables, for services and
-// policies alike, and no bridge has to be told to consult them.
-func pluginConfig(s state) string {
+// formatCNIConfig returns the CNI configuration: each pod has a point-to-point link
+// to the node, which routes. All traffic between pods so passes the node's iptables
+// rules for services and policies, without settings for a bridge.
+func formatCNIConfig(s stateDir) string {
 	return fmt.Sprintf(`{
 	"cniVersion": "1.0.0",
 	"name": "atoll",
@@ -130,35 +131,35 @@ func pluginConfig(s state) string {
 		{"type": "portmap", "capabilities": {"portMappings": true}}
 	]
 }
-`, s.path("cni-addresses"), podNetwork)
+`, s.joinPath("cni-addresses"), podNetwork)
 }
 
-func kubeletConfig(s state, o options) map[string]any {
+func buildKubeletConfig(s stateDir, o options) map[string]any {
 	return map[string]any{
 		"kind": "KubeletConfiguration", "apiVersion": "kubelet.config.k8s.io/v1beta1",
 		"address": "0.0.0.0", "port": 10250, "readOnlyPort": 0,
 		"healthzBindAddress": "127.0.0.1", "healthzPort": 10248,
-		"tlsCertFile": s.path("pki", "node.crt"), "tlsPrivateKeyFile": s.path("pki", "node.key"),
+		"tlsCertFile": s.joinPath("pki", "node.crt"), "tlsPrivateKeyFile": s.joinPath("pki", "node.key"),
 		"authentication": map[string]any{
 			"anonymous": map[string]any{"enabled": false},
 			"webhook":   map[string]any{"enabled": true},
-			"x509":      map[string]any{"clientCAFile": s.path("pki", "ca.crt")},
+			"x509":      map[string]any{"clientCAFile": s.joinPath("pki", "ca.crt")},
 		},
 		"authorization": map[string]any{"mode": "Webhook"},
-		"cgroupDriver":  "cgroupfs", "cgroupRoot": "/" + s.cgroup(), "failCgroupV1": false, "failSwapOn": false,
-		"containerRuntimeEndpoint": "unix://" + s.containerd(),
-		"clusterDNS":               []string{"10.96.0.10"}, "clusterDomain": "cluster.local", "resolvConf": s.path("resolv.conf"),
-		"evictionHard":                thresholds(o.Eviction),
+		"cgroupDriver":  "cgroupfs", "cgroupRoot": "/" + s.cgroupName(), "failCgroupV1": false, "failSwapOn": false,
+		"containerRuntimeEndpoint": "unix://" + s.containerdSocket(),
+		"clusterDNS":               []string{"10.96.0.10"}, "clusterDomain": "cluster.local", "resolvConf": s.joinPath("resolv.conf"),
+		"evictionHard":                parseThresholds(o.Eviction),
 		"imageGCHighThresholdPercent": 100, "imageGCLowThresholdPercent": 99,
 		"kubeAPIQPS": 500, "kubeAPIBurst": 1000, "eventRecordQPS": 0, "registryPullQPS": 0,
 		"maxPods": 250, "podPidsLimit": 1024, "serializeImagePulls": false, "oomScoreAdj": 0,
-		"podLogsDir": s.path("pods"), "volumePluginDir": s.path("volume-plugins"),
+		"podLogsDir": s.joinPath("pods"), "volumePluginDir": s.joinPath("volume-plugins"),
 		"nodeLeaseDurationSeconds": 8, "nodeStatusUpdateFrequency": "4s", "nodeStatusReportFrequency": "4s",
 	}
 }
 
-// thresholds reads "signal<value,…".
-func thresholds(list string) map[string]string {
+// parseThresholds parses eviction thresholds: "signal<value,…".
+func parseThresholds(list string) map[string]string {
 	m := make(map[string]string)
 	for t := range strings.SplitSeq(list, ",") {
 		if signal, value, ok := strings.Cut(strings.TrimSpace(t), "<"); ok {

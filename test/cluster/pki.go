@@ -24,8 +24,9 @@ type authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// users are the clients of the API server, and the groups that say what they may.
-func users() map[string]pkix.Name {
+// listUsers returns the users of the API server with their certificate subjects,
+// whose organizations are Kubernetes groups.
+func listUsers() map[string]pkix.Name {
 	return map[string]pkix.Name{
 		"admin":              {CommonName: "admin", Organization: []string{"system:masters"}},
 		"controller-manager": {CommonName: "system:kube-controller-manager"},
@@ -35,19 +36,19 @@ func users() map[string]pkix.Name {
 	}
 }
 
-// writeKeys makes all keys, certificates and kubeconfigs of the cluster.
-func writeKeys(s state) error {
+// writeKeys creates all keys, certificates and kubeconfigs of the cluster.
+func writeKeys(s stateDir) error {
 	for _, dir := range []string{"pki", "kubeconfig"} {
-		if err := os.MkdirAll(s.path(dir), 0o700); err != nil {
+		if err := os.MkdirAll(s.joinPath(dir), 0o700); err != nil {
 			return err
 		}
 	}
-	ca, err := newAuthority(s.path("pki", "ca.crt"))
+	ca, err := newAuthority(s.joinPath("pki", "ca.crt"))
 	if err != nil {
 		return err
 	}
 	node := []net.IP{net.ParseIP("127.0.0.1"), net.ParseIP(nodeAddress)}
-	err = ca.issue(s.path("pki", "apiserver"), x509.Certificate{
+	err = ca.issueCertificate(s.joinPath("pki", "apiserver"), x509.Certificate{
 		Subject:     pkix.Name{CommonName: "kube-apiserver"},
 		DNSNames:    []string{"localhost", nodeName, "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"},
 		IPAddresses: append(node, net.ParseIP(serviceAddress)),
@@ -55,27 +56,27 @@ func writeKeys(s state) error {
 	if err != nil {
 		return err
 	}
-	err = ca.issue(s.path("pki", "node"), x509.Certificate{
+	err = ca.issueCertificate(s.joinPath("pki", "node"), x509.Certificate{
 		Subject: pkix.Name{CommonName: nodeName}, DNSNames: []string{nodeName, "localhost"}, IPAddresses: node,
 	})
 	if err != nil {
 		return err
 	}
-	err = ca.issue(s.path("pki", "apiserver-kubelet"), x509.Certificate{
+	err = ca.issueCertificate(s.joinPath("pki", "apiserver-kubelet"), x509.Certificate{
 		Subject: pkix.Name{CommonName: "kube-apiserver-kubelet", Organization: []string{"system:masters"}},
 	})
 	if err != nil {
 		return err
 	}
-	for name, subject := range users() {
-		if err := ca.issue(s.path("pki", name), x509.Certificate{Subject: subject}); err != nil {
+	for name, subject := range listUsers() {
+		if err := ca.issueCertificate(s.joinPath("pki", name), x509.Certificate{Subject: subject}); err != nil {
 			return err
 		}
-		if err := writeKubeconfig(s, name, s.kubeconfig(name), "https://127.0.0.1:6443"); err != nil {
+		if err := writeKubeconfig(s, name, s.kubeconfigPath(name), "https://127.0.0.1:6443"); err != nil {
 			return err
 		}
 	}
-	return writeAccountKey(s.path("pki", "accounts.key"))
+	return writeAccountKey(s.joinPath("pki", "accounts.key"))
 }
 
 func newAuthority(file string) (*authority, error) {
@@ -98,8 +99,8 @@ func newAuthority(file string) (*authority, error) {
 	return &authority{cert, key}, writePEM(file, "CERTIFICATE", der)
 }
 
-// issue writes a new key and its certificate to base.key and base.crt.
-func (a *authority) issue(base string, c x509.Certificate) error {
+// issueCertificate writes a new key and its certificate to base.key and base.crt.
+func (a *authority) issueCertificate(base string, c x509.Certificate) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
@@ -124,7 +125,7 @@ func (a *authority) issue(base string, c x509.Certificate) error {
 	return writePEM(base+".key", "EC PRIVATE KEY", der)
 }
 
-// writeAccountKey makes the key that signs the tokens of service accounts.
+// writeAccountKey creates the key that signs the tokens of service accounts.
 func writeAccountKey(file string) error {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -137,12 +138,12 @@ func writePEM(file, kind string, der []byte) error {
 	return os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
 }
 
-// writeKubeconfig writes what a user needs to call the API server: keys
-// included, so that the file works wherever it is copied to.
-func writeKubeconfig(s state, user, file, server string) error {
+// writeKubeconfig writes a kubeconfig for a user. It contains the keys, so that it
+// works wherever it is copied to.
+func writeKubeconfig(s stateDir, user, file, server string) error {
 	var data [3][]byte
 	for i, name := range []string{"ca.crt", user + ".crt", user + ".key"} {
-		b, err := os.ReadFile(s.path("pki", name))
+		b, err := os.ReadFile(s.joinPath("pki", name))
 		if err != nil {
 			return err
 		}

@@ -20,23 +20,23 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// policies keep the NetworkPolicies of pods on this node: IPv4, all kinds of
-// peers and ports. Connections that exist when a policy comes are left alone,
-// and the node itself reaches every pod.
-type policies struct {
+// policyEnforcer enforces the NetworkPolicies of pods on this node with iptables:
+// IPv4 only, all kinds of peers and ports. It does not close connections that exist
+// when a policy is created, and the node itself can connect to every pod.
+type policyEnforcer struct {
 	pods       corelisters.PodLister
 	namespaces corelisters.NamespaceLister
 	policies   networkinglisters.NetworkPolicyLister
-	say        func(string, ...any)
+	logf       func(string, ...any)
 	changed    chan struct{}
 	synced     []cache.InformerSynced
-	old        []string // chains of the last rules
+	oldChains  []string // chains of the rules in force
 }
 
-func newPolicies(f informers.SharedInformerFactory, say func(string, ...any)) (*policies, error) {
-	p := &policies{
+func newPolicyEnforcer(f informers.SharedInformerFactory, logf func(string, ...any)) (*policyEnforcer, error) {
+	p := &policyEnforcer{
 		pods: f.Core().V1().Pods().Lister(), namespaces: f.Core().V1().Namespaces().Lister(),
-		policies: f.Networking().V1().NetworkPolicies().Lister(), say: say, changed: make(chan struct{}, 1),
+		policies: f.Networking().V1().NetworkPolicies().Lister(), logf: logf, changed: make(chan struct{}, 1),
 	}
 	notify := func(any) {
 		select {
@@ -44,7 +44,7 @@ func newPolicies(f informers.SharedInformerFactory, say func(string, ...any)) (*
 		default:
 		}
 	}
-	handler := each(notify)
+	handler := handleEach(notify)
 	handler.DeleteFunc = notify
 	for _, i := range []cache.SharedIndexInformer{
 		f.Core().V1().Pods().Informer(), f.Core().V1().Namespaces().Informer(), f.Networking().V1().NetworkPolicies().Informer(),
@@ -58,12 +58,12 @@ func newPolicies(f informers.SharedInformerFactory, say func(string, ...any)) (*
 	return p, nil
 }
 
-// run applies the rules again after every change, at most every 20 ms.
-func (p *policies) run(ctx context.Context) {
+// run applies the rules after every change, at most every 20 ms, until ctx is done.
+func (p *policyEnforcer) run(ctx context.Context) {
 	cache.WaitForCacheSync(ctx.Done(), p.synced...)
 	for hooked := false; ; {
-		if err := p.apply(ctx, &hooked); err != nil {
-			p.say("network policies: %v", err)
+		if err := p.applyRules(ctx, &hooked); err != nil {
+			p.logf("network policies: %v", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -80,24 +80,26 @@ func (p *policies) run(ctx context.Context) {
 
 const policyChain = "ATOLL-POLICY"
 
-// apply replaces all rules in one step.
-func (p *policies) apply(ctx context.Context, hooked *bool) error {
-	r, err := p.rules()
+// applyRules replaces all rules atomically. It inserts the jumps to them unless
+// *hooked, which it then sets.
+func (p *policyEnforcer) applyRules(ctx context.Context, hooked *bool) error {
+	r, err := p.buildRules()
 	if err != nil {
 		return err
 	}
-	text := r.restore(p.old, !*hooked)
+	text := r.formatRestoreInput(p.oldChains, !*hooked)
 	c := exec.CommandContext(ctx, "iptables-restore", "--noflush", "--wait", "5")
 	c.Stdin = strings.NewReader(text)
 	if out, err := c.CombinedOutput(); err != nil {
 		return fmt.Errorf("iptables-restore: %w: %s", err, out)
 	}
-	*hooked, p.old = true, r.chains
+	*hooked, p.oldChains = true, r.chains
 	return nil
 }
 
-// rules says what the policies mean for the pods that are there.
-func (p *policies) rules() (*ruleset, error) {
+// buildRules returns the rules that enforce the current policies for the current
+// pods.
+func (p *policyEnforcer) buildRules() (*ruleset, error) {
 	all, err := p.policies.List(labels.Everything())
 	if err != nil {
 		return nil, err
@@ -106,31 +108,32 @@ func (p *policies) rules() (*ruleset, error) {
 	if err != nil {
 		return nil, err
 	}
-	list = slices.DeleteFunc(slices.Clone(list), func(pod *corev1.Pod) bool { return !addressed(pod) })
+	list = slices.DeleteFunc(slices.Clone(list), func(pod *corev1.Pod) bool { return !hasOwnAddress(pod) })
 	r := &ruleset{}
 	r.add("-m conntrack --ctstate ESTABLISHED,RELATED -j RETURN")
 	for _, pod := range list {
 		for _, d := range []direction{egress, ingress} {
-			if err := p.isolate(r, pod, d, all, list); err != nil {
+			if err := p.isolatePod(r, pod, d, all, list); err != nil {
 				return nil, err
 			}
 		}
 	}
-	if len(all) > 0 { // a pod that is not known yet may be one that a policy means
-		r.unknown(list)
+	if len(all) > 0 { // a policy may select a pod that is not known yet
+		r.dropUnknownPods(list)
 	}
 	return r, nil
 }
 
-// addressed says whether the pod has an address that only it has.
-func addressed(pod *corev1.Pod) bool {
+// hasOwnAddress reports whether the pod has an IP address that it does not share
+// with the node.
+func hasOwnAddress(pod *corev1.Pod) bool {
 	return pod.Status.PodIP != "" && !pod.Spec.HostNetwork && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
-// direction is one of the two kinds of rules of a policy.
+// direction is that of the traffic to which a rule of a policy applies.
 type direction struct {
 	kind       networkingv1.PolicyType
-	self, peer string // options for the addresses of pod and peer
+	self, peer string // iptables options for the addresses of pod and peer
 }
 
 var (
@@ -138,12 +141,12 @@ var (
 	ingress = direction{networkingv1.PolicyTypeIngress, "-d", "-s"}
 )
 
-// isolate adds the chain of a pod, if any policy selects it: what no rule of
-// any of them allows is dropped.
-func (p *policies) isolate(r *ruleset, pod *corev1.Pod, d direction, all []*networkingv1.NetworkPolicy, pods []*corev1.Pod) error {
+// isolatePod adds a chain for a pod and a direction, if any policy selects the pod:
+// it drops traffic that no rule of these policies allows.
+func (p *policyEnforcer) isolatePod(r *ruleset, pod *corev1.Pod, d direction, all []*networkingv1.NetworkPolicy, pods []*corev1.Pod) error {
 	chain := ""
 	for _, policy := range all {
-		selects, err := matches(&policy.Spec.PodSelector, pod.Labels)
+		selects, err := matchesSelector(&policy.Spec.PodSelector, pod.Labels)
 		if err != nil {
 			return fmt.Errorf("%s/%s: %w", policy.Namespace, policy.Name, err)
 		}
@@ -151,18 +154,18 @@ func (p *policies) isolate(r *ruleset, pod *corev1.Pod, d direction, all []*netw
 			continue
 		}
 		if chain == "" {
-			chain = r.chain("ATOLL-"+string(d.kind[:1])+"-", pod.Namespace+"/"+pod.Name)
-			r.addTo(chain, "-j MARK --set-xmark 0/"+allowed)
+			chain = r.addChain("ATOLL-"+string(d.kind[:1])+"-", pod.Namespace+"/"+pod.Name)
+			r.addTo(chain, "-j MARK --set-xmark 0/"+allowedMark)
 			r.add("%s %s -j %s", d.self, pod.Status.PodIP, chain)
 		}
-		for _, rule := range rulesOf(policy, d) {
-			if err := p.allow(r, chain, pod, d, rule, policy.Namespace, pods); err != nil {
+		for _, rule := range listRules(policy, d) {
+			if err := p.addRule(r, chain, pod, d, rule, policy.Namespace, pods); err != nil {
 				return fmt.Errorf("%s/%s: %w", policy.Namespace, policy.Name, err)
 			}
 		}
 	}
 	if chain != "" {
-		r.addTo(chain, "-m mark ! --mark "+allowed+"/"+allowed+" -j DROP")
+		r.addTo(chain, "-m mark ! --mark "+allowedMark+"/"+allowedMark+" -j DROP")
 	}
 	return nil
 }
@@ -173,7 +176,8 @@ type rule struct {
 	ports []networkingv1.NetworkPolicyPort
 }
 
-func rulesOf(p *networkingv1.NetworkPolicy, d direction) []rule {
+// listRules returns a policy's rules for a direction.
+func listRules(p *networkingv1.NetworkPolicy, d direction) []rule {
 	var list []rule
 	if d.kind == networkingv1.PolicyTypeIngress {
 		for _, i := range p.Spec.Ingress {
@@ -187,17 +191,17 @@ func rulesOf(p *networkingv1.NetworkPolicy, d direction) []rule {
 	return list
 }
 
-// allow adds what one rule lets through.
-func (p *policies) allow(r *ruleset, chain string, pod *corev1.Pod, d direction, rule rule, namespace string, pods []*corev1.Pod) error {
+// addRule adds the traffic that one rule allows to a pod's chain.
+func (p *policyEnforcer) addRule(r *ruleset, chain string, pod *corev1.Pod, d direction, rule rule, namespace string, pods []*corev1.Pod) error {
 	if len(rule.peers) == 0 {
-		for _, port := range portMatches(rule.ports, pod) {
-			r.addTo(chain, strings.TrimSpace(port+" "+mark))
+		for _, port := range formatPortMatches(rule.ports, pod) {
+			r.addTo(chain, strings.TrimSpace(port+" "+setAllowedMark))
 		}
 	}
 	for _, peer := range rule.peers {
 		if peer.IPBlock != nil {
-			for _, port := range portMatches(rule.ports, pod) {
-				r.block(chain, d, peer.IPBlock, port)
+			for _, port := range formatPortMatches(rule.ports, pod) {
+				r.addIPBlock(chain, d, peer.IPBlock, port)
 			}
 			continue
 		}
@@ -213,16 +217,16 @@ func (p *policies) allow(r *ruleset, chain string, pod *corev1.Pod, d direction,
 			if d == egress {
 				target = other
 			}
-			for _, port := range portMatches(rule.ports, target) {
-				r.addTo(chain, strings.TrimSpace(d.peer+" "+other.Status.PodIP+" "+port)+" "+mark)
+			for _, port := range formatPortMatches(rule.ports, target) {
+				r.addTo(chain, strings.TrimSpace(d.peer+" "+other.Status.PodIP+" "+port)+" "+setAllowedMark)
 			}
 		}
 	}
 	return nil
 }
 
-// isPeer says whether a policy of the namespace means this pod by peer.
-func (p *policies) isPeer(pod *corev1.Pod, peer networkingv1.NetworkPolicyPeer, namespace string) (bool, error) {
+// isPeer reports whether the peer of a policy in a namespace selects a pod.
+func (p *policyEnforcer) isPeer(pod *corev1.Pod, peer networkingv1.NetworkPolicyPeer, namespace string) (bool, error) {
 	if peer.NamespaceSelector == nil {
 		if pod.Namespace != namespace {
 			return false, nil
@@ -232,15 +236,16 @@ func (p *policies) isPeer(pod *corev1.Pod, peer networkingv1.NetworkPolicyPeer, 
 		if err != nil {
 			return false, nil //nolint:nilerr // a namespace that is not known yet has no labels that match
 		}
-		if is, err := matches(peer.NamespaceSelector, ns.Labels); err != nil || !is {
+		if is, err := matchesSelector(peer.NamespaceSelector, ns.Labels); err != nil || !is {
 			return false, err
 		}
 	}
-	return matches(peer.PodSelector, pod.Labels)
+	return matchesSelector(peer.PodSelector, pod.Labels)
 }
 
-// matches: no selector selects all, like an empty one.
-func matches(s *metav1.LabelSelector, set map[string]string) (bool, error) {
+// matchesSelector reports whether a selector matches labels. A nil selector matches
+// all, as an empty one does.
+func matchesSelector(s *metav1.LabelSelector, set map[string]string) (bool, error) {
 	if s == nil {
 		return true, nil
 	}
@@ -251,9 +256,10 @@ func matches(s *metav1.LabelSelector, set map[string]string) (bool, error) {
 	return selector.Matches(labels.Set(set)), nil
 }
 
-// portMatches are the options that match each of the ports, of which names
-// mean those of target; no ports match with no option.
-func portMatches(ports []networkingv1.NetworkPolicyPort, target *corev1.Pod) []string {
+// formatPortMatches returns the iptables options that match each of the ports.
+// Named ports are looked up in target. Without ports it returns one empty string,
+// which matches all.
+func formatPortMatches(ports []networkingv1.NetworkPolicyPort, target *corev1.Pod) []string {
 	if len(ports) == 0 {
 		return []string{""}
 	}
@@ -284,56 +290,59 @@ func portMatches(ports []networkingv1.NetworkPolicyPort, target *corev1.Pod) []s
 	return list
 }
 
-// allowed is the bit of a packet's mark that says that a rule has let it
-// through. kube-proxy uses others.
+// allowedMark is the bit of a packet's mark that is set when a rule allows the
+// packet. kube-proxy uses other bits.
 const (
-	allowed = "0x100000"
-	mark    = "-j MARK --set-xmark " + allowed + "/" + allowed
+	allowedMark    = "0x100000"
+	setAllowedMark = "-j MARK --set-xmark " + allowedMark + "/" + allowedMark
 )
 
-// ruleset is text for iptables-restore.
+// ruleset collects rules for iptables-restore.
 type ruleset struct {
 	chains []string
 	lines  []string
 }
 
+// add adds a rule to the main chain.
 func (r *ruleset) add(format string, args ...any) {
 	r.addTo(policyChain, fmt.Sprintf(format, args...))
 }
 
+// addTo adds a rule to a chain.
 func (r *ruleset) addTo(chain, text string) {
 	r.lines = append(r.lines, "-A "+chain+" "+text)
 }
 
-// chain adds an empty chain whose name comes from what it is for.
-func (r *ruleset) chain(prefix, what string) string {
+// addChain adds an empty chain and returns its name: prefix and a hash of what.
+func (r *ruleset) addChain(prefix, what string) string {
 	sum := sha256.Sum256([]byte(what))
 	name := prefix + hex.EncodeToString(sum[:7])
 	r.chains = append(r.chains, name)
 	return name
 }
 
-// block allows addresses but for some of them, which another rule may allow.
-func (r *ruleset) block(chain string, d direction, b *networkingv1.IPBlock, port string) {
+// addIPBlock allows the addresses of a block without its exceptions, which another
+// rule may allow.
+func (r *ruleset) addIPBlock(chain string, d direction, b *networkingv1.IPBlock, port string) {
 	if strings.Contains(b.CIDR, ":") {
 		return
 	}
 	match := strings.TrimSpace(d.peer + " " + b.CIDR + " " + port)
 	if len(b.Except) == 0 {
-		r.addTo(chain, match+" "+mark)
+		r.addTo(chain, match+" "+setAllowedMark)
 		return
 	}
-	inner := r.chain("ATOLL-B-", fmt.Sprint(chain, len(r.chains)))
+	inner := r.addChain("ATOLL-B-", fmt.Sprint(chain, len(r.chains)))
 	for _, e := range b.Except {
 		r.addTo(inner, d.peer+" "+e+" -j RETURN")
 	}
-	r.addTo(inner, mark)
+	r.addTo(inner, setAllowedMark)
 	r.addTo(chain, match+" -j "+inner)
 }
 
-// unknown drops what comes from or goes to addresses of pods that have not
-// been seen yet. TCP tries again after a second.
-func (r *ruleset) unknown(pods []*corev1.Pod) {
+// dropUnknownPods drops packets from and to pod addresses that are not in pods. TCP
+// sends them again after a second, when the pod may be known.
+func (r *ruleset) dropUnknownPods(pods []*corev1.Pod) {
 	const chain = "ATOLL-UNKNOWN"
 	r.chains = append(r.chains, chain, chain+"-TO")
 	for _, p := range pods {
@@ -346,9 +355,9 @@ func (r *ruleset) unknown(pods []*corev1.Pod) {
 	r.add("-d %s -j %s", podNetwork, chain+"-TO")
 }
 
-// restore is the whole input of iptables-restore: chains of old that are no
-// more wanted are removed.
-func (r *ruleset) restore(old []string, hook bool) string {
+// formatRestoreInput returns the input of iptables-restore. It removes those chains
+// of old that the rules do not use; with hook it inserts jumps to the main chain.
+func (r *ruleset) formatRestoreInput(old []string, hook bool) string {
 	var b strings.Builder
 	b.WriteString("*filter\n:" + policyChain + " - [0:0]\n")
 	chains := slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(old), r.chains...))))

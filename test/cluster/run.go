@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// options say what is started.
+// options are the options of a cluster.
 type options struct {
 	Node         bool          `json:"node"`
 	Policies     bool          `json:"policies"`
@@ -28,26 +28,26 @@ type options struct {
 	Eviction     string        `json:"eviction"`
 	Timeout      time.Duration `json:"timeout"`
 	KeepState    bool          `json:"-"`
-	State        state         `json:"-"`
+	State        stateDir      `json:"-"`
 	Forward      bool          `json:"-"`
 }
 
-func (o *options) flags(name string) *flag.FlagSet {
+func (o *options) newFlagSet(name string) *flag.FlagSet {
 	fs := flag.NewFlagSet("cluster "+name, flag.ContinueOnError)
-	fs.BoolVar(&o.Node, "node", true, "with containerd and a kubelet; false: API server and controllers only")
+	fs.BoolVar(&o.Node, "node", true, "start containerd and a kubelet; false: API server and controllers only")
 	fs.BoolVar(&o.Policies, "network-policies", true, "enforce NetworkPolicies on the node")
-	fs.BoolVar(&o.AgentSandbox, "agent-sandbox", false, "with kubernetes-sigs/agent-sandbox (its controller must be built)")
-	fs.IntVar(&o.Verbosity, "v", 1, "how much components log")
+	fs.BoolVar(&o.AgentSandbox, "agent-sandbox", false, "start kubernetes-sigs/agent-sandbox (its controller must be built)")
+	fs.IntVar(&o.Verbosity, "v", 1, "log level of the components")
 	fs.StringVar(&o.Eviction, "eviction", "memory.available<50Mi", "the kubelet's hard thresholds for evictions, comma separated")
-	fs.DurationVar(&o.Timeout, "timeout", 3*time.Minute, "how long the start may take")
-	fs.BoolVar(&o.KeepState, "keep", false, "leave the directory with logs behind")
+	fs.DurationVar(&o.Timeout, "timeout", 3*time.Minute, "time limit for the start")
+	fs.BoolVar(&o.KeepState, "keep", false, "keep the state directory with its logs")
 	return fs
 }
 
-// runCommand starts a cluster, runs a program in it and ends it.
+// runCommand starts a cluster, runs a program in it and stops the cluster.
 func runCommand(args []string) error {
 	var o options
-	fs := o.flags("run")
+	fs := o.newFlagSet("run")
 	dir := fs.String("state", "", "directory of the cluster, which must not exist (default: a temporary one)")
 	fs.BoolVar(&o.Forward, "forward", false, "make the API server reachable from outside: $STATE/kubeconfig/host")
 	cmd, err := splitArgs(fs, args)
@@ -57,22 +57,23 @@ func runCommand(args []string) error {
 	if len(cmd) == 0 {
 		return errors.New("run: no command: cluster run [OPTIONS] -- CMD ARG...")
 	}
-	sweep()
-	if o.State = state(*dir); *dir == "" {
-		o.State = state(filepath.Join(base(), statePrefix+rand.Text()[:8]))
+	removeDeadClusters()
+	if o.State = stateDir(*dir); *dir == "" {
+		o.State = stateDir(filepath.Join(baseDir(), statePrefix+rand.Text()[:8]))
 	}
-	return outer(o, cmd)
+	return runCluster(o, cmd)
 }
 
-// outer is the part of a cluster that lives outside its namespaces: it makes
-// them, passes signals on, and removes what they leave on disk.
-func outer(o options, cmd []string) (err error) {
+// runCluster runs a cluster until cmd exits. It is the process outside the cluster's
+// namespaces: it creates the state directory and the cgroups, starts process 1, and
+// removes both at the end.
+func runCluster(o options, cmd []string) (err error) {
 	dir, err := filepath.Abs(string(o.State))
 	if err != nil {
 		return err
 	}
-	o.State = state(dir)
-	lock, err := newState(o)
+	o.State = stateDir(dir)
+	lock, err := createStateDir(o)
 	if err != nil {
 		return err
 	}
@@ -80,34 +81,35 @@ func outer(o options, cmd []string) (err error) {
 	if !o.KeepState {
 		defer func() {
 			err = errors.Join(err, os.RemoveAll(dir))
-			_ = os.Remove(base()) // if it was the last one
+			_ = os.Remove(baseDir()) // fails while it holds other clusters
 		}()
 	}
 	if o.Node {
-		defer func() { err = errors.Join(err, removeCgroups(o.State.cgroup())) }()
-		if err := makeCgroups(o.State.cgroup()); err != nil {
-			return fmt.Errorf("cgroups: %w (root is needed; --node=false does without)", err)
+		defer func() { err = errors.Join(err, removeCgroups(o.State.cgroupName())) }()
+		if err := makeCgroups(o.State.cgroupName()); err != nil {
+			return fmt.Errorf("cgroups: %w (a node needs root; --node=false does not)", err)
 		}
 	}
 	if o.Forward {
-		l, err := forward(o.State)
+		l, err := forwardAPI(o.State)
 		if err != nil {
 			return err
 		}
 		defer l.Close()
 	}
-	return inside(o, cmd)
+	return runInNamespaces(o, cmd)
 }
 
-// newState makes the cluster's directory, locked as long as this process lives.
-func newState(o options) (*os.File, error) {
+// createStateDir creates the state directory and locks it until this process exits or
+// closes the file.
+func createStateDir(o options) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(string(o.State)), 0o755); err != nil {
 		return nil, err
 	}
 	if err := os.Mkdir(string(o.State), 0o755); err != nil {
 		return nil, fmt.Errorf("state: %w", err)
 	}
-	lock, err := os.OpenFile(o.State.path("lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := os.OpenFile(o.State.joinPath("lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -119,14 +121,14 @@ func newState(o options) (*os.File, error) {
 		return nil, err
 	}
 	return lock, errors.Join(
-		os.WriteFile(o.State.path("options.json"), b, 0o600),
-		os.WriteFile(o.State.path("outer.pid"), []byte(strconv.Itoa(os.Getpid())), 0o600))
+		os.WriteFile(o.State.joinPath("options.json"), b, 0o600),
+		os.WriteFile(o.State.joinPath("outer.pid"), []byte(strconv.Itoa(os.Getpid())), 0o600))
 }
 
-// inside runs process 1 of new namespaces, which ends when this process does,
-// however that happens; with it all in them.
-func inside(o options, cmd []string) error {
-	runtime.LockOSThread() // Pdeathsig means this thread
+// runInNamespaces runs process 1 in new namespaces and forwards signals to it. The
+// kernel kills it, and so all processes in the namespaces, when this process dies.
+func runInNamespaces(o options, cmd []string) error {
+	runtime.LockOSThread() // Pdeathsig is sent when this thread exits
 	defer runtime.UnlockOSThread()
 	c := exec.Command("/proc/self/exe", append([]string{"init", string(o.State)}, cmd...)...)
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -145,7 +147,7 @@ func inside(o options, cmd []string) error {
 	if err := c.Start(); err != nil {
 		return fmt.Errorf("namespaces: %w", err)
 	}
-	if err := os.WriteFile(o.State.path("init.pid"), []byte(strconv.Itoa(c.Process.Pid)), 0o600); err != nil {
+	if err := os.WriteFile(o.State.joinPath("init.pid"), []byte(strconv.Itoa(c.Process.Pid)), 0o600); err != nil {
 		return errors.Join(err, c.Process.Kill(), c.Wait())
 	}
 	done := make(chan error, 1)
@@ -153,43 +155,44 @@ func inside(o options, cmd []string) error {
 	for {
 		select {
 		case s := <-signals:
-			if s != syscall.SIGINT { // the terminal has sent that to everybody
+			if s != syscall.SIGINT { // the terminal sends SIGINT to all processes
 				_ = c.Process.Signal(syscall.SIGTERM)
 			}
 		case err := <-done:
-			return asExit(err)
+			return toExitCode(err)
 		}
 	}
 }
 
-// asExit makes what a program's end says into our own.
-func asExit(err error) error {
+// toExitCode converts an exec.ExitError to an exitCode. Other errors are returned as
+// they are.
+func toExitCode(err error) error {
 	var e *exec.ExitError
 	if !errors.As(err, &e) {
 		return err
 	}
 	if w, ok := e.Sys().(syscall.WaitStatus); ok && w.Signaled() {
-		return exit(128 + int(w.Signal()))
+		return exitCode(128 + int(w.Signal()))
 	}
-	return exit(e.ExitCode())
+	return exitCode(e.ExitCode())
 }
 
-// forward serves the API server's port on the host's loopback, through a
-// socket in the cluster's directory, and writes the kubeconfig that says so.
-func forward(s state) (net.Listener, error) {
+// forwardAPI forwards a port of the host's loopback interface to the API server,
+// through a socket in the state directory, and writes the port's address to a file.
+func forwardAPI(s stateDir) (net.Listener, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(s.path("address"), []byte(l.Addr().String()), 0o600); err != nil {
+	if err := os.WriteFile(s.joinPath("address"), []byte(l.Addr().String()), 0o600); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	go relay(l, "unix", s.path("api.sock"))
+	go relayConnections(l, "unix", s.joinPath("api.sock"))
 	return l, nil
 }
 
-// relay joins every connection that l takes with one to address, until l is closed.
-func relay(l net.Listener, network, address string) {
+// relayConnections forwards every connection of l to an address until l is closed.
+func relayConnections(l net.Listener, network, address string) {
 	for {
 		from, err := l.Accept()
 		if err != nil {
@@ -211,25 +214,26 @@ func relay(l net.Listener, network, address string) {
 	}
 }
 
-// sweep removes what clusters have left whose process was killed.
-func sweep() {
-	entries, _ := os.ReadDir(base())
+// removeDeadClusters removes directories and cgroups of clusters whose process was
+// killed.
+func removeDeadClusters() {
+	entries, _ := os.ReadDir(baseDir())
 	for _, e := range entries {
-		if s := state(filepath.Join(base(), e.Name())); strings.HasPrefix(e.Name(), statePrefix) && !alive(s) {
-			_ = removeCgroups(s.cgroup())
+		if s := stateDir(filepath.Join(baseDir(), e.Name())); strings.HasPrefix(e.Name(), statePrefix) && !isAlive(s) {
+			_ = removeCgroups(s.cgroupName())
 			_ = os.RemoveAll(string(s))
 		}
 	}
 }
 
-// alive says whether the process of a cluster lives: its lock is held, or it
-// is so young that it is about to be.
-func alive(s state) bool {
-	if _, err := os.Stat(s.path("outer.pid")); err != nil {
+// isAlive reports whether the process of a cluster runs: it holds the lock, or the
+// directory is so new that it may not have locked it yet.
+func isAlive(s stateDir) bool {
+	if _, err := os.Stat(s.joinPath("outer.pid")); err != nil {
 		info, err := os.Stat(string(s))
 		return err == nil && time.Since(info.ModTime()) < time.Minute
 	}
-	lock, err := os.OpenFile(s.path("lock"), os.O_RDWR, 0)
+	lock, err := os.OpenFile(s.joinPath("lock"), os.O_RDWR, 0)
 	if err != nil {
 		return false
 	}

@@ -16,12 +16,13 @@ import (
 	"time"
 )
 
-// supervisor starts and ends the programs of the cluster it lives in.
+// supervisor starts and stops the components of a cluster. It runs in the cluster's
+// namespaces.
 type supervisor struct {
-	state   state
-	options options
-	began   time.Time
-	all     []component
+	state      stateDir
+	options    options
+	started    time.Time
+	components []component
 
 	mu      sync.Mutex
 	running map[string]*process // guarded by mu
@@ -30,32 +31,32 @@ type supervisor struct {
 // process is a component that was started.
 type process struct {
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended
+	done chan struct{} // closed when the process has exited
 
-	expected bool // its end; guarded by the supervisor's mu
+	endExpected bool // it was told to stop; guarded by the supervisor's mu
 }
 
-// superviseMain brings the cluster up, runs the program, and returns; all that
-// still runs ends with the namespaces.
+// superviseMain starts the cluster, runs the user's program and returns. The kernel
+// kills the remaining processes with the namespaces.
 func superviseMain(args []string) error {
 	if len(args) < 1 || os.Getppid() != 1 {
-		return errors.New("supervise is not for people: see 'cluster help'")
+		return errors.New("supervise is an internal command: see 'cluster help'")
 	}
-	sv := &supervisor{state: state(args[0]), began: time.Now(), running: make(map[string]*process)}
-	b, err := os.ReadFile(sv.state.path("options.json"))
+	sv := &supervisor{state: stateDir(args[0]), started: time.Now(), running: make(map[string]*process)}
+	b, err := os.ReadFile(sv.state.joinPath("options.json"))
 	if err != nil {
 		return err
 	}
 	if err := json.Unmarshal(b, &sv.options); err != nil {
 		return err
 	}
-	sv.all = components(sv.state, sv.options)
+	sv.components = listComponents(sv.state, sv.options)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	ended := make(chan error, 1)
-	go func() { ended <- sv.boot(ctx) }()
+	go func() { ended <- sv.bootCluster(ctx) }()
 	select {
 	case err = <-ended:
 	case s := <-signals:
@@ -64,7 +65,7 @@ func superviseMain(args []string) error {
 	if err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
-	control, err := sv.listen(ctx)
+	control, err := sv.serveControl(ctx)
 	if err != nil {
 		return err
 	}
@@ -76,8 +77,8 @@ func superviseMain(args []string) error {
 	return runProgram(args[1:], signals)
 }
 
-// runProgram runs the user's program in the foreground. A signal to end is
-// passed on; who ignores it for 10 s is killed.
+// runProgram runs the user's program in the foreground. It forwards signals, and
+// kills the program if it has not exited 10 s after one.
 func runProgram(args []string, signals <-chan os.Signal) error {
 	c := exec.Command(args[0], args[1:]...)
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -90,7 +91,7 @@ func runProgram(args []string, signals <-chan os.Signal) error {
 	for {
 		select {
 		case err := <-done:
-			return asExit(err)
+			return toExitCode(err)
 		case s := <-signals:
 			if s != syscall.SIGINT {
 				_ = c.Process.Signal(s)
@@ -102,66 +103,66 @@ func runProgram(args []string, signals <-chan os.Signal) error {
 	}
 }
 
-func (sv *supervisor) say(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "cluster: %5.1fs  %s\n", time.Since(sv.began).Seconds(), fmt.Sprintf(format, args...))
+func (sv *supervisor) logf(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "cluster: %5.1fs  %s\n", time.Since(sv.started).Seconds(), fmt.Sprintf(format, args...))
 }
 
-func (sv *supervisor) component(name string) (component, error) {
-	i := slices.IndexFunc(sv.all, func(c component) bool { return c.name == name })
+func (sv *supervisor) findComponent(name string) (component, error) {
+	i := slices.IndexFunc(sv.components, func(c component) bool { return c.name == name })
 	if i < 0 {
 		var names []string
-		for _, c := range sv.all {
+		for _, c := range sv.components {
 			names = append(names, c.name)
 		}
-		return component{}, fmt.Errorf("no component %q here; there are %s", name, strings.Join(names, ", "))
+		return component{}, fmt.Errorf("no component %q; this cluster has %s", name, strings.Join(names, ", "))
 	}
-	return sv.all[i], nil
+	return sv.components[i], nil
 }
 
-// start starts a component and waits until it answers.
-func (sv *supervisor) start(ctx context.Context, name string) error {
-	c, err := sv.component(name)
+// startComponent starts a component and waits until its probe succeeds.
+func (sv *supervisor) startComponent(ctx context.Context, name string) error {
+	c, err := sv.findComponent(name)
 	if err != nil {
 		return err
 	}
-	p, err := sv.launch(c)
+	p, err := sv.startProcess(c)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	began := time.Now()
-	err = until(ctx, func(ctx context.Context) error {
+	err = pollUntil(ctx, func(ctx context.Context) error {
 		select {
 		case <-p.done:
-			return fatal{fmt.Errorf("ended: %s", p.cmd.ProcessState)}
+			return fatalError{fmt.Errorf("exited: %s", p.cmd.ProcessState)}
 		default:
 			return c.probe(ctx)
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("%s does not answer: %w\n%s", name, err, sv.tail(name))
+		return fmt.Errorf("%s does not answer: %w\n%s", name, err, sv.readLogTail(name))
 	}
-	sv.say("%s answers after %.1fs", name, time.Since(began).Seconds())
+	sv.logf("%s answers after %.1fs", name, time.Since(began).Seconds())
 	return nil
 }
 
-// launch starts a component's process and sees to its end.
-func (sv *supervisor) launch(c component) (*process, error) {
+// startProcess starts a component's process, and a goroutine that waits for its exit.
+func (sv *supervisor) startProcess(c component) (*process, error) {
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
 	if sv.running[c.name] != nil {
-		return nil, errors.New("it runs already")
+		return nil, errors.New("already running")
 	}
-	log, err := os.OpenFile(sv.state.log(c.name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(sv.state.logPath(c.name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
 	cmd := exec.Command(c.args[0], c.args[1:]...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Env = append(os.Environ(), "PATH="+beside("")+":"+os.Getenv("PATH"))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the terminal's ^C is not for it
+	cmd.Env = append(os.Environ(), "PATH="+helperPath("")+":"+os.Getenv("PATH"))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that Ctrl-C does not interrupt it
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -171,8 +172,8 @@ func (sv *supervisor) launch(c component) (*process, error) {
 		_ = cmd.Wait()
 		sv.mu.Lock()
 		delete(sv.running, c.name)
-		if !p.expected {
-			sv.say("%s has ended by itself: %s", c.name, cmd.ProcessState)
+		if !p.endExpected {
+			sv.logf("%s has exited unexpectedly: %s", c.name, cmd.ProcessState)
 		}
 		sv.mu.Unlock()
 		close(p.done)
@@ -180,10 +181,10 @@ func (sv *supervisor) launch(c component) (*process, error) {
 	return p, nil
 }
 
-// stop ends a component: SIGTERM asks, and who needs longer than 30 s is
-// killed; SIGKILL does not ask.
-func (sv *supervisor) stop(name string, sig syscall.Signal) error {
-	p, err := sv.send(name, sig, true)
+// stopComponent sends a signal to a component and waits until it has exited. After
+// 30 s it kills it.
+func (sv *supervisor) stopComponent(name string, sig syscall.Signal) error {
+	p, err := sv.signalComponent(name, sig, true)
 	if err != nil {
 		return err
 	}
@@ -196,24 +197,25 @@ func (sv *supervisor) stop(name string, sig syscall.Signal) error {
 	return nil
 }
 
-// send sends a signal to a component that runs.
-func (sv *supervisor) send(name string, sig syscall.Signal, last bool) (*process, error) {
-	if _, err := sv.component(name); err != nil {
+// signalComponent sends a signal to a running component. last means that the signal
+// is to end it.
+func (sv *supervisor) signalComponent(name string, sig syscall.Signal, last bool) (*process, error) {
+	if _, err := sv.findComponent(name); err != nil {
 		return nil, err
 	}
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
 	p := sv.running[name]
 	if p == nil {
-		return nil, fmt.Errorf("%s does not run", name)
+		return nil, fmt.Errorf("%s is not running", name)
 	}
-	p.expected = p.expected || last
+	p.endExpected = p.endExpected || last
 	return p, p.cmd.Process.Signal(sig)
 }
 
-// tail is the end of what a component has written.
-func (sv *supervisor) tail(name string) string {
-	b, err := os.ReadFile(sv.state.log(name))
+// readLogTail returns the last 15 lines of a component's log.
+func (sv *supervisor) readLogTail(name string) string {
+	b, err := os.ReadFile(sv.state.logPath(name))
 	if err != nil {
 		return err.Error()
 	}
@@ -221,17 +223,17 @@ func (sv *supervisor) tail(name string) string {
 	return string(bytes.Join(lines[max(0, len(lines)-15):], []byte("\n")))
 }
 
-// fatal is an error after which asking again is of no use.
-type fatal struct{ error }
+// fatalError is an error that ends pollUntil.
+type fatalError struct{ error }
 
-// until asks 40 times a second until the answer is nil, fatal, or the context
-// ends; then it returns the last answer.
-func until(ctx context.Context, ask func(context.Context) error) error {
+// pollUntil calls check 40 times a second until it returns nil or a fatalError, or
+// the context is done, and returns the last error.
+func pollUntil(ctx context.Context, check func(context.Context) error) error {
 	tick := time.NewTicker(25 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		err := ask(ctx)
-		var f fatal
+		err := check(ctx)
+		var f fatalError
 		if err == nil || errors.As(err, &f) {
 			return err
 		}

@@ -11,28 +11,28 @@ import (
 	"time"
 )
 
-// upCommand starts a cluster that stays.
+// upCommand starts a cluster that runs until downCommand stops it.
 func upCommand(args []string) error {
 	var o options
-	fs := o.flags("up")
-	foreground := fs.Bool("foreground", false, "stay until interrupted")
+	fs := o.newFlagSet("up")
+	foreground := fs.Bool("foreground", false, "run in the foreground until interrupted")
 	if _, err := splitArgs(fs, args); err != nil {
 		return err
 	}
-	o.State, o.Forward = lasting(), true
-	sweep()
+	o.State, o.Forward = upState(), true
+	removeDeadClusters()
 	if _, err := os.Stat(string(o.State)); err == nil {
-		return fmt.Errorf("a cluster is up already: 'cluster down' ends it (%s)", o.State)
+		return fmt.Errorf("a cluster is running already: 'cluster down' stops it (%s)", o.State)
 	}
 	if *foreground {
-		return outer(o, nil)
+		return runCluster(o, nil)
 	}
-	return background(o, args)
+	return startInBackground(o, args)
 }
 
-// background runs 'up --foreground' as a process of its own and waits until
-// the cluster is ready.
-func background(o options, args []string) error {
+// startInBackground starts 'up --foreground' in a new session and waits until the
+// cluster is ready.
+func startInBackground(o options, args []string) error {
 	name := string(o.State) + ".log"
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
@@ -59,34 +59,36 @@ func background(o options, args []string) error {
 			_ = os.Remove(name)
 			return fmt.Errorf("up: %w\n%s", err, text)
 		case <-tick.C:
-			if _, err := os.Stat(o.State.control()); err == nil {
-				return errors.Join(printHost(o.State), os.Rename(name, o.State.log("cluster")))
+			if _, err := os.Stat(o.State.controlSocket()); err == nil {
+				return errors.Join(writeHostKubeconfig(o.State), os.Rename(name, o.State.logPath("cluster")))
 			}
 		}
 	}
 }
 
-// printHost writes the kubeconfig for programs outside, and says where it is.
-func printHost(s state) error {
-	address, err := os.ReadFile(s.path("address"))
+// writeHostKubeconfig writes a kubeconfig for programs outside the cluster and prints
+// the shell command that exports its path.
+func writeHostKubeconfig(s stateDir) error {
+	address, err := os.ReadFile(s.joinPath("address"))
 	if err != nil {
 		return err
 	}
-	if err := writeKubeconfig(s, "admin", s.kubeconfig("host"), "https://"+string(address)); err != nil {
+	if err := writeKubeconfig(s, "admin", s.kubeconfigPath("host"), "https://"+string(address)); err != nil {
 		return err
 	}
-	fmt.Printf("export KUBECONFIG=%s\n", s.kubeconfig("host"))
+	fmt.Printf("export KUBECONFIG=%s\n", s.kubeconfigPath("host"))
 	return nil
 }
 
-// downCommand ends the cluster that is up, and waits until nothing is left.
+// downCommand stops the cluster that upCommand started, and waits until its state
+// directory was removed.
 func downCommand(args []string) error {
-	s := lasting()
-	if !alive(s) {
-		sweep()
+	s := upState()
+	if !isAlive(s) {
+		removeDeadClusters()
 		return nil
 	}
-	b, err := os.ReadFile(s.path("outer.pid"))
+	b, err := os.ReadFile(s.joinPath("outer.pid"))
 	if err != nil {
 		return err
 	}
@@ -102,5 +104,5 @@ func downCommand(args []string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the cluster does not end; its process is %d", pid)
+	return fmt.Errorf("the cluster does not stop; its process is %d", pid)
 }

@@ -29,11 +29,11 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-func TestMain(m *testing.M) { os.Exit(testenv.Main(m, "kubernetes", prepare)) }
+func TestMain(m *testing.M) { os.Exit(testenv.Main(m, "kubernetes", fetchModulesAndRun)) }
 
-// prepare fetches the modules of the renderer, for which there is no network in
-// the cluster, and runs the tests.
-func prepare(m *testing.M) int {
+// fetchModulesAndRun downloads the modules of the renderer, because the cluster has no
+// network, and runs the tests.
+func fetchModulesAndRun(m *testing.M) int {
 	if os.Getenv("ATOLL_CLUSTER") != "" && os.Getenv("ATOLL_CLUSTER_STATE") == "" {
 		cmd := exec.Command("go", "build", "-o", os.DevNull, ".")
 		cmd.Dir = "render"
@@ -53,23 +53,23 @@ const (
 	port    = "8484"
 )
 
-const patience = time.Minute // with what the cluster is to do
+const clusterTimeout = time.Minute // for one operation of the cluster
 
-// place is a cluster that atoll is installed in.
-type place struct {
+// installation is a cluster in which atoll is installed.
+type installation struct {
 	t    testing.TB
 	api  *kubeapi.API
-	bin  string // atoll, with its helpers in it
-	home string // of the clients
+	bin  string // path of atoll, with packed helpers
+	home string // home directory of the clients
 }
 
-// newPlace builds the server and gives its image to the cluster. What is
-// installed is removed when the test ends.
-func newPlace(t testing.TB) *place {
+// newInstallation builds the server and imports its image into the cluster. Installed
+// objects are removed when the test ends.
+func newInstallation(t testing.TB) *installation {
 	t.Helper()
-	clustertest.RemoveNamespace(t, system) // and skips where there is no cluster
+	clustertest.RemoveNamespace(t, system) // skips the test without a cluster
 	clustertest.RemoveNamespace(t, boxes)
-	p := &place{t: t, api: clustertest.API(t), bin: filepath.Join(t.TempDir(), "atoll"), home: t.TempDir()}
+	p := &installation{t: t, api: clustertest.API(t), bin: filepath.Join(t.TempDir(), "atoll"), home: t.TempDir()}
 	binary, err := os.ReadFile(testenv.Atoll(t))
 	if err != nil {
 		t.Fatal(err)
@@ -92,8 +92,8 @@ func newPlace(t testing.TB) *place {
 	return p
 }
 
-// apply renders a directory of deploy/kubernetes and makes the cluster as it says.
-func (p *place) apply(dir string) {
+// applyManifests renders a directory of deploy/kubernetes and applies its objects.
+func (p *installation) applyManifests(dir string) {
 	p.t.Helper()
 	cmd := exec.CommandContext(p.t.Context(), "go", "run", ".", "../../../deploy/kubernetes/"+dir)
 	cmd.Dir = "render"
@@ -103,12 +103,12 @@ func (p *place) apply(dir string) {
 		p.t.Fatalf("rendering %s: %v", dir, err)
 	}
 	for _, doc := range strings.Split(string(out), "\n---\n") { // namespaces are first
-		p.declare([]byte(doc))
+		p.applyObject([]byte(doc))
 	}
 }
 
-// declare applies one object.
-func (p *place) declare(doc []byte) {
+// applyObject applies one object.
+func (p *installation) applyObject(doc []byte) {
 	p.t.Helper()
 	var o struct {
 		APIVersion string `json:"apiVersion"`
@@ -139,12 +139,12 @@ func (p *place) declare(doc []byte) {
 	}
 }
 
-// servers waits until n pods of the newest Deployment are ready, and no others
-// are there.
-func (p *place) servers(n int) []corev1.Pod {
+// waitForServers waits until n pods of the newest Deployment are ready and no others
+// exist.
+func (p *installation) waitForServers(n int) []corev1.Pod {
 	p.t.Helper()
 	var list []corev1.Pod
-	p.until("servers are ready", func(ctx context.Context) error {
+	p.waitFor("servers are ready", func(ctx context.Context) error {
 		d := struct {
 			Metadata struct{ Generation int64 }
 			Status   struct {
@@ -165,15 +165,15 @@ func (p *place) servers(n int) []corev1.Pod {
 		}
 		list = pods.Items
 		if s := d.Status; s.ObservedGeneration < d.Metadata.Generation || s.UpdatedReplicas != n || s.ReadyReplicas != n || len(list) != n {
-			return fmt.Errorf("%d of %d pods are ready, %d are there: %s", s.ReadyReplicas, n, len(list), p.why(ctx, list))
+			return fmt.Errorf("%d of %d pods are ready, %d exist: %s", s.ReadyReplicas, n, len(list), p.describePods(ctx, list))
 		}
 		return nil
 	})
 	return list
 }
 
-// why says what pods complain of.
-func (p *place) why(ctx context.Context, pods []corev1.Pod) string {
+// describePods returns the problems of pods.
+func (p *installation) describePods(ctx context.Context, pods []corev1.Pod) string {
 	var b strings.Builder
 	for _, pod := range pods {
 		for _, s := range pod.Status.ContainerStatuses {
@@ -186,26 +186,26 @@ func (p *place) why(ctx context.Context, pods []corev1.Pod) string {
 	return b.String()
 }
 
-// until asks again and again until there is no error.
-func (p *place) until(what string, ask func(ctx context.Context) error) {
+// waitFor calls check repeatedly until it returns nil.
+func (p *installation) waitFor(what string, check func(ctx context.Context) error) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(p.t.Context(), clusterTimeout)
 	defer cancel()
 	for {
-		err := ask(ctx)
+		err := check(ctx)
 		if err == nil {
 			return
 		}
 		select {
 		case <-ctx.Done():
-			p.t.Fatalf("not so: %s: %v", what, err)
-		case <-time.After(50 * time.Millisecond): // another's process: nothing to wait on
+			p.t.Fatalf("timeout: %s: %v", what, err)
+		case <-time.After(50 * time.Millisecond): // there is no event
 		}
 	}
 }
 
-// inside runs a command in a server's pod, as `kubectl exec` does.
-func (p *place) inside(pod string, args ...string) (stdout string, err error) {
+// execInPod runs a command in a server's pod, as `kubectl exec` does.
+func (p *installation) execInPod(pod string, args ...string) (stdout string, err error) {
 	req := p.api.Core.RESTClient().Get().Namespace(system).Resource("pods").Name(pod).SubResource("exec").Param("container", "atoll").Param("stdout", "true").Param("stderr", "true")
 	for _, a := range args {
 		req.Param("command", a)
@@ -214,7 +214,7 @@ func (p *place) inside(pod string, args ...string) (stdout string, err error) {
 	if err != nil {
 		return "", err
 	}
-	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(p.t.Context(), clusterTimeout)
 	defer cancel()
 	var out, errOut bytes.Buffer
 	err = do.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &errOut})
@@ -224,37 +224,39 @@ func (p *place) inside(pod string, args ...string) (stdout string, err error) {
 	return out.String(), err
 }
 
-// client is somebody outside who uses a server.
-type client struct {
-	p     *place
+// remoteClient is a client of a server outside of the cluster.
+type remoteClient struct {
+	p     *installation
 	host  string
 	token string
 }
 
-// login is what the documents say: a token is made in the server's pod, and the
-// server is reached through a tunnel to it.
-func (p *place) login(pod corev1.Pod, owner string) *client {
+// logIn logs in as the documentation describes: it creates a token in the server's pod
+// and connects to the server through a tunnel.
+func (p *installation) logIn(pod corev1.Pod, owner string) *remoteClient {
 	p.t.Helper()
-	token, err := p.inside(pod.Name, program, "token", "create", "--owner", owner, "--quiet")
+	token, err := p.execInPod(pod.Name, program, "token", "create", "--owner", owner, "--quiet")
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	return &client{p, p.tunnel(net.JoinHostPort(pod.Status.PodIP, port)), strings.TrimSpace(token)}
+	return &remoteClient{p, p.openTunnel(net.JoinHostPort(pod.Status.PodIP, port)), strings.TrimSpace(token)}
 }
 
-// tunnel leads from a port of this machine to an address of the cluster.
-func (p *place) tunnel(address string) string {
+// openTunnel forwards a port of this machine to an address in the cluster and returns
+// its address.
+func (p *installation) openTunnel(address string) string {
 	p.t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(p.t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.forward(l, "tcp", address)
+	p.forwardConnections(l, "tcp", address)
 	return "http://" + l.Addr().String()
 }
 
-// forward joins what connects to a listener with an address, until the test ends.
-func (p *place) forward(l net.Listener, network, address string) {
+// forwardConnections forwards connections of a listener to an address until the test
+// ends.
+func (p *installation) forwardConnections(l net.Listener, network, address string) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	open := make(map[net.Conn]bool) // guarded by mu
@@ -274,14 +276,14 @@ func (p *place) forward(l net.Listener, network, address string) {
 				defer from.Close()
 				to, err := net.DialTimeout(network, address, 10*time.Second)
 				if err != nil {
-					return // who called sees that nobody is there
+					return // the client sees the closed connection
 				}
 				keep(to)
 				defer to.Close()
 				wg.Go(func() {
 					defer from.Close()
 					defer to.Close()
-					_, _ = io.Copy(to, from) // either end may go when it likes
+					_, _ = io.Copy(to, from) // either end may close first
 				})
 				_, _ = io.Copy(from, to)
 			})
@@ -300,9 +302,9 @@ func (p *place) forward(l net.Listener, network, address string) {
 	})
 }
 
-// atoll runs the command line against the server, and returns what it prints.
-func (c *client) atoll(args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(c.p.t.Context(), patience)
+// runAtoll runs the atoll command against the server and returns its output.
+func (c *remoteClient) runAtoll(args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(c.p.t.Context(), clusterTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.p.bin, args...)
 	cmd.Env = []string{"HOME=" + c.p.home, "ATOLL_HOST=" + c.host, "ATOLL_TOKEN=" + c.token, "PATH=" + os.Getenv("PATH")}
@@ -315,22 +317,22 @@ func (c *client) atoll(args ...string) (string, error) {
 	return out.String(), err
 }
 
-// want runs a command that must succeed, and say this.
-func (c *client) want(says string, args ...string) {
+// checkOutput runs a command that must succeed and print a text.
+func (c *remoteClient) checkOutput(want string, args ...string) {
 	c.p.t.Helper()
-	out, err := c.atoll(args...)
+	out, err := c.runAtoll(args...)
 	if err != nil {
 		c.p.t.Fatal(err)
 	}
-	if out != says {
-		c.p.t.Fatalf("atoll %s says %q, want %q", strings.Join(args, " "), out, says)
+	if out != want {
+		c.p.t.Fatalf("atoll %s prints %q, want %q", strings.Join(args, " "), out, want)
 	}
 }
 
-// empty checks that a namespace has no sandboxes' pods, volumes and secrets.
-func (p *place) empty(namespace string) {
+// checkEmpty checks that a namespace has no sandboxes' pods, volumes and secrets.
+func (p *installation) checkEmpty(namespace string) {
 	p.t.Helper()
-	p.until("namespace "+namespace+" is empty", func(ctx context.Context) error {
+	p.waitFor("namespace "+namespace+" is empty", func(ctx context.Context) error {
 		mine := metav1.ListOptions{LabelSelector: "atoll.dev/id"}
 		pods, err1 := p.api.Core.Pods(namespace).List(ctx, mine)
 		volumes, err2 := p.api.Core.PersistentVolumeClaims(namespace).List(ctx, mine)
@@ -339,14 +341,14 @@ func (p *place) empty(namespace string) {
 			return err
 		}
 		if n := len(pods.Items) + len(volumes.Items) + len(secrets.Items); n > 0 {
-			return fmt.Errorf("%d things are left", n)
+			return fmt.Errorf("%d objects are left", n)
 		}
 		return nil
 	})
 }
 
-// gone removes an object that may not be there.
-func (p *place) gone(path ...string) {
+// deleteObject deletes an object, which may not exist.
+func (p *installation) deleteObject(path ...string) {
 	p.t.Helper()
 	err := p.api.Core.RESTClient().Delete().AbsPath(path...).Do(p.t.Context()).Error()
 	if err != nil && !apierrors.IsNotFound(err) {

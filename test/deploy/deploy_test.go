@@ -22,31 +22,30 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// TestDeploy installs one server, and then what the overlays make of it, in the
-// order in which somebody might.
+// TestDeploy installs one server and then each of the overlays.
 func TestDeploy(t *testing.T) {
-	p := newPlace(t)
-	t.Run("Demo", func(t *testing.T) { p.of(t).demo() })
-	p.apply("base")
-	t.Run("OneServer", func(t *testing.T) { p.of(t).oneServer() })
-	t.Run("DoctorNamesWhatIsMissing", func(t *testing.T) { p.of(t).doctor() })
-	t.Run("Restart", func(t *testing.T) { p.of(t).restart() })
-	t.Run("Direct", func(t *testing.T) { p.of(t).direct() })
-	t.Run("Apart", func(t *testing.T) { p.of(t).apart() })
-	t.Run("Replicas", func(t *testing.T) { p.of(t).replicas() })
+	p := newInstallation(t)
+	t.Run("Demo", func(t *testing.T) { p.withTest(t).testDemo() })
+	p.applyManifests("base")
+	t.Run("OneServer", func(t *testing.T) { p.withTest(t).testOneServer() })
+	t.Run("DoctorNamesWhatIsMissing", func(t *testing.T) { p.withTest(t).testDoctor() })
+	t.Run("Restart", func(t *testing.T) { p.withTest(t).testRestart() })
+	t.Run("Direct", func(t *testing.T) { p.withTest(t).testDirectConnections() })
+	t.Run("Apart", func(t *testing.T) { p.withTest(t).testNamespacePerApp() })
+	t.Run("Replicas", func(t *testing.T) { p.withTest(t).testReplicas() })
 }
 
-// of is the place for a part of a test.
-func (p *place) of(t *testing.T) *place {
+// withTest returns the installation for a subtest.
+func (p *installation) withTest(t *testing.T) *installation {
 	q := *p
 	q.t = t
 	return &q
 }
 
-// demo is what somebody tries first: no server, only a kubeconfig.
-func (p *place) demo() {
+// testDemo runs the demonstration, which needs only a kubeconfig and no server.
+func (p *installation) testDemo() {
 	namespace := clustertest.Namespace(p.t, nil)
-	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(p.t.Context(), clusterTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, p.bin, "demo", "--driver", "kubernetes", "--from", "../../docs")
 	cmd.Env = []string{"HOME=" + p.home, "PATH=" + os.Getenv("PATH"), "KUBECONFIG=" + clustertest.Kubeconfig(p.t), "ATOLL_KUBERNETES_NAMESPACE=" + namespace}
@@ -56,60 +55,60 @@ func (p *place) demo() {
 	}
 	for _, want := range []string{"create a sandbox (kubernetes, isolation container)", "put ", "get the report back out", `beginning "# report"`, "destroy it"} {
 		if !strings.Contains(string(out), want) {
-			p.t.Errorf("the demonstration does not say %q: %s", want, out)
+			p.t.Errorf("the demonstration does not print %q: %s", want, out)
 		}
 	}
-	p.empty(namespace)
+	p.checkEmpty(namespace)
 }
 
-// use does with a sandbox what everybody does.
-func (c *client) use(name string) {
+// useSandbox creates a sandbox and uses it in common ways.
+func (c *remoteClient) useSandbox(name string) {
 	c.p.t.Helper()
-	c.want(name+"\n", "create", "--name", name, "--env", "SECRET=xyzzy")
-	c.want("xyzzy in /workspace\n", "exec", name, "--", "sh", "-c", `echo $SECRET in $(pwd)`)
+	c.checkOutput(name+"\n", "create", "--name", name, "--env", "SECRET=xyzzy")
+	c.checkOutput("xyzzy in /workspace\n", "exec", name, "--", "sh", "-c", `echo $SECRET in $(pwd)`)
 	file := filepath.Join(c.p.t.TempDir(), "in.txt")
 	if err := os.WriteFile(file, []byte("to and fro\n"), 0o600); err != nil {
 		c.p.t.Fatal(err)
 	}
-	c.want("", "cp", file, name+":/workspace/")
-	c.want("to and fro\n", "exec", name, "--", "cat", "in.txt")
-	c.want("", "cp", name+":/workspace/in.txt", file+".out")
+	c.checkOutput("", "cp", file, name+":/workspace/")
+	c.checkOutput("to and fro\n", "exec", name, "--", "cat", "in.txt")
+	c.checkOutput("", "cp", name+":/workspace/in.txt", file+".out")
 	if b, err := os.ReadFile(file + ".out"); err != nil || string(b) != "to and fro\n" {
-		c.p.t.Errorf("what came back is %q, %v", b, err)
+		c.p.t.Errorf("the file is %q, %v", b, err)
 	}
-	if _, err := c.atoll("exec", name, "--", "sh", "-c", "exit 7"); err == nil || !strings.Contains(err.Error(), "exit status 7") {
+	if _, err := c.runAtoll("exec", name, "--", "sh", "-c", "exit 7"); err == nil || !strings.Contains(err.Error(), "exit status 7") {
 		c.p.t.Errorf("exit 7 ends with %v", err)
 	}
 }
 
-// oneServer is the base: with its small Role everything works.
-func (p *place) oneServer() {
-	server := p.servers(1)[0]
-	c := p.login(server, "web/alice")
-	c.use("box")
-	other := p.login(server, "web/bob")
-	if out, err := other.atoll("exec", "box", "--", "true"); err == nil {
+// testOneServer checks that everything works with the base and its minimal Role.
+func (p *installation) testOneServer() {
+	server := p.waitForServers(1)[0]
+	c := p.logIn(server, "web/alice")
+	c.useSandbox("box")
+	other := p.logIn(server, "web/bob")
+	if out, err := other.runAtoll("exec", "box", "--", "true"); err == nil {
 		p.t.Errorf("another owner's sandbox is used: %q", out)
 	}
-	c.want("box\n", "rm", "box")
-	p.empty(boxes)
+	c.checkOutput("box\n", "rm", "box")
+	p.checkEmpty(boxes)
 
-	c.want("kept\n", "create", "--name", "kept", "--storage-class", "default")
-	c.want("", "exec", "kept", "--", "sh", "-c", "echo files >f")
-	c.want("", "stop", "kept")
-	c.want("", "start", "kept")
-	c.want("files\n", "exec", "kept", "--", "cat", "f")
-	c.want("kept\n", "rm", "kept")
-	p.empty(boxes)
+	c.checkOutput("kept\n", "create", "--name", "kept", "--storage-class", "default")
+	c.checkOutput("", "exec", "kept", "--", "sh", "-c", "echo files >f")
+	c.checkOutput("", "stop", "kept")
+	c.checkOutput("", "start", "kept")
+	c.checkOutput("files\n", "exec", "kept", "--", "cat", "f")
+	c.checkOutput("kept\n", "rm", "kept")
+	p.checkEmpty(boxes)
 
-	c.host = p.tunnel(p.service())
-	c.use("through-the-service")
-	c.want("through-the-service\n", "rm", "through-the-service")
-	p.empty(boxes)
+	c.host = p.openTunnel(p.serviceAddress())
+	c.useSandbox("through-the-service")
+	c.checkOutput("through-the-service\n", "rm", "through-the-service")
+	p.checkEmpty(boxes)
 }
 
-// service is the address of the Service.
-func (p *place) service() string {
+// serviceAddress returns the address of the Service.
+func (p *installation) serviceAddress() string {
 	p.t.Helper()
 	s, err := p.api.Core.Services(system).Get(p.t.Context(), "atoll", metav1.GetOptions{})
 	if err != nil {
@@ -118,8 +117,8 @@ func (p *place) service() string {
 	return net.JoinHostPort(s.Spec.ClusterIP, port)
 }
 
-// found is what the doctor says.
-type found struct {
+// finding is a line of the doctor's report.
+type finding struct {
 	Check    string
 	Driver   string
 	OK       bool
@@ -128,77 +127,78 @@ type found struct {
 	Fix      string
 }
 
-// examine asks the doctor in a server's pod about the cluster.
-func (p *place) examine(pod string) []found {
+// runDoctor runs 'atoll doctor' in a server's pod.
+func (p *installation) runDoctor(pod string) []finding {
 	p.t.Helper()
-	out, _ := p.inside(pod, program, "doctor", "--driver", "kubernetes", "--json") // it ends with 1 where something is bad
-	var list []found
+	out, _ := p.execInPod(pod, program, "doctor", "--driver", "kubernetes", "--json") // it exits with 1 if a check fails
+	var list []finding
 	if err := json.Unmarshal([]byte(out), &list); err != nil {
-		p.t.Fatalf("the doctor says %q: %v", out, err)
+		p.t.Fatalf("the doctor's report %q: %v", out, err)
 	}
-	return slices.DeleteFunc(list, func(f found) bool { return f.Driver != "kubernetes" && f.Check != "driver kubernetes" })
+	return slices.DeleteFunc(list, func(f finding) bool { return f.Driver != "kubernetes" && f.Check != "driver kubernetes" })
 }
 
-// role is the path of the Role in the API.
-const role = "/apis/rbac.authorization.k8s.io/v1/namespaces/" + boxes + "/roles/atoll"
+// rolePath is the path of the Role in the API.
+const rolePath = "/apis/rbac.authorization.k8s.io/v1/namespaces/" + boxes + "/roles/atoll"
 
-// doctor finds nothing missing at first. Without any rights it says what the
-// driver needs, in words that can be pasted: with those everything works again.
-func (p *place) doctor() {
-	server := p.servers(1)[0]
-	for _, f := range p.examine(server.Name) {
+// testDoctor checks that the doctor reports nothing missing at first. Without any
+// rights it must print the rules that the driver needs, and with exactly these rules
+// everything must work.
+func (p *installation) testDoctor() {
+	server := p.waitForServers(1)[0]
+	for _, f := range p.runDoctor(server.Name) {
 		if !f.OK && !f.Optional {
 			p.t.Errorf("with all rights, %s is bad: %s", f.Check, f.Detail)
 		}
-		if !f.OK && strings.HasPrefix(f.Fix, paste) {
+		if !f.OK && strings.HasPrefix(f.Fix, patchPrefix) {
 			p.t.Errorf("the Role lacks a right that the driver uses: %s: %s: %s", f.Check, f.Detail, f.Fix)
 		}
 	}
-	whole := p.rights()
-	p.allow(whole, nil)
-	defer p.allow(whole, whole.Rules)
+	whole := p.readRole()
+	p.replaceRules(whole, nil)
+	defer p.replaceRules(whole, whole.Rules)
 	var pasted []rbacv1.PolicyRule
-	p.until("the doctor has noticed", func(context.Context) error {
+	p.waitFor("the doctor has noticed", func(context.Context) error {
 		pasted = nil
-		for _, f := range p.examine(server.Name) {
-			text, ok := strings.CutPrefix(f.Fix, paste)
+		for _, f := range p.runDoctor(server.Name) {
+			text, ok := strings.CutPrefix(f.Fix, patchPrefix)
 			if !ok {
 				continue
 			}
 			var r rbacv1.PolicyRule
 			if err := yaml.UnmarshalStrict([]byte(text), &r); err != nil {
-				p.t.Fatalf("%q can't be pasted: %v", text, err)
+				p.t.Fatalf("%q is not valid: %v", text, err)
 			}
 			pasted = append(pasted, r)
 		}
 		if !slices.ContainsFunc(pasted, func(r rbacv1.PolicyRule) bool { return r.Resources[0] == "pods" }) {
-			return fmt.Errorf("it wants %+v", pasted)
+			return fmt.Errorf("missing rules %+v", pasted)
 		}
 		return nil
 	})
 	for _, r := range whole.Rules {
 		for _, what := range r.Resources {
-			if what != "namespaces" && !named(pasted, what, r.Verbs) { // those are taken to be there
-				p.t.Errorf("the Role allows %s of %s, which the doctor does not miss: %+v", r.Verbs, what, pasted)
+			if what != "namespaces" && !allowsVerbs(pasted, what, r.Verbs) { // namespaces are assumed to exist
+				p.t.Errorf("the Role allows %s of %s, which the doctor does not report as missing: %+v", r.Verbs, what, pasted)
 			}
 		}
 	}
-	p.allow(whole, pasted)
-	c := p.login(server, "web/grace")
-	p.until("the rights count", func(context.Context) error {
-		_, err := c.atoll("run", "--", "true")
+	p.replaceRules(whole, pasted)
+	c := p.logIn(server, "web/grace")
+	p.waitFor("the rights count", func(context.Context) error {
+		_, err := c.runAtoll("run", "--", "true")
 		return err
 	})
-	c.use("pasted")
-	c.want("pasted\n", "rm", "pasted")
-	p.empty(boxes)
+	c.useSandbox("pasted")
+	c.checkOutput("pasted\n", "rm", "pasted")
+	p.checkEmpty(boxes)
 }
 
-// paste begins what the doctor says is to be pasted.
-const paste = "add to the Role: "
+// patchPrefix precedes the rules in the doctor's report.
+const patchPrefix = "add to the Role: "
 
-// named reports whether rules allow all verbs of something.
-func named(rules []rbacv1.PolicyRule, what string, verbs []string) bool {
+// allowsVerbs reports whether rules allow all verbs for a resource.
+func allowsVerbs(rules []rbacv1.PolicyRule, what string, verbs []string) bool {
 	var allowed []string
 	for _, r := range rules {
 		if slices.Contains(r.Resources, what) {
@@ -208,11 +208,11 @@ func named(rules []rbacv1.PolicyRule, what string, verbs []string) bool {
 	return !slices.ContainsFunc(verbs, func(v string) bool { return !slices.Contains(allowed, v) })
 }
 
-// rights returns the Role as it is.
-func (p *place) rights() rbacv1.Role {
+// readRole returns the current Role.
+func (p *installation) readRole() rbacv1.Role {
 	p.t.Helper()
 	var r rbacv1.Role
-	b, err := p.api.Core.RESTClient().Get().AbsPath(role).SetHeader("Accept", "application/json").DoRaw(p.t.Context())
+	b, err := p.api.Core.RESTClient().Get().AbsPath(rolePath).SetHeader("Accept", "application/json").DoRaw(p.t.Context())
 	if err == nil {
 		err = json.Unmarshal(b, &r)
 	}
@@ -222,55 +222,55 @@ func (p *place) rights() rbacv1.Role {
 	return r
 }
 
-// allow replaces the rules of a Role.
-func (p *place) allow(r rbacv1.Role, rules []rbacv1.PolicyRule) {
+// replaceRules replaces the rules of a Role.
+func (p *installation) replaceRules(r rbacv1.Role, rules []rbacv1.PolicyRule) {
 	p.t.Helper()
 	r.ResourceVersion, r.ManagedFields, r.Rules = "", nil, rules
 	b, err := json.Marshal(r)
 	if err == nil {
-		err = p.api.Core.RESTClient().Put().AbsPath(role).SetHeader("Content-Type", "application/json").Body(b).Do(context.WithoutCancel(p.t.Context())).Error()
+		err = p.api.Core.RESTClient().Put().AbsPath(rolePath).SetHeader("Content-Type", "application/json").Body(b).Do(context.WithoutCancel(p.t.Context())).Error()
 	}
 	if err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-// restart ends the server: its sandboxes are there afterwards.
-func (p *place) restart() {
-	server := p.servers(1)[0]
-	c := p.login(server, "web/carol")
-	c.use("lasting")
-	p.gone("/api/v1/namespaces", system, "pods", server.Name)
-	p.until("another server runs", func(context.Context) error {
-		if now := p.servers(1)[0]; now.Name == server.Name {
-			return fmt.Errorf("it is still %s", now.Name)
+// testRestart restarts the server and checks that its sandboxes still exist.
+func (p *installation) testRestart() {
+	server := p.waitForServers(1)[0]
+	c := p.logIn(server, "web/carol")
+	c.useSandbox("lasting")
+	p.deleteObject("/api/v1/namespaces", system, "pods", server.Name)
+	p.waitFor("another server runs", func(context.Context) error {
+		if now := p.waitForServers(1)[0]; now.Name == server.Name {
+			return fmt.Errorf("the pod is still %s", now.Name)
 		}
 		return nil
 	})
-	c.host = p.tunnel(net.JoinHostPort(p.servers(1)[0].Status.PodIP, port))
-	c.want("to and fro\n", "exec", "lasting", "--", "cat", "in.txt")
-	c.want("lasting\n", "rm", "lasting")
-	p.empty(boxes)
+	c.host = p.openTunnel(net.JoinHostPort(p.waitForServers(1)[0].Status.PodIP, port))
+	c.checkOutput("to and fro\n", "exec", "lasting", "--", "cat", "in.txt")
+	c.checkOutput("lasting\n", "rm", "lasting")
+	p.checkEmpty(boxes)
 }
 
-// direct is with connections to pods' addresses; that they are used, and not the
-// tunnel, is tested with the driver.
-func (p *place) direct() {
-	p.apply("direct")
-	server := p.servers(1)[0]
-	c := p.login(server, "web/dan")
-	c.use("near")
-	c.want("near\n", "rm", "near")
-	p.empty(boxes)
+// testDirectConnections checks the overlay with direct connections to pods. The
+// driver's tests check that they are used.
+func (p *installation) testDirectConnections() {
+	p.applyManifests("direct")
+	server := p.waitForServers(1)[0]
+	c := p.logIn(server, "web/dan")
+	c.useSandbox("near")
+	c.checkOutput("near\n", "rm", "near")
+	p.checkEmpty(boxes)
 }
 
-// apart gives each app a namespace of its own.
-func (p *place) apart() {
-	p.apply("apart")
+// testNamespacePerApp checks the overlay that gives each app its own namespace.
+func (p *installation) testNamespacePerApp() {
+	p.applyManifests("apart")
 	for _, app := range []string{"red", "blue"} {
 		clustertest.RemoveNamespace(p.t, boxes+"-"+app)
-		c := p.login(p.servers(1)[0], app+"/erin")
-		c.use("mine")
+		c := p.logIn(p.waitForServers(1)[0], app+"/erin")
+		c.useSandbox("mine")
 		quota, err := p.api.Core.ResourceQuotas(boxes+"-"+app).Get(p.t.Context(), "atoll", metav1.GetOptions{})
 		if err != nil || quota.Spec.Hard.Pods().Value() != 50 {
 			p.t.Errorf("the quota of %s: %+v, %v", app, quota, err)
@@ -279,46 +279,47 @@ func (p *place) apart() {
 		if err != nil || len(pods.Items) != 1 {
 			p.t.Errorf("%d pods of %s, %v; want 1", len(pods.Items), app, err)
 		}
-		c.want("mine\n", "rm", "mine")
-		p.empty(boxes + "-" + app)
+		c.checkOutput("mine\n", "rm", "mine")
+		p.checkEmpty(boxes + "-" + app)
 	}
-	p.gone("/apis/rbac.authorization.k8s.io/v1/clusterroles/atoll-apart")
-	p.gone("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/atoll-apart")
+	p.deleteObject("/apis/rbac.authorization.k8s.io/v1/clusterroles/atoll-apart")
+	p.deleteObject("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/atoll-apart")
 }
 
-// replicas is two servers with one registry: what one makes, the other uses.
-func (p *place) replicas() {
-	key := map[string]string{"host.key": hostKey(p.t)}
-	p.secret("atoll-host-key", key)
-	p.secret("atoll-registry", map[string]string{"url": p.postgres()})
-	p.apply("replicas")
-	servers := p.servers(2)
-	one := p.login(servers[0], "web/frank")
-	two := &client{p, p.tunnel(net.JoinHostPort(servers[1].Status.PodIP, port)), one.token}
-	one.use("ours")
-	two.want("to and fro\n", "exec", "ours", "--", "cat", "in.txt")
-	two.use("yours")
-	one.want("to and fro\n", "exec", "yours", "--", "cat", "in.txt")
-	for _, c := range []*client{one, two} {
-		out, err := c.atoll("ls", "--json")
+// testReplicas checks two servers with a common registry: each can use the sandboxes of
+// the other.
+func (p *installation) testReplicas() {
+	key := map[string]string{"host.key": newHostKey(p.t)}
+	p.createSecret("atoll-host-key", key)
+	p.createSecret("atoll-registry", map[string]string{"url": p.startPostgres()})
+	p.applyManifests("replicas")
+	servers := p.waitForServers(2)
+	one := p.logIn(servers[0], "web/frank")
+	two := &remoteClient{p, p.openTunnel(net.JoinHostPort(servers[1].Status.PodIP, port)), one.token}
+	one.useSandbox("ours")
+	two.checkOutput("to and fro\n", "exec", "ours", "--", "cat", "in.txt")
+	two.useSandbox("yours")
+	one.checkOutput("to and fro\n", "exec", "yours", "--", "cat", "in.txt")
+	for _, c := range []*remoteClient{one, two} {
+		out, err := c.runAtoll("ls", "--json")
 		if err != nil || !strings.Contains(out, `"ours"`) || !strings.Contains(out, `"yours"`) {
 			p.t.Errorf("the list of %s is %s, %v", c.host, out, err)
 		}
 	}
 
-	if out, err := one.atoll("create", "--name", "gated", "--allow", "example.com"); err != nil { // its gate is on the server's side
-		p.t.Errorf("a sandbox with a gate: %v: %s", err, out)
+	if out, err := one.runAtoll("create", "--name", "gated", "--allow", "example.com"); err != nil { // its egress proxy runs in the server
+		p.t.Errorf("a sandbox with an egress proxy: %v: %s", err, out)
 	}
 
-	p.gone("/api/v1/namespaces", system, "pods", servers[0].Name)
-	two.want("to and fro\n", "exec", "ours", "--", "cat", "in.txt")
-	two.want("gated\n", "rm", "gated")
-	two.want("ours\nyours\n", "rm", "ours", "yours")
-	p.empty(boxes)
+	p.deleteObject("/api/v1/namespaces", system, "pods", servers[0].Name)
+	two.checkOutput("to and fro\n", "exec", "ours", "--", "cat", "in.txt")
+	two.checkOutput("gated\n", "rm", "gated")
+	two.checkOutput("ours\nyours\n", "rm", "ours", "yours")
+	p.checkEmpty(boxes)
 }
 
-// secret makes a Secret of the servers.
-func (p *place) secret(name string, data map[string]string) {
+// createSecret creates a Secret for the servers.
+func (p *installation) createSecret(name string, data map[string]string) {
 	p.t.Helper()
 	b, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]string{"name": name, "namespace": system}, "stringData": data,
@@ -326,11 +327,11 @@ func (p *place) secret(name string, data map[string]string) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.declare(b)
+	p.applyObject(b)
 }
 
-// postgres starts a PostgreSQL that pods reach at the node's address.
-func (p *place) postgres() string {
+// startPostgres starts a PostgreSQL server that pods reach at the node's address.
+func (p *installation) startPostgres() string {
 	p.t.Helper()
 	pg, err := pgtest.Start(p.t.Context())
 	if err != nil {
@@ -353,6 +354,6 @@ func (p *place) postgres() string {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.forward(l, "unix", filepath.Join(u.Query().Get("host"), ".s.PGSQL.5432"))
+	p.forwardConnections(l, "unix", filepath.Join(u.Query().Get("host"), ".s.PGSQL.5432"))
 	return "postgres://atoll@" + l.Addr().String() + "/postgres?sslmode=disable"
 }

@@ -1,2 +1,2 @@
-// Package deploy tests what deploy/kubernetes installs, on a real cluster.
+// Package deploy tests the manifests of deploy/kubernetes on a real cluster.
 package deploy

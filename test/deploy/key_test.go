@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// hostKey is what `openssl genpkey -algorithm ed25519` prints.
-func hostKey(t testing.TB) string {
+// newHostKey returns a private key in the format of `openssl genpkey -algorithm
+// ed25519`.
+func newHostKey(t testing.TB) string {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {

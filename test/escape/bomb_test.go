@@ -17,17 +17,17 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// bomb uses up something that is shared: it gets all of it where the limit is
-// wide, and is held where it is narrow.
+// bomb exhausts a shared resource: it succeeds with the wide limit and fails with the
+// narrow one.
 type bomb struct {
-	name   string
-	amount int                       // processes, MB, files
-	narrow atoll.Resources           //
-	wide   atoll.Resources           //
-	has    func(atoll.Features) bool // nil: every driver has the limit
+	name      string
+	amount    int // processes, MB, files
+	narrow    atoll.Resources
+	wide      atoll.Resources
+	supported func(atoll.Features) bool // nil: every driver has the limit
 }
 
-func bombs() []bomb {
+func listBombs() []bomb {
 	memory := func(mb int64) atoll.Resources { return atoll.Resources{Memory: mb << 20} }
 	disk := func(f atoll.Features) bool { return f.Lacks["FullDiskIsQuota"] == "" }
 	return []bomb{
@@ -35,85 +35,86 @@ func bombs() []bomb {
 		{name: "bomb-memory", amount: 128, narrow: memory(64), wide: memory(512)},
 		{name: "bomb-memfd", amount: 128, narrow: memory(64), wide: memory(512)},
 		{name: "bomb-shm", amount: 48, narrow: memory(32), wide: memory(512)},
-		{name: "bomb-tmp", amount: 32, narrow: atoll.Resources{Disk: 16 << 20}, wide: atoll.Resources{Disk: 128 << 20}, has: disk},
-		{name: "bomb-disk", amount: 32, narrow: atoll.Resources{Disk: 16 << 20}, wide: atoll.Resources{Disk: 128 << 20}, has: disk},
-		{name: "bomb-inodes", amount: 2000, narrow: atoll.Resources{Disk: 64 << 20, Files: 1000}, wide: atoll.Resources{Disk: 128 << 20, Files: 10000}, has: disk},
+		{name: "bomb-tmp", amount: 32, narrow: atoll.Resources{Disk: 16 << 20}, wide: atoll.Resources{Disk: 128 << 20}, supported: disk},
+		{name: "bomb-disk", amount: 32, narrow: atoll.Resources{Disk: 16 << 20}, wide: atoll.Resources{Disk: 128 << 20}, supported: disk},
+		{name: "bomb-inodes", amount: 2000, narrow: atoll.Resources{Disk: 64 << 20, Files: 1000}, wide: atoll.Resources{Disk: 128 << 20, Files: 10000}, supported: disk},
 	}
 }
 
-func TestBombs(t *testing.T) {
-	each(t, func(t *testing.T, p place) {
+func TestResourceLimits(t *testing.T) {
+	forEachDriver(t, func(t *testing.T, p testDriver) {
 		features, err := p.driver.Probe(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, b := range bombs() {
-			if b.has != nil && !b.has(features) || slices.Contains(p.lacks, b.name) {
-				continue // Create refuses the limit: the suite shows that
+		for _, b := range listBombs() {
+			if b.supported != nil && !b.supported(features) || slices.Contains(p.missingLimits, b.name) {
+				continue // Create refuses the limit: atolltest checks that
 			}
 			t.Run(b.name, func(t *testing.T) {
-				if code, out := explode(t, p, b, b.wide); code != crossed {
-					t.Errorf("with room for it the bomb gets exit code %d: %s", code, out)
+				if code, out := runBomb(t, p, b, b.wide); code != crossed {
+					t.Errorf("exit code %d with the wide limit: %s", code, out)
 				}
-				if code, out := explode(t, p, b, b.narrow); code == crossed {
-					t.Errorf("the limit %+v let it: %s", b.narrow, out)
+				if code, out := runBomb(t, p, b, b.narrow); code == crossed {
+					t.Errorf("it succeeds with the limit %+v: %s", b.narrow, out)
 				}
 			})
 		}
 	})
 }
 
-// explode runs a bomb in a sandbox of its own and fails if the host or the
-// sandbox don't answer meanwhile and afterwards.
-func explode(t *testing.T, p place, b bomb, limits atoll.Resources) (int, string) {
+// runBomb runs a bomb in a new sandbox. It fails the test if the host does not answer
+// meanwhile or the sandbox does not answer afterwards.
+func runBomb(t *testing.T, p testDriver, b bomb, limits atoll.Resources) (int, string) {
 	t.Helper()
-	sb := p.sandbox(t, atoll.Spec{Limits: limits})
-	stop := answering(t)
+	sb := p.createSandbox(t, atoll.Spec{Limits: limits})
+	stop := monitorHost(t)
 	defer stop()
 	var out bytes.Buffer
 	exit, err := sb.Exec(t.Context(), atoll.Cmd{
-		Args: []string{"/workspace/probe", p.mountNS(t), b.name, strconv.Itoa(b.amount)}, Stdout: &out, Stderr: &out, Timeout: time.Minute,
+		Args: []string{"/workspace/probe", p.hostMountNamespace(t), b.name, strconv.Itoa(b.amount)}, Stdout: &out, Stderr: &out, Timeout: time.Minute,
 	})
-	if p.mortal && errors.Is(err, atoll.ErrUnavailable) {
-		saysWhy(t, sb)
+	if p.diesOfMemoryLimit && errors.Is(err, atoll.ErrUnavailable) {
+		waitForOOMKilled(t, sb)
 		return held, "it ended the sandbox"
 	}
 	if err != nil {
 		t.Errorf("Exec: %v", err)
 	}
-	if after, err := sb.Exec(t.Context(), atoll.Cmd{Shell: "echo works", Timeout: patience}); err != nil || string(after.Stdout) != "works\n" {
-		t.Errorf("afterwards the sandbox does not answer: %v, %+v", err, after)
+	if after, err := sb.Exec(t.Context(), atoll.Cmd{Shell: "echo works", Timeout: answerTimeout}); err != nil || string(after.Stdout) != "works\n" {
+		t.Errorf("the sandbox does not answer afterwards: %v, %+v", err, after)
 	}
 	return exit.Code, strings.TrimSpace(out.String())
 }
 
-// saysWhy waits until a sandbox that has used up its memory says so.
-func saysWhy(t *testing.T, sb atoll.Sandbox) {
+// waitForOOMKilled waits until the status of a sandbox that exceeded its memory limit
+// has the reason.
+func waitForOOMKilled(t *testing.T, sb atoll.Sandbox) {
 	t.Helper()
 	var st atoll.Status
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) { // nothing tells of it
+	for end := time.Now().Add(answerTimeout); time.Now().Before(end); time.Sleep(100 * time.Millisecond) { // there is no event
 		var err error
 		if st, err = sb.Status(t.Context()); err == nil && st.State == atoll.Failed && strings.Contains(fmt.Sprint(st.Conditions), "OOMKilled") {
 			return
 		}
 	}
-	t.Errorf("it is gone, and says %+v", st)
+	t.Errorf("the sandbox has ended without the reason OOMKilled: %+v", st)
 }
 
-// patience is how long a small program may take on a host that answers.
-const patience = time.Minute
+// answerTimeout is how long a small program may take.
+const answerTimeout = time.Minute
 
-// answering starts small programs on the host, one after the other, until the
-// function that it returns is called, and fails if one takes too long.
-func answering(t *testing.T) (stop func()) {
+// monitorHost runs small programs on the host, one after the other, until stop is
+// called, and fails the test if one takes too long.
+func monitorHost(t *testing.T) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
 		for ctx.Err() == nil {
 			start := time.Now()
 			err := exec.CommandContext(ctx, "/bin/true").Run()
-			if ctx.Err() == nil && (err != nil || time.Since(start) > patience) {
-				done <- fmt.Errorf("a small program of the host took %v: %w", time.Since(start), err)
+			if ctx.Err() == nil && (err != nil || time.Since(start) > answerTimeout) {
+				done <- fmt.Errorf("a small program on the host took %v: %w", time.Since(start), err)
 				return
 			}
 		}
@@ -127,9 +128,10 @@ func answering(t *testing.T) (stop func()) {
 	}
 }
 
-// TestForkBomb and the log flood end at their deadlines, and the host answers.
-func TestForkBomb(t *testing.T) {
-	each(t, func(t *testing.T, p place) {
+// TestForkBombsAndOutputFloods checks that fork bombs and floods of output end at their
+// deadlines and that the host and the sandbox answer meanwhile and afterwards.
+func TestForkBombsAndOutputFloods(t *testing.T) {
+	forEachDriver(t, func(t *testing.T, p testDriver) {
 		for name, text := range map[string]string{
 			"fork":     "bomb() { bomb | bomb & }; bomb; sleep 30",
 			"detach":   "while :; do setsid sh -c 'sleep 100 & sleep 100' & done",
@@ -139,17 +141,17 @@ func TestForkBomb(t *testing.T) {
 			"pipes":    "while :; do yes | sleep 100 & done",
 		} {
 			t.Run(name, func(t *testing.T) {
-				sb := p.sandbox(t, atoll.Spec{Limits: atoll.Resources{PIDs: 64, Memory: 128 << 20}})
-				stop := answering(t)
+				sb := p.createSandbox(t, atoll.Spec{Limits: atoll.Resources{PIDs: 64, Memory: 128 << 20}})
+				stop := monitorHost(t)
 				defer stop()
 				exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: text, Timeout: 2 * time.Second, MaxOutput: 1 << 20})
 				if len(exit.Stdout) > 1<<20 || len(exit.Stderr) > 1<<20 {
 					t.Errorf("%d and %d bytes were kept, more than 1 MB", len(exit.Stdout), len(exit.Stderr))
 				}
 				_ = err // a shell that can't fork may give up before the deadline
-				after, err := sb.Exec(t.Context(), atoll.Cmd{Shell: "echo works", Timeout: patience})
+				after, err := sb.Exec(t.Context(), atoll.Cmd{Shell: "echo works", Timeout: answerTimeout})
 				if err != nil || string(after.Stdout) != "works\n" {
-					t.Errorf("afterwards the sandbox does not answer: %v, %+v", err, after)
+					t.Errorf("the sandbox does not answer afterwards: %v, %+v", err, after)
 				}
 			})
 		}

@@ -1,11 +1,11 @@
 //go:build linux
 
-// Package escape tries to cross the walls of every driver that runs real
-// programs, and shows for each attack that it crosses a weaker wall.
+// Package escape attacks the isolation of every driver that runs real programs, and
+// checks that each attack succeeds against a weaker isolation.
 //
-// Nothing of it runs in the host's mount namespace: the only ways to start an
-// attack are a sandbox's Exec and weak, which makes namespaces first; and the
-// program itself refuses the mount namespace that it is told is the host's.
+// No attack runs in the host's mount namespace: attacks are started by a sandbox's Exec
+// or by runWeaklyIsolated, which creates namespaces first, and the probe refuses to run
+// in the host's mount namespace.
 package escape
 
 import (
@@ -35,25 +35,27 @@ const (
 	held    = 3
 )
 
-// word is what a listener of the test says, and nobody else.
-const word = "atoll-escape-word"
+// secretWord is sent by the test's listeners, and by nothing else.
+const secretWord = "atoll-escape-word"
 
-// probePath is where the attacks' program was built.
+// probePath is the path of the probe, the program with the attacks.
 var probePath string
 
-func TestMain(m *testing.M) { os.Exit(testenv.Main(m, "namespace, docker, qemu or kubernetes", build)) }
+func TestMain(m *testing.M) {
+	os.Exit(testenv.Main(m, "namespace, docker, qemu or kubernetes", buildAndRun))
+}
 
-func build(m *testing.M) int {
+func buildAndRun(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "atoll-escape-")
 	if err != nil {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	kept = dir
+	tempRoot = dir
 	if err := os.Chmod(dir, 0o755); err != nil {
 		panic(err)
 	}
-	if probePath = os.Getenv(probeThere); probePath != "" {
+	if probePath = os.Getenv(probeVar); probePath != "" {
 		return m.Run()
 	}
 	probePath = filepath.Join(dir, "probe")
@@ -65,37 +67,38 @@ func build(m *testing.M) int {
 	return enginetest.Main(m, helpertest.Main)
 }
 
-// probeThere names the probe to a test binary that another has started.
-const probeThere = "ATOLL_ESCAPE_PROBE"
+// probeVar is the environment variable with the probe's path for a test binary that
+// another one starts.
+const probeVar = "ATOLL_ESCAPE_PROBE"
 
-// TestRootless tries the attacks in sandboxes that an ordinary user has made.
+// TestRootless runs TestIsolation for sandboxes of an unprivileged user.
 func TestRootless(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("this user is an ordinary one: TestWalls has tried them")
+		t.Skip("this user is unprivileged: TestIsolation covers it")
 	}
 	const user = 65533
-	home := scratch(t)
+	home := makeTempDir(t)
 	if err := os.Chown(home, user, user); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", "-test.run=^TestWalls$/^namespace$", "-test.v")
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", "-test.run=^TestIsolation$/^namespace$", "-test.v")
 	cmd.Dir = home
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + home, probeThere + "=" + probePath, "ATOLL_HELPERS=" + os.Getenv("ATOLL_HELPERS"), "ATOLL_TEST=" + os.Getenv("ATOLL_TEST"), "ATOLL_MUST=" + os.Getenv("ATOLL_MUST")}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + home, probeVar + "=" + probePath, "ATOLL_HELPERS=" + os.Getenv("ATOLL_HELPERS"), "ATOLL_TEST=" + os.Getenv("ATOLL_TEST"), "ATOLL_MUST=" + os.Getenv("ATOLL_MUST")}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}, Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.CombinedOutput()
-	if n := bytes.Count(out, []byte("--- PASS: TestWalls/namespace/")); err != nil || n < least {
+	if n := bytes.Count(out, []byte("--- PASS: TestIsolation/namespace/")); err != nil || n < minCrossed {
 		t.Errorf("%d attacks were held, %v:\n%s", n, err, out)
 	}
 }
 
-// TestCluster tries the attacks in pods of a real cluster.
+// TestCluster runs the attacks in pods of a real cluster.
 func TestCluster(t *testing.T) {
 	tool := os.Getenv("ATOLL_CLUSTER")
 	switch {
 	case os.Getenv("ATOLL_CLUSTER_STATE") != "":
-		t.Skip("this is in the cluster: TestWalls has tried them")
+		t.Skip("already in the cluster: TestIsolation covers it")
 	case tool == "":
 		testenv.Skip(t, "kubernetes", `there is no cluster: eval "$(scripts/cluster)" makes the tool that makes one`)
 	}
@@ -105,18 +108,18 @@ func TestCluster(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, tool, "run", "--", self, "-test.run=^(TestWalls|TestBombs|TestForkBomb)$/^kubernetes$", "-test.v")
-	cmd.Env = append(os.Environ(), probeThere+"="+probePath)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // it takes the cluster down
+	cmd := exec.CommandContext(ctx, tool, "run", "--", self, "-test.run=^(TestIsolation|TestResourceLimits|TestForkBombsAndOutputFloods)$/^kubernetes$", "-test.v")
+	cmd.Env = append(os.Environ(), probeVar+"="+probePath)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // the tool then stops the cluster
 	cmd.WaitDelay = time.Minute
 	out, err := cmd.CombinedOutput()
-	if n := bytes.Count(out, []byte("--- PASS: TestWalls/kubernetes/")); err != nil || n < least {
+	if n := bytes.Count(out, []byte("--- PASS: TestIsolation/kubernetes/")); err != nil || n < minCrossed {
 		t.Errorf("%d attacks were held, %v:\n%s", n, err, out)
 	}
 }
 
-// hostNS names a namespace of this process, which is the host's.
-func hostNS(t *testing.T, kind string) string {
+// hostNamespace returns the name of a namespace of this process, which is the host's.
+func hostNamespace(t *testing.T, kind string) string {
 	t.Helper()
 	ns, err := os.Readlink("/proc/self/ns/" + kind)
 	if err != nil {
@@ -125,18 +128,18 @@ func hostNS(t *testing.T, kind string) string {
 	return ns
 }
 
-// walls are the namespaces that weak makes.
-const walls = syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC | syscall.CLONE_NEWNET
+// weakNamespaces are the namespaces of weak isolation.
+const weakNamespaces = syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC | syscall.CLONE_NEWNET
 
-// weak runs an attack as root in namespaces of its own, without those of trial
-// if it needs them to be gone, and behind no other wall.
-func weak(t *testing.T, a trial, args []string) (int, string) {
+// runWeaklyIsolated runs an attack as root with no isolation but namespaces, without
+// a.missingNamespaces. It returns the probe's exit code and output.
+func runWeaklyIsolated(t *testing.T, a attack, args []string) (int, string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, probePath, append([]string{hostNS(t, "mnt"), "weak", a.name}, args...)...)
-	cmd.Env = []string{"PATH=/usr/bin:/bin", "ATOLL_WORD=" + word}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: walls &^ a.open, Pdeathsig: syscall.SIGKILL, Setsid: true}
+	cmd := exec.CommandContext(ctx, probePath, append([]string{hostNamespace(t, "mnt"), "weak", a.name}, args...)...)
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "ATOLL_WORD=" + secretWord}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: weakNamespaces &^ a.missingNamespaces, Pdeathsig: syscall.SIGKILL, Setsid: true}
 	var out bytes.Buffer
 	var err error
 	if a.tty {
@@ -151,56 +154,56 @@ func weak(t *testing.T, a trial, args []string) (int, string) {
 		err = cmd.Run()
 	}
 	if cmd.ProcessState == nil {
-		t.Fatalf("weak walls: %v", err)
+		t.Fatalf("weak isolation: %v", err)
 	}
 	return cmd.ProcessState.ExitCode(), strings.TrimSpace(out.String())
 }
 
-// TestGuard shows that the program refuses the host's mount namespace.
-func TestGuard(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), probePath, hostNS(t, "mnt"), "core-pattern").CombinedOutput()
+// TestProbeRefusesHost checks that the probe does not run in the host's mount
+// namespace.
+func TestProbeRefusesHost(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), probePath, hostNamespace(t, "mnt"), "core-pattern").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "host's mount namespace") {
-		t.Errorf("on the host the probe says %q, %v", out, err)
+		t.Errorf("on the host the probe prints %q, %v", out, err)
 	}
 	out, err = exec.CommandContext(t.Context(), probePath, "anything", "core-pattern").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "names no mount namespace") {
-		t.Errorf("without the host's name the probe says %q, %v", out, err)
+		t.Errorf("without a namespace's name the probe prints %q, %v", out, err)
 	}
 }
 
-// least is how many attacks must cross the weak walls: fewer, and the suite
-// shows less than it says.
-const least = 60
+// minCrossed is how many attacks must succeed against weak isolation.
+const minCrossed = 60
 
-// TestWeak shows that the attacks can succeed.
-func TestWeak(t *testing.T) {
+// TestAttacksSucceedWithWeakIsolation checks that the attacks can succeed.
+func TestAttacksSucceedWithWeakIsolation(t *testing.T) {
 	if os.Geteuid() != 0 {
-		testenv.Skip(t, "escape", "weak walls are made by root")
+		testenv.Skip(t, "escape", "weak isolation needs root")
 	}
-	f := newFar(t)
+	f := newHostTargets(t)
 	shown := 0
-	for _, a := range trials() {
+	for _, a := range listAttacks() {
 		t.Run(a.name, func(t *testing.T) {
-			code, out := weak(t, a, a.with(f))
+			code, out := runWeaklyIsolated(t, a, a.buildArgs(f))
 			switch {
 			case code == crossed, a.name == "init-signals" && code != held:
 				shown++
-			case lacking(out):
-				t.Skipf("this kernel or machine has no such thing: %s", out)
+			case isMissingFeature(out):
+				t.Skipf("not supported by this kernel or machine: %s", out)
 			default:
-				t.Errorf("exit code %d behind weak walls: %s", code, out)
+				t.Errorf("exit code %d with weak isolation: %s", code, out)
 			}
 		})
 	}
-	t.Logf("%d attacks cross weak walls", shown)
-	if shown < least {
-		t.Errorf("only %d attacks cross weak walls, want %d at least", shown, least)
+	t.Logf("%d attacks succeed with weak isolation", shown)
+	if shown < minCrossed {
+		t.Errorf("only %d attacks succeed with weak isolation, want at least %d", shown, minCrossed)
 	}
 }
 
-// lacking reports whether the weak walls' answer is that of a kernel without
-// what was attacked.
-func lacking(out string) bool {
+// isMissingFeature reports whether the probe's output shows that the kernel or machine
+// does not have what was attacked.
+func isMissingFeature(out string) bool {
 	for _, s := range []syscall.Errno{syscall.EAFNOSUPPORT, syscall.ESOCKTNOSUPPORT, syscall.EPROTONOSUPPORT, syscall.ENOSYS, syscall.ENOENT, syscall.ENODEV, syscall.ENXIO} {
 		if strings.Contains(out, s.Error()) {
 			return true
@@ -209,24 +212,26 @@ func lacking(out string) bool {
 	return strings.Contains(out, "nothing matches") || strings.Contains(out, "no disk")
 }
 
-// TestWalls tries every attack in a sandbox of every driver.
-func TestWalls(t *testing.T) {
-	each(t, func(t *testing.T, p place) {
-		sb := p.sandbox(t, atoll.Spec{})
-		f := newFar(t)
-		f.apart = p.apart
-		for _, a := range trials() {
-			t.Run(a.name, func(t *testing.T) { try(t, sb, a, f, p.weaker[a.name]) })
+// TestIsolation runs every attack in a sandbox of every driver.
+func TestIsolation(t *testing.T) {
+	forEachDriver(t, func(t *testing.T, p testDriver) {
+		sb := p.createSandbox(t, atoll.Spec{})
+		f := newHostTargets(t)
+		f.ownKernel = p.ownKernel
+		for _, a := range listAttacks() {
+			t.Run(a.name, func(t *testing.T) { runAttack(t, sb, a, f, p.exceptions[a.name]) })
 		}
 	})
 }
 
-// try makes one attack in a sandbox, which must hold it and go on.
-func try(t *testing.T, sb atoll.Sandbox, a trial, f *far, weaker string) {
+// runAttack runs an attack in a sandbox. It fails the test if the attack succeeds,
+// unless exception, the reason why it may, is not empty; if the sandbox does not answer
+// afterwards; and if the host was changed.
+func runAttack(t *testing.T, sb atoll.Sandbox, a attack, f *hostTargets, exception string) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var out bytes.Buffer
-	cmd := atoll.Cmd{Args: append([]string{"/workspace/probe", f.namespace("mnt"), a.name}, a.with(f)...), Env: []string{"ATOLL_WORD=" + word}, Timeout: time.Minute}
+	cmd := atoll.Cmd{Args: append([]string{"/workspace/probe", f.namespaceName("mnt"), a.name}, a.buildArgs(f)...), Env: []string{"ATOLL_WORD=" + secretWord}, Timeout: time.Minute}
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if a.tty {
 		cmd.TTY = &atoll.TTY{}
@@ -235,39 +240,40 @@ func try(t *testing.T, sb atoll.Sandbox, a trial, f *far, weaker string) {
 	if err != nil {
 		t.Errorf("Exec: %v, output %q", err, &out)
 	}
-	ours := a.name == "init-signals" // that they could be sent is nothing if process 1 takes no notice
+	ours := a.name == "init-signals" // sending signals is harmless if process 1 ignores them
 	switch {
-	case weaker != "":
-		t.Logf("exit code %d, and by its nature this wall lets it: %s", exit.Code, weaker)
+	case exception != "":
+		t.Logf("exit code %d, which this isolation allows: %s", exit.Code, exception)
 	case exit.Code != held && !ours:
 		t.Errorf("exit code %d: %s", exit.Code, &out)
 	}
-	if exit, err := sb.Exec(ctx, atoll.Cmd{Args: []string{"/workspace/probe", f.namespace("mnt"), "list"}}); err != nil || exit.Code != crossed {
-		t.Errorf("afterwards the sandbox does not answer: %v, %+v", err, exit)
+	if exit, err := sb.Exec(ctx, atoll.Cmd{Args: []string{"/workspace/probe", f.namespaceName("mnt"), "list"}}); err != nil || exit.Code != crossed {
+		t.Errorf("the sandbox does not answer afterwards: %v, %+v", err, exit)
 	}
-	f.check(t)
+	f.checkUntouched(t)
 }
 
-// place is one kind of wall.
-type place struct {
-	driver atoll.Driver
-	lacks  []string          // bombs against which it has no limit that it would take
-	weaker map[string]string // attacks that cross by the nature of the wall, and why; docs/threats.md names them
-	apart  bool              // it has a kernel of its own, whose namespaces are none of the host's, be their numbers the same
-	mortal bool              // who passes its limit of memory may end with all that runs in it
+// testDriver is a driver with what its isolation does not cover.
+type testDriver struct {
+	driver            atoll.Driver
+	missingLimits     []string          // bombs for which it has no limit
+	exceptions        map[string]string // attacks that succeed by design, and why; docs/threats.md lists them
+	ownKernel         bool              // its sandboxes have their own kernel, whose namespaces are not the host's even if their numbers are equal
+	diesOfMemoryLimit bool              // a sandbox that exceeds its memory limit may end
 }
 
-// mountNS names the mount namespace of the host, as far.namespace does.
-func (p place) mountNS(t *testing.T) string {
+// hostMountNamespace returns the name of the host's mount namespace, as
+// hostTargets.namespaceName does.
+func (p testDriver) hostMountNamespace(t *testing.T) string {
 	t.Helper()
-	if p.apart {
+	if p.ownKernel {
 		return "mnt:[1]"
 	}
-	return hostNS(t, "mnt")
+	return hostNamespace(t, "mnt")
 }
 
-// sandbox creates a sandbox with the probe in it.
-func (p place) sandbox(t *testing.T, spec atoll.Spec) atoll.Sandbox {
+// createSandbox creates a sandbox with the probe in it.
+func (p testDriver) createSandbox(t *testing.T, spec atoll.Spec) atoll.Sandbox {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 3*time.Minute)
 	t.Cleanup(cancel)

@@ -14,10 +14,10 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// TestImage tries every attack in a namespace sandbox made of an image, whose
-// root is put together in another way than the host's own.
+// TestImage runs every attack in a namespace sandbox made of an image, whose root is
+// built differently from one with the host's files.
 func TestImage(t *testing.T) {
-	d := &namespace.Driver{Dir: scratch(t)}
+	d := &namespace.Driver{Dir: makeTempDir(t)}
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
 			t.Error(err)
@@ -27,17 +27,17 @@ func TestImage(t *testing.T) {
 		testenv.Skip(t, "namespace", "%v", err)
 	}
 	importImage(t, d)
-	sb := place{driver: d}.sandbox(t, atoll.Spec{Image: escapeImage})
-	f := newFar(t)
-	for _, a := range trials() {
-		t.Run(a.name, func(t *testing.T) { try(t, sb, a, f, "") })
+	sb := testDriver{driver: d}.createSandbox(t, atoll.Spec{Image: escapeImage})
+	f := newHostTargets(t)
+	for _, a := range listAttacks() {
+		t.Run(a.name, func(t *testing.T) { runAttack(t, sb, a, f, "") })
 	}
 }
 
-// escapeImage is what importImage makes.
+// escapeImage is the name of the image that importImage imports.
 const escapeImage = "escape:test"
 
-// importImage gives a driver an image with nothing but a shell.
+// importImage imports an image with only a shell into a driver.
 func importImage(t *testing.T, d atoll.ImageImporter) {
 	t.Helper()
 	busybox, err := exec.LookPath("busybox")

@@ -35,25 +35,25 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// agentKey is the key of a maker's API, which must be nowhere inside.
+// agentKey is the key of a model API, which must not get into sandboxes.
 const agentKey = "sk-real-0c2d7be1f9a84"
 
-// resident is an agent as a user of 'atoll up' knows it.
-type resident struct {
+// agentCase describes a coding agent for testUpAgent.
+type agentCase struct {
 	name     string
-	variable string // of the host, with the key
-	host     string // of its maker's API
-	header   string // that the API takes the key in
-	ready    string // on the screen of an agent that waits for a task
-	aside    string // in what it asks besides the task, with tools; empty: without
-	aux      string // answer to what it asks besides the task; empty: a title
+	variable string // environment variable of the host with the key
+	host     string // of its model's API
+	header   string // in which the API expects the key
+	ready    string // on the screen when the agent is ready for a task
+	aside    string // in its side requests with tools; empty: those have no tools
+	aux      string // answer to its side requests; empty: a title
 	file     string // .atoll.yaml
 	write    modeltest.Use
-	settings map[string]string // files of the repository that it would ask about elsewhere
+	settings map[string]string // files of the repository that it asks about without a sandbox
 }
 
-// uses is a call of a tool.
-func uses(name string, input map[string]any) modeltest.Use {
+// newToolUse returns a call of a tool.
+func newToolUse(name string, input map[string]any) modeltest.Use {
 	b, err := json.Marshal(input)
 	if err != nil {
 		panic(err)
@@ -63,23 +63,23 @@ func uses(name string, input map[string]any) modeltest.Use {
 
 const title = "A title"
 
-// commits is what an agent is told to run.
+// commits is the command that the model has the agent run.
 const commits = "printf 'written by an agent\\n' >agent.txt && git add agent.txt && git commit -qm 'by an agent'"
 
 func TestUpClaude(t *testing.T) {
-	upAgent(t, resident{
+	testUpAgent(t, agentCase{
 		name: "claude", variable: "ANTHROPIC_API_KEY", host: "api.anthropic.com", header: "X-Api-Key", ready: "bypass permissions on",
 		settings: map[string]string{
 			".mcp.json":             `{"mcpServers":{"own":{"command":"true"}}}`,
 			".claude/settings.json": `{"hooks":{"SessionStart":[{"hooks":[{"type":"command","command":"true"}]}]}}`,
 		},
-		write: uses("Bash", map[string]any{"command": commits, "description": "write it"}),
+		write: newToolUse("Bash", map[string]any{"command": commits, "description": "write it"}),
 	})
 }
 
 func TestUpCodex(t *testing.T) {
-	upAgent(t, resident{
-		// The API's own models have it write JavaScript, which modeltest does not.
+	testUpAgent(t, agentCase{
+		// For the API's own models it uses JavaScript, which modeltest can't write.
 		file: "prepare: ['mkdir ~/.codex && echo model=\\\"scripted\\\" >~/.codex/config.toml']\n",
 		settings: map[string]string{
 			".codex/config.toml": "[mcp_servers.own]\ncommand = \"true\"\n",
@@ -87,114 +87,115 @@ func TestUpCodex(t *testing.T) {
 		},
 		aside: "single-line task title",
 		name:  "codex", variable: "OPENAI_API_KEY", host: "api.openai.com", header: "Authorization", ready: "permissions: YOLO mode",
-		write: uses("exec_command", map[string]any{"cmd": commits}),
+		write: newToolUse("exec_command", map[string]any{"cmd": commits}),
 	})
 }
 
 func TestUpGemini(t *testing.T) {
-	upAgent(t, resident{
+	testUpAgent(t, agentCase{
 		name: "gemini", variable: "GEMINI_API_KEY", host: "generativelanguage.googleapis.com", header: "X-Goog-Api-Key", ready: "YOLO",
 		settings: map[string]string{
 			".gemini/settings.json": `{"mcpServers":{"own":{"command":"true"}},"hooks":{"SessionStart":[{"hooks":[{"type":"command","command":"true"}]}]}}`,
 		},
-		aux:   `{"complexity_reasoning":"none","complexity_score":90}`, // which of its models is to answer
-		write: uses("run_shell_command", map[string]any{"command": commits, "description": "write it"}),
+		aux:   `{"complexity_reasoning":"none","complexity_score":90}`, // the answer to its question which model to use
+		write: newToolUse("run_shell_command", map[string]any{"command": commits, "description": "write it"}),
 	})
 }
 
 func TestUpOpencode(t *testing.T) {
-	upAgent(t, resident{
+	testUpAgent(t, agentCase{
 		name: "opencode", variable: "ANTHROPIC_API_KEY", host: "api.anthropic.com", header: "X-Api-Key", ready: "Ask anything",
 		settings: map[string]string{"opencode.json": `{"mcp":{"own":{"type":"local","command":["true"]}},"permission":{"bash":"ask"}}`},
-		write:    uses("bash", map[string]any{"command": commits, "description": "write it"}),
+		write:    newToolUse("bash", map[string]any{"command": commits, "description": "write it"}),
 	})
 }
 
-// upAgent starts an agent with 'atoll up', types a task, and brings home what it
-// has done. Nobody answers a question: there must be none.
-func upAgent(t *testing.T, r resident) {
+// testUpAgent starts an agent with 'atoll up', types a task, and syncs its work to the
+// host. The agent must not ask any question.
+func testUpAgent(t *testing.T, r agentCase) {
 	if testing.Short() {
 		t.Skip("a real agent: left out by -short")
 	}
 	programs := testenv.Program(t, r.name, "ATOLL_AGENTS")
-	w := onNamespaces(t)
-	o := newOutside(t, r)
+	w := newNamespaceFixture(t)
+	o := newFakeInternet(t, r)
 	o.model.Play(modeltest.Script{Aux: cmp.Or(r.aux, title), Turns: []modeltest.Turn{
 		{Text: "I write it.", Tools: []modeltest.Use{r.write}}, {Text: "All is done."},
 	}})
 	w.env = append(w.env, r.variable+"="+agentKey)
-	w.must(os.Symlink(programs, w.path("h/agents")))
-	w.repo("web")
-	w.write("web/.atoll.yaml", r.file)
+	w.must(os.Symlink(programs, w.joinPath("h/agents")))
+	w.createRepository("web")
+	w.writeFile("web/.atoll.yaml", r.file)
 	for name, text := range r.settings {
-		w.write("web/"+name, text)
+		w.writeFile("web/"+name, text)
 	}
-	w.commit("web", "how it is worked on")
-	w.atoll(0, "web", "up", r.name, "--no-attach", "--name", "web")
+	w.commitAll("web", "how it is worked on")
+	w.runAtoll(0, "web", "up", r.name, "--no-attach", "--name", "web")
 	screen := ""
 	shows := func(what, text string) {
 		t.Helper()
-		w.until(what, func() bool {
-			screen = w.atoll(0, "/", "terminal", "read", "web", "web").stdout
+		w.waitFor(what, func() bool {
+			screen = w.runAtoll(0, "/", "terminal", "read", "web", "web").stdout
 			return strings.Contains(screen, text)
 		})
 	}
 	defer func() {
 		if t.Failed() {
-			t.Logf("the screen:\n%s\nrequests:\n%s", screen, o.text())
+			t.Logf("the screen:\n%s\nrequests:\n%s", screen, o.requestText())
 		}
 	}()
 	shows("it waits for a task", r.ready)
 	typed := time.Time{}
-	w.until("what is typed shows", func() bool {
-		if time.Since(typed) > again { // one that is still starting drops it: gemini
-			w.atoll(0, "/", "terminal", "send", "web", "web", "make agent.txt")
+	w.waitFor("what is typed shows", func() bool {
+		if time.Since(typed) > again { // gemini drops input while it starts
+			w.runAtoll(0, "/", "terminal", "send", "web", "web", "make agent.txt")
 			typed = time.Now()
 		}
-		screen = w.atoll(0, "/", "terminal", "read", "web", "web").stdout
+		screen = w.runAtoll(0, "/", "terminal", "read", "web", "web").stdout
 		return strings.Contains(screen, "make agent.txt")
 	})
 	pressed := time.Time{}
-	w.until("it says that it is done", func() bool {
-		if !o.begun() && time.Since(pressed) > again { // likewise
-			w.atoll(0, "/", "terminal", "send", "web", "web", "Enter")
+	w.waitFor("it says that it is done", func() bool {
+		if !o.taskRequested() && time.Since(pressed) > again { // likewise
+			w.runAtoll(0, "/", "terminal", "send", "web", "web", "Enter")
 			pressed = time.Now()
 		}
-		screen = w.atoll(0, "/", "terminal", "read", "web", "web").stdout
+		screen = w.runAtoll(0, "/", "terminal", "read", "web", "web").stdout
 		return strings.Contains(screen, "All is done.")
 	})
-	o.keyed()
-	w.keyless("web")
-	w.atoll(0, "web", "sync")
-	same(t, "what came home", w.read("web/agent.txt"), "written by an agent")
+	o.checkRealKey()
+	w.checkNoKey("web")
+	w.runAtoll(0, "web", "sync")
+	checkEqual(t, "what came home", w.readFile("web/agent.txt"), "written by an agent")
 }
 
-// again is when somebody whose agent does nothing types again, or presses Enter.
+// again is the interval at which testUpAgent types the task or presses Enter again
+// while the agent does nothing.
 const again = 10 * time.Second
 
-// keyless looks for the key in all that a sandbox's programs can read: files,
-// arguments, environments, memory.
-func (w *world) keyless(name string) {
+// checkNoKey checks that the key is not in anything that the programs of a sandbox can
+// read: files, arguments, environments, memory.
+func (w *fixture) checkNoKey(name string) {
 	w.t.Helper()
 	half := len(agentKey) / 2
-	for text, found := range map[string]bool{agentKey: false, placeholder: true} { // that the search finds what is there
-		got := w.inside(name, "/", fmt.Sprintf(`key=$(printf %%s%%s '%s' '%s')
+	for text, found := range map[string]bool{agentKey: false, placeholder: true} { // the placeholder must be found
+		got := w.runInSandbox(name, "/", fmt.Sprintf(`key=$(printf %%s%%s '%s' '%s')
 			grep -lsaF "$key" /proc/[0-9]*/environ /proc/[0-9]*/cmdline || true
 			grep -rlsaF "$key" /etc /home /opt/atoll/run /root /run /srv /tmp /var /workspace || true`, text[:half], text[half:]))
 		if (got != "") != found {
 			w.t.Errorf("%s is in %q", text, strings.Fields(got))
 		}
 	}
-	space := w.inside(name, "/", "readlink /proc/self/ns/pid")
+	space := w.runInSandbox(name, "/", "readlink /proc/self/ns/pid")
 	links, err := filepath.Glob("/proc/[0-9]*/ns/pid")
 	w.must(err)
 	held := 0
 	for _, link := range links {
-		if to, err := os.Readlink(link); err != nil || to != space { // it is gone, or elsewhere
+		if to, err := os.Readlink(link); err != nil || to != space { // it has exited, or is in another sandbox
 			continue
 		}
 		dir := filepath.Dir(filepath.Dir(link))
-		in := inMemory(dir, agentKey, placeholder)
+		in := searchMemory(dir, agentKey, placeholder)
 		if in[0] {
 			exe, _ := os.Readlink(dir + "/exe")
 			w.t.Errorf("the key is in the memory of %s", exe)
@@ -204,24 +205,24 @@ func (w *world) keyless(name string) {
 		}
 	}
 	if held == 0 {
-		w.t.Error("no memory has what is in every environment")
+		w.t.Error("the search does not find a variable of every environment")
 	}
 }
 
-// placeholder stands inside where the key would.
+// placeholder is in the sandbox instead of the key.
 const placeholder = "added-on-the-way-out"
 
-// inMemory reports which texts are in the memory that a process, by its directory
-// in /proc, has written.
-func inMemory(dir string, texts ...string) []bool {
+// searchMemory reports which texts are in the writable memory of a process. dir is its
+// directory in /proc.
+func searchMemory(dir string, texts ...string) []bool {
 	found := make([]bool, len(texts))
 	maps, err := os.ReadFile(dir + "/maps")
 	mem, err1 := os.Open(dir + "/mem")
 	pages, err2 := os.Open(dir + "/pagemap")
-	defer mem.Close() // that of none does nothing
+	defer mem.Close() // harmless if mem is nil
 	defer pages.Close()
 	if errors.Join(err, err1, err2) != nil {
-		return found // it has ended
+		return found // it has exited
 	}
 	size := int64(os.Getpagesize())
 	for line := range strings.Lines(string(maps)) {
@@ -234,7 +235,7 @@ func inMemory(dir string, texts ...string) []bool {
 		if _, err := pages.ReadAt(entry, 8*(from/size)); err != nil {
 			continue
 		}
-		var before []byte // the end of the page before, if that is there
+		var before []byte // the end of the previous page, if it was read
 		page := make([]byte, size)
 		for i := from; i < to; i += size {
 			if entry[8*((i-from)/size)+7]&0xc0 == 0 { // neither present nor swapped
@@ -255,23 +256,23 @@ func inMemory(dir string, texts ...string) []bool {
 	return found
 }
 
-// outside is a network of the test's own that plays the internet: the API of
-// an agent's maker, behind which is a model.
-type outside struct {
+// fakeInternet is a private network with one server, which answers like the API of an
+// agent's model.
+type fakeInternet struct {
 	t           testing.TB
-	r           resident
-	model, side *modeltest.Server // side answers what is not the task
+	r           agentCase
+	model, side *modeltest.Server // side answers side requests
 
 	mu    sync.Mutex
 	asked []*http.Request // guarded by mu
 }
 
-// public is where it is: the address of nobody here.
-const public = "93.184.216.34"
+// publicAddress is the address of the server in the fake internet.
+const publicAddress = "93.184.216.34"
 
-// newOutside makes it for the thread of a test and all that it starts. No other
-// host can be reached.
-func newOutside(t *testing.T, r resident) *outside {
+// newFakeInternet moves this test's thread, and so all processes that it starts, into a
+// private network with a fake internet. They can reach no other host.
+func newFakeInternet(t *testing.T, r agentCase) *fakeInternet {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		testenv.Skip(t, "root", "only root makes networks")
@@ -281,7 +282,7 @@ func newOutside(t *testing.T, r resident) *outside {
 	if err != nil {
 		testenv.Skip(t, "root", "ca-certificates: %v", err)
 	}
-	runtime.LockOSThread() // for ever: the thread ends with the test
+	runtime.LockOSThread() // never unlocked: the thread ends with the test
 	if err := unix.Unshare(unix.CLONE_NEWNET | unix.CLONE_NEWNS); err != nil {
 		testenv.Skip(t, "namespace", "no network of its own: %v", err)
 	}
@@ -289,7 +290,7 @@ func newOutside(t *testing.T, r resident) *outside {
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr, err := netlink.ParseAddr(public + "/32")
+	addr, err := netlink.ParseAddr(publicAddress + "/32")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,23 +301,23 @@ func newOutside(t *testing.T, r resident) *outside {
 	}
 	for name, text := range map[string]string{
 		bundle: string(trusted) + "\n" + string(ca), "/etc/resolv.conf": "nameserver 127.0.0.1\n",
-		"/etc/hosts": "127.0.0.1 localhost\n" + public + " " + r.host + "\n",
+		"/etc/hosts": "127.0.0.1 localhost\n" + publicAddress + " " + r.host + "\n",
 	} {
 		file := filepath.Join(t.TempDir(), filepath.Base(name))
 		if err := errors.Join(os.WriteFile(file, []byte(text), 0o644), unix.Mount(file, name, "", unix.MS_BIND, "")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	o := &outside{
+	o := &fakeInternet{
 		t: t, r: r, model: modeltest.New(t, modeltest.Script{}),
 		side: modeltest.New(t, modeltest.Script{Turns: []modeltest.Turn{{Text: title}}}),
 	}
-	l, err := net.Listen("tcp", public+":443")
+	l, err := net.Listen("tcp", publicAddress+":443")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := httptest.NewUnstartedServer(http.HandlerFunc(o.serve))
-	s.Config.ErrorLog = log.New(io.Discard, "", 0) // the gate goes away in the middle
+	s := httptest.NewUnstartedServer(http.HandlerFunc(o.serveRequest))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // the egress proxy may exit in the middle
 	s.Listener.Close()
 	s.Listener, s.TLS = l, &tls.Config{Certificates: []tls.Certificate{cert}}
 	s.StartTLS()
@@ -327,13 +328,13 @@ func newOutside(t *testing.T, r resident) *outside {
 	return o
 }
 
-func (o *outside) serve(w http.ResponseWriter, r *http.Request) {
+func (o *fakeInternet) serveRequest(w http.ResponseWriter, r *http.Request) {
 	o.mu.Lock()
 	o.asked = append(o.asked, r)
 	o.mu.Unlock()
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // who asked is gone
+		return // the client has disconnected
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	model := o.model
@@ -343,8 +344,8 @@ func (o *outside) serve(w http.ResponseWriter, r *http.Request) {
 	model.Config.Handler.ServeHTTP(w, r)
 }
 
-// text is what was asked.
-func (o *outside) text() string {
+// requestText returns the requests as text.
+func (o *fakeInternet) requestText() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var b strings.Builder
@@ -354,27 +355,27 @@ func (o *outside) text() string {
 	return b.String()
 }
 
-// begun reports whether the model was asked for the task.
-func (o *outside) begun() bool {
+// taskRequested reports whether the model got a request with the task.
+func (o *fakeInternet) taskRequested() bool {
 	return slices.ContainsFunc(o.model.Requests(), func(r modeltest.Request) bool { return r.Turn >= 0 })
 }
 
-// keyed holds what asked the model to the real key.
-func (o *outside) keyed() {
+// checkRealKey checks that all requests had the real key.
+func (o *fakeInternet) checkRealKey() {
 	o.t.Helper()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.asked) == 0 {
-		o.t.Errorf("nobody asked %s", o.r.host)
+		o.t.Errorf("no request to %s", o.r.host)
 	}
 	for _, q := range o.asked {
 		if got := strings.TrimPrefix(q.Header.Get(o.r.header), "Bearer "); got != agentKey || q.Host != o.r.host {
-			o.t.Errorf("%s%s was asked with the key %q", q.Host, q.URL.Path, got)
+			o.t.Errorf("%s%s got the key %q", q.Host, q.URL.Path, got)
 		}
 	}
 }
 
-// newCertificates makes an authority and a certificate for a host.
+// newCertificates creates a certificate authority and a certificate for a host.
 func newCertificates(t testing.TB, host string) (ca []byte, cert tls.Certificate) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -8,82 +8,82 @@ import (
 	"testing"
 )
 
-// waiting is what 'atoll status' says of a sandbox's work.
-func (w *world) waiting(name string) (s struct{ Mode, Refused string }) {
+// readSyncStatus returns the sync mode and the last refusal from 'atoll status'.
+func (w *fixture) readSyncStatus(name string) (s struct{ Mode, Refused string }) {
 	w.t.Helper()
 	var all struct {
 		Sync *struct{ Mode, Refused string } `json:"sync"`
 	}
 	all.Sync = &s
-	w.must(json.Unmarshal([]byte(w.atoll(0, "/", "status", "--offline", "--json", name).stdout), &all))
+	w.must(json.Unmarshal([]byte(w.runAtoll(0, "/", "status", "--offline", "--json", name).stdout), &all))
 	return s
 }
 
-// TestWorkComesHomeByItself has an agent commit and dirty, in each mode: what
-// 'up' has left behind brings it home, and nobody says anything. A sandbox is idle
-// after a minute: to wait for that, ATOLL_PROJECT_IDLE=1, is by hand.
-func TestWorkComesHomeByItself(t *testing.T) {
-	w := onNamespaces(t)
-	w.repo("r")
-	w.write("agent", `cd /workspace; echo "$1" >made-$1; git add made-$1; git commit -qm "agent $1"; echo "loose $1" >loose.txt`)
-	w.start("r", "r")
-	w.atoll(0, "/", "cp", w.path("agent"), "r:/tmp/agent")
+// TestAutoSync checks for each sync mode whether the background process of 'up' syncs
+// commits and uncommitted changes of an agent by itself. Modes that wait until the
+// sandbox is idle take minutes and run only with ATOLL_PROJECT_IDLE=1.
+func TestAutoSync(t *testing.T) {
+	w := newNamespaceFixture(t)
+	w.createRepository("r")
+	w.writeFile("agent", `cd /workspace; echo "$1" >made-$1; git add made-$1; git commit -qm "agent $1"; echo "loose $1" >loose.txt`)
+	w.upSandbox("r", "r")
+	w.runAtoll(0, "/", "cp", w.joinPath("agent"), "r:/tmp/agent")
 	agent := func(n string) string {
 		t.Helper()
-		return w.inside("r", "/workspace", "sh -e /tmp/agent "+n+"; git rev-parse HEAD")
+		return w.runInSandbox("r", "/workspace", "sh -e /tmp/agent "+n+"; git rev-parse HEAD")
 	}
 	mode := func(to string) {
 		t.Helper()
-		w.atoll(0, "r", "up", "--name", "r", "--sync-mode", to)
-		same(t, "the mode", w.waiting("r").Mode, to)
+		w.runAtoll(0, "r", "up", "--name", "r", "--sync-mode", to)
+		checkEqual(t, "the mode", w.readSyncStatus("r").Mode, to)
 	}
 	home := func(what, commit, loose string) {
 		t.Helper()
-		w.until(what+": the commit is home", func() bool { return w.git("r", "rev-parse", "main") == commit })
-		w.until(what+": the work is home", func() bool {
-			return strings.TrimSpace(w.try("r", "git", "show", "refs/sandbox/r/wip/main:loose.txt").stdout) == loose
+		w.waitFor(what+": the commit is home", func() bool { return w.runGit("r", "rev-parse", "main") == commit })
+		w.waitFor(what+": the work is home", func() bool {
+			return strings.TrimSpace(w.runProgram("r", "git", "show", "refs/sandbox/r/wip/main:loose.txt").stdout) == loose
 		})
-		same(t, "the host's files, "+what, w.git("r", "status", "--porcelain"), "")
+		checkEqual(t, "the host's files, "+what, w.runGit("r", "status", "--porcelain"), "")
 	}
 
 	agent("1")
-	if left, err := filepath.Glob(w.path("h/sync/*")); err != nil || len(left) > 0 || w.git("r", "for-each-ref", "refs/sandbox") != "" {
-		t.Fatalf("manual: somebody is at work: %q, %v", left, err)
+	if left, err := filepath.Glob(w.joinPath("h/sync/*")); err != nil || len(left) > 0 || w.runGit("r", "for-each-ref", "refs/sandbox") != "" {
+		t.Fatalf("manual: a watcher runs: %q, %v", left, err)
 	}
 	mode("auto-commit")
 	home("auto-commit", agent("2"), "loose 2")
 
-	// What can't come home is said once to who comes by.
-	w.write("r/mine", "mine\n")
-	w.commit("r", "mine")
-	mine := w.git("r", "rev-parse", "main")
+	// A refused sync is reported once, by the next command.
+	w.writeFile("r/mine", "mine\n")
+	w.commitAll("r", "mine")
+	mine := w.runGit("r", "rev-parse", "main")
 	theirs := agent("3")
-	w.until("it is refused", func() bool { // to ask inside would be work there
-		list, err := filepath.Glob(w.path("h/sync/*.json"))
-		return err == nil && len(list) == 1 && strings.Contains(w.read(list[0]), `"refused"`)
+	w.waitFor("it is refused", func() bool { // not by exec, which would make the sandbox busy
+		list, err := filepath.Glob(w.joinPath("h/sync/*.json"))
+		return err == nil && len(list) == 1 && strings.Contains(w.readFile(list[0]), `"refused"`)
 	})
-	same(t, "the host's branch", w.git("r", "rev-parse", "main"), mine)
-	same(t, "what was fetched", w.git("r", "rev-parse", "refs/sandbox/r/main"), theirs)
+	checkEqual(t, "the host's branch", w.runGit("r", "rev-parse", "main"), mine)
+	checkEqual(t, "what was fetched", w.runGit("r", "rev-parse", "refs/sandbox/r/main"), theirs)
 	for _, want := range []bool{true, false} {
-		if said := w.atoll(0, "r", "up", "--name", "r").stderr; strings.Contains(said, "could not come home by itself") != want {
-			t.Errorf("a refusal is told once: %q", said)
+		if said := w.runAtoll(0, "r", "up", "--name", "r").stderr; strings.Contains(said, "could not come home by itself") != want {
+			t.Errorf("want a refusal once: %q", said)
 		}
 	}
 
 	mode("manual")
-	last := agent("4") // the watcher sees the mode when it would sync
-	log, err := filepath.Glob(w.path("h/sync/*.log"))
+	last := agent("4") // the watcher reads the mode when it wants to sync
+	log, err := filepath.Glob(w.joinPath("h/sync/*.log"))
 	if err != nil || len(log) != 1 {
 		t.Fatalf("logs of watchers: %q, %v", log, err)
 	}
-	w.until("the watcher ends", func() bool {
+	w.waitFor("the watcher ends", func() bool {
 		b, err := os.ReadFile(log[0])
 		return err == nil && strings.Contains(string(b), "the mode of r is manual now")
 	})
-	same(t, "what was fetched", w.git("r", "rev-parse", "refs/sandbox/r/main"), theirs)
+	checkEqual(t, "what was fetched", w.runGit("r", "rev-parse", "refs/sandbox/r/main"), theirs)
 
-	w.git("r", "reset", "-q", "--hard", theirs)
-	mode("auto-idle") // whether it is idle nobody knows at the beginning: it counts as such
+	w.runGit("r", "reset", "-q", "--hard", theirs)
+	mode("auto-idle") // at the beginning it is unknown whether it is idle, which counts as idle
 	home("auto-idle, at the beginning", last, "loose 4")
 	if os.Getenv("ATOLL_PROJECT_IDLE") != "" {
 		home("auto-idle", agent("5"), "loose 5")

@@ -13,32 +13,32 @@ import (
 	"github.com/creack/pty"
 )
 
-// BenchmarkWalls measures what people wait for, by the commands that they type,
-// on every wall that is here: from up to an agent that says it works, when the
-// image is there; the sync of one changed line; the way before a terminal. It
-// stands beside git's own clone and pull between two directories.
+// BenchmarkDrivers measures, for every driver on this machine, the commands that users
+// wait for: from up to an agent that prints something, with the image present; the sync
+// of one changed line; attaching to a terminal. git clone and git pull between two
+// directories are the baseline.
 //
-//	go test ./test/project -run '^$' -bench Walls -benchtime 5x
-func BenchmarkWalls(b *testing.B) {
-	for name, on := range map[string]func(testing.TB) *world{"namespace": onNamespaces, "docker": onDocker, "microvm": onMachines} {
+//	go test ./test/project -run '^$' -bench Drivers -benchtime 5x
+func BenchmarkDrivers(b *testing.B) {
+	for name, on := range map[string]func(testing.TB) *fixture{"namespace": newNamespaceFixture, "docker": newDockerFixture, "microvm": newMicroVMFixture} {
 		b.Run(name, func(b *testing.B) {
 			w := on(b)
-			w.repo("warm")
-			w.start("warm", "warm") // what is made once for an image is made
-			w.atoll(0, "/", "rm", "--force", "--discard", "warm")
+			w.createRepository("warm")
+			w.upSandbox("warm", "warm") // so that everything that is created once for an image exists
+			w.runAtoll(0, "/", "rm", "--force", "--discard", "warm")
 			var start, sync, attach, nothing time.Duration
 			for i := range b.N {
 				name := fmt.Sprint("r", i)
-				w.repo(name)
-				start += w.took(func() {
-					w.start(name, name)
-					same(b, "the agent says", w.inside(name, "/workspace", "echo working"), "working")
+				w.createRepository(name)
+				start += w.measure(func() {
+					w.upSandbox(name, name)
+					checkEqual(b, "the agent says", w.runInSandbox(name, "/workspace", "echo working"), "working")
 				})
-				w.inside(name, "/workspace", "sed -i s/two/zwei/ a.txt; git commit -qam small")
-				sync += w.took(func() { w.atoll(0, name, "sync") })
-				attach += w.attached(name)
-				nothing += w.took(func() { w.atoll(0, "/", "version") })
-				w.atoll(0, "/", "rm", "--force", "--discard", name)
+				w.runInSandbox(name, "/workspace", "sed -i s/two/zwei/ a.txt; git commit -qam small")
+				sync += w.measure(func() { w.runAtoll(0, name, "sync") })
+				attach += w.measureAttach(name)
+				nothing += w.measure(func() { w.runAtoll(0, "/", "version") })
+				w.runAtoll(0, "/", "rm", "--force", "--discard", name)
 			}
 			for what, d := range map[string]time.Duration{"start": start, "sync": sync, "attach": attach, "version": nothing} {
 				b.ReportMetric(float64(d.Milliseconds())/float64(b.N), "ms/"+what)
@@ -48,17 +48,18 @@ func BenchmarkWalls(b *testing.B) {
 	}
 }
 
-func (w *world) took(f func()) time.Duration {
+func (w *fixture) measure(f func()) time.Duration {
 	began := time.Now()
 	f()
 	return time.Since(began)
 }
 
-// attached is the time from the command to the first screen with something on it.
-func (w *world) attached(name string) time.Duration {
+// measureAttach returns the time from the attach command to the first prompt on the
+// screen.
+func (w *fixture) measureAttach(name string) time.Duration {
 	w.t.Helper()
 	cmd := exec.CommandContext(w.t.Context(), w.bin, "attach", name)
-	cmd.Dir, cmd.Env = w.path(name), append(w.env, "TERM=xterm-256color")
+	cmd.Dir, cmd.Env = w.joinPath(name), append(w.env, "TERM=xterm-256color")
 	began := time.Now()
 	f, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 80})
 	if err != nil {
@@ -76,7 +77,7 @@ func (w *world) attached(name string) time.Duration {
 	d := time.Since(began)
 	_, err = f.WriteString("\x10\x11") // Ctrl-P Ctrl-Q
 	if err == nil {
-		_, _ = io.Copy(io.Discard, f) // the end of a terminal is an error
+		_, _ = io.Copy(io.Discard, f) // a closed terminal returns an error
 	}
 	var exit *exec.ExitError
 	if err := errors.Join(err, cmd.Wait(), f.Close()); err != nil && !errors.As(err, &exit) && !errors.Is(err, os.ErrClosed) {

@@ -1,3 +1,3 @@
-// Package project has the tests of projects as their users see them: the real
-// binary, real repositories, real walls.
+// Package project tests projects as users see them: with the real binary, real
+// repositories and real sandboxes.
 package project

@@ -16,20 +16,20 @@ import (
 // gitImage is the name of an image with a shell and git.
 const gitImage = "atoll-project:test"
 
-// imports gives the world's driver an image of this host's static busybox and
-// git; every up is made of it.
-func (w *world) imports(what string) {
+// importImage imports an image of this host's static busybox and git into the fixture's
+// driver; every up uses it.
+func (w *fixture) importImage(what string) {
 	w.t.Helper()
-	file := w.path("image.tar")
-	if err := os.WriteFile(file, rootFS(w.t, what), 0o600); err != nil {
+	file := w.joinPath("image.tar")
+	if err := os.WriteFile(file, buildRootFS(w.t, what), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
-	w.atoll(0, "/", "image", "import", gitImage, file)
+	w.runAtoll(0, "/", "image", "import", gitImage, file)
 	w.up = append(w.up, "--image", gitImage)
 }
 
-// rootFS is the archive of such an image.
-func rootFS(t testing.TB, what string) []byte {
+// buildRootFS returns the archive of the image.
+func buildRootFS(t testing.TB, what string) []byte {
 	t.Helper()
 	busybox, err := exec.LookPath("busybox")
 	if err != nil {
@@ -39,54 +39,54 @@ func rootFS(t testing.TB, what string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &archive{t: t, made: map[string]bool{}}
+	b := &archiveBuilder{t: t, made: map[string]bool{}}
 	b.tar = tar.NewWriter(&b.bytes)
-	b.put(tar.Header{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o1777}, nil)
+	b.writeEntry(tar.Header{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o1777}, nil)
 	for _, dir := range []string{"root", "var", "home"} {
-		b.dir(dir)
+		b.addDir(dir)
 	}
 	data, err := os.ReadFile(busybox)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.put(tar.Header{Name: "bin/busybox", Typeflag: tar.TypeReg, Mode: 0o755}, data)
+	b.writeEntry(tar.Header{Name: "bin/busybox", Typeflag: tar.TypeReg, Mode: 0o755}, data)
 	for _, name := range strings.Fields(string(list)) {
 		if name != "busybox" {
-			b.link("/bin/busybox", "bin/"+name)
+			b.addLink("/bin/busybox", "bin/"+name)
 		}
 	}
-	b.link("/bin/busybox", "usr/bin/env")
-	for _, p := range gitPrograms(t) {
+	b.addLink("/bin/busybox", "usr/bin/env")
+	for _, p := range listGitFiles(t) {
 		data, err := os.ReadFile(p.file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.put(tar.Header{Name: p.name, Typeflag: tar.TypeReg, Mode: 0o755}, data)
+		b.writeEntry(tar.Header{Name: p.name, Typeflag: tar.TypeReg, Mode: 0o755}, data)
 	}
-	b.text("etc/passwd", "root:x:0:0:root:/root:/bin/sh\natoll:x:1000:1000::/home:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n")
-	b.text("etc/group", "root:x:0:\natoll:x:1000:\nnogroup:x:65534:\n")
+	b.addText("etc/passwd", "root:x:0:0:root:/root:/bin/sh\natoll:x:1000:1000::/home:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n")
+	b.addText("etc/group", "root:x:0:\natoll:x:1000:\nnogroup:x:65534:\n")
 	if err := b.tar.Close(); err != nil {
 		t.Fatal(err)
 	}
 	return b.bytes.Bytes()
 }
 
-// archive is a root file system in the making.
-type archive struct {
+// archiveBuilder builds the archive of a root file system.
+type archiveBuilder struct {
 	t     testing.TB
 	tar   *tar.Writer
 	bytes bytes.Buffer
 	made  map[string]bool
 }
 
-func (b *archive) put(h tar.Header, data []byte) {
+func (b *archiveBuilder) writeEntry(h tar.Header, data []byte) {
 	b.t.Helper()
 	if b.made[h.Name] {
 		return
 	}
 	b.made[h.Name] = true
 	if dir := path.Dir(strings.TrimSuffix(h.Name, "/")); dir != "." {
-		b.dir(dir)
+		b.addDir(dir)
 	}
 	h.Size = int64(len(data))
 	if err := b.tar.WriteHeader(&h); err != nil {
@@ -97,23 +97,24 @@ func (b *archive) put(h tar.Header, data []byte) {
 	}
 }
 
-func (b *archive) dir(name string) {
-	b.put(tar.Header{Name: name + "/", Typeflag: tar.TypeDir, Mode: 0o755}, nil)
+func (b *archiveBuilder) addDir(name string) {
+	b.writeEntry(tar.Header{Name: name + "/", Typeflag: tar.TypeDir, Mode: 0o755}, nil)
 }
 
-func (b *archive) link(to, name string) {
-	b.put(tar.Header{Name: name, Typeflag: tar.TypeSymlink, Linkname: to, Mode: 0o777}, nil)
+func (b *archiveBuilder) addLink(to, name string) {
+	b.writeEntry(tar.Header{Name: name, Typeflag: tar.TypeSymlink, Linkname: to, Mode: 0o777}, nil)
 }
 
-func (b *archive) text(name, text string) {
-	b.put(tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644}, []byte(text))
+func (b *archiveBuilder) addText(name, text string) {
+	b.writeEntry(tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644}, []byte(text))
 }
 
-// placed is a file of the host in an image.
-type placed struct{ name, file string }
+// imageFile is a file of the host that is copied into an image.
+type imageFile struct{ name, file string }
 
-// gitPrograms are this host's git, where it looks for itself too, and its libraries.
-func gitPrograms(t testing.TB) []placed {
+// listGitFiles returns this host's git programs, at the paths where git looks for them,
+// and their libraries.
+func listGitFiles(t testing.TB) []imageFile {
 	t.Helper()
 	git, err := exec.LookPath("git")
 	if err != nil {
@@ -123,14 +124,14 @@ func gitPrograms(t testing.TB) []placed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := []placed{{"usr/bin/git", git}, {strings.TrimPrefix(strings.TrimSpace(string(core)), "/") + "/git", git}}
+	list := []imageFile{{"usr/bin/git", git}, {strings.TrimPrefix(strings.TrimSpace(string(core)), "/") + "/git", git}}
 	out, err := exec.CommandContext(t.Context(), "ldd", git).Output()
 	if err != nil {
-		return list // it is static
+		return list // a static program
 	}
 	for _, word := range strings.Fields(string(out)) {
 		if filepath.IsAbs(word) {
-			list = append(list, placed{strings.TrimPrefix(word, "/"), word})
+			list = append(list, imageFile{strings.TrimPrefix(word, "/"), word})
 		}
 	}
 	return list

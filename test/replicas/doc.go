@@ -1,3 +1,3 @@
-// Package replicas tests several servers of one fleet under load, killed at random
-// instants.
+// Package replicas tests several servers of one fleet under load while they are killed
+// at random times.
 package replicas

@@ -28,39 +28,39 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// The variables that make the test binary a server: its home, the registry, the
-// driver, and where the driver's sandboxes are (a directory or a namespace).
+// Environment variables that make the test binary a server: its home, the registry, the
+// driver, and the directory or namespace of the driver's sandboxes.
 const (
-	homeVar     = "ATOLL_REPLICA_HOME"
-	registryVar = "ATOLL_REPLICA_REGISTRY"
-	driverVar   = "ATOLL_REPLICA_DRIVER"
-	placeVar    = "ATOLL_REPLICA_PLACE"
+	homeVar      = "ATOLL_REPLICA_HOME"
+	registryVar  = "ATOLL_REPLICA_REGISTRY"
+	driverVar    = "ATOLL_REPLICA_DRIVER"
+	sandboxesVar = "ATOLL_REPLICA_PLACE"
 )
 
-// killsVar says how many servers are killed.
+// killsVar is the environment variable with the number of servers to kill.
 const killsVar = "ATOLL_REPLICAS_KILLS"
 
 func TestMain(m *testing.M) {
 	if home := os.Getenv(homeVar); home != "" {
-		fmt.Fprintln(os.Stderr, "a server has ended:", serve(home))
+		fmt.Fprintln(os.Stderr, "a server has exited:", runServer(home))
 		os.Exit(1)
 	}
 	os.Exit(testenv.Main(m, "kubernetes or postgres", clustertest.Main))
 }
 
-// driver makes the driver that is asked for.
-func driver(home string) atoll.Driver {
-	place := os.Getenv(placeVar)
+// newDriver returns the driver that the environment variables select.
+func newDriver(home string) atoll.Driver {
+	place := os.Getenv(sandboxesVar)
 	if os.Getenv(driverVar) == "kubernetes" {
 		return &kubernetes.Driver{Dir: filepath.Join(home, "kubernetes"), Home: "replicas", Namespace: place}
 	}
 	return &virtual.Driver{Dir: place}
 }
 
-// serve is what a server does until it is killed, or its parent is gone.
-func serve(home string) error {
+// runServer runs a server until the process is killed or its parent exits.
+func runServer(home string) error {
 	ctx := context.Background()
-	d := driver(home)
+	d := newDriver(home)
 	f, err := fleet.Open(ctx, fleet.Options{Home: home, Registry: os.Getenv(registryVar), Shared: []string{d.Name()}, Drivers: []atoll.Driver{d}})
 	if err != nil {
 		return err
@@ -75,27 +75,27 @@ func serve(home string) error {
 	go func() { ended <- s.Serve(l) }()
 	go func() {
 		_, err := io.Copy(io.Discard, os.Stdin)
-		ended <- errors.Join(err, errors.New("its parent is gone"))
+		ended <- errors.Join(err, errors.New("its parent has exited"))
 	}()
 	fmt.Println("ready")
 	return <-ended
 }
 
-// replica is a server in a process of its own.
+// replica is a server in a separate process.
 type replica struct {
-	home  string
-	env   []string
-	cmd   *exec.Cmd
-	stdin io.Closer
-	dead  chan struct{} // closed when it has ended
+	home   string
+	env    []string
+	cmd    *exec.Cmd
+	stdin  io.Closer
+	exited chan struct{} // closed when the process has exited
 }
 
-// start starts the server and waits until it serves.
+// start starts the server and waits until it is ready.
 func (r *replica) start() error {
 	r.cmd = exec.Command(os.Args[0])
 	r.cmd.Env = append(append(os.Environ(), r.env...), homeVar+"="+r.home)
-	var said strings.Builder
-	r.cmd.Stderr = &said
+	var stderr strings.Builder
+	r.cmd.Stderr = &stderr
 	out, err := r.cmd.StdoutPipe()
 	if err == nil {
 		r.stdin, err = r.cmd.StdinPipe()
@@ -109,44 +109,45 @@ func (r *replica) start() error {
 	late := time.AfterFunc(time.Minute, func() { _ = r.cmd.Process.Kill() })
 	line, err := bufio.NewReader(out).ReadString('\n')
 	late.Stop()
-	r.dead = make(chan struct{})
-	cmd, dead := r.cmd, r.dead
+	r.exited = make(chan struct{})
+	cmd, dead := r.cmd, r.exited
 	go func() {
 		defer close(dead)
-		_ = cmd.Wait() // it is killed
+		_ = cmd.Wait() // an error: it was killed
 	}()
 	if err != nil || line != "ready\n" {
 		<-dead
-		return fmt.Errorf("a server does not come up: %q, %w: %s", line, err, said.String())
+		return fmt.Errorf("a server does not start: %q, %w: %s", line, err, stderr.String())
 	}
 	return nil
 }
 
-// kill ends the server at once. It reports whether it lived until then.
+// kill kills the server. It reports whether it was still running.
 func (r *replica) kill() bool {
-	lived := true
+	running := true
 	select {
-	case <-r.dead:
-		lived = false
+	case <-r.exited:
+		running = false
 	default:
 	}
-	_ = r.cmd.Process.Kill() // or it has ended
-	<-r.dead
+	_ = r.cmd.Process.Kill() // fails if it has exited
+	<-r.exited
 	_ = r.stdin.Close()
-	return lived
+	return running
 }
 
 func TestReplicas(t *testing.T) {
-	crash(t, "virtual", filepath.Join(t.TempDir(), "sandboxes"), 10)
+	testCrashes(t, "virtual", filepath.Join(t.TempDir(), "sandboxes"), 10)
 }
 
 func TestReplicasOnKubernetes(t *testing.T) {
-	crash(t, "kubernetes", clustertest.Namespace(t, nil), 50)
+	testCrashes(t, "kubernetes", clustertest.Namespace(t, nil), 50)
 }
 
-// crash loads two servers and kills one of them, again and again: what was
-// acknowledged is there, what was not is whole or gone, and nothing else is.
-func crash(t *testing.T, driver, place string, kills int) {
+// testCrashes puts load on two servers and kills one of them repeatedly. Acknowledged
+// changes must be kept, others must be complete or have no effect, and nothing else may
+// exist.
+func testCrashes(t *testing.T, driver, place string, kills int) {
 	kills = testenv.Rounds(t, 4, kills, killsVar)
 	db, err := pgtest.Start(context.Background())
 	if errors.Is(err, pgtest.ErrMissing) {
@@ -154,12 +155,12 @@ func crash(t *testing.T, driver, place string, kills int) {
 	}
 	must(t, err)
 	t.Cleanup(func() { must(t, db.Stop(context.Background())) })
-	shelf, key := t.TempDir(), t.TempDir() // what all servers share besides
+	workspaces, key := t.TempDir(), t.TempDir() // shared by all servers
 	var replicas []*replica
 	var clients []*client.Client
 	for range 2 {
-		r := &replica{home: t.TempDir(), env: []string{registryVar + "=" + db.URL("public"), driverVar + "=" + driver, placeVar + "=" + place}}
-		must(t, os.Symlink(shelf, filepath.Join(r.home, "workspaces")))
+		r := &replica{home: t.TempDir(), env: []string{registryVar + "=" + db.URL("public"), driverVar + "=" + driver, sandboxesVar + "=" + place}}
+		must(t, os.Symlink(workspaces, filepath.Join(r.home, "workspaces")))
 		must(t, os.Symlink(key, filepath.Join(r.home, "kubernetes")))
 		must(t, r.start())
 		t.Cleanup(func() { r.kill() })
@@ -178,17 +179,17 @@ func crash(t *testing.T, driver, place string, kills int) {
 		w := &worker{n: i, clients: clients}
 		workers[i] = w
 		wg.Go(func() {
-			if err := w.work(work); err != nil {
+			if err := w.makeChanges(work); err != nil {
 				t.Errorf("worker %d: %v", w.n, err)
 			}
 		})
 	}
 	for n := range kills {
-		worked(t, workers)
-		time.Sleep(time.Duration(50+rand.IntN(700)) * time.Millisecond) // the random instant
+		waitForProgress(t, workers)
+		time.Sleep(time.Duration(50+rand.IntN(700)) * time.Millisecond) // kill at a random time
 		r := replicas[rand.IntN(2)]
 		if !r.kill() {
-			t.Errorf("a server had ended by itself before kill %d", n)
+			t.Errorf("a server had exited before kill %d", n)
 		}
 		if err := r.start(); err != nil {
 			t.Error(err)
@@ -197,64 +198,65 @@ func crash(t *testing.T, driver, place string, kills int) {
 	}
 	stop()
 	wg.Wait()
-	check(ctx, t, clients, workers)
+	checkAll(ctx, t, clients, workers)
 	acked, doubtful := 0, 0
 	for _, w := range workers {
-		acked, doubtful = acked+int(w.acked.Load()), doubtful+w.doubtful
+		acked, doubtful = acked+int(w.acknowledged.Load()), doubtful+w.uncertain
 	}
-	t.Logf("%s: %d kills; %d changes were acknowledged and kept, %d were under way when their server was killed", driver, kills, acked, doubtful)
+	t.Logf("%s: %d kills; %d changes were acknowledged and kept, %d were interrupted", driver, kills, acked, doubtful)
 	if acked < kills || doubtful == 0 {
-		t.Error("that is no load")
+		t.Error("too few changes")
 	}
 }
 
-// box is what a worker knows of a sandbox of its own.
-type box struct {
-	name, id        string
-	there, maybe    bool // it was acknowledged that it is there; the other may be true as well
-	wrote, mayWrite int  // what /n holds: at least, at most
+// sandboxModel is the expected state of a sandbox.
+type sandboxModel struct {
+	name, id                string
+	exists, uncertain       bool // exists was acknowledged; uncertain: the opposite may be true
+	acknowledged, attempted int  // bounds of the number in the file
 }
 
-// worker is a client of both servers.
+// worker is a client of both servers that changes sandboxes.
 type worker struct {
-	n       int
-	clients []*client.Client
-	boxes   []*box
+	n         int
+	clients   []*client.Client
+	sandboxes []*sandboxModel
 
-	acked    atomic.Int64 // changes
-	doubtful int
-	last     atomic.Value // why the last change was doubtful, as text
+	acknowledged atomic.Int64 // changes
+	uncertain    int
+	lastError    atomic.Value // error of the last uncertain change, as text
 }
 
-// worked waits until something more was acknowledged.
-func worked(t *testing.T, workers []*worker) {
+// waitForProgress waits until another change was acknowledged.
+func waitForProgress(t *testing.T, workers []*worker) {
 	t.Helper()
 	sum := func() (n int64) {
 		for _, w := range workers {
-			n += w.acked.Load()
+			n += w.acknowledged.Load()
 		}
 		return n
 	}
 	before, late := sum(), time.Now().Add(time.Minute)
 	for sum() == before {
 		if time.Now().After(late) {
-			t.Fatalf("nothing was acknowledged for a minute: %v", workers[0].last.Load())
+			t.Fatalf("nothing was acknowledged for a minute: %v", workers[0].lastError.Load())
 		}
-		time.Sleep(5 * time.Millisecond) // no event tells of it
+		time.Sleep(5 * time.Millisecond) // there is no event
 	}
 }
 
-// work changes things until ctx is done. A server that is gone is no failure.
-func (w *worker) work(ctx context.Context) error {
+// makeChanges makes random changes until ctx is done. An unavailable server is not a
+// failure.
+func (w *worker) makeChanges(ctx context.Context) error {
 	for turn := w.n; ctx.Err() == nil; {
-		err := w.step(ctx, w.clients[turn%len(w.clients)])
+		err := w.makeChange(ctx, w.clients[turn%len(w.clients)])
 		switch {
 		case err == nil:
-			w.acked.Add(1)
+			w.acknowledged.Add(1)
 			continue
 		case ctx.Err() != nil || errors.Is(err, atoll.ErrUnavailable):
-			w.doubtful++
-			w.last.Store(err.Error())
+			w.uncertain++
+			w.lastError.Store(err.Error())
 			turn++
 		default:
 			return err
@@ -263,15 +265,16 @@ func (w *worker) work(ctx context.Context) error {
 	return nil
 }
 
-func (w *worker) step(ctx context.Context, c *client.Client) error {
-	var sure []*box // those of which it is known how they are
-	for _, b := range w.boxes {
-		if b.there && !b.maybe {
+// makeChange creates a sandbox, or changes or destroys one whose state is certain.
+func (w *worker) makeChange(ctx context.Context, c *client.Client) error {
+	var sure []*sandboxModel // whose state is certain
+	for _, b := range w.sandboxes {
+		if b.exists && !b.uncertain {
 			sure = append(sure, b)
 		}
 	}
 	if len(sure) < 2 {
-		return w.create(ctx, c)
+		return w.createSandbox(ctx, c)
 	}
 	b := sure[rand.IntN(len(sure))]
 	sb, err := c.Sandbox(ctx, b.id)
@@ -279,15 +282,15 @@ func (w *worker) step(ctx context.Context, c *client.Client) error {
 		return err
 	}
 	if rand.IntN(6) == 0 {
-		b.maybe = true
+		b.uncertain = true
 		if err := sb.Destroy(ctx); err != nil {
 			return err
 		}
-		b.there, b.maybe = false, false
+		b.exists, b.uncertain = false, false
 		return nil
 	}
-	b.mayWrite++
-	n := strconv.Itoa(b.mayWrite)
+	b.attempted++
+	n := strconv.Itoa(b.attempted)
 	if rand.IntN(2) == 0 {
 		err = sb.WriteFile(ctx, "/tmp/n", strings.NewReader(n), 0o644)
 	} else {
@@ -298,30 +301,30 @@ func (w *worker) step(ctx context.Context, c *client.Client) error {
 		}
 	}
 	if err == nil {
-		b.wrote = b.mayWrite
+		b.acknowledged = b.attempted
 	}
 	return err
 }
 
-func (w *worker) create(ctx context.Context, c *client.Client) error {
-	b := &box{name: fmt.Sprintf("box%d-%d", w.n, len(w.boxes)), maybe: true}
-	w.boxes = append(w.boxes, b)
+func (w *worker) createSandbox(ctx context.Context, c *client.Client) error {
+	b := &sandboxModel{name: fmt.Sprintf("box%d-%d", w.n, len(w.sandboxes)), uncertain: true}
+	w.sandboxes = append(w.sandboxes, b)
 	cfg := atoll.Config{Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent}}
 	cfg.Name = b.name
 	sb, err := c.CreateConfig(ctx, cfg)
 	if err != nil {
 		return err
 	}
-	b.id, b.there, b.maybe = sb.ID(), true, false
+	b.id, b.exists, b.uncertain = sb.ID(), true, false
 	return nil
 }
 
-// check compares what the servers have with what they have acknowledged, once what
-// was under way in those that were killed is settled.
-func check(ctx context.Context, t *testing.T, clients []*client.Client, workers []*worker) {
+// checkAll compares the sandboxes of the servers with the acknowledged changes, after
+// operations of killed servers were reconciled.
+func checkAll(ctx context.Context, t *testing.T, clients []*client.Client, workers []*worker) {
 	t.Helper()
 	all := make(map[string]atoll.Info)
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) { // nothing tells that all is settled
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) { // there is no event after reconciling
 		list, err := clients[0].Sandboxes(ctx, client.Filter{})
 		must(t, err)
 		clear(all)
@@ -331,7 +334,7 @@ func check(ctx context.Context, t *testing.T, clients []*client.Client, workers 
 				half = fmt.Sprintf("%s (%s) is left %s: %+v", i.Name, i.ID, i.State, i.Conditions)
 			}
 			if _, twice := all[i.Name]; twice {
-				t.Errorf("%s is there twice", i.Name)
+				t.Errorf("%s exists twice", i.Name)
 			}
 			all[i.Name] = i
 		}
@@ -344,21 +347,22 @@ func check(ctx context.Context, t *testing.T, clients []*client.Client, workers 
 		}
 	}
 	for n, w := range workers {
-		for _, b := range w.boxes {
-			w.check(ctx, t, clients[n%len(clients)], b, all)
+		for _, b := range w.sandboxes {
+			w.checkSandbox(ctx, t, clients[n%len(clients)], b, all)
 			delete(all, b.name)
 		}
 	}
 	for name := range all {
-		t.Errorf("%s is there, and nobody has made it", name)
+		t.Errorf("%s exists, but no worker created it", name)
 	}
 }
 
-func (w *worker) check(ctx context.Context, t *testing.T, c *client.Client, b *box, all map[string]atoll.Info) {
+// checkSandbox compares a sandbox with its model and destroys it.
+func (w *worker) checkSandbox(ctx context.Context, t *testing.T, c *client.Client, b *sandboxModel, all map[string]atoll.Info) {
 	t.Helper()
 	i, there := all[b.name]
-	if there != b.there && !b.maybe {
-		t.Errorf("%s: it is there: %t; acknowledged was %t", b.name, there, b.there)
+	if there != b.exists && !b.uncertain {
+		t.Errorf("%s: exists is %t, acknowledged was %t", b.name, there, b.exists)
 	}
 	if !there {
 		return
@@ -371,16 +375,17 @@ func (w *worker) check(ctx context.Context, t *testing.T, c *client.Client, b *b
 		t.Errorf("%s: %v", b.name, err)
 		return
 	}
-	text, err := read(ctx, sb)
-	if n, nerr := strconv.Atoi(text); b.wrote > 0 && (err != nil || nerr != nil || n < b.wrote || n > b.mayWrite) {
-		t.Errorf("%s holds %q, %v: acknowledged was %d, and %d was tried", b.name, text, err, b.wrote, b.mayWrite)
+	text, err := readCounter(ctx, sb)
+	if n, nerr := strconv.Atoi(text); b.acknowledged > 0 && (err != nil || nerr != nil || n < b.acknowledged || n > b.attempted) {
+		t.Errorf("%s holds %q, %v: %d was acknowledged, %d was attempted", b.name, text, err, b.acknowledged, b.attempted)
 	}
 	if err := sb.Destroy(ctx); err != nil {
 		t.Errorf("%s: %v", b.name, err)
 	}
 }
 
-func read(ctx context.Context, sb *client.Sandbox) (string, error) {
+// readCounter returns the content of the file that makeChange writes.
+func readCounter(ctx context.Context, sb *client.Sandbox) (string, error) {
 	b, err := atoll.ReadFile(ctx, sb, "/tmp/n")
 	return string(b), err
 }

@@ -1,5 +1,5 @@
-// Package sdk holds tests of assistants with the SDKs that people have: those
-// of OpenAI and Anthropic for JavaScript, as they come from npm.
+// Package sdk tests assistants with the JavaScript SDKs of OpenAI and Anthropic from
+// npm.
 package sdk
 
 import (
@@ -25,16 +25,17 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testenv.Main(m, "sdks", helpertest.Main)) }
 
-// need skips a test for what is missing, unless ATOLL_MUST asks for it.
-func need(t *testing.T, ok bool, name, what string) {
+// skipUnless skips the test unless ok; it fails the test if ATOLL_MUST names the
+// missing thing.
+func skipUnless(t *testing.T, ok bool, name, what string) {
 	t.Helper()
 	if !ok {
 		testenv.Skip(t, name, "%s", what)
 	}
 }
 
-// world is a server with two assistants, and the model behind them.
-type world struct {
+// fixture is a server with two assistants and their model.
+type fixture struct {
 	model *modeltest.Server
 	base  string
 	token string
@@ -43,45 +44,45 @@ type world struct {
 
 const weather = `{"city":"Suva"}`
 
-func hello() modeltest.Script {
+func newHelloScript() modeltest.Script {
 	return modeltest.Script{Turns: []modeltest.Turn{{Text: "Hello from the scripted model."}}}
 }
 
-// tools is a script that calls the client's tool under its name, twice.
-func tools(name string) modeltest.Script {
+// newToolsScript returns a script that calls the client's tool twice.
+func newToolsScript(name string) modeltest.Script {
 	call := modeltest.Turn{Tools: []modeltest.Use{{Name: name, Input: json.RawMessage(weather)}}}
 	done := modeltest.Turn{Text: "It is warm in Suva."}
 	return modeltest.Script{Turns: []modeltest.Turn{call, done, call, done}}
 }
 
-// TestDirect talks to an assistant whose model is asked directly, behind
-// connectors of both dialects.
-func TestDirect(t *testing.T) {
+// TestModelAssistant uses an assistant without a sandbox, whose connector has either
+// API dialect.
+func TestModelAssistant(t *testing.T) {
 	for _, api := range []string{"openai", "anthropic"} {
 		t.Run(api, func(t *testing.T) {
-			w := serve(t, api, false)
+			w := newFixture(t, api, false)
 			for _, sdk := range []string{"openai", "anthropic"} {
-				w.all(t, sdk, "qa", map[string]modeltest.Script{
-					"models": hello(), "whole": hello(), "stream": hello(), "image": hello(), "errors": hello(), "tools": tools("get_weather"),
+				w.runScenarios(t, sdk, "qa", map[string]modeltest.Script{
+					"models": newHelloScript(), "whole": newHelloScript(), "stream": newHelloScript(), "image": newHelloScript(), "errors": newHelloScript(), "tools": newToolsScript("get_weather"),
 					"failure": {Turns: []modeltest.Turn{{Status: 500}}},
 				})
 			}
-			w.run(t, "anthropic", "count", "qa", hello())
-			w.run(t, "openai", "abort", "qa", modeltest.Script{Turns: []modeltest.Turn{{Text: strings.Repeat("a long text ", 100), Pause: modeltest.Duration(100 * time.Millisecond)}}})
+			w.runScenario(t, "anthropic", "count", "qa", newHelloScript())
+			w.runScenario(t, "openai", "abort", "qa", modeltest.Script{Turns: []modeltest.Turn{{Text: strings.Repeat("a long text ", 100), Pause: modeltest.Duration(100 * time.Millisecond)}}})
 		})
 	}
 }
 
-// TestAgent talks to an assistant that is Claude Code in a sandbox. The model
-// sees the client's tools as those of the sandbox's wire.
-func TestAgent(t *testing.T) {
-	need(t, os.Getenv("ATOLL_CLAUDE") != "", "claude", "no ATOLL_CLAUDE: scripts/agents installs it")
+// TestAgentAssistant uses an assistant that is Claude Code in a sandbox, to which the
+// client's tools are passed.
+func TestAgentAssistant(t *testing.T) {
+	skipUnless(t, os.Getenv("ATOLL_CLAUDE") != "", "claude", "no ATOLL_CLAUDE: scripts/agents installs it")
 	for _, api := range []string{"openai", "anthropic"} {
 		t.Run(api, func(t *testing.T) {
-			w := serve(t, api, true)
+			w := newFixture(t, api, true)
 			for _, sdk := range []string{"openai", "anthropic"} {
-				w.all(t, sdk, "coder", map[string]modeltest.Script{
-					"whole": hello(), "stream": hello(), "image": hello(), "errors": hello(), "tools": tools("mcp__atoll__get_weather"),
+				w.runScenarios(t, sdk, "coder", map[string]modeltest.Script{
+					"whole": newHelloScript(), "stream": newHelloScript(), "image": newHelloScript(), "errors": newHelloScript(), "tools": newToolsScript("mcp__atoll__get_weather"),
 					"failure": {Turns: []modeltest.Turn{{Status: 400, Error: "not today"}}},
 				})
 			}
@@ -89,8 +90,8 @@ func TestAgent(t *testing.T) {
 	}
 }
 
-// all runs scenarios in the order of their names.
-func (w *world) all(t *testing.T, sdk, assistant string, scripts map[string]modeltest.Script) {
+// runScenarios runs scenarios in the order of their names.
+func (w *fixture) runScenarios(t *testing.T, sdk, assistant string, scripts map[string]modeltest.Script) {
 	t.Helper()
 	for _, name := range slices.Sorted(func(yield func(string) bool) {
 		for n := range scripts {
@@ -99,12 +100,12 @@ func (w *world) all(t *testing.T, sdk, assistant string, scripts map[string]mode
 			}
 		}
 	}) {
-		w.run(t, sdk, name, assistant, scripts[name])
+		w.runScenario(t, sdk, name, assistant, scripts[name])
 	}
 }
 
-// run runs a scenario.
-func (w *world) run(t *testing.T, sdk, scenario, assistant string, script modeltest.Script) {
+// runScenario runs a scenario, a program that uses an SDK.
+func (w *fixture) runScenario(t *testing.T, sdk, scenario, assistant string, script modeltest.Script) {
 	t.Helper()
 	t.Run(sdk+"/"+scenario, func(t *testing.T) {
 		if len(script.Turns) > 0 {
@@ -127,17 +128,17 @@ func (w *world) run(t *testing.T, sdk, scenario, assistant string, script modelt
 	})
 }
 
-// serve starts a server with the assistants qa and, if there is an agent,
-// coder; both ask a scripted model in the dialect api.
-func serve(t *testing.T, api string, agent bool) *world {
+// newFixture starts a server with the assistant qa and, with agent, the assistant
+// coder; both use a scripted model with the dialect api.
+func newFixture(t *testing.T, api string, agent bool) *fixture {
 	sdks := os.Getenv("ATOLL_SDKS")
-	need(t, sdks != "", "sdks", "no ATOLL_SDKS: scripts/agents installs them")
+	skipUnless(t, sdks != "", "sdks", "no ATOLL_SDKS: scripts/agents installs them")
 	_, err := exec.LookPath("node")
-	need(t, err == nil, "sdks", "no node")
+	skipUnless(t, err == nil, "sdks", "no node")
 	if agent {
-		need(t, os.Geteuid() == 0, "namespace", "no root: the walls of this test need it")
+		skipUnless(t, os.Geteuid() == 0, "namespace", "no root: the walls of this test need it")
 	}
-	w := &world{model: modeltest.New(t, modeltest.Script{}), dir: t.TempDir()}
+	w := &fixture{model: modeltest.New(t, modeltest.Script{}), dir: t.TempDir()}
 	for _, name := range []string{"openai.mjs", "anthropic.mjs"} {
 		b, err := os.ReadFile(filepath.Join("testdata", name))
 		if err == nil {
@@ -151,14 +152,14 @@ func serve(t *testing.T, api string, agent bool) *world {
 		t.Fatal(err)
 	}
 	app := filepath.Join(w.dir, "app")
-	write(t, filepath.Join(app, "connectors", "scripted.conn.yao"), fmt.Sprintf(`{"type":%q,"options":{"host":%q,"key":"real-key","model":"scripted"}}`, api, w.model.URL))
-	write(t, filepath.Join(app, "assistants", "qa", "package.yao"), `{"name":"Questions","connector":"scripted"}`)
-	write(t, filepath.Join(app, "assistants", "coder", "package.yao"), `{"name":"Coder","connector":"scripted","sandbox":{"command":"claude","timeout":"1m"}}`)
-	w.start(t, app)
+	writeFile(t, filepath.Join(app, "connectors", "scripted.conn.yao"), fmt.Sprintf(`{"type":%q,"options":{"host":%q,"key":"real-key","model":"scripted"}}`, api, w.model.URL))
+	writeFile(t, filepath.Join(app, "assistants", "qa", "package.yao"), `{"name":"Questions","connector":"scripted"}`)
+	writeFile(t, filepath.Join(app, "assistants", "coder", "package.yao"), `{"name":"Coder","connector":"scripted","sandbox":{"command":"claude","timeout":"1m"}}`)
+	w.startServer(t, app)
 	return w
 }
 
-func write(t *testing.T, name, text string) {
+func writeFile(t *testing.T, name, text string) {
 	t.Helper()
 	err := os.MkdirAll(filepath.Dir(name), 0o755)
 	if err == nil {
@@ -169,11 +170,11 @@ func write(t *testing.T, name, text string) {
 	}
 }
 
-// listening is the line by which a server says where it is.
-var listening = regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
+// listeningLine is the line in which a server prints its address.
+var listeningLine = regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
 
-// start starts atoll serve, which ends with the test.
-func (w *world) start(t *testing.T, app string) {
+// startServer starts 'atoll serve', which ends with the test.
+func (w *fixture) startServer(t *testing.T, app string) {
 	t.Helper()
 	program := testenv.Atoll(t)
 	env := append(os.Environ(), "ATOLL_HOME="+filepath.Join(w.dir, "home"), "ATOLL_APP="+app, "ATOLL_CONFIG="+filepath.Join(w.dir, "none.yaml"))
@@ -194,27 +195,27 @@ func (w *world) start(t *testing.T, app string) {
 	over := make(chan error, 1)
 	go func() { over <- cmd.Wait() }()
 	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have exited
 		select {
 		case <-over:
 		case <-time.After(time.Minute):
 			_ = cmd.Process.Kill()
-			t.Error("the server does not end")
+			t.Error("the server does not stop")
 		}
 		if t.Failed() {
 			t.Logf("the server:\n%s", log.String())
 		}
 	})
 	for deadline := time.Now().Add(time.Minute); w.base == ""; {
-		w.base = listening.FindString(log.String())
+		w.base = listeningLine.FindString(log.String())
 		select {
 		case err := <-over:
 			over <- err
-			t.Fatalf("the server ended: %v\n%s", err, log.String())
+			t.Fatalf("the server exited: %v\n%s", err, log.String())
 		case <-time.After(20 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the server does not say where it is:\n%s", log.String())
+			t.Fatalf("the server does not print its address:\n%s", log.String())
 		}
 	}
 	token := exec.Command(program, "token", "create", "--quiet", "--name", "sdk")
@@ -226,7 +227,7 @@ func (w *world) start(t *testing.T, app string) {
 	w.token = strings.TrimSpace(string(out))
 }
 
-// lockedBuffer is a buffer that is read while it is written.
+// lockedBuffer is a buffer for concurrent use.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

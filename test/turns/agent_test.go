@@ -19,18 +19,18 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 )
 
-// double is an agent that is a shell script, which has sessions and asks for
-// permissions.
-type double struct{}
+// scriptedAgent is an agent whose program is a shell script. It has sessions and
+// requests permissions.
+type scriptedAgent struct{}
 
-func (double) Name() string { return "double" }
+func (scriptedAgent) Name() string { return "double" }
 
-func (double) Features() agent.Features {
+func (scriptedAgent) Features() agent.Features {
 	return agent.Features{Approvals: true, Interrupt: true, Resume: true, System: true, Tools: true}
 }
 
-// script reads its prompt as a line and does what it says.
-const script = `
+// agentScript reads its prompt as one line; the first word selects what it does.
+const agentScript = `
 read -r prompt
 case "$prompt" in
 ask*) echo ask; read -r answer; echo "text the answer was $answer";;
@@ -42,28 +42,31 @@ mkdir -p $STATE; echo "$prompt" >>$STATE/said
 echo done
 `
 
-func (double) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
-	p := &agent.Plan{Args: []string{"sh", "-c", script}, Env: []string{"SESSION=" + t.Session, "STATE=" + at.State}}
+func (scriptedAgent) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
+	p := &agent.Plan{Args: []string{"sh", "-c", agentScript}, Env: []string{"SESSION=" + t.Session, "STATE=" + at.State}}
 	if t.Session == "gone" {
 		p.Args = []string{"sh", "-c", "echo lost"}
 	}
 	return p, nil
 }
 
-func (double) NewConversation(t *agent.Turn, _ agent.Site) agent.Conversation { return &talk{t: t} }
+func (scriptedAgent) NewConversation(t *agent.Turn, _ agent.Site) agent.Conversation {
+	return &scriptedConversation{t: t}
+}
 
-type talk struct {
+// scriptedConversation converts the output of agentScript to events.
+type scriptedConversation struct {
 	t    *agent.Turn
 	text []string
 	res  agent.Result
 }
 
-func (k *talk) Begin(x agent.Exchange) {
+func (k *scriptedConversation) Begin(x agent.Exchange) {
 	line, _, _ := strings.Cut(agent.PlainText(k.t.Prompt), "\n")
 	x.Send([]byte(line + "\n"))
 }
 
-func (k *talk) HandleLine(x agent.Exchange, line []byte) {
+func (k *scriptedConversation) HandleLine(x agent.Exchange, line []byte) {
 	word, rest, _ := strings.Cut(string(line), " ")
 	switch word {
 	case "text":
@@ -80,9 +83,11 @@ func (k *talk) HandleLine(x agent.Exchange, line []byte) {
 	}
 }
 
-func (k *talk) Prompt(agent.Exchange, []agent.Content) error { return atoll.ErrUnsupported }
+func (k *scriptedConversation) Prompt(agent.Exchange, []agent.Content) error {
+	return atoll.ErrUnsupported
+}
 
-func (k *talk) Decide(x agent.Exchange, _ string, d agent.Decision) error {
+func (k *scriptedConversation) Decide(x agent.Exchange, _ string, d agent.Decision) error {
 	answer := "no " + d.Message
 	if d.Allow {
 		answer = "yes"
@@ -91,22 +96,24 @@ func (k *talk) Decide(x agent.Exchange, _ string, d agent.Decision) error {
 	return nil
 }
 
-func (k *talk) Interrupt(x agent.Exchange) bool {
+func (k *scriptedConversation) Interrupt(x agent.Exchange) bool {
 	x.Send([]byte("stop\n"))
 	return true
 }
 
-func (k *talk) Settled() bool                   { return k.res.Outcome != "" }
-func (k *talk) Result(*agent.Exit) agent.Result { return k.res }
+func (k *scriptedConversation) Settled() bool                   { return k.res.Outcome != "" }
+func (k *scriptedConversation) Result(*agent.Exit) agent.Result { return k.res }
 
-func doubles() map[string]agent.Agent { return map[string]agent.Agent{"double": double{}} }
+func scriptedAgents() map[string]agent.Agent {
+	return map[string]agent.Agent{"double": scriptedAgent{}}
+}
 
-func ask(prompt string) agent.Request {
+func newRequest(prompt string) agent.Request {
 	return agent.Request{Agent: "double", Turn: agent.Turn{Prompt: agent.Text(prompt), Ask: true}}
 }
 
-// until waits for an event of a type.
-func (s *site) until(id string, typ agent.Type) agent.Event {
+// waitForEvent waits for an event of a type and returns it.
+func (s *testServer) waitForEvent(id string, typ agent.Type) agent.Event {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
 	defer cancel()
@@ -124,64 +131,66 @@ func (s *site) until(id string, typ agent.Type) agent.Event {
 	return found
 }
 
-// A permission is answered over the network, by the owner only; what nobody
-// answers is denied.
+// TestApprovals checks that only the owner can answer a permission request over the
+// network, and that a request without an answer is denied.
 func TestApprovals(t *testing.T) {
-	s := newSite(t, options{agents: doubles()})
-	rec, err := s.client.StartTurn(t.Context(), ask("ask"))
+	s := newTestServer(t, serverOptions{agents: scriptedAgents()})
+	rec, err := s.client.StartTurn(t.Context(), newRequest("ask"))
 	s.must(err)
-	p := s.until(rec.ID, agent.PermissionRequested).Permission
-	if err := s.as(s.mint("mallory", atoll.ScopeRun)).DecideTurn(t.Context(), rec.ID, p.ID, agent.Decision{Allow: true}); !errors.Is(err, atoll.ErrNotFound) {
+	p := s.waitForEvent(rec.ID, agent.PermissionRequested).Permission
+	if err := s.newClient(s.createToken("mallory", atoll.ScopeRun)).DecideTurn(t.Context(), rec.ID, p.ID, agent.Decision{Allow: true}); !errors.Is(err, atoll.ErrNotFound) {
 		t.Errorf("another owner decides: %v", err)
 	}
-	if err := s.as(s.mint("alice", atoll.ScopeRead)).DecideTurn(t.Context(), rec.ID, p.ID, agent.Decision{Allow: true}); !errors.Is(err, atoll.ErrDenied) {
-		t.Errorf("who may only read decides: %v", err)
+	if err := s.newClient(s.createToken("alice", atoll.ScopeRead)).DecideTurn(t.Context(), rec.ID, p.ID, agent.Decision{Allow: true}); !errors.Is(err, atoll.ErrDenied) {
+		t.Errorf("a token with only the scope read decides: %v", err)
 	}
 	s.must(s.client.DecideTurn(t.Context(), rec.ID, p.ID, agent.Decision{Allow: true}))
-	if rec, _ = s.end(rec.ID); rec.Result.Text != "the answer was yes" {
+	if rec, _ = s.waitForEnd(rec.ID); rec.Result.Text != "the answer was yes" {
 		t.Errorf("allowed: %+v", rec.Result)
 	}
-	s.clean()
-	s = newSite(t, options{agents: doubles(), desk: turn.Options{PermissionTimeout: 200 * time.Millisecond}})
-	if rec, _ = s.do(ask("ask")); !strings.HasPrefix(rec.Result.Text, "the answer was no") {
-		t.Errorf("nobody answered: %+v", rec.Result)
+	s.checkNoSandboxes()
+	s = newTestServer(t, serverOptions{agents: scriptedAgents(), registry: turn.Options{PermissionTimeout: 200 * time.Millisecond}})
+	if rec, _ = s.runTurn(newRequest("ask")); !strings.HasPrefix(rec.Result.Text, "the answer was no") {
+		t.Errorf("without an answer: %+v", rec.Result)
 	}
-	s.clean()
+	s.checkNoSandboxes()
 }
 
-// An interrupt ends what the agent does, and is its result.
+// TestInterrupt checks that an interrupt stops the agent and that the turn's result is
+// Aborted.
 func TestInterrupt(t *testing.T) {
-	s := newSite(t, options{agents: doubles()})
-	rec, err := s.client.StartTurn(t.Context(), ask("wait"))
+	s := newTestServer(t, serverOptions{agents: scriptedAgents()})
+	rec, err := s.client.StartTurn(t.Context(), newRequest("wait"))
 	s.must(err)
-	s.until(rec.ID, agent.TextDone)
+	s.waitForEvent(rec.ID, agent.TextDone)
 	s.must(s.client.InterruptTurn(t.Context(), rec.ID))
-	if rec, _ = s.end(rec.ID); rec.Result.Outcome != agent.Aborted {
+	if rec, _ = s.waitForEnd(rec.ID); rec.Result.Outcome != agent.Aborted {
 		t.Errorf("%+v", rec.Result)
 	}
 	if err := s.client.InterruptTurn(t.Context(), rec.ID); !errors.Is(err, atoll.ErrState) {
 		t.Errorf("after the end: %v", err)
 	}
-	s.clean()
+	s.checkNoSandboxes()
 }
 
-// A chat goes on with the agent's session in a new sandbox; one that is lost
-// starts a new one, with the conversation as a file; a second turn at once is refused.
+// TestChats checks that a chat resumes the agent's session in a new sandbox, that a
+// lost session is replaced by a new one with the conversation as a file, and that a
+// chat refuses a second turn at once.
 func TestChats(t *testing.T) {
-	s := newSite(t, options{agents: doubles()})
-	r := ask("one")
+	s := newTestServer(t, serverOptions{agents: scriptedAgents()})
+	r := newRequest("one")
 	r.Chat = "Any Name will do/…"
-	first, _ := s.do(r)
+	first, _ := s.runTurn(r)
 	if !strings.HasPrefix(first.Result.Text, ": one") {
 		t.Errorf("%+v", first.Result)
 	}
 	r.Prompt = agent.Text("two")
-	second, _ := s.do(r)
+	second, _ := s.runTurn(r)
 	if second.Chat != first.Chat || !strings.HasPrefix(second.Result.Text, "s1: two") || !strings.HasSuffix(second.Result.Text, "knows one") || strings.Contains(second.Result.Text, "conversation") {
 		t.Errorf("%+v", second.Result)
 	}
 	r.Prompt, r.Session = agent.Text("three"), "gone"
-	third, events := s.do(r)
+	third, events := s.runTurn(r)
 	if !strings.HasPrefix(third.Result.Text, ": three") || !strings.Contains(third.Result.Text, "conversation.md") {
 		t.Errorf("%+v", third.Result)
 	}
@@ -198,63 +207,65 @@ func TestChats(t *testing.T) {
 	if _, err := s.client.StartTurn(t.Context(), r); !errors.Is(err, atoll.ErrState) {
 		t.Errorf("two at once: %v", err)
 	}
-	s.until(rec.ID, agent.TextDone)
+	s.waitForEvent(rec.ID, agent.TextDone)
 	s.must(s.client.CancelTurn(t.Context(), rec.ID))
-	s.clean()
+	s.checkNoSandboxes()
 }
 
-// A chat stays in the workspace that its first turn named.
+// TestChatStaysInItsWorkspace checks that all turns of a chat use the workspace of its
+// first turn.
 func TestChatStaysInItsWorkspace(t *testing.T) {
-	s := newSite(t, options{agents: doubles()})
-	r := ask("one")
+	s := newTestServer(t, serverOptions{agents: scriptedAgents()})
+	r := newRequest("one")
 	r.Workspace = "project"
-	first, _ := s.do(r)
-	r = ask("two")
+	first, _ := s.runTurn(r)
+	r = newRequest("two")
 	r.Chat = first.Chat
-	second, _ := s.do(r)
+	second, _ := s.runTurn(r)
 	if first.Workspace != "project" || second.Workspace != "project" || !strings.HasPrefix(second.Result.Text, "s1: two") {
 		t.Errorf("first in %q, then in %q: %+v", first.Workspace, second.Workspace, second.Result)
 	}
-	s.clean()
+	s.checkNoSandboxes()
 }
 
-// Clients that repeat the whole conversation go on in its chat; one that changes
-// what was said begins another.
-func TestHistoryFindsTheChat(t *testing.T) {
-	s := newSite(t, options{agents: doubles()})
+// TestHistorySelectsChat checks that a client that repeats the whole conversation
+// continues its chat, and that a changed history starts another one.
+func TestHistorySelectsChat(t *testing.T) {
+	s := newTestServer(t, serverOptions{agents: scriptedAgents()})
 	s.app.Assistants["coder"] = &assistant.Assistant{ID: "coder", Sandbox: &assistant.Sandbox{Command: "double"}}
-	messages := []object{{"role": "system", "content": "Be brief."}, user("one")}
-	c, resp := s.complete(object{"model": "coder", "messages": messages})
+	messages := []jsonObject{{"role": "system", "content": "Be brief."}, userMessage("one")}
+	c, resp := s.requestCompletion(jsonObject{"model": "coder", "messages": messages})
 	chat, text := resp.Header.Get("X-Atoll-Chat"), c.Choices[0].Message.Content
-	for i, space := range []string{"\n", "\n\n "} { // spaces don't count
-		messages = append(messages, object{"role": "assistant", "content": strings.ReplaceAll(text, "\n", space)}, user("two"))
-		c, resp = s.complete(object{"model": "coder", "messages": messages})
+	for i, space := range []string{"\n", "\n\n "} { // the comparison ignores spaces
+		messages = append(messages, jsonObject{"role": "assistant", "content": strings.ReplaceAll(text, "\n", space)}, userMessage("two"))
+		c, resp = s.requestCompletion(jsonObject{"model": "coder", "messages": messages})
 		if got := c.Choices[0].Message.Content; resp.Header.Get("X-Atoll-Chat") != chat || !strings.HasPrefix(got, "s1: two") {
 			t.Fatalf("turn %d in chat %s, not %s: %s", i+2, resp.Header.Get("X-Atoll-Chat"), chat, got)
 		}
 		text = c.Choices[0].Message.Content
 	}
 	messages[2]["content"] = "I never said that."
-	c, resp = s.complete(object{"model": "coder", "messages": append(messages, object{"role": "assistant", "content": text}, user("three"))})
+	c, resp = s.requestCompletion(jsonObject{"model": "coder", "messages": append(messages, jsonObject{"role": "assistant", "content": text}, userMessage("three"))})
 	if got := c.Choices[0].Message.Content; resp.Header.Get("X-Atoll-Chat") == chat || !strings.HasPrefix(got, ": three") || !strings.Contains(got, "conversation.md") {
 		t.Errorf("another history in chat %s: %s", resp.Header.Get("X-Atoll-Chat"), got)
 	}
-	mallory := "Authorization: Bearer " + s.mint("mallory", atoll.ScopeRun)
-	if _, resp = s.complete(object{"model": "coder", "messages": messages}, mallory); resp.Header.Get("X-Atoll-Chat") == chat {
-		t.Error("another owner is in the chat")
+	mallory := "Authorization: Bearer " + s.createToken("mallory", atoll.ScopeRun)
+	if _, resp = s.requestCompletion(jsonObject{"model": "coder", "messages": messages}, mallory); resp.Header.Get("X-Atoll-Chat") == chat {
+		t.Error("another owner continues the chat")
 	}
-	s.clean()
+	s.checkNoSandboxes()
 }
 
-// An agent calls the tools of the client over its own request: the answer ends
-// with the call, the next request brings the result, and the agent goes on.
-func TestClientsToolsOfAnAgent(t *testing.T) {
-	s := newSite(t, options{agents: doubles()})
+// TestClientToolsOfAgent checks that an agent can call the client's tools over the
+// client's own requests: the response ends with the call, the next request brings the
+// result, and the agent continues.
+func TestClientToolsOfAgent(t *testing.T) {
+	s := newTestServer(t, serverOptions{agents: scriptedAgents()})
 	s.app.Assistants["coder"] = &assistant.Assistant{ID: "coder", Sandbox: &assistant.Sandbox{Command: "double"}}
-	body := object{"model": "coder", "max_tokens": 100, "messages": []object{user("tool")}, "tools": []object{{
-		"name": "weather", "input_schema": object{"type": "object", "properties": object{"city": object{"type": "string"}}},
+	body := jsonObject{"model": "coder", "max_tokens": 100, "messages": []jsonObject{userMessage("tool")}, "tools": []jsonObject{{
+		"name": "weather", "input_schema": jsonObject{"type": "object", "properties": jsonObject{"city": jsonObject{"type": "string"}}},
 	}}}
-	resp, text := s.post("/v1/messages", body)
+	resp, text := s.postJSON("/v1/messages", body)
 	var m struct {
 		Content []struct {
 			Type, ID, Name, Text string
@@ -266,66 +277,69 @@ func TestClientsToolsOfAnAgent(t *testing.T) {
 	if resp.StatusCode != 200 || m.Stop != "tool_use" || len(m.Content) != 1 || m.Content[0].Name != "weather" || !strings.Contains(string(m.Content[0].Input), "Rome") {
 		t.Fatalf("%d %s", resp.StatusCode, text)
 	}
-	body["messages"] = []object{
-		user("tool"), {"role": "assistant", "content": []object{{"type": "tool_use", "id": m.Content[0].ID, "name": "weather", "input": object{"city": "Rome"}}}},
-		{"role": "user", "content": []object{{"type": "tool_result", "tool_use_id": m.Content[0].ID, "content": "sunny"}}},
+	body["messages"] = []jsonObject{
+		userMessage("tool"), {"role": "assistant", "content": []jsonObject{{"type": "tool_use", "id": m.Content[0].ID, "name": "weather", "input": jsonObject{"city": "Rome"}}}},
+		{"role": "user", "content": []jsonObject{{"type": "tool_result", "tool_use_id": m.Content[0].ID, "content": "sunny"}}},
 	}
 	turnID := resp.Header.Get("X-Atoll-Turn")
 	chat := "X-Atoll-Chat: " + resp.Header.Get("X-Atoll-Chat")
-	if resp, text = s.post("/v1/messages", body); resp.StatusCode != 200 || resp.Header.Get("X-Atoll-Turn") != turnID || !strings.Contains(text, "sunny") || !strings.Contains(text, "end_turn") {
+	if resp, text = s.postJSON("/v1/messages", body); resp.StatusCode != 200 || resp.Header.Get("X-Atoll-Turn") != turnID || !strings.Contains(text, "sunny") || !strings.Contains(text, "end_turn") {
 		t.Errorf("%d %s", resp.StatusCode, text)
 	}
-	body["messages"] = []object{user("tool")}
-	resp, _ = s.post("/v1/messages", body, chat)
+	body["messages"] = []jsonObject{userMessage("tool")}
+	resp, _ = s.postJSON("/v1/messages", body, chat)
 	left := resp.Header.Get("X-Atoll-Turn")
-	body["messages"] = []object{user("something else")}
-	if resp, text = s.post("/v1/messages", body, chat); resp.StatusCode != 200 || !strings.Contains(text, "something else") {
+	body["messages"] = []jsonObject{userMessage("something else")}
+	if resp, text = s.postJSON("/v1/messages", body, chat); resp.StatusCode != 200 || !strings.Contains(text, "something else") {
 		t.Errorf("after a call that was left without a result: %d %s", resp.StatusCode, text)
 	}
-	if rec, _ := s.end(left); rec.Result.Outcome != agent.Aborted {
+	if rec, _ := s.waitForEnd(left); rec.Result.Outcome != agent.Aborted {
 		t.Errorf("the turn that was left: %+v", rec.Result)
 	}
-	s.clean()
+	s.checkNoSandboxes()
 }
 
-// The client of another API that goes away ends the turn.
-func TestClientIsGone(t *testing.T) {
-	s := newSite(t, options{agents: doubles()})
+// TestDisconnectEndsTurn checks that a turn ends when the client of the OpenAI API
+// disconnects.
+func TestDisconnectEndsTurn(t *testing.T) {
+	s := newTestServer(t, serverOptions{agents: scriptedAgents()})
 	s.app.Assistants["coder"] = &assistant.Assistant{ID: "coder", Sandbox: &assistant.Sandbox{Command: "double"}}
 	ctx, cancel := context.WithCancel(t.Context())
-	b, _ := json.Marshal(object{"model": "coder", "stream": true, "messages": []object{user("wait")}})
+	b, _ := json.Marshal(jsonObject{"model": "coder", "stream": true, "messages": []jsonObject{userMessage("wait")}})
 	r, err := http.NewRequestWithContext(ctx, "POST", s.url+"/v1/chat/completions", strings.NewReader(string(b)))
 	s.must(err)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Authorization", "Bearer "+s.token)
-	resp, err := http.DefaultClient.Do(r) //nolint:bodyclose // the client goes away
+	resp, err := http.DefaultClient.Do(r) //nolint:bodyclose // the client disconnects
 	s.must(err)
 	cancel()
 	_ = resp.Body.Close()
-	if rec, _ := s.end(resp.Header.Get("X-Atoll-Turn")); rec.Result.Outcome != agent.Aborted {
+	if rec, _ := s.waitForEnd(resp.Header.Get("X-Atoll-Turn")); rec.Result.Outcome != agent.Aborted {
 		t.Errorf("%+v", rec.Result)
 	}
-	s.clean()
+	s.checkNoSandboxes()
 }
 
-// The token that asked for a turn is revoked: the turn ends.
-func TestRevokedTokenEndsItsTurns(t *testing.T) {
-	s := newSite(t, options{agents: doubles()})
-	tok, err := s.admin().CreateToken(t.Context(), atoll.Token{Owner: atoll.Owner{App: "app", User: "alice"}, Scopes: []atoll.Scope{atoll.ScopeRun}})
+// TestRevokedTokenEndsTurns checks that revoking a token ends the turns that it
+// started.
+func TestRevokedTokenEndsTurns(t *testing.T) {
+	s := newTestServer(t, serverOptions{agents: scriptedAgents()})
+	tok, err := s.adminAccount().CreateToken(t.Context(), atoll.Token{Owner: atoll.Owner{App: "app", User: "alice"}, Scopes: []atoll.Scope{atoll.ScopeRun}})
 	s.must(err)
-	rec, err := s.as(tok.Secret).StartTurn(t.Context(), ask("wait"))
+	rec, err := s.newClient(tok.Secret).StartTurn(t.Context(), newRequest("wait"))
 	s.must(err)
-	s.until(rec.ID, agent.TextDone)
-	s.must(s.admin().RevokeToken(t.Context(), tok.ID))
-	if rec, _ = s.end(rec.ID); rec.Result.Outcome != agent.Aborted {
+	s.waitForEvent(rec.ID, agent.TextDone)
+	s.must(s.adminAccount().RevokeToken(t.Context(), tok.ID))
+	if rec, _ = s.waitForEnd(rec.ID); rec.Result.Outcome != agent.Aborted {
 		t.Errorf("%+v", rec.Result)
 	}
-	s.clean()
+	s.checkNoSandboxes()
 }
 
-// What a caller may not ask of a sandbox he may not ask of a turn's.
+// TestScopes checks that a caller cannot get more from the sandbox of a turn than from
+// any other sandbox.
 func TestScopes(t *testing.T) {
-	s := newSite(t, options{agents: doubles()})
+	s := newTestServer(t, serverOptions{agents: scriptedAgents()})
 	for name, change := range map[string]func(r *agent.Request){
 		"Mounts": func(r *agent.Request) {
 			r.Config = &atoll.Config{Spec: atoll.Spec{Mounts: []atoll.Mount{{Source: "/root", Target: "/mnt/x"}}}}
@@ -336,15 +350,15 @@ func TestScopes(t *testing.T) {
 		"Project": func(r *agent.Request) { r.Config = &atoll.Config{Project: &atoll.Project{Path: "/root"}} },
 		"Image":   func(r *agent.Request) { r.Config = &atoll.Config{Spec: atoll.Spec{Image: "example.com/evil"}} },
 	} {
-		r := ask("hello")
+		r := newRequest("hello")
 		change(&r)
-		rec, _ := s.do(r)
+		rec, _ := s.runTurn(r)
 		if rec.Result.Outcome != agent.Failed || rec.Result.Code != "denied" {
 			t.Errorf("%s: %+v", name, rec.Result)
 		}
 	}
-	if _, err := s.as(s.mint("alice", atoll.ScopeRead)).StartTurn(t.Context(), ask("hello")); !errors.Is(err, atoll.ErrDenied) {
-		t.Errorf("who may only read: %v", err)
+	if _, err := s.newClient(s.createToken("alice", atoll.ScopeRead)).StartTurn(t.Context(), newRequest("hello")); !errors.Is(err, atoll.ErrDenied) {
+		t.Errorf("a token with only the scope read: %v", err)
 	}
 	for name, r := range map[string]agent.Request{
 		"Nothing": {}, "Both": {Agent: "double", Assistant: "x"}, "NoPrompt": {Agent: "double"}, "NoChat": {Agent: "double", Workspace: "../x", Turn: agent.Turn{Prompt: agent.Text("a")}},
@@ -354,13 +368,13 @@ func TestScopes(t *testing.T) {
 		}
 	}
 	if _, err := s.client.StartTurn(t.Context(), agent.Request{Agent: "nobody", Turn: agent.Turn{Prompt: agent.Text("a")}}); !errors.Is(err, atoll.ErrNotFound) {
-		t.Errorf("an agent that is not there: %v", err)
+		t.Errorf("an unknown agent: %v", err)
 	}
-	s.clean()
+	s.checkNoSandboxes()
 }
 
-// The example hooks of an assistant run unchanged around an agent in a real
-// sandbox.
+// TestExampleHooks checks that the example hooks of an assistant work unchanged with an
+// agent in a real sandbox.
 func TestExampleHooks(t *testing.T) {
 	dir := "../../examples/assistants/coder/src"
 	if _, err := os.Stat(dir); err != nil {
@@ -370,37 +384,37 @@ func TestExampleHooks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSite(t, options{})
+	s := newTestServer(t, serverOptions{})
 	s.app.Assistants["coder"] = &assistant.Assistant{ID: "coder", Hooks: hooks, Sandbox: &assistant.Sandbox{
 		Command: "command", Program: []string{"sh", "-c", `cat .env; mkdir -p output src tmp; echo '{"made":1}' >output/result.json; echo x >src/a.js; touch tmp/x`},
 	}}
-	rec, events := s.do(agent.Request{Assistant: "coder", Turn: agent.Turn{Prompt: agent.Text("hello")}})
-	ready := strings.Contains(describe(events), "Sandbox ready")
+	rec, events := s.runTurn(agent.Request{Assistant: "coder", Turn: agent.Turn{Prompt: agent.Text("hello")}})
+	ready := strings.Contains(formatEvents(events), "Sandbox ready")
 	if rec.Result.Code == "denied" && strings.Contains(rec.Result.Message, "Node.js is required") {
 		t.Skip("no node in the sandbox")
 	}
 	if rec.Result.Outcome != agent.OK || !strings.Contains(rec.Result.Text, "NODE_ENV=development") || !ready {
-		t.Errorf("%+v\n%s", rec.Result, describe(events))
+		t.Errorf("%+v\n%s", rec.Result, formatEvents(events))
 	}
 	b, err := os.ReadFile(filepath.Join(s.home, "chats", "app", "alice", rec.Chat, "context-coder.json"))
 	if err != nil || !strings.Contains(string(b), `"generated_result":{"value":{"made":1}`) {
-		t.Errorf("the hook remembers %s, %v", b, err)
+		t.Errorf("the hook has stored %s, %v", b, err)
 	}
 	if _, err := s.client.Files(rec.Workspace).StatFile(t.Context(), "/tmp/x"); !errors.Is(err, atoll.ErrNotFound) {
-		t.Errorf("the hook has not cleaned up: %v", err)
+		t.Errorf("the hook has not removed its files: %v", err)
 	}
-	s.clean()
+	s.checkNoSandboxes()
 }
 
-func describe(events []agent.Event) string {
+func formatEvents(events []agent.Event) string {
 	b, _ := json.MarshalIndent(events, "", " ")
 	return string(b)
 }
 
-// What a server that died has left of its turns the next one removes; what
-// somebody is at, or was not made for a turn, stays.
-func TestSettle(t *testing.T) {
-	s := newSite(t, options{agents: doubles()})
+// TestRemovesSandboxesOfDeadServer checks that a server removes the sandboxes of turns
+// that a dead server left, but no sandbox that is in use or was not created for a turn.
+func TestRemovesSandboxesOfDeadServer(t *testing.T) {
+	s := newTestServer(t, serverOptions{agents: scriptedAgents()})
 	alice := s.fleet.For(fleet.Caller{Owner: atoll.Owner{App: "app", User: "alice"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
 	made := func(labels map[string]string, policy atoll.Policy) string {
 		cfg := atoll.Config{Spec: atoll.Spec{Labels: labels}, Lifecycle: atoll.Lifecycle{Policy: policy}}
@@ -409,7 +423,7 @@ func TestSettle(t *testing.T) {
 		return sb.ID()
 	}
 	held := make(chan struct{})
-	x, err := s.desk.Start(agent.Record{Owner: atoll.Owner{App: "app", User: "alice"}}, func(context.Context, *turn.Turn) (agent.Result, error) {
+	x, err := s.registry.Start(agent.Record{Owner: atoll.Owner{App: "app", User: "alice"}}, func(context.Context, *turn.Turn) (agent.Result, error) {
 		<-held
 		return agent.Result{}, nil
 	})
@@ -421,11 +435,11 @@ func TestSettle(t *testing.T) {
 	s.must(s.server.Settle())
 	close(held)
 	<-x.Done()
-	if _, err := s.admin().Open(t.Context(), gone); !errors.Is(err, atoll.ErrNotFound) {
-		t.Errorf("what was left is there: %v", err)
+	if _, err := s.adminAccount().Open(t.Context(), gone); !errors.Is(err, atoll.ErrNotFound) {
+		t.Errorf("a sandbox of the dead server is left: %v", err)
 	}
 	for _, id := range kept {
-		sb, err := s.admin().Open(t.Context(), id)
+		sb, err := s.adminAccount().Open(t.Context(), id)
 		s.must(err)
 		s.must(sb.Destroy(t.Context()))
 	}

@@ -25,12 +25,12 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
 )
 
-// object is JSON.
-type object = map[string]any
+// jsonObject is a JSON object.
+type jsonObject = map[string]any
 
-func user(text string) object { return object{"role": "user", "content": text} }
+func userMessage(text string) jsonObject { return jsonObject{"role": "user", "content": text} }
 
-// completion is what is looked at of an answer of OpenAI's API.
+// completion has the fields of an OpenAI chat completion that the tests check.
 type completion struct {
 	Choices []struct {
 		Message struct {
@@ -48,9 +48,9 @@ type completion struct {
 	Error struct{ Message, Code string }
 }
 
-func (s *site) complete(body object, headers ...string) (completion, *http.Response) {
+func (s *testServer) requestCompletion(body jsonObject, headers ...string) (completion, *http.Response) {
 	s.Helper()
-	resp, text := s.post("/v1/chat/completions", body, headers...)
+	resp, text := s.postJSON("/v1/chat/completions", body, headers...)
 	var c completion
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		s.Fatalf("%d %s: %v", resp.StatusCode, text, err)
@@ -61,14 +61,15 @@ func (s *site) complete(body object, headers ...string) (completion, *http.Respo
 	return c, resp
 }
 
-// A request to an assistant without a sandbox asks its model, with its prompts,
-// in either dialect, whole and as a stream; its usage is told.
-func TestModelIsAsked(t *testing.T) {
-	s := newSite(t, options{script: modeltest.Script{Turns: []modeltest.Turn{{Text: "Hello there."}}}})
+// TestAssistantWithoutSandbox checks that a request to an assistant without a sandbox
+// reaches its model with its prompts, in both API dialects, whole and as a stream, and
+// that the response reports the usage.
+func TestAssistantWithoutSandbox(t *testing.T) {
+	s := newTestServer(t, serverOptions{script: modeltest.Script{Turns: []modeltest.Turn{{Text: "Hello there."}}}})
 	s.app.Assistants["greeter"] = &assistant.Assistant{
 		ID: "greeter", Connector: "test", Prompts: []dialect.Message{{Role: dialect.System, Parts: []dialect.Part{{Type: dialect.TextPart, Text: "Be polite."}}}},
 	}
-	c, resp := s.complete(object{"model": "greeter", "messages": []object{user("hi")}})
+	c, resp := s.requestCompletion(jsonObject{"model": "greeter", "messages": []jsonObject{userMessage("hi")}})
 	if resp.StatusCode != 200 || c.Choices[0].Message.Content != "Hello there." || c.Choices[0].Finish != "stop" || c.Usage.Prompt == 0 || resp.Header.Get("X-Atoll-Chat") == "" {
 		t.Errorf("%d %+v", resp.StatusCode, c)
 	}
@@ -79,22 +80,22 @@ func TestModelIsAsked(t *testing.T) {
 	if got := asked[len(asked)-1].Header.Get("Authorization"); got != "Bearer sk-secret" {
 		t.Errorf("with the key %q", got)
 	}
-	resp, text := s.post("/v1/chat/completions", object{"model": "greeter", "stream": true, "stream_options": object{"include_usage": true}, "messages": []object{user("hi")}})
-	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") || !strings.Contains(text, "data: [DONE]") || said(text) != "Hello there." || !strings.Contains(text, `"prompt_tokens"`) {
+	resp, text := s.postJSON("/v1/chat/completions", jsonObject{"model": "greeter", "stream": true, "stream_options": jsonObject{"include_usage": true}, "messages": []jsonObject{userMessage("hi")}})
+	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") || !strings.Contains(text, "data: [DONE]") || joinStreamText(text) != "Hello there." || !strings.Contains(text, `"prompt_tokens"`) {
 		t.Errorf("%v %s", resp.Header, text)
 	}
-	resp, text = s.post("/anthropic/v1/messages", object{"model": "greeter", "max_tokens": 100, "messages": []object{user("hi")}}, "Authorization: ", "X-Api-Key: "+s.token)
+	resp, text = s.postJSON("/anthropic/v1/messages", jsonObject{"model": "greeter", "max_tokens": 100, "messages": []jsonObject{userMessage("hi")}}, "Authorization: ", "X-Api-Key: "+s.token)
 	if resp.StatusCode != 200 || !strings.Contains(text, "Hello there.") || !strings.Contains(text, `"end_turn"`) {
 		t.Errorf("%d %s", resp.StatusCode, text)
 	}
-	_, text = s.post("/v1/messages", object{"model": "greeter", "max_tokens": 100, "stream": true, "messages": []object{user("hi")}})
+	_, text = s.postJSON("/v1/messages", jsonObject{"model": "greeter", "max_tokens": 100, "stream": true, "messages": []jsonObject{userMessage("hi")}})
 	if !strings.Contains(text, "event: message_stop") || !strings.Contains(text, "text_delta") {
 		t.Errorf("%s", text)
 	}
 }
 
-// said is the text of a stream of completions.
-func said(stream string) string {
+// joinStreamText returns the text of a stream of completions.
+func joinStreamText(stream string) string {
 	var b strings.Builder
 	for in := bufio.NewScanner(strings.NewReader(stream)); in.Scan(); {
 		var c struct {
@@ -107,61 +108,61 @@ func said(stream string) string {
 	return b.String()
 }
 
-// Mistakes and refusals have the form of the API that was asked.
-func TestErrorsHaveTheApisForm(t *testing.T) {
-	s := newSite(t, options{script: modeltest.Script{Turns: []modeltest.Turn{{Status: 429, Error: "slow down"}}}})
+// TestErrorFormats checks that errors have the format of the API that was called.
+func TestErrorFormats(t *testing.T) {
+	s := newTestServer(t, serverOptions{script: modeltest.Script{Turns: []modeltest.Turn{{Status: 429, Error: "slow down"}}}})
 	s.app.Assistants["greeter"] = &assistant.Assistant{ID: "greeter", Connector: "test"}
-	c, resp := s.complete(object{"model": "nobody", "messages": []object{user("hi")}})
+	c, resp := s.requestCompletion(jsonObject{"model": "nobody", "messages": []jsonObject{userMessage("hi")}})
 	if resp.StatusCode != 404 || c.Error.Message == "" {
-		t.Errorf("no such assistant: %d %+v", resp.StatusCode, c)
+		t.Errorf("an unknown assistant: %d %+v", resp.StatusCode, c)
 	}
-	if c, resp = s.complete(object{"model": "greeter", "messages": []object{user("hi")}}); resp.StatusCode != 429 || !strings.Contains(c.Error.Message, "slow down") {
+	if c, resp = s.requestCompletion(jsonObject{"model": "greeter", "messages": []jsonObject{userMessage("hi")}}); resp.StatusCode != 429 || !strings.Contains(c.Error.Message, "slow down") {
 		t.Errorf("a busy model: %d %+v", resp.StatusCode, c)
 	}
-	if c, resp = s.complete(object{"model": "greeter", "messages": []object{user("hi")}}, "Authorization: Bearer atoll_wrong"); resp.StatusCode != 401 || c.Error.Message == "" {
+	if c, resp = s.requestCompletion(jsonObject{"model": "greeter", "messages": []jsonObject{userMessage("hi")}}, "Authorization: Bearer atoll_wrong"); resp.StatusCode != 401 || c.Error.Message == "" {
 		t.Errorf("a wrong token: %d %+v", resp.StatusCode, c)
 	}
-	resp, text := s.post("/v1/messages", object{"model": "greeter", "max_tokens": 5, "messages": []object{user("hi")}}, "Authorization: ", "X-Api-Key: wrong")
+	resp, text := s.postJSON("/v1/messages", jsonObject{"model": "greeter", "max_tokens": 5, "messages": []jsonObject{userMessage("hi")}}, "Authorization: ", "X-Api-Key: wrong")
 	if resp.StatusCode != 401 || !strings.Contains(text, `"authentication_error"`) {
 		t.Errorf("a wrong key: %d %s", resp.StatusCode, text)
 	}
-	resp, text = s.post("/v1/messages", "nonsense")
+	resp, text = s.postJSON("/v1/messages", "nonsense")
 	if resp.StatusCode != 400 || !strings.Contains(text, `"invalid_request_error"`) {
 		t.Errorf("no request: %d %s", resp.StatusCode, text)
 	}
-	reader := s.mint("reader", atoll.ScopeRead)
-	if c, resp = s.complete(object{"model": "greeter", "messages": []object{user("hi")}}, "Authorization: Bearer "+reader); resp.StatusCode != 403 {
-		t.Errorf("who may only read: %d %+v", resp.StatusCode, c)
+	reader := s.createToken("reader", atoll.ScopeRead)
+	if c, resp = s.requestCompletion(jsonObject{"model": "greeter", "messages": []jsonObject{userMessage("hi")}}, "Authorization: Bearer "+reader); resp.StatusCode != 403 {
+		t.Errorf("a token with only the scope read: %d %+v", resp.StatusCode, c)
 	}
 }
 
-// clock is a tool of the host.
-func clock(called *[]tool.Caller) tool.Tool {
+// newClockTool returns a tool of the host that records its callers.
+func newClockTool(called *[]tool.Caller) tool.Tool {
 	return tool.Tool{Server: "clock", Name: "time", Description: "the time", Call: func(_ context.Context, c tool.Call) (tool.Result, error) {
 		*called = append(*called, c.Who)
 		return tool.Result{Text: "it is noon"}, nil
 	}}
 }
 
-// The host calls what the assistant may call, skills are read when they are
-// needed, and the client gets its own tools' calls; what was done for it before
-// is not lost when it brings the results.
+// TestToolsOfHostAndClient checks that the assistant can call tools of the host, read
+// skills, and call tools of the client, and that the results of host tools are kept
+// until the client sends its results.
 func TestToolsOfHostAndClient(t *testing.T) {
-	s := newSite(t, options{script: modeltest.Script{Turns: []modeltest.Turn{
+	s := newTestServer(t, serverOptions{script: modeltest.Script{Turns: []modeltest.Turn{
 		{Tools: []modeltest.Use{{Name: "time", Input: json.RawMessage(`{}`)}}},
 		{Tools: []modeltest.Use{{Name: "skill", Input: json.RawMessage(`{"name":"greet"}`)}}},
 		{Text: "Let me ask.", Tools: []modeltest.Use{{Name: "weather", Input: json.RawMessage(`{"city":"Rome"}`)}}},
 		{Text: "All done."},
 	}}})
 	var called []tool.Caller
-	s.app.Tools = tool.NewServers(map[string][]tool.Tool{"clock": {clock(&called)}})
+	s.app.Tools = tool.NewServers(map[string][]tool.Tool{"clock": {newClockTool(&called)}})
 	s.app.Assistants["helper"] = &assistant.Assistant{
 		ID: "helper", Connector: "test", Tools: []assistant.ServerTools{{Server: "clock"}},
 		Skills: []skill.Skill{{Name: "greet", Description: "How to greet.", Body: "Bow deeply."}},
 	}
-	weather := object{"type": "function", "function": object{"name": "weather", "parameters": object{"type": "object"}}}
-	ask := object{"model": "helper", "messages": []object{user("go")}, "tools": []object{weather}}
-	c, resp := s.complete(ask)
+	weather := jsonObject{"type": "function", "function": jsonObject{"name": "weather", "parameters": jsonObject{"type": "object"}}}
+	ask := jsonObject{"model": "helper", "messages": []jsonObject{userMessage("go")}, "tools": []jsonObject{weather}}
+	c, resp := s.requestCompletion(ask)
 	if resp.StatusCode != 200 || c.Choices[0].Finish != "tool_calls" || len(c.Choices[0].Message.Calls) != 1 || c.Choices[0].Message.Calls[0].Function.Name != "weather" {
 		t.Fatalf("%d %+v", resp.StatusCode, c)
 	}
@@ -169,34 +170,34 @@ func TestToolsOfHostAndClient(t *testing.T) {
 		t.Errorf("the tool was called by %+v", called)
 	}
 	id := c.Choices[0].Message.Calls[0].ID
-	ask["messages"] = []object{
-		user("go"), {"role": "assistant", "content": "Let me ask.", "tool_calls": []object{{"id": id, "type": "function", "function": object{"name": "weather", "arguments": `{"city":"Rome"}`}}}},
+	ask["messages"] = []jsonObject{
+		userMessage("go"), {"role": "assistant", "content": "Let me ask.", "tool_calls": []jsonObject{{"id": id, "type": "function", "function": jsonObject{"name": "weather", "arguments": `{"city":"Rome"}`}}}},
 		{"role": "tool", "tool_call_id": id, "content": "sunny"},
 	}
 	turnID := resp.Header.Get("X-Atoll-Turn")
-	mallory := s.mint("mallory", atoll.ScopeRead, atoll.ScopeRun)
-	s.complete(ask, "Authorization: Bearer "+mallory) // begins a turn of his own
+	mallory := s.createToken("mallory", atoll.ScopeRead, atoll.ScopeRun)
+	s.requestCompletion(ask, "Authorization: Bearer "+mallory) // starts a separate turn
 	if r, err := s.client.Turn(t.Context(), turnID); err != nil || r.State != "waiting" {
 		t.Errorf("after another's answer the turn is %+v, %v", r, err)
 	}
 	s.model.Play(modeltest.Script{Turns: []modeltest.Turn{{Text: "All done."}}})
-	c, resp = s.complete(ask)
+	c, resp = s.requestCompletion(ask)
 	if resp.StatusCode != 200 || c.Choices[0].Message.Content != "All done." || c.Choices[0].Finish != "stop" || resp.Header.Get("X-Atoll-Turn") != turnID {
 		t.Fatalf("%d %+v, turn %s of %s", resp.StatusCode, c, resp.Header.Get("X-Atoll-Turn"), turnID)
 	}
 	asked := s.model.Requests()
 	for _, want := range []string{"it is noon", "Bow deeply.", "sunny"} {
 		if last := string(asked[len(asked)-1].Body); !strings.Contains(last, want) {
-			t.Errorf("the model was not told %q: %s", want, last)
+			t.Errorf("the request to the model does not contain %q: %s", want, last)
 		}
 	}
 }
 
-// The hooks run around the agent, in its sandbox: what the first writes the
-// agent reads, and what the agent leaves the second reads.
+// TestHooksAroundAnAgent checks that hooks run in the agent's sandbox: the agent reads
+// a file of the Create hook, and the Next hook reads a file of the agent.
 func TestHooksAroundAnAgent(t *testing.T) {
-	s := newSite(t, options{})
-	hooks := compile(t, `
+	s := newTestServer(t, serverOptions{})
+	hooks := compileHook(t, `
 function Create(ctx, messages, options) {
   const id = ctx.SendStream({type: "loading", props: {message: "Preparing"}});
   ctx.sandbox.WriteFile(".env", "DEBUG=true");
@@ -217,21 +218,21 @@ function Next(ctx, payload, options) {
 		ID: "coder", Hooks: hooks, Sandbox: &assistant.Sandbox{Command: "command", Program: []string{"sh", "-c", "cat .env; echo left >out.txt; cat"}},
 	}
 	r := agent.Request{Assistant: "coder", Turn: agent.Turn{Prompt: agent.Text("hello")}}
-	rec, events := s.do(r)
+	rec, events := s.runTurn(r)
 	if rec.Result.Outcome != agent.OK || !strings.HasPrefix(rec.Result.Text, "DEBUG=true") || !strings.Contains(rec.Result.Text, "and more") || !strings.HasSuffix(rec.Result.Text, "/ left / 1") {
 		t.Errorf("%+v", rec.Result)
 	}
 	if !slices.ContainsFunc(events, func(e agent.Event) bool { return e.Type == agent.TextDone && e.Text == "Sandbox ready ok" }) {
-		t.Errorf("the hook's message was not told: %+v", events)
+		t.Errorf("the hook's message is not in the events: %+v", events)
 	}
 	r.Chat = rec.Chat
-	if rec, _ = s.do(r); !strings.HasSuffix(rec.Result.Text, "/ left / 2") {
+	if rec, _ = s.runTurn(r); !strings.HasSuffix(rec.Result.Text, "/ left / 2") {
 		t.Errorf("the second turn: %+v", rec.Result)
 	}
-	s.clean()
+	s.checkNoSandboxes()
 }
 
-func compile(t *testing.T, text string) *hook.Script {
+func compileHook(t *testing.T, text string) *hook.Script {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "index.ts"), []byte(text), 0o600); err != nil {
@@ -244,9 +245,9 @@ func compile(t *testing.T, text string) *hook.Script {
 	return s
 }
 
-// A hook that throws rejects the request; one that loops is ended; a program that
-// panics, hangs or is cancelled leaves nothing behind either.
-func TestNothingIsLeftBehind(t *testing.T) {
+// TestFailedHooksLeaveNothing checks that no sandbox is left after a hook that throws
+// or loops and after a program that panics, hangs or is cancelled.
+func TestFailedHooksLeaveNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		hooks string
 		shell string
@@ -261,36 +262,36 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		"AgentIsKilled": {shell: "kill -9 $$", want: agent.Failed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var o options
+			var o serverOptions
 			if c.want == agent.Timeout && c.shell != "" {
 				o.timeout = 3 * time.Second
 			}
-			s := newSite(t, o)
+			s := newTestServer(t, o)
 			a := &assistant.Assistant{ID: "x", Sandbox: &assistant.Sandbox{Command: "command", Program: []string{"sh", "-c", c.shell}}}
 			if c.want == agent.Timeout {
 				a.HookLimits.Time = 300 * time.Millisecond
 			}
 			if c.hooks != "" {
-				a.Hooks = compile(t, c.hooks)
+				a.Hooks = compileHook(t, c.hooks)
 			}
 			s.app.Assistants["x"] = a
-			rec, _ := s.do(agent.Request{Assistant: "x", Turn: agent.Turn{Prompt: agent.Text("hello")}})
+			rec, _ := s.runTurn(agent.Request{Assistant: "x", Turn: agent.Turn{Prompt: agent.Text("hello")}})
 			if rec.Result.Outcome != c.want || c.code != "" && rec.Result.Code != c.code {
 				t.Errorf("%+v", rec.Result)
 			}
 			if name == "HookThrows" && !strings.Contains(rec.Result.Message, "Node.js is required") {
-				t.Errorf("what the hook threw is not told: %+v", rec.Result)
+				t.Errorf("the result does not contain the hook's error: %+v", rec.Result)
 			}
-			s.clean()
+			s.checkNoSandboxes()
 		})
 	}
 }
 
-// A turn that its owner cancels, and one whose client of another API is gone,
-// end at once, and their sandboxes with them.
+// TestCancelled checks that a turn and its sandbox end at once when the owner cancels
+// the turn or the client of the OpenAI API disconnects.
 func TestCancelled(t *testing.T) {
-	s := newSite(t, options{})
-	rec, err := s.client.StartTurn(t.Context(), shell("echo begun; sleep 100"))
+	s := newTestServer(t, serverOptions{})
+	rec, err := s.client.StartTurn(t.Context(), shellRequest("echo begun; sleep 100"))
 	s.must(err)
 	err = s.client.TurnEvents(t.Context(), rec.ID, 0, func(e agent.Event) error {
 		if e.Type == agent.TextDelta || e.Type == agent.TextDone {
@@ -302,42 +303,44 @@ func TestCancelled(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.must(s.client.CancelTurn(t.Context(), rec.ID))
-	rec, _ = s.end(rec.ID)
+	rec, _ = s.waitForEnd(rec.ID)
 	if rec.Result.Outcome != agent.Aborted {
 		t.Errorf("%+v", rec.Result)
 	}
-	s.clean()
-	s.must(s.client.CancelTurn(t.Context(), rec.ID)) // it is forgotten
+	s.checkNoSandboxes()
+	s.must(s.client.CancelTurn(t.Context(), rec.ID)) // removes its record
 	if _, err := s.client.Turn(t.Context(), rec.ID); !errors.Is(err, atoll.ErrNotFound) {
-		t.Errorf("a turn that was forgotten: %v", err)
+		t.Errorf("a removed turn: %v", err)
 	}
 }
 
 var errSeen = errors.New("seen")
 
-// What a budget does not allow is refused, and the turn says so.
+// TestBudget checks that a request over its budget is refused and that the turn reports
+// it.
 func TestBudget(t *testing.T) {
-	s := newSite(t, options{script: modeltest.Script{Turns: []modeltest.Turn{{Text: "Hello."}}}})
+	s := newTestServer(t, serverOptions{script: modeltest.Script{Turns: []modeltest.Turn{{Text: "Hello."}}}})
 	s.app.Assistants["greeter"] = &assistant.Assistant{ID: "greeter", Connector: "test", Budget: assistant.Budgets{Chat: model.Budget{Requests: 1}}}
 	r := agent.Request{Assistant: "greeter", Chat: "mine", Budget: agent.Budget{Requests: 5}, Turn: agent.Turn{Prompt: agent.Text("hi")}}
-	if rec, _ := s.do(r); rec.Result.Outcome != agent.OK || !rec.Result.Usage.Counted || rec.Result.Usage.Requests != 1 || rec.Chat != "mine" {
+	if rec, _ := s.runTurn(r); rec.Result.Outcome != agent.OK || !rec.Result.Usage.Counted || rec.Result.Usage.Requests != 1 || rec.Chat != "mine" {
 		t.Errorf("%+v %+v", rec, rec.Result)
 	}
-	if rec, _ := s.do(r); rec.Result.Outcome != agent.BudgetExceeded || rec.Result.Code != "budget" {
+	if rec, _ := s.runTurn(r); rec.Result.Outcome != agent.BudgetExceeded || rec.Result.Code != "budget" {
 		t.Errorf("past the budget of the chat: %+v", rec.Result)
 	}
-	c, resp := s.complete(object{"model": "greeter", "messages": []object{user("hi")}}, "X-Atoll-Chat: mine")
+	c, resp := s.requestCompletion(jsonObject{"model": "greeter", "messages": []jsonObject{userMessage("hi")}}, "X-Atoll-Chat: mine")
 	if resp.StatusCode != http.StatusForbidden || c.Error.Message == "" {
 		t.Errorf("past the budget: %d %+v", resp.StatusCode, c)
 	}
-	if c, resp := s.complete(object{"model": "greeter", "messages": []object{user("hi")}}); resp.StatusCode != http.StatusOK {
+	if c, resp := s.requestCompletion(jsonObject{"model": "greeter", "messages": []jsonObject{userMessage("hi")}}); resp.StatusCode != http.StatusOK {
 		t.Errorf("in another chat: %d %+v", resp.StatusCode, c)
 	}
 }
 
-// The assistants are the models of both APIs, to those who may see them.
+// TestModels checks that both APIs list the assistants as models to callers with the
+// right scope.
 func TestModels(t *testing.T) {
-	s := newSite(t, options{})
+	s := newTestServer(t, serverOptions{})
 	s.app.Assistants["team.greeter"] = &assistant.Assistant{ID: "team.greeter", Name: "Greeter", Connector: "test"}
 	get := func(path string, headers ...string) string {
 		r, err := http.NewRequestWithContext(t.Context(), "GET", s.url+path, nil)
@@ -363,7 +366,7 @@ func TestModels(t *testing.T) {
 			t.Errorf("%s %s: %s", c.path, c.header, got)
 		}
 	}
-	_, text := s.post("/v1/messages/count_tokens", object{"model": "team.greeter", "messages": []object{user("eight letters and more")}})
+	_, text := s.postJSON("/v1/messages/count_tokens", jsonObject{"model": "team.greeter", "messages": []jsonObject{userMessage("eight letters and more")}})
 	var n struct {
 		Input int `json:"input_tokens"`
 	}

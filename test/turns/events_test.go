@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// A client that comes again gets what it has not had: it says the id of the last
-// event, in either way.
-func TestEventsGoOn(t *testing.T) {
-	s := newSite(t, options{})
-	rec, events := s.do(shell("echo one; echo two"))
+// TestEventStreamResumes checks that a client that reconnects with the id of its last
+// event gets the later ones, whichever way it sends the id.
+func TestEventStreamResumes(t *testing.T) {
+	s := newTestServer(t, serverOptions{})
+	rec, events := s.runTurn(shellRequest("echo one; echo two"))
 	get := func(query string, headers ...string) []string {
 		r, err := http.NewRequestWithContext(t.Context(), "GET", s.url+"/v1/turns/"+rec.ID+"/events"+query, nil)
 		s.must(err)

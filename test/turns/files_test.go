@@ -11,10 +11,11 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 )
 
-// What an assistant's directory says holds for its sandbox: limits, time, files
-// of the workspace, the prompts; and each request is in the audit once.
-func TestFilesApply(t *testing.T) {
-	s := newSite(t, options{})
+// TestAssistantDirectory checks that the settings in an assistant's directory apply to
+// its sandbox: limits, timeout, workspace files and prompts, and that the audit log has
+// each request once.
+func TestAssistantDirectory(t *testing.T) {
+	s := newTestServer(t, serverOptions{})
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"coder/package.yao": `{
@@ -39,10 +40,10 @@ func TestFilesApply(t *testing.T) {
 	s.app.Assistants = all
 	rec, err := s.client.StartTurn(t.Context(), agent.Request{Assistant: "coder", Turn: agent.Turn{Prompt: agent.Text("hello")}})
 	s.must(err)
-	s.until(rec.ID, agent.TextDelta)
+	s.waitForEvent(rec.ID, agent.TextDelta)
 	rec, err = s.client.Turn(t.Context(), rec.ID)
 	s.must(err)
-	sb, err := s.admin().Open(t.Context(), rec.Sandbox)
+	sb, err := s.adminAccount().Open(t.Context(), rec.Sandbox)
 	s.must(err)
 	info, err := sb.Info(t.Context())
 	s.must(err)
@@ -52,17 +53,17 @@ func TestFilesApply(t *testing.T) {
 	if rec.Workspace != "user" {
 		t.Errorf("the workspace is %q", rec.Workspace)
 	}
-	rec, events := s.end(rec.ID)
+	rec, events := s.waitForEnd(rec.ID)
 	if rec.Result.Outcome != agent.Timeout {
 		t.Errorf("%+v", rec.Result)
 	}
 	for _, want := range []string{"You write code.", "hello", "I am coder"} {
-		if !strings.Contains(describe(events), want) {
-			t.Errorf("the agent was not told %q: %s", want, describe(events))
+		if !strings.Contains(formatEvents(events), want) {
+			t.Errorf("the agent's prompt does not contain %q: %s", want, formatEvents(events))
 		}
 	}
-	s.clean()
-	list, err := s.admin().Audit(t.Context(), fleet.AuditFilter{Action: "turn", AllOwners: true})
+	s.checkNoSandboxes()
+	list, err := s.adminAccount().Audit(t.Context(), fleet.AuditFilter{Action: "turn", AllOwners: true})
 	s.must(err)
 	if len(list) != 1 || list[0].Object != rec.ID || list[0].Detail != "coder" || list[0].Outcome != "timeout" || list[0].Owner.User != "alice" {
 		t.Errorf("the audit: %+v", list)

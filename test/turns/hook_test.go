@@ -8,17 +8,17 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
 )
 
-// A hook has another model asked, whose connector it names as its file is
-// named.
+// TestHookChoosesTheModel checks that a hook can select another model by the name of
+// its connector.
 func TestHookChoosesTheModel(t *testing.T) {
-	s := newSite(t, options{script: modeltest.Script{Turns: []modeltest.Turn{{Text: "Hello."}}}})
+	s := newTestServer(t, serverOptions{script: modeltest.Script{Turns: []modeltest.Turn{{Text: "Hello."}}}})
 	other := s.app.Connectors["test"]
 	other.Key = "sk-other"
 	s.app.Connectors["deepseek.r1"] = other
 	s.app.Assistants["greeter"] = &assistant.Assistant{
-		ID: "greeter", Connector: "test", Hooks: compile(t, `function Create(ctx, messages) { return {messages, connector: "deepseek/r1"} }`),
+		ID: "greeter", Connector: "test", Hooks: compileHook(t, `function Create(ctx, messages) { return {messages, connector: "deepseek/r1"} }`),
 	}
-	rec, _ := s.do(agent.Request{Assistant: "greeter", Turn: agent.Turn{Prompt: agent.Text("hi")}})
+	rec, _ := s.runTurn(agent.Request{Assistant: "greeter", Turn: agent.Turn{Prompt: agent.Text("hi")}})
 	if rec.Result.Outcome != agent.OK {
 		t.Fatalf("%+v", rec.Result)
 	}

@@ -23,8 +23,8 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// TestOnKubernetes runs itself again within a cluster: turns in pods, whose
-// workspaces are carried.
+// TestOnKubernetes runs itself again in a cluster, where turns run in pods and
+// workspaces are copied.
 func TestOnKubernetes(t *testing.T) {
 	if os.Getenv("ATOLL_CLUSTER_STATE") == "" {
 		tool := os.Getenv("ATOLL_CLUSTER")
@@ -38,49 +38,48 @@ func TestOnKubernetes(t *testing.T) {
 		}
 		return
 	}
-	t.Run("Turns", turnsOnKubernetes)
-	t.Run("Claims", claimsOnKubernetes)
+	t.Run("Turns", testTurnsOnKubernetes)
+	t.Run("Claims", measureClaims)
 }
 
-func cluster(t *testing.T) atoll.Driver {
+func newClusterDriver(t *testing.T) atoll.Driver {
 	return &kubernetes.Driver{Kubeconfig: clustertest.Kubeconfig(t), Dir: t.TempDir(), Namespace: clustertest.Namespace(t, nil)}
 }
 
-func turnsOnKubernetes(t *testing.T) {
-	s := newSite(t, options{agents: doubles(), driver: cluster(t), program: assistant.Program{
-		Mounts: []atoll.Mount{{Source: tools(t), Target: "/opt/atoll/agents/double", ReadOnly: true}}, Path: []string{"/opt/atoll/agents/double"},
+func testTurnsOnKubernetes(t *testing.T) {
+	s := newTestServer(t, serverOptions{agents: scriptedAgents(), driver: newClusterDriver(t), program: assistant.Program{
+		Mounts: []atoll.Mount{{Source: makeProgramDir(t), Target: "/opt/atoll/agents/double", ReadOnly: true}}, Path: []string{"/opt/atoll/agents/double"},
 	}})
 	chat := func(name, prompt string, cfg *atoll.Config) agent.Record {
 		t.Helper()
-		r := ask(prompt)
+		r := newRequest(prompt)
 		r.Chat, r.Config = name, cfg
 		begin := time.Now()
-		rec, _ := s.do(r)
+		rec, _ := s.runTurn(r)
 		t.Logf("%q took %v: %+v", prompt, time.Since(begin).Round(time.Millisecond), rec.Result)
 		return rec
 	}
-	// What agents remember, and what is in the workspace, goes from pod to pod.
+	// The agent's state and the workspace are copied from pod to pod.
 	chat("c", "one", nil)
 	if rec := chat("c", "two", nil); !strings.HasPrefix(rec.Result.Text, "s1: two") || !strings.HasSuffix(rec.Result.Text, "knows one") {
 		t.Errorf("the second turn: %+v", rec.Result)
 	}
-	// The same with a pool: a turn claims a pod.
-	s.warm(t, 2)
+	// The same with a pool, from which the turn claims a pod.
+	s.keepPoolFull(t, 2)
 	if rec := chat("c", "three", &atoll.Config{Pool: "warm"}); !strings.HasPrefix(rec.Result.Text, "s1: three") || !strings.HasSuffix(rec.Result.Text, "knows one") {
 		t.Errorf("the third turn, of a pool: %+v", rec.Result)
 	}
-	if got := s.remembered(); got != "one\ntwo\nthree\n" {
-		t.Errorf("at home: %q", got)
+	if got := s.readAgentState(); got != "one\ntwo\nthree\n" {
+		t.Errorf("stored state: %q", got)
 	}
-	s.must(s.admin().RemovePool(t.Context(), "warm"))
-	s.clean()
+	s.must(s.adminAccount().RemovePool(t.Context(), "warm"))
+	s.checkNoSandboxes()
 }
 
-// warm fills a pool, and keeps it full until what it returns is called or the test
-// ends.
-func (s *site) warm(t *testing.T, size int) (stop func()) {
+// keepPoolFull fills a pool, and keeps it full until stop is called or the test ends.
+func (s *testServer) keepPoolFull(t *testing.T, size int) (stop func()) {
 	t.Helper()
-	_, err := s.admin().SetPool(t.Context(), atoll.Pool{Name: "warm", Size: size, Config: atoll.Config{
+	_, err := s.adminAccount().SetPool(t.Context(), atoll.Pool{Name: "warm", Size: size, Config: atoll.Config{
 		Driver: "kubernetes", Spec: atoll.Spec{Requests: atoll.Resources{CPU: 0.02, Memory: 64 << 20}}, // many on a small node
 	}})
 	s.must(err)
@@ -90,7 +89,7 @@ func (s *site) warm(t *testing.T, size int) (stop func()) {
 	stop = sync.OnceFunc(func() { cancel(); s.must(<-ran) })
 	t.Cleanup(stop)
 	for until := time.Now().Add(2 * time.Minute); ; <-time.After(50 * time.Millisecond) {
-		pools, err := s.admin().Pools(t.Context())
+		pools, err := s.adminAccount().Pools(t.Context())
 		s.must(err)
 		if pools[0].Ready == size {
 			return stop
@@ -101,9 +100,9 @@ func (s *site) warm(t *testing.T, size int) (stop func()) {
 	}
 }
 
-// claimsOnKubernetes measures claims through the fleet with their first command,
-// one at a time and all at once. $ATOLL_CLAIMS says how many.
-func claimsOnKubernetes(t *testing.T) {
+// measureClaims measures claims through the fleet with their first command, one at a
+// time and all at once. $ATOLL_CLAIMS is their number.
+func measureClaims(t *testing.T) {
 	n := 6
 	if text := os.Getenv("ATOLL_CLAIMS"); text != "" {
 		var err error
@@ -111,11 +110,11 @@ func claimsOnKubernetes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := newSite(t, options{driver: cluster(t)})
-	s.warm(t, 2*n)() // what is claimed is not made anew meanwhile: that would be measured too
+	s := newTestServer(t, serverOptions{driver: newClusterDriver(t)})
+	s.keepPoolFull(t, 2*n)() // stop refilling, which would disturb the measurement
 	claim := func() time.Duration {
 		begin := time.Now()
-		sb, err := s.admin().Create(context.Background(), atoll.Config{Pool: "warm", Spec: atoll.Spec{Env: []string{"A=b"}}})
+		sb, err := s.adminAccount().Create(context.Background(), atoll.Config{Pool: "warm", Spec: atoll.Spec{Env: []string{"A=b"}}})
 		if err == nil {
 			_, err = sb.Exec(context.Background(), atoll.Cmd{Args: []string{"true"}})
 		}
@@ -142,21 +141,20 @@ func claimsOnKubernetes(t *testing.T) {
 	slices.Sort(alone)
 	slices.Sort(crowd)
 	t.Logf("claim with its first command, of %d: one at a time p50 %v, worst %v; all at once p50 %v, worst %v", n, alone[n/2], alone[n-1], crowd[n/2], crowd[n-1])
-	list, err := s.admin().List(t.Context(), fleet.Filter{})
+	list, err := s.adminAccount().List(t.Context(), fleet.Filter{})
 	s.must(err)
 	if len(list) != 2*n {
 		t.Errorf("%d sandboxes for %d claims", len(list), 2*n)
 	}
 	for _, i := range list {
-		sb, err := s.admin().Open(t.Context(), i.ID)
+		sb, err := s.adminAccount().Open(t.Context(), i.ID)
 		s.must(err)
 		s.must(sb.Destroy(t.Context()))
 	}
 }
 
-// remembered returns what the agents of alice's one chat remember, as it is at
-// home.
-func (s *site) remembered() string {
+// readAgentState returns the stored state of the agents in alice's only chat.
+func (s *testServer) readAgentState() string {
 	s.Helper()
 	a := s.fleet.For(fleet.Caller{Owner: atoll.Owner{App: "app", User: "alice"}, Scopes: []atoll.Scope{atoll.ScopeRead}})
 	list, err := a.Workspaces(s.Context())
@@ -184,8 +182,8 @@ func (s *site) remembered() string {
 	return ""
 }
 
-// tools is a directory with a program.
-func tools(t *testing.T) string {
+// makeProgramDir returns a directory with a program.
+func makeProgramDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(dir+"/hello", []byte("#!/bin/sh\necho hello\n"), 0o755); err != nil { //nolint:gosec // a program

@@ -1,5 +1,5 @@
 // Package turns tests turns from the client to a real sandbox and back: agents,
-// assistants, hooks, tools, and what is left behind.
+// assistants, hooks, tools, and that nothing is left behind.
 package turns
 
 import (
@@ -34,47 +34,46 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testenv.Main(m, "namespace", helpertest.Main)) }
 
-// site is a server with agents, over a fleet of namespace sandboxes.
-type site struct {
+// testServer is a server with agents over a fleet of namespace sandboxes.
+type testServer struct {
 	*testing.T
-	home   string
-	fleet  *fleet.Fleet
-	desk   *turn.Registry
-	app    *assistant.App
-	url    string
-	token  string
-	client *client.Client
-	server *api.Server
-	model  *modeltest.Server
-	told   *strings.Builder
+	home     string
+	fleet    *fleet.Fleet
+	registry *turn.Registry
+	app      *assistant.App
+	url      string
+	token    string
+	client   *client.Client
+	server   *api.Server
+	model    *modeltest.Server
 }
 
-// options say what a site has.
-type options struct {
-	agents  map[string]agent.Agent
-	program assistant.Program // of all of them
-	script  modeltest.Script
-	desk    turn.Options
-	timeout time.Duration
-	scopes  []atoll.Scope
-	driver  atoll.Driver // nil: namespaces
+// serverOptions are the options of a testServer.
+type serverOptions struct {
+	agents   map[string]agent.Agent
+	program  assistant.Program // of all agents
+	script   modeltest.Script
+	registry turn.Options
+	timeout  time.Duration
+	scopes   []atoll.Scope
+	driver   atoll.Driver // nil: namespaces
 }
 
-func newSite(t *testing.T, o options) *site {
+func newTestServer(t *testing.T, o serverOptions) *testServer {
 	t.Helper()
 	if o.driver == nil {
 		d := &namespace.Driver{Dir: filepath.Join(t.TempDir(), "namespace")}
 		if _, err := d.Probe(t.Context()); err != nil {
 			testenv.Skip(t, "namespace", "no namespace sandboxes here: %v", err)
 		}
-		t.Cleanup(func() { // after the fleet
+		t.Cleanup(func() { // runs after the fleet is closed
 			if err := d.Close(); err != nil {
 				t.Error(err)
 			}
 		})
 		o.driver = d
 	}
-	s := &site{T: t, home: t.TempDir(), told: &strings.Builder{}}
+	s := &testServer{T: t, home: t.TempDir()}
 	s.model = modeltest.New(t, o.script)
 	var err error
 	log := slog.New(slog.NewTextHandler(testLog{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -88,8 +87,8 @@ func newSite(t *testing.T, o options) *site {
 			t.Error(err)
 		}
 	})
-	o.desk.Dir, o.desk.Log = filepath.Join(s.home, "turns"), log
-	s.desk, err = turn.Open(o.desk)
+	o.registry.Dir, o.registry.Log = filepath.Join(s.home, "turns"), log
+	s.registry, err = turn.Open(o.registry)
 	s.must(err)
 	if o.agents == nil {
 		o.agents = map[string]agent.Agent{"command": command.Agent{}}
@@ -98,17 +97,17 @@ func newSite(t *testing.T, o options) *site {
 		"test": {Name: "test", API: dialect.OpenAI, Base: s.model.URL + "/v1", Key: "sk-secret", Model: "tiny", Models: []string{"*"}},
 	}}
 	p, err := assistant.New(assistant.Options{
-		Agents: o.agents, App: func(context.Context) (*assistant.App, error) { return s.app, nil }, Dir: filepath.Join(s.home, "chats"), Log: log, Timeout: o.timeout, PermissionTimeout: o.desk.PermissionTimeout, Ledger: s.fleet.Spending(),
+		Agents: o.agents, App: func(context.Context) (*assistant.App, error) { return s.app, nil }, Dir: filepath.Join(s.home, "chats"), Log: log, Timeout: o.timeout, PermissionTimeout: o.registry.PermissionTimeout, Ledger: s.fleet.Spending(),
 		Program:     func(agent.Agent) (assistant.Program, error) { return o.program, nil },
 		ToolProgram: func() (string, error) { return helper.Finder{}.Find("atoll-tool") },
 	})
 	s.must(err)
-	srv := api.New(api.Options{Fleet: s.fleet, Log: log, Agents: func() (*api.Agents, error) { return &api.Agents{Pipeline: p, Desk: s.desk}, nil }})
+	srv := api.New(api.Options{Fleet: s.fleet, Log: log, Agents: func() (*api.Agents, error) { return &api.Agents{Pipeline: p, Desk: s.registry}, nil }})
 	web := httptest.NewServer(srv.Handler())
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		if err := s.desk.Close(ctx); err != nil {
+		if err := s.registry.Close(ctx); err != nil {
 			t.Error(err)
 		}
 		if err := srv.Shutdown(ctx); err != nil {
@@ -120,8 +119,8 @@ func newSite(t *testing.T, o options) *site {
 	if o.scopes == nil {
 		o.scopes = []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}
 	}
-	s.token = s.mint("alice", o.scopes...)
-	s.client = s.as(s.token)
+	s.token = s.createToken("alice", o.scopes...)
+	s.client = s.newClient(s.token)
 	return s
 }
 
@@ -132,23 +131,23 @@ func (l testLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (s *site) must(err error) {
+func (s *testServer) must(err error) {
 	s.Helper()
 	if err != nil {
 		s.Fatal(err)
 	}
 }
 
-func (s *site) admin() *fleet.Account { return s.fleet.For(fleet.LocalCaller()) }
+func (s *testServer) adminAccount() *fleet.Account { return s.fleet.For(fleet.LocalCaller()) }
 
-func (s *site) mint(user string, scopes ...atoll.Scope) string {
+func (s *testServer) createToken(user string, scopes ...atoll.Scope) string {
 	s.Helper()
-	tok, err := s.admin().CreateToken(s.Context(), atoll.Token{Owner: atoll.Owner{App: "app", User: user}, Scopes: scopes})
+	tok, err := s.adminAccount().CreateToken(s.Context(), atoll.Token{Owner: atoll.Owner{App: "app", User: user}, Scopes: scopes})
 	s.must(err)
 	return tok.Secret
 }
 
-func (s *site) as(token string) *client.Client {
+func (s *testServer) newClient(token string) *client.Client {
 	s.Helper()
 	c, err := client.New(client.Options{Host: s.url, Token: token})
 	s.must(err)
@@ -156,16 +155,16 @@ func (s *site) as(token string) *client.Client {
 	return c
 }
 
-// do asks for a turn and returns its events.
-func (s *site) do(r agent.Request) (agent.Record, []agent.Event) {
+// runTurn starts a turn and returns its record and events when it has ended.
+func (s *testServer) runTurn(r agent.Request) (agent.Record, []agent.Event) {
 	s.Helper()
 	rec, err := s.client.StartTurn(s.Context(), r)
 	s.must(err)
-	return s.end(rec.ID)
+	return s.waitForEnd(rec.ID)
 }
 
-// end waits for the end of a turn.
-func (s *site) end(id string) (agent.Record, []agent.Event) {
+// waitForEnd waits for the end of a turn and returns its record and events.
+func (s *testServer) waitForEnd(id string) (agent.Record, []agent.Event) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), 60*time.Second)
 	defer cancel()
@@ -174,14 +173,14 @@ func (s *site) end(id string) (agent.Record, []agent.Event) {
 		events = append(events, e)
 		return nil
 	}))
-	s.lawful(id, events)
+	s.checkEvents(id, events)
 	rec, err := s.client.Turn(ctx, id)
 	s.must(err)
 	return rec, events
 }
 
-// lawful checks what holds of all events.
-func (s *site) lawful(id string, events []agent.Event) {
+// checkEvents checks what must be true of the events of every turn.
+func (s *testServer) checkEvents(id string, events []agent.Event) {
 	s.Helper()
 	for i, e := range events {
 		if e.Seq != int64(i+1) || e.Turn != id || e.Time.IsZero() || (e.Type == agent.Finished) != (i == len(events)-1) {
@@ -193,26 +192,26 @@ func (s *site) lawful(id string, events []agent.Event) {
 	}
 }
 
-// clean fails if a sandbox is left.
-func (s *site) clean() {
+// checkNoSandboxes fails the test if a sandbox is left.
+func (s *testServer) checkNoSandboxes() {
 	s.Helper()
-	list, err := s.admin().List(s.Context(), fleet.Filter{AllOwners: true})
+	list, err := s.adminAccount().List(s.Context(), fleet.Filter{AllOwners: true})
 	s.must(err)
 	for _, i := range list {
 		s.Errorf("sandbox %s is left: %s %v", i.ID, i.State, i.Labels)
 	}
 }
 
-// shell is a request to run shell text as an agent.
-func shell(text string) agent.Request {
+// shellRequest returns a request that runs shell text as an agent.
+func shellRequest(text string) agent.Request {
 	return agent.Request{Agent: "command", Turn: agent.Turn{Prompt: agent.Text("hello"), Command: []string{"sh", "-c", text}}}
 }
 
-// A turn of an agent, from the client to a sandbox and back; nothing is left but
-// the files.
+// TestCommand checks a turn from the client to a sandbox and back, and that only its
+// files are left.
 func TestCommand(t *testing.T) {
-	s := newSite(t, options{})
-	rec, events := s.do(shell("cat; echo; pwd; id -u; echo made >file; ls -d /srv/agents"))
+	s := newTestServer(t, serverOptions{})
+	rec, events := s.runTurn(shellRequest("cat; echo; pwd; id -u; echo made >file; ls -d /srv/agents"))
 	if rec.State != "finished" || rec.Result == nil || rec.Result.Outcome != agent.OK || rec.Chat == "" || rec.Workspace == "" || rec.Sandbox == "" {
 		t.Fatalf("%+v %+v", rec, rec.Result)
 	}
@@ -222,7 +221,7 @@ func TestCommand(t *testing.T) {
 	if last := events[len(events)-1]; last.Result == nil || last.Result.Outcome != agent.OK {
 		t.Errorf("last event %+v", last)
 	}
-	s.clean()
+	s.checkNoSandboxes()
 	f, err := s.client.Files(rec.Workspace).OpenFile(t.Context(), "/file")
 	s.must(err)
 	b, err := io.ReadAll(f)
@@ -230,9 +229,9 @@ func TestCommand(t *testing.T) {
 		t.Errorf("the file holds %q, %v", b, err)
 	}
 	_ = f.Close()
-	r := shell("cat file")
+	r := shellRequest("cat file")
 	r.Chat = rec.Chat
-	again, _ := s.do(r)
+	again, _ := s.runTurn(r)
 	if again.Workspace != rec.Workspace || !strings.Contains(again.Result.Text, "made") {
 		t.Errorf("the next turn of the chat: %+v %+v", again, again.Result)
 	}
@@ -242,8 +241,8 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// post sends a request to an API of others.
-func (s *site) post(path string, body any, headers ...string) (*http.Response, string) {
+// postJSON sends a request to the OpenAI or Anthropic API and returns the response.
+func (s *testServer) postJSON(path string, body any, headers ...string) (*http.Response, string) {
 	s.Helper()
 	b, err := json.Marshal(body)
 	s.must(err)

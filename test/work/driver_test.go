@@ -10,9 +10,9 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// driver returns the namespace driver, or skips where there is none; where
-// ATOLL_MUST names it, it fails.
-func driver(t *testing.T) atoll.Driver {
+// newDriver returns the namespace driver. It skips the test if it does not work, or
+// fails it if ATOLL_MUST names it.
+func newDriver(t *testing.T) atoll.Driver {
 	t.Helper()
 	d := &namespace.Driver{Dir: t.TempDir()}
 	t.Cleanup(func() {

@@ -26,18 +26,19 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// inside says to this test binary that it is in a network namespace of its own.
-const inside = "ATOLL_WORK_NETNS"
+// insideVar is the environment variable that is set when the test runs in its own
+// network namespace.
+const insideVar = "ATOLL_WORK_NETNS"
 
-// address is that of the servers, in the test's own network namespace.
-const address = "10.66.0.1"
+// serverAddress is the address of the servers in the test's own network namespace.
+const serverAddress = "10.66.0.1"
 
-// TestPackages gets packages through the gate with programs as they are, and is
-// refused what is not allowed. The servers have an address of the test's own
-// network namespace, in which the gate runs, too.
+// TestPackages installs packages through the egress proxy with unmodified programs, and
+// checks that other connections are denied. The servers and the egress proxy run in the
+// test's own network namespace.
 func TestPackages(t *testing.T) {
-	if os.Getenv(inside) == "" {
-		again(t)
+	if os.Getenv(insideVar) == "" {
+		rerunInNetworkNamespace(t)
 		return
 	}
 	lo, err := netlink.LinkByName("lo")
@@ -45,13 +46,13 @@ func TestPackages(t *testing.T) {
 		err = netlink.LinkSetUp(lo)
 	}
 	if err == nil {
-		err = netlink.AddrAdd(lo, &netlink.Addr{IPNet: &net.IPNet{IP: net.ParseIP(address), Mask: net.CIDRMask(32, 32)}})
+		err = netlink.AddrAdd(lo, &netlink.Addr{IPNet: &net.IPNet{IP: net.ParseIP(serverAddress), Mask: net.CIDRMask(32, 32)}})
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	allowed, other := serve(t), serve(t)
-	sb := gated(t, allowed)
+	allowed, other := serveRepositories(t), serveRepositories(t)
+	sb := createSandbox(t, allowed)
 	for _, c := range []struct {
 		what, text, want string
 		fails            bool
@@ -76,11 +77,11 @@ func TestPackages(t *testing.T) {
 			}
 		})
 	}
-	denied(t, sb, strings.TrimPrefix(other, "http://"))
+	checkDenials(t, sb, strings.TrimPrefix(other, "http://"))
 }
 
-// denied looks for the refusals in what the gate tells.
-func denied(t *testing.T, sb atoll.Sandbox, target string) {
+// checkDenials checks the denied connections that the egress proxy reports.
+func checkDenials(t *testing.T, sb atoll.Sandbox, target string) {
 	t.Helper()
 	list, err := atoll.Connections(t.Context(), sb)
 	if err != nil {
@@ -93,16 +94,16 @@ func denied(t *testing.T, sb atoll.Sandbox, target string) {
 		}
 	}
 	if n < 4 {
-		t.Errorf("the gate tells of %d refused connections to %s with a reason, want 4 at least: %+v", n, target, list)
+		t.Errorf("the egress proxy reports %d denied connections to %s with a reason, want at least 4: %+v", n, target, list)
 	}
 }
 
-// again runs this test in a network namespace of its own.
-func again(t *testing.T) {
+// rerunInNetworkNamespace runs this test again in a new network namespace.
+func rerunInNetworkNamespace(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("a network namespace with an address is made by root")
 	}
-	driver(t) // skips or fails where there is none
+	newDriver(t) // skips or fails where there is none
 	for _, tool := range []string{"git", "npm", "curl"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("%s is missing", tool)
@@ -111,7 +112,7 @@ func again(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", "-test.run=^TestPackages$", "-test.v")
-	cmd.Env = append(os.Environ(), inside+"=1")
+	cmd.Env = append(os.Environ(), insideVar+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGTERM}
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)
@@ -120,10 +121,10 @@ func again(t *testing.T) {
 	}
 }
 
-// gated creates a sandbox that may reach one server.
-func gated(t *testing.T, server string) atoll.Sandbox {
+// createSandbox creates a sandbox that may connect to one server.
+func createSandbox(t *testing.T, server string) atoll.Sandbox {
 	t.Helper()
-	sb, err := driver(t).Create(t.Context(), atoll.Spec{Network: atoll.Network{Allow: []string{strings.TrimPrefix(server, "http://")}}, Limits: atoll.Resources{Memory: 2 << 30}})
+	sb, err := newDriver(t).Create(t.Context(), atoll.Spec{Network: atoll.Network{Allow: []string{strings.TrimPrefix(server, "http://")}}, Limits: atoll.Resources{Memory: 2 << 30}})
 	if err != nil {
 		t.Fatalf("Create: %v", err)
 	}
@@ -136,17 +137,17 @@ func gated(t *testing.T, server string) atoll.Sandbox {
 	return sb
 }
 
-// serve offers a git repository and an npm registry, and returns its URL.
-func serve(t *testing.T) string {
+// serveRepositories serves a git repository and an npm registry, and returns the URL.
+func serveRepositories(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	repository(t, filepath.Join(dir, "repo.git"))
-	l, err := net.Listen("tcp", address+":0")
+	createRepository(t, filepath.Join(dir, "repo.git"))
+	l, err := net.Listen("tcp", serverAddress+":0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	base := "http://" + l.Addr().String()
-	pkg := tiny(t)
+	pkg := buildPackage(t)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/hello", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello\n")) })
 	mux.HandleFunc("/npm/tiny.tgz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(pkg) })
@@ -163,8 +164,8 @@ func serve(t *testing.T) string {
 	return base
 }
 
-// repository makes a bare repository that can be served as plain files.
-func repository(t *testing.T, dir string) {
+// createRepository creates a bare repository that can be served as plain files.
+func createRepository(t *testing.T, dir string) {
 	t.Helper()
 	work := t.TempDir()
 	for _, args := range [][]string{
@@ -185,8 +186,8 @@ func repository(t *testing.T, dir string) {
 	}
 }
 
-// tiny is an npm package.
-func tiny(t *testing.T) []byte {
+// buildPackage returns the archive of an npm package.
+func buildPackage(t *testing.T) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)

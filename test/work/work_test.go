@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package work does real work in real sandboxes: it builds and tests this
-// project, and gets packages through the gate.
+// Package work tests real work in real sandboxes: it builds and tests this project, and
+// installs packages through the egress proxy.
 package work
 
 import (
@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testenv.Main(m, "namespace", helpertest.Main)) }
 
-// goEnv returns a setting of the go command.
-func goEnv(t *testing.T, name string) string {
+// readGoEnv returns a setting of the go command.
+func readGoEnv(t *testing.T, name string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "env", name).Output()
 	if err != nil {
@@ -30,21 +30,21 @@ func goEnv(t *testing.T, name string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestBuildsItself builds this project and runs some of its tests behind the
-// walls, without a network: the source is read-only, modules come from the
-// host's cache, read-only too; the cache of what is compiled is shared.
+// TestBuildsItself builds this project and runs some of its tests in a sandbox without
+// a network. The source and the host's module cache are read-only, the build cache is
+// shared.
 func TestBuildsItself(t *testing.T) {
-	d := driver(t)
+	d := newDriver(t)
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	gomod, goroot := goEnv(t, "GOMODCACHE"), goEnv(t, "GOROOT")
+	gomod, goroot := readGoEnv(t, "GOMODCACHE"), readGoEnv(t, "GOROOT")
 	sb, err := d.Create(t.Context(), atoll.Spec{
 		Env: []string{"GOFLAGS=-mod=readonly -buildvcs=false -trimpath", "GOPROXY=off", "GOSUMDB=off", "CGO_ENABLED=0", "GOMODCACHE=/modules", "GOCACHE=/cache", "GOTMPDIR=/workspace/tmp", "GOROOT=/goroot", "GOTOOLCHAIN=local"},
 		Mounts: []atoll.Mount{
 			{Source: root, Target: "/src", ReadOnly: true}, {Source: gomod, Target: "/modules", ReadOnly: true}, {Source: goroot, Target: "/goroot", ReadOnly: true},
-			{Source: goEnv(t, "GOCACHE"), Target: "/cache"}, // what is compiled already
+			{Source: readGoEnv(t, "GOCACHE"), Target: "/cache"}, // what is compiled already
 		},
 		Limits: atoll.Resources{Memory: 4 << 30, PIDs: 1000},
 	})
@@ -65,7 +65,7 @@ func TestBuildsItself(t *testing.T) {
 		t.Fatalf("exit status %d, %v:\n%s", exit.Code, err, &out)
 	}
 	if !strings.HasPrefix(out.String(), "built\n") {
-		t.Errorf("what was built says %q", &out)
+		t.Errorf("the built program prints %q", &out)
 	}
 	t.Logf("%s", &out)
 }

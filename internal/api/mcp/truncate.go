@@ -9,7 +9,7 @@ import (
 // maxText bounds the text of one answer, in bytes. Models can use even less.
 const maxText = 30_000
 
-// truncatedBuffer keeps the beginning and the end of what is written to it.
+// truncatedBuffer keeps the beginning and the end of its input.
 type truncatedBuffer struct {
 	headSize, tailSize int
 

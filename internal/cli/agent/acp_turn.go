@@ -72,8 +72,8 @@ type acpTurn struct {
 	decided map[string]context.CancelFunc // guarded by mu; ends the question to the editor
 }
 
-// followTurn tells of the turn until its end. When ctx is done the agent is asked
-// to stop, and ended if it does not.
+// followTurn sends the editor the events of the turn until its end. When ctx is done it
+// interrupts the agent, and cancels the turn if that does not end it.
 func (t *acpTurn) followTurn(ctx context.Context) (agent.Result, error) {
 	var result agent.Result
 	away := context.WithoutCancel(ctx)

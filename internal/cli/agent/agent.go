@@ -76,7 +76,7 @@ func (f *turnFlags) add(cmd *cobra.Command) {
 	fl.BoolVarP(&f.detach, "detach", "d", false, "only start it, and print its id (needs a server)")
 }
 
-// buildRequest builds the request, but for who is asked.
+// buildRequest builds the request without the agent or assistant that it is for.
 func (f *turnFlags) buildRequest(text string) (agent.Request, error) {
 	if f.budget.Tokens < 0 || f.budget.Requests < 0 || f.budget.Cost < 0 || f.turn.MaxTurns < 0 {
 		return agent.Request{}, fmt.Errorf("%w: --max-…: must not be negative", atoll.ErrInvalid)

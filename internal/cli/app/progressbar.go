@@ -28,7 +28,7 @@ type ProgressBar struct {
 	last  time.Time // when
 }
 
-// part is one of the parts of a progress bar.
+// part is a part of a progress bar.
 type part struct {
 	atoll.Progress
 

@@ -331,7 +331,7 @@ func resolveAlias(n *yaml.Node) *yaml.Node {
 
 // findProject returns the nearest project file from dir up to the root of its repository, or
 // the home directory; outside of both it checks only dir. It stays on the file system of dir.
-// Whoever wrote the file, it can only set keys that are marked as project keys.
+// The file can only set keys that are marked as project keys.
 func findProject(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

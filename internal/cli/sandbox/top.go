@@ -152,7 +152,7 @@ func (t *top) printOnce(ctx context.Context) error {
 	return t.a.PrintTable(t.formatTable(rows))
 }
 
-// What a terminal is told.
+// Terminal control sequences.
 const (
 	screenOpen  = "\x1b[?1049h\x1b[?25l" // the other screen, no cursor
 	screenClose = "\x1b[?25h\x1b[?1049l"

@@ -29,8 +29,8 @@ func (p *Prober) Tree() (*Tree, error) {
 	return p.tree, nil
 }
 
-// Checks reports for each control whether groups have it. uses names what a control is used for;
-// fix says how to get one that is missing.
+// Checks reports for each control whether groups have it. uses describes what a control is used
+// for; fix describes how to enable a missing one.
 func (p *Prober) Checks(uses map[Control]string, fix string) []atoll.Check {
 	tree, err := p.Tree()
 	if err != nil {

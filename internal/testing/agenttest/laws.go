@@ -71,7 +71,7 @@ func (c *checker) checkFields() {
 	case !known:
 		c.addError("there is no such type")
 	case !ok:
-		c.addError("what it tells of is missing")
+		c.addError("the field of its type is missing")
 	}
 	if len(e.Raw) > 0 && !json.Valid(e.Raw) {
 		c.addError("Raw is not JSON: %.100q", e.Raw)
@@ -100,12 +100,12 @@ func (c *checker) checkCalls() {
 	switch c.e.Type {
 	case agent.ToolStarted:
 		if c.started[id] {
-			c.addError("call %q has begun before", id)
+			c.addError("call %q has started before", id)
 		}
 		c.started[id] = true
 	case agent.ToolUpdated, agent.ToolFinished:
 		if !c.started[id] {
-			c.addError("call %q has not begun", id)
+			c.addError("call %q has not started", id)
 		}
 		if c.finished[id] {
 			c.addError("call %q has ended before", id)

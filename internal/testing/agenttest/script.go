@@ -17,15 +17,15 @@ func Script(t testing.TB, dir string) []byte {
 	tr := Load(t, dir)
 	var b bytes.Buffer
 	b.WriteString("#!/bin/sh\n")
-	talks := false
+	hasInput := false
 	for _, l := range tr.Lines {
-		talks = talks || l.Sent
+		hasInput = hasInput || l.Sent
 	}
-	if !talks {
+	if !hasInput {
 		b.WriteString("cat >/dev/null\n")
 	}
-	const end = "END_OF_WHAT_IS_SAID"
-	say := func(data []byte, to string) {
+	const end = "END_OF_OUTPUT"
+	printData := func(data []byte, to string) {
 		if len(data) > 0 {
 			fmt.Fprintf(&b, "cat%s <<'%s'\n%s\n%s\n", to, end, data, end)
 		}
@@ -34,10 +34,10 @@ func Script(t testing.TB, dir string) []byte {
 		if l.Sent {
 			b.WriteString("read -r line\n")
 		} else {
-			say(l.Data, "")
+			printData(l.Data, "")
 		}
 	}
-	say(bytes.TrimSuffix(tr.Stderr, []byte("\n")), " >&2")
+	printData(bytes.TrimSuffix(tr.Stderr, []byte("\n")), " >&2")
 	fmt.Fprintf(&b, "exit %d\n", tr.Code)
 	return b.Bytes()
 }

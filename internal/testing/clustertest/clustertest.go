@@ -1,5 +1,5 @@
-// Package clustertest gives tests a real Kubernetes cluster: the one that the
-// tool of test/cluster makes, in namespaces of its own, for one test binary.
+// Package clustertest gives tests a real Kubernetes cluster: the tool of test/cluster
+// starts one in separate namespaces for a test binary.
 package clustertest
 
 import (
@@ -25,19 +25,17 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// The variables of the tool: where it is, and inside, where the cluster's state
-// is kept.
+// Environment variables: the tool's path and, in the cluster, its state directory.
 const (
 	toolVar  = "ATOLL_CLUSTER"
 	stateVar = "ATOLL_CLUSTER_STATE"
 )
 
-// Main is for TestMain: it runs the tests, with the helpers, within a cluster
-// where the tool is there to make one, and without elsewhere. Its result is for
-// os.Exit.
+// Main runs the tests with the helpers, in a cluster if $ATOLL_CLUSTER names the tool
+// and without one otherwise. It returns their exit code for os.Exit in TestMain.
 func Main(m *testing.M) int {
 	tool := os.Getenv(toolVar)
-	if tool == "" || os.Getenv(stateVar) != "" || listing() {
+	if tool == "" || os.Getenv(stateVar) != "" || isListing() {
 		return helpertest.Main(m)
 	}
 	self, err := os.Executable()
@@ -59,13 +57,13 @@ func Main(m *testing.M) int {
 	return 1
 }
 
-// listing reports whether the tests are only to be named.
-func listing() bool {
+// isListing reports whether the test binary only lists its tests.
+func isListing() bool {
 	return slices.ContainsFunc(os.Args[1:], func(a string) bool { return strings.HasPrefix(a, "-test.list") })
 }
 
-// Kubeconfig returns the file that leads to the cluster, with all rights. A test
-// that has none is left out, or fails where $ATOLL_MUST has "kubernetes".
+// Kubeconfig returns the path of a kubeconfig file with all rights. Without a cluster it
+// skips the test, or fails it if $ATOLL_MUST names "kubernetes".
 func Kubeconfig(t testing.TB) string {
 	t.Helper()
 	testenv.Real(t, "kubernetes")
@@ -74,11 +72,11 @@ func Kubeconfig(t testing.TB) string {
 			return path
 		}
 	}
-	testenv.Skip(t, "kubernetes", `there is no cluster: eval "$(scripts/cluster)" makes the tool that makes one`)
+	testenv.Skip(t, "kubernetes", `no cluster: eval "$(scripts/cluster)" builds the tool that starts one`)
 	return ""
 }
 
-// Config returns how the cluster is reached.
+// Config returns a client configuration for the cluster, without a rate limit.
 func Config(t testing.TB) *rest.Config {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", Kubeconfig(t))
@@ -89,7 +87,7 @@ func Config(t testing.TB) *rest.Config {
 	return config
 }
 
-// API returns the cluster's API, with all rights.
+// API returns a client of the cluster with all rights.
 func API(t testing.TB) *kubeapi.API {
 	t.Helper()
 	config := Config(t)
@@ -104,7 +102,7 @@ func API(t testing.TB) *kubeapi.API {
 	return api
 }
 
-// Namespace makes a namespace that is removed when the test ends. labels may be
+// Namespace creates a namespace that is removed when the test ends. labels may be
 // nil.
 func Namespace(t testing.TB, labels map[string]string) string {
 	t.Helper()
@@ -120,8 +118,8 @@ func Namespace(t testing.TB, labels map[string]string) string {
 	return name
 }
 
-// RemoveNamespace removes a namespace when the test ends, if it is there then.
-// Nobody waits for it.
+// RemoveNamespace removes a namespace when the test ends, if it exists then. It does not
+// wait until the namespace is gone.
 func RemoveNamespace(t testing.TB, name string) {
 	t.Helper()
 	api := API(t)
@@ -141,7 +139,7 @@ func Tool(t testing.TB, args ...string) string {
 	Kubeconfig(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, os.Getenv(toolVar), args...).CombinedOutput() //nolint:gosec // the tool that was named
+	out, err := exec.CommandContext(ctx, os.Getenv(toolVar), args...).CombinedOutput() //nolint:gosec // the configured tool
 	if err != nil {
 		t.Fatalf("cluster %s: %v: %s", strings.Join(args, " "), err, out)
 	}

@@ -34,7 +34,7 @@ func Main(m *testing.M, run func(*testing.M) int) int {
 	if private.dir == "" {
 		return code
 	}
-	err := control("stop", new(bytes.Buffer))
+	err := runEngineScript("stop", new(bytes.Buffer))
 	if err == nil {
 		err = os.RemoveAll(private.dir)
 	}
@@ -76,18 +76,18 @@ func start() {
 		return
 	}
 	var out bytes.Buffer
-	if private.err = control("start", &out); private.err == nil {
+	if private.err = runEngineScript("start", &out); private.err == nil {
 		_, private.host, _ = strings.Cut(strings.TrimSpace(out.String()), "DOCKER_HOST=")
 	}
 }
 
-// control runs a command of scripts/engine with the directory of the private engine.
-func control(verb string, out *bytes.Buffer) error {
+// runEngineScript runs a command of scripts/engine with the directory of the private engine.
+func runEngineScript(verb string, out *bytes.Buffer) error {
 	dir, err := os.Getwd() // of the package
 	if err != nil {
 		return err
 	}
-	for !exists(filepath.Join(dir, "go.mod")) && dir != "/" {
+	for !fileExists(filepath.Join(dir, "go.mod")) && dir != "/" {
 		dir = filepath.Dir(dir)
 	}
 	cmd := exec.Command(filepath.Join(dir, "scripts/engine"), verb, private.dir)
@@ -100,7 +100,7 @@ func control(verb string, out *bytes.Buffer) error {
 	return nil
 }
 
-func exists(path string) bool {
+func fileExists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }

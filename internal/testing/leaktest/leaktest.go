@@ -1,5 +1,5 @@
-// Package leaktest looks for what a driver leaves on a Linux host: mounts, control groups, file
-// descriptors, files and processes.
+// Package leaktest finds resources that a driver leaves on a Linux host: mounts, control groups,
+// file descriptors, files and processes.
 package leaktest
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Leaks are counts of what a driver could leave on a host.
+// Leaks counts the resources that a driver could leave on a host.
 type Leaks struct {
 	Mounts      int // below the driver's directory
 	Groups      int // control groups of the sandboxes that were named
@@ -28,8 +28,8 @@ type Leaks struct {
 	Uses        int // uses of base disks
 }
 
-// Count counts what is there now for a driver that has its sandboxes in dir. Of control groups it
-// counts only those of the sandboxes ids: others belong to other tests.
+// Count counts the current resources of a driver whose sandboxes are in dir. It counts only the
+// control groups of the sandboxes in ids: others belong to other tests.
 func Count(t *testing.T, dir string, ids []string) Leaks {
 	t.Helper()
 	l := Leaks{
@@ -38,10 +38,10 @@ func Count(t *testing.T, dir string, ids []string) Leaks {
 	}
 	for _, id := range ids {
 		for _, pattern := range []string{"/sys/fs/cgroup/*/*/" + id, "/sys/fs/cgroup/*/" + id, "/sys/fs/cgroup/*/*/*/" + id} {
-			l.Groups += len(glob(t, pattern))
+			l.Groups += len(globFiles(t, pattern))
 		}
 	}
-	for _, name := range glob(t, "/proc/self/task/*/children") {
+	for _, name := range globFiles(t, "/proc/self/task/*/children") {
 		if b, err := os.ReadFile(name); err == nil {
 			l.Children += len(strings.Fields(string(b)))
 		}
@@ -73,7 +73,7 @@ func CountEntries(dir string) int {
 	return len(list)
 }
 
-func glob(t *testing.T, pattern string) []string {
+func globFiles(t *testing.T, pattern string) []string {
 	t.Helper()
 	list, err := filepath.Glob(pattern)
 	if err != nil {
@@ -86,7 +86,7 @@ func glob(t *testing.T, pattern string) []string {
 // arguments or have a file in it open.
 func Processes(t *testing.T, dir string) (pids []int) {
 	t.Helper()
-	for _, name := range glob(t, "/proc/[0-9]*/cmdline") {
+	for _, name := range globFiles(t, "/proc/[0-9]*/cmdline") {
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
 		if err != nil || pid == os.Getpid() {
 			continue
@@ -150,11 +150,11 @@ func UseOnce(t *testing.T, d atoll.Driver) string {
 	return sb.ID()
 }
 
-// UseMany uses n sandboxes of a driver, workers at once, and fails the test when something of them
-// is left. dir is the driver's directory.
+// UseMany uses n sandboxes of a driver, workers at once, and fails the test if any resources of
+// them are left. dir is the driver's directory.
 func UseMany(t *testing.T, d atoll.Driver, dir string, n, workers int) {
 	t.Helper()
-	UseOnce(t, d) // what is made once for all sandboxes
+	UseOnce(t, d) // so that resources shared by all sandboxes exist
 	before := Count(t, dir, nil)
 	var mu sync.Mutex
 	var ids []string
@@ -171,7 +171,7 @@ func UseMany(t *testing.T, d atoll.Driver, dir string, n, workers int) {
 	}
 	wg.Wait()
 	if after := Count(t, dir, ids); after != before {
-		t.Errorf("before there were %+v, now %+v: %v", before, after, Processes(t, dir))
+		t.Errorf("%+v before, %+v after: %v", before, after, Processes(t, dir))
 	}
 }
 
@@ -196,7 +196,7 @@ func KillMaker(t *testing.T, test, dir, line string, after time.Duration) {
 		t.Fatal(err)
 	}
 	_, err = io.ReadFull(out, make([]byte, len(line)))
-	<-time.After(after) // anywhere in its work
+	<-time.After(after) // at any point of its work
 	cancel()
 	_ = cmd.Wait() // it was killed
 	if err != nil {
@@ -209,7 +209,7 @@ func KillMaker(t *testing.T, test, dir, line string, after time.Duration) {
 // forked and still has its lock, so an unfinished sandbox may be there for a moment.
 func DestroyAll(t *testing.T, d atoll.Driver, dir string, processes bool) {
 	t.Helper()
-	left := func() []string { return glob(t, filepath.Join(dir, "s*")) }
+	left := func() []string { return globFiles(t, filepath.Join(dir, "s*")) }
 	deadline := time.Now().Add(time.Minute)
 	for time.Now().Before(deadline) {
 		list, err := d.List(t.Context())
@@ -224,7 +224,7 @@ func DestroyAll(t *testing.T, d atoll.Driver, dir string, processes bool) {
 		}
 		<-time.After(100 * time.Millisecond)
 	}
-	t.Errorf("left are %v, %v", left(), Processes(t, dir))
+	t.Errorf("sandboxes %v and processes %v are left", left(), Processes(t, dir))
 }
 
 // destroyUsed destroys a sandbox. One that runs has to work until then.

@@ -32,7 +32,7 @@ func Real(t testing.TB, what string) {
 // returns their exit code for os.Exit. In the logic tier it prints what the tests
 // need, runs none of them and returns 0.
 func Main(m *testing.M, what string, run func(*testing.M) int) int {
-	if All() || listing() {
+	if All() || isListing() {
 		defer func() { _ = os.RemoveAll(builtDir) }() // it is temporary
 		return run(m)
 	}
@@ -40,8 +40,8 @@ func Main(m *testing.M, what string, run func(*testing.M) int) int {
 	return 0
 }
 
-// listing reports whether the test binary only lists its tests.
-func listing() bool {
+// isListing reports whether the test binary only lists its tests.
+func isListing() bool {
 	return slices.ContainsFunc(os.Args[1:], func(a string) bool { return strings.HasPrefix(a, "-test.list") })
 }
 

@@ -4,8 +4,8 @@ import "github.com/atoll-sandbox/atoll/internal/guest"
 
 // The lines at the beginning of the protocol: the guest repeats Hello until it reads one of the
 // others. After Go the port is multiplexed, and the first stream carries a [Setup]. After Form a
-// document in the same format follows, of which the VM applies the part that is the same in all VMs
-// of a kind; it answers, and repeats Hello: then it is saved. The later Setup is applied only as
+// document in the same format follows; the VM applies the part that is the same in all VMs of a
+// kind, answers, and repeats Hello: then it is saved. The later Setup is applied only as
 // far as it is the VM's own: names, clock and randomness, files, directories, limits except those
 // of Nested, and the environment of its guest agent. [internal/vm/hypervisor] has the same
 // constants.

@@ -1,5 +1,5 @@
-// Command pause is process 1 of every pod's sandbox container: it holds the
-// namespaces, reaps what is left to it, and ends when told.
+// Command pause is process 1 of every pod's sandbox container: it keeps the
+// namespaces alive, reaps orphaned processes, and exits on SIGINT or SIGTERM.
 package main
 
 import (

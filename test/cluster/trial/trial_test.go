@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package trial tries the test cluster itself: it starts, runs pods, keeps
-// what it promises of them, breaks where told, and leaves nothing.
+// Package trial tests the test cluster itself: that it starts, runs pods, provisions
+// volumes, enforces policies, restarts components and leaves nothing behind.
 package trial
 
 import (
@@ -31,12 +31,12 @@ import (
 	utilexec "k8s.io/client-go/util/exec"
 )
 
-// inside says that the test runs in a cluster.
-const inside = "ATOLL_CLUSTER_TRIAL"
+// insideVar is the environment variable that is set when the test runs in a cluster.
+const insideVar = "ATOLL_CLUSTER_TRIAL"
 
-// tool is the path of the cluster's tool; without it the test is skipped, or
-// fails where ATOLL_MUST says that there is one.
-func tool(t *testing.T) string {
+// findTool returns the path of the cluster tool. Without it the test is skipped, or
+// fails if ATOLL_MUST names "kubernetes".
+func findTool(t *testing.T) string {
 	t.Helper()
 	if path := os.Getenv("ATOLL_CLUSTER"); path != "" {
 		return path
@@ -49,18 +49,18 @@ func tool(t *testing.T) string {
 	return ""
 }
 
-// TestLeavesNothing runs the tests below in a cluster, and then looks for what
-// is left of it.
+// TestLeavesNothing runs TestInsideCluster in a cluster, and then checks that no files,
+// processes, mounts or cgroups of the cluster are left.
 func TestLeavesNothing(t *testing.T) {
-	if os.Getenv(inside) != "" {
-		t.Skip("this is the inside")
+	if os.Getenv(insideVar) != "" {
+		t.Skip("runs outside of the cluster only")
 	}
-	cluster := tool(t)
-	before := traces(t)
+	cluster := findTool(t)
+	before := listTraces(t)
 	dir := filepath.Join(t.TempDir(), "cluster-trial")
 	c := exec.CommandContext(t.Context(), cluster, "run", "--state", dir, "--",
-		os.Args[0], "-test.run=^TestInside$", "-test.v="+fmt.Sprint(testing.Verbose()))
-	c.Env = append(os.Environ(), inside+"=1")
+		os.Args[0], "-test.run=^TestInsideCluster$", "-test.v="+fmt.Sprint(testing.Verbose()))
+	c.Env = append(os.Environ(), insideVar+"=1")
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	} else if testing.Verbose() {
@@ -72,18 +72,18 @@ func TestLeavesNothing(t *testing.T) {
 	if processes := exec.Command("pgrep", "-f", dir); processes.Run() == nil {
 		t.Errorf("processes of the cluster are left")
 	}
-	for trace := range traces(t) {
+	for trace := range listTraces(t) {
 		if !before[trace] && strings.Contains(trace, "cluster-trial") {
 			t.Errorf("left: %s", trace)
 		}
 	}
 }
 
-func TestExitCodeComesThrough(t *testing.T) {
-	if os.Getenv(inside) != "" {
-		t.Skip("this is the inside")
+func TestExitCodeOfCommand(t *testing.T) {
+	if os.Getenv(insideVar) != "" {
+		t.Skip("runs outside of the cluster only")
 	}
-	cluster := tool(t)
+	cluster := findTool(t)
 	var e *exec.ExitError
 	err := exec.CommandContext(t.Context(), cluster, "run", "--node=false", "--", "sh", "-c", "exit 5").Run()
 	if !errors.As(err, &e) || e.ExitCode() != 5 {
@@ -91,14 +91,14 @@ func TestExitCodeComesThrough(t *testing.T) {
 	}
 }
 
-// TestKilledToolTakesItsClusterAlong: there is no way to end it that leaves
-// processes behind.
-func TestKilledToolTakesItsClusterAlong(t *testing.T) {
-	if os.Getenv(inside) != "" {
-		t.Skip("this is the inside")
+// TestKillingTheToolEndsTheCluster checks that a cluster has no processes left after
+// its tool was killed.
+func TestKillingTheToolEndsTheCluster(t *testing.T) {
+	if os.Getenv(insideVar) != "" {
+		t.Skip("runs outside of the cluster only")
 	}
 	dir := filepath.Join(t.TempDir(), "cluster-killed")
-	c := exec.Command(tool(t), "run", "--node=false", "--state", dir, "--", "sh", "-c", "echo up; exec sleep 1000")
+	c := exec.Command(findTool(t), "run", "--node=false", "--state", dir, "--", "sh", "-c", "echo up; exec sleep 1000")
 	out, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -108,10 +108,10 @@ func TestKilledToolTakesItsClusterAlong(t *testing.T) {
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil || line != "up\n" {
-		t.Errorf("got %q, %v; want that it is up", line, err)
+		t.Errorf("got %q, %v; want up", line, err)
 	}
 	if exec.Command("pgrep", "-f", dir).Run() != nil {
-		t.Error("no process names the directory: this test sees nothing")
+		t.Error("no process has the directory in its arguments: the test cannot detect any")
 	}
 	if err := c.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -124,8 +124,8 @@ func TestKilledToolTakesItsClusterAlong(t *testing.T) {
 	}
 }
 
-// traces are the mounts and cgroups of this machine.
-func traces(t *testing.T) map[string]bool {
+// listTraces returns the mounts, cgroups and network namespaces of this machine.
+func listTraces(t *testing.T) map[string]bool {
 	t.Helper()
 	set := make(map[string]bool)
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
@@ -147,9 +147,9 @@ func traces(t *testing.T) map[string]bool {
 	return set
 }
 
-func TestInside(t *testing.T) {
-	if os.Getenv(inside) == "" {
-		t.Skip("TestLeavesNothing runs this")
+func TestInsideCluster(t *testing.T) {
+	if os.Getenv(insideVar) == "" {
+		t.Skip("TestLeavesNothing runs this test in a cluster")
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {
@@ -159,20 +159,21 @@ func TestInside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := bench{client, config}
-	t.Run("Exec", b.exec)
-	t.Run("Volume", b.volume)
-	t.Run("Policy", b.policy)
-	t.Run("Restart", b.restart)
+	b := testCluster{client, config}
+	t.Run("Exec", b.testExec)
+	t.Run("Volume", b.testVolume)
+	t.Run("Policy", b.testPolicy)
+	t.Run("Restart", b.testRestart)
 }
 
-type bench struct {
+// testCluster is the cluster in which the test runs.
+type testCluster struct {
 	client *kubernetes.Clientset
 	config *rest.Config
 }
 
-// pod makes a pod of busybox and waits until it is ready.
-func (b bench) pod(t *testing.T, name string, change func(*corev1.PodSpec), args ...string) *corev1.Pod {
+// createPod creates a pod of busybox and waits until it is ready.
+func (b testCluster) createPod(t *testing.T, name string, change func(*corev1.PodSpec), args ...string) *corev1.Pod {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -192,16 +193,17 @@ func (b bench) pod(t *testing.T, name string, change func(*corev1.PodSpec), args
 	if _, err := pods.Create(ctx, pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { b.remove(t, name) })
-	return b.await(t, name, func(p *corev1.Pod) bool {
+	t.Cleanup(func() { b.removePod(t, name) })
+	return b.waitForPod(t, name, func(p *corev1.Pod) bool {
 		return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 		})
 	})
 }
 
-// await watches a pod until it is as wanted; a nil pod is one that is gone.
-func (b bench) await(t *testing.T, name string, wanted func(*corev1.Pod) bool) *corev1.Pod {
+// waitForPod watches a pod until wanted returns true. Its argument is nil if the pod
+// does not exist.
+func (b testCluster) waitForPod(t *testing.T, name string, wanted func(*corev1.Pod) bool) *corev1.Pod {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
 	defer cancel()
@@ -235,21 +237,21 @@ func (b bench) await(t *testing.T, name string, wanted func(*corev1.Pod) bool) *
 			return pod
 		}
 	}
-	t.Fatalf("pod %s is not as wanted in 30 s", name)
+	t.Fatalf("pod %s does not reach the wanted state in 30 s", name)
 	return nil
 }
 
-func (b bench) remove(t *testing.T, name string) {
+func (b testCluster) removePod(t *testing.T, name string) {
 	t.Helper()
 	err := b.client.CoreV1().Pods("default").Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{})
 	if err != nil {
 		t.Error(err)
 	}
-	b.await(t, name, func(p *corev1.Pod) bool { return p == nil })
+	b.waitForPod(t, name, func(p *corev1.Pod) bool { return p == nil })
 }
 
-// run runs a command in a pod and returns its output and exit code.
-func (b bench) run(t *testing.T, pod string, args ...string) (string, int) {
+// execInPod runs a command in a pod and returns its output and exit code.
+func (b testCluster) execInPod(t *testing.T, pod string, args ...string) (string, int) {
 	t.Helper()
 	req := b.client.CoreV1().RESTClient().Post().Resource("pods").Namespace("default").Name(pod).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{Command: args, Stdout: true, Stderr: true}, scheme.ParameterCodec)
@@ -259,7 +261,7 @@ func (b bench) run(t *testing.T, pod string, args ...string) (string, int) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	var out, errOut bytes.Buffer // of their own: both are written at once
+	var out, errOut bytes.Buffer // two buffers, because both are written at once
 	err = e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &errOut})
 	var code utilexec.CodeExitError
 	switch {
@@ -271,15 +273,16 @@ func (b bench) run(t *testing.T, pod string, args ...string) (string, int) {
 	return out.String() + errOut.String(), 0
 }
 
-func (b bench) exec(t *testing.T) {
-	b.pod(t, "exec", nil, "sleep", "1000")
-	if out, code := b.run(t, "exec", "sh", "-c", "echo said; exit 7"); out != "said\n" || code != 7 {
-		t.Errorf("got %q and code %d, want what was said and 7", out, code)
+func (b testCluster) testExec(t *testing.T) {
+	b.createPod(t, "exec", nil, "sleep", "1000")
+	if out, code := b.execInPod(t, "exec", "sh", "-c", "echo said; exit 7"); out != "said\n" || code != 7 {
+		t.Errorf("got %q and code %d, want its output and 7", out, code)
 	}
 }
 
-// volume: a claim's files are its pod's group's, outlive pods, and go with it.
-func (b bench) volume(t *testing.T) {
+// testVolume checks that a claim's files are writable for its pod's fsGroup, outlive
+// pods, and are removed with the claim.
+func (b testCluster) testVolume(t *testing.T) {
 	claims := b.client.CoreV1().PersistentVolumeClaims("default")
 	_, err := claims.Create(t.Context(), &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: "data"},
@@ -299,28 +302,28 @@ func (b bench) volume(t *testing.T) {
 		s.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/v"}}
 	}
 	t.Run("Write", func(t *testing.T) {
-		b.pod(t, "writer", mount, "sleep", "1000")
-		if out, code := b.run(t, "writer", "sh", "-c", "echo kept > /v/f"); code != 0 {
+		b.createPod(t, "writer", mount, "sleep", "1000")
+		if out, code := b.execInPod(t, "writer", "sh", "-c", "echo kept > /v/f"); code != 0 {
 			t.Fatal(out)
 		}
 	})
 	t.Run("Read", func(t *testing.T) {
-		b.pod(t, "reader", mount, "sleep", "1000")
-		if out, _ := b.run(t, "reader", "cat", "/v/f"); out != "kept\n" {
+		b.createPod(t, "reader", mount, "sleep", "1000")
+		if out, _ := b.execInPod(t, "reader", "cat", "/v/f"); out != "kept\n" {
 			t.Errorf("the second pod reads %q", out)
 		}
 	})
 	if err := claims.Delete(t.Context(), "data", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	b.awaitNoVolumes(t)
+	b.waitForNoVolumes(t)
 	left, err := filepath.Glob(filepath.Join(os.Getenv("ATOLL_CLUSTER_STATE"), "volumes", "*"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("data is left: %v %v", left, err)
 	}
 }
 
-func (b bench) awaitNoVolumes(t *testing.T) {
+func (b testCluster) waitForNoVolumes(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -345,17 +348,18 @@ func (b bench) awaitNoVolumes(t *testing.T) {
 	}
 }
 
-// policy: what no policy allows does not come through, what one allows does.
-func (b bench) policy(t *testing.T) {
-	web := b.pod(t, "web", nil, "httpd", "-f", "-p", "80")
-	b.pod(t, "friend", nil, "sleep", "1000")
-	b.pod(t, "stranger", nil, "sleep", "1000")
+// testPolicy checks that a policy blocks connections that it does not allow, and no
+// others.
+func (b testCluster) testPolicy(t *testing.T) {
+	web := b.createPod(t, "web", nil, "httpd", "-f", "-p", "80")
+	b.createPod(t, "friend", nil, "sleep", "1000")
+	b.createPod(t, "stranger", nil, "sleep", "1000")
 	reach := func(from string) bool {
-		_, code := b.run(t, from, "sh", "-c", "nc -w 1 "+web.Status.PodIP+" 80 </dev/null")
+		_, code := b.execInPod(t, from, "sh", "-c", "nc -w 1 "+web.Status.PodIP+" 80 </dev/null")
 		return code == 0
 	}
 	if !reach("friend") || !reach("stranger") {
-		t.Fatal("pods don't reach each other without a policy")
+		t.Fatal("pods can't connect to each other without a policy")
 	}
 	_, err := b.client.NetworkingV1().NetworkPolicies("default").Create(t.Context(), &networkingv1.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
@@ -370,19 +374,20 @@ func (b bench) policy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); reach("stranger"); { // nothing tells when it is in force
+	for deadline := time.Now().Add(10 * time.Second); reach("stranger"); { // there is no event when it is in force
 		if time.Now().After(deadline) {
-			t.Fatal("the stranger reaches the pod in spite of the policy")
+			t.Fatal("the stranger can connect in spite of the policy")
 		}
 	}
 	if !reach("friend") {
-		t.Error("the policy keeps out whom it lets in")
+		t.Error("the policy blocks a connection that it allows")
 	}
 }
 
-// restart: pods outlive what runs them.
-func (b bench) restart(t *testing.T) {
-	b.pod(t, "lasting", nil, "sleep", "1000")
+// testRestart checks that pods survive restarts of containerd, the kubelet and the API
+// server.
+func (b testCluster) testRestart(t *testing.T) {
+	b.createPod(t, "lasting", nil, "sleep", "1000")
 	for _, name := range []string{"containerd", "kubelet", "apiserver"} {
 		for _, verb := range []string{"kill", "start"} {
 			if out, err := exec.CommandContext(t.Context(), os.Getenv("ATOLL_CLUSTER"), verb, name).CombinedOutput(); err != nil {
@@ -395,6 +400,6 @@ func (b bench) restart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s := pod.Status.ContainerStatuses; len(s) != 1 || s[0].RestartCount != 0 || s[0].State.Running == nil {
-		t.Errorf("the pod has not lasted: %v", s)
+		t.Errorf("the pod was restarted: %v", s)
 	}
 }

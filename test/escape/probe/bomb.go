@@ -15,27 +15,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bombs use up what is shared. Each takes how much it wants as an argument, and
-// succeeds if it gets all of it.
-func bombs() map[string]attack {
+// bombAttacks returns attacks that exhaust a shared resource. Each gets an amount as
+// its argument and succeeds if it gets all of it.
+func bombAttacks() map[string]attack {
 	return map[string]attack{
 		"bomb-processes": bombProcesses,
 		"bomb-memory":    bombMemory,
-		"bomb-shm":       func() (string, error) { return fill("/dev/shm/fill") },
-		"bomb-tmp":       func() (string, error) { return fill("/tmp/fill") },
-		"bomb-disk":      func() (string, error) { return fill("/workspace/fill") },
+		"bomb-shm":       func() (string, error) { return fillFile("/dev/shm/fill") },
+		"bomb-tmp":       func() (string, error) { return fillFile("/tmp/fill") },
+		"bomb-disk":      func() (string, error) { return fillFile("/workspace/fill") },
 		"bomb-inodes":    bombInodes,
 		"bomb-memfd":     bombMemfd,
 		"bomb-signals":   bombSignals,
 		"bomb-inotify": func() (string, error) {
-			return many("inotify instances", func() (int, error) { return unix.InotifyInit1(unix.IN_CLOEXEC) })
+			return openMany("inotify instances", func() (int, error) { return unix.InotifyInit1(unix.IN_CLOEXEC) })
 		},
 		"bomb-ptys": bombTerminals,
 	}
 }
 
-func amount() int {
-	n, err := strconv.Atoi(argument(0))
+// intArgument returns the attack's first argument as a number.
+func intArgument() int {
+	n, err := strconv.Atoi(stringArgument(0))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "probe:", err)
 		os.Exit(bad)
@@ -44,7 +45,7 @@ func amount() int {
 }
 
 func bombProcesses() (string, error) {
-	n := amount()
+	n := intArgument()
 	var list []*exec.Cmd
 	defer func() {
 		for _, c := range list {
@@ -62,9 +63,10 @@ func bombProcesses() (string, error) {
 	return fmt.Sprintf("%d processes at once", n), nil
 }
 
-// bombMemory touches megabytes; where the kernel ends it, the test sees it.
+// bombMemory allocates and writes megabytes of memory. The test detects if the kernel
+// kills it.
 func bombMemory() (string, error) {
-	n := amount()
+	n := intArgument()
 	for range n {
 		b, err := unix.Mmap(-1, 0, 1<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE)
 		if err != nil {
@@ -77,9 +79,9 @@ func bombMemory() (string, error) {
 	return fmt.Sprintf("%d MB held", n), nil
 }
 
-// fill writes megabytes into a file.
-func fill(name string) (string, error) {
-	n := amount()
+// fillFile writes megabytes to a file.
+func fillFile(name string) (string, error) {
+	n := intArgument()
 	f, err := os.Create(name)
 	if err != nil {
 		return "", err
@@ -99,7 +101,7 @@ func fill(name string) (string, error) {
 }
 
 func bombInodes() (string, error) {
-	n := amount()
+	n := intArgument()
 	dir, err := os.MkdirTemp("/workspace", "inodes")
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", errBad, err)
@@ -115,9 +117,10 @@ func bombInodes() (string, error) {
 	return fmt.Sprintf("%d files", n), nil
 }
 
-// bombMemfd holds memory in files without names, which no process's size shows.
+// bombMemfd stores data in an unnamed memory file, which does not count as memory of a
+// process.
 func bombMemfd() (string, error) {
-	n := amount()
+	n := intArgument()
 	b := make([]byte, 1<<20)
 	for i := range b {
 		b[i] = byte(i)
@@ -134,9 +137,9 @@ func bombMemfd() (string, error) {
 	return fmt.Sprintf("%d MB in a memfd", n), nil
 }
 
-// many opens descriptors of a kind and holds them all at once.
-func many(what string, open func() (int, error)) (string, error) {
-	n := amount()
+// openMany opens descriptors and keeps them all open.
+func openMany(what string, open func() (int, error)) (string, error) {
+	n := intArgument()
 	var list []int
 	defer func() {
 		for _, fd := range list {
@@ -154,12 +157,12 @@ func many(what string, open func() (int, error)) (string, error) {
 }
 
 func bombTerminals() (string, error) {
-	return many("terminals", func() (int, error) {
+	return openMany("terminals", func() (int, error) {
 		return unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	})
 }
 
-// bombSignals queues signals that nobody takes.
+// bombSignals queues signals that no thread receives.
 func bombSignals() (string, error) {
 	const signal = 40
 	runtime.LockOSThread()
@@ -172,7 +175,7 @@ func bombSignals() (string, error) {
 		signo, errno, code, pad int32
 		rest                    [112]byte
 	}{signo: signal, code: -1} // SI_QUEUE
-	n := amount()
+	n := intArgument()
 	for i := range n {
 		_, _, e := unix.Syscall6(unix.SYS_RT_TGSIGQUEUEINFO, uintptr(os.Getpid()), uintptr(unix.Gettid()), signal, uintptr(unsafe.Pointer(&info)), 0, 0)
 		if e != 0 {

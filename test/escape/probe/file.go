@@ -15,68 +15,68 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileAttacks reach for files of the host and of the kernel.
+// fileAttacks returns attacks that open files of the host and of the kernel.
 func fileAttacks() map[string]attack {
 	return map[string]attack{
-		"core-pattern":      opens(unix.O_WRONLY, "/proc/sys/kernel/core_pattern"),
-		"modprobe-path":     opens(unix.O_WRONLY, "/proc/sys/kernel/modprobe"),
-		"hotplug-path":      opens(unix.O_WRONLY, "/sys/kernel/uevent_helper", "/proc/sys/kernel/hotplug"),
-		"binfmt-register":   binfmt,
-		"sysrq-trigger":     opens(unix.O_WRONLY, "/proc/sysrq-trigger"),
-		"sysctl-panic":      opens(unix.O_WRONLY, "/proc/sys/kernel/panic", "/proc/sys/vm/panic_on_oom", "/proc/sys/kernel/sysrq"),
-		"sysctl-vm":         opens(unix.O_WRONLY, "/proc/sys/vm/overcommit_memory", "/proc/sys/vm/drop_caches"),
-		"sysctl-fs":         opens(unix.O_WRONLY, "/proc/sys/fs/suid_dumpable", "/proc/sys/fs/protected_symlinks", "/proc/sys/fs/file-max"),
-		"proc-kcore":        reads("/proc/kcore"),
-		"proc-keys":         reads("/proc/keys"),
-		"proc-kallsyms":     kallsyms,
-		"proc-timer-list":   reads("/proc/timer_list"),
-		"proc-config":       reads("/proc/config.gz"),
-		"proc-irq":          opens(unix.O_WRONLY, "/proc/irq/default_smp_affinity"),
-		"sys-writable":      sysWritable,
-		"sys-debug":         reads("/sys/kernel/debug/sched/debug", "/sys/kernel/debug/clear_warn_once", "/sys/kernel/tracing/trace", "/sys/kernel/tracing/README"),
-		"sys-firmware":      reads("/sys/firmware/acpi/tables/DSDT", "/sys/firmware/dmi/tables/DMI", "/sys/firmware/memmap/0/start"),
-		"dev-mem":           opens(unix.O_RDONLY, "/dev/mem", "/dev/kmem", "/dev/port"),
-		"dev-kvm":           opens(unix.O_RDWR, "/dev/kvm"),
-		"dev-fuse":          opens(unix.O_RDWR, "/dev/fuse"),
-		"dev-tun":           opens(unix.O_RDWR, "/dev/net/tun"),
-		"dev-loop":          opens(unix.O_RDWR, "/dev/loop-control", "/dev/loop0"),
-		"dev-disk":          devDisk,
-		"dev-kmsg":          reads("/dev/kmsg"),
-		"dev-vsock":         opens(unix.O_RDONLY, "/dev/vsock", "/dev/vhost-vsock", "/dev/vhost-net"),
-		"host-shadow":       reads("/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshadow-"),
-		"host-ssh-keys":     hostGlob("/etc/ssh/ssh_host_*_key", "/root/.ssh/*", "/home/*/.ssh/*"),
-		"host-sudoers":      reads("/etc/sudoers"),
-		"host-root-home":    hostHome,
-		"above-root":        aboveRoot,
-		"host-cloud-keys":   hostGlob("/root/.aws/*", "/root/.config/gcloud/*", "/root/.kube/config", "/root/.docker/*", "/etc/kubernetes/*.conf", "/var/run/secrets/kubernetes.io/serviceaccount/*"),
-		"host-canary":       func() (string, error) { return reads(argument(0))() },
-		"host-sockets":      hostSockets,
-		"host-usr-write":    usrWrite,
-		"fd-leak":           fdLeak,
-		"cwd-leak":          cwdLeak,
-		"exe-overwrite":     exeOverwrite,
-		"exe-shebang":       shebang,
-		"cgroup-write":      cgroupWrite,
-		"oom-score-of-init": opens(unix.O_WRONLY, "/proc/1/oom_score_adj", "/proc/1/oom_adj"),
-		"init-environ":      reads("/proc/1/environ"),
-		"init-mem":          opens(unix.O_RDONLY, "/proc/1/mem"),
-		"init-fds":          initFDs,
+		"core-pattern":      openAny(unix.O_WRONLY, "/proc/sys/kernel/core_pattern"),
+		"modprobe-path":     openAny(unix.O_WRONLY, "/proc/sys/kernel/modprobe"),
+		"hotplug-path":      openAny(unix.O_WRONLY, "/sys/kernel/uevent_helper", "/proc/sys/kernel/hotplug"),
+		"binfmt-register":   openBinfmtRegister,
+		"sysrq-trigger":     openAny(unix.O_WRONLY, "/proc/sysrq-trigger"),
+		"sysctl-panic":      openAny(unix.O_WRONLY, "/proc/sys/kernel/panic", "/proc/sys/vm/panic_on_oom", "/proc/sys/kernel/sysrq"),
+		"sysctl-vm":         openAny(unix.O_WRONLY, "/proc/sys/vm/overcommit_memory", "/proc/sys/vm/drop_caches"),
+		"sysctl-fs":         openAny(unix.O_WRONLY, "/proc/sys/fs/suid_dumpable", "/proc/sys/fs/protected_symlinks", "/proc/sys/fs/file-max"),
+		"proc-kcore":        readAny("/proc/kcore"),
+		"proc-keys":         readAny("/proc/keys"),
+		"proc-kallsyms":     readKernelAddresses,
+		"proc-timer-list":   readAny("/proc/timer_list"),
+		"proc-config":       readAny("/proc/config.gz"),
+		"proc-irq":          openAny(unix.O_WRONLY, "/proc/irq/default_smp_affinity"),
+		"sys-writable":      findWritableSysFile,
+		"sys-debug":         readAny("/sys/kernel/debug/sched/debug", "/sys/kernel/debug/clear_warn_once", "/sys/kernel/tracing/trace", "/sys/kernel/tracing/README"),
+		"sys-firmware":      readAny("/sys/firmware/acpi/tables/DSDT", "/sys/firmware/dmi/tables/DMI", "/sys/firmware/memmap/0/start"),
+		"dev-mem":           openAny(unix.O_RDONLY, "/dev/mem", "/dev/kmem", "/dev/port"),
+		"dev-kvm":           openAny(unix.O_RDWR, "/dev/kvm"),
+		"dev-fuse":          openAny(unix.O_RDWR, "/dev/fuse"),
+		"dev-tun":           openAny(unix.O_RDWR, "/dev/net/tun"),
+		"dev-loop":          openAny(unix.O_RDWR, "/dev/loop-control", "/dev/loop0"),
+		"dev-disk":          openDisks,
+		"dev-kmsg":          readAny("/dev/kmsg"),
+		"dev-vsock":         openAny(unix.O_RDONLY, "/dev/vsock", "/dev/vhost-vsock", "/dev/vhost-net"),
+		"host-shadow":       readAny("/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshadow-"),
+		"host-ssh-keys":     readMatching("/etc/ssh/ssh_host_*_key", "/root/.ssh/*", "/home/*/.ssh/*"),
+		"host-sudoers":      readAny("/etc/sudoers"),
+		"host-root-home":    listHostHome,
+		"above-root":        leaveByDotDot,
+		"host-cloud-keys":   readMatching("/root/.aws/*", "/root/.config/gcloud/*", "/root/.kube/config", "/root/.docker/*", "/etc/kubernetes/*.conf", "/var/run/secrets/kubernetes.io/serviceaccount/*"),
+		"host-canary":       func() (string, error) { return readAny(stringArgument(0))() },
+		"host-sockets":      connectHostSockets,
+		"host-usr-write":    writeHostPrograms,
+		"fd-leak":           findLeakedDescriptor,
+		"cwd-leak":          leaveByWorkingDir,
+		"exe-overwrite":     openInitProgram,
+		"exe-shebang":       runInitAsInterpreter,
+		"cgroup-write":      openCgroupFiles,
+		"oom-score-of-init": openAny(unix.O_WRONLY, "/proc/1/oom_score_adj", "/proc/1/oom_adj"),
+		"init-environ":      readAny("/proc/1/environ"),
+		"init-mem":          openAny(unix.O_RDONLY, "/proc/1/mem"),
+		"init-fds":          listInitDescriptors,
 		"init-root":         func() (string, error) { _, err := os.ReadDir("/proc/1/root/"); return "/proc/1/root lists", err },
 		"init-cwd":          func() (string, error) { _, err := os.ReadDir("/proc/1/cwd/"); return "/proc/1/cwd lists", err },
-		"init-maps":         reads("/proc/1/maps", "/proc/1/smaps", "/proc/1/auxv"),
-		"init-stack":        reads("/proc/1/syscall", "/proc/1/stack"),
-		"setuid-binary":     setuidBinary,
-		"file-capability":   noNewPrivs,
+		"init-maps":         readAny("/proc/1/maps", "/proc/1/smaps", "/proc/1/auxv"),
+		"init-stack":        readAny("/proc/1/syscall", "/proc/1/stack"),
+		"setuid-binary":     findSetuidProgram,
+		"file-capability":   checkNoNewPrivs,
 		"hardlink-host-file": func() (string, error) {
-			return "a hard link to a file of the host", os.Link("/usr/bin/env", "/usr/bin/"+argument(0))
+			return "a hard link to a file of the host", os.Link("/usr/bin/env", "/usr/bin/"+stringArgument(0))
 		},
-		"handle-open": shocker,
+		"handle-open": openByHandle,
 	}
 }
 
-// binfmt registers nothing: it only asks whether it could.
-func binfmt() (string, error) {
-	if what, err := opens(unix.O_WRONLY, "/proc/sys/fs/binfmt_misc/register")(); err == nil {
+// openBinfmtRegister opens the file that registers binary formats, and writes nothing.
+func openBinfmtRegister() (string, error) {
+	if what, err := openAny(unix.O_WRONLY, "/proc/sys/fs/binfmt_misc/register")(); err == nil {
 		return what, nil
 	}
 	dir, err := os.MkdirTemp("", "binfmt")
@@ -86,11 +86,11 @@ func binfmt() (string, error) {
 	if err := unix.Mount("binfmt_misc", dir, "binfmt_misc", 0, ""); err != nil {
 		return "", err
 	}
-	defer func() { _ = unix.Unmount(dir, unix.MNT_DETACH) }() // it goes with the sandbox anyway
-	return opens(unix.O_WRONLY, filepath.Join(dir, "register"))()
+	defer func() { _ = unix.Unmount(dir, unix.MNT_DETACH) }() // otherwise it ends with the sandbox
+	return openAny(unix.O_WRONLY, filepath.Join(dir, "register"))()
 }
 
-func kallsyms() (string, error) {
+func readKernelAddresses() (string, error) {
 	f, err := os.Open("/proc/kallsyms")
 	if err != nil {
 		return "", err
@@ -105,8 +105,8 @@ func kallsyms() (string, error) {
 	return "", errors.New("no address in it")
 }
 
-// sysWritable looks for anything in /sys that opens for writing.
-func sysWritable() (string, error) {
+// findWritableSysFile succeeds if any file in /sys can be opened for writing.
+func findWritableSysFile() (string, error) {
 	var found string
 	n := 0
 	err := filepath.WalkDir("/sys", func(name string, d fs.DirEntry, err error) error {
@@ -132,8 +132,8 @@ func sysWritable() (string, error) {
 	return found + " opens for writing", nil
 }
 
-// devDisk makes a device node of each of the host's disks and opens it.
-func devDisk() (string, error) {
+// openDisks makes a device node for each of the host's disks and opens it.
+func openDisks() (string, error) {
 	parts, err := os.ReadFile("/proc/partitions")
 	if err != nil {
 		return "", err
@@ -151,7 +151,7 @@ func devDisk() (string, error) {
 			errs = append(errs, fmt.Errorf("mknod %s: %w", f[3], err))
 			continue
 		}
-		what, err := opens(unix.O_RDONLY, name)()
+		what, err := openAny(unix.O_RDONLY, name)()
 		_ = os.Remove(name)
 		if err == nil {
 			return what, nil
@@ -161,8 +161,8 @@ func devDisk() (string, error) {
 	return "", errors.Join(errs...)
 }
 
-// hostGlob reads what matches.
-func hostGlob(patterns ...string) attack {
+// readMatching succeeds if one of the files that match the patterns can be read.
+func readMatching(patterns ...string) attack {
 	return func() (string, error) {
 		var names []string
 		for _, p := range patterns {
@@ -175,23 +175,23 @@ func hostGlob(patterns ...string) attack {
 		if len(names) == 0 {
 			return "", errors.New("nothing matches")
 		}
-		return reads(names...)()
+		return readAny(names...)()
 	}
 }
 
-// hostHome wants the canary that the test has put into the host's home.
-func hostHome() (string, error) {
-	for _, dir := range []string{argument(0), "/proc/1/root" + argument(0)} {
+// listHostHome succeeds if a directory of the host, its argument, can be listed.
+func listHostHome() (string, error) {
+	for _, dir := range []string{stringArgument(0), "/proc/1/root" + stringArgument(0)} {
 		if names, err := os.ReadDir(dir); err == nil && len(names) > 0 {
 			return fmt.Sprintf("%s lists %d names", dir, len(names)), nil
 		}
 	}
-	return "", fmt.Errorf("%s is not there", argument(0))
+	return "", fmt.Errorf("%s is not there", stringArgument(0))
 }
 
-func hostSockets() (string, error) {
+func connectHostSockets() (string, error) {
 	errs := []error{errors.New("no socket")}
-	for _, name := range []string{argument(0), "/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock", "/run/dbus/system_bus_socket", "/run/podman/podman.sock", "/run/systemd/private"} {
+	for _, name := range []string{stringArgument(0), "/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock", "/run/dbus/system_bus_socket", "/run/podman/podman.sock", "/run/systemd/private"} {
 		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			return "", err
@@ -206,11 +206,11 @@ func hostSockets() (string, error) {
 	return "", errors.Join(errs...)
 }
 
-// usrWrite writes where the host's programs are, and cleans up if it could. In
-// an image of its own a sandbox may: then the test looks at the host.
-func usrWrite() (string, error) {
+// writeHostPrograms creates a file in a directory of the host's programs. A sandbox
+// made of an image may do so: therefore the test also checks the host.
+func writeHostPrograms() (string, error) {
 	for _, dir := range []string{"/usr/bin", "/usr/lib", "/etc", "/opt"} {
-		name := filepath.Join(dir, argument(0))
+		name := filepath.Join(dir, stringArgument(0))
 		if f, err := os.Create(name); err == nil {
 			_ = f.Close()
 			return name + " can be written", nil
@@ -219,8 +219,8 @@ func usrWrite() (string, error) {
 	return "", errors.New("no directory of the host takes a file")
 }
 
-// fdLeak looks for descriptors besides the three that a command is given.
-func fdLeak() (string, error) {
+// findLeakedDescriptor looks for open descriptors other than the standard three.
+func findLeakedDescriptor() (string, error) {
 	list, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return "", err
@@ -232,15 +232,15 @@ func fdLeak() (string, error) {
 			continue
 		}
 		flags, err := unix.FcntlInt(uintptr(n), unix.F_GETFD, 0)
-		if err == nil && flags&unix.FD_CLOEXEC == 0 { // those of this program's runtime close on exec
+		if err == nil && flags&unix.FD_CLOEXEC == 0 { // those of the Go runtime close on exec
 			return fmt.Sprintf("descriptor %d is %s", n, to), nil
 		}
 	}
 	return "", errors.New("none but the three")
 }
 
-// cwdLeak is CVE-2024-21626: a working directory that is a leaked descriptor.
-func cwdLeak() (string, error) {
+// leaveByWorkingDir tries CVE-2024-21626: a leaked descriptor as working directory.
+func leaveByWorkingDir() (string, error) {
 	for i := range 64 {
 		dir := fmt.Sprintf("/proc/self/fd/%d", i)
 		if err := os.Chdir(dir); err != nil {
@@ -250,25 +250,26 @@ func cwdLeak() (string, error) {
 		if err != nil || strings.HasPrefix(wd, "(unreachable)") {
 			return dir + " leads outside", nil
 		}
-		if _, err := os.Stat("../../../../../../../.." + argument(0)); err == nil {
+		if _, err := os.Stat("../../../../../../../.." + stringArgument(0)); err == nil {
 			return dir + " leads to the host's root", nil
 		}
 	}
 	return "", errors.New("no descriptor is a directory that leads outside")
 }
 
-// exeOverwrite opens the program of process 1 for writing; that it is busy is
-// said after the right was checked.
-func exeOverwrite() (string, error) {
-	what, err := opens(unix.O_WRONLY, "/proc/1/exe")()
+// openInitProgram opens the program of process 1 for writing. ETXTBSY counts as
+// success: the kernel returns it after the permission check.
+func openInitProgram() (string, error) {
+	what, err := openAny(unix.O_WRONLY, "/proc/1/exe")()
 	if errors.Is(err, unix.ETXTBSY) {
-		return "only that it runs keeps process 1's program from being written", nil
+		return "process 1's program could be written if it were not running", nil
 	}
 	return what, err
 }
 
-// aboveRoot climbs: a root that was put on another is left by its "..".
-func aboveRoot() (string, error) {
+// leaveByDotDot leaves the root by "..", which works if the root was mounted over
+// another one.
+func leaveByDotDot() (string, error) {
 	var root, above unix.Stat_t
 	if err := errors.Join(unix.Stat("/", &root), unix.Stat("/..", &above)); err != nil {
 		return "", fmt.Errorf("%w: %w", errBad, err)
@@ -276,12 +277,12 @@ func aboveRoot() (string, error) {
 	if root.Ino != above.Ino || root.Dev != above.Dev {
 		return "/.. is another directory", nil
 	}
-	return reads("/.."+argument(0), "/../../../.."+argument(0))()
+	return readAny("/.."+stringArgument(0), "/../../../.."+stringArgument(0))()
 }
 
-// shebang is CVE-2019-5736: a script whose interpreter is the program of who
-// starts it.
-func shebang() (string, error) {
+// runInitAsInterpreter tries CVE-2019-5736: it runs a script whose interpreter is the
+// program of process 1.
+func runInitAsInterpreter() (string, error) {
 	name := filepath.Join(os.TempDir(), "shebang")
 	if err := os.WriteFile(name, []byte("#!/proc/1/exe\n"), 0o755); err != nil {
 		return "", fmt.Errorf("%w: %w", errBad, err)
@@ -295,8 +296,9 @@ func shebang() (string, error) {
 	return "process 1's program runs as a script's interpreter", nil
 }
 
-// cgroupWrite moves nothing: it only opens what would.
-func cgroupWrite() (string, error) {
+// openCgroupFiles opens files that move processes or change limits, and writes
+// nothing.
+func openCgroupFiles() (string, error) {
 	var names []string
 	_ = filepath.WalkDir("/sys/fs/cgroup", func(name string, d fs.DirEntry, err error) error { // what can't be listed can't be written
 		switch filepath.Base(name) {
@@ -311,10 +313,10 @@ func cgroupWrite() (string, error) {
 	if len(names) == 0 {
 		return "", errors.New("no cgroup file system")
 	}
-	return opens(unix.O_WRONLY, names...)()
+	return openAny(unix.O_WRONLY, names...)()
 }
 
-func initFDs() (string, error) {
+func listInitDescriptors() (string, error) {
 	list, err := os.ReadDir("/proc/1/fd")
 	if err != nil {
 		return "", err
@@ -322,9 +324,9 @@ func initFDs() (string, error) {
 	return fmt.Sprintf("%d descriptors of process 1", len(list)), nil
 }
 
-// setuidBinary runs what gives root where it may.
-func setuidBinary() (string, error) {
-	for _, dir := range []string{"/usr/bin", "/bin", "/usr/sbin", argument(0)} {
+// findSetuidProgram looks for a set-uid program that would get its owner's rights.
+func findSetuidProgram() (string, error) {
+	for _, dir := range []string{"/usr/bin", "/bin", "/usr/sbin", stringArgument(0)} {
 		list, err := os.ReadDir(dir)
 		if err != nil {
 			continue
@@ -337,7 +339,7 @@ func setuidBinary() (string, error) {
 			}
 			var fs unix.Statfs_t
 			if unix.Statfs(name, &fs) == nil && fs.Flags&unix.ST_NOSUID == 0 {
-				if what, err := noNewPrivs(); err == nil {
+				if what, err := checkNoNewPrivs(); err == nil {
 					return name + " is setuid on a file system that honours it, and " + what, nil
 				}
 			}
@@ -346,8 +348,8 @@ func setuidBinary() (string, error) {
 	return "", errors.New("no setuid program would get its rights")
 }
 
-// noNewPrivs asks whether programs can get more rights than their caller.
-func noNewPrivs() (string, error) {
+// checkNoNewPrivs succeeds if programs can get more rights than their caller.
+func checkNoNewPrivs() (string, error) {
 	n, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0)
 	if err != nil {
 		return "", err
@@ -358,8 +360,8 @@ func noNewPrivs() (string, error) {
 	return "no_new_privs is not set", nil
 }
 
-// shocker opens a file by a guessed handle, as the exploit of that name.
-func shocker() (string, error) {
+// openByHandle opens a file by a guessed handle, as the exploit "shocker" does.
+func openByHandle() (string, error) {
 	dir, err := unix.Open("/etc", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", errBad, err)

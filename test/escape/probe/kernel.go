@@ -15,64 +15,64 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelAttacks ask for parts of the kernel that no sandbox needs. What is
-// counted is that the call gets through to its arguments, which are senseless.
+// kernelAttacks returns attacks that use parts of the kernel that no sandbox needs. An
+// attack succeeds if the kernel looks at the arguments of the call, which are invalid.
 func kernelAttacks() map[string]attack {
 	const senseless = ^uintptr(0)
 	return map[string]attack{
-		"kexec":             call(unix.SYS_KEXEC_LOAD, 0, senseless, 0, senseless),
-		"kexec-file":        call(unix.SYS_KEXEC_FILE_LOAD, senseless, senseless, 0, 0, senseless),
-		"module-load":       call(unix.SYS_INIT_MODULE, 0, 0, 0),
-		"module-load-file":  call(unix.SYS_FINIT_MODULE, senseless, 0, senseless),
-		"module-remove":     call(unix.SYS_DELETE_MODULE, 0, 0),
-		"reboot":            call(unix.SYS_REBOOT, 1, 2, 3, 0), // no magic
-		"swap-on":           call(unix.SYS_SWAPON, 0, 0),
-		"swap-off":          call(unix.SYS_SWAPOFF, 0),
-		"account":           acct,
-		"quota":             call(unix.SYS_QUOTACTL, senseless, 0, 0, 0),
-		"clock-set":         clockSet,
-		"clock-adjust":      clockAdjust,
-		"host-name":         hostName,
-		"kernel-log":        kernelLog,
-		"bpf":               call(unix.SYS_BPF, senseless, 0, 0),
-		"perf":              perf,
-		"userfaultfd":       userfaultfd,
-		"io-uring":          ioUring,
-		"io-ports":          ioPorts,
-		"modify-ldt":        call(unix.SYS_MODIFY_LDT, 0, 0, 0),
-		"fanotify":          fanotify,
-		"vm-splice":         vmsplice,
-		"x32":               x32,
-		"x32-call":          x32Call,
-		"move-pages":        call(unix.SYS_MOVE_PAGES, 1, 0, 0, 0, 0, 0),
-		"socket-vsock":      socket(unix.AF_VSOCK, unix.SOCK_STREAM, 0),
-		"socket-packet":     socket(unix.AF_PACKET, unix.SOCK_RAW, 0),
-		"socket-raw":        socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP),
-		"socket-raw6":       socket(unix.AF_INET6, unix.SOCK_RAW, unix.IPPROTO_RAW),
-		"socket-alg":        socket(unix.AF_ALG, unix.SOCK_SEQPACKET, 0),
-		"socket-netfilter":  socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER),
-		"socket-audit":      socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT),
-		"socket-uevent":     socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_KOBJECT_UEVENT),
-		"socket-xdp":        socket(unix.AF_XDP, unix.SOCK_RAW, 0),
-		"socket-key":        socket(unix.AF_KEY, unix.SOCK_RAW, 2),
-		"socket-bluetooth":  socket(unix.AF_BLUETOOTH, unix.SOCK_RAW, 1),
-		"socket-can":        socket(unix.AF_CAN, unix.SOCK_RAW, 1),
-		"socket-kcm":        socket(unix.AF_KCM, unix.SOCK_DGRAM, 0),
-		"socket-rds":        socket(unix.AF_RDS, unix.SOCK_SEQPACKET, 0),
-		"socket-tipc":       socket(unix.AF_TIPC, unix.SOCK_SEQPACKET, 0),
-		"socket-smc":        socket(unix.AF_SMC, unix.SOCK_STREAM, 0),
-		"socket-sctp":       socket(unix.AF_INET, unix.SOCK_SEQPACKET, unix.IPPROTO_SCTP),
-		"socket-abstract":   abstractSocket,
-		"seccomp-is-on":     seccompOn,
-		"uts-is-the-hosts":  func() (string, error) { return sameNamespace("uts", 0) },
-		"ipc-is-the-hosts":  func() (string, error) { return sameNamespace("ipc", 0) },
-		"net-is-the-hosts":  func() (string, error) { return sameNamespace("net", 0) },
-		"pid-is-the-hosts":  func() (string, error) { return sameNamespace("pid", 0) },
-		"user-is-the-hosts": func() (string, error) { return sameNamespace("user", 0) },
+		"kexec":             callSystem(unix.SYS_KEXEC_LOAD, 0, senseless, 0, senseless),
+		"kexec-file":        callSystem(unix.SYS_KEXEC_FILE_LOAD, senseless, senseless, 0, 0, senseless),
+		"module-load":       callSystem(unix.SYS_INIT_MODULE, 0, 0, 0),
+		"module-load-file":  callSystem(unix.SYS_FINIT_MODULE, senseless, 0, senseless),
+		"module-remove":     callSystem(unix.SYS_DELETE_MODULE, 0, 0),
+		"reboot":            callSystem(unix.SYS_REBOOT, 1, 2, 3, 0), // no magic
+		"swap-on":           callSystem(unix.SYS_SWAPON, 0, 0),
+		"swap-off":          callSystem(unix.SYS_SWAPOFF, 0),
+		"account":           enableAccounting,
+		"quota":             callSystem(unix.SYS_QUOTACTL, senseless, 0, 0, 0),
+		"clock-set":         setClock,
+		"clock-adjust":      adjustClock,
+		"host-name":         setHostName,
+		"kernel-log":        readKernelLog,
+		"bpf":               callSystem(unix.SYS_BPF, senseless, 0, 0),
+		"perf":              openPerfEvent,
+		"userfaultfd":       openUserfaultfd,
+		"io-uring":          setUpIOUring,
+		"io-ports":          accessIOPorts,
+		"modify-ldt":        callSystem(unix.SYS_MODIFY_LDT, 0, 0, 0),
+		"fanotify":          initFanotify,
+		"vm-splice":         spliceMemory,
+		"x32":               runX32Call,
+		"x32-call":          callX32,
+		"move-pages":        callSystem(unix.SYS_MOVE_PAGES, 1, 0, 0, 0, 0, 0),
+		"socket-vsock":      openSocket(unix.AF_VSOCK, unix.SOCK_STREAM, 0),
+		"socket-packet":     openSocket(unix.AF_PACKET, unix.SOCK_RAW, 0),
+		"socket-raw":        openSocket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP),
+		"socket-raw6":       openSocket(unix.AF_INET6, unix.SOCK_RAW, unix.IPPROTO_RAW),
+		"socket-alg":        openSocket(unix.AF_ALG, unix.SOCK_SEQPACKET, 0),
+		"socket-netfilter":  openSocket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER),
+		"socket-audit":      openSocket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT),
+		"socket-uevent":     openSocket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_KOBJECT_UEVENT),
+		"socket-xdp":        openSocket(unix.AF_XDP, unix.SOCK_RAW, 0),
+		"socket-key":        openSocket(unix.AF_KEY, unix.SOCK_RAW, 2),
+		"socket-bluetooth":  openSocket(unix.AF_BLUETOOTH, unix.SOCK_RAW, 1),
+		"socket-can":        openSocket(unix.AF_CAN, unix.SOCK_RAW, 1),
+		"socket-kcm":        openSocket(unix.AF_KCM, unix.SOCK_DGRAM, 0),
+		"socket-rds":        openSocket(unix.AF_RDS, unix.SOCK_SEQPACKET, 0),
+		"socket-tipc":       openSocket(unix.AF_TIPC, unix.SOCK_SEQPACKET, 0),
+		"socket-smc":        openSocket(unix.AF_SMC, unix.SOCK_STREAM, 0),
+		"socket-sctp":       openSocket(unix.AF_INET, unix.SOCK_SEQPACKET, unix.IPPROTO_SCTP),
+		"socket-abstract":   connectAbstractSocket,
+		"seccomp-is-on":     checkSeccomp,
+		"uts-is-the-hosts":  func() (string, error) { return compareNamespace("uts", 0) },
+		"ipc-is-the-hosts":  func() (string, error) { return compareNamespace("ipc", 0) },
+		"net-is-the-hosts":  func() (string, error) { return compareNamespace("net", 0) },
+		"pid-is-the-hosts":  func() (string, error) { return compareNamespace("pid", 0) },
+		"user-is-the-hosts": func() (string, error) { return compareNamespace("user", 0) },
 	}
 }
 
-func acct() (string, error) {
+func enableAccounting() (string, error) {
 	err := unix.Acct("/nonexistent")
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS) {
 		return "", err
@@ -80,8 +80,8 @@ func acct() (string, error) {
 	return fmt.Sprintf("accounting asks for its file: %v", err), nil
 }
 
-// clockSet sets no clock: the time is out of range.
-func clockSet() (string, error) {
+// setClock sets the clock to an invalid time.
+func setClock() (string, error) {
 	ts := unix.Timespec{Sec: -1, Nsec: -1}
 	_, _, errno := unix.Syscall(unix.SYS_CLOCK_SETTIME, unix.CLOCK_REALTIME, uintptr(unsafe.Pointer(&ts)), 0)
 	if errno == unix.EPERM || errno == unix.ENOSYS {
@@ -90,9 +90,9 @@ func clockSet() (string, error) {
 	return fmt.Sprintf("the clock looks at the time: %v", errno), nil
 }
 
-// clockAdjust asks for a change of nothing that still needs the right.
-func clockAdjust() (string, error) {
-	t := unix.Timex{Modes: unix.ADJ_TICK, Tick: 1} // far out of range: refused after the right is checked
+// adjustClock adjusts the clock by an invalid amount.
+func adjustClock() (string, error) {
+	t := unix.Timex{Modes: unix.ADJ_TICK, Tick: 1} // out of range: refused after the permission check
 	_, err := unix.Adjtimex(&t)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS) {
 		return "", err
@@ -100,8 +100,8 @@ func clockAdjust() (string, error) {
 	return fmt.Sprintf("the clock looks at the adjustment: %v", err), nil
 }
 
-// hostName sets the name to what it is.
-func hostName() (string, error) {
+// setHostName sets the host name to its current value.
+func setHostName() (string, error) {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
 		return "", fmt.Errorf("%w: %w", errBad, err)
@@ -109,7 +109,7 @@ func hostName() (string, error) {
 	return "the host name can be set", unix.Sethostname([]byte(unix.ByteSliceToString(u.Nodename[:])))
 }
 
-func kernelLog() (string, error) {
+func readKernelLog() (string, error) {
 	const sizeBuffer = 10
 	n, err := unix.Klogctl(3, make([]byte, 256))
 	if err != nil {
@@ -118,7 +118,7 @@ func kernelLog() (string, error) {
 	return fmt.Sprintf("%d bytes of the kernel's log", n), err
 }
 
-func perf() (string, error) {
+func openPerfEvent() (string, error) {
 	attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{}))}
 	fd, err := unix.PerfEventOpen(&attr, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	if err != nil {
@@ -128,7 +128,7 @@ func perf() (string, error) {
 	return "a performance event opens", nil
 }
 
-func userfaultfd() (string, error) {
+func openUserfaultfd() (string, error) {
 	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|1 /* UFFD_USER_MODE_ONLY */, 0, 0)
 	if errno != 0 {
 		return "", errno
@@ -137,7 +137,7 @@ func userfaultfd() (string, error) {
 	return "faults can be handled in user space", nil
 }
 
-func ioUring() (string, error) {
+func setUpIOUring() (string, error) {
 	var params [120]byte
 	fd, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, 1, uintptr(unsafe.Pointer(&params)), 0)
 	if errno != 0 {
@@ -147,18 +147,18 @@ func ioUring() (string, error) {
 	return "a ring opens", nil
 }
 
-func ioPorts() (string, error) {
+func accessIOPorts() (string, error) {
 	if runtime.GOARCH != "amd64" {
 		return "", errors.New("no such thing on this processor")
 	}
-	if what, err := call(unix.SYS_IOPL, 3)(); err == nil {
+	if what, err := callSystem(unix.SYS_IOPL, 3)(); err == nil {
 		_, _, _ = unix.Syscall(unix.SYS_IOPL, 0, 0, 0)
 		return what, nil
 	}
-	return call(unix.SYS_IOPERM, 0x80, 1, 1)()
+	return callSystem(unix.SYS_IOPERM, 0x80, 1, 1)()
 }
 
-func fanotify() (string, error) {
+func initFanotify() (string, error) {
 	fd, err := unix.FanotifyInit(unix.FAN_CLOEXEC|unix.FAN_CLASS_CONTENT, unix.O_RDONLY)
 	if err != nil {
 		return "", err
@@ -167,7 +167,7 @@ func fanotify() (string, error) {
 	return "accesses of others can be watched and held", nil
 }
 
-func vmsplice() (string, error) {
+func spliceMemory() (string, error) {
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
 		return "", fmt.Errorf("%w: %w", errBad, err)
@@ -178,13 +178,13 @@ func vmsplice() (string, error) {
 	return "pages go into a pipe", err
 }
 
-// x32 makes a harmless call of the other ABI that some filters forget. It does
-// so in a process of its own, whose thread a filter may end.
-func x32() (string, error) {
+// runX32Call makes a harmless call of the x32 ABI, which some filters forget. It runs
+// in a child process, because a filter may kill the thread.
+func runX32Call() (string, error) {
 	if runtime.GOARCH != "amd64" {
 		return "", errors.New("no such thing on this processor")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, "/proc/self/exe", os.Args[1], "x32-call").Output()
 	if err != nil {
@@ -193,7 +193,7 @@ func x32() (string, error) {
 	return string(out), nil
 }
 
-func x32Call() (string, error) {
+func callX32() (string, error) {
 	const x32Bit = 0x40000000
 	_, _, errno := unix.Syscall(x32Bit|unix.SYS_GETPID, 0, 0, 0)
 	if errno == 0 {
@@ -202,7 +202,7 @@ func x32Call() (string, error) {
 	return "", errno
 }
 
-func socket(family, kind, proto int) attack {
+func openSocket(family, kind, proto int) attack {
 	return func() (string, error) {
 		fd, err := unix.Socket(family, kind|unix.SOCK_CLOEXEC, proto)
 		if err != nil {
@@ -213,24 +213,24 @@ func socket(family, kind, proto int) attack {
 	}
 }
 
-// abstractSocket connects to a name without a file that the test listens on,
-// outside.
-func abstractSocket() (string, error) {
+// connectAbstractSocket connects to an abstract unix socket on which the test listens
+// on the host.
+func connectAbstractSocket() (string, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return "", err
 	}
 	defer unix.Close(fd)
-	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: "@" + argument(0)}); err != nil {
+	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: "@" + stringArgument(0)}); err != nil {
 		return "", err
 	}
 	_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 2})
 	b := make([]byte, 64)
 	n, err := unix.Read(fd, b)
-	return fmt.Sprintf("the host's socket says %q", b[:max(n, 0)]), err
+	return fmt.Sprintf("the host's socket sent %q", b[:max(n, 0)]), err
 }
 
-func seccompOn() (string, error) {
+func checkSeccomp() (string, error) {
 	n, err := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", errBad, err)
@@ -241,5 +241,5 @@ func seccompOn() (string, error) {
 	return "no filter is on", nil
 }
 
-// deadline is how long an attack waits for what should not come.
-const deadline = 3 * time.Second
+// answerTimeout is how long an attack waits for an answer that should not come.
+const answerTimeout = 3 * time.Second

@@ -1,12 +1,12 @@
 //go:build linux
 
-// Command probe tries one attack on the walls of the sandbox that it runs in and
-// says whether it crossed them. It touches as little as shows it: a file that
-// must not open for writing is opened and not written, a system call that must
-// be refused gets arguments that do nothing.
+// Command probe tries one attack on the isolation of the sandbox in which it runs and
+// prints whether it succeeded. Its attacks change as little as possible: a file that
+// must not open for writing is opened and not written, a system call that must be
+// refused gets arguments that do nothing.
 //
-// It refuses to run in the mount namespace that the test names as the host's:
-// there, some of these do what they say.
+// It refuses to run in the host's mount namespace, which is its first argument: there
+// some attacks would do damage.
 package main
 
 import (
@@ -22,11 +22,11 @@ import (
 // Exit codes of an attack.
 const (
 	crossed = 0
-	bad     = 2 // the attack itself could not be made
+	bad     = 2 // the attack could not be made
 	held    = 3
 )
 
-// attack returns what it reached, or the error that held it.
+// attack tries one attack. It returns what it reached, or the error that stopped it.
 type attack func() (string, error)
 
 // errBad marks attacks that could not be made at all.
@@ -37,15 +37,15 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: probe HOST-MNT-NS ATTACK [ARGUMENT…]; it is started by the escape tests")
 		os.Exit(bad)
 	}
-	if err := guard(os.Args[1]); err != nil {
+	if err := checkNotHost(os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, "probe:", err)
 		os.Exit(bad)
 	}
 	name := os.Args[2]
 	if name == "weak" {
-		os.Exit(weak())
+		os.Exit(runWeak())
 	}
-	a, ok := attacks()[name]
+	a, ok := listAttacks()[name]
 	if !ok {
 		fmt.Fprintf(os.Stderr, "probe: no attack %q\n", name)
 		os.Exit(bad)
@@ -63,11 +63,11 @@ func main() {
 	os.Exit(held)
 }
 
-// guard refuses the mount namespace of the host, whose name the test gives.
-func guard(host string) error {
+// checkNotHost returns an error in the mount namespace of the host, whose name is host.
+func checkNotHost(host string) error {
 	mine, err := os.Readlink("/proc/self/ns/mnt")
 	if err != nil {
-		return fmt.Errorf("which mount namespace this is can't be read: %w", err)
+		return fmt.Errorf("reading the name of this mount namespace: %w", err)
 	}
 	if !strings.HasPrefix(host, "mnt:[") {
 		return fmt.Errorf("%q names no mount namespace", host)
@@ -78,8 +78,8 @@ func guard(host string) error {
 	return nil
 }
 
-// argument returns the i-th argument of the attack.
-func argument(i int) string {
+// stringArgument returns the i-th argument of the attack.
+func stringArgument(i int) string {
 	if len(os.Args) <= 3+i {
 		fmt.Fprintf(os.Stderr, "probe: attack %s needs argument %d\n", os.Args[2], i)
 		os.Exit(bad)
@@ -87,10 +87,10 @@ func argument(i int) string {
 	return os.Args[3+i]
 }
 
-// attacks returns all of them by name.
-func attacks() map[string]attack {
+// listAttacks returns all attacks by name.
+func listAttacks() map[string]attack {
 	all := make(map[string]attack)
-	for _, part := range []map[string]attack{fileAttacks(), modeAttacks(), processAttacks(), kernelAttacks(), mountAttacks(), networkAttacks(), bombs()} {
+	for _, part := range []map[string]attack{fileAttacks(), modeAttacks(), processAttacks(), kernelAttacks(), mountAttacks(), networkAttacks(), bombAttacks()} {
 		for name, a := range part {
 			if all[name] != nil {
 				panic("two attacks are called " + name)
@@ -109,8 +109,9 @@ func attacks() map[string]attack {
 	return all
 }
 
-// opens succeeds if one of the names can be opened; nothing is read or written.
-func opens(flags int, names ...string) attack {
+// openAny returns an attack that succeeds if one of the files can be opened. It reads
+// and writes nothing.
+func openAny(flags int, names ...string) attack {
 	return func() (string, error) {
 		var errs []error
 		for _, name := range names {
@@ -125,8 +126,9 @@ func opens(flags int, names ...string) attack {
 	}
 }
 
-// reads succeeds if one of the names gives bytes that are not all zero or blank.
-func reads(names ...string) attack {
+// readAny returns an attack that succeeds if one of the files has content other than
+// zeros and blanks.
+func readAny(names ...string) attack {
 	return func() (string, error) {
 		var errs []error
 		for _, name := range names {
@@ -151,10 +153,10 @@ func readSome(name string) ([]byte, error) {
 	return b[:max(n, 0)], err
 }
 
-// call succeeds unless the kernel, or a filter before it, refuses the system
-// call as such. Arguments are chosen so that it fails for another reason, or
-// does no harm.
-func call(nr uintptr, args ...uintptr) attack {
+// callSystem returns an attack that succeeds unless the kernel or a filter refuses a
+// system call. Its arguments should make the call fail for another reason, or do no
+// harm.
+func callSystem(nr uintptr, args ...uintptr) attack {
 	return func() (string, error) {
 		var a [6]uintptr
 		copy(a[:], args)

@@ -12,33 +12,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mountAttacks build or change a tree of mounts.
+// mountAttacks returns attacks that create or change mounts and namespaces.
 func mountAttacks() map[string]attack {
 	return map[string]attack{
 		"mount-tmpfs":      mountTmpfs,
 		"mount-proc":       mountProc,
-		"mount-sysfs":      mountFS("sysfs"),
-		"mount-cgroup":     releaseAgent,
+		"mount-sysfs":      mountFileSystem("sysfs"),
+		"mount-cgroup":     openReleaseAgent,
 		"mount-overlay":    mountOverlay,
-		"mount-remount-rw": remount,
-		"mount-unmask":     unmask,
-		"mount-move":       call(unix.SYS_MOVE_MOUNT, ^uintptr(0), 0, ^uintptr(0), 0, 4|8),
-		"mount-open-tree":  openTree,
-		"mount-fsopen":     fsopen,
-		"mount-setattr":    call(unix.SYS_MOUNT_SETATTR, ^uintptr(0), 0, 0, 0, 0),
-		"pivot-root":       call(unix.SYS_PIVOT_ROOT, 0, 0),
-		"chroot":           chroot,
+		"mount-remount-rw": remountWritable,
+		"mount-unmask":     unmountMasks,
+		"mount-move":       callSystem(unix.SYS_MOVE_MOUNT, ^uintptr(0), 0, ^uintptr(0), 0, 4|8),
+		"mount-open-tree":  cloneTree,
+		"mount-fsopen":     openFileSystem,
+		"mount-setattr":    callSystem(unix.SYS_MOUNT_SETATTR, ^uintptr(0), 0, 0, 0, 0),
+		"pivot-root":       callSystem(unix.SYS_PIVOT_ROOT, 0, 0),
+		"chroot":           changeRoot,
 		"unshare-mount":    func() (string, error) { return "an own mount namespace", unix.Unshare(unix.CLONE_NEWNS) },
-		"unshare-user":     call(unix.SYS_UNSHARE, unix.CLONE_NEWUSER), // EINVAL with threads: it got through
+		"unshare-user":     callSystem(unix.SYS_UNSHARE, unix.CLONE_NEWUSER), // EINVAL with threads: the call was allowed
 		"unshare-net":      func() (string, error) { return "an own network namespace", unix.Unshare(unix.CLONE_NEWNET) },
 		"unshare-cgroup":   func() (string, error) { return "an own cgroup namespace", unix.Unshare(unix.CLONE_NEWCGROUP) },
-		"clone3-user":      clone3User,
-		"device-node":      deviceNode,
-		"char-node":        charNode,
+		"clone3-user":      clone3UserNamespace,
+		"device-node":      makeBlockDevice,
+		"char-node":        openCharDevice,
 	}
 }
 
-func scratch() (string, error) {
+func makeTempDir() (string, error) {
 	dir, err := os.MkdirTemp("", "probe")
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", errBad, err)
@@ -46,9 +46,9 @@ func scratch() (string, error) {
 	return dir, nil
 }
 
-func mountFS(kind string) attack {
+func mountFileSystem(kind string) attack {
 	return func() (string, error) {
-		dir, err := scratch()
+		dir, err := makeTempDir()
 		if err != nil {
 			return "", err
 		}
@@ -60,13 +60,14 @@ func mountFS(kind string) attack {
 	}
 }
 
-func mountTmpfs() (string, error) { return mountFS("tmpfs")() }
+func mountTmpfs() (string, error) { return mountFileSystem("tmpfs")() }
 
-func mountProc() (string, error) { return mountFS("proc")() }
+func mountProc() (string, error) { return mountFileSystem("proc")() }
 
-// releaseAgent is the exploit of that name up to the file it would write.
-func releaseAgent() (string, error) {
-	dir, err := scratch()
+// openReleaseAgent mounts a cgroup hierarchy and opens its release_agent, which the
+// exploit of that name would write.
+func openReleaseAgent() (string, error) {
+	dir, err := makeTempDir()
 	if err != nil {
 		return "", err
 	}
@@ -76,7 +77,7 @@ func releaseAgent() (string, error) {
 			errs = append(errs, fmt.Errorf("%s: %w", controller, err))
 			continue
 		}
-		what, err := opens(unix.O_WRONLY, filepath.Join(dir, "release_agent"), filepath.Join(dir, "cgroup.procs"))()
+		what, err := openAny(unix.O_WRONLY, filepath.Join(dir, "release_agent"), filepath.Join(dir, "cgroup.procs"))()
 		_ = unix.Unmount(dir, unix.MNT_DETACH)
 		if err == nil {
 			return what, nil
@@ -87,7 +88,7 @@ func releaseAgent() (string, error) {
 }
 
 func mountOverlay() (string, error) {
-	dir, err := scratch()
+	dir, err := makeTempDir()
 	if err != nil {
 		return "", err
 	}
@@ -104,8 +105,8 @@ func mountOverlay() (string, error) {
 	return "an overlay is mounted", nil
 }
 
-// remount asks for the flags that the root has, and no "read-only" among them.
-func remount() (string, error) {
+// remountWritable remounts a read-only directory without the read-only flag.
+func remountWritable() (string, error) {
 	var errs []error
 	for _, dir := range []string{"/usr", "/etc", "/proc/sys", "/sys", "/"} {
 		err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_NOSUID|unix.MS_NODEV, "")
@@ -117,8 +118,8 @@ func remount() (string, error) {
 	return "", errors.Join(errs...)
 }
 
-// unmask takes away what hides a part of /proc.
-func unmask() (string, error) {
+// unmountMasks unmounts a mount that hides a part of /proc or of the host.
+func unmountMasks() (string, error) {
 	var errs []error
 	for _, name := range []string{"/proc/kcore", "/proc/keys", "/proc/acpi", "/proc/sys", "/etc/shadow", "/tmp", "/proc"} {
 		err := unix.Unmount(name, unix.MNT_DETACH)
@@ -130,7 +131,7 @@ func unmask() (string, error) {
 	return "", errors.Join(errs...)
 }
 
-func openTree() (string, error) {
+func cloneTree() (string, error) {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, "/", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return "", err
@@ -139,7 +140,7 @@ func openTree() (string, error) {
 	return "a copy of the tree", nil
 }
 
-func fsopen() (string, error) {
+func openFileSystem() (string, error) {
 	fd, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return "", err
@@ -148,17 +149,17 @@ func fsopen() (string, error) {
 	return "a file system is configured", nil
 }
 
-func chroot() (string, error) {
-	dir, err := scratch()
+func changeRoot() (string, error) {
+	dir, err := makeTempDir()
 	if err != nil {
 		return "", err
 	}
 	return "the root is another", unix.Chroot(dir)
 }
 
-// clone3User asks for a process in a user namespace by the call whose arguments
-// a filter can't read.
-func clone3User() (string, error) {
+// clone3UserNamespace creates a process in a new user namespace with clone3, whose
+// arguments a filter can't read.
+func clone3UserNamespace() (string, error) {
 	args := struct{ flags, pidfd, childTID, parentTID, exitSignal, stack, stackSize, tls, setTID, setTIDSize, cgroup uint64 }{
 		flags: unix.CLONE_NEWUSER, exitSignal: uint64(unix.SIGCHLD),
 	}
@@ -174,8 +175,8 @@ func clone3User() (string, error) {
 	return "a process in a user namespace of its own", nil
 }
 
-func deviceNode() (string, error) {
-	dir, err := scratch()
+func makeBlockDevice() (string, error) {
+	dir, err := makeTempDir()
 	if err != nil {
 		return "", err
 	}
@@ -187,9 +188,9 @@ func deviceNode() (string, error) {
 	return "a block device is made", nil
 }
 
-// charNode makes /dev/mem's node and opens it, reading nothing.
-func charNode() (string, error) {
-	dir, err := scratch()
+// openCharDevice makes a device node for /dev/kmsg and opens it without reading.
+func openCharDevice() (string, error) {
+	dir, err := makeTempDir()
 	if err != nil {
 		return "", err
 	}
@@ -198,5 +199,5 @@ func charNode() (string, error) {
 		return "", err
 	}
 	defer os.Remove(name)
-	return opens(unix.O_RDONLY, name)()
+	return openAny(unix.O_RDONLY, name)()
 }

@@ -14,21 +14,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// networkAttacks reach for what only the host may. The addresses that they
-// take belong to listeners of the test, in namespaces of the test.
+// networkAttacks returns attacks that use the host's network. Their arguments are
+// addresses of listeners of the test on the host.
 func networkAttacks() map[string]attack {
 	return map[string]attack{
-		"net-tcp":        func() (string, error) { return dial("tcp", argument(0)) },
-		"net-udp":        udp,
-		"net-interfaces": interfaces,
-		"net-route":      route,
-		"net-own-bridge": func() (string, error) { return "an interface is made", addLink() },
+		"net-tcp":        func() (string, error) { return dialHost("tcp", stringArgument(0)) },
+		"net-udp":        exchangeUDP,
+		"net-interfaces": findInterface,
+		"net-route":      configureInterface,
+		"net-own-bridge": func() (string, error) { return "an interface is made", addBridge() },
 	}
 }
 
-// dial succeeds if the far side sends its word.
-func dial(network, address string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+// dialHost succeeds if the server sends the test's secret word.
+func dialHost(network, address string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
 	defer cancel()
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, network, address)
@@ -36,17 +36,17 @@ func dial(network, address string) (string, error) {
 		return "", err
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(deadline))
+	_ = conn.SetDeadline(time.Now().Add(answerTimeout))
 	_, _ = io.WriteString(conn, "GET / HTTP/1.0\r\n\r\n")
 	b := make([]byte, 256)
 	n, err := conn.Read(b)
-	if word := os.Getenv("ATOLL_WORD"); n == 0 || word == "" || !contains(string(b[:n]), word) {
-		return "", fmt.Errorf("the far side's word does not come: %q, %w", b[:n], errors.Join(err, errors.New("refused")))
+	if word := os.Getenv("ATOLL_WORD"); n == 0 || word == "" || !containsWord(string(b[:n]), word) {
+		return "", fmt.Errorf("the server does not send its word: %q, %w", b[:n], errors.Join(err, errors.New("refused")))
 	}
 	return fmt.Sprintf("%s answers %q", address, b[:n]), nil
 }
 
-func contains(s, word string) bool {
+func containsWord(s, word string) bool {
 	for i := 0; i+len(word) <= len(s); i++ {
 		if s[i:i+len(word)] == word {
 			return true
@@ -55,13 +55,14 @@ func contains(s, word string) bool {
 	return false
 }
 
-func udp() (string, error) {
-	conn, err := net.Dial("udp", argument(0)) //nolint:noctx // nothing is waited for
+// exchangeUDP succeeds if a UDP server answers.
+func exchangeUDP() (string, error) {
+	conn, err := net.Dial("udp", stringArgument(0)) //nolint:noctx // nothing is waited for
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(deadline))
+	_ = conn.SetDeadline(time.Now().Add(answerTimeout))
 	if _, err := io.WriteString(conn, "hello"); err != nil {
 		return "", err
 	}
@@ -70,7 +71,7 @@ func udp() (string, error) {
 	return fmt.Sprintf("an answer of %d bytes", n), err
 }
 
-func interfaces() (string, error) {
+func findInterface() (string, error) {
 	list, err := net.Interfaces()
 	if err != nil {
 		return "", err
@@ -83,8 +84,8 @@ func interfaces() (string, error) {
 	return "", fmt.Errorf("nothing but loopback among %d", len(list))
 }
 
-// route opens what changes routes, and sends nothing.
-func route() (string, error) {
+// configureInterface sets the flags of the loopback interface that it has anyway.
+func configureInterface() (string, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return "", err
@@ -98,7 +99,7 @@ func route() (string, error) {
 	return "an interface can be configured", unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr)
 }
 
-func addLink() error {
+func addBridge() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -108,5 +109,5 @@ func addLink() error {
 	if errno == unix.EPERM || errno == unix.ENOSYS || errno == unix.ENOPKG || errno == unix.EOPNOTSUPP {
 		return errno
 	}
-	return nil // it looked at the name
+	return nil // the kernel looked at the name
 }

@@ -16,47 +16,47 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processAttacks reach for process 1 and for what lies beyond the PID
-// namespace.
+// processAttacks returns attacks on process 1, on processes outside of the PID
+// namespace, and on the sandbox's credentials.
 func processAttacks() map[string]attack {
 	return map[string]attack{
-		"init-ptrace-attach": ptrace(unix.PTRACE_ATTACH),
-		"init-ptrace-seize":  ptrace(unix.PTRACE_SEIZE),
-		"init-vm-read":       initVM,
-		"init-getfd":         initGetFD,
-		"init-kcmp":          call(unix.SYS_KCMP, 1, uintptr(os.Getpid()), 0, 0, 0),
-		"init-prlimit":       initPrlimit,
-		"init-signals":       initSignals,
-		"init-affinity":      initAffinity,
+		"init-ptrace-attach": traceInit(unix.PTRACE_ATTACH),
+		"init-ptrace-seize":  traceInit(unix.PTRACE_SEIZE),
+		"init-vm-read":       readInitMemory,
+		"init-getfd":         getInitDescriptor,
+		"init-kcmp":          callSystem(unix.SYS_KCMP, 1, uintptr(os.Getpid()), 0, 0, 0),
+		"init-prlimit":       setInitLimit,
+		"init-signals":       signalInit,
+		"init-affinity":      setInitAffinity,
 		"init-priority":      func() (string, error) { return "process 1 is niced", unix.Setpriority(unix.PRIO_PROCESS, 1, 19) },
-		"init-setns":         initSetns,
-		"host-processes":     hostProcesses,
-		"sibling-kill":       siblingKill,
-		"tty-inject":         ttyInject,
-		"tty-linux":          ttyLinux,
-		"keyring-add":        call(unix.SYS_ADD_KEY, 0, 0, 0, 0, 0),
-		"keyring-request":    call(unix.SYS_REQUEST_KEY, 0, 0, 0, 0),
-		"keyring-session":    keyctlJoin,
+		"init-setns":         enterInitNamespaces,
+		"host-processes":     findHostProcess,
+		"sibling-kill":       signalHostProcess,
+		"tty-inject":         injectTerminalInput,
+		"tty-linux":          callConsoleIoctl,
+		"keyring-add":        callSystem(unix.SYS_ADD_KEY, 0, 0, 0, 0, 0),
+		"keyring-request":    callSystem(unix.SYS_REQUEST_KEY, 0, 0, 0, 0),
+		"keyring-session":    getSessionKeyring,
 		"become-root":        becomeRoot,
 		"become-group":       func() (string, error) { return "groups can be chosen", unix.Setgroups([]int{0, 42}) },
-		"capabilities":       capabilities,
-		"bounding-set":       boundingSet,
-		"userns-root":        usernsRoot,
-		"dumpable-core":      coreLimit,
-		"personality":        personality,
+		"capabilities":       findCapability,
+		"bounding-set":       findBoundingCapability,
+		"userns-root":        makeUserNamespace,
+		"dumpable-core":      checkCoreLimit,
+		"personality":        setPersonality,
 		"nice-up":            func() (string, error) { return "a priority above normal", unix.Setpriority(unix.PRIO_PROCESS, 0, -5) },
-		"realtime":           realtime,
+		"realtime":           setRealtime,
 	}
 }
 
-func ptrace(request uintptr) attack {
+func traceInit(request uintptr) attack {
 	return func() (string, error) {
 		runtime.LockOSThread() // the tracer is a thread
 		_, _, errno := unix.Syscall6(unix.SYS_PTRACE, request, 1, 0, 0, 0, 0)
 		if errno != 0 {
 			return "", errno
 		}
-		if request == unix.PTRACE_ATTACH { // it stops, and can then be let go
+		if request == unix.PTRACE_ATTACH { // wait for the stop, then detach
 			var ws unix.WaitStatus
 			_, _ = unix.Wait4(1, &ws, unix.WALL, nil)
 			_ = unix.PtraceDetach(1)
@@ -65,18 +65,18 @@ func ptrace(request uintptr) attack {
 	}
 }
 
-func initVM() (string, error) {
+func readInitMemory() (string, error) {
 	b := make([]byte, 8)
 	local := []unix.Iovec{{Base: &b[0], Len: 8}}
 	remote := []unix.RemoteIovec{{Base: 0x400000, Len: 8}}
 	_, err := unix.ProcessVMReadv(1, local, remote, 0)
 	if errors.Is(err, unix.EFAULT) {
-		err = nil // the address is wrong, the right was there
+		err = nil // the address is invalid, but access was allowed
 	}
 	return "memory of process 1 can be read", err
 }
 
-func initGetFD() (string, error) {
+func getInitDescriptor() (string, error) {
 	fd, err := unix.PidfdOpen(1, 0)
 	if err != nil {
 		return "", err
@@ -94,8 +94,8 @@ func initGetFD() (string, error) {
 	return "", errs[0]
 }
 
-// initPrlimit sets a limit of process 1 to what it is.
-func initPrlimit() (string, error) {
+// setInitLimit sets a limit of process 1 to its current value.
+func setInitLimit() (string, error) {
 	var old unix.Rlimit
 	if err := unix.Prlimit(1, unix.RLIMIT_NOFILE, nil, &old); err != nil {
 		return "", err
@@ -103,10 +103,9 @@ func initPrlimit() (string, error) {
 	return "a limit of process 1 can be set", unix.Prlimit(1, unix.RLIMIT_NOFILE, &old, nil)
 }
 
-// initSignals sends every signal to process 1 and to each of its threads: the
-// test then looks whether the sandbox still answers. It counts as held here if
-// none could be sent.
-func initSignals() (string, error) {
+// signalInit sends every signal to process 1 and to each of its threads. It fails if
+// none could be sent; otherwise the test checks that the sandbox still answers.
+func signalInit() (string, error) {
 	sent := 0
 	var last error
 	tids := []int{1}
@@ -137,14 +136,14 @@ func initSignals() (string, error) {
 	return fmt.Sprintf("%d signals sent", sent), nil
 }
 
-func initAffinity() (string, error) {
+func setInitAffinity() (string, error) {
 	var set unix.CPUSet
 	set.Set(0)
 	return "process 1 is bound to a processor", unix.SchedSetaffinity(1, &set)
 }
 
-// initSetns enters a namespace of process 1 that is not this process's own.
-func initSetns() (string, error) {
+// enterInitNamespaces enters one of the namespaces of process 1.
+func enterInitNamespaces() (string, error) {
 	var errs []error
 	for _, ns := range []string{"mnt", "net", "ipc", "uts", "user", "cgroup", "time"} {
 		fd, err := unix.Open("/proc/1/ns/"+ns, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -160,15 +159,15 @@ func initSetns() (string, error) {
 	return "", errors.Join(errs...)
 }
 
-// hostProcesses looks for a process that the test started outside.
-func hostProcesses() (string, error) {
+// findHostProcess looks for a process that the test started on the host.
+func findHostProcess() (string, error) {
 	list, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil || len(list) == 0 {
 		return "", fmt.Errorf("%w: /proc: %d processes, %w", errBad, len(list), err)
 	}
 	for _, name := range list {
 		b, err := os.ReadFile(name)
-		if err == nil && len(b) > 0 && containsArg(b, argument(0)) {
+		if err == nil && len(b) > 0 && containsArg(b, stringArgument(0)) {
 			return name + " is a process of the host", nil
 		}
 	}
@@ -178,14 +177,14 @@ func hostProcesses() (string, error) {
 func containsArg(cmdline []byte, arg string) bool {
 	for _, a := range splitNUL(cmdline) {
 		if a == arg {
-			return strconv.Itoa(os.Getpid()) != "" && !ownArgument(cmdline)
+			return strconv.Itoa(os.Getpid()) != "" && !isProbe(cmdline)
 		}
 	}
 	return false
 }
 
-// ownArgument reports whether a command line is that of a probe.
-func ownArgument(cmdline []byte) bool {
+// isProbe reports whether a command line is that of a probe.
+func isProbe(cmdline []byte) bool {
 	parts := splitNUL(cmdline)
 	return len(parts) > 2 && parts[2] == "host-processes"
 }
@@ -202,17 +201,17 @@ func splitNUL(b []byte) []string {
 	return list
 }
 
-// siblingKill signals the host's process by the number it has there.
-func siblingKill() (string, error) {
-	pid, err := strconv.Atoi(argument(0))
+// signalHostProcess sends a signal to a process of the host by its ID there.
+func signalHostProcess() (string, error) {
+	pid, err := strconv.Atoi(stringArgument(0))
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", errBad, err)
 	}
 	return "a process of the host takes a signal", unix.Kill(pid, 0)
 }
 
-// ttyInject pushes a character into the controlling terminal's input.
-func ttyInject() (string, error) {
+// injectTerminalInput adds a character to the controlling terminal's input.
+func injectTerminalInput() (string, error) {
 	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return "", fmt.Errorf("%w: no terminal: %w", errBad, err)
@@ -226,8 +225,8 @@ func ttyInject() (string, error) {
 	return "a character is typed", nil
 }
 
-// ttyLinux asks for a console's ioctl with a subcode that does nothing.
-func ttyLinux() (string, error) {
+// callConsoleIoctl calls the console ioctl TIOCLINUX with a subcode that does nothing.
+func callConsoleIoctl() (string, error) {
 	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return "", fmt.Errorf("%w: no terminal: %w", errBad, err)
@@ -242,12 +241,12 @@ func ttyLinux() (string, error) {
 	return fmt.Sprintf("the call reaches the terminal: %v", errno), nil
 }
 
-func keyctlJoin() (string, error) {
+func getSessionKeyring() (string, error) {
 	_, err := unix.KeyctlInt(unix.KEYCTL_GET_KEYRING_ID, unix.KEY_SPEC_SESSION_KEYRING, 0, 0, 0)
 	return "the session keyring is reached", err
 }
 
-// becomeRoot succeeds if a process that is not root becomes it.
+// becomeRoot succeeds if the process is root or can become root.
 func becomeRoot() (string, error) {
 	if unix.Getuid() == 0 {
 		return "the command is root already", nil
@@ -267,8 +266,8 @@ func becomeRoot() (string, error) {
 	return "", errors.Join(errs...)
 }
 
-// capabilities succeeds if any set holds any.
-func capabilities() (string, error) {
+// findCapability succeeds if any capability set is not empty.
+func findCapability() (string, error) {
 	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if err := unix.Capget(&hdr, &data[0]); err != nil {
@@ -280,7 +279,7 @@ func capabilities() (string, error) {
 	return fmt.Sprintf("permitted %08x%08x", data[1].Permitted, data[0].Permitted), nil
 }
 
-func boundingSet() (string, error) {
+func findBoundingCapability() (string, error) {
 	for c := range 64 {
 		if n, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, uintptr(c), 0, 0, 0); err == nil && n == 1 {
 			return fmt.Sprintf("capability %d can still be got", c), nil
@@ -289,8 +288,8 @@ func boundingSet() (string, error) {
 	return "", errors.New("the bounding set is empty")
 }
 
-// usernsRoot makes a user namespace, in which all capabilities come back.
-func usernsRoot() (string, error) {
+// makeUserNamespace runs a process with all capabilities in a new user namespace.
+func makeUserNamespace() (string, error) {
 	cmd := exec.Command("/proc/self/exe", os.Args[1], "capabilities") //nolint:noctx // it ends by itself
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  unix.CLONE_NEWUSER,
@@ -304,8 +303,8 @@ func usernsRoot() (string, error) {
 	return string(out), nil
 }
 
-// coreLimit asks whether a crash would write a core file.
-func coreLimit() (string, error) {
+// checkCoreLimit succeeds if a crash could write a core file.
+func checkCoreLimit() (string, error) {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_CORE, &l); err != nil {
 		return "", fmt.Errorf("%w: %w", errBad, err)
@@ -316,8 +315,8 @@ func coreLimit() (string, error) {
 	return fmt.Sprintf("a core of %d bytes is allowed", l.Max), nil
 }
 
-// personality asks for one that takes address randomisation away.
-func personality() (string, error) {
+// setPersonality turns off address randomization.
+func setPersonality() (string, error) {
 	const addrNoRandomize = 0x0040000
 	_, _, errno := unix.Syscall(unix.SYS_PERSONALITY, addrNoRandomize, 0, 0)
 	if errno != 0 {
@@ -326,7 +325,7 @@ func personality() (string, error) {
 	return "addresses are not random", nil
 }
 
-func realtime() (string, error) {
+func setRealtime() (string, error) {
 	p := struct{ prio int32 }{1}
 	_, _, errno := unix.Syscall(unix.SYS_SCHED_SETSCHEDULER, 0, 1 /* SCHED_FIFO */, uintptr(unsafe.Pointer(&p)))
 	if errno != 0 {
@@ -335,14 +334,15 @@ func realtime() (string, error) {
 	return "real-time priority", nil
 }
 
-// sameNamespace compares a namespace with the host's, which the test names.
-func sameNamespace(kind string, i int) (string, error) {
+// compareNamespace succeeds if a namespace is the host's, which is the attack's i-th
+// argument.
+func compareNamespace(kind string, i int) (string, error) {
 	mine, err := os.Readlink("/proc/self/ns/" + kind)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", errBad, err)
 	}
-	if mine == argument(i) {
+	if mine == stringArgument(i) {
 		return "the " + kind + " namespace is the host's", nil
 	}
-	return "", fmt.Errorf("%s is not %s", mine, argument(i))
+	return "", fmt.Errorf("%s is not %s", mine, stringArgument(i))
 }

@@ -11,17 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// weak is the first process in namespaces that the test has made, with root's rights and
-// no walls but the namespaces: there an attack must cross, or it shows nothing.
-// The host's files are beneath an overlay of memory, so that what is written is
-// gone with it. It runs the attack that follows and returns its exit code.
-func weak() int {
+// runWeak runs the attack in the remaining arguments as root with no isolation but the
+// namespaces that the test has created, and returns its exit code. An attack must
+// succeed there: otherwise it proves nothing where it fails. The root is an overlay in
+// memory over the host's files, so that changes are lost.
+func runWeak() int {
 	leak, err := os.Open("/") // a descriptor of the host's root
 	if err == nil {
-		err = weakRoot()
+		err = changeToOverlayRoot()
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stdout, "BAD: the weak walls:", err)
+		fmt.Fprintln(os.Stdout, "BAD: setting up weak isolation:", err)
 		return bad
 	}
 	cmd := exec.Command("/proc/self/exe", append([]string{os.Args[1]}, os.Args[3:]...)...) //nolint:noctx // the test ends it
@@ -37,7 +37,7 @@ func weak() int {
 	return crossed
 }
 
-func weakRoot() error {
+func changeToOverlayRoot() error {
 	const top = "/mnt"
 	step := func(source, target, kind string, flags uintptr, data string) error {
 		if err := unix.Mount(source, target, kind, flags, data); err != nil {
@@ -69,7 +69,7 @@ func weakRoot() error {
 		{"shm", root + "/dev/shm", "tmpfs", 0, "size=64m"},
 		{"tmp", root + "/tmp", "tmpfs", 0, "size=64m"},
 		{root + "/usr", root + "/usr", "", unix.MS_BIND, ""},
-		{"/var/tmp", root + "/var/tmp", "", unix.MS_BIND, ""}, // a socket beneath an overlay is another
+		{"/var/tmp", root + "/var/tmp", "", unix.MS_BIND, ""}, // a socket in an overlay is not the host's
 	} {
 		if err := step(m.source, m.target, m.kind, m.flags, m.data); err != nil {
 			return err

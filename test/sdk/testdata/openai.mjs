@@ -1,5 +1,5 @@
-// What a user of OpenAI's SDK does with an assistant. The first argument names
-// the scenario, the second the assistant; what does not hold throws.
+// Uses an assistant with OpenAI's SDK. The first argument names the scenario, the
+// second the assistant. A failed check throws.
 import assert from "node:assert/strict";
 import OpenAI from "openai";
 

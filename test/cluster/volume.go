@@ -22,16 +22,16 @@ const (
 	provisioner  = "atoll-sandbox.github.io/local"
 )
 
-// volumes makes a directory of the node for every claim of the default storage
-// class, and removes it with the claim: what provisioners of clouds do.
-type volumes struct {
+// volumeProvisioner creates a directory of the node for every claim of the default
+// storage class, and removes it with the claim.
+type volumeProvisioner struct {
 	client *kubernetes.Clientset
 	dir    string
-	say    func(string, ...any)
+	logf   func(string, ...any)
 }
 
-// createStorageClass makes the default class. Volumes are made at once, and
-// the kubelet gives them to a pod's fsGroup.
+// createStorageClass creates the default storage class. Volumes are bound at once,
+// and the kubelet changes their group to a pod's fsGroup.
 func createStorageClass(ctx context.Context, client *kubernetes.Clientset) error {
 	class := &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{
@@ -46,43 +46,43 @@ func createStorageClass(ctx context.Context, client *kubernetes.Clientset) error
 	return err
 }
 
-// watch serves claims until the context ends.
-func (v volumes) watch(ctx context.Context, f informers.SharedInformerFactory) error {
-	_, err := f.Core().V1().PersistentVolumeClaims().Informer().AddEventHandler(each(func(o any) {
+// watchClaims creates and removes volumes until the context is done.
+func (v volumeProvisioner) watchClaims(ctx context.Context, f informers.SharedInformerFactory) error {
+	_, err := f.Core().V1().PersistentVolumeClaims().Informer().AddEventHandler(handleEach(func(o any) {
 		if claim, ok := o.(*corev1.PersistentVolumeClaim); ok {
-			v.report("claim "+claim.Namespace+"/"+claim.Name, v.provision(ctx, claim))
+			v.logError("claim "+claim.Namespace+"/"+claim.Name, v.provisionVolume(ctx, claim))
 		}
 	}))
 	if err != nil {
 		return err
 	}
-	_, err = f.Core().V1().PersistentVolumes().Informer().AddEventHandler(each(func(o any) {
+	_, err = f.Core().V1().PersistentVolumes().Informer().AddEventHandler(handleEach(func(o any) {
 		if pv, ok := o.(*corev1.PersistentVolume); ok {
-			v.report("volume "+pv.Name, v.reclaim(ctx, pv))
+			v.logError("volume "+pv.Name, v.reclaimVolume(ctx, pv))
 		}
 	}))
 	return err
 }
 
-func (v volumes) report(what string, err error) {
+func (v volumeProvisioner) logError(what string, err error) {
 	if err != nil && !errors.Is(err, context.Canceled) {
-		v.say("%s: %v", what, err)
+		v.logf("%s: %v", what, err)
 	}
 }
 
-// each calls do for every object that is new or changed; a relist brings back
-// those that failed.
-func each(do func(any)) cache.ResourceEventHandlerFuncs {
+// handleEach returns a handler that calls do for every new or changed object. The
+// informer's resync repeats the call for objects that failed.
+func handleEach(do func(any)) cache.ResourceEventHandlerFuncs {
 	return cache.ResourceEventHandlerFuncs{AddFunc: do, UpdateFunc: func(_, o any) { do(o) }}
 }
 
-// provision makes the volume of a claim that waits for us.
-func (v volumes) provision(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+// provisionVolume creates the volume of a claim that waits for this provisioner.
+func (v volumeProvisioner) provisionVolume(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	if claim.Spec.VolumeName != "" || claim.DeletionTimestamp != nil ||
 		claim.Annotations["volume.kubernetes.io/storage-provisioner"] != provisioner {
 		return nil
 	}
-	pv := v.volume(claim)
+	pv := v.newVolume(claim)
 	if err := os.MkdirAll(pv.Spec.Local.Path, 0o755); err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (v volumes) provision(ctx context.Context, claim *corev1.PersistentVolumeCl
 	return err
 }
 
-func (v volumes) volume(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
+func (v volumeProvisioner) newVolume(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
 	name := "pvc-" + string(claim.UID)
 	here := corev1.NodeSelectorRequirement{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{nodeName}}
 	return &corev1.PersistentVolume{
@@ -116,15 +116,15 @@ func (v volumes) volume(claim *corev1.PersistentVolumeClaim) *corev1.PersistentV
 	}
 }
 
-// reclaim removes a volume whose claim is gone.
-func (v volumes) reclaim(ctx context.Context, pv *corev1.PersistentVolume) error {
+// reclaimVolume removes a volume whose claim was deleted.
+func (v volumeProvisioner) reclaimVolume(ctx context.Context, pv *corev1.PersistentVolume) error {
 	if pv.Status.Phase != corev1.VolumeReleased || pv.Spec.Local == nil || pv.DeletionTimestamp != nil ||
 		pv.Annotations["pv.kubernetes.io/provisioned-by"] != provisioner ||
 		pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
 		return nil
 	}
 	if err := os.RemoveAll(pv.Spec.Local.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("its data: %w", err)
+		return fmt.Errorf("removing its data: %w", err)
 	}
 	err := v.client.CoreV1().PersistentVolumes().Delete(ctx, pv.Name, metav1.DeleteOptions{})
 	if apierrors.IsNotFound(err) {

@@ -14,11 +14,10 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
 )
 
-// TestTenantsDontEnterAnAssistantsSandbox has an assistant that works with a
-// directory and a secret of the operator's, and a tenant's token that looks for
-// both.
-func TestTenantsDontEnterAnAssistantsSandbox(t *testing.T) {
-	s := newSite(t, options{script: modeltest.Script{Turns: []modeltest.Turn{{Text: "x"}}}})
+// TestTenantsCannotAccessAssistantSandbox checks that a tenant cannot read a directory
+// and a secret of the operator through the sandbox of an assistant that uses them.
+func TestTenantsCannotAccessAssistantSandbox(t *testing.T) {
+	s := newTestServer(t, serverOptions{script: modeltest.Script{Turns: []modeltest.Turn{{Text: "x"}}}})
 	host := t.TempDir()
 	s.must(os.Chmod(host, 0o755)) //nolint:gosec // the sandbox's user reads it
 	s.must(os.WriteFile(filepath.Join(host, "op.txt"), []byte("operators-file"), 0o600))
@@ -30,7 +29,7 @@ func TestTenantsDontEnterAnAssistantsSandbox(t *testing.T) {
 	}}
 	rec, err := s.client.StartTurn(t.Context(), agent.Request{Assistant: "coder", Turn: agent.Turn{Prompt: agent.Text("x")}})
 	s.must(err)
-	s.until(rec.ID, agent.TextDelta)
+	s.waitForEvent(rec.ID, agent.TextDelta)
 	list, err := s.client.List(t.Context())
 	s.must(err)
 	if len(list) != 1 {
@@ -47,10 +46,10 @@ func TestTenantsDontEnterAnAssistantsSandbox(t *testing.T) {
 	}
 	for _, err := range errs {
 		if !errors.Is(err, atoll.ErrDenied) {
-			t.Errorf("a tenant in it: %v", err)
+			t.Errorf("a tenant has access: %v", err)
 		}
 	}
-	s.until(rec.ID, agent.Finished)
+	s.waitForEvent(rec.ID, agent.Finished)
 	rec, err = s.client.Turn(t.Context(), rec.ID)
 	s.must(err)
 	if !strings.Contains(rec.Result.Text, "said ***") || rec.Result.Outcome != agent.OK {
@@ -58,19 +57,19 @@ func TestTenantsDontEnterAnAssistantsSandbox(t *testing.T) {
 	}
 	for _, dir := range []string{"turns", "chats"} {
 		for try := 0; ; try++ {
-			err := tellsNot(t, filepath.Join(s.home, dir), secret, "123456")
+			err := findSecrets(t, filepath.Join(s.home, dir), secret, "123456")
 			if err == nil {
 				break
 			}
-			if !errors.Is(err, fs.ErrNotExist) || try == 100 { // a file that was replaced while it was looked for
+			if !errors.Is(err, fs.ErrNotExist) || try == 100 { // a file was replaced during the search
 				t.Fatal(err)
 			}
 		}
 	}
 }
 
-// tellsNot reports the files beneath a directory that hold any of some secrets.
-func tellsNot(t *testing.T, dir string, secrets ...string) error {
+// findSecrets reports the files below a directory that contain one of the secrets.
+func findSecrets(t *testing.T, dir string, secrets ...string) error {
 	return filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
@@ -78,20 +77,20 @@ func tellsNot(t *testing.T, dir string, secrets ...string) error {
 		b, err := os.ReadFile(name)
 		for _, secret := range secrets {
 			if strings.Contains(string(b), secret) {
-				t.Errorf("the secret, or its end, is in %s:\n%s", strings.TrimPrefix(name, dir), b)
+				t.Errorf("the secret or its end is in %s:\n%s", strings.TrimPrefix(name, dir), b)
 			}
 		}
 		return err
 	})
 }
 
-// TestTenantsSeeTheirAgentsSandbox has nothing of the operator's in it but the
-// agent's program.
-func TestTenantsSeeTheirAgentsSandbox(t *testing.T) {
-	s := newSite(t, options{script: modeltest.Script{Turns: []modeltest.Turn{{Text: "x"}}}})
+// TestTenantsCanAccessAgentSandbox checks that a tenant can access the sandbox of its
+// own agent, which has nothing of the operator but the agent's program.
+func TestTenantsCanAccessAgentSandbox(t *testing.T) {
+	s := newTestServer(t, serverOptions{script: modeltest.Script{Turns: []modeltest.Turn{{Text: "x"}}}})
 	rec, err := s.client.StartTurn(t.Context(), agent.Request{Agent: "command", Turn: agent.Turn{Command: []string{"sh", "-c", "echo hi; sleep 1"}, Prompt: agent.Text("x")}})
 	s.must(err)
-	s.until(rec.ID, agent.TextDelta)
+	s.waitForEvent(rec.ID, agent.TextDelta)
 	list, err := s.client.List(t.Context())
 	s.must(err)
 	sb, err := s.client.Open(t.Context(), list[0].ID)
@@ -99,5 +98,5 @@ func TestTenantsSeeTheirAgentsSandbox(t *testing.T) {
 	if x, err := sb.Exec(t.Context(), atoll.Cmd{Shell: "echo in"}); err != nil || string(x.Stdout) != "in\n" {
 		t.Errorf("%q %v", x.Stdout, err)
 	}
-	s.until(rec.ID, agent.Finished)
+	s.waitForEvent(rec.ID, agent.Finished)
 }

@@ -18,29 +18,30 @@ import (
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
-// programs are those that this binary is, one process each: their flags and
-// feature gates are global.
-func programs() map[string]func() error {
+// listPrograms returns the programs that are part of this binary. Each runs as a
+// process of its own, because their flags and feature gates are global.
+func listPrograms() map[string]func() error {
 	return map[string]func() error{
-		"kube-apiserver":          func() error { return execute(apiserver.NewAPIServerCommand()) },
-		"kube-controller-manager": func() error { return execute(controllers.NewControllerManagerCommand()) },
-		"kube-scheduler":          func() error { return execute(scheduler.NewSchedulerCommand()) },
-		"kube-proxy":              func() error { return execute(proxy.NewProxyCommand()) },
-		"kubelet":                 func() error { return execute(kubelet.NewKubeletCommand(context.Background())) },
-		"etcd":                    etcd,
+		"kube-apiserver":          func() error { return runCobra(apiserver.NewAPIServerCommand()) },
+		"kube-controller-manager": func() error { return runCobra(controllers.NewControllerManagerCommand()) },
+		"kube-scheduler":          func() error { return runCobra(scheduler.NewSchedulerCommand()) },
+		"kube-proxy":              func() error { return runCobra(proxy.NewProxyCommand()) },
+		"kubelet":                 func() error { return runCobra(kubelet.NewKubeletCommand(context.Background())) },
+		"etcd":                    runEtcd,
 	}
 }
 
-func execute(c *cobra.Command) error {
+// runCobra runs a Kubernetes command and converts its exit status to an error.
+func runCobra(c *cobra.Command) error {
 	if code := cli.Run(c); code != 0 {
-		return exit(code)
+		return exitCode(code)
 	}
 	return nil
 }
 
-// etcd keeps the cluster's objects in the directory of its only argument.
-// What is lost with the machine is nobody's loss: it does not sync.
-func etcd() error {
+// runEtcd runs etcd with its data in the directory that is its only argument. It
+// does not sync to disk: the data does not have to survive the machine.
+func runEtcd() error {
 	if len(os.Args) != 2 {
 		return fmt.Errorf("usage: cluster etcd DIR")
 	}
@@ -61,7 +62,7 @@ func etcd() error {
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	select {
 	case <-signals:
-		return nil // closing would wait for its clients for seconds
+		return nil // Close would wait for clients for seconds
 	case err := <-server.Err():
 		return err
 	}
