@@ -44,20 +44,14 @@ func awaitEvent(t *testing.T, a *Account, filter event.Filter, is func(atoll.Eve
 	}
 }
 
-// awaitListener waits until somebody listens to a sandbox.
+// awaitListener waits until the fleet listens to the notices of a sandbox.
 func awaitListener(t *testing.T, r *room) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // the double has no way to tell
+	eventually(t, "the fleet listens", func() bool {
 		r.mu.Lock()
-		n := len(r.listeners)
-		r.mu.Unlock()
-		if n > 0 {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatal("nobody listens")
-		}
-	}
+		defer r.mu.Unlock()
+		return len(r.listeners) > 0
+	})
 }
 
 // What happens inside becomes events, as many as are good for a registry; what
@@ -82,11 +76,7 @@ func TestNoticesBecomeEvents(t *testing.T) {
 		r.tell(atoll.Notice{Kind: atoll.NoticeDenied, Message: "flood"})
 	}
 	r.tell(atoll.Notice{Kind: atoll.NoticeActive})
-	for end := time.Now().Add(time.Minute); !stirring(sb.b); time.Sleep(time.Millisecond) { // nothing tells
-		if time.Now().After(end) {
-			t.Fatal("what runs inside is not seen")
-		}
-	}
+	eventually(t, "the sandbox is in use", func() bool { return stirring(sb.b) })
 	n := 0
 	if err := a.Events(t.Context(), event.Filter{Types: []string{"network.denied"}}, false, func(atoll.Event) error { n++; return nil }); err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // running runs the fleet until the test ends.
@@ -32,12 +33,7 @@ func running(t testing.TB, f *Fleet) {
 // goroutines of the fleet, which tell nobody.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	for until := time.Now().Add(time.Minute); !cond(); {
-		if time.Now().After(until) {
-			t.Fatalf("in vain: %s", what)
-		}
-		<-time.After(2 * time.Millisecond)
-	}
+	testenv.WaitFor(t, what, cond)
 }
 
 func poolOf(t testing.TB, a *Account, name string) atoll.Pool {
@@ -284,7 +280,6 @@ func TestPoolThatCantBeFilled(t *testing.T) {
 	d := &brittle{Driver: &virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}
 	d.broken.Store(true)
 	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
-	start := time.Now()
 	running(t, f)
 	a := f.For(LocalCaller())
 	must(t, second(a.SetPool(t.Context(), atoll.Pool{Name: "p", Size: 3, Config: atoll.Config{Spec: atoll.Spec{Env: []string{"PASSWORD=hunter2-hunter2"}}}})))
@@ -292,11 +287,38 @@ func TestPoolThatCantBeFilled(t *testing.T) {
 	if p := poolOf(t, a, "p"); strings.Contains(p.Error, "hunter2") || p.Ready != 0 {
 		t.Errorf("the pool: %+v", p)
 	}
-	if n := d.tries.Load(); n > maxFilling+1+int64(time.Since(start)/minFillRetry) {
-		t.Errorf("%d tries within %v: it does not wait", n, time.Since(start))
-	}
 	d.broken.Store(false)
 	eventually(t, "it is filled later", func() bool { p := poolOf(t, a, "p"); return p.Ready == 3 && p.Error == "" })
+}
+
+// TestPoolRetriesMoreAndMoreSlowly checks that the time between two tries to fill a pool doubles
+// with each failure, up to maxFillRetry.
+func TestPoolRetriesMoreAndMoreSlowly(t *testing.T) {
+	var d *brittle
+	breaks := func(home string) atoll.Driver {
+		d = &brittle{Driver: onDisk(home)}
+		d.broken.Store(true)
+		return d
+	}
+	clocked(t, breaks, func(t *testing.T, f *Fleet) {
+		a := f.For(LocalCaller())
+		must(t, second(a.SetPool(t.Context(), atoll.Pool{Name: "p", Size: 3})))
+		pass(time.Minute)
+		if n := d.tries.Load(); n < 5 || n > 10 { // 3 at once, then after 4, 12, 28 and 60 s, or sooner if fewer had failed
+			t.Errorf("%d tries in the first minute", n)
+		}
+		pass(time.Hour)
+		before := d.tries.Load()
+		pass(time.Hour)
+		if n := d.tries.Load() - before; n != int64(time.Hour/maxFillRetry) {
+			t.Errorf("%d tries in a later hour", n)
+		}
+		d.broken.Store(false)
+		pass(maxFillRetry)
+		if p := poolOf(t, a, "p"); p.Ready != 3 || p.Error != "" {
+			t.Errorf("once the driver works again: %+v", p)
+		}
+	})
 }
 
 func BenchmarkClaim(b *testing.B) {

@@ -10,7 +10,8 @@ const (
 	// Patience is how long WaitFor waits: longer than anything takes on a busy machine.
 	Patience = 2 * time.Minute
 
-	pollInterval = 5 * time.Millisecond
+	minInterval = time.Millisecond      // between the first checks of Poll; doubles with each check
+	maxInterval = 32 * time.Millisecond // the longest
 )
 
 // WaitFor waits until a condition holds, and fails the test if it does not hold within Patience. It
@@ -25,14 +26,12 @@ func WaitFor(t testing.TB, what string, holds func() bool) {
 	}
 }
 
-// Poll checks a condition every few milliseconds until it holds or ctx is done, and reports whether
-// it holds.
+// Poll checks a condition again and again until it holds or ctx is done, and reports whether it
+// holds.
 func Poll(ctx context.Context, holds func() bool) bool {
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for !holds() {
+	for wait := minInterval; !holds(); wait = min(2*wait, maxInterval) {
 		select {
-		case <-tick.C:
+		case <-time.After(wait):
 		case <-ctx.Done():
 			return holds()
 		}
