@@ -21,6 +21,7 @@ import (
 	"github.com/atoll-sandbox/atoll/agent/command"
 	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 	"github.com/atoll-sandbox/atoll/internal/testing/agenttest"
+	"github.com/atoll-sandbox/atoll/internal/testing/leaktest"
 )
 
 // shell makes a turn of shell text in a sandbox, with no program besides.
@@ -34,8 +35,10 @@ func newShell(t *testing.T, p place) *world {
 	return newWorld(t, p, command.Agent{}, dialect.Anthropic, scratch(t), ".")
 }
 
-// heart is a tree of processes of every kind, whose beat is a file that grows.
+// heart is a tree of processes of every kind, whose beat is a file that grows. All hold a
+// leaktest.Lifeline.
 const heart = `
+exec 3>/workspace/lifeline
 beat() { while :; do echo $1 >> /workspace/beat; sleep 0.02; done; }
 ( (beat grandchild) & ) &
 (trap '' TERM INT HUP; beat deaf) &
@@ -44,22 +47,13 @@ until grep -q grandchild /workspace/beat && grep -q deaf /workspace/beat && grep
 echo started
 `
 
-// still fails if the heart beats.
-func still(t *testing.T, w *world) {
+// checkHeartStopped fails if processes of the heart still run, or never ran.
+func checkHeartStopped(t *testing.T, w *world, lifeline *leaktest.Lifeline) {
 	t.Helper()
-	beat := filepath.Join(w.dirs[workspace], "beat")
-	size := func() int64 {
-		info, err := os.Stat(beat)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return info.Size()
+	if beats := w.file(t, workspace+"/beat"); beats == "" {
+		t.Error("the heart never beat")
 	}
-	before := size()
-	time.Sleep(200 * time.Millisecond) // only passing time shows that nothing beats
-	if after := size(); before == 0 || after != before {
-		t.Errorf("the file of beats grew from %d to %d bytes after the end", before, after)
-	}
+	lifeline.CheckExited(t)
 }
 
 func started(e agent.Event) bool { return strings.Contains(e.Text, "started") }
@@ -85,6 +79,7 @@ func TestRunLeavesNothing(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				w := newShell(t, p)
+				lifeline := leaktest.NewLifeline(t, w.dirs[workspace])
 				j, r := shell(t, w, c.text)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -105,7 +100,7 @@ func TestRunLeavesNothing(t *testing.T) {
 					t.Errorf("%+v %v, want %s", res, err, c.want)
 				}
 				r.laws()
-				still(t, w)
+				checkHeartStopped(t, w, lifeline)
 			})
 		}
 	})
@@ -115,6 +110,7 @@ func TestRunLeavesNothing(t *testing.T) {
 func TestRunOutlivesItsSandbox(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		w := newShell(t, p)
+		lifeline := leaktest.NewLifeline(t, w.dirs[workspace])
 		j, r := shell(t, w, heart+"beat main")
 		ended := make(chan error, 1)
 		go func() {
@@ -129,7 +125,7 @@ func TestRunOutlivesItsSandbox(t *testing.T) {
 			t.Error(err)
 		}
 		r.laws()
-		still(t, w)
+		checkHeartStopped(t, w, lifeline)
 		if _, err := agent.Run(t.Context(), j); !errors.Is(err, atoll.ErrNotFound) {
 			t.Errorf("a turn in a sandbox that is gone: %v", err)
 		}
