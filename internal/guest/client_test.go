@@ -161,13 +161,12 @@ func TestHostileGuest(t *testing.T) {
 			}
 			defer c.Close()
 			before := heap()
-			start := time.Now()
 			exit, err := c.Exec(ctx, atoll.Cmd{Args: []string{"x"}, Timeout: 300 * time.Millisecond, MaxOutput: 1 << 20, Stdin: noughts{}, Stdout: io.Discard})
 			if err == nil {
 				t.Errorf("no error: %+v", exit)
 			}
-			if took := time.Since(start); took > guestTimeout+10*time.Second {
-				t.Errorf("it took %v", took)
+			if ctx.Err() != nil {
+				t.Error("Exec returned only when its context was done, not at the deadline of the command")
 			}
 			if grown := heap() - before; grown > 40<<20 {
 				t.Errorf("the heap grew by %d MB", grown>>20)
