@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // bomb uses up something that is shared: it gets all of it where the limit is
@@ -91,13 +92,15 @@ func explode(t *testing.T, p place, b bomb, limits atoll.Resources) (int, string
 func saysWhy(t *testing.T, sb atoll.Sandbox) {
 	t.Helper()
 	var st atoll.Status
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) { // nothing tells of it
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if !testenv.Poll(ctx, func() (killed bool) {
 		var err error
-		if st, err = sb.Status(t.Context()); err == nil && st.State == atoll.Failed && strings.Contains(fmt.Sprint(st.Conditions), "OOMKilled") {
-			return
-		}
+		st, err = sb.Status(t.Context())
+		return err == nil && st.State == atoll.Failed && strings.Contains(fmt.Sprint(st.Conditions), "OOMKilled")
+	}) {
+		t.Errorf("it is gone, and says %+v", st)
 	}
-	t.Errorf("it is gone, and says %+v", st)
 }
 
 // patience is how long a small program may take on a host that answers.
@@ -110,10 +113,11 @@ func answering(t *testing.T) (stop func()) {
 	done := make(chan error, 1)
 	go func() {
 		for ctx.Err() == nil {
-			start := time.Now()
-			err := exec.CommandContext(ctx, "/bin/true").Run()
-			if ctx.Err() == nil && (err != nil || time.Since(start) > patience) {
-				done <- fmt.Errorf("a small program of the host took %v: %w", time.Since(start), err)
+			one, end := context.WithTimeout(ctx, patience)
+			err := exec.CommandContext(one, "/bin/true").Run()
+			end()
+			if ctx.Err() == nil && err != nil {
+				done <- fmt.Errorf("a small program of the host, which had %v: %w", patience, err)
 				return
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // shells are those that run the scripts in tests of what shells do differently.
@@ -39,17 +40,16 @@ func alone(t *testing.T, b *box) {
 	t.Helper()
 	var out bytes.Buffer
 	const text = `for f in /proc/[0-9]*; do read -r s <$f/stat && case ${s##*) } in [ZX]*) ;; *) echo "${f#/proc/} $(tr '\0' ' ' <$f/cmdline | head -c 80)";; esac; done`
-	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) { // who was killed takes a moment
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	defer cancel()
+	if !testenv.Poll(ctx, func() bool { // a killed process takes a moment to exit
 		out.Reset()
 		if _, err := b.run(t.Context(), &Call{Args: []string{"sh", "-c", text}, Out: &out}); err != nil {
 			t.Fatal(err)
 		}
-		if bytes.Count(out.Bytes(), []byte("\n")) <= 3 {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("processes are left:\n%s", out.String())
-		}
+		return bytes.Count(out.Bytes(), []byte("\n")) <= 3
+	}) {
+		t.Fatalf("processes are left:\n%s", out.String())
 	}
 }
 
