@@ -194,22 +194,37 @@ func (c tell) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestWaitsUntilOutputIsRead reads slowly what a command has written that has long ended.
+// TestWaitsUntilOutputIsRead reads the last output of a command only when the command has written
+// all of it.
 func TestWaitsUntilOutputIsRead(t *testing.T) {
 	b := made(t, "")
-	n := 0
-	exit, err := b.Exec(t.Context(), atoll.Cmd{Shell: "cat; yes | head -c 2000000; echo end >&2", Stdin: strings.NewReader("in\n"), Stdout: slow{&n}})
-	if err != nil || n != 2_000_003 || string(exit.Stderr) != "end\n" {
-		t.Errorf("%d bytes, %q, %v", n, exit.Stderr, err)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	defer cancel()
+	ended := make(tell, 1)
+	out := &lateReader{most: 1_980_000, resume: ended, ctx: ctx}
+	exit, err := b.Exec(ctx, atoll.Cmd{Shell: "cat; yes | head -c 2000000; echo end >&2", Stdin: strings.NewReader("in\n"), Stdout: out, Stderr: ended})
+	if err != nil || out.n != 2_000_003 || exit.Code != 0 {
+		t.Errorf("%d bytes, exit code %d, %v", out.n, exit.Code, err)
 	}
 	alone(t, b)
 }
 
-type slow struct{ n *int }
+// lateReader reads up to most bytes, and the others after resume.
+type lateReader struct {
+	n, most int
+	resume  <-chan struct{}
+	ctx     context.Context //nolint:containedctx // it is the test's
+}
 
-func (s slow) Write(b []byte) (int, error) {
-	time.Sleep(time.Millisecond) // a reader who takes his time
-	*s.n += len(b)
+func (r *lateReader) Write(b []byte) (int, error) {
+	if r.n <= r.most && r.n+len(b) > r.most {
+		select {
+		case <-r.resume:
+		case <-r.ctx.Done():
+			return 0, r.ctx.Err()
+		}
+	}
+	r.n += len(b)
 	return len(b), nil
 }
 
