@@ -201,7 +201,15 @@ func TestWaitsUntilOutputIsRead(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	ended := make(tell, 1)
-	out := &lateReader{most: 1_980_000, resume: ended, ctx: ctx}
+	out := &lateReader{most: 1_980_000, wait: func() {
+		select {
+		case <-ended:
+		case <-ctx.Done():
+		}
+		if _, err := b.run(ctx, &Call{Args: []string{"true"}}); err != nil { // meanwhile Exec could return
+			t.Error(err)
+		}
+	}}
 	exit, err := b.Exec(ctx, atoll.Cmd{Shell: "cat; yes | head -c 2000000; echo end >&2", Stdin: strings.NewReader("in\n"), Stdout: out, Stderr: ended})
 	if err != nil || out.n != 2_000_003 || exit.Code != 0 {
 		t.Errorf("%d bytes, exit code %d, %v", out.n, exit.Code, err)
@@ -209,20 +217,15 @@ func TestWaitsUntilOutputIsRead(t *testing.T) {
 	alone(t, b)
 }
 
-// lateReader reads up to most bytes, and the others after resume.
+// lateReader reads up to most bytes, then waits, and reads the others.
 type lateReader struct {
 	n, most int
-	resume  <-chan struct{}
-	ctx     context.Context //nolint:containedctx // it is the test's
+	wait    func()
 }
 
 func (r *lateReader) Write(b []byte) (int, error) {
 	if r.n <= r.most && r.n+len(b) > r.most {
-		select {
-		case <-r.resume:
-		case <-r.ctx.Done():
-			return 0, r.ctx.Err()
-		}
+		r.wait()
 	}
 	r.n += len(b)
 	return len(b), nil
