@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/agent"
+	"github.com/atoll-sandbox/atoll/internal/testing/leaktest"
 )
 
 func allFeatures() agent.Features {
@@ -393,11 +393,12 @@ func TestNothingIsLeft(t *testing.T) {
 	s := newStage(t, agent.Features{}, nil)
 	delete(s.Programs, "double")
 	delete(s.Programs, "sh")
-	beat := filepath.Join(s.Dir(), "beat")
+	lifeline := leaktest.NewLifeline(t, s.Dir())
 	text := `
-	( setsid sh -c 'while :; do echo a >> beat; sleep 0.01; done' & ) &
-	(trap "" TERM INT HUP; while :; do echo b >> beat; sleep 0.01; done) &
-	until test -s beat; do sleep 0.01; done
+	exec 3> lifeline
+	( setsid sh -c 'echo a >> begun; while :; do sleep 0.01; done' & ) &
+	(trap "" TERM INT HUP; echo b >> begun; while :; do sleep 0.01; done) &
+	until grep -q a begun && grep -q b begun; do sleep 0.01; done 2>/dev/null
 	echo '{"text":"started"}'
 	cat >/dev/null; while :; do sleep 1; done`
 	s.job.Agent = fakeAgent{plan: func(*agent.Turn, agent.Site) *agent.Plan {
@@ -412,13 +413,8 @@ func TestNothingIsLeft(t *testing.T) {
 		}
 	}
 	wantResult(t, s.run(ctx, t), agent.Aborted, "")
-	before, err := os.ReadFile(beat)
-	if err != nil {
-		t.Fatal(err)
+	if s.countEvents(agent.TextDelta) == 0 {
+		t.Error("the processes have not started")
 	}
-	time.Sleep(50 * time.Millisecond) // only passing time shows that nothing beats
-	after, err := os.ReadFile(beat)
-	if err != nil || len(after) != len(before) {
-		t.Errorf("%d bytes, then %d: %v", len(before), len(after), err)
-	}
+	lifeline.CheckExited(t)
 }

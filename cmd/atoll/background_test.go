@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"syscall"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
@@ -49,11 +48,8 @@ func killServer(ts *testscript.TestScript, neg bool, args []string) {
 	var s app.ServerInfo
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[1])), &s))
 	ts.Check(syscall.Kill(s.PID, signals[args[0]]))
-	for end := time.Now().Add(patience); serverRuns(ts.MkAbs("home")); {
-		if time.Now().After(end) {
-			ts.Fatalf("process %d goes on", s.PID)
-		}
-		time.Sleep(5 * time.Millisecond) // another process's end: nothing to wait on
+	if !poll(func() bool { return !serverRuns(ts.MkAbs("home")) }) {
+		ts.Fatalf("process %d goes on", s.PID)
 	}
 }
 

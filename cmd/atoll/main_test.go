@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -30,6 +31,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/suggest"
 	"github.com/atoll-sandbox/atoll/internal/testing/enginetest"
 	"github.com/atoll-sandbox/atoll/internal/testing/helpertest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // updating reports that golden files are to be rewritten; the flag is that of
@@ -109,7 +111,14 @@ func writeCertificate(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600))
 }
 
-const patience = 2 * time.Minute // with what a test waits for
+const patience = testenv.Patience // with what a test waits for
+
+// poll waits until a condition holds, and reports whether it did within patience.
+func poll(holds func() bool) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return testenv.Poll(ctx, holds)
+}
 
 // awaitLine waits until a file that a command in the background writes matches
 // a pattern, and puts the pattern's first group into a variable:
@@ -120,18 +129,13 @@ func awaitLine(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	re, err := regexp.Compile("(?m)" + args[1])
 	ts.Check(err)
-	for end := time.Now().Add(patience); ; {
-		b, err := os.ReadFile(ts.MkAbs(args[0]))
-		if m := re.FindSubmatch(b); m != nil {
-			if len(args) == 3 {
-				ts.Setenv(args[2], string(m[1]))
-			}
-			return
-		}
-		if time.Now().After(end) {
-			ts.Fatalf("%s never matched %q: %s %v", args[0], args[1], b, err)
-		}
-		time.Sleep(5 * time.Millisecond) // another process's file: nothing to wait on
+	var b []byte
+	var m [][]byte
+	if !poll(func() bool { b, err = os.ReadFile(ts.MkAbs(args[0])); m = re.FindSubmatch(b); return m != nil }) {
+		ts.Fatalf("%s never matched %q: %s %v", args[0], args[1], b, err)
+	}
+	if len(args) == 3 {
+		ts.Setenv(args[2], string(m[1]))
 	}
 }
 
@@ -143,15 +147,13 @@ func untilOutput(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	re, err := regexp.Compile("(?m)" + args[0])
 	ts.Check(err)
-	for end := time.Now().Add(patience); ; {
-		_ = ts.Exec("atoll", args[1:]...) // what it says counts
-		out := ts.ReadFile("stdout")
-		if re.MatchString(out) {
-			return
-		}
-		if time.Now().After(end) {
-			ts.Fatalf("it never printed %q: %s%s", args[0], out, ts.ReadFile("stderr"))
-		}
+	out := ""
+	if !poll(func() bool {
+		_ = ts.Exec("atoll", args[1:]...) // its output counts
+		out = ts.ReadFile("stdout")
+		return re.MatchString(out)
+	}) {
+		ts.Fatalf("it never printed %q: %s%s", args[0], out, ts.ReadFile("stderr"))
 	}
 }
 

@@ -73,19 +73,11 @@ func TestServeLocalNetwork(t *testing.T) {
 	serve := exec.Command(program, "serve", "--proxy", "0.0.0.0:7080", "--mdns", "d0")
 	serve.Env = env
 	end := begin(t, serve, dir)
-	soon := func(what string, done func() bool) {
-		t.Helper()
-		for give := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) { // another process: nothing to wait on
-			if time.Now().After(give) {
-				t.Fatalf("not after %v: %s", patience, what)
-			}
-		}
-	}
-	soon("the server runs", func() bool { _, err := os.Stat(filepath.Join(dir, "home", "server.json")); return err == nil })
+	testenv.WaitFor(t, "the server runs", func() bool { _, err := os.Stat(filepath.Join(dir, "home", "server.json")); return err == nil })
 	atoll("create", "--name", "box")
 	atoll("create", "--name", "taken")
 
-	soon("box has an address", func() bool { return other.asks("box.sandbox.local.") == "10.9.0.1" })
+	testenv.WaitFor(t, "box has an address", func() bool { return other.asks("box.sandbox.local.") == "10.9.0.1" })
 	if code, page := other.get(t, "http://box.sandbox.local:7080/"); code != http.StatusForbidden && code != http.StatusUnauthorized || !strings.Contains(page, "link") {
 		t.Errorf("without a link: %d %s", code, page)
 	}
@@ -96,7 +88,7 @@ func TestServeLocalNetwork(t *testing.T) {
 	if code, page := other.get(t, link); code == http.StatusForbidden || code == http.StatusUnauthorized || code == 0 {
 		t.Errorf("with a link: %d %s", code, page)
 	}
-	soon("it is told that another machine has the name", func() bool {
+	testenv.WaitFor(t, "it is told that another machine has the name", func() bool {
 		b, err := os.ReadFile(filepath.Join(dir, "atoll.log"))
 		return err == nil && strings.Contains(string(b), "another machine") && strings.Contains(string(b), "taken.sandbox.local")
 	})
@@ -105,7 +97,7 @@ func TestServeLocalNetwork(t *testing.T) {
 		t.Errorf("what stock resolvers refuse is not said: %v %s", err, b)
 	}
 	end()
-	soon("box is taken back", func() bool { return other.gone("box.sandbox.local.") })
+	testenv.WaitFor(t, "box is taken back", func() bool { return other.gone("box.sandbox.local.") })
 }
 
 // neighbour is another machine of a network: a network namespace at the other end of

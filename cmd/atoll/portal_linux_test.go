@@ -54,13 +54,10 @@ func TestServeBehindCaddy(t *testing.T) {
 	}
 	await := func(host, want string) {
 		t.Helper()
-		var got string
-		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) { // other processes: nothing to wait on
-			if got = get(host); strings.Contains(got, want) {
-				return
-			}
+		got := ""
+		if !poll(func() bool { got = get(host); return strings.Contains(got, want) }) {
+			t.Fatalf("%s: %q, want %q", host, got, want)
 		}
-		t.Fatalf("%s: %q, want %q", host, got, want)
 	}
 	await("box.sandbox.test", "the owner's")
 	env := []string{"ATOLL_HOME=" + filepath.Join(dir, "home"), "HOME=" + dir, "PATH=" + os.Getenv("PATH")}
@@ -77,13 +74,7 @@ func TestServeBehindCaddy(t *testing.T) {
 	end := begin(t, serve, dir)
 	create := exec.CommandContext(t.Context(), program, "create", "--name", "box")
 	create.Env = env
-	for give := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) { // until the server's socket is there
-		if _, err := os.Stat(filepath.Join(dir, "home", "server.json")); err == nil {
-			break
-		} else if time.Now().After(give) {
-			t.Fatal(err)
-		}
-	}
+	testenv.WaitFor(t, "the server runs", func() bool { _, err := os.Stat(filepath.Join(dir, "home", "server.json")); return err == nil })
 	if out, err := create.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

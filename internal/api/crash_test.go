@@ -335,13 +335,10 @@ func TestCrash(t *testing.T) {
 				t.Errorf("the server ended by itself: %s", v.log.String())
 			case <-time.After(time.Duration(rng.IntN(250)) * time.Millisecond):
 			}
-			// A machine so busy that nothing has come to be yet has a little longer.
-			for range 100 {
-				if acknowledged(workers) >= 4*(round+1) {
-					break
-				}
-				time.Sleep(10 * time.Millisecond)
-			}
+			// On a busy machine little was acknowledged until now: a little longer.
+			longer, stop := context.WithTimeout(ctx, time.Second)
+			testenv.Poll(longer, func() bool { return acknowledged(workers) >= 4*(round+1) })
+			stop()
 			v.kill(t)
 		})
 		if t.Failed() {

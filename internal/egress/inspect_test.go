@@ -11,8 +11,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
@@ -171,21 +173,42 @@ func TestByteLimit(t *testing.T) {
 	}
 }
 
+// TestRateLimit checks the rate of a connection in memory, by the clock of a bubble.
 func TestRateLimit(t *testing.T) {
-	w := newWorld(t, atoll.Network{Allow: []string{"example.com"}, Rate: 1 << 20})
-	w.names["example.com"] = []string{public}
-	w.listen(public+":9000", func(c net.Conn) { _, _ = io.Copy(c, io.LimitReader(zeros{}, 1<<20)) })
-	c, err := w.dialName("example.com", "9000")
-	if err != nil {
-		t.Fatal(err)
-	}
-	start := time.Now()
-	if n, err := io.Copy(io.Discard, c); n != 1<<20 || err != nil {
-		t.Errorf("%d bytes, %v", n, err)
-	}
-	if took := time.Since(start); took < 700*time.Millisecond {
-		t.Errorf("1 MiB at 1 MiB a second took %v", took)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, atoll.Network{Allow: []string{"example.com"}, Rate: 1 << 20})
+		w.names["example.com"] = []string{public}
+		w.n.dial = func(context.Context, netip.AddrPort) (net.Conn, error) {
+			here, there := net.Pipe()
+			go func() {
+				defer there.Close()
+				_, _ = io.Copy(there, io.LimitReader(zeros{}, 10<<20))
+			}()
+			return here, nil
+		}
+		c, inside := net.Pipe()
+		w.served.Go(func() {
+			defer inside.Close()
+			w.s.serveProxy(inside)
+		})
+		start := time.Now()
+		if _, err := io.WriteString(c, "CONNECT example.com:9000 HTTP/1.1\r\nHost: example.com:9000\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		const established = "HTTP/1.1 200 Connection established\r\n\r\n"
+		answer := make([]byte, len(established))
+		if _, err := io.ReadFull(c, answer); err != nil || string(answer) != established {
+			t.Fatalf("CONNECT: %q, %v", answer, err)
+		}
+		if n, err := io.CopyN(io.Discard, c, 10<<20); n != 10<<20 || err != nil {
+			t.Errorf("%d bytes, %v", n, err)
+		}
+		if took := time.Since(start); took < 9*time.Second || took > 11*time.Second {
+			t.Errorf("10 MiB at 1 MiB a second took %v", took)
+		}
+		c.Close()
+		w.served.Wait()
+	})
 }
 
 // What is no longer allowed is cut, in whatever it is.

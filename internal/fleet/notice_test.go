@@ -44,20 +44,14 @@ func waitForEvent(t *testing.T, a *Account, filter event.Filter, is func(atoll.E
 	}
 }
 
-// waitForListener waits until the fleet listens to a sandbox.
+// waitForListener waits until the fleet listens to the notices of a sandbox.
 func waitForListener(t *testing.T, r *lastingState) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // there is no event
+	waitFor(t, "the fleet listens", func() bool {
 		r.mu.Lock()
-		n := len(r.listeners)
-		r.mu.Unlock()
-		if n > 0 {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatal("no listener")
-		}
-	}
+		defer r.mu.Unlock()
+		return len(r.listeners) > 0
+	})
 }
 
 // TestNoticesBecomeEvents: notices of a sandbox become events, with a limit, and
@@ -82,11 +76,7 @@ func TestNoticesBecomeEvents(t *testing.T) {
 		r.notifyListeners(atoll.Notice{Kind: atoll.NoticeDenied, Message: "flood"})
 	}
 	r.notifyListeners(atoll.Notice{Kind: atoll.NoticeActive})
-	for end := time.Now().Add(time.Minute); !reportsActivity(sb.b); time.Sleep(time.Millisecond) { // there is no event
-		if time.Now().After(end) {
-			t.Fatal("what runs inside is not seen")
-		}
-	}
+	waitFor(t, "the sandbox is in use", func() bool { return reportsActivity(sb.b) })
 	n := 0
 	if err := a.Events(t.Context(), event.Filter{Types: []string{"network.denied"}}, false, func(atoll.Event) error { n++; return nil }); err != nil {
 		t.Fatal(err)

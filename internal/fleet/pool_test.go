@@ -14,6 +14,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // runFleet runs the fleet until the test ends.
@@ -31,12 +32,7 @@ func runFleet(t testing.TB, f *Fleet) {
 // waitFor waits until a condition holds. There is no event for it.
 func waitFor(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	for until := time.Now().Add(time.Minute); !cond(); {
-		if time.Now().After(until) {
-			t.Fatalf("in vain: %s", what)
-		}
-		<-time.After(2 * time.Millisecond)
-	}
+	testenv.WaitFor(t, what, cond)
 }
 
 func getPool(t testing.TB, a *Account, name string) atoll.Pool {
@@ -283,7 +279,6 @@ func TestPoolCannotBeFilled(t *testing.T) {
 	d := &failingDriver{Driver: &virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}
 	d.broken.Store(true)
 	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
-	start := time.Now()
 	runFleet(t, f)
 	a := f.For(LocalCaller())
 	must(t, errorOf(a.SetPool(t.Context(), atoll.Pool{Name: "p", Size: 3, Config: atoll.Config{Spec: atoll.Spec{Env: []string{"PASSWORD=hunter2-hunter2"}}}})))
@@ -291,11 +286,38 @@ func TestPoolCannotBeFilled(t *testing.T) {
 	if p := getPool(t, a, "p"); strings.Contains(p.Error, "hunter2") || p.Ready != 0 {
 		t.Errorf("the pool: %+v", p)
 	}
-	if n := d.tries.Load(); n > maxFilling+1+int64(time.Since(start)/minFillRetry) {
-		t.Errorf("%d tries within %v: it does not wait", n, time.Since(start))
-	}
 	d.broken.Store(false)
 	waitFor(t, "it is filled later", func() bool { p := getPool(t, a, "p"); return p.Ready == 3 && p.Error == "" })
+}
+
+// TestPoolRetriesMoreAndMoreSlowly checks that the time between two tries to fill a pool doubles
+// with each failure, up to maxFillRetry.
+func TestPoolRetriesMoreAndMoreSlowly(t *testing.T) {
+	var d *failingDriver
+	breaks := func(home string) atoll.Driver {
+		d = &failingDriver{Driver: newDriverOnDisk(home)}
+		d.broken.Store(true)
+		return d
+	}
+	runWithFakeClock(t, breaks, func(t *testing.T, f *Fleet) {
+		a := f.For(LocalCaller())
+		must(t, errorOf(a.SetPool(t.Context(), atoll.Pool{Name: "p", Size: 3})))
+		advance(time.Minute)
+		if n := d.tries.Load(); n < 5 || n > 10 { // 3 at once, then after 4, 12, 28 and 60 s, or sooner if fewer had failed
+			t.Errorf("%d tries in the first minute", n)
+		}
+		advance(time.Hour)
+		before := d.tries.Load()
+		advance(time.Hour)
+		if n := d.tries.Load() - before; n != int64(time.Hour/maxFillRetry) {
+			t.Errorf("%d tries in a later hour", n)
+		}
+		d.broken.Store(false)
+		advance(maxFillRetry)
+		if p := getPool(t, a, "p"); p.Ready != 3 || p.Error != "" {
+			t.Errorf("once the driver works again: %+v", p)
+		}
+	})
 }
 
 func BenchmarkClaim(b *testing.B) {

@@ -127,11 +127,12 @@ func waitUntilReconciled(t *testing.T, f *Fleet) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 15*f.opts.lease+time.Minute)
 	defer cancel()
-	for n := 1; n > 0; {
+	testenv.Poll(ctx, func() bool { // Reconcile fails once ctx is done
+		n := 0
 		must(t, f.Reconcile(ctx))
-		if n = 0; f.registry.Postgres != nil {
+		if f.registry.Postgres != nil {
 			must(t, f.registry.DB.QueryRowContext(ctx, "select count(*) from instances where id <> ?", f.member.ID()).Scan(&n))
-			time.Sleep(f.opts.lease / 20) // there is no event when a lease expires
 		}
-	}
+		return n == 0
+	})
 }

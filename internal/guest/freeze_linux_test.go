@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -55,7 +56,10 @@ func TestStill(t *testing.T) {
 	stands := func(while string) {
 		t.Helper()
 		before := beats(t, b)
-		time.Sleep(100 * time.Millisecond) // ten beats: only passing time shows it
+		events, err := os.ReadFile(filepath.Join(b.cgroup.Name(), "cgroup.events"))
+		if text := string(events); err != nil || !strings.Contains(text, "populated 1\n") || !strings.Contains(text, "frozen 1\n") {
+			t.Errorf("%s: the kernel reports %q, %v", while, text, err)
+		}
 		if after := beats(t, b); after != before {
 			t.Errorf("%s: %d beats, then %d", while, before, after)
 		}

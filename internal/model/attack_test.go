@@ -18,6 +18,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/model"
 	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // sendRaw sends bytes unchanged and returns the status line and the rest of the answer.
@@ -252,10 +253,10 @@ func TestTheKeyGoesNowhereElse(t *testing.T) {
 }
 
 func TestUpstreamsThatMisbehave(t *testing.T) {
-	stream := func(f func(w io.Writer, flush func())) http.HandlerFunc {
+	stream := func(f func(w io.Writer)) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
-			f(w, func() { _ = http.NewResponseController(w).Flush() })
+			f(w)
 		}
 	}
 	for _, c := range []struct {
@@ -272,16 +273,17 @@ func TestUpstreamsThatMisbehave(t *testing.T) {
 			_ = z.Close()
 		}, []int{502}, "compressed"},
 		{"Hangs", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, []int{504}, "was silent"},
-		{"HangsInTheMiddle", stream(func(w io.Writer, flush func()) {
+		{"HangsInTheMiddle", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
 			_, _ = io.WriteString(w, "data: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":5}}}\n\n")
-			flush()
-			time.Sleep(time.Second)
-		}), []int{200, 504}, "error"},
-		{"InfiniteLine", stream(func(w io.Writer, _ func()) {
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}, []int{200, 504}, "error"},
+		{"InfiniteLine", stream(func(w io.Writer) {
 			_, _ = io.WriteString(w, "data: ")
 			_, _ = io.Copy(w, io.LimitReader(letters{}, 1<<27))
 		}), []int{502, 504, 200}, "error"},
-		{"InfiniteComments", stream(func(w io.Writer, _ func()) {
+		{"InfiniteComments", stream(func(w io.Writer) {
 			for range 200_000 {
 				if _, err := io.WriteString(w, ": keep\n\n"); err != nil {
 					return
@@ -340,9 +342,7 @@ func TestAClientThatLeavesEndsTheRequest(t *testing.T) {
 		cancel()
 		_ = r.Body.Close()
 		<-gone
-		for s.Spent().Requests == 0 { // the handler ends in its own time
-			time.Sleep(time.Millisecond)
-		}
+		testenv.WaitFor(t, "the handler ends", func() bool { return s.Spent().Requests > 0 })
 		if u := s.Spent(); u.Input != 5 || u.Output < 10 {
 			t.Errorf("%s: what it read is not counted: %+v", client, u)
 		}

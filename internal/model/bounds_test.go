@@ -24,11 +24,10 @@ func withBudget(b agent.Budget) func(*model.Access) {
 	return func(a *model.Access) { a.Limits = []model.Limit{{Who: model.Who{Turn: "t"}, Budget: b}} }
 }
 
-// longAnswer is an answer of 10,000 tokens that takes its time.
-func longAnswer(answers *atomic.Int64, after time.Duration) http.HandlerFunc {
+// longAnswer returns a handler that calls begin for each request and then answers with 10,000 tokens.
+func longAnswer(begin func()) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
-		time.Sleep(after) // it is the model's
-		answers.Add(1)
+		begin()
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"usage":{"prompt_tokens":5,"completion_tokens":10000}}`)
 	}
@@ -122,12 +121,29 @@ func TestAUsersOwnPictureMayBeElsewhere(t *testing.T) {
 
 func TestParallelAnswersDontPassABudgetOfOutput(t *testing.T) {
 	for _, client := range []dialect.Name{dialect.OpenAI, dialect.Anthropic} {
-		var answers atomic.Int64
-		s := newHostileAPI(t, dialect.OpenAI, longAnswer(&answers, 100*time.Millisecond), withBudget(agent.Budget{Output: 100}))
+		const requests = 20
+		var answers, decided atomic.Int64
+		allDecided := make(chan struct{}) // closed when each request has reached the API or was refused
+		decide := func() {
+			if decided.Add(1) == requests {
+				close(allDecided)
+			}
+		}
+		s := newHostileAPI(t, dialect.OpenAI, longAnswer(func() {
+			answers.Add(1)
+			decide()
+			<-allDecided
+		}), withBudget(agent.Budget{Output: 100}))
 		var g sync.WaitGroup
-		for range 20 {
+		for range requests {
 			g.Go(func() {
-				if status, text := s.post(t, questions[client].path, strings.Replace(questions[client].whole, `"max_tokens":100`, `"max_tokens":1000`, 1)); status != 200 && status != 429 && status != 403 {
+				status, text := s.post(t, questions[client].path, strings.Replace(questions[client].whole, `"max_tokens":100`, `"max_tokens":1000`, 1))
+				switch status {
+				case 200:
+				case 429, 403:
+					decide()
+				default:
+					decide()
 					t.Errorf("%d: %s", status, text)
 				}
 			})

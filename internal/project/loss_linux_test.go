@@ -79,14 +79,10 @@ func killed(t *testing.T, what string, d *namespace.Driver, sb atoll.Sandbox, di
 	}
 	<-ended
 	// What it had started ends by itself: nobody reads or writes it any more.
-	for range 6000 {
-		if err := syscall.Kill(-cmd.Process.Pid, 0); errors.Is(err, syscall.ESRCH) {
-			return time.Since(start)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("%s: processes of the killed one stay", what)
-	return 0
+	testenv.WaitFor(t, what+": processes of the killed one exit", func() bool {
+		return errors.Is(syscall.Kill(-cmd.Process.Pid, 0), syscall.ESRCH)
+	})
+	return time.Since(start)
 }
 
 // lossSandbox is newSandbox that another process can open.

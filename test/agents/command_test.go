@@ -21,6 +21,7 @@ import (
 	"github.com/atoll-sandbox/atoll/agent/command"
 	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 	"github.com/atoll-sandbox/atoll/internal/testing/agenttest"
+	"github.com/atoll-sandbox/atoll/internal/testing/leaktest"
 )
 
 // newShellJob returns a turn that runs shell text in a new sandbox.
@@ -34,8 +35,10 @@ func newShellFixture(t *testing.T, p testDriver) *fixture {
 	return newFixture(t, p, command.Agent{}, dialect.Anthropic, makeTempDir(t), ".")
 }
 
-// heartbeatScript starts processes of every kind that append to a file.
+// heartbeatScript is a tree of processes of every kind, whose beat is a file that grows. All hold a
+// leaktest.Lifeline.
 const heartbeatScript = `
+exec 3>/workspace/lifeline
 beat() { while :; do echo $1 >> /workspace/beat; sleep 0.02; done; }
 ( (beat grandchild) & ) &
 (trap '' TERM INT HUP; beat deaf) &
@@ -44,22 +47,13 @@ until grep -q grandchild /workspace/beat && grep -q deaf /workspace/beat && grep
 echo started
 `
 
-// checkHeartStopped fails the test if a process of heartbeatScript still runs.
-func checkHeartStopped(t *testing.T, w *fixture) {
+// checkHeartStopped fails if processes of heartbeatScript still run, or never ran.
+func checkHeartStopped(t *testing.T, w *fixture, lifeline *leaktest.Lifeline) {
 	t.Helper()
-	beat := filepath.Join(w.dirs[workspace], "beat")
-	size := func() int64 {
-		info, err := os.Stat(beat)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return info.Size()
+	if beats := w.readFile(t, workspace+"/beat"); beats == "" {
+		t.Error("the heart never beat")
 	}
-	before := size()
-	time.Sleep(200 * time.Millisecond) // there is no event for a stopped process
-	if after := size(); before == 0 || after != before {
-		t.Errorf("the file of beats grew from %d to %d bytes after the end", before, after)
-	}
+	lifeline.CheckExited(t)
 }
 
 func isStarted(e agent.Event) bool { return strings.Contains(e.Text, "started") }
@@ -85,6 +79,7 @@ func TestRunLeavesNothing(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				w := newShellFixture(t, p)
+				lifeline := leaktest.NewLifeline(t, w.dirs[workspace])
 				j, r := newShellJob(t, w, c.text)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -105,7 +100,7 @@ func TestRunLeavesNothing(t *testing.T) {
 					t.Errorf("%+v %v, want %s", res, err, c.want)
 				}
 				r.checkLaws()
-				checkHeartStopped(t, w)
+				checkHeartStopped(t, w, lifeline)
 			})
 		}
 	})
@@ -115,6 +110,7 @@ func TestRunLeavesNothing(t *testing.T) {
 func TestSandboxRemovedDuringTurn(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, p testDriver) {
 		w := newShellFixture(t, p)
+		lifeline := leaktest.NewLifeline(t, w.dirs[workspace])
 		j, r := newShellJob(t, w, heartbeatScript+"beat main")
 		ended := make(chan error, 1)
 		go func() {
@@ -129,7 +125,7 @@ func TestSandboxRemovedDuringTurn(t *testing.T) {
 			t.Error(err)
 		}
 		r.checkLaws()
-		checkHeartStopped(t, w)
+		checkHeartStopped(t, w, lifeline)
 		if _, err := agent.Run(t.Context(), j); !errors.Is(err, atoll.ErrNotFound) {
 			t.Errorf("a turn in a removed sandbox: %v", err)
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -56,15 +57,14 @@ func removeCgroups(name string) error {
 	if err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		err = nil
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return pollUntil(ctx, func(context.Context) (err error) {
 		for _, root := range roots {
 			err = errors.Join(err, removeTree(filepath.Join(root, name)))
 		}
-		if err == nil || time.Now().After(deadline) {
-			return err
-		}
-	}
+		return err
+	})
 }
 
 // removeTree removes directories from the leaves up: the kernel removes a cgroup's

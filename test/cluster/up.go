@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -99,10 +100,12 @@ func downCommand(args []string) error {
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 		return fmt.Errorf("process %d: %w", pid, err)
 	}
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if _, err := os.Stat(string(s)); errors.Is(err, os.ErrNotExist) {
-			return nil
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return pollUntil(ctx, func(context.Context) error {
+		if _, err := os.Stat(string(s)); !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("the cluster does not stop; its process is %d", pid)
 		}
-	}
-	return fmt.Errorf("the cluster does not stop; its process is %d", pid)
+		return nil
+	})
 }

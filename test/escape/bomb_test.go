@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // bomb exhausts a shared resource: it succeeds with the wide limit and fails with the
@@ -92,13 +93,15 @@ func runBomb(t *testing.T, p testDriver, b bomb, limits atoll.Resources) (int, s
 func waitForOOMKilled(t *testing.T, sb atoll.Sandbox) {
 	t.Helper()
 	var st atoll.Status
-	for end := time.Now().Add(answerTimeout); time.Now().Before(end); time.Sleep(100 * time.Millisecond) { // there is no event
+	ctx, cancel := context.WithTimeout(t.Context(), answerTimeout)
+	defer cancel()
+	if !testenv.Poll(ctx, func() (killed bool) {
 		var err error
-		if st, err = sb.Status(t.Context()); err == nil && st.State == atoll.Failed && strings.Contains(fmt.Sprint(st.Conditions), "OOMKilled") {
-			return
-		}
+		st, err = sb.Status(t.Context())
+		return err == nil && st.State == atoll.Failed && strings.Contains(fmt.Sprint(st.Conditions), "OOMKilled")
+	}) {
+		t.Errorf("it is gone, and says %+v", st)
 	}
-	t.Errorf("the sandbox has ended without the reason OOMKilled: %+v", st)
 }
 
 // answerTimeout is how long a small program may take.
@@ -111,10 +114,11 @@ func monitorHost(t *testing.T) (stop func()) {
 	done := make(chan error, 1)
 	go func() {
 		for ctx.Err() == nil {
-			start := time.Now()
-			err := exec.CommandContext(ctx, "/bin/true").Run()
-			if ctx.Err() == nil && (err != nil || time.Since(start) > answerTimeout) {
-				done <- fmt.Errorf("a small program on the host took %v: %w", time.Since(start), err)
+			one, end := context.WithTimeout(ctx, answerTimeout)
+			err := exec.CommandContext(one, "/bin/true").Run()
+			end()
+			if ctx.Err() == nil && err != nil {
+				done <- fmt.Errorf("a small program of the host, which had %v: %w", answerTimeout, err)
 				return
 			}
 		}

@@ -145,20 +145,27 @@ func testUpAgent(t *testing.T, r agentCase) {
 		}
 	}()
 	shows("it waits for a task", r.ready)
-	typed := time.Time{}
+	retype := time.NewTicker(again)
+	defer retype.Stop()
+	w.runAtoll(0, "/", "terminal", "send", "web", "web", "make agent.txt")
 	w.waitFor("what is typed shows", func() bool {
-		if time.Since(typed) > again { // gemini drops input while it starts
+		select {
+		case <-retype.C: // one that is still starting drops it: gemini
 			w.runAtoll(0, "/", "terminal", "send", "web", "web", "make agent.txt")
-			typed = time.Now()
+		default:
 		}
 		screen = w.runAtoll(0, "/", "terminal", "read", "web", "web").stdout
 		return strings.Contains(screen, "make agent.txt")
 	})
-	pressed := time.Time{}
+	retype.Reset(again)
+	w.runAtoll(0, "/", "terminal", "send", "web", "web", "Enter")
 	w.waitFor("it says that it is done", func() bool {
-		if !o.taskRequested() && time.Since(pressed) > again { // likewise
-			w.runAtoll(0, "/", "terminal", "send", "web", "web", "Enter")
-			pressed = time.Now()
+		select {
+		case <-retype.C: // likewise
+			if !o.taskRequested() {
+				w.runAtoll(0, "/", "terminal", "send", "web", "web", "Enter")
+			}
+		default:
 		}
 		screen = w.runAtoll(0, "/", "terminal", "read", "web", "web").stdout
 		return strings.Contains(screen, "All is done.")

@@ -236,12 +236,11 @@ func waitForProgress(t *testing.T, workers []*worker) {
 		}
 		return n
 	}
-	before, late := sum(), time.Now().Add(time.Minute)
-	for sum() == before {
-		if time.Now().After(late) {
-			t.Fatalf("nothing was acknowledged for a minute: %v", workers[0].lastError.Load())
-		}
-		time.Sleep(5 * time.Millisecond) // there is no event
+	before := sum()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if !testenv.Poll(ctx, func() bool { return sum() > before }) {
+		t.Fatalf("nothing was acknowledged for a minute: %v", workers[0].lastError.Load())
 	}
 }
 
@@ -324,11 +323,14 @@ func (w *worker) createSandbox(ctx context.Context, c *client.Client) error {
 func checkAll(ctx context.Context, t *testing.T, clients []*client.Client, workers []*worker) {
 	t.Helper()
 	all := make(map[string]atoll.Info)
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) { // there is no event after reconciling
+	half := ""
+	settling, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	testenv.Poll(settling, func() bool {
 		list, err := clients[0].Sandboxes(ctx, client.Filter{})
 		must(t, err)
 		clear(all)
-		half := ""
+		half = ""
 		for _, i := range list {
 			if i.State != atoll.Running {
 				half = fmt.Sprintf("%s (%s) is left %s: %+v", i.Name, i.ID, i.State, i.Conditions)
@@ -338,13 +340,10 @@ func checkAll(ctx context.Context, t *testing.T, clients []*client.Client, worke
 			}
 			all[i.Name] = i
 		}
-		if half == "" {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Error(half)
-			break
-		}
+		return half == ""
+	})
+	if half != "" {
+		t.Error(half)
 	}
 	for n, w := range workers {
 		for _, b := range w.sandboxes {

@@ -15,6 +15,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 	"github.com/atoll-sandbox/atoll/internal/agents/hook"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // quick are limits that tests reach soon.
@@ -104,15 +105,12 @@ func TestBombs(t *testing.T) {
 // waitForGoroutines waits until no more goroutines run than before.
 func waitForGoroutines(t *testing.T, before int) {
 	t.Helper()
-	for range 3000 {
-		if runtime.NumGoroutine() <= before {
-			return
-		}
-		runtime.Gosched()
-		time.Sleep(10 * time.Millisecond) //nolint:forbidigo // there is nothing to wait on
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	defer cancel()
+	if !testenv.Poll(ctx, func() bool { return runtime.NumGoroutine() <= before }) {
+		b := make([]byte, 1<<16)
+		t.Errorf("%d goroutines are left, there were %d:\n%s", runtime.NumGoroutine(), before, b[:runtime.Stack(b, true)])
 	}
-	b := make([]byte, 1<<16)
-	t.Errorf("%d goroutines are left, there were %d:\n%s", runtime.NumGoroutine(), before, b[:runtime.Stack(b, true)])
 }
 
 // TestLimits: the host functions have limits, too.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/agents/tool"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // testEnv is what $ENV means in tests.
@@ -244,6 +245,15 @@ tools:
 	}
 }
 
+// waitForExit waits until a process that is not a child has exited: its parent may reap it later.
+func waitForExit(t *testing.T, pid int) {
+	t.Helper()
+	testenv.WaitFor(t, fmt.Sprintf("process %d exits", pid), func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return err != nil || strings.Contains(string(stat), ") Z ")
+	})
+}
+
 // TestCommandLeavesNothing: children that leave their group and session end with
 // the call, at its deadline, its cancellation, and its good end.
 func TestCommandLeavesNothing(t *testing.T) {
@@ -269,16 +279,7 @@ tools:
 		if _, err := fmt.Sscan(string(b), &pid); err != nil {
 			t.Fatal(err)
 		}
-		for end := time.Now().Add(time.Minute); syscall.Kill(pid, 0) == nil; time.Sleep(time.Millisecond) { // reaped by whoever is its parent now
-			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-			if err != nil || strings.Contains(string(stat), ") Z ") {
-				return
-			}
-			if time.Now().After(end) {
-				t.Errorf("%s: process %d goes on: %s", name, pid, stat)
-				return
-			}
-		}
+		waitForExit(t, pid)
 	}
 	stranger := exec.CommandContext(t.Context(), "sleep", "60") // of the same parent, and none of theirs
 	if err := stranger.Start(); err != nil {
@@ -295,12 +296,11 @@ tools:
 	gone("one")
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		for ctx.Err() == nil {
-			if st, err := os.Stat(filepath.Join(dir, "two")); err == nil && st.Size() > 0 { // there is an instant between its making and its writing
-				cancel()
-			}
-			time.Sleep(time.Millisecond) // a file of another process: nothing to wait on
-		}
+		testenv.Poll(ctx, func() bool {
+			st, err := os.Stat(filepath.Join(dir, "two"))
+			return err == nil && st.Size() > 0 // it is created before it is written
+		})
+		cancel()
 	}()
 	if _, err := o.Call(ctx, "cancel", nil, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("the call: %v", err)
@@ -530,28 +530,12 @@ func TestUpstreamProgram(t *testing.T) {
 	if _, err := o.Call(ctx, "wait", nil, nil); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a cancelled call: %v", err)
 	}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // a file of another process
-		if _, err := os.Stat(mark); err == nil {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("the server did not hear of the cancellation")
-		}
-	}
+	testenv.WaitFor(t, "the server hears of the cancellation", func() bool { _, err := os.Stat(mark); return err == nil })
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
 	for _, pid := range []int{first[0], first[1], second[0], second[1]} {
-		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // reaped by whoever is its parent
-			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-			if err != nil || strings.Contains(string(stat), ") Z ") {
-				break
-			}
-			if time.Now().After(end) {
-				t.Errorf("process %d goes on: %s", pid, stat)
-				break
-			}
-		}
+		waitForExit(t, pid)
 	}
 	if _, err := s.Tools(t.Context(), "p", nil); !errors.Is(err, atoll.ErrState) {
 		t.Errorf("after Close: %v", err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // shells are those that run the scripts in tests of what shells do differently.
@@ -39,17 +40,16 @@ func alone(t *testing.T, b *box) {
 	t.Helper()
 	var out bytes.Buffer
 	const text = `for f in /proc/[0-9]*; do read -r s <$f/stat && case ${s##*) } in [ZX]*) ;; *) echo "${f#/proc/} $(tr '\0' ' ' <$f/cmdline | head -c 80)";; esac; done`
-	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) { // who was killed takes a moment
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	defer cancel()
+	if !testenv.Poll(ctx, func() bool { // a killed process takes a moment to exit
 		out.Reset()
 		if _, err := b.run(t.Context(), &Call{Args: []string{"sh", "-c", text}, Out: &out}); err != nil {
 			t.Fatal(err)
 		}
-		if bytes.Count(out.Bytes(), []byte("\n")) <= 3 {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("processes are left:\n%s", out.String())
-		}
+		return bytes.Count(out.Bytes(), []byte("\n")) <= 3
+	}) {
+		t.Fatalf("processes are left:\n%s", out.String())
 	}
 }
 
@@ -194,22 +194,40 @@ func (c tell) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestWaitsUntilOutputIsRead reads slowly what a command has written that has long ended.
+// TestWaitsUntilOutputIsRead reads the last output of a command only when the command has written
+// all of it.
 func TestWaitsUntilOutputIsRead(t *testing.T) {
 	b := made(t, "")
-	n := 0
-	exit, err := b.Exec(t.Context(), atoll.Cmd{Shell: "cat; yes | head -c 2000000; echo end >&2", Stdin: strings.NewReader("in\n"), Stdout: slow{&n}})
-	if err != nil || n != 2_000_003 || string(exit.Stderr) != "end\n" {
-		t.Errorf("%d bytes, %q, %v", n, exit.Stderr, err)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	defer cancel()
+	ended := make(tell, 1)
+	out := &lateReader{most: 1_980_000, wait: func() {
+		select {
+		case <-ended:
+		case <-ctx.Done():
+		}
+		if _, err := b.run(ctx, &Call{Args: []string{"true"}}); err != nil { // meanwhile Exec could return
+			t.Error(err)
+		}
+	}}
+	exit, err := b.Exec(ctx, atoll.Cmd{Shell: "cat; yes | head -c 2000000; echo end >&2", Stdin: strings.NewReader("in\n"), Stdout: out, Stderr: ended})
+	if err != nil || out.n != 2_000_003 || exit.Code != 0 {
+		t.Errorf("%d bytes, exit code %d, %v", out.n, exit.Code, err)
 	}
 	alone(t, b)
 }
 
-type slow struct{ n *int }
+// lateReader reads up to most bytes, then waits, and reads the others.
+type lateReader struct {
+	n, most int
+	wait    func()
+}
 
-func (s slow) Write(b []byte) (int, error) {
-	time.Sleep(time.Millisecond) // a reader who takes his time
-	*s.n += len(b)
+func (r *lateReader) Write(b []byte) (int, error) {
+	if r.n <= r.most && r.n+len(b) > r.most {
+		r.wait()
+	}
+	r.n += len(b)
 	return len(b), nil
 }
 

@@ -166,13 +166,7 @@ func TestRealAvahiNameConflict(t *testing.T) {
 	s.serve(r)
 	defer r.Close()
 	publish(t, r, "web.local", "free.local")
-	want := "free.local held, web.local conflict"
-	for t.Context().Err() == nil && states(r) != want {
-		time.Sleep(20 * time.Millisecond)
-	}
-	if got := states(r); got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
+	testenv.WaitFor(t, "web.local has a conflict", func() bool { return states(r) == "free.local held, web.local conflict" })
 	if got := resolve(t, "free.local", false); got != "10.9.0.77" {
 		t.Errorf("free.local is %q", got)
 	}
@@ -289,16 +283,13 @@ func TestRealAvahiPublishes(t *testing.T) {
 	if err := a.Publish(t.Context(), []proxy.Route{{Host: "box.local"}}); err != nil {
 		t.Fatal(err)
 	}
-	for t.Context().Err() == nil {
+	testenv.WaitFor(t, "box.local is held", func() bool {
 		list, err := a.Names(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(list) == 1 && list[0] == (Status{"box.local", Held}) {
-			break
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		return len(list) == 1 && list[0] == (Status{"box.local", Held})
+	})
 	// Names are published again after a restart of the daemon and after a change of addresses.
 	end()
 	if err := a.Publish(t.Context(), []proxy.Route{{Host: "box.local"}}); !errors.Is(err, atoll.ErrUnavailable) {

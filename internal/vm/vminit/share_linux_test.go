@@ -2,11 +2,11 @@ package vminit
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -105,11 +105,7 @@ func shares(t *testing.T, proto, program string) {
 	_ = v.mux.Close() // the VM ends, and then the server
 	<-v.ended
 	for _, pid := range pids {
-		for end := time.Now().Add(patience); unix.Kill(pid, 0) == nil; time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("the server %d outlives its VM", pid)
-			}
-		}
+		testenv.WaitFor(t, fmt.Sprintf("the server %d exits after its VM", pid), func() bool { return unix.Kill(pid, 0) != nil })
 	}
 }
 
