@@ -41,7 +41,7 @@ func newSite(t *testing.T) *site {
 // workspaces is the same for all.
 func (s *site) options(home string) Options {
 	d := &virtual.Driver{Dir: filepath.Join(s.dir, "sandboxes")}
-	return Options{Home: home, Registry: s.URL("public"), Shared: []string{d.Name()}, Drivers: []atoll.Driver{d}, lease: testLease}
+	return Options{Home: home, Registry: s.URL("public"), oneHost: true, Drivers: []atoll.Driver{d}, lease: testLease}
 }
 
 func (s *site) server(t *testing.T, change func(*Options)) *Fleet {
@@ -193,7 +193,7 @@ func TestServersShareOneFleet(t *testing.T) {
 // TestServersRefuseLocalDrivers: the sandboxes of one host are not all servers'.
 func TestServersRefuseLocalDrivers(t *testing.T) {
 	opts := (&site{&pgtest.Cluster{}, t.TempDir()}).options(t.TempDir())
-	opts.Shared = nil
+	opts.oneHost = false
 	if _, err := Open(t.Context(), opts); !errors.Is(err, atoll.ErrUnsupported) {
 		t.Errorf("error %v", err)
 	}
