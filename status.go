@@ -91,6 +91,9 @@ type Features struct {
 	Lacks map[string]string `json:"lacks,omitempty"`
 }
 
+// IsVM reports whether the sandboxes are virtual machines, which Spec.Machine configures.
+func (f *Features) IsVM() bool { return f.Isolation == "machine" || f.Isolation == "emulated" }
+
 // Has reports whether the features include an ability, given as a nil *Stopper, *Pauser…
 // It helps to implement [Chooser].
 func (f *Features) Has(ability any) bool {

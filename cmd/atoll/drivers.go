@@ -24,12 +24,13 @@ func wiring() app.Wiring {
 }
 
 // drivers returns all drivers, configured by c. They keep their files in home, so that
-// the next run of atoll finds them. No driver does anything before it is used.
+// the next run of atoll finds them. No driver does anything before it is used. The first is the
+// default; a project takes the first that runs real programs, so stronger isolation comes first.
 func drivers(c *config.Config, home string) []atoll.Driver {
 	return []atoll.Driver{
 		&virtual.Driver{Dir: filepath.Join(home, "sandboxes")},
-		&namespace.Driver{Dir: filepath.Join(home, "namespace"), ImageDir: filepath.Join(home, "images")},
 		microvmDriver(c, home),
+		&namespace.Driver{Dir: filepath.Join(home, "namespace"), ImageDir: filepath.Join(home, "images")},
 		&docker.Driver{Dir: filepath.Join(home, "docker"), Host: config.Get[string](c, "docker.host")},
 		kubernetesDriver(c, home),
 	}

@@ -166,16 +166,13 @@ func joinInvalid(errs []error) error {
 	return fmt.Errorf("%w: %w", atoll.ErrInvalid, err)
 }
 
-// vmIsolations are the isolations of drivers whose sandboxes are VMs.
-var vmIsolations = []string{"machine", "emulated"}
-
 // checkLimits reports limits that are too low for the isolation of a driver.
 func checkLimits(cfg *atoll.Config, ft atoll.Features) []error {
 	var errs []error
 	bad := func(field, format string, a ...any) {
 		errs = append(errs, &atoll.FieldError{Field: field, Err: fmt.Errorf(format, a...)})
 	}
-	if slices.Contains(vmIsolations, ft.Isolation) {
+	if ft.IsVM() {
 		if m := cfg.Limits.Memory; m > 0 && m < atoll.MinMachineMemory {
 			bad("limits.memory", "limits.memory %d: a VM needs at least %d (1024 MiB)", m, int64(atoll.MinMachineMemory))
 		}
@@ -200,7 +197,7 @@ func (f *Fleet) checkFeatures(cfg *atoll.Config, ft *atoll.Features) []error {
 		{"mounts", len(cfg.Mounts) > 0, func(ft *atoll.Features) bool { return ft.Mounts }},
 		{"workspaces", len(cfg.Workspaces) > 0, func(ft *atoll.Features) bool { return ft.Mounts || copiesWorkspaces(ft) }},
 		{"limits.cpu", cfg.Limits.CPU > 0, func(ft *atoll.Features) bool { return ft.CPULimit }},
-		{"machine", cfg.Machine != nil, func(ft *atoll.Features) bool { return slices.Contains(vmIsolations, ft.Isolation) }},
+		{"machine", cfg.Machine != nil, (*atoll.Features).IsVM},
 		{"network mode " + string(cfg.Network.Mode), cfg.Network.Mode != "", func(ft *atoll.Features) bool { return slices.Contains(ft.Networks, cfg.Network.Mode) }},
 	} {
 		if !d.asked || d.does(ft) {

@@ -28,11 +28,10 @@ type Options struct {
 	Home string
 
 	// Registry is the address of a PostgreSQL database that several servers share, postgres://…;
-	// empty: a file in Home. With a shared registry only the drivers named in Shared can be used,
-	// whose sandboxes all servers reach, and the directory workspaces in Home must be shared by
-	// all servers.
+	// empty: a file in Home. With a shared registry every driver must be a SharedDriver, whose
+	// sandboxes all servers can open, and the directory workspaces in Home must be shared by all
+	// servers.
 	Registry string
-	Shared   []string
 
 	Drivers []atoll.Driver
 	Default string // driver of a Config that names none; empty: the first
@@ -50,6 +49,7 @@ type Options struct {
 
 	hostClock   func() time.Time // the clock of this host; nil: time.Now
 	lease       time.Duration    // see member.LeaseOptions; 0: member.DefaultLease
+	oneHost     bool             // all servers of a shared registry are on this host, so that every driver is shared
 	tidyTimeout time.Duration    // see tidyAbandoned; 0: tidyTimeout
 }
 
@@ -215,7 +215,7 @@ func (f *Fleet) checkOptions() error {
 		if f.findDriver(d.Name()) != nil {
 			return fmt.Errorf("%w: two drivers have the name %s", atoll.ErrInvalid, d.Name())
 		}
-		if f.opts.Registry != "" && !slices.Contains(f.opts.Shared, d.Name()) {
+		if f.opts.Registry != "" && !f.opts.oneHost && !atoll.IsShared(d) {
 			return fmt.Errorf("%w: driver %s: its sandboxes are on one host, which the other servers of the registry can't reach: use another driver, or no shared registry", atoll.ErrUnsupported, d.Name())
 		}
 		f.drivers = append(f.drivers, &driverState{impl: d, probing: make(chan struct{}, 1)})

@@ -41,9 +41,7 @@ func withPostgres(opts Options) Options {
 		panic(err)
 	}
 	opts.Registry = address
-	for _, d := range opts.Drivers {
-		opts.Shared = append(opts.Shared, d.Name())
-	}
+	opts.oneHost = true
 	if opts.lease == 0 {
 		opts.lease = testLease
 	}

@@ -41,7 +41,7 @@ func newServerGroup(t *testing.T) *serverGroup {
 // sandboxes.
 func (s *serverGroup) newOptions(home string) Options {
 	d := &virtual.Driver{Dir: filepath.Join(s.dir, "sandboxes")}
-	return Options{Home: home, Registry: s.URL("public"), Shared: []string{d.Name()}, Drivers: []atoll.Driver{d}, lease: testLease}
+	return Options{Home: home, Registry: s.URL("public"), oneHost: true, Drivers: []atoll.Driver{d}, lease: testLease}
 }
 
 // startServer opens a fleet with a new home and the common directory of workspaces.
@@ -195,7 +195,7 @@ func TestServersShareOneFleet(t *testing.T) {
 // TestServersRefuseLocalDrivers: the sandboxes of one host are not all servers'.
 func TestServersRefuseLocalDrivers(t *testing.T) {
 	opts := (&serverGroup{&pgtest.Cluster{}, t.TempDir()}).newOptions(t.TempDir())
-	opts.Shared = nil
+	opts.oneHost = false
 	if _, err := Open(t.Context(), opts); !errors.Is(err, atoll.ErrUnsupported) {
 		t.Errorf("error %v", err)
 	}

@@ -116,10 +116,16 @@ func TestRevokedLinkEndsOnAllServers(t *testing.T) {
 	}
 }
 
+// sharedDriver is a virtual driver whose directory all servers use.
+type sharedDriver struct{ *virtual.Driver }
+
+// Shared returns true.
+func (sharedDriver) Shared() bool { return true }
+
 func newReplica(t *testing.T, registry, place string, inside *httptest.Server) *replica {
 	t.Helper()
-	d := &virtual.Driver{Dir: place}
-	f, err := fleet.Open(t.Context(), fleet.Options{Home: t.TempDir(), Registry: registry, Shared: []string{d.Name()}, Drivers: []atoll.Driver{d}})
+	d := sharedDriver{&virtual.Driver{Dir: place}}
+	f, err := fleet.Open(t.Context(), fleet.Options{Home: t.TempDir(), Registry: registry, Drivers: []atoll.Driver{d}})
 	if err != nil {
 		t.Fatal(err)
 	}

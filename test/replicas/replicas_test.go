@@ -54,14 +54,20 @@ func newDriver(home string) atoll.Driver {
 	if os.Getenv(driverVar) == "kubernetes" {
 		return &kubernetes.Driver{Dir: filepath.Join(home, "kubernetes"), Home: "replicas", Namespace: place}
 	}
-	return &virtual.Driver{Dir: place}
+	return sharedDriver{&virtual.Driver{Dir: place}}
 }
+
+// sharedDriver is a virtual driver whose directory all servers use.
+type sharedDriver struct{ *virtual.Driver }
+
+// Shared returns true.
+func (sharedDriver) Shared() bool { return true }
 
 // runServer runs a server until the process is killed or its parent exits.
 func runServer(home string) error {
 	ctx := context.Background()
 	d := newDriver(home)
-	f, err := fleet.Open(ctx, fleet.Options{Home: home, Registry: os.Getenv(registryVar), Shared: []string{d.Name()}, Drivers: []atoll.Driver{d}})
+	f, err := fleet.Open(ctx, fleet.Options{Home: home, Registry: os.Getenv(registryVar), Drivers: []atoll.Driver{d}})
 	if err != nil {
 		return err
 	}

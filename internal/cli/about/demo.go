@@ -37,8 +37,8 @@ support are skipped.`,
 			if err != nil {
 				return err
 			}
-			if d.Name() == app.DefaultDriver {
-				d = a.NewInMemory()
+			if m, ok := a.InMemory(d); ok {
+				d = m
 			}
 			show := &demo{a: a, ctx: cmd.Context(), driver: d, from: from}
 			return show.run()
@@ -146,7 +146,7 @@ func (s *demo) run() (err error) {
 		return s.a.PrintJSON(s.steps)
 	}
 	mine := ""
-	if name := s.driver.Name(); name != app.DefaultDriver {
+	if name := s.driver.Name(); name != s.a.FirstDriver() {
 		mine = " --driver " + name
 	}
 	fmt.Fprintf(s.a.Out, "\nYours: atoll create%s --name box && atoll shell box\n", mine)

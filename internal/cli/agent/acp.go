@@ -37,7 +37,7 @@ without asking.`,
 		Args:              app.TakeArgs(1, -1, "an agent"),
 		ValidArgsFunction: a.CompleteFrom(0, a.agentNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := spec.Config(a.Config)
+			cfg, err := spec.Config(a.Config, a.HasVMs(cmd.Context()))
 			if err != nil {
 				return err
 			}

@@ -196,7 +196,7 @@ The exit status is 1 if the agent failed or exceeded a limit.`,
 			if err != nil {
 				return err
 			}
-			cfg, err := spec.Config(a.Config)
+			cfg, err := spec.Config(a.Config, a.HasVMs(cmd.Context()))
 			if err != nil {
 				return err
 			}

@@ -41,13 +41,11 @@ type App struct {
 	made []atoll.Driver // by registry, once: two ends of a copy may be one sandbox
 }
 
-const DefaultDriver = "virtual"
-
 // Wiring is what the binary passes to its commands, so that they need not import the
 // drivers.
 type Wiring struct {
-	NewDrivers  func(c *config.Config, home string) []atoll.Driver                  // makes the drivers, as they are configured
-	NewInMemory func() atoll.Driver                                                 // makes a virtual driver that keeps its sandboxes in memory
+	NewDrivers  func(c *config.Config, home string) []atoll.Driver                  // makes the drivers, as they are configured; the first is the default
+	NewInMemory func() atoll.Driver                                                 // makes a driver that keeps its sandboxes in memory, named like the driver that it stands for
 	NewRescuer  func(a *App) func(context.Context, atoll.Info, atoll.Sandbox) error // makes the function by which a fleet saves the work of a project's sandbox
 }
 
@@ -79,19 +77,16 @@ func (a *App) CheckHome() error {
 	return err
 }
 
-// shared are the drivers whose sandboxes every server of a fleet reaches; those
-// of the others are on one host.
-var shared = []string{"kubernetes"}
-
 // SharesRegistry reports whether several servers share the registry of this fleet.
 func (a *App) SharesRegistry() bool { return config.Get[string](a.Config, "registry") != "" }
 
-// Drivers returns the drivers of this run.
+// Drivers returns the drivers of this run: all that are registered, or with a shared registry
+// those whose sandboxes every server can open.
 func (a *App) Drivers() []atoll.Driver {
 	if a.made == nil {
 		a.made = a.NewDrivers(a.Config, a.Home)
 		if a.SharesRegistry() {
-			a.made = slices.DeleteFunc(a.made, func(d atoll.Driver) bool { return !slices.Contains(shared, d.Name()) })
+			a.made = slices.DeleteFunc(a.made, func(d atoll.Driver) bool { return !atoll.IsShared(d) })
 		}
 	}
 	return a.made

@@ -151,7 +151,7 @@ func ctxErr(ctx context.Context) error {
 func (a *App) FleetOptions(log *slog.Logger) fleet.Options {
 	c := a.Config
 	return fleet.Options{
-		Home: a.Home, Registry: config.Get[string](c, "registry"), Shared: shared, Drivers: a.Drivers(), Default: a.DefaultDriver(), Log: log, Rescue: a.rescueFunc(),
+		Home: a.Home, Registry: config.Get[string](c, "registry"), Drivers: a.Drivers(), Default: a.DefaultDriver(), Log: log, Rescue: a.rescueFunc(),
 		Quota: atoll.Quota{
 			Sandboxes: config.Get[int](c, "quota.sandboxes"), CPU: config.Get[float64](c, "quota.cpu"),
 			Memory: config.Get[int64](c, "quota.memory"), Disk: config.Get[int64](c, "quota.disk"),
@@ -162,14 +162,29 @@ func (a *App) FleetOptions(log *slog.Logger) fleet.Options {
 	}
 }
 
+// DefaultDriver returns the name of the driver of new sandboxes: the configured one, else the
+// first that is registered.
 func (a *App) DefaultDriver() string {
 	if a.DriverName != "" {
 		return a.DriverName
 	}
-	if a.SharesRegistry() {
-		return shared[0]
+	return a.FirstDriver()
+}
+
+// FirstDriver returns the name of the driver that is used where none is configured; empty: there
+// is no driver.
+func (a *App) FirstDriver() string {
+	if len(a.Drivers()) == 0 {
+		return ""
 	}
-	return DefaultDriver
+	return a.Drivers()[0].Name()
+}
+
+// InMemory returns a driver that stands for d and keeps its sandboxes in memory, and whether
+// there is one.
+func (a *App) InMemory(d atoll.Driver) (atoll.Driver, bool) {
+	m := a.NewInMemory()
+	return m, m.Name() == d.Name()
 }
 
 // openEmbedded opens the fleet of this machine in this process, behind the same

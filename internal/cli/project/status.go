@@ -16,7 +16,6 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/cli/output"
 	"github.com/atoll-sandbox/atoll/internal/cli/pairing"
 	"github.com/atoll-sandbox/atoll/internal/cli/previewserver"
-	"github.com/atoll-sandbox/atoll/internal/cli/sandboxflag"
 	"github.com/atoll-sandbox/atoll/internal/guest/sshd"
 	"github.com/atoll-sandbox/atoll/internal/preview/proxy"
 	"github.com/atoll-sandbox/atoll/internal/project"
@@ -157,7 +156,7 @@ func (a commands) examineProject(ctx context.Context, w *pairing.Pair, offline b
 		MemoryLimit: i.Config.Limits.Memory, DiskLimit: i.Config.Limits.Disk, Routes: []previewserver.Route{}, Worktrees: []worktreeStatus{}, Terminals: []atoll.Terminal{},
 		Sync: syncStatus{Mode: w.Mode},
 	}
-	if i.Driver == sandboxflag.MachineDriver {
+	if i.Features.IsVM() {
 		s.Acceleration = map[bool]string{true: "kvm", false: "none"}[i.Isolation == "machine"]
 		s.Nested = i.Isolation == "machine" && i.Config.Machine != nil && i.Config.Machine.Nested != nil && *i.Config.Machine.Nested
 	}

@@ -248,13 +248,13 @@ func (a commands) planConfig(ctx context.Context, r *upRun) (atoll.Config, isola
 	if err := a.Config.SetFromProject("driver", "chosen", wl.driver); err != nil {
 		return atoll.Config{}, wl, err
 	}
-	cfg, err := r.spec.Config(a.Config)
+	cfg, err := r.spec.Config(a.Config, func(string) (bool, error) { return wl.features.IsVM(), nil })
 	if err != nil {
 		return cfg, wl, err
 	}
 	cfg.Driver, cfg.User = wl.driver, f.User
 	cfg.Network.Deny = append(cfg.Network.Deny, f.Network.Deny...)
-	if cfg.Image == "" && wl.driver != "namespace" {
+	if cfg.Image == "" && !wl.features.HostRoot {
 		cfg.Image = projectImage
 	}
 	if err := a.addEnvironment(r, &cfg); err != nil {

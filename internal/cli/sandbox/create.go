@@ -28,7 +28,7 @@ configuration.`,
                                            {file: {path, content, mode}} or {copy: ...}`,
 		Args: app.TakeArgs(0, 0, "no arguments (the name goes into --name)"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := f.Config(a.Config)
+			cfg, err := f.Config(a.Config, a.HasVMs(cmd.Context()))
 			if err != nil {
 				return err
 			}

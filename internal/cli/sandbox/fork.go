@@ -24,7 +24,7 @@ snapshot. Flags override settings of the copy. Its name is printed on stdout.`,
 			if err != nil {
 				return err
 			}
-			spec, err := f.Spec(a.Config.FlagsOnly())
+			spec, err := f.Spec(a.Config.FlagsOnly(), a.HasVMs(cmd.Context()))
 			if err != nil {
 				return err
 			}

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/cli/app"
 	"github.com/atoll-sandbox/atoll/internal/cli/config"
 	"github.com/atoll-sandbox/atoll/internal/cli/exitcode"
 	"github.com/atoll-sandbox/atoll/internal/cli/output"
@@ -82,7 +81,7 @@ workspace, a pool, secrets or --prepare.`,
 			if err != nil {
 				return err
 			}
-			cfg, err := f.Config(a.Config)
+			cfg, err := f.Config(a.Config, a.HasVMs(c.Context()))
 			if err != nil {
 				return err
 			}
@@ -135,13 +134,14 @@ func (a commands) createUnregistered(ctx context.Context, spec atoll.Spec) (atol
 	if err != nil {
 		return nil, nil, err
 	}
-	if d.Name() != app.DefaultDriver {
+	memory, ok := a.InMemory(d)
+	if !ok {
 		if err := a.CheckHome(); err != nil {
 			return nil, nil, err
 		}
 		return fleet.Lone(ctx, a.Home, d, spec)
 	}
-	sb, err := a.NewInMemory().Create(ctx, spec) // memory is enough
+	sb, err := memory.Create(ctx, spec) // memory is enough
 	if err != nil {
 		return nil, nil, err
 	}

@@ -95,8 +95,8 @@ func (f *Flags) NeedsFleet(c *config.Config) bool {
 
 // Config builds the Config from the flags and what is configured, or names
 // every mistake.
-func (f *Flags) Config(c *config.Config) (atoll.Config, error) {
-	spec, err := f.Spec(c)
+func (f *Flags) Config(c *config.Config, hasVMs HasVMs) (atoll.Config, error) {
+	spec, err := f.Spec(c, hasVMs)
 	cfg := atoll.Config{
 		Spec: spec, Pool: f.pool, Workspaces: config.List[atoll.WorkspaceMount](c, "defaults.workspaces"),
 		Lifecycle: atoll.Lifecycle{
@@ -129,9 +129,9 @@ func (f *Flags) Config(c *config.Config) (atoll.Config, error) {
 }
 
 // Spec builds the Spec, or names every mistake.
-func (f *Flags) Spec(c *config.Config) (atoll.Spec, error) {
+func (f *Flags) Spec(c *config.Config, hasVMs HasVMs) (atoll.Spec, error) {
 	s := atoll.Spec{
-		Name: f.Name, Dir: f.dir, Image: config.Get[string](c, "defaults.image"), Runtime: f.runtime, User: f.user, Pod: f.ofPod(), Machine: f.ofMachine(c),
+		Name: f.Name, Dir: f.dir, Image: config.Get[string](c, "defaults.image"), Runtime: f.runtime, User: f.user, Pod: f.ofPod(),
 		Limits: atoll.Resources{
 			CPU: config.Get[float64](c, "defaults.cpus"), Files: f.files, PIDs: f.pids,
 			Memory: config.Get[int64](c, "defaults.memory"), Disk: config.Get[int64](c, "defaults.disk"),
@@ -141,6 +141,8 @@ func (f *Flags) Spec(c *config.Config) (atoll.Spec, error) {
 	}
 	var errs []error
 	var err error
+	s.Machine, err = f.ofMachine(c, hasVMs)
+	errs = append(errs, err)
 	s.Env, err = ParseEnv(f.Env, f.EnvFiles, "--env")
 	errs = append(errs, err)
 	s.Labels, err = ParseLabels(f.labels)

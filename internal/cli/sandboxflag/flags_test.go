@@ -29,3 +29,35 @@ func TestMountTexts(t *testing.T) {
 		t.Errorf("%+v, %v", m, err)
 	}
 }
+
+// TestConfiguredVMSettings: what is configured of VMs applies to drivers that have VMs, and no driver
+// is probed for it unless there is such a setting.
+func TestConfiguredVMSettings(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	probe := func(driver string) (bool, error) { return driver == "vm", nil }
+	for _, test := range []struct {
+		driver, nested string
+		hasVMs         HasVMs
+		want           bool
+	}{
+		{"vm", "true", probe, true},
+		{"other", "true", probe, false},
+		{"", "true", nil, false},
+		{"vm", "", nil, false},
+	} {
+		t.Setenv("ATOLL_DRIVER", test.driver)
+		t.Setenv("ATOLL_DEFAULTS_MACHINE_NESTED_VIRT", test.nested)
+		c, err := config.LoadAt(t.TempDir(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var f Flags
+		spec, err := f.Spec(c, test.hasVMs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := spec.Machine != nil; got != test.want {
+			t.Errorf("driver %q, nested %q: %+v", test.driver, test.nested, spec.Machine)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -13,10 +14,9 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/cli/config"
 )
 
-// MachineDriver is the driver whose sandboxes are machines: what is configured of
-// machines counts for its sandboxes only, what flags say for any, which may refuse
-// it.
-const MachineDriver = "microvm"
+// HasVMs reports whether the sandboxes of a driver are VMs. Configured settings of VMs apply
+// only to these; flags apply to every driver, which refuses them if it has no VMs.
+type HasVMs func(driver string) (bool, error)
 
 // addMachine adds what only a machine of its own has.
 func (f *Flags) addMachine(cmd *cobra.Command) {
@@ -34,29 +34,44 @@ func (f *Flags) addMachine(cmd *cobra.Command) {
 }
 
 // ofMachine returns the settings of a VM from flags and configuration; nil if there are none.
-func (f *Flags) ofMachine(c *config.Config) *atoll.Machine {
-	counts := func(name string) bool {
+func (f *Flags) ofMachine(c *config.Config, hasVMs HasVMs) (*atoll.Machine, error) {
+	probe := sync.OnceValues(func() (bool, error) {
+		if driver := config.Get[string](c, "driver"); driver != "" {
+			return hasVMs(driver)
+		}
+		return false, nil
+	})
+	var err error
+	applies := func(name string) bool {
 		s := c.Settings[name]
-		return s.Key != nil && s.Origin != "default" && (config.Get[string](c, "driver") == MachineDriver || strings.HasPrefix(s.Origin, "--"))
+		if s.Key == nil || s.Origin == "default" {
+			return false
+		}
+		if strings.HasPrefix(s.Origin, "--") {
+			return true
+		}
+		var vm bool
+		vm, err = probe()
+		return vm
 	}
 	truth := func(name string) *bool {
-		if !counts(name) {
+		if !applies(name) {
 			return nil
 		}
 		b := config.Get[bool](c, name)
 		return &b
 	}
 	m := atoll.Machine{Nested: truth("defaults.machine.nested_virt"), Persist: truth("defaults.machine.persist"), Disk: f.disk}
-	if counts("defaults.machine.share_proto") {
+	if applies("defaults.machine.share_proto") {
 		m.Share = config.Get[string](c, "defaults.machine.share_proto")
 	}
-	if counts("defaults.machine.qemu_extra_args") {
+	if applies("defaults.machine.qemu_extra_args") {
 		m.Args = config.List[string](c, "defaults.machine.qemu_extra_args")
 	}
 	if m.Nested == nil && m.Persist == nil && m.Share == "" && m.Disk == "" && len(m.Args) == 0 {
-		return nil
+		return nil, err
 	}
-	return &m
+	return &m, err
 }
 
 // Negation is a flag that sets another to the opposite.

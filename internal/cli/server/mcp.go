@@ -32,7 +32,7 @@ A server offers the same tools at /mcp, by streamable HTTP.`,
   atoll mcp --sandbox work --allow api.example.com`,
 		Args: app.TakeArgs(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := f.Config(a.Config)
+			cfg, err := f.Config(a.Config, a.HasVMs(cmd.Context()))
 			if err != nil {
 				return err
 			}

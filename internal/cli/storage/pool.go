@@ -68,7 +68,7 @@ func (a commands) poolSet() *cobra.Command {
 			if f.Name != "" {
 				return fmt.Errorf("%w: sandboxes of a pool get their names when they are claimed", atoll.ErrInvalid)
 			}
-			spec, err := f.Spec(a.Config)
+			spec, err := f.Spec(a.Config, a.HasVMs(cmd.Context()))
 			if err != nil {
 				return err
 			}
