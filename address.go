@@ -34,10 +34,10 @@ func PublicAddress(a netip.Addr) bool {
 	return true
 }
 
-// Private returns the first part of the rules that reaches beyond the public internet: the
+// PrivateRule returns the first part of the rules that reaches beyond the public internet: the
 // mode, or an entry of Allow that names a private address or one of the host itself. A caller
 // that may use it can reach the network of the host. It returns "" if there is none.
-func (n *Network) Private() string {
+func (n *Network) PrivateRule() string {
 	if n.Mode == NetworkBridge || n.Mode == NetworkOpen {
 		return "mode " + string(n.Mode)
 	}

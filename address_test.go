@@ -17,13 +17,13 @@ func TestNetworkPrivate(t *testing.T) {
 		"GET http://127.0.0.1/x": true, "GET,HEAD https://example.com/": false, "168.63.129.16": true, "host.atoll.internal:80": true, "HTTP://HOST.atoll.internal.": true,
 	} {
 		n := atoll.Network{Allow: []string{"example.com", entry}}
-		if got := n.Private() != ""; got != private {
+		if got := n.PrivateRule() != ""; got != private {
 			t.Errorf("%s: private is %v, want %v", entry, got, private)
 		}
 	}
 	for mode, private := range map[atoll.NetworkMode]bool{"": false, atoll.NetworkNone: false, atoll.NetworkNAT: false, atoll.NetworkBridge: true, atoll.NetworkOpen: true} {
 		n := atoll.Network{Mode: mode}
-		if got := n.Private() != ""; got != private {
+		if got := n.PrivateRule() != ""; got != private {
 			t.Errorf("mode %q: private is %v, want %v", mode, got, private)
 		}
 	}

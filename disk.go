@@ -8,28 +8,28 @@ import (
 // Defaults and minimums of a virtual machine: [Resources.Memory] and [Resources.CPU] of
 // [Spec.Limits].
 const (
-	DefaultMachineMemory = 8 << 30 // bytes
-	MinMachineMemory     = 1 << 30 // bytes
-	DefaultMachineCPU    = 4       // virtual processors
-	MinMachineCPU        = 1
+	DefaultVMMemory = 8 << 30 // bytes
+	MinVMMemory     = 1 << 30 // bytes
+	DefaultVMCPU    = 4       // virtual processors
+	MinVMCPU        = 1
 )
 
-// Fresher is a Stopper whose disks can be discarded.
-type Fresher interface {
-	// Fresh starts a stopped sandbox in the state of its creation: everything written to its
+// FreshStarter is a Stopper whose disks can be discarded.
+type FreshStarter interface {
+	// StartFresh starts a stopped sandbox in the state of its creation: everything written to its
 	// disks since then is discarded, and so are its snapshots. A running sandbox is ErrState.
 	// If the start fails, the disks are discarded all the same; Start and Fresh can try again.
-	Fresh(ctx context.Context) error
+	StartFresh(ctx context.Context) error
 }
 
 // DiskKeeper is a sandbox whose working directory is a disk that can outlive the sandbox.
 type DiskKeeper interface {
-	// DestroyKeeping removes the sandbox as Destroy does but keeps the disk of its working
+	// DestroyKeepDisk removes the sandbox as Destroy does but keeps the disk of its working
 	// directory under a name, for VM.Disk of another sandbox. A name that is in use is
 	// ErrExists; a sandbox without such a disk is ErrState. In both cases nothing changes. A
 	// sandbox that was created with a kept disk returns it under the same name; another name
 	// renames it. Calling it twice with the same name is not an error.
-	DestroyKeeping(ctx context.Context, name string) error
+	DestroyKeepDisk(ctx context.Context, name string) error
 }
 
 // DiskStore is a Driver that keeps disks of destroyed sandboxes.
@@ -43,28 +43,28 @@ type DiskStore interface {
 
 // Disk is the kept disk of a working directory.
 type Disk struct {
-	Name    string    `json:"name"`
-	Owner   Owner     `json:"owner,omitzero"`    // set by the fleet; drivers leave it zero
-	Driver  string    `json:"driver,omitempty"`  // set by the fleet
-	Size    int64     `json:"size"`              // bytes available to its files
-	Used    int64     `json:"used"`              // bytes used on the host
-	Created time.Time `json:"created"`           // when the disk was kept
-	From    string    `json:"from,omitempty"`    // id of the sandbox that it was created for
-	Sandbox string    `json:"sandbox,omitempty"` // id of the sandbox that uses it now; empty: none
+	Name       string    `json:"name"`
+	Owner      Owner     `json:"owner,omitzero"`    // set by the fleet; drivers leave it zero
+	Driver     string    `json:"driver,omitempty"`  // set by the fleet
+	Size       int64     `json:"size"`              // bytes available to its files
+	Used       int64     `json:"used"`              // bytes used on the host
+	Created    time.Time `json:"created"`           // when the disk was kept
+	CreatedFor string    `json:"from,omitempty"`    // id of the sandbox that it was created for
+	Sandbox    string    `json:"sandbox,omitempty"` // id of the sandbox that uses it now; empty: none
 }
 
-// Fresh starts a stopped sandbox with its disks discarded; see [Fresher].
-func Fresh(ctx context.Context, sb Sandbox) error {
-	f, err := requireAbility[Fresher](sb, "fresh start")
+// StartFresh starts a stopped sandbox with its disks discarded; see [Fresher].
+func StartFresh(ctx context.Context, sb Sandbox) error {
+	f, err := requireAbility[FreshStarter](sb, "fresh start")
 	if err != nil {
 		return err
 	}
-	return f.Fresh(ctx)
+	return f.StartFresh(ctx)
 }
 
-// DestroyKeeping removes a sandbox but keeps the disk of its working directory
+// DestroyKeepDisk removes a sandbox but keeps the disk of its working directory
 // under a name; see [DiskKeeper].
-func DestroyKeeping(ctx context.Context, sb Sandbox, name string) error {
+func DestroyKeepDisk(ctx context.Context, sb Sandbox, name string) error {
 	if err := CheckName(name); err != nil {
 		return &Error{Op: "keep disk", ID: sb.ID(), Err: err}
 	}
@@ -72,5 +72,5 @@ func DestroyKeeping(ctx context.Context, sb Sandbox, name string) error {
 	if err != nil {
 		return err
 	}
-	return k.DestroyKeeping(ctx, name)
+	return k.DestroyKeepDisk(ctx, name)
 }

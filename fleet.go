@@ -43,8 +43,8 @@ type Workspace struct {
 	Files     int               `json:"files"`
 }
 
-// Pruned lists the workspaces that retention removed, or would remove in a dry run.
-type Pruned struct {
+// PruneResult lists the workspaces that retention removed, or would remove in a dry run.
+type PruneResult struct {
 	Workspaces []Workspace `json:"workspaces"`
 	Bytes      int64       `json:"bytes"`
 	DryRun     bool        `json:"dry_run,omitempty"`

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Gated is a sandbox with an egress proxy whose rules can be changed and read.
-type Gated interface {
+// NetworkController is a sandbox with an egress proxy whose rules can be changed and read.
+type NetworkController interface {
 	// SetNetwork replaces the rules. Connections that the new rules forbid are closed. The
 	// mode can't be changed.
 	SetNetwork(ctx context.Context, n Network) error
 	// Connections returns the recorded connection attempts, oldest first, up to a limit.
 	Connections(ctx context.Context) ([]Connection, error)
-	// AskNetwork returns the verdict of the rules on a target ("example.com",
+	// CheckNetwork returns the verdict of the rules on a target ("example.com",
 	// "example.com:22", "https://example.com/a"), without connecting.
-	AskNetwork(ctx context.Context, target string) (Connection, error)
+	CheckNetwork(ctx context.Context, target string) (Connection, error)
 }
 
 // Connection is one attempt of a sandbox to connect to a target.
@@ -36,7 +36,7 @@ type Connection struct {
 
 // SetNetwork replaces the network rules of a sandbox; see [Gated].
 func SetNetwork(ctx context.Context, sb Sandbox, n Network) error {
-	g, err := requireAbility[Gated](sb, "set network")
+	g, err := requireAbility[NetworkController](sb, "set network")
 	if err != nil {
 		return err
 	}
@@ -45,18 +45,18 @@ func SetNetwork(ctx context.Context, sb Sandbox, n Network) error {
 
 // Connections returns the connection attempts of a sandbox, oldest first; see [Gated].
 func Connections(ctx context.Context, sb Sandbox) ([]Connection, error) {
-	g, err := requireAbility[Gated](sb, "network log")
+	g, err := requireAbility[NetworkController](sb, "network log")
 	if err != nil {
 		return nil, err
 	}
 	return g.Connections(ctx)
 }
 
-// AskNetwork returns the verdict of a sandbox's rules on a target, without connecting.
-func AskNetwork(ctx context.Context, sb Sandbox, target string) (Connection, error) {
-	g, err := requireAbility[Gated](sb, "network test")
+// CheckNetwork returns the verdict of a sandbox's rules on a target, without connecting.
+func CheckNetwork(ctx context.Context, sb Sandbox, target string) (Connection, error) {
+	g, err := requireAbility[NetworkController](sb, "network test")
 	if err != nil {
 		return Connection{}, err
 	}
-	return g.AskNetwork(ctx, target)
+	return g.CheckNetwork(ctx, target)
 }

@@ -51,8 +51,8 @@ func Notices(ctx context.Context, sb Sandbox, f func(Notice) error) error {
 	return n.Notices(ctx, f)
 }
 
-// Porter is a Notifier that knows the ports on which programs inside listen.
-type Porter interface {
+// PortLister is a Notifier that knows the ports on which programs inside listen.
+type PortLister interface {
 	// Ports returns the open ports, ordered by number.
 	Ports(ctx context.Context) ([]Port, error)
 }
@@ -67,7 +67,7 @@ type Port struct {
 
 // Ports returns the ports on which programs in a sandbox listen.
 func Ports(ctx context.Context, sb Sandbox) ([]Port, error) {
-	p, err := requireAbility[Porter](sb, "ports")
+	p, err := requireAbility[PortLister](sb, "ports")
 	if err != nil {
 		return nil, err
 	}

@@ -116,9 +116,9 @@ type Unwrapper interface {
 	Unwrap() Sandbox
 }
 
-// Chooser is a sandbox with the methods of more abilities than it has, such as a sandbox on
+// AbilityReporter is a sandbox with the methods of more abilities than it has, such as a sandbox on
 // a remote server. [As] asks it for each ability.
-type Chooser interface {
+type AbilityReporter interface {
 	// Has reports whether the sandbox has an ability, given as a nil *Stopper, *Pauser…
 	Has(ability any) bool
 }
@@ -126,7 +126,7 @@ type Chooser interface {
 // As returns the first of sb and the sandboxes it wraps that has the ability T.
 func As[T any](sb Sandbox) (T, bool) {
 	for {
-		c, choosy := sb.(Chooser)
+		c, choosy := sb.(AbilityReporter)
 		if t, ok := sb.(T); ok && (!choosy || c.Has((*T)(nil))) {
 			return t, true
 		}

@@ -45,8 +45,8 @@ type Spec struct {
 	// snapshots or quotas. A fork mounts the same directories.
 	Mounts []Mount `json:"mounts,omitempty"`
 
-	Machine *Machine `json:"machine,omitempty"` // for drivers of virtual machines; other drivers refuse it
-	Pod     *Pod     `json:"pod,omitempty"`     // for drivers of pods; other drivers refuse it
+	VM  *VM  `json:"machine,omitempty"` // for drivers of virtual machines; other drivers refuse it
+	Pod *Pod `json:"pod,omitempty"`     // for drivers of pods; other drivers refuse it
 
 	// Dirs are further directories, besides Dir, into which files are going to be imported.
 	// The fleet sets them. Drivers that can't import files into every directory create these
@@ -63,8 +63,8 @@ type Spec struct {
 	Progress func(Progress) `json:"-"`
 }
 
-// Machine holds the settings that only virtual machines have.
-type Machine struct {
+// VM holds the settings that only virtual machines have.
+type VM struct {
 	Nested *bool    `json:"nested_virt,omitempty"`     // virtual machines inside it; nil: if this host supports it
 	Share  string   `json:"share_proto,omitempty"`     // protocol of mounts: "virtiofs" or "9p"; empty: the driver's choice
 	Args   []string `json:"qemu_extra_args,omitempty"` // further QEMU arguments, checked against the driver's allow-list
@@ -81,7 +81,7 @@ type Machine struct {
 }
 
 // check reports every mistake in the settings.
-func (m *Machine) check() []error {
+func (m *VM) check() []error {
 	var errs []error
 	bad := func(field, format string, a ...any) {
 		errs = append(errs, newFieldError("machine."+field, "machine."+format, a...))
@@ -229,8 +229,8 @@ func (s *Spec) Check() error {
 		bad("network.mode", "network mode %q: must be none, nat, bridge or open", s.Network.Mode)
 	}
 	errs = append(errs, checkNetworkRules(&s.Network)...)
-	if s.Machine != nil {
-		errs = append(errs, s.Machine.check()...)
+	if s.VM != nil {
+		errs = append(errs, s.VM.check()...)
 	}
 	errs = append(errs, checkMounts(s.Mounts)...)
 	errs = append(errs, checkResources("limits", s.Limits)...)

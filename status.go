@@ -78,7 +78,7 @@ type Features struct {
 	Detach   bool          `json:"detach"`             // Detacher
 	Terminal bool          `json:"terminal"`           // Terminals
 	Notices  bool          `json:"notices"`            // Notifier
-	Gate     bool          `json:"gate"`               // Gated
+	Egress   bool          `json:"gate"`               // Gated
 	Fresh    bool          `json:"fresh"`              // Fresher
 	Disks    bool          `json:"disks"`              // DiskKeeper, and the driver is a DiskStore
 	Runtimes []string      `json:"runtimes,omitempty"` // Spec.Runtime, besides the driver's own
@@ -120,13 +120,13 @@ func (f *Features) Has(ability any) bool {
 		return f.Watch
 	case *Detacher:
 		return f.Detach
-	case *Terminals, *TerminalUser:
+	case *Terminals, *TerminalAttacher:
 		return f.Terminal
-	case *Notifier, *Porter:
+	case *Notifier, *PortLister:
 		return f.Notices
-	case *Gated:
-		return f.Gate
-	case *Fresher:
+	case *NetworkController:
+		return f.Egress
+	case *FreshStarter:
 		return f.Fresh
 	case *DiskKeeper:
 		return f.Disks

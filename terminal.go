@@ -18,8 +18,8 @@ type Terminals interface {
 	CloseTerminal(ctx context.Context, name string) error
 }
 
-// TerminalUser is a sandbox whose terminals can be attached, read and written.
-type TerminalUser interface {
+// TerminalAttacher is a sandbox whose terminals can be attached, read and written.
+type TerminalAttacher interface {
 	// AttachTerminal writes the current screen of a terminal, then its output, until its
 	// command ends (it returns the Exit and nil) or ctx is done, which leaves the command
 	// running. A slow client gets the newest screen instead of all output. It never slows
@@ -98,10 +98,10 @@ type Attachment struct {
 	ReadOnly bool // ignore Stdin, and ignore the size of this window
 	History  bool // write the scrollback too, which replaces that of the window
 
-	// Sized, when not nil, is called with the terminal's size before the first output and
+	// OnResize, when not nil, is called with the terminal's size before the first output and
 	// after each change; the window then takes that size. Without it, a window of another
 	// size gets the part of the screen that fits.
-	Sized func(Size)
+	OnResize func(Size)
 }
 
 // Screen is the content of a terminal.

@@ -17,10 +17,10 @@ type Agent interface {
 	// Plan returns the files to place and the command to run for a turn. It
 	// returns ErrInvalid or ErrUnsupported, with every reason named, for a turn
 	// that the agent can't run.
-	Plan(t *Turn, at Site) (*Plan, error)
+	Plan(t *Turn, at Environment) (*Plan, error)
 
 	// NewConversation returns the protocol state for a process of such a plan.
-	NewConversation(t *Turn, at Site) Conversation
+	NewConversation(t *Turn, at Environment) Conversation
 }
 
 // Features are the abilities and needs of an agent.
@@ -62,9 +62,9 @@ type Package struct {
 	Node    bool   `json:"node,omitempty"` // the program is JavaScript
 }
 
-// Site describes the sandbox that a turn runs in. Paths and addresses are those
+// Environment describes the sandbox that a turn runs in. Paths and addresses are those
 // inside the sandbox.
-type Site struct {
+type Environment struct {
 	Dir   string // the workspace; absolute
 	State string // the agent's own directory, which outlives the sandbox; absolute, not beneath Dir or /tmp
 	Model string // base URL of the model endpoint, "http://127.0.0.1:41234"; empty: none
@@ -120,9 +120,9 @@ type Conversation interface {
 	// can't be asked.
 	Interrupt(x Exchange) bool
 
-	// Settled reports whether the prompt has its result and the agent has
+	// IsFinished reports whether the prompt has its result and the agent has
 	// finished all work for it.
-	Settled() bool
+	IsFinished() bool
 
 	// Result returns the outcome of the last prompt as far as it is known. exit
 	// is nil while the process runs. The zero Outcome means that the agent

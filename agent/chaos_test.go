@@ -204,7 +204,7 @@ func TestManyTurnsLeaveNothing(t *testing.T) {
 				p.printLine(fakeLine{Result: "done"})
 				return 0
 			})
-			s.job.Agent = fakeAgent{features: agent.Features{API: "openai"}, plan: func(_ *agent.Turn, at agent.Site) *agent.Plan {
+			s.job.Agent = fakeAgent{features: agent.Features{API: "openai"}, plan: func(_ *agent.Turn, at agent.Environment) *agent.Plan {
 				base, tools = at.Model, at.Tools[2]
 				return &agent.Plan{Args: []string{"double"}}
 			}}

@@ -16,19 +16,19 @@ import (
 // fakeAgent is a fake agent: its program is a function, its protocol a few JSON objects.
 type fakeAgent struct {
 	features agent.Features
-	plan     func(*agent.Turn, agent.Site) *agent.Plan // nil: only the program
+	plan     func(*agent.Turn, agent.Environment) *agent.Plan // nil: only the program
 }
 
 func (fakeAgent) Name() string               { return "double" }
 func (d fakeAgent) Features() agent.Features { return d.features }
-func (d fakeAgent) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
+func (d fakeAgent) Plan(t *agent.Turn, at agent.Environment) (*agent.Plan, error) {
 	if d.plan != nil {
 		return d.plan(t, at), nil
 	}
 	return &agent.Plan{Args: []string{"double"}}, nil
 }
 
-func (d fakeAgent) NewConversation(t *agent.Turn, _ agent.Site) agent.Conversation {
+func (d fakeAgent) NewConversation(t *agent.Turn, _ agent.Environment) agent.Conversation {
 	return &doubleTalk{turn: t, features: d.features}
 }
 
@@ -104,7 +104,7 @@ func (k *doubleTalk) Interrupt(x agent.Exchange) bool {
 	return k.features.Interrupt
 }
 
-func (k *doubleTalk) Settled() bool                   { return k.result.Outcome != "" && k.busy == 0 }
+func (k *doubleTalk) IsFinished() bool                { return k.result.Outcome != "" && k.busy == 0 }
 func (k *doubleTalk) Result(*agent.Exit) agent.Result { return k.result }
 
 // script is the fake agent's program in a test.

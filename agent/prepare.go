@@ -36,17 +36,17 @@ const (
 
 // prepareSandbox places all files that a turn needs, starts its services, and
 // returns the command that runs the agent.
-func (s *Session) prepareSandbox(ctx context.Context) (atoll.Cmd, Site, error) {
+func (s *Session) prepareSandbox(ctx context.Context) (atoll.Cmd, Environment, error) {
 	j := &s.job
 	in, err := s.setUpEnvironment(ctx)
 	if err != nil {
-		return atoll.Cmd{}, Site{}, err
+		return atoll.Cmd{}, Environment{}, err
 	}
 	setDefault(&j.Dir, in.dir)
 	if err := checkSeparateDirs(j.Dir, j.State); err != nil {
-		return atoll.Cmd{}, Site{}, fmt.Errorf("%w: %w", atoll.ErrInvalid, err)
+		return atoll.Cmd{}, Environment{}, fmt.Errorf("%w: %w", atoll.ErrInvalid, err)
 	}
-	site := Site{Dir: path.Clean(j.Dir), State: path.Join(j.State, j.Agent.Name()), Root: in.root}
+	site := Environment{Dir: path.Clean(j.Dir), State: path.Join(j.State, j.Agent.Name()), Root: in.root}
 	dirs, env := slices.Clone(j.Path), slices.Clone(j.Turn.Env)
 	if in.model != "" {
 		site.Model = "http://" + in.model
@@ -56,14 +56,14 @@ func (s *Session) prepareSandbox(ctx context.Context) (atoll.Cmd, Site, error) {
 		dirs, env = append(dirs, path.Dir(in.tool)), append(env, "ATOLL_TOOLS="+in.tools)
 	}
 	if err := placeAttachments(ctx, j.Sandbox, site.Dir, j.Turn.Prompt); err != nil {
-		return atoll.Cmd{}, Site{}, err
+		return atoll.Cmd{}, Environment{}, err
 	}
 	plan, err := j.Agent.Plan(&j.Turn, site)
 	if err != nil {
-		return atoll.Cmd{}, Site{}, err
+		return atoll.Cmd{}, Environment{}, err
 	}
 	if err := placeFiles(ctx, j.Sandbox, site.State, plan.Files); err != nil {
-		return atoll.Cmd{}, Site{}, err
+		return atoll.Cmd{}, Environment{}, err
 	}
 	if len(dirs) > 0 {
 		env = append(env, "PATH="+strings.Join(append(dirs, in.path), ":"))

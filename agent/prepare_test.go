@@ -35,7 +35,7 @@ func TestAttachments(t *testing.T) {
 		s.job.Turn.Prompt = append(s.job.Turn.Prompt, agent.Content{Name: n, Type: "image/png", Data: fmt.Append(nil, i)})
 	}
 	var got []string
-	s.job.Agent = fakeAgent{plan: func(turn *agent.Turn, at agent.Site) *agent.Plan {
+	s.job.Agent = fakeAgent{plan: func(turn *agent.Turn, at agent.Environment) *agent.Plan {
 		for _, c := range turn.Prompt[1:] {
 			b, err := os.ReadFile(c.Path)
 			rel, rerr := filepath.Rel(filepath.Join(at.Dir, ".attachments"), c.Path)
@@ -74,7 +74,7 @@ func TestPlacedFiles(t *testing.T) {
 	turn := func(files map[string]string) {
 		t.Helper()
 		s.events = nil
-		s.job.Agent = fakeAgent{plan: func(_ *agent.Turn, at agent.Site) *agent.Plan {
+		s.job.Agent = fakeAgent{plan: func(_ *agent.Turn, at agent.Environment) *agent.Plan {
 			p := &agent.Plan{Args: []string{"double"}}
 			for name, data := range files {
 				p.Files = append(p.Files, agent.File{Path: at.State + "/" + name, Data: []byte(data)})
@@ -155,7 +155,7 @@ func TestPlacesThatAreTaken(t *testing.T) {
 			t.Run(kind+"/"+name, func(t *testing.T) {
 				s := newStage(t, agent.Features{}, finishOnce)
 				files := []string{"mcp.json", "skills/a/SKILL.md"}
-				s.job.Agent = fakeAgent{plan: func(_ *agent.Turn, at agent.Site) *agent.Plan {
+				s.job.Agent = fakeAgent{plan: func(_ *agent.Turn, at agent.Environment) *agent.Plan {
 					p := &agent.Plan{Args: []string{"double"}}
 					for _, f := range files {
 						p.Files = append(p.Files, agent.File{Path: at.State + "/" + f, Data: []byte("placed")})
@@ -220,8 +220,8 @@ func TestSurroundings(t *testing.T) {
 		env, dir = strings.Join(p.Env, "\n"), p.Dir
 		return program(ctx, p)
 	}
-	var site agent.Site
-	s.job.Agent = fakeAgent{features: agent.Features{API: "openai"}, plan: func(_ *agent.Turn, at agent.Site) *agent.Plan {
+	var site agent.Environment
+	s.job.Agent = fakeAgent{features: agent.Features{API: "openai"}, plan: func(_ *agent.Turn, at agent.Environment) *agent.Plan {
 		site = at
 		return &agent.Plan{Args: []string{"double"}, Env: []string{"KEY=plan"}}
 	}}
@@ -306,7 +306,7 @@ func TestSpent(t *testing.T) {
 				p.printLine(fakeLine{Result: "result", Failed: c.failed})
 				return 0
 			})
-			s.job.Agent = fakeAgent{features: agent.Features{API: "anthropic"}, plan: func(_ *agent.Turn, at agent.Site) *agent.Plan {
+			s.job.Agent = fakeAgent{features: agent.Features{API: "anthropic"}, plan: func(_ *agent.Turn, at agent.Environment) *agent.Plan {
 				base = at.Model
 				return &agent.Plan{Args: []string{"double"}}
 			}}
@@ -355,7 +355,7 @@ func TestToolsThatBreak(t *testing.T) {
 				}
 				return finishOnce(ctx, p)
 			})
-			s.job.Agent = fakeAgent{plan: func(_ *agent.Turn, at agent.Site) *agent.Plan {
+			s.job.Agent = fakeAgent{plan: func(_ *agent.Turn, at agent.Environment) *agent.Plan {
 				address = at.Tools[2]
 				return &agent.Plan{Args: []string{"double"}}
 			}}

@@ -401,7 +401,7 @@ func TestNothingIsLeft(t *testing.T) {
 	until grep -q a begun && grep -q b begun; do sleep 0.01; done 2>/dev/null
 	echo '{"text":"started"}'
 	cat >/dev/null; while :; do sleep 1; done`
-	s.job.Agent = fakeAgent{plan: func(*agent.Turn, agent.Site) *agent.Plan {
+	s.job.Agent = fakeAgent{plan: func(*agent.Turn, agent.Environment) *agent.Plan {
 		return &agent.Plan{Args: []string{"sh", "-c", text}}
 	}}
 	ctx, cancel := context.WithCancel(t.Context())

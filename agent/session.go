@@ -199,7 +199,7 @@ func (s *Session) checkResult() {
 		return
 	}
 	settled := false
-	s.callConversation(func() { settled = s.conversation.Settled() })
+	s.callConversation(func() { settled = s.conversation.IsFinished() })
 	switch {
 	case !settled:
 		if s.askedToExit {
@@ -376,7 +376,7 @@ func (brokenConversation) HandleLine(Exchange, []byte)             {}
 func (brokenConversation) Prompt(Exchange, []Content) error        { return errBroken }
 func (brokenConversation) Decide(Exchange, string, Decision) error { return errBroken }
 func (brokenConversation) Interrupt(Exchange) bool                 { return false }
-func (brokenConversation) Settled() bool                           { return false }
+func (brokenConversation) IsFinished() bool                        { return false }
 func (b brokenConversation) Result(*Exit) Result {
 	return Result{Outcome: Failed, Code: "internal", Message: errBroken.Error() + ": " + b.reason}
 }

@@ -23,7 +23,7 @@ var terminalsLaws = []law{
 // persistentTerminals is a sandbox with persistent terminals.
 type persistentTerminals interface {
 	atoll.Terminals
-	atoll.TerminalUser
+	atoll.TerminalAttacher
 }
 
 // withTerminals creates a sandbox and returns its terminals, or nil if the
@@ -51,13 +51,13 @@ func (e *env) withTerminals() (atoll.Sandbox, persistentTerminals) {
 // one; nil if one is missing.
 func joinTerminals(sb atoll.Sandbox) persistentTerminals {
 	a, ok := atoll.As[atoll.Terminals](sb)
-	b, also := atoll.As[atoll.TerminalUser](sb)
+	b, also := atoll.As[atoll.TerminalAttacher](sb)
 	if !ok || !also {
 		return nil
 	}
 	return struct {
 		atoll.Terminals
-		atoll.TerminalUser
+		atoll.TerminalAttacher
 	}{a, b}
 }
 

@@ -89,7 +89,7 @@ func serve(t testing.TB, network string, drivers ...atoll.Driver) *station {
 
 func (st *station) mint(t testing.TB, o atoll.Owner, scopes ...atoll.Scope) string {
 	t.Helper()
-	tok, err := st.fleet.For(fleet.LocalCaller()).CreateToken(t.Context(), atoll.Token{Owner: o, Scopes: scopes})
+	tok, err := st.fleet.Account(fleet.LocalCaller()).CreateToken(t.Context(), atoll.Token{Owner: o, Scopes: scopes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func (st *station) client(t testing.TB) *client.Client {
 // sandbox returns a sandbox that is destroyed when the test ends.
 func (st *station) sandbox(t testing.TB) *client.Sandbox {
 	t.Helper()
-	sb, err := st.client(t).CreateConfig(t.Context(), atoll.Config{})
+	sb, err := st.client(t).CreateSandbox(t.Context(), atoll.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,12 +65,12 @@ func (p *remotePort) readMessages() {
 	var b bytes.Buffer
 	for {
 		if err := p.ws.Read(p.life, &b); err != nil {
-			p.in.End(fmt.Errorf("%w: the connection broke: %w", io.ErrUnexpectedEOF, err))
-			p.out.Stop()
+			p.in.CloseWriter(fmt.Errorf("%w: the connection broke: %w", io.ErrUnexpectedEOF, err))
+			p.out.CloseReader()
 			return
 		}
 		if b.Len() == 0 {
-			p.in.End(nil)
+			p.in.CloseWriter(nil)
 			continue
 		}
 		if _, err := p.in.Write(b.Bytes()); err != nil {
@@ -95,7 +95,7 @@ func (p *remotePort) send() {
 			break
 		}
 	}
-	p.out.Stop()
+	p.out.CloseReader()
 }
 
 // Read reads data from the sandbox.
@@ -123,15 +123,15 @@ func (p *remotePort) failWith(op string, err error) error {
 
 // CloseWrite ends the writing direction; reading continues.
 func (p *remotePort) CloseWrite() error {
-	p.out.End(nil)
+	p.out.CloseWriter(nil)
 	return nil
 }
 
 // Close ends both directions after it has sent what was written.
 func (p *remotePort) Close() error {
 	p.once.Do(func() {
-		p.in.Stop()
-		p.out.End(nil)
+		p.in.CloseReader()
+		p.out.CloseWriter(nil)
 		t := time.AfterFunc(closeGrace, p.stop)
 		<-p.sent
 		t.Stop()

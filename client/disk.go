@@ -20,18 +20,18 @@ func (c *Client) RemoveDisk(ctx context.Context, name string) error {
 	return c.getJSON(ctx, call{op: "disk remove", id: name, method: http.MethodDelete, path: "/v1/disks/" + escapeSegment(name)}, nil)
 }
 
-// Fresh starts the stopped sandbox with the disks it was created with: everything
+// StartFresh starts the stopped sandbox with the disks it was created with: everything
 // written to them since is lost.
-func (s *Sandbox) Fresh(ctx context.Context) error {
+func (s *Sandbox) StartFresh(ctx context.Context) error {
 	k := s.newCall("fresh start", http.MethodPost, "/start")
 	k.query = url.Values{"fresh": {"true"}}
 	return s.c.getJSON(ctx, k, nil)
 }
 
-// DestroyKeeping removes the sandbox except the disk of its working directory,
+// DestroyKeepDisk removes the sandbox except the disk of its working directory,
 // which is kept under the given name. A missing sandbox is ErrNotFound,
 // unless one of its disks is already kept under that name.
-func (s *Sandbox) DestroyKeeping(ctx context.Context, name string) error {
+func (s *Sandbox) DestroyKeepDisk(ctx context.Context, name string) error {
 	k := s.newCall("destroy", http.MethodDelete, "")
 	k.query = url.Values{"keep_disk": {name}}
 	err := s.c.getJSON(ctx, k, nil)
@@ -40,7 +40,7 @@ func (s *Sandbox) DestroyKeeping(ctx context.Context, name string) error {
 	}
 	disks, lerr := s.c.Disks(ctx)
 	for _, d := range disks {
-		if d.Name == name && d.From == s.id {
+		if d.Name == name && d.CreatedFor == s.id {
 			return nil
 		}
 	}

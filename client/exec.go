@@ -47,7 +47,7 @@ func newProcessID() string { return "p" + atoll.NewID()[1:] }
 // inlineInput returns a command's standard input and reports whether the command can
 // be run by one request and answered by one response.
 func inlineInput(cmd atoll.Cmd, w *wire.Command) ([]byte, bool) {
-	if cmd.Stdout != nil || cmd.Stderr != nil || cmd.TTY != nil || cmd.Signals != nil || cmd.MaxOutput > wire.MaxKept || commandSize(w) > maxInline {
+	if cmd.Stdout != nil || cmd.Stderr != nil || cmd.TTY != nil || cmd.Signals != nil || cmd.MaxOutput > wire.MaxInlineOutput || commandSize(w) > maxInline {
 		return nil, false
 	}
 	in, ok := cmd.Stdin.(interface {

@@ -247,7 +247,7 @@ func newSource(ctx context.Context, r io.Reader) *source {
 		return s
 	}
 	s.pipe = wire.NewPipe(wire.Window, nil)
-	s.stop = context.AfterFunc(ctx, s.pipe.Stop)
+	s.stop = context.AfterFunc(ctx, s.pipe.CloseReader)
 	go s.readSource()
 	return s
 }
@@ -262,7 +262,7 @@ func (s *source) readSource() {
 		}
 		if err != nil {
 			s.recordError(err)
-			s.pipe.End(err)
+			s.pipe.CloseWriter(err)
 			return
 		}
 	}
@@ -293,7 +293,7 @@ func (s *source) Read(b []byte) (int, error) {
 func (s *source) stopReading() error {
 	if s.pipe != nil {
 		s.stop()
-		s.pipe.Stop()
+		s.pipe.CloseReader()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -192,7 +192,7 @@ func TestLargeUploadIsRefusedEarly(t *testing.T) {
 			ctx := t.Context()
 			cfg := atoll.Config{}
 			cfg.Limits.Disk, cfg.Limits.FileSize = quota, -1
-			sb, err := st.client(t).CreateConfig(ctx, cfg)
+			sb, err := st.client(t).CreateSandbox(ctx, cfg)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -52,7 +52,7 @@ func startListener(ctx context.Context, ws conn, network string) (*remoteListene
 		}
 		addr = net.TCPAddrFromAddrPort(a)
 	}
-	mux, err := wire.Multiplexed(ws, wire.Near, ws.Close)
+	mux, err := wire.NewSession(ws, wire.NearEnd, ws.Close)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func startListener(ctx context.Context, ws conn, network string) (*remoteListene
 		return nil, err
 	}
 	l := &remoteListener{Listener: wire.NewListener(func() {}), mux: mux}
-	l.Lead(st, addr, func() { l.countConn(0, true) })
+	l.SetControl(st, addr, func() { l.countConn(0, true) })
 	go l.acceptStreams()
 	return l, nil
 }
@@ -85,7 +85,7 @@ func (l *remoteListener) acceptStreams() {
 		if err != nil {
 			return
 		}
-		go l.Take(st, l.mux.CloseChan())
+		go l.Deliver(st, l.mux.CloseChan())
 	}
 }
 
@@ -96,7 +96,7 @@ func (l *remoteListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	l.countConn(1, false)
-	return &remoteConn{Line: c.(*wire.Line), l: l}, nil // those of a wire.Listener are
+	return &remoteConn{Conn: c.(*wire.Conn), l: l}, nil // those of a wire.Listener are
 }
 
 // countConn adds n to the number of open connections. last marks the listener as finished.
@@ -113,20 +113,20 @@ func (l *remoteListener) countConn(n int, last bool) {
 
 // remoteConn is a connection from a program inside the sandbox.
 type remoteConn struct {
-	*wire.Line
+	*wire.Conn
 	l    *remoteListener
 	once sync.Once
 }
 
 // Close closes the connection.
 func (c *remoteConn) Close() error {
-	err := c.Line.Close()
+	err := c.Conn.Close()
 	c.once.Do(func() { c.l.countConn(-1, false) })
 	return err
 }
 
 // Abort resets the connection.
 func (c *remoteConn) Abort() {
-	c.Line.Abort()
+	c.Conn.Abort()
 	c.once.Do(func() { c.l.countConn(-1, false) })
 }

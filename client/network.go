@@ -39,8 +39,8 @@ func (s *Sandbox) Connections(ctx context.Context) ([]atoll.Connection, error) {
 	return getList[atoll.Connection](ctx, s.c, s.newCall("network log", "", "/network/connections"))
 }
 
-// AskNetwork checks a target against the rules without connecting.
-func (s *Sandbox) AskNetwork(ctx context.Context, target string) (atoll.Connection, error) {
+// CheckNetwork checks a target against the rules without connecting.
+func (s *Sandbox) CheckNetwork(ctx context.Context, target string) (atoll.Connection, error) {
 	k := s.newCall("network test", "", "/network/test")
 	k.query = url.Values{"target": {target}}
 	var c atoll.Connection

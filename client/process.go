@@ -106,7 +106,7 @@ type Attachment struct {
 	Stderr  io.Writer         // nil: discarded
 	Resize  <-chan atoll.Size // nil: none
 	Signals <-chan string     // nil: none
-	Lost    func(bytes int64) // is called for output that is no longer stored; nil: not reported
+	OnLost  func(bytes int64) // is called for output that is no longer stored; nil: not reported
 }
 
 // Attach connects to a process until it exits, and returns its exit, or until ctx
@@ -132,7 +132,7 @@ func (s *Sandbox) Attach(ctx context.Context, id string, a Attachment) (atoll.Ex
 		return atoll.Exit{}, err
 	}
 	st := newStream(s.c, k, conn, atoll.Cmd{Stdin: a.Stdin, Stdout: a.Stdout, Stderr: a.Stderr, Signals: a.Signals})
-	st.resize, st.lost, st.attached = a.Resize, a.Lost, true
+	st.resize, st.lost, st.attached = a.Resize, a.OnLost, true
 	return st.runCommand(ctx, nil)
 }
 

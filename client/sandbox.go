@@ -25,25 +25,25 @@ type Sandbox struct {
 }
 
 var (
-	_ atoll.Sandbox        = (*Sandbox)(nil)
-	_ atoll.Chooser        = (*Sandbox)(nil)
-	_ atoll.Stopper        = (*Sandbox)(nil)
-	_ atoll.Pauser         = (*Sandbox)(nil)
-	_ atoll.Snapshotter    = (*Sandbox)(nil)
-	_ atoll.SnapshotKeeper = (*Sandbox)(nil)
-	_ atoll.Forker         = (*Sandbox)(nil)
-	_ atoll.Dialer         = (*Sandbox)(nil)
-	_ atoll.Listener       = (*Sandbox)(nil)
-	_ atoll.Meter          = (*Sandbox)(nil)
-	_ atoll.Historian      = (*Sandbox)(nil)
-	_ atoll.Watcher        = (*Sandbox)(nil)
-	_ atoll.DirFS          = (*Sandbox)(nil)
-	_ atoll.Gated          = (*Sandbox)(nil)
-	_ atoll.Notifier       = (*Sandbox)(nil)
-	_ atoll.Porter         = (*Sandbox)(nil)
-	_ atoll.Detacher       = (*Sandbox)(nil)
-	_ atoll.Fresher        = (*Sandbox)(nil)
-	_ atoll.DiskKeeper     = (*Sandbox)(nil)
+	_ atoll.Sandbox           = (*Sandbox)(nil)
+	_ atoll.AbilityReporter   = (*Sandbox)(nil)
+	_ atoll.Stopper           = (*Sandbox)(nil)
+	_ atoll.Pauser            = (*Sandbox)(nil)
+	_ atoll.Snapshotter       = (*Sandbox)(nil)
+	_ atoll.SnapshotKeeper    = (*Sandbox)(nil)
+	_ atoll.Forker            = (*Sandbox)(nil)
+	_ atoll.Dialer            = (*Sandbox)(nil)
+	_ atoll.Listener          = (*Sandbox)(nil)
+	_ atoll.Meter             = (*Sandbox)(nil)
+	_ atoll.Historian         = (*Sandbox)(nil)
+	_ atoll.Watcher           = (*Sandbox)(nil)
+	_ atoll.DirFS             = (*Sandbox)(nil)
+	_ atoll.NetworkController = (*Sandbox)(nil)
+	_ atoll.Notifier          = (*Sandbox)(nil)
+	_ atoll.PortLister        = (*Sandbox)(nil)
+	_ atoll.Detacher          = (*Sandbox)(nil)
+	_ atoll.FreshStarter      = (*Sandbox)(nil)
+	_ atoll.DiskKeeper        = (*Sandbox)(nil)
 )
 
 func (c *Client) newSandbox(info atoll.Info) *Sandbox {
@@ -51,8 +51,8 @@ func (c *Client) newSandbox(info atoll.Info) *Sandbox {
 	return &Sandbox{c: c, id: info.ID, info: info, files: files{c: c, id: info.ID, path: path}}
 }
 
-// CreateConfig creates a sandbox and returns when it is running.
-func (c *Client) CreateConfig(ctx context.Context, cfg atoll.Config) (*Sandbox, error) {
+// CreateSandbox creates a sandbox and returns when it is running.
+func (c *Client) CreateSandbox(ctx context.Context, cfg atoll.Config) (*Sandbox, error) {
 	var info atoll.Info
 	if err := c.postJSON(ctx, call{op: "create", path: "/v1/sandboxes"}, cfg, &info); err != nil {
 		return nil, err

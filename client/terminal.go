@@ -13,8 +13,8 @@ import (
 )
 
 var (
-	_ atoll.Terminals    = (*Sandbox)(nil)
-	_ atoll.TerminalUser = (*Sandbox)(nil)
+	_ atoll.Terminals        = (*Sandbox)(nil)
+	_ atoll.TerminalAttacher = (*Sandbox)(nil)
 )
 
 // terminalWindow is the window for terminal output in bytes: small,
@@ -97,12 +97,12 @@ func (s *Sandbox) AttachTerminal(ctx context.Context, name string, a atoll.Attac
 	}
 	setFlag(k.query, "read_only", a.ReadOnly)
 	setFlag(k.query, "history", a.History)
-	setFlag(k.query, "sized", a.Sized != nil)
+	setFlag(k.query, "sized", a.OnResize != nil)
 	conn, err := s.c.openWebSocket(ctx, k, wire.ExecProtocol)
 	if err != nil {
 		return atoll.Exit{}, err
 	}
 	st := newStream(s.c, k, conn, atoll.Cmd{Stdin: a.Stdin, Stdout: a.Stdout, Stderr: io.Discard})
-	st.resize, st.sized, st.window, st.attached = a.Resize, a.Sized, terminalWindow, true
+	st.resize, st.sized, st.window, st.attached = a.Resize, a.OnResize, terminalWindow, true
 	return st.runCommand(ctx, nil)
 }

@@ -368,7 +368,7 @@ func TestFleetThroughTheClient(t *testing.T) {
 	}
 	defer ann.Close()
 	cfg := atoll.Config{Spec: atoll.Spec{Name: "anns", Labels: map[string]string{"a": "b"}}}
-	sb, err := ann.CreateConfig(ctx, cfg)
+	sb, err := ann.CreateSandbox(ctx, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,8 +40,8 @@ type PruneOptions struct {
 }
 
 // Prune removes the expired workspaces. With DryRun it only lists them.
-func (c *Client) Prune(ctx context.Context, p PruneOptions) (atoll.Pruned, error) {
-	var pruned atoll.Pruned
+func (c *Client) Prune(ctx context.Context, p PruneOptions) (atoll.PruneResult, error) {
+	var pruned atoll.PruneResult
 	err := c.postJSON(ctx, call{op: "prune", path: "/v1/workspaces/prune"}, wire.Prune{DryRun: p.DryRun, All: p.AllOwners}, &pruned)
 	return pruned, err
 }

@@ -233,7 +233,7 @@ func (greeter) Execute(_ context.Context, args []string, c shell.Context) shell.
 
 func TestExtensions(t *testing.T) {
 	f := vfs.New(vfs.Options{Base: image()})
-	if err := f.WriteFile("/bin/greet", kernel.Stub("greet"), 0o755); err != nil {
+	if err := f.WriteFile("/bin/greet", kernel.StubFile("greet"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	k := kernel.New(kernel.Config{FS: f, Programs: map[string]kernel.Program{"greet": shell.Program(greeter{})}})

@@ -123,7 +123,7 @@ func bWait(in *interp, args []string) int {
 		if status, pid = in.waitOne(spec); name != "" && pid > 0 {
 			in.set(name, itoa(pid))
 		}
-		if in.p.Caught() {
+		if in.p.HasCaughtSignal() {
 			break
 		}
 	}
@@ -398,7 +398,7 @@ func killSignal(s string) (kernel.Signal, bool) {
 	if n, err := strconv.Atoi(s); err == nil {
 		return kernel.Signal(n), n >= 0 && n < kernel.NumSignals
 	}
-	return kernel.SignalNamed(s)
+	return kernel.ParseSignal(s)
 }
 
 func (in *interp) killOne(sig kernel.Signal, who string) bool {
@@ -462,7 +462,7 @@ func (in *interp) killList(args []string) int {
 			b.WriteString(kernel.Signal(n).String() + "\n")
 			continue
 		}
-		s, ok := kernel.SignalNamed(a)
+		s, ok := kernel.ParseSignal(a)
 		if !ok {
 			in.errorf("kill: %s: invalid signal specification", a)
 			status = 1

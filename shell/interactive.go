@@ -278,7 +278,7 @@ func (in *interp) nextKey() (byte, error) {
 		}
 		in.p.Poll() // a read that did not block has not checked for signals
 
-		if in.p.Caught() && in.runSignalTraps() != flowNext { // the signal came before the key
+		if in.p.HasCaughtSignal() && in.runSignalTraps() != flowNext { // the signal came before the key
 			state.typeAhead = append(state.typeAhead, b[:n]...)
 			return 0, errInterrupted
 		}

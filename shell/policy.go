@@ -27,7 +27,7 @@ type preparedTarget struct {
 // checkPolicy asks the policy about a simple command and its redirections,
 // before any of them takes effect.
 func (k *simple) checkPolicy(in *interp, args []string) bool {
-	if !in.p.Kernel().Guarded() {
+	if !in.p.Kernel().HasPolicy() {
 		return true
 	}
 	c := Call{Name: args[0], Args: args, Dir: in.p.Dir(), Redirs: in.prepareRedirs(k.redirs)}
@@ -44,7 +44,7 @@ func (k *simple) checkPolicy(in *interp, args []string) bool {
 // checkRedirPolicy asks the policy about redirections without a simple
 // command.
 func (in *interp) checkRedirPolicy(list []redir) bool {
-	if !in.p.Kernel().Guarded() {
+	if !in.p.Kernel().HasPolicy() {
 		return true
 	}
 	return in.askPolicy(Call{Dir: in.p.Dir(), Kind: kernel.KindRedirection, Redirs: in.prepareRedirs(list)})
@@ -52,7 +52,7 @@ func (in *interp) checkRedirPolicy(list []redir) bool {
 
 // checkNamedCommand asks the policy about a command that a builtin runs.
 func (in *interp) checkNamedCommand(args []string) bool {
-	if !in.p.Kernel().Guarded() {
+	if !in.p.Kernel().HasPolicy() {
 		return true
 	}
 	c := Call{Name: args[0], Args: args, Dir: in.p.Dir()}
@@ -62,7 +62,7 @@ func (in *interp) checkNamedCommand(args []string) bool {
 
 // askPolicy reports whether the policy allows a call; a denial is printed.
 func (in *interp) askPolicy(c Call) bool {
-	err := in.p.Allow(c)
+	err := in.p.CheckPolicy(c)
 	if err == nil {
 		return true
 	}

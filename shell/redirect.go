@@ -65,7 +65,7 @@ type undo []savedFD
 
 type savedFD struct {
 	fd   int
-	open *kernel.Open // nil: it was closed
+	open *kernel.FileDescription // nil: it was closed
 }
 
 // undoRedirs undoes redirections.
@@ -89,7 +89,7 @@ func (u *undo) makePermanent() {
 
 // replaceFD assigns o to fd and records the previous descriptor in u. It takes
 // ownership of o.
-func (in *interp) replaceFD(fd int, o *kernel.Open, u *undo) bool {
+func (in *interp) replaceFD(fd int, o *kernel.FileDescription, u *undo) bool {
 	*u = append(*u, savedFD{fd, in.p.TakeFD(fd)})
 	if err := in.p.SetFD(fd, o); err != nil {
 		*u = (*u)[:len(*u)-1]
@@ -124,7 +124,7 @@ func (in *interp) applyRedirs(list []redir, u *undo) bool {
 func (in *interp) applyRedir(r *redir, u *undo) bool {
 	if r.text != nil {
 		text := r.text(in)
-		return in.assignFD(r, in.p.Memory([]byte(text)), u)
+		return in.assignFD(r, in.p.OpenMemory([]byte(text)), u)
 	}
 	name, ok := r.target(in)
 	if !ok {
@@ -145,7 +145,7 @@ func (in *interp) applyRedir(r *redir, u *undo) bool {
 }
 
 // assignFD assigns o to the descriptor of a redirection.
-func (in *interp) assignFD(r *redir, o *kernel.Open, u *undo) bool {
+func (in *interp) assignFD(r *redir, o *kernel.FileDescription, u *undo) bool {
 	if r.fdVar == "" {
 		fd := r.fd
 		if fd < 0 {
@@ -261,7 +261,7 @@ func openFlags(op syntax.RedirOp) int {
 }
 
 // openTarget opens the file of a redirection.
-func (in *interp) openTarget(op syntax.RedirOp, name string) (*kernel.Open, bool) {
+func (in *interp) openTarget(op syntax.RedirOp, name string) (*kernel.FileDescription, bool) {
 	flags := openFlags(op)
 	if strings.HasPrefix(name, "/dev/tcp/") || strings.HasPrefix(name, "/dev/udp/") {
 		in.errorf("%s: the shell opens no network connections: use curl, if the sandbox allows it", name)

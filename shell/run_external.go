@@ -98,7 +98,7 @@ func (in *interp) findProgram(name string) (string, error) {
 // a script of this shell.
 func (in *interp) loadFile(file string, args []string) (kernel.Spawn, error) {
 	s, err := in.p.LoadVetted(file, args)
-	if errors.Is(err, vfs.ENOEXEC) && in.p.Textual(file) {
+	if errors.Is(err, vfs.ENOEXEC) && in.p.IsText(file) {
 		return kernel.Spawn{
 			Args: args, Path: file,
 			Main: func(p *kernel.Proc) int { return runScript(p, file, args[1:]) },

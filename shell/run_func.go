@@ -149,7 +149,7 @@ func (in *interp) startCoproc(name string, stmt *syntax.Stmt, b body) int {
 
 // useHighFD assigns o to the highest free descriptor below 64 and marks it
 // close-on-exec; -1 if none is free.
-func (in *interp) useHighFD(o *kernel.Open) int {
+func (in *interp) useHighFD(o *kernel.FileDescription) int {
 	for fd := 63; fd > 9; fd-- {
 		if in.p.FD(fd) == nil {
 			_ = in.p.SetFD(fd, o) // the descriptor is free

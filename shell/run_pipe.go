@@ -86,7 +86,7 @@ func (c *compiler) pipe(p *syntax.Pipeline) run {
 				return f
 			}
 		}
-		if in.p.Caught() {
+		if in.p.HasCaughtSignal() {
 			return in.runSignalTraps()
 		}
 		return flowNext
@@ -141,9 +141,9 @@ func isOneCommand(stmts []*syntax.Stmt) bool {
 
 // runPipe runs the stages concurrently and waits for them.
 func (in *interp) runPipe(stages []stage) (f flow) {
-	var in0, out0 *kernel.Open // ends of pipes that no process owns yet
+	var in0, out0 *kernel.FileDescription // ends of pipes that no process owns yet
 	defer func() {
-		for _, o := range []*kernel.Open{in0, out0} {
+		for _, o := range []*kernel.FileDescription{in0, out0} {
 			if o != nil {
 				o.Release()
 			}
@@ -153,7 +153,7 @@ func (in *interp) runPipe(stages []stage) (f flow) {
 	fr := in.newForeground()
 	procs := make([]*kernel.Proc, 0, last+1)
 	for i := range stages[:last] {
-		var next *kernel.Open
+		var next *kernel.FileDescription
 		next, out0 = in.p.Pipe()
 		s := kernel.Spawn{Stdin: in0, Stdout: out0}
 		if stages[i].stderr {
@@ -207,7 +207,7 @@ func pipeText(stages []stage) string {
 
 // runLastStage runs the last command of a pipe in this process, with standard
 // input from r. It takes ownership of r.
-func (in *interp) runLastStage(b body, r *kernel.Open) flow {
+func (in *interp) runLastStage(b body, r *kernel.FileDescription) flow {
 	var undo undo
 	defer in.undoRedirs(&undo)
 	in.replaceFD(0, r, &undo)

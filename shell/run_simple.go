@@ -145,7 +145,7 @@ func (in *interp) endCommand(f flow) flow {
 			return f
 		}
 	}
-	if in.p.Caught() {
+	if in.p.HasCaughtSignal() {
 		return in.runSignalTraps()
 	}
 	return flowNext

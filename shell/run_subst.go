@@ -97,7 +97,7 @@ func (in *interp) commandSubst(b body) string {
 	return text
 }
 
-func (in *interp) callSubst(out *kernel.Open, b body) (kernel.Status, error) {
+func (in *interp) callSubst(out *kernel.FileDescription, b body) (kernel.Status, error) {
 	defer out.Release()
 	s := kernel.Spawn{Stdout: out}
 	keep := in.optOn(optPosix) || in.shoptOn(shInheritErrexit)

@@ -43,7 +43,7 @@ type Shell struct {
 
 type keptFD struct {
 	fd   int
-	open *kernel.Open
+	open *kernel.FileDescription
 }
 
 // New returns a new session. Nothing has run in it.

@@ -30,7 +30,7 @@ var image = sync.OnceValue(func() *vfs.Snapshot {
 	}
 	check(f.Mkdir("/tmp", 0o777))
 	for name := range programs() {
-		check(f.WriteFile("/bin/"+name, kernel.Stub(name), 0o755))
+		check(f.WriteFile("/bin/"+name, kernel.StubFile(name), 0o755))
 	}
 	check(f.WriteFile("/etc/passwd", []byte("root:x:0:0:root:/root:/bin/bash\n"), 0o644))
 	for name, dev := range map[string]uint32{

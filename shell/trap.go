@@ -245,7 +245,7 @@ func (in *interp) dropExitTrap() {
 
 // runExitTrapOnSignal runs the EXIT trap of a shell that a signal kills.
 func (in *interp) runExitTrapOnSignal() {
-	if s := in.p.Dying(); s != 0 && s != kernel.SIGKILL && in.traps.exit != "" {
+	if s := in.p.DyingSignal(); s != 0 && s != kernel.SIGKILL && in.traps.exit != "" {
 		in.status = 128 + int(s)
 		in.exitTrap()
 	}
@@ -280,7 +280,7 @@ func trapNamed(name string) (kernel.Signal, bool) {
 	if n, ok := parseNumber(name); ok && n >= 0 && n < kernel.NumSignals {
 		return kernel.Signal(n), true
 	}
-	return kernel.SignalNamed(name)
+	return kernel.ParseSignal(name)
 }
 
 // list returns the traps that are set, in the order in which trap -p prints

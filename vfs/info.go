@@ -93,8 +93,8 @@ func (i Info) Atime() time.Time { return fromNanos(i.atime) }
 // Ctime returns when the inode was last changed.
 func (i Info) Ctime() time.Time { return fromNanos(i.ctime) }
 
-// Birth returns when the inode was created.
-func (i Info) Birth() time.Time { return fromNanos(i.btime) }
+// BirthTime returns when the inode was created.
+func (i Info) BirthTime() time.Time { return fromNanos(i.btime) }
 
 func fromNanos(ns int64) time.Time { return time.Unix(0, ns).UTC() }
 

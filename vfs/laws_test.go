@@ -117,7 +117,7 @@ func TestTimes(t *testing.T) {
 		if got := changedTimes(file, stat(t, f, "/d/f")) + " " + changedTimes(dir, stat(t, f, "/d")); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
-		if !stat(t, f, "/d/f").Birth().Equal(file.Birth()) {
+		if !stat(t, f, "/d/f").BirthTime().Equal(file.BirthTime()) {
 			t.Errorf("%s: the birth has changed", name)
 		}
 	}

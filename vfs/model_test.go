@@ -50,7 +50,7 @@ func dump(t fataler, f *FS) map[string]string {
 		i, err := f.Lstat(p)
 		must(t, err)
 		line := fmt.Sprintf("%v %d %d %d %d:%d %x %d %d %d", i.Mode(), i.Ino(), i.Size(), i.Nlink(), i.Uid(), i.Gid(), i.Rdev(),
-			i.ModTime().UnixNano(), i.Ctime().UnixNano(), i.Birth().UnixNano())
+			i.ModTime().UnixNano(), i.Ctime().UnixNano(), i.BirthTime().UnixNano())
 		switch {
 		case i.IsDir():
 			entries, err := f.ReadDir(p)

@@ -50,7 +50,7 @@ func (Agent) Features() agent.Features {
 
 // Plan runs the turn's command. It sets the variables that most agents and SDKs
 // read to the model endpoint, for each dialect.
-func (a Agent) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
+func (a Agent) Plan(t *agent.Turn, at agent.Environment) (*agent.Plan, error) {
 	if len(t.Command) == 0 {
 		return nil, fmt.Errorf("agent acp: %w: the turn has no command", atoll.ErrInvalid)
 	}
@@ -76,7 +76,7 @@ func (a Agent) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
 }
 
 // NewConversation returns a conversation in the protocol.
-func (a Agent) NewConversation(t *agent.Turn, at agent.Site) agent.Conversation {
+func (a Agent) NewConversation(t *agent.Turn, at agent.Environment) agent.Conversation {
 	o, _ := readOptions(t) // Plan has returned the error
 	o.Name, o.Model, o.System = "acp", t.Model, SystemPrompt(t, path.Join(at.State, "skills"))
 	return NewConversation(t, at, o)

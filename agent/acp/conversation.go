@@ -41,7 +41,7 @@ type Options struct {
 // many prompts, and may not exit when its input ends.
 type Conversation struct {
 	turn *agent.Turn
-	site agent.Site
+	site agent.Environment
 	Options
 
 	peer         jsonrpc.Peer
@@ -66,7 +66,7 @@ type Conversation struct {
 var _ agent.Conversation = (*Conversation)(nil)
 
 // NewConversation returns a conversation with an agent.
-func NewConversation(t *agent.Turn, at agent.Site, o Options) *Conversation {
+func NewConversation(t *agent.Turn, at agent.Environment, o Options) *Conversation {
 	return &Conversation{turn: t, site: at, Options: o, prompt: t.Prompt, calls: map[string]*call{}, pending: map[string]permissionRequest{}}
 }
 
@@ -276,8 +276,8 @@ func (t *Conversation) Interrupt(x agent.Exchange) bool {
 	return true
 }
 
-// Settled reports whether the prompt has its result.
-func (t *Conversation) Settled() bool { return t.settled }
+// IsFinished reports whether the prompt has its result.
+func (t *Conversation) IsFinished() bool { return t.settled }
 
 // Result returns the outcome of the prompt.
 func (t *Conversation) Result(*agent.Exit) agent.Result {

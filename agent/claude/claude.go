@@ -42,7 +42,7 @@ func (Agent) Features() agent.Features {
 }
 
 // NewConversation returns a conversation in its stream-json format.
-func (Agent) NewConversation(t *agent.Turn, _ agent.Site) agent.Conversation {
+func (Agent) NewConversation(t *agent.Turn, _ agent.Environment) agent.Conversation {
 	o, err := readOptions(t)
 	if err != nil {
 		o = &options{} // Plan has returned the error

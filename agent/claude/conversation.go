@@ -251,9 +251,9 @@ func (t *conversation) sendInterrupt(x agent.Exchange) {
 	})
 }
 
-// Settled reports whether the prompt has its result, the agent is idle, and no
+// IsFinished reports whether the prompt has its result, the agent is idle, and no
 // background task will wake it.
-func (t *conversation) Settled() bool {
+func (t *conversation) IsFinished() bool {
 	if !t.answered || t.running {
 		return false
 	}

@@ -160,15 +160,15 @@ func TestSettled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := &recordingExchange{}
-			talk := claude.Agent{}.NewConversation(&agent.Turn{Prompt: agent.Text("go")}, agent.Site{})
+			talk := claude.Agent{}.NewConversation(&agent.Turn{Prompt: agent.Text("go")}, agent.Environment{})
 			talk.Begin(x)
 			for _, l := range c.lines {
 				talk.HandleLine(x, []byte(l))
 			}
-			if got := talk.Settled(); got != c.settled {
+			if got := talk.IsFinished(); got != c.settled {
 				t.Errorf("settled: %v", got)
 			}
-			if c.leaves && (!talk.Interrupt(x) || !talk.Settled()) {
+			if c.leaves && (!talk.Interrupt(x) || !talk.IsFinished()) {
 				t.Error("an interrupt does not end what runs behind its back")
 			}
 		})
@@ -205,7 +205,7 @@ func TestDecide(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := &recordingExchange{}
-			talk := claude.Agent{}.NewConversation(&agent.Turn{Prompt: agent.Text("go"), Ask: true}, agent.Site{})
+			talk := claude.Agent{}.NewConversation(&agent.Turn{Prompt: agent.Text("go"), Ask: true}, agent.Environment{})
 			talk.HandleLine(x, []byte(c.ask))
 			if err := talk.Decide(x, "r", c.decision); err != nil {
 				t.Fatal(err)
@@ -229,7 +229,7 @@ func TestDecide(t *testing.T) {
 // Requests that the host does not support are refused, so that nothing waits for them.
 func TestUnknownRequests(t *testing.T) {
 	x := &recordingExchange{}
-	talk := claude.Agent{}.NewConversation(&agent.Turn{Prompt: agent.Text("go")}, agent.Site{})
+	talk := claude.Agent{}.NewConversation(&agent.Turn{Prompt: agent.Text("go")}, agent.Environment{})
 	talk.HandleLine(x, []byte(`{"type":"control_request","request_id":"h","request":{"subtype":"hook_callback"}}`))
 	if len(x.sent) != 1 || !strings.Contains(x.sent[0], `"subtype":"error"`) || !strings.Contains(x.sent[0], `"request_id":"h"`) {
 		t.Errorf("the answer: %q", x.sent)
@@ -247,7 +247,7 @@ func TestPromptsAreText(t *testing.T) {
 		"a\n/b":   {nil, `"a\n/b"`},
 	} {
 		x := &recordingExchange{}
-		claude.Agent{}.NewConversation(&agent.Turn{Prompt: agent.Text(prompt), Arguments: c.args}, agent.Site{}).Begin(x)
+		claude.Agent{}.NewConversation(&agent.Turn{Prompt: agent.Text(prompt), Arguments: c.args}, agent.Environment{}).Begin(x)
 		if !strings.Contains(x.sent[0], `"text":`+c.sent) {
 			t.Errorf("%q: %s", prompt, x.sent[0])
 		}

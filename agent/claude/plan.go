@@ -18,7 +18,7 @@ const maxSchema = 64 << 10
 
 // Plan runs the program with the turn's options in files and flags. The prompt is
 // sent over its standard input.
-func (a Agent) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
+func (a Agent) Plan(t *agent.Turn, at agent.Environment) (*agent.Plan, error) {
 	o, err := a.checkTurn(t)
 	if err != nil {
 		return nil, fmt.Errorf("agent claude: %w", err)
@@ -63,7 +63,7 @@ func (a Agent) checkTurn(t *agent.Turn) (*options, error) {
 // planBuilder collects the parts of a plan.
 type planBuilder struct {
 	turn    *agent.Turn
-	site    agent.Site
+	site    agent.Environment
 	options *options
 	files   []agent.File
 	args    []string

@@ -19,7 +19,7 @@ func TestPlan(t *testing.T) {
 	}}
 	for name, c := range map[string]struct {
 		turn agent.Turn
-		at   func(*agent.Site)
+		at   func(*agent.Environment)
 	}{
 		"plain": {},
 		"all": {turn: agent.Turn{
@@ -33,8 +33,8 @@ func TestPlan(t *testing.T) {
 		}},
 		"ask":    {turn: agent.Turn{Ask: true, Prompt: agent.Text("--dangerously-skip-permissions")}},
 		"trust":  {turn: agent.Turn{Trust: true}},
-		"root":   {at: func(s *agent.Site) { s.Root = true }},
-		"alone":  {at: func(s *agent.Site) { s.Model, s.Tools = "", nil }},
+		"root":   {at: func(s *agent.Environment) { s.Root = true }},
+		"alone":  {at: func(s *agent.Environment) { s.Model, s.Tools = "", nil }},
 		"other":  {turn: agent.Turn{Command: []string{"/usr/local/bin/claude", "--debug"}}},
 		"system": {turn: agent.Turn{System: "Be brief."}},
 	} {

@@ -17,7 +17,7 @@ type appServer struct {
 	items
 
 	turn *agent.Turn
-	site agent.Site
+	site agent.Environment
 	peer jsonrpc.Peer
 
 	prompt      []agent.Content
@@ -38,7 +38,7 @@ type approvalRequest struct {
 	call   string
 }
 
-func newAppServer(t *agent.Turn, at agent.Site) *appServer {
+func newAppServer(t *agent.Turn, at agent.Environment) *appServer {
 	return &appServer{
 		turn: t, site: at, peer: jsonrpc.Peer{OmitVersion: true}, prompt: t.Prompt,
 		texts: map[string]*strings.Builder{}, pending: map[string]approvalRequest{},
@@ -300,8 +300,8 @@ func (t *appServer) Interrupt(x agent.Exchange) bool {
 	return true
 }
 
-// Settled reports whether the prompt has its result.
-func (t *appServer) Settled() bool { return t.settled }
+// IsFinished reports whether the prompt has its result.
+func (t *appServer) IsFinished() bool { return t.settled }
 
 // Result returns the outcome of the prompt.
 func (t *appServer) Result(*agent.Exit) agent.Result {

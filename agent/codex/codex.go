@@ -42,7 +42,7 @@ func (Agent) Features() agent.Features {
 }
 
 // NewConversation decodes the output of codex exec, or speaks with the app server.
-func (Agent) NewConversation(t *agent.Turn, at agent.Site) agent.Conversation {
+func (Agent) NewConversation(t *agent.Turn, at agent.Environment) agent.Conversation {
 	if usesAppServer(t) {
 		return newAppServer(t, at)
 	}

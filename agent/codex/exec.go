@@ -125,8 +125,8 @@ func (t *conversation) finishTurn(x agent.Exchange, r agent.Result, used *tokens
 	t.result, t.settled = r, true
 }
 
-// Settled reports whether the turn has ended.
-func (t *conversation) Settled() bool { return t.settled }
+// IsFinished reports whether the turn has ended.
+func (t *conversation) IsFinished() bool { return t.settled }
 
 // Result returns how the turn ended. For a missing session Codex exits without
 // output.

@@ -14,7 +14,7 @@ import (
 
 // Plan places Codex's configuration in its state directory and runs it with the
 // prompt on its input.
-func (a Agent) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
+func (a Agent) Plan(t *agent.Turn, at agent.Environment) (*agent.Plan, error) {
 	set, err := buildConfig(t, at, a.Features())
 	if err != nil {
 		return nil, fmt.Errorf("agent codex: %w", err)
@@ -57,7 +57,7 @@ func (a Agent) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
 func isImage(c agent.Content) bool { return strings.HasPrefix(c.Type, "image/") }
 
 // buildConfig returns config.toml.
-func buildConfig(t *agent.Turn, at agent.Site, f agent.Features) ([]byte, error) {
+func buildConfig(t *agent.Turn, at agent.Environment, f agent.Features) ([]byte, error) {
 	var effort string
 	var search, server bool
 	errs := []error{t.CheckFeatures(f), t.DecodeArgument("effort", &effort), t.DecodeArgument("search", &search), t.DecodeArgument("server", &server)}
@@ -111,7 +111,7 @@ func buildConfig(t *agent.Turn, at agent.Site, f agent.Features) ([]byte, error)
 
 // modelOf returns the name of the model. With its own default, Codex offers tools in
 // a format that only that model and similar ones know.
-func modelOf(t *agent.Turn, at agent.Site) string {
+func modelOf(t *agent.Turn, at agent.Environment) string {
 	if t.Model == "" && at.Model != "" {
 		return "gpt-5-codex"
 	}
@@ -119,7 +119,7 @@ func modelOf(t *agent.Turn, at agent.Site) string {
 }
 
 // setProvider writes the model endpoint.
-func (b *toml) setProvider(at agent.Site) {
+func (b *toml) setProvider(at agent.Environment) {
 	if at.Model == "" {
 		return
 	}

@@ -99,7 +99,7 @@ func readOptions(t *agent.Turn) (options, error) {
 }
 
 // Plan runs the command.
-func (a Agent) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
+func (a Agent) Plan(t *agent.Turn, at agent.Environment) (*agent.Plan, error) {
 	o, err := readOptions(t)
 	if err = errors.Join(t.CheckFeatures(a.Features()), err); err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ import (
 const maxKept = 16 << 20
 
 // NewConversation returns a conversation that reads the command's output.
-func (Agent) NewConversation(t *agent.Turn, _ agent.Site) agent.Conversation {
+func (Agent) NewConversation(t *agent.Turn, _ agent.Environment) agent.Conversation {
 	o, _ := readOptions(t) // Plan has returned the error
 	return &conversation{opts: o}
 }
@@ -68,8 +68,8 @@ func (*conversation) Decide(agent.Exchange, string, agent.Decision) error {
 // Interrupt returns false: a command can't be asked to stop.
 func (*conversation) Interrupt(agent.Exchange) bool { return false }
 
-// Settled returns false: only the exit of the command ends the prompt.
-func (*conversation) Settled() bool { return false }
+// IsFinished returns false: only the exit of the command ends the prompt.
+func (*conversation) IsFinished() bool { return false }
 
 // Result returns the output, or the part of it that the arguments select.
 func (k *conversation) Result(exit *agent.Exit) agent.Result {

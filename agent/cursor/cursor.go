@@ -50,7 +50,7 @@ func (Agent) Features() agent.Features {
 
 // Plan places the configuration of tools in the state directory, which the CLI
 // uses as the home directory, and runs it with the prompt on its input.
-func (a Agent) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
+func (a Agent) Plan(t *agent.Turn, at agent.Environment) (*agent.Plan, error) {
 	errs := []error{t.CheckFeatures(a.Features())}
 	if t.Schema != nil {
 		errs = append(errs, fmt.Errorf("%w: a JSON schema for the answer", atoll.ErrUnsupported))
@@ -87,7 +87,7 @@ func (a Agent) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
 
 // promptWithIntro returns the prompt. At the start of a session the system prompt
 // and the skills precede it, since the CLI has no other place for them.
-func promptWithIntro(t *agent.Turn, at agent.Site) []agent.Content {
+func promptWithIntro(t *agent.Turn, at agent.Environment) []agent.Content {
 	system := acp.SystemPrompt(t, skillsDir(at))
 	if t.Session != "" || system == "" {
 		return t.Prompt
@@ -95,10 +95,10 @@ func promptWithIntro(t *agent.Turn, at agent.Site) []agent.Content {
 	return append(agent.Text(system), t.Prompt...)
 }
 
-func skillsDir(at agent.Site) string { return path.Join(at.State, "skills") }
+func skillsDir(at agent.Environment) string { return path.Join(at.State, "skills") }
 
 // mcpConfig returns mcp.json.
-func mcpConfig(at agent.Site) []byte {
+func mcpConfig(at agent.Environment) []byte {
 	type server struct {
 		Command string   `json:"command"`
 		Args    []string `json:"args"`
@@ -108,7 +108,7 @@ func mcpConfig(at agent.Site) []byte {
 }
 
 // NewConversation decodes the CLI's lines, or speaks the Agent Client Protocol.
-func (Agent) NewConversation(t *agent.Turn, at agent.Site) agent.Conversation {
+func (Agent) NewConversation(t *agent.Turn, at agent.Environment) agent.Conversation {
 	if t.Ask {
 		return &acpConversation{acp.NewConversation(t, at, acp.Options{Name: "cursor", Model: t.Model, System: acp.SystemPrompt(t, skillsDir(at))})}
 	}

@@ -54,7 +54,7 @@ func (Agent) Features() agent.Features {
 // trust it. Without Turn.Trust the workspace's own servers, extensions, environment
 // and instructions are disabled, except GEMINI.md. The CLI still follows that file
 // and the workspace's settings and hooks, inside the sandbox.
-func (a Agent) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
+func (a Agent) Plan(t *agent.Turn, at agent.Environment) (*agent.Plan, error) {
 	if err := checkTurn(t, a.Features()); err != nil {
 		return nil, fmt.Errorf("agent gemini: %w", err)
 	}
@@ -101,7 +101,7 @@ func (a Agent) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
 }
 
 // NewConversation decodes the CLI's lines, or speaks the Agent Client Protocol.
-func (Agent) NewConversation(t *agent.Turn, at agent.Site) agent.Conversation {
+func (Agent) NewConversation(t *agent.Turn, at agent.Environment) agent.Conversation {
 	if acp.IsRequested(t) {
 		o := acp.Options{Name: "gemini"}
 		if !t.Ask {
@@ -126,7 +126,7 @@ func checkTurn(t *agent.Turn, f agent.Features) error {
 
 // modelOf returns the name of the model. Without one, the CLI asks a model which
 // one to use.
-func modelOf(t *agent.Turn, at agent.Site) string {
+func modelOf(t *agent.Turn, at agent.Environment) string {
 	if t.Model == "" && at.Model != "" {
 		return "gemini-2.5-pro"
 	}
@@ -134,7 +134,7 @@ func modelOf(t *agent.Turn, at agent.Site) string {
 }
 
 // memoryName returns a name for instruction files that no workspace has by intent.
-func memoryName(t *agent.Turn, at agent.Site) string {
+func memoryName(t *agent.Turn, at agent.Environment) string {
 	sum := sha256.Sum256([]byte(at.State + "\x00" + t.System))
 	return "atoll-" + hex.EncodeToString(sum[:8]) + ".md"
 }
@@ -142,7 +142,7 @@ func memoryName(t *agent.Turn, at agent.Site) string {
 type object = map[string]any
 
 // buildSettings returns the user's settings.json.
-func buildSettings(t *agent.Turn, at agent.Site, memory string) []byte {
+func buildSettings(t *agent.Turn, at agent.Environment, memory string) []byte {
 	names := []string{memory}
 	if t.Trust {
 		names = append(names, "GEMINI.md", "AGENTS.md")

@@ -54,8 +54,8 @@ type Conversation struct {
 	order []string
 }
 
-// Settled reports whether the prompt has its result.
-func (t *Conversation) Settled() bool { return t.Done }
+// IsFinished reports whether the prompt has its result.
+func (t *Conversation) IsFinished() bool { return t.Done }
 
 // Emit emits an event with the session's id.
 func (t *Conversation) Emit(x agent.Exchange, e agent.Event) {

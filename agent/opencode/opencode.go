@@ -55,7 +55,7 @@ func (Agent) Features() agent.Features {
 // opencode's own files, and runs it with the prompt on its input. Without Turn.Trust
 // it reads no configuration, instructions and skills of the workspace; it still runs
 // plugins in .opencode, inside the sandbox, when the first tool is used.
-func (a Agent) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
+func (a Agent) Plan(t *agent.Turn, at agent.Environment) (*agent.Plan, error) {
 	o, err := readArguments(t, a.Features())
 	if err != nil {
 		return nil, fmt.Errorf("agent opencode: %w", err)
@@ -93,7 +93,7 @@ func (a Agent) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
 }
 
 // NewConversation decodes opencode's lines, or speaks the Agent Client Protocol.
-func (Agent) NewConversation(t *agent.Turn, at agent.Site) agent.Conversation {
+func (Agent) NewConversation(t *agent.Turn, at agent.Environment) agent.Conversation {
 	if acp.IsRequested(t) {
 		return acp.NewConversation(t, at, acp.Options{Name: "opencode"})
 	}
@@ -117,7 +117,7 @@ func readArguments(t *agent.Turn, f agent.Features) (arguments, error) {
 
 // buildEnv returns opencode's directories and its configuration, which overrides
 // that of every file.
-func buildEnv(t *agent.Turn, at agent.Site, system string) []string {
+func buildEnv(t *agent.Turn, at agent.Environment, system string) []string {
 	env := []string{
 		"HOME=" + at.State,
 		"XDG_CONFIG_HOME=" + path.Join(at.State, "config"),
@@ -146,7 +146,7 @@ func buildEnv(t *agent.Turn, at agent.Site, system string) []string {
 type object = map[string]any
 
 // buildConfig returns opencode's configuration as JSON.
-func buildConfig(t *agent.Turn, at agent.Site, system string) string {
+func buildConfig(t *agent.Turn, at agent.Environment, system string) string {
 	c := object{"autoupdate": false, "share": "disabled"}
 	if t.Ask {
 		c["permission"] = object{"*": "ask", "read": "allow", "glob": "allow", "grep": "allow", "list": "allow", "todowrite": "allow", "todoread": "allow", "skill": "allow"}

@@ -12,10 +12,10 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Catalogue returns the list of skills for a model: their names and descriptions.
+// FormatCatalogue returns the list of skills for a model: their names and descriptions.
 // how explains how to read a skill; where, which may be nil, returns the location
 // of one. Without skills the result is empty.
-func Catalogue(list []Skill, how string, where func(Skill) string) string {
+func FormatCatalogue(list []Skill, how string, where func(Skill) string) string {
 	if len(list) == 0 {
 		return ""
 	}

@@ -8,9 +8,9 @@ import (
 	"path"
 )
 
-// Within returns an FS of a directory of the host. Links that lead out of it can't
+// DirFS returns an FS of a directory of the host. Links that lead out of it can't
 // be opened. It needs no closing.
-func Within(dir string) fs.FS { return dirFS(dir) }
+func DirFS(dir string) fs.FS { return dirFS(dir) }
 
 type dirFS string
 

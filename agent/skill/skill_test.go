@@ -225,7 +225,7 @@ func TestLinksLeadNowhere(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(dir, "a", "pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	list, problems, err := skill.Load(skill.Within(dir))
+	list, problems, err := skill.Load(skill.DirFS(dir))
 	if err != nil || len(list) != 1 || list[0].Name != "a" {
 		t.Fatalf("%v, %v, %v", list, problems, err)
 	}
@@ -309,10 +309,10 @@ func TestDisclosure(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "<available_skills>\nCall skill.\n<skill>\n<name>a</name>\n<description>Does &lt;b&gt; &amp; &lt;/skill&gt;.</description>\n<location>/s/a/SKILL.md</location>\n</skill>\n<skill>\n<name>b</name>\n<description>y</description>\n<location>/s/b/SKILL.md</location>\n</skill>\n</available_skills>"
-	if got := skill.Catalogue(list, "Call skill.", func(s skill.Skill) string { return "/s/" + s.Dir + "/SKILL.md" }); got != want {
+	if got := skill.FormatCatalogue(list, "Call skill.", func(s skill.Skill) string { return "/s/" + s.Dir + "/SKILL.md" }); got != want {
 		t.Error(cmp.Diff(want, got))
 	}
-	if got := skill.Catalogue(nil, "x", nil); got != "" {
+	if got := skill.FormatCatalogue(nil, "x", nil); got != "" {
 		t.Errorf("no skills: %q", got)
 	}
 	got, err := list[0].Activate("/s/a")

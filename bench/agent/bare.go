@@ -25,7 +25,7 @@ func (b *bench) runBare(ctx context.Context, state string) (turnTimes, error) {
 	srv := &http.Server{Handler: b.model, ReadHeaderTimeout: time.Minute}
 	go srv.Serve(l) //nolint:errcheck // it ends with Close
 	defer srv.Close()
-	site := agent.Site{Dir: filepath.Join(b.dir, "work"), State: state, Model: "http://" + l.Addr().String(), Root: os.Getuid() == 0}
+	site := agent.Environment{Dir: filepath.Join(b.dir, "work"), State: state, Model: "http://" + l.Addr().String(), Root: os.Getuid() == 0}
 	if err := os.MkdirAll(site.Dir, 0o755); err != nil {
 		return turnTimes{}, err
 	}
@@ -61,7 +61,7 @@ func (b *bench) runBare(ctx context.Context, state string) (turnTimes, error) {
 		if len(line) > 0 {
 			talk.HandleLine(x, line[:len(line)-1])
 		}
-		if talk.Settled() {
+		if talk.IsFinished() {
 			x.Close()
 		}
 		if err != nil {

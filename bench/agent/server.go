@@ -65,23 +65,23 @@ func (b *bench) startSite(ctx context.Context) (s *serverSite, err error) {
 		"bench": {Name: "bench", API: dialect.Anthropic, Base: asked, Key: "sk-bench", Model: "bench-1", Models: []string{"*"}},
 	}}
 	p, err := assistant.New(assistant.Options{
-		Agents: map[string]agent.Agent{b.agent.Name(): b.agent}, Dir: filepath.Join(home, "chats"), Log: log, Ledger: f.Spending(),
+		Agents: map[string]agent.Agent{b.agent.Name(): b.agent}, Dir: filepath.Join(home, "chats"), Log: log, Ledger: f.Usage(),
 		App: func(context.Context) (*assistant.App, error) { return app, nil },
-		Program: func(agent.Agent) (assistant.Program, error) {
+		FindProgram: func(agent.Agent) (assistant.Program, error) {
 			return assistant.Program{Mounts: []atoll.Mount{{Source: filepath.Dir(b.program), Target: programs, ReadOnly: true}}, Path: []string{programs}}, nil
 		},
 	})
 	if err != nil {
 		return s, err
 	}
-	agents := func() (*api.Agents, error) { return &api.Agents{Pipeline: p, Desk: desk}, nil }
+	agents := func() (*api.Agents, error) { return &api.Agents{Pipeline: p, Turns: desk}, nil }
 	srv := api.New(api.Options{Fleet: f, Log: log, Agents: agents}) //nolint:contextcheck // it lives until Shutdown
 	url, err := s.serve(ctx, srv.Handler())
 	if err != nil {
 		return s, err
 	}
 	s.last = append(s.last, func() error { return srv.Shutdown(context.WithoutCancel(ctx)) })
-	token, err := f.For(fleet.LocalCaller()).CreateToken(ctx, atoll.Token{Owner: atoll.Owner{App: "bench", User: "ann"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
+	token, err := f.Account(fleet.LocalCaller()).CreateToken(ctx, atoll.Token{Owner: atoll.Owner{App: "bench", User: "ann"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
 	if err != nil {
 		return s, err
 	}

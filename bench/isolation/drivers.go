@@ -31,7 +31,7 @@ func namespaceRows(ctx context.Context, o options) (rows []row) {
 
 // microvmRows measures VMs of 256 MiB: forked from a template, and booted.
 func microvmRows(ctx context.Context, o options) []row {
-	d := &microvm.Driver{Dir: filepath.Join(o.scratch, "mv"), Image: "bench/busybox:1", Memory: 256 << 20, LeastMemory: 64 << 20, CPUs: 1}
+	d := &microvm.Driver{Dir: filepath.Join(o.scratch, "mv"), Image: "bench/busybox:1", Memory: 256 << 20, MinMemory: 64 << 20, CPUs: 1}
 	if _, err := d.Probe(ctx); err != nil {
 		return reportMissing(d, err)
 	}
@@ -40,12 +40,12 @@ func microvmRows(ctx context.Context, o options) []row {
 		_, err = d.ImportImage(ctx, d.Image, bytes.NewReader(archive), nil)
 	}
 	if err == nil {
-		err = d.Warm(ctx, atoll.Spec{})
+		err = d.PrepareTemplate(ctx, atoll.Spec{})
 	}
 	if err != nil {
 		return []row{{what: d.Name(), err: err}}
 	}
-	cold := &microvm.Driver{Dir: d.Dir, Image: d.Image, Memory: d.Memory, LeastMemory: d.LeastMemory, CPUs: 1, NoTemplates: true}
+	cold := &microvm.Driver{Dir: d.Dir, Image: d.Image, Memory: d.Memory, MinMemory: d.MinMemory, CPUs: 1, NoTemplates: true}
 	n := max(5, o.n/8)
 	rows := []row{measureRounds("create + first output", "atoll microvm, without a template", n, func() (time.Duration, error) {
 		start := time.Now()

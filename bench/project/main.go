@@ -116,10 +116,10 @@ func (t *times) runRound(ctx context.Context, d *namespace.Driver, dir, repo str
 		}
 		return err
 	}
-	fetch := project.Fetch{Name: "bench"}
+	fetch := project.FetchOptions{Name: "bench"}
 	sync := func() error {
 		_, err := r.Sync(ctx, sb, fetch)
-		if errors.Is(err, project.ErrNothing) {
+		if errors.Is(err, project.ErrNoNewWork) {
 			err = nil
 		}
 		return err
@@ -129,7 +129,7 @@ func (t *times) runRound(ctx context.Context, d *namespace.Driver, dir, repo str
 		prepare func() error
 		f       func() error
 	}{
-		{"carry in", nil, func() error { _, err := r.CarryIn(ctx, sb, project.Carry{}); return err }},
+		{"carry in", nil, func() error { _, err := r.Import(ctx, sb, project.ImportOptions{}); return err }},
 		{"git clone", nil, func() error { return runCommand(ctx, dir, "git", "clone", "-q", "--no-local", work, clone) }},
 		{"sync of a small commit and work", func() error { return inside(commit + "echo y >>f1") }, sync},
 		{"sync of nothing", nil, sync},

@@ -221,7 +221,7 @@ func (f finder) Find(_ context.Context, project string) (proxy.Target, error) {
 type direct struct{ address string }
 
 func (direct) ID() string                                 { return "direct" }
-func (direct) Main() int                                  { return 3000 }
+func (direct) MainPort() int                              { return 3000 }
 func (direct) State(context.Context) (atoll.State, error) { return atoll.Running, nil }
 func (direct) Ports(context.Context) ([]atoll.Port, error) {
 	return []atoll.Port{{Port: 3000}}, nil

@@ -187,7 +187,7 @@ func createAccessPaths(ctx context.Context, home string) (list []accessPath, end
 		return nil, end, err
 	}
 	ends = append(ends, func() error { return f.Close(ctx) })
-	account := f.For(fleet.LocalCaller())
+	account := f.Account(fleet.LocalCaller())
 	inFleet, err := account.Create(ctx, atoll.Config{Spec: newSpec()})
 	if err != nil {
 		return nil, end, err

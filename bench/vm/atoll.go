@@ -28,14 +28,14 @@ func measureAtoll(ctx context.Context, o options, r *results) error {
 	if err != nil {
 		return err
 	}
-	d := &microvm.Driver{Dir: filepath.Join(o.dir, "a"), Image: "bench/busybox:1", Memory: vmMemory, LeastMemory: vmMemory, CPUs: 1}
+	d := &microvm.Driver{Dir: filepath.Join(o.dir, "a"), Image: "bench/busybox:1", Memory: vmMemory, MinMemory: vmMemory, CPUs: 1}
 	if _, err := d.Probe(ctx); err != nil {
 		return err
 	}
 	if _, err := d.ImportImage(ctx, d.Image, image, nil); err != nil {
 		return err
 	}
-	cold := &microvm.Driver{Dir: d.Dir, Image: d.Image, Memory: vmMemory, LeastMemory: vmMemory, CPUs: 1, NoTemplates: true}
+	cold := &microvm.Driver{Dir: d.Dir, Image: d.Image, Memory: vmMemory, MinMemory: vmMemory, CPUs: 1, NoTemplates: true}
 	if err := r.measureRounds("cold-boot-to-first-exec", atolls, max(3, o.n/2), 1, func() (time.Duration, error) { return timeCreate(ctx, cold) }); err != nil {
 		return err
 	}

@@ -111,12 +111,12 @@ func newGuest(ctx context.Context, dir string) (*guest, error) {
 	if err != nil {
 		return nil, err
 	}
-	k, err := boot.Find(os.Getenv("ATOLL_MACHINE_KERNEL"), os.Getenv("ATOLL_MACHINE_MODULES"))
+	k, err := boot.FindKernel(os.Getenv("ATOLL_MACHINE_KERNEL"), os.Getenv("ATOLL_MACHINE_MODULES"))
 	if err != nil {
 		return nil, err
 	}
 	g := &guest{dir: dir, qemu: qemu, kernel: k.Path, initrd: filepath.Join(dir, "initrd"), accel: []string{"-accel", "tcg,thread=multi,tb-size=128", "-cpu", "max"}}
-	if boot.Acceleration(ctx, "").KVM {
+	if boot.ProbeAcceleration(ctx, "").KVM {
 		g.accel = []string{"-accel", "kvm", "-cpu", "host"}
 	}
 	root := filepath.Join(dir, "root")

@@ -26,25 +26,25 @@ func initMain([]string) int {
 	if err == nil {
 		return 0
 	}
-	in.Failed(err)
+	in.ReportFailure(err)
 	return printFailure("init", err)
 }
 
 // redirectEgress redirects connections to the egress proxy. If that fails, a sandbox without a
 // network starts all the same.
 func redirectEgress(s *jail.Setup, cfg *guest.Config) error {
-	if !cfg.Gate {
+	if !cfg.Egress {
 		return nil
 	}
-	err := guest.Redirect()
-	if err != nil && !s.Gated {
+	err := guest.RedirectConnections()
+	if err != nil && !s.Egress {
 		fmt.Fprintln(os.Stderr, "without a way to the gate:", err)
-		cfg.Gate, err = false, nil
+		cfg.Egress, err = false, nil
 	}
 	return err
 }
 
-func serveInside(in *jail.Inside, cfg guest.Config) error {
+func serveInside(in *jail.InitProcess, cfg guest.Config) error {
 	if in.Cgroup != nil {
 		cfg.Cgroup = int(in.Cgroup.Fd())
 	}
@@ -52,11 +52,11 @@ func serveInside(in *jail.Inside, cfg guest.Config) error {
 	if err != nil {
 		return err
 	}
-	if err := in.Drop(); err != nil {
+	if err := in.DropPrivileges(); err != nil {
 		return err
 	}
 	var s *guest.Server
-	err = in.Ready(func() (err error) {
+	err = in.ReportReady(func() (err error) {
 		s, err = guest.Prepare(cfg)
 		return err
 	})

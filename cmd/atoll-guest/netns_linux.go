@@ -35,7 +35,7 @@ func netnsMain(args []string) int {
 	if err := enterNetwork(fd, pid); err != nil {
 		return printFailure("netns", err)
 	}
-	if err := guest.Redirect(); err != nil {
+	if err := guest.RedirectConnections(); err != nil {
 		return printFailure("netns", err)
 	}
 	return 0

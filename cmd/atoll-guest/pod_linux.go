@@ -81,7 +81,7 @@ func readPod() (*pod, error) {
 	p.config.Env = slices.Concat(ofImage, p.config.Env, ofSandbox)
 	os.Clearenv()
 	if os.Geteuid() != 0 {
-		p.config.Switch = false
+		p.config.CanSwitchUser = false
 	}
 	p.config.UID, p.config.GID = os.Geteuid(), os.Getegid()
 	p.config.Filter, err = seccomp.Filter(seccomp.Options{})
@@ -114,7 +114,7 @@ func (p *pod) serve() error {
 		if err != nil {
 			return err
 		}
-		if l, fingerprint, err = guest.GuardDirect(l, p.key); err != nil {
+		if l, fingerprint, err = guest.NewTLSListener(l, p.key); err != nil {
 			return err
 		}
 		doors = append(doors, l)
@@ -125,7 +125,7 @@ func (p *pod) serve() error {
 			return err
 		}
 		if err == nil { // there may be no IPv6
-			doors = append(doors, guest.Guard(l, p.key, p.id, fingerprint))
+			doors = append(doors, guest.NewAuthListener(l, p.key, p.id, fingerprint))
 		}
 	}
 	if err := applyPodLimits(); err != nil {

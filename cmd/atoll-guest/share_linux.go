@@ -12,5 +12,5 @@ func shareMain(args []string) int {
 	if len(args) == 0 {
 		return printFailure("share", errors.New("give a program"))
 	}
-	return printFailure("share", virtiofs.Become(args[0], args[1:]))
+	return printFailure("share", virtiofs.ExecServer(args[0], args[1:]))
 }

@@ -8,7 +8,7 @@ import (
 
 // spawnMain creates namespace sandboxes for the process at the other end of descriptor 3.
 func spawnMain([]string) int {
-	if err := jail.Spawn(os.NewFile(3, "socket")); err != nil {
+	if err := jail.RunSpawner(os.NewFile(3, "socket")); err != nil {
 		return printFailure("spawn", err)
 	}
 	return 0

@@ -39,7 +39,7 @@ func serve(t *testing.T, network, addr string, tools ...tool.Tool) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &tool.Offer{Tools: tools}
+	o := &tool.Toolset{Tools: tools}
 	ctx, cancel := context.WithCancel(context.Background())
 	var served sync.WaitGroup
 	served.Go(func() {

@@ -59,7 +59,7 @@ func kubernetesDriver(c *config.Config, home string) *kubernetes.Driver {
 		Dir:        filepath.Join(home, "kubernetes"),
 		Home:       config.Get[string](c, "kubernetes.home"),
 		Kubeconfig: config.Get[string](c, "kubernetes.kubeconfig"), Context: config.Get[string](c, "kubernetes.context"),
-		Namespace: config.Get[string](c, "kubernetes.namespace"), Apart: config.Get[bool](c, "kubernetes.apart"),
+		Namespace: config.Get[string](c, "kubernetes.namespace"), NamespacePerApp: config.Get[bool](c, "kubernetes.apart"),
 		Apps: apps, Quota: config.Get[map[string]string](c, "kubernetes.quota"),
 		Placement:  placement,
 		GuestImage: config.Get[string](c, "kubernetes.guest_image"), GuestPath: config.Get[string](c, "kubernetes.guest_path"), Key: config.Get[string](c, "kubernetes.key"),

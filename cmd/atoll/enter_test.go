@@ -59,6 +59,6 @@ func entered(ctx context.Context, name, mode string) (err error) {
 	if err != nil {
 		return err
 	}
-	_, err = repo.CarryIn(ctx, sb, project.Carry{})
+	_, err = repo.Import(ctx, sb, project.ImportOptions{})
 	return err
 }

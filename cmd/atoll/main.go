@@ -22,5 +22,5 @@ func start() int {
 	signal.Ignore(syscall.SIGPIPE) // a write to a closed pipe is an error like others: what was done is kept
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	return cli.Run(ctx, cli.Arguments(os.Args), tty.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, wiring())
+	return cli.Run(ctx, cli.ResolveArguments(os.Args), tty.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, wiring())
 }

@@ -160,7 +160,7 @@ func untilOutput(ts *testscript.TestScript, neg bool, args []string) {
 // TestHelpIsGolden holds what --help says, of every command.
 func TestHelpIsGolden(t *testing.T) {
 	a := &app.App{}
-	root := cli.Root(a)
+	root := cli.NewRootCommand(a)
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	var all bytes.Buffer

@@ -113,7 +113,7 @@ func realScripts(t *testing.T, dir, driver, engine string) {
 		}
 	}
 	can := map[string]bool{
-		"detach": ft.Detach, "pause": ft.Pause, "snapshot": ft.Snapshot, "fork": ft.Fork, "gate": ft.Gate, "notices": ft.Notices,
+		"detach": ft.Detach, "pause": ft.Pause, "snapshot": ft.Snapshot, "fork": ft.Fork, "gate": ft.Egress, "notices": ft.Notices,
 		"stats": ft.Stats, "users": ft.Users, "images": ft.Images, "terminal": ft.Terminal,
 	}
 	testscript.Run(t, testscript.Params{

@@ -25,7 +25,7 @@ func (d *Driver) check(e *engine, spec *atoll.Spec) error {
 	if d.ReadOnly && e.remote {
 		no("a read-only root", "the guest can't be copied into such a container; use an engine on this host")
 	}
-	if spec.Machine != nil {
+	if spec.VM != nil {
 		no("machine", "a container is not a VM")
 	}
 	if spec.Pod != nil {

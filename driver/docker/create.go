@@ -88,7 +88,7 @@ func (d *Driver) guestConfig(e *engine, spec *atoll.Spec, image client.ImageInsp
 	if err != nil {
 		return guest.Config{}, err
 	}
-	cfg := guest.Config{UID: uid, GID: gid, Switch: true, Gate: e.reachesSockets(), Env: joinEnv(env, egress.Env(spec.Network), spec.Env)}
+	cfg := guest.Config{UID: uid, GID: gid, CanSwitchUser: true, Egress: e.reachesSockets(), Env: joinEnv(env, egress.Env(spec.Network), spec.Env)}
 	cfg.Filter, err = commandFilter(e)
 	return cfg, err
 }
@@ -233,7 +233,7 @@ func (s *Sandbox) bootContainer(ctx context.Context, name string) error {
 		}
 		defer w.close()
 	}
-	if err := egress.Open(s.egressDir()).Ended(ctx); err != nil { // the proxy of the guest before
+	if err := egress.Open(s.egressDir()).WaitForExit(ctx); err != nil { // the proxy of the guest before
 		return err
 	}
 	if _, err := s.e.api.ContainerStart(ctx, name, client.ContainerStartOptions{}); err != nil {

@@ -95,7 +95,7 @@ func (d *Driver) featuresOf(e *engine) atoll.Features {
 		CPULimit: true, Images: true, Users: true, Mounts: !e.remote,
 		Runtimes: e.extraRuntimes(),
 		Networks: e.networkModes(),
-		Gate:     e.reachesSockets(),
+		Egress:   e.reachesSockets(),
 		Notes:    e.featureNotes(),
 		Lacks: map[string]string{
 			"MountLimitIsQuota": "the engine has no limit for a directory of the host",

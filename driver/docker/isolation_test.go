@@ -401,7 +401,7 @@ func TestRefusals(t *testing.T) {
 		{Limits: atoll.Resources{CPU: 4096}},
 		{Limits: atoll.Resources{Files: 10}},
 		{Limits: atoll.Resources{Disk: 1 << 30}},
-		{Machine: &atoll.Machine{}},
+		{VM: &atoll.VM{}},
 		{Runtime: "no-such"},
 		{Network: atoll.Network{Mode: atoll.NetworkBridge}},
 		{Mounts: []atoll.Mount{{Source: "/", Target: "/x", Limit: 1}}},

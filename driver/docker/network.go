@@ -17,7 +17,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/state/atomicfile"
 )
 
-var _ atoll.Gated = (*Sandbox)(nil)
+var _ atoll.NetworkController = (*Sandbox)(nil)
 
 // networkModes returns the modes of networks. Containers have no network: they connect through an
 // egress proxy, which needs a stream to the guest of its own.
@@ -114,7 +114,7 @@ func (s *Sandbox) startProxy(ctx context.Context) error {
 		return nil
 	}
 	n, err := s.currentNetwork()
-	if err != nil || !egress.Needed(n) {
+	if err != nil || !egress.IsNeeded(n) {
 		return err
 	}
 	if err := s.redirectConnections(ctx); err != nil {
@@ -185,13 +185,13 @@ func (s *Sandbox) Connections(ctx context.Context) ([]atoll.Connection, error) {
 	return list, s.wrapError("network log", err)
 }
 
-// AskNetwork returns what the rules decide about a target, without connecting.
-func (s *Sandbox) AskNetwork(ctx context.Context, target string) (atoll.Connection, error) {
+// CheckNetwork returns what the rules decide about a target, without connecting.
+func (s *Sandbox) CheckNetwork(ctx context.Context, target string) (atoll.Connection, error) {
 	n, err := s.currentNetwork()
 	if err != nil {
 		return atoll.Connection{}, s.wrapError("network test", err)
 	}
-	c, err := s.egressProxy().AskNetwork(ctx, n, target)
+	c, err := s.egressProxy().CheckNetwork(ctx, n, target)
 	return c, s.wrapError("network test", err)
 }
 

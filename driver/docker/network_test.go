@@ -57,7 +57,7 @@ func TestGate(t *testing.T) {
 	if err != nil || len(list) < 3 {
 		t.Errorf("connections: %+v, %v", list, err)
 	}
-	if c, err := atoll.AskNetwork(t.Context(), sb, no); err != nil || c.Allowed {
+	if c, err := atoll.CheckNetwork(t.Context(), sb, no); err != nil || c.Allowed {
 		t.Errorf("AskNetwork: %+v, %v", c, err)
 	}
 	if err := atoll.SetNetwork(t.Context(), sb, atoll.Network{Allow: []string{no}}); err != nil {

@@ -77,7 +77,7 @@ func useEverything(t *testing.T, d *docker.Driver) {
 	if err != nil {
 		t.Fatalf("Probe: %v", err)
 	}
-	if f.Mounts || f.Gate {
+	if f.Mounts || f.Egress {
 		t.Errorf("a remote engine reports mounts or an egress proxy: %+v", f)
 	}
 	sb, err := d.Create(ctx, atoll.Spec{})

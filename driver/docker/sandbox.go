@@ -41,9 +41,9 @@ type Sandbox struct {
 }
 
 var (
-	_ atoll.Stopper = (*Sandbox)(nil)
-	_ atoll.Pauser  = (*Sandbox)(nil)
-	_ atoll.Chooser = (*Sandbox)(nil)
+	_ atoll.Stopper         = (*Sandbox)(nil)
+	_ atoll.Pauser          = (*Sandbox)(nil)
+	_ atoll.AbilityReporter = (*Sandbox)(nil)
 )
 
 // newHandle returns the handle of a sandbox whose state is not known yet.
@@ -51,9 +51,9 @@ func (d *Driver) newHandle(e *engine, id string, spec atoll.Spec) *Sandbox {
 	s := &Sandbox{d: d, e: e, id: id, spec: spec}
 	link := spec
 	link.Env = nil // the guest has it
-	s.Link = &guest.Link{ID: id, Reach: s.connectAsRunning, Spec: link, Before: s.checkOperation}
+	s.Link = &guest.Link{ID: id, Connect: s.connectAsRunning, Spec: link, BeforeOp: s.checkOperation}
 	if !e.canReadLayers() {
-		s.Counted = []string{"/"}
+		s.CountedDirs = []string{"/"}
 	}
 	return s
 }
@@ -171,7 +171,7 @@ func (s *Sandbox) hangUp() {
 		_ = first.Close() // it was not used
 	}
 	if !moving {
-		s.HangUp()
+		s.Disconnect()
 	}
 }
 
@@ -493,7 +493,7 @@ func (s *Sandbox) Destroy(ctx context.Context) error {
 	err := s.e.removeSandbox(ctx, s.id)
 	s.hangUp()
 	if err == nil {
-		err = egress.Open(s.egressDir()).Ended(ctx)
+		err = egress.Open(s.egressDir()).WaitForExit(ctx)
 	}
 	if err == nil {
 		err = os.RemoveAll(s.hostDir())

@@ -8,16 +8,16 @@ import (
 )
 
 var (
-	_ atoll.Meter        = (*Sandbox)(nil)
-	_ atoll.DirFS        = (*Sandbox)(nil)
-	_ atoll.Dialer       = (*Sandbox)(nil)
-	_ atoll.Listener     = (*Sandbox)(nil)
-	_ atoll.Watcher      = (*Sandbox)(nil)
-	_ atoll.Notifier     = (*Sandbox)(nil)
-	_ atoll.Detacher     = (*Sandbox)(nil)
-	_ atoll.Terminals    = (*Sandbox)(nil)
-	_ atoll.TerminalUser = (*Sandbox)(nil)
-	_ atoll.Porter       = (*Sandbox)(nil)
+	_ atoll.Meter            = (*Sandbox)(nil)
+	_ atoll.DirFS            = (*Sandbox)(nil)
+	_ atoll.Dialer           = (*Sandbox)(nil)
+	_ atoll.Listener         = (*Sandbox)(nil)
+	_ atoll.Watcher          = (*Sandbox)(nil)
+	_ atoll.Notifier         = (*Sandbox)(nil)
+	_ atoll.Detacher         = (*Sandbox)(nil)
+	_ atoll.Terminals        = (*Sandbox)(nil)
+	_ atoll.TerminalAttacher = (*Sandbox)(nil)
+	_ atoll.PortLister       = (*Sandbox)(nil)
 )
 
 // Stats returns the resources that the sandbox uses now. Its files are those besides its image's; if

@@ -21,7 +21,7 @@ func (d *Driver) check(ctx context.Context, t *target, how Placement, spec *atol
 	no := func(what, format string, a ...any) {
 		errs = append(errs, fmt.Errorf("%s: %w by pods: %s", what, atoll.ErrUnsupported, fmt.Sprintf(format, a...)))
 	}
-	if spec.Machine != nil {
+	if spec.VM != nil {
 		no("machine", "a pod is not a VM")
 	}
 	if len(spec.Mounts) > 0 {
@@ -34,7 +34,7 @@ func (d *Driver) check(ctx context.Context, t *target, how Placement, spec *atol
 		no("network mode "+string(networkMode(spec)), "there are %v", modes)
 	}
 	if rules := spec.Network; len(rules.Allow)+len(rules.Deny)+len(rules.Headers) > 0 || rules.Inspect || rules.Rate > 0 || rules.Bytes > 0 {
-		if !d.featuresOf(how).Gate {
+		if !d.featuresOf(how).Egress {
 			no("network rules", "they need a guest in the pod, and atoll-egress on this host, which has to run Linux; otherwise only the mode applies")
 		} else if networkMode(spec) != atoll.NetworkNone {
 			no("network rules with mode "+string(networkMode(spec)), "its connections don't pass the egress proxy; use mode none and allow what is needed")

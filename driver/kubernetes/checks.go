@@ -43,16 +43,16 @@ func (d *Driver) neededRules() []rule {
 	if d.Placement == PlaceNone || d.Placement == PlaceCopy || d.Placement == PlaceAuto && d.GuestImage == "" {
 		list = append(list, rule{"", "pods/exec", []string{"create", "get"}, "to copy the guest into pods, and to run commands without one", true, false})
 	}
-	if d.Apart || len(d.Apps) > 0 {
-		list = append(list, rule{"", "namespaces", []string{"get", "patch", "create"}, "namespaces on demand", d.Apart, true})
+	if d.NamespacePerApp || len(d.Apps) > 0 {
+		list = append(list, rule{"", "namespaces", []string{"get", "patch", "create"}, "namespaces on demand", d.NamespacePerApp, true})
 	}
-	if d.Apart {
+	if d.NamespacePerApp {
 		list = append(list,
 			rule{"", "pods", []string{"list"}, "sandboxes of all apps", true, true},
 			rule{"", "persistentvolumeclaims", []string{"list"}, "sandboxes of all apps that are stopped", d.keepsFiles(), true})
 	}
 	if len(d.Quota) > 0 || len(d.Apps) > 0 {
-		list = append(list, rule{"", "resourcequotas", []string{"get", "patch", "create"}, "quotas of namespaces on demand", false, d.Apart})
+		list = append(list, rule{"", "resourcequotas", []string{"get", "patch", "create"}, "quotas of namespaces on demand", false, d.NamespacePerApp})
 	}
 	return append(list,
 		rule{"storage.k8s.io", "storageclasses", []string{"list"}, "to say which storage classes there are", false, true},

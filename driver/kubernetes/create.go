@@ -85,7 +85,7 @@ func (d *Driver) newPod(ctx context.Context, t *target, how Placement, spec atol
 // asSandbox returns the handle of a pod's sandbox.
 func (p *pod) asSandbox() atoll.Sandbox {
 	if p.how == PlaceNone {
-		return &Plain{p}
+		return &PlainSandbox{p}
 	}
 	return newSandbox(p)
 }

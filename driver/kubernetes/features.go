@@ -112,7 +112,7 @@ func (d *Driver) featuresOf(how Placement) atoll.Features {
 func (d *Driver) guestFeatures(f *atoll.Features, _ Placement) {
 	f.Files, f.Dial, f.Listen, f.TTY, f.Signals, f.Watch = true, true, true, true, true, true
 	f.Stats, f.Notices, f.Terminal, f.Detach = true, true, true, true
-	if f.Gate = d.canProxy(); f.Gate {
+	if f.Egress = d.canProxy(); f.Egress {
 		f.Notes = append(f.Notes, proxyNote)
 	}
 }

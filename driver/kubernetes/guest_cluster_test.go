@@ -216,7 +216,7 @@ func TestEgressProxyOfPod(t *testing.T) {
 			t.Errorf("what is allowed now: %s", out)
 		}
 	}
-	if c, err := atoll.AskNetwork(t.Context(), again, allow(good)); err != nil || c.Allowed {
+	if c, err := atoll.CheckNetwork(t.Context(), again, allow(good)); err != nil || c.Allowed {
 		t.Errorf("%+v, %v", c, err)
 	}
 	runClusterTool(t, "restart", "apiserver") // this closes all tunnels

@@ -56,9 +56,9 @@ type Driver struct {
 
 	// Apps are the targets of owners' apps. An app without one gets the driver's namespace or, with
 	// Apart, one of its own, NAMESPACE-APP.
-	Apps  map[string]Target
-	Apart bool
-	Quota map[string]string // of the other namespaces that atoll creates
+	Apps            map[string]Target
+	NamespacePerApp bool
+	Quota           map[string]string // of the other namespaces that atoll creates
 
 	Placement  Placement
 	GuestImage string // image that has atoll-guest at GuestPath
@@ -90,7 +90,7 @@ type Driver struct {
 var (
 	_ atoll.SharedDriver = (*Driver)(nil)
 	_ atoll.Sandbox      = (*Sandbox)(nil)
-	_ atoll.Sandbox      = (*Plain)(nil)
+	_ atoll.Sandbox      = (*PlainSandbox)(nil)
 )
 
 // Name returns "kubernetes".

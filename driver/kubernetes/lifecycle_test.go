@@ -63,7 +63,7 @@ func TestCreateFails(t *testing.T) {
 		{"OddVariable", atoll.Spec{Env: []string{"a.b-c=d"}}, atoll.ErrUnsupported, []string{"a.b-c"}},
 		{"Root", atoll.Spec{User: "root"}, atoll.ErrUnsupported, []string{"root", "restricted"}},
 		{"AllAtOnce", atoll.Spec{
-			User: "somebody", Machine: &atoll.Machine{}, Limits: atoll.Resources{PIDs: 1, Disk: 1 << 20, Files: 1, FileSize: 1}, Runtime: "no-such",
+			User: "somebody", VM: &atoll.VM{}, Limits: atoll.Resources{PIDs: 1, Disk: 1 << 20, Files: 1, FileSize: 1}, Runtime: "no-such",
 			Network: atoll.Network{Mode: atoll.NetworkBridge}, Mounts: []atoll.Mount{{Source: "/tmp", Target: "/mnt"}},
 		}, atoll.ErrUnsupported, []string{"somebody", "machine", "limits.pids", "limits.disk", "limits.files", "limits.file_size", "no-such", "bridge", "mounts"}},
 	} {
@@ -179,7 +179,7 @@ func TestTwoHomesInOneNamespace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := found.(*kubernetes.Plain); !ok { // of the same kind, although new ones are different
+	if _, ok := found.(*kubernetes.PlainSandbox); !ok { // of the same kind, although new ones are different
 		t.Errorf("it is a %T", found)
 	}
 	if err := found.Destroy(t.Context()); err != nil {

@@ -97,7 +97,7 @@ func (d *Driver) searchTargets() ([]search, error) {
 	}
 	var list []search
 	for _, t := range targets {
-		all := d.Apart && t.context == d.Context
+		all := d.NamespacePerApp && t.context == d.Context
 		if !all || t == targets[0] {
 			list = append(list, search{t, all})
 		}

@@ -28,7 +28,7 @@ import (
 // TestNamespacePerApp checks that each app gets a namespace with a quota when it needs one.
 func TestNamespacePerApp(t *testing.T) {
 	d := plainDriver(t)
-	d.Namespace, d.Apart, d.Quota = "apart-"+atoll.NewID(), true, map[string]string{"pods": "2", "limits.memory": "4Gi"}
+	d.Namespace, d.NamespacePerApp, d.Quota = "apart-"+atoll.NewID(), true, map[string]string{"pods": "2", "limits.memory": "4Gi"}
 	one, two := d.Namespace+"-one", d.Namespace+"-two"
 	for _, ns := range []string{d.Namespace, one, two} {
 		clustertest.RemoveNamespace(t, ns)
@@ -61,7 +61,7 @@ func TestNamespacePerApp(t *testing.T) {
 		t.Errorf("%d policies, %v", len(policies.Items), err)
 	}
 	// Another process does not know the apps.
-	other := &kube.Driver{Kubeconfig: d.Kubeconfig, Dir: d.Dir, Namespace: d.Namespace, Apart: true, Placement: kube.PlaceNone}
+	other := &kube.Driver{Kubeconfig: d.Kubeconfig, Dir: d.Dir, Namespace: d.Namespace, NamespacePerApp: true, Placement: kube.PlaceNone}
 	list, err := other.List(t.Context())
 	if err != nil || len(list) != 3 {
 		t.Errorf("%+v, %v", list, err)

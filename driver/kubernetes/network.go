@@ -22,7 +22,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
-var _ atoll.Gated = (*Sandbox)(nil)
+var _ atoll.NetworkController = (*Sandbox)(nil)
 
 // canProxy reports whether this host can run the egress proxies of sandboxes that have a guest. A pod has
 // no network; its programs connect through the guest and the tunnel, by a proxy on its loopback, which
@@ -46,7 +46,7 @@ func checkRules(n *atoll.Network) error {
 // needsProxy reports whether a sandbox's network has an egress proxy. In modes other than none its pod
 // has a network of the cluster.
 func needsProxy(n *atoll.Network) bool {
-	return (n.Mode == "" || n.Mode == atoll.NetworkNone) && egress.Needed(*n)
+	return (n.Mode == "" || n.Mode == atoll.NetworkNone) && egress.IsNeeded(*n)
 }
 
 // proxyLoop keeps the egress proxy of a sandbox running, as long as this process is connected.
@@ -121,7 +121,7 @@ func (p *pod) startProxy(ctx, lasting context.Context) error {
 	if err != nil {
 		return errors.Join(err, conn.Close())
 	}
-	go wire.Join(lasting, ours, conn.(wire.Halver)) //nolint:forcetypeassert // tunnels and TLS connections are Halvers
+	go wire.Join(lasting, ours, conn.(wire.HalfCloser)) //nolint:forcetypeassert // tunnels and TLS connections are Halvers
 	_, err = egress.Start(ctx, egress.Options{Dir: p.egressDir(), ID: p.id, Network: p.currentNetwork(), Guest: theirs, Helpers: p.d.Helpers})
 	if err != nil {
 		_ = ours.Close() // this ends wire.Join
@@ -140,7 +140,7 @@ const (
 func (p *pod) keepProxyRunning(ctx context.Context, over chan<- struct{}) {
 	defer close(over)
 	for wait := minRetryPause; ; {
-		if egress.Open(p.egressDir()).Ended(ctx) != nil {
+		if egress.Open(p.egressDir()).WaitForExit(ctx) != nil {
 			return
 		}
 		t := time.NewTimer(wait)
@@ -291,14 +291,14 @@ func (s *Sandbox) Connections(ctx context.Context) ([]atoll.Connection, error) {
 	return list, s.wrapError("network log", err)
 }
 
-// AskNetwork returns what the rules decide about a target, without connecting.
-func (s *Sandbox) AskNetwork(ctx context.Context, target string) (atoll.Connection, error) {
+// CheckNetwork returns what the rules decide about a target, without connecting.
+func (s *Sandbox) CheckNetwork(ctx context.Context, target string) (atoll.Connection, error) {
 	if n := s.currentNetwork(); !needsProxy(&n) {
 		if networkMode(&s.spec) == atoll.NetworkNone {
 			return atoll.Connection{Host: target, Reason: "the sandbox has no network"}, nil
 		}
 		return atoll.Connection{}, s.wrapError("network test", fmt.Errorf("%w: its connections don't pass an egress proxy", atoll.ErrUnsupported))
 	}
-	c, err := egress.Open(s.egressDir()).AskNetwork(ctx, target)
+	c, err := egress.Open(s.egressDir()).CheckNetwork(ctx, target)
 	return c, s.wrapError("network test", err)
 }

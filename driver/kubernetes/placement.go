@@ -162,7 +162,7 @@ func (d *Driver) addGuest(how Placement, id string, n atoll.Network, spec *corev
 		spec.NodeSelector[corev1.LabelArchStable] = runtime.GOARCH // architecture of the guest that is sent
 	}
 	c.Args = nil
-	config := guest.Config{Switch: d.Privileged, Gate: true}
+	config := guest.Config{CanSwitchUser: d.Privileged, Egress: true}
 	if needsProxy(&n) {
 		config.Env = egress.Env(n)
 	}

@@ -102,7 +102,7 @@ func TestPodOfPlacement(t *testing.T) {
 			env[e.Name] = e.Value
 		}
 		var config guest.Config
-		if err := json.Unmarshal([]byte(env["ATOLL_GUEST"]), &config); err != nil || !config.Gate || config.Switch || !slices.Contains(config.Env, "http_proxy=http://"+guest.ProxyAddress) {
+		if err := json.Unmarshal([]byte(env["ATOLL_GUEST"]), &config); err != nil || !config.Egress || config.CanSwitchUser || !slices.Contains(config.Env, "http_proxy=http://"+guest.ProxyAddress) {
 			t.Errorf("%s: %+v, %v", how, config, err)
 		}
 		if env["ATOLL_ID"] != "s1" || env["ATOLL_OWN"] != `["HOME"]` || env["ATOLL_DIRECT"] != ":41999" || len(env["ATOLL_KEY"]) != 44 {

@@ -12,13 +12,13 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/guest/shellexec"
 )
 
-// Plain is a pod without a guest: commands and files go through the cluster's API.
-type Plain struct {
+// PlainSandbox is a pod without a guest: commands and files go through the cluster's API.
+type PlainSandbox struct {
 	*pod
 }
 
 // Exec runs a command.
-func (p *Plain) Exec(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, error) {
+func (p *PlainSandbox) Exec(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, error) {
 	if err := p.checkOperation("exec"); err != nil {
 		return atoll.Exit{}, p.wrapError("exec", errors.Join(cmd.Check(), err))
 	}
@@ -27,7 +27,7 @@ func (p *Plain) Exec(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, error) {
 }
 
 // Import unpacks a tar stream.
-func (p *Plain) Import(ctx context.Context, dir string, tar io.Reader) error {
+func (p *PlainSandbox) Import(ctx context.Context, dir string, tar io.Reader) error {
 	err := p.checkOperation("import")
 	if err == nil {
 		err = p.explainError(ctx, p.execShell().Import(ctx, dir, tar))
@@ -36,7 +36,7 @@ func (p *Plain) Import(ctx context.Context, dir string, tar io.Reader) error {
 }
 
 // Export packs a path.
-func (p *Plain) Export(ctx context.Context, path string) (io.ReadCloser, error) {
+func (p *PlainSandbox) Export(ctx context.Context, path string) (io.ReadCloser, error) {
 	if err := p.checkOperation("export"); err != nil {
 		return nil, p.wrapError("export", err)
 	}
@@ -48,7 +48,7 @@ func (p *Plain) Export(ctx context.Context, path string) (io.ReadCloser, error) 
 }
 
 // execShell returns the shell that runs commands and transfers files.
-func (p *Plain) execShell() *shellexec.Shell {
+func (p *PlainSandbox) execShell() *shellexec.Shell {
 	return &shellexec.Shell{
 		Run: p.runCall, Dir: orDefault(p.spec.Dir, atoll.DefaultDir),
 		Timeout: timeoutOr(p.spec.Timeouts.Exec, atoll.DefaultExecTimeout), Transfer: timeoutOr(p.spec.Timeouts.Transfer, atoll.DefaultTransferTimeout),
@@ -59,16 +59,16 @@ func (p *Plain) execShell() *shellexec.Shell {
 func timeoutOr(d, otherwise time.Duration) time.Duration { return max(0, orDefault(d, otherwise)) }
 
 // runCall runs a program in the sandbox's container.
-func (p *Plain) runCall(ctx context.Context, c *shellexec.Call) (int, error) {
+func (p *PlainSandbox) runCall(ctx context.Context, c *shellexec.Call) (int, error) {
 	k := &podCall{pod: p.podName(), container: p.containerName(), args: c.Args, in: c.In, out: c.Out, err: c.Err, tty: c.TTY}
-	if c.Sizes != nil {
-		k.sizes = &sizes{ctx: ctx, from: c.Sizes}
+	if c.Resize != nil {
+		k.sizes = &sizes{ctx: ctx, from: c.Resize}
 	}
 	return p.t.runCommand(ctx, k)
 }
 
 // explainError returns the state of the pod instead of an error that it explains.
-func (p *Plain) explainError(ctx context.Context, err error) error {
+func (p *PlainSandbox) explainError(ctx context.Context, err error) error {
 	if !errors.Is(err, atoll.ErrUnavailable) && !errors.Is(err, atoll.ErrNotFound) || ctx.Err() != nil {
 		return err
 	}

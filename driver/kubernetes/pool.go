@@ -16,7 +16,7 @@ import (
 
 var (
 	_ atoll.Claimer = (*Sandbox)(nil)
-	_ atoll.Claimer = (*Plain)(nil)
+	_ atoll.Claimer = (*PlainSandbox)(nil)
 )
 
 // maxTries is how often a claim is repeated because the cluster has changed the pod meanwhile.

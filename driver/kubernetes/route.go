@@ -96,7 +96,7 @@ func dialDirect(ctx context.Context, key ed25519.PrivateKey, address string, fin
 	if err != nil {
 		return nil, err
 	}
-	return guest.ProveDirect(ctx, conn, key, fingerprint)
+	return guest.AuthenticateHostTLS(ctx, conn, key, fingerprint)
 }
 
 // indirectTime is how long a target's pods are not connected to directly after one was not reached.

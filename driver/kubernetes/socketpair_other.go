@@ -10,6 +10,6 @@ import (
 )
 
 // socketPair returns an error: egress proxies need Linux.
-func socketPair() (theirs *os.File, ours wire.Halver, err error) {
+func socketPair() (theirs *os.File, ours wire.HalfCloser, err error) {
 	return nil, nil, atoll.ErrUnsupported
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // socketPair returns both ends of a connection, one as a file for another process.
-func socketPair() (theirs *os.File, ours wire.Halver, err error) {
+func socketPair() (theirs *os.File, ours wire.HalfCloser, err error) {
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	if err != nil {
 		return nil, nil, err

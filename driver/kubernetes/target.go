@@ -49,7 +49,7 @@ func (d *Driver) targetOf(o atoll.Owner) (*target, error) {
 	if at, ok := d.Apps[o.App]; ok && o.App != "" {
 		return d.targetAt(place{orDefault(at.Context, d.Context), orDefault(at.Namespace, d.ownNamespace())}, at.Quota)
 	}
-	if d.Apart && o.App != "" {
+	if d.NamespacePerApp && o.App != "" {
 		return d.targetAt(place{d.Context, appNamespace(d.ownNamespace(), o.App)}, d.Quota)
 	}
 	return d.targetAt(place{d.Context, d.ownNamespace()}, d.Quota)

@@ -192,7 +192,7 @@ func (p *pod) connectGuest(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	fingerprint, err := guest.Prove(ctx, conn, key, p.guestID())
+	fingerprint, err := guest.AuthenticateHost(ctx, conn, key, p.guestID())
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}

@@ -23,13 +23,13 @@ func (d *Driver) detectAcceleration(ctx context.Context) acceleration {
 	if d.host.accel != nil {
 		return *d.host.accel
 	}
-	found := boot.Acceleration(ctx, filepath.Join(d.Dir, "boot"))
-	a := acceleration{accel: hypervisor.KVM, nested: found.Nested, why: found.NestedWhy}
+	found := boot.ProbeAcceleration(ctx, filepath.Join(d.Dir, "boot"))
+	a := acceleration{accel: hypervisor.KVM, nested: found.Nested, why: found.NestedProblem}
 	switch {
 	case d.Accel == hypervisor.TCG:
 		a = acceleration{accel: hypervisor.TCG, why: "VMs are emulated here, as configured, and can't run others"}
 	case d.Accel == "" && !found.KVM:
-		a.accel, a.slow = hypervisor.TCG, "VMs are emulated, which is slow and a weaker isolation: "+found.Why
+		a.accel, a.slow = hypervisor.TCG, "VMs are emulated, which is slow and a weaker isolation: "+found.KVMProblem
 	}
 	if ctx.Err() == nil {
 		d.host.accel = &a

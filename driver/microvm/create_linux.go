@@ -54,7 +54,7 @@ func (d *Driver) newSandbox(ctx context.Context, spec atoll.Spec, disks func(con
 	}
 	r := &record{ID: spec.ID, Spec: spec, Created: time.Now(), State: atoll.Starting}
 	if isRoot() {
-		uid, err := d.userIDs().Take(r.ID)
+		uid, err := d.userIDs().Allocate(r.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -62,7 +62,7 @@ func (d *Driver) newSandbox(ctx context.Context, spec atoll.Spec, disks func(con
 	}
 	held, err := d.stateHome().Claim(r.ID, r)
 	if err != nil {
-		return nil, errors.Join(err, d.userIDs().Free(r.UID))
+		return nil, errors.Join(err, d.userIDs().Release(r.UID))
 	}
 	defer held.Close()
 	err = disks(ctx, r)
@@ -70,7 +70,7 @@ func (d *Driver) newSandbox(ctx context.Context, spec atoll.Spec, disks func(con
 		err = d.bootSandbox(ctx, r)
 	}
 	if err != nil {
-		return nil, errors.Join(err, d.stateHome().Erase(r.ID, r))
+		return nil, errors.Join(err, d.stateHome().Remove(r.ID, r))
 	}
 	return d.newHandle(r), nil
 }
@@ -93,7 +93,7 @@ func (d *Driver) warmUpCommands(ctx context.Context, r *record) {
 			cmd.Timeout = warmUpTimeout
 			_, _ = l.Exec(ctx, cmd) // the image may have no such command: only the way to it counts
 		}
-		l.HangUp()
+		l.Disconnect()
 	}
 }
 
@@ -172,7 +172,7 @@ func (d *Driver) hypervisorConfig(ctx context.Context, r *record, files boot.Fil
 		Memory: s.memory, CPUs: s.cpus,
 	}
 	var nested *bool
-	if m := r.Spec.Machine; m != nil {
+	if m := r.Spec.VM; m != nil {
 		c.Args, nested = m.Args, m.Nested
 	}
 	r.Nested, r.NestedWhy = nestedSupport(a, nested)
@@ -196,7 +196,7 @@ func (d *Driver) hypervisorConfig(ctx context.Context, r *record, files boot.Fil
 	if tap != nil {
 		c.NICs = []hypervisor.NIC{{MAC: nic, Tap: tap}}
 	} else {
-		c.Append = vminit.GateParameter
+		c.Append = vminit.EgressParameter
 	}
 	shares, closeShares, err := d.prepareShares(ctx, r, c)
 	done = func() {
@@ -243,8 +243,8 @@ func (d *Driver) check(ctx context.Context, spec *atoll.Spec) error {
 	}
 	if len(spec.Mounts) > 0 {
 		proto := ""
-		if spec.Machine != nil {
-			proto = spec.Machine.Share
+		if spec.VM != nil {
+			proto = spec.VM.Share
 		}
 		if err := d.requireShares(ctx, proto); err != nil {
 			errs = append(errs, err)
@@ -255,7 +255,7 @@ func (d *Driver) check(ctx context.Context, spec *atoll.Spec) error {
 			no("a limit of the mount "+m.Target, "the host's file system has none for a directory")
 		}
 	}
-	if m := spec.Machine; m != nil {
+	if m := spec.VM; m != nil {
 		if err := hypervisor.CheckArgs(m.Args); err != nil {
 			errs = append(errs, &atoll.FieldError{Field: "machine.qemu_extra_args", Err: fmt.Errorf("machine.qemu_extra_args: %w", err)})
 		}

@@ -62,11 +62,11 @@ func (d *Driver) makeDisks(ctx context.Context, r *record) error {
 		if _, err := d.imageStore().Ensure(ctx, from.Ref, r.Spec.Progress); err != nil {
 			return fmt.Errorf("image %s: %w", from.Ref, err)
 		}
-		if _, err := d.imageStore().Use(ctx, from.Ref, r.ID); err != nil { // so that it is not removed
+		if _, err := d.imageStore().Acquire(ctx, from.Ref, r.ID); err != nil { // so that it is not removed
 			return fmt.Errorf("image %s: %w", from.Ref, err)
 		}
 	}
-	if _, err := d.diskStore().Use(ctx, r.ID, from, r.Spec.Progress); err != nil {
+	if _, err := d.diskStore().AcquireBase(ctx, r.ID, from, r.Spec.Progress); err != nil {
 		return fmt.Errorf("root disk of %s: %w", d.imageRef(&r.Spec), err)
 	}
 	return d.createDisks(ctx, r)
@@ -75,23 +75,23 @@ func (d *Driver) makeDisks(ctx context.Context, r *record) error {
 // createDisks creates the root disk over its base, and the disk of the working directory, unless
 // that is a kept disk.
 func (d *Driver) createDisks(ctx context.Context, r *record) error {
-	base, err := d.diskStore().Used(r.ID)
+	base, err := d.diskStore().BaseOf(r.ID)
 	if err != nil {
 		return err
 	}
 	r.DiskSize = max(r.Spec.Limits.Disk, 0)
-	if err := d.diskStore().Overlay(filepath.Join(d.sandboxDir(r.ID), rootFile), base, r.DiskSize); err != nil {
+	if err := d.diskStore().CreateRootDisk(filepath.Join(d.sandboxDir(r.ID), rootFile), base, r.DiskSize); err != nil {
 		return err
 	}
-	if m := r.Spec.Machine; m != nil && m.Disk != "" {
-		if _, err := d.diskStore().Take(ctx, m.Disk, r.ID); err != nil {
+	if m := r.Spec.VM; m != nil && m.Disk != "" {
+		if _, err := d.diskStore().ClaimDisk(ctx, m.Disk, r.ID); err != nil {
 			return fmt.Errorf("disk %s: %w", m.Disk, err)
 		}
 		r.Kept = m.Disk
 		return d.save(r)
 	}
 	r.newDisks = true
-	return d.diskStore().Workspace(filepath.Join(d.sandboxDir(r.ID), workFile), r.DiskSize, guest.UserID, guest.UserID)
+	return d.diskStore().CreateWorkspaceDisk(filepath.Join(d.sandboxDir(r.ID), workFile), r.DiskSize, guest.UserID, guest.UserID)
 }
 
 // resetDisks discards everything that a sandbox has written since its creation, and its snapshots.
@@ -120,7 +120,7 @@ func (d *Driver) workDisk(ctx context.Context, r *record) (string, error) {
 	if r.Kept == "" {
 		return filepath.Join(d.sandboxDir(r.ID), workFile), nil
 	}
-	k, err := d.diskStore().Take(ctx, r.Kept, r.ID)
+	k, err := d.diskStore().ClaimDisk(ctx, r.Kept, r.ID)
 	return k.Path, err
 }
 
@@ -151,12 +151,12 @@ func (d *Driver) releaseDisks(ctx context.Context, dir string, r *record) error 
 	var err error
 	switch {
 	case r.Kept != "":
-		err = d.diskStore().GiveBack(ctx, r.Kept, r.ID, r.Keep)
+		err = d.diskStore().ReleaseDisk(ctx, r.Kept, r.ID, r.Keep)
 		if errors.Is(err, atoll.ErrNotFound) {
 			err = nil // it was released already
 		}
 	case r.Keep != "":
-		err = d.diskStore().Keep(ctx, r.Keep, filepath.Join(dir, workFile), rootdisk.Kept{From: r.ID, Size: r.DiskSize})
+		err = d.diskStore().KeepDisk(ctx, r.Keep, filepath.Join(dir, workFile), rootdisk.KeptDisk{CreatedFor: r.ID, Size: r.DiskSize})
 	}
 	if err != nil {
 		return err
@@ -164,8 +164,8 @@ func (d *Driver) releaseDisks(ctx context.Context, dir string, r *record) error 
 	return errors.Join(d.diskStore().Release(r.ID), d.imageStore().Release(r.ID))
 }
 
-// DestroyKeeping removes the sandbox, but keeps the disk of its working directory under a name.
-func (s *Sandbox) DestroyKeeping(ctx context.Context, name string) error {
+// DestroyKeepDisk removes the sandbox, but keeps the disk of its working directory under a name.
+func (s *Sandbox) DestroyKeepDisk(ctx context.Context, name string) error {
 	err := s.withLock(ctx, "keep disk", func(r *record) error {
 		if discardsDisks(r) {
 			return fmt.Errorf("%w: it was created with persist off: its disks are discarded", atoll.ErrState)
@@ -182,9 +182,9 @@ func (s *Sandbox) DestroyKeeping(ctx context.Context, name string) error {
 		if err := s.d.save(r); err != nil {
 			return err
 		}
-		return s.d.stateHome().Erase(s.id, r)
+		return s.d.stateHome().Remove(s.id, r)
 	})
-	s.HangUp()
+	s.Disconnect()
 	if errors.Is(err, atoll.ErrNotFound) && s.d.isKeptFrom(ctx, name, s.id) {
 		return nil
 	}
@@ -200,7 +200,7 @@ func (d *Driver) checkFreeName(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(list, func(k rootdisk.Kept) bool { return k.Name == name }) {
+	if slices.ContainsFunc(list, func(k rootdisk.KeptDisk) bool { return k.Name == name }) {
 		return fmt.Errorf("disk %s: %w", name, atoll.ErrExists)
 	}
 	return nil
@@ -209,7 +209,7 @@ func (d *Driver) checkFreeName(ctx context.Context, name string) error {
 // isKeptFrom reports whether the kept disk with a name is from a sandbox.
 func (d *Driver) isKeptFrom(ctx context.Context, name, id string) bool {
 	list, err := d.diskStore().Disks(ctx)
-	return err == nil && slices.ContainsFunc(list, func(k rootdisk.Kept) bool { return k.Name == name && k.From == id })
+	return err == nil && slices.ContainsFunc(list, func(k rootdisk.KeptDisk) bool { return k.Name == name && k.CreatedFor == id })
 }
 
 // Disks returns the kept disks, sorted by name.
@@ -220,7 +220,7 @@ func (d *Driver) Disks(ctx context.Context) ([]atoll.Disk, error) {
 	}
 	disks := make([]atoll.Disk, len(list))
 	for i, k := range list {
-		disks[i] = atoll.Disk{Name: k.Name, Size: k.Size, Used: k.Used, Created: k.Created, From: k.From, Sandbox: k.User}
+		disks[i] = atoll.Disk{Name: k.Name, Size: k.Size, Used: k.Used, Created: k.Created, CreatedFor: k.CreatedFor, Sandbox: k.User}
 	}
 	return disks, nil
 }
@@ -235,7 +235,7 @@ func (d *Driver) RemoveDisk(ctx context.Context, name string) error {
 
 // imageConfig returns the configuration of a sandbox's image.
 func (d *Driver) imageConfig(r *record) (image.Config, error) {
-	base, err := d.diskStore().Used(r.ID)
+	base, err := d.diskStore().BaseOf(r.ID)
 	return base.Config, err
 }
 

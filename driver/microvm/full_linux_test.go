@@ -29,11 +29,11 @@ type smallDisk struct {
 func newSmallDisk(t *testing.T, bytes int64) *smallDisk {
 	t.Helper()
 	testenv.Real(t, "namespace")
-	if err := quotadisk.Missing(); err != nil {
+	if err := quotadisk.CheckSupport(); err != nil {
 		testenv.Skip(t, "namespace", "no file system of a size: %v", err)
 	}
 	file := filepath.Join(makeShortDir(t), "little")
-	if err := quotadisk.Make(t.Context(), file, quotadisk.Size{Bytes: bytes}, 0); err != nil {
+	if err := quotadisk.Create(t.Context(), file, quotadisk.Size{Bytes: bytes}, 0); err != nil {
 		t.Fatal(err)
 	}
 	mounted, err := quotadisk.Mount(t.Context(), file)

@@ -10,14 +10,14 @@ import (
 )
 
 // diagnoseVM returns what is wrong with an existing VM; empty: nothing.
-func diagnoseVM(m *hypervisor.Machine, now hypervisor.Status) (reason, why string) {
+func diagnoseVM(m *hypervisor.VM, now hypervisor.Status) (reason, why string) {
 	switch {
 	case now.Phase == hypervisor.Stuck:
 		return "stuck", now.Problem + ": fix that, then start the sandbox: the VM waits and continues from there"
 	case now.Phase == hypervisor.Paused:
 		return "halted", "the VM's processors are stopped: stop and start the sandbox"
 	case now.Phase == hypervisor.Running && !now.Answers:
-		if w, err := m.Work(); err == nil && w == hypervisor.Halted {
+		if w, err := m.Activity(); err == nil && w == hypervisor.Halted {
 			return "halted", fmt.Sprintf("a signal has stopped the VM's hypervisor: 'kill -CONT %d' continues it, or stop and start the sandbox", now.Facts.PID)
 		}
 		return "hung", "the VM runs, but its guest does not take a message: stop and start the sandbox"
@@ -51,7 +51,7 @@ func (d *Driver) waitForHang(ctx context.Context, id string) error {
 			return nil
 		case <-look.C:
 		}
-		w, err := m.Work()
+		w, err := m.Activity()
 		if err != nil {
 			return nil //nolint:nilerr // the VM has ended: likewise
 		}

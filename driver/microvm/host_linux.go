@@ -31,7 +31,7 @@ func (d *Driver) Probe(ctx context.Context) (atoll.Features, error) {
 func (d *Driver) probeFeatures(ctx context.Context) (atoll.Features, error) {
 	f := atoll.Features{
 		Programs: true, Persist: true, Files: true, Stop: true, Pause: true, Snapshot: true, Fork: true, Dial: true, Listen: true, Stats: true, Images: true,
-		Users: true, TTY: true, Signals: true, Watch: true, Detach: true, Terminal: true, Notices: true, Gate: true, Fresh: true, Disks: true,
+		Users: true, TTY: true, Signals: true, Watch: true, Detach: true, Terminal: true, Notices: true, Egress: true, Fresh: true, Disks: true,
 		Networks: []atoll.NetworkMode{atoll.NetworkNone, atoll.NetworkNAT},
 		Lacks: map[string]string{
 			"MountLimitIsQuota":        "a mount is the host's own directory, whose file system has no limit of its own for it",
@@ -102,7 +102,7 @@ func (d *Driver) findKernel() (boot.Kernel, error) {
 	if modules == "" && d.Kernel == "" {
 		modules = os.Getenv("ATOLL_MACHINE_MODULES")
 	}
-	return boot.Find(path, modules)
+	return boot.FindKernel(path, modules)
 }
 
 // prepareBootFiles creates the files that VMs boot from, if they don't exist yet.

@@ -40,7 +40,7 @@ func (d *Driver) PullImage(ctx context.Context, ref string, progress func(atoll.
 // collectRootDisks removes the root disks of images that no longer exist: another driver with the
 // same store may have removed them.
 func (d *Driver) collectRootDisks(ctx context.Context) error {
-	return d.diskStore().Collect(ctx, d.imageStore())
+	return d.diskStore().CollectGarbage(ctx, d.imageStore())
 }
 
 // RemoveImage removes an image and the root disk that was made of it.

@@ -26,7 +26,7 @@ func TestKinds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			other := newDriverIn(t, d.Dir)
 			change(other)
-			sb := createTestSandbox(t, other, atoll.Spec{Machine: &atoll.Machine{Args: []string{"-rtc", "base=utc"}}})
+			sb := createTestSandbox(t, other, atoll.Spec{VM: &atoll.VM{Args: []string{"-rtc", "base=utc"}}})
 			if got := runShell(t, sb, "echo hi > /workspace/x; cat /workspace/x"); got != "hi\n" {
 				t.Errorf("%q", got)
 			}

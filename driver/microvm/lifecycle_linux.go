@@ -44,8 +44,8 @@ func (d *Driver) killVM(r *record) error {
 // Destroy removes the sandbox and all its files. A kept disk is released and remains. Destroying it
 // twice is not an error.
 func (s *Sandbox) Destroy(ctx context.Context) error {
-	err := s.withLock(context.WithoutCancel(ctx), "destroy", func(r *record) error { return s.d.stateHome().Erase(s.id, r) })
-	s.HangUp()
+	err := s.withLock(context.WithoutCancel(ctx), "destroy", func(r *record) error { return s.d.stateHome().Remove(s.id, r) })
+	s.Disconnect()
 	if errors.Is(err, atoll.ErrNotFound) {
 		return nil
 	}
@@ -61,7 +61,7 @@ func (s *Sandbox) Stop(ctx context.Context) error {
 		r.State = atoll.Stopped
 		return s.d.save(r)
 	})
-	s.HangUp()
+	s.Disconnect()
 	return err
 }
 
@@ -92,7 +92,7 @@ func (d *Driver) quitGuest(ctx context.Context, r *record) bool {
 		return false // its files are not needed again
 	}
 	l := d.directLink(r)
-	defer l.HangUp()
+	defer l.Disconnect()
 	if _, err := l.Client(ctx); err != nil {
 		return false
 	}
@@ -102,7 +102,7 @@ func (d *Driver) quitGuest(ctx context.Context, r *record) bool {
 // Start starts a stopped sandbox.
 func (s *Sandbox) Start(ctx context.Context) error {
 	err := s.withLock(ctx, "start", func(r *record) error { return s.d.start(ctx, r, discardsDisks(r)) })
-	s.HangUp()
+	s.Disconnect()
 	return err
 }
 
@@ -140,7 +140,7 @@ const settledTime = time.Second
 
 // resumeStuck resumes a VM that waits for something of the host, such as disk space. It returns when
 // the guest has answered for a while, or when the VM waits again.
-func resumeStuck(ctx context.Context, m *hypervisor.Machine) error {
+func resumeStuck(ctx context.Context, m *hypervisor.VM) error {
 	now, err := m.Status(ctx)
 	if err != nil || now.Phase != hypervisor.Stuck {
 		return err
@@ -171,20 +171,20 @@ func resumeStuck(ctx context.Context, m *hypervisor.Machine) error {
 	}
 }
 
-// Fresh starts a stopped sandbox with new disks, as it was after its creation.
-func (s *Sandbox) Fresh(ctx context.Context) error {
+// StartFresh starts a stopped sandbox with new disks, as it was after its creation.
+func (s *Sandbox) StartFresh(ctx context.Context) error {
 	err := s.withLock(ctx, "fresh start", func(r *record) error {
 		if m, err := s.d.openVM(r.ID); err == nil {
 			return errors.Join(m.Close(), fmt.Errorf("%w: it runs; stop it first", atoll.ErrState))
 		}
 		return s.d.start(ctx, r, true)
 	})
-	s.HangUp()
+	s.Disconnect()
 	return err
 }
 
 // discardsDisks reports whether each start of a sandbox has new disks.
 func discardsDisks(r *record) bool {
-	m := r.Spec.Machine
+	m := r.Spec.VM
 	return m != nil && m.Persist != nil && !*m.Persist
 }

@@ -19,7 +19,7 @@ import (
 
 func TestSpecIsChecked(t *testing.T) {
 	d := newDriver(t)
-	d.LeastMemory = 0
+	d.MinMemory = 0
 	no, yes := false, true
 	for name, c := range map[string]struct {
 		spec atoll.Spec
@@ -36,13 +36,13 @@ func TestSpecIsChecked(t *testing.T) {
 		"the host's network":    {atoll.Spec{Network: atoll.Network{Mode: atoll.NetworkOpen}}, atoll.ErrUnsupported, "use nat"},
 		"no bridge":             {atoll.Spec{Network: atoll.Network{Mode: atoll.NetworkBridge}}, atoll.ErrUnsupported, "no bridge"},
 		"rules on a bridge":     {atoll.Spec{Network: atoll.Network{Mode: atoll.NetworkBridge, Allow: []string{"example.com"}}}, atoll.ErrUnsupported, "egress proxy"},
-		"an argument":           {atoll.Spec{Machine: &atoll.Machine{Args: []string{"-drive", "file=/etc/shadow"}}}, atoll.ErrInvalid, "machine.qemu_extra_args: "},
-		"a share's protocol":    {atoll.Spec{Machine: &atoll.Machine{Share: "nfs"}}, atoll.ErrInvalid, "virtiofs or 9p"},
+		"an argument":           {atoll.Spec{VM: &atoll.VM{Args: []string{"-drive", "file=/etc/shadow"}}}, atoll.ErrInvalid, "machine.qemu_extra_args: "},
+		"a share's protocol":    {atoll.Spec{VM: &atoll.VM{Share: "nfs"}}, atoll.ErrInvalid, "virtiofs or 9p"},
 		"a host directory":      {atoll.Spec{Image: "/etc"}, atoll.ErrDenied, "image /etc"},
 		"another runtime":       {atoll.Spec{Runtime: "runsc"}, atoll.ErrUnsupported, "runsc"},
 		"a pod":                 {atoll.Spec{Pod: &atoll.Pod{}}, atoll.ErrUnsupported, "pod"},
-		"a disk for nothing":    {atoll.Spec{Machine: &atoll.Machine{Disk: "x", Persist: &no}}, atoll.ErrInvalid, "persist"},
-		"a disk that is none":   {atoll.Spec{Machine: &atoll.Machine{Disk: "x", Persist: &yes}, Limits: atoll.Resources{Memory: 1 << 30}}, atoll.ErrNotFound, "disk x"},
+		"a disk for nothing":    {atoll.Spec{VM: &atoll.VM{Disk: "x", Persist: &no}}, atoll.ErrInvalid, "persist"},
+		"a disk that is none":   {atoll.Spec{VM: &atoll.VM{Disk: "x", Persist: &yes}, Limits: atoll.Resources{Memory: 1 << 30}}, atoll.ErrNotFound, "disk x"},
 		"an image that is none": {atoll.Spec{Image: "127.0.0.1:1/none:1"}, nil, "127.0.0.1:1/none:1"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestFreshStart(t *testing.T) {
 	ctx, d := t.Context(), newDriver(t)
 	sb := createTestSandbox(t, d, atoll.Spec{})
 	runShell(t, sb, "echo x > /workspace/x; echo y > /home/atoll/y; sync")
-	if err := atoll.Fresh(ctx, sb); !errors.Is(err, atoll.ErrState) {
+	if err := atoll.StartFresh(ctx, sb); !errors.Is(err, atoll.ErrState) {
 		t.Errorf("Fresh of one that runs: %v", err)
 	}
 	if _, err := atoll.Snapshot(ctx, sb, "point"); err != nil {
@@ -123,7 +123,7 @@ func TestFreshStart(t *testing.T) {
 	if got := runShell(t, sb, "cat /workspace/x /home/atoll/y"); got != "x\ny\n" {
 		t.Errorf("after a start: %q", got)
 	}
-	if err := errors.Join(atoll.Stop(ctx, sb), atoll.Fresh(ctx, sb)); err != nil {
+	if err := errors.Join(atoll.Stop(ctx, sb), atoll.StartFresh(ctx, sb)); err != nil {
 		t.Fatal(err)
 	}
 	if got := runShell(t, sb, "ls -A /workspace | grep -v lost+found; ls -A /home/atoll; echo works > /workspace/x"); got != "" {
@@ -133,7 +133,7 @@ func TestFreshStart(t *testing.T) {
 		t.Errorf("snapshots: %v, %v", list, err)
 	}
 	no := false
-	forgets := createTestSandbox(t, d, atoll.Spec{Machine: &atoll.Machine{Persist: &no}})
+	forgets := createTestSandbox(t, d, atoll.Spec{VM: &atoll.VM{Persist: &no}})
 	runShell(t, forgets, "echo x > /workspace/x; sync")
 	if err := errors.Join(atoll.Stop(ctx, forgets), atoll.Start(ctx, forgets)); err != nil {
 		t.Fatal(err)
@@ -141,7 +141,7 @@ func TestFreshStart(t *testing.T) {
 	if got := runShell(t, forgets, "ls /workspace | grep -v lost+found; true"); got != "" {
 		t.Errorf("without persist: %q", got)
 	}
-	if err := atoll.DestroyKeeping(ctx, forgets, "mine"); !errors.Is(err, atoll.ErrState) {
+	if err := atoll.DestroyKeepDisk(ctx, forgets, "mine"); !errors.Is(err, atoll.ErrState) {
 		t.Errorf("DestroyKeeping without persist: %v", err)
 	}
 }
@@ -152,7 +152,7 @@ func TestKeptDisk(t *testing.T) {
 	first := createTestSandbox(t, d, atoll.Spec{})
 	runShell(t, first, "echo first > /workspace/x; echo y > /tmp/y")
 	for range 2 {
-		if err := atoll.DestroyKeeping(ctx, first, "mine"); err != nil {
+		if err := atoll.DestroyKeepDisk(ctx, first, "mine"); err != nil {
 			t.Fatalf("DestroyKeeping: %v", err)
 		}
 	}
@@ -160,17 +160,17 @@ func TestKeptDisk(t *testing.T) {
 		t.Errorf("Open: %v", err)
 	}
 	list, err := d.Disks(ctx)
-	if err != nil || len(list) != 1 || list[0].Name != "mine" || list[0].From != first.ID() || list[0].Sandbox != "" || list[0].Used == 0 {
+	if err != nil || len(list) != 1 || list[0].Name != "mine" || list[0].CreatedFor != first.ID() || list[0].Sandbox != "" || list[0].Used == 0 {
 		t.Errorf("Disks: %+v, %v", list, err)
 	}
 	other := createTestSandbox(t, d, atoll.Spec{})
-	if err := atoll.DestroyKeeping(ctx, other, "mine"); !errors.Is(err, atoll.ErrExists) {
+	if err := atoll.DestroyKeepDisk(ctx, other, "mine"); !errors.Is(err, atoll.ErrExists) {
 		t.Errorf("a name that is taken: %v", err)
 	}
 	if got := runShell(t, other, "echo works"); got != "works\n" {
 		t.Errorf("whose disk was not kept: %q", got)
 	}
-	with := atoll.Spec{Machine: &atoll.Machine{Disk: "mine"}}
+	with := atoll.Spec{VM: &atoll.VM{Disk: "mine"}}
 	second := createTestSandbox(t, d, with)
 	if got := runShell(t, second, "cat /workspace/x; ls /tmp; echo second >> /workspace/x"); got != "first\n" {
 		t.Errorf("with the disk: %q", got)
@@ -201,10 +201,10 @@ func TestKeptDisk(t *testing.T) {
 	if got := runShell(t, second, "cat /workspace/x; sync"); got != "first\nsecond\n" {
 		t.Errorf("restored: %q", got)
 	}
-	if err := atoll.DestroyKeeping(ctx, second, "renamed"); err != nil {
+	if err := atoll.DestroyKeepDisk(ctx, second, "renamed"); err != nil {
 		t.Errorf("DestroyKeeping: %v", err)
 	}
-	third := createTestSandbox(t, d, atoll.Spec{Machine: &atoll.Machine{Disk: "renamed"}})
+	third := createTestSandbox(t, d, atoll.Spec{VM: &atoll.VM{Disk: "renamed"}})
 	if got := runShell(t, third, "cat /workspace/x"); got != "first\nsecond\n" {
 		t.Errorf("renamed: %q", got)
 	}

@@ -37,14 +37,14 @@ type vmSize struct {
 func (d *Driver) sizeFor(l atoll.Resources) vmSize {
 	s := vmSize{memory: l.Memory, pids: l.PIDs}
 	if s.memory == 0 {
-		s.memory = orDefault(d.Memory, atoll.DefaultMachineMemory)
+		s.memory = orDefault(d.Memory, atoll.DefaultVMMemory)
 	}
 	asked := s.memory
 	s.memory = (max(s.memory, bootMemory) + mebibyte - 1) / mebibyte * mebibyte
 	s.commands = min(asked, s.memory-guestMemory)
 	s.cpus = int(math.Ceil(l.CPU))
 	if l.CPU == 0 {
-		s.cpus = orDefault(d.CPUs, atoll.DefaultMachineCPU)
+		s.cpus = orDefault(d.CPUs, atoll.DefaultVMCPU)
 	}
 	if l.CPU > 0 && float64(s.cpus) != l.CPU {
 		s.quota = l.CPU
@@ -74,7 +74,7 @@ func (d *Driver) checkLimits(l atoll.Resources) []error {
 	no := func(field, why string) {
 		errs = append(errs, &atoll.FieldError{Field: "limits." + field, Err: fmt.Errorf("limits.%s: %w by the microvm driver here: %s", field, atoll.ErrUnsupported, why)})
 	}
-	least := orDefault(d.LeastMemory, atoll.MinMachineMemory)
+	least := orDefault(d.MinMemory, atoll.MinVMMemory)
 	switch {
 	case l.Memory < 0:
 		bad("memory", "%d: a VM needs memory: give a size", l.Memory)

@@ -39,8 +39,8 @@ type Driver struct {
 	// Memory is the memory of a VM whose spec has none, in bytes; 0: atoll.DefaultMachineMemory.
 	// LeastMemory is the least that a spec may have; 0: atoll.MinMachineMemory. CPUs is the number of
 	// processors of a VM whose spec has none; 0: atoll.DefaultMachineCPU.
-	Memory, LeastMemory int64
-	CPUs                int
+	Memory, MinMemory int64
+	CPUs              int
 
 	// NoTemplates makes every VM boot; otherwise VMs start as a copy of one that has booted.
 	NoTemplates bool

@@ -34,7 +34,7 @@ func newDriver(t testing.TB) *microvm.Driver {
 // newDriverIn is newDriver with a directory.
 func newDriverIn(t testing.TB, dir string) *microvm.Driver {
 	t.Helper()
-	d := &microvm.Driver{Dir: dir, Image: testImage, Memory: 256 << 20, LeastMemory: 16 << 20, CPUs: 1}
+	d := &microvm.Driver{Dir: dir, Image: testImage, Memory: 256 << 20, MinMemory: 16 << 20, CPUs: 1}
 	if _, err := d.Probe(t.Context()); err != nil {
 		testenv.Skip(t, "qemu", "no machines here: %v", err)
 	}

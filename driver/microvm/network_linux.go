@@ -46,8 +46,8 @@ func (s *Sandbox) Connections(ctx context.Context) ([]atoll.Connection, error) {
 	return list, s.wrapError("network log", err)
 }
 
-// AskNetwork returns what the rules decide about a target, without connecting.
-func (s *Sandbox) AskNetwork(ctx context.Context, target string) (atoll.Connection, error) {
+// CheckNetwork returns what the rules decide about a target, without connecting.
+func (s *Sandbox) CheckNetwork(ctx context.Context, target string) (atoll.Connection, error) {
 	r, err := s.d.load(s.id)
 	if err == nil && egress.Mode(r.Spec.Network) == atoll.NetworkBridge {
 		err = errBridgeRules
@@ -55,6 +55,6 @@ func (s *Sandbox) AskNetwork(ctx context.Context, target string) (atoll.Connecti
 	if err != nil {
 		return atoll.Connection{}, s.wrapError("network test", err)
 	}
-	c, err := s.d.egressProxy(r).AskNetwork(ctx, r.Spec.Network, target)
+	c, err := s.d.egressProxy(r).CheckNetwork(ctx, r.Spec.Network, target)
 	return c, s.wrapError("network test", err)
 }

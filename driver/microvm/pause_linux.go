@@ -12,7 +12,7 @@ import (
 
 // directLink returns a link to the guest of a sandbox whose lock is held.
 func (d *Driver) directLink(r *record) *guest.Link {
-	return &guest.Link{ID: r.ID, Spec: r.Spec, Reach: func(ctx context.Context) (net.Conn, error) { return d.connectGuest(ctx, r) }}
+	return &guest.Link{ID: r.ID, Spec: r.Spec, Connect: func(ctx context.Context) (net.Conn, error) { return d.connectGuest(ctx, r) }}
 }
 
 // Pause freezes every command. The VM's kernel and its guest continue: files can be read, and
@@ -44,7 +44,7 @@ func (d *Driver) setPaused(ctx context.Context, r *record, from, to atoll.State)
 		return fmt.Errorf("%w: it is %s", atoll.ErrState, r.State)
 	}
 	l := d.directLink(r)
-	defer l.HangUp()
+	defer l.Disconnect()
 	if err := l.Pause(ctx, to == atoll.Paused); err != nil {
 		return err
 	}

@@ -66,8 +66,8 @@ const (
 )
 
 // userIDs returns the user IDs of hypervisors.
-func (d *Driver) userIDs() statedir.Numbers {
-	return statedir.Numbers{Dir: filepath.Join(d.Dir, "ids"), First: firstUser, Per: 1, Count: users}
+func (d *Driver) userIDs() statedir.RangeAllocator {
+	return statedir.RangeAllocator{Dir: filepath.Join(d.Dir, "ids"), First: firstUser, PerRange: 1, Count: users}
 }
 
 // isRoot reports whether this process can run hypervisors as users of their own.
@@ -80,22 +80,22 @@ func (d *Driver) clearSandbox(dir string, r *record) error {
 		return nil
 	}
 	if !statedir.Claimed(dir) {
-		return d.userIDs().Free(r.UID)
+		return d.userIDs().Release(r.UID)
 	}
 	ctx, cancel := newEndContext()
 	defer cancel()
 	if err := d.killVMIn(ctx, dir, r); err != nil {
 		return err
 	}
-	if egress.Needed(r.Spec.Network) {
-		if err := egress.Open(filepath.Join(dir, egressDir)).Ended(ctx); err != nil {
+	if egress.IsNeeded(r.Spec.Network) {
+		if err := egress.Open(filepath.Join(dir, egressDir)).WaitForExit(ctx); err != nil {
 			return err
 		}
 	}
-	return errors.Join(d.releaseDisks(ctx, dir, r), d.userIDs().Free(r.UID))
+	return errors.Join(d.releaseDisks(ctx, dir, r), d.userIDs().Release(r.UID))
 }
 
 // openVM returns the VM of a sandbox that runs, or an error that matches atoll.ErrNotFound.
-func (d *Driver) openVM(id string) (*hypervisor.Machine, error) {
+func (d *Driver) openVM(id string) (*hypervisor.VM, error) {
 	return hypervisor.Open(d.sandboxDir(id))
 }

@@ -22,23 +22,23 @@ type Sandbox struct {
 }
 
 var (
-	_ atoll.Sandbox        = (*Sandbox)(nil)
-	_ atoll.DirFS          = (*Sandbox)(nil)
-	_ atoll.Stopper        = (*Sandbox)(nil)
-	_ atoll.Fresher        = (*Sandbox)(nil)
-	_ atoll.DiskKeeper     = (*Sandbox)(nil)
-	_ atoll.Pauser         = (*Sandbox)(nil)
-	_ atoll.Snapshotter    = (*Sandbox)(nil)
-	_ atoll.SnapshotKeeper = (*Sandbox)(nil)
-	_ atoll.Forker         = (*Sandbox)(nil)
-	_ atoll.Gated          = (*Sandbox)(nil)
-	_ atoll.Meter          = (*Sandbox)(nil)
-	_ atoll.Watcher        = (*Sandbox)(nil)
-	_ atoll.Detacher       = (*Sandbox)(nil)
-	_ atoll.Terminals      = (*Sandbox)(nil)
-	_ atoll.Notifier       = (*Sandbox)(nil)
-	_ atoll.Dialer         = (*Sandbox)(nil)
-	_ atoll.Listener       = (*Sandbox)(nil)
+	_ atoll.Sandbox           = (*Sandbox)(nil)
+	_ atoll.DirFS             = (*Sandbox)(nil)
+	_ atoll.Stopper           = (*Sandbox)(nil)
+	_ atoll.FreshStarter      = (*Sandbox)(nil)
+	_ atoll.DiskKeeper        = (*Sandbox)(nil)
+	_ atoll.Pauser            = (*Sandbox)(nil)
+	_ atoll.Snapshotter       = (*Sandbox)(nil)
+	_ atoll.SnapshotKeeper    = (*Sandbox)(nil)
+	_ atoll.Forker            = (*Sandbox)(nil)
+	_ atoll.NetworkController = (*Sandbox)(nil)
+	_ atoll.Meter             = (*Sandbox)(nil)
+	_ atoll.Watcher           = (*Sandbox)(nil)
+	_ atoll.Detacher          = (*Sandbox)(nil)
+	_ atoll.Terminals         = (*Sandbox)(nil)
+	_ atoll.Notifier          = (*Sandbox)(nil)
+	_ atoll.Dialer            = (*Sandbox)(nil)
+	_ atoll.Listener          = (*Sandbox)(nil)
 )
 
 func (d *Driver) newHandle(r *record) *Sandbox {
@@ -48,9 +48,9 @@ func (d *Driver) newHandle(r *record) *Sandbox {
 		spec.Dir = atoll.DefaultDir
 	}
 	s.Link = &guest.Link{
-		ID: r.ID, Spec: spec, Before: s.checkOperation, Counted: countedDirs(), Options: guest.Options{Greeting: greetingTimeout, Watch: func(ctx context.Context) error { return d.waitForHang(ctx, r.ID) }},
-		Reach:   func(ctx context.Context) (net.Conn, error) { return d.connectShared(ctx, r.ID) },
-		Explain: func(ctx context.Context, err error) error { return d.explainSilence(ctx, r.ID, err) },
+		ID: r.ID, Spec: spec, BeforeOp: s.checkOperation, CountedDirs: countedDirs(), Options: guest.Options{Greeting: greetingTimeout, Watch: func(ctx context.Context) error { return d.waitForHang(ctx, r.ID) }},
+		Connect:      func(ctx context.Context) (net.Conn, error) { return d.connectShared(ctx, r.ID) },
+		ExplainError: func(ctx context.Context, err error) error { return d.explainSilence(ctx, r.ID, err) },
 	}
 	return s
 }
@@ -66,7 +66,7 @@ func countedDirs() []string {
 
 // checkOperation reports why a sandbox can't do an operation of the guest.
 func (s *Sandbox) checkOperation(op string) error {
-	if (op == "watch" || op == "notices") && s.d.stateHome().Changing(s.id) {
+	if (op == "watch" || op == "notices") && s.d.stateHome().IsChanging(s.id) {
 		return nil // they outlive a restore: connectShared waits for its end
 	}
 	r, err := s.d.load(s.id)
@@ -110,7 +110,7 @@ func (d *Driver) List(context.Context) ([]atoll.Status, error) {
 	if err != nil {
 		return nil, &atoll.Error{Op: "list", Err: err}
 	}
-	_ = d.diskStore().Sweep() // the next List tries again
+	_ = d.diskStore().RemoveUnfinished() // the next List tries again
 	return list, nil
 }
 
@@ -150,7 +150,7 @@ func (d *Driver) endedStatus(r *record) (atoll.State, atoll.Condition) {
 	if boot, err := statedir.BootID(); err == nil && boot != r.Boot {
 		return atoll.Stopped, atoll.Condition{Type: "ready", Reason: "stopped", Message: "the host was restarted"}
 	}
-	end, err := hypervisor.Ended(d.sandboxDir(r.ID))
+	end, err := hypervisor.LastEnd(d.sandboxDir(r.ID))
 	if err != nil || end == nil {
 		return atoll.Failed, c
 	}
@@ -204,7 +204,7 @@ func (s *Sandbox) Status(ctx context.Context) (atoll.Status, error) {
 	if why != "" {
 		st.Conditions[0].True, st.Conditions[0].Reason, st.Conditions[0].Message = false, reason, why
 	}
-	for _, w := range now.Facts.Weak {
+	for _, w := range now.Facts.MissingIsolation {
 		st.Conditions = append(st.Conditions, atoll.Condition{Type: "jailed", Reason: "weak", Message: w})
 	}
 	return st, nil
@@ -229,7 +229,7 @@ func (d *Driver) explainSilence(ctx context.Context, id string, err error) error
 		return err
 	}
 	err = fmt.Errorf("%w: %s", err, why)
-	if tail := hypervisor.Tail(d.sandboxDir(id)); tail != "" && reason != "stuck" {
+	if tail := hypervisor.BootLogTail(d.sandboxDir(id)); tail != "" && reason != "stuck" {
 		err = fmt.Errorf("%w; the end of boot.log:\n%s", err, tail)
 	}
 	return err
@@ -264,7 +264,7 @@ func (s *Sandbox) withLock(ctx context.Context, op string, f func(r *record) err
 
 // connectShared connects to the guest of a sandbox, once no process changes the sandbox.
 func (d *Driver) connectShared(ctx context.Context, id string) (net.Conn, error) {
-	held, err := d.stateHome().Share(ctx, id)
+	held, err := d.stateHome().LockShared(ctx, id)
 	if err != nil {
 		return nil, err
 	}

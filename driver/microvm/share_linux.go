@@ -51,12 +51,12 @@ func candidateProtocols(asked string) []string {
 
 // requireProtocol reports what this host lacks for a protocol.
 func requireProtocol(proto string) error {
-	find := virtiofs.Find
+	find := virtiofs.FindVirtiofsd
 	if proto == hypervisor.Plan9 {
 		if !isRoot() {
 			return nil // QEMU serves it, with the rights of this user
 		}
-		find = virtiofs.FindProxy
+		find = virtiofs.Find9PHelper
 	} else if !isRoot() {
 		return errors.New("virtiofs needs atoll to run as root: as another user it can't separate the owners of files; use 9p")
 	}
@@ -76,8 +76,8 @@ func (d *Driver) prepareShares(ctx context.Context, r *record, c *hypervisor.Con
 		return nil, done, nil
 	}
 	asked := ""
-	if r.Spec.Machine != nil {
-		asked = r.Spec.Machine.Share
+	if r.Spec.VM != nil {
+		asked = r.Spec.VM.Share
 	}
 	proto, err := d.chooseProtocol(ctx, asked)
 	if err != nil {
@@ -104,13 +104,13 @@ func (d *Driver) prepareShares(ctx context.Context, r *record, c *hypervisor.Con
 func (d *Driver) serveMount(ctx context.Context, r *record, c *hypervisor.Config, proto string, m atoll.Mount) (*os.File, error) {
 	s := virtiofs.Share{Helper: c.Helper, Dir: m.Source, ReadOnly: m.ReadOnly, User: guest.UserID, Nobody: r.UID}
 	if c.Group != nil {
-		s.Join = c.Group.Add
+		s.JoinCgroup = c.Group.Add
 	}
 	var err error
 	if proto == hypervisor.Plan9 {
-		s.Program, err = virtiofs.FindProxy()
+		s.Program, err = virtiofs.Find9PHelper()
 	} else {
-		s.Program, err = virtiofs.Find()
+		s.Program, err = virtiofs.FindVirtiofsd()
 	}
 	if err != nil {
 		return nil, err

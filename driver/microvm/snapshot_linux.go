@@ -19,8 +19,8 @@ func (d *Driver) withStillDisks(ctx context.Context, r *record, f func() error) 
 		return f()
 	}
 	l := d.directLink(r)
-	defer l.HangUp()
-	return l.Still(ctx, []string{"/", atoll.DefaultDir}, f)
+	defer l.Disconnect()
+	return l.RunFrozen(ctx, []string{"/", atoll.DefaultDir}, f)
 }
 
 // copyDisks copies both disks; incomplete copies are removed.
@@ -82,8 +82,8 @@ func (d *Driver) countFiles(ctx context.Context, r *record) (int, error) {
 		return 0, nil
 	}
 	l := d.directLink(r)
-	l.Counted = countedDirs()
-	defer l.HangUp()
+	l.CountedDirs = countedDirs()
+	defer l.Disconnect()
 	st, err := l.Stats(ctx)
 	return st.Files, err
 }
@@ -98,7 +98,7 @@ func (s *Sandbox) Restore(ctx context.Context, snapshot string) error {
 		}
 		return s.d.restoreSnapshot(ctx, r, k)
 	})
-	s.HangUp()
+	s.Disconnect()
 	return err
 }
 
@@ -165,7 +165,7 @@ func (s *Sandbox) RemoveSnapshot(ctx context.Context, snapshot string) error {
 		if k.ID == r.Restoring {
 			return fmt.Errorf("%w: a restore of it was interrupted: start the sandbox, or restore it again", atoll.ErrState)
 		}
-		if err := snapshots.Forget(&k); err != nil {
+		if err := snapshots.RemoveRecord(&k); err != nil {
 			return err
 		}
 		return os.RemoveAll(snapshots.Path(k.ID))
@@ -175,7 +175,7 @@ func (s *Sandbox) RemoveSnapshot(ctx context.Context, snapshot string) error {
 // Fork creates a sandbox that starts with the disks of this one, as they are or were at a snapshot.
 // It is a new VM: the running processes are not copied.
 func (s *Sandbox) Fork(ctx context.Context, snapshot string, spec atoll.Spec) (atoll.Sandbox, error) {
-	if len(spec.Mounts) > 0 || spec.Image != "" || spec.Runtime != "" || spec.Machine != nil {
+	if len(spec.Mounts) > 0 || spec.Image != "" || spec.Runtime != "" || spec.VM != nil {
 		return nil, s.wrapError("fork", fmt.Errorf("%w: a fork has the mounts, image and machine settings of its origin", atoll.ErrInvalid))
 	}
 	var fork *Sandbox
@@ -243,10 +243,10 @@ func (d *Driver) shareBase(ctx context.Context, of, fork *record) error {
 func forkSpec(r *record, asked atoll.Spec) (atoll.Spec, error) {
 	of := r.Spec
 	of.ID, of.Name, of.Progress, of.Owner = asked.ID, asked.Name, asked.Progress, asked.Owner
-	if of.Machine != nil && of.Machine.Disk != "" { // the origin has that disk; the fork has a copy
-		m := *of.Machine
+	if of.VM != nil && of.VM.Disk != "" { // the origin has that disk; the fork has a copy
+		m := *of.VM
 		m.Disk = ""
-		of.Machine = &m
+		of.VM = &m
 	}
 	if asked.Labels != nil {
 		of.Labels = asked.Labels

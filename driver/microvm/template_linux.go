@@ -53,10 +53,10 @@ func (d *Driver) startFromTemplate(ctx context.Context, r *record, like *hypervi
 	c, say := *like, setupAll
 	if formed {
 		say = setupOwn
-		if c.Form, err = tell(setupCommon); err != nil {
+		if c.TemplateSetup, err = tell(setupCommon); err != nil {
 			return true, err
 		}
-		c.For = strconv.FormatInt(r.DiskSize, 10)
+		c.DiskKey = strconv.FormatInt(r.DiskSize, 10)
 	}
 	dir, err := d.ensureTemplate(ctx, r, &c)
 	if err != nil {
@@ -72,7 +72,7 @@ func (d *Driver) startFromTemplate(ctx context.Context, r *record, like *hypervi
 			return true, nil
 		}
 	}
-	if end, eerr := hypervisor.Ended(c.Dir); eerr == nil && end != nil && end.Reason == hypervisor.BySetup {
+	if end, eerr := hypervisor.LastEnd(c.Dir); eerr == nil && end != nil && end.Reason == hypervisor.BySetup {
 		return true, err // it has started, and its setup failed
 	}
 	return false, errors.Join(err, d.dropTemplate(dir))
@@ -103,7 +103,7 @@ func (d *Driver) whyNoTemplate(c *hypervisor.Config) string {
 
 // ensureTemplate returns the directory of a template for VMs like c, which is made if there is none.
 func (d *Driver) ensureTemplate(ctx context.Context, r *record, c *hypervisor.Config) (string, error) {
-	key, err := c.Key()
+	key, err := c.TemplateKey()
 	if err != nil {
 		return "", err
 	}
@@ -115,7 +115,7 @@ func (d *Driver) ensureTemplate(ctx context.Context, r *record, c *hypervisor.Co
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		return "", err
 	}
-	unlock, err := filelock.Wait(ctx, dir+".lock", filelock.Exclusive)
+	unlock, err := filelock.Acquire(ctx, dir+".lock", filelock.Exclusive)
 	if err != nil {
 		return "", err
 	}
@@ -127,7 +127,7 @@ func (d *Driver) ensureTemplate(ctx context.Context, r *record, c *hypervisor.Co
 	if err := pruneTemplates(home, maxTemplates-1); err != nil {
 		return "", err
 	}
-	if len(c.Form) == 0 {
+	if len(c.TemplateSetup) == 0 {
 		return dir, hypervisor.SaveTemplate(ctx, c, dir)
 	}
 	if err := hypervisor.SaveTemplate(ctx, c, dir); err != nil {
@@ -168,9 +168,9 @@ func pruneTemplates(home string, most int) error {
 	return err
 }
 
-// Warm makes the template of VMs with some limits, if there is none, so that the first of them need
+// PrepareTemplate makes the template of VMs with some limits, if there is none, so that the first of them need
 // not boot.
-func (d *Driver) Warm(ctx context.Context, spec atoll.Spec) error {
+func (d *Driver) PrepareTemplate(ctx context.Context, spec atoll.Spec) error {
 	sb, err := d.Create(ctx, spec)
 	if err != nil {
 		return err

@@ -131,7 +131,7 @@ func (d *Driver) checkGroups() []atoll.Check {
 	}
 	return d.host.cgroups.Checks(map[cgroup.Control]string{
 		cgroup.Memory: "limit of memory", cgroup.CPU: "limit of processors", cgroup.PIDs: "limit of processes",
-		cgroup.Freeze: "pause", cgroup.Kill: "end of all processes at once", cgroup.Nest: "group for each command",
+		cgroup.Freeze: "pause", cgroup.Kill: "end of all processes at once", cgroup.Nesting: "group for each command",
 	}, fix)
 }
 

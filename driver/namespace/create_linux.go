@@ -74,7 +74,7 @@ func (d *Driver) newSandbox(ctx context.Context, spec atoll.Spec, fill func(r *r
 		err = d.bootSandbox(ctx, r)
 	}
 	if err != nil {
-		return nil, errors.Join(err, d.stateHome().Erase(r.ID, r))
+		return nil, errors.Join(err, d.stateHome().Remove(r.ID, r))
 	}
 	return d.newHandle(r), nil
 }
@@ -83,13 +83,13 @@ func (d *Driver) newSandbox(ctx context.Context, spec atoll.Spec, fill func(r *r
 // rights. This process holds the sandbox's lock until it closes what is returned.
 func (d *Driver) claimDir(r *record) (held *os.File, err error) {
 	if isRoot() {
-		if r.Base, err = d.userIDs().Take(r.ID); err != nil {
+		if r.Base, err = d.userIDs().Allocate(r.ID); err != nil {
 			return nil, err
 		}
 	}
 	held, err = d.stateHome().Claim(r.ID, r)
 	if err != nil {
-		return nil, errors.Join(err, d.userIDs().Free(r.Base))
+		return nil, errors.Join(err, d.userIDs().Release(r.Base))
 	}
 	return held, nil
 }
@@ -138,10 +138,10 @@ func (d *Driver) bootInGroup(ctx context.Context, r *record, spawner *jail.Spawn
 	}
 	if err == nil {
 		var join func() error
-		if g != nil && !proc.In {
+		if g != nil && !proc.InCgroups {
 			join = func() error { return g.Add(proc.PID) }
 		}
-		err = proc.Setup(ctx, &p.setup, p.files, join)
+		err = proc.SendSetup(ctx, &p.setup, p.files, join)
 	}
 	if err == nil {
 		err = d.recordStarted(r, proc.PID)
@@ -149,7 +149,7 @@ func (d *Driver) bootInGroup(ctx context.Context, r *record, spawner *jail.Spawn
 	if err != nil {
 		return errors.Join(withLog(err, log), proc.Kill())
 	}
-	if err := proc.Keep(); err != nil {
+	if err := proc.Detach(); err != nil {
 		return err
 	}
 	if err := d.egressProxy(r.ID).Restart(ctx, r.Spec.Network); err != nil {
@@ -164,7 +164,7 @@ func startInGroup(ctx context.Context, spawner *jail.Spawner, r *record, g *cgro
 	if g == nil {
 		return spawner.Start(ctx, b, log, nil)
 	}
-	b.Enter, b.Leave = g.Tasks()
+	b.Enter, b.Leave = g.TaskFiles()
 	dir, err := g.Open()
 	if err != nil {
 		return nil, err
@@ -206,12 +206,12 @@ func withLog(err error, log *os.File) error {
 }
 
 // sandboxUsers returns the users of a sandbox's user namespace.
-func sandboxUsers(r *record) jail.Birth {
+func sandboxUsers(r *record) jail.StartConfig {
 	if r.Base != 0 {
 		all := []jail.IDs{{Inside: 0, Outside: r.Base, Count: perID}}
-		return jail.Birth{UIDs: all, GIDs: all, Groups: true}
+		return jail.StartConfig{UIDs: all, GIDs: all, DropGroups: true}
 	}
-	return jail.Birth{
+	return jail.StartConfig{
 		UIDs: []jail.IDs{{Inside: guest.UserID, Outside: os.Geteuid(), Count: 1}},
 		GIDs: []jail.IDs{{Inside: guest.UserID, Outside: os.Getegid(), Count: 1}},
 		UID:  guest.UserID, GID: guest.UserID,
@@ -267,7 +267,7 @@ func (d *Driver) makePlan(ctx context.Context, r *record, g *cgroup.Group) (p *p
 	if err := addFilters(&cfg); err != nil {
 		return p, err
 	}
-	p.setup.Gated = egress.Needed(r.Spec.Network)
+	p.setup.Egress = egress.IsNeeded(r.Spec.Network)
 	p.setup.Guest, err = json.Marshal(cfg)
 	return p, err
 }
@@ -278,7 +278,7 @@ func (d *Driver) addSystem(ctx context.Context, p *plan, r *record) (im *image.C
 	if r.Spec.Image != "" {
 		im, err = d.addImageRoot(ctx, p, r)
 	} else {
-		err = p.addHostRoot(d.Show)
+		err = p.addHostRoot(d.HostDirs)
 	}
 	if err != nil {
 		return nil, err
@@ -290,16 +290,16 @@ func (d *Driver) addSystem(ctx context.Context, p *plan, r *record) (im *image.C
 	}
 	p.addNameFiles(p.setup.Hostname)
 	if im == nil {
-		p.addStep(jail.Step{Do: jail.Seal, Path: "etc"})
+		p.addStep(jail.Step{Action: jail.RemountReadOnly, Path: "etc"})
 	}
 	return im, err
 }
 
 // setPrivileges sets the capabilities and resource limits of process 1.
 func (p *plan) setPrivileges(spec *atoll.Spec, t *cgroup.Tree) error {
-	p.setup.Keep = []int{unix.CAP_SETPCAP}
+	p.setup.KeepCapabilities = []int{unix.CAP_SETPCAP}
 	if p.root {
-		p.setup.Keep = []int{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_KILL, unix.CAP_SETPCAP}
+		p.setup.KeepCapabilities = []int{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_KILL, unix.CAP_SETPCAP}
 	}
 	p.setup.Limits = []jail.Limit{{Resource: unix.RLIMIT_CORE}}
 	for resource, most := range sharedLimits() {
@@ -335,8 +335,8 @@ const scopes = 6
 
 func guestConfig(r *record) guest.Config {
 	return guest.Config{
-		UID: guest.UserID, GID: guest.UserID, Home: guest.UserHome, Switch: r.Base != 0,
-		Gate: true, Env: append(guest.UserEnv(), egress.Env(r.Spec.Network)...),
+		UID: guest.UserID, GID: guest.UserID, Home: guest.UserHome, CanSwitchUser: r.Base != 0,
+		Egress: true, Env: append(guest.UserEnv(), egress.Env(r.Spec.Network)...),
 	}
 }
 
@@ -365,7 +365,7 @@ func socketPath(dir *os.File) string { return fmt.Sprintf("/proc/self/fd/%d/%s",
 
 // connectShared connects to the guest of a sandbox, once no process changes the sandbox.
 func (d *Driver) connectShared(ctx context.Context, id string) (net.Conn, error) {
-	held, err := d.stateHome().Share(ctx, id)
+	held, err := d.stateHome().LockShared(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -419,7 +419,7 @@ func (d *Driver) check(spec *atoll.Spec) error {
 	default:
 		no("runtime "+spec.Runtime, "there are its own and runsc")
 	}
-	if spec.Machine != nil {
+	if spec.VM != nil {
 		no("machine", "it shares the host's kernel")
 	}
 	if spec.Pod != nil {

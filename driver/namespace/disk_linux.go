@@ -43,7 +43,7 @@ func diskSize(spec *atoll.Spec) quotadisk.Size {
 
 // whyNoDisks returns why this process can't limit files; empty: it can.
 func whyNoDisks() string {
-	err := quotadisk.Missing()
+	err := quotadisk.CheckSupport()
 	if err == nil {
 		return ""
 	}
@@ -55,7 +55,7 @@ func checkDisk(spec *atoll.Spec) error {
 	if !hasOwnDisk(spec) {
 		return nil
 	}
-	err := quotadisk.Missing()
+	err := quotadisk.CheckSupport()
 	if err == nil && spec.Runtime == runtimeRunsc {
 		err = fmt.Errorf("%w with the runtime runsc: its files are in a directory of the host", atoll.ErrUnsupported)
 	}
@@ -82,7 +82,7 @@ func checkDisks() atoll.Check {
 func (d *Driver) makePrivate(ctx context.Context, r *record) (string, error) {
 	private := filepath.Join(d.sandboxDir(r.ID), filesName(r))
 	if hasOwnDisk(&r.Spec) {
-		if err := quotadisk.Make(ctx, private, diskSize(&r.Spec), r.Base); err != nil {
+		if err := quotadisk.Create(ctx, private, diskSize(&r.Spec), r.Base); err != nil {
 			return "", err
 		}
 		var err error
@@ -151,7 +151,7 @@ func (d *Driver) fillPrivate(ctx context.Context, r *record, from, fresh string,
 		_, _, err := copyTree(ctx, from, fresh, shift, overlayWorkDir(r))
 		return err
 	}
-	if err := quotadisk.Make(ctx, fresh, diskSize(&r.Spec), r.Base); err != nil {
+	if err := quotadisk.Create(ctx, fresh, diskSize(&r.Spec), r.Base); err != nil {
 		return err
 	}
 	m, err := quotadisk.Mount(ctx, fresh)

@@ -55,14 +55,14 @@ func (p *plan) addEtc() error {
 	if err != nil {
 		return err
 	}
-	p.addStep(jail.Step{Do: jail.Tmpfs, Path: "etc", Mode: 0o755, Size: 1 << 20})
+	p.addStep(jail.Step{Action: jail.Tmpfs, Path: "etc", Mode: 0o755, Size: 1 << 20})
 	for _, name := range names {
 		to, err := os.Readlink(name)
 		if err == nil {
-			p.addStep(jail.Step{Do: jail.MakeLink, Path: name[1:], Text: to})
+			p.addStep(jail.Step{Action: jail.MakeLink, Path: name[1:], Text: to})
 			continue
 		}
-		s := jail.Step{Do: jail.Tree, Path: name[1:], ReadOnly: true}
+		s := jail.Step{Action: jail.BindTree, Path: name[1:], ReadOnly: true}
 		if s.Source, err = p.openSource(name, unix.O_NOFOLLOW, s); err != nil {
 			return err
 		}

@@ -45,7 +45,7 @@ func TestShow(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := newDriver(t)
-	d.Show = []string{dir}
+	d.HostDirs = []string{dir}
 	sb, err := d.Create(t.Context(), atoll.Spec{})
 	if err != nil {
 		t.Fatal(err)

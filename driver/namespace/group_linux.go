@@ -74,7 +74,7 @@ func (d *Driver) makeGroup(ctx context.Context, r *record) (*cgroup.Group, error
 	if !t.Has(cgroup.Memory) {
 		l.Memory = 0
 	}
-	if l == (cgroup.Limits{}) && !t.Has(cgroup.Nest) {
+	if l == (cgroup.Limits{}) && !t.Has(cgroup.Nesting) {
 		return nil, nil
 	}
 	return t.Create(ctx, r.ID, l)
@@ -106,7 +106,7 @@ func (d *Driver) makeCommandsDir(r *record, g *cgroup.Group) (*os.File, error) {
 	if owner == 0 {
 		owner = -1
 	}
-	parent, err := g.Dir(owner)
+	parent, err := g.OpenDir(owner)
 	if errors.Is(err, atoll.ErrUnsupported) {
 		return nil, nil
 	}
@@ -141,7 +141,7 @@ func (d *Driver) openFreezer(r *record) (freezer, error) {
 		return freezer{}, err
 	}
 	if g != nil {
-		for _, procs := range g.Procs() {
+		for _, procs := range g.ProcsFiles() {
 			dir := filepath.Join(filepath.Dir(procs), commands)
 			if _, err := os.Stat(filepath.Join(dir, "cgroup.freeze")); err == nil {
 				return freezer{dir}, nil

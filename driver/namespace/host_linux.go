@@ -32,7 +32,7 @@ func (d *Driver) Probe(ctx context.Context) (atoll.Features, error) {
 func (d *Driver) probeFeatures(ctx context.Context) (atoll.Features, error) {
 	f := atoll.Features{
 		Isolation: isolation, Programs: true, Persist: true, Files: true, Stop: true, Mounts: true, Dial: true, Listen: true, Users: isRoot(),
-		Snapshot: true, Fork: true, Stats: true, TTY: true, Signals: true, Watch: true, Detach: true, Terminal: true, Notices: true, Gate: true, Images: true, HostRoot: true,
+		Snapshot: true, Fork: true, Stats: true, TTY: true, Signals: true, Watch: true, Detach: true, Terminal: true, Notices: true, Egress: true, Images: true, HostRoot: true,
 		Networks: []atoll.NetworkMode{atoll.NetworkNone, atoll.NetworkNAT, atoll.NetworkOpen}, Runtimes: d.extraRuntimes(),
 		Lacks: map[string]string{
 			"MountLimitIsQuota": "a mount is the host's own directory, whose file system has no limit of its own for it",
@@ -49,7 +49,7 @@ func (d *Driver) probeFeatures(ctx context.Context) (atoll.Features, error) {
 	if err != nil {
 		return f, err
 	}
-	f.CPULimit, f.Pause = t.Has(cgroup.CPU), t.Has(cgroup.Nest)
+	f.CPULimit, f.Pause = t.Has(cgroup.CPU), t.Has(cgroup.Nesting)
 	if !t.Has(cgroup.Memory) {
 		f.Notes = append(f.Notes, "limits of memory hold for each process, not for all together: "+t.Missing()[cgroup.Memory])
 	}
@@ -60,7 +60,7 @@ func (d *Driver) probeFeatures(ctx context.Context) (atoll.Features, error) {
 		f.Notes = append(f.Notes, note)
 	}
 	if !f.Pause {
-		f.Notes = append(f.Notes, "snapshots of a running sandbox are taken while its programs go on: "+t.Missing()[cgroup.Nest])
+		f.Notes = append(f.Notes, "snapshots of a running sandbox are taken while its programs go on: "+t.Missing()[cgroup.Nesting])
 	}
 	_, err = d.startSpawner(ctx)
 	return f, err

@@ -54,7 +54,7 @@ func (d *Driver) useImage(ctx context.Context, r *record) error {
 	if _, err := d.imageStore().Ensure(ctx, r.Spec.Image, nil); err != nil {
 		return fmt.Errorf("image %s: %w", r.Spec.Image, err)
 	}
-	_, err := d.imageStore().Use(ctx, r.Spec.Image, r.ID)
+	_, err := d.imageStore().Acquire(ctx, r.Spec.Image, r.ID)
 	return err
 }
 
@@ -73,7 +73,7 @@ func (d *Driver) releaseImage(r *record) error {
 // addImageRoot plans the layers of a sandbox's image. With privileges, the numbers of their owners
 // inside are those of the image.
 func (d *Driver) addImageRoot(ctx context.Context, p *plan, r *record) (*image.Config, error) {
-	im, err := d.imageStore().Used(r.ID)
+	im, err := d.imageStore().ImageOf(r.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -92,13 +92,13 @@ func (d *Driver) addImageRoot(ctx context.Context, p *plan, r *record) (*image.C
 	if err != nil {
 		return nil, err
 	}
-	ns, err := spawner.Namespace(ctx, all, all)
+	ns, err := spawner.NewUserNamespace(ctx, all, all)
 	if err != nil {
 		return nil, err
 	}
 	defer ns.Close()
 	for _, l := range p.setup.Layers {
-		if err := jail.Shift(p.files[l.File], ns); err != nil {
+		if err := jail.MapOwners(p.files[l.File], ns); err != nil {
 			return nil, fmt.Errorf("%w: images need Linux 5.19 or later, and a file system that can map owners: %w", atoll.ErrUnsupported, err)
 		}
 	}

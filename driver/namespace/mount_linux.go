@@ -18,7 +18,7 @@ import (
 // creates belong to the owner.
 func (d *Driver) addMounts(ctx context.Context, p *plan, list []atoll.Mount) error {
 	for _, m := range list {
-		s := jail.Step{Do: jail.Tree, Path: m.Target[1:], ReadOnly: m.ReadOnly, Deep: true}
+		s := jail.Step{Action: jail.BindTree, Path: m.Target[1:], ReadOnly: m.ReadOnly, Recursive: true}
 		src, err := d.mountSource(ctx, p, m.Source, s)
 		if err != nil {
 			return fmt.Errorf("mount of %s: %w", m.Source, err)
@@ -49,12 +49,12 @@ func (d *Driver) mountSource(ctx context.Context, p *plan, source string, s jail
 	if err != nil {
 		return src, err
 	}
-	ns, err := spawner.Namespace(ctx, ownerMap(int(st.Uid), p.base), ownerMap(int(st.Gid), p.base))
+	ns, err := spawner.NewUserNamespace(ctx, ownerMap(int(st.Uid), p.base), ownerMap(int(st.Gid), p.base))
 	if err != nil {
 		return src, err
 	}
 	defer ns.Close()
-	if err := jail.Shift(mount, ns); err != nil {
+	if err := jail.MapOwners(mount, ns); err != nil {
 		return src, fmt.Errorf("%w: %w", atoll.ErrUnsupported, err)
 	}
 	return src, nil

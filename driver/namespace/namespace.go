@@ -19,10 +19,10 @@ type Driver struct {
 	// ImageDir is the directory of the images; drivers may share it. Empty: a directory in Dir.
 	ImageDir string
 
-	// Show lists directories of the host that sandboxes without an image see too, read-only and at
+	// HostDirs lists directories of the host that sandboxes without an image see too, read-only and at
 	// the same path, such as /opt. They always see /usr without /usr/local/etc, and the files of
 	// /etc that programs need.
-	Show []string
+	HostDirs []string
 
 	// Helpers finds atoll-guest and atoll-egress.
 	Helpers helper.Finder

@@ -25,7 +25,7 @@ func (d *Driver) addTrustedFiles(p *plan, r *record) error {
 		return err
 	}
 	for name, content := range files {
-		p.addStep(jail.Step{Do: jail.Own, Path: name[1:], Text: string(content)})
+		p.addStep(jail.Step{Action: jail.FileContent, Path: name[1:], Text: string(content)})
 	}
 	return nil
 }
@@ -54,12 +54,12 @@ func (s *Sandbox) Connections(ctx context.Context) ([]atoll.Connection, error) {
 	return list, s.wrapError("network log", err)
 }
 
-// AskNetwork returns what the rules decide about a target, without connecting.
-func (s *Sandbox) AskNetwork(ctx context.Context, target string) (atoll.Connection, error) {
+// CheckNetwork returns what the rules decide about a target, without connecting.
+func (s *Sandbox) CheckNetwork(ctx context.Context, target string) (atoll.Connection, error) {
 	r, err := s.d.load(s.id)
 	if err != nil {
 		return atoll.Connection{}, s.wrapError("network test", err)
 	}
-	c, err := s.d.egressProxy(s.id).AskNetwork(ctx, r.Spec.Network, target)
+	c, err := s.d.egressProxy(s.id).CheckNetwork(ctx, r.Spec.Network, target)
 	return c, s.wrapError("network test", err)
 }

@@ -59,14 +59,14 @@ func (p *plan) addHostRoot(show []string) error {
 			if err != nil {
 				return err
 			}
-			p.addStep(jail.Step{Do: jail.MakeLink, Path: name, Text: to})
+			p.addStep(jail.Step{Action: jail.MakeLink, Path: name, Text: to})
 		case info.IsDir():
 			if err := p.addTree("/"+name, jail.Step{Path: name, ReadOnly: true}); err != nil {
 				return err
 			}
 		}
 	}
-	p.addStep(jail.Step{Do: jail.Mask, Path: localSettings[1:]})
+	p.addStep(jail.Step{Action: jail.Mask, Path: localSettings[1:]})
 	if err := p.addEtc(); err != nil {
 		return err
 	}
@@ -96,15 +96,15 @@ func (p *plan) addDirs() {
 		{Path: "mnt"},
 		{Path: "media"},
 	} {
-		s.Do = jail.MakeDir
+		s.Action = jail.MakeDir
 		p.addStep(s)
 	}
-	p.addStep(jail.Step{Do: jail.MakeLink, Path: "var/run", Text: "/run"}, jail.Step{Do: jail.MakeLink, Path: "var/lock", Text: "/run/lock"})
+	p.addStep(jail.Step{Action: jail.MakeLink, Path: "var/run", Text: "/run"}, jail.Step{Action: jail.MakeLink, Path: "var/lock", Text: "/run/lock"})
 }
 
 // addTree plans a directory of the host at a path.
 func (p *plan) addTree(source string, s jail.Step) error {
-	s.Do = jail.Tree
+	s.Action = jail.BindTree
 	src, err := p.openDir(source, s)
 	if err != nil {
 		return err
@@ -132,7 +132,7 @@ func (p *plan) openSource(name string, flags int, s jail.Step) (jail.Source, err
 		return jail.Source{File: p.addFile(f), Path: real}, err
 	}
 	defer f.Close()
-	m, err := jail.Detach(f, s)
+	m, err := jail.DetachMount(f, s)
 	if err != nil {
 		return jail.Source{}, err
 	}
@@ -141,38 +141,38 @@ func (p *plan) openSource(name string, flags int, s jail.Step) (jail.Source, err
 
 // addCommonFiles plans what every root file system has: devices, processes, the user's directories.
 func (p *plan) addCommonFiles(spec *atoll.Spec) {
-	p.addStep(jail.Step{Do: jail.Tmpfs, Path: "dev", Mode: 0o755, Size: 1 << 20, NoExec: true})
+	p.addStep(jail.Step{Action: jail.Tmpfs, Path: "dev", Mode: 0o755, Size: 1 << 20, NoExec: true})
 	for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
-		p.addStep(jail.Step{Do: jail.Device, Path: "dev/" + name})
+		p.addStep(jail.Step{Action: jail.Device, Path: "dev/" + name})
 	}
 	for name, to := range map[string]string{"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2", "ptmx": "pts/ptmx"} {
-		p.addStep(jail.Step{Do: jail.MakeLink, Path: "dev/" + name, Text: to})
+		p.addStep(jail.Step{Action: jail.MakeLink, Path: "dev/" + name, Text: to})
 	}
 	p.addStep(
-		jail.Step{Do: jail.Devpts, Path: "dev/pts", NoExec: true},
-		jail.Step{Do: jail.Tmpfs, Path: "dev/shm", Mode: 0o1777, Size: 64 << 20, NoExec: true},
-		jail.Step{Do: jail.Seal, Path: "dev"},
-		jail.Step{Do: jail.Proc, Path: "proc"},
-		jail.Step{Do: jail.Write, Path: "proc/sys/user/max_user_namespaces", Text: "0"},
-		jail.Step{Do: jail.Write, Path: "proc/sys/user/max_inotify_instances", Text: "64"}, // for each of its users
-		jail.Step{Do: jail.Write, Path: "proc/sys/user/max_inotify_watches", Text: "65536"},
-		jail.Step{Do: jail.Write, Path: "proc/sys/net/ipv4/ip_unprivileged_port_start", Text: "0"},
+		jail.Step{Action: jail.Devpts, Path: "dev/pts", NoExec: true},
+		jail.Step{Action: jail.Tmpfs, Path: "dev/shm", Mode: 0o1777, Size: 64 << 20, NoExec: true},
+		jail.Step{Action: jail.RemountReadOnly, Path: "dev"},
+		jail.Step{Action: jail.Proc, Path: "proc"},
+		jail.Step{Action: jail.Write, Path: "proc/sys/user/max_user_namespaces", Text: "0"},
+		jail.Step{Action: jail.Write, Path: "proc/sys/user/max_inotify_instances", Text: "64"}, // for each of its users
+		jail.Step{Action: jail.Write, Path: "proc/sys/user/max_inotify_watches", Text: "65536"},
+		jail.Step{Action: jail.Write, Path: "proc/sys/net/ipv4/ip_unprivileged_port_start", Text: "0"},
 	)
 	for _, name := range []string{
 		"acpi", "asound", "config.gz", "interrupts", "kallsyms", "kcore", "key-users", "keys", "kmsg", "latency_stats", "modules", "sched_debug", "scsi", "softirqs",
 		"swaps", "timer_list", "timer_stats", "vmallocinfo", "slabinfo", "iomem", "ioports", "driver", "dynamic_debug",
 	} {
-		p.addStep(jail.Step{Do: jail.Mask, Path: "proc/" + name})
+		p.addStep(jail.Step{Action: jail.Mask, Path: "proc/" + name})
 	}
 	for _, name := range []string{"bus", "fs", "irq", "sys", "sysrq-trigger"} {
-		p.addStep(jail.Step{Do: jail.Freeze, Path: "proc/" + name})
+		p.addStep(jail.Step{Action: jail.MakeReadOnly, Path: "proc/" + name})
 	}
 	p.addStep(
-		jail.Step{Do: jail.MakeDir, Path: guest.UserHome[1:], Mode: 0o755, UID: guest.UserID, GID: guest.UserID},
-		jail.Step{Do: jail.MakeDir, Path: atoll.DefaultDir[1:], Mode: 0o755, UID: guest.UserID, GID: guest.UserID},
+		jail.Step{Action: jail.MakeDir, Path: guest.UserHome[1:], Mode: 0o755, UID: guest.UserID, GID: guest.UserID},
+		jail.Step{Action: jail.MakeDir, Path: atoll.DefaultDir[1:], Mode: 0o755, UID: guest.UserID, GID: guest.UserID},
 	)
 	if dir := strings.TrimPrefix(filepath.Clean(spec.Dir), "/"); dir != "" && dir != "." {
-		p.addStep(jail.Step{Do: jail.MakeDir, Path: dir, Mode: 0o755, UID: guest.UserID, GID: guest.UserID})
+		p.addStep(jail.Step{Action: jail.MakeDir, Path: dir, Mode: 0o755, UID: guest.UserID, GID: guest.UserID})
 	}
 }
 
@@ -185,7 +185,7 @@ func (p *plan) addUsers() error {
 	for _, f := range [][2]string{
 		{"passwd", users}, {"group", groups}, {"nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n"}, {"machine-id", ""},
 	} {
-		p.addStep(jail.Step{Do: jail.Own, Path: "etc/" + f[0], Text: f[1]})
+		p.addStep(jail.Step{Action: jail.FileContent, Path: "etc/" + f[0], Text: f[1]})
 	}
 	return nil
 }
@@ -197,7 +197,7 @@ func (p *plan) addNameFiles(hostname string) {
 		{"hosts", "127.0.0.1 localhost " + hostname + "\n::1 localhost ip6-localhost\n"},
 		{"resolv.conf", egress.ResolvConf},
 	} {
-		p.addStep(jail.Step{Do: jail.Own, Path: "etc/" + f[0], Text: f[1]})
+		p.addStep(jail.Step{Action: jail.FileContent, Path: "etc/" + f[0], Text: f[1]})
 	}
 }
 

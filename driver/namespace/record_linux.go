@@ -57,8 +57,8 @@ const (
 )
 
 // userIDs returns the ranges of user IDs.
-func (d *Driver) userIDs() statedir.Numbers {
-	return statedir.Numbers{Dir: filepath.Join(d.Dir, "ids"), First: firstID, Per: perID, Count: ranges}
+func (d *Driver) userIDs() statedir.RangeAllocator {
+	return statedir.RangeAllocator{Dir: filepath.Join(d.Dir, "ids"), First: firstID, PerRange: perID, Count: ranges}
 }
 
 // clearSandbox ends a sandbox that is being removed, whose directory is now dir, and releases all
@@ -68,19 +68,19 @@ func (d *Driver) clearSandbox(dir string, r *record) error {
 		return removeAll(dir)
 	}
 	if !statedir.Claimed(dir) {
-		return errors.Join(removeAll(dir), d.userIDs().Free(r.Base))
+		return errors.Join(removeAll(dir), d.userIDs().Release(r.Base))
 	}
 	if err := d.killProcesses(r); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
-	if egress.Needed(r.Spec.Network) {
-		if err := egress.Open(filepath.Join(dir, egressDir)).Ended(ctx); err != nil {
+	if egress.IsNeeded(r.Spec.Network) {
+		if err := egress.Open(filepath.Join(dir, egressDir)).WaitForExit(ctx); err != nil {
 			return err
 		}
 	}
-	return errors.Join(removeAll(dir), d.releaseImage(r), d.userIDs().Free(r.Base))
+	return errors.Join(removeAll(dir), d.releaseImage(r), d.userIDs().Release(r.Base))
 }
 
 // bootID returns statedir.BootID, which is read once.

@@ -177,7 +177,7 @@ func enterGroup(g *cgroup.Group, cmd *exec.Cmd) {
 		return
 	}
 	const script = `while [ "$1" != -- ]; do echo 0 > "$1" || exit 125; shift; done; shift; exec "$@"`
-	args := append([]string{"/bin/sh", "-c", script, "sh"}, g.Procs()...)
+	args := append([]string{"/bin/sh", "-c", script, "sh"}, g.ProcsFiles()...)
 	cmd.Args = append(append(append(args, "--"), cmd.Path), cmd.Args[1:]...)
 	cmd.Path = args[0]
 }
@@ -194,7 +194,7 @@ func (d *Driver) writeBundle(ctx context.Context, r *record, dir string) (_ *bun
 	if err != nil {
 		return nil, err
 	}
-	if err := b.addHostRoot(guest.Hostname(&r.Spec), d.Show); err != nil {
+	if err := b.addHostRoot(guest.Hostname(&r.Spec), d.HostDirs); err != nil {
 		return nil, err
 	}
 	if err := b.makeBaseDirs(&r.Spec); err != nil {
@@ -232,7 +232,7 @@ func (d *Driver) writeBundle(ctx context.Context, r *record, dir string) (_ *bun
 func (d *Driver) addBundleMounts(ctx context.Context, r *record, b *bundle) error {
 	p := &plan{root: true, base: r.Base}
 	for _, m := range r.Spec.Mounts {
-		src, err := d.mountSource(ctx, p, m.Source, jail.Step{Do: jail.Tree, ReadOnly: m.ReadOnly, Deep: true})
+		src, err := d.mountSource(ctx, p, m.Source, jail.Step{Action: jail.BindTree, ReadOnly: m.ReadOnly, Recursive: true})
 		if err != nil {
 			p.close()
 			return fmt.Errorf("mount of %s: %w", m.Source, err)

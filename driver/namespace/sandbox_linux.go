@@ -23,29 +23,29 @@ type Sandbox struct {
 }
 
 var (
-	_ atoll.Sandbox        = (*Sandbox)(nil)
-	_ atoll.DirFS          = (*Sandbox)(nil)
-	_ atoll.Stopper        = (*Sandbox)(nil)
-	_ atoll.Pauser         = (*Sandbox)(nil)
-	_ atoll.Snapshotter    = (*Sandbox)(nil)
-	_ atoll.SnapshotKeeper = (*Sandbox)(nil)
-	_ atoll.Forker         = (*Sandbox)(nil)
-	_ atoll.Gated          = (*Sandbox)(nil)
-	_ atoll.Meter          = (*Sandbox)(nil)
-	_ atoll.Watcher        = (*Sandbox)(nil)
-	_ atoll.Detacher       = (*Sandbox)(nil)
-	_ atoll.Terminals      = (*Sandbox)(nil)
-	_ atoll.Notifier       = (*Sandbox)(nil)
-	_ atoll.Dialer         = (*Sandbox)(nil)
-	_ atoll.Listener       = (*Sandbox)(nil)
-	_ atoll.Chooser        = (*Sandbox)(nil)
+	_ atoll.Sandbox           = (*Sandbox)(nil)
+	_ atoll.DirFS             = (*Sandbox)(nil)
+	_ atoll.Stopper           = (*Sandbox)(nil)
+	_ atoll.Pauser            = (*Sandbox)(nil)
+	_ atoll.Snapshotter       = (*Sandbox)(nil)
+	_ atoll.SnapshotKeeper    = (*Sandbox)(nil)
+	_ atoll.Forker            = (*Sandbox)(nil)
+	_ atoll.NetworkController = (*Sandbox)(nil)
+	_ atoll.Meter             = (*Sandbox)(nil)
+	_ atoll.Watcher           = (*Sandbox)(nil)
+	_ atoll.Detacher          = (*Sandbox)(nil)
+	_ atoll.Terminals         = (*Sandbox)(nil)
+	_ atoll.Notifier          = (*Sandbox)(nil)
+	_ atoll.Dialer            = (*Sandbox)(nil)
+	_ atoll.Listener          = (*Sandbox)(nil)
+	_ atoll.AbilityReporter   = (*Sandbox)(nil)
 )
 
 // Has reports whether the sandbox has an ability on this host.
 func (s *Sandbox) Has(ability any) bool {
 	if _, ok := ability.(*atoll.Pauser); ok {
 		t, err := s.d.cgroups()
-		return err == nil && t.Has(cgroup.Nest) && s.Spec.Runtime != runtimeRunsc
+		return err == nil && t.Has(cgroup.Nesting) && s.Spec.Runtime != runtimeRunsc
 	}
 	return true
 }
@@ -57,11 +57,11 @@ func (d *Driver) newHandle(r *record) *Sandbox {
 		spec.Dir = atoll.DefaultDir
 	}
 	s.Link = &guest.Link{
-		ID: r.ID, Spec: spec, Before: s.checkOperation, Counted: countedDirs(),
-		Reach: func(ctx context.Context) (net.Conn, error) { return d.connectShared(ctx, r.ID) },
+		ID: r.ID, Spec: spec, BeforeOp: s.checkOperation, CountedDirs: countedDirs(),
+		Connect: func(ctx context.Context) (net.Conn, error) { return d.connectShared(ctx, r.ID) },
 	}
 	if r.Spec.Runtime == runtimeRunsc {
-		s.Link.Reach = func(ctx context.Context) (net.Conn, error) { return d.connectRunsc(ctx, r.ID) }
+		s.Link.Connect = func(ctx context.Context) (net.Conn, error) { return d.connectRunsc(ctx, r.ID) }
 	}
 	return s
 }
@@ -148,7 +148,7 @@ func (d *Driver) openProcess(r *record) (*os.File, error) {
 	if r.PID == 0 || r.Boot != boot {
 		return nil, os.ErrNotExist
 	}
-	return jail.Find(r.PID, r.Start)
+	return jail.FindProcess(r.PID, r.Start)
 }
 
 // Status returns the state of the sandbox now.
@@ -171,8 +171,8 @@ func (s *Sandbox) withLock(ctx context.Context, op string, f func(r *record) err
 
 // Destroy removes the sandbox and all its files. Destroying it twice is not an error.
 func (s *Sandbox) Destroy(ctx context.Context) error {
-	err := s.withLock(context.WithoutCancel(ctx), "destroy", func(r *record) error { return s.d.stateHome().Erase(s.id, r) })
-	s.HangUp()
+	err := s.withLock(context.WithoutCancel(ctx), "destroy", func(r *record) error { return s.d.stateHome().Remove(s.id, r) })
+	s.Disconnect()
 	if errors.Is(err, atoll.ErrNotFound) {
 		return nil
 	}
@@ -183,7 +183,7 @@ func (s *Sandbox) Destroy(ctx context.Context) error {
 func (d *Driver) killProcesses(r *record) error {
 	f, err := d.openProcess(r)
 	if err == nil {
-		err = errors.Join(jail.Kill(f), f.Close())
+		err = errors.Join(jail.KillProcess(f), f.Close())
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -209,7 +209,7 @@ func (s *Sandbox) Stop(ctx context.Context) error {
 		r.PID, r.State = 0, atoll.Stopped
 		return s.d.save(r)
 	})
-	s.HangUp()
+	s.Disconnect()
 	return err
 }
 

@@ -36,7 +36,7 @@ func (s *Sandbox) Snapshot(ctx context.Context, name string) (atoll.SnapshotInfo
 		if k, err = s.d.stateHome().Snapshots(s.id).New(name); err != nil {
 			return err
 		}
-		k.Base = r.Base
+		k.FirstUID = r.Base
 		if err = s.d.copySnapshot(ctx, r, &k); err != nil {
 			err = errors.Join(err, removeAll(s.d.stateHome().Snapshots(s.id).Path(k.ID)))
 		}
@@ -77,7 +77,7 @@ func (s *Sandbox) Restore(ctx context.Context, snapshot string) error {
 		}
 		return s.d.restoreSnapshot(ctx, r, &k)
 	})
-	s.HangUp()
+	s.Disconnect()
 	return err
 }
 
@@ -88,7 +88,7 @@ func (d *Driver) restoreSnapshot(ctx context.Context, r *record, k *statedir.Sna
 	if err := errors.Join(removeAll(fresh), removeAll(old)); err != nil {
 		return err
 	}
-	if err := d.fillPrivate(ctx, r, d.snapshotRoot(r.ID, k), fresh, r.Base-k.Base); err != nil {
+	if err := d.fillPrivate(ctx, r, d.snapshotRoot(r.ID, k), fresh, r.Base-k.FirstUID); err != nil {
 		return errors.Join(err, removeAll(fresh))
 	}
 	ran := r.State == atoll.Running || r.State == atoll.Paused
@@ -123,7 +123,7 @@ func (s *Sandbox) RemoveSnapshot(ctx context.Context, snapshot string) error {
 		if err != nil {
 			return err
 		}
-		if err := snapshots.Forget(&k); err != nil {
+		if err := snapshots.RemoveRecord(&k); err != nil {
 			return err
 		}
 		return removeAll(snapshots.Path(k.ID))
@@ -149,7 +149,7 @@ func (s *Sandbox) Fork(ctx context.Context, snapshot string, spec atoll.Spec) (a
 			if err != nil {
 				return err
 			}
-			from, base = s.d.snapshotRoot(s.id, &k), k.Base
+			from, base = s.d.snapshotRoot(s.id, &k), k.FirstUID
 		}
 		merged := forkSpec(r.Spec, spec)
 		if err := s.d.check(&merged); err != nil {

@@ -53,7 +53,7 @@ func newImage(extensions []shell.Extension) (*image, error) {
 		if name == "curl" {
 			continue // only where there is a network
 		}
-		if err := f.WriteFile("/usr/bin/"+name, kernel.Stub(name), 0o755); err != nil {
+		if err := f.WriteFile("/usr/bin/"+name, kernel.StubFile(name), 0o755); err != nil {
 			return nil, err
 		}
 	}
@@ -64,7 +64,7 @@ func newImage(extensions []shell.Extension) (*image, error) {
 				return nil, fmt.Errorf("extension %q: %q can't be the name of a command", x.Name(), name)
 			}
 			im.programs[name] = run
-			if err := f.WriteFile("/usr/local/bin/"+name, kernel.Stub(name), 0o755); err != nil {
+			if err := f.WriteFile("/usr/local/bin/"+name, kernel.StubFile(name), 0o755); err != nil {
 				return nil, err
 			}
 		}

@@ -32,7 +32,7 @@ func newNetwork(n atoll.Network) (*network, error) {
 	if n.Rate != 0 || n.Bytes != 0 {
 		return nil, fmt.Errorf("network rate and bytes: %w by the virtual driver", atoll.ErrUnsupported)
 	}
-	if rules.Nothing() {
+	if rules.AllowsNothing() {
 		return nil, nil
 	}
 	net := &network{rules: rules}
@@ -57,7 +57,7 @@ func (n *network) RoundTrip(req *http.Request) (*http.Response, error) {
 	if path == "" {
 		path = "/"
 	}
-	if err := n.rules.Request(scheme, host, port, req.Method, path).Err(); err != nil {
+	if err := n.rules.CheckRequest(scheme, host, port, req.Method, path).Err(); err != nil {
 		return nil, err
 	}
 	if req.Host != "" {
@@ -66,7 +66,7 @@ func (n *network) RoundTrip(req *http.Request) (*http.Response, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := n.rules.Request(scheme, asked, p, req.Method, path).Err(); err != nil {
+		if err := n.rules.CheckRequest(scheme, asked, p, req.Method, path).Err(); err != nil {
 			return nil, err
 		}
 		if asked != host {
@@ -95,7 +95,7 @@ func parseHostPort(text, scheme string) (string, uint16, error) {
 		}
 		text, port = h, uint16(n)
 	}
-	host, err := policy.Host(text)
+	host, err := policy.CanonicalHost(text)
 	if err != nil {
 		return "", 0, fmt.Errorf("%w: %w", atoll.ErrDenied, err)
 	}
@@ -116,7 +116,7 @@ func (n *network) dial(ctx context.Context, proto, address string) (net.Conn, er
 	err = fmt.Errorf("%w: %s has no address that this sandbox may connect to", atoll.ErrDenied, host)
 	var d net.Dialer
 	for _, a := range addrs {
-		if no := n.rules.Address(host, a, port).Err(); no != nil {
+		if no := n.rules.CheckAddress(host, a, port).Err(); no != nil {
 			err = no
 			continue
 		}

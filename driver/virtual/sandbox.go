@@ -89,7 +89,7 @@ func (s *Sandbox) makeInitialFiles() error {
 	if s.spec.Network.Mode == "" && len(s.spec.Network.Allow) == 0 || s.spec.Network.Mode == atoll.NetworkNone && len(s.spec.Network.Allow) == 0 {
 		return nil
 	}
-	return s.fs.WriteFile("/usr/bin/curl", kernel.Stub("curl"), 0o755)
+	return s.fs.WriteFile("/usr/bin/curl", kernel.StubFile("curl"), 0o755)
 }
 
 // ID returns the sandbox's identifier.

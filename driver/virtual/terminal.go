@@ -64,7 +64,7 @@ func (s *Sandbox) SendTerminal(ctx context.Context, name string, input []byte) e
 var errClosed = errors.New("its terminal was closed")
 
 // startTerminal runs a command on a terminal as an operation that lasts as long as the command.
-func (s *Sandbox) startTerminal(ctx context.Context, spec *atoll.TerminalSpec, t *vt.Shared) (vt.Program, error) {
+func (s *Sandbox) startTerminal(ctx context.Context, spec *atoll.TerminalSpec, t *vt.Terminal) (vt.Program, error) {
 	if spec.User != "" && spec.User != "root" {
 		return nil, fmt.Errorf("user %s: %w by the virtual driver, which has only root", spec.User, atoll.ErrUnsupported)
 	}
@@ -102,7 +102,7 @@ func (s *Sandbox) startTerminal(ctx context.Context, spec *atoll.TerminalSpec, t
 		_ = s.save(context.WithoutCancel(ctx)) // the save of the next command reports an error
 		op.close()
 		cancel(nil)
-		t.End(exit)
+		t.RecordExit(exit)
 	}()
 	return p, nil
 }

@@ -63,19 +63,19 @@ type Driver struct {
 func New() *Driver { return &Driver{} }
 
 var (
-	_ atoll.Driver         = (*Driver)(nil)
-	_ atoll.Sandbox        = (*Sandbox)(nil)
-	_ atoll.DirFS          = (*Sandbox)(nil)
-	_ atoll.Stopper        = (*Sandbox)(nil)
-	_ atoll.Pauser         = (*Sandbox)(nil)
-	_ atoll.Snapshotter    = (*Sandbox)(nil)
-	_ atoll.SnapshotKeeper = (*Sandbox)(nil)
-	_ atoll.Forker         = (*Sandbox)(nil)
-	_ atoll.Meter          = (*Sandbox)(nil)
-	_ atoll.Historian      = (*Sandbox)(nil)
-	_ atoll.Watcher        = (*Sandbox)(nil)
-	_ atoll.Terminals      = (*Sandbox)(nil)
-	_ atoll.TerminalUser   = (*Sandbox)(nil)
+	_ atoll.Driver           = (*Driver)(nil)
+	_ atoll.Sandbox          = (*Sandbox)(nil)
+	_ atoll.DirFS            = (*Sandbox)(nil)
+	_ atoll.Stopper          = (*Sandbox)(nil)
+	_ atoll.Pauser           = (*Sandbox)(nil)
+	_ atoll.Snapshotter      = (*Sandbox)(nil)
+	_ atoll.SnapshotKeeper   = (*Sandbox)(nil)
+	_ atoll.Forker           = (*Sandbox)(nil)
+	_ atoll.Meter            = (*Sandbox)(nil)
+	_ atoll.Historian        = (*Sandbox)(nil)
+	_ atoll.Watcher          = (*Sandbox)(nil)
+	_ atoll.Terminals        = (*Sandbox)(nil)
+	_ atoll.TerminalAttacher = (*Sandbox)(nil)
 )
 
 // Name returns "virtual".
@@ -181,7 +181,7 @@ func check(spec *atoll.Spec) error {
 	if len(spec.Mounts) > 0 && !vfs.HostMounts() {
 		no("mounts", "they need Linux or macOS")
 	}
-	if spec.Machine != nil {
+	if spec.VM != nil {
 		no("machine", "it is a process, not a VM")
 	}
 	if spec.Pod != nil {

@@ -24,7 +24,7 @@ import (
 // the server closes when it ends.
 type Agents struct {
 	Pipeline *assistant.Pipeline
-	Desk     *turn.Registry
+	Turns    *turn.Registry
 
 	// Version returns the version of an agent's program that sandboxes are given; nil: they are
 	// given none.
@@ -54,13 +54,13 @@ func (s *Server) lazyAgents() func() (*Agents, error) {
 		}
 		made = a
 		s.agentsUsed.Store(true)
-		s.removeDeadTurns(a.Desk)
+		s.removeDeadTurns(a.Turns)
 		return made, nil
 	}
 }
 
-// Settle ends the turns whose server has died, now rather than at the first turn.
-func (s *Server) Settle() error {
+// ReconcileTurns ends the turns whose server has died, now rather than at the first turn.
+func (s *Server) ReconcileTurns() error {
 	_, err := s.agents()
 	if errors.Is(err, errNoAgents) {
 		return nil
@@ -76,7 +76,7 @@ const tidyTimeout = 30 * time.Second
 func (s *Server) removeDeadTurns(d *turn.Registry) {
 	ctx, cancel := context.WithTimeout(s.lifetime, tidyTimeout)
 	defer cancel()
-	all := s.fleet.For(fleet.LocalCaller())
+	all := s.fleet.Account(fleet.LocalCaller())
 	list, err := all.List(ctx, fleet.Filter{AllOwners: true})
 	if err != nil {
 		s.log.WarnContext(ctx, "list sandboxes of dead turns", "err", err)
@@ -109,7 +109,7 @@ func (s *Server) closeTurns(ctx context.Context) error {
 	if err != nil {
 		return nil //nolint:nilerror // there is nothing to close
 	}
-	return a.Desk.Close(ctx)
+	return a.Turns.Close(ctx)
 }
 
 // registerAgents registers the list of agents.
@@ -117,7 +117,7 @@ func (s *Server) registerAgents(api huma.API) {
 	registerJSON(s, api, huma.Operation{
 		OperationID: "list-agents", Method: http.MethodGet, Path: "/v1/agents", Tags: []string{"agents"}, Summary: "List the agents of the server",
 	}, func(_ context.Context, a *fleet.Account, _ *struct{}) (*reply[wire.List[agent.Info]], error) {
-		if err := a.May("list agents", atoll.ScopeRead); err != nil {
+		if err := a.RequireScope("list agents", atoll.ScopeRead); err != nil {
 			return nil, err
 		}
 		if s.opts.Agents == nil {

@@ -28,7 +28,7 @@ func (s *Server) registerAssistants(api huma.API) {
 
 // listAssistants returns all assistants, sorted by id.
 func (s *Server) listAssistants(ctx context.Context, a *fleet.Account) ([]agent.AssistantInfo, error) {
-	if err := a.May("list assistants", atoll.ScopeRead); err != nil {
+	if err := a.RequireScope("list assistants", atoll.ScopeRead); err != nil {
 		return nil, err
 	}
 	if s.opts.Agents == nil {

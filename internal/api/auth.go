@@ -66,7 +66,7 @@ func (s *Server) authenticateCall(r *http.Request, c *call) error {
 	}
 	if len(shown) == 0 && c.local {
 		c.caller = fleet.LocalCaller()
-		c.account = s.fleet.For(c.caller)
+		c.account = s.fleet.Account(c.caller)
 		return nil
 	}
 	if len(shown) == 1 {
@@ -75,7 +75,7 @@ func (s *Server) authenticateCall(r *http.Request, c *call) error {
 		if strings.EqualFold(scheme, "Bearer") && secret != "" {
 			caller, err := s.fleet.Authenticate(r.Context(), secret)
 			if err == nil {
-				c.caller, c.account = caller, s.fleet.For(caller)
+				c.caller, c.account = caller, s.fleet.Account(caller)
 				return nil
 			}
 			if !errors.Is(err, atoll.ErrDenied) {

@@ -12,7 +12,7 @@ import (
 // Whoever shows no good token is answered the same, everywhere, for whatever
 // reason; only the two health checks are open.
 func TestStrangers(t *testing.T) {
-	s := newSite(t, Options{Limits: Limits{Guesses: -1}})
+	s := newSite(t, Options{Limits: Limits{WrongTokens: -1}})
 	good := s.token
 	s.token = ""
 	paths := []string{"/", "/v1/info", "/v1/sandboxes", "/v1/sandboxes/nope", "/v1/nope", "/v1/events", "/v1/tokens", "/metrics", "/openapi.json", "/openapi.yaml",

@@ -118,7 +118,7 @@ func (s *Server) getModel(w http.ResponseWriter, r *http.Request, a *fleet.Accou
 
 // countTokens answers with an estimate of the tokens of a request.
 func (s *Server) countTokens(w http.ResponseWriter, r *http.Request, a *fleet.Account) error {
-	if err := a.May("turn", atoll.ScopeRun); err != nil {
+	if err := a.RequireScope("turn", atoll.ScopeRun); err != nil {
 		return err
 	}
 	_, q, err := s.readDialectRequest(r)
@@ -137,7 +137,7 @@ func (s *Server) readDialectRequest(r *http.Request) (dialect.Dialect, *dialect.
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return nil, nil, newRequestError(http.StatusUnsupportedMediaType, "Content-Type %q: must be application/json", shorten(r.Header.Get("Content-Type")))
 	}
-	b, done, err := model.Body(r, turnBody)
+	b, done, err := model.ReadBody(r, turnBody)
 	defer done()
 	switch e := (*dialect.Error)(nil); {
 	case errors.As(err, &e) && e.Status == http.StatusRequestEntityTooLarge:
@@ -157,7 +157,7 @@ func (s *Server) readDialectRequest(r *http.Request) (dialect.Dialect, *dialect.
 // completeChat answers a request to a vendor API with a turn of an assistant. The turn is canceled
 // when the client disconnects, unless it waits for results of the client's tools.
 func (s *Server) completeChat(w http.ResponseWriter, r *http.Request, a *fleet.Account) error {
-	if err := a.May("turn", atoll.ScopeRun); err != nil {
+	if err := a.RequireScope("turn", atoll.ScopeRun); err != nil {
 		return err
 	}
 	d, q, err := s.readDialectRequest(r)
@@ -180,7 +180,7 @@ func (s *Server) completeChat(w http.ResponseWriter, r *http.Request, a *fleet.A
 	w.Header().Set("X-Atoll-Turn", t.ID())
 	w.Header().Set("X-Atoll-Chat", t.Record().Chat)
 	c := &turnWriter{w: w, ctl: http.NewResponseController(w), d: d, q: q, t: t, beat: s.limits.Heartbeat}
-	err = c.followTurn(r.Context(), has.Desk, a.Caller().Owner, after)
+	err = c.followTurn(r.Context(), has.Turns, a.Caller().Owner, after)
 	if err != nil && !c.waiting { // the client has disconnected, or can't be answered
 		t.Cancel(fmt.Errorf("the client has disconnected: %w", err))
 	}
@@ -199,7 +199,7 @@ func (s *Server) turnForChat(r *http.Request, has *Agents, a *fleet.Account, q *
 		for _, part := range p.Parts {
 			text += part.Text
 		}
-		if w := has.Desk.Answer(a.Caller().Owner, p.ID, turn.Answer{Text: text, Failed: p.Failed}); w != nil {
+		if w := has.Turns.AnswerToolCall(a.Caller().Owner, p.ID, turn.ToolAnswer{Text: text, Failed: p.Failed}); w != nil {
 			t = w
 		}
 	}
@@ -219,7 +219,7 @@ func (s *Server) turnForChat(r *http.Request, has *Agents, a *fleet.Account, q *
 		})
 	}
 	t, err := begin()
-	if errors.Is(err, atoll.ErrState) && chat != "" && has.Desk.CancelWaiting(r.Context(), a.Caller().Owner, assistant.ChatKey(chat)) {
+	if errors.Is(err, atoll.ErrState) && chat != "" && has.Turns.CancelWaiting(r.Context(), a.Caller().Owner, assistant.ChatKey(chat)) {
 		t, err = begin()
 	}
 	return t, 0, err

@@ -239,7 +239,7 @@ func (w *worker) create(ctx context.Context, c *client.Client) error {
 	cfg.Name = b.name
 	cfg.Workspaces = []atoll.WorkspaceMount{{Workspace: w.workspace()}}
 	return b.state.tell("running", func() error {
-		sb, err := c.CreateConfig(ctx, cfg)
+		sb, err := c.CreateSandbox(ctx, cfg)
 		if err == nil {
 			b.id = sb.ID()
 		}

@@ -79,8 +79,8 @@ func (s *Server) runExec(w http.ResponseWriter, r *http.Request, a *fleet.Accoun
 	if c.Detach {
 		return invalidField("detach", "use POST …/processes to start detached commands")
 	}
-	if c.MaxOutput > wire.MaxKept {
-		return invalidField("max_output", "%d: a response holds at most %d bytes of each stream; use a WebSocket for more", c.MaxOutput, wire.MaxKept)
+	if c.MaxOutput > wire.MaxInlineOutput {
+		return invalidField("max_output", "%d: a response holds at most %d bytes of each stream; use a WebSocket for more", c.MaxOutput, wire.MaxInlineOutput)
 	}
 	owner := callOf(ctx).caller.Owner.String()
 	if err := s.outputs.checkRoom(owner); err != nil {

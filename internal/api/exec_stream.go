@@ -178,7 +178,7 @@ func (e *execStream) serve(f func(*execStream) (*wire.Exit, error)) {
 	e.outputClosed = true
 	e.mu.Unlock()
 	e.limitTime(exitGrace)
-	e.in.Stop()
+	e.in.CloseReader()
 	cause := context.Cause(e.ctx)
 	if errors.Is(cause, atoll.ErrInvalid) {
 		err = cause
@@ -223,13 +223,13 @@ func (e *execStream) readStart(ctx context.Context, check func([]byte) error) (*
 	if m.Start == nil {
 		return nil, protocolError("the first message must have start")
 	}
-	e.in.Offer(m.Start.Stdin[:min(len(m.Start.Stdin), wire.Window)])
+	e.in.TryWrite(m.Start.Stdin[:min(len(m.Start.Stdin), wire.Window)])
 	if len(m.Start.Stdin) > wire.Window {
 		return nil, protocolError("start.stdin has more than %d bytes: send the rest later", wire.Window)
 	}
 	m.Start.Stdin = nil
 	if m.EOF {
-		e.in.End(nil)
+		e.in.CloseWriter(nil)
 	}
 	return m.Start, nil
 }
@@ -284,7 +284,7 @@ func (e *execStream) attachTo(p atoll.Process, offset int64, stdin, resize bool)
 	if err := e.sendControl(wire.ServerControl{Process: &p}); err != nil {
 		return nil, errClientGone
 	}
-	a := fleet.Attachment{Offset: offset, Stdout: &outputWriter{e: e, to: wire.Stdout}, Stderr: &outputWriter{e: e, to: wire.Stderr}, Lost: e.reportLost}
+	a := fleet.Attachment{Offset: offset, Stdout: &outputWriter{e: e, to: wire.Stdout}, Stderr: &outputWriter{e: e, to: wire.Stderr}, OnLost: e.reportLost}
 	if stdin {
 		a.Stdin = e.in
 	}
@@ -305,7 +305,7 @@ func (e *execStream) startReceiving() {
 
 // receiveMessages handles the client's messages until it disconnects.
 func (e *execStream) receiveMessages() {
-	defer e.in.End(errClientGone)
+	defer e.in.CloseWriter(errClientGone)
 	b := bufferPool.Get().(*bytes.Buffer)
 	defer putBuffer(b)
 	for {
@@ -329,7 +329,7 @@ func (e *execStream) handleMessage(m []byte) error {
 	}
 	switch payload := m[1:]; wire.Stream(m[0]) {
 	case wire.Stdin:
-		if !e.in.Offer(payload) {
+		if !e.in.TryWrite(payload) {
 			return protocolError("more than %d bytes of unacknowledged standard input", wire.Window)
 		}
 		return nil
@@ -366,7 +366,7 @@ func (e *execStream) handleControl(c *wire.ClientControl) error {
 		}
 	}
 	if c.EOF {
-		e.in.End(nil)
+		e.in.CloseWriter(nil)
 	}
 	if c.Ack != 0 && !e.addRoom(int64(c.Ack)) {
 		return protocolError("more bytes are acknowledged than were sent")

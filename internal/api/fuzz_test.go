@@ -86,7 +86,7 @@ func fuzzed(f *testing.F) (h http.Handler, tokens []string) {
 			f.Error(err)
 		}
 	})
-	admin := fl.For(fleet.LocalCaller())
+	admin := fl.Account(fleet.LocalCaller())
 	mint := func(o atoll.Owner, scopes ...atoll.Scope) string {
 		tok, err := admin.CreateToken(f.Context(), atoll.Token{Owner: o, Scopes: scopes})
 		if err != nil {
@@ -103,10 +103,10 @@ func fuzzed(f *testing.F) (h http.Handler, tokens []string) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		if _, err := fl.For(caller).Create(f.Context(), atoll.Config{Spec: atoll.Spec{Name: o.name, Labels: map[string]string{"name": o.name}}}); err != nil {
+		if _, err := fl.Account(caller).Create(f.Context(), atoll.Config{Spec: atoll.Spec{Name: o.name, Labels: map[string]string{"name": o.name}}}); err != nil {
 			f.Fatal(err)
 		}
-		if _, err := fl.For(caller).CreateWorkspace(f.Context(), atoll.Workspace{Name: o.name}); err != nil {
+		if _, err := fl.Account(caller).CreateWorkspace(f.Context(), atoll.Workspace{Name: o.name}); err != nil {
 			f.Fatal(err)
 		}
 		tokens = append(tokens[:0], tok, mint(o.owner, atoll.ScopeRead))

@@ -45,7 +45,7 @@ func (s *Server) Ready(ctx context.Context) error {
 	if time.Since(r.asked) > time.Second {
 		ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 		defer cancel()
-		_, r.err = s.fleet.For(fleet.LocalCaller()).Allowance(ctx)
+		_, r.err = s.fleet.Account(fleet.LocalCaller()).Allowance(ctx)
 		if ctx.Err() == nil || r.err == nil {
 			r.asked = time.Now()
 		}

@@ -52,8 +52,8 @@ func newTown(t *testing.T) *town {
 		}
 	})
 	desk, has := newDesk(t, home)
-	names := &preview.Desk{Fleet: f, Site: preview.Site{Scheme: "http", Port: 7080}, Access: preview.Links(f)}
-	s := api.New(api.Options{Fleet: f, Limits: api.Limits{Rate: -1, Concurrent: -1, Guesses: -1}, Agents: has, Routes: names})
+	names := &preview.Registry{Fleet: f, Address: preview.Address{Scheme: "http", Port: 7080}, Access: preview.LinkAccess(f)}
+	s := api.New(api.Options{Fleet: f, Limits: api.Limits{Rate: -1, Concurrent: -1, WrongTokens: -1}, Agents: has, Routes: names})
 	web := httptest.NewServer(s.Handler())
 	t.Cleanup(web.Close)
 	begun, err := desk.Start(agent.Record{Owner: atoll.Owner{App: "app", User: "alice"}, Agent: "secretagent", Chat: "secretchat"}, func(ctx context.Context, t *turn.Turn) (agent.Result, error) {
@@ -65,7 +65,7 @@ func newTown(t *testing.T) *town {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &town{T: t, url: web.URL, admin: f.For(fleet.LocalCaller()), turn: begun.ID()}
+	w := &town{T: t, url: web.URL, admin: f.Account(fleet.LocalCaller()), turn: begun.ID()}
 	both := []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}
 	mint := func(owner string, expires time.Time) atoll.Token {
 		tok, err := w.admin.CreateToken(ctx, atoll.Token{Owner: atoll.Owner{App: "app", User: owner}, Scopes: both, Expires: expires})
@@ -108,7 +108,7 @@ func newDesk(t *testing.T, home string) (*turn.Registry, func() (*api.Agents, er
 	if err != nil {
 		t.Fatal(err)
 	}
-	return desk, func() (*api.Agents, error) { return &api.Agents{Pipeline: p, Desk: desk}, nil }
+	return desk, func() (*api.Agents, error) { return &api.Agents{Pipeline: p, Turns: desk}, nil }
 }
 
 // settle gives alice one of everything.
@@ -123,7 +123,7 @@ func (w *town) settle(ctx context.Context, hers atoll.Token) {
 	cfg := atoll.Config{Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent}}
 	cfg.Name = "secretbox"
 	cfg.Workspaces = []atoll.WorkspaceMount{{Workspace: "vault"}}
-	sb, err := w.alice.CreateConfig(ctx, cfg)
+	sb, err := w.alice.CreateSandbox(ctx, cfg)
 	must(err)
 	w.box, w.space, w.token, w.file, w.pool = sb.ID(), "vault", hers.ID, "/secret.txt", "stock"
 	must(atoll.WriteFile(ctx, sb, w.file, []byte("the treasure"), 0o600))

@@ -28,7 +28,7 @@ type Limits struct {
 	Burst       int     // requests at once; 0: twice the rate
 	Concurrent  int     // concurrent requests of a caller, including streams; 0: 1,024
 	Connections int     // open connections of a listener, without WebSockets; a quarter from one address; 0: 8,192
-	Guesses     int     // wrong tokens at once from one address, then one per second; 0: 20
+	WrongTokens int     // wrong tokens at once from one address, then one per second; 0: 20
 	Body        int64   // bytes of a JSON body; 0: 1 MiB
 	Header      int     // bytes of all headers; 0: 32 KiB
 
@@ -63,8 +63,8 @@ func (l Limits) withDefaults() Limits {
 	if l.Connections == 0 {
 		l.Connections = 8192
 	}
-	if l.Guesses == 0 {
-		l.Guesses = 20
+	if l.WrongTokens == 0 {
+		l.WrongTokens = 20
 	}
 	if l.Body <= 0 {
 		l.Body = 1 << 20
@@ -258,7 +258,7 @@ func takeToken(l *rate.Limiter) time.Duration {
 // recordWrongToken counts a wrong token, and refuses an address that has sent too many. Valid
 // tokens from there are still accepted: many callers may share an address.
 func (c *callerLimits) recordWrongToken(r *http.Request) error {
-	if c.limits.Guesses < 0 {
+	if c.limits.WrongTokens < 0 {
 		return nil
 	}
 	c.mu.Lock()
@@ -266,7 +266,7 @@ func (c *callerLimits) recordWrongToken(r *http.Request) error {
 	l := c.guesses[clientAddress(r)]
 	if l == nil {
 		c.dropIdle()
-		l = rate.NewLimiter(1, c.limits.Guesses)
+		l = rate.NewLimiter(1, c.limits.WrongTokens)
 		c.guesses[clientAddress(r)] = l
 	}
 	if wait := takeToken(l); wait > 0 {

@@ -47,7 +47,7 @@ type linked struct {
 func newLinked(t *testing.T) *linked {
 	t.Helper()
 	log := new(book)
-	l := &linked{log: log, site: newSite(t, Options{Limits: Limits{Rate: -1, Guesses: -1}, Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))})}
+	l := &linked{log: log, site: newSite(t, Options{Limits: Limits{Rate: -1, WrongTokens: -1}, Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))})}
 	for _, id := range []*string{&l.box, &l.next} {
 		var info atoll.Info
 		l.want(http.StatusCreated, &info, "POST", "/v1/sandboxes", `{}`)
@@ -310,7 +310,7 @@ func TestBadLinks(t *testing.T) {
 		}
 	}
 	// The fleet refuses by itself what no route would have let in.
-	a := l.fleet.For(fleet.Caller{Owner: atoll.Local, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}, Link: &atoll.Link{Sandbox: l.box}})
+	a := l.fleet.Account(fleet.Caller{Owner: atoll.Local, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}, Link: &atoll.Link{Sandbox: l.box}})
 	if _, err := a.List(t.Context(), fleet.Filter{}); err == nil {
 		t.Error("a link listed sandboxes")
 	}

@@ -68,7 +68,7 @@ func (s *Server) serveListen(w http.ResponseWriter, r *http.Request, a *fleet.Ac
 	if outer.Write(r.Context(), hello) != nil {
 		return nil
 	}
-	if mux, err := wire.Multiplexed(outer, wire.Far, outer.Break); err == nil {
+	if mux, err := wire.NewSession(outer, wire.FarEnd, outer.Break); err == nil {
 		t := &reverseTunnel{mux: mux, inner: inner}
 		t.run(r.Context())
 	}
@@ -122,7 +122,7 @@ func (t *reverseTunnel) run(ctx context.Context) {
 // forwardConn forwards one connection to the client.
 func (t *reverseTunnel) forwardConn(ctx context.Context, c net.Conn) {
 	st, err := t.mux.OpenStream(ctx)
-	half, ok := c.(wire.Halver)
+	half, ok := c.(wire.HalfCloser)
 	if err != nil || !ok {
 		wire.Abort(c)
 		return

@@ -98,7 +98,7 @@ func population(t *testing.T, home string, n int) []string {
 			for i := k; i < len(ids); i += 8 {
 				cfg := atoll.Config{Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent}}
 				cfg.Name = fmt.Sprintf("box%d", i)
-				sb, err := c.CreateConfig(t.Context(), cfg)
+				sb, err := c.CreateSandbox(t.Context(), cfg)
 				if err != nil {
 					t.Error(err)
 					return

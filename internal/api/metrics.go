@@ -140,7 +140,7 @@ func (c fleetCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...)
 	}
 	gauge(buildDesc, 1, c.s.opts.Version)
-	all, err := c.s.fleet.Census(ctx)
+	all, err := c.s.fleet.CountSandboxes(ctx)
 	if err != nil {
 		c.s.log.WarnContext(ctx, "metrics", "err", err)
 	} else {
@@ -149,7 +149,7 @@ func (c fleetCollector) Collect(ch chan<- prometheus.Metric) {
 		}
 		gauge(commandsDesc, all.Commands)
 	}
-	pools, err := c.s.fleet.For(fleet.LocalCaller()).Pools(ctx)
+	pools, err := c.s.fleet.Account(fleet.LocalCaller()).Pools(ctx)
 	if err != nil {
 		c.s.log.WarnContext(ctx, "metrics", "err", err)
 	}
@@ -162,7 +162,7 @@ func (c fleetCollector) Collect(ch chan<- prometheus.Metric) {
 
 // collectModels sends the metrics of model usage.
 func (c fleetCollector) collectModels(ctx context.Context, ch chan<- prometheus.Metric) {
-	all, err := c.s.fleet.Spending().Spent(ctx, model.Who{})
+	all, err := c.s.fleet.Usage().Usage(ctx, model.Caller{})
 	if err != nil {
 		c.s.log.WarnContext(ctx, "metrics", "err", err)
 		return

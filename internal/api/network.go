@@ -93,6 +93,6 @@ func (s *Server) registerNetwork(api huma.API) {
 		if in.Target == "" || len(in.Target) > 4096 {
 			return nil, invalidField("target", "must be HOST, HOST:PORT or a URL")
 		}
-		return oneReply(atoll.AskNetwork(ctx, sb, in.Target))
+		return oneReply(atoll.CheckNetwork(ctx, sb, in.Target))
 	})
 }

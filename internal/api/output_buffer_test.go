@@ -46,5 +46,5 @@ func TestManyLargeAnswers(t *testing.T) {
 	if !k.reserve("a/b", maxBufferedPerOwner) || k.reserve("c/d", minBuffer) {
 		t.Error("one owner has all the room, or all have more than there is")
 	}
-	s.want(http.StatusUnprocessableEntity, nil, "POST", path, fmt.Sprintf(`{"shell":"true","max_output":%d}`, wire.MaxKept+1))
+	s.want(http.StatusUnprocessableEntity, nil, "POST", path, fmt.Sprintf(`{"shell":"true","max_output":%d}`, wire.MaxInlineOutput+1))
 }

@@ -87,8 +87,8 @@ func (c *memoryConn) Write(p []byte) (int, error) { return c.out.Write(p) }
 
 // Close closes both directions. The other end can still read what was written.
 func (c *memoryConn) Close() error {
-	c.in.Stop()
-	c.out.End(nil)
+	c.in.CloseReader()
+	c.out.CloseWriter(nil)
 	return nil
 }
 

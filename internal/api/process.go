@@ -172,7 +172,7 @@ func (s *Server) serveOutput(w http.ResponseWriter, r *http.Request, a *fleet.Ac
 	if follow {
 		out.ctl = http.NewResponseController(w)
 	}
-	at := fleet.Attachment{Stdout: out, Stderr: other, Lost: all.add}
+	at := fleet.Attachment{Stdout: out, Stderr: other, OnLost: all.add}
 	if name == "stderr" {
 		at.Stdout, at.Stderr = other, out
 	}

@@ -108,7 +108,7 @@ func TestWorkspaces(t *testing.T) {
 	if p := s.do("DELETE", "/v1/workspaces/src", "").problem(t); p.Kind != "state" {
 		t.Errorf("removed while in use: %+v", p)
 	}
-	var pruned atoll.Pruned
+	var pruned atoll.PruneResult
 	s.want(http.StatusOK, &pruned, "POST", "/v1/workspaces/prune", `{"dry_run":true,"all":true}`)
 	if len(pruned.Workspaces) != 0 || !pruned.DryRun {
 		t.Errorf("pruned %+v", pruned)

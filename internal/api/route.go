@@ -67,7 +67,7 @@ func (s *Server) registerRoutes(api huma.API) {
 		if s.opts.Routes == nil {
 			return nil, errNoRoutes
 		}
-		return oneReply(s.opts.Routes.Link(ctx, a, in.Body.Sandbox, in.Body.Port, in.Body.Expires))
+		return oneReply(s.opts.Routes.CreateLink(ctx, a, in.Body.Sandbox, in.Body.Port, in.Body.Expires))
 	})
 	registerJSON(s, api, huma.Operation{
 		OperationID: "revoke-route-link", Method: http.MethodDelete, Path: "/v1/routes/links/{id}", Tags: noun, Summary: "Revoke a link at once, and close its connections", Errors: []int{404},

@@ -131,7 +131,7 @@ func (s *Server) registerSandboxes(api huma.API) {
 			return nil, err
 		}
 		if in.KeepDisk != "" {
-			return emptyReply(sb.DestroyKeeping(ctx, in.KeepDisk))
+			return emptyReply(sb.DestroyKeepDisk(ctx, in.KeepDisk))
 		}
 		return emptyReply(sb.Destroy(ctx))
 	})
@@ -186,7 +186,7 @@ func (s *Server) registerStateChanges(api huma.API) {
 			return nil, err
 		}
 		if in.Fresh {
-			return emptyReply(atoll.Fresh(ctx, sb))
+			return emptyReply(atoll.StartFresh(ctx, sb))
 		}
 		return emptyReply(atoll.Start(ctx, sb))
 	})

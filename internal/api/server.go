@@ -31,7 +31,7 @@ type Options struct {
 	Agents func() (*Agents, error)
 
 	// Routes has the host names of ports; nil: there are none.
-	Routes *preview.Desk
+	Routes *preview.Registry
 
 	// Origins are the origins of web pages that may call the server, besides its own:
 	// "https://console.example.com".
@@ -134,11 +134,11 @@ func (s *Server) resources() []func(huma.API) {
 // a token.
 func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serveRequest) }
 
-// Quiet returns how long the server has been idle: without requests, attached clients, followers
+// IdleTime returns how long the server has been idle: without requests, attached clients, followers
 // of events, and turns.
-func (s *Server) Quiet() time.Duration {
+func (s *Server) IdleTime() time.Duration {
 	if s.agentsUsed.Load() {
-		if a, err := s.agents(); err == nil && a.Desk.CountRunning() > 0 {
+		if a, err := s.agents(); err == nil && a.Turns.CountRunning() > 0 {
 			return 0
 		}
 	}

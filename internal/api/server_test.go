@@ -98,7 +98,7 @@ func (s *site) serve(l net.Listener) {
 
 func (s *site) newToken(o atoll.Owner, scopes ...atoll.Scope) string {
 	s.t.Helper()
-	tok, err := s.fleet.For(fleet.LocalCaller()).CreateToken(s.t.Context(), atoll.Token{Owner: o, Scopes: scopes})
+	tok, err := s.fleet.Account(fleet.LocalCaller()).CreateToken(s.t.Context(), atoll.Token{Owner: o, Scopes: scopes})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -141,7 +141,7 @@ func (s *Server) attachTerminal(w http.ResponseWriter, r *http.Request, a *fleet
 		conn.Limit(1 + wire.MaxPayload)
 		at.Stdin, at.Stdout, at.Resize = e.in, &outputWriter{e: e, to: wire.Stdout}, e.resize
 		if sized {
-			at.Sized = func(size atoll.Size) { _ = e.sendControl(wire.ServerControl{Size: &size}) } // the receiver reports a broken connection
+			at.OnResize = func(size atoll.Size) { _ = e.sendControl(wire.ServerControl{Size: &size}) } // the receiver reports a broken connection
 		}
 		e.startReceiving()
 		exit, err := sb.AttachTerminal(e.ctx, name, at)

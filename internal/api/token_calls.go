@@ -123,7 +123,7 @@ func (b *tokenCalls) checkTokens(ctx context.Context) (next time.Duration) {
 			ids = append(ids, id)
 		}
 	}
-	good, err := b.fleet.GoodTokens(ctx, ids)
+	good, err := b.fleet.ValidTokens(ctx, ids)
 	if err != nil {
 		if b.life.Err() == nil {
 			b.log.WarnContext(ctx, "check tokens of calls in progress", "err", err)

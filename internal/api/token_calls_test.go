@@ -125,7 +125,7 @@ func TestRevokedTokenEndsItsStreams(t *testing.T) {
 		t.Run(law, func(t *testing.T) {
 			s := newSite(t, Options{})
 			o := atoll.Owner{App: "a", User: "b"}
-			made, err := s.fleet.For(fleet.LocalCaller()).CreateToken(t.Context(), atoll.Token{Owner: o, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeRead}})
+			made, err := s.fleet.Account(fleet.LocalCaller()).CreateToken(t.Context(), atoll.Token{Owner: o, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeRead}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -153,7 +153,7 @@ func TestSpentTokenEndsItsStreams(t *testing.T) {
 	for _, law := range []string{"RevokedElsewhere", "Expired"} {
 		t.Run(law, func(t *testing.T) {
 			s := newSite(t, Options{})
-			made, err := s.fleet.For(fleet.LocalCaller()).CreateToken(t.Context(), atoll.Token{
+			made, err := s.fleet.Account(fleet.LocalCaller()).CreateToken(t.Context(), atoll.Token{
 				Owner: atoll.Owner{App: "a", User: "b"}, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeRead}, Expires: time.Now().Add(time.Hour),
 			})
 			if err != nil {
@@ -172,7 +172,7 @@ func TestSpentTokenEndsItsStreams(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer other.Close(t.Context())
-				if err := other.For(fleet.LocalCaller()).RevokeToken(t.Context(), made.ID); err != nil {
+				if err := other.Account(fleet.LocalCaller()).RevokeToken(t.Context(), made.ID); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -191,7 +191,7 @@ func TestSpentTokenEndsItsStreams(t *testing.T) {
 // A token that is revoked between its look-up and the call's begin lets nothing in.
 func TestTokenRevokedOnItsWayIn(t *testing.T) {
 	s := newSite(t, Options{})
-	local := s.fleet.For(fleet.LocalCaller())
+	local := s.fleet.Account(fleet.LocalCaller())
 	made, err := local.CreateToken(t.Context(), atoll.Token{Owner: atoll.Local, Scopes: []atoll.Scope{atoll.ScopeRead}})
 	if err != nil {
 		t.Fatal(err)

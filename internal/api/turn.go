@@ -110,7 +110,7 @@ func callerName(a *fleet.Account) string {
 // turnRegistry returns the registry of turns for a caller with the scope; nil: the server has no
 // agents.
 func (s *Server) turnRegistry(a *fleet.Account, op string, scope atoll.Scope) (*turn.Registry, error) {
-	if err := a.May(op, scope); err != nil {
+	if err := a.RequireScope(op, scope); err != nil {
 		return nil, err
 	}
 	if s.opts.Agents == nil {
@@ -120,7 +120,7 @@ func (s *Server) turnRegistry(a *fleet.Account, op string, scope atoll.Scope) (*
 	if err != nil {
 		return nil, err
 	}
-	return has.Desk, nil
+	return has.Turns, nil
 }
 
 // turnRegistryFor is turnRegistry, with ErrNotFound for a turn if there is none.
@@ -154,7 +154,7 @@ func (s *Server) registerStartTurn(api huma.API) {
 		if err := q.checkErrors(); err != nil {
 			return err
 		}
-		if err := a.May("turn", atoll.ScopeRun); err != nil {
+		if err := a.RequireScope("turn", atoll.ScopeRun); err != nil {
 			return err
 		}
 		var in agent.Request
@@ -173,7 +173,7 @@ func (s *Server) registerStartTurn(api huma.API) {
 		if !follow {
 			return writeJSON(w, http.StatusAccepted, t.Record())
 		}
-		return s.followTurn(w, r, has.Desk, a, t.ID(), 0)
+		return s.followTurn(w, r, has.Turns, a, t.ID(), 0)
 	})
 }
 
@@ -184,12 +184,12 @@ func (s *Server) startTurn(ctx context.Context, has *Agents, ask *assistant.Turn
 		return nil, err
 	}
 	req := callOf(ctx)
-	t, err := has.Desk.Start(job.Record(), func(ctx context.Context, t *turn.Turn) (agent.Result, error) { //nolint:contextcheck // the turn outlives the request
+	t, err := has.Turns.Start(job.Record(), func(ctx context.Context, t *turn.Turn) (agent.Result, error) { //nolint:contextcheck // the turn outlives the request
 		defer s.endWithToken(ctx, req, t)()
-		return job.Do(ctx, t.ID(), t)
+		return job.Run(ctx, t.ID(), t)
 	})
 	if err != nil {
-		job.Drop()
+		job.Release()
 	}
 	return t, err
 }

@@ -65,7 +65,7 @@ func (s *Server) registerWorkspaces(api huma.API) {
 	registerJSON(s, api, huma.Operation{
 		OperationID: "prune-workspaces", Method: http.MethodPost, Path: "/v1/workspaces/prune", Tags: noun,
 		Summary: "Remove the expired workspaces, or list them (dry run)",
-	}, func(ctx context.Context, a *fleet.Account, in *pruneWorkspaces) (*reply[atoll.Pruned], error) {
+	}, func(ctx context.Context, a *fleet.Account, in *pruneWorkspaces) (*reply[atoll.PruneResult], error) {
 		var ask wire.Prune
 		if in.Body != nil {
 			ask = *in.Body

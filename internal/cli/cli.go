@@ -29,7 +29,7 @@ import (
 // Run runs one command of atoll and returns its exit status.
 func Run(ctx context.Context, args []string, io tty.Streams, w app.Wiring) int {
 	a := &app.App{Streams: io, Wiring: w}
-	root := Root(a)
+	root := NewRootCommand(a)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if exitcode.IsNotice(err) && ctx.Err() == nil {
@@ -70,8 +70,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("%w: %w%s\nsee '%s --help'", atoll.ErrInvalid, err, hint, cmd.CommandPath())
 }
 
-// Root builds the tree of commands.
-func Root(a *app.App) *cobra.Command {
+// NewRootCommand builds the tree of commands.
+func NewRootCommand(a *app.App) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "atoll",
 		Short: "Run AI agents in sandboxes",

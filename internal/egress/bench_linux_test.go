@@ -113,7 +113,7 @@ func BenchmarkStart(b *testing.B) {
 		if err := c.Close(b.Context()); err != nil {
 			b.Fatal(err)
 		}
-		if err := c.Ended(b.Context()); err != nil {
+		if err := c.WaitForExit(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -82,7 +82,7 @@ func Files(dir, id string, n atoll.Network) (map[string][]byte, error) {
 // proxy, whose refusals most programs show, and the certificates to trust. It is empty if the network
 // allows nothing.
 func Env(n atoll.Network) []string {
-	if !Needed(n) {
+	if !IsNeeded(n) {
 		return nil
 	}
 	const proxy = "http://" + guest.ProxyAddress

@@ -19,9 +19,9 @@ import (
 // Check reports every mistake in the rules of a network that needs an egress proxy.
 func Check(n atoll.Network) error { return policy.Check(n) }
 
-// Needed reports whether a network needs an egress proxy. Without one, nothing can be reached. A
+// IsNeeded reports whether a network needs an egress proxy. Without one, nothing can be reached. A
 // proxy can be started later.
-func Needed(n atoll.Network) bool {
+func IsNeeded(n atoll.Network) bool {
 	switch n.Mode {
 	case "", atoll.NetworkNone:
 		return len(n.Allow) > 0
@@ -95,8 +95,8 @@ func (c *Control) Connections(ctx context.Context) ([]atoll.Connection, error) {
 	return r.Connections, err
 }
 
-// AskNetwork returns the verdict of the rules on a target, without connecting.
-func (c *Control) AskNetwork(ctx context.Context, target string) (atoll.Connection, error) {
+// CheckNetwork returns the verdict of the rules on a target, without connecting.
+func (c *Control) CheckNetwork(ctx context.Context, target string) (atoll.Connection, error) {
 	r, err := c.askProxy(ctx, question{Op: opAsk, Target: target})
 	if err != nil {
 		return atoll.Connection{}, err

@@ -87,7 +87,7 @@ func (r *resolver) handleQuery(msg []byte) []byte {
 		b.why = "only the class IN is answered"
 		return b.pack(dnsmessage.RCodeRefused)
 	}
-	host, err := policy.Host(q.Name.String())
+	host, err := policy.CanonicalHost(q.Name.String())
 	if err != nil {
 		b.why = "not a name of a host"
 		return b.pack(dnsmessage.RCodeNameError)

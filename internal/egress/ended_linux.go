@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ended waits until no proxy runs, which is soon after the end of its guest. Before that, Start would
+// WaitForExit waits until no proxy runs, which is soon after the end of its guest. Before that, Start would
 // find the old proxy.
-func (c *Control) Ended(ctx context.Context) error {
+func (c *Control) WaitForExit(ctx context.Context) error {
 	f, err := os.OpenFile(filepath.Join(c.dir, lockName), os.O_RDWR|syscall.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -4,5 +4,5 @@ package egress
 
 import "context"
 
-// Ended does nothing: proxies run only on Linux.
-func (c *Control) Ended(context.Context) error { return nil }
+// WaitForExit does nothing: proxies run only on Linux.
+func (c *Control) WaitForExit(context.Context) error { return nil }

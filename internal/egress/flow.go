@@ -102,7 +102,7 @@ func (f *flow) recheck(r *policy.Rules) {
 	}
 	v := check(r)
 	if v.Allowed && addr.IsValid() {
-		v = r.Address(host, addr, port)
+		v = r.CheckAddress(host, addr, port)
 	}
 	if !v.Allowed {
 		f.abortWith(v.Err())

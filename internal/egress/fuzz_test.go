@@ -103,7 +103,7 @@ func FuzzHead(f *testing.F) {
 			}
 		}
 		if u, host, port, err := h.proxyURL(); err == nil {
-			if again, err := policy.Host(host); err != nil || again != host || port == 0 || u.User != nil {
+			if again, err := policy.CanonicalHost(host); err != nil || again != host || port == 0 || u.User != nil {
 				t.Fatalf("%q goes to %v", text, u)
 			}
 		}
@@ -141,7 +141,7 @@ func FuzzDNS(f *testing.F) {
 		}
 		for _, r := range m.Answers {
 			ip, ok := r.Body.(*dnsmessage.AResource)
-			host, err := policy.Host(m.Questions[0].Name.String())
+			host, err := policy.CanonicalHost(m.Questions[0].Name.String())
 			if !ok || err != nil || ip.A[0] != 198 || host != "example.com" && !strings.HasSuffix(host, ".wild.test") {
 				t.Fatalf("%x answers %+v", b, m)
 			}

@@ -173,7 +173,7 @@ func splitHostPort(text string) (string, uint16, error) {
 			return "", 0, badRequest("the port is not 1 to 65535")
 		}
 	}
-	h, err := policy.Host(host)
+	h, err := policy.CanonicalHost(host)
 	if err != nil {
 		return "", 0, badRequest(fmt.Sprintf("the host %q is invalid", truncate(host)))
 	}

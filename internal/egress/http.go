@@ -154,7 +154,7 @@ func (t *httpConn) forwardRequest(h *head, u *url.URL) bool {
 		t.sendError(http.StatusMethodNotAllowed, v.Reason)
 		return false
 	}
-	v := f.authorize(func(r *policy.Rules) policy.Verdict { return r.Request(t.scheme, host, port, h.method, path) })
+	v := f.authorize(func(r *policy.Rules) policy.Verdict { return r.CheckRequest(t.scheme, host, port, h.method, path) })
 	c := atoll.Connection{Protocol: t.scheme, Host: host, Port: int(port), Method: h.method, Path: path, Allowed: v.Allowed, Rule: v.Rule, Reason: v.Reason}
 	if !v.Allowed {
 		f.s.recordRefusal(c, &f.traffic)

@@ -53,7 +53,7 @@ func (p *Proxy) Files(n atoll.Network) (map[string][]byte, error) {
 // Start starts the proxy of a sandbox whose guest answers, if its network needs one, and returns
 // once it works. Until then nothing is reached. A proxy that runs already gets the rules.
 func (p *Proxy) Start(ctx context.Context, n atoll.Network) error {
-	if !Needed(n) {
+	if !IsNeeded(n) {
 		return nil
 	}
 	if err := os.MkdirAll(p.Dir, 0o700); err != nil {
@@ -79,10 +79,10 @@ func (p *Proxy) Start(ctx context.Context, n atoll.Network) error {
 // Restart waits until the proxy of the guest before has exited, which it does with that guest, and
 // starts one for the guest of now.
 func (p *Proxy) Restart(ctx context.Context, n atoll.Network) error {
-	if !Needed(n) {
+	if !IsNeeded(n) {
 		return nil
 	}
-	if err := Open(p.Dir).Ended(ctx); err != nil {
+	if err := Open(p.Dir).WaitForExit(ctx); err != nil {
 		return err
 	}
 	return p.Start(ctx, n)
@@ -105,16 +105,16 @@ func (p *Proxy) SetNetwork(ctx context.Context, n atoll.Network, running bool) e
 // network needs no proxy and that never had one has none.
 func (p *Proxy) Connections(ctx context.Context, n atoll.Network) ([]atoll.Connection, error) {
 	list, err := Open(p.Dir).Connections(ctx)
-	if errors.Is(err, atoll.ErrUnavailable) && !Needed(n) {
+	if errors.Is(err, atoll.ErrUnavailable) && !IsNeeded(n) {
 		return nil, nil
 	}
 	return list, err
 }
 
-// AskNetwork returns what the rules decide about a target, without connecting.
-func (p *Proxy) AskNetwork(ctx context.Context, n atoll.Network, target string) (atoll.Connection, error) {
-	if !Needed(n) {
+// CheckNetwork returns what the rules decide about a target, without connecting.
+func (p *Proxy) CheckNetwork(ctx context.Context, n atoll.Network, target string) (atoll.Connection, error) {
+	if !IsNeeded(n) {
 		return atoll.Connection{Host: target, Reason: "the sandbox has no network"}, nil
 	}
-	return Open(p.Dir).AskNetwork(ctx, target)
+	return Open(p.Dir).CheckNetwork(ctx, target)
 }

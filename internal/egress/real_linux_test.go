@@ -154,7 +154,7 @@ func newBox(t testing.TB, o *outside) *box {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := json.Marshal(guest.Config{Gate: true})
+	cfg, err := json.Marshal(guest.Config{Egress: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -389,7 +389,7 @@ func TestRealGate(t *testing.T) {
 		t.Errorf("rules that are none: %v", err)
 	}
 	for target, want := range map[string]bool{"other.test": true, "other.test:22": true, "https://other.test/x": true, "ok.test": false, "10.1.2.3:80": false} {
-		if got, err := Open(b.dir).AskNetwork(ctx, target); err != nil || got.Allowed != want || got.Allowed == (got.Reason != "") {
+		if got, err := Open(b.dir).CheckNetwork(ctx, target); err != nil || got.Allowed != want || got.Allowed == (got.Reason != "") {
 			t.Errorf("%s: %+v, %v", target, got, err)
 		}
 	}
@@ -513,8 +513,8 @@ func TestRefusalsAreTold(t *testing.T) {
 	o := newOutside(t)
 	b := newBox(t, o)
 	b.gate(atoll.Network{Allow: []string{"ok.test"}})
-	link := &guest.Link{ID: "s000000000000", Reach: func(context.Context) (net.Conn, error) { return net.Dial("unix", b.socket) }}
-	defer link.HangUp()
+	link := &guest.Link{ID: "s000000000000", Connect: func(context.Context) (net.Conn, error) { return net.Dial("unix", b.socket) }}
+	defer link.Disconnect()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	heard := make(chan atoll.Notice, 10)
@@ -640,10 +640,10 @@ func TestStartsAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	c := Open(dir)
-	if got, err := c.AskNetwork(t.Context(), "example.com:80"); err != nil || !got.Allowed {
+	if got, err := c.CheckNetwork(t.Context(), "example.com:80"); err != nil || !got.Allowed {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if err := errors.Join(c.Close(t.Context()), c.Ended(t.Context())); err != nil {
+	if err := errors.Join(c.Close(t.Context()), c.WaitForExit(t.Context())); err != nil {
 		t.Error(err)
 	}
 }
@@ -659,7 +659,7 @@ func gateOfNobody(t *testing.T, dir string) {
 	if err != nil || !strings.Contains(string(status), "Seccomp:\t2") || !strings.Contains(string(status), "CapEff:\t0000000000000000") || !strings.Contains(string(status), "NoNewPrivs:\t1") {
 		t.Errorf("%v: %s", err, status)
 	}
-	if got, err := c.AskNetwork(t.Context(), "example.com:80"); err != nil || !got.Allowed {
+	if got, err := c.CheckNetwork(t.Context(), "example.com:80"); err != nil || !got.Allowed {
 		t.Errorf("%+v, %v", got, err)
 	}
 	fd, err := unix.PidfdOpen(pid, 0)

@@ -58,7 +58,7 @@ func parseResolution(conf, hosts []byte) resolution {
 			continue
 		}
 		for _, name := range f[1:] {
-			if h, err := policy.Host(name); err == nil {
+			if h, err := policy.CanonicalHost(name); err == nil {
 				r.Hosts[h] = append(r.Hosts[h], f[0])
 			}
 		}
@@ -135,7 +135,7 @@ func (n *network) dialAllowed(ctx context.Context, rules *policy.Rules, host str
 	var refused, failed error
 	tried := 0
 	for _, a := range addrs {
-		if v := rules.Address(host, a, port); !v.Allowed {
+		if v := rules.CheckAddress(host, a, port); !v.Allowed {
 			if refused == nil {
 				refused = v.Err()
 			}

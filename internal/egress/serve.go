@@ -112,7 +112,7 @@ func (s *server) connectGuest(ctx context.Context) (*guest.Client, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
-	client, err := guest.Connect(ctx, conn, guest.Options{Offer: s.buildOffers()})
+	client, err := guest.Connect(ctx, conn, guest.Options{Handlers: s.buildOffers()})
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func newNotifier(ctx context.Context, client *guest.Client) func(atoll.Connectio
 			select {
 			case n := <-queue:
 				one, cancel := context.WithTimeout(ctx, controlTimeout)
-				_ = client.Tell(one, n) // a guest that doesn't answer misses it
+				_ = client.Notify(one, n) // a guest that doesn't answer misses it
 				cancel()
 			case <-client.Done():
 				return

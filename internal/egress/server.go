@@ -103,7 +103,7 @@ func (s *server) serveRedirected(c net.Conn) {
 	f.port, f.host = to.Port(), a.String()
 	if synthetic.Contains(a) {
 		name, ok := s.names.lookupName(a)
-		if !ok && !s.rules.Load().Connect(f.host, f.port).Allowed {
+		if !ok && !s.rules.Load().CheckConnect(f.host, f.port).Allowed {
 			f.recordRefusal("tcp", policy.Verdict{Reason: "the address does not belong to a name that was looked up"})
 			f.abortWith(errClosed)
 			return
@@ -117,5 +117,5 @@ func (s *server) serveRedirected(c net.Conn) {
 
 // evaluate returns the verdict of the rules on a target, without connecting.
 func (s *server) evaluate(target string) (atoll.Connection, error) {
-	return policy.Ask(s.rules.Load(), target)
+	return policy.CheckTarget(s.rules.Load(), target)
 }

@@ -86,7 +86,7 @@ func (t *httpConn) serveConnect(h *head) {
 // connectTarget asks the rules about a tunnel and connects to its target, so that the program gets
 // the result.
 func (f *flow) connectTarget() (net.Conn, error) {
-	v := f.authorize(func(r *policy.Rules) policy.Verdict { return r.Connect(f.host, f.port) })
+	v := f.authorize(func(r *policy.Rules) policy.Verdict { return r.CheckConnect(f.host, f.port) })
 	if !v.Allowed {
 		f.recordRefusal(f.protocol, v)
 		return nil, v.Err()
@@ -208,7 +208,7 @@ func readSocks(r io.Reader, w io.Writer) (host string, port uint16, code byte) {
 		a, _ := netip.AddrFromSlice(b[:size]) // 4 or 16
 		text = a.Unmap().String()
 	}
-	host, err := policy.Host(text)
+	host, err := policy.CanonicalHost(text)
 	port = binary.BigEndian.Uint16(b[size:])
 	if err != nil || port == 0 {
 		return "", 0, socksAddress

@@ -28,12 +28,12 @@ func (f *flow) serveTunnel(up net.Conn) {
 			_ = up.Close() // not needed
 		}
 	}()
-	if v := f.authorize(func(r *policy.Rules) policy.Verdict { return r.Connect(f.host, f.port) }); !v.Allowed {
+	if v := f.authorize(func(r *policy.Rules) policy.Verdict { return r.CheckConnect(f.host, f.port) }); !v.Allowed {
 		f.refuseByProtocol(v)
 		return
 	}
 	wait := serverFirstDelay
-	if f.port == 80 || f.port == 443 || !f.s.rules.Load().Opaque(policy.Other, f.host, f.port).Allowed {
+	if f.port == 80 || f.port == 443 || !f.s.rules.Load().CheckOpaque(policy.Other, f.host, f.port).Allowed {
 		wait = firstByteTimeout
 	}
 	k, err := f.detectProtocol(wait)
@@ -118,7 +118,7 @@ func (f *flow) readHello() (string, error) {
 // checkInnerName returns the verdict on a server name inside a connection that was made for f.host.
 func (f *flow) checkInnerName(name string) policy.Verdict {
 	rules := f.s.rules.Load()
-	host, err := policy.Host(name)
+	host, err := policy.CanonicalHost(name)
 	if err != nil {
 		return policy.Verdict{Reason: fmt.Sprintf("the name %q is not a host name", truncate(name))}
 	}
@@ -127,7 +127,7 @@ func (f *flow) checkInnerName(name string) policy.Verdict {
 	}
 	if _, err := netip.ParseAddr(f.host); err == nil {
 		// Connected to an address: the name must not be denied.
-		if v := rules.Connect(host, f.port); v.Allowed || v.Rule == "" {
+		if v := rules.CheckConnect(host, f.port); v.Allowed || v.Rule == "" {
 			return policy.Verdict{Allowed: true}
 		}
 		return policy.Verdict{Reason: host + " is denied"}
@@ -150,7 +150,7 @@ func (f *flow) serveTLS(up net.Conn) {
 		f.sendTLSAlert()
 		return
 	}
-	if f.s.ca != nil && f.s.rules.Load().Look(f.host, f.port) {
+	if f.s.ca != nil && f.s.rules.Load().ShouldInspect(f.host, f.port) {
 		f.serveInspected(up)
 		return
 	}
@@ -160,10 +160,10 @@ func (f *flow) serveTLS(up net.Conn) {
 // serveOpaque passes a connection through without inspection.
 func (f *flow) serveOpaque(scheme, protocol string, up net.Conn) {
 	v := f.authorize(func(r *policy.Rules) policy.Verdict {
-		if scheme == policy.HTTPS && f.s.ca != nil && r.Look(f.host, f.port) {
+		if scheme == policy.HTTPS && f.s.ca != nil && r.ShouldInspect(f.host, f.port) {
 			return policy.Verdict{Reason: f.host + " is inspected now"}
 		}
-		return r.Opaque(scheme, f.host, f.port)
+		return r.CheckOpaque(scheme, f.host, f.port)
 	})
 	if !v.Allowed {
 		f.recordRefusal(protocol, v)
@@ -194,7 +194,7 @@ func (f *flow) recordAddress() {
 // serveServerFirst serves a protocol in which the server may send first. The program's first bytes
 // are checked when they arrive.
 func (f *flow) serveServerFirst(up net.Conn) {
-	v := f.authorize(func(r *policy.Rules) policy.Verdict { return r.Opaque(policy.Other, f.host, f.port) })
+	v := f.authorize(func(r *policy.Rules) policy.Verdict { return r.CheckOpaque(policy.Other, f.host, f.port) })
 	if !v.Allowed {
 		f.recordRefusal(f.protocol, v)
 		f.abortWith(errClosed)
@@ -240,7 +240,7 @@ func (f *flow) checkLateBytes() error {
 	if err != nil {
 		return err
 	}
-	if f.s.ca != nil && f.s.rules.Load().Look(f.host, f.port) {
+	if f.s.ca != nil && f.s.rules.Load().ShouldInspect(f.host, f.port) {
 		return fmt.Errorf("%w: a TLS ClientHello came too late to be inspected", atoll.ErrDenied)
 	}
 	if name == "" {

@@ -26,7 +26,7 @@ func listAudit(t testing.TB, a *Account, filter AuditFilter) []atoll.Audit {
 // checks that the audit log has it.
 func TestAuditHasEveryCall(t *testing.T) {
 	f := openMemoryFleet(t, "", nil)
-	admin := f.For(LocalCaller())
+	admin := f.Account(LocalCaller())
 	tok := mustToken(t, admin, atoll.Token{Name: "ci", Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRun}})
 	a := mustAuthenticate(t, f, tok.Secret)
 	ctx := minuteContext(t)
@@ -91,8 +91,8 @@ func TestAuditHasEveryCall(t *testing.T) {
 
 func TestAuditFilters(t *testing.T) {
 	f := openMemoryFleet(t, "", nil)
-	admin := f.For(LocalCaller())
-	a := f.For(Caller{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}, Token: "t1"})
+	admin := f.Account(LocalCaller())
+	a := f.Account(Caller{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}, Token: "t1"})
 	for i := range 150 {
 		a.startAudit(fmt.Sprint("act", i%2), fmt.Sprint("o", i%3), strings.Repeat("é", i*50))(nil)
 	}
@@ -159,7 +159,7 @@ func TestAuditFilters(t *testing.T) {
 func TestAuditIsBounded(t *testing.T) {
 	c := newFakeClock()
 	f := openMemoryFleet(t, "", c.now)
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	a.startAudit("old", "", "")(nil)
 	if n := len(listAudit(t, a, AuditFilter{})); n != 1 {
 		t.Fatal(n)
@@ -189,7 +189,7 @@ func TestAuditIsBounded(t *testing.T) {
 // four times as much.
 func TestAuditBoundsNames(t *testing.T) {
 	f := openMemoryFleet(t, "", nil)
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	huge := strings.Repeat("é", 15<<19)
 	a.startAudit(huge, huge, huge)(nil)
 	e := listAudit(t, a, AuditFilter{})[0]
@@ -205,8 +205,8 @@ func TestAuditBoundsNames(t *testing.T) {
 // keeps, between calls of another.
 func TestAuditOfOneOwnerDisplacesNoOthers(t *testing.T) {
 	f := openMemoryFleet(t, "", nil)
-	admin := f.For(LocalCaller())
-	a := f.For(Caller{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}})
+	admin := f.Account(LocalCaller())
+	a := f.Account(Caller{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}})
 	admin.startAudit("victim", "", "")(nil)
 	listAudit(t, admin, AuditFilter{})
 	fill := func() {

@@ -29,7 +29,7 @@ func BenchmarkExec(b *testing.B) {
 	})
 	b.Run("Fleet", func(b *testing.B) {
 		f := openFleet(b, Options{Drivers: []atoll.Driver{virtual.New()}})
-		sb, err := f.For(LocalCaller()).Create(b.Context(), atoll.Config{})
+		sb, err := f.Account(LocalCaller()).Create(b.Context(), atoll.Config{})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -54,7 +54,7 @@ func BenchmarkOpen(b *testing.B) {
 // BenchmarkFleet runs the benchmarks that all drivers have.
 func BenchmarkFleet(b *testing.B) {
 	f := openFleet(b, Options{Drivers: []atoll.Driver{virtual.New()}})
-	atolltest.Bench(b, asDriver{f.For(LocalCaller())})
+	atolltest.Bench(b, asDriver{f.Account(LocalCaller())})
 }
 
 // BenchmarkCreate measures a sandbox from Create to Destroy.
@@ -62,7 +62,7 @@ func BenchmarkCreate(b *testing.B) {
 	run := func(b *testing.B, quota atoll.Quota) {
 		b.Helper()
 		f := openFleet(b, Options{Drivers: []atoll.Driver{virtual.New()}, Quota: quota})
-		a := f.For(LocalCaller())
+		a := f.Account(LocalCaller())
 		for b.Loop() {
 			sb, err := a.Create(b.Context(), atoll.Config{})
 			if err == nil {
@@ -80,7 +80,7 @@ func BenchmarkCreate(b *testing.B) {
 // BenchmarkThousand measures calls of a fleet with 1,000 sandboxes.
 func BenchmarkThousand(b *testing.B) {
 	f := openFleet(b, Options{Drivers: []atoll.Driver{virtual.New()}, Quota: atoll.Quota{Sandboxes: 2000}})
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	var last *Sandbox
 	for range 1000 {
 		sb, err := a.Create(b.Context(), atoll.Config{})
@@ -120,7 +120,7 @@ func BenchmarkThousand(b *testing.B) {
 // without its history and audit.
 func BenchmarkUse(b *testing.B) {
 	f := openFleet(b, Options{Drivers: []atoll.Driver{virtual.New()}, Quota: atoll.Quota{Processes: 10}})
-	sb, err := f.For(LocalCaller()).Create(b.Context(), atoll.Config{})
+	sb, err := f.Account(LocalCaller()).Create(b.Context(), atoll.Config{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func TestConcurrentCallers(t *testing.T) {
 	watcher.Go(func() {
 		for !over.Load() {
 			for _, o := range owners {
-				checkQuotaAndNames(t, fleets[1].For(o), room)
+				checkQuotaAndNames(t, fleets[1].Account(o), room)
 			}
 			if err := fleets[0].Reconcile(t.Context()); err != nil {
 				t.Errorf("Reconcile: %v", err)
@@ -40,7 +40,7 @@ func TestConcurrentCallers(t *testing.T) {
 	})
 	for i := range callers {
 		wg.Go(func() {
-			a := fleets[i%2].For(owners[i/2%2])
+			a := fleets[i%2].Account(owners[i/2%2])
 			for range deeds {
 				if err := doRandomCall(t.Context(), a); err != nil {
 					t.Error(err)

@@ -34,7 +34,7 @@ func runCrashChild(home string) error {
 	}
 	go func() { _ = f.Run(context.Background()) }() // it ends with the process
 	say := &lineWriter{w: os.Stdout}
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	var wg sync.WaitGroup
 	errs := make(chan error, 4)
 	for range 4 {
@@ -213,7 +213,7 @@ func recordLine(all map[string]*reportedSandbox, line string) {
 // checkAfterCrash compares a fleet after a crash with the reported states.
 func checkAfterCrash(t *testing.T, f *Fleet, all map[string]*reportedSandbox) {
 	t.Helper()
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	list, err := a.List(t.Context(), Filter{})
 	if err != nil {
 		t.Fatal(err)
@@ -262,7 +262,7 @@ func checkAfterCrash(t *testing.T, f *Fleet, all map[string]*reportedSandbox) {
 			t.Errorf("%s: it holds %q, %v; %d was acknowledged", id, b, err, s.wrote)
 		}
 	}
-	if dead, err := f.member.Dead(); err != nil || len(dead) != 0 {
+	if dead, err := f.member.DeadMembers(); err != nil || len(dead) != 0 {
 		t.Errorf("%d dead processes are left, %v", len(dead), err)
 	}
 }

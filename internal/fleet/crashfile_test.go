@@ -39,7 +39,7 @@ type reportedWorkspace struct {
 func changeWorkspaces(t *testing.T, home string) {
 	f, err := Open(context.Background(), withPostgres(Options{Home: home, Drivers: []atoll.Driver{virtual.New()}}))
 	must(t, err)
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	say := &lineWriter{w: os.Stdout}
 	for worker := range 3 {
 		go func() {
@@ -182,7 +182,7 @@ func recordWorkspaceLine(spaces map[string]*reportedWorkspace, words []string) {
 
 func checkWorkspaces(t *testing.T, f *Fleet, spaces map[string]*reportedWorkspace) {
 	t.Helper()
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	for _, dir := range []string{workspace.RemovedDir, workspace.IncomingDir} {
 		if left, err := os.ReadDir(filepath.Join(f.workspaces.Dir, dir)); err != nil || len(left) != 0 {
 			t.Errorf("left in %s: %v, %v", dir, left, err)

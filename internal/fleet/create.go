@@ -45,7 +45,7 @@ func (a *Account) checkCreate(op string, cfg *atoll.Config) error {
 	if len(cfg.Mounts) > 0 || cfg.ID != "" || cfg.Project != nil {
 		return a.checkScope(op, atoll.ScopeHost)
 	}
-	if what := cfg.Network.Private(); what != "" && a.checkScope(op, atoll.ScopeHost) != nil {
+	if what := cfg.Network.PrivateRule(); what != "" && a.checkScope(op, atoll.ScopeHost) != nil {
 		return fmt.Errorf("%w: network %s reaches this host or its network: that needs the scope %q", atoll.ErrDenied, what, atoll.ScopeHost)
 	}
 	return nil
@@ -173,11 +173,11 @@ func checkLimits(cfg *atoll.Config, ft atoll.Features) []error {
 		errs = append(errs, &atoll.FieldError{Field: field, Err: fmt.Errorf(format, a...)})
 	}
 	if ft.IsVM() {
-		if m := cfg.Limits.Memory; m > 0 && m < atoll.MinMachineMemory {
-			bad("limits.memory", "limits.memory %d: a VM needs at least %d (1024 MiB)", m, int64(atoll.MinMachineMemory))
+		if m := cfg.Limits.Memory; m > 0 && m < atoll.MinVMMemory {
+			bad("limits.memory", "limits.memory %d: a VM needs at least %d (1024 MiB)", m, int64(atoll.MinVMMemory))
 		}
-		if c := cfg.Limits.CPU; c > 0 && c < atoll.MinMachineCPU {
-			bad("limits.cpu", "limits.cpu %v: a VM needs at least %d", c, atoll.MinMachineCPU)
+		if c := cfg.Limits.CPU; c > 0 && c < atoll.MinVMCPU {
+			bad("limits.cpu", "limits.cpu %v: a VM needs at least %d", c, atoll.MinVMCPU)
 		}
 	}
 	return errs
@@ -197,7 +197,7 @@ func (f *Fleet) checkFeatures(cfg *atoll.Config, ft *atoll.Features) []error {
 		{"mounts", len(cfg.Mounts) > 0, func(ft *atoll.Features) bool { return ft.Mounts }},
 		{"workspaces", len(cfg.Workspaces) > 0, func(ft *atoll.Features) bool { return ft.Mounts || copiesWorkspaces(ft) }},
 		{"limits.cpu", cfg.Limits.CPU > 0, func(ft *atoll.Features) bool { return ft.CPULimit }},
-		{"machine", cfg.Machine != nil, (*atoll.Features).IsVM},
+		{"machine", cfg.VM != nil, (*atoll.Features).IsVM},
 		{"network mode " + string(cfg.Network.Mode), cfg.Network.Mode != "", func(ft *atoll.Features) bool { return slices.Contains(ft.Networks, cfg.Network.Mode) }},
 	} {
 		if !d.asked || d.does(ft) {
@@ -373,8 +373,8 @@ func driverSpec(r *row, mounts []atoll.Mount) atoll.Spec {
 	spec.Network = driverNetwork(&r.cfg)
 	spec.Mounts = slices.Concat(spec.Mounts, mounts)
 	if r.disk != "" {
-		m := *spec.Machine
-		m.Disk, spec.Machine = r.disk, &m
+		m := *spec.VM
+		m.Disk, spec.VM = r.disk, &m
 	}
 	for _, w := range r.cfg.Workspaces {
 		spec.Dirs = append(spec.Dirs, w.At())
@@ -471,7 +471,7 @@ func checkForkSpec(spec *atoll.Spec) error {
 		{"network", !reflect.ValueOf(spec.Network).IsZero()},
 		{"timeouts", spec.Timeouts != atoll.Timeouts{}},
 		{"mounts", len(spec.Mounts) > 0},
-		{"machine", spec.Machine != nil},
+		{"machine", spec.VM != nil},
 		{"pod", spec.Pod != nil},
 	} {
 		if f.set {
@@ -487,9 +487,9 @@ func forkConfig(cfg atoll.Config, spec atoll.Spec) atoll.Config {
 	cfg.ID, cfg.Name, cfg.Labels, cfg.Pool = spec.ID, spec.Name, spec.Labels, ""
 	cfg.Env = slices.Concat(cfg.Env, spec.Env)
 	cfg.Prepare, cfg.Project = nil, nil // done in the original
-	if cfg.Machine != nil && cfg.Machine.Disk != "" {
-		m := *cfg.Machine
-		m.Disk, cfg.Machine = "", &m // the fork's disk is a copy, not the kept disk
+	if cfg.VM != nil && cfg.VM.Disk != "" {
+		m := *cfg.VM
+		m.Disk, cfg.VM = "", &m // the fork's disk is a copy, not the kept disk
 	}
 	l := &cfg.Limits
 	override(&l.CPU, spec.Limits.CPU)

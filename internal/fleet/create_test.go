@@ -16,7 +16,7 @@ import (
 
 func TestCreateReportsAllProblems(t *testing.T) {
 	f := openFleet(t, Options{})
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	cfg := atoll.Config{
 		Spec:      atoll.Spec{Name: "Not A Name", Dir: "relative", Env: []string{"=x"}, Limits: atoll.Resources{Memory: 1}, Requests: atoll.Resources{Memory: 2}},
 		Driver:    "no-such-driver",
@@ -76,8 +76,8 @@ func (d fakeImageDriver) Probe(ctx context.Context) (atoll.Features, error) {
 func TestUnsupportedSettingsFailAtOnce(t *testing.T) {
 	f := openFleet(t, Options{Drivers: []atoll.Driver{virtual.New(), fakeImageDriver{virtual.New()}}})
 	f.Drivers(t.Context())
-	a := f.For(LocalCaller())
-	spec := atoll.Spec{Image: "busybox", Limits: atoll.Resources{CPU: 1}, Machine: &atoll.Machine{}, Network: atoll.Network{Mode: atoll.NetworkBridge}}
+	a := f.Account(LocalCaller())
+	spec := atoll.Spec{Image: "busybox", Limits: atoll.Resources{CPU: 1}, VM: &atoll.VM{}, Network: atoll.Network{Mode: atoll.NetworkBridge}}
 	_, err := a.Create(t.Context(), atoll.Config{Spec: spec})
 	if !errors.Is(err, atoll.ErrUnsupported) || errors.Is(err, atoll.ErrInvalid) {
 		t.Fatalf("Create: %v", err)
@@ -98,7 +98,7 @@ func TestUnsupportedSettingsFailAtOnce(t *testing.T) {
 
 func TestNamesAreUniquePerOwner(t *testing.T) {
 	f := openFleet(t, Options{})
-	a, other := f.For(LocalCaller()), f.For(Caller{Owner: atoll.Owner{App: "app", User: "other"}, Scopes: []atoll.Scope{atoll.ScopeRun}})
+	a, other := f.Account(LocalCaller()), f.Account(Caller{Owner: atoll.Owner{App: "app", User: "other"}, Scopes: []atoll.Scope{atoll.ScopeRun}})
 	sb := mustCreate(t, a, namedConfig("web"))
 	_, err := a.Create(t.Context(), namedConfig("web"))
 	if !errors.Is(err, atoll.ErrExists) || !strings.Contains(err.Error(), sb.ID()) {
@@ -121,7 +121,7 @@ func TestConcurrentCreatesWithOneName(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 16 {
 		wg.Go(func() {
-			_, err := fleets[i%2].For(LocalCaller()).Create(t.Context(), namedConfig("one"))
+			_, err := fleets[i%2].Account(LocalCaller()).Create(t.Context(), namedConfig("one"))
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
@@ -169,7 +169,7 @@ func TestFailedCreateLeavesNothing(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			d := &faultyDriver{Driver: &virtual.Driver{Dir: filepath.Join(home, c.name)}}
 			f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
-			a := f.For(LocalCaller())
+			a := f.Account(LocalCaller())
 			d.setHooks(func(d *faultyDriver) { d.create = c.create(d) })
 			cfg := namedConfig("x")
 			cfg.Timeouts.Create = 50 * time.Millisecond
@@ -191,7 +191,7 @@ func TestFailedCreateLeavesNothing(t *testing.T) {
 
 func TestSecretsReachCommandsOnly(t *testing.T) {
 	f := openFleet(t, Options{})
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	sb := mustCreate(t, a, atoll.Config{Spec: atoll.Spec{Name: "s", Env: []string{"PLAIN=yes", "API_TOKEN=hunter2hunter2"}}, Secrets: map[string]string{"S": "swordfish"}})
 	exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: "echo $S $PLAIN"})
 	if err != nil || string(exit.Stdout) != "swordfish yes\n" {
@@ -225,7 +225,7 @@ func TestSecretsReachCommandsOnly(t *testing.T) {
 
 func TestScopesAreCheckedFirst(t *testing.T) {
 	f := openFleet(t, Options{})
-	caller := func(s ...atoll.Scope) *Account { return f.For(Caller{Owner: atoll.Local, Scopes: s}) }
+	caller := func(s ...atoll.Scope) *Account { return f.Account(Caller{Owner: atoll.Local, Scopes: s}) }
 	sb := mustCreate(t, caller(atoll.ScopeRun), namedConfig("web"))
 	if err := caller(atoll.ScopeRun).destroyAs(t.Context(), sb.ID(), "stop"); err != nil {
 		t.Error(err)
@@ -279,12 +279,12 @@ func (a *Account) destroyAs(ctx context.Context, key, what string) error {
 
 func TestForeignSandboxesAreNotFound(t *testing.T) {
 	f := openFleet(t, Options{})
-	mine := mustCreate(t, f.For(LocalCaller()), namedConfig("web"))
-	gone := mustCreate(t, f.For(LocalCaller()), namedConfig("gone"))
+	mine := mustCreate(t, f.Account(LocalCaller()), namedConfig("web"))
+	gone := mustCreate(t, f.Account(LocalCaller()), namedConfig("gone"))
 	if err := gone.Destroy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	other := f.For(Caller{Owner: atoll.Owner{App: "local", User: "eve"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun, atoll.ScopeHost}})
+	other := f.Account(Caller{Owner: atoll.Owner{App: "local", User: "eve"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun, atoll.ScopeHost}})
 	for _, key := range []string{mine.ID(), "web", gone.ID(), "gone", atoll.NewID(), "", "../../etc", "a\x00b", "%", strings.Repeat("x", 5000)} {
 		_, err := other.Open(t.Context(), key)
 		if want := "open " + key + ": not found"; key != "" && (err == nil || err.Error() != want) {
@@ -300,7 +300,7 @@ func TestForeignSandboxesAreNotFound(t *testing.T) {
 	if list, err := other.List(t.Context(), Filter{All: true}); err != nil || len(list) != 0 {
 		t.Errorf("List: %v, %v", list, err)
 	}
-	admin := f.For(Caller{Owner: other.caller.Owner, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeAdmin}})
+	admin := f.Account(Caller{Owner: other.caller.Owner, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeAdmin}})
 	if _, err := admin.Open(t.Context(), mine.ID()); err != nil {
 		t.Errorf("with admin: %v", err)
 	}
@@ -311,7 +311,7 @@ func TestForeignSandboxesAreNotFound(t *testing.T) {
 
 func TestListFilters(t *testing.T) {
 	f := openFleet(t, Options{})
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	one := mustCreate(t, a, atoll.Config{Spec: atoll.Spec{Name: "one", Labels: map[string]string{"k": "v", "l": "1"}}})
 	two := mustCreate(t, a, atoll.Config{Spec: atoll.Spec{Name: "two", Labels: map[string]string{"k": "v"}}})
 	three := mustCreate(t, a, namedConfig("three"))

@@ -59,7 +59,7 @@ func findDisk(ctx context.Context, q registry.Querier, p workspace.Key) (diskRow
 // attachDisk assigns a kept disk to the new sandbox that names it, and sets the driver's name of
 // it.
 func (f *Fleet) attachDisk(ctx context.Context, tx *sql.Tx, r *row) error {
-	m := r.cfg.Machine
+	m := r.cfg.VM
 	if m == nil || m.Disk == "" {
 		return nil
 	}
@@ -100,14 +100,14 @@ func (f *Fleet) releaseDisk(ctx context.Context, tx *sql.Tx, r *row) error {
 	return err
 }
 
-// Fresh starts a stopped sandbox, or one in error, as it was created: its disks are discarded and
+// StartFresh starts a stopped sandbox, or one in error, as it was created: its disks are discarded and
 // its prepare steps run again.
-func (s *Sandbox) Fresh(ctx context.Context) error {
-	if m := s.b.cachedRow().cfg.Machine; m != nil && m.Disk != "" {
+func (s *Sandbox) StartFresh(ctx context.Context) error {
+	if m := s.b.cachedRow().cfg.VM; m != nil && m.Disk != "" {
 		return s.wrapError("start", fmt.Errorf("%w: it uses the kept disk %q, which is not discarded: start it without fresh, or create a sandbox without that disk", atoll.ErrState, m.Disk))
 	}
-	return runStateChange(ctx, s, freshChange, func(t atoll.Fresher, ctx context.Context) error {
-		if err := t.Fresh(ctx); err != nil {
+	return runStateChange(ctx, s, freshChange, func(t atoll.FreshStarter, ctx context.Context) error {
+		if err := t.StartFresh(ctx); err != nil {
 			return err
 		}
 		return s.f.registry.Write(context.WithoutCancel(ctx), func(tx *sql.Tx) error {
@@ -120,9 +120,9 @@ func (s *Sandbox) Fresh(ctx context.Context) error {
 	})
 }
 
-// DestroyKeeping removes the sandbox, but its owner keeps the disk of its working directory under
+// DestroyKeepDisk removes the sandbox, but its owner keeps the disk of its working directory under
 // a name. A sandbox that was created with a kept disk releases it under this name.
-func (s *Sandbox) DestroyKeeping(ctx context.Context, name string) error {
+func (s *Sandbox) DestroyKeepDisk(ctx context.Context, name string) error {
 	const op = "destroy"
 	if err := s.checkAccess(op, atoll.ScopeRun); err != nil {
 		return err
@@ -169,7 +169,7 @@ func (b *handle) checkKeepsDisk(r *row) error {
 	if ft, ok := b.driver.cachedFeatures(); ok && !ft.Disks {
 		return fmt.Errorf("%w by driver %s: its sandboxes have no disks to keep; use a workspace for files that outlive a sandbox", atoll.ErrUnsupported, r.driver)
 	}
-	if m := r.cfg.Machine; m != nil && m.Persist != nil && !*m.Persist {
+	if m := r.cfg.VM; m != nil && m.Persist != nil && !*m.Persist {
 		return fmt.Errorf("%w: it was created with persist false: its disks can't be kept", atoll.ErrState)
 	}
 	return nil
@@ -213,7 +213,7 @@ func (f *Fleet) destroyInnerKeeping(ctx context.Context, b *handle) error {
 	}
 	sb, err := b.openInner(ctx)
 	if err == nil {
-		err = atoll.DestroyKeeping(ctx, sb, list[0].id)
+		err = atoll.DestroyKeepDisk(ctx, sb, list[0].id)
 	}
 	return ignoreError(err, atoll.ErrNotFound)
 }
@@ -257,7 +257,7 @@ func (f *Fleet) listDisks(ctx context.Context, o atoll.Owner) ([]atoll.Disk, err
 	held := make(map[string][]atoll.Disk) // by driver
 	list := make([]atoll.Disk, 0, len(rows))
 	for _, d := range rows {
-		disk := atoll.Disk{Name: d.Name, Owner: d.Owner, Driver: d.driver, Size: d.size, Created: d.created, From: d.origin, Sandbox: d.held}
+		disk := atoll.Disk{Name: d.Name, Owner: d.Owner, Driver: d.driver, Size: d.size, Created: d.created, CreatedFor: d.origin, Sandbox: d.held}
 		if d.keeping {
 			disk.Sandbox = d.origin
 		}

@@ -42,14 +42,14 @@ func (d *diskDriver) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox
 		spec.Progress(p)
 	}
 	d.specs[spec.ID] = spec
-	if m := spec.Machine; m != nil && m.Disk != "" {
+	if m := spec.VM; m != nil && m.Disk != "" {
 		disk := d.disks[m.Disk]
 		if disk == nil || disk.Sandbox != "" {
 			return nil, fmt.Errorf("disk %s: %w", m.Disk, atoll.ErrNotFound)
 		}
 		disk.Sandbox = spec.ID
 	}
-	spec.Machine = nil
+	spec.VM = nil
 	return d.wrapSandbox(d.Driver.Create(ctx, spec))
 }
 
@@ -111,7 +111,7 @@ func (s *diskSandbox) Destroy(ctx context.Context) error {
 	return s.Sandbox.Destroy(ctx)
 }
 
-func (s *diskSandbox) DestroyKeeping(ctx context.Context, name string) error {
+func (s *diskSandbox) DestroyKeepDisk(ctx context.Context, name string) error {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
 	hook := s.d.fail
@@ -126,7 +126,7 @@ func (s *diskSandbox) DestroyKeeping(ctx context.Context, name string) error {
 		disk.Name = name
 		s.d.disks[name] = disk
 	} else if s.d.disks[name] == nil {
-		s.d.disks[name] = &atoll.Disk{Name: name, Size: 1 << 30, Used: 4096, From: s.ID()}
+		s.d.disks[name] = &atoll.Disk{Name: name, Size: 1 << 30, Used: 4096, CreatedFor: s.ID()}
 	}
 	if err := hook(name, true); err != nil {
 		return err
@@ -134,7 +134,7 @@ func (s *diskSandbox) DestroyKeeping(ctx context.Context, name string) error {
 	return s.Sandbox.Destroy(ctx)
 }
 
-func (s *diskSandbox) Fresh(ctx context.Context) error {
+func (s *diskSandbox) StartFresh(ctx context.Context) error {
 	if err := s.Sandbox.Start(ctx); err != nil {
 		return err
 	}
@@ -156,21 +156,21 @@ func listDiskNames(t *testing.T, a *Account) []string {
 }
 
 func configWithDisk(name string) atoll.Config {
-	return atoll.Config{Spec: atoll.Spec{Machine: &atoll.Machine{Disk: name}}}
+	return atoll.Config{Spec: atoll.Spec{VM: &atoll.VM{Disk: name}}}
 }
 
 func TestKeptDisk(t *testing.T) {
 	d := newDiskDriver(t.TempDir())
 	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
-	a := f.For(LocalCaller())
-	other := f.For(Caller{Owner: atoll.Owner{App: "app", User: "other"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
+	a := f.Account(LocalCaller())
+	other := f.Account(Caller{Owner: atoll.Owner{App: "app", User: "other"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
 	ctx := t.Context()
 
 	sb := mustCreate(t, a, atoll.Config{Spec: atoll.Spec{Limits: atoll.Resources{Disk: 1 << 20}}})
-	if err := sb.DestroyKeeping(ctx, "Not a name"); !errors.Is(err, atoll.ErrInvalid) {
+	if err := sb.DestroyKeepDisk(ctx, "Not a name"); !errors.Is(err, atoll.ErrInvalid) {
 		t.Errorf("a bad name: %v", err)
 	}
-	if err := atoll.DestroyKeeping(ctx, sb, "data"); err != nil {
+	if err := atoll.DestroyKeepDisk(ctx, sb, "data"); err != nil {
 		t.Fatal(err)
 	}
 	if readRow(t, f, sb.ID()).state != atoll.Destroyed || len(driverStates(t, d)) != 0 {
@@ -180,7 +180,7 @@ func TestKeptDisk(t *testing.T) {
 	if err != nil || len(list) != 1 {
 		t.Fatalf("%+v, %v", list, err)
 	}
-	if got := list[0]; got.Name != "data" || got.Owner != atoll.Local || got.From != sb.ID() || got.Sandbox != "" || got.Used != 4096 || got.Size != 1<<30 {
+	if got := list[0]; got.Name != "data" || got.Owner != atoll.Local || got.CreatedFor != sb.ID() || got.Sandbox != "" || got.Used != 4096 || got.Size != 1<<30 {
 		t.Errorf("%+v", got)
 	}
 	if u, err := a.Allowance(ctx); err != nil || u.Used.Disk != 1<<20 {
@@ -192,16 +192,16 @@ func TestKeptDisk(t *testing.T) {
 	checkError(t, "another owner removes it", other.RemoveDisk(ctx, "data"), atoll.ErrNotFound)
 	_, err = other.Create(ctx, configWithDisk("data"))
 	checkError(t, "another owner uses it", err, atoll.ErrNotFound)
-	if err := mustCreate(t, other, atoll.Config{}).DestroyKeeping(ctx, "data"); err != nil {
+	if err := mustCreate(t, other, atoll.Config{}).DestroyKeepDisk(ctx, "data"); err != nil {
 		t.Errorf("another owner's of the same name: %v", err)
 	}
 
 	second := mustCreate(t, a, configWithDisk("data"))
-	if spec := d.specs[second.ID()]; spec.Machine.Disk == "data" || d.disks[spec.Machine.Disk] == nil {
-		t.Errorf("the driver was given %+v", spec.Machine)
+	if spec := d.specs[second.ID()]; spec.VM.Disk == "data" || d.disks[spec.VM.Disk] == nil {
+		t.Errorf("the driver was given %+v", spec.VM)
 	}
-	if info, err := second.Info(ctx); err != nil || info.Config.Machine.Disk != "data" {
-		t.Errorf("its configuration is %+v, %v", info.Config.Machine, err)
+	if info, err := second.Info(ctx); err != nil || info.Config.VM.Disk != "data" {
+		t.Errorf("its configuration is %+v, %v", info.Config.VM, err)
 	}
 	if u, err := a.Allowance(ctx); err != nil || u.Used.Disk != 0 {
 		t.Errorf("it counts twice: %d, %v", u.Used.Disk, err)
@@ -216,8 +216,8 @@ func TestKeptDisk(t *testing.T) {
 	if err := third.Stop(ctx); err != nil {
 		t.Fatal(err)
 	}
-	checkError(t, "discarding a kept disk", third.Fresh(ctx), atoll.ErrState)
-	if err := third.DestroyKeeping(ctx, "renamed"); err != nil {
+	checkError(t, "discarding a kept disk", third.StartFresh(ctx), atoll.ErrState)
+	if err := third.DestroyKeepDisk(ctx, "renamed"); err != nil {
 		t.Fatal(err)
 	}
 	if names := listDiskNames(t, a); !slices.Equal(names, []string{"renamed"}) {
@@ -235,17 +235,17 @@ func TestKeptDisk(t *testing.T) {
 func TestDiskCannotBeKept(t *testing.T) {
 	d := newDiskDriver(t.TempDir())
 	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	ctx := t.Context()
-	if err := mustCreate(t, a, atoll.Config{}).DestroyKeeping(ctx, "data"); err != nil {
+	if err := mustCreate(t, a, atoll.Config{}).DestroyKeepDisk(ctx, "data"); err != nil {
 		t.Fatal(err)
 	}
 	sb := mustCreate(t, a, atoll.Config{})
-	checkError(t, "a name that is taken", sb.DestroyKeeping(ctx, "data"), atoll.ErrExists)
+	checkError(t, "a name that is taken", sb.DestroyKeepDisk(ctx, "data"), atoll.ErrExists)
 	d.mu.Lock()
 	d.fail = func(string, bool) error { return fmt.Errorf("%w: it has a share there", atoll.ErrState) }
 	d.mu.Unlock()
-	checkError(t, "what the driver refuses", sb.DestroyKeeping(ctx, "more"), atoll.ErrState)
+	checkError(t, "what the driver refuses", sb.DestroyKeepDisk(ctx, "more"), atoll.ErrState)
 	if exit, err := sb.Exec(ctx, atoll.Cmd{Shell: "echo alive"}); err != nil || string(exit.Stdout) != "alive\n" {
 		t.Errorf("afterwards: %q, %v", exit.Stdout, err)
 	}
@@ -253,11 +253,11 @@ func TestDiskCannotBeKept(t *testing.T) {
 		t.Errorf("there is %v", names)
 	}
 	off := false
-	brief := mustCreate(t, a, atoll.Config{Spec: atoll.Spec{Machine: &atoll.Machine{Persist: &off}}})
-	checkError(t, "one that does not persist", brief.DestroyKeeping(ctx, "brief"), atoll.ErrState)
+	brief := mustCreate(t, a, atoll.Config{Spec: atoll.Spec{VM: &atoll.VM{Persist: &off}}})
+	checkError(t, "one that does not persist", brief.DestroyKeepDisk(ctx, "brief"), atoll.ErrState)
 
 	g := openFleet(t, Options{})
-	checkError(t, "a driver without disks", mustCreate(t, g.For(LocalCaller()), atoll.Config{}).DestroyKeeping(ctx, "data"), atoll.ErrUnsupported)
+	checkError(t, "a driver without disks", mustCreate(t, g.Account(LocalCaller()), atoll.Config{}).DestroyKeepDisk(ctx, "data"), atoll.ErrUnsupported)
 }
 
 // TestKeepDiskAfterFailure: once keeping a disk has begun, no failure loses it.
@@ -268,7 +268,7 @@ func TestKeepDiskAfterFailure(t *testing.T) {
 			home := t.TempDir()
 			d := newDiskDriver(home)
 			f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
-			a := f.For(LocalCaller())
+			a := f.Account(LocalCaller())
 			sb := mustCreate(t, a, atoll.Config{})
 			d.fail = func(_ string, kept bool) error {
 				if kept == after {
@@ -276,7 +276,7 @@ func TestKeepDiskAfterFailure(t *testing.T) {
 				}
 				return nil
 			}
-			checkError(t, "a failure", sb.DestroyKeeping(t.Context(), "data"), boom)
+			checkError(t, "a failure", sb.DestroyKeepDisk(t.Context(), "data"), boom)
 			_, err := a.Create(t.Context(), configWithDisk("data"))
 			checkError(t, "using it before it is kept", err, atoll.ErrState)
 			d.mu.Lock()
@@ -294,23 +294,23 @@ func TestFreshStart(t *testing.T) {
 	d := newDiskDriver(t.TempDir())
 	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
 	ctx := t.Context()
-	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{Prepare: []atoll.Step{{Shell: "mkdir -p /w && echo ready > /w/made", Once: true}}})
+	sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{Prepare: []atoll.Step{{Shell: "mkdir -p /w && echo ready > /w/made", Once: true}}})
 	if _, err := sb.Exec(ctx, atoll.Cmd{Shell: "echo more > /w/later"}); err != nil {
 		t.Fatal(err)
 	}
-	checkError(t, "one that runs", atoll.Fresh(ctx, sb), atoll.ErrState)
-	if err := errors.Join(sb.Stop(ctx), atoll.Fresh(ctx, sb)); err != nil {
+	checkError(t, "one that runs", atoll.StartFresh(ctx, sb), atoll.ErrState)
+	if err := errors.Join(sb.Stop(ctx), atoll.StartFresh(ctx, sb)); err != nil {
 		t.Fatal(err)
 	}
 	if exit, err := sb.Exec(ctx, atoll.Cmd{Shell: "ls /w"}); err != nil || string(exit.Stdout) != "made\n" {
 		t.Errorf("afterwards there is %q, %v", exit.Stdout, err)
 	}
 	g := openFleet(t, Options{})
-	plain := mustCreate(t, g.For(LocalCaller()), atoll.Config{})
+	plain := mustCreate(t, g.Account(LocalCaller()), atoll.Config{})
 	if err := plain.Stop(ctx); err != nil {
 		t.Fatal(err)
 	}
-	checkError(t, "a driver without disks", atoll.Fresh(ctx, plain), atoll.ErrUnsupported)
+	checkError(t, "a driver without disks", atoll.StartFresh(ctx, plain), atoll.ErrUnsupported)
 }
 
 func TestProgressIsAnEvent(t *testing.T) {
@@ -319,7 +319,7 @@ func TestProgressIsAnEvent(t *testing.T) {
 		d.progress = append(d.progress, atoll.Progress{ID: "root", Message: "making a disk", Done: int64(i + 1), Total: 1000})
 	}
 	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	sb := mustCreate(t, a, atoll.Config{Spec: atoll.Spec{Name: "box"}})
 	var told []atoll.Event
 	err := a.Events(t.Context(), event.Filter{Types: []string{"sandbox.progress"}}, false, func(e atoll.Event) error {
@@ -337,7 +337,7 @@ func TestProgressIsAnEvent(t *testing.T) {
 
 func TestVMLimits(t *testing.T) {
 	f := openFleet(t, Options{Drivers: []atoll.Driver{newDiskDriver(t.TempDir())}})
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	for _, c := range []struct {
 		field string
 		spec  atoll.Spec

@@ -47,8 +47,8 @@ func joinNames(list []atoll.Event) string {
 func TestEventFilters(t *testing.T) {
 	c := newFakeClock()
 	f := openMemoryFleet(t, "", c.now)
-	a := f.For(Caller{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}})
-	admin := f.For(LocalCaller())
+	a := f.Account(Caller{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}})
+	admin := f.Account(LocalCaller())
 	ev := func(o atoll.Owner, typ, object, name string) {
 		emitEvents(t, f, atoll.Event{Owner: o, Type: typ, Object: object, Name: name, Message: "m", Data: map[string]string{"k": name}})
 		c.advance(time.Minute)
@@ -91,7 +91,7 @@ func TestEventFilters(t *testing.T) {
 	if err := a.Events(t.Context(), event.Filter{AllOwners: true}, false, ignore); !errors.Is(err, atoll.ErrDenied) {
 		t.Errorf("all owners' without admin: %v", err)
 	}
-	if err := f.For(Caller{Owner: alice}).Events(t.Context(), event.Filter{}, false, ignore); !errors.Is(err, atoll.ErrDenied) {
+	if err := f.Account(Caller{Owner: alice}).Events(t.Context(), event.Filter{}, false, ignore); !errors.Is(err, atoll.ErrDenied) {
 		t.Errorf("without a scope: %v", err)
 	}
 	for _, typ := range []string{"", "*", ".*", "*.created", "sandbox.", "sandbox*", "sand*.*", "sandbox.**", "sandbox[", "a' or 1=1", "Sandbox.*"} {
@@ -113,7 +113,7 @@ func TestEventFilters(t *testing.T) {
 
 func TestRolledBackTransactionEmitsNoEvent(t *testing.T) {
 	f := openMemoryFleet(t, "", nil)
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	boom := errors.New("boom")
 	err := f.registry.Write(t.Context(), func(tx *sql.Tx) error {
 		return errors.Join(f.events.Emit(t.Context(), tx, atoll.Event{Owner: atoll.Local, Type: "x", Name: "never"}), boom)
@@ -134,7 +134,7 @@ func TestEventsArriveOnce(t *testing.T) {
 	defer cancel()
 	var wg sync.WaitGroup
 	for i := range 6 {
-		wg.Go(func() { followEvents(ctx, t, fleets[i%2].For(LocalCaller()), i, writers*each) })
+		wg.Go(func() { followEvents(ctx, t, fleets[i%2].Account(LocalCaller()), i, writers*each) })
 	}
 	var writing sync.WaitGroup
 	for w := range writers {
@@ -181,7 +181,7 @@ func TestEventsOfAnotherProcessArrive(t *testing.T) {
 	seen := 0
 	next := func() { emitEvents(t, other, atoll.Event{Owner: atoll.Local, Type: "x"}) }
 	next()
-	err := f.For(LocalCaller()).Events(ctx, event.Filter{}, true, func(atoll.Event) error {
+	err := f.Account(LocalCaller()).Events(ctx, event.Filter{}, true, func(atoll.Event) error {
 		if seen++; seen == 8 {
 			return errEnough
 		}
@@ -195,7 +195,7 @@ func TestEventsOfAnotherProcessArrive(t *testing.T) {
 
 func TestSlowFollowerDelaysNoOthers(t *testing.T) {
 	f := openMemoryFleet(t, "", nil)
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	ctx, cancel := context.WithCancel(t.Context())
 	stuck, release, ended := make(chan struct{}), make(chan struct{}), make(chan error)
 	emitEvents(t, f, atoll.Event{Owner: atoll.Local, Type: "x"})
@@ -222,7 +222,7 @@ func TestSlowFollowerDelaysNoOthers(t *testing.T) {
 			t.Errorf("a listener ended with %v", err)
 		}
 	}
-	if n := f.events.Followers(); n != 0 {
+	if n := f.events.CountFollowers(); n != 0 {
 		t.Errorf("%d followers are left", n)
 	}
 }
@@ -232,14 +232,14 @@ func TestFollowersEndWithFleet(t *testing.T) {
 	emitEvents(t, f, atoll.Event{Owner: atoll.Local, Type: "x"})
 	there, ended := make(chan struct{}), make(chan error)
 	go func() {
-		ended <- f.For(LocalCaller()).Events(context.Background(), event.Filter{}, true, func(atoll.Event) error { close(there); return nil })
+		ended <- f.Account(LocalCaller()).Events(context.Background(), event.Filter{}, true, func(atoll.Event) error { close(there); return nil })
 	}()
 	<-there
 	closeFleet(t, f)
 	if err := <-ended; !errors.Is(err, atoll.ErrUnavailable) {
 		t.Errorf("a listener of a fleet that is closed: %v", err)
 	}
-	if err := f.For(LocalCaller()).Events(t.Context(), event.Filter{}, true, nil); !errors.Is(err, atoll.ErrUnavailable) {
+	if err := f.Account(LocalCaller()).Events(t.Context(), event.Filter{}, true, nil); !errors.Is(err, atoll.ErrUnavailable) {
 		t.Errorf("a listener that comes later: %v", err)
 	}
 }
@@ -247,7 +247,7 @@ func TestFollowersEndWithFleet(t *testing.T) {
 func TestGapIsReported(t *testing.T) {
 	c := newFakeClock()
 	f := openMemoryFleet(t, "", c.now)
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	ev := func(name string) { emitEvents(t, f, atoll.Event{Owner: atoll.Local, Type: "x", Name: name}) }
 	for _, n := range []string{"1", "2", "3", "4"} {
 		ev(n)
@@ -288,7 +288,7 @@ func TestGapIsReported(t *testing.T) {
 
 func TestOvertakenFollowerGetsGap(t *testing.T) {
 	f := openMemoryFleet(t, "", nil)
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	for range event.PageSize + 10 {
 		emitEvents(t, f, atoll.Event{Owner: atoll.Local, Type: "x"})
 	}
@@ -323,8 +323,8 @@ func TestEventsAreBounded(t *testing.T) {
 // keeps in total, after an event of another.
 func TestEventsOfOneOwnerDisplaceNoOthers(t *testing.T) {
 	f := openMemoryFleet(t, "", nil)
-	a := f.For(Caller{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}})
-	b := f.For(Caller{Owner: bob, Scopes: []atoll.Scope{atoll.ScopeRead}})
+	a := f.Account(Caller{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}})
+	b := f.Account(Caller{Owner: bob, Scopes: []atoll.Scope{atoll.ScopeRead}})
 	emitEvents(t, f, atoll.Event{Owner: bob, Type: "x", Name: "victim"}, atoll.Event{Owner: alice, Type: "x"})
 	insertEvents(t, f, event.MaxRows+997, func(int) atoll.Owner { return alice })
 	emitEvents(t, f, atoll.Event{Owner: alice, Type: "x"}) // the thousandth

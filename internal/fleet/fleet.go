@@ -70,7 +70,7 @@ type Fleet struct {
 	workspaces    *workspace.Store
 	onceSteps     onceStepTable // prepare steps that are done once
 	commandCounts commandCounter
-	spending      *Spending
+	spending      *UsageStore
 
 	events      *event.Log
 	recorder    *recorder     // writes audit and history in batches
@@ -117,7 +117,7 @@ func open(ctx context.Context, opts Options) (_ *Fleet, err error) {
 		opts: opts, log: opts.Log, live: make(map[string]*handle),
 		dueChanged: make(chan struct{}, 1), poolsChanged: make(chan struct{}, 1), sandboxesChanged: make(chan struct{}, 1), callsChanged: make(chan struct{}, 1), registryBack: make(chan struct{}, 1), keeperStop: make(chan struct{}), keeperDone: make(chan struct{}),
 	}
-	f.spending = &Spending{f: f}
+	f.spending = &UsageStore{f: f}
 	if f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)
 	}
@@ -127,7 +127,7 @@ func open(ctx context.Context, opts Options) (_ *Fleet, err error) {
 	if err := f.openParts(ctx); err != nil {
 		return nil, errors.Join(err, f.closeParts(ctx))
 	}
-	if f.registry.New {
+	if f.registry.Created {
 		err = f.Reconcile(ctx)
 		f.logError("workspaces", f.tidyWorkspaces(ctx))
 	} else {
@@ -409,8 +409,8 @@ type Account struct {
 	caller Caller
 }
 
-// For returns the fleet as c sees it.
-func (f *Fleet) For(c Caller) *Account { return &Account{f: f, caller: c} }
+// Account returns the fleet as c sees it.
+func (f *Fleet) Account(c Caller) *Account { return &Account{f: f, caller: c} }
 
 // checkScope refuses, with an audit entry, an operation that the caller has no scope for, or that
 // its link does not allow.

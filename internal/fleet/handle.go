@@ -165,7 +165,7 @@ func (b *handle) openInner(ctx context.Context) (atoll.Sandbox, error) {
 	}
 	sb, err := b.driver.impl.Open(ctx, b.id)
 	if errors.Is(err, atoll.ErrNotFound) && r.process != "" && r.process != b.f.member.ID() {
-		if alive, aerr := b.f.member.Alive(r.process); alive || aerr != nil {
+		if alive, aerr := b.f.member.IsAlive(r.process); alive || aerr != nil {
 			return nil, errors.Join(fmt.Errorf("%w: it lives in the memory of another process", errNotHere), aerr)
 		}
 	}

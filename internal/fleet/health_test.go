@@ -13,7 +13,7 @@ func newDeadSandbox(t *testing.T) (*Fleet, *Sandbox) {
 	t.Helper()
 	d := &faultyDriver{Driver: &virtual.Driver{Dir: t.TempDir()}}
 	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
-	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
+	sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{})
 	if _, err := sb.Exec(t.Context(), atoll.Cmd{Shell: "echo kept >file"}); err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestStartDeadSandbox(t *testing.T) {
 // TestListReportsDeadSandboxes: listing sandboxes asks the drivers for their states.
 func TestListReportsDeadSandboxes(t *testing.T) {
 	f, sb := newDeadSandbox(t)
-	list, err := f.For(LocalCaller()).List(context.Background(), Filter{})
+	list, err := f.Account(LocalCaller()).List(context.Background(), Filter{})
 	if err != nil || len(list) != 1 || list[0].ID != sb.ID() || list[0].State != atoll.Stopped {
 		t.Errorf("the list is %+v, %v", list, err)
 	}

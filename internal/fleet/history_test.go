@@ -77,7 +77,7 @@ func TestHistory(t *testing.T) {
 		t.Errorf("%d commands", len(list))
 	}
 	closeFleet(t, f)
-	again, err := openFleet(t, Options{Home: home}).For(LocalCaller()).Open(t.Context(), sb.ID())
+	again, err := openFleet(t, Options{Home: home}).Account(LocalCaller()).Open(t.Context(), sb.ID())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,10 +173,10 @@ func TestHistoryHidesSecrets(t *testing.T) {
 	if len(list) != 10 || !strings.Contains(all, "echo *** ***") {
 		t.Errorf("%d processes: %.300s", len(list), all)
 	}
-	if err := f.For(LocalCaller()).Events(ctx, event.Filter{}, false, func(e atoll.Event) error { all += fmt.Sprintf("%+v", e); return nil }); err != nil {
+	if err := f.Account(LocalCaller()).Events(ctx, event.Filter{}, false, func(e atoll.Event) error { all += fmt.Sprintf("%+v", e); return nil }); err != nil {
 		t.Fatal(err)
 	}
-	audit, err := f.For(LocalCaller()).Audit(ctx, AuditFilter{})
+	audit, err := f.Account(LocalCaller()).Audit(ctx, AuditFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func (d imageStoreDriver) Create(ctx context.Context, spec atoll.Spec) (atoll.Sa
 func TestTenantsCannotPullImages(t *testing.T) {
 	f := openFleet(t, Options{Drivers: []atoll.Driver{imageStoreDriver{fakeImageDriver{virtual.New()}}}, Default: "imaged"})
 	of := func(user string, scopes ...atoll.Scope) *Account {
-		return f.For(Caller{Owner: atoll.Owner{App: "app", User: user}, Scopes: append(scopes, atoll.ScopeRun)})
+		return f.Account(Caller{Owner: atoll.Owner{App: "app", User: user}, Scopes: append(scopes, atoll.ScopeRun)})
 	}
 	tenant := of("tenant")
 	for _, ref := range []string{"busybox", "busybox:latest", "library/busybox", "docker.io/busybox", "index.docker.io/library/busybox:latest", "registry.test:5000/a/b:v1"} {

@@ -6,29 +6,29 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Census holds the numbers of sandboxes of all owners, without those ready in pools, and of
+// SandboxCounts holds the numbers of sandboxes of all owners, without those ready in pools, and of
 // commands that run in them through this process.
-type Census struct {
-	Sandboxes map[Kind]int
+type SandboxCounts struct {
+	Sandboxes map[CountKey]int
 	Commands  int
 }
 
-// Kind is a group of counted sandboxes.
-type Kind struct {
+// CountKey is a group of counted sandboxes.
+type CountKey struct {
 	State  atoll.State
 	Driver string
 }
 
-// Census counts the sandboxes with one query; no driver is asked.
-func (f *Fleet) Census(ctx context.Context) (Census, error) {
-	c := Census{Sandboxes: make(map[Kind]int)}
+// CountSandboxes counts the sandboxes with one query; no driver is asked.
+func (f *Fleet) CountSandboxes(ctx context.Context) (SandboxCounts, error) {
+	c := SandboxCounts{Sandboxes: make(map[CountKey]int)}
 	rows, err := f.registry.DB.QueryContext(ctx, "select state, driver, count(*) from sandboxes where pool = '' and state <> 'destroyed' group by state, driver")
 	if err != nil {
 		return c, err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var k Kind
+		var k CountKey
 		var n int
 		if err := rows.Scan(&k.State, &k.Driver, &n); err != nil {
 			return c, err

@@ -12,8 +12,8 @@ import (
 // sizes of the sandboxes' configurations.
 func TestInventoryReadsNoConfiguration(t *testing.T) {
 	f := openFleet(t, Options{})
-	a := f.For(LocalCaller())
-	other := f.For(Caller{Owner: atoll.Owner{App: "app", User: "u"}, Scopes: []atoll.Scope{atoll.ScopeRun}})
+	a := f.Account(LocalCaller())
+	other := f.Account(Caller{Owner: atoll.Owner{App: "app", User: "u"}, Scopes: []atoll.Scope{atoll.ScopeRun}})
 	sb, stopped, gone := mustCreate(t, other, atoll.Config{}), mustCreate(t, a, atoll.Config{}), mustCreate(t, a, atoll.Config{})
 	must(t, stopped.Stop(t.Context()))
 	must(t, gone.Destroy(t.Context()))
@@ -22,10 +22,10 @@ func TestInventoryReadsNoConfiguration(t *testing.T) {
 		_, err := tx.ExecContext(t.Context(), "update sandboxes set config = 'none' where id = ?", stopped.ID())
 		return err
 	}))
-	c, err := f.Census(t.Context())
+	c, err := f.CountSandboxes(t.Context())
 	must(t, err)
 	driver := f.opts.Drivers[0].Name()
-	wanted := map[Kind]int{{atoll.Running, driver}: 1, {atoll.Stopped, driver}: 1}
+	wanted := map[CountKey]int{{atoll.Running, driver}: 1, {atoll.Stopped, driver}: 1}
 	if !maps.Equal(c.Sandboxes, wanted) || c.Commands != 1 {
 		t.Errorf("%+v, want %v and 1 command", c, wanted)
 	}

@@ -77,7 +77,7 @@ func newDetachingDriver(dir string) *detachingDriver {
 
 func (d *detachingDriver) Probe(ctx context.Context) (atoll.Features, error) {
 	ft, err := d.Driver.Probe(ctx)
-	ft.Detach, ft.Notices, ft.Gate = true, true, true
+	ft.Detach, ft.Notices, ft.Egress = true, true, true
 	return ft, err
 }
 
@@ -231,7 +231,7 @@ func (s *detachingSandbox) Connections(context.Context) ([]atoll.Connection, err
 	return list, nil
 }
 
-func (s *detachingSandbox) AskNetwork(_ context.Context, target string) (atoll.Connection, error) {
+func (s *detachingSandbox) CheckNetwork(_ context.Context, target string) (atoll.Connection, error) {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
 	return atoll.Connection{Host: target, Allowed: slices.Contains(s.r.rules.Allow, target)}, nil

@@ -245,7 +245,7 @@ func (f *Fleet) changeExclusive(ctx context.Context, id string, fn func(tx *sql.
 		if !errors.Is(err, errHeld) || holder == "" {
 			return err
 		}
-		alive, err := f.member.Alive(holder)
+		alive, err := f.member.IsAlive(holder)
 		if err != nil {
 			return err
 		}

@@ -56,7 +56,7 @@ func waitForResult(t *testing.T, c <-chan error) error {
 
 func TestStopEndsCommands(t *testing.T) {
 	f := openFleet(t, Options{})
-	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
+	sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{})
 	r := startEndlessCommand(t, sb)
 	info, err := sb.Info(t.Context())
 	if err != nil || info.Commands != 1 {
@@ -91,7 +91,7 @@ func execError(sb *Sandbox) error {
 
 func TestDestroyEndsCommands(t *testing.T) {
 	f := openFleet(t, Options{})
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	sb := mustCreate(t, a, atoll.Config{})
 	handle, err := a.Open(t.Context(), sb.ID())
 	if err != nil {
@@ -121,7 +121,7 @@ func TestDestroyEndsCommands(t *testing.T) {
 func TestSecondStopWaits(t *testing.T) {
 	d := &faultyDriver{Driver: virtual.New()}
 	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
-	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
+	sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{})
 	entered, gate := make(chan struct{}), make(chan struct{})
 	stops := 0
 	d.setHooks(func(d *faultyDriver) {
@@ -163,11 +163,11 @@ func TestSecondStopWaits(t *testing.T) {
 func TestConcurrentTransitions(t *testing.T) {
 	home := t.TempDir()
 	fleets := []*Fleet{openFleet(t, Options{Home: home}), openFleet(t, Options{Home: home})}
-	id := mustCreate(t, fleets[0].For(LocalCaller()), atoll.Config{}).ID()
+	id := mustCreate(t, fleets[0].Account(LocalCaller()), atoll.Config{}).ID()
 	var wg sync.WaitGroup
 	for i := range 24 {
 		wg.Go(func() {
-			sb, err := fleets[i%2].For(LocalCaller()).Open(t.Context(), id)
+			sb, err := fleets[i%2].Account(LocalCaller()).Open(t.Context(), id)
 			if err != nil {
 				t.Error(err)
 				return
@@ -205,7 +205,7 @@ func TestFailedStopGetsDriverState(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			d := &faultyDriver{Driver: virtual.New()}
 			f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
-			sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
+			sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{})
 			d.setHooks(func(d *faultyDriver) { d.stop, d.status = c.stop, c.status })
 			if err := sb.Stop(t.Context()); !errors.Is(err, boom) {
 				t.Errorf("Stop: %v", err)
@@ -235,7 +235,7 @@ func TestFailedStopGetsDriverState(t *testing.T) {
 func TestStartRepairsErrorState(t *testing.T) {
 	d := &faultyDriver{Driver: virtual.New()}
 	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
-	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
+	sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{})
 	boom := errors.New("boom")
 	d.setHooks(func(d *faultyDriver) {
 		d.stop = func(context.Context, *virtual.Sandbox) error { return boom }
@@ -257,7 +257,7 @@ func TestStartRepairsErrorState(t *testing.T) {
 func TestFailedDestroyIsRetried(t *testing.T) {
 	d := &faultyDriver{Driver: virtual.New()}
 	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
-	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
+	sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{})
 	boom := errors.New("boom")
 	d.setHooks(func(d *faultyDriver) { d.destroy = func(context.Context, *virtual.Sandbox) error { return boom } })
 	if err := sb.Destroy(t.Context()); !errors.Is(err, boom) {
@@ -281,7 +281,7 @@ func TestFailedDestroyIsRetried(t *testing.T) {
 func TestDestroyCancelsCreate(t *testing.T) {
 	d := &faultyDriver{Driver: virtual.New()}
 	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	entered := make(chan struct{})
 	d.setHooks(func(d *faultyDriver) {
 		d.create = func(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, error) {
@@ -317,7 +317,7 @@ func TestCloseEndsCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
+	sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{})
 	r := startEndlessCommand(t, sb)
 	run := make(chan error, 1)
 	go func() { run <- f.Run(context.Background()) }()
@@ -328,7 +328,7 @@ func TestCloseEndsCommands(t *testing.T) {
 	if err := waitForResult(t, run); err != nil && !errors.Is(err, atoll.ErrUnavailable) {
 		t.Errorf("Run: %v", err)
 	}
-	_, cerr := f.For(LocalCaller()).Create(t.Context(), atoll.Config{})
+	_, cerr := f.Account(LocalCaller()).Create(t.Context(), atoll.Config{})
 	for name, err := range map[string]error{"Create": cerr, "Exec": execError(sb), "Run": f.Run(t.Context())} {
 		if err == nil {
 			t.Errorf("%s after Close works", name)
@@ -343,7 +343,7 @@ func TestCloseEndsCommands(t *testing.T) {
 
 func TestSnapshotsAreMirrored(t *testing.T) {
 	f := openFleet(t, Options{})
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	one, two := mustCreate(t, a, namedConfig("one")), mustCreate(t, a, namedConfig("two"))
 	for _, sb := range []*Sandbox{one, two} {
 		if _, err := sb.Snapshot(t.Context(), "p"); err != nil {
@@ -391,7 +391,7 @@ func TestSnapshotsAreMirrored(t *testing.T) {
 // does not end a command whose context is done.
 func TestHangingCallDelaysNoStop(t *testing.T) {
 	runWithFakeClock(t, newDriverOnDisk, func(t *testing.T, f *Fleet) {
-		sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
+		sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{})
 		_, done, err := sb.beginCall(t.Context(), "exec") // a call that ignores its context
 		if err != nil {
 			t.Fatal(err)

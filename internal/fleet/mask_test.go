@@ -81,7 +81,7 @@ func TestMaskNestedSecrets(t *testing.T) {
 // change.
 func TestMaskIsCachedInHandle(t *testing.T) {
 	f := openFleet(t, Options{})
-	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{Secrets: map[string]string{"S": "hunter22"}})
+	sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{Secrets: map[string]string{"S": "hunter22"}})
 	m := sb.secretMask(nil)
 	shown := func() *atoll.Config {
 		info, err := sb.Info(t.Context())

@@ -69,7 +69,7 @@ func (w *fleetModel) closeProcess(t *rapid.T) {
 func (w *fleetModel) pickOwner(t *rapid.T) (int, *Account) {
 	o := rapid.IntRange(0, len(w.owners)-1).Draw(t, "owner")
 	f := rapid.IntRange(0, len(w.fleets)-1).Draw(t, "process")
-	return o, w.fleets[f].For(w.owners[o])
+	return o, w.fleets[f].Account(w.owners[o])
 }
 
 // pickSandbox returns a random sandbox, destroyed or not; nil if there is none.
@@ -240,7 +240,7 @@ func (w *fleetModel) check(t *rapid.T) {
 		exist[s.id] = s.state != atoll.Destroyed
 	}
 	for _, f := range w.fleets {
-		admin := f.For(LocalCaller())
+		admin := f.Account(LocalCaller())
 		list, err := admin.List(context.Background(), Filter{All: true, AllOwners: true})
 		if err != nil {
 			t.Fatal(err)

@@ -19,9 +19,9 @@ import (
 // of owners and assistants are kept for ever.
 const usageRetention = 90 * 24 * time.Hour
 
-// Spending records the usage of models in the registry.
-type Spending struct {
-	model.Holds
+// UsageStore records the usage of models in the registry.
+type UsageStore struct {
+	model.Reservations
 
 	f *Fleet
 
@@ -30,14 +30,14 @@ type Spending struct {
 }
 
 var (
-	_ model.Ledger = (*Spending)(nil)
-	_ model.Diary  = (*Spending)(nil)
-	_ model.Bounds = (*Spending)(nil)
+	_ model.Ledger        = (*UsageStore)(nil)
+	_ model.DailyLedger   = (*UsageStore)(nil)
+	_ model.LimitedLedger = (*UsageStore)(nil)
 )
 
-// Spending returns the record of model usage. It is always the same value, through which
+// Usage returns the record of model usage. It is always the same value, through which
 // concurrent requests of this process see each other's reservations.
-func (f *Fleet) Spending() *Spending { return f.spending }
+func (f *Fleet) Usage() *UsageStore { return f.spending }
 
 // part is a field of a Who by which usage is summed.
 type part byte
@@ -60,7 +60,7 @@ var (
 )
 
 // sumName returns the name of the sum over the fields of w that are not empty.
-func sumName(w model.Who) string {
+func sumName(w model.Caller) string {
 	var name []byte
 	for _, p := range []struct {
 		of  part
@@ -74,11 +74,11 @@ func sumName(w model.Who) string {
 }
 
 // keepParts returns w without the fields that a sum does not have.
-func keepParts(w model.Who, sum string) model.Who {
+func keepParts(w model.Caller, sum string) model.Caller {
 	if sum == everySum {
 		return w
 	}
-	var o model.Who
+	var o model.Caller
 	for _, p := range []byte(sum) {
 		switch part(p) {
 		case ofOwner:
@@ -100,7 +100,7 @@ func dayNumber(t time.Time) int64 { return t.Unix() / int64(spendDay/time.Second
 
 // Charge adds usage to the sums of the owner, the chat, the assistant and the turn of w. It is
 // stored when Charge returns.
-func (l *Spending) Charge(ctx context.Context, w model.Who, s model.Spend) error {
+func (l *UsageStore) Charge(ctx context.Context, w model.Caller, s model.Usage) error {
 	now := l.f.now()
 	prune := l.claimPrune(now)
 	var rows []string
@@ -141,7 +141,7 @@ const (
 )
 
 // claimPrune reports, once a day, that old sums are to be removed.
-func (l *Spending) claimPrune(now time.Time) bool {
+func (l *UsageStore) claimPrune(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if now.Sub(l.pruned) < spendDay {
@@ -152,13 +152,13 @@ func (l *Spending) claimPrune(now time.Time) bool {
 }
 
 // Limits returns the limits of an owner's quota for this month.
-func (l *Spending) Limits(ctx context.Context, o atoll.Owner) ([]model.Limit, error) {
+func (l *UsageStore) Limits(ctx context.Context, o atoll.Owner) ([]model.Limit, error) {
 	q, err := l.f.quotaOf(ctx, l.f.registry.DB, o)
 	if err != nil || q.Tokens < 0 && q.Cost < 0 {
 		return nil, err
 	}
 	b := model.Budget{Tokens: max(q.Tokens, 0), Cost: max(q.Cost, 0)}
-	return []model.Limit{{Who: model.Who{Owner: o}, Budget: b, Since: monthStart(l.f.now())}}, nil
+	return []model.Limit{{Caller: model.Caller{Owner: o}, Budget: b, Since: monthStart(l.f.now())}}, nil
 }
 
 // monthStart returns the start of the month of a time, in UTC.
@@ -167,14 +167,14 @@ func monthStart(t time.Time) time.Time {
 	return time.Date(t.Year(), t.Month(), 1, 0, 0, 0, 0, time.UTC)
 }
 
-// Spent returns the usage of all that matches the fields of w that are not empty.
-func (l *Spending) Spent(ctx context.Context, w model.Who) (model.Spend, error) {
-	return l.SpentSince(ctx, w, time.Time{})
+// Usage returns the usage of all that matches the fields of w that are not empty.
+func (l *UsageStore) Usage(ctx context.Context, w model.Caller) (model.Usage, error) {
+	return l.UsageSince(ctx, w, time.Time{})
 }
 
-// SpentSince returns the usage since the day of a time. Sums of chats and turns are not stored by
+// UsageSince returns the usage since the day of a time. Sums of chats and turns are not stored by
 // day: they are returned whole.
-func (l *Spending) SpentSince(ctx context.Context, w model.Who, since time.Time) (model.Spend, error) {
+func (l *UsageStore) UsageSince(ctx context.Context, w model.Caller, since time.Time) (model.Usage, error) {
 	sum := sumName(w)
 	where, args := "sum = ? and app = ? and user = ? and assistant = ? and chat = ? and turn = ?", []any{sum, w.Owner.App, w.Owner.User, w.Assistant, w.Chat, w.Turn}
 	switch {
@@ -186,7 +186,7 @@ func (l *Spending) SpentSince(ctx context.Context, w model.Who, since time.Time)
 	if !since.IsZero() && dailySums[sum] {
 		where, args = where+" and day >= ?", append(args, dayNumber(since))
 	}
-	var s model.Spend
+	var s model.Usage
 	var u dialect.Usage
 	var first, last int64
 	err := l.f.registry.DB.QueryRowContext(ctx, `select coalesce(sum(requests), 0), coalesce(sum(refused), 0), coalesce(sum(input), 0), coalesce(sum(output), 0),
@@ -200,7 +200,7 @@ func (l *Spending) SpentSince(ctx context.Context, w model.Who, since time.Time)
 }
 
 // sumCondition returns the condition that selects the rows of everySum that match w.
-func sumCondition(w model.Who) (string, []any) {
+func sumCondition(w model.Caller) (string, []any) {
 	where, args := "sum = '*'", []any(nil)
 	for _, c := range []struct {
 		column, value string

@@ -125,7 +125,9 @@ func (s *Sandbox) applyRules(ctx context.Context, op string, change func(*atoll.
 	if err := errors.Join(next.Check(), checkNetwork(&next)); err != nil {
 		return err
 	}
-	err = callInner(ctx, s, op, func(ctx context.Context, g atoll.Gated) error { return g.SetNetwork(ctx, driverNetwork(&next)) })
+	err = callInner(ctx, s, op, func(ctx context.Context, g atoll.NetworkController) error {
+		return g.SetNetwork(ctx, driverNetwork(&next))
+	})
 	if err != nil {
 		return err
 	}
@@ -146,7 +148,7 @@ func (s *Sandbox) applyRules(ctx context.Context, op string, change func(*atoll.
 func (s *Sandbox) checkReach(now, next *atoll.Network) error {
 	for _, entry := range next.Allow {
 		one := atoll.Network{Allow: []string{entry}}
-		if one.Private() == "" || slices.Contains(now.Allow, entry) || s.a.caller.hasScope(atoll.ScopeHost) {
+		if one.PrivateRule() == "" || slices.Contains(now.Allow, entry) || s.a.caller.hasScope(atoll.ScopeHost) {
 			continue
 		}
 		return fmt.Errorf("%w: network allow %s reaches this host or its network: that needs the scope %q", atoll.ErrDenied, entry, atoll.ScopeHost)
@@ -162,7 +164,7 @@ func (s *Sandbox) Network(ctx context.Context) (atoll.Network, error) {
 
 // Connections returns the connections that programs inside have tried, oldest first.
 func (s *Sandbox) Connections(ctx context.Context) (list []atoll.Connection, err error) {
-	err = callInner(ctx, s, "network log", func(ctx context.Context, g atoll.Gated) (err error) {
+	err = callInner(ctx, s, "network log", func(ctx context.Context, g atoll.NetworkController) (err error) {
 		list, err = g.Connections(ctx)
 		return err
 	})
@@ -174,10 +176,10 @@ func (s *Sandbox) Connections(ctx context.Context) (list []atoll.Connection, err
 	return list, err
 }
 
-// AskNetwork reports what the rules decide for a target.
-func (s *Sandbox) AskNetwork(ctx context.Context, target string) (c atoll.Connection, err error) {
-	err = callInner(ctx, s, "network test", func(ctx context.Context, g atoll.Gated) (err error) {
-		c, err = g.AskNetwork(ctx, target)
+// CheckNetwork reports what the rules decide for a target.
+func (s *Sandbox) CheckNetwork(ctx context.Context, target string) (c atoll.Connection, err error) {
+	err = callInner(ctx, s, "network test", func(ctx context.Context, g atoll.NetworkController) (err error) {
+		c, err = g.CheckNetwork(ctx, target)
 		return err
 	})
 	return c, err
@@ -186,7 +188,7 @@ func (s *Sandbox) AskNetwork(ctx context.Context, target string) (c atoll.Connec
 // enforceNetwork applies the recorded rules to a sandbox that was just started: they may have been
 // changed while it was stopped.
 func (f *Fleet) enforceNetwork(ctx context.Context, b *handle, sb atoll.Sandbox) error {
-	g, ok := atoll.As[atoll.Gated](sb)
+	g, ok := atoll.As[atoll.NetworkController](sb)
 	if !ok {
 		return nil
 	}

@@ -16,7 +16,7 @@ func TestNetworkRulesStay(t *testing.T) {
 	home := t.TempDir()
 	d := newDetachingDriver(home + "/sandboxes")
 	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	sb := mustCreate(t, a, atoll.Config{
 		Spec:      atoll.Spec{Name: "box", Network: atoll.Network{Allow: []string{"example.com"}}},
 		Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent},
@@ -38,7 +38,7 @@ func TestNetworkRulesStay(t *testing.T) {
 	closeFleet(t, f)
 	d.stateOf(sb.ID()).rules = atoll.Network{} // as if another process had changed them
 	f = openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
-	if sb, err = f.For(LocalCaller()).Open(t.Context(), "box"); err != nil {
+	if sb, err = f.Account(LocalCaller()).Open(t.Context(), "box"); err != nil {
 		t.Fatal(err)
 	}
 	if err := sb.Start(t.Context()); err != nil {
@@ -58,7 +58,7 @@ func TestNetworkRulesFailClosed(t *testing.T) {
 	home := t.TempDir()
 	d := newDetachingDriver(home + "/sandboxes")
 	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
-	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{Spec: atoll.Spec{Network: atoll.Network{Deny: []string{"example.com"}}}})
+	sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{Spec: atoll.Spec{Network: atoll.Network{Deny: []string{"example.com"}}}})
 	boom := errors.New("boom")
 	d.stateOf(sb.ID()).refuse = boom
 	if _, err := sb.ChangeNetwork(t.Context(), wire.NetworkChange{Allow: []string{"example.org"}}); !errors.Is(err, boom) {
@@ -84,7 +84,7 @@ func TestNetworkHeadersAreSecret(t *testing.T) {
 	home := t.TempDir()
 	d := newDetachingDriver(home + "/sandboxes")
 	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	cfg := atoll.Config{
 		Spec: atoll.Spec{Network: atoll.Network{Inspect: true, Headers: []atoll.Header{
 			{Host: "api.example.com", Name: "Authorization", Value: "Bearer ${API_TOKEN}"}, {Host: "b.example.com", Name: "X-Key", Value: "literal-one"},
@@ -141,7 +141,7 @@ func TestNetworkHeadersAreSecret(t *testing.T) {
 func TestNetworkChangeNeedsTheScope(t *testing.T) {
 	home := t.TempDir()
 	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{newDetachingDriver(home + "/sandboxes")}})
-	a := f.For(Caller{Owner: atoll.Owner{App: "a", User: "u"}, Scopes: []atoll.Scope{atoll.ScopeRun}})
+	a := f.Account(Caller{Owner: atoll.Owner{App: "a", User: "u"}, Scopes: []atoll.Scope{atoll.ScopeRun}})
 	sb := mustCreate(t, a, atoll.Config{})
 	for _, entry := range []string{"127.0.0.1:80", "localhost", "169.254.169.254", "10.0.0.1"} {
 		if _, err := sb.ChangeNetwork(t.Context(), wire.NetworkChange{Allow: []string{entry}}); !errors.Is(err, atoll.ErrDenied) {
@@ -157,7 +157,7 @@ func TestNetworkChangeNeedsTheScope(t *testing.T) {
 	if _, err := sb.ChangeNetwork(t.Context(), wire.NetworkChange{Allow: []string{"example.com"}}); err != nil {
 		t.Errorf("allow example.com: %v", err)
 	}
-	reader := f.For(Caller{Owner: atoll.Owner{App: "a", User: "u"}, Scopes: []atoll.Scope{atoll.ScopeRead}})
+	reader := f.Account(Caller{Owner: atoll.Owner{App: "a", User: "u"}, Scopes: []atoll.Scope{atoll.ScopeRead}})
 	same, err := reader.Open(t.Context(), sb.ID())
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +165,7 @@ func TestNetworkChangeNeedsTheScope(t *testing.T) {
 	if _, err := same.ChangeNetwork(t.Context(), wire.NetworkChange{Allow: []string{"example.org"}}); !errors.Is(err, atoll.ErrDenied) {
 		t.Errorf("with the scope read: %v", err)
 	}
-	if c, err := same.AskNetwork(t.Context(), "example.com"); err != nil || !c.Allowed {
+	if c, err := same.CheckNetwork(t.Context(), "example.com"); err != nil || !c.Allowed {
 		t.Errorf("asking with the scope read: %+v, %v", c, err)
 	}
 }

@@ -41,7 +41,7 @@ func (s *Sandbox) translateProcessID(ctx context.Context, inner string) (string,
 
 // Ports returns the ports that programs inside listen on.
 func (s *Sandbox) Ports(ctx context.Context) (list []atoll.Port, err error) {
-	err = callInner(ctx, s, "ports", func(ctx context.Context, p atoll.Porter) (err error) {
+	err = callInner(ctx, s, "ports", func(ctx context.Context, p atoll.PortLister) (err error) {
 		list, err = p.Ports(ctx)
 		return err
 	})
@@ -270,7 +270,7 @@ func (l *sandboxListener) recordProcessEnd(ctx context.Context, inner string) {
 	if err != nil || !ok || l.f.processes.find(l.b.id, d.id) != nil {
 		return // the connection to the command records its end
 	}
-	s := &Sandbox{a: l.f.For(LocalCaller()), f: l.f, b: l.b}
+	s := &Sandbox{a: l.f.Account(LocalCaller()), f: l.f, b: l.b}
 	_, err = s.rejoinDetached(ctx, d.id)
 	l.f.logError("process", err)
 }

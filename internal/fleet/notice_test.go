@@ -61,7 +61,7 @@ func TestNoticesBecomeEvents(t *testing.T) {
 	d := newDetachingDriver(home + "/sandboxes")
 	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
 	runLeader(t, f)
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	sb := mustCreate(t, a, atoll.Config{Spec: atoll.Spec{Name: "box"}, Secrets: map[string]string{"S": "sesame-open"}})
 	r := d.stateOf(sb.ID())
 	waitForListener(t, r)
@@ -101,7 +101,7 @@ func TestNoticeOfAProcess(t *testing.T) {
 	home := t.TempDir()
 	d := newDetachingDriver(home + "/sandboxes")
 	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
-	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{Spec: atoll.Spec{Name: "box"}, Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent}})
+	sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{Spec: atoll.Spec{Name: "box"}, Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent}})
 	p, err := sb.StartProcess(t.Context(), "", atoll.Cmd{Shell: "read x; echo $x; exit 7", Timeout: -1})
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func TestNoticeOfAProcess(t *testing.T) {
 	closeFleet(t, f)
 	f = openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
 	runLeader(t, f)
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	if sb, err = a.Open(t.Context(), "box"); err != nil {
 		t.Fatal(err)
 	}

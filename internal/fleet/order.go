@@ -10,26 +10,26 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Order describes a sandbox for a turn: partly the wishes of its owner, partly those of the
+// TurnSandbox describes a sandbox for a turn: partly the wishes of its owner, partly those of the
 // operator.
-type Order struct {
-	Config  atoll.Config  // complete, but for Program
-	Asked   atoll.Config  // the part of Config chosen by the owner, whose scopes must allow it
-	Program []atoll.Mount // mounts of an agent's programs, read-only; any owner may read them
+type TurnSandbox struct {
+	Config        atoll.Config  // complete, but for Program
+	OwnerConfig   atoll.Config  // the part of Config chosen by the owner, whose scopes must allow it
+	ProgramMounts []atoll.Mount // mounts of an agent's programs, read-only; any owner may read them
 }
 
-// CreateFor creates a sandbox for a turn. If it has mounts, networks or secrets that its owner did
+// CreateForTurn creates a sandbox for a turn. If it has mounts, networks or secrets that its owner did
 // not ask for, it is closed: except through the returned value, and for callers with ScopeHost,
 // only its state can be read, and it can be stopped and destroyed.
-func (a *Account) CreateFor(ctx context.Context, o Order) (*Sandbox, error) {
-	if err := a.checkCreate("create", &o.Asked); err != nil {
+func (a *Account) CreateForTurn(ctx context.Context, o TurnSandbox) (*Sandbox, error) {
+	if err := a.checkCreate("create", &o.OwnerConfig); err != nil {
 		return nil, err
 	}
-	if o.Asked.Driver = o.Config.Driver; o.Asked.Driver == "" {
-		o.Asked.Driver = a.f.opts.Default
+	if o.OwnerConfig.Driver = o.Config.Driver; o.OwnerConfig.Driver == "" {
+		o.OwnerConfig.Driver = a.f.opts.Default
 	}
-	if a.f.findDriver(o.Asked.Driver) != nil { // an unknown driver fails below
-		if err := a.checkImage(ctx, &o.Asked); err != nil {
+	if a.f.findDriver(o.OwnerConfig.Driver) != nil { // an unknown driver fails below
+		if err := a.checkImage(ctx, &o.OwnerConfig); err != nil {
 			return nil, wrapOpError("create", o.Config.Name, err)
 		}
 	}
@@ -39,9 +39,9 @@ func (a *Account) CreateFor(ctx context.Context, o Order) (*Sandbox, error) {
 	if copied, err := a.f.copiesProgram(ctx, &o); err != nil {
 		return nil, wrapOpError("create", o.Config.Name, err)
 	} else if copied {
-		r.imports, o.Program = o.Program, nil
+		r.imports, o.ProgramMounts = o.ProgramMounts, nil
 	}
-	r.cfg.Mounts = slices.Concat(o.Config.Mounts, o.Program)
+	r.cfg.Mounts = slices.Concat(o.Config.Mounts, o.ProgramMounts)
 	sb, err := host.createAudited(ctx, r)
 	if err != nil {
 		return nil, err
@@ -51,11 +51,11 @@ func (a *Account) CreateFor(ctx context.Context, o Order) (*Sandbox, error) {
 }
 
 // copiesProgram reports whether the agent's program has to be copied into the sandbox.
-func (f *Fleet) copiesProgram(ctx context.Context, o *Order) (bool, error) {
-	if len(o.Program) == 0 {
+func (f *Fleet) copiesProgram(ctx context.Context, o *TurnSandbox) (bool, error) {
+	if len(o.ProgramMounts) == 0 {
 		return false, nil
 	}
-	driver := o.Asked.Driver
+	driver := o.OwnerConfig.Driver
 	if o.Config.Pool != "" {
 		all, err := f.poolConfig(ctx, o.Config)
 		if err != nil {
@@ -73,11 +73,11 @@ func (f *Fleet) copiesProgram(ctx context.Context, o *Order) (bool, error) {
 
 // exceedsAsked reports whether the order has more than its owner asked for that needs a scope or
 // is secret.
-func (o *Order) exceedsAsked() bool {
-	c, asked := &o.Config, &o.Asked
-	private := func(n atoll.Network) bool { return n.Private() != "" || len(n.Headers) > 0 }
+func (o *TurnSandbox) exceedsAsked() bool {
+	c, asked := &o.Config, &o.OwnerConfig
+	private := func(n atoll.Network) bool { return n.PrivateRule() != "" || len(n.Headers) > 0 }
 	return slices.ContainsFunc(c.Mounts, func(m atoll.Mount) bool { return !slices.Contains(asked.Mounts, m) }) ||
-		slices.ContainsFunc(o.Program, func(m atoll.Mount) bool { return !m.ReadOnly }) ||
+		slices.ContainsFunc(o.ProgramMounts, func(m atoll.Mount) bool { return !m.ReadOnly }) ||
 		c.ID != asked.ID || !reflect.DeepEqual(c.Project, asked.Project) ||
 		private(c.Network) && !reflect.DeepEqual(c.Network, asked.Network) ||
 		!maps.Equal(c.Secrets, asked.Secrets) ||
@@ -87,14 +87,14 @@ func (o *Order) exceedsAsked() bool {
 		})
 }
 
-// Note begins an audited call that is not one of the fleet, such as a turn. The returned function
+// BeginAudit begins an audited call that is not one of the fleet, such as a turn. The returned function
 // records how the call ended and is called exactly once. Detail must hold no secrets.
-func (a *Account) Note(action, object, detail string) func(error) {
+func (a *Account) BeginAudit(action, object, detail string) func(error) {
 	return a.startAudit(action, object, detail)
 }
 
 // Caller returns the user of the account.
 func (a *Account) Caller() Caller { return a.caller }
 
-// May refuses, with an audit entry, an operation that the caller has no scope for.
-func (a *Account) May(op string, s atoll.Scope) error { return a.checkScope(op, s) }
+// RequireScope refuses, with an audit entry, an operation that the caller has no scope for.
+func (a *Account) RequireScope(op string, s atoll.Scope) error { return a.checkScope(op, s) }

@@ -17,9 +17,9 @@ func TestPrivilegedTurnSandboxIsClosed(t *testing.T) {
 	home := t.TempDir()
 	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{&virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}})
 	owner := atoll.Owner{App: "app", User: "alice"}
-	alice := f.For(Caller{Owner: owner, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
-	host := f.For(Caller{Owner: owner, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeHost}})
-	own := mustOpen(alice.CreateFor(t.Context(), Order{Config: atoll.Config{Secrets: map[string]string{"OPKEY": "operator-secret"}}}))
+	alice := f.Account(Caller{Owner: owner, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
+	host := f.Account(Caller{Owner: owner, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeHost}})
+	own := mustOpen(alice.CreateForTurn(t.Context(), TurnSandbox{Config: atoll.Config{Secrets: map[string]string{"OPKEY": "operator-secret"}}}))
 	if x, err := own.Exec(t.Context(), atoll.Cmd{Shell: "echo $OPKEY"}); err != nil || string(x.Stdout) != "operator-secret\n" {
 		t.Fatalf("the turn's own: %q %v", x.Stdout, err)
 	}
@@ -93,22 +93,22 @@ func TestExceedsOwnerRights(t *testing.T) {
 	secret := with(func(c *atoll.Config) { c.Secrets = map[string]string{"A": "b"} })
 	open := with(func(c *atoll.Config) { c.Network.Mode = atoll.NetworkOpen })
 	for what, c := range map[string]struct {
-		o    Order
+		o    TurnSandbox
 		want bool
 	}{
-		"nothing":         {Order{}, false},
-		"program":         {Order{Program: mount}, false},
-		"program written": {Order{Program: []atoll.Mount{{Source: "/a", Target: "/b"}}}, true},
-		"mounts":          {Order{Config: mounts}, true},
-		"mounts asked":    {Order{Config: mounts, Asked: mounts}, false},
-		"secret":          {Order{Config: secret}, true},
-		"secret asked":    {Order{Config: secret, Asked: secret}, false},
-		"open":            {Order{Config: open}, true},
-		"open asked":      {Order{Config: open, Asked: open}, false},
-		"header":          {Order{Config: with(func(c *atoll.Config) { c.Network.Headers = []atoll.Header{{Host: "a.test"}} })}, true},
-		"public host":     {Order{Config: with(func(c *atoll.Config) { c.Network.Allow = []string{"example.com"} })}, false},
-		"env":             {Order{Config: with(func(c *atoll.Config) { c.Env = []string{"LANG=C"} })}, false},
-		"secret in env":   {Order{Config: with(func(c *atoll.Config) { c.Env = []string{"API_KEY=x"} })}, true},
+		"nothing":         {TurnSandbox{}, false},
+		"program":         {TurnSandbox{ProgramMounts: mount}, false},
+		"program written": {TurnSandbox{ProgramMounts: []atoll.Mount{{Source: "/a", Target: "/b"}}}, true},
+		"mounts":          {TurnSandbox{Config: mounts}, true},
+		"mounts asked":    {TurnSandbox{Config: mounts, OwnerConfig: mounts}, false},
+		"secret":          {TurnSandbox{Config: secret}, true},
+		"secret asked":    {TurnSandbox{Config: secret, OwnerConfig: secret}, false},
+		"open":            {TurnSandbox{Config: open}, true},
+		"open asked":      {TurnSandbox{Config: open, OwnerConfig: open}, false},
+		"header":          {TurnSandbox{Config: with(func(c *atoll.Config) { c.Network.Headers = []atoll.Header{{Host: "a.test"}} })}, true},
+		"public host":     {TurnSandbox{Config: with(func(c *atoll.Config) { c.Network.Allow = []string{"example.com"} })}, false},
+		"env":             {TurnSandbox{Config: with(func(c *atoll.Config) { c.Env = []string{"LANG=C"} })}, false},
+		"secret in env":   {TurnSandbox{Config: with(func(c *atoll.Config) { c.Env = []string{"API_KEY=x"} })}, true},
 	} {
 		if got := c.o.exceedsAsked(); got != c.want {
 			t.Errorf("%s: %v", what, got)
@@ -120,10 +120,10 @@ func TestExceedsOwnerRights(t *testing.T) {
 func TestForkOfHostResources(t *testing.T) {
 	f := openFleet(t, Options{})
 	owner := atoll.Owner{App: "app", User: "alice"}
-	host := f.For(Caller{Owner: owner, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeHost}})
+	host := f.Account(Caller{Owner: owner, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeHost}})
 	first := mustOpen(host.Create(t.Context(), atoll.Config{Spec: atoll.Spec{ID: atoll.NewID(), Mounts: []atoll.Mount{{Source: t.TempDir(), Target: "/op"}}}}))
 	plain := mustOpen(host.Create(t.Context(), atoll.Config{Spec: atoll.Spec{ID: atoll.NewID()}}))
-	alice := f.For(Caller{Owner: owner, Scopes: []atoll.Scope{atoll.ScopeRun}})
+	alice := f.Account(Caller{Owner: owner, Scopes: []atoll.Scope{atoll.ScopeRun}})
 	sb := mustOpen(alice.Open(t.Context(), first.ID()))
 	_, err := sb.Fork(t.Context(), "", atoll.Spec{})
 	_, serr := sb.Snapshot(t.Context(), "")
@@ -140,12 +140,12 @@ func TestForkOfHostResources(t *testing.T) {
 // TestImageOfOtherDriver uses an image of a driver that is not the default.
 func TestImageOfOtherDriver(t *testing.T) {
 	f := openFleet(t, Options{Drivers: []atoll.Driver{imageStoreDriver{fakeImageDriver{virtual.New()}}, virtual.New()}, Default: virtual.New().Name()})
-	alice := f.For(Caller{Owner: atoll.Owner{App: "app", User: "alice"}, Scopes: []atoll.Scope{atoll.ScopeRun}})
+	alice := f.Account(Caller{Owner: atoll.Owner{App: "app", User: "alice"}, Scopes: []atoll.Scope{atoll.ScopeRun}})
 	for ref, want := range map[string]error{"busybox": nil, "evil.test/busybox": atoll.ErrDenied} {
 		asked := atoll.Config{Spec: atoll.Spec{Image: ref}}
 		cfg := asked
 		cfg.Driver = "imaged"
-		if _, err := alice.CreateFor(t.Context(), Order{Config: cfg, Asked: asked}); !errors.Is(err, want) {
+		if _, err := alice.CreateForTurn(t.Context(), TurnSandbox{Config: cfg, OwnerConfig: asked}); !errors.Is(err, want) {
 			t.Errorf("%s: %v", ref, err)
 		}
 	}

@@ -136,7 +136,7 @@ func (f *Fleet) checkPool(ctx context.Context, p *atoll.Pool) error {
 			bad("config.%s: must be left out: it is set when a sandbox is claimed", what)
 		}
 	}
-	if c.Machine != nil && c.Machine.Disk != "" {
+	if c.VM != nil && c.VM.Disk != "" {
 		bad("config.machine.disk: must be left out: the sandboxes of a pool can't share one disk")
 	}
 	errs = append(errs, f.checkConfig(ctx, c))

@@ -13,7 +13,7 @@ import (
 // newRemotePool creates a pool and waits until it is full.
 func newRemotePool(t testing.TB, f *Fleet, size int) []row {
 	t.Helper()
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	must(t, errorOf(a.SetPool(t.Context(), atoll.Pool{Name: "p", Size: size, Config: atoll.Config{Spec: atoll.Spec{Labels: map[string]string{"from": "pool"}}}})))
 	waitFor(t, "all are ready", func() bool { return getPool(t, a, "p").Ready == size })
 	rows, err := queryRows(t.Context(), f.registry.DB, "pool = 'p' and state = 'running' order by created")
@@ -40,7 +40,7 @@ func TestClaimer(t *testing.T) {
 	if err != nil || st.Labels[atoll.PoolLabel] != "p" || st.Labels["from"] != "pool" {
 		t.Errorf("while it waits: %v, %v", st.Labels, err)
 	}
-	u := f.For(Caller{Owner: atoll.Owner{App: "app", User: "u"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
+	u := f.Account(Caller{Owner: atoll.Owner{App: "app", User: "u"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
 	must(t, errorOf(u.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w"})))
 	writeTestFile(t, reopenFiles(t, u, "w"), "/f", "carried")
 	sb, err := u.Create(t.Context(), atoll.Config{
@@ -91,7 +91,7 @@ func TestDriverRefusesClaim(t *testing.T) {
 				return nil
 			}
 			d.mu.Unlock()
-			sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{Pool: "p"})
+			sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{Pool: "p"})
 			if next := sb.ID() == ready[1].id; next != c.next || sb.ID() == ready[0].id {
 				t.Errorf("%s was given: ready were %s, %s", sb.ID(), ready[0].id, ready[1].id)
 			}
@@ -115,7 +115,7 @@ func TestClaimWithUnknownOutcome(t *testing.T) {
 	d.mu.Lock()
 	d.refuse = func(string) error { return atoll.ErrUnavailable }
 	d.mu.Unlock()
-	checkError(t, "claim", errorOf(f.For(LocalCaller()).Create(t.Context(), atoll.Config{Pool: "p"})), atoll.ErrUnavailable)
+	checkError(t, "claim", errorOf(f.Account(LocalCaller()).Create(t.Context(), atoll.Config{Pool: "p"})), atoll.ErrUnavailable)
 	if _, there := driverStates(t, d)[ready[0].id]; there {
 		t.Error("it is still there")
 	}
@@ -134,7 +134,7 @@ func TestConcurrentDriverClaims(t *testing.T) {
 	seen := make(map[string]int)
 	for i := range claims {
 		wg.Go(func() {
-			u := fleets[i%2].For(Caller{Owner: atoll.Owner{App: "app", User: fmt.Sprint("u", i)}, Scopes: []atoll.Scope{atoll.ScopeRun}})
+			u := fleets[i%2].Account(Caller{Owner: atoll.Owner{App: "app", User: fmt.Sprint("u", i)}, Scopes: []atoll.Scope{atoll.ScopeRun}})
 			sb, err := u.Create(context.Background(), atoll.Config{Pool: "p"})
 			if err != nil {
 				t.Error(err)

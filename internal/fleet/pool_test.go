@@ -58,7 +58,7 @@ func shellOutput(t testing.TB, sb atoll.Sandbox, script string) string {
 func TestPool(t *testing.T) {
 	f := openFleet(t, Options{})
 	runFleet(t, f)
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	p, err := a.SetPool(t.Context(), atoll.Pool{Name: "warm", Size: 2, Config: atoll.Config{
 		Spec:    atoll.Spec{Env: []string{"A=pool", "B=pool"}, Labels: map[string]string{"from": "pool"}},
 		Prepare: []atoll.Step{{Shell: "echo done >/prepared"}},
@@ -73,9 +73,9 @@ func TestPool(t *testing.T) {
 	}
 	ready, err := queryRows(t.Context(), f.registry.DB, "pool = 'warm'")
 	must(t, err)
-	checkError(t, "open of one that is ready", errorOf(f.For(Caller{Owner: poolOwner, Scopes: []atoll.Scope{atoll.ScopeRun}}).Open(t.Context(), ready[0].id)), atoll.ErrNotFound)
+	checkError(t, "open of one that is ready", errorOf(f.Account(Caller{Owner: poolOwner, Scopes: []atoll.Scope{atoll.ScopeRun}}).Open(t.Context(), ready[0].id)), atoll.ErrNotFound)
 
-	u := f.For(Caller{Owner: atoll.Owner{App: "app", User: "u"}, Scopes: []atoll.Scope{atoll.ScopeRun}})
+	u := f.Account(Caller{Owner: atoll.Owner{App: "app", User: "u"}, Scopes: []atoll.Scope{atoll.ScopeRun}})
 	sb, err := u.Create(t.Context(), atoll.Config{
 		Spec: atoll.Spec{Name: "mine", Env: []string{"A=claim"}, Labels: map[string]string{"to": "me"}}, Pool: "warm",
 		Secrets: map[string]string{"TOKEN": "s3cr3t-value"}, Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent},
@@ -127,8 +127,8 @@ func TestPool(t *testing.T) {
 
 func TestPoolRefuses(t *testing.T) {
 	f := openFleet(t, Options{})
-	a := f.For(LocalCaller())
-	u := f.For(Caller{Owner: atoll.Owner{App: "app", User: "u"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun, atoll.ScopeHost}})
+	a := f.Account(LocalCaller())
+	u := f.Account(Caller{Owner: atoll.Owner{App: "app", User: "u"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun, atoll.ScopeHost}})
 	checkError(t, "set without the scope", errorOf(u.SetPool(t.Context(), atoll.Pool{Name: "p"})), atoll.ErrDenied)
 	checkError(t, "remove without the scope", u.RemovePool(t.Context(), "p"), atoll.ErrDenied)
 	_, err := a.SetPool(t.Context(), atoll.Pool{Name: "../p", Size: -1, Config: atoll.Config{
@@ -166,7 +166,7 @@ func TestConcurrentClaims(t *testing.T) {
 	home := t.TempDir()
 	fleets := [2]*Fleet{openFleet(t, Options{Home: home}), openFleet(t, Options{Home: home})}
 	runFleet(t, fleets[0])
-	a := fleets[0].For(LocalCaller())
+	a := fleets[0].Account(LocalCaller())
 	must(t, errorOf(a.SetPool(t.Context(), atoll.Pool{Name: "p", Size: 10})))
 	waitFor(t, "ten are ready", func() bool { return getPool(t, a, "p").Ready == 10 })
 	ready, err := queryRows(t.Context(), fleets[0].registry.DB, "pool = 'p' and state <> 'destroyed'")
@@ -180,7 +180,7 @@ func TestConcurrentClaims(t *testing.T) {
 	seen := map[string]int{}
 	for i := range 30 {
 		wg.Go(func() {
-			u := fleets[i%2].For(Caller{Owner: atoll.Owner{App: "app", User: fmt.Sprint("u", i)}, Scopes: []atoll.Scope{atoll.ScopeRun}})
+			u := fleets[i%2].Account(Caller{Owner: atoll.Owner{App: "app", User: fmt.Sprint("u", i)}, Scopes: []atoll.Scope{atoll.ScopeRun}})
 			sb, err := u.Create(context.Background(), atoll.Config{Pool: "p", Spec: atoll.Spec{Name: "same"}})
 			if err != nil {
 				t.Error(err)
@@ -213,7 +213,7 @@ func TestConcurrentClaims(t *testing.T) {
 func TestPoolConfigurationChanges(t *testing.T) {
 	f := openFleet(t, Options{})
 	runFleet(t, f)
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	set := func(v string, size int) {
 		must(t, errorOf(a.SetPool(t.Context(), atoll.Pool{Name: "p", Size: size, Config: atoll.Config{Spec: atoll.Spec{Env: []string{"V=" + v}}}})))
 	}
@@ -239,11 +239,11 @@ func TestPoolConfigurationChanges(t *testing.T) {
 func TestPoolKeepsQuota(t *testing.T) {
 	f := openFleet(t, Options{})
 	runFleet(t, f)
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	must(t, errorOf(a.SetPool(t.Context(), atoll.Pool{Name: "p", Size: 2})))
 	waitFor(t, "two are ready", func() bool { return getPool(t, a, "p").Ready == 2 })
 	o := atoll.Owner{App: "app", User: "u"}
-	u := f.For(Caller{Owner: o, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
+	u := f.Account(Caller{Owner: o, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
 	must(t, a.SetQuota(t.Context(), o, atoll.Quota{Sandboxes: 1}))
 	sb, err := u.Create(t.Context(), atoll.Config{Pool: "p"})
 	must(t, err)
@@ -280,7 +280,7 @@ func TestPoolCannotBeFilled(t *testing.T) {
 	d.broken.Store(true)
 	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
 	runFleet(t, f)
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	must(t, errorOf(a.SetPool(t.Context(), atoll.Pool{Name: "p", Size: 3, Config: atoll.Config{Spec: atoll.Spec{Env: []string{"PASSWORD=hunter2-hunter2"}}}})))
 	waitFor(t, "the error is noted", func() bool { return strings.Contains(getPool(t, a, "p").Error, "on fire") })
 	if p := getPool(t, a, "p"); strings.Contains(p.Error, "hunter2") || p.Ready != 0 {
@@ -300,7 +300,7 @@ func TestPoolRetriesMoreAndMoreSlowly(t *testing.T) {
 		return d
 	}
 	runWithFakeClock(t, breaks, func(t *testing.T, f *Fleet) {
-		a := f.For(LocalCaller())
+		a := f.Account(LocalCaller())
 		must(t, errorOf(a.SetPool(t.Context(), atoll.Pool{Name: "p", Size: 3})))
 		advance(time.Minute)
 		if n := d.tries.Load(); n < 5 || n > 10 { // 3 at once, then after 4, 12, 28 and 60 s, or sooner if fewer had failed
@@ -323,7 +323,7 @@ func TestPoolRetriesMoreAndMoreSlowly(t *testing.T) {
 func BenchmarkClaim(b *testing.B) {
 	f := openFleet(b, Options{})
 	runFleet(b, f)
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	must(b, errorOf(a.SetPool(b.Context(), atoll.Pool{Name: "p", Size: 100})))
 	for b.Loop() {
 		b.StopTimer()
@@ -339,7 +339,7 @@ func BenchmarkClaim(b *testing.B) {
 
 func BenchmarkCreateCold(b *testing.B) {
 	f := openFleet(b, Options{})
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	for b.Loop() {
 		sb, err := a.Create(b.Context(), atoll.Config{})
 		b.StopTimer()
@@ -354,7 +354,7 @@ func BenchmarkCreateCold(b *testing.B) {
 func TestClaimWithFailingSteps(t *testing.T) {
 	f := openFleet(t, Options{})
 	runFleet(t, f)
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	must(t, errorOf(a.SetPool(t.Context(), atoll.Pool{Name: "p", Size: 1})))
 	waitFor(t, "one is ready", func() bool { return getPool(t, a, "p").Ready == 1 })
 	ready, err := queryRow(t.Context(), f.registry.DB, "pool = 'p'")
@@ -388,7 +388,7 @@ func TestPoolOutlivesProcess(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- f.Run(ctx) }()
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	must(t, errorOf(a.SetPool(t.Context(), atoll.Pool{Name: "p", Size: 2})))
 	waitFor(t, "two are ready", func() bool { return getPool(t, a, "p").Ready == 2 })
 	cancel()
@@ -402,7 +402,7 @@ func TestPoolOutlivesProcess(t *testing.T) {
 	closeFleet(t, f)
 
 	g := openFleet(t, opts())
-	b := g.For(LocalCaller())
+	b := g.Account(LocalCaller())
 	must(t, g.Reconcile(t.Context()))
 	checkError(t, "the half claimed one", errorOf(g.opts.Drivers[0].Open(t.Context(), ready[0].id)), atoll.ErrNotFound)
 	sb, err := b.Create(t.Context(), atoll.Config{Pool: "p", Secrets: map[string]string{"T": "tttttt"}})
@@ -415,7 +415,7 @@ func TestPoolOutlivesProcess(t *testing.T) {
 	}
 	closeFleet(t, g)
 	h := openFleet(t, opts())
-	again, err := h.For(LocalCaller()).Open(t.Context(), sb.ID())
+	again, err := h.Account(LocalCaller()).Open(t.Context(), sb.ID())
 	must(t, err)
 	if got := shellOutput(t, again, "echo $T"); got != "tttttt\n" {
 		t.Errorf("in a third process: %q", got)

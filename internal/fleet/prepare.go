@@ -211,7 +211,7 @@ func (t *tailBuffer) lastLines() string {
 
 // copyStep copies files from a workspace of the owner.
 func (f *Fleet) copyStep(ctx context.Context, sb atoll.Sandbox, o atoll.Owner, c *atoll.StepCopy) (err error) {
-	files, err := f.For(Caller{Owner: o, Scopes: []atoll.Scope{atoll.ScopeRead}}).Files(ctx, c.Workspace)
+	files, err := f.Account(Caller{Owner: o, Scopes: []atoll.Scope{atoll.ScopeRead}}).Files(ctx, c.Workspace)
 	if err != nil {
 		return err
 	}

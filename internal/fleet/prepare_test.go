@@ -15,7 +15,7 @@ import (
 
 func TestPrepare(t *testing.T) {
 	f := openFleet(t, Options{})
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	must(t, errorOf(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "lib"})))
 	lib := reopenFiles(t, a, "lib")
 	must(t, lib.Import(t.Context(), "/", makeArchive(t, fileHeader("src/a/b", "ab"), tar.Header{Name: "src/run", Linkname: "echo ran", Mode: 0o755})))
@@ -39,9 +39,9 @@ func TestPrepare(t *testing.T) {
 
 func TestPrepareThatFails(t *testing.T) {
 	f := openFleet(t, Options{})
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	must(t, errorOf(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "mine"})))
-	other := f.For(Caller{Owner: atoll.Owner{App: "app", User: "other"}, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeRead}})
+	other := f.Account(Caller{Owner: atoll.Owner{App: "app", User: "other"}, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeRead}})
 	must(t, errorOf(other.CreateWorkspace(t.Context(), atoll.Workspace{Name: "theirs"})))
 	noise := "i=0; while [ $i -lt 500 ]; do echo early noise $i >&2; i=$((i+1)); done; "
 	for name, c := range map[string]struct {
@@ -88,7 +88,7 @@ func TestPrepareThatFails(t *testing.T) {
 // TestPrepareOnce counts in the workspace how often a step ran.
 func TestPrepareOnce(t *testing.T) {
 	f := openFleet(t, Options{})
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	create := func(workspace string, s atoll.Step) error {
 		cfg := atoll.Config{Workspaces: []atoll.WorkspaceMount{{Workspace: "ro", Target: "/ro", ReadOnly: true}, {Workspace: workspace}}, Prepare: []atoll.Step{s}}
 		sb, err := a.Create(context.Background(), cfg)

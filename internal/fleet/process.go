@@ -248,7 +248,7 @@ type Attachment struct {
 	Stderr io.Writer
 	Stdin  io.Reader         // nil: none is written. Its end closes the process's stdin.
 	Resize <-chan atoll.Size // nil: no resizing
-	Lost   func(bytes int64) // nil: not reported
+	OnLost func(bytes int64) // nil: not reported
 }
 
 // Attach connects to a process until it ends, and returns its exit, or until ctx is done: then the

@@ -16,7 +16,7 @@ func TestDetachedOutlivesTheFleet(t *testing.T) {
 	d := newDetachingDriver(home + "/sandboxes")
 	open := func() (*Fleet, *Account) {
 		f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
-		return f, f.For(LocalCaller())
+		return f, f.Account(LocalCaller())
 	}
 	f, a := open()
 	sb := mustCreate(t, a, atoll.Config{Spec: atoll.Spec{Name: "box"}, Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent}})
@@ -77,7 +77,7 @@ func TestDetachedIsKilled(t *testing.T) {
 	home := t.TempDir()
 	d := newDetachingDriver(home + "/sandboxes")
 	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	sb := mustCreate(t, a, atoll.Config{Spec: atoll.Spec{Name: "box"}, Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent}})
 	p, err := sb.StartProcess(t.Context(), "", atoll.Cmd{Shell: "sleep 1000", Timeout: -1})
 	if err != nil {
@@ -85,7 +85,7 @@ func TestDetachedIsKilled(t *testing.T) {
 	}
 	closeFleet(t, f)
 	f = openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
-	if sb, err = f.For(LocalCaller()).Open(t.Context(), "box"); err != nil {
+	if sb, err = f.Account(LocalCaller()).Open(t.Context(), "box"); err != nil {
 		t.Fatal(err)
 	}
 	if err := sb.Signal(t.Context(), p.ID, "KILL"); err != nil {
@@ -108,7 +108,7 @@ func TestDetachedEndsWithStop(t *testing.T) {
 	home := t.TempDir()
 	d := newDetachingDriver(home + "/sandboxes")
 	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
-	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
+	sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{})
 	if _, err := sb.StartProcess(t.Context(), "work", atoll.Cmd{Shell: "sleep 1000", Timeout: -1}); err != nil {
 		t.Fatal(err)
 	}

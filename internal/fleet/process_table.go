@@ -133,8 +133,8 @@ func (p *process) copyOutput(ctx context.Context, a Attachment) error {
 			return timeoutError(context.Cause(ctx))
 		}
 		stream, from, n, more := p.out.read(at, b)
-		if from > at && a.Lost != nil {
-			a.Lost(from - at)
+		if from > at && a.OnLost != nil {
+			a.OnLost(from - at)
 		}
 		at = from + int64(n)
 		if n == 0 && more == nil {

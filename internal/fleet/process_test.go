@@ -18,7 +18,7 @@ import (
 
 func newSandbox(t testing.TB, f *Fleet, cfg atoll.Config) *Sandbox {
 	t.Helper()
-	sb, err := f.For(LocalCaller()).Create(t.Context(), cfg)
+	sb, err := f.Account(LocalCaller()).Create(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestSlowAttachmentMissesOutput(t *testing.T) {
 	done := make(chan error)
 	go func() {
 		_, err := sb.Attach(minuteContext(t), "p", Attachment{
-			Stdin: strings.NewReader("\n"), Lost: func(n int64) { lost += n },
+			Stdin: strings.NewReader("\n"), OnLost: func(n int64) { lost += n },
 			Stdout: writerFunc(func(b []byte) (int, error) {
 				once.Do(func() { close(held); <-release })
 				return got.Write(b)
@@ -421,7 +421,7 @@ func TestProcessEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	var list []atoll.Event
-	err := f.For(LocalCaller()).Events(minuteContext(t), event.Filter{Types: []string{"process.*"}, Object: sb.ID()}, true, func(e atoll.Event) error {
+	err := f.Account(LocalCaller()).Events(minuteContext(t), event.Filter{Types: []string{"process.*"}, Object: sb.ID()}, true, func(e atoll.Event) error {
 		if list = append(list, e); len(list) == 2 {
 			return errEnough
 		}
@@ -546,7 +546,7 @@ func TestScopesOfProcesses(t *testing.T) {
 	if _, _, err := sb.Run(ctx, "p", atoll.Cmd{Shell: "echo x"}); err != nil {
 		t.Fatal(err)
 	}
-	reader, err := f.For(Caller{Owner: atoll.Local, Scopes: []atoll.Scope{atoll.ScopeRead}}).Open(ctx, sb.ID())
+	reader, err := f.Account(Caller{Owner: atoll.Local, Scopes: []atoll.Scope{atoll.ScopeRead}}).Open(ctx, sb.ID())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -179,8 +179,8 @@ func (f *Fleet) queryAllowance(ctx context.Context, o atoll.Owner) (l atoll.Allo
 	l.Used.Disk += bytes + kept
 	l.Used.Processes = f.commandCounts.countOf(o)
 	if err == nil {
-		var s model.Spend
-		s, err = f.spending.SpentSince(ctx, model.Who{Owner: o}, monthStart(f.now()))
+		var s model.Usage
+		s, err = f.spending.UsageSince(ctx, model.Caller{Owner: o}, monthStart(f.now()))
 		l.Used.Tokens, l.Used.Cost = s.Input+s.CacheRead+s.CacheWrite+s.Output, s.Cost
 	}
 	return l, err

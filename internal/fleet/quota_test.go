@@ -62,7 +62,7 @@ func TestQuotaSumsDoNotOverflow(t *testing.T) {
 // bounds.
 func TestStoredOverflowLocksNoOwnerOut(t *testing.T) {
 	f := openFleet(t, Options{})
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	for range 2 {
 		forceRow(t, f, mustCreate(t, a, atoll.Config{}).ID(), func(r *row) {
 			r.cfg.Limits.Disk, r.cfg.Limits.Memory, r.cfg.Limits.CPU = math.MaxInt64, math.MaxInt64, 1.7e308
@@ -83,7 +83,7 @@ func TestConcurrentCreatesKeepQuota(t *testing.T) {
 	home := t.TempDir()
 	fleets := []*Fleet{openFleet(t, Options{Home: home}), openFleet(t, Options{Home: home})}
 	eve := Caller{Owner: atoll.Owner{App: "app", User: "eve"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}}
-	admin := fleets[0].For(LocalCaller())
+	admin := fleets[0].Account(LocalCaller())
 	if err := admin.SetQuota(t.Context(), eve.Owner, atoll.Quota{Sandboxes: 5}); err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestConcurrentCreatesKeepQuota(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 20 {
 		wg.Go(func() {
-			_, err := fleets[i%2].For(eve).Create(t.Context(), atoll.Config{})
+			_, err := fleets[i%2].Account(eve).Create(t.Context(), atoll.Config{})
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
@@ -106,7 +106,7 @@ func TestConcurrentCreatesKeepQuota(t *testing.T) {
 	if made != 5 || len(driverStates(t, fleets[0].opts.Drivers[0])) != 5 {
 		t.Errorf("%d were made", made)
 	}
-	got, err := fleets[1].For(eve).Allowance(t.Context())
+	got, err := fleets[1].Account(eve).Allowance(t.Context())
 	if err != nil || got.Limit.Sandboxes != 5 || got.Used.Sandboxes != 5 || got.Limit.Memory != -1 || got.Owner != eve.Owner {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -117,7 +117,7 @@ func TestConcurrentCreatesKeepQuota(t *testing.T) {
 
 func TestQuotaOfTheFleetAndOwnOne(t *testing.T) {
 	f := openFleet(t, Options{Quota: atoll.Quota{Sandboxes: 1, Memory: 1 << 30, Disk: 300 << 20}})
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	first := mustCreate(t, a, atoll.Config{})
 	info, err := first.Info(t.Context())
 	if err != nil || info.Config.Limits.Memory != 1<<30 || info.Config.Limits.Disk != 100<<20 {
@@ -155,7 +155,7 @@ func TestQuotaOfTheFleetAndOwnOne(t *testing.T) {
 
 func TestQuotaOfCommands(t *testing.T) {
 	f := openFleet(t, Options{Quota: atoll.Quota{Processes: 2}})
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	sb, other := mustCreate(t, a, atoll.Config{}), mustCreate(t, a, atoll.Config{})
 	one, two := startEndlessCommand(t, sb), startEndlessCommand(t, other)
 	if err := execError(sb); !errors.Is(err, atoll.ErrQuota) {

@@ -12,8 +12,8 @@ import (
 func TestTenantsCannotReachHost(t *testing.T) {
 	f := openFleet(t, Options{})
 	owner := atoll.Owner{App: "app", User: "mallory"}
-	tenant := f.For(Caller{Owner: owner, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
-	host := f.For(Caller{Owner: owner, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun, atoll.ScopeHost}})
+	tenant := f.Account(Caller{Owner: owner, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
+	host := f.Account(Caller{Owner: owner, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun, atoll.ScopeHost}})
 	plain, err := tenant.Create(t.Context(), atoll.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +43,7 @@ func TestTenantsCannotReachHost(t *testing.T) {
 // would know.
 func TestForkRefusesUnrecordedSettings(t *testing.T) {
 	f := openFleet(t, Options{})
-	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
+	sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{})
 	for field, spec := range map[string]atoll.Spec{
 		"network":  {Network: atoll.Network{Mode: atoll.NetworkOpen}},
 		"image":    {Image: "busybox"},
@@ -53,7 +53,7 @@ func TestForkRefusesUnrecordedSettings(t *testing.T) {
 		"requests": {Requests: atoll.Resources{Memory: 1}},
 		"timeouts": {Timeouts: atoll.Timeouts{Exec: -1}},
 		"mounts":   {Mounts: []atoll.Mount{{Source: t.TempDir(), Target: "/mnt"}}},
-		"machine":  {Machine: &atoll.Machine{}},
+		"machine":  {VM: &atoll.VM{}},
 	} {
 		_, err := sb.Fork(t.Context(), "", spec)
 		var e *atoll.FieldError

@@ -49,9 +49,9 @@ func (f *Fleet) runReaper(ctx context.Context) error {
 	}
 }
 
-// Tidy handles the expired sandboxes once, if no process leads. It is for short-lived programs; it
+// ExpireSandboxes handles the expired sandboxes once, if no process leads. It is for short-lived programs; it
 // costs one query when nothing is due.
-func (f *Fleet) Tidy(ctx context.Context) error {
+func (f *Fleet) ExpireSandboxes(ctx context.Context) error {
 	due := 0
 	err := f.registry.DB.QueryRowContext(ctx, "select count(*) from sandboxes where due > 0 and due <= ?", registry.Timestamp(f.now())).Scan(&due)
 	if err != nil || due == 0 {

@@ -92,7 +92,7 @@ func (f *Fleet) stateNow(t *testing.T, sb *Sandbox) atoll.State {
 
 func TestSessionEndsAfterItsLastUse(t *testing.T) {
 	runWithFakeClock(t, newDriverOnDisk, func(t *testing.T, f *Fleet) {
-		sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
+		sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{})
 		for range 4 { // it is used again and again
 			advance(29 * time.Minute)
 			if err := execError(sb); err != nil {
@@ -124,7 +124,7 @@ func TestSessionEndsAfterItsLastUse(t *testing.T) {
 
 func TestRunningCommandIsUse(t *testing.T) {
 	runWithFakeClock(t, newDriverOnDisk, func(t *testing.T, f *Fleet) {
-		sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{Lifecycle: atoll.Lifecycle{Idle: time.Minute}})
+		sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{Lifecycle: atoll.Lifecycle{Idle: time.Minute}})
 		done := make(chan error, 1)
 		go func() {
 			_, err := sb.Exec(context.Background(), atoll.Cmd{Shell: "sleep 900", Timeout: -1})
@@ -146,7 +146,7 @@ func TestRunningCommandIsUse(t *testing.T) {
 
 func TestTTLEndsSandboxInUse(t *testing.T) {
 	runWithFakeClock(t, newDriverOnDisk, func(t *testing.T, f *Fleet) {
-		sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{Lifecycle: atoll.Lifecycle{TTL: 10 * time.Minute, Idle: -1}})
+		sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{Lifecycle: atoll.Lifecycle{TTL: 10 * time.Minute, Idle: -1}})
 		done := make(chan error, 1)
 		go func() {
 			_, err := sb.Exec(context.Background(), atoll.Cmd{Shell: "sleep 86400", Timeout: -1})
@@ -165,7 +165,7 @@ func TestTTLEndsSandboxInUse(t *testing.T) {
 func TestLongrunningStopsAndEnds(t *testing.T) {
 	runWithFakeClock(t, newDriverOnDisk, func(t *testing.T, f *Fleet) {
 		cfg := atoll.Config{Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyLongrunning, Idle: 20 * time.Minute, Lifetime: time.Hour}}
-		sb, busy := mustCreate(t, f.For(LocalCaller()), cfg), mustCreate(t, f.For(LocalCaller()), cfg)
+		sb, busy := mustCreate(t, f.Account(LocalCaller()), cfg), mustCreate(t, f.Account(LocalCaller()), cfg)
 		advance(21 * time.Minute)
 		if s := f.stateNow(t, sb); s != atoll.Stopped {
 			t.Errorf("after 20 idle minutes it is %s", s)
@@ -222,7 +222,7 @@ func TestActivityInSandboxIsUse(t *testing.T) {
 				return st, err
 			}
 		})
-		sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
+		sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{})
 		advance(29 * time.Minute)
 		mu.Lock()
 		if asked != 0 {
@@ -251,7 +251,7 @@ func TestFailedExpiryIsRetried(t *testing.T) {
 		d = &faultyDriver{Driver: &virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}
 		return d
 	}, func(t *testing.T, f *Fleet) {
-		sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
+		sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{})
 		d.setHooks(func(d *faultyDriver) {
 			d.destroy = func(context.Context, *virtual.Sandbox) error { return errors.New("not now") }
 		})
@@ -269,7 +269,7 @@ func TestFailedExpiryIsRetried(t *testing.T) {
 
 func TestUpdatedLifecycleApplies(t *testing.T) {
 	runWithFakeClock(t, newDriverOnDisk, func(t *testing.T, f *Fleet) {
-		a := f.For(LocalCaller())
+		a := f.Account(LocalCaller())
 		sb := mustCreate(t, a, atoll.Config{Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent}})
 		advance(time.Hour)
 		if _, err := a.Update(t.Context(), sb.ID(), Change{Lifecycle: &atoll.Lifecycle{TTL: time.Hour + 10*time.Second, Idle: -1}}); err != nil {
@@ -300,10 +300,10 @@ func TestSingleLeader(t *testing.T) {
 		t.Errorf("Run of one that waits: %v", err)
 	}
 	go func() { runs <- two.Run(ctx2) }()
-	sb := mustCreate(t, one.For(LocalCaller()), atoll.Config{Lifecycle: atoll.Lifecycle{TTL: time.Millisecond}})
+	sb := mustCreate(t, one.Account(LocalCaller()), atoll.Config{Lifecycle: atoll.Lifecycle{TTL: time.Millisecond}})
 	ended := make(chan error, 1)
 	go func() {
-		ended <- one.For(LocalCaller()).Events(t.Context(), event.Filter{Types: []string{"sandbox.destroyed"}}, true, func(e atoll.Event) error {
+		ended <- one.Account(LocalCaller()).Events(t.Context(), event.Filter{Types: []string{"sandbox.destroyed"}}, true, func(e atoll.Event) error {
 			if e.Object == sb.ID() {
 				return errFound
 			}
@@ -342,7 +342,7 @@ func TestUnstoppableSandboxKeepsRunning(t *testing.T) {
 	runWithFakeClock(t, func(home string) atoll.Driver {
 		return unstoppableDriver{&virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}
 	}, func(t *testing.T, f *Fleet) {
-		sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent, Idle: time.Minute}})
+		sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent, Idle: time.Minute}})
 		advance(9 * time.Minute)
 		if r := readRow(t, f, sb.ID()); r.state != atoll.Running || r.goal != "" || r.due.Sub(r.active) < reconcileInterval {
 			t.Errorf("it is %s, goal %q, due %v", r.state, r.goal, r.due)
@@ -356,7 +356,7 @@ func TestLeaderSkipsMemoryOfOtherProcess(t *testing.T) {
 	home := t.TempDir()
 	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{virtual.New()}})
 	leader := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{virtual.New()}})
-	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{Lifecycle: atoll.Lifecycle{TTL: time.Nanosecond}})
+	sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{Lifecycle: atoll.Lifecycle{TTL: time.Nanosecond}})
 	r := readRow(t, f, sb.ID())
 	if err := leader.applyExpiry(t.Context(), r); err != nil {
 		t.Error(err)
@@ -378,7 +378,7 @@ func TestLeaderSkipsMemoryOfOtherProcess(t *testing.T) {
 func TestTidyEndsExpiredSandboxes(t *testing.T) {
 	now := time.Now()
 	f := openFleet(t, Options{Now: func() time.Time { return now }})
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	due := mustCreate(t, a, atoll.Config{Lifecycle: atoll.Lifecycle{TTL: time.Hour}})
 	stays := mustCreate(t, a, atoll.Config{Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent}})
 	now = now.Add(2 * time.Hour)
@@ -386,7 +386,7 @@ func TestTidyEndsExpiredSandboxes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Tidy(t.Context()); err != nil {
+	if err := f.ExpireSandboxes(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if s := f.stateNow(t, due); s != atoll.Running {
@@ -395,7 +395,7 @@ func TestTidyEndsExpiredSandboxes(t *testing.T) {
 	if err := resign(); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Tidy(t.Context()); err != nil {
+	if err := f.ExpireSandboxes(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if s := f.stateNow(t, due); s != atoll.Destroyed {
@@ -433,7 +433,7 @@ func TestExpirySavesWorkFirst(t *testing.T) {
 			}
 			return failure
 		}
-		sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{Spec: atoll.Spec{Labels: map[string]string{"a": "b"}}})
+		sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{Spec: atoll.Spec{Labels: map[string]string{"a": "b"}}})
 		advance(31 * time.Minute)
 		if s := f.stateNow(t, sb); s != atoll.Stopped {
 			t.Errorf("unsaved it is %s", s)

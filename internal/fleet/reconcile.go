@@ -40,7 +40,7 @@ func (f *Fleet) reconcileNow(ctx context.Context, id string, failure error) (row
 		return r, err
 	}
 	if r.holder != "" && r.holder != f.member.ID() {
-		if alive, err := f.member.Alive(r.holder); alive || err != nil {
+		if alive, err := f.member.IsAlive(r.holder); alive || err != nil {
 			return r, errors.Join(errHeld, err)
 		}
 	}
@@ -151,7 +151,7 @@ func ignoreError(err, what error) error {
 // reconcileDead reconciles what processes that died have left half done, and ends the sandboxes
 // that lived in them.
 func (f *Fleet) reconcileDead(ctx context.Context) error {
-	dead, err := f.member.Dead()
+	dead, err := f.member.DeadMembers()
 	for _, d := range dead {
 		if e := errors.Join(f.reconcileInstance(ctx, d.ID), f.destroyStandalone(ctx, d.ID)); e != nil {
 			err = errors.Join(err, e, d.Release())
@@ -211,7 +211,7 @@ func (f *Fleet) reconcileStrays(ctx context.Context) error {
 			if id == "" || dead[id] {
 				continue
 			}
-			alive, err := f.member.Alive(id)
+			alive, err := f.member.IsAlive(id)
 			if err != nil {
 				return err
 			}

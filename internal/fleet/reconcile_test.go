@@ -77,7 +77,7 @@ func TestReconcileDeadProcesses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := openFleet(t, Options{})
-			sb := mustCreate(t, f.For(LocalCaller()), namedConfig("x"))
+			sb := mustCreate(t, f.Account(LocalCaller()), namedConfig("x"))
 			if c.act != nil {
 				inner, err := f.opts.Drivers[0].Open(t.Context(), sb.ID())
 				if err == nil {
@@ -97,7 +97,7 @@ func TestReconcileDeadProcesses(t *testing.T) {
 			if have := driverStates(t, again.opts.Drivers[0]); (len(have) == 0) != c.gone {
 				t.Errorf("the driver has %v", have)
 			}
-			if left, err := again.member.Dead(); err != nil || len(left) != 0 {
+			if left, err := again.member.DeadMembers(); err != nil || len(left) != 0 {
 				t.Errorf("%d instances are not buried, %v", len(left), err)
 			}
 		})
@@ -110,7 +110,7 @@ func TestPartlyRemovedDirectoriesAreRemoved(t *testing.T) {
 	for _, goal := range []string{goalCreate, goalDestroy} {
 		t.Run(goal, func(t *testing.T) {
 			f := openFleet(t, Options{})
-			sb := mustCreate(t, f.For(LocalCaller()), namedConfig("x"))
+			sb := mustCreate(t, f.Account(LocalCaller()), namedConfig("x"))
 			dir := f.opts.Drivers[0].(*virtual.Driver).Dir
 			must(t, os.Rename(filepath.Join(dir, sb.ID()), filepath.Join(dir, ".gone-"+sb.ID()+"-x")))
 			dead := deadInstance(t, f)
@@ -131,7 +131,7 @@ func TestPartlyRemovedDirectoriesAreRemoved(t *testing.T) {
 func TestReconcileSkipsLiveProcesses(t *testing.T) {
 	d := &faultyDriver{Driver: &virtual.Driver{Dir: t.TempDir()}}
 	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
-	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
+	sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{})
 	entered, gate := make(chan struct{}), make(chan struct{})
 	d.setHooks(func(d *faultyDriver) {
 		d.stop = func(ctx context.Context, sb *virtual.Sandbox) error {
@@ -150,7 +150,7 @@ func TestReconcileSkipsLiveProcesses(t *testing.T) {
 	if r := readRow(t, other, sb.ID()); r.state != atoll.Stopping || r.holder != f.member.ID() {
 		t.Errorf("it is %s, held by %q", r.state, r.holder)
 	}
-	theirs, err := other.For(LocalCaller()).Open(t.Context(), sb.ID())
+	theirs, err := other.Account(LocalCaller()).Open(t.Context(), sb.ID())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,8 +173,8 @@ func TestOtherProcessStopsRunningSandbox(t *testing.T) {
 	home := t.TempDir()
 	shared := virtual.New() // a driver whose sandboxes both see, with no lock of its own
 	f, other := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{persistentDriver{shared}}}), openFleet(t, Options{Home: home, Drivers: []atoll.Driver{persistentDriver{shared}}})
-	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
-	theirs, err := other.For(LocalCaller()).Open(t.Context(), sb.ID())
+	sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{})
+	theirs, err := other.Account(LocalCaller()).Open(t.Context(), sb.ID())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +231,7 @@ func TestOrphansAreAdopted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	list, err := f.For(LocalCaller()).List(t.Context(), Filter{})
+	list, err := f.Account(LocalCaller()).List(t.Context(), Filter{})
 	if err != nil || len(list) != 4 {
 		t.Fatalf("%d adopted, %v", len(list), err)
 	}
@@ -245,7 +245,7 @@ func TestOrphansAreAdopted(t *testing.T) {
 	if len(names) != 4 || names["web"] != atoll.Running {
 		t.Errorf("names: %v", names)
 	}
-	sb, err := f.For(LocalCaller()).Open(t.Context(), "web")
+	sb, err := f.Account(LocalCaller()).Open(t.Context(), "web")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +256,7 @@ func TestOrphansAreAdopted(t *testing.T) {
 
 func TestDestroyedSandboxesAreRemoved(t *testing.T) {
 	f := openFleet(t, Options{})
-	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
+	sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{})
 	forceRow(t, f, sb.ID(), func(r *row) { r.state = atoll.Destroyed })
 	if err := f.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
@@ -268,7 +268,7 @@ func TestDestroyedSandboxesAreRemoved(t *testing.T) {
 
 func TestVanishedSandboxesAreMarked(t *testing.T) {
 	f := openFleet(t, Options{})
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	one, two, three := mustCreate(t, a, namedConfig("one")), mustCreate(t, a, namedConfig("two")), mustCreate(t, a, namedConfig("three"))
 	for _, sb := range []*Sandbox{one, two} {
 		inner, err := f.opts.Drivers[0].Open(t.Context(), sb.ID())
@@ -307,7 +307,7 @@ func TestVanishedSandboxesAreMarked(t *testing.T) {
 
 func TestExternalChangesAreNoticed(t *testing.T) {
 	f := openFleet(t, Options{})
-	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
+	sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{})
 	inner, err := f.opts.Drivers[0].Open(t.Context(), sb.ID())
 	if err != nil {
 		t.Fatal(err)
@@ -336,7 +336,7 @@ func TestUnavailableDriverChangesNothing(t *testing.T) {
 	home := t.TempDir()
 	d := &faultyDriver{Driver: &virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}
 	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
-	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
+	sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{})
 	before := readRow(t, f, sb.ID())
 	d.setHooks(func(d *faultyDriver) {
 		d.list = func(context.Context) ([]atoll.Status, error) { return nil, errors.New("no connection") }
@@ -362,9 +362,9 @@ func TestUnavailableDriverChangesNothing(t *testing.T) {
 func TestMemoryEndsWithItsProcess(t *testing.T) {
 	home := t.TempDir()
 	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{virtual.New()}})
-	sb := mustCreate(t, f.For(LocalCaller()), namedConfig("x"))
+	sb := mustCreate(t, f.Account(LocalCaller()), namedConfig("x"))
 	other := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{virtual.New()}})
-	theirs, err := other.For(LocalCaller()).Open(t.Context(), "x")
+	theirs, err := other.Account(LocalCaller()).Open(t.Context(), "x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -395,7 +395,7 @@ func orUnavailable(err error) error {
 
 func TestOneshotEndsWithCreator(t *testing.T) {
 	f := openFleet(t, Options{})
-	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyOneshot}})
+	sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyOneshot}})
 	dead := deadInstance(t, f)
 	forceRow(t, f, sb.ID(), func(r *row) { r.process = dead })
 	again := openFleet(t, Options{Home: f.opts.Home})
@@ -411,7 +411,7 @@ func TestOneshotEndsWithCreator(t *testing.T) {
 // dead.
 func TestInstanceWithoutFileIsDead(t *testing.T) {
 	f := openFleet(t, Options{})
-	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
+	sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{})
 	forceRow(t, f, sb.ID(), func(r *row) { r.state, r.goal, r.holder = atoll.Stopping, "stop", "sneverwas0000" })
 	if err := f.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
@@ -425,7 +425,7 @@ func TestInstanceWithoutFileIsDead(t *testing.T) {
 // and the registry records that the sandbox is gone.
 func TestCommandInVanishedSandbox(t *testing.T) {
 	f := openFleet(t, Options{})
-	sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
+	sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{})
 	inner, err := f.opts.Drivers[0].Open(t.Context(), sb.ID())
 	if err == nil {
 		err = inner.Destroy(t.Context())
@@ -447,7 +447,7 @@ func TestCommandInVanishedSandbox(t *testing.T) {
 func TestMessagesHideSecrets(t *testing.T) {
 	d := &faultyDriver{Driver: virtual.New()}
 	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	d.setHooks(func(d *faultyDriver) {
 		d.create = func(_ context.Context, s atoll.Spec) (atoll.Sandbox, error) {
 			return nil, errors.New("environment " + strings.Join(s.Env, " "))
@@ -471,7 +471,7 @@ func TestUpdateUnbindsOneshot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	one := mustCreate(t, a, atoll.Config{Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyOneshot}})
 	two := mustCreate(t, a, atoll.Config{Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyOneshot}})
 	if _, err := a.Update(t.Context(), one.ID(), Change{Lifecycle: &atoll.Lifecycle{Policy: atoll.PolicyPersistent}}); err != nil {
@@ -492,7 +492,7 @@ func TestUpdateUnbindsOneshot(t *testing.T) {
 func TestBrokenSandboxDoesNotPreventOpen(t *testing.T) {
 	d := &faultyDriver{Driver: &virtual.Driver{Dir: t.TempDir()}}
 	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	bad, good := mustCreate(t, a, namedConfig("bad")), mustCreate(t, a, namedConfig("good"))
 	dead := deadInstance(t, f)
 	forceRow(t, f, bad.ID(), func(r *row) { r.state, r.goal, r.holder = atoll.Stopping, goalDestroy, dead })
@@ -503,7 +503,7 @@ func TestBrokenSandboxDoesNotPreventOpen(t *testing.T) {
 	if r := readRow(t, again, bad.ID()); r.state != atoll.Failed || r.goal != goalDestroy || r.message != "not now" {
 		t.Errorf("it is %s (%s), goal %q", r.state, r.message, r.goal)
 	}
-	sb, err := again.For(LocalCaller()).Open(t.Context(), good.ID())
+	sb, err := again.Account(LocalCaller()).Open(t.Context(), good.ID())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -530,9 +530,9 @@ func TestOtherProcessStopsLockedSandbox(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			home := t.TempDir()
 			f, other := openFleet(t, Options{Home: home}), openFleet(t, Options{Home: home})
-			sb := mustCreate(t, f.For(LocalCaller()), atoll.Config{})
+			sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{})
 			r := startEndlessCommand(t, sb)
-			theirs, err := other.For(LocalCaller()).Open(t.Context(), sb.ID())
+			theirs, err := other.Account(LocalCaller()).Open(t.Context(), sb.ID())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -348,7 +348,7 @@ func newBatch() *batch {
 func (b *batch) dropForgotten(ctx context.Context, tx *sql.Tx) error {
 	ids := make(map[string]bool, len(b.historyGrowth))
 	for some := range slices.Chunk(slices.Collect(maps.Keys(b.historyGrowth)), registry.MaxListed) {
-		found, err := registry.Strings(ctx, tx, "select id from sandboxes where id in "+registry.Placeholders(len(some)), registry.Args(some)...)
+		found, err := registry.QueryStrings(ctx, tx, "select id from sandboxes where id in "+registry.Placeholders(len(some)), registry.Args(some)...)
 		if err != nil {
 			return err
 		}

@@ -97,7 +97,7 @@ func TestFullRecorderBlocksAdd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := testRegistry(t, t.TempDir())
 		l := newRecorder(s, time.Now, nil)
-		s.WriteTurn <- struct{}{} // the registry is another's
+		s.WriteSlot <- struct{}{} // the registry is another's
 		for i := range maxQueued {
 			l.add(newTestRecord(i))
 		}
@@ -111,7 +111,7 @@ func TestFullRecorderBlocksAdd(t *testing.T) {
 			t.Error("add accepted an entry although the queue is full")
 		default:
 		}
-		<-s.WriteTurn
+		<-s.WriteSlot
 		wg.Wait()
 		if err := l.close(t.Context()); err != nil {
 			t.Error(err)
@@ -124,7 +124,7 @@ func TestRecorderReportsLostRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := testRegistry(t, t.TempDir())
 		l := newRecorder(s, time.Now, nil)
-		s.WriteTurn <- struct{}{}
+		s.WriteSlot <- struct{}{}
 		for i := range maxQueued {
 			l.add(newTestRecord(i))
 		}
@@ -134,7 +134,7 @@ func TestRecorderReportsLostRecords(t *testing.T) {
 		if d := time.Since(start); d != 2*queueTimeout {
 			t.Errorf("it waited %v", d)
 		}
-		<-s.WriteTurn
+		<-s.WriteSlot
 		if err := l.close(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -177,14 +177,14 @@ func TestRecorderSurvivesFailingRegistry(t *testing.T) {
 func TestRecorderCloseEndsWithContext(t *testing.T) {
 	s := testRegistry(t, t.TempDir())
 	l := newRecorder(s, time.Now, nil)
-	s.WriteTurn <- struct{}{}
+	s.WriteSlot <- struct{}{}
 	l.add(newTestRecord(0))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := l.close(ctx); err == nil {
 		t.Error("close does not report a lost entry")
 	}
-	<-s.WriteTurn
+	<-s.WriteSlot
 }
 
 func TestRecorderCloseWaitsForCalls(t *testing.T) {

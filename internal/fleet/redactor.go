@@ -14,18 +14,18 @@ type Redactor struct{ m *mask }
 // Redactor returns a Redactor of the present secrets of the sandbox.
 func (s *Sandbox) Redactor() Redactor { return Redactor{s.secretMask(nil)} }
 
-// Idle reports whether there is nothing to hide.
-func (r Redactor) Idle() bool { return r.m == nil }
+// IsEmpty reports whether there is nothing to hide.
+func (r Redactor) IsEmpty() bool { return r.m == nil }
 
-// Text returns s with its secrets hidden.
-func (r Redactor) Text(s string) string { return r.m.redact(s) }
+// RedactText returns s with its secrets hidden.
+func (r Redactor) RedactText(s string) string { return r.m.redact(s) }
 
 // Error returns err, or an error with the secrets in its text hidden.
 func (r Redactor) Error(err error) error { return r.m.redactError(err) }
 
-// JSON returns a value with the secrets in its strings, names and numbers hidden. Invalid JSON
+// RedactJSON returns a value with the secrets in its strings, names and numbers hidden. Invalid JSON
 // becomes a string.
-func (r Redactor) JSON(b json.RawMessage) json.RawMessage {
+func (r Redactor) RedactJSON(b json.RawMessage) json.RawMessage {
 	if r.m == nil || len(b) == 0 || !bytes.Contains(b, []byte(`\`)) && r.m.redact(string(b)) == string(b) {
 		return b
 	}
@@ -65,9 +65,9 @@ func (r Redactor) redactValue(v any) any {
 	return v
 }
 
-// Hold splits a text that will be continued: told can be shown, with its secrets hidden; rest may
+// Split splits a text that will be continued: told can be shown, with its secrets hidden; rest may
 // be the beginning of a secret and is to be put before the continuation.
-func (r Redactor) Hold(s string) (told, rest string) {
+func (r Redactor) Split(s string) (told, rest string) {
 	if r.m == nil {
 		return s, ""
 	}

@@ -33,10 +33,10 @@ func TestHoldShowsNoPartialSecrets(t *testing.T) {
 			var out strings.Builder
 			told, rest := "", ""
 			for at := 0; at < len(c.text); at += size {
-				told, rest = r.Hold(rest + c.text[at:min(at+size, len(c.text))])
+				told, rest = r.Split(rest + c.text[at:min(at+size, len(c.text))])
 				out.WriteString(told)
 			}
-			out.WriteString(r.Text(rest))
+			out.WriteString(r.RedactText(rest))
 			got := out.String()
 			for strings.Contains(got, "******") { // those next to each other
 				got = strings.ReplaceAll(got, "******", "***")
@@ -47,7 +47,7 @@ func TestHoldShowsNoPartialSecrets(t *testing.T) {
 		}
 	}
 	r := redactorOf("aaaa")
-	if _, rest := r.Hold(strings.Repeat("a", 1<<16)); len(rest) > 64 {
+	if _, rest := r.Split(strings.Repeat("a", 1<<16)); len(rest) > 64 {
 		t.Errorf("%d bytes are held back", len(rest))
 	}
 }
@@ -59,7 +59,7 @@ func TestRedactorJSON(t *testing.T) {
 		`{"a":"x\nsecret"}`: `{"a":"x\nsecret"}`, `{"a":12345678,"nsecret":["nsecret"]}`: `{"***":["***"],"a":"***"}`,
 		`"operator\nsecret"`: `"***"`, `"\u006esecret"`: `"***"`, `nsecret`: `"***"`, `{"n":1.50}`: `{"n":1.50}`, `null`: `null`, ``: ``,
 	} {
-		got := r.JSON(json.RawMessage(in))
+		got := r.RedactJSON(json.RawMessage(in))
 		if string(got) != want || in != "" && !json.Valid(got) {
 			t.Errorf("%s: %s, not %s", in, got, want)
 		}

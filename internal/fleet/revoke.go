@@ -50,9 +50,9 @@ func (r *revocations) notifyAll(ctx context.Context) {
 	}
 }
 
-// GoodTokens returns the given tokens that are still valid, with the time until they expire; 0:
+// ValidTokens returns the given tokens that are still valid, with the time until they expire; 0:
 // never.
-func (f *Fleet) GoodTokens(ctx context.Context, ids []string) (map[string]time.Duration, error) {
+func (f *Fleet) ValidTokens(ctx context.Context, ids []string) (map[string]time.Duration, error) {
 	good, err := f.queryGoodTokens(ctx, ids)
 	if err != nil {
 		return nil, &atoll.Error{Op: "look up tokens", Err: err}

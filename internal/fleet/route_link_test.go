@@ -14,7 +14,7 @@ import (
 func TestRouteLinks(t *testing.T) {
 	c := newFakeClock()
 	f := openMemoryFleet(t, t.TempDir(), c.now)
-	admin := f.For(LocalCaller())
+	admin := f.Account(LocalCaller())
 	token := func(o atoll.Owner, scopes ...atoll.Scope) (*Account, atoll.Token) {
 		tok := mustToken(t, admin, atoll.Token{Owner: o, Scopes: scopes})
 		return mustAuthenticate(t, f, tok.Secret), tok

@@ -166,7 +166,7 @@ func TestServersShareOneFleet(t *testing.T) {
 	t.Parallel()
 	s := newServerGroup(t)
 	one, two := s.startServer(t, nil), s.startServer(t, nil)
-	a, b := one.For(LocalCaller()), two.For(LocalCaller())
+	a, b := one.Account(LocalCaller()), two.Account(LocalCaller())
 
 	sb := mustCreate(t, a, atoll.Config{Spec: atoll.Spec{Name: "web"}, Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent}, Workspaces: []atoll.WorkspaceMount{{Workspace: "w"}}})
 	other, err := b.Open(t.Context(), "web")
@@ -215,11 +215,11 @@ func TestServersFailOver(t *testing.T) {
 	ended := runServer(t, one)
 	waitFor(t, "the first leads", func() bool { return isLeader(t, one) })
 	runServer(t, two)
-	half := mustCreate(t, one.For(LocalCaller()), persistentConfig())
+	half := mustCreate(t, one.Account(LocalCaller()), persistentConfig())
 	forceRow(t, one, half.ID(), func(r *row) {
 		r.state, r.holder, r.goal = atoll.Stopping, one.member.ID(), "stop"
 	})
-	due := mustCreate(t, two.For(LocalCaller()), atoll.Config{Lifecycle: atoll.Lifecycle{TTL: 2 * testLease}})
+	due := mustCreate(t, two.Account(LocalCaller()), atoll.Config{Lifecycle: atoll.Lifecycle{TTL: 2 * testLease}})
 	heal := w.stallConnections()
 	var renewed string // when the first has renewed its lease for the last time, by the clock of the database
 	must(t, two.registry.DB.QueryRowContext(t.Context(), "select cast(seen as text) from instances where id = ?", one.member.ID()).Scan(&renewed))
@@ -230,7 +230,7 @@ func TestServersFailOver(t *testing.T) {
 		t.Errorf("it led before the lease was over")
 	}
 	heal()
-	if _, err := one.For(LocalCaller()).Create(t.Context(), persistentConfig()); !errors.Is(err, atoll.ErrUnavailable) || !errors.Is(err, registry.ErrFenced) {
+	if _, err := one.Account(LocalCaller()).Create(t.Context(), persistentConfig()); !errors.Is(err, atoll.ErrUnavailable) || !errors.Is(err, registry.ErrFenced) {
 		t.Errorf("create by one that was taken for dead: %v", err)
 	}
 	waitFor(t, "what it was doing is settled", func() bool { return readRow(t, two, half.ID()).state == atoll.Running })
@@ -262,7 +262,7 @@ func TestServersStopLeadingInTime(t *testing.T) {
 	case <-ctx.Done():
 		t.Error("it leads on after twice its lease")
 	}
-	if _, err := f.For(LocalCaller()).List(t.Context(), Filter{}); !errors.Is(err, atoll.ErrUnavailable) {
+	if _, err := f.Account(LocalCaller()).List(t.Context(), Filter{}); !errors.Is(err, atoll.ErrUnavailable) {
 		t.Errorf("list without a registry: %v", err)
 	}
 	must(t, resign())
@@ -361,7 +361,7 @@ type workResult struct {
 // unless a value is there already.
 func createAndDestroy(t *testing.T, f *Fleet, stop <-chan struct{}, created chan<- struct{}) workResult {
 	w := workResult{acked: make(map[string]bool)}
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	failed := func(err error) {
 		w.failed++
 		if !errors.Is(err, atoll.ErrUnavailable) {
@@ -413,14 +413,14 @@ func TestServersUseDatabaseClock(t *testing.T) {
 			t.Errorf("its now is %v, between %v and %v", now, before, after)
 		}
 	}
-	sb := mustCreate(t, right.For(LocalCaller()), atoll.Config{Lifecycle: atoll.Lifecycle{Idle: 10 * time.Minute}})
-	late := mustCreate(t, slow.For(LocalCaller()), atoll.Config{Lifecycle: atoll.Lifecycle{TTL: time.Second}})
+	sb := mustCreate(t, right.Account(LocalCaller()), atoll.Config{Lifecycle: atoll.Lifecycle{Idle: 10 * time.Minute}})
+	late := mustCreate(t, slow.Account(LocalCaller()), atoll.Config{Lifecycle: atoll.Lifecycle{TTL: time.Second}})
 	waitFor(t, "what is due is ended", func() bool { return readRow(t, right, late.ID()).state == atoll.Destroyed })
-	must(t, wrong.Tidy(t.Context()))
+	must(t, wrong.ExpireSandboxes(t.Context()))
 	if r := readRow(t, right, sb.ID()); r.state != atoll.Running {
 		t.Errorf("what was in use is %s", r.state)
 	}
-	tok := mustToken(t, slow.For(LocalCaller()), atoll.Token{Name: "t", Scopes: []atoll.Scope{atoll.ScopeRead}, Expires: time.Now().Add(time.Minute)})
+	tok := mustToken(t, slow.Account(LocalCaller()), atoll.Token{Name: "t", Scopes: []atoll.Scope{atoll.ScopeRead}, Expires: time.Now().Add(time.Minute)})
 	must(t, errorOf(wrong.Authenticate(t.Context(), tok.Secret)))
 }
 
@@ -431,14 +431,14 @@ func TestServersClaimOnce(t *testing.T) {
 	s := newServerGroup(t)
 	one, two := s.startServer(t, nil), s.startServer(t, nil)
 	runServer(t, one)
-	must(t, errorOf(one.For(LocalCaller()).SetPool(t.Context(), atoll.Pool{Name: "p", Size: 20})))
+	must(t, errorOf(one.Account(LocalCaller()).SetPool(t.Context(), atoll.Pool{Name: "p", Size: 20})))
 	waitFor(t, "the pool is full", func() bool {
-		list, err := two.For(LocalCaller()).Pools(t.Context())
+		list, err := two.Account(LocalCaller()).Pools(t.Context())
 		return err == nil && len(list) == 1 && list[0].Ready == 20
 	})
 	got := make(chan string, 40)
 	for i := range 40 {
-		a := []*Fleet{one, two}[i%2].For(LocalCaller())
+		a := []*Fleet{one, two}[i%2].Account(LocalCaller())
 		go func() {
 			sb, err := a.Create(t.Context(), atoll.Config{Pool: "p", Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent}})
 			if err != nil {
@@ -476,7 +476,7 @@ func TestServersEventsAreInOrder(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var seen []int64
-	err := two.For(LocalCaller()).Events(ctx, event.Filter{}, true, func(e atoll.Event) error {
+	err := two.Account(LocalCaller()).Events(ctx, event.Filter{}, true, func(e atoll.Event) error {
 		if seen = append(seen, e.ID); len(seen) == 2*each {
 			return errEnough
 		}
@@ -495,7 +495,7 @@ func TestServersCrash(t *testing.T) {
 	t.Setenv(postgresVar, s.URL("public"))
 	home := t.TempDir()
 	f := openFleet(t, Options{Home: home})
-	must(t, errorOf(f.For(LocalCaller()).SetPool(t.Context(), atoll.Pool{Name: "p", Size: 4})))
+	must(t, errorOf(f.Account(LocalCaller()).SetPool(t.Context(), atoll.Pool{Name: "p", Size: 4})))
 	all := make(map[string]*reportedSandbox)
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -524,10 +524,10 @@ func TestServersHaveSameTables(t *testing.T) {
 	t.Parallel()
 	s := newServerGroup(t)
 	file, base := testRegistry(t, t.TempDir()), s.startServer(t, nil).registry
-	want, err := registry.Strings(t.Context(), file.DB, `select m.name || '.' || p.name from sqlite_master m join pragma_table_info(m.name) p
+	want, err := registry.QueryStrings(t.Context(), file.DB, `select m.name || '.' || p.name from sqlite_master m join pragma_table_info(m.name) p
 		where m.type = 'table' and m.name not like 'sqlite_%'`)
 	must(t, err)
-	got, err := registry.Strings(t.Context(), base.DB, `select table_name || '.' || column_name from information_schema.columns
+	got, err := registry.QueryStrings(t.Context(), base.DB, `select table_name || '.' || column_name from information_schema.columns
 		where table_schema = 'public' and table_name not in ('registry', 'instances', 'writes', 'sequences')`)
 	must(t, err)
 	slices.Sort(want)

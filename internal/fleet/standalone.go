@@ -11,10 +11,10 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Lone creates a standalone sandbox, which no registry records: end destroys it. If this process
+// CreateStandalone creates a standalone sandbox, which no registry records: end destroys it. If this process
 // dies first, any other process that uses the same home destroys it. It costs one file, where a
 // registry costs several waits for the disk.
-func Lone(ctx context.Context, home string, d atoll.Driver, spec atoll.Spec) (sb atoll.Sandbox, end func(context.Context) error, err error) {
+func CreateStandalone(ctx context.Context, home string, d atoll.Driver, spec atoll.Spec) (sb atoll.Sandbox, end func(context.Context) error, err error) {
 	in, err := member.JoinHome(home)
 	if err != nil {
 		return nil, nil, fmt.Errorf("fleet: %w", err)
@@ -42,8 +42,8 @@ func Lone(ctx context.Context, home string, d atoll.Driver, spec atoll.Spec) (sb
 }
 
 // destroyDeadStandalone destroys the standalone sandboxes of a driver whose processes died.
-func destroyDeadStandalone(ctx context.Context, home string, in *member.File, d atoll.Driver) error {
-	dead, err := in.Dead()
+func destroyDeadStandalone(ctx context.Context, home string, in *member.FileMember, d atoll.Driver) error {
+	dead, err := in.DeadMembers()
 	for _, r := range dead {
 		list, e := standaloneOf(home, r.ID)
 		destroyed := len(list) > 0

@@ -36,7 +36,7 @@ func TestStandalone(t *testing.T) {
 	skipOnPostgres(t, "with a registry that servers share none are made")
 	home := t.TempDir()
 	d := newDetachingDriver(home + "/sandboxes")
-	sb, end, err := Lone(t.Context(), home, d, atoll.Spec{Name: "alone"})
+	sb, end, err := CreateStandalone(t.Context(), home, d, atoll.Spec{Name: "alone"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestStandalone(t *testing.T) {
 	if err := f.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if list, err := f.For(LocalCaller()).List(t.Context(), Filter{All: true}); err != nil || len(list) != 0 {
+	if list, err := f.Account(LocalCaller()).List(t.Context(), Filter{All: true}); err != nil || len(list) != 0 {
 		t.Errorf("the fleet has %+v, %v", list, err)
 	}
 	if exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: "exit 3"}); err != nil || exit.Code != 3 {
@@ -68,7 +68,7 @@ func TestStandaloneOfDeadProcess(t *testing.T) {
 	home := t.TempDir()
 	d := newDetachingDriver(home + "/sandboxes")
 	first := leaveStandaloneSandbox(t, home, d)
-	_, end, err := Lone(t.Context(), home, d, atoll.Spec{})
+	_, end, err := CreateStandalone(t.Context(), home, d, atoll.Spec{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestStandaloneOfDeadProcess(t *testing.T) {
 	if _, err := d.Open(t.Context(), second); !errors.Is(err, atoll.ErrNotFound) {
 		t.Errorf("after a fleet: %v", err)
 	}
-	if list, err := f.For(LocalCaller()).List(t.Context(), Filter{All: true}); err != nil || len(list) != 0 {
+	if list, err := f.Account(LocalCaller()).List(t.Context(), Filter{All: true}); err != nil || len(list) != 0 {
 		t.Errorf("the fleet has %+v, %v", list, err)
 	}
 	if files, err := member.List(home); err != nil || len(files) != 1 {
@@ -95,7 +95,7 @@ func TestStandaloneOfDeadProcess(t *testing.T) {
 func TestStandaloneThatFails(t *testing.T) {
 	home := t.TempDir()
 	d := newDetachingDriver(home + "/sandboxes")
-	if _, _, err := Lone(t.Context(), home, d, atoll.Spec{Name: "Bad Name"}); !errors.Is(err, atoll.ErrInvalid) {
+	if _, _, err := CreateStandalone(t.Context(), home, d, atoll.Spec{Name: "Bad Name"}); !errors.Is(err, atoll.ErrInvalid) {
 		t.Errorf("error %v", err)
 	}
 	if files, err := member.List(home); err != nil || len(files) != 0 {

@@ -87,10 +87,10 @@ func (d asDriver) List(ctx context.Context) ([]atoll.Status, error) {
 
 func TestSuiteInMemory(t *testing.T) {
 	f := openFleet(t, Options{Drivers: []atoll.Driver{virtual.New()}})
-	atolltest.Run(t, asDriver{f.For(LocalCaller())})
+	atolltest.Run(t, asDriver{f.Account(LocalCaller())})
 }
 
 func TestSuiteKept(t *testing.T) {
 	f := openFleet(t, Options{})
-	atolltest.Run(t, asDriver{f.For(LocalCaller())})
+	atolltest.Run(t, asDriver{f.Account(LocalCaller())})
 }

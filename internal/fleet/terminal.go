@@ -84,7 +84,7 @@ func (s *Sandbox) AttachTerminal(ctx context.Context, name string, a atoll.Attac
 		return exit, err
 	}
 	noted := s.startAudit(op, name)
-	err = callInner(ctx, s, op, func(ctx context.Context, d atoll.TerminalUser) (err error) {
+	err = callInner(ctx, s, op, func(ctx context.Context, d atoll.TerminalAttacher) (err error) {
 		exit, err = d.AttachTerminal(ctx, name, a)
 		return err
 	})
@@ -97,7 +97,7 @@ func (s *Sandbox) ReadTerminal(ctx context.Context, name string) (screen atoll.S
 	if err := s.checkTerminal("read terminal", name); err != nil {
 		return screen, err
 	}
-	err = callInner(ctx, s, "read terminal", func(ctx context.Context, d atoll.TerminalUser) (err error) {
+	err = callInner(ctx, s, "read terminal", func(ctx context.Context, d atoll.TerminalAttacher) (err error) {
 		screen, err = d.ReadTerminal(ctx, name)
 		return err
 	})
@@ -110,7 +110,7 @@ func (s *Sandbox) SendTerminal(ctx context.Context, name string, input []byte) e
 		return err
 	}
 	noted := s.startAudit("send to terminal", name)
-	err := callInner(ctx, s, "send to terminal", func(ctx context.Context, d atoll.TerminalUser) error {
+	err := callInner(ctx, s, "send to terminal", func(ctx context.Context, d atoll.TerminalAttacher) error {
 		return d.SendTerminal(ctx, name, input)
 	})
 	noted(err)

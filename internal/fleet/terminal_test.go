@@ -14,7 +14,7 @@ import (
 // is not recorded; secrets in commands are hidden.
 func TestTerminalRights(t *testing.T) {
 	f := openFleet(t, Options{})
-	mine := f.For(LocalCaller())
+	mine := f.Account(LocalCaller())
 	ctx := t.Context()
 	sb, err := mine.Create(ctx, atoll.Config{Spec: atoll.Spec{Name: "box"}})
 	if err != nil {
@@ -26,7 +26,7 @@ func TestTerminalRights(t *testing.T) {
 	}
 	who := LocalCaller()
 	who.Scopes = []atoll.Scope{atoll.ScopeRead}
-	reader, err := f.For(who).Open(ctx, "box")
+	reader, err := f.Account(who).Open(ctx, "box")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func mustAuthenticate(t testing.TB, f *Fleet, secret string) *Account {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return f.For(c)
+	return f.Account(c)
 }
 
 var (
@@ -61,7 +61,7 @@ var (
 func TestEveryBadSecretIsTheSameError(t *testing.T) {
 	home, c := t.TempDir(), newFakeClock()
 	f := openMemoryFleet(t, home, c.now)
-	admin := f.For(LocalCaller())
+	admin := f.Account(LocalCaller())
 	good := mustToken(t, admin, atoll.Token{Name: "good", Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeRun, atoll.ScopeRead}})
 	old := mustToken(t, admin, atoll.Token{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}, Expires: c.after(time.Hour)})
 	gone := mustToken(t, admin, atoll.Token{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}})
@@ -100,7 +100,7 @@ func TestEveryBadSecretIsTheSameError(t *testing.T) {
 func TestRevocationHoldsAtOnceInEveryProcess(t *testing.T) {
 	home := t.TempDir()
 	f, other := openMemoryFleet(t, home, nil), openMemoryFleet(t, home, nil)
-	admin := f.For(LocalCaller())
+	admin := f.Account(LocalCaller())
 	for range 20 {
 		tok := mustToken(t, admin, atoll.Token{Name: "again", Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRun}})
 		bearer := mustAuthenticate(t, other, tok.Secret)
@@ -126,7 +126,7 @@ func TestRevocationHoldsAtOnceInEveryProcess(t *testing.T) {
 func TestTokenScopes(t *testing.T) {
 	c := newFakeClock()
 	f := openMemoryFleet(t, "", c.now)
-	admin := f.For(LocalCaller())
+	admin := f.Account(LocalCaller())
 	limited := mustAuthenticate(t, f, mustToken(t, admin, atoll.Token{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRun}, Expires: c.after(time.Hour)}).Secret)
 	free := mustAuthenticate(t, f, mustToken(t, admin, atoll.Token{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeHost}}).Secret)
 	reader := mustAuthenticate(t, f, mustToken(t, admin, atoll.Token{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}}).Secret)
@@ -173,7 +173,7 @@ func TestTokenScopes(t *testing.T) {
 // out.
 func TestRunTokenCannotRevokeAdmin(t *testing.T) {
 	f := openMemoryFleet(t, t.TempDir(), nil)
-	local := f.For(LocalCaller())
+	local := f.Account(LocalCaller())
 	run := []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}
 	agent := mustAuthenticate(t, f, mustToken(t, local, atoll.Token{Owner: alice, Scopes: run}).Secret)
 	for _, more := range []atoll.Scope{atoll.ScopeHost, atoll.ScopeAdmin} {
@@ -184,7 +184,7 @@ func TestRunTokenCannotRevokeAdmin(t *testing.T) {
 			}
 		}
 		mustAuthenticate(t, f, tok.Secret)
-		if err := f.For(Caller{Owner: alice, Scopes: append(run[:2:2], more)}).RevokeToken(t.Context(), tok.ID); err != nil {
+		if err := f.Account(Caller{Owner: alice, Scopes: append(run[:2:2], more)}).RevokeToken(t.Context(), tok.ID); err != nil {
 			t.Errorf("one with the scope %s too: %v", more, err)
 		}
 	}
@@ -197,7 +197,7 @@ func TestRunTokenCannotRevokeAdmin(t *testing.T) {
 
 func TestForeignTokensAreNotFound(t *testing.T) {
 	f := openMemoryFleet(t, "", nil)
-	admin := f.For(LocalCaller())
+	admin := f.Account(LocalCaller())
 	run := []atoll.Scope{atoll.ScopeRun}
 	a := mustToken(t, admin, atoll.Token{Name: "laptop", Owner: alice, Scopes: run})
 	b := mustToken(t, admin, atoll.Token{Name: "laptop", Owner: bob, Scopes: run})
@@ -235,7 +235,7 @@ func TestTokenNamesAreUniqueWhileTheyLive(t *testing.T) {
 		var n atomic.Int32
 		for i := range 16 {
 			wg.Go(func() {
-				switch _, err := fleets[i%2].For(LocalCaller()).CreateToken(t.Context(), tok); {
+				switch _, err := fleets[i%2].Account(LocalCaller()).CreateToken(t.Context(), tok); {
 				case err == nil:
 					n.Add(1)
 				case !errors.Is(err, atoll.ErrExists):
@@ -254,7 +254,7 @@ func TestTokenNamesAreUniqueWhileTheyLive(t *testing.T) {
 	if n := create(); n != 1 {
 		t.Fatalf("%d tokens of the name of one that expired", n)
 	}
-	asAlice := fleets[0].For(Caller{Owner: alice, Scopes: tok.Scopes})
+	asAlice := fleets[0].Account(Caller{Owner: alice, Scopes: tok.Scopes})
 	if err := asAlice.RevokeToken(t.Context(), "ci"); err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +266,7 @@ func TestTokenNamesAreUniqueWhileTheyLive(t *testing.T) {
 func TestTokenUseIsStoredOnceAMinute(t *testing.T) {
 	c := newFakeClock()
 	f := openMemoryFleet(t, "", c.now)
-	admin := f.For(LocalCaller())
+	admin := f.Account(LocalCaller())
 	tok := mustToken(t, admin, atoll.Token{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRun}})
 	used := func() time.Time {
 		list, err := admin.Tokens(t.Context())
@@ -296,7 +296,7 @@ func TestTokenUseIsStoredOnceAMinute(t *testing.T) {
 func TestExpiredTokensAreRemoved(t *testing.T) {
 	c := newFakeClock()
 	f := openMemoryFleet(t, "", c.now)
-	admin := f.For(LocalCaller())
+	admin := f.Account(LocalCaller())
 	live := mustToken(t, admin, atoll.Token{Scopes: []atoll.Scope{atoll.ScopeRun}})
 	mustToken(t, admin, atoll.Token{Scopes: []atoll.Scope{atoll.ScopeRun}, Expires: c.after(time.Hour)})
 	if err := admin.RevokeToken(t.Context(), mustToken(t, admin, atoll.Token{Scopes: []atoll.Scope{atoll.ScopeRun}}).ID); err != nil {
@@ -321,7 +321,7 @@ func TestExpiredTokensAreRemoved(t *testing.T) {
 
 func BenchmarkAuthenticate(b *testing.B) {
 	f := openMemoryFleet(b, b.TempDir(), nil)
-	admin := f.For(LocalCaller())
+	admin := f.Account(LocalCaller())
 	tok := mustToken(b, admin, atoll.Token{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRun}})
 	for range 1000 {
 		mustToken(b, admin, atoll.Token{Owner: bob, Scopes: []atoll.Scope{atoll.ScopeRun}})
@@ -340,8 +340,8 @@ func BenchmarkAuthenticate(b *testing.B) {
 func TestTokensOfAnOwnerAreLimited(t *testing.T) {
 	c := newFakeClock()
 	f := openMemoryFleet(t, "", c.now)
-	admin := f.For(LocalCaller())
-	a := f.For(Caller{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeRead}})
+	admin := f.Account(LocalCaller())
+	a := f.Account(Caller{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeRead}})
 	read := []atoll.Scope{atoll.ScopeRead}
 	mustToken(t, a, atoll.Token{Scopes: read, Expires: c.now().Add(time.Hour)})
 	var last atoll.Token
@@ -365,7 +365,7 @@ func TestTokensOfAnOwnerAreLimited(t *testing.T) {
 // TestListingsDoNotStarveAuthenticate keeps all connections for listings busy.
 func TestListingsDoNotStarveAuthenticate(t *testing.T) {
 	f := openMemoryFleet(t, "", nil)
-	tok := mustToken(t, f.For(LocalCaller()), atoll.Token{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}})
+	tok := mustToken(t, f.Account(LocalCaller()), atoll.Token{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}})
 	for range f.registry.DB.Stats().MaxOpenConnections {
 		c, err := f.registry.DB.Conn(t.Context())
 		if err != nil {

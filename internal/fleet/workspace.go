@@ -327,7 +327,7 @@ func (f *Fleet) restoreDirectory(p workspace.Key) error {
 	if ok, err := f.workspaces.Exists(p); ok || err != nil {
 		return err
 	}
-	dirs, err := f.workspaces.Abandoned(workspace.RemovedDir)
+	dirs, err := f.workspaces.AbandonedStagings(workspace.RemovedDir)
 	for _, d := range dirs {
 		if found, ok, ferr := d.RemovedKey(); ferr == nil && ok && found == p && err == nil {
 			err = d.PutBack(p)

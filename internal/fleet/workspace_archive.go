@@ -44,7 +44,7 @@ func (f *Files) importTar(ctx context.Context, rel string, r io.Reader) (err err
 		return err
 	}
 	defer m.Close()
-	if m.Limited() { // all of it may be replaced
+	if m.IsLimited() { // all of it may be replaced
 		held, err := store.Measure(ctx, f.key)
 		if err != nil {
 			return err

@@ -295,8 +295,8 @@ func newQuotaFiles(t *testing.T, disk int64) (*Fleet, *Account, *Files, string) 
 	t.Helper()
 	f := openFleet(t, Options{})
 	o := atoll.Owner{App: "app", User: "u"}
-	must(t, f.For(LocalCaller()).SetQuota(t.Context(), o, atoll.Quota{Disk: disk, Workspaces: 2}))
-	a := f.For(Caller{Owner: o, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeRead}})
+	must(t, f.Account(LocalCaller()).SetQuota(t.Context(), o, atoll.Quota{Disk: disk, Workspaces: 2}))
+	a := f.Account(Caller{Owner: o, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeRead}})
 	must(t, errorOf(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w"})))
 	return f, a, reopenFiles(t, a, "w"), f.workspaces.HostPath(workspace.Key{Owner: o, Name: "w"})
 }
@@ -429,7 +429,7 @@ func FuzzImport(f *testing.F) {
 	seed(fileHeader("old", "new"), fileHeader("dir", "over a directory"))
 	seed(dirHeader("./"), tar.Header{Typeflag: tar.TypeDir, Name: "dir", Mode: 0o7000})
 	fl := openFleet(f, Options{})
-	a := fl.For(LocalCaller())
+	a := fl.Account(LocalCaller())
 	must(f, errorOf(a.CreateWorkspace(f.Context(), atoll.Workspace{Name: "w"})))
 	must(f, errorOf(a.CreateWorkspace(f.Context(), atoll.Workspace{Name: "beside"})))
 	files, beside := reopenFiles(f, a, "w"), fl.workspaces.HostPath(workspace.Key{Owner: atoll.Local, Name: "beside"})
@@ -484,7 +484,7 @@ func BenchmarkOpenFile4KiB(b *testing.B) {
 	f := openFleet(b, Options{})
 	files, _ := newTestFiles(b, f)
 	writeTestFile(b, files, "/f", strings.Repeat("x", 4<<10))
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	for b.Loop() { // as a request does
 		files, err := a.Files(b.Context(), "w")
 		must(b, err)

@@ -216,7 +216,7 @@ func (f *Fleet) copyWorkspaceIn(ctx context.Context, sb atoll.Sandbox, p workspa
 	if err != nil {
 		return err
 	}
-	files := &Files{a: f.For(Caller{Owner: p.Owner, Scopes: []atoll.Scope{atoll.ScopeRead}}), key: p, root: root, markedAt: f.now()}
+	files := &Files{a: f.Account(Caller{Owner: p.Owner, Scopes: []atoll.Scope{atoll.ScopeRead}}), key: p, root: root, markedAt: f.now()}
 	return errors.Join(copyTreeIn(ctx, sb, target, files), root.Close())
 }
 
@@ -355,7 +355,7 @@ func (f *Fleet) fetchWorkspace(ctx context.Context, b *handle, sb atoll.Sandbox,
 		return err
 	}
 	defer f.removeStaging(ctx, d)
-	if err := workspace.Fetch(ctx, sb, l.target, d, m); err != nil {
+	if err := workspace.FetchDir(ctx, sb, l.target, d, m); err != nil {
 		return err
 	}
 	if err := f.installWorkspace(ctx, b.id, l, d, to); err != nil {
@@ -401,8 +401,8 @@ func (f *Fleet) installWorkspace(ctx context.Context, sandbox string, l *workspa
 	return err
 }
 
-// Save copies back the workspaces of a sandbox that have been copied in. The sandbox goes on.
-func (s *Sandbox) Save(ctx context.Context) error {
+// SaveWorkspaces copies back the workspaces of a sandbox that have been copied in. The sandbox goes on.
+func (s *Sandbox) SaveWorkspaces(ctx context.Context) error {
 	const op = "save"
 	if err := s.checkAccess(op, atoll.ScopeRun); err != nil {
 		return err

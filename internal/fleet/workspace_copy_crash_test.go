@@ -34,7 +34,7 @@ func runCopyChild(home string) error {
 		return err
 	}
 	say := &lineWriter{w: os.Stdout}
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	var wg sync.WaitGroup
 	errs := make(chan error, 3)
 	for i := range 3 {
@@ -60,7 +60,7 @@ func countInSandboxes(a *Account, say *lineWriter, ws string) error {
 			say.writeLine("wrote", ws, strings.TrimSpace(string(exit.Stdout)))
 			switch rand.IntN(4) {
 			case 0:
-				err = sb.Save(ctx)
+				err = sb.SaveWorkspaces(ctx)
 			case 1:
 				if err = sb.Stop(ctx); err == nil {
 					err = sb.Start(ctx)
@@ -90,7 +90,7 @@ func TestWorkspaceCopyCrash(t *testing.T) {
 		crashCopyChildOnce(t, home, wrote, time.Duration(5+rand.IntN(250))*time.Millisecond)
 		f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{newRemoteDriver(home)}})
 		waitUntilReconciled(t, f)
-		a := f.For(LocalCaller())
+		a := f.Account(LocalCaller())
 		list, err := a.List(t.Context(), Filter{})
 		must(t, err)
 		for _, i := range list {

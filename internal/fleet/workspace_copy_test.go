@@ -124,7 +124,7 @@ func persistentConfig(ws ...atoll.WorkspaceMount) atoll.Config {
 
 func TestWorkspaceCopy(t *testing.T) {
 	f, _ := openRemote(t)
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	must(t, errorOf(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w"})))
 	files := reopenFiles(t, a, "w")
 	writeTestFile(t, files, "/old", "old")
@@ -166,7 +166,7 @@ func TestWorkspaceCopy(t *testing.T) {
 
 func TestWorkspaceCopyOnce(t *testing.T) {
 	f, _ := openRemote(t)
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	w := atoll.WorkspaceMount{Workspace: "w"}
 	cfg := persistentConfig(w)
 	cfg.Name = "first"
@@ -202,16 +202,16 @@ func TestWorkspaceCopyOnce(t *testing.T) {
 // space.
 func TestWorkspaceCopyOverQuota(t *testing.T) {
 	f, _ := openRemote(t)
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	must(t, a.SetQuota(t.Context(), atoll.Local, atoll.Quota{Disk: 200 << 20}))
 	cfg := persistentConfig(atoll.WorkspaceMount{Workspace: "w"})
 	cfg.Limits.Disk = 10 << 20
 	sb := mustCreate(t, a, cfg)
 	shellOutput(t, sb, "echo small >/workspace/f")
-	must(t, sb.Save(t.Context()))
+	must(t, sb.SaveWorkspaces(t.Context()))
 	shellOutput(t, sb, "head -c 2000000 /dev/zero >/workspace/big; echo large >/workspace/f")
 	must(t, a.SetQuota(t.Context(), atoll.Local, atoll.Quota{Disk: 11 << 20}))
-	checkError(t, "save", sb.Save(t.Context()), atoll.ErrQuota)
+	checkError(t, "save", sb.SaveWorkspaces(t.Context()), atoll.ErrQuota)
 	checkError(t, "destroy", sb.Destroy(t.Context()), atoll.ErrQuota)
 	if got := readStored(t, a, "w", "/f"); got != "small\n" {
 		t.Errorf("stored: %q", got)
@@ -244,10 +244,10 @@ func countStaging(t testing.TB, f *Fleet) (n int) {
 // and an event reports it.
 func TestWorkspaceCopyOfLostSandbox(t *testing.T) {
 	f, d := openRemote(t)
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	sb := mustCreate(t, a, persistentConfig(atoll.WorkspaceMount{Workspace: "w"}))
 	shellOutput(t, sb, "echo saved >/workspace/f")
-	must(t, sb.Save(t.Context()))
+	must(t, sb.SaveWorkspaces(t.Context()))
 	shellOutput(t, sb, "echo lost >/workspace/f")
 	inner, err := d.Driver.Open(t.Context(), sb.ID())
 	must(t, err)
@@ -273,7 +273,7 @@ func TestWorkspaceCopyOfLostSandbox(t *testing.T) {
 // file, and stopping the sandbox fails.
 func TestWorkspaceCopyOfHostileArchive(t *testing.T) {
 	f, d := openRemote(t)
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	entry := func(h tar.Header) tar.Header { h.Mode = 0o644; return h }
 	for name, list := range map[string][]tar.Header{
 		"Above":       {{Name: "workspace/../../x", Typeflag: tar.TypeReg}},
@@ -319,7 +319,7 @@ func TestWorkspaceCopyOfHostileArchive(t *testing.T) {
 // TestWorkspaceCopyAtSandboxEnd copies the files of sandboxes that end by themselves.
 func TestWorkspaceCopyAtSandboxEnd(t *testing.T) {
 	f, _ := openRemote(t)
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	for _, policy := range []atoll.Policy{atoll.PolicyOneshot, atoll.PolicySession} {
 		cfg := persistentConfig(atoll.WorkspaceMount{Workspace: string(policy)})
 		cfg.Lifecycle = atoll.Lifecycle{Policy: policy, TTL: time.Millisecond}
@@ -327,7 +327,7 @@ func TestWorkspaceCopyAtSandboxEnd(t *testing.T) {
 		shellOutput(t, sb, "echo here >/workspace/f")
 	}
 	waitFor(t, "their time is over", func() bool {
-		must(t, f.Tidy(t.Context()))
+		must(t, f.ExpireSandboxes(t.Context()))
 		list, err := a.List(t.Context(), Filter{})
 		must(t, err)
 		return len(list) == 0
@@ -340,12 +340,12 @@ func TestWorkspaceCopyAtSandboxEnd(t *testing.T) {
 // TestCopyProgram copies an agent's program into a turn's sandbox.
 func TestCopyProgram(t *testing.T) {
 	f, _ := openRemote(t)
-	a := f.For(Caller{Owner: atoll.Owner{App: "app", User: "u"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
+	a := f.Account(Caller{Owner: atoll.Owner{App: "app", User: "u"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "agent"), []byte("#!/bin/sh\necho runs\n"), 0o755))
-	sb, err := a.CreateFor(t.Context(), Order{
-		Config:  persistentConfig(atoll.WorkspaceMount{Workspace: "w"}),
-		Program: []atoll.Mount{{Source: dir, Target: "/opt/agent", ReadOnly: true}},
+	sb, err := a.CreateForTurn(t.Context(), TurnSandbox{
+		Config:        persistentConfig(atoll.WorkspaceMount{Workspace: "w"}),
+		ProgramMounts: []atoll.Mount{{Source: dir, Target: "/opt/agent", ReadOnly: true}},
 	})
 	must(t, err)
 	if got := shellOutput(t, sb, "/opt/agent/agent"); got != "runs\n" {

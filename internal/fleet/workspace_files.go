@@ -171,7 +171,7 @@ func (f *Files) ReadDir(ctx context.Context, name string) ([]fs.FileInfo, error)
 		return nil, f.wrapError("list", name, err)
 	}
 	list := []fs.FileInfo{}
-	err = workspace.EachName(dir, ".", func(child string) error {
+	err = workspace.ForEachName(dir, ".", func(child string) error {
 		if err := context.Cause(ctx); err != nil {
 			return timeoutError(err)
 		}
@@ -319,7 +319,7 @@ func (f *Files) writeFile(ctx context.Context, rel string, content io.Reader, pe
 		if info.IsDir() {
 			return workspace.ErrIsDir
 		}
-		old = workspace.SoleSize(info)
+		old = workspace.ReclaimableSize(info)
 	}
 	m, err := f.a.f.newMeter(ctx, f.key)
 	if err != nil {

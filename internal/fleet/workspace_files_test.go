@@ -44,7 +44,7 @@ func checkError(t testing.TB, what string, err, kind error) {
 // directory on the host.
 func newTestFiles(t testing.TB, f *Fleet) (*Files, string) {
 	t.Helper()
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	_, err := a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w"})
 	must(t, err)
 	return reopenFiles(t, a, "w"), f.workspaces.HostPath(workspace.Key{Owner: atoll.Local, Name: "w"})
@@ -182,9 +182,9 @@ func TestHostileFiles(t *testing.T) {
 	ctx := t.Context()
 	outside := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(outside, "secret"), []byte("secret"), 0o600))
-	_, err := f.For(LocalCaller()).CreateWorkspace(ctx, atoll.Workspace{Name: "other"})
+	_, err := f.Account(LocalCaller()).CreateWorkspace(ctx, atoll.Workspace{Name: "other"})
 	must(t, err)
-	other := reopenFiles(t, f.For(LocalCaller()), "other")
+	other := reopenFiles(t, f.Account(LocalCaller()), "other")
 	writeTestFile(t, other, "/secret", "secret")
 	up := strings.Repeat("../", 20)
 	for name, target := range map[string]string{
@@ -396,8 +396,8 @@ func TestDeepTrees(t *testing.T) {
 
 func TestOwnersAreSeparate(t *testing.T) {
 	f := openFleet(t, Options{})
-	mallory := f.For(Caller{Owner: atoll.Owner{App: "app", User: "mallory"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
-	alice := f.For(Caller{Owner: atoll.Owner{App: "app", User: "alice"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
+	mallory := f.Account(Caller{Owner: atoll.Owner{App: "app", User: "mallory"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
+	alice := f.Account(Caller{Owner: atoll.Owner{App: "app", User: "alice"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
 	_, err := alice.CreateWorkspace(t.Context(), atoll.Workspace{Name: "mine"})
 	must(t, err)
 	writeTestFile(t, reopenFiles(t, alice, "mine"), "/secret", "secret")
@@ -423,13 +423,13 @@ func TestOwnersAreSeparate(t *testing.T) {
 		t.Errorf("mallory sees %v, %v", list, err)
 	}
 	for _, c := range []Caller{{Owner: mallory.caller.Owner}, {Owner: alice.caller.Owner, Scopes: []atoll.Scope{atoll.ScopeRead}}} {
-		a := f.For(c)
+		a := f.Account(c)
 		checkError(t, "create without the scope", errorOf(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "x"})), atoll.ErrDenied)
 		checkError(t, "remove without the scope", a.RemoveWorkspace(t.Context(), "mine"), atoll.ErrDenied)
 		checkError(t, "prune without the scope", errorOf(a.Prune(t.Context(), PruneOptions{})), atoll.ErrDenied)
 		checkError(t, "prune of all without the scope", errorOf(a.Prune(t.Context(), PruneOptions{AllOwners: true, DryRun: true})), atoll.ErrDenied)
 	}
-	files := reopenFiles(t, f.For(Caller{Owner: alice.caller.Owner, Scopes: []atoll.Scope{atoll.ScopeRead}}), "mine")
+	files := reopenFiles(t, f.Account(Caller{Owner: alice.caller.Owner, Scopes: []atoll.Scope{atoll.ScopeRead}}), "mine")
 	if got := readTestFile(t, files, "/secret"); got != "secret" {
 		t.Errorf("read with the scope: %q", got)
 	}

@@ -67,7 +67,7 @@ type PruneOptions struct {
 
 // Prune removes the expired workspaces, or with DryRun only returns them. AllOwners needs
 // ScopeAdmin.
-func (a *Account) Prune(ctx context.Context, p PruneOptions) (atoll.Pruned, error) {
+func (a *Account) Prune(ctx context.Context, p PruneOptions) (atoll.PruneResult, error) {
 	const op = "workspace prune"
 	scope := atoll.ScopeRun
 	if p.DryRun {
@@ -77,7 +77,7 @@ func (a *Account) Prune(ctx context.Context, p PruneOptions) (atoll.Pruned, erro
 		scope = atoll.ScopeAdmin
 	}
 	if err := a.checkScope(op, scope); err != nil {
-		return atoll.Pruned{}, err
+		return atoll.PruneResult{}, err
 	}
 	where, args := "app = ? and user = ?", []any{a.caller.Owner.App, a.caller.Owner.User}
 	if p.AllOwners {
@@ -96,8 +96,8 @@ func (a *Account) Prune(ctx context.Context, p PruneOptions) (atoll.Pruned, erro
 
 // pruneWorkspaces removes the expired workspaces that match a condition, or with dry only returns
 // them. Failures are joined into the error after all others were handled.
-func (f *Fleet) pruneWorkspaces(ctx context.Context, dry bool, where string, args ...any) (atoll.Pruned, error) {
-	out := atoll.Pruned{Workspaces: []atoll.Workspace{}, DryRun: dry}
+func (f *Fleet) pruneWorkspaces(ctx context.Context, dry bool, where string, args ...any) (atoll.PruneResult, error) {
+	out := atoll.PruneResult{Workspaces: []atoll.Workspace{}, DryRun: dry}
 	rows, err := workspaceRows(ctx, f.registry.DB, where+" order by app, user, name", args...)
 	if err != nil {
 		return out, err
@@ -222,7 +222,7 @@ func (f *Fleet) noteRun(ctx context.Context, at time.Time) error {
 // directories are registered, or deleted if they are empty.
 func (f *Fleet) tidyWorkspaces(ctx context.Context) error {
 	errs := []error{f.sweepStaging(ctx, workspace.RemovedDir), f.sweepStaging(ctx, workspace.IncomingDir)}
-	errs = append(errs, f.workspaces.Each(func(p workspace.Key) error {
+	errs = append(errs, f.workspaces.ForEach(func(p workspace.Key) error {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
@@ -249,7 +249,7 @@ func (f *Fleet) tidyAbandoned(ctx context.Context) {
 
 // sweepStaging handles the staging directories that processes that died have left.
 func (f *Fleet) sweepStaging(ctx context.Context, in string) error {
-	dirs, err := f.workspaces.Abandoned(in)
+	dirs, err := f.workspaces.AbandonedStagings(in)
 	errs := []error{err}
 	for _, d := range dirs {
 		errs = append(errs, f.sweepStagingDir(ctx, in, d))

@@ -26,7 +26,7 @@ import (
 
 func TestWorkspace(t *testing.T) {
 	f := openFleet(t, Options{})
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	w, err := a.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w", Labels: map[string]string{"k": "v"}, Keep: time.Hour, Bytes: 7, Sandboxes: []string{"x"}})
 	must(t, err)
 	if w.Owner != atoll.Local || w.Labels["k"] != "v" || w.Bytes != 0 || w.Sandboxes != nil || !w.Expires.Equal(w.Used.Add(time.Hour+workspaceUsePrecision)) {
@@ -87,7 +87,7 @@ func TestWorkspacesShareTheDiskQuota(t *testing.T) {
 	cfg := atoll.Config{Spec: atoll.Spec{Limits: atoll.Resources{Disk: own}}, Workspaces: []atoll.WorkspaceMount{
 		{Workspace: "a"}, {Workspace: "b", Target: "/b"}, {Workspace: "a", Target: "/again"}, {Workspace: "b", Target: "/ro", ReadOnly: true},
 	}}
-	sb := mustCreate(t, f.For(LocalCaller()), cfg)
+	sb := mustCreate(t, f.Account(LocalCaller()), cfg)
 	text := "for d in /workspace /b /again; do head -c 8000000 /dev/zero >$d/f$RANDOM; done 2>/dev/null; wc -c /workspace/* /b/* | tail -n 1"
 	var total int64
 	if _, err := fmt.Sscan(shellOutput(t, sb, text), &total); err != nil || total > quota-own || total < (quota-own)/4 {
@@ -100,7 +100,7 @@ func TestWorkspacesShareTheDiskQuota(t *testing.T) {
 func TestFilesOfARemovedWorkspace(t *testing.T) {
 	f := openFleet(t, Options{})
 	files, _ := newTestFiles(t, f)
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	writeTestFile(t, files, "/f", "x")
 	must(t, a.RemoveWorkspace(t.Context(), "w"))
 	for range 2 {
@@ -120,7 +120,7 @@ func TestFailedCreateLeavesWorkspaces(t *testing.T) {
 	d := &failingDriver{Driver: &virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}
 	d.broken.Store(true)
 	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	checkError(t, "create", errorOf(a.Create(t.Context(), atoll.Config{Workspaces: []atoll.WorkspaceMount{{Workspace: "w"}}})), errBrittle)
 	if w, err := a.Workspace(t.Context(), "w"); err == nil && len(w.Sandboxes) > 0 {
 		t.Errorf("a sandbox that is not there mounts it: %+v", w)
@@ -133,16 +133,16 @@ func TestRetention(t *testing.T) {
 	now.Store(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC).UnixNano())
 	day := func(n int) { now.Add(int64(n) * int64(24*time.Hour)) }
 	f := openFleet(t, Options{Now: func() time.Time { return time.Unix(0, now.Load()) }})
-	a := f.For(LocalCaller())
+	a := f.Account(LocalCaller())
 	for name, keep := range map[string]time.Duration{"usual": 0, "short": time.Hour, "forever": -1, "used": 0, "read": 0, "mounted": 0} {
 		must(t, errorOf(a.CreateWorkspace(t.Context(), atoll.Workspace{Name: name, Keep: keep})))
 	}
-	other := f.For(Caller{Owner: atoll.Owner{App: "app", User: "u"}, Scopes: []atoll.Scope{atoll.ScopeRun}})
+	other := f.Account(Caller{Owner: atoll.Owner{App: "app", User: "u"}, Scopes: []atoll.Scope{atoll.ScopeRun}})
 	must(t, errorOf(other.CreateWorkspace(t.Context(), atoll.Workspace{Name: "others"})))
 	writeTestFile(t, reopenFiles(t, a, "usual"), "/f", "12345")
 	sb, err := a.Create(t.Context(), atoll.Config{Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent}, Workspaces: []atoll.WorkspaceMount{{Workspace: "mounted"}}})
 	must(t, err)
-	names := func(p atoll.Pruned, err error) []string {
+	names := func(p atoll.PruneResult, err error) []string {
 		must(t, err)
 		var list []string
 		for _, w := range p.Workspaces {
@@ -228,7 +228,7 @@ func TestRetentionOverDays(t *testing.T) {
 	skipOnPostgres(t, "no database is in the bubble")
 	synctest.Test(t, func(t *testing.T) {
 		f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{virtual.New()}, Retention: Retention{Keep: 36 * time.Hour}})
-		a := f.For(LocalCaller())
+		a := f.Account(LocalCaller())
 		stop := retaining(f)
 		must(t, errorOf(a.CreateWorkspace(context.Background(), atoll.Workspace{Name: "a"})))
 		day(f, a, "a") // 27 hours or less
@@ -260,7 +260,7 @@ func TestConcurrentPruneAndCreate(t *testing.T) {
 	fleets := [2]*Fleet{openFleet(t, Options{Home: home, Retention: Retention{Keep: time.Nanosecond}}), openFleet(t, Options{Home: home})}
 	later := func() time.Time { return time.Now().Add(2 * time.Minute) } // everything is old
 	fleets[0].opts.Now = later
-	a, b := fleets[0].For(LocalCaller()), fleets[1].For(LocalCaller())
+	a, b := fleets[0].Account(LocalCaller()), fleets[1].Account(LocalCaller())
 	const spaces, rounds = 4, 6
 	stop := make(chan struct{})
 	var pruner, users sync.WaitGroup
@@ -319,7 +319,7 @@ func TestInterruptedRemoval(t *testing.T) {
 	at := func(name string) workspace.Key {
 		return workspace.Key{Owner: atoll.Owner{App: "App", User: "u"}, Name: name}
 	}
-	u := f.For(Caller{Owner: at("").Owner, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeRead}})
+	u := f.Account(Caller{Owner: at("").Owner, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeRead}})
 	for _, name := range []string{"begun", "done", "again", "opened"} {
 		must(t, errorOf(u.CreateWorkspace(t.Context(), atoll.Workspace{Name: name})))
 		writeTestFile(t, reopenFiles(t, u, name), "/f", name)
@@ -379,7 +379,7 @@ func TestInterruptedRemoval(t *testing.T) {
 	}
 	must(t, alive.Remove(t.Context()))
 	must(t, g.tidyWorkspaces(t.Context()))
-	v := g.For(u.caller)
+	v := g.Account(u.caller)
 	for name, content := range map[string]string{"begun": "begun", "again": "new", "opened": "opened", "unknown": "precious"} {
 		if got := readTestFile(t, reopenFiles(t, v, name), "/f"); got != content {
 			t.Errorf("%s: %q", name, got)
@@ -398,7 +398,7 @@ func TestLostRegistry(t *testing.T) {
 	home := t.TempDir()
 	f, err := Open(t.Context(), withPostgres(Options{Home: home, Drivers: []atoll.Driver{virtual.New()}}))
 	must(t, err)
-	u := f.For(Caller{Owner: atoll.Owner{App: "App", User: "u@x.y"}, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeRead}})
+	u := f.Account(Caller{Owner: atoll.Owner{App: "App", User: "u@x.y"}, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeRead}})
 	must(t, errorOf(u.CreateWorkspace(t.Context(), atoll.Workspace{Name: "w"})))
 	files, err := u.Files(t.Context(), "w")
 	must(t, err)
@@ -411,7 +411,7 @@ func TestLostRegistry(t *testing.T) {
 		}
 	}
 	g := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{virtual.New()}})
-	if got := readTestFile(t, reopenFiles(t, g.For(u.caller), "w"), "/f"); got != "precious" {
+	if got := readTestFile(t, reopenFiles(t, g.Account(u.caller), "w"), "/f"); got != "precious" {
 		t.Errorf("after the registry was lost: %q", got)
 	}
 }

@@ -41,10 +41,10 @@ func authMessage(id string, nonce []byte) []byte {
 	return append(append([]byte(authContext+id), 0), nonce...)
 }
 
-// Prove authenticates the host to the guest of a sandbox. It returns the fingerprint of the
+// AuthenticateHost authenticates the host to the guest of a sandbox. It returns the fingerprint of the
 // certificate that the guest uses at its TLS address, or nil if the guest has none. A guest with
 // another key is ErrDenied. After an error conn must not be used any more.
-func Prove(ctx context.Context, conn net.Conn, key ed25519.PrivateKey, id string) (fingerprint []byte, err error) {
+func AuthenticateHost(ctx context.Context, conn net.Conn, key ed25519.PrivateKey, id string) (fingerprint []byte, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, authTimeout, fmt.Errorf("%w after %v", atoll.ErrTimeout, authTimeout))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
@@ -130,10 +130,10 @@ func (k *keyVerifier) verifyHost(conn net.Conn) (net.Conn, error) {
 	return conn, err
 }
 
-// Guard returns a listener that accepts those connections of l whose other end has the private
+// NewAuthListener returns a listener that accepts those connections of l whose other end has the private
 // half of key; see Prove. fingerprint is that of the certificate at the guest's TLS address; nil:
 // there is none.
-func Guard(l net.Listener, key ed25519.PublicKey, id string, fingerprint []byte) net.Listener {
+func NewAuthListener(l net.Listener, key ed25519.PublicKey, id string, fingerprint []byte) net.Listener {
 	k := &keyVerifier{key: key, id: id, fingerprint: "-"}
 	if len(fingerprint) > 0 {
 		k.fingerprint = hex.EncodeToString(fingerprint)

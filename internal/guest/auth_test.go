@@ -74,23 +74,23 @@ func TestDoor(t *testing.T) {
 	key, public := newKeys(t)
 	other, _ := newKeys(t)
 	const id = "s0123456789abcdef"
-	address := behind(t, func(l net.Listener) net.Listener { return Guard(l, public, id, bytes.Repeat([]byte{7}, 32)) })
+	address := behind(t, func(l net.Listener) net.Listener { return NewAuthListener(l, public, id, bytes.Repeat([]byte{7}, 32)) })
 
 	t.Run("ItsHost", func(t *testing.T) {
 		conn := dial(t, address)
-		fingerprint, err := Prove(t.Context(), conn, key, id)
+		fingerprint, err := AuthenticateHost(t.Context(), conn, key, id)
 		if err != nil || !bytes.Equal(fingerprint, bytes.Repeat([]byte{7}, 32)) {
 			t.Fatalf("%x, %v", fingerprint, err)
 		}
 		ready(t, conn)
 	})
 	t.Run("AnotherKeyIsDenied", func(t *testing.T) {
-		if _, err := Prove(t.Context(), dial(t, address), other, id); !errors.Is(err, atoll.ErrDenied) {
+		if _, err := AuthenticateHost(t.Context(), dial(t, address), other, id); !errors.Is(err, atoll.ErrDenied) {
 			t.Errorf("another host's key: %v", err)
 		}
 	})
 	t.Run("AnotherSandboxIsNotSpokenTo", func(t *testing.T) {
-		if _, err := Prove(t.Context(), dial(t, address), key, "sother"); err == nil {
+		if _, err := AuthenticateHost(t.Context(), dial(t, address), key, "sother"); err == nil {
 			t.Error("the guest of another sandbox was taken for it")
 		}
 	})
@@ -158,12 +158,12 @@ func turnedAway(t *testing.T, address string, answer func(nonce []byte) []byte) 
 // TestCrowdBeforeTheDoor: programs that connect and say nothing keep nobody out.
 func TestCrowdBeforeTheDoor(t *testing.T) {
 	key, public := newKeys(t)
-	address := behind(t, func(l net.Listener) net.Listener { return Guard(l, public, "s", nil) })
+	address := behind(t, func(l net.Listener) net.Listener { return NewAuthListener(l, public, "s", nil) })
 	for range 3 * maxPending {
 		nonceOf(t, dial(t, address), "s")
 	}
 	conn := dial(t, address)
-	if _, err := Prove(t.Context(), conn, key, "s"); err != nil {
+	if _, err := AuthenticateHost(t.Context(), conn, key, "s"); err != nil {
 		t.Fatal(err)
 	}
 	ready(t, conn)
@@ -174,7 +174,7 @@ func TestSlowAtTheDoor(t *testing.T) {
 	key, public := newKeys(t)
 	synctest.Test(t, func(t *testing.T) {
 		l := &onceListener{conns: make(chan net.Conn, 1), over: make(chan struct{})}
-		guarded := Guard(l, public, "s", nil)
+		guarded := NewAuthListener(l, public, "s", nil)
 		ours, theirs := net.Pipe()
 		l.conns <- theirs
 		if _, err := readFirstLine(ours, maxAuthLine); err != nil {
@@ -190,7 +190,7 @@ func TestSlowAtTheDoor(t *testing.T) {
 		ours, theirs = net.Pipe()
 		defer theirs.Close()
 		begun = time.Now()
-		if _, err := Prove(t.Context(), ours, key, "s"); !errors.Is(err, atoll.ErrTimeout) || time.Since(begun) > 2*authTimeout {
+		if _, err := AuthenticateHost(t.Context(), ours, key, "s"); !errors.Is(err, atoll.ErrTimeout) || time.Since(begun) > 2*authTimeout {
 			t.Errorf("%v after %v", err, time.Since(begun))
 		}
 	})
@@ -219,22 +219,22 @@ func TestDirect(t *testing.T) {
 	other, _ := newKeys(t)
 	var fingerprint []byte
 	address := behind(t, func(l net.Listener) net.Listener {
-		guarded, sum, err := GuardDirect(l, public)
+		guarded, sum, err := NewTLSListener(l, public)
 		if err != nil {
 			t.Fatal(err)
 		}
 		fingerprint = sum
 		return guarded
 	})
-	conn, err := ProveDirect(t.Context(), dial(t, address), key, fingerprint)
+	conn, err := AuthenticateHostTLS(t.Context(), dial(t, address), key, fingerprint)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ready(t, conn)
-	if _, err := ProveDirect(t.Context(), dial(t, address), key, make([]byte, 32)); !errors.Is(err, atoll.ErrDenied) {
+	if _, err := AuthenticateHostTLS(t.Context(), dial(t, address), key, make([]byte, 32)); !errors.Is(err, atoll.ErrDenied) {
 		t.Errorf("another guest's certificate: %v", err)
 	}
-	conn, err = ProveDirect(t.Context(), dial(t, address), other, fingerprint)
+	conn, err = AuthenticateHostTLS(t.Context(), dial(t, address), other, fingerprint)
 	if err == nil {
 		var c *Client
 		if c, err = Connect(t.Context(), conn, Options{}); err == nil {
@@ -285,7 +285,7 @@ func FuzzProve(f *testing.F) {
 		go func() { _, _ = io.Copy(io.Discard, theirs) }()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		_, _ = Prove(ctx, ours, key, "s")
+		_, _ = AuthenticateHost(ctx, ours, key, "s")
 		_ = ours.Close()
 	})
 }

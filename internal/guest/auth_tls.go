@@ -42,10 +42,10 @@ func peerCertificate(s tls.ConnectionState) (*x509.Certificate, error) {
 	return s.PeerCertificates[0], nil
 }
 
-// GuardDirect is Guard with mutual TLS, for connections over a network. It accepts clients with a
+// NewTLSListener is Guard with mutual TLS, for connections over a network. It accepts clients with a
 // certificate of the key. It returns the fingerprint of the listener's own certificate, which is
 // new for each call.
-func GuardDirect(l net.Listener, key ed25519.PublicKey) (guarded net.Listener, fingerprint []byte, err error) {
+func NewTLSListener(l net.Listener, key ed25519.PublicKey) (guarded net.Listener, fingerprint []byte, err error) {
 	_, own, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return nil, nil, err
@@ -74,9 +74,9 @@ func GuardDirect(l net.Listener, key ed25519.PublicKey) (guarded net.Listener, f
 	}), sum[:], nil
 }
 
-// ProveDirect opens mutual TLS on a connection to a guest whose certificate has the given
+// AuthenticateHostTLS opens mutual TLS on a connection to a guest whose certificate has the given
 // fingerprint; see Prove. After an error conn is closed.
-func ProveDirect(ctx context.Context, conn net.Conn, key ed25519.PrivateKey, fingerprint []byte) (net.Conn, error) {
+func AuthenticateHostTLS(ctx context.Context, conn net.Conn, key ed25519.PrivateKey, fingerprint []byte) (net.Conn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, authTimeout, fmt.Errorf("%w after %v", atoll.ErrTimeout, authTimeout))
 	defer cancel()
 	cert, err := newCertificate(key)

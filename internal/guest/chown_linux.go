@@ -10,7 +10,7 @@ import (
 // to another. Its content keeps its owners. A path with a symbolic link is left alone, since
 // a command may have created the link.
 func chownDir(c *Config) error {
-	if c.Dir == "" || !c.Switch {
+	if c.Dir == "" || !c.CanSwitchUser {
 		return nil
 	}
 	fd, err := unix.Openat2(unix.AT_FDCWD, c.Dir, &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})

@@ -20,11 +20,11 @@ import (
 
 // Options configure a connection to a guest.
 type Options struct {
-	// Offer maps each channel that the guest may open for programs inside ("gate", "proxy",
+	// Handlers maps each channel that the guest may open for programs inside ("gate", "proxy",
 	// "dns") to its handler. Other channels are refused. The channel is closed when the
 	// handler returns. Its LocalAddr is the address that the program connected to. See
 	// offer.go.
-	Offer map[string]func(net.Conn)
+	Handlers map[string]func(net.Conn)
 
 	Greeting time.Duration // timeout of the greeting; 0: 10 s
 
@@ -68,7 +68,7 @@ func Connect(ctx context.Context, conn net.Conn, o Options) (_ *Client, err erro
 		return nil, err
 	}
 	c := &Client{mux: mux}
-	if err := c.sendOffer(ctx, o.Offer); err != nil {
+	if err := c.sendOffer(ctx, o.Handlers); err != nil {
 		_ = c.Close() // the first error counts
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func exchangeHeads(ctx context.Context, st *yamux.Stream, q *Request, value any)
 		}
 		return fmt.Errorf("%w: %w: %w", atoll.ErrUnavailable, errUnsent, errors.Join(context.Cause(ctx), err))
 	}
-	var a Answer
+	var a Response
 	if err := readMessage(st, &a); err != nil {
 		return wrapNoAnswer(ctx, err)
 	}

@@ -90,7 +90,7 @@ func answered(f func(st *yamux.Stream)) func(mux *yamux.Session) {
 			}
 			go func() {
 				var q Request
-				if readMessage(st, &q) == nil && writeMessage(st, Answer{}) == nil {
+				if readMessage(st, &q) == nil && writeMessage(st, Response{}) == nil {
 					f(st)
 				}
 			}()
@@ -190,7 +190,7 @@ func heap() int64 {
 
 // TestKeepsNoMoreThanAsked lets a guest send more than a caller wants.
 func TestKeepsNoMoreThanAsked(t *testing.T) {
-	end, _ := json.Marshal(End{Code: 1 << 20, Truncated: false})
+	end, _ := json.Marshal(CommandResult{Code: 1 << 20, Truncated: false})
 	c, err := Connect(t.Context(), muxed(t, answered(func(st *yamux.Stream) {
 		for range 64 {
 			_, _ = st.Write(frames(FrameStdout, string(make([]byte, maxFrame))))
@@ -209,7 +209,7 @@ func TestKeepsNoMoreThanAsked(t *testing.T) {
 
 // FuzzHost gives a host what a guest may send: on a channel, and below.
 func FuzzHost(f *testing.F) {
-	ok, _ := json.Marshal(Answer{})
+	ok, _ := json.Marshal(Response{})
 	message := append(binary.BigEndian.AppendUint32(nil, uint32(len(ok))), ok...)
 	f.Add(append(bytes.Clone(message), frames(FrameStdout, "out", FrameStderr, "err", FrameAck, "\x00\x00\x00\x00", FrameExit, `{"code":3}`)...), false)
 	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0}, true)

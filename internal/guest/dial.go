@@ -61,7 +61,7 @@ func (c *Client) Dial(ctx context.Context, network, address string) (net.Conn, e
 	if err != nil {
 		return nil, err
 	}
-	return wire.NewLine(st, target{network, address}), nil
+	return wire.NewConn(st, target{network, address}), nil
 }
 
 // Dial connects to an address inside the sandbox; see atoll.Dialer.

@@ -20,7 +20,7 @@ const dialTimeout = 10 * time.Second
 // dial handles OpDial.
 func (s *Server) dial(ctx context.Context, _ *host, st *yamux.Stream, q *Request) {
 	var d dialBody
-	err := q.Into(&d)
+	err := q.DecodeBody(&d)
 	if err == nil {
 		err = d.check()
 	}
@@ -38,7 +38,7 @@ func (s *Server) dial(ctx context.Context, _ *host, st *yamux.Stream, q *Request
 	wire.Join(ctx, conn, st)
 }
 
-func dialInside(ctx context.Context, d *dialBody) (wire.Halver, error) {
+func dialInside(ctx context.Context, d *dialBody) (wire.HalfCloser, error) {
 	var dialer net.Dialer
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -50,7 +50,7 @@ func dialInside(ctx context.Context, d *dialBody) (wire.Halver, error) {
 	for _, a := range addresses {
 		conn, err := dialer.DialContext(ctx, d.Network, a)
 		if err == nil {
-			return conn.(wire.Halver), nil // TCP and unix connections implement it
+			return conn.(wire.HalfCloser), nil // TCP and unix connections implement it
 		}
 		errs = append(errs, err)
 	}

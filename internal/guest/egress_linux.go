@@ -39,8 +39,8 @@ func (s *Server) listenEgress(ctx context.Context) error {
 		must           bool
 		serve          func(ctx context.Context, conn net.Conn, offer string)
 	}{
-		{OfferGate, net.JoinHostPort("127.0.0.1", strconv.Itoa(redirectPort)), true, o.forwardRedirected},
-		{OfferGate, net.JoinHostPort("::1", strconv.Itoa(redirectPort)), false, o.forwardRedirected}, // there may be no IPv6
+		{OfferEgress, net.JoinHostPort("127.0.0.1", strconv.Itoa(redirectPort)), true, o.forwardRedirected},
+		{OfferEgress, net.JoinHostPort("::1", strconv.Itoa(redirectPort)), false, o.forwardRedirected}, // there may be no IPv6
 		{OfferProxy, ProxyAddress, true, o.forwardRaw},
 		{OfferDNS, net.JoinHostPort("127.0.0.1", strconv.Itoa(dnsPort)), true, o.forwardRaw},
 		{OfferDNS, net.JoinHostPort("::1", strconv.Itoa(dnsPort)), false, o.forwardRaw},
@@ -124,7 +124,7 @@ func (o *egressListener) forward(ctx context.Context, c net.Conn, offer, to stri
 		return
 	}
 	defer st.Close()
-	wire.Join(ctx, c.(wire.Halver), st) // TCP connections implement it
+	wire.Join(ctx, c.(wire.HalfCloser), st) // TCP connections implement it
 }
 
 // maxDatagram is the largest DNS message over UDP in bytes.

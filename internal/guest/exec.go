@@ -68,7 +68,7 @@ type execStream struct {
 	ended   bool       // the guest has sent the command's End
 	failed  bool       // err is the error of a writer of the caller
 	exit    atoll.Exit
-	end     End
+	end     CommandResult
 	err     error
 }
 

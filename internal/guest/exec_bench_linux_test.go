@@ -71,8 +71,8 @@ func (c *counter) Write(p []byte) (int, error) {
 // machines are the kinds of guests that are tested.
 func machines() map[string]*machine {
 	return map[string]*machine{
-		"switch": {config: guest.Config{UID: 1000, GID: 1000, Switch: true, Home: "/tmp"}},
-		"cgroup": {config: guest.Config{UID: 1000, GID: 1000, Switch: true, Home: "/tmp", Cgroup: 3}, groups: true},
+		"switch": {config: guest.Config{UID: 1000, GID: 1000, CanSwitchUser: true, Home: "/tmp"}},
+		"cgroup": {config: guest.Config{UID: 1000, GID: 1000, CanSwitchUser: true, Home: "/tmp", Cgroup: 3}, groups: true},
 		"one":    {user: true},
 	}
 }

@@ -90,7 +90,7 @@ func (s *Server) launchDetached(d *detached, cmd *atoll.Cmd) error {
 	switch {
 	case errors.As(err, &not):
 		_, _ = d.output[min(1, len(d.output)-1)].Write([]byte(not.Text)) // a ring never fails
-		d.setEnd(End{Code: not.Code}, nil)
+		d.setEnd(CommandResult{Code: not.Code}, nil)
 	case err != nil:
 		return err
 	default:
@@ -129,7 +129,7 @@ func (d *detached) collectOutput() {
 	d.s.notifyHosts(atoll.Notice{Kind: atoll.NoticeProcessEnded, Process: d.info.ID, Command: d.info.Command, PID: d.pid, Code: end.Code})
 }
 
-func (d *detached) setEnd(e End, cause error) {
+func (d *detached) setEnd(e CommandResult, cause error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.info.Running, d.info.Ended, d.info.Code, d.info.Signal, d.cause = false, time.Now(), e.Code, e.Signal, cause
@@ -201,7 +201,7 @@ func (d *detached) currentInfo() atoll.Process {
 // attachHost handles OpAttach.
 func (s *Server) attachHost(_ context.Context, _ *host, st *yamux.Stream, q *Request) {
 	var id string
-	if err := q.Into(&id); err != nil {
+	if err := q.DecodeBody(&id); err != nil {
 		sendAnswer(st, err)
 		return
 	}
@@ -232,7 +232,7 @@ func (s *Server) attachHost(_ context.Context, _ *host, st *yamux.Stream, q *Req
 // signalDetached handles OpSignal. A signal to a command that has ended is ignored.
 func (s *Server) signalDetached(_ context.Context, _ *host, st *yamux.Stream, q *Request) {
 	var b signalBody
-	err := q.Into(&b)
+	err := q.DecodeBody(&b)
 	if err == nil {
 		switch d := s.detached.find(b.Process); {
 		case d == nil:
@@ -256,7 +256,7 @@ type attachment struct {
 // markHostGone records that the host has disconnected.
 func (v *attachment) markHostGone() {
 	if v.stdin != nil {
-		v.stdin.Stop()
+		v.stdin.CloseReader()
 	}
 	v.d.mu.Lock()
 	defer v.d.mu.Unlock()
@@ -301,10 +301,10 @@ func (v *attachment) nextOutput(b []byte) (stream, n int, more bool) {
 	}
 }
 
-func (v *attachment) buildEnd() End {
+func (v *attachment) buildEnd() CommandResult {
 	v.d.mu.Lock()
 	defer v.d.mu.Unlock()
-	return End{Code: v.d.info.Code, Signal: v.d.info.Signal, Truncated: v.lost, Problem: wire.ProblemOf(v.d.cause)}
+	return CommandResult{Code: v.d.info.Code, Signal: v.d.info.Signal, Truncated: v.lost, Problem: wire.ProblemOf(v.d.cause)}
 }
 
 // ring is a ring buffer of the last bytes written to it.

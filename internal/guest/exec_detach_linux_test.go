@@ -22,7 +22,7 @@ func counted(t testing.TB) (*Link, *atomic.Int32) {
 	t.Helper()
 	s := &Server{}
 	var n atomic.Int32
-	l := &Link{ID: "test", Reach: func(context.Context) (net.Conn, error) {
+	l := &Link{ID: "test", Connect: func(context.Context) (net.Conn, error) {
 		n.Add(1)
 		a, b, err := pair()
 		if err == nil {
@@ -30,7 +30,7 @@ func counted(t testing.TB) (*Link, *atomic.Int32) {
 		}
 		return a, err
 	}}
-	t.Cleanup(func() { l.HangUp(); s.Close() })
+	t.Cleanup(func() { l.Disconnect(); s.Close() })
 	return l, &n
 }
 
@@ -41,7 +41,7 @@ func TestDetachedGoesOn(t *testing.T) {
 	if err != nil || !p.Running || p.Sandbox != "test" {
 		t.Fatalf("got %+v, %v", p, err)
 	}
-	l.HangUp() // this host is gone
+	l.Disconnect() // this host is gone
 	short, cancel := context.WithCancel(ctx)
 	r, w := io.Pipe()
 	go func() {
@@ -118,14 +118,14 @@ func TestDetachedSignalArrives(t *testing.T) {
 		<-read
 		signal(ctx, h, st, q)
 	}
-	l := &Link{ID: "test", Reach: func(context.Context) (net.Conn, error) {
+	l := &Link{ID: "test", Connect: func(context.Context) (net.Conn, error) {
 		a, b, err := pair()
 		if err == nil {
 			go s.ServeConn(b)
 		}
 		return a, err
 	}}
-	t.Cleanup(func() { l.HangUp(); s.Close() })
+	t.Cleanup(func() { l.Disconnect(); s.Close() })
 	p, err := l.Detach(t.Context(), atoll.Cmd{Args: []string{"sleep", "1000"}})
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +151,7 @@ func TestDetachedSignalArrives(t *testing.T) {
 	case signals <- "":
 	case <-left: // with the command
 	}
-	l.HangUp()
+	l.Disconnect()
 	<-left
 	exit, err := l.Reattach(t.Context(), p.ID, atoll.Cmd{})
 	if err != nil || exit.Signal != "TERM" {

@@ -78,7 +78,7 @@ func (m *machine) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, e
 	}
 	n, limits := spec.Network, spec.Limits
 	limits.Disk = 0 // that of /tmp is one
-	if spec.Image != "" || spec.Runtime != "" || len(spec.Mounts) > 0 || limits != (atoll.Resources{}) || spec.Machine != nil || len(n.Allow) > 0 || n.Mode != "" && n.Mode != atoll.NetworkNone {
+	if spec.Image != "" || spec.Runtime != "" || len(spec.Mounts) > 0 || limits != (atoll.Resources{}) || spec.VM != nil || len(n.Allow) > 0 || n.Mode != "" && n.Mode != atoll.NetworkNone {
 		return nil, &atoll.Error{Op: "create", Err: atoll.ErrUnsupported}
 	}
 	if spec.ID == "" {
@@ -92,7 +92,7 @@ func (m *machine) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, e
 		return nil, err
 	}
 	b := &box{m: m, dir: dir, created: time.Now()}
-	b.Link = guest.Link{ID: spec.ID, Spec: spec, Reach: b.dial, Before: b.before, Counted: []string{"/tmp"}}
+	b.Link = guest.Link{ID: spec.ID, Spec: spec, Connect: b.dial, BeforeOp: b.before, CountedDirs: []string{"/tmp"}}
 	if b.Spec.Dir == "" {
 		b.Spec.Dir = "/tmp"
 	}
@@ -137,7 +137,7 @@ func (b *box) start(ctx context.Context) error {
 	}
 	defer ready.Close()
 	b.init = exec.Command("/bin/sh", "-c", bootScript, program, b.socket(), strconv.FormatInt(b.Spec.Limits.Disk, 10))
-	if b.m.config.Switch {
+	if b.m.config.CanSwitchUser {
 		b.init.Args = append(b.init.Args, fewRights)
 	}
 	b.init.Env = []string{"ATOLL_GUEST=" + string(config), "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "OF_THE_GUEST=secret"}
@@ -207,7 +207,7 @@ func (m *machine) Open(_ context.Context, id string) (atoll.Sandbox, error) {
 		return nil, &atoll.Error{Op: "open", ID: id, Err: atoll.ErrNotFound}
 	}
 	again := &box{m: m, dir: b.dir, created: b.created, init: b.init, died: b.died}
-	again.Link = guest.Link{ID: id, Spec: b.Spec, Reach: again.dial, Before: again.before, Counted: b.Counted}
+	again.Link = guest.Link{ID: id, Spec: b.Spec, Connect: again.dial, BeforeOp: again.before, CountedDirs: b.CountedDirs}
 	return again, nil
 }
 
@@ -239,7 +239,7 @@ func (b *box) Destroy(context.Context) error {
 	if b.died != nil {
 		<-b.died
 	}
-	b.HangUp()
+	b.Disconnect()
 	b.m.mu.Lock()
 	defer b.m.mu.Unlock()
 	cgroup := b.cgroup

@@ -175,7 +175,7 @@ const lateOutputTimeout = time.Second
 
 // waitForEnd waits for the command's end, kills the processes it left, and sets a deadline for
 // the goroutines that copy its streams.
-func (c *command) waitForEnd() End {
+func (c *command) waitForEnd() CommandResult {
 	<-c.ended
 	end := c.process.buildEnd()
 	c.killRemaining()
@@ -213,7 +213,7 @@ func (s *Server) exec(_ context.Context, _ *host, st *yamux.Stream, q *Request) 
 			f = FrameStdout
 		}
 		x.sendFrame(f, []byte(not.Text))
-		x.sendExit(End{Code: not.Code})
+		x.sendExit(CommandResult{Code: not.Code})
 		return
 	case err != nil:
 		sendAnswer(st, err)
@@ -270,7 +270,7 @@ func (x *execution) runStreams(cmd *atoll.Cmd) {
 	x.sendExit(end)
 	_ = x.st.Close() // ends handleFrames
 	if x.stdin != nil {
-		x.stdin.Stop()
+		x.stdin.CloseReader()
 		_ = x.in.SetWriteDeadline(time.Now()) // ends copyStdin
 	}
 	late.Wait()
@@ -289,7 +289,7 @@ func (x *execution) ackStdin(n int) {
 func (x *execution) handleFrames() {
 	defer x.onHostGone()
 	if x.stdin != nil {
-		defer x.stdin.End(io.ErrUnexpectedEOF)
+		defer x.stdin.CloseWriter(io.ErrUnexpectedEOF)
 	}
 	buf := make([]byte, 512)
 	for {
@@ -307,9 +307,9 @@ func (x *execution) handleFrame(f Frame, p []byte) bool {
 		switch {
 		case x.stdin == nil:
 		case len(p) == 0:
-			x.stdin.End(nil)
+			x.stdin.CloseWriter(nil)
 		default:
-			return x.stdin.Offer(p)
+			return x.stdin.TryWrite(p)
 		}
 	case FrameKill:
 		go x.kill() // may take a while; waitForEnd notices the end
@@ -328,7 +328,7 @@ func (x *execution) handleFrame(f Frame, p []byte) bool {
 
 // copyStdin copies input from the host to the command.
 func (x *execution) copyStdin() {
-	defer x.stdin.Stop()
+	defer x.stdin.CloseReader()
 	_, err := io.Copy(onlyWriter{x.in}, onlyReader{x.stdin})
 	switch {
 	case err != nil: // one end is closed
@@ -361,7 +361,7 @@ func (x *execution) sendPrefixedFrame(f Frame, b []byte) error {
 
 // sendExit sends the end of the command. If the sandbox itself is being stopped there is no exit
 // status; the host then learns the cause from the end of the connection.
-func (x *execution) sendExit(e End) {
+func (x *execution) sendExit(e CommandResult) {
 	if x.command != nil && x.s.shuttingDown.Load() {
 		_ = x.st.Reset() // fails if the host has disconnected
 		return

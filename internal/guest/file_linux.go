@@ -36,7 +36,7 @@ func (s *Server) fileOperations(ops map[Op]handler) {
 // parseFileRequest returns the body of a request about a file, and the cleaned path.
 func parseFileRequest(q *Request) (fileRequest, string, error) {
 	var r fileRequest
-	if err := q.Into(&r); err != nil {
+	if err := q.DecodeBody(&r); err != nil {
 		return r, "", err
 	}
 	name := string(r.Path)
@@ -370,7 +370,7 @@ func (t *tempFile) commitAs(name string, mode uint32, times []unix.Timespec) err
 // belongs to that user already.
 func (w *walker) chownToUser(fd int) error {
 	c := w.s.Config
-	if !c.Switch || w.assumed || c.UID == 0 && c.GID == 0 {
+	if !c.CanSwitchUser || w.assumed || c.UID == 0 && c.GID == 0 {
 		return nil
 	}
 	return unix.Fchownat(fd, "", c.UID, c.GID, unix.AT_EMPTY_PATH)

@@ -29,7 +29,7 @@ func linked(t testing.TB, s *Server) *rig {
 	t.Helper()
 	_ = t.TempDir() // goes when the guest has gone
 	r := new(rig)
-	r.Link = &Link{ID: "sb", Reach: func(context.Context) (net.Conn, error) {
+	r.Link = &Link{ID: "sb", Connect: func(context.Context) (net.Conn, error) {
 		a, b, err := pair()
 		if err == nil {
 			r.served.Go(func() { s.ServeConn(b) })
@@ -43,7 +43,7 @@ func linked(t testing.TB, s *Server) *rig {
 // settle ends the connection and waits until the guest has ended what it did
 // for it.
 func (r *rig) settle() {
-	r.HangUp()
+	r.Disconnect()
 	r.served.Wait()
 }
 
@@ -312,7 +312,7 @@ func TestFrozenGuest(t *testing.T) {
 	a, b, err := pair()
 	must(t, err)
 	defer b.Close()
-	l := &Link{ID: "sb", Reach: func(context.Context) (net.Conn, error) { return a, nil }}
+	l := &Link{ID: "sb", Connect: func(context.Context) (net.Conn, error) { return a, nil }}
 	l.Spec.Timeouts.Transfer = 50 * time.Millisecond
 	_, err = fmt.Fprintf(b, "%s%d\n", Greeting, Version)
 	must(t, err)
@@ -329,5 +329,5 @@ func TestFrozenGuest(t *testing.T) {
 	defer cancel()
 	want(t, l.Watch(short, "/", nil), context.DeadlineExceeded, "Watch")
 	want(t, l.Notices(short, nil), context.DeadlineExceeded, "Notices")
-	l.HangUp()
+	l.Disconnect()
 }

@@ -30,7 +30,7 @@ func switching(t testing.TB) (*rig, string) {
 	if os.Geteuid() != 0 {
 		skip(t, "namespace", "only root can become other users")
 	}
-	l, dir := linked(t, &Server{Config: Config{UID: someone, GID: someone, Switch: true}}), t.TempDir()
+	l, dir := linked(t, &Server{Config: Config{UID: someone, GID: someone, CanSwitchUser: true}}), t.TempDir()
 	must(t, os.Chmod(filepath.Dir(dir), 0o755))
 	must(t, os.Chmod(dir, 0o755))
 	return l, dir

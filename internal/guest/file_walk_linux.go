@@ -269,7 +269,7 @@ func (w *walker) moveToTop() error {
 // assumeUser gives this thread the rights of a user for files, until restoreUser. If this process
 // can't switch users, it is that user already, or the isolation separates them.
 func (w *walker) assumeUser(uid, gid uint32) error {
-	if !w.s.Config.Switch || w.assumed || w.nested || int(uid) == unix.Getuid() {
+	if !w.s.Config.CanSwitchUser || w.assumed || w.nested || int(uid) == unix.Getuid() {
 		return nil
 	}
 	if int(uid) == w.s.Config.UID {

@@ -11,8 +11,8 @@ import (
 // the commands and the named file systems, so that their disks are consistent, until the host
 // closes the channel. Both answer when everything is frozen.
 const (
-	OpPause Op = "pause"
-	OpStill Op = "still"
+	OpPause       Op = "pause"
+	OpFreezeFiles Op = "still"
 )
 
 // pauseRequest is the body of OpPause.
@@ -40,9 +40,9 @@ func (l *Link) Pause(ctx context.Context, paused bool) error {
 	return c.callGuest(ctx, OpPause, pauseRequest{paused}, nil)
 }
 
-// Still runs f while all commands and the file systems of the directories are frozen, so that
+// RunFrozen runs f while all commands and the file systems of the directories are frozen, so that
 // their disks are consistent. f must not call the guest.
-func (l *Link) Still(ctx context.Context, dirs []string, f func() error) error {
+func (l *Link) RunFrozen(ctx context.Context, dirs []string, f func() error) error {
 	begin, cancel := context.WithTimeout(ctx, 2*freezeTimeout)
 	defer cancel()
 	c, err := l.Client(begin)
@@ -50,7 +50,7 @@ func (l *Link) Still(ctx context.Context, dirs []string, f func() error) error {
 		return err
 	}
 	var st *yamux.Stream
-	if st, err = c.openBody(begin, OpStill, stillRequest{dirs}); err != nil {
+	if st, err = c.openBody(begin, OpFreezeFiles, stillRequest{dirs}); err != nil {
 		return err
 	}
 	defer st.Close() // resumes everything

@@ -26,7 +26,7 @@ type freezer struct {
 // handlePause handles OpPause.
 func (s *Server) handlePause(ctx context.Context, _ *host, st *yamux.Stream, q *Request) {
 	var r pauseRequest
-	err := q.Into(&r)
+	err := q.DecodeBody(&r)
 	if err == nil {
 		err = s.setFrozen(ctx, func(w *freezer) { w.paused = r.Paused })
 	}
@@ -105,7 +105,7 @@ func freezeCgroup(ctx context.Context, dir int, frozen bool) error {
 // handleStill handles OpStill: it freezes commands and file systems until the channel is closed.
 func (s *Server) handleStill(ctx context.Context, _ *host, st *yamux.Stream, q *Request) {
 	var r stillRequest
-	if err := q.Into(&r); err != nil {
+	if err := q.DecodeBody(&r); err != nil {
 		sendAnswer(st, err)
 		return
 	}

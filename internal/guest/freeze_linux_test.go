@@ -68,7 +68,7 @@ func TestStill(t *testing.T) {
 		t.Fatal(err)
 	}
 	fault := errors.New("as it was")
-	err = b.Still(t.Context(), nil, func() error {
+	err = b.RunFrozen(t.Context(), nil, func() error {
 		stands("while it is still")
 		return fault
 	})
@@ -82,17 +82,17 @@ func TestStill(t *testing.T) {
 		}
 	}
 	stands("paused")
-	if err := b.Still(t.Context(), nil, func() error { return nil }); err != nil {
+	if err := b.RunFrozen(t.Context(), nil, func() error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	stands("paused still")
-	b.HangUp()
+	b.Disconnect()
 	stands("paused, and connected anew")
 	if err := b.Pause(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
 	goesOn("after Pause")
-	if err := b.Still(t.Context(), []string{"/no-such-directory"}, func() error { t.Error("called"); return nil }); err == nil {
+	if err := b.RunFrozen(t.Context(), []string{"/no-such-directory"}, func() error { t.Error("called"); return nil }); err == nil {
 		t.Error("a directory that is not there stands still")
 	}
 	goesOn("after a Still that failed")

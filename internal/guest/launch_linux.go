@@ -153,7 +153,7 @@ func (l *launcher) restrictThread(cfg *Config) error {
 		return err
 	}
 	l.result = (*childResult)(unsafe.Pointer(&page[0]))
-	if !cfg.Whole {
+	if !cfg.KeepRights {
 		if err := dropPrivileges(cfg); err != nil {
 			return err
 		}
@@ -183,7 +183,7 @@ func (l *launcher) restrictThread(cfg *Config) error {
 
 // dropPrivileges removes every way for this thread and its children to gain privileges.
 func dropPrivileges(cfg *Config) error {
-	if err := emptyBoundingSet(); err != nil && (cfg.Switch || os.Geteuid() == 0) {
+	if err := emptyBoundingSet(); err != nil && (cfg.CanSwitchUser || os.Geteuid() == 0) {
 		return fmt.Errorf("capabilities: %w", err) // other users have none and can't gain any
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {

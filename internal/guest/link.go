@@ -16,20 +16,20 @@ import (
 // interfaces that a guest makes possible. They may be called concurrently.
 type Link struct {
 	ID      string
-	Reach   func(ctx context.Context) (net.Conn, error) // opens a stream on which the guest sends its greeting
+	Connect func(ctx context.Context) (net.Conn, error) // opens a stream on which the guest sends its greeting
 	Spec    atoll.Spec                                  // defaults of commands: directory, environment, user, timeouts
 	Options Options
 
-	// Before, when not nil, is called before each operation with its name. An error refuses
+	// BeforeOp, when not nil, is called before each operation with its name. An error refuses
 	// the operation.
-	Before func(op string) error
+	BeforeOp func(op string) error
 
-	// Explain, when not nil, adds the known cause to the error of a guest that does not
+	// ExplainError, when not nil, adds the known cause to the error of a guest that does not
 	// answer. It should return quickly.
-	Explain func(ctx context.Context, err error) error
+	ExplainError func(ctx context.Context, err error) error
 
-	Counted []string      // directories whose files are counted by Stats
-	Idle    time.Duration // time without activity after which the sandbox is idle; 0: DefaultIdle
+	CountedDirs []string      // directories whose files are counted by Stats
+	Idle        time.Duration // time without activity after which the sandbox is idle; 0: DefaultIdle
 
 	mu      sync.Mutex
 	client  *Client  // guarded by mu
@@ -97,7 +97,7 @@ func (l *Link) acquireAttempt(ctx context.Context) (*Client, *attempt, context.C
 func (l *Link) runAttempt(ctx context.Context, a *attempt) {
 	defer close(a.done)
 	defer a.cancel(nil)
-	conn, err := l.Reach(ctx)
+	conn, err := l.Connect(ctx)
 	if err == nil {
 		a.client, err = Connect(ctx, conn, l.Options)
 		err = l.explainError(ctx, err)
@@ -119,9 +119,9 @@ func (l *Link) runAttempt(ctx context.Context, a *attempt) {
 	}
 }
 
-// HangUp closes the connection if there is one, and restarts a running attempt to connect. It
+// Disconnect closes the connection if there is one, and restarts a running attempt to connect. It
 // does not block.
-func (l *Link) HangUp() {
+func (l *Link) Disconnect() {
 	l.mu.Lock()
 	c, a := l.client, l.pending
 	l.client, l.pending = nil, nil
@@ -166,8 +166,8 @@ func (l *Link) runOp(ctx context.Context, op string, f func(c *Client) error) er
 
 // beginOp calls Before and returns the connection.
 func (l *Link) beginOp(ctx context.Context, op string) (*Client, error) {
-	if l.Before != nil {
-		if err := l.Before(op); err != nil {
+	if l.BeforeOp != nil {
+		if err := l.BeforeOp(op); err != nil {
 			return nil, l.wrapError(op, err)
 		}
 	}
@@ -178,10 +178,10 @@ func (l *Link) beginOp(ctx context.Context, op string) (*Client, error) {
 // explainError adds the known cause to the error of a guest that does not answer, unless the
 // caller has cancelled.
 func (l *Link) explainError(ctx context.Context, err error) error {
-	if l.Explain == nil || !errors.Is(err, errNoAnswer) || errors.Is(ctx.Err(), context.Canceled) {
+	if l.ExplainError == nil || !errors.Is(err, errNoAnswer) || errors.Is(ctx.Err(), context.Canceled) {
 		return err
 	}
-	return l.Explain(context.WithoutCancel(ctx), err)
+	return l.ExplainError(context.WithoutCancel(ctx), err)
 }
 
 // completeCmd fills in the sandbox's defaults for commands.

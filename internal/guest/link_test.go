@@ -40,7 +40,7 @@ func call(ctx context.Context, l *Link) <-chan connected {
 func TestNobodyWaitsForASilentGuest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reached atomic.Int32
-		l := &Link{ID: "x", Reach: func(context.Context) (net.Conn, error) {
+		l := &Link{ID: "x", Connect: func(context.Context) (net.Conn, error) {
 			reached.Add(1)
 			return silent(t), nil
 		}}
@@ -55,7 +55,7 @@ func TestNobodyWaitsForASilentGuest(t *testing.T) {
 		if d := time.Since(begin); d != 50*time.Millisecond {
 			t.Errorf("one with 50 ms waited %v", d)
 		}
-		l.HangUp()
+		l.Disconnect()
 		if d := time.Since(begin); d != 50*time.Millisecond {
 			t.Errorf("HangUp waited until %v", d)
 		}
@@ -74,13 +74,13 @@ func TestWaitersOutliveWhoConnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reached atomic.Int32
 		good := muxed(t, func(mux *yamux.Session) { <-mux.CloseChan() })
-		l := &Link{ID: "x", Reach: func(context.Context) (net.Conn, error) {
+		l := &Link{ID: "x", Connect: func(context.Context) (net.Conn, error) {
 			if reached.Add(1) == 1 {
 				return silent(t), nil
 			}
 			return good, nil
 		}}
-		defer l.HangUp()
+		defer l.Disconnect()
 		ctx, cancel := context.WithCancelCause(t.Context())
 		gone := errors.New("I am gone")
 		first := call(ctx, l)
@@ -106,7 +106,7 @@ func TestWaitersOutliveWhoConnects(t *testing.T) {
 func TestWaitersShareAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reached atomic.Int32
-		l := &Link{ID: "x", Reach: func(context.Context) (net.Conn, error) {
+		l := &Link{ID: "x", Connect: func(context.Context) (net.Conn, error) {
 			reached.Add(1)
 			time.Sleep(time.Second)
 			return nil, atoll.ErrState

@@ -120,10 +120,10 @@ func (c *Client) Listen(ctx context.Context, network, address string) (net.Liste
 	b.ID = id
 	st, addr, err := c.listenAt(ctx, &b)
 	if err != nil {
-		l.Drop()
+		l.Abandon()
 		return nil, err
 	}
-	l.Lead(st, addr, func() {})
+	l.SetControl(st, addr, func() {})
 	return l, nil
 }
 

@@ -20,7 +20,7 @@ import (
 func (s *Server) listen(ctx context.Context, h *host, st *yamux.Stream, q *Request) {
 	defer h.listeners.Add(-1)
 	var b listenBody
-	err := q.Into(&b)
+	err := q.DecodeBody(&b)
 	if h.listeners.Add(1) > maxListeners {
 		err = fmt.Errorf("%w: more than %d listeners", atoll.ErrQuota, maxListeners)
 	}
@@ -126,13 +126,13 @@ func (s *Server) acceptConns(ctx context.Context, h *host, l *insideListener, id
 		}
 		h.work.Go(func() {
 			defer func() { <-h.accepted }()
-			s.forwardConn(ctx, h, c.(wire.Halver), id) // TCP and unix connections implement it
+			s.forwardConn(ctx, h, c.(wire.HalfCloser), id) // TCP and unix connections implement it
 		})
 	}
 }
 
 // forwardConn forwards a connection of a program to the host.
-func (s *Server) forwardConn(ctx context.Context, h *host, c wire.Halver, id uint64) {
+func (s *Server) forwardConn(ctx context.Context, h *host, c wire.HalfCloser, id uint64) {
 	s.markActive()
 	defer s.markActive()
 	defer c.Close()

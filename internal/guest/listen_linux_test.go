@@ -362,11 +362,11 @@ func FuzzListen(f *testing.F) {
 		}
 		return b.Bytes()
 	}
-	good, head := message(Answer{Body: json.RawMessage(`{"address":"127.0.0.1:80"}`)}), message(&Request{Op: opAccepted, Body: json.RawMessage(`{"listener":1}`)})
+	good, head := message(Response{Body: json.RawMessage(`{"address":"127.0.0.1:80"}`)}), message(&Request{Op: opAccepted, Body: json.RawMessage(`{"listener":1}`)})
 	f.Add(good, append(head, "hello"...))
 	f.Add(append(good, 0), head)
-	f.Add(message(Answer{Body: json.RawMessage(`{"address":"[::1]:80"}`)}), message(&Request{Op: opAccepted, Body: json.RawMessage(`{"listener":2,"to":"x"}`)}))
-	f.Add(message(Answer{Problem: wire.ProblemOf(atoll.ErrExists)}), message(&Request{Op: OfferGate, Body: json.RawMessage(`{"to":"1.2.3.4:5"}`)}))
+	f.Add(message(Response{Body: json.RawMessage(`{"address":"[::1]:80"}`)}), message(&Request{Op: opAccepted, Body: json.RawMessage(`{"listener":2,"to":"x"}`)}))
+	f.Add(message(Response{Problem: wire.ProblemOf(atoll.ErrExists)}), message(&Request{Op: OfferEgress, Body: json.RawMessage(`{"to":"1.2.3.4:5"}`)}))
 	f.Fuzz(func(t *testing.T, answer, opened []byte) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()

@@ -47,8 +47,8 @@ func (l *Link) Notices(ctx context.Context, f func(atoll.Notice) error) error {
 	if errors.As(err, &own) {
 		return own.error // unwrapped
 	}
-	if l.Before != nil && ctx.Err() == nil {
-		if berr := l.Before("notices"); berr != nil {
+	if l.BeforeOp != nil && ctx.Err() == nil {
+		if berr := l.BeforeOp("notices"); berr != nil {
 			return l.wrapError("notices", berr) // the sandbox is not running any more: the better error
 		}
 	}
@@ -114,7 +114,7 @@ func (l *Link) Ports(ctx context.Context) ([]atoll.Port, error) {
 
 var _ interface {
 	atoll.Notifier
-	atoll.Porter
+	atoll.PortLister
 	atoll.Meter
 	atoll.Watcher
 } = (*Link)(nil)

@@ -23,7 +23,7 @@ func booted(t *testing.T) *box {
 	if os.Getuid() != 0 {
 		missing(t, "root")
 	}
-	m := &machine{t: t, made: make(map[string]*box), config: guest.Config{UID: 1000, GID: 1000, Switch: true, Home: "/tmp"}}
+	m := &machine{t: t, made: make(map[string]*box), config: guest.Config{UID: 1000, GID: 1000, CanSwitchUser: true, Home: "/tmp"}}
 	sb, err := m.Create(t.Context(), atoll.Spec{})
 	if err != nil {
 		t.Fatal(err)

@@ -249,7 +249,7 @@ func (s *Server) readOOMKills() (int64, error) {
 // handleNotices handles OpNotices.
 func (s *Server) handleNotices(ctx context.Context, _ *host, st *yamux.Stream, q *Request) {
 	var r noticeRequest
-	if err := q.Into(&r); err != nil {
+	if err := q.DecodeBody(&r); err != nil {
 		sendAnswer(st, err)
 		return
 	}

@@ -247,7 +247,7 @@ func TestNoticesEnd(t *testing.T) {
 	l := linked(t, &Server{})
 	own := errors.New("of the listener")
 	want(t, l.Notices(t.Context(), func(atoll.Notice) error { return own }), own, "a listener's error")
-	l.Before = func(string) error { return nil }
+	l.BeforeOp = func(string) error { return nil }
 	ended := make(chan error, 1)
 	ready := make(chan struct{})
 	go func() {
@@ -272,7 +272,7 @@ func TestHostileNotices(t *testing.T) {
 
 func TestStats(t *testing.T) {
 	l, dir := linked(t, &Server{}), t.TempDir()
-	l.Counted = []string{dir, dir + "/not-there"}
+	l.CountedDirs = []string{dir, dir + "/not-there"}
 	l.Spec.Dir = "/tmp"
 	before, err := l.Stats(t.Context())
 	must(t, err)

@@ -259,7 +259,7 @@ func (s *Server) findOwners(sockets []listenSocket) map[uint32]socketOwner {
 		open[k.inode] = true
 	}
 	searchOwners(open, found)
-	if len(open) > 0 && s.Config.Switch {
+	if len(open) > 0 && s.Config.CanSwitchUser {
 		w := &walker{s: s}
 		if w.assumeUser(uint32(s.Config.UID), uint32(s.Config.GID)) == nil {
 			searchOwners(open, found)

@@ -21,9 +21,9 @@ const OpOffer Op = "offer"
 // whose body is a reverseBody. There is no answer: the program's data follows at once. A reset of
 // the channel resets the program's connection.
 const (
-	OfferGate  = "gate"  // a redirected TCP connection of a program to any address
-	OfferProxy = "proxy" // a connection to the proxy at ProxyAddress
-	OfferDNS   = "dns"   // DNS messages, each prefixed by its length, as over TCP
+	OfferEgress = "gate"  // a redirected TCP connection of a program to any address
+	OfferProxy  = "proxy" // a connection to the proxy at ProxyAddress
+	OfferDNS    = "dns"   // DNS messages, each prefixed by its length, as over TCP
 )
 
 // ProxyAddress is the address inside of the HTTP and SOCKS5 proxy.
@@ -77,12 +77,12 @@ func (c *Client) handleReverse(st *yamux.Stream, offer map[string]func(net.Conn)
 	_ = st.SetReadDeadline(time.Now().Add(headTimeout)) // never fails
 	err := readMessage(io.LimitReader(st, maxReverse), &q)
 	if err == nil {
-		err = q.Into(&r)
+		err = q.DecodeBody(&r)
 	}
 	_ = st.SetReadDeadline(time.Time{}) // never fails
 	if err == nil && q.Op == opAccepted {
 		if l := c.listeners.get(r.Listener); l != nil {
-			l.Take(st, c.Done())
+			l.Deliver(st, c.Done())
 			return
 		}
 	}
@@ -161,10 +161,10 @@ func (o *offerRegistry) findHosts(name string) []*yamux.Session {
 	return list
 }
 
-// OpTell passes an event on the host to all subscribers of the guest's notices.
-const OpTell Op = "tell"
+// OpNotify passes an event on the host to all subscribers of the guest's notices.
+const OpNotify Op = "tell"
 
-// Tell passes an event on the host to all subscribers of the guest's notices.
-func (c *Client) Tell(ctx context.Context, n atoll.Notice) error {
-	return c.callGuest(ctx, OpTell, n, nil)
+// Notify passes an event on the host to all subscribers of the guest's notices.
+func (c *Client) Notify(ctx context.Context, n atoll.Notice) error {
+	return c.callGuest(ctx, OpNotify, n, nil)
 }

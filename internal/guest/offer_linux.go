@@ -14,7 +14,7 @@ import (
 // handleOffer handles OpOffer: it stores the offer until the host disconnects.
 func (s *Server) handleOffer(ctx context.Context, h *host, st *yamux.Stream, q *Request) {
 	var body offerBody
-	err := q.Into(&body)
+	err := q.DecodeBody(&body)
 	if err == nil {
 		err = s.offers.add(h.mux, body.Names)
 	}
@@ -52,7 +52,7 @@ func (s *Server) openReverse(ctx context.Context, offer, to string) (*yamux.Stre
 // relayNotice handles OpTell: it notifies subscribers of a denial by the host's egress proxy.
 func (s *Server) relayNotice(_ context.Context, _ *host, st *yamux.Stream, q *Request) {
 	var n atoll.Notice
-	err := q.Into(&n)
+	err := q.DecodeBody(&n)
 	if err == nil && n.Kind != atoll.NoticeDenied {
 		err = fmt.Errorf("%w: notice %q from a host: only %q is accepted", atoll.ErrInvalid, n.Kind, atoll.NoticeDenied)
 	}

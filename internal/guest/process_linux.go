@@ -47,7 +47,7 @@ func (s *Server) start(cmd *atoll.Cmd, files []int, terminal bool) (*process, er
 	if err != nil {
 		return nil, err
 	}
-	if terminal && s.Config.Switch {
+	if terminal && s.Config.CanSwitchUser {
 		if err := unix.Fchown(files[0], who.uid, who.gid); err != nil {
 			return nil, err
 		}
@@ -140,7 +140,7 @@ func (s *Server) prepareChild(cmd *atoll.Cmd, who userInfo, t tree, terminal boo
 	}
 	env := s.buildEnv(cmd, who, t, dir, terminal)
 	c = &child{terminal: terminal, cgroup: t.cgroupFD(), nofile: s.nofile, nproc: s.nproc, oom: []byte("300")}
-	if s.Config.Switch {
+	if s.Config.CanSwitchUser {
 		c.switches, c.uid, c.gid = true, uintptr(who.uid), uintptr(who.gid)
 		c.groups = t.addGroups(who.groups)
 	}
@@ -263,13 +263,13 @@ func newTextFile(text string) (*os.File, error) {
 }
 
 // buildEnd returns the result of the command, which must have ended.
-func (p *process) buildEnd() End { return endFromStatus(p.status) }
+func (p *process) buildEnd() CommandResult { return endFromStatus(p.status) }
 
-func endFromStatus(ws syscall.WaitStatus) End {
+func endFromStatus(ws syscall.WaitStatus) CommandResult {
 	if ws.Signaled() {
-		return End{Code: 128 + int(ws.Signal()), Signal: signalName(ws.Signal())}
+		return CommandResult{Code: 128 + int(ws.Signal()), Signal: signalName(ws.Signal())}
 	}
-	return End{Code: ws.ExitStatus()}
+	return CommandResult{Code: ws.ExitStatus()}
 }
 
 // kill kills the command and its process tree, unless the tree was released already.

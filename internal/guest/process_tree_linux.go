@@ -35,7 +35,7 @@ func (s *Server) newTree() (tree, error) {
 			return l, nil
 		}
 	}
-	return s.marks.acquireMark(s.Config.Switch), nil
+	return s.marks.acquireMark(s.Config.CanSwitchUser), nil
 }
 
 // cgroupPool creates cgroups on demand, for one command each, and reuses them.

@@ -37,7 +37,7 @@ const (
 func (s *Server) lookupUser(user string) (userInfo, error) {
 	name, group, _ := strings.Cut(user, ":")
 	own := userInfo{uid: s.Config.UID, gid: s.Config.GID}
-	if !s.Config.Switch {
+	if !s.Config.CanSwitchUser {
 		own.uid, own.gid = os.Geteuid(), os.Getegid()
 	}
 	a := own
@@ -77,7 +77,7 @@ func (s *Server) lookupUser(user string) (userInfo, error) {
 			return userInfo{}, err
 		}
 	}
-	if !s.Config.Switch {
+	if !s.Config.CanSwitchUser {
 		if a.uid != own.uid || group != "" && a.gid != own.gid {
 			return userInfo{}, fmt.Errorf("%w: this sandbox has one user only, %d, and can't run commands as %q", atoll.ErrUnsupported, own.uid, user)
 		}

@@ -41,11 +41,11 @@ type Request struct {
 	Body    json.RawMessage `json:"body,omitempty"`  // parameters of other operations; see Into
 }
 
-// Into unmarshals the body of a request into v.
-func (q *Request) Into(v any) error { return unmarshalBody(q.Body, v) }
+// DecodeBody unmarshals the body of a request into v.
+func (q *Request) DecodeBody(v any) error { return unmarshalBody(q.Body, v) }
 
-// Answer is the response to a Request: the operation begins, or its whole result.
-type Answer struct {
+// Response is the response to a Request: the operation begins, or its whole result.
+type Response struct {
 	Problem *wire.Problem   `json:"problem,omitempty"`
 	Body    json.RawMessage `json:"body,omitempty"`
 }
@@ -76,8 +76,8 @@ const (
 // frames overtake input that the command does not read.
 const stdinWindow = 128 << 10
 
-// End is the result of a command.
-type End struct {
+// CommandResult is the result of a command.
+type CommandResult struct {
 	Code      int           `json:"code"`
 	Signal    string        `json:"signal,omitempty"`
 	Truncated bool          `json:"truncated,omitempty"` // the beginning of a detached command's output was dropped

@@ -26,10 +26,10 @@ const (
 // loopback is the index of the interface lo in every network namespace.
 const loopback = 1
 
-// Redirect redirects every TCP connection and DNS query in the network namespace of the calling
+// RedirectConnections redirects every TCP connection and DNS query in the network namespace of the calling
 // thread to the guest, with a local route for all addresses and NAT rules. It needs CAP_NET_ADMIN
 // and a namespace whose only interface is lo; another interface is ErrState.
-func Redirect() error {
+func RedirectConnections() error {
 	if err := checkOnlyLoopback(); err != nil {
 		return err
 	}

@@ -28,10 +28,10 @@ func TestRedirectInside(t *testing.T) {
 	if path == "" {
 		return
 	}
-	if err := Redirect(); err != nil {
+	if err := RedirectConnections(); err != nil {
 		t.Fatal(err)
 	}
-	if err := Redirect(); err != nil {
+	if err := RedirectConnections(); err != nil {
 		t.Fatalf("twice: %v", err)
 	}
 	l, err := net.Listen("unix", path)
@@ -39,7 +39,7 @@ func TestRedirectInside(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Println("listening")
-	t.Fatal(Run(l, Config{UID: os.Getuid(), GID: os.Getgid(), Gate: true}))
+	t.Fatal(Run(l, Config{UID: os.Getuid(), GID: os.Getgid(), Egress: true}))
 }
 
 // redirected starts a guest in a network of its own and returns a connection
@@ -84,7 +84,7 @@ func connect(t *testing.T, path string, offer map[string]func(net.Conn)) *Client
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := Connect(t.Context(), conn, Options{Offer: offer})
+	c, err := Connect(t.Context(), conn, Options{Handlers: offer})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func tell(c net.Conn) {
 }
 
 func TestRedirectTakesEveryConnection(t *testing.T) {
-	c, path := redirected(t, map[string]func(net.Conn){OfferGate: tell, OfferProxy: tell})
+	c, path := redirected(t, map[string]func(net.Conn){OfferEgress: tell, OfferProxy: tell})
 	const ask = `exec 3<>/dev/tcp/%s && printf hi >&3 && python3 -c 'import socket; socket.socket(fileno=3).shutdown(1)' && cat <&3`
 	for to, want := range map[string]string{
 		"93.184.216.34/80":        `93.184.216.34:80 got "hi"`,
@@ -129,7 +129,7 @@ func TestRedirectTakesEveryConnection(t *testing.T) {
 		}
 	}
 	// The newest offer counts, and when it goes the older.
-	newer := connect(t, path, map[string]func(net.Conn){OfferGate: func(c net.Conn) { fmt.Fprintln(c, "newer") }})
+	newer := connect(t, path, map[string]func(net.Conn){OfferEgress: func(c net.Conn) { fmt.Fprintln(c, "newer") }})
 	if got, _ := bash(t, c, "cat < /dev/tcp/93.184.216.34/80"); got != "newer\n" {
 		t.Errorf("the newest: %q", got)
 	}

@@ -82,9 +82,9 @@ func Run(l net.Listener, cfg Config) error {
 	return s.Serve(l)
 }
 
-// Rest returns unused memory to the kernel now, as the guest does by itself after a time without
+// ReleaseMemory returns unused memory to the kernel now, as the guest does by itself after a time without
 // operations. It must be called during an operation, at whose end the timer is set again.
-func (s *Server) Rest() {
+func (s *Server) ReleaseMemory() {
 	s.tidy.Stop()
 	debug.FreeOSMemory()
 }
@@ -104,7 +104,7 @@ func Prepare(cfg Config) (*Server, error) {
 	s.tidy = time.AfterFunc(tidyDelay, debug.FreeOSMemory)
 	s.init()
 	s.launcher.startThread(&s.Config)
-	if cfg.Gate {
+	if cfg.Egress {
 		if err := s.listenEgress(context.Background()); err != nil {
 			return nil, err
 		}

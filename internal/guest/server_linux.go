@@ -48,15 +48,15 @@ type handler func(ctx context.Context, h *host, st *yamux.Stream, q *Request)
 // operations returns the handlers of this guest by operation.
 func (s *Server) operations() map[Op]handler {
 	ops := map[Op]handler{
-		OpReady:  func(_ context.Context, _ *host, st *yamux.Stream, _ *Request) { sendAnswer(st, nil) },
-		OpExec:   s.exec,
-		OpDial:   s.dial,
-		OpOffer:  s.handleOffer,
-		OpListen: s.listen,
-		OpTell:   s.relayNotice,
-		OpQuit:   s.handleQuit,
-		OpPause:  s.handlePause,
-		OpStill:  s.handleStill,
+		OpReady:       func(_ context.Context, _ *host, st *yamux.Stream, _ *Request) { sendAnswer(st, nil) },
+		OpExec:        s.exec,
+		OpDial:        s.dial,
+		OpOffer:       s.handleOffer,
+		OpListen:      s.listen,
+		OpNotify:      s.relayNotice,
+		OpQuit:        s.handleQuit,
+		OpPause:       s.handlePause,
+		OpFreezeFiles: s.handleStill,
 	}
 	s.fileOperations(ops)
 	s.terminalOperations(ops)
@@ -131,12 +131,12 @@ func (s *Server) serveStream(ctx context.Context, h *host, st *yamux.Stream) {
 
 // sendAnswer answers that an operation begins, or with the error that prevents it.
 func sendAnswer(w io.Writer, err error) {
-	_ = writeMessage(w, Answer{Problem: wire.ProblemOf(err)}) // fails if the host has disconnected
+	_ = writeMessage(w, Response{Problem: wire.ProblemOf(err)}) // fails if the host has disconnected
 }
 
 // sendReply answers with a value, or with an error.
 func sendReply(w io.Writer, v any, err error) {
-	a := Answer{Problem: wire.ProblemOf(err)}
+	a := Response{Problem: wire.ProblemOf(err)}
 	if err == nil {
 		if a.Body, err = json.Marshal(v); err != nil {
 			a.Problem = wire.ProblemOf(err)

@@ -35,7 +35,7 @@ func harmless() *Server {
 		},
 		OpListen: func(ctx context.Context, h *host, st *yamux.Stream, q *Request) {
 			var b listenBody
-			if err := q.Into(&b); err == nil && b.Network == "unix" {
+			if err := q.DecodeBody(&b); err == nil && b.Network == "unix" {
 				sendAnswer(st, atoll.ErrUnsupported) // it would be anywhere
 				return
 			}

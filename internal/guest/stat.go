@@ -30,7 +30,7 @@ type statsBody struct {
 // Files are counted in the directories of Counted.
 func (l *Link) Stats(ctx context.Context) (atoll.Stats, error) {
 	var q statsRequest
-	for _, dir := range l.Counted {
+	for _, dir := range l.CountedDirs {
 		r, err := newFileRequest(dir)
 		if err != nil {
 			return atoll.Stats{}, l.wrapError("stats", err)

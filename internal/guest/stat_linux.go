@@ -33,7 +33,7 @@ func (s *Server) markActive() {
 }
 
 // passiveOps are the operations that only observe a sandbox, which is no activity.
-var passiveOps = map[Op]bool{OpReady: true, OpStats: true, OpWatch: true, OpNotices: true, OpPorts: true, OpOffer: true, OpListen: true, OpDetached: true, OpTerminalList: true, OpPause: true, OpStill: true}
+var passiveOps = map[Op]bool{OpReady: true, OpStats: true, OpWatch: true, OpNotices: true, OpPorts: true, OpOffer: true, OpListen: true, OpDetached: true, OpTerminalList: true, OpPause: true, OpFreezeFiles: true}
 
 // recordActivity wraps the handlers of all other operations so that they record activity.
 func (s *Server) recordActivity(ops map[Op]handler) {
@@ -82,7 +82,7 @@ func (s *Server) handleStats(ctx context.Context, _ *host, st *yamux.Stream, q *
 
 func (s *Server) measureUsage(ctx context.Context, q *Request) (*statsBody, error) {
 	var r statsRequest
-	if err := q.Into(&r); err != nil {
+	if err := q.DecodeBody(&r); err != nil {
 		return nil, err
 	}
 	u, err := readUsage(s.Config.Cgroup)

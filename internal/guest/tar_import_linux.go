@@ -137,7 +137,7 @@ func (im *importer) importDir(name string, h *tar.Header) error {
 	if err := unix.Fstat(im.w.currentFD(), &st); err != nil {
 		return err
 	}
-	if c := im.w.s.Config; name == "." && c.Switch && int(st.Uid) != c.UID {
+	if c := im.w.s.Config; name == "." && c.CanSwitchUser && int(st.Uid) != c.UID {
 		return nil
 	}
 	if len(im.pending) >= maxPendingDirs {

@@ -116,7 +116,7 @@ func (l *Link) AttachTerminal(ctx context.Context, name string, a atoll.Attachme
 }
 
 func (c *Client) attachTerminal(ctx context.Context, name string, a atoll.Attachment) (atoll.Exit, error) {
-	body, err := json.Marshal(terminalBody{Name: name, Size: a.Size, ReadOnly: a.ReadOnly, History: a.History, Sized: a.Sized != nil})
+	body, err := json.Marshal(terminalBody{Name: name, Size: a.Size, ReadOnly: a.ReadOnly, History: a.History, Sized: a.OnResize != nil})
 	if err != nil {
 		return atoll.Exit{}, err
 	}
@@ -129,7 +129,7 @@ func (c *Client) attachTerminal(ctx context.Context, name string, a atoll.Attach
 		cmd.Stdin = a.Stdin
 	}
 	x := newExecStream(st, &cmd)
-	cmd.Stdout, x.sized = &ackWriter{x, a.Stdout}, sizedWriter(a.Sized)
+	cmd.Stdout, x.sized = &ackWriter{x, a.Stdout}, sizedWriter(a.OnResize)
 	exit, err := x.runStreams(ctx, func() { _ = st.SetReadDeadline(time.Now()) }) // the terminal's command runs on
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause

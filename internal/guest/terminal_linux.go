@@ -25,7 +25,7 @@ func (s *Server) terminalOperations(ops map[Op]handler) {
 	about := func(f func(ctx context.Context, b *terminalBody) (any, error)) handler {
 		return func(ctx context.Context, _ *host, st *yamux.Stream, q *Request) {
 			var b terminalBody
-			err := q.Into(&b)
+			err := q.DecodeBody(&b)
 			var v any
 			if err == nil {
 				v, err = f(ctx, &b)
@@ -35,7 +35,7 @@ func (s *Server) terminalOperations(ops map[Op]handler) {
 	}
 	ops[OpTerminalOpen] = func(ctx context.Context, _ *host, st *yamux.Stream, q *Request) {
 		var spec atoll.TerminalSpec
-		err := q.Into(&spec)
+		err := q.DecodeBody(&spec)
 		var t atoll.Terminal
 		if err == nil {
 			t, err = set.OpenTerminal(ctx, spec)
@@ -55,7 +55,7 @@ func (s *Server) terminalOperations(ops map[Op]handler) {
 }
 
 // startTerminal starts the command of a terminal.
-func (s *Server) startTerminal(_ context.Context, spec *atoll.TerminalSpec, t *vt.Shared) (vt.Program, error) {
+func (s *Server) startTerminal(_ context.Context, spec *atoll.TerminalSpec, t *vt.Terminal) (vt.Program, error) {
 	if len(spec.Args) == 0 {
 		spec.Args = []string{s.findShell(spec.User)}
 	}
@@ -80,7 +80,7 @@ func (s *Server) startTerminal(_ context.Context, spec *atoll.TerminalSpec, t *v
 }
 
 // showOutput copies the command's output to the terminal until its end.
-func (c *command) showOutput(t *vt.Shared) {
+func (c *command) showOutput(t *vt.Terminal) {
 	var pumps sync.WaitGroup
 	pumps.Go(func() {
 		_ = copyOutput(c.pty.File, func(b []byte) error { // writing to the terminal never fails
@@ -97,8 +97,8 @@ func (c *command) showOutput(t *vt.Shared) {
 }
 
 // endTerminal records the end of a terminal's command and notifies hosts.
-func (s *Server) endTerminal(t *vt.Shared, exit atoll.Exit, pid int) {
-	t.End(exit)
+func (s *Server) endTerminal(t *vt.Terminal, exit atoll.Exit, pid int) {
+	t.RecordExit(exit)
 	info := t.Info()
 	s.notifyHosts(atoll.Notice{Kind: atoll.NoticeProcessEnded, Process: info.Name, Command: info.Command, PID: pid, Code: exit.Code})
 }
@@ -169,7 +169,7 @@ type window struct {
 // attachTerminal handles OpTerminalAttach.
 func (s *Server) attachTerminal(ctx context.Context, _ *host, st *yamux.Stream, q *Request) {
 	var b terminalBody
-	err := q.Into(&b)
+	err := q.DecodeBody(&b)
 	if err == nil {
 		_, err = s.terminals.ReadTerminal(ctx, b.Name)
 	}
@@ -190,20 +190,20 @@ func (s *Server) attachTerminal(ctx context.Context, _ *host, st *yamux.Stream, 
 		a.Stdin = w.stdin
 	}
 	if b.Sized {
-		a.Sized = func(size atoll.Size) {
+		a.OnResize = func(size atoll.Size) {
 			p, _ := json.Marshal(size)      // can't fail
 			_ = w.sendFrame(FrameResize, p) // handleFrames notices an error too
 		}
 	}
 	exit, err := s.terminals.AttachTerminal(ctx, b.Name, a)
 	if err == nil && !s.shuttingDown.Load() {
-		p, _ := json.Marshal(End{Code: exit.Code, Signal: exit.Signal}) // can't fail
-		_ = w.sendFrame(FrameExit, p)                                   // fails if the host has disconnected
-		_ = st.Close()                                                  // likewise
+		p, _ := json.Marshal(CommandResult{Code: exit.Code, Signal: exit.Signal}) // can't fail
+		_ = w.sendFrame(FrameExit, p)                                             // fails if the host has disconnected
+		_ = st.Close()                                                            // likewise
 	} else {
 		_ = st.Reset() // the host knows the cause
 	}
-	w.stdin.Stop()
+	w.stdin.CloseReader()
 	w.cancel(nil)
 	wg.Wait()
 }
@@ -233,10 +233,10 @@ func (w *window) handleFrame(f Frame, p []byte) bool {
 	switch f {
 	case FrameStdin:
 		if len(p) == 0 {
-			w.stdin.End(nil)
+			w.stdin.CloseWriter(nil)
 			return true
 		}
-		return w.stdin.Offer(p)
+		return w.stdin.TryWrite(p)
 	case FrameResize:
 		var size atoll.Size
 		if json.Unmarshal(p, &size) != nil {

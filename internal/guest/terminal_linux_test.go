@@ -21,12 +21,12 @@ import (
 // linkToServer connects to a server in this process, without walls.
 func linkToServer(t *testing.T, s *Server) *Link {
 	t.Helper()
-	l := &Link{ID: "test", Reach: func(context.Context) (net.Conn, error) {
+	l := &Link{ID: "test", Connect: func(context.Context) (net.Conn, error) {
 		a, b := net.Pipe()
 		go s.ServeConn(b)
 		return a, nil
 	}}
-	t.Cleanup(l.HangUp)
+	t.Cleanup(l.Disconnect)
 	return l
 }
 
@@ -99,7 +99,7 @@ func TestTerminal(t *testing.T) {
 	if err := <-done; !errors.Is(err, context.Canceled) || errors.Is(err, atoll.ErrUnavailable) {
 		t.Errorf("who leaves gets %v", err)
 	}
-	one.HangUp()
+	one.Disconnect()
 	late := newShown()
 	exited := make(chan atoll.Exit, 1)
 	go func() {

@@ -24,15 +24,15 @@ func TestListsNoMoreTerminalsThanThereCanBe(t *testing.T) {
 			}
 			var q Request
 			if readMessage(st, &q) == nil {
-				_ = writeMessage(st, Answer{Body: body}) // the other may be gone
+				_ = writeMessage(st, Response{Body: body}) // the other may be gone
 			}
 			<-mux.CloseChan()
 		})
-		l := &Link{ID: "x", Reach: func(context.Context) (net.Conn, error) { return conn, nil }}
+		l := &Link{ID: "x", Connect: func(context.Context) (net.Conn, error) { return conn, nil }}
 		list, err := l.ListTerminals(t.Context())
 		if right && (err != nil || len(list) != n) || !right && (err == nil || errors.Is(err, atoll.ErrUnavailable) || len(list) > maxTerminalList) {
 			t.Errorf("%d: %d terminals, %v", n, len(list), err)
 		}
-		l.HangUp()
+		l.Disconnect()
 	}
 }

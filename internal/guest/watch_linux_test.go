@@ -158,7 +158,7 @@ func TestWatchOutlivesItsConnection(t *testing.T) {
 	must(t, os.WriteFile(dir+"/later", nil, 0o600))
 	w.until("create " + dir + "/later")
 	pause, paused := make(chan struct{}), make(chan struct{})
-	l.Before = func(string) error {
+	l.BeforeOp = func(string) error {
 		close(paused)
 		<-pause
 		return nil
@@ -171,7 +171,7 @@ func TestWatchOutlivesItsConnection(t *testing.T) {
 	must(t, os.Remove(dir+"/kind"))
 	must(t, os.Mkdir(dir+"/kind", 0o755))
 	must(t, os.WriteFile(dir+"/new", nil, 0o600))
-	l.Before = nil
+	l.BeforeOp = nil
 	close(pause)
 	got := make(map[string]bool)
 	for len(got) < 7 {
@@ -185,7 +185,7 @@ func TestWatchOutlivesItsConnection(t *testing.T) {
 	}
 	must(t, os.WriteFile(dir+"/after", nil, 0o600))
 	w.until("create " + dir + "/after")
-	l.Before = func(string) error { return atoll.ErrNotFound }
+	l.BeforeOp = func(string) error { return atoll.ErrNotFound }
 	l.settle()
 	want(t, w.end(), atoll.ErrNotFound, "a sandbox that is gone")
 }

@@ -398,7 +398,7 @@ func TestUseKeepsAndRemoveRemoves(t *testing.T) {
 	two := h.push(t, "two", imageOf(t, shared, archive(t, dir("closed/"), file("closed/two", "2"), tar.Header{Name: "closed/", Typeflag: tar.TypeDir, Mode: 0o500})))
 	pull(t, s, one)
 	pull(t, s, two)
-	root, err := s.Use(t.Context(), two, "sb-1")
+	root, err := s.Acquire(t.Context(), two, "sb-1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -414,13 +414,13 @@ func TestUseKeepsAndRemoveRemoves(t *testing.T) {
 	if err := s.RemoveImage(t.Context(), two); err != nil {
 		t.Error(err)
 	}
-	if used, err := s.Used("sb-2"); err != nil || !slices.Equal(used.Layers, root.Layers) || read(used, "closed/two") != "2" {
+	if used, err := s.ImageOf("sb-2"); err != nil || !slices.Equal(used.Layers, root.Layers) || read(used, "closed/two") != "2" {
 		t.Errorf("%+v, %v", used, err)
 	}
 	if users, err := s.Users(); err != nil || !slices.Equal(users, []string{"sb-1", "sb-2"}) {
 		t.Errorf("%v, %v", users, err)
 	}
-	if err := errors.Join(s.Release("sb-1"), s.Release("sb-2"), s.Release("sb-2"), s.Collect(t.Context())); err != nil {
+	if err := errors.Join(s.Release("sb-1"), s.Release("sb-2"), s.Release("sb-2"), s.CollectGarbage(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	if names, err := listLayers(s); err != nil || len(names) != 2 {
@@ -438,7 +438,7 @@ func TestUseKeepsAndRemoveRemoves(t *testing.T) {
 		}
 	}
 	for _, user := range []string{"", "../x", ".x", "a/b"} {
-		if _, err := s.Use(t.Context(), one, user); !errors.Is(err, atoll.ErrInvalid) {
+		if _, err := s.Acquire(t.Context(), one, user); !errors.Is(err, atoll.ErrInvalid) {
 			t.Errorf("user %q: %v", user, err)
 		}
 	}

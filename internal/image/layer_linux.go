@@ -125,7 +125,7 @@ func (s *Store) installLayer(ctx context.Context, l layer, r *reporter) (id stri
 	part := ""
 	if l.diffID != "" {
 		part = s.pathTo(partsDir, l.diffID)
-		unlock, err := filelock.Wait(ctx, part+".lock", filelock.Exclusive)
+		unlock, err := filelock.Acquire(ctx, part+".lock", filelock.Exclusive)
 		if err != nil {
 			return "", 0, err
 		}

@@ -55,7 +55,7 @@ func (s *Store) lockStore(ctx context.Context, how int) (unlock func(), err erro
 			return nil, fmt.Errorf("images: %w", err)
 		}
 	}
-	return filelock.Wait(ctx, s.pathTo("lock"), how)
+	return filelock.Acquire(ctx, s.pathTo("lock"), how)
 }
 
 // parseReference parses a reference as Docker does: "busybox" belongs to Docker Hub.
@@ -152,9 +152,9 @@ func (s *Store) rootOf(r record) Root {
 	return root
 }
 
-// Use returns an image, and protects it and its layers from removal until Release. The user is a
+// Acquire returns an image, and protects it and its layers from removal until Release. The user is a
 // file name; using an image twice counts once.
-func (s *Store) Use(ctx context.Context, ref, user string) (Root, error) {
+func (s *Store) Acquire(ctx context.Context, ref, user string) (Root, error) {
 	if err := s.useDir().CheckName(user); err != nil {
 		return Root{}, err
 	}
@@ -194,8 +194,8 @@ func (s *Store) Share(ctx context.Context, from, to string) (Root, error) {
 	return s.rootOf(r), nil
 }
 
-// Used returns the image of a user.
-func (s *Store) Used(user string) (Root, error) {
+// ImageOf returns the image of a user.
+func (s *Store) ImageOf(user string) (Root, error) {
 	r, err := s.usedRecord(user)
 	if err != nil {
 		return Root{}, err
@@ -251,8 +251,8 @@ func (s *Store) RemoveImage(ctx context.Context, ref string) error {
 	return s.collectUnused(uses)
 }
 
-// Collect removes unused layers, and the files of interrupted pulls.
-func (s *Store) Collect(ctx context.Context) error {
+// CollectGarbage removes unused layers, and the files of interrupted pulls.
+func (s *Store) CollectGarbage(ctx context.Context) error {
 	unlock, err := s.lockStore(ctx, filelock.Exclusive)
 	if err != nil {
 		return err

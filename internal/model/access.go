@@ -17,12 +17,12 @@ import (
 type state struct {
 	once   sync.Once
 	ledger Ledger
-	holds  *Holds
+	holds  *Reservations
 	client *http.Client
 	memory bodyMemory
 
 	mu    sync.Mutex
-	spent Spend // guarded by mu
+	spent Usage // guarded by mu
 }
 
 // prepareOnce initializes the state, once.
@@ -33,8 +33,8 @@ func (a *Access) prepareOnce() {
 		if s.ledger = a.Ledger; s.ledger == nil {
 			s.ledger = NewLedger()
 		}
-		s.holds = &Holds{}
-		if l, ok := s.ledger.(interface{ sharedHolds() *Holds }); ok {
+		s.holds = &Reservations{}
+		if l, ok := s.ledger.(interface{ sharedHolds() *Reservations }); ok {
 			s.holds = l.sharedHolds()
 		}
 		c := a.Client
@@ -68,8 +68,8 @@ func (a *Access) currentTime() time.Time {
 	return time.Now()
 }
 
-// Spent returns the usage of this Access.
-func (a *Access) Spent() Spend {
+// Usage returns the usage of this Access.
+func (a *Access) Usage() Usage {
 	a.state.mu.Lock()
 	defer a.state.mu.Unlock()
 	return a.state.spent

@@ -24,7 +24,7 @@ func (a *Access) Ask(ctx context.Context, q *dialect.Request, f func(dialect.Del
 	if !a.Connector.isFirstParty() {
 		own.User = "" // other companies do not get the user's name
 	}
-	c, e := a.admitCall(ctx, name, requestSize{input: dialect.Estimate(q), output: int64(q.MaxTokens), stream: own.Stream})
+	c, e := a.admitCall(ctx, name, requestSize{input: dialect.EstimateRequest(q), output: int64(q.MaxTokens), stream: own.Stream})
 	if e != nil {
 		return nil, e
 	}
@@ -138,7 +138,7 @@ func (c *call) estimateMissing(u *dialect.Usage, text int) {
 	if u.Input+u.CacheRead+u.CacheWrite == 0 {
 		u.Input = c.hold.usage.Input
 	}
-	u.Output = max(u.Output, dialect.Tokens(text))
+	u.Output = max(u.Output, dialect.EstimateTokens(text))
 }
 
 func isStream(h http.Header) bool {

@@ -342,8 +342,8 @@ func TestAClientThatLeavesEndsTheRequest(t *testing.T) {
 		cancel()
 		_ = r.Body.Close()
 		<-gone
-		testenv.WaitFor(t, "the handler ends", func() bool { return s.Spent().Requests > 0 })
-		if u := s.Spent(); u.Input != 5 || u.Output < 10 {
+		testenv.WaitFor(t, "the handler ends", func() bool { return s.Usage().Requests > 0 })
+		if u := s.Usage(); u.Input != 5 || u.Output < 10 {
 			t.Errorf("%s: what it read is not counted: %+v", client, u)
 		}
 	}

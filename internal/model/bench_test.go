@@ -104,7 +104,7 @@ func BenchmarkEvents(b *testing.B) {
 			if err != nil {
 				break
 			}
-			m.Event(v.Data)
+			m.ReadEvent(v.Data)
 		}
 	}
 }

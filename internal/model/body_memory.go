@@ -69,15 +69,15 @@ func (h *bodyMemory) releaseBytes(n int64) {
 }
 
 // errCrowded is the error when no memory for a body becomes available in time.
-var errCrowded = &dialect.Error{Status: http.StatusServiceUnavailable, Code: "overloaded", Message: "atoll: too many large requests are under way", Retry: 5}
+var errCrowded = &dialect.Error{Status: http.StatusServiceUnavailable, Code: "overloaded", Message: "atoll: too many large requests are under way", RetryAfter: 5}
 
 // errTooLarge is the error of a body over the limit.
 var errTooLarge = &dialect.Error{Status: http.StatusRequestEntityTooLarge, Code: "invalid_request", Message: "atoll: the body is too large"}
 
-// Body reads a request's body of at most most bytes, within the memory for bodies of the
+// ReadBody reads a request's body of at most most bytes, within the memory for bodies of the
 // process. The memory is reserved until done is called, which is never nil. Errors are a
 // *[dialect.Error] or those of reading; the caller sets read deadlines.
-func Body(r *http.Request, most int64) (b []byte, done func(), err error) {
+func ReadBody(r *http.Request, most int64) (b []byte, done func(), err error) {
 	return readBody(nil, r, most, processMemory)
 }
 

@@ -21,7 +21,7 @@ import (
 )
 
 func withBudget(b agent.Budget) func(*model.Access) {
-	return func(a *model.Access) { a.Limits = []model.Limit{{Who: model.Who{Turn: "t"}, Budget: b}} }
+	return func(a *model.Access) { a.Limits = []model.Limit{{Caller: model.Caller{Turn: "t"}, Budget: b}} }
 }
 
 // longAnswer returns a handler that calls begin for each request and then answers with 10,000 tokens.
@@ -150,7 +150,7 @@ func TestParallelAnswersDontPassABudgetOfOutput(t *testing.T) {
 		}
 		g.Wait()
 		if n := answers.Load(); n != 1 {
-			t.Errorf("%s: %d answers, spent %+v", client, n, s.Spent())
+			t.Errorf("%s: %d answers, spent %+v", client, n, s.Usage())
 		}
 	}
 }
@@ -200,7 +200,7 @@ func TestWhoHangsUpPays(t *testing.T) {
 				cancel()
 			}
 			if n := asked.Load(); n > 9 || !stream && n > 3 {
-				t.Errorf("%s, stream %v: %d requests of nobody were let through, spent %+v", client, stream, n, s.Spent())
+				t.Errorf("%s, stream %v: %d requests of nobody were let through, spent %+v", client, stream, n, s.Usage())
 			}
 		}
 	}
@@ -288,7 +288,7 @@ func (b bounded) Limits(context.Context, atoll.Owner) ([]model.Limit, error) {
 
 func TestAnOwnersTimeEndsASilentStream(t *testing.T) {
 	s := newHostileAPI(t, dialect.Anthropic, dripAnswer(nil), func(a *model.Access) {
-		a.Ledger = bounded{model.NewLedger(), model.Limit{Who: model.Who{Owner: atoll.Local}, Budget: agent.Budget{Time: 100 * time.Millisecond}}}
+		a.Ledger = bounded{model.NewLedger(), model.Limit{Caller: model.Caller{Owner: atoll.Local}, Budget: agent.Budget{Time: 100 * time.Millisecond}}}
 		a.Connector.Timeout = 5 * time.Second
 	})
 	if _, text := s.post(t, questions[dialect.Anthropic].path, questions[dialect.Anthropic].stream); !strings.Contains(text, "used up: 100ms") {

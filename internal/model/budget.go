@@ -44,7 +44,7 @@ const defaultOutput = 32_000
 func (a *Access) newCall(ctx context.Context, model string) (*call, *dialect.Error) {
 	a.prepareOnce()
 	now := a.currentTime()
-	c := &call{a: a, price: a.Connector.priceOf(model), line: LogEntry{Time: now, Who: a.Who, Connector: a.Connector.Name, Model: model}}
+	c := &call{a: a, price: a.Connector.priceOf(model), line: LogEntry{Time: now, Caller: a.Caller, Connector: a.Connector.Name, Model: model}}
 	limits, err := a.allLimits(ctx)
 	if err != nil {
 		return nil, a.toError(fmt.Errorf("limits: %w", err))
@@ -80,7 +80,7 @@ func (a *Access) admitCall(ctx context.Context, model string, q requestSize) (*c
 		return nil, e
 	}
 	now := c.line.Time
-	c.hold = hold{who: a.Who, stream: q.stream, price: c.price, usage: Spend{Requests: 1, First: now, Last: now}}
+	c.hold = hold{who: a.Caller, stream: q.stream, price: c.price, usage: Usage{Requests: 1, First: now, Last: now}}
 	c.hold.usage.Input = q.input
 	c.hold.usage.Cost = c.price.costOf(c.hold.usage.Usage)
 	if c.hold.maxOutput = q.output; c.hold.maxOutput <= 0 {
@@ -106,11 +106,11 @@ func (a *Access) admitCall(ctx context.Context, model string, q requestSize) (*c
 
 // allLimits returns the limits of the Access and of the ledger.
 func (a *Access) allLimits(ctx context.Context) ([]Limit, error) {
-	b, ok := a.state.ledger.(Bounds)
-	if !ok || a.Who.Owner == (atoll.Owner{}) {
+	b, ok := a.state.ledger.(LimitedLedger)
+	if !ok || a.Caller.Owner == (atoll.Owner{}) {
 		return a.Limits, nil
 	}
-	more, err := b.Limits(ctx, a.Who.Owner)
+	more, err := b.Limits(ctx, a.Caller.Owner)
 	return append(slices.Clip(a.Limits), more...), err
 }
 
@@ -121,7 +121,7 @@ func (c *call) exceededBudget(ctx context.Context, begin bool) *dialect.Error {
 			continue
 		}
 		if l.Budget.Cost > 0 && c.price == nil && c.line.Model != "" {
-			return &dialect.Error{Status: http.StatusForbidden, Code: "budget", Message: fmt.Sprintf("atoll: budget of %s: it is in US dollars, and connector %s has no price for the model %s", l.Who.displayName(), c.a.Connector.Name, c.line.Model)}
+			return &dialect.Error{Status: http.StatusForbidden, Code: "budget", Message: fmt.Sprintf("atoll: budget of %s: it is in US dollars, and connector %s has no price for the model %s", l.Caller.displayName(), c.a.Connector.Name, c.line.Model)}
 		}
 		sum, e := c.currentUsage(ctx, l)
 		if e != nil {
@@ -135,13 +135,13 @@ func (c *call) exceededBudget(ctx context.Context, begin bool) *dialect.Error {
 }
 
 // currentUsage returns the usage of a limit, including calls in flight.
-func (c *call) currentUsage(ctx context.Context, l Limit) (Spend, *dialect.Error) {
+func (c *call) currentUsage(ctx context.Context, l Limit) (Usage, *dialect.Error) {
 	sum, err := c.a.sum(ctx, l)
 	if err != nil {
 		return sum, &dialect.Error{Status: http.StatusServiceUnavailable, Code: "overloaded", Message: "atoll: what was spent can't be read: " + c.a.Connector.redactText(err.Error())}
 	}
 	for h := range c.a.state.holds.holds {
-		if h.who.isWithin(l.Who) {
+		if h.who.isWithin(l.Caller) {
 			sum.Add(h.usage)
 		}
 	}
@@ -162,16 +162,16 @@ func (c *call) reserveOutput(ctx context.Context) *dialect.Error {
 		}
 		held := false
 		for h := range c.a.state.holds.holds {
-			if h.who.isWithin(l.Who) && h.maxOutput > 0 && !h.stream {
+			if h.who.isWithin(l.Caller) && h.maxOutput > 0 && !h.stream {
 				held = true
 				sum.Output += h.maxOutput
 				sum.Cost += h.price.costOf(dialect.Usage{Output: h.maxOutput})
 			}
 		}
-		sum.Add(Spend{Usage: c.hold.usage.Usage, Cost: c.hold.usage.Cost})
+		sum.Add(Usage{Usage: c.hold.usage.Usage, Cost: c.hold.usage.Cost})
 		c.hold.maxOutput = min(c.hold.maxOutput, remainingOutput(l.Budget, sum, c.price))
 		if c.hold.maxOutput <= 0 && held {
-			return &dialect.Error{Status: http.StatusTooManyRequests, Code: "rate_limit", Retry: 2, Message: "atoll: budget of " + l.Who.displayName() + ": requests under way hold what is left of it"}
+			return &dialect.Error{Status: http.StatusTooManyRequests, Code: "rate_limit", RetryAfter: 2, Message: "atoll: budget of " + l.Caller.displayName() + ": requests under way hold what is left of it"}
 		}
 		c.hold.maxOutput = max(c.hold.maxOutput, 1) // the estimated input alone uses the rest: it may be too high
 	}
@@ -179,7 +179,7 @@ func (c *call) reserveOutput(ctx context.Context) *dialect.Error {
 }
 
 // remainingOutput returns the output tokens that remain in a budget.
-func remainingOutput(b Budget, s Spend, p *Price) int64 {
+func remainingOutput(b Budget, s Usage, p *Price) int64 {
 	left := int64(math.MaxInt64)
 	if b.Output > 0 {
 		left = min(left, b.Output-s.Output)
@@ -194,11 +194,11 @@ func remainingOutput(b Budget, s Spend, p *Price) int64 {
 }
 
 // sum returns the stored usage of a limit.
-func (a *Access) sum(ctx context.Context, l Limit) (Spend, error) {
-	if d, ok := a.state.ledger.(Diary); ok && !l.Since.IsZero() {
-		return d.SpentSince(ctx, l.Who, l.Since)
+func (a *Access) sum(ctx context.Context, l Limit) (Usage, error) {
+	if d, ok := a.state.ledger.(DailyLedger); ok && !l.Since.IsZero() {
+		return d.UsageSince(ctx, l.Caller, l.Since)
 	}
-	return a.state.ledger.Spent(ctx, l.Who)
+	return a.state.ledger.Usage(ctx, l.Caller)
 }
 
 // recordRefusal stores and logs a refused request.
@@ -206,11 +206,11 @@ func (c *call) recordRefusal(ctx context.Context, e *dialect.Error) {
 	a := c.a
 	now := a.currentTime()
 	a.state.mu.Lock()
-	a.state.spent.Add(Spend{Refused: 1, Last: now})
+	a.state.spent.Add(Usage{Refused: 1, Last: now})
 	n := a.state.spent.Refused
 	a.state.mu.Unlock()
 	if n <= maxRefused {
-		_ = a.state.ledger.Charge(context.WithoutCancel(ctx), a.Who, Spend{Refused: 1, Last: now}) // the request is refused anyway
+		_ = a.state.ledger.Charge(context.WithoutCancel(ctx), a.Caller, Usage{Refused: 1, Last: now}) // the request is refused anyway
 	}
 	c.line.Status, c.line.Refused, c.line.Duration = e.Status, e.Message, now.Sub(c.line.Time)
 	c.logLine()
@@ -255,7 +255,7 @@ func (c *call) countUsage(ctx context.Context, u dialect.Usage, text int) *diale
 	if u.Input+u.CacheRead+u.CacheWrite > 0 {
 		uses.Input, uses.CacheRead, uses.CacheWrite = u.Input, u.CacheRead, u.CacheWrite
 	}
-	uses.Output = max(u.Output, dialect.Tokens(text))
+	uses.Output = max(u.Output, dialect.EstimateTokens(text))
 	uses.Cost = c.price.costOf(uses.Usage)
 	all := uses.Input + uses.CacheRead + uses.CacheWrite + uses.Output
 	if c.checked > 0 && all-c.checked < checkStep {
@@ -285,7 +285,7 @@ func (c *call) chargeOnce(ctx context.Context, u dialect.Usage, told bool) error
 	c.a.state.mu.Lock()
 	c.a.state.spent.Add(uses)
 	c.a.state.mu.Unlock()
-	err := c.a.state.ledger.Charge(context.WithoutCancel(ctx), c.a.Who, uses)
+	err := c.a.state.ledger.Charge(context.WithoutCancel(ctx), c.a.Caller, uses)
 	if err == nil {
 		delete(h.holds, &c.hold) // else it counts as used while this process lives
 	} else {
@@ -330,8 +330,8 @@ func (c *call) countAbandoned() {
 
 // noteFirstByte records the time of the first byte of an answer.
 func (c *call) noteFirstByte() {
-	if c.line.First == 0 {
-		c.line.First = c.a.currentTime().Sub(c.line.Time)
+	if c.line.FirstByte == 0 {
+		c.line.FirstByte = c.a.currentTime().Sub(c.line.Time)
 	}
 }
 

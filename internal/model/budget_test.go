@@ -42,7 +42,7 @@ func TestBudgets(t *testing.T) {
 			t.Run(c.name+" "+string(client), func(t *testing.T) {
 				now := time.Now()
 				s := open(t, dialect.Anthropic, modeltest.Script{Turns: []modeltest.Turn{{Text: "x"}}}, func(a *model.Access) {
-					a.Limits = []model.Limit{{Who: model.Who{Chat: "other"}, Budget: agent.Budget{Requests: 1}}, {Who: model.Who{Chat: "c"}, Budget: c.budget}}
+					a.Limits = []model.Limit{{Caller: model.Caller{Chat: "other"}, Budget: agent.Budget{Requests: 1}}, {Caller: model.Caller{Chat: "c"}, Budget: c.budget}}
 					a.Connector.Prices = c.prices
 					if c.budget.Time > 0 {
 						a.Now = func() time.Time { return now }
@@ -77,8 +77,8 @@ func TestParallelRequestsDontPassABudgetOfRequests(t *testing.T) {
 		g.Go(func() {
 			a := &model.Access{ // each of its own turn
 				Connector: model.Connector{Name: "test", API: dialect.OpenAI, Base: up.URL, Model: "big"},
-				Who:       model.Who{Owner: atoll.Local, Turn: fmt.Sprint(i)}, Ledger: ledger,
-				Limits: []model.Limit{{Who: model.Who{Owner: atoll.Local}, Budget: agent.Budget{Requests: 7}}},
+				Caller:    model.Caller{Owner: atoll.Local, Turn: fmt.Sprint(i)}, Ledger: ledger,
+				Limits: []model.Limit{{Caller: model.Caller{Owner: atoll.Local}, Budget: agent.Budget{Requests: 7}}},
 			}
 			for range 3 {
 				_, err := a.Ask(t.Context(), &dialect.Request{}, nil)
@@ -127,7 +127,7 @@ func TestAStreamIsCutWhenABudgetIsPassed(t *testing.T) {
 				let <- true
 			}
 			s := newHostileAPI(t, dialect.Anthropic, dripAnswer(let), func(a *model.Access) {
-				a.Limits = []model.Limit{{Who: model.Who{Turn: "t"}, Budget: agent.Budget{Output: 1000}}}
+				a.Limits = []model.Limit{{Caller: model.Caller{Turn: "t"}, Budget: agent.Budget{Output: 1000}}}
 			})
 			q := questions[client]
 			status, text := s.post(t, pathOf(q.path, true), q.stream)
@@ -137,7 +137,7 @@ func TestAStreamIsCutWhenABudgetIsPassed(t *testing.T) {
 			if n := strings.Count(text, "wordword"+strings.Repeat("word", 98)); n < 9 || n > 13 {
 				t.Errorf("%d words came", n)
 			}
-			if u := s.Spent(); u.Output < 1000 || u.Output > 1300 || u.Input != 10 {
+			if u := s.Usage(); u.Output < 1000 || u.Output > 1300 || u.Input != 10 {
 				t.Errorf("spent %+v", u)
 			}
 		})
@@ -147,7 +147,7 @@ func TestAStreamIsCutWhenABudgetIsPassed(t *testing.T) {
 func TestAStreamIsCutWhenItsTimeIsOver(t *testing.T) {
 	for _, client := range []dialect.Name{dialect.Anthropic, dialect.OpenAI} {
 		s := newHostileAPI(t, dialect.Anthropic, dripAnswer(nil), func(a *model.Access) {
-			a.Limits = []model.Limit{{Who: model.Who{Turn: "t"}, Budget: agent.Budget{Time: 100 * time.Millisecond}}}
+			a.Limits = []model.Limit{{Caller: model.Caller{Turn: "t"}, Budget: agent.Budget{Time: 100 * time.Millisecond}}}
 		})
 		status, text := s.post(t, questions[client].path, questions[client].stream)
 		if status != 200 || !strings.Contains(text, "atoll: budget of the turn used up: 100ms") {
@@ -175,7 +175,7 @@ func TestWhatAnAPIDoesNotTellIsGuessed(t *testing.T) {
 			if status, text := s.post(t, q.path, body); status != 200 {
 				t.Fatalf("%d: %s", status, text)
 			}
-			if u := s.Spent(); u.Output < 90 || u.Output > 150 || u.Input < 10 || u.Input > 100 {
+			if u := s.Usage(); u.Output < 90 || u.Output > 150 || u.Input < 10 || u.Input > 100 {
 				t.Errorf("%s, %v: spent %+v", client, stream, u)
 			}
 		}
@@ -185,9 +185,9 @@ func TestWhatAnAPIDoesNotTellIsGuessed(t *testing.T) {
 // brokenLedger is a Ledger that can't be written, or read.
 type brokenLedger struct{ read, write error }
 
-func (b brokenLedger) Charge(context.Context, model.Who, model.Spend) error { return b.write }
-func (b brokenLedger) Spent(context.Context, model.Who) (model.Spend, error) {
-	return model.Spend{}, b.read
+func (b brokenLedger) Charge(context.Context, model.Caller, model.Usage) error { return b.write }
+func (b brokenLedger) Usage(context.Context, model.Caller) (model.Usage, error) {
+	return model.Usage{}, b.read
 }
 
 func TestALedgerThatFailsLetsNothingThrough(t *testing.T) {
@@ -233,7 +233,7 @@ func TestLogLinesHoldNoText(t *testing.T) {
 		if text := fmt.Sprintf("%+v", l); strings.Contains(text, "secret") {
 			t.Errorf("%s", text)
 		}
-		if i < 4 && (l.Status != 200 || l.Usage.Input != 100 || l.Cost != 1 || l.First <= 0 || l.Duration < l.First || l.Model != "big") {
+		if i < 4 && (l.Status != 200 || l.Usage.Input != 100 || l.Cost != 1 || l.FirstByte <= 0 || l.Duration < l.FirstByte || l.Model != "big") {
 			t.Errorf("%+v", l)
 		}
 	}

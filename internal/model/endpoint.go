@@ -144,7 +144,7 @@ func (x *exchange) countTokens(b []byte, o *body, model string) *dialect.Error {
 	if err != nil {
 		return invalidError(err)
 	}
-	n := dialect.Estimate(q)
+	n := dialect.EstimateRequest(q)
 	doc := map[string]any{"input_tokens": n}
 	if x.d.Name() == dialect.Gemini {
 		doc = map[string]any{"totalTokens": n}
@@ -173,12 +173,12 @@ func (x *exchange) translateRequest(b []byte, model string) *dialect.Error {
 	asked := *q
 	asked.Model, asked.User = model, "" // other companies do not get the user's name
 	ctx := x.r.Context()
-	c, e := x.a.admitCall(ctx, model, requestSize{input: dialect.Estimate(q), output: int64(q.MaxTokens), stream: q.Stream})
+	c, e := x.a.admitCall(ctx, model, requestSize{input: dialect.EstimateRequest(q), output: int64(q.MaxTokens), stream: q.Stream})
 	if e != nil {
 		return e
 	}
 	if !q.Stream {
-		if q.Think == 0 && c.hold.maxOutput < int64(q.MaxTokens) {
+		if q.ThinkTokens == 0 && c.hold.maxOutput < int64(q.MaxTokens) {
 			asked.MaxTokens = int(c.hold.maxOutput)
 		}
 		var g dialect.ResponseBuilder

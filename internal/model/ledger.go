@@ -10,21 +10,21 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 )
 
-// Holds has the usage of calls in flight until it is charged, so that concurrent calls do
+// Reservations has the usage of calls in flight until it is charged, so that concurrent calls do
 // not exceed a budget together. A Ledger that embeds one shares it with all its users.
 // The zero Holds is ready to use.
-type Holds struct {
+type Reservations struct {
 	mu    sync.Mutex
 	holds map[*hold]bool // guarded by mu, as what they hold
 }
 
 // sharedHolds returns the Holds that a Ledger embeds.
-func (h *Holds) sharedHolds() *Holds { return h }
+func (h *Reservations) sharedHolds() *Reservations { return h }
 
 // hold is the reservation of a call in flight.
 type hold struct {
-	who   Who
-	usage Spend // so far
+	who   Caller
+	usage Usage // so far
 
 	maxOutput int64 // tokens
 	stream    bool  // output is counted as it comes
@@ -32,13 +32,13 @@ type hold struct {
 }
 
 // isWithin reports whether w matches the non-empty fields of o.
-func (w Who) isWithin(o Who) bool {
+func (w Caller) isWithin(o Caller) bool {
 	return (o.Owner == atoll.Owner{} || o.Owner == w.Owner) && (o.Chat == "" || o.Chat == w.Chat) &&
 		(o.Assistant == "" || o.Assistant == w.Assistant) && (o.Turn == "" || o.Turn == w.Turn)
 }
 
 // Add adds o.
-func (s *Spend) Add(o Spend) {
+func (s *Usage) Add(o Usage) {
 	s.Input += o.Input
 	s.Output += o.Output
 	s.CacheRead += o.CacheRead
@@ -56,16 +56,16 @@ func (s *Spend) Add(o Spend) {
 
 // memoryLedger is a Ledger in memory.
 type memoryLedger struct {
-	Holds
+	Reservations
 
 	mu   sync.Mutex
-	sums map[Who]Spend // guarded by mu
+	sums map[Caller]Usage // guarded by mu
 }
 
 // NewLedger returns a Ledger in memory.
-func NewLedger() Ledger { return &memoryLedger{sums: map[Who]Spend{}} }
+func NewLedger() Ledger { return &memoryLedger{sums: map[Caller]Usage{}} }
 
-func (m *memoryLedger) Charge(_ context.Context, w Who, s Spend) error {
+func (m *memoryLedger) Charge(_ context.Context, w Caller, s Usage) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	sum := m.sums[w]
@@ -74,10 +74,10 @@ func (m *memoryLedger) Charge(_ context.Context, w Who, s Spend) error {
 	return nil
 }
 
-func (m *memoryLedger) Spent(_ context.Context, w Who) (Spend, error) {
+func (m *memoryLedger) Usage(_ context.Context, w Caller) (Usage, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var sum Spend
+	var sum Usage
 	for who, s := range m.sums {
 		if who.isWithin(w) {
 			sum.Add(s)
@@ -88,7 +88,7 @@ func (m *memoryLedger) Spent(_ context.Context, w Who) (Spend, error) {
 
 // checkLimit returns the error of a limit that is exceeded with the usage s, or nil. With
 // begin set, a further request must fit.
-func checkLimit(l Limit, s Spend, now time.Time, begin bool) *dialect.Error {
+func checkLimit(l Limit, s Usage, now time.Time, begin bool) *dialect.Error {
 	b := l.Budget
 	in := s.Input + s.CacheRead + s.CacheWrite
 	more := int64(0)
@@ -112,16 +112,16 @@ func checkLimit(l Limit, s Spend, now time.Time, begin bool) *dialect.Error {
 	default:
 		return nil
 	}
-	return budgetError(l.Who, what)
+	return budgetError(l.Caller, what)
 }
 
 // budgetError returns the error of a used up budget.
-func budgetError(w Who, what string) *dialect.Error {
+func budgetError(w Caller, what string) *dialect.Error {
 	return &dialect.Error{Status: 403, Code: "budget", Message: fmt.Sprintf("atoll: budget of %s used up: %s", w.displayName(), what)}
 }
 
 // displayName returns the holder of a budget for messages.
-func (w Who) displayName() string {
+func (w Caller) displayName() string {
 	switch {
 	case w.Turn != "":
 		return "the turn"

@@ -33,8 +33,8 @@ type Connector struct {
 // Price is the price of a model, in US dollars per million tokens.
 type Price struct{ Input, Output, CacheRead, CacheWrite float64 }
 
-// Who identifies the turn that calls a model.
-type Who struct {
+// Caller identifies the turn that calls a model.
+type Caller struct {
 	Owner     atoll.Owner
 	Chat      string
 	Assistant string
@@ -44,8 +44,8 @@ type Who struct {
 // Budget limits the usage of models.
 type Budget = agent.Budget
 
-// Spend is the usage of models.
-type Spend struct {
+// Usage is the usage of models.
+type Usage struct {
 	dialect.Usage
 	Requests int64
 	Refused  int64
@@ -58,26 +58,26 @@ type Spend struct {
 type Ledger interface {
 	// Charge adds to the usage of w: to the sums of its owner, chat, assistant
 	// and turn.
-	Charge(ctx context.Context, w Who, s Spend) error
-	// Spent returns the usage of everything that matches the non-empty fields of w.
-	Spent(ctx context.Context, w Who) (Spend, error)
+	Charge(ctx context.Context, w Caller, s Usage) error
+	// Usage returns the usage of everything that matches the non-empty fields of w.
+	Usage(ctx context.Context, w Caller) (Usage, error)
 }
 
-// Diary is a Ledger that stores usage by day.
-type Diary interface {
-	// SpentSince returns the usage of an owner or an assistant since the day of a
+// DailyLedger is a Ledger that stores usage by day.
+type DailyLedger interface {
+	// UsageSince returns the usage of an owner or an assistant since the day of a
 	// time.
-	SpentSince(ctx context.Context, w Who, since time.Time) (Spend, error)
+	UsageSince(ctx context.Context, w Caller, since time.Time) (Usage, error)
 }
 
-// Bounds is a Ledger with limits of owners, in addition to those of an Access.
-type Bounds interface {
+// LimitedLedger is a Ledger with limits of owners, in addition to those of an Access.
+type LimitedLedger interface {
 	Limits(ctx context.Context, o atoll.Owner) ([]Limit, error)
 }
 
 // Limit is a budget for everything that matches the non-empty fields of Who.
 type Limit struct {
-	Who    Who
+	Caller Caller
 	Budget Budget
 	Since  time.Time // count only usage since that day, if the Ledger is a Diary
 }
@@ -85,14 +85,14 @@ type Limit struct {
 // LogEntry describes one request to a model, for logs and audit, without its text.
 type LogEntry struct {
 	Time      time.Time
-	Who       Who
+	Caller    Caller
 	Connector string
 	Model     string
 	Status    int
 	Usage     dialect.Usage
 	Cost      float64
 	Duration  time.Duration
-	First     time.Duration // until the first byte
+	FirstByte time.Duration // until the first byte
 	Refused   string        // why the request was refused; empty: it was not
 }
 
@@ -100,7 +100,7 @@ type LogEntry struct {
 // concurrent use.
 type Access struct {
 	Connector Connector
-	Who       Who
+	Caller    Caller
 	Limits    []Limit
 	Ledger    Ledger            // nil: in memory, for this Access
 	Client    *http.Client      // nil: one without a proxy for loopback addresses

@@ -32,7 +32,7 @@ func open(t *testing.T, api dialect.Name, s modeltest.Script, change func(*model
 	up := modeltest.New(t, s)
 	a := &model.Access{
 		Connector: model.Connector{Name: "test", API: api, Base: up.URL, Key: key, Model: "big"},
-		Who:       model.Who{Owner: atoll.Local, Chat: "c", Assistant: "a", Turn: "t"},
+		Caller:    model.Caller{Owner: atoll.Local, Chat: "c", Assistant: "a", Turn: "t"},
 	}
 	if change != nil {
 		change(a)
@@ -151,7 +151,7 @@ func TestEveryDialectAnswersForEveryOther(t *testing.T) {
 					if u := a.Usage; u.Input != 70 || u.Output != 9 {
 						t.Errorf("used %+v", u)
 					}
-					if u := s.Spent(); u.Input != 70 || u.Output != 9 || u.Requests != 1 {
+					if u := s.Usage(); u.Input != 70 || u.Output != 9 || u.Requests != 1 {
 						t.Errorf("spent %+v", u)
 					}
 					s.keySeen(t)
@@ -180,7 +180,7 @@ func TestBudgetIsRefusedInTheClientsDialect(t *testing.T) {
 		for api := range questions {
 			t.Run(string(client)+" to "+string(api), func(t *testing.T) {
 				s := open(t, api, modeltest.Script{Turns: []modeltest.Turn{{Text: "x"}}}, func(a *model.Access) {
-					a.Limits = []model.Limit{{Who: model.Who{Turn: "t"}, Budget: agent.Budget{Requests: 2}}}
+					a.Limits = []model.Limit{{Caller: model.Caller{Turn: "t"}, Budget: agent.Budget{Requests: 2}}}
 				})
 				for range 2 {
 					if status, text := s.post(t, pathOf(q.path, true), q.stream); status != 200 {

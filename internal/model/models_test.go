@@ -64,7 +64,7 @@ func TestTokensAreCountedWithoutTheAPI(t *testing.T) {
 			t.Errorf("%s: %d %s, %v", path, status, text, err)
 		}
 	}
-	if u := s.Spent(); u.Requests != 0 {
+	if u := s.Usage(); u.Requests != 0 {
 		t.Errorf("spent %+v", u)
 	}
 }

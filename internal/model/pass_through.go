@@ -40,7 +40,7 @@ func (x *exchange) passThrough(b []byte, o *body, model string) *dialect.Error {
 		return invalidError(err)
 	}
 	ctx := x.r.Context()
-	c, e := x.a.admitCall(ctx, model, requestSize{input: dialect.Tokens(len(b)), output: o.maxOutput(), stream: stream})
+	c, e := x.a.admitCall(ctx, model, requestSize{input: dialect.EstimateTokens(len(b)), output: o.maxOutput(), stream: stream})
 	if e != nil {
 		return e
 	}
@@ -170,9 +170,9 @@ func (p *passedAnswer) writeWhole(r *http.Response) *dialect.Error {
 		return &dialect.Error{Status: http.StatusBadGateway, Code: "internal", Message: "atoll: the answer has too many bytes"}
 	}
 	m := dialect.Meter{API: p.x.d.Name()}
-	m.Whole(b)
+	m.ReadResponse(b)
 	if !m.Final {
-		p.c.estimateMissing(&m.Usage, m.Text)
+		p.c.estimateMissing(&m.Usage, m.TextBytes)
 	}
 	if err := p.c.chargeOnce(ctx, m.Usage, true); err != nil {
 		return p.x.a.toError(err)
@@ -234,23 +234,23 @@ func (p *passedAnswer) countEvent(ctx context.Context, m *dialect.Meter, data []
 	if len(data) == 0 {
 		return false, nil
 	}
-	last := m.Event(data)
-	if m.Text > maxText {
+	last := m.ReadEvent(data)
+	if m.TextBytes > maxText {
 		return false, &dialect.Error{Status: http.StatusBadGateway, Code: "internal", Message: "atoll: the answer has too many bytes"}
 	}
 	if last {
 		u := m.Usage
 		if !m.Final {
-			p.c.estimateMissing(&u, m.Text)
+			p.c.estimateMissing(&u, m.TextBytes)
 		}
 		if err := p.c.chargeOnce(ctx, u, true); err != nil {
 			return false, p.x.a.toError(err)
 		}
-	} else if e := p.c.countUsage(ctx, m.Usage, m.Text); e != nil {
+	} else if e := p.c.countUsage(ctx, m.Usage, m.TextBytes); e != nil {
 		p.c.line.Refused = e.Message
 		return false, e
 	}
-	return p.hideUsage && m.Extra, nil
+	return p.hideUsage && m.UsageOnly, nil
 }
 
 // reportBroken reports an error to the client, within the stream if it has begun.

@@ -111,7 +111,7 @@ func TestAgentsWorkWithEveryAPI(t *testing.T) {
 					}
 				}
 				s.keySeen(t)
-				if u := s.Spent(); u.Requests < 2 || u.Input < 200 || u.Output < 50 {
+				if u := s.Usage(); u.Requests < 2 || u.Input < 200 || u.Output < 50 {
 					t.Errorf("spent %+v", u)
 				}
 			})

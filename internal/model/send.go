@@ -34,7 +34,7 @@ func (c *call) startTimer(ctx context.Context) *requestTimer {
 	l.ctx, l.cancel = context.WithCancelCause(ctx)
 	l.timer = time.AfterFunc(l.after, func() { l.cancel(&silenceError{l.after}) })
 	if at, of := c.timeDeadline(ctx); of != nil {
-		e := budgetError(of.Who, of.Budget.Time.String())
+		e := budgetError(of.Caller, of.Budget.Time.String())
 		l.end = time.AfterFunc(max(at.Sub(c.a.currentTime()), 0), func() { l.cancel(e) })
 	}
 	return l

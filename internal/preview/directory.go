@@ -23,18 +23,18 @@ const (
 	recheckInterval = 3 * time.Second // between checks for links revoked by other servers
 )
 
-// Desk lists the host names of the ports of a fleet and creates access links to them.
+// Registry lists the host names of the ports of a fleet and creates access links to them.
 // Its methods may be called concurrently.
-type Desk struct {
-	Fleet *fleet.Fleet
-	Site  Site
+type Registry struct {
+	Fleet   *fleet.Fleet
+	Address Address
 	// Access checks access links; nil: everyone who reaches the proxy gets access to
 	// the sandboxes of the local owner.
 	Access *proxy.Access
 }
 
-// Links returns the access check for the links of a fleet.
-func Links(f *fleet.Fleet) *proxy.Access {
+// LinkAccess returns the access check for the links of a fleet.
+func LinkAccess(f *fleet.Fleet) *proxy.Access {
 	return &proxy.Access{Key: func(id string) ([]byte, bool) {
 		ctx, cancel := context.WithTimeout(context.Background(), keyTimeout)
 		defer cancel()
@@ -46,16 +46,16 @@ func Links(f *fleet.Fleet) *proxy.Access {
 // Finder returns the finder of the proxy's sandboxes. With access links
 // these are the sandboxes of all owners, by id: a link names its sandbox. Only the
 // local owner's sandboxes are found by name, so owners can't take each other's names.
-func (d *Desk) Finder() proxy.Finder {
+func (d *Registry) Finder() proxy.Finder {
 	caller := fleet.LocalCaller()
 	if d.Access == nil { // limits requests without access control
 		caller.Scopes = []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun, atoll.ScopeHost}
 	}
-	return Finder{Of(d.Fleet.For(caller))}
+	return Finder{SourceOf(d.Fleet.Account(caller))}
 }
 
 // Run ends connections whose link was revoked, until ctx is done.
-func (d *Desk) Run(ctx context.Context) error {
+func (d *Registry) Run(ctx context.Context) error {
 	if d.Access == nil {
 		<-ctx.Done()
 		return nil
@@ -75,7 +75,7 @@ func (d *Desk) Run(ctx context.Context) error {
 
 // hostNames returns the names of one owner's sandboxes in host names, by id. It omits
 // sandboxes that the proxy does not serve.
-func (d *Desk) hostNames(o atoll.Owner, list []atoll.Info) map[string]string {
+func (d *Registry) hostNames(o atoll.Owner, list []atoll.Info) map[string]string {
 	if o == atoll.Local {
 		return HostNames(list)
 	}
@@ -90,7 +90,7 @@ func (d *Desk) hostNames(o atoll.Owner, list []atoll.Info) map[string]string {
 
 // Routes returns the host names of the open ports of the caller's sandboxes,
 // or of the sandbox with an id or name. Each sandbox also has a host name without port.
-func (d *Desk) Routes(ctx context.Context, a *fleet.Account, key string) ([]atoll.Route, error) {
+func (d *Registry) Routes(ctx context.Context, a *fleet.Account, key string) ([]atoll.Route, error) {
 	list, err := a.List(ctx, fleet.Filter{})
 	if err != nil {
 		return nil, err
@@ -134,12 +134,12 @@ func (d *Desk) Routes(ctx context.Context, a *fleet.Account, key string) ([]atol
 
 // listRoutes returns the host names of one sandbox. If its open ports can't be read
 // it has only the host name without port.
-func (d *Desk) listRoutes(ctx context.Context, a *fleet.Account, info *atoll.Info, name string) []atoll.Route {
+func (d *Registry) listRoutes(ctx context.Context, a *fleet.Account, info *atoll.Info, name string) []atoll.Route {
 	var list []atoll.Route
 	add := func(port int, command string) {
-		host, url, err := d.Site.URL(name, port)
+		host, url, err := d.Address.URL(name, port)
 		if err == nil {
-			list = append(list, atoll.Route{Host: host, URL: url, Port: port, Sandbox: info.ID, Name: info.Name, Called: project.PortName(info.Labels[project.LabelPorts], port), State: info.State, Command: command, Locked: d.Access != nil})
+			list = append(list, atoll.Route{Host: host, URL: url, Port: port, Sandbox: info.ID, Name: info.Name, PortName: project.PortName(info.Labels[project.LabelPorts], port), State: info.State, Command: command, Locked: d.Access != nil})
 		}
 	}
 	add(0, "")
@@ -167,8 +167,8 @@ func (d *Desk) listRoutes(ctx context.Context, a *fleet.Account, info *atoll.Inf
 // maxPorts limits the listed ports of a sandbox: a program may open all of them.
 const maxPorts = 1000
 
-// Link creates an access link to a port of a sandbox; 0 is the main port.
-func (d *Desk) Link(ctx context.Context, a *fleet.Account, key string, port int, expires time.Time) (atoll.RouteLink, error) {
+// CreateLink creates an access link to a port of a sandbox; 0 is the main port.
+func (d *Registry) CreateLink(ctx context.Context, a *fleet.Account, key string, port int, expires time.Time) (atoll.RouteLink, error) {
 	if d.Access == nil {
 		return atoll.RouteLink{}, &atoll.Error{Op: "create link", ID: key, Err: fmt.Errorf("%w: the proxy is open to every user of the server's host and to no other host; links need a proxy that other hosts can reach ('atoll serve --proxy ADDRESS')", atoll.ErrState)}
 	}
@@ -190,7 +190,7 @@ func (d *Desk) Link(ctx context.Context, a *fleet.Account, key string, port int,
 	if info.Owner != a.Caller().Owner {
 		name = info.ID
 	}
-	_, at, err := d.Site.ForRemote().URL(name, port) // links are for other hosts
+	_, at, err := d.Address.ForRemote().URL(name, port) // links are for other hosts
 	if err != nil {
 		return atoll.RouteLink{}, err
 	}
@@ -199,7 +199,7 @@ func (d *Desk) Link(ctx context.Context, a *fleet.Account, key string, port int,
 		return atoll.RouteLink{}, err
 	}
 	l.Port = port
-	l.Secret, err = d.Access.Sign(proxy.Grant{Key: l.ID, Project: name, Sandbox: info.ID, Open: l.Expires, Until: l.Expires})
+	l.Secret, err = d.Access.Sign(proxy.Grant{Key: l.ID, Project: name, Sandbox: info.ID, LinkExpires: l.Expires, CookieExpires: l.Expires})
 	if err != nil {
 		return atoll.RouteLink{}, err
 	}

@@ -17,7 +17,7 @@ const pollInterval = 15 * time.Second
 // Publish passes the sandboxes that the proxy serves to a publisher until ctx is
 // done. Sandboxes that are not running are included: their names lead to a page with
 // their state.
-func (d *Desk) Publish(ctx context.Context, p *proxy.Publisher) error {
+func (d *Registry) Publish(ctx context.Context, p *proxy.Publisher) error {
 	ctx, end := context.WithCancel(ctx)
 	changed := make(chan struct{}, 1)
 	listened := make(chan struct{})
@@ -46,10 +46,10 @@ func (d *Desk) Publish(ctx context.Context, p *proxy.Publisher) error {
 }
 
 // watchChanges signals changes of sandboxes until ctx is done.
-func (d *Desk) watchChanges(ctx context.Context, changed chan<- struct{}) {
+func (d *Registry) watchChanges(ctx context.Context, changed chan<- struct{}) {
 	filter := event.Filter{Since: time.Now(), Types: []string{"sandbox.*"}, AllOwners: true}
 	for ctx.Err() == nil {
-		_ = d.Fleet.For(fleet.LocalCaller()).Events(ctx, filter, true, func(atoll.Event) error {
+		_ = d.Fleet.Account(fleet.LocalCaller()).Events(ctx, filter, true, func(atoll.Event) error {
 			select {
 			case changed <- struct{}{}:
 			default:
@@ -70,8 +70,8 @@ type publishedSandbox struct {
 }
 
 // listPublished returns the sandboxes that the proxy serves, by their names in host names.
-func (d *Desk) listPublished(ctx context.Context) (map[string]publishedSandbox, error) {
-	list, err := d.Fleet.For(fleet.LocalCaller()).List(ctx, fleet.Filter{AllOwners: d.Access != nil})
+func (d *Registry) listPublished(ctx context.Context) (map[string]publishedSandbox, error) {
+	list, err := d.Fleet.Account(fleet.LocalCaller()).List(ctx, fleet.Filter{AllOwners: d.Access != nil})
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (d *Desk) listPublished(ctx context.Context) (map[string]publishedSandbox, 
 }
 
 // updatePublisher adds and removes sandboxes until the publisher has those of now.
-func (d *Desk) updatePublisher(ctx context.Context, p *proxy.Publisher, told, now map[string]publishedSandbox) {
+func (d *Registry) updatePublisher(ctx context.Context, p *proxy.Publisher, told, now map[string]publishedSandbox) {
 	for name := range told {
 		if _, ok := now[name]; !ok {
 			p.Remove(name)

@@ -19,12 +19,12 @@ import (
 type Source interface {
 	// Open returns a sandbox by its id or, if there is none, by its name, and its labels.
 	Open(ctx context.Context, key string) (atoll.Sandbox, map[string]string, error)
-	// Labelled returns the sandboxes that have a label, oldest first.
-	Labelled(ctx context.Context, key, value string) ([]atoll.Info, error)
+	// FindByLabel returns the sandboxes that have a label, oldest first.
+	FindByLabel(ctx context.Context, key, value string) ([]atoll.Info, error)
 }
 
-// Of returns the source of an account's sandboxes.
-func Of(a *fleet.Account) Source { return accountSource{a} }
+// SourceOf returns the source of an account's sandboxes.
+func SourceOf(a *fleet.Account) Source { return accountSource{a} }
 
 type accountSource struct{ a *fleet.Account }
 
@@ -36,7 +36,7 @@ func (s accountSource) Open(ctx context.Context, key string) (atoll.Sandbox, map
 	return sb, sb.Labels(), nil
 }
 
-func (s accountSource) Labelled(ctx context.Context, key, value string) ([]atoll.Info, error) {
+func (s accountSource) FindByLabel(ctx context.Context, key, value string) ([]atoll.Info, error) {
 	return s.a.List(ctx, fleet.Filter{Labels: map[string]string{key: value}})
 }
 
@@ -57,7 +57,7 @@ func (f Finder) Find(ctx context.Context, name string) (proxy.Target, error) {
 	if !errors.Is(err, atoll.ErrNotFound) {
 		return nil, err
 	}
-	list, lerr := f.Source.Labelled(ctx, project.Label, name)
+	list, lerr := f.Source.FindByLabel(ctx, project.Label, name)
 	if lerr != nil {
 		return nil, lerr
 	}
@@ -106,12 +106,12 @@ func HostNames(list []atoll.Info) map[string]string {
 
 // isHostLabel reports whether a name can be part of a host name.
 func isHostLabel(name string) bool {
-	_, err := proxy.Names{}.Host(name, 65535)
+	_, err := proxy.Names{}.HostName(name, 65535)
 	return err == nil
 }
 
-// Site is the public address of a proxy.
-type Site struct {
+// Address is the public address of a proxy.
+type Address struct {
 	Names  proxy.Names
 	Scheme string // "http" or "https"
 	Port   int    // in URLs; omitted if it is the scheme's default
@@ -119,7 +119,7 @@ type Site struct {
 
 // ForRemote returns the site for other hosts: without names below localhost, which lead
 // every host to itself, unless there are no others.
-func (s Site) ForRemote() Site {
+func (s Address) ForRemote() Address {
 	far := slices.DeleteFunc(slices.Clone(s.Names.Domains), func(d string) bool { return d == proxy.Local })
 	if len(far) > 0 {
 		s.Names.Domains = far
@@ -128,8 +128,8 @@ func (s Site) ForRemote() Site {
 }
 
 // URL returns the host name and URL of a port; port 0 is the main one.
-func (s Site) URL(name string, port int) (host, url string, err error) {
-	host, err = s.Names.Host(name, port)
+func (s Address) URL(name string, port int) (host, url string, err error) {
+	host, err = s.Names.HostName(name, port)
 	if err != nil {
 		return "", "", err
 	}

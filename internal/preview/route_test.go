@@ -61,13 +61,13 @@ func TestFinder(t *testing.T) {
 		}
 		return sb.ID()
 	}
-	local := f.For(fleet.LocalCaller())
-	other := f.For(fleet.Caller{Owner: atoll.Owner{App: "team", User: "ci"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
+	local := f.Account(fleet.LocalCaller())
+	other := f.Account(fleet.Caller{Owner: atoll.Owner{App: "team", User: "ci"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
 	box, theirs := made(local, "box", "shop"), made(other, "theirs", "shop")
 	same := made(other, "box", "")
-	open, locked := &preview.Desk{Fleet: f}, &preview.Desk{Fleet: f, Access: preview.Links(f)}
+	open, locked := &preview.Registry{Fleet: f}, &preview.Registry{Fleet: f, Access: preview.LinkAccess(f)}
 	for _, c := range []struct {
-		desk       *preview.Desk
+		desk       *preview.Registry
 		name, want string // want empty: it is not there
 	}{
 		{open, "box", box},
@@ -84,26 +84,26 @@ func TestFinder(t *testing.T) {
 		switch {
 		case c.want == "" && !errors.Is(err, atoll.ErrNotFound):
 			t.Errorf("%s: %v, want that it is not there", c.name, err)
-		case c.want != "" && (err != nil || got.ID() != c.want || c.want == box && got.Main() != 8080):
+		case c.want != "" && (err != nil || got.ID() != c.want || c.want == box && got.MainPort() != 8080):
 			t.Errorf("%s: %v, want %s", c.name, err, c.want)
 		}
 	}
 	someday := time.Now().Add(time.Hour)
-	site := preview.Site{Scheme: "http", Port: 7080}
-	open.Site, locked.Site = site, site
+	site := preview.Address{Scheme: "http", Port: 7080}
+	open.Address, locked.Address = site, site
 	if list, err := open.Routes(t.Context(), other, ""); err != nil || len(list) != 0 {
 		t.Errorf("names that lead nowhere: %v, %v", list, err)
 	}
 	if list, err := locked.Routes(t.Context(), other, theirs); err != nil || len(list) != 1 || list[0].URL != "http://"+theirs+".localhost:7080/" || !list[0].Locked {
 		t.Errorf("the other's names: %+v, %v", list, err)
 	}
-	if _, err := open.Link(t.Context(), local, "box", 0, someday); !errors.Is(err, atoll.ErrState) {
+	if _, err := open.CreateLink(t.Context(), local, "box", 0, someday); !errors.Is(err, atoll.ErrState) {
 		t.Errorf("a link where none is needed: %v", err)
 	}
-	if _, err := locked.Link(t.Context(), other, box, 0, someday); !errors.Is(err, atoll.ErrNotFound) {
+	if _, err := locked.CreateLink(t.Context(), other, box, 0, someday); !errors.Is(err, atoll.ErrNotFound) {
 		t.Errorf("a link to another's: %v", err)
 	}
-	if _, err := locked.Link(t.Context(), other, "box", 3000, someday); err != nil {
+	if _, err := locked.CreateLink(t.Context(), other, "box", 3000, someday); err != nil {
 		t.Error(err)
 	}
 }

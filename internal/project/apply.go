@@ -14,26 +14,26 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Result is the result of a sync, or of its dry run.
-type Result struct {
-	Fetched
-	Into       string // branch of the host that follows the sandbox's branch of this name
-	To         string // its new commit
-	From       string // its previous commit; empty: the branch is new
-	Landed     bool   // the branch and the working tree are at To; false after a dry run
-	Switched   bool   // the working tree was switched to the branch, or would be
-	Commits    int    // number of new commits
-	Files      int    // number of changed files
-	Insertions int
-	Deletions  int
-	Risks      []Risk // files to review before going on
-	Waits      bool   // in a dry run: uncommitted work inside differs from the import and from the host's files, or is in another working tree
+// SyncResult is the result of a sync, or of its dry run.
+type SyncResult struct {
+	FetchResult
+	TargetBranch string // branch of the host that follows the sandbox's branch of this name
+	NewCommit    string // its new commit
+	OldCommit    string // its previous commit; empty: the branch is new
+	Applied      bool   // the branch and the working tree are at To; false after a dry run
+	Switched     bool   // the working tree was switched to the branch, or would be
+	Commits      int    // number of new commits
+	Files        int    // number of changed files
+	Insertions   int
+	Deletions    int
+	Risks        []Risk // files to review before going on
+	PendingWork  bool   // in a dry run: uncommitted work inside differs from the import and from the host's files, or is in another working tree
 
-	// Over lists uncommitted files of the host that still equal the import and are overwritten
+	// Overwritten lists uncommitted files of the host that still equal the import and are overwritten
 	// with the sandbox's versions. Kept is the ref of a rescue with everything that was imported;
 	// empty: nothing was overwritten.
-	Over []string
-	Kept string
+	Overwritten []string
+	RescueRef   string
 
 	equal        []string     // uncommitted files of the host that equal the new version
 	origin       commitOrigin // of To
@@ -47,7 +47,7 @@ type Result struct {
 // ErrNothing: there is nothing new, committed or not. ErrDirty: files of the host would be overwritten.
 // ErrDiverged: the host has commits that the sandbox does not have; see Merge. ErrDetached: the sandbox
 // is not on a branch. With all of these the Result describes what was fetched.
-func (r *Repo) Sync(ctx context.Context, sb atoll.Sandbox, f Fetch) (*Result, error) {
+func (r *Repo) Sync(ctx context.Context, sb atoll.Sandbox, f FetchOptions) (*SyncResult, error) {
 	if err := checkSandboxName(f.Name); err != nil {
 		return nil, err
 	}
@@ -55,9 +55,9 @@ func (r *Repo) Sync(ctx context.Context, sb atoll.Sandbox, f Fetch) (*Result, er
 	if err != nil {
 		return nil, &atoll.Error{Op: "sync", ID: f.Name, Err: err}
 	}
-	res := &Result{Fetched: *got}
+	res := &SyncResult{FetchResult: *got}
 	if f.DryRun {
-		res.Waits, err = r.hasNewWork(ctx, q, got, f.Carried)
+		res.PendingWork, err = r.hasNewWork(ctx, q, got, f.ImportedTree)
 	}
 	if err == nil {
 		err = r.fastForward(ctx, q, res, f)
@@ -69,36 +69,36 @@ func (r *Repo) Sync(ctx context.Context, sb atoll.Sandbox, f Fetch) (*Result, er
 }
 
 // fastForward fast-forwards the host to the fetched commit.
-func (r *Repo) fastForward(ctx context.Context, q *quarantine, res *Result, f Fetch) error {
-	res.Into, res.To = res.Branch, res.Tip
+func (r *Repo) fastForward(ctx context.Context, q *quarantine, res *SyncResult, f FetchOptions) error {
+	res.TargetBranch, res.NewCommit = res.Branch, res.TipCommit
 	if f.Branch != "" {
-		res.Into, res.To = f.Branch, res.Heads[f.Branch]
-		if res.To == "" {
+		res.TargetBranch, res.NewCommit = f.Branch, res.Heads[f.Branch]
+		if res.NewCommit == "" {
 			return fmt.Errorf("branch %s of the sandbox: %w", printable(f.Branch), atoll.ErrNotFound)
 		}
 	}
-	if res.Into == "" {
-		err := fmt.Errorf("%w: the sandbox is at commit %.12s", ErrDetached, res.Tip)
+	if res.TargetBranch == "" {
+		err := fmt.Errorf("%w: the sandbox is at commit %.12s", ErrDetached, res.TipCommit)
 		if !f.DryRun {
 			err = fmt.Errorf("%w; it was fetched as %s", err, refPrefix(f.Name)+kindHead)
 		}
 		return err
 	}
-	if err := CheckBranch(res.Into); err != nil {
+	if err := CheckBranch(res.TargetBranch); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnsafe, err)
 	}
-	if res.To == "" {
+	if res.NewCommit == "" {
 		return q.checkNothingNew(ctx, res)
 	}
-	res.origin = commitOrigin{name: f.Name, imported: f.Carried, fetched: &res.Fetched, tip: res.To}
+	res.origin = commitOrigin{name: f.Name, imported: f.ImportedTree, fetched: &res.FetchResult, tip: res.NewCommit}
 	head, err := r.Head(ctx)
 	if err != nil {
 		return err
 	}
-	if res.From, err = r.resolveRevision(ctx, "refs/heads/"+res.Into+"^{commit}"); err != nil {
+	if res.OldCommit, err = r.resolveRevision(ctx, "refs/heads/"+res.TargetBranch+"^{commit}"); err != nil {
 		return err
 	}
-	if res.From != res.To {
+	if res.OldCommit != res.NewCommit {
 		if err := q.describeChanges(ctx, res, head, f.Limits.orDefault()); err != nil {
 			return err
 		}
@@ -107,7 +107,7 @@ func (r *Repo) fastForward(ctx context.Context, q *quarantine, res *Result, f Fe
 	if err != nil {
 		return err
 	}
-	res.Switched = head.Branch != res.Into
+	res.Switched = head.Branch != res.TargetBranch
 	if !forward && !res.Switched {
 		return q.checkNothingNew(ctx, res)
 	}
@@ -117,13 +117,13 @@ func (r *Repo) fastForward(ctx context.Context, q *quarantine, res *Result, f Fe
 	if err := r.moveForward(ctx, head, res); err != nil {
 		return err
 	}
-	res.Landed = true
+	res.Applied = true
 	return nil
 }
 
 // checkNothingNew returns ErrNothing for a sync that moves no branch, unless it fetched commits that are
 // on no branch or tag of the host.
-func (q *quarantine) checkNothingNew(ctx context.Context, res *Result) error {
+func (q *quarantine) checkNothingNew(ctx context.Context, res *SyncResult) error {
 	for _, m := range res.Modules {
 		if len(m.Updates) > 0 {
 			return nil
@@ -136,49 +136,49 @@ func (q *quarantine) checkNothingNew(ctx context.Context, res *Result) error {
 		}
 	}
 	if len(revs) == 2 {
-		return ErrNothing
+		return ErrNoNewWork
 	}
 	out, err := q.runOutput(ctx, append(revs, "--not", "--branches", "--tags")...)
 	if err == nil && out == "" {
-		err = ErrNothing
+		err = ErrNoNewWork
 	}
 	return err
 }
 
 // canFastForward reports whether the branch moves. ErrDiverged: it can't.
-func (q *quarantine) canFastForward(ctx context.Context, res *Result) (bool, error) {
-	if res.From == "" {
+func (q *quarantine) canFastForward(ctx context.Context, res *SyncResult) (bool, error) {
+	if res.OldCommit == "" {
 		return true, nil
 	}
-	if res.From == res.To {
+	if res.OldCommit == res.NewCommit {
 		return false, nil
 	}
-	forced, err := q.isNotAncestor(ctx, res.From, res.To)
+	forced, err := q.isNotAncestor(ctx, res.OldCommit, res.NewCommit)
 	if err != nil || !forced {
 		return !forced, err
 	}
-	behind, err := q.isNotAncestor(ctx, res.To, res.From)
+	behind, err := q.isNotAncestor(ctx, res.NewCommit, res.OldCommit)
 	if err != nil || !behind {
 		return false, err // the host is ahead
 	}
-	return false, fmt.Errorf("%w: branch %s has commits on the host that the sandbox does not have, and the reverse; merge them", ErrDiverged, res.Into)
+	return false, fmt.Errorf("%w: branch %s has commits on the host that the sandbox does not have, and the reverse; merge them", ErrDiverged, res.TargetBranch)
 }
 
 // describeChanges sets the statistics and risks of the changes between the host's branch, or the merge
 // base, and the sandbox's commit.
-func (q *quarantine) describeChanges(ctx context.Context, res *Result, head Head, l Limits) error {
-	if err := q.checkSize(ctx, res.To, l); err != nil {
+func (q *quarantine) describeChanges(ctx context.Context, res *SyncResult, head Head, l Limits) error {
+	if err := q.checkSize(ctx, res.NewCommit, l); err != nil {
 		return err
 	}
-	from := res.From
+	from := res.OldCommit
 	if from == "" && head.Commit != "" {
-		out, _, err := q.runStatus(ctx, "merge-base", head.Commit, res.To)
+		out, _, err := q.runStatus(ctx, "merge-base", head.Commit, res.NewCommit)
 		if err != nil {
 			return err
 		}
 		from = strings.TrimSuffix(out, "\n")
 	}
-	count := []string{"rev-list", "--count", res.To}
+	count := []string{"rev-list", "--count", res.NewCommit}
 	if from != "" {
 		count = append(count, "^"+from)
 	}
@@ -189,7 +189,7 @@ func (q *quarantine) describeChanges(ctx context.Context, res *Result, head Head
 	if res.Commits, err = strconv.Atoi(strings.TrimSpace(n)); err != nil {
 		return err
 	}
-	changes, err := q.listChanges(ctx, from, res.To)
+	changes, err := q.listChanges(ctx, from, res.NewCommit)
 	if err != nil {
 		return err
 	}
@@ -254,8 +254,8 @@ func parseChanges(out string) ([]change, error) {
 }
 
 // checkApplicable reports files of the host's working tree that prevent the update.
-func (r *Repo) checkApplicable(ctx context.Context, q *quarantine, head Head, res *Result) error {
-	if err := r.checkNoOtherTree(ctx, res.Into); err != nil {
+func (r *Repo) checkApplicable(ctx context.Context, q *quarantine, head Head, res *SyncResult) error {
+	if err := r.checkNoOtherTree(ctx, res.TargetBranch); err != nil {
 		return err
 	}
 	dirty, err := r.listDirty(ctx)
@@ -263,12 +263,12 @@ func (r *Repo) checkApplicable(ctx context.Context, q *quarantine, head Head, re
 		return err
 	}
 	if res.Switched && len(dirty) > 0 && head.Commit != "" {
-		return fmt.Errorf("%w: the host is on %s and the sandbox on %s; commit or stash first: %s", ErrDirty, orDetached(head.Branch), res.Into, summarizeNames(dirty))
+		return fmt.Errorf("%w: the host is on %s and the sandbox on %s; commit or stash first: %s", ErrDirty, orDetached(head.Branch), res.TargetBranch, summarizeNames(dirty))
 	}
 	if head.Commit == "" && len(dirty) > 0 {
 		return fmt.Errorf("%w: branch %s of the host has no commit yet, but staged files: %s", ErrDirty, head.Branch, summarizeNames(dirty))
 	}
-	changes, err := q.listChanges(ctx, head.Commit, res.To)
+	changes, err := q.listChanges(ctx, head.Commit, res.NewCommit)
 	if err != nil {
 		return err
 	}
@@ -400,43 +400,43 @@ func (r *Repo) disableFilters(ctx context.Context) ([]string, error) {
 }
 
 // moveForward moves the working tree and the branch forward.
-func (r *Repo) moveForward(ctx context.Context, head Head, res *Result) error {
-	refs := []string{"refs/heads/" + res.Into}
-	if len(res.Over) > 0 {
-		res.Kept = rescueRefForImport(res.origin.name)
-		refs = append(refs, res.Kept)
+func (r *Repo) moveForward(ctx context.Context, head Head, res *SyncResult) error {
+	refs := []string{"refs/heads/" + res.TargetBranch}
+	if len(res.Overwritten) > 0 {
+		res.RescueRef = rescueRefForImport(res.origin.name)
+		refs = append(refs, res.RescueRef)
 	}
 	return r.withLock(ctx, refs, func(r *Repo) error { return r.moveForwardLocked(ctx, head, res) })
 }
 
 // moveForwardLocked is moveForward with the lock held.
-func (r *Repo) moveForwardLocked(ctx context.Context, head Head, res *Result) error {
+func (r *Repo) moveForwardLocked(ctx context.Context, head Head, res *SyncResult) error {
 	settings, err := r.disableFilters(ctx)
 	if err != nil {
 		return err
 	}
 	git := r.host.withConfig(settings...).withEnv(identity...)
-	if len(res.Over) > 0 {
+	if len(res.Overwritten) > 0 {
 		return r.fastForwardOver(ctx, git, head, res)
 	}
 	if !res.Switched && head.Commit != "" {
 		if err := r.stageFiles(ctx, res.equal); err != nil {
 			return err
 		}
-		err := git.run(ctx, nil, nil, "merge", "--ff-only", "--no-overwrite-ignore", "--no-stat", "--quiet", res.To)
+		err := git.run(ctx, nil, nil, "merge", "--ff-only", "--no-overwrite-ignore", "--no-stat", "--quiet", res.NewCommit)
 		return r.wrapDirty(err)
 	}
-	branch := []Update{{Ref: "refs/heads/" + res.Into, Old: res.From, New: res.To}}
+	branch := []Update{{Ref: "refs/heads/" + res.TargetBranch, Old: res.OldCommit, New: res.NewCommit}}
 	if !res.Switched { // a branch without commits: first the files, then the branch
-		if err := git.run(ctx, nil, nil, "read-tree", "-m", "-u", res.To); err != nil {
+		if err := git.run(ctx, nil, nil, "read-tree", "-m", "-u", res.NewCommit); err != nil {
 			return r.wrapDirty(err)
 		}
 		return r.updateRefs(ctx, branch, "atoll: fast-forward")
 	}
-	if res.From != res.To {
+	if res.OldCommit != res.NewCommit {
 		forced := false
-		if res.From != "" {
-			if forced, err = r.host.isNotAncestor(ctx, res.From, res.To); err != nil {
+		if res.OldCommit != "" {
+			if forced, err = r.host.isNotAncestor(ctx, res.OldCommit, res.NewCommit); err != nil {
 				return err
 			}
 		}
@@ -446,7 +446,7 @@ func (r *Repo) moveForwardLocked(ctx context.Context, head Head, res *Result) er
 			}
 		}
 	}
-	return r.wrapDirty(git.run(ctx, nil, nil, "checkout", "--quiet", "--no-guess", "--no-overwrite-ignore", "--no-recurse-submodules", res.Into, "--"))
+	return r.wrapDirty(git.run(ctx, nil, nil, "checkout", "--quiet", "--no-guess", "--no-overwrite-ignore", "--no-recurse-submodules", res.TargetBranch, "--"))
 }
 
 // wrapDirty makes an error of git's own checks ErrDirty: git has changed nothing and names the files that
@@ -456,7 +456,7 @@ func (r *Repo) wrapDirty(err error) error {
 	if !errors.As(err, &bad) {
 		return err
 	}
-	if ferr := r.wrapFull(err); errors.Is(ferr, ErrFull) {
+	if ferr := r.wrapFull(err); errors.Is(ferr, ErrDiskFull) {
 		return fmt.Errorf("%w; 'git status' shows files that were partly written", ferr)
 	}
 	return fmt.Errorf("%w: %w", ErrDirty, err)

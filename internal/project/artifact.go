@@ -19,8 +19,8 @@ import (
 // defaultArtifacts are the usual output directories of builds.
 var defaultArtifacts = []string{"dist", "build", "target", ".next", "out"}
 
-// Artifacts selects files outside of git that are copied to the host.
-type Artifacts struct {
+// ArtifactOptions selects files outside of git that are copied to the host.
+type ArtifactOptions struct {
 	// Patterns select files and directories by their path in the workspace. "*" and "?" match
 	// within one path component: "dist", "packages/*/dist", "*.whl". Nil: dist, build, target,
 	// .next and out.
@@ -31,17 +31,17 @@ type Artifacts struct {
 	Files  int   // limit of the number of files; 0: 200,000
 }
 
-// Taken is the result of copying artifacts, or of a dry run.
-type Taken struct {
+// ArtifactResult is the result of copying artifacts, or of a dry run.
+type ArtifactResult struct {
 	Files   int
 	Bytes   int64
 	Skipped []string // skipped files with reasons, safe to print; at most 100
 }
 
-// Artifacts copies files that match patterns from the workspace to the same paths on the host. It writes
+// CopyArtifacts copies files that match patterns from the workspace to the same paths on the host. It writes
 // nothing outside of the working tree, nothing through links, no file that git tracks, and overwrites only
 // files that git ignores; others are listed in Skipped. Links and special files are not copied.
-func (r *Repo) Artifacts(ctx context.Context, sb atoll.Sandbox, a Artifacts) (*Taken, error) {
+func (r *Repo) CopyArtifacts(ctx context.Context, sb atoll.Sandbox, a ArtifactOptions) (*ArtifactResult, error) {
 	taken, err := r.exportArtifacts(ctx, sb, a)
 	if err != nil {
 		return taken, &atoll.Error{Op: "artifacts", ID: sb.ID(), Err: err}
@@ -49,7 +49,7 @@ func (r *Repo) Artifacts(ctx context.Context, sb atoll.Sandbox, a Artifacts) (*T
 	return taken, nil
 }
 
-func (r *Repo) exportArtifacts(ctx context.Context, sb atoll.Sandbox, a Artifacts) (*Taken, error) {
+func (r *Repo) exportArtifacts(ctx context.Context, sb atoll.Sandbox, a ArtifactOptions) (*ArtifactResult, error) {
 	if a.Patterns == nil {
 		a.Patterns = defaultArtifacts
 	}
@@ -84,7 +84,7 @@ func (r *Repo) exportArtifacts(ctx context.Context, sb atoll.Sandbox, a Artifact
 		}
 	}
 	slices.Sort(take.Skipped)
-	return &take.Taken, errors.Join(err, take.close())
+	return &take.ArtifactResult, errors.Join(err, take.close())
 }
 
 func checkPattern(p string) error {
@@ -133,14 +133,14 @@ func isPlainName(name string) bool {
 
 // artifactWriter writes artifacts.
 type artifactWriter struct {
-	Taken
-	a       Artifacts
+	ArtifactResult
+	a       ArtifactOptions
 	root    *os.Root
 	tracked map[string]bool // files that git tracks
 	ignored map[string]bool // existing files of the host that git ignores
 }
 
-func (r *Repo) newArtifactWriter(ctx context.Context, a Artifacts) (*artifactWriter, error) {
+func (r *Repo) newArtifactWriter(ctx context.Context, a ArtifactOptions) (*artifactWriter, error) {
 	out, err := r.host.runOutput(ctx, "ls-files", "-z")
 	if err != nil {
 		return nil, err

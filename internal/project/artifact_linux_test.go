@@ -28,7 +28,7 @@ func TestArtifacts(t *testing.T) {
 echo new >build/old; echo x >build/deep/x; chmod +x build/deep/x; ln -s /etc/passwd build/link; mkfifo build/pipe
 echo theirs >out/mine; echo theirs >dist/tracked; echo d >dist/d; echo t >target/t; echo a >packages/a/dist/f; echo b >packages/b/dist/f; echo o >other/o; mkdir -p build/.git; echo x >build/.git/config`)
 	for _, dry := range []bool{true, false} {
-		taken, err := r.Artifacts(t.Context(), sb, project.Artifacts{DryRun: dry})
+		taken, err := r.CopyArtifacts(t.Context(), sb, project.ArtifactOptions{DryRun: dry})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,17 +47,17 @@ target/t: target of the host is not a directory`)
 	}
 	same(t, "files", run(t, dir, "sh", "-c", "cat build/old build/deep/x dist/d dist/tracked out/mine; stat -c %a build/deep/x; ls -A build dist out; ls packages other /tmp/t 2>&1 | wc -l"),
 		"new\nx\nd\ntracked\nmine, not ignored\n755\nbuild:\ndeep\nold\n\ndist:\nd\ntracked\n\nout:\nmine\n3")
-	if _, err := r.Artifacts(t.Context(), sb, project.Artifacts{Patterns: []string{"packages/*/dist/", "packages/a/dist/f"}}); err != nil {
+	if _, err := r.CopyArtifacts(t.Context(), sb, project.ArtifactOptions{Patterns: []string{"packages/*/dist/", "packages/a/dist/f"}}); err != nil {
 		t.Fatal(err)
 	}
 	same(t, "packages", run(t, dir, "cat", "packages/a/dist/f", "packages/b/dist/f"), "a\nb")
 	for _, p := range []string{"", "..", "../x", "/etc", ".git", "a/.git/hooks", "a/../b", "a//b", "[a]", ".GIT/x"} {
-		_, err := r.Artifacts(t.Context(), sb, project.Artifacts{Patterns: []string{p}})
+		_, err := r.CopyArtifacts(t.Context(), sb, project.ArtifactOptions{Patterns: []string{p}})
 		is(t, err, atoll.ErrInvalid)
 	}
-	_, err := r.Artifacts(t.Context(), sb, project.Artifacts{Files: 1})
+	_, err := r.CopyArtifacts(t.Context(), sb, project.ArtifactOptions{Files: 1})
 	is(t, err, project.ErrTooLarge)
-	_, err = r.Artifacts(t.Context(), sb, project.Artifacts{Bytes: 3})
+	_, err = r.CopyArtifacts(t.Context(), sb, project.ArtifactOptions{Bytes: 3})
 	is(t, err, project.ErrTooLarge)
 }
 
@@ -113,7 +113,7 @@ func TestArtifactsOfALiar(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			defer func() { _ = os.RemoveAll(filepath.Join(dir, "build")) }()
-			if _, err := r.Artifacts(t.Context(), smuggler{sb, entries}, project.Artifacts{}); err != nil {
+			if _, err := r.CopyArtifacts(t.Context(), smuggler{sb, entries}, project.ArtifactOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			if i < 12 {

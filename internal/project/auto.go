@@ -10,18 +10,18 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Mode sets when work is synced to the host.
-type Mode string
+// SyncMode sets when work is synced to the host.
+type SyncMode string
 
 // The modes.
 const (
-	Manual     Mode = "manual"      // only on request; the default
-	AutoCommit Mode = "auto-commit" // also soon after each commit inside
-	AutoIdle   Mode = "auto-idle"   // also when the sandbox becomes idle
+	Manual     SyncMode = "manual"      // only on request; the default
+	AutoCommit SyncMode = "auto-commit" // also soon after each commit inside
+	AutoIdle   SyncMode = "auto-idle"   // also when the sandbox becomes idle
 )
 
 // CheckMode reports an unknown mode. Empty means Manual.
-func CheckMode(m Mode) error {
+func CheckMode(m SyncMode) error {
 	switch m {
 	case "", Manual, AutoCommit, AutoIdle:
 		return nil
@@ -29,11 +29,11 @@ func CheckMode(m Mode) error {
 	return fmt.Errorf("%w: mode %q: it must be %s, %s or %s", atoll.ErrInvalid, m, Manual, AutoCommit, AutoIdle)
 }
 
-// Auto syncs work automatically. It follows events of the sandbox, which are untrusted: they only trigger
+// AutoSync syncs work automatically. It follows events of the sandbox, which are untrusted: they only trigger
 // a sync.
-type Auto struct {
-	Mode  Mode
-	Quiet time.Duration // time without further events before Sync; 0: 2 s
+type AutoSync struct {
+	Mode  SyncMode
+	Delay time.Duration // time without further events before Sync; 0: 2 s
 
 	// Sync is called, one call at a time. ErrNothing and errors that match atoll.ErrState are
 	// normal results, which are passed to Report. Another error ends Run.
@@ -49,7 +49,7 @@ const (
 // Run follows a sandbox until ctx is done, whose cause it returns, or until the sandbox can't be followed
 // any more. With Manual it returns nil at once. The driver must support notices, and for AutoCommit also
 // watches.
-func (a *Auto) Run(ctx context.Context, sb atoll.Sandbox) error {
+func (a *AutoSync) Run(ctx context.Context, sb atoll.Sandbox) error {
 	if err := CheckMode(a.Mode); err != nil {
 		return err
 	}
@@ -74,8 +74,8 @@ func (a *Auto) Run(ctx context.Context, sb atoll.Sandbox) error {
 }
 
 // waitAndSync handles events: true triggers a sync, false cancels it.
-func (a *Auto) waitAndSync(ctx context.Context, happened <-chan bool, ended <-chan error) error {
-	quiet := a.Quiet
+func (a *AutoSync) waitAndSync(ctx context.Context, happened <-chan bool, ended <-chan error) error {
+	quiet := a.Delay
 	if quiet <= 0 {
 		quiet = defaultQuiet
 	}
@@ -112,10 +112,10 @@ func (a *Auto) waitAndSync(ctx context.Context, happened <-chan bool, ended <-ch
 	}
 }
 
-func (a *Auto) syncOnce(ctx context.Context) error {
+func (a *AutoSync) syncOnce(ctx context.Context) error {
 	err := a.Sync(ctx)
 	switch {
-	case err == nil, errors.Is(err, ErrNothing):
+	case err == nil, errors.Is(err, ErrNoNewWork):
 		return nil
 	case errors.Is(err, atoll.ErrState):
 		if a.Report != nil {

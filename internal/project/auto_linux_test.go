@@ -58,7 +58,7 @@ func (s *teller) Import(ctx context.Context, dir string, tar io.Reader) error {
 }
 
 // follow runs an Auto on a sandbox, and returns when it synced.
-func follow(t *testing.T, a project.Auto, tells func(s *teller)) (at []time.Duration, err error) {
+func follow(t *testing.T, a project.AutoSync, tells func(s *teller)) (at []time.Duration, err error) {
 	t.Helper()
 	start := time.Now()
 	s := &teller{notices: make(chan atoll.NoticeKind), files: make(chan atoll.FileEvent)}
@@ -83,7 +83,7 @@ func TestAuto(t *testing.T) {
 	const s = time.Second
 	commit := atoll.FileEvent{Op: atoll.FileWritten, Path: "/workspace/.git/logs/HEAD"}
 	for name, c := range map[string]struct {
-		mode  project.Mode
+		mode  project.SyncMode
 		tells func(b *teller)
 		want  []time.Duration
 	}{
@@ -120,7 +120,7 @@ func TestAuto(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				at, err := follow(t, project.Auto{Mode: c.mode}, c.tells)
+				at, err := follow(t, project.AutoSync{Mode: c.mode}, c.tells)
 				is(t, err, context.Canceled)
 				if !slices.Equal(at, c.want) {
 					t.Errorf("synced at %v, want %v", at, c.want)
@@ -132,28 +132,28 @@ func TestAuto(t *testing.T) {
 
 func TestAutoEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := project.Auto{Mode: project.AutoIdle, Sync: func(context.Context) error { return io.ErrClosedPipe }}
+		a := project.AutoSync{Mode: project.AutoIdle, Sync: func(context.Context) error { return io.ErrClosedPipe }}
 		_, err := follow(t, a, func(b *teller) { b.notices <- atoll.NoticeIdle })
 		is(t, err, io.ErrClosedPipe)
 
-		_, err = follow(t, project.Auto{Mode: project.AutoIdle}, func(b *teller) { close(b.notices) })
+		_, err = follow(t, project.AutoSync{Mode: project.AutoIdle}, func(b *teller) { close(b.notices) })
 		is(t, err, io.ErrUnexpectedEOF)
-		_, err = follow(t, project.Auto{Mode: project.AutoCommit}, func(b *teller) { close(b.notices) })
+		_, err = follow(t, project.AutoSync{Mode: project.AutoCommit}, func(b *teller) { close(b.notices) })
 		is(t, err, io.ErrUnexpectedEOF)
 
-		if at, err := follow(t, project.Auto{}, func(*teller) {}); err != nil || at != nil {
+		if at, err := follow(t, project.AutoSync{}, func(*teller) {}); err != nil || at != nil {
 			t.Errorf("manual: %v, %v", at, err)
 		}
-		_, err = follow(t, project.Auto{Mode: "often"}, func(*teller) {})
+		_, err = follow(t, project.AutoSync{Mode: "often"}, func(*teller) {})
 		is(t, err, atoll.ErrInvalid)
 	})
 }
 
 func TestAutoGoesOnAfterAnAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		answers := []error{project.ErrNothing, fmt.Errorf("sync: %w", project.ErrDirty), nil}
+		answers := []error{project.ErrNoNewWork, fmt.Errorf("sync: %w", project.ErrDirty), nil}
 		var told []error
-		a := project.Auto{Mode: project.AutoIdle, Report: func(err error) { told = append(told, err) }}
+		a := project.AutoSync{Mode: project.AutoIdle, Report: func(err error) { told = append(told, err) }}
 		a.Sync = func(context.Context) error {
 			err := answers[0]
 			answers = answers[1:]

@@ -13,7 +13,7 @@ import (
 // to equal if they equal the new version (uncommitted work that was imported, committed inside and comes
 // back), and to Over if they still equal the import from which the new version was made. There are such
 // files only if the working tree stays on its branch.
-func (r *Repo) splitBlocking(ctx context.Context, q *quarantine, way []string, head Head, res *Result) (unlike []string, err error) {
+func (r *Repo) splitBlocking(ctx context.Context, q *quarantine, way []string, head Head, res *SyncResult) (unlike []string, err error) {
 	if len(way) == 0 || res.Switched || head.Commit == "" {
 		return way, nil
 	}
@@ -28,7 +28,7 @@ func (r *Repo) splitBlocking(ctx context.Context, q *quarantine, way []string, h
 	if now == nil {
 		return way, nil
 	}
-	comes, err := q.listTree(ctx, res.To)
+	comes, err := q.listTree(ctx, res.NewCommit)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (r *Repo) splitBlocking(ctx context.Context, q *quarantine, way []string, h
 	}
 	for _, name := range others {
 		if went, ok := res.overwritable.files[name]; ok && went == now[name] {
-			res.Over = append(res.Over, name)
+			res.Overwritten = append(res.Overwritten, name)
 		} else {
 			unlike = append(unlike, name)
 		}
@@ -104,18 +104,18 @@ func (r *Repo) hashFiles(ctx context.Context, names []string) (now map[string]st
 
 // hasNewWork reports whether uncommitted work inside is new: in the main working tree if it differs from
 // both the import and the host's files, in another working tree always, since nothing is imported there.
-func (r *Repo) hasNewWork(ctx context.Context, q *quarantine, got *Fetched, carried string) (bool, error) {
-	if got.Others > 0 || got.Work == "" {
-		return got.Others > 0, nil
+func (r *Repo) hasNewWork(ctx context.Context, q *quarantine, got *FetchResult, carried string) (bool, error) {
+	if got.OtherWorktrees > 0 || got.WorkCommit == "" {
+		return got.OtherWorktrees > 0, nil
 	}
-	tree, err := q.runOutput(ctx, "rev-parse", "--verify", got.Work+"^{tree}")
+	tree, err := q.runOutput(ctx, "rev-parse", "--verify", got.WorkCommit+"^{tree}")
 	if err != nil {
 		return false, err
 	}
 	if strings.TrimSuffix(tree, "\n") == carried {
 		return false, nil
 	}
-	changes, err := q.listChanges(ctx, got.Tip, got.Work)
+	changes, err := q.listChanges(ctx, got.TipCommit, got.WorkCommit)
 	if err != nil || len(changes) == 0 { // only staged
 		return true, err
 	}

@@ -13,44 +13,44 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Fetch describes what to fetch from a sandbox.
-type Fetch struct {
+// FetchOptions describes what to fetch from a sandbox.
+type FetchOptions struct {
 	Name   string // name of the sandbox; refs are stored below refs/sandbox/Name/
 	Branch string // branch of the sandbox that Sync applies; empty: that of its main working tree
 	DryRun bool   // examine and check, but change nothing
 	Limits Limits
 
-	// Carried is Plan.Tree of the import; empty: unknown. With it, Sync may overwrite files of
+	// ImportedTree is Plan.Tree of the import; empty: unknown. With it, Sync may overwrite files of
 	// the host that still equal what was imported (see Plan.Keep), and a dry run sets
 	// Result.Waits.
-	Carried string
+	ImportedTree string
 }
 
 // Update is a change of a ref on the host, made or planned.
 type Update struct {
-	Ref   string
-	What  string // name in the sandbox, safe to print: "main", "wip/main"
-	Old   string // previous commit; empty: a new ref
-	New   string // new commit; empty: the ref is removed
-	Force bool   // the old commit is not an ancestor of the new one; it stays in the reflog
-	Odd   bool   // the name in the sandbox can't be a ref here
+	Ref         string
+	SandboxName string // name in the sandbox, safe to print: "main", "wip/main"
+	Old         string // previous commit; empty: a new ref
+	New         string // new commit; empty: the ref is removed
+	Force       bool   // the old commit is not an ancestor of the new one; it stays in the reflog
+	InvalidName bool   // the name in the sandbox can't be a ref here
 }
 
-// Fetched is the result of a fetch.
-type Fetched struct {
-	Updates []Update
-	Branch  string             // branch of the main working tree inside; empty: none
-	Tip     string             // its commit; empty: none yet
-	Work    string             // commit of its uncommitted work; empty: none
-	Stashed bool               // there are stashes inside
-	Others  int                // number of other working trees with uncommitted work
-	Heads   map[string]string  // commits of the branches inside whose names are valid here
-	Modules map[string]Fetched // results for nested repositories, by path
+// FetchResult is the result of a fetch.
+type FetchResult struct {
+	Updates        []Update
+	Branch         string                 // branch of the main working tree inside; empty: none
+	TipCommit      string                 // its commit; empty: none yet
+	WorkCommit     string                 // commit of its uncommitted work; empty: none
+	Stashed        bool                   // there are stashes inside
+	OtherWorktrees int                    // number of other working trees with uncommitted work
+	Heads          map[string]string      // commits of the branches inside whose names are valid here
+	Modules        map[string]FetchResult // results for nested repositories, by path
 }
 
 // remoteState is the state of one repository inside, to be fetched.
 type remoteState struct {
-	Fetched
+	FetchResult
 	refs   map[string]string // objects by ref of the host
 	what   map[string]string // Update.What by ref of the host
 	odd    map[string]bool
@@ -65,7 +65,7 @@ type nestedTree struct {
 }
 
 func newRemoteState(base string) *remoteState {
-	return &remoteState{refs: make(map[string]string), what: make(map[string]string), odd: make(map[string]bool), names: newRefNames(base), Fetched: Fetched{Heads: make(map[string]string)}}
+	return &remoteState{refs: make(map[string]string), what: make(map[string]string), odd: make(map[string]bool), names: newRefNames(base), FetchResult: FetchResult{Heads: make(map[string]string)}}
 }
 
 func (w *remoteState) add(kind, name, object string) {
@@ -101,7 +101,7 @@ func (w *remoteState) readRepository(ctx context.Context, g guest) error {
 			w.Heads[name] = r.object
 		}
 	}
-	w.Branch, w.Tip = trees[0].Branch, trees[0].Commit
+	w.Branch, w.TipCommit = trees[0].Branch, trees[0].Commit
 	for i, t := range trees {
 		commit, nested, err := g.commitUncommitted(ctx, t)
 		if err != nil {
@@ -118,9 +118,9 @@ func (w *remoteState) readRepository(ctx context.Context, g guest) error {
 		}
 		switch {
 		case i == 0:
-			w.Work = commit
+			w.WorkCommit = commit
 		case commit != "":
-			w.Others++
+			w.OtherWorktrees++
 		}
 		for _, n := range nested {
 			dir := path.Join(t.Path, n)
@@ -133,7 +133,7 @@ func (w *remoteState) readRepository(ctx context.Context, g guest) error {
 // Fetch fetches new work of a sandbox to refs/sandbox/NAME/…, including uncommitted work. Nothing else
 // of the host changes. Objects that git's checks refuse are ErrUnsafe, more data than the limits is
 // ErrTooLarge; in both cases no ref has changed.
-func (r *Repo) Fetch(ctx context.Context, sb atoll.Sandbox, f Fetch) (*Fetched, error) {
+func (r *Repo) Fetch(ctx context.Context, sb atoll.Sandbox, f FetchOptions) (*FetchResult, error) {
 	if err := checkSandboxName(f.Name); err != nil {
 		return nil, err
 	}
@@ -146,7 +146,7 @@ func (r *Repo) Fetch(ctx context.Context, sb atoll.Sandbox, f Fetch) (*Fetched, 
 
 // fetchRepository fetches one repository inside and its nested ones. The caller must remove the
 // quarantine.
-func (r *Repo) fetchRepository(ctx context.Context, g guest, f Fetch, base string) (*Fetched, *quarantine, error) {
+func (r *Repo) fetchRepository(ctx context.Context, g guest, f FetchOptions, base string) (*FetchResult, *quarantine, error) {
 	w := newRemoteState(base)
 	if err := r.sameFormat(ctx, g); err != nil {
 		return nil, nil, err
@@ -164,7 +164,7 @@ func (r *Repo) fetchRepository(ctx context.Context, g guest, f Fetch, base strin
 	if err != nil {
 		return nil, nil, errors.Join(err, q.remove())
 	}
-	return &w.Fetched, q, nil
+	return &w.FetchResult, q, nil
 }
 
 // sameFormat reports a sandbox whose object format differs from the host's.
@@ -180,7 +180,7 @@ func (r *Repo) sameFormat(ctx context.Context, g guest) error {
 }
 
 // receiveObjects receives and checks the missing objects, and updates the refs.
-func (r *Repo) receiveObjects(ctx context.Context, g guest, q *quarantine, w *remoteState, f Fetch) error {
+func (r *Repo) receiveObjects(ctx context.Context, g guest, q *quarantine, w *remoteState, f FetchOptions) error {
 	limits := f.Limits.orDefault()
 	known, err := r.listKnownCommits(ctx, f.Name)
 	if err != nil {
@@ -249,7 +249,7 @@ func (r *Repo) listRefs(ctx context.Context, prefix string) (map[string]string, 
 // computeUpdates compares the sandbox's state with the refs of the host. A branch that was removed
 // inside stays on the host. Uncommitted work that no longer exists inside is kept as a rescue, unless it
 // was committed unchanged.
-func (r *Repo) computeUpdates(ctx context.Context, q *quarantine, w *remoteState, f Fetch) ([]Update, error) {
+func (r *Repo) computeUpdates(ctx context.Context, q *quarantine, w *remoteState, f FetchOptions) ([]Update, error) {
 	old, err := r.listRefs(ctx, w.names.base)
 	if err != nil {
 		return nil, err
@@ -260,7 +260,7 @@ func (r *Repo) computeUpdates(ctx context.Context, q *quarantine, w *remoteState
 		if object == "" || old[name] == object {
 			continue
 		}
-		u := Update{Ref: name, What: w.what[name], Old: old[name], New: object, Odd: w.odd[name]}
+		u := Update{Ref: name, SandboxName: w.what[name], Old: old[name], New: object, InvalidName: w.odd[name]}
 		if u.Old != "" && !strings.HasPrefix(name, w.names.base+kindWork) {
 			if u.Force, err = q.isNotAncestor(ctx, u.Old, u.New); err != nil {
 				return nil, err
@@ -273,13 +273,13 @@ func (r *Repo) computeUpdates(ctx context.Context, q *quarantine, w *remoteState
 		if _, still := w.refs[name]; !ok || still {
 			continue
 		}
-		list = append(list, Update{Ref: name, What: printable(kindWork + work), Old: object})
+		list = append(list, Update{Ref: name, SandboxName: printable(kindWork + work), Old: object})
 		same, err := q.sameTree(ctx, object, w.refs[w.names.base+work])
 		if err != nil {
 			return nil, err
 		}
 		if !same {
-			list = append(list, Update{Ref: w.names.base + kindRescue + formatTime(time.Now()) + "/" + kindWork + work, What: printable(kindRescue + kindWork + work), New: object})
+			list = append(list, Update{Ref: w.names.base + kindRescue + formatTime(time.Now()) + "/" + kindWork + work, SandboxName: printable(kindRescue + kindWork + work), New: object})
 		}
 	}
 	slices.SortFunc(list, func(a, b Update) int { return strings.Compare(a.Ref, b.Ref) })
@@ -372,7 +372,7 @@ func (r *Repo) updateRefs(ctx context.Context, list []Update, reason string) err
 
 // fetchNested fetches nested repositories: into the host's submodule at the same path, else into refs of
 // this repository.
-func (r *Repo) fetchNested(ctx context.Context, g guest, w *remoteState, f Fetch) error {
+func (r *Repo) fetchNested(ctx context.Context, g guest, w *remoteState, f FetchOptions) error {
 	for _, n := range w.nested {
 		into, err := r.openSubmodule(ctx, n.name)
 		if err != nil {
@@ -390,7 +390,7 @@ func (r *Repo) fetchNested(ctx context.Context, g guest, w *remoteState, f Fetch
 			return err
 		}
 		if w.Modules == nil {
-			w.Modules = make(map[string]Fetched)
+			w.Modules = make(map[string]FetchResult)
 		}
 		w.Modules[printable(n.name)] = *got
 	}

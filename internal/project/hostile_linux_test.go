@@ -130,19 +130,19 @@ func TestProgramsOfTheHost(t *testing.T) {
 	ctx := t.Context()
 	write(t, dir, "mine", "mine\n")
 	r := open(t, dir)
-	carry(t, r, newSandbox(t), project.Carry{Env: []string{".env*"}})
+	carry(t, r, newSandbox(t), project.ImportOptions{Env: []string{".env*"}})
 	sh(t, sb, commitThird+"echo dirty >>a.txt")
 	if _, err := r.Sync(ctx, sb, box); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Apply(ctx, project.Merge{Name: "box", Branch: "wip/main"}); err != nil {
+	if _, err := r.Apply(ctx, project.MergeOptions{Name: "box", Branch: "wip/main"}); err != nil {
 		t.Fatal(err)
 	}
 	sh(t, sb, "git checkout -q -b other HEAD^; echo o >o; git add o; git commit -q -m o")
 	if _, err := r.Fetch(ctx, sb, box); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Merge(ctx, project.Merge{Name: "box", Branch: "other"}); err != nil {
+	if _, err := r.Merge(ctx, project.MergeOptions{Name: "box", Branch: "other"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.Rescue(ctx, sb, box); err != nil {
@@ -192,7 +192,7 @@ func TestFiltersAndDrivers(t *testing.T) {
 	if _, err := naive(t, twin(t, dir), "merge", "refs/sandbox/box/main"); err == nil || !sprung() {
 		t.Fatalf("the naive way does not show the hole: %v", err)
 	}
-	_, err = r.Merge(t.Context(), project.Merge{Name: "box", Branch: "main"})
+	_, err = r.Merge(t.Context(), project.MergeOptions{Name: "box", Branch: "main"})
 	is(t, err, project.ErrConflict)
 	if sprung() {
 		t.Error("a merge driver ran")
@@ -443,7 +443,7 @@ git add -f -A; git commit -qm risky`)
 	}
 	var got []string
 	for _, risk := range res.Risks {
-		got = append(got, risk.Path+": "+risk.Why)
+		got = append(got, risk.Path+": "+risk.Reason)
 	}
 	same(t, "risks", strings.Join(got, "\n"), `.EnvRC: run by direnv
 .env.local: read by tools as environment
@@ -458,7 +458,7 @@ tool: a new program: its executable bit is set`)
 	if res, err = r.Sync(t.Context(), sb, box); err != nil {
 		t.Fatal(err)
 	}
-	if len(res.Risks) != 1 || res.Risks[0].Why != "scripts of npm: postinstall" {
+	if len(res.Risks) != 1 || res.Risks[0].Reason != "scripts of npm: postinstall" {
 		t.Errorf("risks %v", res.Risks)
 	}
 }

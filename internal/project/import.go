@@ -17,9 +17,9 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Carry selects what is imported into a sandbox. The zero Carry selects all branches and tags with all
+// ImportOptions selects what is imported into a sandbox. The zero Carry selects all branches and tags with all
 // uncommitted work, and no file that git ignores.
-type Carry struct {
+type ImportOptions struct {
 	Branches []string // local branches besides that of the working tree; nil: all branches and tags; empty: none
 	Clean    bool     // leave out uncommitted work
 
@@ -34,28 +34,28 @@ type Carry struct {
 // DefaultMaxFiles is the default limit of the size of imported files that git does not track.
 const DefaultMaxFiles = 256 << 20
 
-// Plan describes an import: the state of the repository when the plan was made. Files that git does
+// ImportPlan describes an import: the state of the repository when the plan was made. Files that git does
 // not track are read only when it is executed.
-type Plan struct {
+type ImportPlan struct {
 	Head
 	Branches []string // branches to import
 	Tags     []string
 	Staged   bool     // there are staged changes
 	Dirty    bool     // there are changes that are not staged, or new files
 	Files    []string // paths of files that git does not track; see Carry.Env
-	Left     []string // such files that are left out because they are not regular files of this directory
+	Skipped  []string // such files that are left out because they are not regular files of this directory
 	Modules  []string // paths of submodules and nested repositories
 	Shallow  bool     // the host's history is shallow, and so is the sandbox's
 	Tree     string   // git tree of all tracked and new files; see Fetch.Carried. Empty: no uncommitted work
 
-	// Sent, if not nil, is called with the number of bytes of objects that have been sent, for each
+	// OnSent, if not nil, is called with the number of bytes of objects that have been sent, for each
 	// submodule separately. It is called from one goroutine at a time, during Into.
-	Sent func(n int64)
+	OnSent func(n int64)
 
 	repo    *Repo
 	refs    []ref
 	state   *snapshot
-	modules []*Plan
+	modules []*ImportPlan
 	max     int64
 }
 
@@ -63,7 +63,7 @@ type Plan struct {
 type ref struct{ name, object string }
 
 // Close removes the plan's temporary files.
-func (p *Plan) Close() error {
+func (p *ImportPlan) Close() error {
 	var errs []error
 	if p.state != nil {
 		errs = append(errs, p.state.remove())
@@ -74,13 +74,13 @@ func (p *Plan) Close() error {
 	return errors.Join(errs...)
 }
 
-// Plan determines what would be imported, and changes nothing. The caller must close the plan.
+// PlanImport determines what would be imported, and changes nothing. The caller must close the plan.
 // Unmerged files are ErrConflict.
-func (r *Repo) Plan(ctx context.Context, c Carry) (*Plan, error) {
+func (r *Repo) PlanImport(ctx context.Context, c ImportOptions) (*ImportPlan, error) {
 	if err := r.checkComplete(ctx); err != nil {
 		return nil, err
 	}
-	p := &Plan{repo: r, Shallow: r.shallow, max: c.MaxFiles}
+	p := &ImportPlan{repo: r, Shallow: r.shallow, max: c.MaxFiles}
 	if p.max == 0 {
 		p.max = DefaultMaxFiles
 	}
@@ -91,7 +91,7 @@ func (r *Repo) Plan(ctx context.Context, c Carry) (*Plan, error) {
 }
 
 // readState reads the repository's state into a plan.
-func (p *Plan) readState(ctx context.Context, c Carry) error {
+func (p *ImportPlan) readState(ctx context.Context, c ImportOptions) error {
 	r := p.repo
 	env, err := r.listUntracked(ctx, c.Env)
 	if err != nil {
@@ -103,7 +103,7 @@ func (p *Plan) readState(ctx context.Context, c Carry) error {
 	}
 	all := slices.Concat(env, included)
 	slices.Sort(all)
-	p.Files, p.Left = r.splitRegular(slices.Compact(all))
+	p.Files, p.Skipped = r.splitRegular(slices.Compact(all))
 	if c.Clean {
 		p.state = &snapshot{}
 		p.state.Head, err = r.Head(ctx)
@@ -133,7 +133,7 @@ func (r *Repo) checkComplete(ctx context.Context) error {
 }
 
 // chooseRefs selects the branches and tags.
-func (p *Plan) chooseRefs(ctx context.Context, branches []string) error {
+func (p *ImportPlan) chooseRefs(ctx context.Context, branches []string) error {
 	patterns := []string{"refs/heads/"}
 	if branches == nil {
 		patterns = append(patterns, "refs/tags/")
@@ -165,7 +165,7 @@ func (p *Plan) chooseRefs(ctx context.Context, branches []string) error {
 
 // addModules plans the nested repositories: submodules and others. It does not read the configured
 // URLs of submodules.
-func (p *Plan) addModules(ctx context.Context, c Carry) error {
+func (p *ImportPlan) addModules(ctx context.Context, c ImportOptions) error {
 	tip := p.state.tip()
 	if tip == "" {
 		return nil
@@ -193,7 +193,7 @@ func (p *Plan) addModules(ctx context.Context, c Carry) error {
 		}
 		m.prefix = p.repo.prefix + name + "/"
 		c.Branches = nil
-		plan, err := m.Plan(ctx, c)
+		plan, err := m.PlanImport(ctx, c)
 		if err != nil {
 			return fmt.Errorf("submodule %s: %w", printable(name), err)
 		}
@@ -206,22 +206,22 @@ func (p *Plan) addModules(ctx context.Context, c Carry) error {
 	return nil
 }
 
-// CarryIn plans and executes an import. Afterwards the repository is in /workspace of the sandbox as it
+// Import plans and executes an import. Afterwards the repository is in /workspace of the sandbox as it
 // is on the host, with staged and unstaged work apart, without remotes and credentials. The returned
 // plan is closed.
-func (r *Repo) CarryIn(ctx context.Context, sb atoll.Sandbox, c Carry) (p *Plan, err error) {
-	p, err = r.Plan(ctx, c)
+func (r *Repo) Import(ctx context.Context, sb atoll.Sandbox, c ImportOptions) (p *ImportPlan, err error) {
+	p, err = r.PlanImport(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	defer joinClose(&err, p.Close)
-	return p, p.Into(ctx, sb)
+	return p, p.Execute(ctx, sb)
 }
 
-// Into executes a plan. A workspace with files is ErrExists, with two exceptions: the remains of an
+// Execute executes a plan. A workspace with files is ErrExists, with two exceptions: the remains of an
 // interrupted Into are removed first, and the complete result of an Into of an equal plan is left as it
 // is, since its caller may have been killed before it learned the result.
-func (p *Plan) Into(ctx context.Context, sb atoll.Sandbox) error {
+func (p *ImportPlan) Execute(ctx context.Context, sb atoll.Sandbox) error {
 	g := guest{sb: sb, dir: "/"}
 	if err := g.checkGit(ctx); err != nil {
 		return &atoll.Error{Op: "carry in", ID: sb.ID(), Err: err}
@@ -253,13 +253,13 @@ const importKey = "atoll.underway"
 
 // fingerprint identifies a plan by its content, except for the content of files that git does not
 // track.
-func (p *Plan) fingerprint() string {
+func (p *ImportPlan) fingerprint() string {
 	h := sha256.New()
 	p.writeFingerprint(h)
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-func (p *Plan) writeFingerprint(w hash.Hash) { // a hash never fails
+func (p *ImportPlan) writeFingerprint(w hash.Hash) { // a hash never fails
 	fmt.Fprintf(w, "%q %q %q %q %v %v\n", p.repo.prefix, p.Head, p.Tree, p.Files, p.Staged, p.refs)
 	for _, m := range p.modules {
 		m.writeFingerprint(w)
@@ -268,7 +268,7 @@ func (p *Plan) writeFingerprint(w hash.Hash) { // a hash never fails
 
 // isImported reports whether an equal plan has been executed completely. The answer is untrusted; the
 // caller only uses it to do nothing.
-func (p *Plan) isImported(ctx context.Context, g guest) bool {
+func (p *ImportPlan) isImported(ctx context.Context, g guest) bool {
 	out, code, err := g.runStatus(ctx, "config", "--file", Workspace+"/.git/config", "--get", importKey)
 	return err == nil && code == 0 && strings.TrimSuffix(out, "\n") == p.fingerprint()
 }
@@ -324,7 +324,7 @@ func isGuestError(err error) bool {
 }
 
 // importSteps executes the steps of a plan in the directory of g.
-func (p *Plan) importSteps(ctx context.Context, g guest) error {
+func (p *ImportPlan) importSteps(ctx context.Context, g guest) error {
 	for _, step := range []func(context.Context, guest) error{p.initRepository, p.sendObjects, p.sendRefs, p.sendTree, p.sendFiles} {
 		if err := step(ctx, g); err != nil {
 			return err
@@ -335,7 +335,7 @@ func (p *Plan) importSteps(ctx context.Context, g guest) error {
 		if err := atoll.Mkdir(ctx, g.sb, dir, 0o755); err != nil {
 			return err
 		}
-		m.Sent = p.Sent
+		m.OnSent = p.OnSent
 		if err := m.importSteps(ctx, g.inDir(dir)); err != nil {
 			return fmt.Errorf("submodule %s: %w", printable(p.Modules[i]), err)
 		}
@@ -344,7 +344,7 @@ func (p *Plan) importSteps(ctx context.Context, g guest) error {
 }
 
 // initRepository creates a repository without remotes, with the user's name and e-mail address.
-func (p *Plan) initRepository(ctx context.Context, g guest) error {
+func (p *ImportPlan) initRepository(ctx context.Context, g guest) error {
 	if p.repo.prefix == "" { // first of all: see clearWorkspace
 		if err := atoll.WriteFile(ctx, g.sb, path.Join(g.dir, ".git/config"), []byte("[atoll]\n\tunderway = true\n"), 0o644); err != nil {
 			return err
@@ -399,7 +399,7 @@ func excludePattern(name string) string {
 }
 
 // sendObjects sends all objects in one pack.
-func (p *Plan) sendObjects(ctx context.Context, g guest) error {
+func (p *ImportPlan) sendObjects(ctx context.Context, g guest) error {
 	var revs strings.Builder
 	for _, r := range p.refs {
 		revs.WriteString(r.object + "\n")
@@ -424,8 +424,8 @@ func (p *Plan) sendObjects(ctx context.Context, g guest) error {
 		git = p.repo.withObjects(p.state.objects)
 	}
 	return runPiped(ctx, func(ctx context.Context, w io.Writer) error {
-		if p.Sent != nil {
-			w = &progressWriter{w: w, report: p.Sent}
+		if p.OnSent != nil {
+			w = &progressWriter{w: w, report: p.OnSent}
 		}
 		return git.run(ctx, strings.NewReader(revs.String()), w, "pack-objects", "--revs", "--stdout", "--delta-base-offset", "-q")
 	}, func(ctx context.Context, r io.Reader) error {
@@ -475,7 +475,7 @@ func runPiped(ctx context.Context, write func(context.Context, io.Writer) error,
 }
 
 // sendRefs creates the branches and tags, and sets HEAD.
-func (p *Plan) sendRefs(ctx context.Context, g guest) error {
+func (p *ImportPlan) sendRefs(ctx context.Context, g guest) error {
 	var b strings.Builder
 	for _, r := range p.refs {
 		b.WriteString("create " + r.name + " " + r.object + "\n")
@@ -490,7 +490,7 @@ func (p *Plan) sendRefs(ctx context.Context, g guest) error {
 }
 
 // sendTree writes the files and restores the difference between staged and unstaged work.
-func (p *Plan) sendTree(ctx context.Context, g guest) error {
+func (p *ImportPlan) sendTree(ctx context.Context, g guest) error {
 	tip := p.state.tip()
 	if tip == "" {
 		return nil

@@ -111,7 +111,7 @@ func TestCarryIn(t *testing.T) {
 			}
 			before := hostState(t, dir)
 			sb := newSandbox(t)
-			carry(t, open(t, from), sb, project.Carry{})
+			carry(t, open(t, from), sb, project.ImportOptions{})
 			same(t, "inside", sh(t, sb, "export LC_ALL=C; "+state), before)
 			same(t, "at home", hostState(t, dir), before)
 			same(t, "fsck inside", sh(t, sb, "git fsck --strict --no-progress --no-dangling 2>&1"), noteUnborn(name))
@@ -128,7 +128,7 @@ func TestCarryInInTheInstantOfTheIndex(t *testing.T) {
 	dir := newRepo(t)
 	sb := newSandbox(t)
 	run(t, dir, "sh", "-ec", racy)
-	carry(t, open(t, dir), sb, project.Carry{})
+	carry(t, open(t, dir), sb, project.ImportOptions{})
 	same(t, "file", sh(t, sb, "cat a.txt"), "ONE")
 }
 
@@ -144,7 +144,7 @@ func TestCarryInEmptyRepository(t *testing.T) {
 	dir := t.TempDir()
 	git(t, dir, "init", "-q")
 	sb := newSandbox(t)
-	carry(t, open(t, dir), sb, project.Carry{})
+	carry(t, open(t, dir), sb, project.ImportOptions{})
 	sh(t, sb, "echo 1 >f; git add f; git commit -q -m first")
 	if _, err := open(t, dir).Sync(t.Context(), sb, box); err != nil {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ func TestCarryInOtherObjectFormat(t *testing.T) {
 	dir := newRepo(t, "--object-format=sha256")
 	write(t, dir, "a.txt", "changed\n")
 	sb := newSandbox(t)
-	carry(t, open(t, dir), sb, project.Carry{})
+	carry(t, open(t, dir), sb, project.ImportOptions{})
 	same(t, "status", sh(t, sb, "git status --porcelain"), " M a.txt")
 	sh(t, sb, "echo 3 >c; git add c; git commit -q -m third")
 	if _, err := open(t, dir).Sync(t.Context(), sb, box); err != nil {
@@ -172,7 +172,7 @@ func TestCarryInShallow(t *testing.T) {
 	clone := filepath.Join(t.TempDir(), "shallow")
 	git(t, "/", "clone", "-q", "--depth=1", "file://"+dir, clone)
 	sb := newSandbox(t)
-	p := carry(t, open(t, clone), sb, project.Carry{})
+	p := carry(t, open(t, clone), sb, project.ImportOptions{})
 	if !p.Shallow {
 		t.Error("the plan does not say that it is shallow")
 	}
@@ -196,7 +196,7 @@ func TestCarryInSubmodules(t *testing.T) {
 	commit(t, filepath.Join(dir, "made"), "made")
 	before := git(t, dir, "status", "--porcelain")
 	sb := newSandbox(t)
-	p := carry(t, open(t, dir), sb, project.Carry{})
+	p := carry(t, open(t, dir), sb, project.ImportOptions{})
 	if !slices.Contains(p.Modules, "vendor/lib") || !slices.Contains(p.Modules, "made") {
 		t.Errorf("modules %q", p.Modules)
 	}
@@ -262,9 +262,9 @@ func TestCarryInFilesGitIgnores(t *testing.T) {
 	}
 	commitOnly(t, dir, ".worktreeinclude")
 	sb := newSandbox(t)
-	p := carry(t, open(t, dir), sb, project.Carry{Env: []string{".env*"}})
+	p := carry(t, open(t, dir), sb, project.ImportOptions{Env: []string{".env*"}})
 	same(t, "files", strings.Join(p.Files, " "), ".env app/.env.local certs/dev.pem")
-	same(t, "left", strings.Join(p.Left, " "), ".env.link")
+	same(t, "left", strings.Join(p.Skipped, " "), ".env.link")
 	same(t, "inside", sh(t, sb, "cat .env app/.env.local certs/dev.pem; stat -c %a .env app/.env.local certs/dev.pem; ls certs; git status --porcelain"),
 		"SECRET=1\nSECRET=2\nPEM\n600\n600\n600\ndev.pem")
 	same(t, "what git has of it inside", sh(t, sb, "git rev-list --all --objects; git cat-file --batch-all-objects --batch | grep -ac SECRET || true"), git(t, dir, "rev-list", "--all", "--objects")+"\n0")
@@ -277,9 +277,9 @@ func TestCarryInFilesGitIgnores(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, "another working tree", sh(t, sb, "cd .worktrees/x; cat .env app/.env.local; stat -c %a .env; git status --porcelain"), "SECRET=1\nSECRET=2\n600")
-	_, err := open(t, dir).Plan(t.Context(), project.Carry{Env: []string{"a\nb"}})
+	_, err := open(t, dir).PlanImport(t.Context(), project.ImportOptions{Env: []string{"a\nb"}})
 	is(t, err, atoll.ErrInvalid)
-	_, err = open(t, dir).CarryIn(t.Context(), newSandbox(t), project.Carry{Env: []string{".env*"}, MaxFiles: 10})
+	_, err = open(t, dir).Import(t.Context(), newSandbox(t), project.ImportOptions{Env: []string{".env*"}, MaxFiles: 10})
 	is(t, err, project.ErrTooLarge)
 }
 
@@ -296,9 +296,9 @@ func TestCarryInChooses(t *testing.T) {
 	git(t, dir, "tag", "v1")
 	write(t, dir, "a.txt", "dirty\n")
 	sb := newSandbox(t)
-	carry(t, open(t, dir), sb, project.Carry{Branches: []string{"wanted"}, Clean: true})
+	carry(t, open(t, dir), sb, project.ImportOptions{Branches: []string{"wanted"}, Clean: true})
 	same(t, "refs", sh(t, sb, "git for-each-ref --format='%(refname)'; git status --porcelain"), "refs/heads/main\nrefs/heads/wanted")
-	_, err := open(t, dir).Plan(t.Context(), project.Carry{Branches: []string{"nowhere"}})
+	_, err := open(t, dir).PlanImport(t.Context(), project.ImportOptions{Branches: []string{"nowhere"}})
 	is(t, err, atoll.ErrNotFound)
 }
 
@@ -316,7 +316,7 @@ func TestCarryInManyFiles(t *testing.T) {
 	run(t, dir, "sh", "-c", "git fast-import --quiet <"+stream+" && git reset -q --hard")
 	write(t, dir, "d7/f7", "changed\n")
 	sb := newSandbox(t)
-	carry(t, open(t, dir), sb, project.Carry{})
+	carry(t, open(t, dir), sb, project.ImportOptions{})
 	same(t, "count", sh(t, sb, "git ls-files | wc -l; git status --porcelain"), fmt.Sprint(count+3)+"\n M d7/f7")
 	sh(t, sb, "echo x >d8/f8; git commit -qm one d8/f8")
 	if _, err := open(t, dir).Sync(t.Context(), sb, box); err != nil {
@@ -374,7 +374,7 @@ func TestPlanRefuses(t *testing.T) {
 		if out, err := naive(t, dir, "merge", "main"); err == nil {
 			t.Fatal(out)
 		}
-		_, err := open(t, dir).Plan(t.Context(), project.Carry{})
+		_, err := open(t, dir).PlanImport(t.Context(), project.ImportOptions{})
 		is(t, err, project.ErrConflict)
 	})
 	t.Run("Partial", func(t *testing.T) {
@@ -382,7 +382,7 @@ func TestPlanRefuses(t *testing.T) {
 		git(t, dir, "config", "uploadpack.allowFilter", "true")
 		clone := filepath.Join(t.TempDir(), "partial")
 		git(t, "/", "clone", "-q", "--filter=blob:none", "file://"+dir, clone)
-		_, err := open(t, clone).Plan(t.Context(), project.Carry{})
+		_, err := open(t, clone).PlanImport(t.Context(), project.ImportOptions{})
 		is(t, err, atoll.ErrUnsupported)
 	})
 }
@@ -396,7 +396,7 @@ func TestCarryInWhereGitIsMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = sb.Destroy(context.WithoutCancel(t.Context())) }()
-	_, err = open(t, dir).CarryIn(t.Context(), sb, project.Carry{})
+	_, err = open(t, dir).Import(t.Context(), sb, project.ImportOptions{})
 	is(t, err, project.ErrNoGit)
 }
 
@@ -417,7 +417,7 @@ func TestCarryInWhereTheShellIsMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = sb.Destroy(context.WithoutCancel(t.Context())) }()
-	_, err = open(t, newRepo(t)).CarryIn(t.Context(), sb, project.Carry{})
+	_, err = open(t, newRepo(t)).Import(t.Context(), sb, project.ImportOptions{})
 	is(t, err, project.ErrNoShell)
 	if entries, err := atoll.ReadDir(t.Context(), sb, project.Workspace); err != nil || len(entries) > 0 {
 		t.Errorf("it was begun all the same: %v, %v", entries, err)
@@ -428,11 +428,11 @@ func TestCarryInOverFilesIsRefused(t *testing.T) {
 	dir := newRepo(t)
 	sb := newSandbox(t)
 	sh(t, sb, "mkdir lost+found; echo mine >mine")
-	_, err := open(t, dir).CarryIn(t.Context(), sb, project.Carry{})
+	_, err := open(t, dir).Import(t.Context(), sb, project.ImportOptions{})
 	is(t, err, atoll.ErrExists)
 	same(t, "file", sh(t, sb, "ls -A; cat mine"), "lost+found\nmine\nmine")
 	sh(t, sb, "rm mine")
-	carry(t, open(t, dir), sb, project.Carry{})
+	carry(t, open(t, dir), sb, project.ImportOptions{})
 }
 
 // cut is a sandbox whose Execs fail from one on.
@@ -460,7 +460,7 @@ func TestCarryInBeginsAnew(t *testing.T) {
 	before := hostState(t, dir)
 	sb := newSandbox(t)
 	for n := 0; ; n++ {
-		_, err := open(t, dir).CarryIn(t.Context(), &cut{sb, n}, project.Carry{})
+		_, err := open(t, dir).Import(t.Context(), &cut{sb, n}, project.ImportOptions{})
 		if err == nil {
 			break
 		}
@@ -472,13 +472,13 @@ func TestCarryInBeginsAnew(t *testing.T) {
 	same(t, "inside", sh(t, sb, "export LC_ALL=C; "+state), before)
 	// Who was killed before he knew finds that it is there, and leaves it alone.
 	sh(t, sb, "echo mine >mine.txt")
-	if _, err := open(t, dir).CarryIn(t.Context(), sb, project.Carry{}); err != nil {
+	if _, err := open(t, dir).Import(t.Context(), sb, project.ImportOptions{}); err != nil {
 		t.Error(err)
 	}
 	same(t, "what is inside", sh(t, sb, "cat mine.txt a.txt"), "mine\nstaged")
 	refused := func(what string) {
 		t.Helper()
-		_, err := open(t, dir).CarryIn(t.Context(), sb, project.Carry{})
+		_, err := open(t, dir).Import(t.Context(), sb, project.ImportOptions{})
 		if err == nil {
 			t.Error(what)
 		}

@@ -16,11 +16,11 @@ import (
 // work.
 const importedWork = kindImported + "work"
 
-// Keep records on the host the uncommitted work that a plan imports into the sandbox of a name: as the
+// Record records on the host the uncommitted work that a plan imports into the sandbox of a name: as the
 // commit refs/sandbox/NAME/carried/work, whose first parent is HEAD and whose second parent, if there
 // are staged changes, has these. With it a Sync can tell which files of the host were worked on inside
 // since they were imported. A plan without such work removes the record of an earlier sandbox.
-func (p *Plan) Keep(ctx context.Context, name string) error {
+func (p *ImportPlan) Record(ctx context.Context, name string) error {
 	if err := checkSandboxName(name); err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (p *Plan) Keep(ctx context.Context, name string) error {
 }
 
 // keepObjects stores a commit of the uncommitted work in the repository.
-func (p *Plan) keepObjects(ctx context.Context) (string, error) {
+func (p *ImportPlan) keepObjects(ctx context.Context) (string, error) {
 	r := p.repo
 	git := r.withObjects(p.state.objects).withEnv(identity...)
 	args := []string{"commit-tree", p.Tree, "-m", "work that went in", "-p", p.Commit}
@@ -64,8 +64,8 @@ func (p *Plan) keepObjects(ctx context.Context) (string, error) {
 	return commit, err
 }
 
-// ForgetCarried removes the record of Keep. Copies of it among rescued work stay.
-func (r *Repo) ForgetCarried(ctx context.Context, name string) error {
+// ForgetImport removes the record of Keep. Copies of it among rescued work stay.
+func (r *Repo) ForgetImport(ctx context.Context, name string) error {
 	if err := checkSandboxName(name); err != nil {
 		return err
 	}
@@ -79,10 +79,10 @@ func (r *Repo) ForgetCarried(ctx context.Context, name string) error {
 
 // commitOrigin describes where a commit from a sandbox comes from.
 type commitOrigin struct {
-	name     string   // of the sandbox
-	imported string   // see Fetch.Carried
-	fetched  *Fetched // nil: the sandbox was not examined
-	tip      string   // the commit
+	name     string       // of the sandbox
+	imported string       // see Fetch.Carried
+	fetched  *FetchResult // nil: the sandbox was not examined
+	tip      string       // the commit
 }
 
 // overwritable are files of the host whose imported uncommitted work is contained in a commit.
@@ -95,7 +95,7 @@ type overwritable struct {
 // committed: the commit is the tip of the main working tree, where they were imported; they have no
 // later uncommitted changes there; nothing is stashed; and the host has not committed them since.
 func (r *Repo) findOverwritable(ctx context.Context, q *quarantine, head Head, o commitOrigin) (t overwritable, err error) {
-	if o.imported == "" || o.fetched == nil || o.fetched.Stashed || head.Commit == "" || o.tip != o.fetched.Tip && o.tip != o.fetched.Work || r.isMerging() {
+	if o.imported == "" || o.fetched == nil || o.fetched.Stashed || head.Commit == "" || o.tip != o.fetched.TipCommit && o.tip != o.fetched.WorkCommit || r.isMerging() {
 		return t, nil
 	}
 	commit, err := r.resolveRevision(ctx, refPrefix(o.name)+importedWork+"^{commit}")
@@ -107,8 +107,8 @@ func (r *Repo) findOverwritable(ctx context.Context, q *quarantine, head Head, o
 	}
 	var went, before, ours, comes, there map[string]string
 	inside := o.tip
-	if o.fetched.Work != "" {
-		inside = o.fetched.Work
+	if o.fetched.WorkCommit != "" {
+		inside = o.fetched.WorkCommit
 	}
 	for _, l := range []struct {
 		to     *map[string]string
@@ -207,22 +207,22 @@ func (r *Repo) withBuiltTree(ctx context.Context, onto string, files map[string]
 // fastForwardOver fast-forwards and overwrites files that equal the imported work. For git these files
 // are part of the tree from which it moves: it checks that all of them still are before it changes the
 // first.
-func (r *Repo) fastForwardOver(ctx context.Context, git host, head Head, res *Result) error {
-	if err := r.keepImported(ctx, res.Kept, res.overwritable); err != nil {
+func (r *Repo) fastForwardOver(ctx context.Context, git host, head Head, res *SyncResult) error {
+	if err := r.keepImported(ctx, res.RescueRef, res.overwritable); err != nil {
 		return err
 	}
 	files := make(map[string]string)
-	for _, name := range res.Over {
+	for _, name := range res.Overwritten {
 		files[name] = res.overwritable.files[name]
 	}
 	return r.withBuiltTree(ctx, head.Commit, files, func(objects, tree string) error {
-		if err := r.stageFiles(ctx, slices.Concat(res.equal, res.Over)); err != nil {
+		if err := r.stageFiles(ctx, slices.Concat(res.equal, res.Overwritten)); err != nil {
 			return err
 		}
-		err := git.withEnv("GIT_OBJECT_DIRECTORY="+objects, alternatesEnv(filepath.Join(r.common, "objects"))).run(ctx, nil, nil, "read-tree", "-m", "-u", tree, res.To)
+		err := git.withEnv("GIT_OBJECT_DIRECTORY="+objects, alternatesEnv(filepath.Join(r.common, "objects"))).run(ctx, nil, nil, "read-tree", "-m", "-u", tree, res.NewCommit)
 		if err != nil {
 			return r.wrapDirty(err)
 		}
-		return r.updateRefs(ctx, []Update{{Ref: "refs/heads/" + res.Into, Old: res.From, New: res.To}}, "atoll: fast-forward")
+		return r.updateRefs(ctx, []Update{{Ref: "refs/heads/" + res.TargetBranch, Old: res.OldCommit, New: res.NewCommit}}, "atoll: fast-forward")
 	})
 }

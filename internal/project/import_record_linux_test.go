@@ -12,7 +12,7 @@ import (
 
 // carriedIn makes a repository, has shell text leave uncommitted work in it, and
 // carries that into a sandbox, as 'atoll up' does.
-func carriedIn(t *testing.T, sb atoll.Sandbox, dirty string) (dir string, r *project.Repo, f project.Fetch) {
+func carriedIn(t *testing.T, sb atoll.Sandbox, dirty string) (dir string, r *project.Repo, f project.FetchOptions) {
 	t.Helper()
 	dir = newRepo(t)
 	run(t, dir, "sh", "-ec", dirty+"\n:")
@@ -20,15 +20,15 @@ func carriedIn(t *testing.T, sb atoll.Sandbox, dirty string) (dir string, r *pro
 	return dir, r, carryAndKeep(t, r, sb)
 }
 
-func carryAndKeep(t *testing.T, r *project.Repo, sb atoll.Sandbox) project.Fetch {
+func carryAndKeep(t *testing.T, r *project.Repo, sb atoll.Sandbox) project.FetchOptions {
 	t.Helper()
-	p, err := r.Plan(t.Context(), project.Carry{})
+	p, err := r.PlanImport(t.Context(), project.ImportOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	f := box
-	f.Carried = p.Tree
-	for _, err := range []error{p.Into(t.Context(), sb), p.Keep(t.Context(), f.Name), p.Close()} {
+	f.ImportedTree = p.Tree
+	for _, err := range []error{p.Execute(t.Context(), sb), p.Record(t.Context(), f.Name), p.Close()} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,18 +92,18 @@ func TestSyncOverWhatWentIn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			same(t, "what is gone over", strings.Join(res.Over, " "), strings.Join(would.Over, " "))
+			same(t, "what is gone over", strings.Join(res.Overwritten, " "), strings.Join(would.Overwritten, " "))
 			say := run(t, dir, "sh", "-c", `printf '%s %s ' "$(git branch --show-current)" "$(git log -1 --format=%s)"; printf '|'; git status --porcelain -uall -z | tr '\0' '|'; echo '|'`)
 			same(t, "the host", say, c.after)
 			same(t, "tip", git(t, dir, "rev-parse", "HEAD"), sh(t, sb, "git rev-parse HEAD"))
 			same(t, "fsck", git(t, dir, "fsck", "--strict", "--no-progress", "--no-dangling"), "")
 			same(t, "left over", strings.Join(glob(t, dir+"/.git/objects/tmp_*"), " "), "")
-			if len(res.Over) == 0 {
-				same(t, "kept", res.Kept, "")
+			if len(res.Overwritten) == 0 {
+				same(t, "kept", res.RescueRef, "")
 				return
 			}
 			saved, err := r.Rescues(t.Context(), "box")
-			if err != nil || len(saved) != 1 || saved[0].Refs[0] != res.Kept {
+			if err != nil || len(saved) != 1 || saved[0].Refs[0] != res.RescueRef {
 				t.Errorf("rescues %v, %v", saved, err)
 			}
 			if _, err := r.Restore(t.Context(), "box", saved[0].Time, "rescued/"); err != nil {
@@ -249,7 +249,7 @@ func TestWhatWentInOfALinkedTree(t *testing.T) {
 	same(t, "file", read(t, dir, "a.txt"), "ours\ntheirs\n")
 	same(t, "status", git(t, dir, "status", "--porcelain"), "")
 	same(t, "file of main", read(t, main, "a.txt"), "of main\n")
-	if err := r.ForgetCarried(t.Context(), "box"); err != nil {
+	if err := r.ForgetImport(t.Context(), "box"); err != nil {
 		t.Fatal(err)
 	}
 	same(t, "what is kept of it", git(t, dir, "for-each-ref", "refs/sandbox/box/carried"), "")
@@ -283,7 +283,7 @@ func TestSyncOverASubmodule(t *testing.T) {
 
 // TestJoinOverWhatWentIn: merge and apply, as a sync.
 func TestJoinOverWhatWentIn(t *testing.T) {
-	type join = func(*project.Repo, context.Context, project.Merge) (*project.Merged, error)
+	type join = func(*project.Repo, context.Context, project.MergeOptions) (*project.MergeResult, error)
 	sb := newSandbox(t)
 	merge, apply := (*project.Repo).Merge, (*project.Repo).Apply
 	for name, c := range map[string]struct {
@@ -303,7 +303,7 @@ func TestJoinOverWhatWentIn(t *testing.T) {
 		"ApplyWork":       {apply, ourWork, "echo theirs >>a.txt; echo theirs >>n.txt", "", "wip/main", nil, " M a.txt\n M b.txt\n?? link\n?? n.txt\n?? sub/deep\none\nours\ntheirs", true},
 		"ApplyStaged":     {apply, "echo ours >>a.txt; git add a.txt", "echo theirs >>a.txt", "", "wip/main", nil, "MM a.txt\none\nours\ntheirs", true},
 		"ApplyWhatIsHere": {apply, ourWork, "echo x >x", "", "wip/main", nil, " M a.txt\n M b.txt\n?? link\n?? n.txt\n?? sub/deep\n?? x\none\nours", false},
-		"ApplyNothing":    {apply, ourWork, "", "", "wip/main", project.ErrNothing, "", false},
+		"ApplyNothing":    {apply, ourWork, "", "", "wip/main", project.ErrNoNewWork, "", false},
 		"ApplyRemoved":    {apply, ourWork, "git add -A; git commit -q -m s; git rm -q a.txt; git commit -q -m third", "echo n >a", "main", nil, " D a.txt\n M b.txt\n?? a\n?? link\n?? n.txt\n?? sub/deep\n", true},
 		"ApplyChanged":    {apply, "echo ours >>a.txt", "echo theirs >>a.txt", "echo later >>a.txt", "wip/main", project.ErrConflict, "", false},
 	} {
@@ -318,7 +318,7 @@ func TestJoinOverWhatWentIn(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := hostState(t, dir)
-			m := project.Merge{Name: "box", Branch: c.branch, Carried: f.Carried, Fetched: got}
+			m := project.MergeOptions{Name: "box", Branch: c.branch, ImportedTree: f.ImportedTree, Fetched: got}
 			for _, m.DryRun = range []bool{true, false} {
 				res, err := c.do(r, t.Context(), m)
 				if c.want != nil {
@@ -330,11 +330,11 @@ func TestJoinOverWhatWentIn(t *testing.T) {
 					same(t, "the host", hostState(t, dir), before)
 					continue
 				}
-				if (len(res.Over) > 0) != c.over || (res.Kept != "") != c.over {
-					t.Errorf("went over %q, kept as %q", res.Over, res.Kept)
+				if (len(res.Overwritten) > 0) != c.over || (res.RescueRef != "") != c.over {
+					t.Errorf("went over %q, kept as %q", res.Overwritten, res.RescueRef)
 				}
 				if c.over {
-					same(t, "what is kept", git(t, dir, "ls-tree", "-r", res.Kept), ours)
+					same(t, "what is kept", git(t, dir, "ls-tree", "-r", res.RescueRef), ours)
 				}
 				same(t, "the host", strings.TrimSuffix(run(t, dir, "sh", "-c", "git status --porcelain -uall; cat a.txt 2>/dev/null || :"), "\n"), strings.TrimSuffix(c.after, "\n"))
 				same(t, "fsck", git(t, dir, "fsck", "--strict", "--no-progress", "--no-dangling"), "")
@@ -363,10 +363,10 @@ func TestWorkOfAnotherTreeWaits(t *testing.T) {
 	waits := func() bool {
 		t.Helper()
 		res, err := r.Sync(t.Context(), sb, f)
-		if err != nil && !errors.Is(err, project.ErrNothing) {
+		if err != nil && !errors.Is(err, project.ErrNoNewWork) {
 			t.Fatal(err)
 		}
-		return res.Waits
+		return res.PendingWork
 	}
 	if waits() {
 		t.Error("nobody has done anything, and work waits")

@@ -13,8 +13,8 @@ const (
 	LabelMode = "atoll.project.mode" // a Mode
 	LabelPort = "atoll.project.port" // port of the project's plain host name; none: the first one opened
 
-	// LabelCarried is Plan.Tree of the imported work; none: no uncommitted work.
-	LabelCarried = "atoll.project.carried"
+	// LabelImported is Plan.Tree of the imported work; none: no uncommitted work.
+	LabelImported = "atoll.project.carried"
 
 	// LabelPorts has the names of ports: "3000=web,3001=api".
 	LabelPorts = "atoll.project.ports"
@@ -24,7 +24,7 @@ const (
 // StagePrepare with a slash and the number of the next step. A finished sandbox has no such label.
 const (
 	LabelStage   = "atoll.project.stage"
-	StageCarry   = "carry"
+	StageImport  = "carry"
 	StagePrepare = "prepare"
 )
 

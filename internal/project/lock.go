@@ -68,7 +68,7 @@ func (r *Repo) withLock(ctx context.Context, refs []string, do func(*Repo) error
 // wrapFullDisk makes an error of a full disk ErrFull.
 func (r *Repo) wrapFullDisk(err error) error {
 	if serr := r.checkWritable(); serr != nil {
-		return fmt.Errorf("%w: it can't be written: %w", ErrFull, errors.Join(err, serr))
+		return fmt.Errorf("%w: it can't be written: %w", ErrDiskFull, errors.Join(err, serr))
 	}
 	return err
 }

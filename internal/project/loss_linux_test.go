@@ -38,13 +38,13 @@ func lossChild(t *testing.T, what string) {
 	r := open(t, os.Getenv("ATOLL_LOSS_DIR"))
 	switch what {
 	case "carry":
-		_, err = r.CarryIn(t.Context(), sb, project.Carry{})
+		_, err = r.Import(t.Context(), sb, project.ImportOptions{})
 	case "sync":
 		_, err = r.Sync(t.Context(), sb, box)
 	case "rescue":
 		_, err = r.Rescue(t.Context(), sb, box)
 	case "merge":
-		_, err = r.Merge(t.Context(), project.Merge{Name: "box", Branch: "main"})
+		_, err = r.Merge(t.Context(), project.MergeOptions{Name: "box", Branch: "main"})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +131,7 @@ func TestKilledAtAnyInstant(t *testing.T) {
 			sh(t, sb, "find . -mindepth 1 -delete")
 			killed(t, "carry", d, sb, dir, time.Duration(random.Int64N(int64(whole))), n%2 == 0)
 			same(t, "the host", hostState(t, dir), before)
-			_, err := open(t, dir).CarryIn(t.Context(), sb, project.Carry{})
+			_, err := open(t, dir).Import(t.Context(), sb, project.ImportOptions{})
 			if err != nil && !errors.Is(err, atoll.ErrExists) {
 				t.Fatal(err)
 			}
@@ -144,7 +144,7 @@ func TestKilledAtAnyInstant(t *testing.T) {
 		git(t, dir, "stash", "-q")
 		d, sb := lossSandbox(t)
 		r := open(t, dir)
-		carry(t, r, sb, project.Carry{})
+		carry(t, r, sb, project.ImportOptions{})
 		write(t, dir, "a.txt", "dirty, of the host\n")
 		write(t, dir, "u.txt", "untracked, of the host\n")
 		stash := git(t, dir, "rev-parse", "refs/stash")
@@ -183,7 +183,7 @@ func TestKilledAtAnyInstant(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-			} else if err != nil && !errors.Is(err, project.ErrNothing) {
+			} else if err != nil && !errors.Is(err, project.ErrNoNewWork) {
 				t.Fatal(err)
 			}
 			same(t, "main", git(t, dir, "rev-parse", "main"), sh(t, sb, "git rev-parse main"))
@@ -243,7 +243,7 @@ func TestHostWithoutSpace(t *testing.T) {
 	}
 	dir := newRepo(t)
 	d, sb := lossSandbox(t)
-	carry(t, open(t, dir), sb, project.Carry{})
+	carry(t, open(t, dir), sb, project.ImportOptions{})
 	sh(t, sb, "head -c 1000000 /dev/urandom >big; git add big; git commit -qm big")
 	before := hostState(t, dir)
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestHostWithoutSpace$")

@@ -10,8 +10,8 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/suggest"
 )
 
-// Merge describes what to merge into the host's branch.
-type Merge struct {
+// MergeOptions describes what to merge into the host's branch.
+type MergeOptions struct {
 	Name    string // name of the sandbox
 	Branch  string // fetched branch of the sandbox; "wip/BRANCH": with uncommitted work
 	Tip     string // commit that was reviewed; another one is ErrMoved; empty: any
@@ -19,27 +19,27 @@ type Merge struct {
 	Message string // commit message; empty: a default
 	Limits  Limits
 
-	Carried string   // see Fetch.Carried
-	Fetched *Fetched // result of a fetch just before; nil: none, and no imported file is overwritten
+	ImportedTree string       // see Fetch.Carried
+	Fetched      *FetchResult // result of a fetch just before; nil: none, and no imported file is overwritten
 }
 
-// Merged is the result of a merge, or of its dry run.
-type Merged struct {
-	Into      string   // branch of the host's working tree
-	Tip       string   // merged commit
-	Commit    string   // new commit of the branch; empty: after a dry run or a conflict
-	Forward   bool     // it was a fast-forward
-	Conflicts []string // files with conflicts, safe to print
-	Files     int
-	Risks     []Risk
-	Over      []string // see Result
-	Kept      string
+// MergeResult is the result of a merge, or of its dry run.
+type MergeResult struct {
+	TargetBranch string   // branch of the host's working tree
+	Tip          string   // merged commit
+	Commit       string   // new commit of the branch; empty: after a dry run or a conflict
+	FastForward  bool     // it was a fast-forward
+	Conflicts    []string // files with conflicts, safe to print
+	Files        int
+	Risks        []Risk
+	Overwritten  []string // see Result
+	RescueRef    string
 }
 
 // Merge merges what was fetched from a sandbox into the branch of the host's working tree, whatever its
 // name. A conflict is ErrConflict, with the files in Merged. After any error nothing has changed.
 // ErrNothing: the branch contains everything. ErrDirty: files would be overwritten.
-func (r *Repo) Merge(ctx context.Context, m Merge) (*Merged, error) {
+func (r *Repo) Merge(ctx context.Context, m MergeOptions) (*MergeResult, error) {
 	res, err := r.mergeBranch(ctx, m)
 	if err != nil {
 		return res, &atoll.Error{Op: "merge", ID: m.Name, Err: err}
@@ -48,7 +48,7 @@ func (r *Repo) Merge(ctx context.Context, m Merge) (*Merged, error) {
 }
 
 // resolveFetched returns the commit that was fetched as the branch.
-func (r *Repo) resolveFetched(ctx context.Context, m Merge) (string, error) {
+func (r *Repo) resolveFetched(ctx context.Context, m MergeOptions) (string, error) {
 	if err := checkSandboxName(m.Name); err != nil {
 		return "", err
 	}
@@ -78,8 +78,8 @@ func (r *Repo) explainNoBranch(ctx context.Context, name, branch string) error {
 	return fmt.Errorf("branch %s of the sandbox: %w%s; there is: %s", branch, atoll.ErrNotFound, suggest.Hint(branch, all), summarizeNames(all))
 }
 
-func (r *Repo) mergeBranch(ctx context.Context, m Merge) (*Merged, error) {
-	res := &Merged{}
+func (r *Repo) mergeBranch(ctx context.Context, m MergeOptions) (*MergeResult, error) {
+	res := &MergeResult{}
 	var err error
 	if res.Tip, err = r.resolveFetched(ctx, m); err != nil {
 		return res, err
@@ -88,7 +88,7 @@ func (r *Repo) mergeBranch(ctx context.Context, m Merge) (*Merged, error) {
 	if err != nil {
 		return res, err
 	}
-	res.Into = head.Branch
+	res.TargetBranch = head.Branch
 	switch {
 	case head.Branch == "":
 		return res, fmt.Errorf("%w: the host's HEAD is commit %.12s; check out a branch", ErrDetached, head.Commit)
@@ -101,24 +101,24 @@ func (r *Repo) mergeBranch(ctx context.Context, m Merge) (*Merged, error) {
 		return res, err
 	}
 	if !ahead {
-		return res, ErrNothing
+		return res, ErrNoNewWork
 	}
 	commit, err := r.buildMerge(ctx, q, head, res, m)
 	if err != nil {
 		return res, err
 	}
-	described := &Result{To: commit, Into: head.Branch, From: head.Commit, origin: m.commitOrigin(res.Tip)}
+	described := &SyncResult{NewCommit: commit, TargetBranch: head.Branch, OldCommit: head.Commit, origin: m.commitOrigin(res.Tip)}
 	if err := q.describeChanges(ctx, described, head, m.Limits.orDefault()); err != nil {
 		return res, err
 	}
 	res.Files, res.Risks = described.Files, described.Risks
 	err = r.checkApplicable(ctx, q, head, described)
-	res.Over = described.Over
+	res.Overwritten = described.Overwritten
 	if err != nil || m.DryRun {
 		return res, err
 	}
 	err = r.moveForward(ctx, head, described)
-	res.Kept = described.Kept
+	res.RescueRef = described.RescueRef
 	if err != nil {
 		return res, err
 	}
@@ -126,19 +126,19 @@ func (r *Repo) mergeBranch(ctx context.Context, m Merge) (*Merged, error) {
 	return res, nil
 }
 
-func (m Merge) commitOrigin(tip string) commitOrigin {
-	return commitOrigin{name: m.Name, imported: m.Carried, fetched: m.Fetched, tip: tip}
+func (m MergeOptions) commitOrigin(tip string) commitOrigin {
+	return commitOrigin{name: m.Name, imported: m.ImportedTree, fetched: m.Fetched, tip: tip}
 }
 
 // buildMerge returns the commit that contains both sides: the tip if it contains the host's commit, else
 // a new merge commit.
-func (r *Repo) buildMerge(ctx context.Context, q *quarantine, head Head, res *Merged, m Merge) (string, error) {
+func (r *Repo) buildMerge(ctx context.Context, q *quarantine, head Head, res *MergeResult, m MergeOptions) (string, error) {
 	behind, err := q.isNotAncestor(ctx, head.Commit, res.Tip)
 	if err != nil {
 		return "", err
 	}
 	if !behind {
-		res.Forward = true
+		res.FastForward = true
 		return res.Tip, nil
 	}
 	settings, err := r.disableFilters(ctx)
@@ -194,7 +194,7 @@ func (r *Repo) authorEnv(ctx context.Context) ([]string, error) {
 // staging or committing them. It applies all or, if a part does not fit, none: ErrConflict. A file that
 // still equals the import is changed to the sandbox's version; a file that equals the sandbox's version
 // stays. The risks are those of the changes.
-func (r *Repo) Apply(ctx context.Context, m Merge) (*Merged, error) {
+func (r *Repo) Apply(ctx context.Context, m MergeOptions) (*MergeResult, error) {
 	res, err := r.applyBranch(ctx, m)
 	if err != nil {
 		return res, &atoll.Error{Op: "apply", ID: m.Name, Err: err}
@@ -202,8 +202,8 @@ func (r *Repo) Apply(ctx context.Context, m Merge) (*Merged, error) {
 	return res, nil
 }
 
-func (r *Repo) applyBranch(ctx context.Context, m Merge) (*Merged, error) {
-	res := &Merged{}
+func (r *Repo) applyBranch(ctx context.Context, m MergeOptions) (*MergeResult, error) {
+	res := &MergeResult{}
 	var err error
 	if res.Tip, err = r.resolveFetched(ctx, m); err != nil {
 		return res, err
@@ -212,7 +212,7 @@ func (r *Repo) applyBranch(ctx context.Context, m Merge) (*Merged, error) {
 	if err != nil {
 		return res, err
 	}
-	res.Into = head.Branch
+	res.TargetBranch = head.Branch
 	q := &quarantine{host: r.host.withEnv(allocLimit), repo: r}
 	if err := q.checkSize(ctx, res.Tip, m.Limits.orDefault()); err != nil {
 		return res, err
@@ -230,7 +230,7 @@ func (r *Repo) applyBranch(ctx context.Context, m Merge) (*Merged, error) {
 		return res, err
 	}
 	if res.Files = len(changes); res.Files == 0 {
-		return res, ErrNothing
+		return res, ErrNoNewWork
 	}
 	if res.Risks, err = q.findRisks(ctx, changes); err != nil {
 		return res, err
@@ -254,14 +254,14 @@ func (r *Repo) applyBranch(ctx context.Context, m Merge) (*Merged, error) {
 			return err
 		}
 		if res.Files = len(changes); res.Files == 0 {
-			return ErrNothing
+			return ErrNoNewWork
 		}
-		if len(res.Over) > 0 && !m.DryRun {
+		if len(res.Overwritten) > 0 && !m.DryRun {
 			ref := rescueRefForImport(m.Name)
 			if err := r.keepImported(ctx, ref, t); err != nil {
 				return err
 			}
-			res.Kept = ref
+			res.RescueRef = ref
 		}
 		return r.applyPatch(ctx, git, tree, res.Tip, m.DryRun)
 	})
@@ -269,7 +269,7 @@ func (r *Repo) applyBranch(ctx context.Context, m Merge) (*Merged, error) {
 
 // findCompatible returns the uncommitted files of the host that do not prevent the changes, because they
 // equal the sandbox's version or the import: their modes and objects by name.
-func (r *Repo) findCompatible(ctx context.Context, q *quarantine, head Head, changes []change, res *Merged, m Merge) (had map[string]string, t overwritable, err error) {
+func (r *Repo) findCompatible(ctx context.Context, q *quarantine, head Head, changes []change, res *MergeResult, m MergeOptions) (had map[string]string, t overwritable, err error) {
 	dirty, err := r.listDirty(ctx)
 	if err != nil {
 		return nil, t, err
@@ -295,7 +295,7 @@ func (r *Repo) findCompatible(ctx context.Context, q *quarantine, head Head, cha
 		switch {
 		case now[name] == comes[name]:
 		case ok && went == now[name]:
-			res.Over = append(res.Over, name)
+			res.Overwritten = append(res.Overwritten, name)
 		default:
 			continue
 		}

@@ -19,10 +19,10 @@ const (
 
 const lastPort = FirstPort + PortBlock*maxTrees // first port of the last block
 
-// Port returns the first port of a branch's working tree, and assigns it if there is none. The main
+// AssignPort returns the first port of a branch's working tree, and assigns it if there is none. The main
 // working tree and an empty branch have FirstPort. The value is stored inside and therefore untrusted, but
 // programs inside can only spoil their own port.
-func Port(ctx context.Context, sb atoll.Sandbox, branch string) (int, error) {
+func AssignPort(ctx context.Context, sb atoll.Sandbox, branch string) (int, error) {
 	port, err := guest{sb: sb, dir: Workspace}.findPort(ctx, branch)
 	if err != nil {
 		return 0, &atoll.Error{Op: "port", ID: sb.ID(), Err: err}

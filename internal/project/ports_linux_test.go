@@ -14,7 +14,7 @@ func TestPorts(t *testing.T) {
 	ctx := t.Context()
 	port := func(branch string, want int) {
 		t.Helper()
-		got, err := project.Port(ctx, sb, branch)
+		got, err := project.AssignPort(ctx, sb, branch)
 		if err != nil || got != want {
 			t.Errorf("port of %q: %d, %v; want %d", branch, got, err, want)
 		}
@@ -41,7 +41,7 @@ func TestPorts(t *testing.T) {
 	if _, err := project.AddWorktree(ctx, sb, "feature/x"); err != nil {
 		t.Fatal(err)
 	}
-	if err := project.RemoveWorktree(ctx, sb, "feature/x", project.Keep); err != nil {
+	if err := project.RemoveWorktree(ctx, sb, "feature/x", project.KeepWork); err != nil {
 		t.Fatal(err)
 	}
 	port("third", 3010) // it was free again
@@ -55,7 +55,7 @@ func TestPorts(t *testing.T) {
 	port("third", 3010)
 	sh(t, sb, "git config atoll-terminal.third.is '../../etc'")
 	name("third", "box-third")
-	_, err := project.Port(ctx, sb, "a b")
+	_, err := project.AssignPort(ctx, sb, "a b")
 	is(t, err, atoll.ErrInvalid)
 }
 
@@ -67,14 +67,14 @@ func TestPortsAtOnce(t *testing.T) {
 	for i := range got {
 		wg.Go(func() {
 			var err error
-			if got[i], err = project.Port(t.Context(), sb, "b"+string(rune('0'+i))); err != nil {
+			if got[i], err = project.AssignPort(t.Context(), sb, "b"+string(rune('0'+i))); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	wg.Wait()
 	for i := range got {
-		if again, err := project.Port(t.Context(), sb, "b"+string(rune('0'+i))); err != nil || again != got[i] {
+		if again, err := project.AssignPort(t.Context(), sb, "b"+string(rune('0'+i))); err != nil || again != got[i] {
 			t.Errorf("b%d had %d and has %d, %v", i, got[i], again, err)
 		}
 	}

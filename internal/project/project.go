@@ -28,7 +28,7 @@ var (
 	ErrNoGit        error = &reason{"no git", atoll.ErrUnavailable}                   // on the host, or in the sandbox
 	ErrNoShell      error = &reason{"no shell", atoll.ErrUnavailable}                 // in the sandbox
 	ErrBare         error = &reason{"bare repository", atoll.ErrInvalid}              // it has no working tree
-	ErrNothing      error = &reason{"nothing new", atoll.ErrNotFound}                 // the sandbox has no new work
+	ErrNoNewWork    error = &reason{"nothing new", atoll.ErrNotFound}                 // the sandbox has no new work
 	ErrDirty        error = &reason{"uncommitted work", atoll.ErrState}               // on the host, in files that would be written
 	ErrDiverged     error = &reason{"branches diverged", atoll.ErrState}              // both sides have commits
 	ErrConflict     error = &reason{"merge conflict", atoll.ErrState}                 // git can't merge the two
@@ -36,7 +36,7 @@ var (
 	ErrDetached     error = &reason{"no branch", atoll.ErrState}                      // HEAD is a commit
 	ErrUnsafe       error = &reason{"unsafe content", atoll.ErrDenied}                // git's checks refuse what the sandbox sent
 	ErrTooLarge     error = &reason{"too large", atoll.ErrQuota}                      // more data than the limits allow
-	ErrFull         error = &reason{"no space on the host", ErrTooLarge}              // the host's disk is full
+	ErrDiskFull     error = &reason{"no space on the host", ErrTooLarge}              // the host's disk is full
 	ErrLocked       error = &reason{"locked", atoll.ErrState}                         // another git works on the host's repository, or was killed
 	ErrMoved        error = &reason{"changed meanwhile", atoll.ErrState}              // by another process; trying again may work
 )

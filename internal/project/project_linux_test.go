@@ -140,9 +140,9 @@ func sh(t testing.TB, sb atoll.Sandbox, text string) string {
 	return strings.TrimSuffix(string(exit.Stdout), "\n")
 }
 
-func carry(t testing.TB, r *project.Repo, sb atoll.Sandbox, c project.Carry) *project.Plan {
+func carry(t testing.TB, r *project.Repo, sb atoll.Sandbox, c project.ImportOptions) *project.ImportPlan {
 	t.Helper()
-	p, err := r.CarryIn(t.Context(), sb, c)
+	p, err := r.Import(t.Context(), sb, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,13 +163,13 @@ func is(t testing.TB, err, want error) {
 	}
 }
 
-var box = project.Fetch{Name: "box"}
+var box = project.FetchOptions{Name: "box"}
 
 func TestThereAndBack(t *testing.T) {
 	dir := newRepo(t)
 	sb := newSandbox(t)
 	r := open(t, filepath.Join(dir))
-	carry(t, r, sb, project.Carry{})
+	carry(t, r, sb, project.ImportOptions{})
 	same(t, "log inside", sh(t, sb, "git log --format=%s"), "second\nfirst")
 	same(t, "status inside", sh(t, sb, "git status --porcelain"), "")
 	same(t, "remotes inside", sh(t, sb, "git remote"), "")
@@ -180,7 +180,7 @@ func TestThereAndBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !res.Landed || res.Switched || res.Commits != 1 || res.Files != 1 || res.Insertions != 1 || res.Into != "main" {
+	if !res.Applied || res.Switched || res.Commits != 1 || res.Files != 1 || res.Insertions != 1 || res.TargetBranch != "main" {
 		t.Errorf("result %+v", res)
 	}
 	same(t, "file", read(t, dir, "c.txt"), "three\n")
@@ -191,7 +191,7 @@ func TestThereAndBack(t *testing.T) {
 	same(t, "left-overs", strings.Join(glob(t, dir+"/.git/objects/tmp_*"), " "), "")
 
 	_, err = r.Sync(t.Context(), sb, box)
-	is(t, err, project.ErrNothing)
+	is(t, err, project.ErrNoNewWork)
 }
 
 func glob(t testing.TB, pattern string) []string {

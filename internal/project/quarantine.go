@@ -139,7 +139,7 @@ func (q *quarantine) wrapUnsafe(err error) error {
 	case bad.code < 0: // killed by a signal, such as for a resource limit
 		return err
 	}
-	if ferr := q.repo.wrapFull(err); errors.Is(ferr, ErrFull) {
+	if ferr := q.repo.wrapFull(err); errors.Is(ferr, ErrDiskFull) {
 		return ferr
 	}
 	return fmt.Errorf("%w: %w", ErrUnsafe, err)

@@ -23,7 +23,7 @@ type Rescued struct {
 // callers that are about to remove the sandbox; they must not if it fails. Files that git ignores are not
 // saved. Commits that the host has on its own branches or tags are left out. ErrNothing: there is nothing
 // to save, or nothing was imported.
-func (r *Repo) Rescue(ctx context.Context, sb atoll.Sandbox, f Fetch) (Rescued, error) {
+func (r *Repo) Rescue(ctx context.Context, sb atoll.Sandbox, f FetchOptions) (Rescued, error) {
 	res := Rescued{Time: time.Now().UTC()}
 	err := checkSandboxName(f.Name)
 	if err == nil {
@@ -32,7 +32,7 @@ func (r *Repo) Rescue(ctx context.Context, sb atoll.Sandbox, f Fetch) (Rescued, 
 			res.Refs, err = r.rescueRepository(ctx, g, f, refPrefix(f.Name)+kindRescue+formatTime(res.Time)+"/")
 		}
 		if err == nil && len(res.Refs) == 0 {
-			err = ErrNothing
+			err = ErrNoNewWork
 		}
 	}
 	if err != nil {
@@ -47,7 +47,7 @@ func (g guest) checkWorked(ctx context.Context) error {
 	_, err := listUnused(ctx, g)
 	switch {
 	case err == nil, errors.Is(err, atoll.ErrNotFound):
-		return ErrNothing
+		return ErrNoNewWork
 	case errors.Is(err, atoll.ErrExists):
 		return nil
 	}
@@ -55,7 +55,7 @@ func (g guest) checkWorked(ctx context.Context) error {
 }
 
 // rescueRepository rescues one repository inside and its nested ones.
-func (r *Repo) rescueRepository(ctx context.Context, g guest, f Fetch, below string) ([]string, error) {
+func (r *Repo) rescueRepository(ctx context.Context, g guest, f FetchOptions, below string) ([]string, error) {
 	if err := r.sameFormat(ctx, g); err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (r *Repo) rescueRepository(ctx context.Context, g guest, f Fetch, below str
 	return refs, nil
 }
 
-func (r *Repo) rescueNested(ctx context.Context, g guest, name string, f Fetch, below string) ([]string, error) {
+func (r *Repo) rescueNested(ctx context.Context, g guest, name string, f FetchOptions, below string) ([]string, error) {
 	into, err := r.openSubmodule(ctx, name)
 	if err != nil {
 		return nil, err

@@ -9,8 +9,8 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Review describes a review of a fetched branch.
-type Review struct {
+// ReviewOptions describes a review of a fetched branch.
+type ReviewOptions struct {
 	Name   string // name of the sandbox
 	Branch string // fetched branch of the sandbox; "wip/BRANCH": with uncommitted work
 	Brief  bool   // for Diff: only the number of changed lines of each file
@@ -20,8 +20,8 @@ type Review struct {
 
 // prepareReview returns the commit from which a review begins, and its tip. from is the merge base with
 // the host's HEAD; empty: there is none.
-func (r *Repo) prepareReview(ctx context.Context, v Review) (q *quarantine, from, tip string, err error) {
-	if tip, err = r.resolveFetched(ctx, Merge{Name: v.Name, Branch: v.Branch}); err != nil {
+func (r *Repo) prepareReview(ctx context.Context, v ReviewOptions) (q *quarantine, from, tip string, err error) {
+	if tip, err = r.resolveFetched(ctx, MergeOptions{Name: v.Name, Branch: v.Branch}); err != nil {
 		return nil, "", "", err
 	}
 	head, err := r.Head(ctx)
@@ -42,7 +42,7 @@ func (r *Repo) prepareReview(ctx context.Context, v Review) (q *quarantine, from
 // Diff writes the changes of a fetched branch since the merge base with the host's HEAD, in git's patch
 // format. The text is untrusted: callers must make it safe for a terminal. ErrNothing: there are no
 // changes.
-func (r *Repo) Diff(ctx context.Context, w io.Writer, v Review) error {
+func (r *Repo) Diff(ctx context.Context, w io.Writer, v ReviewOptions) error {
 	q, from, tip, err := r.prepareReview(ctx, v)
 	if err == nil && from == "" {
 		from, err = r.treeOf(ctx, "")
@@ -50,7 +50,7 @@ func (r *Repo) Diff(ctx context.Context, w io.Writer, v Review) error {
 	if err == nil {
 		var same bool
 		if same, err = q.sameTree(ctx, from, tip); same {
-			err = ErrNothing
+			err = ErrNoNewWork
 		}
 	}
 	if err == nil {
@@ -68,7 +68,7 @@ func (r *Repo) Diff(ctx context.Context, w io.Writer, v Review) error {
 
 // Log writes the commits of a fetched branch that the host's HEAD does not have, newest first. The text is
 // untrusted, as with Diff.
-func (r *Repo) Log(ctx context.Context, w io.Writer, v Review) error {
+func (r *Repo) Log(ctx context.Context, w io.Writer, v ReviewOptions) error {
 	q, _, tip, err := r.prepareReview(ctx, v)
 	head := Head{}
 	if err == nil {
@@ -85,7 +85,7 @@ func (r *Repo) Log(ctx context.Context, w io.Writer, v Review) error {
 		}
 		out := &countingWriter{w: w}
 		if err = q.run(ctx, nil, out, args...); err == nil && out.n == 0 {
-			err = ErrNothing
+			err = ErrNoNewWork
 		}
 	}
 	if err != nil {

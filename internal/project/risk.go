@@ -14,8 +14,8 @@ import (
 // Risk is a file from a sandbox that could make the host execute something, or that leads out of the
 // repository.
 type Risk struct {
-	Path string // safe to print
-	Why  string
+	Path   string // safe to print
+	Reason string
 }
 
 // riskyNames are names of files that programs on a developer's machine execute or read automatically. A

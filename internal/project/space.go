@@ -17,7 +17,7 @@ func (r *Repo) wrapFull(err error) error {
 		return err
 	}
 	if serr := r.checkWritable(); serr != nil {
-		return fmt.Errorf("%w: it can't be written: %w (%w)", ErrFull, serr, err)
+		return fmt.Errorf("%w: it can't be written: %w (%w)", ErrDiskFull, serr, err)
 	}
 	return err
 }
@@ -63,7 +63,7 @@ func (q *quarantine) checkSpace(ctx context.Context, changes []change) error {
 	}
 	free, err := freeBytes(q.repo.Dir)
 	if err == nil && need > free {
-		err = fmt.Errorf("%w: the new files need %d bytes in %s, and %d are free", ErrFull, need, q.repo.Dir, free)
+		err = fmt.Errorf("%w: the new files need %d bytes in %s, and %d are free", ErrDiskFull, need, q.repo.Dir, free)
 	}
 	return err
 }

@@ -20,7 +20,7 @@ func there(t *testing.T) (dir string, r *project.Repo, sb atoll.Sandbox) {
 	dir = newRepo(t)
 	sb = newSandbox(t)
 	r = open(t, dir)
-	carry(t, r, sb, project.Carry{})
+	carry(t, r, sb, project.ImportOptions{})
 	return dir, r, sb
 }
 
@@ -34,7 +34,7 @@ func TestSync(t *testing.T) {
 		after        string // what git says of the host then; empty: as before
 	}{
 		"Forward":                        {"", commitThird, nil, "main third ||"},
-		"HostAhead":                      {"git commit -q --allow-empty -m ahead", "", project.ErrNothing, ""},
+		"HostAhead":                      {"git commit -q --allow-empty -m ahead", "", project.ErrNoNewWork, ""},
 		"DirtyElsewhere":                 {"echo dirty >>a.txt; echo u >untracked", commitThird, nil, "main third | M a.txt|?? untracked||"},
 		"DirtyInTheWay":                  {"echo dirty >>a.txt", "echo other >>a.txt; git commit -qam third", project.ErrDirty, ""},
 		"StagedInTheWay":                 {"echo dirty >>a.txt; git add a.txt", "echo other >>a.txt; git commit -qam third", project.ErrDirty, ""},
@@ -61,7 +61,7 @@ func TestSync(t *testing.T) {
 		"SandboxDetached":                {"", "git checkout -q --detach; " + commitThird, project.ErrDetached, ""},
 		"CheckedOutInAnotherTree":        {"git checkout -q -b mine; git worktree add -q ../linked main", commitThird, atoll.ErrState, ""},
 		"Rewritten":                      {"", "git commit -q --amend -m again", project.ErrDiverged, ""},
-		"Nothing":                        {"", "", project.ErrNothing, ""},
+		"Nothing":                        {"", "", project.ErrNoNewWork, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, r, sb := there(t)
@@ -83,7 +83,7 @@ func TestSync(t *testing.T) {
 			if c.want != nil {
 				is(t, err, c.want)
 			}
-			if res.Landed || full() != before || git(t, dir, "for-each-ref", "refs/sandbox") != "" {
+			if res.Applied || full() != before || git(t, dir, "for-each-ref", "refs/sandbox") != "" {
 				t.Errorf("a dry run changed something:\n%s\n%s", before, full())
 			}
 			res, err = r.Sync(t.Context(), sb, box)
@@ -95,7 +95,7 @@ func TestSync(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !res.Landed {
+			if !res.Applied {
 				t.Errorf("not landed: %+v", res)
 			}
 			same(t, "the host", say(), c.after)
@@ -117,7 +117,7 @@ func TestSyncOfAnotherBranch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !res.Switched || res.Into != "side" || res.Commits != 1 {
+	if !res.Switched || res.TargetBranch != "side" || res.Commits != 1 {
 		t.Errorf("result %+v", res)
 	}
 	same(t, "the host", git(t, dir, "log", "-1", "--format=%s %D"), "side HEAD -> side")
@@ -156,9 +156,9 @@ func TestAutoCommitOnARealSandbox(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	synced := make(chan struct{})
-	a := project.Auto{Mode: project.AutoCommit, Quiet: 50 * time.Millisecond, Sync: func(ctx context.Context) error {
+	a := project.AutoSync{Mode: project.AutoCommit, Delay: 50 * time.Millisecond, Sync: func(ctx context.Context) error {
 		res, err := r.Sync(ctx, sb, box)
-		if err == nil && res.Landed {
+		if err == nil && res.Applied {
 			close(synced)
 		}
 		return err
@@ -246,11 +246,11 @@ func TestBranchesInTheWayOfEachOther(t *testing.T) {
 	}
 	odd := 0
 	for _, u := range got.Updates {
-		if u.Odd {
+		if u.InvalidName {
 			odd++
 		}
-		if strings.Contains(u.What, "\u202e") {
-			t.Errorf("shown as %q", u.What)
+		if strings.Contains(u.SandboxName, "\u202e") {
+			t.Errorf("shown as %q", u.SandboxName)
 		}
 	}
 	if odd != 5 || len(got.Updates) != 7 { // Main or main, wip/x, rescue, x?y, lll…
@@ -272,7 +272,7 @@ func TestMerge(t *testing.T) {
 	}{
 		"Clean":    {"echo 1 >mine; git add mine; git commit -q -m mine", commitThird, nil, ""},
 		"Forward":  {"", commitThird, nil, ""},
-		"Nothing":  {"echo 1 >mine; git add mine; git commit -q -m mine", "", project.ErrNothing, ""},
+		"Nothing":  {"echo 1 >mine; git add mine; git commit -q -m mine", "", project.ErrNoNewWork, ""},
 		"Conflict": {"echo 1 >>a.txt; git commit -q -am mine", "echo 2 >>a.txt; echo x >x; git add -A; git commit -q -m theirs", project.ErrConflict, "a.txt"},
 		"Dirty":    {"echo 1 >mine; git add mine; git commit -q -m mine; echo dirty >>b.txt", "echo 2 >>b.txt; git commit -q -am theirs", project.ErrDirty, ""},
 		"Detached": {"git checkout -q --detach", commitThird, project.ErrDetached, ""},
@@ -285,7 +285,7 @@ func TestMerge(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := hostState(t, dir)
-			m := project.Merge{Name: "box", Branch: "main", DryRun: true}
+			m := project.MergeOptions{Name: "box", Branch: "main", DryRun: true}
 			for _, m.DryRun = range []bool{true, false} {
 				res, err := r.Merge(t.Context(), m)
 				if c.want != nil {
@@ -314,8 +314,8 @@ func TestFetchedWhileSomebodyLooks(t *testing.T) {
 	if _, err := r.Fetch(t.Context(), sb, box); err != nil {
 		t.Fatal(err)
 	}
-	for verb, do := range map[string]func(*project.Repo, context.Context, project.Merge) (*project.Merged, error){"merge": (*project.Repo).Merge, "apply": (*project.Repo).Apply} {
-		looked, err := do(r, t.Context(), project.Merge{Name: "box", Branch: "main", DryRun: true})
+	for verb, do := range map[string]func(*project.Repo, context.Context, project.MergeOptions) (*project.MergeResult, error){"merge": (*project.Repo).Merge, "apply": (*project.Repo).Apply} {
+		looked, err := do(r, t.Context(), project.MergeOptions{Name: "box", Branch: "main", DryRun: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -324,7 +324,7 @@ func TestFetchedWhileSomebodyLooks(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := hostState(t, dir)
-		_, err = do(r, t.Context(), project.Merge{Name: "box", Branch: "main", Tip: looked.Tip})
+		_, err = do(r, t.Context(), project.MergeOptions{Name: "box", Branch: "main", Tip: looked.Tip})
 		is(t, err, project.ErrMoved)
 		same(t, "the host", hostState(t, dir), before)
 	}
@@ -337,7 +337,7 @@ func TestApply(t *testing.T) {
 	if _, err := r.Fetch(t.Context(), sb, box); err != nil {
 		t.Fatal(err)
 	}
-	m := project.Merge{Name: "box", Branch: "wip/main", DryRun: true}
+	m := project.MergeOptions{Name: "box", Branch: "wip/main", DryRun: true}
 	if _, err := r.Apply(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
@@ -350,14 +350,14 @@ func TestApply(t *testing.T) {
 	same(t, "binary", read(t, dir, "bin"), "bin\x00ary")
 	before := hostState(t, dir)
 	_, err := r.Apply(t.Context(), m)
-	is(t, err, project.ErrNothing) // the host has all of it
+	is(t, err, project.ErrNoNewWork) // the host has all of it
 	same(t, "the second time", hostState(t, dir), before)
 	write(t, dir, "b.txt", "another\n")
 	before = hostState(t, dir)
 	_, err = r.Apply(t.Context(), m)
 	is(t, err, project.ErrConflict)
 	same(t, "after a conflict", hostState(t, dir), before)
-	_, err = r.Apply(t.Context(), project.Merge{Name: "box", Branch: "nowhere"})
+	_, err = r.Apply(t.Context(), project.MergeOptions{Name: "box", Branch: "nowhere"})
 	is(t, err, atoll.ErrNotFound)
 }
 
@@ -391,18 +391,18 @@ func TestWorktrees(t *testing.T) {
 	same(t, "its commit", git(t, dir, "show", "refs/sandbox/box/feature/x:x.txt"), "x")
 	same(t, "its work", git(t, dir, "show", "refs/sandbox/box/wip/feature/x:u.txt"), "unsaved")
 
-	is(t, project.RemoveWorktree(ctx, sb, "feature/x", project.Keep), project.ErrUnsaved)
-	is(t, project.RemoveWorktree(ctx, sb, "main", project.Discard), atoll.ErrInvalid)
-	is(t, project.RemoveWorktree(ctx, sb, "nowhere", project.Discard), atoll.ErrNotFound)
+	is(t, project.RemoveWorktree(ctx, sb, "feature/x", project.KeepWork), project.ErrUnsaved)
+	is(t, project.RemoveWorktree(ctx, sb, "main", project.DiscardWork), atoll.ErrInvalid)
+	is(t, project.RemoveWorktree(ctx, sb, "nowhere", project.DiscardWork), atoll.ErrNotFound)
 	same(t, "still there", sh(t, sb, "cat .worktrees/feature/x/u.txt"), "unsaved")
-	if err := project.RemoveWorktree(ctx, sb, "feature/x", project.Discard); err != nil {
+	if err := project.RemoveWorktree(ctx, sb, "feature/x", project.DiscardWork); err != nil {
 		t.Fatal(err)
 	}
 	same(t, "gone", sh(t, sb, "ls -A .worktrees/feature; git log -1 --format=%s feature/x"), "x")
 	if _, err := project.AddWorktree(ctx, sb, "feature/x"); err != nil {
 		t.Fatal(err)
 	}
-	if err := project.RemoveWorktree(ctx, sb, "feature/x", project.Keep); err != nil {
+	if err := project.RemoveWorktree(ctx, sb, "feature/x", project.KeepWork); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -411,7 +411,7 @@ func TestRescue(t *testing.T) {
 	dir, r, sb := there(t)
 	ctx := t.Context()
 	_, err := r.Rescue(ctx, sb, box)
-	is(t, err, project.ErrNothing)
+	is(t, err, project.ErrNoNewWork)
 	sh(t, sb, `echo stashed >a.txt; git stash -q; echo s2 >b.txt; git stash -q
 git branch side; git worktree add -q /tmp/other -b other; echo o >/tmp/other/o.txt
 git worktree add -q --detach /tmp/loose; cd /tmp/loose; git commit -q --allow-empty -m loose; cd /workspace
@@ -498,7 +498,7 @@ func TestNothingIsLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	git(t, dir, "gc", "-q")
-	carry(t, r, sb, project.Carry{})
+	carry(t, r, sb, project.ImportOptions{})
 	sh(t, sb, "git commit -qam third")
 	if _, err := r.Sync(t.Context(), sb, box); err != nil {
 		t.Fatal(err)

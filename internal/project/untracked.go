@@ -72,7 +72,7 @@ func (r *Repo) splitRegular(names []string) (files, left []string) {
 }
 
 // sendFiles sends the files that git does not track, readable only for the sandbox's user.
-func (p *Plan) sendFiles(ctx context.Context, g guest) error {
+func (p *ImportPlan) sendFiles(ctx context.Context, g guest) error {
 	if len(p.Files) == 0 {
 		return nil
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Trees is the directory of the working trees of branches in a sandbox. Each has its branch's name.
-const Trees = Workspace + "/.worktrees"
+// WorktreesDir is the directory of the working trees of branches in a sandbox. Each has its branch's name.
+const WorktreesDir = Workspace + "/.worktrees"
 
-// Tree is a working tree of a sandbox.
-type Tree struct {
+// Worktree is a working tree of a sandbox.
+type Worktree struct {
 	Branch string // safe to print; empty: detached
 	Path   string // safe to print
 	Commit string // empty: none yet
@@ -25,14 +25,14 @@ type Tree struct {
 
 // Worktrees lists the working trees of a sandbox's repository, the main one
 // first.
-func Worktrees(ctx context.Context, sb atoll.Sandbox) ([]Tree, error) {
+func Worktrees(ctx context.Context, sb atoll.Sandbox) ([]Worktree, error) {
 	trees, err := guest{sb: sb, dir: Workspace}.listTrees(ctx)
 	if err != nil {
 		return nil, &atoll.Error{Op: "list worktrees", ID: sb.ID(), Err: err}
 	}
-	list := make([]Tree, len(trees))
+	list := make([]Worktree, len(trees))
 	for i, t := range trees {
-		list[i] = Tree{Branch: printable(t.Branch), Path: printable(t.Path), Commit: t.Commit, Main: i == 0}
+		list[i] = Worktree{Branch: printable(t.Branch), Path: printable(t.Path), Commit: t.Commit, Main: i == 0}
 	}
 	return list, nil
 }
@@ -40,7 +40,7 @@ func Worktrees(ctx context.Context, sb atoll.Sandbox) ([]Tree, error) {
 // AddWorktree creates a working tree for a branch of the sandbox. A missing branch is created at the
 // commit of the main working tree. The new tree gets the imported files that git does not track. A branch
 // that has a working tree is ErrExists.
-func AddWorktree(ctx context.Context, sb atoll.Sandbox, branch string) (Tree, error) {
+func AddWorktree(ctx context.Context, sb atoll.Sandbox, branch string) (Worktree, error) {
 	t, err := addWorktree(ctx, guest{sb: sb, dir: Workspace}, branch)
 	if err != nil {
 		return t, &atoll.Error{Op: "add worktree", ID: sb.ID(), Err: err}
@@ -48,35 +48,35 @@ func AddWorktree(ctx context.Context, sb atoll.Sandbox, branch string) (Tree, er
 	return t, nil
 }
 
-func addWorktree(ctx context.Context, g guest, branch string) (Tree, error) {
+func addWorktree(ctx context.Context, g guest, branch string) (Worktree, error) {
 	if err := CheckBranch(branch); err != nil {
-		return Tree{}, err
+		return Worktree{}, err
 	}
 	trees, err := g.listTrees(ctx)
 	if err != nil {
-		return Tree{}, err
+		return Worktree{}, err
 	}
-	where := path.Join(Trees, branch)
+	where := path.Join(WorktreesDir, branch)
 	for _, t := range trees {
 		switch {
 		case t.Branch == branch:
-			return Tree{}, fmt.Errorf("%w: branch %s has the working tree %s", atoll.ErrExists, branch, printable(t.Path))
-		case strings.HasPrefix(where, t.Path+"/") && strings.HasPrefix(t.Path, Trees+"/"):
-			return Tree{}, fmt.Errorf("%w: %s would be inside of the working tree %s", atoll.ErrExists, where, printable(t.Path))
+			return Worktree{}, fmt.Errorf("%w: branch %s has the working tree %s", atoll.ErrExists, branch, printable(t.Path))
+		case strings.HasPrefix(where, t.Path+"/") && strings.HasPrefix(t.Path, WorktreesDir+"/"):
+			return Worktree{}, fmt.Errorf("%w: %s would be inside of the working tree %s", atoll.ErrExists, where, printable(t.Path))
 		}
 	}
 	if trees[0].Commit == "" {
-		return Tree{}, fmt.Errorf("%w: the sandbox's repository has no commit yet", atoll.ErrState)
+		return Worktree{}, fmt.Errorf("%w: the sandbox's repository has no commit yet", atoll.ErrState)
 	}
 	if _, err := atoll.Stat(ctx, g.sb, where); !errors.Is(err, atoll.ErrNotFound) {
 		if err == nil {
 			err = fmt.Errorf("%w: %s is another file or directory", atoll.ErrExists, where)
 		}
-		return Tree{}, err
+		return Worktree{}, err
 	}
 	_, code, err := g.runStatus(ctx, "show-ref", "--verify", "--quiet", "refs/heads/"+branch)
 	if err != nil {
-		return Tree{}, err
+		return Worktree{}, err
 	}
 	args := []string{"worktree", "add", "--quiet"}
 	if code == 0 {
@@ -88,13 +88,13 @@ func addWorktree(ctx context.Context, g guest, branch string) (Tree, error) {
 		if isGuestError(err) {
 			err = g.wrapLocked(ctx, branch, err)
 		}
-		return Tree{}, err
+		return Worktree{}, err
 	}
 	if err := g.copyImported(ctx, where); err != nil {
-		return Tree{}, err
+		return Worktree{}, err
 	}
 	commit, err := g.runObjectID(ctx, "rev-parse", "--verify", "refs/heads/"+branch)
-	return Tree{Branch: branch, Path: where, Commit: commit}, err
+	return Worktree{Branch: branch, Path: where, Commit: commit}, err
 }
 
 // wrapLocked makes an error of git inside ErrLocked if a lock file exists that prevents a new working tree.
@@ -180,8 +180,8 @@ type Force string
 
 // The permissions.
 const (
-	Keep    Force = ""        // lose nothing
-	Discard Force = "discard" // discard uncommitted work
+	KeepWork    Force = ""        // lose nothing
+	DiscardWork Force = "discard" // discard uncommitted work
 )
 
 func removeWorktree(ctx context.Context, g guest, branch string, force Force) error {
@@ -199,7 +199,7 @@ func removeWorktree(ctx context.Context, g guest, branch string, force Force) er
 		if i == 0 {
 			return fmt.Errorf("%w: branch %s is checked out in the workspace itself", atoll.ErrInvalid, branch)
 		}
-		if force != Discard {
+		if force != DiscardWork {
 			if err := g.checkSaved(ctx, t); err != nil {
 				return err
 			}

@@ -12,44 +12,44 @@ import (
 	"github.com/libp2p/go-yamux/v5"
 )
 
-// Halver is a connection whose sending half can be closed separately.
-type Halver interface {
+// HalfCloser is a connection whose sending half can be closed separately.
+type HalfCloser interface {
 	net.Conn
 	CloseWrite() error
 }
 
-// Line is a channel of a multiplexed connection as a net.Conn, with the errors of package net.
-type Line struct {
+// Conn is a channel of a multiplexed connection as a net.Conn, with the errors of package net.
+type Conn struct {
 	*yamux.Stream
 	addr   net.Addr
 	closed atomic.Bool
 }
 
-// NewLine returns a channel as a connection. Both its addresses are addr, since only one end has an
+// NewConn returns a channel as a connection. Both its addresses are addr, since only one end has an
 // address.
-func NewLine(st *yamux.Stream, addr net.Addr) *Line { return &Line{Stream: st, addr: addr} }
+func NewConn(st *yamux.Stream, addr net.Addr) *Conn { return &Conn{Stream: st, addr: addr} }
 
 // LocalAddr returns the address of the connection.
-func (l *Line) LocalAddr() net.Addr { return l.addr }
+func (l *Conn) LocalAddr() net.Addr { return l.addr }
 
 // RemoteAddr returns the same address as LocalAddr.
-func (l *Line) RemoteAddr() net.Addr { return l.addr }
+func (l *Conn) RemoteAddr() net.Addr { return l.addr }
 
 // Read reads data from the other end.
-func (l *Line) Read(b []byte) (int, error) {
+func (l *Conn) Read(b []byte) (int, error) {
 	n, err := l.Stream.Read(b)
 	return n, l.wrapError("read", err)
 }
 
 // Write writes data to the other end.
-func (l *Line) Write(b []byte) (int, error) {
+func (l *Conn) Write(b []byte) (int, error) {
 	n, err := l.Stream.Write(b)
 	return n, l.wrapError("write", err)
 }
 
 // Close closes the connection. Data that was written still arrives. Data that the other end sends
 // later resets the connection, as with TCP.
-func (l *Line) Close() error {
+func (l *Conn) Close() error {
 	if l.closed.Swap(true) {
 		return nil
 	}
@@ -58,13 +58,13 @@ func (l *Line) Close() error {
 }
 
 // Abort resets the connection, so that the other end gets an error instead of a normal end.
-func (l *Line) Abort() {
+func (l *Conn) Abort() {
 	l.closed.Store(true)
 	_ = l.Reset() // never fails
 }
 
 // wrapError converts errors to those of package net.
-func (l *Line) wrapError(op string, err error) error {
+func (l *Conn) wrapError(op string, err error) error {
 	if err == nil || err == io.EOF { //nolint:errorlint // io.Reader's contract: EOF itself is the end
 		return err
 	}
@@ -82,7 +82,7 @@ func (l *Line) wrapError(op string, err error) error {
 // Join copies in both directions between two connections until both directions have ended, or ctx is
 // done. When one side closes its sending half, the half is closed on the other side. After an error
 // both connections are aborted.
-func Join(ctx context.Context, a, b Halver) {
+func Join(ctx context.Context, a, b HalfCloser) {
 	stop := context.AfterFunc(ctx, func() { Abort(a); Abort(b) })
 	defer stop()
 	done := make(chan struct{})
@@ -96,7 +96,7 @@ func Join(ctx context.Context, a, b Halver) {
 }
 
 // copyOneWay copies in one direction.
-func copyOneWay(to, from Halver) {
+func copyOneWay(to, from HalfCloser) {
 	if _, err := io.Copy(writerOnly{to}, readerOnly{from}); err != nil {
 		Abort(to)
 		Abort(from)

@@ -126,10 +126,10 @@ const (
 // a message, MaxStart the longest first message, MaxKept the most output of each stream in one
 // response.
 const (
-	Window     = 256 << 10
-	MaxPayload = 32 << 10
-	MaxStart   = 4 << 20
-	MaxKept    = 16 << 20
+	Window          = 256 << 10
+	MaxPayload      = 32 << 10
+	MaxStart        = 4 << 20
+	MaxInlineOutput = 16 << 20
 )
 
 // OutputWindow is the most unacknowledged output in bytes that our clients allow. A stream has such a

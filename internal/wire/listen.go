@@ -35,9 +35,9 @@ func NewListener(ended func()) *Listener {
 	return &Listener{onClose: ended, conns: make(chan *yamux.Stream), closed: make(chan struct{}), channelEnded: make(chan struct{})}
 }
 
-// Lead sets the control channel and the address at the other end. It calls last when the other end
+// SetControl sets the control channel and the address at the other end. It calls last when the other end
 // closes the channel, or the channel fails.
-func (l *Listener) Lead(st *yamux.Stream, addr net.Addr, last func()) {
+func (l *Listener) SetControl(st *yamux.Stream, addr net.Addr, last func()) {
 	l.st, l.addr = st, addr
 	go func() {
 		defer last()
@@ -51,8 +51,8 @@ func (l *Listener) Lead(st *yamux.Stream, addr net.Addr, last func()) {
 	}()
 }
 
-// Drop closes a listener without a channel.
-func (l *Listener) Drop() { l.markClosed() }
+// Abandon closes a listener without a channel.
+func (l *Listener) Abandon() { l.markClosed() }
 
 func (l *Listener) markClosed() {
 	l.once.Do(func() {
@@ -61,9 +61,9 @@ func (l *Listener) markClosed() {
 	})
 }
 
-// Take passes a connection to Accept and waits for it; the multiplexer limits how many can wait. gone
+// Deliver passes a connection to Accept and waits for it; the multiplexer limits how many can wait. gone
 // is closed when the multiplexed connection ends.
-func (l *Listener) Take(st *yamux.Stream, gone <-chan struct{}) {
+func (l *Listener) Deliver(st *yamux.Stream, gone <-chan struct{}) {
 	select {
 	case <-l.closed:
 	default:
@@ -84,7 +84,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	default:
 		select {
 		case st := <-l.conns:
-			return NewLine(st, l.addr), nil
+			return NewConn(st, l.addr), nil
 		case <-l.closed:
 		}
 	}

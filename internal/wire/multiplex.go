@@ -37,13 +37,13 @@ type Opener bool
 // The two ends of a listener. The far end, a server, opens a channel for each connection. The near
 // end, a client, opens the control channel of the listener.
 const (
-	Far  Opener = true
-	Near Opener = false
+	FarEnd  Opener = true
+	NearEnd Opener = false
 )
 
-// Multiplexed multiplexes channels over a connection of messages. It calls end when the session has
+// NewSession multiplexes channels over a connection of messages. It calls end when the session has
 // ended.
-func Multiplexed(m Messages, who Opener, end func()) (*yamux.Session, error) {
+func NewSession(m Messages, who Opener, end func()) (*yamux.Session, error) {
 	c := yamux.DefaultConfig()
 	c.KeepAliveInterval = keepAliveInterval
 	c.ConnectionWriteTimeout = keepAliveTimeout
@@ -54,7 +54,7 @@ func Multiplexed(m Messages, who Opener, end func()) (*yamux.Session, error) {
 	c.LogOutput = io.Discard
 	b := &byteConn{m: m, end: end}
 	b.ctx, b.stop = context.WithCancel(context.Background())
-	if who == Far {
+	if who == FarEnd {
 		c.MaxIncomingStreams = 1
 		return yamux.Client(b, c, nil)
 	}

@@ -91,9 +91,9 @@ func (p *Pipe) Write(b []byte) (int, error) {
 	}
 }
 
-// Offer writes all of b if there is room for it, and reports whether it did. It never blocks. After
+// TryWrite writes all of b if there is room for it, and reports whether it did. It never blocks. After
 // Stop or End it discards b and returns true.
-func (p *Pipe) Offer(b []byte) bool {
+func (p *Pipe) TryWrite(b []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stopped || p.ended != nil {
@@ -132,9 +132,9 @@ func (p *Pipe) growBuffer(n int) {
 	p.buf, p.head = buf, 0
 }
 
-// End closes the writing end. The reader gets the buffered bytes and then err; nil means io.EOF. Only
+// CloseWriter closes the writing end. The reader gets the buffered bytes and then err; nil means io.EOF. Only
 // the first call counts.
-func (p *Pipe) End(err error) {
+func (p *Pipe) CloseWriter(err error) {
 	if err == nil {
 		err = io.EOF
 	}
@@ -146,8 +146,8 @@ func (p *Pipe) End(err error) {
 	p.cond.Broadcast()
 }
 
-// Stop closes the reading end and discards the buffered bytes.
-func (p *Pipe) Stop() {
+// CloseReader closes the reading end and discards the buffered bytes.
+func (p *Pipe) CloseReader() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stopped, p.n, p.buf, p.head = true, 0, nil, 0

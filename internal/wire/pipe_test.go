@@ -24,7 +24,7 @@ func TestPipeCarriesBytes(t *testing.T) {
 		for i := range rapid.IntRange(0, 60).Draw(rt, "steps") {
 			piece := bytes.Repeat([]byte{byte(i)}, rapid.IntRange(0, 40).Draw(rt, "piece"))
 			if rapid.Bool().Draw(rt, "write") {
-				if fits := len(piece) <= size-(len(in)-len(out)); p.Offer(piece) != fits {
+				if fits := len(piece) <= size-(len(in)-len(out)); p.TryWrite(piece) != fits {
 					rt.Fatalf("Offer of %d bytes with %d held of %d: not %t", len(piece), len(in)-len(out), size, fits)
 				} else if fits {
 					in = append(in, piece...)
@@ -37,7 +37,7 @@ func TestPipeCarriesBytes(t *testing.T) {
 				out = append(out, piece[:n]...)
 			}
 		}
-		p.End(nil)
+		p.CloseWriter(nil)
 		rest, err := io.ReadAll(p)
 		if err != nil {
 			rt.Fatal(err)
@@ -93,9 +93,9 @@ func TestPipeDeadlines(t *testing.T) {
 
 func TestPipeEnds(t *testing.T) {
 	p := NewPipe(10, nil)
-	p.Offer([]byte("abc"))
-	p.End(io.ErrUnexpectedEOF)
-	p.End(nil)
+	p.TryWrite([]byte("abc"))
+	p.CloseWriter(io.ErrUnexpectedEOF)
+	p.CloseWriter(nil)
 	b, err := io.ReadAll(p)
 	if string(b) != "abc" || !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("the end: %q, %v", b, err)
@@ -112,9 +112,9 @@ func TestPipeEnds(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		p.Stop()
+		p.CloseReader()
 		wg.Wait()
-		if !p.Offer(make([]byte, 100)) {
+		if !p.TryWrite(make([]byte, 100)) {
 			t.Error("what nobody reads is not swallowed")
 		}
 	})

@@ -198,7 +198,7 @@ func TestClaudeIsKilled(t *testing.T) {
 func TestClaudeBudget(t *testing.T) {
 	forEachDriverWithClaude(t, func(t *testing.T, w *fixture) {
 		w.model.Play(newScript(answerWithTool("Again.", "Bash", bashInput("echo again"))))
-		w.access.Limits = []model.Limit{{Who: model.Who{Turn: "turn"}, Budget: model.Budget{Tokens: 300}}}
+		w.access.Limits = []model.Limit{{Caller: model.Caller{Turn: "turn"}, Budget: model.Budget{Tokens: 300}}}
 		res, r := w.runTurn(t, agent.Turn{Prompt: agent.Text("go on for ever")})
 		checkOutcome(t, r, res, agent.BudgetExceeded, "budget")
 		if n := len(w.model.Requests()); n != 3 {

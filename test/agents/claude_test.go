@@ -39,7 +39,7 @@ func TestClaudeTask(t *testing.T) {
 			called <- c
 			return tool.Result{Text: "user 7 is Ann"}, nil
 		}}}
-		name := (&tool.Offer{Tools: w.tools}).List()[0].Name
+		name := (&tool.Toolset{Tools: w.tools}).List()[0].Name
 		w.model.Play(newScript(
 			answerWithTool("I write it.", "Write", map[string]any{"file_path": workspace + "/hello.sh", "content": "echo hello from $(id -u)\n"}),
 			answerWithTool("I run it.", "Bash", bashInput("bash hello.sh | tee out.txt; env | sort; for p in /proc/[0-9]*; do tr '\\0' '\\n' < $p/environ; tr '\\0' ' ' < $p/cmdline; done 2>/dev/null")),
@@ -72,8 +72,8 @@ func TestClaudeTask(t *testing.T) {
 		if runs := r.finishedCalls("Bash"); len(runs) != 1 || runs[0].Exit == nil || *runs[0].Exit != 0 || !strings.Contains(runs[0].Output, "ANTHROPIC_API_KEY=none") {
 			t.Errorf("the command: %+v", runs)
 		}
-		if c := <-called; string(c.Input) != `{"id":7}` || c.Who.Owner.User != "ann" {
-			t.Errorf("the host's tool was called with %s by %+v", c.Input, c.Who)
+		if c := <-called; string(c.Input) != `{"id":7}` || c.Caller.Owner.User != "ann" {
+			t.Errorf("the host's tool was called with %s by %+v", c.Input, c.Caller)
 		}
 		if calls := r.finishedCalls("mcp__atoll__" + name); len(calls) != 1 || calls[0].Kind != agent.MCP || !strings.Contains(calls[0].Output, "user 7 is Ann") {
 			t.Errorf("the host's tool: %+v", calls)

@@ -64,7 +64,7 @@ func newFixture(t *testing.T, p testDriver, a agent.Agent, api dialect.Name, dir
 			Name: "test", API: api, Base: w.model.URL, Key: modelKey, Model: "scripted-1", Models: []string{"*"},
 			Prices: map[string]model.Price{"*": {Input: 1, Output: 2}},
 		},
-		Who: model.Who{Owner: atoll.Owner{App: "test", User: "ann"}, Turn: "turn"},
+		Caller: model.Caller{Owner: atoll.Owner{App: "test", User: "ann"}, Turn: "turn"},
 	}
 	for _, inside := range []string{workspace, stateDir} {
 		host := filepath.Join(makeTempDir(t), filepath.Base(inside))
@@ -114,7 +114,7 @@ func (w *fixture) newJob(t *testing.T, sb atoll.Sandbox, turn agent.Turn) (agent
 		if err != nil {
 			t.Fatal(err)
 		}
-		offer := &tool.Offer{Who: tool.Caller{Owner: w.access.Who.Owner}, Tools: w.tools}
+		offer := &tool.Toolset{Caller: tool.Caller{Owner: w.access.Caller.Owner}, Tools: w.tools}
 		j.ToolProgram = file
 		j.Tools = func(c net.Conn) { _ = offer.Serve(context.WithoutCancel(t.Context()), c) } // a client may disconnect
 	}

@@ -98,7 +98,7 @@ func (o *agentSuite) testTask(t *testing.T) {
 		called <- c
 		return tool.Result{Text: "user 7 is Ann"}, nil
 	}}}
-	name := (&tool.Offer{Tools: w.tools}).List()[0].Name
+	name := (&tool.Toolset{Tools: w.tools}).List()[0].Name
 	o.playScript(w,
 		o.shellAnswer("I write it.", "printf 'echo hello from $(id -u)\\n' > hello.sh"),
 		o.shellAnswer("I run it.", dumpEnvironment),
@@ -124,8 +124,8 @@ func (o *agentSuite) testTask(t *testing.T) {
 	}
 	select {
 	case c := <-called:
-		if string(c.Input) != `{"id":7}` || c.Who.Owner.User != "ann" {
-			t.Errorf("the host's tool was called with %s by %+v", c.Input, c.Who)
+		if string(c.Input) != `{"id":7}` || c.Caller.Owner.User != "ann" {
+			t.Errorf("the host's tool was called with %s by %+v", c.Input, c.Caller)
 		}
 	default:
 		t.Error("the host's tool was not called")
@@ -218,7 +218,7 @@ func (o *agentSuite) testModelErrors(t *testing.T) {
 // testBudget checks that a turn ends when its budget is used up.
 func (o *agentSuite) testBudget(t *testing.T) {
 	w := o.newFixture(t)
-	w.access.Limits = []model.Limit{{Who: w.access.Who, Budget: agent.Budget{Requests: 3}}}
+	w.access.Limits = []model.Limit{{Caller: w.access.Caller, Budget: agent.Budget{Requests: 3}}}
 	o.playScript(w, o.shellAnswer("On it.", "echo x >> count.txt"))
 	res, r := w.runTurn(t, o.newTurn("count for ever"))
 	checkOutcome(t, r, res, agent.BudgetExceeded, res.Code)

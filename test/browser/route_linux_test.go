@@ -29,7 +29,7 @@ func (s *testServer) servePreviews() string {
 	if err != nil {
 		s.Fatal(err)
 	}
-	desk := &preview.Desk{Fleet: s.fleet}
+	desk := &preview.Registry{Fleet: s.fleet}
 	p := &proxy.Proxy{Finder: desk.Finder()}
 	ctx, end := context.WithCancel(context.Background())
 	served := make(chan error, 1)
@@ -71,7 +71,7 @@ func TestRoutes(t *testing.T) {
 	page.WaitText("h1", "Nothing listens in web yet")
 	page.Screenshot("route-empty")
 
-	sb, err := s.fleet.For(fleet.LocalCaller()).Open(t.Context(), s.sandboxID)
+	sb, err := s.fleet.Account(fleet.LocalCaller()).Open(t.Context(), s.sandboxID)
 	if err != nil {
 		t.Fatal(err)
 	}

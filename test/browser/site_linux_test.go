@@ -55,14 +55,14 @@ func newTestServer(t testing.TB) *testServer {
 	}
 	s.startServer()
 	t.Cleanup(s.stopServer)
-	all := s.fleet.For(fleet.LocalCaller())
+	all := s.fleet.Account(fleet.LocalCaller())
 	sb, err := all.Create(t.Context(), atoll.Config{Spec: atoll.Spec{Name: "web"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.sandboxID = sb.ID()
 	t.Cleanup(func() {
-		sb, err := s.fleet.For(fleet.LocalCaller()).Open(context.Background(), s.sandboxID)
+		sb, err := s.fleet.Account(fleet.LocalCaller()).Open(context.Background(), s.sandboxID)
 		if err == nil {
 			err = sb.Destroy(context.Background())
 		}
@@ -112,7 +112,7 @@ func (s *testServer) stopServer() {
 
 func (s *testServer) createToken(t atoll.Token) atoll.Token {
 	s.Helper()
-	t, err := s.fleet.For(fleet.LocalCaller()).CreateToken(s.Context(), t)
+	t, err := s.fleet.Account(fleet.LocalCaller()).CreateToken(s.Context(), t)
 	if err != nil {
 		s.Fatal(err)
 	}

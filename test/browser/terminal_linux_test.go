@@ -216,7 +216,7 @@ func testRevokedToken(t *testing.T, s *testServer, b *browser.Browser) {
 	p := b.Open(t, link, browser.Window{})
 	defer p.Close()
 	waitForText(p, "$")
-	if err := s.fleet.For(fleet.LocalCaller()).RevokeToken(t.Context(), token.ID); err != nil {
+	if err := s.fleet.Account(fleet.LocalCaller()).RevokeToken(t.Context(), token.ID); err != nil {
 		t.Fatal(err)
 	}
 	p.WaitText(".bar", "no longer good")

@@ -47,7 +47,7 @@ func forEachDriver(t *testing.T, test func(t *testing.T, p testDriver)) {
 		if os.Getenv("ATOLL_MACHINE_KERNEL") == "" {
 			testenv.Skip(t, "qemu", `no kernel for machines: eval "$(scripts/machine)"`)
 		}
-		d := &microvm.Driver{Dir: makeTempDir(t), Image: escapeImage, Memory: 512 << 20, LeastMemory: 16 << 20, CPUs: 1}
+		d := &microvm.Driver{Dir: makeTempDir(t), Image: escapeImage, Memory: 512 << 20, MinMemory: 16 << 20, CPUs: 1}
 		if _, err := d.Probe(t.Context()); err != nil {
 			testenv.Skip(t, "qemu", "%v", err)
 		}

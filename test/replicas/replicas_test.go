@@ -316,7 +316,7 @@ func (w *worker) createSandbox(ctx context.Context, c *client.Client) error {
 	w.sandboxes = append(w.sandboxes, b)
 	cfg := atoll.Config{Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent}}
 	cfg.Name = b.name
-	sb, err := c.CreateConfig(ctx, cfg)
+	sb, err := c.CreateSandbox(ctx, cfg)
 	if err != nil {
 		return err
 	}

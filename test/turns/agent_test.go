@@ -42,7 +42,7 @@ mkdir -p $STATE; echo "$prompt" >>$STATE/said
 echo done
 `
 
-func (scriptedAgent) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
+func (scriptedAgent) Plan(t *agent.Turn, at agent.Environment) (*agent.Plan, error) {
 	p := &agent.Plan{Args: []string{"sh", "-c", agentScript}, Env: []string{"SESSION=" + t.Session, "STATE=" + at.State}}
 	if t.Session == "gone" {
 		p.Args = []string{"sh", "-c", "echo lost"}
@@ -50,7 +50,7 @@ func (scriptedAgent) Plan(t *agent.Turn, at agent.Site) (*agent.Plan, error) {
 	return p, nil
 }
 
-func (scriptedAgent) NewConversation(t *agent.Turn, _ agent.Site) agent.Conversation {
+func (scriptedAgent) NewConversation(t *agent.Turn, _ agent.Environment) agent.Conversation {
 	return &scriptedConversation{t: t}
 }
 
@@ -101,7 +101,7 @@ func (k *scriptedConversation) Interrupt(x agent.Exchange) bool {
 	return true
 }
 
-func (k *scriptedConversation) Settled() bool                   { return k.res.Outcome != "" }
+func (k *scriptedConversation) IsFinished() bool                { return k.res.Outcome != "" }
 func (k *scriptedConversation) Result(*agent.Exit) agent.Result { return k.res }
 
 func scriptedAgents() map[string]agent.Agent {
@@ -415,7 +415,7 @@ func formatEvents(events []agent.Event) string {
 // that a dead server left, but no sandbox that is in use or was not created for a turn.
 func TestRemovesSandboxesOfDeadServer(t *testing.T) {
 	s := newTestServer(t, serverOptions{agents: scriptedAgents()})
-	alice := s.fleet.For(fleet.Caller{Owner: atoll.Owner{App: "app", User: "alice"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
+	alice := s.fleet.Account(fleet.Caller{Owner: atoll.Owner{App: "app", User: "alice"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}})
 	made := func(labels map[string]string, policy atoll.Policy) string {
 		cfg := atoll.Config{Spec: atoll.Spec{Labels: labels}, Lifecycle: atoll.Lifecycle{Policy: policy}}
 		sb, err := alice.Create(t.Context(), cfg)
@@ -432,7 +432,7 @@ func TestRemovesSandboxesOfDeadServer(t *testing.T) {
 	kept := []string{
 		made(map[string]string{assistant.TurnLabel: x.ID()}, atoll.PolicyOneshot), made(map[string]string{assistant.TurnLabel: "tgone"}, atoll.PolicyPersistent), made(nil, atoll.PolicyOneshot),
 	}
-	s.must(s.server.Settle())
+	s.must(s.server.ReconcileTurns())
 	close(held)
 	<-x.Done()
 	if _, err := s.adminAccount().Open(t.Context(), gone); !errors.Is(err, atoll.ErrNotFound) {

@@ -139,7 +139,7 @@ func TestErrorFormats(t *testing.T) {
 // newClockTool returns a tool of the host that records its callers.
 func newClockTool(called *[]tool.Caller) tool.Tool {
 	return tool.Tool{Server: "clock", Name: "time", Description: "the time", Call: func(_ context.Context, c tool.Call) (tool.Result, error) {
-		*called = append(*called, c.Who)
+		*called = append(*called, c.Caller)
 		return tool.Result{Text: "it is noon"}, nil
 	}}
 }

@@ -156,7 +156,7 @@ func measureClaims(t *testing.T) {
 // readAgentState returns the stored state of the agents in alice's only chat.
 func (s *testServer) readAgentState() string {
 	s.Helper()
-	a := s.fleet.For(fleet.Caller{Owner: atoll.Owner{App: "app", User: "alice"}, Scopes: []atoll.Scope{atoll.ScopeRead}})
+	a := s.fleet.Account(fleet.Caller{Owner: atoll.Owner{App: "app", User: "alice"}, Scopes: []atoll.Scope{atoll.ScopeRead}})
 	list, err := a.Workspaces(s.Context())
 	s.must(err)
 	for _, w := range list {

@@ -97,12 +97,12 @@ func newTestServer(t *testing.T, o serverOptions) *testServer {
 		"test": {Name: "test", API: dialect.OpenAI, Base: s.model.URL + "/v1", Key: "sk-secret", Model: "tiny", Models: []string{"*"}},
 	}}
 	p, err := assistant.New(assistant.Options{
-		Agents: o.agents, App: func(context.Context) (*assistant.App, error) { return s.app, nil }, Dir: filepath.Join(s.home, "chats"), Log: log, Timeout: o.timeout, PermissionTimeout: o.registry.PermissionTimeout, Ledger: s.fleet.Spending(),
-		Program:     func(agent.Agent) (assistant.Program, error) { return o.program, nil },
+		Agents: o.agents, App: func(context.Context) (*assistant.App, error) { return s.app, nil }, Dir: filepath.Join(s.home, "chats"), Log: log, Timeout: o.timeout, PermissionTimeout: o.registry.PermissionTimeout, Ledger: s.fleet.Usage(),
+		FindProgram: func(agent.Agent) (assistant.Program, error) { return o.program, nil },
 		ToolProgram: func() (string, error) { return helper.Finder{}.Find("atoll-tool") },
 	})
 	s.must(err)
-	srv := api.New(api.Options{Fleet: s.fleet, Log: log, Agents: func() (*api.Agents, error) { return &api.Agents{Pipeline: p, Desk: s.registry}, nil }})
+	srv := api.New(api.Options{Fleet: s.fleet, Log: log, Agents: func() (*api.Agents, error) { return &api.Agents{Pipeline: p, Turns: s.registry}, nil }})
 	web := httptest.NewServer(srv.Handler())
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -138,7 +138,7 @@ func (s *testServer) must(err error) {
 	}
 }
 
-func (s *testServer) adminAccount() *fleet.Account { return s.fleet.For(fleet.LocalCaller()) }
+func (s *testServer) adminAccount() *fleet.Account { return s.fleet.Account(fleet.LocalCaller()) }
 
 func (s *testServer) createToken(user string, scopes ...atoll.Scope) string {
 	s.Helper()

@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Set is the client of one kind of objects. It returns objects that are not shared.
-type Set[T object, L runtime.Object] = gentype.ClientWithList[T, L]
+// ObjectClient is the client of one kind of objects. It returns objects that are not shared.
+type ObjectClient[T object, L runtime.Object] = gentype.ClientWithList[T, L]
 
 type object interface {
 	runtime.Object
@@ -91,13 +91,13 @@ func New(config *rest.Config, c *http.Client) (*API, error) {
 
 func newObject[T any]() *T { return new(T) }
 
-func set[T object, L runtime.Object](g group, resource, namespace string, one func() T, list func() L) *Set[T, L] {
+func set[T object, L runtime.Object](g group, resource, namespace string, one func() T, list func() L) *ObjectClient[T, L] {
 	return gentype.NewClientWithList(resource, g.rest, g.codec, namespace, one, list)
 }
 
 // Pods is the client of the pods of a namespace.
 type Pods struct {
-	*Set[*corev1.Pod, *corev1.PodList]
+	*ObjectClient[*corev1.Pod, *corev1.PodList]
 	group group
 }
 
@@ -112,57 +112,57 @@ func (p Pods) GetLogs(name string, o *corev1.PodLogOptions) *rest.Request {
 }
 
 // PersistentVolumeClaims returns the client for a namespace; empty: for all.
-func (c Core) PersistentVolumeClaims(namespace string) *Set[*corev1.PersistentVolumeClaim, *corev1.PersistentVolumeClaimList] {
+func (c Core) PersistentVolumeClaims(namespace string) *ObjectClient[*corev1.PersistentVolumeClaim, *corev1.PersistentVolumeClaimList] {
 	return set(c.group, "persistentvolumeclaims", namespace, newObject[corev1.PersistentVolumeClaim], newObject[corev1.PersistentVolumeClaimList])
 }
 
 // Secrets returns the client for a namespace; empty: for all.
-func (c Core) Secrets(namespace string) *Set[*corev1.Secret, *corev1.SecretList] {
+func (c Core) Secrets(namespace string) *ObjectClient[*corev1.Secret, *corev1.SecretList] {
 	return set(c.group, "secrets", namespace, newObject[corev1.Secret], newObject[corev1.SecretList])
 }
 
 // Events returns the client for a namespace; empty: for all.
-func (c Core) Events(namespace string) *Set[*corev1.Event, *corev1.EventList] {
+func (c Core) Events(namespace string) *ObjectClient[*corev1.Event, *corev1.EventList] {
 	return set(c.group, "events", namespace, newObject[corev1.Event], newObject[corev1.EventList])
 }
 
 // ResourceQuotas returns the client for a namespace; empty: for all.
-func (c Core) ResourceQuotas(namespace string) *Set[*corev1.ResourceQuota, *corev1.ResourceQuotaList] {
+func (c Core) ResourceQuotas(namespace string) *ObjectClient[*corev1.ResourceQuota, *corev1.ResourceQuotaList] {
 	return set(c.group, "resourcequotas", namespace, newObject[corev1.ResourceQuota], newObject[corev1.ResourceQuotaList])
 }
 
 // ServiceAccounts returns the client for a namespace; empty: for all.
-func (c Core) ServiceAccounts(namespace string) *Set[*corev1.ServiceAccount, *corev1.ServiceAccountList] {
+func (c Core) ServiceAccounts(namespace string) *ObjectClient[*corev1.ServiceAccount, *corev1.ServiceAccountList] {
 	return set(c.group, "serviceaccounts", namespace, newObject[corev1.ServiceAccount], newObject[corev1.ServiceAccountList])
 }
 
 // Services returns the client for a namespace; empty: for all.
-func (c Core) Services(namespace string) *Set[*corev1.Service, *corev1.ServiceList] {
+func (c Core) Services(namespace string) *ObjectClient[*corev1.Service, *corev1.ServiceList] {
 	return set(c.group, "services", namespace, newObject[corev1.Service], newObject[corev1.ServiceList])
 }
 
 // Namespaces returns the client for the cluster's namespaces.
-func (c Core) Namespaces() *Set[*corev1.Namespace, *corev1.NamespaceList] {
+func (c Core) Namespaces() *ObjectClient[*corev1.Namespace, *corev1.NamespaceList] {
 	return set(c.group, "namespaces", "", newObject[corev1.Namespace], newObject[corev1.NamespaceList])
 }
 
 // Nodes returns the client for the cluster's nodes.
-func (c Core) Nodes() *Set[*corev1.Node, *corev1.NodeList] {
+func (c Core) Nodes() *ObjectClient[*corev1.Node, *corev1.NodeList] {
 	return set(c.group, "nodes", "", newObject[corev1.Node], newObject[corev1.NodeList])
 }
 
 // NetworkPolicies returns the client for a namespace; empty: for all.
-func (n Networking) NetworkPolicies(namespace string) *Set[*networkingv1.NetworkPolicy, *networkingv1.NetworkPolicyList] {
+func (n Networking) NetworkPolicies(namespace string) *ObjectClient[*networkingv1.NetworkPolicy, *networkingv1.NetworkPolicyList] {
 	return set(n.group, "networkpolicies", namespace, newObject[networkingv1.NetworkPolicy], newObject[networkingv1.NetworkPolicyList])
 }
 
 // RuntimeClasses returns the client for the cluster's RuntimeClasses.
-func (n Node) RuntimeClasses() *Set[*nodev1.RuntimeClass, *nodev1.RuntimeClassList] {
+func (n Node) RuntimeClasses() *ObjectClient[*nodev1.RuntimeClass, *nodev1.RuntimeClassList] {
 	return set(n.group, "runtimeclasses", "", newObject[nodev1.RuntimeClass], newObject[nodev1.RuntimeClassList])
 }
 
 // StorageClasses returns the client for the cluster's storage classes.
-func (s Storage) StorageClasses() *Set[*storagev1.StorageClass, *storagev1.StorageClassList] {
+func (s Storage) StorageClasses() *ObjectClient[*storagev1.StorageClass, *storagev1.StorageClassList] {
 	return set(s.group, "storageclasses", "", newObject[storagev1.StorageClass], newObject[storagev1.StorageClassList])
 }
 

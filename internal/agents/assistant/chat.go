@@ -421,7 +421,7 @@ func messageWords(m dialect.Message) []string {
 	for _, p := range m.Parts {
 		if p.Type == dialect.ImagePart || p.Type == dialect.FilePart {
 			h := sha256.New()
-			fmt.Fprintf(h, "%q %q %q ", p.Media, p.Name, p.URL)
+			fmt.Fprintf(h, "%q %q %q ", p.MediaType, p.Name, p.URL)
 			h.Write(p.Data)
 			list = append(list, " "+hex.EncodeToString(h.Sum(nil)))
 		}

@@ -39,7 +39,7 @@ func TestExamples(t *testing.T) {
 		t.Errorf("coder is %+v", coder)
 	}
 	// What the file says really reaches the command line.
-	plan, err := claude.Agent{}.Plan(&agent.Turn{Prompt: agent.Text("hi"), MaxTurns: box.MaxTurns, Arguments: box.Arguments}, agent.Site{
+	plan, err := claude.Agent{}.Plan(&agent.Turn{Prompt: agent.Text("hi"), MaxTurns: box.MaxTurns, Arguments: box.Arguments}, agent.Environment{
 		Dir: "/workspace", State: "/var/lib/agents/claude", Model: "http://127.0.0.1:1",
 	})
 	if err != nil {

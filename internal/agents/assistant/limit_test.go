@@ -32,7 +32,7 @@ func TestTimeout(t *testing.T) {
 		}
 		turn := &Turn{
 			pipeline: &Pipeline{opts: Options{Timeout: time.Hour}}, assistant: made,
-			request: &TurnRequest{Request: agent.Request{Timeout: c.asked}, Account: new(fleet.Fleet).For(fleet.Caller{Scopes: c.scopes})},
+			request: &TurnRequest{Request: agent.Request{Timeout: c.asked}, Account: new(fleet.Fleet).Account(fleet.Caller{Scopes: c.scopes})},
 		}
 		if got := turn.timeLimit(); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)

@@ -102,7 +102,7 @@ func Find(dir string) (map[string]string, error) {
 
 // Read loads one assistant. An error joins a *Problem for each fault.
 func Read(dir, id string, opts LoadOptions) (*Assistant, error) {
-	l := &loader{dir: dir, fsys: skill.Within(dir), opts: &opts, a: &Assistant{ID: id, Name: id, Source: dir}}
+	l := &loader{dir: dir, fsys: skill.DirFS(dir), opts: &opts, a: &Assistant{ID: id, Name: id, Source: dir}}
 	l.readServers()
 	l.readSkills()
 	l.readManifest()
@@ -265,7 +265,7 @@ func Problems(err error) []*Problem {
 	for _, e := range splitErrors(err) {
 		var p *Problem
 		var c *model.Problem
-		var f *tool.Fault
+		var f *tool.Problem
 		switch {
 		case errors.As(e, &p):
 		case errors.As(e, &c):

@@ -23,8 +23,8 @@ func (fakeAgent) Name() string { return "claude" }
 func (fakeAgent) Features() agent.Features {
 	return agent.Features{Arguments: map[string]string{"permission_mode": "how much is asked", "allowed_tools": "what is"}}
 }
-func (fakeAgent) NewConversation(*agent.Turn, agent.Site) agent.Conversation { return nil }
-func (fakeAgent) Plan(t *agent.Turn, _ agent.Site) (*agent.Plan, error) {
+func (fakeAgent) NewConversation(*agent.Turn, agent.Environment) agent.Conversation { return nil }
+func (fakeAgent) Plan(t *agent.Turn, _ agent.Environment) (*agent.Plan, error) {
 	if v, ok := t.Arguments["permission_mode"]; ok && v != "acceptEdits" {
 		return nil, &atoll.FieldError{Field: "arguments.permission_mode", Err: atoll.ErrInvalid}
 	}
@@ -173,7 +173,7 @@ hooks: {memory: 16m, time: 1s, total: 1m}
 		ID: "all", Name: "All", Description: "has every field", Connector: "local", Source: filepath.Join(dir, "all"),
 		Options: dialect.Request{
 			Model: "fast", Temperature: &zero, TopP: &half, MaxTokens: 100, Stop: []string{"END"},
-			Effort: "low", Think: 1000, Schema: []byte(`{"type":"object"}`),
+			Effort: "low", ThinkTokens: 1000, Schema: []byte(`{"type":"object"}`),
 		},
 		Tools:     []ServerTools{{Server: "filesystem"}},
 		Workspace: Workspace{Policy: "name", Name: "shared", Keep: 30 * 24 * time.Hour},

@@ -101,7 +101,7 @@ func (m *manifest) readOptions(n *node, at string) {
 		"max_tokens":       countInto(&m.fieldReader, &o.MaxTokens),
 		"stop":             m.readStop,
 		"reasoning_effort": m.textInto(&o.Effort),
-		"thinking":         countInto(&m.fieldReader, &o.Think),
+		"thinking":         countInto(&m.fieldReader, &o.ThinkTokens),
 		"schema":           m.schemaInto(&o.Schema),
 	})
 }
@@ -350,7 +350,7 @@ func (m *manifest) tryPlan(a agent.Agent, whole, arguments fieldPos) {
 	if arguments.n != nil {
 		p = arguments
 	}
-	site := agent.Site{Dir: atoll.DefaultDir, State: "/var/lib/agents/" + a.Name(), Model: "http://127.0.0.1:9"}
+	site := agent.Environment{Dir: atoll.DefaultDir, State: "/var/lib/agents/" + a.Name(), Model: "http://127.0.0.1:9"}
 	turn := &agent.Turn{
 		ID: "check", Prompt: agent.Text("check"), Ask: s.Ask, Trust: s.Trust, System: s.System,
 		MaxTurns: s.MaxTurns, Arguments: s.Arguments, Command: s.Program,

@@ -34,9 +34,9 @@ func promptMessage(prompt []agent.Content) dialect.Message {
 		case c.Data == nil:
 			m.Parts = append(m.Parts, dialect.Part{Type: dialect.TextPart, Text: c.Text})
 		case strings.HasPrefix(c.Type, "image/"):
-			m.Parts = append(m.Parts, dialect.Part{Type: dialect.ImagePart, Media: c.Type, Data: c.Data, Name: c.Name})
+			m.Parts = append(m.Parts, dialect.Part{Type: dialect.ImagePart, MediaType: c.Type, Data: c.Data, Name: c.Name})
 		default:
-			m.Parts = append(m.Parts, dialect.Part{Type: dialect.FilePart, Media: c.Type, Data: c.Data, Name: c.Name})
+			m.Parts = append(m.Parts, dialect.Part{Type: dialect.FilePart, MediaType: c.Type, Data: c.Data, Name: c.Name})
 		}
 	}
 	return m
@@ -52,9 +52,9 @@ func promptOf(m dialect.Message) []agent.Content {
 		case len(p.Data) > 0:
 			name := p.Name
 			if name == "" {
-				name = fmt.Sprintf("attachment-%d%s", len(list)+1, fileSuffixes[p.Media])
+				name = fmt.Sprintf("attachment-%d%s", len(list)+1, fileSuffixes[p.MediaType])
 			}
-			list = append(list, agent.Content{Name: name, Type: p.Media, Data: p.Data})
+			list = append(list, agent.Content{Name: name, Type: p.MediaType, Data: p.Data})
 		case p.URL != "":
 			list = append(list, agent.Content{Text: p.URL})
 		case p.Type == dialect.ToolResult:
@@ -111,7 +111,7 @@ func formatTranscript(messages []dialect.Message) []byte {
 			case dialect.ToolResult:
 				fmt.Fprintf(&b, "(result: %s)\n", messageText(dialect.Message{Parts: p.Parts}))
 			case dialect.ImagePart, dialect.FilePart:
-				fmt.Fprintf(&b, "(a file: %s %s)\n", p.Name, p.Media)
+				fmt.Fprintf(&b, "(a file: %s %s)\n", p.Name, p.MediaType)
 			case dialect.ThinkingPart:
 			}
 		}

@@ -17,7 +17,7 @@ func sampleMessages() []dialect.Message {
 		textMessage(dialect.System, "be brief"), textMessage(dialect.User, "hello"),
 		{Role: dialect.Assistant, Parts: []dialect.Part{{Type: dialect.TextPart, Text: "see"}, {Type: dialect.ToolUse, ID: "1", Name: "look", Input: json.RawMessage(`{"a":1}`)}}},
 		{Role: dialect.User, Parts: []dialect.Part{{Type: dialect.ToolResult, ID: "1", Parts: textParts("a tree")}}},
-		{Role: dialect.User, Parts: []dialect.Part{{Type: dialect.TextPart, Text: "and this?"}, {Type: dialect.ImagePart, Media: "image/png", Data: []byte{1, 2}}, {Type: dialect.FilePart, Name: "a.txt", Media: "text/plain", Data: []byte("x")}}},
+		{Role: dialect.User, Parts: []dialect.Part{{Type: dialect.TextPart, Text: "and this?"}, {Type: dialect.ImagePart, MediaType: "image/png", Data: []byte{1, 2}}, {Type: dialect.FilePart, Name: "a.txt", MediaType: "text/plain", Data: []byte("x")}}},
 	}
 }
 

@@ -53,7 +53,7 @@ var errInterrupted = errors.New("interrupted")
 type modelLoop struct {
 	r            *turnRun
 	query        dialect.Request
-	offer        *tool.Offer
+	offer        *tool.Toolset
 	hostTools    map[string]bool // names of the tools that the host runs
 	usedHostTool bool            // the host ran a tool: the client can't continue without this turn
 	asked        int
@@ -263,7 +263,7 @@ func (d *modelLoop) runCall(ctx context.Context, at int, u dialect.Part) (dialec
 	}
 	res.Parts, res.Failed = textParts(text), out.Failed
 	for _, img := range out.Images {
-		res.Parts = append(res.Parts, dialect.Part{Type: dialect.ImagePart, Media: img.Type, Data: img.Data})
+		res.Parts = append(res.Parts, dialect.Part{Type: dialect.ImagePart, MediaType: img.Type, Data: img.Data})
 	}
 	call.Status, call.Output = agent.Completed, text
 	if out.Failed {

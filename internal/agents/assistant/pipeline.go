@@ -41,9 +41,9 @@ type Options struct {
 	Agents map[string]agent.Agent
 	App    func(ctx context.Context) (*App, error) // returns the current app; faults of single files are no error
 
-	// Program finds an agent's program. Nil, or a Program without mounts: it
+	// FindProgram finds an agent's program. Nil, or a Program without mounts: it
 	// is looked up on PATH in the sandbox.
-	Program func(a agent.Agent) (Program, error)
+	FindProgram func(a agent.Agent) (Program, error)
 
 	ToolProgram func() (string, error) // returns the file to place as atoll-tool
 	Processes   tool.Processes         // that hooks may call
@@ -52,7 +52,7 @@ type Options struct {
 
 	Dir               string                                                  // of chats and memories; it is created
 	Connector         string                                                  // default of requests and assistants that name none
-	Driver            func(ctx context.Context, asked string) (string, error) // returns the driver for agents with programs of their own, or an error if asked can't run them. Nil: the driver that is asked for
+	ChooseDriver      func(ctx context.Context, asked string) (string, error) // returns the driver for agents with programs of their own, or an error if asked can't run them. Nil: the driver that is asked for
 	Timeout           time.Duration                                           // default of a turn; 0: 1 hour, negative: none
 	PermissionTimeout time.Duration                                           // until an unanswered permission is denied; 0: that of agents
 	ChatRetention     time.Duration                                           // of chats after their last turn; 0: 30 days
@@ -166,7 +166,7 @@ func (p *Pipeline) Prepare(ctx context.Context, ask *TurnRequest) (*Turn, error)
 }
 
 func (p *Pipeline) prepareTurn(ctx context.Context, ask *TurnRequest) (_ *Turn, err error) {
-	if err := ask.Account.May("turn", atoll.ScopeRun); err != nil {
+	if err := ask.Account.RequireScope("turn", atoll.ScopeRun); err != nil {
 		return nil, err
 	}
 	app, err := p.opts.App(ctx)
@@ -288,7 +288,7 @@ func (t *Turn) tryPlan() error {
 	if !t.agent.Features().MaxTurns {
 		turn.MaxTurns = 0 // newAccess limits the requests to its model
 	}
-	_, err := t.agent.Plan(&turn, agent.Site{Dir: atoll.DefaultDir, State: stateDir, Model: "http://127.0.0.1:1"})
+	_, err := t.agent.Plan(&turn, agent.Environment{Dir: atoll.DefaultDir, State: stateDir, Model: "http://127.0.0.1:1"})
 	return err
 }
 
@@ -355,8 +355,8 @@ func (t *Turn) Record() agent.Record {
 	return r
 }
 
-// Drop releases the chat of a turn that is not run.
-func (t *Turn) Drop() { t.release() }
+// Release releases the chat of a turn that is not run.
+func (t *Turn) Release() { t.release() }
 
 // modelOptions returns the options of requests to the model, from the request or else
 // from the assistant.
@@ -375,8 +375,8 @@ func (t *Turn) modelOptions() dialect.Request {
 	if q.MaxTokens == 0 {
 		q.MaxTokens = own.MaxTokens
 	}
-	if q.Think == 0 {
-		q.Think = own.Think
+	if q.ThinkTokens == 0 {
+		q.ThinkTokens = own.ThinkTokens
 	}
 	if q.Effort == "" {
 		q.Effort = own.Effort

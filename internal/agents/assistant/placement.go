@@ -153,8 +153,8 @@ func (t *Turn) openSandbox(ctx context.Context, id string) (sb *fleet.Sandbox, g
 	cfg := t.placement.config
 	cfg.Labels[TurnLabel] = id
 	real := t.agent != nil && (t.agent.Features().Package != nil || cfg.Driver == "")
-	if cfg.Pool == "" && real && t.pipeline.opts.Driver != nil {
-		if cfg.Driver, err = t.pipeline.opts.Driver(ctx, cfg.Driver); err != nil {
+	if cfg.Pool == "" && real && t.pipeline.opts.ChooseDriver != nil {
+		if cfg.Driver, err = t.pipeline.opts.ChooseDriver(ctx, cfg.Driver); err != nil {
 			return nil, gone, fmt.Errorf("agent %s: %w", t.agent.Name(), err)
 		}
 	}
@@ -166,7 +166,7 @@ func (t *Turn) openSandbox(ctx context.Context, id string) (sb *fleet.Sandbox, g
 		}
 		t.placement.path = prog.Path
 	}
-	sb, err = a.CreateFor(ctx, fleet.Order{Config: cfg, Asked: t.placement.asked, Program: prog.Mounts})
+	sb, err = a.CreateForTurn(ctx, fleet.TurnSandbox{Config: cfg, OwnerConfig: t.placement.asked, ProgramMounts: prog.Mounts})
 	if err != nil {
 		return nil, gone, err
 	}
@@ -175,8 +175,8 @@ func (t *Turn) openSandbox(ctx context.Context, id string) (sb *fleet.Sandbox, g
 
 // findProgram returns the program of the turn's agent, if it is installed.
 func (t *Turn) findProgram() (Program, error) {
-	if t.pipeline.opts.Program == nil || t.agent.Features().Package == nil {
+	if t.pipeline.opts.FindProgram == nil || t.agent.Features().Package == nil {
 		return Program{}, nil
 	}
-	return t.pipeline.opts.Program(t.agent)
+	return t.pipeline.opts.FindProgram(t.agent)
 }

@@ -33,8 +33,8 @@ type Programs struct {
 	Registry *npm.Registry // of the packages; nil: npm's own
 }
 
-// Installed is an installed program of an agent.
-type Installed struct {
+// InstalledProgram is an installed program of an agent.
+type InstalledProgram struct {
 	Agent   string    `json:"agent"`
 	Package string    `json:"package"`
 	Version string    `json:"version"`
@@ -71,10 +71,10 @@ func packageOf(a agent.Agent, version string) (agent.Package, error) {
 // Install installs an agent's program and makes it the version in use. An empty version
 // is the one that the agent was tested with. An existing version is not downloaded
 // again.
-func (p *Programs) Install(ctx context.Context, a agent.Agent, version string, progress npm.Progress) (Installed, error) {
+func (p *Programs) Install(ctx context.Context, a agent.Agent, version string, progress npm.Progress) (InstalledProgram, error) {
 	pkg, err := packageOf(a, version)
 	if err != nil {
-		return Installed{}, err
+		return InstalledProgram{}, err
 	}
 	r := p.Registry
 	if r == nil {
@@ -82,17 +82,17 @@ func (p *Programs) Install(ctx context.Context, a agent.Agent, version string, p
 	}
 	home := filepath.Join(p.Dir, a.Name())
 	if err := p.removeStale(home); err != nil {
-		return Installed{}, err
+		return InstalledProgram{}, err
 	}
 	at := func(version string) string { return filepath.Join(home, version, packageDir) }
 	if pkg.Version, err = r.Fetch(ctx, npm.Package{Name: pkg.Name, Version: pkg.Version}, at, progress); err != nil {
-		return Installed{}, err
+		return InstalledProgram{}, err
 	}
 	if err := linkProgram(filepath.Join(home, pkg.Version), a.Name(), pkg.Program); err != nil {
-		return Installed{}, fmt.Errorf("package %s@%s: %w", pkg.Name, pkg.Version, err)
+		return InstalledProgram{}, fmt.Errorf("package %s@%s: %w", pkg.Name, pkg.Version, err)
 	}
 	if err := replaceLink(home, currentLink, pkg.Version); err != nil {
-		return Installed{}, err
+		return InstalledProgram{}, err
 	}
 	return p.describeInstalled(a, pkg.Version)
 }
@@ -159,29 +159,29 @@ func (p *Programs) removeStale(home string) error {
 	return nil
 }
 
-func (p *Programs) describeInstalled(a agent.Agent, version string) (Installed, error) {
+func (p *Programs) describeInstalled(a agent.Agent, version string) (InstalledProgram, error) {
 	dir := filepath.Join(p.Dir, a.Name(), version)
 	info, err := os.Stat(filepath.Join(dir, binDir, a.Name()))
 	if err != nil {
-		return Installed{}, err
+		return InstalledProgram{}, err
 	}
 	pkg, err := packageOf(a, version)
-	return Installed{Agent: a.Name(), Package: pkg.Name, Version: version, Dir: dir, Since: info.ModTime()}, err
+	return InstalledProgram{Agent: a.Name(), Package: pkg.Name, Version: version, Dir: dir, Since: info.ModTime()}, err
 }
 
 // Find returns the version in use of an agent's program, or ErrNotFound.
-func (p *Programs) Find(a agent.Agent) (Installed, error) {
+func (p *Programs) Find(a agent.Agent) (InstalledProgram, error) {
 	version, err := os.Readlink(filepath.Join(p.Dir, a.Name(), currentLink))
 	if err == nil {
-		var i Installed
+		var i InstalledProgram
 		if i, err = p.describeInstalled(a, filepath.Base(version)); err == nil {
 			return i, nil
 		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return Installed{}, fmt.Errorf("%w: %s is not installed on this host", atoll.ErrNotFound, a.Name())
+		return InstalledProgram{}, fmt.Errorf("%w: %s is not installed on this host", atoll.ErrNotFound, a.Name())
 	}
-	return Installed{}, err
+	return InstalledProgram{}, err
 }
 
 // Remove removes all versions of an agent's program, and reports whether there was one.
@@ -208,7 +208,7 @@ func (p *Programs) Program(a agent.Agent) (Program, error) {
 }
 
 // toProgram returns the program as sandboxes mount it.
-func (i Installed) toProgram() Program {
+func (i InstalledProgram) toProgram() Program {
 	at := programsAt + "/" + i.Agent
 	return Program{
 		Mounts: []atoll.Mount{{Source: i.Dir, Target: at, ReadOnly: true}},

@@ -54,7 +54,7 @@ func (v *redactingTurn) Emit(e agent.Event) {
 		v.TurnHandle.Emit(hideEvent(r, e))
 		return
 	}
-	told, rest := r.Hold(v.heldDelta.Text + e.Text)
+	told, rest := r.Split(v.heldDelta.Text + e.Text)
 	v.heldDelta = e
 	v.heldDelta.Text = rest
 	if e.Text = told; told != "" {
@@ -67,7 +67,7 @@ func (v *redactingTurn) Emit(e agent.Event) {
 func (v *redactingTurn) flush(r fleet.Redactor) {
 	e := v.heldDelta
 	v.heldDelta = agent.Event{}
-	if e.Text = r.Text(e.Text); e.Text != "" {
+	if e.Text = r.RedactText(e.Text); e.Text != "" {
 		v.TurnHandle.Emit(e)
 	}
 }
@@ -95,16 +95,16 @@ func (v *redactingTurn) CallClientTool(ctx context.Context, call agent.ToolCall)
 
 // hideEvent returns an event without secrets; it copies data behind pointers.
 func hideEvent(r fleet.Redactor, e agent.Event) agent.Event {
-	if r.Idle() {
+	if r.IsEmpty() {
 		return e
 	}
-	e.Text, e.Raw = r.Text(e.Text), r.JSON(e.Raw)
+	e.Text, e.Raw = r.RedactText(e.Text), r.RedactJSON(e.Raw)
 	if e.Started != nil {
 		s := *e.Started
-		s.Version, s.Model, s.Tools, s.Skills = r.Text(s.Version), r.Text(s.Model), hideAll(r, s.Tools), hideAll(r, s.Skills)
+		s.Version, s.Model, s.Tools, s.Skills = r.RedactText(s.Version), r.RedactText(s.Model), hideAll(r, s.Tools), hideAll(r, s.Skills)
 		s.MCP = slices.Clone(s.MCP)
 		for i := range s.MCP {
-			s.MCP[i] = agent.MCPServer{Name: r.Text(s.MCP[i].Name), Status: r.Text(s.MCP[i].Status)}
+			s.MCP[i] = agent.MCPServer{Name: r.RedactText(s.MCP[i].Name), Status: r.RedactText(s.MCP[i].Status)}
 		}
 		e.Started = &s
 	}
@@ -119,11 +119,11 @@ func hideEvent(r fleet.Redactor, e agent.Event) agent.Event {
 	}
 	e.Plan = slices.Clone(e.Plan)
 	for i := range e.Plan {
-		e.Plan[i].Text = r.Text(e.Plan[i].Text)
+		e.Plan[i].Text = r.RedactText(e.Plan[i].Text)
 	}
 	if e.Retry != nil {
 		again := *e.Retry
-		again.Message = r.Text(again.Message)
+		again.Message = r.RedactText(again.Message)
 		e.Retry = &again
 	}
 	if e.Result != nil {
@@ -134,10 +134,10 @@ func hideEvent(r fleet.Redactor, e agent.Event) agent.Event {
 }
 
 func hideResult(r fleet.Redactor, res agent.Result) agent.Result {
-	if r.Idle() {
+	if r.IsEmpty() {
 		return res
 	}
-	res.Text, res.Message, res.Stderr, res.Structured = r.Text(res.Text), r.Text(res.Message), r.Text(res.Stderr), r.JSON(res.Structured)
+	res.Text, res.Message, res.Stderr, res.Structured = r.RedactText(res.Text), r.RedactText(res.Message), r.RedactText(res.Stderr), r.RedactJSON(res.Structured)
 	res.Denials = slices.Clone(res.Denials)
 	for i := range res.Denials {
 		res.Denials[i] = hideCall(r, res.Denials[i])
@@ -146,16 +146,16 @@ func hideResult(r fleet.Redactor, res agent.Result) agent.Result {
 }
 
 func hideCall(r fleet.Redactor, c agent.ToolCall) agent.ToolCall {
-	if r.Idle() {
+	if r.IsEmpty() {
 		return c
 	}
-	c.Name, c.Title, c.Output, c.Reason = r.Text(c.Name), r.Text(c.Title), r.Text(c.Output), r.Text(c.Reason)
-	c.Input, c.Locations, c.Diffs = r.JSON(c.Input), hideAll(r, c.Locations), slices.Clone(c.Diffs)
+	c.Name, c.Title, c.Output, c.Reason = r.RedactText(c.Name), r.RedactText(c.Title), r.RedactText(c.Output), r.RedactText(c.Reason)
+	c.Input, c.Locations, c.Diffs = r.RedactJSON(c.Input), hideAll(r, c.Locations), slices.Clone(c.Diffs)
 	for i := range c.Diffs {
 		d := &c.Diffs[i]
-		d.Path, d.New = r.Text(d.Path), r.Text(d.New)
+		d.Path, d.New = r.RedactText(d.Path), r.RedactText(d.New)
 		if d.Old != nil {
-			old := r.Text(*d.Old)
+			old := r.RedactText(*d.Old)
 			d.Old = &old
 		}
 	}
@@ -165,7 +165,7 @@ func hideCall(r fleet.Redactor, c agent.ToolCall) agent.ToolCall {
 func hideAll(r fleet.Redactor, list []string) []string {
 	list = slices.Clone(list)
 	for i := range list {
-		list[i] = r.Text(list[i])
+		list[i] = r.RedactText(list[i])
 	}
 	return list
 }

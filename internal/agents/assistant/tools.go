@@ -15,9 +15,9 @@ import (
 )
 
 // toolOffer returns the tools of this turn: the assistant's, and more.
-func (r *turnRun) toolOffer(ctx context.Context, more ...tool.Tool) *tool.Offer {
+func (r *turnRun) toolOffer(ctx context.Context, more ...tool.Tool) *tool.Toolset {
 	who := tool.Caller{Owner: r.chat.Owner, Chat: r.chat.ID, Assistant: r.targetName(), Turn: r.id}
-	return &tool.Offer{Who: who, Tools: append(r.serverTools(ctx), more...), Log: r.logToolCall}
+	return &tool.Toolset{Caller: who, Tools: append(r.serverTools(ctx), more...), Log: r.logToolCall}
 }
 
 // logToolCall logs a tool call and records it in the audit log.
@@ -26,7 +26,7 @@ func (r *turnRun) logToolCall(e tool.Event) {
 	if e.Err != "" {
 		err = fmt.Errorf("tool: %s", e.Err)
 	}
-	r.request.Account.Note("tool", e.Server+"."+e.Tool, "turn "+r.id)(err)
+	r.request.Account.BeginAudit("tool", e.Server+"."+e.Tool, "turn "+r.id)(err)
 	r.pipeline.log.Debug("tool called", "turn", r.id, "server", e.Server, "tool", e.Tool, "millis", e.Millis, "err", e.Err)
 }
 
@@ -56,7 +56,7 @@ func (r *turnRun) clientTools() []tool.Tool {
 	var n atomic.Int64
 	for _, t := range r.request.Tools {
 		list = append(list, tool.Tool{
-			Server: "client", Name: t.Name, Description: t.Description, Schema: t.Schema, Foreign: true,
+			Server: "client", Name: t.Name, Description: t.Description, Schema: t.Schema, ServerValidates: true,
 			Call: func(ctx context.Context, c tool.Call) (tool.Result, error) {
 				id := fmt.Sprintf("call_%s_%d", r.id, n.Add(1))
 				text, failed, err := r.handle.CallClientTool(ctx, agent.ToolCall{ID: id, Name: t.Name, Kind: agent.Other, Input: c.Input})
@@ -83,7 +83,7 @@ func skillTool(skills []skill.Skill) tool.Tool {
 			"file": map[string]any{"type": "string", "description": "of the skill, as its instructions name it; without it: the instructions"},
 		},
 	})
-	return tool.Tool{Server: "atoll", Name: "skill", Description: skill.Catalogue(skills, "Read a skill: instructions for a kind of task. Read one before you do what it is for.", nil), Schema: schema, Call: func(_ context.Context, c tool.Call) (tool.Result, error) {
+	return tool.Tool{Server: "atoll", Name: "skill", Description: skill.FormatCatalogue(skills, "Read a skill: instructions for a kind of task. Read one before you do what it is for.", nil), Schema: schema, Call: func(_ context.Context, c tool.Call) (tool.Result, error) {
 		var in struct{ Name, File string }
 		if err := json.Unmarshal(c.Input, &in); err != nil {
 			return tool.Result{}, &tool.Error{Text: "the input must be an object with name"}

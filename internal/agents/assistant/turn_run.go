@@ -44,12 +44,12 @@ var errTurnTime = fmt.Errorf("%w: the turn took too long", atoll.ErrTimeout)
 // cleanupTimeout limits the removal of a turn's sandbox.
 const cleanupTimeout = time.Minute
 
-// Do runs the turn with its id. Failures of the agent are in the Result; an error means
+// Run runs the turn with its id. Failures of the agent are in the Result; an error means
 // that no turn was run. When Do returns, the turn's own sandbox is removed and the chat
 // is unlocked.
-func (t *Turn) Do(ctx context.Context, id string, handle TurnHandle) (res agent.Result, err error) {
+func (t *Turn) Run(ctx context.Context, id string, handle TurnHandle) (res agent.Result, err error) {
 	defer t.release()
-	noted := t.request.Account.Note("turn", id, t.targetName())
+	noted := t.request.Account.BeginAudit("turn", id, t.targetName())
 	defer func() {
 		if p := recover(); p != nil {
 			noted(fmt.Errorf("panic: %v", p))
@@ -104,7 +104,7 @@ func (r *turnRun) emitEvent(e agent.Event) {
 		e.Result = &told
 	}
 	if e.Type == agent.TextDone && e.Parent == "" && r.text.Len() < chatBytes {
-		r.text.WriteString(r.handle.lockedRedactor().Text(e.Text) + "\n\n")
+		r.text.WriteString(r.handle.lockedRedactor().RedactText(e.Text) + "\n\n")
 	}
 	r.handle.Emit(e)
 }
@@ -166,20 +166,20 @@ func (r *turnRun) newAccess() (*model.Access, error) {
 		return nil, nil
 	}
 	owner := r.chat.Owner
-	who := model.Who{Owner: owner, Chat: r.chat.ID, Assistant: r.targetName(), Turn: r.id}
+	who := model.Caller{Owner: owner, Chat: r.chat.ID, Assistant: r.targetName(), Turn: r.id}
 	b := r.assistant.Budget
-	a := &model.Access{Connector: *r.connector, Who: who, Ledger: r.pipeline.opts.Ledger, Client: r.pipeline.opts.Client, Log: r.logModelUse, Now: r.pipeline.opts.Now}
+	a := &model.Access{Connector: *r.connector, Caller: who, Ledger: r.pipeline.opts.Ledger, Client: r.pipeline.opts.Client, Log: r.logModelUse, Now: r.pipeline.opts.Now}
 	if r.agent != nil && !r.agent.Features().MaxTurns {
 		if n := int64(r.maxTurns()); n > 0 && (b.Turn.Requests == 0 || n < b.Turn.Requests) {
 			b.Turn.Requests = n
 		}
 	}
 	for _, l := range []model.Limit{
-		{Who: model.Who{Owner: owner, Turn: r.id}, Budget: r.request.Budget},
-		{Who: model.Who{Owner: owner, Turn: r.id}, Budget: b.Turn},
-		{Who: model.Who{Owner: owner, Chat: r.chat.ID}, Budget: b.Chat},
-		{Who: model.Who{Owner: owner}, Budget: b.Owner},
-		{Who: model.Who{Assistant: r.targetName()}, Budget: b.Assistant},
+		{Caller: model.Caller{Owner: owner, Turn: r.id}, Budget: r.request.Budget},
+		{Caller: model.Caller{Owner: owner, Turn: r.id}, Budget: b.Turn},
+		{Caller: model.Caller{Owner: owner, Chat: r.chat.ID}, Budget: b.Chat},
+		{Caller: model.Caller{Owner: owner}, Budget: b.Owner},
+		{Caller: model.Caller{Assistant: r.targetName()}, Budget: b.Assistant},
 	} {
 		if l.Budget != (model.Budget{}) {
 			a.Limits = append(a.Limits, l)
@@ -196,7 +196,7 @@ func (r *turnRun) logModelUse(l model.LogEntry) {
 		r.mu.Unlock()
 	}
 	r.pipeline.log.Debug("model asked", "turn", r.id, "connector", l.Connector, "model", l.Model, "status", l.Status, "input", l.Usage.Input,
-		"output", l.Usage.Output, "took", l.Duration, "first", l.First, "refused", l.Refused)
+		"output", l.Usage.Output, "took", l.Duration, "first", l.FirstByte, "refused", l.Refused)
 }
 
 // addCountedUsage replaces the agent's reported usage in the result by the counted one.
@@ -204,7 +204,7 @@ func (r *turnRun) addCountedUsage(res *agent.Result) {
 	if r.access == nil {
 		return
 	}
-	s := r.access.Spent()
+	s := r.access.Usage()
 	if s.Requests > 0 {
 		name := res.Usage.Model
 		res.Usage = agent.Usage{

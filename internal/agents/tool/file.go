@@ -44,18 +44,18 @@ func (f *file) addFault(n *node, field, format string, args ...any) {
 	if n != nil {
 		line = n.line
 	}
-	f.errs = append(f.errs, &Fault{File: f.name, Line: line, Field: field, Text: fmt.Sprintf(format, args...)})
+	f.errs = append(f.errs, &Problem{File: f.name, Line: line, Field: field, Text: fmt.Sprintf(format, args...)})
 }
 
-// Fault is an error in a file.
-type Fault struct {
+// Problem is an error in a file.
+type Problem struct {
 	File  string
 	Line  int // 0: the whole file
 	Field string
 	Text  string
 }
 
-func (e *Fault) Error() string {
+func (e *Problem) Error() string {
 	var b strings.Builder
 	b.WriteString(e.File)
 	if e.Line > 0 {
@@ -74,12 +74,12 @@ func (f *file) parse(b []byte) *node {
 		return f.parseYAML(b)
 	}
 	if err := checkDepth(b); err != nil {
-		f.errs = append(f.errs, &Fault{File: f.name, Text: "it " + err.Error()})
+		f.errs = append(f.errs, &Problem{File: f.name, Text: "it " + err.Error()})
 		return nil
 	}
 	v, err := hujson.Parse(b)
 	if err != nil {
-		f.errs = append(f.errs, &Fault{File: f.name, Text: "it is not valid JSON: " + err.Error()})
+		f.errs = append(f.errs, &Problem{File: f.name, Text: "it is not valid JSON: " + err.Error()})
 		return nil
 	}
 	return f.fromJSON(&v, b)
@@ -140,10 +140,10 @@ func (f *file) parseYAML(b []byte) *node {
 	var le *yaml.LoadError
 	switch {
 	case errors.As(err, &le):
-		f.errs = append(f.errs, &Fault{File: f.name, Line: le.Mark.Line, Text: "it is not valid YAML: " + le.Message})
+		f.errs = append(f.errs, &Problem{File: f.name, Line: le.Mark.Line, Text: "it is not valid YAML: " + le.Message})
 		return nil
 	case err != nil || len(doc.Content) == 0:
-		f.errs = append(f.errs, &Fault{File: f.name, Text: "it is empty, or no YAML"})
+		f.errs = append(f.errs, &Problem{File: f.name, Text: "it is empty, or no YAML"})
 		return nil
 	}
 	return f.fromYAML(doc.Content[0])
@@ -352,4 +352,4 @@ func (r *objectReader) readSize(name string, usual, high int64) int64 {
 }
 
 // Unwrap returns ErrInvalid.
-func (e *Fault) Unwrap() error { return atoll.ErrInvalid }
+func (e *Problem) Unwrap() error { return atoll.ErrInvalid }

@@ -52,7 +52,7 @@ func FuzzLoad(f *testing.F) {
 			if err != nil || len(tools) != len(names) {
 				t.Fatalf("%d tools, %d names, %v", len(tools), len(names), err)
 			}
-			if list := (&tool.Offer{Tools: tools}).List(); len(list) != len(tools) {
+			if list := (&tool.Toolset{Tools: tools}).List(); len(list) != len(tools) {
 				t.Errorf("%d tools, %d offered", len(tools), len(list))
 			}
 		}
@@ -80,7 +80,7 @@ func FuzzCall(f *testing.F) {
 	if err1 != nil || err2 != nil {
 		f.Fatal(err1, err2)
 	}
-	o := &tool.Offer{Who: who, Tools: append(get, run...)}
+	o := &tool.Toolset{Caller: who, Tools: append(get, run...)}
 	inside := regexp.MustCompile(`^/v1/in/[^/?#]+/x$`)
 	f.Fuzz(func(t *testing.T, input string) {
 		r, err := o.Call(t.Context(), "get", json.RawMessage(input), nil)

@@ -198,7 +198,7 @@ func (f *file) read() (b []byte, err error) {
 func (f *file) readServer(name string, p Processes) *server {
 	b, err := f.read()
 	if err != nil {
-		f.errs = append(f.errs, &Fault{File: f.name, Text: err.Error()})
+		f.errs = append(f.errs, &Problem{File: f.name, Text: err.Error()})
 		return nil
 	}
 	top := f.parse(b)

@@ -53,7 +53,7 @@ func writeFiles(t *testing.T, list map[string]string) string {
 }
 
 // load reads one server and returns an offer of its tools.
-func load(t *testing.T, name, text string) *tool.Offer {
+func load(t *testing.T, name, text string) *tool.Toolset {
 	t.Helper()
 	s, err := tool.Load(writeFiles(t, map[string]string{name: text}), processes, testEnv)
 	if err != nil {
@@ -64,7 +64,7 @@ func load(t *testing.T, name, text string) *tool.Offer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &tool.Offer{Who: who, Tools: tools, Log: func(e tool.Event) {
+	return &tool.Toolset{Caller: who, Tools: tools, Log: func(e tool.Event) {
 		if e.Err != "" {
 			t.Logf("%s: %s", e.Tool, e.Err)
 		}
@@ -73,7 +73,7 @@ func load(t *testing.T, name, text string) *tool.Offer {
 
 // wantText calls a tool and compares its answer; a want that begins with "…" is a
 // part, one with "!" that of a failure.
-func wantText(t *testing.T, o *tool.Offer, name, input, want string) {
+func wantText(t *testing.T, o *tool.Toolset, name, input, want string) {
 	t.Helper()
 	r, err := o.Call(t.Context(), name, json.RawMessage(input), nil)
 	text, failed := strings.CutPrefix(want, "!")
@@ -505,7 +505,7 @@ func TestUpstreamProgram(t *testing.T) {
 	if err != nil || len(tools) != 3 {
 		t.Fatalf("%v, %v", tools, err)
 	}
-	o := &tool.Offer{Who: who, Tools: tools}
+	o := &tool.Toolset{Caller: who, Tools: tools}
 	pids := func() (list [2]int) {
 		t.Helper()
 		r, err := o.Call(t.Context(), "pids", nil, nil)

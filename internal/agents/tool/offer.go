@@ -16,13 +16,13 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Offer is the list of tools that one request may call. Its fields must not change
+// Toolset is the list of tools that one request may call. Its fields must not change
 // after the first use; its methods are safe for concurrent use.
-type Offer struct {
-	Who   Caller
-	Tools []Tool
-	Log   func(Event) // receives every call, concurrently; nil: none
-	Name  string      // of the server in the agents' configuration, at most 20 letters; empty: "atoll"
+type Toolset struct {
+	Caller Caller
+	Tools  []Tool
+	Log    func(Event) // receives every call, concurrently; nil: none
+	Name   string      // of the server in the agents' configuration, at most 20 letters; empty: "atoll"
 
 	once     sync.Once
 	entries  []*entry // set by once, as all below
@@ -61,22 +61,22 @@ const (
 )
 
 // prepareOnce builds the list of tools, once.
-func (o *Offer) prepareOnce() {
+func (o *Toolset) prepareOnce() {
 	o.once.Do(func() {
 		o.slots, o.sessions = make(chan struct{}, maxConcurrent), make(chan struct{}, maxSessions)
 		o.byName = make(map[string]*entry)
 		for i, name := range uniqueNames(o.name(), o.Tools) {
 			t := o.Tools[i]
 			if o.byName[name] != nil { // the same tool twice
-				o.logEvent(Event{Who: o.Who, Server: t.Server, Tool: t.Name, Err: "it is not offered: there are two of that name"})
+				o.logEvent(Event{Caller: o.Caller, Server: t.Server, Tool: t.Name, Err: "it is not offered: there are two of that name"})
 				continue
 			}
-			check, err := readSchema(t.Schema, t.Foreign)
+			check, err := readSchema(t.Schema, t.ServerValidates)
 			if err != nil {
-				o.logEvent(Event{Who: o.Who, Server: t.Server, Tool: t.Name, Err: "it is not offered: " + err.Error()})
+				o.logEvent(Event{Caller: o.Caller, Server: t.Server, Tool: t.Name, Err: "it is not offered: " + err.Error()})
 				continue
 			}
-			if t.Foreign {
+			if t.ServerValidates {
 				t.Description = clipText(t.Description, maxDescription)
 			}
 			e := &entry{ListedTool{name, strings.ToValidUTF8(t.Description, "\uFFFD"), check.raw, t.Server, t.Name}, t, check}
@@ -88,7 +88,7 @@ func (o *Offer) prepareOnce() {
 	})
 }
 
-func (o *Offer) name() string {
+func (o *Toolset) name() string {
 	if o.Name == "" {
 		return "atoll"
 	}
@@ -96,14 +96,14 @@ func (o *Offer) name() string {
 	return n[:min(len(n), 20)]
 }
 
-func (o *Offer) logEvent(e Event) {
+func (o *Toolset) logEvent(e Event) {
 	if o.Log != nil {
 		o.Log(e)
 	}
 }
 
 // List returns the tools as agents see them, sorted by name.
-func (o *Offer) List() []ListedTool {
+func (o *Toolset) List() []ListedTool {
 	o.prepareOnce()
 	list := make([]ListedTool, len(o.entries))
 	for i, e := range o.entries {
@@ -115,7 +115,7 @@ func (o *Offer) List() []ListedTool {
 // Call calls a tool by its listed name. A failure of the tool is in the Result; the
 // error is ErrNotFound for a tool that is not offered, or that of ctx. progress may
 // be nil.
-func (o *Offer) Call(ctx context.Context, name string, input json.RawMessage, progress func(done, total float64, message string)) (Result, error) {
+func (o *Toolset) Call(ctx context.Context, name string, input json.RawMessage, progress func(done, total float64, message string)) (Result, error) {
 	o.prepareOnce()
 	e, ok := o.byName[name]
 	if !ok {
@@ -132,7 +132,7 @@ func (o *Offer) Call(ctx context.Context, name string, input json.RawMessage, pr
 		progress = func(float64, float64, string) {}
 	}
 	r, err := o.runTool(ctx, e, input, progress)
-	event := Event{Who: o.Who, Server: e.tool.Server, Tool: e.tool.Name, Millis: time.Since(begun).Milliseconds()}
+	event := Event{Caller: o.Caller, Server: e.tool.Server, Tool: e.tool.Name, Millis: time.Since(begun).Milliseconds()}
 	if err != nil {
 		event.Err = err.Error()
 	}
@@ -153,7 +153,7 @@ func (o *Offer) Call(ctx context.Context, name string, input json.RawMessage, pr
 }
 
 // runTool checks the input and calls the tool; a panic becomes an error.
-func (o *Offer) runTool(ctx context.Context, e *entry, input json.RawMessage, progress func(float64, float64, string)) (Result, error) {
+func (o *Toolset) runTool(ctx context.Context, e *entry, input json.RawMessage, progress func(float64, float64, string)) (Result, error) {
 	input, err := e.schema.checkInput(input)
 	if err != nil {
 		return Result{}, err
@@ -173,7 +173,7 @@ func (o *Offer) runTool(ctx context.Context, e *entry, input json.RawMessage, pr
 			}
 			done <- a
 		}()
-		a.r, a.err = e.tool.Call(ctx, Call{Who: o.Who, Input: input, Progress: progress})
+		a.r, a.err = e.tool.Call(ctx, Call{Caller: o.Caller, Input: input, Progress: progress})
 	}()
 	select {
 	case a := <-done:

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 
 // listen serves an offer on a listener of the loopback, as a sandbox's wire does,
 // and returns its address. At the end of the test all connections have ended.
-func listen(t *testing.T, o *tool.Offer) string {
+func listen(t *testing.T, o *tool.Toolset) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -82,7 +82,7 @@ var who = tool.Caller{Owner: atoll.Owner{App: "shop", User: "ann"}, Chat: "c1", 
 // echoTool answers with its input and who calls.
 func echoTool(server, name string) tool.Tool {
 	return tool.Tool{Server: server, Name: name, Description: "Says it again.", Call: func(_ context.Context, c tool.Call) (tool.Result, error) {
-		return tool.Result{Text: fmt.Sprintf("%s %s/%s %s %s %s", c.Input, c.Who.Owner.App, c.Who.Owner.User, c.Who.Chat, c.Who.Assistant, c.Who.Turn)}, nil
+		return tool.Result{Text: fmt.Sprintf("%s %s/%s %s %s %s", c.Input, c.Caller.Owner.App, c.Caller.Owner.User, c.Caller.Chat, c.Caller.Assistant, c.Caller.Turn)}, nil
 	}}
 }
 
@@ -101,7 +101,7 @@ func resultText(r *sdk.CallToolResult) string {
 }
 
 func TestEveryVersionOfTheProtocol(t *testing.T) {
-	addr := listen(t, &tool.Offer{Who: who, Tools: []tool.Tool{echoTool("s", "echo"), echoTool("s", "yao.process")}})
+	addr := listen(t, &tool.Toolset{Caller: who, Tools: []tool.Tool{echoTool("s", "echo"), echoTool("s", "yao.process")}})
 	for _, v := range append(sdk.SupportedProtocolVersions(), "") {
 		t.Run(v, func(t *testing.T) {
 			cs := connect(t, addr, v, nil)
@@ -133,7 +133,7 @@ func TestCall(t *testing.T) {
 	result := func(name string, r tool.Result) tool.Tool {
 		return tool.Tool{Server: "s", Name: name, Call: func(context.Context, tool.Call) (tool.Result, error) { return r, nil }}
 	}
-	o := &tool.Offer{Who: who, Log: func(e tool.Event) {
+	o := &tool.Toolset{Caller: who, Log: func(e tool.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		events = append(events, e)
@@ -201,14 +201,14 @@ func TestCall(t *testing.T) {
 		t.Errorf("a tool that is not offered: %v", err)
 	}
 	for _, want := range []string{"db.internal", "secret of the host"} {
-		if !slices.ContainsFunc(events, func(e tool.Event) bool { return strings.Contains(e.Err, want) && e.Who == who }) {
+		if !slices.ContainsFunc(events, func(e tool.Event) bool { return strings.Contains(e.Err, want) && e.Caller == who }) {
 			t.Errorf("the log has nothing of %q", want)
 		}
 	}
 }
 
 func TestNotOfferedCanNotBeCalled(t *testing.T) {
-	addr := listen(t, &tool.Offer{Who: who, Tools: []tool.Tool{echoTool("s", "a.b"), failingTool("\x1b[31m", nil)}})
+	addr := listen(t, &tool.Toolset{Caller: who, Tools: []tool.Tool{echoTool("s", "a.b"), failingTool("\x1b[31m", nil)}})
 	cs := connect(t, addr, "", nil)
 	for _, name := range []string{"hidden", "a.b", "", "../a_b", "A_B", "a_b\x00", "s_a_b", "\x1b[31m"} {
 		if r, err := cs.CallTool(t.Context(), &sdk.CallToolParams{Name: name}); err == nil {
@@ -229,7 +229,7 @@ func TestNames(t *testing.T) {
 	valid := regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
 	named := func(tools []tool.Tool) map[string]string {
 		list := make(map[string]string)
-		for _, l := range (&tool.Offer{Tools: tools}).List() {
+		for _, l := range (&tool.Toolset{Tools: tools}).List() {
 			if !valid.MatchString(l.Name) || len("mcp__atoll__"+l.Name) > 64 {
 				t.Errorf("name %q of %q", l.Name, l.Tool)
 			}
@@ -240,7 +240,7 @@ func TestNames(t *testing.T) {
 		}
 		return list
 	}
-	if list := (&tool.Offer{Tools: []tool.Tool{echoTool("a", "b"), echoTool("a", "b")}}).List(); len(list) != 1 {
+	if list := (&tool.Toolset{Tools: []tool.Tool{echoTool("a", "b"), echoTool("a", "b")}}).List(); len(list) != 1 {
 		t.Errorf("the same twice: %v", list)
 	}
 	first := named(tools)
@@ -257,7 +257,7 @@ func TestNames(t *testing.T) {
 
 func TestProgress(t *testing.T) {
 	out := make(chan struct{}) // closed when the last has come out
-	addr := listen(t, &tool.Offer{Tools: []tool.Tool{{Name: "steps", Call: func(ctx context.Context, c tool.Call) (tool.Result, error) {
+	addr := listen(t, &tool.Toolset{Tools: []tool.Tool{{Name: "steps", Call: func(ctx context.Context, c tool.Call) (tool.Result, error) {
 		for i := range 100_000 { // never waits for who listens
 			c.Progress(float64(i%3), 3, "step") // nor goes back, for him
 		}
@@ -317,7 +317,7 @@ func TestCancelled(t *testing.T) {
 	} {
 		t.Run(c.law, func(t *testing.T) {
 			begun, ended := make(chan struct{}, 1), make(chan error, 1)
-			o := &tool.Offer{Tools: []tool.Tool{blockingTool(begun, ended)}}
+			o := &tool.Toolset{Tools: []tool.Tool{blockingTool(begun, ended)}}
 			here, there := net.Pipe()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -355,7 +355,7 @@ func TestStubbornToolIsAbandoned(t *testing.T) {
 	release, begun := make(chan struct{}), make(chan struct{})
 	left := make(chan tool.Event, 1)
 	done := make(chan struct{})
-	o := &tool.Offer{Log: func(e tool.Event) { left <- e }, Tools: []tool.Tool{{Name: "deaf", Call: func(context.Context, tool.Call) (tool.Result, error) {
+	o := &tool.Toolset{Log: func(e tool.Event) { left <- e }, Tools: []tool.Tool{{Name: "deaf", Call: func(context.Context, tool.Call) (tool.Result, error) {
 		defer close(done)
 		close(begun)
 		<-release
@@ -378,7 +378,7 @@ func TestStubbornToolIsAbandoned(t *testing.T) {
 
 func TestTenThousandCallsAtOnce(t *testing.T) {
 	var running, most, total atomic.Int64
-	addr := listen(t, &tool.Offer{Tools: []tool.Tool{{Name: "count", Call: func(context.Context, tool.Call) (tool.Result, error) {
+	addr := listen(t, &tool.Toolset{Tools: []tool.Tool{{Name: "count", Call: func(context.Context, tool.Call) (tool.Result, error) {
 		n := running.Add(1)
 		defer running.Add(-1)
 		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
@@ -428,7 +428,7 @@ func dialRaw(t *testing.T, addr string) net.Conn {
 // behind them.
 func TestUnreadAnswersStopReading(t *testing.T) {
 	var calls atomic.Int64
-	addr := listen(t, &tool.Offer{Tools: []tool.Tool{{Name: "big", Call: func(context.Context, tool.Call) (tool.Result, error) {
+	addr := listen(t, &tool.Toolset{Tools: []tool.Tool{{Name: "big", Call: func(context.Context, tool.Call) (tool.Result, error) {
 		calls.Add(1)
 		return tool.Result{Text: strings.Repeat("x", 50_000)}, nil
 	}}}})
@@ -451,7 +451,7 @@ func TestUnreadAnswersStopReading(t *testing.T) {
 // TestConnectionsAreBounded: a client gets no more connections over the limit, and one
 // more after one has ended.
 func TestConnectionsAreBounded(t *testing.T) {
-	addr := listen(t, &tool.Offer{Who: who, Tools: []tool.Tool{echoTool("s", "echo")}})
+	addr := listen(t, &tool.Toolset{Caller: who, Tools: []tool.Tool{echoTool("s", "echo")}})
 	open := make([]net.Conn, 0, 32)
 	for range 32 {
 		open = append(open, dialRaw(t, addr))
@@ -485,7 +485,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 }
 
 func TestHostileFrames(t *testing.T) {
-	addr := listen(t, &tool.Offer{Who: who, Tools: []tool.Tool{echoTool("s", "echo")}})
+	addr := listen(t, &tool.Toolset{Caller: who, Tools: []tool.Tool{echoTool("s", "echo")}})
 	for law, frame := range map[string]string{
 		"Deep":        `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":` + strings.Repeat("[", 200_000) + strings.Repeat("]", 200_000) + "}}",
 		"DeepEnough":  `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"a":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + "}}}",
@@ -527,7 +527,7 @@ func TestHostileFrames(t *testing.T) {
 
 // TestHalfClosedIsAnswered: a client that closes its writing side still gets its answer.
 func TestHalfClosedIsAnswered(t *testing.T) {
-	addr := listen(t, &tool.Offer{Tools: []tool.Tool{{Name: "slow", Call: func(ctx context.Context, _ tool.Call) (tool.Result, error) {
+	addr := listen(t, &tool.Toolset{Tools: []tool.Tool{{Name: "slow", Call: func(ctx context.Context, _ tool.Call) (tool.Result, error) {
 		select {
 		case <-ctx.Done():
 			return tool.Result{}, ctx.Err()
@@ -554,7 +554,7 @@ func TestImages(t *testing.T) {
 		images = append(images, tool.Image{Type: "image/png", Data: []byte("png")})
 	}
 	images[1].Data = make([]byte, 6<<20)
-	addr := listen(t, &tool.Offer{Tools: []tool.Tool{{Name: "draw", Call: func(context.Context, tool.Call) (tool.Result, error) {
+	addr := listen(t, &tool.Toolset{Tools: []tool.Tool{{Name: "draw", Call: func(context.Context, tool.Call) (tool.Result, error) {
 		return tool.Result{Images: images}, nil
 	}}}})
 	r, err := connect(t, addr, "2025-06-18", nil).CallTool(t.Context(), &sdk.CallToolParams{Name: "draw"})

@@ -68,7 +68,7 @@ func (f *file) readProcesses(r *objectReader, server string, p Processes) []Tool
 			if err := json.Unmarshal(c.Input, &input); err != nil {
 				return Result{}, err
 			}
-			return callProcess(ctx, fn, c.Who, []any{input})
+			return callProcess(ctx, fn, c.Caller, []any{input})
 		}}
 	}, func(t *objectReader) *Tool {
 		if t.o.of["allow"] != nil {
@@ -87,7 +87,7 @@ func (f *file) readProcesses(r *objectReader, server string, p Processes) []Tool
 				if err := json.Unmarshal(c.Input, &input); err != nil {
 					return Result{}, err
 				}
-				return callProcess(ctx, fn, c.Who, []any{input})
+				return callProcess(ctx, fn, c.Caller, []any{input})
 			}}
 		}
 		if _, ok := args.value.([]*node); !ok {
@@ -107,7 +107,7 @@ func (f *file) readProcesses(r *objectReader, server string, p Processes) []Tool
 					values[i] = convertNumbers(v)
 				}
 			}
-			return callProcess(ctx, fn, c.Who, values)
+			return callProcess(ctx, fn, c.Caller, values)
 		}}
 	})
 }
@@ -170,7 +170,7 @@ func (f *file) readDispatcher(t *objectReader, p Processes) *Tool {
 		if fn == nil {
 			return Result{}, &Error{"There is no process of that name, or it may not be called."}
 		}
-		return callProcess(ctx, fn, c.Who, in.Args)
+		return callProcess(ctx, fn, c.Caller, in.Args)
 	}}
 }
 

@@ -19,7 +19,7 @@ import (
 // all running calls and closes the connection.
 //
 // More than 32 connections at once are closed, with ErrQuota.
-func (o *Offer) Serve(ctx context.Context, conn net.Conn) error {
+func (o *Toolset) Serve(ctx context.Context, conn net.Conn) error {
 	defer conn.Close()
 	o.prepareOnce()
 	select {
@@ -46,7 +46,7 @@ func (o *Offer) Serve(ctx context.Context, conn net.Conn) error {
 }
 
 // newServer returns an MCP server of the offered tools.
-func (o *Offer) newServer() *mcp.Server {
+func (o *Toolset) newServer() *mcp.Server {
 	s := mcp.NewServer(
 		&mcp.Implementation{Name: o.name(), Title: "Tools of the host", Version: buildVersion()},
 		&mcp.ServerOptions{PageSize: len(o.entries) + 1, Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}},
@@ -58,10 +58,10 @@ func (o *Offer) newServer() *mcp.Server {
 }
 
 // add adds a tool; it leaves out one with a schema that the protocol refuses.
-func (o *Offer) add(s *mcp.Server, e *entry) {
+func (o *Toolset) add(s *mcp.Server, e *entry) {
 	defer func() {
 		if v := recover(); v != nil { // the SDK panics on a bad schema
-			o.logEvent(Event{Who: o.Who, Server: e.tool.Server, Tool: e.tool.Name, Err: fmt.Sprint("it is not offered: ", v)})
+			o.logEvent(Event{Caller: o.Caller, Server: e.tool.Server, Tool: e.tool.Name, Err: fmt.Sprint("it is not offered: ", v)})
 		}
 	}()
 	s.AddTool(&mcp.Tool{Name: e.Name, Description: e.Description, InputSchema: e.Schema}, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {

@@ -99,7 +99,7 @@ type scope struct {
 }
 
 func newScope(c Call) (scope, error) {
-	s := scope{who: c.Who}
+	s := scope{who: c.Caller}
 	dec := json.NewDecoder(strings.NewReader(string(c.Input)))
 	dec.UseNumber()
 	return s, dec.Decode(&s.input)

@@ -25,9 +25,9 @@ type Tool struct {
 	Description string
 	Schema      json.RawMessage // of its input; nil: any object
 
-	// Foreign means that the tool's server checks the input too: a schema that
+	// ServerValidates means that the tool's server checks the input too: a schema that
 	// can't be compiled here is passed on, not refused.
-	Foreign bool
+	ServerValidates bool
 
 	// Call runs the tool and returns when ctx is done. The model reads the text of
 	// an *Error; for any other error it reads only that the tool failed, and the
@@ -38,8 +38,8 @@ type Tool struct {
 
 // Call is one call of a tool.
 type Call struct {
-	Who   Caller
-	Input json.RawMessage // an object that matches the schema
+	Caller Caller
+	Input  json.RawMessage // an object that matches the schema
 
 	// Progress reports progress to the client; total 0: unknown. It never
 	// blocks, and is never nil.
@@ -67,7 +67,7 @@ func (e *Error) Error() string { return e.Text }
 
 // Event reports a call, for the audit log.
 type Event struct {
-	Who    Caller
+	Caller Caller
 	Server string
 	Tool   string
 	Err    string // empty: success; else the whole error, which models do not see

@@ -316,7 +316,7 @@ func (u *upstream) listTools(ctx context.Context) ([]Tool, error) {
 		if err != nil {
 			return nil, fmt.Errorf("server %s: tool %s: %w", u.name, t.Name, err)
 		}
-		list = append(list, Tool{Server: u.name, Name: t.Name, Description: t.Description, Schema: schema, Foreign: true, Call: u.toolCaller(t.Name)})
+		list = append(list, Tool{Server: u.name, Name: t.Name, Description: t.Description, Schema: schema, ServerValidates: true, Call: u.toolCaller(t.Name)})
 	}
 	for _, want := range u.only {
 		if !slices.Contains(names, want) {
@@ -348,7 +348,7 @@ func (u *upstream) toolCaller(name string) func(context.Context, Call) (Result, 
 			u.mu.Unlock()
 		}()
 		params := &mcp.CallToolParams{Name: name, Arguments: c.Input, Meta: mcp.Meta{
-			"atoll/app": c.Who.Owner.App, "atoll/user": c.Who.Owner.User, "atoll/chat": c.Who.Chat, "atoll/assistant": c.Who.Assistant, "atoll/turn": c.Who.Turn,
+			"atoll/app": c.Caller.Owner.App, "atoll/user": c.Caller.Owner.User, "atoll/chat": c.Caller.Chat, "atoll/assistant": c.Caller.Assistant, "atoll/turn": c.Caller.Turn,
 		}}
 		params.SetProgressToken(token)
 		r, err := session.CallTool(ctx, params)

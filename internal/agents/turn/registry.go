@@ -385,9 +385,9 @@ func (d *Registry) Interrupt(o atoll.Owner, id string) error {
 	return nil
 }
 
-// Answer passes the result of a client's tool to the turn that waits for it, and
+// AnswerToolCall passes the result of a client's tool to the turn that waits for it, and
 // returns that turn; nil if none of the owner's turns waits for the call.
-func (d *Registry) Answer(o atoll.Owner, call string, a Answer) *Turn {
+func (d *Registry) AnswerToolCall(o atoll.Owner, call string, a ToolAnswer) *Turn {
 	d.mu.Lock()
 	t := d.waiting[turnKey{o, call}]
 	d.mu.Unlock()

@@ -55,11 +55,11 @@ type permissionRequest struct {
 // clientCall is a pending call of a tool of the client.
 type clientCall struct {
 	call   agent.ToolCall
-	answer chan Answer // has a buffer of one
+	answer chan ToolAnswer // has a buffer of one
 }
 
-// Answer is the result of a client's tool.
-type Answer struct {
+// ToolAnswer is the result of a client's tool.
+type ToolAnswer struct {
 	Text   string
 	Failed bool
 }
@@ -217,7 +217,7 @@ const maxOpen = 64
 func (t *Turn) CallClientTool(ctx context.Context, call agent.ToolCall) (text string, failed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, t.registry.opts.PermissionTimeout)
 	defer cancel()
-	w := &clientCall{call: call, answer: make(chan Answer, 1)}
+	w := &clientCall{call: call, answer: make(chan ToolAnswer, 1)}
 	t.mu.Lock()
 	if t.finished || t.clientCalls[call.ID] != nil || len(t.clientCalls) >= maxOpen {
 		t.mu.Unlock()
@@ -263,7 +263,7 @@ func (t *Turn) LastSeen() int64 {
 
 // answerToolCall passes the result of a client's tool to the waiting call; false:
 // no call waits for it.
-func (t *Turn) answerToolCall(id string, a Answer) bool {
+func (t *Turn) answerToolCall(id string, a ToolAnswer) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	w := t.clientCalls[id]

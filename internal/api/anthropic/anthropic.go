@@ -19,10 +19,10 @@ type Model struct {
 
 // List is the list of all models, on one page.
 type List struct {
-	Data  []Model `json:"data"`
-	More  bool    `json:"has_more"`
-	First *string `json:"first_id"`
-	Last  *string `json:"last_id"`
+	Data    []Model `json:"data"`
+	HasMore bool    `json:"has_more"`
+	FirstID *string `json:"first_id"`
+	LastID  *string `json:"last_id"`
 }
 
 // ModelOf returns an assistant as a model.
@@ -41,14 +41,14 @@ func ListOf(all []agent.AssistantInfo) List {
 		l.Data = append(l.Data, ModelOf(a))
 	}
 	if n := len(l.Data); n > 0 {
-		l.First, l.Last = &l.Data[0].ID, &l.Data[n-1].ID
+		l.FirstID, l.LastID = &l.Data[0].ID, &l.Data[n-1].ID
 	}
 	return l
 }
 
 // Count is the response of token counting.
 type Count struct {
-	Input int64 `json:"input_tokens"`
+	InputTokens int64 `json:"input_tokens"`
 }
 
 // Estimates of tokens: only the vendor of a model can count them, and an assistant may use any
@@ -77,5 +77,5 @@ func CountOf(q *dialect.Request) Count {
 	for _, t := range q.Tools {
 		text += len(t.Name) + len(t.Description) + len(t.Schema)
 	}
-	return Count{Input: tokens + int64((text+bytesOfToken-1)/bytesOfToken)}
+	return Count{InputTokens: tokens + int64((text+bytesOfToken-1)/bytesOfToken)}
 }

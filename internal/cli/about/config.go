@@ -70,7 +70,7 @@ func (a commands) configShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Show the effective configuration",
-		Args:  app.TakeArgs(0, 0, "no arguments"),
+		Args:  app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(*cobra.Command, []string) error {
 			list := listSettings(a.Config)
 			if a.JSON {
@@ -138,7 +138,7 @@ func (a commands) configPath() *cobra.Command {
 	return &cobra.Command{
 		Use:         "path",
 		Short:       "Show the configuration files",
-		Args:        app.TakeArgs(0, 0, "no arguments"),
+		Args:        app.CheckArgCount(0, 0, "no arguments"),
 		Annotations: app.AnyConfig,
 		RunE: func(*cobra.Command, []string) error {
 			list := []configFileInfo{}
@@ -175,7 +175,7 @@ func (a commands) configCheck() *cobra.Command {
 		Long: `Check the configuration, or one file, and print every error. A file named
 .atoll.yaml is checked as a project's file. The exit status is 1 if there are
 errors.`,
-		Args:        app.TakeArgs(0, 1, "at most one file"),
+		Args:        app.CheckArgCount(0, 1, "at most one file"),
 		Annotations: app.AnyConfig,
 		RunE: func(_ *cobra.Command, args []string) error {
 			err := a.ConfigErr

@@ -31,7 +31,7 @@ on them, break them, restore a snapshot, fork the sandbox, and remove
 everything. The directory itself is only read. Steps that the driver does not
 support are skipped.`,
 		Example: "  atoll demo\n  atoll demo --driver kubernetes --from docs",
-		Args:    app.TakeArgs(0, 0, "no arguments"),
+		Args:    app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d, err := a.Driver()
 			if err != nil {

@@ -38,7 +38,7 @@ func (a commands) doctorCommand() *cobra.Command {
 missing. The exit status is 1 if something that the configuration needs does
 not work; such checks are marked BAD. Optional features that are missing are
 marked "-".`,
-		Args: app.TakeArgs(0, 0, "no arguments"),
+		Args: app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			list := a.runChecks(cmd.Context())
 			bad := 0

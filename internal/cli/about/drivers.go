@@ -74,7 +74,7 @@ func (a commands) driversCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "drivers",
 		Short: "List drivers and what they can do",
-		Args:  app.TakeArgs(0, 0, "no arguments"),
+		Args:  app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			list, err := a.driverList(cmd.Context())
 			if err != nil {
@@ -92,7 +92,7 @@ func (a commands) driversCommand() *cobra.Command {
 				if !r.Available {
 					available, can = "no", strings.Join(strings.Fields(r.Error), " ")
 				}
-				rows = append(rows, []string{name, available, output.OrDash(r.Features.Isolation), can})
+				rows = append(rows, []string{name, available, output.DashIfEmpty(r.Features.Isolation), can})
 			}
 			return a.PrintTable(rows)
 		},
@@ -124,7 +124,7 @@ func formatFeatures(f atoll.Features) string {
 		{"detach", f.Detach},
 		{"terminals", f.Terminal},
 		{"notices", f.Notices},
-		{"gate", f.Gate},
+		{"gate", f.Egress},
 		{"fresh", f.Fresh},
 		{"disks", f.Disks},
 	} {

@@ -9,7 +9,7 @@ import (
 
 // checkLocalhost checks which programs can resolve names below localhost here.
 func checkLocalhost(ctx context.Context) finding {
-	if previewserver.FindsLocalhost(ctx) {
+	if previewserver.ResolvesLocalhost(ctx) {
 		return finding{Check: "names: localhost", OK: true, Detail: "all programs find NAME.localhost"}
 	}
 	return finding{
@@ -26,11 +26,11 @@ func checkLocal() finding {
 	switch {
 	case err != nil:
 		f.Detail, f.Fix = err.Error(), "see the message"
-	case reach == mdns.All:
+	case reach == mdns.AnyLabels:
 		f.OK, f.Detail = true, "this machine finds NAME.local and NAME.sandbox.local"
 	case reach == mdns.Resolved:
 		f.OK, f.Detail = true, "systemd-resolved is asked for NAME.local and NAME.sandbox.local: 'resolvectl mdns' says whether it asks the network"
-	case reach == mdns.Two:
+	case reach == mdns.TwoLabels:
 		f.Detail = "this machine finds NAME.local, but not NAME.sandbox.local: nss-mdns asks for names of two labels only, here and on other machines of its kind"
 		f.Fix = "'atoll serve --mdns' with '--domain local'; or mdns4 for mdns4_minimal in /etc/nsswitch.conf, and a line '.local' in /etc/mdns.allow"
 	default:

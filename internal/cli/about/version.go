@@ -13,7 +13,7 @@ func (a commands) versionCommand() *cobra.Command {
 		Use:         "version",
 		Short:       "Show the version",
 		Annotations: app.AnyConfig,
-		Args:        app.TakeArgs(0, 0, "no arguments"),
+		Args:        app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(*cobra.Command, []string) error {
 			v := app.BuildVersion()
 			if a.JSON {

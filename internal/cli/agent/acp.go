@@ -34,7 +34,7 @@ without asking.`,
 		Example: `  atoll acp claude --in-place              the editor's command for an agent
   atoll acp opencode -c deepseek/v3 --alone --allow registry.npmjs.org
   atoll acp acp --image my/agent -- my-agent --acp`,
-		Args:              app.TakeArgs(1, -1, "an agent"),
+		Args:              app.CheckArgCount(1, -1, "an agent"),
 		ValidArgsFunction: a.CompleteFrom(0, a.agentNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := spec.Config(a.Config, a.HasVMs(cmd.Context()))

@@ -181,7 +181,7 @@ The exit status is 1 if the agent failed or exceeded a limit.`,
   atoll agent run claude -c deepseek/v3 --chat fizz "now in Rust"
   git diff | atoll agent run codex --max-cost 0.5 "review this:" -
   atoll agent run claude --ask --workspace project --allow registry.npmjs.org "add a linter"`,
-		Args:              app.TakeArgs(1, -1, "an agent and what it is to do"),
+		Args:              app.CheckArgCount(1, -1, "an agent and what it is to do"),
 		ValidArgsFunction: a.CompleteFrom(0, a.agentNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			words := args[1:]
@@ -293,7 +293,7 @@ func (a commands) agentLs() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Aliases: []string{"list"},
 		Short: "List agents and their features",
-		Args:  app.TakeArgs(0, 0, "no arguments"),
+		Args:  app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.Client(cmd.Context())
 			if err != nil {

@@ -28,7 +28,7 @@ verified against the registry's digests; install scripts are not run. Sandboxes
 have a program at /opt/atoll/agents/NAME, read-only. Without an installed
 program, agents use the one in the image.`,
 		Example:           "  atoll agent install claude\n  atoll agent install codex --version 0.169.0",
-		Args:              app.TakeArgs(1, -1, "agents"),
+		Args:              app.CheckArgCount(1, -1, "agents"),
 		ValidArgsFunction: completeAgents,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if version != "" && len(args) > 1 {
@@ -66,7 +66,7 @@ func (a commands) agentUninstallCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "uninstall NAME...",
 		Short:             "Remove agent programs from this machine",
-		Args:              app.TakeArgs(1, -1, "agents"),
+		Args:              app.CheckArgCount(1, -1, "agents"),
 		ValidArgsFunction: completeAgents,
 		RunE: func(_ *cobra.Command, args []string) error {
 			chosen, err := agentsNamed(args)
@@ -114,7 +114,7 @@ func completeAgents(_ *cobra.Command, args []string, _ string) ([]string, cobra.
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-func (a commands) showInstalled(one agent.Agent, i assistant.Installed) error {
+func (a commands) showInstalled(one agent.Agent, i assistant.InstalledProgram) error {
 	if a.JSON {
 		return a.PrintJSON(i)
 	}

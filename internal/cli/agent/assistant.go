@@ -45,7 +45,7 @@ func (a commands) assistantLs() *cobra.Command {
 	return &cobra.Command{
 		Use:   "ls",
 		Short: "List assistants",
-		Args:  app.TakeArgs(0, 0, "no arguments"),
+		Args:  app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.Client(cmd.Context())
 			if err != nil {
@@ -69,7 +69,7 @@ func (a commands) assistantLs() *cobra.Command {
 				if about == "" && i.Name != i.ID {
 					about = i.Name
 				}
-				rows = append(rows, []string{i.ID, output.OrDash(i.Agent), output.OrDash(i.Connector), joinOrDash(i.Skills), joinOrDash(i.Tools), joinOrDash(i.Hooks), about})
+				rows = append(rows, []string{i.ID, output.DashIfEmpty(i.Agent), output.DashIfEmpty(i.Connector), joinOrDash(i.Skills), joinOrDash(i.Tools), joinOrDash(i.Hooks), about})
 			}
 			return a.PrintTable(rows)
 		},
@@ -91,7 +91,7 @@ func (a commands) leftOut(all []agent.AssistantInfo) {
 	}
 }
 
-func joinOrDash(list []string) string { return output.OrDash(strings.Join(list, ",")) }
+func joinOrDash(list []string) string { return output.DashIfEmpty(strings.Join(list, ",")) }
 
 func (a commands) assistantCheck() *cobra.Command {
 	lenient := false
@@ -218,7 +218,7 @@ func (c *checking) loadOptions(dir string) *assistant.LoadOptions {
 	o.Servers, err = tool.Load(filepath.Join(dir, "mcps"), o.Processes, c.env)
 	c.add(err)
 	if dir := filepath.Join(dir, "skills"); isDir(dir) {
-		list, problems, err := skill.Load(skill.Within(dir))
+		list, problems, err := skill.Load(skill.DirFS(dir))
 		c.add(err)
 		for _, p := range problems {
 			if p.Fatal {
@@ -270,7 +270,7 @@ func (a commands) assistantNew() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "new NAME",
 		Short: "Create an assistant from a template",
-		Args:  app.TakeArgs(1, 1, "one name"),
+		Args:  app.CheckArgCount(1, 1, "one name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			appDir, err := a.AppDir()
 			if err != nil {

@@ -29,7 +29,7 @@ and the messages are kept with the chat.`,
 		Example: `  atoll chat coder
   atoll chat qa -c deepseek/r1 "what is an atoll?"
   atoll chat coder --chat fizz --attach notes.md "do what these notes say"`,
-		Args:              app.TakeArgs(1, -1, "an assistant"),
+		Args:              app.CheckArgCount(1, -1, "an assistant"),
 		ValidArgsFunction: a.CompleteFrom(0, a.assistantNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in, ok := a.In.(*os.File)

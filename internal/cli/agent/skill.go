@@ -83,13 +83,13 @@ func (a commands) skillLs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List skills",
-		Args:  app.TakeArgs(0, 0, "no arguments"),
+		Args:  app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(*cobra.Command, []string) error {
 			dir, err := p.directory(a)
 			if err != nil {
 				return err
 			}
-			list, problems, err := skill.Load(skill.Within(dir))
+			list, problems, err := skill.Load(skill.DirFS(dir))
 			if err != nil {
 				return err
 			}
@@ -139,7 +139,7 @@ the directory of a skill, its SKILL.md, or a directory of skills; the default
 is the app directory. The exit status is 1 if there are problems. Agents use a
 skill also with minor problems.`,
 		Example: "  atoll skill validate skills/code-review\n  atoll skill validate --assistant coder",
-		Args:    app.TakeArgs(0, -1, "[PATH...]"),
+		Args:    app.CheckArgCount(0, -1, "[PATH...]"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				dir, err := p.directory(a)
@@ -232,7 +232,7 @@ func validateSkill(dir string) []skill.Problem {
 	if full, err := filepath.Abs(dir); err == nil {
 		name = filepath.Base(full) // of "." too
 	}
-	problems := skill.Validate(skill.Within(dir), name)
+	problems := skill.Validate(skill.DirFS(dir), name)
 	for i, p := range problems {
 		problems[i].File = filepath.Join(dir, strings.TrimPrefix(strings.TrimPrefix(p.File, name), "/"))
 	}
@@ -250,7 +250,7 @@ the skills of the app directory or of an assistant. It is checked first, as by
 'atoll skill validate'. Links out of it, devices and set-uid bits are not
 copied.`,
 		Example: "  atoll skill add ./code-review\n  atoll skill add pdf.zip --assistant coder",
-		Args:    app.TakeArgs(1, 1, "SOURCE"),
+		Args:    app.CheckArgCount(1, 1, "SOURCE"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			dir, err := p.directory(a)
 			if err != nil {
@@ -285,7 +285,7 @@ func (s *skillCopy) run() (err error) {
 	if err != nil {
 		return fmt.Errorf("skill %s: %w", s.source, err)
 	}
-	found, problems, err := skill.Load(skill.Within(filepath.Dir(top)))
+	found, problems, err := skill.Load(skill.DirFS(filepath.Dir(top)))
 	if err != nil {
 		return err
 	}
@@ -301,7 +301,7 @@ func (s *skillCopy) run() (err error) {
 		}
 		top = named
 	}
-	problems = skill.Validate(skill.Within(top), filepath.Base(top))
+	problems = skill.Validate(skill.DirFS(top), filepath.Base(top))
 	s.printProblems(problems)
 	if len(problems) > 0 && !s.force {
 		return s.app.tellProblems(problems, 0)
@@ -343,7 +343,7 @@ func (s *skillCopy) fetchSource(work string) (string, error) {
 		if err := os.Mkdir(top, 0o755); err != nil {
 			return "", err
 		}
-		return top, skill.Copy(top, skill.Within(full))
+		return top, skill.Copy(top, skill.DirFS(full))
 	case !skill.IsArchive(full):
 		return "", fmt.Errorf("%w: it is neither a directory nor an archive (.zip, .skill, .tar, .tar.gz)", atoll.ErrInvalid)
 	}

@@ -34,7 +34,7 @@ func (a commands) turnLs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls", Aliases: []string{"list"},
 		Short: "List turns",
-		Args:  app.TakeArgs(0, 0, "no arguments"),
+		Args:  app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.State != "" {
 				if _, err := config.ParseOneOf(f.State, "running", "waiting", "finished"); err != nil {
@@ -76,7 +76,7 @@ func turnState(r agent.Record) string {
 		return string(r.Result.Outcome)
 	}
 	if len(r.Permissions) > 0 {
-		return "asks: " + output.Title(&r.Permissions[0].Tool)
+		return "asks: " + output.ToolCallTitle(&r.Permissions[0].Tool)
 	}
 	return r.State
 }
@@ -87,7 +87,7 @@ func (a commands) turnShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show TURN",
 		Short: "Show a turn and follow it",
-		Args:  app.TakeArgs(1, 1, "one turn"),
+		Args:  app.CheckArgCount(1, 1, "one turn"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.Client(cmd.Context())
 			if err != nil {
@@ -125,7 +125,7 @@ func (a commands) turnDecide() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "decide TURN PERMISSION allow|deny",
 		Short: "Answer a permission request of an agent",
-		Args:  app.TakeArgs(3, 3, "a turn, what it asks for, and allow or deny"),
+		Args:  app.CheckArgCount(3, 3, "a turn, what it asks for, and allow or deny"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			word, err := config.ParseOneOf(args[2], "allow", "deny")
 			if err != nil {
@@ -154,7 +154,7 @@ func (a commands) turnInterrupt() *cobra.Command {
 	return &cobra.Command{
 		Use:   "interrupt TURN...",
 		Short: "Ask an agent to stop its turn",
-		Args:  app.TakeArgs(1, -1, "turns"),
+		Args:  app.CheckArgCount(1, -1, "turns"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.Client(cmd.Context())
 			if err != nil {
@@ -173,7 +173,7 @@ func (a commands) turnRm() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rm TURN...",
 		Short: "Remove turns and end their processes",
-		Args:  app.TakeArgs(1, -1, "turns"),
+		Args:  app.CheckArgCount(1, -1, "turns"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.Client(cmd.Context())
 			if err != nil {

@@ -138,7 +138,7 @@ func (f *follower) askPermission(ctx context.Context, p agent.Permission) error 
 
 // describeTool describes a tool call in one line.
 func describeTool(t *agent.ToolCall) string {
-	what := output.Clip(output.Title(t), 300)
+	what := output.Truncate(output.ToolCallTitle(t), 300)
 	if t.Name != "" && !strings.HasPrefix(what, t.Name) {
 		what = t.Name + ": " + what
 	}

@@ -113,7 +113,7 @@ func (v *turnView) printEvent(e agent.Event) {
 		delete(v.tools, e.Tool.ID)
 		v.toolEnd(e)
 	case agent.PermissionDenied:
-		v.say1(output.Red, "✗ not permitted: "+output.Title(e.Tool))
+		v.say1(output.Red, "✗ not permitted: "+output.ToolCallTitle(e.Tool))
 	case agent.PlanChanged:
 		for _, s := range e.Plan {
 			mark := map[string]string{"completed": "☑", "in_progress": "▸"}[s.Status]
@@ -217,8 +217,8 @@ func (v *turnView) printTool(e agent.Event) {
 	if e.Parent != "" {
 		indent = "    ↳ "
 	}
-	v.last = output.Title(e.Tool)
-	v.say1(output.Code, indent+mark+" "+output.Clip(v.last, 160))
+	v.last = output.ToolCallTitle(e.Tool)
+	v.say1(output.Code, indent+mark+" "+output.Truncate(v.last, 160))
 }
 
 // toolEnd shows what came of a call.
@@ -227,7 +227,7 @@ func (v *turnView) toolEnd(e agent.Event) {
 	for _, d := range t.Diffs {
 		plus, minus := countChanges(d)
 		name := ""
-		if d.Path != output.Title(t) && d.Path != v.last {
+		if d.Path != output.ToolCallTitle(t) && d.Path != v.last {
 			name = d.Path + "  "
 		}
 		v.say1(output.Dim, fmt.Sprintf("      %s+%d −%d", name, plus, minus))
@@ -258,7 +258,7 @@ func (v *turnView) toolEnd(e agent.Event) {
 		shown = len(out)
 	}
 	for _, l := range out[:min(shown, len(out))] {
-		v.say1(output.Dim, "      "+output.Clip(l, 200))
+		v.say1(output.Dim, "      "+output.Truncate(l, 200))
 	}
 	if n := len(out) - shown; n > 0 {
 		v.say1(output.Dim, fmt.Sprintf("      … %d more lines", n))
@@ -296,7 +296,7 @@ func (v *turnView) printPermission(turn string, p agent.Permission) {
 func (v *turnView) printRequest(p agent.Permission) {
 	v.say1(output.Yellow, "? "+describeTool(&p.Tool))
 	for _, l := range toolDetails(&p.Tool) {
-		v.say1(output.Dim, "    "+output.Clip(l, 200))
+		v.say1(output.Dim, "    "+output.Truncate(l, 200))
 	}
 }
 
@@ -347,11 +347,11 @@ func (v *turnView) printResult(r *agent.Result) {
 		parts[0] = outcomeText(r)
 	}
 	if len(r.Denials) > 0 {
-		parts = append(parts, output.Count(len(r.Denials), "tool")+" not permitted")
+		parts = append(parts, output.FormatCount(len(r.Denials), "tool")+" not permitted")
 	}
 	u := r.Usage
 	if u.Requests > 0 {
-		parts = append(parts, output.Count(int(u.Requests), "request"))
+		parts = append(parts, output.FormatCount(int(u.Requests), "request"))
 	}
 	if u.Input+u.Output > 0 {
 		parts = append(parts, fmt.Sprintf("%s in, %s out", formatCount(u.Input+u.CacheRead+u.CacheWrite), formatCount(u.Output)))

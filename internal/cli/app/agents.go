@@ -47,15 +47,15 @@ func (a *App) FleetAgents(f *fleet.Fleet, log *slog.Logger) func() (*api.Agents,
 		}
 		pipeline, err := assistant.New(assistant.Options{
 			Agents: ListAgents(), App: shelf.loadApp, Dir: filepath.Join(a.Home, "chats"), Log: log, Timeout: config.Get[time.Duration](c, "agents.timeout"), PermissionTimeout: config.Get[time.Duration](c, "agents.patience"),
-			Connector: config.Get[string](c, "agents.connector"), Driver: a.agentDriver(f), Processes: SupportedProcesses(),
-			Program:     a.AgentPrograms().Program,
-			Ledger:      f.Spending(),
+			Connector: config.Get[string](c, "agents.connector"), ChooseDriver: a.agentDriver(f), Processes: SupportedProcesses(),
+			FindProgram: a.AgentPrograms().Program,
+			Ledger:      f.Usage(),
 			ToolProgram: func() (string, error) { return helper.Finder{}.Find("atoll-tool") },
 		})
 		if err != nil {
 			return nil, a.ExplainWriteError(err)
 		}
-		return &api.Agents{Pipeline: pipeline, Desk: desk, Version: a.agentVersion}, nil
+		return &api.Agents{Pipeline: pipeline, Turns: desk, Version: a.agentVersion}, nil
 	}
 }
 
@@ -168,7 +168,7 @@ func (s *appCache) read() (*assistant.App, error) {
 	}
 	if _, err := os.Stat(at("skills")); err == nil {
 		var problems []skill.Problem
-		app.Skills, problems, err = skill.Load(skill.Within(at("skills")))
+		app.Skills, problems, err = skill.Load(skill.DirFS(at("skills")))
 		errs = append(errs, err)
 		for _, p := range problems {
 			s.log.Debug("skill", "file", p.File, "line", p.Line, "field", p.Field, "problem", p.Text)

@@ -54,7 +54,7 @@ var AnyConfig = map[string]string{"config": "any"}
 
 // Configure reads the configuration and what the flags of a command say.
 func (a *App) Configure(cmd *cobra.Command) error {
-	a.Config, a.ConfigErr = config.Load(config.FromFlags(cmd))
+	a.Config, a.ConfigErr = config.Load(config.FlagValues(cmd))
 	a.JSON = a.JSON || config.Get[string](a.Config, "output") == "json"
 	if err := a.parseFormat(); err != nil {
 		return err
@@ -201,8 +201,8 @@ func (a *App) CompleteFrom(at int, list func(context.Context) ([]string, error))
 	}
 }
 
-// TakeArgs returns a check of the number of arguments; what describes them in the error.
-func TakeArgs(low, high int, what string) cobra.PositionalArgs {
+// CheckArgCount returns a check of the number of arguments; what describes them in the error.
+func CheckArgCount(low, high int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < low || high >= 0 && len(args) > high {
 			return fmt.Errorf("%w: %s takes %s, not %d arguments\nsee '%s --help'", atoll.ErrInvalid, cmd.CommandPath(), what, len(args), cmd.CommandPath())

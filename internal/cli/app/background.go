@@ -29,7 +29,7 @@ const (
 	// backgroundStart is how long one may take until it answers.
 	ServerStartTimeout = time.Minute
 	// backgroundPages is where one listens for browsers, if nobody else does.
-	DefaultPagesAddress = "127.0.0.1:7081"
+	DefaultConsoleAddress = "127.0.0.1:7081"
 	// backgroundLog is how large its log may get before the next one begins anew.
 	backgroundLog = 1 << 20
 )
@@ -123,7 +123,7 @@ func (a *App) startServer(ctx context.Context) error {
 	cmd.Dir = a.Home                                                                                                     // it holds no other directory, and reads no project's file
 	cmd.Env = backgroundEnv(os.Environ())
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = DetachedProcess()
+	cmd.SysProcAttr = DetachedProcAttr()
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start a server in the background: %w", err)
 	}
@@ -189,13 +189,13 @@ func (a *App) serverSaid(begin int64) string {
 
 // ServerInfo is the content of $ATOLL_HOME/server.json, which describes the running server.
 type ServerInfo struct {
-	PID     int       `json:"pid"`
-	Version string    `json:"version"`
-	Started time.Time `json:"started"`
-	Listen  []string  `json:"listen"`          // as clients call them, the socket first
-	Proxy   string    `json:"proxy,omitempty"` // address of the proxy of names of ports; empty: there is none
-	Pages   string    `json:"pages,omitempty"` // URL that browsers of this machine open; empty: there is none
-	Idle    string    `json:"ends_when_idle,omitempty"`
+	PID        int       `json:"pid"`
+	Version    string    `json:"version"`
+	Started    time.Time `json:"started"`
+	Listen     []string  `json:"listen"`          // as clients call them, the socket first
+	Proxy      string    `json:"proxy,omitempty"` // address of the proxy of names of ports; empty: there is none
+	ConsoleURL string    `json:"pages,omitempty"` // URL that browsers of this machine open; empty: there is none
+	Idle       string    `json:"ends_when_idle,omitempty"`
 }
 
 func (a *App) serverInfoFile() string { return filepath.Join(a.Home, "server.json") }
@@ -230,7 +230,7 @@ func (a *App) RemoveServerInfo() error {
 }
 
 // Idler reports how long a component has been idle; 0 means that it is busy.
-type Idler interface{ Quiet() time.Duration }
+type Idler interface{ IdleTime() time.Duration }
 
 // WaitUntilIdle waits until the server has been idle for a while: no request, no command, no
 // running sandbox of a project. It returns nil then, or the cause of ctx's end.
@@ -246,7 +246,7 @@ func WaitUntilIdle(ctx context.Context, f *fleet.Fleet, after time.Duration, all
 		}
 		idle := true
 		for _, q := range all {
-			idle = idle && q.Quiet() >= after
+			idle = idle && q.IdleTime() >= after
 		}
 		if !idle {
 			continue
@@ -260,11 +260,11 @@ func WaitUntilIdle(ctx context.Context, f *fleet.Fleet, after time.Duration, all
 // stillNeeded reports whether commands are under way from here, or a sandbox of
 // a project runs.
 func stillNeeded(ctx context.Context, f *fleet.Fleet) (bool, error) {
-	census, err := f.Census(ctx)
+	census, err := f.CountSandboxes(ctx)
 	if err != nil || census.Commands > 0 {
 		return true, err
 	}
-	list, err := f.For(fleet.LocalCaller()).List(ctx, fleet.Filter{States: []atoll.State{atoll.Starting, atoll.Running, atoll.Paused}, AllOwners: true})
+	list, err := f.Account(fleet.LocalCaller()).List(ctx, fleet.Filter{States: []atoll.State{atoll.Starting, atoll.Running, atoll.Paused}, AllOwners: true})
 	if err != nil {
 		return true, err
 	}

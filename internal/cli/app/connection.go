@@ -202,7 +202,7 @@ func (a *App) openEmbedded(ctx context.Context) (*Connection, error) {
 	}
 	tidy, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if err := f.Tidy(tidy); err != nil {
+	if err := f.ExpireSandboxes(tidy); err != nil {
 		return nil, errors.Join(err, f.Close(context.WithoutCancel(ctx)))
 	}
 	s := api.New(api.Options{Fleet: f, Version: BuildVersion().Version, Agents: a.FleetAgents(f, nil)})

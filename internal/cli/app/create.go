@@ -20,7 +20,7 @@ func (a *App) CreateSandbox(ctx context.Context, cfg atoll.Config) (sb *client.S
 	err = TryNames(cfg.Name, func(name string) error {
 		cfg.Name = name
 		defer a.ShowCreation(ctx, c, name)()
-		sb, err = c.CreateConfig(ctx, cfg)
+		sb, err = c.CreateSandbox(ctx, cfg)
 		return err
 	})
 	return sb, err

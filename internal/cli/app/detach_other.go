@@ -4,5 +4,5 @@ package app
 
 import "syscall"
 
-// DetachedProcess returns the attributes of a process that no terminal ends.
-func DetachedProcess() *syscall.SysProcAttr { return nil }
+// DetachedProcAttr returns the attributes of a process that no terminal ends.
+func DetachedProcAttr() *syscall.SysProcAttr { return nil }

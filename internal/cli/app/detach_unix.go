@@ -6,5 +6,5 @@ import (
 	"syscall"
 )
 
-// DetachedProcess makes a process one that no terminal ends.
-func DetachedProcess() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+// DetachedProcAttr makes a process one that no terminal ends.
+func DetachedProcAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }

@@ -7,8 +7,8 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/cli/exitcode"
 )
 
-// FollowStopped turns the error of a followed stream into the exit status after Ctrl-C.
-func FollowStopped(ctx context.Context, err error) error {
+// ConvertInterrupt turns the error of a followed stream into the exit status after Ctrl-C.
+func ConvertInterrupt(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return exitcode.Silent(exitcode.Interrupted)
 	}

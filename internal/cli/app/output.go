@@ -30,10 +30,10 @@ func (a *App) PrintTable(rows [][]string) error {
 			row[i] = output.Clean(cell)
 		}
 	}
-	text, width := output.LayOutTable(rows, 3), a.Columns()
-	if width > 0 && output.LongestLine(text) > width {
+	text, width := output.FormatTable(rows, 3), a.Columns()
+	if width > 0 && output.MaxLineWidth(text) > width {
 		rows = output.WrapLastColumn(rows, 2, width)
-		text = output.LayOutTable(rows, 2)
+		text = output.FormatTable(rows, 2)
 	}
 	_, err := a.Out.Write(text)
 	return err

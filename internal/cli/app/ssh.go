@@ -6,5 +6,5 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/guest/sshd"
 )
 
-// SSHDir is where the keys of SSH are: with what else this user keeps here.
-func (a *App) SSHDir() sshd.Keys { return sshd.Keys{Dir: filepath.Join(a.Home, "ssh")} }
+// SSHKeys is where the keys of SSH are: with what else this user keeps here.
+func (a *App) SSHKeys() sshd.Keys { return sshd.Keys{Dir: filepath.Join(a.Home, "ssh")} }

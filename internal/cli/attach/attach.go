@@ -134,7 +134,7 @@ func Terminal(ctx context.Context, a *app.App, sb *client.Sandbox, sandbox, name
 	}
 	out, onScreen := a.Out.(*os.File)
 	if onScreen = onScreen && tty.IsTerminal(out); onScreen {
-		at.Size, at.Stdout = tty.ScreenSize(out), vt.Filter(out) // the guest has left out the same, if it is still ours
+		at.Size, at.Stdout = tty.ScreenSize(out), vt.NewFilter(out) // the guest has left out the same, if it is still ours
 	}
 	left, leave, err := ConnectLocal(ctx, a, &at.Stdin, &at.Resize)
 	if err != nil {
@@ -144,7 +144,7 @@ func Terminal(ctx context.Context, a *app.App, sb *client.Sandbox, sandbox, name
 	gone = left.Err() != nil
 	leave()
 	if onScreen {
-		_, _ = io.WriteString(a.Out, vt.Leave+"\n") // nobody to tell
+		_, _ = io.WriteString(a.Out, vt.ResetSequence+"\n") // nobody to tell
 	}
 	if errors.Is(err, context.Canceled) && gone {
 		a.Progress("atoll: terminal %[2]s goes on; 'atoll attach %[1]s %[2]s' comes back, 'atoll terminal close %[1]s %[2]s' ends it", sandbox, name)

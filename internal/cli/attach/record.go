@@ -41,7 +41,7 @@ func startTape(ctx context.Context, sb *client.Sandbox, terminal, file string) (
 	r := &Recorder{W: f}
 	begun := &firstWrite{w: r, done: make(chan struct{})}
 	go func() {
-		_, err := sb.AttachTerminal(ctx, terminal, atoll.Attachment{Stdout: begun, Sized: r.Resized, ReadOnly: true})
+		_, err := sb.AttachTerminal(ctx, terminal, atoll.Attachment{Stdout: begun, OnResize: r.RecordSize, ReadOnly: true})
 		if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 			err = nil
 		}
@@ -116,8 +116,8 @@ type Recorder struct {
 	rest  []byte // the beginning of a character whose end is yet to come
 }
 
-// Resized notes the size; the first one begins the recording.
-func (r *Recorder) Resized(size atoll.Size) {
+// RecordSize notes the size; the first one begins the recording.
+func (r *Recorder) RecordSize(size atoll.Size) {
 	if r.size = size; !r.begun.IsZero() {
 		_ = r.writeEvent("r", fmt.Sprintf("%dx%d", size.Cols, size.Rows)) // the next Write fails too
 	}

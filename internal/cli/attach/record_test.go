@@ -25,7 +25,7 @@ func (idle) Kill() {}
 // TestRecordingPlaysBack plays a recording again: its screen is the terminal's,
 // whatever the pieces that it came in, and after the window has changed.
 func TestRecordingPlaysBack(t *testing.T) {
-	shared, err := vt.NewShared(&atoll.TerminalSpec{Name: "t", Size: atoll.Size{Rows: 10, Cols: 40}}, time.Now, func(*vt.Shared) (vt.Program, error) { return idle{}, nil })
+	shared, err := vt.NewTerminal(&atoll.TerminalSpec{Name: "t", Size: atoll.Size{Rows: 10, Cols: 40}}, time.Now, func(*vt.Terminal) (vt.Program, error) { return idle{}, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestRecordingPlaysBack(t *testing.T) {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		_, _ = shared.Attach(ctx, atoll.Attachment{Stdout: counting{r, shows}, Sized: r.Resized, ReadOnly: true}) // it ends by cancel
+		_, _ = shared.Attach(ctx, atoll.Attachment{Stdout: counting{r, shows}, OnResize: r.RecordSize, ReadOnly: true}) // it ends by cancel
 	}()
 	<-shows // the first screen
 	for _, b := range []byte("grüße \x1b[31m漢字\x1b[0m 👍\r\n\x1b[2;5Hthere") {
@@ -51,7 +51,7 @@ func TestRecordingPlaysBack(t *testing.T) {
 	left := make(chan struct{})
 	go func() {
 		defer close(left)
-		_, _ = shared.Attach(typist, atoll.Attachment{Stdout: new(bytes.Buffer), Resize: resize, Sized: func(s atoll.Size) { sized <- s }})
+		_, _ = shared.Attach(typist, atoll.Attachment{Stdout: new(bytes.Buffer), Resize: resize, OnResize: func(s atoll.Size) { sized <- s }})
 	}()
 	for s := range sized {
 		if s.Rows == 5 {
@@ -62,7 +62,7 @@ func TestRecordingPlaysBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := shared.Screen()
-	shared.End(atoll.Exit{}) // what was written before is shown before the end
+	shared.RecordExit(atoll.Exit{}) // what was written before is shown before the end
 	<-over
 	cancel()
 	leave()

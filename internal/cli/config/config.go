@@ -223,9 +223,9 @@ func FindKey(name string) *key {
 }
 
 // Problem is one mistake in the configuration.
-type Problem struct{ Where, What string }
+type Problem struct{ Location, Message string }
 
-func (p Problem) Error() string { return p.Where + ": " + p.What }
+func (p Problem) Error() string { return p.Location + ": " + p.Message }
 
 func (p Problem) Unwrap() error { return atoll.ErrInvalid }
 
@@ -247,15 +247,15 @@ func (s *Setting) Read() error {
 			if strings.HasPrefix(s.Origin, "--") {
 				what = s.Key.maskSecret(t) // the flag says which key it is
 			}
-			errs = append(errs, Problem{s.Origin, what + ": " + Bare(err)})
+			errs = append(errs, Problem{s.Origin, what + ": " + TextWithoutKind(err)})
 		}
 		s.values = append(s.values, v)
 	}
 	return errors.Join(errs...)
 }
 
-// Bare is an error's text without the mark that is added again.
-func Bare(err error) string {
+// TextWithoutKind is an error's text without the mark that is added again.
+func TextWithoutKind(err error) string {
 	return strings.TrimPrefix(err.Error(), atoll.ErrInvalid.Error()+": ")
 }
 
@@ -412,8 +412,8 @@ func MarkOwnFlag(cmd *cobra.Command, names ...string) {
 	}
 }
 
-// FromFlags returns what the flags of a command set.
-func FromFlags(cmd *cobra.Command) map[string][]string {
+// FlagValues returns what the flags of a command set.
+func FlagValues(cmd *cobra.Command) map[string][]string {
 	set := make(map[string][]string)
 	for i := range Keys {
 		k := &Keys[i]

@@ -33,7 +33,7 @@ func (e Endpoint) Secret() (string, error) {
 	}
 	t, err := ParseToken(string(b))
 	if err != nil {
-		return "", fmt.Errorf("%w: token_file %s: %s", atoll.ErrInvalid, e.TokenFile, Bare(err))
+		return "", fmt.Errorf("%w: token_file %s: %s", atoll.ErrInvalid, e.TokenFile, TextWithoutKind(err))
 	}
 	return t, nil
 }

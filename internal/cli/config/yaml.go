@@ -216,7 +216,7 @@ func (s *source) readValue(k *key, kn, vn *yaml.Node) {
 		if k.Form.tree && n.Kind == yaml.MappingNode {
 			var err error
 			if text, err = asJSON(n); err != nil {
-				s.addError(n, "%s: %s", k.Name, Bare(err))
+				s.addError(n, "%s: %s", k.Name, TextWithoutKind(err))
 				continue
 			}
 		} else if n.Kind != yaml.ScalarNode || n.ShortTag() == "!!null" || k.Form.tree {
@@ -232,7 +232,7 @@ func (s *source) readValue(k *key, kn, vn *yaml.Node) {
 			if !k.Form.tree {
 				what += fmt.Sprintf(" %q", n.Value)
 			}
-			s.addError(n, "%s: %s", what, Bare(err))
+			s.addError(n, "%s: %s", what, TextWithoutKind(err))
 			continue
 		}
 		set.Texts, set.values = append(set.Texts, text), append(set.values, v)
@@ -260,7 +260,7 @@ func (s *source) readContexts(n *yaml.Node) {
 		kn := n.Content[i]
 		name := kn.Value
 		if err := atoll.CheckName(name); err != nil {
-			s.addError(kn, "contexts: %s", Bare(err))
+			s.addError(kn, "contexts: %s", TextWithoutKind(err))
 			continue
 		}
 		if _, twice := s.contexts[name]; twice {
@@ -301,9 +301,9 @@ func (s *source) readContext(prefix string, e *Endpoint, kn, n *yaml.Node) {
 			case vn.Kind != yaml.ScalarNode || vn.Value == "":
 				s.addError(vn, "%s must have one value", prefix+f.name)
 			case err != nil && (f.name == "token" || strings.Contains(vn.Value, "@")): // what may be secret is not shown
-				s.addError(vn, "%s: %s", prefix+f.name, Bare(err))
+				s.addError(vn, "%s: %s", prefix+f.name, TextWithoutKind(err))
 			case err != nil:
-				s.addError(vn, "%s %q: %s", prefix+f.name, vn.Value, Bare(err))
+				s.addError(vn, "%s %q: %s", prefix+f.name, vn.Value, TextWithoutKind(err))
 			default:
 				*f.to = v
 			}

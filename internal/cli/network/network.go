@@ -36,7 +36,7 @@ func (a commands) networkShow() *cobra.Command {
 	return &cobra.Command{
 		Use:               "show SANDBOX",
 		Short:             "Show the network rules",
-		Args:              app.TakeArgs(1, 1, "one sandbox"),
+		Args:              app.CheckArgCount(1, 1, "one sandbox"),
 		ValidArgsFunction: a.CompleteSandboxes(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			sb, err := a.OpenSandbox(cmd.Context(), args[0])
@@ -101,7 +101,7 @@ func (a commands) networkRm() *cobra.Command {
 func (a commands) networkChange(use, short, example string, change func([]string) client.NetworkChange) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Example: example,
-		Args:              app.TakeArgs(2, -1, "a sandbox and entries"),
+		Args:              app.CheckArgCount(2, -1, "a sandbox and entries"),
 		ValidArgsFunction: a.CompleteSandboxes(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			sb, err := a.OpenSandbox(cmd.Context(), args[0])
@@ -124,7 +124,7 @@ func (a commands) networkTest() *cobra.Command {
 		Long: `Check whether the rules allow targets, without connecting. The exit status is 1
 if a target is not allowed.`,
 		Example:           "  atoll network test box example.com:443 https://example.org/api/",
-		Args:              app.TakeArgs(2, -1, "a sandbox and targets"),
+		Args:              app.CheckArgCount(2, -1, "a sandbox and targets"),
 		ValidArgsFunction: a.CompleteSandboxes(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			sb, err := a.OpenSandbox(cmd.Context(), args[0])
@@ -135,13 +135,13 @@ if a target is not allowed.`,
 			rows := [][]string{{"TARGET", "ALLOWED", "RULE", "REASON"}}
 			denied := false
 			for _, target := range args[1:] {
-				c, err := atoll.AskNetwork(cmd.Context(), sb, target)
+				c, err := atoll.CheckNetwork(cmd.Context(), sb, target)
 				if err != nil {
 					return err
 				}
 				denied = denied || !c.Allowed
 				all = append(all, c)
-				rows = append(rows, []string{target, yesNo(c.Allowed), output.OrDash(c.Rule), output.OrDash(c.Reason)})
+				rows = append(rows, []string{target, yesNo(c.Allowed), output.DashIfEmpty(c.Rule), output.DashIfEmpty(c.Reason)})
 			}
 			if a.JSON {
 				err = a.PrintJSON(all)
@@ -164,7 +164,7 @@ func (a commands) networkLog() *cobra.Command {
 		Long: `Show the connections that a sandbox made or tried, their results, and the rules
 that decided. With -f follow until Ctrl-C. With --json each is one line.`,
 		Example:           "  atoll network log --denied box\n  atoll network log -f box",
-		Args:              app.TakeArgs(1, 1, "one sandbox"),
+		Args:              app.CheckArgCount(1, 1, "one sandbox"),
 		ValidArgsFunction: a.CompleteSandboxes(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			sb, err := a.OpenSandbox(cmd.Context(), args[0])
@@ -175,7 +175,7 @@ that decided. With -f follow until Ctrl-C. With --json each is one line.`,
 			if !follow {
 				return l.printAll(cmd.Context())
 			}
-			return app.FollowStopped(cmd.Context(), l.followConnections(cmd.Context()))
+			return app.ConvertInterrupt(cmd.Context(), l.followConnections(cmd.Context()))
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "and wait for what is still to happen")
@@ -292,7 +292,7 @@ func connectionRow(c atoll.Connection) []string {
 	if c.Duration > 0 {
 		took = output.RoundDuration(c.Duration).String()
 	}
-	return []string{c.Time.Local().Format(time.DateTime), c.Protocol, output.OneLine(target), connectionResult(c), output.FormatBytes(c.Sent), output.FormatBytes(c.Received), took, output.OneLine(output.OrDash(why))}
+	return []string{c.Time.Local().Format(time.DateTime), c.Protocol, output.OneLine(target), connectionResult(c), output.FormatBytes(c.Sent), output.FormatBytes(c.Received), took, output.OneLine(output.DashIfEmpty(why))}
 }
 
 func yesNo(yes bool) string {

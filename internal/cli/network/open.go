@@ -34,7 +34,7 @@ created that expires after 12 hours.`,
 		Example: `  atoll open
   atoll open box 3000
   curl "$(atoll open box 3000 --print)"`,
-		Args:              app.TakeArgs(0, 2, "a sandbox and a port"),
+		Args:              app.CheckArgCount(0, 2, "a sandbox and a port"),
 		ValidArgsFunction: a.CompleteSandboxes(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			port, err := portAt(args, 1)

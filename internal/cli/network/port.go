@@ -34,7 +34,7 @@ func (a commands) portLs() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls SANDBOX", Aliases: []string{"list"},
 		Short:             "List the open ports of a sandbox",
-		Args:              app.TakeArgs(1, 1, "one sandbox"),
+		Args:              app.CheckArgCount(1, 1, "one sandbox"),
 		ValidArgsFunction: a.CompleteSandboxes(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			sb, err := a.OpenSandbox(cmd.Context(), args[0])
@@ -54,7 +54,7 @@ func (a commands) portLs() *cobra.Command {
 				if p.PID > 0 {
 					pid = strconv.Itoa(p.PID)
 				}
-				rows = append(rows, []string{strconv.Itoa(p.Port), p.Address, pid, output.OrDash(p.Command)})
+				rows = append(rows, []string{strconv.Itoa(p.Port), p.Address, pid, output.DashIfEmpty(p.Command)})
 			}
 			return a.PrintTable(rows)
 		},
@@ -71,7 +71,7 @@ the path of a unix socket, with a LOCAL port before it.`,
 		Example: `  atoll port forward box 8080
   atoll port forward box 3000:80 0:5432
   atoll port forward box 8000:/run/app.sock`,
-		Args:              app.TakeArgs(2, -1, "a sandbox and ports"),
+		Args:              app.CheckArgCount(2, -1, "a sandbox and ports"),
 		ValidArgsFunction: a.CompleteSandboxes(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var list []*forward

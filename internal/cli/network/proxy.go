@@ -44,7 +44,7 @@ func (a commands) proxyLs() *cobra.Command {
 		Short: "List the host names of open ports",
 		Example: `  atoll proxy ls
   atoll proxy ls box --watch`,
-		Args:              app.TakeArgs(0, 1, "at most one sandbox"),
+		Args:              app.CheckArgCount(0, 1, "at most one sandbox"),
 		ValidArgsFunction: a.CompleteSandboxes(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, id := cmd.Context(), ""
@@ -87,7 +87,7 @@ func routeRows(list []atoll.Route) [][]string {
 		if name == "" {
 			name = r.Sandbox
 		}
-		rows = append(rows, []string{name, port, output.OrDash(r.Called), r.URL, string(r.State), output.OrDash(r.Command)})
+		rows = append(rows, []string{name, port, output.DashIfEmpty(r.PortName), r.URL, string(r.State), output.DashIfEmpty(r.Command)})
 	}
 	return rows
 }
@@ -185,7 +185,7 @@ func (a commands) proxyLink() *cobra.Command {
 once. It leads to PORT or to the main port. 'atoll proxy revoke' revokes it.`,
 		Example: `  atoll proxy link box 3000 --for 8h
   atoll proxy revoke l4dq…`,
-		Args:              app.TakeArgs(1, 2, "a sandbox and at most one port"),
+		Args:              app.CheckArgCount(1, 2, "a sandbox and at most one port"),
 		ValidArgsFunction: a.CompleteSandboxes(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			port, err := portAt(args, 1)
@@ -208,7 +208,7 @@ once. It leads to PORT or to the main port. 'atoll proxy revoke' revokes it.`,
 				return a.PrintJSON(made)
 			}
 			a.Progress("atoll: link %s is good for %s, to all ports of %s; 'atoll proxy revoke %[1]s' ends that", made.ID, output.FormatDuration(d), args[0])
-			if limit := previewserver.LinkLimits(made.URL); limit != "" {
+			if limit := previewserver.DescribeLinkLimits(made.URL); limit != "" {
 				a.Progress("atoll: %s", limit)
 			}
 			_, err = fmt.Fprintln(a.Out, made.URL)
@@ -223,7 +223,7 @@ func (a commands) proxyLinks() *cobra.Command {
 	return &cobra.Command{
 		Use:   "links",
 		Short: "List valid links",
-		Args:  app.TakeArgs(0, 0, "no arguments"),
+		Args:  app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.Client(cmd.Context())
 			if err != nil {
@@ -249,7 +249,7 @@ func (a commands) proxyRevoke() *cobra.Command {
 	return a.RemovalCommand(&cobra.Command{
 		Use:   "revoke LINK...",
 		Short: "Revoke links and close their connections",
-		Args:  app.TakeArgs(1, -1, "links"),
+		Args:  app.CheckArgCount(1, -1, "links"),
 	}, func(ctx context.Context, c *app.Connection) (ids []string, err error) {
 		list, err := c.RouteLinks(ctx)
 		for _, l := range list {
@@ -269,7 +269,7 @@ proxy.domains to the proxy. Start the server with 'atoll serve --proxy-behind
 --domain DOMAIN'. Names below localhost need no web server.`,
 		Example: `  atoll proxy export caddyfile --domain sandbox.example.com >> /etc/caddy/Caddyfile
   atoll proxy export nginx --upstream 127.0.0.1:7080`,
-		Args:      app.TakeArgs(1, 1, "one format"),
+		Args:      app.CheckArgCount(1, 1, "one format"),
 		ValidArgs: []string{string(proxy.Caddyfile), string(proxy.Nginx)},
 		RunE: func(_ *cobra.Command, args []string) error {
 			if upstream == "" {
@@ -308,7 +308,7 @@ func (a commands) proxyRun() *cobra.Command {
 the sandboxes of the current context. 'atoll serve' serves them, too.`,
 		Example: `  atoll proxy run
   atoll --context team proxy run --proxy 127.0.0.1:7090`,
-		Args: app.TakeArgs(0, 0, "no arguments"),
+		Args: app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runProxy(cmd.Context()) },
 	}
 	cmd.Flags().String("proxy", "", "`ADDRESS` of this machine to listen on (default 127.0.0.1:7080, or a free port)")
@@ -328,7 +328,7 @@ func (a commands) runProxy(ctx context.Context) error {
 	if l == nil {
 		return fmt.Errorf("%w: proxy.listen is off: say --proxy ADDRESS", atoll.ErrInvalid)
 	}
-	if !previewserver.OwnDomains(l) {
+	if !previewserver.IsLocalListener(l) {
 		return errors.Join(fmt.Errorf("%w: %s: others than this machine would come in; 'atoll serve --proxy' has links for them", atoll.ErrInvalid, l.Addr()), l.Close())
 	}
 	p := &proxy.Proxy{Finder: preview.Finder{Source: clientSource{c.Client}}, Names: proxy.Names{Domains: previewserver.ProxyDomains(a.App)}}
@@ -360,7 +360,7 @@ func (s clientSource) Open(ctx context.Context, key string) (atoll.Sandbox, map[
 	return sb, sb.Labels(), nil
 }
 
-// Labelled returns those that have a label, oldest first.
-func (s clientSource) Labelled(ctx context.Context, key, value string) ([]atoll.Info, error) {
+// FindByLabel returns those that have a label, oldest first.
+func (s clientSource) FindByLabel(ctx context.Context, key, value string) ([]atoll.Info, error) {
 	return s.c.Sandboxes(ctx, client.Filter{Labels: map[string]string{key: value}})
 }

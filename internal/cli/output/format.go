@@ -138,8 +138,8 @@ func FormatUntil(t time.Time) string {
 	return "in " + FormatDuration(d)
 }
 
-// OrDash stands for nothing.
-func OrDash(text string) string {
+// DashIfEmpty stands for nothing.
+func DashIfEmpty(text string) string {
 	if text == "" {
 		return "-"
 	}
@@ -163,8 +163,8 @@ func CleanLines(text, indent string) string {
 	return strings.Join(list, "\n"+indent)
 }
 
-// Title is a call in a line.
-func Title(t *agent.ToolCall) string {
+// ToolCallTitle is a call in a line.
+func ToolCallTitle(t *agent.ToolCall) string {
 	text := t.Title
 	if text == "" {
 		text = t.Name
@@ -180,8 +180,8 @@ func Title(t *agent.ToolCall) string {
 	return text
 }
 
-// Clip cuts a text to n characters.
-func Clip(s string, n int) string {
+// Truncate cuts a text to n characters.
+func Truncate(s string, n int) string {
 	r := []rune(s)
 	if len(r) <= n {
 		return s
@@ -189,16 +189,16 @@ func Clip(s string, n int) string {
 	return string(r[:n-1]) + "…"
 }
 
-// Count is a number of things.
-func Count(n int, thing string) string {
+// FormatCount is a number of things.
+func FormatCount(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
 	}
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// Abbreviate is the beginning of a list of names.
-func Abbreviate(names []string) string {
+// AbbreviateList is the beginning of a list of names.
+func AbbreviateList(names []string) string {
 	const most = 5
 	if len(names) <= most {
 		return strings.Join(names, ", ")

@@ -40,8 +40,8 @@ func WrapHanging(text string, indent, width int) string {
 	return strings.Join(wrapText(text, width-indent), "\n"+strings.Repeat(" ", indent))
 }
 
-// LayOutTable formats rows in columns, separated by gap blanks.
-func LayOutTable(rows [][]string, gap int) []byte {
+// FormatTable formats rows in columns, separated by gap blanks.
+func FormatTable(rows [][]string, gap int) []byte {
 	var b bytes.Buffer
 	w := tabwriter.NewWriter(&b, 0, 8, gap, ' ', 0)
 	for _, row := range rows {
@@ -51,8 +51,8 @@ func LayOutTable(rows [][]string, gap int) []byte {
 	return b.Bytes()
 }
 
-// LongestLine is how many characters the longest line has.
-func LongestLine(text []byte) int {
+// MaxLineWidth is how many characters the longest line has.
+func MaxLineWidth(text []byte) int {
 	most := 0
 	for line := range bytes.Lines(text) {
 		most = max(most, utf8.RuneCount(bytes.TrimRight(line, " \n")))

@@ -31,12 +31,12 @@ func TestWrap(t *testing.T) {
 
 func TestWrapLast(t *testing.T) {
 	rows := [][]string{{"NAME", "SAVED"}, {"web", "main, wip/main, feature/login"}, {"x", "-"}}
-	got := string(LayOutTable(WrapLastColumn(rows, 2, 26), 2))
+	got := string(FormatTable(WrapLastColumn(rows, 2, 26), 2))
 	want := "NAME  SAVED\nweb   main, wip/main,\n      feature/login\nx     -\n"
 	if got != want {
 		t.Errorf("a narrow table:\n%s\nwant\n%s", got, want)
 	}
-	if n := LongestLine([]byte("ä  \nbbb\n")); n != 3 {
+	if n := MaxLineWidth([]byte("ä  \nbbb\n")); n != 3 {
 		t.Errorf("widest: %d", n)
 	}
 }

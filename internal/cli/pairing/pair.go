@@ -31,7 +31,7 @@ type Pair struct {
 	Info    atoll.Info    // as it was when it was found
 	Repo    *project.Repo // nil: its working tree is not on this machine
 	Path    string        // of the working tree, where it is
-	Mode    project.Mode
+	Mode    project.SyncMode
 }
 
 // Name returns the sandbox's name, which is also the prefix of its refs.
@@ -143,7 +143,7 @@ func Open(ctx context.Context, a *app.App, info atoll.Info) (*Pair, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Pair{Sandbox: sb, Info: info, Path: info.Labels[project.LabelPath], Mode: project.Mode(info.Labels[project.LabelMode])}
+	w := &Pair{Sandbox: sb, Info: info, Path: info.Labels[project.LabelPath], Mode: project.SyncMode(info.Labels[project.LabelMode])}
 	if w.Mode == "" || project.CheckMode(w.Mode) != nil {
 		w.Mode = project.Manual // what nobody understands does nothing by itself
 	}

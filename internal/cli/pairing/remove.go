@@ -36,15 +36,15 @@ func RemoveSandbox(ctx context.Context, a *app.App, info atoll.Info, keep string
 	case "":
 		err = sb.Destroy(ctx)
 	case ExactName:
-		err = atoll.DestroyKeeping(ctx, sb, output.SandboxName(info.Status))
+		err = atoll.DestroyKeepDisk(ctx, sb, output.SandboxName(info.Status))
 	default:
-		err = atoll.DestroyKeeping(ctx, sb, keep)
+		err = atoll.DestroyKeepDisk(ctx, sb, keep)
 	}
 	if err != nil {
 		return err
 	}
 	if a.Home != "" {
-		err = errors.Join(a.SSHDir().Forget(info.ID), forgetSandbox(ctx, a, w))
+		err = errors.Join(a.SSHKeys().Remove(info.ID), forgetSandbox(ctx, a, w))
 	}
 	if !a.JSON && err == nil {
 		_, err = fmt.Fprintln(a.Out, output.SandboxName(info.Status))

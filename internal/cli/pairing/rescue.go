@@ -22,7 +22,7 @@ const (
 // and starts the sandbox for it if needed. It removes saves that have expired. If it fails,
 // the caller must not remove the sandbox.
 func Rescue(ctx context.Context, a *app.App, w *Pair) error {
-	if w.Info.Labels[project.LabelStage] == project.StageCarry {
+	if w.Info.Labels[project.LabelStage] == project.StageImport {
 		return nil // nobody has worked in it yet
 	}
 	repo, err := w.RequireRepo()
@@ -37,7 +37,7 @@ func Rescue(ctx context.Context, a *app.App, w *Pair) error {
 		return err
 	}
 	if len(got.Refs) > 0 {
-		a.Progress("atoll: saved %s of %s: 'atoll restore %s last' brings it back", output.Count(len(got.Refs), "ref"), w.Name(), w.Name())
+		a.Progress("atoll: saved %s of %s: 'atoll restore %s last' brings it back", output.FormatCount(len(got.Refs), "ref"), w.Name(), w.Name())
 	}
 	return nil
 }
@@ -51,8 +51,8 @@ func save(ctx context.Context, repo *project.Repo, sb atoll.Sandbox, info atoll.
 	if err := ensureRunning(ctx, sb, info.State); err != nil {
 		return got, fmt.Errorf("it is %s, and to be read it must run: %w", info.State, err)
 	}
-	got, err = repo.Rescue(ctx, sb, project.Fetch{Name: name})
-	if errors.Is(err, project.ErrNothing) {
+	got, err = repo.Rescue(ctx, sb, project.FetchOptions{Name: name})
+	if errors.Is(err, project.ErrNoNewWork) {
 		got.Refs, err = nil, nil
 	}
 	if err != nil {
@@ -116,7 +116,7 @@ func forgetSandbox(ctx context.Context, a *app.App, w *Pair) error {
 	}
 	err := forgetSync(a, w)
 	if w.Repo != nil {
-		err = errors.Join(err, w.Repo.RemoveRemote(ctx, w.Name()), w.Repo.ForgetCarried(ctx, w.Name()))
+		err = errors.Join(err, w.Repo.RemoveRemote(ctx, w.Name()), w.Repo.ForgetImport(ctx, w.Name()))
 	}
 	return err
 }
@@ -137,7 +137,7 @@ func Stop(ctx context.Context, a *app.App, key string, force bool) (atoll.Info, 
 		return atoll.Info{}, err
 	}
 	if w != nil && !force && info.State == atoll.Running {
-		m := info.Config.Machine
+		m := info.Config.VM
 		keeps := m == nil || m.Persist == nil || *m.Persist
 		switch err := Rescue(ctx, a, w); {
 		case ctx.Err() != nil:
@@ -161,7 +161,7 @@ func NewRescuer(a *app.App) func(context.Context, atoll.Info, atoll.Sandbox) err
 // rescueForFleet saves the work of a project's sandbox that a fleet is about to remove. It
 // fails if the repository is not on this machine.
 func rescueForFleet(ctx context.Context, a *app.App, info atoll.Info, sb atoll.Sandbox) error {
-	if info.Labels[project.LabelPath] == "" || info.Labels[project.LabelStage] == project.StageCarry {
+	if info.Labels[project.LabelPath] == "" || info.Labels[project.LabelStage] == project.StageImport {
 		return nil
 	}
 	repo, err := repoOf(ctx, a, info)

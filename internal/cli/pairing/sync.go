@@ -26,8 +26,8 @@ type SyncOptions struct {
 // DefaultArtifacts stands for the patterns of project.Artifacts.
 const DefaultArtifacts = "@"
 
-// FindArg finds the project's sandbox that the first argument names.
-func FindArg(ctx context.Context, a *app.App, args []string) (*Pair, error) {
+// FindByArg finds the project's sandbox that the first argument names.
+func FindByArg(ctx context.Context, a *app.App, args []string) (*Pair, error) {
 	name := ""
 	if len(args) > 0 {
 		name = args[0]
@@ -46,29 +46,29 @@ func (w *Pair) requireRunning() (*project.Repo, error) {
 
 // SyncReport is the result of a sync as --json prints it.
 type SyncReport struct {
-	Sandbox    string     `json:"sandbox"`
-	Branch     string     `json:"branch,omitempty"`
-	From       string     `json:"from,omitempty"`
-	To         string     `json:"to,omitempty"`
-	Landed     bool       `json:"landed"`
-	Switched   bool       `json:"switched"`
-	DryRun     bool       `json:"dry_run"`
-	Commits    int        `json:"commits"`
-	Files      int        `json:"files"`
-	Insertions int        `json:"insertions"`
-	Deletions  int        `json:"deletions"`
-	Risks      []Risk     `json:"risks"`
-	Over       []string   `json:"over,omitempty"` // files that were as they had gone in, and are what was made of them
-	Kept       string     `json:"kept,omitempty"` // the ref that has what had gone in
-	Updates    []update   `json:"updates"`
-	Artifacts  *artifacts `json:"artifacts,omitempty"`
-	Error      string     `json:"error,omitempty"`
-	Kind       string     `json:"kind,omitempty"`
+	Sandbox     string     `json:"sandbox"`
+	Branch      string     `json:"branch,omitempty"`
+	From        string     `json:"from,omitempty"`
+	To          string     `json:"to,omitempty"`
+	Applied     bool       `json:"landed"`
+	Switched    bool       `json:"switched"`
+	DryRun      bool       `json:"dry_run"`
+	Commits     int        `json:"commits"`
+	Files       int        `json:"files"`
+	Insertions  int        `json:"insertions"`
+	Deletions   int        `json:"deletions"`
+	Risks       []Risk     `json:"risks"`
+	Overwritten []string   `json:"over,omitempty"` // files that were as they had gone in, and are what was made of them
+	RescueRef   string     `json:"kept,omitempty"` // the ref that has what had gone in
+	Updates     []update   `json:"updates"`
+	Artifacts   *artifacts `json:"artifacts,omitempty"`
+	Error       string     `json:"error,omitempty"`
+	Kind        string     `json:"kind,omitempty"`
 }
 
 type Risk struct {
-	Path string `json:"path"`
-	Why  string `json:"why"`
+	Path   string `json:"path"`
+	Reason string `json:"why"`
 }
 
 // update is a ref that was fetched.
@@ -88,16 +88,16 @@ type artifacts struct {
 func ListRisks(list []project.Risk) []Risk {
 	all := []Risk{}
 	for _, r := range list {
-		all = append(all, Risk{r.Path, r.Why})
+		all = append(all, Risk{r.Path, r.Reason})
 	}
 	return all
 }
 
 // SyncOutcome is the result of one sync.
 type SyncOutcome struct {
-	Result    *project.Result // nil: it did not come to an answer
-	Artifacts *project.Taken  // nil: no artifacts were asked for
-	Refusal   error           // why it is no more, with the exit status of that
+	Result    *project.SyncResult     // nil: it did not come to an answer
+	Artifacts *project.ArtifactResult // nil: no artifacts were asked for
+	Refusal   error                   // why it is no more, with the exit status of that
 }
 
 // Sync syncs once and prints the result.
@@ -115,7 +115,7 @@ func Fetch(ctx context.Context, a *app.App, w *Pair, f SyncOptions) (h SyncOutco
 	if err != nil {
 		return h, err
 	}
-	h.Result, err = repo.Sync(ctx, w.Sandbox, project.Fetch{Name: w.Name(), Branch: f.Branch, DryRun: f.DryRun, Carried: w.Info.Labels[project.LabelCarried]})
+	h.Result, err = repo.Sync(ctx, w.Sandbox, project.FetchOptions{Name: w.Name(), Branch: f.Branch, DryRun: f.DryRun, ImportedTree: w.Info.Labels[project.LabelImported]})
 	h.Refusal = ExplainRefusal(a, w, err)
 	if f.DryRun {
 		h.Refusal = wouldBe(err, h.Refusal)
@@ -128,7 +128,7 @@ func Fetch(ctx context.Context, a *app.App, w *Pair, f SyncOptions) (h SyncOutco
 			return h, err
 		}
 	}
-	if f.Artifacts == nil || h.Refusal != nil && !errors.Is(h.Refusal, project.ErrNothing) {
+	if f.Artifacts == nil || h.Refusal != nil && !errors.Is(h.Refusal, project.ErrNoNewWork) {
 		return h, nil
 	}
 	patterns := f.Artifacts
@@ -139,7 +139,7 @@ func Fetch(ctx context.Context, a *app.App, w *Pair, f SyncOptions) (h SyncOutco
 		}
 		patterns = said.Sync.Artifacts // nil: the usual ones
 	}
-	if h.Artifacts, err = repo.Artifacts(ctx, w.Sandbox, project.Artifacts{Patterns: patterns, DryRun: f.DryRun}); err != nil {
+	if h.Artifacts, err = repo.CopyArtifacts(ctx, w.Sandbox, project.ArtifactOptions{Patterns: patterns, DryRun: f.DryRun}); err != nil {
 		return h, errors.Join(w.NameError(err), h.Refusal)
 	}
 	if h.Artifacts.Files > 0 {
@@ -157,8 +157,8 @@ func ExplainRefusal(a *app.App, w *Pair, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, project.ErrNothing):
-		return exitcode.With(exitcode.OK, fmt.Errorf("%s: %w: all of it is here already", name, project.ErrNothing))
+	case errors.Is(err, project.ErrNoNewWork):
+		return exitcode.With(exitcode.OK, fmt.Errorf("%s: %w: all of it is here already", name, project.ErrNoNewWork))
 	case errors.Is(err, project.ErrLocked): // it says what to do
 	case errors.Is(err, project.ErrDirty):
 		next = "it was fetched, and nothing of yours has changed; 'git stash' puts your work aside"
@@ -170,7 +170,7 @@ func ExplainRefusal(a *app.App, w *Pair, err error) error {
 		next = "inside, 'git switch -c BRANCH' gives the work a branch"
 	case errors.Is(err, project.ErrUnsafe):
 		next = "nothing of it was taken; look at what the sandbox holds: 'atoll shell " + name + "'"
-	case errors.Is(err, project.ErrFull):
+	case errors.Is(err, project.ErrDiskFull):
 		next = "nothing is lost: make room on that disk, and say it again"
 	case errors.Is(err, project.ErrTooLarge):
 		next = "nothing of it was taken; 'atoll cp' brings single files"
@@ -211,18 +211,18 @@ func PrintSync(a *app.App, w *Pair, h SyncOutcome, f SyncOptions) error {
 	}
 	res, taken, refusal := h.Result, h.Artifacts, h.Refusal
 	var b strings.Builder
-	if res.Commits > 0 || res.Landed || res.Switched {
-		fmt.Fprintf(&b, "%s: %s, %s, +%d -%d%s\n", res.Into, output.Count(res.Commits, "commit"), output.Count(res.Files, "file"), res.Insertions, res.Deletions, whatBecame(res, f, refusal))
+	if res.Commits > 0 || res.Applied || res.Switched {
+		fmt.Fprintf(&b, "%s: %s, %s, +%d -%d%s\n", res.TargetBranch, output.FormatCount(res.Commits, "commit"), output.FormatCount(res.Files, "file"), res.Insertions, res.Deletions, whatBecame(res, f, refusal))
 	}
-	b.WriteString(FormatOverwritten(res.Over, res.Kept))
+	b.WriteString(FormatOverwritten(res.Overwritten, res.RescueRef))
 	for _, u := range res.Updates {
 		switch {
-		case u.What == res.Into && res.Landed && u.New != "":
-		case u.New == "", errors.Is(refusal, project.ErrNothing): // a name for what the host has
+		case u.SandboxName == res.TargetBranch && res.Applied && u.New != "":
+		case u.New == "", errors.Is(refusal, project.ErrNoNewWork): // a name for what the host has
 		case f.DryRun:
-			fmt.Fprintf(&b, "would fetch %s\n", u.What)
+			fmt.Fprintf(&b, "would fetch %s\n", u.SandboxName)
 		default:
-			fmt.Fprintf(&b, "fetched %s as %s\n", u.What, u.Ref)
+			fmt.Fprintf(&b, "fetched %s as %s\n", u.SandboxName, u.Ref)
 		}
 	}
 	modules := make([]string, 0, len(res.Modules))
@@ -240,7 +240,7 @@ func PrintSync(a *app.App, w *Pair, h SyncOutcome, f SyncOptions) error {
 		if f.DryRun {
 			verb = "would bring"
 		}
-		fmt.Fprintf(&b, "%s %s of artifacts, %s\n", verb, output.Count(taken.Files, "file"), output.FormatBytes(taken.Bytes))
+		fmt.Fprintf(&b, "%s %s of artifacts, %s\n", verb, output.FormatCount(taken.Files, "file"), output.FormatBytes(taken.Bytes))
 		for _, s := range taken.Skipped {
 			fmt.Fprintf(&b, "  left inside: %s\n", s)
 		}
@@ -252,7 +252,7 @@ func PrintSync(a *app.App, w *Pair, h SyncOutcome, f SyncOptions) error {
 }
 
 // whatBecame is the end of the line about the branch that lands.
-func whatBecame(res *project.Result, f SyncOptions, refusal error) string {
+func whatBecame(res *project.SyncResult, f SyncOptions, refusal error) string {
 	switch {
 	case refusal != nil:
 		return ": not landed"
@@ -260,9 +260,9 @@ func whatBecame(res *project.Result, f SyncOptions, refusal error) string {
 		return ": would land, and your working tree would change to it"
 	case f.DryRun:
 		return ": would land"
-	case res.Landed && res.Switched:
+	case res.Applied && res.Switched:
 		return ": landed, and your working tree is on it now"
-	case res.Landed:
+	case res.Applied:
 		return ": landed"
 	}
 	return ""
@@ -275,9 +275,9 @@ func FormatOverwritten(over []string, kept string) string {
 	case len(over) == 0:
 		return ""
 	case kept == "":
-		return fmt.Sprintf("goes on with uncommitted work of yours that went in: %s\n", output.OneLine(output.Abbreviate(over)))
+		return fmt.Sprintf("goes on with uncommitted work of yours that went in: %s\n", output.OneLine(output.AbbreviateList(over)))
 	}
-	return fmt.Sprintf("went on with uncommitted work of yours that had gone in: %s; as it was it is saved as %s\n", output.OneLine(output.Abbreviate(over)), kept)
+	return fmt.Sprintf("went on with uncommitted work of yours that had gone in: %s; as it was it is saved as %s\n", output.OneLine(output.AbbreviateList(over)), kept)
 }
 
 // FormatRisks formats the list of files that can run code on this machine.
@@ -293,7 +293,7 @@ func FormatRisks(list []project.Risk) string {
 			fmt.Fprintf(&b, "  … and %d more\n", len(list)-most)
 			break
 		}
-		fmt.Fprintf(&b, "  %s: %s\n", r.Path, r.Why)
+		fmt.Fprintf(&b, "  %s: %s\n", r.Path, r.Reason)
 	}
 	return b.String()
 }
@@ -311,11 +311,11 @@ func PrintLines(a *app.App, text string) error {
 func (w *Pair) SyncReport(h SyncOutcome, f SyncOptions) SyncReport {
 	res := h.Result
 	s := SyncReport{
-		Sandbox: w.Name(), Branch: res.Into, From: res.From, To: res.To, Landed: res.Landed, Switched: res.Switched, DryRun: f.DryRun,
-		Commits: res.Commits, Files: res.Files, Insertions: res.Insertions, Deletions: res.Deletions, Risks: ListRisks(res.Risks), Over: res.Over, Kept: res.Kept, Updates: []update{},
+		Sandbox: w.Name(), Branch: res.TargetBranch, From: res.OldCommit, To: res.NewCommit, Applied: res.Applied, Switched: res.Switched, DryRun: f.DryRun,
+		Commits: res.Commits, Files: res.Files, Insertions: res.Insertions, Deletions: res.Deletions, Risks: ListRisks(res.Risks), Overwritten: res.Overwritten, RescueRef: res.RescueRef, Updates: []update{},
 	}
 	for _, u := range res.Updates {
-		s.Updates = append(s.Updates, update{u.Ref, u.What, u.Old, u.New})
+		s.Updates = append(s.Updates, update{u.Ref, u.SandboxName, u.Old, u.New})
 	}
 	if h.Artifacts != nil {
 		s.Artifacts = &artifacts{h.Artifacts.Files, h.Artifacts.Bytes, output.NonNil(h.Artifacts.Skipped)}

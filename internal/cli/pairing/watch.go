@@ -51,7 +51,7 @@ func recordSync(a *app.App, w *Pair, err error) error { return recordAnswer(a, w
 
 func recordAnswer(a *app.App, w *Pair, answer error, told bool) error {
 	s := syncState{Time: time.Now().UTC()}
-	if answer != nil && !errors.Is(answer, project.ErrNothing) {
+	if answer != nil && !errors.Is(answer, project.ErrNoNewWork) {
 		if !errors.Is(answer, atoll.ErrState) && !errors.Is(answer, atoll.ErrDenied) {
 			return nil // it did not come to an answer
 		}
@@ -151,7 +151,7 @@ func wantedMode(ctx context.Context, a *app.App, w *Pair) error {
 	if err != nil {
 		return err
 	}
-	if mode := project.Mode(info.Labels[project.LabelMode]); project.CheckMode(mode) == nil {
+	if mode := project.SyncMode(info.Labels[project.LabelMode]); project.CheckMode(mode) == nil {
 		w.Mode = cmp.Or(mode, project.Manual)
 	}
 	return nil
@@ -172,7 +172,7 @@ func watchAlone(ctx context.Context, a *app.App, w *Pair, repo *project.Repo) (e
 	a.Progress("atoll: watching %s (%s)", w.Name(), w.Mode)
 	for wait := watchAgain; ; wait = min(2*wait, watchAgainMost) {
 		began := time.Now()
-		auto := project.Auto{Mode: w.Mode, Quiet: quietOf(a, w.Mode), Sync: func(ctx context.Context) error { return syncOnce(ctx, a, w, repo) }}
+		auto := project.AutoSync{Mode: w.Mode, Delay: quietOf(a, w.Mode), Sync: func(ctx context.Context) error { return syncOnce(ctx, a, w, repo) }}
 		err := auto.Run(ctx, w.Sandbox)
 		if ctx.Err() != nil {
 			return nil // somebody has ended it
@@ -204,7 +204,7 @@ func watchAlone(ctx context.Context, a *app.App, w *Pair, repo *project.Repo) (e
 
 // quietOf is how long nothing more happens before a sync: of auto-idle what
 // sync.idle is longer than what a sandbox calls idle; 0: as long as ever.
-func quietOf(a *app.App, mode project.Mode) time.Duration {
+func quietOf(a *app.App, mode project.SyncMode) time.Duration {
 	if mode != project.AutoIdle {
 		return 0
 	}
@@ -220,20 +220,20 @@ func syncOnce(ctx context.Context, a *app.App, w *Pair, repo *project.Repo) erro
 	if err != nil {
 		return err
 	}
-	if mode := project.Mode(info.Labels[project.LabelMode]); mode != w.Mode && project.CheckMode(mode) == nil {
+	if mode := project.SyncMode(info.Labels[project.LabelMode]); mode != w.Mode && project.CheckMode(mode) == nil {
 		w.Mode = cmp.Or(mode, project.Manual)
 		return errOtherMode
 	}
-	res, err := repo.Sync(ctx, w.Sandbox, project.Fetch{Name: w.Name()})
+	res, err := repo.Sync(ctx, w.Sandbox, project.FetchOptions{Name: w.Name()})
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if res != nil && (res.Landed || len(res.Updates) > 0) && !a.Quiet {
+	if res != nil && (res.Applied || len(res.Updates) > 0) && !a.Quiet {
 		if terr := PrintSync(a, w, SyncOutcome{Result: res}, SyncOptions{}); terr != nil {
 			return terr
 		}
 	}
-	if err != nil && !errors.Is(err, project.ErrNothing) {
+	if err != nil && !errors.Is(err, project.ErrNoNewWork) {
 		a.Progress("atoll: %s: %v", w.Name(), err)
 	}
 	if errors.Is(err, atoll.ErrDenied) || errors.Is(err, atoll.ErrQuota) {
@@ -288,7 +288,7 @@ func EnsureWatcher(a *app.App, w *Pair) (err error) {
 	cmd := exec.Command(self, append(args, w.Info.ID)...) //nolint:noctx // it outlives this call
 	cmd.Dir = a.Home                                      // it holds no other directory, and reads no project's file
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = app.DetachedProcess()
+	cmd.SysProcAttr = app.DetachedProcAttr()
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("watch %s: %w", w.Name(), err)
 	}

@@ -40,7 +40,7 @@ func ListWorktrees(ctx context.Context, w *Pair) ([]Worktree, error) {
 		case t.Main:
 			tree.Terminal, tree.Port = w.Name(), project.FirstPort
 		case project.CheckBranch(t.Branch) == nil:
-			if tree.Port, err = project.Port(ctx, w.Sandbox, t.Branch); err == nil {
+			if tree.Port, err = project.AssignPort(ctx, w.Sandbox, t.Branch); err == nil {
 				tree.Terminal, err = project.TerminalName(ctx, w.Sandbox, w.Name(), t.Branch)
 			}
 			if err != nil {
@@ -56,7 +56,7 @@ func ListWorktrees(ctx context.Context, w *Pair) ([]Worktree, error) {
 // runs.
 func EnsureWorktreeTerminal(ctx context.Context, a *app.App, w *Pair, t Worktree) (Worktree, error) {
 	var err error
-	if t.Port, err = project.Port(ctx, w.Sandbox, t.Branch); err != nil {
+	if t.Port, err = project.AssignPort(ctx, w.Sandbox, t.Branch); err != nil {
 		return t, err
 	}
 	if t.Terminal, err = project.TerminalName(ctx, w.Sandbox, w.Name(), t.Branch); err != nil {
@@ -121,8 +121,8 @@ func findWorktree(ctx context.Context, a *app.App, sb *client.Sandbox, branch st
 	return w, list[i], nil
 }
 
-// InWorktree has a command run in the working tree of a branch.
-func InWorktree(ctx context.Context, a *app.App, sb *client.Sandbox, branch string, cmd atoll.Cmd) (atoll.Cmd, error) {
+// CommandInWorktree has a command run in the working tree of a branch.
+func CommandInWorktree(ctx context.Context, a *app.App, sb *client.Sandbox, branch string, cmd atoll.Cmd) (atoll.Cmd, error) {
 	_, t, err := findWorktree(ctx, a, sb, branch)
 	if err != nil {
 		return cmd, err

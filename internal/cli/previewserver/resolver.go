@@ -26,9 +26,9 @@ const (
 	localhostProbe = "atoll-doctor." + proxy.Local
 )
 
-// FindsLocalhost reports whether programs of this machine find names below localhost:
+// ResolvesLocalhost reports whether programs of this machine find names below localhost:
 // browsers and curl know by themselves where those lead, others ask the C library.
-func FindsLocalhost(ctx context.Context) bool {
+func ResolvesLocalhost(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, resolveTime)
 	defer cancel()
 	var found []string
@@ -54,7 +54,7 @@ func FindsLocalhost(ctx context.Context) bool {
 // MDNSReach returns the names below local that this machine's resolver finds.
 func MDNSReach() (mdns.Reach, error) {
 	if runtime.GOOS == "darwin" {
-		return mdns.All, nil
+		return mdns.AnyLabels, nil
 	}
 	conf, err := config.ReadSmallFile("/etc/nsswitch.conf")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -77,11 +77,11 @@ func UnresolvedNames(ctx context.Context, routes []Route) string {
 		}
 		_, domain, _ := strings.Cut(u.Hostname(), ".")
 		switch {
-		case domain == proxy.Local && !FindsLocalhost(ctx):
+		case domain == proxy.Local && !ResolvesLocalhost(ctx):
 			return "browsers and curl find names below localhost by themselves, other programs here don't ('atoll doctor')"
 		case isLocalName(domain):
 			reach, err := MDNSReach()
-			if err == nil && (reach == mdns.None || reach == mdns.Two && domain != mdns.Domain) {
+			if err == nil && (reach == mdns.None || reach == mdns.TwoLabels && domain != mdns.Domain) {
 				return "this machine does not find names below " + domain + " ('atoll doctor')"
 			}
 		}
@@ -90,9 +90,9 @@ func UnresolvedNames(ctx context.Context, routes []Route) string {
 	return ""
 }
 
-// LinkLimits says from where a link is not opened; empty: from everywhere that
+// DescribeLinkLimits says from where a link is not opened; empty: from everywhere that
 // reaches the server.
-func LinkLimits(link string) string {
+func DescribeLinkLimits(link string) string {
 	u, err := url.Parse(link)
 	if err != nil {
 		return ""

@@ -33,7 +33,7 @@ const (
 // Server is the names of ports of sandboxes, as a server has them.
 type Server struct {
 	Proxy      *proxy.Proxy
-	desk       *preview.Desk
+	desk       *preview.Registry
 	options    proxy.ServeOptions
 	listener   net.Listener
 	publishers []*proxy.Publisher
@@ -47,7 +47,7 @@ func OpenServer(ctx context.Context, a *app.App, f *fleet.Fleet, log *slog.Logge
 	if err != nil || l == nil {
 		return nil, err
 	}
-	p := &Server{listener: l, log: log, Proxy: &proxy.Proxy{}, desk: &preview.Desk{Fleet: f}}
+	p := &Server{listener: l, log: log, Proxy: &proxy.Proxy{}, desk: &preview.Registry{Fleet: f}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.Close())
@@ -57,18 +57,18 @@ func OpenServer(ctx context.Context, a *app.App, f *fleet.Fleet, log *slog.Logge
 		return nil, err
 	}
 	p.Proxy.Names = proxy.Names{Domains: ProxyDomains(a)}
-	p.Proxy.Front = config.Get[bool](a.Config, "proxy.behind") || config.Get[string](a.Config, "proxy.caddy") != ""
+	p.Proxy.BehindProxy = config.Get[bool](a.Config, "proxy.behind") || config.Get[string](a.Config, "proxy.caddy") != ""
 	switch config.Get[string](a.Config, "proxy.access") {
 	case config.AccessOpen:
-		p.options.Open = true
+		p.options.Public = true
 	case config.AccessLinks:
-		p.Proxy.Access = preview.Links(f)
+		p.Proxy.Access = preview.LinkAccess(f)
 	default:
-		if !OwnDomains(l) || p.Proxy.Front {
-			p.Proxy.Access = preview.Links(f)
+		if !IsLocalListener(l) || p.Proxy.BehindProxy {
+			p.Proxy.Access = preview.LinkAccess(f)
 		}
 	}
-	p.desk.Access, p.desk.Site = p.Proxy.Access, newSite(a, p)
+	p.desk.Access, p.desk.Address = p.Proxy.Access, newSite(a, p)
 	p.Proxy.Finder = p.desk.Finder()
 	if err := errors.Join(publishCaddy(a, p), publishLocal(a, p)); err != nil {
 		return nil, err
@@ -76,8 +76,8 @@ func OpenServer(ctx context.Context, a *app.App, f *fleet.Fleet, log *slog.Logge
 	return p, nil
 }
 
-// OwnDomains reports whether only programs of this machine reach a listener.
-func OwnDomains(l net.Listener) bool {
+// IsLocalListener reports whether only programs of this machine reach a listener.
+func IsLocalListener(l net.Listener) bool {
 	tcp, ok := l.Addr().(*net.TCPAddr)
 	return ok && tcp.IP.IsLoopback()
 }
@@ -95,7 +95,7 @@ func ListenProxy(ctx context.Context, a *app.App) (net.Listener, error) {
 	}
 	l, err := open(ctx, address, nil)
 	if err != nil {
-		return nil, config.Problem{Where: s.Origin, What: "proxy.listen: " + config.Bare(err)}
+		return nil, config.Problem{Location: s.Origin, Message: "proxy.listen: " + config.TextWithoutKind(err)}
 	}
 	return l, nil
 }
@@ -110,7 +110,7 @@ func proxyTLS(a *app.App, l net.Listener, log *slog.Logger) (*tls.Config, error)
 	if cert != "" {
 		return (&api.TLSFiles{Cert: cert, Key: key, Log: log}).Config()
 	}
-	if OwnDomains(l) || config.Get[bool](a.Config, "proxy.behind") {
+	if IsLocalListener(l) || config.Get[bool](a.Config, "proxy.behind") {
 		return nil, nil
 	}
 	files, err := TLSConfig(a, log)
@@ -138,8 +138,8 @@ func isLocalName(domain string) bool {
 }
 
 // newSite is how browsers call the proxy.
-func newSite(a *app.App, p *Server) preview.Site {
-	s := preview.Site{Names: p.Proxy.Names, Scheme: "http"}
+func newSite(a *app.App, p *Server) preview.Address {
+	s := preview.Address{Names: p.Proxy.Names, Scheme: "http"}
 	if p.options.TLS != nil {
 		s.Scheme = "https"
 	}
@@ -147,7 +147,7 @@ func newSite(a *app.App, p *Server) preview.Site {
 		s.Port = tcp.Port
 	}
 	o := config.Get[config.ExternalURL](a.Config, "proxy.public")
-	if o.Port == 0 && p.Proxy.Front {
+	if o.Port == 0 && p.Proxy.BehindProxy {
 		o = config.ExternalURL{Scheme: "https", Port: 443}
 	}
 	if o.Port != 0 {
@@ -174,7 +174,7 @@ func publishCaddy(a *app.App, p *Server) error {
 	id := "atoll-" + port // of several homes that use one Caddy each has its own
 	said := config.Get[config.ExternalURL](a.Config, "proxy.public")
 	p.publishers = append(p.publishers, &proxy.Publisher{Names: proxy.Names{Domains: domains}, Provider: &caddy.Provider{
-		Admin: admin, ID: id, Upstream: proxy.Upstream(at), Port: p.desk.Site.Port, Only: said.Port != 0,
+		Admin: admin, ID: id, Upstream: proxy.Upstream(at), Port: p.desk.Address.Port, SoleServer: said.Port != 0,
 	}})
 	return nil
 }
@@ -185,8 +185,8 @@ func publishLocal(a *app.App, p *Server) error {
 	if len(interfaces) == 0 {
 		return nil
 	}
-	if OwnDomains(p.listener) {
-		return config.Problem{Where: a.Config.Settings["proxy.mdns"].Origin, What: "proxy.mdns: the names would lead to this machine's addresses on " + strings.Join(interfaces, ", ") + ", and proxy.listen is " + p.Address() + ", which nobody reaches there: let it be 0.0.0.0:7080"}
+	if IsLocalListener(p.listener) {
+		return config.Problem{Location: a.Config.Settings["proxy.mdns"].Origin, Message: "proxy.mdns: the names would lead to this machine's addresses on " + strings.Join(interfaces, ", ") + ", and proxy.listen is " + p.Address() + ", which nobody reaches there: let it be 0.0.0.0:7080"}
 	}
 	var domains []string
 	for _, d := range p.Proxy.Names.Domains {
@@ -264,7 +264,7 @@ func (m *multicast) Close() error {
 }
 
 // Routes returns the registry to which host names are announced; nil if there is none.
-func (p *Server) Routes() *preview.Desk {
+func (p *Server) Routes() *preview.Registry {
 	if p == nil {
 		return nil
 	}
@@ -281,7 +281,7 @@ func (p *Server) Address() string {
 
 // Run serves until ctx is done.
 func (p *Server) Run(ctx context.Context) error {
-	_, url, err := p.desk.Site.URL("name", 3000)
+	_, url, err := p.desk.Address.URL("name", 3000)
 	if err != nil {
 		return err
 	}

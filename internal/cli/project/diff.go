@@ -17,7 +17,7 @@ import (
 type lookFlags struct {
 	branch    string
 	committed bool
-	project.Review
+	project.ReviewOptions
 }
 
 func (a commands) diffCommand() *cobra.Command {
@@ -31,7 +31,7 @@ changes.
 
 The default BRANCH is that of the sandbox's main working tree.`,
 		Example:           "  atoll diff\n  atoll diff web --stat\n  atoll diff web feature/login",
-		Args:              app.TakeArgs(0, 2, "at most the name of a sandbox and a branch"),
+		Args:              app.CheckArgCount(0, 2, "at most the name of a sandbox and a branch"),
 		ValidArgsFunction: a.completeBranches(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.showChanges(cmd.Context(), args, f, (*project.Repo).Diff)
@@ -54,7 +54,7 @@ output of commands see 'atoll logs'.
 
 The default BRANCH is that of the sandbox's main working tree.`,
 		Example:           "  atoll log\n  atoll log -p web feature/login",
-		Args:              app.TakeArgs(0, 2, "at most the name of a sandbox and a branch"),
+		Args:              app.CheckArgCount(0, 2, "at most the name of a sandbox and a branch"),
 		ValidArgsFunction: a.completeBranches(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.showChanges(cmd.Context(), args, f, (*project.Repo).Log)
@@ -70,7 +70,7 @@ func (f *lookFlags) add(cmd *cobra.Command) {
 }
 
 // showChanges shows work of a sandbox.
-func (a commands) showChanges(ctx context.Context, args []string, f lookFlags, show func(*project.Repo, context.Context, io.Writer, project.Review) error) error {
+func (a commands) showChanges(ctx context.Context, args []string, f lookFlags, show func(*project.Repo, context.Context, io.Writer, project.ReviewOptions) error) error {
 	if a.JSON {
 		return fmt.Errorf("%w: --json: this is text; 'atoll sync --dry-run --json' tells in JSON what is new", atoll.ErrInvalid)
 	}
@@ -78,7 +78,7 @@ func (a commands) showChanges(ctx context.Context, args []string, f lookFlags, s
 	if err != nil {
 		return err
 	}
-	w, err := pairing.FindArg(ctx, a.App, args)
+	w, err := pairing.FindByArg(ctx, a.App, args)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (a commands) showChanges(ctx context.Context, args []string, f lookFlags, s
 	if err != nil {
 		return err
 	}
-	v := f.Review
+	v := f.ReviewOptions
 	v.Name, v.Branch = w.Name(), branch
 	return pairing.ExplainRefusal(a.App, w, a.StartPager(ctx, func(out io.Writer) error { return show(repo, ctx, out, v) }))
 }

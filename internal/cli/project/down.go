@@ -36,7 +36,7 @@ The default NAME is the sandbox of this directory. The exit status is 3 if
 --sync was refused, as by 'atoll sync': the sandbox is unchanged, unless
 --force is given.`,
 		Example:           "  atoll down\n  atoll down --sync\n  atoll down --sync --artifacts='dist,*.whl'\n  atoll down web --rm",
-		Args:              app.TakeArgs(0, 1, "at most the name of a sandbox"),
+		Args:              app.CheckArgCount(0, 1, "at most the name of a sandbox"),
 		ValidArgsFunction: pairing.CompleteNames(a.App, 0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.keep != "" && !f.rm {
@@ -139,7 +139,7 @@ func (a commands) bringOut(ctx context.Context, w *pairing.Pair, f downFlags) (s
 // syncDown syncs before a sandbox is stopped, as 'atoll sync' does. It returns the report for
 // --json; nil if the sandbox has no work yet.
 func (a commands) syncDown(ctx context.Context, w *pairing.Pair, f downFlags) (*pairing.SyncReport, error) {
-	if w.Info.Labels[project.LabelStage] == project.StageCarry {
+	if w.Info.Labels[project.LabelStage] == project.StageImport {
 		return nil, nil
 	}
 	var err error
@@ -148,10 +148,10 @@ func (a commands) syncDown(ctx context.Context, w *pairing.Pair, f downFlags) (*
 	}
 	how := pairing.SyncOptions{Artifacts: f.artifacts}
 	h, err := pairing.Fetch(ctx, a.App, w, how)
-	if errors.Is(err, project.ErrNothing) {
+	if errors.Is(err, project.ErrNoNewWork) {
 		err = nil
 	}
-	if errors.Is(h.Refusal, project.ErrNothing) {
+	if errors.Is(h.Refusal, project.ErrNoNewWork) {
 		h.Refusal = nil
 	}
 	if err != nil || h.Result == nil {

@@ -26,7 +26,7 @@ func (a commands) gitRemoteCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "git-remote REMOTE NAME", Hidden: true,
 		Short: "Serve a sandbox as a git remote",
-		Args:  app.TakeArgs(2, 2, "what git calls it with"),
+		Args:  app.CheckArgCount(2, 2, "what git calls it with"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.JSON = false // git reads what is printed
 			w, err := pairing.Find(cmd.Context(), a.App, strings.TrimPrefix(args[1], "atoll::"))
@@ -104,7 +104,7 @@ func (a commands) listGit(ctx context.Context, w *pairing.Pair, repo *project.Re
 	if err := w.CheckRunning(); err != nil {
 		return "", err
 	}
-	got, err := repo.Fetch(ctx, w.Sandbox, project.Fetch{Name: w.Name(), Limits: limits})
+	got, err := repo.Fetch(ctx, w.Sandbox, project.FetchOptions{Name: w.Name(), Limits: limits})
 	if err != nil {
 		return "", err
 	}

@@ -38,7 +38,7 @@ func TestGitRemoteIsBounded(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		_, err = repo.CarryIn(ctx, sb, project.Carry{})
+		_, err = repo.Import(ctx, sb, project.ImportOptions{})
 	}
 	if err == nil {
 		_, err = sb.Exec(ctx, atoll.Cmd{Shell: "cd /workspace; head -c 3000000 /dev/urandom >big; git add big; git -c user.name=A -c user.email=a@example.com commit -qm big"})

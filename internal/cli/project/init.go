@@ -29,7 +29,7 @@ func (a commands) initCommand() *cobra.Command {
 the registries of its packages, and its files with secrets. Review and commit
 it; 'atoll up' reads it. An existing file is not changed.`,
 		Example: "  atoll init\n  atoll init --print",
-		Args:    app.TakeArgs(0, 1, "at most a directory"),
+		Args:    app.CheckArgCount(0, 1, "at most a directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := "."
 			if len(args) > 0 {

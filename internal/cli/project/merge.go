@@ -42,7 +42,7 @@ includes uncommitted changes.
 
 ` + joinStatuses,
 		Example:           "  atoll merge\n  atoll merge web feature/login --dry-run\n  atoll merge web --yes",
-		Args:              app.TakeArgs(0, 2, "at most the name of a sandbox and a branch"),
+		Args:              app.CheckArgCount(0, 2, "at most the name of a sandbox and a branch"),
 		ValidArgsFunction: a.completeBranches(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.joinWork(cmd.Context(), args, f, "merge", (*project.Repo).Merge)
@@ -66,7 +66,7 @@ uncommitted changes.
 
 ` + joinStatuses,
 		Example:           "  atoll apply\n  atoll apply web feature/login --dry-run",
-		Args:              app.TakeArgs(0, 2, "at most the name of a sandbox and a branch"),
+		Args:              app.CheckArgCount(0, 2, "at most the name of a sandbox and a branch"),
 		ValidArgsFunction: a.completeBranches(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.joinWork(cmd.Context(), args, f, "apply", (*project.Repo).Apply)
@@ -95,7 +95,7 @@ func branchOf(args []string, flag string) (string, error) {
 
 // fetchBranch fetches new commits if the sandbox runs, and returns the branch to compare with;
 // withWork includes uncommitted changes. got is nil if nothing was fetched.
-func (a commands) fetchBranch(ctx context.Context, w *pairing.Pair, branch string, withWork bool) (repo *project.Repo, _ string, got *project.Fetched, err error) {
+func (a commands) fetchBranch(ctx context.Context, w *pairing.Pair, branch string, withWork bool) (repo *project.Repo, _ string, got *project.FetchResult, err error) {
 	if repo, err = w.RequireRepo(); err != nil {
 		return nil, "", nil, err
 	}
@@ -119,14 +119,14 @@ func (a commands) fetchBranch(ctx context.Context, w *pairing.Pair, branch strin
 		}
 		return repo, branch, nil, nil
 	}
-	if got, err = repo.Fetch(ctx, w.Sandbox, project.Fetch{Name: w.Name()}); err != nil {
+	if got, err = repo.Fetch(ctx, w.Sandbox, project.FetchOptions{Name: w.Name()}); err != nil {
 		return nil, "", nil, pairing.ExplainRefusal(a.App, w, err)
 	}
 	switch {
 	case branch != "":
 	case got.Branch == "":
-		return nil, "", nil, pairing.ExplainRefusal(a.App, w, fmt.Errorf("%w: the sandbox is at commit %.12s", project.ErrDetached, got.Tip))
-	case withWork && got.Work != "":
+		return nil, "", nil, pairing.ExplainRefusal(a.App, w, fmt.Errorf("%w: the sandbox is at commit %.12s", project.ErrDetached, got.TipCommit))
+	case withWork && got.WorkCommit != "":
 		branch = "wip/" + got.Branch
 	default:
 		branch = got.Branch
@@ -153,12 +153,12 @@ type joined struct {
 }
 
 // joinWork merges or applies: first it looks, then it asks, then it does it.
-func (a commands) joinWork(ctx context.Context, args []string, f joinFlags, verb string, do func(*project.Repo, context.Context, project.Merge) (*project.Merged, error)) error {
+func (a commands) joinWork(ctx context.Context, args []string, f joinFlags, verb string, do func(*project.Repo, context.Context, project.MergeOptions) (*project.MergeResult, error)) error {
 	branch, err := branchOf(args, f.branch)
 	if err != nil {
 		return err
 	}
-	w, err := pairing.FindArg(ctx, a.App, args)
+	w, err := pairing.FindByArg(ctx, a.App, args)
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (a commands) joinWork(ctx context.Context, args []string, f joinFlags, verb
 	if err != nil {
 		return err
 	}
-	m := project.Merge{Name: w.Name(), Branch: branch, Message: f.message, DryRun: true, Carried: w.Info.Labels[project.LabelCarried], Fetched: got}
+	m := project.MergeOptions{Name: w.Name(), Branch: branch, Message: f.message, DryRun: true, ImportedTree: w.Info.Labels[project.LabelImported], Fetched: got}
 	res, err := do(repo, ctx, m)
 	if err == nil && !f.dryRun {
 		if err = a.mayJoin(ctx, res, f.yes, verb); err == nil {
@@ -177,8 +177,8 @@ func (a commands) joinWork(ctx context.Context, args []string, f joinFlags, verb
 	refusal := pairing.ExplainRefusal(a.App, w, err)
 	if a.JSON {
 		j := joined{
-			Sandbox: w.Name(), Branch: branch, Into: res.Into, Tip: res.Tip, Commit: res.Commit, Forward: res.Forward, DryRun: f.dryRun,
-			Files: res.Files, Conflicts: output.NonNil(res.Conflicts), Risks: pairing.ListRisks(res.Risks), Over: res.Over, Kept: res.Kept,
+			Sandbox: w.Name(), Branch: branch, Into: res.TargetBranch, Tip: res.Tip, Commit: res.Commit, Forward: res.FastForward, DryRun: f.dryRun,
+			Files: res.Files, Conflicts: output.NonNil(res.Conflicts), Risks: pairing.ListRisks(res.Risks), Over: res.Overwritten, Kept: res.RescueRef,
 		}
 		return pairing.PrintRefused(a.App, refusal, func(text, kind string) error {
 			j.Error, j.Kind = text, kind
@@ -192,27 +192,27 @@ func (a commands) joinWork(ctx context.Context, args []string, f joinFlags, verb
 }
 
 // joinText formats the result of a merge or apply.
-func joinText(res *project.Merged, branch, verb string, dry bool) string {
-	into := res.Into
+func joinText(res *project.MergeResult, branch, verb string, dry bool) string {
+	into := res.TargetBranch
 	if into == "" {
 		into = "your working tree"
 	}
-	text := fmt.Sprintf("%s into %s: %s, ", branch, into, output.Count(res.Files, "file"))
+	text := fmt.Sprintf("%s into %s: %s, ", branch, into, output.FormatCount(res.Files, "file"))
 	switch {
 	case dry && verb == "apply":
 		text += "it would fit\n"
-	case dry && res.Forward:
+	case dry && res.FastForward:
 		text += "it would only move forward\n"
 	case dry:
 		text += "without conflict\n"
 	case verb == "apply":
 		text += "changed, not committed\n"
-	case res.Forward:
+	case res.FastForward:
 		text += fmt.Sprintf("moved forward to %.12s\n", res.Commit)
 	default:
 		text += fmt.Sprintf("merged as %.12s\n", res.Commit)
 	}
-	text += pairing.FormatOverwritten(res.Over, res.Kept)
+	text += pairing.FormatOverwritten(res.Overwritten, res.RescueRef)
 	if dry {
 		text += pairing.FormatRisks(res.Risks)
 	}
@@ -220,7 +220,7 @@ func joinText(res *project.Merged, branch, verb string, dry bool) string {
 }
 
 // mayJoin asks, if something comes that can make something run.
-func (a commands) mayJoin(ctx context.Context, res *project.Merged, yes bool, verb string) error {
+func (a commands) mayJoin(ctx context.Context, res *project.MergeResult, yes bool, verb string) error {
 	if len(res.Risks) == 0 || yes {
 		return nil
 	}

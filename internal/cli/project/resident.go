@@ -85,7 +85,7 @@ func (a commands) configureAgent(ctx context.Context, r *residentAgent, cfg *ato
 			cfg.Network.Allow = append(cfg.Network.Allow, r.api)
 		}
 	}
-	if key := os.Getenv(r.key); r.key != "" && key != "" && ft.Gate {
+	if key := os.Getenv(r.key); r.key != "" && key != "" && ft.Egress {
 		if cfg.Secrets == nil {
 			cfg.Secrets = make(map[string]string)
 		}

@@ -33,7 +33,7 @@ rescued/BRANCH, and rescued/wip/BRANCH for uncommitted changes.
 
 The exit status is 3 if there is another branch of that name.`,
 		Example:           "  atoll restore\n  atoll restore web last\n  atoll restore web 2026-11-22T18:30:05Z",
-		Args:              app.TakeArgs(0, 2, "at most the name of a sandbox and a time"),
+		Args:              app.CheckArgCount(0, 2, "at most the name of a sandbox and a time"),
 		ValidArgsFunction: a.completeRescued(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()

@@ -56,13 +56,13 @@ type worktreeStatus struct {
 }
 
 type syncStatus struct {
-	Mode        project.Mode `json:"mode,omitempty"`
-	Last        time.Time    `json:"last,omitzero"`     // sync that looked, here
-	Refused     string       `json:"refused,omitempty"` // why that one did not land
-	Looked      bool         `json:"looked"`            // what follows was asked for
-	Commits     int          `json:"commits"`
-	Files       int          `json:"files"`
-	Uncommitted bool         `json:"uncommitted"` // work that was not carried in, and is not at home
+	Mode        project.SyncMode `json:"mode,omitempty"`
+	Last        time.Time        `json:"last,omitzero"`     // sync that looked, here
+	Refused     string           `json:"refused,omitempty"` // why that one did not land
+	Looked      bool             `json:"looked"`            // what follows was asked for
+	Commits     int              `json:"commits"`
+	Files       int              `json:"files"`
+	Uncommitted bool             `json:"uncommitted"` // work that was not carried in, and is not at home
 }
 
 func (a commands) statusCommand() *cobra.Command {
@@ -75,7 +75,7 @@ and host names, working trees, terminals, and the work that is not synced yet.
 The default NAME is the sandbox of this directory. Other sandboxes can be
 named, too.`,
 		Example:           "  atoll status\n  atoll status web --json\n  atoll status --all",
-		Args:              app.TakeArgs(0, 1, "at most the name of a sandbox"),
+		Args:              app.CheckArgCount(0, 1, "at most the name of a sandbox"),
 		ValidArgsFunction: a.CompleteSandboxes(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
@@ -158,7 +158,7 @@ func (a commands) examineProject(ctx context.Context, w *pairing.Pair, offline b
 	}
 	if i.Features.IsVM() {
 		s.Acceleration = map[bool]string{true: "kvm", false: "none"}[i.Isolation == "machine"]
-		s.Nested = i.Isolation == "machine" && i.Config.Machine != nil && i.Config.Machine.Nested != nil && *i.Config.Machine.Nested
+		s.Nested = i.Isolation == "machine" && i.Config.VM != nil && i.Config.VM.Nested != nil && *i.Config.VM.Nested
 	}
 	look := func(what string, err error) {
 		if err != nil && !errors.Is(err, atoll.ErrUnsupported) {
@@ -184,7 +184,7 @@ func (a commands) examineProject(ctx context.Context, w *pairing.Pair, offline b
 	list, err := w.Sandbox.ListTerminals(ctx)
 	look("terminals", err)
 	s.Terminals = output.NonNil(list)
-	if w.Path == "" || s.Stage == project.StageCarry {
+	if w.Path == "" || s.Stage == project.StageImport {
 		return s, ctx.Err()
 	}
 	look("working trees", s.readWorktrees(ctx, w))
@@ -248,7 +248,7 @@ func (s *projectStatus) readWorktrees(ctx context.Context, w *pairing.Pair) erro
 		one := worktreeStatus{Branch: t.Branch, Path: t.Path, Main: t.Main, Terminal: w.Name(), Port: project.FirstPort}
 		if !t.Main && t.Branch != "" {
 			if one.Terminal, err = project.TerminalName(ctx, w.Sandbox, w.Name(), t.Branch); err == nil {
-				one.Port, err = project.Port(ctx, w.Sandbox, t.Branch)
+				one.Port, err = project.AssignPort(ctx, w.Sandbox, t.Branch)
 			}
 			if err != nil {
 				return err
@@ -264,12 +264,12 @@ func (s *projectStatus) readWorktrees(ctx context.Context, w *pairing.Pair) erro
 
 // readPending finds out what a sync would bring.
 func (s *projectStatus) readPending(ctx context.Context, w *pairing.Pair) error {
-	res, err := w.Repo.Sync(ctx, w.Sandbox, project.Fetch{Name: w.Name(), DryRun: true, Carried: w.Info.Labels[project.LabelCarried]})
+	res, err := w.Repo.Sync(ctx, w.Sandbox, project.FetchOptions{Name: w.Name(), DryRun: true, ImportedTree: w.Info.Labels[project.LabelImported]})
 	if res != nil {
-		s.Sync.Looked, s.Sync.Commits, s.Sync.Files, s.Sync.Uncommitted = true, res.Commits, res.Files, res.Waits
+		s.Sync.Looked, s.Sync.Commits, s.Sync.Files, s.Sync.Uncommitted = true, res.Commits, res.Files, res.PendingWork
 	}
 	switch {
-	case errors.Is(err, project.ErrNothing):
+	case errors.Is(err, project.ErrNoNewWork):
 		s.Sync.Looked = true
 		return nil
 	case res != nil && errors.Is(err, atoll.ErrState):

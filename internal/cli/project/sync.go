@@ -35,10 +35,10 @@ The default NAME is the sandbox of this directory.
   atoll sync web --branch feature/login
   atoll sync --artifacts
   atoll sync --artifacts='dist,*.whl'`,
-		Args:              app.TakeArgs(0, 1, "at most the name of a sandbox"),
+		Args:              app.CheckArgCount(0, 1, "at most the name of a sandbox"),
 		ValidArgsFunction: pairing.CompleteNames(a.App, 0),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			w, err := pairing.FindArg(cmd.Context(), a.App, args)
+			w, err := pairing.FindByArg(cmd.Context(), a.App, args)
 			if err != nil {
 				return err
 			}

@@ -65,7 +65,7 @@ The exit status is 3 with --no-attach if the sandbox runs already.`,
   atoll up claude
   atoll up --no-attach ~/src/web
   atoll up codex --network nat --memory 4g`,
-		Args:              app.TakeArgs(0, 2, "an agent and a directory, at most"),
+		Args:              app.CheckArgCount(0, 2, "an agent and a directory, at most"),
 		ValidArgsFunction: completeUp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := f.parseArguments(args)
@@ -78,7 +78,7 @@ The exit status is 3 with --no-attach if the sandbox runs already.`,
 				}
 			})
 			if dir != "." {
-				if a.Config, a.ConfigErr = config.LoadAt(dir, config.FromFlags(cmd)); a.ConfigErr != nil {
+				if a.Config, a.ConfigErr = config.LoadAt(dir, config.FlagValues(cmd)); a.ConfigErr != nil {
 					return a.ConfigErr
 				}
 			}
@@ -105,9 +105,9 @@ The exit status is 3 with --no-attach if the sandbox runs already.`,
 	fl.String("memory", "", "limit of memory, a `SIZE` like 4g")
 	fl.String("disk", "", "limit of all files, a `SIZE` like 10g; of a VM, of each of its two disks")
 	fl.String("cpus", "", "limit of processors, a `NUMBER` like 1.5")
-	fl.Var(&sandboxflag.VCPUs{Of: fl.Lookup("cpus")}, "vcpus", "`NUMBER` of virtual processors of a VM: --cpus as a whole number")
+	fl.Var(&sandboxflag.VCPUs{Flag: fl.Lookup("cpus")}, "vcpus", "`NUMBER` of virtual processors of a VM: --cpus as a whole number")
 	fl.Bool("nested", true, "allow nested VMs, if this host can (--no-nested: never)")
-	no := fl.VarPF(&sandboxflag.Negation{Of: fl.Lookup("nested")}, "no-nested", "", "the opposite of --nested")
+	no := fl.VarPF(&sandboxflag.Negation{Flag: fl.Lookup("nested")}, "no-nested", "", "the opposite of --nested")
 	no.NoOptDefVal = "true"
 	fl.String("network", "", "`MODE`: none, nat, bridge or open (default none)")
 	fl.StringArray("allow", nil, "allow `HOST`: NAME, *.NAME:PORT or a URL prefix (repeatable)")
@@ -195,7 +195,7 @@ func (a commands) runUp(ctx context.Context, f *upFlags, dir string) error {
 	if r.file, err = projectfile.Read(repo.Dir); err != nil {
 		return err
 	}
-	r.said = r.file.Made()
+	r.said = r.file.CreationDigests()
 	if err := a.EnsureServer(ctx); err != nil {
 		if ctx.Err() != nil {
 			return err
@@ -369,7 +369,7 @@ func (a commands) agentAgain(r *upRun) error {
 func (a commands) finishStages(ctx context.Context, r *upRun, w *pairing.Pair) error {
 	stage := w.Info.Labels[project.LabelStage]
 	next := 0
-	if stage == project.StageCarry {
+	if stage == project.StageImport {
 		if err := a.agreeTo(ctx, r); err != nil { // the files may ask for more than when it was made
 			return err
 		}

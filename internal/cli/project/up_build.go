@@ -45,7 +45,7 @@ func (a commands) createProject(ctx context.Context, r *upRun) (w *pairing.Pair,
 	info, err := sb.Info(ctx)
 	if err == nil {
 		a.Progress("%s: made, behind %s", output.SandboxName(info.Status), describeIsolation(info.Driver, cmp.Or(info.Isolation, r.wall.features.Isolation)))
-		w = &pairing.Pair{Sandbox: sb, Info: info, Repo: r.repo, Path: r.repo.Dir, Mode: project.Mode(info.Labels[project.LabelMode])}
+		w = &pairing.Pair{Sandbox: sb, Info: info, Repo: r.repo, Path: r.repo.Dir, Mode: project.SyncMode(info.Labels[project.LabelMode])}
 		err = a.uploadPlan(ctx, w, plan)
 	}
 	if err != nil {
@@ -81,7 +81,7 @@ func (a commands) uploadWork(ctx context.Context, r *upRun, w *pairing.Pair) err
 
 // planUpload plans the upload. If that takes long, it prints the file at which it is, most
 // often a large file that was included by mistake.
-func (a commands) planUpload(ctx context.Context, r *upRun) (*project.Plan, error) {
+func (a commands) planUpload(ctx context.Context, r *upRun) (*project.ImportPlan, error) {
 	if !r.clean && !a.Quiet && !a.JSON {
 		wait, cancel := context.WithCancel(ctx)
 		ended := make(chan struct{})
@@ -94,12 +94,12 @@ func (a commands) planUpload(ctx context.Context, r *upRun) (*project.Plan, erro
 			}
 			if u, err := r.repo.Uncommitted(wait); err == nil && u.Files > 0 { // what can't be told is no reason to fail
 				a.Progress("atoll: uploading your uncommitted changes: %s in %s, the largest is %s; --clean leaves them out, .gitignore excludes files",
-					output.FormatBytes(u.Bytes), output.Count(u.Files, "file"), u.Largest)
+					output.FormatBytes(u.Bytes), output.FormatCount(u.Files, "file"), u.Largest)
 			}
 		}()
 		defer func() { cancel(); <-ended }()
 	}
-	return r.repo.Plan(ctx, project.Carry{Clean: r.clean, Env: a.envFiles(r)})
+	return r.repo.PlanImport(ctx, project.ImportOptions{Clean: r.clean, Env: a.envFiles(r)})
 }
 
 // planPatience is how long reading a working tree may take until it is said what
@@ -107,7 +107,7 @@ func (a commands) planUpload(ctx context.Context, r *upRun) (*project.Plan, erro
 const planPatience = 3 * time.Second
 
 // uploadPlan uploads a plan into a sandbox and prints what it uploads.
-func (a commands) uploadPlan(ctx context.Context, w *pairing.Pair, plan *project.Plan) error {
+func (a commands) uploadPlan(ctx context.Context, w *pairing.Pair, plan *project.ImportPlan) error {
 	what := plan.Branch
 	if what == "" {
 		what = "a commit without a branch"
@@ -131,22 +131,22 @@ func (a commands) uploadPlan(ctx context.Context, w *pairing.Pair, plan *project
 		a.Progress("%s: with your uncommitted changes (--clean leaves them out)", w.Name())
 	}
 	if n := len(plan.Files); n > 0 {
-		a.Progress("%s: files that git ignores go in: %s", w.Name(), output.Abbreviate(plan.Files))
+		a.Progress("%s: files that git ignores go in: %s", w.Name(), output.AbbreviateList(plan.Files))
 	}
-	if n := len(plan.Left); n > 0 {
-		a.Progress("%s: these stay, they are not files of this directory: %s", w.Name(), output.Abbreviate(plan.Left))
+	if n := len(plan.Skipped); n > 0 {
+		a.Progress("%s: these stay, they are not files of this directory: %s", w.Name(), output.AbbreviateList(plan.Skipped))
 	}
 	if plan.Shallow {
 		a.Progress("%s: the history ends early, as yours does", w.Name())
 	}
 	bar := a.NewProgressBar()
 	begun := time.Now()
-	plan.Sent = func(n int64) {
+	plan.OnSent = func(n int64) {
 		if time.Since(begun) > planPatience {
 			bar.Update(atoll.Progress{ID: w.Name(), Message: "uploading", Done: n})
 		}
 	}
-	err := w.NameError(plan.Into(ctx, w.Sandbox))
+	err := w.NameError(plan.Execute(ctx, w.Sandbox))
 	bar.Finish()
 	if err != nil {
 		switch {
@@ -157,7 +157,7 @@ func (a commands) uploadPlan(ctx context.Context, w *pairing.Pair, plan *project
 		}
 		return err
 	}
-	if err := plan.Keep(ctx, w.Name()); err != nil {
+	if err := plan.Record(ctx, w.Name()); err != nil {
 		if ctx.Err() != nil {
 			return err
 		}
@@ -165,7 +165,7 @@ func (a commands) uploadPlan(ctx context.Context, w *pairing.Pair, plan *project
 	}
 	if plan.Tree != "" {
 		w.Info.Labels = maps.Clone(w.Info.Labels)
-		w.Info.Labels[project.LabelCarried] = plan.Tree
+		w.Info.Labels[project.LabelImported] = plan.Tree
 	}
 	return w.SetStage(ctx, project.StagePrepare+"/0")
 }
@@ -301,9 +301,9 @@ func (a commands) addEnvironment(r *upRun, cfg *atoll.Config) error {
 	if err != nil {
 		return err
 	}
-	mode := cmp.Or(config.Get[project.Mode](a.Config, "sync.mode"), project.Manual)
+	mode := cmp.Or(config.Get[project.SyncMode](a.Config, "sync.mode"), project.Manual)
 	cfg.Labels = map[string]string{
-		project.LabelPath: r.repo.Dir, project.LabelHost: host, project.LabelMode: string(mode), project.LabelStage: project.StageCarry,
+		project.LabelPath: r.repo.Dir, project.LabelHost: host, project.LabelMode: string(mode), project.LabelStage: project.StageImport,
 	}
 	if r.file.MainPort != 0 {
 		cfg.Labels[project.LabelPort] = strconv.Itoa(r.file.MainPort)
@@ -343,7 +343,7 @@ func (a commands) createNamed(ctx context.Context, r *upRun, cfg atoll.Config) (
 		cfg.Labels[project.Label] = hostLabel(cfg.Name)
 		cfg.Env = append(slices.Clone(env), "ATOLL_PROJECT="+cfg.Labels[project.Label])
 		done := a.ShowCreation(ctx, c, cfg.Name)
-		sb, err = c.CreateConfig(ctx, cfg)
+		sb, err = c.CreateSandbox(ctx, cfg)
 		done()
 		switch {
 		case !errors.Is(err, atoll.ErrExists) || n == mostNames:

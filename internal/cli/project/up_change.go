@@ -37,7 +37,7 @@ func (a commands) adaptSandbox(ctx context.Context, r *upRun, w *pairing.Pair) (
 	if err := a.tellChanges(r, w); err != nil {
 		return false, err
 	}
-	if mode := config.Get[project.Mode](a.Config.FlagsOnly(), "sync.mode"); mode != "" && mode != w.Mode {
+	if mode := config.Get[project.SyncMode](a.Config.FlagsOnly(), "sync.mode"); mode != "" && mode != w.Mode {
 		if err := w.SetLabel(ctx, project.LabelMode, string(mode)); err != nil {
 			return false, err
 		}

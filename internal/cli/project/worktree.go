@@ -56,7 +56,7 @@ func (a commands) worktreeList(sandbox *string) *cobra.Command {
 		Use: "list", Aliases: []string{"ls"},
 		Short: "List the working trees of a project's sandbox",
 		Long:  "List the working trees of a project's sandbox; '*' marks the main one.\n\n" + worktreeStatuses,
-		Args:  app.TakeArgs(0, 0, "no arguments"),
+		Args:  app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w, err := a.projectAt(cmd.Context(), *sandbox)
 			if err != nil {
@@ -90,7 +90,7 @@ func worktreeRow(t pairing.Worktree) []string {
 	if branch == "" {
 		branch = fmt.Sprintf("(at %.12s)", t.Commit)
 	}
-	return []string{mark, branch, t.Path, output.OrDash(t.Terminal), port}
+	return []string{mark, branch, t.Path, output.DashIfEmpty(t.Terminal), port}
 }
 
 func (a commands) worktreeAdd(sandbox *string) *cobra.Command {
@@ -104,7 +104,7 @@ files that git does not track, and a terminal and ports of its own. With
 
 ` + worktreeStatuses,
 		Example: "  atoll worktree add feature/login --create\n  atoll worktree add fix-42 -s web",
-		Args:    app.TakeArgs(1, 1, "a branch"),
+		Args:    app.CheckArgCount(1, 1, "a branch"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w, err := a.projectAt(cmd.Context(), *sandbox)
 			if err != nil {
@@ -161,7 +161,7 @@ restores them.
 
 ` + worktreeStatuses,
 		Example: "  atoll worktree remove feature/login\n  atoll worktree remove fix-42 --force",
-		Args:    app.TakeArgs(1, 1, "a branch"),
+		Args:    app.CheckArgCount(1, 1, "a branch"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w, err := a.projectAt(cmd.Context(), *sandbox)
 			if err != nil {
@@ -189,9 +189,9 @@ func (a commands) removeTree(ctx context.Context, w *pairing.Pair, branch string
 			terminal = t.Terminal
 		}
 	}
-	how := project.Keep
+	how := project.KeepWork
 	if force || discard {
-		how = project.Discard
+		how = project.DiscardWork
 	}
 	if force && !discard {
 		if err := pairing.Rescue(ctx, a.App, w); err != nil {

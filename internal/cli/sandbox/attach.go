@@ -41,7 +41,7 @@ With --provider zellij, print the URL of the Zellij web server in the sandbox,
 which is started if needed, and on a second line a token for it. TERMINAL is
 then the name of the session.`,
 		Example:           "  atoll attach box\n  atoll attach --read-only box build\n  atoll attach box p3k9\n  echo yes | atoll attach -i box p3k9\n  atoll attach --web --read-only --for 1h box build\n  atoll attach --web --provider zellij box",
-		Args:              app.TakeArgs(0, 2, "a sandbox, and a terminal or a process"),
+		Args:              app.CheckArgCount(0, 2, "a sandbox, and a terminal or a process"),
 		ValidArgsFunction: a.completeAttached(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
@@ -51,7 +51,7 @@ then the name of the session.`,
 				}
 				web.readOnly, web.lifeSaid = b.ReadOnly, cmd.Flags().Changed("for")
 				if len(args) == 0 {
-					w, err := pairing.FindArg(ctx, a.App, nil)
+					w, err := pairing.FindByArg(ctx, a.App, nil)
 					if err != nil {
 						return err
 					}
@@ -88,7 +88,7 @@ then the name of the session.`,
 			if b.Record != "" {
 				return fmt.Errorf("%w: --record is of terminals, and %s is none of %s", atoll.ErrInvalid, args[1], args[0])
 			}
-			at := client.Attachment{Stdout: a.Out, Stderr: a.Err, Lost: a.reportLost}
+			at := client.Attachment{Stdout: a.Out, Stderr: a.Err, OnLost: a.reportLost}
 			if onlyNew {
 				at.Offset = -1
 			}

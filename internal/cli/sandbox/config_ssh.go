@@ -28,7 +28,7 @@ the block; --remove removes it.`,
 		Example: `  atoll config-ssh
   scp -r src box.atoll:
   code --remote ssh-remote+box.atoll /workspace`,
-		Args: app.TakeArgs(0, 0, "no arguments"),
+		Args: app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
 				home, err := os.UserHomeDir()
@@ -102,7 +102,7 @@ func (a commands) sshBlock(c *cobra.Command) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir := a.SSHDir().Dir
+	dir := a.SSHKeys().Dir
 	if strings.ContainsAny(dir+proxy, "\"\n\r") {
 		return "", fmt.Errorf("%w: ssh's configuration can't name a path with quotes or line breaks: %s", atoll.ErrInvalid, dir)
 	}

@@ -33,10 +33,10 @@ links the sandbox contains. For workspaces see 'atoll workspace cp'.`,
   atoll cp box:/work/out.txt .       a file out of it
   tar c . | atoll cp - box:/work     a stream into a directory
   atoll cp box:/work - | tar t       a stream out of it`,
-		Args:              app.TakeArgs(2, 2, "a source and a destination"),
+		Args:              app.CheckArgCount(2, 2, "a source and a destination"),
 		ValidArgsFunction: a.completePaths(),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := transfer.CopyBetween(cmd.Context(), a.App, "sandbox", args, func(ctx context.Context, name string) (transfer.Tree, error) {
+			err := transfer.CopyBetween(cmd.Context(), a.App, "sandbox", args, func(ctx context.Context, name string) (transfer.FileTree, error) {
 				sb, err := a.OpenSandbox(ctx, name)
 				if err != nil {
 					return nil, err

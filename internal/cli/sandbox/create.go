@@ -26,7 +26,7 @@ configuration.`,
   atoll create --name job --workspace data:/data:ro --ttl 1h
   atoll create --prepare steps.yaml        a list of {exec: [...]}, {shell: ...},
                                            {file: {path, content, mode}} or {copy: ...}`,
-		Args: app.TakeArgs(0, 0, "no arguments (the name goes into --name)"),
+		Args: app.CheckArgCount(0, 0, "no arguments (the name goes into --name)"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := f.Config(a.Config, a.HasVMs(cmd.Context()))
 			if err != nil {
@@ -41,7 +41,7 @@ configuration.`,
 	}
 	f.AddAll(cmd)
 	f.AddFleet(cmd)
-	f.AddLife(cmd)
+	f.AddLifecycle(cmd)
 	return cmd
 }
 

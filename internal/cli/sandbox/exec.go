@@ -34,7 +34,7 @@ status is that of the command; see 'atoll help exit-codes'.`,
   atoll exec -c pwd box
   atoll exec -it box -- bash
   atoll logs -f box $(atoll exec -d box -- make)`,
-		Args:              app.TakeArgs(1, -1, "a sandbox and a command"),
+		Args:              app.CheckArgCount(1, -1, "a sandbox and a command"),
 		ValidArgsFunction: a.CompleteSandboxes(0),
 		RunE: func(c *cobra.Command, args []string) error {
 			cmd, err := x.buildCmd(c, args[1:])
@@ -49,7 +49,7 @@ status is that of the command; see 'atoll help exit-codes'.`,
 				return err
 			}
 			if branch != "" {
-				if cmd, err = pairing.InWorktree(c.Context(), a.App, sb, branch, cmd); err != nil {
+				if cmd, err = pairing.CommandInWorktree(c.Context(), a.App, sb, branch, cmd); err != nil {
 					return err
 				}
 			}

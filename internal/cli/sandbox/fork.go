@@ -17,7 +17,7 @@ func (a commands) forkCommand() *cobra.Command {
 		Long: `Create a sandbox that is a copy of another one, as it is now or as it was at a
 snapshot. Flags override settings of the copy. Its name is printed on stdout.`,
 		Example:           "  atoll fork box --name experiment\n  atoll fork box --from before-upgrade",
-		Args:              app.TakeArgs(1, 1, "one sandbox"),
+		Args:              app.CheckArgCount(1, 1, "one sandbox"),
 		ValidArgsFunction: a.CompleteSandboxes(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			sb, err := a.OpenSandbox(cmd.Context(), args[0])

@@ -16,7 +16,7 @@ func (a commands) historyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "history SANDBOX",
 		Short:             "Show the commands that ran in a sandbox",
-		Args:              app.TakeArgs(1, 1, "one sandbox"),
+		Args:              app.CheckArgCount(1, 1, "one sandbox"),
 		ValidArgsFunction: a.CompleteSandboxes(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			sb, err := a.OpenSandbox(cmd.Context(), args[0])

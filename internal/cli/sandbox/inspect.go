@@ -27,7 +27,7 @@ func (a commands) inspectCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "inspect SANDBOX",
 		Short:             "Display detailed information on a sandbox",
-		Args:              app.TakeArgs(1, 1, "one sandbox"),
+		Args:              app.CheckArgCount(1, 1, "one sandbox"),
 		ValidArgsFunction: a.CompleteSandboxes(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in, err := a.inspectSandbox(cmd, args[0])

@@ -27,7 +27,7 @@ func (a commands) logsCommand() *cobra.Command {
 in order of time. With a PROCESS, show the output of that command, on stdout
 and stderr. With -f follow until Ctrl-C or the end of the command.`,
 		Example:           "  atoll logs box\n  atoll logs -f box $(atoll exec -d box -- make)",
-		Args:              app.TakeArgs(1, 2, "a sandbox and perhaps a process"),
+		Args:              app.CheckArgCount(1, 2, "a sandbox and perhaps a process"),
 		ValidArgsFunction: a.completeProcesses(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
@@ -36,14 +36,14 @@ and stderr. With -f follow until Ctrl-C or the end of the command.`,
 				if err != nil {
 					return err
 				}
-				return app.FollowStopped(ctx, a.outputOf(ctx, sb, p, follow))
+				return app.ConvertInterrupt(ctx, a.outputOf(ctx, sb, p, follow))
 			}
 			sb, err := a.OpenSandbox(ctx, args[0])
 			if err != nil {
 				return err
 			}
 			l := &journal{a: a, sb: sb, brief: brief}
-			return app.FollowStopped(ctx, l.printAll(ctx, follow))
+			return app.ConvertInterrupt(ctx, l.printAll(ctx, follow))
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "and wait for what is still to happen")
@@ -54,7 +54,7 @@ and stderr. With -f follow until Ctrl-C or the end of the command.`,
 // outputOf copies what a process has written.
 func (a commands) outputOf(ctx context.Context, sb *client.Sandbox, p atoll.Process, follow bool) error {
 	if follow {
-		_, err := sb.Attach(ctx, p.ID, client.Attachment{Stdout: a.Out, Stderr: a.Err, Lost: a.reportLost})
+		_, err := sb.Attach(ctx, p.ID, client.Attachment{Stdout: a.Out, Stderr: a.Err, OnLost: a.reportLost})
 		return err
 	}
 	for _, s := range []struct {

@@ -25,7 +25,7 @@ func (a commands) lsCommand() *cobra.Command {
 		Example: `  atoll ls --label team=web --state running
   atoll rm $(atoll ls --ids --label temporary)
   atoll ls --json --all-owners`,
-		Args: app.TakeArgs(0, 0, "no arguments"),
+		Args: app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, s := range states {
 				st, err := config.ParseOneOf(s, atoll.Created, atoll.Starting, atoll.Running, atoll.Pausing, atoll.Paused, atoll.Stopping, atoll.Stopped, atoll.Failed, atoll.Destroyed)

@@ -25,7 +25,7 @@ func (a commands) psCommand() *cobra.Command {
 		Long: `List the running commands of a sandbox, and with --all those that ended
 recently.`,
 		Example:           "  atoll ps box\n  atoll ps --all --json box",
-		Args:              app.TakeArgs(1, 1, "one sandbox ('atoll ls' lists those)"),
+		Args:              app.CheckArgCount(1, 1, "one sandbox ('atoll ls' lists those)"),
 		ValidArgsFunction: a.CompleteSandboxes(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			sb, err := a.OpenSandbox(cmd.Context(), args[0])
@@ -154,7 +154,7 @@ func (a commands) killCommand() *cobra.Command {
 		Long: `Send a signal to commands in a sandbox. KILL ends a command and all its child
 processes with every driver; other signals depend on the driver.`,
 		Example:           "  atoll kill box p3k9\n  atoll kill -s KILL box p3k9",
-		Args:              app.TakeArgs(2, -1, "a sandbox and processes"),
+		Args:              app.CheckArgCount(2, -1, "a sandbox and processes"),
 		ValidArgsFunction: a.completeProcesses(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var errs []error

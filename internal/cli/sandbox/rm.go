@@ -22,7 +22,7 @@ func (a commands) rmCommand() *cobra.Command {
 		Long: `Remove sandboxes and their files. The work of a project's sandbox is saved in
 the repository first; 'atoll restore' restores it. If it cannot be saved, the
 sandbox is not removed, unless --discard is given.`,
-		Args:              app.TakeArgs(0, -1, "sandboxes, or --all"),
+		Args:              app.CheckArgCount(0, -1, "sandboxes, or --all"),
 		ValidArgsFunction: a.CompleteSandboxes(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all == (len(args) > 0) {

@@ -104,7 +104,7 @@ workspace, a pool, secrets or --prepare.`,
 	x.add(cmd)
 	f.AddAll(cmd)
 	f.AddFleet(cmd)
-	f.AddLife(cmd)
+	f.AddLifecycle(cmd)
 	cmd.Flags().BoolVarP(&how.tty, "tty", "t", false, "allocate a terminal; standard input only with -i")
 	cmd.Flags().BoolVarP(&how.interactive, "interactive", "i", false, "with -t, pass standard input; without -t it is always passed")
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep the sandbox afterwards")
@@ -139,7 +139,7 @@ func (a commands) createUnregistered(ctx context.Context, spec atoll.Spec) (atol
 		if err := a.CheckHome(); err != nil {
 			return nil, nil, err
 		}
-		return fleet.Lone(ctx, a.Home, d, spec)
+		return fleet.CreateStandalone(ctx, a.Home, d, spec)
 	}
 	sb, err := memory.Create(ctx, spec) // memory is enough
 	if err != nil {

@@ -31,7 +31,7 @@ the user's shell, which ends with the session. Without a name, a new sandbox is
 created and removed afterwards. Ctrl-C ends the running command, Ctrl-D or
 'exit' the shell. Without a terminal, the lines of stdin are run one by one;
 the exit status is that of the last.`,
-		Args:              app.TakeArgs(0, 1, "at most one sandbox"),
+		Args:              app.CheckArgCount(0, 1, "at most one sandbox"),
 		ValidArgsFunction: a.CompleteSandboxes(0),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			ctx := cmd.Context()

@@ -44,7 +44,7 @@ programs that need a port; they need the printed key.`,
 		Example: `  atoll ssh box
   atoll ssh box -- make test
   atoll ssh --json --port box`,
-		Args:              app.TakeArgs(1, -1, "a sandbox, and perhaps a command"),
+		Args:              app.CheckArgCount(1, -1, "a sandbox, and perhaps a command"),
 		ValidArgsFunction: a.CompleteSandboxes(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			command := args[1:]
@@ -98,7 +98,7 @@ func (a commands) openSSH(ctx context.Context, name string) (*sshTarget, error) 
 	if err := a.CheckHome(); err != nil {
 		return nil, err
 	}
-	keys, err := a.SSHDir().For(name, info.ID)
+	keys, err := a.SSHKeys().Ensure(name, info.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (a commands) openSSH(ctx context.Context, name string) (*sshTarget, error) 
 		host: name + sshd.Domain, id: info.ID, keys: keys,
 		server: &sshd.Server{
 			Sandbox: sb, Features: info.Features, Host: keys.Host, Client: keys.Client, Shell: realShell,
-			Program: func() (string, error) { return helper.Finder{}.Find("atoll-sftp") },
+			SFTPProgram: func() (string, error) { return helper.Finder{}.Find("atoll-sftp") },
 		},
 	}, nil
 }

@@ -15,7 +15,7 @@ func (a commands) statsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "stats SANDBOX",
 		Short:             "Display resource usage of a sandbox",
-		Args:              app.TakeArgs(1, 1, "one sandbox"),
+		Args:              app.CheckArgCount(1, 1, "one sandbox"),
 		ValidArgsFunction: a.CompleteSandboxes(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			sb, err := a.OpenSandbox(cmd.Context(), args[0])

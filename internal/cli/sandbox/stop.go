@@ -18,7 +18,7 @@ func (a commands) stopCommand() *cobra.Command {
 		Short: "Stop sandboxes and keep their files",
 		Long: `Stop sandboxes and keep their files. The work of a project's sandbox is saved
 in the repository first; 'atoll restore' restores it.`,
-		Args:              app.TakeArgs(1, -1, "sandboxes"),
+		Args:              app.CheckArgCount(1, -1, "sandboxes"),
 		ValidArgsFunction: a.CompleteSandboxes(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var errs []error
@@ -40,7 +40,7 @@ func (a commands) startCommand() *cobra.Command {
 	var fresh bool
 	cmd := a.switchCommand("start", "started", "Start stopped sandboxes", func(ctx context.Context, sb atoll.Sandbox) error {
 		if fresh {
-			return atoll.Fresh(ctx, sb)
+			return atoll.StartFresh(ctx, sb)
 		}
 		return atoll.Start(ctx, sb)
 	})
@@ -60,7 +60,7 @@ func (a commands) switchCommand(verb, done, short string, do func(context.Contex
 	return &cobra.Command{
 		Use:               verb + " SANDBOX...",
 		Short:             short,
-		Args:              app.TakeArgs(1, -1, "sandboxes"),
+		Args:              app.CheckArgCount(1, -1, "sandboxes"),
 		ValidArgsFunction: a.CompleteSandboxes(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var errs []error

@@ -39,7 +39,7 @@ func (a commands) terminalLs() *cobra.Command {
 	return &cobra.Command{
 		Use:               "ls SANDBOX",
 		Short:             "List the terminals of a sandbox",
-		Args:              app.TakeArgs(1, 1, "one sandbox"),
+		Args:              app.CheckArgCount(1, 1, "one sandbox"),
 		ValidArgsFunction: a.CompleteSandboxes(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			sb, err := a.OpenSandbox(cmd.Context(), args[0])
@@ -79,7 +79,7 @@ func (a commands) terminalNew() *cobra.Command {
 		Long: `Open a persistent terminal with a program, or a shell, and print its name. It
 is closed by 'atoll terminal close', or when the program or the sandbox ends.`,
 		Example:           "  atoll terminal new box\n  atoll terminal new --attach --name edit box -- vi notes.txt\n  atoll terminal new --attach --record build.cast box -- make",
-		Args:              app.TakeArgs(1, -1, "a sandbox, and a program if it is not to be a shell"),
+		Args:              app.CheckArgCount(1, -1, "a sandbox, and a program if it is not to be a shell"),
 		ValidArgsFunction: a.CompleteSandboxes(0),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			ctx := cmd.Context()
@@ -136,7 +136,7 @@ func (a commands) terminalRead() *cobra.Command {
 		Use:               "read SANDBOX TERMINAL",
 		Short:             "Print the screen of a terminal as text",
 		Example:           "  atoll terminal read box build\n  atoll terminal read --history box build | grep error",
-		Args:              app.TakeArgs(2, 2, "a sandbox and a terminal"),
+		Args:              app.CheckArgCount(2, 2, "a sandbox and a terminal"),
 		ValidArgsFunction: a.completeTerminals(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			sb, err := a.OpenSandbox(cmd.Context(), args[0])
@@ -179,7 +179,7 @@ Escape, Backspace, Up, Down, Left, Right, Home, End, PageUp, PageDown, Insert,
 Delete, F1 to F12, C-a to C-z, M-x for Alt. Without keys, standard input is
 sent.`,
 		Example:           "  atoll terminal send box build 'make test' Enter\n  atoll terminal send box build C-c\n  atoll terminal send box build <keys",
-		Args:              app.TakeArgs(2, -1, "a sandbox, a terminal and keys"),
+		Args:              app.CheckArgCount(2, -1, "a sandbox, a terminal and keys"),
 		ValidArgsFunction: a.completeTerminals(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			sb, err := a.OpenSandbox(cmd.Context(), args[0])
@@ -236,7 +236,7 @@ func (a commands) terminalClose() *cobra.Command {
 	return &cobra.Command{
 		Use: "close SANDBOX TERMINAL...", Aliases: []string{"rm"},
 		Short:             "Close terminals and end their programs",
-		Args:              app.TakeArgs(2, -1, "a sandbox and terminals"),
+		Args:              app.CheckArgCount(2, -1, "a sandbox and terminals"),
 		ValidArgsFunction: a.completeTerminals(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			sb, err := a.OpenSandbox(cmd.Context(), args[0])
@@ -263,7 +263,7 @@ func (a commands) terminalRecord() *cobra.Command {
 		Long: `Record a terminal to standard output as asciicast (version 2), which 'asciinema
 play' plays, until its program ends or Ctrl-C.`,
 		Example:           "  atoll terminal record box build >build.cast",
-		Args:              app.TakeArgs(2, 2, "a sandbox and a terminal"),
+		Args:              app.CheckArgCount(2, 2, "a sandbox and a terminal"),
 		ValidArgsFunction: a.completeTerminals(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			sb, err := a.OpenSandbox(cmd.Context(), args[0])
@@ -271,7 +271,7 @@ play' plays, until its program ends or Ctrl-C.`,
 				return err
 			}
 			r := &attach.Recorder{W: a.Out}
-			_, err = sb.AttachTerminal(cmd.Context(), args[1], atoll.Attachment{Stdout: r, Sized: r.Resized, ReadOnly: true})
+			_, err = sb.AttachTerminal(cmd.Context(), args[1], atoll.Attachment{Stdout: r, OnResize: r.RecordSize, ReadOnly: true})
 			if errors.Is(err, context.Canceled) && cmd.Context().Err() != nil {
 				return nil
 			}

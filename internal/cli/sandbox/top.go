@@ -34,7 +34,7 @@ func (a commands) topCommand() *cobra.Command {
 		Long: `Display resource usage of all sandboxes, live. Keys choose the order: n name, s
 state, a age, c commands, m memory, d disk; the same key again reverses it; q
 quits. Without a terminal, or with --once, print one table.`,
-		Args: app.TakeArgs(0, 0, "no arguments"),
+		Args: app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if interval < 100*time.Millisecond {
 				return fmt.Errorf("%w: --interval %v: must be at least 100ms", atoll.ErrInvalid, interval)

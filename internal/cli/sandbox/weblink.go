@@ -136,7 +136,7 @@ func (a commands) pageOf(ctx context.Context, c *app.Connection) (string, error)
 		return "", err
 	}
 	if len(info.Addresses) == 0 {
-		return "", fmt.Errorf("%w: no server listens for browsers: stop the one that runs, if there is one, with 'atoll serve --stop', and start 'atoll serve --listen %s'", atoll.ErrUnavailable, app.DefaultPagesAddress)
+		return "", fmt.Errorf("%w: no server listens for browsers: stop the one that runs, if there is one, with 'atoll serve --stop', and start 'atoll serve --listen %s'", atoll.ErrUnavailable, app.DefaultConsoleAddress)
 	}
 	return info.Addresses[0], nil
 }

@@ -146,7 +146,7 @@ func (a commands) startZellij(ctx context.Context, sb *client.Sandbox, sandbox s
 		case p.Command == "zellij":
 			return nil // somebody has started it
 		case p.Port != 0:
-			return fmt.Errorf("sandbox %s: %w: its port %d, which Zellij's web server listens on, is that of %s", sandbox, atoll.ErrExists, zellijPort, output.Clean(output.OrDash(p.Command)))
+			return fmt.Errorf("sandbox %s: %w: its port %d, which Zellij's web server listens on, is that of %s", sandbox, atoll.ErrExists, zellijPort, output.Clean(output.DashIfEmpty(p.Command)))
 		}
 		spec := atoll.TerminalSpec{Name: zellijTerminal, Args: []string{"zellij", "web", "--ip", "127.0.0.1", "--port", strconv.Itoa(zellijPort)}}
 		if err := attach.EnsureTerminal(ctx, a.App, sb, spec); err != nil {

@@ -79,8 +79,8 @@ func (f *Flags) AddFleet(cmd *cobra.Command) {
 	fl.StringVar(&f.pool, "pool", "", "claim a ready sandbox of this `POOL`")
 }
 
-// AddLife adds when a sandbox ends by itself.
-func (f *Flags) AddLife(cmd *cobra.Command) {
+// AddLifecycle adds when a sandbox ends by itself.
+func (f *Flags) AddLifecycle(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.String("policy", "", "`POLICY`: session (removed after 30m without use), longrunning (stopped after 2h), oneshot or persistent (default persistent)")
 	fl.String("idle", "", "idle `DURATION` until it is removed or stopped, like 30m, or never")
@@ -141,7 +141,7 @@ func (f *Flags) Spec(c *config.Config, hasVMs HasVMs) (atoll.Spec, error) {
 	}
 	var errs []error
 	var err error
-	s.Machine, err = f.ofMachine(c, hasVMs)
+	s.VM, err = f.ofMachine(c, hasVMs)
 	errs = append(errs, err)
 	s.Env, err = ParseEnv(f.Env, f.EnvFiles, "--env")
 	errs = append(errs, err)

@@ -56,8 +56,8 @@ func TestConfiguredVMSettings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := spec.Machine != nil; got != test.want {
-			t.Errorf("driver %q, nested %q: %+v", test.driver, test.nested, spec.Machine)
+		if got := spec.VM != nil; got != test.want {
+			t.Errorf("driver %q, nested %q: %+v", test.driver, test.nested, spec.VM)
 		}
 	}
 }

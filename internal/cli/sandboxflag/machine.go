@@ -24,17 +24,17 @@ func (f *Flags) addMachine(cmd *cobra.Command) {
 	fl.Bool("nested", true, "allow nested VMs, if this host can (--no-nested: never)")
 	fl.Bool("persist", true, "keep the disks of the VM when it stops (--no-persist: discard them)")
 	for _, name := range []string{"nested", "persist"} {
-		no := fl.VarPF(&Negation{Of: fl.Lookup(name)}, "no-"+name, "", "the opposite of --"+name)
+		no := fl.VarPF(&Negation{Flag: fl.Lookup(name)}, "no-"+name, "", "the opposite of --"+name)
 		no.NoOptDefVal, no.Hidden = "true", true
 	}
 	fl.String("share", "", "`PROTOCOL` of --mount and --workspace in a VM: virtiofs or 9p (default: the best available)")
 	fl.StringArray("qemu-arg", nil, "extra `ARGUMENT` of QEMU, of those that the driver allows (repeatable)")
 	fl.StringVar(&f.disk, "use-disk", "", "use the kept disk `NAME`; see 'atoll disk'")
-	fl.Var(&VCPUs{Of: fl.Lookup("cpus")}, "vcpus", "`NUMBER` of virtual processors of a VM: --cpus as a whole number")
+	fl.Var(&VCPUs{Flag: fl.Lookup("cpus")}, "vcpus", "`NUMBER` of virtual processors of a VM: --cpus as a whole number")
 }
 
 // ofMachine returns the settings of a VM from flags and configuration; nil if there are none.
-func (f *Flags) ofMachine(c *config.Config, hasVMs HasVMs) (*atoll.Machine, error) {
+func (f *Flags) ofMachine(c *config.Config, hasVMs HasVMs) (*atoll.VM, error) {
 	probe := sync.OnceValues(func() (bool, error) {
 		if driver := config.Get[string](c, "driver"); driver != "" {
 			return hasVMs(driver)
@@ -61,7 +61,7 @@ func (f *Flags) ofMachine(c *config.Config, hasVMs HasVMs) (*atoll.Machine, erro
 		b := config.Get[bool](c, name)
 		return &b
 	}
-	m := atoll.Machine{Nested: truth("defaults.machine.nested_virt"), Persist: truth("defaults.machine.persist"), Disk: f.disk}
+	m := atoll.VM{Nested: truth("defaults.machine.nested_virt"), Persist: truth("defaults.machine.persist"), Disk: f.disk}
 	if applies("defaults.machine.share_proto") {
 		m.Share = config.Get[string](c, "defaults.machine.share_proto")
 	}
@@ -75,7 +75,7 @@ func (f *Flags) ofMachine(c *config.Config, hasVMs HasVMs) (*atoll.Machine, erro
 }
 
 // Negation is a flag that sets another to the opposite.
-type Negation struct{ Of *pflag.Flag }
+type Negation struct{ Flag *pflag.Flag }
 
 // String is empty: the other flag has the value.
 func (n *Negation) String() string { return "" }
@@ -89,15 +89,15 @@ func (n *Negation) Set(text string) error {
 	if err != nil {
 		return errors.New("must be true or false")
 	}
-	if n.Of.Changed && n.Of.Value.String() == strconv.FormatBool(yes) {
-		return fmt.Errorf("--%s says the opposite", n.Of.Name)
+	if n.Flag.Changed && n.Flag.Value.String() == strconv.FormatBool(yes) {
+		return fmt.Errorf("--%s says the opposite", n.Flag.Name)
 	}
-	n.Of.Changed = true
-	return n.Of.Value.Set(strconv.FormatBool(!yes))
+	n.Flag.Changed = true
+	return n.Flag.Value.Set(strconv.FormatBool(!yes))
 }
 
 // VCPUs is a flag that sets another to a whole number.
-type VCPUs struct{ Of *pflag.Flag }
+type VCPUs struct{ Flag *pflag.Flag }
 
 // String is empty: the other flag has the value.
 func (p *VCPUs) String() string { return "" }
@@ -111,9 +111,9 @@ func (p *VCPUs) Set(text string) error {
 	if err != nil {
 		return err
 	}
-	if p.Of.Changed && p.Of.Value.String() != strconv.Itoa(n) {
-		return fmt.Errorf("--%s says %s", p.Of.Name, p.Of.Value)
+	if p.Flag.Changed && p.Flag.Value.String() != strconv.Itoa(n) {
+		return fmt.Errorf("--%s says %s", p.Flag.Name, p.Flag.Value)
 	}
-	p.Of.Changed = true
-	return p.Of.Value.Set(strconv.Itoa(n))
+	p.Flag.Changed = true
+	return p.Flag.Value.Set(strconv.Itoa(n))
 }

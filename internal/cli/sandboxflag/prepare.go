@@ -47,7 +47,7 @@ func readSteps(name string) ([]atoll.Step, error) {
 	for i, s := range list {
 		t, err := s.parseStep()
 		if err != nil {
-			errs = append(errs, config.Problem{Where: fmt.Sprintf("--prepare %s: step %d", name, i+1), What: config.Bare(err)})
+			errs = append(errs, config.Problem{Location: fmt.Sprintf("--prepare %s: step %d", name, i+1), Message: config.TextWithoutKind(err)})
 		}
 		steps = append(steps, t)
 	}
@@ -62,12 +62,12 @@ func stepErrors(name string, err error) error {
 	switch {
 	case errors.As(err, &all):
 		for _, e := range all.Errors {
-			errs = append(errs, config.Problem{Where: fmt.Sprintf("--prepare %s:%d", name, e.Mark.Line), What: e.Message})
+			errs = append(errs, config.Problem{Location: fmt.Sprintf("--prepare %s:%d", name, e.Mark.Line), Message: e.Message})
 		}
 	case errors.As(err, &one):
-		errs = append(errs, config.Problem{Where: fmt.Sprintf("--prepare %s:%d", name, one.Mark.Line), What: one.Message})
+		errs = append(errs, config.Problem{Location: fmt.Sprintf("--prepare %s:%d", name, one.Mark.Line), Message: one.Message})
 	default:
-		errs = append(errs, config.Problem{Where: "--prepare " + name, What: err.Error()})
+		errs = append(errs, config.Problem{Location: "--prepare " + name, Message: err.Error()})
 	}
 	return errors.Join(errs...)
 }

@@ -17,7 +17,7 @@ func (a commands) auditCommand() *cobra.Command {
 		Short: "Show the audit log, newest first",
 		Example: `  atoll audit --action exec --limit 10
   atoll audit --json --all-owners`,
-		Args: app.TakeArgs(0, 0, "no arguments"),
+		Args: app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.Client(cmd.Context())
 			if err != nil {

@@ -61,7 +61,7 @@ func (a commands) contextLs() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Aliases: []string{"list"},
 		Short: "List contexts",
-		Args:  app.TakeArgs(0, 0, "no arguments"),
+		Args:  app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(*cobra.Command, []string) error {
 			current, _, err := a.Config.Target()
 			if err != nil {
@@ -103,7 +103,7 @@ func (a commands) contextShow() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show",
 		Short: "Show the current server and your identity there",
-		Args:  app.TakeArgs(0, 0, "no arguments"),
+		Args:  app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.Client(cmd.Context())
 			if err != nil {
@@ -138,7 +138,7 @@ func (a commands) contextUse() *cobra.Command {
 	return &cobra.Command{
 		Use:               "use NAME",
 		Short:             "Set the current context",
-		Args:              app.TakeArgs(1, 1, "one context"),
+		Args:              app.CheckArgCount(1, 1, "one context"),
 		ValidArgsFunction: a.completeContexts(),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := a.Config.UnknownContext(args[0]); err != nil {
@@ -222,7 +222,7 @@ func (a commands) contextAdd() *cobra.Command {
 use' and 'atoll login'.`,
 		Example: `  atoll context add team --host https://atoll.example.com --token-stdin < token
   atoll context add lab --host unix:///run/atoll.sock`,
-		Args: app.TakeArgs(1, 1, "a name"),
+		Args: app.CheckArgCount(1, 1, "a name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("host") {
 				return fmt.Errorf("%w: say where it is: atoll context add %s --host https://…", atoll.ErrInvalid, args[0])
@@ -266,7 +266,7 @@ func (a commands) contextRm() *cobra.Command {
 	return &cobra.Command{
 		Use: "rm NAME...", Aliases: []string{"remove"},
 		Short:             "Remove contexts and their tokens",
-		Args:              app.TakeArgs(1, -1, "contexts"),
+		Args:              app.CheckArgCount(1, -1, "contexts"),
 		ValidArgsFunction: a.completeContexts(),
 		RunE: func(_ *cobra.Command, args []string) error {
 			for _, name := range args {
@@ -311,7 +311,7 @@ store both in your atoll.yaml as the current context. The context has the name
 of the host, unless --name is given.`,
 		Example: `  atoll login atoll.example.com
   atoll login --name lab --token-stdin https://10.0.0.7:8484 < token`,
-		Args: app.TakeArgs(1, 1, "one host"),
+		Args: app.CheckArgCount(1, 1, "one host"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e, err := f.readEndpoint(a, args[0])
 			if err != nil {
@@ -401,7 +401,7 @@ func (a commands) logoutCommand() *cobra.Command {
 		Long: `Log out from a server, the current one by default: remove its context and token
 from your atoll.yaml. The token is valid until it expires or 'atoll token rm'
 revokes it.`,
-		Args:              app.TakeArgs(0, 1, "at most one context"),
+		Args:              app.CheckArgCount(0, 1, "at most one context"),
 		ValidArgsFunction: a.completeContexts(),
 		RunE: func(_ *cobra.Command, args []string) error {
 			name := config.Get[string](a.Config, "context")

@@ -25,7 +25,7 @@ func (a commands) eventsCommand() *cobra.Command {
 event is missing. With --json each event is one line.`,
 		Example: `  atoll events -f --type 'sandbox.*'
   atoll events --since 1h --object box --json`,
-		Args: app.TakeArgs(0, 0, "no arguments"),
+		Args: app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if since != "" {
 				d, err := config.ParseDuration(since)
@@ -65,7 +65,7 @@ func (a commands) watchEvents(ctx context.Context, c *app.Connection, f client.E
 		}
 		return nil
 	}
-	return app.FollowStopped(ctx, c.FollowEvents(ctx, f, a.showEvent))
+	return app.ConvertInterrupt(ctx, c.FollowEvents(ctx, f, a.showEvent))
 }
 
 // showEvent writes one event on one line.

@@ -30,7 +30,7 @@ they use that one, which is created if it is missing, and stays. The flags of
 A server offers the same tools at /mcp, by streamable HTTP.`,
 		Example: `  claude mcp add sandbox -- atoll mcp
   atoll mcp --sandbox work --allow api.example.com`,
-		Args: app.TakeArgs(0, 0, "no arguments"),
+		Args: app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := f.Config(a.Config, a.HasVMs(cmd.Context()))
 			if err != nil {
@@ -88,7 +88,7 @@ func (keepOpen) Close() error { return nil }
 type linkFleet struct{ c *client.Client }
 
 func (f linkFleet) Create(ctx context.Context, cfg atoll.Config) (atoll.Sandbox, error) {
-	sb, err := f.c.CreateConfig(ctx, cfg)
+	sb, err := f.c.CreateSandbox(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -65,7 +65,7 @@ func (a commands) quotaSet() *cobra.Command {
 		Short: "Set the quota of an owner (needs the scope admin)",
 		Long: `Set the quota of an owner. Limits without a flag are those of the
 configuration; -1 means no limit.`,
-		Args: app.TakeArgs(1, 1, "one owner"),
+		Args: app.CheckArgCount(1, 1, "one owner"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := atoll.ParseOwner(args[0])
 			if err != nil {

@@ -44,7 +44,7 @@ any other server of this home.`,
   atoll serve --stop
   atoll serve --listen 127.0.0.1:8484
   atoll serve --listen 0.0.0.0:8484 --tls-cert cert.pem --tls-key key.pem`,
-		Args: app.TakeArgs(0, 0, "no arguments (addresses go into --listen)"),
+		Args: app.CheckArgCount(0, 0, "no arguments (addresses go into --listen)"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if said := a.Config.FlagsOnly().Settings; said["host"].Key != nil || said["context"].Key != nil {
 				return fmt.Errorf("%w: serve is for this machine: leave --host and --context away", atoll.ErrInvalid)
@@ -149,7 +149,7 @@ func (a commands) serve(ctx context.Context, o serveOptions) (err error) {
 		Hosts: config.List[string](a.Config, "serve.host_names"), Origins: config.List[string](a.Config, "serve.origins"),
 		Agents: a.FleetAgents(f, log), Routes: p.Routes(),
 	})
-	if err := s.Settle(); err != nil { // the rest can be served without
+	if err := s.ReconcileTurns(); err != nil { // the rest can be served without
 		log.Warn("no agents yet", "err", err)
 	}
 	about := app.ServerInfo{PID: os.Getpid(), Version: app.BuildVersion().Version, Started: time.Now().UTC(), Proxy: p.Address()}
@@ -157,7 +157,7 @@ func (a commands) serve(ctx context.Context, o serveOptions) (err error) {
 		about.Listen = append(about.Listen, a.addressText(l))
 	}
 	if pages != nil {
-		about.Pages = a.addressText(pages)
+		about.ConsoleURL = a.addressText(pages)
 	}
 	if o.idle > 0 {
 		about.Idle = o.idle.String()
@@ -299,7 +299,7 @@ func (a commands) listen(ctx context.Context, o serveOptions, log *slog.Logger) 
 		}
 	}
 	if o.background {
-		l, err := previewserver.Listen(ctx, app.DefaultPagesAddress, nil)
+		l, err := previewserver.Listen(ctx, app.DefaultConsoleAddress, nil)
 		add(l, err)
 		pages = l
 	}

@@ -39,7 +39,7 @@ audit, all owners). Resources of other owners are invisible.`,
 		Example: `  atoll token create --name ci --owner team/ci --expires 90d
   atoll token create --scope read --name dashboard > token
   atoll login atoll.example.com --token-stdin < token`,
-		Args: app.TakeArgs(0, 0, "no arguments (the name goes into --name)"),
+		Args: app.CheckArgCount(0, 0, "no arguments (the name goes into --name)"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			t, err := wantedToken(name, owner, expires, scopes)
 			if err != nil {
@@ -123,7 +123,7 @@ func (a commands) tokenLs() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Aliases: []string{"list"},
 		Short: "List valid tokens",
-		Args:  app.TakeArgs(0, 0, "no arguments"),
+		Args:  app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.Client(cmd.Context())
 			if err != nil {
@@ -149,7 +149,7 @@ func (a commands) tokenRm() *cobra.Command {
 	return a.RemovalCommand(&cobra.Command{
 		Use: "rm TOKEN...", Aliases: []string{"remove", "revoke"},
 		Short: "Revoke tokens",
-		Args:  app.TakeArgs(1, -1, "tokens"),
+		Args:  app.CheckArgCount(1, -1, "tokens"),
 	}, func(ctx context.Context, c *app.Connection) (ids []string, err error) {
 		list, err := c.Tokens(ctx)
 		for _, t := range list {

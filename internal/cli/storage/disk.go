@@ -34,7 +34,7 @@ func (a commands) diskLs() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Aliases: []string{"list"},
 		Short: "List kept disks",
-		Args:  app.TakeArgs(0, 0, "no arguments"),
+		Args:  app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			list, err := a.keptDisks(cmd.Context())
 			if err != nil {
@@ -53,7 +53,7 @@ func (a commands) diskLs() *cobra.Command {
 				if d.Size > 0 {
 					size = output.FormatBytes(d.Size)
 				}
-				rows = append(rows, []string{d.Name, output.FormatBytes(d.Used), size, output.FormatAgo(d.Created), output.OrDash(d.From), output.OrDash(d.Sandbox), d.Driver})
+				rows = append(rows, []string{d.Name, output.FormatBytes(d.Used), size, output.FormatAgo(d.Created), output.DashIfEmpty(d.CreatedFor), output.DashIfEmpty(d.Sandbox), d.Driver})
 			}
 			return a.PrintTable(rows)
 		},
@@ -64,7 +64,7 @@ func (a commands) diskRm() *cobra.Command {
 	return &cobra.Command{
 		Use: "rm NAME...", Aliases: []string{"remove"},
 		Short:             "Remove kept disks and their files",
-		Args:              app.TakeArgs(1, -1, "disks"),
+		Args:              app.CheckArgCount(1, -1, "disks"),
 		ValidArgsFunction: a.completeDisks(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			list, err := a.keptDisks(cmd.Context())

@@ -53,7 +53,7 @@ func (a commands) imageLs() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Aliases: []string{"list"},
 		Short: "List images",
-		Args:  app.TakeArgs(0, 0, "no arguments"),
+		Args:  app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.Client(cmd.Context())
 			if err != nil {
@@ -72,7 +72,7 @@ func (a commands) imageLs() *cobra.Command {
 			}
 			rows := [][]string{{"IMAGE", "DRIVER", "DIGEST", "PLATFORM", "LAYERS", "SIZE", "CREATED"}}
 			for _, i := range list {
-				rows = append(rows, []string{i.Ref, i.Driver, shortDigest(i.Digest), output.OrDash(i.Platform), strconv.Itoa(i.Layers), output.FormatBytes(i.Size), output.FormatAgo(i.Created)})
+				rows = append(rows, []string{i.Ref, i.Driver, shortDigest(i.Digest), output.DashIfEmpty(i.Platform), strconv.Itoa(i.Layers), output.FormatBytes(i.Size), output.FormatAgo(i.Created)})
 			}
 			return a.PrintTable(rows)
 		},
@@ -90,7 +90,7 @@ func (a commands) imagePull() *cobra.Command {
 		Use:     "pull REF...",
 		Short:   "Pull images from their registries",
 		Example: "  atoll image pull debian:12\n  atoll image pull --driver docker ghcr.io/team/app@sha256:...",
-		Args:    app.TakeArgs(1, -1, "images"),
+		Args:    app.CheckArgCount(1, -1, "images"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.Client(cmd.Context())
 			if err != nil {
@@ -128,7 +128,7 @@ func (a commands) imageImport() *cobra.Command {
 		Long: `Import an image from an archive or stdin: the output of 'docker save', an OCI
 layout as tar, or the files of a root directory.`,
 		Example: "  docker save app:1 | atoll image import app:1\n  atoll image import base rootfs.tar",
-		Args:    app.TakeArgs(1, 2, "a name and perhaps a file"),
+		Args:    app.CheckArgCount(1, 2, "a name and perhaps a file"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			var from io.Reader = a.In
 			if len(args) == 2 && args[1] != "-" {
@@ -164,7 +164,7 @@ func (a commands) imageBuild() *cobra.Command {
 		Short: "Build an image from a Dockerfile",
 		Example: `  atoll image build --driver docker -t base images/base
   atoll image build -t app --build-arg VERSION=2 .`,
-		Args: app.TakeArgs(0, 1, "at most one directory"),
+		Args: app.CheckArgCount(0, 1, "at most one directory"),
 		RunE: func(cmd *cobra.Command, dirs []string) (err error) {
 			if b.Ref == "" {
 				return fmt.Errorf("%w: name the image with -t", atoll.ErrInvalid)
@@ -219,7 +219,7 @@ func (a commands) imageRm() *cobra.Command {
 	return &cobra.Command{
 		Use: "rm REF...", Aliases: []string{"remove"},
 		Short:             "Remove unused images",
-		Args:              app.TakeArgs(1, -1, "images"),
+		Args:              app.CheckArgCount(1, -1, "images"),
 		ValidArgsFunction: a.completeImages(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.Client(cmd.Context())

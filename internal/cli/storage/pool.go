@@ -31,7 +31,7 @@ func (a commands) poolLs() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Aliases: []string{"list"},
 		Short: "List pools",
-		Args:  app.TakeArgs(0, 0, "no arguments"),
+		Args:  app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.Client(cmd.Context())
 			if err != nil {
@@ -60,7 +60,7 @@ func (a commands) poolSet() *cobra.Command {
 		Use:     "set NAME --size N [flags]",
 		Short:   "Create or update a pool",
 		Example: "  atoll pool set small --size 5 --memory 64m\n  atoll create --pool small --name box",
-		Args:    app.TakeArgs(1, 1, "one name"),
+		Args:    app.CheckArgCount(1, 1, "one name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("size") {
 				return fmt.Errorf("%w: say how many are to be ready: --size N", atoll.ErrInvalid)
@@ -97,7 +97,7 @@ func (a commands) poolRm() *cobra.Command {
 	return a.RemovalCommand(&cobra.Command{
 		Use: "rm NAME...", Aliases: []string{"remove"},
 		Short: "Remove pools and their unclaimed sandboxes",
-		Args:  app.TakeArgs(1, -1, "pools"),
+		Args:  app.CheckArgCount(1, -1, "pools"),
 	}, func(ctx context.Context, c *app.Connection) (names []string, err error) {
 		list, err := c.Pools(ctx)
 		for _, p := range list {

@@ -26,7 +26,7 @@ func (a commands) snapshotCreate() *cobra.Command {
 	return &cobra.Command{
 		Use:               "create SANDBOX [NAME]",
 		Short:             "Create a snapshot and print its name",
-		Args:              app.TakeArgs(1, 2, "a sandbox and perhaps a name"),
+		Args:              app.CheckArgCount(1, 2, "a sandbox and perhaps a name"),
 		ValidArgsFunction: a.CompleteSandboxes(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			sb, err := a.OpenSandbox(cmd.Context(), args[0])
@@ -57,7 +57,7 @@ func (a commands) snapshotLs() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls SANDBOX", Aliases: []string{"list"},
 		Short:             "List the snapshots of a sandbox",
-		Args:              app.TakeArgs(1, 1, "one sandbox"),
+		Args:              app.CheckArgCount(1, 1, "one sandbox"),
 		ValidArgsFunction: a.CompleteSandboxes(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			sb, err := a.OpenSandbox(cmd.Context(), args[0])
@@ -87,7 +87,7 @@ func (a commands) snapshotRestore() *cobra.Command {
 	return &cobra.Command{
 		Use:               "restore SANDBOX SNAPSHOT",
 		Short:             "Restore a sandbox to a snapshot",
-		Args:              app.TakeArgs(2, 2, "a sandbox and a snapshot"),
+		Args:              app.CheckArgCount(2, 2, "a sandbox and a snapshot"),
 		ValidArgsFunction: a.CompleteSandboxes(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			sb, err := a.OpenSandbox(cmd.Context(), args[0])
@@ -106,7 +106,7 @@ func (a commands) snapshotRm() *cobra.Command {
 	return &cobra.Command{
 		Use: "rm SANDBOX SNAPSHOT...", Aliases: []string{"remove"},
 		Short:             "Remove snapshots",
-		Args:              app.TakeArgs(2, -1, "a sandbox and snapshots"),
+		Args:              app.CheckArgCount(2, -1, "a sandbox and snapshots"),
 		ValidArgsFunction: a.CompleteSandboxes(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			sb, err := a.OpenSandbox(cmd.Context(), args[0])

@@ -76,7 +76,7 @@ func (a commands) workspaceLs() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Aliases: []string{"list"},
 		Short: "List workspaces",
-		Args:  app.TakeArgs(0, 0, "no arguments"),
+		Args:  app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.Client(cmd.Context())
 			if err != nil {
@@ -113,7 +113,7 @@ func (a commands) workspaceCreate() *cobra.Command {
 		Use:     "create NAME",
 		Short:   "Create a workspace",
 		Example: "  atoll workspace create data --keep never",
-		Args:    app.TakeArgs(1, 1, "one name"),
+		Args:    app.CheckArgCount(1, 1, "one name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w := atoll.Workspace{Name: args[0]}
 			var err error
@@ -149,7 +149,7 @@ func (a commands) workspaceInspect() *cobra.Command {
 	return &cobra.Command{
 		Use:               "inspect NAME",
 		Short:             "Display detailed information on a workspace",
-		Args:              app.TakeArgs(1, 1, "one workspace"),
+		Args:              app.CheckArgCount(1, 1, "one workspace"),
 		ValidArgsFunction: a.completeWorkspaces(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w, err := a.findWorkspace(cmd.Context(), args[0])
@@ -189,9 +189,9 @@ in a workspace is written NAME:/PATH, where / is the workspace; otherwise as
 		Example: `  atoll workspace cp ./src data:/
   atoll workspace cp data:/src/out.txt .
   atoll workspace cp data:/ - | tar t`,
-		Args: app.TakeArgs(2, 2, "a source and a destination"),
+		Args: app.CheckArgCount(2, 2, "a source and a destination"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return transfer.CopyBetween(cmd.Context(), a.App, "workspace", args, func(ctx context.Context, name string) (transfer.Tree, error) {
+			return transfer.CopyBetween(cmd.Context(), a.App, "workspace", args, func(ctx context.Context, name string) (transfer.FileTree, error) {
 				w, err := a.findWorkspace(ctx, name)
 				if err != nil {
 					return nil, err
@@ -206,7 +206,7 @@ func (a commands) workspaceRm() *cobra.Command {
 	return &cobra.Command{
 		Use: "rm NAME...", Aliases: []string{"remove"},
 		Short:             "Remove workspaces and all their files",
-		Args:              app.TakeArgs(1, -1, "workspaces"),
+		Args:              app.CheckArgCount(1, -1, "workspaces"),
 		ValidArgsFunction: a.completeWorkspaces(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var errs []error
@@ -241,7 +241,7 @@ func (a commands) workspacePrune() *cobra.Command {
 		Long: `Remove workspaces that were not used for longer than their retention. Mounted
 workspaces stay. The server does this at the times of retention.cron.`,
 		Example: "  atoll workspace prune --dry-run",
-		Args:    app.TakeArgs(0, 0, "no arguments"),
+		Args:    app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.Client(cmd.Context())
 			if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/cli/tty"
 )
 
-// Tree is a tree of files to copy from or to: a sandbox or a workspace.
-type Tree interface {
+// FileTree is a tree of files to copy from or to: a sandbox or a workspace.
+type FileTree interface {
 	Import(ctx context.Context, dir string, tar io.Reader) error
 	Export(ctx context.Context, path string) (io.ReadCloser, error)
 	StatFile(ctx context.Context, name string) (fs.FileInfo, error)
@@ -28,7 +28,7 @@ type Tree interface {
 // Endpoint is one end of a copy: a path of this machine or of a tree, or a tar
 // stream.
 type Endpoint struct {
-	tree   Tree // nil: this machine
+	tree   FileTree // nil: this machine
 	path   string
 	stream bool
 	into   bool // written with a slash at the end
@@ -36,7 +36,7 @@ type Endpoint struct {
 
 // CopyBetween copies from one endpoint to another. open returns the tree of the name before a
 // colon; what describes such names in errors.
-func CopyBetween(ctx context.Context, a *app.App, what string, args []string, open func(context.Context, string) (Tree, error)) error {
+func CopyBetween(ctx context.Context, a *app.App, what string, args []string, open func(context.Context, string) (FileTree, error)) error {
 	var ends [2]Endpoint
 	for i, text := range args {
 		var err error
@@ -49,7 +49,7 @@ func CopyBetween(ctx context.Context, a *app.App, what string, args []string, op
 
 // ParseEndpoint parses an argument of cp. The part before a colon is a name, except in a path
 // like ./a:b or /a:b.
-func ParseEndpoint(ctx context.Context, what, text string, open func(context.Context, string) (Tree, error)) (Endpoint, error) {
+func ParseEndpoint(ctx context.Context, what, text string, open func(context.Context, string) (FileTree, error)) (Endpoint, error) {
 	if text == "-" {
 		return Endpoint{stream: true}, nil
 	}

@@ -17,9 +17,9 @@ const HostName = "host.atoll.internal"
 // idnaProfile maps and checks internationalised names like browsers.
 var idnaProfile = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.StrictDomainName(false))
 
-// Host returns the canonical form of a host: an address, or a name in lower-case ASCII without a
+// CanonicalHost returns the canonical form of a host: an address, or a name in lower-case ASCII without a
 // trailing dot. Ambiguous texts such as "127.1" or "a%2eb" are ErrInvalid.
-func Host(text string) (string, error) {
+func CanonicalHost(text string) (string, error) {
 	bad := func(why string) (string, error) {
 		return "", fmt.Errorf("%w: host %q: %s", atoll.ErrInvalid, truncate(text), why)
 	}

@@ -125,8 +125,8 @@ func Check(n atoll.Network) error {
 	return errors.Join(errs...)
 }
 
-// Nothing reports whether the rules allow nothing.
-func (r *Rules) Nothing() bool { return r.mode == atoll.NetworkNone && len(r.allow) == 0 }
+// AllowsNothing reports whether the rules allow nothing.
+func (r *Rules) AllowsNothing() bool { return r.mode == atoll.NetworkNone && len(r.allow) == 0 }
 
 // Inspects reports whether the egress proxy may decrypt TLS.
 func (r *Rules) Inspects() bool { return r.inspect }
@@ -199,8 +199,8 @@ func joinHostPort(host, port string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// Connect returns the verdict on a connection to a port of a host before its protocol is known.
-func (r *Rules) Connect(host string, port uint16) Verdict {
+// CheckConnect returns the verdict on a connection to a port of a host before its protocol is known.
+func (r *Rules) CheckConnect(host string, port uint16) Verdict {
 	text := strconv.Itoa(int(port))
 	for i := range r.deny {
 		if d := &r.deny[i]; d.matches(host, port) && d.scheme == "" {
@@ -226,9 +226,9 @@ const (
 	Other = "other" // a protocol that the egress proxy does not parse
 )
 
-// Opaque returns the verdict on a connection whose content is not parsed: https without inspection,
+// CheckOpaque returns the verdict on a connection whose content is not parsed: https without inspection,
 // or another protocol.
-func (r *Rules) Opaque(scheme, host string, port uint16) Verdict {
+func (r *Rules) CheckOpaque(scheme, host string, port uint16) Verdict {
 	place := joinHostPort(host, strconv.Itoa(int(port)))
 	for i := range r.deny {
 		d := &r.deny[i]
@@ -256,8 +256,8 @@ func (r *Rules) Opaque(scheme, host string, port uint16) Verdict {
 	return newDenial(near, "%s is allowed only as %q, which is another protocol", place, near)
 }
 
-// Request returns the verdict on an HTTP request. path is the path as sent, without the query.
-func (r *Rules) Request(scheme, host string, port uint16, method, path string) Verdict {
+// CheckRequest returns the verdict on an HTTP request. path is the path as sent, without the query.
+func (r *Rules) CheckRequest(scheme, host string, port uint16, method, path string) Verdict {
 	what := method + " " + scheme + "://" + joinHostPort(host, strconv.Itoa(int(port))) + truncate(path)
 	for i := range r.deny {
 		if d := &r.deny[i]; d.matches(host, port) && (d.scheme == "" || d.scheme == scheme) && d.deniesRequest(method, path) {
@@ -282,9 +282,9 @@ func (r *Rules) Request(scheme, host string, port uint16, method, path string) V
 	return v
 }
 
-// Look reports whether https to a host is to be inspected, because of headers or of rules about some
+// ShouldInspect reports whether https to a host is to be inspected, because of headers or of rules about some
 // requests only.
-func (r *Rules) Look(host string, port uint16) bool {
+func (r *Rules) ShouldInspect(host string, port uint16) bool {
 	if !r.inspect {
 		return false
 	}
@@ -314,9 +314,9 @@ func (h *header) appliesToPort(scheme string, port uint16) bool {
 	return h.port != 0 || scheme == HTTP && port == 80 || scheme == HTTPS && port == 443
 }
 
-// Address returns the verdict on dialling an address of an allowed host. This is the last step, after
+// CheckAddress returns the verdict on dialling an address of an allowed host. This is the last step, after
 // name resolution.
-func (r *Rules) Address(host string, a netip.Addr, port uint16) Verdict {
+func (r *Rules) CheckAddress(host string, a netip.Addr, port uint16) Verdict {
 	if a.Zone() != "" {
 		return newDenial("", "%s has a zone", a)
 	}
@@ -358,8 +358,8 @@ func (r *Rules) Redact(text string) string {
 	return text
 }
 
-// Ask returns the verdict on a target as users write it: a host, a host and a port, or a URL.
-func Ask(r *Rules, target string) (atoll.Connection, error) {
+// CheckTarget returns the verdict on a target as users write it: a host, a host and a port, or a URL.
+func CheckTarget(r *Rules, target string) (atoll.Connection, error) {
 	one, err := parse(target)
 	if err != nil || one.host != "" && strings.HasPrefix(one.host, "*") || one.prefix.IsValid() && !one.prefix.IsSingleIP() {
 		return atoll.Connection{}, fmt.Errorf("%w: target %q: must be HOST, HOST:PORT or a URL", atoll.ErrInvalid, truncate(target))
@@ -379,17 +379,17 @@ func Ask(r *Rules, target string) (atoll.Connection, error) {
 		if c.Path == "" {
 			c.Path = "/"
 		}
-		v = r.Request(one.scheme, host, one.port, c.Method, c.Path)
-		if v.Allowed && one.scheme == HTTPS && !r.Look(host, one.port) {
-			v = r.Opaque(HTTPS, host, one.port)
+		v = r.CheckRequest(one.scheme, host, one.port, c.Method, c.Path)
+		if v.Allowed && one.scheme == HTTPS && !r.ShouldInspect(host, one.port) {
+			v = r.CheckOpaque(HTTPS, host, one.port)
 		}
 	case one.port != 0:
-		v = r.Connect(host, one.port)
+		v = r.CheckConnect(host, one.port)
 	default:
 		v = r.Name(host)
 	}
 	if a, err := netip.ParseAddr(host); err == nil && v.Allowed && one.port != 0 {
-		v = r.Address(host, a, one.port)
+		v = r.CheckAddress(host, a, one.port)
 	}
 	c.Allowed, c.Rule, c.Reason = v.Allowed, v.Rule, v.Reason
 	return c, nil

@@ -17,7 +17,7 @@ func TestHost(t *testing.T) {
 		"a\x00b": "", "fe80::1%lo": "", "[fe80::1%25lo]": "", "[example.com]": "", "a:80": "", "１２７.1": "", "１２７.0.0.1": "", "１２７。0.0.１": "", "a.0x1f": "", "*.a": "",
 		strings.Repeat("a", 64) + ".b": "", strings.Repeat("a.", 127) + "b": "",
 	} {
-		got, err := Host(text)
+		got, err := CanonicalHost(text)
 		if want == "" && (err == nil || !errors.Is(err, atoll.ErrInvalid)) || want != "" && got != want {
 			t.Errorf("%q: %q, %v", text, got, err)
 		}
@@ -69,7 +69,7 @@ func TestPrivateIsNoLessThanTheRules(t *testing.T) {
 		}
 		for _, host := range []string{"10.1.2.3", "fd00::1", "169.254.169.254", "100.100.100.200", "168.63.129.16", "127.0.0.1", "64:ff9b::a01:203", HostName, "example.com"} {
 			for _, a := range []string{"10.1.2.3", "fd00::1", "169.254.169.254", "100.100.100.200", "168.63.129.16", "127.0.0.1", "::1", "64:ff9b::a01:203"} {
-				if r.Address(host, netip.MustParseAddr(a), 80).Allowed && n.Private() == "" {
+				if r.CheckAddress(host, netip.MustParseAddr(a), 80).Allowed && n.PrivateRule() == "" {
 					t.Errorf("%q lets %s lead to %s, and is not private", entry, host, a)
 				}
 			}
@@ -118,16 +118,16 @@ func TestDenyWins(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, v := range map[string]Verdict{
-		"a port": r.Connect("a.test", 22), "an address": r.Address("10.1.2.3", netip.MustParseAddr("10.1.2.3"), 80), "one of a name": r.Address("x.test", netip.MustParseAddr("10.1.2.3"), 80),
-		"a path that can't be seen": r.Opaque(HTTPS, "b.test", 443), "another protocol on its port": r.Opaque(Other, "b.test", 443), "the path": r.Request(HTTPS, "b.test", 443, "GET", "/ADMIN/x"),
-		"metadata, unnamed": r.Address("169.254.169.254", netip.MustParseAddr("169.254.169.254"), 80),
+		"a port": r.CheckConnect("a.test", 22), "an address": r.CheckAddress("10.1.2.3", netip.MustParseAddr("10.1.2.3"), 80), "one of a name": r.CheckAddress("x.test", netip.MustParseAddr("10.1.2.3"), 80),
+		"a path that can't be seen": r.CheckOpaque(HTTPS, "b.test", 443), "another protocol on its port": r.CheckOpaque(Other, "b.test", 443), "the path": r.CheckRequest(HTTPS, "b.test", 443, "GET", "/ADMIN/x"),
+		"metadata, unnamed": r.CheckAddress("169.254.169.254", netip.MustParseAddr("169.254.169.254"), 80),
 	} {
 		if v.Allowed {
 			t.Errorf("%s is allowed: %+v", what, v)
 		}
 	}
 	for what, v := range map[string]Verdict{
-		"another port": r.Connect("a.test", 80), "another address": r.Address("10.2.2.3", netip.MustParseAddr("10.2.2.3"), 80), "another path": r.Request(HTTPS, "b.test", 443, "GET", "/x"),
+		"another port": r.CheckConnect("a.test", 80), "another address": r.CheckAddress("10.2.2.3", netip.MustParseAddr("10.2.2.3"), 80), "another path": r.CheckRequest(HTTPS, "b.test", 443, "GET", "/x"),
 	} {
 		if !v.Allowed {
 			t.Errorf("%s: %+v", what, v)
@@ -148,19 +148,19 @@ func FuzzPolicy(f *testing.F) {
 			}
 			return
 		}
-		h, err := Host(host)
+		h, err := CanonicalHost(host)
 		if err != nil {
 			return
 		}
-		if again, err := Host(h); err != nil || again != h {
+		if again, err := CanonicalHost(h); err != nil || again != h {
 			t.Fatalf("%q is %q, and that is %q, %v", host, h, again, err)
 		}
-		v := r.Request(HTTP, h, 80, "GET", path)
-		if v.Allowed && (!r.Connect(h, 80).Allowed || !r.Name(h).Allowed) {
+		v := r.CheckRequest(HTTP, h, 80, "GET", path)
+		if v.Allowed && (!r.CheckConnect(h, 80).Allowed || !r.Name(h).Allowed) {
 			t.Fatalf("%q allows a request to %q, but no connection", entry, h)
 		}
 		for _, a := range []string{"127.0.0.1", "10.1.2.3", "169.254.169.254", "fd00::1", "::1"} {
-			if r.Address(h, netip.MustParseAddr(a), 80).Allowed && n.Private() == "" {
+			if r.CheckAddress(h, netip.MustParseAddr(a), 80).Allowed && n.PrivateRule() == "" {
 				t.Fatalf("%q lets %q lead to %s, and is not private", entry, h, a)
 			}
 		}

@@ -92,7 +92,7 @@ func (r *rule) parseHostPort(text string) string {
 		return ""
 	}
 	name, wild := strings.CutPrefix(host, "*.")
-	h, err := Host(name)
+	h, err := CanonicalHost(name)
 	if err != nil {
 		return "the host must be a name, *.NAME or an address"
 	}

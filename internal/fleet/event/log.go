@@ -187,7 +187,7 @@ func (d *Log) ownersBetween(ctx context.Context, last, newest int64) ([]atoll.Ow
 	if last == 0 || newest < last {
 		return nil, nil
 	}
-	return registry.Owners(ctx, d.store.DB, `select distinct app, user from events where id > ? and id <= ?`, last, newest)
+	return registry.QueryOwners(ctx, d.store.DB, `select distinct app, user from events where id > ? and id <= ?`, last, newest)
 }
 
 // wakeFollowers wakes the followers of the given owners; of all, if there are none.
@@ -452,8 +452,8 @@ func Trim(ctx context.Context, tx *sql.Tx, now time.Time) error {
 	return registry.TrimRows(ctx, tx, "events", now.Add(-MaxAge), MaxRows)
 }
 
-// Followers returns the number of calls of Follow in progress.
-func (d *Log) Followers() int {
+// CountFollowers returns the number of calls of Follow in progress.
+func (d *Log) CountFollowers() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.followers

@@ -23,12 +23,12 @@ type Member interface {
 	// ID returns the identifier of this process.
 	ID() string
 
-	// Alive reports whether a process, which may be this one, is at work.
-	Alive(id string) (bool, error)
+	// IsAlive reports whether a process, which may be this one, is at work.
+	IsAlive(id string) (bool, error)
 
-	// Dead returns the remains of processes that died and that no other process is
+	// DeadMembers returns the remains of processes that died and that no other process is
 	// reconciling.
-	Dead() ([]*Remains, error)
+	DeadMembers() ([]*DeadMember, error)
 
 	// Lead waits until this process is the leader, and returns a function that resigns.
 	// Leading is done within the returned context, which ends when another process may
@@ -42,17 +42,17 @@ type Member interface {
 	Leave() error
 }
 
-// Remains are what a process that died has left, held by this process until it calls
+// DeadMember are what a process that died has left, held by this process until it calls
 // Forget or Release.
-type Remains struct {
+type DeadMember struct {
 	ID      string
 	Forget  func() error // removes the process, once nothing of it is left to reconcile
 	Release func() error // leaves the rest to another process
 }
 
-// File is the membership of a process that shares a home: a file that the process keeps locked as
+// FileMember is the membership of a process that shares a home: a file that the process keeps locked as
 // long as it lives. An unlocked file is left of a process that died.
-type File struct {
+type FileMember struct {
 	id   string
 	dir  string
 	lock *os.File
@@ -66,8 +66,8 @@ const newPrefix = ".new-" // prefix of files that are not locked yet
 func instancesDir(home string) string { return filepath.Join(home, "instances") }
 
 // JoinHome makes this process known to the others that use a home.
-func JoinHome(home string) (*File, error) {
-	in := &File{id: atoll.NewID(), dir: instancesDir(home), ours: make(map[string]bool)}
+func JoinHome(home string) (*FileMember, error) {
+	in := &FileMember{id: atoll.NewID(), dir: instancesDir(home), ours: make(map[string]bool)}
 	if err := os.MkdirAll(in.dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func JoinHome(home string) (*File, error) {
 }
 
 // Leave makes this process unknown again.
-func (in *File) Leave() error {
+func (in *FileMember) Leave() error {
 	err := os.Remove(filepath.Join(in.dir, in.id))
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
@@ -99,13 +99,13 @@ func (in *File) Leave() error {
 	return errors.Join(err, in.lock.Close())
 }
 
-// Dead returns the processes whose files are not locked, and locks the files.
-func (in *File) Dead() ([]*Remains, error) {
+// DeadMembers returns the processes whose files are not locked, and locks the files.
+func (in *FileMember) DeadMembers() ([]*DeadMember, error) {
 	entries, err := os.ReadDir(in.dir)
 	if err != nil {
 		return nil, err
 	}
-	var list []*Remains
+	var list []*DeadMember
 	for _, e := range entries {
 		if e.Name() == in.id || strings.HasPrefix(e.Name(), newPrefix) {
 			continue
@@ -122,7 +122,7 @@ func (in *File) Dead() ([]*Remains, error) {
 }
 
 // tryLock locks the file of a process. It returns nil if the process lives or has left.
-func (in *File) tryLock(id string) (*Remains, error) {
+func (in *FileMember) tryLock(id string) (*DeadMember, error) {
 	name := filepath.Join(in.dir, id)
 	f, err := os.OpenFile(name, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -147,11 +147,11 @@ func (in *File) tryLock(id string) (*Remains, error) {
 		in.mu.Unlock()
 		return f.Close()
 	}
-	return &Remains{ID: id, Release: keep, Forget: func() error { return errors.Join(os.Remove(name), keep()) }}, nil
+	return &DeadMember{ID: id, Release: keep, Forget: func() error { return errors.Join(os.Remove(name), keep()) }}, nil
 }
 
-// Alive reports whether a process has its file locked.
-func (in *File) Alive(id string) (bool, error) {
+// IsAlive reports whether a process has its file locked.
+func (in *FileMember) IsAlive(id string) (bool, error) {
 	if id == in.id {
 		return true, nil
 	}
@@ -174,7 +174,7 @@ func (in *File) Alive(id string) (bool, error) {
 
 // Lead waits for the lock of the leader's file. No call waits for both a file lock and a context,
 // so it polls with growing intervals.
-func (in *File) Lead(ctx context.Context) (context.Context, func() error, error) {
+func (in *FileMember) Lead(ctx context.Context) (context.Context, func() error, error) {
 	resign, err := waitToLead(ctx, in)
 	return ctx, resign, err
 }
@@ -195,7 +195,7 @@ func waitToLead(ctx context.Context, m Member) (func() error, error) {
 }
 
 // TryLead acquires the lock of the leader's file, if it is free.
-func (in *File) TryLead(context.Context) (func() error, error) {
+func (in *FileMember) TryLead(context.Context) (func() error, error) {
 	f, err := os.OpenFile(filepath.Join(filepath.Dir(in.dir), "leader"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
@@ -208,17 +208,17 @@ func (in *File) TryLead(context.Context) (func() error, error) {
 }
 
 // ID returns the identifier of this process.
-func (in *File) ID() string { return in.id }
+func (in *FileMember) ID() string { return in.id }
 
 // AddNote appends a line to the file of this process, for those that find it after
 // this process has died.
-func (in *File) AddNote(line string) error {
+func (in *FileMember) AddNote(line string) error {
 	_, err := in.lock.WriteString(line + "\n")
 	return err
 }
 
 // Abandon ends the membership as the death of the process would: its file stays.
-func (in *File) Abandon() error { return in.lock.Close() }
+func (in *FileMember) Abandon() error { return in.lock.Close() }
 
 // List returns the identifiers of the processes that have a file in a home, those that
 // died included.

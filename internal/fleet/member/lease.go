@@ -86,7 +86,7 @@ func JoinRegistry(ctx context.Context, opts LeaseOptions) (Member, error) {
 
 // runExclusive runs f in a transaction that excludes all writes of all servers.
 func (m *leaseMember) runExclusive(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error {
-	return m.p.Exclude(ctx, m.checkFenced, f)
+	return m.p.WriteExclusive(ctx, m.checkFenced, f)
 }
 
 // checkFenced refuses the work of a fenced server.
@@ -198,8 +198,8 @@ func (m *leaseMember) fenceDead(ctx context.Context, tx *sql.Tx, which string, a
 	return err
 }
 
-// Dead returns the fenced servers that no other server reconciles, and assigns them to this one.
-func (m *leaseMember) Dead() (list []*Remains, err error) {
+// DeadMembers returns the fenced servers that no other server reconciles, and assigns them to this one.
+func (m *leaseMember) DeadMembers() (list []*DeadMember, err error) {
 	const left = "fenced and (heir = '' or heir not in (select id from instances where not fenced))"
 	ctx, cancel := context.WithTimeout(context.Background(), registry.StatementTimeout)
 	defer cancel()
@@ -214,11 +214,11 @@ func (m *leaseMember) Dead() (list []*Remains, err error) {
 		if err := m.fenceDead(ctx, tx, "true"); err != nil {
 			return err
 		}
-		ids, err = registry.Strings(ctx, tx, "update instances set heir = ? where id <> ? and "+left+" returning id", m.id, m.id)
+		ids, err = registry.QueryStrings(ctx, tx, "update instances set heir = ? where id <> ? and "+left+" returning id", m.id, m.id)
 		return err
 	})
 	for _, id := range ids {
-		list = append(list, &Remains{
+		list = append(list, &DeadMember{
 			ID:     id,
 			Forget: func() error { return m.execExclusive("delete from instances where id = ? and heir = ?", id, m.id) },
 			Release: func() error {
@@ -237,9 +237,9 @@ func (m *leaseMember) execExclusive(text string, args ...any) error {
 	})
 }
 
-// Alive reports whether a server is not fenced, or another server than this one reconciles its
+// IsAlive reports whether a server is not fenced, or another server than this one reconciles its
 // work. It fences a server whose lease has expired.
-func (m *leaseMember) Alive(id string) (alive bool, err error) {
+func (m *leaseMember) IsAlive(id string) (alive bool, err error) {
 	if id == m.id {
 		return true, nil
 	}

@@ -49,7 +49,7 @@ func OpenPostgres(ctx context.Context, address string) (*Store, error) {
 		return db
 	}
 	s := &Store{
-		WriteTurn: make(chan struct{}, 1), WriteDB: open(writeConnector(cfg), 1), DB: open(readConnector(cfg), 4), TokenDB: open(readConnector(cfg), 2),
+		WriteSlot: make(chan struct{}, 1), WriteDB: open(writeConnector(cfg), 1), DB: open(readConnector(cfg), 4), TokenDB: open(readConnector(cfg), 2),
 		Postgres: &Postgres{MemberDB: open(writeConnector(cfg), 3)}, NewestEvent: `select coalesce((select seq from sequences where name = 'events'), 0)`,
 	}
 	if err := s.Postgres.migrate(ctx, s); err != nil {
@@ -92,7 +92,7 @@ func (p *Postgres) migrate(ctx context.Context, s *Store) error {
 	if at > len(files) {
 		return fmt.Errorf("%w: its schema has version %d, this atoll supports version %d: use a newer atoll", atoll.ErrUnsupported, at, len(files))
 	}
-	s.New = at == 0
+	s.Created = at == 0
 	for _, name := range files[at:] {
 		b, err := migrations.ReadFile(name)
 		if err != nil {
@@ -210,10 +210,10 @@ func (p *Postgres) hasChanged(ctx context.Context, db *sql.DB) (bool, error) {
 	return p.revision.Swap(v) != v, nil
 }
 
-// Exclude runs f in a transaction that excludes the writes of all servers, through
+// WriteExclusive runs f in a transaction that excludes the writes of all servers, through
 // MemberDB. Check runs first in it and may refuse. When the commit fails, it is
 // unknown whether f took effect: f must be one that can be repeated.
-func (p *Postgres) Exclude(ctx context.Context, check, f func(ctx context.Context, tx *sql.Tx) error) error {
+func (p *Postgres) WriteExclusive(ctx context.Context, check, f func(ctx context.Context, tx *sql.Tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, StatementTimeout)
 	defer cancel()
 	tx, mark, err := p.beginWrite(ctx, p.MemberDB, func(ctx context.Context, tx *sql.Tx, _ *writeMark) error { return check(ctx, tx) })

@@ -51,8 +51,8 @@ func Time(n int64) time.Time {
 	return time.Unix(0, n).UTC()
 }
 
-// Strings returns the results of a query with one text column.
-func Strings(ctx context.Context, q Querier, text string, args ...any) (list []string, err error) {
+// QueryStrings returns the results of a query with one text column.
+func QueryStrings(ctx context.Context, q Querier, text string, args ...any) (list []string, err error) {
 	rows, err := q.QueryContext(ctx, text, args...)
 	if err != nil {
 		return nil, err
@@ -68,8 +68,8 @@ func Strings(ctx context.Context, q Querier, text string, args ...any) (list []s
 	return list, rows.Err()
 }
 
-// Owners returns the results of a query with the columns app and user.
-func Owners(ctx context.Context, q Querier, text string, args ...any) (list []atoll.Owner, err error) {
+// QueryOwners returns the results of a query with the columns app and user.
+func QueryOwners(ctx context.Context, q Querier, text string, args ...any) (list []atoll.Owner, err error) {
 	rows, err := q.QueryContext(ctx, text, args...)
 	if err != nil {
 		return nil, err

@@ -30,10 +30,10 @@ type Store struct {
 	DB        *sql.DB       // for reading
 	TokenDB   *sql.DB       // for authentication: long reads don't delay it
 	WriteDB   *sql.DB       // for writing, one connection
-	WriteTurn chan struct{} // holds a token during a write: writers of this process queue here
+	WriteSlot chan struct{} // holds a token during a write: writers of this process queue here
 
 	OnCommit func() // called after each write, if set; it must not block
-	New      bool   // the schema was created by this Open
+	Created  bool   // the schema was created by this Open
 
 	NewestEvent string    // query for the id of the newest event ever
 	Postgres    *Postgres // nil: SQLite
@@ -64,7 +64,7 @@ func OpenSQLite(ctx context.Context, home string) (*Store, error) {
 		return sql.OpenDB(&sqliteConnector{name: (&url.URL{Scheme: "file", Opaque: url.PathEscape(name), RawQuery: q.Encode()}).String()})
 	}
 	s := &Store{
-		WriteTurn: make(chan struct{}, 1), WriteDB: open("immediate"), DB: open("deferred"), TokenDB: open("deferred"),
+		WriteSlot: make(chan struct{}, 1), WriteDB: open("immediate"), DB: open("deferred"), TokenDB: open("deferred"),
 		NewestEvent: `select coalesce((select seq from sqlite_sequence where name = 'events'), 0)`,
 	}
 	s.WriteDB.SetMaxOpenConns(1)
@@ -117,8 +117,8 @@ func (s *Store) Changed(ctx context.Context) (bool, error) {
 		return s.Postgres.hasChanged(ctx, s.DB)
 	}
 	select {
-	case s.WriteTurn <- struct{}{}:
-		defer func() { <-s.WriteTurn }()
+	case s.WriteSlot <- struct{}{}:
+		defer func() { <-s.WriteSlot }()
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
 	}
@@ -147,8 +147,8 @@ type writeGuard func(*Postgres, context.Context, *sql.Tx, *writeMark) error
 
 func (s *Store) writeGuarded(ctx context.Context, as writeGuard, f func(tx *sql.Tx) error) error {
 	select {
-	case s.WriteTurn <- struct{}{}:
-		defer func() { <-s.WriteTurn }()
+	case s.WriteSlot <- struct{}{}:
+		defer func() { <-s.WriteSlot }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -222,7 +222,7 @@ func (s *Store) migrate(ctx context.Context) error {
 		if err := tx.QueryRowContext(ctx, "pragma user_version").Scan(&at); err != nil {
 			return err
 		}
-		s.New = at == 0
+		s.Created = at == 0
 		for ; at < len(files); at++ {
 			b, err := migrations.ReadFile(files[at])
 			if err != nil {

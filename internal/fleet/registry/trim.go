@@ -32,7 +32,7 @@ func TrimOwner(ctx context.Context, tx *sql.Tx, table string, o atoll.Owner, row
 
 // TrimOwners applies TrimOwner to all owners.
 func TrimOwners(ctx context.Context, tx *sql.Tx, table string, rows int) error {
-	list, err := Owners(ctx, tx, fmt.Sprintf(`select app, user from %s group by app, user having count(*) > ?`, table), rows)
+	list, err := QueryOwners(ctx, tx, fmt.Sprintf(`select app, user from %s group by app, user having count(*) > ?`, table), rows)
 	if err != nil {
 		return err
 	}

@@ -135,5 +135,5 @@ func (r *meteredReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Limited reports whether the owner's disk has a limit.
-func (m *Meter) Limited() bool { return m.limit >= 0 }
+// IsLimited reports whether the owner's disk has a limit.
+func (m *Meter) IsLimited() bool { return m.limit >= 0 }

@@ -66,7 +66,7 @@ func (p *packer) writeTree(dir *os.Root, info fs.FileInfo, name string, depth in
 // writeContent writes the content of a directory.
 func (p *packer) writeContent(dir *os.Root, name string, depth int) error {
 	var names []string
-	err := EachName(dir, ".", func(child string) error {
+	err := ForEachName(dir, ".", func(child string) error {
 		if len(names) == MaxNames {
 			return fmt.Errorf("%w: %q holds more than %d names", atoll.ErrQuota, shorten(name, 200), MaxNames)
 		}

@@ -39,7 +39,7 @@ func (s *Size) addDir(ctx context.Context, dir *os.Root, depth int) {
 		s.Complete, s.TooDeep = false, true
 		return
 	}
-	err := EachName(dir, ".", func(name string) error {
+	err := ForEachName(dir, ".", func(name string) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -66,9 +66,9 @@ func (s *Size) addDir(ctx context.Context, dir *os.Root, depth int) {
 	s.Complete = s.Complete && err == nil
 }
 
-// EachName calls f for every name in a directory beneath root, unsorted. It holds only
+// ForEachName calls f for every name in a directory beneath root, unsorted. It holds only
 // namesPerRead names in memory.
-func EachName(root *os.Root, dir string, f func(name string) error) error {
+func ForEachName(root *os.Root, dir string, f func(name string) error) error {
 	d, err := OpenFile(root, dir, fs.ModeDir)
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func (s *Store) removeAll(ctx context.Context, top string) error {
 			return context.Cause(ctx)
 		}
 		again = false
-		err := EachName(s.Root, top, func(name string) error {
+		err := ForEachName(s.Root, top, func(name string) error {
 			again = true
 			return s.removeEntry(ctx, top, name, &lifted)
 		})
@@ -163,7 +163,7 @@ func (s *Store) removeEntry(ctx context.Context, top, name string, lifted *int) 
 	if err := s.Root.Chmod(at, 0o700); err != nil { // sandboxes may set any mode
 		return err
 	}
-	err = EachName(s.Root, at, func(child string) error {
+	err = ForEachName(s.Root, at, func(child string) error {
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
 		}
@@ -195,8 +195,8 @@ func (s *Store) liftDir(from, to string) error {
 	return err
 }
 
-// SoleSize returns the size of a file that its removal frees: 0 for one with other names.
-func SoleSize(info fs.FileInfo) int64 {
+// ReclaimableSize returns the size of a file that its removal frees: 0 for one with other names.
+func ReclaimableSize(info fs.FileInfo) int64 {
 	if _, n := linkInfo(info); n > 1 || !info.Mode().IsRegular() {
 		return 0
 	}

@@ -267,8 +267,8 @@ func (d *Staging) RemovedKey() (Key, bool, error) {
 	return p, ok && ok2 && p.Check() == nil, nil
 }
 
-// Abandoned returns the staging directories of processes that died, locked for this one.
-func (s *Store) Abandoned(in string) (list []*Staging, err error) {
+// AbandonedStagings returns the staging directories of processes that died, locked for this one.
+func (s *Store) AbandonedStagings(in string) (list []*Staging, err error) {
 	f, err := s.Root.Open(in)
 	if err != nil {
 		return nil, err
@@ -290,8 +290,8 @@ func (s *Store) Abandoned(in string) (list []*Staging, err error) {
 	return list, nil
 }
 
-// Each calls f for the directory of every workspace.
-func (s *Store) Each(f func(Key) error) error {
+// ForEach calls f for the directory of every workspace.
+func (s *Store) ForEach(f func(Key) error) error {
 	return s.eachSubdir(".", func(app string) error {
 		a, ok := decodeDir(app)
 		if !ok {

@@ -361,7 +361,7 @@ func (p *placement) openTarget(root *os.Root, rel string) (*os.Root, error) {
 
 // check refuses entries that can't be moved, before any is, and counts the bytes to be replaced.
 func (p *placement) check(dir string) error {
-	return EachName(p.root, dir, func(child string) error {
+	return ForEachName(p.root, dir, func(child string) error {
 		name := path.Join(dir, child)
 		old, err := p.to.Lstat(name)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -381,7 +381,7 @@ func (p *placement) check(dir string) error {
 		case !isDir && old.IsDir():
 			return refuseEntry(name, "it is a directory")
 		}
-		p.replaced += SoleSize(old)
+		p.replaced += ReclaimableSize(old)
 		return nil
 	})
 }
@@ -465,8 +465,8 @@ func (p *placement) setAttributes() error {
 	return nil
 }
 
-// Fetch unpacks a directory of a sandbox into a staging directory and syncs it to disk.
-func Fetch(ctx context.Context, sb atoll.Sandbox, target string, d *Staging, m *Meter) (err error) {
+// FetchDir unpacks a directory of a sandbox into a staging directory and syncs it to disk.
+func FetchDir(ctx context.Context, sb atoll.Sandbox, target string, d *Staging, m *Meter) (err error) {
 	u, err := NewUnpacker(d, m)
 	if err != nil {
 		return err

@@ -24,7 +24,7 @@ type Call struct {
 	In       io.Reader // nil: none
 	Out, Err io.Writer // nil: dropped
 	TTY      bool
-	Sizes    <-chan atoll.Size // that the terminal takes on
+	Resize   <-chan atoll.Size // that the terminal takes on
 }
 
 // Shell is a container with a shell. Its fields must not change after the first use.

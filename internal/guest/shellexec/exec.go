@@ -145,7 +145,7 @@ func (x *command) runScript(ctx context.Context) error {
 	errs := newMarkFilter(x.token, x.err, x.handleMark)
 	c := &Call{Args: x.scriptArgs(), In: r, Out: out, Err: errs}
 	if x.cmd.TTY != nil {
-		c.TTY, c.Sizes, c.Err = true, x.cmd.TTY.Resize, nil
+		c.TTY, c.Resize, c.Err = true, x.cmd.TTY.Resize, nil
 	}
 	result := make(chan runResult, 1)
 	go func() {

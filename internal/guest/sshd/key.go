@@ -47,10 +47,10 @@ type Identity struct {
 	KnownHosts string // file with the server's public key
 }
 
-// For returns the keys of a sandbox and creates them if they are missing. It
+// Ensure returns the keys of a sandbox and creates them if they are missing. It
 // links them to a host name, given with or without Domain: the files are then
 // also found in the directory of that name.
-func (k Keys) For(host, id string) (Identity, error) {
+func (k Keys) Ensure(host, id string) (Identity, error) {
 	name := strings.TrimSuffix(host, Domain)
 	if err := errors.Join(atoll.CheckName(name), atoll.CheckID(id)); err != nil {
 		return Identity{}, err
@@ -184,8 +184,8 @@ func (k Keys) linkHost(host, id string) error {
 	return os.Rename(filepath.Join(tmp, "link"), link)
 }
 
-// Forget removes the keys of a sandbox. Missing keys are not an error.
-func (k Keys) Forget(id string) error {
+// Remove removes the keys of a sandbox. Missing keys are not an error.
+func (k Keys) Remove(id string) error {
 	if err := atoll.CheckID(id); err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (k Keys) removeStale(before time.Time) {
 // sftpProgram returns the contents of the SFTP server and its path in the sandbox, which
 // contains a hash of the contents.
 func (s *Server) sftpProgram() (name string, data []byte, err error) {
-	file, err := s.Program()
+	file, err := s.SFTPProgram()
 	if err != nil {
 		return "", nil, err
 	}

@@ -40,9 +40,9 @@ type Server struct {
 	Client   ssh.PublicKey  // the only accepted client key
 	Shell    string         // command of a login shell; empty: "exec sh"
 
-	// Program returns the file on this host that serves SFTP in the sandbox; nil: SFTP
+	// SFTPProgram returns the file on this host that serves SFTP in the sandbox; nil: SFTP
 	// is not supported.
-	Program func() (string, error)
+	SFTPProgram func() (string, error)
 
 	mu       sync.Mutex
 	sftpPath string // path of Program inside, once it is there; guarded by mu

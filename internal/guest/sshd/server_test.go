@@ -248,7 +248,7 @@ func TestKeys(t *testing.T) {
 	for i := range made {
 		wg.Go(func() {
 			var err error
-			if made[i], err = k.For("box", one); err != nil {
+			if made[i], err = k.Ensure("box", one); err != nil {
 				t.Error(err)
 			}
 		})
@@ -259,7 +259,7 @@ func TestKeys(t *testing.T) {
 			t.Fatal("those who ask at once have different keys")
 		}
 	}
-	other, err := k.For("box.atoll", two)
+	other, err := k.Ensure("box.atoll", two)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,17 +282,17 @@ func TestKeys(t *testing.T) {
 		}
 		return err
 	})
-	if err := errors.Join(err, k.Forget(one), k.Forget(two), k.Forget(two)); err != nil {
+	if err := errors.Join(err, k.Remove(one), k.Remove(two), k.Remove(two)); err != nil {
 		t.Error(err)
 	}
 	if left, err := os.ReadDir(k.Dir); len(left) != 0 || err != nil {
 		t.Errorf("left: %v, %v", left, err)
 	}
 	for _, bad := range []string{"..", "a/b", "", "UPPER"} {
-		if _, err := k.For(bad, one); !errors.Is(err, atoll.ErrInvalid) {
+		if _, err := k.Ensure(bad, one); !errors.Is(err, atoll.ErrInvalid) {
 			t.Errorf("%q: %v", bad, err)
 		}
-		if err := k.Forget(bad); !errors.Is(err, atoll.ErrInvalid) {
+		if err := k.Remove(bad); !errors.Is(err, atoll.ErrInvalid) {
 			t.Errorf("forget %q: %v", bad, err)
 		}
 	}

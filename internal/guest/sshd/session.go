@@ -158,7 +158,7 @@ func (t *session) parseCommand(r *ssh.Request) (atoll.Cmd, bool) {
 		return cmd, true
 	case r.Type == "subsystem":
 		cmd.TTY = nil
-		return cmd, text.Text == "sftp" && t.server.Program != nil && t.server.Features.Programs // run finds the program
+		return cmd, text.Text == "sftp" && t.server.SFTPProgram != nil && t.server.Features.Programs // run finds the program
 	}
 	if cmd.Shell = t.server.Shell; cmd.Shell == "" {
 		cmd.Shell = "exec sh"

@@ -375,21 +375,21 @@ func (m *Model) selectCharset(inter, final byte) bool {
 
 // passBytes forwards bytes to Pass.
 func (m *Model) passBytes(b []byte) {
-	if m.Pass != nil {
-		m.Pass(b)
+	if m.OnOutput != nil {
+		m.OnOutput(b)
 	}
 }
 
 func (m *Model) passRune(r rune) {
-	if m.Pass != nil {
+	if m.OnOutput != nil {
 		m.out = append(m.out[:0], string(r)...)
-		m.Pass(m.out)
+		m.OnOutput(m.out)
 	}
 }
 
 // passCSI forwards the sequence that was just executed.
 func (m *Model) passCSI(final byte) {
-	if m.Pass == nil {
+	if m.OnOutput == nil {
 		return
 	}
 	q := &m.seq
@@ -409,12 +409,12 @@ func (m *Model) passCSI(final byte) {
 		b = append(b, q.inter)
 	}
 	m.out = append(b, final)
-	m.Pass(m.out)
+	m.OnOutput(m.out)
 }
 
 // sendAnswer sends a response to the program.
 func (m *Model) sendAnswer(format string, a ...any) {
-	if m.Answer != nil {
-		m.Answer(fmt.Appendf(nil, format, a...))
+	if m.OnResponse != nil {
+		m.OnResponse(fmt.Appendf(nil, format, a...))
 	}
 }

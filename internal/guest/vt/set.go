@@ -17,11 +17,11 @@ import (
 type Set struct {
 	// Start starts the program of a terminal, and sets
 	// Args if the spec has none; see NewShared.
-	Start func(ctx context.Context, spec *atoll.TerminalSpec, t *Shared) (Program, error)
+	Start func(ctx context.Context, spec *atoll.TerminalSpec, t *Terminal) (Program, error)
 	Now   func() time.Time // nil: time.Now
 
 	mu      sync.Mutex
-	list    []*Shared       // guarded by mu; oldest first
+	list    []*Terminal     // guarded by mu; oldest first
 	opening map[string]bool // guarded by mu; names of those that are being opened
 }
 
@@ -49,7 +49,7 @@ func (s *Set) OpenTerminal(ctx context.Context, spec atoll.TerminalSpec) (atoll.
 		return atoll.Terminal{}, err
 	}
 	spec.Name = name
-	t, err := NewShared(&spec, s.currentTime, func(t *Shared) (Program, error) { return s.Start(ctx, &spec, t) })
+	t, err := NewTerminal(&spec, s.currentTime, func(t *Terminal) (Program, error) { return s.Start(ctx, &spec, t) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.opening, name)
@@ -96,12 +96,12 @@ func (s *Set) freeName() string {
 
 // indexOf returns the index of a terminal, or -1. The caller holds mu.
 func (s *Set) indexOf(name string) int {
-	return slices.IndexFunc(s.list, func(t *Shared) bool { return t.info.Name == name }) // names don't change
+	return slices.IndexFunc(s.list, func(t *Terminal) bool { return t.info.Name == name }) // names don't change
 }
 
 // dropEnded removes the oldest terminal that has ended and reports whether there was one. The caller holds mu.
 func (s *Set) dropEnded() bool {
-	i := slices.IndexFunc(s.list, func(t *Shared) bool { return !t.Info().Running })
+	i := slices.IndexFunc(s.list, func(t *Terminal) bool { return !t.Info().Running })
 	if i >= 0 {
 		s.list = slices.Delete(s.list, i, i+1)
 	}
@@ -109,18 +109,18 @@ func (s *Set) dropEnded() bool {
 }
 
 // expireEnded removes a terminal keepEnded after it has ended.
-func (s *Set) expireEnded(t *Shared) {
-	<-t.Over()
+func (s *Set) expireEnded(t *Terminal) {
+	<-t.Done()
 	time.AfterFunc(keepEnded, func() { s.removeTerminal(t) })
 }
 
-func (s *Set) removeTerminal(t *Shared) {
+func (s *Set) removeTerminal(t *Terminal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.list = slices.DeleteFunc(s.list, func(o *Shared) bool { return o == t })
+	s.list = slices.DeleteFunc(s.list, func(o *Terminal) bool { return o == t })
 }
 
-func (s *Set) find(name string) (*Shared, error) {
+func (s *Set) find(name string) (*Terminal, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := s.indexOf(name)
@@ -154,15 +154,15 @@ func (s *Set) CloseTerminal(ctx context.Context, name string) error {
 	return nil
 }
 
-func endProgram(ctx context.Context, t *Shared) error {
+func endProgram(ctx context.Context, t *Terminal) error {
 	select {
-	case <-t.Over():
+	case <-t.Done():
 		return nil
 	default:
 	}
 	t.Kill()
 	select {
-	case <-t.Over():
+	case <-t.Done():
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -28,12 +28,12 @@ const (
 	maxOutput = 128 << 10 // output not yet read by one viewer
 )
 
-// Shared is a terminal with a program and any number of viewers. Output of the
+// Terminal is a terminal with a program and any number of viewers. Output of the
 // program goes into the model and to the viewers under one lock: a new viewer
 // gets the current screen and all output after it. A viewer that is too slow
 // gets the newest screen instead of the missed output; it delays nothing. The
 // methods may be called concurrently.
-type Shared struct {
+type Terminal struct {
 	now        func() time.Time
 	ended      chan struct{} // closed when the program has ended
 	inputReady chan struct{} // there is something in typed
@@ -61,20 +61,20 @@ type viewer struct {
 	painted     []string // as they were painted last
 }
 
-// NewShared returns a terminal with the program that start starts. The program writes its
+// NewTerminal returns a terminal with the program that start starts. The program writes its
 // output to the terminal and calls End when it has ended, but not before start
 // returns.
-func NewShared(spec *atoll.TerminalSpec, now func() time.Time, start func(*Shared) (Program, error)) (*Shared, error) {
+func NewTerminal(spec *atoll.TerminalSpec, now func() time.Time, start func(*Terminal) (Program, error)) (*Terminal, error) {
 	history := spec.Scrollback
 	if history == 0 {
 		history = DefaultScrollback
 	}
-	t := &Shared{
+	t := &Terminal{
 		now: now, ended: make(chan struct{}), inputReady: make(chan struct{}, 1), inputRoom: make(chan struct{}),
 		model: New(spec.Size, history), viewers: make(map[*viewer]struct{}),
 	}
-	t.model.Pass = func(b []byte) { t.output = append(t.output, b...) }
-	t.model.Answer = t.queueAnswer
+	t.model.OnOutput = func(b []byte) { t.output = append(t.output, b...) }
+	t.model.OnResponse = t.queueAnswer
 	t.info = atoll.Terminal{Name: spec.Name, Running: true, Created: now(), Active: now()}
 	t.mu.Lock()
 	defer t.mu.Unlock() // early output of the program waits
@@ -88,7 +88,7 @@ func NewShared(spec *atoll.TerminalSpec, now func() time.Time, start func(*Share
 }
 
 // Info describes the terminal.
-func (t *Shared) Info() atoll.Terminal {
+func (t *Terminal) Info() atoll.Terminal {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	i := t.info
@@ -97,14 +97,14 @@ func (t *Shared) Info() atoll.Terminal {
 }
 
 // Size returns the current size.
-func (t *Shared) Size() atoll.Size {
+func (t *Terminal) Size() atoll.Size {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.model.Size()
 }
 
 // Write processes output of the program. It never waits for a viewer.
-func (t *Shared) Write(p []byte) (int, error) {
+func (t *Terminal) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.info.Active = t.now()
@@ -132,8 +132,8 @@ func (v *viewer) queueOutput(b []byte) {
 	}
 }
 
-// End records the exit of the program, after its last output.
-func (t *Shared) End(exit atoll.Exit) {
+// RecordExit records the exit of the program, after its last output.
+func (t *Terminal) RecordExit(exit atoll.Exit) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.info.Running, t.info.Code, t.info.Active = false, exit.Code, t.now()
@@ -144,14 +144,14 @@ func (t *Shared) End(exit atoll.Exit) {
 	}
 }
 
-// Over returns a channel that is closed when the program has ended.
-func (t *Shared) Over() <-chan struct{} { return t.ended }
+// Done returns a channel that is closed when the program has ended.
+func (t *Terminal) Done() <-chan struct{} { return t.ended }
 
 // Kill ends the program.
-func (t *Shared) Kill() { t.program.Kill() }
+func (t *Terminal) Kill() { t.program.Kill() }
 
 // Screen returns the current screen.
-func (t *Shared) Screen() atoll.Screen {
+func (t *Terminal) Screen() atoll.Screen {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.model.Screen()
@@ -159,7 +159,7 @@ func (t *Shared) Screen() atoll.Screen {
 
 // queueAnswer queues a terminal's automatic response as input. It is dropped if the program does
 // not read. The caller holds mu.
-func (t *Shared) queueAnswer(b []byte) {
+func (t *Terminal) queueAnswer(b []byte) {
 	if len(t.input)+len(b) <= maxInput {
 		t.input = append(t.input, b...)
 		notify(t.inputReady)
@@ -170,7 +170,7 @@ func (t *Shared) queueAnswer(b []byte) {
 var errProgramEnded = fmt.Errorf("%w: its command has ended", atoll.ErrState)
 
 // Send sends input to the program and waits while the input buffer is full.
-func (t *Shared) Send(ctx context.Context, b []byte) error {
+func (t *Terminal) Send(ctx context.Context, b []byte) error {
 	for len(b) > 0 {
 		t.mu.Lock()
 		if !t.info.Running {
@@ -199,7 +199,7 @@ func (t *Shared) Send(ctx context.Context, b []byte) error {
 }
 
 // forwardInput writes queued input to the program until the program has ended.
-func (t *Shared) forwardInput() {
+func (t *Terminal) forwardInput() {
 	for {
 		select {
 		case <-t.inputReady:
@@ -220,7 +220,7 @@ func (t *Shared) forwardInput() {
 
 // Attach shows the terminal to one more viewer; see atoll.TerminalUser. It does
 // not wait for a pending Read of Stdin when it returns.
-func (t *Shared) Attach(ctx context.Context, a atoll.Attachment) (atoll.Exit, error) {
+func (t *Terminal) Attach(ctx context.Context, a atoll.Attachment) (atoll.Exit, error) {
 	if a.Stdout == nil {
 		return atoll.Exit{}, fmt.Errorf("%w: an attachment without Stdout", atoll.ErrInvalid)
 	}
@@ -240,7 +240,7 @@ func (t *Shared) Attach(ctx context.Context, a atoll.Attachment) (atoll.Exit, er
 	for {
 		size, b, over := t.nextOutput(v)
 		if size != (atoll.Size{}) {
-			a.Sized(size)
+			a.OnResize(size)
 		}
 		if len(b) > 0 {
 			if _, err := a.Stdout.Write(b); err != nil {
@@ -259,7 +259,7 @@ func (t *Shared) Attach(ctx context.Context, a atoll.Attachment) (atoll.Exit, er
 	}
 }
 
-func (t *Shared) addViewer(a *atoll.Attachment) *viewer {
+func (t *Terminal) addViewer(a *atoll.Attachment) *viewer {
 	v := &viewer{a: a, changed: make(chan struct{}, 1), size: a.Size, needsScreen: true, dirty: true}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -268,7 +268,7 @@ func (t *Shared) addViewer(a *atoll.Attachment) *viewer {
 	return v
 }
 
-func (t *Shared) removeViewer(v *viewer) {
+func (t *Terminal) removeViewer(v *viewer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.viewers, v)
@@ -277,7 +277,7 @@ func (t *Shared) removeViewer(v *viewer) {
 
 // chooseSize sets the size to that of the smallest window of the viewers that may
 // type. The caller holds mu.
-func (t *Shared) chooseSize() {
+func (t *Terminal) chooseSize() {
 	var rows, cols uint16
 	for v := range t.viewers {
 		if s := v.size; !v.a.ReadOnly && s.Rows > 0 && s.Cols > 0 {
@@ -311,7 +311,7 @@ func (v *viewer) invalidate() {
 }
 
 // followResize applies the sizes of a viewer's window.
-func (t *Shared) followResize(ctx context.Context, v *viewer) {
+func (t *Terminal) followResize(ctx context.Context, v *viewer) {
 	sizes := v.a.Resize
 	for {
 		select {
@@ -332,7 +332,7 @@ func (t *Shared) followResize(ctx context.Context, v *viewer) {
 }
 
 // readInput sends a viewer's input to the program. The end of input does not detach the viewer.
-func (t *Shared) readInput(ctx context.Context, cancel context.CancelCauseFunc, r io.Reader) {
+func (t *Terminal) readInput(ctx context.Context, cancel context.CancelCauseFunc, r io.Reader) {
 	b := make([]byte, 4<<10)
 	for {
 		n, err := r.Read(b)
@@ -353,15 +353,15 @@ func (t *Shared) readInput(ctx context.Context, cancel context.CancelCauseFunc, 
 
 // nextOutput returns the pending output of a viewer, the size if it must be reported,
 // and whether the program has ended.
-func (t *Shared) nextOutput(v *viewer) (size atoll.Size, b []byte, over bool) {
+func (t *Terminal) nextOutput(v *viewer) (size atoll.Size, b []byte, over bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.model.Size()
 	switch {
-	case v.a.Sized != nil && v.reported != now:
+	case v.a.OnResize != nil && v.reported != now:
 		v.reported, size = now, now
 		v.needsScreen = true
-	case v.a.Sized == nil && v.size.Rows > 0 && v.size.Cols > 0 && v.size != now:
+	case v.a.OnResize == nil && v.size.Rows > 0 && v.size.Cols > 0 && v.size != now:
 		v.queue = nil
 		if v.dirty {
 			b, v.painted = t.model.Paint(v.size, v.painted)
@@ -387,11 +387,11 @@ func notify(c chan<- struct{}) {
 	}
 }
 
-// Filter returns a writer that forwards to a user's terminal only sequences that a
+// NewFilter returns a writer that forwards to a user's terminal only sequences that a
 // Model understands. It is for output of untrusted origin.
-func Filter(w io.Writer) io.Writer {
+func NewFilter(w io.Writer) io.Writer {
 	f := &filterWriter{m: New(atoll.Size{}, 0), w: w}
-	f.m.Pass = func(b []byte) { f.out = append(f.out, b...) }
+	f.m.OnOutput = func(b []byte) { f.out = append(f.out, b...) }
 	return f
 }
 

@@ -16,7 +16,7 @@ import (
 
 // echo is a program that writes what is typed; "." ends it.
 type echo struct {
-	t *Shared
+	t *Terminal
 
 	mu     sync.Mutex
 	sizes  []atoll.Size // guarded by mu
@@ -26,7 +26,7 @@ type echo struct {
 func (e *echo) Write(p []byte) (int, error) {
 	_, _ = e.t.Write(p)
 	if bytes.Contains(p, []byte(".")) {
-		e.t.End(atoll.Exit{Code: 3})
+		e.t.RecordExit(atoll.Exit{Code: 3})
 	}
 	return len(p), nil
 }
@@ -42,12 +42,12 @@ func (e *echo) Kill() {
 	defer e.mu.Unlock()
 	if !e.killed {
 		e.killed = true
-		go e.t.End(atoll.Exit{Code: 137, Signal: "KILL"})
+		go e.t.RecordExit(atoll.Exit{Code: 137, Signal: "KILL"})
 	}
 }
 
 func newSet() *Set {
-	return &Set{Start: func(_ context.Context, spec *atoll.TerminalSpec, t *Shared) (Program, error) {
+	return &Set{Start: func(_ context.Context, spec *atoll.TerminalSpec, t *Terminal) (Program, error) {
 		if spec.Dir == "/gone" {
 			return nil, atoll.ErrNotFound
 		}
@@ -136,7 +136,7 @@ func TestSharedWindowsOfAllSizes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var program *echo
-		shared, err := NewShared(&atoll.TerminalSpec{Size: atoll.Size{Rows: 6, Cols: 20}}, time.Now, func(s *Shared) (Program, error) {
+		shared, err := NewTerminal(&atoll.TerminalSpec{Size: atoll.Size{Rows: 6, Cols: 20}}, time.Now, func(s *Terminal) (Program, error) {
 			program = &echo{t: s}
 			return program, nil
 		})
@@ -151,7 +151,7 @@ func TestSharedWindowsOfAllSizes(t *testing.T) {
 			{Stdout: typist, Stdin: keys, Size: atoll.Size{Rows: 6, Cols: 20}, Resize: sizes},
 			{Stdout: tall, Size: large, ReadOnly: true},
 			{Stdout: tiny, Size: small, ReadOnly: true},
-			{Stdout: follower, Sized: follower.resized, History: true, ReadOnly: true},
+			{Stdout: follower, OnResize: follower.resized, History: true, ReadOnly: true},
 		} {
 			go func() { _, _ = shared.Attach(ctx, a) }()
 		}
@@ -191,7 +191,7 @@ func TestSharedWindowsOfAllSizes(t *testing.T) {
 	})
 }
 
-func screenOf(s *Shared) string {
+func screenOf(s *Terminal) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.model.Text()
@@ -201,7 +201,7 @@ func screenOf(s *Shared) string {
 // reads again.
 func TestSharedSlowWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shared, err := NewShared(&atoll.TerminalSpec{}, time.Now, func(s *Shared) (Program, error) { return &echo{t: s}, nil })
+		shared, err := NewTerminal(&atoll.TerminalSpec{}, time.Now, func(s *Terminal) (Program, error) { return &echo{t: s}, nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -230,7 +230,7 @@ func TestSharedSlowWindow(t *testing.T) {
 
 func TestFilter(t *testing.T) {
 	var b bytes.Buffer
-	f := Filter(&b)
+	f := NewFilter(&b)
 	for _, part := range []string{"a\x1b]52;c;", "aGk=\ab\x1b[3", "1mc\x1bPq#0;2;0;0;0\x1b\\d\u009b6ne\x1b]0;title\x1b\\"} {
 		if n, err := f.Write([]byte(part)); n != len(part) || err != nil {
 			t.Fatal(n, err)
@@ -249,9 +249,9 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 func TestSharedInputIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := make(chan struct{})
-		var s *Shared
-		s, err := NewShared(&atoll.TerminalSpec{}, time.Now, func(*Shared) (Program, error) {
-			return program{func() { <-stuck }, func() { s.End(atoll.Exit{}) }}, nil
+		var s *Terminal
+		s, err := NewTerminal(&atoll.TerminalSpec{}, time.Now, func(*Terminal) (Program, error) {
+			return program{func() { <-stuck }, func() { s.RecordExit(atoll.Exit{}) }}, nil
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -233,6 +233,6 @@ func (w *painter) paintFinalModes() {
 	w.paintPen(w.m.pen, w.m.sets)
 }
 
-// Leave resets a user's terminal after it has shown another one: the cursor moves to
+// ResetSequence resets a user's terminal after it has shown another one: the cursor moves to
 // the last line.
-const Leave = "\x18\x1b\\\x1b[?1049l\x1b[!p\x1b[?7h\x1b[?1000l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[?1l\x1b>\x1b(B\x0f\x1b[m\x1b[r\x1b[0 q\x1b[?25h\x1b[999;1H"
+const ResetSequence = "\x18\x1b\\\x1b[?1049l\x1b[!p\x1b[?7h\x1b[?1000l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[?1l\x1b>\x1b(B\x0f\x1b[m\x1b[r\x1b[0 q\x1b[?25h\x1b[999;1H"

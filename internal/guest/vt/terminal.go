@@ -38,11 +38,11 @@ type Model struct {
 	seq     sequence
 	partial []byte // of a character whose rest has not come
 
-	// Pass, if not nil, receives the output for viewers' terminals: the parts of
+	// OnOutput, if not nil, receives the output for viewers' terminals: the parts of
 	// the input that the model understands.
-	Pass func(b []byte)
-	// Answer, if not nil, receives the terminal's responses to the program.
-	Answer func(b []byte)
+	OnOutput func(b []byte)
+	// OnResponse, if not nil, receives the terminal's responses to the program.
+	OnResponse func(b []byte)
 
 	out []byte // scratch for Pass
 }

@@ -154,8 +154,8 @@ func TestScrollback(t *testing.T) {
 func TestQueriesAreNotForwarded(t *testing.T) {
 	m := New(atoll.Size{Rows: 5, Cols: 20}, 0)
 	var out, answers bytes.Buffer
-	m.Pass = func(b []byte) { out.Write(b) }
-	m.Answer = func(b []byte) { answers.Write(b) }
+	m.OnOutput = func(b []byte) { out.Write(b) }
+	m.OnResponse = func(b []byte) { answers.Write(b) }
 	_, _ = m.Write([]byte("a\x1b[6n\x1b[cb\x1b[>c\x1b[?2004$p\x1b]52;c;aGk=\a\x1b]0;t\x1b\\\x1bP$qm\x1b\\\x1b[21tc\x1b[1;31mé\x1b[5i"))
 	if got, want := out.String(), "ab\x1b]2;t\ac\x1b[1;31mé"; got != want {
 		t.Errorf("people's terminals get %q, want %q", got, want)
@@ -207,7 +207,7 @@ func FuzzModel(f *testing.F) {
 	f.Fuzz(func(t *testing.T, a, b []byte, rows, cols uint8) {
 		m := New(atoll.Size{Rows: uint16(rows)%8 + 1, Cols: uint16(cols)%12 + 2}, 20)
 		var seen []byte
-		m.Pass = func(b []byte) { seen = append(seen, b...) }
+		m.OnOutput = func(b []byte) { seen = append(seen, b...) }
 		_, _ = m.Write(a)
 		live := New(m.Size(), 20)
 		_, _ = live.Write(seen)
@@ -234,7 +234,7 @@ func BenchmarkWrite(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			m := New(atoll.Size{}, 2000)
-			m.Pass = func([]byte) {}
+			m.OnOutput = func([]byte) {}
 			b.SetBytes(int64(len(text)))
 			b.ReportAllocs()
 			for b.Loop() {

@@ -149,7 +149,7 @@ func TestFreezeStopsAndThawGoesOn(t *testing.T) {
 			if err := g.Freeze(deadline(t)); err != nil {
 				t.Fatal(err)
 			}
-			if !g.Frozen() {
+			if !g.IsFrozen() {
 				t.Error("a frozen group does not say so")
 			}
 			if n := drain(t, out); n > 1<<20 {
@@ -159,7 +159,7 @@ func TestFreezeStopsAndThawGoesOn(t *testing.T) {
 				t.Fatal(err)
 			}
 			readLine(t, out)
-			if g.Frozen() {
+			if g.IsFrozen() {
 				t.Error("a thawed group is frozen")
 			}
 			if err := g.Freeze(deadline(t)); err != nil {
@@ -194,7 +194,7 @@ func TestMemoryIsLimited(t *testing.T) {
 	result := make(chan error, 1)
 	ctx := deadline(t)
 	go func() {
-		n, err := g.WaitKilled(ctx, 0)
+		n, err := g.WaitForOOMKill(ctx, 0)
 		if err == nil && n < 1 {
 			err = fmt.Errorf("reported %d", n)
 		}
@@ -213,10 +213,10 @@ func TestMemoryIsLimited(t *testing.T) {
 		t.Error(err)
 	}
 	s, err := g.Stats()
-	if err != nil || s.Killed < 1 || s.Peak < 8<<20 || s.Peak > 33<<20 {
+	if err != nil || s.OOMKills < 1 || s.Peak < 8<<20 || s.Peak > 33<<20 {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if err := g.Limit(Limits{Memory: 512 << 20}); err != nil { // up
+	if err := g.SetLimits(Limits{Memory: 512 << 20}); err != nil { // up
 		t.Fatal(err)
 	}
 	cmd, out = start(t, g, `head -c 100M /dev/zero | tail -c 100M | wc -c`)
@@ -224,10 +224,10 @@ func TestMemoryIsLimited(t *testing.T) {
 		t.Errorf("100 MB in 512 MB: %s", got)
 	}
 	_ = cmd.Wait()
-	if err := g.Limit(Limits{Memory: 64 << 20}); err != nil { // and down
+	if err := g.SetLimits(Limits{Memory: 64 << 20}); err != nil { // and down
 		t.Fatal(err)
 	}
-	if err := g.Limit(Limits{}); err != nil {
+	if err := g.SetLimits(Limits{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -266,12 +266,12 @@ func TestCPUIsLimited(t *testing.T) {
 // TestOthersNest delegates a group to another user, who starts a process in a group of its own
 // there, and can't change the limits.
 func TestOthersNest(t *testing.T) {
-	tree := requireControls(t, Nest)
+	tree := requireControls(t, Nesting)
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to become another user")
 	}
 	g := create(t, tree, Limits{})
-	d, err := g.Dir(65534)
+	d, err := g.OpenDir(65534)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -455,7 +455,7 @@ func TestUnifiedRoot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(g.Limit(Limits{CPU: 0.0001}), g.Add(4711)); err != nil {
+	if err := errors.Join(g.SetLimits(Limits{CPU: 0.0001}), g.Add(4711)); err != nil {
 		t.Fatal(err)
 	}
 	f.want("atoll/a", "memory.max", "max")
@@ -468,7 +468,7 @@ func TestUnifiedRoot(t *testing.T) {
 	f.put("atoll/a", "memory.peak", "9000\n")
 	f.put("atoll/a", "cpu.stat", "usage_usec 1500\nuser_usec 1\n")
 	f.put("atoll/a", "pids.current", "7\n")
-	if s, err := g.Stats(); err != nil || s != (Stats{Memory: 3000, Peak: 9000, CPU: 1500 * time.Microsecond, PIDs: 7, Killed: 3}) {
+	if s, err := g.Stats(); err != nil || s != (Stats{Memory: 3000, Peak: 9000, CPU: 1500 * time.Microsecond, PIDs: 7, OOMKills: 3}) {
 		t.Errorf("%+v, %v", s, err)
 	}
 }
@@ -502,7 +502,7 @@ func TestUnifiedInContainer(t *testing.T) {
 	if tree.Has(Memory) || !strings.Contains(tree.Missing()[Memory], "has processes of its own") {
 		t.Errorf("%v", tree.Missing())
 	}
-	if !tree.Has(Nest) || !tree.Has(Freeze) {
+	if !tree.Has(Nesting) || !tree.Has(Freeze) {
 		t.Errorf("what needs no controllers: %v", tree.Missing())
 	}
 }

@@ -52,8 +52,8 @@ func (g *Group) Thaw() error {
 	return write(dir, "freezer.state", "THAWED")
 }
 
-// Frozen reports whether the group is frozen, or is being frozen.
-func (g *Group) Frozen() bool {
+// IsFrozen reports whether the group is frozen, or is being frozen.
+func (g *Group) IsFrozen() bool {
 	if dir := g.unifiedDir(); dir != "" {
 		return strings.TrimSpace(read(dir, "cgroup.freeze")) == "1"
 	}

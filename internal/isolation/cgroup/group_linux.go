@@ -48,7 +48,7 @@ func (t *Tree) Create(ctx context.Context, name string, l Limits) (_ *Group, err
 			return nil, err
 		}
 	}
-	return g, g.Limit(l)
+	return g, g.SetLimits(l)
 }
 
 func checkName(name string) error {
@@ -202,10 +202,10 @@ func (g *Group) Open() (*os.File, error) {
 	return os.Open(dir)
 }
 
-// Tasks returns the files of version 1 by which a thread enters the group, and those by which it
+// TaskFiles returns the files of version 1 by which a thread enters the group, and those by which it
 // returns to the parent of all groups. Unlike Add this is cheap: the kernel does not block forks
 // when a thread moves itself.
-func (g *Group) Tasks() (enter, leave []string) {
+func (g *Group) TaskFiles() (enter, leave []string) {
 	for _, base := range g.tree.baseDirs() {
 		if base != g.tree.unified {
 			enter, leave = append(enter, filepath.Join(base, nest, g.name, "tasks")), append(leave, filepath.Join(base, "tasks"))
@@ -214,8 +214,8 @@ func (g *Group) Tasks() (enter, leave []string) {
 	return enter, leave
 }
 
-// Procs returns the files to which a process writes "0" to enter the group.
-func (g *Group) Procs() []string {
+// ProcsFiles returns the files to which a process writes "0" to enter the group.
+func (g *Group) ProcsFiles() []string {
 	list := g.existingDirs()
 	for i, dir := range list {
 		list[i] = filepath.Join(dir, "cgroup.procs")
@@ -243,12 +243,12 @@ const (
 	maxDepth  = "4"
 )
 
-// Dir opens the directory of the group in version 2, to start a process in (CLONE_INTO_CGROUP), and
+// OpenDir opens the directory of the group in version 2, to start a process in (CLONE_INTO_CGROUP), and
 // lets owner make groups in it; -1 is this user. It returns ErrUnsupported without version 2.
-func (g *Group) Dir(owner int) (*os.File, error) {
+func (g *Group) OpenDir(owner int) (*os.File, error) {
 	dir := g.unifiedDir()
 	if dir == "" {
-		return nil, fmt.Errorf("group %s: %w: %s", g.name, atoll.ErrUnsupported, g.tree.missing[Nest])
+		return nil, fmt.Errorf("group %s: %w: %s", g.name, atoll.ErrUnsupported, g.tree.missing[Nesting])
 	}
 	for name, value := range map[string]string{"cgroup.max.descendants": maxGroups, "cgroup.max.depth": maxDepth} {
 		if err := write(dir, name, value); err != nil {

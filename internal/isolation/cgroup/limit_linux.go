@@ -10,8 +10,8 @@ import (
 // period is the accounting period of processor time, in microseconds.
 const period = 100_000
 
-// Limit replaces the limits.
-func (g *Group) Limit(l Limits) error {
+// SetLimits replaces the limits.
+func (g *Group) SetLimits(l Limits) error {
 	for _, set := range []func(Limits) error{g.limitMemory, g.limitCPU, g.limitPIDs} {
 		if err := set(l); err != nil {
 			return fmt.Errorf("group %s: limit: %w", g.name, err)

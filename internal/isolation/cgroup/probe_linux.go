@@ -229,7 +229,7 @@ func (t *Tree) fillMissing(why string) {
 			ok = slices.Contains(t.enabled, string(c)) || t.legacy[string(c)] != ""
 		case Freeze:
 			ok = ok || t.legacy["freezer"] != ""
-		case Kill, Nest:
+		case Kill, Nesting:
 		}
 		switch {
 		case ok:

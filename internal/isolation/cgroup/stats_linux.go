@@ -65,7 +65,7 @@ func (g *Group) readMemory(s *Stats) {
 		s.Memory = max(0, readNumber(dir, "memory.usage_in_bytes")-readCount(dir, "memory.stat", "total_inactive_file"))
 		s.Peak = readNumber(dir, "memory.max_usage_in_bytes")
 	}
-	s.Killed = g.countOOMKills()
+	s.OOMKills = g.countOOMKills()
 }
 
 // countOOMKills returns the number of processes that the kernel killed because memory ran out.
@@ -77,10 +77,10 @@ func (g *Group) countOOMKills() int64 {
 	return readCount(dir, "memory.oom_control", "oom_kill")
 }
 
-// Kills opens the file that counts the processes that the kernel killed because memory ran out, in
+// OpenOOMEvents opens the file that counts the processes that the kernel killed because memory ran out, in
 // a line "oom_kill N". It is for a process that can't open files itself. It returns nil without a
 // memory control.
-func (g *Group) Kills() (*os.File, error) {
+func (g *Group) OpenOOMEvents() (*os.File, error) {
 	dir, v2 := g.controllerDir("memory")
 	switch {
 	case dir == "":
@@ -101,9 +101,9 @@ func (g *Group) readCPUTime(s *Stats) {
 	}
 }
 
-// WaitKilled waits until the kernel has killed more processes of the group than after because
+// WaitForOOMKill waits until the kernel has killed more processes of the group than after because
 // memory ran out, and returns their number.
-func (g *Group) WaitKilled(ctx context.Context, after int64) (int64, error) {
+func (g *Group) WaitForOOMKill(ctx context.Context, after int64) (int64, error) {
 	dir, v2 := g.controllerDir("memory")
 	if dir == "" {
 		return 0, fmt.Errorf("group %s: %w: %s", g.name, atoll.ErrUnsupported, g.tree.missing[Memory])

@@ -27,15 +27,15 @@ func Send(c *net.UnixConn, v any, files ...*os.File) error {
 	if len(b) > MaxMessage || len(files) > maxFiles {
 		return fmt.Errorf("a message of %d bytes and %d files is too large", len(b), len(files))
 	}
-	if _, _, err := c.WriteMsgUnix(binary.BigEndian.AppendUint32(nil, uint32(len(b))), Rights(files), nil); err != nil {
+	if _, _, err := c.WriteMsgUnix(binary.BigEndian.AppendUint32(nil, uint32(len(b))), ControlMessage(files), nil); err != nil {
 		return err
 	}
 	_, err = c.Write(b)
 	return err
 }
 
-// Rights returns the control message that passes files over a Unix socket; nil without files.
-func Rights(files []*os.File) []byte {
+// ControlMessage returns the control message that passes files over a Unix socket; nil without files.
+func ControlMessage(files []*os.File) []byte {
 	if len(files) == 0 {
 		return nil
 	}

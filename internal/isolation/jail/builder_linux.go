@@ -13,7 +13,7 @@ import (
 
 // builder performs the steps of a setup below a new root that is already mounted.
 type builder struct {
-	in       *Inside
+	in       *InitProcess
 	root     int
 	empty    int // the staging tmpfs, which has an empty directory to mask with; -1: not mounted yet
 	ownFiles int // number of files that OwnFile steps have made so far
@@ -28,12 +28,12 @@ const staging = "run/.atoll"
 const maxTerminals = "64"
 
 func (b *builder) runStep(s *Step) error {
-	switch s.Do {
+	switch s.Action {
 	case MakeDir:
 		return b.makeDir(s)
 	case MakeLink:
 		return b.makeLink(s)
-	case Tree:
+	case BindTree:
 		return b.mountTree(s)
 	case Tmpfs:
 		return b.mountTmpfs(s)
@@ -45,16 +45,16 @@ func (b *builder) runStep(s *Step) error {
 		return b.mountFileSystem(s, "proc")
 	case Mask:
 		return b.maskPath(s)
-	case Freeze:
+	case MakeReadOnly:
 		return b.freezePath(s)
-	case Own:
+	case FileContent:
 		return b.bindOwnFile(s)
-	case Seal:
+	case RemountReadOnly:
 		return b.sealMount(s)
 	case Write:
 		return b.writeSetting(s)
 	}
-	return fmt.Errorf("unknown action %q", s.Do)
+	return fmt.Errorf("unknown action %q", s.Action)
 }
 
 // open opens a path below the root as O_PATH; symbolic links can't leave the root.
@@ -131,7 +131,7 @@ func (b *builder) makeDir(s *Step) error {
 }
 
 // canChown reports whether process 1 may give files to other users of the namespace.
-func (in *Inside) canChown() bool { return os.Getuid() == 0 }
+func (in *InitProcess) canChown() bool { return os.Getuid() == 0 }
 
 func (b *builder) makeLink(s *Step) error {
 	if err := b.makeDirs(path.Dir(s.Path)); err != nil {
@@ -149,7 +149,7 @@ func (b *builder) makeLink(s *Step) error {
 }
 
 // openSource returns a detached mount of a step's source.
-func (in *Inside) openSource(s Step) (int, error) {
+func (in *InitProcess) openSource(s Step) (int, error) {
 	i := s.Source.File
 	if i < 0 || i >= len(in.files) || in.files[i] == nil {
 		return -1, fmt.Errorf("the setup names file %d, which was not sent", i)
@@ -170,7 +170,7 @@ func (in *Inside) openSource(s Step) (int, error) {
 	if a.Dev != z.Dev || a.Ino != z.Ino {
 		return -1, fmt.Errorf("%s was replaced while the sandbox was created", s.Source.Path)
 	}
-	return cloneMount(fd, s.Source.Path, mountAttributes(&s), s.Deep)
+	return cloneMount(fd, s.Source.Path, mountAttributes(&s), s.Recursive)
 }
 
 // mountAttributes returns the mount flags for a step: always nosuid and nodev.

@@ -22,8 +22,8 @@ const wordKeep = 'k'
 // wordJoin is the byte that process 1 receives before that, when it is in its control groups.
 const wordJoin = 'j'
 
-// Inside is process 1 of a sandbox during its setup.
-type Inside struct {
+// InitProcess is process 1 of a sandbox during its setup.
+type InitProcess struct {
 	Setup    Setup
 	Listener *os.File // on which the guest agent accepts connections
 	Cgroup   *os.File // directory for the commands' control groups; nil: none
@@ -35,12 +35,12 @@ type Inside struct {
 // Enter receives the setup on a socket and builds the root file system; when it returns, that is
 // the root of this process. At the same time it calls meanwhile, which sets up the network.
 // Privileges stay until Drop.
-func Enter(socket *os.File, meanwhile func(s *Setup) error) (*Inside, error) {
+func Enter(socket *os.File, meanwhile func(s *Setup) error) (*InitProcess, error) {
 	conn, err := fdpass.Conn(socket)
 	if err != nil {
 		return nil, err
 	}
-	in := &Inside{conn: conn}
+	in := &InitProcess{conn: conn}
 	if in.files, err = fdpass.Receive(conn, &in.Setup); err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func Enter(socket *os.File, meanwhile func(s *Setup) error) (*Inside, error) {
 	return in, errors.Join(in.setUp(), <-done)
 }
 
-func (in *Inside) setUp() (err error) {
+func (in *InitProcess) setUp() (err error) {
 	s := &in.Setup
 	if in.Listener, err = in.claimFile(s.Listener); err != nil {
 		return err
@@ -77,7 +77,7 @@ func (in *Inside) setUp() (err error) {
 }
 
 // claimFile returns one of the received files, which the caller then owns.
-func (in *Inside) claimFile(i int) (*os.File, error) {
+func (in *InitProcess) claimFile(i int) (*os.File, error) {
 	if i < 0 || i >= len(in.files) || in.files[i] == nil {
 		return nil, fmt.Errorf("the setup names file %d, which was not sent", i)
 	}
@@ -87,7 +87,7 @@ func (in *Inside) claimFile(i int) (*os.File, error) {
 }
 
 // buildRoot builds the new root file system, and makes it the root of this process.
-func (in *Inside) buildRoot() error {
+func (in *InitProcess) buildRoot() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return os.NewSyscallError("making mounts private", err)
 	}
@@ -117,7 +117,7 @@ func (in *Inside) buildRoot() error {
 	for i := range in.Setup.Steps {
 		s := &in.Setup.Steps[i]
 		if err := b.runStep(s); err != nil {
-			return fmt.Errorf("%s /%s: %w", s.Do, s.Path, err)
+			return fmt.Errorf("%s /%s: %w", s.Action, s.Path, err)
 		}
 	}
 	if err := b.removeStaging(); err != nil {
@@ -173,9 +173,9 @@ func enableLoopback() error {
 	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, req)
 }
 
-// Drop waits until this process is in its control groups, makes them the roots of its cgroup
+// DropPrivileges waits until this process is in its control groups, makes them the roots of its cgroup
 // namespace, and drops every capability but those to keep, in all threads.
-func (in *Inside) Drop() error {
+func (in *InitProcess) DropPrivileges() error {
 	if err := fdpass.Send(in.conn, reply{}); err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (in *Inside) Drop() error {
 	// Nothing is inheritable from here, so nothing is ambient either.
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
-	for _, c := range in.Setup.Keep {
+	for _, c := range in.Setup.KeepCapabilities {
 		data[c/32].Effective |= 1 << (c % 32)
 		data[c/32].Permitted |= 1 << (c % 32)
 	}
@@ -207,7 +207,7 @@ func (in *Inside) Drop() error {
 
 // waitForWord waits for a byte from the creator of the sandbox. An error means that the creator has
 // exited.
-func (in *Inside) waitForWord(word byte) error {
+func (in *InitProcess) waitForWord(word byte) error {
 	var b [1]byte
 	if n, err := in.conn.Read(b[:]); n != 1 || b[0] != word {
 		return errors.Join(errors.New("the process that created the sandbox exited before it was complete"), err)
@@ -215,10 +215,10 @@ func (in *Inside) waitForWord(word byte) error {
 	return nil
 }
 
-// Ready reports that the sandbox can be used, calls meanwhile, and waits for the creator's word
+// ReportReady reports that the sandbox can be used, calls meanwhile, and waits for the creator's word
 // that the sandbox is complete. Until then this process exits if the creator does; afterwards it is
 // independent of the creator.
-func (in *Inside) Ready(meanwhile func() error) error {
+func (in *InitProcess) ReportReady(meanwhile func() error) error {
 	if _, _, e := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, 0, 0, 0, 0, 0); e != 0 {
 		return os.NewSyscallError("prctl", e)
 	}
@@ -234,8 +234,8 @@ func (in *Inside) Ready(meanwhile func() error) error {
 	return in.conn.Close()
 }
 
-// Failed reports the reason why the sandbox was not built. It does nothing without a connection.
-func (in *Inside) Failed(cause error) {
+// ReportFailure reports the reason why the sandbox was not built. It does nothing without a connection.
+func (in *InitProcess) ReportFailure(cause error) {
 	if in != nil && in.conn != nil {
 		_ = fdpass.Send(in.conn, reply{Error: strings.ToValidUTF8(cause.Error(), "?")}) // the reader also notices that this process exits
 	}

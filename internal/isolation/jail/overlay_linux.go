@@ -13,7 +13,7 @@ import (
 
 // mountOverlay returns a detached overlay mount of the layers of an image. Changes go to the
 // directory "upper" of private, which is already mounted.
-func (in *Inside) mountOverlay(private int) (int, error) {
+func (in *InitProcess) mountOverlay(private int) (int, error) {
 	var open []int
 	defer func() {
 		for _, fd := range open {

@@ -16,17 +16,17 @@ import (
 
 // Process is process 1 of a sandbox, as its creator sees it.
 type Process struct {
-	PID  int
-	FD   *os.File // pidfd
-	In   bool     // it was started in all its control groups
-	conn *net.UnixConn
+	PID       int
+	FD        *os.File // pidfd
+	InCgroups bool     // it was started in all its control groups
+	conn      *net.UnixConn
 }
 
-// Setup sends the setup to the process, and waits until it is ready to serve. At the same time it
+// SendSetup sends the setup to the process, and waits until it is ready to serve. At the same time it
 // calls joined, if not nil, which moves the process into its control groups: no code of the sandbox
 // runs before joined has returned. When ctx is done, the connection is closed, and the error is the
 // cause.
-func (p *Process) Setup(ctx context.Context, s *Setup, files []*os.File, joined func() error) error {
+func (p *Process) SendSetup(ctx context.Context, s *Setup, files []*os.File, joined func() error) error {
 	stop := context.AfterFunc(ctx, func() { _ = p.conn.Close() }) // the error is the context's
 	defer stop()
 	err := fdpass.Send(p.conn, s, files...)
@@ -67,20 +67,20 @@ func (p *Process) readReply() error {
 	return nil
 }
 
-// Keep lets the process outlive the spawner, and releases the handle.
-func (p *Process) Keep() error {
+// Detach lets the process outlive the spawner, and releases the handle.
+func (p *Process) Detach() error {
 	_, err := p.conn.Write([]byte{wordKeep})
 	return errors.Join(err, p.conn.Close(), p.FD.Close())
 }
 
 // Kill kills the process, and with it all others of its PID namespace, and releases the handle.
 func (p *Process) Kill() error {
-	err := Kill(p.FD)
+	err := KillProcess(p.FD)
 	return errors.Join(err, p.conn.Close(), p.FD.Close())
 }
 
-// Kill kills the process of a pidfd, and waits until it has exited.
-func Kill(pidfd *os.File) error {
+// KillProcess kills the process of a pidfd, and waits until it has exited.
+func KillProcess(pidfd *os.File) error {
 	fd := int(pidfd.Fd())
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return os.NewSyscallError("pidfd_send_signal", err)
@@ -98,9 +98,9 @@ func waitForExit(pidfd int) error {
 	}
 }
 
-// Find returns the pidfd of a process if its start time, in the unit of StartTime, is the given
+// FindProcess returns the pidfd of a process if its start time, in the unit of StartTime, is the given
 // one; otherwise an error that matches os.ErrNotExist.
-func Find(pid int, start uint64) (*os.File, error) {
+func FindProcess(pid int, start uint64) (*os.File, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {

@@ -2,23 +2,23 @@ package jail
 
 import "encoding/json"
 
-// Birth describes how process 1 of a sandbox is started.
-type Birth struct {
+// StartConfig describes how process 1 of a sandbox is started.
+type StartConfig struct {
 	UIDs []IDs `json:"uids"`
 	GIDs []IDs `json:"gids"`
 	UID  int   `json:"uid"` // inside the namespace, of process 1 during its setup
 	GID  int   `json:"gid"`
 
-	// Groups lets process 1 drop the supplementary groups of its creator, which must be privileged.
-	Groups bool `json:"groups,omitempty"`
+	// DropGroups lets process 1 drop the supplementary groups of its creator, which must be privileged.
+	DropGroups bool `json:"groups,omitempty"`
 
 	// Enter names the task files of the version 1 control groups that process 1 starts in; Leave
 	// names those of the groups to which the spawner's thread returns.
 	Enter []string `json:"enter,omitempty"`
 	Leave []string `json:"leave,omitempty"`
 
-	// Bare creates a user namespace only.
-	Bare bool `json:"bare,omitempty"`
+	// UserNamespaceOnly creates a user namespace only.
+	UserNamespaceOnly bool `json:"bare,omitempty"`
 }
 
 // IDs maps user or group numbers.
@@ -30,15 +30,15 @@ type IDs struct {
 
 // Setup describes the namespaces that process 1 builds before it serves.
 type Setup struct {
-	Hostname string   `json:"hostname"`
-	Root     Source   `json:"root"`             // becomes /
-	Layers   []Source `json:"layers,omitempty"` // of an image, the topmost first; Root then holds the changes
-	Steps    []Step   `json:"steps"`            // performed in order
-	Limits   []Limit  `json:"limits,omitempty"`
-	Keep     []int    `json:"keep,omitempty"`  // capabilities that process 1 keeps
-	Listener int      `json:"listener"`        // index of the socket on which the guest agent accepts connections
-	Cgroup   int      `json:"cgroup"`          // index of a cgroup v2 directory for commands; negative: none
-	Gated    bool     `json:"gated,omitempty"` // connections must be redirected to the egress proxy, or the setup fails
+	Hostname         string   `json:"hostname"`
+	Root             Source   `json:"root"`             // becomes /
+	Layers           []Source `json:"layers,omitempty"` // of an image, the topmost first; Root then holds the changes
+	Steps            []Step   `json:"steps"`            // performed in order
+	Limits           []Limit  `json:"limits,omitempty"`
+	KeepCapabilities []int    `json:"keep,omitempty"`  // capabilities that process 1 keeps
+	Listener         int      `json:"listener"`        // index of the socket on which the guest agent accepts connections
+	Cgroup           int      `json:"cgroup"`          // index of a cgroup v2 directory for commands; negative: none
+	Egress           bool     `json:"gated,omitempty"` // connections must be redirected to the egress proxy, or the setup fails
 
 	Guest json.RawMessage `json:"guest"` // the guest agent's own configuration
 }
@@ -57,31 +57,31 @@ type Action string
 
 // The actions.
 const (
-	MakeDir  Action = "directory" // Path, and its parents
-	MakeLink Action = "link"      // Path is a symbolic link to Text
-	Tree     Action = "mount"     // Source at Path
-	Tmpfs    Action = "tmpfs"     // an empty file system on Path
-	Device   Action = "device"    // the host's device with the same Path
-	Devpts   Action = "devpts"    // a new terminal file system at Path
-	Proc     Action = "proc"      // of the new PID namespace at Path
-	Mask     Action = "mask"      // Path is hidden, if it exists
-	Freeze   Action = "freeze"    // Path becomes read-only, if it exists
-	Own      Action = "file"      // Text appears as the content of Path
-	Seal     Action = "seal"      // the mount at Path becomes read-only
-	Write    Action = "setting"   // Text is written to Path, if it exists
+	MakeDir         Action = "directory" // Path, and its parents
+	MakeLink        Action = "link"      // Path is a symbolic link to Text
+	BindTree        Action = "mount"     // Source at Path
+	Tmpfs           Action = "tmpfs"     // an empty file system on Path
+	Device          Action = "device"    // the host's device with the same Path
+	Devpts          Action = "devpts"    // a new terminal file system at Path
+	Proc            Action = "proc"      // of the new PID namespace at Path
+	Mask            Action = "mask"      // Path is hidden, if it exists
+	MakeReadOnly    Action = "freeze"    // Path becomes read-only, if it exists
+	FileContent     Action = "file"      // Text appears as the content of Path
+	RemountReadOnly Action = "seal"      // the mount at Path becomes read-only
+	Write           Action = "setting"   // Text is written to Path, if it exists
 )
 
 // Step is one step of building the root file system. Path is relative to the root.
 type Step struct {
-	Do   Action `json:"do"`
-	Path string `json:"path"`
-	Text string `json:"text,omitempty"`
+	Action Action `json:"do"`
+	Path   string `json:"path"`
+	Text   string `json:"text,omitempty"`
 
 	Source Source `json:"source,omitzero"`
 
-	ReadOnly bool `json:"read_only,omitempty"`
-	NoExec   bool `json:"no_exec,omitempty"`
-	Deep     bool `json:"deep,omitempty"` // the mounts below the source are included
+	ReadOnly  bool `json:"read_only,omitempty"`
+	NoExec    bool `json:"no_exec,omitempty"`
+	Recursive bool `json:"deep,omitempty"` // the mounts below the source are included
 
 	Size int64  `json:"size,omitempty"` // bytes of a tmpfs; 0: the kernel's default
 	Mode uint32 `json:"mode,omitempty"`

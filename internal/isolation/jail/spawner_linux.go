@@ -60,7 +60,7 @@ func (s *Spawner) Close() error {
 // Start starts process 1 of a sandbox, whose standard error is log. If cgroup is not nil, it is the
 // directory of a version 2 group for the process to start in, if the kernel supports that: see
 // Process.In.
-func (s *Spawner) Start(ctx context.Context, b Birth, log, cgroup *os.File) (*Process, error) {
+func (s *Spawner) Start(ctx context.Context, b StartConfig, log, cgroup *os.File) (*Process, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (s *Spawner) Start(ctx context.Context, b Birth, log, cgroup *os.File) (*Pr
 	return p, nil
 }
 
-func (s *Spawner) requestStart(b Birth, files []*os.File) (*Process, error) {
+func (s *Spawner) requestStart(b StartConfig, files []*os.File) (*Process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := fdpass.Send(s.conn, b, files...); err != nil {
@@ -101,12 +101,12 @@ func (s *Spawner) requestStart(b Birth, files []*os.File) (*Process, error) {
 		}
 		return nil, err
 	}
-	return &Process{PID: a.PID, FD: got[0], In: a.In}, nil
+	return &Process{PID: a.PID, FD: got[0], InCgroups: a.In}, nil
 }
 
-// Spawn is the main loop of the spawner: it starts a process for each Birth it receives, until the
+// RunSpawner is the main loop of the spawner: it starts a process for each Birth it receives, until the
 // socket is closed.
-func Spawn(socket *os.File) error {
+func RunSpawner(socket *os.File) error {
 	conn, err := fdpass.Conn(socket)
 	if err != nil {
 		return err
@@ -128,7 +128,7 @@ func Spawn(socket *os.File) error {
 		return err
 	}
 	for {
-		var b Birth
+		var b StartConfig
 		files, err := fdpass.Receive(conn, &b)
 		if err != nil {
 			return nil //nolint:nilerr // the requesting process has exited
@@ -148,7 +148,7 @@ func Spawn(socket *os.File) error {
 }
 
 // startInit starts one process 1, and returns its pidfd; -1 if there is none.
-func startInit(b *Birth, null *os.File, files []*os.File) (startReply, int) {
+func startInit(b *StartConfig, null *os.File, files []*os.File) (startReply, int) {
 	if len(files) < 2 || len(files) > 3 {
 		return startReply{Error: "a start request needs a socket and a log file"}, -1
 	}
@@ -157,15 +157,15 @@ func startInit(b *Birth, null *os.File, files []*os.File) (startReply, int) {
 		Cloneflags:                 unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
 		UidMappings:                convertIDs(b.UIDs),
 		GidMappings:                convertIDs(b.GIDs),
-		GidMappingsEnableSetgroups: b.Groups,
+		GidMappingsEnableSetgroups: b.DropGroups,
 		Pdeathsig:                  syscall.SIGKILL,
 		PidFD:                      &fd,
 		Setsid:                     true,
 	}
 	switch {
-	case b.Bare:
+	case b.UserNamespaceOnly:
 		sys.Cloneflags = unix.CLONE_NEWUSER
-	case b.Groups:
+	case b.DropGroups:
 		sys.Credential = &syscall.Credential{Uid: uint32(b.UID), Gid: uint32(b.GID)}
 	default:
 		sys.AmbientCaps = setupCapabilities()

@@ -15,7 +15,7 @@ import (
 func requireDisks(t *testing.T) {
 	t.Helper()
 	testenv.Real(t, "namespace")
-	if err := Missing(); err != nil {
+	if err := CheckSupport(); err != nil {
 		testenv.Skip(t, "namespace", "%v", err)
 	}
 }
@@ -27,7 +27,7 @@ func TestSize(t *testing.T) {
 		{Bytes: 1 << 20}, {Bytes: 4 << 20}, {Bytes: 64 << 20, Files: 1000}, {Bytes: 128 << 20}, {Bytes: 1 << 30}, {Bytes: 100 << 30}, {Files: 1000}, {Bytes: 10 << 30, Files: 100_000},
 	} {
 		name := filepath.Join(t.TempDir(), "image")
-		if err := Make(t.Context(), name, s, 1000); err != nil {
+		if err := Create(t.Context(), name, s, 1000); err != nil {
 			t.Fatal(err)
 		}
 		m, err := Mount(t.Context(), name)
@@ -76,7 +76,7 @@ func TestSize(t *testing.T) {
 func TestRepair(t *testing.T) {
 	requireDisks(t)
 	name := filepath.Join(t.TempDir(), "image")
-	if err := Make(t.Context(), name, Size{Bytes: 4 << 20}, 0); err != nil {
+	if err := Create(t.Context(), name, Size{Bytes: 4 << 20}, 0); err != nil {
 		t.Fatal(err)
 	}
 	m, err := Mount(t.Context(), name)

@@ -96,8 +96,8 @@ func isPower(n, of int64) bool {
 // features are the features of the file system, independent of mke2fs.conf.
 const features = "none,ext_attr,dir_index,filetype,extent,64bit,flex_bg,sparse_super,large_file,huge_file,dir_nlink,extra_isize,metadata_csum"
 
-// Make makes an empty file system in a new file. Its root directory belongs to owner.
-func Make(ctx context.Context, name string, size Size, owner int) (err error) {
+// Create makes an empty file system in a new file. Its root directory belongs to owner.
+func Create(ctx context.Context, name string, size Size, owner int) (err error) {
 	l, err := size.computeLayout()
 	if err != nil {
 		return err
@@ -153,8 +153,8 @@ func findProgram(name string) (string, error) {
 	return p, nil
 }
 
-// Missing returns the reason why no file system can be made on this host; nil if one can.
-func Missing() error {
+// CheckSupport returns the reason why no file system can be made on this host; nil if one can.
+func CheckSupport() error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("%w: only root can mount a file system for a sandbox's files", atoll.ErrUnsupported)
 	}

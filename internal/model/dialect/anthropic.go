@@ -105,7 +105,7 @@ func (d anthropic) ReadRequest(_ *http.Request, body []byte) (*Request, error) {
 
 func (anthropic) readOptions(q *Request, in *anthropicRequest) {
 	if c := in.ToolChoice; c != nil {
-		q.Serial = c.Serial
+		q.SingleTool = c.Serial
 		switch c.Type {
 		case "any":
 			q.ToolChoice = "required"
@@ -116,7 +116,7 @@ func (anthropic) readOptions(q *Request, in *anthropicRequest) {
 		}
 	}
 	if t := in.Thinking; t != nil && t.Type == "enabled" {
-		q.Think = t.Budget
+		q.ThinkTokens = t.Budget
 	}
 	format := in.OutputFormat
 	if c := in.OutputConfig; c != nil {
@@ -211,7 +211,7 @@ func (d anthropic) readPart(b *anthropicBlock) (Part, bool, error) {
 const redactedPrefix = "redacted:"
 
 func (d anthropic) readSource(b *anthropicBlock) (Part, bool, error) {
-	p := Part{Type: FilePart, Media: b.Source.MediaType, Name: b.Title, URL: b.Source.URL}
+	p := Part{Type: FilePart, MediaType: b.Source.MediaType, Name: b.Title, URL: b.Source.URL}
 	if b.Type == "image" {
 		p.Type = ImagePart
 	}
@@ -223,13 +223,13 @@ func (d anthropic) readSource(b *anthropicBlock) (Part, bool, error) {
 		}
 		p.Data = data
 	case "text":
-		p.Data, p.Media = []byte(b.Source.Data), "text/plain"
+		p.Data, p.MediaType = []byte(b.Source.Data), "text/plain"
 	case "content":
 		parts, err := d.readBlocks("source.content", b.Source.Content)
 		if err != nil {
 			return p, false, err
 		}
-		p.Data, p.Media = []byte(textOf(parts)), "text/plain"
+		p.Data, p.MediaType = []byte(textOf(parts)), "text/plain"
 	case "url":
 	default:
 		return p, false, nil // a file that the API stores
@@ -297,7 +297,7 @@ func (anthropic) writeTools(body object, q *Request) {
 	choice := object{}
 	switch q.ToolChoice {
 	case "":
-		if q.Serial {
+		if q.SingleTool {
 			choice["type"] = "auto"
 		}
 	case "none":
@@ -310,7 +310,7 @@ func (anthropic) writeTools(body object, q *Request) {
 	if len(choice) == 0 {
 		return
 	}
-	if q.Serial && q.ToolChoice != "none" {
+	if q.SingleTool && q.ToolChoice != "none" {
 		choice["disable_parallel_tool_use"] = true
 	}
 	body["tool_choice"] = choice
@@ -326,8 +326,8 @@ const (
 
 // thinkingTokens returns the tokens of a request for thinking.
 func thinkingTokens(q *Request) int {
-	if q.Think > 0 {
-		return q.Think
+	if q.ThinkTokens > 0 {
+		return q.ThinkTokens
 	}
 	switch q.Effort {
 	case "", "none", "minimal":
@@ -467,11 +467,11 @@ func (d anthropic) encodeBlock(p Part) object {
 }
 
 func (anthropic) encodeImage(p Part) object {
-	source := object{"type": "base64", "media_type": imageType(p.Media, p.Data), "data": encode64(p.Data)}
+	source := object{"type": "base64", "media_type": imageType(p.MediaType, p.Data), "data": encode64(p.Data)}
 	switch {
 	case p.URL != "":
 		source = object{"type": "url", "url": p.URL}
-	case p.Type == FilePart && p.Media != "application/pdf":
+	case p.Type == FilePart && p.MediaType != "application/pdf":
 		source = object{"type": "text", "media_type": "text/plain", "data": strings.ToValidUTF8(string(p.Data), "\uFFFD")}
 	}
 	if p.Type == ImagePart {

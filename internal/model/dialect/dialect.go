@@ -44,10 +44,10 @@ type Request struct {
 	TopP         *float64
 	Stop         []string
 	Stream       bool
-	Think        int             // tokens for thinking; 0: not set
+	ThinkTokens  int             // tokens for thinking; 0: not set
 	Effort       string          // of thinking: "low", "medium", "high"…
 	TopK         int             // 0: not set
-	Serial       bool            // at most one tool call in an answer
+	SingleTool   bool            // at most one tool call in an answer
 	Schema       json.RawMessage // of the answer; nil: none
 	User         string          // end user's name
 	IncludeUsage bool            // OpenAI: a stream ends with its usage
@@ -64,11 +64,11 @@ type Message struct {
 type Part struct {
 	Type PartType
 
-	Text  string // Text, Thinking
-	Media string // Image, File: its media type
-	Data  []byte // Image, File
-	URL   string // Image, File, instead of Data
-	Name  string // File; ToolUse: the tool
+	Text      string // Text, Thinking
+	MediaType string // Image, File: its media type
+	Data      []byte // Image, File
+	URL       string // Image, File, instead of Data
+	Name      string // File; ToolUse: the tool
 
 	ID     string          // ToolUse, ToolResult: of the call
 	Input  json.RawMessage // ToolUse: a JSON object
@@ -99,8 +99,8 @@ type Tool struct {
 	Name        string
 	Description string
 	Schema      json.RawMessage // of its input
-	Space       string          // Responses: namespace of the name
-	Free        bool            // Responses: its input is a text, here {"input": text}
+	Namespace   string          // Responses: namespace of the name
+	FreeText    bool            // Responses: its input is a text, here {"input": text}
 }
 
 // Stop is the reason why a model stopped.
@@ -158,10 +158,10 @@ const (
 
 // Error is an error of a model API.
 type Error struct {
-	Status  int    // HTTP status
-	Code    string // "authentication", "permission", "invalid_request", "not_found", "rate_limit", "overloaded", "budget", "internal", "timeout"
-	Message string
-	Retry   int // seconds until a retry; 0: unknown
+	Status     int    // HTTP status
+	Code       string // "authentication", "permission", "invalid_request", "not_found", "rate_limit", "overloaded", "budget", "internal", "timeout"
+	Message    string
+	RetryAfter int // seconds until a retry; 0: unknown
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("model: %d %s: %s", e.Status, e.Code, e.Message) }

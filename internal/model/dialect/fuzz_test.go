@@ -58,9 +58,9 @@ func FuzzAnswers(f *testing.F) {
 				tellAll(t, a)
 			}
 			m := Meter{API: n}
-			m.Event([]byte(text))
-			m.Whole([]byte(text))
-			if m.Text < 0 || m.Usage.Output < 0 || m.Usage.Input < 0 {
+			m.ReadEvent([]byte(text))
+			m.ReadResponse([]byte(text))
+			if m.TextBytes < 0 || m.Usage.Output < 0 || m.Usage.Input < 0 {
 				t.Errorf("%s: %+v", n, m)
 			}
 			ReadError(&http.Response{StatusCode: 500, Body: io.NopCloser(strings.NewReader(text))})
@@ -108,7 +108,7 @@ func FuzzRequests(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			Estimate(q)
+			EstimateRequest(q)
 			fitted, _ := FitToolNames(q)
 			for _, to := range everyDialect {
 				out, err := dialectOf(t, to).NewRequest("https://x", "k", fitted)

@@ -99,7 +99,7 @@ func (d gemini) ReadRequest(r *http.Request, body []byte) (*Request, error) {
 	q := &Request{Temperature: c.Temperature, TopP: c.TopP, TopK: int(c.TopK), MaxTokens: c.MaxTokens, Stop: c.Stop}
 	q.Model, q.Stream = geminiPath(r)
 	if t := c.Thinking; t != nil {
-		q.Think, q.Effort = max(t.Budget, 0), strings.ToLower(t.Level)
+		q.ThinkTokens, q.Effort = max(t.Budget, 0), strings.ToLower(t.Level)
 	}
 	switch {
 	case !isAbsent(c.JSONSchema):
@@ -262,13 +262,13 @@ func (g *geminiScan) readPart(p *geminiPart) (Part, bool, error) {
 		if strings.HasPrefix(p.Inline.MIME, "image/") {
 			t = ImagePart
 		}
-		return Part{Type: t, Media: p.Inline.MIME, Data: data}, true, nil
+		return Part{Type: t, MediaType: p.Inline.MIME, Data: data}, true, nil
 	case p.File != nil:
 		t := FilePart
 		if strings.HasPrefix(p.File.MIME, "image/") {
 			t = ImagePart
 		}
-		return Part{Type: t, Media: p.File.MIME, URL: p.File.URI}, true, nil
+		return Part{Type: t, MediaType: p.File.MIME, URL: p.File.URI}, true, nil
 	case p.Thought:
 		return Part{Type: ThinkingPart, Text: p.Text, Signature: signature}, true, nil
 	}
@@ -474,15 +474,15 @@ func (d gemini) encodePart(p Part, names map[string]string, model string) object
 
 func mediaOf(p Part) string {
 	if p.Type == ImagePart {
-		if p.URL != "" && p.Media == "" {
+		if p.URL != "" && p.MediaType == "" {
 			return "image/jpeg"
 		}
-		return imageType(p.Media, p.Data)
+		return imageType(p.MediaType, p.Data)
 	}
-	if p.Media == "" {
+	if p.MediaType == "" {
 		return "application/pdf"
 	}
-	return p.Media
+	return p.MediaType
 }
 
 // isList reports whether a stream is a JSON list, as it is without alt=sse.

@@ -97,7 +97,7 @@ func (d openai) ReadRequest(_ *http.Request, body []byte) (*Request, error) {
 	}
 	q := &Request{
 		Model: in.Model, MaxTokens: in.MaxTokens, Temperature: in.Temperature, TopP: in.TopP, TopK: in.TopK, Stream: in.Stream,
-		Effort: in.Effort, User: in.User, Metadata: in.Metadata, Serial: in.Parallel != nil && !*in.Parallel,
+		Effort: in.Effort, User: in.User, Metadata: in.Metadata, SingleTool: in.Parallel != nil && !*in.Parallel,
 		IncludeUsage: in.StreamOptions != nil && in.StreamOptions.Usage,
 	}
 	if in.MaxCompletion > 0 {
@@ -303,14 +303,14 @@ func (openai) readParts(raw json.RawMessage) ([]Part, error) {
 // partOfURL returns an image or a file at a URL, or in a data URL.
 func partOfURL(t PartType, u string) (Part, error) {
 	if media, data, ok := dataURL(u); ok {
-		return Part{Type: t, Media: media, Data: data}, nil
+		return Part{Type: t, MediaType: media, Data: data}, nil
 	}
 	if p, err := url.Parse(u); err == nil && (p.Scheme == "http" || p.Scheme == "https") {
 		return Part{Type: t, URL: u}, nil
 	}
 	if t == FilePart {
 		if b, err := decode64(u); err == nil {
-			return Part{Type: t, Media: "application/pdf", Data: b}, nil
+			return Part{Type: t, MediaType: "application/pdf", Data: b}, nil
 		}
 	}
 	return Part{}, fmt.Errorf("%w: it must be a URL of http or https, or a data URL", atoll.ErrInvalid)
@@ -372,11 +372,11 @@ func effortWord(q *Request) string {
 		return "high"
 	case q.Effort != "":
 		return q.Effort
-	case q.Think == 0:
+	case q.ThinkTokens == 0:
 		return ""
-	case q.Think <= lowThought:
+	case q.ThinkTokens <= lowThought:
 		return "low"
-	case q.Think <= someThought:
+	case q.ThinkTokens <= someThought:
 		return "medium"
 	}
 	return "high"
@@ -402,7 +402,7 @@ func (openai) encodeTools(body object, q *Request) {
 	default:
 		body["tool_choice"] = object{"type": "function", "function": object{"name": q.ToolChoice}}
 	}
-	if q.Serial {
+	if q.SingleTool {
 		body["parallel_tool_calls"] = false
 	}
 }
@@ -553,7 +553,7 @@ func openaiPart(p Part) object {
 	case ImagePart:
 		u := p.URL
 		if u == "" {
-			u = toDataURL(imageType(p.Media, p.Data), p.Data)
+			u = toDataURL(imageType(p.MediaType, p.Data), p.Data)
 		}
 		return object{"type": "image_url", "image_url": object{"url": u}}
 	case FilePart:
@@ -564,10 +564,10 @@ func openaiPart(p Part) object {
 		switch {
 		case p.URL != "":
 			return object{"type": "text", "text": "[" + name + ": " + p.URL + "]"}
-		case strings.HasPrefix(p.Media, "text/") || p.Media == "application/json":
+		case strings.HasPrefix(p.MediaType, "text/") || p.MediaType == "application/json":
 			return object{"type": "text", "text": name + ":\n" + strings.ToValidUTF8(string(p.Data), "\uFFFD")}
 		}
-		return object{"type": "file", "file": object{"filename": name, "file_data": toDataURL(p.Media, p.Data)}}
+		return object{"type": "file", "file": object{"filename": name, "file_data": toDataURL(p.MediaType, p.Data)}}
 	}
 	return nil
 }

@@ -87,7 +87,7 @@ func (d responses) ReadRequest(_ *http.Request, body []byte) (*Request, error) {
 	}
 	q := &Request{
 		Model: in.Model, MaxTokens: in.MaxTokens, Temperature: in.Temperature, TopP: in.TopP, Stream: in.Stream,
-		User: in.User, Metadata: in.Metadata, Serial: in.Parallel != nil && !*in.Parallel,
+		User: in.User, Metadata: in.Metadata, SingleTool: in.Parallel != nil && !*in.Parallel,
 	}
 	if in.Reasoning != nil {
 		q.Effort = in.Reasoning.Effort
@@ -115,11 +115,11 @@ func (d responses) ReadRequest(_ *http.Request, body []byte) (*Request, error) {
 // readTools adds the tools that a client runs, with the names of their namespaces.
 func (d responses) readTools(q *Request, space string, list []responsesTool) {
 	for _, t := range list {
-		tool := Tool{Name: qualifiedName(space, t.Name), Description: t.Description, Schema: schemaOrDefault(t.Parameters), Space: space}
+		tool := Tool{Name: qualifiedName(space, t.Name), Description: t.Description, Schema: schemaOrDefault(t.Parameters), Namespace: space}
 		switch t.Type {
 		case "function", "":
 		case "custom":
-			tool.Free, tool.Schema = true, freeSchema
+			tool.FreeText, tool.Schema = true, freeSchema
 			if t.Format.Definition != "" {
 				tool.Description += "\n\nThe input is a text of this grammar:\n" + t.Format.Definition
 			}
@@ -328,7 +328,7 @@ func (responses) writeTools(body object, q *Request) {
 	default:
 		body["tool_choice"] = object{"type": "function", "name": q.ToolChoice}
 	}
-	if q.Serial {
+	if q.SingleTool {
 		body["parallel_tool_calls"] = false
 	}
 }
@@ -410,7 +410,7 @@ func (responses) writePart(role Role, p Part) object {
 	case ImagePart:
 		u := p.URL
 		if u == "" {
-			u = toDataURL(imageType(p.Media, p.Data), p.Data)
+			u = toDataURL(imageType(p.MediaType, p.Data), p.Data)
 		}
 		return object{"type": "input_image", "image_url": u}
 	case FilePart:
@@ -424,7 +424,7 @@ func (responses) writePart(role Role, p Part) object {
 		if name == "" {
 			name = "file"
 		}
-		return object{"type": "input_file", "filename": name, "file_data": toDataURL(p.Media, p.Data)}
+		return object{"type": "input_file", "filename": name, "file_data": toDataURL(p.MediaType, p.Data)}
 	}
 	return nil
 }

@@ -250,10 +250,10 @@ func callItem(q *Request, id, status string, p Part) object {
 		if t.Name != p.Name {
 			continue
 		}
-		if t.Space != "" {
-			it["name"], it["namespace"] = p.Name[len(t.Space)+len("__"):], t.Space
+		if t.Namespace != "" {
+			it["name"], it["namespace"] = p.Name[len(t.Namespace)+len("__"):], t.Namespace
 		}
-		if t.Free {
+		if t.FreeText {
 			delete(it, "arguments")
 			it["type"], it["input"] = "custom_tool_call", freeText(p.Input)
 		}
@@ -276,7 +276,7 @@ func freeText(in json.RawMessage) string {
 func (responses) encodeDocument(q *Request, id, model, status string, at int64) object {
 	return object{
 		"id": id, "object": "response", "created_at": at, "status": status, "model": model, "output": []any{}, "error": nil,
-		"incomplete_details": nil, "instructions": nil, "metadata": object{}, "parallel_tool_calls": !q.Serial, "temperature": q.Temperature,
+		"incomplete_details": nil, "instructions": nil, "metadata": object{}, "parallel_tool_calls": !q.SingleTool, "temperature": q.Temperature,
 		"top_p": q.TopP, "tool_choice": "auto", "tools": []any{}, "usage": nil, "store": false,
 	}
 }
@@ -458,7 +458,7 @@ func (o *responsesWriter) endThinking(signature string) error {
 func (o *responsesWriter) isFreeText() bool {
 	for _, t := range o.q.Tools {
 		if t.Name == o.open.Name {
-			return t.Free
+			return t.FreeText
 		}
 	}
 	return false

@@ -37,7 +37,7 @@ var (
 		if rapid.Bool().Draw(t, "url") {
 			return Part{Type: ImagePart, URL: "https://x.example/" + aName.Draw(t, "path")}
 		}
-		return Part{Type: ImagePart, Media: "image/png", Data: rapid.SliceOfN(rapid.Byte(), 1, 20).Draw(t, "data")}
+		return Part{Type: ImagePart, MediaType: "image/png", Data: rapid.SliceOfN(rapid.Byte(), 1, 20).Draw(t, "data")}
 	})
 )
 
@@ -133,7 +133,7 @@ func normalize(q *Request, n Name) *Request {
 				p.ID = id
 			}
 			if p.Type == ImagePart && p.URL != "" {
-				p.Media = ""
+				p.MediaType = ""
 			}
 			parts = append(parts, p)
 		}

@@ -162,7 +162,7 @@ func ReadError(r *http.Response) *Error {
 	b, _ := io.ReadAll(io.LimitReader(r.Body, maxError)) // a part is enough
 	e := &Error{Status: r.StatusCode, Code: codeOf(r.StatusCode), Message: http.StatusText(r.StatusCode)}
 	if n, err := strconv.Atoi(r.Header.Get("Retry-After")); err == nil && n > 0 {
-		e.Retry = n
+		e.RetryAfter = n
 	}
 	readError(b, e)
 	return e
@@ -272,8 +272,8 @@ func statusOf(code string) int {
 
 // statusAndRetry returns the status of an error, and sets the header Retry-After.
 func (e *Error) statusAndRetry(w http.ResponseWriter) int {
-	if e.Retry > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(e.Retry))
+	if e.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(e.RetryAfter))
 	}
 	if e.Status < 400 || e.Status > 599 {
 		return statusOf(e.Code)

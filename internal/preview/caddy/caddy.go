@@ -44,9 +44,9 @@ type Provider struct {
 	Server string
 	// Port is the port that browsers connect to.
 	Port int
-	// Only selects a server that is the only one, whatever port it
+	// SoleServer selects a server that is the only one, whatever port it
 	// listens on, for a Caddy behind another proxy.
-	Only bool
+	SoleServer bool
 	// Upstream is the address of the proxy as Caddy reaches it; the proxy must have Front set.
 	Upstream proxy.Upstream
 
@@ -188,7 +188,7 @@ func (p *Provider) chooseServer(servers map[string]webServer) (string, error) {
 	var all, fit []string
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		all = append(all, name+" ("+strings.Join(servers[name].Listen, " ")+")")
-		if p.Server == name || p.Server == "" && (servers[name].listensOn(p.Port) || p.Only && len(servers) == 1) {
+		if p.Server == name || p.Server == "" && (servers[name].listensOn(p.Port) || p.SoleServer && len(servers) == 1) {
 			fit = append(fit, name)
 		}
 	}

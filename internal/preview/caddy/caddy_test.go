@@ -190,7 +190,7 @@ func TestAmbiguousServerIsRefused(t *testing.T) {
 	if err := p.Publish(t.Context(), routes); !errors.Is(err, atoll.ErrInvalid) {
 		t.Errorf("two servers, none on the port: %v", err)
 	}
-	p.Only = true
+	p.SoleServer = true
 	if err := p.Publish(t.Context(), routes); !errors.Is(err, atoll.ErrInvalid) || !strings.Contains(err.Error(), fmt.Sprintf("a (127.0.0.1:%d), b (127.0.0.1:%d)", a, b)) {
 		t.Errorf("neither is the only one: %v", err)
 	}
@@ -288,7 +288,7 @@ func TestCaddyAcceptsExport(t *testing.T) {
 type island struct{ at string }
 
 func (island) ID() string                                  { return "s1" }
-func (island) Main() int                                   { return 3000 }
+func (island) MainPort() int                               { return 3000 }
 func (island) State(context.Context) (atoll.State, error)  { return atoll.Running, nil }
 func (island) Ports(context.Context) ([]atoll.Port, error) { return nil, nil }
 func (s island) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -326,12 +326,12 @@ func TestCaddyInFront(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy.Proxy{Finder: island{backend.Listener.Addr().String()}, Names: proxy.Names{Domains: []string{"sandbox.example.com"}}, Front: true}
+	p := &proxy.Proxy{Finder: island{backend.Listener.Addr().String()}, Names: proxy.Names{Domains: []string{"sandbox.example.com"}}, BehindProxy: true}
 	defer p.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
-	go func() { done <- p.Serve(ctx, l, proxy.ServeOptions{Open: true}) }()
-	c := &caddy.Provider{Admin: admin, ID: "atoll", Upstream: proxy.Upstream(socket), Only: true}
+	go func() { done <- p.Serve(ctx, l, proxy.ServeOptions{Public: true}) }()
+	c := &caddy.Provider{Admin: admin, ID: "atoll", Upstream: proxy.Upstream(socket), SoleServer: true}
 	if err := c.Publish(t.Context(), []proxy.Route{{Host: "*.sandbox.example.com"}}); err != nil {
 		t.Fatal(err)
 	}

@@ -358,11 +358,11 @@ func TestParseReach(t *testing.T) {
 	}{
 		{"", "", None},
 		{"hosts: files dns\n", ".local\n", None},
-		{"# hosts: mdns4\nhosts:\tfiles mdns4_minimal [NOTFOUND=return] dns\n", "", Two},
-		{"hosts: files mdns4_minimal [NOTFOUND=return] dns", ".local", Two},
-		{"hosts: files mdns4 dns", "", Two},
-		{"hosts: files mdns4 dns", "# all of it\n.local. # and no more\n", All},
-		{"hosts: files mdns4_minimal [NOTFOUND=return] dns mdns", "*", All},
+		{"# hosts: mdns4\nhosts:\tfiles mdns4_minimal [NOTFOUND=return] dns\n", "", TwoLabels},
+		{"hosts: files mdns4_minimal [NOTFOUND=return] dns", ".local", TwoLabels},
+		{"hosts: files mdns4 dns", "", TwoLabels},
+		{"hosts: files mdns4 dns", "# all of it\n.local. # and no more\n", AnyLabels},
+		{"hosts: files mdns4_minimal [NOTFOUND=return] dns mdns", "*", AnyLabels},
 		{"hosts: files myhostname resolve [!UNAVAIL=return] dns", "", Resolved},
 		{"passwd: mdns4", ".local", None},
 	} {

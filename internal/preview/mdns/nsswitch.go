@@ -7,10 +7,10 @@ type Reach int
 
 // The values of Reach.
 const (
-	None     Reach = iota // no names
-	Two                   // those of two labels
-	Resolved              // systemd-resolved is asked, which may ask the network
-	All                   // those of any number of labels
+	None      Reach = iota // no names
+	TwoLabels              // those of two labels
+	Resolved               // systemd-resolved is asked, which may ask the network
+	AnyLabels              // those of any number of labels
 )
 
 // ParseReach returns what programs on a Linux host can resolve, from the contents of its
@@ -36,11 +36,11 @@ func ParseReach(nsswitch, allow string) Reach {
 			case "resolve":
 				reach = max(reach, Resolved)
 			case "mdns_minimal", "mdns4_minimal", "mdns6_minimal":
-				reach = max(reach, Two)
+				reach = max(reach, TwoLabels)
 			case "mdns", "mdns4", "mdns6":
-				reach = max(reach, Two)
+				reach = max(reach, TwoLabels)
 				if wide {
-					reach = All
+					reach = AnyLabels
 				}
 			}
 		}

@@ -107,11 +107,11 @@ func (a *Access) trackRequest(t ticket, end context.CancelFunc) (done func()) {
 
 // Grant is the permission in a link: all ports of one sandbox.
 type Grant struct {
-	Key     string    // name of the key that signs it
-	Project string    // as in host names
-	Sandbox string    // id: another sandbox of that name is not admitted
-	Open    time.Time // when the link expires
-	Until   time.Time // when the cookie of the link expires
+	Key           string    // name of the key that signs it
+	Project       string    // as in host names
+	Sandbox       string    // id: another sandbox of that name is not admitted
+	LinkExpires   time.Time // when the link expires
+	CookieExpires time.Time // when the cookie of the link expires
 }
 
 // ticket is the signed content of a token.
@@ -133,10 +133,10 @@ const (
 // the header Atoll-Access. An incomplete grant is ErrInvalid; a missing key
 // is ErrNotFound.
 func (a *Access) Sign(g Grant) (string, error) {
-	if !isLabel(g.Project) || g.Sandbox == "" || g.Key == "" || g.Open.IsZero() || g.Until.Before(g.Open) {
+	if !isLabel(g.Project) || g.Sandbox == "" || g.Key == "" || g.LinkExpires.IsZero() || g.CookieExpires.Before(g.LinkExpires) {
 		return "", fmt.Errorf("%w: access to %q: a key, the project, the sandbox and both times are needed", atoll.ErrInvalid, g.Project)
 	}
-	return a.signTicket(ticket{kindLink, g.Key, g.Project, g.Sandbox, g.Open.Unix(), g.Until.Unix()})
+	return a.signTicket(ticket{kindLink, g.Key, g.Project, g.Sandbox, g.LinkExpires.Unix(), g.CookieExpires.Unix()})
 }
 
 func (a *Access) signTicket(t ticket) (string, error) {

@@ -45,7 +45,7 @@ func newRing() (*ring, *proxy.Access) {
 }
 
 func (r *ring) grant() proxy.Grant {
-	return proxy.Grant{Key: "k1", Project: "web", Sandbox: "s1", Open: r.now().Add(10 * time.Minute), Until: r.now().Add(time.Hour)}
+	return proxy.Grant{Key: "k1", Project: "web", Sandbox: "s1", LinkExpires: r.now().Add(10 * time.Minute), CookieExpires: r.now().Add(time.Hour)}
 }
 
 func sign(t testing.TB, a *proxy.Access, g proxy.Grant) string {
@@ -101,7 +101,7 @@ func TestLinkIsExchangedForCookie(t *testing.T) {
 
 func TestSecureCookieBehindTLS(t *testing.T) {
 	r, a := newRing()
-	_, c := newProxy(t, &proxy.Proxy{Access: a, Front: true})
+	_, c := newProxy(t, &proxy.Proxy{Access: a, BehindProxy: true})
 	res, _ := get(t, c, "GET", "http://web.localhost/?"+proxy.AccessParam+"="+sign(t, a, r.grant()), "X-Forwarded-Proto: https")
 	cookies := res.Cookies()
 	if len(cookies) != 1 || cookies[0].Name != "__Host-atoll-access" || !cookies[0].Secure || !strings.HasPrefix(res.Header.Get("Location"), "https://web.localhost/") {
@@ -174,12 +174,12 @@ func TestAccessIsRefused(t *testing.T) {
 	if res, _ := get(t, c, "GET", "http://web.localhost/", "Atoll-Access: "+cookie); res.StatusCode != http.StatusUnauthorized {
 		t.Errorf("a cookie as a link: %s", res.Status)
 	}
-	for _, g := range []proxy.Grant{{}, {Key: "k1", Project: "web"}, {Key: "short", Project: "web", Sandbox: "s", Open: r.at, Until: r.at}} {
+	for _, g := range []proxy.Grant{{}, {Key: "k1", Project: "web"}, {Key: "short", Project: "web", Sandbox: "s", LinkExpires: r.at, CookieExpires: r.at}} {
 		if _, err := a.Sign(g); !errors.Is(err, atoll.ErrInvalid) {
 			t.Errorf("Sign(%+v): %v", g, err)
 		}
 	}
-	if _, err := a.Sign(proxy.Grant{Key: "none", Project: "web", Sandbox: "s", Open: r.at, Until: r.at}); !errors.Is(err, atoll.ErrNotFound) {
+	if _, err := a.Sign(proxy.Grant{Key: "none", Project: "web", Sandbox: "s", LinkExpires: r.at, CookieExpires: r.at}); !errors.Is(err, atoll.ErrNotFound) {
 		t.Errorf("an unknown key: %v", err)
 	}
 }

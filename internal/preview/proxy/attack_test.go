@@ -332,7 +332,7 @@ func TestCutAnswer(t *testing.T) {
 // A port that never answers holds its own requests only, and lets go when the
 // client does.
 func TestSilentPort(t *testing.T) {
-	web, c := newProxy(t, &proxy.Proxy{Requests: 3})
+	web, c := newProxy(t, &proxy.Proxy{MaxRequests: 3})
 	began, gone := make(chan bool, 3), make(chan bool, 3)
 	web.open(80, liar(t, func(_ net.Conn, r *bufio.Reader) {
 		began <- true

@@ -122,11 +122,11 @@ func (p *Proxy) rewriteRequest(r *httputil.ProxyRequest) {
 		rewriteOrigin(r.Out.Header, tr.clientScheme+"://"+r.In.Host, "http://"+r.Out.Host)
 	}
 	cleanRequest(r.Out.Header)
-	if p.Front {
+	if p.BehindProxy {
 		r.Out.Header["X-Forwarded-For"] = r.In.Header["X-Forwarded-For"]
 	}
 	r.SetXForwarded()
-	if from := r.In.Header["X-Forwarded-For"]; p.Front && r.Out.Header["X-Forwarded-For"] == nil && from != nil {
+	if from := r.In.Header["X-Forwarded-For"]; p.BehindProxy && r.Out.Header["X-Forwarded-For"] == nil && from != nil {
 		r.Out.Header["X-Forwarded-For"] = from // a unix socket has no address to append
 	}
 	r.Out.Header.Set("X-Forwarded-Proto", tr.clientScheme)

@@ -90,10 +90,10 @@ func parseLabel(label string) Name {
 	return Name{Project: project, Port: int(port)}
 }
 
-// Host returns the host name of a port of a project; port 0 is the main one. A
+// HostName returns the host name of a port of a project; port 0 is the main one. A
 // project whose name itself looks like PORT-PROJECT gets the prefix "0-".
 // Names that can't be part of a host name are ErrInvalid: ids always can.
-func (n Names) Host(project string, port int) (string, error) {
+func (n Names) HostName(project string, port int) (string, error) {
 	return n.hostInDomain(n.effectiveDomains()[0], project, port)
 }
 

@@ -13,11 +13,11 @@ import (
 // maxPorts limits the ports of a sandbox that are tracked.
 const maxPorts = 1024
 
-// Follow calls f with the open ports of a target in the order they were opened, at once and
+// FollowPorts calls f with the open ports of a target in the order they were opened, at once and
 // after each change, until ctx is done or f returns an error, which it
 // returns. Ports that are already open at the start are in ascending order.
 // A target that is not an [atoll.Notifier] is ErrUnsupported, after the first call.
-func Follow(ctx context.Context, t Target, f func(ports []int) error) error {
+func FollowPorts(ctx context.Context, t Target, f func(ports []int) error) error {
 	n, ok := t.(atoll.Notifier)
 	if !ok {
 		list, err := t.Ports(ctx)
@@ -182,7 +182,7 @@ func (b *portTracker) trackPorts(t Target) *trackedPorts {
 // followPorts updates the tracked ports until the target sends no more notices.
 func (b *portTracker) followPorts(ctx context.Context, t Target, r *trackedPorts) {
 	ready := sync.OnceFunc(func() { close(r.ready) })
-	_ = Follow(ctx, t, func(ports []int) error { // the next request finds out why it ended
+	_ = FollowPorts(ctx, t, func(ports []int) error { // the next request finds out why it ended
 		r.set(ports, true)
 		ready()
 		return nil

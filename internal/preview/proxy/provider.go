@@ -98,7 +98,7 @@ func (p *Publisher) Add(ctx context.Context, project string, t Target) {
 // followProject updates the ports of one project until ctx is done.
 func (p *Publisher) followProject(ctx context.Context, project string, t Target, f *followedProject) {
 	for wait := retryFirst; ; wait = min(2*wait, retryLast) {
-		_ = Follow(ctx, t, func(ports []int) error { // the known ports stay after an error
+		_ = FollowPorts(ctx, t, func(ports []int) error { // the known ports stay after an error
 			wait = retryFirst
 			p.mu.Lock()
 			defer p.mu.Unlock()

@@ -30,14 +30,14 @@ type Proxy struct {
 	Access *Access
 	// Host selects the Host header that programs in the sandbox get.
 	Host HostMode
-	// Front means that requests come from a reverse proxy of the operator, whose
+	// BehindProxy means that requests come from a reverse proxy of the operator, whose
 	// X-Forwarded-For and X-Forwarded-Proto are trusted.
-	Front bool
+	BehindProxy bool
 	// DialTimeout limits connecting to a port; 0 is DefaultDialTimeout.
 	DialTimeout time.Duration
-	// Requests limits the requests and streams in flight to one sandbox;
+	// MaxRequests limits the requests and streams in flight to one sandbox;
 	// 0 is DefaultRequests.
-	Requests int
+	MaxRequests int
 	// Stall is how long a client may read none of the data that is pending for it
 	// before its connection is closed; 0 is DefaultStall. A stream without
 	// pending data may stay silent for any time.
@@ -168,7 +168,7 @@ func (p *Proxy) serveTarget(w *writer, r *http.Request, tr *routedRequest) {
 	}
 	defer leave()
 	if tr.port == 0 {
-		tr.port = tr.target.Main()
+		tr.port = tr.target.MainPort()
 	}
 	if tr.port == 0 {
 		var err error
@@ -182,7 +182,7 @@ func (p *Proxy) serveTarget(w *writer, r *http.Request, tr *routedRequest) {
 
 // beginRequest counts a request to a sandbox, and reports false if there are too many.
 func (p *Proxy) beginRequest(id string) (leave func(), ok bool) {
-	limit := p.Requests
+	limit := p.MaxRequests
 	if limit <= 0 {
 		limit = DefaultRequests
 	}
@@ -207,15 +207,15 @@ func (p *Proxy) beginRequest(id string) (leave func(), ok bool) {
 
 // clientScheme returns the scheme of the URL that the client sees.
 func (p *Proxy) clientScheme(r *http.Request) string {
-	if r.TLS != nil || p.Front && r.Header.Get("X-Forwarded-Proto") == "https" {
+	if r.TLS != nil || p.BehindProxy && r.Header.Get("X-Forwarded-Proto") == "https" {
 		return "https"
 	}
 	return "http"
 }
 
-// Quiet returns the time since the last request or stream to a sandbox ended;
+// IdleTime returns the time since the last request or stream to a sandbox ended;
 // 0 while one is in flight.
-func (p *Proxy) Quiet() time.Duration {
+func (p *Proxy) IdleTime() time.Duration {
 	p.initialize()
 	p.mu.Lock()
 	defer p.mu.Unlock()

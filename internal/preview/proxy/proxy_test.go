@@ -70,7 +70,7 @@ func FuzzNames(f *testing.F) {
 	f.Add("1-2-3", 65535)
 	f.Fuzz(func(t *testing.T, project string, port int) {
 		var n proxy.Names
-		host, err := n.Host(project, port)
+		host, err := n.HostName(project, port)
 		if err != nil {
 			return
 		}
@@ -444,7 +444,7 @@ func TestForwardedHeadersAreReplaced(t *testing.T) {
 	if h = ears(t, body); h.Header.Get("X-Forwarded-For") != "127.0.0.1" || h.Header.Get("X-Forwarded-Host") != "web.localhost" || h.Header.Get("X-Secret") != "" {
 		t.Errorf("named by Connection: %v", h.Header)
 	}
-	_, c = newProxy(t, &proxy.Proxy{Front: true})
+	_, c = newProxy(t, &proxy.Proxy{BehindProxy: true})
 	_, body = get(t, c, "GET", "http://web.localhost/", lies...)
 	if h = ears(t, body); h.Header.Get("X-Forwarded-For") != "1.2.3.4, 127.0.0.1" || h.Header.Get("X-Forwarded-Proto") != "https" || h.Header.Get("X-Forwarded-Host") != "web.localhost" {
 		t.Errorf("behind the operator's own: %v", h.Header)
@@ -452,7 +452,7 @@ func TestForwardedHeadersAreReplaced(t *testing.T) {
 }
 
 func TestFaults(t *testing.T) {
-	web, c := newProxy(t, &proxy.Proxy{Requests: 1})
+	web, c := newProxy(t, &proxy.Proxy{MaxRequests: 1})
 	ask := func(url string, fields ...string) (int, string, string) {
 		res, body := get(t, c, "GET", url, fields...)
 		return res.StatusCode, res.Header.Get("Atoll-Reason"), body
@@ -513,7 +513,7 @@ func TestPagesAreEscaped(t *testing.T) {
 }
 
 func TestRequestLimit(t *testing.T) {
-	web, c := newProxy(t, &proxy.Proxy{Requests: 2})
+	web, c := newProxy(t, &proxy.Proxy{MaxRequests: 2})
 	began, finish := make(chan bool), make(chan bool)
 	web.open(80, serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		began <- true
@@ -581,7 +581,7 @@ func TestServeRefusesOpenListener(t *testing.T) {
 	if err := p.Serve(t.Context(), listen("0.0.0.0:0"), proxy.ServeOptions{}); !errors.Is(err, atoll.ErrInvalid) {
 		t.Errorf("on all addresses, without links: %v", err)
 	}
-	front := &proxy.Proxy{Finder: sea{}, Front: true}
+	front := &proxy.Proxy{Finder: sea{}, BehindProxy: true}
 	defer front.Close()
 	if err := front.Serve(t.Context(), listen("127.0.0.1:0"), proxy.ServeOptions{}); !errors.Is(err, atoll.ErrInvalid) {
 		t.Errorf("behind another proxy, without links: %v", err)

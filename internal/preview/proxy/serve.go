@@ -30,10 +30,10 @@ const (
 type ServeOptions struct {
 	// TLS has the certificates; nil serves without.
 	TLS *tls.Config
-	// Open admits everyone who reaches the listener, whatever its
+	// Public admits everyone who reaches the listener, whatever its
 	// address: the operator controls access otherwise. Without it, a listener that other
 	// hosts can reach needs [Proxy.Access].
-	Open bool
+	Public bool
 }
 
 // Serve serves HTTP/1.1 and HTTP/2 on l until ctx is done, then gives requests
@@ -57,7 +57,7 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener, o ServeOptions) error
 	s.Protocols.SetUnencryptedHTTP2(true)
 	served := make(chan error, 1)
 	go func() {
-		crowd := &limitListener{Listener: l, front: p.Front, perAddr: make(map[netip.Addr]int)}
+		crowd := &limitListener{Listener: l, front: p.BehindProxy, perAddr: make(map[netip.Addr]int)}
 		if o.TLS != nil {
 			served <- s.ServeTLS(crowd, "", "")
 			return
@@ -86,10 +86,10 @@ func (p *Proxy) checkListener(l net.Listener, o ServeOptions) error {
 	if err := p.Names.Check(); err != nil {
 		return err
 	}
-	if p.Access != nil || o.Open {
+	if p.Access != nil || o.Public {
 		return nil
 	}
-	if p.Front {
+	if p.BehindProxy {
 		return fmt.Errorf("%w: %s: the proxy in front may admit anyone: require access links, or declare that it authenticates users", atoll.ErrInvalid, l.Addr())
 	}
 	switch a := l.Addr().(type) {

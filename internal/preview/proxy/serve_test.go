@@ -75,7 +75,7 @@ func away(last byte) net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, last
 func start(t *testing.T, p *proxy.Proxy, l *pipes) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
-	go func() { done <- p.Serve(ctx, l, proxy.ServeOptions{Open: true}) }()
+	go func() { done <- p.Serve(ctx, l, proxy.ServeOptions{Public: true}) }()
 	return func() {
 		cancel()
 		if err := <-done; err != nil {

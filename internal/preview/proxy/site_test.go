@@ -114,8 +114,8 @@ func newIsland(id string) *island {
 	return &island{id: id, state: atoll.Running, ports: make(map[int]string)}
 }
 
-func (s *island) ID() string { return s.id }
-func (s *island) Main() int  { return s.main }
+func (s *island) ID() string    { return s.id }
+func (s *island) MainPort() int { return s.main }
 
 func (s *island) State(context.Context) (atoll.State, error) {
 	s.mu.Lock()

@@ -21,14 +21,14 @@ type Finder interface {
 // concurrently.
 type Target interface {
 	atoll.Dialer
-	atoll.Porter
+	atoll.PortLister
 	// ID returns the sandbox's identifier, which is never reused.
 	ID() string
 	// State returns the state of the sandbox.
 	State(ctx context.Context) (atoll.State, error)
-	// Main returns the port of the project's host name without port; 0 is
+	// MainPort returns the port of the project's host name without port; 0 is
 	// the first that was opened.
-	Main() int
+	MainPort() int
 }
 
 // NewTarget returns a sandbox as a Target whose main port is port; 0: the first that
@@ -46,7 +46,7 @@ type target struct {
 	main int
 }
 
-func (t target) Main() int { return t.main }
+func (t target) MainPort() int { return t.main }
 
 func (t target) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return atoll.Dial(ctx, t.Sandbox, network, address)

@@ -7,9 +7,9 @@ import (
 	"reflect"
 )
 
-// Made returns digests of the settings that only take effect when a sandbox is created, by key. Unset keys
+// CreationDigests returns digests of the settings that only take effect when a sandbox is created, by key. Unset keys
 // are left out.
-func (f *File) Made() map[string]string {
+func (f *File) CreationDigests() map[string]string {
 	said := make(map[string]string)
 	for key, v := range map[string]any{
 		"image": f.Image, "driver": f.Driver, "user": f.User, "memory": f.Memory, "disk": f.Disk, "cpus": f.CPUs,

@@ -226,7 +226,7 @@ func TestMade(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return f.Made()
+		return f.CreationDigests()
 	}
 	if got := read("start: ['true']\nterminal: {shell: sh}\nsync: {artifacts: [x]}\nenv: {}\nprepare: []\n"); len(got) != 0 {
 		t.Errorf("what counts each time: %v", got)

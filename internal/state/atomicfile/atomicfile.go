@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 )
 
-// Pattern matches the names of temporary files, for [filepath.Glob] in their directory. A process that
+// TempPattern matches the names of temporary files, for [filepath.Glob] in their directory. A process that
 // is killed leaves its temporary file behind.
-const Pattern = ".new-*"
+const TempPattern = ".new-*"
 
 // Replace writes a file atomically and replaces an existing one: readers find the old or the new
 // content. The directory must exist. perm is set exactly, regardless of the umask. Of several
@@ -26,7 +26,7 @@ func Create(name string, content []byte, perm fs.FileMode) error {
 }
 
 func write(name string, content []byte, perm fs.FileMode, place func(from, to string) error) error {
-	f, err := os.CreateTemp(filepath.Dir(name), Pattern) // readable only by its owner
+	f, err := os.CreateTemp(filepath.Dir(name), TempPattern) // readable only by its owner
 	if err != nil {
 		return err
 	}

@@ -18,9 +18,9 @@ const (
 	Exclusive = unix.LOCK_EX
 )
 
-// Wait acquires the lock of a file, Shared or Exclusive, and waits for it until ctx is done, which is
+// Acquire acquires the lock of a file, Shared or Exclusive, and waits for it until ctx is done, which is
 // ErrTimeout. A missing file is created. The caller must call unlock.
-func Wait(ctx context.Context, path string, how int) (unlock func(), err error) {
+func Acquire(ctx context.Context, path string, how int) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err

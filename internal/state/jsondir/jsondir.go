@@ -78,7 +78,7 @@ func (d Dir) Names() ([]string, error) {
 
 // Unfinished returns the paths of files that writers are writing, or have left when they were killed.
 func (d Dir) Unfinished() ([]string, error) {
-	return filepath.Glob(filepath.Join(string(d), atomicfile.Pattern))
+	return filepath.Glob(filepath.Join(string(d), atomicfile.TempPattern))
 }
 
 // Sweep removes unfinished files. No other process may be writing.

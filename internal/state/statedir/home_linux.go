@@ -134,9 +134,9 @@ func saveJSON(dir, name string, v any) error {
 	return os.Rename(tmp, filepath.Join(dir, name))
 }
 
-// Erase removes a sandbox. It is renamed first, so that no process finds it while it is
+// Remove removes a sandbox. It is renamed first, so that no process finds it while it is
 // cleared. The caller holds its lock. A missing sandbox is not an error.
-func (h *Home[T]) Erase(id string, r *T) error {
+func (h *Home[T]) Remove(id string, r *T) error {
 	gone := h.Path(id) + removedSuffix
 	err := os.Rename(h.Path(id), gone)
 	if errors.Is(err, os.ErrNotExist) {
@@ -158,11 +158,11 @@ func (h *Home[T]) clearDir(dir string, r *T) error {
 	return os.RemoveAll(dir)
 }
 
-// Each calls visit for every sandbox, with its record or the error of reading it,
+// ForEach calls visit for every sandbox, with its record or the error of reading it,
 // and removes directories that dead processes left behind. It ignores errors of that;
 // the next call tries again. half reports whether a record belongs to a sandbox that
 // is not created completely; if no process is creating it, it is removed too.
-func (h *Home[T]) Each(half func(*T) bool, visit func(id string, r *T, err error)) error {
+func (h *Home[T]) ForEach(half func(*T) bool, visit func(id string, r *T, err error)) error {
 	entries, err := os.ReadDir(h.Dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -223,7 +223,7 @@ func (h *Home[T]) removeUnfinished(id string, half func(*T) bool) error {
 	if err != nil || !half(r) { // it was finished meanwhile
 		return err
 	}
-	return h.Erase(id, r)
+	return h.Remove(id, r)
 }
 
 // removeAbandoned removes a directory whose creation or removal was interrupted.

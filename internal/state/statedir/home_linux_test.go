@@ -33,7 +33,7 @@ func home(t *testing.T) (h *statedir.Home[record], cleared *[]string) {
 
 func each(t *testing.T, h *statedir.Home[record]) (ids []string, errs int) {
 	t.Helper()
-	err := h.Each(func(r *record) bool { return !r.Made }, func(id string, _ *record, err error) {
+	err := h.ForEach(func(r *record) bool { return !r.Made }, func(id string, _ *record, err error) {
 		ids = append(ids, id)
 		if err != nil {
 			errs++
@@ -110,7 +110,7 @@ func TestAbandonedIsRemoved(t *testing.T) {
 	fail := errors.New("not now")
 	clear := h.Clear
 	h.Clear = func(string, *record) error { return fail }
-	if err := h.Erase(id, &record{ID: id}); !errors.Is(err, fail) {
+	if err := h.Remove(id, &record{ID: id}); !errors.Is(err, fail) {
 		t.Errorf("Erase: %v", err)
 	}
 	_ = held.Close() // a killed process does the same
@@ -168,7 +168,7 @@ func TestLockWaits(t *testing.T) {
 	}
 	got := make(chan error, 1)
 	go func() {
-		f, err := h.Share(t.Context(), id)
+		f, err := h.LockShared(t.Context(), id)
 		if err == nil {
 			err = f.Close()
 		}
@@ -190,40 +190,40 @@ func TestChangingReportsLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !h.Changing(id) {
+	if !h.IsChanging(id) {
 		t.Error("Changing = false while it is claimed")
 	}
 	_ = held.Close()
-	shared, err := h.Share(t.Context(), id)
+	shared, err := h.LockShared(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer shared.Close()
-	if h.Changing(id) {
+	if h.IsChanging(id) {
 		t.Error("who only keeps it as it is changes it")
 	}
-	if h.Changing(atoll.NewID()) {
+	if h.IsChanging(atoll.NewID()) {
 		t.Error("one that is not there is changed")
 	}
 }
 
 func TestNumbersAreUnique(t *testing.T) {
-	n := statedir.Numbers{Dir: filepath.Join(t.TempDir(), "ids"), First: 1000, Per: 10, Count: 3}
+	n := statedir.RangeAllocator{Dir: filepath.Join(t.TempDir(), "ids"), First: 1000, PerRange: 10, Count: 3}
 	seen := map[int]bool{}
 	for range 3 {
-		k, err := n.Take("x")
+		k, err := n.Allocate("x")
 		if err != nil || seen[k] || k < 1000 || k > 1020 || k%10 != 0 {
 			t.Errorf("Take: %d, %v", k, err)
 		}
 		seen[k] = true
 	}
-	if _, err := n.Take("x"); !errors.Is(err, atoll.ErrQuota) {
+	if _, err := n.Allocate("x"); !errors.Is(err, atoll.ErrQuota) {
 		t.Errorf("one too many: %v", err)
 	}
-	if err := errors.Join(n.Free(1010), n.Free(1010), n.Free(0)); err != nil {
+	if err := errors.Join(n.Release(1010), n.Release(1010), n.Release(0)); err != nil {
 		t.Error(err)
 	}
-	if k, err := n.Take("x"); err != nil || k != 1010 {
+	if k, err := n.Allocate("x"); err != nil || k != 1010 {
 		t.Errorf("Take of what was given back: %d, %v", k, err)
 	}
 }

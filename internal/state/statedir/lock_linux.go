@@ -18,17 +18,17 @@ func (h *Home[T]) Lock(ctx context.Context, id string) (*os.File, error) {
 	return h.acquireLock(ctx, id, unix.LOCK_EX)
 }
 
-// Share acquires a shared lock of a sandbox: it waits until no process changes the sandbox
+// LockShared acquires a shared lock of a sandbox: it waits until no process changes the sandbox
 // and keeps others from changing it. See Lock.
-func (h *Home[T]) Share(ctx context.Context, id string) (*os.File, error) {
+func (h *Home[T]) LockShared(ctx context.Context, id string) (*os.File, error) {
 	return h.acquireLock(ctx, id, unix.LOCK_SH)
 }
 
-// Changing reports whether a process holds the exclusive lock of a sandbox.
-func (h *Home[T]) Changing(id string) bool {
+// IsChanging reports whether a process holds the exclusive lock of a sandbox.
+func (h *Home[T]) IsChanging(id string) bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	held, err := h.Share(ctx, id)
+	held, err := h.LockShared(ctx, id)
 	if err == nil {
 		_ = held.Close()
 	}

@@ -10,18 +10,18 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Numbers allocates ranges of numbers, such as user IDs of the host, each to one
+// RangeAllocator allocates ranges of numbers, such as user IDs of the host, each to one
 // sandbox at a time. The allocations are files in a directory.
-type Numbers struct {
-	Dir   string // made when it is needed
-	First int    // of the first range; not 0
-	Per   int    // in a range
-	Count int    // ranges
+type RangeAllocator struct {
+	Dir      string // made when it is needed
+	First    int    // of the first range; not 0
+	PerRange int    // in a range
+	Count    int    // ranges
 }
 
-// Take allocates a free range to a sandbox and returns its first number. If none
+// Allocate allocates a free range to a sandbox and returns its first number. If none
 // is free, the error is atoll.ErrQuota.
-func (n Numbers) Take(id string) (int, error) {
+func (n RangeAllocator) Allocate(id string) (int, error) {
 	if err := os.MkdirAll(n.Dir, 0o700); err != nil {
 		return 0, err
 	}
@@ -39,17 +39,17 @@ func (n Numbers) Take(id string) (int, error) {
 		if err = errors.Join(err, f.Close()); err != nil {
 			return 0, errors.Join(err, os.Remove(f.Name()))
 		}
-		return n.First + k*n.Per, nil
+		return n.First + k*n.PerRange, nil
 	}
 	return 0, fmt.Errorf("%w: all %d number ranges are in use", atoll.ErrQuota, n.Count)
 }
 
-// Free releases a range. Neither 0 nor a range that is free already is an error.
-func (n Numbers) Free(first int) error {
+// Release releases a range. Neither 0 nor a range that is free already is an error.
+func (n RangeAllocator) Release(first int) error {
 	if first == 0 {
 		return nil
 	}
-	err := os.Remove(filepath.Join(n.Dir, fmt.Sprint((first-n.First)/n.Per)))
+	err := os.Remove(filepath.Join(n.Dir, fmt.Sprint((first-n.First)/n.PerRange)))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}

@@ -23,7 +23,7 @@ const (
 type Snapshot struct {
 	atoll.SnapshotInfo
 
-	Base int `json:"base,omitempty"` // first user ID of the host that owns its files; 0: the files are not shifted
+	FirstUID int `json:"base,omitempty"` // first user ID of the host that owns its files; 0: the files are not shifted
 }
 
 // Snapshots are the snapshots of one sandbox: a directory each, named by the snapshot's id, with a
@@ -118,8 +118,8 @@ func (s Snapshots) New(name string) (Snapshot, error) {
 // Save writes the record of a snapshot whose files are complete. From then on it is listed.
 func (s Snapshots) Save(one *Snapshot) error { return saveJSON(s.Path(one.ID), SnapshotFile, one) }
 
-// Forget removes the record of a snapshot, so that it is listed no more. The caller then removes
+// RemoveRecord removes the record of a snapshot, so that it is listed no more. The caller then removes
 // its directory.
-func (s Snapshots) Forget(one *Snapshot) error {
+func (s Snapshots) RemoveRecord(one *Snapshot) error {
 	return os.Remove(filepath.Join(s.Path(one.ID), SnapshotFile))
 }

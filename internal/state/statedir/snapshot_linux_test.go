@@ -23,7 +23,7 @@ func TestSnapshots(t *testing.T) {
 	if _, err := s.Find("first"); !errors.Is(err, atoll.ErrNotFound) {
 		t.Errorf("an incomplete snapshot is found: %v", err)
 	}
-	first.Base = 7
+	first.FirstUID = 7
 	if err := s.Save(&first); err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func TestSnapshots(t *testing.T) {
 		t.Errorf("New with a name that exists: %v", err)
 	}
 	for _, key := range []string{"first", first.ID} {
-		if found, err := s.Find(key); err != nil || found != first && found.Base != 7 {
+		if found, err := s.Find(key); err != nil || found != first && found.FirstUID != 7 {
 			t.Errorf("Find %s: %+v, %v", key, found, err)
 		}
 	}
@@ -41,7 +41,7 @@ func TestSnapshots(t *testing.T) {
 	if infos, err := s.Infos(); err != nil || len(infos) != 1 || infos[0].Sandbox != "s1" {
 		t.Errorf("Infos: %+v, %v", infos, err)
 	}
-	if err := s.Forget(&first); err != nil {
+	if err := s.RemoveRecord(&first); err != nil {
 		t.Fatal(err)
 	}
 	if list, err := s.List(); err != nil || len(list) != 0 {
@@ -75,7 +75,7 @@ func TestUnclaimedIsCleared(t *testing.T) {
 	if ids, errs := each(t, h); len(ids) != 1 || errs != 0 {
 		t.Errorf("Each: %v, %d errors", ids, errs)
 	}
-	if err := h.Erase(id, &record{ID: id}); err != nil {
+	if err := h.Remove(id, &record{ID: id}); err != nil {
 		t.Fatal(err)
 	}
 	if len(claimed) != 2 || claimed[0] || !claimed[1] {

@@ -29,7 +29,7 @@ func (h *Home[T]) Change(ctx context.Context, id string, f func(r *T) error) err
 // the status of that sandbox, completed with its id and the error.
 func (h *Home[T]) Statuses(unfinished func(*T) bool, status func(*T) atoll.Status, broken atoll.Status) ([]atoll.Status, error) {
 	list := []atoll.Status{}
-	err := h.Each(unfinished, func(id string, r *T, err error) {
+	err := h.ForEach(unfinished, func(id string, r *T, err error) {
 		if err == nil {
 			list = append(list, status(r))
 			return

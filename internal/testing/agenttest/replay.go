@@ -20,8 +20,8 @@ import (
 )
 
 // Site returns the site of replayed turns.
-func Site(a agent.Agent) agent.Site {
-	return agent.Site{
+func Site(a agent.Agent) agent.Environment {
+	return agent.Environment{
 		Dir:   "/workspace",
 		State: "/var/lib/agents/" + a.Name(),
 		Model: "http://127.0.0.1:41234",
@@ -274,7 +274,7 @@ func (p *player) reactTo(sent string) {
 		if !p.conversation.Interrupt(p) {
 			p.writeNote("_error", []byte("it can't be interrupted"))
 		}
-	case p.conversation.Settled():
+	case p.conversation.IsFinished():
 		p.finishPrompt(nil)
 		if err := p.conversation.Prompt(p, agent.Text("the next task")); err != nil {
 			p.writeNote("_error", []byte(err.Error()))

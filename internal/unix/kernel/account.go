@@ -37,8 +37,8 @@ func (p *Proc) Free(n int64) {
 	p.k.mem.Add(-n)
 }
 
-// Room returns how many bytes can be charged before the limit.
-func (p *Proc) Room() int64 { return max(0, p.k.limits.Memory-p.k.mem.Load()) }
+// FreeMemory returns how many bytes can be charged before the limit.
+func (p *Proc) FreeMemory() int64 { return max(0, p.k.limits.Memory-p.k.mem.Load()) }
 
 // Charged returns the bytes that the process is charged for.
 func (p *Proc) Charged() int64 { return p.mem }

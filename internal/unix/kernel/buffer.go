@@ -7,8 +7,8 @@ import (
 	"github.com/atoll-sandbox/atoll/vfs"
 )
 
-// Memory returns an open file that reads b, like a here-document. The caller owns the reference.
-func (p *Proc) Memory(b []byte) *Open {
+// OpenMemory returns an open file that reads b, like a here-document. The caller owns the reference.
+func (p *Proc) OpenMemory(b []byte) *FileDescription {
 	return newOpen(static{&content{b: b}}, "/dev/fd/63", os.O_RDONLY)
 }
 
@@ -25,7 +25,7 @@ type Buffer struct {
 
 // Buffer returns a new buffer and the file that writes to it. The caller owns the reference, and
 // must call Close.
-func (p *Proc) Buffer() (*Buffer, *Open) {
+func (p *Proc) Buffer() (*Buffer, *FileDescription) {
 	b := &Buffer{owner: p, open: true}
 	return b, newOpen(bufferEnd{b}, "pipe:[0]", os.O_WRONLY)
 }

@@ -17,7 +17,7 @@ const (
 	DevTTY     = 5 << 8
 )
 
-func (p *Proc) openDevice(name string, rdev uint32, flag int) (*Open, error) {
+func (p *Proc) openDevice(name string, rdev uint32, flag int) (*FileDescription, error) {
 	var d device
 	switch rdev {
 	case DevNull:

@@ -28,9 +28,9 @@ func (p *Proc) Exec(s Spawn) int {
 	return code & 0xff
 }
 
-// Textual reports whether a file looks like text. A shell checks this before it runs a file that
+// IsText reports whether a file looks like text. A shell checks this before it runs a file that
 // names no interpreter.
-func (p *Proc) Textual(name string) bool { return p.isText(p.Path(name)) }
+func (p *Proc) IsText(name string) bool { return p.isText(p.Path(name)) }
 
 // PeekSignal returns the caught signal that TakeSignal would return next, without removing it.
 func (p *Proc) PeekSignal() (Signal, bool) {
@@ -45,6 +45,6 @@ func (p *Proc) PeekSignal() (Signal, bool) {
 // one. It is done when the command must end.
 func (p *Proc) Context() context.Context { return p.t.ctx }
 
-// Dying returns the signal that is ending the process; 0 if none is. Deferred functions can still
+// DyingSignal returns the signal that is ending the process; 0 if none is. Deferred functions can still
 // use the process then, but not after SIGKILL.
-func (p *Proc) Dying() Signal { return p.killedBy }
+func (p *Proc) DyingSignal() Signal { return p.killedBy }

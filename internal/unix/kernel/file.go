@@ -17,9 +17,9 @@ type device interface {
 	close()
 }
 
-// Open is an open file description, which is shared by the descriptors that were duplicated from
+// FileDescription is an open file description, which is shared by the descriptors that were duplicated from
 // each other.
-type Open struct {
+type FileDescription struct {
 	refs  atomic.Int32
 	dev   device
 	file  *vfs.File // nil if it is no regular file
@@ -27,27 +27,27 @@ type Open struct {
 	Flags int       // os.O_*
 }
 
-func newOpen(dev device, name string, flags int) *Open {
-	o := &Open{dev: dev, Name: name, Flags: flags}
+func newOpen(dev device, name string, flags int) *FileDescription {
+	o := &FileDescription{dev: dev, Name: name, Flags: flags}
 	o.refs.Store(1)
 	return o
 }
 
 // Retain adds a reference, which needs one more Release.
-func (o *Open) Retain() *Open {
+func (o *FileDescription) Retain() *FileDescription {
 	o.refs.Add(1)
 	return o
 }
 
 // Release drops a reference; the last one closes the file.
-func (o *Open) Release() {
+func (o *FileDescription) Release() {
 	if o.refs.Add(-1) == 0 {
 		o.dev.close()
 	}
 }
 
 // tryWrite writes without blocking or ending the process. Bytes that can't be written are lost.
-func (o *Open) tryWrite(b []byte) {
+func (o *FileDescription) tryWrite(b []byte) {
 	switch d := o.dev.(type) {
 	case *pipeEnd:
 		d.tryWrite(b)
@@ -61,12 +61,12 @@ func (o *Open) tryWrite(b []byte) {
 }
 
 type slot struct {
-	f       *Open
+	f       *FileDescription
 	cloexec bool
 }
 
 // inheritFiles copies the parent's descriptors, except those that std replaces.
-func (p *Proc) inheritFiles(parent *Proc, std [3]*Open) {
+func (p *Proc) inheritFiles(parent *Proc, std [3]*FileDescription) {
 	n := len(parent.fds)
 	p.fds = make([]slot, max(n, 3))
 	for i, s := range parent.fds {
@@ -83,7 +83,7 @@ func (p *Proc) inheritFiles(parent *Proc, std [3]*Open) {
 
 // FD returns the open file of descriptor n, or nil if it is closed. The reference stays the
 // descriptor's.
-func (p *Proc) FD(n int) *Open {
+func (p *Proc) FD(n int) *FileDescription {
 	if n < 0 || n >= len(p.fds) {
 		return nil
 	}
@@ -103,7 +103,7 @@ func (p *Proc) FDs() []int {
 
 // SetFD makes o the open file of descriptor n, and takes over its reference; nil closes n. The
 // previous open file is released.
-func (p *Proc) SetFD(n int, o *Open) error {
+func (p *Proc) SetFD(n int, o *FileDescription) error {
 	if n < 0 || n >= p.k.limits.Files {
 		return vfs.EBADF
 	}
@@ -119,7 +119,7 @@ func (p *Proc) SetFD(n int, o *Open) error {
 }
 
 // TakeFD returns the open file of descriptor n with its reference, and closes n.
-func (p *Proc) TakeFD(n int) *Open {
+func (p *Proc) TakeFD(n int) *FileDescription {
 	o := p.FD(n)
 	if o != nil {
 		p.fds[n] = slot{}
@@ -167,7 +167,7 @@ func (p *Proc) Handle(n int) *Handle { return &Handle{p: p, fd: n} }
 func (h *Handle) Fd() int { return h.fd }
 
 // Open returns the open file of the handle, or nil if it is closed.
-func (h *Handle) Open() *Open { return h.p.FD(h.fd) }
+func (h *Handle) Open() *FileDescription { return h.p.FD(h.fd) }
 
 // Read reads from the descriptor, and counts the work.
 func (h *Handle) Read(b []byte) (int, error) {
@@ -252,7 +252,7 @@ func (h *Handle) Mode() fs.FileMode {
 	return o.fileMode()
 }
 
-func (o *Open) fileMode() fs.FileMode {
+func (o *FileDescription) fileMode() fs.FileMode {
 	if o.file != nil {
 		if info, err := o.file.Stat(); err == nil {
 			return info.Mode()
@@ -268,8 +268,8 @@ func (o *Open) fileMode() fs.FileMode {
 	return fs.ModeDevice | fs.ModeCharDevice | 0o666
 }
 
-// Same reports whether two handles have the same regular file.
-func (h *Handle) Same(other *Handle) bool {
+// SameFile reports whether two handles have the same regular file.
+func (h *Handle) SameFile(other *Handle) bool {
 	a, b := h.File(), other.File()
 	if a == nil || b == nil {
 		return false

@@ -151,8 +151,8 @@ func (k *Kernel) Limits() Limits { return k.limits }
 // Hostname returns the sandbox's host name.
 func (k *Kernel) Hostname() string { return k.hostname }
 
-// Booted returns the time when the kernel was made.
-func (k *Kernel) Booted() time.Time { return k.booted }
+// BootTime returns the time when the kernel was made.
+func (k *Kernel) BootTime() time.Time { return k.booted }
 
 // Programs returns the virtual executables by name. The map must not be changed.
 func (k *Kernel) Programs() map[string]Program { return k.programs }

@@ -103,7 +103,7 @@ func newKernel(t testing.TB, limits Limits) *Kernel {
 		check(f.Mknod("/dev/"+name, fs.ModeDevice|fs.ModeCharDevice|0o666, rdev))
 	}
 	for name := range programs {
-		check(f.WriteFile("/bin/"+name, Stub(name), 0o755))
+		check(f.WriteFile("/bin/"+name, StubFile(name), 0o755))
 	}
 	return New(Config{FS: f, Programs: programs, Limits: limits})
 }
@@ -129,13 +129,13 @@ func mustRun(t *testing.T, k *Kernel, main Program) Result {
 // pipeline runs programs connected by pipes, and returns their statuses.
 func pipeline(p *Proc, names ...string) []Status {
 	var kids []*Proc
-	var in *Open
+	var in *FileDescription
 	for i, name := range names {
 		s, err := p.Command([]string{name})
 		if err != nil {
 			panic(err)
 		}
-		var r, w *Open
+		var r, w *FileDescription
 		if i < len(names)-1 {
 			r, w = p.Pipe()
 		}
@@ -145,7 +145,7 @@ func pipeline(p *Proc, names ...string) []Status {
 			panic(err)
 		}
 		kids = append(kids, c)
-		for _, o := range []*Open{in, w} {
+		for _, o := range []*FileDescription{in, w} {
 			if o != nil {
 				o.Release()
 			}
@@ -582,7 +582,7 @@ func BenchmarkPipe(b *testing.B) {
 	}})
 }
 
-func mustOpen(p *Proc, name string) *Open {
+func mustOpen(p *Proc, name string) *FileDescription {
 	o, err := p.OpenAt(name, os.O_RDWR, 0)
 	if err != nil {
 		panic(err)

@@ -16,8 +16,8 @@ import (
 // and a newline follow.
 const stub = "\x7fATOLL "
 
-// Stub returns the content of a file that runs the program of that name, at any path.
-func Stub(program string) []byte { return []byte(stub + program + "\n") }
+// StubFile returns the content of a file that runs the program of that name, at any path.
+func StubFile(program string) []byte { return []byte(stub + program + "\n") }
 
 // DefaultPath is the search path for programs if $PATH is not set.
 const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

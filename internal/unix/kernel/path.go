@@ -39,7 +39,7 @@ func (p *Proc) OpenFile(name string, flag int, perm fs.FileMode) (*Handle, error
 }
 
 // OpenAt is OpenFile without a descriptor: the caller owns the reference.
-func (p *Proc) OpenAt(name string, flag int, perm fs.FileMode) (*Open, error) {
+func (p *Proc) OpenAt(name string, flag int, perm fs.FileMode) (*FileDescription, error) {
 	p.Tick(4)
 	if name == "" {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: vfs.ENOENT}
@@ -67,7 +67,7 @@ func (p *Proc) OpenAt(name string, flag int, perm fs.FileMode) (*Open, error) {
 }
 
 // openNode opens a device or a named pipe, for which the file system has only the name.
-func (p *Proc) openNode(abs, name string, flag int, cause error) (*Open, error) {
+func (p *Proc) openNode(abs, name string, flag int, cause error) (*FileDescription, error) {
 	info, err := p.k.fs.Stat(abs)
 	if err != nil {
 		return nil, err

@@ -30,7 +30,7 @@ type pipe struct {
 var pipeCount atomic.Int64
 
 // Pipe returns the two ends of a new pipe; the caller owns both references.
-func (p *Proc) Pipe() (r, w *Open) {
+func (p *Proc) Pipe() (r, w *FileDescription) {
 	q := &pipe{readers: 1, writers: 1, k: p.k}
 	name := fmt.Sprintf("pipe:[%d]", pipeCount.Add(1))
 	return newOpen(&pipeEnd{q: q}, name, os.O_RDONLY), newOpen(&pipeEnd{q: q, out: true}, name, os.O_WRONLY)
@@ -231,7 +231,7 @@ type fifo struct {
 }
 
 // openFIFO opens a named pipe, and waits for the other end as POSIX requires.
-func (p *Proc) openFIFO(name string, ino uint64, flag int) (*Open, error) {
+func (p *Proc) openFIFO(name string, ino uint64, flag int) (*FileDescription, error) {
 	k := p.k
 	k.mu.Lock()
 	f := k.fifos[ino]
@@ -302,7 +302,7 @@ type content struct {
 	pos int    // guarded by mu
 }
 
-func openStatic(name string, b []byte, flag int) (*Open, error) {
+func openStatic(name string, b []byte, flag int) (*FileDescription, error) {
 	if flag&(os.O_WRONLY|os.O_RDWR) != 0 {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: vfs.EACCES}
 	}

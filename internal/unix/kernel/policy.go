@@ -40,28 +40,28 @@ type Redirection struct {
 // the call.
 type Policy func(ctx context.Context, c Call) error
 
-// Denied is the error of a command that the policy denied.
-type Denied struct{ Err error }
+// DeniedError is the error of a command that the policy denied.
+type DeniedError struct{ Err error }
 
 // Error returns the policy's reason.
-func (d *Denied) Error() string { return "denied: " + d.Err.Error() }
+func (d *DeniedError) Error() string { return "denied: " + d.Err.Error() }
 
 // Unwrap returns the policy's reason.
-func (d *Denied) Unwrap() error { return d.Err }
+func (d *DeniedError) Unwrap() error { return d.Err }
 
 // Is reports whether target is [atoll.ErrDenied].
-func (d *Denied) Is(target error) bool { return target == atoll.ErrDenied }
+func (d *DeniedError) Is(target error) bool { return target == atoll.ErrDenied }
 
-// Guarded reports whether there is a policy. Without one, callers need not describe their commands.
-func (k *Kernel) Guarded() bool { return k.policy != nil }
+// HasPolicy reports whether there is a policy. Without one, callers need not describe their commands.
+func (k *Kernel) HasPolicy() bool { return k.policy != nil }
 
-// Allow asks the policy about a command; the error is a [*Denied].
-func (p *Proc) Allow(c Call) error {
+// CheckPolicy asks the policy about a command; the error is a [*Denied].
+func (p *Proc) CheckPolicy(c Call) error {
 	if p.k.policy == nil {
 		return nil
 	}
 	if err := p.k.policy(p.t.ctx, c); err != nil {
-		return &Denied{Err: err}
+		return &DeniedError{Err: err}
 	}
 	return nil
 }
@@ -71,7 +71,7 @@ func (p *Proc) Allow(c Call) error {
 func (p *Proc) Load(file string, args []string) (Spawn, error) {
 	if p.k.policy != nil {
 		c := Call{Name: args[0], Args: args, Path: p.Path(file), Dir: p.dir, Kind: KindProgram}
-		if err := p.Allow(c); err != nil {
+		if err := p.CheckPolicy(c); err != nil {
 			return Spawn{}, err
 		}
 	}

@@ -213,9 +213,9 @@ type Spawn struct {
 	Dir    string   // empty: the parent's
 	Path   string   // of the executable, for /proc
 	Main   Program
-	Stdin  *Open // nil: the parent's, also below
-	Stdout *Open
-	Stderr *Open
+	Stdin  *FileDescription // nil: the parent's, also below
+	Stdout *FileDescription
+	Stderr *FileDescription
 	Group  int               // process group to join; 0: the parent's; -1: a new one
 	Setup  func(child *Proc) // runs before the child starts, on the parent's goroutine
 }
@@ -282,7 +282,7 @@ func (p *Proc) newChild(s Spawn) (*Proc, error) {
 	default:
 		c.pgid.Store(int32(s.Group))
 	}
-	c.inheritFiles(p, [3]*Open{s.Stdin, s.Stdout, s.Stderr})
+	c.inheritFiles(p, [3]*FileDescription{s.Stdin, s.Stdout, s.Stderr})
 	c.bindStreams()
 	if s.Setup != nil {
 		s.Setup(c)

@@ -58,7 +58,7 @@ func (p *Proc) procPath(abs string) (q *Proc, name string, ok bool) {
 
 // openProc opens a file of /proc, or a descriptor below /dev/fd. It returns nil, nil for other
 // paths.
-func (p *Proc) openProc(abs, name string, flag int) (*Open, error) {
+func (p *Proc) openProc(abs, name string, flag int) (*FileDescription, error) {
 	if y := p.ttyAt(abs); y != nil {
 		return y.open(name, flag), nil
 	}
@@ -85,7 +85,7 @@ func (p *Proc) openProc(abs, name string, flag int) (*Open, error) {
 
 // reopen opens the file of a descriptor again if it is a regular file; otherwise it returns the
 // same open file.
-func (p *Proc) reopen(o *Open, name string, flag int) (*Open, error) {
+func (p *Proc) reopen(o *FileDescription, name string, flag int) (*FileDescription, error) {
 	if o.file != nil && strings.HasPrefix(o.Name, "/") {
 		if f, err := p.k.fs.OpenFile(o.Name, flag, 0); err == nil {
 			n := newOpen(plain{f}, o.Name, flag)

@@ -211,7 +211,7 @@ func (t *task) forwardSignals(r Run) (deaf func()) {
 // sendSignal sends a signal to the foreground group of the terminal, or to the process group of the
 // command if there is no terminal. SIGKILL kills the whole command. An unknown name is ignored.
 func (t *task) sendSignal(name string) {
-	s, ok := SignalNamed(name)
+	s, ok := ParseSignal(name)
 	switch {
 	case !ok || s == 0:
 	case s == SIGKILL:

@@ -60,8 +60,8 @@ func formatOffset(n int, sign string) string {
 	return sign + itoa(n)
 }
 
-// SignalNamed returns the signal with a name, with or without SIG, in any case.
-func SignalNamed(name string) (Signal, bool) {
+// ParseSignal returns the signal with a name, with or without SIG, in any case.
+func ParseSignal(name string) (Signal, bool) {
 	n := strings.TrimPrefix(strings.ToUpper(name), "SIG")
 	for s := Signal(0); s < NumSignals; s++ {
 		if s.String() == n && (int(s) < len(signalNames) || s >= 34) {
@@ -154,8 +154,8 @@ func (p *Proc) TakeSignal() (Signal, bool) {
 	return s, true
 }
 
-// Caught reports whether there is a caught signal to take.
-func (p *Proc) Caught() bool { return p.caught.Load() != 0 }
+// HasCaughtSignal reports whether there is a caught signal to take.
+func (p *Proc) HasCaughtSignal() bool { return p.caught.Load() != 0 }
 
 // Poll delivers pending signals, like calls that wait.
 func (p *Proc) Poll() { p.check() }

@@ -40,7 +40,7 @@ func (p *Proc) attachStreams(r Run) *streams {
 	return s
 }
 
-func (s *streams) openIn(r io.Reader) *Open {
+func (s *streams) openIn(r io.Reader) *FileDescription {
 	switch r.(type) {
 	case nil:
 		return newOpen(null{}, "/dev/null", os.O_RDONLY)
@@ -50,7 +50,7 @@ func (s *streams) openIn(r io.Reader) *Open {
 	return newOpen(&source{r: r, q: &pipe{readers: 1, writers: 1}}, "pipe:[0]", os.O_RDONLY)
 }
 
-func (s *streams) openOut(i int, w io.Writer, gone func()) *Open {
+func (s *streams) openOut(i int, w io.Writer, gone func()) *FileDescription {
 	switch w.(type) {
 	case nil:
 		s.outs[i] = &sink{limit: s.limit}

@@ -19,7 +19,7 @@ type TTY struct {
 	k      *Kernel
 	n      int // of /dev/pts
 	leader *task
-	out    *Open // to the host
+	out    *FileDescription // to the host
 
 	mu      sync.Mutex
 	line    line // guarded by mu, as are all fields below
@@ -59,7 +59,7 @@ func (t *task) newTTY(size atoll.Size) *TTY {
 }
 
 // open returns an open file of the terminal.
-func (y *TTY) open(name string, flag int) *Open { return newOpen(ttyEnd{y}, name, flag) }
+func (y *TTY) open(name string, flag int) *FileDescription { return newOpen(ttyEnd{y}, name, flag) }
 
 // Name returns the file name of the terminal.
 func (y *TTY) Name() string { return "/dev/pts/" + strconv.Itoa(y.n) }

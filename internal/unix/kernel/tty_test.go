@@ -258,7 +258,7 @@ func TestTTYSizes(t *testing.T) {
 		}
 		p.SetSignal(SIGWINCH, Catch)
 		sizes <- atoll.Size{Rows: 3, Cols: 4}
-		for !p.Caught() {
+		for !p.HasCaughtSignal() {
 			p.Pause()
 		}
 		if s := p.Terminal().Size(); s != (atoll.Size{Rows: 3, Cols: 4}) {

@@ -18,18 +18,18 @@ type Accel struct {
 	// KVM reports that guests run at the speed of the host's processors. It is not enough that the
 	// device exists and can be opened: a host that is a VM itself may emulate every instruction of
 	// a guest's kernel.
-	KVM bool   `json:"kvm"`
-	Why string `json:"why"` // one sentence: why not, and how to fix it; empty with KVM
+	KVM        bool   `json:"kvm"`
+	KVMProblem string `json:"why"` // one sentence: why not, and how to fix it; empty with KVM
 
 	// Nested reports that VMs can run VMs themselves.
-	Nested    bool   `json:"nested"`
-	NestedWhy string `json:"nested_why"` // likewise for Nested
+	Nested        bool   `json:"nested"`
+	NestedProblem string `json:"nested_why"` // likewise for Nested
 }
 
-// Acceleration probes what this host can do for VMs, by running a guest for a moment. It caches the
+// ProbeAcceleration probes what this host can do for VMs, by running a guest for a moment. It caches the
 // result in a directory, which it makes, until the host reboots; with an empty dir nothing is
 // cached. It never fails: if a capability can't be determined it is missing, with the reason.
-func Acceleration(ctx context.Context, dir string) Accel {
+func ProbeAcceleration(ctx context.Context, dir string) Accel {
 	path := ""
 	if id, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil && dir != "" {
 		path = filepath.Join(dir, fmt.Sprintf("accel-%s-%d", strings.TrimSpace(string(id)), os.Getuid()))
@@ -62,17 +62,17 @@ func decideAccel(probe error, root string) (a Accel, lasting bool) {
 	case probe == nil:
 		lasting = true
 	case errors.Is(probe, fs.ErrNotExist):
-		a.Why = "there is no /dev/kvm: switch virtualisation on in the firmware and load kvm_intel or kvm_amd; a host that is a VM itself needs nested virtualisation"
+		a.KVMProblem = "there is no /dev/kvm: switch virtualisation on in the firmware and load kvm_intel or kvm_amd; a host that is a VM itself needs nested virtualisation"
 	case errors.Is(probe, fs.ErrPermission):
-		a.Why = "/dev/kvm can't be opened: put this user into the group that owns it (usermod -aG kvm USER)"
+		a.KVMProblem = "/dev/kvm can't be opened: put this user into the group that owns it (usermod -aG kvm USER)"
 	case errors.Is(probe, errSlow) && pvm:
-		a.Why, lasting = "this host is a PVM guest: /dev/kvm is there, but every instruction of a guest's kernel is emulated; use a host with virtualisation of its own", true
+		a.KVMProblem, lasting = "this host is a PVM guest: /dev/kvm is there, but every instruction of a guest's kernel is emulated; use a host with virtualisation of its own", true
 	case errors.Is(probe, errSlow):
-		a.Why, lasting = "/dev/kvm is there, but guests run more than a hundred times slower than they should: this host emulates their kernels; use a host with virtualisation of its own", true
+		a.KVMProblem, lasting = "/dev/kvm is there, but guests run more than a hundred times slower than they should: this host emulates their kernels; use a host with virtualisation of its own", true
 	default:
-		a.Why = fmt.Sprintf("/dev/kvm does not work: %v", probe)
+		a.KVMProblem = fmt.Sprintf("/dev/kvm does not work: %v", probe)
 	}
-	a.Nested, a.NestedWhy = decideNested(a, root, pvm)
+	a.Nested, a.NestedProblem = decideNested(a, root, pvm)
 	return a, lasting
 }
 
@@ -82,7 +82,7 @@ func decideNested(a Accel, root string, pvm bool) (ok bool, why string) {
 	case pvm:
 		return false, "this host is a PVM guest, which has no virtualisation to pass on"
 	case !a.KVM:
-		return false, "VMs in a VM need KVM on this host: " + a.Why
+		return false, "VMs in a VM need KVM on this host: " + a.KVMProblem
 	}
 	for _, module := range []string{"kvm_intel", "kvm_amd"} {
 		text, err := os.ReadFile(filepath.Join(root, "sys/module", module, "parameters/nested"))

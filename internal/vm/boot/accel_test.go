@@ -40,7 +40,7 @@ func TestAccel(t *testing.T) {
 				}
 			}
 			a, lasting := decideAccel(c.probe, root)
-			if a.KVM != c.kvm || a.Nested != c.nested || lasting != c.lasting || !matches(a.Why, c.why) || !matches(a.NestedWhy, c.because) {
+			if a.KVM != c.kvm || a.Nested != c.nested || lasting != c.lasting || !matches(a.KVMProblem, c.why) || !matches(a.NestedProblem, c.because) {
 				t.Errorf("%+v, %v", a, lasting)
 			}
 		})
@@ -57,14 +57,14 @@ func TestProbe(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	dir := t.TempDir()
-	a := Acceleration(ctx, dir)
+	a := ProbeAcceleration(ctx, dir)
 	if ctx.Err() != nil {
 		t.Fatal("the probe does not end")
 	}
-	if a.KVM == (a.Why != "") || a.Nested == (a.NestedWhy != "") {
+	if a.KVM == (a.KVMProblem != "") || a.Nested == (a.NestedProblem != "") {
 		t.Errorf("%+v: an answer that contradicts itself", a)
 	}
-	if b := Acceleration(ctx, dir); a != b {
+	if b := ProbeAcceleration(ctx, dir); a != b {
 		t.Errorf("first %+v, then %+v", a, b)
 	}
 	t.Logf("%+v", a)

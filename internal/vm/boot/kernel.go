@@ -26,11 +26,11 @@ type Kernel struct {
 // kernelPatterns are the paths of distributions' kernels; * is a release.
 var kernelPatterns = []string{"/boot/vmlinuz-*", "/usr/lib/modules/*/vmlinuz", "/lib/modules/*/vmlinuz"}
 
-// Find returns the kernel at a path or, if path is empty, the newest readable kernel of this host
+// FindKernel returns the kernel at a path or, if path is empty, the newest readable kernel of this host
 // that has modules. modules is its directory of modules; if it is empty, Find searches next to the
 // kernel (../lib/modules) and in the directories of distributions. A missing file is
 // [atoll.ErrUnavailable]; the error describes it.
-func Find(path, modules string) (Kernel, error) {
+func FindKernel(path, modules string) (Kernel, error) {
 	if path != "" {
 		return describeKernel(path, modules)
 	}

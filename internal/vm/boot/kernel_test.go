@@ -262,16 +262,16 @@ func TestFind(t *testing.T) {
 	if err != nil || k.Release != "6.1.0-10-cloud-amd64" || filepath.Base(k.Modules) != k.Release {
 		t.Errorf("%+v, %v", k, err)
 	}
-	named, err := Find(k.Path, "")
+	named, err := FindKernel(k.Path, "")
 	if err != nil || named != k {
 		t.Errorf("by its name: %+v, %v", named, err)
 	}
 	other := t.TempDir()
-	if _, err := Find(k.Path, other); !errors.Is(err, atoll.ErrUnavailable) || !strings.Contains(err.Error(), other) {
+	if _, err := FindKernel(k.Path, other); !errors.Is(err, atoll.ErrUnavailable) || !strings.Contains(err.Error(), other) {
 		t.Errorf("modules that are not there: %v", err)
 	}
 	writeFile(t, filepath.Join(other, "modules.builtin"), nil)
-	if got, err := Find(k.Path, other); err != nil || got.Modules != other {
+	if got, err := FindKernel(k.Path, other); err != nil || got.Modules != other {
 		t.Errorf("modules that are named: %+v, %v", got, err)
 	}
 	if _, err := findNewest([]string{"/nowhere/*"}); !errors.Is(err, atoll.ErrUnavailable) || !strings.Contains(err.Error(), "apt-get install") {
@@ -283,18 +283,18 @@ func TestFind(t *testing.T) {
 		t.Errorf("no kernel that is one: %v", err)
 	}
 	for _, path := range []string{bad, filepath.Join(other, "missing")} {
-		if _, err := Find(path, ""); !errors.Is(err, atoll.ErrUnavailable) || !strings.Contains(err.Error(), path) {
+		if _, err := FindKernel(path, ""); !errors.Is(err, atoll.ErrUnavailable) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
 	elf := filepath.Join(t.TempDir(), "vmlinux")
 	writeFile(t, elf, append(append(elfFile{machine: amd64, notes: pvhNotes()}.bytes(), make([]byte, 1000)...), "Linux version %s\x00Linux version 6.1.0-9-cloud-amd64 (debian)\x00"...))
-	if k, err := Find(elf, other); err != nil || k.Release != "6.1.0-9-cloud-amd64" {
+	if k, err := FindKernel(elf, other); err != nil || k.Release != "6.1.0-9-cloud-amd64" {
 		t.Errorf("an ELF file: %+v, %v", k, err)
 	}
 	for _, release := range []string{"../../etc", "a b", ""} {
 		writeFile(t, bad, bzImage(release, nil, 0))
-		if k, err := Find(bad, other); err == nil {
+		if k, err := FindKernel(bad, other); err == nil {
 			t.Errorf("release %q: %+v", release, k)
 		}
 	}
@@ -307,7 +307,7 @@ func TestRealKernel(t *testing.T) {
 	if path == "" {
 		testenv.Skip(t, "qemu", `no kernel for VMs: $ATOLL_MACHINE_KERNEL is empty (eval "$(scripts/machine)")`)
 	}
-	k, err := Find(path, os.Getenv("ATOLL_MACHINE_MODULES"))
+	k, err := FindKernel(path, os.Getenv("ATOLL_MACHINE_MODULES"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -234,7 +234,7 @@ func TestPrepareSaysWhatIsMissing(t *testing.T) {
 	}{
 		{"Guest", "no such file", k, Options{Guest: "/nowhere"}},
 		{"Static", "CGO_ENABLED=0", k, Options{Guest: dynamic}},
-		{"Module", "no module unheard_of", k, Options{Guest: o.Guest, Want: []string{"unheard-of"}}},
+		{"Module", "no module unheard_of", k, Options{Guest: o.Guest, RequiredModules: []string{"unheard-of"}}},
 		{"Modules", "modules.order", Kernel{Path: k.Path, Modules: "/nowhere", Release: "x"}, o},
 	} {
 		t.Run(c.name, func(t *testing.T) {

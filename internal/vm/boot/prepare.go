@@ -34,8 +34,8 @@ const (
 
 // Options configure the boot files.
 type Options struct {
-	Guest string   // path of atoll-guest, a static program
-	Want  []string // modules that must exist, besides those that every VM needs
+	Guest           string   // path of atoll-guest, a static program
+	RequiredModules []string // modules that must exist, besides those that every VM needs
 }
 
 // Files are the boot files of VMs.
@@ -104,7 +104,7 @@ func cacheKey(k Kernel, o Options) (string, error) {
 		}
 		fmt.Fprintf(h, "%q %d %d %s\n", path, info.Size(), info.ModTime().UnixNano(), changeStamp(info))
 	}
-	fmt.Fprintf(h, "%q %q %q %q %d\n", k, o.Want, needed, useful, formVersion)
+	fmt.Fprintf(h, "%q %q %q %q %d\n", k, o.RequiredModules, needed, useful, formVersion)
 	return hex.EncodeToString(h.Sum(nil)[:16]), nil
 }
 
@@ -147,7 +147,7 @@ func buildFiles(ctx context.Context, k Kernel, o Options, dir string, progress f
 	if err != nil {
 		return Files{}, err
 	}
-	modules, err := c.resolveModules(slices.Concat(needed, o.Want), useful)
+	modules, err := c.resolveModules(slices.Concat(needed, o.RequiredModules), useful)
 	if err != nil {
 		return Files{}, err
 	}
@@ -156,7 +156,7 @@ func buildFiles(ctx context.Context, k Kernel, o Options, dir string, progress f
 		return Files{}, err
 	}
 	f := Files{Release: k.Release}
-	for _, name := range slices.Concat(needed, o.Want, useful) {
+	for _, name := range slices.Concat(needed, o.RequiredModules, useful) {
 		if name = strings.ReplaceAll(name, "-", "_"); c.hasModule(name) {
 			f.Modules = append(f.Modules, name)
 		}

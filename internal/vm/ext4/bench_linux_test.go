@@ -54,7 +54,7 @@ func BenchmarkDirectory(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				if err := w.Dir(b.Context(), d, Tree{}); err != nil {
+				if err := w.AddDir(b.Context(), d, Tree{}); err != nil {
 					b.Fatal(err)
 				}
 				u, err := w.Finish(b.Context())

@@ -19,9 +19,9 @@ type Tree struct {
 	// Overlay reads it as a layer of overlayfs: character devices 0:0 remove files of the layers
 	// below, opaque directories all of their content.
 	Overlay bool
-	// Change may change the attributes of a file; its path is relative to the directory, which is
+	// ChangeAttr may change the attributes of a file; its path is relative to the directory, which is
 	// "." itself. If it returns false, the file is left out. Nil changes nothing.
-	Change func(path string, a *Attr) bool
+	ChangeAttr func(path string, a *Attr) bool
 }
 
 // Attr has the attributes of a file that can be changed.
@@ -33,10 +33,10 @@ type Attr struct {
 	Capability   string // the attribute security.capability; empty: not changed
 }
 
-// Dir adds a directory of the host to the file system, over its present content. It is read by
+// AddDir adds a directory of the host to the file system, over its present content. It is read by
 // descriptors, so no link leads outside. Files that change meanwhile are read as they are at some
 // instant.
-func (w *Writer) Dir(ctx context.Context, dir *os.File, t Tree) error {
+func (w *Writer) AddDir(ctx context.Context, dir *os.File, t Tree) error {
 	w.layer++
 	r := &dirReader{w: w, ctx: ctx, tree: t, links: make(map[[2]uint64]*node)}
 	var st unix.Stat_t
@@ -165,7 +165,7 @@ func reopen(handle *os.File, flags int) (*os.File, error) {
 // left out.
 func (r *dirReader) readAttr(fd int, path string, st *unix.Stat_t) (attr, [2]uint32, error) {
 	a := Attr{Mode: st.Mode, UID: st.Uid, GID: st.Gid, Major: unix.Major(st.Rdev), Minor: unix.Minor(st.Rdev)}
-	if r.tree.Change != nil && !r.tree.Change(path, &a) {
+	if r.tree.ChangeAttr != nil && !r.tree.ChangeAttr(path, &a) {
 		return attr{}, [2]uint32{}, nil
 	}
 	out := attr{mode: a.Mode, uid: a.UID, gid: a.GID, sec: st.Mtim.Sec, nsec: uint32(st.Mtim.Nsec)}

@@ -121,22 +121,22 @@ func TestEmpty(t *testing.T) {
 // TestFit makes file systems smaller, and checks them with e2fsck.
 func TestFit(t *testing.T) {
 	name, u := buildFS(t, Options{}, func(w *Writer) error {
-		return w.Tar(t.Context(), archive(t, file("a", strings.Repeat("x", 200<<20)), file("b/c", "d")))
+		return w.AddTar(t.Context(), archive(t, file("a", strings.Repeat("x", 200<<20)), file("b/c", "d")))
 	})
 	f, err := os.OpenFile(name, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if _, _, err := Fit(f, u.Free+1); !errors.Is(err, atoll.ErrQuota) {
+	if _, _, err := Shrink(f, u.Free+1); !errors.Is(err, atoll.ErrQuota) {
 		t.Errorf("more than there is: %v", err)
 	}
-	if p, same, err := Fit(f, u.Free); err != nil || len(p) > 0 || same.Size != u.Size {
+	if p, same, err := Shrink(f, u.Free); err != nil || len(p) > 0 || same.Size != u.Size {
 		t.Errorf("as it is: %v %v %v", p, same, err)
 	}
 	for _, free := range []int64{u.Free - 1<<20, 20<<30 + 1, 1 << 30, 100 << 20, 1, 0} {
 		t.Run(fmt.Sprint(free), func(t *testing.T) {
-			patches, got, err := Fit(f, free)
+			patches, got, err := Shrink(f, free)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,10 +13,10 @@ type Patch struct {
 	Data   []byte
 }
 
-// Fit returns the changes that make a file system of Finish smaller, so that free bytes remain
+// Shrink returns the changes that make a file system of Finish smaller, so that free bytes remain
 // besides its content. It also has fewer inodes then. If it does not have so much space, the error
 // is ErrQuota.
-func Fit(fs io.ReaderAt, free int64) ([]Patch, Usage, error) {
+func Shrink(fs io.ReaderAt, free int64) ([]Patch, Usage, error) {
 	f, err := readFileSystem(fs)
 	if err != nil {
 		return nil, Usage{}, err
@@ -166,8 +166,8 @@ func (f *fileSystem) buildPatches(g geometry) ([]Patch, error) {
 	return list, nil
 }
 
-// Stat returns the usage of a file system of Finish.
-func Stat(fs io.ReaderAt) (Usage, error) {
+// ReadUsage returns the usage of a file system of Finish.
+func ReadUsage(fs io.ReaderAt) (Usage, error) {
 	f, err := readFileSystem(fs)
 	if err != nil {
 		return Usage{}, err

@@ -258,7 +258,7 @@ func TestDirectory(t *testing.T) {
 			return err
 		}
 		defer d.Close()
-		return w.Dir(t.Context(), d, Tree{})
+		return w.AddDir(t.Context(), d, Tree{})
 	}
 	o := Options{Size: 1 << 30}
 	name, u := buildFS(t, o, load)
@@ -275,7 +275,7 @@ func TestDirectory(t *testing.T) {
 // TestWorksOn has the kernel change a file system, as a VM does.
 func TestWorksOn(t *testing.T) {
 	name, _ := buildFS(t, Options{Size: 3 << 30}, func(w *Writer) error {
-		return w.Tar(t.Context(), archive(t, file("a/b", strings.Repeat("x", 140<<20)), dir("c")))
+		return w.AddTar(t.Context(), archive(t, file("a/b", strings.Repeat("x", 140<<20)), dir("c")))
 	})
 	withMounted(t, name, 0, func(dir string) {
 		for i := range 2000 {
@@ -319,14 +319,14 @@ func TestWorksOn(t *testing.T) {
 func TestFills(t *testing.T) {
 	const free = 50 << 20
 	name, _ := buildFS(t, Options{}, func(w *Writer) error {
-		return w.Tar(t.Context(), archive(t, file("a", strings.Repeat("x", 10<<20))))
+		return w.AddTar(t.Context(), archive(t, file("a", strings.Repeat("x", 10<<20))))
 	})
 	f, err := os.OpenFile(name, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	patches, _, err := Fit(f, free)
+	patches, _, err := Shrink(f, free)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -394,7 +394,7 @@ func TestLayers(t *testing.T) {
 				return err
 			}
 			defer d.Close()
-			if err := w.Dir(t.Context(), d, Tree{Overlay: true}); err != nil {
+			if err := w.AddDir(t.Context(), d, Tree{Overlay: true}); err != nil {
 				return err
 			}
 		}
@@ -446,7 +446,7 @@ func TestHundredThousand(t *testing.T) {
 	if err := tw.Close(); err != nil {
 		t.Fatal(err)
 	}
-	name, _ := buildFS(t, Options{}, func(w *Writer) error { return w.Tar(t.Context(), &b) })
+	name, _ := buildFS(t, Options{}, func(w *Writer) error { return w.AddTar(t.Context(), &b) })
 	runFsck(t, name)
 	withMounted(t, name, 0, func(dir string) {
 		list, err := os.ReadDir(dir + "/d")

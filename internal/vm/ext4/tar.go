@@ -20,10 +20,10 @@ const (
 	whiteoutWhole = ".wh..wh..opq"
 )
 
-// Tar adds an archive to the file system, over its present content, like a layer of an image:
+// AddTar adds an archive to the file system, over its present content, like a layer of an image:
 // whiteouts remove files of earlier calls. An archive that is broken or leads out of its root is
 // ErrInvalid; one that does not fit is ErrQuota.
-func (w *Writer) Tar(ctx context.Context, archive io.Reader) error {
+func (w *Writer) AddTar(ctx context.Context, archive io.Reader) error {
 	w.layer++
 	tr := tar.NewReader(archive)
 	for {

@@ -61,7 +61,7 @@ func TestLayersOfArchives(t *testing.T) {
 			var got string
 			fs, _ := buildFS(t, Options{Size: 64 << 20}, func(w *Writer) error {
 				for _, l := range c.layers {
-					if err := w.Tar(t.Context(), archive(t, l...)); err != nil {
+					if err := w.AddTar(t.Context(), archive(t, l...)); err != nil {
 						return err
 					}
 				}
@@ -140,7 +140,7 @@ func TestHostileArchives(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err = w.Tar(t.Context(), bytes.NewReader(c.archive)); err == nil {
+			if err = w.AddTar(t.Context(), bytes.NewReader(c.archive)); err == nil {
 				_, err = w.Finish(t.Context())
 			}
 			if !errors.Is(err, c.want) {
@@ -170,7 +170,7 @@ func TestManyFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Tar(t.Context(), r); !errors.Is(err, atoll.ErrQuota) {
+	if err := w.AddTar(t.Context(), r); !errors.Is(err, atoll.ErrQuota) {
 		t.Error(err)
 	}
 }
@@ -182,7 +182,7 @@ func TestCancelled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Tar(ctx, archive(t, file("a", "b"))); !errors.Is(err, context.Canceled) {
+	if err := w.AddTar(ctx, archive(t, file("a", "b"))); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	if _, err := w.Finish(ctx); !errors.Is(err, context.Canceled) {
@@ -211,10 +211,10 @@ func FuzzTar(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Tar(t.Context(), bytes.NewReader(base)); err != nil {
+		if err := w.AddTar(t.Context(), bytes.NewReader(base)); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Tar(t.Context(), bytes.NewReader(b)); err != nil {
+		if err := w.AddTar(t.Context(), bytes.NewReader(b)); err != nil {
 			return
 		}
 		if _, err := w.Finish(t.Context()); err != nil {

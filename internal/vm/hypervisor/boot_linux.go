@@ -18,7 +18,7 @@ import (
 // bootVM starts the hypervisor, and waits until the guest agent serves, or can be saved. It fails
 // after the configured patience.
 func (m *monitor) bootVM(ctx context.Context, began time.Time) (err error) {
-	ctx, cancel := context.WithDeadlineCause(ctx, began.Add(m.o.Patience), errSilent)
+	ctx, cancel := context.WithDeadlineCause(ctx, began.Add(m.o.StartTimeout), errSilent)
 	defer cancel()
 	ctx, interrupt := context.WithCancelCause(ctx)
 	defer interrupt(nil)
@@ -49,7 +49,7 @@ func (m *monitor) setUpGuest(ctx context.Context) error {
 			return stuckEnd(cause)
 		}
 		if errors.Is(err, errNoise) {
-			return &End{Reason: ByWire, Message: "the guest: " + err.Error()}
+			return &End{Reason: ByProtocol, Message: "the guest: " + err.Error()}
 		}
 		return &End{Reason: ByBoot, Message: m.describeSilence(errors.Join(context.Cause(ctx), err))}
 	}
@@ -61,19 +61,19 @@ func (m *monitor) setUpGuest(ctx context.Context) error {
 	switch {
 	case m.o.Save == "":
 		mux, v, err = m.port.startGuest(ctx, m.o.Setup)
-	case len(m.o.Form) > 0:
-		v, err = m.port.sendForm(ctx, m.o.Form)
+	case len(m.o.TemplateSetup) > 0:
+		v, err = m.port.sendForm(ctx, m.o.TemplateSetup)
 	}
 	cause := context.Cause(ctx)
 	switch {
 	case errors.Is(cause, errStuck):
 		return stuckEnd(cause)
 	case err != nil && cause != nil:
-		return &End{Reason: ByWire, Message: "the guest's answer to its setup: " + cause.Error()}
+		return &End{Reason: ByProtocol, Message: "the guest's answer to its setup: " + cause.Error()}
 	case isClosed(err):
 		return &End{Reason: ByBoot, Message: "the VM ended before its guest served"}
 	case err != nil:
-		return &End{Reason: ByWire, Message: "the guest's answer to its setup: " + printableLine(err.Error(), maxShown)}
+		return &End{Reason: ByProtocol, Message: "the guest's answer to its setup: " + printableLine(err.Error(), maxShown)}
 	}
 	m.mux = mux
 	if v.Error != "" {
@@ -104,7 +104,7 @@ func stuckEnd(cause error) *End {
 // describeSilence returns why the guest has not sent its hello.
 func (m *monitor) describeSilence(err error) string {
 	if errors.Is(err, errSilent) {
-		return fmt.Sprintf("the guest sent nothing on its port within %v", m.o.Patience)
+		return fmt.Sprintf("the guest sent nothing on its port within %v", m.o.StartTimeout)
 	}
 	if errors.Is(err, errStarter) {
 		return err.Error()
@@ -155,7 +155,7 @@ func (m *monitor) startHypervisor(ctx context.Context) error {
 		if held != nil {
 			m.lender, err = serveOpens(held, p.servedPath, p.servedFile)
 		}
-		m.cmd, m.facts.Weak = cmd, weak
+		m.cmd, m.facts.MissingIsolation = cmd, weak
 		started <- err
 		_ = cmd.Wait() // cmd.ProcessState has the result
 		close(m.exited)

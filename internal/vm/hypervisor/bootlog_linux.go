@@ -127,8 +127,8 @@ const (
 	tailBytes = 4 << 10
 )
 
-// Tail returns the last lines of a VM's boot.log, as errors quote them; empty if there are none.
-func Tail(dir string) string {
+// BootLogTail returns the last lines of a VM's boot.log, as errors quote them; empty if there are none.
+func BootLogTail(dir string) string {
 	f, err := os.Open(dir + "/" + BootLog)
 	if err != nil {
 		return ""

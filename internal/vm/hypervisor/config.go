@@ -63,19 +63,19 @@ type Config struct {
 	// Setup is sent to the guest agent when it continues: at most 1 MiB of JSON.
 	Setup json.RawMessage
 
-	// Form is sent to the guest agent of a template before it is saved, in the format of Setup. The
+	// TemplateSetup is sent to the guest agent of a template before it is saved, in the format of Setup. The
 	// guest then mounts its file systems, so each clone must have copies of the disks that were
 	// saved with it, with the same backing files. Clones ignore the corresponding parts of Setup.
 	// Empty: nothing is mounted.
-	Form json.RawMessage `json:",omitempty"`
-	For  string          // what the disks of a Form were made for, if neither it nor a backing file determines that
+	TemplateSetup json.RawMessage `json:"Form,omitempty"`
+	DiskKey       string          `json:"For"` // what the disks of a TemplateSetup were made for, if neither it nor a backing file determines that
 
 	// Template is the directory of a saved VM to resume; empty: the VM boots. Everything that is
 	// part of Key must be the same as when it was saved.
 	Template string
 
-	// Patience is the time limit until the VM serves; 0: two minutes.
-	Patience time.Duration
+	// StartTimeout is the time limit until the VM serves; 0: two minutes.
+	StartTimeout time.Duration `json:"Patience"`
 }
 
 // Disk is a virtio-blk device, which the guest finds by its serial.
@@ -117,8 +117,8 @@ type User struct{ UID, GID int }
 
 // Group is a control group; *cgroup.Group implements it.
 type Group interface {
-	Add(pid int) error        // moves a process into the group
-	Kills() (*os.File, error) // opens the file that counts the processes killed because memory ran out; nil: not known
+	Add(pid int) error                // moves a process into the group
+	OpenOOMEvents() (*os.File, error) // opens the file that counts the processes killed because memory ran out; nil: not known
 }
 
 // defaultPatience is the default time limit until a VM serves. An emulated VM on a busy host needs
@@ -134,8 +134,8 @@ func (c *Config) check() error {
 	if c.Type == "" {
 		c.Type = Microvm
 	}
-	if c.Patience <= 0 {
-		c.Patience = defaultPatience
+	if c.StartTimeout <= 0 {
+		c.StartTimeout = defaultPatience
 	}
 	switch {
 	case !filepath.IsAbs(c.Dir):
@@ -148,8 +148,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("%w: memory of %d bytes: must be whole MiB, at least 64", atoll.ErrInvalid, c.Memory)
 	case c.CPUs < 1 || c.CPUs > 255:
 		return fmt.Errorf("%w: %d processors: must be 1 to 255", atoll.ErrInvalid, c.CPUs)
-	case max(len(c.Setup), len(c.Form)) > maxSetup:
-		return fmt.Errorf("%w: a setup of %d bytes: at most %d fit", atoll.ErrInvalid, max(len(c.Setup), len(c.Form)), maxSetup)
+	case max(len(c.Setup), len(c.TemplateSetup)) > maxSetup:
+		return fmt.Errorf("%w: a setup of %d bytes: at most %d fit", atoll.ErrInvalid, max(len(c.Setup), len(c.TemplateSetup)), maxSetup)
 	case c.Kernel == "":
 		return fmt.Errorf("%w: a VM needs a kernel to boot", atoll.ErrInvalid)
 	}

@@ -82,7 +82,7 @@ func (m *monitor) decideEnd(oom bool) *End {
 // isFinal reports whether the cause stays the reason, independent of how the hypervisor then
 // exited.
 func (e *End) isFinal() bool {
-	return e.Reason == BySetup || e.Reason == ByOrder || e.Reason == ByWire && e.Message == errProtocol
+	return e.Reason == BySetup || e.Reason == ByOrder || e.Reason == ByProtocol && e.Message == errProtocol
 }
 
 // exitInfo describes how the hypervisor exited.

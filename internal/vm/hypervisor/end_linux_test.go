@@ -28,8 +28,8 @@ func TestSaysWhyItDoesNotStart(t *testing.T) {
 		want   string
 		kind   error
 	}{
-		"Silent":       {func(c *Config) { c.Append, c.Patience = "test=silent", 8*time.Second }, ByBoot, "the guest sent nothing on its port within 8s", atoll.ErrUnavailable},
-		"Noise":        {func(c *Config) { c.Append = "test=noise" }, ByWire, `but not the line "ATOLL-MACHINE 1"`, atoll.ErrUnavailable},
+		"Silent":       {func(c *Config) { c.Append, c.StartTimeout = "test=silent", 8*time.Second }, ByBoot, "the guest sent nothing on its port within 8s", atoll.ErrUnavailable},
+		"Noise":        {func(c *Config) { c.Append = "test=noise" }, ByProtocol, `but not the line "ATOLL-MACHINE 1"`, atoll.ErrUnavailable},
 		"GivesUp":      {func(c *Config) { c.Append = "test=exit" }, ByBoot, "the guest: test guest: gives up", atoll.ErrUnavailable},
 		"Panic":        {func(c *Config) { c.Append = "test=panic" }, ByPanic, "the guest's kernel panicked: sysrq triggered crash", atoll.ErrUnavailable},
 		"NoInit":       {func(c *Config) { c.Append = "rdinit=/none root=/dev/none" }, ByPanic, "the guest's kernel panicked: ", atoll.ErrUnavailable},
@@ -37,9 +37,9 @@ func TestSaysWhyItDoesNotStart(t *testing.T) {
 		"NoKernel":     {func(c *Config) { c.Kernel = wrong + "2" }, ByFault, "kernel: open ", atoll.ErrUnavailable},
 		"NoDisk":       {func(c *Config) { c.Disks = []Disk{{File: wrong + "2", Format: "raw", Serial: "root"}} }, ByFault, "disk root: open ", atoll.ErrUnavailable},
 		"NoQcow2":      {func(c *Config) { c.Disks = []Disk{{File: wrong, Format: "qcow2", Serial: "root"}} }, ByFault, "not in qcow2 format", atoll.ErrUnavailable},
-		"Garbage":      {func(c *Config) { c.Append = "test=garbage" }, ByWire, "the guest's answer to its setup", atoll.ErrUnavailable},
-		"Huge":         {func(c *Config) { c.Append = "test=huge" }, ByWire, "a message of 2147483647 bytes", atoll.ErrUnavailable},
-		"Mute":         {func(c *Config) { c.Append, c.Patience = "test=mute", 12*time.Second }, ByWire, "the time limit was exceeded", atoll.ErrUnavailable},
+		"Garbage":      {func(c *Config) { c.Append = "test=garbage" }, ByProtocol, "the guest's answer to its setup", atoll.ErrUnavailable},
+		"Huge":         {func(c *Config) { c.Append = "test=huge" }, ByProtocol, "a message of 2147483647 bytes", atoll.ErrUnavailable},
+		"Mute":         {func(c *Config) { c.Append, c.StartTimeout = "test=mute", 12*time.Second }, ByProtocol, "the time limit was exceeded", atoll.ErrUnavailable},
 		"Refuses":      {func(c *Config) { c.Append = "test=refuse" }, BySetup, "the disk is  [31mbroken", atoll.ErrUnavailable},
 		"LittleMemory": {func(c *Config) { c.Memory = 64 << 20 }, ByPanic, "the guest's kernel panicked: ", atoll.ErrUnavailable},
 	} {
@@ -47,8 +47,8 @@ func TestSaysWhyItDoesNotStart(t *testing.T) {
 			c := vmConfig(t)
 			test.change(c)
 			m, err := Start(deadline(t), c)
-			for name == "Mute" && isSilent(t, c.Dir) && c.Patience < time.Minute { // it did not even boot: the host is busy
-				c.Dir, c.Patience = sandboxDir(t), 2*c.Patience
+			for name == "Mute" && isSilent(t, c.Dir) && c.StartTimeout < time.Minute { // it did not even boot: the host is busy
+				c.Dir, c.StartTimeout = sandboxDir(t), 2*c.StartTimeout
 				m, err = Start(deadline(t), c)
 			}
 			if err == nil {
@@ -61,7 +61,7 @@ func TestSaysWhyItDoesNotStart(t *testing.T) {
 			if strings.ContainsRune(err.Error(), '\x1b') {
 				t.Errorf("the error speaks to the terminal: %q", err)
 			}
-			end, eerr := Ended(c.Dir)
+			end, eerr := LastEnd(c.Dir)
 			if eerr != nil || end == nil || end.Reason != test.reason {
 				t.Errorf("%+v, %v; want %s", end, eerr, test.reason)
 			}
@@ -81,51 +81,51 @@ func TestSaysWhyItDoesNotStart(t *testing.T) {
 // isSilent reports whether a VM ended before its guest sent a line.
 func isSilent(t *testing.T, dir string) bool {
 	t.Helper()
-	end, err := Ended(dir)
+	end, err := LastEnd(dir)
 	return err == nil && end != nil && end.Reason == ByBoot
 }
 
 // TestSaysWhyItEnded ends VMs that served.
 func TestSaysWhyItEnded(t *testing.T) {
-	tell := func(line string) func(*testing.T, *Machine) {
-		return func(t *testing.T, m *Machine) { sendLine(t, m, line) }
+	tell := func(line string) func(*testing.T, *VM) {
+		return func(t *testing.T, m *VM) { sendLine(t, m, line) }
 	}
 	for name, test := range map[string]struct {
-		do     func(t *testing.T, m *Machine)
+		do     func(t *testing.T, m *VM)
 		reason Reason
 		want   string
 	}{
 		"Off":     {tell("off"), ByGuest, "the guest switched itself off"},
 		"Panic":   {tell("panic"), ByPanic, "the guest's kernel panicked: sysrq triggered crash"},
-		"Garbage": {tell("garbage"), ByWire, "violated the wire protocol"},
+		"Garbage": {tell("garbage"), ByProtocol, "violated the wire protocol"},
 		"Memory":  {tell("memory"), ByPanic, "the guest's kernel panicked: "},
-		"KilledHypervisor": {func(t *testing.T, m *Machine) {
+		"KilledHypervisor": {func(t *testing.T, m *VM) {
 			if err := unix.Kill(m.record.PID, unix.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
 		}, BySignal, "the hypervisor was killed by a signal: killed"},
-		"KilledMonitor": {func(t *testing.T, m *Machine) {
+		"KilledMonitor": {func(t *testing.T, m *VM) {
 			if err := unix.Kill(m.record.Monitor, unix.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
 		}, ByMonitor, "the VM's monitor was killed"},
-		"Kill": {func(t *testing.T, m *Machine) {
+		"Kill": {func(t *testing.T, m *VM) {
 			if err := m.Kill(deadline(t)); err != nil {
 				t.Fatal(err)
 			}
 		}, ByOrder, "it was switched off"},
-		"KillPaused": {func(t *testing.T, m *Machine) {
+		"KillPaused": {func(t *testing.T, m *VM) {
 			if err := errors.Join(m.Pause(deadline(t)), m.Kill(deadline(t))); err != nil {
 				t.Fatal(err)
 			}
 		}, ByOrder, "it was switched off"},
-		"PowerOff": {func(t *testing.T, m *Machine) {
+		"PowerOff": {func(t *testing.T, m *VM) {
 			sendLine(t, m, "off")
 			if err := m.PowerOff(deadline(t)); err != nil {
 				t.Fatal(err)
 			}
 		}, ByOrder, "it was switched off"},
-		"PowerOffOfADeafOne": {func(t *testing.T, m *Machine) {
+		"PowerOffOfADeafOne": {func(t *testing.T, m *VM) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			if err := m.PowerOff(ctx); err != nil {
@@ -141,7 +141,7 @@ func TestSaysWhyItEnded(t *testing.T) {
 				t.Errorf("%+v, %v; want %s, %q", end, err, test.reason, test.want)
 			}
 			s, err := m.Status(deadline(t))
-			if err != nil || s.Phase != Over || s.End == nil || s.End.Reason != test.reason {
+			if err != nil || s.Phase != Ended || s.End == nil || s.End.Reason != test.reason {
 				t.Errorf("%+v, %v", s, err)
 			}
 			if _, err := m.Dial(deadline(t)); err == nil || !strings.Contains(err.Error(), test.want) {

@@ -47,7 +47,7 @@ func fakeConfig(t *testing.T, do string) *Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Config{Dir: sandboxDir(t), Helper: guest, QEMU: qemu, Kernel: qemu, Accel: TCG, Memory: 64 << 20, CPUs: 1, Append: "fake=" + do, Patience: time.Minute}
+	c := &Config{Dir: sandboxDir(t), Helper: guest, QEMU: qemu, Kernel: qemu, Accel: TCG, Memory: 64 << 20, CPUs: 1, Append: "fake=" + do, StartTimeout: time.Minute}
 	if os.Geteuid() == 0 {
 		c.User = unusedUser(t)
 	}
@@ -65,7 +65,7 @@ func TestHypervisorsThatMisbehaveAtTheStart(t *testing.T) {
 		t.Run(do, func(t *testing.T) {
 			c := fakeConfig(t, do)
 			if do == "ungreeting" {
-				c.Patience = time.Second
+				c.StartTimeout = time.Second
 			}
 			_, err := Start(deadline(t), c)
 			if err == nil || !strings.Contains(err.Error(), want) {

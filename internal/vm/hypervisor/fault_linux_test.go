@@ -126,7 +126,7 @@ func TestDiskFailsWhileItStarts(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "the host's disk is full") {
 		t.Errorf("%v", err)
 	}
-	if end, err := Ended(c.Dir); err != nil || end == nil || end.Reason != ByDisk {
+	if end, err := LastEnd(c.Dir); err != nil || end == nil || end.Reason != ByDisk {
 		t.Errorf("%+v, %v", end, err)
 	}
 }

@@ -53,9 +53,9 @@ type monitor struct {
 	answers    bool
 }
 
-// Monitor implements `atoll-guest monitor`: it reads its order from a socket, starts a VM, and
+// RunMonitor implements `atoll-guest monitor`: it reads its order from a socket, starts a VM, and
 // returns when that has ended.
-func Monitor(socket *os.File) error {
+func RunMonitor(socket *os.File) error {
 	unix.Umask(0o077)
 	conn, err := fdpass.Conn(socket)
 	if err != nil {

@@ -168,7 +168,7 @@ func (q *qmp) runQuery(ctx context.Context, command string, arguments, value any
 	if err != nil {
 		return err
 	}
-	if _, _, err := q.conn.WriteMsgUnix(append(text, '\n'), fdpass.Rights(files), nil); err != nil {
+	if _, _, err := q.conn.WriteMsgUnix(append(text, '\n'), fdpass.ControlMessage(files), nil); err != nil {
 		return fail(err)
 	}
 	select {

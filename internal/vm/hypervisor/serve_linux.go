@@ -81,9 +81,9 @@ func (m *monitor) serve(ctx context.Context, cancel context.CancelCauseFunc) err
 	case <-m.mux.CloseChan():
 	}
 	if _, err := m.mux.AcceptStream(); isClosed(err) {
-		return &End{Reason: ByWire, Message: "the hypervisor closed the guest's connection"} // it is probably ending
+		return &End{Reason: ByProtocol, Message: "the hypervisor closed the guest's connection"} // it is probably ending
 	}
-	return &End{Reason: ByWire, Message: errProtocol}
+	return &End{Reason: ByProtocol, Message: errProtocol}
 }
 
 const errProtocol = "the guest violated the wire protocol"

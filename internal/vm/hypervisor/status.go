@@ -17,7 +17,7 @@ const (
 	Running Phase = "running"
 	Paused  Phase = "paused" // by Pause
 	Stuck   Phase = "stuck"  // the hypervisor stopped it because of Status.Problem; Resume tries again
-	Over    Phase = "over"
+	Ended   Phase = "over"
 )
 
 // Status is the state of a VM.
@@ -31,13 +31,13 @@ type Status struct {
 
 // Facts are properties of a VM.
 type Facts struct {
-	Accel, Type string
-	Version     string   // of the hypervisor
-	PID         int      // of the hypervisor
-	Monitor     int      // pid of its monitor
-	Cloned      bool     // started from a template
-	Resident    int64    // bytes of the host's memory that the hypervisor uses; of a clone, without the template's
-	Weak        []string `json:",omitempty"` // parts of the hypervisor's isolation that are missing on this host, and why
+	Accel, Type      string
+	Version          string   // of the hypervisor
+	PID              int      // of the hypervisor
+	Monitor          int      // pid of its monitor
+	Cloned           bool     // started from a template
+	Resident         int64    // bytes of the host's memory that the hypervisor uses; of a clone, without the template's
+	MissingIsolation []string `json:"Weak,omitempty"` // parts of the hypervisor's isolation that are missing on this host, and why
 }
 
 // Reason is the kind of cause why a VM ended.
@@ -52,7 +52,7 @@ const (
 	BySignal   Reason = "signal"   // another process killed the hypervisor
 	ByBoot     Reason = "boot"     // the guest never sent its hello
 	BySetup    Reason = "setup"    // the guest refused its setup
-	ByWire     Reason = "wire"     // the guest closed its connection, or broke the protocol
+	ByProtocol Reason = "wire"     // the guest closed its connection, or broke the protocol
 	ByDisk     Reason = "disk"     // a disk of the host failed, or was full, before the guest served
 	ByFault    Reason = "fault"    // the hypervisor failed
 	ByMonitor  Reason = "monitor"  // the monitor was killed, and the hypervisor with it

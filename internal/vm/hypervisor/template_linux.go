@@ -36,8 +36,8 @@ type shape struct {
 	Form   []byte   `json:"form,omitempty"` // hash of the form, and of what its disks are for
 }
 
-// Savable returns an error if the VM can't be saved as a template.
-func (c *Config) Savable() error {
+// CheckSavable returns an error if the VM can't be saved as a template.
+func (c *Config) CheckSavable() error {
 	if len(c.Shares)+len(c.NICs) > 0 {
 		return fmt.Errorf("%w: a VM with shares or network interfaces can't be saved as a template", atoll.ErrUnsupported)
 	}
@@ -60,8 +60,8 @@ func (o *monitorOrder) computeShape() (*shape, error) {
 		}
 		*f.into = stamp
 	}
-	if len(o.Form) > 0 {
-		sum := sha256.Sum256(append([]byte(o.For+"\x00"), o.Form...))
+	if len(o.TemplateSetup) > 0 {
+		sum := sha256.Sum256(append([]byte(o.DiskKey+"\x00"), o.TemplateSetup...))
 		s.Form = sum[:]
 	}
 	for _, d := range o.Disks {
@@ -100,9 +100,9 @@ func sharedParameters(o *monitorOrder) string {
 	return kernelParameters(&still)
 }
 
-// Key returns a hash of the shape, in 32 hexadecimal digits: VMs with the same key can be clones of
+// TemplateKey returns a hash of the shape, in 32 hexadecimal digits: VMs with the same key can be clones of
 // one template.
-func (c *Config) Key() (string, error) {
+func (c *Config) TemplateKey() (string, error) {
 	o := &monitorOrder{Config: *c}
 	if err := o.check(); err != nil {
 		return "", err
@@ -127,7 +127,7 @@ func (c *Config) Key() (string, error) {
 // is not part of the template. With a Form it is, and their files are moved into the directory
 // under their own names.
 func SaveTemplate(ctx context.Context, c *Config, dir string) (err error) {
-	if err := c.Savable(); err != nil {
+	if err := c.CheckSavable(); err != nil {
 		return err
 	}
 	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
@@ -164,7 +164,7 @@ func SaveTemplate(ctx context.Context, c *Config, dir string) (err error) {
 		return err
 	}
 	for _, d := range c.Disks {
-		if len(c.Form) == 0 {
+		if len(c.TemplateSetup) == 0 {
 			break
 		}
 		if err := os.Rename(d.File, filepath.Join(tmp, filepath.Base(d.File))); err != nil {
@@ -193,7 +193,7 @@ func sealTemplate(ctx context.Context, c *Config, dir string, memory *os.File) (
 	if n.Version, err = Version(ctx, o.QEMU); err != nil {
 		return err
 	}
-	if n.Key, err = o.Key(); err != nil {
+	if n.Key, err = o.TemplateKey(); err != nil {
 		return err
 	}
 	b, err := json.Marshal(n)
@@ -219,7 +219,7 @@ func (o *monitorOrder) checkTemplate() error {
 	if err != nil {
 		return fmt.Errorf("%w: the template: %w", atoll.ErrUnavailable, err)
 	}
-	key, err := o.Key()
+	key, err := o.TemplateKey()
 	if err != nil {
 		return err
 	}
@@ -251,7 +251,7 @@ func (m *monitor) loadTemplate(ctx context.Context) error {
 // the VM.
 func (m *monitor) saveState(ctx context.Context) error {
 	defer m.state.Close()
-	ctx, cancel := context.WithTimeoutCause(ctx, m.o.Patience, errSilent)
+	ctx, cancel := context.WithTimeoutCause(ctx, m.o.StartTimeout, errSilent)
 	defer cancel()
 	if err := m.ctl.pause(ctx); err != nil {
 		return err

@@ -97,10 +97,10 @@ func runOrdinary(t *testing.T) {
 	m := startVM(t, &c)
 	checkEcho(t, m)
 	s, err := m.Status(deadline(t))
-	if err != nil || len(s.Facts.Weak) == 0 || !strings.Contains(s.Facts.Weak[0], "the user who started it") || s.Facts.Resident == 0 {
+	if err != nil || len(s.Facts.MissingIsolation) == 0 || !strings.Contains(s.Facts.MissingIsolation[0], "the user who started it") || s.Facts.Resident == 0 {
 		t.Errorf("%+v, %v", s, err)
 	}
-	t.Log(s.Facts.Weak)
+	t.Log(s.Facts.MissingIsolation)
 	if err := m.Kill(deadline(t)); err != nil {
 		t.Fatal(err)
 	}

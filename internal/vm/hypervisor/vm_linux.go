@@ -24,8 +24,8 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/isolation/jail"
 )
 
-// Machine is a running VM. Its methods are safe for concurrent use.
-type Machine struct {
+// VM is a running VM. Its methods are safe for concurrent use.
+type VM struct {
 	dir     string
 	record  vmRecord
 	monitor *os.File // pidfd
@@ -35,7 +35,7 @@ type Machine struct {
 // Start starts a VM, and returns when its guest serves. If it fails, or this process is killed
 // meanwhile, nothing is left of the VM but its boot.log and end.json; the error quotes the end of
 // the log. Start does not keep the configuration, and does not close its files.
-func Start(ctx context.Context, c *Config) (*Machine, error) {
+func Start(ctx context.Context, c *Config) (*VM, error) {
 	s, err := launchMonitor(ctx, c, "")
 	if err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func (o *monitorOrder) resolveQEMU() (err error) {
 // collectFiles returns the files to send with the order.
 func (o *monitorOrder) collectFiles() (files []*os.File, err error) {
 	if o.Group != nil {
-		kills, err := o.Group.Kills()
+		kills, err := o.Group.OpenOOMEvents()
 		if err != nil {
 			return nil, err
 		}
@@ -207,15 +207,15 @@ func (s *launchedMonitor) wrapError(ctx context.Context, err error) error {
 			err = fmt.Errorf("%w: %w", atoll.ErrTimeout, cause)
 		}
 	}
-	if tail := Tail(s.dir); tail != "" {
+	if tail := BootLogTail(s.dir); tail != "" {
 		return fmt.Errorf("%w; the end of %s:\n%s", err, BootLog, tail)
 	}
 	return err
 }
 
 // Open returns the VM that runs in a directory; atoll.ErrNotFound if none does: see Ended.
-func Open(dir string) (*Machine, error) {
-	m := &Machine{dir: dir}
+func Open(dir string) (*VM, error) {
+	m := &VM{dir: dir}
 	b, err := os.ReadFile(filepath.Join(dir, stateFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: no VM runs in %s", atoll.ErrNotFound, dir)
@@ -233,14 +233,14 @@ func Open(dir string) (*Machine, error) {
 	if m.record.Boot != boot {
 		return nil, fmt.Errorf("%w: the host was rebooted since a VM ran in %s", atoll.ErrNotFound, dir)
 	}
-	m.monitor, err = jail.Find(m.record.Monitor, m.record.MonitorStart)
+	m.monitor, err = jail.FindProcess(m.record.Monitor, m.record.MonitorStart)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: no VM runs in %s", atoll.ErrNotFound, dir)
 	}
 	if err != nil {
 		return nil, err
 	}
-	m.qemu, err = jail.Find(m.record.PID, m.record.Start)
+	m.qemu, err = jail.FindProcess(m.record.PID, m.record.Start)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.Join(err, m.monitor.Close())
 	}
@@ -248,7 +248,7 @@ func Open(dir string) (*Machine, error) {
 }
 
 // Close releases the handle. The VM continues to run.
-func (m *Machine) Close() error {
+func (m *VM) Close() error {
 	err := m.monitor.Close()
 	if m.qemu != nil {
 		err = errors.Join(err, m.qemu.Close())
@@ -257,9 +257,9 @@ func (m *Machine) Close() error {
 }
 
 // Dial connects to the guest. If the VM has ended, the error says why.
-func (m *Machine) Dial(ctx context.Context) (net.Conn, error) { return m.dialSocket(ctx, GuestSocket) }
+func (m *VM) Dial(ctx context.Context) (net.Conn, error) { return m.dialSocket(ctx, GuestSocket) }
 
-func (m *Machine) dialSocket(ctx context.Context, name string) (*net.UnixConn, error) {
+func (m *VM) dialSocket(ctx context.Context, name string) (*net.UnixConn, error) {
 	path, done, err := socketPath(m.dir, name)
 	if err != nil {
 		return nil, err
@@ -267,7 +267,7 @@ func (m *Machine) dialSocket(ctx context.Context, name string) (*net.UnixConn, e
 	defer done()
 	c, err := new(net.Dialer).DialContext(ctx, "unix", path)
 	if err != nil {
-		if end, eerr := Ended(m.dir); eerr == nil && end != nil {
+		if end, eerr := LastEnd(m.dir); eerr == nil && end != nil {
 			return nil, end.Err()
 		}
 		return nil, fmt.Errorf("%w: the VM: %w", atoll.ErrUnavailable, err)
@@ -296,7 +296,7 @@ func peerPID(c *net.UnixConn) (pid int, err error) {
 }
 
 // askMonitor sends a question to the monitor, and returns the reply.
-func (m *Machine) askMonitor(ctx context.Context, v verb) (*reply, error) {
+func (m *VM) askMonitor(ctx context.Context, v verb) (*reply, error) {
 	c, err := m.dialSocket(ctx, MonitorSocket)
 	if err != nil {
 		return nil, err
@@ -324,27 +324,27 @@ func (m *Machine) askMonitor(ctx context.Context, v verb) (*reply, error) {
 }
 
 // hasEnded reports whether the monitor has exited.
-func (m *Machine) hasEnded() bool {
+func (m *VM) hasEnded() bool {
 	n, err := unix.Poll([]unix.PollFd{{Fd: int32(m.monitor.Fd()), Events: unix.POLLIN}}, 0)
 	return err == nil && n > 0
 }
 
 // Status returns the state of the VM. It is no error that the VM has ended.
-func (m *Machine) Status(ctx context.Context) (Status, error) {
+func (m *VM) Status(ctx context.Context) (Status, error) {
 	r, err := m.askMonitor(ctx, verbStatus)
 	if err == nil {
 		r.Status.Facts.Resident = residentMemory(m.record.PID, r.Status.Facts.Cloned)
 		return r.Status, nil
 	}
-	if end, eerr := Ended(m.dir); eerr == nil && end != nil {
-		return Status{Phase: Over, End: end}, nil
+	if end, eerr := LastEnd(m.dir); eerr == nil && end != nil {
+		return Status{Phase: Ended, End: end}, nil
 	}
 	return Status{}, err
 }
 
 // Phase returns the phase of the VM, and its problem, without asking the guest. A monitor of an
 // older atoll does not know the question, which is an error.
-func (m *Machine) Phase(ctx context.Context) (Status, error) {
+func (m *VM) Phase(ctx context.Context) (Status, error) {
 	r, err := m.askMonitor(ctx, verbPhase)
 	if err != nil {
 		return Status{}, err
@@ -352,19 +352,19 @@ func (m *Machine) Phase(ctx context.Context) (Status, error) {
 	return r.Status, nil
 }
 
-// Work is the activity of a hypervisor, as its host sees it.
-type Work int
+// Activity is the activity of a hypervisor, as its host sees it.
+type Activity int
 
 // Activities of a hypervisor.
 const (
-	Idle   Work = iota // all its threads wait
-	Busy               // one runs, or waits for a processor or a disk of the host
-	Halted             // stopped by a signal
+	Idle   Activity = iota // all its threads wait
+	Busy                   // one runs, or waits for a processor or a disk of the host
+	Halted                 // stopped by a signal
 )
 
-// Work returns the present activity of the hypervisor, without asking it or its monitor. If it has
+// Activity returns the present activity of the hypervisor, without asking it or its monitor. If it has
 // exited, the error is atoll.ErrNotFound.
-func (m *Machine) Work() (Work, error) {
+func (m *VM) Activity() (Activity, error) {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/[0-9]*/stat", m.record.PID))
 	if err != nil {
 		return Idle, err
@@ -410,20 +410,20 @@ func residentMemory(pid int, cloned bool) int64 {
 }
 
 // Pause stops the VM's processors. Pausing twice is not an error.
-func (m *Machine) Pause(ctx context.Context) error {
+func (m *VM) Pause(ctx context.Context) error {
 	_, err := m.askMonitor(ctx, verbPause)
 	return err
 }
 
 // Resume continues a VM that is paused or stuck.
-func (m *Machine) Resume(ctx context.Context) error {
+func (m *VM) Resume(ctx context.Context) error {
 	_, err := m.askMonitor(ctx, verbResume)
 	return err
 }
 
 // PowerOff waits until the VM, which was asked over the wire protocol to switch itself off, has
 // done so, and kills it if ctx is done first. When it returns, monitor and hypervisor have exited.
-func (m *Machine) PowerOff(ctx context.Context) error {
+func (m *VM) PowerOff(ctx context.Context) error {
 	if _, err := m.askMonitor(ctx, verbPowerOff); err == nil {
 		if m.waitForExit(ctx) == nil {
 			return nil
@@ -436,7 +436,7 @@ func (m *Machine) PowerOff(ctx context.Context) error {
 
 // Kill kills the VM. When it returns, monitor and hypervisor have exited. It is no error if the VM
 // has ended before.
-func (m *Machine) Kill(ctx context.Context) error {
+func (m *VM) Kill(ctx context.Context) error {
 	if m.hasEnded() {
 		return m.waitForExit(ctx)
 	}
@@ -452,7 +452,7 @@ func (m *Machine) Kill(ctx context.Context) error {
 }
 
 // waitForExit waits until monitor and hypervisor have exited.
-func (m *Machine) waitForExit(ctx context.Context) error {
+func (m *VM) waitForExit(ctx context.Context) error {
 	for _, f := range []*os.File{m.monitor, m.qemu} {
 		if f == nil {
 			continue
@@ -492,18 +492,18 @@ func waitForProcess(ctx context.Context, pidfd *os.File) error {
 }
 
 // Wait waits until the VM has ended, and returns why; see Ended.
-func (m *Machine) Wait(ctx context.Context) (*End, error) {
+func (m *VM) Wait(ctx context.Context) (*End, error) {
 	if err := m.waitForExit(ctx); err != nil {
 		return nil, err
 	}
-	return Ended(m.dir)
+	return LastEnd(m.dir)
 }
 
 // maxEnd limits the bytes read of an end.json.
 const maxEnd = 64 << 10
 
-// Ended returns why the last VM in a directory ended; nil if it runs, or there was none.
-func Ended(dir string) (*End, error) {
+// LastEnd returns why the last VM in a directory ended; nil if it runs, or there was none.
+func LastEnd(dir string) (*End, error) {
 	f, err := os.Open(filepath.Join(dir, EndFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return endWithoutRecord(dir)

@@ -45,7 +45,7 @@ var booted struct {
 }
 
 func prepareBoot() {
-	k, err := boot.Find(os.Getenv("ATOLL_MACHINE_KERNEL"), os.Getenv("ATOLL_MACHINE_MODULES"))
+	k, err := boot.FindKernel(os.Getenv("ATOLL_MACHINE_KERNEL"), os.Getenv("ATOLL_MACHINE_MODULES"))
 	if err != nil {
 		booted.err = err
 		return
@@ -134,7 +134,7 @@ func deadline(t testing.TB) context.Context {
 }
 
 // startVM starts a VM, and removes it and checks that nothing is left when the test ends.
-func startVM(t testing.TB, c *Config) *Machine {
+func startVM(t testing.TB, c *Config) *VM {
 	t.Helper()
 	m, err := Start(deadline(t), c)
 	if err != nil {
@@ -155,7 +155,7 @@ func startVM(t testing.TB, c *Config) *Machine {
 }
 
 // nothingLeft checks that no processes and files of a VM are left.
-func nothingLeft(t testing.TB, m *Machine) {
+func nothingLeft(t testing.TB, m *VM) {
 	t.Helper()
 	for _, pid := range []int{m.record.PID, m.record.Monitor} {
 		if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil && !strings.Contains(string(text), ") Z ") {
@@ -170,7 +170,7 @@ func nothingLeft(t testing.TB, m *Machine) {
 }
 
 // sendLine opens a stream to the test's guest, and sends a line.
-func sendLine(t testing.TB, m *Machine, line string) *bufio.ReadWriter {
+func sendLine(t testing.TB, m *VM, line string) *bufio.ReadWriter {
 	t.Helper()
 	c, err := m.Dial(deadline(t))
 	if err != nil {
@@ -192,7 +192,7 @@ func expectLine(t testing.TB, rw *bufio.ReadWriter, want string) {
 	}
 }
 
-func checkEcho(t testing.TB, m *Machine) {
+func checkEcho(t testing.TB, m *VM) {
 	t.Helper()
 	rw := sendLine(t, m, "echo")
 	if _, err := rw.WriteString("hello\n"); err != nil {
@@ -215,8 +215,8 @@ func TestBoots(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	t.Logf("%+v", s)
-	if len(s.Facts.Weak) > 0 && os.Geteuid() == 0 {
-		t.Errorf("walls are missing: %q", s.Facts.Weak)
+	if len(s.Facts.MissingIsolation) > 0 && os.Geteuid() == 0 {
+		t.Errorf("walls are missing: %q", s.Facts.MissingIsolation)
 	}
 	again, err := Open(c.Dir)
 	if err != nil {

@@ -50,11 +50,11 @@ func stat(file, format string) (Layer, header, error) {
 	return l, h, nil
 }
 
-// Chain returns a disk and its backing files, topmost first. Before it opens a backing file, it
+// ReadChain returns a disk and its backing files, topmost first. Before it opens a backing file, it
 // calls find with the absolute path in the header, to get the file's real path; false refuses it. A
 // refused file, a loop, and a file with features that could refer to other files (external data) or
 // encryption are ErrInvalid.
-func Chain(top, format string, find func(name string) (file string, ok bool)) ([]Layer, error) {
+func ReadChain(top, format string, find func(name string) (file string, ok bool)) ([]Layer, error) {
 	l, h, err := stat(top, format)
 	if err != nil {
 		return nil, err

@@ -170,7 +170,7 @@ func TestChain(t *testing.T) {
 		t.Errorf("a name that is taken: %v", err)
 	}
 	checkImage(t, disk)
-	chain, err := Chain(disk, Qcow2, func(f string) (string, bool) { return f, filepath.Dir(f) == dir })
+	chain, err := ReadChain(disk, Qcow2, func(f string) (string, bool) { return f, filepath.Dir(f) == dir })
 	if err != nil || len(chain) != 4 || chain[3].Format != Raw || chain[3].File != base || chain[0].Size != 1<<30 || chain[3].Used < 11<<20 {
 		t.Fatalf("%+v, %v", chain, err)
 	}
@@ -255,7 +255,7 @@ func TestHostileHeaders(t *testing.T) {
 		"Empty":        func(b []byte) { clear(b) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			if c, err := Chain(disk(t, change), Qcow2, own); !errors.Is(err, atoll.ErrInvalid) {
+			if c, err := ReadChain(disk(t, change), Qcow2, own); !errors.Is(err, atoll.ErrInvalid) {
 				t.Errorf("%v, %v", c, err)
 			}
 		})
@@ -271,7 +271,7 @@ func TestHostileHeaders(t *testing.T) {
 		b, _ := os.ReadFile(file + ".2")
 		b = bytes.Replace(b, []byte("\x00\x03raw"), []byte("\x00\x05qcow2"), 1)
 		_ = os.WriteFile(file, b, 0o600) // its own backing file
-		if c, err := Chain(file, Qcow2, allowAll); !errors.Is(err, atoll.ErrInvalid) {
+		if c, err := ReadChain(file, Qcow2, allowAll); !errors.Is(err, atoll.ErrInvalid) {
 			t.Errorf("%v, %v", c, err)
 		}
 	})
@@ -280,7 +280,7 @@ func TestHostileHeaders(t *testing.T) {
 		if err := os.Symlink(secret, file); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Chain(file, Raw, allowAll); err == nil {
+		if _, err := ReadChain(file, Raw, allowAll); err == nil {
 			t.Error("a link was followed")
 		}
 		if err := Copy(t.Context(), file+".copy", file); err == nil {
@@ -309,7 +309,7 @@ func FuzzHeader(f *testing.F) {
 		if err := os.WriteFile(file, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		chain, err := Chain(file, Qcow2, func(string) (string, bool) { return "", false })
+		chain, err := ReadChain(file, Qcow2, func(string) (string, bool) { return "", false })
 		if err != nil {
 			return
 		}

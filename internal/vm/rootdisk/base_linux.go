@@ -35,13 +35,13 @@ type basePlan struct {
 	size   int64    // approximate bytes of the files; 0: unknown
 }
 
-// Use returns the base disk of a source, and makes it if it does not exist. The disk is kept until
+// AcquireBase returns the base disk of a source, and makes it if it does not exist. The disk is kept until
 // Release. The user is a file name, such as the id of a sandbox; using another source with the same
 // name replaces the use. An image is also used by that name in its own store, until it is released
 // there. Use is safe for concurrent calls: one makes the disk, the others wait. If the host's disk
 // is full, or the content is larger than VirtualSize, the error is ErrQuota, and nothing is left.
 // progress may be nil.
-func (s *Store) Use(ctx context.Context, user string, from Source, progress func(atoll.Progress)) (Base, error) {
+func (s *Store) AcquireBase(ctx context.Context, user string, from Source, progress func(atoll.Progress)) (Base, error) {
 	if err := s.useDir().CheckName(user); err != nil {
 		return Base{}, err
 	}
@@ -70,7 +70,7 @@ func (f Source) planBase(ctx context.Context, user string) (basePlan, error) {
 		key, err := fingerprintDir(ctx, f.Dir)
 		return basePlan{key: key, base: Base{Digest: "sha256:" + key}, layers: []string{f.Dir}}, err
 	}
-	root, err := f.Images.Use(ctx, f.Ref, user)
+	root, err := f.Images.Acquire(ctx, f.Ref, user)
 	if err != nil {
 		return basePlan{}, err
 	}
@@ -94,7 +94,7 @@ func baseKey(layers []string) string {
 
 // ensureBase returns the base disk of a plan, and makes it once for all processes.
 func (s *Store) ensureBase(ctx context.Context, p basePlan, progress func(atoll.Progress)) (Base, error) {
-	unlock, err := filelock.Wait(ctx, s.pathTo(basesDir, p.key+lockSuffix), filelock.Exclusive)
+	unlock, err := filelock.Acquire(ctx, s.pathTo(basesDir, p.key+lockSuffix), filelock.Exclusive)
 	if err != nil {
 		return Base{}, err
 	}
@@ -112,7 +112,7 @@ func (s *Store) ensureBase(ctx context.Context, p basePlan, progress func(atoll.
 		return Base{}, err
 	}
 	defer f.Close()
-	u, err := ext4.Stat(f)
+	u, err := ext4.ReadUsage(f)
 	if err != nil {
 		return Base{}, fmt.Errorf("%s: %w", b.Path, err)
 	}
@@ -181,7 +181,7 @@ func writeLayer(ctx context.Context, w *ext4.Writer, path string, layer bool) er
 		}
 	}
 	uid, gid := uint32(os.Geteuid()), uint32(os.Getegid())
-	return w.Dir(ctx, dir, ext4.Tree{Overlay: layer, Change: func(name string, a *ext4.Attr) bool {
+	return w.AddDir(ctx, dir, ext4.Tree{Overlay: layer, ChangeAttr: func(name string, a *ext4.Attr) bool {
 		if uid != 0 && a.UID == uid {
 			a.UID = 0
 		}

@@ -11,9 +11,9 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/vm/qcow2"
 )
 
-// Overlay makes the root disk of a VM: a qcow2 file over a base disk. Its file system has the final
+// CreateRootDisk makes the root disk of a VM: a qcow2 file over a base disk. Its file system has the final
 // size: free bytes besides the base's content; 0: the maximum. More than the maximum is ErrQuota.
-func (s *Store) Overlay(file string, base Base, free int64) error {
+func (s *Store) CreateRootDisk(file string, base Base, free int64) error {
 	o := qcow2.Options{Backing: base.Path, Format: qcow2.Raw, Size: VirtualSize}
 	if free == 0 {
 		return qcow2.Create(file, o)
@@ -23,7 +23,7 @@ func (s *Store) Overlay(file string, base Base, free int64) error {
 		return err
 	}
 	defer f.Close()
-	patches, _, err := ext4.Fit(f, free)
+	patches, _, err := ext4.Shrink(f, free)
 	if err != nil {
 		return err
 	}
@@ -33,9 +33,9 @@ func (s *Store) Overlay(file string, base Base, free int64) error {
 	return qcow2.Create(file, o)
 }
 
-// Workspace makes the disk of a working directory: a qcow2 file with an empty file system of free
+// CreateWorkspaceDisk makes the disk of a working directory: a qcow2 file with an empty file system of free
 // bytes (0: the maximum), whose root belongs to uid and gid.
-func (s *Store) Workspace(file string, free int64, uid, gid int) error {
+func (s *Store) CreateWorkspaceDisk(file string, free int64, uid, gid int) error {
 	m := memoryFile{}
 	o := ext4.Options{Size: VirtualSize, UID: uint32(uid), GID: uint32(gid), Time: time.Now()}
 	if _, err := rand.Read(o.UUID[:]); err != nil {
@@ -52,7 +52,7 @@ func (s *Store) Workspace(file string, free int64, uid, gid int) error {
 	}
 	if free != 0 {
 		var patches []ext4.Patch
-		if patches, u, err = ext4.Fit(m, free); err != nil {
+		if patches, u, err = ext4.Shrink(m, free); err != nil {
 			return err
 		}
 		for _, p := range patches {

@@ -17,15 +17,15 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/vm/qcow2"
 )
 
-// Kept is a persistent disk, which outlives its VM.
-type Kept struct {
-	Name    string    `json:"-"`
-	Size    int64     `json:"size"`             // size limit of its files in bytes; 0: the maximum
-	Used    int64     `json:"-"`                // bytes of the host's disk
-	Created time.Time `json:"created,omitzero"` // time of Keep
-	From    string    `json:"from,omitempty"`   // the VM that it was made for
-	User    string    `json:"user,omitempty"`   // the VM that uses it now; empty: none
-	Path    string    `json:"-"`                // of the qcow2 file
+// KeptDisk is a persistent disk, which outlives its VM.
+type KeptDisk struct {
+	Name       string    `json:"-"`
+	Size       int64     `json:"size"`             // size limit of its files in bytes; 0: the maximum
+	Used       int64     `json:"-"`                // bytes of the host's disk
+	Created    time.Time `json:"created,omitzero"` // time of Keep
+	CreatedFor string    `json:"from,omitempty"`   // the VM that it was made for
+	User       string    `json:"user,omitempty"`   // the VM that uses it now; empty: none
+	Path       string    `json:"-"`                // of the qcow2 file
 }
 
 // Files in disks/NAME. The directory appears and disappears in one step, by a rename.
@@ -40,14 +40,14 @@ func (s *Store) lockDisks(ctx context.Context) (unlock func(), err error) {
 	if err := os.MkdirAll(s.pathTo(disksDir), 0o700); err != nil {
 		return nil, fmt.Errorf("disks: %w", wrapDiskFull(err))
 	}
-	return filelock.Wait(ctx, s.pathTo(disksDir, ".lock"), filelock.Exclusive)
+	return filelock.Acquire(ctx, s.pathTo(disksDir, ".lock"), filelock.Exclusive)
 }
 
-// Keep makes a VM's disk, merged with the layers below it, a persistent disk, and removes the file.
+// KeepDisk makes a VM's disk, merged with the layers below it, a persistent disk, and removes the file.
 // No VM may have it open. A name that exists is ErrExists, unless that disk was kept from the same
 // VM before. If the process is killed, the whole disk is in one of both places, and the same call
 // completes the work.
-func (s *Store) Keep(ctx context.Context, name, file string, k Kept) error {
+func (s *Store) KeepDisk(ctx context.Context, name, file string, k KeptDisk) error {
 	if err := atoll.CheckName(name); err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (s *Store) Keep(ctx context.Context, name, file string, k Kept) error {
 	defer unlock()
 	have, err := s.readDisk(name)
 	switch {
-	case err == nil && (k.From == "" || have.From != k.From):
+	case err == nil && (k.CreatedFor == "" || have.CreatedFor != k.CreatedFor):
 		return fmt.Errorf("disk %s: %w", name, atoll.ErrExists)
 	case err == nil: // only the removal is left to do
 		return ignoreError(os.Remove(file), fs.ErrNotExist)
@@ -89,7 +89,7 @@ func (s *Store) Keep(ctx context.Context, name, file string, k Kept) error {
 }
 
 // fillDiskDir writes a disk and its description into a new directory.
-func (s *Store) fillDiskDir(ctx context.Context, dir string, chain []qcow2.Layer, k Kept) error {
+func (s *Store) fillDiskDir(ctx context.Context, dir string, chain []qcow2.Layer, k KeptDisk) error {
 	if k.Created.IsZero() {
 		k.Created = time.Now().UTC()
 	}
@@ -114,38 +114,38 @@ func (s *Store) fillDiskDir(ctx context.Context, dir string, chain []qcow2.Layer
 }
 
 // readDisk returns the description of a persistent disk.
-func (s *Store) readDisk(name string) (Kept, error) {
+func (s *Store) readDisk(name string) (KeptDisk, error) {
 	if err := atoll.CheckName(name); err != nil {
-		return Kept{}, err
+		return KeptDisk{}, err
 	}
-	var k Kept
+	var k KeptDisk
 	if err := jsondir.ReadFile(s.pathTo(disksDir, name, infoFile), &k); err != nil {
-		return Kept{}, fmt.Errorf("disk %s: %w", name, err)
+		return KeptDisk{}, fmt.Errorf("disk %s: %w", name, err)
 	}
 	k.Name, k.Path = name, s.pathTo(disksDir, name, diskFile)
 	return k, nil
 }
 
-func (s *Store) setUser(k Kept, user string) error {
+func (s *Store) setUser(k KeptDisk, user string) error {
 	k.User = user
 	return wrapDiskFull(jsondir.WriteFile(s.pathTo(disksDir, k.Name, infoFile), k))
 }
 
-// Take assigns a persistent disk to a VM, which uses it in place until GiveBack. It is no error if
+// ClaimDisk assigns a persistent disk to a VM, which uses it in place until GiveBack. It is no error if
 // the same user has it. If another has it, the error is ErrState; if it does not exist,
 // ErrNotFound. Snapshots may add layers beside Path; see Chain.
-func (s *Store) Take(ctx context.Context, name, user string) (Kept, error) {
+func (s *Store) ClaimDisk(ctx context.Context, name, user string) (KeptDisk, error) {
 	if user == "" {
-		return Kept{}, fmt.Errorf("%w: the user of the disk is empty", atoll.ErrInvalid)
+		return KeptDisk{}, fmt.Errorf("%w: the user of the disk is empty", atoll.ErrInvalid)
 	}
 	unlock, err := s.lockDisks(ctx)
 	if err != nil {
-		return Kept{}, err
+		return KeptDisk{}, err
 	}
 	defer unlock()
 	k, err := s.readDisk(name)
 	if err != nil {
-		return Kept{}, err
+		return KeptDisk{}, err
 	}
 	switch k.User {
 	case user:
@@ -154,13 +154,13 @@ func (s *Store) Take(ctx context.Context, name, user string) (Kept, error) {
 		k.User = user
 		return k, s.setUser(k, user)
 	}
-	return Kept{}, fmt.Errorf("disk %s: %w: %s uses it", name, atoll.ErrState, k.User)
+	return KeptDisk{}, fmt.Errorf("disk %s: %w: %s uses it", name, atoll.ErrState, k.User)
 }
 
-// GiveBack ends the use of a persistent disk, which no VM may have open. The disk becomes a single
+// ReleaseDisk ends the use of a persistent disk, which no VM may have open. The disk becomes a single
 // file again, and is renamed if as is not empty; a name that exists is ErrExists. If the user does
 // not have the disk, nothing happens. If the process is killed, the same call completes the work.
-func (s *Store) GiveBack(ctx context.Context, name, user, as string) error {
+func (s *Store) ReleaseDisk(ctx context.Context, name, user, as string) error {
 	unlock, err := s.lockDisks(ctx)
 	if err != nil {
 		return err
@@ -195,7 +195,7 @@ func (s *Store) GiveBack(ctx context.Context, name, user, as string) error {
 
 // flattenDisk merges the layers of a persistent disk into one file, and removes all others from its
 // directory.
-func (s *Store) flattenDisk(ctx context.Context, k Kept) error {
+func (s *Store) flattenDisk(ctx context.Context, k KeptDisk) error {
 	chain, err := s.Chain(k.Path)
 	if err != nil {
 		return err
@@ -227,7 +227,7 @@ func (s *Store) flattenDisk(ctx context.Context, k Kept) error {
 }
 
 // Disks returns the persistent disks, sorted by name.
-func (s *Store) Disks(ctx context.Context) ([]Kept, error) {
+func (s *Store) Disks(ctx context.Context) ([]KeptDisk, error) {
 	entries, err := os.ReadDir(s.pathTo(disksDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -235,7 +235,7 @@ func (s *Store) Disks(ctx context.Context) ([]Kept, error) {
 	if err != nil {
 		return nil, err
 	}
-	var list []Kept
+	var list []KeptDisk
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".") {
 			continue

@@ -51,20 +51,20 @@ func TestKeep(t *testing.T) {
 	if err := qcow2.Freeze(file, file+".1"); err != nil { // as a snapshot does
 		t.Fatal(err)
 	}
-	if err := s.Keep(ctx, "work", file, Kept{From: "sb-1", Size: 5 << 30}); err != nil {
+	if err := s.KeepDisk(ctx, "work", file, KeptDisk{CreatedFor: "sb-1", Size: 5 << 30}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Keep(ctx, "work", file, Kept{From: "sb-1", Size: 5 << 30}); err != nil {
+	if err := s.KeepDisk(ctx, "work", file, KeptDisk{CreatedFor: "sb-1", Size: 5 << 30}); err != nil {
 		t.Errorf("twice: %v", err)
 	}
-	if err := s.Keep(ctx, "work", newWorkDisk(t, s, "sb-2", "two"), Kept{From: "sb-2"}); !errors.Is(err, atoll.ErrExists) {
+	if err := s.KeepDisk(ctx, "work", newWorkDisk(t, s, "sb-2", "two"), KeptDisk{CreatedFor: "sb-2"}); !errors.Is(err, atoll.ErrExists) {
 		t.Errorf("a name that is taken: %v", err)
 	}
-	if err := s.Keep(ctx, "none", s.pathTo("sb-1", "none"), Kept{From: "sb-1"}); !errors.Is(err, atoll.ErrNotFound) {
+	if err := s.KeepDisk(ctx, "none", s.pathTo("sb-1", "none"), KeptDisk{CreatedFor: "sb-1"}); !errors.Is(err, atoll.ErrNotFound) {
 		t.Errorf("no file: %v", err)
 	}
 	for _, name := range []string{"", "..", "a/b", ".lock", "UPPER"} {
-		if err := s.Keep(ctx, name, file, Kept{}); !errors.Is(err, atoll.ErrInvalid) {
+		if err := s.KeepDisk(ctx, name, file, KeptDisk{}); !errors.Is(err, atoll.ErrInvalid) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -72,50 +72,50 @@ func TestKeep(t *testing.T) {
 		t.Errorf("the file is there still: %v", err)
 	}
 	list, err := s.Disks(ctx)
-	if err != nil || len(list) != 1 || list[0].Name != "work" || list[0].From != "sb-1" || list[0].Size != 5<<30 || list[0].Used == 0 || list[0].Created.IsZero() || list[0].User != "" {
+	if err != nil || len(list) != 1 || list[0].Name != "work" || list[0].CreatedFor != "sb-1" || list[0].Size != 5<<30 || list[0].Used == 0 || list[0].Created.IsZero() || list[0].User != "" {
 		t.Errorf("%+v, %v", list, err)
 	}
-	k, err := s.Take(ctx, "work", "sb-3")
+	k, err := s.ClaimDisk(ctx, "work", "sb-3")
 	if err != nil || readMark(t, k.Path) != "one" {
 		t.Fatalf("%+v, %v", k, err)
 	}
 	if chain, err := s.Chain(k.Path); err != nil || len(chain) != 1 {
 		t.Errorf("%v, %v", chain, err)
 	}
-	if _, err := s.Take(ctx, "work", "sb-3"); err != nil {
+	if _, err := s.ClaimDisk(ctx, "work", "sb-3"); err != nil {
 		t.Errorf("again by who has it: %v", err)
 	}
-	if _, err := s.Take(ctx, "work", "sb-4"); !errors.Is(err, atoll.ErrState) {
+	if _, err := s.ClaimDisk(ctx, "work", "sb-4"); !errors.Is(err, atoll.ErrState) {
 		t.Errorf("by another: %v", err)
 	}
 	if err := s.RemoveDisk(ctx, "work"); !errors.Is(err, atoll.ErrState) {
 		t.Errorf("removed in use: %v", err)
 	}
-	if _, err := s.Take(ctx, "none", "sb-4"); !errors.Is(err, atoll.ErrNotFound) {
+	if _, err := s.ClaimDisk(ctx, "none", "sb-4"); !errors.Is(err, atoll.ErrNotFound) {
 		t.Error(err)
 	}
-	if err := s.GiveBack(ctx, "work", "sb-4", "stolen"); err != nil {
+	if err := s.ReleaseDisk(ctx, "work", "sb-4", "stolen"); err != nil {
 		t.Errorf("by who hasn't it: %v", err)
 	}
 	if err := qcow2.Freeze(k.Path, filepath.Join(filepath.Dir(k.Path), "disk.1.qcow2")); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Keep(ctx, "other", s.pathTo("sb-2", "workspace.qcow2"), Kept{From: "sb-2"}); err != nil {
+	if err := s.KeepDisk(ctx, "other", s.pathTo("sb-2", "workspace.qcow2"), KeptDisk{CreatedFor: "sb-2"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.GiveBack(ctx, "work", "sb-3", "other"); !errors.Is(err, atoll.ErrExists) {
+	if err := s.ReleaseDisk(ctx, "work", "sb-3", "other"); !errors.Is(err, atoll.ErrExists) {
 		t.Errorf("to a name that is taken: %v", err)
 	}
-	if err := s.GiveBack(ctx, "work", "sb-3", "renamed"); err != nil {
+	if err := s.ReleaseDisk(ctx, "work", "sb-3", "renamed"); err != nil {
 		t.Fatal(err)
 	}
-	if k, err = s.Take(ctx, "renamed", "sb-5"); err != nil || readMark(t, k.Path) != "one" {
+	if k, err = s.ClaimDisk(ctx, "renamed", "sb-5"); err != nil || readMark(t, k.Path) != "one" {
 		t.Errorf("%+v, %v", k, err)
 	}
 	if left, err := os.ReadDir(filepath.Dir(k.Path)); err != nil || len(left) != 2 {
 		t.Errorf("left: %v, %v", left, err)
 	}
-	if err := errors.Join(s.GiveBack(ctx, "renamed", "sb-5", ""), s.RemoveDisk(ctx, "renamed"), s.RemoveDisk(ctx, "other")); err != nil {
+	if err := errors.Join(s.ReleaseDisk(ctx, "renamed", "sb-5", ""), s.RemoveDisk(ctx, "renamed"), s.RemoveDisk(ctx, "other")); err != nil {
 		t.Error(err)
 	}
 	if err := s.RemoveDisk(ctx, "renamed"); !errors.Is(err, atoll.ErrNotFound) {
@@ -200,14 +200,14 @@ func runSteps(ctx context.Context, s *Store, say func(string)) {
 		say("a step")
 	}
 	if _, err := os.Lstat(file); err == nil {
-		must(s.Keep(ctx, "a", file, Kept{From: "sb-1"}))
+		must(s.KeepDisk(ctx, "a", file, KeptDisk{CreatedFor: "sb-1"}))
 	}
 	for _, n := range [][2]string{{"a", "b"}, {"b", "a"}} {
-		k, err := s.Take(ctx, n[0], "sb-2")
+		k, err := s.ClaimDisk(ctx, n[0], "sb-2")
 		must(err)
 		if err == nil {
 			must(qcow2.Freeze(k.Path, k.Path+".1"))
 		}
-		must(s.GiveBack(ctx, n[0], "sb-2", n[1]))
+		must(s.ReleaseDisk(ctx, n[0], "sb-2", n[1]))
 	}
 }

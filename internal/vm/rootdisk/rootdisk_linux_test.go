@@ -90,11 +90,11 @@ func newImages(t testing.TB, ref string, files map[string]string) *image.Store {
 func TestUse(t *testing.T) {
 	images := newImages(t, "a:1", map[string]string{"etc/name": "one", "big": strings.Repeat("x", 20<<20)})
 	s := &Store{Dir: t.TempDir()}
-	if _, err := s.Use(t.Context(), "sb-1", Source{Images: images, Ref: "b:1"}, nil); !errors.Is(err, atoll.ErrNotFound) {
+	if _, err := s.AcquireBase(t.Context(), "sb-1", Source{Images: images, Ref: "b:1"}, nil); !errors.Is(err, atoll.ErrNotFound) {
 		t.Errorf("an image that is not there: %v", err)
 	}
 	var seen []atoll.Progress
-	b, err := s.Use(t.Context(), "sb-1", Source{Images: images, Ref: "a:1"}, func(p atoll.Progress) { seen = append(seen, p) })
+	b, err := s.AcquireBase(t.Context(), "sb-1", Source{Images: images, Ref: "a:1"}, func(p atoll.Progress) { seen = append(seen, p) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,17 +114,17 @@ func TestUse(t *testing.T) {
 	}
 	// An existing disk is not made again.
 	seen = nil
-	other, err := s.Use(t.Context(), "sb-2", Source{Images: images, Ref: "a:1"}, func(p atoll.Progress) { seen = append(seen, p) })
+	other, err := s.AcquireBase(t.Context(), "sb-2", Source{Images: images, Ref: "a:1"}, func(p atoll.Progress) { seen = append(seen, p) })
 	if err != nil || other.Path != b.Path || len(seen) > 0 {
 		t.Errorf("%+v, %v, %v", other, err, seen)
 	}
 	if _, err := s.Share(t.Context(), "sb-1", "sb-3"); err != nil {
 		t.Error(err)
 	}
-	if err := errors.Join(s.Release("sb-1"), s.Release("sb-2"), s.Release("sb-2"), s.Collect(t.Context(), nil)); err != nil {
+	if err := errors.Join(s.Release("sb-1"), s.Release("sb-2"), s.Release("sb-2"), s.CollectGarbage(t.Context(), nil)); err != nil {
 		t.Error(err)
 	}
-	if used, err := s.Used("sb-3"); err != nil || used.Path != b.Path || used.Used != b.Used {
+	if used, err := s.BaseOf("sb-3"); err != nil || used.Path != b.Path || used.Used != b.Used {
 		t.Errorf("%+v, %v", used, err)
 	}
 	if _, err := os.Stat(b.Path); err != nil {
@@ -133,23 +133,23 @@ func TestUse(t *testing.T) {
 	if users, err := s.Users(); err != nil || fmt.Sprint(users) != "[sb-3]" {
 		t.Errorf("%v, %v", users, err)
 	}
-	if err := errors.Join(s.Release("sb-3"), s.Collect(t.Context(), images)); err != nil {
+	if err := errors.Join(s.Release("sb-3"), s.CollectGarbage(t.Context(), images)); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(b.Path); err != nil {
 		t.Errorf("that of an image that is there is gone: %v", err)
 	}
-	if err := s.Collect(t.Context(), nil); err != nil {
+	if err := s.CollectGarbage(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
 	if left, err := os.ReadDir(s.pathTo(basesDir)); err != nil || len(left) != 1 {
 		t.Errorf("left: %v, %v", left, err)
 	}
-	if _, err := s.Used("sb-3"); !errors.Is(err, atoll.ErrNotFound) {
+	if _, err := s.BaseOf("sb-3"); !errors.Is(err, atoll.ErrNotFound) {
 		t.Error(err)
 	}
 	for _, user := range []string{"", "a/b", "../a", ".a"} {
-		if _, err := s.Use(t.Context(), user, Source{Images: images, Ref: "a:1"}, nil); !errors.Is(err, atoll.ErrInvalid) {
+		if _, err := s.AcquireBase(t.Context(), user, Source{Images: images, Ref: "a:1"}, nil); !errors.Is(err, atoll.ErrInvalid) {
 			t.Errorf("user %q: %v", user, err)
 		}
 	}
@@ -163,7 +163,7 @@ func TestManyUseAtOnce(t *testing.T) {
 	for i := range 8 {
 		wg.Go(func() {
 			s := &Store{Dir: at} // as in another process
-			_, err := s.Use(t.Context(), fmt.Sprint("sb-", i), Source{Images: images, Ref: "a:1"}, func(atoll.Progress) { made.Store(i, true) })
+			_, err := s.AcquireBase(t.Context(), fmt.Sprint("sb-", i), Source{Images: images, Ref: "a:1"}, func(atoll.Progress) { made.Store(i, true) })
 			if err != nil {
 				t.Error(err)
 			}
@@ -186,25 +186,25 @@ func TestDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &Store{Dir: t.TempDir()}
-	one, err := s.Use(t.Context(), "sb-1", Source{Dir: dir}, nil)
+	one, err := s.AcquireBase(t.Context(), "sb-1", Source{Dir: dir}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	same, err := s.Use(t.Context(), "sb-2", Source{Dir: dir}, nil)
+	same, err := s.AcquireBase(t.Context(), "sb-2", Source{Dir: dir}, nil)
 	if err != nil || same.Path != one.Path {
 		t.Errorf("the same is another: %v", err)
 	}
 	if err := os.Chmod(filepath.Join(dir, "a"), 0o640); err != nil {
 		t.Fatal(err)
 	}
-	other, err := s.Use(t.Context(), "sb-2", Source{Dir: dir}, nil)
+	other, err := s.AcquireBase(t.Context(), "sb-2", Source{Dir: dir}, nil)
 	if err != nil || other.Path == one.Path {
 		t.Errorf("what has changed is the same: %v", err)
 	}
 	if got := debugfs(t, other.Path, "stat /link"); !strings.Contains(got, `Fast link dest: "/etc/passwd"`) {
 		t.Error(got)
 	}
-	if _, err := s.Use(t.Context(), "sb-3", Source{Dir: dir + "/none"}, nil); !errors.Is(err, atoll.ErrNotFound) {
+	if _, err := s.AcquireBase(t.Context(), "sb-3", Source{Dir: dir + "/none"}, nil); !errors.Is(err, atoll.ErrNotFound) {
 		t.Error(err)
 	}
 }
@@ -231,21 +231,21 @@ func TestHostIsFull(t *testing.T) {
 			return
 		}
 		s := &Store{Dir: dir}
-		if _, err := s.Use(t.Context(), "sb-1", Source{Images: images, Ref: "a:1"}, nil); !errors.Is(err, atoll.ErrQuota) || !strings.Contains(err.Error(), "the host's disk is full") {
+		if _, err := s.AcquireBase(t.Context(), "sb-1", Source{Images: images, Ref: "a:1"}, nil); !errors.Is(err, atoll.ErrQuota) || !strings.Contains(err.Error(), "the host's disk is full") {
 			t.Errorf("an image that is too large: %v", err)
 		}
 		if left, err := filepath.Glob(dir + "/*/*"); err != nil || len(left) != 2 { // locks
 			t.Errorf("left: %v, %v", left, err)
 		}
-		b, err := s.Use(t.Context(), "sb-1", Source{Images: small, Ref: "b:1"}, nil)
+		b, err := s.AcquireBase(t.Context(), "sb-1", Source{Images: small, Ref: "b:1"}, nil)
 		if err != nil {
 			t.Errorf("one that fits: %v", err)
 			return
 		}
 		for i := range 1000 {
 			file := filepath.Join(dir, fmt.Sprint(i))
-			if err = s.Overlay(file, b, 1<<30); err == nil {
-				err = s.Workspace(file+".work", 0, 1, 1)
+			if err = s.CreateRootDisk(file, b, 1<<30); err == nil {
+				err = s.CreateWorkspaceDisk(file+".work", 0, 1, 1)
 			}
 			if err != nil {
 				break
@@ -270,12 +270,12 @@ func TestKilledMaker(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(s.pathTo(basesDir), 0o700), os.WriteFile(half, bytes.Repeat([]byte("garbage"), 1<<20), 0o600), os.WriteFile(half+"x", nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	b, err := s.Use(t.Context(), "sb-1", Source{Images: images, Ref: "a:1"}, nil)
+	b, err := s.AcquireBase(t.Context(), "sb-1", Source{Images: images, Ref: "a:1"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	runProgram(t, "e2fsprogs", "e2fsck", "-fn", b.Path)
-	if err := s.Collect(t.Context(), nil); err != nil {
+	if err := s.CollectGarbage(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	if left, err := os.ReadDir(s.pathTo(basesDir)); err != nil || len(left) != 2 {
@@ -286,7 +286,7 @@ func TestKilledMaker(t *testing.T) {
 // TestKilledUser sweeps unfinished files of uses, but not while other processes are active.
 func TestKilledUser(t *testing.T) {
 	s := &Store{Dir: t.TempDir()}
-	if err := s.Sweep(); err != nil {
+	if err := s.RemoveUnfinished(); err != nil {
 		t.Errorf("where nothing was made: %v", err)
 	}
 	unlock, err := s.lockBases(t.Context(), filelock.Shared)
@@ -299,14 +299,14 @@ func TestKilledUser(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Sweep(); err != nil {
+	if err := s.RemoveUnfinished(); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(half); err != nil {
 		t.Errorf("Sweep removed a file in use: %v", err)
 	}
 	unlock()
-	if err := s.Sweep(); err != nil {
+	if err := s.RemoveUnfinished(); err != nil {
 		t.Error(err)
 	}
 	if left, err := os.ReadDir(s.pathTo(usesDir)); err != nil || len(left) != 1 || left[0].Name() != "sb-1.json" {
@@ -323,7 +323,7 @@ func TestCollectMeanwhile(t *testing.T) {
 		wg.Go(func() {
 			user := fmt.Sprint("sb-", i)
 			for range 15 {
-				b, err := s.Use(t.Context(), user, Source{Images: images, Ref: "a:1"}, nil)
+				b, err := s.AcquireBase(t.Context(), user, Source{Images: images, Ref: "a:1"}, nil)
 				if err != nil {
 					t.Error(err)
 					return
@@ -338,7 +338,7 @@ func TestCollectMeanwhile(t *testing.T) {
 		})
 	}
 	for range 30 {
-		if err := s.Collect(t.Context(), nil); err != nil {
+		if err := s.CollectGarbage(t.Context(), nil); err != nil {
 			t.Error(err)
 		}
 	}
@@ -361,7 +361,7 @@ func TestOrdinaryUser(t *testing.T) {
 		if _, err := images.ImportImage(t.Context(), ref, f, nil); err != nil {
 			t.Fatal(err)
 		}
-		b, err := (&Store{Dir: filepath.Join(dir, "disks")}).Use(t.Context(), "sb-1", Source{Images: images, Ref: ref}, nil)
+		b, err := (&Store{Dir: filepath.Join(dir, "disks")}).AcquireBase(t.Context(), "sb-1", Source{Images: images, Ref: ref}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -448,17 +448,17 @@ func copyFile(to, from string) error {
 func TestDisks(t *testing.T) {
 	images := newImages(t, "a:1", map[string]string{"etc/name": "one"})
 	s := &Store{Dir: t.TempDir()}
-	b, err := s.Use(t.Context(), "sb-1", Source{Images: images, Ref: "a:1"}, nil)
+	b, err := s.AcquireBase(t.Context(), "sb-1", Source{Images: images, Ref: "a:1"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, free := range []int64{0, 5 << 20, 1 << 30, 40 << 30} {
 		t.Run(fmt.Sprint(free), func(t *testing.T) {
 			root, work := filepath.Join(t.TempDir(), "root"), filepath.Join(t.TempDir(), "work")
-			if err := s.Overlay(root, b, free); err != nil {
+			if err := s.CreateRootDisk(root, b, free); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.Workspace(work, free, 1000, 1001); err != nil {
+			if err := s.CreateWorkspaceDisk(work, free, 1000, 1001); err != nil {
 				t.Fatal(err)
 			}
 			for _, disk := range []string{root, work} {
@@ -483,7 +483,7 @@ func TestDisks(t *testing.T) {
 		})
 	}
 	// A store that was moved finds its disks; a header that names another file is refused.
-	if err := s.Overlay(s.pathTo("root.qcow2"), b, 0); err != nil {
+	if err := s.CreateRootDisk(s.pathTo("root.qcow2"), b, 0); err != nil {
 		t.Fatal(err)
 	}
 	moved := &Store{Dir: filepath.Join(t.TempDir(), "moved")}
@@ -512,7 +512,7 @@ func TestDisks(t *testing.T) {
 		}
 	}
 	s, b.Path = moved, moved.pathTo(basesDir, filepath.Base(b.Path))
-	if err := s.Overlay(filepath.Join(t.TempDir(), "x"), b, 70<<30); !errors.Is(err, atoll.ErrQuota) {
+	if err := s.CreateRootDisk(filepath.Join(t.TempDir(), "x"), b, 70<<30); !errors.Is(err, atoll.ErrQuota) {
 		t.Errorf("more than there is: %v", err)
 	}
 }

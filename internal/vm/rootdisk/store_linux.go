@@ -60,7 +60,7 @@ func (s *Store) lockBases(ctx context.Context, how int) (unlock func(), err erro
 			return nil, fmt.Errorf("disks: %w", wrapDiskFull(err))
 		}
 	}
-	return filelock.Wait(ctx, s.pathTo(basesDir, lockName), how)
+	return filelock.Acquire(ctx, s.pathTo(basesDir, lockName), how)
 }
 
 // Share makes a second user, such as a fork, use the base disk of a first one.
@@ -70,7 +70,7 @@ func (s *Store) Share(ctx context.Context, from, to string) (Base, error) {
 		return Base{}, err
 	}
 	defer unlock()
-	b, err := s.Used(from)
+	b, err := s.BaseOf(from)
 	if err != nil {
 		return Base{}, err
 	}
@@ -79,8 +79,8 @@ func (s *Store) Share(ctx context.Context, from, to string) (Base, error) {
 
 func (s *Store) writeUse(user string, b Base) error { return wrapDiskFull(s.useDir().Write(user, b)) }
 
-// Used returns the base disk of a user; ErrNotFound if it has none.
-func (s *Store) Used(user string) (Base, error) {
+// BaseOf returns the base disk of a user; ErrNotFound if it has none.
+func (s *Store) BaseOf(user string) (Base, error) {
 	if err := s.useDir().CheckName(user); err != nil {
 		return Base{}, err
 	}
@@ -101,9 +101,9 @@ func (s *Store) Release(user string) error { return s.useDir().Remove(user) }
 // useDir returns the directory of the users' base disks.
 func (s *Store) useDir() jsondir.Dir { return jsondir.Dir(s.pathTo(usesDir)) }
 
-// Collect removes unused base disks, except those of the images in a store, and unfinished files.
+// CollectGarbage removes unused base disks, except those of the images in a store, and unfinished files.
 // images may be nil.
-func (s *Store) Collect(ctx context.Context, images *image.Store) error {
+func (s *Store) CollectGarbage(ctx context.Context, images *image.Store) error {
 	unlock, err := s.lockBases(ctx, filelock.Exclusive)
 	if err != nil {
 		return err
@@ -126,8 +126,8 @@ func (s *Store) Collect(ctx context.Context, images *image.Store) error {
 	return errors.Join(append(errs, s.useDir().Sweep())...)
 }
 
-// Sweep removes unfinished files of uses, unless another process is active.
-func (s *Store) Sweep() error {
+// RemoveUnfinished removes unfinished files of uses, unless another process is active.
+func (s *Store) RemoveUnfinished() error {
 	left, err := s.useDir().Unfinished()
 	if err != nil || len(left) == 0 {
 		return err
@@ -151,7 +151,7 @@ func (s *Store) wantedBases(ctx context.Context, images *image.Store) ([]string,
 	}
 	var keep []string
 	for _, user := range users {
-		b, err := s.Used(user)
+		b, err := s.BaseOf(user)
 		if errors.Is(err, atoll.ErrNotFound) { // released meanwhile
 			continue
 		}
@@ -193,7 +193,7 @@ func (s *Store) Chain(file string) ([]qcow2.Layer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return qcow2.Chain(file, qcow2.Qcow2, func(beneath string) (string, bool) {
+	return qcow2.ReadChain(file, qcow2.Qcow2, func(beneath string) (string, bool) {
 		name := filepath.Base(beneath)
 		if filepath.Base(filepath.Dir(beneath)) == basesDir && strings.HasSuffix(name, baseSuffix) {
 			return filepath.Join(bases, name), true

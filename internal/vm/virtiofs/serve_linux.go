@@ -29,15 +29,15 @@ type Share struct {
 	User   int // number of the VM's user, who owns the files of the directory's owner
 	Nobody int // number of a user and a group of the host that own nothing; root of the VM has it
 
-	// Join moves the process into its control groups; nil: it stays in this process's.
-	Join func(pid int) error
+	// JoinCgroup moves the process into its control groups; nil: it stays in this process's.
+	JoinCgroup func(pid int) error
 }
 
 // knownPaths are the paths of virtiofsd in distributions.
 var knownPaths = []string{"/usr/libexec/virtiofsd", "/usr/lib/virtiofsd", "/usr/lib/qemu/virtiofsd", "/usr/lib/virtiofsd/virtiofsd"}
 
-// Find returns the path of virtiofsd; atoll.ErrUnavailable if there is none.
-func Find() (string, error) {
+// FindVirtiofsd returns the path of virtiofsd; atoll.ErrUnavailable if there is none.
+func FindVirtiofsd() (string, error) {
 	if path, err := exec.LookPath("virtiofsd"); err == nil {
 		return filepath.Abs(path)
 	}
@@ -52,9 +52,9 @@ func Find() (string, error) {
 // knownProxyPaths are the paths of the 9p helper in distributions.
 var knownProxyPaths = []string{"/usr/lib/qemu/virtfs-proxy-helper", "/usr/libexec/virtfs-proxy-helper", "/usr/bin/virtfs-proxy-helper"}
 
-// FindProxy returns the path of QEMU's helper for 9p, which was part of QEMU until version 9.1;
+// Find9PHelper returns the path of QEMU's helper for 9p, which was part of QEMU until version 9.1;
 // atoll.ErrUnavailable if there is none.
-func FindProxy() (string, error) {
+func Find9PHelper() (string, error) {
 	for _, path := range knownProxyPaths {
 		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
 			return path, nil
@@ -135,7 +135,7 @@ func (s *Share) detachDir() (*os.File, unix.Stat_t, error) {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, st, os.NewSyscallError("fstat", err)
 	}
-	mount, err := jail.Detach(f, jail.Step{Do: jail.Tree, ReadOnly: s.ReadOnly, Deep: true})
+	mount, err := jail.DetachMount(f, jail.Step{Action: jail.BindTree, ReadOnly: s.ReadOnly, Recursive: true})
 	return mount, st, err
 }
 
@@ -187,8 +187,8 @@ func (s *Share) startServer(ctx context.Context, mount, socket *os.File, owner u
 		return fmt.Errorf("%w: serving a directory to the VM: %w", atoll.ErrUnavailable, err)
 	}
 	go func() { _ = cmd.Wait() }() // it exits with its connection
-	if s.Join != nil {
-		err = s.Join(cmd.Process.Pid)
+	if s.JoinCgroup != nil {
+		err = s.JoinCgroup(cmd.Process.Pid)
 	}
 	if err == nil {
 		err = waitForServer(ctx, ours)
@@ -259,9 +259,9 @@ func serverArgs(ctx context.Context, program string) ([]string, error) {
 // maxFiles is the number of files of a directory that a VM can have open.
 const maxFiles = 65536
 
-// Become executes the server in this process, which Serve has started: it implements `atoll-guest
+// ExecServer executes the server in this process, which Serve has started: it implements `atoll-guest
 // share PROGRAM ARGUMENT...`. It returns only an error, which Serve gets too.
-func Become(program string, arguments []string) error {
+func ExecServer(program string, arguments []string) error {
 	err := setUpNamespace()
 	if err == nil {
 		err = fmt.Errorf("%s: %w", program, unix.Exec(program, append([]string{program}, arguments...), []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}))

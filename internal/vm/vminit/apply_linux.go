@@ -68,7 +68,7 @@ func (s *Setup) applyForm(m *modules, redirected bool) (*guest.Server, error) {
 	if err := s.Limits.guardKVM(group); err != nil {
 		return nil, err
 	}
-	s.Guest.Cgroup, s.Guest.Whole = group, true
+	s.Guest.Cgroup, s.Guest.KeepRights = group, true
 	server, err := guest.Prepare(s.Guest)
 	if err != nil {
 		return nil, err

@@ -14,16 +14,16 @@ import (
 // egress proxy.
 func (s *Setup) setUpNetwork(redirected bool) error {
 	switch {
-	case redirected && !s.Guest.Gate:
-		return fmt.Errorf("%w: the VM's kernel has the parameter %s, but its setup has no egress proxy", atoll.ErrInvalid, GateParameter)
-	case s.Network.NIC != "" && s.Guest.Gate:
+	case redirected && !s.Guest.Egress:
+		return fmt.Errorf("%w: the VM's kernel has the parameter %s, but its setup has no egress proxy", atoll.ErrInvalid, EgressParameter)
+	case s.Network.NIC != "" && s.Guest.Egress:
 		return fmt.Errorf("%w: a network interface and the egress proxy exclude each other", atoll.ErrInvalid)
 	case s.Network.NIC != "":
 		return errors.Join(enableLoopback(), startNIC(s.Network.NIC))
 	case redirected:
 		return nil
-	case s.Guest.Gate:
-		return guest.Redirect()
+	case s.Guest.Egress:
+		return guest.RedirectConnections()
 	}
 	return enableLoopback()
 }

@@ -194,9 +194,9 @@ func readSetup(r io.Reader) (*Setup, error) {
 
 // sendVerdict reports whether the VM serves.
 func sendVerdict(w io.Writer, err error) error {
-	v := Verdict{}
+	v := SetupResult{}
 	if err != nil {
-		v = Verdict{Error: err.Error(), Reason: wire.ReasonOf(err).Kind}
+		v = SetupResult{Error: err.Error(), Reason: wire.ReasonOf(err).Kind}
 	}
 	b, e := json.Marshal(v)
 	if e != nil {

@@ -89,10 +89,10 @@ func prepareKernel() (redirected bool, err error) {
 	if slices.Contains(told, EmulatedParameter) {
 		reduceFaultAround()
 	}
-	if !slices.Contains(told, GateParameter) {
+	if !slices.Contains(told, EgressParameter) {
 		return false, nil
 	}
-	return true, guest.Redirect()
+	return true, guest.RedirectConnections()
 }
 
 // waitToContinue waits until the host tells the VM to continue. The result is nil unless a form was
@@ -130,7 +130,7 @@ func acceptForm(p *port, m *modules, redirected bool) (*preparedVM, error) {
 	if err == nil {
 		warmUp(f.guest)
 		unix.Sync()
-		f.guest.Rest()
+		f.guest.ReleaseMemory()
 	}
 	if e := sendVerdict(p, err); err == nil && e != nil {
 		err = fmt.Errorf("answering to its form: %w", e)

@@ -84,8 +84,8 @@ func forkBomb(t *testing.T, c *guest.Client) {
 // endVM ends a VM in order: what was written is on its disks, which need no repair.
 func endVM(t *testing.T, v *vm, c *guest.Client, disks []string) {
 	runShell(t, c, "", "echo kept > /workspace/kept; echo kept > ~/kept")
-	link := &guest.Link{ID: "x", Reach: v.open}
-	defer link.HangUp()
+	link := &guest.Link{ID: "x", Connect: v.open}
+	defer link.Disconnect()
 	if _, err := link.Client(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestWhatIsWrong(t *testing.T) {
 // TestNIC gives a VM an interface in a network of QEMU with a DHCP server. It opens no connections.
 func TestNIC(t *testing.T) {
 	s := basicVM(t)
-	s.setup.Guest.Gate = false
+	s.setup.Guest.Egress = false
 	s.setup.Network.NIC = "52:54:00:12:34:56"
 	s.args = []string{"-netdev", "user,id=n0,net=10.9.8.0/24,dns=10.9.8.3", "-device", "virtio-net-device,netdev=n0,mac=52:54:00:12:34:56"}
 	v := startVM(t, s)

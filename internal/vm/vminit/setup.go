@@ -15,9 +15,9 @@ const (
 	Form  = "FORM\n"
 )
 
-// GateParameter is a kernel parameter that makes a VM redirect all connections to the host's egress
+// EgressParameter is a kernel parameter that makes a VM redirect all connections to the host's egress
 // proxy before it has a Setup, which must require it too. Without the parameter, the Setup decides.
-const GateParameter = "atoll.gate"
+const EgressParameter = "atoll.gate"
 
 // EmulatedParameter is a kernel parameter that is set if the VM's processor is emulated.
 const EmulatedParameter = "atoll.emulated"
@@ -103,8 +103,8 @@ type Network struct {
 	NIC string `json:"nic,omitempty"`
 }
 
-// Verdict is the answer to a Setup.
-type Verdict struct {
+// SetupResult is the answer to a Setup.
+type SetupResult struct {
 	Error  string `json:"error"`  // empty: the VM serves
 	Reason string `json:"reason"` // error kind, as in [internal/wire]
 }

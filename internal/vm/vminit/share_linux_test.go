@@ -27,7 +27,7 @@ func TestShares(t *testing.T) {
 	if os.Geteuid() != 0 {
 		testenv.Skip(t, "qemu", "owners can only be kept apart as root")
 	}
-	for proto, find := range map[string]func() (string, error){"virtiofs": virtiofs.Find, "9p": virtiofs.FindProxy} {
+	for proto, find := range map[string]func() (string, error){"virtiofs": virtiofs.FindVirtiofsd, "9p": virtiofs.Find9PHelper} {
 		t.Run(proto, func(t *testing.T) {
 			program, err := find()
 			if err != nil {
@@ -59,7 +59,7 @@ func shares(t *testing.T, proto, program string) {
 	for i, dir := range []string{open, shut} {
 		conn, err := virtiofs.Serve(t.Context(), virtiofs.Share{
 			Helper: filepath.Join(os.Getenv("ATOLL_HELPERS"), "atoll-guest"), Program: program, Dir: dir, ReadOnly: i == 1, User: 1000, Nobody: nobody,
-			Join: func(pid int) error { pids = append(pids, pid); return nil },
+			JoinCgroup: func(pid int) error { pids = append(pids, pid); return nil },
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -131,7 +131,7 @@ func TestSharesOfNothing(t *testing.T) {
 	if os.Geteuid() != 0 {
 		testenv.Skip(t, "qemu", "virtiofs needs root")
 	}
-	program, err := virtiofs.Find()
+	program, err := virtiofs.FindVirtiofsd()
 	if err != nil {
 		testenv.Skip(t, "qemu", "%v", err)
 	}

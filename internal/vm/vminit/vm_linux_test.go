@@ -48,7 +48,7 @@ type start struct {
 type vm struct {
 	pid     int
 	mux     *yamux.Session
-	verdict Verdict
+	verdict SetupResult
 	console *output
 	ended   chan struct{} // closed when QEMU has exited
 }
@@ -89,7 +89,7 @@ func bootFiles(t testing.TB) boot.Files {
 	if _, err := exec.LookPath("busybox"); err != nil {
 		testenv.Skip(t, "qemu", "no busybox (apt-get install busybox-static): %v", err)
 	}
-	k, err := boot.Find(kernel, os.Getenv("ATOLL_MACHINE_MODULES"))
+	k, err := boot.FindKernel(kernel, os.Getenv("ATOLL_MACHINE_MODULES"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +254,7 @@ func (h *host) sendForm(t testing.TB, form *Setup) {
 		t.Fatalf("no verdict on its form: %v", err)
 	}
 	b = make([]byte, binary.BigEndian.Uint32(head))
-	var v Verdict
+	var v SetupResult
 	if _, err := io.ReadFull(h, b); err != nil || json.Unmarshal(b, &v) != nil || v.Error != "" {
 		t.Fatalf("its form: %q, %v", b, err)
 	}
@@ -360,7 +360,7 @@ func basicVM(t testing.TB) start {
 			Dirs:   []string{"/workspace"},
 			User:   User{Name: "atoll", UID: 1000, GID: 1000, Home: "/home/atoll"},
 			Limits: Limits{PIDs: 100, Memory: -1},
-			Guest:  guest.Config{UID: 1000, GID: 1000, Home: "/home/atoll", Switch: true, Gate: true, Env: []string{"PATH=/bin"}},
+			Guest:  guest.Config{UID: 1000, GID: 1000, Home: "/home/atoll", CanSwitchUser: true, Egress: true, Env: []string{"PATH=/bin"}},
 		},
 	}
 }

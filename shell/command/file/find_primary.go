@@ -406,7 +406,7 @@ func stampOf(info vfs.Info, c byte) time.Time {
 	case 'c':
 		return info.Ctime()
 	case 'B':
-		return info.Birth()
+		return info.BirthTime()
 	}
 	return info.ModTime()
 }

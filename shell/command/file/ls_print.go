@@ -73,7 +73,7 @@ func (l *lister) timeOf(e *lsEntry) time.Time {
 	case lsAtime:
 		return e.info.Atime()
 	case lsBirth:
-		return e.info.Birth()
+		return e.info.BirthTime()
 	}
 	return e.info.ModTime()
 }

@@ -425,7 +425,7 @@ func (j *statJob) quotedName() string {
 }
 
 func (j *statJob) timeField(s statSpec, c byte) string {
-	times := map[byte]func() time.Time{'w': j.info.Birth, 'x': j.info.Atime, 'y': j.info.ModTime, 'z': j.info.Ctime}
+	times := map[byte]func() time.Time{'w': j.info.BirthTime, 'x': j.info.Atime, 'y': j.info.ModTime, 'z': j.info.Ctime}
 	lower := c | 0x20
 	get, ok := times[lower]
 	if !ok {

@@ -97,7 +97,7 @@ func runCmp(p *kernel.Proc) int {
 		defer stream.Close(in)
 		c.inputs[i] = in
 	}
-	if c.names[0] == "-" && c.names[1] == "-" || c.inputs[0].Same(c.inputs[1]) && c.skip[0] == c.skip[1] {
+	if c.names[0] == "-" && c.names[1] == "-" || c.inputs[0].SameFile(c.inputs[1]) && c.skip[0] == c.skip[1] {
 		return diffSame
 	}
 	return c.compare()

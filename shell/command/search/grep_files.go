@@ -180,7 +180,7 @@ func (g *grepRun) searchFile(name, shown string, several bool) {
 		return
 	}
 	defer stream.Close(in)
-	if g.list == 0 && !g.quiet && !g.count && g.max != 0 && in.Same(g.p.Stdout) && stream.IsSelfCopy(in, g.p.Stdout) {
+	if g.list == 0 && !g.quiet && !g.count && g.max != 0 && in.SameFile(g.p.Stdout) && stream.IsSelfCopy(in, g.p.Stdout) {
 		g.failed = true
 		if !g.silent {
 			g.p.Errorf("%s: input file is also the output", quoting.QuoteNameIfNeeded(name))

@@ -26,7 +26,7 @@ func TestGetconfAndLocale(t *testing.T) {
 
 func TestWhich(t *testing.T) {
 	s := commandtest.New(t, "/w")
-	s.WriteFile("tool", string(kernel.Stub("cat")))
+	s.WriteFile("tool", string(kernel.StubFile("cat")))
 	s.Must(s.FS.Chmod("/w/tool", 0o755))
 	for _, c := range []struct {
 		args []string

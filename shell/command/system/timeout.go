@@ -59,7 +59,7 @@ func signalOf(s string) (kernel.Signal, bool) {
 	if n, err := strconv.Atoi(s); err == nil {
 		return kernel.Signal(n), n >= 0 && n < kernel.NumSignals
 	}
-	return kernel.SignalNamed(strings.TrimSpace(s))
+	return kernel.ParseSignal(strings.TrimSpace(s))
 }
 
 func runTimeout(p *kernel.Proc) int {

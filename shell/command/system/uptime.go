@@ -56,14 +56,14 @@ func runUptime(p *kernel.Proc) int {
 		_, _ = p.Stderr.WriteString(uptimeUsage) // best effort
 		return 1
 	}
-	up := p.Now().Sub(p.Kernel().Booted())
+	up := p.Now().Sub(p.Kernel().BootTime())
 	text := uptimeLine(p, up)
 	for _, o := range opts {
 		switch o.Key {
 		case 'p':
 			text = prettyUp(up)
 		case 's':
-			text = datetime.Format(p, p.Kernel().Booted().In(datetime.LocalZone(p)), "%Y-%m-%d %H:%M:%S")
+			text = datetime.Format(p, p.Kernel().BootTime().In(datetime.LocalZone(p)), "%Y-%m-%d %H:%M:%S")
 		}
 	}
 	_, _ = p.Out().WriteString(text + "\n") // Flush reports the error
@@ -120,7 +120,7 @@ func runWho(p *kernel.Proc) int {
 	for _, o := range opts {
 		switch o.Key {
 		case 'b', 'a':
-			_, _ = out.WriteString(datetime.Format(p, p.Kernel().Booted().In(datetime.LocalZone(p)), "         system boot  %Y-%m-%d %H:%M\n")) // Flush reports the error
+			_, _ = out.WriteString(datetime.Format(p, p.Kernel().BootTime().In(datetime.LocalZone(p)), "         system boot  %Y-%m-%d %H:%M\n")) // Flush reports the error
 		case 'q':
 			_, _ = out.WriteString("# users=0\n")
 		case 'H':
@@ -140,7 +140,7 @@ func runW(p *kernel.Proc) int {
 			return 0
 		}
 	}
-	up := p.Now().Sub(p.Kernel().Booted())
+	up := p.Now().Sub(p.Kernel().BootTime())
 	_, _ = p.Out().WriteString(uptimeLine(p, up) + "\nUSER     TTY      FROM             LOGIN@   IDLE   JCPU   PCPU WHAT\n") // Flush reports the error
 	return 0
 }

@@ -207,7 +207,7 @@ func startAwkPipe(p *kernel.Proc, line string, m awk.Mode) (*awk.Stream, error) 
 	}
 	out := &awk.Stream{}
 	var in, from *kernel.Handle
-	var theirs []*kernel.Open
+	var theirs []*kernel.FileDescription
 	if m != awk.ReadFrom {
 		r, w := p.Pipe()
 		s.Stdin, theirs = r, append(theirs, r)
@@ -245,7 +245,7 @@ func startAwkPipe(p *kernel.Proc, line string, m awk.Mode) (*awk.Stream, error) 
 }
 
 // assignDescriptor gives one end of a pipe a descriptor that child processes don't inherit.
-func assignDescriptor(p *kernel.Proc, o *kernel.Open) (*kernel.Handle, error) {
+func assignDescriptor(p *kernel.Proc, o *kernel.FileDescription) (*kernel.Handle, error) {
 	n, err := p.FreeFD(3)
 	if err == nil {
 		err = p.SetFD(n, o)

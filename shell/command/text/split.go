@@ -375,7 +375,7 @@ func (f *splitFilter) Close() error {
 		return err
 	}
 	_ = p.Out().Flush() // the next write reports the error
-	spawn.Stdin = p.Memory(f.data)
+	spawn.Stdin = p.OpenMemory(f.data)
 	spawn.Env = append(append([]string(nil), p.Env...), "FILE="+f.name)
 	status, err := p.Call(spawn)
 	p.Free(int64(cap(f.data)))

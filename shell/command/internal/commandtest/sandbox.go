@@ -65,7 +65,7 @@ func New(tb testing.TB, dir string, extra ...program.Command) *Sandbox {
 		s.Must(f.MkdirAll(d, 0o755))
 	}
 	for name := range programs {
-		s.Must(f.WriteFile("/bin/"+name, kernel.Stub(name), 0o755))
+		s.Must(f.WriteFile("/bin/"+name, kernel.StubFile(name), 0o755))
 	}
 	for name, dev := range map[string]uint32{"null": kernel.DevNull, "zero": kernel.DevZero, "full": kernel.DevFull, "urandom": kernel.DevURandom} {
 		s.Must(f.Mknod("/dev/"+name, fs.ModeDevice|fs.ModeCharDevice|0o666, dev))

@@ -11,7 +11,7 @@ import (
 // IsSelfCopy reports whether in and out are the same file, out appends and in has unread data, so that
 // copying would never end.
 func IsSelfCopy(in, out *kernel.Handle) bool {
-	if !in.Same(out) || out.Open().Flags&os.O_APPEND == 0 {
+	if !in.SameFile(out) || out.Open().Flags&os.O_APPEND == 0 {
 		return false
 	}
 	info, err := in.File().Stat()
